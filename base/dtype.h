@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace tandem {
+
+enum class DType : uint8_t { kF32, kF16, kBF16, kI32, kI64 };
+
+constexpr int64_t SizeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kI32:
+      return 4;
+    case DType::kF16:
+    case DType::kBF16:
+      return 2;
+    case DType::kI64:
+      return 8;
+  }
+  return 0;
+}
+
+// "f32", "f16", "bf16", "i32", "i64".
+constexpr std::string_view Name(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return "f32";
+    case DType::kF16:
+      return "f16";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kI32:
+      return "i32";
+    case DType::kI64:
+      return "i64";
+  }
+  return "?";
+}
+
+constexpr std::optional<DType> DTypeFromName(std::string_view name) {
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI32, DType::kI64}) {
+    if (Name(dtype) == name) return dtype;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tandem

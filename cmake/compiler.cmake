@@ -1,0 +1,32 @@
+# Flags of every target. Release is the default: an engine built without optimisation serves nobody.
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g")
+
+# Sums must not depend on where a compiler fuses a multiply and an add (P2): kernels say it themselves.
+add_compile_options(-ffp-contract=off)
+add_compile_options(-Wall -Wextra -Werror -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  add_compile_options(-Wthread-safety)
+endif()
+
+if(TANDEM_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=address,undefined)
+elseif(TANDEM_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -g1)
+  add_link_options(-fsanitize=thread)
+elseif(TANDEM_SANITIZE)
+  message(FATAL_ERROR "TANDEM_SANITIZE=${TANDEM_SANITIZE}: use address or thread")
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(LLD ld.lld)
+if(LLD)
+  add_link_options(-fuse-ld=lld)
+endif()

@@ -1,0 +1,27 @@
+# Which room may include which (docs/architecture.md), as data. A room may always include itself.
+# LAYERS lists the rooms, longest path first, so that a file belongs to the first that matches.
+set(LAYERS model/tokenizer model/checkpoint model/transformer base kernels kvstore transfer scheduler
+    engine router server proto)
+
+set(MAY_INCLUDE_base "")
+set(MAY_INCLUDE_kernels base)
+set(MAY_INCLUDE_model/tokenizer base)
+set(MAY_INCLUDE_model/checkpoint base)
+set(MAY_INCLUDE_model/transformer base kernels model/checkpoint)
+set(MAY_INCLUDE_kvstore base kernels)
+set(MAY_INCLUDE_transfer base kernels/device.h)
+set(MAY_INCLUDE_scheduler base)
+set(MAY_INCLUDE_engine base kernels model/tokenizer model/checkpoint model/transformer kvstore
+    transfer scheduler proto)
+set(MAY_INCLUDE_router base proto model/tokenizer scheduler/latency_model)
+set(MAY_INCLUDE_server engine router proto base model/tokenizer model/checkpoint model/transformer
+    kernels kvstore transfer scheduler)
+set(MAY_INCLUDE_proto "")
+
+# Foreign headers that only some rooms may include: regex of the header -> regex of the file.
+set(FOREIGN
+    "^(grpcpp|grpc)/" "^(server|router)/|^engine/worker_client"
+    "^(cuda|cublas|nccl)" "^(kernels/cuda|transfer/nccl|transfer/cuda_ipc)/"
+    "^zstd" "^kvstore/codec/"
+    "^hwy/" "^kernels/cpu/"
+    "^pcre2" "^model/tokenizer/")

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace tandem {
+
+// Memory of one device, freed by its destructor. Move-only.
+// CPU: anonymous pages, 2 MiB aligned and advised huge when 2 MiB or larger, zero until written.
+class DeviceBuffer {
+ public:
+  using Free = void (*)(std::byte* data, size_t size);
+
+  DeviceBuffer() = default;
+  DeviceBuffer(std::byte* data, size_t size, Free free) : data_(data), size_(size), free_(free) {}
+  DeviceBuffer(DeviceBuffer&& other) noexcept { *this = std::move(other); }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(free_, other.free_);
+    return *this;
+  }
+  ~DeviceBuffer() {
+    if (data_ != nullptr) free_(data_, size_);
+  }
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+  std::span<std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+  Free free_ = nullptr;
+};
+
+// A point in a Stream. Done() never blocks.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool Done() const = 0;
+  virtual absl::Status Synchronize() = 0;
+};
+
+// An in-order queue of one device. The CPU's runs inline: a call returns when its work is done.
+// Thread: one at a time.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual absl::Status Copy(std::span<std::byte> dst, std::span<const std::byte> src) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Event>> Record() = 0;
+  virtual absl::Status Wait(const Event& event) = 0;
+  virtual absl::Status Synchronize() = 0;
+};
+
+// Where memory and streams come from. All allocation happens at start-up, none per request.
+// Thread-safe.
+class Device {
+ public:
+  virtual ~Device() = default;
+  // "cpu", "cuda:0".
+  virtual std::string name() const = 0;
+  // RESOURCE_EXHAUSTED with the size when the device has not that much.
+  virtual absl::StatusOr<DeviceBuffer> Allocate(size_t bytes) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream() = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,161 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/dtype.h"
+#include "kernels/tensor.h"
+
+// One struct per op. Shapes: T tokens of the step, S sequences, H hidden, Hq query heads, Hkv KV
+// heads, D head_dim, V vocabulary, R rows that are sampled. Activations are f32 on the CPU backend.
+
+namespace tandem {
+
+// out[t] = table[token_ids[t]].
+struct EmbeddingArgs {
+  std::span<const int32_t> token_ids;  // [T], each in [0, table.n)
+  PackedMatrix table;                  // n = V, k = H
+  TensorView out;                      // [T, H] f32
+};
+
+// out = x / sqrt(mean(x^2) + eps) * weight, over the last dimension.
+// Source: Zhang and Sennrich, "Root mean square layer normalization", 2019.
+struct RmsNormArgs {
+  TensorView x;       // [T, H] f32
+  TensorView weight;  // [H] f32
+  TensorView out;     // [T, H] f32; may alias x
+  float eps = 1e-5f;
+};
+
+// Rotates q and k in place, after a norm over each head where the family has one (Qwen3).
+// Pairs (i, i + D/2), as the HuggingFace checkpoints are laid out.
+// Source: Su et al., "RoFormer", 2021.
+struct RopeArgs {
+  TensorView q;       // [T, Hq, D] f32, in place
+  TensorView k;       // [T, Hkv, D] f32, in place
+  TensorView cos;     // [T, D/2] f32
+  TensorView sin;     // [T, D/2] f32
+  TensorView q_norm;  // [D] f32, or absent
+  TensorView k_norm;  // [D] f32, or absent
+  float norm_eps = 1e-6f;
+};
+
+enum class GemmOutput : uint8_t { kOverwrite, kAccumulate };
+
+// out = x * weight^T (+ bias), or out += ...; sums in f32 in an order that depends on k alone.
+struct GemmArgs {
+  TensorView x;         // [T, k] f32
+  PackedMatrix weight;  // [n, k]
+  TensorView bias;      // [n] f32, or absent
+  TensorView out;       // [T, n] f32; must not alias x
+  GemmOutput output = GemmOutput::kOverwrite;
+};
+
+// out[t, i] = silu(gate_up[t, i]) * gate_up[t, F + i].
+struct SiluMulArgs {
+  TensorView gate_up;  // [T, 2F] f32
+  TensorView out;      // [T, F] f32; must not alias gate_up
+};
+
+// All layers of the block pool: pool[layer][block][K|V][Hkv][block_tokens][D]. The bytes of one
+// (layer, block) are one extent (kvstore/kv_layout.h is the source of these numbers).
+struct KvPoolView {
+  std::byte* data = nullptr;
+  DType dtype = DType::kBF16;  // f32 | f16 | bf16
+  int32_t num_layers = 0;
+  int32_t num_blocks = 0;
+  int32_t num_kv_heads = 0;
+  int32_t block_tokens = 0;  // power of two, 8 to 256
+  int32_t head_dim = 0;
+
+  int64_t ExtentBytes() const {
+    return 2 * int64_t{num_kv_heads} * block_tokens * head_dim * SizeOf(dtype);
+  }
+  std::byte* Extent(int32_t layer, int32_t block) const {
+    return data + (int64_t{layer} * num_blocks + block) * ExtentBytes();
+  }
+};
+
+// Writes K and V of each token into its slot, rounding to the pool's dtype.
+struct StoreKvArgs {
+  TensorView k;                    // [T, Hkv, D] f32
+  TensorView v;                    // [T, Hkv, D] f32
+  std::span<const int64_t> slots;  // [T]: block * block_tokens + offset; -1: not stored
+  KvPoolView pool;
+  int32_t layer = 0;
+};
+
+// Causal softmax attention of ragged query rows over a paged context. Row i of sequence s has the
+// absolute position context_lens[s] - q_len(s) + i and sees the positions up to its own, of these
+// only the last `window` when window > 0. K and V of the step's own tokens are already in the pool.
+// The sums of one row run in an order that depends on its position alone, and are the same in
+// prefill and in decode (P2). NaN in slots past the context is never read into a result.
+// Source: Dao, "FlashAttention-2", 2023; Kwon et al., "PagedAttention", 2023.
+struct AttentionArgs {
+  TensorView q;                           // [T, Hq, D] f32
+  KvPoolView pool;
+  int32_t layer = 0;
+  std::span<const int32_t> query_starts;  // [S + 1], from 0 to T, rising
+  std::span<const int32_t> context_lens;  // [S], the step's tokens included; 0 only with q_len 0
+  TensorView block_tables;                // [S, max_blocks] i32; entries past the context unread
+  TensorView out;                         // [T, Hq, D] f32; must not alias q
+  float scale = 0;                        // usually 1 / sqrt(D)
+  int32_t window = 0;                     // 0: all
+};
+
+// Copies whole blocks, all layers: what copy-on-write executes. No block is both read and written.
+struct CopyBlocksArgs {
+  KvPoolView pool;
+  std::span<const std::pair<int32_t, int32_t>> pairs;  // (from, to)
+};
+
+struct LayerBlock {
+  int32_t layer = 0;
+  int32_t block = 0;
+};
+
+// Gather: staging[i] = extent(items[i]). Scatter: the reverse.
+struct MoveBlocksArgs {
+  KvPoolView pool;
+  std::span<const LayerBlock> items;
+  std::span<std::byte> staging;  // items.size() * ExtentBytes()
+};
+
+// What one row of logits is sampled with. temperature 0 is greedy: the lowest id of the maximum.
+struct SampleRow {
+  float temperature = 0;
+  int32_t top_k = 0;    // 0: all
+  float top_p = 1;      // (0, 1]
+  float min_p = 0;      // [0, 1): drop tokens below min_p * p(max)
+  float repetition_penalty = 1;  // > 0, over prompt and output (CTRL, Keskar et al., 2019)
+  float presence_penalty = 0;    // over the output
+  float frequency_penalty = 0;   // over the output
+  uint64_t seed = 0;
+  int64_t position = 0;     // of the token to be sampled: the draw is a function of (seed, position)
+  int32_t num_logprobs = 0;  // alternatives to report beside the sampled token; -1: none at all
+  std::span<const int32_t> prompt_ids;
+  std::span<const int32_t> output_ids;
+};
+
+struct TokenLogprob {
+  int32_t token_id = 0;
+  float logprob = 0;
+};
+
+struct SampledToken {
+  int32_t token_id = 0;
+  float logprob = 0;  // under the model's distribution before penalties, temperature and filters
+  std::vector<TokenLogprob> top;  // num_logprobs entries, most probable first
+};
+
+// Chooses a token per row. INTERNAL naming the row when a logit is
+// NaN, since a model that overflows must not look like an answer.
+struct SampleArgs {
+  TensorView logits;                // [R, V] f32; used as scratch
+  std::span<const SampleRow> rows;  // [R]
+  std::span<SampledToken> out;      // [R]
+};
+
+}  // namespace tandem

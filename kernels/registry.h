@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/device.h"
+#include "kernels/ops.h"
+
+namespace tandem {
+
+struct BackendOptions {
+  int num_threads = 0;  // CPU backend, the calling thread included; 0: one per core it may run on
+};
+
+struct Backend {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Ops> ops;
+};
+
+// Opens "cpu" (later also "cuda:0"). NOT_FOUND lists the names that exist; UNIMPLEMENTED when this
+// build lacks the backend. Never falls back to another one.
+absl::StatusOr<Backend> OpenBackend(std::string_view name, const BackendOptions& options);
+
+// The names that OpenBackend takes on this machine.
+std::vector<std::string> BackendNames();
+
+}  // namespace tandem
