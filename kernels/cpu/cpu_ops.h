@@ -1,0 +1,25 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "base/thread_pool.h"
+#include "kernels/op_args.h"
+
+// The ops of the CPU backend, one file each. Arguments were validated by Ops (kernels/ops.h).
+
+namespace tandem::cpu {
+
+void Embedding(ThreadPool& pool, const EmbeddingArgs& args);
+void RmsNorm(ThreadPool& pool, const RmsNormArgs& args);
+void Rope(ThreadPool& pool, const RopeArgs& args);
+void Gemm(ThreadPool& pool, const GemmArgs& args);
+void SiluMul(ThreadPool& pool, const SiluMulArgs& args);
+void StoreKv(ThreadPool& pool, const StoreKvArgs& args);
+void AttentionPrefill(ThreadPool& pool, const AttentionArgs& args);
+void AttentionDecode(ThreadPool& pool, const AttentionArgs& args);
+void CopyBlocks(ThreadPool& pool, const CopyBlocksArgs& args);
+void GatherBlocks(ThreadPool& pool, const MoveBlocksArgs& args);
+void ScatterBlocks(ThreadPool& pool, const MoveBlocksArgs& args);
+// INTERNAL naming the row whose logits hold a NaN.
+absl::Status Sample(ThreadPool& pool, const SampleArgs& args);
+
+}  // namespace tandem::cpu

@@ -1,0 +1,75 @@
+#include "kernels/cpu/ops_cpu.h"
+
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/pack.h"
+
+namespace tandem {
+
+int64_t CpuOps::PackedBytes(DType dtype, int64_t n, int64_t k) const {
+  return cpu::PackedBytes(dtype, n, k);
+}
+
+absl::Status CpuOps::DoPackWeight(Stream&, const PackedMatrix& dst,
+                                  std::span<const TensorView> sources) {
+  cpu::PackWeight(pool_, dst, sources);
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::DoEmbedding(Stream&, const EmbeddingArgs& args) {
+  cpu::Embedding(pool_, args);
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::DoRmsNorm(Stream&, const RmsNormArgs& args) {
+  cpu::RmsNorm(pool_, args);
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::DoRope(Stream&, const RopeArgs& args) {
+  cpu::Rope(pool_, args);
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::DoGemm(Stream&, const GemmArgs& args) {
+  cpu::Gemm(pool_, args);
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::DoSiluMul(Stream&, const SiluMulArgs& args) {
+  cpu::SiluMul(pool_, args);
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::DoStoreKv(Stream&, const StoreKvArgs& args) {
+  cpu::StoreKv(pool_, args);
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::DoAttentionPrefill(Stream&, const AttentionArgs& args) {
+  cpu::AttentionPrefill(pool_, args);
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::DoAttentionDecode(Stream&, const AttentionArgs& args) {
+  cpu::AttentionDecode(pool_, args);
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::DoCopyBlocks(Stream&, const CopyBlocksArgs& args) {
+  cpu::CopyBlocks(pool_, args);
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::DoGatherBlocks(Stream&, const MoveBlocksArgs& args) {
+  cpu::GatherBlocks(pool_, args);
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::DoScatterBlocks(Stream&, const MoveBlocksArgs& args) {
+  cpu::ScatterBlocks(pool_, args);
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::DoSample(Stream&, const SampleArgs& args) { return cpu::Sample(pool_, args); }
+
+}  // namespace tandem

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+#include "base/thread_pool.h"
+#include "kernels/ops.h"
+
+namespace tandem {
+
+// The CPU backend: each op runs to its end on the caller and the threads of the pool. It is both
+// what a machine without an accelerator serves with and what other backends are compared to.
+class CpuOps final : public Ops {
+ public:
+  explicit CpuOps(int num_threads) : pool_(num_threads) {}
+
+  int64_t PackedBytes(DType dtype, int64_t n, int64_t k) const override;
+
+ private:
+  absl::Status DoPackWeight(Stream& stream, const PackedMatrix& dst,
+                            std::span<const TensorView> sources) override;
+  absl::Status DoEmbedding(Stream& stream, const EmbeddingArgs& args) override;
+  absl::Status DoRmsNorm(Stream& stream, const RmsNormArgs& args) override;
+  absl::Status DoRope(Stream& stream, const RopeArgs& args) override;
+  absl::Status DoGemm(Stream& stream, const GemmArgs& args) override;
+  absl::Status DoSiluMul(Stream& stream, const SiluMulArgs& args) override;
+  absl::Status DoStoreKv(Stream& stream, const StoreKvArgs& args) override;
+  absl::Status DoAttentionPrefill(Stream& stream, const AttentionArgs& args) override;
+  absl::Status DoAttentionDecode(Stream& stream, const AttentionArgs& args) override;
+  absl::Status DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) override;
+  absl::Status DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) override;
+  absl::Status DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) override;
+  absl::Status DoSample(Stream& stream, const SampleArgs& args) override;
+
+  ThreadPool pool_;
+};
+
+}  // namespace tandem
