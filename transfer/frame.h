@@ -1,0 +1,47 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/statusor.h"
+
+namespace tandem {
+
+enum class FrameType : uint8_t {
+  kData = 1,    // payload: the bytes of one extent
+  kCommit = 2,  // no payload: all data frames of the stream were sent; counts are in the header
+  kAck = 3,     // receiver to sender: the stream is complete and verified
+  kReject = 4,  // receiver to sender: the stream is refused or broken; `code` says why
+};
+
+// The head of every frame on a data connection, little-endian, 64 bytes, the last 8 of which are
+// the XXH3-64 of the 56 before. docs/kv_wire_format.md has the layout and a worked example.
+struct FrameHeader {
+  FrameType type = FrameType::kData;
+  uint8_t code = 0;             // kReject: absl::StatusCode
+  uint64_t stream = 0;          // what the receiver gave out: the reservation id
+  uint64_t epoch = 0;           // the receiver's incarnation: frames for an earlier one are refused
+  uint32_t layer = 0;           // kData
+  uint32_t block = 0;           // kData: index in the sequence, not in a pool
+  uint32_t payload_bytes = 0;   // kData
+  uint64_t payload_hash = 0;    // kData: XXH3-64 of the payload
+  uint64_t frames = 0;          // kCommit: data frames of the whole stream
+
+  friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
+};
+
+inline constexpr size_t kFrameHeaderBytes = 64;
+inline constexpr uint32_t kFrameMagic = 0x314B4454;  // "TDK1"
+inline constexpr uint16_t kFrameVersion = 1;
+// No extent is larger; checked before anything is allocated or awaited.
+inline constexpr uint32_t kMaxPayloadBytes = 64u << 20;
+
+std::array<std::byte, kFrameHeaderBytes> EncodeFrameHeader(const FrameHeader& header);
+
+// Total over any 64 bytes. DATA_LOSS for a wrong magic or checksum, FAILED_PRECONDITION for another
+// version, INVALID_ARGUMENT for a type or a size that cannot be.
+absl::StatusOr<FrameHeader> ParseFrameHeader(std::span<const std::byte, kFrameHeaderBytes> bytes);
+
+}  // namespace tandem
