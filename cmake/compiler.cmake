@@ -22,6 +22,15 @@ elseif(TANDEM_SANITIZE)
   message(FATAL_ERROR "TANDEM_SANITIZE=${TANDEM_SANITIZE}: use address or thread")
 endif()
 
+# Coverage feedback for the NAME_libfuzzer programs of tandem_fuzz_test; best with TANDEM_SANITIZE=address.
+option(TANDEM_FUZZ "Build the libFuzzer programs too (needs clang)" OFF)
+if(TANDEM_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "TANDEM_FUZZ=ON needs clang: set CMAKE_CXX_COMPILER=clang++")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
