@@ -1,0 +1,163 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "engine/output_stream.h"
+#include "kernels/device.h"
+#include "kernels/ops.h"
+#include "kvstore/kv_layout.h"
+#include "model/checkpoint/model_config.h"
+#include "model/transformer/sampler.h"
+#include "model/transformer/weight_store.h"
+#include "scheduler/scheduler.h"
+#include "transfer/transport.h"
+
+namespace tandem {
+
+enum class Role : uint8_t { kUnified, kPrefill, kDecode };
+
+// One request as an engine gets it: tokens in, everything resolved.
+struct EngineRequest {
+  RequestId id;
+  std::vector<int32_t> prompt;          // at least one token, each in [0, vocab)
+  SamplingParams sampling;
+  int32_t max_tokens = 0;               // at least 1
+  std::vector<int32_t> stop_token_ids;  // EOS among them unless the client ignores it
+  int32_t priority = 0;
+  TimePoint deadline = kNoDeadline;
+};
+
+// Where a prefill worker pushes the KV of a request, as the decode worker's Reserve answered.
+struct HandoffTarget {
+  std::string data_address;
+  ReservationId reservation;
+  uint64_t epoch = 0;
+};
+
+struct Reservation {
+  ReservationId id;
+  uint64_t epoch = 0;       // this engine's incarnation
+  Duration lease{};         // without a frame or a claim for that long the blocks go back
+};
+
+struct ReserveRequest {
+  RequestId id;
+  int32_t prompt_tokens = 0;
+  int32_t max_tokens = 0;
+  int32_t priority = 0;
+  uint64_t layout_fingerprint = 0;  // FAILED_PRECONDITION when it is not this engine's
+  TimePoint deadline = kNoDeadline;
+};
+
+// A decode worker's part: the reservation with its KV, and the first token that was sampled
+// elsewhere (it was emitted there and is not emitted again).
+struct DecodeRequest {
+  EngineRequest request;
+  ReservationId reservation;
+  int32_t first_token = 0;
+};
+
+struct EngineOptions {
+  Role role = Role::kUnified;
+  KvLayout layout;
+  int32_t num_blocks = 0;
+  int32_t max_context_tokens = 0;   // prompt and output together; at most the model's
+  SchedulerOptions scheduler;       // total_blocks and block_tokens are set from the above
+  uint64_t model_fingerprint = 0;
+  uint64_t epoch = 0;               // unique per incarnation
+  size_t inbox_capacity = 4096;
+  Duration reservation_lease = std::chrono::seconds(30);
+  bool check_invariants = false;    // after every step; tests and debug builds
+};
+
+// A snapshot for status pages, heartbeats and tests.
+struct EngineStats {
+  SchedulerStats scheduler;
+  int32_t total_blocks = 0;
+  int32_t free_blocks = 0;
+  int32_t reservations = 0;         // KV awaited
+  int32_t handoffs = 0;             // KV being sent
+  uint64_t requests_accepted = 0;
+  uint64_t requests_finished = 0;   // with any status
+  uint64_t prompt_tokens = 0;       // computed
+  uint64_t output_tokens = 0;       // sampled
+  uint64_t steps = 0;
+  uint64_t kv_bytes_sent = 0;
+  uint64_t kv_bytes_received = 0;
+};
+
+// The parts that an engine runs on; they outlive it. `clock` must run with real time, since idle
+// waits do.
+struct EngineParts {
+  const ModelConfig& model;
+  Device& device;
+  Ops& ops;
+  WeightStore& weights;
+  const Clock& clock;
+};
+
+// One worker's engine: one thread that owns sequences, block tables, pool, scheduler and hand-offs.
+// It drains its inbox, asks the scheduler for a StepPlan, runs one forward pass over the ragged
+// batch, samples, emits, and sends or receives KV in between. Every accepted request ends with
+// exactly one OnFinish. Public calls are thread-safe and never block on a step.
+class Engine {
+ public:
+  // Makes the pool, the activations and the thread. Errors as KvStore::Create and
+  // Transformer::Create.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options,
+                                                        const EngineParts& parts);
+  // Stops as Shutdown does.
+  ~Engine();
+
+  // Role prefill and decode: KV arrives and leaves through `transport`, whose receiver is
+  // frame_receiver(). Call once, before any request; the transport must outlive the engine's use
+  // of it, that is until Shutdown returned.
+  FrameReceiver* frame_receiver();
+  void SetTransport(Transport* transport);
+
+  // Prefill and decode here. Role unified. Immediate errors (the sink is then told as well, once):
+  // INVALID_ARGUMENT, RESOURCE_EXHAUSTED (inbox or queue full), UNAVAILABLE (draining).
+  void Submit(EngineRequest request, std::unique_ptr<TokenSink> sink);
+
+  // Prefill here, decode elsewhere: emits the first token, pushes the KV while it is computed and
+  // finishes with kHandedOff once the peer acknowledged all of it. When the first token already
+  // ends the request (stop token, max_tokens 1), finishes with that reason and sends no commit.
+  // Role prefill.
+  void SubmitPrefill(EngineRequest request, HandoffTarget target, std::unique_ptr<TokenSink> sink);
+
+  // Sets blocks aside for KV that will come. `done` is called once, on the engine thread.
+  // RESOURCE_EXHAUSTED when there is no room. Role decode.
+  void Reserve(const ReserveRequest& request,
+               std::function<void(absl::StatusOr<Reservation>)> done);
+
+  // Decodes from a reservation once its KV is complete and verified. NOT_FOUND for an unknown or
+  // lapsed reservation; DATA_LOSS or UNAVAILABLE when its KV did not arrive whole.
+  void SubmitDecode(DecodeRequest request, std::unique_ptr<TokenSink> sink);
+
+  // Ends the request, in whatever state, with CANCELLED (or `status`); unknown ids are ignored.
+  void Cancel(RequestId id, absl::Status status);
+  // Gives a reservation back that no Decode will claim.
+  void Release(ReservationId id);
+
+  // Accepts nothing new; returns when all requests have ended or at `deadline`, then fails the
+  // rest with UNAVAILABLE, gives all blocks back and ends the thread. Idempotent.
+  void Shutdown(TimePoint deadline);
+
+  EngineStats stats() const;
+  const EngineOptions& options() const;
+  uint64_t layout_fingerprint() const;
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tandem

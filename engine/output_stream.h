@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "kernels/op_args.h"
+
+namespace tandem {
+
+enum class FinishReason : uint8_t {
+  kNone,       // the status says why there is none
+  kStop,       // a stop token (EOS among them); it is the last token that was emitted
+  kLength,     // max_tokens
+  kHandedOff,  // prefill worker: the decode worker acknowledged the KV
+};
+
+// Where the time of one request went at one worker, on that worker's clock. Durations, so that
+// they can travel. Zero where the worker has no such stage.
+struct StageTimes {
+  Duration queue{};        // accepted -> first chunk begins
+  Duration prefill{};      // first chunk begins -> last layer of the last chunk, less `transfer`
+  Duration transfer{};     // of that span, the engine thread's time spent on the hand-off
+  Duration first_token{};  // logits -> first token handed to the stream
+  Duration wait_kv{};      // decode worker: accepted -> the KV is complete
+};
+
+// What moved between workers for one request.
+struct KvReport {
+  uint64_t raw_bytes = 0;   // KV of the prompt
+  uint64_t wire_bytes = 0;  // as sent, headers included
+  Duration duration{};      // first frame posted -> acknowledged
+  Duration exposed{};       // first token sampled -> acknowledged: what the transfer did not hide
+};
+
+struct FinishInfo {
+  absl::Status status;  // OK: `reason` holds and every token was emitted
+  FinishReason reason = FinishReason::kNone;
+  StageTimes stages;
+  KvReport kv;
+};
+
+// Takes what a request produces. Called on the engine thread, one call at a time; must not block
+// and must not call back into the engine's thread-confined parts.
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  virtual void OnTokens(std::span<const SampledToken> tokens, const StageTimes& stages) = 0;
+  // Exactly once, last.
+  virtual void OnFinish(const FinishInfo& info) = 0;
+};
+
+// Owns a sink and sees to it that the sink hears exactly one OnFinish, whatever becomes of the
+// request (P1): dropped without Finish, it reports INTERNAL. Move-only.
+class OutputStream {
+ public:
+  OutputStream() = default;
+  explicit OutputStream(std::unique_ptr<TokenSink> sink) : sink_(std::move(sink)) {}
+  OutputStream(OutputStream&&) = default;
+  OutputStream& operator=(OutputStream&& other) noexcept;
+  ~OutputStream();
+
+  // CHECKs that the stream is open.
+  void Emit(std::span<const SampledToken> tokens, const StageTimes& stages);
+  // Ends the stream; it is closed afterwards.
+  void Finish(const FinishInfo& info);
+  void Fail(const absl::Status& status);
+  bool open() const { return sink_ != nullptr; }
+
+ private:
+  std::unique_ptr<TokenSink> sink_;
+};
+
+}  // namespace tandem
