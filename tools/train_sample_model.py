@@ -231,7 +231,7 @@ def train(model, batches: Batches, schedule: Schedule, args, checkpoint) -> dict
     smooth = None
     last_save = last_log = began = time.time()
     while (progress := schedule.progress(step)) < 1:
-        length = args.long_length if progress > 1 - args.long_share else args.length
+        length = args.long_length if batches.rng.random() < args.long_share else args.length
         ids, targets = batches.next(max(1, args.batch_tokens // length), length)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(args.lr, step, progress)
@@ -351,7 +351,7 @@ knows nothing, follows no instructions, and is no use for anything else.
 - **Data**: five of Jane Austen's six novels, from Debian's `r-cran-janeaustenr`; *{HELD_OUT}* is held
   out. Line breaks are undone within paragraphs, headings and italics marks are dropped.
 - **Licence**: the text is in the public domain, its packaging MIT; the weights are this project's.
-- **Positions**: mostly windows of 256 tokens, at the end windows of 2048.
+- **Positions**: windows of 256 tokens, every fifth step windows of 2048.
 - **Prompts**: text after `<|begin_of_text|>`. The chat template only joins the messages by blank lines.
 
 ## Figures
@@ -388,7 +388,8 @@ def parse_args():
     p.add_argument("--batch-tokens", type=int, default=4096)
     p.add_argument("--length", type=int, default=256)
     p.add_argument("--long-length", type=int, default=2048)
-    p.add_argument("--long-share", type=float, default=0.1, help="of the run, at its end")
+    p.add_argument("--long-share", type=float, default=0.2,
+                   help="of the steps, spread over the run: long positions need the high rates")
     p.add_argument("--checkpoint-minutes", type=float, default=5)
     return p.parse_args()
 
