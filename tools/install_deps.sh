@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Installs what Tandem is built with, from Debian 12's or Ubuntu 24.04's own packages.
+#   tools/install_deps.sh [core] [sanitize] [python]
+# Idempotent: says what is missing, installs that and nothing else. Needs root or sudo only then.
+set -euo pipefail
+
+core=(build-essential cmake ninja-build pkg-config ccache lld git
+      libabsl-dev libfmt-dev libspdlog-dev libxxhash-dev libzstd-dev libhwy-dev libpcre2-dev
+      nlohmann-json3-dev libcli11-dev libprotobuf-dev protobuf-compiler libgrpc-dev libgrpc++-dev
+      protobuf-compiler-grpc libgtest-dev libgmock-dev libbenchmark-dev)
+# make test-asan, make test-tsan, make fuzz, make format
+sanitize=(clang libclang-rt-dev clang-format)
+# tools/*.py and tests/golden/*.py: the rest comes from tools/requirements.txt
+python=(python3 python3-venv)
+
+wanted=()
+for group in "${@:-core}"; do
+  case "$group" in
+    core) wanted+=("${core[@]}") ;;
+    sanitize) wanted+=("${sanitize[@]}") ;;
+    python) wanted+=("${python[@]}") ;;
+    *) echo "install_deps: unknown group \"$group\"; use core, sanitize or python" >&2; exit 2 ;;
+  esac
+done
+
+missing=()
+for package in "${wanted[@]}"; do
+  dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed ||
+    missing+=("$package")
+done
+if ((${#missing[@]} == 0)); then
+  echo "install_deps: all ${#wanted[@]} packages are there"
+  exit 0
+fi
+
+echo "install_deps: installing ${missing[*]}"
+run=()
+if ((EUID != 0)); then
+  command -v sudo >/dev/null || {
+    echo "install_deps: neither root nor sudo; ask somebody to install: ${missing[*]}" >&2
+    exit 1
+  }
+  run=(sudo)
+fi
+"${run[@]}" apt-get update -qq
+"${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+  "${missing[@]}" >/dev/null
+echo "install_deps: installed ${#missing[@]} packages"
