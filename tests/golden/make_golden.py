@@ -33,7 +33,11 @@ MIN_MARGIN = 0.01  # between the best two logits, at every greedy step of a rand
 TIED_STD = 1.5  # larger, a tied random model only repeats its last token
 SAMPLE_PROMPT_TEXTS = [
     "It was a truth",
+    "The next morning",
     "\"My dear Emma,\" said Mr. Knightley, \"I cannot think so ill of her as you do.\"\n\nEmma",
+    "Elizabeth, on her side, had much to do.",
+    "They walked on in silence",
+    "\"I have no doubt of it,\" replied",
 ]
 SAMPLE_LONG_TOKENS = 600
 
@@ -107,17 +111,27 @@ def make_random(name: str, spec: Spec) -> dict:
 
 
 def make_sample() -> dict:
+    """Two short prompts and one long one from the held-out novel, passing over close calls."""
     path = ROOT / "models" / "sample"
     tokenizer = tokenizers.Tokenizer.from_file(str(path / "tokenizer.json"))
-    held_out = "\n\n".join(austen.novels()[HELD_OUT])
-    long_ids = tokenizer.encode(held_out).ids[:SAMPLE_LONG_TOKENS]
-    long_text = tokenizer.decode(long_ids)
-    cases = []
     model = load(path)
-    for text in [*SAMPLE_PROMPT_TEXTS, long_text]:
-        case = run(model, tokenizer.encode(text).ids)
-        cases.append({"text": text, **case, "greedy_text": tokenizer.decode(case["greedy_ids"])})
+    long_texts = [tokenizer.decode(tokenizer.encode(chapter).ids[:SAMPLE_LONG_TOKENS])
+                  for chapter in austen.novels()[HELD_OUT]]
+    cases = [*first_clear(model, tokenizer, SAMPLE_PROMPT_TEXTS, 2),
+             *first_clear(model, tokenizer, long_texts, 1)]
     return record(path, cases)
+
+
+def first_clear(model, tokenizer, texts: list[str], count: int) -> list[dict]:
+    clear = []
+    for text in texts:
+        case = run(model, tokenizer.encode(text).ids)
+        if min(case["greedy_margins"]) > MIN_MARGIN:
+            clear.append({"text": text, **case,
+                          "greedy_text": tokenizer.decode(case["greedy_ids"])})
+        if len(clear) == count:
+            return clear
+    raise SystemExit(f"sample: no {count} prompts keep the margins above {MIN_MARGIN}")
 
 
 def main() -> None:
