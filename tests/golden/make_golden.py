@@ -26,19 +26,11 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import austen
 from make_random_checkpoint import Shape, Spec, rope_scaling, write_checkpoint
-from train_sample_model import HELD_OUT
+from train_sample_model import HELD_OUT, SAMPLE_PROMPTS
 
 GREEDY_TOKENS = 64
 MIN_MARGIN = 0.01  # between the best two logits, at every greedy step of a random checkpoint
 TIED_STD = 1.5  # larger, a tied random model only repeats its last token
-SAMPLE_PROMPT_TEXTS = [
-    "It was a truth",
-    "The next morning",
-    "\"My dear Emma,\" said Mr. Knightley, \"I cannot think so ill of her as you do.\"\n\nEmma",
-    "Elizabeth, on her side, had much to do.",
-    "They walked on in silence",
-    "\"I have no doubt of it,\" replied",
-]
 SAMPLE_LONG_TOKENS = 600
 
 #                 hidden, layers, heads, kv_heads, head_dim, ffn, vocab
@@ -115,9 +107,11 @@ def make_sample() -> dict:
     path = ROOT / "models" / "sample"
     tokenizer = tokenizers.Tokenizer.from_file(str(path / "tokenizer.json"))
     model = load(path)
+    chapters = austen.novels()[HELD_OUT]
+    openings = [" ".join(chapter.split(" ")[:12]) for chapter in chapters]
     long_texts = [tokenizer.decode(tokenizer.encode(chapter).ids[:SAMPLE_LONG_TOKENS])
-                  for chapter in austen.novels()[HELD_OUT]]
-    cases = [*first_clear(model, tokenizer, SAMPLE_PROMPT_TEXTS, 2),
+                  for chapter in chapters]
+    cases = [*first_clear(model, tokenizer, [*SAMPLE_PROMPTS, *openings], 2),
              *first_clear(model, tokenizer, long_texts, 1)]
     return record(path, cases)
 
