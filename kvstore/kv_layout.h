@@ -8,6 +8,9 @@
 
 namespace tandem {
 
+// No extent is larger: a frame carries one extent whole (docs/kv_wire_format.md).
+inline constexpr int64_t kMaxExtentBytes = 64 << 20;
+
 // How KV lies in memory, on the wire and in every tier: the one place that knows.
 //
 //   pool[layer][block][K|V][kv_head][token][head_dim]
@@ -23,7 +26,7 @@ struct KvLayout {
   DType dtype = DType::kBF16;  // f32 | f16 | bf16
 
   // INVALID_ARGUMENT naming the field: block_tokens is a power of two from 8 to 256, the others
-  // are positive and bounded.
+  // are positive and bounded, an extent has at most kMaxExtentBytes.
   absl::Status Validate() const;
 
   int64_t ExtentBytes() const;  // one layer of one block

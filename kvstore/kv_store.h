@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -36,7 +37,8 @@ class KvStore {
   // The bytes of one layer of one block.
   std::span<std::byte> Extent(int32_t layer, BlockId block) const;
 
-  // Executes what BlockTable::MakeWritable asked for, then lets go of the sources.
+  // Executes what BlockTable::MakeWritable asked for, then lets go of the sources. One call of
+  // MakeWritable at a time: no block may be both read and written.
   absl::Status Execute(Stream& stream, std::vector<BlockCopy> copies);
 
   KvStats stats() const;

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "base/clock.h"
@@ -33,11 +35,12 @@ struct SchedulerStats {
 };
 
 // Decides what each step computes, from queues, budgets and `now`: no device, no I/O, no clock of
-// its own. Continuous batching: every running sequence decodes one token in every step, and what
-// is left of the token budget goes to prefill chunks, of as many sequences as fit, in the order of
-// (priority, arrival). A sequence is admitted only when its blocks at full length can be promised,
-// so that what runs never lacks a block. The head of the queue is not overtaken: what waits
-// longest at the highest priority goes next.
+// its own. Continuous batching: every running sequence decodes one token in every step (in turns,
+// when they are more than the budget), and what is left of the token budget goes to prefill chunks,
+// of as many sequences as fit, in the order of (priority, arrival). A sequence is admitted only
+// when its blocks at full length can be promised, so that what runs never lacks a block. The head
+// of the queue is not overtaken: what waits longest at the highest priority goes next.
+// Ids are the caller's: a new sequence must not have the id of one that is still known.
 // Thread: engine.
 class Scheduler {
  public:
@@ -48,19 +51,22 @@ class Scheduler {
   absl::Status Enqueue(const SequenceSpec& spec);
 
   // Promises blocks at once for a sequence whose prompt KV will arrive from elsewhere; it is parked
-  // until Activate. RESOURCE_EXHAUSTED when there is no room now, INVALID_ARGUMENT as Enqueue.
+  // until Activate. RESOURCE_EXHAUSTED when there is no room now beside the head of the queue
+  // (unless this one has the higher priority), INVALID_ARGUMENT as Enqueue.
   absl::Status Reserve(const SequenceSpec& spec);
 
   // The KV of a parked sequence is complete: it decodes from the next step on.
   void Activate(SequenceId id);
 
-  // A prefilled sequence keeps its blocks but decodes elsewhere.
+  // A running sequence keeps its blocks but decodes elsewhere. After the Advance of its last chunk.
   void Park(SequenceId id);
 
-  // The next step. Does not change what is computed: call Advance once the plan was executed.
+  // The next step: forgets what has expired and admits what is to start. Does not change what is
+  // computed: call Advance once the plan was executed; a plan that was not is made again.
   StepPlan Plan(TimePoint now);
 
   // `plan` was executed: chunks count as computed, sequences whose last chunk it held now run.
+  // What was finished meanwhile is skipped.
   void Advance(const StepPlan& plan);
 
   // The sequence has ended, in whatever phase; its promise is given back. Unknown ids are ignored.
@@ -80,15 +86,27 @@ class Scheduler {
  private:
   int32_t BlocksFor(const SequenceSpec& spec) const;
   absl::Status CheckFits(const SequenceSpec& spec) const;
+  bool HasRoomFor(const SequenceSpec& spec) const;
+  // Whether a goes before b.
+  bool Precedes(SequenceId a, SequenceId b) const;
+  void InsertInOrder(std::vector<SequenceId>& queue, SequenceId id) const;
+  void EraseInOrder(std::vector<SequenceId>& queue, SequenceId id) const;
+
+  SequenceState& Add(const SequenceSpec& spec, Phase phase);
   void ExpirePassed(TimePoint now, StepPlan& plan);
   void PlanDecodes(StepPlan& plan, int32_t& budget) const;
   void PlanPrefills(StepPlan& plan, int32_t budget);
+  void AdvanceChunk(const PrefillChunk& chunk);
+  void RotateRunning(const StepPlan& plan);
+  absl::Status CheckQueue(const std::vector<SequenceId>& queue, Phase phase) const;
 
   const SchedulerOptions options_;
   absl::flat_hash_map<SequenceId, SequenceState> sequences_;
   std::vector<SequenceId> waiting_;     // (priority, arrival) order
   std::vector<SequenceId> prefilling_;  // likewise
-  std::vector<SequenceId> running_;     // order of admission
+  std::vector<SequenceId> running_;     // who decoded longest ago comes first
+  absl::btree_set<std::pair<TimePoint, SequenceId>> deadlines_;
+  int64_t waiting_prompt_tokens_ = 0;
   int32_t promised_blocks_ = 0;
   int32_t num_parked_ = 0;
   uint64_t next_arrival_ = 0;

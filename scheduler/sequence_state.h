@@ -26,8 +26,8 @@ struct SequenceSpec {
 struct SequenceState {
   SequenceSpec spec;
   Phase phase = Phase::kWaiting;
-  int32_t computed_tokens = 0;   // prompt tokens whose KV exists
-  uint64_t arrival = 0;          // order of arrival: first come, first served within a priority
+  int32_t computed_tokens = 0;  // prompt tokens whose KV exists
+  uint64_t arrival = 0;         // order of arrival: first come, first served within a priority
 };
 
 }  // namespace tandem
