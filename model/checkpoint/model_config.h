@@ -36,17 +36,16 @@ struct ModelConfig {
   int32_t max_position_embeddings = 0;
   float rms_norm_eps = 1e-5f;
   RopeConfig rope;
-  int32_t sliding_window = 0;   // 0: none; a query sees the last `sliding_window` positions, its own
-                                // included
-  bool qkv_bias = false;        // Qwen2, or attention_bias
-  bool output_bias = false;     // attention_bias of Llama
-  bool qk_norm = false;         // Qwen3
+  int32_t sliding_window = 0;  // 0: none; a query sees the last `sliding_window` positions, its own
+                               // included
+  bool qkv_bias = false;       // Qwen2, or attention_bias
+  bool output_bias = false;    // attention_bias of Llama
+  bool qk_norm = false;        // Qwen3
   bool tie_word_embeddings = false;
-  DType dtype = DType::kBF16;   // torch_dtype; the tensors' own dtypes count
+  DType dtype = DType::kBF16;          // torch_dtype; the tensors' own dtypes count
   std::vector<int32_t> eos_token_ids;  // config.json and generation_config.json together
-  int32_t bos_token_id = -1;    // -1: none
+  int32_t bos_token_id = -1;           // -1: none
 };
-
 
 // Reads a config.json. Total over any bytes. INVALID_ARGUMENT for a missing, NaN or out-of-range
 // field, by name and value; UNIMPLEMENTED for a family, activation or option that this build does

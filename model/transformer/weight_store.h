@@ -8,8 +8,8 @@
 #include "kernels/device.h"
 #include "kernels/ops.h"
 #include "kernels/tensor.h"
+#include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/model_config.h"
-#include "model/checkpoint/safetensors.h"
 
 namespace tandem {
 

@@ -1,0 +1,154 @@
+#include "model/checkpoint/checkpoint.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/status.h"
+#include "model/checkpoint/safetensors.h"
+#include "model/checkpoint/strict_json.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::string_view kSingleFile = "model.safetensors";
+constexpr std::string_view kIndexFile = "model.safetensors.index.json";
+constexpr size_t kMaxIndexBytes = size_t{64} << 20;
+
+// Shard file -> the tensors that the index promises in it.
+using ShardTensors = std::map<std::string, std::vector<std::string>>;
+
+// A shard lies beside its index: a name that leads elsewhere is refused, not followed.
+absl::Status CheckShardName(std::string_view name) {
+  constexpr std::string_view kSuffix = ".safetensors";
+  const bool plain = name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
+  if (!plain || name.size() <= kSuffix.size() || !name.ends_with(kSuffix)) {
+    return InvalidArgument("shard name {}: it must be a plain file name that ends in {}",
+                           Quoted(name), kSuffix);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ShardTensors> ParseIndex(std::string_view text) {
+  ASSIGN_OR_RETURN(const nlohmann::json index, ParseStrictJson(text));
+  const auto weight_map = index.is_object() ? index.find("weight_map") : index.end();
+  if (weight_map == index.end() || !weight_map->is_object() || weight_map->empty()) {
+    return InvalidArgument("weight_map is missing or no object of tensor name to file name");
+  }
+  ShardTensors shards;
+  for (const auto& [tensor, file] : weight_map->items()) {
+    const auto* name = file.get_ptr<const std::string*>();
+    if (name == nullptr) {
+      return InvalidArgument("weight_map: {} is in {}, not in a file", Quoted(tensor), Shown(file));
+    }
+    RETURN_IF_ERROR(CheckShardName(*name));
+    shards[*name].push_back(tensor);
+  }
+  return shards;
+}
+
+// madvise over the pages that `bytes` covers: wholly for advice that drops them, else at all.
+enum class PageCover : uint8_t { kWhole, kAny };
+
+void Advise(std::span<const std::byte> bytes, int advice, PageCover cover) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  auto begin = reinterpret_cast<uintptr_t>(bytes.data());
+  auto end = begin + bytes.size();
+  (cover == PageCover::kWhole ? begin : end) += page - 1;
+  begin -= begin % page;
+  end -= end % page;
+  // Advice only: where the system does not take it, nothing but speed or memory is lost.
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& directory) {
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint);
+  const std::string single = fmt::format("{}/{}", directory, kSingleFile);
+  const std::string index = fmt::format("{}/{}", directory, kIndexFile);
+  if (FileExists(single)) {
+    RETURN_IF_ERROR(checkpoint->AddFile(single));
+  } else if (FileExists(index)) {
+    RETURN_IF_ERROR(checkpoint->AddShards(directory, index));
+  } else {
+    return NotFound("{}: neither {} nor {} is there", directory, kSingleFile, kIndexFile);
+  }
+  return checkpoint;
+}
+
+absl::Status Checkpoint::AddFile(const std::string& path) {
+  ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  auto entries = ParseSafetensorsHeader(file.bytes(), file.bytes().size());
+  if (!entries.ok()) return Annotate(entries.status(), path);
+  for (SafetensorsEntry& entry : *entries) {
+    const std::span<const std::byte> bytes =
+        file.bytes().subspan(entry.begin, entry.end - entry.begin);
+    const bool added =
+        tensors_.try_emplace(entry.name, CheckpointTensor{entry.dtype, entry.shape, bytes}).second;
+    if (!added) {
+      return InvalidArgument("{}: tensor {} is in another shard too", path, Quoted(entry.name));
+    }
+    total_bytes_ += bytes.size();
+  }
+  files_.push_back(std::move(file));
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint::AddShards(const std::string& directory, const std::string& index_path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(index_path, kMaxIndexBytes));
+  auto shards = ParseIndex(text);
+  if (!shards.ok()) return Annotate(shards.status(), index_path);
+  for (const auto& [file, tensors] : *shards) {
+    const std::string path = fmt::format("{}/{}", directory, file);
+    if (!FileExists(path)) {
+      return NotFound("{}: no such file, though {} names it: copy all shards", path, kIndexFile);
+    }
+    // A tensor of this shard must come from it: what earlier shards had does not count.
+    for (const std::string& tensor : tensors) {
+      if (Contains(tensor)) {
+        return InvalidArgument("{}: {} promises tensor {} here, but an earlier shard has it", path,
+                               kIndexFile, Quoted(tensor));
+      }
+    }
+    RETURN_IF_ERROR(AddFile(path));
+    for (const std::string& tensor : tensors) {
+      if (!Contains(tensor)) {
+        return InvalidArgument("{}: tensor {} is not in it, though {} says so", path,
+                               Quoted(tensor), kIndexFile);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CheckpointTensor> Checkpoint::Find(std::string_view name) const {
+  const auto found = tensors_.find(std::string(name));
+  if (found == tensors_.end()) return NotFound("the checkpoint has no tensor {}", Quoted(name));
+  return found->second;
+}
+
+bool Checkpoint::Contains(std::string_view name) const {
+  return tensors_.contains(std::string(name));
+}
+
+std::vector<std::string> Checkpoint::Names() const {
+  std::vector<std::string> names;
+  names.reserve(tensors_.size());
+  for (const auto& [name, tensor] : tensors_) names.push_back(name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void Checkpoint::Forget(const CheckpointTensor& tensor) const {
+  Advise(tensor.bytes, MADV_DONTNEED, PageCover::kWhole);
+}
+
+void Checkpoint::Prefetch(const CheckpointTensor& tensor) const {
+  Advise(tensor.bytes, MADV_WILLNEED, PageCover::kAny);
+}
+
+}  // namespace tandem

@@ -1,0 +1,367 @@
+#include "model/checkpoint/model_config.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "base/status.h"
+#include "model/checkpoint/mapped_file.h"
+#include "model/checkpoint/strict_json.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::json;
+
+// Bounds far above any published model, so that no product of them overflows an int64 and nothing
+// absurd is allocated.
+constexpr Range<int32_t> kHidden{1, 1 << 17};
+constexpr Range<int32_t> kIntermediate{1, 1 << 20};
+constexpr Range<int32_t> kLayers{1, 1 << 10};
+constexpr Range<int32_t> kHeads{1, 1 << 12};
+constexpr Range<int32_t> kHeadDim{2, 1 << 10};
+constexpr Range<int32_t> kVocabulary{1, 1 << 22};
+constexpr Range<int32_t> kPositions{1, 1 << 27};
+constexpr Range<double> kNormEps{1e-12, 0.1};
+constexpr Range<double> kRopeTheta{1, 1e12};
+constexpr Range<double> kRopeFactor{1, 1e6};
+constexpr size_t kMaxConfigBytes = size_t{1} << 20;
+
+// What differs between the families where config.json says nothing. Source: the configuration
+// classes of transformers 5.
+struct Family {
+  std::string_view model_type;
+  std::string_view architecture;
+  std::optional<int32_t> default_head_dim;      // else hidden_size / num_attention_heads
+  std::optional<int32_t> default_num_kv_heads;  // else num_attention_heads
+  bool reads_attention_bias = false;
+  bool always_qkv_bias = false;
+  bool qk_norm = false;
+};
+
+constexpr std::array<Family, 4> kFamilies = {{
+    {.model_type = "llama", .architecture = "LlamaForCausalLM", .reads_attention_bias = true},
+    {.model_type = "mistral", .architecture = "MistralForCausalLM", .default_num_kv_heads = 8},
+    {.model_type = "qwen2", .architecture = "Qwen2ForCausalLM", .always_qkv_bias = true},
+    {.model_type = "qwen3",
+     .architecture = "Qwen3ForCausalLM",
+     .default_head_dim = 128,
+     .reads_attention_bias = true,
+     .qk_norm = true},
+}};
+
+absl::StatusOr<const Family*> FindFamily(const FieldReader& fields) {
+  ASSIGN_OR_RETURN(const std::string model_type, fields.String("model_type"));
+  const auto family =
+      std::find_if(kFamilies.begin(), kFamilies.end(),
+                   [&](const Family& candidate) { return candidate.model_type == model_type; });
+  if (family == kFamilies.end()) {
+    return Unimplemented("model_type is {}: this build computes llama, mistral, qwen2 and qwen3",
+                         Quoted(model_type));
+  }
+  const Json* architectures = fields.Find("architectures");
+  if (architectures == nullptr) return &*family;
+  if (!architectures->is_array() || architectures->size() != 1 ||
+      !architectures->front().is_string()) {
+    return InvalidArgument("architectures is {}: it must be an array of one name",
+                           Shown(*architectures));
+  }
+  const auto* architecture = architectures->front().get_ptr<const std::string*>();
+  if (*architecture != family->architecture) {
+    return Unimplemented("architectures is {}: of {} this build computes {}", Quoted(*architecture),
+                         family->model_type, family->architecture);
+  }
+  return &*family;
+}
+
+// Options that change the computation and are not computed here: refused, never ignored.
+absl::Status RefuseUnsupported(const FieldReader& fields) {
+  for (std::string_view name : {"quantization_config", "compression_config"}) {
+    if (fields.Has(name)) {
+      return Unimplemented("{} is set: this build reads unquantised bf16, f16 and f32 weights",
+                           name);
+    }
+  }
+  ASSIGN_OR_RETURN(const std::string activation, fields.StringOr("hidden_act", "silu"));
+  if (activation != "silu" && activation != "swish") {
+    return Unimplemented("hidden_act is {}: this build computes silu", Quoted(activation));
+  }
+  ASSIGN_OR_RETURN(const bool mlp_bias, fields.BoolOr("mlp_bias", false));
+  if (mlp_bias) return Unimplemented("mlp_bias is true: this build computes MLPs without bias");
+  ASSIGN_OR_RETURN(const int32_t pretraining_tp, fields.IntOr("pretraining_tp", {1, 1024}, 1));
+  if (pretraining_tp != 1) {
+    return Unimplemented("pretraining_tp is {}: this build computes 1 only", pretraining_tp);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadHeads(const FieldReader& fields, const Family& family, ModelConfig& config) {
+  ASSIGN_OR_RETURN(config.num_heads, fields.Int("num_attention_heads", kHeads));
+  const int32_t default_kv_heads = family.default_num_kv_heads.value_or(config.num_heads);
+  ASSIGN_OR_RETURN(config.num_kv_heads,
+                   fields.IntOr("num_key_value_heads", kHeads, default_kv_heads));
+  if (config.num_heads % config.num_kv_heads != 0) {
+    return InvalidArgument("num_attention_heads is {}: not a multiple of num_key_value_heads {}",
+                           config.num_heads, config.num_kv_heads);
+  }
+  if (fields.Has("head_dim") || family.default_head_dim.has_value()) {
+    ASSIGN_OR_RETURN(config.head_dim,
+                     fields.IntOr("head_dim", kHeadDim, family.default_head_dim.value_or(0)));
+  } else if (config.hidden_size % config.num_heads != 0) {
+    return InvalidArgument(
+        "hidden_size is {}: not a multiple of num_attention_heads {}, and "
+        "head_dim is missing",
+        config.hidden_size, config.num_heads);
+  } else {
+    config.head_dim = config.hidden_size / config.num_heads;
+  }
+  if (config.head_dim % 2 != 0 || config.head_dim > kHeadDim.max) {
+    return InvalidArgument("head_dim is {}: it must be even and at most {}", config.head_dim,
+                           kHeadDim.max);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadSizes(const FieldReader& fields, const Family& family, ModelConfig& config) {
+  ASSIGN_OR_RETURN(config.hidden_size, fields.Int("hidden_size", kHidden));
+  ASSIGN_OR_RETURN(config.num_layers, fields.Int("num_hidden_layers", kLayers));
+  ASSIGN_OR_RETURN(config.intermediate_size, fields.Int("intermediate_size", kIntermediate));
+  ASSIGN_OR_RETURN(config.vocab_size, fields.Int("vocab_size", kVocabulary));
+  ASSIGN_OR_RETURN(config.max_position_embeddings,
+                   fields.Int("max_position_embeddings", kPositions));
+  ASSIGN_OR_RETURN(config.rms_norm_eps, fields.FloatOr("rms_norm_eps", kNormEps, 1e-6f));
+  return ReadHeads(fields, family, config);
+}
+
+absl::Status ReadBiases(const FieldReader& fields, const Family& family, ModelConfig& config) {
+  config.qk_norm = family.qk_norm;
+  config.qkv_bias = family.always_qkv_bias;
+  ASSIGN_OR_RETURN(const bool attention_bias, fields.BoolOr("attention_bias", false));
+  if (family.reads_attention_bias) {
+    config.qkv_bias = attention_bias;
+    config.output_bias = attention_bias;
+  } else if (attention_bias && !family.always_qkv_bias) {
+    return Unimplemented("attention_bias is true: {} is computed without", family.model_type);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadLlama3Scaling(const FieldReader& fields, const FieldReader& scaling,
+                               ModelConfig& config) {
+  RopeConfig& rope = config.rope;
+  rope.scaling = RopeScaling::kLlama3;
+  ASSIGN_OR_RETURN(rope.factor, scaling.Float("factor", kRopeFactor));
+  ASSIGN_OR_RETURN(rope.low_freq_factor, scaling.Float("low_freq_factor", {1e-3, 1e6}));
+  ASSIGN_OR_RETURN(rope.high_freq_factor, scaling.Float("high_freq_factor", {1e-3, 1e6}));
+  if (rope.high_freq_factor <= rope.low_freq_factor) {
+    return InvalidArgument("{} is {}: it must be above low_freq_factor {}",
+                           scaling.Path("high_freq_factor"), rope.high_freq_factor,
+                           rope.low_freq_factor);
+  }
+  constexpr std::string_view kOriginal = "original_max_position_embeddings";
+  const FieldReader& owner = fields.Has(kOriginal) ? fields : scaling;
+  ASSIGN_OR_RETURN(rope.original_max_position_embeddings,
+                   owner.IntOr(kOriginal, kPositions, config.max_position_embeddings));
+  return absl::OkStatus();
+}
+
+// `name`: the object that holds the rotary embedding's parameters.
+absl::Status ReadRopeObject(const FieldReader& fields, const char* name, ModelConfig& config) {
+  const Json& object = *fields.Find(name);
+  if (!object.is_object()) {
+    return InvalidArgument("{} is {}: it must be an object or null", name, Shown(object));
+  }
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_object()) {
+      return Unimplemented(
+          "{}.{} is an object: this build computes one rotary embedding for all "
+          "layers",
+          name, Quoted(key));
+    }
+  }
+  const FieldReader scaling(object, std::string(name) + ".");
+  ASSIGN_OR_RETURN(config.rope.theta, scaling.FloatOr("rope_theta", kRopeTheta, config.rope.theta));
+  ASSIGN_OR_RETURN(const float partial, scaling.FloatOr("partial_rotary_factor", {0, 1}, 1));
+  if (partial != 1) {
+    return Unimplemented("{} is {}: this build rotates whole heads",
+                         scaling.Path("partial_rotary_factor"), partial);
+  }
+  ASSIGN_OR_RETURN(const std::string legacy_type, scaling.StringOr("type", "default"));
+  ASSIGN_OR_RETURN(const std::string type, scaling.StringOr("rope_type", legacy_type));
+  if (type == "default") return absl::OkStatus();
+  if (type == "llama3") return ReadLlama3Scaling(fields, scaling, config);
+  if (type == "linear") {
+    config.rope.scaling = RopeScaling::kLinear;
+    ASSIGN_OR_RETURN(config.rope.factor, scaling.Float("factor", kRopeFactor));
+    return absl::OkStatus();
+  }
+  return Unimplemented("{} is {}: this build computes default, linear and llama3",
+                       scaling.Path("rope_type"), Quoted(type));
+}
+
+absl::Status ReadRope(const FieldReader& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(config.rope.theta, fields.FloatOr("rope_theta", kRopeTheta, 10000));
+  ASSIGN_OR_RETURN(const float partial, fields.FloatOr("partial_rotary_factor", {0, 1}, 1));
+  if (partial != 1) {
+    return Unimplemented("partial_rotary_factor is {}: this build rotates whole heads", partial);
+  }
+  // transformers 4 writes rope_scaling, 5 writes rope_parameters; it reads the former first.
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
+    if (fields.Has(name)) return ReadRopeObject(fields, name, config);
+  }
+  return absl::OkStatus();
+}
+
+enum class LayerKinds : uint8_t { kUnsaid, kAllFull, kAllSliding };
+
+absl::StatusOr<LayerKinds> ReadLayerTypes(const FieldReader& fields, const ModelConfig& config) {
+  const Json* types = fields.Find("layer_types");
+  if (types == nullptr) return LayerKinds::kUnsaid;
+  if (!types->is_array() || types->size() != static_cast<size_t>(config.num_layers)) {
+    return InvalidArgument("layer_types must be an array of num_hidden_layers = {} names",
+                           config.num_layers);
+  }
+  for (const Json& type : *types) {
+    if (type != "full_attention" && type != "sliding_attention") {
+      return Unimplemented(
+          "layer_types has {}: this build computes full_attention and "
+          "sliding_attention",
+          Shown(type));
+    }
+    if (type != types->front()) {
+      return Unimplemented(
+          "layer_types mixes full_attention and sliding_attention: this build "
+          "computes models whose layers are all of one kind");
+    }
+  }
+  return types->front() == "full_attention" ? LayerKinds::kAllFull : LayerKinds::kAllSliding;
+}
+
+// Absent means 4096, as in the first Mistral and in transformers; null means none.
+absl::StatusOr<int32_t> WindowOrDefault(const FieldReader& fields) {
+  const bool is_null = fields.HasKey("sliding_window") && !fields.Has("sliding_window");
+  return fields.IntOr("sliding_window", kPositions, is_null ? 0 : 4096);
+}
+
+// The window of the Qwen families: used by the layers from max_window_layers on.
+absl::StatusOr<int32_t> QwenWindow(const FieldReader& fields, const ModelConfig& config,
+                                   LayerKinds kinds) {
+  ASSIGN_OR_RETURN(const bool use_window, fields.BoolOr("use_sliding_window", false));
+  ASSIGN_OR_RETURN(const int32_t window, WindowOrDefault(fields));
+  if (!use_window || window == 0 || kinds == LayerKinds::kAllFull) return 0;
+  if (kinds == LayerKinds::kAllSliding) return window;
+  ASSIGN_OR_RETURN(const int32_t first, fields.IntOr("max_window_layers", {0, kLayers.max}, 28));
+  if (first >= config.num_layers) return 0;
+  if (first == 0) return window;
+  return Unimplemented(
+      "use_sliding_window is true with max_window_layers {} of {} layers: this "
+      "build computes models whose layers are all of one kind",
+      first, config.num_layers);
+}
+
+absl::Status ReadWindow(const FieldReader& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const LayerKinds kinds, ReadLayerTypes(fields, config));
+  if (config.model_type == "mistral") {
+    ASSIGN_OR_RETURN(config.sliding_window, WindowOrDefault(fields));
+  } else if (config.model_type != "llama") {
+    ASSIGN_OR_RETURN(config.sliding_window, QwenWindow(fields, config, kinds));
+  } else if (fields.Has("sliding_window")) {
+    return Unimplemented("sliding_window is {}: llama is computed without",
+                         Shown(*fields.Find("sliding_window")));
+  }
+  if (kinds != LayerKinds::kUnsaid &&
+      (kinds == LayerKinds::kAllSliding) != (config.sliding_window > 0)) {
+    return InvalidArgument(
+        "layer_types says {}, but the sliding window of this {} is {}",
+        kinds == LayerKinds::kAllSliding ? "sliding_attention" : "full_attention",
+        config.model_type, config.sliding_window);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddEosId(const Json& value, ModelConfig& config) {
+  const auto* id = value.get_ptr<const uint64_t*>();
+  if (id == nullptr || *id >= static_cast<uint64_t>(config.vocab_size)) {
+    return InvalidArgument(
+        "eos_token_id has {}: it must be an integer from 0 to vocab_size - 1, "
+        "{}",
+        Shown(value), config.vocab_size - 1);
+  }
+  const auto token = static_cast<int32_t>(*id);
+  std::vector<int32_t>& ids = config.eos_token_ids;
+  if (std::find(ids.begin(), ids.end(), token) == ids.end()) ids.push_back(token);
+  return absl::OkStatus();
+}
+
+absl::Status AddEosIds(const FieldReader& fields, ModelConfig& config) {
+  const Json* value = fields.Find("eos_token_id");
+  if (value == nullptr) return absl::OkStatus();
+  if (!value->is_array()) return AddEosId(*value, config);
+  constexpr size_t kMaxIds = 64;
+  if (value->size() > kMaxIds) {
+    return InvalidArgument("eos_token_id has {} ids: at most {}", value->size(), kMaxIds);
+  }
+  for (const Json& id : *value) RETURN_IF_ERROR(AddEosId(id, config));
+  return absl::OkStatus();
+}
+
+absl::Status ReadDType(const FieldReader& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const std::string newer, fields.StringOr("dtype", "bfloat16"));
+  ASSIGN_OR_RETURN(const std::string name, fields.StringOr("torch_dtype", newer));
+  if (name == "bfloat16") {
+    config.dtype = DType::kBF16;
+  } else if (name == "float16") {
+    config.dtype = DType::kF16;
+  } else if (name == "float32") {
+    config.dtype = DType::kF32;
+  } else {
+    return Unimplemented("torch_dtype is {}: this build reads bfloat16, float16 and float32",
+                         Quoted(name));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json) {
+  ASSIGN_OR_RETURN(const Json object, ParseStrictJson(json));
+  if (!object.is_object()) return InvalidArgument("{}, not an object", Shown(object));
+  const FieldReader fields(object, "");
+  ASSIGN_OR_RETURN(const Family* family, FindFamily(fields));
+  ModelConfig config;
+  config.model_type = std::string(family->model_type);
+  RETURN_IF_ERROR(RefuseUnsupported(fields));
+  RETURN_IF_ERROR(ReadSizes(fields, *family, config));
+  RETURN_IF_ERROR(ReadBiases(fields, *family, config));
+  RETURN_IF_ERROR(ReadRope(fields, config));
+  RETURN_IF_ERROR(ReadWindow(fields, config));
+  RETURN_IF_ERROR(ReadDType(fields, config));
+  RETURN_IF_ERROR(AddEosIds(fields, config));
+  ASSIGN_OR_RETURN(config.tie_word_embeddings, fields.BoolOr("tie_word_embeddings", false));
+  ASSIGN_OR_RETURN(config.bos_token_id,
+                   fields.IntOr("bos_token_id", {0, config.vocab_size - 1}, -1));
+  return config;
+}
+
+absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& directory) {
+  const std::string path = directory + "/config.json";
+  ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path, kMaxConfigBytes));
+  auto config = ParseModelConfig(text);
+  if (!config.ok()) return Annotate(config.status(), path);
+
+  const std::string generation_path = directory + "/generation_config.json";
+  if (!FileExists(generation_path)) return config;
+  ASSIGN_OR_RETURN(const std::string generation_text,
+                   ReadSmallFile(generation_path, kMaxConfigBytes));
+  const auto generation = ParseStrictJson(generation_text);
+  if (!generation.ok()) return Annotate(generation.status(), generation_path);
+  if (!generation->is_object()) {
+    return InvalidArgument("{}: {}, not an object", generation_path, Shown(*generation));
+  }
+  const absl::Status added = AddEosIds(FieldReader(*generation, ""), *config);
+  if (!added.ok()) return Annotate(added, generation_path);
+  return config;
+}
+
+}  // namespace tandem

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/ops.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/model_config.h"
+
+namespace tandem {
+
+// A matrix of the model, the checkpoint's tensors stacked in order, and where it goes.
+struct PlacedMatrix {
+  std::vector<CheckpointTensor> sources;  // each [n_i, k]; none: the matrix is absent
+  DType dtype = DType::kBF16;
+  int64_t n = 0;  // sum of n_i
+  int64_t k = 0;
+  int64_t offset = 0;  // bytes into the memory of all weights
+};
+
+// Norm weights or biases, stacked likewise, to be held as f32.
+struct PlacedVector {
+  std::vector<CheckpointTensor> sources;  // each [n_i]; none: the vector is absent
+  int64_t size = 0;                       // sum of n_i
+  int64_t offset = 0;
+};
+
+struct LayerLayout {
+  PlacedVector attention_norm;
+  PlacedMatrix qkv;
+  PlacedVector qkv_bias;
+  PlacedVector q_norm;
+  PlacedVector k_norm;
+  PlacedMatrix output;
+  PlacedVector output_bias;
+  PlacedVector mlp_norm;
+  PlacedMatrix gate_up;
+  PlacedMatrix down;
+};
+
+struct WeightLayout {
+  PlacedMatrix embedding;
+  std::vector<LayerLayout> layers;
+  PlacedVector final_norm;
+  PlacedMatrix lm_head;  // absent when tied
+  int64_t total_bytes = 0;
+};
+
+// Finds every tensor that the config asks for, checks its dtype and shape, and gives each its
+// place. Reads no weight. A tensor that the config does not ask for is refused too: it would be
+// left out of the computation silently. Errors as LoadResidentWeights.
+absl::StatusOr<WeightLayout> PlanWeights(const ModelConfig& config, const Checkpoint& checkpoint,
+                                         const Ops& ops);
+
+}  // namespace tandem
