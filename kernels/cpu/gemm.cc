@@ -1,0 +1,252 @@
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <utility>
+
+#include "hwy/aligned_allocator.h"
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/gemm_job.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/gemm.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/cpu/gemm_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tandem::cpu::HWY_NAMESPACE {
+
+using TileFunction = void (*)(const TileArgs&);
+
+// Tile functions by number of rows, from 1.
+template <class W, int... kRowsLessOne>
+constexpr std::array<TileFunction, kTileRows> MakeTiles(
+    std::integer_sequence<int, kRowsLessOne...>) {
+  return {&Tile<W, kRowsLessOne + 1>...};
+}
+template <class W>
+constexpr auto kTiles = MakeTiles<W>(std::make_integer_sequence<int, kTileRows>());
+
+// The order is that of `rows` in memory: x [rows][k] to groups, each [k][rows of the group].
+void PackGroup(const float* x, int64_t stride, int64_t num_rows, int64_t k, float* packed) {
+  const F32 d;
+  int64_t i = 0;
+  if (num_rows == kGroupRows) {
+    for (; i + kLanes <= k; i += kLanes) {
+      hn::StoreInterleaved4(hn::LoadU(d, x + i), hn::LoadU(d, x + stride + i),
+                            hn::LoadU(d, x + 2 * stride + i), hn::LoadU(d, x + 3 * stride + i), d,
+                            packed + i * kGroupRows);
+    }
+  }
+  for (; i < k; ++i) {
+    for (int64_t row = 0; row < num_rows; ++row) packed[i * num_rows + row] = x[row * stride + i];
+  }
+}
+
+template <class W>
+void Widen(const std::byte* weights, int64_t num_inputs, float* widened) {
+  const F32 d;
+  for (int64_t input = 0; input < num_inputs; input += 2) {
+    for (int output = 0; output < kPanelOutputs; output += kLanes) {
+      const std::byte* at = weights + output * W::kOutputStride;
+      float* to = widened + output;
+      if (input + 2 <= num_inputs) {
+        V even, odd;
+        W::LoadPair(at, even, odd);
+        hn::Store(even, d, to);
+        hn::Store(odd, d, to + kPanelOutputs);
+      } else {
+        hn::Store(W::LoadOne(at), d, to);
+      }
+    }
+    weights += 2 * kPanelOutputs * W::kBytes;
+    widened += 2 * kPanelOutputs;
+  }
+}
+
+// Adds bias and old value in this order, or writes; only the outputs that exist.
+void StoreSums(const GemmJob& job, int64_t panel, const float* sums) {
+  const F32 d;
+  const int64_t first = panel * kPanelOutputs;
+  const int64_t count = std::min(kPanelOutputs, job.weight.n - first);
+  for (int64_t row = 0; row < job.num_rows; ++row) {
+    const float* from = sums + row * kPanelOutputs;
+    float* to = job.out + row * job.out_stride + first;
+    int64_t j = 0;
+    for (; j + kLanes <= count; j += kLanes) {
+      V sum = hn::Load(d, from + j);
+      if (job.bias != nullptr) sum = hn::Add(sum, hn::LoadU(d, job.bias + first + j));
+      if (job.accumulate) sum = hn::Add(hn::LoadU(d, to + j), sum);
+      hn::StoreU(sum, d, to + j);
+    }
+    for (; j < count; ++j) {
+      float sum = from[j];
+      if (job.bias != nullptr) sum += job.bias[first + j];
+      to[j] = job.accumulate ? to[j] + sum : sum;
+    }
+  }
+}
+
+// How far ahead of its multiplications a single tile fetches its weights.
+constexpr int64_t kAheadBytes = 8192;
+// With more tiles than this, widening a block once is cheaper than widening it in each tile.
+constexpr int64_t kWideningTiles = 3;
+
+// All rows of the job times one panel.
+template <class W>
+void MultiplyPanel(const GemmJob& job, int64_t panel, GemmScratch& scratch) {
+  const int64_t k = job.weight.k;
+  const int64_t input_bytes = kPanelOutputs * W::kBytes;
+  const std::byte* weights =
+      job.weight.data + panel * PanelElements(job.weight.dtype, k) * W::kBytes;
+  const int64_t num_groups = (job.num_rows + kGroupRows - 1) / kGroupRows;
+  const int64_t num_tiles = (num_groups + kTileGroups - 1) / kTileGroups;
+  const bool widen = num_tiles > kWideningTiles && W::kBytes < 4;
+  const int64_t block_inputs = num_tiles == 1 ? k : kBlockInputs;
+
+  for (int64_t input = 0; input < k; input += block_inputs) {
+    TileArgs tile;
+    tile.num_inputs = std::min(block_inputs, k - input);
+    tile.first = input == 0;
+    tile.weights = weights + input * input_bytes;
+    const std::byte* ahead = tile.weights;
+    if (widen) {
+      Widen<W>(tile.weights, tile.num_inputs, scratch.weights);
+      tile.weights = reinterpret_cast<const std::byte*>(scratch.weights);
+    }
+    if (num_tiles == 1) {
+      ahead += kAheadBytes;
+    } else {
+      ahead += block_inputs * input_bytes;
+    }
+    for (int64_t t = 0; t < num_tiles; ++t) {
+      const int64_t first_group = t * num_groups / num_tiles;
+      const int64_t end_group = (t + 1) * num_groups / num_tiles;
+      const int64_t first_row = first_group * kGroupRows;
+      const int64_t rows = std::min(end_group * kGroupRows, job.num_rows) - first_row;
+      // Groups are k * kGroupRows apart; the last may have less rows, so that its inputs are
+      // closer.
+      tile.x = job.x + first_row * k;
+      tile.sums = scratch.sums + first_row * kPanelOutputs;
+      tile.first_input = input;
+      tile.group_stride = kGroupRows * k;
+      tile.ahead_step = num_tiles == 1 ? 2 * input_bytes : (t < 2 ? input_bytes : 0);
+      tile.ahead = ahead + (t < 2 ? t * tile.num_inputs / 2 * input_bytes : 0);
+      (widen ? kTiles<F32Weights> : kTiles<W>)[rows - 1](tile);
+    }
+  }
+  StoreSums(job, panel, scratch.sums);
+}
+
+void MultiplyPanels(const GemmJob& job, int64_t first_panel, int64_t end_panel,
+                    GemmScratch& scratch) {
+  for (int64_t panel = first_panel; panel < end_panel; ++panel) {
+    switch (job.weight.dtype) {
+      case DType::kBF16:
+        MultiplyPanel<BF16Weights>(job, panel, scratch);
+        break;
+      case DType::kF16:
+        MultiplyPanel<F16Weights>(job, panel, scratch);
+        break;
+      default:
+        MultiplyPanel<F32Weights>(job, panel, scratch);
+        break;
+    }
+  }
+}
+
+}  // namespace tandem::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tandem::cpu {
+
+HWY_EXPORT(MultiplyPanels);
+HWY_EXPORT(PackGroup);
+
+namespace {
+
+// Packed activations of one block: this much of the L2 cache, where each panel finds them again.
+constexpr int64_t kBlockBytes = int64_t{1} << 20;
+constexpr int64_t kMinBlockRows = 4 * kTileRows;
+// Packing fewer activations than this is quicker than sharing the work.
+constexpr int64_t kParallelPackElements = 32768;
+
+// Grows to the largest block that its thread has seen.
+class ActivationBuffer {
+ public:
+  float* Floats(int64_t count) {
+    if (count > capacity_) {
+      data_ = hwy::AllocateAligned<float>(count);
+      capacity_ = count;
+    }
+    return data_.get();
+  }
+
+ private:
+  hwy::AlignedFreeUniquePtr<float[]> data_;
+  int64_t capacity_ = 0;
+};
+
+// Rows of each block but the last: as even as whole groups allow.
+int64_t RowsPerBlock(int64_t num_rows, int64_t k) {
+  const int64_t fitting =
+      kBlockBytes / static_cast<int64_t>(sizeof(float)) / std::max<int64_t>(k, 1);
+  const int64_t most = std::clamp(fitting, kMinBlockRows, kBlockRows) / kTileRows * kTileRows;
+  const int64_t num_blocks = (num_rows + most - 1) / most;
+  const int64_t rows = (num_rows + num_blocks - 1) / num_blocks;
+  return (rows + kGroupRows - 1) / kGroupRows * kGroupRows;
+}
+
+const float* PackRows(ThreadPool& pool, const TensorView& x, int64_t first_row, int64_t num_rows) {
+  const int64_t k = x.shape[1];
+  const float* rows = x.Row<const float>(first_row);
+  if (num_rows == 1) return rows;
+  thread_local ActivationBuffer buffer;
+  float* packed = buffer.Floats(num_rows * k);
+  const auto pack = [&](int64_t group, int) {
+    const int64_t row = group * kGroupRows;
+    HWY_DYNAMIC_DISPATCH(PackGroup)
+    (rows + row * x.row_stride, x.row_stride, std::min<int64_t>(kGroupRows, num_rows - row), k,
+     packed + row * k);
+  };
+  const int64_t num_groups = (num_rows + kGroupRows - 1) / kGroupRows;
+  if (num_rows * k >= kParallelPackElements) {
+    pool.ParallelFor(num_groups, pack);
+  } else {
+    for (int64_t group = 0; group < num_groups; ++group) pack(group, 0);
+  }
+  return packed;
+}
+
+void MultiplyBlock(ThreadPool& pool, const GemmJob& job) {
+  const int64_t num_panels = NumPanels(job.weight.n);
+  const int64_t num_ranges = std::min<int64_t>(pool.num_threads(), num_panels);
+  pool.ParallelFor(num_ranges, [&](int64_t range, int) {
+    thread_local GemmScratch scratch;
+    HWY_DYNAMIC_DISPATCH(MultiplyPanels)
+    (job, range * num_panels / num_ranges, (range + 1) * num_panels / num_ranges, scratch);
+  });
+}
+
+}  // namespace
+
+void Gemm(ThreadPool& pool, const GemmArgs& args) {
+  const int64_t num_rows = args.x.rows();
+  if (num_rows == 0 || args.weight.n == 0) return;
+  const int64_t block_rows = RowsPerBlock(num_rows, args.weight.k);
+  for (int64_t row = 0; row < num_rows; row += block_rows) {
+    GemmJob job;
+    job.num_rows = std::min(block_rows, num_rows - row);
+    job.x = PackRows(pool, args.x, row, job.num_rows);
+    job.weight = args.weight;
+    job.bias = static_cast<const float*>(args.bias.data);
+    job.out = args.out.Row<float>(row);
+    job.out_stride = args.out.row_stride;
+    job.accumulate = args.output == GemmOutput::kAccumulate;
+    MultiplyBlock(pool, job);
+  }
+}
+
+}  // namespace tandem::cpu
+#endif  // HWY_ONCE
