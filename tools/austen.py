@@ -24,7 +24,7 @@ END_OF_BOOK = re.compile(r"^(the end|finis)\.?$", re.IGNORECASE)
 
 
 def novels(cache: Path = DEFAULT_CACHE) -> dict[str, list[str]]:
-    """Title -> chapters; a chapter is its paragraphs, each on one line, with a blank line between."""
+    """Title -> chapters; a chapter is its paragraphs, one line each, blank lines between."""
     return {lines[0].title().replace(" And ", " and "): list(chapters(lines))
             for lines in read_rdb(fetch(cache).read_bytes())}
 

@@ -273,7 +273,7 @@ def parse_args():
     p.add_argument("--rope-theta", type=float, default=10000.0)
     p.add_argument("--rope-scaling", choices=["llama3", "linear"])
     p.add_argument("--rope-factor", type=float, default=8.0)
-    p.add_argument("--rope-original-positions", type=int, default=8192)
+    p.add_argument("--rope-original-positions", type=int, default=2048)
     p.add_argument("--sliding-window", type=int)
     p.add_argument("--max-positions", type=int, default=8192)
     p.add_argument("--config-form", choices=["v4", "v5"], default="v4",
@@ -288,6 +288,8 @@ def main() -> None:
     a = parse_args()
     fields = {f: getattr(a, f) or getattr(PRESETS[a.preset], f)
               for f in Shape.__dataclass_fields__}
+    if a.sliding_window and a.arch == "llama":
+        raise SystemExit("llama has no sliding window: take --arch mistral")
     spec = Spec(Shape(**fields), a.arch, a.dtype, a.shards, a.tied, a.rope_theta,
                 rope_scaling(a.rope_scaling, a.rope_factor, a.rope_original_positions),
                 a.sliding_window, a.max_positions, a.config_form, seed=a.seed)

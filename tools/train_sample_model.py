@@ -225,7 +225,7 @@ def make_optimizer(model, args):
 
 
 def train(model, batches: Batches, schedule: Schedule, args, checkpoint) -> dict:
-    """Calls checkpoint(figures) every --checkpoint-minutes; returns the figures of the whole run."""
+    """Calls checkpoint(figures) every --checkpoint-minutes; returns the whole run's figures."""
     optimizer = make_optimizer(model, args)
     step = tokens = 0
     smooth = None
@@ -243,8 +243,9 @@ def train(model, batches: Batches, schedule: Schedule, args, checkpoint) -> dict
         step, tokens = step + 1, tokens + targets.numel()
         smooth = loss.item() if smooth is None else 0.98 * smooth + 0.02 * loss.item()
         now = time.time()
-        figures = {"steps": step, "tokens": tokens, "epochs": round(tokens / len(batches.stream), 2),
-                   "train_loss": round(smooth, 4), "train_minutes": round((now - began) / 60, 1)}
+        figures = {"steps": step, "tokens": tokens,
+                   "epochs": round(tokens / len(batches.stream), 2), "train_loss": round(smooth, 4),
+                   "train_minutes": round((now - began) / 60, 1)}
         if now - last_log > 20:
             print(json.dumps({**figures, "length": length, "progress": round(progress, 3),
                               "tok_s": round(tokens / (now - began))}), flush=True)
@@ -342,22 +343,25 @@ def model_card(s: Shape, f: dict, samples: list[str]) -> str:
     rows = "\n".join(f"| {k} | {v} |" for k, v in f.items())
     return f"""# models/sample
 
-A Llama of {f['parameters'] / 1e6:.2f}M parameters trained here from nothing, so that Tandem runs, tests and
-demonstrates a real model without a download. It continues text in the manner of Jane Austen. It
-knows nothing, follows no instructions, and is no use for anything else.
+A Llama of {f['parameters'] / 1e6:.2f}M parameters trained here from nothing, so that Tandem
+runs, tests and demonstrates a real model without a download. It continues text in the manner of
+Jane Austen. It knows nothing, follows no instructions, and is no use for anything else.
 
-- **Shape**: {s.num_hidden_layers} layers, hidden {s.hidden_size}, {s.num_attention_heads} heads on {s.num_key_value_heads} key-value heads of {s.head_dim}, SwiGLU {s.intermediate_size}, tied embeddings,
-  RoPE theta {s.rope_theta:g}, context {s.max_position_embeddings}, bfloat16. Byte-level BPE of {s.vocab_size} tokens, Llama 3 pre-tokenizer.
-- **Data**: five of Jane Austen's six novels, from Debian's `r-cran-janeaustenr`; *{HELD_OUT}* is held
-  out. Line breaks are undone within paragraphs, headings and italics marks are dropped.
-- **Licence**: the text is in the public domain, its packaging MIT; the weights are this project's.
+- **Shape**: {s.num_hidden_layers} layers, hidden {s.hidden_size}, {s.num_attention_heads} heads
+  on {s.num_key_value_heads} key-value heads of {s.head_dim}, SwiGLU {s.intermediate_size}, tied
+  embeddings, RoPE theta {s.rope_theta:g}, context {s.max_position_embeddings}, bfloat16.
+  Byte-level BPE of {s.vocab_size} tokens with Llama 3's pre-tokenizer.
+- **Data**: five of Jane Austen's six novels, from Debian's `r-cran-janeaustenr`; *{HELD_OUT}* is
+  held out. Line breaks are undone within paragraphs, headings and italics marks are dropped.
+- **Licence**: the text is in the public domain, its packaging MIT; the weights are ours.
 - **Positions**: windows of 256 tokens, every fifth step windows of 2048.
-- **Prompts**: text after `<|begin_of_text|>`. The chat template only joins the messages by blank lines.
+- **Prompts**: text after `<|begin_of_text|>`. The chat template joins the messages by blank
+  lines and does no more.
 
 ## Figures
 
-Held-out perplexity is per token, of the bfloat16 weights in float32 arithmetic, over windows of 2048
-that begin at `<|begin_of_text|>`.
+Held-out perplexity is per token, of the bfloat16 weights in float32 arithmetic, over windows of
+2048 that begin at `<|begin_of_text|>`.
 
 | figure | value |
 |---|---|
@@ -418,7 +422,8 @@ def main() -> None:
     about = {"command": shlex.join(["tools/" + Path(sys.argv[0]).name, *sys.argv[1:]]),
              "torch": torch.__version__, "python": platform.python_version(),
              "train_tokens_per_epoch": len(batches.stream),
-             **{k: getattr(args, k) for k in ("seed", "lr", "weight_decay", "dropout", "batch_tokens")}}
+             **{k: getattr(args, k) for k in ("seed", "lr", "weight_decay", "dropout",
+                                              "batch_tokens", "long_share")}}
 
     def checkpoint(figures: dict) -> None:
         export(model, tokenizer, args.out)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tokenizer goldens: five kinds of tokenizer.json and how Hugging Face's library runs them.
+"""Writes the tokenizer goldens: five kinds of tokenizer.json and what Hugging Face makes of them.
 
     nice tests/golden/make_tokenizer_golden.py
 

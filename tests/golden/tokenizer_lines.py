@@ -1,6 +1,6 @@
 """The lines that every tokenizer golden encodes: seeded, so the same on each run.
 
-Sources: Jane Austen, our own phrases.txt (real sentences in 50-odd languages) and generators for what
+Sources: Jane Austen, our own phrases.txt (sentences in 60-odd languages) and generators for what
 real text seldom holds. A line is bytes; some are not UTF-8. Lines may hold any byte, newlines too.
 """
 
@@ -139,7 +139,8 @@ def combining(rng: random.Random, prose: list[str]) -> str:
                              rng.randint(0x64B, 0x655), 0x3099, 0x93C, 0x327, 0x328, 0x345]))
              for _ in range(rng.randint(1, 6))]
     if kind < 0.8:  # marks in any order on a base: the canonical order must be restored
-        base = rng.choice(["a", "e", "E", "o", "u", "s", "c", "か", "क", "א", "α", "ω", "ا", piece[0]])
+        base = rng.choice(["a", "e", "E", "o", "u", "s", "c", "か", "क", "א", "α", "ω", "ا",
+                           piece[0]])
         return piece[1:4] + base + "".join(marks) + piece[4:8]
     jamo = [chr(rng.choice([rng.randint(0x1100, 0x1112), rng.randint(0x1161, 0x1175),
                             rng.randint(0x11A7, 0x11C2), 0xAC00 + 28 * rng.randint(0, 398)]))
@@ -158,7 +159,8 @@ def emoji_line(rng: random.Random) -> str:
             rng.choice(people) + rng.choice(skin) + "\u200d" + rng.choice(jobs),
             "\u200d".join(rng.choice(people) for _ in range(rng.randint(2, 4))),
             flag, rng.choice("0123456789#*") + "\ufe0f\u20e3",
-            "🏳️\u200d🌈", "🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f", "❤️\u200d🔥",
+            "🏳️\u200d🌈",
+            "🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f", "❤️\u200d🔥",
             rng.choice("👍👋🙏✌💪") + rng.choice(skin),
             rng.choice("☀☎✂❤♻") + rng.choice(["", "\ufe0f", "\ufe0e"]),
             chr(rng.randint(0x1F300, 0x1F64F)), chr(rng.randint(0x1F680, 0x1F6D7)),
@@ -175,9 +177,12 @@ def digits_line(rng: random.Random) -> str:
 
     forms = [lambda: number(), lambda: f"{number()}.{number()}", lambda: f"{number()},{number()}",
              lambda: f"-{number()}%", lambda: f"${number()}", lambda: f"{number()}e-{number()}",
-             lambda: f"2{number()[:3]}-0{number()[:1]}-1{number()[:1]}T{number()[:2]}:{number()[:2]}Z",
-             lambda: f"0x{rng.getrandbits(32):08X}", lambda: f"v{number()}", lambda: number() + "kg",
-             lambda: f"+{number()[:2]} ({number()[:3]}) {number()}", lambda: f"№{number()}/{number()}",
+             lambda: (f"2{number()[:3]}-0{number()[:1]}-1{number()[:1]}"
+                      f"T{number()[:2]}:{number()[:2]}Z"),
+             lambda: f"0x{rng.getrandbits(32):08X}", lambda: f"v{number()}",
+             lambda: number() + "kg",
+             lambda: f"+{number()[:2]} ({number()[:3]}) {number()}",
+             lambda: f"№{number()}/{number()}",
              lambda: ".".join(str(rng.randrange(256)) for _ in range(4))]
     glue = rng.choice([" ", " ", "", "  ", ";"])
     return glue.join(rng.choice(forms)() for _ in range(rng.randint(1, 5)))
@@ -194,11 +199,13 @@ def code_line(rng: random.Random) -> str:
     forms = [
         lambda: f"for (int {name()} = 0; {name()} < {rng.randrange(999)}; ++{name()}) {{",
         lambda: f"def {name()}(self, {name()}: list[int] = []) -> None:",
-        lambda: f"if {name()} != {name()} and not {name()}[{rng.randrange(99)}]:\n{indent}    return",
+        lambda: (f"if {name()} != {name()} and not {name()}[{rng.randrange(99)}]:\n"
+                 f"{indent}    return"),
         lambda: f"std::vector<{name()}> {name()}{{1, 2, 3}};  // TODO({name()})",
         lambda: f"#include <{name()}.h>\r\n#define {name().upper()} 0x{rng.getrandbits(16):x}",
         lambda: f"SELECT {name()}, COUNT(*) FROM {name()} WHERE {name()} >= '{name()}';",
-        lambda: f"<div class=\"{name()}\"><a href='https://{name()}.org/?q={name()}&n=1'>…</a></div>",
+        lambda: (f"<div class=\"{name()}\"><a href='https://{name()}.org/?q={name()}&n=1'>"
+                 "…</a></div>"),
         lambda: f'{{"{name()}": [{rng.random():.4f}, null, true], "{name()}": "\\u00e9\\n"}}',
         lambda: f"let {name()} = |x| x.{name()}()?.unwrap_or(&'static str);",
         lambda: f"$ grep -rn \"{name()}\" ./{name()}/*.cc | awk '{{print $2}}' >> /tmp/{name()}",
@@ -223,7 +230,8 @@ def contraction_line(rng: random.Random) -> str:
     endings = ["s", "t", "re", "ve", "m", "ll", "d", "S", "T", "Re", "VE", "M", "lL", "D", "ſ", "x",
                "em", "", "r", "v", "l", "SS", "tis"]
     quotes = ["'", "'", "'", "’", "''", " '", "‘", "`", "' "]
-    stems = ["I", "don", "WE", "you", "he", "o", "rock", "l", "é", "3", "L", "who", "_", "день", "it"]
+    stems = ["I", "don", "WE", "you", "he", "o", "rock", "l", "é", "3", "L", "who", "_", "день",
+             "it"]
     return " ".join(rng.choice(stems) + rng.choice(quotes) + rng.choice(endings)
                     for _ in range(rng.randint(1, 5)))
 
