@@ -26,7 +26,7 @@ enum class Role : uint8_t { kUnified, kPrefill, kDecode };
 // One request as an engine gets it: tokens in, everything resolved.
 struct EngineRequest {
   RequestId id;
-  std::vector<int32_t> prompt;          // at least one token, each in [0, vocab)
+  std::vector<int32_t> prompt;  // at least one token, each in [0, vocab)
   SamplingParams sampling;
   int32_t max_tokens = 0;               // at least 1
   std::vector<int32_t> stop_token_ids;  // EOS among them unless the client ignores it
@@ -43,8 +43,8 @@ struct HandoffTarget {
 
 struct Reservation {
   ReservationId id;
-  uint64_t epoch = 0;       // this engine's incarnation
-  Duration lease{};         // without a frame or a claim for that long the blocks go back
+  uint64_t epoch = 0;  // this engine's incarnation
+  Duration lease{};    // without a frame or a claim for that long the blocks go back
 };
 
 struct ReserveRequest {
@@ -68,13 +68,13 @@ struct EngineOptions {
   Role role = Role::kUnified;
   KvLayout layout;
   int32_t num_blocks = 0;
-  int32_t max_context_tokens = 0;   // prompt and output together; at most the model's
-  SchedulerOptions scheduler;       // total_blocks and block_tokens are set from the above
+  int32_t max_context_tokens = 0;  // prompt and output together; at most the model's
+  SchedulerOptions scheduler;      // total_blocks and block_tokens are set from the above
   uint64_t model_fingerprint = 0;
-  uint64_t epoch = 0;               // unique per incarnation
+  uint64_t epoch = 0;  // unique per incarnation
   size_t inbox_capacity = 4096;
   Duration reservation_lease = std::chrono::seconds(30);
-  bool check_invariants = false;    // after every step; tests and debug builds
+  bool check_invariants = false;  // after every step; tests and debug builds
 };
 
 // A snapshot for status pages, heartbeats and tests.
@@ -82,12 +82,12 @@ struct EngineStats {
   SchedulerStats scheduler;
   int32_t total_blocks = 0;
   int32_t free_blocks = 0;
-  int32_t reservations = 0;         // KV awaited
-  int32_t handoffs = 0;             // KV being sent
+  int32_t reservations = 0;  // KV awaited
+  int32_t handoffs = 0;      // KV being sent
   uint64_t requests_accepted = 0;
-  uint64_t requests_finished = 0;   // with any status
-  uint64_t prompt_tokens = 0;       // computed
-  uint64_t output_tokens = 0;       // sampled
+  uint64_t requests_finished = 0;  // with any status
+  uint64_t prompt_tokens = 0;      // computed
+  uint64_t output_tokens = 0;      // sampled
   uint64_t steps = 0;
   uint64_t kv_bytes_sent = 0;
   uint64_t kv_bytes_received = 0;
@@ -117,13 +117,15 @@ class Engine {
   ~Engine();
 
   // Role prefill and decode: KV arrives and leaves through `transport`, whose receiver is
-  // frame_receiver(). Call once, before any request; the transport must outlive the engine's use
-  // of it, that is until Shutdown returned.
+  // frame_receiver(). Call once, before any request. To take both down: Shutdown, then the
+  // transport, then the engine.
   FrameReceiver* frame_receiver();
   void SetTransport(Transport* transport);
 
-  // Prefill and decode here. Role unified. Immediate errors (the sink is then told as well, once):
-  // INVALID_ARGUMENT, RESOURCE_EXHAUSTED (inbox or queue full), UNAVAILABLE (draining).
+  // Prefill and decode here. Role unified. What can be said at once is told to the sink on the
+  // calling thread, before this returns: INVALID_ARGUMENT, FAILED_PRECONDITION (wrong role),
+  // RESOURCE_EXHAUSTED (inbox full), UNAVAILABLE (shut down). The rest comes from the engine
+  // thread: RESOURCE_EXHAUSTED (queue full), UNAVAILABLE (draining).
   void Submit(EngineRequest request, std::unique_ptr<TokenSink> sink);
 
   // Prefill here, decode elsewhere: emits the first token, pushes the KV while it is computed and
@@ -132,22 +134,25 @@ class Engine {
   // Role prefill.
   void SubmitPrefill(EngineRequest request, HandoffTarget target, std::unique_ptr<TokenSink> sink);
 
-  // Sets blocks aside for KV that will come. `done` is called once, on the engine thread.
-  // RESOURCE_EXHAUSTED when there is no room. Role decode.
+  // Sets blocks aside for KV that will come. `done` is called once, on the engine thread or, when
+  // that cannot take it, on the calling one. RESOURCE_EXHAUSTED when there is no room. Role decode.
   void Reserve(const ReserveRequest& request,
                std::function<void(absl::StatusOr<Reservation>)> done);
 
   // Decodes from a reservation once its KV is complete and verified. NOT_FOUND for an unknown or
-  // lapsed reservation; DATA_LOSS or UNAVAILABLE when its KV did not arrive whole.
+  // lapsed reservation; FAILED_PRECONDITION when it was made for another length or is claimed;
+  // DATA_LOSS or UNAVAILABLE when its KV did not arrive whole.
   void SubmitDecode(DecodeRequest request, std::unique_ptr<TokenSink> sink);
 
   // Ends the request, in whatever state, with CANCELLED (or `status`); unknown ids are ignored.
   void Cancel(RequestId id, absl::Status status);
-  // Gives a reservation back that no Decode will claim.
+  // Gives a reservation back that no Decode will claim; a request that waits for its KV ends with
+  // CANCELLED.
   void Release(ReservationId id);
 
-  // Accepts nothing new; returns when all requests have ended or at `deadline`, then fails the
-  // rest with UNAVAILABLE, gives all blocks back and ends the thread. Idempotent.
+  // Accepts nothing new (but decodes of what is reserved); returns when all requests have ended or
+  // at `deadline`, then fails the rest with UNAVAILABLE, gives all blocks back and ends the thread.
+  // Idempotent.
   void Shutdown(TimePoint deadline);
 
   EngineStats stats() const;

@@ -1,0 +1,253 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "base/status.h"
+#include "engine/engine_loop.h"
+#include "engine/inbox.h"
+#include "engine/landing_zone.h"
+#include "engine/model_runner.h"
+#include "kvstore/kv_store.h"
+#include "model/transformer/forward.h"
+
+namespace tandem {
+namespace {
+
+std::string_view Name(Role role) {
+  switch (role) {
+    case Role::kUnified:
+      return "unified";
+    case Role::kPrefill:
+      return "prefill";
+    case Role::kDecode:
+      return "decode";
+  }
+  return "?";
+}
+
+absl::Status CheckOptions(const EngineOptions& options, const ModelConfig& model) {
+  RETURN_IF_ERROR(options.layout.Validate());
+  RETURN_IF_ERROR(options.scheduler.Validate());
+  const KvLayout& layout = options.layout;
+  if (layout.num_layers != model.num_layers || layout.num_kv_heads != model.num_kv_heads ||
+      layout.head_dim != model.head_dim) {
+    return InvalidArgument(
+        "the KV layout has {} layers of {} KV heads of {}, the model {} of {} of {}",
+        layout.num_layers, layout.num_kv_heads, layout.head_dim, model.num_layers,
+        model.num_kv_heads, model.head_dim);
+  }
+  if (options.max_context_tokens < 2 ||
+      options.max_context_tokens > model.max_position_embeddings) {
+    return InvalidArgument("max_context_tokens is {}: it must be from 2 to the model's {}",
+                           options.max_context_tokens, model.max_position_embeddings);
+  }
+  if (options.inbox_capacity < 1) return InvalidArgument("inbox_capacity must be at least 1");
+  return absl::OkStatus();
+}
+
+absl::Status CheckTokens(std::string_view what, std::span<const int32_t> ids, int32_t vocab_size) {
+  const auto outside = [vocab_size](int32_t id) { return id < 0 || id >= vocab_size; };
+  const auto bad = std::find_if(ids.begin(), ids.end(), outside);
+  if (bad == ids.end()) return absl::OkStatus();
+  return InvalidArgument("{}[{}] is {}: token ids go from 0 to {}", what, bad - ids.begin(), *bad,
+                         vocab_size - 1);
+}
+
+}  // namespace
+
+// The parts of an engine in the order of their making, and its thread.
+class Engine::Impl {
+ public:
+  Impl(const EngineOptions& options, const EngineParts& parts, std::unique_ptr<KvStore> store,
+       std::unique_ptr<Transformer> transformer, std::unique_ptr<Stream> stream)
+      : options_(options),
+        vocab_size_(parts.model.vocab_size),
+        clock_(parts.clock),
+        inbox_(options.inbox_capacity),
+        store_(std::move(store)),
+        transformer_(std::move(transformer)),
+        runner_(*transformer_, parts.ops, *store_, std::move(stream)),
+        zone_(store_->view(), options.epoch, parts.clock, inbox_),
+        loop_(options_, {.clock = parts.clock,
+                         .inbox = inbox_,
+                         .store = *store_,
+                         .zone = zone_,
+                         .runner = runner_,
+                         .publish = [this](const EngineStats& stats) { Publish(stats); }}),
+        thread_([this] { loop_.Run(); }) {}
+
+  void Submit(SubmitMessage message, Role role) {
+    absl::Status status = CheckRole(role);
+    if (status.ok()) status = CheckRequest(message.request);
+    Admit(std::move(message), status);
+  }
+
+  void SubmitDecode(DecodeMessage message) {
+    const DecodeRequest& decode = message.decode;
+    absl::Status status = CheckRole(Role::kDecode);
+    if (status.ok()) status = CheckRequest(decode.request);
+    if (status.ok()) status = CheckTokens("first_token", {&decode.first_token, 1}, vocab_size_);
+    Admit(std::move(message), status);
+  }
+
+  void Reserve(ReserveMessage message) {
+    const absl::Status status = CheckRole(Role::kDecode);
+    if (!status.ok()) return message.done(status);
+    Message item = std::move(message);
+    if (inbox_.TryPush(std::move(item))) return;
+    std::get<ReserveMessage>(item).done(Refusal());
+  }
+
+  // For messages that are never refused.
+  void Tell(Message message) { inbox_.PushAlways(std::move(message)); }
+
+  void Shutdown(TimePoint deadline) {
+    std::call_once(shutdown_, [this, deadline] {
+      Tell(ShutdownMessage{deadline});
+      thread_.join();
+    });
+  }
+
+  EngineStats stats() const {
+    absl::MutexLock lock(&stats_mutex_);
+    return stats_;
+  }
+
+  TimePoint Now() const { return clock_.Now(); }
+  const EngineOptions& options() const { return options_; }
+  FrameReceiver* frame_receiver() { return &zone_; }
+
+ private:
+  absl::Status CheckRole(Role needed) const {
+    if (options_.role == needed) return absl::OkStatus();
+    return FailedPrecondition("a request for role {} came to a worker of role {}", Name(needed),
+                              Name(options_.role));
+  }
+
+  absl::Status CheckRequest(const EngineRequest& request) const {
+    if (request.prompt.empty()) return InvalidArgument("the prompt is empty");
+    RETURN_IF_ERROR(CheckTokens("prompt", request.prompt, vocab_size_));
+    if (request.max_tokens < 1) {
+      return InvalidArgument("max_tokens is {}: it must be at least 1", request.max_tokens);
+    }
+    const int64_t total = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
+    if (total > options_.max_context_tokens) {
+      return InvalidArgument(
+          "the prompt's {} tokens and max_tokens {} exceed the context of {}: shorten one",
+          request.prompt.size(), request.max_tokens, options_.max_context_tokens);
+    }
+    return request.sampling.Validate();
+  }
+
+  // Passes a message with an `accepted` time and a stream on, or ends its stream here and now.
+  template <typename Admission>
+  void Admit(Admission message, const absl::Status& status) {
+    if (!status.ok()) return message.stream.Fail(status);
+    message.accepted = clock_.Now();
+    Message item = std::move(message);
+    if (inbox_.TryPush(std::move(item))) return;
+    std::get<Admission>(item).stream.Fail(Refusal());
+  }
+
+  absl::Status Refusal() const {
+    if (inbox_.closed()) return Unavailable("this worker has shut down: retry elsewhere");
+    return ResourceExhausted("the worker's inbox is full ({} messages): retry later",
+                             options_.inbox_capacity);
+  }
+
+  void Publish(const EngineStats& stats) {
+    absl::MutexLock lock(&stats_mutex_);
+    stats_ = stats;
+  }
+
+  const EngineOptions options_;
+  const int32_t vocab_size_;
+  const Clock& clock_;
+
+  mutable absl::Mutex stats_mutex_;
+  EngineStats stats_ ABSL_GUARDED_BY(stats_mutex_);
+
+  Inbox inbox_;
+  const std::unique_ptr<KvStore> store_;
+  const std::unique_ptr<Transformer> transformer_;
+  ModelRunner runner_;
+  LandingZone zone_;
+  EngineLoop loop_;
+  std::once_flag shutdown_;
+  std::thread thread_;  // last: it runs on all of the above
+};
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options,
+                                                       const EngineParts& parts) {
+  EngineOptions complete = options;
+  complete.scheduler.total_blocks = options.num_blocks;
+  complete.scheduler.block_tokens = options.layout.block_tokens;
+  RETURN_IF_ERROR(CheckOptions(complete, parts.model));
+  ASSIGN_OR_RETURN(std::unique_ptr<KvStore> store,
+                   KvStore::Create(complete.layout, complete.num_blocks, parts.device, parts.ops));
+  const int32_t max_tokens = complete.scheduler.max_step_tokens;
+  const Transformer::Limits limits{
+      .max_tokens = max_tokens,
+      .max_logit_rows = std::min(max_tokens, complete.scheduler.max_sequences)};
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Transformer> transformer,
+      Transformer::Create(parts.model, parts.weights, parts.device, parts.ops, limits));
+  ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, parts.device.NewStream());
+  return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(
+      complete, parts, std::move(store), std::move(transformer), std::move(stream))));
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Engine::~Engine() { Shutdown(impl_->Now()); }
+
+FrameReceiver* Engine::frame_receiver() { return impl_->frame_receiver(); }
+
+void Engine::SetTransport(Transport* transport) { impl_->Tell(TransportMessage{transport}); }
+
+void Engine::Submit(EngineRequest request, std::unique_ptr<TokenSink> sink) {
+  impl_->Submit({.request = std::move(request), .stream = OutputStream(std::move(sink))},
+                Role::kUnified);
+}
+
+void Engine::SubmitPrefill(EngineRequest request, HandoffTarget target,
+                           std::unique_ptr<TokenSink> sink) {
+  impl_->Submit({.request = std::move(request),
+                 .target = std::move(target),
+                 .stream = OutputStream(std::move(sink))},
+                Role::kPrefill);
+}
+
+void Engine::Reserve(const ReserveRequest& request,
+                     std::function<void(absl::StatusOr<Reservation>)> done) {
+  impl_->Reserve({request, std::move(done)});
+}
+
+void Engine::SubmitDecode(DecodeRequest request, std::unique_ptr<TokenSink> sink) {
+  impl_->SubmitDecode({.decode = std::move(request), .stream = OutputStream(std::move(sink))});
+}
+
+void Engine::Cancel(RequestId id, absl::Status status) {
+  if (status.ok()) status = Cancelled("the request was cancelled");
+  impl_->Tell(CancelMessage{id, std::move(status)});
+}
+
+void Engine::Release(ReservationId id) { impl_->Tell(ReleaseMessage{id}); }
+
+void Engine::Shutdown(TimePoint deadline) { impl_->Shutdown(deadline); }
+
+EngineStats Engine::stats() const { return impl_->stats(); }
+
+const EngineOptions& Engine::options() const { return impl_->options(); }
+
+uint64_t Engine::layout_fingerprint() const {
+  return impl_->options().layout.Fingerprint(impl_->options().model_fingerprint);
+}
+
+}  // namespace tandem

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/bounded_queue.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "engine/engine.h"
+#include "engine/output_stream.h"
+#include "transfer/transport.h"
+
+// What other threads tell the engine thread. Messages that ask for resources are refused when the
+// inbox is full (TryPush); those that free some or report on what was admitted never are
+// (PushAlways).
+
+namespace tandem {
+
+// From clients.
+struct SubmitMessage {
+  EngineRequest request;
+  std::optional<HandoffTarget> target;  // role prefill
+  OutputStream stream;
+  TimePoint accepted{};
+};
+struct ReserveMessage {
+  ReserveRequest request;
+  std::function<void(absl::StatusOr<Reservation>)> done;
+};
+struct DecodeMessage {
+  DecodeRequest decode;
+  OutputStream stream;
+  TimePoint accepted{};
+};
+struct CancelMessage {
+  RequestId id;
+  absl::Status status;
+};
+struct ReleaseMessage {
+  ReservationId reservation;
+};
+struct ShutdownMessage {
+  TimePoint deadline = kNoDeadline;
+};
+struct TransportMessage {
+  Transport* transport = nullptr;
+};
+
+// From the transport's thread.
+struct StreamEndedMessage {
+  SequenceId sequence;
+  absl::Status status;
+  TimePoint at{};
+};
+// All KV of the reservation is in place and verified (OK), or never will be.
+struct KvArrivedMessage {
+  ReservationId reservation;
+  absl::Status status;
+  TimePoint at{};
+};
+// Nothing writes into the blocks of a closed reservation any more.
+struct KvDrainedMessage {
+  ReservationId reservation;
+};
+
+using Message = std::variant<SubmitMessage, ReserveMessage, DecodeMessage, CancelMessage,
+                             ReleaseMessage, ShutdownMessage, TransportMessage, StreamEndedMessage,
+                             KvArrivedMessage, KvDrainedMessage>;
+using Inbox = BoundedQueue<Message>;
+
+}  // namespace tandem

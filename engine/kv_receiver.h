@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "engine/engine.h"
+#include "engine/inbox.h"
+#include "engine/landing_zone.h"
+#include "kvstore/kv_store.h"
+#include "scheduler/scheduler.h"
+
+namespace tandem {
+
+// A reservation whose time is up, with the request that waits for it, if any, and its status.
+struct Lapse {
+  ReservationId reservation;
+  std::optional<SequenceId> claimed_by;
+  absl::Status status;
+};
+
+// The receiving half of hand-offs: reservations, from the promise of blocks until their KV is
+// taken over by a request, or they are given back.
+//   awaited  -> complete | broken   KvArrived
+//   complete -> (gone)              Take: the blocks belong to the request now
+//   any      -> draining            Release while a frame is being written: blocks and promise are
+//                                   kept until KvDrained
+//   any      -> (gone)              Release
+// Claimed or not is a second axis: a claimed reservation has a request waiting for it.
+// Thread: engine. What it is made of must outlive it.
+class KvReceiver {
+ public:
+  KvReceiver(const EngineOptions& options, Scheduler& scheduler, KvStore& store, LandingZone& zone,
+             const Clock& clock);
+
+  // Sets blocks aside; `promise` names them in the scheduler. RESOURCE_EXHAUSTED when there is no
+  // room, FAILED_PRECONDITION when the peers' layouts differ.
+  absl::StatusOr<Reservation> Reserve(const ReserveRequest& request, SequenceId promise);
+
+  // `sequence` waits for the KV from here on. NOT_FOUND for one that is unknown or lapsed,
+  // FAILED_PRECONDITION when the request is not the one that was reserved for, the KV's own status
+  // when it is broken.
+  absl::Status Claim(ReservationId id, SequenceId sequence, const EngineRequest& request);
+  // Whether all KV is in place and verified.
+  bool IsComplete(ReservationId id) const;
+  // The KV of a complete reservation; the promise goes back to the scheduler.
+  BlockTable Take(ReservationId id);
+  // Gives the blocks back; unknown ids are ignored.
+  void Release(ReservationId id);
+  // The request that waits for `id`, if it exists and is claimed.
+  std::optional<SequenceId> ClaimedBy(ReservationId id) const;
+
+  void Arrived(const KvArrivedMessage& message);
+  void Drained(ReservationId id);
+
+  // Those whose lease or deadline has passed. They stay until they are released.
+  std::vector<Lapse> Lapsed(TimePoint now);
+  // When the next one might lapse.
+  TimePoint NextLapse() const;
+
+  // Gives all blocks back at once. Only when the pool will not be used again.
+  void Clear();
+
+  int32_t num_reservations() const { return static_cast<int32_t>(incoming_.size()); }
+
+ private:
+  enum class State : uint8_t { kAwaited, kComplete, kBroken, kDraining };
+
+  struct Incoming {
+    SequenceId promise;
+    BlockTable table;
+    int32_t prompt_tokens = 0;
+    int32_t max_tokens = 0;
+    State state = State::kAwaited;
+    absl::Status broken;
+    std::optional<SequenceId> claimed_by;
+    TimePoint lease_end{};
+    TimePoint deadline = kNoDeadline;
+  };
+
+  absl::Status CheckRequest(const ReserveRequest& request) const;
+  std::optional<Lapse> LapseOf(ReservationId id, Incoming& incoming, TimePoint now);
+
+  const EngineOptions& options_;
+  Scheduler& scheduler_;
+  KvStore& store_;
+  LandingZone& zone_;
+  const Clock& clock_;
+  const uint64_t fingerprint_;
+  absl::flat_hash_map<ReservationId, Incoming> incoming_;
+  uint64_t next_id_ = 1;
+};
+
+}  // namespace tandem

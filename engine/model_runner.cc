@@ -1,0 +1,122 @@
+#include "engine/model_runner.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "model/transformer/sampler.h"
+
+namespace tandem {
+
+ModelRunner::ModelRunner(Transformer& transformer, Ops& ops, KvStore& store,
+                         std::unique_ptr<Stream> stream)
+    : transformer_(transformer), ops_(ops), store_(store), stream_(std::move(stream)) {}
+
+absl::Status ModelRunner::Forward(std::span<const Chunk> chunks, int32_t num_decodes,
+                                  const LayerStored& layer_stored) {
+  RETURN_IF_ERROR(MakeRoom(chunks));
+  BuildBatch(chunks);
+  ASSIGN_OR_RETURN(logits_,
+                   transformer_.Forward(*stream_, Batch(num_decodes), store_.view(), layer_stored));
+  return absl::OkStatus();
+}
+
+absl::Status ModelRunner::MakeRoom(std::span<const Chunk> chunks) {
+  for (const Chunk& chunk : chunks) {
+    BlockTable& table = chunk.sequence->table;
+    const absl::Status reserved = table.Reserve(store_.pool(), chunk.end());
+    TANDEM_CHECK(reserved.ok(), "the scheduler promised blocks that the pool does not have");
+    ASSIGN_OR_RETURN(std::vector<BlockCopy> copies,
+                     table.MakeWritable(store_.pool(), chunk.begin, chunk.end()));
+    if (!copies.empty()) RETURN_IF_ERROR(store_.Execute(*stream_, std::move(copies)));
+  }
+  return absl::OkStatus();
+}
+
+void ModelRunner::BuildBatch(std::span<const Chunk> chunks) {
+  token_ids_.clear();
+  positions_.clear();
+  slots_.clear();
+  query_starts_.assign(1, 0);
+  context_lens_.clear();
+  logit_rows_.clear();
+  max_blocks_ = 0;
+  for (const Chunk& chunk : chunks) {
+    max_blocks_ = std::max(max_blocks_, chunk.sequence->table.num_blocks());
+  }
+  block_tables_.assign(chunks.size() * static_cast<size_t>(max_blocks_), -1);
+  for (size_t i = 0; i < chunks.size(); ++i) AppendChunk(chunks[i], static_cast<int32_t>(i));
+}
+
+void ModelRunner::AppendChunk(const Chunk& chunk, int32_t row) {
+  const Sequence& sequence = *chunk.sequence;
+  for (int32_t position = chunk.begin; position < chunk.end(); ++position) {
+    token_ids_.push_back(sequence.TokenAt(position));
+    positions_.push_back(position);
+    slots_.push_back(sequence.table.Slot(position));
+  }
+  query_starts_.push_back(static_cast<int32_t>(token_ids_.size()));
+  context_lens_.push_back(chunk.end());
+  const std::span<const int32_t> blocks = sequence.table.block_ids();
+  std::copy(blocks.begin(), blocks.end(),
+            block_tables_.begin() + static_cast<ptrdiff_t>(row) * max_blocks_);
+  if (chunk.sampled) logit_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
+}
+
+ForwardBatch ModelRunner::Batch(int32_t num_decodes) {
+  return {.token_ids = token_ids_,
+          .positions = positions_,
+          .slots = slots_,
+          .query_starts = query_starts_,
+          .context_lens = context_lens_,
+          .block_tables = TensorView(block_tables_.data(), DType::kI32,
+                                     {std::ssize(context_lens_), max_blocks_}),
+          .num_decodes = num_decodes,
+          .logit_rows = logit_rows_};
+}
+
+std::span<absl::StatusOr<SampledToken>> ModelRunner::Sample(std::span<const Chunk> chunks) {
+  results_.clear();
+  const absl::Status status = SampleRows(chunks);
+  if (status.ok()) {
+    for (SampledToken& token : sampled_) results_.emplace_back(std::move(token));
+    return results_;
+  }
+  // One row's fault must not end the others' requests.
+  const bool alone = logit_rows_.size() == 1;
+  for (const Chunk& chunk : chunks) {
+    if (!chunk.sampled) continue;
+    results_.push_back(alone ? absl::StatusOr<SampledToken>(status) : SampleAlone(chunk));
+  }
+  return results_;
+}
+
+absl::Status ModelRunner::SampleRows(std::span<const Chunk> chunks) {
+  sample_rows_.clear();
+  for (const Chunk& chunk : chunks) {
+    if (!chunk.sampled) continue;
+    const EngineRequest& request = chunk.sequence->request;
+    sample_rows_.push_back(
+        MakeSampleRow(request.sampling, chunk.end(), request.prompt, chunk.sequence->output));
+  }
+  sampled_.assign(sample_rows_.size(), SampledToken{});
+  if (sample_rows_.empty()) return absl::OkStatus();
+  return ops_.Sample(*stream_, {.logits = logits_, .rows = sample_rows_, .out = sampled_});
+}
+
+// The failed call may have changed the logits, so they are computed anew: a pass over the last
+// token alone, whose KV is in the pool already and is not stored again (a peer may be reading it).
+// The result is the same, since a row does not depend on its batch (P2).
+absl::StatusOr<SampledToken> ModelRunner::SampleAlone(const Chunk& chunk) {
+  const Chunk last{
+      .sequence = chunk.sequence, .begin = chunk.end() - 1, .count = 1, .sampled = true};
+  BuildBatch({&last, 1});
+  slots_.assign(1, -1);
+  ASSIGN_OR_RETURN(logits_, transformer_.Forward(*stream_, Batch(1), store_.view(), nullptr));
+  RETURN_IF_ERROR(SampleRows({&last, 1}));
+  return std::move(sampled_.front());
+}
+
+}  // namespace tandem

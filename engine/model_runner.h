@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/sequence.h"
+#include "kernels/ops.h"
+#include "kvstore/kv_store.h"
+#include "model/transformer/forward.h"
+
+namespace tandem {
+
+// Turns the chunks of one step into the ragged batch of a forward pass, and its logits into tokens.
+// The metadata vectors are kept from step to step: a steady state allocates nothing here.
+// Thread: engine. What it is made of must outlive it.
+class ModelRunner {
+ public:
+  ModelRunner(Transformer& transformer, Ops& ops, KvStore& store, std::unique_ptr<Stream> stream);
+
+  // Computes `chunks`, prefills first, then `num_decodes` of one token each. Makes room for them
+  // in their tables, which the scheduler has promised. An error is the whole step's.
+  absl::Status Forward(std::span<const Chunk> chunks, int32_t num_decodes,
+                       const LayerStored& layer_stored);
+
+  // The next token of each sampled chunk, in their order. Once, after a Forward of the same chunks.
+  // An error is that row's alone.
+  std::span<absl::StatusOr<SampledToken>> Sample(std::span<const Chunk> chunks);
+
+ private:
+  absl::Status MakeRoom(std::span<const Chunk> chunks);
+  void BuildBatch(std::span<const Chunk> chunks);
+  void AppendChunk(const Chunk& chunk, int32_t row);
+  ForwardBatch Batch(int32_t num_decodes);
+  absl::Status SampleRows(std::span<const Chunk> chunks);
+  absl::StatusOr<SampledToken> SampleAlone(const Chunk& chunk);
+
+  Transformer& transformer_;
+  Ops& ops_;
+  KvStore& store_;
+  std::unique_ptr<Stream> stream_;
+
+  TensorView logits_;  // of the latest Forward
+  std::vector<int32_t> token_ids_;
+  std::vector<int32_t> positions_;
+  std::vector<int64_t> slots_;
+  std::vector<int32_t> query_starts_;
+  std::vector<int32_t> context_lens_;
+  std::vector<int32_t> block_tables_;  // [S, max_blocks_], -1 where a sequence has no block
+  int32_t max_blocks_ = 0;
+  std::vector<int32_t> logit_rows_;
+  std::vector<SampleRow> sample_rows_;
+  std::vector<SampledToken> sampled_;
+  std::vector<absl::StatusOr<SampledToken>> results_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,31 @@
+#include "engine/output_stream.h"
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace tandem {
+
+OutputStream& OutputStream::operator=(OutputStream&& other) noexcept {
+  std::swap(sink_, other.sink_);
+  return *this;
+}
+
+OutputStream::~OutputStream() {
+  if (open()) Fail(Internal("the request was dropped without an answer: please report this"));
+}
+
+void OutputStream::Emit(std::span<const SampledToken> tokens, const StageTimes& stages) {
+  TANDEM_CHECK(open(), "tokens for a stream that has ended");
+  sink_->OnTokens(tokens, stages);
+}
+
+void OutputStream::Finish(const FinishInfo& info) {
+  TANDEM_CHECK(open(), "a stream ends once");
+  // Closed before it is told, so that nothing which the sink sets off can end it twice.
+  const std::unique_ptr<TokenSink> sink = std::move(sink_);
+  sink->OnFinish(info);
+}
+
+void OutputStream::Fail(const absl::Status& status) { Finish({.status = status}); }
+
+}  // namespace tandem
