@@ -137,6 +137,10 @@ struct SampleRow {
   int32_t num_logprobs = 0;  // alternatives to report beside the sampled token; -1: none at all
   std::span<const int32_t> prompt_ids;
   std::span<const int32_t> output_ids;
+
+  bool HasPenalties() const {
+    return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0;
+  }
 };
 
 struct TokenLogprob {
@@ -150,8 +154,10 @@ struct SampledToken {
   std::vector<TokenLogprob> top;  // num_logprobs entries, most probable first
 };
 
-// Chooses a token per row. INTERNAL naming the row when a logit is
-// NaN, since a model that overflows must not look like an answer.
+// Chooses a token per row. Order: penalties (repetition, then frequency and presence), temperature,
+// top_k, top_p over what top_k left, min_p; the draw runs over the ids in rising order. Equal logits
+// rank by rising id. INTERNAL naming the row when a logit is NaN or infinite, since a model that
+// overflows must not look like an answer.
 struct SampleArgs {
   TensorView logits;                // [R, V] f32; used as scratch
   std::span<const SampleRow> rows;  // [R]

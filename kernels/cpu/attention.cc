@@ -1,0 +1,423 @@
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "hwy/aligned_allocator.h"
+#include "kernels/cpu/attention_plan.h"
+#include "kernels/cpu/cpu_ops.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/attention_tile-inl.h"
+
+// The context of a query row is cut into chunks by absolute position. Each chunk gives a partial
+// result (the row's own maximum there, 16 partial sums of exponentials, the weighted sum of V);
+// partial results are merged in rising order. Prefill does so one chunk after another with many
+// rows at a time, decode may compute the chunks on several threads: the arithmetic of a row is the
+// same. A row never adds a key that it does not see, not even with weight 0, since 0 * NaN is NaN.
+
+HWY_BEFORE_NAMESPACE();
+namespace tandem::cpu {
+namespace HWY_NAMESPACE {
+
+// The half-open range of keys of a chunk that one row sees.
+struct KeyRange {
+  size_t begin;
+  size_t end;
+};
+
+// A row's partial result: [padded head_dim] weighted V, [16] sums, [1] maximum.
+struct Record {
+  float* data;
+  size_t padded_dim;
+
+  float* output() const { return data; }
+  float* sums() const { return data + padded_dim; }
+  float& max() const { return data[padded_dim + kSumLanes]; }
+};
+
+// One block of query rows on one thread.
+class BlockAttention {
+ public:
+  BlockAttention(const AttentionArgs& args, const RowBlock& block, float* scratch)
+      : args_(args),
+        block_(block),
+        shape_(args),
+        num_rows_(static_cast<size_t>(block.end - block.begin)) {
+    queries_ = scratch;
+    keys_ = queries_ + kMaxBlockRows * shape_.padded_dim;
+    values_ = keys_ + kChunkTokens * shape_.padded_dim;
+    scores_ = values_ + kChunkTokens * shape_.padded_dim;
+    partials_ = scores_ + kMaxBlockRows * kChunkTokens;
+    totals_ = partials_ + kMaxBlockRows * shape_.record;
+  }
+
+  // The whole block: chunk after chunk, then the rows of `out`.
+  void Run() {
+    LoadQueries();
+    ClearTotals();
+    for (int64_t chunk = block_.first_chunk; chunk < block_.end_chunk; ++chunk) {
+      ComputeChunk(chunk, partials_);
+      MergeChunk(partials_);
+    }
+    StoreOutput();
+  }
+
+  // The chunks [begin, end) of the block into `partials`, [chunk][row] records.
+  void RunChunks(int64_t begin, int64_t end, float* partials) {
+    LoadQueries();
+    for (int64_t chunk = begin; chunk < end; ++chunk) {
+      ComputeChunk(chunk, partials + (chunk - block_.first_chunk) * num_rows_ * shape_.record);
+    }
+  }
+
+  // What Run does with the partial results of RunChunks.
+  void Merge(float* partials) {
+    ClearTotals();
+    for (int64_t chunk = block_.first_chunk; chunk < block_.end_chunk; ++chunk) {
+      SetRanges(chunk);
+      MergeChunk(partials + (chunk - block_.first_chunk) * num_rows_ * shape_.record);
+    }
+    StoreOutput();
+  }
+
+ private:
+  Record RecordOf(float* records, size_t row) const {
+    return {records + row * shape_.record, shape_.padded_dim};
+  }
+
+  const float* QueryRow(size_t row) const {
+    const int64_t flat = block_.begin + static_cast<int64_t>(row);
+    const int64_t token = args_.query_starts[block_.seq] + flat / shape_.group;
+    const int64_t head = block_.kv_head * shape_.group + flat % shape_.group;
+    return args_.q.Row<const float>(token) + head * shape_.head_dim;
+  }
+
+  // Queries carry the scale and log2(e), so that a score is an exponent of 2.
+  void LoadQueries() {
+    const F32Tag d;
+    const F32 scale = hn::Set(d, args_.scale * 0x1.715476p+0f);
+    for (size_t row = 0; row < num_rows_; ++row) {
+      const float* from = QueryRow(row);
+      float* to = queries_ + row * shape_.head_dim;
+      size_t i = 0;
+      for (; i + kLanes <= shape_.head_dim; i += kLanes) {
+        hn::StoreU(hn::Mul(hn::LoadU(d, from + i), scale), d, to + i);
+      }
+      for (; i < shape_.head_dim; ++i) to[i] = from[i] * hn::GetLane(scale);
+    }
+  }
+
+  // Rows rise in position, so begin and end rise with the row.
+  void SetRanges(int64_t chunk) {
+    const int64_t start = chunk * kChunkTokens;
+    for (size_t row = 0; row < num_rows_; ++row) {
+      const int64_t query = (block_.begin + static_cast<int64_t>(row)) / shape_.group;
+      const VisibleKeys seen = Visible(args_, block_.seq, query);
+      const int64_t begin = std::clamp<int64_t>(seen.begin - start, 0, kChunkTokens);
+      const int64_t end = std::clamp<int64_t>(seen.end - start, begin, kChunkTokens);
+      ranges_[row] = {static_cast<size_t>(begin), static_cast<size_t>(end)};
+    }
+  }
+
+  void ComputeChunk(int64_t chunk, float* records) {
+    SetRanges(chunk);
+    const KeyRange all = {ranges_[0].begin, ranges_[num_rows_ - 1].end};
+    switch (args_.pool.dtype) {
+      case DType::kBF16:
+        Widen<hwy::bfloat16_t>(chunk, all);
+        break;
+      case DType::kF16:
+        Widen<hwy::float16_t>(chunk, all);
+        break;
+      default:
+        Widen<float>(chunk, all);
+    }
+    ComputeScores(all);
+    for (size_t row = 0; row < num_rows_; ++row) Softmax(row, RecordOf(records, row));
+    ComputeOutputs(records);
+  }
+
+  template <class T>
+  const T* KeyAt(int64_t token) const {
+    const KvPoolView& pool = args_.pool;
+    const int32_t* table = args_.block_tables.Row<const int32_t>(block_.seq);
+    const int64_t offset = token & (pool.block_tokens - 1);
+    const auto* extent =
+        reinterpret_cast<const T*>(pool.Extent(args_.layer, table[token >> shape_.block_shift]));
+    const int64_t row = int64_t{block_.kv_head} * pool.block_tokens + offset;
+    return extent + row * pool.head_dim;
+  }
+
+  // Widens the keys [all.begin, all.end) of the chunk. Groups of eight tokens lie in one block;
+  // a group that no row sees may have no block at all, so its neighbour stands in for it.
+  template <class T>
+  void Widen(int64_t chunk, KeyRange all) {
+    const int64_t start = chunk * kChunkTokens;
+    const size_t dim = shape_.head_dim;
+    for (size_t key = all.begin / 16 * 16; key < all.end; key += 16) {
+      const bool first_seen = key + 8 > all.begin;
+      const bool second_seen = key + 8 < all.end;
+      const T* eights[2];
+      eights[0] = KeyAt<T>(start + static_cast<int64_t>(first_seen ? key : key + 8));
+      eights[1] = second_seen ? KeyAt<T>(start + static_cast<int64_t>(key) + 8) : eights[0];
+      WidenKeys<T>(eights, dim, keys_ + key / kPanel * kPanel * dim + key % kPanel);
+    }
+    const size_t block_tokens = static_cast<size_t>(args_.pool.block_tokens);
+    const size_t to_values = dim * block_tokens * static_cast<size_t>(args_.pool.num_kv_heads);
+    for (size_t key = all.begin; key < all.end;) {
+      const int64_t token = start + static_cast<int64_t>(key);
+      const size_t left = block_tokens - (static_cast<size_t>(token) & (block_tokens - 1));
+      const size_t run = std::min(left, all.end - key);
+      WidenValues<T>(KeyAt<T>(token) + to_values, run, dim, kChunkTokens * kPanel,
+                     values_ + key * kPanel);
+      key += run;
+    }
+  }
+
+  void ComputeScores(KeyRange all) {
+    for (size_t key = all.begin / kPanel * kPanel; key < all.end; key += kPanel) {
+      for (size_t row = 0; row < num_rows_; row += kTileRows) {
+        const size_t rows = std::min(kTileRows, num_rows_ - row);
+        if (ranges_[row].begin >= key + kPanel || ranges_[row + rows - 1].end <= key) continue;
+        Multiply(rows, {.a = queries_ + row * shape_.head_dim,
+                        .a_stride = shape_.head_dim,
+                        .b = keys_ + key * shape_.head_dim,
+                        .n = shape_.head_dim,
+                        .c = scores_ + row * kChunkTokens + key,
+                        .c_stride = kChunkTokens,
+                        .start = Start::kZero});
+      }
+    }
+  }
+
+  // Replaces the scores of a row by exp2(score - maximum).
+  void Softmax(size_t row, Record record) {
+    const KeyRange range = ranges_[row];
+    if (range.begin == range.end) return;
+    const F32Tag d;
+    float* scores = scores_ + row * kChunkTokens;
+    const size_t begin = range.begin / kSumLanes * kSumLanes;
+    const size_t end = (range.end + kSumLanes - 1) / kSumLanes * kSumLanes;
+    constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+    std::fill(scores + begin, scores + range.begin, kMinusInfinity);
+    std::fill(scores + range.end, scores + end, kMinusInfinity);
+
+    F32 highest = hn::Set(d, kMinusInfinity);
+    for (size_t i = begin; i < end; i += kLanes)
+      highest = hn::Max(highest, hn::Load(d, scores + i));
+    highest = hn::MaxOfLanes(d, highest);
+    F32 sums[kSumVectors];
+    for (size_t v = 0; v < kSumVectors; ++v) sums[v] = hn::Zero(d);
+    for (size_t i = begin; i < end; i += kSumLanes) {
+      for (size_t v = 0; v < kSumVectors; ++v) {
+        float* at = scores + i + v * kLanes;
+        const F32 weight = Exp2(hn::Sub(hn::Load(d, at), highest));
+        hn::Store(weight, d, at);
+        sums[v] = hn::Add(sums[v], weight);
+      }
+    }
+    for (size_t v = 0; v < kSumVectors; ++v) hn::StoreU(sums[v], d, record.sums() + v * kLanes);
+    record.max() = hn::GetLane(highest);
+  }
+
+  void ComputeOutputs(float* records) {
+    for (size_t dim = 0; dim < shape_.padded_dim; dim += kPanel) {
+      for (size_t row = 0; row < num_rows_; row += kTileRows) {
+        AddValues(row, std::min(kTileRows, num_rows_ - row), dim, records);
+      }
+    }
+  }
+
+  // The keys that all rows of the tile see are added to all of them at once, the few before and
+  // after row by row.
+  void AddValues(size_t first, size_t rows, size_t dim, float* records) {
+    const size_t last = first + rows - 1;
+    const size_t begin = std::max(ranges_[first].begin, ranges_[last].begin);
+    const size_t end = std::max(begin, ranges_[first].end);
+    for (size_t row = first; row <= last; ++row) {
+      float* output = RecordOf(records, row).output() + dim;
+      std::fill(output, output + kPanel, 0.0f);
+      AddKeys(row, 1, {ranges_[row].begin, std::min(begin, ranges_[row].end)}, output, dim);
+    }
+    AddKeys(first, rows, {begin, ranges_[first].end}, RecordOf(records, first).output() + dim, dim);
+    for (size_t row = first; row <= last; ++row) {
+      AddKeys(row, 1, {end, ranges_[row].end}, RecordOf(records, row).output() + dim, dim);
+    }
+  }
+
+  void AddKeys(size_t row, size_t rows, KeyRange keys, float* output, size_t dim) {
+    if (keys.begin >= keys.end) return;
+    Multiply(rows, {.a = scores_ + row * kChunkTokens + keys.begin,
+                    .a_stride = kChunkTokens,
+                    .b = values_ + dim * kChunkTokens + keys.begin * kPanel,
+                    .n = keys.end - keys.begin,
+                    .c = output,
+                    .c_stride = shape_.record,
+                    .start = Start::kLoad});
+  }
+
+  void ClearTotals() {
+    std::fill(totals_, totals_ + num_rows_ * shape_.record, 0.0f);
+    for (size_t row = 0; row < num_rows_; ++row) {
+      RecordOf(totals_, row).max() = -std::numeric_limits<float>::infinity();
+    }
+  }
+
+  void MergeChunk(float* partials) {
+    for (size_t row = 0; row < num_rows_; ++row) {
+      if (ranges_[row].begin < ranges_[row].end) {
+        MergeRecord(RecordOf(partials, row), RecordOf(totals_, row));
+      }
+    }
+  }
+
+  void MergeRecord(Record part, Record total) {
+    const F32Tag d;
+    const float max = std::max(part.max(), total.max());
+    const F32 part_scale = Exp2(hn::Set(d, part.max() - max));
+    const F32 total_scale = Exp2(hn::Set(d, total.max() - max));
+    total.max() = max;
+    for (size_t i = 0; i < shape_.padded_dim + kSumLanes; i += kLanes) {
+      const F32 scaled = hn::Mul(hn::LoadU(d, total.data + i), total_scale);
+      hn::StoreU(hn::MulAdd(hn::LoadU(d, part.data + i), part_scale, scaled), d, total.data + i);
+    }
+  }
+
+  void StoreOutput() {
+    for (size_t row = 0; row < num_rows_; ++row) {
+      const Record total = RecordOf(totals_, row);
+      const float inverse = 1.0f / FoldSum(total.sums());
+      const int64_t flat = block_.begin + static_cast<int64_t>(row);
+      const int64_t token = args_.query_starts[block_.seq] + flat / shape_.group;
+      const int64_t head = block_.kv_head * shape_.group + flat % shape_.group;
+      float* out = args_.out.Row<float>(token) + head * shape_.head_dim;
+      for (size_t i = 0; i < shape_.head_dim; ++i) out[i] = total.output()[i] * inverse;
+    }
+  }
+
+  const AttentionArgs& args_;
+  const RowBlock& block_;
+  const AttentionShape shape_;
+  const size_t num_rows_;
+  KeyRange ranges_[kMaxBlockRows];
+  float* queries_;   // [row][head_dim], scaled
+  float* keys_;      // [key/32][head_dim][32]
+  float* values_;    // [head_dim/32][key][32]
+  float* scores_;    // [row][key]
+  float* partials_;  // [row] records of one chunk
+  float* totals_;    // [row] records merged so far
+};
+
+void AttendBlock(const AttentionArgs& args, const RowBlock& block, float* scratch) {
+  BlockAttention(args, block, scratch).Run();
+}
+
+void AttendChunks(const AttentionArgs& args, const RowBlock& block, const ChunkRun& run,
+                  float* partials, float* scratch) {
+  BlockAttention(args, block, scratch).RunChunks(run.begin, run.end, partials);
+}
+
+void MergeChunks(const AttentionArgs& args, const RowBlock& block, float* partials,
+                 float* scratch) {
+  BlockAttention(args, block, scratch).Merge(partials);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tandem::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tandem::cpu {
+namespace {
+
+HWY_EXPORT(AttendBlock);
+HWY_EXPORT(AttendChunks);
+HWY_EXPORT(MergeChunks);
+
+// Memory of a thread, kept from call to call; it grows to the largest shape seen.
+class Scratch {
+ public:
+  float* Reserve(size_t floats) {
+    if (floats > size_) {
+      memory_ = hwy::AllocateAligned<float>(floats);
+      size_ = floats;
+    }
+    return memory_.get();
+  }
+
+ private:
+  hwy::AlignedFreeUniquePtr<float[]> memory_;
+  size_t size_ = 0;
+};
+
+float* ThreadScratch(const AttentionShape& shape) {
+  thread_local Scratch scratch;
+  return scratch.Reserve(shape.ScratchFloats());
+}
+
+// The calling thread's plan, reused so that a step allocates nothing.
+struct Plan {
+  std::vector<RowBlock> blocks;
+  std::vector<ChunkRun> runs;
+  std::vector<size_t> partial_starts;
+  Scratch partials;
+};
+
+Plan& ThreadPlan() {
+  thread_local Plan plan;
+  return plan;
+}
+
+void RunBlocks(ThreadPool& pool, const AttentionArgs& args, const std::vector<RowBlock>& blocks) {
+  const AttentionShape shape(args);
+  const auto attend = &HWY_DYNAMIC_DISPATCH(AttendBlock);
+  pool.ParallelFor(static_cast<int64_t>(blocks.size()), [&](int64_t index, int) {
+    attend(args, blocks[static_cast<size_t>(index)], ThreadScratch(shape));
+  });
+}
+
+void RunChunks(ThreadPool& pool, const AttentionArgs& args, Plan& plan) {
+  const AttentionShape shape(args);
+  plan.partial_starts.clear();
+  size_t floats = 0;
+  for (const RowBlock& block : plan.blocks) {
+    plan.partial_starts.push_back(floats);
+    floats += static_cast<size_t>(block.num_chunks() * block.num_rows()) * shape.record;
+  }
+  float* partials = plan.partials.Reserve(floats);
+  const auto attend = &HWY_DYNAMIC_DISPATCH(AttendChunks);
+  pool.ParallelFor(static_cast<int64_t>(plan.runs.size()), [&](int64_t index, int) {
+    const ChunkRun& run = plan.runs[static_cast<size_t>(index)];
+    attend(args, plan.blocks[run.block], run, partials + plan.partial_starts[run.block],
+           ThreadScratch(shape));
+  });
+  const auto merge = &HWY_DYNAMIC_DISPATCH(MergeChunks);
+  pool.ParallelFor(static_cast<int64_t>(plan.blocks.size()), [&](int64_t index, int) {
+    const auto block = static_cast<size_t>(index);
+    merge(args, plan.blocks[block], partials + plan.partial_starts[block], ThreadScratch(shape));
+  });
+}
+
+}  // namespace
+
+void AttentionPrefill(ThreadPool& pool, const AttentionArgs& args) {
+  Plan& plan = ThreadPlan();
+  PlanBlocks(args, plan.blocks);
+  RunBlocks(pool, args, plan.blocks);
+}
+
+void AttentionDecode(ThreadPool& pool, const AttentionArgs& args) {
+  Plan& plan = ThreadPlan();
+  PlanBlocks(args, plan.blocks);
+  PlanChunkRuns(plan.blocks, pool.num_threads(), plan.runs);
+  if (plan.runs.empty()) {
+    RunBlocks(pool, args, plan.blocks);
+  } else {
+    RunChunks(pool, args, plan);
+  }
+}
+
+}  // namespace tandem::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/op_args.h"
+
+// How attention is cut into work, apart from its arithmetic. Only kChunkTokens shows in a result.
+
+namespace tandem::cpu {
+
+// Keys of one partial result, aligned to absolute positions.
+inline constexpr int64_t kChunkTokens = 256;
+// Query rows that share the widened K and V of a chunk.
+inline constexpr int64_t kMaxBlockRows = 128;
+
+// Query rows [begin, end) of one sequence and KV head; row i is query i / G, head i % G of the
+// group of G heads. They see the chunks [first_chunk, end_chunk).
+struct RowBlock {
+  int32_t seq = 0;
+  int32_t kv_head = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t first_chunk = 0;
+  int64_t end_chunk = 0;
+
+  int64_t num_rows() const { return end - begin; }
+  int64_t num_chunks() const { return end_chunk - first_chunk; }
+};
+
+// Some chunks of a block, for one thread.
+struct ChunkRun {
+  size_t block = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Absolute positions that a query row sees.
+struct VisibleKeys {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+inline VisibleKeys Visible(const AttentionArgs& args, int32_t seq, int64_t query) {
+  const auto s = static_cast<size_t>(seq);
+  const int64_t q_len = args.query_starts[s + 1] - args.query_starts[s];
+  const int64_t end = args.context_lens[s] - q_len + query + 1;
+  return {args.window > 0 ? std::max<int64_t>(0, end - args.window) : 0, end};
+}
+
+// Sizes in floats that follow from the arguments.
+struct AttentionShape {
+  explicit AttentionShape(const AttentionArgs& args)
+      : group(args.q.shape[1] / args.pool.num_kv_heads),
+        head_dim(static_cast<size_t>(args.pool.head_dim)),
+        padded_dim((head_dim + 31) / 32 * 32),
+        record(padded_dim + 32),
+        block_shift(std::countr_zero(static_cast<uint32_t>(args.pool.block_tokens))) {}
+
+  // Of one thread.
+  size_t ScratchFloats() const {
+    return padded_dim * (kMaxBlockRows + 2 * kChunkTokens) + kMaxBlockRows * kChunkTokens +
+           2 * kMaxBlockRows * record;
+  }
+
+  int64_t group;  // query heads per KV head
+  size_t head_dim;
+  size_t padded_dim;  // whole panels of 32
+  size_t record;      // a partial result of one row: padded_dim, 16 sums, the maximum, padding
+  int block_shift;    // log2(block_tokens)
+};
+
+// The blocks of all sequences, the most expensive first.
+void PlanBlocks(const AttentionArgs& args, std::vector<RowBlock>& blocks);
+
+// Cuts the chunks of all blocks into runs for `num_threads`; empty when the blocks alone keep the
+// threads busy.
+void PlanChunkRuns(const std::vector<RowBlock>& blocks, int num_threads,
+                   std::vector<ChunkRun>& runs);
+
+}  // namespace tandem::cpu

@@ -1,0 +1,62 @@
+#include <cstring>
+
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/pack.h"
+#include "kernels/cpu/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/embedding.cc"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tandem::cpu {
+namespace HWY_NAMESPACE {
+
+// One row of a packed matrix lies a panel's width apart: it is collected into a vector's worth of
+// neighbours and widened there.
+template <class T>
+void EmbeddingRow(const PackedMatrix& table, int64_t row, float* HWY_RESTRICT out) {
+  const F32Tag d;
+  const auto* data = reinterpret_cast<const T*>(table.data);
+  HWY_ALIGN T neighbours[kLanes] = {};
+  HWY_ALIGN float wide[kLanes];
+  for (int64_t i = 0; i < table.k; i += kLanes) {
+    const int64_t count = HWY_MIN(int64_t{kLanes}, table.k - i);
+    for (int64_t j = 0; j < count; ++j) neighbours[j] = data[PackedIndex(table, row, i + j)];
+    hn::Store(LoadWide(d, neighbours), d, wide);
+    std::memcpy(out + i, wide, static_cast<size_t>(count) * sizeof(float));
+  }
+}
+
+void EmbeddingRows(const EmbeddingArgs& args, int64_t begin, int64_t end) {
+  for (int64_t t = begin; t < end; ++t) {
+    const int64_t row = args.token_ids[static_cast<size_t>(t)];
+    auto* out = args.out.Row<float>(t);
+    if (args.table.dtype == DType::kBF16) {
+      EmbeddingRow<hwy::bfloat16_t>(args.table, row, out);
+    } else if (args.table.dtype == DType::kF16) {
+      EmbeddingRow<hwy::float16_t>(args.table, row, out);
+    } else {
+      EmbeddingRow<float>(args.table, row, out);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tandem::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tandem::cpu {
+
+HWY_EXPORT(EmbeddingRows);
+
+void Embedding(ThreadPool& pool, const EmbeddingArgs& args) {
+  const auto rows = &HWY_DYNAMIC_DISPATCH(EmbeddingRows);
+  ForRows(pool, args.out.rows(), args.out.shape[1],
+          [&](int64_t begin, int64_t end) { rows(args, begin, end); });
+}
+
+}  // namespace tandem::cpu
+#endif  // HWY_ONCE

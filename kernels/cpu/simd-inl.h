@@ -1,0 +1,124 @@
+// What the vectorised ops share. Included once per target (Highway's foreach_target).
+#if defined(TANDEM_KERNELS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TANDEM_KERNELS_CPU_SIMD_INL_H_
+#undef TANDEM_KERNELS_CPU_SIMD_INL_H_
+#else
+#define TANDEM_KERNELS_CPU_SIMD_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tandem::cpu {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F32Tag = hn::ScalableTag<float>;
+using I32Tag = hn::RebindToSigned<F32Tag>;
+using U32Tag = hn::RebindToUnsigned<F32Tag>;
+using F32 = hn::Vec<F32Tag>;
+
+inline constexpr size_t kLanes = hn::MaxLanes(F32Tag());
+
+// One vector of a stored type, as floats; exact.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWide(D d, const float* p) {
+  return hn::LoadU(d, p);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWide(D d, const hwy::float16_t* p) {
+  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::float16_t, D>(), p));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWide(D d, const hwy::bfloat16_t* p) {
+  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::bfloat16_t, D>(), p));
+}
+
+// Sums run in 16 partial sums, element i in sum i % 16, folded in halves: the same additions in the
+// same order for every vector width.
+inline constexpr size_t kSumLanes = 16;
+inline constexpr size_t kSumVectors = kSumLanes / kLanes;
+static_assert(kSumLanes % kLanes == 0, "a vector holds a divisor of 16 floats");
+
+// Folds 16 partial sums.
+HWY_INLINE float FoldSum(const float* partial) {
+  float sums[kSumLanes / 2];
+  for (size_t i = 0; i < 8; ++i) sums[i] = partial[i] + partial[i + 8];
+  for (size_t width = 4; width > 0; width /= 2) {
+    for (size_t i = 0; i < width; ++i) sums[i] += sums[i + width];
+  }
+  return sums[0];
+}
+
+// Calls add(v, x): partial sum vector v takes the next vector of elements x, with zeros after `n`.
+template <class Add>
+HWY_INLINE float SumInOrder(const float* HWY_RESTRICT x, size_t n, Add add) {
+  const F32Tag d;
+  F32 sums[kSumVectors];
+  for (size_t v = 0; v < kSumVectors; ++v) sums[v] = hn::Zero(d);
+  size_t i = 0;
+  for (; i + kSumLanes <= n; i += kSumLanes) {
+    for (size_t v = 0; v < kSumVectors; ++v) {
+      sums[v] = add(sums[v], hn::LoadU(d, x + i + v * kLanes));
+    }
+  }
+  HWY_ALIGN float buffer[kSumLanes] = {};
+  if (i < n) {
+    for (size_t j = i; j < n; ++j) buffer[j - i] = x[j];
+    for (size_t v = 0; v < kSumVectors; ++v) {
+      sums[v] = add(sums[v], hn::Load(d, buffer + v * kLanes));
+    }
+  }
+  for (size_t v = 0; v < kSumVectors; ++v) hn::Store(sums[v], d, buffer + v * kLanes);
+  return FoldSum(buffer);
+}
+
+HWY_INLINE float SumOfSquares(const float* HWY_RESTRICT x, size_t n) {
+  return SumInOrder(x, n, [](F32 sum, F32 v) HWY_ATTR { return hn::MulAdd(v, v, sum); });
+}
+
+// 2^(whole + part) with part in [-0.5, 0.5] and whole in [-126, 127]; relative error below 2e-7.
+// The polynomial is the minimax one of degree 5 with 2^0 = 1 exactly.
+HWY_INLINE F32 Exp2OfParts(hn::Vec<I32Tag> whole, F32 part) {
+  const F32Tag d;
+  const I32Tag di;
+  F32 y = hn::Set(d, 0x1.5bba14p-10f);
+  y = hn::MulAdd(y, part, hn::Set(d, 0x1.3cea88p-7f));
+  y = hn::MulAdd(y, part, hn::Set(d, 0x1.c6b752p-5f));
+  y = hn::MulAdd(y, part, hn::Set(d, 0x1.ebf9bcp-3f));
+  y = hn::MulAdd(y, part, hn::Set(d, 0x1.62e42ap-1f));
+  y = hn::MulAdd(y, part, hn::Set(d, 1.0f));
+  return hn::BitCast(d, hn::Add(hn::BitCast(di, y), hn::ShiftLeft<23>(whole)));
+}
+
+// 2^x for x <= 127; below -125 it is 0. NaN stays NaN.
+HWY_INLINE F32 Exp2(F32 x) {
+  const F32Tag d;
+  const auto tiny = hn::Lt(x, hn::Set(d, -125.0f));
+  const auto whole = hn::NearestInt(x);
+  const F32 part = hn::Sub(x, hn::ConvertTo(d, whole));
+  return hn::IfThenZeroElse(tiny, Exp2OfParts(whole, part));
+}
+
+// e^x, held to what 2^127 and 2^-125 allow.
+HWY_INLINE F32 Exp(F32 x) {
+  const F32Tag d;
+  const F32 log2e = hn::Set(d, 0x1.715476p+0f);
+  const F32 log2e_rest = hn::Set(d, 0x1.4ae0cp-26f);  // log2(e) - float(log2(e))
+  x = hn::Min(x, hn::Set(d, 87.5f));
+  const F32 scaled = hn::Mul(x, log2e);
+  const auto tiny = hn::Lt(scaled, hn::Set(d, -125.0f));
+  const auto whole = hn::NearestInt(scaled);
+  const F32 part = hn::MulAdd(x, log2e_rest, hn::MulSub(x, log2e, hn::ConvertTo(d, whole)));
+  return hn::IfThenZeroElse(tiny, Exp2OfParts(whole, part));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tandem::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // TANDEM_KERNELS_CPU_SIMD_INL_H_

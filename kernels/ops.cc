@@ -1,0 +1,77 @@
+#include "kernels/ops.h"
+
+#include "base/status.h"
+#include "kernels/validate.h"
+
+namespace tandem {
+
+absl::Status Ops::PackWeight(Stream& stream, const PackedMatrix& dst,
+                             std::span<const TensorView> sources) {
+  RETURN_IF_ERROR(Annotate(validate::Check(dst, sources), "pack_weight"));
+  return DoPackWeight(stream, dst, sources);
+}
+
+// A call without work reaches no backend, so that none has to think of empty tensors.
+absl::Status Ops::Embedding(Stream& stream, const EmbeddingArgs& args) {
+  RETURN_IF_ERROR(Annotate(validate::Check(args), "embedding"));
+  return args.token_ids.empty() ? absl::OkStatus() : DoEmbedding(stream, args);
+}
+
+absl::Status Ops::RmsNorm(Stream& stream, const RmsNormArgs& args) {
+  RETURN_IF_ERROR(Annotate(validate::Check(args), "rms_norm"));
+  return args.x.rows() == 0 ? absl::OkStatus() : DoRmsNorm(stream, args);
+}
+
+absl::Status Ops::Rope(Stream& stream, const RopeArgs& args) {
+  RETURN_IF_ERROR(Annotate(validate::Check(args), "rope"));
+  return args.q.rows() == 0 ? absl::OkStatus() : DoRope(stream, args);
+}
+
+absl::Status Ops::Gemm(Stream& stream, const GemmArgs& args) {
+  RETURN_IF_ERROR(Annotate(validate::Check(args), "gemm"));
+  return args.x.rows() == 0 ? absl::OkStatus() : DoGemm(stream, args);
+}
+
+absl::Status Ops::SiluMul(Stream& stream, const SiluMulArgs& args) {
+  RETURN_IF_ERROR(Annotate(validate::Check(args), "silu_mul"));
+  return args.out.rows() == 0 ? absl::OkStatus() : DoSiluMul(stream, args);
+}
+
+absl::Status Ops::StoreKv(Stream& stream, const StoreKvArgs& args) {
+  RETURN_IF_ERROR(Annotate(validate::Check(args), "store_kv"));
+  return args.slots.empty() ? absl::OkStatus() : DoStoreKv(stream, args);
+}
+
+absl::Status Ops::AttentionPrefill(Stream& stream, const AttentionArgs& args) {
+  RETURN_IF_ERROR(
+      Annotate(validate::Check(args, validate::QueryRows::kAnyNumber), "attention_prefill"));
+  return args.q.rows() == 0 ? absl::OkStatus() : DoAttentionPrefill(stream, args);
+}
+
+absl::Status Ops::AttentionDecode(Stream& stream, const AttentionArgs& args) {
+  RETURN_IF_ERROR(
+      Annotate(validate::Check(args, validate::QueryRows::kOneEach), "attention_decode"));
+  return args.q.rows() == 0 ? absl::OkStatus() : DoAttentionDecode(stream, args);
+}
+
+absl::Status Ops::CopyBlocks(Stream& stream, const CopyBlocksArgs& args) {
+  RETURN_IF_ERROR(Annotate(validate::Check(args), "copy_blocks"));
+  return args.pairs.empty() ? absl::OkStatus() : DoCopyBlocks(stream, args);
+}
+
+absl::Status Ops::GatherBlocks(Stream& stream, const MoveBlocksArgs& args) {
+  RETURN_IF_ERROR(Annotate(validate::Check(args), "gather_blocks"));
+  return args.items.empty() ? absl::OkStatus() : DoGatherBlocks(stream, args);
+}
+
+absl::Status Ops::ScatterBlocks(Stream& stream, const MoveBlocksArgs& args) {
+  RETURN_IF_ERROR(Annotate(validate::Check(args), "scatter_blocks"));
+  return args.items.empty() ? absl::OkStatus() : DoScatterBlocks(stream, args);
+}
+
+absl::Status Ops::Sample(Stream& stream, const SampleArgs& args) {
+  RETURN_IF_ERROR(Annotate(validate::Check(args), "sample"));
+  return args.rows.empty() ? absl::OkStatus() : DoSample(stream, args);
+}
+
+}  // namespace tandem

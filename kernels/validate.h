@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+#include "kernels/op_args.h"
+
+// What every op refuses, the same for all backends: INVALID_ARGUMENT naming the argument, what it
+// is and what it must be. Cheap beside the op: shapes, types, overlaps and the range of indices;
+// never the values of a tensor.
+
+namespace tandem::validate {
+
+enum class QueryRows : uint8_t { kAnyNumber, kOneEach };
+
+absl::Status Check(const PackedMatrix& dst, std::span<const TensorView> sources);
+absl::Status Check(const EmbeddingArgs& a);
+absl::Status Check(const RmsNormArgs& a);
+absl::Status Check(const RopeArgs& a);
+absl::Status Check(const GemmArgs& a);
+absl::Status Check(const SiluMulArgs& a);
+absl::Status Check(const StoreKvArgs& a);
+absl::Status Check(const AttentionArgs& a, QueryRows query_rows);
+absl::Status Check(const CopyBlocksArgs& a);
+absl::Status Check(const MoveBlocksArgs& a);
+absl::Status Check(const SampleArgs& a);
+
+}  // namespace tandem::validate
