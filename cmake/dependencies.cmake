@@ -9,6 +9,7 @@ find_package(zstd CONFIG REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(icu REQUIRED IMPORTED_TARGET icu-uc)
 
 if(TANDEM_GRPC)
   find_package(Protobuf 3.21 REQUIRED)

@@ -24,4 +24,4 @@ set(FOREIGN
     "^(cuda|cublas|nccl)" "^(kernels/cuda|transfer/nccl|transfer/cuda_ipc)/"
     "^zstd" "^kvstore/codec/"
     "^hwy/" "^kernels/cpu/"
-    "^pcre2" "^model/tokenizer/")
+    "^(pcre2|unicode/)" "^model/tokenizer/")

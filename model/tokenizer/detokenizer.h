@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,18 +20,17 @@ class Detokenizer {
 
   // The text that became certain with `id`; may be empty.
   std::string Push(int32_t id);
-  // What was held back; incomplete characters become U+FFFD. Afterwards nothing is held.
+  // What was held back, at the end of the stream; incomplete characters become U+FFFD.
   std::string Flush();
 
  private:
-  const Tokenizer& tokenizer_;
-  std::string held_;
-  bool at_start_ = true;
+  std::unique_ptr<TextStream> stream_;
 };
 
-// Finds the earliest stop string in text that arrives piece by piece, and holds back what could be
-// the beginning of one, so that no part of a stop string is ever streamed.
-// Thread: one at a time.
+// Finds the stop string that is complete first in text that arrives piece by piece (of two that end
+// together, the longer one), so that the result does not depend on the pieces. Holds back what
+// could be the beginning of one: no part of a stop string is ever streamed. Empty stop strings are
+// ignored. Thread: one at a time.
 class StopStringMatcher {
  public:
   explicit StopStringMatcher(std::vector<std::string> stop_strings);
@@ -46,7 +46,8 @@ class StopStringMatcher {
 
  private:
   const std::vector<std::string> stop_strings_;
-  std::string held_;
+  std::string held_;  // the beginning of some stop string, or empty
+  bool matched_ = false;
 };
 
 }  // namespace tandem

@@ -22,6 +22,18 @@ struct EncodeOptions {
   Template add_template = Template::kAdd;
 };
 
+// The text of ids that come one by one. Thread: one at a time. The tokenizer must outlive it.
+class TextStream {
+ public:
+  virtual ~TextStream() = default;
+
+  // The text that became certain with `id`: whole characters, maybe none. An id without a token
+  // (models pad their vocabularies) adds nothing.
+  virtual std::string Push(int32_t id) = 0;
+  // What was held back. After it nothing more may be pushed.
+  virtual std::string Finish() = 0;
+};
+
 // Text to token ids and back, as the HuggingFace `tokenizers` library does for the same
 // tokenizer.json. Immutable and thread-safe.
 class Tokenizer {
@@ -36,19 +48,18 @@ class Tokenizer {
   // INVALID_ARGUMENT for an id outside [0, vocab_size).
   virtual absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids,
                                              SkipSpecial skip) const = 0;
-  // The bytes that one id adds to a text already begun: what a streaming detokenizer concatenates.
-  // Not always whole characters. Empty for a special token.
-  virtual std::string TokenBytes(int32_t id) const = 0;
+  // The same text, piece by piece: the pieces put together equal Decode of all ids.
+  virtual std::unique_ptr<TextStream> StartText(SkipSpecial skip) const = 0;
   virtual bool IsSpecial(int32_t id) const = 0;
-  // Whether the decoder strips one space at the start of a text (SentencePiece style).
-  virtual bool StripsLeadingSpace() const = 0;
+  // One more than the largest id that has a token.
   virtual int32_t vocab_size() const = 0;
   // The id of exactly this token string, special or not.
   virtual std::optional<int32_t> TokenId(std::string_view token) const = 0;
 };
 
 // Reads a tokenizer.json. Total over any bytes: INVALID_ARGUMENT for text that is not such a file,
-// UNIMPLEMENTED naming the field and the value that this build does not support, with those it does.
+// UNIMPLEMENTED naming the field and the value that this build does not support, with those it
+// does.
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizerJson(std::string_view json);
 
 // `directory`/tokenizer.json. NOT_FOUND when it is missing; errors name the path.

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+
+namespace tandem {
+
+// A JSON object with the path that led to it, so that every error names the field it is about:
+// "pre_tokenizer.pretokenizers[1].behavior: ...". A view: the document must outlive it.
+class JsonFields {
+ public:
+  using Json = nlohmann::json;
+
+  // INVALID_ARGUMENT when `value` is no object.
+  static absl::StatusOr<JsonFields> Of(const Json& value, std::string path);
+
+  // UNIMPLEMENTED for the first field that is not in `known`.
+  absl::Status RefuseOthers(std::initializer_list<std::string_view> known) const;
+
+  // Null when the field is missing or null.
+  const Json* Find(std::string_view key) const;
+
+  // INVALID_ARGUMENT when the field is missing or of another type; the forms with a default take
+  // that for a missing or null field.
+  absl::StatusOr<const Json*> Array(std::string_view key) const;
+  absl::StatusOr<JsonFields> Object(std::string_view key) const;
+  absl::StatusOr<std::string> String(std::string_view key) const;
+  absl::StatusOr<std::string> String(std::string_view key, std::string_view fallback) const;
+  absl::StatusOr<bool> Bool(std::string_view key, bool fallback) const;
+  absl::StatusOr<int32_t> Index(std::string_view key, int32_t limit) const;  // in [0, limit)
+
+  std::string PathOf(std::string_view key) const;
+  const std::string& path() const { return path_; }
+  const Json& json() const { return *json_; }
+
+ private:
+  JsonFields(const Json& json, std::string path) : json_(&json), path_(std::move(path)) {}
+
+  const Json* json_;
+  std::string path_;
+};
+
+// A short form of `value` for an error message.
+std::string Excerpt(const nlohmann::json& value);
+
+// The integer `value` when it is one in [0, limit).
+std::optional<int32_t> AsIndex(const nlohmann::json& value, int32_t limit);
+
+}  // namespace tandem

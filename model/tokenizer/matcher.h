@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "model/tokenizer/json_fields.h"
+#include "model/tokenizer/regex.h"
+
+namespace tandem {
+
+// What a Split or Replace of a tokenizer.json looks for: a pattern, a fixed string or characters of
+// a class. Immutable and thread-safe.
+class Matcher {
+ public:
+  using CharacterClass = bool (*)(int32_t code_point);
+
+  // {"Regex": "..."} or {"String": "..."}.
+  static absl::StatusOr<std::shared_ptr<const Matcher>> FromJson(const JsonFields& fields);
+  static absl::StatusOr<std::shared_ptr<const Matcher>> ForRegex(std::string_view pattern);
+  // `text` is not empty.
+  static std::shared_ptr<const Matcher> ForString(std::string text);
+  // Matches each single character of the class.
+  static std::shared_ptr<const Matcher> ForCharacters(CharacterClass in_class);
+
+  // Appends the parts of `text`, well-formed UTF-8; they cover it in order.
+  absl::Status FindAll(std::string_view text, std::vector<MatchPart>& parts) const;
+
+ private:
+  using Target = std::variant<std::unique_ptr<const Regex>, std::string, CharacterClass>;
+  explicit Matcher(Target target) : target_(std::move(target)) {}
+
+  const Target target_;
+};
+
+// `text` with every match replaced by `content`. RESOURCE_EXHAUSTED when it grows beyond reason.
+absl::StatusOr<std::string> ReplaceMatches(const Matcher& matcher, std::string_view text,
+                                           std::string_view content);
+
+}  // namespace tandem

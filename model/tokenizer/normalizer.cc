@@ -1,0 +1,124 @@
+#include "model/tokenizer/normalizer.h"
+
+#include <optional>
+#include <utility>
+
+#include "base/status.h"
+#include "model/tokenizer/overload.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kMaxDepth = 8;
+constexpr size_t kMaxPrependBytes = 1024;
+
+std::optional<NormalForm> NormalFormOf(std::string_view type) {
+  if (type == "NFC") return NormalForm::kNfc;
+  if (type == "NFD") return NormalForm::kNfd;
+  if (type == "NFKC") return NormalForm::kNfkc;
+  if (type == "NFKD") return NormalForm::kNfkd;
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<Normalizer> Normalizer::FromJson(const nlohmann::json* value, std::string path) {
+  Normalizer normalizer;
+  if (value != nullptr) RETURN_IF_ERROR(normalizer.Append(*value, path, 0));
+  return normalizer;
+}
+
+absl::Status Normalizer::Append(const nlohmann::json& value, const std::string& path, int depth) {
+  if (depth > kMaxDepth) return Unimplemented("{}: nested deeper than {}", path, kMaxDepth);
+  ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, path));
+  ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
+  if (type != "Sequence") {
+    ASSIGN_OR_RETURN(Step step, ParseStep(fields, type));
+    steps_.push_back(std::move(step));
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(fields.RefuseOthers({"type", "normalizers"}));
+  ASSIGN_OR_RETURN(const nlohmann::json* items, fields.Array("normalizers"));
+  for (size_t i = 0; i < items->size(); ++i) {
+    RETURN_IF_ERROR(Append((*items)[i], fmt::format("{}.normalizers[{}]", path, i), depth + 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Normalizer::Step> Normalizer::ParseStep(const JsonFields& fields,
+                                                       const std::string& type) {
+  if (const std::optional<NormalForm> form = NormalFormOf(type)) {
+    RETURN_IF_ERROR(fields.RefuseOthers({"type"}));
+    return *form;
+  }
+  if (type == "Lowercase") {
+    RETURN_IF_ERROR(fields.RefuseOthers({"type"}));
+    return Lowercase{};
+  }
+  if (type == "Prepend") {
+    RETURN_IF_ERROR(fields.RefuseOthers({"type", "prepend"}));
+    ASSIGN_OR_RETURN(std::string text, fields.String("prepend"));
+    if (text.size() > kMaxPrependBytes) {
+      return Unimplemented("{}: longer than {} bytes", fields.PathOf("prepend"), kMaxPrependBytes);
+    }
+    return Prepend{std::move(text)};
+  }
+  if (type == "Replace") {
+    RETURN_IF_ERROR(fields.RefuseOthers({"type", "pattern", "content"}));
+    ASSIGN_OR_RETURN(const JsonFields pattern, fields.Object("pattern"));
+    ASSIGN_OR_RETURN(std::shared_ptr<const Matcher> matcher, Matcher::FromJson(pattern));
+    ASSIGN_OR_RETURN(std::string content, fields.String("content"));
+    return Replace{std::move(matcher), std::move(content)};
+  }
+  if (type == "Strip") {
+    RETURN_IF_ERROR(fields.RefuseOthers({"type", "strip_left", "strip_right"}));
+    ASSIGN_OR_RETURN(const bool left, fields.Bool("strip_left", true));
+    ASSIGN_OR_RETURN(const bool right, fields.Bool("strip_right", true));
+    return Strip{left, right};
+  }
+  return Unimplemented(
+      "{}: {} is not supported; supported: NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, "
+      "Strip, Sequence",
+      fields.PathOf("type"), type);
+}
+
+absl::Status Normalizer::ApplyStep(const Step& step, Result& result) {
+  std::string& text = result.text;
+  const auto assign = [&text](absl::StatusOr<std::string> changed) -> absl::Status {
+    ASSIGN_OR_RETURN(text, std::move(changed));
+    return absl::OkStatus();
+  };
+  return std::visit(
+      Overload{
+          [&](NormalForm form) { return assign(ToNormalForm(text, form)); },
+          [&](const Lowercase&) { return assign(ToLower(text)); },
+          [&](const Prepend& prepend) {
+            if (!text.empty()) text.insert(0, prepend.text);
+            return absl::OkStatus();
+          },
+          [&](const Replace& replace) {
+            return assign(ReplaceMatches(*replace.matcher, text, replace.content));
+          },
+          [&](const Strip& strip) {
+            std::string_view rest = text;
+            while (strip.left && !rest.empty() && IsWhitespace(FirstCharacter(rest).code_point)) {
+              rest.remove_prefix(FirstCharacter(rest).length);
+              result.lost_start = true;
+            }
+            while (strip.right && !rest.empty() && IsWhitespace(LastCharacter(rest).code_point)) {
+              rest.remove_suffix(LastCharacter(rest).length);
+            }
+            text = std::string(rest);
+            return absl::OkStatus();
+          },
+      },
+      step);
+}
+
+absl::StatusOr<Normalizer::Result> Normalizer::Apply(std::string_view text) const {
+  Result result{std::string(text)};
+  for (const Step& step : steps_) RETURN_IF_ERROR(ApplyStep(step, result));
+  return result;
+}
+
+}  // namespace tandem

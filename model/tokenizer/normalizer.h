@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "model/tokenizer/json_fields.h"
+#include "model/tokenizer/matcher.h"
+#include "model/tokenizer/unicode.h"
+
+namespace tandem {
+
+// The normalizer of a tokenizer.json: a chain of rewrites of one piece of text.
+class Normalizer {
+ public:
+  // `value` is the field `path`; null stands for no normalizer.
+  static absl::StatusOr<Normalizer> FromJson(const nlohmann::json* value, std::string path);
+
+  bool empty() const { return steps_.empty(); }
+
+  struct Result {
+    std::string text;
+    bool lost_start = false;  // characters at the start were stripped
+  };
+  // RESOURCE_EXHAUSTED when a pattern hits its match limit or the text grows beyond reason.
+  absl::StatusOr<Result> Apply(std::string_view text) const;
+
+ private:
+  struct Lowercase {};
+  struct Prepend {
+    std::string text;
+  };
+  struct Replace {
+    std::shared_ptr<const Matcher> matcher;
+    std::string content;
+  };
+  struct Strip {
+    bool left;
+    bool right;
+  };
+  using Step = std::variant<NormalForm, Lowercase, Prepend, Replace, Strip>;
+
+  absl::Status Append(const nlohmann::json& value, const std::string& path, int depth);
+  static absl::StatusOr<Step> ParseStep(const JsonFields& fields, const std::string& type);
+  static absl::Status ApplyStep(const Step& step, Result& result);
+
+  std::vector<Step> steps_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "model/tokenizer/added_tokens.h"
+#include "model/tokenizer/bpe.h"
+#include "model/tokenizer/decoder.h"
+#include "model/tokenizer/normalizer.h"
+#include "model/tokenizer/post_processor.h"
+#include "model/tokenizer/pre_tokenizer.h"
+#include "model/tokenizer/tokenizer.h"
+
+namespace tandem {
+
+// The parts of a tokenizer.json, in the order in which a text passes them.
+struct TokenizerParts {
+  AddedTokens added_tokens;
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  std::unique_ptr<const Bpe> model;
+  PostProcessor post_processor;
+  Decoder decoder;
+};
+
+// A Tokenizer that runs a text through its parts: added tokens are cut out of the text as given,
+// the rest is normalized, added tokens are cut out of that, the rest is cut into words, and BPE
+// turns each word into ids.
+class TokenizerPipeline : public Tokenizer {
+ public:
+  // Ids of the parts are consistent: the parser has checked them.
+  explicit TokenizerPipeline(TokenizerParts parts);
+
+  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text,
+                                              const EncodeOptions& options) const override;
+  absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids,
+                                     SkipSpecial skip) const override;
+  std::unique_ptr<TextStream> StartText(SkipSpecial skip) const override;
+  bool IsSpecial(int32_t id) const override;
+  int32_t vocab_size() const override { return static_cast<int32_t>(entries_.size()); }
+  std::optional<int32_t> TokenId(std::string_view token) const override;
+
+ private:
+  struct Entry {
+    const std::string* token = nullptr;  // null where the ids have a hole
+    bool special = false;
+  };
+  class Stream;
+  struct Encoding;
+
+  absl::Status EncodeGiven(Piece piece, Encoding& encoding) const;
+  absl::Status EncodeNormalized(Piece piece, Encoding& encoding) const;
+
+  const TokenizerParts parts_;
+  std::vector<Entry> entries_;  // by id
+  absl::flat_hash_map<std::string, int32_t> added_ids_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "model/tokenizer/json_fields.h"
+#include "model/tokenizer/matcher.h"
+
+namespace tandem {
+
+// Owns the rewritten texts of one Encode call; views into it stay valid as it grows.
+class TextArena {
+ public:
+  std::string_view Keep(std::string text) { return texts_.emplace_back(std::move(text)); }
+
+ private:
+  std::deque<std::string> texts_;
+};
+
+// A part of a text; at_start when it begins where the caller's text does.
+struct Piece {
+  std::string_view text;
+  bool at_start;
+};
+
+// The pre_tokenizer of a tokenizer.json: cuts a piece of normalized text into the words that BPE
+// sees one by one.
+class PreTokenizer {
+ public:
+  // `value` is the field `path`; null stands for none: the whole piece is one word.
+  static absl::StatusOr<PreTokenizer> FromJson(const nlohmann::json* value, std::string path);
+
+  // Whether the words are bytes for byte-level BPE.
+  bool byte_level() const { return byte_level_; }
+
+  // Appends the words of `piece` (none of them empty) to `words`. RESOURCE_EXHAUSTED when a pattern
+  // hits its match limit.
+  absl::Status Run(Piece piece, TextArena& arena, std::vector<Piece>& words) const;
+
+ private:
+  enum class Behavior : uint8_t {
+    kIsolated,
+    kRemoved,
+    kMergedWithPrevious,
+    kMergedWithNext,
+    kContiguous
+  };
+  enum class PrependScheme : uint8_t { kAlways, kFirst, kNever };
+  struct Split {
+    std::shared_ptr<const Matcher> matcher;
+    Behavior behavior;
+    bool invert;
+  };
+  struct Prefix {  // a text that every piece, or the first, must start with
+    std::string text;
+    PrependScheme scheme;
+  };
+  struct ReplaceSpaces {
+    std::string replacement;
+  };
+  using Step = std::variant<Split, Prefix, ReplaceSpaces>;
+
+  absl::Status Append(const nlohmann::json& value, const std::string& path, int depth);
+  absl::Status AppendByteLevel(const JsonFields& fields);
+  absl::Status AppendMetaspace(const JsonFields& fields);
+  absl::Status AppendSplit(const JsonFields& fields);
+  absl::Status AppendCharacterClass(const JsonFields& fields, const std::string& type);
+
+  static absl::StatusOr<Behavior> ParseBehavior(const JsonFields& fields,
+                                                std::string_view fallback);
+  static absl::StatusOr<PrependScheme> ParsePrependScheme(const JsonFields& fields);
+  static void Arrange(std::vector<MatchPart>& parts, const Split& split);
+  static absl::Status RunStep(const Step& step, Piece piece, TextArena& arena,
+                              std::vector<Piece>& out);
+
+  std::vector<Step> steps_;
+  bool byte_level_ = false;
+};
+
+}  // namespace tandem

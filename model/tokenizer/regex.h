@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace tandem {
+
+// A part of a text that a splitter saw, in bytes, and whether its pattern matched there. The parts
+// of one search lie side by side and cover the text.
+struct MatchPart {
+  size_t begin;
+  size_t end;
+  bool matched;
+};
+
+// A compiled pattern of a tokenizer.json. Immutable and thread-safe.
+class Regex {
+ public:
+  // UNIMPLEMENTED for syntax that regex_syntax.h refuses or PCRE2 cannot compile.
+  static absl::StatusOr<std::unique_ptr<const Regex>> Compile(std::string_view pattern);
+  ~Regex();
+  Regex(const Regex&) = delete;
+  Regex& operator=(const Regex&) = delete;
+
+  // Appends the parts of `text` (well-formed UTF-8). RESOURCE_EXHAUSTED at the match limit.
+  absl::Status FindAll(std::string_view text, std::vector<MatchPart>& parts) const;
+
+ private:
+  struct Program;
+  explicit Regex(std::unique_ptr<Program> program);
+
+  const std::unique_ptr<Program> program_;
+};
+
+}  // namespace tandem
