@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import unicodedata
+from collections import Counter
 from pathlib import Path
 
 import tokenizers
@@ -29,6 +30,7 @@ from tokenizer_lines import make_lines
 from train_sample_model import LLAMA3_SPLIT
 
 VOCAB = 2800  # before special tokens
+SPM_CHARACTERS = 700
 QWEN2_SPLIT = LLAMA3_SPLIT.replace(r"\p{N}{1,3}", r"\p{N}")
 TEMPLATE_TEXTS = ["", "Hello world", "<s>two <|eot_id|> lines\n"]
 
@@ -121,8 +123,8 @@ def make_spm(text) -> dict:
     """Llama 2's form: <unk> <s> </s>, 256 byte tokens, merged pieces, single characters."""
     t = Tokenizer(models.BPE())
     t.pre_tokenizer = pre_tokenizers.Metaspace()  # for training only: no piece crosses words
-    t.train_from_iterator((line for line in text if line.isprintable()), trainers.BpeTrainer(
-        vocab_size=VOCAB - 259, limit_alphabet=700, show_progress=False))
+    t.train_from_iterator(frequent_characters(text, SPM_CHARACTERS), trainers.BpeTrainer(
+        vocab_size=VOCAB - 259, show_progress=False))
     model = json.loads(t.to_str())["model"]
     spaces = [("▁" * n, "▁" * n) for n in (1, 2, 4, 8)] + [("▁▁", "▁"), ("▁", "▁▁")]
     merges = [tuple(pair) for pair in model["merges"]] + spaces
@@ -145,6 +147,16 @@ def make_spm(text) -> dict:
                   "byte_fallback": True, "ignore_merges": False,
                   "vocab": {token: i for i, token in enumerate(dict.fromkeys(tokens))},
                   "merges": [" ".join(pair) for pair in merges]}}
+
+
+def frequent_characters(text, count: int) -> list[str]:
+    """Printable lines without rare characters, which are left to the byte tokens. (The trainer's
+    own limit_alphabet breaks ties at random.)"""
+    printable = [line for line in text if line.isprintable()]
+    counts = Counter("".join(printable))
+    keep = sorted(counts, key=lambda c: (-counts[c], c))[:count]
+    rare = {ord(c): " " for c in counts.keys() - set(keep)}
+    return [line.translate(rare) for line in printable]
 
 
 def make_spm_metaspace(spm: dict) -> dict:
