@@ -20,14 +20,14 @@ enum class FrameType : uint8_t {
 // the XXH3-64 of the 56 before. docs/kv_wire_format.md has the layout and a worked example.
 struct FrameHeader {
   FrameType type = FrameType::kData;
-  uint8_t code = 0;             // kReject: absl::StatusCode
-  uint64_t stream = 0;          // what the receiver gave out: the reservation id
-  uint64_t epoch = 0;           // the receiver's incarnation: frames for an earlier one are refused
-  uint32_t layer = 0;           // kData
-  uint32_t block = 0;           // kData: index in the sequence, not in a pool
-  uint32_t payload_bytes = 0;   // kData
-  uint64_t payload_hash = 0;    // kData: XXH3-64 of the payload
-  uint64_t frames = 0;          // kCommit: data frames of the whole stream
+  uint8_t code = 0;            // kReject: absl::StatusCode
+  uint64_t stream = 0;         // what the receiver gave out: the reservation id
+  uint64_t epoch = 0;          // the receiver's incarnation: frames for an earlier one are refused
+  uint32_t layer = 0;          // kData
+  uint32_t block = 0;          // kData: index in the sequence, not in a pool
+  uint32_t payload_bytes = 0;  // kData
+  uint64_t payload_hash = 0;   // kData: XXH3-64 of the payload
+  uint64_t frames = 0;         // kCommit: data frames of the whole stream
 
   friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
 };
@@ -41,7 +41,7 @@ inline constexpr uint32_t kMaxPayloadBytes = 64u << 20;
 std::array<std::byte, kFrameHeaderBytes> EncodeFrameHeader(const FrameHeader& header);
 
 // Total over any 64 bytes. DATA_LOSS for a wrong magic or checksum, FAILED_PRECONDITION for another
-// version, INVALID_ARGUMENT for a type or a size that cannot be.
+// version, INVALID_ARGUMENT for a type, a size or a set field that cannot be.
 absl::StatusOr<FrameHeader> ParseFrameHeader(std::span<const std::byte, kFrameHeaderBytes> bytes);
 
 }  // namespace tandem

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "transfer/send_streams.h"
+#include "transfer/tcp/inbound.h"
+#include "transfer/tcp/name_resolver.h"
+#include "transfer/tcp/outbound.h"
+#include "transfer/tcp/tcp_transport.h"
+
+namespace tandem {
+
+// What other threads ask of the loop. `serial` tells whether the stream is still the one that was
+// meant (SendStreams).
+struct OpenCommand {
+  StreamKey key;
+  uint64_t serial = 0;
+  std::string peer;
+};
+struct FrameCommand {
+  uint64_t serial = 0;
+  QueuedFrame frame;
+};
+struct AbortCommand {
+  StreamKey key;
+  uint64_t serial = 0;
+  absl::Notification* done = nullptr;  // notified once no payload of the stream is read any more
+};
+struct ResolvedCommand {
+  uint64_t connection = 0;
+  absl::StatusOr<std::vector<SocketAddress>> addresses;
+};
+using LoopCommand = std::variant<OpenCommand, FrameCommand, AbortCommand, ResolvedCommand>;
+
+// What the loop waits on besides its connections.
+struct LoopSockets {
+  UniqueFd listener;
+  UniqueFd epoll;
+  UniqueFd wake;  // an eventfd
+
+  // UNAVAILABLE when the process has no descriptor left.
+  static absl::StatusOr<LoopSockets> Open(UniqueFd listener);
+};
+
+// The thread that does all I/O of a TCP transport: it owns the connections and everything in them;
+// other threads reach it through Post alone. Asleep in epoll_wait when there is nothing to do.
+class IoLoop {
+ public:
+  // Starts the thread. Everything named outlives the loop.
+  IoLoop(const TcpOptions& options, LoopSockets sockets, FrameReceiver& receiver,
+         SendStreams& streams, TransportCounters& counters);
+  // Closes the connections, ends the streams with UNAVAILABLE, joins.
+  ~IoLoop();
+
+  // Thread-safe; never blocks.
+  void Post(LoopCommand command);
+  // What AbortStream promises. Thread-safe; waits for the loop unless called from it.
+  void Abort(StreamKey key, uint64_t serial);
+
+ private:
+  struct Slot {
+    std::unique_ptr<Connection> connection;
+    int watched_fd = -1;
+    uint32_t interest = 0;
+  };
+  struct Peer {
+    uint64_t id = 0;
+    OutboundConnection* connection = nullptr;
+  };
+  struct Route {
+    uint64_t serial = 0;
+    uint64_t id = 0;
+    OutboundConnection* connection = nullptr;
+  };
+  struct EndedStream {
+    StreamKey key;
+    uint64_t serial = 0;
+    absl::Status status;
+  };
+
+  void Run();
+  int WaitMilliseconds() const;
+  void Watch(int fd, uint64_t id);
+  void UpdateInterest(uint64_t id, Slot& slot);
+  void Handle(uint64_t id, uint32_t events);
+  void Close(uint64_t id, const absl::Status& status);
+  void CloseOverdue();
+  void Accept();
+  void ResumeAccepting();
+  void Shutdown();
+
+  void ExecuteCommands();
+  void Execute(OpenCommand& command);
+  void Execute(FrameCommand& command);
+  void Execute(AbortCommand& command);
+  void Execute(ResolvedCommand& command);
+  Peer& ConnectTo(const std::string& name);
+  void StartConnecting(uint64_t id, const std::string& name);
+  void Drop(StreamKey key, uint64_t serial);
+  void EndStreams();
+  std::vector<LoopCommand> TakeCommands();
+  void Wake() const;
+
+  const TcpOptions options_;
+  const LoopSockets sockets_;
+  FrameReceiver& receiver_;
+  SendStreams& streams_;
+  TransportCounters& counters_;
+
+  absl::Mutex mutex_;
+  std::vector<LoopCommand> commands_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // The thread's own.
+  absl::flat_hash_map<uint64_t, Slot> slots_;
+  absl::flat_hash_map<std::string, Peer> peers_;
+  absl::flat_hash_map<StreamKey, Route> routes_;
+  std::vector<EndedStream> ended_;   // told of after the event in which they ended
+  std::vector<uint64_t> flushable_;  // connections that commands queued frames on
+  uint64_t next_id_;
+  int num_inbound_ = 0;
+  TimePoint accept_again_ = kNoDeadline;
+
+  NameResolver resolver_;
+  std::thread thread_;  // last: starts when all else stands
+};
+
+}  // namespace tandem
