@@ -1,0 +1,176 @@
+#include "router/cluster.h"
+
+#include <algorithm>
+
+#include "base/status.h"
+
+namespace tandem {
+namespace {
+
+absl::Status CheckComplete(const v1::RegisterRequest& request) {
+  if (request.name().empty()) return InvalidArgument("name is empty: a worker needs one");
+  if (request.incarnation() == 0) return InvalidArgument("incarnation is 0: use the start time");
+  if (request.address().empty()) return InvalidArgument("address is empty: give host:port");
+  if (request.max_context_tokens() < 2) {
+    return InvalidArgument("max_context_tokens={} must be at least 2",
+                           request.max_context_tokens());
+  }
+  switch (request.role()) {
+    case v1::WORKER_ROLE_UNIFIED:
+    case v1::WORKER_ROLE_PREFILL:
+    case v1::WORKER_ROLE_DECODE:
+      return absl::OkStatus();
+    default:
+      return InvalidArgument("role={} is none of unified, prefill and decode",
+                             static_cast<int>(request.role()));
+  }
+}
+
+WorkerView ToView(const v1::RegisterRequest& request, TimePoint now) {
+  return WorkerView{.id = {request.name(), request.incarnation()},
+                    .role = request.role(),
+                    .address = request.address(),
+                    .pid = request.pid(),
+                    .max_context_tokens = request.max_context_tokens(),
+                    .model_fingerprint = request.model_fingerprint(),
+                    .layout_fingerprint = request.layout_fingerprint(),
+                    .load = request.load(),
+                    .last_heard = now};
+}
+
+}  // namespace
+
+Cluster::Cluster(ClusterOptions options, const Clock& clock)
+    : options_(std::move(options)),
+      clock_(clock),
+      published_(std::make_shared<const ClusterView>()) {}
+
+absl::Status Cluster::CheckAgrees(const v1::RegisterRequest& request) const {
+  if (request.model() != options_.model) {
+    return NotFound("model {} is not served here; this router serves {}", request.model(),
+                    options_.model);
+  }
+  for (const WorkerView& other : current_.workers) {
+    if (other.id.name == request.name()) {
+      if (other.id.incarnation > request.incarnation()) {
+        return FailedPrecondition(
+            "the name {} belongs to a younger process (pid {}): give each worker its own --name",
+            other.id.name, other.pid);
+      }
+      continue;  // replaced by this registration
+    }
+    if (other.model_fingerprint != request.model_fingerprint()) {
+      return FailedPrecondition(
+          "model fingerprint {:016x} of {} differs from {:016x} of {}: they loaded different "
+          "weights",
+          request.model_fingerprint(), request.name(), other.model_fingerprint, other.id.name);
+    }
+    if (other.layout_fingerprint != request.layout_fingerprint()) {
+      return FailedPrecondition(
+          "KV layout {:016x} of {} differs from {:016x} of {}: start them with the same "
+          "--block-tokens and --kv-dtype",
+          request.layout_fingerprint(), request.name(), other.layout_fingerprint, other.id.name);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::Register(const v1::RegisterRequest& request) {
+  RETURN_IF_ERROR(CheckComplete(request));
+  absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(CheckAgrees(request));
+  auto& workers = current_.workers;
+  auto place = std::lower_bound(
+      workers.begin(), workers.end(), request.name(),
+      [](const WorkerView& worker, const std::string& name) { return worker.id.name < name; });
+  if (place == workers.end() || place->id.name != request.name()) {
+    place = workers.insert(place, WorkerView());
+  }
+  const bool same_life = place->id.incarnation == request.incarnation();
+  const WorkerCharge charged = same_life ? place->charged : WorkerCharge();
+  *place = ToView(request, clock_.Now());
+  place->charged = charged;
+  Publish();
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::Heartbeat(const v1::HeartbeatRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  WorkerView* worker = Find({request.name(), request.incarnation()});
+  if (worker == nullptr) {
+    return NotFound("worker {} has no lease here: register again", request.name());
+  }
+  worker->load = request.load();
+  worker->last_heard = clock_.Now();
+  worker->suspected = false;
+  Publish();
+  return absl::OkStatus();
+}
+
+void Cluster::Deregister(std::string_view name, uint64_t incarnation) {
+  absl::MutexLock lock(&mutex_);
+  const WorkerId id{std::string(name), incarnation};
+  std::erase_if(current_.workers, [&id](const WorkerView& worker) { return worker.id == id; });
+  Publish();
+}
+
+void Cluster::Suspect(const WorkerId& id) {
+  absl::MutexLock lock(&mutex_);
+  if (WorkerView* worker = Find(id)) {
+    worker->suspected = true;
+    Publish();
+  }
+}
+
+void Cluster::Charge(const WorkerId& id, const WorkerCharge& charge) {
+  absl::MutexLock lock(&mutex_);
+  if (WorkerView* worker = Find(id)) {
+    worker->charged.sequences += charge.sequences;
+    worker->charged.prompt_tokens += charge.prompt_tokens;
+    Publish();
+  }
+}
+
+void Cluster::Discharge(const WorkerId& id, const WorkerCharge& charge) {
+  Charge(id, {.sequences = -charge.sequences, .prompt_tokens = -charge.prompt_tokens});
+}
+
+std::vector<WorkerId> Cluster::Expire() {
+  absl::MutexLock lock(&mutex_);
+  std::vector<WorkerId> expired;
+  const TimePoint now = clock_.Now();
+  for (const WorkerView& worker : current_.workers) {
+    if (worker.last_heard + options_.lease <= now) expired.push_back(worker.id);
+  }
+  if (expired.empty()) return expired;
+  std::erase_if(current_.workers, [this, now](const WorkerView& worker) {
+    return worker.last_heard + options_.lease <= now;
+  });
+  Publish();
+  return expired;
+}
+
+TimePoint Cluster::NextExpiry() const {
+  absl::MutexLock lock(&mutex_);
+  TimePoint next = kNoDeadline;
+  for (const WorkerView& worker : current_.workers) {
+    next = std::min(next, worker.last_heard + options_.lease);
+  }
+  return next;
+}
+
+std::shared_ptr<const ClusterView> Cluster::View() const {
+  absl::MutexLock lock(&mutex_);
+  return published_;
+}
+
+WorkerView* Cluster::Find(const WorkerId& id) {
+  for (WorkerView& worker : current_.workers) {
+    if (worker.id == id) return &worker;
+  }
+  return nullptr;
+}
+
+void Cluster::Publish() { published_ = std::make_shared<const ClusterView>(current_); }
+
+}  // namespace tandem

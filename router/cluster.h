@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "base/clock.h"
+#include "router/cluster_view.h"
+#include "tandem/v1/cluster.pb.h"
+
+namespace tandem {
+
+struct ClusterOptions {
+  std::string model;  // the only one served
+  Duration lease = std::chrono::seconds(5);
+  Duration heartbeat = std::chrono::seconds(1);
+};
+
+// The workers that have a lease: what they reported, and what this router has charged them with
+// since. Every change publishes a new snapshot.
+// Thread-safe.
+class Cluster {
+ public:
+  Cluster(ClusterOptions options, const Clock& clock);
+
+  // A name that is known already changes hands only to a younger incarnation.
+  // NOT_FOUND: another model than this router serves. FAILED_PRECONDITION: the weights or the KV
+  // layout differ from those of the live workers, or the incarnation is older than the known one.
+  // INVALID_ARGUMENT: a field is missing.
+  absl::Status Register(const v1::RegisterRequest& request);
+  // NOT_FOUND when the lease has lapsed or was never there.
+  absl::Status Heartbeat(const v1::HeartbeatRequest& request);
+  void Deregister(std::string_view name, uint64_t incarnation);
+
+  // A call to this worker failed to reach it: nothing is sent there until it is heard of again.
+  void Suspect(const WorkerId& id);
+
+  // Load that the worker's next report may not yet show: taken at decision time, given back when
+  // that part of the request has ended. Unknown workers are ignored.
+  void Charge(const WorkerId& id, const WorkerCharge& charge);
+  void Discharge(const WorkerId& id, const WorkerCharge& charge);
+
+  // Drops the workers whose lease has lapsed and returns them.
+  std::vector<WorkerId> Expire();
+  // When Expire is due next; kNoDeadline without workers.
+  TimePoint NextExpiry() const;
+
+  std::shared_ptr<const ClusterView> View() const;
+  const ClusterOptions& options() const { return options_; }
+
+ private:
+  absl::Status CheckAgrees(const v1::RegisterRequest& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  WorkerView* Find(const WorkerId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const ClusterOptions options_;
+  const Clock& clock_;
+  mutable absl::Mutex mutex_;
+  ClusterView current_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const ClusterView> published_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tandem

@@ -1,0 +1,51 @@
+#include "router/cluster_view.h"
+
+#include <algorithm>
+
+namespace tandem {
+
+int32_t WorkerView::Sequences() const {
+  return std::max(load.running() + load.waiting(), charged.sequences);
+}
+
+int64_t WorkerView::PendingPromptTokens() const {
+  return std::max<int64_t>(load.waiting_prompt_tokens(), charged.prompt_tokens);
+}
+
+bool ClusterView::HasUsable(v1::WorkerRole role) const {
+  return std::any_of(workers.begin(), workers.end(), [role](const WorkerView& worker) {
+    return worker.role == role && !worker.suspected;
+  });
+}
+
+std::vector<v1::Route> ClusterView::Routes() const {
+  std::vector<v1::Route> routes;
+  if (HasUsable(v1::WORKER_ROLE_UNIFIED)) routes.push_back(v1::ROUTE_UNIFIED);
+  if (HasUsable(v1::WORKER_ROLE_PREFILL) && HasUsable(v1::WORKER_ROLE_DECODE)) {
+    routes.push_back(v1::ROUTE_DISAGGREGATED);
+  }
+  return routes;
+}
+
+int32_t ClusterView::MaxContextTokens() const {
+  int32_t least = 0;
+  for (const WorkerView& worker : workers) {
+    if (least == 0 || worker.max_context_tokens < least) least = worker.max_context_tokens;
+  }
+  return least;
+}
+
+std::string_view Name(v1::WorkerRole role) {
+  switch (role) {
+    case v1::WORKER_ROLE_UNIFIED:
+      return "unified";
+    case v1::WORKER_ROLE_PREFILL:
+      return "prefill";
+    case v1::WORKER_ROLE_DECODE:
+      return "decode";
+    default:  // protobuf enums are open: a newer peer may send more
+      return "unknown";
+  }
+}
+
+}  // namespace tandem

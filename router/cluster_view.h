@@ -1,0 +1,63 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "tandem/v1/cluster.pb.h"
+#include "tandem/v1/inference.pb.h"
+
+namespace tandem {
+
+// One life of one worker: a restarted worker keeps its name and gets a new incarnation.
+struct WorkerId {
+  std::string name;
+  uint64_t incarnation = 0;
+
+  friend bool operator==(const WorkerId&, const WorkerId&) = default;
+};
+
+// What one request adds to a worker's load.
+struct WorkerCharge {
+  int32_t sequences = 0;
+  int64_t prompt_tokens = 0;  // to be prefilled there
+};
+
+struct WorkerView {
+  WorkerId id;
+  v1::WorkerRole role = v1::WORKER_ROLE_UNSPECIFIED;
+  std::string address;  // host:port of its Worker service
+  int32_t pid = 0;
+  int32_t max_context_tokens = 0;
+  uint64_t model_fingerprint = 0;
+  uint64_t layout_fingerprint = 0;
+  v1::WorkerLoad load;  // as last reported
+  WorkerCharge charged;
+  TimePoint last_heard;
+  bool suspected = false;  // a call failed to reach it, and nothing was heard of it since
+
+  // The larger of what the worker reported and what this router knows that it sent there: the
+  // report is late by up to a heartbeat, and other routers send work too.
+  int32_t Sequences() const;
+  int64_t PendingPromptTokens() const;
+};
+
+// All workers with a lease at one moment, in the order of their names: a value, never changed once
+// published.
+struct ClusterView {
+  std::vector<WorkerView> workers;
+
+  bool HasUsable(v1::WorkerRole role) const;
+  // The routes that could be taken now.
+  std::vector<v1::Route> Routes() const;
+  // Prompt and output together; the least of all workers, 0 without one.
+  int32_t MaxContextTokens() const;
+};
+
+// "unified", "prefill", "decode".
+std::string_view Name(v1::WorkerRole role);
+
+}  // namespace tandem

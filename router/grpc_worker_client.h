@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "router/event_loop.h"
+#include "router/worker_client.h"
+#include "tandem/v1/worker.grpc.pb.h"
+
+namespace tandem {
+
+// Trailing metadata that a worker adds to each of its answers: an UNAVAILABLE without it comes from
+// the network, so the worker itself is gone.
+inline constexpr char kOriginKey[] = "tandem-origin";
+inline constexpr char kOriginWorker[] = "worker";
+
+// Calls workers by gRPC, over one channel per life of a worker.
+class GrpcWorkerClient final : public WorkerClient {
+ public:
+  // Handlers run on `loop`; calls keep it alive until gRPC is done with them.
+  explicit GrpcWorkerClient(std::shared_ptr<EventLoop> loop) : loop_(std::move(loop)) {}
+
+  std::unique_ptr<WorkerCall> Generate(const WorkerEndpoint& worker,
+                                       const v1::GenerateOnWorkerRequest& request,
+                                       TimePoint deadline, StreamHandlers handlers) override;
+  std::unique_ptr<WorkerCall> Prefill(const WorkerEndpoint& worker,
+                                      const v1::PrefillRequest& request, TimePoint deadline,
+                                      StreamHandlers handlers) override;
+  std::unique_ptr<WorkerCall> Decode(const WorkerEndpoint& worker, const v1::DecodeRequest& request,
+                                     TimePoint deadline, StreamHandlers handlers) override;
+  std::unique_ptr<WorkerCall> Reserve(const WorkerEndpoint& worker,
+                                      const v1::ReserveRequest& request, TimePoint deadline,
+                                      ReserveDone done) override;
+  void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) override;
+
+ private:
+  struct Channel {
+    uint64_t incarnation = 0;
+    std::unique_ptr<v1::Worker::Stub> stub;
+  };
+  // A new life of a worker gets a new channel: the old one may sit out a reconnect back-off.
+  v1::Worker::Stub& StubFor(const WorkerEndpoint& worker);
+
+  const std::shared_ptr<EventLoop> loop_;
+  absl::flat_hash_map<std::string, Channel> channels_;  // by worker name
+};
+
+}  // namespace tandem

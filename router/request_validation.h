@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tandem/v1/inference.pb.h"
+
+namespace tandem {
+
+// What the served model allows a request to be.
+struct RequestLimits {
+  std::string model;                   // the name served
+  int32_t vocab_size = 0;              // ids are in [0, vocab_size)
+  int32_t max_context_tokens = 0;      // prompt and output together
+  std::vector<int32_t> eos_token_ids;  // end a choice unless the client ignores them
+  bool has_tokenizer = false;          // without one, text and stop strings cannot be served
+  int32_t default_max_tokens = 256;
+  int32_t max_choices = 64;
+  int32_t max_stop_strings = 16;
+  int32_t max_stop_bytes = 512;  // of one stop string
+  int32_t max_stop_token_ids = 64;
+  int32_t max_logprobs = 20;
+};
+
+// Checks every field that can be judged without tokenizing. INVALID_ARGUMENT names the field and
+// its value, NOT_FOUND a model that is not served. No message repeats text of the prompt.
+absl::Status ValidateRequest(const v1::GenerateRequest& request, const RequestLimits& limits);
+
+// The number of tokens to generate for a prompt of this length: the client's, or the default cut to
+// what the context leaves. INVALID_ARGUMENT when prompt or sum do not fit into the context.
+absl::StatusOr<int32_t> ResolveMaxTokens(const v1::GenerateRequest& request, int64_t prompt_tokens,
+                                         const RequestLimits& limits);
+
+// The sampling fields with every default filled in. `seed` is used where the client gave none.
+v1::SamplingParams ResolveSampling(const v1::SamplingParams& params, uint64_t seed);
+
+// The tokens that end a choice: the client's, and EOS unless it is ignored. Sorted, each once.
+std::vector<int32_t> ResolveStopTokens(const v1::GenerateRequest& request,
+                                       const RequestLimits& limits);
+
+// The seed of choice `index`: the request's own for 0, so that n = 1 and the first of n agree.
+uint64_t ChoiceSeed(uint64_t seed, int32_t index);
+
+}  // namespace tandem

@@ -1,0 +1,180 @@
+#include "router/router.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/rng.h"
+#include "base/status.h"
+#include "base/utf8.h"
+#include "spdlog/spdlog.h"
+
+namespace tandem {
+namespace {
+
+uint64_t RandomBits(uint64_t seed, uint64_t counter) {
+  const auto bits = Philox4x32(seed, counter, 0);
+  return (uint64_t{bits[1]} << 32) | bits[0];
+}
+
+}  // namespace
+
+Router::Router(RouterOptions options, const RouterParts& parts)
+    : options_(std::move(options)), parts_(parts) {
+  // Ids of several routers meet at the workers: each starts at a random place.
+  next_id_ = RandomBits(options_.random_seed, 0);
+}
+
+void Router::Start() {
+  parts_.loop.Post([this] { WatchLeases(); });
+}
+
+absl::StatusOr<RequestId> Router::Submit(const v1::GenerateRequest& request, TimePoint deadline,
+                                         ResponseStream& stream) {
+  const TimePoint received = parts_.clock.Now();
+  if (draining_) return Unavailable("the router is shutting down: retry elsewhere");
+  ASSIGN_OR_RETURN(RequestSpec spec, Resolve(request, received, deadline));
+  const auto choices = static_cast<int32_t>(spec.choices.size());
+  RETURN_IF_ERROR(Admit(choices));
+  const RequestId id(spec.choices[0].sequence.request_id());
+  auto shared = std::make_shared<RequestSpec>(std::move(spec));
+  const bool taken =
+      parts_.loop.TryPost([this, id, shared, &stream] { Begin(id, std::move(*shared), stream); });
+  if (!taken) {
+    in_flight_ -= choices;
+    return ResourceExhausted("the router's queue is full: retry later");
+  }
+  ++total_;
+  return id;
+}
+
+absl::Status Router::Admit(int32_t choices) {
+  if (in_flight_.fetch_add(choices) + choices <= options_.max_in_flight) return absl::OkStatus();
+  in_flight_ -= choices;
+  return ResourceExhausted("{} more choices would exceed the {} that may be in flight: retry later",
+                           choices, options_.max_in_flight);
+}
+
+RequestLimits Router::CurrentLimits() const {
+  RequestLimits limits = options_.limits;
+  const int32_t served = parts_.cluster.View()->MaxContextTokens();
+  if (served > 0) limits.max_context_tokens = std::min(limits.max_context_tokens, served);
+  return limits;
+}
+
+absl::StatusOr<RequestSpec> Router::Resolve(const v1::GenerateRequest& request, TimePoint received,
+                                            TimePoint deadline) {
+  const RequestLimits limits = CurrentLimits();
+  RETURN_IF_ERROR(ValidateRequest(request, limits));
+  v1::SequenceRequest sequence;
+  if (request.has_text()) {
+    ASSIGN_OR_RETURN(const auto ids, parts_.tokenizer->Encode(request.text(), {}));
+    sequence.mutable_prompt()->Add(ids.begin(), ids.end());
+  } else {
+    *sequence.mutable_prompt() = request.token_ids().ids();
+  }
+  ASSIGN_OR_RETURN(const int32_t max_tokens,
+                   ResolveMaxTokens(request, sequence.prompt_size(), limits));
+  sequence.set_max_tokens(max_tokens);
+  sequence.set_priority(request.priority());
+  const auto stops = ResolveStopTokens(request, limits);
+  sequence.mutable_stop_token_ids()->Add(stops.begin(), stops.end());
+
+  const int32_t n = request.has_n() ? request.n() : 1;
+  const uint64_t first_id = next_id_.fetch_add(n);
+  const v1::SamplingParams sampling =
+      ResolveSampling(request.sampling(), RandomBits(options_.random_seed, ~first_id));
+  RequestSpec spec{
+      .id = request.request_id().empty() ? fmt::format("{:016x}", first_id) : request.request_id(),
+      .model = limits.model,
+      .seed = sampling.seed(),
+      .choices = {}};
+  for (int32_t i = 0; i < n; ++i) {
+    ChoiceSpec choice{.index = i,
+                      .sequence = sequence,
+                      .stop_strings = {request.stop().begin(), request.stop().end()},
+                      .wanted = request.route(),
+                      .received = received,
+                      .deadline = std::min(deadline, received + options_.max_request_time)};
+    choice.sequence.set_request_id(first_id + i);
+    *choice.sequence.mutable_sampling() = sampling;
+    choice.sequence.mutable_sampling()->set_seed(ChoiceSeed(sampling.seed(), i));
+    spec.choices.push_back(std::move(choice));
+  }
+  return spec;
+}
+
+void Router::Begin(RequestId id, RequestSpec spec, ResponseStream& stream) {
+  const auto choices = static_cast<int32_t>(spec.choices.size());
+  auto request = std::make_unique<Request>(parts_, std::move(spec), stream, [this, id, choices] {
+    in_flight_ -= choices;
+    parts_.loop.Post([this, id] { requests_.erase(id); });
+  });
+  Request& started = *request;
+  requests_.emplace(id, std::move(request));
+  started.Start();
+}
+
+void Router::Cancel(RequestId id, const absl::Status& status) {
+  parts_.loop.Post([this, id, status] {
+    const auto found = requests_.find(id);
+    if (found != requests_.end()) found->second->Cancel(status);
+  });
+}
+
+void Router::FailAll(const absl::Status& status) {
+  for (auto& [id, request] : requests_) request->Cancel(status);
+}
+
+void Router::WatchLeases() {
+  const std::vector<WorkerId> lost = parts_.cluster.Expire();
+  for (const WorkerId& id : lost) spdlog::warn("worker={} lease lapsed", id.name);
+  if (!lost.empty()) {
+    for (auto& [id, request] : requests_) request->OnWorkersLost(lost);
+  }
+  const TimePoint now = parts_.clock.Now();
+  const TimePoint next =
+      std::min(parts_.cluster.NextExpiry(), now + parts_.cluster.options().lease);
+  parts_.loop.PostAt(next, [this] { WatchLeases(); });
+}
+
+absl::StatusOr<std::vector<int32_t>> Router::Tokenize(const v1::TokenizeRequest& request) const {
+  if (parts_.tokenizer == nullptr) {
+    return FailedPrecondition("model {} has no tokenizer.json here", options_.limits.model);
+  }
+  return parts_.tokenizer->Encode(
+      request.text(), {.add_template = request.omit_template() ? Template::kOmit : Template::kAdd});
+}
+
+v1::GetStatusResponse Router::Status() const {
+  const auto view = parts_.cluster.View();
+  v1::GetStatusResponse response;
+  for (const v1::Route route : view->Routes()) response.add_routes(route);
+  response.set_ready(response.routes_size() > 0 && !draining_);
+  response.set_model(options_.limits.model);
+  response.set_version(options_.version);
+  response.set_max_context_tokens(CurrentLimits().max_context_tokens);
+  response.set_requests_in_flight(in_flight_);
+  response.set_requests_total(total_);
+  const TimePoint now = parts_.clock.Now();
+  for (const WorkerView& worker : view->workers) {
+    v1::WorkerStatus& status = *response.add_workers();
+    status.set_name(worker.id.name);
+    status.set_role(std::string(Name(worker.role)));
+    status.set_address(worker.address);
+    status.set_alive(!worker.suspected);
+    status.set_running(worker.load.running());
+    status.set_waiting(worker.load.waiting());
+    status.set_total_blocks(worker.load.total_blocks());
+    status.set_free_blocks(worker.load.free_blocks());
+    status.set_requests_finished(worker.load.requests_finished());
+    status.set_prompt_tokens(worker.load.prompt_tokens());
+    status.set_output_tokens(worker.load.output_tokens());
+    status.set_kv_bytes_sent(worker.load.kv_bytes_sent());
+    status.set_kv_bytes_received(worker.load.kv_bytes_received());
+    status.set_heartbeat_age_ms(ToMilliseconds(now - worker.last_heard));
+    status.set_pid(worker.pid);
+  }
+  return response;
+}
+
+}  // namespace tandem

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "router/request.h"
+#include "router/request_validation.h"
+
+namespace tandem {
+
+struct RouterOptions {
+  RequestLimits limits;
+  int32_t max_in_flight = 1024;                          // choices of all requests together
+  Duration max_request_time = std::chrono::minutes(10);  // for requests without a nearer deadline
+  uint64_t random_seed = 0;                              // of request ids and of seeds nobody gave
+  std::string version;
+};
+
+// Takes requests, sends them through workers, streams the answers. Holds no state but the requests
+// in flight, all of which live on the loop's thread.
+// Submit, Cancel, Tokenize and Status are thread-safe.
+class Router {
+ public:
+  Router(RouterOptions options, const RouterParts& parts);
+
+  // Begins to watch the leases. Call once, before the loop runs.
+  void Start();
+
+  // Validates and tokenizes on the caller's thread, then hands over. On success the request is in
+  // flight: `stream` hears its events and exactly one End, and must live until then. On error
+  // (the client's fault, RESOURCE_EXHAUSTED when too many are in flight, UNAVAILABLE when draining)
+  // it hears nothing.
+  absl::StatusOr<RequestId> Submit(const v1::GenerateRequest& request, TimePoint deadline,
+                                   ResponseStream& stream);
+  // The client is gone: ends the request, if it is still in flight, with `status`.
+  void Cancel(RequestId id, const absl::Status& status);
+
+  absl::StatusOr<std::vector<int32_t>> Tokenize(const v1::TokenizeRequest& request) const;
+  v1::GetStatusResponse Status() const;
+
+  // Refuses new requests from now on.
+  void Drain() { draining_ = true; }
+  int32_t in_flight() const { return in_flight_; }
+  // Ends every request with `status`. Thread: the router's loop.
+  void FailAll(const absl::Status& status);
+
+ private:
+  absl::StatusOr<RequestSpec> Resolve(const v1::GenerateRequest& request, TimePoint received,
+                                      TimePoint deadline);
+  RequestLimits CurrentLimits() const;
+  absl::Status Admit(int32_t choices);
+  void Begin(RequestId id, RequestSpec spec, ResponseStream& stream);
+  void WatchLeases();
+
+  const RouterOptions options_;
+  const RouterParts parts_;
+  std::atomic<uint64_t> next_id_;
+  std::atomic<uint64_t> total_ = 0;
+  std::atomic<int32_t> in_flight_ = 0;  // choices
+  std::atomic<bool> draining_ = false;
+  absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests_;  // loop's thread
+};
+
+}  // namespace tandem

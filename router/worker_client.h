@@ -1,0 +1,64 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "router/cluster_view.h"
+#include "tandem/v1/kv_transfer.pb.h"
+#include "tandem/v1/worker.pb.h"
+
+namespace tandem {
+
+struct WorkerEndpoint {
+  WorkerId id;
+  std::string address;
+};
+
+// How a call to a worker ended.
+struct CallEnd {
+  // kWorker: the worker itself answered so. kNetwork: it could not be reached, or was lost.
+  enum class Source : uint8_t { kWorker, kNetwork };
+  absl::Status status;
+  Source source = Source::kWorker;
+};
+
+// A call in progress. Dropping it cancels the call; nothing is heard of it afterwards.
+// Thread: the router's loop.
+class WorkerCall {
+ public:
+  virtual ~WorkerCall() = default;
+};
+
+// Called on the router's loop, one at a time.
+struct StreamHandlers {
+  std::function<void(const v1::WorkerEvent&)> on_event;
+  std::function<void(const CallEnd&)> on_end;  // exactly once, last, unless the call was dropped
+};
+
+using ReserveDone = std::function<void(const CallEnd&, const v1::ReserveResponse&)>;
+
+// The calls that a router makes to workers. None blocks. The deadline travels with the call.
+// Thread: the router's loop.
+class WorkerClient {
+ public:
+  virtual ~WorkerClient() = default;
+  virtual std::unique_ptr<WorkerCall> Generate(const WorkerEndpoint& worker,
+                                               const v1::GenerateOnWorkerRequest& request,
+                                               TimePoint deadline, StreamHandlers handlers) = 0;
+  virtual std::unique_ptr<WorkerCall> Prefill(const WorkerEndpoint& worker,
+                                              const v1::PrefillRequest& request, TimePoint deadline,
+                                              StreamHandlers handlers) = 0;
+  virtual std::unique_ptr<WorkerCall> Decode(const WorkerEndpoint& worker,
+                                             const v1::DecodeRequest& request, TimePoint deadline,
+                                             StreamHandlers handlers) = 0;
+  virtual std::unique_ptr<WorkerCall> Reserve(const WorkerEndpoint& worker,
+                                              const v1::ReserveRequest& request, TimePoint deadline,
+                                              ReserveDone done) = 0;
+  // Sent and forgotten: a reservation that this does not reach lapses with its lease.
+  virtual void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) = 0;
+};
+
+}  // namespace tandem
