@@ -224,11 +224,15 @@ def make_optimizer(model, args):
                              lr=args.lr, betas=(0.9, 0.95), fused=True)
 
 
-def train(model, batches: Batches, schedule: Schedule, args, checkpoint) -> dict:
-    """Calls checkpoint(figures) every --checkpoint-minutes; returns the whole run's figures."""
+def train(model, batches: Batches, schedule: Schedule, args, earlier: dict, checkpoint) -> dict:
+    """Calls checkpoint(figures) every --checkpoint-minutes; returns the whole run's figures.
+
+    `earlier` has the figures of the run that this one resumes, if any; counts go on from there.
+    """
     optimizer = make_optimizer(model, args)
     step = tokens = 0
     smooth = None
+    minutes_before = earlier.get("train_minutes", 0)
     last_save = last_log = began = time.time()
     while (progress := schedule.progress(step)) < 1:
         length = args.long_length if batches.rng.random() < args.long_share else args.length
@@ -243,9 +247,11 @@ def train(model, batches: Batches, schedule: Schedule, args, checkpoint) -> dict
         step, tokens = step + 1, tokens + targets.numel()
         smooth = loss.item() if smooth is None else 0.98 * smooth + 0.02 * loss.item()
         now = time.time()
-        figures = {"steps": step, "tokens": tokens,
-                   "epochs": round(tokens / len(batches.stream), 2), "train_loss": round(smooth, 4),
-                   "train_minutes": round((now - began) / 60, 1)}
+        all_tokens = earlier.get("tokens", 0) + tokens
+        figures = {"steps": earlier.get("steps", 0) + step, "tokens": all_tokens,
+                   "epochs": round(all_tokens / len(batches.stream), 2),
+                   "train_loss": round(smooth, 4),
+                   "train_minutes": round(minutes_before + (now - began) / 60, 1)}
         if now - last_log > 20:
             print(json.dumps({**figures, "length": length, "progress": round(progress, 3),
                               "tok_s": round(tokens / (now - began))}), flush=True)
@@ -334,6 +340,7 @@ def evaluate(out: Path, test_chapters, figures: dict, windows: int | None) -> di
                **held_out(model, test_chapters, tokenizer, windows)}
     samples = [sample(model, tokenizer, p, 120, 0.7, 0.9, seed=1) for p in SAMPLE_PROMPTS]
     print(json.dumps({**figures, "samples": samples}), flush=True)
+    write_json(out / "training.json", figures)
     (out / "README.md").write_text(model_card(model.shape, figures, samples))
     return figures
 
@@ -384,6 +391,8 @@ def parse_args():
     p.add_argument("--out", type=Path, default=Path("models/sample"))
     p.add_argument("--deadline", help="HH:MM at which training ends (default: in 90 minutes)")
     p.add_argument("--steps", type=int, help="end after this many steps, clock or not")
+    p.add_argument("--resume", type=Path, metavar="DIR",
+                   help="go on from these weights and counts; the optimizer starts anew")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--lr", type=float, default=2e-3)
@@ -414,12 +423,19 @@ def main() -> None:
     books = austen.novels()
     test = books.pop(HELD_OUT)
     train_chapters = [c for chapters in books.values() for c in chapters]
-    tokenizer = train_tokenizer(train_chapters, Shape.vocab_size)
+    earlier = {}
+    model = Llama(Shape(), args.dropout)
+    if args.resume:
+        earlier = json.loads((args.resume / "training.json").read_text())
+        trained, tokenizer = load(args.resume)
+        model.load_state_dict(trained.state_dict())
+    else:
+        tokenizer = train_tokenizer(train_chapters, Shape.vocab_size)
     batches = Batches(tokenize(train_chapters, tokenizer), tokenizer,
                       np.random.default_rng(args.seed))
-    model = Llama(Shape(), args.dropout)
     schedule = Schedule(None if args.steps else deadline_time(args.deadline), args.steps)
-    about = {"command": shlex.join(["tools/" + Path(sys.argv[0]).name, *sys.argv[1:]]),
+    command = shlex.join(["tools/" + Path(sys.argv[0]).name, *sys.argv[1:]])
+    about = {"command": "; then ".join(filter(None, [earlier.get("command"), command])),
              "torch": torch.__version__, "python": platform.python_version(),
              "train_tokens_per_epoch": len(batches.stream),
              **{k: getattr(args, k) for k in ("seed", "lr", "weight_decay", "dropout",
@@ -429,7 +445,7 @@ def main() -> None:
         export(model, tokenizer, args.out)
         evaluate(args.out, test, {**about, **figures}, windows=None if figures["final"] else 4)
 
-    checkpoint(train(model, batches, schedule, args, checkpoint))
+    checkpoint(train(model, batches, schedule, args, earlier, checkpoint))
 
 
 if __name__ == "__main__":
