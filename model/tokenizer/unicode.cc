@@ -4,6 +4,7 @@
 #include <unicode/normalizer2.h>
 #include <unicode/stringpiece.h>
 #include <unicode/uchar.h>
+#include <unicode/uniset.h>
 #include <unicode/utf8.h>
 
 #include "base/status.h"
@@ -26,6 +27,18 @@ const icu::Normalizer2* Instance(NormalForm form, UErrorCode& error) {
   return nullptr;
 }
 
+// The reference library normalizes by the tables of Unicode 9.0: characters that came later stay as
+// they are, and marks among them do not change places.
+const icu::UnicodeSet* KnownCharacters() {
+  static const icu::UnicodeSet* const known = [] {
+    UErrorCode error = U_ZERO_ERROR;
+    auto* set = new icu::UnicodeSet(UNICODE_STRING_SIMPLE("[:age=9.0:]"), error);
+    set->freeze();
+    return U_SUCCESS(error) ? set : nullptr;
+  }();
+  return known;
+}
+
 void AppendCharacter(int32_t c, std::string& out) {
   char bytes[U8_MAX_LENGTH];
   int32_t length = 0;
@@ -37,12 +50,15 @@ void AppendCharacter(int32_t c, std::string& out) {
 
 absl::StatusOr<std::string> ToNormalForm(std::string_view text, NormalForm form) {
   UErrorCode error = U_ZERO_ERROR;
-  const icu::Normalizer2* normalizer = Instance(form, error);
+  const icu::Normalizer2* newest = Instance(form, error);
+  const icu::UnicodeSet* known = KnownCharacters();
+  if (known == nullptr) return Internal("ICU has no table of character ages");
   std::string out;
   if (U_SUCCESS(error)) {
+    const icu::FilteredNormalizer2 normalizer(*newest, *known);
     icu::StringByteSink<std::string> sink(&out, static_cast<int32_t>(text.size()));
     const icu::StringPiece piece(text.data(), static_cast<int32_t>(text.size()));
-    normalizer->normalizeUTF8(0, piece, sink, nullptr, error);
+    normalizer.normalizeUTF8(0, piece, sink, nullptr, error);
   }
   if (U_FAILURE(error)) return Internal("ICU cannot normalize: {}", u_errorName(error));
   return out;
