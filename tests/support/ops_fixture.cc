@@ -1,0 +1,111 @@
+#include "tests/support/ops_fixture.h"
+
+#include <cmath>
+#include <limits>
+
+#include "hwy/targets.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::byte kGuard{0xA5};
+
+}  // namespace
+
+std::vector<OpsSetup> AllOpsSetups() {
+  std::vector<OpsSetup> setups;
+  for (const std::string& backend : BackendNames()) {
+    if (backend != "cpu") {
+      setups.push_back({backend, 0, "device" + std::to_string(setups.size())});
+      continue;
+    }
+    const int64_t supported = hwy::SupportedTargets();
+    for (int64_t target : {int64_t{HWY_AVX3}, int64_t{HWY_AVX2}, int64_t{HWY_NEON}}) {
+      if ((supported & target) == 0) continue;
+      setups.push_back({backend, target, std::string("cpu_") + hwy::TargetName(target)});
+    }
+    setups.push_back({backend, HWY_SCALAR, "cpu_baseline"});
+  }
+  return setups;
+}
+
+DeviceArray::DeviceArray(Device& device, Stream& stream, std::span<const std::byte> content)
+    : stream_(&stream), size_(content.size()) {
+  absl::StatusOr<DeviceBuffer> buffer = device.Allocate(size_ + 2 * kGuardBytes);
+  TANDEM_CHECK(buffer.ok(), "no memory for a test");
+  buffer_ = *std::move(buffer);
+  const std::vector<std::byte> guards(buffer_.size(), kGuard);
+  TANDEM_CHECK(stream.Copy(buffer_.bytes(), guards).ok(), "copy");
+  Upload(content);
+}
+
+void DeviceArray::Upload(std::span<const std::byte> content) {
+  TANDEM_CHECK(content.size() == size_, "another size");
+  TANDEM_CHECK(stream_->Copy(buffer_.bytes().subspan(kGuardBytes, size_), content).ok(), "copy");
+}
+
+void DeviceArray::DownloadBytes(std::span<std::byte> content) const {
+  std::vector<std::byte> all(buffer_.size());
+  ASSERT_TRUE(stream_->Copy(all, buffer_.bytes()).ok());
+  ASSERT_TRUE(stream_->Synchronize().ok());
+  for (size_t i = 0; i < kGuardBytes; ++i) {
+    ASSERT_EQ(all[i], kGuard) << "written " << kGuardBytes - i << " bytes before the array";
+    ASSERT_EQ(all[kGuardBytes + size_ + i], kGuard) << "written " << i << " bytes past the array";
+  }
+  std::memcpy(content.data(), all.data() + kGuardBytes, size_);
+}
+
+void OpsTest::SetUp() {
+  if (GetParam().backend == "cpu") hwy::GetChosenTarget().Update(GetParam().simd_target);
+  UseThreads(3);
+}
+
+void OpsTest::TearDown() { hwy::GetChosenTarget().DeInit(); }
+
+void OpsTest::UseThreads(int num_threads) {
+  absl::StatusOr<Backend> backend = OpenBackend(GetParam().backend, {.num_threads = num_threads});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  absl::StatusOr<std::unique_ptr<Stream>> stream = backend->device->NewStream();
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  backends_.push_back(*std::move(backend));
+  streams_.push_back(*std::move(stream));
+}
+
+DeviceArray OpsTest::NewOutput(int64_t floats) {
+  return ToDevice(
+      std::vector<float>(static_cast<size_t>(floats), std::numeric_limits<float>::quiet_NaN()));
+}
+
+std::vector<float> OpsTest::Random(int64_t count, float scale) {
+  std::normal_distribution<float> normal(0, scale);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = normal(rng_);
+  return values;
+}
+
+TensorView Tensor(const std::vector<float>& values, std::initializer_list<int64_t> shape) {
+  return TensorView(const_cast<float*>(values.data()), DType::kF32, shape);
+}
+
+TensorView Tensor(const DeviceArray& array, std::initializer_list<int64_t> shape) {
+  return TensorView(array.data(), DType::kF32, shape);
+}
+
+double RelativeError(std::span<const float> actual, std::span<const double> expected) {
+  if (actual.size() != expected.size()) return INFINITY;
+  double difference = 0;
+  double norm = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    if (std::isnan(actual[i])) return INFINITY;
+    difference += std::pow(actual[i] - expected[i], 2);
+    norm += std::pow(expected[i], 2);
+  }
+  return std::sqrt(difference) / std::max(std::sqrt(norm), 1e-30);
+}
+
+bool BitwiseEqual(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+}
+
+}  // namespace tandem

@@ -1,0 +1,295 @@
+#include "tests/support/reference_ops.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "base/check.h"
+
+namespace tandem::reference {
+namespace {
+
+// A binary float of 16 bits: one sign, the rest exponent and fraction.
+struct SmallFloat {
+  int fraction_bits;
+  int exponent_bias;
+};
+constexpr SmallFloat kHalf = {10, 15};
+constexpr SmallFloat kBrain = {7, 127};
+
+double Decode(SmallFloat format, uint16_t bits) {
+  const int exponent = (bits & 0x7fff) >> format.fraction_bits;
+  const int fraction = bits & ((1 << format.fraction_bits) - 1);
+  const int all_ones = (1 << (15 - format.fraction_bits)) - 1;
+  const double sign = (bits & 0x8000) != 0 ? -1 : 1;
+  if (exponent == all_ones) {
+    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * INFINITY;
+  }
+  const int unit = std::max(exponent, 1) - format.exponent_bias - format.fraction_bits;
+  const int hidden = exponent == 0 ? 0 : 1 << format.fraction_bits;
+  return sign * std::ldexp(hidden + fraction, unit);
+}
+
+// Searches the sorted non-negative codes for the nearest: slow and hard to get wrong.
+uint16_t Encode(SmallFloat format, double value) {
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  const auto infinity =
+      static_cast<uint16_t>(((1 << (15 - format.fraction_bits)) - 1) << format.fraction_bits);
+  if (std::isnan(value)) return infinity | 1u << (format.fraction_bits - 1);
+  const double magnitude = std::fabs(value);
+  uint16_t low = 0;
+  uint16_t high = infinity - 1;  // the largest finite
+  const double largest = Decode(format, high);
+  const double step = largest - Decode(format, high - 1);
+  if (magnitude >= largest + step / 2) return sign | infinity;
+  while (low < high) {  // the largest code that is not above
+    const auto middle = static_cast<uint16_t>((low + high + 1) / 2);
+    if (Decode(format, middle) <= magnitude) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  if (low == infinity - 1) return sign | low;
+  const double below = magnitude - Decode(format, low);
+  const double above = Decode(format, low + 1) - magnitude;
+  const bool up = above < below || (above == below && low % 2 == 1);
+  return sign | static_cast<uint16_t>(low + (up ? 1 : 0));
+}
+
+double At(const TensorView& tensor, int64_t row, int64_t index) {
+  return Load(tensor.dtype, tensor.data, row * tensor.row_stride + index);
+}
+
+double MeanSquare(const TensorView& tensor, int64_t row, int64_t begin, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += std::pow(At(tensor, row, begin + i), 2);
+  return sum / static_cast<double>(n);
+}
+
+// Element of K (part 0) or V (part 1).
+double KvAt(const AttentionArgs& a, int part, int64_t block, int64_t index) {
+  const KvPoolView& pool = a.pool;
+  const std::byte* extent = pool.Extent(a.layer, static_cast<int32_t>(block));
+  const int64_t elements = int64_t{pool.num_kv_heads} * pool.block_tokens * pool.head_dim;
+  return Load(pool.dtype, extent, part * elements + index);
+}
+
+struct AttentionRow {
+  int64_t seq;
+  int64_t token;
+  int64_t head;
+  int64_t position;
+};
+
+void AttendRow(const AttentionArgs& a, const AttentionRow& row, double* out) {
+  const KvPoolView& pool = a.pool;
+  const int64_t dim = pool.head_dim;
+  const int64_t kv_head = row.head / (a.q.shape[1] / pool.num_kv_heads);
+  const int64_t begin = a.window > 0 ? std::max<int64_t>(0, row.position + 1 - a.window) : 0;
+  const auto index_of = [&](int64_t key, int64_t i) {
+    return (kv_head * pool.block_tokens + key % pool.block_tokens) * dim + i;
+  };
+  const auto block_of = [&](int64_t key) {
+    return a.block_tables.Row<const int32_t>(row.seq)[key / pool.block_tokens];
+  };
+  std::vector<double> scores;
+  for (int64_t key = begin; key <= row.position; ++key) {
+    double dot = 0;
+    for (int64_t i = 0; i < dim; ++i) {
+      dot += At(a.q, row.token, row.head * dim + i) * KvAt(a, 0, block_of(key), index_of(key, i));
+    }
+    scores.push_back(dot * a.scale);
+  }
+  const double highest = *std::max_element(scores.begin(), scores.end());
+  double total = 0;
+  for (double& score : scores) total += score = std::exp(score - highest);
+  for (int64_t key = begin; key <= row.position; ++key) {
+    const double weight = scores[static_cast<size_t>(key - begin)] / total;
+    for (int64_t i = 0; i < dim; ++i)
+      out[i] += weight * KvAt(a, 1, block_of(key), index_of(key, i));
+  }
+}
+
+std::vector<double> Penalized(std::span<const float> logits, const SampleRow& row) {
+  std::vector<double> scores(logits.begin(), logits.end());
+  std::set<int32_t> seen(row.prompt_ids.begin(), row.prompt_ids.end());
+  std::map<int32_t, int> counts;
+  for (int32_t id : row.output_ids) {
+    seen.insert(id);
+    ++counts[id];
+  }
+  for (int32_t id : seen) {
+    double& score = scores[static_cast<size_t>(id)];
+    score = score > 0 ? score / row.repetition_penalty : score * row.repetition_penalty;
+  }
+  for (const auto& [id, count] : counts) {
+    scores[static_cast<size_t>(id)] -= count * row.frequency_penalty + row.presence_penalty;
+  }
+  return scores;
+}
+
+}  // namespace
+
+double Load(DType dtype, const void* data, int64_t index) {
+  switch (dtype) {
+    case DType::kF32:
+      return static_cast<const float*>(data)[index];
+    case DType::kF16:
+      return Decode(kHalf, static_cast<const uint16_t*>(data)[index]);
+    case DType::kBF16:
+      return Decode(kBrain, static_cast<const uint16_t*>(data)[index]);
+    case DType::kI32:
+    case DType::kI64:
+      break;
+  }
+  TANDEM_CHECK(false, "not a floating-point type");
+}
+
+void Store(DType dtype, double value, void* data, int64_t index) {
+  if (dtype == DType::kF32) {
+    static_cast<float*>(data)[index] = static_cast<float>(value);
+    return;
+  }
+  const SmallFloat format = dtype == DType::kF16 ? kHalf : kBrain;
+  static_cast<uint16_t*>(data)[index] = Encode(format, value);
+}
+
+double Rounded(DType dtype, double value) {
+  float storage = 0;
+  Store(dtype, value, &storage, 0);
+  return Load(dtype, &storage, 0);
+}
+
+std::vector<double> Embedding(const EmbeddingArgs& a, const TensorView& table) {
+  std::vector<double> out;
+  for (int32_t id : a.token_ids) {
+    for (int64_t i = 0; i < a.table.k; ++i) out.push_back(At(table, id, i));
+  }
+  return out;
+}
+
+std::vector<double> Gemm(const GemmArgs& a, const TensorView& weight) {
+  std::vector<double> out;
+  for (int64_t t = 0; t < a.x.rows(); ++t) {
+    for (int64_t n = 0; n < a.weight.n; ++n) {
+      double sum = a.output == GemmOutput::kAccumulate ? At(a.out, t, n) : 0;
+      if (a.bias.present()) sum += At(a.bias, 0, n);
+      for (int64_t k = 0; k < a.weight.k; ++k) sum += At(a.x, t, k) * At(weight, n, k);
+      out.push_back(sum);
+    }
+  }
+  return out;
+}
+
+std::vector<double> RmsNorm(const RmsNormArgs& a) {
+  std::vector<double> out;
+  const int64_t n = a.x.shape[1];
+  for (int64_t row = 0; row < a.x.rows(); ++row) {
+    const double norm = std::sqrt(MeanSquare(a.x, row, 0, n) + a.eps);
+    for (int64_t i = 0; i < n; ++i) out.push_back(At(a.x, row, i) / norm * At(a.weight, 0, i));
+  }
+  return out;
+}
+
+std::vector<double> Rope(const RopeArgs& a, const TensorView& heads, const TensorView& norm) {
+  std::vector<double> out;
+  const int64_t dim = heads.shape[2];
+  const int64_t half = dim / 2;
+  std::vector<double> x(static_cast<size_t>(dim));
+  for (int64_t t = 0; t < heads.rows(); ++t) {
+    for (int64_t head = 0; head < heads.shape[1]; ++head) {
+      const double scale =
+          norm.present() ? 1 / std::sqrt(MeanSquare(heads, t, head * dim, dim) + a.norm_eps) : 1;
+      for (int64_t i = 0; i < dim; ++i) {
+        const double weight = norm.present() ? At(norm, 0, i) : 1;
+        x[static_cast<size_t>(i)] = At(heads, t, head * dim + i) * scale * weight;
+      }
+      for (int64_t i = 0; i < dim; ++i) {
+        const int64_t pair = i % half;
+        const double partner =
+            i < half ? -x[static_cast<size_t>(i + half)] : x[static_cast<size_t>(i - half)];
+        out.push_back(x[static_cast<size_t>(i)] * At(a.cos, t, pair) +
+                      partner * At(a.sin, t, pair));
+      }
+    }
+  }
+  return out;
+}
+
+std::vector<double> SiluMul(const SiluMulArgs& a) {
+  std::vector<double> out;
+  const int64_t n = a.out.shape[1];
+  for (int64_t t = 0; t < a.out.rows(); ++t) {
+    for (int64_t i = 0; i < n; ++i) {
+      const double gate = At(a.gate_up, t, i);
+      out.push_back(gate / (1 + std::exp(-gate)) * At(a.gate_up, t, n + i));
+    }
+  }
+  return out;
+}
+
+std::vector<double> Attention(const AttentionArgs& a) {
+  const int64_t dim = a.pool.head_dim;
+  const int64_t num_heads = a.q.shape[1];
+  std::vector<double> out(static_cast<size_t>(a.q.rows() * num_heads * dim));
+  for (size_t s = 0; s < a.context_lens.size(); ++s) {
+    for (int64_t token = a.query_starts[s]; token < a.query_starts[s + 1]; ++token) {
+      const int64_t position = a.context_lens[s] - a.query_starts[s + 1] + token;
+      for (int64_t head = 0; head < num_heads; ++head) {
+        AttendRow(a, {static_cast<int64_t>(s), token, head, position},
+                  out.data() + (token * num_heads + head) * dim);
+      }
+    }
+  }
+  return out;
+}
+
+std::vector<double> SampleDistribution(std::span<const float> logits, const SampleRow& row) {
+  const std::vector<double> scores = Penalized(logits, row);
+  std::vector<int32_t> order(scores.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t x, int32_t y) {
+    return scores[static_cast<size_t>(x)] > scores[static_cast<size_t>(y)];
+  });
+  std::vector<double> probabilities(scores.size());
+  const double highest = scores[static_cast<size_t>(order[0])];
+  if (row.temperature == 0) {
+    probabilities[static_cast<size_t>(order[0])] = 1;
+    return probabilities;
+  }
+  if (row.top_k > 0 && static_cast<size_t>(row.top_k) < order.size()) {
+    order.resize(static_cast<size_t>(row.top_k));
+  }
+  double total = 0;
+  for (int32_t id : order) {
+    const auto i = static_cast<size_t>(id);
+    total += probabilities[i] = std::exp((scores[i] - highest) / row.temperature);
+  }
+  double before = 0;
+  double kept = 0;
+  for (int32_t id : order) {
+    double& weight = probabilities[static_cast<size_t>(id)];
+    const bool keep = (row.top_p >= 1 || before < row.top_p * total) && weight >= row.min_p;
+    before += weight;
+    if (!keep) weight = 0;
+    kept += weight;
+  }
+  for (double& p : probabilities) p /= kept;
+  return probabilities;
+}
+
+std::vector<double> Logprobs(std::span<const float> logits) {
+  const double highest = *std::max_element(logits.begin(), logits.end());
+  double total = 0;
+  for (float logit : logits) total += std::exp(logit - highest);
+  std::vector<double> out;
+  for (float logit : logits) out.push_back(logit - highest - std::log(total));
+  return out;
+}
+
+}  // namespace tandem::reference

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/op_args.h"
+
+// Every op in float64 and in the plainest words, over host memory: what backends are compared to.
+// Results are dense, in the shape of the op's output.
+
+namespace tandem::reference {
+
+// Element `index` of an array of `dtype`, and the nearest value (ties to even) that it can hold.
+double Load(DType dtype, const void* data, int64_t index);
+void Store(DType dtype, double value, void* data, int64_t index);
+double Rounded(DType dtype, double value);
+
+// `table` and `weight` are the matrices before packing, row-major.
+std::vector<double> Embedding(const EmbeddingArgs& a, const TensorView& table);
+std::vector<double> Gemm(const GemmArgs& a, const TensorView& weight);
+
+std::vector<double> RmsNorm(const RmsNormArgs& a);
+// Of q or of k: `heads` and its norm weight, which may be absent.
+std::vector<double> Rope(const RopeArgs& a, const TensorView& heads, const TensorView& norm);
+std::vector<double> SiluMul(const SiluMulArgs& a);
+std::vector<double> Attention(const AttentionArgs& a);
+
+// The probability with which each token is drawn, after penalties, temperature and filters.
+std::vector<double> SampleDistribution(std::span<const float> logits, const SampleRow& row);
+std::vector<double> Logprobs(std::span<const float> logits);
+
+}  // namespace tandem::reference
