@@ -1,0 +1,65 @@
+// Our forward pass against transformers in float32 (tests/golden/README.md): the logits after the
+// prompt, then 64 greedy tokens, one decode step each.
+
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/unit/transformer/model_under_test.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kTolerance = 1e-3;
+constexpr size_t kGreedyTokens = 64;
+
+class GoldenLogitsTest : public testing::TestWithParam<const char*> {};
+
+void ExpectClose(const std::vector<float>& logits, const std::vector<double>& expected) {
+  ASSERT_EQ(logits.size(), expected.size());
+  double worst = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_TRUE(std::isfinite(logits[i])) << "logit " << i;
+    worst = std::max(worst, std::abs(logits[i] - expected[i]));
+  }
+  EXPECT_LE(worst, kTolerance);
+  testing::Test::RecordProperty("max_abs_error", std::to_string(worst));
+}
+
+TEST_P(GoldenLogitsTest, EqualsTransformers) {
+  const std::string root = TANDEM_SOURCE_DIR;
+  std::ifstream file(root + "/tests/golden/logits/" + GetParam() + ".json");
+  ASSERT_TRUE(file.good()) << "the golden is missing: tests/golden/make_golden.py makes it";
+  const Json golden = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(golden.is_object() && !golden["cases"].empty());
+  const auto model = ModelUnderTest::Load(
+      {.directory = root + "/" + golden["checkpoint"].get<std::string>(), .num_threads = 2});
+
+  for (const Json& c : golden["cases"]) {
+    TestSequence sequence = model->NewSequence(c["prompt_ids"].get<std::vector<int32_t>>());
+    SCOPED_TRACE("prompt of " + std::to_string(sequence.ids.size()) + " tokens");
+    const auto expected_ids = c["greedy_ids"].get<std::vector<int32_t>>();
+    ASSERT_EQ(expected_ids.size(), kGreedyTokens);
+    std::vector<float> logits = model->Prefill(sequence, static_cast<int32_t>(sequence.ids.size()));
+    ExpectClose(logits, c["last_logits"].get<std::vector<double>>());
+    std::vector<int32_t> ids = {ArgMax(logits)};
+    while (ids.size() < kGreedyTokens) {
+      logits = model->DecodeGreedily(sequence, logits);
+      ids.push_back(ArgMax(logits));
+    }
+    EXPECT_EQ(ids, expected_ids);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, GoldenLogitsTest,
+                         testing::Values("llama2", "llama3", "linear", "mistral", "qwen2", "qwen3",
+                                         "sharded", "sample"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,138 @@
+#include "tests/unit/transformer/model_under_test.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+template <typename T>
+T OrDie(absl::StatusOr<T> value) {
+  EXPECT_TRUE(value.ok()) << value.status();
+  return std::move(value).value();  // ends the test program when there is none
+}
+
+}  // namespace
+
+std::unique_ptr<ModelUnderTest> ModelUnderTest::Load(const TestModelOptions& options) {
+  auto model = std::make_unique<ModelUnderTest>();
+  model->config_ = OrDie(LoadModelConfig(options.directory));
+  const ModelConfig& config = model->config_;
+  const auto checkpoint = OrDie(Checkpoint::Open(options.directory));
+  model->backend_ = OrDie(OpenBackend("cpu", {.num_threads = options.num_threads}));
+  Device& device = *model->backend_.device;
+  model->stream_ = OrDie(device.NewStream());
+  model->weights_ =
+      OrDie(LoadResidentWeights(config, *checkpoint, device, *model->backend_.ops, nullptr));
+  model->transformer_ =
+      OrDie(Transformer::Create(config, *model->weights_, device, *model->backend_.ops,
+                                {.max_tokens = options.max_tokens, .max_logit_rows = 16}));
+
+  KvPoolView& pool = model->pool_;
+  pool = {.dtype = options.kv_dtype,
+          .num_layers = config.num_layers,
+          .num_blocks = 2 * options.max_tokens / kBlockTokens + 16,
+          .num_kv_heads = config.num_kv_heads,
+          .block_tokens = kBlockTokens,
+          .head_dim = config.head_dim};
+  const auto bytes = static_cast<size_t>(pool.ExtentBytes() * pool.num_layers * pool.num_blocks);
+  model->pool_memory_ = OrDie(device.Allocate(bytes));
+  pool.data = model->pool_memory_.data();
+  std::memset(pool.data, 0xff, bytes);  // NaN in every dtype
+  return model;
+}
+
+TestSequence ModelUnderTest::NewSequence(std::vector<int32_t> ids) {
+  TestSequence sequence{.ids = std::move(ids)};
+  constexpr size_t kRoomToGrow = 96;
+  const size_t blocks = (sequence.ids.size() + kRoomToGrow) / kBlockTokens + 1;
+  for (size_t i = 0; i < blocks; ++i) sequence.blocks.push_back(used_blocks_++);
+  std::reverse(sequence.blocks.begin(), sequence.blocks.end());
+  EXPECT_LE(used_blocks_, pool_.num_blocks);
+  return sequence;
+}
+
+std::vector<std::vector<float>> ModelUnderTest::Step(const std::vector<TestWork>& chunks,
+                                                     const std::vector<TestWork>& decodes) {
+  std::vector<TestWork> all = chunks;
+  all.insert(all.end(), decodes.begin(), decodes.end());
+  std::vector<int32_t> ids, positions, starts = {0}, lens, rows;
+  std::vector<int64_t> slots;
+  size_t max_blocks = 0;
+  for (const TestWork& work : all) max_blocks = std::max(max_blocks, work.sequence->blocks.size());
+  // Entries past a sequence's own blocks must not be read: they name no block.
+  std::vector<int32_t> tables(all.size() * max_blocks, pool_.num_blocks + 1000);
+  for (size_t s = 0; s < all.size(); ++s) {
+    TestSequence& sequence = *all[s].sequence;
+    std::copy(sequence.blocks.begin(), sequence.blocks.end(), tables.begin() + s * max_blocks);
+    for (int32_t i = 0; i < all[s].rows; ++i, ++sequence.computed) {
+      const int32_t position = sequence.computed;
+      ids.push_back(sequence.ids.at(position));
+      positions.push_back(position);
+      slots.push_back(int64_t{sequence.blocks.at(position / kBlockTokens)} * kBlockTokens +
+                      position % kBlockTokens);
+    }
+    starts.push_back(static_cast<int32_t>(ids.size()));
+    lens.push_back(sequence.computed);
+    rows.push_back(static_cast<int32_t>(ids.size()) - 1);
+  }
+  const ForwardBatch batch{.token_ids = ids,
+                           .positions = positions,
+                           .slots = slots,
+                           .query_starts = starts,
+                           .context_lens = lens,
+                           .block_tables = TensorView(tables.data(), DType::kI32,
+                                                      {static_cast<int64_t>(all.size()),
+                                                       static_cast<int64_t>(max_blocks)}),
+                           .num_decodes = static_cast<int32_t>(decodes.size()),
+                           .logit_rows = rows};
+  const TensorView logits = OrDie(Forward(batch, nullptr));
+  std::vector<std::vector<float>> result;
+  for (int64_t r = 0; r < logits.rows(); ++r) {
+    result.emplace_back(logits.Row<float>(r), logits.Row<float>(r) + config_.vocab_size);
+  }
+  return result;
+}
+
+std::vector<float> ModelUnderTest::Prefill(TestSequence& sequence, int32_t chunk) {
+  std::vector<float> logits;
+  const auto total = static_cast<int32_t>(sequence.ids.size());
+  while (sequence.computed < total) {
+    logits = Step({{&sequence, std::min(chunk, total - sequence.computed)}}).front();
+  }
+  return logits;
+}
+
+std::vector<float> ModelUnderTest::DecodeGreedily(TestSequence& sequence,
+                                                  const std::vector<float>& logits) {
+  sequence.ids.push_back(ArgMax(logits));
+  return Step({}, {{&sequence, 1}}).front();
+}
+
+absl::StatusOr<TensorView> ModelUnderTest::Forward(const ForwardBatch& batch,
+                                                   const LayerStored& layer_stored) {
+  return transformer_->Forward(*stream_, batch, pool_, layer_stored);
+}
+
+std::vector<std::byte> ModelUnderTest::KvOf(const TestSequence& sequence, int32_t layer,
+                                            int32_t tokens) const {
+  std::vector<std::byte> bytes;
+  const int64_t row = int64_t{pool_.head_dim} * SizeOf(pool_.dtype);
+  for (int32_t t = 0; t < tokens; ++t) {
+    const std::byte* extent = pool_.Extent(layer, sequence.blocks[t / kBlockTokens]);
+    for (int32_t head = 0; head < 2 * pool_.num_kv_heads; ++head) {
+      const std::byte* at = extent + (int64_t{head} * kBlockTokens + t % kBlockTokens) * row;
+      bytes.insert(bytes.end(), at, at + row);
+    }
+  }
+  return bytes;
+}
+
+int32_t ArgMax(const std::vector<float>& logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+}  // namespace tandem
