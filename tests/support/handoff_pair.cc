@@ -1,0 +1,76 @@
+#include "tests/support/handoff_pair.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "transfer/tcp/tcp_transport.h"
+
+namespace tandem {
+namespace {
+
+std::unique_ptr<Transport> NewTransport(LoopbackNetwork& network, Wire wire,
+                                        FrameReceiver* receiver) {
+  if (wire == Wire::kLoopback) return network.NewTransport(receiver);
+  auto transport = OpenTcpTransport({}, receiver);
+  TANDEM_CHECK(transport.ok(), transport.status().ToString());
+  return *std::move(transport);
+}
+
+std::unique_ptr<TestEngine> NewEngine(TestEngineSetup setup, Role role, LoopbackNetwork& network,
+                                      Wire wire) {
+  setup.role = role;
+  auto engine = std::make_unique<TestEngine>(setup);
+  engine->Connect(NewTransport(network, wire, (*engine)->frame_receiver()));
+  return engine;
+}
+
+}  // namespace
+
+std::vector<int32_t> Disaggregated::token_ids() const {
+  std::vector<int32_t> ids = prefill.token_ids();
+  const std::vector<int32_t> rest = decode.token_ids();
+  ids.insert(ids.end(), rest.begin(), rest.end());
+  return ids;
+}
+
+HandoffPair::HandoffPair(TestEngineSetup setup, Wire wire)
+    : prefill_(NewEngine(setup, Role::kPrefill, network_, wire)),
+      decode_(NewEngine(setup, Role::kDecode, network_, wire)) {}
+
+absl::StatusOr<Disaggregated*> HandoffPair::Start(EngineRequest request) {
+  ASSIGN_OR_RETURN(
+      const Reservation reservation,
+      decode_->Reserve(static_cast<int32_t>(request.prompt.size()), request.max_tokens));
+  Disaggregated& run = runs_.emplace_back();
+  run.request = std::move(request);
+  run.reservation = reservation;
+  (*prefill_)->SubmitPrefill(run.request,
+                             {.data_address = decode_->transport().address(),
+                              .reservation = reservation.id,
+                              .epoch = reservation.epoch},
+                             run.prefill.NewSink());
+  return &run;
+}
+
+void HandoffPair::Continue(Disaggregated& run) {
+  const bool first = run.prefill.AwaitTokens(1);
+  const bool ended =
+      run.prefill.finished() && run.prefill.AwaitFinish().reason != FinishReason::kHandedOff;
+  if (!first || ended) {
+    (*decode_)->Release(run.reservation.id);
+    return;
+  }
+  (*decode_)->SubmitDecode({.request = run.request,
+                            .reservation = run.reservation.id,
+                            .first_token = run.prefill.token_ids().front()},
+                           run.decode.NewSink());
+}
+
+absl::Status HandoffPair::AwaitEnd(Disaggregated& run) {
+  const FinishInfo prefill = run.prefill.AwaitFinish();
+  if (!prefill.status.ok() || prefill.reason != FinishReason::kHandedOff) return prefill.status;
+  return run.decode.AwaitFinish().status;
+}
+
+}  // namespace tandem

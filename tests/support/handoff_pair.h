@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "tests/support/recording_sink.h"
+#include "tests/support/test_engine.h"
+#include "transfer/loopback/loopback_transport.h"
+
+namespace tandem {
+
+enum class Wire : uint8_t { kLoopback, kTcp };
+
+// One request on its way through a prefill and a decode engine.
+struct Disaggregated {
+  EngineRequest request;
+  Reservation reservation;
+  Recording prefill;
+  Recording decode;
+
+  // All tokens of the request, in order.
+  std::vector<int32_t> token_ids() const;
+};
+
+// A prefill and a decode engine of one process with a wire between them, and the part of the router
+// that leads a request through both.
+class HandoffPair {
+ public:
+  HandoffPair(TestEngineSetup setup, Wire wire);
+
+  TestEngine& prefill() { return *prefill_; }
+  TestEngine& decode() { return *decode_; }
+
+  // Reserves, then starts the prefill. The result lives as long as the pair.
+  absl::StatusOr<Disaggregated*> Start(EngineRequest request);
+  // Waits for the first token; starts the decode when there is more to come.
+  void Continue(Disaggregated& run);
+  // Waits for both ends; the first status that is not OK.
+  absl::Status AwaitEnd(Disaggregated& run);
+
+ private:
+  LoopbackNetwork network_;
+  std::deque<Disaggregated> runs_;
+  std::unique_ptr<TestEngine> prefill_;
+  std::unique_ptr<TestEngine> decode_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,126 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "transfer/transport.h"
+
+namespace tandem {
+
+// One data frame as it was posted, its payload copied.
+struct PostedFrame {
+  uint64_t stream = 0;
+  uint64_t epoch = 0;
+  uint32_t layer = 0;
+  uint32_t block = 0;
+  std::vector<std::byte> payload;
+};
+
+// A transport without a peer: keeps what is posted, and the test says how streams end.
+// Thread-safe.
+class ScriptedTransport final : public Transport {
+ public:
+  // What the next calls answer.
+  void FailOpen(absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    open_answer_ = std::move(status);
+  }
+  void FailPost(absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    post_answer_ = std::move(status);
+  }
+
+  void AwaitCommit(uint64_t stream) {
+    absl::MutexLock lock(&mutex_);
+    auto committed = [this, stream] {
+      mutex_.AssertReaderHeld();
+      const auto place = streams_.find(stream);
+      return place != streams_.end() && place->second.committed;
+    };
+    mutex_.Await(absl::Condition(&committed));
+  }
+
+  // As the peer, or the loss of it, would.
+  void End(uint64_t stream, const absl::Status& status) {
+    Stream ended;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto place = streams_.find(stream);
+      if (place == streams_.end()) return;
+      ended = std::move(place->second);
+      streams_.erase(place);
+    }
+    ended.ended(stream, ended.epoch, status);
+  }
+
+  std::vector<PostedFrame> frames() const {
+    absl::MutexLock lock(&mutex_);
+    return frames_;
+  }
+  int num_aborted() const {
+    absl::MutexLock lock(&mutex_);
+    return num_aborted_;
+  }
+
+  std::string address() const override { return "scripted:1"; }
+
+  absl::Status OpenStream(std::string_view, uint64_t stream, uint64_t epoch,
+                          StreamEnded ended) override {
+    absl::MutexLock lock(&mutex_);
+    if (!open_answer_.ok()) return open_answer_;
+    streams_[stream] = {.epoch = epoch, .ended = std::move(ended)};
+    return absl::OkStatus();
+  }
+
+  absl::Status Post(uint64_t stream, uint64_t epoch, uint32_t layer, uint32_t block,
+                    std::span<const std::byte> payload) override {
+    absl::MutexLock lock(&mutex_);
+    if (!post_answer_.ok()) return post_answer_;
+    frames_.push_back({stream, epoch, layer, block, {payload.begin(), payload.end()}});
+    return absl::OkStatus();
+  }
+
+  absl::Status FinishStream(uint64_t stream, uint64_t) override {
+    absl::MutexLock lock(&mutex_);
+    if (const auto place = streams_.find(stream); place != streams_.end()) {
+      place->second.committed = true;
+    }
+    return absl::OkStatus();
+  }
+
+  void AbortStream(uint64_t stream, uint64_t) override {
+    {
+      absl::MutexLock lock(&mutex_);
+      ++num_aborted_;
+    }
+    End(stream, absl::CancelledError("aborted"));
+  }
+
+  uint64_t bytes_sent() const override { return 0; }
+  uint64_t bytes_received() const override { return 0; }
+
+ private:
+  struct Stream {
+    uint64_t epoch = 0;
+    StreamEnded ended;
+    bool committed = false;
+  };
+
+  mutable absl::Mutex mutex_;
+  std::map<uint64_t, Stream> streams_ ABSL_GUARDED_BY(mutex_);
+  std::vector<PostedFrame> frames_ ABSL_GUARDED_BY(mutex_);
+  absl::Status open_answer_ ABSL_GUARDED_BY(mutex_);
+  absl::Status post_answer_ ABSL_GUARDED_BY(mutex_);
+  int num_aborted_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace tandem

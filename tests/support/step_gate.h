@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "model/transformer/weight_store.h"
+
+namespace tandem {
+
+// Stops an engine at the start of a forward pass, so that a test can act while a step is under way.
+// Thread-safe.
+class StepGate {
+ public:
+  // Lets `steps` more begin; the one after them waits.
+  void Allow(int64_t steps) {
+    absl::MutexLock lock(&mutex_);
+    allowed_ = steps;
+  }
+  void Open() { Allow(std::numeric_limits<int64_t>::max()); }
+
+  // Waits until a step waits.
+  void AwaitHeld() {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&held_));
+  }
+
+  // On the engine thread, as a step begins.
+  void Pass() {
+    absl::MutexLock lock(&mutex_);
+    auto may_pass = [this] {
+      mutex_.AssertReaderHeld();
+      return allowed_ > 0;
+    };
+    held_ = !may_pass();
+    mutex_.Await(absl::Condition(&may_pass));
+    held_ = false;
+    --allowed_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  int64_t allowed_ ABSL_GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
+  bool held_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// Weights that pass a gate before each forward pass.
+class GatedWeights final : public WeightStore {
+ public:
+  GatedWeights(WeightStore& weights, StepGate& gate) : weights_(weights), gate_(gate) {}
+
+  absl::StatusOr<LayerWeights> Layer(int32_t layer) override {
+    if (layer == 0) gate_.Pass();
+    return weights_.Layer(layer);
+  }
+  absl::StatusOr<OuterWeights> Outer() override { return weights_.Outer(); }
+  int64_t resident_bytes() const override { return weights_.resident_bytes(); }
+
+ private:
+  WeightStore& weights_;
+  StepGate& gate_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,102 @@
+#include "tests/support/test_engine.h"
+
+#include <utility>
+
+#include "absl/synchronization/notification.h"
+#include "base/check.h"
+#include "base/rng.h"
+
+namespace tandem {
+
+TestEngine::TestEngine(const TestEngineSetup& setup)
+    : model_(TestModel::Load(setup.checkpoint, setup.num_threads)),
+      weights_(std::make_unique<GatedWeights>(*model_->weights, gate_)) {
+  const ModelConfig& config = model_->config;
+  const EngineOptions options{.role = setup.role,
+                              .layout = {.num_layers = config.num_layers,
+                                         .num_kv_heads = config.num_kv_heads,
+                                         .head_dim = config.head_dim,
+                                         .block_tokens = setup.block_tokens,
+                                         .dtype = DType::kBF16},
+                              .num_blocks = setup.num_blocks,
+                              .max_context_tokens = setup.max_context_tokens > 0
+                                                        ? setup.max_context_tokens
+                                                        : config.max_position_embeddings,
+                              .scheduler = setup.scheduler,
+                              .model_fingerprint = 1,
+                              .epoch = setup.epoch,
+                              .inbox_capacity = setup.inbox_capacity,
+                              .reservation_lease = setup.reservation_lease,
+                              .check_invariants = true};
+  const Clock& clock = setup.clock != nullptr ? *setup.clock : real_clock_;
+  auto engine = Engine::Create(options, {.model = config,
+                                         .device = *model_->backend.device,
+                                         .ops = *model_->backend.ops,
+                                         .weights = *weights_,
+                                         .clock = clock});
+  TANDEM_CHECK(engine.ok(), engine.status().ToString());
+  engine_ = *std::move(engine);
+}
+
+TestEngine::~TestEngine() { Die(); }
+
+void TestEngine::Die() {
+  gate_.Open();
+  engine_->Shutdown(TimePoint::min());
+  transport_.reset();
+}
+
+void TestEngine::Connect(std::unique_ptr<Transport> transport) {
+  transport_ = std::move(transport);
+  engine_->SetTransport(transport_.get());
+}
+
+absl::StatusOr<Reservation> TestEngine::Reserve(int32_t prompt_tokens, int32_t max_tokens) {
+  absl::Notification answered;
+  absl::StatusOr<Reservation> answer;
+  engine_->Reserve({.prompt_tokens = prompt_tokens,
+                    .max_tokens = max_tokens,
+                    .layout_fingerprint = engine_->layout_fingerprint()},
+                   [&](absl::StatusOr<Reservation> reservation) {
+                     answer = std::move(reservation);
+                     answered.Notify();
+                   });
+  answered.WaitForNotification();
+  return answer;
+}
+
+// The second answer comes after the round that handled the first, its stats included.
+void TestEngine::Settle() {
+  for (int i = 0; i < 2; ++i) (void)Reserve(0, 0);
+}
+
+::testing::AssertionResult TestEngine::AtRest() {
+  const EngineStats stats = engine_->stats();
+  if (stats.free_blocks == stats.total_blocks && stats.scheduler.promised_blocks == 0 &&
+      stats.reservations == 0 && stats.handoffs == 0 &&
+      stats.requests_accepted == stats.requests_finished) {
+    return ::testing::AssertionSuccess();
+  }
+  return ::testing::AssertionFailure()
+         << stats.free_blocks << " of " << stats.total_blocks << " blocks free, "
+         << stats.scheduler.promised_blocks << " promised, " << stats.reservations
+         << " reservations, " << stats.handoffs << " hand-offs, " << stats.requests_finished
+         << " of " << stats.requests_accepted << " requests finished";
+}
+
+EngineRequest Greedy(uint64_t id, std::vector<int32_t> prompt, int32_t max_tokens) {
+  return {.id = RequestId(id),
+          .prompt = std::move(prompt),
+          .sampling = {.temperature = 0},
+          .max_tokens = max_tokens};
+}
+
+std::vector<int32_t> RandomPrompt(uint64_t seed, int32_t count, int32_t vocab_size) {
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < count; ++i) {
+    ids.push_back(static_cast<int32_t>(UniformAt(seed, static_cast<uint64_t>(i)) * vocab_size));
+  }
+  return ids;
+}
+
+}  // namespace tandem

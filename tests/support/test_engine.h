@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "gtest/gtest.h"
+#include "tests/support/step_gate.h"
+#include "tests/support/test_model.h"
+#include "transfer/transport.h"
+
+namespace tandem {
+
+struct TestEngineSetup {
+  Role role = Role::kUnified;
+  std::string checkpoint = "tests/golden/checkpoints/llama2";
+  int num_threads = 1;
+  int32_t num_blocks = 64;
+  int32_t block_tokens = 8;
+  int32_t max_context_tokens = 0;  // 0: the model's
+  SchedulerOptions scheduler;
+  uint64_t epoch = 7;
+  Duration reservation_lease = std::chrono::hours(1);
+  size_t inbox_capacity = 4096;
+  const Clock* clock = nullptr;  // null: the real one
+};
+
+// An engine with its model, its gate and its transport, invariants checked after every step, taken
+// down in the right order.
+class TestEngine {
+ public:
+  explicit TestEngine(const TestEngineSetup& setup);
+  ~TestEngine();
+
+  Engine* operator->() { return engine_.get(); }
+  Engine& engine() { return *engine_; }
+  StepGate& gate() { return gate_; }
+  const ModelConfig& model() const { return model_->config; }
+
+  void Connect(std::unique_ptr<Transport> transport);
+  Transport& transport() { return *transport_; }
+  // Ends the engine and its transport at once, as a killed worker looks to its peers.
+  void Die();
+
+  // Reserve, waited for. The layout's fingerprint is filled in.
+  absl::StatusOr<Reservation> Reserve(int32_t prompt_tokens, int32_t max_tokens);
+  // Waits until the engine thread has handled all that it was told before. Role decode.
+  void Settle();
+  // Stats when nothing is held any more, or what is.
+  ::testing::AssertionResult AtRest();
+
+ private:
+  SteadyClock real_clock_;
+  StepGate gate_;
+  std::unique_ptr<TestModel> model_;
+  std::unique_ptr<GatedWeights> weights_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Transport> transport_;
+};
+
+// A request with `prompt`, greedy, that no stop token ends.
+EngineRequest Greedy(uint64_t id, std::vector<int32_t> prompt, int32_t max_tokens);
+// `count` token ids of a vocabulary, drawn by `seed`.
+std::vector<int32_t> RandomPrompt(uint64_t seed, int32_t count, int32_t vocab_size);
+
+}  // namespace tandem

@@ -1,0 +1,31 @@
+#include "tests/support/test_model.h"
+
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/check.h"
+
+namespace tandem {
+namespace {
+
+template <typename T>
+T ValueOf(absl::StatusOr<T> value) {
+  TANDEM_CHECK(value.ok(), value.status().ToString());
+  return *std::move(value);
+}
+
+}  // namespace
+
+std::unique_ptr<TestModel> TestModel::Load(const std::string& directory, int num_threads) {
+  const bool absolute = directory.starts_with('/');
+  const std::string path = absolute ? directory : TANDEM_SOURCE_DIR "/" + directory;
+  auto model = std::make_unique<TestModel>();
+  model->config = ValueOf(LoadModelConfig(path));
+  model->backend = ValueOf(OpenBackend("cpu", {.num_threads = num_threads}));
+  const std::unique_ptr<Checkpoint> checkpoint = ValueOf(Checkpoint::Open(path));
+  model->weights = ValueOf(LoadResidentWeights(model->config, *checkpoint, *model->backend.device,
+                                               *model->backend.ops, nullptr));
+  return model;
+}
+
+}  // namespace tandem
