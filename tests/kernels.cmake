@@ -2,4 +2,7 @@
 add_library(tandem_ops_support STATIC support/ops_fixture.cc support/reference_ops.cc)
 target_link_libraries(tandem_ops_support PUBLIC tandem_kernels hwy::hwy GTest::gtest)
 
+tandem_test(ops_test SOURCES conformance/ops_test.cc DEPS tandem_ops_support)
+tandem_test(ops_sample_test SOURCES conformance/ops_sample_test.cc DEPS tandem_ops_support)
+tandem_test(ops_validate_test SOURCES conformance/ops_validate_test.cc DEPS tandem_ops_support)
 tandem_test(ops_attention_test SOURCES conformance/ops_attention_test.cc DEPS tandem_ops_support)

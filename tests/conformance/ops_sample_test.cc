@@ -1,0 +1,230 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/rng.h"
+#include "tests/support/ops_fixture.h"
+#include "tests/support/reference_ops.h"
+
+namespace tandem {
+namespace {
+
+class SampleTest : public OpsTest {
+ protected:
+  std::vector<SampledToken> Sample(const std::vector<float>& logits, std::vector<SampleRow> rows) {
+    std::vector<SampledToken> out(rows.size());
+    const absl::Status status = Run(logits, rows, out);
+    EXPECT_TRUE(status.ok()) << status;
+    return out;
+  }
+
+  absl::Status Run(const std::vector<float>& logits, const std::vector<SampleRow>& rows,
+                   std::span<SampledToken> out) {
+    const auto num_rows = static_cast<int64_t>(rows.size());
+    const DeviceArray device = ToDevice(logits);
+    const int64_t vocab = static_cast<int64_t>(logits.size()) / num_rows;
+    return ops().Sample(stream(), {Tensor(device, {num_rows, vocab}), rows, out});
+  }
+
+  // The ids drawn at the positions [0, count).
+  std::vector<int32_t> Draw(const std::vector<float>& logits, SampleRow row, int64_t count) {
+    std::vector<float> all;
+    std::vector<SampleRow> rows;
+    for (row.position = 0; row.position < count; ++row.position) {
+      all.insert(all.end(), logits.begin(), logits.end());
+      rows.push_back(row);
+    }
+    std::vector<int32_t> ids;
+    for (const SampledToken& token : Sample(all, rows)) ids.push_back(token.token_id);
+    return ids;
+  }
+
+  // Each draw equals the inverse of the reference's distribution, unless the uniform number lies
+  // within rounding of a boundary.
+  void ExpectDrawsFollowReference(const std::vector<float>& logits, const SampleRow& row,
+                                  int64_t count) {
+    const std::vector<double> distribution = reference::SampleDistribution(logits, row);
+    const std::vector<int32_t> ids = Draw(logits, row, count);
+    for (int64_t position = 0; position < count; ++position) {
+      const double uniform = UniformAt(row.seed, static_cast<uint64_t>(position));
+      const auto id = static_cast<size_t>(ids[static_cast<size_t>(position)]);
+      const double low = std::accumulate(distribution.begin(),
+                                         distribution.begin() + static_cast<int64_t>(id), 0.0);
+      ASSERT_GT(distribution[id], 0) << "token " << id << " was filtered out";
+      ASSERT_GT(uniform, low - 1e-5) << "position " << position;
+      ASSERT_LT(uniform, low + distribution[id] + 1e-5) << "position " << position;
+    }
+  }
+};
+
+TEST_P(SampleTest, GreedyTakesTheLowestIdOfTheMaximum) {
+  for (size_t vocab : {1, 2, 15, 16, 17, 1000, 32003}) {
+    std::vector<float> logits = Random(static_cast<int64_t>(vocab));
+    const size_t best = vocab * 2 / 3;
+    logits[best] = 50;
+    if (best + 1 < vocab) logits[vocab - 1] = 50;
+    EXPECT_EQ(Sample(logits, {{.num_logprobs = -1}})[0].token_id, best);
+  }
+  EXPECT_EQ(Sample(std::vector<float>(40, -3.0f), {{}})[0].token_id, 0);
+}
+
+TEST_P(SampleTest, NotFiniteLogitsAreAnErrorThatNamesTheRow) {
+  for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                    -std::numeric_limits<float>::infinity()}) {
+    for (size_t at : {0, 37, 99}) {
+      std::vector<float> logits = Random(300);
+      logits[200 + at] = bad;
+      std::vector<SampledToken> out(3);
+      const absl::Status status = Run(logits, std::vector<SampleRow>(3), out);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+      EXPECT_NE(status.ToString().find("row 2"), std::string::npos) << status;
+    }
+  }
+}
+
+TEST_P(SampleTest, LogprobsAreOfTheUnmodifiedDistribution) {
+  const std::vector<float> logits = Random(5000, 3.0f);
+  const std::vector<double> expected = reference::Logprobs(logits);
+  const std::vector<int32_t> seen = {1, 2, 3};
+  const SampledToken token = Sample(logits, {{.temperature = 0.7f,
+                                              .top_k = 40,
+                                              .repetition_penalty = 1.3f,
+                                              .seed = 5,
+                                              .num_logprobs = 20,
+                                              .prompt_ids = seen}})[0];
+  EXPECT_NEAR(token.logprob, expected[static_cast<size_t>(token.token_id)], 1e-5);
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  });
+  ASSERT_EQ(token.top.size(), 20);
+  for (size_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(token.top[i].token_id, order[i]);
+    EXPECT_NEAR(token.top[i].logprob, expected[static_cast<size_t>(order[i])], 1e-5);
+  }
+  EXPECT_TRUE(Sample(logits, {{.num_logprobs = 0}})[0].top.empty());
+}
+
+// Chi-square over many positions: 11 degrees of freedom exceed 37.4 once in 10,000 right samplers,
+// and the seed is fixed.
+TEST_P(SampleTest, FrequenciesFollowTheTemperature) {
+  const std::vector<float> logits = Random(12);
+  constexpr int64_t kDraws = 20000;
+  for (float temperature : {0.5f, 1.0f, 2.0f}) {
+    const SampleRow row = {.temperature = temperature, .seed = 7, .num_logprobs = -1};
+    std::vector<double> counts(12);
+    for (int32_t id : Draw(logits, row, kDraws)) ++counts[static_cast<size_t>(id)];
+    const std::vector<double> expected = reference::SampleDistribution(logits, row);
+    double chi_square = 0;
+    for (size_t i = 0; i < 12; ++i) {
+      chi_square += std::pow(counts[i] - kDraws * expected[i], 2) / (kDraws * expected[i]);
+    }
+    EXPECT_LT(chi_square, 37.4) << temperature;
+  }
+}
+
+TEST_P(SampleTest, FiltersKeepExactlyTheReferencesTokens) {
+  const std::vector<SampleRow> filters = {
+      {.top_k = 1},
+      {.top_k = 7},
+      {.top_k = 999},
+      {.top_k = 5000},
+      {.top_p = 0.01f},
+      {.top_p = 0.5f},
+      {.top_p = 0.9f},
+      {.top_p = 0.999f},
+      {.min_p = 0.1f},
+      {.min_p = 0.9f},
+      {.top_k = 50, .top_p = 0.9f},
+      {.top_k = 200, .top_p = 0.7f, .min_p = 0.05f},
+  };
+  for (int64_t vocab : {10, 3000}) {
+    const std::vector<float> logits = Random(vocab, 2.0f);
+    for (SampleRow row : filters) {
+      row.seed = 11;
+      row.num_logprobs = -1;
+      for (float temperature : {0.05f, 0.8f, 5.0f}) {
+        row.temperature = temperature;
+        ExpectDrawsFollowReference(logits, row, 60);
+      }
+    }
+  }
+}
+
+TEST_P(SampleTest, EqualLogitsAreCutByRisingId) {
+  const std::vector<float> logits(500, 1.0f);
+  for (int32_t id : Draw(logits, {.temperature = 1, .top_k = 3, .num_logprobs = -1}, 100)) {
+    EXPECT_LT(id, 3);
+  }
+  ExpectDrawsFollowReference(logits, {.temperature = 1, .top_p = 0.101f, .num_logprobs = -1}, 200);
+}
+
+TEST_P(SampleTest, TopKOfOneIsGreedyAtAnyTemperature) {
+  std::vector<float> logits(1000, 1.0f);
+  logits[600] = std::nextafter(1.0f, 2.0f);
+  for (float temperature : {1e-6f, 1.0f, 1e6f}) {
+    EXPECT_EQ(Sample(logits, {{.temperature = temperature, .top_k = 1}})[0].token_id, 600);
+  }
+}
+
+TEST_P(SampleTest, PenaltiesFollowTheReference) {
+  const std::vector<float> logits = Random(50, 2.0f);
+  const std::vector<int32_t> prompt = {3, 4, 5, 3};
+  const std::vector<int32_t> output = {5, 6, 6, 6, 7};
+  SampleRow row = {
+      .temperature = 1, .num_logprobs = -1, .prompt_ids = prompt, .output_ids = output};
+  row.repetition_penalty = 1.8f;
+  ExpectDrawsFollowReference(logits, row, 300);
+  row.frequency_penalty = 0.7f;
+  row.presence_penalty = -0.4f;
+  ExpectDrawsFollowReference(logits, row, 300);
+  row.top_k = 9;
+  ExpectDrawsFollowReference(logits, row, 300);
+
+  // Greedy: the penalty moves the choice exactly when it should.
+  std::vector<float> two = {2.0f, 1.5f};
+  const std::vector<int32_t> first = {0};
+  EXPECT_EQ(Sample(two, {{.presence_penalty = 0.4f, .output_ids = first}})[0].token_id, 0);
+  EXPECT_EQ(Sample(two, {{.presence_penalty = 0.6f, .output_ids = first}})[0].token_id, 1);
+  EXPECT_EQ(Sample(two, {{.presence_penalty = 0.6f, .prompt_ids = first}})[0].token_id, 0);
+  EXPECT_EQ(Sample(two, {{.repetition_penalty = 1.4f, .prompt_ids = first}})[0].token_id, 1);
+}
+
+TEST_P(SampleTest, LongVocabulariesFollowTheReference) {
+  const std::vector<float> logits = Random(40001, 3.0f);
+  ExpectDrawsFollowReference(logits, {.temperature = 1, .seed = 3, .num_logprobs = -1}, 12);
+  ExpectDrawsFollowReference(logits, {.temperature = 2, .top_p = 0.95f, .num_logprobs = -1}, 12);
+  ExpectDrawsFollowReference(logits, {.temperature = 0.05f, .top_k = 2000, .num_logprobs = -1}, 12);
+}
+
+// P2: the choice is a function of the row, its seed and its position.
+TEST_P(SampleTest, NeighboursAndThreadsChangeNothing) {
+  constexpr size_t kVocab = 777;
+  const std::vector<float> logits = Random(9 * kVocab, 2.0f);
+  std::vector<SampleRow> rows(9);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = {.temperature = static_cast<float>(i % 3),
+               .top_p = i % 2 == 0 ? 1.0f : 0.8f,
+               .seed = 40 + i,
+               .position = static_cast<int64_t>(i),
+               .num_logprobs = 3};
+  }
+  const std::vector<SampledToken> together = Sample(logits, rows);
+  for (int num_threads : {1, 2, 3}) {
+    UseThreads(num_threads);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const std::vector<float> row(logits.begin() + i * kVocab, logits.begin() + (i + 1) * kVocab);
+      const SampledToken alone = Sample(row, {rows[i]})[0];
+      EXPECT_EQ(alone.token_id, together[i].token_id);
+      EXPECT_EQ(alone.logprob, together[i].logprob);
+      EXPECT_EQ(alone.top[2].token_id, together[i].top[2].token_id);
+    }
+  }
+}
+
+TANDEM_INSTANTIATE_OPS_TEST(SampleTest);
+
+}  // namespace
+}  // namespace tandem
