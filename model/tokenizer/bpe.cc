@@ -9,6 +9,13 @@ namespace tandem {
 namespace {
 
 constexpr int32_t kNone = -1;
+constexpr std::string_view kSpaceMark = "\u2581";
+
+// Whether `token` has a space mark behind another character.
+bool HasInnerSpaceMark(std::string_view token) {
+  while (token.substr(0, kSpaceMark.size()) == kSpaceMark) token.remove_prefix(kSpaceMark.size());
+  return token.find(kSpaceMark) != std::string_view::npos;
+}
 
 uint64_t PairKey(int32_t left, int32_t right) {
   return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
@@ -69,6 +76,9 @@ Bpe::Bpe(Vocabulary vocabulary, Options options)
   index_.reserve(tokens_.size());
   for (const auto& [token, id] : tokens_) {
     index_.emplace(token, id);
+    if (!token.empty() && FirstCharacter(token).length == token.size()) {
+      character_ids_.emplace(FirstCharacter(token).code_point, id);
+    }
     if (!options_.byte_level) continue;
     if (std::optional<std::string> bytes = ByteLevelBytes(token)) {
       byte_index_.emplace(*std::move(bytes), id);
@@ -93,6 +103,7 @@ absl::StatusOr<std::unique_ptr<const Bpe>> Bpe::Create(Vocabulary vocabulary, Op
 
 absl::Status Bpe::AddMerges(const std::vector<std::pair<std::string, std::string>>& merges) {
   merges_.reserve(merges.size());
+  if (!options_.byte_level) word_start_id_ = Find(kSpaceMark);
   uint32_t rank = 0;
   for (const auto& [left, right] : merges) {
     const std::optional<int32_t> left_id = Find(left);
@@ -104,6 +115,7 @@ absl::Status Bpe::AddMerges(const std::vector<std::pair<std::string, std::string
           right);
     }
     merges_[PairKey(*left_id, *right_id)] = {rank, *merged_id};
+    if (HasInnerSpaceMark(left + right)) word_start_id_.reset();
     ++rank;
   }
   return absl::OkStatus();
@@ -162,11 +174,13 @@ void Bpe::CharactersToSymbols(std::string_view word, Scratch& scratch) const {
     unknown_pending = false;
   };
   while (!word.empty()) {
-    const std::string_view character = word.substr(0, FirstCharacter(word).length);
-    word.remove_prefix(character.size());
-    if (const std::optional<int32_t> id = Find(character)) {
+    const Character first = FirstCharacter(word);
+    const std::string_view character = word.substr(0, first.length);
+    word.remove_prefix(first.length);
+    const auto known = character_ids_.find(first.code_point);
+    if (known != character_ids_.end()) {
       write_pending();
-      scratch.symbols.push_back({*id, 0, 0, true});
+      scratch.symbols.push_back({known->second, 0, 0, true});
       continue;
     }
     if (options_.byte_fallback && FallBackToBytes(character, scratch)) continue;
@@ -180,21 +194,35 @@ void Bpe::CharactersToSymbols(std::string_view word, Scratch& scratch) const {
 void Bpe::PushPair(int32_t left, Scratch& scratch) const {
   const int32_t right = scratch.symbols[left].next;
   if (right == kNone) return;
-  const auto found = merges_.find(PairKey(scratch.symbols[left].id, scratch.symbols[right].id));
-  if (found == merges_.end()) return;
-  scratch.heap.push_back({found->second.rank, left, found->second.id});
+  const int32_t left_id = scratch.symbols[left].id;
+  const int32_t right_id = scratch.symbols[right].id;
+  const auto merge = merges_.find(PairKey(left_id, right_id));
+  if (merge == merges_.end()) return;
+  scratch.heap.push_back({merge->second.rank, left, left_id, right_id, merge->second.id});
 }
 
-void Bpe::MergeSymbols(Scratch& scratch) const {
+// One past the last symbol that could become one token with the one at `begin`.
+int32_t Bpe::EndOfMergeableRun(int32_t begin, const Scratch& scratch) const {
+  const auto& symbols = scratch.symbols;
+  const auto count = static_cast<int32_t>(symbols.size());
+  if (!word_start_id_.has_value()) return count;
+  int32_t end = begin + 1;
+  while (end < count &&
+         (symbols[end].id != *word_start_id_ || symbols[end - 1].id == *word_start_id_)) {
+    ++end;
+  }
+  return end;
+}
+
+void Bpe::MergeSymbols(int32_t begin, int32_t end, Scratch& scratch) const {
   auto& symbols = scratch.symbols;
   auto& heap = scratch.heap;
-  const auto count = static_cast<int32_t>(symbols.size());
-  for (int32_t i = 0; i < count; ++i) {
-    symbols[i].previous = i - 1;
-    symbols[i].next = i + 1 < count ? i + 1 : kNone;
+  for (int32_t i = begin; i < end; ++i) {
+    symbols[i].previous = i > begin ? i - 1 : kNone;
+    symbols[i].next = i + 1 < end ? i + 1 : kNone;
   }
   heap.clear();
-  for (int32_t i = 0; i < count; ++i) PushPair(i, scratch);
+  for (int32_t i = begin; i < end; ++i) PushPair(i, scratch);
   std::make_heap(heap.begin(), heap.end(), ComesLater);
   const auto push = [&](int32_t left) {
     const size_t before = heap.size();
@@ -206,11 +234,10 @@ void Bpe::MergeSymbols(Scratch& scratch) const {
     std::pop_heap(heap.begin(), heap.end(), ComesLater);
     heap.pop_back();
     Scratch::Symbol& left = symbols[best.position];
-    if (!left.alive || left.next == kNone) continue;
+    // Stale when one of the two has been merged since.
+    if (!left.alive || left.next == kNone || left.id != best.left_id) continue;
     Scratch::Symbol& right = symbols[left.next];
-    const auto merge = merges_.find(PairKey(left.id, right.id));
-    // Stale: one of the two has been merged since.
-    if (merge == merges_.end() || merge->second.id != best.id) continue;
+    if (right.id != best.right_id) continue;
     left.id = best.id;
     right.alive = false;
     left.next = right.next;
@@ -233,7 +260,12 @@ void Bpe::Encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& 
   } else {
     CharactersToSymbols(word, scratch);
   }
-  if (scratch.symbols.size() > 1) MergeSymbols(scratch);
+  const auto count = static_cast<int32_t>(scratch.symbols.size());
+  for (int32_t begin = 0; begin < count;) {
+    const int32_t end = EndOfMergeableRun(begin, scratch);
+    MergeSymbols(begin, end, scratch);
+    begin = end;
+  }
   for (const Scratch::Symbol& symbol : scratch.symbols) {
     if (symbol.alive) ids.push_back(symbol.id);
   }

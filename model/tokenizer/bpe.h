@@ -51,7 +51,9 @@ class Bpe {
     struct Candidate {
       uint32_t rank;
       int32_t position;
-      int32_t id;  // what the pair becomes
+      int32_t left_id;  // the pair, as it was when this was written down
+      int32_t right_id;
+      int32_t id;  // what it becomes
     };
     std::vector<Symbol> symbols;
     std::vector<Candidate> heap;
@@ -79,16 +81,21 @@ class Bpe {
   void BytesToSymbols(std::string_view word, Scratch& scratch) const;
   void CharactersToSymbols(std::string_view word, Scratch& scratch) const;
   bool FallBackToBytes(std::string_view character, Scratch& scratch) const;
+  int32_t EndOfMergeableRun(int32_t begin, const Scratch& scratch) const;
   void PushPair(int32_t left, Scratch& scratch) const;
-  void MergeSymbols(Scratch& scratch) const;
+  void MergeSymbols(int32_t begin, int32_t end, Scratch& scratch) const;
 
   const Options options_;
   std::vector<std::pair<std::string, int32_t>> tokens_;
-  Index index_;       // token as written -> id
-  Index byte_index_;  // byte-level only: token as bytes -> id
+  Index index_;                                          // token as written -> id
+  absl::flat_hash_map<int32_t, int32_t> character_ids_;  // code point that is a token -> id
+  Index byte_index_;                                     // byte-level only: token as bytes -> id
   absl::flat_hash_map<uint64_t, Merge> merges_;
   std::array<int32_t, 256> byte_ids_;  // byte-level: of the byte; fallback: of its <0xNN>; or -1
   std::optional<int32_t> unk_id_;
+  // The SentencePiece mark of a space, when no merge joins it to something before it: then a text
+  // without a pre-tokenizer falls into words that are merged one by one.
+  std::optional<int32_t> word_start_id_;
 };
 
 }  // namespace tandem
