@@ -18,6 +18,19 @@ if(TANDEM_SANITIZE STREQUAL "address")
 elseif(TANDEM_SANITIZE STREQUAL "thread")
   add_compile_options(-fsanitize=thread -g1)
   add_link_options(-fsanitize=thread)
+  # base/tsan_mutex.cc says why. The package's inline namespace is part of each name.
+  find_file(absl_options absl/base/options.h REQUIRED)
+  file(STRINGS ${absl_options} line REGEX "^#define ABSL_OPTION_INLINE_NAMESPACE_NAME ")
+  string(REGEX REPLACE ".* " "" namespace "${line}")
+  string(LENGTH "${namespace}" length)
+  set(TANDEM_ABSL_NAMESPACE ${length}${namespace})
+  foreach(name _ZN@5Mutex4LockEv _ZN@5Mutex6UnlockEv _ZN@5Mutex5AwaitERKNS0_9ConditionE
+          _ZN@5Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE
+          _ZN@12Notification6NotifyEv _ZNK@12Notification19WaitForNotificationEv
+          _ZNK@12Notification30WaitForNotificationWithTimeoutENS0_8DurationE)
+    string(REPLACE "@" "4absl${TANDEM_ABSL_NAMESPACE}" symbol ${name})
+    add_link_options(-Wl,--wrap=${symbol})
+  endforeach()
 elseif(TANDEM_SANITIZE)
   message(FATAL_ERROR "TANDEM_SANITIZE=${TANDEM_SANITIZE}: use address or thread")
 endif()

@@ -87,6 +87,11 @@ void IoLoop::Wake() const {
   [[maybe_unused]] const ssize_t written = write(sockets_.wake.get(), &one, sizeof(one));
 }
 
+bool IoLoop::Stopping() {
+  absl::MutexLock lock(&mutex_);
+  return stopping_;
+}
+
 void IoLoop::Run() {
   std::array<epoll_event, 64> events;
   while (true) {
@@ -94,10 +99,7 @@ void IoLoop::Run() {
         epoll_wait(sockets_.epoll.get(), events.data(), events.size(), WaitMilliseconds());
     for (int i = 0; i < count; ++i) Handle(events[i].data.u64, events[i].events);
     CloseOverdue();
-    absl::ReleasableMutexLock lock(&mutex_);
-    const bool stopping = stopping_;
-    lock.Release();
-    if (stopping) break;
+    if (Stopping()) break;
   }
   Shutdown();
 }
@@ -162,8 +164,11 @@ void IoLoop::Close(uint64_t id, const absl::Status& status) {
   } else {
     --num_inbound_;
   }
-  // A worker that stops closes its connections between frames: that is everyday.
-  const auto level = absl::IsUnavailable(status) ? spdlog::level::info : spdlog::level::warn;
+  // Between frames it is everyday: a worker stops, its peers notice.
+  const bool idle = node.mapped().connection->deadline() == kNoDeadline;
+  const auto level = !absl::IsUnavailable(status) ? spdlog::level::warn
+                     : idle                       ? spdlog::level::debug
+                                                  : spdlog::level::info;
   spdlog::log(level, "transfer connection closed peer={} reason=\"{}\"", peer, Text(status));
   node.mapped().connection->OnClosed(status);
   node.mapped().connection.reset();

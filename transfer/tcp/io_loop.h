@@ -89,6 +89,7 @@ class IoLoop {
   };
 
   void Run();
+  bool Stopping();
   int WaitMilliseconds() const;
   void Watch(int fd, uint64_t id);
   void UpdateInterest(uint64_t id, Slot& slot);

@@ -1,0 +1,435 @@
+// What every transport promises (transfer/transport.h), run over all of them.
+#include "transfer/transport.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "base/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/transport_probe.h"
+#include "transfer/loopback/loopback_transport.h"
+#include "transfer/tcp/tcp_transport.h"
+
+namespace tandem {
+namespace {
+
+using Kind = ReceiverProbe::Call::Kind;
+
+constexpr uint64_t kEpoch = 7;
+
+struct Fabric {
+  virtual ~Fabric() = default;
+  virtual std::unique_ptr<Transport> NewTransport(FrameReceiver* receiver) = 0;
+  // Where nobody is.
+  virtual std::string DeadAddress() = 0;
+};
+
+struct LoopbackFabric final : Fabric {
+  LoopbackNetwork network;
+  std::unique_ptr<Transport> NewTransport(FrameReceiver* receiver) override {
+    return network.NewTransport(receiver);
+  }
+  std::string DeadAddress() override { return "loopback:12345"; }
+};
+
+struct TcpFabric final : Fabric {
+  std::unique_ptr<Transport> NewTransport(FrameReceiver* receiver) override {
+    auto transport = OpenTcpTransport({}, receiver);
+    EXPECT_TRUE(transport.ok()) << transport.status();
+    return *std::move(transport);
+  }
+  // A port that was free a moment ago.
+  std::string DeadAddress() override { return NewTransport(nullptr)->address(); }
+};
+
+class TransportTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  TransportTest() {
+    if (GetParam() == "tcp") {
+      fabric_ = std::make_unique<TcpFabric>();
+    } else {
+      fabric_ = std::make_unique<LoopbackFabric>();
+    }
+  }
+
+  // After the policies of receiver_probe_ were set.
+  void Start() {
+    receiver_ = fabric_->NewTransport(&receiver_probe_);
+    sender_ = fabric_->NewTransport(nullptr);
+  }
+
+  absl::Status Open(uint64_t stream) {
+    return sender_->OpenStream(receiver_->address(), stream, kEpoch, ends_.Callback());
+  }
+
+  // Kept until the end of the test, at a place that does not move.
+  std::span<std::byte> Payload(size_t size, uint64_t seed) {
+    payloads_.push_back(std::make_unique<std::vector<std::byte>>(PatternBytes(size, seed)));
+    return *payloads_.back();
+  }
+
+  absl::Status Post(uint64_t stream, uint32_t layer, uint32_t block,
+                    std::span<const std::byte> payload) {
+    return sender_->Post(stream, kEpoch, layer, block, payload);
+  }
+
+  // Opens, posts `count` payloads of `size` and finishes.
+  void SendWhole(uint64_t stream, uint32_t count, size_t size) {
+    ASSERT_EQ(Open(stream), absl::OkStatus());
+    for (uint32_t block = 0; block < count; ++block) {
+      ASSERT_EQ(Post(stream, 0, block, Payload(size, stream * 1000 + block)), absl::OkStatus());
+    }
+    ASSERT_EQ(sender_->FinishStream(stream, kEpoch), absl::OkStatus());
+  }
+
+  void ExpectArrived(uint64_t stream, uint32_t count, size_t size) {
+    EXPECT_EQ(ends_.Wait(stream), absl::OkStatus());
+    for (uint32_t block = 0; block < count; ++block) {
+      EXPECT_EQ(receiver_probe_.BytesOf(stream, 0, block),
+                PatternBytes(size, stream * 1000 + block))
+          << "stream " << stream << " block " << block;
+    }
+    EXPECT_EQ(receiver_probe_.Count(stream, Kind::kCommit), 1);
+  }
+
+  // Closes both sides and expects that each of `streams` ended once.
+  void ExpectOneEndEach(std::initializer_list<uint64_t> streams) {
+    sender_.reset();
+    receiver_.reset();
+    for (uint64_t stream : streams) EXPECT_EQ(ends_.count(stream), 1) << "stream " << stream;
+    EXPECT_EQ(ends_.total(), static_cast<int>(streams.size()));
+  }
+
+  std::unique_ptr<Fabric> fabric_;
+  std::vector<std::unique_ptr<std::vector<std::byte>>> payloads_;
+  EndProbe ends_;
+  ReceiverProbe receiver_probe_;
+  std::unique_ptr<Transport> receiver_;
+  std::unique_ptr<Transport> sender_;
+};
+
+TEST_P(TransportTest, FramesArriveWholeAndInOrder) {
+  Start();
+  constexpr uint32_t kCount = 50;
+  SendWhole(1, kCount, 3000);
+  ExpectArrived(1, kCount, 3000);
+  const auto calls = receiver_probe_.CallsOf(1);
+  ASSERT_EQ(calls.size(), 2 * kCount + 1);
+  for (uint32_t block = 0; block < kCount; ++block) {
+    EXPECT_EQ(calls[2 * block].kind, Kind::kPrepare);
+    EXPECT_EQ(calls[2 * block + 1].kind, Kind::kLanded);
+    EXPECT_EQ(calls[2 * block + 1].status, absl::OkStatus());
+    EXPECT_EQ(calls[2 * block + 1].header.block, block);
+    EXPECT_EQ(calls[2 * block + 1].header.epoch, kEpoch);
+  }
+  EXPECT_EQ(calls.back().header.frames, kCount);
+  ExpectOneEndEach({1});
+}
+
+TEST_P(TransportTest, ManyStreamsShareAConnection) {
+  Start();
+  constexpr uint64_t kStreams = 24;
+  constexpr uint32_t kFrames = 40;
+  for (uint64_t stream = 1; stream <= kStreams; ++stream) {
+    ASSERT_EQ(Open(stream), absl::OkStatus());
+  }
+  for (uint32_t block = 0; block < kFrames; ++block) {
+    for (uint64_t stream = 1; stream <= kStreams; ++stream) {
+      const size_t size = 1 + (stream * 977 + block * 331) % 9000;
+      ASSERT_EQ(Post(stream, 2, block, Payload(size, stream * 1000 + block)), absl::OkStatus());
+    }
+  }
+  for (uint64_t stream = 1; stream <= kStreams; ++stream) {
+    ASSERT_EQ(sender_->FinishStream(stream, kEpoch), absl::OkStatus());
+  }
+  for (uint64_t stream = 1; stream <= kStreams; ++stream) {
+    EXPECT_EQ(ends_.Wait(stream), absl::OkStatus());
+    for (uint32_t block = 0; block < kFrames; ++block) {
+      const size_t size = 1 + (stream * 977 + block * 331) % 9000;
+      EXPECT_EQ(receiver_probe_.BytesOf(stream, 2, block),
+                PatternBytes(size, stream * 1000 + block));
+    }
+  }
+  EXPECT_EQ(ends_.total(), static_cast<int>(kStreams));
+  EXPECT_EQ(sender_->bytes_sent(), receiver_->bytes_received());
+}
+
+TEST_P(TransportTest, LargeAndTinyPayloads) {
+  Start();
+  SendWhole(1, 2, 8 << 20);
+  SendWhole(2, 200, 1);
+  SendWhole(3, 3, (1 << 20) + 13);
+  ExpectArrived(1, 2, 8 << 20);
+  ExpectArrived(2, 200, 1);
+  ExpectArrived(3, 3, (1 << 20) + 13);
+}
+
+TEST_P(TransportTest, StreamWithoutFramesCommits) {
+  Start();
+  SendWhole(1, 0, 0);
+  ExpectArrived(1, 0, 0);
+}
+
+TEST_P(TransportTest, RejectedWhenPrepared) {
+  receiver_probe_.prepare_policy = [](const FrameHeader& header) {
+    if (header.stream == 1 && header.block == 2) return ResourceExhausted("no room");
+    return absl::OkStatus();
+  };
+  Start();
+  SendWhole(1, 300, 20000);
+  SendWhole(2, 30, 20000);
+  EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kResourceExhausted);
+  ExpectArrived(2, 30, 20000);
+  // Once refused, the receiver is not asked about the stream again, nor is it committed.
+  EXPECT_EQ(receiver_probe_.Count(1, Kind::kPrepare), 3);
+  EXPECT_EQ(receiver_probe_.Count(1, Kind::kLanded), 2);
+  EXPECT_EQ(receiver_probe_.Count(1, Kind::kCommit), 0);
+  EXPECT_EQ(Post(1, 0, 0, Payload(10, 1)), absl::OkStatus()) << "frames after the end are dropped";
+  ExpectOneEndEach({1, 2});
+}
+
+TEST_P(TransportTest, RejectedWhenCommitted) {
+  receiver_probe_.commit_policy = [](const FrameHeader& header) {
+    if (header.stream == 1) return DataLoss("a gap");
+    return absl::OkStatus();
+  };
+  Start();
+  SendWhole(1, 3, 100);
+  SendWhole(2, 3, 100);
+  EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ends_.Wait(2), absl::OkStatus());
+  ExpectOneEndEach({1, 2});
+}
+
+TEST_P(TransportTest, EpochIsCarriedAndCanBeRefused) {
+  receiver_probe_.prepare_policy = [](const FrameHeader& header) {
+    if (header.epoch == kEpoch) return absl::OkStatus();
+    return FailedPrecondition("epoch {}", header.epoch);
+  };
+  Start();
+  const auto payload = Payload(100, 1);
+  ASSERT_EQ(sender_->OpenStream(receiver_->address(), 1, kEpoch - 1, ends_.Callback()),
+            absl::OkStatus());
+  ASSERT_EQ(sender_->Post(1, kEpoch - 1, 0, 0, payload), absl::OkStatus());
+  EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_P(TransportTest, SameStreamOfTwoEpochsIsTwoStreams) {
+  Start();
+  EndProbe other;
+  ASSERT_EQ(Open(1), absl::OkStatus());
+  ASSERT_EQ(sender_->OpenStream(receiver_->address(), 1, kEpoch + 1, other.Callback()),
+            absl::OkStatus());
+  sender_->AbortStream(1, kEpoch + 1);
+  EXPECT_EQ(other.Wait(1).code(), absl::StatusCode::kCancelled);
+  ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
+  EXPECT_EQ(ends_.Wait(1), absl::OkStatus());
+}
+
+// The receiver is held, so that frames of both streams are queued and one is half-way when stream 1
+// is aborted. Its payloads change right after: what lands must be of before, or not be reported.
+TEST_P(TransportTest, AbortLetsGoOfPayloadsAndSparesOtherStreams) {
+  absl::Notification held;
+  absl::Notification release;
+  receiver_probe_.prepare_policy = [&](const FrameHeader&) {
+    if (!held.HasBeenNotified()) {
+      held.Notify();
+      release.WaitForNotification();
+    }
+    return absl::OkStatus();
+  };
+  Start();
+  constexpr size_t kSize = 6 << 20;
+  ASSERT_EQ(Open(1), absl::OkStatus());
+  ASSERT_EQ(Open(2), absl::OkStatus());
+  std::vector<std::span<std::byte>> doomed;
+  for (uint32_t block = 0; block < 4; ++block) {
+    doomed.push_back(Payload(kSize, 1000 + block));
+    ASSERT_EQ(Post(1, 0, block, doomed.back()), absl::OkStatus());
+    ASSERT_EQ(Post(2, 0, block, Payload(kSize, 2000 + block)), absl::OkStatus());
+  }
+  held.WaitForNotification();
+  sender_->AbortStream(1, kEpoch);
+  for (std::span<std::byte> payload : doomed) std::ranges::fill(payload, std::byte{0xEE});
+  release.Notify();
+  EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kCancelled);
+  ASSERT_EQ(sender_->FinishStream(2, kEpoch), absl::OkStatus());
+  ExpectArrived(2, 4, kSize);
+  for (const auto& call : receiver_probe_.CallsOf(1)) {
+    if (call.kind != Kind::kLanded || !call.status.ok()) continue;
+    EXPECT_EQ(receiver_probe_.BytesOf(1, 0, call.header.block),
+              PatternBytes(kSize, 1000 + call.header.block));
+  }
+  EXPECT_EQ(receiver_probe_.Count(1, Kind::kCommit), 0);
+  ExpectOneEndEach({1, 2});
+}
+
+TEST_P(TransportTest, AbortOfAnythingElseDoesNothing) {
+  Start();
+  sender_->AbortStream(99, kEpoch);
+  SendWhole(1, 3, 100);
+  EXPECT_EQ(ends_.Wait(1), absl::OkStatus());
+  sender_->AbortStream(1, kEpoch);
+  ExpectOneEndEach({1});
+}
+
+// Whether the receiver still remembers the refusal depends on whether the first commit was on its
+// way already; that the second try ends must not.
+TEST_P(TransportTest, AStreamOpenedAgainAfterARefusalEnds) {
+  receiver_probe_.prepare_policy = [](const FrameHeader&) { return Unavailable("not yet"); };
+  Start();
+  SendWhole(1, 1, 500);
+  EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kUnavailable);
+  EndProbe again;
+  ASSERT_EQ(sender_->OpenStream(receiver_->address(), 1, kEpoch, again.Callback()),
+            absl::OkStatus());
+  ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
+  const absl::StatusCode code = again.Wait(1).code();
+  EXPECT_TRUE(code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kOk) << code;
+  ExpectOneEndEach({1});
+}
+
+TEST_P(TransportTest, CallbacksMayUseTheTransport) {
+  Start();
+  ASSERT_EQ(Open(2), absl::OkStatus());
+  ASSERT_EQ(Post(2, 0, 0, Payload(100, 5)), absl::OkStatus());
+  ASSERT_EQ(sender_->OpenStream(receiver_->address(), 1, kEpoch,
+                                [&](uint64_t, uint64_t, const absl::Status&) {
+                                  sender_->AbortStream(2, kEpoch);
+                                  EXPECT_EQ(Open(3), absl::OkStatus());
+                                  EXPECT_EQ(sender_->FinishStream(3, kEpoch), absl::OkStatus());
+                                }),
+            absl::OkStatus());
+  ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
+  EXPECT_EQ(ends_.Wait(2).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(ends_.Wait(3), absl::OkStatus());
+  ExpectOneEndEach({2, 3});
+}
+
+TEST_P(TransportTest, LossOfTheReceiverEndsItsStreams) {
+  absl::Notification held;
+  receiver_probe_.prepare_policy = [&](const FrameHeader& header) {
+    if (header.stream == 1 && header.block == 1) held.Notify();
+    return absl::OkStatus();
+  };
+  Start();
+  ASSERT_EQ(Open(1), absl::OkStatus());
+  ASSERT_EQ(Open(2), absl::OkStatus());
+  for (uint32_t block = 0; block < 8; ++block) {
+    ASSERT_EQ(Post(1, 0, block, Payload(4 << 20, block)), absl::OkStatus());
+  }
+  held.WaitForNotification();
+  receiver_.reset();
+  EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ends_.Wait(2).code(), absl::StatusCode::kUnavailable);
+  // Every place that was given out was given back.
+  EXPECT_EQ(receiver_probe_.Count(1, Kind::kPrepare), receiver_probe_.Count(1, Kind::kLanded));
+  ExpectOneEndEach({1, 2});
+}
+
+TEST_P(TransportTest, LossOfTheSenderGivesLandingPlacesBack) {
+  absl::Notification held;
+  absl::Notification release;
+  receiver_probe_.prepare_policy = [&](const FrameHeader& header) {
+    if (header.block == 1) {
+      held.Notify();
+      release.WaitForNotification();
+    }
+    return absl::OkStatus();
+  };
+  Start();
+  ASSERT_EQ(Open(1), absl::OkStatus());
+  for (uint32_t block = 0; block < 4; ++block) {
+    ASSERT_EQ(Post(1, 0, block, Payload(16 << 20, block)), absl::OkStatus());
+  }
+  held.WaitForNotification();
+  sender_.reset();
+  EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kUnavailable);
+  release.Notify();
+  ASSERT_TRUE(receiver_probe_.WaitFor(1, Kind::kLanded, 2));
+  EXPECT_EQ(receiver_probe_.CallsOf(1).back().status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(receiver_probe_.Count(1, Kind::kPrepare), 2);
+  ExpectOneEndEach({1});
+}
+
+TEST_P(TransportTest, NobodyAtTheAddress) {
+  Start();
+  const std::string dead = fabric_->DeadAddress();
+  ASSERT_EQ(sender_->OpenStream(dead, 1, kEpoch, ends_.Callback()), absl::OkStatus());
+  ASSERT_EQ(Post(1, 0, 0, Payload(100, 1)), absl::OkStatus());
+  const absl::Status ended = ends_.Wait(1);
+  EXPECT_EQ(ended.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(ended.message()), ::testing::HasSubstr(dead));
+  SendWhole(2, 2, 100);
+  ExpectArrived(2, 2, 100);
+}
+
+TEST_P(TransportTest, AConnectionIsMadeAnewAfterALoss) {
+  Start();
+  SendWhole(1, 2, 1000);
+  ExpectArrived(1, 2, 1000);
+  EXPECT_EQ(receiver_probe_.Count(1, Kind::kLanded), 2);
+  receiver_ = fabric_->NewTransport(&receiver_probe_);
+  SendWhole(2, 2, 1000);
+  ExpectArrived(2, 2, 1000);
+}
+
+TEST_P(TransportTest, MisuseIsRefusedAndChangesNothing) {
+  Start();
+  EXPECT_EQ(sender_->OpenStream("", 1, kEpoch, ends_.Callback()).code(),
+            absl::StatusCode::kInvalidArgument);
+  ASSERT_EQ(Open(1), absl::OkStatus());
+  EXPECT_EQ(Open(1).code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(Post(1, 0, 0, {}).code(), absl::StatusCode::kInvalidArgument);
+  std::byte byte{1};
+  const std::span<const std::byte> huge(&byte, kMaxPayloadBytes + 1);  // refused unread
+  EXPECT_EQ(Post(1, 0, 0, huge).code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
+  EXPECT_EQ(ends_.Wait(1), absl::OkStatus());
+  ExpectOneEndEach({1});
+}
+
+TEST_P(TransportTest, NothingFollowsACommit) {
+  absl::Notification release;
+  receiver_probe_.commit_policy = [&](const FrameHeader&) {
+    release.WaitForNotification();
+    return absl::OkStatus();
+  };
+  Start();
+  SendWhole(1, 1, 100);
+  EXPECT_EQ(Post(1, 0, 1, Payload(100, 1)).code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(sender_->FinishStream(1, kEpoch).code(), absl::StatusCode::kInternal);
+  release.Notify();
+  ExpectArrived(1, 1, 100);
+}
+
+TEST_P(TransportTest, ATransportWithoutReceiverRefuses) {
+  Start();
+  const auto deaf = fabric_->NewTransport(nullptr);
+  ASSERT_EQ(sender_->OpenStream(deaf->address(), 1, kEpoch, ends_.Callback()), absl::OkStatus());
+  ASSERT_EQ(Post(1, 0, 0, Payload(100, 1)), absl::OkStatus());
+  EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_P(TransportTest, EveryStreamEndsWhenTheTransportGoes) {
+  Start();
+  for (uint64_t stream = 1; stream <= 3; ++stream) {
+    ASSERT_EQ(Open(stream), absl::OkStatus());
+    ASSERT_EQ(Post(stream, 0, 0, Payload(1 << 20, stream)), absl::OkStatus());
+  }
+  sender_.reset();
+  for (uint64_t stream = 1; stream <= 3; ++stream) {
+    EXPECT_EQ(ends_.count(stream), 1);
+    EXPECT_EQ(ends_.Wait(stream).code(), absl::StatusCode::kUnavailable);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TransportTest, ::testing::Values("loopback", "tcp"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "transfer/stream_key.h"
+#include "transfer/transport.h"
+
+namespace tandem {
+
+// How long a test waits for what must happen: far beyond what it takes, so that only a hang fails.
+inline constexpr absl::Duration kPatience = absl::Seconds(60);
+
+// `size` bytes that differ from those of another seed.
+std::vector<std::byte> PatternBytes(size_t size, uint64_t seed);
+
+// A receiver that keeps what lands, and notes every call in its order. Policies answer; the
+// default takes everything and commits a stream whose frames all landed.
+class ReceiverProbe final : public FrameReceiver {
+ public:
+  struct Call {
+    enum class Kind : uint8_t { kPrepare, kLanded, kCommit };
+    Kind kind = Kind::kPrepare;
+    FrameHeader header;
+    absl::Status status;  // of kLanded: what was told; else: what was answered
+  };
+
+  // Set before the transport is made; called on its thread.
+  std::function<absl::Status(const FrameHeader& header)> prepare_policy;
+  std::function<absl::Status(const FrameHeader& header)> commit_policy;
+
+  absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) override;
+  void Landed(const FrameHeader& header, const absl::Status& status) override;
+  absl::Status Commit(const FrameHeader& header) override;
+
+  // All calls so far, or of one stream.
+  std::vector<Call> calls() const;
+  std::vector<Call> CallsOf(uint64_t stream) const;
+  int Count(uint64_t stream, Call::Kind kind) const;
+  // What landed for (stream, layer, block); empty when nothing did.
+  std::vector<std::byte> BytesOf(uint64_t stream, uint32_t layer, uint32_t block) const;
+  // False when it took longer than kPatience.
+  bool WaitFor(uint64_t stream, Call::Kind kind, int count) const;
+
+ private:
+  using Place = std::tuple<uint64_t, uint32_t, uint32_t>;
+
+  absl::Status DefaultCommit(const FrameHeader& header) const;
+  int CountLocked(uint64_t stream, Call::Kind kind) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+
+  mutable absl::Mutex mutex_;
+  std::vector<Call> calls_ ABSL_GUARDED_BY(mutex_);
+  // A landing place is never moved or freed before the probe is.
+  absl::flat_hash_map<Place, std::vector<std::byte>> landed_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Hears how streams end, and how often.
+class EndProbe {
+ public:
+  StreamEnded Callback();
+  // The status of the first end of the stream. Fails the test and gives UNKNOWN when there is none
+  // within kPatience.
+  absl::Status Wait(uint64_t stream) const;
+  int count(uint64_t stream) const;
+  int total() const;
+
+ private:
+  mutable absl::Mutex mutex_;
+  absl::flat_hash_map<uint64_t, std::vector<absl::Status>> ends_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tandem
