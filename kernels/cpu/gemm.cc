@@ -27,22 +27,29 @@ constexpr std::array<TileFunction, kTileRows> MakeTiles(
 template <class W>
 constexpr auto kTiles = MakeTiles<W>(std::make_integer_sequence<int, kTileRows>());
 
-// The order is that of `rows` in memory: x [rows][k] to groups, each [k][rows of the group].
-void PackGroup(const float* x, int64_t stride, int64_t num_rows, int64_t k, float* packed) {
+// num_rows <= kGroupRows rows of x, num_inputs of each, to [input][row].
+void PackGroup(const TensorView& x, int64_t first_row, int64_t first_input, int64_t num_inputs,
+               float* packed) {
   const F32 d;
+  const int64_t num_rows = std::min<int64_t>(kGroupRows, x.rows() - first_row);
+  const float* from = x.Row<const float>(first_row) + first_input;
+  const int64_t stride = x.row_stride;
   int64_t i = 0;
   if (num_rows == kGroupRows) {
-    for (; i + kLanes <= k; i += kLanes) {
-      hn::StoreInterleaved4(hn::LoadU(d, x + i), hn::LoadU(d, x + stride + i),
-                            hn::LoadU(d, x + 2 * stride + i), hn::LoadU(d, x + 3 * stride + i), d,
-                            packed + i * kGroupRows);
+    for (; i + kLanes <= num_inputs; i += kLanes) {
+      hn::StoreInterleaved4(hn::LoadU(d, from + i), hn::LoadU(d, from + stride + i),
+                            hn::LoadU(d, from + 2 * stride + i),
+                            hn::LoadU(d, from + 3 * stride + i), d, packed + i * kGroupRows);
     }
   }
-  for (; i < k; ++i) {
-    for (int64_t row = 0; row < num_rows; ++row) packed[i * num_rows + row] = x[row * stride + i];
+  for (; i < num_inputs; ++i) {
+    for (int64_t row = 0; row < num_rows; ++row) {
+      packed[i * num_rows + row] = from[row * stride + i];
+    }
   }
 }
 
+// One block of a panel as f32, [input][output].
 template <class W>
 void Widen(const std::byte* weights, int64_t num_inputs, float* widened) {
   const F32 d;
@@ -69,6 +76,7 @@ void StoreSums(const GemmJob& job, int64_t panel, const float* sums) {
   const F32 d;
   const int64_t first = panel * kPanelOutputs;
   const int64_t count = std::min(kPanelOutputs, job.weight.n - first);
+  const bool accumulate = job.output == GemmOutput::kAccumulate;
   for (int64_t row = 0; row < job.num_rows; ++row) {
     const float* from = sums + row * kPanelOutputs;
     float* to = job.out + row * job.out_stride + first;
@@ -76,63 +84,77 @@ void StoreSums(const GemmJob& job, int64_t panel, const float* sums) {
     for (; j + kLanes <= count; j += kLanes) {
       V sum = hn::Load(d, from + j);
       if (job.bias != nullptr) sum = hn::Add(sum, hn::LoadU(d, job.bias + first + j));
-      if (job.accumulate) sum = hn::Add(hn::LoadU(d, to + j), sum);
+      if (accumulate) sum = hn::Add(hn::LoadU(d, to + j), sum);
       hn::StoreU(sum, d, to + j);
     }
     for (; j < count; ++j) {
       float sum = from[j];
       if (job.bias != nullptr) sum += job.bias[first + j];
-      to[j] = job.accumulate ? to[j] + sum : sum;
+      to[j] = accumulate ? to[j] + sum : sum;
     }
   }
 }
 
-// How far ahead of its multiplications a single tile fetches its weights.
-constexpr int64_t kAheadBytes = 8192;
 // With more tiles than this, widening a block once is cheaper than widening it in each tile.
 constexpr int64_t kWideningTiles = 3;
+
+// A single tile fetches its own weights from far ahead. Of several, the first two share the block
+// that comes next, so that memory works all the time rather than at the start of each block.
+template <class W>
+void SetFetch(const std::byte* block, int64_t tile_index, int64_t num_tiles, TileArgs& tile) {
+  constexpr int64_t kFarBytes = 16384;
+  constexpr int64_t kInputBytes = kPanelOutputs * W::kBytes;
+  if (num_tiles == 1) {
+    tile.fetch = block + kFarBytes;
+    tile.fetch_step = 2 * kInputBytes;
+  } else {
+    tile.fetch =
+        block + kBlockInputs * kInputBytes + tile_index * tile.num_inputs / 2 * kInputBytes;
+    tile.fetch_step = tile_index < 2 ? kInputBytes : 0;
+  }
+}
+
+// The last pass over a tile writes here soon.
+void FetchOut(const GemmJob& job, int64_t panel, int64_t first_row, int64_t num_rows) {
+  for (int64_t row = first_row; row < first_row + num_rows; ++row) {
+    const float* out = job.out + row * job.out_stride + panel * kPanelOutputs;
+    __builtin_prefetch(out, 1, 3);
+    __builtin_prefetch(out + kPanelOutputs / 2, 1, 3);
+  }
+}
 
 // All rows of the job times one panel.
 template <class W>
 void MultiplyPanel(const GemmJob& job, int64_t panel, GemmScratch& scratch) {
   const int64_t k = job.weight.k;
-  const int64_t input_bytes = kPanelOutputs * W::kBytes;
-  const std::byte* weights =
-      job.weight.data + panel * PanelElements(job.weight.dtype, k) * W::kBytes;
   const int64_t num_groups = (job.num_rows + kGroupRows - 1) / kGroupRows;
   const int64_t num_tiles = (num_groups + kTileGroups - 1) / kTileGroups;
   const bool widen = num_tiles > kWideningTiles && W::kBytes < 4;
-  const int64_t block_inputs = num_tiles == 1 ? k : kBlockInputs;
+  const auto& tiles = widen ? kTiles<WidenedWeights> : kTiles<W>;
+  const std::byte* weights =
+      job.weight.data + panel * PanelElements(job.weight.dtype, k) * W::kBytes;
 
+  const int64_t input_bytes = kPanelOutputs * W::kBytes;
+  const int64_t block_inputs = InputsPerBlock(job.num_rows, k);
   for (int64_t input = 0; input < k; input += block_inputs) {
     TileArgs tile;
     tile.num_inputs = std::min(block_inputs, k - input);
     tile.first = input == 0;
-    tile.weights = weights + input * input_bytes;
-    const std::byte* ahead = tile.weights;
+    const std::byte* block = weights + input * input_bytes;
+    tile.weights = block;
     if (widen) {
-      Widen<W>(tile.weights, tile.num_inputs, scratch.weights);
+      Widen<W>(block, tile.num_inputs, scratch.weights);
       tile.weights = reinterpret_cast<const std::byte*>(scratch.weights);
     }
-    if (num_tiles == 1) {
-      ahead += kAheadBytes;
-    } else {
-      ahead += block_inputs * input_bytes;
-    }
     for (int64_t t = 0; t < num_tiles; ++t) {
-      const int64_t first_group = t * num_groups / num_tiles;
-      const int64_t end_group = (t + 1) * num_groups / num_tiles;
-      const int64_t first_row = first_group * kGroupRows;
-      const int64_t rows = std::min(end_group * kGroupRows, job.num_rows) - first_row;
-      // Groups are k * kGroupRows apart; the last may have less rows, so that its inputs are
-      // closer.
-      tile.x = job.x + first_row * k;
+      const int64_t first_row = t * num_groups / num_tiles * kGroupRows;
+      const int64_t end_row = (t + 1) * num_groups / num_tiles * kGroupRows;
+      const int64_t num_rows = std::min(end_row, job.num_rows) - first_row;
+      if (input + block_inputs >= k) FetchOut(job, panel, first_row, num_rows);
+      SetFetch<W>(block, t, num_tiles, tile);
+      tile.x = job.x + input * job.num_rows + first_row * tile.num_inputs;
       tile.sums = scratch.sums + first_row * kPanelOutputs;
-      tile.first_input = input;
-      tile.group_stride = kGroupRows * k;
-      tile.ahead_step = num_tiles == 1 ? 2 * input_bytes : (t < 2 ? input_bytes : 0);
-      tile.ahead = ahead + (t < 2 ? t * tile.num_inputs / 2 * input_bytes : 0);
-      (widen ? kTiles<F32Weights> : kTiles<W>)[rows - 1](tile);
+      tiles[num_rows - 1](tile);
     }
   }
   StoreSums(job, panel, scratch.sums);
@@ -198,17 +220,20 @@ int64_t RowsPerBlock(int64_t num_rows, int64_t k) {
   return (rows + kGroupRows - 1) / kGroupRows * kGroupRows;
 }
 
+// The order that GemmJob describes; a single row has it already.
 const float* PackRows(ThreadPool& pool, const TensorView& x, int64_t first_row, int64_t num_rows) {
   const int64_t k = x.shape[1];
-  const float* rows = x.Row<const float>(first_row);
-  if (num_rows == 1) return rows;
+  if (num_rows == 1) return x.Row<const float>(first_row);
   thread_local ActivationBuffer buffer;
   float* packed = buffer.Floats(num_rows * k);
+  const int64_t block_inputs = InputsPerBlock(num_rows, k);
   const auto pack = [&](int64_t group, int) {
     const int64_t row = group * kGroupRows;
-    HWY_DYNAMIC_DISPATCH(PackGroup)
-    (rows + row * x.row_stride, x.row_stride, std::min<int64_t>(kGroupRows, num_rows - row), k,
-     packed + row * k);
+    for (int64_t input = 0; input < k; input += block_inputs) {
+      const int64_t num_inputs = std::min(block_inputs, k - input);
+      float* to = packed + input * num_rows + row * num_inputs;
+      HWY_DYNAMIC_DISPATCH(PackGroup)(x, first_row + row, input, num_inputs, to);
+    }
   };
   const int64_t num_groups = (num_rows + kGroupRows - 1) / kGroupRows;
   if (num_rows * k >= kParallelPackElements) {
@@ -243,7 +268,7 @@ void Gemm(ThreadPool& pool, const GemmArgs& args) {
     job.bias = static_cast<const float*>(args.bias.data);
     job.out = args.out.Row<float>(row);
     job.out_stride = args.out.row_stride;
-    job.accumulate = args.output == GemmOutput::kAccumulate;
+    job.output = args.output;
     MultiplyBlock(pool, job);
   }
 }

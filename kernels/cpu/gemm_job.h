@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/dtype.h"
 #include "kernels/cpu/pack.h"
+#include "kernels/op_args.h"
 
 // What one thread is handed of a matrix product, and the memory that it works in.
 
@@ -15,21 +15,27 @@ inline constexpr int kGroupRows = 4;
 inline constexpr int kTileGroups = 3;
 inline constexpr int kTileRows = kGroupRows * kTileGroups;
 
-// Rows of one block and inputs of one block: 32 KiB of widened weights, which stay in L1 while the
-// rows of the block pass over them.
+// Rows of one block, and inputs of one block when its rows take several tiles: 16 KiB of widened
+// weights and 6 KiB of activations per tile, which fit into L1 together.
 inline constexpr int64_t kBlockRows = 256;
-inline constexpr int64_t kBlockInputs = 256;
+inline constexpr int64_t kBlockInputs = 128;
+
+// All inputs at once when one tile holds the rows: then nothing is read twice.
+constexpr int64_t InputsPerBlock(int64_t num_rows, int64_t k) {
+  return num_rows <= kTileRows ? k : kBlockInputs;
+}
 
 // A block of activations times all panels of a weight.
 struct GemmJob {
-  const float* x =
-      nullptr;           // in groups of kGroupRows rows (the last may have less), each [k][rows]
+  // In blocks of InputsPerBlock inputs, of these in groups of kGroupRows rows (the last may have
+  // less), each [input][row]: a tile reads one stream.
+  const float* x = nullptr;
   int64_t num_rows = 0;  // 1 to kBlockRows
   PackedMatrix weight;
   const float* bias = nullptr;  // [n], or null
   float* out = nullptr;         // [num_rows, n], rows out_stride apart
   int64_t out_stride = 0;
-  bool accumulate = false;
+  GemmOutput output = GemmOutput::kOverwrite;
 };
 
 struct alignas(64) GemmScratch {
@@ -40,14 +46,12 @@ struct alignas(64) GemmScratch {
 // Up to kTileRows rows times the inputs of one block times one panel.
 struct TileArgs {
   const float* x = nullptr;            // the tile's first group
-  int64_t group_stride = 0;            // from one group to the next
-  int64_t first_input = 0;             // where the block begins in each group
   const std::byte* weights = nullptr;  // the panel at the block's first input
-  int64_t num_inputs = 0;              // even, but for the last block
-  float* sums = nullptr;               // [rows][kPanelOutputs]
-  bool first = false;                  // sums start at zero; else they go on where they were
-  const std::byte* ahead = nullptr;    // what to fetch meanwhile, ahead_step bytes per two inputs
-  int64_t ahead_step = 0;
+  int64_t num_inputs = 0;
+  float* sums = nullptr;             // [row][kPanelOutputs]
+  bool first = false;                // sums start at zero; else they go on where they were
+  const std::byte* fetch = nullptr;  // fetched into L2 meanwhile,
+  int64_t fetch_step = 0;            // so many bytes per two inputs
 };
 
 }  // namespace tandem::cpu

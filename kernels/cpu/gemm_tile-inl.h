@@ -36,9 +36,10 @@ HWY_INLINE V FusedMulAdd(V a, V b, V sum) {
 #endif
 }
 
-// How weights of one dtype become f32 vectors: kLanes outputs at two inputs, in two inputs' order.
-// `at` points to the first of these outputs at the first input.
+// How stored weights become f32 vectors of kLanes outputs, at one input or at two. `at` points to
+// the first of these outputs at the first input.
 struct BF16Weights {
+  static constexpr bool kStreamed = true;
   static constexpr int64_t kBytes = 2;
   static constexpr int64_t kOutputStride = 4;  // bytes from one output to the next
   static HWY_INLINE void LoadPair(const std::byte* at, V& even, V& odd) {
@@ -55,6 +56,7 @@ struct BF16Weights {
 };
 
 struct F16Weights {
+  static constexpr bool kStreamed = true;
   static constexpr int64_t kBytes = 2;
   static constexpr int64_t kOutputStride = 2;
   static HWY_INLINE V LoadOne(const std::byte* at) {
@@ -68,6 +70,7 @@ struct F16Weights {
 };
 
 struct F32Weights {
+  static constexpr bool kStreamed = true;
   static constexpr int64_t kBytes = 4;
   static constexpr int64_t kOutputStride = 4;
   static HWY_INLINE V LoadOne(const std::byte* at) {
@@ -78,6 +81,24 @@ struct F32Weights {
     odd = LoadOne(at + kPanelOutputs * kBytes);
   }
 };
+
+// A block that Widen wrote to the scratch memory: it is in L1 already.
+struct WidenedWeights : F32Weights {
+  static constexpr bool kStreamed = false;
+};
+
+// Weights come from memory, each once: from far ahead into L2, where `fetch` says, so that enough
+// requests are under way to fill the memory's bandwidth; from there into L1. Two inputs at a time.
+template <class W>
+HWY_INLINE void FetchAhead(const std::byte* w, const std::byte* fetch, int64_t fetch_step) {
+  constexpr int kLines = 2 * kPanelOutputs * W::kBytes / 64;
+  constexpr int64_t kNearBytes = 4096;
+  HWY_UNROLL(4)
+  for (int line = 0; line < kLines; ++line) {
+    __builtin_prefetch(fetch + line * fetch_step / kLines, 0, 2);
+    if (W::kStreamed) __builtin_prefetch(w + kNearBytes + line * 64, 0, 3);
+  }
+}
 
 // Rows of group `group` in a tile of `rows` rows: the last may have less than the others.
 constexpr int RowsOfGroup(int rows, int group) {
@@ -103,11 +124,11 @@ template <class W, int kRows>
 void Tile(const TileArgs& args) {
   const float* groups[kTileGroups];
   for (int g = 0; g < kTileGroups; ++g) {
-    groups[g] = args.x + g * args.group_stride + args.first_input * RowsOfGroup(kRows, g);
+    groups[g] = args.x + g * kGroupRows * args.num_inputs;
   }
   for (int output = 0; output < kPanelOutputs; output += kTileOutputs) {
     const std::byte* w = args.weights + output * W::kOutputStride;
-    const std::byte* ahead = args.ahead;
+    const std::byte* fetch = args.fetch;
     V sums[kRows][2];
     HWY_UNROLL(12)
     for (int row = 0; row < kRows; ++row) {
@@ -120,12 +141,11 @@ void Tile(const TileArgs& args) {
       V even0, odd0, even1, odd1;
       W::LoadPair(w, even0, odd0);
       W::LoadPair(w + kLanes * W::kOutputStride, even1, odd1);
-      __builtin_prefetch(ahead, 0, 2);
-      __builtin_prefetch(ahead + args.ahead_step / 2, 0, 2);
+      FetchAhead<W>(w, fetch, args.fetch_step);
       AddInput<kRows>(groups, input, even0, even1, sums);
       AddInput<kRows>(groups, input + 1, odd0, odd1, sums);
       w += 2 * kPanelOutputs * W::kBytes;
-      ahead += args.ahead_step;
+      fetch += args.fetch_step;
     }
     if (input < args.num_inputs) {
       const V w0 = W::LoadOne(w);
