@@ -244,9 +244,22 @@ const float* PackRows(ThreadPool& pool, const TensorView& x, int64_t first_row, 
   return packed;
 }
 
+// Ranges of panels to hand out: so long that a thread's stream of weights is seldom interrupted, so
+// many that a thread which the machine holds up is not waited for, and equally many per thread.
+int64_t NumRanges(const GemmJob& job, int64_t num_panels, int num_threads) {
+  constexpr int64_t kRangeBytes = int64_t{1} << 20;
+  constexpr int64_t kRowsPerStream = 10;  // as many cost as much time as the weights' stream
+  const int64_t panel_bytes =
+      PanelElements(job.weight.dtype, job.weight.k) * SizeOf(job.weight.dtype);
+  const int64_t cost =
+      num_panels * panel_bytes * std::max(job.num_rows, kRowsPerStream) / kRowsPerStream;
+  const int64_t rounds = std::max<int64_t>(1, cost / kRangeBytes / num_threads);
+  return std::min(rounds * num_threads, num_panels);
+}
+
 void MultiplyBlock(ThreadPool& pool, const GemmJob& job) {
   const int64_t num_panels = NumPanels(job.weight.n);
-  const int64_t num_ranges = std::min<int64_t>(pool.num_threads(), num_panels);
+  const int64_t num_ranges = NumRanges(job, num_panels, pool.num_threads());
   pool.ParallelFor(num_ranges, [&](int64_t range, int) {
     thread_local GemmScratch scratch;
     HWY_DYNAMIC_DISPATCH(MultiplyPanels)
