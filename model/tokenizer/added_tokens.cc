@@ -101,9 +101,15 @@ absl::StatusOr<AddedTokens> AddedTokens::FromJson(const nlohmann::json* value, i
                      JsonFields::Of((*value)[i], fmt::format("added_tokens[{}]", i)));
     ASSIGN_OR_RETURN(AddedToken token, ParseToken(fields, id_limit));
     if (token.normalized) {
-      ASSIGN_OR_RETURN(const Normalizer::Result content, normalizer.Apply(token.content));
-      added.normalized_.Insert(content.text, added.tokens_.size());
+      ASSIGN_OR_RETURN(Normalizer::Result content, normalizer.Apply(token.content));
+      token.text = std::move(content.text);
+      if (token.text.empty() && !token.content.empty()) {
+        return Unimplemented("{}: nothing is left of {} after normalization",
+                             fields.PathOf("content"), token.content);
+      }
+      added.normalized_.Insert(token.text, added.tokens_.size());
     } else {
+      token.text = token.content;
       added.as_given_.Insert(token.content, added.tokens_.size());
     }
     added.tokens_.push_back(std::move(token));
@@ -129,7 +135,7 @@ std::vector<AddedTokenPart> AddedTokens::Find(std::string_view text, Stage stage
     const size_t end =
         token.rstrip ? SkipSpaceAfter(text, std::max(match->end, covered)) : match->end;
     if (covered < begin) parts.push_back({covered, begin, std::nullopt});
-    parts.push_back({begin, end, token.id});
+    if (begin < end) parts.push_back({begin, end, token.id});
     covered = end;
   }
   if (covered < text.size()) parts.push_back({covered, text.size(), std::nullopt});

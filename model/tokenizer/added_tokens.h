@@ -24,6 +24,7 @@ struct AddedToken {
   bool rstrip = false;
   bool normalized = false;  // looked for in the normalized text rather than in the text as given
   bool special = false;     // controls the model; left out of decoded text
+  std::string text;         // what is looked for, and what the decoder is given
 };
 
 // A stretch of text that is an added token, or one that is none.

@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "model/tokenizer/bpe.h"
 #include "model/tokenizer/matcher.h"
+#include "model/tokenizer/metaspace.h"
 #include "model/tokenizer/unicode.h"
 
 namespace tandem {
@@ -89,8 +90,8 @@ class ReplaceStep : public DecodeStep {
 
   void Push(std::string_view token, std::vector<std::string>& out) override {
     // Tokens are short; one on which the pattern gives up stays as it is.
-    absl::StatusOr<std::string> replaced = ReplaceMatches(*matcher_, token, content_);
-    out.push_back(replaced.ok() ? *std::move(replaced) : std::string(token));
+    absl::StatusOr<Replaced> replaced = ReplaceMatches(*matcher_, token, content_);
+    out.push_back(replaced.ok() ? std::move(replaced->text) : std::string(token));
   }
   void Finish(std::vector<std::string>&) override {}
   std::unique_ptr<DecodeStep> Fresh() const override {
@@ -204,19 +205,11 @@ class StripTextStep : public DecodeStep {
 };
 
 absl::StatusOr<std::unique_ptr<DecodeStep>> ParseMetaspace(const JsonFields& fields) {
-  RETURN_IF_ERROR(fields.RefuseOthers(
-      {"type", "replacement", "str_rep", "add_prefix_space", "prepend_scheme", "split"}));
-  ASSIGN_OR_RETURN(std::string mark, fields.String("replacement"));
-  if (mark.empty()) return InvalidArgument("{}: empty", fields.PathOf("replacement"));
-  ASSIGN_OR_RETURN(const std::string scheme, fields.String("prepend_scheme", "always"));
-  ASSIGN_OR_RETURN(const bool add_prefix_space, fields.Bool("add_prefix_space", true));
-  if (scheme != "always" && scheme != "first" && scheme != "never") {
-    return Unimplemented("{}: {} is not supported; supported: always, first, never",
-                         fields.PathOf("prepend_scheme"), scheme);
-  }
-  const bool keep = scheme == "never" || !add_prefix_space;
-  return std::make_unique<MetaspaceStep>(
-      std::move(mark), keep ? MetaspaceStep::First::kKeepMarks : MetaspaceStep::First::kDropMarks);
+  using First = MetaspaceStep::First;
+  ASSIGN_OR_RETURN(Metaspace metaspace, Metaspace::FromJson(fields));
+  const bool keep = metaspace.scheme == Metaspace::PrependScheme::kNever;
+  return std::make_unique<MetaspaceStep>(std::move(metaspace.mark),
+                                         keep ? First::kKeepMarks : First::kDropMarks);
 }
 
 absl::StatusOr<std::unique_ptr<DecodeStep>> ParseReplace(const JsonFields& fields) {

@@ -1,5 +1,7 @@
 #include "model/tokenizer/matcher.h"
 
+#include <utility>
+
 #include "base/status.h"
 #include "model/tokenizer/unicode.h"
 
@@ -77,8 +79,8 @@ absl::Status Matcher::FindAll(std::string_view text, std::vector<MatchPart>& par
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReplaceMatches(const Matcher& matcher, std::string_view text,
-                                           std::string_view content) {
+absl::StatusOr<Replaced> ReplaceMatches(const Matcher& matcher, std::string_view text,
+                                        std::string_view content) {
   std::vector<MatchPart> parts;
   RETURN_IF_ERROR(matcher.FindAll(text, parts));
   std::string out;
@@ -90,7 +92,9 @@ absl::StatusOr<std::string> ReplaceMatches(const Matcher& matcher, std::string_v
                                kMaxGrownBytes);
     }
   }
-  return out;
+  const bool lost_start =
+      content.empty() && !parts.empty() && parts.front().matched && parts.front().end > 0;
+  return Replaced{std::move(out), lost_start};
 }
 
 }  // namespace tandem

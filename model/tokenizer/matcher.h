@@ -36,8 +36,12 @@ class Matcher {
   const Target target_;
 };
 
+struct Replaced {
+  std::string text;
+  bool lost_start;  // the first character was replaced by nothing
+};
 // `text` with every match replaced by `content`. RESOURCE_EXHAUSTED when it grows beyond reason.
-absl::StatusOr<std::string> ReplaceMatches(const Matcher& matcher, std::string_view text,
-                                           std::string_view content);
+absl::StatusOr<Replaced> ReplaceMatches(const Matcher& matcher, std::string_view text,
+                                        std::string_view content);
 
 }  // namespace tandem

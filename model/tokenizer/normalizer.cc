@@ -96,8 +96,12 @@ absl::Status Normalizer::ApplyStep(const Step& step, Result& result) {
             if (!text.empty()) text.insert(0, prepend.text);
             return absl::OkStatus();
           },
-          [&](const Replace& replace) {
-            return assign(ReplaceMatches(*replace.matcher, text, replace.content));
+          [&](const Replace& replace) -> absl::Status {
+            ASSIGN_OR_RETURN(Replaced replaced,
+                             ReplaceMatches(*replace.matcher, text, replace.content));
+            text = std::move(replaced.text);
+            result.lost_start = result.lost_start || replaced.lost_start;
+            return absl::OkStatus();
           },
           [&](const Strip& strip) {
             std::string_view rest = text;

@@ -46,7 +46,7 @@ TokenizerPipeline::TokenizerPipeline(TokenizerParts parts) : parts_(std::move(pa
   for (const auto& [token, id] : parts_.model->tokens()) entry_of(id).token = &token;
   for (const AddedToken& added : parts_.added_tokens.tokens()) {
     Entry& entry = entry_of(added.id);
-    entry.token = &added.content;
+    entry.token = &added.text;
     entry.special = entry.special || added.special;
     added_ids_.emplace(added.content, added.id);
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "model/tokenizer/metaspace.h"
 #include "model/tokenizer/overload.h"
 #include "model/tokenizer/unicode.h"
 
@@ -15,8 +16,10 @@ constexpr int kMaxDepth = 8;
 // The splitting pattern of GPT-2, which ByteLevel applies unless use_regex is false.
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// Words and runs of everything else but white space.
-constexpr std::string_view kWordsPattern = R"(\w+|[^\w\s]+)";
+// Words (UTS 18, annex C) and runs of everything else but white space.
+constexpr std::string_view kWordsPattern =
+    R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}]+|)"
+    R"([^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}\s]+)";
 
 // One part for every maximal run of neighbours that `joins` wants together.
 template <typename Joins>
@@ -82,7 +85,7 @@ absl::Status PreTokenizer::AppendByteLevel(const JsonFields& fields) {
   RETURN_IF_ERROR(fields.RefuseOthers({"type", "add_prefix_space", "trim_offsets", "use_regex"}));
   ASSIGN_OR_RETURN(const bool add_prefix_space, fields.Bool("add_prefix_space", true));
   ASSIGN_OR_RETURN(const bool use_regex, fields.Bool("use_regex", true));
-  if (add_prefix_space) steps_.push_back(Prefix{" ", PrependScheme::kAlways});
+  if (add_prefix_space) steps_.push_back(Prefix{" ", Prefix::Where::kEveryPiece});
   if (use_regex) {
     ASSIGN_OR_RETURN(std::shared_ptr<const Matcher> matcher, Matcher::ForRegex(kGpt2Pattern));
     steps_.push_back(Split{std::move(matcher), Behavior::kIsolated, false});
@@ -91,37 +94,17 @@ absl::Status PreTokenizer::AppendByteLevel(const JsonFields& fields) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<PreTokenizer::PrependScheme> PreTokenizer::ParsePrependScheme(
-    const JsonFields& fields) {
-  ASSIGN_OR_RETURN(const std::string scheme, fields.String("prepend_scheme", "always"));
-  ASSIGN_OR_RETURN(const bool add_prefix_space, fields.Bool("add_prefix_space", true));
-  if (!add_prefix_space) {
-    // The older spelling of "never".
-    if (fields.Find("prepend_scheme") == nullptr || scheme == "never") return PrependScheme::kNever;
-    return InvalidArgument("{}: contradicts add_prefix_space: false",
-                           fields.PathOf("prepend_scheme"));
-  }
-  if (scheme == "always") return PrependScheme::kAlways;
-  if (scheme == "first") return PrependScheme::kFirst;
-  if (scheme == "never") return PrependScheme::kNever;
-  return Unimplemented("{}: {} is not supported; supported: always, first, never",
-                       fields.PathOf("prepend_scheme"), scheme);
-}
-
 absl::Status PreTokenizer::AppendMetaspace(const JsonFields& fields) {
-  RETURN_IF_ERROR(fields.RefuseOthers(
-      {"type", "replacement", "str_rep", "add_prefix_space", "prepend_scheme", "split"}));
-  ASSIGN_OR_RETURN(const std::string replacement, fields.String("replacement"));
-  if (replacement.empty() || FirstCharacter(replacement).length != replacement.size()) {
-    return InvalidArgument("{}: expected one character, found {}", fields.PathOf("replacement"),
-                           replacement);
+  using Scheme = Metaspace::PrependScheme;
+  ASSIGN_OR_RETURN(const Metaspace metaspace, Metaspace::FromJson(fields));
+  steps_.push_back(ReplaceSpaces{metaspace.mark});
+  if (metaspace.scheme != Scheme::kNever) {
+    const bool first = metaspace.scheme == Scheme::kFirst;
+    steps_.push_back(
+        Prefix{metaspace.mark, first ? Prefix::Where::kFirstPiece : Prefix::Where::kEveryPiece});
   }
-  ASSIGN_OR_RETURN(const PrependScheme scheme, ParsePrependScheme(fields));
-  ASSIGN_OR_RETURN(const bool split, fields.Bool("split", true));
-  steps_.push_back(ReplaceSpaces{replacement});
-  if (scheme != PrependScheme::kNever) steps_.push_back(Prefix{replacement, scheme});
-  if (split) {
-    steps_.push_back(Split{Matcher::ForString(replacement), Behavior::kMergedWithNext, false});
+  if (metaspace.split) {
+    steps_.push_back(Split{Matcher::ForString(metaspace.mark), Behavior::kMergedWithNext, false});
   }
   return absl::OkStatus();
 }
@@ -219,7 +202,7 @@ absl::Status PreTokenizer::RunStep(const Step& step, Piece piece, TextArena& are
                         },
                         [&](const Prefix& prefix) {
                           const bool wanted =
-                              prefix.scheme == PrependScheme::kAlways || piece.at_start;
+                              prefix.where == Prefix::Where::kEveryPiece || piece.at_start;
                           if (wanted && piece.text.substr(0, prefix.text.size()) != prefix.text) {
                             piece.text = arena.Keep(prefix.text + std::string(piece.text));
                           }

@@ -51,7 +51,6 @@ class PreTokenizer {
     kMergedWithNext,
     kContiguous
   };
-  enum class PrependScheme : uint8_t { kAlways, kFirst, kNever };
   struct Split {
     std::shared_ptr<const Matcher> matcher;
     Behavior behavior;
@@ -59,7 +58,7 @@ class PreTokenizer {
   };
   struct Prefix {  // a text that every piece, or the first, must start with
     std::string text;
-    PrependScheme scheme;
+    enum class Where : uint8_t { kEveryPiece, kFirstPiece } where;
   };
   struct ReplaceSpaces {
     std::string replacement;
@@ -74,7 +73,6 @@ class PreTokenizer {
 
   static absl::StatusOr<Behavior> ParseBehavior(const JsonFields& fields,
                                                 std::string_view fallback);
-  static absl::StatusOr<PrependScheme> ParsePrependScheme(const JsonFields& fields);
   static void Arrange(std::vector<MatchPart>& parts, const Split& split);
   static absl::Status RunStep(const Step& step, Piece piece, TextArena& arena,
                               std::vector<Piece>& out);

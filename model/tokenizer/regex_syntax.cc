@@ -13,7 +13,9 @@ constexpr std::string_view kSpaceMembers = R"(\t-\r\x{85}\p{Z})";
 constexpr std::string_view kNoSpaceMembers =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff})"
     R"(\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
-constexpr std::string_view kWordMembers = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// Oniguruma's word characters: with the numbers of Latin-1, but not those beyond.
+constexpr std::string_view kWordMembers =
+    R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 
 bool IsAlphanumeric(char c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
@@ -21,6 +23,17 @@ bool IsAlphanumeric(char c) {
 
 bool IsHex(char c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
+}
+
+// Without regard to case, Oniguruma lets one character match two (sharp s and ss, say).
+bool HasFoldingPair(std::string_view pattern) {
+  constexpr std::array<std::string_view, 5> kPairs = {"ss", "ff", "fi", "fl", "st"};
+  std::string lower(pattern);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return std::any_of(
+             kPairs.begin(), kPairs.end(),
+             [&](std::string_view pair) { return lower.find(pair) != std::string::npos; }) ||
+         std::any_of(lower.begin(), lower.end(), [](char c) { return (c & 0x80) != 0; });
 }
 
 class Translator {
@@ -97,6 +110,9 @@ class Translator {
   absl::Status OpenGroup() {
     constexpr std::array<std::string_view, 8> kKnown = {"(?:",  "(?=",  "(?!",  "(?>",
                                                         "(?<=", "(?<!", "(?i:", "(?-i:"};
+    if (Rest().substr(0, 3) == "(?i" && HasFoldingPair(pattern_)) {
+      return Refuse("case-insensitive matching of letters that have a joint form");
+    }
     for (const std::string_view opening : kKnown) {
       if (Rest().substr(0, opening.size()) == opening) return Take(opening.size());
     }
