@@ -50,20 +50,6 @@ absl::StatusOr<ShardTensors> ParseIndex(std::string_view text) {
   return shards;
 }
 
-// madvise over the pages that `bytes` covers: wholly for advice that drops them, else at all.
-enum class PageCover : uint8_t { kWhole, kAny };
-
-void Advise(std::span<const std::byte> bytes, int advice, PageCover cover) {
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  auto begin = reinterpret_cast<uintptr_t>(bytes.data());
-  auto end = begin + bytes.size();
-  (cover == PageCover::kWhole ? begin : end) += page - 1;
-  begin -= begin % page;
-  end -= end % page;
-  // Advice only: where the system does not take it, nothing but speed or memory is lost.
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, advice);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& directory) {
@@ -144,11 +130,13 @@ std::vector<std::string> Checkpoint::Names() const {
 }
 
 void Checkpoint::Forget(const CheckpointTensor& tensor) const {
-  Advise(tensor.bytes, MADV_DONTNEED, PageCover::kWhole);
-}
-
-void Checkpoint::Prefetch(const CheckpointTensor& tensor) const {
-  Advise(tensor.bytes, MADV_WILLNEED, PageCover::kAny);
+  // Only whole pages: what shares a page with a neighbour stays until the checkpoint goes.
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<uintptr_t>(tensor.bytes.data());
+  const uintptr_t begin = (first + page - 1) / page * page;
+  const uintptr_t end = (first + tensor.bytes.size()) / page * page;
+  // Advice: should the system not take it, memory is lost, not correctness.
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 }  // namespace tandem

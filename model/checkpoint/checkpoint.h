@@ -39,8 +39,6 @@ class Checkpoint {
   // Tells the system that these bytes are not needed again soon, so that packed weights replace
   // the mapped ones in resident memory instead of standing beside them.
   void Forget(const CheckpointTensor& tensor) const;
-  // Starts reading these bytes from disk, where they are not in memory yet. Does not wait.
-  void Prefetch(const CheckpointTensor& tensor) const;
 
  private:
   Checkpoint() = default;

@@ -60,7 +60,6 @@ TEST_F(CheckpointTest, ForgottenBytesCanBeReadAgain) {
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   const auto tensor = (*checkpoint)->Find("a");
   ASSERT_TRUE(tensor.ok());
-  (*checkpoint)->Prefetch(*tensor);
   (*checkpoint)->Forget(*tensor);
   for (size_t i = 0; i < size; ++i) {
     ASSERT_EQ(std::to_integer<int>(tensor->bytes[i]), static_cast<int>(i % 251)) << i;
