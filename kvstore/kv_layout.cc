@@ -15,7 +15,9 @@ namespace {
 // Far above any model, low enough that no product of them overflows.
 constexpr int32_t kMaxLayers = 1024;
 constexpr int32_t kMaxKvHeads = 1024;
-constexpr int32_t kMaxHeadDim = 1024;
+// What the attention kernels take.
+constexpr int32_t kMaxHeadDim = 256;
+constexpr int32_t kHeadDimStep = 8;
 constexpr int32_t kMinBlockTokens = 8;
 constexpr int32_t kMaxBlockTokens = 256;
 
@@ -29,7 +31,10 @@ absl::Status CheckRange(std::string_view field, int32_t value, int32_t max) {
 absl::Status KvLayout::Validate() const {
   RETURN_IF_ERROR(CheckRange("num_layers", num_layers, kMaxLayers));
   RETURN_IF_ERROR(CheckRange("num_kv_heads", num_kv_heads, kMaxKvHeads));
-  RETURN_IF_ERROR(CheckRange("head_dim", head_dim, kMaxHeadDim));
+  if (head_dim < 1 || head_dim > kMaxHeadDim || head_dim % kHeadDimStep != 0) {
+    return InvalidArgument("KV layout: head_dim={}: must be a multiple of {} up to {}", head_dim,
+                           kHeadDimStep, kMaxHeadDim);
+  }
   if (block_tokens < kMinBlockTokens || block_tokens > kMaxBlockTokens ||
       !std::has_single_bit(static_cast<uint32_t>(block_tokens))) {
     return InvalidArgument("KV layout: block_tokens={}: must be a power of two from {} to {}",

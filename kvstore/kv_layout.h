@@ -25,8 +25,9 @@ struct KvLayout {
   int32_t block_tokens = 16;
   DType dtype = DType::kBF16;  // f32 | f16 | bf16
 
-  // INVALID_ARGUMENT naming the field: block_tokens is a power of two from 8 to 256, the others
-  // are positive and bounded, an extent has at most kMaxExtentBytes.
+  // INVALID_ARGUMENT naming the field: block_tokens is a power of two from 8 to 256, head_dim a
+  // multiple of 8 up to 256, the others are positive and bounded, an extent has at most
+  // kMaxExtentBytes.
   absl::Status Validate() const;
 
   int64_t ExtentBytes() const;  // one layer of one block

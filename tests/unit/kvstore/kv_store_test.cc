@@ -1,0 +1,105 @@
+#include "kvstore/kv_store.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "kernels/registry.h"
+
+namespace tandem {
+namespace {
+
+KvLayout Layout() {
+  return {.num_layers = 3, .num_kv_heads = 2, .head_dim = 16, .block_tokens = 8};
+}
+
+class KvStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto backend = OpenBackend("cpu", {.num_threads = 1});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    backend_ = *std::move(backend);
+    auto stream = backend_.device->NewStream();
+    ASSERT_TRUE(stream.ok()) << stream.status();
+    stream_ = *std::move(stream);
+  }
+
+  auto Create(const KvLayout& layout, int32_t num_blocks) {
+    return KvStore::Create(layout, num_blocks, *backend_.device, *backend_.ops);
+  }
+
+  Backend backend_;
+  std::unique_ptr<Stream> stream_;
+};
+
+// Pages of this process in memory, in bytes.
+int64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  statm >> size >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+TEST_F(KvStoreTest, ExtentsTileThePool) {
+  const auto store = *Create(Layout(), 4);
+  std::vector<BlockRef> pins;
+  for (int i = 0; i < 4; ++i) pins.push_back(*store->pool().Allocate());
+  const std::byte* expected = store->view().data;
+  for (int32_t layer = 0; layer < 3; ++layer) {
+    for (int32_t block = 0; block < 4; ++block) {
+      const auto extent = store->Extent(layer, BlockId(block));
+      EXPECT_EQ(extent.data(), expected);
+      expected += extent.size();
+    }
+  }
+  EXPECT_EQ(expected - store->view().data, 4 * Layout().BlockBytes());
+}
+
+TEST_F(KvStoreTest, CopiesAllLayersAndCountsThem) {
+  const auto store = *Create(Layout(), 4);
+  BlockTable table(8);
+  ASSERT_EQ(table.Reserve(store->pool(), 16), absl::OkStatus());
+  for (int32_t layer = 0; layer < 3; ++layer) {
+    std::ranges::fill(store->Extent(layer, BlockId(table.block_ids()[1])),
+                      static_cast<std::byte>(layer + 1));
+  }
+  BlockTable fork = table.Fork();
+  ASSERT_EQ(store->Execute(*stream_, *fork.MakeWritable(store->pool(), 8, 9)), absl::OkStatus());
+  ASSERT_NE(fork.block_ids()[1], table.block_ids()[1]);
+  for (int32_t layer = 0; layer < 3; ++layer) {
+    const auto copied = store->Extent(layer, BlockId(fork.block_ids()[1]));
+    EXPECT_TRUE(std::ranges::all_of(
+        copied, [&](std::byte b) { return b == static_cast<std::byte>(layer + 1); }));
+  }
+  const KvStats stats = store->stats();
+  EXPECT_EQ(stats.total_blocks, 4);
+  EXPECT_EQ(stats.free_blocks, 1);
+  EXPECT_EQ(stats.shared_blocks, 1);
+  EXPECT_EQ(stats.copied_blocks, 1);
+  EXPECT_EQ(store->CheckInvariants(), absl::OkStatus());
+}
+
+TEST_F(KvStoreTest, RefusesWhatCannotBe) {
+  KvLayout layout = Layout();
+  layout.block_tokens = 7;
+  EXPECT_EQ(Create(layout, 4).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Create(Layout(), 0).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Create(Layout(), 1 << 25).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(KvStoreTest, MemoryIsTakenWhenItIsUsed) {
+  KvLayout layout = Layout();
+  layout.num_layers = 32;
+  layout.num_kv_heads = 8;
+  layout.head_dim = 128;
+  const int64_t before = ResidentBytes();
+  const auto store = *Create(layout, 2048);  // 512 MiB
+  EXPECT_LT(ResidentBytes() - before, 32 << 20);
+}
+
+}  // namespace
+}  // namespace tandem
