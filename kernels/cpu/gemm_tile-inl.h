@@ -44,7 +44,7 @@ struct BF16Weights {
   static constexpr int64_t kOutputStride = 4;  // bytes from one output to the next
   static HWY_INLINE void LoadPair(const std::byte* at, V& even, V& odd) {
     const hn::RebindToUnsigned<F32> u32;
-    const auto pairs = hn::Load(u32, reinterpret_cast<const uint32_t*>(at));
+    const auto pairs = hn::LoadU(u32, reinterpret_cast<const uint32_t*>(at));
     even = hn::BitCast(F32(), hn::ShiftLeft<16>(pairs));
     odd = hn::BitCast(F32(), hn::And(pairs, hn::Set(u32, 0xFFFF0000u)));
   }
@@ -61,7 +61,7 @@ struct F16Weights {
   static constexpr int64_t kOutputStride = 2;
   static HWY_INLINE V LoadOne(const std::byte* at) {
     const hn::Rebind<hwy::float16_t, F32> f16;
-    return hn::PromoteTo(F32(), hn::Load(f16, reinterpret_cast<const hwy::float16_t*>(at)));
+    return hn::PromoteTo(F32(), hn::LoadU(f16, reinterpret_cast<const hwy::float16_t*>(at)));
   }
   static HWY_INLINE void LoadPair(const std::byte* at, V& even, V& odd) {
     even = LoadOne(at);
@@ -74,7 +74,7 @@ struct F32Weights {
   static constexpr int64_t kBytes = 4;
   static constexpr int64_t kOutputStride = 4;
   static HWY_INLINE V LoadOne(const std::byte* at) {
-    return hn::Load(F32(), reinterpret_cast<const float*>(at));
+    return hn::LoadU(F32(), reinterpret_cast<const float*>(at));
   }
   static HWY_INLINE void LoadPair(const std::byte* at, V& even, V& odd) {
     even = LoadOne(at);

@@ -63,7 +63,7 @@ HWY_INLINE void StoreUnit(hn::Vec<Units> unit, std::byte* dst, int64_t index, in
     hn::StoreU(hn::TruncateTo(d16, hn::ShiftRight<16>(unit)), d16, even + kPanelOutputs);
   } else {
     auto* to = reinterpret_cast<uint32_t*>(dst) + index * kPanelOutputs + first_row;
-    hn::Store(unit, Units(), to);
+    hn::StoreU(unit, Units(), to);
   }
 }
 
