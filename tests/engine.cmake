@@ -7,3 +7,11 @@ target_compile_definitions(tandem_test_engine PRIVATE TANDEM_SOURCE_DIR="${CMAKE
 
 tandem_test(same_answer_test SOURCES unit/engine/same_answer_test.cc DEPS tandem_test_engine
             TIMEOUT 600)
+tandem_test(landing_zone_test SOURCES unit/engine/landing_zone_test.cc DEPS tandem_test_engine)
+tandem_test(output_stream_test SOURCES unit/engine/output_stream_test.cc DEPS tandem_test_engine)
+tandem_test(engine_test SOURCES unit/engine/engine_test.cc DEPS tandem_test_engine)
+tandem_test(bad_row_test SOURCES unit/engine/bad_row_test.cc DEPS tandem_test_engine)
+tandem_test(prefill_handoff_test SOURCES unit/engine/prefill_handoff_test.cc
+            DEPS tandem_test_engine)
+tandem_test(decode_handoff_test SOURCES unit/engine/decode_handoff_test.cc DEPS tandem_test_engine)
+tandem_test(peer_loss_test SOURCES unit/engine/peer_loss_test.cc DEPS tandem_test_engine)

@@ -2,11 +2,12 @@
 
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "base/status.h"
 #include "model/transformer/weight_store.h"
 
 namespace tandem {
@@ -19,6 +20,7 @@ class StepGate {
   void Allow(int64_t steps) {
     absl::MutexLock lock(&mutex_);
     allowed_ = steps;
+    if (steps > 0) held_ = false;  // what was held is on its way
   }
   void Open() { Allow(std::numeric_limits<int64_t>::max()); }
 
@@ -28,8 +30,21 @@ class StepGate {
     mutex_.Await(absl::Condition(&held_));
   }
 
+  // The next step that begins fails with `status`.
+  void FailNext(absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    next_status_ = std::move(status);
+  }
+
+  // Every step fails with `status` from now on, the one that waits first.
+  void Break(absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    broken_ = std::move(status);
+    allowed_ = std::numeric_limits<int64_t>::max();
+  }
+
   // On the engine thread, as a step begins.
-  void Pass() {
+  absl::Status Pass() {
     absl::MutexLock lock(&mutex_);
     auto may_pass = [this] {
       mutex_.AssertReaderHeld();
@@ -39,12 +54,16 @@ class StepGate {
     mutex_.Await(absl::Condition(&may_pass));
     held_ = false;
     --allowed_;
+    if (!broken_.ok()) return broken_;
+    return std::exchange(next_status_, absl::OkStatus());
   }
 
  private:
   absl::Mutex mutex_;
   int64_t allowed_ ABSL_GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
   bool held_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status next_status_ ABSL_GUARDED_BY(mutex_);
+  absl::Status broken_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Weights that pass a gate before each forward pass.
@@ -53,7 +72,7 @@ class GatedWeights final : public WeightStore {
   GatedWeights(WeightStore& weights, StepGate& gate) : weights_(weights), gate_(gate) {}
 
   absl::StatusOr<LayerWeights> Layer(int32_t layer) override {
-    if (layer == 0) gate_.Pass();
+    if (layer == 0) RETURN_IF_ERROR(gate_.Pass());
     return weights_.Layer(layer);
   }
   absl::StatusOr<OuterWeights> Outer() override { return weights_.Outer(); }

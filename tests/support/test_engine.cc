@@ -41,7 +41,7 @@ TestEngine::TestEngine(const TestEngineSetup& setup)
 TestEngine::~TestEngine() { Die(); }
 
 void TestEngine::Die() {
-  gate_.Open();
+  gate_.Break(absl::UnavailableError("this worker was killed"));
   engine_->Shutdown(TimePoint::min());
   transport_.reset();
 }

@@ -43,7 +43,8 @@ class TestEngine {
 
   void Connect(std::unique_ptr<Transport> transport);
   Transport& transport() { return *transport_; }
-  // Ends the engine and its transport at once, as a killed worker looks to its peers.
+  // Ends the engine and its transport before another step completes, as a killed worker looks to
+  // its peers.
   void Die();
 
   // Reserve, waited for. The layout's fingerprint is filled in.

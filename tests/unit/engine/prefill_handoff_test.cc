@@ -1,0 +1,260 @@
+// The sending half of a hand-off: what a prefill engine posts, and how requests end when the peer
+// answers, refuses or is lost.
+
+#include <map>
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/recording_sink.h"
+#include "tests/support/scripted_transport.h"
+#include "tests/support/test_engine.h"
+
+namespace tandem {
+namespace {
+
+using absl::StatusCode;
+
+constexpr int32_t kVocabSize = 288;
+constexpr uint64_t kStream = 5;
+constexpr uint64_t kNobody = 1u << 30;
+
+class PrefillHandoffTest : public testing::Test {
+ protected:
+  void Start(TestEngineSetup setup = {}) {
+    setup.role = Role::kPrefill;
+    engine_ = std::make_unique<TestEngine>(setup);
+    auto transport = std::make_unique<ScriptedTransport>();
+    wire_ = transport.get();
+    engine_->Connect(std::move(transport));
+  }
+
+  void Prefill(EngineRequest request) {
+    (*engine_)->SubmitPrefill(
+        std::move(request),
+        {.data_address = "decode-1:7000", .reservation = ReservationId(kStream), .epoch = 3},
+        recording_.NewSink());
+  }
+  void Prefill(int32_t prompt_tokens) {
+    Prefill(Greedy(1, RandomPrompt(1, prompt_tokens, kVocabSize), 10));
+  }
+
+  void ExpectEnd(StatusCode code) {
+    EXPECT_EQ(recording_.AwaitFinish().status.code(), code) << recording_.AwaitFinish().status;
+    EXPECT_EQ(recording_.num_finishes(), 1);
+    EXPECT_TRUE(engine_->AtRest());
+  }
+  // The engine still serves.
+  void ExpectAlive() {
+    Recording next;
+    EngineRequest request = Greedy(99, {1, 2, 3}, 1);
+    (*engine_)->SubmitPrefill(request, {.reservation = ReservationId(99)}, next.NewSink());
+    EXPECT_TRUE(next.AwaitFinish().status.ok()) << next.AwaitFinish().status;
+  }
+
+  FakeClock clock_;
+  Recording recording_;
+  std::unique_ptr<TestEngine> engine_;
+  ScriptedTransport* wire_ = nullptr;
+};
+
+class PostedBlocksTest : public PrefillHandoffTest, public testing::WithParamInterface<int32_t> {};
+
+TEST_P(PostedBlocksTest, EachBlockOfEachLayerOnceAndInOrder) {
+  Start({.block_tokens = 8, .scheduler = {.max_prefill_chunk = GetParam()}});
+  Prefill(43);
+  wire_->AwaitCommit(kStream);
+  std::map<uint32_t, std::vector<uint32_t>> blocks_of_layer;
+  for (const PostedFrame& frame : wire_->frames()) {
+    EXPECT_EQ(std::tuple(frame.stream, frame.epoch), std::tuple(kStream, uint64_t{3}));
+    EXPECT_EQ(static_cast<int64_t>(frame.payload.size()),
+              (*engine_)->options().layout.ExtentBytes());
+    blocks_of_layer[frame.layer].push_back(frame.block);
+  }
+  ASSERT_EQ(blocks_of_layer.size(), 2u);
+  for (const auto& [layer, blocks] : blocks_of_layer) {
+    EXPECT_EQ(blocks, (std::vector<uint32_t>{0, 1, 2, 3, 4, 5})) << "layer " << layer;
+  }
+  wire_->End(kStream, absl::OkStatus());
+  ExpectEnd(StatusCode::kOk);
+}
+
+INSTANTIATE_TEST_SUITE_P(Chunks, PostedBlocksTest, testing::Values(1, 3, 8, 13, 0));
+
+TEST_F(PrefillHandoffTest, TheFirstTokenDoesNotWaitForThePeer) {
+  Start({.block_tokens = 8});
+  Prefill(20);
+  ASSERT_TRUE(recording_.AwaitTokens(1));
+  wire_->AwaitCommit(kStream);
+  EXPECT_FALSE(recording_.finished());
+  wire_->End(kStream, absl::OkStatus());
+  ExpectEnd(StatusCode::kOk);
+  const FinishInfo end = recording_.AwaitFinish();
+  EXPECT_EQ(end.reason, FinishReason::kHandedOff);
+  EXPECT_EQ(recording_.token_ids().size(), 1u);
+  const KvLayout& layout = (*engine_)->options().layout;
+  EXPECT_EQ(end.kv.raw_bytes, 20u * static_cast<uint64_t>(layout.BytesPerToken()));
+  EXPECT_EQ(end.kv.wire_bytes, 3u * static_cast<uint64_t>(layout.BlockBytes()) + (6 + 1) * 64u);
+  EXPECT_GE(end.kv.duration, end.kv.exposed);
+  EXPECT_GT(end.kv.exposed.count(), 0);
+  EXPECT_GT(end.stages.transfer.count(), 0);
+}
+
+TEST_F(PrefillHandoffTest, BlocksAreHeldUntilThePeerHasThem) {
+  Start({.block_tokens = 8});
+  Prefill(20);
+  wire_->AwaitCommit(kStream);
+  ASSERT_TRUE(recording_.AwaitTokens(1));
+  Recording other;  // its end comes after the step in which the first was parked
+  (*engine_)->SubmitPrefill(Greedy(2, {1, 2}, 1), {.reservation = ReservationId(6)},
+                            other.NewSink());
+  EXPECT_TRUE(other.AwaitFinish().status.ok());
+  const EngineStats stats = (*engine_)->stats();
+  EXPECT_EQ(stats.handoffs, 1);
+  EXPECT_EQ(stats.scheduler.parked, 1);
+  EXPECT_EQ(stats.free_blocks, stats.total_blocks - 3);
+  wire_->End(kStream, absl::OkStatus());
+  ExpectEnd(StatusCode::kOk);
+}
+
+TEST_F(PrefillHandoffTest, WhatEndsWithItsFirstTokenIsNotCommitted) {
+  Start();
+  Prefill(Greedy(1, RandomPrompt(1, 20, kVocabSize), 1));
+  ExpectEnd(StatusCode::kOk);
+  EXPECT_EQ(recording_.AwaitFinish().reason, FinishReason::kLength);
+  EXPECT_EQ(recording_.token_ids().size(), 1u);
+  EXPECT_EQ(wire_->num_aborted(), 1);
+}
+
+TEST_F(PrefillHandoffTest, APeerLostWhileComputingEndsItWithItsName) {
+  Start({.scheduler = {.max_prefill_chunk = 8}});
+  engine_->gate().Allow(2);
+  Prefill(40);
+  engine_->gate().AwaitHeld();
+  wire_->End(kStream, absl::UnavailableError("connection reset"));
+  engine_->gate().Open();
+  ExpectEnd(StatusCode::kUnavailable);
+  EXPECT_NE(recording_.AwaitFinish().status.message().find("decode-1:7000"),
+            absl::string_view::npos);
+  EXPECT_TRUE(recording_.token_ids().empty());
+  ExpectAlive();
+}
+
+TEST_F(PrefillHandoffTest, APeerLostWhileTransferringEndsIt) {
+  Start();
+  Prefill(40);
+  wire_->AwaitCommit(kStream);
+  wire_->End(kStream, absl::UnavailableError("connection reset"));
+  ExpectEnd(StatusCode::kUnavailable);
+  ExpectAlive();
+}
+
+TEST_F(PrefillHandoffTest, ARejectionEndsItWithThePeersStatus) {
+  Start();
+  Prefill(40);
+  wire_->AwaitCommit(kStream);
+  wire_->End(kStream, absl::DataLossError("3 of 4 extents in place"));
+  ExpectEnd(StatusCode::kDataLoss);
+}
+
+TEST_F(PrefillHandoffTest, AnAcknowledgementBeforeTheCommitIsRefused) {
+  Start({.scheduler = {.max_prefill_chunk = 8}});
+  engine_->gate().Allow(1);
+  Prefill(40);
+  engine_->gate().AwaitHeld();
+  wire_->End(kStream, absl::OkStatus());
+  engine_->gate().Open();
+  ExpectEnd(StatusCode::kFailedPrecondition);
+}
+
+TEST_F(PrefillHandoffTest, AStreamThatDoesNotOpenEndsIt) {
+  Start();
+  wire_->FailOpen(absl::UnavailableError("shut down"));
+  Prefill(40);
+  ExpectEnd(StatusCode::kUnavailable);
+  EXPECT_EQ(wire_->num_aborted(), 0);
+}
+
+TEST_F(PrefillHandoffTest, AFullQueueOfFramesEndsIt) {
+  Start();
+  wire_->FailPost(absl::ResourceExhaustedError("too many frames"));
+  Prefill(40);
+  ExpectEnd(StatusCode::kResourceExhausted);
+  EXPECT_EQ(wire_->num_aborted(), 1);
+}
+
+TEST_F(PrefillHandoffTest, ACancelWhileComputingAborts) {
+  Start({.scheduler = {.max_prefill_chunk = 8}});
+  engine_->gate().Allow(2);
+  Prefill(40);
+  engine_->gate().AwaitHeld();
+  (*engine_)->Cancel(RequestId(1), absl::OkStatus());
+  engine_->gate().Open();
+  ExpectEnd(StatusCode::kCancelled);
+  EXPECT_EQ(wire_->num_aborted(), 1);
+}
+
+TEST_F(PrefillHandoffTest, ACancelWhileTransferringAborts) {
+  Start();
+  Prefill(40);
+  wire_->AwaitCommit(kStream);
+  (*engine_)->Cancel(RequestId(1), absl::OkStatus());
+  ExpectEnd(StatusCode::kCancelled);
+  EXPECT_EQ(wire_->num_aborted(), 1);
+}
+
+TEST_F(PrefillHandoffTest, ADeadlineWhileTransferringAborts) {
+  Start({.clock = &clock_});
+  EngineRequest request = Greedy(1, RandomPrompt(1, 40, kVocabSize), 10);
+  request.deadline = clock_.Now() + std::chrono::seconds(1);
+  Prefill(std::move(request));
+  wire_->AwaitCommit(kStream);
+  clock_.Advance(std::chrono::seconds(1));
+  (*engine_)->Cancel(RequestId(kNobody), absl::OkStatus());  // to look at its clock
+  ExpectEnd(StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(wire_->num_aborted(), 1);
+}
+
+TEST_F(PrefillHandoffTest, AnIdleEngineWakesForADeadline) {
+  Start();
+  EngineRequest request = Greedy(1, RandomPrompt(1, 40, kVocabSize), 10);
+  request.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+  Prefill(std::move(request));
+  ExpectEnd(StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(PrefillHandoffTest, AShutdownWhileTransferringAborts) {
+  Start();
+  Prefill(40);
+  wire_->AwaitCommit(kStream);
+  (*engine_)->Shutdown(TimePoint::min());
+  ExpectEnd(StatusCode::kUnavailable);
+  EXPECT_EQ(wire_->num_aborted(), 1);
+}
+
+TEST_F(PrefillHandoffTest, AShutdownWithTimeWaitsForThePeer) {
+  Start();
+  Prefill(40);
+  wire_->AwaitCommit(kStream);
+  wire_->End(kStream, absl::OkStatus());
+  (*engine_)->Shutdown(kNoDeadline);
+  ExpectEnd(StatusCode::kOk);
+}
+
+TEST_F(PrefillHandoffTest, WithoutATransportThereIsNoHandoff) {
+  engine_ = std::make_unique<TestEngine>(TestEngineSetup{.role = Role::kPrefill});
+  Prefill(10);
+  ExpectEnd(StatusCode::kFailedPrecondition);
+}
+
+TEST_F(PrefillHandoffTest, AUnifiedRequestIsRefused) {
+  Start();
+  (*engine_)->Submit(Greedy(1, {1, 2}, 3), recording_.NewSink());
+  ExpectEnd(StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace tandem
