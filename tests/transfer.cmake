@@ -1,4 +1,14 @@
 # Tests of transfer.
+tandem_test(transfer_test
+  SOURCES unit/transfer/frame_test.cc unit/transfer/frame_reader_test.cc
+          unit/transfer/streams_test.cc unit/transfer/tcp_transport_test.cc
+          support/transport_probe.cc
+  DEPS tandem_transfer)
 tandem_test(transport_conformance_test
   SOURCES conformance/transport_test.cc support/transport_probe.cc
+  DEPS tandem_transfer
+  LABELS conformance)
+tandem_fuzz_test(frame_fuzz
+  SOURCES fuzz/frame_fuzz.cc
+  CORPUS fuzz/corpus/frame
   DEPS tandem_transfer)

@@ -1,0 +1,368 @@
+// What only TCP can do to a transport: peers that speak wrongly, stop half-way or do not answer.
+// The peer is a plain socket of the test.
+#include "transfer/tcp/tcp_transport.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "base/hash.h"
+#include "fmt/format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/transport_probe.h"
+#include "transfer/tcp/socket.h"
+
+namespace tandem {
+namespace {
+
+using Kind = ReceiverProbe::Call::Kind;
+using Bytes = std::vector<std::byte>;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kEpoch = 7;
+
+Bytes HeaderBytes(const FrameHeader& header) {
+  const auto bytes = EncodeFrameHeader(header);
+  return Bytes(bytes.begin(), bytes.end());
+}
+
+FrameHeader DataHeader(uint64_t stream, const Bytes& payload) {
+  return {.type = FrameType::kData,
+          .stream = stream,
+          .epoch = kEpoch,
+          .payload_bytes = static_cast<uint32_t>(payload.size()),
+          .payload_hash = Hash64(payload)};
+}
+
+sockaddr_in Loopback(uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+// A blocking socket that says what the test tells it to.
+class RawPeer {
+ public:
+  explicit RawPeer(UniqueFd socket) : socket_(std::move(socket)) {}
+
+  static RawPeer ConnectTo(const std::string& address) {
+    UniqueFd socket_fd(socket(AF_INET, SOCK_STREAM, 0));
+    const sockaddr_in name =
+        Loopback(static_cast<uint16_t>(std::stoi(ParseHostPort(address)->port)));
+    EXPECT_EQ(connect(socket_fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
+    return RawPeer(std::move(socket_fd));
+  }
+
+  void Send(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t count = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (count <= 0) return;  // the other side may close at any byte
+      bytes = bytes.subspan(static_cast<size_t>(count));
+    }
+  }
+
+  // Exactly `size` bytes, fewer when the other side closes first.
+  Bytes Receive(size_t size) {
+    Bytes bytes(size);
+    size_t filled = 0;
+    while (filled < size) {
+      const ssize_t count = recv(socket_.get(), bytes.data() + filled, size - filled, 0);
+      if (count <= 0) break;
+      filled += static_cast<size_t>(count);
+    }
+    bytes.resize(filled);
+    return bytes;
+  }
+
+  FrameHeader ReceiveHeader() {
+    const Bytes bytes = Receive(kFrameHeaderBytes);
+    if (bytes.size() != kFrameHeaderBytes) {
+      ADD_FAILURE() << "the connection was closed instead of an answer";
+      return {};
+    }
+    const auto header = ParseFrameHeader(std::span<const std::byte, kFrameHeaderBytes>(bytes));
+    EXPECT_TRUE(header.ok()) << header.status();
+    return *header;
+  }
+
+  // Waits for the other side to close.
+  bool IsClosed() { return Receive(1).empty(); }
+  void Close() { socket_ = UniqueFd(); }
+
+ private:
+  UniqueFd socket_;
+};
+
+class RawListener {
+ public:
+  explicit RawListener(int backlog = 8) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    const sockaddr_in name = Loopback(0);
+    EXPECT_EQ(bind(socket_.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
+    EXPECT_EQ(listen(socket_.get(), backlog), 0);
+  }
+  std::string address() const { return fmt::format("127.0.0.1:{}", LocalPort(socket_)); }
+  RawPeer Accept() { return RawPeer(UniqueFd(accept(socket_.get(), nullptr, nullptr))); }
+
+ private:
+  UniqueFd socket_;
+};
+
+class TcpTransportTest : public ::testing::Test {
+ protected:
+  void Start(const TcpOptions& options = {}) {
+    auto transport = OpenTcpTransport(options, &receiver_probe_);
+    ASSERT_TRUE(transport.ok()) << transport.status();
+    transport_ = *std::move(transport);
+  }
+
+  RawPeer Peer() { return RawPeer::ConnectTo(transport_->address()); }
+
+  absl::Status Open(const std::string& peer, uint64_t stream) {
+    return transport_->OpenStream(peer, stream, kEpoch, ends_.Callback());
+  }
+
+  const Bytes payload_ = PatternBytes(5000, 1);
+  EndProbe ends_;
+  ReceiverProbe receiver_probe_;
+  std::unique_ptr<Transport> transport_;
+};
+
+TEST_F(TcpTransportTest, SpeaksTheWireFormat) {
+  Start();
+  RawPeer peer = Peer();
+  peer.Send(HeaderBytes(DataHeader(1, payload_)));
+  peer.Send(payload_);
+  peer.Send(HeaderBytes({.type = FrameType::kCommit, .stream = 1, .epoch = kEpoch, .frames = 1}));
+  EXPECT_EQ(peer.ReceiveHeader(),
+            (FrameHeader{.type = FrameType::kAck, .stream = 1, .epoch = kEpoch}));
+  EXPECT_EQ(receiver_probe_.BytesOf(1, 0, 0), payload_);
+}
+
+TEST_F(TcpTransportTest, PeerThatDiesInAPayloadGivesThePlaceBack) {
+  Start();
+  RawPeer peer = Peer();
+  peer.Send(HeaderBytes(DataHeader(1, payload_)));
+  peer.Send(std::span(payload_).first(1234));
+  ASSERT_TRUE(receiver_probe_.WaitFor(1, Kind::kPrepare, 1));
+  peer.Close();
+  ASSERT_TRUE(receiver_probe_.WaitFor(1, Kind::kLanded, 1));
+  EXPECT_EQ(receiver_probe_.CallsOf(1).back().status.code(), absl::StatusCode::kUnavailable);
+  transport_.reset();
+  EXPECT_EQ(receiver_probe_.Count(1, Kind::kLanded), 1);
+}
+
+TEST_F(TcpTransportTest, ShutdownGivesThePlaceBack) {
+  Start();
+  RawPeer peer = Peer();
+  peer.Send(HeaderBytes(DataHeader(1, payload_)));
+  ASSERT_TRUE(receiver_probe_.WaitFor(1, Kind::kPrepare, 1));
+  transport_.reset();
+  EXPECT_EQ(receiver_probe_.Count(1, Kind::kLanded), 1);
+  EXPECT_EQ(receiver_probe_.CallsOf(1).back().status.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(TcpTransportTest, CorruptedPayloadIsDataLossAndRejected) {
+  Start();
+  RawPeer peer = Peer();
+  Bytes corrupted = payload_;
+  corrupted[4999] ^= std::byte{0x10};
+  peer.Send(HeaderBytes(DataHeader(1, payload_)));
+  peer.Send(corrupted);
+  const FrameHeader reject = peer.ReceiveHeader();
+  EXPECT_EQ(reject.type, FrameType::kReject);
+  EXPECT_EQ(reject.code, static_cast<uint8_t>(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(receiver_probe_.CallsOf(1).back().status.code(), absl::StatusCode::kDataLoss);
+  // The rest of the stream is dropped, its commit refused, and another stream is not touched.
+  peer.Send(HeaderBytes(DataHeader(1, payload_)));
+  peer.Send(payload_);
+  peer.Send(HeaderBytes({.type = FrameType::kCommit, .stream = 1, .epoch = kEpoch, .frames = 2}));
+  EXPECT_EQ(peer.ReceiveHeader().type, FrameType::kReject);
+  EXPECT_EQ(receiver_probe_.Count(1, Kind::kPrepare), 1);
+  EXPECT_EQ(receiver_probe_.Count(1, Kind::kCommit), 0);
+  peer.Send(HeaderBytes({.type = FrameType::kCommit, .stream = 2, .epoch = kEpoch}));
+  EXPECT_EQ(peer.ReceiveHeader().type, FrameType::kAck);
+}
+
+TEST_F(TcpTransportTest, WhatIsNoFrameClosesTheConnection) {
+  Start();
+  const auto closes_on = [&](const Bytes& bytes) {
+    RawPeer peer = Peer();
+    peer.Send(bytes);
+    return peer.IsClosed();
+  };
+  EXPECT_TRUE(closes_on(PatternBytes(64, 9)));
+  const std::string http =
+      "GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: somebody who is lost\r\n\r\n....";
+  const auto text = std::as_bytes(std::span(http));
+  EXPECT_TRUE(closes_on(Bytes(text.begin(), text.end())));
+  Bytes damaged = HeaderBytes(DataHeader(1, payload_));
+  damaged[20] ^= std::byte{1};
+  EXPECT_TRUE(closes_on(damaged));
+  EXPECT_TRUE(closes_on(HeaderBytes({.type = FrameType::kAck, .stream = 1, .epoch = kEpoch})))
+      << "a sender does not acknowledge";
+  EXPECT_TRUE(receiver_probe_.calls().empty());
+  RawPeer peer = Peer();
+  peer.Send(HeaderBytes({.type = FrameType::kCommit, .stream = 1, .epoch = kEpoch}));
+  EXPECT_EQ(peer.ReceiveHeader().type, FrameType::kAck) << "others are served on";
+}
+
+TEST_F(TcpTransportTest, ReceiverThatSpeaksWronglyIsLeft) {
+  Start();
+  const FrameHeader wrong[] = {
+      {.type = FrameType::kAck, .stream = 1, .epoch = kEpoch},  // before the commit
+      {.type = FrameType::kCommit, .stream = 1, .epoch = kEpoch},
+      DataHeader(1, payload_)};
+  for (const FrameHeader& header : wrong) {
+    RawListener listener;
+    EndProbe ends;
+    ASSERT_EQ(transport_->OpenStream(listener.address(), 1, kEpoch, ends.Callback()),
+              absl::OkStatus());
+    RawPeer peer = listener.Accept();
+    peer.Send(HeaderBytes(header));
+    EXPECT_TRUE(peer.IsClosed());
+    EXPECT_EQ(ends.Wait(1).code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(ends.count(1), 1);
+  }
+}
+
+TEST_F(TcpTransportTest, RejectNamesPeerAndCode) {
+  Start();
+  RawListener listener;
+  ASSERT_EQ(Open(listener.address(), 1), absl::OkStatus());
+  RawPeer peer = listener.Accept();
+  const auto code = static_cast<uint8_t>(absl::StatusCode::kResourceExhausted);
+  // For a stream that is not there first: that is nothing.
+  peer.Send(HeaderBytes({.type = FrameType::kReject, .code = code, .stream = 5, .epoch = 1}));
+  peer.Send(HeaderBytes({.type = FrameType::kReject, .code = code, .stream = 1, .epoch = kEpoch}));
+  const absl::Status status = ends_.Wait(1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(listener.address()));
+}
+
+TEST_F(TcpTransportTest, HalfSentFrameOfAnAbortedStreamIsFinished) {
+  Start();
+  RawListener listener;
+  auto payload = PatternBytes(kMaxPayloadBytes, 3);  // more than sockets hold
+  const FrameHeader expected = {.type = FrameType::kData,
+                                .stream = 1,
+                                .epoch = kEpoch,
+                                .payload_bytes = kMaxPayloadBytes,
+                                .payload_hash = Hash64(payload)};
+  ASSERT_EQ(Open(listener.address(), 1), absl::OkStatus());
+  ASSERT_EQ(Open(listener.address(), 2), absl::OkStatus());
+  ASSERT_EQ(transport_->Post(1, kEpoch, 0, 0, payload), absl::OkStatus());
+  ASSERT_EQ(transport_->Post(1, kEpoch, 0, 1, payload), absl::OkStatus());
+  RawPeer peer = listener.Accept();
+  EXPECT_EQ(peer.ReceiveHeader(), expected);  // it is on its way
+  transport_->AbortStream(1, kEpoch);
+  std::ranges::fill(payload, std::byte{0xEE});
+  ASSERT_EQ(transport_->FinishStream(2, kEpoch), absl::OkStatus());
+  EXPECT_EQ(Hash64(peer.Receive(kMaxPayloadBytes)), expected.payload_hash);
+  const FrameHeader next = peer.ReceiveHeader();
+  EXPECT_EQ(next.type, FrameType::kCommit) << "the second frame of stream 1 was not sent";
+  EXPECT_EQ(next.stream, 2u);
+}
+
+TEST_F(TcpTransportTest, ConnectingTimesOut) {
+  // Connections that nobody accepts fill the backlog; the next one gets no answer.
+  RawListener listener(0);
+  std::vector<UniqueFd> fillers;
+  const auto address = Resolve(*ParseHostPort(listener.address()), NameLookup::kNumericOnly);
+  for (int i = 0; i < 8; ++i) fillers.push_back(*StartConnect(address->front()));
+  Start({.connect_timeout = std::chrono::milliseconds(50)});
+  ASSERT_EQ(Open(listener.address(), 1), absl::OkStatus());
+  const absl::Status status = ends_.Wait(1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("timed out"));
+}
+
+TEST_F(TcpTransportTest, StalledSenderIsLeft) {
+  Start({.stall_timeout = std::chrono::milliseconds(50)});
+  RawPeer idle = Peer();
+  idle.Send(HeaderBytes({.type = FrameType::kCommit, .stream = 2, .epoch = kEpoch}));
+  EXPECT_EQ(idle.ReceiveHeader().type, FrameType::kAck);
+  RawPeer stalled = Peer();
+  stalled.Send(HeaderBytes(DataHeader(1, payload_)));
+  EXPECT_TRUE(stalled.IsClosed());
+  EXPECT_EQ(receiver_probe_.CallsOf(1).back().status.code(), absl::StatusCode::kUnavailable);
+  idle.Send(HeaderBytes({.type = FrameType::kCommit, .stream = 3, .epoch = kEpoch}));
+  EXPECT_EQ(idle.ReceiveHeader().type, FrameType::kAck) << "between frames one may be silent";
+}
+
+TEST_F(TcpTransportTest, ReceiverThatDoesNotReadIsLeft) {
+  Start({.stall_timeout = std::chrono::milliseconds(50)});
+  RawListener listener;
+  const auto payload = PatternBytes(kMaxPayloadBytes, 3);
+  ASSERT_EQ(Open(listener.address(), 1), absl::OkStatus());
+  ASSERT_EQ(transport_->Post(1, kEpoch, 0, 0, payload), absl::OkStatus());
+  RawPeer peer = listener.Accept();
+  EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(TcpTransportTest, ConnectionsAreBounded) {
+  Start({.max_connections = 2});
+  RawPeer first = Peer();
+  RawPeer second = Peer();
+  RawPeer third = Peer();
+  EXPECT_TRUE(third.IsClosed());
+  second.Close();
+  first.Send(HeaderBytes({.type = FrameType::kCommit, .stream = 1, .epoch = kEpoch}));
+  EXPECT_EQ(first.ReceiveHeader().type, FrameType::kAck);
+}
+
+TEST_F(TcpTransportTest, QueueOfAStreamIsBounded) {
+  Start({.max_queued_frames = 3});
+  RawListener listener;
+  ASSERT_EQ(Open(listener.address(), 1), absl::OkStatus());
+  const auto payload = PatternBytes(kMaxPayloadBytes, 3);  // the first does not get through
+  for (uint32_t block = 0; block < 3; ++block) {
+    ASSERT_EQ(transport_->Post(1, kEpoch, 0, block, payload), absl::OkStatus());
+  }
+  EXPECT_EQ(transport_->Post(1, kEpoch, 0, 3, payload).code(),
+            absl::StatusCode::kResourceExhausted);
+  transport_.reset();
+  EXPECT_EQ(ends_.count(1), 1);
+}
+
+TEST_F(TcpTransportTest, HostNamesAreResolved) {
+  Start({.listen_host = "localhost"});
+  EXPECT_THAT(transport_->address(), ::testing::StartsWith("localhost:"));
+  ASSERT_EQ(Open(transport_->address(), 1), absl::OkStatus());
+  ASSERT_EQ(transport_->FinishStream(1, kEpoch), absl::OkStatus());
+  EXPECT_EQ(ends_.Wait(1), absl::OkStatus());
+}
+
+TEST_F(TcpTransportTest, AddressesThatCannotBe) {
+  Start();
+  for (const char* address : {"", "host", ":80", "host:", "host:http", "host:65536", "host:-1"}) {
+    EXPECT_EQ(Open(address, 1).code(), absl::StatusCode::kInvalidArgument) << address;
+  }
+  EXPECT_EQ(ParseHostPort("[::1]:80")->host, "::1");
+  EXPECT_EQ(ParseHostPort("worker-3.decode:80")->host, "worker-3.decode");
+}
+
+TEST_F(TcpTransportTest, PortThatIsTaken) {
+  Start();
+  const auto port = static_cast<uint16_t>(std::stoi(ParseHostPort(transport_->address())->port));
+  const auto second = OpenTcpTransport({.listen_port = port}, nullptr);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr(std::to_string(port)));
+}
+
+TEST_F(TcpTransportTest, AdvertisedHostIsWhatPeersAreTold) {
+  Start({.advertised_host = "worker-7"});
+  EXPECT_THAT(transport_->address(), ::testing::StartsWith("worker-7:"));
+}
+
+}  // namespace
+}  // namespace tandem
