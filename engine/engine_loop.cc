@@ -56,7 +56,7 @@ void EngineLoop::Stop() {
   inbox_.Close();
   HandleAll(inbox_.Drain());
   while (!sequences_.empty()) End(*sequences_.begin()->second, ShuttingDown());
-  receiver_.Clear();
+  receiver_.ShutDown();
   if (options_.check_invariants) CheckInvariants();
   Publish();
 }

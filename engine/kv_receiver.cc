@@ -163,7 +163,8 @@ TimePoint KvReceiver::NextLapse() const {
   return next;
 }
 
-void KvReceiver::Clear() {
+void KvReceiver::ShutDown() {
+  zone_.ShutDown();
   for (auto& [id, incoming] : incoming_) {
     if (incoming.state != State::kDraining) zone_.Close(id);
     scheduler_.Finish(incoming.promise);

@@ -63,8 +63,9 @@ class KvReceiver {
   // When the next one might lapse.
   TimePoint NextLapse() const;
 
-  // Gives all blocks back at once. Only when the pool will not be used again.
-  void Clear();
+  // Takes no more frames and gives all blocks back at once, under a write too: the pool is not used
+  // again.
+  void ShutDown();
 
   int32_t num_reservations() const { return static_cast<int32_t>(incoming_.size()); }
 

@@ -32,6 +32,11 @@ LandingZone::Closing LandingZone::Close(ReservationId id) {
   return Closing::kDone;
 }
 
+void LandingZone::ShutDown() {
+  absl::MutexLock lock(&mutex_);
+  shut_down_ = true;
+}
+
 TimePoint LandingZone::LatestFrame(ReservationId id) const {
   absl::MutexLock lock(&mutex_);
   return landings_.at(id).latest_frame;
@@ -99,6 +104,7 @@ absl::Status LandingZone::Commit(const FrameHeader& header) {
 }
 
 absl::StatusOr<LandingZone::Landing*> LandingZone::Find(const FrameHeader& header) {
+  if (shut_down_) return Unavailable("this worker has shut down: retry elsewhere");
   if (header.epoch != epoch_) {
     return FailedPrecondition("a frame for epoch {}, this worker's is {}: it was restarted",
                               header.epoch, epoch_);

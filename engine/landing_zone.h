@@ -46,6 +46,8 @@ class LandingZone final : public FrameReceiver {
   void Open(ReservationId id, std::span<const int32_t> blocks);
   // Refuses further frames and forgets the reservation, which must be open.
   Closing Close(ReservationId id);
+  // Refuses all frames from here on with UNAVAILABLE.
+  void ShutDown();
   // When the latest frame for `id` was begun or landed, else when it was opened.
   TimePoint LatestFrame(ReservationId id) const;
 
@@ -79,6 +81,7 @@ class LandingZone final : public FrameReceiver {
 
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<ReservationId, Landing> landings_ ABSL_GUARDED_BY(mutex_);
+  bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tandem

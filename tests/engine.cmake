@@ -15,3 +15,5 @@ tandem_test(prefill_handoff_test SOURCES unit/engine/prefill_handoff_test.cc
             DEPS tandem_test_engine)
 tandem_test(decode_handoff_test SOURCES unit/engine/decode_handoff_test.cc DEPS tandem_test_engine)
 tandem_test(peer_loss_test SOURCES unit/engine/peer_loss_test.cc DEPS tandem_test_engine)
+tandem_test(engine_soak_test SOURCES property/engine_soak_test.cc DEPS tandem_test_engine
+            TIMEOUT 300)

@@ -61,6 +61,7 @@ void HandoffPair::Continue(Disaggregated& run) {
     (*decode_)->Release(run.reservation.id);
     return;
   }
+  run.claimed = true;
   (*decode_)->SubmitDecode({.request = run.request,
                             .reservation = run.reservation.id,
                             .first_token = run.prefill.token_ids().front()},
@@ -68,9 +69,14 @@ void HandoffPair::Continue(Disaggregated& run) {
 }
 
 absl::Status HandoffPair::AwaitEnd(Disaggregated& run) {
-  const FinishInfo prefill = run.prefill.AwaitFinish();
-  if (!prefill.status.ok() || prefill.reason != FinishReason::kHandedOff) return prefill.status;
-  return run.decode.AwaitFinish().status;
+  const absl::Status prefill = run.prefill.AwaitFinish().status;
+  if (!prefill.ok()) {
+    (*decode_)->Release(run.reservation.id);
+    (*decode_)->Cancel(run.request.id, prefill);
+  }
+  if (!run.claimed) return prefill;
+  const absl::Status decode = run.decode.AwaitFinish().status;
+  return prefill.ok() ? decode : prefill;
 }
 
 }  // namespace tandem

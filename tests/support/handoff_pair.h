@@ -19,6 +19,7 @@ struct Disaggregated {
   Reservation reservation;
   Recording prefill;
   Recording decode;
+  bool claimed = false;  // the decode engine was given it
 
   // All tokens of the request, in order.
   std::vector<int32_t> token_ids() const;
@@ -37,7 +38,7 @@ class HandoffPair {
   absl::StatusOr<Disaggregated*> Start(EngineRequest request);
   // Waits for the first token; starts the decode when there is more to come.
   void Continue(Disaggregated& run);
-  // Waits for both ends; the first status that is not OK.
+  // Waits for both ends; the first status that is not OK. A decode whose prefill failed is ended.
   absl::Status AwaitEnd(Disaggregated& run);
 
  private:

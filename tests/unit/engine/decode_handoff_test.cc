@@ -359,7 +359,7 @@ TEST_F(DecodeHandoffTest, AShutdownUnderAWrite) {
   (*engine_)->Shutdown(TimePoint::min());
   EXPECT_EQ(recording_.AwaitFinish().status.code(), StatusCode::kUnavailable);
   EXPECT_TRUE(engine_->AtRest());
-  EXPECT_EQ(Land(ThePrefill().frames.back()).code(), StatusCode::kNotFound);
+  EXPECT_EQ(Land(ThePrefill().frames.back()).code(), StatusCode::kUnavailable);
   receiver().Landed(HeaderOf(frame), absl::OkStatus());
   EXPECT_EQ(engine_->Reserve(1, 1).status().code(), StatusCode::kUnavailable);
 }

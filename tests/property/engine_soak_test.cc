@@ -1,0 +1,178 @@
+// Some hundred requests of random lengths and sampling, unified and disaggregated, many of them
+// cancelled, released, over their deadline or refused at a random moment: every one ends exactly
+// once with a status that its fate allows, answers are those of an undisturbed run, and nothing
+// leaks. The engines check their invariants after every step.
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/handoff_pair.h"
+#include "tests/support/recording_sink.h"
+#include "tests/support/test_engine.h"
+
+namespace tandem {
+namespace {
+
+using absl::StatusCode;
+
+constexpr int32_t kVocabSize = 288;
+constexpr int kRequests = 300;
+
+// Fresh every time, printed, and given back by TANDEM_SEED.
+uint64_t Seed() {
+  const char* const given = std::getenv("TANDEM_SEED");
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+}
+
+class EngineSoakTest : public testing::Test {
+ protected:
+  EngineSoakTest() {
+    std::printf("TANDEM_SEED=%llu\n", static_cast<unsigned long long>(seed_));
+    RecordProperty("seed", std::to_string(seed_));
+  }
+
+  int32_t Draw(int32_t min, int32_t max) {
+    return std::uniform_int_distribution<int32_t>(min, max)(random_);
+  }
+  bool OneIn(int32_t n) { return Draw(1, n) == 1; }
+
+  static TestEngineSetup Crowded() {
+    return {.num_blocks = 60,
+            .block_tokens = 8,
+            .scheduler = {.max_step_tokens = 48, .max_prefill_chunk = 16, .max_sequences = 8}};
+  }
+
+  EngineRequest RandomRequest(uint64_t id) {
+    EngineRequest request = Greedy(id, RandomPrompt(id, Draw(1, 90), kVocabSize), Draw(1, 40));
+    request.sampling.temperature = OneIn(3) ? 0.0f : 0.9f;
+    request.sampling.seed = id;
+    if (OneIn(4)) request.sampling.repetition_penalty = 1.2f;
+    if (OneIn(5)) request.priority = Draw(0, 3);
+    if (OneIn(8)) {
+      request.deadline =
+          std::chrono::steady_clock::now() + std::chrono::microseconds(Draw(0, 20000));
+    }
+    if (OneIn(3)) request.stop_token_ids = {Draw(0, kVocabSize - 1), Draw(0, kVocabSize - 1)};
+    return request;
+  }
+
+  // The tokens of `request` when nothing disturbs it.
+  std::vector<int32_t> Undisturbed(EngineRequest request) {
+    request.deadline = kNoDeadline;
+    Recording recording;
+    reference_->Submit(std::move(request), recording.NewSink());
+    EXPECT_TRUE(recording.AwaitFinish().status.ok());
+    return recording.token_ids();
+  }
+
+  // What came is the answer, or its beginning when the request was ended early.
+  void ExpectAnswer(const EngineRequest& request, const absl::Status& status,
+                    const std::vector<int32_t>& ids) {
+    const std::vector<int32_t> whole = Undisturbed(request);
+    ASSERT_LE(ids.size(), whole.size());
+    EXPECT_TRUE(!status.ok() || ids.size() == whole.size()) << "cut short and called a success";
+    for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(ids[i], whole[i]);
+  }
+
+  static void ExpectOneOf(const absl::Status& status, const std::vector<StatusCode>& codes) {
+    for (StatusCode code : codes) {
+      if (status.code() == code) return;
+    }
+    ADD_FAILURE() << status;
+  }
+
+  const uint64_t seed_ = Seed();
+  std::mt19937_64 random_{seed_};
+  TestEngine reference_{TestEngineSetup{}};
+};
+
+struct UnifiedRun {
+  EngineRequest request;
+  bool cancelled = false;
+  Recording recording;
+};
+
+TEST_F(EngineSoakTest, Unified) {
+  std::vector<std::unique_ptr<UnifiedRun>> runs;
+  TestEngine engine(Crowded());
+  for (uint64_t id = 1; id <= kRequests; ++id) {
+    UnifiedRun& run = *runs.emplace_back(std::make_unique<UnifiedRun>());
+    run.request = RandomRequest(id);
+    engine->Submit(run.request, run.recording.NewSink());
+    if (OneIn(3)) {
+      UnifiedRun& victim = *runs[static_cast<size_t>(Draw(0, static_cast<int32_t>(id) - 1))];
+      if (OneIn(2)) victim.recording.AwaitTokens(static_cast<size_t>(Draw(1, 5)));
+      engine->Cancel(victim.request.id, absl::OkStatus());
+      victim.cancelled = true;
+    }
+  }
+  for (const auto& run : runs) {
+    const absl::Status status = run->recording.AwaitFinish().status;
+    std::vector<StatusCode> allowed = {StatusCode::kOk};
+    if (run->cancelled) allowed.push_back(StatusCode::kCancelled);
+    if (run->request.deadline != kNoDeadline) allowed.push_back(StatusCode::kDeadlineExceeded);
+    ExpectOneOf(status, allowed);
+    EXPECT_EQ(run->recording.num_finishes(), 1);
+    ExpectAnswer(run->request, status, run->recording.token_ids());
+  }
+  EXPECT_TRUE(engine.AtRest());
+}
+
+class DisaggregatedSoakTest : public EngineSoakTest, public testing::WithParamInterface<Wire> {};
+
+TEST_P(DisaggregatedSoakTest, EndsAndLeaksNothing) {
+  HandoffPair pair(Crowded(), GetParam());
+  std::vector<std::pair<Disaggregated*, bool>> runs;  // whether it was disturbed
+  size_t continued = 0;
+  const auto continue_next = [&] { pair.Continue(*runs[continued++].first); };
+  for (uint64_t id = 1; id <= kRequests; ++id) {
+    auto run = pair.Start(RandomRequest(id));
+    while (!run.ok()) {  // no room: let one go on, which makes some
+      ASSERT_EQ(run.status().code(), StatusCode::kResourceExhausted) << run.status();
+      if (continued < runs.size()) continue_next();
+      run = pair.Start(RandomRequest(id));
+    }
+    runs.emplace_back(*run, false);
+    if (!OneIn(4)) continue;
+    auto& [victim, disturbed] = runs[static_cast<size_t>(Draw(0, static_cast<int32_t>(id) - 1))];
+    disturbed = true;
+    const RequestId victim_id = victim->request.id;
+    if (OneIn(3)) pair.decode()->Release(victim->reservation.id);
+    if (OneIn(2)) pair.prefill()->Cancel(victim_id, absl::OkStatus());
+    if (OneIn(2)) pair.decode()->Cancel(victim_id, absl::OkStatus());
+  }
+  while (continued < runs.size()) continue_next();
+
+  for (const auto& [run, disturbed] : runs) {
+    const absl::Status status = pair.AwaitEnd(*run);
+    std::vector<StatusCode> allowed = {StatusCode::kOk};
+    // Whoever ends it first may show to the other side as a reservation that is gone.
+    const bool hurried = run->request.deadline != kNoDeadline;
+    if (hurried) allowed.push_back(StatusCode::kDeadlineExceeded);
+    if (disturbed) allowed.push_back(StatusCode::kCancelled);
+    if (hurried || disturbed) allowed.push_back(StatusCode::kNotFound);
+    ExpectOneOf(status, allowed);
+    EXPECT_EQ(run->prefill.num_finishes(), 1);
+    EXPECT_EQ(run->decode.num_finishes(), run->claimed ? 1 : 0);
+    ExpectAnswer(run->request, status, run->token_ids());
+  }
+  pair.decode().Settle();
+  EXPECT_TRUE(pair.decode().AtRest());
+  EXPECT_TRUE(pair.prefill().AtRest());
+}
+
+INSTANTIATE_TEST_SUITE_P(Wires, DisaggregatedSoakTest, testing::Values(Wire::kLoopback, Wire::kTcp),
+                         [](const testing::TestParamInfo<Wire>& info) {
+                           return std::string(info.param == Wire::kTcp ? "Tcp" : "Loopback");
+                         });
+
+}  // namespace
+}  // namespace tandem
