@@ -1,0 +1,226 @@
+#include "server/assemble.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/status.h"
+#include "kernels/registry.h"
+#include "model/checkpoint/checkpoint.h"
+#include "router/cluster_view.h"
+#include "server/grpc_server.h"
+#include "server/load_progress.h"
+#include "server/model_fingerprint.h"
+#include "server/registration.h"
+#include "server/worker_messages.h"
+#include "server/worker_service.h"
+#include "spdlog/spdlog.h"
+#include "transfer/tcp/tcp_transport.h"
+
+namespace tandem {
+namespace {
+
+constexpr int32_t kMaxMessageBytes = 64 << 20;  // prompts come from routers, which bound them
+constexpr int64_t kDefaultContexts = 16;
+constexpr int64_t kDefaultMaxKvBytes = int64_t{1} << 30;
+
+absl::StatusOr<DType> KvDType(const std::string& name, DType weights) {
+  if (name == "auto") return weights;
+  const std::optional<DType> dtype = DTypeFromName(name);
+  if (dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32) return *dtype;
+  return InvalidArgument("--kv-dtype {} is unknown; use auto, bf16, f16 or f32", name);
+}
+
+absl::StatusOr<int32_t> NumBlocks(const WorkerTuning& tuning, const KvLayout& layout,
+                                  int32_t max_context) {
+  int64_t tokens = tuning.kv_tokens;
+  if (tokens == 0 && tuning.kv_bytes > 0) {
+    tokens = static_cast<int64_t>(tuning.kv_bytes) / layout.BytesPerToken();
+  } else if (tokens == 0) {
+    tokens = std::min(kDefaultContexts * max_context, kDefaultMaxKvBytes / layout.BytesPerToken());
+  }
+  const int64_t blocks = tokens / layout.block_tokens;
+  constexpr int64_t kMaxBlocks = 1 << 30;
+  if (blocks >= 1 && blocks <= kMaxBlocks) return static_cast<int32_t>(blocks);
+  return InvalidArgument(
+      "a KV pool of {} tokens makes {} blocks of {}; it needs 1 to {}: change "
+      "--kv-tokens or --kv-bytes",
+      tokens, blocks, layout.block_tokens, kMaxBlocks);
+}
+
+absl::StatusOr<EngineOptions> MakeEngineOptions(const WorkerOptions& options,
+                                                const ModelConfig& config,
+                                                uint64_t model_fingerprint) {
+  const WorkerTuning& tuning = options.tuning;
+  EngineOptions engine;
+  engine.role = options.role;
+  ASSIGN_OR_RETURN(const DType kv_dtype, KvDType(tuning.kv_dtype, config.dtype));
+  engine.layout = {.num_layers = config.num_layers,
+                   .num_kv_heads = config.num_kv_heads,
+                   .head_dim = config.head_dim,
+                   .block_tokens = tuning.block_tokens,
+                   .dtype = kv_dtype};
+  RETURN_IF_ERROR(engine.layout.Validate());
+  const int32_t model_context = config.max_position_embeddings;
+  if (tuning.max_context > model_context) {
+    return InvalidArgument("--max-context {} exceeds the model's {}", tuning.max_context,
+                           model_context);
+  }
+  engine.max_context_tokens = tuning.max_context > 0 ? tuning.max_context : model_context;
+  ASSIGN_OR_RETURN(engine.num_blocks, NumBlocks(tuning, engine.layout, engine.max_context_tokens));
+  // What cannot fit into the pool need not be let in.
+  engine.max_context_tokens = static_cast<int32_t>(std::min<int64_t>(
+      engine.max_context_tokens, int64_t{engine.num_blocks} * engine.layout.block_tokens));
+  engine.scheduler.max_step_tokens = tuning.max_step_tokens;
+  engine.scheduler.max_prefill_chunk = tuning.max_prefill_chunk;
+  engine.scheduler.max_sequences = tuning.max_sequences;
+  engine.scheduler.max_waiting = tuning.max_waiting;
+  engine.model_fingerprint = model_fingerprint;
+  engine.epoch = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch() /
+                                       std::chrono::nanoseconds(1));
+  engine.check_invariants = tuning.check_invariants;
+  return engine;
+}
+
+}  // namespace
+
+// In the order of construction; members end in reverse.
+struct Worker::Parts {
+  WorkerOptions options;
+  SteadyClock clock;
+  Backend backend;
+  ModelConfig config;
+  std::unique_ptr<WeightStore> weights;
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Transport> transport;  // after the engine, whose receiver it calls
+  std::unique_ptr<WorkerService> service;
+  std::unique_ptr<GrpcServer> server;
+  std::unique_ptr<Registration> registration;
+  std::atomic<Registration*> to_nudge = nullptr;  // set once it exists: calls may come before
+  std::string address;
+
+  ~Parts() {
+    if (engine != nullptr) engine->Shutdown(std::chrono::steady_clock::now());
+  }
+  absl::StatusOr<uint64_t> LoadModel();
+  absl::Status OpenEngine(uint64_t fingerprint);
+  absl::Status Listen();
+  void Register();
+};
+
+absl::StatusOr<uint64_t> Worker::Parts::LoadModel() {
+  const WorkerTuning& tuning = options.tuning;
+  ASSIGN_OR_RETURN(backend, OpenBackend(tuning.device, {.num_threads = tuning.threads}));
+  ASSIGN_OR_RETURN(config, LoadModelConfig(options.model_dir));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
+                   Checkpoint::Open(options.model_dir));
+  LoadProgressDisplay display(options.model_name);
+  ASSIGN_OR_RETURN(weights, LoadResidentWeights(config, *checkpoint, *backend.device, *backend.ops,
+                                                [&display](uint64_t loaded, uint64_t total) {
+                                                  display.Update(loaded, total);
+                                                }));
+  display.Done();
+  return FingerprintModel(options.model_dir, *checkpoint);
+}
+
+absl::Status Worker::Parts::OpenEngine(uint64_t fingerprint) {
+  ASSIGN_OR_RETURN(const EngineOptions engine_options,
+                   MakeEngineOptions(options, config, fingerprint));
+  ASSIGN_OR_RETURN(engine, Engine::Create(engine_options, {.model = config,
+                                                           .device = *backend.device,
+                                                           .ops = *backend.ops,
+                                                           .weights = *weights,
+                                                           .clock = clock}));
+  const EngineOptions& made = engine->options();
+  spdlog::info(
+      "engine ready role={} blocks={} block_tokens={} kv_megabytes={:.1f} "
+      "max_context={} layout={:016x}",
+      Name(ToProto(made.role)), made.num_blocks, made.layout.block_tokens,
+      static_cast<double>(made.num_blocks * made.layout.BlockBytes()) / 1e6,
+      made.max_context_tokens, engine->layout_fingerprint());
+  return absl::OkStatus();
+}
+
+absl::Status Worker::Parts::Listen() {
+  const std::string& advertised =
+      options.advertised_host.empty() ? options.host : options.advertised_host;
+  std::string data_address;
+  if (options.role != Role::kUnified) {
+    ASSIGN_OR_RETURN(transport, OpenTcpTransport({.listen_host = options.host,
+                                                  .listen_port = options.data_port,
+                                                  .advertised_host = advertised},
+                                                 engine->frame_receiver()));
+    engine->SetTransport(transport.get());
+    data_address = transport->address();
+  }
+  service = std::make_unique<WorkerService>(*engine, data_address, [this] {
+    if (Registration* known = to_nudge) known->Nudge();
+  });
+  ASSIGN_OR_RETURN(server, GrpcServer::Start({.host = options.host,
+                                              .port = options.port,
+                                              .max_message_bytes = kMaxMessageBytes,
+                                              .services = {service.get()}}));
+  address = fmt::format("{}:{}", advertised, server->port());
+  spdlog::info("listening address={} data_address={}", address, data_address);
+  return absl::OkStatus();
+}
+
+void Worker::Parts::Register() {
+  v1::RegisterRequest self;
+  self.set_name(options.name);
+  self.set_incarnation(engine->options().epoch);
+  self.set_role(ToProto(options.role));
+  self.set_address(address);
+  self.set_model(options.model_name);
+  self.set_model_fingerprint(engine->options().model_fingerprint);
+  self.set_layout_fingerprint(engine->layout_fingerprint());
+  self.set_max_context_tokens(engine->options().max_context_tokens);
+  self.set_block_tokens(engine->options().layout.block_tokens);
+  self.set_pid(getpid());
+  registration = std::make_unique<Registration>(
+      RegistrationOptions{.routers = options.routers, .self = std::move(self), .load = [this] {
+                            return ToLoad(engine->stats());
+                          }});
+  to_nudge = registration.get();
+}
+
+absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options) {
+  auto parts = std::make_unique<Parts>();
+  parts->options = options;
+  ASSIGN_OR_RETURN(const uint64_t fingerprint, parts->LoadModel());
+  RETURN_IF_ERROR(parts->OpenEngine(fingerprint));
+  RETURN_IF_ERROR(parts->Listen());
+  parts->Register();
+  return std::unique_ptr<Worker>(new Worker(std::move(parts)));
+}
+
+Worker::Worker(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+Worker::~Worker() { Drain(std::chrono::steady_clock::now()); }
+
+const std::string& Worker::address() const { return parts_->address; }
+
+bool Worker::WaitUntilKnown(TimePoint deadline) {
+  return parts_->registration->WaitUntilKnown(deadline);
+}
+
+void Worker::Drain(TimePoint deadline) {
+  parts_->registration->Leave();
+  parts_->server->SetHealth(GrpcServer::Health::kNotServing);
+  parts_->engine->Shutdown(deadline);
+  // All streams have ended with the engine; what is left is being written.
+  parts_->server->Shutdown(std::chrono::steady_clock::now() + std::chrono::seconds(1));
+}
+
+std::string ModelNameFor(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::weakly_canonical(directory, error);
+  if (error) path = directory;
+  return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
+}
+
+}  // namespace tandem

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "engine/engine.h"
+
+namespace tandem {
+
+// What may be tuned of a worker; the same for all that `tandem up` starts. 0: chosen by the worker.
+struct WorkerTuning {
+  std::string device = "cpu";
+  int32_t threads = 0;    // 0: one per core
+  int64_t kv_tokens = 0;  // size of the KV pool; 0: from kv_bytes
+  uint64_t kv_bytes = 0;  // 0: sixteen full contexts, at most 1 GiB
+  int32_t block_tokens = 16;
+  std::string kv_dtype = "auto";  // auto: as the weights
+  int32_t max_step_tokens = 512;
+  int32_t max_prefill_chunk = 0;  // 0: up to max_step_tokens
+  int32_t max_sequences = 64;
+  int32_t max_waiting = 1024;
+  int32_t max_context = 0;  // 0: the model's
+  bool check_invariants = false;
+};
+
+struct WorkerOptions {
+  Role role = Role::kUnified;
+  std::string name;
+  std::string model_dir;
+  std::string model_name;
+  std::vector<std::string> routers;
+  std::string host = "127.0.0.1";
+  std::string advertised_host;  // what others connect to; empty: host
+  uint16_t port = 0;            // 0: the system chooses
+  uint16_t data_port = 0;       // likewise
+  WorkerTuning tuning;
+};
+
+// The composition root of a worker process: backend, weights, KV pool, engine, transport, services,
+// registration, made in this order and ended in reverse.
+class Worker {
+ public:
+  // Returns once it listens; registration goes on in the background. Errors name the file, flag or
+  // address at fault.
+  static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerOptions& options);
+  ~Worker();
+
+  // host:port that routers call.
+  const std::string& address() const;
+  // True once every router knows this worker; false when `deadline` came first.
+  bool WaitUntilKnown(TimePoint deadline);
+  // Leaves the routers, lets requests end until `deadline`, fails the rest, and stops listening.
+  void Drain(TimePoint deadline);
+
+ private:
+  struct Parts;
+  explicit Worker(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+// The name that a model directory is served under unless another is given: its last part.
+std::string ModelNameFor(const std::string& directory);
+
+}  // namespace tandem

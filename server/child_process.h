@@ -1,0 +1,45 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tandem {
+
+// A `tandem` process of this same binary, in a process group of its own (a Ctrl-C at the terminal
+// reaches only its parent, which decides the order in which things end), killed by the kernel if
+// the thread that started it dies. Its --ready-fd is a pipe to ready_fd().
+class ChildProcess {
+ public:
+  // arguments: those after `tandem`. INTERNAL when the system cannot start a process.
+  static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& arguments);
+
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&& other) noexcept;
+  // Closes the pipe; leaves the process alone.
+  ~ChildProcess();
+
+  pid_t pid() const { return pid_; }
+  // Becomes readable once the child is ready, or has died before that.
+  int ready_fd() const { return ready_fd_; }
+  // What the child wrote when it was ready, its address; empty when it never will be. Blocks until
+  // either is known. Closes the pipe.
+  std::string TakeReadyLine();
+
+  void Signal(int signal) const;
+
+ private:
+  ChildProcess(pid_t pid, int ready_fd) : pid_(pid), ready_fd_(ready_fd) {}
+
+  pid_t pid_ = -1;
+  int ready_fd_ = -1;
+};
+
+// The other end: writes `address` to the descriptor that --ready-fd named and closes it. Nothing
+// when it named none (-1).
+void TellReady(int ready_fd, const std::string& address);
+
+}  // namespace tandem

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tandem/v1/inference.pb.h"
+
+namespace tandem {
+
+// A blocking client of a router, for the command line and tests. Thread-safe.
+class Client {
+ public:
+  using Timeout = std::chrono::milliseconds;
+  static constexpr Timeout kNoTimeout = Timeout::max();
+
+  // host:port. Connects when first used.
+  explicit Client(const std::string& server);
+  ~Client();
+
+  // Calls `on_event` for each event until the stream has ended; ends it with CANCELLED once
+  // `on_event` returns false. Errors are the router's, or UNAVAILABLE without one.
+  using OnEvent = std::function<bool(const v1::GenerateResponse&)>;
+  absl::Status Generate(const v1::GenerateRequest& request, Timeout timeout,
+                        const OnEvent& on_event);
+  absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,
+                                                Timeout timeout);
+  absl::StatusOr<v1::GetStatusResponse> GetStatus(Timeout timeout);
+
+ private:
+  struct Connection;
+  std::unique_ptr<Connection> connection_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,50 @@
+#include "server/cluster_service.h"
+
+#include "server/status_mapping.h"
+#include "spdlog/spdlog.h"
+
+namespace tandem {
+namespace {
+
+int64_t Millis(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const absl::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* ClusterService::Register(grpc::CallbackServerContext* context,
+                                                   const v1::RegisterRequest* request,
+                                                   v1::RegisterResponse* response) {
+  const absl::Status status = cluster_.Register(*request);
+  if (status.ok()) {
+    response->set_lease_ms(Millis(cluster_.options().lease));
+    response->set_heartbeat_ms(Millis(cluster_.options().heartbeat));
+    spdlog::info("worker={} joined role={} address={} pid={}", request->name(),
+                 Name(request->role()), request->address(), request->pid());
+  } else {
+    spdlog::warn("worker={} refused status=\"{}\"", request->name(), status.ToString());
+  }
+  return Answer(*context, status);
+}
+
+grpc::ServerUnaryReactor* ClusterService::Heartbeat(grpc::CallbackServerContext* context,
+                                                    const v1::HeartbeatRequest* request,
+                                                    v1::HeartbeatResponse*) {
+  return Answer(*context, cluster_.Heartbeat(*request));
+}
+
+grpc::ServerUnaryReactor* ClusterService::Deregister(grpc::CallbackServerContext* context,
+                                                     const v1::DeregisterRequest* request,
+                                                     v1::DeregisterResponse*) {
+  cluster_.Deregister(request->name(), request->incarnation());
+  spdlog::info("worker={} left", request->name());
+  return Answer(*context, absl::OkStatus());
+}
+
+}  // namespace tandem

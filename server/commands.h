@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tandem {
+
+// What the command line chose; returns the exit status of the process.
+using Action = std::function<int()>;
+
+// Each adds one subcommand, which sets `chosen` when it is on the command line.
+void AddUpCommand(CLI::App& app, Action& chosen);
+void AddRouterCommand(CLI::App& app, Action& chosen);
+void AddWorkerCommand(CLI::App& app, Action& chosen);
+void AddGenerateCommand(CLI::App& app, Action& chosen);
+void AddTokenizeCommand(CLI::App& app, Action& chosen);
+void AddStatusCommand(CLI::App& app, Action& chosen);
+void AddDemoCommand(CLI::App& app, Action& chosen);
+void AddVersionCommand(CLI::App& app, Action& chosen);
+
+// Where a router listens and a client looks unless told otherwise.
+inline constexpr uint16_t kDefaultPort = 9000;
+inline constexpr char kDefaultServer[] = "127.0.0.1:9000";
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;
+
+// "error: CODE: message" on one line of stderr. Returns kExitFailed.
+int PrintError(const absl::Status& status);
+
+}  // namespace tandem

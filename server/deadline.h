@@ -1,0 +1,18 @@
+#pragma once
+
+#include <chrono>
+
+#include "base/clock.h"
+#include "grpcpp/server_context.h"
+
+namespace tandem {
+
+// The deadline of a call on our clock; kNoDeadline when the client gave none.
+inline TimePoint DeadlineOf(const grpc::ServerContextBase& context) {
+  const auto deadline = context.deadline();
+  const auto left = deadline - std::chrono::system_clock::now();
+  if (left > std::chrono::hours(24 * 365)) return kNoDeadline;  // gRPC's "infinite" is far away
+  return std::chrono::steady_clock::now() + left;
+}
+
+}  // namespace tandem

@@ -1,0 +1,84 @@
+#include "server/flags.h"
+
+#include "CLI/CLI.hpp"
+#include "fmt/format.h"
+
+namespace tandem {
+
+void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
+  const std::string group = "Tuning of workers";
+  app.add_option("--device", tuning.device, "where to compute: cpu")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--threads", tuning.threads, "threads of one worker; 0: one per core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--kv-tokens", tuning.kv_tokens, "size of the KV pool in tokens")
+      ->check(CLI::PositiveNumber)
+      ->group(group);
+  app.add_option("--kv-bytes", tuning.kv_bytes,
+                 "size of the KV pool, as 512MiB; default: sixteen contexts, at most 1GiB")
+      ->transform(CLI::AsSizeValue(false))
+      ->group(group);
+  app.add_option("--block-tokens", tuning.block_tokens, "tokens of one KV block")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--kv-dtype", tuning.kv_dtype, "KV is kept as this; auto: as the weights")
+      ->check(CLI::IsMember({"auto", "bf16", "f16", "f32"}))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--max-step-tokens", tuning.max_step_tokens,
+                 "token budget of one step, decodes and prefill chunks together")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--max-prefill-chunk", tuning.max_prefill_chunk,
+                 "prompt tokens of one sequence in one step; 0: as the budget allows")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--max-sequences", tuning.max_sequences, "sequences computed together")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--max-waiting", tuning.max_waiting,
+                 "requests that may wait; more are answered RESOURCE_EXHAUSTED")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--max-context", tuning.max_context,
+                 "tokens of prompt and output together; default: the model's")
+      ->check(CLI::PositiveNumber)
+      ->group(group);
+  app.add_flag("--check-invariants", tuning.check_invariants,
+               "check the bookkeeping after every step (slow)")
+      ->group(group);
+}
+
+std::vector<std::string> TuningArguments(const WorkerTuning& tuning) {
+  std::vector<std::string> arguments;
+  const auto add = [&arguments](const char* flag, const auto& value) {
+    arguments.push_back(fmt::format("{}={}", flag, value));
+  };
+  add("--device", tuning.device);
+  add("--threads", tuning.threads);
+  if (tuning.kv_tokens > 0) add("--kv-tokens", tuning.kv_tokens);
+  if (tuning.kv_bytes > 0) add("--kv-bytes", tuning.kv_bytes);
+  add("--block-tokens", tuning.block_tokens);
+  add("--kv-dtype", tuning.kv_dtype);
+  add("--max-step-tokens", tuning.max_step_tokens);
+  add("--max-prefill-chunk", tuning.max_prefill_chunk);
+  add("--max-sequences", tuning.max_sequences);
+  add("--max-waiting", tuning.max_waiting);
+  if (tuning.max_context > 0) add("--max-context", tuning.max_context);
+  if (tuning.check_invariants) arguments.push_back("--check-invariants");
+  return arguments;
+}
+
+void AddLogLevelFlag(CLI::App& app, std::string& level) {
+  app.add_option("--log-level", level, "trace, debug, info, warn, error or off")
+      ->capture_default_str();
+}
+
+void AddReadyFlag(CLI::App& app, int& ready_fd) {
+  app.add_option("--ready-fd", ready_fd)->group("");
+}
+
+}  // namespace tandem

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+
+#include "router/event_loop.h"
+#include "router/router.h"
+#include "tandem/v1/inference.grpc.pb.h"
+
+namespace tandem {
+
+struct InferenceServiceOptions {
+  // Of one stream, beyond what the network takes; a reader slower than that is cancelled.
+  size_t max_queued_bytes = 256 << 10;
+  // How long a stream that was ended for that may stay open for its client to learn why.
+  Duration slow_reader_grace = std::chrono::seconds(10);
+};
+
+// The raw methods take bytes: gRPC answers text that is not UTF-8, which protobuf refuses to parse,
+// with a bare UNIMPLEMENTED; we say which field it was.
+using InferenceServiceBase =
+    v1::Inference::WithRawCallbackMethod_Generate<v1::Inference::WithRawCallbackMethod_Tokenize<
+        v1::Inference::WithCallbackMethod_GetStatus<v1::Inference::Service>>>;
+
+// What clients call: parses, hands over to the router, maps errors.
+class InferenceService final : public InferenceServiceBase {
+ public:
+  InferenceService(Router& router, EventLoop& loop, InferenceServiceOptions options)
+      : router_(router), loop_(loop), options_(options) {}
+
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
+                                                       const grpc::ByteBuffer* request) override;
+  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
+                                     const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
+                                      const v1::GetStatusRequest* request,
+                                      v1::GetStatusResponse* response) override;
+
+ private:
+  Router& router_;
+  EventLoop& loop_;
+  const InferenceServiceOptions options_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,38 @@
+#include "server/load_progress.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "fmt/format.h"
+#include "spdlog/spdlog.h"
+
+namespace tandem {
+
+LoadProgressDisplay::LoadProgressDisplay(std::string what)
+    : what_(std::move(what)),
+      started_(std::chrono::steady_clock::now()),
+      on_terminal_(isatty(STDERR_FILENO) != 0) {}
+
+void LoadProgressDisplay::Update(uint64_t loaded_bytes, uint64_t total_bytes) {
+  loaded_bytes_ = loaded_bytes;
+  if (!on_terminal_ || total_bytes == 0) return;
+  const int percent = static_cast<int>(loaded_bytes * 100 / total_bytes);
+  if (percent == shown_percent_) return;
+  shown_percent_ = percent;
+  constexpr int kWidth = 40;
+  const int filled = percent * kWidth / 100;
+  fmt::print(stderr, "\r{} [{:=<{}}{: <{}}] {:3}% of {:.1f} MB", what_, "", filled, "",
+             kWidth - filled, percent, static_cast<double>(total_bytes) / 1e6);
+  std::fflush(stderr);
+}
+
+void LoadProgressDisplay::Done() {
+  if (on_terminal_) fmt::print(stderr, "\r\033[K");
+  const double ms = ToMilliseconds(std::chrono::steady_clock::now() - started_);
+  const double megabytes = static_cast<double>(loaded_bytes_) / 1e6;
+  spdlog::info("weights loaded model={} megabytes={:.1f} ms={:.0f} megabytes_per_s={:.0f}", what_,
+               megabytes, ms, ms > 0 ? megabytes / ms * 1e3 : 0.0);
+}
+
+}  // namespace tandem

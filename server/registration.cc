@@ -1,0 +1,186 @@
+#include "server/registration.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/status.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "server/status_mapping.h"
+#include "spdlog/spdlog.h"
+#include "tandem/v1/cluster.grpc.pb.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::chrono::seconds kCallTimeout(2);
+// Long enough for a burst of changes, short enough for a fresh view.
+constexpr absl::Duration kNudgeDelay = absl::Milliseconds(50);
+
+void SetUp(grpc::ClientContext& context) {
+  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+}
+
+// Doubles from 50 ms to 2 s, each less a random part of up to half, so that workers that lost
+// their router together do not come back together.
+class BackOff {
+ public:
+  absl::Duration Next() {
+    std::uniform_real_distribution<double> part(0.5, 1.0);
+    const absl::Duration wait = next_ * part(random_);
+    next_ = std::min(next_ * 2, absl::Seconds(2));
+    return wait;
+  }
+  void Reset() { next_ = kFirst; }
+
+ private:
+  static constexpr absl::Duration kFirst = absl::Milliseconds(50);
+  absl::Duration next_ = kFirst;
+  std::minstd_rand random_{std::random_device()()};
+};
+
+}  // namespace
+
+// The way to one router. Used by its thread only.
+class Registration::Link {
+ public:
+  explicit Link(const std::string& router) : router_(router) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 50);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+    stub_ = v1::Cluster::NewStub(
+        grpc::CreateCustomChannel(router, grpc::InsecureChannelCredentials(), arguments));
+  }
+
+  // The heartbeat that the router asks for.
+  absl::StatusOr<absl::Duration> Register(const v1::RegisterRequest& request) {
+    grpc::ClientContext context;
+    SetUp(context);
+    context.set_wait_for_ready(true);  // registered the moment that the router is there
+    v1::RegisterResponse response;
+    RETURN_IF_ERROR(ToAbslStatus(stub_->Register(&context, request, &response)));
+    return absl::Milliseconds(std::max<int64_t>(response.heartbeat_ms(), 10));
+  }
+
+  absl::Status Heartbeat(const v1::HeartbeatRequest& request) {
+    grpc::ClientContext context;
+    SetUp(context);
+    v1::HeartbeatResponse response;
+    return ToAbslStatus(stub_->Heartbeat(&context, request, &response));
+  }
+
+  void Deregister(const v1::RegisterRequest& self) {
+    grpc::ClientContext context;
+    SetUp(context);
+    v1::DeregisterRequest request;
+    request.set_name(self.name());
+    request.set_incarnation(self.incarnation());
+    v1::DeregisterResponse response;
+    const grpc::Status status = stub_->Deregister(&context, request, &response);
+    if (!status.ok()) spdlog::debug("router={} not told of leaving", router_);
+  }
+
+  const std::string& router() const { return router_; }
+  bool known = false;        // whether the router took the registration
+  uint64_t nudges_told = 0;  // those before the last report of the load
+
+ private:
+  const std::string router_;
+  std::unique_ptr<v1::Cluster::Stub> stub_;
+};
+
+Registration::Registration(RegistrationOptions options) : options_(std::move(options)) {
+  for (const std::string& router : options_.routers) {
+    links_.push_back(std::make_unique<Link>(router));
+  }
+  for (auto& link : links_) threads_.emplace_back([this, &link] { Run(*link); });
+}
+
+Registration::~Registration() { Leave(); }
+
+void Registration::Nudge() {
+  absl::MutexLock lock(&mutex_);
+  ++nudges_;
+}
+
+bool Registration::WaitUntilKnown(TimePoint deadline) {
+  absl::MutexLock lock(&mutex_);
+  const auto known = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return num_known_ == links_.size() || leaving_;
+  };
+  const auto left = deadline - std::chrono::steady_clock::now();
+  return mutex_.AwaitWithTimeout(absl::Condition(&known), absl::FromChrono(left)) && !leaving_;
+}
+
+void Registration::Leave() {
+  {
+    absl::MutexLock lock(&mutex_);
+    leaving_ = true;
+  }
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+bool Registration::Sleep(absl::Duration duration) {
+  absl::MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(absl::Condition(&leaving_), duration);
+}
+
+bool Registration::SleepUntilNews(Link& link, absl::Duration heartbeat) {
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto news = [this, &link]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return leaving_ || nudges_ != link.nudges_told;
+    };
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&news), heartbeat)) return false;
+  }
+  const bool leaving = Sleep(kNudgeDelay);
+  absl::MutexLock lock(&mutex_);
+  link.nudges_told = nudges_;
+  return leaving;
+}
+
+void Registration::Run(Link& link) {
+  BackOff back_off;
+  absl::Duration heartbeat;
+  bool leaving = false;
+  while (!leaving) {
+    if (!link.known) {
+      v1::RegisterRequest request = options_.self;
+      *request.mutable_load() = options_.load();
+      const auto registered = link.Register(request);
+      if (!registered.ok()) {
+        spdlog::warn("router={} does not take us status=\"{}\"", link.router(),
+                     registered.status().ToString());
+        leaving = Sleep(back_off.Next());
+        continue;
+      }
+      spdlog::info("router={} registered", link.router());
+      heartbeat = *registered;
+      link.known = true;
+      absl::MutexLock lock(&mutex_);
+      ++num_known_;
+    }
+    back_off.Reset();
+    leaving = SleepUntilNews(link, heartbeat);
+    if (leaving) break;
+    v1::HeartbeatRequest request;
+    request.set_name(options_.self.name());
+    request.set_incarnation(options_.self.incarnation());
+    *request.mutable_load() = options_.load();
+    const absl::Status status = link.Heartbeat(request);
+    if (status.ok()) continue;
+    // Forgotten, or the router is gone or new: either way the next word is a registration.
+    spdlog::info("router={} heartbeat failed status=\"{}\"", link.router(), status.ToString());
+    link.known = false;
+    absl::MutexLock lock(&mutex_);
+    --num_known_;
+  }
+  if (link.known) link.Deregister(options_.self);
+}
+
+}  // namespace tandem

@@ -1,0 +1,213 @@
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "CLI/CLI.hpp"
+#include "base/log.h"
+#include "base/status.h"
+#include "model/checkpoint/model_config.h"
+#include "model/tokenizer/tokenizer.h"
+#include "router/grpc_worker_client.h"
+#include "router/router.h"
+#include "server/assemble.h"
+#include "server/child_process.h"
+#include "server/cluster_service.h"
+#include "server/commands.h"
+#include "server/flags.h"
+#include "server/grpc_server.h"
+#include "server/inference_service.h"
+#include "server/signals.h"
+#include "server/version.h"
+#include "spdlog/spdlog.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kMaxLoopTasks = 4096;
+
+struct RouterFlags {
+  std::string model_dir;
+  std::string model_name;
+  std::string host = "127.0.0.1";
+  uint16_t port = kDefaultPort;
+  std::string policy = "least-loaded";
+  int32_t max_in_flight = 1024;
+  int32_t max_choices = 64;
+  uint64_t max_message_bytes = 4 << 20;
+  uint64_t stream_buffer_bytes = 256 << 10;
+  int max_request_seconds = 600;
+  int lease_ms = 5000;
+  int heartbeat_ms = 1000;
+  int drain_seconds = 30;
+  std::string log_level = "info";
+  int ready_fd = -1;
+};
+
+uint64_t RandomSeed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+RouterOptions MakeRouterOptions(const RouterFlags& flags, const ModelConfig& config) {
+  RouterOptions options;
+  options.limits.model =
+      flags.model_name.empty() ? ModelNameFor(flags.model_dir) : flags.model_name;
+  options.limits.vocab_size = config.vocab_size;
+  options.limits.max_context_tokens = config.max_position_embeddings;
+  options.limits.eos_token_ids = config.eos_token_ids;
+  options.limits.max_choices = flags.max_choices;
+  options.max_in_flight = flags.max_in_flight;
+  options.max_request_time = std::chrono::seconds(flags.max_request_seconds);
+  options.random_seed = RandomSeed();
+  options.version = kVersion;
+  return options;
+}
+
+// A model without tokenizer.json is served by token ids; one whose file is wrong is not served.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerIfAny(const std::string& directory) {
+  auto tokenizer = LoadTokenizer(directory);
+  if (absl::IsNotFound(tokenizer.status())) {
+    spdlog::warn("{}: prompts must be token ids", std::string(tokenizer.status().message()));
+    return std::unique_ptr<Tokenizer>();
+  }
+  return tokenizer;
+}
+
+// Lets requests end until the deadline, then fails the rest and ends the loop.
+void Drain(Router& router, EventLoop& loop, GrpcServer& server, TimePoint deadline) {
+  router.Drain();
+  server.SetHealth(GrpcServer::Health::kNotServing);
+  loop.Post([&router, &loop, deadline] {
+    loop.PostAt(deadline, [&router] {
+      router.FailAll(Unavailable("the router is shutting down: retry elsewhere"));
+    });
+  });
+  // Returns once every call has ended, at the latest when FailAll has ended them.
+  server.Shutdown(deadline + std::chrono::seconds(1));
+  loop.Stop();
+}
+
+absl::Status Serve(const RouterFlags& flags) {
+  ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(flags.model_dir));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizerIfAny(flags.model_dir));
+  RouterOptions options = MakeRouterOptions(flags, config);
+  options.limits.has_tokenizer = tokenizer != nullptr;
+  ASSIGN_OR_RETURN(const std::unique_ptr<RoutingPolicy> policy, NewRoutingPolicy(flags.policy));
+  const SteadyClock clock;
+  const auto loop = std::make_shared<EventLoop>(clock, kMaxLoopTasks);
+  Cluster cluster({.model = options.limits.model,
+                   .lease = std::chrono::milliseconds(flags.lease_ms),
+                   .heartbeat = std::chrono::milliseconds(flags.heartbeat_ms)},
+                  clock);
+  GrpcWorkerClient workers(loop);
+  Router router(options, {.tokenizer = tokenizer.get(),
+                          .cluster = cluster,
+                          .policy = *policy,
+                          .workers = workers,
+                          .loop = *loop,
+                          .clock = clock});
+  InferenceService inference(router, *loop, {.max_queued_bytes = flags.stream_buffer_bytes});
+  ClusterService cluster_service(cluster);
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<GrpcServer> server,
+      GrpcServer::Start({.host = flags.host,
+                         .port = flags.port,
+                         .max_message_bytes = static_cast<int32_t>(flags.max_message_bytes),
+                         .services = {&inference, &cluster_service}}));
+  router.Start();
+  std::thread loop_thread([&loop] { loop->Run(); });
+  const std::string address = fmt::format("{}:{}", flags.host, server->port());
+  spdlog::info("router ready address={} model={}", address, options.limits.model);
+  TellReady(flags.ready_fd, address);
+  WaitForTermination();
+  spdlog::info("draining seconds={}", flags.drain_seconds);
+  Drain(router, *loop, *server,
+        std::chrono::steady_clock::now() + std::chrono::seconds(flags.drain_seconds));
+  loop_thread.join();
+  spdlog::info("ended");
+  return absl::OkStatus();
+}
+
+int RunRouter(const RouterFlags& flags) {
+  BlockTerminationSignals();
+  absl::Status status = SetUpLogging(flags.log_level, "router");
+  if (status.ok()) status = Serve(flags);
+  return status.ok() ? kExitOk : PrintError(status);
+}
+
+void AddLimitFlags(CLI::App& router, RouterFlags& flags) {
+  const std::string group = "Limits";
+  router
+      .add_option("--max-in-flight", flags.max_in_flight,
+                  "choices of all requests together; more are answered RESOURCE_EXHAUSTED")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+  router.add_option("--max-choices", flags.max_choices, "largest n of a request")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+  router.add_option("--max-message-bytes", flags.max_message_bytes, "of one request, as 4MiB")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(uint64_t{1024}, uint64_t{1} << 30))
+      ->capture_default_str()
+      ->group(group);
+  router
+      .add_option("--stream-buffer-bytes", flags.stream_buffer_bytes,
+                  "what may wait for a slow reader before its request is ended")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str()
+      ->group(group);
+  router
+      .add_option("--max-request-seconds", flags.max_request_seconds,
+                  "deadline of requests that bring none, or a later one")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+}
+
+void AddLeaseFlags(CLI::App& router, RouterFlags& flags) {
+  const std::string group = "Leases";
+  router.add_option("--lease-ms", flags.lease_ms, "a worker not heard of for so long is gone")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+  router.add_option("--heartbeat-ms", flags.heartbeat_ms, "how often workers shall report")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+}
+
+}  // namespace
+
+void AddRouterCommand(CLI::App& app, Action& chosen) {
+  auto flags = std::make_shared<RouterFlags>();
+  CLI::App* router =
+      app.add_subcommand("router", "Take clients' requests and send them to workers");
+  router
+      ->add_option("--model", flags->model_dir,
+                   "directory with config.json and tokenizer.json; weights are not read")
+      ->required();
+  router->add_option("--model-name", flags->model_name,
+                     "served under this name; default: its folder");
+  router->add_option("--port", flags->port, "0: a free one")->capture_default_str();
+  router->add_option("--host", flags->host, "address to listen on")->capture_default_str();
+  router->add_option("--policy", flags->policy, "how route=auto and workers are chosen")
+      ->check(CLI::IsMember(RoutingPolicyNames()))
+      ->capture_default_str();
+  router
+      ->add_option("--drain-seconds", flags->drain_seconds,
+                   "at SIGTERM, how long requests may still take")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  AddLimitFlags(*router, *flags);
+  AddLeaseFlags(*router, *flags);
+  AddLogLevelFlag(*router, flags->log_level);
+  AddReadyFlag(*router, flags->ready_fd);
+  router->footer(
+      "Example:\n"
+      "  tandem router --model models/sample --host 0.0.0.0 --port 9000");
+  router->callback([flags, &chosen] { chosen = [flags] { return RunRouter(*flags); }; });
+}
+
+}  // namespace tandem

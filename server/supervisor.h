@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+
+namespace tandem {
+
+struct SupervisedWorker {
+  std::string name;                    // "decode-0"
+  std::vector<std::string> arguments;  // of `tandem`, all but --router
+};
+
+struct SupervisorOptions {
+  std::vector<std::string> router_arguments;
+  std::vector<SupervisedWorker> workers;
+  std::string model;  // for the line that says ready
+  Duration drain = std::chrono::seconds(30);
+  int ready_fd = -1;  // of our own parent
+};
+
+// Runs a router and workers as child processes until SIGINT or SIGTERM. A child that dies is
+// started again after a back-off; one that cannot even start ends it all. Ends in order: the router
+// first, which lets its requests finish, then the workers. Nothing outlives this process: if it is
+// killed, the kernel kills the children. Thread: the main one, before any other was started.
+absl::Status RunSupervisor(const SupervisorOptions& options);
+
+}  // namespace tandem

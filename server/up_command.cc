@@ -1,0 +1,108 @@
+#include <memory>
+
+#include "CLI/CLI.hpp"
+#include "base/log.h"
+#include "base/status.h"
+#include "server/assemble.h"
+#include "server/commands.h"
+#include "server/flags.h"
+#include "server/supervisor.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kMaxWorkers = 64;  // of one role
+
+struct UpFlags {
+  std::string model_dir;
+  std::string model_name;
+  std::string host = "127.0.0.1";
+  uint16_t port = kDefaultPort;
+  int prefill = 1;
+  int decode = 1;
+  int unified = 1;
+  int drain_seconds = 30;
+  std::string log_level = "warn";
+  int ready_fd = -1;
+  WorkerTuning tuning;
+};
+
+std::vector<std::string> CommonArguments(const UpFlags& flags, const std::string& model_name) {
+  return {"--model=" + flags.model_dir, "--model-name=" + model_name, "--host=" + flags.host,
+          "--log-level=" + flags.log_level, fmt::format("--drain-seconds={}", flags.drain_seconds)};
+}
+
+void AddWorkers(const std::string& role, int count, const UpFlags& flags,
+                SupervisorOptions& options) {
+  for (int i = 0; i < count; ++i) {
+    const std::string name = fmt::format("{}-{}", role, i);
+    std::vector<std::string> arguments = {"worker", "--role", role, "--name=" + name};
+    for (std::string& argument : CommonArguments(flags, options.model)) {
+      arguments.push_back(std::move(argument));
+    }
+    for (std::string& argument : TuningArguments(flags.tuning)) {
+      arguments.push_back(std::move(argument));
+    }
+    options.workers.push_back({name, std::move(arguments)});
+  }
+}
+
+int RunUp(const UpFlags& flags) {
+  if (absl::Status status = SetUpLogging(flags.log_level, "up"); !status.ok()) {
+    return PrintError(status);
+  }
+  if (flags.unified == 0 && (flags.prefill == 0 || flags.decode == 0)) {
+    return PrintError(
+        InvalidArgument("no route: give a unified worker, or a prefill worker and a "
+                        "decode worker (--unified, --prefill, --decode)"));
+  }
+  SupervisorOptions options;
+  options.model = flags.model_name.empty() ? ModelNameFor(flags.model_dir) : flags.model_name;
+  options.drain = std::chrono::seconds(flags.drain_seconds);
+  options.ready_fd = flags.ready_fd;
+  options.router_arguments = {"router", fmt::format("--port={}", flags.port)};
+  for (std::string& argument : CommonArguments(flags, options.model)) {
+    options.router_arguments.push_back(std::move(argument));
+  }
+  AddWorkers("prefill", flags.prefill, flags, options);
+  AddWorkers("decode", flags.decode, flags, options);
+  AddWorkers("unified", flags.unified, flags, options);
+  const absl::Status status = RunSupervisor(options);
+  return status.ok() ? kExitOk : PrintError(status);
+}
+
+}  // namespace
+
+void AddUpCommand(CLI::App& app, Action& chosen) {
+  auto flags = std::make_shared<UpFlags>();
+  CLI::App* up = app.add_subcommand(
+      "up", "Serve a model on this machine: a router and workers, watched and restarted");
+  up->add_option("--model", flags->model_dir, "directory with config.json and *.safetensors")
+      ->required();
+  up->add_option("--model-name", flags->model_name, "served under this name; default: its folder");
+  up->add_option("--port", flags->port, "of the router; 0: a free one")->capture_default_str();
+  up->add_option("--host", flags->host, "address to listen on")->capture_default_str();
+  const CLI::Range count(0, kMaxWorkers);
+  up->add_option("--prefill", flags->prefill, "prefill workers")
+      ->check(count)
+      ->capture_default_str();
+  up->add_option("--decode", flags->decode, "decode workers")->check(count)->capture_default_str();
+  up->add_option("--unified", flags->unified, "workers that do both")
+      ->check(count)
+      ->capture_default_str();
+  up->add_option("--drain-seconds", flags->drain_seconds,
+                 "at SIGTERM, how long requests may still take")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  AddLogLevelFlag(*up, flags->log_level);
+  AddReadyFlag(*up, flags->ready_fd);
+  AddTuningFlags(*up, flags->tuning);
+  up->footer(
+      "Prints one line that begins with \"ready:\" and names the address.\n"
+      "Example:\n"
+      "  tandem up --model models/sample --port 9000\n"
+      "  tandem generate \"It was a fine morning\" --server 127.0.0.1:9000");
+  up->callback([flags, &chosen] { chosen = [flags] { return RunUp(*flags); }; });
+}
+
+}  // namespace tandem

@@ -1,0 +1,7 @@
+#pragma once
+
+namespace tandem {
+
+inline constexpr char kVersion[] = TANDEM_VERSION;
+
+}  // namespace tandem

@@ -1,0 +1,89 @@
+#include <unistd.h>
+
+#include <map>
+#include <memory>
+
+#include "CLI/CLI.hpp"
+#include "base/log.h"
+#include "server/assemble.h"
+#include "server/child_process.h"
+#include "server/commands.h"
+#include "server/flags.h"
+#include "server/signals.h"
+#include "spdlog/spdlog.h"
+
+namespace tandem {
+namespace {
+
+struct WorkerFlags {
+  WorkerOptions options;
+  int drain_seconds = 30;
+  std::string log_level = "info";
+  int ready_fd = -1;
+};
+
+int RunWorker(WorkerFlags flags, const std::string& role) {
+  WorkerOptions& options = flags.options;
+  if (options.name.empty()) options.name = fmt::format("{}-{}", role, getpid());
+  if (options.model_name.empty()) options.model_name = ModelNameFor(options.model_dir);
+  BlockTerminationSignals();
+  if (absl::Status status = SetUpLogging(flags.log_level, options.name); !status.ok()) {
+    return PrintError(status);
+  }
+  auto worker = Worker::Start(options);
+  if (!worker.ok()) return PrintError(worker.status());
+  // A parent waits for this; without one, nobody does, and a router may come at any time.
+  if (flags.ready_fd >= 0 && (*worker)->WaitUntilKnown(kNoDeadline)) {
+    TellReady(flags.ready_fd, (*worker)->address());
+  }
+  WaitForTermination();
+  spdlog::info("draining seconds={}", flags.drain_seconds);
+  (*worker)->Drain(std::chrono::steady_clock::now() + std::chrono::seconds(flags.drain_seconds));
+  spdlog::info("ended");
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddWorkerCommand(CLI::App& app, Action& chosen) {
+  auto flags = std::make_shared<WorkerFlags>();
+  auto role = std::make_shared<std::string>();
+  WorkerOptions& options = flags->options;
+  CLI::App* worker = app.add_subcommand("worker", "Compute for one or more routers");
+  const std::map<std::string, Role> roles = {
+      {"unified", Role::kUnified}, {"prefill", Role::kPrefill}, {"decode", Role::kDecode}};
+  worker->add_option("--role", *role, "prefill, decode, or unified (both)")
+      ->required()
+      ->check(CLI::IsMember({"prefill", "decode", "unified"}));
+  worker->add_option("--model", options.model_dir, "directory with config.json and *.safetensors")
+      ->required();
+  worker->add_option("--router", options.routers, "host:port of a router; may be repeated")
+      ->required();
+  worker->add_option("--model-name", options.model_name, "as the router's; default: its folder");
+  worker->add_option("--name", options.name, "unique in the cluster; default: role and pid");
+  worker->add_option("--host", options.host, "address to listen on")->capture_default_str();
+  worker->add_option("--advertise", options.advertised_host,
+                     "host that others connect to; default: --host");
+  worker->add_option("--port", options.port, "of the worker service; 0: a free one")
+      ->capture_default_str();
+  worker->add_option("--data-port", options.data_port, "where KV arrives; 0: a free one")
+      ->capture_default_str();
+  worker
+      ->add_option("--drain-seconds", flags->drain_seconds,
+                   "at SIGTERM, how long requests may still take")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  AddLogLevelFlag(*worker, flags->log_level);
+  AddReadyFlag(*worker, flags->ready_fd);
+  AddTuningFlags(*worker, options.tuning);
+  worker->footer(
+      "Example:\n"
+      "  tandem worker --role decode --model models/sample --router 10.0.0.1:9000 \\\n"
+      "    --host 0.0.0.0 --advertise 10.0.0.2");
+  worker->callback([flags, role, roles, &chosen] {
+    flags->options.role = roles.at(*role);
+    chosen = [flags, role] { return RunWorker(*flags, *role); };
+  });
+}
+
+}  // namespace tandem

@@ -1,0 +1,182 @@
+#include "server/worker_service.h"
+
+#include <memory>
+
+#include "base/status.h"
+#include "router/grpc_worker_client.h"
+#include "server/deadline.h"
+#include "server/status_mapping.h"
+#include "server/worker_messages.h"
+#include "server/write_stream.h"
+
+namespace tandem {
+namespace {
+
+// The router reads fast, and a request's output is bounded by its max_tokens; this only keeps a
+// router that hangs from holding more than that.
+constexpr size_t kMaxQueuedBytes = 64 << 20;
+
+class EventStream final : public WriteStream<v1::WorkerEvent> {
+ public:
+  EventStream(Engine& engine, RequestId id)
+      : WriteStream(kMaxQueuedBytes), engine_(engine), id_(id) {}
+
+  void OnCancel() override { engine_.Cancel(id_, Cancelled("the router ended the call")); }
+
+ private:
+  Engine& engine_;
+  const RequestId id_;
+};
+
+// The engine ends every request with one OnFinish, and the stream lives until then.
+class StreamSink final : public TokenSink {
+ public:
+  StreamSink(EventStream& stream, LogprobsWanted logprobs, const std::function<void()>& finished)
+      : stream_(stream), logprobs_(logprobs), finished_(finished) {}
+
+  void OnTokens(std::span<const SampledToken> tokens, const StageTimes& stages) override {
+    Push(ToTokensEvent(tokens, stages, logprobs_));
+  }
+
+  void OnFinish(const FinishInfo& info) override {
+    if (info.status.ok()) Push(ToFinishEvent(info));
+    const absl::Status status = info.status.ok() ? overflow_ : info.status;
+    if (status.ok()) {
+      stream_.Close(grpc::Status::OK);
+    } else {
+      stream_.Abort(ToGrpcStatus(status));
+    }
+    finished_();
+  }
+
+ private:
+  void Push(v1::WorkerEvent event) {
+    const size_t bytes = event.ByteSizeLong();
+    if (overflow_.ok() && !stream_.Push(std::move(event), bytes)) {
+      overflow_ = ResourceExhausted("the router reads too slowly: {} bytes wait", kMaxQueuedBytes);
+    }
+  }
+
+  EventStream& stream_;
+  const LogprobsWanted logprobs_;
+  const std::function<void()>& finished_;
+  absl::Status overflow_;
+};
+
+std::unique_ptr<StreamSink> NewSink(EventStream& stream, const v1::SequenceRequest& sequence,
+                                    const std::function<void()>& finished) {
+  const auto logprobs =
+      sequence.sampling().has_logprobs() ? LogprobsWanted::kYes : LogprobsWanted::kNo;
+  return std::make_unique<StreamSink>(stream, logprobs, finished);
+}
+
+void MarkAnswered(grpc::CallbackServerContext& context) {
+  context.AddTrailingMetadata(kOriginKey, kOriginWorker);
+}
+
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const absl::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+}  // namespace
+
+absl::Status WorkerService::CheckRole(Role wanted) const {
+  const Role role = engine_.options().role;
+  if (role == wanted) return absl::OkStatus();
+  return FailedPrecondition("this is a {} worker; the call needs a {} worker", Name(ToProto(role)),
+                            Name(ToProto(wanted)));
+}
+
+absl::Status WorkerService::CheckEpoch(uint64_t epoch) const {
+  if (epoch == engine_.options().epoch) return absl::OkStatus();
+  return NotFound("the reservation belongs to an earlier life of this worker");
+}
+
+grpc::ServerWriteReactor<v1::WorkerEvent>* WorkerService::Generate(
+    grpc::CallbackServerContext* context, const v1::GenerateOnWorkerRequest* request) {
+  MarkAnswered(*context);
+  const v1::SequenceRequest& sequence = request->sequence();
+  auto* stream = new EventStream(engine_, RequestId(sequence.request_id()));
+  if (absl::Status status = CheckRole(Role::kUnified); !status.ok()) {
+    stream->Close(ToGrpcStatus(status));
+    return stream;
+  }
+  engine_.Submit(ToEngineRequest(sequence, DeadlineOf(*context)),
+                 NewSink(*stream, sequence, load_changed_));
+  return stream;
+}
+
+grpc::ServerWriteReactor<v1::WorkerEvent>* WorkerService::Prefill(
+    grpc::CallbackServerContext* context, const v1::PrefillRequest* request) {
+  MarkAnswered(*context);
+  const v1::SequenceRequest& sequence = request->sequence();
+  auto* stream = new EventStream(engine_, RequestId(sequence.request_id()));
+  if (absl::Status status = CheckRole(Role::kPrefill); !status.ok()) {
+    stream->Close(ToGrpcStatus(status));
+    return stream;
+  }
+  engine_.SubmitPrefill(ToEngineRequest(sequence, DeadlineOf(*context)),
+                        ToHandoffTarget(request->target()),
+                        NewSink(*stream, sequence, load_changed_));
+  return stream;
+}
+
+grpc::ServerWriteReactor<v1::WorkerEvent>* WorkerService::Decode(
+    grpc::CallbackServerContext* context, const v1::DecodeRequest* request) {
+  MarkAnswered(*context);
+  const v1::SequenceRequest& sequence = request->sequence();
+  auto* stream = new EventStream(engine_, RequestId(sequence.request_id()));
+  absl::Status status = CheckRole(Role::kDecode);
+  if (status.ok()) status = CheckEpoch(request->epoch());
+  if (!status.ok()) {
+    stream->Close(ToGrpcStatus(status));
+    return stream;
+  }
+  engine_.SubmitDecode({.request = ToEngineRequest(sequence, DeadlineOf(*context)),
+                        .reservation = ReservationId(request->reservation_id()),
+                        .first_token = request->first_token()},
+                       NewSink(*stream, sequence, load_changed_));
+  return stream;
+}
+
+grpc::ServerUnaryReactor* WorkerService::Reserve(grpc::CallbackServerContext* context,
+                                                 const v1::ReserveRequest* request,
+                                                 v1::ReserveResponse* response) {
+  MarkAnswered(*context);
+  if (absl::Status status = CheckRole(Role::kDecode); !status.ok()) return Answer(*context, status);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const ReserveRequest wanted{.id = RequestId(request->request_id()),
+                              .prompt_tokens = request->prompt_tokens(),
+                              .max_tokens = request->max_tokens(),
+                              .priority = request->priority(),
+                              .layout_fingerprint = request->layout_fingerprint(),
+                              .deadline = DeadlineOf(*context)};
+  engine_.Reserve(wanted, [this, context, response, reactor](absl::StatusOr<Reservation> got) {
+    if (got.ok()) {
+      response->mutable_target()->set_data_address(data_address_);
+      response->mutable_target()->set_reservation_id(got->id.value());
+      response->mutable_target()->set_epoch(got->epoch);
+      response->set_lease_ms(
+          std::chrono::duration_cast<std::chrono::milliseconds>(got->lease).count());
+      // Nobody will hear of this reservation; what slips past the check lapses with its lease.
+      if (context->IsCancelled()) engine_.Release(got->id);
+    }
+    reactor->Finish(ToGrpcStatus(got.status()));
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* WorkerService::Release(grpc::CallbackServerContext* context,
+                                                 const v1::ReleaseRequest* request,
+                                                 v1::ReleaseResponse*) {
+  MarkAnswered(*context);
+  absl::Status status = CheckRole(Role::kDecode);
+  if (status.ok()) status = CheckEpoch(request->epoch());
+  if (status.ok()) engine_.Release(ReservationId(request->reservation_id()));
+  load_changed_();
+  return Answer(*context, status);
+}
+
+}  // namespace tandem

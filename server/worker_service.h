@@ -1,0 +1,46 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "engine/engine.h"
+#include "tandem/v1/worker.grpc.pb.h"
+
+namespace tandem {
+
+// What a worker answers routers: hands calls to its engine and the engine's output back. A call
+// that is cancelled, or whose deadline passes, cancels the work.
+class WorkerService final : public v1::Worker::CallbackService {
+ public:
+  // data_address: where KV is taken, of a decode worker. load_changed is called, on the engine's
+  // thread, whenever a request has ended. Both the engine and what it calls outlive this.
+  WorkerService(Engine& engine, std::string data_address, std::function<void()> load_changed)
+      : engine_(engine),
+        data_address_(std::move(data_address)),
+        load_changed_(std::move(load_changed)) {}
+
+  grpc::ServerWriteReactor<v1::WorkerEvent>* Generate(
+      grpc::CallbackServerContext* context, const v1::GenerateOnWorkerRequest* request) override;
+  grpc::ServerWriteReactor<v1::WorkerEvent>* Prefill(grpc::CallbackServerContext* context,
+                                                     const v1::PrefillRequest* request) override;
+  grpc::ServerWriteReactor<v1::WorkerEvent>* Decode(grpc::CallbackServerContext* context,
+                                                    const v1::DecodeRequest* request) override;
+  grpc::ServerUnaryReactor* Reserve(grpc::CallbackServerContext* context,
+                                    const v1::ReserveRequest* request,
+                                    v1::ReserveResponse* response) override;
+  grpc::ServerUnaryReactor* Release(grpc::CallbackServerContext* context,
+                                    const v1::ReleaseRequest* request,
+                                    v1::ReleaseResponse* response) override;
+
+ private:
+  absl::Status CheckRole(Role wanted) const;
+  absl::Status CheckEpoch(uint64_t epoch) const;
+
+  Engine& engine_;
+  const std::string data_address_;
+  const std::function<void()> load_changed_;
+};
+
+}  // namespace tandem

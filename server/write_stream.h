@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "grpcpp/support/server_callback.h"
+
+namespace tandem {
+
+// The server's end of a response stream: queues messages up to a number of bytes and writes them
+// one after the other. Deletes itself when gRPC is done with it, which is only after Close or
+// Abort: whoever owns the request calls exactly one of them, and nothing after it. Push, Close and
+// Abort are thread-safe and never block.
+template <typename Message>
+class WriteStream : public grpc::ServerWriteReactor<Message> {
+ public:
+  explicit WriteStream(size_t max_queued_bytes) : max_queued_bytes_(max_queued_bytes) {}
+
+  // False when the queue is full.
+  [[nodiscard]] bool Push(Message message, size_t bytes) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (writing_) {
+        if (queued_bytes_ + bytes > max_queued_bytes_) return false;
+        queued_bytes_ += bytes;
+        queue_.emplace_back(std::move(message), bytes);
+        return true;
+      }
+      writing_ = true;
+      current_ = std::move(message);
+    }
+    this->StartWrite(&current_);
+    return true;
+  }
+
+  // Ends the stream once all that was pushed is written.
+  void Close(const grpc::Status& status) { EndWith(status, Queued::kWrite); }
+  // Ends the stream as soon as the write in progress, if any, is over.
+  void Abort(const grpc::Status& status) { EndWith(status, Queued::kDrop); }
+
+  void OnWriteDone(bool ok) override {
+    std::optional<grpc::Status> end;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!ok) queue_.clear();  // the client is gone
+      if (queue_.empty()) {
+        writing_ = false;
+        if (!closed_) return;
+        end = status_;
+      } else {
+        current_ = std::move(queue_.front().first);
+        queued_bytes_ -= queue_.front().second;
+        queue_.pop_front();
+      }
+    }
+    if (end) {
+      this->Finish(*end);
+    } else {
+      this->StartWrite(&current_);
+    }
+  }
+
+  void OnDone() override { delete this; }
+
+ private:
+  enum class Queued : bool { kWrite, kDrop };
+
+  void EndWith(const grpc::Status& status, Queued queued) {
+    {
+      absl::MutexLock lock(&mutex_);
+      closed_ = true;
+      status_ = status;
+      if (queued == Queued::kDrop) queue_.clear();
+      if (writing_) return;  // OnWriteDone goes on
+    }
+    this->Finish(status);
+  }
+
+  const size_t max_queued_bytes_;
+  Message current_;  // being written: gRPC's while `writing_`
+  absl::Mutex mutex_;
+  std::deque<std::pair<Message, size_t>> queue_ ABSL_GUARDED_BY(mutex_);
+  size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  grpc::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tandem
