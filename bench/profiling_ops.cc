@@ -1,0 +1,97 @@
+#include "bench/profiling_ops.h"
+
+namespace tandem {
+
+std::string_view Name(OpKind kind) {
+  switch (kind) {
+    case OpKind::kEmbedding:
+      return "embedding";
+    case OpKind::kRmsNorm:
+      return "rms_norm";
+    case OpKind::kRope:
+      return "rope";
+    case OpKind::kGemm:
+      return "gemm";
+    case OpKind::kSiluMul:
+      return "silu_mul";
+    case OpKind::kStoreKv:
+      return "store_kv";
+    case OpKind::kAttentionPrefill:
+      return "attention_prefill";
+    case OpKind::kAttentionDecode:
+      return "attention_decode";
+    case OpKind::kSample:
+      return "sample";
+    case OpKind::kOther:
+      return "other";
+  }
+  return "?";
+}
+
+OpTotals Sum(const OpProfile& profile) {
+  OpTotals sum;
+  for (const OpTotals& totals : profile) {
+    sum.seconds += totals.seconds;
+    sum.cost.bytes += totals.cost.bytes;
+    sum.cost.flops += totals.cost.flops;
+    sum.calls += totals.calls;
+  }
+  return sum;
+}
+
+absl::Status ProfilingOps::DoPackWeight(Stream& stream, const PackedMatrix& dst,
+                                        std::span<const TensorView> sources) {
+  return Timed(OpKind::kOther, {}, [&] { return ops_->PackWeight(stream, dst, sources); });
+}
+
+absl::Status ProfilingOps::DoEmbedding(Stream& stream, const EmbeddingArgs& args) {
+  return Timed(OpKind::kEmbedding, Cost(args), [&] { return ops_->Embedding(stream, args); });
+}
+
+absl::Status ProfilingOps::DoRmsNorm(Stream& stream, const RmsNormArgs& args) {
+  return Timed(OpKind::kRmsNorm, Cost(args), [&] { return ops_->RmsNorm(stream, args); });
+}
+
+absl::Status ProfilingOps::DoRope(Stream& stream, const RopeArgs& args) {
+  return Timed(OpKind::kRope, Cost(args), [&] { return ops_->Rope(stream, args); });
+}
+
+absl::Status ProfilingOps::DoGemm(Stream& stream, const GemmArgs& args) {
+  return Timed(OpKind::kGemm, Cost(args), [&] { return ops_->Gemm(stream, args); });
+}
+
+absl::Status ProfilingOps::DoSiluMul(Stream& stream, const SiluMulArgs& args) {
+  return Timed(OpKind::kSiluMul, Cost(args), [&] { return ops_->SiluMul(stream, args); });
+}
+
+absl::Status ProfilingOps::DoStoreKv(Stream& stream, const StoreKvArgs& args) {
+  return Timed(OpKind::kStoreKv, Cost(args), [&] { return ops_->StoreKv(stream, args); });
+}
+
+absl::Status ProfilingOps::DoAttentionPrefill(Stream& stream, const AttentionArgs& args) {
+  return Timed(OpKind::kAttentionPrefill, Cost(args),
+               [&] { return ops_->AttentionPrefill(stream, args); });
+}
+
+absl::Status ProfilingOps::DoAttentionDecode(Stream& stream, const AttentionArgs& args) {
+  return Timed(OpKind::kAttentionDecode, Cost(args),
+               [&] { return ops_->AttentionDecode(stream, args); });
+}
+
+absl::Status ProfilingOps::DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) {
+  return Timed(OpKind::kOther, Cost(args), [&] { return ops_->CopyBlocks(stream, args); });
+}
+
+absl::Status ProfilingOps::DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) {
+  return Timed(OpKind::kOther, Cost(args), [&] { return ops_->GatherBlocks(stream, args); });
+}
+
+absl::Status ProfilingOps::DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) {
+  return Timed(OpKind::kOther, Cost(args), [&] { return ops_->ScatterBlocks(stream, args); });
+}
+
+absl::Status ProfilingOps::DoSample(Stream& stream, const SampleArgs& args) {
+  return Timed(OpKind::kSample, Cost(args), [&] { return ops_->Sample(stream, args); });
+}
+
+}  // namespace tandem

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "kernels/op_cost.h"
+#include "kernels/ops.h"
+
+namespace tandem {
+
+enum class OpKind : uint8_t {
+  kEmbedding,
+  kRmsNorm,
+  kRope,
+  kGemm,
+  kSiluMul,
+  kStoreKv,
+  kAttentionPrefill,
+  kAttentionDecode,
+  kSample,
+  kOther,
+};
+inline constexpr size_t kNumOpKinds = static_cast<size_t>(OpKind::kOther) + 1;
+std::string_view Name(OpKind kind);
+
+// What the calls of one kind took, and what they must at least have moved and computed.
+struct OpTotals {
+  double seconds = 0;
+  OpCost cost;
+  int64_t calls = 0;
+};
+using OpProfile = std::array<OpTotals, kNumOpKinds>;
+
+OpTotals Sum(const OpProfile& profile);
+
+// Forwards to another Ops and adds up time and cost per kind of op. The time is the op's only where
+// a call returns when its work is done, as on the CPU.
+class ProfilingOps final : public Ops {
+ public:
+  explicit ProfilingOps(std::unique_ptr<Ops> ops) : ops_(std::move(ops)) {}
+
+  int64_t PackedBytes(DType dtype, int64_t n, int64_t k) const override {
+    return ops_->PackedBytes(dtype, n, k);
+  }
+
+  // The totals since the last call.
+  OpProfile Take() { return std::exchange(profile_, {}); }
+
+ private:
+  template <typename Call>
+  absl::Status Timed(OpKind kind, const OpCost& cost, Call call) {
+    const auto start = std::chrono::steady_clock::now();
+    absl::Status status = call();
+    OpTotals& totals = profile_[static_cast<size_t>(kind)];
+    totals.seconds +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    totals.cost.bytes += cost.bytes;
+    totals.cost.flops += cost.flops;
+    ++totals.calls;
+    return status;
+  }
+
+  absl::Status DoPackWeight(Stream& stream, const PackedMatrix& dst,
+                            std::span<const TensorView> sources) override;
+  absl::Status DoEmbedding(Stream& stream, const EmbeddingArgs& args) override;
+  absl::Status DoRmsNorm(Stream& stream, const RmsNormArgs& args) override;
+  absl::Status DoRope(Stream& stream, const RopeArgs& args) override;
+  absl::Status DoGemm(Stream& stream, const GemmArgs& args) override;
+  absl::Status DoSiluMul(Stream& stream, const SiluMulArgs& args) override;
+  absl::Status DoStoreKv(Stream& stream, const StoreKvArgs& args) override;
+  absl::Status DoAttentionPrefill(Stream& stream, const AttentionArgs& args) override;
+  absl::Status DoAttentionDecode(Stream& stream, const AttentionArgs& args) override;
+  absl::Status DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) override;
+  absl::Status DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) override;
+  absl::Status DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) override;
+  absl::Status DoSample(Stream& stream, const SampleArgs& args) override;
+
+  std::unique_ptr<Ops> ops_;
+  OpProfile profile_;
+};
+
+}  // namespace tandem
