@@ -7,8 +7,8 @@ namespace tandem {
 namespace {
 
 struct Lead {
-  int length;        // bytes of the character, 0 when the lead byte can start none
-  uint8_t low = 0x80;   // range of the second byte
+  int length;          // bytes of the character, 0 when the lead byte can start none
+  uint8_t low = 0x80;  // range of the second byte
   uint8_t high = 0xBF;
 };
 

@@ -1,2 +1,7 @@
 # Tests of base.
 tandem_test(thread_pool_test SOURCES unit/base/thread_pool_test.cc DEPS tandem_base)
+tandem_test(base_test
+  SOURCES unit/base/bounded_queue_test.cc unit/base/hash_test.cc unit/base/rng_test.cc
+          unit/base/status_test.cc unit/base/utf8_test.cc
+  DEPS tandem_base
+  LABELS unit)

@@ -130,8 +130,9 @@ absl::StatusOr<std::unique_ptr<const Bpe>> ParseModel(const JsonFields& model, i
   return Bpe::Create(std::move(tokens), std::move(options));
 }
 
-// An added token is either a token of the model or has an id of its own.
-absl::Status CheckIds(const AddedTokens& added, const Bpe& model, int32_t id_limit) {
+// One more than the largest id. An added token is either a token of the model or has an id of its
+// own.
+absl::StatusOr<int32_t> CheckIds(const AddedTokens& added, const Bpe& model, int32_t id_limit) {
   std::vector<bool> taken(static_cast<size_t>(id_limit));
   for (const auto& [token, id] : model.tokens()) taken[static_cast<size_t>(id)] = true;
   for (const AddedToken& token : added.tokens()) {
@@ -143,9 +144,10 @@ absl::Status CheckIds(const AddedTokens& added, const Bpe& model, int32_t id_lim
           "added_tokens: {} has the id {}, but the vocabulary gives {}", token.content, token.id,
           in_model.has_value() ? fmt::format("it {}", *in_model) : "that to another token");
     }
-    if (!in_model.has_value()) taken[static_cast<size_t>(token.id)] = true;
+    taken[static_cast<size_t>(token.id)] = true;
   }
-  return absl::OkStatus();
+  const auto last = std::find(taken.rbegin(), taken.rend(), true);
+  return static_cast<int32_t>(taken.rend() - last);
 }
 
 absl::Status RefuseUnsupportedRoot(const JsonFields& root) {
@@ -187,9 +189,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizerJson(std::string_view j
   ASSIGN_OR_RETURN(parts.pre_tokenizer,
                    PreTokenizer::FromJson(root.Find("pre_tokenizer"), "pre_tokenizer"));
   ASSIGN_OR_RETURN(parts.model, ParseModel(model, id_limit, parts.pre_tokenizer.byte_level()));
-  RETURN_IF_ERROR(CheckIds(parts.added_tokens, *parts.model, id_limit));
+  ASSIGN_OR_RETURN(const int32_t vocab_size, CheckIds(parts.added_tokens, *parts.model, id_limit));
   ASSIGN_OR_RETURN(parts.post_processor, PostProcessor::FromJson(root.Find("post_processor"),
-                                                                 "post_processor", id_limit));
+                                                                 "post_processor", vocab_size));
   ASSIGN_OR_RETURN(parts.decoder, Decoder::FromJson(root.Find("decoder"), "decoder"));
   return std::make_unique<TokenizerPipeline>(std::move(parts));
 }
