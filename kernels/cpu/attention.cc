@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <vector>
 
@@ -21,11 +22,17 @@ HWY_BEFORE_NAMESPACE();
 namespace tandem::cpu {
 namespace HWY_NAMESPACE {
 
+// With many rows. V of a step stays in the first cache while the rows pass.
+inline constexpr size_t kValueStep = 128;
+static_assert(kChunkTokens % kValueStep == 0 && kValueStep % kPanel == 0);
+
 // The half-open range of keys of a chunk that one row sees.
 struct KeyRange {
   size_t begin;
   size_t end;
 };
+
+enum class Part : uint8_t { kKeys = 0, kValues = 1 };
 
 // A row's partial result: [padded head_dim] weighted V, [16] sums, [1] maximum.
 struct Record {
@@ -45,10 +52,14 @@ class BlockAttention {
         block_(block),
         shape_(args),
         num_rows_(static_cast<size_t>(block.end - block.begin)) {
+    for (size_t row = 0; row < num_rows_; ++row) {
+      const int64_t query = (block.begin + static_cast<int64_t>(row)) / shape_.group;
+      seen_[row] = Visible(args, block.seq, query);
+    }
     queries_ = scratch;
     keys_ = queries_ + kMaxBlockRows * shape_.padded_dim;
-    values_ = keys_ + kChunkTokens * shape_.padded_dim;
-    scores_ = values_ + kChunkTokens * shape_.padded_dim;
+    values_ = keys_ + kPanel * shape_.padded_dim;
+    scores_ = values_ + kValueStep * shape_.padded_dim;
     partials_ = scores_ + kMaxBlockRows * kChunkTokens;
     totals_ = partials_ + kMaxBlockRows * shape_.record;
   }
@@ -113,82 +124,153 @@ class BlockAttention {
   void SetRanges(int64_t chunk) {
     const int64_t start = chunk * kChunkTokens;
     for (size_t row = 0; row < num_rows_; ++row) {
-      const int64_t query = (block_.begin + static_cast<int64_t>(row)) / shape_.group;
-      const VisibleKeys seen = Visible(args_, block_.seq, query);
-      const int64_t begin = std::clamp<int64_t>(seen.begin - start, 0, kChunkTokens);
-      const int64_t end = std::clamp<int64_t>(seen.end - start, begin, kChunkTokens);
+      const int64_t begin = std::clamp<int64_t>(seen_[row].begin - start, 0, kChunkTokens);
+      const int64_t end = std::clamp<int64_t>(seen_[row].end - start, begin, kChunkTokens);
       ranges_[row] = {static_cast<size_t>(begin), static_cast<size_t>(end)};
     }
   }
 
   void ComputeChunk(int64_t chunk, float* records) {
     SetRanges(chunk);
-    const KeyRange all = {ranges_[0].begin, ranges_[num_rows_ - 1].end};
     switch (args_.pool.dtype) {
       case DType::kBF16:
-        Widen<hwy::bfloat16_t>(chunk, all);
-        break;
+        return ComputeChunkOf<hwy::bfloat16_t>(chunk, records);
       case DType::kF16:
-        Widen<hwy::float16_t>(chunk, all);
-        break;
+        return ComputeChunkOf<hwy::float16_t>(chunk, records);
       default:
-        Widen<float>(chunk, all);
+        return ComputeChunkOf<float>(chunk, records);
     }
-    ComputeScores(all);
-    for (size_t row = 0; row < num_rows_; ++row) Softmax(row, RecordOf(records, row));
-    ComputeOutputs(records);
   }
 
+  // Few rows read K and V straight from the pool. For many, a panel of K and a step of V are
+  // widened once.
   template <class T>
-  const T* KeyAt(int64_t token) const {
+  void ComputeChunkOf(int64_t chunk, float* records) {
+    const int64_t start = chunk * kChunkTokens;
+    const KeyRange all = {ranges_[0].begin, ranges_[num_rows_ - 1].end};
+    const bool direct = num_rows_ <= kTileRows && shape_.head_dim % kPanel == 0;
+    for (size_t key = all.begin / kPanel * kPanel; key < all.end; key += kPanel) {
+      for (size_t group = key; group < std::min(all.end, key + kPanel); group += kGroup) {
+        const T* eights[kGroup / 8];
+        const T* next[kGroup / 8];
+        FindEights(Part::kKeys, start, group, all, eights);
+        FindNext(start, group, all, next);
+        if (direct) {
+          ScoreGroup(eights, next, group);
+        } else {
+          WidenKeys(eights, next, shape_.head_dim, keys_ + group % kPanel);
+        }
+      }
+      if (!direct) ComputeScores(key);
+    }
+    for (size_t row = 0; row < num_rows_; ++row) {
+      Softmax(row, RecordOf(records, row));
+      std::fill_n(RecordOf(records, row).output(), shape_.padded_dim, 0.0f);
+    }
+    for (size_t key = all.begin / kValueStep * kValueStep; key < all.end; key += kValueStep) {
+      const KeyRange keys = {std::max(all.begin, key), std::min(all.end, key + kValueStep)};
+      if (direct) {
+        AddValues(0, num_rows_, keys, [&](size_t row, size_t rows, KeyRange shared) HWY_ATTR {
+          AddStored<T>(row, rows, start, shared, records);
+        });
+        continue;
+      }
+      WidenValueStep<T>(start, keys);
+      for (size_t dim = 0; dim < shape_.padded_dim; dim += kPanel) {
+        for (size_t row = 0; row < num_rows_; row += kTileRows) {
+          const size_t rows = std::min(kTileRows, num_rows_ - row);
+          AddValues(row, rows, keys, [&](size_t first, size_t count, KeyRange shared) HWY_ATTR {
+            AddWidened(first, count, shared, dim, records);
+          });
+        }
+      }
+    }
+  }
+
+  // K or V of a token; the tokens of a group of eight follow one another.
+  template <class T>
+  const T* At(Part part, int64_t token) const {
     const KvPoolView& pool = args_.pool;
     const int32_t* table = args_.block_tables.Row<const int32_t>(block_.seq);
     const int64_t offset = token & (pool.block_tokens - 1);
     const auto* extent =
         reinterpret_cast<const T*>(pool.Extent(args_.layer, table[token >> shape_.block_shift]));
-    const int64_t row = int64_t{block_.kv_head} * pool.block_tokens + offset;
-    return extent + row * pool.head_dim;
+    const int64_t head = static_cast<int64_t>(part) * pool.num_kv_heads + block_.kv_head;
+    return extent + (head * pool.block_tokens + offset) * pool.head_dim;
   }
 
-  // Widens the keys [all.begin, all.end) of the chunk. Groups of eight tokens lie in one block;
-  // a group that no row sees may have no block at all, so its neighbour stands in for it.
+  // Where a group of the chunk at `start` lies. Eight tokens that no row sees may have no block at
+  // all, so others stand in for them.
   template <class T>
-  void Widen(int64_t chunk, KeyRange all) {
-    const int64_t start = chunk * kChunkTokens;
-    const size_t dim = shape_.head_dim;
-    for (size_t key = all.begin / 16 * 16; key < all.end; key += 16) {
-      const bool first_seen = key + 8 > all.begin;
-      const bool second_seen = key + 8 < all.end;
-      const T* eights[2];
-      eights[0] = KeyAt<T>(start + static_cast<int64_t>(first_seen ? key : key + 8));
-      eights[1] = second_seen ? KeyAt<T>(start + static_cast<int64_t>(key) + 8) : eights[0];
-      WidenKeys<T>(eights, dim, keys_ + key / kPanel * kPanel * dim + key % kPanel);
+  void FindEights(Part part, int64_t start, size_t group, KeyRange seen, const T** eights) const {
+    const size_t stand_in = std::max(seen.begin, group) / 8 * 8;
+    for (size_t i = 0; i < kGroup / 8; ++i) {
+      const size_t key = group + 8 * i;
+      const bool any_seen = key + 8 > seen.begin && key < seen.end;
+      eights[i] = At<T>(part, start + static_cast<int64_t>(any_seen ? key : stand_in));
     }
-    const size_t block_tokens = static_cast<size_t>(args_.pool.block_tokens);
-    const size_t to_values = dim * block_tokens * static_cast<size_t>(args_.pool.num_kv_heads);
-    for (size_t key = all.begin; key < all.end;) {
-      const int64_t token = start + static_cast<int64_t>(key);
-      const size_t left = block_tokens - (static_cast<size_t>(token) & (block_tokens - 1));
-      const size_t run = std::min(left, all.end - key);
-      WidenValues<T>(KeyAt<T>(token) + to_values, run, dim, kChunkTokens * kPanel,
-                     values_ + key * kPanel);
+  }
+
+  // What is read after a group of keys: the next one, in the end the first values.
+  template <class T>
+  void FindNext(int64_t start, size_t group, KeyRange seen, const T** next) const {
+    if (group + kGroup < seen.end) {
+      FindEights(Part::kKeys, start, group + kGroup, seen, next);
+    } else {
+      FindEights(Part::kValues, start, seen.begin / kGroup * kGroup, seen, next);
+    }
+  }
+
+  template <class T>
+  void ScoreGroup(const T* const* eights, const T* const* next, size_t group) {
+    const QueryTile tile = {.queries = queries_,
+                            .head_dim = shape_.head_dim,
+                            .scores = scores_ + group,
+                            .scores_stride = kChunkTokens};
+    switch (std::bit_ceil(num_rows_)) {  // scratch has room for rows that nobody asked for
+      case 1:
+        return ScoreKeys<1>(eights, next, tile);
+      case 2:
+        return ScoreKeys<2>(eights, next, tile);
+      case 4:
+        return ScoreKeys<4>(eights, next, tile);
+      case 8:
+        return ScoreKeys<8>(eights, next, tile);
+    }
+  }
+
+  template <class T>
+  void WidenValueStep(int64_t start, KeyRange keys) {
+    ForRuns(start, keys, [&](size_t key, size_t run) HWY_ATTR {
+      WidenValues<T>(At<T>(Part::kValues, start + static_cast<int64_t>(key)), run, shape_.head_dim,
+                     kValueStep * kPanel, values_ + key % kValueStep * kPanel);
+    });
+  }
+
+  // Calls body(key, n) for the pieces of `keys` that lie in one block each.
+  template <class Body>
+  void ForRuns(int64_t start, KeyRange keys, const Body& body) const {
+    const auto block_tokens = static_cast<size_t>(args_.pool.block_tokens);
+    for (size_t key = keys.begin; key < keys.end;) {
+      const size_t token = static_cast<size_t>(start) + key;
+      const size_t run = std::min(block_tokens - token % block_tokens, keys.end - key);
+      body(key, run);
       key += run;
     }
   }
 
-  void ComputeScores(KeyRange all) {
-    for (size_t key = all.begin / kPanel * kPanel; key < all.end; key += kPanel) {
-      for (size_t row = 0; row < num_rows_; row += kTileRows) {
-        const size_t rows = std::min(kTileRows, num_rows_ - row);
-        if (ranges_[row].begin >= key + kPanel || ranges_[row + rows - 1].end <= key) continue;
-        Multiply(rows, {.a = queries_ + row * shape_.head_dim,
-                        .a_stride = shape_.head_dim,
-                        .b = keys_ + key * shape_.head_dim,
-                        .n = shape_.head_dim,
-                        .c = scores_ + row * kChunkTokens + key,
-                        .c_stride = kChunkTokens,
-                        .start = Start::kZero});
-      }
+  void ComputeScores(size_t key) {
+    for (size_t row = 0; row < num_rows_; row += kTileRows) {
+      const size_t rows = std::min(kTileRows, num_rows_ - row);
+      if (ranges_[row].begin >= key + kPanel || ranges_[row + rows - 1].end <= key) continue;
+      Multiply<Ahead::kNothing, float>(rows, {.a = queries_ + row * shape_.head_dim,
+                                              .a_stride = shape_.head_dim,
+                                              .b = keys_,
+                                              .b_stride = kPanel,
+                                              .n = shape_.head_dim,
+                                              .c = scores_ + row * kChunkTokens + key,
+                                              .c_stride = kChunkTokens,
+                                              .start = Start::kZero});
     }
   }
 
@@ -222,40 +304,68 @@ class BlockAttention {
     record.max() = hn::GetLane(highest);
   }
 
-  void ComputeOutputs(float* records) {
-    for (size_t dim = 0; dim < shape_.padded_dim; dim += kPanel) {
-      for (size_t row = 0; row < num_rows_; row += kTileRows) {
-        AddValues(row, std::min(kTileRows, num_rows_ - row), dim, records);
-      }
-    }
-  }
-
-  // The keys that all rows of the tile see are added to all of them at once, the few before and
-  // after row by row.
-  void AddValues(size_t first, size_t rows, size_t dim, float* records) {
+  // Calls add(first, rows, keys): the keys that all rows of the tile see are added to all of them
+  // at once, the few before and after row by row.
+  template <class Add>
+  void AddValues(size_t first, size_t rows, KeyRange step, const Add& add) {
+    const auto range_of = [&](size_t row) {
+      return KeyRange{std::max(ranges_[row].begin, step.begin),
+                      std::min(ranges_[row].end, step.end)};
+    };
+    const auto add_some = [&](size_t row, size_t count, KeyRange keys) {
+      if (keys.begin < keys.end) add(row, count, keys);
+    };
     const size_t last = first + rows - 1;
-    const size_t begin = std::max(ranges_[first].begin, ranges_[last].begin);
-    const size_t end = std::max(begin, ranges_[first].end);
-    for (size_t row = first; row <= last; ++row) {
-      float* output = RecordOf(records, row).output() + dim;
-      std::fill(output, output + kPanel, 0.0f);
-      AddKeys(row, 1, {ranges_[row].begin, std::min(begin, ranges_[row].end)}, output, dim);
+    const size_t begin = range_of(last).begin;
+    const size_t end = range_of(first).end;
+    for (size_t row = first; row < last; ++row) {
+      const KeyRange range = range_of(row);
+      add_some(row, 1, {range.begin, std::min(begin, range.end)});
     }
-    AddKeys(first, rows, {begin, ranges_[first].end}, RecordOf(records, first).output() + dim, dim);
-    for (size_t row = first; row <= last; ++row) {
-      AddKeys(row, 1, {end, ranges_[row].end}, RecordOf(records, row).output() + dim, dim);
+    add_some(first, rows, {begin, end});
+    for (size_t row = first + 1; row <= last; ++row) {
+      add_some(row, 1, {std::max(begin, end), range_of(row).end});
     }
   }
 
-  void AddKeys(size_t row, size_t rows, KeyRange keys, float* output, size_t dim) {
-    if (keys.begin >= keys.end) return;
-    Multiply(rows, {.a = scores_ + row * kChunkTokens + keys.begin,
-                    .a_stride = kChunkTokens,
-                    .b = values_ + dim * kChunkTokens + keys.begin * kPanel,
-                    .n = keys.end - keys.begin,
-                    .c = output,
-                    .c_stride = shape_.record,
-                    .start = Start::kLoad});
+  void AddWidened(size_t row, size_t rows, KeyRange keys, size_t dim, float* records) {
+    Multiply<Ahead::kNothing, float>(
+        rows, {.a = scores_ + row * kChunkTokens + keys.begin,
+               .a_stride = kChunkTokens,
+               .b = values_ + dim * kValueStep + keys.begin % kValueStep * kPanel,
+               .b_stride = kPanel,
+               .n = keys.end - keys.begin,
+               .c = RecordOf(records, row).output() + dim,
+               .c_stride = shape_.record,
+               .start = Start::kLoad});
+  }
+
+  template <class T>
+  void AddStored(size_t row, size_t rows, int64_t start, KeyRange keys, float* records) {
+    ForRuns(start, keys, [&](size_t key, size_t run) HWY_ATTR {
+      const int64_t token = start + static_cast<int64_t>(key);
+      const T* values = At<T>(Part::kValues, token);
+      const T* next = NextValues<T>(token);
+      for (size_t dim = 0; dim < shape_.head_dim; dim += kPanel) {
+        Multiply<Ahead::kNext, T>(rows, {.a = scores_ + row * kChunkTokens + key,
+                                         .a_stride = kChunkTokens,
+                                         .b = values + dim,
+                                         .b_stride = shape_.head_dim,
+                                         .n = run,
+                                         .c = RecordOf(records, row).output() + dim,
+                                         .c_stride = shape_.record,
+                                         .start = Start::kLoad,
+                                         .next = next + dim});
+      }
+    });
+  }
+
+  // What is read a panel after the values of `token`: in the end the keys of the next chunk.
+  template <class T>
+  const T* NextValues(int64_t token) const {
+    const int64_t next = token + kPanel;
+    if (next >= seen_[num_rows_ - 1].end) return At<T>(Part::kValues, token);
+    return At<T>(next % kChunkTokens < int64_t{kPanel} ? Part::kKeys : Part::kValues, next);
   }
 
   void ClearTotals() {
@@ -301,13 +411,14 @@ class BlockAttention {
   const RowBlock& block_;
   const AttentionShape shape_;
   const size_t num_rows_;
-  KeyRange ranges_[kMaxBlockRows];
-  float* queries_;   // [row][head_dim], scaled
-  float* keys_;      // [key/32][head_dim][32]
-  float* values_;    // [head_dim/32][key][32]
-  float* scores_;    // [row][key]
-  float* partials_;  // [row] records of one chunk
-  float* totals_;    // [row] records merged so far
+  VisibleKeys seen_[kMaxBlockRows];
+  KeyRange ranges_[kMaxBlockRows];  // of the chunk at hand
+  float* queries_;                  // [row][head_dim], scaled
+  float* keys_;                     // [head_dim][32], one panel
+  float* values_;                   // of one step
+  float* scores_;                   // [row][key]
+  float* partials_;                 // [row] records of one chunk
+  float* totals_;                   // [row] records merged so far
 };
 
 void AttendBlock(const AttentionArgs& args, const RowBlock& block, float* scratch) {

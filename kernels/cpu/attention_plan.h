@@ -62,7 +62,7 @@ struct AttentionShape {
 
   // Of one thread.
   size_t ScratchFloats() const {
-    return padded_dim * (kMaxBlockRows + 2 * kChunkTokens) + kMaxBlockRows * kChunkTokens +
+    return padded_dim * (kMaxBlockRows + kChunkTokens) + kMaxBlockRows * kChunkTokens +
            2 * kMaxBlockRows * record;
   }
 

@@ -10,41 +10,48 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "hwy/cache_control.h"
 #include "kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tandem::cpu {
 namespace HWY_NAMESPACE {
 
-// Columns of a panel. K is widened to [key/32][d][32] and V to [d/32][key][32], so that scores have
-// keys in their lanes, outputs have dimensions in theirs, and both are the same product.
+// Columns of a panel. K is widened to [d][32] and V to [d/32][key][32], so that scores have keys in
+// their lanes, outputs have dimensions in theirs, and both are the same product.
 inline constexpr size_t kPanel = 32;
 inline constexpr size_t kTileVectors = 2;
-inline constexpr size_t kTileColumns = kTileVectors * kLanes;
 inline constexpr size_t kTileRows = kLanes == 16 ? 8 : 4;  // the accumulators fit the registers
 
 enum class Start : uint8_t { kZero, kLoad };
 
-// a [rows][n] with row stride a_stride, b [n][32], c [rows][32] with row stride c_stride.
+// a [rows][n], b [n][32] of a stored type, c [rows][32].
+template <class T>
 struct Product {
   const float* a;
   size_t a_stride;
-  const float* b;
+  const T* b;
+  size_t b_stride;
   size_t n;
   float* c;
   size_t c_stride;
   Start start;
+  const T* next = nullptr;  // asked for while b is read: [n][b_stride], what follows b in time
 };
+
+enum class Ahead : uint8_t { kNothing, kNext };
 
 // c = a * b (+ c), each element one chain of multiply-adds over rising n: what is computed for a
 // row does not depend on how many rows share the tile, nor on where n was cut.
-template <size_t kRows>
-HWY_INLINE void MultiplyTile(const Product& p, size_t column) {
+template <size_t kRows, Ahead kAhead, class T>
+HWY_INLINE void MultiplyTile(const Product<T>& p, size_t column) {
   const F32Tag d;
-  const float* HWY_RESTRICT b = p.b + column;
+  const T* HWY_RESTRICT b = p.b + column;
   float* HWY_RESTRICT c = p.c + column;
   F32 sums[kRows][kTileVectors];
+  HWY_UNROLL(8)
   for (size_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(4)
     for (size_t v = 0; v < kTileVectors; ++v) {
       sums[r][v] =
           p.start == Start::kZero ? hn::Zero(d) : hn::LoadU(d, c + r * p.c_stride + v * kLanes);
@@ -52,103 +59,111 @@ HWY_INLINE void MultiplyTile(const Product& p, size_t column) {
   }
   for (size_t i = 0; i < p.n; ++i) {
     F32 columns[kTileVectors];
-    for (size_t v = 0; v < kTileVectors; ++v) columns[v] = hn::Load(d, b + i * kPanel + v * kLanes);
+    HWY_UNROLL(4)
+    for (size_t v = 0; v < kTileVectors; ++v)
+      columns[v] = LoadWide(d, b + i * p.b_stride + v * kLanes);
+    if constexpr (kAhead == Ahead::kNext) hwy::Prefetch(p.next + i * p.b_stride + column);
     HWY_UNROLL(8)
     for (size_t r = 0; r < kRows; ++r) {
       const F32 scalar = hn::Set(d, p.a[r * p.a_stride + i]);
+      HWY_UNROLL(4)
       for (size_t v = 0; v < kTileVectors; ++v) {
         sums[r][v] = hn::MulAdd(scalar, columns[v], sums[r][v]);
       }
     }
   }
+  HWY_UNROLL(8)
   for (size_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(4)
     for (size_t v = 0; v < kTileVectors; ++v) {
       hn::StoreU(sums[r][v], d, c + r * p.c_stride + v * kLanes);
     }
   }
 }
 
-template <size_t kRows>
-HWY_NOINLINE void MultiplyPanel(const Product& p) {
-  for (size_t column = 0; column < kPanel; column += kTileColumns) MultiplyTile<kRows>(p, column);
+template <size_t kRows, Ahead kAhead, class T>
+HWY_NOINLINE void MultiplyPanel(const Product<T>& p) {
+  for (size_t column = 0; column < kPanel; column += kTileVectors * kLanes) {
+    MultiplyTile<kRows, kAhead>(p, column);
+  }
 }
 
 // rows <= kTileRows.
-HWY_INLINE void Multiply(size_t rows, const Product& p) {
+template <Ahead kAhead, class T>
+HWY_INLINE void Multiply(size_t rows, const Product<T>& p) {
   if constexpr (kTileRows == 8) {
     switch (rows) {
       case 8:
-        return MultiplyPanel<8>(p);
+        return MultiplyPanel<8, kAhead>(p);
       case 7:
-        return MultiplyPanel<7>(p);
+        return MultiplyPanel<7, kAhead>(p);
       case 6:
-        return MultiplyPanel<6>(p);
+        return MultiplyPanel<6, kAhead>(p);
       case 5:
-        return MultiplyPanel<5>(p);
+        return MultiplyPanel<5, kAhead>(p);
     }
   }
   switch (rows) {
     case 4:
-      return MultiplyPanel<4>(p);
+      return MultiplyPanel<4, kAhead>(p);
     case 3:
-      return MultiplyPanel<3>(p);
+      return MultiplyPanel<3, kAhead>(p);
     case 2:
-      return MultiplyPanel<2>(p);
+      return MultiplyPanel<2, kAhead>(p);
     case 1:
-      return MultiplyPanel<1>(p);
+      return MultiplyPanel<1, kAhead>(p);
   }
 }
 
-// WidenKeys transposes the keys of 16 tokens, eight from each of two places, into out[d][32]: lanes
-// are keys.
+// Keys that are transposed at a time, and their vectors.
+inline constexpr size_t kGroup = HWY_MAX(16, 2 * kLanes);
+inline constexpr size_t kGroupVectors = kGroup / kLanes;
+static_assert(kPanel % kGroup == 0);
+
+// TransposeKeys calls sink(v, dim, x): x is dimension `dim` of the keys of vector v of the group,
+// as floats. Dimensions rise for each v. Eight tokens lie behind each pointer; those behind `next`
+// are asked for meanwhile.
 #if HWY_TARGET == HWY_SCALAR
 
-template <class T>
-void WidenKeys(const T* const eights[2], size_t head_dim, float* HWY_RESTRICT out) {
-  const F32Tag d;
-  for (size_t key = 0; key < 16; ++key) {
-    const T* row = eights[key / 8] + key % 8 * head_dim;
-    for (size_t i = 0; i < head_dim; ++i)
-      hn::Store(LoadWide(d, row + i), d, out + i * kPanel + key);
+template <class T, class Sink>
+HWY_INLINE void TransposeKeys(const T* const* eights, const T* const*, size_t head_dim,
+                              const Sink& sink) {
+  for (size_t dim = 0; dim < head_dim; ++dim) {
+    for (size_t v = 0; v < kGroup; ++v) {
+      sink(v, dim, LoadWide(F32Tag(), eights[v / 8] + v % 8 * head_dim + dim));
+    }
   }
 }
 
 #else
 
-// How one 32-bit column of 128 bits of a row is widened into dimensions.
+// How the dimensions in one 32-bit column of 128 bits of a row are widened.
 template <class T>
-struct Columns;
+struct Column;
 
 template <>
-struct Columns<float> {
+struct Column<float> {
   static constexpr size_t kDims = 1;
-  static HWY_INLINE void Store(hn::Vec<U32Tag> x, float* out) {
-    hn::StoreU(hn::BitCast(F32Tag(), x), F32Tag(), out);
+  static HWY_INLINE F32 Widen(hn::Vec<U32Tag> x, size_t) { return hn::BitCast(F32Tag(), x); }
+};
+
+template <>
+struct Column<hwy::bfloat16_t> {
+  static constexpr size_t kDims = 2;
+  static HWY_INLINE F32 Widen(hn::Vec<U32Tag> x, size_t i) {
+    const auto high = hn::And(x, hn::Set(U32Tag(), 0xffff0000u));
+    return hn::BitCast(F32Tag(), i == 0 ? hn::ShiftLeft<16>(x) : high);
   }
 };
 
 template <>
-struct Columns<hwy::bfloat16_t> {
+struct Column<hwy::float16_t> {
   static constexpr size_t kDims = 2;
-  static HWY_INLINE void Store(hn::Vec<U32Tag> x, float* out) {
-    const F32Tag d;
-    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(x)), d, out);
-    hn::StoreU(hn::BitCast(d, hn::And(x, hn::Set(U32Tag(), 0xffff0000u))), d, out + kPanel);
-  }
-};
-
-template <>
-struct Columns<hwy::float16_t> {
-  static constexpr size_t kDims = 2;
-  static HWY_INLINE F32 Widen(hn::Vec<U32Tag> x) {
+  static HWY_INLINE F32 Widen(hn::Vec<U32Tag> x, size_t i) {
     const hn::Rebind<uint16_t, U32Tag> d16;
-    const auto halves = hn::DemoteTo(d16, hn::BitCast(I32Tag(), x));
+    const auto half = i == 0 ? hn::And(x, hn::Set(U32Tag(), 0xffffu)) : hn::ShiftRight<16>(x);
+    const auto halves = hn::DemoteTo(d16, hn::BitCast(I32Tag(), half));
     return hn::PromoteTo(F32Tag(), hn::BitCast(hn::Rebind<hwy::float16_t, F32Tag>(), halves));
-  }
-  static HWY_INLINE void Store(hn::Vec<U32Tag> x, float* out) {
-    const F32Tag d;
-    hn::StoreU(Widen(hn::And(x, hn::Set(U32Tag(), 0xffffu))), d, out);
-    hn::StoreU(Widen(hn::ShiftRight<16>(x)), d, out + kPanel);
   }
 };
 
@@ -165,18 +180,26 @@ HWY_INLINE hn::Vec<D> CombineBlocks(D d, size_t first, const Load& load) {
   }
 }
 
-template <class T>
-void WidenKeys(const T* const eights[2], size_t head_dim, float* HWY_RESTRICT out) {
+template <class T, class Sink>
+HWY_INLINE void TransposeKeys(const T* const* eights, const T* const* next, size_t head_dim,
+                              const Sink& sink) {
   const U32Tag d;
   const hn::Repartition<uint64_t, U32Tag> d64;
   const hn::FixedTag<uint32_t, 4> block;
-  constexpr size_t kDims = 4 * Columns<T>::kDims;  // of 128 bits
-  for (size_t dim = 0; dim < head_dim; dim += kDims) {
-    for (size_t key = 0; key < 16; key += kLanes) {
+  constexpr size_t kDims = Column<T>::kDims;
+  for (size_t dim = 0; dim < head_dim; dim += 4 * kDims) {
+    HWY_UNROLL(4)
+    for (size_t i = 0; i < kGroup / 8; ++i) {  // as many bytes as are read
+      hwy::Prefetch(next[i] + 8 * dim);
+      hwy::Prefetch(next[i] + 8 * dim + 64 / sizeof(T));
+    }
+    HWY_UNROLL(2)
+    for (size_t v = 0; v < kGroupVectors; ++v) {
       hn::Vec<U32Tag> rows[4];
+      HWY_UNROLL(4)
       for (size_t r = 0; r < 4; ++r) {
         rows[r] = CombineBlocks(d, 0, [&](size_t b) HWY_ATTR {
-          const size_t token = key + 4 * b + r;
+          const size_t token = v * kLanes + 4 * b + r;
           const T* row = eights[token / 8] + token % 8 * head_dim + dim;
           return hn::LoadU(block, reinterpret_cast<const uint32_t*>(row));
         });
@@ -185,17 +208,68 @@ void WidenKeys(const T* const eights[2], size_t head_dim, float* HWY_RESTRICT ou
       const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, rows[2], rows[3]));
       const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, rows[0], rows[1]));
       const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, rows[2], rows[3]));
-      constexpr size_t kStep = Columns<T>::kDims * kPanel;
-      float* to = out + dim * kPanel + key;
-      Columns<T>::Store(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)), to);
-      Columns<T>::Store(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)), to + kStep);
-      Columns<T>::Store(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), to + 2 * kStep);
-      Columns<T>::Store(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), to + 3 * kStep);
+      const hn::Vec<U32Tag> columns[4] = {
+          hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)),
+          hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)),
+          hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)),
+          hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)),
+      };
+      HWY_UNROLL(4)
+      for (size_t c = 0; c < 4; ++c) {
+        HWY_UNROLL(2)
+        for (size_t i = 0; i < kDims; ++i) {
+          sink(v, dim + c * kDims + i, Column<T>::Widen(columns[c], i));
+        }
+      }
     }
   }
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR
+
+// Widens a group of keys into out[dim][32].
+template <class T>
+HWY_NOINLINE void WidenKeys(const T* const* eights, const T* const* next, size_t head_dim,
+                            float* HWY_RESTRICT out) {
+  TransposeKeys<T>(eights, next, head_dim, [&](size_t v, size_t dim, F32 keys) HWY_ATTR {
+    hn::StoreU(keys, F32Tag(), out + dim * kPanel + v * kLanes);
+  });
+}
+
+// Scaled queries [rows][head_dim] and their scores.
+struct QueryTile {
+  const float* queries;
+  size_t head_dim;
+  float* scores;
+  size_t scores_stride;
+};
+
+// The scores of a group of keys without a stop in memory, for so few rows that its widened keys
+// would be read but once. The same chains as MultiplyTile's.
+template <size_t kRows, class T>
+HWY_NOINLINE void ScoreKeys(const T* const* eights, const T* const* next, const QueryTile& tile) {
+  const F32Tag d;
+  F32 sums[kRows][kGroupVectors];
+  HWY_UNROLL(8)
+  for (size_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(2)
+    for (size_t v = 0; v < kGroupVectors; ++v) sums[r][v] = hn::Zero(d);
+  }
+  const size_t head_dim = tile.head_dim;
+  TransposeKeys<T>(eights, next, head_dim, [&](size_t v, size_t dim, F32 keys) HWY_ATTR {
+    HWY_UNROLL(8)
+    for (size_t r = 0; r < kRows; ++r) {
+      sums[r][v] = hn::MulAdd(hn::Set(d, tile.queries[r * head_dim + dim]), keys, sums[r][v]);
+    }
+  });
+  HWY_UNROLL(8)
+  for (size_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(2)
+    for (size_t v = 0; v < kGroupVectors; ++v) {
+      hn::StoreU(sums[r][v], d, tile.scores + r * tile.scores_stride + v * kLanes);
+    }
+  }
+}
 
 // Widens `tokens` rows of V into out[d/32][key][32]; panel_stride floats from one panel to the
 // next.

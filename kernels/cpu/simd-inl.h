@@ -81,9 +81,13 @@ HWY_INLINE float SumOfSquares(const float* HWY_RESTRICT x, size_t n) {
   return SumInOrder(x, n, [](F32 sum, F32 v) HWY_ATTR { return hn::MulAdd(v, v, sum); });
 }
 
-// 2^(whole + part) with part in [-0.5, 0.5] and whole in [-126, 127]; relative error below 2e-7.
-// The polynomial is the minimax one of degree 5 with 2^0 = 1 exactly.
-HWY_INLINE F32 Exp2OfParts(hn::Vec<I32Tag> whole, F32 part) {
+// x is split into whole + part, part in [-0.5, 0.5], by adding a number whose last place is 1: the
+// sum's low bits are `whole`. For |x| < 2^22.
+inline constexpr float kRounder = 0x1.8p23f;
+
+// 2^(rounded + part) for rounded = kRounder + whole, whole in [-126, 127]; relative error below
+// 2e-7. The polynomial is the minimax one of degree 5 with 2^0 = 1 exactly.
+HWY_INLINE F32 Exp2OfParts(F32 rounded, F32 part) {
   const F32Tag d;
   const I32Tag di;
   F32 y = hn::Set(d, 0x1.5bba14p-10f);
@@ -92,29 +96,34 @@ HWY_INLINE F32 Exp2OfParts(hn::Vec<I32Tag> whole, F32 part) {
   y = hn::MulAdd(y, part, hn::Set(d, 0x1.ebf9bcp-3f));
   y = hn::MulAdd(y, part, hn::Set(d, 0x1.62e42ap-1f));
   y = hn::MulAdd(y, part, hn::Set(d, 1.0f));
-  return hn::BitCast(d, hn::Add(hn::BitCast(di, y), hn::ShiftLeft<23>(whole)));
+  const auto exponent =
+      hn::ShiftLeft<23>(hn::BitCast(di, rounded));  // what lies above whole is lost
+  return hn::BitCast(d, hn::Add(hn::BitCast(di, y), exponent));
 }
 
 // 2^x for x <= 127; below -125 it is 0. NaN stays NaN.
 HWY_INLINE F32 Exp2(F32 x) {
   const F32Tag d;
+  const F32 rounder = hn::Set(d, kRounder);
   const auto tiny = hn::Lt(x, hn::Set(d, -125.0f));
-  const auto whole = hn::NearestInt(x);
-  const F32 part = hn::Sub(x, hn::ConvertTo(d, whole));
-  return hn::IfThenZeroElse(tiny, Exp2OfParts(whole, part));
+  const F32 rounded = hn::Add(x, rounder);
+  const F32 part = hn::Sub(x, hn::Sub(rounded, rounder));
+  return hn::IfThenZeroElse(tiny, Exp2OfParts(rounded, part));
 }
 
 // e^x, held to what 2^127 and 2^-125 allow.
 HWY_INLINE F32 Exp(F32 x) {
   const F32Tag d;
+  const F32 rounder = hn::Set(d, kRounder);
   const F32 log2e = hn::Set(d, 0x1.715476p+0f);
   const F32 log2e_rest = hn::Set(d, 0x1.4ae0cp-26f);  // log2(e) - float(log2(e))
   x = hn::Min(x, hn::Set(d, 87.5f));
   const F32 scaled = hn::Mul(x, log2e);
   const auto tiny = hn::Lt(scaled, hn::Set(d, -125.0f));
-  const auto whole = hn::NearestInt(scaled);
-  const F32 part = hn::MulAdd(x, log2e_rest, hn::MulSub(x, log2e, hn::ConvertTo(d, whole)));
-  return hn::IfThenZeroElse(tiny, Exp2OfParts(whole, part));
+  const F32 rounded = hn::Add(scaled, rounder);
+  const F32 whole = hn::Sub(rounded, rounder);
+  const F32 part = hn::MulAdd(x, log2e_rest, hn::MulSub(x, log2e, whole));
+  return hn::IfThenZeroElse(tiny, Exp2OfParts(rounded, part));
 }
 
 }  // namespace HWY_NAMESPACE
