@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -200,8 +200,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& dire
   const std::string path = directory + "/tokenizer.json";
   std::ifstream file(path, std::ios::binary);
   if (!file) return NotFound("{}: cannot be opened; a model directory needs one", path);
-  const std::string json((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = ParseTokenizerJson(json);
+  std::ostringstream json;
+  json << file.rdbuf();
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = ParseTokenizerJson(json.str());
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), path);
   return tokenizer;
 }

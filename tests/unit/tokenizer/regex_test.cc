@@ -67,10 +67,10 @@ TEST(Regex, RefusesWhatItCannotMatchAlike) {
 }
 
 TEST(Regex, GivesUpOnAnExplosion) {
-  const auto regex = Regex::Compile("(?:a|a)*(?:a|a)*(?:a|a)*b");
+  const auto regex = Regex::Compile("(?:a|a)*c");
   ASSERT_TRUE(regex.ok());
   std::vector<MatchPart> parts;
-  EXPECT_EQ((*regex)->FindAll(std::string(300, 'a'), parts).code(),
+  EXPECT_EQ((*regex)->FindAll(std::string(300, 'a') + "bc", parts).code(),
             absl::StatusCode::kResourceExhausted);
 }
 
