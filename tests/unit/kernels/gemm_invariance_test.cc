@@ -177,6 +177,23 @@ TEST_P(GemmInvarianceTest, StackedSourcesPackAsOneMatrix) {
   }
 }
 
+// A tensor of a mapped checkpoint begins wherever its file says.
+TEST_P(GemmInvarianceTest, SourcesMayBeUnaligned) {
+  for (DType dtype : kDTypes) {
+    SCOPED_TRACE(Name(dtype));
+    const Weight weight = RandomWeight(dtype, 33, 67);
+    std::vector<std::byte> shifted(1);
+    shifted.insert(shifted.end(), weight.rows.begin(), weight.rows.end());
+    const DeviceArray rows = ToDevice(shifted);
+    const int64_t bytes = ops().PackedBytes(dtype, weight.n, weight.k);
+    const DeviceArray packed = ToDevice(std::vector<std::byte>(static_cast<size_t>(bytes)));
+    const TensorView sources[] = {
+        TensorView(static_cast<std::byte*>(rows.data()) + 1, dtype, {weight.n, weight.k})};
+    ASSERT_TRUE(ops().PackWeight(stream(), Matrix(weight, packed), sources).ok());
+    EXPECT_EQ(packed.Download<uint8_t>(), Pack(weight, {weight.n}).Download<uint8_t>());
+  }
+}
+
 TANDEM_INSTANTIATE_OPS_TEST(GemmInvarianceTest);
 
 }  // namespace

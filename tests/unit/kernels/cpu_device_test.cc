@@ -1,0 +1,113 @@
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <fstream>
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "kernels/registry.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CpuDeviceTest : public ::testing::Test {
+ protected:
+  CpuDeviceTest() : backend_(*OpenBackend("cpu", {.num_threads = 1})) {}
+
+  Device& device() { return *backend_.device; }
+
+  Backend backend_;
+};
+
+bool AllZero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+TEST_F(CpuDeviceTest, MemoryIsAlignedZeroAndWritable) {
+  for (size_t size : {1, 100, 4096, 5000, (2 << 20) - 1, 2 << 20, (2 << 20) + 1, 7 << 20}) {
+    SCOPED_TRACE(size);
+    auto buffer = device().Allocate(size);
+    ASSERT_TRUE(buffer.ok()) << buffer.status();
+    EXPECT_EQ(buffer->size(), size);
+    const size_t alignment = size >= (2 << 20) ? size_t{2} << 20 : size_t{4096};
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % alignment, 0);
+    EXPECT_TRUE(AllZero(buffer->bytes()));
+    buffer->bytes().front() = std::byte{1};
+    buffer->bytes().back() = std::byte{2};
+  }
+}
+
+// Pages of address space that the process has mapped (proc(5), statm).
+int64_t MappedPages() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages;
+}
+
+TEST_F(CpuDeviceTest, FreedMemoryIsUnmapped) {
+  for (size_t size : {size_t{5000}, size_t{1} << 30}) {
+    const int64_t before = MappedPages();
+    int64_t during = 0;
+    for (int i = 0; i < 4; ++i) {
+      auto buffer = device().Allocate(size);
+      ASSERT_TRUE(buffer.ok()) << buffer.status();
+      during = MappedPages();
+    }
+    EXPECT_GT(during, before);
+    EXPECT_EQ(MappedPages(), before) << "after " << size << " bytes";
+  }
+}
+
+TEST_F(CpuDeviceTest, NothingIsABufferToo) {
+  auto buffer = device().Allocate(0);
+  ASSERT_TRUE(buffer.ok());
+  EXPECT_EQ(buffer->size(), 0);
+}
+
+TEST_F(CpuDeviceTest, MoreThanTheMachineHasIsRefusedWithItsSize) {
+  for (size_t size : {size_t{1} << 50, std::numeric_limits<size_t>::max()}) {
+    const absl::Status status = device().Allocate(size).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(size)));
+  }
+}
+
+TEST_F(CpuDeviceTest, StreamCopiesEqualSizesInline) {
+  auto stream = *device().NewStream();
+  const std::array<std::byte, 3> from = {std::byte{1}, std::byte{2}, std::byte{3}};
+  std::array<std::byte, 3> to{};
+  ASSERT_TRUE(stream->Copy(to, from).ok());
+  EXPECT_EQ(to, from);
+  auto event = *stream->Record();
+  EXPECT_TRUE(event->Done());
+  EXPECT_TRUE(event->Synchronize().ok());
+  EXPECT_TRUE(stream->Wait(*event).ok());
+  EXPECT_EQ(stream->Copy(std::span(to).first(2), from).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(RegistryTest, NamesThatDoNotExistAreRefusedWithThoseThatDo) {
+  const absl::Status unknown = OpenBackend("gpu", {}).status();
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("cpu"));
+  const absl::Status cuda = OpenBackend("cuda:0", {}).status();
+  EXPECT_EQ(cuda.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(cuda.message()), HasSubstr("cpu"));
+}
+
+TEST(RegistryTest, OpensWhatItNames) {
+  for (const std::string& name : BackendNames()) {
+    auto backend = OpenBackend(name, {});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    EXPECT_EQ(backend->device->name(), name);
+  }
+}
+
+TEST(RegistryTest, ANegativeNumberOfThreadsIsRefused) {
+  EXPECT_EQ(OpenBackend("cpu", {.num_threads = -1}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace tandem
