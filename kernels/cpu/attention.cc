@@ -26,6 +26,9 @@ namespace HWY_NAMESPACE {
 inline constexpr size_t kValueStep = 128;
 static_assert(kChunkTokens % kValueStep == 0 && kValueStep % kPanel == 0);
 
+// Tokens of V that are read at a time, all dimensions of them before the next.
+inline constexpr size_t kRunTokens = 8;
+
 // The half-open range of keys of a chunk that one row sees.
 struct KeyRange {
   size_t begin;
@@ -98,25 +101,24 @@ class BlockAttention {
     return {records + row * shape_.record, shape_.padded_dim};
   }
 
-  const float* QueryRow(size_t row) const {
+  // The row's head of q or of out.
+  float* HeadOf(const TensorView& tensor, size_t row) const {
     const int64_t flat = block_.begin + static_cast<int64_t>(row);
     const int64_t token = args_.query_starts[block_.seq] + flat / shape_.group;
     const int64_t head = block_.kv_head * shape_.group + flat % shape_.group;
-    return args_.q.Row<const float>(token) + head * shape_.head_dim;
+    return tensor.Row<float>(token) + head * shape_.head_dim;
   }
 
   // Queries carry the scale and log2(e), so that a score is an exponent of 2.
   void LoadQueries() {
-    const F32Tag d;
-    const F32 scale = hn::Set(d, args_.scale * 0x1.715476p+0f);
+    const hn::CappedTag<float, 8> d;
+    const auto scale = hn::Set(d, args_.scale * 0x1.715476p+0f);
     for (size_t row = 0; row < num_rows_; ++row) {
-      const float* from = QueryRow(row);
+      const float* from = HeadOf(args_.q, row);
       float* to = queries_ + row * shape_.head_dim;
-      size_t i = 0;
-      for (; i + kLanes <= shape_.head_dim; i += kLanes) {
+      for (size_t i = 0; i < shape_.head_dim; i += hn::Lanes(d)) {
         hn::StoreU(hn::Mul(hn::LoadU(d, from + i), scale), d, to + i);
       }
-      for (; i < shape_.head_dim; ++i) to[i] = from[i] * hn::GetLane(scale);
     }
   }
 
@@ -247,13 +249,14 @@ class BlockAttention {
     });
   }
 
-  // Calls body(key, n) for the pieces of `keys` that lie in one block each.
+  // Calls body(key, n) for short pieces of `keys` that lie in one block each.
   template <class Body>
   void ForRuns(int64_t start, KeyRange keys, const Body& body) const {
     const auto block_tokens = static_cast<size_t>(args_.pool.block_tokens);
     for (size_t key = keys.begin; key < keys.end;) {
       const size_t token = static_cast<size_t>(start) + key;
-      const size_t run = std::min(block_tokens - token % block_tokens, keys.end - key);
+      const size_t run =
+          std::min({block_tokens - token % block_tokens, keys.end - key, kRunTokens});
       body(key, run);
       key += run;
     }
@@ -396,14 +399,14 @@ class BlockAttention {
   }
 
   void StoreOutput() {
+    const hn::CappedTag<float, 8> d;  // head_dim is a multiple of 8
     for (size_t row = 0; row < num_rows_; ++row) {
       const Record total = RecordOf(totals_, row);
-      const float inverse = 1.0f / FoldSum(total.sums());
-      const int64_t flat = block_.begin + static_cast<int64_t>(row);
-      const int64_t token = args_.query_starts[block_.seq] + flat / shape_.group;
-      const int64_t head = block_.kv_head * shape_.group + flat % shape_.group;
-      float* out = args_.out.Row<float>(token) + head * shape_.head_dim;
-      for (size_t i = 0; i < shape_.head_dim; ++i) out[i] = total.output()[i] * inverse;
+      const auto scale = hn::Set(d, 1.0f / FoldSum(total.sums()));
+      float* out = HeadOf(args_.out, row);
+      for (size_t i = 0; i < shape_.head_dim; i += hn::Lanes(d)) {
+        hn::StoreU(hn::Mul(hn::LoadU(d, total.output() + i), scale), d, out + i);
+      }
     }
   }
 
