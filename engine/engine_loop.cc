@@ -161,12 +161,9 @@ void EngineLoop::Handle(KvArrivedMessage& message) {
 void EngineLoop::Handle(KvDrainedMessage& message) { receiver_.Drained(message.reservation); }
 
 void EngineLoop::StartDecode(Sequence& sequence, TimePoint arrived) {
-  sequence.table = receiver_.Take(*sequence.awaiting);
+  sequence.table = receiver_.Take(*sequence.awaiting, SpecOf(sequence.id, sequence.request));
   sequence.awaiting.reset();
   sequence.stages.wait_kv = std::max(Duration{}, arrived - sequence.accepted);
-  // The reservation's promise has just gone back and the request asks for no more than that.
-  const absl::Status reserved = scheduler_.Reserve(SpecOf(sequence.id, sequence.request));
-  TANDEM_CHECK(reserved.ok(), "a reservation's promise does not cover its request");
   scheduler_.Activate(sequence.id);
 }
 

@@ -86,13 +86,13 @@ bool KvReceiver::IsComplete(ReservationId id) const {
   return incoming_.at(id).state == State::kComplete;
 }
 
-BlockTable KvReceiver::Take(ReservationId id) {
+BlockTable KvReceiver::Take(ReservationId id, const SequenceSpec& heir) {
   const auto place = incoming_.find(id);
   TANDEM_CHECK(place != incoming_.end() && place->second.state == State::kComplete,
                "took KV that is not complete");
   const LandingZone::Closing closing = zone_.Close(id);
   TANDEM_CHECK(closing == LandingZone::Closing::kDone, "a write into committed KV");
-  scheduler_.Finish(place->second.promise);
+  scheduler_.PassOn(place->second.promise, heir);
   BlockTable table = std::move(place->second.table);
   incoming_.erase(place);
   return table;

@@ -48,8 +48,8 @@ class KvReceiver {
   absl::Status Claim(ReservationId id, SequenceId sequence, const EngineRequest& request);
   // Whether all KV is in place and verified.
   bool IsComplete(ReservationId id) const;
-  // The KV of a complete reservation; the promise goes back to the scheduler.
-  BlockTable Take(ReservationId id);
+  // The KV of a complete reservation; its promise passes to `heir`, which is parked.
+  BlockTable Take(ReservationId id, const SequenceSpec& heir);
   // Gives the blocks back; unknown ids are ignored.
   void Release(ReservationId id);
   // The request that waits for `id`, if it exists and is claimed.

@@ -126,6 +126,18 @@ void Scheduler::Activate(SequenceId id) {
   running_.push_back(id);
 }
 
+void Scheduler::PassOn(SequenceId parked, const SequenceSpec& heir) {
+  const auto place = sequences_.find(parked);
+  TANDEM_CHECK(place != sequences_.end() && place->second.phase == Phase::kParked,
+               "passed on the promise of a sequence that is not parked");
+  TANDEM_CHECK(CheckFits(heir).ok() && BlocksFor(heir) <= BlocksFor(place->second.spec),
+               "the heir needs more than was promised");
+  Finish(parked);
+  Add(heir, Phase::kParked);
+  ++num_parked_;
+  promised_blocks_ += BlocksFor(heir);
+}
+
 void Scheduler::Park(SequenceId id) {
   const auto place = sequences_.find(id);
   TANDEM_CHECK(place != sequences_.end() && place->second.phase == Phase::kRunning,

@@ -58,6 +58,10 @@ class Scheduler {
   // The KV of a parked sequence is complete: it decodes from the next step on.
   void Activate(SequenceId id);
 
+  // The promise of a parked sequence passes to `heir`, which needs no more blocks than it and is
+  // parked too. Unlike Finish and Reserve it cannot fail: nobody comes in between.
+  void PassOn(SequenceId parked, const SequenceSpec& heir);
+
   // A running sequence keeps its blocks but decodes elsewhere. After the Advance of its last chunk.
   void Park(SequenceId id);
 

@@ -191,6 +191,22 @@ TEST_F(SchedulerTest, ReservedSequenceDecodesOnceActivated) {
   EXPECT_EQ(scheduler_->stats().promised_blocks, 0);
 }
 
+TEST_F(SchedulerTest, APromiseIsPassedOnPastTheQueue) {
+  SchedulerOptions options = Options();
+  options.total_blocks = 10;
+  Rebuild(options);
+  SequenceSpec spec = {.id = Id(1), .prompt_tokens = 40, .max_total_tokens = 48};  // 3 blocks
+  ASSERT_EQ(scheduler_->Reserve(spec), absl::OkStatus());
+  ASSERT_EQ(Enqueue(5, 130), absl::OkStatus());  // 10 blocks: would take what Finish gives back
+  spec.id = Id(2);
+  spec.max_total_tokens = 45;
+  scheduler_->PassOn(Id(1), spec);
+  EXPECT_FALSE(scheduler_->Contains(Id(1)));
+  EXPECT_EQ(scheduler_->stats().promised_blocks, 3);
+  scheduler_->Activate(Id(2));
+  EXPECT_THAT(Step().decodes, ElementsAre(Id(2)));
+}
+
 TEST_F(SchedulerTest, ParkedSequenceKeepsItsPromiseAndDoesNotRun) {
   MakeRunning(1, 2);
   const int32_t promised = scheduler_->stats().promised_blocks;
