@@ -23,8 +23,10 @@ constexpr int kChains = 12;  // more than latency times units, and all in regist
 float Multiply(int64_t rounds) {
   const hn::ScalableTag<float> d;
   const auto factor = hn::Set(d, 0.5f);
-  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0;
-  auto s6 = s0, s7 = s0, s8 = s0, s9 = s0, s10 = s0, s11 = s0;
+  // Each chain starts elsewhere: equal ones are one chain to a compiler.
+  auto s0 = hn::Iota(d, 0), s1 = hn::Iota(d, 1), s2 = hn::Iota(d, 2), s3 = hn::Iota(d, 3);
+  auto s4 = hn::Iota(d, 4), s5 = hn::Iota(d, 5), s6 = hn::Iota(d, 6), s7 = hn::Iota(d, 7);
+  auto s8 = hn::Iota(d, 8), s9 = hn::Iota(d, 9), s10 = hn::Iota(d, 10), s11 = hn::Iota(d, 11);
   for (int64_t i = 0; i < rounds; ++i) {
     s0 = hn::MulAdd(s0, factor, factor);
     s1 = hn::MulAdd(s1, factor, factor);
