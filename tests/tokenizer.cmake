@@ -9,6 +9,7 @@ tandem_test(tokenizer_test
 tandem_test(tokenizer_golden_test
   SOURCES unit/tokenizer/golden_test.cc
   DEPS tandem_tokenizer zstd::libzstd_shared
-  LABELS golden)
+  LABELS golden
+  TIMEOUT 600)
 tandem_fuzz_test(tokenizer_json_fuzz SOURCES fuzz/tokenizer_json_fuzz.cc DEPS tandem_tokenizer
   CORPUS fuzz/corpus/tokenizer_json)
