@@ -17,6 +17,12 @@ inline constexpr int64_t kChunkTokens = 256;
 // Query rows that share the widened K and V of a chunk.
 inline constexpr int64_t kMaxBlockRows = 128;
 
+// Columns of a panel of widened K or V, and tokens of V that are widened at a time when many rows
+// share them: that much stays in the first cache while the rows pass.
+inline constexpr size_t kPanel = 32;
+inline constexpr size_t kValueStep = 128;
+static_assert(kChunkTokens % kValueStep == 0 && kValueStep % kPanel == 0);
+
 // Query rows [begin, end) of one sequence and KV head; row i is query i / G, head i % G of the
 // group of G heads. They see the chunks [first_chunk, end_chunk).
 struct RowBlock {
@@ -56,19 +62,19 @@ struct AttentionShape {
   explicit AttentionShape(const AttentionArgs& args)
       : group(args.q.shape[1] / args.pool.num_kv_heads),
         head_dim(static_cast<size_t>(args.pool.head_dim)),
-        padded_dim((head_dim + 31) / 32 * 32),
-        record(padded_dim + 32),
+        padded_dim((head_dim + kPanel - 1) / kPanel * kPanel),
+        record(padded_dim + kPanel),
         block_shift(std::countr_zero(static_cast<uint32_t>(args.pool.block_tokens))) {}
 
   // Of one thread.
   size_t ScratchFloats() const {
-    return padded_dim * (kMaxBlockRows + kChunkTokens) + kMaxBlockRows * kChunkTokens +
+    return padded_dim * (kMaxBlockRows + kPanel + kValueStep) + kMaxBlockRows * kChunkTokens +
            2 * kMaxBlockRows * record;
   }
 
   int64_t group;  // query heads per KV head
   size_t head_dim;
-  size_t padded_dim;  // whole panels of 32
+  size_t padded_dim;  // whole panels
   size_t record;      // a partial result of one row: padded_dim, 16 sums, the maximum, padding
   int block_shift;    // log2(block_tokens)
 };

@@ -11,15 +11,15 @@
 #include <cstdint>
 
 #include "hwy/cache_control.h"
+#include "kernels/cpu/attention_plan.h"
 #include "kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tandem::cpu {
 namespace HWY_NAMESPACE {
 
-// Columns of a panel. K is widened to [d][32] and V to [d/32][key][32], so that scores have keys in
+// K is widened to [d][32] and V to [d/32][key][32], so that scores have keys in
 // their lanes, outputs have dimensions in theirs, and both are the same product.
-inline constexpr size_t kPanel = 32;
 inline constexpr size_t kTileVectors = 2;
 inline constexpr size_t kTileRows = kLanes == 16 ? 8 : 4;  // the accumulators fit the registers
 
