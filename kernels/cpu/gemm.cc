@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <utility>
 
 #include "hwy/aligned_allocator.h"
@@ -27,26 +26,36 @@ constexpr std::array<TileFunction, kTileRows> MakeTiles(
 template <class W>
 constexpr auto kTiles = MakeTiles<W>(std::make_integer_sequence<int, kTileRows>());
 
-// num_rows <= kGroupRows rows of x, num_inputs of each, to [input][row].
-void PackGroup(const TensorView& x, int64_t first_row, int64_t first_input, int64_t num_inputs,
-               float* packed) {
+// kRows rows, `stride` apart, num_inputs of each, to [input][row].
+template <int kRows>
+void Interleave(const float* rows, int64_t stride, int64_t num_inputs, float* packed) {
   const F32 d;
-  const int64_t num_rows = std::min<int64_t>(kGroupRows, x.rows() - first_row);
-  const float* from = x.Row<const float>(first_row) + first_input;
-  const int64_t stride = x.row_stride;
+  const auto load = [&](int64_t row, int64_t i)
+                        HWY_ATTR { return hn::LoadU(d, rows + row * stride + i); };
   int64_t i = 0;
-  if (num_rows == kGroupRows) {
-    for (; i + kLanes <= num_inputs; i += kLanes) {
-      hn::StoreInterleaved4(hn::LoadU(d, from + i), hn::LoadU(d, from + stride + i),
-                            hn::LoadU(d, from + 2 * stride + i),
-                            hn::LoadU(d, from + 3 * stride + i), d, packed + i * kGroupRows);
+  for (; i + kLanes <= num_inputs; i += kLanes) {
+    float* to = packed + i * kRows;
+    if constexpr (kRows == 1) hn::StoreU(load(0, i), d, to);
+    if constexpr (kRows == 2) hn::StoreInterleaved2(load(0, i), load(1, i), d, to);
+    if constexpr (kRows == 3) hn::StoreInterleaved3(load(0, i), load(1, i), load(2, i), d, to);
+    if constexpr (kRows == 4) {
+      hn::StoreInterleaved4(load(0, i), load(1, i), load(2, i), load(3, i), d, to);
     }
   }
   for (; i < num_inputs; ++i) {
-    for (int64_t row = 0; row < num_rows; ++row) {
-      packed[i * num_rows + row] = from[row * stride + i];
-    }
+    for (int64_t row = 0; row < kRows; ++row) packed[i * kRows + row] = rows[row * stride + i];
   }
+}
+
+// The group of x that begins at first_row, num_inputs inputs of it.
+void PackGroup(const TensorView& x, int64_t first_row, int64_t first_input, int64_t num_inputs,
+               float* packed) {
+  static_assert(kGroupRows == 4);
+  constexpr decltype(&Interleave<1>) kByRows[] = {Interleave<1>, Interleave<2>, Interleave<3>,
+                                                  Interleave<4>};
+  const int64_t num_rows = std::min<int64_t>(kGroupRows, x.rows() - first_row);
+  kByRows[num_rows - 1](x.Row<const float>(first_row) + first_input, x.row_stride, num_inputs,
+                        packed);
 }
 
 // One block of a panel as f32, [input][output].
