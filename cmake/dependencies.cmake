@@ -19,7 +19,6 @@ endif()
 if(TANDEM_TESTS)
   find_package(GTest CONFIG REQUIRED)
   find_package(benchmark CONFIG REQUIRED)
-  pkg_check_modules(rapidcheck IMPORTED_TARGET rapidcheck)
 endif()
 
 # CUDA and NCCL: found or not, said, never required. Their backends are not written yet, so nothing
