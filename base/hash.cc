@@ -1,6 +1,10 @@
 #include "base/hash.h"
 
 #include <xxhash.h>
+#if defined(__x86_64__)
+// The same functions, with the widest vectors that this machine has: about three times the rate.
+#include <xxh_x86dispatch.h>
+#endif
 
 namespace tandem {
 

@@ -1,7 +1,9 @@
 // Part of the thread-sanitizer build only. The packaged Abseil is not instrumented, so the
-// sanitizer does not see that its Mutex and Notification order memory and reports every guarded
-// field. The linker (cmake/compiler.cmake) sends our calls of them through here, where the order is
+// sanitizer does not see that its Mutex, Notification and Status order memory and reports what they
+// guard. The linker (cmake/compiler.cmake) sends our calls of them through here, where the order is
 // declared to the sanitizer.
+#include <cstdint>
+
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
@@ -97,6 +99,16 @@ bool WRAP(_ZNK, 12Notification30WaitForNotificationWithTimeoutENS0_8DurationE)(
       notification, timeout);
   __tsan_acquire(const_cast<absl::Notification*>(notification));
   return notified;
+}
+
+// Gives up one reference to the text of a status; the last one frees it. The count comes first in
+// what `rep` names, one byte before it.
+void REAL(_ZN, 6Status15UnrefNonInlinedEm)(uintptr_t rep);
+void WRAP(_ZN, 6Status15UnrefNonInlinedEm)(uintptr_t rep) {
+  void* const count = reinterpret_cast<void*>(rep - 1);
+  __tsan_release(count);
+  __tsan_acquire(count);
+  REAL(_ZN, 6Status15UnrefNonInlinedEm)(rep);
 }
 
 }  // extern "C"

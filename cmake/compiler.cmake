@@ -27,7 +27,8 @@ elseif(TANDEM_SANITIZE STREQUAL "thread")
   foreach(name _ZN@5Mutex4LockEv _ZN@5Mutex6UnlockEv _ZN@5Mutex5AwaitERKNS0_9ConditionE
           _ZN@5Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE
           _ZN@12Notification6NotifyEv _ZNK@12Notification19WaitForNotificationEv
-          _ZNK@12Notification30WaitForNotificationWithTimeoutENS0_8DurationE)
+          _ZNK@12Notification30WaitForNotificationWithTimeoutENS0_8DurationE
+          _ZN@6Status15UnrefNonInlinedEm)
     string(REPLACE "@" "4absl${TANDEM_ABSL_NAMESPACE}" symbol ${name})
     add_link_options(-Wl,--wrap=${symbol})
   endforeach()

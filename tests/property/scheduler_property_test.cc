@@ -93,6 +93,21 @@ class Trace {
     known_.erase(place);
   }
 
+  // A reservation becomes a request, which may need less.
+  void PassOnOne() {
+    const auto place = std::find_if(known_.begin(), known_.end(), [](const auto& entry) {
+      return entry.second.reserved && !entry.second.running;
+    });
+    if (place == known_.end()) return;
+    const SequenceId parked = place->first;
+    Tracked heir = place->second;
+    known_.erase(place);
+    heir.spec.id = SequenceId(next_id_++);
+    heir.spec.max_total_tokens = Pick(heir.spec.prompt_tokens + 1, heir.spec.max_total_tokens);
+    scheduler_.PassOn(parked, heir.spec);
+    known_[heir.spec.id] = heir;
+  }
+
   void ActivateAll() {
     for (auto& [id, tracked] : known_) {
       if (!tracked.reserved || tracked.running) continue;
@@ -102,6 +117,7 @@ class Trace {
   }
 
   void Step() {
+    if (Pick(0, 3) == 0) PassOnOne();
     for (auto& [id, tracked] : known_) {
       if (!tracked.reserved || tracked.running || Pick(0, 3) > 0) continue;
       scheduler_.Activate(id);
