@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# bench/run.sh BIN_DIR OUT_DIR [MODEL_DIR]: every bench of this machine, one JSON file each.
+# MODEL_DIR: a checkpoint for model_bench; models/sample when none is given, which is too small to say
+# much (tools/make_random_checkpoint.py makes one of 0.35 B parameters).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=$1 out=$2 model=${3:-models/sample}
+mkdir -p "$out"
+"$bin/kernel_bench" --json "$out/kernels.json"
+"$bin/model_bench" --model "$model" --json "$out/model.json"
+"$bin/scheduler_bench" --json "$out/scheduler.json"
+"$bin/transfer_bench" --json "$out/transfer.json"
+"$bin/tokenizer_bench" --json "$out/tokenizer.json"
