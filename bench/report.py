@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Write docs/performance.md from the raw results under bench/results/. Standard library only.
+
+  bench/report.py            writes the page
+  bench/report.py --check    exits 1 when the page is not what the results say
+"""
+import json
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+PAGE = ROOT / "docs" / "performance.md"
+
+HEAD = """# Performance
+
+Written by `bench/report.py` from `bench/results/*.json`; do not edit. The machines are shared and noisy: read
+ratios and shares of the ceilings, which were measured in the same minutes, rather than absolute rates.
+"""
+
+
+def load(name):
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+def against_peer(result):
+    rows = [[case, f"{row['tandem']:.1f}", f"{row['peer']:.1f}", f"{row['ratio']:.2f}", f"{row['daemon']:.1f}",
+             f"{100 * row['daemon_over_engine']:.1f}%"] for case, row in result["summary"].items()]
+    middle = result["rounds"][len(result["rounds"]) // 2]["engine"]
+    shares = [[f"{row['kind']} {row.get('tokens', '')}{'batch ' + str(row['batch']) if 'batch' in row else ''}"
+               f"{' at depth ' + str(row['depth']) if row.get('depth') else ''}",
+               f"{row['bytes_per_step'] / 1e6:.0f}", f"{row['flops_per_step'] / 1e9:.2f}",
+               f"{row['gbytes_per_s']:.1f}", f"{100 * row['share_of_dram_read']:.0f}%",
+               f"{row['gflops_per_s']:.0f}", f"{100 * row['share_of_fma']:.0f}%"] for row in middle["results"]]
+    ceilings = middle["ceilings"]
+    return f"""
+## A model of {middle['parameters'] / 1e9:.2f} B parameters, beside llama.cpp
+
+{result['cpu']}, {result['cores']} cores, {result['threads']} threads, {result['date']}; bf16 weights, random, the same in both;
+{len(result['rounds'])} rounds in which both ran turn by turn, medians, tokens per second. The last two columns are the same
+work through `tandem up` and gRPC.
+
+{table(['case', 'tandem', 'llama.cpp', 'ratio', 'daemon', 'daemon / in process'], rows)}
+Command: `{result['command']}`
+
+Of one round, per step, beside the ceilings of that round (DRAM read {ceilings['dram_read_gbytes_per_s']:.1f} GB/s, f32 FMA
+{ceilings['fma_gflops_per_s']:.0f} GFLOP/s):
+
+{table(['case', 'MB', 'GFLOP', 'GB/s', 'of DRAM read', 'GFLOP/s', 'of FMA'], shares)}"""
+
+
+def daemon(result):
+    rows = [[name, f"{value}"] for name, value in result["figures"].items()]
+    return f"""
+## The daemon
+
+{result['date']}, {result['model']}. Command: `{result['command']}`
+
+{table(['what', 'figure'], rows)}"""
+
+
+def kernels(result):
+    rows = [[row["op"], row["shape"], f"{row['us']:.0f}", f"{row['bytes'] / 1e6:.2f}", f"{row['flops'] / 1e9:.3f}",
+             f"{100 * row['share_of_dram_read']:.0f}%", f"{100 * row['share_of_fma']:.0f}%"]
+            for row in result["results"]]
+    ceilings = result["ceilings"]
+    return f"""
+## Kernels
+
+{result['threads']} threads; ceilings of the same run: DRAM read {ceilings['dram_read_gbytes_per_s']:.1f} GB/s, f32 FMA
+{ceilings['fma_gflops_per_s']:.0f} GFLOP/s. Weights are cold (rotating copies); what stays in a cache can exceed the DRAM ceiling.
+Command: `kernel_bench --threads {result['threads']} --repeats {result['repeats']}`
+
+{table(['op', 'shape', 'us', 'MB', 'GFLOP', 'of DRAM read', 'of FMA'], rows)}"""
+
+
+def transfer(result):
+    def row(name, entry):
+        return [name, f"{entry['gb_per_s']:.2f}", f"{entry['cpu_s_per_gb']:.2f}"]
+
+    rows = [row("memcpy", result["memcpy"]), row("XXH3", result["xxh3"]), row("bare TCP", result["bare_tcp"])]
+    for entry in result["extents"]:
+        rows.append(row(f"frames of {entry['extent_bytes'] // 1024} KiB, verified", entry))
+    return f"""
+## Moving KV
+
+TCP over the loopback interface, both ends on this machine. Command: `transfer_bench`
+
+{table(['path', 'GB/s', 'CPU s/GB'], rows)}"""
+
+
+def scheduler(result):
+    plan = result["plan_and_advance"]
+    return f"""
+## Planning a step
+
+{result['running']} running, {result['waiting']} waiting: median {plan['median_us']:.1f} us, p99 {plan['p99_us']:.1f} us over
+{result['steps']} steps. Command: `scheduler_bench`
+"""
+
+
+def tokenizer(result):
+    return f"""
+## Tokenizing
+
+{result['model']}, {result['text_bytes'] / 1e6:.1f} MB of text: {result['encode_mb_per_s']:.1f} MB/s encoded,
+{result['stream_ids_per_s'] / 1e6:.1f} M ids/s streamed back, loaded in {result['load_ms']:.1f} ms. Command: `tokenizer_bench`
+"""
+
+
+SECTIONS = [("cpu_peer", against_peer), ("cpu_daemon", daemon), ("cpu_kernels", kernels),
+            ("cpu_transfer", transfer), ("cpu_scheduler", scheduler), ("cpu_tokenizer", tokenizer)]
+
+
+def main():
+    page = HEAD
+    for name, render in SECTIONS:
+        result = load(name)
+        if result is not None:
+            page += render(result)
+    if "--check" in sys.argv:
+        sys.exit(0 if PAGE.read_text() == page else f"{PAGE} is stale: run bench/report.py")
+    PAGE.write_text(page)
+
+
+if __name__ == "__main__":
+    main()
