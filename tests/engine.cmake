@@ -14,6 +14,7 @@ tandem_test(bad_row_test SOURCES unit/engine/bad_row_test.cc DEPS tandem_test_en
 tandem_test(prefill_handoff_test SOURCES unit/engine/prefill_handoff_test.cc
             DEPS tandem_test_engine)
 tandem_test(decode_handoff_test SOURCES unit/engine/decode_handoff_test.cc DEPS tandem_test_engine)
+tandem_test(reservation_test SOURCES unit/engine/reservation_test.cc DEPS tandem_test_engine)
 tandem_test(peer_loss_test SOURCES unit/engine/peer_loss_test.cc DEPS tandem_test_engine)
 tandem_test(engine_soak_test SOURCES property/engine_soak_test.cc DEPS tandem_test_engine
             TIMEOUT 300)

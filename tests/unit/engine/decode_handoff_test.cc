@@ -1,159 +1,15 @@
-// The receiving half of a hand-off: reservations, what may land in them, and how requests end when
-// KV comes whole, broken, late or never.
+// The receiving half of a hand-off: how requests end when KV comes whole, broken, late or never.
 
 #include <algorithm>
-#include <memory>
-#include <optional>
-#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "tests/support/fake_clock.h"
-#include "tests/support/recording_sink.h"
-#include "tests/support/scripted_transport.h"
-#include "tests/support/test_engine.h"
+#include "tests/support/decode_handoff_fixture.h"
 
 namespace tandem {
 namespace {
 
 using absl::StatusCode;
-
-constexpr int32_t kVocabSize = 288;
-constexpr int32_t kPromptTokens = 20;
-constexpr int32_t kMaxTokens = 8;
-constexpr Duration kLease = std::chrono::seconds(10);
-constexpr uint64_t kNobody = 1u << 30;
-
-// The KV of one prompt with its first token, as a prefill engine made it, and the whole answer.
-struct Prefilled {
-  std::vector<PostedFrame> frames;
-  int32_t first_token = 0;
-  std::vector<int32_t> answer;
-};
-
-EngineRequest TheRequest() {
-  return Greedy(1, RandomPrompt(1, kPromptTokens, kVocabSize), kMaxTokens);
-}
-
-const Prefilled& ThePrefill() {
-  static const Prefilled prefilled = [] {
-    Prefilled result;
-    TestEngine prefill({.role = Role::kPrefill});
-    auto transport = std::make_unique<ScriptedTransport>();
-    ScriptedTransport* const wire = transport.get();
-    prefill.Connect(std::move(transport));
-    Recording first;
-    prefill->SubmitPrefill(TheRequest(), {.reservation = ReservationId(1)}, first.NewSink());
-    wire->AwaitCommit(1);
-    result.frames = wire->frames();
-    result.first_token = first.token_ids().front();
-    wire->End(1, absl::OkStatus());
-    EXPECT_TRUE(first.AwaitFinish().status.ok());
-
-    TestEngine unified({});
-    Recording whole;
-    unified->Submit(TheRequest(), whole.NewSink());
-    EXPECT_TRUE(whole.AwaitFinish().status.ok());
-    result.answer = whole.token_ids();
-    return result;
-  }();
-  return prefilled;
-}
-
-class DecodeHandoffTest : public testing::Test {
- protected:
-  void Start(TestEngineSetup setup = {}) {
-    setup.role = Role::kDecode;
-    setup.clock = &clock_;
-    setup.reservation_lease = kLease;
-    engine_ = std::make_unique<TestEngine>(setup);
-    const auto reservation = engine_->Reserve(kPromptTokens, kMaxTokens);
-    ASSERT_TRUE(reservation.ok()) << reservation.status();
-    reservation_ = *reservation;
-  }
-
-  FrameReceiver& receiver() { return *(*engine_)->frame_receiver(); }
-
-  // What a transport's thread does.
-  FrameHeader HeaderOf(const PostedFrame& frame) const {
-    return {.type = FrameType::kData,
-            .stream = reservation_.id.value(),
-            .epoch = reservation_.epoch,
-            .layer = frame.layer,
-            .block = frame.block,
-            .payload_bytes = static_cast<uint32_t>(frame.payload.size())};
-  }
-  absl::Status Begin(const PostedFrame& frame) {
-    return receiver().Prepare(HeaderOf(frame)).status();
-  }
-  absl::Status Land(const PostedFrame& frame) {
-    const auto place = receiver().Prepare(HeaderOf(frame));
-    if (!place.ok()) return place.status();
-    std::copy(frame.payload.begin(), frame.payload.end(), place->begin());
-    receiver().Landed(HeaderOf(frame), absl::OkStatus());
-    return absl::OkStatus();
-  }
-  void LandAll() {
-    for (const PostedFrame& frame : ThePrefill().frames) EXPECT_TRUE(Land(frame).ok());
-  }
-  absl::Status Commit(uint64_t frames) {
-    return receiver().Commit({.type = FrameType::kCommit,
-                              .stream = reservation_.id.value(),
-                              .epoch = reservation_.epoch,
-                              .frames = frames});
-  }
-  absl::Status CommitAll() { return Commit(ThePrefill().frames.size()); }
-
-  void Decode(EngineRequest request, ReservationId reservation) {
-    (*engine_)->SubmitDecode({.request = std::move(request),
-                              .reservation = reservation,
-                              .first_token = ThePrefill().first_token},
-                             recording_.NewSink());
-  }
-  void Decode() { Decode(TheRequest(), reservation_.id); }
-
-  // The engine thread has seen all that went before, and looked at its clock.
-  void Settle() { engine_->Settle(); }
-  void Nudge() { (*engine_)->Cancel(RequestId(kNobody), absl::OkStatus()); }
-
-  void ExpectEnd(StatusCode code) {
-    EXPECT_EQ(recording_.AwaitFinish().status.code(), code) << recording_.AwaitFinish().status;
-    EXPECT_EQ(recording_.num_finishes(), 1);
-    Settle();
-    EXPECT_TRUE(engine_->AtRest());
-    if (code == StatusCode::kOk) return;
-    EXPECT_TRUE(recording_.token_ids().empty()) << "decoded from KV that did not arrive";
-  }
-  void ExpectTheAnswer() {
-    ExpectEnd(StatusCode::kOk);
-    std::vector<int32_t> answer = {ThePrefill().first_token};
-    const std::vector<int32_t> rest = recording_.token_ids();
-    answer.insert(answer.end(), rest.begin(), rest.end());
-    EXPECT_EQ(answer, ThePrefill().answer);
-  }
-  void ExpectReleased() {
-    Settle();
-    EXPECT_TRUE(engine_->AtRest());
-  }
-
-  FakeClock clock_;
-  Recording recording_;
-  std::unique_ptr<TestEngine> engine_;
-  Reservation reservation_;
-};
-
-TEST_F(DecodeHandoffTest, AReservationHoldsItsBlocks) {
-  Start({.block_tokens = 8});
-  EXPECT_EQ(reservation_.epoch, 7u);
-  EXPECT_EQ(reservation_.lease, kLease);
-  Settle();
-  const EngineStats stats = (*engine_)->stats();
-  EXPECT_EQ(stats.reservations, 1);
-  EXPECT_EQ(stats.free_blocks, stats.total_blocks - 3);
-  EXPECT_EQ(stats.scheduler.promised_blocks, 4);
-  (*engine_)->Release(reservation_.id);
-  ExpectReleased();
-}
 
 TEST_F(DecodeHandoffTest, DecodesWhenTheKvCameBeforeTheClaim) {
   Start();
@@ -225,39 +81,6 @@ TEST_F(DecodeHandoffTest, FramesForAnotherEpochAreRefused) {
   ExpectReleased();
 }
 
-TEST_F(DecodeHandoffTest, ALapsedReservationGivesItsBlocksBack) {
-  Start();
-  EXPECT_TRUE(Land(ThePrefill().frames.front()).ok());
-  clock_.Advance(kLease);
-  ExpectReleased();
-  EXPECT_EQ(Land(ThePrefill().frames.front()).code(), StatusCode::kNotFound);
-  Decode();
-  ExpectEnd(StatusCode::kNotFound);
-}
-
-TEST_F(DecodeHandoffTest, FramesRenewTheLease) {
-  Start();
-  clock_.Advance(kLease - std::chrono::seconds(1));
-  EXPECT_TRUE(Land(ThePrefill().frames.front()).ok());
-  clock_.Advance(kLease - std::chrono::seconds(1));
-  Settle();
-  EXPECT_EQ((*engine_)->stats().reservations, 1);
-  LandAll();
-  EXPECT_TRUE(CommitAll().ok());
-  Decode();
-  ExpectTheAnswer();
-}
-
-TEST_F(DecodeHandoffTest, CompleteKvThatNobodyClaimsLapsesToo) {
-  Start();
-  LandAll();
-  EXPECT_TRUE(CommitAll().ok());
-  clock_.Advance(kLease);
-  ExpectReleased();
-  Decode();
-  ExpectEnd(StatusCode::kNotFound);
-}
-
 TEST_F(DecodeHandoffTest, AClaimWhoseKvStopsComingIsUnavailable) {
   Start();
   Decode();
@@ -316,41 +139,6 @@ TEST_F(DecodeHandoffTest, ACancelWhileDecoding) {
   ExpectReleased();
 }
 
-TEST_F(DecodeHandoffTest, AReleaseEndsTheRequestThatWaits) {
-  Start();
-  Decode();
-  (*engine_)->Release(reservation_.id);
-  ExpectEnd(StatusCode::kCancelled);
-}
-
-// The pool has room for one such sequence, so that its blocks would be handed out at once.
-TEST_F(DecodeHandoffTest, NoBlockIsGivenBackUnderAWrite) {
-  Start({.num_blocks = 4, .block_tokens = 8});
-  const PostedFrame& frame = ThePrefill().frames.front();
-  ASSERT_TRUE(Begin(frame).ok());
-  (*engine_)->Release(reservation_.id);
-  Settle();
-  EXPECT_LT((*engine_)->stats().free_blocks, 4);
-  EXPECT_EQ(engine_->Reserve(kPromptTokens, kMaxTokens).status().code(),
-            StatusCode::kResourceExhausted);
-  receiver().Landed(HeaderOf(frame), absl::OkStatus());
-  ExpectReleased();
-  EXPECT_TRUE(engine_->Reserve(kPromptTokens, kMaxTokens).ok());
-}
-
-TEST_F(DecodeHandoffTest, ALapseUnderAWriteWaitsForItToo) {
-  Start();
-  const PostedFrame& frame = ThePrefill().frames.front();
-  ASSERT_TRUE(Begin(frame).ok());
-  clock_.Advance(kLease);
-  Settle();
-  EXPECT_LT((*engine_)->stats().free_blocks, (*engine_)->stats().total_blocks);
-  Decode();
-  EXPECT_EQ(recording_.AwaitFinish().status.code(), StatusCode::kNotFound);
-  receiver().Landed(HeaderOf(frame), absl::UnavailableError("connection lost half-way"));
-  ExpectReleased();
-}
-
 TEST_F(DecodeHandoffTest, AShutdownUnderAWrite) {
   Start();
   Decode();
@@ -362,56 +150,6 @@ TEST_F(DecodeHandoffTest, AShutdownUnderAWrite) {
   EXPECT_EQ(Land(ThePrefill().frames.back()).code(), StatusCode::kUnavailable);
   receiver().Landed(HeaderOf(frame), absl::OkStatus());
   EXPECT_EQ(engine_->Reserve(1, 1).status().code(), StatusCode::kUnavailable);
-}
-
-TEST_F(DecodeHandoffTest, NoRoomIsToldAtOnce) {
-  Start({.num_blocks = 4, .block_tokens = 8});
-  EXPECT_EQ(engine_->Reserve(kPromptTokens, kMaxTokens).status().code(),
-            StatusCode::kResourceExhausted);
-  EXPECT_EQ(engine_->Reserve(40, 10).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(engine_->Reserve(0, 10).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(engine_->Reserve(10, 0).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(engine_->Reserve(250, 10).status().code(), StatusCode::kInvalidArgument);
-  (*engine_)->Release(reservation_.id);
-  ExpectReleased();
-}
-
-TEST_F(DecodeHandoffTest, AnotherLayoutIsRefused) {
-  Start();
-  std::optional<absl::Status> status;
-  (*engine_)->Reserve({.prompt_tokens = 8, .max_tokens = 8, .layout_fingerprint = 12345},
-                      [&](absl::StatusOr<Reservation> answer) { status = answer.status(); });
-  Settle();
-  ASSERT_TRUE(status.has_value());
-  EXPECT_EQ(status->code(), StatusCode::kFailedPrecondition);
-}
-
-TEST_F(DecodeHandoffTest, AClaimMustFitItsReservation) {
-  Start();
-  EngineRequest longer = TheRequest();
-  ++longer.max_tokens;
-  Decode(longer, reservation_.id);
-  EXPECT_EQ(recording_.AwaitFinish().status.code(), StatusCode::kFailedPrecondition);
-  Recording other;
-  EngineRequest shorter = TheRequest();
-  shorter.prompt.pop_back();
-  (*engine_)->SubmitDecode({.request = shorter, .reservation = reservation_.id}, other.NewSink());
-  EXPECT_EQ(other.AwaitFinish().status.code(), StatusCode::kFailedPrecondition);
-  (*engine_)->Release(reservation_.id);
-  ExpectReleased();
-}
-
-TEST_F(DecodeHandoffTest, AReservationIsClaimedOnce) {
-  Start();
-  Decode();
-  Recording second;
-  EngineRequest request = TheRequest();
-  request.id = RequestId(2);
-  (*engine_)->SubmitDecode({.request = request, .reservation = reservation_.id}, second.NewSink());
-  EXPECT_EQ(second.AwaitFinish().status.code(), StatusCode::kFailedPrecondition);
-  LandAll();
-  EXPECT_TRUE(CommitAll().ok());
-  ExpectTheAnswer();
 }
 
 TEST_F(DecodeHandoffTest, AFirstTokenThatEndsTheRequestNeedsNoKv) {
