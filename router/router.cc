@@ -107,7 +107,7 @@ void Router::Begin(RequestId id, RequestSpec spec, ResponseStream& stream) {
   const auto choices = static_cast<int32_t>(spec.choices.size());
   auto request = std::make_unique<Request>(parts_, std::move(spec), stream, [this, id, choices] {
     in_flight_ -= choices;
-    parts_.loop.Post([this, id] { requests_.erase(id); });
+    parts_.loop.Post([this, id] { Forget(id); });
   });
   Request& started = *request;
   requests_.emplace(id, std::move(request));
@@ -121,8 +121,25 @@ void Router::Cancel(RequestId id, const absl::Status& status) {
   });
 }
 
-void Router::FailAll(const absl::Status& status) {
-  for (auto& [id, request] : requests_) request->Cancel(status);
+void Router::Drain(TimePoint deadline, std::function<void()> drained) {
+  draining_ = true;
+  parts_.loop.Post([this, deadline, drained = std::move(drained)] {
+    if (requests_.empty()) {
+      drained();
+      return;
+    }
+    drained_ = drained;
+    parts_.loop.PostAt(deadline, [this] {
+      for (auto& [id, request] : requests_) {
+        request->Cancel(Unavailable("the router is shutting down: retry elsewhere"));
+      }
+    });
+  });
+}
+
+void Router::Forget(RequestId id) {
+  requests_.erase(id);
+  if (requests_.empty() && drained_) std::exchange(drained_, nullptr)();
 }
 
 void Router::WatchLeases() {

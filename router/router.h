@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,7 +26,7 @@ struct RouterOptions {
 
 // Takes requests, sends them through workers, streams the answers. Holds no state but the requests
 // in flight, all of which live on the loop's thread.
-// Submit, Cancel, Tokenize and Status are thread-safe.
+// Submit, Cancel, Tokenize, Status and Drain are thread-safe.
 class Router {
  public:
   Router(RouterOptions options, const RouterParts& parts);
@@ -45,11 +46,9 @@ class Router {
   absl::StatusOr<std::vector<int32_t>> Tokenize(const v1::TokenizeRequest& request) const;
   v1::GetStatusResponse Status() const;
 
-  // Refuses new requests from now on.
-  void Drain() { draining_ = true; }
-  int32_t in_flight() const { return in_flight_; }
-  // Ends every request with `status`. Thread: the router's loop.
-  void FailAll(const absl::Status& status);
+  // Refuses new requests from now on, lets those in flight end until `deadline` and fails the rest
+  // with UNAVAILABLE. `drained` is called once, on the loop's thread, when none is left. Call once.
+  void Drain(TimePoint deadline, std::function<void()> drained);
 
  private:
   absl::StatusOr<RequestSpec> Resolve(const v1::GenerateRequest& request, TimePoint received,
@@ -57,6 +56,7 @@ class Router {
   RequestLimits CurrentLimits() const;
   absl::Status Admit(int32_t choices);
   void Begin(RequestId id, RequestSpec spec, ResponseStream& stream);
+  void Forget(RequestId id);
   void WatchLeases();
 
   const RouterOptions options_;
@@ -66,6 +66,7 @@ class Router {
   std::atomic<int32_t> in_flight_ = 0;  // choices
   std::atomic<bool> draining_ = false;
   absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests_;  // loop's thread
+  std::function<void()> drained_;                                      // likewise
 };
 
 }  // namespace tandem

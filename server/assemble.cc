@@ -213,7 +213,7 @@ void Worker::Drain(TimePoint deadline) {
   parts_->server->SetHealth(GrpcServer::Health::kNotServing);
   parts_->engine->Shutdown(deadline);
   // All streams have ended with the engine; what is left is being written.
-  parts_->server->Shutdown(std::chrono::steady_clock::now() + std::chrono::seconds(1));
+  parts_->server->Shutdown(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
 }
 
 std::string ModelNameFor(const std::string& directory) {

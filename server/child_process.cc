@@ -68,18 +68,22 @@ ChildProcess::~ChildProcess() {
 std::string ChildProcess::TakeReadyLine() {
   std::string line;
   char buffer[256];
-  while (ready_fd_ >= 0) {
+  while (ready_fd_ >= 0 && !line.ends_with('\n')) {
     const ssize_t count = read(ready_fd_, buffer, sizeof(buffer));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;
     line.append(buffer, static_cast<size_t>(count));
   }
   if (ready_fd_ >= 0) close(std::exchange(ready_fd_, -1));
-  if (!line.empty() && line.back() == '\n') line.pop_back();
+  if (line.ends_with('\n')) line.pop_back();
   return line;
 }
 
 void ChildProcess::Signal(int signal) const { kill(pid_, signal); }
+
+void KeepFromChildren(int ready_fd) {
+  if (ready_fd >= 0) fcntl(ready_fd, F_SETFD, FD_CLOEXEC);
+}
 
 void TellReady(int ready_fd, const std::string& address) {
   if (ready_fd < 0) return;

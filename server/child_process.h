@@ -38,8 +38,11 @@ class ChildProcess {
   int ready_fd_ = -1;
 };
 
-// The other end: writes `address` to the descriptor that --ready-fd named and closes it. Nothing
-// when it named none (-1).
+// The other end, in the child. The descriptor must not go on to children of its own, or its parent
+// would not see that it died.
+void KeepFromChildren(int ready_fd);
+// Writes `address` to the descriptor that --ready-fd named and closes it. Both do nothing when it
+// named none (-1).
 void TellReady(int ready_fd, const std::string& address);
 
 }  // namespace tandem

@@ -17,12 +17,9 @@ namespace tandem {
 namespace {
 
 constexpr std::chrono::seconds kCallTimeout(2);
+constexpr std::chrono::milliseconds kGoodbyeTimeout(500);
 // Long enough for a burst of changes, short enough for a fresh view.
 constexpr absl::Duration kNudgeDelay = absl::Milliseconds(50);
-
-void SetUp(grpc::ClientContext& context) {
-  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
-}
 
 // Doubles from 50 ms to 2 s, each less a random part of up to half, so that workers that lost
 // their router together do not come back together.
@@ -42,9 +39,16 @@ class BackOff {
   std::minstd_rand random_{std::random_device()()};
 };
 
+// A router that is away may be so for long: that alone is no warning each time.
+void ReportRefusal(const std::string& router, const absl::Status& status) {
+  const bool away = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+  spdlog::log(away ? spdlog::level::debug : spdlog::level::warn,
+              "router={} does not take us status=\"{}\"", router, status.ToString());
+}
+
 }  // namespace
 
-// The way to one router. Used by its thread only.
+// The way to one router. Used by its thread, but for Interrupt.
 class Registration::Link {
  public:
   explicit Link(const std::string& router) : router_(router) {
@@ -58,24 +62,25 @@ class Registration::Link {
 
   // The heartbeat that the router asks for.
   absl::StatusOr<absl::Duration> Register(const v1::RegisterRequest& request) {
-    grpc::ClientContext context;
-    SetUp(context);
-    context.set_wait_for_ready(true);  // registered the moment that the router is there
     v1::RegisterResponse response;
-    RETURN_IF_ERROR(ToAbslStatus(stub_->Register(&context, request, &response)));
+    RETURN_IF_ERROR(Call([&](grpc::ClientContext& context) {
+      context.set_wait_for_ready(true);  // registered the moment that the router is there
+      return stub_->Register(&context, request, &response);
+    }));
     return absl::Milliseconds(std::max<int64_t>(response.heartbeat_ms(), 10));
   }
 
   absl::Status Heartbeat(const v1::HeartbeatRequest& request) {
-    grpc::ClientContext context;
-    SetUp(context);
     v1::HeartbeatResponse response;
-    return ToAbslStatus(stub_->Heartbeat(&context, request, &response));
+    return Call([&](grpc::ClientContext& context) {
+      return stub_->Heartbeat(&context, request, &response);
+    });
   }
 
+  // Also after Interrupt.
   void Deregister(const v1::RegisterRequest& self) {
     grpc::ClientContext context;
-    SetUp(context);
+    context.set_deadline(std::chrono::system_clock::now() + kGoodbyeTimeout);
     v1::DeregisterRequest request;
     request.set_name(self.name());
     request.set_incarnation(self.incarnation());
@@ -84,13 +89,38 @@ class Registration::Link {
     if (!status.ok()) spdlog::debug("router={} not told of leaving", router_);
   }
 
+  // Ends the call in progress and all later ones at once.
+  void Interrupt() {
+    absl::MutexLock lock(&mutex_);
+    interrupted_ = true;
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
   const std::string& router() const { return router_; }
   bool known = false;        // whether the router took the registration
   uint64_t nudges_told = 0;  // those before the last report of the load
 
  private:
+  template <typename Stub>
+  absl::Status Call(const Stub& stub) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+    {
+      absl::MutexLock lock(&mutex_);
+      if (interrupted_) return Cancelled("leaving");
+      context_ = &context;
+    }
+    const grpc::Status status = stub(context);
+    absl::MutexLock lock(&mutex_);
+    context_ = nullptr;
+    return ToAbslStatus(status);
+  }
+
   const std::string router_;
   std::unique_ptr<v1::Cluster::Stub> stub_;
+  absl::Mutex mutex_;  // held across TryCancel, which never blocks and calls nobody back
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the call in progress
+  bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 Registration::Registration(RegistrationOptions options) : options_(std::move(options)) {
@@ -121,6 +151,7 @@ void Registration::Leave() {
     absl::MutexLock lock(&mutex_);
     leaving_ = true;
   }
+  for (auto& link : links_) link->Interrupt();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
 }
@@ -154,9 +185,8 @@ void Registration::Run(Link& link) {
       *request.mutable_load() = options_.load();
       const auto registered = link.Register(request);
       if (!registered.ok()) {
-        spdlog::warn("router={} does not take us status=\"{}\"", link.router(),
-                     registered.status().ToString());
         leaving = Sleep(back_off.Next());
+        if (!leaving) ReportRefusal(link.router(), registered.status());
         continue;
       }
       spdlog::info("router={} registered", link.router());

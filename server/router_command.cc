@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "CLI/CLI.hpp"
+#include "absl/synchronization/notification.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "model/checkpoint/model_config.h"
@@ -73,17 +74,14 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerIfAny(const std::string&
   return tokenizer;
 }
 
-// Lets requests end until the deadline, then fails the rest and ends the loop.
+// Lets requests end until the deadline, fails the rest and ends the loop.
 void Drain(Router& router, EventLoop& loop, GrpcServer& server, TimePoint deadline) {
-  router.Drain();
   server.SetHealth(GrpcServer::Health::kNotServing);
-  loop.Post([&router, &loop, deadline] {
-    loop.PostAt(deadline, [&router] {
-      router.FailAll(Unavailable("the router is shutting down: retry elsewhere"));
-    });
-  });
-  // Returns once every call has ended, at the latest when FailAll has ended them.
-  server.Shutdown(deadline + std::chrono::seconds(1));
+  absl::Notification drained;
+  router.Drain(deadline, [&drained] { drained.Notify(); });
+  drained.WaitForNotification();
+  // Last words are being written. Not longer: gRPC would wait for idle clients to hang up, too.
+  server.Shutdown(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
   loop.Stop();
 }
 

@@ -55,6 +55,7 @@ class Supervisor {
  public:
   explicit Supervisor(const SupervisorOptions& options)
       : options_(options), signals_(OpenSignals()) {
+    KeepFromChildren(options.ready_fd);
     members_.push_back(Member{.name = "router", .arguments = options.router_arguments});
     for (const SupervisedWorker& worker : options.workers) {
       members_.push_back(Member{.name = worker.name, .arguments = worker.arguments});

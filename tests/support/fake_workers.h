@@ -1,0 +1,98 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "router/worker_client.h"
+
+namespace tandem {
+
+// Workers that do nothing by themselves: the test plays them. A call is named "prefill p0".
+class FakeWorkers final : public WorkerClient {
+ public:
+  struct Stream {
+    std::string name;
+    v1::SequenceRequest sequence;
+    StreamHandlers handlers;
+    bool open = true;
+  };
+  struct Reservation {
+    std::string name;
+    ReserveDone done;
+    bool open = true;
+  };
+
+  std::unique_ptr<WorkerCall> Generate(const WorkerEndpoint& worker,
+                                       const v1::GenerateOnWorkerRequest& request, TimePoint,
+                                       StreamHandlers handlers) override {
+    return Open("generate " + worker.id.name, request.sequence(), std::move(handlers));
+  }
+  std::unique_ptr<WorkerCall> Prefill(const WorkerEndpoint& worker,
+                                      const v1::PrefillRequest& request, TimePoint,
+                                      StreamHandlers handlers) override {
+    return Open("prefill " + worker.id.name, request.sequence(), std::move(handlers));
+  }
+  std::unique_ptr<WorkerCall> Decode(const WorkerEndpoint& worker, const v1::DecodeRequest& request,
+                                     TimePoint, StreamHandlers handlers) override {
+    first_token = request.first_token();
+    return Open("decode " + worker.id.name, request.sequence(), std::move(handlers));
+  }
+  std::unique_ptr<WorkerCall> Reserve(const WorkerEndpoint& worker, const v1::ReserveRequest&,
+                                      TimePoint, ReserveDone done) override {
+    auto call = std::make_shared<Reservation>(
+        Reservation{.name = "reserve " + worker.id.name, .done = std::move(done)});
+    reservations.push_back(call);
+    return std::make_unique<Handle<Reservation>>(call);
+  }
+  void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) override {
+    released.push_back(worker.id.name + "#" + std::to_string(request.reservation_id()));
+  }
+
+  // The open call of this name, or null.
+  std::shared_ptr<Stream> Find(const std::string& name) const {
+    for (const auto& stream : streams) {
+      if (stream->open && stream->name == name) return stream;
+    }
+    return nullptr;
+  }
+  // The names of all open calls.
+  std::vector<std::string> Open() const {
+    std::vector<std::string> names;
+    for (const auto& call : reservations) {
+      if (call->open) names.push_back(call->name);
+    }
+    for (const auto& stream : streams) {
+      if (stream->open) names.push_back(stream->name);
+    }
+    return names;
+  }
+
+  std::vector<std::shared_ptr<Stream>> streams;
+  std::vector<std::shared_ptr<Reservation>> reservations;
+  std::vector<std::string> released;
+  int32_t first_token = -1;  // of the last Decode
+
+ private:
+  template <typename Call>
+  class Handle final : public WorkerCall {
+   public:
+    explicit Handle(std::shared_ptr<Call> call) : call_(std::move(call)) {}
+    ~Handle() override { call_->open = false; }
+
+   private:
+    const std::shared_ptr<Call> call_;
+  };
+
+  std::unique_ptr<WorkerCall> Open(std::string name, const v1::SequenceRequest& sequence,
+                                   StreamHandlers handlers) {
+    auto call = std::make_shared<Stream>(
+        Stream{.name = std::move(name), .sequence = sequence, .handlers = std::move(handlers)});
+    streams.push_back(call);
+    return std::make_unique<Handle<Stream>>(call);
+  }
+};
+
+}  // namespace tandem

@@ -1,0 +1,142 @@
+#include "router/cluster.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_clock.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ClusterTest : public testing::Test {
+ protected:
+  v1::RegisterRequest Worker(const std::string& name, v1::WorkerRole role) {
+    v1::RegisterRequest request;
+    request.set_name(name);
+    request.set_incarnation(10);
+    request.set_role(role);
+    request.set_address("127.0.0.1:1");
+    request.set_model("sample");
+    request.set_model_fingerprint(1);
+    request.set_layout_fingerprint(2);
+    request.set_max_context_tokens(100);
+    return request;
+  }
+  absl::Status Beat(const std::string& name, uint64_t incarnation = 10) {
+    v1::HeartbeatRequest request;
+    request.set_name(name);
+    request.set_incarnation(incarnation);
+    request.mutable_load()->set_running(3);
+    return cluster_.Heartbeat(request);
+  }
+  std::vector<std::string> Names() {
+    std::vector<std::string> names;
+    for (const WorkerView& worker : cluster_.View()->workers) names.push_back(worker.id.name);
+    return names;
+  }
+
+  FakeClock clock_;
+  Cluster cluster_{{.model = "sample", .lease = seconds(5), .heartbeat = seconds(1)}, clock_};
+};
+
+TEST_F(ClusterTest, ARouteIsThereWithItsRoles) {
+  EXPECT_TRUE(cluster_.View()->Routes().empty());
+  ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
+  EXPECT_TRUE(cluster_.View()->Routes().empty());
+  ASSERT_TRUE(cluster_.Register(Worker("d", v1::WORKER_ROLE_DECODE)).ok());
+  EXPECT_THAT(cluster_.View()->Routes(), ElementsAre(v1::ROUTE_DISAGGREGATED));
+  ASSERT_TRUE(cluster_.Register(Worker("a", v1::WORKER_ROLE_UNIFIED)).ok());
+  EXPECT_THAT(cluster_.View()->Routes(), ElementsAre(v1::ROUTE_UNIFIED, v1::ROUTE_DISAGGREGATED));
+  EXPECT_THAT(Names(), ElementsAre("a", "d", "p"));
+  EXPECT_EQ(cluster_.View()->MaxContextTokens(), 100);
+}
+
+TEST_F(ClusterTest, SnapshotsNeverChange) {
+  const auto before = cluster_.View();
+  ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
+  EXPECT_TRUE(before->workers.empty());
+  EXPECT_EQ(cluster_.View()->workers.size(), 1u);
+}
+
+TEST_F(ClusterTest, LeaseLapsesWithoutHeartbeats) {
+  ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
+  clock_.Advance(seconds(4));
+  ASSERT_TRUE(Beat("u").ok());
+  EXPECT_EQ(cluster_.NextExpiry(), clock_.Now() + seconds(5));
+  clock_.Advance(seconds(4));
+  EXPECT_TRUE(cluster_.Expire().empty());
+  clock_.Advance(seconds(1));
+  EXPECT_THAT(cluster_.Expire(), ElementsAre(WorkerId{"u", 10}));
+  EXPECT_TRUE(Names().empty());
+  EXPECT_TRUE(absl::IsNotFound(Beat("u")));
+  EXPECT_EQ(cluster_.NextExpiry(), kNoDeadline);
+}
+
+TEST_F(ClusterTest, SuspectedUntilHeardOfAgain) {
+  ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
+  cluster_.Suspect({"u", 9});  // an earlier life
+  EXPECT_TRUE(cluster_.View()->HasUsable(v1::WORKER_ROLE_UNIFIED));
+  cluster_.Suspect({"u", 10});
+  EXPECT_FALSE(cluster_.View()->HasUsable(v1::WORKER_ROLE_UNIFIED));
+  ASSERT_TRUE(Beat("u").ok());
+  EXPECT_TRUE(cluster_.View()->HasUsable(v1::WORKER_ROLE_UNIFIED));
+}
+
+TEST_F(ClusterTest, AYoungerLifeTakesTheNameAndAnOlderIsRefused) {
+  v1::RegisterRequest worker = Worker("u", v1::WORKER_ROLE_UNIFIED);
+  ASSERT_TRUE(cluster_.Register(worker).ok());
+  cluster_.Charge({"u", 10}, {.sequences = 2});
+  worker.set_incarnation(11);
+  ASSERT_TRUE(cluster_.Register(worker).ok());
+  EXPECT_EQ(cluster_.View()->workers[0].charged.sequences, 0);
+  EXPECT_TRUE(absl::IsNotFound(Beat("u", 10)));
+  worker.set_incarnation(10);
+  EXPECT_TRUE(absl::IsFailedPrecondition(cluster_.Register(worker)));
+  cluster_.Deregister("u", 10);  // a late goodbye of the old one
+  EXPECT_THAT(Names(), ElementsAre("u"));
+  cluster_.Deregister("u", 11);
+  EXPECT_TRUE(Names().empty());
+}
+
+TEST_F(ClusterTest, PeersMustAgree) {
+  ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
+  v1::RegisterRequest other = Worker("d", v1::WORKER_ROLE_DECODE);
+  other.set_model("llama");
+  EXPECT_TRUE(absl::IsNotFound(cluster_.Register(other)));
+  other = Worker("d", v1::WORKER_ROLE_DECODE);
+  other.set_layout_fingerprint(3);
+  const absl::Status layout = cluster_.Register(other);
+  EXPECT_TRUE(absl::IsFailedPrecondition(layout));
+  EXPECT_THAT(std::string(layout.message()), HasSubstr("KV layout"));
+  other = Worker("d", v1::WORKER_ROLE_DECODE);
+  other.set_model_fingerprint(3);
+  EXPECT_TRUE(absl::IsFailedPrecondition(cluster_.Register(other)));
+  other = Worker("p", v1::WORKER_ROLE_PREFILL);  // alone it may change its weights
+  other.set_model_fingerprint(3);
+  other.set_incarnation(11);
+  EXPECT_TRUE(cluster_.Register(other).ok());
+}
+
+TEST_F(ClusterTest, IncompleteRegistrationsAreRefused) {
+  v1::RegisterRequest worker = Worker("", v1::WORKER_ROLE_UNIFIED);
+  EXPECT_TRUE(absl::IsInvalidArgument(cluster_.Register(worker)));
+  EXPECT_TRUE(absl::IsInvalidArgument(cluster_.Register(Worker("x", v1::WORKER_ROLE_UNSPECIFIED))));
+}
+
+TEST_F(ClusterTest, LoadIsTheLargerOfReportedAndCharged) {
+  ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
+  ASSERT_TRUE(Beat("u").ok());  // 3 running
+  cluster_.Charge({"u", 10}, {.sequences = 1, .prompt_tokens = 50});
+  EXPECT_EQ(cluster_.View()->workers[0].Sequences(), 3);
+  EXPECT_EQ(cluster_.View()->workers[0].PendingPromptTokens(), 50);
+  cluster_.Charge({"u", 10}, {.sequences = 4});
+  EXPECT_EQ(cluster_.View()->workers[0].Sequences(), 5);
+  cluster_.Discharge({"u", 10}, {.sequences = 5, .prompt_tokens = 50});
+  EXPECT_EQ(cluster_.View()->workers[0].PendingPromptTokens(), 0);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,124 @@
+#include "router/routing_policy.h"
+
+#include <map>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+WorkerView Worker(const std::string& name, v1::WorkerRole role, int32_t running = 0) {
+  WorkerView worker;
+  worker.id = {name, 1};
+  worker.role = role;
+  worker.load.set_running(running);
+  return worker;
+}
+
+ClusterView TwoOfEach() {
+  return {.workers = {Worker("d0", v1::WORKER_ROLE_DECODE), Worker("d1", v1::WORKER_ROLE_DECODE),
+                      Worker("p0", v1::WORKER_ROLE_PREFILL), Worker("p1", v1::WORKER_ROLE_PREFILL),
+                      Worker("u0", v1::WORKER_ROLE_UNIFIED),
+                      Worker("u1", v1::WORKER_ROLE_UNIFIED)}};
+}
+
+// What every policy must keep.
+class AnyPolicyTest : public testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<RoutingPolicy> policy_ = *NewRoutingPolicy(GetParam());
+};
+
+TEST_P(AnyPolicyTest, TakesTheRouteAskedFor) {
+  const ClusterView view = TwoOfEach();
+  for (int i = 0; i < 8; ++i) {
+    const auto unified = policy_->Choose(view, {.wanted = v1::ROUTE_UNIFIED});
+    ASSERT_TRUE(unified.ok());
+    EXPECT_EQ(unified->route, v1::ROUTE_UNIFIED);
+    EXPECT_EQ(unified->prefill.role, v1::WORKER_ROLE_UNIFIED);
+    const auto split = policy_->Choose(view, {.wanted = v1::ROUTE_DISAGGREGATED});
+    ASSERT_TRUE(split.ok());
+    EXPECT_EQ(split->route, v1::ROUTE_DISAGGREGATED);
+    EXPECT_EQ(split->prefill.role, v1::WORKER_ROLE_PREFILL);
+    EXPECT_EQ(split->decode.role, v1::WORKER_ROLE_DECODE);
+  }
+}
+
+TEST_P(AnyPolicyTest, AutoTakesWhatThereIs) {
+  ClusterView view{.workers = {Worker("u0", v1::WORKER_ROLE_UNIFIED)}};
+  EXPECT_EQ(policy_->Choose(view, {})->route, v1::ROUTE_UNIFIED);
+  view.workers = {Worker("d0", v1::WORKER_ROLE_DECODE), Worker("p0", v1::WORKER_ROLE_PREFILL)};
+  EXPECT_EQ(policy_->Choose(view, {})->route, v1::ROUTE_DISAGGREGATED);
+}
+
+TEST_P(AnyPolicyTest, SaysWhatIsMissing) {
+  const ClusterView view{.workers = {Worker("p0", v1::WORKER_ROLE_PREFILL)}};
+  const auto split = policy_->Choose(view, {.wanted = v1::ROUTE_DISAGGREGATED});
+  EXPECT_TRUE(absl::IsUnavailable(split.status()));
+  EXPECT_THAT(std::string(split.status().message()), HasSubstr("decode worker (none registered)"));
+  EXPECT_TRUE(absl::IsUnavailable(policy_->Choose(view, {}).status()));
+  EXPECT_TRUE(absl::IsUnavailable(policy_->Choose({}, {.wanted = v1::ROUTE_UNIFIED}).status()));
+}
+
+TEST_P(AnyPolicyTest, NeverTakesASuspectedOrTriedWorker) {
+  ClusterView view = TwoOfEach();
+  view.workers[0].suspected = true;  // d0
+  const RouteQuery query{.wanted = v1::ROUTE_DISAGGREGATED, .excluded = {{"p1", 1}}};
+  for (int i = 0; i < 8; ++i) {
+    const auto decision = policy_->Choose(view, query);
+    ASSERT_TRUE(decision.ok());
+    EXPECT_EQ(decision->decode.id.name, "d1");
+    EXPECT_EQ(decision->prefill.id.name, "p0");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AnyPolicyTest, testing::ValuesIn(RoutingPolicyNames()),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(LeastLoadedTest, TakesTheIdleWorkerOfEachRole) {
+  const ClusterView view{.workers = {Worker("d0", v1::WORKER_ROLE_DECODE, 3),
+                                     Worker("d1", v1::WORKER_ROLE_DECODE, 1),
+                                     Worker("p0", v1::WORKER_ROLE_PREFILL, 0),
+                                     Worker("p1", v1::WORKER_ROLE_PREFILL, 2)}};
+  const auto decision = NewLeastLoadedPolicy()->Choose(view, {});
+  EXPECT_EQ(decision->prefill.id.name, "p0");
+  EXPECT_EQ(decision->decode.id.name, "d1");
+}
+
+TEST(LeastLoadedTest, AutoComparesTheBusierEnd) {
+  ClusterView view{.workers = {Worker("d0", v1::WORKER_ROLE_DECODE, 1),
+                               Worker("p0", v1::WORKER_ROLE_PREFILL, 0),
+                               Worker("u0", v1::WORKER_ROLE_UNIFIED, 1)}};
+  EXPECT_EQ(NewLeastLoadedPolicy()->Choose(view, {})->route, v1::ROUTE_UNIFIED);  // a tie
+  view.workers[2].load.set_running(2);
+  EXPECT_EQ(NewLeastLoadedPolicy()->Choose(view, {})->route, v1::ROUTE_DISAGGREGATED);
+  view.workers[1].charged.prompt_tokens = 2000;  // a long prompt waits at p0
+  EXPECT_EQ(NewLeastLoadedPolicy()->Choose(view, {})->route, v1::ROUTE_UNIFIED);
+}
+
+TEST(RoundRobinTest, EveryWorkerHasItsTurn) {
+  const ClusterView view = TwoOfEach();
+  const auto policy = NewRoundRobinPolicy();
+  std::map<std::string, int> turns;
+  for (int i = 0; i < 8; ++i) {
+    const auto decision = policy->Choose(view, {});
+    ++turns[decision->prefill.id.name];
+    if (decision->route == v1::ROUTE_DISAGGREGATED) ++turns[decision->decode.id.name];
+  }
+  for (const char* name : {"p0", "p1", "d0", "d1", "u0", "u1"}) EXPECT_EQ(turns[name], 2) << name;
+}
+
+TEST(RoutingPolicyTest, UnknownNamesAreRefusedWithTheList) {
+  const auto policy = NewRoutingPolicy("magic");
+  EXPECT_TRUE(absl::IsNotFound(policy.status()));
+  EXPECT_THAT(std::string(policy.status().message()), HasSubstr("least-loaded, round-robin"));
+}
+
+}  // namespace
+}  // namespace tandem

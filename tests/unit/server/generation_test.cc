@@ -1,0 +1,69 @@
+#include "server/generation.h"
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace tandem {
+namespace {
+
+v1::GenerateResponse Chunk(int32_t index, const std::string& text, int32_t id) {
+  v1::GenerateResponse event;
+  event.mutable_chunk()->set_index(index);
+  event.mutable_chunk()->set_text(text);
+  event.mutable_chunk()->add_token_ids(id);
+  return event;
+}
+
+Generation TwoChoices() {
+  Generation generation;
+  generation.Add(Chunk(1, "B", 5));
+  generation.Add(Chunk(0, "A", 3));
+  generation.Add(Chunk(1, "C", 6));
+  for (const int32_t index : {0, 1}) {
+    v1::GenerateResponse finish;
+    finish.mutable_finish()->set_index(index);
+    finish.mutable_finish()->set_reason(v1::FINISH_REASON_LENGTH);
+    finish.mutable_finish()->set_route(v1::ROUTE_DISAGGREGATED);
+    finish.mutable_finish()->mutable_kv_bytes()->set_raw(100);
+    generation.Add(finish);
+  }
+  v1::GenerateResponse summary;
+  summary.mutable_summary()->set_seed(uint64_t{1} << 63);
+  summary.mutable_summary()->mutable_usage()->set_prompt_tokens(4);
+  summary.mutable_summary()->mutable_usage()->set_completion_tokens(3);
+  generation.Add(summary);
+  return generation;
+}
+
+TEST(GenerationTest, PutsInterleavedChoicesTogether) {
+  const Generation generation = TwoChoices();
+  ASSERT_EQ(generation.choices.size(), 2u);
+  EXPECT_EQ(generation.choices[0].text, "A");
+  EXPECT_EQ(generation.choices[1].text, "BC");
+  EXPECT_EQ(generation.choices[1].token_ids, (std::vector<int32_t>{5, 6}));
+}
+
+TEST(GenerationTest, JsonHasWhatScriptsRead) {
+  const auto json = nlohmann::json::parse(ToJson(TwoChoices()));
+  EXPECT_EQ(json["text"], "A");
+  EXPECT_EQ(json["token_ids"], std::vector<int>{3});
+  EXPECT_EQ(json["finish_reason"], "length");
+  EXPECT_EQ(json["route"], "disaggregated");
+  EXPECT_EQ(json["kv_bytes"]["raw"], 100);
+  EXPECT_EQ(json["usage"]["total_tokens"], 7);
+  EXPECT_EQ(json["seed"], uint64_t{1} << 63);
+  EXPECT_TRUE(json["stages"].contains("residual_ms"));
+  ASSERT_EQ(json["choices"].size(), 2u);
+  EXPECT_EQ(json["choices"][1]["text"], "BC");
+}
+
+TEST(GenerationTest, StagesErrorIsTheDistanceFromTtft) {
+  v1::Stages stages;
+  stages.set_ttft_ms(10);
+  stages.set_prefill_ms(7);
+  stages.set_residual_ms(2.5);
+  EXPECT_DOUBLE_EQ(StagesErrorMs(stages), 0.5);
+}
+
+}  // namespace
+}  // namespace tandem
