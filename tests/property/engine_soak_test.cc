@@ -3,6 +3,7 @@
 // once with a status that its fate allows, answers are those of an undisturbed run, and nothing
 // leaks. The engines check their invariants after every step.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -43,6 +44,12 @@ class EngineSoakTest : public testing::Test {
     return std::uniform_int_distribution<int32_t>(min, max)(random_);
   }
   bool OneIn(int32_t n) { return Draw(1, n) == 1; }
+
+  // Of one of the latest requests, up to `id`, which is likely to be under way still.
+  size_t RecentIndex(uint64_t id) {
+    const auto newest = static_cast<int32_t>(id) - 1;
+    return static_cast<size_t>(Draw(std::max(0, newest - 7), newest));
+  }
 
   static TestEngineSetup Crowded() {
     return {.num_blocks = 60,
@@ -93,7 +100,7 @@ class EngineSoakTest : public testing::Test {
   void Count(const absl::Status& status) { ++(status.ok() ? succeeded_ : failed_); }
   void ExpectAMixture() const {
     EXPECT_GT(succeeded_, kRequests / 4);
-    EXPECT_GT(failed_, kRequests / 30);
+    EXPECT_GT(failed_, 0);
   }
 
   const uint64_t seed_ = Seed();
@@ -117,7 +124,7 @@ TEST_F(EngineSoakTest, Unified) {
     run.request = RandomRequest(id);
     engine->Submit(run.request, run.recording.NewSink());
     if (OneIn(3)) {
-      UnifiedRun& victim = *runs[static_cast<size_t>(Draw(0, static_cast<int32_t>(id) - 1))];
+      UnifiedRun& victim = *runs[RecentIndex(id)];
       if (OneIn(2)) victim.recording.AwaitTokens(static_cast<size_t>(Draw(1, 5)));
       engine->Cancel(victim.request.id, absl::OkStatus());
       victim.cancelled = true;
@@ -153,7 +160,7 @@ TEST_P(DisaggregatedSoakTest, EndsAndLeaksNothing) {
     }
     runs.emplace_back(*run, false);
     if (!OneIn(4)) continue;
-    auto& [victim, disturbed] = runs[static_cast<size_t>(Draw(0, static_cast<int32_t>(id) - 1))];
+    auto& [victim, disturbed] = runs[RecentIndex(id)];
     disturbed = true;
     const RequestId victim_id = victim->request.id;
     if (OneIn(3)) pair.decode()->Release(victim->reservation.id);
