@@ -1,11 +1,14 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
 
+#include "fmt/format.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
@@ -16,7 +19,7 @@ class TempDirectory {
   TempDirectory() {
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
     path_ = std::filesystem::path(testing::TempDir()) /
-            (std::string("tandem_") + test->test_suite_name() + "_" + test->name());
+            fmt::format("tandem_{}_{}_{}", test->test_suite_name(), test->name(), getpid());
     std::filesystem::remove_all(path_);
     std::filesystem::create_directories(path_);
   }
