@@ -64,6 +64,37 @@ TEST_P(SmallOpsTest, EmbeddingTakesRowsOutOfThePackedTable) {
   }
 }
 
+TEST_P(SmallOpsTest, GemmEqualsReference) {
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (int64_t k : {1, 33, 256}) {
+      for (int64_t rows : {1, 5, 40}) {
+        SCOPED_TRACE(std::string(Name(dtype)) + " " + std::to_string(k));
+        const int64_t n = 70;
+        const std::vector<std::byte> weight = RandomMatrix(dtype, n * k);
+        const std::vector<float> x = Random(rows * k);
+        const std::vector<float> bias = Random(n);
+        const DeviceArray source = ToDevice(weight), dx = ToDevice(x), dbias = ToDevice(bias);
+        const DeviceArray packed =
+            ToDevice(std::vector<std::byte>(static_cast<size_t>(ops().PackedBytes(dtype, n, k))));
+        const DeviceArray out = NewOutput(rows * n);
+        const PackedMatrix matrix = {static_cast<std::byte*>(packed.data()), dtype, n, k};
+        const TensorView sources[] = {TensorView(source.data(), dtype, {n, k})};
+        ASSERT_TRUE(ops().PackWeight(stream(), matrix, sources).ok());
+        const GemmArgs args = {.x = Tensor(dx, {rows, k}),
+                               .weight = matrix,
+                               .bias = Tensor(dbias, {n}),
+                               .out = Tensor(out, {rows, n})};
+        ASSERT_TRUE(ops().Gemm(stream(), args).ok());
+        const GemmArgs host = {
+            .x = Tensor(x, {rows, k}), .weight = matrix, .bias = Tensor(bias, {n})};
+        const TensorView rows_of_weight(const_cast<std::byte*>(weight.data()), dtype, {n, k});
+        EXPECT_LT(RelativeError(out.Download<float>(), reference::Gemm(host, rows_of_weight)),
+                  kBound);
+      }
+    }
+  }
+}
+
 TEST_P(SmallOpsTest, RmsNormEqualsReference) {
   for (int64_t n : {1, 5, 16, 33, 1024, 5000}) {
     SCOPED_TRACE(n);
