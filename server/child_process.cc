@@ -15,7 +15,7 @@ namespace tandem {
 namespace {
 
 // What runs between fork and exec: only calls that are safe there.
-[[noreturn]] void BecomeTandem(char* const* argv, int write_fd, pid_t parent) {
+[[noreturn]] void BecomeTandem(const char* binary, char* const* argv, int write_fd, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // the parent died before the line above
   setpgid(0, 0);
@@ -23,13 +23,14 @@ namespace {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   fcntl(write_fd, F_SETFD, 0);
-  execv("/proc/self/exe", argv);
+  execv(binary, argv);
   _exit(127);
 }
 
 }  // namespace
 
-absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>& arguments) {
+absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>& arguments,
+                                                 const std::string& binary) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return Internal("pipe2: {}", std::strerror(errno));
   std::vector<std::string> words = {"tandem"};
@@ -42,7 +43,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
 
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) BecomeTandem(argv.data(), ends[1], parent);
+  if (pid == 0) BecomeTandem(binary.c_str(), argv.data(), ends[1], parent);
   const int error = errno;
   close(ends[1]);
   if (pid < 0) {

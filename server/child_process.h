@@ -9,13 +9,17 @@
 
 namespace tandem {
 
-// A `tandem` process of this same binary, in a process group of its own (a Ctrl-C at the terminal
+// The binary that runs now, whatever became of its file.
+inline constexpr char kThisBinary[] = "/proc/self/exe";
+
+// A `tandem` process, in a process group of its own (a Ctrl-C at the terminal
 // reaches only its parent, which decides the order in which things end), killed by the kernel if
 // the thread that started it dies. Its --ready-fd is a pipe to ready_fd().
 class ChildProcess {
  public:
   // arguments: those after `tandem`. INTERNAL when the system cannot start a process.
-  static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& arguments);
+  static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& arguments,
+                                            const std::string& binary = kThisBinary);
 
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&& other) noexcept;

@@ -36,8 +36,8 @@ TEST(ParseMessageTest, NamesTheFieldThatIsNotUtf8) {
 
 TEST(ParseMessageTest, OtherBytesAreRefused) {
   v1::GenerateRequest request;
-  for (const std::string bytes : {std::string("\x0a\x7f"), std::string("\xff\xff\xff"),
-                                  std::string("\x12\x03\x0a\x05\x01", 5)}) {
+  for (const std::string& bytes : {std::string("\x0a\x7f"), std::string("\xff\xff\xff"),
+                                   std::string("\x12\x03\x0a\x05\x01", 5)}) {
     const absl::Status status = ParseMessage(bytes, request);
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("tandem.v1.GenerateRequest"));

@@ -1,0 +1,175 @@
+// The binary as people and scripts use it.
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "server/child_process.h"
+#include "tests/support/test_cluster.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kModel[] = TANDEM_SOURCE_DIR "/models/sample";
+
+struct CommandResult {
+  int exit_status = -1;
+  std::string output;  // stdout, or stderr as the caller redirects
+};
+
+CommandResult Shell(const std::string& arguments) {
+  CommandResult result;
+  FILE* pipe = popen((std::string(TANDEM_BINARY) + " " + arguments).c_str(), "r");
+  char buffer[4096];
+  size_t count;
+  while ((count = fread(buffer, 1, sizeof(buffer), pipe)) > 0) result.output.append(buffer, count);
+  const int how = pclose(pipe);
+  result.exit_status = WIFEXITED(how) ? WEXITSTATUS(how) : -1;
+  return result;
+}
+
+class CommandLineTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { cluster_ = new TestCluster(); }
+  static void TearDownTestSuite() {
+    delete cluster_;
+    cluster_ = nullptr;
+  }
+  std::string Server() const { return " --server " + cluster_->address() + " "; }
+
+  static TestCluster* cluster_;
+};
+TestCluster* CommandLineTest::cluster_ = nullptr;
+
+TEST_F(CommandLineTest, GenerateJsonIsOneObject) {
+  const CommandResult result = Shell(
+      "generate 'It was a fine morning' --route disaggregated --max-tokens 8 --temperature 0.7 "
+      "--seed 5 --n 2 --ignore-eos --json" +
+      Server());
+  ASSERT_EQ(result.exit_status, 0);
+  const auto json = nlohmann::json::parse(result.output);
+  EXPECT_EQ(json["token_ids"].size(), 8u);
+  EXPECT_EQ(json["route"], "disaggregated");
+  EXPECT_EQ(json["finish_reason"], "length");
+  EXPECT_EQ(json["seed"], 5);
+  EXPECT_EQ(json["choices"].size(), 2u);
+  EXPECT_EQ(json["usage"]["completion_tokens"], 16);
+  EXPECT_GT(json["kv_bytes"]["wire"], 0);
+}
+
+TEST_F(CommandLineTest, GeneratePrintsTheTextAndErrorsAreOneLine) {
+  const CommandResult text =
+      Shell("generate 'It was a fine' --max-tokens 4 --temperature 0" + Server());
+  EXPECT_EQ(text.exit_status, 0);
+  EXPECT_GT(text.output.size(), 1u);
+  const CommandResult negative =
+      Shell("generate hi --temperature -1" + Server() + "2>&1 >/dev/null");
+  EXPECT_EQ(negative.exit_status, 1);
+  EXPECT_THAT(negative.output, StartsWith("error: INVALID_ARGUMENT: temperature=-1"));
+  EXPECT_EQ(std::count(negative.output.begin(), negative.output.end(), '\n'), 1);
+  const CommandResult bytes =
+      Shell("generate \"$(printf 'a\\377')\"" + Server() + "2>&1 >/dev/null");
+  EXPECT_EQ(bytes.exit_status, 1);
+  EXPECT_THAT(bytes.output, HasSubstr("is not UTF-8"));
+  const CommandResult usage = Shell("generate hi --route sideways 2>&1");
+  EXPECT_EQ(usage.exit_status, 2);
+}
+
+TEST_F(CommandLineTest, TokenizeAgreesWithTheServer) {
+  const CommandResult local = Shell(std::string("tokenize 'My dear Jane' --model ") + kModel);
+  const CommandResult remote = Shell("tokenize 'My dear Jane'" + Server());
+  EXPECT_EQ(local.exit_status, 0);
+  EXPECT_EQ(local.output, remote.output);
+  const CommandResult generated =
+      Shell("generate --token-ids " + local.output.substr(0, local.output.size() - 1) +
+            " --max-tokens 3 --json" + Server());
+  EXPECT_EQ(generated.exit_status, 0);
+}
+
+TEST_F(CommandLineTest, StatusKnowsWhetherItCanServe) {
+  const CommandResult json = Shell("status --json" + Server());
+  EXPECT_EQ(json.exit_status, 0);
+  EXPECT_EQ(nlohmann::json::parse(json.output)["workers"].size(), 3u);
+  EXPECT_EQ(Shell("status" + Server()).exit_status, 0);
+  EXPECT_EQ(Shell("status --server 127.0.0.1:1 2>/dev/null").exit_status, 1);
+}
+
+TEST_F(CommandLineTest, BadStartsSayWhatIsWrong) {
+  const CommandResult model =
+      Shell("worker --role unified --model /nowhere --router 127.0.0.1:1 --log-level off 2>&1");
+  EXPECT_EQ(model.exit_status, 1);
+  EXPECT_THAT(model.output, StartsWith("error: NOT_FOUND: /nowhere"));
+  const CommandResult pool = Shell(std::string("worker --role unified --router 127.0.0.1:1 "
+                                               "--kv-tokens 3 --log-level off --model ") +
+                                   kModel + " 2>&1");
+  EXPECT_EQ(pool.exit_status, 1);
+  EXPECT_THAT(pool.output, HasSubstr("--kv-tokens"));
+  const std::string port = cluster_->address().substr(cluster_->address().rfind(':') + 1);
+  const CommandResult taken =
+      Shell("router --log-level off --port " + port + " --model " + kModel + " 2>/dev/null");
+  EXPECT_EQ(taken.exit_status, 1);
+  EXPECT_EQ(Shell("up --prefill 1 --decode 0 --unified 0 --model x 2>/dev/null").exit_status, 1);
+}
+
+TEST(UpTest, RestartsWhatDiesAndLeavesNothingBehind) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans of `up` would become ours
+  auto up = ChildProcess::Start({"up", std::string("--model=") + kModel, "--port=0", "--prefill=0",
+                                 "--decode=0", "--log-level=off", "--threads=1"},
+                                TANDEM_BINARY);
+  ASSERT_TRUE(up.ok()) << up.status();
+  const std::string address = up->TakeReadyLine();
+  ASSERT_FALSE(address.empty());
+  Client client(address);
+  auto status = client.GetStatus(std::chrono::seconds(30));
+  ASSERT_TRUE(status.ok()) << status.status();
+  ASSERT_EQ(status->workers_size(), 1);
+  const int first_pid = status->workers(0).pid();
+  kill(first_pid, SIGKILL);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (status->workers_size() == 0 || status->workers(0).pid() == first_pid) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the worker did not come back";
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    status = client.GetStatus(std::chrono::seconds(30));
+    ASSERT_TRUE(status.ok()) << status.status();
+  }
+  const Outcome outcome = Ask(client, TextRequest("It was", v1::ROUTE_AUTO, 4));
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+  up->Signal(SIGTERM);
+  int how = 0;
+  ASSERT_EQ(waitpid(up->pid(), &how, 0), up->pid());
+  EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a process is left";
+}
+
+TEST(UpTest, NothingOutlivesAKilledSupervisor) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  auto up = ChildProcess::Start({"up", std::string("--model=") + kModel, "--port=0", "--prefill=0",
+                                 "--decode=0", "--log-level=off", "--threads=1"},
+                                TANDEM_BINARY);
+  ASSERT_TRUE(up.ok()) << up.status();
+  ASSERT_FALSE(up->TakeReadyLine().empty());
+  up->Signal(SIGKILL);
+  int ended = 0;
+  while (waitpid(-1, nullptr, 0) > 0) ++ended;  // hangs, and times out, if one lives on
+  EXPECT_EQ(ended, 3);                          // up, router, worker
+}
+
+TEST(DemoTest, AllChecksHold) {
+  const CommandResult demo =
+      Shell(std::string("demo --max-tokens 16 --model ") + kModel + " 2>/dev/null");
+  EXPECT_EQ(demo.exit_status, 0) << demo.output;
+  EXPECT_THAT(demo.output, HasSubstr("All held."));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,127 @@
+// How requests end when the client, the time or the memory gives out.
+
+#include <signal.h>
+
+#include <future>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/test_cluster.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kPrompt[] = "It was a fine morning, and the ladies";
+// Long enough to be interrupted.
+constexpr int32_t kLong = 1900;
+
+TEST(EndingsTest, ClientGoneMidStreamFreesItsBlocks) {
+  TestCluster cluster;
+  for (const v1::Route route : {v1::ROUTE_UNIFIED, v1::ROUTE_DISAGGREGATED}) {
+    v1::GenerateRequest request = TextRequest(kPrompt, route, kLong);
+    request.set_n(3);
+    int events = 0;
+    const absl::Status status =
+        cluster.client().Generate(request, Client::kNoTimeout,
+                                  [&events](const v1::GenerateResponse&) { return ++events < 10; });
+    EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+    cluster.WaitUntilIdle();
+  }
+}
+
+TEST(EndingsTest, DeadlineEndsTheWorkAtBothWorkers) {
+  TestCluster cluster;
+  for (const v1::Route route : {v1::ROUTE_UNIFIED, v1::ROUTE_DISAGGREGATED}) {
+    v1::GenerateRequest request = TextRequest(kPrompt, route, kLong);
+    request.set_n(4);
+    const Outcome outcome = Ask(cluster.client(), request, std::chrono::milliseconds(150));
+    EXPECT_EQ(outcome.status.code(), absl::StatusCode::kDeadlineExceeded) << outcome.status;
+    cluster.WaitUntilIdle();
+  }
+}
+
+TEST(EndingsTest, TheRoutersOwnDeadlineHoldsForClientsWithoutOne) {
+  TestCluster cluster({.router_flags = {"--max-request-seconds=1"}});
+  cluster.Signal("unified-0", SIGSTOP);
+  const Outcome outcome =
+      Ask(cluster.client(), TextRequest(kPrompt, v1::ROUTE_UNIFIED, 4), Client::kNoTimeout);
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kDeadlineExceeded) << outcome.status;
+  EXPECT_THAT(std::string(outcome.status.message()), HasSubstr("unified-0"));
+  cluster.Signal("unified-0", SIGCONT);
+  cluster.WaitUntilIdle();
+}
+
+TEST(EndingsTest, PoolExhaustedIsAnsweredAndPasses) {
+  TestCluster cluster({.unified = 0, .worker_flags = {"--kv-tokens=128"}});
+  // A reservation that stays, since nobody prefills for it.
+  cluster.Signal("prefill-0", SIGSTOP);
+  auto holder = std::async(std::launch::async, [&cluster] {
+    return Ask(cluster.client(), TextRequest(kPrompt, v1::ROUTE_DISAGGREGATED, 90));
+  });
+  cluster.WaitFor("a reservation", [](const v1::GetStatusResponse& status) {
+    const v1::WorkerStatus* decode = FindWorker(status, "decode-0");
+    return decode != nullptr && decode->free_blocks() < decode->total_blocks();
+  });
+  const Outcome refused = Ask(cluster.client(), TextRequest(kPrompt, v1::ROUTE_DISAGGREGATED, 90));
+  EXPECT_EQ(refused.status.code(), absl::StatusCode::kResourceExhausted) << refused.status;
+  EXPECT_THAT(std::string(refused.status.message()), HasSubstr("decode-0"));
+  cluster.Signal("prefill-0", SIGCONT);
+  const Outcome held = holder.get();
+  EXPECT_TRUE(held.status.ok()) << held.status;
+  cluster.WaitUntilIdle();
+  const Outcome too_long =
+      Ask(cluster.client(), TextRequest(kPrompt, v1::ROUTE_DISAGGREGATED, 2000));
+  EXPECT_EQ(too_long.status.code(), absl::StatusCode::kInvalidArgument) << too_long.status;
+}
+
+TEST(EndingsTest, ASlowReaderIsEndedAndItsBlocksAreFree) {
+  TestCluster cluster({.router_flags = {"--stream-buffer-bytes=4KiB"}});
+  v1::GenerateRequest request = TextRequest(kPrompt, v1::ROUTE_UNIFIED, kLong);
+  request.mutable_sampling()->set_logprobs(20);
+  Client slow(cluster.address());
+  bool waited = false;
+  const absl::Status status =
+      slow.Generate(request, Client::kNoTimeout, [&](const v1::GenerateResponse&) {
+        if (!waited) cluster.WaitUntilIdle();  // does not read until its request was given up
+        waited = true;
+        return true;
+      });
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("slowly"));
+}
+
+TEST(EndingsTest, TooManyInFlightAreRefused) {
+  TestCluster cluster({.router_flags = {"--max-in-flight=2"}});
+  v1::GenerateRequest request = TextRequest(kPrompt, v1::ROUTE_UNIFIED, 4);
+  request.set_n(3);
+  const Outcome outcome = Ask(cluster.client(), request);
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kResourceExhausted) << outcome.status;
+  request.set_n(2);
+  EXPECT_TRUE(Ask(cluster.client(), request).status.ok());
+}
+
+TEST(EndingsTest, WorkersDrainBeforeTheyEnd) {
+  TestCluster cluster({.prefill = 0, .decode = 0});
+  bool told = false;
+  Outcome outcome;
+  outcome.status =
+      cluster.client().Generate(TextRequest(kPrompt, v1::ROUTE_UNIFIED, 1500), Client::kNoTimeout,
+                                [&](const v1::GenerateResponse& event) {
+                                  if (!told) cluster.Signal("unified-0", SIGTERM);
+                                  told = true;
+                                  outcome.generation.Add(event);
+                                  return true;
+                                });
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.generation.choices[0].token_ids.size(), 1500u);
+  cluster.WaitFor("the worker has left",
+                  [](const v1::GetStatusResponse& s) { return s.workers_size() == 0; });
+  const Outcome refused = Ask(cluster.client(), TextRequest(kPrompt, v1::ROUTE_AUTO, 4));
+  EXPECT_EQ(refused.status.code(), absl::StatusCode::kUnavailable) << refused.status;
+}
+
+}  // namespace
+}  // namespace tandem

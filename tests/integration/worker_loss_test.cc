@@ -1,0 +1,168 @@
+// kill -9 of a worker, or of the router, at different points of a request.
+
+#include <signal.h>
+
+#include <future>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/test_cluster.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kPrompt[] = "It was a fine morning, and the ladies";
+constexpr int32_t kLong = 1500;
+
+class WorkerLossTest : public testing::Test {
+ protected:
+  // A request that runs beside what happens.
+  std::future<Outcome> InBackground(v1::Route route, int32_t max_tokens) {
+    return std::async(std::launch::async, [this, route, max_tokens] {
+      return Ask(cluster_.client(), TextRequest(kPrompt, route, max_tokens));
+    });
+  }
+
+  // Runs a disaggregated request and calls `act` when its `at`-th event comes.
+  Outcome RunAndAct(int at, const std::function<void()>& act) {
+    Outcome outcome;
+    int events = 0;
+    outcome.status =
+        cluster_.client().Generate(TextRequest(kPrompt, v1::ROUTE_DISAGGREGATED, kLong),
+                                   Client::kNoTimeout, [&](const v1::GenerateResponse& event) {
+                                     outcome.generation.Add(event);
+                                     if (++events == at) act();
+                                     return true;
+                                   });
+    return outcome;
+  }
+
+  void WaitForReservation() {
+    cluster_.WaitFor("a reservation", [](const v1::GetStatusResponse& status) {
+      const v1::WorkerStatus* decode = FindWorker(status, "decode-0");
+      return decode != nullptr && decode->free_blocks() < decode->total_blocks();
+    });
+  }
+
+  void ExpectLost(const Outcome& outcome, const std::string& worker) {
+    EXPECT_EQ(outcome.status.code(), absl::StatusCode::kUnavailable) << outcome.status;
+    EXPECT_THAT(std::string(outcome.status.message()), HasSubstr(worker));
+  }
+
+  // The worker is back, nothing leaked, and the route works with the same answer as ever.
+  void ExpectWholeAgain(const std::string& restarted) {
+    cluster_.Start(restarted);
+    cluster_.WaitUntilIdle();
+    const Outcome split = Ask(cluster_.client(), TextRequest(kPrompt, v1::ROUTE_DISAGGREGATED, 20));
+    const Outcome unified = Ask(cluster_.client(), TextRequest(kPrompt, v1::ROUTE_UNIFIED, 20));
+    ASSERT_TRUE(split.status.ok()) << split.status;
+    EXPECT_EQ(split.generation.choices[0].token_ids, unified.generation.choices[0].token_ids);
+    cluster_.WaitUntilIdle();
+  }
+
+  TestCluster cluster_;
+};
+
+TEST_F(WorkerLossTest, DecodeWorkerKilledWhileItDecodes) {
+  auto other = InBackground(v1::ROUTE_UNIFIED, kLong);
+  const Outcome outcome = RunAndAct(20, [this] { cluster_.Kill("decode-0"); });
+  ExpectLost(outcome, "decode worker decode-0");
+  const Outcome unharmed = other.get();
+  EXPECT_TRUE(unharmed.status.ok()) << unharmed.status;
+  EXPECT_EQ(unharmed.generation.choices[0].token_ids.size(), size_t{kLong});
+  ExpectWholeAgain("decode-0");
+}
+
+TEST_F(WorkerLossTest, PrefillWorkerKilledWhileItPrefills) {
+  cluster_.Signal("prefill-0", SIGSTOP);  // stays in that state until killed
+  auto request = InBackground(v1::ROUTE_DISAGGREGATED, 20);
+  WaitForReservation();
+  cluster_.Kill("prefill-0");
+  ExpectLost(request.get(), "prefill worker prefill-0");
+  ExpectWholeAgain("prefill-0");
+}
+
+TEST_F(WorkerLossTest, DecodeWorkerKilledAfterItReserved) {
+  cluster_.Signal("prefill-0", SIGSTOP);
+  auto request = InBackground(v1::ROUTE_DISAGGREGATED, kLong);
+  WaitForReservation();
+  cluster_.Kill("decode-0");
+  cluster_.Signal("prefill-0", SIGCONT);
+  const Outcome outcome = request.get();
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kUnavailable) << outcome.status;
+  ExpectWholeAgain("decode-0");
+}
+
+TEST_F(WorkerLossTest, DecodeWorkerKilledWhileItIsAskedToReserve) {
+  cluster_.Signal("decode-0", SIGSTOP);
+  auto request = InBackground(v1::ROUTE_DISAGGREGATED, 20);
+  cluster_.WaitFor("the request", [](const v1::GetStatusResponse& status) {
+    return status.requests_in_flight() == 1;
+  });
+  cluster_.Kill("decode-0");
+  ExpectLost(request.get(), "decode worker decode-0");
+  ExpectWholeAgain("decode-0");
+}
+
+TEST_F(WorkerLossTest, PrefillWorkerKilledRightAfterTheFirstToken) {
+  auto other = InBackground(v1::ROUTE_UNIFIED, 500);
+  const Outcome outcome = RunAndAct(1, [this] { cluster_.Kill("prefill-0"); });
+  // Whether the KV had arrived by then is a race; half an answer called a success is never right.
+  if (outcome.status.ok()) {
+    EXPECT_EQ(outcome.generation.choices[0].token_ids.size(), size_t{kLong});
+  } else {
+    EXPECT_EQ(outcome.status.code(), absl::StatusCode::kUnavailable) << outcome.status;
+  }
+  const Outcome unharmed = other.get();
+  EXPECT_TRUE(unharmed.status.ok()) << unharmed.status;
+  ExpectWholeAgain("prefill-0");
+}
+
+TEST_F(WorkerLossTest, AutoGoesElsewhereWhenNothingWasSaidYet) {
+  cluster_.Signal("unified-0", SIGSTOP);
+  auto request = InBackground(v1::ROUTE_AUTO, 20);
+  cluster_.WaitFor("the request", [](const v1::GetStatusResponse& status) {
+    return status.requests_in_flight() == 1;
+  });
+  cluster_.Kill("unified-0");
+  const Outcome outcome = request.get();
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.generation.choices[0].finish.route(), v1::ROUTE_DISAGGREGATED);
+  ExpectWholeAgain("unified-0");
+}
+
+TEST_F(WorkerLossTest, AHungWorkerLosesItsLeaseAndItsRequests) {
+  cluster_.Signal("unified-0", SIGSTOP);
+  const Outcome outcome = Ask(cluster_.client(), TextRequest(kPrompt, v1::ROUTE_UNIFIED, 4));
+  ExpectLost(outcome, "unified worker unified-0");
+  cluster_.Signal("unified-0", SIGCONT);  // comes back by itself
+  cluster_.WaitFor("it registers again", [](const v1::GetStatusResponse& status) {
+    return FindWorker(status, "unified-0") != nullptr;
+  });
+  cluster_.WaitUntilIdle();
+  EXPECT_TRUE(Ask(cluster_.client(), TextRequest(kPrompt, v1::ROUTE_UNIFIED, 4)).status.ok());
+}
+
+TEST_F(WorkerLossTest, ADeadWorkerLeavesTheView) {
+  cluster_.Kill("unified-0");
+  cluster_.WaitFor("its lease lapsed", [](const v1::GetStatusResponse& status) {
+    return FindWorker(status, "unified-0") == nullptr;
+  });
+  const Outcome outcome = Ask(cluster_.client(), TextRequest(kPrompt, v1::ROUTE_UNIFIED, 4));
+  ExpectLost(outcome, "needs a unified worker");
+}
+
+TEST_F(WorkerLossTest, WorkersFindARouterThatCameBack) {
+  cluster_.Kill("router");
+  cluster_.Start("router");
+  cluster_.WaitFor("all workers registered again",
+                   [](const v1::GetStatusResponse& status) { return status.workers_size() == 3; });
+  const Outcome outcome = Ask(cluster_.client(), TextRequest(kPrompt, v1::ROUTE_DISAGGREGATED, 20));
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+  cluster_.WaitUntilIdle();
+}
+
+}  // namespace
+}  // namespace tandem

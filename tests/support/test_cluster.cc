@@ -1,0 +1,138 @@
+#include "tests/support/test_cluster.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <thread>
+#include <utility>
+
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::chrono::seconds kTimeout(60);
+constexpr char kModel[] = TANDEM_SOURCE_DIR "/models/sample";
+
+std::vector<std::string> WorkerNames(const TestClusterOptions& options) {
+  std::vector<std::string> names;
+  const std::pair<const char*, int> roles[] = {
+      {"prefill", options.prefill}, {"decode", options.decode}, {"unified", options.unified}};
+  for (const auto& [role, count] : roles) {
+    for (int i = 0; i < count; ++i) names.push_back(std::string(role) + "-" + std::to_string(i));
+  }
+  return names;
+}
+
+ChildProcess StartTandem(const std::vector<std::string>& arguments) {
+  auto process = ChildProcess::Start(arguments, TANDEM_BINARY);
+  EXPECT_TRUE(process.ok()) << process.status();
+  return *std::move(process);
+}
+
+}  // namespace
+
+TestCluster::TestCluster(TestClusterOptions options) : options_(std::move(options)) {
+  ChildProcess router = StartTandem(ArgumentsOf("router"));
+  address_ = router.TakeReadyLine();
+  EXPECT_FALSE(address_.empty()) << "the router did not start";
+  processes_.emplace("router", std::move(router));
+  client_ = std::make_unique<Client>(address_);
+  const std::vector<std::string> names = WorkerNames(options_);
+  for (const std::string& name : names) processes_.emplace(name, StartTandem(ArgumentsOf(name)));
+  for (const std::string& name : names) {
+    EXPECT_FALSE(processes_.at(name).TakeReadyLine().empty()) << name << " did not start";
+  }
+}
+
+TestCluster::~TestCluster() {
+  for (const auto& [name, process] : processes_) {
+    process.Signal(SIGKILL);
+    waitpid(process.pid(), nullptr, 0);
+  }
+}
+
+std::vector<std::string> TestCluster::ArgumentsOf(const std::string& name) const {
+  std::vector<std::string> arguments;
+  if (name == "router") {
+    const std::string port = address_.empty() ? "0" : address_.substr(address_.rfind(':') + 1);
+    arguments = {"router", "--port=" + port, "--heartbeat-ms=100", "--lease-ms=2000"};
+    arguments.insert(arguments.end(), options_.router_flags.begin(), options_.router_flags.end());
+  } else {
+    arguments = {"worker", "--role",      name.substr(0, name.rfind('-')),
+                 "--name", name,          "--router",
+                 address_, "--threads=1", "--check-invariants"};
+    arguments.insert(arguments.end(), options_.worker_flags.begin(), options_.worker_flags.end());
+  }
+  arguments.push_back(std::string("--model=") + kModel);
+  arguments.push_back("--log-level=error");
+  return arguments;
+}
+
+pid_t TestCluster::pid(const std::string& name) const { return processes_.at(name).pid(); }
+
+void TestCluster::Signal(const std::string& name, int signal) {
+  processes_.at(name).Signal(signal);
+}
+
+void TestCluster::Kill(const std::string& name) {
+  Signal(name, SIGKILL);
+  waitpid(pid(name), nullptr, 0);
+  processes_.erase(name);
+}
+
+void TestCluster::Start(const std::string& name) {
+  ChildProcess process = StartTandem(ArgumentsOf(name));
+  EXPECT_FALSE(process.TakeReadyLine().empty()) << name << " did not start";
+  processes_.emplace(name, std::move(process));
+}
+
+void TestCluster::WaitFor(const std::string& what, const Condition& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + kTimeout;
+  while (std::chrono::steady_clock::now() < deadline) {
+    const auto status = client_->GetStatus(kTimeout);
+    if (status.ok() && condition(*status)) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  const auto last = client_->GetStatus(kTimeout);
+  FAIL() << "waited in vain: " << what << "\n"
+         << (last.ok() ? last->DebugString() : last.status().ToString());
+}
+
+void TestCluster::WaitUntilIdle() {
+  WaitFor("all blocks free and nothing in flight", [](const v1::GetStatusResponse& status) {
+    bool idle = status.requests_in_flight() == 0;
+    for (const v1::WorkerStatus& worker : status.workers()) {
+      idle = idle && worker.free_blocks() == worker.total_blocks();
+    }
+    return idle;
+  });
+}
+
+const v1::WorkerStatus* FindWorker(const v1::GetStatusResponse& status, const std::string& name) {
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    if (worker.name() == name) return &worker;
+  }
+  return nullptr;
+}
+
+v1::GenerateRequest TextRequest(const std::string& prompt, v1::Route route, int32_t max_tokens) {
+  v1::GenerateRequest request;
+  request.set_text(prompt);
+  request.set_route(route);
+  request.set_max_tokens(max_tokens);
+  request.set_ignore_eos(true);
+  request.mutable_sampling()->set_temperature(0);
+  return request;
+}
+
+Outcome Ask(Client& client, const v1::GenerateRequest& request, Client::Timeout timeout) {
+  Outcome outcome;
+  outcome.status = client.Generate(request, timeout, [&outcome](const v1::GenerateResponse& event) {
+    outcome.generation.Add(event);
+    return true;
+  });
+  return outcome;
+}
+
+}  // namespace tandem

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/child_process.h"
+#include "server/client.h"
+#include "server/generation.h"
+
+namespace tandem {
+
+struct TestClusterOptions {
+  int prefill = 1;
+  int decode = 1;
+  int unified = 1;
+  std::vector<std::string> router_flags;
+  std::vector<std::string> worker_flags;
+};
+
+// A real router and real workers on loopback, with the sample model. Processes can be stopped,
+// killed and started again by name ("router", "decode-0"). All waiting is for conditions seen
+// through the public status, and fails the test after a minute.
+class TestCluster {
+ public:
+  explicit TestCluster(TestClusterOptions options = {});
+  // Kills what is left.
+  ~TestCluster();
+
+  Client& client() { return *client_; }
+  const std::string& address() const { return address_; }
+  pid_t pid(const std::string& name) const;
+
+  void Signal(const std::string& name, int signal);
+  // SIGKILL, and waits until it is gone.
+  void Kill(const std::string& name);
+  // A new process under the same name; waits until the router knows it.
+  void Start(const std::string& name);
+
+  using Condition = std::function<bool(const v1::GetStatusResponse&)>;
+  void WaitFor(const std::string& what, const Condition& condition);
+  // Until nothing is in flight and every block of every worker is free.
+  void WaitUntilIdle();
+
+ private:
+  std::vector<std::string> ArgumentsOf(const std::string& name) const;
+
+  const TestClusterOptions options_;
+  std::string address_;
+  std::unique_ptr<Client> client_;
+  std::map<std::string, ChildProcess> processes_;
+};
+
+// The worker of that name, or null.
+const v1::WorkerStatus* FindWorker(const v1::GetStatusResponse& status, const std::string& name);
+
+// A request of `prompt` with everything that a test usually sets.
+v1::GenerateRequest TextRequest(const std::string& prompt, v1::Route route, int32_t max_tokens);
+
+// What a request came to.
+struct Outcome {
+  absl::Status status;
+  Generation generation;
+};
+Outcome Ask(Client& client, const v1::GenerateRequest& request,
+            Client::Timeout timeout = std::chrono::minutes(1));
+
+}  // namespace tandem
