@@ -6,7 +6,11 @@
 #include <thread>
 
 #include "gmock/gmock.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
 #include "gtest/gtest.h"
+#include "tandem/v1/inference.grpc.pb.h"
 #include "tests/support/test_cluster.h"
 
 namespace tandem {
@@ -81,16 +85,20 @@ TEST(EndingsTest, ASlowReaderIsEndedAndItsBlocksAreFree) {
   TestCluster cluster({.router_flags = {"--stream-buffer-bytes=4KiB"}});
   v1::GenerateRequest request = TextRequest(kPrompt, v1::ROUTE_UNIFIED, kLong);
   request.mutable_sampling()->set_logprobs(20);
-  Client slow(cluster.address());
-  bool waited = false;
-  const absl::Status status =
-      slow.Generate(request, Client::kNoTimeout, [&](const v1::GenerateResponse&) {
-        if (!waited) cluster.WaitUntilIdle();  // does not read until its request was given up
-        waited = true;
-        return true;
-      });
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("slowly"));
+  // A client that lets the network hold no more than HTTP/2's first window of 64 KiB.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  const auto stub = v1::Inference::NewStub(
+      grpc::CreateCustomChannel(cluster.address(), grpc::InsecureChannelCredentials(), arguments));
+  grpc::ClientContext context;
+  const auto reader = stub->Generate(&context, request);
+  v1::GenerateResponse event;
+  ASSERT_TRUE(reader->Read(&event));
+  cluster.WaitUntilIdle();  // does not read until its request was given up
+  while (reader->Read(&event)) EXPECT_TRUE(event.has_chunk());
+  const grpc::Status status = reader->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+  EXPECT_THAT(status.error_message(), HasSubstr("slowly"));
 }
 
 TEST(EndingsTest, TooManyInFlightAreRefused) {
