@@ -309,6 +309,7 @@ def export(model, tokenizer, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     save_file({f"model.{n}": p.detach().to(torch.bfloat16) for n, p in model.named_parameters()},
               out / "model.safetensors", metadata={"format": "pt"})
+    (out / "model.safetensors").chmod(0o644)  # safetensors makes it private
     tokenizer.save(str(out / "tokenizer.json"))
     end = {k: tokenizer.token_to_id(t) for k, t in (("bos_token_id", BOS), ("eos_token_id", EOS))}
     write_json(out / "config.json", hf_config(model.shape, tokenizer))
@@ -368,7 +369,8 @@ Jane Austen. It knows nothing, follows no instructions, and is no use for anythi
 ## Figures
 
 Held-out perplexity is per token, of the bfloat16 weights in float32 arithmetic, over windows of
-2048 that begin at `<|begin_of_text|>`.
+2048 that begin at `<|begin_of_text|>`. Counts are of all the commands together; seed, rates and
+batch are the last one's. The machine had two cores, shared with other work.
 
 | figure | value |
 |---|---|
@@ -435,7 +437,9 @@ def main() -> None:
                       np.random.default_rng(args.seed))
     schedule = Schedule(None if args.steps else deadline_time(args.deadline), args.steps)
     command = shlex.join(["tools/" + Path(sys.argv[0]).name, *sys.argv[1:]])
-    about = {"command": "; then ".join(filter(None, [earlier.get("command"), command])),
+    if earlier:
+        command = f"{earlier['command']} (as far as step {earlier['steps']}); then {command}"
+    about = {"command": command,
              "torch": torch.__version__, "python": platform.python_version(),
              "train_tokens_per_epoch": len(batches.stream),
              **{k: getattr(args, k) for k in ("seed", "lr", "weight_decay", "dropout",
