@@ -6,7 +6,7 @@ tandem_library(test_engine
 target_compile_definitions(tandem_test_engine PRIVATE TANDEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 
 tandem_test(same_answer_test SOURCES unit/engine/same_answer_test.cc DEPS tandem_test_engine
-            TIMEOUT 600)
+            TIMEOUT 900)
 tandem_test(landing_zone_test SOURCES unit/engine/landing_zone_test.cc DEPS tandem_test_engine)
 tandem_test(output_stream_test SOURCES unit/engine/output_stream_test.cc DEPS tandem_test_engine)
 tandem_test(engine_test SOURCES unit/engine/engine_test.cc DEPS tandem_test_engine)

@@ -173,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(Models, SameAnswerTest,
                          testing::Values(Model{"llama2", "tests/golden/checkpoints/llama2", 200},
                                          Model{"mistral", "tests/golden/checkpoints/mistral", 200},
                                          Model{"qwen3", "tests/golden/checkpoints/qwen3", 200},
-                                         Model{"sample", "models/sample", 600}),
+                                         Model{"sample", "models/sample", 300}),
                          [](const testing::TestParamInfo<Model>& info) {
                            return std::string(info.param.name);
                          });
