@@ -19,6 +19,7 @@ void SetTimeout(grpc::ClientContext& context, Client::Timeout timeout) {
 
 struct Client::Connection {
   std::string server;
+  std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Inference::Stub> stub;
 
   // The router's own errors stand for themselves; without one the address is worth saying.
@@ -34,16 +35,20 @@ Client::Client(const std::string& server) : connection_(std::make_unique<Connect
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   // Each client object its own connection: tests count on it.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   connection_->server = server;
-  connection_->stub = v1::Inference::NewStub(
-      grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments));
+  connection_->channel =
+      grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
+  connection_->stub = v1::Inference::NewStub(connection_->channel);
 }
 
 Client::~Client() = default;
+
+bool Client::WaitUntilConnected(Timeout timeout) {
+  return connection_->channel->WaitForConnected(std::chrono::system_clock::now() + timeout);
+}
 
 absl::Status Client::Generate(const v1::GenerateRequest& request, Timeout timeout,
                               const OnEvent& on_event) {

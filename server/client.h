@@ -20,6 +20,10 @@ class Client {
   explicit Client(const std::string& server);
   ~Client();
 
+  // False when there is no router to be reached for that long. Calls fail at once without one, and
+  // a connection makes progress only while somebody waits for it.
+  bool WaitUntilConnected(Timeout timeout);
+
   // Calls `on_event` for each event until the stream has ended; ends it with CANCELLED once
   // `on_event` returns false. Errors are the router's, or UNAVAILABLE without one.
   using OnEvent = std::function<bool(const v1::GenerateResponse&)>;

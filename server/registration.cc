@@ -54,7 +54,6 @@ class Registration::Link {
   explicit Link(const std::string& router) : router_(router) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 50);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
     stub_ = v1::Cluster::NewStub(
         grpc::CreateCustomChannel(router, grpc::InsecureChannelCredentials(), arguments));

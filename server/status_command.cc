@@ -80,6 +80,8 @@ int RunStatus(const StatusFlags& flags) {
   const auto deadline = SteadyTime::now() + std::chrono::duration<double>(flags.wait_seconds);
   Client client(flags.server);
   while (true) {
+    const auto left = std::chrono::duration_cast<Client::Timeout>(deadline - SteadyTime::now());
+    if (left > Client::Timeout::zero()) client.WaitUntilConnected(left);
     const auto status = client.GetStatus(kTimeout);
     const bool ready = status.ok() && status->ready();
     if (!ready && SteadyTime::now() < deadline) {
@@ -108,7 +110,7 @@ void AddStatusCommand(CLI::App& app, Action& chosen) {
   status->add_flag("--json", flags->json, "print one JSON object");
   status->footer(
       "Example:\n"
-      "  tandem status --server 127.0.0.1:9000 --wait 10");
+      "  tandem status --server 127.0.0.1:8080 --wait 10");
   status->callback([flags, &chosen] { chosen = [flags] { return RunStatus(*flags); }; });
 }
 
