@@ -17,14 +17,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
+# Decode begins at the depth of a short prompt, so that the daemon and the engine do the same steps.
+SHORT = 32
+STEPS = 64
 CASES = {  # name -> (kind, tokens or batch, depth)
     "prefill 512": ("prefill", 512, 0),
     "prefill 2048": ("prefill", 2048, 0),
-    "decode batch 1": ("decode", 1, 0),
+    "decode batch 1": ("decode", 1, SHORT),
     "decode batch 1 at depth 2048": ("decode", 1, 2048),
-    "decode batch 8": ("decode", 8, 0),
+    "decode batch 8": ("decode", 8, SHORT),
 }
 
 
@@ -66,8 +68,8 @@ def engine_round(options):
     """model_bench's own JSON: rates, bytes, FLOPs and the ceilings of the same moment."""
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
         run([os.path.join(options.bin, "model_bench"), "--model", options.model, "--threads",
-             str(options.threads), "--prefill", "512,2048", "--decode-batch", "1,8", "--depth", "0,2048",
-             "--repeats", "1", "--json", out.name])
+             str(options.threads), "--prefill", "512,2048", "--decode-batch", "1,8", "--depth",
+             f"{SHORT},2048", "--decode-steps", str(STEPS), "--repeats", "1", "--json", out.name])
         return json.load(open(out.name))
 
 
@@ -81,12 +83,10 @@ class Daemon:
         self.port = 18080
         self.tandem = os.path.join(self.options.bin, "tandem")
         self.log = tempfile.TemporaryFile()
-        start = time.monotonic()
         self.process = subprocess.Popen(
             [self.tandem, "up", "--model", self.options.model, "--prefill", "0", "--decode", "0", "--unified", "1",
              "--threads", str(self.options.threads), "--port", str(self.port)], stdout=self.log, stderr=self.log)
         run([self.tandem, "status", "--server", self.server(), "--wait", "60"])
-        self.ready_s = time.monotonic() - start
         return self
 
     def __exit__(self, *unused):
@@ -104,14 +104,15 @@ class Daemon:
 
 
 def daemon_round(daemon):
-    """The same cases through gRPC: rates from the stages that the router reports."""
+    """The same cases through gRPC: rates from the stages that the router reports, warmed up as the others are."""
     result = {}
+    daemon.generate(512, 8)
     for tokens in (512, 2048):
-        ttft_ms = daemon.generate(tokens, 1)["stages"]["ttft_ms"]
-        result[f"prefill {tokens}"] = tokens / ttft_ms * 1e3
-    result["decode batch 1"] = 1e3 / daemon.generate(32, 129)["tpot_ms"]
-    result["decode batch 1 at depth 2048"] = 1e3 / daemon.generate(2048, 65)["tpot_ms"]
-    choices = daemon.generate(32, 65, n=8)["choices"]
+        ttft_ms = [daemon.generate(tokens, 1)["stages"]["ttft_ms"] for _ in range(3)]
+        result[f"prefill {tokens}"] = tokens / statistics.median(ttft_ms) * 1e3
+    result["decode batch 1"] = 1e3 / daemon.generate(SHORT, STEPS + 1)["tpot_ms"]
+    result["decode batch 1 at depth 2048"] = 1e3 / daemon.generate(2048, STEPS + 1)["tpot_ms"]
+    choices = daemon.generate(SHORT, STEPS + 1, n=8)["choices"]
     result["decode batch 8"] = 8e3 / statistics.median(choice["tpot_ms"] for choice in choices)
     return result
 
@@ -144,7 +145,6 @@ def main():
         entry = {"peer": peer_round(options), "engine": engine_round(options)}
         with Daemon(options) as daemon:
             entry["daemon"] = daemon_round(daemon)
-            entry["ready_s"] = daemon.ready_s
         rounds.append(entry)
         print(f"round {i + 1} of {options.rounds}", file=sys.stderr)
 

@@ -3,8 +3,11 @@
 
   bench/measure_daemon.py --model DIR [--bin build/release/bin] --out bench/results/cpu_daemon.json
 
-Ready: from starting `tandem up` to `tandem status` answering with a route, the file in the page cache. Memory: resident set of the worker, less packed weights and
-KV pool. Idle: CPU seconds of all processes of the service over ten quiet seconds.
+Before each round the script touches as much memory as the worker will need and frees it: on a virtual machine whose host
+takes unused memory back, the first touch alone can cost seconds, whoever touches. How long it took is kept beside each round.
+
+Ready: from starting `tandem up` to `tandem status` answering with a route, the file in the page cache. Memory:
+resident set of the worker. Idle: CPU seconds of all processes of the service over ten quiet seconds.
 """
 import argparse
 import datetime
@@ -48,7 +51,16 @@ def generate(tandem, tokens):
                     "--json"], stdout=subprocess.DEVNULL, check=True)
 
 
-def measure(options, tandem):
+def touch(size):
+    """Seconds that it takes to write to `size` bytes of new memory."""
+    start = time.monotonic()
+    block = b"\1" * size
+    assert len(block) == size
+    return time.monotonic() - start
+
+
+def measure(options, tandem, size):
+    touched = touch(size)
     start = time.monotonic()
     service = subprocess.Popen([tandem, "up", "--model", options.model, "--prefill", "0", "--decode", "0",
                                 "--unified", "1", "--kv-tokens", str(options.kv_tokens), "--port", str(PORT)],
@@ -64,7 +76,7 @@ def measure(options, tandem):
         time.sleep(1)
         before = sum(map(cpu_seconds, family))
         time.sleep(IDLE_S)
-        return ready, idle, used, (sum(map(cpu_seconds, family)) - before) / IDLE_S
+        return ready, idle, used, (sum(map(cpu_seconds, family)) - before) / IDLE_S, touched
     finally:
         service.terminate()
         service.wait()
@@ -87,8 +99,9 @@ def main():
     for path in pathlib.Path(options.model).glob("*.safetensors"):
         path.read_bytes()  # into the page cache
 
-    rounds = [measure(options, os.path.join(options.bin, "tandem")) for _ in range(options.rounds)]
-    ready, idle, used, cpu = (statistics.median(column) for column in zip(*rounds))
+    tandem = os.path.join(options.bin, "tandem")
+    rounds = [measure(options, tandem, weights + pool) for _ in range(options.rounds)]
+    ready, idle, used, cpu, _ = (statistics.median(column) for column in zip(*rounds))
     figures = {
         "weights, KV pool": f"{weights / 1e6:.0f} MB, {pool / 1e6:.0f} MB",
         "ready after start (median)": f"{ready:.2f} s",
@@ -99,7 +112,7 @@ def main():
     }
     result = {"date": datetime.date.today().isoformat(), "model": os.path.basename(options.model.rstrip("/")),
               "command": " ".join(["bench/measure_daemon.py"] + sys.argv[1:]), "figures": figures,
-              "rounds": [dict(zip(("ready_s", "idle_bytes", "used_bytes", "idle_cpu_share"), row)) for row in rounds]}
+              "rounds": [dict(zip(("ready_s", "idle_bytes", "used_bytes", "idle_cpu_share", "first_touch_s"), row)) for row in rounds]}
     pathlib.Path(options.out).write_text(json.dumps(result, indent=1) + "\n")
     for name, value in figures.items():
         print(f"{name:36} {value}")
