@@ -1,9 +1,9 @@
 #include "router/grpc_worker_client.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -181,6 +181,12 @@ void GrpcWorkerClient::Release(const WorkerEndpoint& worker, const v1::ReleaseRe
   call->context.set_deadline(std::chrono::system_clock::now() + kTimeout);
   StubFor(worker).async()->Release(&call->context, &call->request, &call->response,
                                    [call](const grpc::Status&) {});
+}
+
+void GrpcWorkerClient::KeepOnly(const ClusterView& view) {
+  absl::flat_hash_set<std::string_view> names;
+  for (const WorkerView& worker : view.workers) names.insert(worker.id.name);
+  absl::erase_if(channels_, [&names](const auto& entry) { return !names.contains(entry.first); });
 }
 
 }  // namespace tandem

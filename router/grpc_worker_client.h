@@ -34,6 +34,7 @@ class GrpcWorkerClient final : public WorkerClient {
                                       const v1::ReserveRequest& request, TimePoint deadline,
                                       ReserveDone done) override;
   void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) override;
+  void KeepOnly(const ClusterView& view) override;
 
  private:
   struct Channel {

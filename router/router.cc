@@ -148,6 +148,7 @@ void Router::WatchLeases() {
   if (!lost.empty()) {
     for (auto& [id, request] : requests_) request->OnWorkersLost(lost);
   }
+  parts_.workers.KeepOnly(*parts_.cluster.View());
   const TimePoint now = parts_.clock.Now();
   const TimePoint next =
       std::min(parts_.cluster.NextExpiry(), now + parts_.cluster.options().lease);

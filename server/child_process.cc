@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "base/status.h"
@@ -81,6 +83,18 @@ std::string ChildProcess::TakeReadyLine() {
 }
 
 void ChildProcess::Signal(int signal) const { kill(pid_, signal); }
+
+bool ReapAllChildren(std::chrono::milliseconds patience) {
+  constexpr std::chrono::milliseconds kPollInterval(5);
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (true) {
+    const pid_t ended = waitpid(-1, nullptr, WNOHANG);
+    if (ended < 0 && errno == ECHILD) return true;
+    if (ended > 0) continue;
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(kPollInterval);
+  }
+}
 
 void KeepFromChildren(int ready_fd) {
   if (ready_fd >= 0) fcntl(ready_fd, F_SETFD, FD_CLOEXEC);

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,10 @@ class ChildProcess {
   pid_t pid_ = -1;
   int ready_fd_ = -1;
 };
+
+// For a process that adopts its orphans (PR_SET_CHILD_SUBREAPER): reaps children until none is
+// left. False when one still lives after `patience`.
+bool ReapAllChildren(std::chrono::milliseconds patience);
 
 // The other end, in the child. The descriptor must not go on to children of its own, or its parent
 // would not see that it died.

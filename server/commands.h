@@ -25,8 +25,8 @@ void AddDemoCommand(CLI::App& app, Action& chosen);
 void AddVersionCommand(CLI::App& app, Action& chosen);
 
 // Where a router listens and a client looks unless told otherwise.
-inline constexpr uint16_t kDefaultPort = 9000;
-inline constexpr char kDefaultServer[] = "127.0.0.1:9000";
+inline constexpr uint16_t kDefaultPort = 8080;
+inline constexpr char kDefaultServer[] = "127.0.0.1:8080";
 
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;

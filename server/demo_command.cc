@@ -2,7 +2,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -136,8 +135,7 @@ void CheckEndsClean(const ChildProcess& up, Checks& checks) {
   int how = 0;
   waitpid(up.pid(), &how, 0);
   checks.Expect(WIFEXITED(how) && WEXITSTATUS(how) == 0, "the service ended when asked to");
-  const bool none_left = waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD;
-  checks.Expect(none_left, "no process is left behind");
+  checks.Expect(ReapAllChildren(kSettle), "no process is left behind");
 }
 
 int RunDemo(const DemoFlags& flags) {

@@ -201,7 +201,7 @@ void AddGenerateCommand(CLI::App& app, Action& chosen) {
   generate->footer(
       "Errors are one line on stderr, \"error: CODE: message\", and exit status 1.\n"
       "Examples:\n"
-      "  tandem generate \"It was a fine morning\" --server 127.0.0.1:9000 --max-tokens 40\n"
+      "  tandem generate \"It was a fine morning\" --server 127.0.0.1:8080 --max-tokens 40\n"
       "  tandem generate \"Dear Jane,\" --route disaggregated --temperature 0.8 --seed 7 -v\n"
       "  tandem generate --token-ids 1,2,3 --n 2 --json");
   generate->callback([flags, &chosen] { chosen = [flags] { return RunGenerate(*flags); }; });

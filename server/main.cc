@@ -19,6 +19,7 @@ namespace {
 int Main(int argc, char** argv) {
   CLI::App app("Tandem serves large language models with prefill and decode on separate workers.",
                "tandem");
+  app.fallthrough();  // inherited by the commands: --config may stand after them
   Action chosen;
   AddUpCommand(app, chosen);
   AddGenerateCommand(app, chosen);
@@ -29,7 +30,6 @@ int Main(int argc, char** argv) {
   AddWorkerCommand(app, chosen);
   AddVersionCommand(app, chosen);
   app.require_subcommand(1);
-  app.fallthrough();  // --config after the subcommand, too
   app.set_config("--config", "", "read flags from a file: [worker] role=decode ...");
   app.footer(
       "Start here:\n"

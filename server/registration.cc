@@ -203,6 +203,7 @@ void Registration::Run(Link& link) {
     *request.mutable_load() = options_.load();
     const absl::Status status = link.Heartbeat(request);
     if (status.ok()) continue;
+    if (absl::IsCancelled(status)) break;  // by Leave: the router still knows us
     // Forgotten, or the router is gone or new: either way the next word is a registration.
     spdlog::info("router={} heartbeat failed status=\"{}\"", link.router(), status.ToString());
     link.known = false;

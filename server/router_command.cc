@@ -204,7 +204,7 @@ void AddRouterCommand(CLI::App& app, Action& chosen) {
   AddReadyFlag(*router, flags->ready_fd);
   router->footer(
       "Example:\n"
-      "  tandem router --model models/sample --host 0.0.0.0 --port 9000");
+      "  tandem router --model models/sample --host 0.0.0.0 --port 8080");
   router->callback([flags, &chosen] { chosen = [flags] { return RunRouter(*flags); }; });
 }
 

@@ -57,6 +57,7 @@ class Supervisor {
       : options_(options), signals_(OpenSignals()) {
     KeepFromChildren(options.ready_fd);
     members_.push_back(Member{.name = "router", .arguments = options.router_arguments});
+    router().arguments.push_back(fmt::format("--port={}", options.router_port));
     for (const SupervisedWorker& worker : options.workers) {
       members_.push_back(Member{.name = worker.name, .arguments = worker.arguments});
     }
@@ -143,7 +144,7 @@ class Supervisor {
       address_ = address;
       // A restarted router must be found where it was.
       const std::string port = address.substr(address.rfind(':') + 1);
-      member.arguments.push_back("--port=" + port);
+      member.arguments.back() = "--port=" + port;
       for (Member& worker : members_) {
         if (&worker == &router()) continue;
         worker.arguments.push_back("--router=" + address);

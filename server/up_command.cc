@@ -60,7 +60,8 @@ int RunUp(const UpFlags& flags) {
   options.model = flags.model_name.empty() ? ModelNameFor(flags.model_dir) : flags.model_name;
   options.drain = std::chrono::seconds(flags.drain_seconds);
   options.ready_fd = flags.ready_fd;
-  options.router_arguments = {"router", fmt::format("--port={}", flags.port)};
+  options.router_port = flags.port;
+  options.router_arguments = {"router"};
   for (std::string& argument : CommonArguments(flags, options.model)) {
     options.router_arguments.push_back(std::move(argument));
   }
@@ -100,8 +101,8 @@ void AddUpCommand(CLI::App& app, Action& chosen) {
   up->footer(
       "Prints one line that begins with \"ready:\" and names the address.\n"
       "Example:\n"
-      "  tandem up --model models/sample --port 9000\n"
-      "  tandem generate \"It was a fine morning\" --server 127.0.0.1:9000");
+      "  tandem up --model models/sample --port 8080\n"
+      "  tandem generate \"It was a fine morning\" --server 127.0.0.1:8080");
   up->callback([flags, &chosen] { chosen = [flags] { return RunUp(*flags); }; });
 }
 

@@ -78,7 +78,7 @@ void AddWorkerCommand(CLI::App& app, Action& chosen) {
   AddTuningFlags(*worker, options.tuning);
   worker->footer(
       "Example:\n"
-      "  tandem worker --role decode --model models/sample --router 10.0.0.1:9000 \\\n"
+      "  tandem worker --role decode --model models/sample --router 10.0.0.1:8080 \\\n"
       "    --host 0.0.0.0 --advertise 10.0.0.2");
   worker->callback([flags, role, roles, &chosen] {
     flags->options.role = roles.at(*role);

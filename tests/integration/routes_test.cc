@@ -82,6 +82,7 @@ TEST_F(RoutesTest, StagesAddUpAndKvIsCounted) {
   EXPECT_EQ(finish.prefill_worker(), "prefill-0");
   EXPECT_EQ(finish.decode_worker(), "decode-0");
   const Outcome unified = Ask(client(), TextRequest(kPrompt, v1::ROUTE_UNIFIED, 8));
+  ASSERT_TRUE(unified.status.ok()) << unified.status;
   EXPECT_EQ(unified.generation.choices[0].finish.kv_bytes().raw(), 0u);
   EXPECT_LT(StagesErrorMs(unified.generation.choices[0].finish.stages()), 1e-6);
 }

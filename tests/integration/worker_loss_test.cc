@@ -58,6 +58,7 @@ class WorkerLossTest : public testing::Test {
     const Outcome split = Ask(cluster_.client(), TextRequest(kPrompt, v1::ROUTE_DISAGGREGATED, 20));
     const Outcome unified = Ask(cluster_.client(), TextRequest(kPrompt, v1::ROUTE_UNIFIED, 20));
     ASSERT_TRUE(split.status.ok()) << split.status;
+    ASSERT_TRUE(unified.status.ok()) << unified.status;
     EXPECT_EQ(split.generation.choices[0].token_ids, unified.generation.choices[0].token_ids);
     cluster_.WaitUntilIdle();
   }
@@ -70,7 +71,7 @@ TEST_F(WorkerLossTest, DecodeWorkerKilledWhileItDecodes) {
   const Outcome outcome = RunAndAct(20, [this] { cluster_.Kill("decode-0"); });
   ExpectLost(outcome, "decode worker decode-0");
   const Outcome unharmed = other.get();
-  EXPECT_TRUE(unharmed.status.ok()) << unharmed.status;
+  ASSERT_TRUE(unharmed.status.ok()) << unharmed.status;
   EXPECT_EQ(unharmed.generation.choices[0].token_ids.size(), size_t{kLong});
   ExpectWholeAgain("decode-0");
 }
@@ -116,7 +117,7 @@ TEST_F(WorkerLossTest, PrefillWorkerKilledRightAfterTheFirstToken) {
     EXPECT_EQ(outcome.status.code(), absl::StatusCode::kUnavailable) << outcome.status;
   }
   const Outcome unharmed = other.get();
-  EXPECT_TRUE(unharmed.status.ok()) << unharmed.status;
+  ASSERT_TRUE(unharmed.status.ok()) << unharmed.status;
   ExpectWholeAgain("prefill-0");
 }
 
@@ -128,7 +129,7 @@ TEST_F(WorkerLossTest, AutoGoesElsewhereWhenNothingWasSaidYet) {
   });
   cluster_.Kill("unified-0");
   const Outcome outcome = request.get();
-  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
   EXPECT_EQ(outcome.generation.choices[0].finish.route(), v1::ROUTE_DISAGGREGATED);
   ExpectWholeAgain("unified-0");
 }

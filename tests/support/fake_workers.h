@@ -51,6 +51,8 @@ class FakeWorkers final : public WorkerClient {
     released.push_back(worker.id.name + "#" + std::to_string(request.reservation_id()));
   }
 
+  void KeepOnly(const ClusterView&) override {}
+
   // The open call of this name, or null.
   std::shared_ptr<Stream> Find(const std::string& name) const {
     for (const auto& stream : streams) {
