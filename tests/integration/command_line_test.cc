@@ -157,6 +157,7 @@ void KillAndWaitForAnother(const ChildProcess& up, Client& client, const std::st
   kill(first, SIGKILL);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (std::chrono::steady_clock::now() < deadline) {
+    client.WaitUntilConnected(std::chrono::seconds(30));
     const pid_t now = FindChild(up.pid(), word);
     const auto status = client.GetStatus(std::chrono::seconds(30));
     if (now > 0 && now != first && status.ok() && status->ready()) return;

@@ -90,6 +90,7 @@ void TestCluster::Start(const std::string& name) {
 void TestCluster::WaitFor(const std::string& what, const Condition& condition) {
   const auto deadline = std::chrono::steady_clock::now() + kTimeout;
   while (std::chrono::steady_clock::now() < deadline) {
+    client_->WaitUntilConnected(kTimeout);  // the router may be starting again
     const auto status = client_->GetStatus(kTimeout);
     if (status.ok() && condition(*status)) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
