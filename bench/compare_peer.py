@@ -43,7 +43,7 @@ def peer_round(options):
     bench = os.path.join(options.peer_bin, "llama-bench")
     rows = json.loads(run([bench, "-m", options.gguf, "-t", threads, "-r", "1", "-p", "512", "-n", "128",
                            "-o", "json"]))
-    result = {}
+    result = {"build": rows[0]["build_commit"]}
     for row in rows:
         result["prefill 512" if row["n_prompt"] else "decode batch 1"] = row["avg_ts"]
     batched = os.path.join(options.peer_bin, "llama-batched-bench")

@@ -150,7 +150,7 @@ int RunGenerate(const GenerateFlags& flags) {
 void AddSamplingFlags(CLI::App& generate, GenerateFlags& flags) {
   const std::string group = "Sampling (unset: the server's default)";
   const auto add = [&](const char* name, auto& value, const char* help) {
-    generate.add_option(name, value, help)->group(group);
+    return generate.add_option(name, value, help)->group(group);
   };
   add("--temperature", flags.temperature, "0 is greedy; default 1");
   add("--top-k", flags.top_k, "keep the k most probable; 0: all");
@@ -159,7 +159,8 @@ void AddSamplingFlags(CLI::App& generate, GenerateFlags& flags) {
   add("--repetition-penalty", flags.repetition_penalty, "over prompt and output; 1: none");
   add("--presence-penalty", flags.presence_penalty, "over the output; 0: none");
   add("--frequency-penalty", flags.frequency_penalty, "over the output; 0: none");
-  add("--seed", flags.seed, "the same seed gives the same tokens on every route");
+  add("--seed", flags.seed, "the same seed gives the same tokens on every route")
+      ->check(CLI::NonNegativeNumber);  // else -1 would be read as the largest of all
   add("--logprobs", flags.logprobs, "report each token's and of the n most probable (--json)");
 }
 

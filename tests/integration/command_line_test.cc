@@ -86,6 +86,7 @@ TEST_F(CommandLineTest, GeneratePrintsTheTextAndErrorsAreOneLine) {
   EXPECT_THAT(bytes.output, HasSubstr("is not UTF-8"));
   const CommandResult usage = Shell("generate hi --route sideways 2>&1");
   EXPECT_EQ(usage.exit_status, 2);
+  EXPECT_EQ(Shell("generate hi --seed -3 2>/dev/null").exit_status, 2);
 }
 
 TEST_F(CommandLineTest, TokenizeAgreesWithTheServer) {
