@@ -166,9 +166,13 @@ std::unique_ptr<WorkerCall> GrpcWorkerClient::Reserve(const WorkerEndpoint& work
   if (deadline != kNoDeadline) call->context.set_deadline(ToSystemTime(deadline));
   StubFor(worker).async()->Reserve(
       &call->context, &call->request, &call->response,
-      [loop = loop_, call, done = std::move(done)](const grpc::Status& status) {
-        loop->Post([call, done, end = ToCallEnd(status, call->context)] {
-          if (!call->dropped) done(end, call->response);
+      [this, loop = loop_, worker, call, done = std::move(done)](const grpc::Status& status) {
+        loop->Post([this, worker, call, done, end = ToCallEnd(status, call->context)] {
+          if (!call->dropped) {
+            done(end, call->response);
+          } else if (end.status.ok()) {
+            ReleaseUnused(worker, call->response.target());
+          }
         });
       });
   return std::make_unique<ReserveHandle>(std::move(call));
@@ -181,6 +185,13 @@ void GrpcWorkerClient::Release(const WorkerEndpoint& worker, const v1::ReleaseRe
   call->context.set_deadline(std::chrono::system_clock::now() + kTimeout);
   StubFor(worker).async()->Release(&call->context, &call->request, &call->response,
                                    [call](const grpc::Status&) {});
+}
+
+void GrpcWorkerClient::ReleaseUnused(const WorkerEndpoint& worker, const v1::KvTarget& target) {
+  v1::ReleaseRequest request;
+  request.set_reservation_id(target.reservation_id());
+  request.set_epoch(target.epoch());
+  Release(worker, request);
 }
 
 void GrpcWorkerClient::KeepOnly(const ClusterView& view) {

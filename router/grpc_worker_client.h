@@ -19,7 +19,8 @@ inline constexpr char kOriginWorker[] = "worker";
 // Calls workers by gRPC, over one channel per life of a worker.
 class GrpcWorkerClient final : public WorkerClient {
  public:
-  // Handlers run on `loop`; calls keep it alive until gRPC is done with them.
+  // Handlers run on `loop`, which must not run any more when this is gone; calls keep it alive
+  // until gRPC is done with them.
   explicit GrpcWorkerClient(std::shared_ptr<EventLoop> loop) : loop_(std::move(loop)) {}
 
   std::unique_ptr<WorkerCall> Generate(const WorkerEndpoint& worker,
@@ -43,6 +44,8 @@ class GrpcWorkerClient final : public WorkerClient {
   };
   // A new life of a worker gets a new channel: the old one may sit out a reconnect back-off.
   v1::Worker::Stub& StubFor(const WorkerEndpoint& worker);
+  // Granted to a request that had ended meanwhile: else it would stay until its lease lapses.
+  void ReleaseUnused(const WorkerEndpoint& worker, const v1::KvTarget& target);
 
   const std::shared_ptr<EventLoop> loop_;
   absl::flat_hash_map<std::string, Channel> channels_;  // by worker name

@@ -47,6 +47,24 @@ TEST(EndingsTest, DeadlineEndsTheWorkAtBothWorkers) {
   }
 }
 
+TEST(EndingsTest, RequestsThatEndAtAnyMomentLeaveNothingBehind) {
+  TestCluster cluster;
+  std::vector<std::future<Outcome>> outcomes;
+  for (int i = 0; i < 90; ++i) {
+    const auto route = static_cast<v1::Route>(i % 3);
+    const std::chrono::milliseconds timeout(1 + i / 3);  // ends at every point of its life
+    outcomes.push_back(std::async(std::launch::async, [&cluster, route, timeout] {
+      return Ask(cluster.client(), TextRequest(kPrompt, route, 20), timeout);
+    }));
+  }
+  for (auto& future : outcomes) {
+    const Outcome outcome = future.get();
+    EXPECT_TRUE(outcome.status.ok() || absl::IsDeadlineExceeded(outcome.status)) << outcome.status;
+  }
+  cluster.WaitUntilIdle();
+  EXPECT_TRUE(Ask(cluster.client(), TextRequest(kPrompt, v1::ROUTE_DISAGGREGATED, 4)).status.ok());
+}
+
 TEST(EndingsTest, TheRoutersOwnDeadlineHoldsForClientsWithoutOne) {
   TestCluster cluster({.router_flags = {"--max-request-seconds=1"}});
   cluster.Signal("unified-0", SIGSTOP);
