@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <atomic>
 #include <future>
 
 #include "gmock/gmock.h"
@@ -119,6 +120,38 @@ TEST_F(WorkerLossTest, PrefillWorkerKilledRightAfterTheFirstToken) {
   const Outcome unharmed = other.get();
   ASSERT_TRUE(unharmed.status.ok()) << unharmed.status;
   ExpectWholeAgain("prefill-0");
+}
+
+TEST_F(WorkerLossTest, KilledAtAnyPointWithOthersInFlight) {
+  for (const std::string& victim : {std::string("prefill-0"), std::string("decode-0")}) {
+    for (const int at : {1, 6, 20, 80}) {
+      SCOPED_TRACE(victim + " killed at event " + std::to_string(at));
+      std::atomic<int> events = 0;
+      std::vector<std::future<Outcome>> outcomes;
+      for (int i = 0; i < 6; ++i) {
+        const v1::Route route = i % 3 == 0 ? v1::ROUTE_UNIFIED : v1::ROUTE_DISAGGREGATED;
+        outcomes.push_back(std::async(std::launch::async, [this, route, at, &victim, &events] {
+          Outcome outcome;
+          outcome.status =
+              cluster_.client().Generate(TextRequest(kPrompt, route, 60), std::chrono::minutes(1),
+                                         [&](const v1::GenerateResponse& event) {
+                                           outcome.generation.Add(event);
+                                           if (++events == at) cluster_.Kill(victim);
+                                           return true;
+                                         });
+          return outcome;
+        }));
+      }
+      for (size_t i = 0; i < outcomes.size(); ++i) {
+        const Outcome outcome = outcomes[i].get();
+        EXPECT_TRUE(outcome.status.ok() || (i % 3 != 0 && absl::IsUnavailable(outcome.status)))
+            << outcome.status;
+        if (!outcome.status.ok()) continue;
+        EXPECT_EQ(outcome.generation.choices[0].token_ids.size(), 60u);
+      }
+      ExpectWholeAgain(victim);
+    }
+  }
 }
 
 TEST_F(WorkerLossTest, AutoGoesElsewhereWhenNothingWasSaidYet) {
