@@ -16,7 +16,7 @@ struct SupervisedWorker {
 
 struct SupervisorOptions {
   std::vector<std::string> router_arguments;  // of `tandem`, all but --port
-  uint16_t router_port = 0;                    // 0: a free one, kept when the router starts again
+  uint16_t router_port = 0;                   // 0: a free one, kept when the router starts again
   std::vector<SupervisedWorker> workers;
   std::string model;  // for the line that says ready
   Duration drain = std::chrono::seconds(30);
