@@ -18,7 +18,6 @@ if(TANDEM_GRPC)
 endif()
 if(TANDEM_TESTS)
   find_package(GTest CONFIG REQUIRED)
-  find_package(benchmark CONFIG REQUIRED)
 endif()
 
 # CUDA and NCCL: found or not, said, never required. Their backends are not written yet, so nothing
