@@ -335,7 +335,7 @@ TEST_F(TcpTransportTest, QueueOfAStreamIsBounded) {
 }
 
 TEST_F(TcpTransportTest, HostNamesAreResolved) {
-  Start({.listen_host = "localhost"});
+  ASSERT_NO_FATAL_FAILURE(Start({.listen_host = "localhost"}));
   EXPECT_THAT(transport_->address(), ::testing::StartsWith("localhost:"));
   ASSERT_EQ(Open(transport_->address(), 1), absl::OkStatus());
   ASSERT_EQ(transport_->FinishStream(1, kEpoch), absl::OkStatus());
