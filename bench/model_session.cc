@@ -44,10 +44,12 @@ absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Open(const Options& 
 
   const auto start = std::chrono::steady_clock::now();
   {
-    ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(options.directory));
-    ASSIGN_OR_RETURN(s.weights_,
-                     LoadResidentWeights(s.config_, *checkpoint, *s.device_, *s.ops_, nullptr));
+    ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Open(options.directory));
     s.parameters_ = CountParameters(*checkpoint);
+    ASSIGN_OR_RETURN(Backend packing, OpenBackend("cpu", {.num_threads = options.num_threads}));
+    ASSIGN_OR_RETURN(s.weights_, LoadResidentWeights(s.config_, std::move(checkpoint), *s.device_,
+                                                     std::move(packing.ops), nullptr));
+    RETURN_IF_ERROR(s.weights_->Head().status());  // the last group: all is packed
   }
   s.load_seconds_ = SecondsSince(start);
 

@@ -13,7 +13,7 @@ namespace tandem {
 // for all backends (INVALID_ARGUMENT names the argument, what it is and what it must be), then
 // hands over to the backend. Batch-invariant (P2): what is computed for one row depends on that
 // row and its context alone, not on the other rows, the chunking or the number of threads.
-// Thread: one at a time per Stream.
+// Thread: one at a time. Work beside it, as packing beside forward passes, has its own instance.
 class Ops {
  public:
   virtual ~Ops() = default;

@@ -94,7 +94,7 @@ struct Worker::Parts {
   SteadyClock clock;
   Backend backend;
   ModelConfig config;
-  std::unique_ptr<WeightStore> weights;
+  std::unique_ptr<WeightStore> weights;  // filled while the rest starts, and after
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Transport> transport;  // after the engine, whose receiver it calls
   std::unique_ptr<WorkerService> service;
@@ -116,15 +116,15 @@ absl::StatusOr<uint64_t> Worker::Parts::LoadModel() {
   const WorkerTuning& tuning = options.tuning;
   ASSIGN_OR_RETURN(backend, OpenBackend(tuning.device, {.num_threads = tuning.threads}));
   ASSIGN_OR_RETURN(config, LoadModelConfig(options.model_dir));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
-                   Checkpoint::Open(options.model_dir));
-  LoadProgressDisplay display(options.model_name);
-  ASSIGN_OR_RETURN(weights, LoadResidentWeights(config, *checkpoint, *backend.device, *backend.ops,
-                                                [&display](uint64_t loaded, uint64_t total) {
-                                                  display.Update(loaded, total);
-                                                }));
-  display.Done();
-  return FingerprintModel(options.model_dir, *checkpoint);
+  ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(options.model_dir));
+  ASSIGN_OR_RETURN(const uint64_t fingerprint, FingerprintModel(options.model_dir, *checkpoint));
+  ASSIGN_OR_RETURN(Backend packing, OpenBackend(tuning.device, {.num_threads = tuning.threads}));
+  const auto display = std::make_shared<LoadProgressDisplay>(options.model_name);
+  ASSIGN_OR_RETURN(
+      weights, LoadResidentWeights(
+                   config, std::move(checkpoint), *backend.device, std::move(packing.ops),
+                   [display](uint64_t loaded, uint64_t total) { display->Update(loaded, total); }));
+  return fingerprint;
 }
 
 absl::Status Worker::Parts::OpenEngine(uint64_t fingerprint) {

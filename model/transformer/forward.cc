@@ -258,9 +258,9 @@ absl::StatusOr<TensorView> Transformer::State::Forward(Stream& stream, const For
   Activations a = activations.ForRows(static_cast<int64_t>(batch.token_ids.size()));
   const TensorView logits = Rows(a.logits, 0, logit_rows);
 
-  ASSIGN_OR_RETURN(const OuterWeights before, weights.Outer());
+  ASSIGN_OR_RETURN(const PackedMatrix embedding, weights.Embedding());
   RETURN_IF_ERROR(
-      ops.Embedding(stream, {.token_ids = batch.token_ids, .table = before.embedding, .out = a.x}));
+      ops.Embedding(stream, {.token_ids = batch.token_ids, .table = embedding, .out = a.x}));
   RETURN_IF_ERROR(FillRopeTables(stream, batch.positions, a));
 
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
@@ -289,10 +289,10 @@ absl::StatusOr<TensorView> Transformer::State::Forward(Stream& stream, const For
     RETURN_IF_ERROR(OutputAndMlp(stream, w, a));
   }
 
-  ASSIGN_OR_RETURN(const OuterWeights after, weights.Outer());
+  ASSIGN_OR_RETURN(const HeadWeights head, weights.Head());
   RETURN_IF_ERROR(ops.RmsNorm(
-      stream, {.x = a.x, .weight = after.final_norm, .out = a.normed, .eps = config.rms_norm_eps}));
-  RETURN_IF_ERROR(ops.Gemm(stream, {.x = a.normed, .weight = after.lm_head, .out = logits}));
+      stream, {.x = a.x, .weight = head.final_norm, .out = a.normed, .eps = config.rms_norm_eps}));
+  RETURN_IF_ERROR(ops.Gemm(stream, {.x = a.normed, .weight = head.lm_head, .out = logits}));
   return logits;
 }
 

@@ -1,6 +1,6 @@
 #include "model/transformer/weight_layout.h"
 
-#include <algorithm>
+#include <cstring>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -56,7 +56,8 @@ class Planner {
   }
 
   const absl::flat_hash_set<std::string>& placed() const { return placed_; }
-  int64_t total_bytes() const { return total_bytes_; }
+  int64_t packed_bytes() const { return packed_bytes_; }
+  uint64_t source_bytes() const { return source_bytes_; }
 
  private:
   absl::StatusOr<CheckpointTensor> Find(const std::string& name, std::vector<int64_t> shape) {
@@ -66,19 +67,21 @@ class Planner {
                              fmt::join(tensor.shape, ", "), fmt::join(shape, ", "));
     }
     placed_.insert(name);
+    source_bytes_ += tensor.bytes.size();
     return tensor;
   }
 
   int64_t Take(int64_t bytes) {
-    const int64_t offset = total_bytes_;
-    total_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    const int64_t offset = packed_bytes_;
+    packed_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
     return offset;
   }
 
   const Checkpoint& checkpoint_;
   const Ops& ops_;
   absl::flat_hash_set<std::string> placed_;
-  int64_t total_bytes_ = 0;
+  int64_t packed_bytes_ = 0;
+  uint64_t source_bytes_ = 0;
 };
 
 absl::Status PlaceLayer(const ModelConfig& c, int32_t index, Planner& planner, LayerLayout& layer) {
@@ -119,11 +122,13 @@ absl::Status CheckTiedHead(const Checkpoint& checkpoint) {
   ASSIGN_OR_RETURN(const CheckpointTensor head, checkpoint.Find("lm_head.weight"));
   ASSIGN_OR_RETURN(const CheckpointTensor embedding, checkpoint.Find("model.embed_tokens.weight"));
   if (head.shape != embedding.shape || head.dtype != embedding.dtype ||
-      !std::equal(head.bytes.begin(), head.bytes.end(), embedding.bytes.begin())) {
+      std::memcmp(head.bytes.data(), embedding.bytes.data(), head.bytes.size()) != 0) {
     return InvalidArgument(
         "tie_word_embeddings is true, but tensor lm_head.weight is not the "
         "model.embed_tokens.weight that it is tied to");
   }
+  checkpoint.Forget(head);
+  checkpoint.Forget(embedding);
   return absl::OkStatus();
 }
 
@@ -170,7 +175,8 @@ absl::StatusOr<WeightLayout> PlanWeights(const ModelConfig& config, const Checkp
     RETURN_IF_ERROR(head);
   }
   RETURN_IF_ERROR(RefuseUnplaced(config, checkpoint, planner));
-  layout.total_bytes = planner.total_bytes();
+  layout.packed_bytes = planner.packed_bytes();
+  layout.source_bytes = planner.source_bytes();
   return layout;
 }
 

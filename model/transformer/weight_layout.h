@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -17,6 +18,10 @@ struct PlacedMatrix {
   int64_t n = 0;  // sum of n_i
   int64_t k = 0;
   int64_t offset = 0;  // bytes into the memory of all weights
+
+  PackedMatrix In(std::byte* memory) const {
+    return sources.empty() ? PackedMatrix() : PackedMatrix{memory + offset, dtype, n, k};
+  }
 };
 
 // Norm weights or biases, stacked likewise, to be held as f32.
@@ -24,6 +29,10 @@ struct PlacedVector {
   std::vector<CheckpointTensor> sources;  // each [n_i]; none: the vector is absent
   int64_t size = 0;                       // sum of n_i
   int64_t offset = 0;
+
+  TensorView In(std::byte* memory) const {
+    return sources.empty() ? TensorView() : TensorView(memory + offset, DType::kF32, {size});
+  }
 };
 
 struct LayerLayout {
@@ -43,8 +52,9 @@ struct WeightLayout {
   PlacedMatrix embedding;
   std::vector<LayerLayout> layers;
   PlacedVector final_norm;
-  PlacedMatrix lm_head;  // absent when tied
-  int64_t total_bytes = 0;
+  PlacedMatrix lm_head;       // absent when tied
+  int64_t packed_bytes = 0;   // of the memory of all weights
+  uint64_t source_bytes = 0;  // of all tensors placed
 };
 
 // Finds every tensor that the config asks for, checks its dtype and shape, and gives each its

@@ -28,35 +28,41 @@ struct LayerWeights {
   PackedMatrix down;          // [H, F]
 };
 
-// The weights around the layers. With tied embeddings both matrices are the same memory.
-struct OuterWeights {
-  PackedMatrix embedding;  // [V, H]
-  TensorView final_norm;   // [H] f32
-  PackedMatrix lm_head;    // [V, H]
+// The weights after the last layer. With tied embeddings lm_head is the embedding's memory.
+struct HeadWeights {
+  TensorView final_norm;  // [H] f32
+  PackedMatrix lm_head;   // [V, H]
 };
 
 // Where a forward pass gets its weights: it asks for each group right before it computes with it,
-// so that a store whose weights are larger than memory can read ahead and let go behind.
-// What Layer returns stays valid until the next call of Layer or Outer.
+// embedding, layers in order, head, so that a store whose weights are still being read, or are
+// larger than memory, can read ahead and let go behind. An ask waits until its group is there; its
+// error is the step's. What is returned stays valid until the next ask.
 // Thread: engine.
 class WeightStore {
  public:
   virtual ~WeightStore() = default;
+  virtual absl::StatusOr<PackedMatrix> Embedding() = 0;  // [V, H]
   virtual absl::StatusOr<LayerWeights> Layer(int32_t layer) = 0;
-  virtual absl::StatusOr<OuterWeights> Outer() = 0;
+  virtual absl::StatusOr<HeadWeights> Head() = 0;
   // Bytes that the store keeps resident.
   virtual int64_t resident_bytes() const = 0;
 };
 
-// Called while weights load, from the loading thread.
+// Called while weights load, from the loading thread. Once all is loaded, and never before, both
+// are equal: that is the last call.
 using LoadProgress = std::function<void(uint64_t loaded_bytes, uint64_t total_bytes)>;
 
-// Packs all weights of the checkpoint into memory of `device`. `ops` and `device` must outlive it.
-// Every tensor's name, dtype and shape is checked against the config before anything is packed:
-// NOT_FOUND and INVALID_ARGUMENT name the tensor, what it is and what it must be.
-absl::StatusOr<std::unique_ptr<WeightStore>> LoadResidentWeights(const ModelConfig& config,
-                                                                 const Checkpoint& checkpoint,
-                                                                 Device& device, Ops& ops,
-                                                                 const LoadProgress& progress);
+// All weights of the checkpoint, packed into memory of `device` that is set aside at once and
+// filled in the background, group by group in the order of a forward pass: the store serves what is
+// packed while the rest is under way. Before it returns, every tensor's name, dtype and shape is
+// checked against the config: NOT_FOUND and INVALID_ARGUMENT name the tensor, what it is and what
+// it must be. What fails later is logged and answers every ask from then on.
+// `ops` packs and does nothing else: forward passes run on another instance of the same backend
+// meanwhile. It and the checkpoint are let go when all is packed. The store's destructor waits for
+// no more than the group being packed. `device` must outlive it.
+absl::StatusOr<std::unique_ptr<WeightStore>> LoadResidentWeights(
+    const ModelConfig& config, std::unique_ptr<Checkpoint> checkpoint, Device& device,
+    std::unique_ptr<Ops> ops, LoadProgress progress);
 
 }  // namespace tandem

@@ -71,11 +71,12 @@ class GatedWeights final : public WeightStore {
  public:
   GatedWeights(WeightStore& weights, StepGate& gate) : weights_(weights), gate_(gate) {}
 
+  absl::StatusOr<PackedMatrix> Embedding() override { return weights_.Embedding(); }
   absl::StatusOr<LayerWeights> Layer(int32_t layer) override {
     if (layer == 0) RETURN_IF_ERROR(gate_.Pass());
     return weights_.Layer(layer);
   }
-  absl::StatusOr<OuterWeights> Outer() override { return weights_.Outer(); }
+  absl::StatusOr<HeadWeights> Head() override { return weights_.Head(); }
   int64_t resident_bytes() const override { return weights_.resident_bytes(); }
 
  private:

@@ -22,9 +22,10 @@ std::unique_ptr<TestModel> TestModel::Load(const std::string& directory, int num
   auto model = std::make_unique<TestModel>();
   model->config = ValueOf(LoadModelConfig(path));
   model->backend = ValueOf(OpenBackend("cpu", {.num_threads = num_threads}));
-  const std::unique_ptr<Checkpoint> checkpoint = ValueOf(Checkpoint::Open(path));
-  model->weights = ValueOf(LoadResidentWeights(model->config, *checkpoint, *model->backend.device,
-                                               *model->backend.ops, nullptr));
+  Backend packing = ValueOf(OpenBackend("cpu", {.num_threads = num_threads}));
+  model->weights =
+      ValueOf(LoadResidentWeights(model->config, ValueOf(Checkpoint::Open(path)),
+                                  *model->backend.device, std::move(packing.ops), nullptr));
   return model;
 }
 

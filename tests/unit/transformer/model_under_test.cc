@@ -19,14 +19,15 @@ T OrDie(absl::StatusOr<T> value) {
 
 std::unique_ptr<ModelUnderTest> ModelUnderTest::Load(const TestModelOptions& options) {
   auto model = std::make_unique<ModelUnderTest>();
+  model->layer_stored_ = options.layer_stored;
   model->config_ = OrDie(LoadModelConfig(options.directory));
   const ModelConfig& config = model->config_;
-  const auto checkpoint = OrDie(Checkpoint::Open(options.directory));
   model->backend_ = OrDie(OpenBackend("cpu", {.num_threads = options.num_threads}));
   Device& device = *model->backend_.device;
   model->stream_ = OrDie(device.NewStream());
-  model->weights_ =
-      OrDie(LoadResidentWeights(config, *checkpoint, device, *model->backend_.ops, nullptr));
+  Backend packing = OrDie(OpenBackend("cpu", {.num_threads = options.num_threads}));
+  model->weights_ = OrDie(LoadResidentWeights(config, OrDie(Checkpoint::Open(options.directory)),
+                                              device, std::move(packing.ops), options.progress));
   model->transformer_ =
       OrDie(Transformer::Create(config, *model->weights_, device, *model->backend_.ops,
                                 {.max_tokens = options.max_tokens, .max_logit_rows = 16}));
@@ -89,7 +90,7 @@ std::vector<std::vector<float>> ModelUnderTest::Step(const std::vector<TestWork>
                                                        static_cast<int64_t>(max_blocks)}),
                            .num_decodes = static_cast<int32_t>(decodes.size()),
                            .logit_rows = rows};
-  const TensorView logits = OrDie(Forward(batch, nullptr));
+  const TensorView logits = OrDie(Forward(batch, layer_stored_));
   std::vector<std::vector<float>> result;
   for (int64_t r = 0; r < logits.rows(); ++r) {
     result.emplace_back(logits.Row<float>(r), logits.Row<float>(r) + config_.vocab_size);

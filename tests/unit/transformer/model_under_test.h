@@ -29,6 +29,8 @@ struct TestModelOptions {
   int num_threads = 1;
   DType kv_dtype = DType::kF32;
   int32_t max_tokens = 1024;  // of a step, and of all sequences together
+  LoadProgress progress = nullptr;
+  LayerStored layer_stored = nullptr;  // of every step
 };
 
 // A checkpoint on the CPU backend with a block pool of its own, poisoned with NaN.
@@ -64,6 +66,7 @@ class ModelUnderTest {
   DeviceBuffer pool_memory_;
   KvPoolView pool_;
   int32_t used_blocks_ = 0;
+  LayerStored layer_stored_;
 };
 
 // The lowest index of the largest value.

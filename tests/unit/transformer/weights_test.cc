@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -60,12 +61,14 @@ class WeightsTest : public testing::Test {
   absl::Status Load(const LoadProgress& progress = nullptr) {
     const auto config = LoadModelConfig(directory_.path());
     EXPECT_TRUE(config.ok()) << config.status();
-    const auto checkpoint = Checkpoint::Open(directory_.path());
+    auto checkpoint = Checkpoint::Open(directory_.path());
     if (!checkpoint.ok()) return checkpoint.status();
-    const auto backend = OpenBackend("cpu", {.num_threads = 1});
+    auto backend = OpenBackend("cpu", {.num_threads = 1});
     EXPECT_TRUE(backend.ok()) << backend.status();
-    return LoadResidentWeights(*config, **checkpoint, *backend->device, *backend->ops, progress)
-        .status();
+    const auto weights = LoadResidentWeights(*config, *std::move(checkpoint), *backend->device,
+                                             std::move(backend->ops), progress);
+    if (!weights.ok()) return weights.status();
+    return (*weights)->Head().status();  // the last group
   }
 
   void ExpectRefused(absl::StatusCode code, std::string_view text) {
@@ -89,15 +92,17 @@ class WeightsTest : public testing::Test {
 
 TEST_F(WeightsTest, ReportsProgressToTheEnd) {
   Read("llama2");
-  Write();
   uint64_t bytes = 0;
   for (const auto& [name, tensor] : tensors_) bytes += tensor.bytes.size();
+  // Read by nobody, so no part of it.
+  tensors_["model.layers.0.self_attn.rotary_emb.inv_freq"] = {"F32", {8}, std::string(32, '\1')};
+  Write();
   std::vector<uint64_t> loaded;
   ASSERT_TRUE(Load([&](uint64_t done, uint64_t total) {
                 loaded.push_back(done);
                 EXPECT_EQ(total, bytes);
               }).ok());
-  EXPECT_TRUE(std::is_sorted(loaded.begin(), loaded.end()));
+  EXPECT_TRUE(std::is_sorted(loaded.begin(), loaded.end(), std::less_equal<>()));
   EXPECT_EQ(loaded.back(), bytes);
 }
 

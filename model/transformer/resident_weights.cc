@@ -1,0 +1,156 @@
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "model/transformer/weight_layout.h"
+#include "model/transformer/weight_loader.h"
+#include "model/transformer/weight_store.h"
+#include "spdlog/spdlog.h"
+
+namespace tandem {
+namespace {
+
+LayerWeights ViewsOf(const LayerLayout& placed, std::byte* memory) {
+  return {.attention_norm = placed.attention_norm.In(memory),
+          .qkv = placed.qkv.In(memory),
+          .qkv_bias = placed.qkv_bias.In(memory),
+          .q_norm = placed.q_norm.In(memory),
+          .k_norm = placed.k_norm.In(memory),
+          .output = placed.output.In(memory),
+          .output_bias = placed.output_bias.In(memory),
+          .mlp_norm = placed.mlp_norm.In(memory),
+          .gate_up = placed.gate_up.In(memory),
+          .down = placed.down.In(memory)};
+}
+
+// What packing reads and works with; let go when it ends.
+struct Packing {
+  WeightLayout layout;
+  std::unique_ptr<Checkpoint> checkpoint;
+  std::unique_ptr<Ops> ops;
+  std::unique_ptr<Stream> stream;
+  LoadProgress progress;
+};
+
+// All weights in one buffer of the device. Groups are numbered in the order of a forward pass:
+// 0 the embedding, 1 + i layer i, and last the head. The packing thread writes the buffer, and a
+// group's memory is read only after it has been counted into num_packed_; all else is fixed before
+// the thread starts.
+class ResidentWeights final : public WeightStore {
+ public:
+  ResidentWeights(DeviceBuffer buffer, Packing packing)
+      : buffer_(std::move(buffer)), embedding_(packing.layout.embedding.In(buffer_.data())) {
+    const WeightLayout& layout = packing.layout;
+    for (const LayerLayout& layer : layout.layers) {
+      layers_.push_back(ViewsOf(layer, buffer_.data()));
+    }
+    const bool tied = layout.lm_head.sources.empty();
+    head_ = {.final_norm = layout.final_norm.In(buffer_.data()),
+             .lm_head = tied ? embedding_ : layout.lm_head.In(buffer_.data())};
+    packing_ = std::thread([this, packing = std::move(packing)] { Pack(packing); });
+  }
+
+  ~ResidentWeights() override {
+    {
+      absl::MutexLock lock(&mutex_);
+      stopping_ = true;
+    }
+    packing_.join();
+  }
+
+  absl::StatusOr<PackedMatrix> Embedding() override {
+    RETURN_IF_ERROR(AwaitGroup(0));
+    return embedding_;
+  }
+
+  absl::StatusOr<LayerWeights> Layer(int32_t layer) override {
+    TANDEM_CHECK(layer >= 0 && static_cast<size_t>(layer) < layers_.size(), "no such layer");
+    RETURN_IF_ERROR(AwaitGroup(1 + static_cast<size_t>(layer)));
+    return layers_[layer];
+  }
+
+  absl::StatusOr<HeadWeights> Head() override {
+    RETURN_IF_ERROR(AwaitGroup(1 + layers_.size()));
+    return head_;
+  }
+
+  int64_t resident_bytes() const override { return static_cast<int64_t>(buffer_.size()); }
+
+ private:
+  absl::Status AwaitGroup(size_t group) {
+    absl::MutexLock lock(&mutex_);
+    const auto settled = [this, group]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return num_packed_ > group || !failure_.ok();
+    };
+    mutex_.Await(absl::Condition(&settled));
+    return failure_;
+  }
+
+  // The packing thread, until all is packed, something fails or the store goes.
+  void Pack(const Packing& packing) {
+    const absl::Status status = PackGroups(packing);
+    if (status.ok()) return;
+    spdlog::error("weights cannot be loaded: {}; no request will be served", status.ToString());
+    absl::MutexLock lock(&mutex_);
+    failure_ = Annotate(status, "the weights could not be loaded");
+  }
+
+  absl::Status PackGroups(const Packing& packing) {
+    const WeightLayout& layout = packing.layout;
+    WeightLoader loader({.layout = layout,
+                         .checkpoint = *packing.checkpoint,
+                         .ops = *packing.ops,
+                         .stream = *packing.stream,
+                         .memory = buffer_.data(),
+                         .progress = packing.progress});
+    RETURN_IF_ERROR(loader.Load(layout.embedding));
+    RETURN_IF_ERROR(packing.stream->Synchronize());
+    for (const LayerLayout& layer : layout.layers) {
+      if (!CountPacked()) return absl::OkStatus();
+      RETURN_IF_ERROR(loader.Load(layer));
+      RETURN_IF_ERROR(packing.stream->Synchronize());
+    }
+    if (!CountPacked()) return absl::OkStatus();
+    RETURN_IF_ERROR(loader.Load(layout.final_norm));
+    RETURN_IF_ERROR(loader.Load(layout.lm_head));
+    RETURN_IF_ERROR(packing.stream->Synchronize());
+    CountPacked();
+    return absl::OkStatus();
+  }
+
+  // One more group can be read. False: nobody will ask for more.
+  bool CountPacked() {
+    absl::MutexLock lock(&mutex_);
+    ++num_packed_;
+    return !stopping_;
+  }
+
+  const DeviceBuffer buffer_;
+  const PackedMatrix embedding_;
+  std::vector<LayerWeights> layers_;
+  HeadWeights head_;
+  absl::Mutex mutex_;
+  size_t num_packed_ ABSL_GUARDED_BY(mutex_) = 0;  // groups
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  std::thread packing_;  // last: it runs on all of the above
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WeightStore>> LoadResidentWeights(
+    const ModelConfig& config, std::unique_ptr<Checkpoint> checkpoint, Device& device,
+    std::unique_ptr<Ops> ops, LoadProgress progress) {
+  Packing packing{
+      .checkpoint = std::move(checkpoint), .ops = std::move(ops), .progress = std::move(progress)};
+  ASSIGN_OR_RETURN(packing.layout, PlanWeights(config, *packing.checkpoint, *packing.ops));
+  ASSIGN_OR_RETURN(DeviceBuffer buffer, device.Allocate(packing.layout.packed_bytes));
+  ASSIGN_OR_RETURN(packing.stream, device.NewStream());
+  return std::make_unique<ResidentWeights>(std::move(buffer), std::move(packing));
+}
+
+}  // namespace tandem

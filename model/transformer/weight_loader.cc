@@ -1,0 +1,104 @@
+#include "model/transformer/weight_loader.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <initializer_list>
+#include <vector>
+
+#include "base/status.h"
+
+namespace tandem {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
+
+float WidenF16(uint16_t bits) {
+  const int exponent = bits >> 10 & 31;
+  const int mantissa = bits & 1023;
+  const float sign = bits >> 15 != 0 ? -1.0f : 1.0f;
+  if (exponent == 31) return mantissa == 0 ? sign * HUGE_VALF : NAN;
+  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), -24);
+  return sign * std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
+}
+
+// Appends the elements of `tensor` as f32. Its bytes may lie at any address.
+void AppendAsF32(const CheckpointTensor& tensor, std::vector<float>& out) {
+  const auto size = static_cast<size_t>(SizeOf(tensor.dtype));
+  for (size_t at = 0; at < tensor.bytes.size(); at += size) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, tensor.bytes.data() + at, size);
+    switch (tensor.dtype) {
+      case DType::kF16:
+        out.push_back(WidenF16(static_cast<uint16_t>(bits)));
+        break;
+      case DType::kBF16:
+        out.push_back(std::bit_cast<float>(bits << 16));
+        break;
+      default:
+        out.push_back(std::bit_cast<float>(bits));
+        break;
+    }
+  }
+}
+
+// The format lets data begin at any byte; ops read whole elements. A file that keeps its data
+// aligned, as nearly all do, is read in place.
+void* Aligned(const CheckpointTensor& tensor, std::vector<std::byte>& copy) {
+  const auto address = reinterpret_cast<uintptr_t>(tensor.bytes.data());
+  if (address % static_cast<uintptr_t>(SizeOf(tensor.dtype)) == 0) {
+    return const_cast<std::byte*>(tensor.bytes.data());
+  }
+  copy.assign(tensor.bytes.begin(), tensor.bytes.end());
+  return copy.data();
+}
+
+}  // namespace
+
+absl::Status WeightLoader::Load(const PlacedMatrix& placed) {
+  if (placed.sources.empty()) return absl::OkStatus();
+  std::vector<TensorView> views;
+  std::vector<std::vector<std::byte>> aligned(placed.sources.size());
+  for (size_t i = 0; i < placed.sources.size(); ++i) {
+    const CheckpointTensor& source = placed.sources[i];
+    views.emplace_back(Aligned(source, aligned[i]), source.dtype,
+                       std::initializer_list<int64_t>{source.shape[0], source.shape[1]});
+  }
+  RETURN_IF_ERROR(parts_.ops.PackWeight(parts_.stream, placed.In(parts_.memory), views));
+  Done(placed.sources);
+  return absl::OkStatus();
+}
+
+absl::Status WeightLoader::Load(const PlacedVector& placed) {
+  if (placed.sources.empty()) return absl::OkStatus();
+  std::vector<float> values;
+  values.reserve(placed.size);
+  for (const CheckpointTensor& source : placed.sources) AppendAsF32(source, values);
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+  RETURN_IF_ERROR(parts_.stream.Copy({parts_.memory + placed.offset, bytes.size()}, bytes));
+  Done(placed.sources);
+  return absl::OkStatus();
+}
+
+absl::Status WeightLoader::Load(const LayerLayout& placed) {
+  RETURN_IF_ERROR(Load(placed.attention_norm));
+  RETURN_IF_ERROR(Load(placed.qkv));
+  RETURN_IF_ERROR(Load(placed.qkv_bias));
+  RETURN_IF_ERROR(Load(placed.q_norm));
+  RETURN_IF_ERROR(Load(placed.k_norm));
+  RETURN_IF_ERROR(Load(placed.output));
+  RETURN_IF_ERROR(Load(placed.output_bias));
+  RETURN_IF_ERROR(Load(placed.mlp_norm));
+  RETURN_IF_ERROR(Load(placed.gate_up));
+  return Load(placed.down);
+}
+
+void WeightLoader::Done(std::span<const CheckpointTensor> sources) {
+  for (const CheckpointTensor& source : sources) {
+    parts_.checkpoint.Forget(source);
+    loaded_bytes_ += source.bytes.size();
+  }
+  if (parts_.progress) parts_.progress(loaded_bytes_, parts_.layout.source_bytes);
+}
+
+}  // namespace tandem
