@@ -3,13 +3,16 @@
 
   bench/measure_daemon.py --model DIR [--bin build/release/bin] --out bench/results/cpu_daemon.json
 
-Before each round the script touches as much memory as the worker will need and frees it: on a virtual machine whose host
-takes unused memory back, the first touch alone can cost seconds, whoever touches. How long it took is kept beside each round.
+Each round is a plain start with the file in the page cache and nothing else prepared, after some seconds without the service,
+in which the host of a virtual machine may take unused memory back.
 
-Ready: from starting `tandem up` to `tandem status` answering with a route, the file in the page cache. Memory:
-resident set of the worker. Idle: CPU seconds of all processes of the service over ten quiet seconds.
+Ready: from starting `tandem up` to `tandem status` answering with a route. First token: a request of 512 tokens for one, sent
+at once then, while weights are still being packed; and the same once they are. Further starts, once at rest, are left alone for
+ten seconds, in which the CPU seconds of all processes of the service count, and then asked for 512 + 32 tokens. Memory: resident
+set of the worker.
 """
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -22,6 +25,8 @@ import time
 PORT = 18090
 SERVER = f"127.0.0.1:{PORT}"
 IDLE_S = 10
+PAUSE_S = 5
+PROMPT_TOKENS = 512
 
 
 def children(pid):
@@ -34,52 +39,75 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def resident_bytes(pid):
+def memory_bytes(pid, field):
+    """VmRSS: resident now; VmHWM: at most so far."""
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
+        if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
-    sys.exit(f"no VmRSS of {pid}")
+    sys.exit(f"no {field} of {pid}")
+
+
+def read_through(path):
+    """Brings a file into the page cache, a piece at a time: memory of its size, freed, would make the next start cheaper."""
+    with open(path, "rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
+
+
+def await_rest(pids):
+    """Returns once they have used next to no CPU for a second: weights are packed by then."""
+    before, now = -1.0, sum(map(cpu_seconds, pids))
+    while now - before > 0.02:
+        time.sleep(1)
+        before, now = now, sum(map(cpu_seconds, pids))
 
 
 def role_of(pid):
     return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1].decode()
 
 
-def generate(tandem, tokens):
-    ids = ",".join(str(3 + i % 1000) for i in range(tokens))
-    subprocess.run([tandem, "generate", "--server", SERVER, "--token-ids", ids, "--max-tokens", "32", "--ignore-eos",
-                    "--json"], stdout=subprocess.DEVNULL, check=True)
-
-
-def touch(size):
-    """Seconds that it takes to write to `size` bytes of new memory."""
+def generate(tandem, prompt_tokens, max_tokens):
+    """Seconds that `tandem generate` takes."""
+    ids = ",".join(str(3 + i % 1000) for i in range(prompt_tokens))
     start = time.monotonic()
-    block = b"\1" * size
-    assert len(block) == size
+    subprocess.run([tandem, "generate", "--server", SERVER, "--token-ids", ids, "--max-tokens", str(max_tokens),
+                    "--ignore-eos", "--json"], stdout=subprocess.DEVNULL, check=True)
     return time.monotonic() - start
 
 
-def measure(options, tandem, size):
-    touched = touch(size)
+@contextlib.contextmanager
+def service(options, tandem):
+    """Starts the service once memory has had time to go back; yields its process and the seconds until it was ready."""
+    time.sleep(PAUSE_S)
     start = time.monotonic()
-    service = subprocess.Popen([tandem, "up", "--model", options.model, "--prefill", "0", "--decode", "0",
+    process = subprocess.Popen([tandem, "up", "--model", options.model, "--prefill", "0", "--decode", "0",
                                 "--unified", "1", "--kv-tokens", str(options.kv_tokens), "--port", str(PORT)],
                                stdout=subprocess.DEVNULL)
     try:
         subprocess.run([tandem, "status", "--server", SERVER, "--wait", "60"], stdout=subprocess.DEVNULL, check=True)
-        ready = time.monotonic() - start
-        family = [service.pid] + children(service.pid)
+        yield process, time.monotonic() - start
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def measure_start(options, tandem):
+    with service(options, tandem) as (_, ready):
+        return {"ready_s": ready, "first_token_at_once_s": generate(tandem, PROMPT_TOKENS, 1),
+                "first_token_later_s": generate(tandem, PROMPT_TOKENS, 1)}
+
+
+def measure_life(options, tandem):
+    with service(options, tandem) as (process, _):
+        family = [process.pid] + children(process.pid)
         worker = next(pid for pid in family if role_of(pid) == "worker")
-        idle = resident_bytes(worker)
-        generate(tandem, 512)
-        used = resident_bytes(worker)
-        time.sleep(1)
+        await_rest(family)
         before = sum(map(cpu_seconds, family))
         time.sleep(IDLE_S)
-        return ready, idle, used, (sum(map(cpu_seconds, family)) - before) / IDLE_S, touched
-    finally:
-        service.terminate()
-        service.wait()
+        row = {"idle_cpu_share": (sum(map(cpu_seconds, family)) - before) / IDLE_S,
+               "idle_bytes": memory_bytes(worker, "VmRSS")}
+        generate(tandem, PROMPT_TOKENS, 32)
+        return row | {"used_bytes": memory_bytes(worker, "VmRSS"), "peak_bytes": memory_bytes(worker, "VmHWM")}
 
 
 def main():
@@ -87,7 +115,8 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("--bin", default="build/release/bin")
     parser.add_argument("--kv-tokens", type=int, default=4096)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--starts", type=int, default=9)
+    parser.add_argument("--lives", type=int, default=3)
     parser.add_argument("--out", required=True)
     options = parser.parse_args()
 
@@ -97,25 +126,38 @@ def main():
     weights = sum(path.stat().st_size for path in pathlib.Path(options.model).glob("*.safetensors"))
     pool = options.kv_tokens * token_bytes
     for path in pathlib.Path(options.model).glob("*.safetensors"):
-        path.read_bytes()  # into the page cache
+        read_through(path)
 
     tandem = os.path.join(options.bin, "tandem")
-    rounds = [measure(options, tandem, weights + pool) for _ in range(options.rounds)]
-    ready, idle, used, cpu, _ = (statistics.median(column) for column in zip(*rounds))
+    starts = [measure_start(options, tandem) for _ in range(options.starts)]
+    lives = [measure_life(options, tandem) for _ in range(options.lives)]
+
+    def median(rows, key):
+        return statistics.median(row[key] for row in rows)
+
+    def seconds(key):
+        return f"{median(starts, key):.2f} s, {max(row[key] for row in starts):.2f} s"
+
+    def megabytes(key):
+        return f"{median(lives, key) / 1e6:.0f} MB"
+
     figures = {
         "weights, KV pool": f"{weights / 1e6:.0f} MB, {pool / 1e6:.0f} MB",
-        "ready after start (median)": f"{ready:.2f} s",
-        "resident, idle": f"{idle / 1e6:.0f} MB",
-        "resident, after 512 + 32 tokens": f"{used / 1e6:.0f} MB",
-        "beyond weights and the whole pool": f"{(used - weights - pool) / 1e6:.0f} MB",
-        "CPU of the idle service": f"{100 * cpu:.2f}% of one core",
+        "ready after start: median, worst": seconds("ready_s"),
+        "first token of 512 asked at once then: median, worst": seconds("first_token_at_once_s"),
+        "the same with all weights packed: median, worst": seconds("first_token_later_s"),
+        "resident, idle": megabytes("idle_bytes"),
+        "resident, after 512 + 32 tokens": megabytes("used_bytes"),
+        "resident, at most since the start": megabytes("peak_bytes"),
+        "that, beyond weights and the whole pool": f"{(median(lives, 'peak_bytes') - weights - pool) / 1e6:.0f} MB",
+        "CPU of the idle service": f"{100 * median(lives, 'idle_cpu_share'):.2f}% of one core",
     }
     result = {"date": datetime.date.today().isoformat(), "model": os.path.basename(options.model.rstrip("/")),
               "command": " ".join(["bench/measure_daemon.py"] + sys.argv[1:]), "figures": figures,
-              "rounds": [dict(zip(("ready_s", "idle_bytes", "used_bytes", "idle_cpu_share", "first_touch_s"), row)) for row in rounds]}
+              "starts": starts, "lives": lives}
     pathlib.Path(options.out).write_text(json.dumps(result, indent=1) + "\n")
     for name, value in figures.items():
-        print(f"{name:36} {value}")
+        print(f"{name:54} {value}")
 
 
 if __name__ == "__main__":
