@@ -55,9 +55,9 @@ struct HandoffTarget {
 
 struct Reservation {
   ReservationId id;
-  uint64_t epoch = 0;  // this engine's incarnation
+  uint64_t epoch = 0;         // this engine's incarnation
   int32_t cached_blocks = 0;  // of the prompt, held already: frames begin behind them
-  Duration lease{};    // without a frame or a claim for that long the blocks go back
+  Duration lease{};           // without a frame or a claim for that long the blocks go back
 };
 
 struct ReserveRequest {
@@ -97,7 +97,8 @@ struct EngineOptions {
   bool check_invariants = false;  // after every step; tests and debug builds
 };
 
-// A snapshot for status pages, heartbeats and tests. `kv.free_blocks` are in no sequence, nor cached.
+// A snapshot for status pages, heartbeats and tests. `kv.free_blocks` are in no sequence, nor
+// cached.
 struct EngineStats {
   SchedulerStats scheduler;
   KvStats kv;

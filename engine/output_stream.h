@@ -31,7 +31,7 @@ struct StageTimes {
 
 // What moved between workers for one request.
 struct KvReport {
-  uint64_t raw_bytes = 0;   // KV of the prompt
+  uint64_t raw_bytes = 0;   // KV of the prompt's tokens that the peer had not cached
   uint64_t wire_bytes = 0;  // as sent, headers included
   Duration duration{};      // first frame posted -> acknowledged
   Duration exposed{};       // first token sampled -> acknowledged: what the transfer did not hide
@@ -46,7 +46,8 @@ struct ChoiceEnd {
 };
 
 struct FinishInfo {
-  absl::Status status;  // OK: every choice has ended, or was handed off, and every token was emitted
+  absl::Status
+      status;  // OK: every choice has ended, or was handed off, and every token was emitted
   FinishReason reason = FinishReason::kNone;  // kHandedOff, or how the last choice ended
   StageTimes stages;
   KvReport kv;
