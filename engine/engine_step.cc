@@ -119,12 +119,6 @@ void EngineLoop::Deliver(Sequence& sequence, int32_t computed_tokens,
     const absl::Status error = request.outgoing->error;
     return End(request, error);
   }
-  // What beams decode after they have parted is nobody else's prefix.
-  if (sequence.rows.size() == 1) {
-    store_.Insert(sequence.key, sequence.rows.front().tokens, computed_tokens,
-                  sequence.tables.front());
-  }
-  if (tokens.empty()) return;
   std::vector<SampledToken> sampled;
   for (absl::StatusOr<SampledToken>& token : tokens) {
     if (!token.ok()) {
@@ -133,6 +127,12 @@ void EngineLoop::Deliver(Sequence& sequence, int32_t computed_tokens,
     }
     sampled.push_back(*std::move(token));
   }
+  // What beams decode after they have parted is nobody else's prefix.
+  if (sequence.rows.size() == 1) {
+    store_.Insert(sequence.key, sequence.rows.front().tokens, computed_tokens,
+                  sequence.tables.front());
+  }
+  if (sampled.empty()) return;
   store_.Unexpect(sequence.id);
   counts_.output_tokens += sampled.size();
   const bool first = !std::exchange(request.prefilled, true);
