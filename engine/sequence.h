@@ -87,7 +87,6 @@ struct Sequence {
   std::vector<Row> rows;
   std::vector<BlockTable> tables;  // tables[i]: of rows[i]; none while waiting or swapped
   std::optional<SwapId> swap;      // its KV is on the host, or on its way
-  bool restorable = true;          // no copy of its prefix from the host was refused
 
   int32_t num_tokens() const { return static_cast<int32_t>(rows.front().tokens.size()); }
   int32_t num_output() const { return num_tokens() - request.prompt_tokens(); }

@@ -61,15 +61,11 @@ int32_t StoreView::BlocksToSwapIn(SequenceId id) const {
 }
 
 CachedPrefix StoreView::Prefix(SequenceId id) const {
-  const Sequence& sequence = find_(id);
-  const PrefixMatch match = Match(sequence);
-  CachedPrefix prefix{.device_tokens = static_cast<int32_t>(match.device_tokens),
-                      .pending = match.pending};
-  if (sequence.restorable) {
-    prefix.host_tokens = static_cast<int32_t>(match.host_tokens);
-    prefix.host_blocks = match.host_blocks;
-  }
-  return prefix;
+  const PrefixMatch match = Match(find_(id));
+  return {.device_tokens = static_cast<int32_t>(match.device_tokens),
+          .host_tokens = static_cast<int32_t>(match.host_tokens),
+          .host_blocks = match.host_blocks,
+          .pending = match.pending};
 }
 
 }  // namespace tandem

@@ -86,8 +86,8 @@ class Scheduler {
   // A running sequence keeps its blocks but decodes elsewhere. After the Advance of its last chunk.
   void Park(SequenceId id);
 
-  // A running sequence of width 1 + children.size() splits: it and each child, which knows the same
-  // tokens, go on alone, each of width 1.
+  // A running sequence splits into at most as many as it is wide: it and each child, which knows as
+  // many tokens, go on alone, each of width 1.
   void Fork(SequenceId parent, std::span<const SequenceId> children);
 
   // The copies that preemptions and swap_ins of a plan asked for have ended. When one could not be
