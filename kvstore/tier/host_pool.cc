@@ -41,16 +41,16 @@ std::span<std::byte> HostSlab::bytes() const {
 
 absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(int64_t budget_bytes,
                                                            size_t slab_bytes) {
+  if (budget_bytes > PhysicalBytes()) {
+    return ResourceExhausted("host tier of {} bytes: the machine has {}", budget_bytes,
+                             PhysicalBytes());
+  }
   const int64_t num_slabs = budget_bytes / static_cast<int64_t>(slab_bytes);
   if (num_slabs < 1 || num_slabs > kMaxSlabs) {
     return InvalidArgument(
         "host tier of {} bytes: a store block takes {} bytes: give between 1 and {} of them, or 0 "
         "for none",
         budget_bytes, slab_bytes, kMaxSlabs);
-  }
-  if (budget_bytes > PhysicalBytes()) {
-    return ResourceExhausted("host tier of {} bytes: the machine has {}", budget_bytes,
-                             PhysicalBytes());
   }
   const size_t bytes = static_cast<size_t>(num_slabs) * slab_bytes;
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
