@@ -102,9 +102,10 @@ struct EngineOptions {
 struct EngineStats {
   SchedulerStats scheduler;
   KvStats kv;
-  double fragmentation = 0;  // share of the slots in sequences' blocks that hold no token
-  int32_t reservations = 0;  // KV awaited
-  int32_t handoffs = 0;      // KV being sent
+  int32_t most_used_blocks = 0;  // that sequences held at any time since the start
+  double fragmentation = 0;      // share of the slots in sequences' blocks that hold no token
+  int32_t reservations = 0;      // KV awaited
+  int32_t handoffs = 0;          // KV being sent
   uint64_t requests_accepted = 0;
   uint64_t requests_finished = 0;  // with any status
   uint64_t prompt_tokens = 0;      // computed

@@ -281,6 +281,9 @@ void EngineLoop::Publish() {
   EngineStats stats = counts_;
   stats.scheduler = scheduler_.stats();
   stats.kv = store_.stats();
+  const int32_t used = stats.kv.total_blocks - stats.kv.free_blocks - stats.kv.idle_blocks;
+  counts_.most_used_blocks = std::max(counts_.most_used_blocks, used);
+  stats.most_used_blocks = counts_.most_used_blocks;
   stats.fragmentation = Fragmentation();
   stats.reservations = receiver_.num_reservations();
   stats.handoffs = sender_.num_open();

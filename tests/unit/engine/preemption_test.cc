@@ -18,13 +18,22 @@ constexpr int32_t kVocabSize = 288;
 constexpr int32_t kBlockTokens = 8;
 constexpr int64_t kHostBytes = 8 << 20;
 
-// Long outputs, so that what was admitted outgrows the pool; some with several choices or beams.
+constexpr uint64_t kShort = 12;
+
+// Short outputs first, which make the engine expect more of them, then long ones that outgrow what
+// was admitted; some with several choices or beams.
 std::vector<EngineRequest> Mixed() {
   std::vector<EngineRequest> requests;
-  for (uint64_t id = 1; id <= 24; ++id) {
+  for (uint64_t id = 1; id <= 24 + kShort; ++id) {
     const auto prompt_tokens = static_cast<int32_t>(10 + id * 7 % 60);
     EngineRequest request = Greedy(id, RandomPrompt(id, prompt_tokens, kVocabSize), 90);
     request.sampling = {.temperature = 0.9f, .seed = id};
+    if (id <= kShort) {
+      for (int32_t token = 0; token < kVocabSize; token += 3)
+        request.stop_token_ids.push_back(token);
+      requests.push_back(std::move(request));
+      continue;
+    }
     if (id % 6 == 0) request.n = 3;
     if (id % 8 == 1) {
       request.beams = BeamParams{.width = 3};
@@ -45,11 +54,14 @@ struct Outcome {
   int32_t preemptions = 0;
 };
 
-Outcome Run(const TestEngineSetup& setup, const std::vector<EngineRequest>& requests) {
+Outcome Serve(const TestEngineSetup& setup, const std::vector<EngineRequest>& requests) {
   TestEngine engine(setup);
   std::vector<Recording> recordings(requests.size());
   for (size_t i = 0; i < requests.size(); ++i) {
     engine->Submit(requests[i], recordings[i].NewSink());
+    if (i + 1 == kShort) {
+      for (size_t done = 0; done < kShort; ++done) recordings[done].AwaitFinish();
+    }
   }
   Outcome outcome;
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -78,20 +90,22 @@ class PreemptionTest : public testing::TestWithParam<int64_t> {
 
 TEST_P(PreemptionTest, AThirdOfTheRoomGivesTheSameAnswers) {
   const std::vector<EngineRequest> requests = Mixed();
-  const Outcome free = Run(Crowded(1200), requests);
+  const Outcome free = Serve(Crowded(1200), requests);
   EXPECT_EQ(free.preemptions, 0);
-  const Outcome crowded = Run(Crowded(64), requests);
+  const Outcome crowded = Serve(Crowded(64), requests);
   EXPECT_EQ(crowded.answers, free.answers);
   EXPECT_GT(crowded.preemptions, 0);
   const SchedulerStats& stats = crowded.stats.scheduler;
   EXPECT_EQ(stats.preempted_recompute + stats.preempted_swap,
             static_cast<uint64_t>(crowded.preemptions));
-  if (GetParam() == 0) EXPECT_EQ(stats.preempted_swap, 0u);
+  if (GetParam() == 0) {
+    EXPECT_EQ(stats.preempted_swap, 0u);
+  }
 }
 
 TEST_P(PreemptionTest, OnADecodeWorkerToo) {
   std::vector<EngineRequest> requests = Mixed();
-  const Outcome free = Run(Crowded(1200), requests);
+  const Outcome free = Serve(Crowded(1200), requests);
   HandoffPair pair(Crowded(64), Wire::kLoopback);
   std::vector<Disaggregated*> runs;
   size_t answered = 0;

@@ -140,7 +140,7 @@ TEST_F(SharedPrefixTest, CachedBlocksMakeRoom) {
 
 TEST_F(SharedPrefixTest, TheDecodeWorkersBlocksAreNotSentAgain) {
   HandoffPair pair({.block_tokens = kBlockTokens}, Wire::kTcp);
-  uint64_t frames_before = 0;
+  uint64_t all_bytes = 0;
   for (uint64_t id = 0; id < 5; ++id) {
     const EngineRequest request = Sharing(id, 64, 17);
     const auto run = pair.Start(request);
@@ -151,9 +151,11 @@ TEST_F(SharedPrefixTest, TheDecodeWorkersBlocksAreNotSentAgain) {
     EXPECT_EQ((*run)->token_ids(), Ask(cold_, request).token_ids);
     const FinishInfo prefill = (*run)->prefill.AwaitFinish();
     EXPECT_EQ(prefill.cached_tokens >= 64, id > 0);
-    const uint64_t bytes = prefill.kv.raw_bytes;
-    if (id > 0) EXPECT_EQ(bytes * 81, frames_before * 17) << "17 of 81 tokens";
-    if (id == 0) frames_before = bytes;
+    if (id == 0) {
+      all_bytes = prefill.kv.raw_bytes;
+    } else {
+      EXPECT_EQ(prefill.kv.raw_bytes * 81, all_bytes * 17) << "17 of 81 tokens";
+    }
   }
   pair.decode().Settle();
   EXPECT_TRUE(pair.prefill().AtRest());
