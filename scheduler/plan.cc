@@ -195,17 +195,20 @@ void Scheduler::Consider(Step& step, SequenceState& sequence) {
   if (step.rows == 0) step.turns = Turns::kPrefilling;
 }
 
-// A restore may evict what another is about to attach: a step does the one or the other.
+// A restore may evict what another is about to attach: a step does the one or the other. It needs
+// room beside the prefix that it continues.
 bool Scheduler::RestoresPrefix(Step& step, SequenceState& sequence,
                                const CachedPrefix& prefix) const {
   if (prefix.host_tokens == 0 || sequence.restore_asked || step.attaches) return false;
-  if (prefix.host_blocks > step.blocks - step.growth) return false;
+  const int32_t blocks =
+      prefix.host_blocks + step.view.BlocksToReach(sequence.spec.id, prefix.device_tokens);
+  if (blocks > step.blocks - step.growth) return false;
   const std::optional<Duration> copy = latency_.Copy(prefix.host_blocks);
   const std::optional<Duration> compute =
       latency_.Prefill(prefix.device_tokens, prefix.device_tokens + prefix.host_tokens);
   if (!copy || !compute || *copy >= *compute) return false;
   sequence.restore_asked = true;
-  step.blocks -= prefix.host_blocks;
+  step.blocks -= blocks;
   step.plan.restores.push_back(sequence.spec.id);
   return true;
 }

@@ -45,16 +45,18 @@ class Trace {
  public:
   Trace(uint64_t seed, Coverage& coverage)
       : random_(seed), coverage_(coverage), options_(RandomOptions()), engine_(options_, latency_) {
-    engine_.blocks.set_host_blocks(Pick(0, 1) * Pick(1, 60));
+    engine_.blocks.set_host_blocks(Chance(4) ? 0 : Pick(1, 60));
     engine_.blocks.set_demotes(Chance(2));
-    const int32_t copy = Pick(0, 2);  // not known, cheap, dear
+    const int32_t copy = Pick(0, 3);  // not known, cheap (twice), dear
     for (int i = 1; i < 20 && copy > 0; ++i) {
       latency_.ObserveStep({.prefill_tokens = i, .prefill_pairs = i * i}, milliseconds(i));
-      latency_.ObserveCopy(i, copy == 1 ? i * milliseconds(1) / 10 : i * milliseconds(100));
+      latency_.ObserveCopy(i, copy < 3 ? i * milliseconds(1) / 10 : i * milliseconds(100));
     }
   }
 
   void Run() {
+    expects_short_ = Chance(3);
+    if (expects_short_) ExpectShortOutputs();
     for (int step = 0; step < kArrivalSteps && !::testing::Test::HasFailure(); ++step) {
       Arrivals();
       if (Chance(8)) CancelOne();
@@ -96,6 +98,18 @@ class Trace {
     };
   }
 
+  // Requests that end at once: the scheduler then admits more than will fit.
+  void ExpectShortOutputs() {
+    const int32_t total = std::min(31, options_.total_blocks * options_.block_tokens);
+    for (int i = 0; i < 20; ++i) {
+      const SequenceId id(next_id_++);
+      ASSERT_EQ(engine_.Enqueue({.id = id, .prompt_tokens = 1, .max_total_tokens = total}),
+                absl::OkStatus());
+      engine_.Execute(engine_.Plan());
+      engine_.Finish(id);
+    }
+  }
+
   const Books& BooksOf(SequenceId id) const { return engine_.sequences.at(id); }
 
   std::vector<SequenceId> InPhase(Phase phase) const {
@@ -124,7 +138,7 @@ class Trace {
       ++coverage_.requests;
       const int32_t outputs = spec.max_total_tokens + 1 - spec.prompt_tokens;
       requests_[spec.id] = {.order = next_order_++,
-                            .outputs = Chance(3) ? outputs : Pick(1, outputs),
+                            .outputs = expects_short_ || Chance(3) ? outputs : Pick(1, outputs),
                             .forks = spec.width > 1 && Chance(2),
                             .moves = spec.width == 1 && Chance(8),
                             .waits_since = engine_.now};
@@ -157,10 +171,10 @@ class Trace {
       }
     }
     for (SequenceId id : InPhase(Phase::kSwappingOut)) {
-      if (Chance(2)) Chance(8) ? FailSwap(id) : engine_.EndSwapOut(id);
+      if (Chance(2)) Chance(5) ? FailSwap(id) : engine_.EndSwapOut(id);
     }
     for (SequenceId id : InPhase(Phase::kSwappingIn)) {
-      if (Chance(2)) Chance(8) ? FailSwap(id) : engine_.EndSwapIn(id);
+      if (Chance(2)) Chance(5) ? FailSwap(id) : engine_.EndSwapIn(id);
     }
     if (Chance(3)) engine_.blocks.EndRestores();
   }
@@ -357,6 +371,7 @@ class Trace {
       engine_.Fork(id, children);
       request.forks = false;
       for (SequenceId child : children) requests_[child] = request;
+      for (SequenceId child : children) CountOutput(child);
       ++coverage_.forks;
     }
     if (request.moves) {
@@ -379,6 +394,7 @@ class Trace {
   const SchedulerOptions options_;
   FakeEngine engine_;
   std::map<SequenceId, Request> requests_;
+  bool expects_short_ = false;
   TimePoint last_plan_{};
   uint64_t next_id_ = 1;
   uint64_t next_order_ = 0;
