@@ -74,7 +74,7 @@ void BlockPool::Change(BlockId id, PinKind kind, int32_t delta) {
   if (pins.total() == 0) {
     free_.push_back(id.value());
   } else if (observer_ != nullptr && was_idle != pins.idle()) {
-    was_idle ? observer_->BecameBusy(id) : observer_->BecameIdle(id);
+    was_idle ? observer_->BecameBusy(id) : observer_->BecameIdle(id, kind);
   }
 }
 

@@ -57,12 +57,12 @@ struct BlockPins {
   bool idle() const { return cache > 0 && tables + copies == 0; }
 };
 
-// Is told when a block becomes idle or is pinned again. Not when an idle one is freed: only the
-// cache itself can do that.
+// Is told when a block becomes idle, and whose pin was the last, or is pinned again. Not when an
+// idle one is freed: only the cache itself can do that.
 class IdleObserver {
  public:
   virtual ~IdleObserver() = default;
-  virtual void BecameIdle(BlockId id) = 0;
+  virtual void BecameIdle(BlockId id, PinKind last) = 0;
   virtual void BecameBusy(BlockId id) = 0;
 };
 

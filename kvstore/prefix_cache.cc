@@ -183,6 +183,8 @@ void PrefixCache::PutOnDevice(PrefixNode& node, const BlockRef& block) {
                "what is on the device continues what is not");
   by_block_[block.id().value()] = &node;
   node.block = block.Share(PinKind::kCache);
+  node.use.last_used = ++last_use_;
+  node.offered = false;
   ++node.parent->device_children;
 }
 
@@ -211,9 +213,13 @@ void PrefixCache::EnqueueIfEvictable(PrefixNode& node) {
   if (!node.rank && node.idle_children == 0 && Idle(node)) Enqueue(node);
 }
 
-void PrefixCache::BecameIdle(BlockId id) {
+// A copy is no use: what was copied ahead of its eviction is still the next to go.
+void PrefixCache::BecameIdle(BlockId id, PinKind last) {
   PrefixNode& node = *by_block_[id.value()];
-  node.use.last_used = ++last_use_;
+  if (last == PinKind::kTable) {
+    node.use.last_used = ++last_use_;
+    node.offered = false;
+  }
   ++node.parent->idle_children;
   if (node.parent->rank) Dequeue(*node.parent);
   EnqueueIfEvictable(node);

@@ -89,7 +89,7 @@ class PrefixCache final : public IdleObserver {
     std::unique_ptr<PrefixNode> node;
   };
 
-  void BecameIdle(BlockId id) override;
+  void BecameIdle(BlockId id, PinKind last) override;
   void BecameBusy(BlockId id) override;
 
   PrefixNode* RootOf(const PrefixKey& key) const;

@@ -35,7 +35,9 @@ void PrefixMover::DemoteAhead() {
   for (PrefixNode* node : parts_.cache.NextEvicted(kLookAhead)) {
     // What is pinned by copies is not available: no more of it than is to be free, or one.
     if (num_demotions_ > 0 && parts_.pool.num_copying() >= low_water) return;
-    if (!node->on_host() && !node->demoting) Demote(GroupUpTo(*node));
+    // Once: else a host smaller than what is idle would be copied to without end.
+    const bool is_due = !node->on_host() && !node->demoting && !node->offered;
+    if (is_due) Demote(GroupUpTo(*node));
   }
 }
 
@@ -64,6 +66,7 @@ void PrefixMover::Demote(const std::vector<PrefixNode*>& nodes) {
     group.nodes.push_back(node->id);
     group.blocks.push_back(node->block.Share(PinKind::kCopy));
     node->demoting = true;
+    node->offered = true;
   }
   group.slab = std::move(slabs[0]);
   Move move;

@@ -57,6 +57,7 @@ struct PrefixNode {
   int32_t group_index = 0;
   bool restoring = false;  // a copy from the host is under way
   bool demoting = false;   // a copy to the host
+  bool offered = false;    // to the host, since it was used last
 
   BlockUse use;
   std::set<PrefixNode*, ByTokens> children;
