@@ -118,11 +118,11 @@ std::vector<BlockTable> SwapSpace::TakeSwapped(SwapId id) {
 
 void SwapSpace::DropSwapped(SwapId id) {
   Record& record = At(id);
-  if (record.state == State::kLeaving || record.state == State::kReturning) {
-    record.dropped = true;
-  } else {
-    Erase(id);
-  }
+  if (record.state != State::kLeaving && record.state != State::kReturning) return Erase(id);
+  record.dropped = true;
+  std::vector<BlockRef> copied(record.places.size());
+  for (const int32_t place : record.moved) copied[place] = std::move(record.places[place]);
+  record.places = std::move(copied);
 }
 
 bool SwapSpace::Finish(const CopyDone& done, std::vector<KvCompletion>& completions) {
