@@ -92,7 +92,6 @@ void BeamSearch::Finish(const Candidate& candidate) {
   const auto place =
       std::upper_bound(finished_.begin(), finished_.end(), score,
                        [](float value, const Finished& other) { return value > other.score; });
-  if (place - finished_.begin() == options_.params.width) return;
   finished_.insert(
       place,
       {.node = Append(candidate), .sum = candidate.sum, .score = score, .reason = candidate.end});

@@ -165,11 +165,10 @@ def tree_cases() -> list[dict]:
     """All kinds of settings in turn, each with a prompt of one number of its own."""
     kinds = zip(itertools.cycle((2, 3, 4, 8, 16)), itertools.cycle((1.0, 0.0, 2.0, -0.5, 0.7, -3.0)),
                 itertools.cycle((False, True, "never")), itertools.cycle((12, 1, 5, 2, 12, 9, 7)),
-                itertools.cycle((1, 3, 0, 2, 1, 5, 2, 1, 3, 4, 1)))
+                itertools.cycle((1, 12, 0, 2, 16, 5, 2, 9, 3, 20, 1)))
     cases, model = [], TreeModel().eval()
     for seed, (width, penalty, early, max_tokens, num_stops) in enumerate(kinds):
-        stop_ids = sorted(mix(1000 * seed + i) % TREE_VOCAB for i in range(num_stops))
-        stop_ids = sorted(set(stop_ids))
+        stop_ids = sorted({mix(1000 * seed + i) % TREE_VOCAB for i in range(num_stops)})
         case = search(model, [seed], stop_ids, settings(width, width, penalty, early, max_tokens))
         if case["closest"] >= MIN_MARGIN:
             cases.append(case)

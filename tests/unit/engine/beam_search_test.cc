@@ -308,25 +308,60 @@ TEST(BeamSearchTest, FewerBeamsWhereTheVocabularyHasNoMore) {
   EXPECT_EQ(Step(search, {next, next}).size(), 4u);
 }
 
-// After both hypotheses are kept at length 1, the best live beam has -1.2: over 1 token it loses to
-// -1.1, over 4 it could still win, with the opposite penalty it could not.
-int StepsBeforeDone(EarlyStopping early, float penalty) {
+// Hypotheses of -1 and -1.5 are kept at length 1; the best live beam has -1.6 then and hardly less
+// with each token, of which there may be 4.
+int StepsWhenBothEndAtOnce(EarlyStopping early, float penalty) {
   BeamSearch search({.params = {.width = 2, .length_penalty = penalty, .early_stopping = early},
                      .max_tokens = 4,
                      .stop_token_ids = {7, 8}});
-  const Top first = {{7, -1}, {8, -1.1f}, {1, -1.2f}, {2, -1.3f}, {3, -5}, {4, -5}};
-  const Top next = {{1, -0.1f}, {2, -3}, {3, -4}, {4, -5}, {7, -6}, {8, -6}};
+  const Top first = {{7, -1}, {8, -1.5f}, {1, -1.6f}, {2, -3}, {3, -5}, {4, -5}};
+  const Top next = {{1, -0.01f}, {2, -3}, {3, -4}, {4, -5}, {7, -6}, {8, -6}};
   int steps = 1;
   for (Step(search, {first}); !search.done(); ++steps) Step(search, {next, next});
   return steps;
 }
 
+// Hypotheses of -0.5 at length 1 and of `second` at length 2 are kept; the best live beam has -1,
+// and -0.125 more with each token, of which there may be 8.
+int StepsWhenTheSecondEndsLater(EarlyStopping early, float penalty, float second) {
+  BeamSearch search({.params = {.width = 2, .length_penalty = penalty, .early_stopping = early},
+                     .max_tokens = 8,
+                     .stop_token_ids = {7}});
+  Step(search, {{{7, -0.5f}, {1, -1}, {2, -9}, {3, -9}}});
+  const Top bad = {{2, -9}, {3, -9}, {4, -9}, {5, -9}};
+  const Top good = {{1, -0.125f}, {7, second + 1}, {2, -9}, {3, -9}};
+  const Top next = {{1, -0.125f}, {2, -9}, {3, -9}, {7, -9}};
+  int steps = 2;
+  for (Step(search, {good, bad}); !search.done(); ++steps) Step(search, {next, bad});
+  return steps;
+}
+
 TEST(BeamSearchTest, StopsEarlyAsAsked) {
-  EXPECT_EQ(StepsBeforeDone(EarlyStopping::kFirst, 1), 1);
-  EXPECT_EQ(StepsBeforeDone(EarlyStopping::kHeuristic, 1), 1);
-  EXPECT_EQ(StepsBeforeDone(EarlyStopping::kNever, 1), 4);
-  EXPECT_EQ(StepsBeforeDone(EarlyStopping::kNever, 0), 1);
-  EXPECT_EQ(StepsBeforeDone(EarlyStopping::kNever, -1), 1);
+  EXPECT_EQ(StepsWhenBothEndAtOnce(EarlyStopping::kFirst, 1), 1);
+  EXPECT_EQ(StepsWhenBothEndAtOnce(EarlyStopping::kHeuristic, 1), 1);
+  EXPECT_EQ(StepsWhenBothEndAtOnce(EarlyStopping::kNever, 1), 4);
+  EXPECT_EQ(StepsWhenBothEndAtOnce(EarlyStopping::kNever, 0), 1);
+  EXPECT_EQ(StepsWhenBothEndAtOnce(EarlyStopping::kNever, -1), 1);
+
+  EXPECT_EQ(StepsWhenTheSecondEndsLater(EarlyStopping::kFirst, 0, -1.25f), 2);
+  for (const EarlyStopping early : {EarlyStopping::kHeuristic, EarlyStopping::kNever}) {
+    // -1.375 is worse than -1.3, and no better than itself.
+    EXPECT_EQ(StepsWhenTheSecondEndsLater(early, 0, -1.3f), 4);
+    EXPECT_EQ(StepsWhenTheSecondEndsLater(early, 0, -1.375f), 4);
+    // -1.125 * 2 is better than -1.3 * 2, and -1.25 * 3 is worse.
+    EXPECT_EQ(StepsWhenTheSecondEndsLater(early, -1, -1.3f), 3);
+  }
+}
+
+TEST(BeamSearchTest, OfEqualHypothesesTheOlderIsBetter) {
+  BeamSearch search(
+      {.params = {.width = 2, .length_penalty = 0}, .max_tokens = 2, .stop_token_ids = {7}});
+  Step(search, {{{1, -1}, {7, -2}, {2, -5}, {3, -6}}});
+  const Top next = {{7, -1}, {1, -1.5f}, {2, -7}, {3, -7}};
+  Step(search, {next, next});
+  const auto best = search.Best(2);
+  EXPECT_EQ(Ids(best[0]), TokenIds{7});
+  EXPECT_EQ(Ids(best[1]), (TokenIds{1, 7}));
 }
 
 TEST(BeamSearchTest, TheHeuristicLooksAtThePresentLength) {
