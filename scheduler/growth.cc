@@ -1,4 +1,4 @@
-// Blocks at full and at expected length.
+// Blocks at full length, and how many more than now those admitted will hold at their worst moment.
 #include <algorithm>
 
 #include "scheduler/scheduler.h"
@@ -20,27 +20,60 @@ int64_t Scheduler::MostBlocks(const SequenceSpec& spec) const {
   return BlocksAt(spec, spec.max_total_tokens) + spec.width / 2;
 }
 
-// Blocks from `held_tokens` on to the expected length; one that has outgrown that is expected to
-// need one block more in each row.
-int64_t Scheduler::Growth(const SequenceState& sequence, int32_t held_tokens) const {
+Scheduler::Future Scheduler::FutureOf(const SequenceState& sequence) const {
   const SequenceSpec& spec = sequence.spec;
-  const int32_t expected =
-      spec.prompt_tokens + expected_output_.Tokens(spec.max_total_tokens - spec.prompt_tokens);
-  const int32_t target = std::min(
-      spec.max_total_tokens, std::max(expected, sequence.known_tokens + options_.block_tokens));
-  const int32_t held = std::min(held_tokens, target);
-  return BlocksAt(spec, target) - BlocksAt(spec, held);
+  const int32_t allowed = spec.max_total_tokens - spec.prompt_tokens;
+  const int32_t done = std::min(sequence.known_tokens - spec.prompt_tokens, allowed);
+  const int64_t held = std::min(sequence.known_tokens, spec.max_total_tokens);
+  return {.left = expected_output_.Left(done, allowed),
+          .width = spec.width,
+          .gives_back = BlocksAt(spec, held) - sequence.shared_tokens / options_.block_tokens};
 }
 
-int64_t Scheduler::GrowthOfAdmitted() const {
-  int64_t blocks = 0;
+Scheduler::Outlook Scheduler::OutlookOfAdmitted() const {
+  Outlook outlook;
   for (const SequenceState& one : InPhase(Phase::kPrefilling)) {
-    blocks += Growth(one, one.computed_tokens);
+    outlook.futures.push_back(FutureOf(one));
+    outlook.owed += BlocksAt(one.spec, one.known_tokens) - BlocksAt(one.spec, one.computed_tokens);
   }
   for (Phase phase : {Phase::kRunning, Phase::kParked, Phase::kSwappingIn}) {
-    for (const SequenceState& one : InPhase(phase)) blocks += Growth(one, one.known_tokens);
+    for (const SequenceState& one : InPhase(phase)) {
+      outlook.futures.push_back(FutureOf(one));
+      if (phase == Phase::kParked) outlook.futures.back().gives_back = 0;  // when is not known
+    }
   }
-  return blocks;
+  std::sort(outlook.futures.begin(), outlook.futures.end(), &Future::EndsLater);
+  return outlook;
+}
+
+void Scheduler::Outlook::Add(const Future& future) {
+  futures.insert(std::upper_bound(futures.begin(), futures.end(), future, &Future::EndsLater),
+                 future);
+}
+
+// The worst moment is just before somebody ends: by then each that lives on has grown by what the
+// one still had to go, and those that ended before gave back what they hold now.
+int64_t Scheduler::PeakGrowth(const Outlook& outlook, const Future& newcomer) const {
+  int64_t given_back = newcomer.gives_back;
+  for (const Future& one : outlook.futures) given_back += one.gives_back;
+  int64_t peak = 0;
+  int64_t rows = 0;
+  const auto visit = [&](const Future& one) {
+    rows += one.width;
+    given_back -= one.gives_back;
+    const int64_t grown = (rows * one.left + options_.block_tokens - 1) / options_.block_tokens;
+    peak = std::max(peak, grown - given_back);
+  };
+  bool visited = newcomer.width == 0;
+  for (const Future& one : outlook.futures) {
+    if (!visited && Future::EndsLater(newcomer, one)) {
+      visit(newcomer);
+      visited = true;
+    }
+    visit(one);
+  }
+  if (!visited) visit(newcomer);
+  return outlook.owed + peak;
 }
 
 }  // namespace tandem

@@ -72,18 +72,19 @@ void Scheduler::PlanSwapIns(Step& step) {
   for (Place one = on_host.begin(); one != on_host.end(); ++one) swapped.push_back(one);
   std::sort(swapped.begin(), swapped.end(),
             [this](Place a, Place b) { return order_.Outranks(*a, *b); });
-  int64_t growth = GrowthOfAdmitted();
+  step.outlook = OutlookOfAdmitted();
   for (Place one : swapped) {
     const int32_t blocks = step.view.BlocksToSwapIn(one->spec.id);
-    const int64_t grows = Growth(*one, one->computed_tokens);
-    const bool fits =
-        NobodyComputes(step) ? blocks <= step.blocks : blocks + grows <= step.blocks - growth;
+    const Future future = FutureOf(*one);
+    const bool fits = NobodyComputes(step)
+                          ? blocks <= step.blocks
+                          : blocks + PeakGrowth(step.outlook, future) <= step.blocks;
     if (!fits || !step.plan.preempted.empty() || rows_ + one->spec.width > options_.max_sequences) {
       step.gate = &*one;
       break;
     }
     step.blocks -= blocks;
-    growth += grows;
+    step.outlook.Add(future);
     step.plan.swap_ins.push_back(one->spec.id);
     Move(one, Phase::kSwappingIn);
   }
@@ -100,7 +101,7 @@ void Scheduler::PlanPrefills(Step& step) {
                    ? Turns::kAll
                    : Turns::kPrefilling;
   if (Count(Phase::kPrefilling) + Count(Phase::kWaiting) == 0) return;
-  if (step.turns == Turns::kAll && Count(Phase::kWaiting) > 0) step.growth = GrowthOfAdmitted();
+  if (step.turns == Turns::kAll && Count(Phase::kWaiting) > 0) step.outlook = OutlookOfAdmitted();
   order_.Rewind();
   while (step.tokens > 0) {
     const SequenceState* const next = order_.Next(step.turns);
@@ -120,6 +121,7 @@ void Scheduler::Admit(const Admission& admission) {
   const Place sequence = Find(admission.id, Phase::kWaiting);
   Leave(*sequence);
   sequence->computed_tokens = admission.cached_tokens;
+  sequence->shared_tokens = admission.cached_tokens;
   sequence->skips = 0;
   sequence->restore_asked = false;
   Enter(sequence, Phase::kPrefilling);
@@ -161,7 +163,7 @@ bool Scheduler::PlanChunk(Step& step, const SequenceState& sequence, int32_t beg
   if (chunk.end == chunk.begin) return false;
   const int64_t blocks = BlocksTo(step, sequence, chunk);
   step.blocks -= static_cast<int32_t>(blocks);
-  if (sequence.phase == Phase::kPrefilling) step.growth -= blocks;
+  if (sequence.phase == Phase::kPrefilling) step.outlook.owed -= blocks;
   step.tokens -= chunk.end - chunk.begin;
   step.plan.prefills.push_back({.id = sequence.spec.id,
                                 .begin = chunk.begin,
@@ -186,8 +188,10 @@ void Scheduler::Consider(Step& step, SequenceState& sequence) {
   }
   step.plan.admitted.push_back({.id = sequence.spec.id, .cached_tokens = cached});
   step.attaches |= cached > 0;
-  step.growth +=
-      Growth(sequence, step.plan.prefills.back().begin + step.plan.prefills.back().count);
+  const PrefillChunk& chunk = step.plan.prefills.back();
+  step.outlook.owed += BlocksAt(sequence.spec, sequence.known_tokens) -
+                       BlocksAt(sequence.spec, chunk.begin + chunk.count);
+  step.outlook.Add(FutureOf(sequence));
   step.rows -= sequence.spec.width;
   if (step.head != nullptr && ++step.head->skips >= options_.max_skips) {
     step.turns = Turns::kPrefilling;
@@ -202,7 +206,7 @@ bool Scheduler::RestoresPrefix(Step& step, SequenceState& sequence,
   if (prefix.host_tokens == 0 || sequence.restore_asked || step.attaches) return false;
   const int32_t blocks =
       prefix.host_blocks + step.view.BlocksToReach(sequence.spec.id, prefix.device_tokens);
-  if (blocks > step.blocks - step.growth) return false;
+  if (blocks + PeakGrowth(step.outlook, {}) > step.blocks) return false;
   const std::optional<Duration> copy = latency_.Copy(prefix.host_blocks);
   const std::optional<Duration> compute =
       latency_.Prefill(prefix.device_tokens, prefix.device_tokens + prefix.host_tokens);
@@ -218,8 +222,8 @@ bool Scheduler::HasRoomFor(const Step& step, const SequenceState& sequence, int3
   if (step.gate != nullptr && !order_.Outranks(sequence, *step.gate)) return false;
   if (NobodyComputes(step)) return true;
   return BlocksTo(step, sequence, {cached, sequence.known_tokens}) +
-             Growth(sequence, sequence.known_tokens) <=
-         step.blocks - step.growth;
+             PeakGrowth(step.outlook, FutureOf(sequence)) <=
+         step.blocks;
 }
 
 void Scheduler::FindNoRoom(Step& step, SequenceState& sequence) {

@@ -139,28 +139,29 @@ absl::Status Scheduler::Reserve(const SequenceSpec& spec, const CacheView& view,
   const SequenceState candidate = {
       .spec = spec, .known_tokens = spec.prompt_tokens, .order = next_order_};
   int64_t rows = rows_;
-  int64_t claimed = GrowthOfAdmitted();
+  Outlook outlook = OutlookOfAdmitted();
   for (const SequenceState& swapped : InPhase(Phase::kSwapped)) {
     if (order_.Outranks(candidate, swapped)) continue;
     rows += swapped.spec.width;
-    claimed += view.BlocksToSwapIn(swapped.spec.id) + Growth(swapped, swapped.known_tokens);
+    outlook.owed += view.BlocksToSwapIn(swapped.spec.id);
+    outlook.Add(FutureOf(swapped));
   }
   if (const SequenceState* head = WaitingHead(); head && !order_.Outranks(candidate, *head)) {
     rows += head->spec.width;
-    claimed +=
-        view.BlocksToReach(head->spec.id, head->known_tokens) + Growth(*head, head->known_tokens);
+    outlook.owed += view.BlocksToReach(head->spec.id, head->known_tokens);
+    outlook.Add(FutureOf(*head));
   }
   if (rows + spec.width > options_.max_sequences) {
     return ResourceExhausted("{} of {} sequences are taken: retry later", rows,
                              options_.max_sequences);
   }
-  const int64_t needed =
-      view.BlocksToReach(spec.id, spec.prompt_tokens) + Growth(candidate, spec.prompt_tokens);
-  if (needed > view.AvailableBlocks() - claimed) {
+  outlook.owed += view.BlocksToReach(spec.id, spec.prompt_tokens);
+  const int64_t needed = PeakGrowth(outlook, FutureOf(candidate));
+  if (needed > view.AvailableBlocks()) {
     return ResourceExhausted(
-        "{} KV blocks are needed, growth included: {} of {} are available, others will take {}: "
+        "{} KV blocks would be needed beside what is admitted and waits, {} of {} are available: "
         "retry later",
-        needed, view.AvailableBlocks(), options_.total_blocks, claimed);
+        needed, view.AvailableBlocks(), options_.total_blocks);
   }
   Add(spec, Phase::kParked);
   return absl::OkStatus();
@@ -206,6 +207,7 @@ void Scheduler::Fork(SequenceId parent, std::span<const SequenceId> children) {
     const Place child = Add(spec, Phase::kRunning);
     child->computed_tokens = forked->computed_tokens;
     child->known_tokens = forked->known_tokens;
+    child->shared_tokens = spec.prompt_tokens;
     child->order = forked->order;
     child->enqueued = forked->enqueued;
     child->waited = forked->waited;

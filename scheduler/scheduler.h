@@ -52,8 +52,10 @@ struct SchedulerStats {
 // device, no I/O, no clock of its own. Continuous batching: every running sequence decodes in every
 // step (in turns, when they are more than the token budget), and what is left of the budget goes to
 // prefill chunks of as many sequences as fit, in the order of the policy.
-// A sequence is admitted when its first chunk fits and it is likely to fit to its end, beside all
-// others admitted to theirs: outputs are expected to be as long as they turned out of late. When
+// A sequence is admitted when it is likely to fit to its end: outputs are expected to be as long as
+// they turned out of late, and the blocks that all admitted then hold at the worst moment, counting
+// what those that end before give back, must not exceed the pool (the estimate of R. Gong et al.,
+// "Past-Future Scheduler for LLM Serving under SLA Guarantees", ASPLOS 2025). When
 // blocks run out all the same, the lowest ranked sequence gives its own back and is computed again
 // later, or its KV goes to the host and comes back, whichever takes less time.
 // Nobody starves: what waited longer than max_wait goes first, and while it has no room nobody is
@@ -137,6 +139,21 @@ class Scheduler {
     int32_t blocks = 0;
   };
 
+  // What is expected of a sequence that is admitted.
+  struct Future {
+    int32_t left = 0;        // steps until it ends
+    int32_t width = 0;       // rows that grow until then
+    int64_t gives_back = 0;  // of the blocks that it holds now
+    static bool EndsLater(const Future& a, const Future& b) { return a.left > b.left; }
+  };
+
+  // ... and of all that are, those that end last first.
+  struct Outlook {
+    std::vector<Future> futures;
+    int64_t owed = 0;  // blocks for known tokens that are not computed yet
+    void Add(const Future& future);
+  };
+
   // A step while it is planned.
   struct Step {
     const CacheView& view;
@@ -144,7 +161,7 @@ class Scheduler {
     int32_t tokens = 0;  // left of the budget
     int32_t blocks = 0;  // left of the available ones
     int32_t rows = 0;    // left of max_sequences
-    int64_t growth = 0;  // blocks that those admitted are expected to take yet
+    Outlook outlook;     // of those admitted; only where somebody may be
     Turns turns = Turns::kAll;
     bool attaches = false;                // somebody admitted has a cached prefix
     int32_t fruitless = 0;                // turns of the walk that came to nothing
@@ -171,8 +188,9 @@ class Scheduler {
   // growth.cc: blocks at full and at expected length.
   int64_t BlocksAt(const SequenceSpec& spec, int64_t tokens) const;
   int64_t MostBlocks(const SequenceSpec& spec) const;
-  int64_t Growth(const SequenceState& sequence, int32_t held_tokens) const;
-  int64_t GrowthOfAdmitted() const;
+  Future FutureOf(const SequenceState& sequence) const;
+  Outlook OutlookOfAdmitted() const;
+  int64_t PeakGrowth(const Outlook& outlook, const Future& newcomer) const;
 
   // plan.cc
   void ExpirePassed(Step& step);
