@@ -11,7 +11,7 @@ namespace {
 
 // So many turns of a walk may come to nothing, once the step has something to compute: a long queue
 // of which nothing fits is not looked through in every step.
-constexpr int32_t kMaxFruitless = 32;
+constexpr int32_t kMaxFruitless = 16;
 
 }  // namespace
 
