@@ -1,6 +1,6 @@
 // What one step of planning costs: 256 sequences decode, 1000 wait, and in every step some end,
-// others are admitted and new ones arrive. Twice: with blocks for all, and with so few that
-// sequences are preempted all the time.
+// others are admitted and new ones arrive. Twice: with blocks for all, and with blocks for half and
+// outputs that turn from short to long and back, so that more is admitted than fits and preempted.
 //   scheduler_bench [--steps N] [--json FILE]
 #include <algorithm>
 #include <chrono>
