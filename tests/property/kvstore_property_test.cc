@@ -70,14 +70,12 @@ class Wakes {
   int64_t count_ = 0;
 };
 
-// One sequence: `tokens` are those whose KV is in `tables`, one table per branch, all of the same
-// tokens but the last few.
 struct Sequence {
   std::string salt;
   std::optional<PrefixKey> key;
   BlockTable table{Layout().block_tokens};
-  std::vector<int32_t> tokens;
-  std::vector<uint16_t> kv;  // of each token
+  std::vector<int32_t> tokens;  // whose KV is in `table`
+  std::vector<uint16_t> kv;     // of each token
 };
 
 // What was swapped out together.
