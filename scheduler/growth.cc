@@ -30,11 +30,11 @@ Scheduler::Future Scheduler::FutureOf(const SequenceState& sequence) const {
           .gives_back = BlocksAt(spec, held) - sequence.shared_tokens / options_.block_tokens};
 }
 
-Scheduler::Outlook Scheduler::OutlookOfAdmitted() const {
+Scheduler::Outlook Scheduler::OutlookOfAdmitted(const CacheView& view) const {
   Outlook outlook;
   for (const SequenceState& one : InPhase(Phase::kPrefilling)) {
     outlook.futures.push_back(FutureOf(one));
-    outlook.owed += BlocksAt(one.spec, one.known_tokens) - BlocksAt(one.spec, one.computed_tokens);
+    outlook.owed += view.BlocksToReach(one.spec.id, one.known_tokens);
   }
   for (Phase phase : {Phase::kRunning, Phase::kParked, Phase::kSwappingIn}) {
     for (const SequenceState& one : InPhase(phase)) {

@@ -72,7 +72,7 @@ void Scheduler::PlanSwapIns(Step& step) {
   for (Place one = on_host.begin(); one != on_host.end(); ++one) swapped.push_back(one);
   std::sort(swapped.begin(), swapped.end(),
             [this](Place a, Place b) { return order_.Outranks(*a, *b); });
-  step.outlook = OutlookOfAdmitted();
+  step.outlook = OutlookOfAdmitted(step.view);
   for (Place one : swapped) {
     const int32_t blocks = step.view.BlocksToSwapIn(one->spec.id);
     const Future future = FutureOf(*one);
@@ -101,7 +101,8 @@ void Scheduler::PlanPrefills(Step& step) {
                    ? Turns::kAll
                    : Turns::kPrefilling;
   if (Count(Phase::kPrefilling) + Count(Phase::kWaiting) == 0) return;
-  if (step.turns == Turns::kAll && Count(Phase::kWaiting) > 0) step.outlook = OutlookOfAdmitted();
+  if (step.turns == Turns::kAll && Count(Phase::kWaiting) > 0)
+    step.outlook = OutlookOfAdmitted(step.view);
   order_.Rewind();
   while (step.tokens > 0) {
     const SequenceState* const next = order_.Next(step.turns);
@@ -127,13 +128,9 @@ void Scheduler::Admit(const Admission& admission) {
   Enter(sequence, Phase::kPrefilling);
 }
 
-// One that is to begin at 0 although a prefix is cached does not attach that.
-int64_t Scheduler::BlocksTo(const Step& step, const SequenceState& sequence,
-                            TokenRange range) const {
-  if (sequence.phase == Phase::kWaiting && range.begin == 0) {
-    return BlocksAt(sequence.spec, range.end);
-  }
-  return step.view.BlocksToReach(sequence.spec.id, range.end);
+int64_t Scheduler::BlocksTo(const Step& step, const SequenceState& sequence, int32_t end) const {
+  if (&sequence == step.unattached) return BlocksAt(sequence.spec, sequence.known_tokens);
+  return step.view.BlocksToReach(sequence.spec.id, end);
 }
 
 // The longest chunk from `begin` on for which there are tokens and blocks.
@@ -142,9 +139,7 @@ Scheduler::TokenRange Scheduler::FittingChunk(const Step& step, const SequenceSt
   const int32_t max_chunk =
       options_.max_prefill_chunk > 0 ? options_.max_prefill_chunk : options_.max_step_tokens;
   const int32_t count = std::min({sequence.known_tokens - begin, step.tokens, max_chunk});
-  const auto fits = [&](int32_t end) {
-    return BlocksTo(step, sequence, {begin, end}) <= step.blocks;
-  };
+  const auto fits = [&](int32_t end) { return BlocksTo(step, sequence, end) <= step.blocks; };
   if (fits(begin + count)) return {begin, begin + count};
   int32_t end = begin;
   for (int32_t high = begin + count - 1; end < high;) {
@@ -161,7 +156,7 @@ Scheduler::TokenRange Scheduler::FittingChunk(const Step& step, const SequenceSt
 bool Scheduler::PlanChunk(Step& step, const SequenceState& sequence, int32_t begin) {
   const TokenRange chunk = FittingChunk(step, sequence, begin);
   if (chunk.end == chunk.begin) return false;
-  const int64_t blocks = BlocksTo(step, sequence, chunk);
+  const int64_t blocks = BlocksTo(step, sequence, chunk.end);
   step.blocks -= static_cast<int32_t>(blocks);
   if (sequence.phase == Phase::kPrefilling) step.outlook.owed -= blocks;
   step.tokens -= chunk.end - chunk.begin;
@@ -173,6 +168,18 @@ bool Scheduler::PlanChunk(Step& step, const SequenceState& sequence, int32_t beg
   return true;
 }
 
+// A cached prefix takes a block more than the tokens in it while the last of its blocks is copied:
+// one alone in a pool that is too small for that computes its prefix again.
+int32_t Scheduler::AttachedTokens(Step& step, const SequenceState& sequence,
+                                  const CachedPrefix& prefix) const {
+  const int32_t cached = prefix.device_tokens;
+  if (cached == 0 || !NobodyComputes(step)) return cached;
+  const bool fits = FittingChunk(step, sequence, cached).end > cached;
+  if (fits || BlocksAt(sequence.spec, sequence.known_tokens) > step.blocks) return cached;
+  step.unattached = &sequence;
+  return 0;
+}
+
 // A turn of one that waits.
 void Scheduler::Consider(Step& step, SequenceState& sequence) {
   const CachedPrefix prefix = step.view.Prefix(sequence.spec.id);
@@ -181,16 +188,15 @@ void Scheduler::Consider(Step& step, SequenceState& sequence) {
   if (prefix.pending || attaches_beside_restore || RestoresPrefix(step, sequence, prefix)) {
     return CountFruitless(step);
   }
-  int32_t cached = prefix.device_tokens;
-  if (NobodyComputes(step) && FittingChunk(step, sequence, cached).end == cached) cached = 0;
-  if (!HasRoomFor(step, sequence, cached) || !PlanChunk(step, sequence, cached)) {
+  const int32_t cached = AttachedTokens(step, sequence, prefix);
+  if (!HasRoomFor(step, sequence) || !PlanChunk(step, sequence, cached)) {
     return FindNoRoom(step, sequence);
   }
   step.plan.admitted.push_back({.id = sequence.spec.id, .cached_tokens = cached});
   step.attaches |= cached > 0;
   const PrefillChunk& chunk = step.plan.prefills.back();
-  step.outlook.owed += BlocksAt(sequence.spec, sequence.known_tokens) -
-                       BlocksAt(sequence.spec, chunk.begin + chunk.count);
+  step.outlook.owed += BlocksTo(step, sequence, sequence.known_tokens) -
+                       BlocksTo(step, sequence, chunk.begin + chunk.count);
   step.outlook.Add(FutureOf(sequence));
   step.rows -= sequence.spec.width;
   if (step.head != nullptr && ++step.head->skips >= options_.max_skips) {
@@ -217,11 +223,11 @@ bool Scheduler::RestoresPrefix(Step& step, SequenceState& sequence,
   return true;
 }
 
-bool Scheduler::HasRoomFor(const Step& step, const SequenceState& sequence, int32_t cached) const {
+bool Scheduler::HasRoomFor(const Step& step, const SequenceState& sequence) const {
   if (sequence.spec.width > step.rows) return false;
   if (step.gate != nullptr && !order_.Outranks(sequence, *step.gate)) return false;
   if (NobodyComputes(step)) return true;
-  return BlocksTo(step, sequence, {cached, sequence.known_tokens}) +
+  return BlocksTo(step, sequence, sequence.known_tokens) +
              PeakGrowth(step.outlook, FutureOf(sequence)) <=
          step.blocks;
 }

@@ -139,7 +139,7 @@ absl::Status Scheduler::Reserve(const SequenceSpec& spec, const CacheView& view,
   const SequenceState candidate = {
       .spec = spec, .known_tokens = spec.prompt_tokens, .order = next_order_};
   int64_t rows = rows_;
-  Outlook outlook = OutlookOfAdmitted();
+  Outlook outlook = OutlookOfAdmitted(view);
   for (const SequenceState& swapped : InPhase(Phase::kSwapped)) {
     if (order_.Outranks(candidate, swapped)) continue;
     rows += swapped.spec.width;

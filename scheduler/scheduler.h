@@ -163,10 +163,11 @@ class Scheduler {
     int32_t rows = 0;    // left of max_sequences
     Outlook outlook;     // of those admitted; only where somebody may be
     Turns turns = Turns::kAll;
-    bool attaches = false;                // somebody admitted has a cached prefix
-    int32_t fruitless = 0;                // turns of the walk that came to nothing
-    SequenceState* head = nullptr;        // the first that found no room
-    const SequenceState* gate = nullptr;  // on the host; who ranks below it is not admitted
+    bool attaches = false;                      // somebody admitted has a cached prefix
+    const SequenceState* unattached = nullptr;  // is to begin at 0 although a prefix is cached
+    int32_t fruitless = 0;                      // turns of the walk that came to nothing
+    SequenceState* head = nullptr;              // the first that found no room
+    const SequenceState* gate = nullptr;        // on the host; who ranks below it is not admitted
   };
 
   Sequences& InPhase(Phase phase) { return phases_[static_cast<size_t>(phase)]; }
@@ -189,7 +190,7 @@ class Scheduler {
   int64_t BlocksAt(const SequenceSpec& spec, int64_t tokens) const;
   int64_t MostBlocks(const SequenceSpec& spec) const;
   Future FutureOf(const SequenceState& sequence) const;
-  Outlook OutlookOfAdmitted() const;
+  Outlook OutlookOfAdmitted(const CacheView& view) const;
   int64_t PeakGrowth(const Outlook& outlook, const Future& newcomer) const;
 
   // plan.cc
@@ -200,12 +201,14 @@ class Scheduler {
   bool PlanChunk(Step& step, const SequenceState& sequence, int32_t begin);
   void Consider(Step& step, SequenceState& sequence);
   bool RestoresPrefix(Step& step, SequenceState& sequence, const CachedPrefix& prefix) const;
-  bool HasRoomFor(const Step& step, const SequenceState& sequence, int32_t cached) const;
+  int32_t AttachedTokens(Step& step, const SequenceState& sequence,
+                         const CachedPrefix& prefix) const;
+  bool HasRoomFor(const Step& step, const SequenceState& sequence) const;
   void FindNoRoom(Step& step, SequenceState& sequence);
   void CountFruitless(Step& step);
   void Admit(const Admission& admission);
   bool NobodyComputes(const Step& step) const;
-  int64_t BlocksTo(const Step& step, const SequenceState& sequence, TokenRange range) const;
+  int64_t BlocksTo(const Step& step, const SequenceState& sequence, int32_t end) const;
   TokenRange FittingChunk(const Step& step, const SequenceState& sequence, int32_t begin) const;
   void AdvanceChunk(const PrefillChunk& chunk);
   void AdvanceDecode(SequenceId id);
