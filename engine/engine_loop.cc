@@ -38,7 +38,8 @@ EngineLoop::EngineLoop(const EngineOptions& options, Parts parts)
 }
 
 void EngineLoop::Run() {
-  bool idle = true;
+  MeasureCopies();
+  bool idle = false;  // requests may have come meanwhile
   while (!MayStop()) {
     HandleAll(idle ? inbox_.WaitAndDrain(WakeTime()) : inbox_.Drain());
     EndLapsedReservations(clock_.Now());
