@@ -6,7 +6,7 @@ import torch
 import transformers
 from transformers.modeling_outputs import CausalLMOutput
 
-MIN_MARGIN = 5e-4  # between what is kept and what is dropped, at every decision of a search
+MIN_MARGIN = 5e-4  # in log-probability between two beams, at every decision of a search
 SAMPLE_TOKENS = 48
 TREE_VOCAB = 48
 TREE_CASES = 240
@@ -18,6 +18,7 @@ class Margins:
 
     def __init__(self, model, stop_ids: list[int], settings):
         self.stop_ids, self.settings, self.closest = set(stop_ids), settings, float("inf")
+        self.divisors = {}  # of each score that a hypothesis has had
         self._wrap(model, "_get_top_k_continuations", self._before_top_k, None)
         self._wrap(model, "_update_finished_beams", self._before_update, None)
         self._wrap(model, "_check_early_stop_heuristic", None, self._after_check)
@@ -55,13 +56,17 @@ class Margins:
     def _before_update(self, *, beam_scores, is_sent_finished, topk_log_probs, num_beams, cur_len,
                        decoder_prompt_len, length_penalty, next_token_hits_stopping_criteria,
                        top_num_beam_mask, **_) -> None:
-        ended = next_token_hits_stopping_criteria & top_num_beam_mask
-        length = cur_len + 1 - decoder_prompt_len
-        scores = torch.cat((beam_scores[is_sent_finished],
-                            topk_log_probs[ended] / length**length_penalty))
+        divisor = (cur_len + 1 - decoder_prompt_len)**length_penalty
+        ended = (topk_log_probs / divisor)[next_token_hits_stopping_criteria & top_num_beam_mask]
+        self.divisors |= dict.fromkeys(ended.tolist(), divisor)
+        scores = torch.cat((beam_scores[is_sent_finished], ended))
         best = scores.sort(descending=True).values[:num_beams + 1].tolist()
         for higher, lower in itertools.pairwise(best):
-            self._note(higher, lower)
+            self._note_scores(higher, self.divisors[higher], lower)
+
+    def _note_scores(self, higher: float, divisor: float, lower: float) -> None:
+        scale = min(divisor, self.divisors[lower])  # how far a log-probability moves a score
+        self._note(higher * scale, lower * scale)
 
     def _after_check(self, *, running_beam_scores, beam_scores, is_sent_finished, cur_len,
                      max_length, decoder_prompt_len, early_stopping, length_penalty, **_) -> None:
@@ -70,7 +75,9 @@ class Margins:
             return
         if early_stopping == "never" and length_penalty > 0:
             length = max_length - decoder_prompt_len
-        self._note(running_beam_scores[0, 0] / length**length_penalty, beam_scores.min())
+        divisor = length**length_penalty
+        self._note_scores(running_beam_scores[0, 0].item() / divisor, divisor,
+                          beam_scores.min().item())
 
 
 @torch.no_grad()
@@ -122,9 +129,9 @@ SAMPLE_SETTINGS = [
     for width in (2, 4, 8)
     for n, penalty, early, stop in (
         (width, 1.0, False, "end"), (1, 1.0, False, "period"), (width, 0.0, False, "comma"),
-        (width, 2.0, False, "comma"), (width, 1.0, True, "comma"), (1, 0.0, True, "period"),
-        (width, 1.0, "never", "comma"), (width, -0.5, False, "comma"),
-        (1, -0.5, "never", "period"), (width, 0.0, "never", "comma"),
+        (width, 2.0, False, "period"), (width, 1.0, True, "comma"), (1, 0.0, True, "period"),
+        (width, 1.0, "never", "period"), (width, -0.5, False, "comma"),
+        (1, -0.5, "never", "period"), (width, 0.0, "never", "period"),
         (width, 2.0, "never", "end"))
 ]
 
