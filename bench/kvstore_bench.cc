@@ -3,16 +3,15 @@
 // prefix:   100 requests of 1,600 tokens, of which they share the first 1,500, with the prefix
 // cache
 //           and without it; together, and one at a time.
-// crowded:  a mixture of prompts and outputs in a pool for all of them, and in one of a third: with
-//           preemption by computing again alone, and with a host tier to swap to.
+// crowded:  a mixture of prompts and outputs, of which nobody knows how long they become, in a pool
+//           for all of them and in one for a third of what they hold at the most: with preemption
+//           by computing again alone, and with a host tier to swap to.
 // Within a round all variants run one after the other; ratios are medians over the rounds. Answers
 // must be equal in all variants.
 
-#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <fstream>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,27 +75,25 @@ ServingLoad PrefixLoad(const Flags& flags, int32_t vocab_size) {
   return load;
 }
 
-// Blocks for the most that can be admitted at a time, at full length.
-int32_t BlocksInDemand(const ServingLoad& load) {
-  std::vector<int32_t> blocks;
-  for (const EngineRequest& request : load.requests) {
-    blocks.push_back(BlocksFor(static_cast<int64_t>(request.prompt.size()) + request.max_tokens));
-  }
-  std::sort(blocks.rbegin(), blocks.rend());
-  int32_t sum = 0;
-  for (int32_t i = 0; i < kCrowdedSequences; ++i) sum += blocks[i];
-  return sum;
+// Nobody knows beforehand how long an output will be: a few tokens of many end it.
+std::vector<int32_t> RareStops(int32_t vocab_size) {
+  std::vector<int32_t> ids;
+  for (int32_t id = 7; id < vocab_size; id += 151) ids.push_back(id);
+  return ids;
 }
 
 ServingLoad CrowdedLoad(const Flags& flags, int32_t vocab_size) {
+  constexpr int32_t kMaxTokens = 384;
   ServingLoad load = BaseLoad(flags);
   load.options.scheduler.max_sequences = kCrowdedSequences;
+  load.options.num_blocks = kCrowdedSequences * BlocksFor(512 + kMaxTokens);
   for (uint64_t id = 1; id <= kCrowdedRequests; ++id) {
     const auto prompt = static_cast<int32_t>(32 + id * 97 % 480);
-    const auto output = static_cast<int32_t>(32 + id * 61 % 352);
-    load.requests.push_back(Request(id, RandomTokens(id, prompt, vocab_size), output));
+    EngineRequest request = Request(id, RandomTokens(id, prompt, vocab_size), kMaxTokens);
+    request.sampling.temperature = 5;
+    if (id % 3 != 0) request.stop_token_ids = RareStops(vocab_size);
+    load.requests.push_back(std::move(request));
   }
-  load.options.num_blocks = BlocksInDemand(load);
   return load;
 }
 
@@ -109,60 +106,65 @@ Json ToJson(const ServingResult& result, const ServingLoad& load) {
           {"prefill_tokens", stats.prompt_tokens},
           {"output_tokens", stats.output_tokens},
           {"hit_tokens", stats.kv.hit_tokens},
+          {"most_used_blocks", stats.most_used_blocks},
           {"preempted_recompute", stats.scheduler.preempted_recompute},
           {"preempted_swap", stats.scheduler.preempted_swap},
           {"swapped_out_blocks", stats.kv.swapped_out_blocks},
-          {"swapped_in_blocks", stats.kv.swapped_in_blocks}};
+          {"swapped_in_blocks", stats.kv.swapped_in_blocks},
+          {"host_copied_blocks", stats.host_copied_blocks},
+          {"host_copy_ms", ToMilliseconds(stats.host_copy_time)}};
 }
 
-using Variants = std::vector<std::pair<std::string, ServingLoad>>;
-
-// One round of each variant, whose answers must be those of the first.
-absl::StatusOr<Json> RunRound(const Variants& variants) {
-  Json round = Json::object();
-  std::vector<std::vector<int32_t>> expected;
-  for (const auto& [name, load] : variants) {
+// The variants of one round, whose answers must be those of the first.
+class Round {
+ public:
+  absl::Status Add(const std::string& name, const ServingLoad& load) {
     auto result = Serve(load);
     if (!result.ok()) return Annotate(result.status(), name);
-    if (expected.empty()) expected = result->answers;
-    if (result->answers != expected) {
-      return Internal("{}: its answers are not those of {}", name, variants.front().first);
-    }
-    round[name] = ToJson(*result, load);
+    if (expected_.empty()) expected_ = result->answers;
+    if (result->answers != expected_) return Internal("{}: its answers are others", name);
+    variants_[name] = ToJson(*result, load);
     std::printf("%-28s %7.2f s  ttft %8.1f ms  prefill %7lld  %7.0f tokens/s\n", name.c_str(),
                 result->seconds, Median(result->ttft_ms),
                 static_cast<long long>(result->stats.prompt_tokens),
-                round[name]["output_tokens_per_s"].get<double>());
+                variants_[name]["output_tokens_per_s"].get<double>());
     std::fflush(stdout);
+    return absl::OkStatus();
   }
-  return round;
-}
+  const Json& variants() const { return variants_; }
 
-Variants MakeVariants(const Flags& flags, int32_t vocab_size) {
-  Variants variants;
-  ServingLoad prefix = PrefixLoad(flags, vocab_size);
+ private:
+  Json variants_ = Json::object();
+  std::vector<std::vector<int32_t>> expected_;
+};
+
+absl::StatusOr<Json> RunPrefix(const Flags& flags, int32_t vocab_size) {
+  Round round;
+  ServingLoad load = PrefixLoad(flags, vocab_size);
   for (const Arrivals arrivals : {Arrivals::kTogether, Arrivals::kOneAtATime}) {
-    prefix.arrivals = arrivals;
+    load.arrivals = arrivals;
     const std::string name =
         arrivals == Arrivals::kTogether ? "prefix, together" : "prefix, one at a time";
-    prefix.options.prefix_caching = PrefixCaching::kOff;
-    variants.emplace_back(name + ", off", prefix);
-    prefix.options.prefix_caching = PrefixCaching::kOn;
-    variants.emplace_back(name + ", on", prefix);
+    load.options.prefix_caching = PrefixCaching::kOff;
+    RETURN_IF_ERROR(round.Add(name + ", off", load));
+    load.options.prefix_caching = PrefixCaching::kOn;
+    RETURN_IF_ERROR(round.Add(name + ", on", load));
   }
-  return variants;
+  return round.variants();
 }
 
-Variants MakeCrowdedVariants(const Flags& flags, int32_t vocab_size) {
+// The demand is what the sequences hold at the most when there is room for all.
+absl::StatusOr<Json> RunCrowded(const Flags& flags, int32_t vocab_size) {
   constexpr int64_t kHostBytes = int64_t{512} << 20;
-  Variants variants;
-  ServingLoad crowded = CrowdedLoad(flags, vocab_size);
-  variants.emplace_back("crowded, room for all", crowded);
-  crowded.options.num_blocks /= 3;
-  variants.emplace_back("crowded, a third", crowded);
-  crowded.options.host_bytes = kHostBytes;
-  variants.emplace_back("crowded, a third and a host", crowded);
-  return variants;
+  Round round;
+  ServingLoad load = CrowdedLoad(flags, vocab_size);
+  RETURN_IF_ERROR(round.Add("crowded, room for all", load));
+  load.options.num_blocks =
+      round.variants()["crowded, room for all"]["most_used_blocks"].get<int32_t>() / 3;
+  RETURN_IF_ERROR(round.Add("crowded, a third", load));
+  load.options.host_bytes = kHostBytes;
+  RETURN_IF_ERROR(round.Add("crowded, a third and a host", load));
+  return round.variants();
 }
 
 double MedianRatio(const Json& rounds, const std::string& a, const std::string& b,
@@ -172,6 +174,24 @@ double MedianRatio(const Json& rounds, const std::string& a, const std::string& 
     ratios.push_back(round[a][field].get<double>() / round[b][field].get<double>());
   }
   return Median(std::move(ratios));
+}
+
+// What it took to bring one block to the host and back, and what it took to compute one: the
+// prompts of the run without a cache.
+double SwapMsPerBlock(const Json& round) {
+  const Json& host = round["crowded, a third and a host"];
+  const double blocks = host["host_copied_blocks"].get<double>();
+  return blocks > 0 ? 2 * host["host_copy_ms"].get<double>() / blocks : 0;
+}
+double RecomputeMsPerBlock(const Json& round) {
+  const Json& cold = round["prefix, one at a time, off"];
+  return 1e3 * kBlockTokens * cold["seconds"].get<double>() / cold["prefill_tokens"].get<double>();
+}
+
+double MedianOver(const Json& rounds, double (*figure)(const Json& round)) {
+  std::vector<double> values;
+  for (const Json& round : rounds) values.push_back(figure(round));
+  return Median(std::move(values));
 }
 
 Json Summarize(const Json& rounds) {
@@ -190,21 +210,23 @@ Json Summarize(const Json& rounds) {
           {"ttft_ratio_together", ratio(off, on, "ttft_ms_median")},
           {"ttft_ratio_one_at_a_time", ratio(alone_off, alone_on, "ttft_ms_median")},
           {"throughput_third", ratio(third, room, speed)},
-          {"throughput_third_and_host", ratio(host, room, speed)}};
+          {"throughput_third_and_host", ratio(host, room, speed)},
+          {"swap_ms_per_block", MedianOver(rounds, SwapMsPerBlock)},
+          {"recompute_ms_per_block", MedianOver(rounds, RecomputeMsPerBlock)}};
 }
 
 absl::Status Run(const Flags& flags) {
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(flags.model));
   Json rounds = Json::array();
   for (int32_t i = 0; i < flags.rounds; ++i) {
-    ASSIGN_OR_RETURN(Json round, RunRound(MakeVariants(flags, config.vocab_size)));
-    ASSIGN_OR_RETURN(const Json crowded, RunRound(MakeCrowdedVariants(flags, config.vocab_size)));
+    ASSIGN_OR_RETURN(Json round, RunPrefix(flags, config.vocab_size));
+    ASSIGN_OR_RETURN(const Json crowded, RunCrowded(flags, config.vocab_size));
     round.update(crowded);
     rounds.push_back(std::move(round));
   }
   const Json summary = Summarize(rounds);
   for (const auto& [name, value] : summary.items()) {
-    std::printf("%-28s %.2f\n", name.c_str(), value.get<double>());
+    std::printf("%-28s %.3f\n", name.c_str(), value.get<double>());
   }
   if (flags.json_path.empty()) return absl::OkStatus();
   std::ofstream file(flags.json_path);

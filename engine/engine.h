@@ -111,6 +111,8 @@ struct EngineStats {
   uint64_t prompt_tokens = 0;      // computed
   uint64_t output_tokens = 0;      // sampled
   uint64_t steps = 0;
+  uint64_t host_copied_blocks = 0;  // between device and host, in both directions
+  Duration host_copy_time{};        // ... and how long these copies ran
   uint64_t kv_bytes_sent = 0;
   uint64_t kv_bytes_received = 0;
 };

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -74,8 +75,12 @@ class EngineLoop {
   void Preempt(const Preemption& preemption);
   void ForgetKv(Sequence& sequence);
   void Admit(const Admission& admission, TimePoint now);
+  void ReservePrompt(SequenceId id);
   void BeginPrefill(Sequence& sequence, int32_t cached_tokens, TimePoint now);
   void StartSwapIn(SequenceId id);
+  void MeasureCopies();
+  void StartProbe(int32_t blocks);
+  void GoOn(const KvCompletion& probe);
   void Handle(const KvCompletion& completion);
   void BuildChunks(const StepPlan& plan);
   void Observe(Duration took);
@@ -128,6 +133,7 @@ class EngineLoop {
   absl::flat_hash_map<RequestId, std::unique_ptr<RequestState>> requests_;
   absl::flat_hash_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
   absl::flat_hash_map<SwapId, SequenceId> swaps_;
+  std::optional<SwapId> probe_;  // a swap that only measures
   uint64_t next_sequence_ = 1;
 
   StoreView view_;

@@ -14,6 +14,7 @@ void EngineLoop::Apply(const StepPlan& plan, TimePoint now) {
   for (const SequenceId id : plan.expired) Expire(id);
   for (const Preemption& preemption : plan.preempted) Preempt(preemption);
   for (const Admission& admission : plan.admitted) Admit(admission, now);
+  for (const Admission& admission : plan.admitted) ReservePrompt(admission.id);
   for (const SequenceId id : plan.swap_ins) StartSwapIn(id);
   for (const SequenceId id : plan.restores) {
     if (Find(id) == nullptr) continue;
@@ -67,18 +68,21 @@ void EngineLoop::Admit(const Admission& admission, TimePoint now) {
   Sequence* const sequence = Find(admission.id);
   if (sequence == nullptr) return;  // its request has just expired
   const std::vector<int32_t>& tokens = sequence->rows.front().tokens;
-  BlockTable table(options_.layout.block_tokens);
-  const int64_t attached = store_.Attach(sequence->key, tokens, admission.cached_tokens, table);
-  TANDEM_CHECK(attached == admission.cached_tokens,
-               "a cached prefix went while it was planned with");
-  // Not preempted while its KV is sent, so it must not come to lack blocks.
-  if (sequence->request.outgoing) {
-    const absl::Status reserved = store_.Reserve(table, sequence->num_tokens());
-    TANDEM_CHECK(reserved.ok(), "the scheduler planned with blocks that the pool does not have");
-  }
-  sequence->tables.push_back(std::move(table));
+  BlockTable& table = sequence->tables.emplace_back(options_.layout.block_tokens);
+  const int64_t attached = store_.Attach(sequence->key, tokens, sequence->num_tokens() - 1, table);
+  TANDEM_CHECK(attached >= admission.cached_tokens, "a prefix went while it was planned with");
+  table.Truncate(admission.cached_tokens);
   store_.Expect(sequence->id, sequence->key, tokens);
   if (!sequence->request.prefilled) BeginPrefill(*sequence, admission.cached_tokens, now);
+}
+
+// A prompt whose KV is sent while it is computed is not preempted, so it must not come to lack
+// blocks.
+void EngineLoop::ReservePrompt(SequenceId id) {
+  Sequence* const sequence = Find(id);
+  if (sequence == nullptr || !sequence->request.outgoing) return;
+  const absl::Status reserved = store_.Reserve(sequence->tables.front(), sequence->num_tokens());
+  TANDEM_CHECK(reserved.ok(), "the scheduler planned with blocks that the pool does not have");
 }
 
 void EngineLoop::BeginPrefill(Sequence& sequence, int32_t cached_tokens, TimePoint now) {
@@ -98,9 +102,44 @@ void EngineLoop::StartSwapIn(SequenceId id) {
   TANDEM_CHECK(status.ok(), status.ToString());
 }
 
+// What a swap costs is known before the first preemption asks: a few are done at the start, with no
+// step before they have ended.
+void EngineLoop::MeasureCopies() {
+  if (options_.host_bytes == 0) return;
+  for (const int32_t blocks : {8, 1, 8, 1}) {
+    StartProbe(blocks);
+    while (probe_) HandleAll(inbox_.WaitAndDrain(kNoDeadline));
+  }
+}
+
+void EngineLoop::StartProbe(int32_t blocks) {
+  std::vector<BlockTable> tables;
+  tables.emplace_back(options_.layout.block_tokens);
+  const int32_t tokens = blocks * options_.layout.block_tokens;
+  if (!store_.Reserve(tables.front(), tokens).ok()) return;  // a pool of less than that
+  const absl::StatusOr<SwapId> swap = store_.SwapOut(tables);
+  if (swap.ok()) probe_ = *swap;
+}
+
+void EngineLoop::GoOn(const KvCompletion& probe) {
+  const bool out = probe.kind == KvCompletion::Kind::kSwapOut;
+  if (out && probe.status.ok() && store_.SwapIn(*probe_).ok()) return;
+  if (!out && probe.status.ok()) {
+    store_.TakeSwapped(*probe_);
+  } else {
+    store_.DropSwapped(*probe_);
+  }
+  probe_.reset();
+}
+
 void EngineLoop::Handle(const KvCompletion& completion) {
-  if (completion.status.ok()) latency_.ObserveCopy(completion.blocks, completion.took);
+  if (completion.status.ok()) {
+    latency_.ObserveCopy(completion.blocks, completion.took);
+    counts_.host_copied_blocks += static_cast<uint64_t>(completion.blocks);
+    counts_.host_copy_time += completion.took;
+  }
   const bool out = completion.kind == KvCompletion::Kind::kSwapOut;
+  if (probe_ && completion.swap == *probe_) return GoOn(completion);
   if (!out && completion.kind != KvCompletion::Kind::kSwapIn) return;
   const auto place = swaps_.find(completion.swap);
   if (place == swaps_.end()) return;  // its request has ended

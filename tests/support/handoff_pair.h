@@ -19,7 +19,8 @@ struct Disaggregated {
   Reservation reservation;
   Recording prefill;
   Recording decode;
-  bool claimed = false;  // the decode engine was given it
+  bool claimed = false;       // the decode engine was given it
+  int32_t ended_choice = -1;  // that was told to end early
 
   // All tokens of one choice, in order.
   std::vector<int32_t> token_ids(int32_t index = 0) const;
