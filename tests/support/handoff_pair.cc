@@ -53,6 +53,8 @@ absl::StatusOr<Disaggregated*> HandoffPair::Start(EngineRequest request) {
 }
 
 void HandoffPair::Continue(Disaggregated& run) {
+  // Beams of one token end where they begin, and that is seen only once they have.
+  if (run.request.beams && run.request.max_tokens == 1) run.prefill.AwaitFinish();
   const bool first = run.prefill.AwaitFirstTokens(
       run.request.beams ? 1 : static_cast<size_t>(run.request.n));
   const bool ended =

@@ -127,6 +127,38 @@ TEST_F(SharedPrefixTest, APrefixUnderWayIsNotComputedTwice) {
   EXPECT_TRUE(engine.AtRest());
 }
 
+// 100 requests of 1,600 tokens, the first 1,500 of which they share.
+TEST(ManyWithOnePrefixTest, ComputeATenthOfTheirTokens) {
+  constexpr uint64_t kRequests = 100;
+  const TestEngineSetup setup{.checkpoint = "models/sample",
+                              .num_threads = 2,
+                              .num_blocks = 1024,
+                              .block_tokens = 16,
+                              .scheduler = {.max_sequences = 8}};
+  TestEngine warm(setup);
+  std::vector<Recording> recordings(kRequests);
+  for (uint64_t id = 0; id < kRequests; ++id) {
+    warm->Submit(Sharing(id, 1500, 100), recordings[id].NewSink());
+  }
+  int64_t cached_tokens = 0;
+  for (const Recording& recording : recordings) {
+    const FinishInfo finish = recording.AwaitFinish();
+    ASSERT_TRUE(finish.status.ok()) << finish.status;
+    cached_tokens += finish.cached_tokens;
+  }
+  const auto computed = static_cast<int64_t>(warm->stats().prompt_tokens);
+  EXPECT_EQ(computed + cached_tokens, int64_t{kRequests} * 1600);
+  EXPECT_LE(computed * 10, int64_t{kRequests} * 1600);
+  EXPECT_TRUE(warm.AtRest());
+
+  TestEngineSetup without = setup;
+  without.prefix_caching = PrefixCaching::kOff;
+  TestEngine cold(without);
+  for (uint64_t id = 0; id < kRequests; id += 20) {
+    EXPECT_EQ(recordings[id].token_ids(), Ask(cold, Sharing(id, 1500, 100)).token_ids) << id;
+  }
+}
+
 // The cache gives way: with little room each request still gets its blocks and its answer.
 TEST_F(SharedPrefixTest, CachedBlocksMakeRoom) {
   TestEngine engine({.num_blocks = 14, .block_tokens = kBlockTokens});
