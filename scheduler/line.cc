@@ -31,10 +31,15 @@ void Line::Rewind() {
   next_waiting_ = waiting_.begin();
 }
 
+bool Line::HasNext(Turns turns) const {
+  return next_prefilling_ != prefilling_.end() ||
+         (turns == Turns::kAll && next_waiting_ != waiting_.end());
+}
+
 const SequenceState* Line::Next(Turns turns) {
   const bool prefilling = next_prefilling_ != prefilling_.end();
   const bool waiting = turns == Turns::kAll && next_waiting_ != waiting_.end();
-  if (!prefilling && !waiting) return nullptr;
+  if (!HasNext(turns)) return nullptr;
   if (!waiting || (prefilling && before_(**next_prefilling_, **next_waiting_))) {
     return *next_prefilling_++;
   }

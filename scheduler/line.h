@@ -23,6 +23,7 @@ class Line {
   bool empty() const { return prefilling_.empty() && waiting_.empty(); }
 
   void Rewind();
+  bool HasNext(Turns turns) const;
   const SequenceState* Next(Turns turns);
 
  private:

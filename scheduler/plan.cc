@@ -101,8 +101,9 @@ void Scheduler::PlanPrefills(Step& step) {
                    ? Turns::kAll
                    : Turns::kPrefilling;
   if (Count(Phase::kPrefilling) + Count(Phase::kWaiting) == 0) return;
-  if (step.turns == Turns::kAll && Count(Phase::kWaiting) > 0)
+  if (step.turns == Turns::kAll && Count(Phase::kWaiting) > 0) {
     step.outlook = OutlookOfAdmitted(step.view);
+  }
   order_.Rewind();
   while (step.tokens > 0) {
     const SequenceState* const next = order_.Next(step.turns);
@@ -122,7 +123,6 @@ void Scheduler::Admit(const Admission& admission) {
   const Place sequence = Find(admission.id, Phase::kWaiting);
   Leave(*sequence);
   sequence->computed_tokens = admission.cached_tokens;
-  sequence->shared_tokens = admission.cached_tokens;
   sequence->skips = 0;
   sequence->restore_asked = false;
   Enter(sequence, Phase::kPrefilling);
@@ -189,6 +189,7 @@ void Scheduler::Consider(Step& step, SequenceState& sequence) {
     return CountFruitless(step);
   }
   const int32_t cached = AttachedTokens(step, sequence, prefix);
+  sequence.shared_tokens = cached;
   if (!HasRoomFor(step, sequence) || !PlanChunk(step, sequence, cached)) {
     return FindNoRoom(step, sequence);
   }

@@ -34,8 +34,8 @@ class SchedulingPolicy {
   virtual void Rewind() = 0;
   virtual const SequenceState* Next(Turns turns) = 0;
 
-  // The sequence computes `tokens` in this step, prefill or decode. A turn that was not charged
-  // was not used: another is offered the next.
+  // The sequence computes `tokens` in this step, prefill or decode. A turn that was offered and not
+  // charged was not taken.
   virtual void Charge(const SequenceState& sequence, int32_t tokens) = 0;
 
   // Whether `a` keeps its blocks before `b` does. A total order that does not change while both

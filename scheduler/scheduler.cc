@@ -117,6 +117,7 @@ void Scheduler::Move(Place sequence, Phase phase) {
 void Scheduler::ComputeAgain(Place sequence) {
   Leave(*sequence);
   sequence->computed_tokens = 0;
+  sequence->shared_tokens = 0;
   if (sequence->spec.width > 1) sequence->known_tokens = sequence->spec.prompt_tokens;
   Enter(sequence, Phase::kWaiting);
 }
@@ -172,6 +173,7 @@ const SequenceState* Scheduler::WaitingHead() {
   order_.Rewind();
   const SequenceState* head = order_.Next(Turns::kAll);
   while (head != nullptr && head->phase != Phase::kWaiting) head = order_.Next(Turns::kAll);
+  order_.Rewind();
   return head;
 }
 

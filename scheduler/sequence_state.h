@@ -53,7 +53,7 @@ struct SequenceState {
   Duration waited{};             // in that phase before
   bool aged = false;             // waited too long: goes before all that did not, until its end
   bool restore_asked = false;    // since it last ran: asked for once, then computed
-  int32_t shared_tokens = 0;     // attached from the cache, or shared with what it was forked from
+  int32_t shared_tokens = 0;     // attached from the cache, or shared with what it forked from
   int32_t skips = 0;             // how often it was overtaken at the head, for want of room
   int32_t returning_blocks = 0;  // in phase swapping out: what comes free when that is done
 };

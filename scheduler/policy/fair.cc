@@ -1,13 +1,15 @@
 // Deficit round robin: M. Shreedhar, G. Varghese, "Efficient Fair Queuing using Deficit Round
 // Robin", SIGCOMM 1995. Differences: the cost of a turn is known only when it is taken, and decodes
-// cost too, so that a tenant may fall into debt, which later rounds pay back; and a round begins
-// for all of its tenants at once, so that rounds in which nobody could afford anything are one
-// step.
+// cost too, so that a tenant may fall into debt, which later rounds pay back; a round begins for
+// all of its tenants at once, so that rounds in which nobody could afford anything are one step;
+// and it begins only when somebody takes a turn in it: to be offered one and find no room pays no
+// debt.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "base/check.h"
 #include "scheduler/line.h"
@@ -24,7 +26,6 @@ constexpr int64_t kMaxDebt = 64 * kQuantum;   // what ran long ago does not coun
 struct Share {
   Line line{&ArrivedBefore};
   int64_t credit = 0;
-  bool passed = false;  // nothing is left of its line in this walk
 };
 
 // The tenants of one priority. Credits are compared within a level only: between levels the
@@ -40,87 +41,77 @@ class Level {
   }
 
   void Rewind() {
+    offered_ = false;
+    rounds_ = 0;
+    bool idle = true;
     for (auto& [tenant, share] : shares_) {
       share.line.Rewind();
-      share.passed = share.line.empty();
+      idle &= share.line.empty();
     }
+    // Debts count only relative to each other: one alone owes nobody.
+    if (idle) Grant(RoundsUntilOne([](const Share& /*share*/) { return true; }, 0));
     cursor_ = shares_.lower_bound(turn_);
-    charged_ = true;
-    if (std::all_of(shares_.begin(), shares_.end(),
-                    [](auto& entry) { return entry.second.passed; }))
-      SettleIdle();
   }
 
   const SequenceState* Next(Turns turns) {
-    if (!charged_) Step();
-    charged_ = false;
+    const auto in_walk = [turns](const Share& share) { return share.line.HasNext(turns); };
+    if (std::exchange(offered_, false)) ++cursor_;
     for (;;) {
-      for (size_t i = 0; i < shares_.size(); ++i, Step()) {
+      for (size_t i = 0; i < shares_.size(); ++i, ++cursor_) {
         if (cursor_ == shares_.end()) cursor_ = shares_.begin();
         Share& share = cursor_->second;
-        if (share.passed || share.credit <= 0) continue;
-        if (const SequenceState* next = share.line.Next(turns)) return next;
-        share.passed = true;
+        if (share.credit + rounds_ * kQuantum <= 0 || !in_walk(share)) continue;
+        offered_ = true;
+        return share.line.Next(turns);
       }
-      if (!BeginRound()) return nullptr;
+      const int64_t more = RoundsUntilOne(in_walk, 1);
+      if (more == 0) return nullptr;
+      rounds_ += more;
     }
   }
 
   void Charge(uint64_t tenant, int64_t tokens) {
+    const bool takes_turn = offered_ && cursor_->first == tenant;
+    if (takes_turn) Grant(std::exchange(rounds_, 0));
     Share& share = shares_[tenant];
     share.credit = std::max(share.credit - tokens, -kMaxDebt);
-    if (cursor_ == shares_.end() || cursor_->first != tenant) return;
-    charged_ = true;
-    turn_ = tenant;
-    if (share.credit > 0) return;
-    Step();
-    turn_ = cursor_->first;
+    if (!takes_turn) return;
+    offered_ = false;
+    if (share.credit <= 0) ++cursor_;
+    turn_ = cursor_ == shares_.end() ? 0 : cursor_->first;
   }
 
  private:
   using Shares = std::map<uint64_t, Share>;
 
-  void Step() {
-    if (cursor_ != shares_.end()) ++cursor_;
-    if (cursor_ == shares_.end()) cursor_ = shares_.begin();
-  }
-
-  // As many rounds as it takes until one of those in the walk can afford a turn. False when nobody
-  // is left in it.
-  bool BeginRound() {
-    int64_t rounds = std::numeric_limits<int64_t>::max();
+  // Rounds beyond rounds_ after which the first of those asked about has a credit of `least`; 0
+  // when there are none.
+  template <typename Predicate>
+  int64_t RoundsUntilOne(Predicate asked, int64_t least) const {
+    int64_t credit = std::numeric_limits<int64_t>::min();
     for (const auto& [tenant, share] : shares_) {
-      if (!share.passed) rounds = std::min(rounds, -share.credit / kQuantum + 1);
+      if (asked(share)) credit = std::max(credit, share.credit + rounds_ * kQuantum);
     }
-    if (rounds == std::numeric_limits<int64_t>::max()) return false;
-    Grant(rounds);
-    return true;
-  }
-
-  // Nobody is in line: debts count only relative to each other, one alone owes nobody.
-  void SettleIdle() {
-    int64_t rounds = std::numeric_limits<int64_t>::max();
-    for (const auto& [tenant, share] : shares_) {
-      rounds = std::min(rounds, (-share.credit + kQuantum - 1) / kQuantum);
-    }
-    if (!shares_.empty() && rounds > 0) Grant(rounds);
+    if (credit == std::numeric_limits<int64_t>::min() || credit >= least) return 0;
+    return (least - credit + kQuantum - 1) / kQuantum;
   }
 
   // Forgets tenants that then have neither a sequence in line nor a debt.
   void Grant(int64_t rounds) {
+    if (rounds == 0) return;
     for (auto place = shares_.begin(); place != shares_.end();) {
       Share& share = place->second;
       share.credit = std::min(share.credit + rounds * kQuantum, kMaxCredit);
       const bool forget = share.line.empty() && share.credit >= 0;
-      if (forget && cursor_ == place) ++cursor_;
       place = forget ? shares_.erase(place) : std::next(place);
     }
   }
 
   Shares shares_;
-  uint64_t turn_ = 0;  // the tenant that goes first in the next walk
-  Shares::iterator cursor_ = shares_.end();
-  bool charged_ = true;
+  uint64_t turn_ = 0;                        // the tenant that goes first in the next walk
+  Shares::iterator cursor_ = shares_.end();  // whose turn it is in this one
+  bool offered_ = false;                     // it was offered a turn and has not taken it
+  int64_t rounds_ = 0;                       // of this walk, in which nobody took a turn yet
 };
 
 class FairPolicy final : public SchedulingPolicy {

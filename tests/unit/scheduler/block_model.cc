@@ -64,6 +64,7 @@ bool BlockModel::CopiesLast(const Table& table) const {
 
 int32_t BlockModel::BlocksToReach(SequenceId id, int32_t end) const {
   Table table = tables_.at(id);
+  if (table.whole) end = std::max(end, table.spec.prompt_tokens);
   int32_t idle = 0;
   if (table.shared.empty() && table.tails.empty()) {
     const CachedPrefix prefix = Prefix(id);
@@ -163,6 +164,8 @@ void BlockModel::Attach(SequenceId id, int32_t cached_tokens) {
     table.shared.push_back(groups_[table.group].device[static_cast<size_t>(i)]);
     ++holders_[table.shared.back()];
   }
+  const int32_t all = table.whole ? Ceil(table.spec.prompt_tokens) : 0;
+  while (static_cast<int32_t>(table.shared.size()) < all) table.shared.push_back(Allocate("take"));
 }
 
 // From here on each row has a tail of its own.

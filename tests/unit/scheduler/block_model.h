@@ -21,6 +21,8 @@ class BlockModel final : public CacheView {
 
   // The sequence's first `tokens` prompt tokens are those of `group`; 0: of none.
   void Know(const SequenceSpec& spec, int32_t group = 0, int32_t tokens = 0);
+  // It takes the blocks of its whole prompt when it is attached, not as it is computed.
+  void TakeWhole(SequenceId id) { tables_.at(id).whole = true; }
   // It was computed again, and knows so many tokens now.
   void SetKnown(SequenceId id, int32_t known);
   void Forget(SequenceId id);  // and gives back
@@ -57,6 +59,7 @@ class BlockModel final : public CacheView {
     SequenceSpec spec;
     int32_t group = 0;
     int32_t group_tokens = 0;
+    bool whole = false;
     int32_t known = 0;
     int32_t computed = 0;
     std::vector<Block> shared;              // by its rows: full blocks of the prompt; first all

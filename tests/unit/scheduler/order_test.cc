@@ -96,6 +96,43 @@ TEST_F(OrderTest, TenantsShareTokensEquallyUnderSaturation) {
   EXPECT_NEAR(static_cast<double>(tokens[1]) / static_cast<double>(tokens[2]), 1.0, 0.1);
 }
 
+// What decodes while nobody waits is counted between tenants, not against one that is alone.
+TEST_F(OrderTest, DecodingAloneMakesNoDebt) {
+  Rebuild([](SchedulerOptions& options) { options.max_step_tokens = 64; });
+  ASSERT_EQ(EnqueueFor(1, 1, 64, 2000), absl::OkStatus());
+  for (int step = 0; step < 1800; ++step) Step();
+  std::map<uint64_t, int> turns;
+  for (uint64_t id = 11; id <= 30; ++id) {
+    ASSERT_EQ(EnqueueFor(id % 2 + 1, id, 63, 64), absl::OkStatus());
+  }
+  for (int step = 0; step < 16; ++step) {
+    const StepPlan plan = Step();
+    const SequenceId id = plan.prefills.at(0).id;
+    ++turns[engine_->sequences.at(id).spec.tenant];
+    engine_->Finish(id);
+  }
+  EXPECT_NEAR(turns[1], turns[2], 4);
+}
+
+// Offers that come to nothing for want of room do not pay debts.
+TEST_F(OrderTest, ATurnThatFindsNoRoomPaysNothing) {
+  Rebuild([](SchedulerOptions& options) {
+    options.max_step_tokens = 1024;
+    options.total_blocks = 80;
+    options.max_skips = 1'000'000;
+  });
+  ASSERT_EQ(EnqueueFor(3, 9, 16, 160), absl::OkStatus());
+  ASSERT_EQ(Step().prefills.size(), 1u);
+  ASSERT_EQ(EnqueueFor(1, 1, 1008, 1008), absl::OkStatus());  // 63 blocks: tenant 1 owes much
+  ASSERT_EQ(Step().prefills.size(), 1u);
+  engine_->Park(Id(1));
+  ASSERT_EQ(EnqueueFor(1, 2, 320, 321), absl::OkStatus());  // 21 blocks: no room
+  ASSERT_EQ(EnqueueFor(2, 3, 320, 321), absl::OkStatus());
+  for (int step = 0; step < 50; ++step) EXPECT_THAT(Step().admitted, IsEmpty());
+  engine_->Finish(Id(1));
+  EXPECT_THAT(Ids(Step().prefills), ElementsAre(3, 2));
+}
+
 TEST_F(OrderTest, ATenantThatWasAloneOwesNothing) {
   Rebuild([](SchedulerOptions& options) { options.max_step_tokens = 64; });
   for (uint64_t id = 1; id <= 40; ++id) {

@@ -130,6 +130,32 @@ TEST_F(PreemptionTest, BlocksOnTheirWayBackAreWaitedFor) {
   EXPECT_THAT(Step().decodes, ElementsAre(Id(2), Id(1)));
 }
 
+TEST_F(PreemptionTest, NoMoreArePreemptedThanItTakes) {
+  RebuildSmall(4);
+  ExpectShortOutputs();
+  for (uint64_t id = 1; id <= 3; ++id) {
+    ASSERT_EQ(engine_->Enqueue(Spec(id, 16, 60)), absl::OkStatus());
+  }
+  ASSERT_EQ(Step().prefills.size(), 3u);
+  const StepPlan plan = Step();
+  EXPECT_THAT(Ids(plan.preempted), ElementsAre(3)) << "its block, and the one it would have taken";
+  EXPECT_THAT(plan.decodes, ElementsAre(Id(1), Id(2)));
+}
+
+TEST_F(PreemptionTest, WhatIsOnTheHostIsNotOvertakenByWhatRanksBelow) {
+  Measure(milliseconds(1), microseconds(10));
+  RunTwoIntoTheWall(0, 0);
+  engine_->blocks.set_host_blocks(8);
+  ASSERT_THAT(Ids(Step().preempted), ElementsAre(2));
+  engine_->EndCopies();
+  ASSERT_EQ(engine_->Enqueue(Spec(3, 10, 16)), absl::OkStatus());
+  EXPECT_THAT(Step().admitted, IsEmpty()) << "3 would fit, but 2 does not yet";
+  SequenceSpec urgent = Spec(4, 10, 16);
+  urgent.priority = 1;
+  ASSERT_EQ(engine_->Enqueue(urgent), absl::OkStatus());
+  EXPECT_THAT(Ids(Step().prefills), ElementsAre(4));
+}
+
 TEST_F(PreemptionTest, BeamsBeginAgainFromTheirPrompt) {
   RebuildSmall(10);
   ExpectShortOutputs();
@@ -191,16 +217,23 @@ TEST_F(PreemptionTest, AdmissionLeavesRoomToGrow) {
   EXPECT_THAT(Ids(Step().prefills), ElementsAre(1, 2)) << "outputs turned out shorter";
 }
 
-TEST_F(PreemptionTest, APrefixIsRestoredWhereCopyingIsCheaper) {
-  Measure(milliseconds(1), microseconds(10));
-  RebuildSmall(12);
-  engine_->blocks.set_demotes(true);
-  ASSERT_EQ(engine_->Enqueue(Spec(1, 100, 110), 7, 96), absl::OkStatus());
-  Step();
-  engine_->Finish(Id(1));
-  ASSERT_EQ(engine_->Enqueue(Spec(2, 180, 190)), absl::OkStatus());  // evicts the prefix
-  Step();
-  engine_->Finish(Id(2));
+// Leaves the first 96 tokens of group 7 on the host, in a pool of 12 blocks.
+class RestoreTest : public PreemptionTest {
+ protected:
+  void SetUp() override {
+    Measure(milliseconds(1), microseconds(10));
+    RebuildSmall(12);
+    engine_->blocks.set_demotes(true);
+    ASSERT_EQ(engine_->Enqueue(Spec(1, 100, 110), 7, 96), absl::OkStatus());
+    Step();
+    engine_->Finish(Id(1));
+    ASSERT_EQ(engine_->Enqueue(Spec(2, 180, 190)), absl::OkStatus());  // evicts them
+    Step();
+    engine_->Finish(Id(2));
+  }
+};
+
+TEST_F(RestoreTest, APrefixIsRestoredWhereCopyingIsCheaper) {
   ASSERT_EQ(engine_->Enqueue(Spec(3, 100, 110), 7, 96), absl::OkStatus());
   const StepPlan plan = Step();
   EXPECT_THAT(plan.restores, ElementsAre(Id(3)));
@@ -210,6 +243,30 @@ TEST_F(PreemptionTest, APrefixIsRestoredWhereCopyingIsCheaper) {
   const StepPlan after = Step();
   ASSERT_EQ(after.admitted.size(), 1u);
   EXPECT_EQ(after.admitted[0].cached_tokens, 96);
+}
+
+TEST_F(RestoreTest, WhatCouldNotBeRestoredIsComputed) {
+  ASSERT_EQ(engine_->Enqueue(Spec(3, 100, 110), 7, 96), absl::OkStatus());
+  EXPECT_THAT(engine_->Plan().restores, ElementsAre(Id(3)));
+  const StepPlan plan = Step();  // the restore was not begun
+  EXPECT_THAT(plan.restores, IsEmpty());
+  ASSERT_THAT(Ids(plan.prefills), ElementsAre(3));
+  EXPECT_EQ(plan.prefills[0].count, 100);
+}
+
+TEST_F(RestoreTest, NobodyAttachesWhatARestoreMayEvict) {
+  ASSERT_EQ(engine_->Enqueue(Spec(3, 40, 41), 8, 32), absl::OkStatus());
+  Step();
+  engine_->Finish(Id(3));
+  ASSERT_EQ(engine_->Enqueue(Spec(4, 100, 101), 7, 96), absl::OkStatus());
+  ASSERT_EQ(engine_->Enqueue(Spec(5, 40, 41), 8, 32), absl::OkStatus());
+  StepPlan plan = Step();
+  EXPECT_THAT(plan.restores, ElementsAre(Id(4)));
+  EXPECT_THAT(plan.admitted, IsEmpty());
+  plan = Step();
+  ASSERT_EQ(plan.admitted.size(), 1u);
+  EXPECT_EQ(plan.admitted[0].id, Id(5));
+  EXPECT_EQ(plan.admitted[0].cached_tokens, 32);
 }
 
 }  // namespace

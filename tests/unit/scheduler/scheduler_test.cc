@@ -176,6 +176,20 @@ TEST_F(SchedulerTest, PassedDeadlinesLeaveInWhateverPhase) {
   EXPECT_EQ(scheduler().stats().waiting_prompt_tokens, 0);
 }
 
+TEST_F(SchedulerTest, WhatAnAdmissionTakesIsWhatTheViewSays) {
+  Rebuild([](SchedulerOptions& options) {
+    options.total_blocks = 10;
+    options.max_prefill_chunk = 16;
+  });
+  for (uint64_t id = 1; id <= 3; ++id) {
+    ASSERT_EQ(engine_->Enqueue(Spec(id, 80, 80)), absl::OkStatus());
+    engine_->blocks.TakeWhole(Id(id));
+  }
+  EXPECT_THAT(Ids(Step().prefills), ElementsAre(1, 2));
+  EXPECT_EQ(engine_->blocks.AvailableBlocks(), 0);
+  for (int step = 0; step < 4; ++step) EXPECT_THAT(Ids(Step().prefills), ElementsAre(1, 2));
+}
+
 TEST_F(SchedulerTest, MoreRunningThanBudgetTakeTurns) {
   Rebuild([](SchedulerOptions& options) { options.max_step_tokens = 3; });
   for (uint64_t id = 1; id <= 7; ++id) {
