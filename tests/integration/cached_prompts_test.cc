@@ -122,33 +122,66 @@ TEST_F(CachedPromptsTest, SeveralChoicesAndBeamsOfACachedPrompt) {
   }
 }
 
-// A pool for a third of what is asked for at once.
+v1::GenerateRequest CrowdRequest(v1::Route route, int32_t i) {
+  v1::GenerateRequest request = LongRequest(route, i);
+  request.mutable_token_ids()->mutable_ids()->Truncate(100);
+  request.set_max_tokens(300);
+  return request;
+}
+
+// Has the workers believe that outputs are short, so that they let in more than will fit.
+void AnswerBriefly(TestCluster& cluster, v1::Route route) {
+  v1::GenerateRequest request = CrowdRequest(route, 100);
+  request.set_max_tokens(2);
+  const Outcome two = Ask(cluster.client(), request);
+  ASSERT_TRUE(two.status.ok()) << two.status;
+  request.add_stop_token_ids(two.generation.choices[0].token_ids[1]);
+  request.set_max_tokens(300);
+  for (int i = 0; i < 20; ++i) {
+    const Outcome brief = Ask(cluster.client(), request);
+    ASSERT_TRUE(brief.status.ok()) << brief.status;
+  }
+}
+
+uint64_t Preempted(TestCluster& cluster) {
+  const auto status = cluster.client().GetStatus(std::chrono::seconds(30));
+  uint64_t preempted = 0;
+  if (!status.ok()) return preempted;
+  for (const v1::WorkerStatus& worker : status->workers()) {
+    preempted += worker.kv().preempted_recompute() + worker.kv().preempted_swap();
+  }
+  return preempted;
+}
+
+// A pool for a quarter of what is asked for at once.
 TEST_F(CachedPromptsTest, ACrowdedPoolAnswersAllTheSame) {
+  constexpr int32_t kRequests = 10;
+  std::vector<Outcome> alone;
+  TestCluster ample({.prefill = 0, .decode = 0});
+  for (int32_t i = 0; i < kRequests; ++i) {
+    alone.push_back(Good(ample, CrowdRequest(v1::ROUTE_UNIFIED, i)));
+  }
   for (const char* host : {"--host-kv-bytes=0", "--host-kv-bytes=8MiB"}) {
     for (const v1::Route route : {v1::ROUTE_UNIFIED, v1::ROUTE_DISAGGREGATED}) {
       SCOPED_TRACE(std::string(host) + " " + std::string(Name(route)));
       TestCluster crowded({.worker_flags = {"--kv-tokens=1024", host}});
-      TestCluster ample;
+      ASSERT_NO_FATAL_FAILURE(AnswerBriefly(crowded, route));
       std::vector<std::future<Outcome>> outcomes;
-      const auto request_of = [route](int32_t i) {
-        v1::GenerateRequest request = LongRequest(route, i);
-        request.set_max_tokens(100);
-        return request;
-      };
-      for (int32_t i = 0; i < 10; ++i) {
-        outcomes.push_back(std::async(std::launch::async, [&crowded, &request_of, i] {
-          return Ask(crowded.client(), request_of(i));
+      for (int32_t i = 0; i < kRequests; ++i) {
+        outcomes.push_back(std::async(std::launch::async, [&crowded, route, i] {
+          return Ask(crowded.client(), CrowdRequest(route, i));
         }));
       }
-      for (int32_t i = 0; i < 10; ++i) {
+      for (int32_t i = 0; i < kRequests; ++i) {
         const Outcome outcome = outcomes[i].get();
         // A decode worker without room for the prompt says so at once: to be asked again.
         const bool refused = absl::IsResourceExhausted(outcome.status);
         EXPECT_TRUE(outcome.status.ok() || (refused && route == v1::ROUTE_DISAGGREGATED))
             << outcome.status;
-        if (outcome.status.ok()) ExpectSameTokens(outcome, Good(ample, request_of(i)));
+        if (outcome.status.ok()) ExpectSameTokens(outcome, alone[i]);
       }
       crowded.WaitUntilIdle();
+      EXPECT_GT(Preempted(crowded), 0u) << "so this test says nothing";
     }
   }
 }
