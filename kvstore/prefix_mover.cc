@@ -15,17 +15,19 @@ constexpr int32_t kLowWaterShare = 8;
 // How far ahead.
 constexpr int32_t kLookAhead = 32;
 
-absl::Status FirstError(const CopyDone& done) {
-  const auto failed = std::ranges::find_if(done.statuses, [](const auto& s) { return !s.ok(); });
-  return failed == done.statuses.end() ? absl::OkStatus() : *failed;
-}
-
 }  // namespace
 
 void PrefixMover::WriteThrough(const PrefixPath& path) {
-  for (size_t last = shape_.num_blocks(); last <= path.device.size(); last += shape_.num_blocks()) {
-    PrefixNode& node = *path.device[last - 1];
+  const size_t size = shape_.num_blocks();
+  const size_t full = path.device.size() / size * size;
+  for (size_t end = size; end <= full; end += size) {
+    PrefixNode& node = *path.device[end - 1];
     if (!node.on_host() && !node.demoting) Demote(GroupUpTo(node));
+  }
+  // The deepest first: it leaves the host before what it continues.
+  for (size_t end = full; end > 0; end -= size) {
+    const PrefixNode& node = *path.device[end - 1];
+    if (node.on_host()) parts_.tier.Touch(*node.group);
   }
 }
 
@@ -90,7 +92,6 @@ absl::Status PrefixMover::Restore(const PrefixPath& path) {
   for (PrefixNode* node : path.host) {
     if (move.groups.empty() || move.groups.back().group != node->group) {
       parts_.tier.AddReader(*node->group);
-      parts_.tier.Touch(*node->group);
       move.groups.emplace_back().group = node->group;
       copies.push_back({.slab = node->group->slab.bytes(),
                         .chained_hash = node->group->chained_hash,
@@ -103,6 +104,9 @@ absl::Status PrefixMover::Restore(const PrefixPath& path) {
     copies.back().places.push_back({group.blocks.back().id(), node->group_index});
     node->restoring = true;
   }
+  for (auto group = move.groups.rbegin(); group != move.groups.rend(); ++group) {
+    parts_.tier.Touch(*group->group);
+  }
   const uint64_t id = parts_.copier.Post(CopyDirection::kToDevice, std::move(copies));
   moves_.emplace(id, std::move(move));
   return absl::OkStatus();
@@ -113,7 +117,7 @@ std::optional<KvCompletion> PrefixMover::Finish(const CopyDone& done) {
   if (found == moves_.end()) return std::nullopt;
   Move move = std::move(found->second);
   moves_.erase(found);
-  KvCompletion completion = {.kind = move.kind, .took = done.took, .status = FirstError(done)};
+  KvCompletion completion = {.kind = move.kind, .took = done.took, .status = done.FirstError()};
   if (move.kind == KvCompletion::Kind::kDemote) {
     completion.blocks = static_cast<int32_t>(move.groups[0].blocks.size());
     FinishDemotion(move, done);

@@ -36,7 +36,7 @@ class PrefixMover {
 
   PrefixMover(const Parts& parts, const StoreBlockShape& shape) : parts_(parts), shape_(shape) {}
 
-  // After the blocks of `path` were asked for.
+  // After the blocks of `path` were asked for again.
   void WriteThrough(const PrefixPath& path);
   // When free blocks run low; costs little when they do not.
   void DemoteAhead();

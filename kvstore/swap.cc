@@ -7,15 +7,6 @@
 #include "base/status.h"
 
 namespace tandem {
-namespace {
-
-absl::Status FirstError(const CopyDone& done) {
-  const auto failed = std::ranges::find_if(done.statuses, [](const auto& s) { return !s.ok(); });
-  return failed == done.statuses.end() ? absl::OkStatus() : *failed;
-}
-
-}  // namespace
-
 int32_t SwapSpace::SlabsFor(int32_t num_blocks) const {
   return (num_blocks + shape_.num_blocks() - 1) / shape_.num_blocks();
 }
@@ -84,7 +75,9 @@ std::vector<SlabCopy> SwapSpace::CopiesOf(const Record& record) const {
 }
 
 int32_t SwapSpace::BlocksToSwapIn(SwapId id) const {
-  return static_cast<int32_t>(At(id).moved.size());
+  const auto found = records_.find(id);
+  TANDEM_CHECK(found != records_.end(), "no such swapped record");
+  return static_cast<int32_t>(found->second.moved.size());
 }
 
 absl::Status SwapSpace::SwapIn(SwapId id) {
@@ -137,7 +130,7 @@ bool SwapSpace::Finish(const CopyDone& done, std::vector<KvCompletion>& completi
       .swap = id,
       .blocks = static_cast<int32_t>(record.moved.size()),
       .took = done.took,
-      .status = FirstError(done)};
+      .status = done.FirstError()};
   const bool is_ok = completion.status.ok();
   if (was_leaving || !is_ok) {
     for (const int32_t place : record.moved) record.places[place] = BlockRef();
@@ -156,10 +149,6 @@ SwapSpace::Record& SwapSpace::At(SwapId id) {
   const auto found = records_.find(id);
   TANDEM_CHECK(found != records_.end(), "no such swapped record");
   return found->second;
-}
-
-const SwapSpace::Record& SwapSpace::At(SwapId id) const {
-  return const_cast<SwapSpace*>(this)->At(id);
 }
 
 void SwapSpace::Erase(SwapId id) {

@@ -65,7 +65,6 @@ class SwapSpace {
   Record RecordOf(std::span<const BlockTable> tables) const;
   std::vector<SlabCopy> CopiesOf(const Record& record) const;
   Record& At(SwapId id);
-  const Record& At(SwapId id) const;
   void Erase(SwapId id);
 
   const Parts parts_;

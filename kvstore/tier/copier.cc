@@ -1,5 +1,6 @@
 #include "kvstore/tier/copier.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -13,6 +14,11 @@ namespace {
 constexpr size_t kMaxQueued = size_t{1} << 20;
 
 }  // namespace
+
+absl::Status CopyDone::FirstError() const {
+  const auto failed = std::ranges::find_if(statuses, [](const auto& s) { return !s.ok(); });
+  return failed == statuses.end() ? absl::OkStatus() : *failed;
+}
 
 Copier::Copier(const Options& options, std::unique_ptr<Stream> stream)
     : options_(options),

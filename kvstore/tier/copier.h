@@ -40,6 +40,8 @@ struct CopyDone {
   uint64_t id = 0;
   Duration took{};                     // from its first byte to its last
   std::vector<absl::Status> statuses;  // per store block
+
+  absl::Status FirstError() const;  // or OK
 };
 
 // The thread that moves KV between the device and the host. Copies run one after another on a
