@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -183,7 +184,12 @@ class Engine::Impl {
     std::vector<int32_t> ids;
     for (const SampledToken& token : decode.first_tokens) {
       ids.push_back(token.token_id);
-      for (const TokenLogprob& top : token.top) ids.push_back(top.token_id);
+      for (const TokenLogprob& top : token.top) {
+        ids.push_back(top.token_id);
+        if (std::isfinite(top.logprob)) continue;
+        return InvalidArgument("first_tokens: the log-probability of token {} is {}", top.token_id,
+                               top.logprob);
+      }
     }
     RETURN_IF_ERROR(CheckTokens("first_tokens", ids, vocab_size_));
     if (!request.beams) return absl::OkStatus();

@@ -23,5 +23,6 @@ tandem_test(engine_soak_test SOURCES property/engine_soak_test.cc DEPS tandem_te
             TIMEOUT 300)
 tandem_test(beam_search_test SOURCES unit/engine/beam_search_test.cc
             DEPS tandem_beam_search nlohmann_json::nlohmann_json)
+tandem_test(beam_request_test SOURCES unit/engine/beam_request_test.cc DEPS tandem_test_engine)
 tandem_test(beam_golden_test SOURCES golden/beam_golden_test.cc
             DEPS tandem_test_engine nlohmann_json::nlohmann_json LABELS golden TIMEOUT 600)
