@@ -64,6 +64,7 @@ void EngineLoop::Stop() {
   HandleAll(inbox_.Drain());
   while (!requests_.empty()) End(*requests_.begin()->second, ShuttingDown());
   receiver_.ShutDown();
+  store_.ClearCache();
   if (options_.check_invariants) CheckInvariants();
   Publish();
 }

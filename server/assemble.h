@@ -11,6 +11,12 @@
 
 namespace tandem {
 
+#ifdef NDEBUG
+inline constexpr bool kDebugBuild = false;
+#else
+inline constexpr bool kDebugBuild = true;
+#endif
+
 // What may be tuned of a worker; the same for all that `tandem up` starts. 0: chosen by the worker.
 struct WorkerTuning {
   std::string device = "cpu";
@@ -29,7 +35,7 @@ struct WorkerTuning {
   uint64_t host_kv_bytes = 0;       // for KV that leaves the device; 0: none does
   std::string schedule = "fair";    // fair, deadline
   double max_wait_seconds = 30;     // what has waited for longer goes first
-  bool check_invariants = false;
+  bool check_invariants = kDebugBuild;
 };
 
 struct WorkerOptions {

@@ -83,7 +83,7 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
       ->group(group);
   AddKvFlags(app, tuning);
   app.add_flag("--check-invariants", tuning.check_invariants,
-               "check the bookkeeping after every step (slow)")
+               "check the bookkeeping after every step (slow); a debug build always does")
       ->group(group);
 }
 
