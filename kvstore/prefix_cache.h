@@ -77,7 +77,6 @@ class PrefixCache final : public IdleObserver {
   // Every idle block, and everything on the host that no copy reads.
   void Clear();
 
-  int32_t num_nodes() const { return static_cast<int32_t>(nodes_.size()); }
   int32_t num_roots() const { return static_cast<int32_t>(roots_.size()); }
   int64_t num_evicted() const { return num_evicted_; }
   int64_t num_lost() const { return num_lost_; }  // of these, those with no copy on the host

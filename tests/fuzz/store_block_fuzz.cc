@@ -48,8 +48,9 @@ void Verify(std::span<const std::byte> bytes) {
   const StoreBlockShape shape(
       {.num_layers = 2, .num_kv_heads = 1, .head_dim = 8, .block_tokens = 8});
   if (bytes.size() < shape.total_bytes()) return;
-  const StoreBlockName name = {
-      .layout_fingerprint = 0x0123456789abcdef, .chained_hash = 0x1122334455667788, .num_blocks = 6};
+  const StoreBlockName name = {.layout_fingerprint = 0x0123456789abcdef,
+                               .chained_hash = 0x1122334455667788,
+                               .num_blocks = 6};
   const auto slab = bytes.first(shape.total_bytes());
   if (!VerifyStoreBlock(shape, name, slab).ok()) return;
   std::vector<std::byte> sealed(slab.begin(), slab.end());
