@@ -100,7 +100,6 @@ void Scheduler::PlanPrefills(Step& step) {
   step.turns = step.rows > 0 && step.plan.preempted.empty() && step.plan.swap_ins.empty()
                    ? Turns::kAll
                    : Turns::kPrefilling;
-  if (Count(Phase::kPrefilling) + Count(Phase::kWaiting) == 0) return;
   if (step.turns == Turns::kAll && Count(Phase::kWaiting) > 0) {
     step.outlook = OutlookOfAdmitted(step.view);
   }

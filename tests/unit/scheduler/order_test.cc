@@ -102,7 +102,7 @@ TEST_F(OrderTest, DecodingAloneMakesNoDebt) {
   ASSERT_EQ(EnqueueFor(1, 1, 64, 2000), absl::OkStatus());
   for (int step = 0; step < 1800; ++step) Step();
   std::map<uint64_t, int> turns;
-  for (uint64_t id = 11; id <= 30; ++id) {
+  for (uint64_t id = 11; id <= 60; ++id) {
     ASSERT_EQ(EnqueueFor(id % 2 + 1, id, 63, 64), absl::OkStatus());
   }
   for (int step = 0; step < 16; ++step) {

@@ -190,6 +190,19 @@ TEST_F(SchedulerTest, WhatAnAdmissionTakesIsWhatTheViewSays) {
   for (int step = 0; step < 4; ++step) EXPECT_THAT(Ids(Step().prefills), ElementsAre(1, 2));
 }
 
+// The copy of the block that it shares with the cache would be the fourth.
+TEST_F(SchedulerTest, APrefixThatDoesNotFitBesideItsCopyIsComputedAgain) {
+  Rebuild([](SchedulerOptions& options) { options.total_blocks = 3; });
+  ASSERT_EQ(engine_->Enqueue(Spec(1, 48, 48), 7, 48), absl::OkStatus());
+  Step();
+  engine_->Finish(Id(1));
+  ASSERT_EQ(engine_->Enqueue(Spec(2, 48, 48), 7, 48), absl::OkStatus());
+  const StepPlan plan = Step();
+  ASSERT_EQ(plan.admitted.size(), 1u);
+  EXPECT_EQ(plan.admitted[0].cached_tokens, 0);
+  EXPECT_EQ(plan.prefills.at(0).count, 48);
+}
+
 TEST_F(SchedulerTest, MoreRunningThanBudgetTakeTurns) {
   Rebuild([](SchedulerOptions& options) { options.max_step_tokens = 3; });
   for (uint64_t id = 1; id <= 7; ++id) {
