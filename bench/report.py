@@ -112,6 +112,31 @@ def scheduler(result):
 """
 
 
+def kvstore(result):
+    middle = result["rounds"][len(result["rounds"]) // 2]
+    rows = [[name, f"{row['seconds']:.1f}", f"{row['ttft_ms_median']:.0f}", f"{row['prefill_tokens']}",
+             f"{row['output_tokens_per_s']:.0f}", f"{row['blocks']}", f"{row['preempted_recompute']}",
+             f"{row['preempted_swap']}"] for name, row in middle.items()]
+    summary = result["summary"]
+    return f"""
+## What the KV store saves and costs
+
+{result['model']}, one unified engine, {len(result['rounds'])} rounds in which all variants ran one after the other, with equal
+answers. *prefix*: 100 requests of 1,600 tokens that share the first 1,500, with the prefix cache off and on. *crowded*: 64
+requests of unknown output length, in a pool for all and in one for a third of what they hold at the most. Medians over the
+rounds:
+
+- prefill tokens saved by the prefix cache: {100 * summary['prefill_tokens_saved']:.0f}%; TTFT {summary['ttft_ratio_together']:.1f}x shorter
+  when all arrive together, {summary['ttft_ratio_one_at_a_time']:.1f}x one at a time
+- throughput in a third of the room: {100 * summary['throughput_third']:.0f}% with preemption by recompute,
+  {100 * summary['throughput_third_and_host']:.0f}% with a host tier
+- one block to the host and back: {1e3 * summary['swap_ms_per_block']:.0f} us; computing it again: {1e3 * summary['recompute_ms_per_block']:.0f} us
+
+One round. Command: `kvstore_bench --rounds {len(result['rounds'])}`
+
+{table(['variant', 's', 'TTFT ms', 'prefill tokens', 'tokens/s', 'blocks', 'recomputed', 'swapped'], rows)}"""
+
+
 def tokenizer(result):
     return f"""
 ## Tokenizing
@@ -122,7 +147,7 @@ def tokenizer(result):
 
 
 SECTIONS = [("cpu_peer", against_peer), ("cpu_daemon", daemon), ("cpu_kernels", kernels),
-            ("cpu_transfer", transfer), ("cpu_scheduler", scheduler), ("cpu_tokenizer", tokenizer)]
+            ("cpu_transfer", transfer), ("cpu_kvstore", kvstore), ("cpu_scheduler", scheduler), ("cpu_tokenizer", tokenizer)]
 
 
 def main():

@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -64,18 +65,24 @@ absl::Status CheckTokens(std::string_view what, std::span<const int32_t> ids, in
 // The parts of an engine in the order of their making, and its thread.
 class Engine::Impl {
  public:
-  Impl(const EngineOptions& options, const EngineParts& parts, std::unique_ptr<KvStore> store,
-       std::unique_ptr<Transformer> transformer, std::unique_ptr<Stream> stream)
+  struct Made {
+    std::unique_ptr<Inbox> inbox;
+    std::unique_ptr<KvStore> store;  // tells the inbox
+    std::unique_ptr<Transformer> transformer;
+    std::unique_ptr<Stream> stream;
+  };
+
+  Impl(const EngineOptions& options, const EngineParts& parts, Made made)
       : options_(options),
         vocab_size_(parts.model.vocab_size),
         clock_(parts.clock),
-        inbox_(options.inbox_capacity),
-        store_(std::move(store)),
-        transformer_(std::move(transformer)),
-        runner_(*transformer_, parts.ops, *store_, std::move(stream)),
-        zone_(store_->view(), options.epoch, parts.clock, inbox_),
+        inbox_(std::move(made.inbox)),
+        store_(std::move(made.store)),
+        transformer_(std::move(made.transformer)),
+        runner_(*transformer_, parts.ops, *store_, std::move(made.stream)),
+        zone_(store_->view(), options.epoch, parts.clock, *inbox_),
         loop_(options_, {.clock = parts.clock,
-                         .inbox = inbox_,
+                         .inbox = *inbox_,
                          .store = *store_,
                          .zone = zone_,
                          .runner = runner_,
@@ -92,7 +99,7 @@ class Engine::Impl {
     const DecodeRequest& decode = message.decode;
     absl::Status status = CheckRole(Role::kDecode);
     if (status.ok()) status = CheckRequest(decode.request);
-    if (status.ok()) status = CheckTokens("first_token", {&decode.first_token, 1}, vocab_size_);
+    if (status.ok()) status = CheckFirstTokens(decode);
     Admit(std::move(message), status);
   }
 
@@ -100,12 +107,12 @@ class Engine::Impl {
     const absl::Status status = CheckRole(Role::kDecode);
     if (!status.ok()) return message.done(status);
     Message item = std::move(message);
-    if (inbox_.TryPush(std::move(item))) return;
+    if (inbox_->TryPush(std::move(item))) return;
     std::get<ReserveMessage>(item).done(Refusal());
   }
 
   // For messages that are never refused.
-  void Tell(Message message) { inbox_.PushAlways(std::move(message)); }
+  void Tell(Message message) { inbox_->PushAlways(std::move(message)); }
 
   void Shutdown(TimePoint deadline) {
     std::call_once(shutdown_, [this, deadline] {
@@ -142,7 +149,55 @@ class Engine::Impl {
           "the prompt's {} tokens and max_tokens {} exceed the context of {}: shorten one",
           request.prompt.size(), request.max_tokens, options_.max_context_tokens);
     }
+    RETURN_IF_ERROR(CheckWidth(request));
     return request.sampling.Validate();
+  }
+
+  absl::Status CheckWidth(const EngineRequest& request) const {
+    const int32_t max_width =
+        std::min(options_.scheduler.max_sequences, options_.scheduler.max_step_tokens);
+    if (request.n < 1 || request.n > max_width) {
+      return InvalidArgument("n is {}: it must be from 1 to {} on this worker", request.n,
+                             max_width);
+    }
+    if (!request.beams) return absl::OkStatus();
+    RETURN_IF_ERROR(request.beams->Validate());
+    if (request.beams->width > max_width || request.beams->width < request.n) {
+      return InvalidArgument("beam_width is {}: it must be from n ({}) to {} on this worker",
+                             request.beams->width, request.n, max_width);
+    }
+    const auto stops = static_cast<int32_t>(request.stop_token_ids.size());
+    const int32_t candidates = BeamCandidates(*request.beams, stops);
+    if (candidates <= vocab_size_) return absl::OkStatus();
+    return InvalidArgument(
+        "beam_width {} with {} stop tokens looks at {} tokens, the vocabulary has {}",
+        request.beams->width, stops, candidates, vocab_size_);
+  }
+
+  absl::Status CheckFirstTokens(const DecodeRequest& decode) const {
+    const EngineRequest& request = decode.request;
+    const size_t expected = request.beams ? 1 : static_cast<size_t>(request.n);
+    if (decode.first_tokens.size() != expected) {
+      return InvalidArgument("{} first tokens came, {} are expected", decode.first_tokens.size(),
+                             expected);
+    }
+    std::vector<int32_t> ids;
+    for (const SampledToken& token : decode.first_tokens) {
+      ids.push_back(token.token_id);
+      for (const TokenLogprob& top : token.top) {
+        ids.push_back(top.token_id);
+        if (std::isfinite(top.logprob)) continue;
+        return InvalidArgument("first_tokens: the log-probability of token {} is {}", top.token_id,
+                               top.logprob);
+      }
+    }
+    RETURN_IF_ERROR(CheckTokens("first_tokens", ids, vocab_size_));
+    if (!request.beams) return absl::OkStatus();
+    const auto stops = static_cast<int32_t>(request.stop_token_ids.size());
+    const auto candidates = static_cast<size_t>(BeamCandidates(*request.beams, stops));
+    if (decode.first_tokens.front().top.size() == candidates) return absl::OkStatus();
+    return InvalidArgument("the beam search begins with {} candidates, {} are expected",
+                           decode.first_tokens.front().top.size(), candidates);
   }
 
   // Passes a message with an `accepted` time and a stream on, or ends its stream here and now.
@@ -151,12 +206,12 @@ class Engine::Impl {
     if (!status.ok()) return message.stream.Fail(status);
     message.accepted = clock_.Now();
     Message item = std::move(message);
-    if (inbox_.TryPush(std::move(item))) return;
+    if (inbox_->TryPush(std::move(item))) return;
     std::get<Admission>(item).stream.Fail(Refusal());
   }
 
   absl::Status Refusal() const {
-    if (inbox_.closed()) return Unavailable("this worker has shut down: retry elsewhere");
+    if (inbox_->closed()) return Unavailable("this worker has shut down: retry elsewhere");
     return ResourceExhausted("the worker's inbox is full ({} messages): retry later",
                              options_.inbox_capacity);
   }
@@ -173,7 +228,7 @@ class Engine::Impl {
   mutable absl::Mutex stats_mutex_;
   EngineStats stats_ ABSL_GUARDED_BY(stats_mutex_);
 
-  Inbox inbox_;
+  const std::unique_ptr<Inbox> inbox_;
   const std::unique_ptr<KvStore> store_;
   const std::unique_ptr<Transformer> transformer_;
   ModelRunner runner_;
@@ -189,18 +244,23 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   complete.scheduler.total_blocks = options.num_blocks;
   complete.scheduler.block_tokens = options.layout.block_tokens;
   RETURN_IF_ERROR(CheckOptions(complete, parts.model));
-  ASSIGN_OR_RETURN(std::unique_ptr<KvStore> store,
-                   KvStore::Create(complete.layout, complete.num_blocks, parts.device, parts.ops));
-  const int32_t max_tokens = complete.scheduler.max_step_tokens;
-  const Transformer::Limits limits{
-      .max_tokens = max_tokens,
-      .max_logit_rows = std::min(max_tokens, complete.scheduler.max_sequences)};
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<Transformer> transformer,
-      Transformer::Create(parts.model, parts.weights, parts.device, parts.ops, limits));
-  ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, parts.device.NewStream());
-  return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(
-      complete, parts, std::move(store), std::move(transformer), std::move(stream))));
+  Impl::Made made;
+  made.inbox = std::make_unique<Inbox>(complete.inbox_capacity);
+  const auto wake = [inbox = made.inbox.get()] { inbox->PushAlways(KvCopiedMessage{}); };
+  ASSIGN_OR_RETURN(made.store, KvStore::Create({.layout = complete.layout,
+                                                .num_blocks = complete.num_blocks,
+                                                .model_fingerprint = complete.model_fingerprint,
+                                                .prefix_caching = complete.prefix_caching,
+                                                .eviction = complete.eviction,
+                                                .host_bytes = complete.host_bytes},
+                                               parts.device, parts.ops, wake));
+  const Transformer::Limits limits{.max_tokens = complete.scheduler.max_step_tokens,
+                                   .max_logit_rows = complete.scheduler.max_sequences};
+  ASSIGN_OR_RETURN(made.transformer, Transformer::Create(parts.model, parts.weights, parts.device,
+                                                         parts.ops, limits));
+  ASSIGN_OR_RETURN(made.stream, parts.device.NewStream());
+  return std::unique_ptr<Engine>(
+      new Engine(std::make_unique<Impl>(complete, parts, std::move(made))));
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -236,6 +296,10 @@ void Engine::SubmitDecode(DecodeRequest request, std::unique_ptr<TokenSink> sink
 void Engine::Cancel(RequestId id, absl::Status status) {
   if (status.ok()) status = Cancelled("the request was cancelled");
   impl_->Tell(CancelMessage{id, std::move(status)});
+}
+
+void Engine::EndChoice(RequestId id, int32_t index) {
+  impl_->Tell(EndChoiceMessage{.id = id, .index = index});
 }
 
 void Engine::Release(ReservationId id) { impl_->Tell(ReleaseMessage{id}); }

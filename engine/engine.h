@@ -3,16 +3,19 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "engine/beam_search.h"
 #include "engine/output_stream.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
 #include "kvstore/kv_layout.h"
+#include "kvstore/kv_store.h"
 #include "model/checkpoint/model_config.h"
 #include "model/transformer/sampler.h"
 #include "model/transformer/weight_store.h"
@@ -28,10 +31,18 @@ struct EngineRequest {
   RequestId id;
   std::vector<int32_t> prompt;  // at least one token, each in [0, vocab)
   SamplingParams sampling;
+  // Choices that are sampled, each with a seed of its own (ChoiceSeed), or hypotheses returned.
+  int32_t n = 1;
+  std::optional<BeamParams> beams;      // then of `sampling` only num_logprobs is looked at
   int32_t max_tokens = 0;               // at least 1
-  std::vector<int32_t> stop_token_ids;  // EOS among them unless the client ignores it
+  std::vector<int32_t> stop_token_ids;  // EOS among them unless the client ignores it; sorted
   int32_t priority = 0;
   TimePoint deadline = kNoDeadline;
+  std::string tenant;      // whose: tenants of equal priority get equal shares
+  std::string cache_salt;  // prefixes are shared among equal salts only
+
+  // Rows of one decode step.
+  int32_t width() const { return beams ? beams->width : n; }
 };
 
 // Where a prefill worker pushes the KV of a request, as the decode worker's Reserve answered.
@@ -39,29 +50,35 @@ struct HandoffTarget {
   std::string data_address;
   ReservationId reservation;
   uint64_t epoch = 0;
+  int32_t cached_blocks = 0;  // of the prompt, that the decode worker has: they are not sent
 };
 
 struct Reservation {
   ReservationId id;
-  uint64_t epoch = 0;  // this engine's incarnation
-  Duration lease{};    // without a frame or a claim for that long the blocks go back
+  uint64_t epoch = 0;         // this engine's incarnation
+  int32_t cached_blocks = 0;  // of the prompt, held already: frames begin behind them
+  Duration lease{};           // without a frame or a claim for that long the blocks go back
 };
 
 struct ReserveRequest {
   RequestId id;
-  int32_t prompt_tokens = 0;
+  std::vector<int32_t> prompt;
   int32_t max_tokens = 0;
+  int32_t width = 1;  // rows that it will decode with: its choices, or its beams
   int32_t priority = 0;
   uint64_t layout_fingerprint = 0;  // FAILED_PRECONDITION when it is not this engine's
   TimePoint deadline = kNoDeadline;
+  std::string tenant;
+  std::string cache_salt;
 };
 
-// A decode worker's part: the reservation with its KV, and the first token that was sampled
-// elsewhere (it was emitted there and is not emitted again).
+// A decode worker's part: the reservation with its KV, and what was sampled elsewhere: the first
+// token of each choice (emitted there and not emitted again; those that end with it have ended
+// there), or for beams the one that OnBeamStart gave.
 struct DecodeRequest {
   EngineRequest request;
   ReservationId reservation;
-  int32_t first_token = 0;
+  std::vector<SampledToken> first_tokens;
 };
 
 struct EngineOptions {
@@ -72,23 +89,30 @@ struct EngineOptions {
   SchedulerOptions scheduler;      // total_blocks and block_tokens are set from the above
   uint64_t model_fingerprint = 0;
   uint64_t epoch = 0;  // unique per incarnation
+  PrefixCaching prefix_caching = PrefixCaching::kOn;
+  EvictionKind eviction = EvictionKind::kLru;
+  int64_t host_bytes = 0;  // budget of the host tier; 0: none
   size_t inbox_capacity = 4096;
   Duration reservation_lease = std::chrono::seconds(30);
   bool check_invariants = false;  // after every step; tests and debug builds
 };
 
-// A snapshot for status pages, heartbeats and tests.
+// A snapshot for status pages, heartbeats and tests. `kv.free_blocks` are in no sequence, nor
+// cached.
 struct EngineStats {
   SchedulerStats scheduler;
-  int32_t total_blocks = 0;
-  int32_t free_blocks = 0;
-  int32_t reservations = 0;  // KV awaited
-  int32_t handoffs = 0;      // KV being sent
+  KvStats kv;
+  int32_t most_used_blocks = 0;  // that sequences held at any time since the start
+  double fragmentation = 0;      // share of the slots in sequences' blocks that hold no token
+  int32_t reservations = 0;      // KV awaited
+  int32_t handoffs = 0;          // KV being sent
   uint64_t requests_accepted = 0;
   uint64_t requests_finished = 0;  // with any status
   uint64_t prompt_tokens = 0;      // computed
   uint64_t output_tokens = 0;      // sampled
   uint64_t steps = 0;
+  uint64_t host_copied_blocks = 0;  // between device and host, in both directions
+  Duration host_copy_time{};        // ... and how long these copies ran
   uint64_t kv_bytes_sent = 0;
   uint64_t kv_bytes_received = 0;
 };
@@ -128,9 +152,10 @@ class Engine {
   // thread: RESOURCE_EXHAUSTED (queue full), UNAVAILABLE (draining).
   void Submit(EngineRequest request, std::unique_ptr<TokenSink> sink);
 
-  // Prefill here, decode elsewhere: emits the first token, pushes the KV while it is computed and
-  // finishes with kHandedOff once the peer acknowledged all of it. When the first token already
-  // ends the request (stop token, max_tokens 1), finishes with that reason and sends no commit.
+  // Prefill here, decode elsewhere: emits the first token of each choice (or a beam start), pushes
+  // the KV while it is computed and finishes with kHandedOff once the peer acknowledged all of it.
+  // When the first tokens already end every choice (stop token, max_tokens 1), finishes with that
+  // reason and sends no commit.
   // Role prefill.
   void SubmitPrefill(EngineRequest request, HandoffTarget target, std::unique_ptr<TokenSink> sink);
 
@@ -144,6 +169,9 @@ class Engine {
   // DATA_LOSS or UNAVAILABLE when its KV did not arrive whole.
   void SubmitDecode(DecodeRequest request, std::unique_ptr<TokenSink> sink);
 
+  // One choice of a request needs no more tokens: it ends with kEnded. Ignored for one that is
+  // unknown or has ended.
+  void EndChoice(RequestId id, int32_t index);
   // Ends the request, in whatever state, with CANCELLED (or `status`); unknown ids are ignored.
   void Cancel(RequestId id, absl::Status status);
   // Gives a reservation back that no Decode will claim; a request that waits for its KV ends with

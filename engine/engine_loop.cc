@@ -1,6 +1,7 @@
 #include "engine/engine_loop.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -25,14 +26,20 @@ EngineLoop::EngineLoop(const EngineOptions& options, Parts parts)
         sender_.PostLayer(layer, chunks_);
       })
                                                       : LayerStored()),
-      scheduler_(options.scheduler),
+      view_(parts.store, [this](SequenceId id) -> const Sequence& { return *Find(id); }),
+      scheduler_(options.scheduler, latency_),
       sender_(parts.store, parts.clock, parts.inbox),
-      receiver_(options, scheduler_, parts.store, parts.zone, parts.clock) {
+      receiver_(options, {.scheduler = scheduler_,
+                          .store = parts.store,
+                          .view = view_,
+                          .zone = parts.zone,
+                          .clock = parts.clock}) {
   Publish();
 }
 
 void EngineLoop::Run() {
-  bool idle = true;
+  MeasureCopies();
+  bool idle = false;  // requests may have come meanwhile
   while (!MayStop()) {
     HandleAll(idle ? inbox_.WaitAndDrain(WakeTime()) : inbox_.Drain());
     EndLapsedReservations(clock_.Now());
@@ -48,15 +55,16 @@ TimePoint EngineLoop::WakeTime() const {
 }
 
 bool EngineLoop::MayStop() const {
-  return draining_ && (sequences_.empty() || clock_.Now() >= shutdown_deadline_);
+  return draining_ && (requests_.empty() || clock_.Now() >= shutdown_deadline_);
 }
 
 void EngineLoop::Stop() {
   draining_ = true;
   inbox_.Close();
   HandleAll(inbox_.Drain());
-  while (!sequences_.empty()) End(*sequences_.begin()->second, ShuttingDown());
+  while (!requests_.empty()) End(*requests_.begin()->second, ShuttingDown());
   receiver_.ShutDown();
+  store_.ClearCache();
   if (options_.check_invariants) CheckInvariants();
   Publish();
 }
@@ -68,7 +76,7 @@ void EngineLoop::HandleAll(std::vector<Message> messages) {
 }
 
 absl::Status EngineLoop::CheckNew(const EngineRequest& request) const {
-  if (!by_request_.contains(request.id)) return absl::OkStatus();
+  if (!requests_.contains(request.id)) return absl::OkStatus();
   return InvalidArgument("request id {} is in use: ids must be unique", request.id);
 }
 
@@ -77,24 +85,23 @@ void EngineLoop::Handle(SubmitMessage& message) {
   if (absl::Status status = CheckNew(message.request); !status.ok()) {
     return message.stream.Fail(status);
   }
-  auto sequence = std::make_unique<Sequence>(
-      SequenceId(next_sequence_++), std::move(message.request), options_.layout.block_tokens);
-  SequenceSpec spec = SpecOf(sequence->id, sequence->request);
-  if (message.target) {
-    sequence->outgoing = OutgoingKv{.target = *std::move(message.target)};
-    spec.max_total_tokens = spec.prompt_tokens;  // it grows elsewhere
-  }
-  if (absl::Status status = scheduler_.Enqueue(spec); !status.ok()) {
+  const SequenceId id(next_sequence_++);
+  SequenceSpec spec = SpecOf(id, message.request);
+  if (message.target) spec.max_total_tokens = spec.prompt_tokens;  // it grows elsewhere
+  if (absl::Status status = scheduler_.Enqueue(spec, clock_.Now()); !status.ok()) {
     return message.stream.Fail(status);
   }
-  sequence->stream = std::move(message.stream);
-  sequence->accepted = message.accepted;
-  Add(std::move(sequence));
+  auto request = std::make_unique<RequestState>(std::move(message.request));
+  if (message.target) request->outgoing = OutgoingKv{.target = *std::move(message.target)};
+  request->stream = std::move(message.stream);
+  request->accepted = message.accepted;
+  RequestState& added = Add(std::move(request));
+  AddSequence(added, id, store_.NewKey(added.spec.cache_salt));
 }
 
 void EngineLoop::Handle(ReserveMessage& message) {
   if (draining_) return message.done(ShuttingDown());
-  message.done(receiver_.Reserve(message.request, SequenceId(next_sequence_++)));
+  message.done(receiver_.Reserve(std::move(message.request), SequenceId(next_sequence_++)));
 }
 
 // Taken while draining too: the request was accepted when its blocks were reserved.
@@ -103,30 +110,50 @@ void EngineLoop::Handle(DecodeMessage& message) {
     return message.stream.Fail(status);
   }
   const ReservationId reservation = message.decode.reservation;
-  auto sequence =
-      std::make_unique<Sequence>(SequenceId(next_sequence_++), std::move(message.decode.request),
-                                 options_.layout.block_tokens);
-  absl::Status status = receiver_.Claim(reservation, sequence->id, sequence->request);
+  const absl::Status status = receiver_.Claim(reservation, message.decode.request);
   if (!status.ok()) return message.stream.Fail(status);
-  sequence->awaiting = reservation;
-  sequence->output.push_back(message.decode.first_token);
-  sequence->stream = std::move(message.stream);
-  sequence->accepted = message.accepted;
-  Sequence& added = Add(std::move(sequence));
-  if (const FinishReason reason = added.StopReason(); reason != FinishReason::kNone) {
-    return End(added, {.reason = reason});
+  auto request = std::make_unique<RequestState>(std::move(message.decode.request));
+  request->awaiting = reservation;
+  request->first_tokens = std::move(message.decode.first_tokens);
+  request->prefilled = true;
+  request->stream = std::move(message.stream);
+  request->accepted = message.accepted;
+  RequestState& added = Add(std::move(request));
+  if (!added.search) {
+    for (size_t i = 0; i < added.first_tokens.size(); ++i) {
+      added.last_reason = StopReasonOf(added.spec, added.first_tokens[i].token_id, 1);
+      added.ended[i] = added.last_reason != FinishReason::kNone;
+    }
+    if (added.AllEnded()) return End(added, {.reason = added.last_reason});
   }
   if (receiver_.IsComplete(reservation)) StartDecode(added, added.accepted);
 }
 
 void EngineLoop::Handle(CancelMessage& message) {
-  const auto place = by_request_.find(message.id);
-  if (place != by_request_.end()) End(*Find(place->second), message.status);
+  const auto place = requests_.find(message.id);
+  if (place != requests_.end()) End(*place->second, message.status);
+}
+
+void EngineLoop::Handle(EndChoiceMessage& message) {
+  const auto place = requests_.find(message.id);
+  if (place == requests_.end()) return;
+  RequestState& request = *place->second;
+  const bool known = message.index >= 0 && message.index < std::ssize(request.ended);
+  if (!known || request.search || request.ended[message.index]) return;
+  for (const SequenceId id : request.sequences) {
+    Sequence& sequence = *Find(id);
+    if (request.prefilled && !request.outgoing && sequence.index == message.index) {
+      return EndChoice(sequence, FinishReason::kEnded);
+    }
+  }
+  if (!request.awaiting) return;
+  request.ended[message.index] = true;
+  if (request.AllEnded()) End(request, {.reason = FinishReason::kEnded});
 }
 
 void EngineLoop::Handle(ReleaseMessage& message) {
-  if (const std::optional<SequenceId> claim = receiver_.ClaimedBy(message.reservation)) {
-    return End(*Find(*claim), Cancelled("its reservation was released"));
+  if (const std::optional<RequestId> claim = receiver_.ClaimedBy(message.reservation)) {
+    return End(*requests_.at(*claim), Cancelled("its reservation was released"));
   }
   receiver_.Release(message.reservation);
 }
@@ -142,46 +169,69 @@ void EngineLoop::Handle(TransportMessage& message) {
 }
 
 void EngineLoop::Handle(StreamEndedMessage& message) {
-  Sequence* const sequence = Find(message.sequence);
-  if (sequence == nullptr) return;
-  const absl::Status status = sender_.Ended(*sequence, message);
-  if (!status.ok()) return End(*sequence, status);
-  End(*sequence, {.reason = FinishReason::kHandedOff, .kv = sender_.Report(*sequence, message.at)});
+  const auto place = requests_.find(message.request);
+  if (place == requests_.end()) return;
+  RequestState& request = *place->second;
+  const absl::Status status = sender_.Ended(request, message);
+  if (!status.ok()) return End(request, status);
+  End(request, {.reason = FinishReason::kHandedOff, .kv = sender_.Report(request, message.at)});
 }
 
 void EngineLoop::Handle(KvArrivedMessage& message) {
   receiver_.Arrived(message);
-  const std::optional<SequenceId> claim = receiver_.ClaimedBy(message.reservation);
+  const std::optional<RequestId> claim = receiver_.ClaimedBy(message.reservation);
   if (!claim) return;
-  Sequence& sequence = *Find(*claim);
-  if (!message.status.ok()) return End(sequence, Annotate(message.status, "KV of the prompt"));
-  StartDecode(sequence, message.at);
+  RequestState& request = *requests_.at(*claim);
+  if (!message.status.ok()) return End(request, Annotate(message.status, "KV of the prompt"));
+  StartDecode(request, message.at);
 }
 
 void EngineLoop::Handle(KvDrainedMessage& message) { receiver_.Drained(message.reservation); }
 
-void EngineLoop::StartDecode(Sequence& sequence, TimePoint arrived) {
-  sequence.table = receiver_.Take(*sequence.awaiting, SpecOf(sequence.id, sequence.request));
-  sequence.awaiting.reset();
-  sequence.stages.wait_kv = std::max(Duration{}, arrived - sequence.accepted);
-  scheduler_.Activate(sequence.id);
+void EngineLoop::Handle(KvCopiedMessage&) {
+  for (const KvCompletion& completion : store_.Poll()) Handle(completion);
+}
+
+void EngineLoop::StartDecode(RequestState& request, TimePoint arrived) {
+  const SequenceId id(next_sequence_++);
+  BlockTable table = receiver_.Take(*request.awaiting, SpecOf(id, request.spec));
+  request.awaiting.reset();
+  request.stages.wait_kv = std::max(Duration{}, arrived - request.accepted);
+  Sequence& root = AddSequence(request, id, store_.NewKey(request.spec.cache_salt));
+  root.tables.push_back(std::move(table));
+  store_.Insert(root.key, root.rows.front().tokens, request.prompt_tokens(), root.tables.front());
+  scheduler_.Activate(id);
+  if (request.search) {
+    AdvanceBeams(root, request.first_tokens);
+  } else {
+    ForkChoices(root, request.first_tokens);
+  }
 }
 
 void EngineLoop::EndLapsedReservations(TimePoint now) {
   for (const Lapse& lapse : receiver_.Lapsed(now)) {
     spdlog::warn("reservation={} lapsed: {}", lapse.reservation, lapse.status.ToString());
     if (lapse.claimed_by) {
-      End(*Find(*lapse.claimed_by), lapse.status);
+      End(*requests_.at(*lapse.claimed_by), lapse.status);
     } else {
       receiver_.Release(lapse.reservation);
     }
   }
 }
 
-Sequence& EngineLoop::Add(std::unique_ptr<Sequence> sequence) {
+RequestState& EngineLoop::Add(std::unique_ptr<RequestState> request) {
   ++counts_.requests_accepted;
-  by_request_.emplace(sequence->request.id, sequence->id);
-  return *sequences_.emplace(sequence->id, std::move(sequence)).first->second;
+  const RequestId id = request->spec.id;
+  return *requests_.emplace(id, std::move(request)).first->second;
+}
+
+Sequence& EngineLoop::AddSequence(RequestState& request, SequenceId id, PrefixKey key) {
+  auto sequence = std::make_unique<Sequence>(id, request, std::move(key));
+  sequence->seed = request.spec.sampling.seed;
+  sequence->rows.push_back({.tokens = request.spec.prompt});
+  sequence->key.Extend(request.spec.prompt);
+  request.sequences.push_back(id);
+  return *sequences_.emplace(id, std::move(sequence)).first->second;
 }
 
 Sequence* EngineLoop::Find(SequenceId id) {
@@ -189,26 +239,54 @@ Sequence* EngineLoop::Find(SequenceId id) {
   return place == sequences_.end() ? nullptr : place->second.get();
 }
 
+void EngineLoop::Drop(Sequence& sequence) {
+  scheduler_.Finish(sequence.id);
+  store_.Unexpect(sequence.id);
+  if (sequence.swap) {
+    swaps_.erase(*sequence.swap);
+    store_.DropSwapped(*sequence.swap);
+  }
+  std::erase(sequence.request.sequences, sequence.id);
+  sequences_.erase(sequence.id);
+}
+
 // All is given back and counted before the client hears of the end, so that what it asks for next
 // finds it so.
-void EngineLoop::End(Sequence& sequence, FinishInfo info) {
-  if (sequence.outgoing) sender_.Abort(sequence);
-  if (sequence.awaiting) receiver_.Release(*sequence.awaiting);
-  scheduler_.Finish(sequence.id);
-  by_request_.erase(sequence.request.id);
+void EngineLoop::End(RequestState& request, FinishInfo info) {
+  if (request.outgoing) sender_.Abort(request);
+  if (request.awaiting) receiver_.Release(*request.awaiting);
+  while (!request.sequences.empty()) Drop(*Find(request.sequences.back()));
   ++counts_.requests_finished;
-  info.stages = sequence.stages;
-  OutputStream stream = std::move(sequence.stream);
-  sequences_.erase(sequence.id);
+  info.stages = request.stages;
+  info.cached_tokens = request.cached_tokens;
+  info.preemptions = request.preemptions;
+  OutputStream stream = std::move(request.stream);
+  requests_.erase(request.spec.id);
   Publish();
   stream.Finish(info);
+}
+
+// Of the slots in the sequences' blocks, those behind their last token.
+double EngineLoop::Fragmentation() const {
+  int64_t slots = 0;
+  int64_t empty = 0;
+  for (const auto& [id, sequence] : sequences_) {
+    for (const BlockTable& table : sequence->tables) {
+      slots += table.capacity_tokens();
+      empty += std::max<int64_t>(0, table.capacity_tokens() - sequence->num_tokens());
+    }
+  }
+  return slots == 0 ? 0 : static_cast<double>(empty) / static_cast<double>(slots);
 }
 
 void EngineLoop::Publish() {
   EngineStats stats = counts_;
   stats.scheduler = scheduler_.stats();
-  stats.total_blocks = store_.pool().num_blocks();
-  stats.free_blocks = store_.pool().num_free();
+  stats.kv = store_.stats();
+  const int32_t used = stats.kv.total_blocks - stats.kv.free_blocks - stats.kv.idle_blocks;
+  counts_.most_used_blocks = std::max(counts_.most_used_blocks, used);
+  stats.most_used_blocks = counts_.most_used_blocks;
+  stats.fragmentation = Fragmentation();
   stats.reservations = receiver_.num_reservations();
   stats.handoffs = sender_.num_open();
   if (transport_ != nullptr) {
@@ -223,10 +301,13 @@ void EngineLoop::CheckInvariants() const {
   TANDEM_CHECK(scheduler.ok(), scheduler.ToString());
   const absl::Status store = store_.CheckInvariants();
   TANDEM_CHECK(store.ok(), store.ToString());
-  TANDEM_CHECK(store_.pool().num_used() <= scheduler_.stats().promised_blocks,
-               "more blocks are used than were promised");
-  const bool at_rest = sequences_.empty() && receiver_.num_reservations() == 0;
-  TANDEM_CHECK(!at_rest || store_.pool().num_used() == 0, "a block leaked");
+  const bool at_rest = requests_.empty() && receiver_.num_reservations() == 0;
+  const KvStats stats = store_.stats();
+  TANDEM_CHECK(!at_rest || (sequences_.empty() && swaps_.empty()),
+               "a sequence outlived its request");
+  TANDEM_CHECK(!at_rest || stats.pinned_blocks > 0 ||
+                   stats.free_blocks + stats.idle_blocks == stats.total_blocks,
+               "a block leaked");
 }
 
 }  // namespace tandem

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -16,16 +19,22 @@
 #include "engine/landing_zone.h"
 #include "engine/model_runner.h"
 #include "engine/sequence.h"
+#include "engine/store_view.h"
 #include "kvstore/kv_store.h"
+#include "scheduler/latency_model.h"
 #include "scheduler/scheduler.h"
 
 namespace tandem {
 
 // What the engine thread does, and all that it owns: handles messages, asks the scheduler for a
 // step, runs it, delivers its tokens, starts and ends hand-offs.
+//   engine_loop.cc    messages, hand-offs, the loop
+//   engine_plan.cc    a plan's preemptions, admissions and swaps
+//   engine_step.cc    one step: plan, run, deliver
+//   engine_choice.cc  forks of a request, and its end
 //
-// A request enters as a Sequence by SubmitMessage or DecodeMessage and leaves by End alone, which
-// gives back what it holds and tells its stream.
+// A request enters by SubmitMessage or DecodeMessage and leaves by End alone, which gives back what
+// it holds and tells its stream.
 // Thread: engine, but for the constructor.
 class EngineLoop {
  public:
@@ -49,37 +58,68 @@ class EngineLoop {
   void Handle(ReserveMessage& message);
   void Handle(DecodeMessage& message);
   void Handle(CancelMessage& message);
+  void Handle(EndChoiceMessage& message);
   void Handle(ReleaseMessage& message);
   void Handle(ShutdownMessage& message);
   void Handle(TransportMessage& message);
   void Handle(StreamEndedMessage& message);
   void Handle(KvArrivedMessage& message);
   void Handle(KvDrainedMessage& message);
+  void Handle(KvCopiedMessage& message);
   void HandleAll(std::vector<Message> messages);
 
-  // One step, if there is anything to compute; whether there was.
+  // One step; whether there was anything to do.
   bool Step();
-  void BuildChunks(const StepPlan& plan, TimePoint now);
-  void BeginPrefill(Sequence& sequence, TimePoint now);
+  void Apply(const StepPlan& plan, TimePoint now);
+  void Expire(SequenceId id);
+  void Preempt(const Preemption& preemption);
+  void ForgetKv(Sequence& sequence);
+  void Admit(const Admission& admission, TimePoint now);
+  void ReservePrompt(SequenceId id);
+  void BeginPrefill(Sequence& sequence, int32_t cached_tokens, TimePoint now);
+  void StartSwapIn(SequenceId id);
+  void MeasureCopies();
+  void StartProbe(int32_t blocks);
+  void GoOn(const KvCompletion& probe);
+  void Handle(const KvCompletion& completion);
+  void BuildChunks(const StepPlan& plan);
+  void Observe(Duration took);
   void Collect(TimePoint computed);
-  void Deliver(const Chunk& chunk, absl::StatusOr<SampledToken>& token, TimePoint computed);
-  void EndPrefill(Sequence& sequence, TimePoint computed);
-  void HandOff(Sequence& sequence);
-  // Decodes from the KV that the sequence was waiting for and that is complete since `arrived`.
-  void StartDecode(Sequence& sequence, TimePoint arrived);
+  void Deliver(Sequence& sequence, int32_t computed_tokens,
+               std::span<absl::StatusOr<SampledToken>> tokens, TimePoint computed);
+  void DeliverFirst(Sequence& root, std::span<const SampledToken> first);
+  void DeliverNext(Sequence& sequence, const SampledToken& token);
+  void DeliverBeams(Sequence& sequence, std::span<const SampledToken> tokens);
+  void EndPrefill(RequestState& request, TimePoint computed);
+  void HandOff(Sequence& root);
+  // Decodes from the KV that the request was waiting for and that is complete since `arrived`.
+  void StartDecode(RequestState& request, TimePoint arrived);
+
+  // The prompt is computed and `first` sampled: goes on with one sequence per choice that has not
+  // ended with its first token.
+  void ForkChoices(Sequence& root, std::span<const SampledToken> first);
+  void AddFork(Sequence& root, int32_t index);
+  // The next step of a beam search, from the most probable tokens of each row.
+  void AdvanceBeams(Sequence& sequence, std::span<const SampledToken> tops);
+  void EmitHypotheses(RequestState& request);
+  // One choice has ended; with the last one ends the request.
+  void EndChoice(Sequence& sequence, FinishReason reason);
 
   absl::Status CheckNew(const EngineRequest& request) const;
-  Sequence& Add(std::unique_ptr<Sequence> sequence);
+  RequestState& Add(std::unique_ptr<RequestState> request);
+  Sequence& AddSequence(RequestState& request, SequenceId id, PrefixKey key);
   Sequence* Find(SequenceId id);
+  void Drop(Sequence& sequence);
   // The only way out for a request. With an OK status for `reason`.
-  void End(Sequence& sequence, const absl::Status& status) { End(sequence, {.status = status}); }
-  void End(Sequence& sequence, FinishInfo info);
+  void End(RequestState& request, const absl::Status& status) { End(request, {.status = status}); }
+  void End(RequestState& request, FinishInfo info);
 
   void EndLapsedReservations(TimePoint now);
   TimePoint WakeTime() const;
   bool MayStop() const;
   void Stop();
   void CheckInvariants() const;
+  double Fragmentation() const;
   void Publish();
 
   const EngineOptions& options_;
@@ -90,14 +130,19 @@ class EngineLoop {
   const std::function<void(const EngineStats&)> publish_;
   const LayerStored on_layer_stored_;  // empty where no KV is sent
 
+  absl::flat_hash_map<RequestId, std::unique_ptr<RequestState>> requests_;
+  absl::flat_hash_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
+  absl::flat_hash_map<SwapId, SequenceId> swaps_;
+  std::optional<SwapId> probe_;  // a swap that only measures
+  uint64_t next_sequence_ = 1;
+
+  StoreView view_;
+  LatencyModel latency_;
   Scheduler scheduler_;
   KvSender sender_;
   KvReceiver receiver_;
   Transport* transport_ = nullptr;
 
-  absl::flat_hash_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
-  absl::flat_hash_map<RequestId, SequenceId> by_request_;
-  uint64_t next_sequence_ = 1;
   std::vector<Chunk> chunks_;  // of the step in progress
   bool draining_ = false;
   TimePoint shutdown_deadline_ = kNoDeadline;

@@ -1,6 +1,8 @@
 // One step of the engine: plan, run, deliver.
 
+#include <algorithm>
 #include <span>
+#include <utility>
 
 #include "base/status.h"
 #include "engine/engine_loop.h"
@@ -10,97 +12,180 @@ namespace tandem {
 
 bool EngineLoop::Step() {
   const TimePoint now = clock_.Now();
-  const StepPlan plan = scheduler_.Plan(now);
-  for (SequenceId id : plan.expired) {
-    Sequence& sequence = *Find(id);
-    End(sequence, DeadlineExceeded("the deadline passed after {} of at most {} tokens",
-                                   sequence.output.size(), sequence.request.max_tokens));
-  }
-  if (plan.empty()) return false;
+  const StepPlan plan = scheduler_.Plan(now, view_);
+  Apply(plan, now);
+  if (plan.empty()) return plan.ChangesSomething();
 
-  BuildChunks(plan, now);
-  const auto num_decodes = static_cast<int32_t>(plan.decodes.size());
-  const absl::Status status = runner_.Forward(chunks_, num_decodes, on_layer_stored_);
+  BuildChunks(plan);
+  if (chunks_.empty()) {  // all of them expired with a sibling
+    scheduler_.Advance(plan);
+    return true;
+  }
+  const auto is_decode = [](const Chunk& chunk) { return chunk.decode; };
+  const auto num_decodes = std::count_if(chunks_.begin(), chunks_.end(), is_decode);
+  const absl::Status status =
+      runner_.Forward(chunks_, static_cast<int32_t>(num_decodes), on_layer_stored_);
   scheduler_.Advance(plan);
   ++counts_.steps;
   if (status.ok()) {
-    Collect(clock_.Now());
+    const TimePoint computed = clock_.Now();
+    Observe(computed - now);
+    Collect(computed);
   } else {
-    spdlog::error("step={} sequences={} failed: {}", counts_.steps, chunks_.size(),
-                  status.ToString());
-    for (const Chunk& chunk : chunks_) End(*chunk.sequence, status);
+    spdlog::error("step={} rows={} failed: {}", counts_.steps, chunks_.size(), status.ToString());
+    std::vector<RequestId> failed;
+    for (const Chunk& chunk : chunks_) failed.push_back(chunk.sequence->request.spec.id);
+    for (const RequestId id : failed) {
+      if (const auto place = requests_.find(id); place != requests_.end()) {
+        End(*place->second, status);
+      }
+    }
   }
   return true;
 }
 
-void EngineLoop::BuildChunks(const StepPlan& plan, TimePoint now) {
+void EngineLoop::BuildChunks(const StepPlan& plan) {
   chunks_.clear();
   for (const PrefillChunk& chunk : plan.prefills) {
     Sequence* const sequence = Find(chunk.id);
-    if (chunk.begin == 0) BeginPrefill(*sequence, now);
-    chunks_.push_back(
-        {.sequence = sequence, .begin = chunk.begin, .count = chunk.count, .sampled = chunk.last});
+    if (sequence == nullptr) continue;  // its request has just expired
+    const RequestState& request = sequence->request;
+    const int32_t first_tokens = request.search || request.prefilled ? 1 : request.spec.n;
+    chunks_.push_back({.sequence = sequence,
+                       .begin = chunk.begin,
+                       .count = chunk.count,
+                       .samples = chunk.last ? first_tokens : 0});
     counts_.prompt_tokens += static_cast<uint64_t>(chunk.count);
   }
-  for (SequenceId id : plan.decodes) {
+  for (const SequenceId id : plan.decodes) {
     Sequence* const sequence = Find(id);
-    const auto last = static_cast<int32_t>(sequence->num_tokens()) - 1;
-    chunks_.push_back({.sequence = sequence, .begin = last, .count = 1, .sampled = true});
-  }
-}
-
-void EngineLoop::BeginPrefill(Sequence& sequence, TimePoint now) {
-  sequence.stages.queue = now - sequence.accepted;
-  sequence.prefill_began = now;
-  sequence.handoff_time_before = sender_.time_spent();
-  if (sequence.outgoing) sender_.Open(sequence);
-}
-
-void EngineLoop::Collect(TimePoint computed) {
-  const std::span<absl::StatusOr<SampledToken>> tokens = runner_.Sample(chunks_);
-  size_t next = 0;
-  for (const Chunk& chunk : chunks_) {
-    absl::StatusOr<SampledToken>* const token = chunk.sampled ? &tokens[next++] : nullptr;
-    Sequence& sequence = *chunk.sequence;
-    if (sequence.outgoing && !sequence.outgoing->error.ok()) {
-      const absl::Status error = sequence.outgoing->error;
-      End(sequence, error);
-    } else if (token != nullptr) {
-      Deliver(chunk, *token, computed);
+    if (sequence == nullptr) continue;
+    for (size_t row = 0; row < sequence->rows.size(); ++row) {
+      chunks_.push_back({.sequence = sequence,
+                         .row = static_cast<int32_t>(row),
+                         .begin = sequence->num_tokens() - 1,
+                         .count = 1,
+                         .samples = 1,
+                         .decode = true});
     }
   }
 }
 
-void EngineLoop::Deliver(const Chunk& chunk, absl::StatusOr<SampledToken>& token,
-                         TimePoint computed) {
-  Sequence& sequence = *chunk.sequence;
-  if (!token.ok()) {
-    spdlog::error("request={} sampling failed: {}", sequence.request.id, token.status().ToString());
-    return End(sequence, token.status());
+void EngineLoop::Observe(Duration took) {
+  StepFeatures features;
+  for (const Chunk& chunk : chunks_) {
+    if (chunk.decode) {
+      ++features.decode_sequences;
+      features.decode_context += chunk.end();
+      continue;
+    }
+    features.prefill_tokens += chunk.count;
+    // The i-th token of the chunk sees begin + i + 1 positions.
+    const int64_t count = chunk.count;
+    features.prefill_pairs += count * chunk.begin + count * (count + 1) / 2;
   }
-  ++counts_.output_tokens;
-  sequence.output.push_back(token->token_id);
-  if (sequence.output.size() == 1) EndPrefill(sequence, computed);
-  sequence.stream.Emit({&*token, 1}, sequence.stages);
-  if (const FinishReason reason = sequence.StopReason(); reason != FinishReason::kNone) {
-    return End(sequence, {.reason = reason});
-  }
-  if (sequence.outgoing) HandOff(sequence);
+  latency_.ObserveStep(features, took);
 }
 
-void EngineLoop::EndPrefill(Sequence& sequence, TimePoint computed) {
-  StageTimes& stages = sequence.stages;
+// By id: the end of one sequence may take others of its request along.
+void EngineLoop::Collect(TimePoint computed) {
+  struct Part {
+    SequenceId id;
+    int32_t computed_tokens = 0;
+    size_t samples = 0;
+  };
+  std::vector<Part> parts;
+  for (const Chunk& chunk : chunks_) {
+    if (parts.empty() || parts.back().id != chunk.sequence->id) {
+      parts.push_back({.id = chunk.sequence->id, .computed_tokens = chunk.end()});
+    }
+    parts.back().samples += static_cast<size_t>(chunk.samples);
+  }
+  const std::span<absl::StatusOr<SampledToken>> tokens = runner_.Sample(chunks_);
+  size_t next = 0;
+  for (const Part& part : parts) {
+    Sequence* const sequence = Find(part.id);
+    if (sequence != nullptr) {
+      Deliver(*sequence, part.computed_tokens, tokens.subspan(next, part.samples), computed);
+    }
+    next += part.samples;
+  }
+}
+
+void EngineLoop::Deliver(Sequence& sequence, int32_t computed_tokens,
+                         std::span<absl::StatusOr<SampledToken>> tokens, TimePoint computed) {
+  RequestState& request = sequence.request;
+  if (request.outgoing && !request.outgoing->error.ok()) {
+    const absl::Status error = request.outgoing->error;
+    return End(request, error);
+  }
+  std::vector<SampledToken> sampled;
+  for (absl::StatusOr<SampledToken>& token : tokens) {
+    if (!token.ok()) {
+      spdlog::error("request={} sampling failed: {}", request.spec.id, token.status().ToString());
+      return End(request, token.status());
+    }
+    sampled.push_back(*std::move(token));
+  }
+  // What beams decode after they have parted is nobody else's prefix.
+  if (sequence.rows.size() == 1) {
+    store_.Insert(sequence.key, sequence.rows.front().tokens, computed_tokens,
+                  sequence.tables.front());
+  }
+  if (sampled.empty()) return;
+  store_.Unexpect(sequence.id);
+  counts_.output_tokens += sampled.size();
+  const bool first = !std::exchange(request.prefilled, true);
+  if (first) EndPrefill(request, computed);
+  if (request.search) return DeliverBeams(sequence, sampled);
+  return first ? DeliverFirst(sequence, sampled) : DeliverNext(sequence, sampled.front());
+}
+
+void EngineLoop::EndPrefill(RequestState& request, TimePoint computed) {
+  StageTimes& stages = request.stages;
   const TimePoint now = clock_.Now();
-  stages.transfer = sender_.time_spent() - sequence.handoff_time_before;
-  stages.prefill = computed - sequence.prefill_began - stages.transfer;
+  stages.transfer = sender_.time_spent() - request.handoff_time_before;
+  stages.prefill = computed - request.prefill_began - stages.transfer;
   stages.first_token = now - computed;
-  if (sequence.outgoing) sequence.outgoing->first_token = now;
+  if (request.outgoing) request.outgoing->first_token = now;
 }
 
-void EngineLoop::HandOff(Sequence& sequence) {
-  const absl::Status status = sender_.Commit(sequence);
-  if (!status.ok()) return End(sequence, status);
-  scheduler_.Park(sequence.id);
+void EngineLoop::DeliverFirst(Sequence& root, std::span<const SampledToken> first) {
+  RequestState& request = root.request;
+  for (size_t i = 0; i < first.size(); ++i) {
+    const auto index = static_cast<int32_t>(i);
+    request.stream.Emit(index, {&first[i], 1}, request.stages);
+    const FinishReason reason = StopReasonOf(request.spec, first[i].token_id, 1);
+    if (reason == FinishReason::kNone) continue;
+    request.ended[i] = true;
+    request.last_reason = reason;
+    request.stream.EndChoice(
+        {.index = index, .reason = reason, .cumulative_logprob = first[i].logprob});
+  }
+  if (request.AllEnded()) return End(request, {.reason = request.last_reason});
+  return request.outgoing ? HandOff(root) : ForkChoices(root, first);
+}
+
+void EngineLoop::DeliverNext(Sequence& sequence, const SampledToken& token) {
+  Row& row = sequence.rows.front();
+  row.tokens.push_back(token.token_id);
+  row.cumulative_logprob += token.logprob;
+  sequence.request.stream.Emit(sequence.index, {&token, 1}, sequence.request.stages);
+  const FinishReason reason = sequence.StopReason();
+  if (reason != FinishReason::kNone) EndChoice(sequence, reason);
+}
+
+void EngineLoop::DeliverBeams(Sequence& sequence, std::span<const SampledToken> tokens) {
+  RequestState& request = sequence.request;
+  if (!request.outgoing || request.spec.max_tokens == 1) return AdvanceBeams(sequence, tokens);
+  request.stream.EmitBeamStart(tokens.front(), request.stages);
+  HandOff(sequence);
+}
+
+void EngineLoop::HandOff(Sequence& root) {
+  const absl::Status status = sender_.Commit(root.request);
+  if (!status.ok()) return End(root.request, status);
+  scheduler_.Park(root.id);
 }
 
 }  // namespace tandem

@@ -39,6 +39,10 @@ struct CancelMessage {
   RequestId id;
   absl::Status status;
 };
+struct EndChoiceMessage {
+  RequestId id;
+  int32_t index = 0;
+};
 struct ReleaseMessage {
   ReservationId reservation;
 };
@@ -51,7 +55,7 @@ struct TransportMessage {
 
 // From the transport's thread.
 struct StreamEndedMessage {
-  SequenceId sequence;
+  RequestId request;
   absl::Status status;
   TimePoint at{};
 };
@@ -66,9 +70,13 @@ struct KvDrainedMessage {
   ReservationId reservation;
 };
 
-using Message = std::variant<SubmitMessage, ReserveMessage, DecodeMessage, CancelMessage,
-                             ReleaseMessage, ShutdownMessage, TransportMessage, StreamEndedMessage,
-                             KvArrivedMessage, KvDrainedMessage>;
+// From the KV store's thread: a copy between device and host has ended.
+struct KvCopiedMessage {};
+
+using Message =
+    std::variant<SubmitMessage, ReserveMessage, DecodeMessage, CancelMessage, EndChoiceMessage,
+                 ReleaseMessage, ShutdownMessage, TransportMessage, StreamEndedMessage,
+                 KvArrivedMessage, KvDrainedMessage, KvCopiedMessage>;
 using Inbox = BoundedQueue<Message>;
 
 }  // namespace tandem

@@ -9,13 +9,13 @@
 
 namespace tandem {
 
-KvReceiver::KvReceiver(const EngineOptions& options, Scheduler& scheduler, KvStore& store,
-                       LandingZone& zone, const Clock& clock)
+KvReceiver::KvReceiver(const EngineOptions& options, const Parts& parts)
     : options_(options),
-      scheduler_(scheduler),
-      store_(store),
-      zone_(zone),
-      clock_(clock),
+      scheduler_(parts.scheduler),
+      store_(parts.store),
+      view_(parts.view),
+      zone_(parts.zone),
+      clock_(parts.clock),
       fingerprint_(options.layout.Fingerprint(options.model_fingerprint)) {}
 
 absl::Status KvReceiver::CheckRequest(const ReserveRequest& request) const {
@@ -25,41 +25,65 @@ absl::Status KvReceiver::CheckRequest(const ReserveRequest& request) const {
         "same block size and KV dtype on both",
         request.layout_fingerprint, fingerprint_);
   }
-  const int64_t total = int64_t{request.prompt_tokens} + request.max_tokens;
-  if (request.prompt_tokens < 1 || request.max_tokens < 1 || total > options_.max_context_tokens) {
+  const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  if (prompt_tokens < 1 || request.max_tokens < 1 || request.width < 1 ||
+      prompt_tokens + request.max_tokens > options_.max_context_tokens) {
     return InvalidArgument(
-        "a reservation for {} prompt tokens and {} more: each must be at least 1, together at most "
-        "{}",
-        request.prompt_tokens, request.max_tokens, options_.max_context_tokens);
+        "a reservation for {} prompt tokens and {} more in {} rows: each must be at least 1, the "
+        "tokens together at most {}",
+        prompt_tokens, request.max_tokens, request.width, options_.max_context_tokens);
   }
   return absl::OkStatus();
 }
 
-// The scheduler is told of no deadline: only here is it known whether a write is in flight, and
-// until that has landed the promise must stand.
-absl::StatusOr<Reservation> KvReceiver::Reserve(const ReserveRequest& request, SequenceId promise) {
-  RETURN_IF_ERROR(CheckRequest(request));
-  RETURN_IF_ERROR(
-      scheduler_.Reserve({.id = promise,
-                          .prompt_tokens = request.prompt_tokens,
-                          .max_total_tokens = request.prompt_tokens + request.max_tokens - 1,
-                          .priority = request.priority}));
-  Incoming incoming{.promise = promise,
-                    .table = BlockTable(options_.layout.block_tokens),
-                    .prompt_tokens = request.prompt_tokens,
-                    .max_tokens = request.max_tokens,
-                    .lease_end = clock_.Now() + options_.reservation_lease,
-                    .deadline = request.deadline};
-  const absl::Status reserved = incoming.table.Reserve(store_.pool(), request.prompt_tokens);
-  TANDEM_CHECK(reserved.ok(), "the scheduler promised blocks that the pool does not have");
-  const ReservationId id(next_id_++);
-  zone_.Open(id, incoming.table.block_ids());
-  incoming_.emplace(id, std::move(incoming));
-  return Reservation{.id = id, .epoch = options_.epoch, .lease = options_.reservation_lease};
+// Blocks of the prompt: full ones that are cached, and new ones behind them. How many are cached.
+int32_t KvReceiver::TakeBlocks(PrefixKey& key, Incoming& incoming) {
+  const std::vector<int32_t>& prompt = incoming.request.prompt;
+  const auto prompt_tokens = static_cast<int64_t>(prompt.size());
+  const int64_t attached = store_.Attach(key, prompt, prompt_tokens, incoming.table);
+  const auto cached_blocks = static_cast<int32_t>(attached / options_.layout.block_tokens);
+  incoming.table.Truncate(int64_t{cached_blocks} * options_.layout.block_tokens);
+  const absl::Status reserved = store_.Reserve(incoming.table, prompt_tokens);
+  TANDEM_CHECK(reserved.ok(), "the scheduler planned with blocks that the pool does not have");
+  return cached_blocks;
 }
 
-absl::Status KvReceiver::Claim(ReservationId id, SequenceId sequence,
-                               const EngineRequest& request) {
+// The scheduler is told of no deadline: only here is it known whether a write is in flight, and
+// until that has landed the promise must stand.
+absl::StatusOr<Reservation> KvReceiver::Reserve(ReserveRequest request, SequenceId promise) {
+  RETURN_IF_ERROR(CheckRequest(request));
+  const auto prompt_tokens = static_cast<int32_t>(request.prompt.size());
+  PrefixKey key = store_.NewKey(request.cache_salt);
+  key.Extend(request.prompt);
+  const PrefixMatch match = store_.Match(key, request.prompt, prompt_tokens);
+  const auto cached = static_cast<int32_t>(match.device_tokens / options_.layout.block_tokens);
+  view_.SetReservation(promise,
+                       store_.layout().BlocksFor(prompt_tokens) - cached + match.idle_blocks);
+  const TimePoint now = clock_.Now();
+  RETURN_IF_ERROR(scheduler_.Reserve({.id = promise,
+                                      .prompt_tokens = prompt_tokens,
+                                      .max_total_tokens = prompt_tokens + request.max_tokens - 1,
+                                      .width = request.width,
+                                      .priority = request.priority,
+                                      .tenant = TenantKey(request.tenant)},
+                                     view_, now));
+  Incoming incoming{.promise = promise,
+                    .table = BlockTable(options_.layout.block_tokens),
+                    .request = std::move(request),
+                    .lease_end = now + options_.reservation_lease};
+  incoming.deadline = incoming.request.deadline;
+  incoming.cached_blocks = TakeBlocks(key, incoming);
+  const ReservationId id(next_id_++);
+  zone_.Open(id, incoming.table.block_ids(), incoming.cached_blocks);
+  const Reservation reservation{.id = id,
+                                .epoch = options_.epoch,
+                                .cached_blocks = incoming.cached_blocks,
+                                .lease = options_.reservation_lease};
+  incoming_.emplace(id, std::move(incoming));
+  return reservation;
+}
+
+absl::Status KvReceiver::Claim(ReservationId id, const EngineRequest& request) {
   const auto place = incoming_.find(id);
   if (place == incoming_.end() || place->second.state == State::kDraining) {
     return NotFound("reservation {} does not exist: it lapsed or was released", id);
@@ -70,13 +94,16 @@ absl::Status KvReceiver::Claim(ReservationId id, SequenceId sequence,
     Release(id);
     return broken;
   }
-  if (std::ssize(request.prompt) != incoming.prompt_tokens ||
-      request.max_tokens > incoming.max_tokens) {
+  const ReserveRequest& reserved = incoming.request;
+  if (request.prompt != reserved.prompt || request.max_tokens > reserved.max_tokens ||
+      request.width() != reserved.width || request.cache_salt != reserved.cache_salt) {
     return FailedPrecondition(
-        "reservation {} is for {} prompt tokens and {} more, not for {} and {}", id,
-        incoming.prompt_tokens, incoming.max_tokens, request.prompt.size(), request.max_tokens);
+        "reservation {} is for another request: for {} prompt tokens and {} more in {} rows, not "
+        "for {} and {} in {}",
+        id, reserved.prompt.size(), reserved.max_tokens, reserved.width, request.prompt.size(),
+        request.max_tokens, request.width());
   }
-  incoming.claimed_by = sequence;
+  incoming.claimed_by = request.id;
   incoming.deadline = request.deadline;
   incoming.lease_end = clock_.Now() + options_.reservation_lease;
   return absl::OkStatus();
@@ -110,7 +137,7 @@ void KvReceiver::Release(ReservationId id) {
   incoming_.erase(place);
 }
 
-std::optional<SequenceId> KvReceiver::ClaimedBy(ReservationId id) const {
+std::optional<RequestId> KvReceiver::ClaimedBy(ReservationId id) const {
   const auto place = incoming_.find(id);
   return place == incoming_.end() ? std::nullopt : place->second.claimed_by;
 }

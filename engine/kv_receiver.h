@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "engine/inbox.h"
 #include "engine/landing_zone.h"
+#include "engine/store_view.h"
 #include "kvstore/kv_store.h"
 #include "scheduler/scheduler.h"
 
@@ -20,7 +21,7 @@ namespace tandem {
 // A reservation whose time is up, with the request that waits for it, if any, and its status.
 struct Lapse {
   ReservationId reservation;
-  std::optional<SequenceId> claimed_by;
+  std::optional<RequestId> claimed_by;
   absl::Status status;
 };
 
@@ -35,25 +36,32 @@ struct Lapse {
 // Thread: engine. What it is made of must outlive it.
 class KvReceiver {
  public:
-  KvReceiver(const EngineOptions& options, Scheduler& scheduler, KvStore& store, LandingZone& zone,
-             const Clock& clock);
+  struct Parts {
+    Scheduler& scheduler;
+    KvStore& store;
+    StoreView& view;
+    LandingZone& zone;
+    const Clock& clock;
+  };
+  KvReceiver(const EngineOptions& options, const Parts& parts);
 
-  // Sets blocks aside; `promise` names them in the scheduler. RESOURCE_EXHAUSTED when there is no
-  // room, FAILED_PRECONDITION when the peers' layouts differ.
-  absl::StatusOr<Reservation> Reserve(const ReserveRequest& request, SequenceId promise);
+  // Sets blocks for the prompt aside, those that are cached here among them; `promise` names them
+  // in the scheduler. RESOURCE_EXHAUSTED when there is no room, FAILED_PRECONDITION when the peers'
+  // layouts differ.
+  absl::StatusOr<Reservation> Reserve(ReserveRequest request, SequenceId promise);
 
-  // `sequence` waits for the KV from here on. NOT_FOUND for one that is unknown or lapsed,
+  // `request` waits for the KV from here on. NOT_FOUND for one that is unknown or lapsed,
   // FAILED_PRECONDITION when the request is not the one that was reserved for, the KV's own status
   // when it is broken.
-  absl::Status Claim(ReservationId id, SequenceId sequence, const EngineRequest& request);
+  absl::Status Claim(ReservationId id, const EngineRequest& request);
   // Whether all KV is in place and verified.
   bool IsComplete(ReservationId id) const;
-  // The KV of a complete reservation; its promise passes to `heir`, which is parked.
+  // The KV of a complete reservation; its place passes to `heir`, which is parked.
   BlockTable Take(ReservationId id, const SequenceSpec& heir);
   // Gives the blocks back; unknown ids are ignored.
   void Release(ReservationId id);
   // The request that waits for `id`, if it exists and is claimed.
-  std::optional<SequenceId> ClaimedBy(ReservationId id) const;
+  std::optional<RequestId> ClaimedBy(ReservationId id) const;
 
   void Arrived(const KvArrivedMessage& message);
   void Drained(ReservationId id);
@@ -75,21 +83,23 @@ class KvReceiver {
   struct Incoming {
     SequenceId promise;
     BlockTable table;
-    int32_t prompt_tokens = 0;
-    int32_t max_tokens = 0;
+    ReserveRequest request;
     State state = State::kAwaited;
     absl::Status broken;
-    std::optional<SequenceId> claimed_by;
+    std::optional<RequestId> claimed_by;
     TimePoint lease_end{};
     TimePoint deadline = kNoDeadline;
+    int32_t cached_blocks = 0;
   };
 
   absl::Status CheckRequest(const ReserveRequest& request) const;
+  int32_t TakeBlocks(PrefixKey& key, Incoming& incoming);
   std::optional<Lapse> LapseOf(ReservationId id, Incoming& incoming, TimePoint now);
 
   const EngineOptions& options_;
   Scheduler& scheduler_;
   KvStore& store_;
+  StoreView& view_;
   LandingZone& zone_;
   const Clock& clock_;
   const uint64_t fingerprint_;

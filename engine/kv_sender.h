@@ -25,20 +25,21 @@ class KvSender {
 
   void Attach(Transport* transport) { transport_ = transport; }
 
-  // Opens the stream of a sequence whose first chunk is about to be computed.
-  void Open(Sequence& sequence);
+  // Opens the stream of a sequence whose first chunk is about to be computed, behind
+  // `cached_tokens` whose KV is in its table already: posts the full blocks of these.
+  void Open(Sequence& sequence, int32_t cached_tokens);
   // `layer` of the step's chunks is in the pool: posts each block that is now full, or the last of
   // its prompt. A block is posted once per layer.
   void PostLayer(int32_t layer, std::span<const Chunk> chunks);
   // All chunks were computed and posted: asks the peer to acknowledge.
-  absl::Status Commit(Sequence& sequence);
+  absl::Status Commit(RequestState& request);
   // Stops sending, in whatever state. Afterwards nothing reads the blocks any more.
-  void Abort(Sequence& sequence);
+  void Abort(RequestState& request);
   // The transport reported the end of the stream: OK when the peer has it all.
-  absl::Status Ended(Sequence& sequence, const StreamEndedMessage& message);
+  absl::Status Ended(RequestState& request, const StreamEndedMessage& message);
 
   // What was sent for a sequence that was acknowledged at `acknowledged`.
-  KvReport Report(const Sequence& sequence, TimePoint acknowledged) const;
+  KvReport Report(const RequestState& request, TimePoint acknowledged) const;
 
   // The engine thread's time spent here, in all.
   Duration time_spent() const { return time_spent_; }
@@ -46,7 +47,10 @@ class KvSender {
 
  private:
   absl::Status OpenStream(Sequence& sequence);
+  absl::Status PostCached(Sequence& sequence, int32_t cached_tokens);
   absl::Status PostChunk(int32_t layer, const Chunk& chunk);
+  // Blocks [first, last) of the sequence that the peer has not.
+  absl::Status PostBlocks(int32_t layer, Sequence& sequence, int32_t first, int32_t last);
 
   const KvStore& store_;
   const Clock& clock_;

@@ -11,11 +11,12 @@ namespace tandem {
 LandingZone::LandingZone(const KvPoolView& pool, uint64_t epoch, const Clock& clock, Inbox& inbox)
     : pool_(pool), epoch_(epoch), clock_(clock), inbox_(inbox) {}
 
-void LandingZone::Open(ReservationId id, std::span<const int32_t> blocks) {
+void LandingZone::Open(ReservationId id, std::span<const int32_t> blocks, int32_t cached_blocks) {
   const TimePoint now = clock_.Now();
   absl::MutexLock lock(&mutex_);
   Landing& landing = landings_[id];
   landing.blocks.assign(blocks.begin(), blocks.end());
+  landing.cached_blocks = static_cast<uint32_t>(cached_blocks);
   landing.extents.assign(blocks.size() * static_cast<size_t>(pool_.num_layers), Extent::kEmpty);
   landing.latest_frame = now;
 }
@@ -129,6 +130,10 @@ absl::StatusOr<size_t> LandingZone::ExtentIndex(const FrameHeader& header,
                               header.layer, header.block, header.stream, layers,
                               landing.blocks.size());
   }
+  if (header.block < landing.cached_blocks) {
+    return FailedPrecondition("block {} of reservation {}: its first {} are cached here",
+                              header.block, header.stream, landing.cached_blocks);
+  }
   if (header.payload_bytes != static_cast<uint64_t>(pool_.ExtentBytes())) {
     return FailedPrecondition("a payload of {} bytes, an extent has {}: the KV layouts differ",
                               header.payload_bytes, pool_.ExtentBytes());
@@ -137,8 +142,9 @@ absl::StatusOr<size_t> LandingZone::ExtentIndex(const FrameHeader& header,
 }
 
 absl::Status LandingZone::CheckComplete(const FrameHeader& header, const Landing& landing) const {
-  const auto expected = static_cast<int64_t>(landing.extents.size());
-  if (landing.num_landed == expected && header.frames == landing.extents.size()) {
+  const auto sent = static_cast<int64_t>(landing.blocks.size() - landing.cached_blocks);
+  const int64_t expected = sent * pool_.num_layers;
+  if (landing.num_landed == expected && header.frames == static_cast<uint64_t>(expected)) {
     return absl::OkStatus();
   }
   return DataLoss("reservation {} was committed with {} frames sent and {} of {} extents in place",

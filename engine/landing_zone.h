@@ -42,8 +42,9 @@ class LandingZone final : public FrameReceiver {
   // `epoch`: of this engine; frames for another one are refused.
   LandingZone(const KvPoolView& pool, uint64_t epoch, const Clock& clock, Inbox& inbox);
 
-  // Takes frames for `id`, whose sequence lies in `blocks` of the pool.
-  void Open(ReservationId id, std::span<const int32_t> blocks);
+  // Takes frames for `id`, whose sequence lies in `blocks` of the pool. Of these the first
+  // `cached_blocks` are in place already: nobody may write into them.
+  void Open(ReservationId id, std::span<const int32_t> blocks, int32_t cached_blocks);
   // Refuses further frames and forgets the reservation, which must be open.
   Closing Close(ReservationId id);
   // Refuses all frames from here on with UNAVAILABLE.
@@ -60,7 +61,8 @@ class LandingZone final : public FrameReceiver {
 
   struct Landing {
     std::vector<int32_t> blocks;
-    std::vector<Extent> extents;  // [layer][block of the sequence]
+    uint32_t cached_blocks = 0;
+    std::vector<Extent> extents;  // [layer][block of the sequence]; cached ones stay empty
     int64_t num_landed = 0;
     int32_t num_writing = 0;
     TimePoint latest_frame{};

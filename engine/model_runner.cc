@@ -25,12 +25,10 @@ absl::Status ModelRunner::Forward(std::span<const Chunk> chunks, int32_t num_dec
 
 absl::Status ModelRunner::MakeRoom(std::span<const Chunk> chunks) {
   for (const Chunk& chunk : chunks) {
-    BlockTable& table = chunk.sequence->table;
-    const absl::Status reserved = table.Reserve(store_.pool(), chunk.end());
-    TANDEM_CHECK(reserved.ok(), "the scheduler promised blocks that the pool does not have");
-    ASSIGN_OR_RETURN(std::vector<BlockCopy> copies,
-                     table.MakeWritable(store_.pool(), chunk.begin, chunk.end()));
-    if (!copies.empty()) RETURN_IF_ERROR(store_.Execute(*stream_, std::move(copies)));
+    BlockTable& table = chunk.table();
+    const absl::Status reserved = store_.Reserve(table, chunk.end());
+    TANDEM_CHECK(reserved.ok(), "the scheduler planned with blocks that the pool does not have");
+    RETURN_IF_ERROR(store_.MakeWritable(*stream_, table, chunk.begin, chunk.end()));
   }
   return absl::OkStatus();
 }
@@ -44,25 +42,27 @@ void ModelRunner::BuildBatch(std::span<const Chunk> chunks) {
   logit_rows_.clear();
   max_blocks_ = 0;
   for (const Chunk& chunk : chunks) {
-    max_blocks_ = std::max(max_blocks_, chunk.sequence->table.num_blocks());
+    max_blocks_ = std::max(max_blocks_, chunk.table().num_blocks());
   }
   block_tables_.assign(chunks.size() * static_cast<size_t>(max_blocks_), -1);
   for (size_t i = 0; i < chunks.size(); ++i) AppendChunk(chunks[i], static_cast<int32_t>(i));
 }
 
 void ModelRunner::AppendChunk(const Chunk& chunk, int32_t row) {
-  const Sequence& sequence = *chunk.sequence;
+  const BlockTable& table = chunk.table();
   for (int32_t position = chunk.begin; position < chunk.end(); ++position) {
-    token_ids_.push_back(sequence.TokenAt(position));
+    token_ids_.push_back(chunk.tokens()[static_cast<size_t>(position)]);
     positions_.push_back(position);
-    slots_.push_back(sequence.table.Slot(position));
+    slots_.push_back(table.Slot(position));
   }
   query_starts_.push_back(static_cast<int32_t>(token_ids_.size()));
   context_lens_.push_back(chunk.end());
-  const std::span<const int32_t> blocks = sequence.table.block_ids();
+  const std::span<const int32_t> blocks = table.block_ids();
   std::copy(blocks.begin(), blocks.end(),
             block_tables_.begin() + static_cast<ptrdiff_t>(row) * max_blocks_);
-  if (chunk.sampled) logit_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
+  // Sampling changes the logits, so each of several choices gets its own.
+  logit_rows_.insert(logit_rows_.end(), static_cast<size_t>(chunk.samples),
+                     static_cast<int32_t>(token_ids_.size()) - 1);
 }
 
 ForwardBatch ModelRunner::Batch(int32_t num_decodes) {
@@ -85,38 +85,58 @@ std::span<absl::StatusOr<SampledToken>> ModelRunner::Sample(std::span<const Chun
     return results_;
   }
   // One row's fault must not end the others' requests.
-  const bool alone = logit_rows_.size() == 1;
   for (const Chunk& chunk : chunks) {
-    if (!chunk.sampled) continue;
-    results_.push_back(alone ? absl::StatusOr<SampledToken>(status) : SampleAlone(chunk));
+    if (chunk.samples > 0) SampleAlone(chunk);
   }
   return results_;
 }
 
 absl::Status ModelRunner::SampleRows(std::span<const Chunk> chunks) {
   sample_rows_.clear();
-  for (const Chunk& chunk : chunks) {
-    if (!chunk.sampled) continue;
-    const EngineRequest& request = chunk.sequence->request;
-    sample_rows_.push_back(
-        MakeSampleRow(request.sampling, chunk.end(), request.prompt, chunk.sequence->output));
-  }
+  for (const Chunk& chunk : chunks) AppendSampleRows(chunk);
   sampled_.assign(sample_rows_.size(), SampledToken{});
   if (sample_rows_.empty()) return absl::OkStatus();
   return ops_.Sample(*stream_, {.logits = logits_, .rows = sample_rows_, .out = sampled_});
 }
 
+void ModelRunner::AppendSampleRows(const Chunk& chunk) {
+  const Sequence& sequence = *chunk.sequence;
+  const RequestState& request = sequence.request;
+  if (request.search) {
+    // Greedy, for its most probable tokens.
+    SampleRow row;
+    row.position = chunk.end();
+    row.num_logprobs = request.search->candidates_per_beam();
+    sample_rows_.push_back(row);
+    return;
+  }
+  SamplingParams params = request.spec.sampling;
+  for (int32_t i = 0; i < chunk.samples; ++i) {
+    params.seed = chunk.samples > 1 ? ChoiceSeed(request.spec.sampling.seed, i) : sequence.seed;
+    sample_rows_.push_back(MakeSampleRow(params, chunk.end(), request.spec.prompt,
+                                         sequence.OutputOf(sequence.rows[chunk.row])));
+  }
+}
+
 // The failed call may have changed the logits, so they are computed anew: a pass over the last
 // token alone, whose KV is in the pool already and is not stored again (a peer may be reading it).
 // The result is the same, since a row does not depend on its batch (P2).
-absl::StatusOr<SampledToken> ModelRunner::SampleAlone(const Chunk& chunk) {
-  const Chunk last{
-      .sequence = chunk.sequence, .begin = chunk.end() - 1, .count = 1, .sampled = true};
+void ModelRunner::SampleAlone(const Chunk& chunk) {
+  Chunk last = chunk;
+  last.begin = chunk.end() - 1;
+  last.count = 1;
   BuildBatch({&last, 1});
   slots_.assign(1, -1);
-  ASSIGN_OR_RETURN(logits_, transformer_.Forward(*stream_, Batch(1), store_.view(), nullptr));
-  RETURN_IF_ERROR(SampleRows({&last, 1}));
-  return std::move(sampled_.front());
+  absl::StatusOr<TensorView> logits =
+      transformer_.Forward(*stream_, Batch(1), store_.view(), nullptr);
+  absl::Status status = logits.status();
+  if (status.ok()) {
+    logits_ = *logits;
+    status = SampleRows({&last, 1});
+  }
+  for (int32_t i = 0; i < chunk.samples; ++i) {
+    results_.push_back(status.ok() ? absl::StatusOr<SampledToken>(std::move(sampled_[i])) : status);
+  }
 }
 
 }  // namespace tandem

@@ -21,12 +21,12 @@ class ModelRunner {
   ModelRunner(Transformer& transformer, Ops& ops, KvStore& store, std::unique_ptr<Stream> stream);
 
   // Computes `chunks`, prefills first, then `num_decodes` of one token each. Makes room for them
-  // in their tables, which the scheduler has promised. An error is the whole step's.
+  // in their tables, which the scheduler has seen to. An error is the whole step's.
   absl::Status Forward(std::span<const Chunk> chunks, int32_t num_decodes,
                        const LayerStored& layer_stored);
 
-  // The next token of each sampled chunk, in their order. Once, after a Forward of the same chunks.
-  // An error is that row's alone.
+  // The tokens after each chunk that wants some, in their order. Once, after a Forward of the same
+  // chunks. An error is that token's alone.
   std::span<absl::StatusOr<SampledToken>> Sample(std::span<const Chunk> chunks);
 
  private:
@@ -35,7 +35,8 @@ class ModelRunner {
   void AppendChunk(const Chunk& chunk, int32_t row);
   ForwardBatch Batch(int32_t num_decodes);
   absl::Status SampleRows(std::span<const Chunk> chunks);
-  absl::StatusOr<SampledToken> SampleAlone(const Chunk& chunk);
+  void AppendSampleRows(const Chunk& chunk);
+  void SampleAlone(const Chunk& chunk);
 
   Transformer& transformer_;
   Ops& ops_;

@@ -14,9 +14,20 @@ OutputStream::~OutputStream() {
   if (open()) Fail(Internal("the request was dropped without an answer: please report this"));
 }
 
-void OutputStream::Emit(std::span<const SampledToken> tokens, const StageTimes& stages) {
+void OutputStream::Emit(int32_t index, std::span<const SampledToken> tokens,
+                        const StageTimes& stages) {
   TANDEM_CHECK(open(), "tokens for a stream that has ended");
-  sink_->OnTokens(tokens, stages);
+  sink_->OnTokens(index, tokens, stages);
+}
+
+void OutputStream::EmitBeamStart(const SampledToken& first, const StageTimes& stages) {
+  TANDEM_CHECK(open(), "a beam start for a stream that has ended");
+  sink_->OnBeamStart(first, stages);
+}
+
+void OutputStream::EndChoice(const ChoiceEnd& end) {
+  TANDEM_CHECK(open(), "the end of a choice for a stream that has ended");
+  sink_->OnChoiceEnd(end);
 }
 
 void OutputStream::Finish(const FinishInfo& info) {

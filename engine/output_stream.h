@@ -16,6 +16,7 @@ enum class FinishReason : uint8_t {
   kStop,       // a stop token (EOS among them); it is the last token that was emitted
   kLength,     // max_tokens
   kHandedOff,  // prefill worker: the decode worker acknowledged the KV
+  kEnded,      // by EndChoice
 };
 
 // Where the time of one request went at one worker, on that worker's clock. Durations, so that
@@ -30,17 +31,28 @@ struct StageTimes {
 
 // What moved between workers for one request.
 struct KvReport {
-  uint64_t raw_bytes = 0;   // KV of the prompt
+  uint64_t raw_bytes = 0;   // KV of the prompt's tokens that the peer had not cached
   uint64_t wire_bytes = 0;  // as sent, headers included
   Duration duration{};      // first frame posted -> acknowledged
   Duration exposed{};       // first token sampled -> acknowledged: what the transfer did not hide
 };
 
-struct FinishInfo {
-  absl::Status status;  // OK: `reason` holds and every token was emitted
+// How one choice ended.
+struct ChoiceEnd {
+  int32_t index = 0;
   FinishReason reason = FinishReason::kNone;
+  double cumulative_logprob = 0;  // of its tokens; sampling reports it where logprobs are wanted
+  double score = 0;               // beam search: what hypotheses are ranked by
+};
+
+struct FinishInfo {
+  absl::Status
+      status;  // OK: every choice has ended, or was handed off, and every token was emitted
+  FinishReason reason = FinishReason::kNone;  // kHandedOff, or how the last choice ended
   StageTimes stages;
   KvReport kv;
+  int32_t cached_tokens = 0;  // of the prompt: taken from the prefix cache instead of computed
+  int32_t preemptions = 0;    // of its sequences
 };
 
 // Takes what a request produces. Called on the engine thread, one call at a time; must not block
@@ -48,7 +60,13 @@ struct FinishInfo {
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
-  virtual void OnTokens(std::span<const SampledToken> tokens, const StageTimes& stages) = 0;
+  // The next tokens of choice `index`.
+  virtual void OnTokens(int32_t index, std::span<const SampledToken> tokens,
+                        const StageTimes& stages) = 0;
+  // Prefill of a beam search: the most probable first tokens (`first.top`), for who decodes.
+  virtual void OnBeamStart(const SampledToken& first, const StageTimes& stages) = 0;
+  // Once per choice that ends here, after its last tokens, unless the request fails.
+  virtual void OnChoiceEnd(const ChoiceEnd& end) = 0;
   // Exactly once, last.
   virtual void OnFinish(const FinishInfo& info) = 0;
 };
@@ -64,7 +82,9 @@ class OutputStream {
   ~OutputStream();
 
   // CHECKs that the stream is open.
-  void Emit(std::span<const SampledToken> tokens, const StageTimes& stages);
+  void Emit(int32_t index, std::span<const SampledToken> tokens, const StageTimes& stages);
+  void EmitBeamStart(const SampledToken& first, const StageTimes& stages);
+  void EndChoice(const ChoiceEnd& end);
   // Ends the stream; it is closed afterwards.
   void Finish(const FinishInfo& info);
   void Fail(const absl::Status& status);

@@ -1,17 +1,39 @@
 #include "engine/sequence.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "base/hash.h"
 
 namespace tandem {
 
-FinishReason Sequence::StopReason() const {
-  if (output.empty()) return FinishReason::kNone;
+FinishReason StopReasonOf(const EngineRequest& request, int32_t token, int32_t count) {
   const std::vector<int32_t>& stops = request.stop_token_ids;
-  if (std::find(stops.begin(), stops.end(), output.back()) != stops.end()) {
-    return FinishReason::kStop;
-  }
-  const auto max_tokens = static_cast<size_t>(request.max_tokens);
-  return output.size() >= max_tokens ? FinishReason::kLength : FinishReason::kNone;
+  if (std::find(stops.begin(), stops.end(), token) != stops.end()) return FinishReason::kStop;
+  return count >= request.max_tokens ? FinishReason::kLength : FinishReason::kNone;
+}
+
+RequestState::RequestState(EngineRequest request) : spec(std::move(request)) {
+  ended.assign(static_cast<size_t>(spec.n), false);
+  if (spec.beams) RestartSearch();
+}
+
+bool RequestState::AllEnded() const {
+  return std::find(ended.begin(), ended.end(), false) == ended.end();
+}
+
+void RequestState::RestartSearch() {
+  search.emplace(BeamSearch::Options{
+      .params = *spec.beams, .max_tokens = spec.max_tokens, .stop_token_ids = spec.stop_token_ids});
+}
+
+FinishReason Sequence::StopReason() const {
+  if (num_output() == 0) return FinishReason::kNone;
+  return StopReasonOf(request.spec, rows.front().tokens.back(), num_output());
+}
+
+uint64_t TenantKey(std::string_view tenant) {
+  return Hash64(std::as_bytes(std::span(tenant.data(), tenant.size())));
 }
 
 SequenceSpec SpecOf(SequenceId id, const EngineRequest& request) {
@@ -19,8 +41,10 @@ SequenceSpec SpecOf(SequenceId id, const EngineRequest& request) {
   return {.id = id,
           .prompt_tokens = prompt,
           .max_total_tokens = prompt + request.max_tokens - 1,
+          .width = request.width(),
           .priority = request.priority,
-          .deadline = request.deadline};
+          .deadline = request.deadline,
+          .tenant = TenantKey(request.tenant)};
 }
 
 }  // namespace tandem

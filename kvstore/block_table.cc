@@ -1,5 +1,6 @@
 #include "kvstore/block_table.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -31,8 +32,7 @@ absl::StatusOr<std::vector<BlockCopy>> BlockTable::MakeWritable(BlockPool& pool,
                "a write past the table: reserve first");
   const int64_t first = begin / block_tokens_;
   const int64_t last = begin == end ? first : CeilDiv(end, block_tokens_);
-  int32_t needed = 0;
-  for (int64_t i = first; i < last; ++i) needed += blocks_[i].shared() ? 1 : 0;
+  const int32_t needed = NumShared(begin, end);
   if (needed > pool.num_free()) {
     return ResourceExhausted("copy-on-write needs {} blocks, {} of {} are free: retry later",
                              needed, pool.num_free(), pool.num_blocks());
@@ -49,10 +49,31 @@ absl::StatusOr<std::vector<BlockCopy>> BlockTable::MakeWritable(BlockPool& pool,
 }
 
 BlockTable BlockTable::Fork() const {
-  BlockTable fork(block_tokens_);
-  fork.blocks_ = Pin(0, num_blocks());
-  fork.ids_ = ids_;
-  return fork;
+  std::vector<BlockRef> blocks;
+  blocks.reserve(blocks_.size());
+  for (const BlockRef& block : blocks_) blocks.push_back(block.Share());
+  return Over(block_tokens_, std::move(blocks));
+}
+
+BlockTable BlockTable::Over(int32_t block_tokens, std::vector<BlockRef> blocks) {
+  BlockTable table(block_tokens);
+  table.ids_.reserve(blocks.size());
+  for (const BlockRef& block : blocks) table.ids_.push_back(block.id().value());
+  table.blocks_ = std::move(blocks);
+  return table;
+}
+
+const BlockRef& BlockTable::block(int32_t index) const {
+  TANDEM_CHECK(index >= 0 && index < num_blocks(), "a block past the table");
+  return blocks_[index];
+}
+
+int32_t BlockTable::NumShared(int64_t begin, int64_t end) const {
+  if (begin >= end) return 0;
+  const int64_t last = std::min<int64_t>(CeilDiv(end, block_tokens_), num_blocks());
+  int32_t shared = 0;
+  for (int64_t i = begin / block_tokens_; i < last; ++i) shared += blocks_[i].shared() ? 1 : 0;
+  return shared;
 }
 
 void BlockTable::Truncate(int64_t num_tokens) {
@@ -73,8 +94,25 @@ std::vector<BlockRef> BlockTable::Pin(int32_t first, int32_t last) const {
   TANDEM_CHECK(first >= 0 && first <= last && last <= num_blocks(), "pins past the table");
   std::vector<BlockRef> pins;
   pins.reserve(last - first);
-  for (int32_t i = first; i < last; ++i) pins.push_back(blocks_[i].Share());
+  for (int32_t i = first; i < last; ++i) pins.push_back(blocks_[i].Share(PinKind::kCopy));
   return pins;
+}
+
+std::vector<BlockId> HeldOnlyBy(const BlockPool& pool, std::span<const BlockTable> tables) {
+  std::vector<int32_t> ids;
+  for (const BlockTable& table : tables) {
+    ids.insert(ids.end(), table.block_ids().begin(), table.block_ids().end());
+  }
+  std::ranges::sort(ids);
+  std::vector<BlockId> held;
+  for (size_t first = 0; first < ids.size();) {
+    size_t last = first;
+    while (last < ids.size() && ids[last] == ids[first]) ++last;
+    const BlockId id(ids[first]);
+    if (pool.pins(id).tables == static_cast<int32_t>(last - first)) held.push_back(id);
+    first = last;
+  }
+  return held;
 }
 
 }  // namespace tandem

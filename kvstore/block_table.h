@@ -24,6 +24,11 @@ class BlockTable {
   explicit BlockTable(int32_t block_tokens) : block_tokens_(block_tokens) {}
   BlockTable(BlockTable&&) = default;
   BlockTable& operator=(BlockTable&&) = default;
+  // The last block first: what is idle in the prefix cache is then a leaf there.
+  ~BlockTable() { Truncate(0); }
+
+  // A table over these blocks, in this order.
+  static BlockTable Over(int32_t block_tokens, std::vector<BlockRef> blocks);
 
   // Makes room for tokens [0, num_tokens): all of it or, with RESOURCE_EXHAUSTED, none.
   absl::Status Reserve(BlockPool& pool, int64_t num_tokens);
@@ -43,6 +48,10 @@ class BlockTable {
   int64_t Slot(int64_t position) const;
   // Pins on blocks [first, last), for whoever sends or copies them.
   std::vector<BlockRef> Pin(int32_t first, int32_t last) const;
+  const BlockRef& block(int32_t index) const;
+
+  // How many blocks MakeWritable would copy of those there are.
+  int32_t NumShared(int64_t begin, int64_t end) const;
 
   std::span<const int32_t> block_ids() const { return ids_; }
   int32_t num_blocks() const { return static_cast<int32_t>(ids_.size()); }
@@ -53,5 +62,8 @@ class BlockTable {
   std::vector<BlockRef> blocks_;
   std::vector<int32_t> ids_;  // blocks_[i].id(), in the form that the ops read
 };
+
+// The distinct blocks of these tables that no other table holds, in rising order.
+std::vector<BlockId> HeldOnlyBy(const BlockPool& pool, std::span<const BlockTable> tables);
 
 }  // namespace tandem

@@ -83,6 +83,16 @@ struct UnaryCall {
   bool dropped = false;  // loop's thread
 };
 
+// A call whose answer nobody waits for.
+template <typename Request, typename Response>
+std::shared_ptr<UnaryCall<Request, Response>> NewForgottenCall(const Request& request) {
+  constexpr std::chrono::seconds kTimeout(5);
+  auto call = std::make_shared<UnaryCall<Request, Response>>();
+  call->request = request;
+  call->context.set_deadline(std::chrono::system_clock::now() + kTimeout);
+  return call;
+}
+
 template <typename Call, void (*drop)(Call&)>
 class Handle final : public WorkerCall {
  public:
@@ -179,12 +189,16 @@ std::unique_ptr<WorkerCall> GrpcWorkerClient::Reserve(const WorkerEndpoint& work
 }
 
 void GrpcWorkerClient::Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) {
-  constexpr std::chrono::seconds kTimeout(5);
-  auto call = std::make_shared<UnaryCall<v1::ReleaseRequest, v1::ReleaseResponse>>();
-  call->request = request;
-  call->context.set_deadline(std::chrono::system_clock::now() + kTimeout);
+  auto call = NewForgottenCall<v1::ReleaseRequest, v1::ReleaseResponse>(request);
   StubFor(worker).async()->Release(&call->context, &call->request, &call->response,
                                    [call](const grpc::Status&) {});
+}
+
+void GrpcWorkerClient::EndChoice(const WorkerEndpoint& worker,
+                                 const v1::EndChoiceRequest& request) {
+  auto call = NewForgottenCall<v1::EndChoiceRequest, v1::EndChoiceResponse>(request);
+  StubFor(worker).async()->EndChoice(&call->context, &call->request, &call->response,
+                                     [call](const grpc::Status&) {});
 }
 
 void GrpcWorkerClient::ReleaseUnused(const WorkerEndpoint& worker, const v1::KvTarget& target) {

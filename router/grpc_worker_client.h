@@ -35,6 +35,7 @@ class GrpcWorkerClient final : public WorkerClient {
                                       const v1::ReserveRequest& request, TimePoint deadline,
                                       ReserveDone done) override;
   void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) override;
+  void EndChoice(const WorkerEndpoint& worker, const v1::EndChoiceRequest& request) override;
   void KeepOnly(const ClusterView& view) override;
 
  private:

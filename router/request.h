@@ -2,53 +2,59 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <string>
 #include <vector>
 
+#include "router/best_choices.h"
 #include "router/choice.h"
+#include "router/dispatch.h"
+#include "router/request_spec.h"
 #include "router/response_stream.h"
 
 namespace tandem {
 
-// One client's request, everything resolved.
-struct RequestSpec {
-  std::string id;  // for logs and the summary
-  std::string model;
-  uint64_t seed = 0;
-  std::vector<ChoiceSpec> choices;
-};
-
-// A request in flight: its choices, and the one ending that they have together. The first choice
-// that fails ends all of them.
+// A request in flight: its choices as its client sees them, and the one ending that they have
+// together. Choices are streamed as they come; where only the best of them are wanted, once all
+// have ended.
 // Thread: the router's loop.
-class Request final : public ChoiceObserver {
+class Request final : public DispatchObserver {
  public:
   // `ended` is called once, after the stream's End; it may destroy the request only later.
   Request(const RouterParts& parts, RequestSpec spec, ResponseStream& stream,
           std::function<void()> ended);
 
-  void Start();
+  void Start() { dispatch_.Start(); }
   // The client is gone or the router stops: ends with `status` and cancels the work.
   void Cancel(const absl::Status& status) { End(status); }
   void OnWorkersLost(const std::vector<WorkerId>& lost);
 
-  void OnChunk(v1::Chunk chunk) override;
-  void OnChoiceFinished(v1::ChoiceFinish finish) override;
-  void OnChoiceFailed(const absl::Status& status) override;
+  void OnTokens(const v1::WorkerTokens& tokens, const v1::StageTimes& stages) override;
+  void OnChoiceEnded(const v1::WorkerChoiceFinish& finish) override;
+  bool NeedsDecode() const override;
+  void OnAccounted() override { SendFinishes(); }
+  void OnFinished() override;
+  void OnFailed(const absl::Status& status) override { End(status); }
 
  private:
-  void Send(const v1::GenerateResponse& response);
+  void TakeChunk(v1::Chunk chunk);
+  void OnChoiceOver();
+  v1::ChoiceFinish MakeFinish(const Choice& choice) const;
+  // Of the choices that have ended and were not told of.
+  void SendFinishes();
+  void SendBest();
   void SendSummary();
+  void Send(const v1::GenerateResponse& response);
   void End(const absl::Status& status);
   void LogEnd(const absl::Status& status) const;
+  int32_t CompletionTokens() const;
 
   const RequestSpec spec_;
   const Clock& clock_;
   ResponseStream& stream_;
   const std::function<void()> ended_callback_;
-  std::vector<std::unique_ptr<Choice>> choices_;
-  size_t num_finished_ = 0;
+  std::vector<Choice> choices_;
+  std::vector<bool> told_finish_;  // per choice
+  std::vector<KeptChoice> kept_;   // likewise, where the best are to be chosen
+  Dispatch dispatch_;
   bool ended_ = false;
 };
 

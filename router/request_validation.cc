@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/rng.h"
 #include "base/status.h"
 #include "base/utf8.h"
 
@@ -109,15 +108,88 @@ absl::Status CheckStops(const v1::GenerateRequest& request, const RequestLimits&
   return CheckTokenIds("stop_token_ids", request.stop_token_ids(), limits.vocab_size);
 }
 
-// It is shown on log lines: no spaces, no control characters.
-absl::Status CheckRequestId(std::string_view id) {
+// They are shown on log lines: no spaces, no control characters.
+absl::Status CheckName(std::string_view field, std::string_view name) {
   constexpr size_t kMaxBytes = 128;
-  if (id.size() > kMaxBytes) {
-    return InvalidArgument("request_id has {} bytes; at most {} are taken", id.size(), kMaxBytes);
+  if (name.size() > kMaxBytes) {
+    return InvalidArgument("{} has {} bytes; at most {} are taken", field, name.size(), kMaxBytes);
   }
   const auto printable = [](char c) { return c > ' ' && c < '\x7f'; };
-  if (!std::all_of(id.begin(), id.end(), printable)) {
-    return InvalidArgument("request_id may hold printable ASCII without spaces only");
+  if (!std::all_of(name.begin(), name.end(), printable)) {
+    return InvalidArgument("{} may hold printable ASCII without spaces only", field);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckChoices(const v1::GenerateRequest& request, const RequestLimits& limits) {
+  const int32_t n = request.has_n() ? request.n() : 1;
+  if (n < 1 || n > limits.max_choices) {
+    return InvalidArgument("n={} must be in [1, {}]", n, limits.max_choices);
+  }
+  if (!request.has_best_of()) return absl::OkStatus();
+  if (request.has_beam_search()) {
+    return InvalidArgument("best_of={} does not go with beam_search: n of its beam_width are given",
+                           request.best_of());
+  }
+  if (request.best_of() < n || request.best_of() > limits.max_choices) {
+    return InvalidArgument("best_of={} must be in [n={}, {}]", request.best_of(), n,
+                           limits.max_choices);
+  }
+  return absl::OkStatus();
+}
+
+// Beam search looks for the most probable output: nothing that shapes sampling has a place in it.
+absl::Status CheckNoSampling(const v1::SamplingParams& params) {
+  constexpr std::string_view kWhy = "does not go with beam_search, which does not sample";
+  if (params.has_temperature()) {
+    return InvalidArgument("temperature={} {}", params.temperature(), kWhy);
+  }
+  if (params.has_top_k()) return InvalidArgument("top_k={} {}", params.top_k(), kWhy);
+  if (params.has_top_p()) return InvalidArgument("top_p={} {}", params.top_p(), kWhy);
+  if (params.has_min_p()) return InvalidArgument("min_p={} {}", params.min_p(), kWhy);
+  const v1::SamplingParams p = ResolveSampling(params, 0);
+  if (p.repetition_penalty() != 1) {
+    return InvalidArgument("repetition_penalty={} {}: it must be 1", p.repetition_penalty(), kWhy);
+  }
+  if (p.presence_penalty() != 0) {
+    return InvalidArgument("presence_penalty={} {}: it must be 0", p.presence_penalty(), kWhy);
+  }
+  if (p.frequency_penalty() != 0) {
+    return InvalidArgument("frequency_penalty={} {}: it must be 0", p.frequency_penalty(), kWhy);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBeams(const v1::GenerateRequest& request, const RequestLimits& limits) {
+  constexpr float kMaxLengthPenalty = 10;
+  const v1::BeamSearch& beams = request.beam_search();
+  const int32_t width = beams.beam_width();
+  if (width < 2 || width > limits.max_beam_width) {
+    return InvalidArgument("beam_width={} must be in [2, {}]", width, limits.max_beam_width);
+  }
+  if (request.n() > width) {
+    return InvalidArgument("n={} exceeds beam_width={}: a search returns at most that many",
+                           request.n(), width);
+  }
+  if (beams.has_length_penalty()) {
+    RETURN_IF_ERROR(CheckFloat({"length_penalty", -kMaxLengthPenalty, kMaxLengthPenalty},
+                               beams.length_penalty()));
+  }
+  if (!v1::BeamSearch::EarlyStopping_IsValid(beams.early_stopping())) {
+    return InvalidArgument(
+        "early_stopping={} is unknown: use 0 (heuristic), 1 (first) or 2 (never)",
+        static_cast<int>(beams.early_stopping()));
+  }
+  if (request.stop_size() > 0) {
+    return InvalidArgument("stop has {} strings; beam_search takes none: use stop_token_ids",
+                           request.stop_size());
+  }
+  RETURN_IF_ERROR(CheckNoSampling(request.sampling()));
+  const auto stop_tokens = static_cast<int32_t>(ResolveStopTokens(request, limits).size());
+  if ((1 + stop_tokens) * width > limits.max_beam_candidates) {
+    return InvalidArgument(
+        "stop_token_ids: {} stop tokens, EOS included, are too many for beam_width={}: at most {}",
+        stop_tokens, width, limits.max_beam_candidates / width - 1);
   }
   return absl::OkStatus();
 }
@@ -135,15 +207,16 @@ absl::Status ValidateRequest(const v1::GenerateRequest& request, const RequestLi
   if (request.has_max_tokens() && request.max_tokens() < 1) {
     return InvalidArgument("max_tokens={} must be at least 1", request.max_tokens());
   }
-  if (request.has_n() && (request.n() < 1 || request.n() > limits.max_choices)) {
-    return InvalidArgument("n={} must be in [1, {}]", request.n(), limits.max_choices);
-  }
+  RETURN_IF_ERROR(CheckChoices(request, limits));
   RETURN_IF_ERROR(CheckStops(request, limits));
+  if (request.has_beam_search()) RETURN_IF_ERROR(CheckBeams(request, limits));
   if (!v1::Route_IsValid(request.route())) {
     return InvalidArgument("route={} is unknown: use 0 (auto), 1 (unified) or 2 (disaggregated)",
                            static_cast<int>(request.route()));
   }
-  return CheckRequestId(request.request_id());
+  RETURN_IF_ERROR(CheckName("tenant", request.tenant()));
+  RETURN_IF_ERROR(CheckName("cache_salt", request.cache_salt()));
+  return CheckName("request_id", request.request_id());
 }
 
 absl::StatusOr<int32_t> ResolveMaxTokens(const v1::GenerateRequest& request, int64_t prompt_tokens,
@@ -179,6 +252,12 @@ v1::SamplingParams ResolveSampling(const v1::SamplingParams& params, uint64_t se
   return resolved;  // logprobs stay unset when none are wanted
 }
 
+v1::BeamSearch ResolveBeams(const v1::GenerateRequest& request) {
+  v1::BeamSearch resolved = request.beam_search();
+  if (!resolved.has_length_penalty()) resolved.set_length_penalty(1);
+  return resolved;
+}
+
 std::vector<int32_t> ResolveStopTokens(const v1::GenerateRequest& request,
                                        const RequestLimits& limits) {
   std::vector<int32_t> ids(request.stop_token_ids().begin(), request.stop_token_ids().end());
@@ -190,10 +269,9 @@ std::vector<int32_t> ResolveStopTokens(const v1::GenerateRequest& request,
   return ids;
 }
 
-uint64_t ChoiceSeed(uint64_t seed, int32_t index) {
-  if (index == 0) return seed;
-  const auto bits = Philox4x32(seed, static_cast<uint64_t>(index), 0);
-  return (uint64_t{bits[1]} << 32) | bits[0];
+int32_t ResolveChoices(const v1::GenerateRequest& request) {
+  if (request.has_best_of()) return request.best_of();
+  return request.has_n() ? request.n() : 1;
 }
 
 }  // namespace tandem

@@ -18,7 +18,9 @@ struct RequestLimits {
   std::vector<int32_t> eos_token_ids;  // end a choice unless the client ignores them
   bool has_tokenizer = false;          // without one, text and stop strings cannot be served
   int32_t default_max_tokens = 256;
-  int32_t max_choices = 64;
+  int32_t max_choices = 64;  // n and best_of
+  int32_t max_beam_width = 16;
+  int32_t max_beam_candidates = 128;  // most probable tokens looked at in a step of all beams
   int32_t max_stop_strings = 16;
   int32_t max_stop_bytes = 512;  // of one stop string
   int32_t max_stop_token_ids = 64;
@@ -37,11 +39,14 @@ absl::StatusOr<int32_t> ResolveMaxTokens(const v1::GenerateRequest& request, int
 // The sampling fields with every default filled in. `seed` is used where the client gave none.
 v1::SamplingParams ResolveSampling(const v1::SamplingParams& params, uint64_t seed);
 
+// The beam search, likewise.
+v1::BeamSearch ResolveBeams(const v1::GenerateRequest& request);
+
 // The tokens that end a choice: the client's, and EOS unless it is ignored. Sorted, each once.
 std::vector<int32_t> ResolveStopTokens(const v1::GenerateRequest& request,
                                        const RequestLimits& limits);
 
-// The seed of choice `index`: the request's own for 0, so that n = 1 and the first of n agree.
-uint64_t ChoiceSeed(uint64_t seed, int32_t index);
+// The choices to sample: best_of, else n. Of a beam search the hypotheses to return, n.
+int32_t ResolveChoices(const v1::GenerateRequest& request);
 
 }  // namespace tandem

@@ -5,7 +5,6 @@
 
 #include "base/rng.h"
 #include "base/status.h"
-#include "base/utf8.h"
 #include "spdlog/spdlog.h"
 
 namespace tandem {
@@ -33,25 +32,25 @@ absl::StatusOr<RequestId> Router::Submit(const v1::GenerateRequest& request, Tim
   const TimePoint received = parts_.clock.Now();
   if (draining_) return Unavailable("the router is shutting down: retry elsewhere");
   ASSIGN_OR_RETURN(RequestSpec spec, Resolve(request, received, deadline));
-  const auto choices = static_cast<int32_t>(spec.choices.size());
-  RETURN_IF_ERROR(Admit(choices));
-  const RequestId id(spec.choices[0].sequence.request_id());
+  const int32_t width = spec.width();
+  RETURN_IF_ERROR(Admit(width));
+  const RequestId id(spec.sequence.request_id());
   auto shared = std::make_shared<RequestSpec>(std::move(spec));
   const bool taken =
       parts_.loop.TryPost([this, id, shared, &stream] { Begin(id, std::move(*shared), stream); });
   if (!taken) {
-    in_flight_ -= choices;
+    in_flight_ -= width;
     return ResourceExhausted("the router's queue is full: retry later");
   }
   ++total_;
   return id;
 }
 
-absl::Status Router::Admit(int32_t choices) {
-  if (in_flight_.fetch_add(choices) + choices <= options_.max_in_flight) return absl::OkStatus();
-  in_flight_ -= choices;
+absl::Status Router::Admit(int32_t width) {
+  if (in_flight_.fetch_add(width) + width <= options_.max_in_flight) return absl::OkStatus();
+  in_flight_ -= width;
   return ResourceExhausted("{} more choices would exceed the {} that may be in flight: retry later",
-                           choices, options_.max_in_flight);
+                           width, options_.max_in_flight);
 }
 
 RequestLimits Router::CurrentLimits() const {
@@ -65,7 +64,19 @@ absl::StatusOr<RequestSpec> Router::Resolve(const v1::GenerateRequest& request, 
                                             TimePoint deadline) {
   const RequestLimits limits = CurrentLimits();
   RETURN_IF_ERROR(ValidateRequest(request, limits));
-  v1::SequenceRequest sequence;
+  const uint64_t id = next_id_.fetch_add(1);
+  RequestSpec spec{
+      .id = request.request_id().empty() ? fmt::format("{:016x}", id) : request.request_id(),
+      .model = limits.model,
+      .sequence = {},
+      .stop_strings = {request.stop().begin(), request.stop().end()},
+      .n = request.has_n() ? request.n() : 1,
+      .logprobs = request.sampling().has_logprobs() ? RequestSpec::Logprobs::kWanted
+                                                    : RequestSpec::Logprobs::kUnwanted,
+      .wanted = request.route(),
+      .received = received,
+      .deadline = std::min(deadline, received + options_.max_request_time)};
+  v1::SequenceRequest& sequence = spec.sequence;
   if (request.has_text()) {
     ASSIGN_OR_RETURN(const auto ids, parts_.tokenizer->Encode(request.text(), {}));
     sequence.mutable_prompt()->Add(ids.begin(), ids.end());
@@ -74,39 +85,28 @@ absl::StatusOr<RequestSpec> Router::Resolve(const v1::GenerateRequest& request, 
   }
   ASSIGN_OR_RETURN(const int32_t max_tokens,
                    ResolveMaxTokens(request, sequence.prompt_size(), limits));
-  sequence.set_max_tokens(max_tokens);
-  sequence.set_priority(request.priority());
   const auto stops = ResolveStopTokens(request, limits);
+  sequence.set_request_id(id);
+  *sequence.mutable_sampling() =
+      ResolveSampling(request.sampling(), RandomBits(options_.random_seed, ~id));
+  sequence.set_max_tokens(max_tokens);
   sequence.mutable_stop_token_ids()->Add(stops.begin(), stops.end());
-
-  const int32_t n = request.has_n() ? request.n() : 1;
-  const uint64_t first_id = next_id_.fetch_add(n);
-  const v1::SamplingParams sampling =
-      ResolveSampling(request.sampling(), RandomBits(options_.random_seed, ~first_id));
-  RequestSpec spec{
-      .id = request.request_id().empty() ? fmt::format("{:016x}", first_id) : request.request_id(),
-      .model = limits.model,
-      .seed = sampling.seed(),
-      .choices = {}};
-  for (int32_t i = 0; i < n; ++i) {
-    ChoiceSpec choice{.index = i,
-                      .sequence = sequence,
-                      .stop_strings = {request.stop().begin(), request.stop().end()},
-                      .wanted = request.route(),
-                      .received = received,
-                      .deadline = std::min(deadline, received + options_.max_request_time)};
-    choice.sequence.set_request_id(first_id + i);
-    *choice.sequence.mutable_sampling() = sampling;
-    choice.sequence.mutable_sampling()->set_seed(ChoiceSeed(sampling.seed(), i));
-    spec.choices.push_back(std::move(choice));
+  sequence.set_priority(request.priority());
+  sequence.set_n(ResolveChoices(request));
+  sequence.set_tenant(request.tenant());
+  sequence.set_cache_salt(request.cache_salt());
+  if (request.has_beam_search()) *sequence.mutable_beam_search() = ResolveBeams(request);
+  // Ranking needs them, whether the client does or not.
+  if (spec.ranked() && !sequence.sampling().has_logprobs()) {
+    sequence.mutable_sampling()->set_logprobs(0);
   }
   return spec;
 }
 
 void Router::Begin(RequestId id, RequestSpec spec, ResponseStream& stream) {
-  const auto choices = static_cast<int32_t>(spec.choices.size());
-  auto request = std::make_unique<Request>(parts_, std::move(spec), stream, [this, id, choices] {
-    in_flight_ -= choices;
+  const int32_t width = spec.width();
+  auto request = std::make_unique<Request>(parts_, std::move(spec), stream, [this, id, width] {
+    in_flight_ -= width;
     parts_.loop.Post([this, id] { Forget(id); });
   });
   Request& started = *request;
@@ -191,6 +191,7 @@ v1::GetStatusResponse Router::Status() const {
     status.set_kv_bytes_received(worker.load.kv_bytes_received());
     status.set_heartbeat_age_ms(ToMilliseconds(now - worker.last_heard));
     status.set_pid(worker.pid);
+    *status.mutable_kv() = worker.load.kv();
   }
   return response;
 }

@@ -18,7 +18,7 @@ namespace tandem {
 
 struct RouterOptions {
   RequestLimits limits;
-  int32_t max_in_flight = 1024;                          // choices of all requests together
+  int32_t max_in_flight = 1024;                          // choices (or beams) of all requests
   Duration max_request_time = std::chrono::minutes(10);  // for requests without a nearer deadline
   uint64_t random_seed = 0;                              // of request ids and of seeds nobody gave
   std::string version;
@@ -54,7 +54,7 @@ class Router {
   absl::StatusOr<RequestSpec> Resolve(const v1::GenerateRequest& request, TimePoint received,
                                       TimePoint deadline);
   RequestLimits CurrentLimits() const;
-  absl::Status Admit(int32_t choices);
+  absl::Status Admit(int32_t width);
   void Begin(RequestId id, RequestSpec spec, ResponseStream& stream);
   void Forget(RequestId id);
   void WatchLeases();
@@ -63,7 +63,7 @@ class Router {
   const RouterParts parts_;
   std::atomic<uint64_t> next_id_;
   std::atomic<uint64_t> total_ = 0;
-  std::atomic<int32_t> in_flight_ = 0;  // choices
+  std::atomic<int32_t> in_flight_ = 0;  // rows: choices and beams
   std::atomic<bool> draining_ = false;
   absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests_;  // loop's thread
   std::function<void()> drained_;                                      // likewise

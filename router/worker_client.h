@@ -59,6 +59,8 @@ class WorkerClient {
                                               ReserveDone done) = 0;
   // Sent and forgotten: a reservation that this does not reach lapses with its lease.
   virtual void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) = 0;
+  // Likewise: a choice that this does not reach goes on unheard until it ends by itself.
+  virtual void EndChoice(const WorkerEndpoint& worker, const v1::EndChoiceRequest& request) = 0;
   // Closes the connections to workers that are not in `view`, once their calls have ended.
   virtual void KeepOnly(const ClusterView& view) = 0;
 };

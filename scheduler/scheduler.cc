@@ -1,13 +1,21 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
-#include <cstddef>
 
-#include "absl/container/flat_hash_set.h"
 #include "base/check.h"
 #include "base/status.h"
 
 namespace tandem {
+namespace {
+
+bool IsQueued(Phase phase) { return phase == Phase::kWaiting || phase == Phase::kPrefilling; }
+
+bool HoldsRows(Phase phase) {
+  return phase == Phase::kPrefilling || phase == Phase::kRunning || phase == Phase::kParked ||
+         phase == Phase::kSwappingIn;
+}
+
+}  // namespace
 
 absl::Status SchedulerOptions::Validate() const {
   const auto at_least = [](const char* field, int32_t value, int32_t min) {
@@ -19,16 +27,20 @@ absl::Status SchedulerOptions::Validate() const {
   RETURN_IF_ERROR(at_least("max_sequences", max_sequences, 1));
   RETURN_IF_ERROR(at_least("max_waiting", max_waiting, 1));
   RETURN_IF_ERROR(at_least("total_blocks", total_blocks, 1));
-  return at_least("block_tokens", block_tokens, 1);
+  RETURN_IF_ERROR(at_least("block_tokens", block_tokens, 1));
+  RETURN_IF_ERROR(at_least("max_skips", max_skips, 0));
+  if (max_wait > Duration::zero() && max_wait <= std::chrono::hours(24 * 365)) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("scheduler: max_wait={} ms: must be above 0 and at most a year",
+                         ToMilliseconds(max_wait));
 }
 
-Scheduler::Scheduler(const SchedulerOptions& options) : options_(options) {
+Scheduler::Scheduler(const SchedulerOptions& options, const LatencyModel& latency)
+    : options_(options),
+      latency_(latency),
+      order_(NewSchedulingPolicy(options.policy), options.max_wait) {
   TANDEM_CHECK(options.Validate().ok(), "scheduler options were not validated");
-}
-
-int32_t Scheduler::BlocksFor(const SequenceSpec& spec) const {
-  const int64_t tokens = spec.max_total_tokens;
-  return static_cast<int32_t>((tokens + options_.block_tokens - 1) / options_.block_tokens);
 }
 
 absl::Status Scheduler::CheckFits(const SequenceSpec& spec) const {
@@ -36,292 +48,218 @@ absl::Status Scheduler::CheckFits(const SequenceSpec& spec) const {
     return InvalidArgument("a prompt of {} tokens that may grow to {}: needs 1 <= prompt <= total",
                            spec.prompt_tokens, spec.max_total_tokens);
   }
-  if (BlocksFor(spec) > options_.total_blocks) {
+  const int32_t max_width = std::min(options_.max_sequences, options_.max_step_tokens);
+  if (spec.width < 1 || spec.width > max_width) {
     return InvalidArgument(
-        "{} tokens in all (prompt {}) need {} KV blocks, the pool has {}: shorten the prompt or "
-        "max_tokens",
-        spec.max_total_tokens, spec.prompt_tokens, BlocksFor(spec), options_.total_blocks);
+        "{} rows (choices or beams) for one request: at least 1, at most {}, which is the smaller "
+        "of max_sequences={} and max_step_tokens={}",
+        spec.width, max_width, options_.max_sequences, options_.max_step_tokens);
+  }
+  if (MostBlocks(spec) > options_.total_blocks) {
+    return InvalidArgument(
+        "{} tokens in all (prompt {}) in {} rows need {} KV blocks, the pool has {}: shorten the "
+        "prompt or max_tokens, or ask for fewer choices or beams",
+        spec.max_total_tokens, spec.prompt_tokens, spec.width, MostBlocks(spec),
+        options_.total_blocks);
   }
   return absl::OkStatus();
 }
 
-bool Scheduler::HasRoomFor(const SequenceSpec& spec) const {
-  const int64_t admitted = static_cast<int64_t>(prefilling_.size() + running_.size()) + num_parked_;
-  return admitted < options_.max_sequences &&
-         promised_blocks_ + BlocksFor(spec) <= options_.total_blocks;
-}
-
-bool Scheduler::Precedes(SequenceId a, SequenceId b) const {
-  const SequenceState& left = sequences_.at(a);
-  const SequenceState& right = sequences_.at(b);
-  if (left.spec.priority != right.spec.priority) return left.spec.priority > right.spec.priority;
-  return left.arrival < right.arrival;
-}
-
-void Scheduler::InsertInOrder(std::vector<SequenceId>& queue, SequenceId id) const {
-  const auto precedes = [this](SequenceId a, SequenceId b) { return Precedes(a, b); };
-  queue.insert(std::upper_bound(queue.begin(), queue.end(), id, precedes), id);
-}
-
-void Scheduler::EraseInOrder(std::vector<SequenceId>& queue, SequenceId id) const {
-  const auto precedes = [this](SequenceId a, SequenceId b) { return Precedes(a, b); };
-  const auto place = std::lower_bound(queue.begin(), queue.end(), id, precedes);
-  TANDEM_CHECK(place != queue.end() && *place == id, "a sequence is not in its queue");
-  queue.erase(place);
-}
-
-SequenceState& Scheduler::Add(const SequenceSpec& spec, Phase phase) {
-  const auto [place, added] = sequences_.try_emplace(
-      spec.id, SequenceState{.spec = spec, .phase = phase, .arrival = next_arrival_++});
-  TANDEM_CHECK(added, "a sequence id is used twice");
-  if (spec.deadline != kNoDeadline) deadlines_.emplace(spec.deadline, spec.id);
+Scheduler::Place Scheduler::Find(SequenceId id, Phase phase) {
+  const auto place = sequences_.find(id);
+  TANDEM_CHECK(place != sequences_.end() && place->second->phase == phase,
+               "a sequence is not in the phase that its caller takes it to be in");
   return place->second;
 }
 
-absl::Status Scheduler::Enqueue(const SequenceSpec& spec) {
-  RETURN_IF_ERROR(CheckFits(spec));
-  if (static_cast<int64_t>(waiting_.size()) >= options_.max_waiting) {
-    return ResourceExhausted("{} requests wait already, which is the limit: retry later",
-                             waiting_.size());
+Scheduler::Place Scheduler::Add(const SequenceSpec& spec, Phase phase) {
+  const Place added = phases_[0].insert(
+      phases_[0].end(),
+      {.spec = spec, .known_tokens = spec.prompt_tokens, .order = next_order_++, .enqueued = now_});
+  TANDEM_CHECK(sequences_.emplace(spec.id, added).second, "a sequence id is used twice");
+  if (spec.deadline != kNoDeadline) deadlines_.emplace(spec.deadline, spec.id);
+  Enter(added, phase);
+  return added;
+}
+
+void Scheduler::Remove(Place sequence) {
+  Leave(*sequence);
+  deadlines_.erase({sequence->spec.deadline, sequence->spec.id});
+  sequences_.erase(sequence->spec.id);
+  InPhase(sequence->phase).erase(sequence);
+}
+
+void Scheduler::Leave(SequenceState& sequence) {
+  if (IsQueued(sequence.phase)) {
+    order_.Remove(sequence, now_);
+    backlog_tokens_ -= sequence.known_tokens - sequence.computed_tokens;
   }
+  if (HoldsRows(sequence.phase)) rows_ -= sequence.spec.width;
+}
+
+void Scheduler::Enter(Place sequence, Phase phase) {
+  Sequences& to = InPhase(phase);
+  to.splice(to.end(), InPhase(sequence->phase), sequence);
+  sequence->phase = phase;
+  if (HoldsRows(phase)) rows_ += sequence->spec.width;
+  if (IsQueued(phase)) {
+    order_.Add(*sequence, now_);
+    backlog_tokens_ += sequence->known_tokens - sequence->computed_tokens;
+  }
+}
+
+void Scheduler::Move(Place sequence, Phase phase) {
+  Leave(*sequence);
+  Enter(sequence, phase);
+}
+
+// Beams hang together by more than their tokens: they cannot be taken up where they were.
+void Scheduler::ComputeAgain(Place sequence) {
+  Leave(*sequence);
+  sequence->computed_tokens = 0;
+  sequence->shared_tokens = 0;
+  if (sequence->spec.width > 1) sequence->known_tokens = sequence->spec.prompt_tokens;
+  Enter(sequence, Phase::kWaiting);
+}
+
+absl::Status Scheduler::Enqueue(const SequenceSpec& spec, TimePoint now) {
+  RETURN_IF_ERROR(CheckFits(spec));
+  if (Count(Phase::kWaiting) >= options_.max_waiting) {
+    return ResourceExhausted("{} requests wait already, which is the limit: retry later",
+                             Count(Phase::kWaiting));
+  }
+  now_ = now;
   Add(spec, Phase::kWaiting);
-  InsertInOrder(waiting_, spec.id);
-  waiting_prompt_tokens_ += spec.prompt_tokens;
   return absl::OkStatus();
 }
 
-absl::Status Scheduler::Reserve(const SequenceSpec& spec) {
+// What stands before this one keeps its claim: a run of reservations must not starve it.
+absl::Status Scheduler::Reserve(const SequenceSpec& spec, const CacheView& view, TimePoint now) {
   RETURN_IF_ERROR(CheckFits(spec));
-  // The head of the queue keeps its claim: a run of reservations must not starve it.
-  int32_t claimed_blocks = promised_blocks_;
-  int64_t claimed_places = static_cast<int64_t>(prefilling_.size() + running_.size()) + num_parked_;
-  if (!waiting_.empty()) {
-    const SequenceSpec& head = sequences_.at(waiting_.front()).spec;
-    if (head.priority >= spec.priority) {
-      claimed_blocks += BlocksFor(head);
-      ++claimed_places;
-    }
+  now_ = now;
+  const SequenceState candidate = {
+      .spec = spec, .known_tokens = spec.prompt_tokens, .order = next_order_};
+  int64_t rows = rows_;
+  Outlook outlook = OutlookOfAdmitted(view);
+  for (const SequenceState& swapped : InPhase(Phase::kSwapped)) {
+    if (order_.Outranks(candidate, swapped)) continue;
+    rows += swapped.spec.width;
+    outlook.owed += view.BlocksToSwapIn(swapped.spec.id);
+    outlook.Add(FutureOf(swapped));
   }
-  if (claimed_places >= options_.max_sequences) {
-    return ResourceExhausted("{} of {} sequences are taken: retry later", claimed_places,
+  if (const SequenceState* head = WaitingHead(); head && !order_.Outranks(candidate, *head)) {
+    rows += head->spec.width;
+    outlook.owed += view.BlocksToReach(head->spec.id, head->known_tokens);
+    outlook.Add(FutureOf(*head));
+  }
+  if (rows + spec.width > options_.max_sequences) {
+    return ResourceExhausted("{} of {} sequences are taken: retry later", rows,
                              options_.max_sequences);
   }
-  if (BlocksFor(spec) > options_.total_blocks - claimed_blocks) {
-    return ResourceExhausted("{} KV blocks are needed, {} of {} are promised: retry later",
-                             BlocksFor(spec), claimed_blocks, options_.total_blocks);
+  outlook.owed += view.BlocksToReach(spec.id, spec.prompt_tokens);
+  const int64_t needed = PeakGrowth(outlook, FutureOf(candidate));
+  if (needed > view.AvailableBlocks()) {
+    return ResourceExhausted(
+        "{} KV blocks would be needed beside what is admitted and waits, {} of {} are available: "
+        "retry later",
+        needed, view.AvailableBlocks(), options_.total_blocks);
   }
   Add(spec, Phase::kParked);
-  ++num_parked_;
-  promised_blocks_ += BlocksFor(spec);
   return absl::OkStatus();
+}
+
+const SequenceState* Scheduler::WaitingHead() {
+  order_.Age(now_);
+  order_.Rewind();
+  const SequenceState* head = order_.Next(Turns::kAll);
+  while (head != nullptr && head->phase != Phase::kWaiting) head = order_.Next(Turns::kAll);
+  order_.Rewind();
+  return head;
 }
 
 void Scheduler::Activate(SequenceId id) {
-  const auto place = sequences_.find(id);
-  TANDEM_CHECK(place != sequences_.end() && place->second.phase == Phase::kParked,
-               "activated a sequence that is not parked");
-  place->second.phase = Phase::kRunning;
-  place->second.computed_tokens = place->second.spec.prompt_tokens;
-  --num_parked_;
-  running_.push_back(id);
+  const Place sequence = Find(id, Phase::kParked);
+  sequence->computed_tokens = sequence->spec.prompt_tokens;
+  sequence->known_tokens = sequence->spec.prompt_tokens + 1;
+  Move(sequence, Phase::kRunning);
 }
 
 void Scheduler::PassOn(SequenceId parked, const SequenceSpec& heir) {
-  const auto place = sequences_.find(parked);
-  TANDEM_CHECK(place != sequences_.end() && place->second.phase == Phase::kParked,
-               "passed on the promise of a sequence that is not parked");
-  TANDEM_CHECK(CheckFits(heir).ok() && BlocksFor(heir) <= BlocksFor(place->second.spec),
-               "the heir needs more than was promised");
-  Finish(parked);
-  Add(heir, Phase::kParked);
-  ++num_parked_;
-  promised_blocks_ += BlocksFor(heir);
+  const Place before = Find(parked, Phase::kParked);
+  TANDEM_CHECK(CheckFits(heir).ok() && MostBlocks(heir) <= MostBlocks(before->spec) &&
+                   heir.width <= before->spec.width,
+               "the heir needs more than was reserved");
+  const uint64_t order = before->order;
+  Remove(before);
+  Add(heir, Phase::kParked)->order = order;
 }
 
-void Scheduler::Park(SequenceId id) {
+void Scheduler::Park(SequenceId id) { Move(Find(id, Phase::kRunning), Phase::kParked); }
+
+void Scheduler::Fork(SequenceId parent, std::span<const SequenceId> children) {
+  const Place forked = Find(parent, Phase::kRunning);
+  TANDEM_CHECK(forked->spec.width > static_cast<int64_t>(children.size()),
+               "a sequence forks into more than its width");
+  Leave(*forked);
+  forked->spec.width = 1;
+  Enter(forked, Phase::kRunning);
+  for (SequenceId id : children) {
+    SequenceSpec spec = forked->spec;
+    spec.id = id;
+    const Place child = Add(spec, Phase::kRunning);
+    child->computed_tokens = forked->computed_tokens;
+    child->known_tokens = forked->known_tokens;
+    child->shared_tokens = spec.prompt_tokens;
+    child->order = forked->order;
+    child->enqueued = forked->enqueued;
+    child->waited = forked->waited;
+    child->aged = forked->aged;
+  }
+}
+
+void Scheduler::SwappedOut(SequenceId id) {
+  if (Contains(id)) Move(Find(id, Phase::kSwappingOut), Phase::kSwapped);
+}
+
+void Scheduler::SwappedIn(SequenceId id) {
+  if (Contains(id)) Move(Find(id, Phase::kSwappingIn), Phase::kRunning);
+}
+
+void Scheduler::SwapFailed(SequenceId id) {
   const auto place = sequences_.find(id);
-  TANDEM_CHECK(place != sequences_.end() && place->second.phase == Phase::kRunning,
-               "parked a sequence that does not run");
-  place->second.phase = Phase::kParked;
-  ++num_parked_;
-  std::erase(running_, id);
-}
-
-StepPlan Scheduler::Plan(TimePoint now) {
-  StepPlan plan;
-  int32_t budget = options_.max_step_tokens;
-  ExpirePassed(now, plan);
-  PlanDecodes(plan, budget);
-  PlanPrefills(plan, budget);
-  return plan;
-}
-
-void Scheduler::ExpirePassed(TimePoint now, StepPlan& plan) {
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-    const SequenceId id = deadlines_.begin()->second;
-    plan.expired.push_back(id);
-    Finish(id);
-  }
-}
-
-void Scheduler::PlanDecodes(StepPlan& plan, int32_t& budget) const {
-  const auto count = std::min<int64_t>(budget, static_cast<int64_t>(running_.size()));
-  plan.decodes.assign(running_.begin(), running_.begin() + count);
-  budget -= static_cast<int32_t>(count);
-}
-
-// Merges the sequences already admitted with the queue, both in order, until the budget is spent.
-// A head of the queue that has no room closes the queue, not the merge.
-void Scheduler::PlanPrefills(StepPlan& plan, int32_t budget) {
-  const int32_t max_chunk = options_.max_prefill_chunk > 0 ? options_.max_prefill_chunk : budget;
-  size_t next = 0;  // in prefilling_
-  size_t head = 0;  // in waiting_
-  while (budget > 0) {
-    const bool may_admit = head < waiting_.size() && HasRoomFor(sequences_.at(waiting_[head]).spec);
-    if (may_admit && (next == prefilling_.size() || Precedes(waiting_[head], prefilling_[next]))) {
-      SequenceState& state = sequences_.at(waiting_[head]);
-      state.phase = Phase::kPrefilling;
-      promised_blocks_ += BlocksFor(state.spec);
-      plan.admitted.push_back(waiting_[head]);
-      prefilling_.insert(prefilling_.begin() + static_cast<ptrdiff_t>(next), waiting_[head]);
-      ++head;
-    }
-    if (next == prefilling_.size()) break;
-    const SequenceState& state = sequences_.at(prefilling_[next++]);
-    const int32_t left = state.spec.prompt_tokens - state.computed_tokens;
-    const int32_t count = std::min({left, budget, max_chunk});
-    plan.prefills.push_back({.id = state.spec.id,
-                             .begin = state.computed_tokens,
-                             .count = count,
-                             .last = count == left});
-    budget -= count;
-  }
-  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(head));
-}
-
-void Scheduler::Advance(const StepPlan& plan) {
-  RotateRunning(plan);
-  for (const PrefillChunk& chunk : plan.prefills) AdvanceChunk(chunk);
-}
-
-void Scheduler::AdvanceChunk(const PrefillChunk& chunk) {
-  const auto place = sequences_.find(chunk.id);
   if (place == sequences_.end()) return;
-  SequenceState& state = place->second;
-  TANDEM_CHECK(state.phase == Phase::kPrefilling && state.computed_tokens == chunk.begin,
-               "advanced by a plan that is not the latest");
-  state.computed_tokens += chunk.count;
-  waiting_prompt_tokens_ -= chunk.count;
-  if (!chunk.last) return;
-  EraseInOrder(prefilling_, chunk.id);
-  state.phase = Phase::kRunning;
-  running_.push_back(chunk.id);
-}
-
-// Who had no turn in this step comes first in the next.
-void Scheduler::RotateRunning(const StepPlan& plan) {
-  size_t decoded = 0;
-  while (decoded < plan.decodes.size() && decoded < running_.size() &&
-         running_[decoded] == plan.decodes[decoded]) {
-    ++decoded;
-  }
-  if (decoded == running_.size()) return;
-  const absl::flat_hash_set<SequenceId> had_turn(plan.decodes.begin(), plan.decodes.end());
-  std::stable_partition(running_.begin(), running_.end(),
-                        [&](SequenceId id) { return !had_turn.contains(id); });
+  const Phase phase = place->second->phase;
+  TANDEM_CHECK(
+      phase == Phase::kSwappingOut || phase == Phase::kSwapped || phase == Phase::kSwappingIn,
+      "the swap of a sequence failed that was not swapped");
+  ComputeAgain(place->second);
 }
 
 void Scheduler::Finish(SequenceId id) {
   const auto place = sequences_.find(id);
   if (place == sequences_.end()) return;
-  const SequenceState& state = place->second;
-  switch (state.phase) {
-    case Phase::kWaiting:
-      EraseInOrder(waiting_, id);
-      break;
-    case Phase::kPrefilling:
-      EraseInOrder(prefilling_, id);
-      break;
-    case Phase::kRunning:
-      std::erase(running_, id);
-      break;
-    case Phase::kParked:
-      --num_parked_;
-      break;
+  const SequenceState& sequence = *place->second;
+  if (sequence.phase == Phase::kRunning) {
+    expected_output_.Observe(sequence.known_tokens - sequence.spec.prompt_tokens,
+                             sequence.spec.max_total_tokens + 1 - sequence.spec.prompt_tokens);
   }
-  if (state.phase == Phase::kWaiting || state.phase == Phase::kPrefilling) {
-    waiting_prompt_tokens_ -= state.spec.prompt_tokens - state.computed_tokens;
-  }
-  if (state.phase != Phase::kWaiting) promised_blocks_ -= BlocksFor(state.spec);
-  deadlines_.erase({state.spec.deadline, id});
-  sequences_.erase(place);
+  Remove(place->second);
 }
 
 TimePoint Scheduler::NextDeadline() const {
   return deadlines_.empty() ? kNoDeadline : deadlines_.begin()->first;
 }
 
-bool Scheduler::HasWork() const {
-  if (!running_.empty() || !prefilling_.empty()) return true;
-  return !waiting_.empty() && HasRoomFor(sequences_.at(waiting_.front()).spec);
-}
-
 SchedulerStats Scheduler::stats() const {
-  return {.waiting = static_cast<int32_t>(waiting_.size()),
-          .prefilling = static_cast<int32_t>(prefilling_.size()),
-          .running = static_cast<int32_t>(running_.size()),
-          .parked = num_parked_,
-          .waiting_prompt_tokens = waiting_prompt_tokens_,
-          .promised_blocks = promised_blocks_};
-}
-
-absl::Status Scheduler::CheckInvariants() const {
-  int64_t promised = 0;
-  int64_t prompt_tokens = 0;
-  size_t deadlines = 0;
-  absl::flat_hash_map<Phase, size_t> count;
-  for (const auto& [id, state] : sequences_) {
-    ++count[state.phase];
-    const int32_t left = state.spec.prompt_tokens - state.computed_tokens;
-    if (state.phase != Phase::kWaiting) promised += BlocksFor(state.spec);
-    if (state.phase == Phase::kWaiting || state.phase == Phase::kPrefilling) prompt_tokens += left;
-    if (state.phase == Phase::kPrefilling && left < 1) {
-      return Internal("sequence {} prefills, but nothing of its prompt is left", id);
-    }
-    if (state.spec.deadline != kNoDeadline) ++deadlines;
-  }
-  const auto check = [](const char* what, int64_t is, int64_t counted) {
-    if (is == counted) return absl::OkStatus();
-    return Internal("{}: {} by the sequences, {} counted", what, is, counted);
-  };
-  RETURN_IF_ERROR(check("waiting", count[Phase::kWaiting], waiting_.size()));
-  RETURN_IF_ERROR(check("prefilling", count[Phase::kPrefilling], prefilling_.size()));
-  RETURN_IF_ERROR(check("running", count[Phase::kRunning], running_.size()));
-  RETURN_IF_ERROR(check("parked", count[Phase::kParked], num_parked_));
-  RETURN_IF_ERROR(check("promised blocks", promised, promised_blocks_));
-  RETURN_IF_ERROR(check("waiting prompt tokens", prompt_tokens, waiting_prompt_tokens_));
-  RETURN_IF_ERROR(check("deadlines", deadlines, deadlines_.size()));
-  RETURN_IF_ERROR(CheckQueue(waiting_, Phase::kWaiting));
-  RETURN_IF_ERROR(CheckQueue(prefilling_, Phase::kPrefilling));
-  RETURN_IF_ERROR(CheckQueue(running_, Phase::kRunning));
-  if (promised_blocks_ > options_.total_blocks) {
-    return Internal("{} blocks are promised, there are {}", promised_blocks_,
-                    options_.total_blocks);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Scheduler::CheckQueue(const std::vector<SequenceId>& queue, Phase phase) const {
-  for (size_t i = 0; i < queue.size(); ++i) {
-    const auto place = sequences_.find(queue[i]);
-    if (place == sequences_.end() || place->second.phase != phase) {
-      return Internal("sequence {} stands in the queue of another phase", queue[i]);
-    }
-    if (phase != Phase::kRunning && i > 0 && !Precedes(queue[i - 1], queue[i])) {
-      return Internal("sequence {} is out of order", queue[i]);
-    }
-  }
-  return absl::OkStatus();
+  return {
+      .waiting = Count(Phase::kWaiting),
+      .prefilling = Count(Phase::kPrefilling),
+      .running = Count(Phase::kRunning),
+      .parked = Count(Phase::kParked),
+      .swapped = Count(Phase::kSwappingOut) + Count(Phase::kSwapped) + Count(Phase::kSwappingIn),
+      .waiting_prompt_tokens = backlog_tokens_,
+      .preempted_recompute = preempted_recompute_,
+      .preempted_swap = preempted_swap_};
 }
 
 }  // namespace tandem

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <initializer_list>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -33,6 +35,51 @@ absl::StatusOr<DType> KvDType(const std::string& name, DType weights) {
   const std::optional<DType> dtype = DTypeFromName(name);
   if (dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32) return *dtype;
   return InvalidArgument("--kv-dtype {} is unknown; use auto, bf16, f16 or f32", name);
+}
+
+// A flag's words and what they stand for.
+template <typename Value>
+struct Word {
+  std::string_view word;
+  Value value;
+};
+
+template <typename Value>
+absl::StatusOr<Value> Parse(std::string_view flag, const std::string& given,
+                            std::initializer_list<Word<Value>> words) {
+  std::string known;
+  for (const Word<Value>& word : words) {
+    if (word.word == given) return word.value;
+    known += fmt::format("{}{}", known.empty() ? "" : " or ", word.word);
+  }
+  return InvalidArgument("{} {} is unknown; use {}", flag, given, known);
+}
+
+absl::Status SetKvOptions(const WorkerTuning& tuning, EngineOptions& engine) {
+  ASSIGN_OR_RETURN(
+      engine.prefix_caching,
+      Parse<PrefixCaching>("--prefix-cache", tuning.prefix_cache,
+                           {{"on", PrefixCaching::kOn}, {"off", PrefixCaching::kOff}}));
+  ASSIGN_OR_RETURN(
+      engine.eviction,
+      Parse<EvictionKind>("--eviction", tuning.eviction,
+                          {{"lru", EvictionKind::kLru}, {"cost-aware", EvictionKind::kCostAware}}));
+  engine.host_bytes = static_cast<int64_t>(tuning.host_kv_bytes);
+  return absl::OkStatus();
+}
+
+absl::Status SetScheduler(const WorkerTuning& tuning, SchedulerOptions& scheduler) {
+  scheduler.max_step_tokens = tuning.max_step_tokens;
+  scheduler.max_prefill_chunk = tuning.max_prefill_chunk;
+  scheduler.max_sequences = tuning.max_sequences;
+  scheduler.max_waiting = tuning.max_waiting;
+  ASSIGN_OR_RETURN(scheduler.policy,
+                   Parse<SchedulingPolicyKind>("--schedule", tuning.schedule,
+                                               {{"fair", SchedulingPolicyKind::kFair},
+                                                {"deadline", SchedulingPolicyKind::kDeadline}}));
+  scheduler.max_wait =
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(tuning.max_wait_seconds));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<int32_t> NumBlocks(const WorkerTuning& tuning, const KvLayout& layout,
@@ -75,10 +122,8 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const WorkerOptions& options,
   // What cannot fit into the pool need not be let in.
   engine.max_context_tokens = static_cast<int32_t>(std::min<int64_t>(
       engine.max_context_tokens, int64_t{engine.num_blocks} * engine.layout.block_tokens));
-  engine.scheduler.max_step_tokens = tuning.max_step_tokens;
-  engine.scheduler.max_prefill_chunk = tuning.max_prefill_chunk;
-  engine.scheduler.max_sequences = tuning.max_sequences;
-  engine.scheduler.max_waiting = tuning.max_waiting;
+  RETURN_IF_ERROR(SetKvOptions(tuning, engine));
+  RETURN_IF_ERROR(SetScheduler(tuning, engine.scheduler));
   engine.model_fingerprint = model_fingerprint;
   engine.epoch = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch() /
                                        std::chrono::nanoseconds(1));
@@ -138,10 +183,11 @@ absl::Status Worker::Parts::OpenEngine(uint64_t fingerprint) {
   const EngineOptions& made = engine->options();
   spdlog::info(
       "engine ready role={} blocks={} block_tokens={} kv_megabytes={:.1f} "
-      "max_context={} layout={:016x}",
+      "host_megabytes={:.1f} prefix_cache={} schedule={} max_context={} layout={:016x}",
       Name(ToProto(made.role)), made.num_blocks, made.layout.block_tokens,
       static_cast<double>(made.num_blocks * made.layout.BlockBytes()) / 1e6,
-      made.max_context_tokens, engine->layout_fingerprint());
+      static_cast<double>(made.host_bytes) / 1e6, options.tuning.prefix_cache,
+      options.tuning.schedule, made.max_context_tokens, engine->layout_fingerprint());
   return absl::OkStatus();
 }
 

@@ -11,6 +11,12 @@
 
 namespace tandem {
 
+#ifdef NDEBUG
+inline constexpr bool kDebugBuild = false;
+#else
+inline constexpr bool kDebugBuild = true;
+#endif
+
 // What may be tuned of a worker; the same for all that `tandem up` starts. 0: chosen by the worker.
 struct WorkerTuning {
   std::string device = "cpu";
@@ -23,8 +29,13 @@ struct WorkerTuning {
   int32_t max_prefill_chunk = 0;  // 0: up to max_step_tokens
   int32_t max_sequences = 64;
   int32_t max_waiting = 1024;
-  int32_t max_context = 0;  // 0: the model's
-  bool check_invariants = false;
+  int32_t max_context = 0;          // 0: the model's
+  std::string prefix_cache = "on";  // on, off
+  std::string eviction = "lru";     // of cached blocks: lru, cost-aware
+  uint64_t host_kv_bytes = 0;       // for KV that leaves the device; 0: none does
+  std::string schedule = "fair";    // fair, deadline
+  double max_wait_seconds = 30;     // what has waited for longer goes first
+  bool check_invariants = kDebugBuild;
 };
 
 struct WorkerOptions {

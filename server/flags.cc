@@ -5,8 +5,42 @@
 
 namespace tandem {
 
+namespace {
+
+constexpr char kTuningGroup[] = "Tuning of workers";
+
+void AddKvFlags(CLI::App& app, WorkerTuning& tuning) {
+  app.add_option("--prefix-cache", tuning.prefix_cache,
+                 "keep the KV of prompts for requests that begin alike: on, off")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str()
+      ->group(kTuningGroup);
+  app.add_option("--eviction", tuning.eviction, "which cached block makes room: lru, cost-aware")
+      ->check(CLI::IsMember({"lru", "cost-aware"}))
+      ->capture_default_str()
+      ->group(kTuningGroup);
+  app.add_option("--host-kv-bytes", tuning.host_kv_bytes,
+                 "locked host memory for preempted and cached KV, as 256MiB; 0: none, then "
+                 "what is preempted is computed again")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str()
+      ->group(kTuningGroup);
+  app.add_option("--schedule", tuning.schedule,
+                 "among equal priorities: fair (between tenants), deadline (nearest first)")
+      ->check(CLI::IsMember({"fair", "deadline"}))
+      ->capture_default_str()
+      ->group(kTuningGroup);
+  app.add_option("--max-wait", tuning.max_wait_seconds,
+                 "seconds after which a waiting request goes before all others")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str()
+      ->group(kTuningGroup);
+}
+
+}  // namespace
+
 void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
-  const std::string group = "Tuning of workers";
+  const std::string group = kTuningGroup;
   app.add_option("--device", tuning.device, "where to compute: cpu")
       ->capture_default_str()
       ->group(group);
@@ -47,8 +81,9 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
                  "tokens of prompt and output together; default: the model's")
       ->check(CLI::PositiveNumber)
       ->group(group);
+  AddKvFlags(app, tuning);
   app.add_flag("--check-invariants", tuning.check_invariants,
-               "check the bookkeeping after every step (slow)")
+               "check the bookkeeping after every step (slow); a debug build always does")
       ->group(group);
 }
 
@@ -68,6 +103,11 @@ std::vector<std::string> TuningArguments(const WorkerTuning& tuning) {
   add("--max-sequences", tuning.max_sequences);
   add("--max-waiting", tuning.max_waiting);
   if (tuning.max_context > 0) add("--max-context", tuning.max_context);
+  add("--prefix-cache", tuning.prefix_cache);
+  add("--eviction", tuning.eviction);
+  add("--host-kv-bytes", tuning.host_kv_bytes);
+  add("--schedule", tuning.schedule);
+  add("--max-wait", tuning.max_wait_seconds);
   if (tuning.check_invariants) arguments.push_back("--check-invariants");
   return arguments;
 }

@@ -32,10 +32,16 @@ struct GenerateFlags {
   std::optional<uint64_t> seed;
   std::optional<int32_t> logprobs;
   std::optional<int32_t> n;
+  std::optional<int32_t> best_of;
+  std::optional<int32_t> beam_width;
+  std::optional<float> length_penalty;
+  std::string early_stopping = "heuristic";
   std::vector<std::string> stop;
   std::vector<int32_t> stop_token_ids;
   bool ignore_eos = false;
   int32_t priority = 0;
+  std::string tenant;
+  std::string cache_salt;
   std::string request_id;
   double timeout_seconds = 0;
   bool json = false;
@@ -45,6 +51,11 @@ struct GenerateFlags {
 const std::map<std::string, v1::Route> kRoutes = {{"auto", v1::ROUTE_AUTO},
                                                   {"unified", v1::ROUTE_UNIFIED},
                                                   {"disaggregated", v1::ROUTE_DISAGGREGATED}};
+
+const std::map<std::string, v1::BeamSearch::EarlyStopping> kEarlyStopping = {
+    {"heuristic", v1::BeamSearch::EARLY_STOPPING_HEURISTIC},
+    {"first", v1::BeamSearch::EARLY_STOPPING_FIRST},
+    {"never", v1::BeamSearch::EARLY_STOPPING_NEVER}};
 
 absl::Status CheckUtf8(std::string_view what, std::string_view text) {
   const size_t valid = ValidUtf8Prefix(text);
@@ -64,6 +75,16 @@ void FillSampling(const GenerateFlags& flags, v1::SamplingParams& sampling) {
   if (flags.logprobs) sampling.set_logprobs(*flags.logprobs);
 }
 
+void FillChoices(const GenerateFlags& flags, v1::GenerateRequest& request) {
+  if (flags.n) request.set_n(*flags.n);
+  if (flags.best_of) request.set_best_of(*flags.best_of);
+  if (!flags.beam_width) return;
+  v1::BeamSearch& beams = *request.mutable_beam_search();
+  beams.set_beam_width(*flags.beam_width);
+  if (flags.length_penalty) beams.set_length_penalty(*flags.length_penalty);
+  beams.set_early_stopping(kEarlyStopping.at(flags.early_stopping));
+}
+
 // Only what protobuf cannot carry is refused here; the router judges the rest.
 absl::StatusOr<v1::GenerateRequest> MakeRequest(const GenerateFlags& flags) {
   v1::GenerateRequest request;
@@ -77,18 +98,22 @@ absl::StatusOr<v1::GenerateRequest> MakeRequest(const GenerateFlags& flags) {
   }
   RETURN_IF_ERROR(CheckUtf8("--model", flags.model));
   RETURN_IF_ERROR(CheckUtf8("--request-id", flags.request_id));
+  RETURN_IF_ERROR(CheckUtf8("--tenant", flags.tenant));
+  RETURN_IF_ERROR(CheckUtf8("--cache-salt", flags.cache_salt));
   for (const std::string& stop : flags.stop) {
     RETURN_IF_ERROR(CheckUtf8("--stop", stop));
     request.add_stop(stop);
   }
   request.set_model(flags.model);
   request.set_request_id(flags.request_id);
+  request.set_tenant(flags.tenant);
+  request.set_cache_salt(flags.cache_salt);
   request.mutable_stop_token_ids()->Add(flags.stop_token_ids.begin(), flags.stop_token_ids.end());
   request.set_ignore_eos(flags.ignore_eos);
   request.set_priority(flags.priority);
   request.set_route(kRoutes.at(flags.route));
   if (flags.max_tokens) request.set_max_tokens(*flags.max_tokens);
-  if (flags.n) request.set_n(*flags.n);
+  FillChoices(flags, request);
   FillSampling(flags, *request.mutable_sampling());
   return request;
 }
@@ -119,8 +144,10 @@ void PrintRest(const Generation& generation, const GenerateFlags& flags) {
   for (const Generation::Choice& choice : generation.choices) {
     fmt::print(stderr, "{}", StageTable(choice.finish));
   }
-  fmt::print(stderr, "  request {} seed {}\n", generation.summary.request_id(),
-             generation.summary.seed());
+  const v1::Usage& usage = generation.summary.usage();
+  fmt::print(stderr, "  request {} seed {}, {} of {} prompt tokens cached, preempted {} times\n",
+             generation.summary.request_id(), generation.summary.seed(), usage.cached_tokens(),
+             usage.prompt_tokens(), usage.preemptions());
 }
 
 int RunGenerate(const GenerateFlags& flags) {
@@ -164,6 +191,31 @@ void AddSamplingFlags(CLI::App& generate, GenerateFlags& flags) {
   add("--logprobs", flags.logprobs, "report each token's and of the n most probable (--json)");
 }
 
+void AddChoiceFlags(CLI::App& generate, GenerateFlags& flags) {
+  const std::string group = "Choices";
+  generate.add_option("--n", flags.n, "choices to generate; default 1")->group(group);
+  generate
+      .add_option("--best-of", flags.best_of, "sample so many, give the n most probable; default n")
+      ->group(group);
+  CLI::Option* beams =
+      generate
+          .add_option("--beam-width", flags.beam_width,
+                      "search with so many beams instead of sampling; n of them are given")
+          ->group(group);
+  generate
+      .add_option("--length-penalty", flags.length_penalty,
+                  "beams are ranked by log-probability / length^this; default 1")
+      ->needs(beams)
+      ->group(group);
+  generate
+      .add_option("--early-stopping", flags.early_stopping,
+                  "when a search that has enough ends: first (at once), heuristic, never")
+      ->check(CLI::IsMember({"first", "heuristic", "never"}))
+      ->needs(beams)
+      ->capture_default_str()
+      ->group(group);
+}
+
 void AddEndFlags(CLI::App& generate, GenerateFlags& flags) {
   const std::string group = "Where it ends";
   generate.add_option("--max-tokens", flags.max_tokens, "default 256")->group(group);
@@ -192,11 +244,14 @@ void AddGenerateCommand(CLI::App& app, Action& chosen) {
       ->check(CLI::IsMember({"auto", "unified", "disaggregated"}))
       ->capture_default_str();
   generate->add_option("--model", flags->model, "refuse if the server serves another");
-  generate->add_option("--n", flags->n, "choices to generate");
   generate->add_option("--priority", flags->priority, "higher goes first")->capture_default_str();
+  generate->add_option("--tenant", flags->tenant, "whose request: tenants get equal shares");
+  generate->add_option("--cache-salt", flags->cache_salt,
+                       "share cached prefixes only with requests of the same salt");
   generate->add_option("--request-id", flags->request_id, "for the server's logs");
   generate->add_flag("--json", flags->json, "print one JSON object at the end");
   generate->add_flag("-v,--verbose", flags->verbose, "print where the time went to stderr");
+  AddChoiceFlags(*generate, *flags);
   AddSamplingFlags(*generate, *flags);
   AddEndFlags(*generate, *flags);
   generate->footer(
@@ -204,7 +259,8 @@ void AddGenerateCommand(CLI::App& app, Action& chosen) {
       "Examples:\n"
       "  tandem generate \"It was a fine morning\" --server 127.0.0.1:8080 --max-tokens 40\n"
       "  tandem generate \"Dear Jane,\" --route disaggregated --temperature 0.8 --seed 7 -v\n"
-      "  tandem generate --token-ids 1,2,3 --n 2 --json");
+      "  tandem generate --token-ids 1,2,3 --n 2 --json\n"
+      "  tandem generate \"It was a fine morning\" --beam-width 4 --n 2 --max-tokens 20");
   generate->callback([flags, &chosen] { chosen = [flags] { return RunGenerate(*flags); }; });
 }
 

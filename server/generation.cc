@@ -46,6 +46,8 @@ Json ChoiceJson(const Generation::Choice& choice) {
                {"prefill_worker", finish.prefill_worker()},
                {"decode_worker", finish.decode_worker()}};
   if (!finish.stop().empty()) json["stop"] = finish.stop();
+  if (finish.cumulative_logprob() != 0) json["cumulative_logprob"] = finish.cumulative_logprob();
+  if (finish.score() != 0) json["score"] = finish.score();
   if (!choice.logprobs.empty()) {
     Json logprobs = Json::array();
     for (const v1::TokenLogprobs& entry : choice.logprobs) logprobs.push_back(LogprobsJson(entry));
@@ -105,7 +107,9 @@ std::string ToJson(const Generation& generation) {
   const v1::Usage& usage = generation.summary.usage();
   json["usage"] = {{"prompt_tokens", usage.prompt_tokens()},
                    {"completion_tokens", usage.completion_tokens()},
-                   {"total_tokens", usage.prompt_tokens() + usage.completion_tokens()}};
+                   {"total_tokens", usage.prompt_tokens() + usage.completion_tokens()},
+                   {"cached_tokens", usage.cached_tokens()},
+                   {"preemptions", usage.preemptions()}};
   json["seed"] = generation.summary.seed();
   json["model"] = generation.summary.model();
   json["request_id"] = generation.summary.request_id();

@@ -79,10 +79,12 @@ class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public Respon
     }
   }
 
-  bool Send(const v1::GenerateResponse& response) override {
+  bool Send(const v1::GenerateResponse& response, Pace pace) override {
     grpc::ByteBuffer bytes = Serialize(response);
     const size_t size = bytes.Length();
-    return Push(std::move(bytes), size);
+    if (pace == Pace::kLive) return Push(std::move(bytes), size);
+    PushAlways(std::move(bytes), size);
+    return true;
   }
 
   void End(const absl::Status& status) override {

@@ -1,5 +1,7 @@
 #include "server/worker_messages.h"
 
+#include <optional>
+
 namespace tandem {
 namespace {
 
@@ -19,16 +21,6 @@ SamplingParams ToSamplingParams(const v1::SamplingParams& params) {
           .num_logprobs = params.has_logprobs() ? params.logprobs() : -1};
 }
 
-v1::StageTimes ToStageTimes(const StageTimes& stages) {
-  v1::StageTimes times;
-  times.set_queue_us(Micros(stages.queue));
-  times.set_prefill_us(Micros(stages.prefill));
-  times.set_transfer_us(Micros(stages.transfer));
-  times.set_first_token_us(Micros(stages.first_token));
-  times.set_wait_kv_us(Micros(stages.wait_kv));
-  return times;
-}
-
 v1::TokenLogprob ToLogprob(int32_t token_id, float logprob) {
   v1::TokenLogprob entry;
   entry.set_token_id(token_id);
@@ -46,8 +38,65 @@ v1::WorkerFinish::Reason ToReason(FinishReason reason) {
       return v1::WorkerFinish::REASON_LENGTH;
     case FinishReason::kHandedOff:
       return v1::WorkerFinish::REASON_HANDED_OFF;
+    case FinishReason::kEnded:
+      return v1::WorkerFinish::REASON_ENDED;
   }
   return v1::WorkerFinish::REASON_UNSPECIFIED;
+}
+
+BeamParams::EarlyStopping ToEarlyStopping(v1::BeamSearch::EarlyStopping early_stopping) {
+  switch (early_stopping) {
+    case v1::BeamSearch::EARLY_STOPPING_FIRST:
+      return BeamParams::EarlyStopping::kFirst;
+    case v1::BeamSearch::EARLY_STOPPING_NEVER:
+      return BeamParams::EarlyStopping::kNever;
+    default:  // protobuf enums are open; routers let through only what they know
+      return BeamParams::EarlyStopping::kHeuristic;
+  }
+}
+
+std::optional<BeamParams> ToBeamParams(const v1::SequenceRequest& sequence) {
+  if (!sequence.has_beam_search()) return std::nullopt;
+  const v1::BeamSearch& beams = sequence.beam_search();
+  return BeamParams{.width = beams.beam_width(),
+                    .length_penalty = beams.length_penalty(),
+                    .early_stopping = ToEarlyStopping(beams.early_stopping())};
+}
+
+SampledToken ToSampledToken(const v1::TokenLogprobs& logprobs) {
+  SampledToken token{.token_id = logprobs.sampled().token_id(),
+                     .logprob = logprobs.sampled().logprob(),
+                     .top = {}};
+  for (const v1::TokenLogprob& top : logprobs.top()) {
+    token.top.push_back({.token_id = top.token_id(), .logprob = top.logprob()});
+  }
+  return token;
+}
+
+v1::KvUse ToKvUse(const EngineStats& stats) {
+  const KvStats& kv = stats.kv;
+  v1::KvUse use;
+  use.set_shared_blocks(kv.shared_blocks);
+  use.set_cached_blocks(kv.cached_blocks);
+  use.set_idle_blocks(kv.idle_blocks);
+  use.set_pinned_blocks(kv.pinned_blocks);
+  use.set_swapped_blocks(kv.swapped_blocks);
+  use.set_host_prefix_blocks(kv.host_prefix_blocks);
+  use.set_host_budget_bytes(kv.host_budget_bytes);
+  use.set_host_used_bytes(kv.host_used_bytes);
+  use.set_fragmentation(stats.fragmentation);
+  use.set_hit_tokens(kv.hit_tokens);
+  use.set_query_tokens(kv.query_tokens);
+  use.set_copied_blocks(kv.copied_blocks);
+  use.set_evicted_blocks(kv.evicted_blocks);
+  use.set_preempted_recompute(stats.scheduler.preempted_recompute);
+  use.set_preempted_swap(stats.scheduler.preempted_swap);
+  use.set_swapped_out_blocks(kv.swapped_out_blocks);
+  use.set_swapped_in_blocks(kv.swapped_in_blocks);
+  use.set_demoted_blocks(kv.demoted_blocks);
+  use.set_restored_blocks(kv.restored_blocks);
+  use.set_swapped(stats.scheduler.swapped);
+  return use;
 }
 
 }  // namespace
@@ -56,58 +105,108 @@ EngineRequest ToEngineRequest(const v1::SequenceRequest& sequence, TimePoint dea
   return {.id = RequestId(sequence.request_id()),
           .prompt = {sequence.prompt().begin(), sequence.prompt().end()},
           .sampling = ToSamplingParams(sequence.sampling()),
+          .n = sequence.n(),
+          .beams = ToBeamParams(sequence),
           .max_tokens = sequence.max_tokens(),
           .stop_token_ids = {sequence.stop_token_ids().begin(), sequence.stop_token_ids().end()},
           .priority = sequence.priority(),
-          .deadline = deadline};
+          .deadline = deadline,
+          .tenant = sequence.tenant(),
+          .cache_salt = sequence.cache_salt()};
+}
+
+ReserveRequest ToReserveRequest(const v1::ReserveRequest& request, TimePoint deadline) {
+  return {.id = RequestId(request.request_id()),
+          .prompt = {request.prompt().begin(), request.prompt().end()},
+          .max_tokens = request.max_tokens(),
+          .width = request.width(),
+          .priority = request.priority(),
+          .layout_fingerprint = request.layout_fingerprint(),
+          .deadline = deadline,
+          .tenant = request.tenant(),
+          .cache_salt = request.cache_salt()};
+}
+
+DecodeRequest ToDecodeRequest(const v1::DecodeRequest& request, TimePoint deadline) {
+  DecodeRequest decode{.request = ToEngineRequest(request.sequence(), deadline),
+                       .reservation = ReservationId(request.reservation_id()),
+                       .first_tokens = {}};
+  for (const v1::TokenLogprobs& first : request.first_tokens()) {
+    decode.first_tokens.push_back(ToSampledToken(first));
+  }
+  return decode;
 }
 
 HandoffTarget ToHandoffTarget(const v1::KvTarget& target) {
   return {.data_address = target.data_address(),
           .reservation = ReservationId(target.reservation_id()),
-          .epoch = target.epoch()};
+          .epoch = target.epoch(),
+          .cached_blocks = target.cached_blocks()};
 }
 
-v1::WorkerEvent ToTokensEvent(std::span<const SampledToken> tokens, const StageTimes& stages,
-                              LogprobsWanted logprobs) {
-  v1::WorkerEvent event;
-  v1::WorkerTokens& out = *event.mutable_tokens();
+v1::TokenLogprobs ToTokenLogprobs(const SampledToken& token) {
+  v1::TokenLogprobs logprobs;
+  *logprobs.mutable_sampled() = ToLogprob(token.token_id, token.logprob);
+  for (const TokenLogprob& top : token.top) {
+    *logprobs.add_top() = ToLogprob(top.token_id, top.logprob);
+  }
+  return logprobs;
+}
+
+v1::WorkerTokens ToWorkerTokens(std::span<const SampledToken> tokens, LogprobsWanted logprobs) {
+  v1::WorkerTokens out;
   for (const SampledToken& token : tokens) {
     out.add_token_ids(token.token_id);
-    if (logprobs == LogprobsWanted::kNo) continue;
-    v1::TokenLogprobs& entry = *out.add_logprobs();
-    *entry.mutable_sampled() = ToLogprob(token.token_id, token.logprob);
-    for (const TokenLogprob& top : token.top)
-      *entry.add_top() = ToLogprob(top.token_id, top.logprob);
+    if (logprobs == LogprobsWanted::kYes) *out.add_logprobs() = ToTokenLogprobs(token);
   }
-  *out.mutable_stages() = ToStageTimes(stages);
-  return event;
+  return out;
 }
 
-v1::WorkerEvent ToFinishEvent(const FinishInfo& info) {
-  v1::WorkerEvent event;
-  v1::WorkerFinish& finish = *event.mutable_finish();
+v1::StageTimes ToProto(const StageTimes& stages) {
+  v1::StageTimes times;
+  times.set_queue_us(Micros(stages.queue));
+  times.set_prefill_us(Micros(stages.prefill));
+  times.set_transfer_us(Micros(stages.transfer));
+  times.set_first_token_us(Micros(stages.first_token));
+  times.set_wait_kv_us(Micros(stages.wait_kv));
+  return times;
+}
+
+v1::WorkerChoiceFinish ToProto(const ChoiceEnd& end) {
+  v1::WorkerChoiceFinish finish;
+  finish.set_index(end.index);
+  finish.set_reason(ToReason(end.reason));
+  finish.set_cumulative_logprob(end.cumulative_logprob);
+  finish.set_score(end.score);
+  return finish;
+}
+
+v1::WorkerFinish ToProto(const FinishInfo& info) {
+  v1::WorkerFinish finish;
   finish.set_reason(ToReason(info.reason));
-  *finish.mutable_stages() = ToStageTimes(info.stages);
+  *finish.mutable_stages() = ToProto(info.stages);
   finish.mutable_kv()->set_raw_bytes(info.kv.raw_bytes);
   finish.mutable_kv()->set_wire_bytes(info.kv.wire_bytes);
   finish.mutable_kv()->set_duration_us(Micros(info.kv.duration));
   finish.mutable_kv()->set_exposed_us(Micros(info.kv.exposed));
-  return event;
+  finish.set_cached_tokens(info.cached_tokens);
+  finish.set_preemptions(info.preemptions);
+  return finish;
 }
 
 v1::WorkerLoad ToLoad(const EngineStats& stats) {
   v1::WorkerLoad load;
   load.set_running(stats.scheduler.running + stats.scheduler.parked);
-  load.set_waiting(stats.scheduler.waiting + stats.scheduler.prefilling);
-  load.set_total_blocks(stats.total_blocks);
-  load.set_free_blocks(stats.free_blocks);
+  load.set_waiting(stats.scheduler.waiting + stats.scheduler.prefilling + stats.scheduler.swapped);
+  load.set_total_blocks(stats.kv.total_blocks);
+  load.set_free_blocks(stats.kv.free_blocks);
   load.set_requests_finished(stats.requests_finished);
   load.set_prompt_tokens(stats.prompt_tokens);
   load.set_output_tokens(stats.output_tokens);
   load.set_kv_bytes_sent(stats.kv_bytes_sent);
   load.set_kv_bytes_received(stats.kv_bytes_received);
   load.set_waiting_prompt_tokens(stats.scheduler.waiting_prompt_tokens);
+  *load.mutable_kv() = ToKvUse(stats);
   return load;
 }
 

@@ -11,12 +11,17 @@ namespace tandem {
 
 // Between what the engine speaks and what travels.
 EngineRequest ToEngineRequest(const v1::SequenceRequest& sequence, TimePoint deadline);
+ReserveRequest ToReserveRequest(const v1::ReserveRequest& request, TimePoint deadline);
+DecodeRequest ToDecodeRequest(const v1::DecodeRequest& request, TimePoint deadline);
 HandoffTarget ToHandoffTarget(const v1::KvTarget& target);
+
 enum class LogprobsWanted : uint8_t { kNo, kYes };
-v1::WorkerEvent ToTokensEvent(std::span<const SampledToken> tokens, const StageTimes& stages,
-                              LogprobsWanted logprobs);
+v1::WorkerTokens ToWorkerTokens(std::span<const SampledToken> tokens, LogprobsWanted logprobs);
+v1::TokenLogprobs ToTokenLogprobs(const SampledToken& token);
+v1::StageTimes ToProto(const StageTimes& stages);
+v1::WorkerChoiceFinish ToProto(const ChoiceEnd& end);
 // info.status must be OK.
-v1::WorkerEvent ToFinishEvent(const FinishInfo& info);
+v1::WorkerFinish ToProto(const FinishInfo& info);
 v1::WorkerLoad ToLoad(const EngineStats& stats);
 v1::WorkerRole ToProto(Role role);
 

@@ -1,6 +1,7 @@
 #include "server/worker_service.h"
 
 #include <memory>
+#include <utility>
 
 #include "base/status.h"
 #include "router/grpc_worker_client.h"
@@ -34,12 +35,34 @@ class StreamSink final : public TokenSink {
   StreamSink(EventStream& stream, LogprobsWanted logprobs, const std::function<void()>& finished)
       : stream_(stream), logprobs_(logprobs), finished_(finished) {}
 
-  void OnTokens(std::span<const SampledToken> tokens, const StageTimes& stages) override {
-    Push(ToTokensEvent(tokens, stages, logprobs_));
+  void OnTokens(int32_t index, std::span<const SampledToken> tokens,
+                const StageTimes& stages) override {
+    v1::WorkerEvent event;
+    *event.mutable_tokens() = ToWorkerTokens(tokens, logprobs_);
+    event.mutable_tokens()->set_index(index);
+    *event.mutable_tokens()->mutable_stages() = ToProto(stages);
+    Push(std::move(event));
+  }
+
+  void OnBeamStart(const SampledToken& first, const StageTimes& stages) override {
+    v1::WorkerEvent event;
+    *event.mutable_beam_start()->mutable_first() = ToTokenLogprobs(first);
+    *event.mutable_beam_start()->mutable_stages() = ToProto(stages);
+    Push(std::move(event));
+  }
+
+  void OnChoiceEnd(const ChoiceEnd& end) override {
+    v1::WorkerEvent event;
+    *event.mutable_choice_finish() = ToProto(end);
+    Push(std::move(event));
   }
 
   void OnFinish(const FinishInfo& info) override {
-    if (info.status.ok()) Push(ToFinishEvent(info));
+    if (info.status.ok()) {
+      v1::WorkerEvent event;
+      *event.mutable_finish() = ToProto(info);
+      Push(std::move(event));
+    }
     const absl::Status status = info.status.ok() ? overflow_ : info.status;
     if (status.ok()) {
       stream_.Close(grpc::Status::OK);
@@ -134,9 +157,7 @@ grpc::ServerWriteReactor<v1::WorkerEvent>* WorkerService::Decode(
     stream->Close(ToGrpcStatus(status));
     return stream;
   }
-  engine_.SubmitDecode({.request = ToEngineRequest(sequence, DeadlineOf(*context)),
-                        .reservation = ReservationId(request->reservation_id()),
-                        .first_token = request->first_token()},
+  engine_.SubmitDecode(ToDecodeRequest(*request, DeadlineOf(*context)),
                        NewSink(*stream, sequence, load_changed_));
   return stream;
 }
@@ -147,17 +168,13 @@ grpc::ServerUnaryReactor* WorkerService::Reserve(grpc::CallbackServerContext* co
   MarkAnswered(*context);
   if (absl::Status status = CheckRole(Role::kDecode); !status.ok()) return Answer(*context, status);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const ReserveRequest wanted{.id = RequestId(request->request_id()),
-                              .prompt_tokens = request->prompt_tokens(),
-                              .max_tokens = request->max_tokens(),
-                              .priority = request->priority(),
-                              .layout_fingerprint = request->layout_fingerprint(),
-                              .deadline = DeadlineOf(*context)};
+  const ReserveRequest wanted = ToReserveRequest(*request, DeadlineOf(*context));
   engine_.Reserve(wanted, [this, context, response, reactor](absl::StatusOr<Reservation> got) {
     if (got.ok()) {
       response->mutable_target()->set_data_address(data_address_);
       response->mutable_target()->set_reservation_id(got->id.value());
       response->mutable_target()->set_epoch(got->epoch);
+      response->mutable_target()->set_cached_blocks(got->cached_blocks);
       response->set_lease_ms(
           std::chrono::duration_cast<std::chrono::milliseconds>(got->lease).count());
       // Nobody will hear of this reservation; what slips past the check lapses with its lease.
@@ -177,6 +194,14 @@ grpc::ServerUnaryReactor* WorkerService::Release(grpc::CallbackServerContext* co
   if (status.ok()) engine_.Release(ReservationId(request->reservation_id()));
   load_changed_();
   return Answer(*context, status);
+}
+
+grpc::ServerUnaryReactor* WorkerService::EndChoice(grpc::CallbackServerContext* context,
+                                                   const v1::EndChoiceRequest* request,
+                                                   v1::EndChoiceResponse*) {
+  MarkAnswered(*context);
+  engine_.EndChoice(RequestId(request->request_id()), request->index());
+  return Answer(*context, absl::OkStatus());
 }
 
 }  // namespace tandem

@@ -33,6 +33,9 @@ class WorkerService final : public v1::Worker::CallbackService {
   grpc::ServerUnaryReactor* Release(grpc::CallbackServerContext* context,
                                     const v1::ReleaseRequest* request,
                                     v1::ReleaseResponse* response) override;
+  grpc::ServerUnaryReactor* EndChoice(grpc::CallbackServerContext* context,
+                                      const v1::EndChoiceRequest* request,
+                                      v1::EndChoiceResponse* response) override;
 
  private:
   absl::Status CheckRole(Role wanted) const;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -13,8 +14,8 @@ namespace tandem {
 
 // The server's end of a response stream: queues messages up to a number of bytes and writes them
 // one after the other. Deletes itself when gRPC is done with it, which is only after Close or
-// Abort: whoever owns the request calls exactly one of them, and nothing after it. Push, Close and
-// Abort are thread-safe and never block.
+// Abort: whoever owns the request calls exactly one of them, and nothing after it. The pushes,
+// Close and Abort are thread-safe and never block.
 template <typename Message>
 class WriteStream : public grpc::ServerWriteReactor<Message> {
  public:
@@ -22,21 +23,12 @@ class WriteStream : public grpc::ServerWriteReactor<Message> {
 
   // False when the queue is full.
   [[nodiscard]] bool Push(Message message, size_t bytes) {
-    {
-      absl::MutexLock lock(&mutex_);
-      if (writing_) {
-        if (queued_bytes_ + bytes > max_queued_bytes_) return false;
-        queued_bytes_ += bytes;
-        queue_.emplace_back(std::move(message), bytes);
-        return true;
-      }
-      writing_ = true;
-      current_ = std::move(message);
-    }
-    this->StartWrite(&current_);
-    return true;
+    return PushWithin(max_queued_bytes_, std::move(message), bytes);
   }
-
+  // However much is queued.
+  void PushAlways(Message message, size_t bytes) {
+    (void)PushWithin(std::numeric_limits<size_t>::max(), std::move(message), bytes);
+  }
   // Ends the stream once all that was pushed is written.
   void Close(const grpc::Status& status) { EndWith(status, Queued::kWrite); }
   // Ends the stream as soon as the write in progress, if any, is over.
@@ -68,6 +60,22 @@ class WriteStream : public grpc::ServerWriteReactor<Message> {
 
  private:
   enum class Queued : bool { kWrite, kDrop };
+
+  bool PushWithin(size_t max_queued_bytes, Message message, size_t bytes) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (writing_) {
+        if (queued_bytes_ + bytes > max_queued_bytes) return false;
+        queued_bytes_ += bytes;
+        queue_.emplace_back(std::move(message), bytes);
+        return true;
+      }
+      writing_ = true;
+      current_ = std::move(message);
+    }
+    this->StartWrite(&current_);
+    return true;
+  }
 
   void EndWith(const grpc::Status& status, Queued queued) {
     {

@@ -16,5 +16,13 @@ tandem_test(prefill_handoff_test SOURCES unit/engine/prefill_handoff_test.cc
 tandem_test(decode_handoff_test SOURCES unit/engine/decode_handoff_test.cc DEPS tandem_test_engine)
 tandem_test(reservation_test SOURCES unit/engine/reservation_test.cc DEPS tandem_test_engine)
 tandem_test(peer_loss_test SOURCES unit/engine/peer_loss_test.cc DEPS tandem_test_engine)
+tandem_test(fork_test SOURCES unit/engine/fork_test.cc DEPS tandem_test_engine)
+tandem_test(shared_prefix_test SOURCES unit/engine/shared_prefix_test.cc DEPS tandem_test_engine)
+tandem_test(preemption_test SOURCES unit/engine/preemption_test.cc DEPS tandem_test_engine)
 tandem_test(engine_soak_test SOURCES property/engine_soak_test.cc DEPS tandem_test_engine
             TIMEOUT 300)
+tandem_test(beam_search_test SOURCES unit/engine/beam_search_test.cc
+            DEPS tandem_beam_search nlohmann_json::nlohmann_json)
+tandem_test(beam_request_test SOURCES unit/engine/beam_request_test.cc DEPS tandem_test_engine)
+tandem_test(beam_golden_test SOURCES golden/beam_golden_test.cc
+            DEPS tandem_test_engine nlohmann_json::nlohmann_json LABELS golden TIMEOUT 600)

@@ -1,9 +1,19 @@
 # Tests of kvstore.
 tandem_test(kvstore_test
   SOURCES unit/kvstore/block_pool_test.cc unit/kvstore/block_table_test.cc
-          unit/kvstore/kv_layout_test.cc unit/kvstore/kv_store_test.cc
+          unit/kvstore/copier_test.cc unit/kvstore/eviction_policy_test.cc
+          unit/kvstore/host_pool_test.cc unit/kvstore/kv_layout_test.cc
+          unit/kvstore/kv_store_host_test.cc unit/kvstore/kv_store_prefix_test.cc
+          unit/kvstore/kv_store_swap_test.cc unit/kvstore/kv_store_test.cc
+          unit/kvstore/prefix_cache_test.cc unit/kvstore/prefix_key_test.cc
+          unit/kvstore/store_block_test.cc
   DEPS tandem_kvstore)
 tandem_test(kvstore_property_test
   SOURCES property/kvstore_property_test.cc
   DEPS tandem_kvstore
-  LABELS property)
+  LABELS property
+  TIMEOUT 300)
+tandem_fuzz_test(store_block_fuzz
+  SOURCES fuzz/store_block_fuzz.cc
+  CORPUS fuzz/corpus/store_block
+  DEPS tandem_kvstore)

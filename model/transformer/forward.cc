@@ -108,6 +108,7 @@ struct Transformer::State {
   std::vector<float> angles_cos;           // [max_tokens, D/2], the host's side of the tables
   std::vector<float> angles_sin;
   std::vector<int32_t> decode_starts;  // 0, 1, 2, ...: one query row each
+  std::vector<int32_t> kept_rows;      // of this step: the logit rows, each once
 
   absl::Status CheckBatch(const ForwardBatch& batch) const;
   absl::Status FillRopeTables(Stream& stream, std::span<const int32_t> positions,
@@ -115,6 +116,8 @@ struct Transformer::State {
   absl::Status Qkv(Stream& stream, const LayerWeights& w, const Activations& a);
   absl::Status Attention(Stream& stream, const ForwardBatch& batch, const AttentionArgs& args);
   absl::Status KeepRows(Stream& stream, std::span<const int32_t> rows, const Activations& a);
+  absl::Status RepeatLogits(Stream& stream, std::span<const int32_t> rows,
+                            const TensorView& logits);
   absl::Status OutputAndMlp(Stream& stream, const LayerWeights& w, const Activations& a);
   absl::StatusOr<TensorView> Forward(Stream& stream, const ForwardBatch& batch,
                                      const KvPoolView& pool, const LayerStored& layer_stored);
@@ -128,12 +131,12 @@ absl::Status Transformer::State::CheckBatch(const ForwardBatch& batch) const {
   if (rows < 1 || rows > limits.max_tokens) {
     return Internal("a step of {} tokens; this transformer takes 1 to {}", rows, limits.max_tokens);
   }
-  if (std::ssize(batch.logit_rows) > std::min<int64_t>(limits.max_logit_rows, rows)) {
-    return Internal("{} rows of logits for {} tokens; at most {}", batch.logit_rows.size(), rows,
+  if (std::ssize(batch.logit_rows) > limits.max_logit_rows) {
+    return Internal("{} rows of logits; at most {}", batch.logit_rows.size(),
                     limits.max_logit_rows);
   }
   for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
-    const int64_t floor = i == 0 ? 0 : batch.logit_rows[i - 1] + 1;
+    const int64_t floor = i == 0 ? 0 : batch.logit_rows[i - 1];
     if (batch.logit_rows[i] < floor || batch.logit_rows[i] >= rows) {
       return Internal("logit_rows[{}] is {}: they must rise from 0 to {}", i, batch.logit_rows[i],
                       rows - 1);
@@ -231,6 +234,21 @@ absl::Status Transformer::State::KeepRows(Stream& stream, std::span<const int32_
   return absl::OkStatus();
 }
 
+// The logits of each row stand once at the front of `logits`, in order: spreads them so that
+// logits[i] belongs to rows[i]. From the back, so that none is overwritten before it was copied.
+absl::Status Transformer::State::RepeatLogits(Stream& stream, std::span<const int32_t> rows,
+                                              const TensorView& logits) {
+  const auto bytes = static_cast<size_t>(logits.row_stride * SizeOf(logits.dtype));
+  std::byte* base = static_cast<std::byte*>(logits.data);
+  size_t from = kept_rows.size();
+  for (size_t i = rows.size(); i-- > 0;) {
+    if (i + 1 == rows.size() || rows[i] != rows[i + 1]) --from;
+    if (from == i) break;
+    RETURN_IF_ERROR(stream.Copy({base + i * bytes, bytes}, {base + from * bytes, bytes}));
+  }
+  return absl::OkStatus();
+}
+
 // x += output(attention); x += down(silu(gate(norm x)) * up(norm x)).
 absl::Status Transformer::State::OutputAndMlp(Stream& stream, const LayerWeights& w,
                                               const Activations& a) {
@@ -254,7 +272,9 @@ absl::StatusOr<TensorView> Transformer::State::Forward(Stream& stream, const For
   const int64_t heads = config.num_heads;
   const int64_t kv_heads = config.num_kv_heads;
   const int64_t dim = config.head_dim;
-  const auto logit_rows = static_cast<int64_t>(batch.logit_rows.size());
+  kept_rows.assign(batch.logit_rows.begin(), batch.logit_rows.end());
+  kept_rows.erase(std::unique(kept_rows.begin(), kept_rows.end()), kept_rows.end());
+  const auto logit_rows = static_cast<int64_t>(kept_rows.size());
   Activations a = activations.ForRows(static_cast<int64_t>(batch.token_ids.size()));
   const TensorView logits = Rows(a.logits, 0, logit_rows);
 
@@ -283,7 +303,7 @@ absl::StatusOr<TensorView> Transformer::State::Forward(Stream& stream, const For
                                .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(dim))),
                                .window = config.sliding_window}));
     if (last) {
-      RETURN_IF_ERROR(KeepRows(stream, batch.logit_rows, a));
+      RETURN_IF_ERROR(KeepRows(stream, kept_rows, a));
       a = activations.ForRows(logit_rows);
     }
     RETURN_IF_ERROR(OutputAndMlp(stream, w, a));
@@ -293,7 +313,9 @@ absl::StatusOr<TensorView> Transformer::State::Forward(Stream& stream, const For
   RETURN_IF_ERROR(ops.RmsNorm(
       stream, {.x = a.x, .weight = head.final_norm, .out = a.normed, .eps = config.rms_norm_eps}));
   RETURN_IF_ERROR(ops.Gemm(stream, {.x = a.normed, .weight = head.lm_head, .out = logits}));
-  return logits;
+  const TensorView all = Rows(a.logits, 0, std::ssize(batch.logit_rows));
+  RETURN_IF_ERROR(RepeatLogits(stream, batch.logit_rows, all));
+  return all;
 }
 
 Transformer::Transformer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -326,10 +348,6 @@ absl::StatusOr<TensorView> Transformer::Forward(Stream& stream, const ForwardBat
                                                 const KvPoolView& pool,
                                                 const LayerStored& layer_stored) {
   return state_->Forward(stream, batch, pool, layer_stored);
-}
-
-int64_t Transformer::activation_bytes() const {
-  return static_cast<int64_t>(state_->memory.size());
 }
 
 }  // namespace tandem

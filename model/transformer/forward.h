@@ -24,7 +24,9 @@ struct ForwardBatch {
   std::span<const int32_t> context_lens;  // [S], this step's tokens included
   TensorView block_tables;                // [S, max_blocks] i32
   int32_t num_decodes = 0;                // of the S sequences, the last ones
-  std::span<const int32_t> logit_rows;    // [R] rows of T whose logits are wanted, rising
+  // [R] rows of T whose logits are wanted, rising; one that repeats is computed once and given as
+  // often, since sampling changes the logits.
+  std::span<const int32_t> logit_rows;
 };
 
 // Called on the forward thread when K and V of `layer` for all tokens of the batch are in the pool:
@@ -50,9 +52,6 @@ class Transformer {
   // scratch of sampling) until the next call.
   absl::StatusOr<TensorView> Forward(Stream& stream, const ForwardBatch& batch,
                                      const KvPoolView& pool, const LayerStored& layer_stored);
-
-  // Bytes of the activations.
-  int64_t activation_bytes() const;
 
  private:
   struct State;

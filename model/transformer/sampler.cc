@@ -1,5 +1,6 @@
 #include "model/transformer/sampler.h"
 
+#include "base/rng.h"
 #include "base/status.h"
 
 namespace tandem {
@@ -35,6 +36,12 @@ absl::Status SamplingParams::Validate() const {
                            kMaxLogprobs);
   }
   return absl::OkStatus();
+}
+
+uint64_t ChoiceSeed(uint64_t seed, int32_t index) {
+  if (index == 0) return seed;
+  const auto bits = Philox4x32(seed, static_cast<uint64_t>(index), 0);
+  return (uint64_t{bits[1]} << 32) | bits[0];
 }
 
 SampleRow MakeSampleRow(const SamplingParams& params, int64_t position,

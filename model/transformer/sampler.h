@@ -26,6 +26,10 @@ struct SamplingParams {
 
 inline constexpr int32_t kMaxLogprobs = 20;
 
+// The seed of choice `index` of a request: the request's own for 0, so that n = 1 and the first of
+// n agree.
+uint64_t ChoiceSeed(uint64_t seed, int32_t index);
+
 // The sampling row for the token at `position` (= number of tokens before it) of a sequence.
 SampleRow MakeSampleRow(const SamplingParams& params, int64_t position,
                         std::span<const int32_t> prompt_ids, std::span<const int32_t> output_ids);

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """Writes the model goldens: small random checkpoints and what transformers computes from them.
 
+Beam searches go to beams/: over models/sample and over the random tree of beam_cases.py.
+
     nice tests/golden/make_golden.py               # everything
     nice tests/golden/make_golden.py --only sample # after models/sample changed: a minute
+    nice tests/golden/make_golden.py --only beams  # then too
 
 Reference: transformers, eager attention, float32 arithmetic on the stored weights. Every step of
 the greedy run recomputes the whole sequence, so no cache of transformers' is trusted.
@@ -25,6 +28,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import austen
+import beam_cases
 from make_random_checkpoint import Shape, Spec, rope_scaling, write_checkpoint
 from train_sample_model import HELD_OUT, SAMPLE_PROMPTS
 
@@ -79,12 +83,15 @@ def shortest(value: np.float32) -> float:
 
 
 def record(checkpoint: Path, cases: list[dict]) -> dict:
-    return {"checkpoint": str(checkpoint.relative_to(ROOT)),
-            "command": "tests/golden/make_golden.py",
+    return {"checkpoint": str(checkpoint.relative_to(ROOT)), **origin(), "cases": cases}
+
+
+def origin() -> dict:
+    return {"command": "tests/golden/make_golden.py",
             "versions": {"python": platform.python_version(), "torch": torch.__version__,
                          "transformers": transformers.__version__,
                          "tokenizers": tokenizers.__version__, "numpy": np.__version__},
-            "arithmetic": "float32, eager attention", "cases": cases}
+            "arithmetic": "float32, eager attention"}
 
 
 def make_random(name: str, spec: Spec) -> dict:
@@ -128,14 +135,41 @@ def first_clear(model, tokenizer, texts: list[str], count: int) -> list[dict]:
     raise SystemExit(f"sample: no {count} prompts keep the margins above {MIN_MARGIN}")
 
 
+def make_beams() -> None:
+    path = ROOT / "models" / "sample"
+    text_ids = json.loads((HERE / "logits" / "sample.json").read_text())["cases"][-1]["prompt_ids"]
+    tokenizer = tokenizers.Tokenizer.from_file(str(path / "tokenizer.json"))
+    model = load(path)
+    end = model.config.eos_token_id
+    stops = {"end": [end], "period": sorted([end, tokenizer.token_to_id(".")]),
+             "comma": sorted([end, *map(tokenizer.token_to_id, ".,;")])}
+    write_beams("sample", record(path, beam_cases.sample_cases(model, text_ids, stops)))
+    write_beams("tree", {"vocab_size": beam_cases.TREE_VOCAB, **origin(),
+                         "cases": beam_cases.tree_cases()})
+
+
+def write_beams(name: str, golden: dict) -> None:
+    (HERE / "beams").mkdir(exist_ok=True)
+    (HERE / "beams" / f"{name}.json").write_text(json.dumps(golden) + "\n")
+    hypotheses = [(len(h["ids"]), c["max_new_tokens"]) for c in golden["cases"]
+                  for h in c["hypotheses"]]
+    print(json.dumps({"name": f"beams/{name}", "cases": len(golden["cases"]),
+                      "hypotheses": len(hypotheses),
+                      "shorter_than_max": sum(a < b for a, b in hypotheses),
+                      "closest": min(c["closest"] for c in golden["cases"])}), flush=True)
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("--only", choices=[*CHECKPOINTS, "sample"])
+    p.add_argument("--only", choices=[*CHECKPOINTS, "sample", "beams"])
     only = p.parse_args().only
     torch.set_num_threads(1)
     transformers.utils.logging.disable_progress_bar()
     (HERE / "logits").mkdir(exist_ok=True)
-    for name in [only] if only else [*CHECKPOINTS, "sample"]:
+    for name in [only] if only else [*CHECKPOINTS, "sample", "beams"]:
+        if name == "beams":
+            make_beams()
+            continue
         golden = make_sample() if name == "sample" else make_random(name, CHECKPOINTS[name])
         (HERE / "logits" / f"{name}.json").write_text(json.dumps(golden) + "\n")
         print(json.dumps({"name": name, "seed": golden.get("seed"),

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <functional>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -122,6 +124,75 @@ TEST_F(CommandLineTest, StatusKnowsWhetherItCanServe) {
   EXPECT_EQ(Shell("status --server 127.0.0.1:1 2>/dev/null").exit_status, 1);
 }
 
+TEST_F(CommandLineTest, ChoicesAndBeamsHaveFlags) {
+  const CommandResult best = Shell(
+      "generate 'It was a fine' --max-tokens 6 --n 2 --best-of 4 --seed 3 --tenant alice "
+      "--cache-salt s1 --json" +
+      Server());
+  ASSERT_EQ(best.exit_status, 0);
+  const auto ranked = nlohmann::json::parse(best.output);
+  ASSERT_EQ(ranked["choices"].size(), 2u);
+  EXPECT_GE(ranked["choices"][0]["cumulative_logprob"], ranked["choices"][1]["cumulative_logprob"]);
+  EXPECT_EQ(ranked["usage"]["completion_tokens"], 24);
+  const CommandResult search = Shell(
+      "generate 'It was a fine' --max-tokens 6 --n 3 --beam-width 4 --length-penalty 0.5 "
+      "--early-stopping first --json" +
+      Server());
+  ASSERT_EQ(search.exit_status, 0);
+  const auto beams = nlohmann::json::parse(search.output);
+  ASSERT_EQ(beams["choices"].size(), 3u);
+  EXPECT_GE(beams["choices"][0]["score"], beams["choices"][2]["score"]);
+  EXPECT_TRUE(beams["usage"].contains("cached_tokens"));
+  EXPECT_TRUE(beams["usage"].contains("preemptions"));
+  const CommandResult bad = Shell("generate hi --beam-width 1" + Server() + "2>&1 >/dev/null");
+  EXPECT_EQ(bad.exit_status, 1);
+  EXPECT_THAT(bad.output, StartsWith("error: INVALID_ARGUMENT: beam_width=1 must be in [2, 16]"));
+  EXPECT_EQ(Shell("generate hi --length-penalty 1 2>/dev/null").exit_status, 2);
+  EXPECT_EQ(Shell("generate hi --beam-width 4 --early-stopping soon 2>/dev/null").exit_status, 2);
+}
+
+// The word of that number on the line of `worker` in what `status --blocks` prints.
+int BlockColumn(const std::string& table, const std::string& worker, int column) {
+  std::istringstream line(table.substr(table.rfind("\n" + worker) + 1));
+  std::string word;
+  for (int i = 0; i <= column; ++i) line >> word;
+  return std::stoi(word);
+}
+
+TEST_F(CommandLineTest, StatusSaysWhereTheBlocksAre) {
+  constexpr int kPool = 1, kFree = 2, kCached = 3, kIdle = 4, kShared = 5;
+  v1::GenerateRequest request = TextRequest("", v1::ROUTE_UNIFIED, 1500);
+  for (int32_t id = 0; id < 200; ++id) request.mutable_token_ids()->add_ids(300 + id);
+  request.set_n(4);
+  // The report is late by up to a heartbeat.
+  const auto wait_for = [](const std::function<bool(const v1::KvUse&)>& holds) {
+    cluster_->WaitFor("such blocks", [&holds](const v1::GetStatusResponse& status) {
+      const v1::WorkerStatus* worker = FindWorker(status, "unified-0");
+      return worker != nullptr && holds(worker->kv());
+    });
+  };
+  std::string running;
+  cluster_->client()
+      .Generate(request, Client::kNoTimeout,
+                [&](const v1::GenerateResponse&) {
+                  wait_for([](const v1::KvUse& kv) { return kv.shared_blocks() > 0; });
+                  running = Shell("status --blocks" + Server()).output;
+                  return false;
+                })
+      .IgnoreError();
+  EXPECT_GE(BlockColumn(running, "unified-0", kShared), 200 / 16) << running;
+  cluster_->WaitUntilIdle();
+  const std::string rest = Shell("status --blocks" + Server()).output;
+  EXPECT_EQ(BlockColumn(rest, "unified-0", kShared), 0) << rest;
+  EXPECT_GE(BlockColumn(rest, "unified-0", kCached), 200 / 16) << rest;
+  EXPECT_EQ(BlockColumn(rest, "unified-0", kCached), BlockColumn(rest, "unified-0", kIdle)) << rest;
+  EXPECT_EQ(BlockColumn(rest, "unified-0", kFree) + BlockColumn(rest, "unified-0", kIdle),
+            BlockColumn(rest, "unified-0", kPool))
+      << rest;
+  const auto json = nlohmann::json::parse(Shell("status --json" + Server()).output);
+  for (const auto& worker : json["workers"]) EXPECT_TRUE(worker["kv"].contains("idle_blocks"));
+}
+
 TEST_F(CommandLineTest, BadStartsSayWhatIsWrong) {
   const CommandResult model =
       Shell("worker --role unified --model /nowhere --router 127.0.0.1:1 --log-level off 2>&1");
@@ -132,6 +203,10 @@ TEST_F(CommandLineTest, BadStartsSayWhatIsWrong) {
                                    kModel + " 2>&1");
   EXPECT_EQ(pool.exit_status, 1);
   EXPECT_THAT(pool.output, HasSubstr("--kv-tokens"));
+  EXPECT_EQ(
+      Shell("worker --role unified --model x --router 127.0.0.1:1 --schedule soon 2>/dev/null")
+          .exit_status,
+      2);
   const std::string port = cluster_->address().substr(cluster_->address().rfind(':') + 1);
   const CommandResult taken =
       Shell("router --log-level off --port " + port + " --model " + kModel + " 2>/dev/null");

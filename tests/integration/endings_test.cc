@@ -78,24 +78,25 @@ TEST(EndingsTest, TheRoutersOwnDeadlineHoldsForClientsWithoutOne) {
 
 TEST(EndingsTest, PoolExhaustedIsAnsweredAndPasses) {
   TestCluster cluster({.unified = 0, .worker_flags = {"--kv-tokens=128"}});
-  // A reservation that stays, since nobody prefills for it.
+  // A prompt for most of the pool, and a reservation that stays, since nobody prefills for it.
+  v1::GenerateRequest request = TextRequest("", v1::ROUTE_DISAGGREGATED, 20);
+  for (int32_t id = 0; id < 90; ++id) request.mutable_token_ids()->add_ids(100 + id);
   cluster.Signal("prefill-0", SIGSTOP);
-  auto holder = std::async(std::launch::async, [&cluster] {
-    return Ask(cluster.client(), TextRequest(kPrompt, v1::ROUTE_DISAGGREGATED, 90));
-  });
+  auto holder = std::async(std::launch::async,
+                           [&cluster, request] { return Ask(cluster.client(), request); });
   cluster.WaitFor("a reservation", [](const v1::GetStatusResponse& status) {
     const v1::WorkerStatus* decode = FindWorker(status, "decode-0");
-    return decode != nullptr && decode->free_blocks() < decode->total_blocks();
+    return decode != nullptr && BlocksInUse(*decode) > 0;
   });
-  const Outcome refused = Ask(cluster.client(), TextRequest(kPrompt, v1::ROUTE_DISAGGREGATED, 90));
+  const Outcome refused = Ask(cluster.client(), request);
   EXPECT_EQ(refused.status.code(), absl::StatusCode::kResourceExhausted) << refused.status;
   EXPECT_THAT(std::string(refused.status.message()), HasSubstr("decode-0"));
   cluster.Signal("prefill-0", SIGCONT);
   const Outcome held = holder.get();
   EXPECT_TRUE(held.status.ok()) << held.status;
   cluster.WaitUntilIdle();
-  const Outcome too_long =
-      Ask(cluster.client(), TextRequest(kPrompt, v1::ROUTE_DISAGGREGATED, 2000));
+  request.set_max_tokens(2000);
+  const Outcome too_long = Ask(cluster.client(), request);
   EXPECT_EQ(too_long.status.code(), absl::StatusCode::kInvalidArgument) << too_long.status;
 }
 

@@ -43,7 +43,7 @@ class WorkerLossTest : public testing::Test {
   void WaitForReservation() {
     cluster_.WaitFor("a reservation", [](const v1::GetStatusResponse& status) {
       const v1::WorkerStatus* decode = FindWorker(status, "decode-0");
-      return decode != nullptr && decode->free_blocks() < decode->total_blocks();
+      return decode != nullptr && BlocksInUse(*decode) > 0;
     });
   }
 
@@ -151,6 +151,27 @@ TEST_F(WorkerLossTest, KilledAtAnyPointWithOthersInFlight) {
       }
       ExpectWholeAgain(victim);
     }
+  }
+}
+
+TEST_F(WorkerLossTest, ARequestWithSeveralChoicesEndsWithOneStatus) {
+  for (const std::string& victim : {std::string("decode-0"), std::string("unified-0")}) {
+    SCOPED_TRACE(victim);
+    const v1::Route route = victim == "unified-0" ? v1::ROUTE_UNIFIED : v1::ROUTE_DISAGGREGATED;
+    v1::GenerateRequest request = TextRequest(kPrompt, route, kLong);
+    request.set_n(4);
+    Outcome outcome;
+    int events = 0;
+    outcome.status = cluster_.client().Generate(request, Client::kNoTimeout,
+                                                [&](const v1::GenerateResponse& event) {
+                                                  outcome.generation.Add(event);
+                                                  if (++events == 20) cluster_.Kill(victim);
+                                                  return true;
+                                                });
+    ExpectLost(outcome, "worker " + victim);
+    EXPECT_EQ(outcome.generation.choices.size(), 4u);
+    EXPECT_FALSE(outcome.generation.summary.has_usage()) << "half an answer is no answer";
+    ExpectWholeAgain(victim);
   }
 }
 

@@ -1,4 +1,5 @@
-// Some hundred requests of random lengths and sampling, unified and disaggregated, many of them
+// Some hundred requests of random lengths and sampling, with several choices, beams and shared
+// prefixes, unified and disaggregated, in pools that are too small for them, many of them
 // cancelled, released, over their deadline or refused at a random moment: every one ends exactly
 // once with a status that its fate allows, answers are those of an undisturbed run, and nothing
 // leaks. The engines check their invariants after every step.
@@ -51,14 +52,25 @@ class EngineSoakTest : public testing::Test {
     return static_cast<size_t>(Draw(std::max(0, newest - 7), newest));
   }
 
-  static TestEngineSetup Crowded() {
-    return {.num_blocks = 60,
+  // Half of the time with a host tier to swap to, and another policy.
+  TestEngineSetup Crowded() {
+    return {.num_blocks = Draw(48, 72),
             .block_tokens = 8,
-            .scheduler = {.max_step_tokens = 48, .max_prefill_chunk = 16, .max_sequences = 8}};
+            .scheduler = {.max_step_tokens = 48,
+                          .max_prefill_chunk = 16,
+                          .max_sequences = 8,
+                          .policy = OneIn(2) ? SchedulingPolicyKind::kDeadline
+                                             : SchedulingPolicyKind::kFair},
+            .host_bytes = OneIn(2) ? 1 << 20 : 0};
   }
 
   EngineRequest RandomRequest(uint64_t id) {
-    EngineRequest request = Greedy(id, RandomPrompt(id, Draw(1, 90), kVocabSize), Draw(1, 40));
+    std::vector<int32_t> prompt = RandomPrompt(id, Draw(1, 90), kVocabSize);
+    if (OneIn(2)) {
+      const std::vector<int32_t> shared = RandomPrompt(Draw(1, 3), Draw(1, 60), kVocabSize);
+      std::copy_n(shared.begin(), std::min(shared.size(), prompt.size()), prompt.begin());
+    }
+    EngineRequest request = Greedy(id, std::move(prompt), Draw(1, 40));
     request.sampling.temperature = OneIn(3) ? 0.0f : 0.9f;
     request.sampling.seed = id;
     if (OneIn(4)) request.sampling.repetition_penalty = 1.2f;
@@ -68,25 +80,33 @@ class EngineSoakTest : public testing::Test {
           std::chrono::steady_clock::now() + std::chrono::microseconds(Draw(0, 20000));
     }
     if (OneIn(3)) request.stop_token_ids = {Draw(0, kVocabSize - 1), Draw(0, kVocabSize - 1)};
+    std::sort(request.stop_token_ids.begin(), request.stop_token_ids.end());
+    if (OneIn(3)) request.n = Draw(1, 4);
+    if (OneIn(6)) {
+      request.beams = BeamParams{.width = Draw(std::max(2, request.n), 4)};
+      request.sampling = {};
+    }
+    if (OneIn(2)) request.tenant = OneIn(2) ? "red" : "blue";
+    if (OneIn(4)) request.cache_salt = request.tenant;
     return request;
   }
 
-  // The tokens of `request` when nothing disturbs it.
-  std::vector<int32_t> Undisturbed(EngineRequest request) {
+  // What came is the answer when nothing disturbs it, or its beginning when it was ended early.
+  template <typename Run>
+  void ExpectAnswer(const Run& run, const absl::Status& status) {
+    EngineRequest request = run.request;
     request.deadline = kNoDeadline;
-    Recording recording;
-    reference_->Submit(std::move(request), recording.NewSink());
-    EXPECT_TRUE(recording.AwaitFinish().status.ok());
-    return recording.token_ids();
-  }
-
-  // What came is the answer, or its beginning when the request was ended early.
-  void ExpectAnswer(const EngineRequest& request, const absl::Status& status,
-                    const std::vector<int32_t>& ids) {
-    const std::vector<int32_t> whole = Undisturbed(request);
-    ASSERT_LE(ids.size(), whole.size());
-    EXPECT_TRUE(!status.ok() || ids.size() == whole.size()) << "cut short and called a success";
-    for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(ids[i], whole[i]);
+    Recording undisturbed;
+    reference_->Submit(request, undisturbed.NewSink());
+    EXPECT_TRUE(undisturbed.AwaitFinish().status.ok());
+    for (int32_t choice = 0; choice < request.n; ++choice) {
+      const std::vector<int32_t> whole = undisturbed.token_ids(choice);
+      const std::vector<int32_t> ids = run.token_ids(choice);
+      ASSERT_LE(ids.size(), whole.size());
+      EXPECT_TRUE(!status.ok() || run.ended_choice == choice || ids.size() == whole.size())
+          << "cut short and called a success";
+      for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(ids[i], whole[i]);
+    }
   }
 
   static void ExpectOneOf(const absl::Status& status, const std::vector<StatusCode>& codes) {
@@ -113,7 +133,10 @@ class EngineSoakTest : public testing::Test {
 struct UnifiedRun {
   EngineRequest request;
   bool cancelled = false;
+  int32_t ended_choice = -1;
   Recording recording;
+
+  std::vector<int32_t> token_ids(int32_t choice) const { return recording.token_ids(choice); }
 };
 
 TEST_F(EngineSoakTest, Unified) {
@@ -129,6 +152,13 @@ TEST_F(EngineSoakTest, Unified) {
       engine->Cancel(victim.request.id, absl::OkStatus());
       victim.cancelled = true;
     }
+    if (OneIn(5)) {
+      UnifiedRun& shortened = *runs[RecentIndex(id)];
+      if (shortened.ended_choice >= 0 || shortened.request.beams) continue;
+      shortened.ended_choice = Draw(0, shortened.request.n - 1);
+      shortened.recording.AwaitTokens(1);
+      engine->EndChoice(shortened.request.id, shortened.ended_choice);
+    }
   }
   for (const auto& run : runs) {
     const absl::Status status = run->recording.AwaitFinish().status;
@@ -138,7 +168,7 @@ TEST_F(EngineSoakTest, Unified) {
     ExpectOneOf(status, allowed);
     Count(status);
     EXPECT_EQ(run->recording.num_finishes(), 1);
-    ExpectAnswer(run->request, status, run->recording.token_ids());
+    ExpectAnswer(*run, status);
   }
   EXPECT_TRUE(engine.AtRest());
   ExpectAMixture();
@@ -181,7 +211,7 @@ TEST_P(DisaggregatedSoakTest, EndsAndLeaksNothing) {
     Count(status);
     EXPECT_EQ(run->prefill.num_finishes(), 1);
     EXPECT_EQ(run->decode.num_finishes(), run->claimed ? 1 : 0);
-    ExpectAnswer(run->request, status, run->token_ids());
+    ExpectAnswer(*run, status);
   }
   pair.decode().Settle();
   EXPECT_TRUE(pair.decode().AtRest());

@@ -23,6 +23,7 @@ inline constexpr uint64_t kNobody = 1u << 30;
 struct Prefilled {
   std::vector<PostedFrame> frames;
   int32_t first_token = 0;
+  std::vector<SampledToken> first_tokens;
   std::vector<int32_t> answer;
 };
 
@@ -41,7 +42,8 @@ inline const Prefilled& ThePrefill() {
     prefill->SubmitPrefill(TheRequest(), {.reservation = ReservationId(1)}, first.NewSink());
     wire->AwaitCommit(1);
     result.frames = wire->frames();
-    result.first_token = first.token_ids().front();
+    result.first_tokens = first.first_tokens();
+    result.first_token = result.first_tokens.front().token_id;
     wire->End(1, absl::OkStatus());
     EXPECT_TRUE(first.AwaitFinish().status.ok());
 
@@ -63,7 +65,7 @@ class DecodeHandoffTest : public testing::Test {
     setup.clock = &clock_;
     setup.reservation_lease = kLease;
     engine_ = std::make_unique<TestEngine>(setup);
-    const auto reservation = engine_->Reserve(kPromptTokens, kMaxTokens);
+    const auto reservation = engine_->ReserveFor(TheRequest());
     ASSERT_TRUE(reservation.ok()) << reservation.status();
     reservation_ = *reservation;
   }
@@ -103,7 +105,7 @@ class DecodeHandoffTest : public testing::Test {
   void Decode(EngineRequest request, ReservationId reservation) {
     (*engine_)->SubmitDecode({.request = std::move(request),
                               .reservation = reservation,
-                              .first_token = ThePrefill().first_token},
+                              .first_tokens = ThePrefill().first_tokens},
                              recording_.NewSink());
   }
   void Decode() { Decode(TheRequest(), reservation_.id); }

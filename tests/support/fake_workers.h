@@ -21,6 +21,7 @@ class FakeWorkers final : public WorkerClient {
   };
   struct Reservation {
     std::string name;
+    v1::ReserveRequest request;
     ReserveDone done;
     bool open = true;
   };
@@ -33,24 +34,28 @@ class FakeWorkers final : public WorkerClient {
   std::unique_ptr<WorkerCall> Prefill(const WorkerEndpoint& worker,
                                       const v1::PrefillRequest& request, TimePoint,
                                       StreamHandlers handlers) override {
+    target = request.target();
     return Open("prefill " + worker.id.name, request.sequence(), std::move(handlers));
   }
   std::unique_ptr<WorkerCall> Decode(const WorkerEndpoint& worker, const v1::DecodeRequest& request,
                                      TimePoint, StreamHandlers handlers) override {
-    first_token = request.first_token();
+    first_tokens = {request.first_tokens().begin(), request.first_tokens().end()};
     return Open("decode " + worker.id.name, request.sequence(), std::move(handlers));
   }
-  std::unique_ptr<WorkerCall> Reserve(const WorkerEndpoint& worker, const v1::ReserveRequest&,
-                                      TimePoint, ReserveDone done) override {
-    auto call = std::make_shared<Reservation>(
-        Reservation{.name = "reserve " + worker.id.name, .done = std::move(done)});
+  std::unique_ptr<WorkerCall> Reserve(const WorkerEndpoint& worker,
+                                      const v1::ReserveRequest& request, TimePoint,
+                                      ReserveDone done) override {
+    auto call = std::make_shared<Reservation>(Reservation{
+        .name = "reserve " + worker.id.name, .request = request, .done = std::move(done)});
     reservations.push_back(call);
     return std::make_unique<Handle<Reservation>>(call);
   }
   void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) override {
     released.push_back(worker.id.name + "#" + std::to_string(request.reservation_id()));
   }
-
+  void EndChoice(const WorkerEndpoint& worker, const v1::EndChoiceRequest& request) override {
+    ended_choices.push_back(worker.id.name + "#" + std::to_string(request.index()));
+  }
   void KeepOnly(const ClusterView&) override {}
 
   // The open call of this name, or null.
@@ -75,7 +80,9 @@ class FakeWorkers final : public WorkerClient {
   std::vector<std::shared_ptr<Stream>> streams;
   std::vector<std::shared_ptr<Reservation>> reservations;
   std::vector<std::string> released;
-  int32_t first_token = -1;  // of the last Decode
+  std::vector<std::string> ended_choices;
+  v1::KvTarget target;                          // of the last Prefill
+  std::vector<v1::TokenLogprobs> first_tokens;  // of the last Decode
 
  private:
   template <typename Call>

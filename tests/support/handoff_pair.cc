@@ -27,9 +27,9 @@ std::unique_ptr<TestEngine> NewEngine(TestEngineSetup setup, Role role, Loopback
 
 }  // namespace
 
-std::vector<int32_t> Disaggregated::token_ids() const {
-  std::vector<int32_t> ids = prefill.token_ids();
-  const std::vector<int32_t> rest = decode.token_ids();
+std::vector<int32_t> Disaggregated::token_ids(int32_t index) const {
+  std::vector<int32_t> ids = prefill.token_ids(index);
+  const std::vector<int32_t> rest = decode.token_ids(index);
   ids.insert(ids.end(), rest.begin(), rest.end());
   return ids;
 }
@@ -39,22 +39,24 @@ HandoffPair::HandoffPair(TestEngineSetup setup, Wire wire)
       decode_(NewEngine(setup, Role::kDecode, network_, wire)) {}
 
 absl::StatusOr<Disaggregated*> HandoffPair::Start(EngineRequest request) {
-  ASSIGN_OR_RETURN(
-      const Reservation reservation,
-      decode_->Reserve(static_cast<int32_t>(request.prompt.size()), request.max_tokens));
+  ASSIGN_OR_RETURN(const Reservation reservation, decode_->ReserveFor(request));
   Disaggregated& run = runs_.emplace_back();
   run.request = std::move(request);
   run.reservation = reservation;
   (*prefill_)->SubmitPrefill(run.request,
                              {.data_address = decode_->transport().address(),
                               .reservation = reservation.id,
-                              .epoch = reservation.epoch},
+                              .epoch = reservation.epoch,
+                              .cached_blocks = reservation.cached_blocks},
                              run.prefill.NewSink());
   return &run;
 }
 
 void HandoffPair::Continue(Disaggregated& run) {
-  const bool first = run.prefill.AwaitTokens(1);
+  // Beams of one token end where they begin, and that is seen only once they have.
+  if (run.request.beams && run.request.max_tokens == 1) run.prefill.AwaitFinish();
+  const bool first = run.prefill.AwaitFirstTokens(
+      run.request.beams ? 1 : static_cast<size_t>(run.request.n));
   const bool ended =
       run.prefill.finished() && run.prefill.AwaitFinish().reason != FinishReason::kHandedOff;
   if (!first || ended) {
@@ -64,7 +66,7 @@ void HandoffPair::Continue(Disaggregated& run) {
   run.claimed = true;
   (*decode_)->SubmitDecode({.request = run.request,
                             .reservation = run.reservation.id,
-                            .first_token = run.prefill.token_ids().front()},
+                            .first_tokens = run.prefill.first_tokens()},
                            run.decode.NewSink());
 }
 

@@ -19,10 +19,11 @@ struct Disaggregated {
   Reservation reservation;
   Recording prefill;
   Recording decode;
-  bool claimed = false;  // the decode engine was given it
+  bool claimed = false;       // the decode engine was given it
+  int32_t ended_choice = -1;  // that was told to end early
 
-  // All tokens of the request, in order.
-  std::vector<int32_t> token_ids() const;
+  // All tokens of one choice, in order.
+  std::vector<int32_t> token_ids(int32_t index = 0) const;
 };
 
 // A prefill and a decode engine of one process with a wire between them, and the part of the router
@@ -36,7 +37,7 @@ class HandoffPair {
 
   // Reserves, then starts the prefill. The result lives as long as the pair.
   absl::StatusOr<Disaggregated*> Start(EngineRequest request);
-  // Waits for the first token; starts the decode when there is more to come.
+  // Waits for the first tokens; starts the decode when there is more to come.
   void Continue(Disaggregated& run);
   // Waits for both ends; the first status that is not OK. A decode whose prefill failed is ended.
   absl::Status AwaitEnd(Disaggregated& run);

@@ -1,5 +1,7 @@
 #include "tests/support/recording_sink.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace tandem {
@@ -8,11 +10,27 @@ class Recording::Sink final : public TokenSink {
  public:
   explicit Sink(Recording& recording) : recording_(recording) {}
 
-  void OnTokens(std::span<const SampledToken> tokens, const StageTimes& stages) override {
+  void OnTokens(int32_t index, std::span<const SampledToken> tokens,
+                const StageTimes& stages) override {
     absl::MutexLock lock(&recording_.mutex_);
-    TANDEM_CHECK(recording_.finishes_.empty(), "tokens after the end");
-    if (recording_.token_ids_.empty()) recording_.first_stages_ = stages;
-    for (const SampledToken& token : tokens) recording_.token_ids_.push_back(token.token_id);
+    CheckOpen(index);
+    std::vector<std::vector<SampledToken>>& choices = recording_.tokens_;
+    if (choices.empty()) recording_.first_stages_ = stages;
+    if (choices.size() <= static_cast<size_t>(index)) choices.resize(index + 1);
+    choices[index].insert(choices[index].end(), tokens.begin(), tokens.end());
+  }
+
+  void OnBeamStart(const SampledToken& first, const StageTimes& stages) override {
+    absl::MutexLock lock(&recording_.mutex_);
+    TANDEM_CHECK(recording_.beam_start_.empty(), "a beam search starts once");
+    recording_.first_stages_ = stages;
+    recording_.beam_start_ = {first};
+  }
+
+  void OnChoiceEnd(const ChoiceEnd& end) override {
+    absl::MutexLock lock(&recording_.mutex_);
+    CheckOpen(end.index);
+    recording_.choice_ends_.push_back(end);
   }
 
   void OnFinish(const FinishInfo& info) override {
@@ -21,6 +39,13 @@ class Recording::Sink final : public TokenSink {
   }
 
  private:
+  void CheckOpen(int32_t index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(recording_.mutex_) {
+    TANDEM_CHECK(recording_.finishes_.empty(), "an event after the end");
+    const auto is_it = [index](const ChoiceEnd& end) { return end.index == index; };
+    const std::vector<ChoiceEnd>& ends = recording_.choice_ends_;
+    TANDEM_CHECK(std::none_of(ends.begin(), ends.end(), is_it), "an event after a choice's end");
+  }
+
   Recording& recording_;
 };
 
@@ -28,12 +53,32 @@ std::unique_ptr<TokenSink> Recording::NewSink() { return std::make_unique<Sink>(
 
 bool Recording::AwaitTokens(size_t count) const {
   absl::MutexLock lock(&mutex_);
-  auto ready = [this, count] {
+  const auto enough = [this, count] {
     mutex_.AssertReaderHeld();
-    return token_ids_.size() >= count || !finishes_.empty();
+    return count == 0 || (!tokens_.empty() && tokens_[0].size() >= count);
+  };
+  auto ready = [this, &enough] {
+    mutex_.AssertReaderHeld();
+    return enough() || !finishes_.empty();
   };
   mutex_.Await(absl::Condition(&ready));
-  return token_ids_.size() >= count;
+  return enough();
+}
+
+bool Recording::AwaitFirstTokens(size_t choices) const {
+  absl::MutexLock lock(&mutex_);
+  const auto begun = [this, choices] {
+    mutex_.AssertReaderHeld();
+    const auto has_some = [](const std::vector<SampledToken>& tokens) { return !tokens.empty(); };
+    const auto count = std::count_if(tokens_.begin(), tokens_.end(), has_some);
+    return !beam_start_.empty() || static_cast<size_t>(count) >= choices;
+  };
+  auto ready = [this, &begun] {
+    mutex_.AssertReaderHeld();
+    return begun() || !finishes_.empty();
+  };
+  mutex_.Await(absl::Condition(&ready));
+  return begun();
 }
 
 FinishInfo Recording::AwaitFinish() const {
@@ -53,9 +98,25 @@ int Recording::num_finishes() const {
   return static_cast<int>(finishes_.size());
 }
 
-std::vector<int32_t> Recording::token_ids() const {
+std::vector<int32_t> Recording::token_ids(int32_t index) const {
   absl::MutexLock lock(&mutex_);
-  return token_ids_;
+  std::vector<int32_t> ids;
+  if (static_cast<size_t>(index) >= tokens_.size()) return ids;
+  for (const SampledToken& token : tokens_[index]) ids.push_back(token.token_id);
+  return ids;
+}
+
+std::vector<SampledToken> Recording::first_tokens() const {
+  absl::MutexLock lock(&mutex_);
+  if (!beam_start_.empty()) return beam_start_;
+  std::vector<SampledToken> first;
+  for (const std::vector<SampledToken>& tokens : tokens_) first.push_back(tokens.front());
+  return first;
+}
+
+std::vector<ChoiceEnd> Recording::choice_ends() const {
+  absl::MutexLock lock(&mutex_);
+  return choice_ends_;
 }
 
 StageTimes Recording::first_stages() const {

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,21 +18,30 @@ class Recording {
   // A sink that writes into this recording, once.
   std::unique_ptr<TokenSink> NewSink();
 
-  // Wait for the n-th token or the end, whichever is first; whether there are that many.
+  // Wait for the n-th token of choice 0 or the end, whichever is first; whether there are that many.
   bool AwaitTokens(size_t count) const;
+  // Wait for the first token of each of `choices` choices, a beam start, or the end; whether it was
+  // not the end.
+  bool AwaitFirstTokens(size_t choices) const;
   // Waits for the end.
   FinishInfo AwaitFinish() const;
 
   bool finished() const;
   int num_finishes() const;
-  std::vector<int32_t> token_ids() const;
+  std::vector<int32_t> token_ids(int32_t index = 0) const;
+  // The first token of each choice, or the beam start.
+  std::vector<SampledToken> first_tokens() const;
+  // In the order in which they came.
+  std::vector<ChoiceEnd> choice_ends() const;
   StageTimes first_stages() const;
 
  private:
   class Sink;
 
   mutable absl::Mutex mutex_;
-  std::vector<int32_t> token_ids_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::vector<SampledToken>> tokens_ ABSL_GUARDED_BY(mutex_);  // [choice]
+  std::vector<SampledToken> beam_start_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ChoiceEnd> choice_ends_ ABSL_GUARDED_BY(mutex_);
   StageTimes first_stages_ ABSL_GUARDED_BY(mutex_);
   std::vector<FinishInfo> finishes_ ABSL_GUARDED_BY(mutex_);
 };

@@ -101,10 +101,10 @@ void TestCluster::WaitFor(const std::string& what, const Condition& condition) {
 }
 
 void TestCluster::WaitUntilIdle() {
-  WaitFor("all blocks free and nothing in flight", [](const v1::GetStatusResponse& status) {
+  WaitFor("no block in use and nothing in flight", [](const v1::GetStatusResponse& status) {
     bool idle = status.requests_in_flight() == 0;
     for (const v1::WorkerStatus& worker : status.workers()) {
-      idle = idle && worker.free_blocks() == worker.total_blocks();
+      idle = idle && BlocksInUse(worker) == 0;
     }
     return idle;
   });
@@ -115,6 +115,10 @@ const v1::WorkerStatus* FindWorker(const v1::GetStatusResponse& status, const st
     if (worker.name() == name) return &worker;
   }
   return nullptr;
+}
+
+int32_t BlocksInUse(const v1::WorkerStatus& worker) {
+  return worker.total_blocks() - worker.free_blocks() - worker.kv().idle_blocks();
 }
 
 v1::GenerateRequest TextRequest(const std::string& prompt, v1::Route route, int32_t max_tokens) {

@@ -44,7 +44,7 @@ class TestCluster {
 
   using Condition = std::function<bool(const v1::GetStatusResponse&)>;
   void WaitFor(const std::string& what, const Condition& condition);
-  // Until nothing is in flight and every block of every worker is free.
+  // Until nothing is in flight and no worker has a block in use.
   void WaitUntilIdle();
 
  private:
@@ -58,6 +58,9 @@ class TestCluster {
 
 // The worker of that name, or null.
 const v1::WorkerStatus* FindWorker(const v1::GetStatusResponse& status, const std::string& name);
+
+// Blocks of sequences, reservations and copies: neither free nor idle in the prefix cache.
+int32_t BlocksInUse(const v1::WorkerStatus& worker);
 
 // A request of `prompt` with everything that a test usually sets.
 v1::GenerateRequest TextRequest(const std::string& prompt, v1::Route route, int32_t max_tokens);

@@ -17,7 +17,7 @@ TestEngine::TestEngine(const TestEngineSetup& setup)
                                          .num_kv_heads = config.num_kv_heads,
                                          .head_dim = config.head_dim,
                                          .block_tokens = setup.block_tokens,
-                                         .dtype = DType::kBF16},
+                                         .dtype = setup.kv_dtype},
                               .num_blocks = setup.num_blocks,
                               .max_context_tokens = setup.max_context_tokens > 0
                                                         ? setup.max_context_tokens
@@ -25,6 +25,8 @@ TestEngine::TestEngine(const TestEngineSetup& setup)
                               .scheduler = setup.scheduler,
                               .model_fingerprint = 1,
                               .epoch = setup.epoch,
+                              .prefix_caching = setup.prefix_caching,
+                              .host_bytes = setup.host_bytes,
                               .inbox_capacity = setup.inbox_capacity,
                               .reservation_lease = setup.reservation_lease,
                               .check_invariants = true};
@@ -51,35 +53,48 @@ void TestEngine::Connect(std::unique_ptr<Transport> transport) {
   engine_->SetTransport(transport_.get());
 }
 
-absl::StatusOr<Reservation> TestEngine::Reserve(int32_t prompt_tokens, int32_t max_tokens) {
+absl::StatusOr<Reservation> TestEngine::Reserve(ReserveRequest request) {
   absl::Notification answered;
   absl::StatusOr<Reservation> answer;
-  engine_->Reserve({.prompt_tokens = prompt_tokens,
-                    .max_tokens = max_tokens,
-                    .layout_fingerprint = engine_->layout_fingerprint()},
-                   [&](absl::StatusOr<Reservation> reservation) {
-                     answer = std::move(reservation);
-                     answered.Notify();
-                   });
+  request.layout_fingerprint = engine_->layout_fingerprint();
+  engine_->Reserve(std::move(request), [&](absl::StatusOr<Reservation> reservation) {
+    answer = std::move(reservation);
+    answered.Notify();
+  });
   answered.WaitForNotification();
   return answer;
 }
 
+absl::StatusOr<Reservation> TestEngine::ReserveFor(const EngineRequest& request) {
+  return Reserve({.id = request.id,
+                  .prompt = request.prompt,
+                  .max_tokens = request.max_tokens,
+                  .width = request.width(),
+                  .priority = request.priority,
+                  .tenant = request.tenant,
+                  .cache_salt = request.cache_salt});
+}
+
+absl::StatusOr<Reservation> TestEngine::Reserve(int32_t prompt_tokens, int32_t max_tokens) {
+  return Reserve({.prompt = RandomPrompt(++reserved_, prompt_tokens, model_->config.vocab_size),
+                  .max_tokens = max_tokens});
+}
+
 // The second answer comes after the round that handled the first, its stats included.
 void TestEngine::Settle() {
-  for (int i = 0; i < 2; ++i) (void)Reserve(0, 0);
+  for (int i = 0; i < 2; ++i) (void)Reserve(ReserveRequest{});
 }
 
 ::testing::AssertionResult TestEngine::AtRest() {
   const EngineStats stats = engine_->stats();
-  if (stats.free_blocks == stats.total_blocks && stats.scheduler.promised_blocks == 0 &&
-      stats.reservations == 0 && stats.handoffs == 0 &&
+  const int32_t unused = stats.kv.free_blocks + stats.kv.idle_blocks;
+  if (unused == stats.kv.total_blocks && stats.kv.swapped_blocks == 0 && stats.reservations == 0 && stats.handoffs == 0 &&
       stats.requests_accepted == stats.requests_finished) {
     return ::testing::AssertionSuccess();
   }
   return ::testing::AssertionFailure()
-         << stats.free_blocks << " of " << stats.total_blocks << " blocks free, "
-         << stats.scheduler.promised_blocks << " promised, " << stats.reservations
+         << unused << " of " << stats.kv.total_blocks << " blocks free or idle, "
+         << stats.kv.swapped_blocks << " swapped, " << stats.reservations
          << " reservations, " << stats.handoffs << " hand-offs, " << stats.requests_finished
          << " of " << stats.requests_accepted << " requests finished";
 }

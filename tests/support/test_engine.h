@@ -26,6 +26,9 @@ struct TestEngineSetup {
   uint64_t epoch = 7;
   Duration reservation_lease = std::chrono::hours(1);
   size_t inbox_capacity = 4096;
+  PrefixCaching prefix_caching = PrefixCaching::kOn;
+  int64_t host_bytes = 0;
+  DType kv_dtype = DType::kBF16;
   const Clock* clock = nullptr;  // null: the real one
 };
 
@@ -48,6 +51,9 @@ class TestEngine {
   void Die();
 
   // Reserve, waited for. The layout's fingerprint is filled in.
+  absl::StatusOr<Reservation> Reserve(ReserveRequest request);
+  absl::StatusOr<Reservation> ReserveFor(const EngineRequest& request);
+  // ... for a prompt that nobody else has.
   absl::StatusOr<Reservation> Reserve(int32_t prompt_tokens, int32_t max_tokens);
   // Waits until the engine thread has handled all that it was told before. Role decode.
   void Settle();
@@ -55,6 +61,7 @@ class TestEngine {
   ::testing::AssertionResult AtRest();
 
  private:
+  uint64_t reserved_ = 1u << 20;  // seeds of prompts that nobody else has
   SteadyClock real_clock_;
   StepGate gate_;
   std::unique_ptr<TestModel> model_;

@@ -113,6 +113,18 @@ INSTANTIATE_TEST_SUITE_P(
                 [](EngineRequest& r) { r.max_tokens = std::numeric_limits<int32_t>::max(); }},
         Refusal{"Temperature", [](EngineRequest& r) { r.sampling.temperature = -1; }},
         Refusal{"TopP", [](EngineRequest& r) { r.sampling.top_p = 0; }},
+        Refusal{"NoChoice", [](EngineRequest& r) { r.n = 0; }},
+        Refusal{"TooManyChoices", [](EngineRequest& r) { r.n = 65; }},
+        Refusal{"OneBeam", [](EngineRequest& r) { r.beams = BeamParams{.width = 1}; }},
+        Refusal{"FewerBeamsThanN",
+                [](EngineRequest& r) {
+                  r.n = 3;
+                  r.beams = BeamParams{.width = 2};
+                }},
+        Refusal{"LengthPenalty",
+                [](EngineRequest& r) {
+                  r.beams = BeamParams{.width = 2, .length_penalty = std::nanf("")};
+                }},
         Refusal{"IdInUse", [](EngineRequest& r) { r.id = RequestId(1); }}),
     [](const testing::TestParamInfo<Refusal>& info) { return std::string(info.param.name); });
 

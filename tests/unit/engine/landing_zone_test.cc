@@ -22,7 +22,7 @@ constexpr int32_t kLayers = 2;
 // A zone over a small pool, with one reservation of two blocks, and what a transport does to it.
 class LandingZoneTest : public testing::Test {
  protected:
-  LandingZoneTest() { zone_.Open(kId, kBlocks); }
+  LandingZoneTest() { zone_.Open(kId, kBlocks, 0); }
 
   FrameHeader Data(uint32_t layer, uint32_t block) const {
     return {.type = FrameType::kData,

@@ -14,7 +14,7 @@ TEST(OutputStreamTest, PassesTokensAndOneEnd) {
   Recording recording;
   OutputStream stream(recording.NewSink());
   const std::vector<SampledToken> tokens = {{.token_id = 4}, {.token_id = 2}};
-  stream.Emit(tokens, {});
+  stream.Emit(0, tokens, {});
   EXPECT_FALSE(recording.finished());
   stream.Finish({.reason = FinishReason::kStop});
   EXPECT_FALSE(stream.open());
@@ -60,7 +60,7 @@ TEST(OutputStreamDeathTest, TokensAfterTheEndAreABug) {
   Recording recording;
   OutputStream stream(recording.NewSink());
   stream.Finish({.reason = FinishReason::kStop});
-  EXPECT_DEATH(stream.Emit({}, {}), "");
+  EXPECT_DEATH(stream.Emit(0, {}, {}), "");
 }
 
 }  // namespace

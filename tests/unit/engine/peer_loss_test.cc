@@ -60,7 +60,9 @@ TEST_P(PeerLossTest, ThePrefillWorkerDiesWhileItSends) {
   pair.prefill().gate().Allow(3);
   const auto run = pair.Start(Request(1));
   ASSERT_TRUE(run.ok()) << run.status();
-  pair.decode()->SubmitDecode({.request = (*run)->request, .reservation = (*run)->reservation.id},
+  pair.decode()->SubmitDecode({.request = (*run)->request,
+                               .reservation = (*run)->reservation.id,
+                               .first_tokens = {{.token_id = 5}}},
                               (*run)->decode.NewSink());
   pair.prefill().gate().AwaitHeld();
   pair.prefill().Die();

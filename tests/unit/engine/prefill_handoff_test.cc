@@ -115,7 +115,7 @@ TEST_F(PrefillHandoffTest, BlocksAreHeldUntilThePeerHasThem) {
   const EngineStats stats = (*engine_)->stats();
   EXPECT_EQ(stats.handoffs, 1);
   EXPECT_EQ(stats.scheduler.parked, 1);
-  EXPECT_EQ(stats.free_blocks, stats.total_blocks - 3);
+  EXPECT_EQ(stats.kv.free_blocks, stats.kv.total_blocks - 3);
   wire_->End(kStream, absl::OkStatus());
   ExpectEnd(StatusCode::kOk);
 }

@@ -20,8 +20,8 @@ TEST_F(ReservationTest, AReservationHoldsItsBlocks) {
   Settle();
   const EngineStats stats = (*engine_)->stats();
   EXPECT_EQ(stats.reservations, 1);
-  EXPECT_EQ(stats.free_blocks, stats.total_blocks - 3);
-  EXPECT_EQ(stats.scheduler.promised_blocks, 4);
+  EXPECT_EQ(stats.kv.free_blocks, stats.kv.total_blocks - 3);
+  EXPECT_EQ(stats.scheduler.parked, 1);
   (*engine_)->Release(reservation_.id);
   ExpectReleased();
 }
@@ -73,7 +73,7 @@ TEST_F(ReservationTest, NoBlockIsGivenBackUnderAWrite) {
   ASSERT_TRUE(Begin(frame).ok());
   (*engine_)->Release(reservation_.id);
   Settle();
-  EXPECT_LT((*engine_)->stats().free_blocks, 4);
+  EXPECT_LT((*engine_)->stats().kv.free_blocks, 4);
   EXPECT_EQ(engine_->Reserve(kPromptTokens, kMaxTokens).status().code(),
             StatusCode::kResourceExhausted);
   receiver().Landed(HeaderOf(frame), absl::OkStatus());
@@ -87,7 +87,8 @@ TEST_F(ReservationTest, ALapseUnderAWriteWaitsForItToo) {
   ASSERT_TRUE(Begin(frame).ok());
   clock_.Advance(kLease);
   Settle();
-  EXPECT_LT((*engine_)->stats().free_blocks, (*engine_)->stats().total_blocks);
+  const KvStats stats = (*engine_)->stats().kv;
+  EXPECT_LT(stats.free_blocks, stats.total_blocks);
   Decode();
   EXPECT_EQ(recording_.AwaitFinish().status.code(), StatusCode::kNotFound);
   receiver().Landed(HeaderOf(frame), absl::UnavailableError("connection lost half-way"));
@@ -109,7 +110,7 @@ TEST_F(ReservationTest, NoRoomIsToldAtOnce) {
 TEST_F(ReservationTest, AnotherLayoutIsRefused) {
   Start();
   std::optional<absl::Status> status;
-  (*engine_)->Reserve({.prompt_tokens = 8, .max_tokens = 8, .layout_fingerprint = 12345},
+  (*engine_)->Reserve({.prompt = {1, 2, 3}, .max_tokens = 8, .layout_fingerprint = 12345},
                       [&](absl::StatusOr<Reservation> answer) { status = answer.status(); });
   Settle();
   ASSERT_TRUE(status.has_value());
@@ -125,7 +126,10 @@ TEST_F(ReservationTest, AClaimMustFitItsReservation) {
   Recording other;
   EngineRequest shorter = TheRequest();
   shorter.prompt.pop_back();
-  (*engine_)->SubmitDecode({.request = shorter, .reservation = reservation_.id}, other.NewSink());
+  (*engine_)->SubmitDecode({.request = shorter,
+                            .reservation = reservation_.id,
+                            .first_tokens = ThePrefill().first_tokens},
+                           other.NewSink());
   EXPECT_EQ(other.AwaitFinish().status.code(), StatusCode::kFailedPrecondition);
   (*engine_)->Release(reservation_.id);
   ExpectReleased();
@@ -137,7 +141,10 @@ TEST_F(ReservationTest, AReservationIsClaimedOnce) {
   Recording second;
   EngineRequest request = TheRequest();
   request.id = RequestId(2);
-  (*engine_)->SubmitDecode({.request = request, .reservation = reservation_.id}, second.NewSink());
+  (*engine_)->SubmitDecode({.request = request,
+                            .reservation = reservation_.id,
+                            .first_tokens = ThePrefill().first_tokens},
+                           second.NewSink());
   EXPECT_EQ(second.AwaitFinish().status.code(), StatusCode::kFailedPrecondition);
   LandAll();
   EXPECT_TRUE(CommitAll().ok());

@@ -1,9 +1,12 @@
 #include "kvstore/block_pool.h"
 
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "fmt/format.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
@@ -59,6 +62,45 @@ TEST(BlockPoolTest, WarmestBlockGoesFirst) {
   const BlockId freed = a.id();
   a = BlockRef();
   EXPECT_EQ(pool.Allocate()->id(), freed);
+}
+
+// Notes what the pool tells, as text.
+class ObserverProbe final : public IdleObserver {
+ public:
+  std::vector<std::string> calls;
+  void BecameIdle(BlockId id, PinKind last) override {
+    calls.push_back(fmt::format("idle {} by {}", id, static_cast<int>(last)));
+  }
+  void BecameBusy(BlockId id) override { calls.push_back(fmt::format("busy {}", id)); }
+};
+
+TEST(BlockPoolTest, IdleIsWhatOnlyTheCacheHolds) {
+  BlockPool pool(2);
+  ObserverProbe probe;
+  pool.set_observer(&probe);
+  BlockRef table = *pool.Allocate();
+  BlockRef cache = table.Share(PinKind::kCache);
+  EXPECT_EQ(pool.num_cached(), 1);
+  EXPECT_EQ(pool.num_idle(), 0);
+  EXPECT_EQ(pool.num_shared(), 0) << "by one table";
+  table = BlockRef();
+  EXPECT_EQ(pool.num_idle(), 1);
+  BlockRef copy = cache.Share(PinKind::kCopy);
+  EXPECT_EQ(pool.num_idle(), 0);
+  EXPECT_EQ(pool.num_copying(), 1);
+  EXPECT_EQ(pool.CheckInvariants(), absl::OkStatus());
+  copy = BlockRef();
+  cache = BlockRef();
+  EXPECT_THAT(probe.calls, ::testing::ElementsAre("idle 0 by 0", "busy 0", "idle 0 by 2"));
+  EXPECT_EQ(pool.num_free(), 2);
+  EXPECT_EQ(pool.CheckInvariants(), absl::OkStatus());
+}
+
+TEST(BlockPoolDeathTest, TheCacheHoldsABlockOnce) {
+  BlockPool pool(1);
+  const BlockRef table = *pool.Allocate();
+  const BlockRef cache = table.Share(PinKind::kCache);
+  EXPECT_DEATH((void)table.Share(PinKind::kCache), "");
 }
 
 TEST(BlockPoolDeathTest, PinThatOutlivesThePoolIsABug) {

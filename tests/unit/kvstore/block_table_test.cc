@@ -108,5 +108,24 @@ TEST_F(BlockTableTest, PinsKeepBlocksAfterTheTable) {
   EXPECT_EQ(pool_.CheckInvariants(), absl::OkStatus());
 }
 
+TEST_F(BlockTableTest, HeldOnlyByTheseTables) {
+  std::vector<BlockTable> tables;
+  ASSERT_EQ(tables.emplace_back(kBlockTokens).Reserve(pool_, 24), absl::OkStatus());
+  tables.push_back(tables[0].Fork());
+  const BlockRef cached = tables[0].block(2).Share(PinKind::kCache);
+  EXPECT_THAT(HeldOnlyBy(pool_, tables), ElementsAre(BlockId(0), BlockId(1), BlockId(2)));
+  EXPECT_THAT(HeldOnlyBy(pool_, std::span(tables).first(1)), IsEmpty());
+  tables[1].Truncate(8);
+  EXPECT_THAT(HeldOnlyBy(pool_, std::span(tables).first(1)), ElementsAre(BlockId(1), BlockId(2)));
+}
+
+TEST_F(BlockTableTest, TheLastBlockGoesFirst) {
+  {
+    BlockTable table(kBlockTokens);
+    ASSERT_EQ(table.Reserve(pool_, 24), absl::OkStatus());
+  }
+  EXPECT_EQ(pool_.Allocate()->id(), BlockId(0)) << "the first was freed last";
+}
+
 }  // namespace
 }  // namespace tandem

@@ -27,8 +27,9 @@ class KvStoreTest : public ::testing::Test {
     stream_ = *std::move(stream);
   }
 
-  auto Create(const KvLayout& layout, int32_t num_blocks) {
-    return KvStore::Create(layout, num_blocks, *backend_.device, *backend_.ops);
+  auto Create(const KvLayout& layout, int32_t num_blocks, int64_t host_bytes = 0) {
+    return KvStore::Create({.layout = layout, .num_blocks = num_blocks, .host_bytes = host_bytes},
+                           *backend_.device, *backend_.ops, [] {});
   }
 
   Backend backend_;
@@ -46,8 +47,8 @@ int64_t ResidentBytes() {
 
 TEST_F(KvStoreTest, ExtentsTileThePool) {
   const auto store = *Create(Layout(), 4);
-  std::vector<BlockRef> pins;
-  for (int i = 0; i < 4; ++i) pins.push_back(*store->pool().Allocate());
+  BlockTable table(8);
+  ASSERT_EQ(store->Reserve(table, 32), absl::OkStatus());
   const std::byte* expected = store->view().data;
   for (int32_t layer = 0; layer < 3; ++layer) {
     for (int32_t block = 0; block < 4; ++block) {
@@ -62,13 +63,15 @@ TEST_F(KvStoreTest, ExtentsTileThePool) {
 TEST_F(KvStoreTest, CopiesAllLayersAndCountsThem) {
   const auto store = *Create(Layout(), 4);
   BlockTable table(8);
-  ASSERT_EQ(table.Reserve(store->pool(), 16), absl::OkStatus());
+  ASSERT_EQ(store->Reserve(table, 16), absl::OkStatus());
   for (int32_t layer = 0; layer < 3; ++layer) {
     std::ranges::fill(store->Extent(layer, BlockId(table.block_ids()[1])),
                       static_cast<std::byte>(layer + 1));
   }
   BlockTable fork = table.Fork();
-  ASSERT_EQ(store->Execute(*stream_, *fork.MakeWritable(store->pool(), 8, 9)), absl::OkStatus());
+  EXPECT_EQ(store->BlocksToWrite(fork, 8, 9), 1);
+  EXPECT_EQ(store->BlocksToWrite(fork, 8, 17), 2);
+  ASSERT_EQ(store->MakeWritable(*stream_, fork, 8, 9), absl::OkStatus());
   ASSERT_NE(fork.block_ids()[1], table.block_ids()[1]);
   for (int32_t layer = 0; layer < 3; ++layer) {
     const auto copied = store->Extent(layer, BlockId(fork.block_ids()[1]));
@@ -89,6 +92,10 @@ TEST_F(KvStoreTest, RefusesWhatCannotBe) {
   EXPECT_EQ(Create(layout, 4).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Create(Layout(), 0).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Create(Layout(), 1 << 25).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Create(Layout(), 4, 4096).status().code(), absl::StatusCode::kInvalidArgument)
+      << "no store block fits";
+  EXPECT_EQ(Create(Layout(), 4, int64_t{1} << 50).status().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(KvStoreTest, MemoryIsTakenWhenItIsUsed) {

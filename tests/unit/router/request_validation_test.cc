@@ -3,7 +3,6 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <set>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -96,6 +95,22 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"MaxTokensNegative", [](R& r) { r.set_max_tokens(-5); }, kInvalid, "max_tokens=-5"},
         BadCase{"NZero", [](R& r) { r.set_n(0); }, kInvalid, "n=0 must be in [1, 64]"},
         BadCase{"NLarge", [](R& r) { r.set_n(65); }, kInvalid, "n=65"},
+        BadCase{"BestOfLess",
+                [](R& r) {
+                  r.set_n(3);
+                  r.set_best_of(2);
+                },
+                kInvalid, "best_of=2 must be in [n=3, 64]"},
+        BadCase{"BestOfZero", [](R& r) { r.set_best_of(0); }, kInvalid,
+                "best_of=0 must be in [n=1"},
+        BadCase{"BestOfLarge", [](R& r) { r.set_best_of(65); }, kInvalid, "best_of=65"},
+        BadCase{"Tenant", [](R& r) { r.set_tenant("a\nb"); }, kInvalid, "tenant may hold"},
+        BadCase{"LongTenant", [](R& r) { r.set_tenant(std::string(129, 'a')); }, kInvalid,
+                "tenant has 129 bytes; at most 128"},
+        BadCase{"Salt", [](R& r) { r.set_cache_salt("caf\xc3\xa9"); }, kInvalid,
+                "cache_salt may hold"},
+        BadCase{"LongSalt", [](R& r) { r.set_cache_salt(std::string(200, 'a')); }, kInvalid,
+                "cache_salt has 200 bytes"},
         BadCase{"EmptyStop", [](R& r) { r.add_stop(""); }, kInvalid, "stop[0] is empty"},
         BadCase{"StopNotUtf8", [](R& r) { r.add_stop("\xc3"); }, kInvalid, "stop[0] is not UTF-8"},
         BadCase{"LongStop", [](R& r) { r.add_stop(std::string(513, 'a')); }, kInvalid,
@@ -110,6 +125,91 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"Route", [](R& r) { r.set_route(static_cast<v1::Route>(9)); }, kInvalid, "route=9"},
         BadCase{"RequestId", [](R& r) { r.set_request_id("a b"); }, kInvalid, "request_id"}),
     [](const auto& info) { return info.param.name; });
+
+v1::GenerateRequest GoodBeams() {
+  v1::GenerateRequest request = Good();
+  request.mutable_beam_search()->set_beam_width(4);
+  request.set_n(2);
+  return request;
+}
+
+TEST(ValidateRequestTest, TakesABeamSearch) {
+  v1::GenerateRequest request = GoodBeams();
+  EXPECT_TRUE(ValidateRequest(request, Limits()).ok()) << ValidateRequest(request, Limits());
+  request.mutable_sampling()->set_logprobs(5);
+  request.mutable_sampling()->set_seed(1);                // of no effect
+  request.mutable_sampling()->set_repetition_penalty(1);  // likewise
+  request.mutable_beam_search()->set_length_penalty(-10);
+  request.mutable_beam_search()->set_early_stopping(v1::BeamSearch::EARLY_STOPPING_NEVER);
+  for (int i = 0; i < 29; ++i) request.add_stop_token_ids(i * 3 + 1);  // 7 is EOS: 30 in all
+  EXPECT_TRUE(ValidateRequest(request, Limits()).ok()) << ValidateRequest(request, Limits());
+}
+
+class BadBeamsTest : public testing::TestWithParam<BadCase> {};
+
+TEST_P(BadBeamsTest, IsRefusedByFieldAndValue) {
+  v1::GenerateRequest request = GoodBeams();
+  GetParam().spoil(request);
+  const absl::Status status = ValidateRequest(request, Limits());
+  EXPECT_EQ(status.code(), GetParam().code) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().says));
+}
+
+v1::SamplingParams& Sampling(R& request) { return *request.mutable_sampling(); }
+v1::BeamSearch& Beams(R& request) { return *request.mutable_beam_search(); }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadBeamsTest,
+    testing::Values(
+        BadCase{"WidthUnset", [](R& r) { Beams(r).clear_beam_width(); }, kInvalid,
+                "beam_width=0 must be in [2, 16]"},
+        BadCase{"WidthOne", [](R& r) { Beams(r).set_beam_width(1); }, kInvalid, "beam_width=1"},
+        BadCase{"WidthNegative", [](R& r) { Beams(r).set_beam_width(-3); }, kInvalid,
+                "beam_width=-3"},
+        BadCase{"WidthLarge", [](R& r) { Beams(r).set_beam_width(17); }, kInvalid, "beam_width=17"},
+        BadCase{"MoreThanTheWidth", [](R& r) { r.set_n(5); }, kInvalid, "n=5 exceeds beam_width=4"},
+        BadCase{"NZero", [](R& r) { r.set_n(0); }, kInvalid, "n=0 must be in [1, 64]"},
+        BadCase{"BestOf", [](R& r) { r.set_best_of(4); }, kInvalid,
+                "best_of=4 does not go with beam_search"},
+        BadCase{"Temperature", [](R& r) { Sampling(r).set_temperature(0); }, kInvalid,
+                "temperature=0 does not go with beam_search"},
+        BadCase{"TopK", [](R& r) { Sampling(r).set_top_k(5); }, kInvalid, "top_k=5 does not"},
+        BadCase{"TopP", [](R& r) { Sampling(r).set_top_p(0.5f); }, kInvalid, "top_p=0.5 does not"},
+        BadCase{"MinP", [](R& r) { Sampling(r).set_min_p(0.5f); }, kInvalid, "min_p=0.5 does not"},
+        BadCase{"Repetition", [](R& r) { Sampling(r).set_repetition_penalty(1.5f); }, kInvalid,
+                "repetition_penalty=1.5 does not"},
+        BadCase{"Presence", [](R& r) { Sampling(r).set_presence_penalty(0.5f); }, kInvalid,
+                "presence_penalty=0.5 does not"},
+        BadCase{"Frequency", [](R& r) { Sampling(r).set_frequency_penalty(-1); }, kInvalid,
+                "frequency_penalty=-1 does not"},
+        BadCase{"StopString", [](R& r) { r.add_stop("x"); }, kInvalid,
+                "stop has 1 strings; beam_search takes none"},
+        BadCase{"LengthPenaltyNaN", [](R& r) { Beams(r).set_length_penalty(kNaN); }, kInvalid,
+                "length_penalty=nan must be in [-10, 10]"},
+        BadCase{"LengthPenalty", [](R& r) { Beams(r).set_length_penalty(11); }, kInvalid,
+                "length_penalty=11"},
+        BadCase{"EarlyStopping",
+                [](R& r) {
+                  Beams(r).set_early_stopping(static_cast<v1::BeamSearch::EarlyStopping>(7));
+                },
+                kInvalid, "early_stopping=7 is unknown"},
+        BadCase{"TooManyStopTokens",
+                [](R& r) {
+                  for (int i = 0; i < 32; ++i) r.add_stop_token_ids(i);
+                },
+                kInvalid,
+                "stop_token_ids: 33 stop tokens, EOS included, are too many for beam_width=4: at "
+                "most 31"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(ResolveChoicesTest, BestOfElseNElseOne) {
+  v1::GenerateRequest request = Good();
+  EXPECT_EQ(ResolveChoices(request), 1);
+  request.set_n(3);
+  EXPECT_EQ(ResolveChoices(request), 3);
+  request.set_best_of(5);
+  EXPECT_EQ(ResolveChoices(request), 5);
+}
 
 TEST(ValidateRequestTest, WithoutTokenizerOnlyTokenIdsAreServed) {
   RequestLimits limits = Limits();
@@ -157,14 +257,6 @@ TEST(ResolveStopTokensTest, EosCountsUnlessIgnored) {
   EXPECT_THAT(ResolveStopTokens(request, Limits()), ElementsAre(7, 50, 99));
   request.set_ignore_eos(true);
   EXPECT_THAT(ResolveStopTokens(request, Limits()), ElementsAre(7, 50));
-}
-
-TEST(ChoiceSeedTest, TheFirstKeepsTheSeedAndAllDiffer) {
-  EXPECT_EQ(ChoiceSeed(5, 0), 5u);
-  std::set<uint64_t> seeds;
-  for (int32_t i = 0; i < 64; ++i) seeds.insert(ChoiceSeed(5, i));
-  EXPECT_EQ(seeds.size(), 64u);
-  EXPECT_EQ(ChoiceSeed(5, 3), ChoiceSeed(5, 3));
 }
 
 }  // namespace

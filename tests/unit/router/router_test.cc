@@ -1,10 +1,6 @@
 #include "router/router.h"
 
-#include "base/status.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "tests/support/fake_clock.h"
-#include "tests/support/fake_workers.h"
+#include "tests/support/router_fixture.h"
 
 namespace tandem {
 namespace {
@@ -12,151 +8,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-// A client's end: what it read and how it ended.
-class RecordingStream final : public ResponseStream {
- public:
-  bool Send(const v1::GenerateResponse& response) override {
-    EXPECT_FALSE(end.has_value()) << "an event after the end";
-    if (capacity == 0) return false;
-    --capacity;
-    if (response.has_chunk()) {
-      for (const int32_t id : response.chunk().token_ids()) tokens.push_back(id);
-    }
-    if (response.has_finish()) finishes.push_back(response.finish());
-    if (response.has_summary()) summary = response.summary();
-    return true;
-  }
-  void End(const absl::Status& status) override {
-    EXPECT_FALSE(end.has_value()) << "a second end";
-    end = status;
-  }
-
-  int capacity = 1000;
-  std::vector<int32_t> tokens;
-  std::vector<v1::ChoiceFinish> finishes;
-  std::optional<v1::Summary> summary;
-  std::optional<absl::Status> end;
-};
-
-constexpr auto kNetwork = CallEnd::Source::kNetwork;
-constexpr auto kWorker = CallEnd::Source::kWorker;
-
-// The test is every worker and owns the time.
-class RouterTest : public testing::Test {
- protected:
-  RouterTest() {
-    Join("p0", v1::WORKER_ROLE_PREFILL);
-    Join("d0", v1::WORKER_ROLE_DECODE);
-    router_.Start();
-    loop_.RunReady();
-  }
-
-  static RouterOptions Options() {
-    RouterOptions options;
-    options.limits.model = "sample";
-    options.limits.vocab_size = 1000;
-    options.limits.max_context_tokens = 100;
-    options.limits.eos_token_ids = {999};
-    options.max_in_flight = 4;
-    options.random_seed = 1;
-    return options;
-  }
-
-  void Join(const std::string& name, v1::WorkerRole role) {
-    v1::RegisterRequest request;
-    request.set_name(name);
-    request.set_incarnation(1);
-    request.set_role(role);
-    request.set_address(name + ":1");
-    request.set_model("sample");
-    request.set_max_context_tokens(100);
-    ASSERT_TRUE(cluster_.Register(request).ok());
-  }
-
-  static v1::GenerateRequest Ask(v1::Route route = v1::ROUTE_DISAGGREGATED) {
-    v1::GenerateRequest request;
-    for (const int id : {1, 2, 3}) request.mutable_token_ids()->add_ids(id);
-    request.set_max_tokens(4);
-    request.set_route(route);
-    return request;
-  }
-
-  RequestId Submit(const v1::GenerateRequest& request, TimePoint deadline = kNoDeadline) {
-    const auto id = router_.Submit(request, deadline, stream_);
-    EXPECT_TRUE(id.ok()) << id.status();
-    loop_.RunReady();
-    return id.ok() ? *id : RequestId();
-  }
-
-  // The worker of this call says these tokens.
-  void Say(const std::string& call, const std::vector<int32_t>& ids) {
-    const auto stream = workers_.Find(call);
-    ASSERT_NE(stream, nullptr) << call;
-    v1::WorkerEvent event;
-    for (const int32_t id : ids) event.mutable_tokens()->add_token_ids(id);
-    event.mutable_tokens()->mutable_stages()->set_prefill_us(1000);
-    stream->handlers.on_event(event);
-    loop_.RunReady();
-  }
-  void Finish(const std::string& call, v1::WorkerFinish::Reason reason) {
-    const auto stream = workers_.Find(call);
-    ASSERT_NE(stream, nullptr) << call;
-    v1::WorkerEvent event;
-    event.mutable_finish()->set_reason(reason);
-    event.mutable_finish()->mutable_kv()->set_raw_bytes(77);
-    stream->handlers.on_event(event);
-    End(call, absl::OkStatus(), kWorker);
-  }
-  void End(const std::string& call, const absl::Status& status, CallEnd::Source source) {
-    const auto stream = workers_.Find(call);
-    ASSERT_NE(stream, nullptr) << call;
-    stream->handlers.on_end({status, source});
-    loop_.RunReady();
-  }
-  void Reserved(uint64_t id = 5) {
-    v1::ReserveResponse response;
-    response.mutable_target()->set_reservation_id(id);
-    workers_.reservations.back()->done({absl::OkStatus(), kWorker}, response);
-    loop_.RunReady();
-  }
-  void RefuseReservation(const absl::Status& status, CallEnd::Source source = kWorker) {
-    workers_.reservations.back()->done({status, source}, {});
-    loop_.RunReady();
-  }
-
-  void ExpectNothingLeft() {
-    EXPECT_THAT(workers_.Open(), IsEmpty());
-    EXPECT_EQ(router_.Status().requests_in_flight(), 0);
-    for (const WorkerView& worker : cluster_.View()->workers) {
-      EXPECT_EQ(worker.charged.sequences, 0) << worker.id.name;
-      EXPECT_EQ(worker.charged.prompt_tokens, 0) << worker.id.name;
-    }
-  }
-  void ExpectFailed(absl::StatusCode code, const std::string& says) {
-    ASSERT_TRUE(stream_.end.has_value());
-    EXPECT_EQ(stream_.end->code(), code) << *stream_.end;
-    EXPECT_THAT(std::string(stream_.end->message()), HasSubstr(says));
-    ExpectNothingLeft();
-  }
-
-  FakeClock clock_;
-  EventLoop loop_{clock_, 16};
-  Cluster cluster_{{.model = "sample", .lease = seconds(5), .heartbeat = seconds(1)}, clock_};
-  std::unique_ptr<RoutingPolicy> policy_ = NewLeastLoadedPolicy();
-  FakeWorkers workers_;
-  RecordingStream stream_;
-  Router router_{Options(),
-                 {.tokenizer = nullptr,
-                  .cluster = cluster_,
-                  .policy = *policy_,
-                  .workers = workers_,
-                  .loop = loop_,
-                  .clock = clock_}};
-};
+class RouterTest : public RouterFixture {};
 
 TEST_F(RouterTest, DisaggregatedRequestGoesThroughBothWorkers) {
   Submit(Ask());
@@ -167,12 +22,13 @@ TEST_F(RouterTest, DisaggregatedRequestGoesThroughBothWorkers) {
   clock_.Advance(milliseconds(8));
   Say("prefill p0", {10});
   EXPECT_THAT(workers_.Open(), UnorderedElementsAre("prefill p0", "decode d0"));
-  EXPECT_EQ(workers_.first_token, 10);
+  ASSERT_EQ(workers_.first_tokens.size(), 1u);
+  EXPECT_EQ(workers_.first_tokens[0].sampled().token_id(), 10);
   EXPECT_THAT(stream_.tokens, ElementsAre(10)) << "the first token is streamed at once";
-  Finish("prefill p0", v1::WorkerFinish::REASON_HANDED_OFF);
+  Finish("prefill p0", kHandedOff);
   clock_.Advance(milliseconds(30));
   Say("decode d0", {11, 12, 13});
-  Finish("decode d0", v1::WorkerFinish::REASON_LENGTH);
+  Finish("decode d0", kLength);
 
   ASSERT_TRUE(stream_.end.has_value() && stream_.end->ok());
   EXPECT_THAT(stream_.tokens, ElementsAre(10, 11, 12, 13));
@@ -195,7 +51,7 @@ TEST_F(RouterTest, FirstTokenThatEndsTheRequestNeedsNoDecode) {
   Reserved();
   Say("prefill p0", {999});  // EOS
   EXPECT_THAT(workers_.Open(), ElementsAre("prefill p0"));
-  Finish("prefill p0", v1::WorkerFinish::REASON_STOP);
+  Finish("prefill p0", kStop);
   ASSERT_TRUE(stream_.end.has_value() && stream_.end->ok());
   EXPECT_EQ(stream_.finishes[0].reason(), v1::FINISH_REASON_STOP);
   EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
@@ -207,9 +63,9 @@ TEST_F(RouterTest, DecodeMayFinishBeforeThePrefillWorkersReport) {
   Reserved();
   Say("prefill p0", {10});
   Say("decode d0", {11, 12, 13});
-  Finish("decode d0", v1::WorkerFinish::REASON_LENGTH);
+  Finish("decode d0", kLength);
   EXPECT_FALSE(stream_.end.has_value());
-  Finish("prefill p0", v1::WorkerFinish::REASON_HANDED_OFF);
+  Finish("prefill p0", kHandedOff);
   ASSERT_TRUE(stream_.end.has_value() && stream_.end->ok());
   EXPECT_EQ(stream_.finishes[0].kv_bytes().raw(), 77u);
   ExpectNothingLeft();
@@ -220,7 +76,7 @@ TEST_F(RouterTest, AReportThatNeverComesDoesNotKeepTheClientWaiting) {
   Reserved();
   Say("prefill p0", {10});
   Say("decode d0", {11, 12, 13});
-  Finish("decode d0", v1::WorkerFinish::REASON_LENGTH);
+  Finish("decode d0", kLength);
   clock_.Advance(seconds(2));
   loop_.RunReady();
   ASSERT_TRUE(stream_.end.has_value() && stream_.end->ok());
@@ -261,7 +117,7 @@ TEST_F(RouterTest, NoRoomTriesTheNextDecodeWorkerAndThenUnified) {
   RefuseReservation(ResourceExhausted("full"));
   EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
   Say("generate u0", {1, 2, 3, 4});
-  Finish("generate u0", v1::WorkerFinish::REASON_LENGTH);
+  Finish("generate u0", kLength);
   ASSERT_TRUE(stream_.end.has_value() && stream_.end->ok());
   EXPECT_EQ(stream_.finishes[0].route(), v1::ROUTE_UNIFIED);
   cluster_.Discharge({"u0", 1}, {.sequences = 9});
@@ -298,7 +154,7 @@ TEST_F(RouterTest, PrefillWorkerLostOnceTheKvHasArrivedDoesNotMatter) {
   Say("decode d0", {11});
   End("prefill p0", Unavailable("Socket closed"), kNetwork);
   Say("decode d0", {12, 13});
-  Finish("decode d0", v1::WorkerFinish::REASON_LENGTH);
+  Finish("decode d0", kLength);
   ASSERT_TRUE(stream_.end.has_value() && stream_.end->ok());
   EXPECT_THAT(stream_.tokens, ElementsAre(10, 11, 12, 13));
   ExpectNothingLeft();
@@ -356,45 +212,6 @@ TEST_F(RouterTest, ASlowReaderIsEnded) {
   ExpectFailed(absl::StatusCode::kResourceExhausted, "reads too slowly");
 }
 
-TEST_F(RouterTest, ChoicesShareOneEnding) {
-  Join("u0", v1::WORKER_ROLE_UNIFIED);
-  v1::GenerateRequest request = Ask(v1::ROUTE_UNIFIED);
-  request.set_n(3);
-  request.mutable_sampling()->set_seed(42);
-  Submit(request);
-  ASSERT_EQ(workers_.streams.size(), 3u);
-  EXPECT_EQ(workers_.streams[0]->sequence.sampling().seed(), 42u);
-  EXPECT_EQ(workers_.streams[2]->sequence.sampling().seed(), ChoiceSeed(42, 2));
-  EXPECT_EQ(router_.Status().requests_in_flight(), 3);
-  for (int i = 0; i < 3; ++i) {
-    Say("generate u0", {i});
-    EXPECT_FALSE(stream_.summary.has_value());
-    Finish("generate u0", v1::WorkerFinish::REASON_LENGTH);
-  }
-  ASSERT_TRUE(stream_.end.has_value() && stream_.end->ok());
-  EXPECT_EQ(stream_.summary->usage().completion_tokens(), 3);
-  EXPECT_EQ(stream_.summary->seed(), 42u);
-  ExpectNothingLeft();
-}
-
-TEST_F(RouterTest, OneFailedChoiceEndsTheOthers) {
-  Join("u0", v1::WORKER_ROLE_UNIFIED);
-  v1::GenerateRequest request = Ask(v1::ROUTE_UNIFIED);
-  request.set_n(3);
-  Submit(request);
-  Say("generate u0", {1});
-  End("generate u0", Internal("a row of logits is NaN"), kWorker);
-  ExpectFailed(absl::StatusCode::kInternal, "unified worker u0");
-}
-
-TEST_F(RouterTest, MoreThanMayBeInFlightIsRefused) {
-  v1::GenerateRequest request = Ask();
-  request.set_n(5);
-  RecordingStream other;
-  EXPECT_TRUE(absl::IsResourceExhausted(router_.Submit(request, kNoDeadline, other).status()));
-  ExpectNothingLeft();
-}
-
 TEST_F(RouterTest, DrainRefusesNewAndWaitsForOld) {
   Join("u0", v1::WORKER_ROLE_UNIFIED);
   Submit(Ask(v1::ROUTE_UNIFIED));
@@ -405,7 +222,7 @@ TEST_F(RouterTest, DrainRefusesNewAndWaitsForOld) {
   EXPECT_TRUE(absl::IsUnavailable(router_.Submit(Ask(), kNoDeadline, other).status()));
   EXPECT_FALSE(drained);
   Say("generate u0", {1});
-  Finish("generate u0", v1::WorkerFinish::REASON_LENGTH);
+  Finish("generate u0", kLength);
   EXPECT_TRUE(drained);
 }
 

@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/scheduler/scheduler_fixture.h"
 
 namespace tandem {
 namespace {
@@ -15,51 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-SequenceId Id(uint64_t value) { return SequenceId(value); }
-
-SchedulerOptions Options() {
-  return {.max_step_tokens = 1024,
-          .max_sequences = 64,
-          .max_waiting = 1000,
-          .total_blocks = 4096,
-          .block_tokens = 16};
-}
-
-class SchedulerTest : public ::testing::Test {
- protected:
-  void Rebuild(const SchedulerOptions& options) {
-    scheduler_ = std::make_unique<Scheduler>(options);
-  }
-
-  absl::Status Enqueue(uint64_t id, int32_t prompt, int32_t priority = 0) {
-    return scheduler_->Enqueue({.id = Id(id),
-                                .prompt_tokens = prompt,
-                                .max_total_tokens = prompt + 16,
-                                .priority = priority});
-  }
-
-  StepPlan Step() {
-    const StepPlan plan = scheduler_->Plan(now_);
-    scheduler_->Advance(plan);
-    EXPECT_EQ(scheduler_->CheckInvariants(), absl::OkStatus());
-    return plan;
-  }
-
-  // Enqueues and prefills `count` sequences from `first` on.
-  void MakeRunning(uint64_t first, int count) {
-    for (int i = 0; i < count; ++i) ASSERT_EQ(Enqueue(first + i, 1), absl::OkStatus());
-    while (scheduler_->stats().waiting + scheduler_->stats().prefilling > 0) Step();
-  }
-
-  TimePoint now_ = TimePoint(seconds(1000));
-  std::unique_ptr<Scheduler> scheduler_ = std::make_unique<Scheduler>(Options());
-};
-
-std::vector<uint64_t> Ids(const std::vector<PrefillChunk>& chunks) {
-  std::vector<uint64_t> ids;
-  for (const PrefillChunk& chunk : chunks) ids.push_back(chunk.id.value());
-  return ids;
-}
+using SchedulerTest = SchedulerFixture;
 
 TEST_F(SchedulerTest, TenPromptsOfSixtyFourFitOneStep) {
   for (uint64_t id = 1; id <= 10; ++id) ASSERT_EQ(Enqueue(id, 64), absl::OkStatus());
@@ -90,9 +47,7 @@ TEST_F(SchedulerTest, LongPromptIsCutIntoChunksThatTileIt) {
 }
 
 TEST_F(SchedulerTest, ChunkLimitLeavesBudgetToOthers) {
-  SchedulerOptions options = Options();
-  options.max_prefill_chunk = 100;
-  Rebuild(options);
+  Rebuild([](SchedulerOptions& options) { options.max_prefill_chunk = 100; });
   ASSERT_EQ(Enqueue(1, 500), absl::OkStatus());
   ASSERT_EQ(Enqueue(2, 130), absl::OkStatus());
   StepPlan plan = Step();
@@ -115,156 +70,144 @@ TEST_F(SchedulerTest, RunningSequencesDecodeBesidePrefill) {
   }
 }
 
-TEST_F(SchedulerTest, APlanThatWasNotExecutedIsMadeAgain) {
+TEST_F(SchedulerTest, AStepThatWasNotComputedIsFollowedByAnother) {
   ASSERT_EQ(Enqueue(1, 64), absl::OkStatus());
-  const StepPlan first = scheduler_->Plan(now_);
-  const StepPlan again = scheduler_->Plan(now_);
+  const StepPlan first = engine_->Plan();
+  const StepPlan again = engine_->Plan();
   ASSERT_EQ(again.prefills.size(), 1u);
   EXPECT_EQ(again.prefills[0].begin, first.prefills[0].begin);
   EXPECT_EQ(again.prefills[0].count, first.prefills[0].count);
+  EXPECT_THAT(first.admitted, ::testing::SizeIs(1));
   EXPECT_THAT(again.admitted, IsEmpty());
 }
 
-TEST_F(SchedulerTest, HigherPriorityGoesFirstThenArrival) {
-  SchedulerOptions options = Options();
-  options.max_step_tokens = 64;
-  Rebuild(options);
-  ASSERT_EQ(Enqueue(1, 64, 0), absl::OkStatus());
-  ASSERT_EQ(Enqueue(2, 64, 0), absl::OkStatus());
-  ASSERT_EQ(Enqueue(3, 64, 5), absl::OkStatus());
-  EXPECT_THAT(Ids(scheduler_->Plan(now_).prefills), ElementsAre(3));
-  scheduler_->Finish(Id(3));
-  EXPECT_THAT(Ids(scheduler_->Plan(now_).prefills), ElementsAre(1));
-  scheduler_->Finish(Id(1));
-  EXPECT_THAT(Ids(scheduler_->Plan(now_).prefills), ElementsAre(2));
-}
-
-TEST_F(SchedulerTest, HigherPriorityTakesTheBudgetOfAPrefillUnderWay) {
-  ASSERT_EQ(Enqueue(1, 5000, 0), absl::OkStatus());
-  Step();
-  ASSERT_EQ(Enqueue(2, 1000, 1), absl::OkStatus());
-  const StepPlan plan = Step();
-  ASSERT_THAT(Ids(plan.prefills), ElementsAre(2, 1));
-  EXPECT_EQ(plan.prefills[1].begin, 1024);
-  EXPECT_EQ(plan.prefills[1].count, 24);
-}
-
-TEST_F(SchedulerTest, HeadOfTheQueueIsNotOvertaken) {
-  SchedulerOptions options = Options();
-  options.total_blocks = 10;  // 160 tokens
-  Rebuild(options);
-  ASSERT_EQ(Enqueue(1, 64), absl::OkStatus());   // 5 blocks
-  ASSERT_EQ(Enqueue(2, 100), absl::OkStatus());  // 8 blocks: no room beside 1
-  ASSERT_EQ(Enqueue(3, 10), absl::OkStatus());   // 2 blocks: would fit
-  EXPECT_THAT(Ids(Step().prefills), ElementsAre(1));
-  EXPECT_THAT(Step().prefills, IsEmpty());
-  scheduler_->Finish(Id(1));
-  EXPECT_THAT(Ids(Step().prefills), ElementsAre(2, 3));
+TEST_F(SchedulerTest, ReservedSequenceDecodesOnceActivated) {
+  ASSERT_EQ(engine_->Reserve(Spec(1, 100, 200)), absl::OkStatus());
+  EXPECT_EQ(scheduler().stats().parked, 1);
+  EXPECT_TRUE(Step().empty());
+  engine_->Activate(Id(1));
+  EXPECT_THAT(Step().decodes, ElementsAre(Id(1)));
+  EXPECT_EQ(engine_->sequences.at(Id(1)).known, 102);
 }
 
 TEST_F(SchedulerTest, ReservationLeavesTheHeadItsClaim) {
-  SchedulerOptions options = Options();
-  options.total_blocks = 10;
-  Rebuild(options);
-  ASSERT_EQ(Enqueue(1, 100), absl::OkStatus());                                          // 8 blocks
-  const SequenceSpec spec = {.id = Id(2), .prompt_tokens = 40, .max_total_tokens = 48};  // 3
-  EXPECT_EQ(scheduler_->Reserve(spec).code(), absl::StatusCode::kResourceExhausted);
-  SequenceSpec urgent = spec;
-  urgent.priority = 1;
-  EXPECT_EQ(scheduler_->Reserve(urgent), absl::OkStatus());
-  EXPECT_THAT(Step().prefills, IsEmpty());
-  scheduler_->Finish(Id(2));
-  EXPECT_THAT(Ids(Step().prefills), ElementsAre(1));
+  Rebuild([](SchedulerOptions& options) { options.total_blocks = 10; });
+  ASSERT_EQ(Enqueue(1, 100), absl::OkStatus());  // 8 blocks with its output
+  SequenceSpec spec = Spec(2, 40, 48);           // 3
+  EXPECT_EQ(engine_->Reserve(spec).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_FALSE(scheduler().Contains(Id(2)));
+  spec.priority = 1;
+  EXPECT_EQ(engine_->Reserve(spec), absl::OkStatus());
 }
 
-TEST_F(SchedulerTest, ReservedSequenceDecodesOnceActivated) {
-  ASSERT_EQ(scheduler_->Reserve({.id = Id(1), .prompt_tokens = 100, .max_total_tokens = 200}),
-            absl::OkStatus());
-  EXPECT_EQ(scheduler_->stats().parked, 1);
-  EXPECT_EQ(scheduler_->stats().promised_blocks, 13);
-  EXPECT_FALSE(scheduler_->HasWork());
-  EXPECT_TRUE(Step().empty());
-  scheduler_->Activate(Id(1));
-  EXPECT_TRUE(scheduler_->HasWork());
-  EXPECT_THAT(Step().decodes, ElementsAre(Id(1)));
-  scheduler_->Finish(Id(1));
-  EXPECT_EQ(scheduler_->stats().promised_blocks, 0);
+TEST_F(SchedulerTest, ReservationNeedsRoomToGrowBesideThoseAdmitted) {
+  Rebuild([](SchedulerOptions& options) { options.total_blocks = 10; });
+  ASSERT_EQ(engine_->Reserve(Spec(1, 32, 96)), absl::OkStatus());  // 2 blocks now, 6 in the end
+  EXPECT_EQ(engine_->Reserve(Spec(2, 32, 96)).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(engine_->Reserve(Spec(3, 32, 64)), absl::OkStatus());
 }
 
-TEST_F(SchedulerTest, APromiseIsPassedOnPastTheQueue) {
-  SchedulerOptions options = Options();
-  options.total_blocks = 10;
-  Rebuild(options);
-  SequenceSpec spec = {.id = Id(1), .prompt_tokens = 40, .max_total_tokens = 48};  // 3 blocks
-  ASSERT_EQ(scheduler_->Reserve(spec), absl::OkStatus());
-  ASSERT_EQ(Enqueue(5, 130), absl::OkStatus());  // 10 blocks: would take what Finish gives back
-  spec.id = Id(2);
-  spec.max_total_tokens = 45;
-  scheduler_->PassOn(Id(1), spec);
-  EXPECT_FALSE(scheduler_->Contains(Id(1)));
-  EXPECT_EQ(scheduler_->stats().promised_blocks, 3);
-  scheduler_->Activate(Id(2));
+TEST_F(SchedulerTest, APlaceIsPassedOnPastTheQueue) {
+  Rebuild([](SchedulerOptions& options) { options.total_blocks = 10; });
+  ASSERT_EQ(engine_->Reserve(Spec(1, 40, 48)), absl::OkStatus());
+  ASSERT_EQ(Enqueue(5, 130), absl::OkStatus());
+  engine_->PassOn(Id(1), Spec(2, 40, 45));
+  EXPECT_FALSE(scheduler().Contains(Id(1)));
+  engine_->Activate(Id(2));
   EXPECT_THAT(Step().decodes, ElementsAre(Id(2)));
 }
 
-TEST_F(SchedulerTest, ParkedSequenceKeepsItsPromiseAndDoesNotRun) {
+TEST_F(SchedulerTest, ParkedSequenceKeepsItsBlocksAndDoesNotRun) {
   MakeRunning(1, 2);
-  const int32_t promised = scheduler_->stats().promised_blocks;
-  scheduler_->Park(Id(1));
+  engine_->Park(Id(1));
   EXPECT_THAT(Step().decodes, ElementsAre(Id(2)));
-  EXPECT_EQ(scheduler_->stats().promised_blocks, promised);
-  scheduler_->Finish(Id(1));
-  EXPECT_EQ(scheduler_->stats().promised_blocks, promised - 2);
+  EXPECT_EQ(engine_->blocks.held(Id(1)), 1);
+  engine_->Finish(Id(1));
+  EXPECT_EQ(scheduler().stats().parked, 0);
 }
 
-TEST_F(SchedulerTest, ParkedSequencesCountAgainstTheLimit) {
-  SchedulerOptions options = Options();
-  options.max_sequences = 2;
-  Rebuild(options);
-  const auto reserve = [&](uint64_t id) {
-    return scheduler_->Reserve({.id = Id(id), .prompt_tokens = 1, .max_total_tokens = 2});
-  };
-  EXPECT_EQ(reserve(1), absl::OkStatus());
-  EXPECT_EQ(reserve(2), absl::OkStatus());
-  EXPECT_EQ(reserve(3).code(), absl::StatusCode::kResourceExhausted);
-  ASSERT_EQ(Enqueue(4, 10), absl::OkStatus());
-  EXPECT_TRUE(Step().empty());
-  EXPECT_FALSE(scheduler_->HasWork());
+TEST_F(SchedulerTest, RowsAreLimitedByWidthsAddedUp) {
+  Rebuild([](SchedulerOptions& options) { options.max_sequences = 4; });
+  SequenceSpec spec = Spec(1, 20, 40);
+  spec.width = 3;
+  ASSERT_EQ(engine_->Reserve(spec), absl::OkStatus());
+  ASSERT_EQ(Enqueue(2, 10), absl::OkStatus());
+  ASSERT_EQ(Enqueue(3, 10), absl::OkStatus());
+  EXPECT_THAT(Ids(Step().prefills), ElementsAre(2));
+  EXPECT_EQ(engine_->Reserve(Spec(4, 1, 2)).code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(SchedulerTest, AForkedSequenceGoesOnAsSeveral) {
+  SequenceSpec spec = Spec(1, 64, 128);
+  spec.width = 3;
+  spec.deadline = engine_->now + seconds(9);
+  ASSERT_EQ(engine_->Enqueue(spec), absl::OkStatus());
+  Step();
+  engine_->Fork(Id(1), {Id(2), Id(3)});
+  EXPECT_THAT(Step().decodes, ElementsAre(Id(1), Id(2), Id(3)));
+  EXPECT_EQ(engine_->blocks.AvailableBlocks(), 4096 - 4 - 3) << "one prompt and three tails";
+  engine_->Finish(Id(2));
+  EXPECT_THAT(Step().decodes, ElementsAre(Id(1), Id(3)));
+  engine_->now += seconds(9);
+  EXPECT_THAT(Step().expired, ElementsAre(Id(1), Id(3)));
 }
 
 TEST_F(SchedulerTest, PassedDeadlinesLeaveInWhateverPhase) {
   MakeRunning(1, 1);
   const auto spec = [&](uint64_t id, int after) {
-    return SequenceSpec{.id = Id(id),
-                        .prompt_tokens = 2000,
-                        .max_total_tokens = 2100,
-                        .deadline = now_ + seconds(after)};
+    SequenceSpec one = Spec(id, 2000, 2100);
+    one.deadline = engine_->now + seconds(after);
+    return one;
   };
-  ASSERT_EQ(scheduler_->Enqueue(spec(10, 5)), absl::OkStatus());
-  ASSERT_EQ(scheduler_->Enqueue(spec(11, 3)), absl::OkStatus());
-  ASSERT_EQ(scheduler_->Reserve(spec(12, 4)), absl::OkStatus());
-  EXPECT_EQ(scheduler_->NextDeadline(), now_ + seconds(3));
+  ASSERT_EQ(engine_->Enqueue(spec(10, 5)), absl::OkStatus());
+  ASSERT_EQ(engine_->Enqueue(spec(11, 3)), absl::OkStatus());
+  ASSERT_EQ(engine_->Reserve(spec(12, 4)), absl::OkStatus());
+  EXPECT_EQ(scheduler().NextDeadline(), engine_->now + seconds(3));
   EXPECT_THAT(Step().expired, IsEmpty());
-  now_ += seconds(4);
+  engine_->now += seconds(4);
   EXPECT_THAT(Step().expired, ElementsAre(Id(11), Id(12))) << "a deadline that is now has passed";
-  EXPECT_FALSE(scheduler_->Contains(Id(11)));
-  EXPECT_EQ(scheduler_->NextDeadline(), now_ + seconds(1));
-  now_ += seconds(1);
+  EXPECT_FALSE(scheduler().Contains(Id(11)));
+  EXPECT_EQ(scheduler().NextDeadline(), engine_->now + seconds(1));
+  engine_->now += seconds(1);
   const StepPlan plan = Step();
   EXPECT_THAT(plan.expired, ElementsAre(Id(10)));
   EXPECT_THAT(plan.decodes, ElementsAre(Id(1)));
-  EXPECT_EQ(scheduler_->NextDeadline(), kNoDeadline);
-  EXPECT_EQ(scheduler_->stats().waiting_prompt_tokens, 0);
+  EXPECT_EQ(scheduler().NextDeadline(), kNoDeadline);
+  EXPECT_EQ(scheduler().stats().waiting_prompt_tokens, 0);
+}
+
+TEST_F(SchedulerTest, WhatAnAdmissionTakesIsWhatTheViewSays) {
+  Rebuild([](SchedulerOptions& options) {
+    options.total_blocks = 10;
+    options.max_prefill_chunk = 16;
+  });
+  for (uint64_t id = 1; id <= 3; ++id) {
+    ASSERT_EQ(engine_->Enqueue(Spec(id, 80, 80)), absl::OkStatus());
+    engine_->blocks.TakeWhole(Id(id));
+  }
+  EXPECT_THAT(Ids(Step().prefills), ElementsAre(1, 2));
+  EXPECT_EQ(engine_->blocks.AvailableBlocks(), 0);
+  for (int step = 0; step < 4; ++step) EXPECT_THAT(Ids(Step().prefills), ElementsAre(1, 2));
+}
+
+// The copy of the block that it shares with the cache would be the fourth.
+TEST_F(SchedulerTest, APrefixThatDoesNotFitBesideItsCopyIsComputedAgain) {
+  Rebuild([](SchedulerOptions& options) { options.total_blocks = 3; });
+  ASSERT_EQ(engine_->Enqueue(Spec(1, 48, 48), 7, 48), absl::OkStatus());
+  Step();
+  engine_->Finish(Id(1));
+  ASSERT_EQ(engine_->Enqueue(Spec(2, 48, 48), 7, 48), absl::OkStatus());
+  const StepPlan plan = Step();
+  ASSERT_EQ(plan.admitted.size(), 1u);
+  EXPECT_EQ(plan.admitted[0].cached_tokens, 0);
+  EXPECT_EQ(plan.prefills.at(0).count, 48);
 }
 
 TEST_F(SchedulerTest, MoreRunningThanBudgetTakeTurns) {
-  SchedulerOptions options = Options();
-  options.max_step_tokens = 3;
-  Rebuild(options);
+  Rebuild([](SchedulerOptions& options) { options.max_step_tokens = 3; });
   for (uint64_t id = 1; id <= 7; ++id) {
-    ASSERT_EQ(scheduler_->Reserve({.id = Id(id), .prompt_tokens = 1, .max_total_tokens = 9}),
-              absl::OkStatus());
-    scheduler_->Activate(Id(id));
+    ASSERT_EQ(engine_->Reserve(Spec(id, 1, 9)), absl::OkStatus());
+    engine_->Activate(Id(id));
   }
   std::vector<int> turns(8, 0);
   for (int step = 0; step < 7; ++step) {
@@ -275,34 +218,57 @@ TEST_F(SchedulerTest, MoreRunningThanBudgetTakeTurns) {
   EXPECT_THAT(turns, ElementsAre(0, 3, 3, 3, 3, 3, 3, 3));
 }
 
+TEST_F(SchedulerTest, AWideDecodeTakesAsManyTokensAsItIsWide) {
+  Rebuild([](SchedulerOptions& options) { options.max_step_tokens = 10; });
+  SequenceSpec spec = Spec(1, 8, 40);
+  spec.width = 4;
+  ASSERT_EQ(engine_->Enqueue(spec), absl::OkStatus());
+  Step();
+  ASSERT_EQ(Enqueue(2, 50), absl::OkStatus());
+  const StepPlan plan = Step();
+  EXPECT_THAT(plan.decodes, ElementsAre(Id(1)));
+  ASSERT_EQ(plan.prefills.size(), 1u);
+  EXPECT_EQ(plan.prefills[0].count, 6);
+}
+
 TEST_F(SchedulerTest, FinishDuringTheStepIsSkippedByAdvance) {
   ASSERT_EQ(Enqueue(1, 64), absl::OkStatus());
   ASSERT_EQ(Enqueue(2, 64), absl::OkStatus());
-  const StepPlan plan = scheduler_->Plan(now_);
-  scheduler_->Finish(Id(1));
-  scheduler_->Finish(Id(99));
-  scheduler_->Advance(plan);
-  EXPECT_EQ(scheduler_->CheckInvariants(), absl::OkStatus());
-  EXPECT_THAT(Step().decodes, ElementsAre(Id(2)));
+  const StepPlan plan = engine_->Plan();
+  scheduler().Finish(Id(1));
+  scheduler().Finish(Id(99));
+  scheduler().Advance(plan);
+  EXPECT_EQ(scheduler().CheckInvariants(), absl::OkStatus());
+  EXPECT_THAT(engine_->Plan().decodes, ElementsAre(Id(2)));
 }
 
 TEST_F(SchedulerTest, RefusesWhatCanNeverFitWithTheNumbers) {
-  const absl::Status status =
-      scheduler_->Enqueue({.id = Id(1), .prompt_tokens = 60000, .max_total_tokens = 70000});
+  const absl::Status status = engine_->Enqueue(Spec(1, 60000, 70000));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("4375"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("4096"));
-  EXPECT_EQ(scheduler_->Enqueue({.id = Id(1), .prompt_tokens = 0, .max_total_tokens = 5}).code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(scheduler_->Reserve({.id = Id(1), .prompt_tokens = 6, .max_total_tokens = 5}).code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_FALSE(scheduler_->Contains(Id(1)));
+  EXPECT_EQ(engine_->Enqueue(Spec(1, 0, 5)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(engine_->Reserve(Spec(1, 6, 5)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(scheduler().Contains(Id(1)));
+}
+
+TEST_F(SchedulerTest, RefusesRowsThatCanNeverFit) {
+  SequenceSpec wide = Spec(1, 1024, 16 * 1024);  // 64 shared blocks and 960 in each row
+  wide.width = 4;
+  EXPECT_EQ(engine_->Enqueue(wide), absl::OkStatus());
+  wide.id = Id(2);
+  wide.width = 5;
+  absl::Status status = engine_->Enqueue(wide);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("5 rows need 4866"));
+  wide.width = 65;
+  status = engine_->Enqueue(wide);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("max_sequences=64"));
 }
 
 TEST_F(SchedulerTest, FullQueueIsAnsweredNotAbsorbed) {
-  SchedulerOptions options = Options();
-  options.max_waiting = 2;
-  Rebuild(options);
+  Rebuild([](SchedulerOptions& options) { options.max_waiting = 2; });
   EXPECT_EQ(Enqueue(1, 10), absl::OkStatus());
   EXPECT_EQ(Enqueue(2, 10), absl::OkStatus());
   EXPECT_EQ(Enqueue(3, 10).code(), absl::StatusCode::kResourceExhausted);
@@ -311,9 +277,10 @@ TEST_F(SchedulerTest, FullQueueIsAnsweredNotAbsorbed) {
 }
 
 TEST(SchedulerOptionsTest, EachFieldIsChecked) {
-  EXPECT_EQ(Options().Validate(), absl::OkStatus());
-  const auto refused = [](auto change, const char* field) {
-    SchedulerOptions options = Options();
+  const SchedulerOptions good = SchedulerFixture::Options();
+  EXPECT_EQ(good.Validate(), absl::OkStatus());
+  const auto refused = [&](auto change, const char* field) {
+    SchedulerOptions options = good;
     change(options);
     const absl::Status status = options.Validate();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << field;
@@ -325,6 +292,8 @@ TEST(SchedulerOptionsTest, EachFieldIsChecked) {
   refused([](auto& o) { o.max_waiting = 0; }, "max_waiting=0");
   refused([](auto& o) { o.total_blocks = 0; }, "total_blocks=0");
   refused([](auto& o) { o.block_tokens = 0; }, "block_tokens=0");
+  refused([](auto& o) { o.max_skips = -1; }, "max_skips=-1");
+  refused([](auto& o) { o.max_wait = Duration::zero(); }, "max_wait=0");
 }
 
 }  // namespace

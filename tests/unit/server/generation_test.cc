@@ -25,12 +25,16 @@ Generation TwoChoices() {
     finish.mutable_finish()->set_reason(v1::FINISH_REASON_LENGTH);
     finish.mutable_finish()->set_route(v1::ROUTE_DISAGGREGATED);
     finish.mutable_finish()->mutable_kv_bytes()->set_raw(100);
+    finish.mutable_finish()->set_cumulative_logprob(-1.5 * index);
+    finish.mutable_finish()->set_score(-0.5 * index);
     generation.Add(finish);
   }
   v1::GenerateResponse summary;
   summary.mutable_summary()->set_seed(uint64_t{1} << 63);
   summary.mutable_summary()->mutable_usage()->set_prompt_tokens(4);
   summary.mutable_summary()->mutable_usage()->set_completion_tokens(3);
+  summary.mutable_summary()->mutable_usage()->set_cached_tokens(2);
+  summary.mutable_summary()->mutable_usage()->set_preemptions(1);
   generation.Add(summary);
   return generation;
 }
@@ -55,6 +59,11 @@ TEST(GenerationTest, JsonHasWhatScriptsRead) {
   EXPECT_TRUE(json["stages"].contains("residual_ms"));
   ASSERT_EQ(json["choices"].size(), 2u);
   EXPECT_EQ(json["choices"][1]["text"], "BC");
+  EXPECT_EQ(json["choices"][1]["cumulative_logprob"], -1.5);
+  EXPECT_EQ(json["choices"][1]["score"], -0.5);
+  EXPECT_FALSE(json.contains("score")) << "not a beam search's";
+  EXPECT_EQ(json["usage"]["cached_tokens"], 2);
+  EXPECT_EQ(json["usage"]["preemptions"], 1);
 }
 
 TEST(GenerationTest, StagesErrorIsTheDistanceFromTtft) {

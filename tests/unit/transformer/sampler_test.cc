@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,14 @@ TEST(SamplerTest, RowCarriesEveryParameter) {
   EXPECT_EQ(row.prompt_ids.data(), prompt.data());
   EXPECT_EQ(row.prompt_ids.size(), 3u);
   EXPECT_EQ(row.output_ids.data(), output.data());
+}
+
+TEST(ChoiceSeedTest, TheFirstKeepsTheSeedAndAllDiffer) {
+  EXPECT_EQ(ChoiceSeed(5, 0), 5u);
+  std::set<uint64_t> seeds;
+  for (int32_t i = 0; i < 64; ++i) seeds.insert(ChoiceSeed(5, i));
+  EXPECT_EQ(seeds.size(), 64u);
+  EXPECT_EQ(ChoiceSeed(5, 3), ChoiceSeed(5, 3));
 }
 
 }  // namespace

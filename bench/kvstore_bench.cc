@@ -1,0 +1,277 @@
+// What the KV store saves and what it costs, in a unified engine of this process:
+//   kvstore_bench [--model DIR] [--threads T] [--rounds N] [--json FILE]
+// prefix:   100 requests of 1,600 tokens, of which they share the first 1,500, with the prefix
+// cache
+//           and without it; together, and one at a time.
+// crowded:  a mixture of prompts and outputs, of which nobody knows how long they become, in a pool
+//           for all of them and in one for a third of what they hold at the most: with preemption
+//           by computing again alone, and with a host tier to swap to.
+// Within a round all variants run one after the other; ratios are medians over the rounds. Answers
+// must be equal in all variants.
+
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "bench/serving_run.h"
+#include "model/checkpoint/model_config.h"
+#include "nlohmann/json.hpp"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int32_t kBlockTokens = 16;
+constexpr int32_t kSharedTokens = 1500;
+constexpr int32_t kPromptTokens = 1600;
+constexpr int32_t kPrefixRequests = 100;
+constexpr int32_t kCrowdedRequests = 64;
+constexpr int32_t kCrowdedSequences = 16;
+
+struct Flags {
+  std::string model = "models/sample";
+  std::string json_path;
+  int32_t threads = 0;
+  int32_t rounds = 3;
+};
+
+EngineRequest Request(uint64_t id, std::vector<int32_t> prompt, int32_t max_tokens) {
+  return {.id = RequestId(id),
+          .prompt = std::move(prompt),
+          .sampling = {.temperature = 0.8f, .seed = id},
+          .max_tokens = max_tokens};
+}
+
+int32_t BlocksFor(int64_t tokens) {
+  return static_cast<int32_t>((tokens + kBlockTokens - 1) / kBlockTokens);
+}
+
+ServingLoad BaseLoad(const Flags& flags) {
+  ServingLoad load;
+  load.model_dir = flags.model;
+  load.threads = flags.threads;
+  load.options.layout.block_tokens = kBlockTokens;
+  return load;
+}
+
+ServingLoad PrefixLoad(const Flags& flags, int32_t vocab_size) {
+  constexpr int32_t kOutput = 8;
+  ServingLoad load = BaseLoad(flags);
+  load.options.scheduler.max_sequences = 8;
+  load.options.num_blocks = 10 * BlocksFor(kPromptTokens + kOutput);
+  const std::vector<int32_t> shared = RandomTokens(1, kSharedTokens, vocab_size);
+  for (uint64_t id = 1; id <= kPrefixRequests; ++id) {
+    std::vector<int32_t> prompt = shared;
+    const std::vector<int32_t> own =
+        RandomTokens(1000 + id, kPromptTokens - kSharedTokens, vocab_size);
+    prompt.insert(prompt.end(), own.begin(), own.end());
+    load.requests.push_back(Request(id, std::move(prompt), kOutput));
+  }
+  return load;
+}
+
+// Nobody knows beforehand how long an output will be: a few tokens of many end it.
+std::vector<int32_t> RareStops(int32_t vocab_size) {
+  std::vector<int32_t> ids;
+  for (int32_t id = 7; id < vocab_size; id += 151) ids.push_back(id);
+  return ids;
+}
+
+ServingLoad CrowdedLoad(const Flags& flags, int32_t vocab_size) {
+  constexpr int32_t kMaxTokens = 384;
+  ServingLoad load = BaseLoad(flags);
+  load.options.scheduler.max_sequences = kCrowdedSequences;
+  load.options.num_blocks = kCrowdedSequences * BlocksFor(512 + kMaxTokens);
+  for (uint64_t id = 1; id <= kCrowdedRequests; ++id) {
+    const auto prompt = static_cast<int32_t>(32 + id * 97 % 480);
+    EngineRequest request = Request(id, RandomTokens(id, prompt, vocab_size), kMaxTokens);
+    request.sampling.temperature = 5;
+    if (id % 3 != 0) request.stop_token_ids = RareStops(vocab_size);
+    load.requests.push_back(std::move(request));
+  }
+  return load;
+}
+
+Json ToJson(const ServingResult& result, const ServingLoad& load) {
+  const EngineStats& stats = result.stats;
+  return {{"blocks", load.options.num_blocks},
+          {"seconds", result.seconds},
+          {"output_tokens_per_s", static_cast<double>(stats.output_tokens) / result.seconds},
+          {"ttft_ms_median", Median(result.ttft_ms)},
+          {"prefill_tokens", stats.prompt_tokens},
+          {"output_tokens", stats.output_tokens},
+          {"hit_tokens", stats.kv.hit_tokens},
+          {"most_used_blocks", stats.most_used_blocks},
+          {"preempted_recompute", stats.scheduler.preempted_recompute},
+          {"preempted_swap", stats.scheduler.preempted_swap},
+          {"swapped_out_blocks", stats.kv.swapped_out_blocks},
+          {"swapped_in_blocks", stats.kv.swapped_in_blocks},
+          {"host_copied_blocks", stats.host_copied_blocks},
+          {"host_copy_ms", ToMilliseconds(stats.host_copy_time)}};
+}
+
+// The variants of one round, whose answers must be those of the first.
+class Round {
+ public:
+  absl::Status Add(const std::string& name, const ServingLoad& load) {
+    auto result = Serve(load);
+    if (!result.ok()) return Annotate(result.status(), name);
+    if (expected_.empty()) expected_ = result->answers;
+    if (result->answers != expected_) return Internal("{}: its answers are others", name);
+    variants_[name] = ToJson(*result, load);
+    std::printf("%-28s %7.2f s  ttft %8.1f ms  prefill %7lld  %7.0f tokens/s\n", name.c_str(),
+                result->seconds, Median(result->ttft_ms),
+                static_cast<long long>(result->stats.prompt_tokens),
+                variants_[name]["output_tokens_per_s"].get<double>());
+    std::fflush(stdout);
+    return absl::OkStatus();
+  }
+  const Json& variants() const { return variants_; }
+
+ private:
+  Json variants_ = Json::object();
+  std::vector<std::vector<int32_t>> expected_;
+};
+
+absl::StatusOr<Json> RunPrefix(const Flags& flags, int32_t vocab_size) {
+  Round round;
+  ServingLoad load = PrefixLoad(flags, vocab_size);
+  for (const Arrivals arrivals : {Arrivals::kTogether, Arrivals::kOneAtATime}) {
+    load.arrivals = arrivals;
+    const std::string name =
+        arrivals == Arrivals::kTogether ? "prefix, together" : "prefix, one at a time";
+    load.options.prefix_caching = PrefixCaching::kOff;
+    RETURN_IF_ERROR(round.Add(name + ", off", load));
+    load.options.prefix_caching = PrefixCaching::kOn;
+    RETURN_IF_ERROR(round.Add(name + ", on", load));
+  }
+  return round.variants();
+}
+
+// The demand is what the sequences hold at the most when there is room for all.
+absl::StatusOr<Json> RunCrowded(const Flags& flags, int32_t vocab_size) {
+  constexpr int64_t kHostBytes = int64_t{512} << 20;
+  Round round;
+  ServingLoad load = CrowdedLoad(flags, vocab_size);
+  RETURN_IF_ERROR(round.Add("crowded, room for all", load));
+  load.options.num_blocks =
+      round.variants()["crowded, room for all"]["most_used_blocks"].get<int32_t>() / 3;
+  RETURN_IF_ERROR(round.Add("crowded, a third", load));
+  load.options.host_bytes = kHostBytes;
+  RETURN_IF_ERROR(round.Add("crowded, a third and a host", load));
+  return round.variants();
+}
+
+double MedianRatio(const Json& rounds, const std::string& a, const std::string& b,
+                   const char* field) {
+  std::vector<double> ratios;
+  for (const Json& round : rounds) {
+    ratios.push_back(round[a][field].get<double>() / round[b][field].get<double>());
+  }
+  return Median(std::move(ratios));
+}
+
+// What it took to bring one block to the host and back, and what it took to compute one: the
+// prompts of the run without a cache.
+double SwapMsPerBlock(const Json& round) {
+  const Json& host = round["crowded, a third and a host"];
+  const double blocks = host["host_copied_blocks"].get<double>();
+  return blocks > 0 ? 2 * host["host_copy_ms"].get<double>() / blocks : 0;
+}
+double RecomputeMsPerBlock(const Json& round) {
+  const Json& cold = round["prefix, one at a time, off"];
+  return 1e3 * kBlockTokens * cold["seconds"].get<double>() / cold["prefill_tokens"].get<double>();
+}
+
+double MedianOver(const Json& rounds, double (*figure)(const Json& round)) {
+  std::vector<double> values;
+  for (const Json& round : rounds) values.push_back(figure(round));
+  return Median(std::move(values));
+}
+
+Json Summarize(const Json& rounds) {
+  const auto ratio = [&rounds](const char* a, const char* b, const char* field) {
+    return MedianRatio(rounds, a, b, field);
+  };
+  const char* const off = "prefix, together, off";
+  const char* const on = "prefix, together, on";
+  const char* const alone_off = "prefix, one at a time, off";
+  const char* const alone_on = "prefix, one at a time, on";
+  const char* const room = "crowded, room for all";
+  const char* const third = "crowded, a third";
+  const char* const host = "crowded, a third and a host";
+  const char* const speed = "output_tokens_per_s";
+  return {{"prefill_tokens_saved", 1 - ratio(on, off, "prefill_tokens")},
+          {"ttft_ratio_together", ratio(off, on, "ttft_ms_median")},
+          {"ttft_ratio_one_at_a_time", ratio(alone_off, alone_on, "ttft_ms_median")},
+          {"throughput_third", ratio(third, room, speed)},
+          {"throughput_third_and_host", ratio(host, room, speed)},
+          {"swap_ms_per_block", MedianOver(rounds, SwapMsPerBlock)},
+          {"recompute_ms_per_block", MedianOver(rounds, RecomputeMsPerBlock)}};
+}
+
+absl::Status Run(const Flags& flags) {
+  ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(flags.model));
+  Json rounds = Json::array();
+  for (int32_t i = 0; i < flags.rounds; ++i) {
+    ASSIGN_OR_RETURN(Json round, RunPrefix(flags, config.vocab_size));
+    ASSIGN_OR_RETURN(const Json crowded, RunCrowded(flags, config.vocab_size));
+    round.update(crowded);
+    rounds.push_back(std::move(round));
+  }
+  const Json summary = Summarize(rounds);
+  for (const auto& [name, value] : summary.items()) {
+    std::printf("%-28s %.3f\n", name.c_str(), value.get<double>());
+  }
+  if (flags.json_path.empty()) return absl::OkStatus();
+  std::ofstream file(flags.json_path);
+  file << Json{{"model", flags.model},
+               {"threads", flags.threads},
+               {"summary", summary},
+               {"rounds", std::move(rounds)}}
+              .dump(1)
+       << '\n';
+  if (file.flush()) return absl::OkStatus();
+  return Internal("{} cannot be written", flags.json_path);
+}
+
+absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
+  Flags flags;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string_view name = argv[i];
+    const std::string_view value = argv[i + 1];
+    int32_t* const number = name == "--threads"  ? &flags.threads
+                            : name == "--rounds" ? &flags.rounds
+                                                 : nullptr;
+    if (number != nullptr) {
+      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), *number);
+      if (error != std::errc() || end != value.data() + value.size() || *number < 0) {
+        return InvalidArgument("{} is {}: it must be a number", name, value);
+      }
+    } else if (name == "--model") {
+      flags.model = std::string(value);
+    } else if (name == "--json") {
+      flags.json_path = std::string(value);
+    } else {
+      return InvalidArgument("{} is unknown; see the top of bench/kvstore_bench.cc", name);
+    }
+  }
+  if (argc % 2 == 0) return InvalidArgument("{} has no value", argv[argc - 1]);
+  return flags;
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  const auto flags = tandem::ParseFlags(argc, argv);
+  const absl::Status status = flags.ok() ? tandem::Run(*flags) : flags.status();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "kvstore_bench: %s\n", status.ToString().c_str());
+  return 1;
+}

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/output_stream.h"
+#include "kernels/op_args.h"
+
+namespace tandem {
+
+// How a request wants its beams searched; the public API's fields.
+struct BeamParams {
+  enum class EarlyStopping : uint8_t { kHeuristic, kFirst, kNever };
+
+  int32_t width = 2;
+  float length_penalty = 1;
+  EarlyStopping early_stopping = EarlyStopping::kHeuristic;
+
+  // INVALID_ARGUMENT naming the field, its value and its range.
+  absl::Status Validate() const;
+};
+
+inline constexpr int32_t kMaxBeamWidth = 16;
+inline constexpr float kMaxLengthPenalty = 10;  // either sign
+
+// One token of a beam or a hypothesis.
+struct BeamToken {
+  int32_t token_id = 0;
+  float logprob = 0;
+};
+
+// A sequence that the search found, its last token included.
+struct BeamHypothesis {
+  std::vector<BeamToken> tokens;
+  double cumulative_logprob = 0;
+  double score = 0;  // cumulative_logprob / tokens.size()^length_penalty
+
+  FinishReason reason = FinishReason::kNone;  // kStop or kLength
+};
+
+// The algorithm alone: from the most probable tokens of each live beam to the next live beams.
+// Knows neither blocks nor logits; whoever runs it forks block tables as it says.
+// Token for token what HuggingFace transformers 5.23 finds with generate(num_beams=...,
+// do_sample=False), GenerationMixin._beam_search, its float32 sums included, so that ties fall
+// alike (not for scores below -1e9, which it cannot tell from none):
+//   - Of all continuations of all live beams the candidates_per_beam() with the highest sum of
+//     log-probabilities compete, equal ones by rising beam, then by rising token id.
+//   - Those that end (stop token, max_tokens) and are among the best `width` of them become
+//     hypotheses; the best `width` of these by score are kept, equal ones by age.
+//   - The best `width` that do not end are the next live beams.
+//   - The search is done at max_tokens, and before when `width` hypotheses are kept and
+//     early_stopping is kFirst, or the best live beam could not beat the worst hypothesis: at its
+//     present length (kHeuristic) or at the length that suits it best (kNever).
+// Thread: one at a time.
+class BeamSearch {
+ public:
+  struct Options {
+    BeamParams params;
+    int32_t max_tokens = 0;               // of output; at least 1
+    std::vector<int32_t> stop_token_ids;  // end a hypothesis; sorted, each once
+  };
+  explicit BeamSearch(Options options);
+
+  // How many of the most probable tokens Step needs of each live beam.
+  int32_t candidates_per_beam() const;
+  // 1 before the first step, then the width (fewer only where a vocabulary has no more to offer).
+  int32_t num_live() const;
+  bool done() const;
+
+  // A new live beam: live beam `parent` before the step, and one token more.
+  struct Continuation {
+    int32_t parent = 0;
+    int32_t token_id = 0;
+  };
+  // One step, while not done. top[i]: candidates_per_beam() tokens of live beam i, most probable
+  // first; the whole vocabulary where that has fewer. Log-probabilities are finite. Returns the new
+  // live beams; none when the search is done.
+  std::vector<Continuation> Step(std::span<const std::span<const TokenLogprob>> top);
+
+  // The best `count` hypotheses, at most the width, best first. Once done.
+  std::vector<BeamHypothesis> Best(int32_t count) const;
+
+ private:
+  // Beams share their beginnings: each is a path to the root of a tree of tokens.
+  struct Node {
+    int32_t parent = 0;  // in nodes_, or kRoot
+    BeamToken token;
+  };
+  struct LiveBeam {
+    int32_t node = 0;
+    float sum = 0;
+  };
+  struct Finished {
+    int32_t node = 0;
+    float sum = 0;
+    float score = 0;
+    FinishReason reason = FinishReason::kNone;
+  };
+  struct Candidate {
+    int32_t parent = 0;  // in live_
+    BeamToken token;
+    float sum = 0;  // of the beam's log-probabilities, this token's included
+    FinishReason end = FinishReason::kNone;
+  };
+  static constexpr int32_t kRoot = -1;
+
+  std::vector<Candidate> Rank(std::span<const std::span<const TokenLogprob>> top) const;
+  FinishReason EndOf(int32_t token_id) const;
+  void Finish(const Candidate& candidate);
+  std::vector<Continuation> Extend(std::span<const Candidate> candidates);
+  int32_t Append(const Candidate& candidate);
+  // Whether a beam that goes on may still change what is found.
+  bool WorthContinuing() const;
+  float Score(float sum, int32_t length) const;
+
+  Options options_;
+  int32_t length_ = 0;  // tokens of each live beam
+  bool done_ = false;
+  std::vector<Node> nodes_;
+  std::vector<LiveBeam> live_ = {{.node = kRoot}};  // highest sum first
+  std::vector<Finished> finished_;                  // highest score first, at most the width
+};
+
+// candidates_per_beam() of a search with this many stop tokens.
+int32_t BeamCandidates(const BeamParams& params, int32_t num_stop_tokens);
+
+}  // namespace tandem

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tandem {
+
+class HostPool;
+
+// A lease of one slab, given back by its destructor. Move-only.
+// Thread: engine; the bytes belong to the copier while a copy is under way.
+class HostSlab {
+ public:
+  HostSlab() = default;
+  HostSlab(HostSlab&& other) noexcept { *this = std::move(other); }
+  HostSlab& operator=(HostSlab&& other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(index_, other.index_);
+    return *this;
+  }
+  ~HostSlab();
+
+  std::span<std::byte> bytes() const;
+
+ private:
+  friend class HostPool;
+  HostSlab(HostPool* pool, int32_t index) : pool_(pool), index_(index) {}
+
+  HostPool* pool_ = nullptr;
+  int32_t index_ = 0;
+};
+
+// Host memory in slabs of one size, all of it mapped and filled in at start and locked where the
+// system allows, so that nothing is allocated later and the budget is hard.
+// Thread: engine. The pool must outlive its leases.
+class HostPool {
+ public:
+  // As many slabs as `budget_bytes` hold. INVALID_ARGUMENT when that is none; RESOURCE_EXHAUSTED
+  // when the host has not that much memory.
+  static absl::StatusOr<std::unique_ptr<HostPool>> Create(int64_t budget_bytes, size_t slab_bytes);
+  ~HostPool();
+  HostPool(const HostPool&) = delete;
+  HostPool& operator=(const HostPool&) = delete;
+
+  // Empty when all are leased.
+  std::optional<HostSlab> Take();
+
+  size_t slab_bytes() const { return slab_bytes_; }
+  int32_t num_slabs() const { return static_cast<int32_t>(used_.size()); }
+  int32_t num_free() const { return static_cast<int32_t>(free_.size()); }
+
+  // Every slab is either free or leased, once. INTERNAL names the first that is not.
+  absl::Status CheckInvariants() const;
+
+ private:
+  friend class HostSlab;
+  HostPool(std::byte* data, size_t slab_bytes, int32_t num_slabs);
+
+  std::byte* const data_;
+  const size_t slab_bytes_;
+  std::vector<bool> used_;
+  std::vector<int32_t> free_;
+};
+
+}  // namespace tandem

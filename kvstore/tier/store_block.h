@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kvstore/kv_layout.h"
+
+namespace tandem {
+
+// The store block: KV of up to 128 tokens as every tier below the device keeps it (bytes:
+// docs/kv_store_block.md). A header, then one slice per layer: the extents of its blocks in order,
+// each K then V as in the pool and on the wire. Header and slices begin at multiples of 4 KiB.
+// Checksums are XXH3-64 (base/hash.h), as on the wire: they find accidents, not attackers.
+
+inline constexpr int64_t kStoreBlockTokens = 128;
+inline constexpr size_t kStoreAlignment = 4096;
+inline constexpr uint32_t kStoreBlockMagic = 0x31534454;  // "TDS1" in memory order
+inline constexpr uint16_t kStoreBlockVersion = 1;
+
+enum class StoreCodec : uint8_t { kRaw = 0 };
+
+struct StoreBlockHeader {
+  StoreCodec codec = StoreCodec::kRaw;
+  uint64_t layout_fingerprint = 0;
+  uint64_t chained_hash = 0;  // of its last block; 0: of no prefix
+  uint32_t tokens = 0;
+  std::vector<uint64_t> checksums;  // of what `tokens` take of each layer's slice
+
+  friend bool operator==(const StoreBlockHeader&, const StoreBlockHeader&) = default;
+};
+
+size_t StoreHeaderBytes(int32_t num_layers);
+// `out` has StoreHeaderBytes of the number of checksums.
+void EncodeStoreBlockHeader(const StoreBlockHeader& header, std::span<std::byte> out);
+// `bytes` begins with a header. DATA_LOSS: they do not; FAILED_PRECONDITION: another version;
+// INVALID_ARGUMENT: a field has a value that it cannot have.
+absl::StatusOr<StoreBlockHeader> ParseStoreBlockHeader(std::span<const std::byte> bytes);
+
+// Where things lie in the store blocks of one layout.
+class StoreBlockShape {
+ public:
+  explicit StoreBlockShape(const KvLayout& layout);
+
+  int32_t num_layers() const { return num_layers_; }
+  // Blocks of the pool in one store block.
+  int32_t num_blocks() const { return num_blocks_; }
+  int64_t TokensOf(int32_t num_blocks) const { return int64_t{num_blocks} * block_tokens_; }
+  size_t total_bytes() const { return slices_at_ + num_layers_ * slice_bytes_; }
+  std::span<std::byte> Extent(std::span<std::byte> slab, int32_t layer, int32_t index) const;
+  // The first `num_blocks` of a layer.
+  std::span<const std::byte> Slice(std::span<const std::byte> slab, int32_t layer,
+                                   int32_t num_blocks) const;
+
+ private:
+  int32_t num_layers_;
+  int32_t block_tokens_;
+  int32_t num_blocks_;
+  size_t extent_bytes_;
+  size_t slices_at_;
+  size_t slice_bytes_;
+};
+
+// What a store block must say of itself.
+struct StoreBlockName {
+  uint64_t layout_fingerprint = 0;
+  uint64_t chained_hash = 0;
+  int32_t num_blocks = 0;
+};
+
+// Computes the checksums of what is in `slab` and writes its header.
+void SealStoreBlock(const StoreBlockShape& shape, const StoreBlockName& name,
+                    std::span<std::byte> slab);
+// DATA_LOSS when `slab` is not what was sealed under this name.
+absl::Status VerifyStoreBlock(const StoreBlockShape& shape, const StoreBlockName& name,
+                              std::span<const std::byte> slab);
+
+}  // namespace tandem

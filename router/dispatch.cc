@@ -1,0 +1,359 @@
+#include "router/dispatch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status.h"
+#include "spdlog/spdlog.h"
+
+namespace tandem {
+namespace {
+
+// How long a request whose choices have all ended waits for its workers' last word: their streams
+// end with the next step, and the KV has arrived. Only a lost worker keeps it waiting.
+constexpr std::chrono::seconds kReportTimeout(2);
+
+bool Contains(const std::vector<WorkerId>& ids, const WorkerId& id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+WorkerEndpoint EndpointOf(const WorkerView& worker) { return {worker.id, worker.address}; }
+
+// What the client is told of a worker's failure: always which worker it was.
+absl::Status StatusFor(const WorkerView& worker, const CallEnd& end) {
+  const std::string who = fmt::format("{} worker {}", Name(worker.role), worker.id.name);
+  const std::string message(end.status.message());
+  const absl::StatusCode code = end.status.code();
+  if (end.source == CallEnd::Source::kNetwork && code != absl::StatusCode::kDeadlineExceeded &&
+      code != absl::StatusCode::kResourceExhausted) {
+    return Unavailable("{} ({}) was lost: {}", who, worker.address, message);
+  }
+  // NOT_FOUND tells the client that its model does not exist; here a reservation has lapsed.
+  if (code == absl::StatusCode::kNotFound) return Unavailable("{}: {}", who, message);
+  return Annotate(end.status, who);
+}
+
+}  // namespace
+
+Dispatch::Dispatch(const RouterParts& parts, const RequestSpec& spec, DispatchObserver& observer)
+    : parts_(parts), spec_(spec), observer_(observer), told_end_(spec.sequence.n()) {}
+
+Dispatch::~Dispatch() { Abandon(); }
+
+void Dispatch::Abandon() {
+  if (ended()) return;
+  state_ = State::kEnded;
+  LeaveWorkers();
+}
+
+void Dispatch::Decide() {
+  state_ = State::kDeciding;
+  const RouteQuery query{
+      .wanted = spec_.wanted, .prompt_tokens = spec_.sequence.prompt_size(), .excluded = excluded_};
+  absl::StatusOr<RouteDecision> decision = parts_.policy.Choose(*parts_.cluster.View(), query);
+  if (!decision.ok()) {
+    Fail(last_failure_.ok() ? decision.status() : last_failure_);
+    return;
+  }
+  decision_ = *std::move(decision);
+  prefill_charge_ = {.sequences = spec_.width(), .prompt_tokens = spec_.sequence.prompt_size()};
+  parts_.cluster.Charge(decision_.prefill.id, prefill_charge_);
+  reports_ = {};
+  if (decision_.route == v1::ROUTE_UNIFIED) {
+    StartUnified();
+    return;
+  }
+  decode_charge_ = {.sequences = spec_.width()};
+  parts_.cluster.Charge(decision_.decode.id, decode_charge_);
+  StartReserve();
+}
+
+void Dispatch::StartUnified() {
+  state_ = State::kUnified;
+  reports_.accounted = true;  // nothing moves
+  v1::GenerateOnWorkerRequest request;
+  *request.mutable_sequence() = spec_.sequence;
+  prefill_call_ = parts_.workers.Generate(EndpointOf(decision_.prefill), request, spec_.deadline,
+                                          PrefillSideHandlers());
+}
+
+void Dispatch::StartReserve() {
+  state_ = State::kReserving;
+  reserve_started_ = parts_.clock.Now();
+  v1::ReserveRequest request;
+  request.set_request_id(spec_.sequence.request_id());
+  *request.mutable_prompt() = spec_.sequence.prompt();
+  request.set_max_tokens(spec_.sequence.max_tokens());
+  request.set_width(spec_.width());
+  request.set_priority(spec_.sequence.priority());
+  request.set_tenant(spec_.sequence.tenant());
+  request.set_cache_salt(spec_.sequence.cache_salt());
+  request.set_layout_fingerprint(decision_.prefill.layout_fingerprint);
+  reserve_call_ =
+      parts_.workers.Reserve(EndpointOf(decision_.decode), request, spec_.deadline,
+                             [this](const CallEnd& end, const v1::ReserveResponse& response) {
+                               OnReserved(end, response);
+                             });
+}
+
+void Dispatch::OnReserved(const CallEnd& end, const v1::ReserveResponse& response) {
+  reserve_call_.reset();
+  reserve_time_ += parts_.clock.Now() - reserve_started_;
+  if (!end.status.ok()) {
+    OnFailure(decision_.decode, end);
+    return;
+  }
+  reserved_ = response.target();
+  StartPrefill();
+}
+
+void Dispatch::StartPrefill() {
+  state_ = State::kPrefilling;
+  first_tokens_.assign(spec_.sequence.n(), {});
+  v1::PrefillRequest request;
+  *request.mutable_sequence() = spec_.sequence;
+  *request.mutable_target() = reserved_;
+  prefill_call_ = parts_.workers.Prefill(EndpointOf(decision_.prefill), request, spec_.deadline,
+                                         PrefillSideHandlers());
+}
+
+void Dispatch::StartDecode() {
+  state_ = State::kDecoding;
+  v1::DecodeRequest request;
+  *request.mutable_sequence() = spec_.sequence;
+  request.set_reservation_id(reserved_.reservation_id());
+  request.set_epoch(reserved_.epoch());
+  for (v1::TokenLogprobs& first : first_tokens_) *request.add_first_tokens() = std::move(first);
+  decode_call_ = parts_.workers.Decode(
+      EndpointOf(decision_.decode), request, spec_.deadline,
+      {.on_event = [this](const v1::WorkerEvent& event) { OnDecodeEvent(event); },
+       .on_end = [this](const CallEnd& end) { OnDecodeEnd(end); }});
+}
+
+void Dispatch::EndChoice(int32_t index) {
+  // The prefill worker has said its part; the decode worker is told when it speaks of the choice.
+  if ((state_ != State::kUnified && state_ != State::kDecoding) || told_end_[index]) return;
+  told_end_[index] = true;
+  v1::EndChoiceRequest request;
+  request.set_request_id(spec_.sequence.request_id());
+  request.set_index(index);
+  const WorkerView& worker = state_ == State::kUnified ? decision_.prefill : decision_.decode;
+  parts_.workers.EndChoice(EndpointOf(worker), request);
+}
+
+void Dispatch::Settle() {
+  if (settled_ || ended()) return;
+  settled_ = true;
+  parts_.loop.PostAt(parts_.clock.Now() + kReportTimeout,
+                     [this, alive = std::weak_ptr<bool>(alive_)] {
+                       if (!alive.expired() && !ended()) Finish();
+                     });
+}
+
+StreamHandlers Dispatch::PrefillSideHandlers() {
+  return {.on_event = [this](const v1::WorkerEvent& event) { OnPrefillSideEvent(event); },
+          .on_end = [this](const CallEnd& end) { OnPrefillSideEnd(end); }};
+}
+
+void Dispatch::OnPrefillSideEvent(const v1::WorkerEvent& event) {
+  switch (event.event_case()) {
+    case v1::WorkerEvent::kTokens:
+      GiveBackPrompt();
+      TellTokens(decision_.prefill, event.tokens());
+      if (state_ == State::kPrefilling) KeepFirstToken(event.tokens());
+      return;
+    case v1::WorkerEvent::kBeamStart:
+      GiveBackPrompt();
+      if (state_ != State::kPrefilling) return;
+      first_tokens_ = {event.beam_start().first()};
+      beam_stages_ = event.beam_start().stages();
+      StartDecode();
+      return;
+    case v1::WorkerEvent::kChoiceFinish:
+      TellChoiceEnded(decision_.prefill, event.choice_finish());
+      return;
+    case v1::WorkerEvent::kFinish:
+      reports_.prefill_finished = true;
+      reports_.kv = event.finish().kv();
+      reports_.cached_tokens = event.finish().cached_tokens();
+      reports_.preemptions += event.finish().preemptions();
+      SetAccounted();
+      return;
+    case v1::WorkerEvent::EVENT_NOT_SET:
+      return;
+  }
+}
+
+void Dispatch::OnPrefillSideEnd(const CallEnd& end) {
+  prefill_call_.reset();
+  GiveBack(decision_.prefill.id, prefill_charge_);
+  if (state_ == State::kDecoding) {
+    if (!end.status.ok() && !reports_.decode_heard) {
+      OnFailure(decision_.prefill, end);
+      return;
+    }
+    SetAccounted();
+    if (!ended() && decode_call_ == nullptr) Finish();
+    return;
+  }
+  if (!end.status.ok()) {
+    OnFailure(decision_.prefill, end);
+  } else if (!reports_.prefill_finished) {
+    Fail(Internal("{} worker {} ended its stream without a finish", Name(decision_.prefill.role),
+                  decision_.prefill.id.name));
+  } else {
+    Finish();
+  }
+}
+
+void Dispatch::OnDecodeEvent(const v1::WorkerEvent& event) {
+  reports_.decode_heard = true;
+  if (event.has_tokens()) TellTokens(decision_.decode, event.tokens());
+  if (event.has_choice_finish()) TellChoiceEnded(decision_.decode, event.choice_finish());
+  if (!event.has_finish()) return;
+  reports_.decode_finished = true;
+  reports_.preemptions += event.finish().preemptions();
+}
+
+void Dispatch::OnDecodeEnd(const CallEnd& end) {
+  decode_call_.reset();
+  if (!end.status.ok()) {
+    OnFailure(decision_.decode, end);
+  } else if (!reports_.decode_finished) {
+    Fail(Internal("decode worker {} ended its stream without a finish", decision_.decode.id.name));
+  } else {
+    reserved_.Clear();
+    if (reports_.accounted) Finish();
+  }
+}
+
+void Dispatch::OnWorkersLost(const std::vector<WorkerId>& lost) {
+  const CallEnd end{Unavailable("its lease lapsed"), CallEnd::Source::kNetwork};
+  if (prefill_call_ != nullptr && Contains(lost, decision_.prefill.id)) OnPrefillSideEnd(end);
+  if (ended() || !Contains(lost, decision_.decode.id)) return;
+  if (reserve_call_ != nullptr) {
+    OnReserved(end, {});
+  } else if (decode_call_ != nullptr || reserved_.reservation_id() != 0) {
+    OnDecodeEnd(end);
+  }
+}
+
+void Dispatch::TellTokens(const WorkerView& worker, const v1::WorkerTokens& tokens) {
+  if (ended() || tokens.token_ids().empty() || !CheckIndex(worker, tokens.index())) return;
+  told_tokens_ = true;
+  const bool searched_here = state_ == State::kDecoding && spec_.has_beams();
+  observer_.OnTokens(tokens, searched_here ? beam_stages_ : tokens.stages());
+}
+
+void Dispatch::TellChoiceEnded(const WorkerView& worker, const v1::WorkerChoiceFinish& finish) {
+  if (!ended() && CheckIndex(worker, finish.index())) observer_.OnChoiceEnded(finish);
+}
+
+bool Dispatch::CheckIndex(const WorkerView& worker, int32_t index) {
+  if (index >= 0 && index < spec_.sequence.n()) return true;
+  Fail(Internal("{} worker {} spoke of choice {}; the request has {}", Name(worker.role),
+                worker.id.name, index, spec_.sequence.n()));
+  return false;
+}
+
+void Dispatch::KeepFirstToken(const v1::WorkerTokens& tokens) {
+  if (spec_.has_beams() || tokens.token_ids().empty()) return;
+  v1::TokenLogprobs& first = first_tokens_[tokens.index()];
+  if (tokens.logprobs_size() > 0) first = tokens.logprobs(0);
+  first.mutable_sampled()->set_token_id(tokens.token_ids(0));
+  const bool all = std::all_of(first_tokens_.begin(), first_tokens_.end(),
+                               [](const v1::TokenLogprobs& token) { return token.has_sampled(); });
+  if (all && observer_.NeedsDecode()) StartDecode();
+}
+
+void Dispatch::SetAccounted() {
+  if (reports_.accounted || ended()) return;
+  reports_.accounted = true;
+  observer_.OnAccounted();
+}
+
+void Dispatch::OnFailure(const WorkerView& worker, const CallEnd& end) {
+  const absl::Status status = StatusFor(worker, end);
+  if (end.source == CallEnd::Source::kNetwork && absl::IsUnavailable(status)) {
+    parts_.cluster.Suspect(worker.id);
+  }
+  if (settled_) {  // the client has all that it wanted
+    Finish();
+    return;
+  }
+  if (!MayTryElsewhere(status)) {
+    Fail(status);
+    return;
+  }
+  excluded_.push_back(worker.id);
+  // A prefill worker that answers UNAVAILABLE has lost its peer: neither pair is worth a retry.
+  if (state_ == State::kPrefilling && absl::IsUnavailable(status) &&
+      end.source == CallEnd::Source::kWorker) {
+    excluded_.push_back(decision_.decode.id);
+  }
+  spdlog::info("reroute request={} status=\"{}\"", spec_.id, status.ToString());
+  last_failure_ = status;
+  LeaveWorkers();
+  Decide();
+}
+
+bool Dispatch::MayTryElsewhere(const absl::Status& status) {
+  if (told_tokens_ || parts_.clock.Now() >= spec_.deadline) return false;
+  // Bounded by the number of workers: each is asked once.
+  if (absl::IsResourceExhausted(status)) return true;
+  return absl::IsUnavailable(status) && retries_left_-- > 0;
+}
+
+void Dispatch::Finish() {
+  state_ = State::kEnded;
+  LeaveWorkers();
+  observer_.OnFinished();
+}
+
+void Dispatch::Fail(const absl::Status& status) {
+  state_ = State::kEnded;
+  LeaveWorkers();
+  observer_.OnFailed(status);
+}
+
+void Dispatch::Describe(v1::ChoiceFinish& finish) const {
+  const bool moved = decision_.route == v1::ROUTE_DISAGGREGATED;
+  finish.set_route(decision_.route);
+  finish.set_prefill_worker(decision_.prefill.id.name);
+  finish.set_decode_worker(moved ? decision_.decode.id.name : decision_.prefill.id.name);
+  if (!moved) return;
+  v1::KvBytes& kv = *finish.mutable_kv_bytes();
+  kv.set_raw(reports_.kv.raw_bytes());
+  kv.set_wire(reports_.kv.wire_bytes());
+  kv.set_transfer_ms(static_cast<double>(reports_.kv.duration_us()) / 1e3);
+  kv.set_exposed_ms(static_cast<double>(reports_.kv.exposed_us()) / 1e3);
+}
+
+void Dispatch::LeaveWorkers() {
+  reserve_call_.reset();
+  prefill_call_.reset();
+  decode_call_.reset();
+  if (reserved_.reservation_id() != 0) {
+    v1::ReleaseRequest request;
+    request.set_reservation_id(reserved_.reservation_id());
+    request.set_epoch(reserved_.epoch());
+    parts_.workers.Release(EndpointOf(decision_.decode), request);
+    reserved_.Clear();
+  }
+  GiveBack(decision_.prefill.id, prefill_charge_);
+  GiveBack(decision_.decode.id, decode_charge_);
+}
+
+void Dispatch::GiveBackPrompt() {
+  WorkerCharge prompt{.sequences = 0, .prompt_tokens = prefill_charge_.prompt_tokens};
+  prefill_charge_.prompt_tokens = 0;
+  GiveBack(decision_.prefill.id, prompt);
+}
+
+void Dispatch::GiveBack(const WorkerId& id, WorkerCharge& charge) {
+  if (charge.sequences == 0 && charge.prompt_tokens == 0) return;
+  parts_.cluster.Discharge(id, charge);
+  charge = {};
+}
+
+}  // namespace tandem

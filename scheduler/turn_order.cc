@@ -1,0 +1,56 @@
+#include "scheduler/turn_order.h"
+
+#include <utility>
+
+namespace tandem {
+
+TurnOrder::TurnOrder(std::unique_ptr<SchedulingPolicy> policy, Duration max_wait)
+    : policy_(std::move(policy)), max_wait_(max_wait) {}
+
+TimePoint TurnOrder::AgesAt(const SequenceState& sequence) const {
+  return sequence.waits_since + (max_wait_ - sequence.waited);
+}
+
+void TurnOrder::Add(SequenceState& sequence, TimePoint now) {
+  ++size_;
+  if (sequence.aged) return aged_.Add(sequence);
+  policy_->Add(sequence);
+  if (sequence.phase != Phase::kWaiting) return;
+  sequence.waits_since = now;
+  aging_.emplace(AgesAt(sequence), &sequence);
+}
+
+void TurnOrder::Remove(SequenceState& sequence, TimePoint now) {
+  --size_;
+  if (sequence.aged) return aged_.Remove(sequence);
+  policy_->Remove(sequence);
+  if (sequence.phase != Phase::kWaiting) return;
+  aging_.erase({AgesAt(sequence), &sequence});
+  sequence.waited += now - sequence.waits_since;
+}
+
+void TurnOrder::Age(TimePoint now) {
+  while (!aging_.empty() && aging_.begin()->first < now) {
+    SequenceState& sequence = *aging_.begin()->second;
+    Remove(sequence, now);
+    sequence.aged = true;
+    Add(sequence, now);
+  }
+}
+
+void TurnOrder::Rewind() {
+  aged_.Rewind();
+  policy_->Rewind();
+}
+
+const SequenceState* TurnOrder::Next(Turns turns) {
+  if (const SequenceState* next = aged_.Next(turns)) return next;
+  return policy_->Next(turns);
+}
+
+bool TurnOrder::Outranks(const SequenceState& a, const SequenceState& b) const {
+  if (a.aged != b.aged) return a.aged;
+  return a.aged ? ArrivedBefore(a, b) : policy_->Outranks(a, b);
+}
+
+}  // namespace tandem

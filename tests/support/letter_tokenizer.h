@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/tokenizer/tokenizer.h"
+
+namespace tandem {
+
+// Token 'a' is the letter a, and so on through ASCII; other ids have no text.
+class LetterTokenizer final : public Tokenizer {
+ public:
+  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text,
+                                              const EncodeOptions&) const override {
+    return std::vector<int32_t>(text.begin(), text.end());
+  }
+  absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids, SkipSpecial) const override {
+    Letters letters;
+    std::string text;
+    for (const int32_t id : ids) text += letters.Push(id);
+    return text;
+  }
+  std::unique_ptr<TextStream> StartText(SkipSpecial) const override {
+    return std::make_unique<Letters>();
+  }
+  bool IsSpecial(int32_t) const override { return false; }
+  int32_t vocab_size() const override { return 128; }
+  std::optional<int32_t> TokenId(std::string_view token) const override {
+    if (token.size() != 1) return std::nullopt;
+    return token[0];
+  }
+
+ private:
+  class Letters final : public TextStream {
+   public:
+    std::string Push(int32_t id) override {
+      return id >= ' ' && id < 127 ? std::string(1, static_cast<char>(id)) : std::string();
+    }
+    std::string Finish() override { return ""; }
+  };
+};
+
+}  // namespace tandem

@@ -1,0 +1,421 @@
+// The algorithm against transformers (tests/golden/README.md) on a random tree of tokens, against
+// every sequence there is, and by hand at its edges.
+
+#include "engine/beam_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::json;
+using EarlyStopping = BeamParams::EarlyStopping;
+using TokenIds = std::vector<int32_t>;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+
+// A model whose logits are random and depend on every token before: TreeModel of
+// tests/golden/beam_cases.py.
+class Tree {
+ public:
+  explicit Tree(int32_t vocab_size) : vocab_size_(vocab_size) {}
+
+  int32_t vocab_size() const { return vocab_size_; }
+
+  // Log-probabilities of what follows `ids`, by token.
+  std::vector<double> Logprobs(const TokenIds& ids) const {
+    uint64_t state = 0;
+    for (const int32_t id : ids) state = Mix(state ^ static_cast<uint64_t>(id));
+    std::vector<double> row;
+    double total = 0;
+    for (int32_t id = 0; id < vocab_size_; ++id) {
+      const uint64_t bits = Mix(state + static_cast<uint64_t>(id)) >> 40;
+      row.push_back(static_cast<double>(bits) / (1 << 21) - 4);
+      total += std::exp(row.back());
+    }
+    for (double& logit : row) logit -= std::log(total);
+    return row;
+  }
+
+  std::vector<TokenLogprob> Top(const TokenIds& ids, int32_t count) const {
+    const std::vector<double> row = Logprobs(ids);
+    std::vector<TokenLogprob> top;
+    for (int32_t id = 0; id < vocab_size_; ++id) {
+      top.push_back({.token_id = id, .logprob = static_cast<float>(row[static_cast<size_t>(id)])});
+    }
+    std::stable_sort(top.begin(), top.end(), [](const TokenLogprob& a, const TokenLogprob& b) {
+      return a.logprob > b.logprob;
+    });
+    top.resize(static_cast<size_t>(std::min(count, vocab_size_)));
+    return top;
+  }
+
+ private:
+  // The finalizer of splitmix64 (Steele, Lea and Flood 2014).
+  static uint64_t Mix(uint64_t x) {
+    x += 0x9E3779B97F4A7C15;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+    return x ^ (x >> 31);
+  }
+
+  const int32_t vocab_size_;
+};
+
+// The hypotheses of a search that is run as an engine does: its own sequences are forked by what
+// each step says.
+std::vector<BeamHypothesis> Search(const Tree& tree, const TokenIds& prompt,
+                                   const BeamSearch::Options& options) {
+  BeamSearch search(options);
+  std::vector<TokenIds> live = {prompt};
+  while (!search.done()) {
+    EXPECT_EQ(static_cast<size_t>(search.num_live()), live.size());
+    std::vector<std::vector<TokenLogprob>> tops;
+    for (const TokenIds& ids : live) tops.push_back(tree.Top(ids, search.candidates_per_beam()));
+    const std::vector<std::span<const TokenLogprob>> top(tops.begin(), tops.end());
+    std::vector<TokenIds> next;
+    for (const BeamSearch::Continuation& continuation : search.Step(top)) {
+      next.push_back(live[static_cast<size_t>(continuation.parent)]);
+      next.back().push_back(continuation.token_id);
+    }
+    live = std::move(next);
+  }
+  EXPECT_TRUE(live.empty());
+  EXPECT_EQ(search.num_live(), 0);
+  return search.Best(options.params.width);
+}
+
+TokenIds Ids(const BeamHypothesis& hypothesis) {
+  TokenIds ids;
+  for (const BeamToken& token : hypothesis.tokens) ids.push_back(token.token_id);
+  return ids;
+}
+
+EarlyStopping EarlyStoppingOf(const Json& value) {
+  if (value.is_string()) return EarlyStopping::kNever;
+  return value.get<bool>() ? EarlyStopping::kFirst : EarlyStopping::kHeuristic;
+}
+
+TEST(BeamSearchTest, FindsWhatTransformersFinds) {
+  std::ifstream file(TANDEM_SOURCE_DIR "/tests/golden/beams/tree.json");
+  ASSERT_TRUE(file.good()) << "the golden is missing: tests/golden/make_golden.py makes it";
+  const Json golden = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(golden.is_object());
+  ASSERT_GE(golden["cases"].size(), 200u);
+  const Tree tree(golden["vocab_size"].get<int32_t>());
+  for (const Json& c : golden["cases"]) {
+    SCOPED_TRACE("prompt " + c["prompt_ids"].dump());
+    const BeamSearch::Options options = {
+        .params = {.width = c["num_beams"].get<int32_t>(),
+                   .length_penalty = c["length_penalty"].get<float>(),
+                   .early_stopping = EarlyStoppingOf(c["early_stopping"])},
+        .max_tokens = c["max_new_tokens"].get<int32_t>(),
+        .stop_token_ids = c["stop_token_ids"].get<TokenIds>()};
+    const auto best = Search(tree, c["prompt_ids"].get<TokenIds>(), options);
+    ASSERT_EQ(best.size(), c["hypotheses"].size());
+    for (size_t i = 0; i < best.size(); ++i) {
+      const Json& expected = c["hypotheses"][i];
+      EXPECT_EQ(Ids(best[i]), expected["ids"].get<TokenIds>()) << "hypothesis " << i;
+      const auto score = expected["score"].get<double>();
+      EXPECT_NEAR(best[i].score, score, 1e-5 * std::max(1.0, std::abs(score)));
+    }
+  }
+}
+
+// Every sequence that ends, best first.
+struct Sequence {
+  TokenIds ids;
+  double sum = 0;
+  double score = 0;
+};
+
+void Enumerate(const Tree& tree, const TokenIds& prompt, const BeamSearch::Options& options,
+               const Sequence& so_far, std::vector<Sequence>& ended) {
+  TokenIds context = prompt;
+  context.insert(context.end(), so_far.ids.begin(), so_far.ids.end());
+  const std::vector<double> row = tree.Logprobs(context);
+  for (int32_t id = 0; id < tree.vocab_size(); ++id) {
+    Sequence longer = so_far;
+    longer.ids.push_back(id);
+    longer.sum += row[static_cast<size_t>(id)];
+    const bool stop = std::count(options.stop_token_ids.begin(), options.stop_token_ids.end(), id);
+    if (!stop && longer.ids.size() < static_cast<size_t>(options.max_tokens)) {
+      Enumerate(tree, prompt, options, longer, ended);
+      continue;
+    }
+    longer.score = longer.sum / std::pow(longer.ids.size(), options.params.length_penalty);
+    ended.push_back(std::move(longer));
+  }
+}
+
+std::vector<Sequence> AllSequences(const Tree& tree, const TokenIds& prompt,
+                                   const BeamSearch::Options& options) {
+  std::vector<Sequence> ended;
+  Enumerate(tree, prompt, options, {}, ended);
+  std::sort(ended.begin(), ended.end(),
+            [](const Sequence& a, const Sequence& b) { return a.score > b.score; });
+  return ended;
+}
+
+void ExpectFindsTheBest(const Tree& tree, const TokenIds& prompt,
+                        const BeamSearch::Options& options) {
+  const auto best = Search(tree, prompt, options);
+  const std::vector<Sequence> all = AllSequences(tree, prompt, options);
+  ASSERT_EQ(best.size(), std::min<size_t>(16, all.size()));
+  for (size_t i = 0; i < best.size(); ++i) {
+    ASSERT_EQ(Ids(best[i]), all[i].ids);
+    ASSERT_NEAR(best[i].score, all[i].score, 1e-4 * std::max(1.0, std::abs(all[i].score)));
+    ASSERT_NEAR(best[i].cumulative_logprob, all[i].sum, 1e-5);
+  }
+}
+
+// Wide enough to rank every continuation but the last ones, a search that never stops early finds
+// the best there are.
+TEST(BeamSearchTest, FindsTheBestSequencesWhenItIsWideEnough) {
+  struct Size {
+    int32_t vocab_size, num_stops, max_tokens;
+  };
+  for (const Size size : {Size{4, 1, 3}, Size{3, 1, 4}, Size{5, 2, 3}, Size{6, 4, 3}}) {
+    BeamSearch::Options options = {.params = {.width = 16, .early_stopping = EarlyStopping::kNever},
+                                   .max_tokens = size.max_tokens};
+    for (int32_t id = 0; id < size.num_stops; ++id) options.stop_token_ids.push_back(id);
+    for (int32_t prompt = 0; prompt < 200; ++prompt) {
+      const float penalties[] = {1, 0, 2, -0.5f, -3};
+      options.params.length_penalty = penalties[prompt % 5];
+      SCOPED_TRACE(testing::Message() << "vocabulary " << size.vocab_size << ", prompt " << prompt);
+      ExpectFindsTheBest(Tree(size.vocab_size), {prompt}, options);
+    }
+  }
+}
+
+void ExpectSound(const BeamHypothesis& hypothesis, const BeamSearch::Options& options) {
+  const auto& stops = options.stop_token_ids;
+  const auto is_stop = [&](const BeamToken& token) {
+    return std::binary_search(stops.begin(), stops.end(), token.token_id);
+  };
+  const std::vector<BeamToken>& tokens = hypothesis.tokens;
+  ASSERT_FALSE(tokens.empty());
+  EXPECT_TRUE(std::none_of(tokens.begin(), tokens.end() - 1, is_stop));
+  const bool stopped = is_stop(tokens.back());
+  EXPECT_EQ(hypothesis.reason, stopped ? FinishReason::kStop : FinishReason::kLength);
+  EXPECT_TRUE(stopped || tokens.size() == static_cast<size_t>(options.max_tokens));
+  double sum = 0;
+  for (const BeamToken& token : tokens) sum += token.logprob;
+  EXPECT_NEAR(hypothesis.cumulative_logprob, sum, 1e-5);
+}
+
+TEST(BeamSearchTest, HypothesesAreOrderedAndTellHowTheyEnded) {
+  const Tree tree(30);
+  BeamSearch::Options options = {.params = {.width = 5, .length_penalty = 0.5f},
+                                 .max_tokens = 7,
+                                 .stop_token_ids = {3, 11, 12, 29}};
+  for (int32_t prompt = 0; prompt < 150; ++prompt) {
+    options.params.early_stopping = static_cast<EarlyStopping>(prompt % 3);
+    const auto best = Search(tree, {prompt}, options);
+    ASSERT_EQ(best.size(), 5u);
+    for (const BeamHypothesis& hypothesis : best) ExpectSound(hypothesis, options);
+    EXPECT_TRUE(std::is_sorted(
+        best.begin(), best.end(),
+        [](const BeamHypothesis& a, const BeamHypothesis& b) { return a.score > b.score; }));
+  }
+}
+
+using Top = std::vector<TokenLogprob>;
+
+std::vector<BeamSearch::Continuation> Step(BeamSearch& search, const std::vector<Top>& tops) {
+  const std::vector<std::span<const TokenLogprob>> spans(tops.begin(), tops.end());
+  return search.Step(spans);
+}
+
+auto Continues(int32_t parent, int32_t token_id) {
+  return AllOf(Field(&BeamSearch::Continuation::parent, parent),
+               Field(&BeamSearch::Continuation::token_id, token_id));
+}
+
+TEST(BeamSearchTest, CandidatesLeaveTheWidthWhateverStops) {
+  EXPECT_EQ(BeamCandidates({.width = 4}, 0), 8);
+  EXPECT_EQ(BeamCandidates({.width = 4}, 1), 8);
+  EXPECT_EQ(BeamCandidates({.width = 4}, 3), 16);
+  BeamSearch search({.params = {.width = 3}, .max_tokens = 5, .stop_token_ids = {0, 1}});
+  EXPECT_EQ(search.candidates_per_beam(), 9);
+  EXPECT_EQ(search.num_live(), 1);
+}
+
+TEST(BeamSearchTest, OneTokenIsTheMostProbableOnes) {
+  BeamSearch search({.params = {.width = 2}, .max_tokens = 1, .stop_token_ids = {7}});
+  EXPECT_TRUE(Step(search, {{{5, -0.5f}, {7, -1.5f}, {1, -2}, {2, -3}}}).empty());
+  ASSERT_TRUE(search.done());
+  const auto best = search.Best(2);
+  EXPECT_EQ(Ids(best[0]), TokenIds{5});
+  EXPECT_EQ(best[0].reason, FinishReason::kLength);
+  EXPECT_EQ(Ids(best[1]), TokenIds{7});
+  EXPECT_EQ(best[1].reason, FinishReason::kStop);
+  EXPECT_EQ(search.Best(1).size(), 1u);
+}
+
+TEST(BeamSearchTest, EqualSumsGoToTheEarlierBeamThenToTheLowerId) {
+  BeamSearch search({.params = {.width = 3}, .max_tokens = 4});
+  EXPECT_THAT(Step(search, {{{2, -1}, {8, -1}, {9, -1}, {1, -2}, {3, -2}, {4, -2}}}),
+              ElementsAre(Continues(0, 2), Continues(0, 8), Continues(0, 9)));
+  const Top flat = {{0, -1}, {6, -1}, {7, -3}, {8, -3}, {9, -3}, {10, -3}};
+  EXPECT_THAT(Step(search, {flat, flat, flat}),
+              ElementsAre(Continues(0, 0), Continues(0, 6), Continues(1, 0)));
+}
+
+TEST(BeamSearchTest, AnEndBehindTheWidthIsNoHypothesisAndHoldsNoBeam) {
+  BeamSearch search({.params = {.width = 2}, .max_tokens = 2, .stop_token_ids = {7}});
+  EXPECT_THAT(Step(search, {{{1, -1}, {2, -2}, {7, -3}, {3, -4}}}),
+              ElementsAre(Continues(0, 1), Continues(0, 2)));
+  const Top next = {{1, -5}, {2, -6}, {3, -7}, {4, -8}};
+  Step(search, {next, next});
+  ASSERT_TRUE(search.done());
+  for (const BeamHypothesis& hypothesis : search.Best(2)) EXPECT_EQ(hypothesis.tokens.size(), 2u);
+}
+
+TEST(BeamSearchTest, BothEndsAmongTheBestLeaveTheBeamsToTheNext) {
+  BeamSearch search({.params = {.width = 2, .early_stopping = EarlyStopping::kNever},
+                     .max_tokens = 3,
+                     .stop_token_ids = {7, 8}});
+  const Top first = {{7, -1}, {8, -1.5f}, {1, -1.6f}, {2, -1.7f}, {3, -3}, {4, -4}};
+  EXPECT_THAT(Step(search, {first}), ElementsAre(Continues(0, 1), Continues(0, 2)));
+  EXPECT_FALSE(search.done());
+}
+
+TEST(BeamSearchTest, DoneWhenNothingGoesOn) {
+  BeamSearch search({.params = {.width = 2}, .max_tokens = 9, .stop_token_ids = {0, 1, 2}});
+  EXPECT_TRUE(Step(search, {{{2, -1}, {0, -2}, {1, -3}}}).empty());
+  EXPECT_TRUE(search.done());
+  EXPECT_EQ(search.Best(2).size(), 2u);
+}
+
+TEST(BeamSearchTest, FewerBeamsWhereTheVocabularyHasNoMore) {
+  BeamSearch search({.params = {.width = 4}, .max_tokens = 3, .stop_token_ids = {0}});
+  EXPECT_EQ(Step(search, {{{1, -1}, {2, -1.5f}, {0, -2}}}).size(), 2u);
+  EXPECT_EQ(search.num_live(), 2);
+  const Top next = {{1, -1}, {2, -1.5f}, {0, -2}};
+  EXPECT_EQ(Step(search, {next, next}).size(), 4u);
+}
+
+// Hypotheses of -1 and -1.5 are kept at length 1; the best live beam has -1.6 then and hardly less
+// with each token, of which there may be 4.
+int StepsWhenBothEndAtOnce(EarlyStopping early, float penalty) {
+  BeamSearch search({.params = {.width = 2, .length_penalty = penalty, .early_stopping = early},
+                     .max_tokens = 4,
+                     .stop_token_ids = {7, 8}});
+  const Top first = {{7, -1}, {8, -1.5f}, {1, -1.6f}, {2, -3}, {3, -5}, {4, -5}};
+  const Top next = {{1, -0.01f}, {2, -3}, {3, -4}, {4, -5}, {7, -6}, {8, -6}};
+  int steps = 1;
+  for (Step(search, {first}); !search.done(); ++steps) Step(search, {next, next});
+  return steps;
+}
+
+// Hypotheses of -0.5 at length 1 and of `second` at length 2 are kept; the best live beam has -1,
+// and -0.125 more with each token, of which there may be 8.
+int StepsWhenTheSecondEndsLater(EarlyStopping early, float penalty, float second) {
+  BeamSearch search({.params = {.width = 2, .length_penalty = penalty, .early_stopping = early},
+                     .max_tokens = 8,
+                     .stop_token_ids = {7}});
+  Step(search, {{{7, -0.5f}, {1, -1}, {2, -9}, {3, -9}}});
+  const Top bad = {{2, -9}, {3, -9}, {4, -9}, {5, -9}};
+  const Top good = {{1, -0.125f}, {7, second + 1}, {2, -9}, {3, -9}};
+  const Top next = {{1, -0.125f}, {2, -9}, {3, -9}, {7, -9}};
+  int steps = 2;
+  for (Step(search, {good, bad}); !search.done(); ++steps) Step(search, {next, bad});
+  return steps;
+}
+
+TEST(BeamSearchTest, StopsEarlyAsAsked) {
+  EXPECT_EQ(StepsWhenBothEndAtOnce(EarlyStopping::kFirst, 1), 1);
+  EXPECT_EQ(StepsWhenBothEndAtOnce(EarlyStopping::kHeuristic, 1), 1);
+  EXPECT_EQ(StepsWhenBothEndAtOnce(EarlyStopping::kNever, 1), 4);
+  EXPECT_EQ(StepsWhenBothEndAtOnce(EarlyStopping::kNever, 0), 1);
+  EXPECT_EQ(StepsWhenBothEndAtOnce(EarlyStopping::kNever, -1), 1);
+
+  EXPECT_EQ(StepsWhenTheSecondEndsLater(EarlyStopping::kFirst, 0, -1.25f), 2);
+  for (const EarlyStopping early : {EarlyStopping::kHeuristic, EarlyStopping::kNever}) {
+    // -1.375 is worse than -1.3, and no better than itself.
+    EXPECT_EQ(StepsWhenTheSecondEndsLater(early, 0, -1.3f), 4);
+    EXPECT_EQ(StepsWhenTheSecondEndsLater(early, 0, -1.375f), 4);
+    // -1.125 * 2 is better than -1.3 * 2, and -1.25 * 3 is worse.
+    EXPECT_EQ(StepsWhenTheSecondEndsLater(early, -1, -1.3f), 3);
+  }
+}
+
+TEST(BeamSearchTest, OfEqualHypothesesTheOlderIsBetter) {
+  BeamSearch search(
+      {.params = {.width = 2, .length_penalty = 0}, .max_tokens = 2, .stop_token_ids = {7}});
+  Step(search, {{{1, -1}, {7, -2}, {2, -5}, {3, -6}}});
+  const Top next = {{7, -1}, {1, -1.5f}, {2, -7}, {3, -7}};
+  Step(search, {next, next});
+  const auto best = search.Best(2);
+  EXPECT_EQ(Ids(best[0]), TokenIds{7});
+  EXPECT_EQ(Ids(best[1]), (TokenIds{1, 7}));
+}
+
+TEST(BeamSearchTest, TheHeuristicLooksAtThePresentLength) {
+  BeamSearch search({.params = {.width = 2}, .max_tokens = 9, .stop_token_ids = {7}});
+  // One hypothesis with -1, then one with -1.6 / 2; the live beam's -1.5 / 2 might beat it.
+  Step(search, {{{7, -1}, {1, -1.4f}, {2, -9}, {3, -9}}});
+  const Top good = {{2, -0.1f}, {7, -0.2f}, {3, -5}, {4, -5}};
+  const Top bad = {{2, -9}, {3, -9}, {4, -9}, {5, -9}};
+  Step(search, {good, bad});
+  EXPECT_FALSE(search.done());
+  // Its best continuation has -4.5 / 3, and the worst hypothesis -1.
+  const Top worse = {{2, -3}, {3, -3}, {4, -3}, {7, -9}};
+  Step(search, {worse, bad});
+  EXPECT_TRUE(search.done());
+}
+
+TEST(BeamSearchTest, ScoresStayFiniteWhateverThePenalty) {
+  constexpr int32_t kLong = 8000;  // to the power of 10 beyond float
+  for (const float penalty : {kMaxLengthPenalty, -kMaxLengthPenalty}) {
+    BeamSearch search(
+        {.params = {.width = 2, .length_penalty = penalty, .early_stopping = EarlyStopping::kNever},
+         .max_tokens = kLong});
+    const Top next = {{1, 0}, {2, -50}, {3, -60}, {4, -70}};
+    Step(search, {next});
+    while (!search.done()) Step(search, {next, next});
+    const auto best = search.Best(2);
+    ASSERT_EQ(best.size(), 2u);
+    for (const BeamHypothesis& hypothesis : best) {
+      EXPECT_TRUE(std::isfinite(hypothesis.score)) << hypothesis.score;
+      EXPECT_EQ(hypothesis.tokens.size(), static_cast<size_t>(kLong));
+    }
+    EXPECT_EQ(best[0].cumulative_logprob, 0);
+    EXPECT_EQ(best[1].cumulative_logprob, -50);
+    EXPECT_GT(best[0].score, best[1].score);
+  }
+}
+
+TEST(BeamParamsTest, NamesTheFieldAndItsRange) {
+  EXPECT_TRUE((BeamParams{.width = 2, .length_penalty = -10}).Validate().ok());
+  EXPECT_TRUE((BeamParams{.width = kMaxBeamWidth, .length_penalty = 10}).Validate().ok());
+  for (const int32_t width : {-1, 0, 1, kMaxBeamWidth + 1}) {
+    const absl::Status status = BeamParams{.width = width}.Validate();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("beam_width is " + std::to_string(width)), HasSubstr("2 to 16")));
+  }
+  using Limits = std::numeric_limits<float>;
+  for (const float penalty : {10.5f, -11.0f, Limits::infinity(), Limits::quiet_NaN()}) {
+    const absl::Status status = BeamParams{.length_penalty = penalty}.Validate();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("length_penalty is "), HasSubstr("-10 to 10")));
+  }
+}
+
+}  // namespace
+}  // namespace tandem

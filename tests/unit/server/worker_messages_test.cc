@@ -1,0 +1,223 @@
+#include "server/worker_messages.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::microseconds;
+using ::testing::ElementsAre;
+
+v1::SequenceRequest Sequence() {
+  v1::SequenceRequest sequence;
+  sequence.set_request_id(77);
+  for (const int id : {1, 2, 3}) sequence.add_prompt(id);
+  sequence.mutable_sampling()->set_temperature(0.5f);
+  sequence.mutable_sampling()->set_seed(9);
+  sequence.set_max_tokens(4);
+  sequence.set_n(3);
+  sequence.set_priority(-2);
+  sequence.set_tenant("alice");
+  sequence.set_cache_salt("salt");
+  return sequence;
+}
+
+TEST(ToEngineRequestTest, CarriesEveryField) {
+  const TimePoint deadline = TimePoint() + std::chrono::seconds(5);
+  const EngineRequest request = ToEngineRequest(Sequence(), deadline);
+  EXPECT_EQ(request.id.value(), 77u);
+  EXPECT_THAT(request.prompt, ElementsAre(1, 2, 3));
+  EXPECT_EQ(request.sampling.temperature, 0.5f);
+  EXPECT_EQ(request.sampling.seed, 9u) << "each choice's is derived by the engine";
+  EXPECT_EQ(request.sampling.num_logprobs, -1);
+  EXPECT_EQ(request.max_tokens, 4);
+  EXPECT_EQ(request.n, 3);
+  EXPECT_EQ(request.width(), 3);
+  EXPECT_FALSE(request.beams.has_value());
+  EXPECT_EQ(request.priority, -2);
+  EXPECT_EQ(request.deadline, deadline);
+  EXPECT_EQ(request.tenant, "alice");
+  EXPECT_EQ(request.cache_salt, "salt");
+}
+
+TEST(ToEngineRequestTest, CarriesABeamSearch) {
+  v1::SequenceRequest sequence = Sequence();
+  sequence.mutable_beam_search()->set_beam_width(8);
+  sequence.mutable_beam_search()->set_length_penalty(0.5f);
+  using Proto = v1::BeamSearch;
+  using Engine = BeamParams::EarlyStopping;
+  const std::pair<Proto::EarlyStopping, Engine> stoppings[] = {
+      {Proto::EARLY_STOPPING_HEURISTIC, Engine::kHeuristic},
+      {Proto::EARLY_STOPPING_FIRST, Engine::kFirst},
+      {Proto::EARLY_STOPPING_NEVER, Engine::kNever}};
+  for (const auto& [proto, engine] : stoppings) {
+    sequence.mutable_beam_search()->set_early_stopping(proto);
+    const EngineRequest request = ToEngineRequest(sequence, kNoDeadline);
+    ASSERT_TRUE(request.beams.has_value());
+    EXPECT_EQ(request.beams->width, 8);
+    EXPECT_EQ(request.beams->length_penalty, 0.5f);
+    EXPECT_EQ(request.beams->early_stopping, engine);
+    EXPECT_EQ(request.width(), 8);
+    EXPECT_EQ(request.n, 3);
+  }
+}
+
+TEST(ToReserveRequestTest, CarriesEveryField) {
+  v1::ReserveRequest request;
+  request.set_request_id(7);
+  for (const int id : {4, 5}) request.add_prompt(id);
+  request.set_max_tokens(6);
+  request.set_width(8);
+  request.set_priority(1);
+  request.set_layout_fingerprint(99);
+  request.set_tenant("bob");
+  request.set_cache_salt("pepper");
+  const ReserveRequest reserve = ToReserveRequest(request, kNoDeadline);
+  EXPECT_EQ(reserve.id.value(), 7u);
+  EXPECT_THAT(reserve.prompt, ElementsAre(4, 5));
+  EXPECT_EQ(reserve.max_tokens, 6);
+  EXPECT_EQ(reserve.width, 8);
+  EXPECT_EQ(reserve.priority, 1);
+  EXPECT_EQ(reserve.layout_fingerprint, 99u);
+  EXPECT_EQ(reserve.tenant, "bob");
+  EXPECT_EQ(reserve.cache_salt, "pepper");
+}
+
+SampledToken Token(int32_t id, float logprob) {
+  return {.token_id = id, .logprob = logprob, .top = {{id, logprob}, {id + 1, logprob - 1}}};
+}
+
+TEST(ToDecodeRequestTest, FirstTokensTravelFromWorkerToWorker) {
+  v1::DecodeRequest request;
+  *request.mutable_sequence() = Sequence();
+  request.set_reservation_id(5);
+  for (const int32_t id : {10, 20, 30}) {
+    *request.add_first_tokens() = ToTokenLogprobs(Token(id, -0.5f));
+  }
+  const DecodeRequest decode = ToDecodeRequest(request, kNoDeadline);
+  EXPECT_EQ(decode.reservation.value(), 5u);
+  EXPECT_EQ(decode.request.n, 3);
+  ASSERT_EQ(decode.first_tokens.size(), 3u);
+  EXPECT_EQ(decode.first_tokens[1].token_id, 20);
+  EXPECT_EQ(decode.first_tokens[1].logprob, -0.5f);
+  ASSERT_EQ(decode.first_tokens[2].top.size(), 2u);
+  EXPECT_EQ(decode.first_tokens[2].top[1].token_id, 31);
+  EXPECT_EQ(decode.first_tokens[2].top[1].logprob, -1.5f);
+}
+
+TEST(ToHandoffTargetTest, CarriesWhatNeedNotBeSent) {
+  v1::KvTarget target;
+  target.set_data_address("host:1");
+  target.set_reservation_id(3);
+  target.set_epoch(4);
+  target.set_cached_blocks(5);
+  const HandoffTarget handoff = ToHandoffTarget(target);
+  EXPECT_EQ(handoff.data_address, "host:1");
+  EXPECT_EQ(handoff.reservation.value(), 3u);
+  EXPECT_EQ(handoff.epoch, 4u);
+  EXPECT_EQ(handoff.cached_blocks, 5);
+}
+
+TEST(ToWorkerTokensTest, LogprobsOnlyWhenWanted) {
+  const std::vector<SampledToken> tokens = {Token(1, -1), Token(2, -2)};
+  const v1::WorkerTokens bare = ToWorkerTokens(tokens, LogprobsWanted::kNo);
+  EXPECT_EQ(bare.token_ids_size(), 2);
+  EXPECT_EQ(bare.logprobs_size(), 0);
+  const v1::WorkerTokens full = ToWorkerTokens(tokens, LogprobsWanted::kYes);
+  ASSERT_EQ(full.logprobs_size(), 2);
+  EXPECT_EQ(full.logprobs(1).sampled().logprob(), -2);
+  EXPECT_EQ(full.logprobs(1).top_size(), 2);
+}
+
+TEST(ToProtoTest, EveryReasonOfAChoicesEnd) {
+  const std::pair<FinishReason, v1::WorkerFinish::Reason> reasons[] = {
+      {FinishReason::kNone, v1::WorkerFinish::REASON_UNSPECIFIED},
+      {FinishReason::kStop, v1::WorkerFinish::REASON_STOP},
+      {FinishReason::kLength, v1::WorkerFinish::REASON_LENGTH},
+      {FinishReason::kHandedOff, v1::WorkerFinish::REASON_HANDED_OFF},
+      {FinishReason::kEnded, v1::WorkerFinish::REASON_ENDED}};
+  for (const auto& [reason, expected] : reasons) {
+    const v1::WorkerChoiceFinish finish =
+        ToProto(ChoiceEnd{.index = 2, .reason = reason, .cumulative_logprob = -3, .score = -1.5});
+    EXPECT_EQ(finish.reason(), expected);
+    EXPECT_EQ(finish.index(), 2);
+    EXPECT_EQ(finish.cumulative_logprob(), -3);
+    EXPECT_EQ(finish.score(), -1.5);
+  }
+}
+
+TEST(ToProtoTest, AFinishSaysWhatTheRequestCost) {
+  FinishInfo info;
+  info.reason = FinishReason::kHandedOff;
+  info.stages.prefill = microseconds(30);
+  info.kv = {.raw_bytes = 10, .wire_bytes = 12, .duration = microseconds(7), .exposed = {}};
+  info.cached_tokens = 64;
+  info.preemptions = 2;
+  const v1::WorkerFinish finish = ToProto(info);
+  EXPECT_EQ(finish.reason(), v1::WorkerFinish::REASON_HANDED_OFF);
+  EXPECT_EQ(finish.stages().prefill_us(), 30);
+  EXPECT_EQ(finish.kv().wire_bytes(), 12u);
+  EXPECT_EQ(finish.kv().duration_us(), 7);
+  EXPECT_EQ(finish.cached_tokens(), 64);
+  EXPECT_EQ(finish.preemptions(), 2);
+}
+
+TEST(ToLoadTest, CarriesTheUseOfThePool) {
+  EngineStats stats;
+  stats.scheduler.running = 3;
+  stats.scheduler.parked = 1;
+  stats.scheduler.waiting = 5;
+  stats.scheduler.prefilling = 2;
+  stats.scheduler.swapped = 4;
+  stats.scheduler.preempted_recompute = 6;
+  stats.scheduler.preempted_swap = 7;
+  stats.fragmentation = 0.25;
+  stats.kv = {.total_blocks = 100,
+              .free_blocks = 40,
+              .cached_blocks = 30,
+              .idle_blocks = 20,
+              .shared_blocks = 10,
+              .pinned_blocks = 5,
+              .copied_blocks = 1,
+              .evicted_blocks = 2,
+              .hit_tokens = 300,
+              .query_tokens = 400,
+              .host_budget_bytes = 1000,
+              .host_used_bytes = 500,
+              .host_prefix_blocks = 8,
+              .swapped_blocks = 9,
+              .swapped_out_blocks = 11,
+              .swapped_in_blocks = 12,
+              .demoted_blocks = 13,
+              .restored_blocks = 14};
+  const v1::WorkerLoad load = ToLoad(stats);
+  EXPECT_EQ(load.running(), 4);
+  EXPECT_EQ(load.waiting(), 11) << "what was swapped out waits for room";
+  EXPECT_EQ(load.total_blocks(), 100);
+  EXPECT_EQ(load.free_blocks(), 40);
+  const v1::KvUse& kv = load.kv();
+  EXPECT_EQ(kv.cached_blocks(), 30);
+  EXPECT_EQ(kv.idle_blocks(), 20);
+  EXPECT_EQ(kv.shared_blocks(), 10);
+  EXPECT_EQ(kv.pinned_blocks(), 5);
+  EXPECT_EQ(kv.copied_blocks(), 1u);
+  EXPECT_EQ(kv.evicted_blocks(), 2u);
+  EXPECT_EQ(kv.hit_tokens(), 300u);
+  EXPECT_EQ(kv.query_tokens(), 400u);
+  EXPECT_EQ(kv.host_budget_bytes(), 1000u);
+  EXPECT_EQ(kv.host_used_bytes(), 500u);
+  EXPECT_EQ(kv.host_prefix_blocks(), 8);
+  EXPECT_EQ(kv.swapped_blocks(), 9);
+  EXPECT_EQ(kv.swapped(), 4);
+  EXPECT_EQ(kv.swapped_out_blocks(), 11u);
+  EXPECT_EQ(kv.swapped_in_blocks(), 12u);
+  EXPECT_EQ(kv.demoted_blocks(), 13u);
+  EXPECT_EQ(kv.restored_blocks(), 14u);
+  EXPECT_EQ(kv.preempted_recompute(), 6u);
+  EXPECT_EQ(kv.preempted_swap(), 7u);
+  EXPECT_EQ(kv.fragmentation(), 0.25);
+}
+
+}  // namespace
+}  // namespace tandem
