@@ -5,6 +5,9 @@
 namespace tandem {
 namespace {
 
+// With all the logprobs that may be asked for, a quarter of a megabyte.
+constexpr int kMaxChunkTokens = 1024;
+
 std::vector<int32_t> ToVector(const google::protobuf::RepeatedField<int32_t>& ids) {
   return {ids.begin(), ids.end()};
 }
@@ -29,27 +32,28 @@ Choice::Choice(const RequestSpec& spec, int32_t index, const Tokenizer* tokenize
   times_.received = spec.received;
 }
 
-v1::Chunk Choice::Take(const v1::WorkerTokens& tokens, const v1::StageTimes& stages,
-                       TimePoint now) {
+std::vector<v1::Chunk> Choice::Take(const v1::WorkerTokens& tokens, const v1::StageTimes& stages,
+                                    TimePoint now) {
   times_.last_token = now;
   if (completion_tokens_ == 0) {
     times_.first_token = now;
     stages_ = stages;
   }
-  v1::Chunk chunk;
-  chunk.set_index(index_);
+  std::vector<v1::Chunk> chunks;
   for (int i = 0; i < tokens.token_ids_size() && !text_.ended(); ++i) {
+    if (i % kMaxChunkTokens == 0) chunks.emplace_back().set_index(index_);
+    v1::Chunk& chunk = chunks.back();
     chunk.mutable_text()->append(text_.Push(tokens.token_ids(i)));
     chunk.add_token_ids(tokens.token_ids(i));
+    ++completion_tokens_;
     if (i >= tokens.logprobs_size()) continue;
     cumulative_logprob_ += tokens.logprobs(i).sampled().logprob();
     if (spec_.logprobs == RequestSpec::Logprobs::kWanted) {
       *chunk.add_logprobs() = tokens.logprobs(i);
     }
   }
-  completion_tokens_ += chunk.token_ids_size();
   if (!text_.matched_stop().empty()) reason_ = v1::FINISH_REASON_STOP;
-  return chunk;
+  return chunks;
 }
 
 v1::Chunk Choice::End(const v1::WorkerChoiceFinish& finish) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/clock.h"
 #include "router/choice_text.h"
@@ -20,8 +21,10 @@ class Choice {
 
   // The next tokens, as the client gets them: none that follow a stop string or a stop token. The
   // choice has ended once a stop string has come.
+  // Many at once, as a beam search brings them, come in several chunks: clients bound a message.
   // stages: where the time before the choice's first token went at the workers.
-  v1::Chunk Take(const v1::WorkerTokens& tokens, const v1::StageTimes& stages, TimePoint now);
+  std::vector<v1::Chunk> Take(const v1::WorkerTokens& tokens, const v1::StageTimes& stages,
+                              TimePoint now);
   // Its worker says how it ended. Returns what is left of the text.
   v1::Chunk End(const v1::WorkerChoiceFinish& finish);
 

@@ -12,6 +12,8 @@ int64_t WorkerView::PendingPromptTokens() const {
   return std::max<int64_t>(load.waiting_prompt_tokens(), charged.prompt_tokens);
 }
 
+int32_t WorkerView::AvailableBlocks() const { return load.free_blocks() + load.kv().idle_blocks(); }
+
 bool ClusterView::HasUsable(v1::WorkerRole role) const {
   return std::any_of(workers.begin(), workers.end(), [role](const WorkerView& worker) {
     return worker.role == role && !worker.suspected;

@@ -43,6 +43,8 @@ struct WorkerView {
   // report is late by up to a heartbeat, and other routers send work too.
   int32_t Sequences() const;
   int64_t PendingPromptTokens() const;
+  // Blocks that new sequences can have: free ones, and cached ones that nobody holds.
+  int32_t AvailableBlocks() const;
 };
 
 // All workers with a lease at one moment, in the order of their names: a value, never changed once

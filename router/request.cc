@@ -30,7 +30,7 @@ void Request::OnTokens(const v1::WorkerTokens& tokens, const v1::StageTimes& sta
     dispatch_.EndChoice(tokens.index());
     return;
   }
-  TakeChunk(choice.Take(tokens, stages, clock_.Now()));
+  for (v1::Chunk& chunk : choice.Take(tokens, stages, clock_.Now())) TakeChunk(std::move(chunk));
   if (ended_ || !choice.ended()) return;
   dispatch_.EndChoice(tokens.index());
   OnChoiceOver();

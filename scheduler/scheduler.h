@@ -55,14 +55,13 @@ struct SchedulerStats {
 // A sequence is admitted when it is likely to fit to its end: outputs are expected to be as long as
 // they turned out of late, and the blocks that all admitted then hold at the worst moment, counting
 // what those that end before give back, must not exceed the pool (the estimate of R. Gong et al.,
-// "Past-Future Scheduler for LLM Serving under SLA Guarantees", ASPLOS 2025). When
-// blocks run out all the same, the lowest ranked sequence gives its own back and is computed again
-// later, or its KV goes to the host and comes back, whichever takes less time.
-// Nobody starves: what waited longer than max_wait goes first, and while it has no room nobody is
-// admitted; the head of the queue is overtaken at most max_skips times; who ranks highest never
-// gives way, so that it ends.
-// Ids are the caller's: a new sequence must not have the id of one that is still known.
-// Thread: engine. `latency` must outlive it.
+// "Past-Future Scheduler for LLM Serving under SLA Guarantees", ASPLOS 2025). When blocks run out
+// all the same, the lowest ranked sequence gives its own back and is computed again later, or its
+// KV goes to the host and comes back, whichever takes less time. Nobody starves: what waited longer
+// than max_wait goes first, and while it has no room nobody is admitted; the head of the queue is
+// overtaken at most max_skips times; who ranks highest never gives way, so that it ends. Ids are
+// the caller's: a new sequence must not have the id of one that is still known. Thread: engine.
+// `latency` must outlive it.
 class Scheduler {
  public:
   Scheduler(const SchedulerOptions& options, const LatencyModel& latency);

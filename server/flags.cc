@@ -32,7 +32,7 @@ void AddKvFlags(CLI::App& app, WorkerTuning& tuning) {
       ->group(kTuningGroup);
   app.add_option("--max-wait", tuning.max_wait_seconds,
                  "seconds after which a waiting request goes before all others")
-      ->check(CLI::Range(0.0, 86400.0))
+      ->check(CLI::Range(0.001, 86400.0))
       ->capture_default_str()
       ->group(kTuningGroup);
 }

@@ -141,7 +141,7 @@ void AddLimitFlags(CLI::App& router, RouterFlags& flags) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->group(group);
-  router.add_option("--max-choices", flags.max_choices, "largest n of a request")
+  router.add_option("--max-choices", flags.max_choices, "largest n or best_of of a request")
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->group(group);

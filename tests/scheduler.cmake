@@ -1,7 +1,8 @@
 # Tests of scheduler.
 tandem_test(scheduler_test
   SOURCES unit/scheduler/scheduler_test.cc unit/scheduler/order_test.cc
-          unit/scheduler/preemption_test.cc unit/scheduler/block_model.cc
+          unit/scheduler/preemption_test.cc unit/scheduler/expected_output_test.cc
+          unit/scheduler/block_model.cc
   DEPS tandem_scheduler)
 tandem_test(latency_model_test SOURCES unit/scheduler/latency_model_test.cc
   DEPS tandem_latency_model)
@@ -9,4 +10,5 @@ tandem_test(scheduler_property_test
   SOURCES property/scheduler_property_test.cc property/scheduler_pressure_test.cc
           unit/scheduler/block_model.cc
   DEPS tandem_scheduler
-  LABELS property)
+  LABELS property
+  TIMEOUT 600)

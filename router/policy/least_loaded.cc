@@ -18,7 +18,7 @@ const WorkerView* LeastLoaded(const std::vector<const WorkerView*>& workers) {
   const auto least = std::min_element(workers.begin(), workers.end(),
                                       [](const WorkerView* a, const WorkerView* b) {
                                         if (Load(*a) != Load(*b)) return Load(*a) < Load(*b);
-                                        return a->load.free_blocks() > b->load.free_blocks();
+                                        return a->AvailableBlocks() > b->AvailableBlocks();
                                       });
   return least == workers.end() ? nullptr : *least;
 }

@@ -170,9 +170,9 @@ class TreeModel(transformers.PreTrainedModel, transformers.GenerationMixin):
 
 def tree_cases() -> list[dict]:
     """All kinds of settings in turn, each with a prompt of one number of its own."""
-    kinds = zip(itertools.cycle((2, 3, 4, 8, 16)), itertools.cycle((1.0, 0.0, 2.0, -0.5, 0.7, -3.0)),
-                itertools.cycle((False, True, "never")), itertools.cycle((12, 1, 5, 2, 12, 9, 7)),
-                itertools.cycle((1, 12, 0, 2, 16, 5, 2, 9, 3, 20, 1)))
+    kinds = zip(*map(itertools.cycle, (
+        (2, 3, 4, 8, 16), (1.0, 0.0, 2.0, -0.5, 0.7, -3.0), (False, True, "never"),
+        (12, 1, 5, 2, 12, 9, 7), (1, 12, 0, 2, 16, 5, 2, 9, 3, 20, 1))))
     cases, model = [], TreeModel().eval()
     for seed, (width, penalty, early, max_tokens, num_stops) in enumerate(kinds):
         stop_ids = sorted({mix(1000 * seed + i) % TREE_VOCAB for i in range(num_stops)})

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -45,6 +46,7 @@ class RecordingStream final : public ResponseStream {
   std::map<int32_t, std::vector<int32_t>> ids;  // by choice
   std::map<int32_t, std::string> text;          // likewise
   std::vector<v1::TokenLogprobs> logprobs;
+  int most_tokens = 0;  // of one chunk
   std::vector<v1::ChoiceFinish> finishes;
   std::optional<v1::Summary> summary;
   std::optional<absl::Status> end;
@@ -59,6 +61,7 @@ class RecordingStream final : public ResponseStream {
       ids[chunk.index()].push_back(id);
     }
     text[chunk.index()] += chunk.text();
+    most_tokens = std::max(most_tokens, chunk.token_ids_size());
     logprobs.insert(logprobs.end(), chunk.logprobs().begin(), chunk.logprobs().end());
   }
 };

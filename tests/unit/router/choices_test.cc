@@ -407,6 +407,24 @@ TEST_F(BeamsTest, OneTokenNeedsNoDecode) {
   EXPECT_THAT(stream_.tokens, ElementsAre(7, 8));
 }
 
+TEST_F(BeamsTest, ALongHypothesisComesInSeveralChunks) {
+  Submit(AskForBeams());
+  Reserved();
+  StartBeams("prefill p0");
+  Close("prefill p0", kHandedOff);
+  std::vector<int32_t> long_one(2500);
+  for (int32_t i = 0; i < 2500; ++i) long_one[i] = i % 900;
+  for (const int32_t index : {0, 1}) {
+    Say("decode d0", long_one, index);
+    EndHypothesis("decode d0", index, -1.0 - index);
+  }
+  Close("decode d0", kLength);
+  ExpectOk();
+  EXPECT_EQ(stream_.ids[1], long_one);
+  EXPECT_EQ(stream_.most_tokens, 1024);
+  EXPECT_EQ(stream_.FinishOf(0).completion_tokens(), 2500);
+}
+
 TEST_F(BeamsTest, ADecodeWorkerLostBeforeAnyHypothesisIsRetriedElsewhere) {
   Join("d1", v1::WORKER_ROLE_DECODE);
   Submit(AskForBeams());

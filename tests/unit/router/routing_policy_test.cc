@@ -81,6 +81,17 @@ INSTANTIATE_TEST_SUITE_P(All, AnyPolicyTest, testing::ValuesIn(RoutingPolicyName
                            return name;
                          });
 
+TEST(LeastLoadedTest, AmongEquallyBusyTheOneWithMoreRoom) {
+  ClusterView view = TwoOfEach();
+  WorkerView& full_of_cached = view.workers[5];
+  full_of_cached.load.set_free_blocks(2);
+  full_of_cached.load.mutable_kv()->set_idle_blocks(60);
+  view.workers[4].load.set_free_blocks(30);
+  const auto decision = NewLeastLoadedPolicy()->Choose(view, {.wanted = v1::ROUTE_UNIFIED});
+  ASSERT_TRUE(decision.ok());
+  EXPECT_EQ(decision->prefill.id.name, "u1") << "idle cached blocks are room, too";
+}
+
 TEST(LeastLoadedTest, TakesTheIdleWorkerOfEachRole) {
   const ClusterView view{.workers = {Worker("d0", v1::WORKER_ROLE_DECODE, 3),
                                      Worker("d1", v1::WORKER_ROLE_DECODE, 1),

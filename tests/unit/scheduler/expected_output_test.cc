@@ -1,0 +1,33 @@
+#include "scheduler/expected_output.h"
+
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+TEST(ExpectedOutputTest, AtFirstAllThatIsAllowedIsExpected) {
+  const ExpectedOutput expected;
+  EXPECT_EQ(expected.Left(0, 100), 100);
+  EXPECT_EQ(expected.Left(40, 100), 60);
+  EXPECT_EQ(expected.Left(100, 100), 0);
+}
+
+TEST(ExpectedOutputTest, FollowsTheOutputsThatEnd) {
+  ExpectedOutput expected;
+  for (int i = 0; i < 1000; ++i) expected.Observe(25, 100);
+  EXPECT_NEAR(expected.Left(0, 100), 25, 4);
+  EXPECT_NEAR(expected.Left(0, 400), 100, 13) << "what counts is the share of what is allowed";
+  for (int i = 0; i < 1000; ++i) expected.Observe(75, 100);
+  EXPECT_NEAR(expected.Left(0, 100), 75, 4);
+}
+
+TEST(ExpectedOutputTest, WhatWentOnIsExpectedToEndWhereOthersThatWentOnDid) {
+  ExpectedOutput expected;
+  for (int i = 0; i < 1000; ++i) expected.Observe(i % 2 == 0 ? 10 : 90, 100);
+  EXPECT_NEAR(expected.Left(0, 100), 50, 4);
+  EXPECT_NEAR(expected.Left(20, 100), 70, 4);
+  EXPECT_EQ(expected.Left(95, 100), 5) << "nobody went so far: all that is allowed";
+}
+
+}  // namespace
+}  // namespace tandem
