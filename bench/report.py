@@ -103,13 +103,19 @@ TCP over the loopback interface, both ends on this machine. Command: `transfer_b
 
 
 def scheduler(result):
-    plan = result["plan_and_advance"]
+    def row(name, case):
+        plan = case["plan_and_advance"]
+        return [name, f"{case['mean_running']:.0f}", f"{case['waiting']}", f"{case['preempted_per_step']:.2f}",
+                f"{plan['median_us']:.1f}", f"{plan['p99_us']:.1f}"]
+
+    rows = [row("blocks for all", result["blocks_for_all"]), row("blocks for half", result["blocks_short"])]
     return f"""
 ## Planning a step
 
-{result['running']} running, {result['waiting']} waiting: median {plan['median_us']:.1f} us, p99 {plan['p99_us']:.1f} us over
-{result['steps']} steps. Command: `scheduler_bench`
-"""
+{result['steps']} steps of {result['tenants']} tenants, in each of which {result['ending_per_step']} sequences end and others come.
+Command: `scheduler_bench`
+
+{table(['pool', 'running', 'waiting', 'preempted per step', 'median us', 'p99 us'], rows)}"""
 
 
 def kvstore(result):
