@@ -69,12 +69,13 @@ def engine_round(options):
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
         run([os.path.join(options.bin, "model_bench"), "--model", options.model, "--threads",
              str(options.threads), "--prefill", "512,2048", "--decode-batch", "1,8", "--depth",
-             f"{SHORT},2048", "--decode-steps", str(STEPS), "--repeats", "1", "--json", out.name])
+             f"{SHORT},2048", "--decode-steps", str(STEPS), "--repeats", "3", "--json", out.name])
         return json.load(open(out.name))
 
 
 class Daemon:
-    """`tandem up` with one unified worker, for as long as the with block lasts."""
+    """`tandem up` with one unified worker, for as long as the with block lasts. Without a prefix cache: the same
+    prompts come again and again, and are to be computed each time."""
 
     def __init__(self, options):
         self.options = options
@@ -85,7 +86,7 @@ class Daemon:
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             [self.tandem, "up", "--model", self.options.model, "--prefill", "0", "--decode", "0", "--unified", "1",
-             "--threads", str(self.options.threads), "--port", str(self.port)], stdout=self.log, stderr=self.log)
+             "--prefix-cache", "off", "--threads", str(self.options.threads), "--port", str(self.port)], stdout=self.log, stderr=self.log)
         run([self.tandem, "status", "--server", self.server(), "--wait", "60"])
         return self
 
@@ -104,17 +105,20 @@ class Daemon:
 
 
 def daemon_round(daemon):
-    """The same cases through gRPC: rates from the stages that the router reports, warmed up as the others are."""
-    result = {}
-    daemon.generate(512, 8)
-    for tokens in (512, 2048):
-        ttft_ms = [daemon.generate(tokens, 1)["stages"]["ttft_ms"] for _ in range(3)]
-        result[f"prefill {tokens}"] = tokens / statistics.median(ttft_ms) * 1e3
-    result["decode batch 1"] = 1e3 / daemon.generate(SHORT, STEPS + 1)["tpot_ms"]
-    result["decode batch 1 at depth 2048"] = 1e3 / daemon.generate(2048, STEPS + 1)["tpot_ms"]
-    choices = daemon.generate(SHORT, STEPS + 1, n=8)["choices"]
-    result["decode batch 8"] = 8e3 / statistics.median(choice["tpot_ms"] for choice in choices)
-    return result
+    """The same cases through gRPC: rates from the stages that the router reports, warmed up as the others are; medians
+    of three requests each."""
+    def ttft_ms(tokens):
+        return statistics.median(daemon.generate(tokens, 1)["stages"]["ttft_ms"] for _ in range(3))
+
+    def tpot_ms(depth, n):
+        answers = [daemon.generate(depth, STEPS + 1, n) for _ in range(3)]
+        return statistics.median(choice["tpot_ms"] for answer in answers for choice in answer.get("choices", [answer]))
+
+    # Long enough for the kernel to be done with the gigabyte that the process before has just given back.
+    daemon.generate(2048, 64)
+    return {"prefill 512": 512e3 / ttft_ms(512), "prefill 2048": 2048e3 / ttft_ms(2048),
+            "decode batch 1": 1e3 / tpot_ms(SHORT, 1), "decode batch 1 at depth 2048": 1e3 / tpot_ms(2048, 1),
+            "decode batch 8": 8e3 / tpot_ms(SHORT, 8)}
 
 
 def engine_rate(report, case):
