@@ -39,11 +39,12 @@ class Recording::Sink final : public TokenSink {
   }
 
  private:
-  void CheckOpen(int32_t index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(recording_.mutex_) {
+  void CheckOpen(int32_t index) const {
+    recording_.mutex_.AssertHeld();
     TANDEM_CHECK(recording_.finishes_.empty(), "an event after the end");
-    const auto is_it = [index](const ChoiceEnd& end) { return end.index == index; };
-    const std::vector<ChoiceEnd>& ends = recording_.choice_ends_;
-    TANDEM_CHECK(std::none_of(ends.begin(), ends.end(), is_it), "an event after a choice's end");
+    for (const ChoiceEnd& end : recording_.choice_ends_) {
+      TANDEM_CHECK(end.index != index, "an event after a choice's end");
+    }
   }
 
   Recording& recording_;
