@@ -114,7 +114,8 @@ def daemon_round(daemon):
         answers = [daemon.generate(depth, STEPS + 1, n) for _ in range(3)]
         return statistics.median(choice["tpot_ms"] for answer in answers for choice in answer.get("choices", [answer]))
 
-    # Long enough for the kernel to be done with the gigabyte that the process before has just given back.
+    # With a warm-up of one second the first prefills came out up to 9% slower, here and only right after another
+    # process of this size had ended. Why is not proven; giving its memory back is the suspect.
     daemon.generate(2048, 64)
     return {"prefill 512": 512e3 / ttft_ms(512), "prefill 2048": 2048e3 / ttft_ms(2048),
             "decode batch 1": 1e3 / tpot_ms(SHORT, 1), "decode batch 1 at depth 2048": 1e3 / tpot_ms(2048, 1),

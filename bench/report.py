@@ -45,7 +45,7 @@ def against_peer(result):
 
 {result['cpu']}, {result['cores']} cores, {result['threads']} threads, {result['date']}; bf16 weights, random, the same in both;
 {len(result['rounds'])} rounds in which both ran turn by turn, medians, tokens per second. The last two columns are the same
-work through `tandem up` and gRPC.
+work through `tandem up` and gRPC: without a prefix cache, after a warm-up of 2,048 + 64 tokens, medians of three requests.
 
 {table(['case', 'tandem', 'llama.cpp', 'ratio', 'daemon', 'daemon / in process'], rows)}
 Command: `{result['command']}`
