@@ -20,8 +20,9 @@ void EngineLoop::Apply(const StepPlan& plan, TimePoint now) {
     if (Find(id) == nullptr) continue;
     Sequence& sequence = *Find(id);
     const absl::Status status = store_.Restore(sequence.key, sequence.rows.front().tokens);
-    if (!status.ok())
+    if (!status.ok()) {
       spdlog::debug("sequence={} computes what the host has: {}", id, status.ToString());
+    }
   }
 }
 
