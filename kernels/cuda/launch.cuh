@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+namespace tandem {
+
+// How much of the device a kernel gets.
+struct LaunchShape {
+  dim3 grid;
+  dim3 block;
+  size_t shared_bytes = 0;      // dynamic shared memory; at most what the device allows a block
+  bool after_previous = false;  // may start before the kernel before it in the stream has ended: it
+                                // calls ptx::GridDependencyWait before it touches that one's memory
+};
+
+// Dynamic shared memory that a kernel may have without asking.
+inline constexpr size_t kSharedBytesWithoutAsking = 48 << 10;
+
+// Queues kernel(args...) on the stream. The arguments are converted to the kernel's parameter types
+// and copied at the call. Errors are those of the launch, not of the kernel's run. Legal during a
+// stream capture.
+template <class... P, class... A>
+cudaError_t Launch(void (*kernel)(P...), const LaunchShape& shape, cudaStream_t stream,
+                   A&&... args) {
+  static_assert(sizeof...(P) == sizeof...(A), "one argument per parameter of the kernel");
+  if (shape.shared_bytes > kSharedBytesWithoutAsking) {
+    const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   static_cast<int>(shape.shared_bytes));
+    if (error != cudaSuccess) return error;
+  }
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = shape.grid;
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = shape.after_previous ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, static_cast<P>(std::forward<A>(args))...);
+}
+
+}  // namespace tandem

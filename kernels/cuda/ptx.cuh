@@ -1,0 +1,282 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+// The machine instructions that CUDA C++ does not spell: one thin wrapper each, by inline PTX. The
+// kernels contain no assembly of their own, so the emulator of tests/simt/ replaces this one header
+// to run them on a CPU. Each comment names the instruction as in the PTX ISA and who must call it:
+// "lane": any thread alone; "warp": all 32 lanes together; "warpgroup": 128 threads, four warps.
+// 16-bit floats travel as uint16_t, or as pairs in a uint32_t with the first element in the low
+// half.
+namespace tandem::ptx {
+
+// ---- shared memory ----
+
+// The block's dynamic shared memory, aligned to 1024 bytes. Lane.
+template <class T>
+__device__ __forceinline__ T* DynamicShared() {
+  extern __shared__ __align__(1024) unsigned char tandem_dynamic_shared[];
+  return reinterpret_cast<T*>(tandem_dynamic_shared);
+}
+
+// The 32-bit address in the shared window of a pointer into shared memory. Lane. cvta.to.shared
+__device__ __forceinline__ uint32_t SharedAddress(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// Starts a copy of 16 aligned bytes into shared memory, past the L1 cache. Lane. cp.async.cg
+__device__ __forceinline__ void CpAsync16(void* smem, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(SharedAddress(smem)), "l"(global)
+               : "memory");
+}
+
+// The same, or 16 zero bytes when `valid` is false: `global` is then not read, but must be a legal
+// address all the same. Lane. cp.async.cg with a source size
+__device__ __forceinline__ void CpAsync16Zfill(void* smem, const void* global, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(smem)),
+               "l"(global), "r"(valid ? 16 : 0)
+               : "memory");
+}
+
+// Closes the lane's group of copies started since the last commit. Lane. cp.async.commit_group
+__device__ __forceinline__ void CpAsyncCommit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Waits until at most N of the lane's newest groups are under way; other lanes see the bytes after
+// a barrier. Lane. cp.async.wait_group
+template <int N>
+__device__ __forceinline__ void CpAsyncWait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+// ---- matrix fragments ----
+
+// Four 8x8 matrices of 16-bit elements: lane 8i+j passes row j of matrix i (16 aligned bytes); r[i]
+// receives the elements 2(lane%4), +1 of row lane/4 of matrix i. Warp. ldmatrix.x4
+__device__ __forceinline__ void LdMatrixX4(uint32_t (&r)[4], const void* smem_row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(SharedAddress(smem_row))
+               : "memory");
+}
+
+// The same, each matrix transposed on the way. Warp. ldmatrix.x4.trans
+__device__ __forceinline__ void LdMatrixX4Trans(uint32_t (&r)[4], const void* smem_row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(SharedAddress(smem_row))
+               : "memory");
+}
+
+// Two matrices: the addresses of lanes 0 to 15 count, the others must be legal. Warp. ldmatrix.x2
+__device__ __forceinline__ void LdMatrixX2(uint32_t (&r)[2], const void* smem_row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(SharedAddress(smem_row))
+               : "memory");
+}
+
+// The same, each matrix transposed on the way. Warp. ldmatrix.x2.trans
+__device__ __forceinline__ void LdMatrixX2Trans(uint32_t (&r)[2], const void* smem_row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(SharedAddress(smem_row))
+               : "memory");
+}
+
+// d[16x8] += a[16x16] * b[16x8], products of bf16 summed in f32. With g = lane/4, t = lane%4:
+// a[0..3] hold (row g, k 2t), (g+8, 2t), (g, 2t+8), (g+8, 2t+8), two k each; b0, b1 hold (k 2t,
+// column g), (2t+8, g); d holds (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1). Warp. mma.m16n8k16
+__device__ __forceinline__ void MmaBf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                        uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// The same for f16. Warp. mma.m16n8k16
+__device__ __forceinline__ void MmaF16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                       uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// ---- 16-bit floats: to nearest, ties to even; NaN stays NaN; f16 overflows to infinity ----
+
+// Lane. cvt.rn.bf16x2.f32
+__device__ __forceinline__ uint32_t PackBf16(float lo, float hi) {
+  uint32_t packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+  return packed;
+}
+
+// Lane. cvt.rn.f16x2.f32
+__device__ __forceinline__ uint32_t PackF16(float lo, float hi) {
+  uint32_t packed;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+  return packed;
+}
+
+// Lane. A shift each: bf16 is the upper half of an f32
+__device__ __forceinline__ float2 UnpackBf16(uint32_t packed) {
+  return make_float2(__uint_as_float(packed << 16), __uint_as_float(packed & 0xffff0000u));
+}
+
+// Lane. cvt.f32.f16
+__device__ __forceinline__ float2 UnpackF16(uint32_t packed) {
+  float2 out;
+  asm("{.reg .f16 lo, hi;\n mov.b32 {lo, hi}, %2;\n cvt.f32.f16 %0, lo;\n cvt.f32.f16 %1, hi;}"
+      : "=f"(out.x), "=f"(out.y)
+      : "r"(packed));
+  return out;
+}
+
+// Lane. cvt.rn.bf16.f32
+__device__ __forceinline__ uint16_t ToBf16(float x) {
+  uint16_t out;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out) : "f"(x));
+  return out;
+}
+
+// Lane. cvt.rn.f16.f32
+__device__ __forceinline__ uint16_t ToF16(float x) {
+  uint16_t out;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out) : "f"(x));
+  return out;
+}
+
+// Lane. A shift
+__device__ __forceinline__ float FromBf16(uint16_t x) {
+  return __uint_as_float(static_cast<uint32_t>(x) << 16);
+}
+
+// Lane. cvt.f32.f16
+__device__ __forceinline__ float FromF16(uint16_t x) {
+  float out;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(x));
+  return out;
+}
+
+// ---- fp8 e4m3: bias 7, no infinity, NaN is 0x7f; beyond 448 it saturates ----
+
+// Two e4m3 (first in the low byte) to two f16, exactly. Lane. cvt.rn.f16x2.e4m3x2 on sm_89 and
+// later. Below: the bits of e4m3 read as an f16 are the value times 2^-8, subnormals included.
+__device__ __forceinline__ uint32_t E4m3x2ToF16x2(uint16_t x) {
+  uint32_t out;
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(out) : "h"(x));
+#else
+  const uint32_t spread = (x & 0xffu) | ((x & 0xff00u) << 8);
+  const uint32_t scaled = ((spread & 0x007f007fu) << 7) | ((spread & 0x00800080u) << 8);
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(scaled), "r"(0x5c005c00u));
+  if ((spread & 0x7fu) == 0x7fu) out |= 0x7fffu;
+  if ((spread & 0x7f0000u) == 0x7f0000u) out |= 0x7fff0000u;
+#endif
+  return out;
+}
+
+// Lane. Exact, through f16
+__device__ __forceinline__ float FromE4m3(uint8_t x) {
+  return FromF16(static_cast<uint16_t>(E4m3x2ToF16x2(x)));
+}
+
+// Lane. To nearest, ties to even, in integer arithmetic: what the instruction of sm_89 does.
+__device__ __forceinline__ uint8_t RoundToE4m3(float x) {
+  const uint32_t bits = __float_as_uint(x);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 0x7f;
+  uint32_t code = 0x7e;           // 448, the largest
+  if (magnitude < 0x3c800000u) {  // below 2^-6: multiples of 2^-9, whose count is the code
+    code = static_cast<uint32_t>(__float2int_rn(__uint_as_float(magnitude) * 512.0f));
+  } else if (magnitude < 0x43e00000u) {
+    code = ((magnitude + 0x7ffffu + ((magnitude >> 20) & 1u)) >> 20) - (120u << 3);
+  }
+  return static_cast<uint8_t>(code | ((bits >> 24) & 0x80u));
+}
+
+// Two f32 to two e4m3, `lo` in the low byte. Lane. cvt.rn.satfinite.e4m3x2.f32 on sm_89 and later
+__device__ __forceinline__ uint16_t F32x2ToE4m3x2(float lo, float hi) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
+  uint16_t out;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(out) : "f"(hi), "f"(lo));
+  return out;
+#else
+  return static_cast<uint16_t>(RoundToE4m3(lo) | (RoundToE4m3(hi) << 8));
+#endif
+}
+
+// Lane.
+__device__ __forceinline__ uint8_t ToE4m3(float x) {
+  return static_cast<uint8_t>(F32x2ToE4m3x2(x, 0.0f) & 0xffu);
+}
+
+// ---- fast arithmetic: about 2 units in the last place, subnormals flushed ----
+
+// 2^x. Lane. ex2.approx.ftz
+__device__ __forceinline__ float Exp2(float x) {
+  float out;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+  return out;
+}
+
+// Base 2. Lane. lg2.approx.ftz
+__device__ __forceinline__ float Log2(float x) {
+  float out;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+  return out;
+}
+
+// 1 / x. Lane. rcp.approx.ftz
+__device__ __forceinline__ float Rcp(float x) {
+  float out;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+  return out;
+}
+
+// ---- streams of kernels and of data ----
+
+// Waits for the memory of the kernels before this one in its stream, when it was launched
+// after_previous (launch.cuh); nothing below sm_90. Lane, all of the block. griddepcontrol.wait
+__device__ __forceinline__ void GridDependencyWait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Lets the next kernel of the stream start when every block has called this or ended; nothing below
+// sm_90. Lane. griddepcontrol.launch_dependents
+__device__ __forceinline__ void GridDependencyLaunch() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// 16 aligned bytes that no other block reads again and nobody writes meanwhile. Lane.
+// ld.global.nc.L1::no_allocate
+__device__ __forceinline__ uint4 LoadStreaming(const uint4* p) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
+  return v;
+}
+
+// 16 aligned bytes that are not read again soon. Lane. st.global.cs
+__device__ __forceinline__ void StoreStreaming(uint4* p, uint4 v) {
+  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z),
+               "r"(v.w)
+               : "memory");
+}
+
+}  // namespace tandem::ptx
+
+#include "kernels/cuda/ptx_sm90.cuh"
