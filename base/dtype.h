@@ -6,7 +6,8 @@
 
 namespace tandem {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kI32, kI64 };
+// The numbers are part of the KV layout's fingerprint: new types go to the end.
+enum class DType : uint8_t { kF32, kF16, kBF16, kI32, kI64, kF8E4M3 };
 
 constexpr int64_t SizeOf(DType dtype) {
   switch (dtype) {
@@ -18,11 +19,13 @@ constexpr int64_t SizeOf(DType dtype) {
       return 2;
     case DType::kI64:
       return 8;
+    case DType::kF8E4M3:
+      return 1;
   }
   return 0;
 }
 
-// "f32", "f16", "bf16", "i32", "i64".
+// "f32", "f16", "bf16", "i32", "i64", "f8e4m3".
 constexpr std::string_view Name(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -35,12 +38,15 @@ constexpr std::string_view Name(DType dtype) {
       return "i32";
     case DType::kI64:
       return "i64";
+    case DType::kF8E4M3:
+      return "f8e4m3";
   }
   return "?";
 }
 
 constexpr std::optional<DType> DTypeFromName(std::string_view name) {
-  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI32, DType::kI64}) {
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI32, DType::kI64,
+                      DType::kF8E4M3}) {
     if (Name(dtype) == name) return dtype;
   }
   return std::nullopt;

@@ -20,21 +20,21 @@ if(TANDEM_TESTS)
   find_package(GTest CONFIG REQUIRED)
 endif()
 
-# CUDA and NCCL: found or not, said, never required. Their backends are not written yet, so nothing
-# is compiled with them; the line tells what this machine could build.
+# CUDA and NCCL: found or not, said, never required. Nothing links libcuda, cuBLASLt or NCCL: the
+# binary starts on a machine without them.
 set(TANDEM_CUDA_FOUND OFF)
 if(NOT TANDEM_CUDA STREQUAL "OFF")
   find_program(TANDEM_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
   if(TANDEM_NVCC)
     set(TANDEM_CUDA_FOUND ON)
-    get_filename_component(cuda_root ${TANDEM_NVCC} DIRECTORY)
-    find_path(TANDEM_NCCL_INCLUDE nccl.h HINTS ${cuda_root}/../include
-              ${cuda_root}/../targets/x86_64-linux/include)
   elseif(TANDEM_CUDA STREQUAL "ON")
     message(FATAL_ERROR "TANDEM_CUDA=ON, but nvcc was not found: put it on PATH or set CUDA_HOME")
   endif()
 endif()
 message(STATUS "CUDA: ${TANDEM_CUDA_FOUND} ${TANDEM_NVCC}")
+if(TANDEM_CUDA_FOUND)
+  include(cuda)
+endif()
 if(TANDEM_NCCL_INCLUDE)
   message(STATUS "NCCL: ON ${TANDEM_NCCL_INCLUDE}")
 else()

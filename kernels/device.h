@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// Memory of one device, freed by its destructor. Move-only.
+// Memory of one device, or host memory that its streams reach, freed by its destructor. Move-only.
 // CPU: anonymous pages, 2 MiB aligned and advised huge when 2 MiB or larger, zero until written.
 class DeviceBuffer {
  public:
@@ -48,15 +48,36 @@ class Event {
   virtual absl::Status Synchronize() = 0;
 };
 
+// Work of a stream that was recorded instead of run, to be queued again as a whole. What it reads
+// and writes must stay where it was.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+};
+
 // An in-order queue of one device. The CPU's runs inline: a call returns when its work is done.
 // Thread: one at a time.
 class Stream {
  public:
   virtual ~Stream() = default;
+  // Either side may be memory of the device or of the host. Host memory that AllocateHost did not
+  // give is copied by way of the driver's own buffers: the call may wait, so no step does that.
   virtual absl::Status Copy(std::span<std::byte> dst, std::span<const std::byte> src) = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> Record() = 0;
+  // What is queued from here on runs after `event`, which may be of another stream of the device.
   virtual absl::Status Wait(const Event& event) = 0;
   virtual absl::Status Synchronize() = 0;
+
+  // Between the two nothing runs: it is recorded. Only where Device::can_record_graphs();
+  // UNIMPLEMENTED elsewhere. A failed call in between makes EndRecording fail.
+  virtual absl::Status BeginRecording() = 0;
+  virtual absl::StatusOr<std::unique_ptr<Graph>> EndRecording() = 0;
+  virtual absl::Status Launch(Graph& graph) = 0;
+};
+
+struct DeviceMemory {
+  size_t free_bytes = 0;  // right now, whoever else uses the device
+  size_t total_bytes = 0;
 };
 
 // Where memory and streams come from. All allocation happens at start-up, none per request.
@@ -66,8 +87,15 @@ class Device {
   virtual ~Device() = default;
   // "cpu", "cuda:0".
   virtual std::string name() const = 0;
-  // RESOURCE_EXHAUSTED with the size when the device has not that much.
+  // Whether the host may read and write what Allocate gives.
+  virtual bool is_host() const = 0;
+  virtual bool can_record_graphs() const = 0;
+  virtual absl::StatusOr<DeviceMemory> Memory() const = 0;
+  // RESOURCE_EXHAUSTED with the sizes when the device has not that much.
   virtual absl::StatusOr<DeviceBuffer> Allocate(size_t bytes) = 0;
+  // Host memory that streams of the device copy from and to without a detour: page-locked where the
+  // device needs that. RESOURCE_EXHAUSTED likewise.
+  virtual absl::StatusOr<DeviceBuffer> AllocateHost(size_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream() = 0;
 };
 

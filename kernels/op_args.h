@@ -6,18 +6,21 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "kernels/staged_span.h"
 #include "kernels/tensor.h"
 
 // One struct per op. Shapes: T tokens of the step, S sequences, H hidden, Hq query heads, Hkv KV
-// heads, D head_dim, V vocabulary, R rows that are sampled. Activations are f32 on the CPU backend.
+// heads, D head_dim, P positions, V vocabulary, R rows that are sampled. `act` is the type of the
+// activations: f32 on every backend, and where Ops::ActivationType says so also the weights' type.
+// The residual stream, norm weights, biases and logits are f32 everywhere.
 
 namespace tandem {
 
 // out[t] = table[token_ids[t]].
 struct EmbeddingArgs {
-  std::span<const int32_t> token_ids;  // [T], each in [0, table.n)
-  PackedMatrix table;                  // n = V, k = H
-  TensorView out;                      // [T, H] f32
+  StagedSpan<int32_t> token_ids;  // [T], each in [0, table.n)
+  PackedMatrix table;             // n = V, k = H
+  TensorView out;                 // [T, H] f32
 };
 
 // out = x / sqrt(mean(x^2) + eps) * weight, over the last dimension.
@@ -25,7 +28,7 @@ struct EmbeddingArgs {
 struct RmsNormArgs {
   TensorView x;       // [T, H] f32
   TensorView weight;  // [H] f32
-  TensorView out;     // [T, H] f32; may alias x
+  TensorView out;     // [T, H] act; may alias x when f32
   float eps = 1e-5f;
 };
 
@@ -33,12 +36,13 @@ struct RmsNormArgs {
 // Pairs (i, i + D/2), as the HuggingFace checkpoints are laid out.
 // Source: Su et al., "RoFormer", 2021.
 struct RopeArgs {
-  TensorView q;       // [T, Hq, D] f32, in place
-  TensorView k;       // [T, Hkv, D] f32, in place
-  TensorView cos;     // [T, D/2] f32
-  TensorView sin;     // [T, D/2] f32
-  TensorView q_norm;  // [D] f32, or absent
-  TensorView k_norm;  // [D] f32, or absent
+  TensorView q;                   // [T, Hq, D] act, in place
+  TensorView k;                   // [T, Hkv, D] act, in place
+  StagedSpan<int32_t> positions;  // [T], each in [0, P): the row of the tables
+  TensorView cos;                 // [P, D/2] f32
+  TensorView sin;                 // [P, D/2] f32
+  TensorView q_norm;              // [D] f32, or absent
+  TensorView k_norm;              // [D] f32, or absent
   float norm_eps = 1e-6f;
 };
 
@@ -46,29 +50,33 @@ enum class GemmOutput : uint8_t { kOverwrite, kAccumulate };
 
 // out = x * weight^T (+ bias), or out += ...; sums in f32 in an order that depends on k alone.
 struct GemmArgs {
-  TensorView x;         // [T, k] f32
-  PackedMatrix weight;  // [n, k]
+  TensorView x;         // [T, k] act
+  PackedMatrix weight;  // [n, k]; of x's type unless x is f32
   TensorView bias;      // [n] f32, or absent
-  TensorView out;       // [T, n] f32; must not alias x
+  TensorView out;       // [T, n] f32, or as x when it overwrites; must not alias x
   GemmOutput output = GemmOutput::kOverwrite;
 };
 
 // out[t, i] = silu(gate_up[t, i]) * gate_up[t, F + i].
 struct SiluMulArgs {
-  TensorView gate_up;  // [T, 2F] f32
-  TensorView out;      // [T, F] f32; must not alias gate_up
+  TensorView gate_up;  // [T, 2F] act
+  TensorView out;      // [T, F] as gate_up; must not alias gate_up
 };
 
 // All layers of the block pool: pool[layer][block][K|V][Hkv][block_tokens][D]. The bytes of one
 // (layer, block) are one extent (kvstore/kv_layout.h is the source of these numbers).
 struct KvPoolView {
   std::byte* data = nullptr;
-  DType dtype = DType::kBF16;  // f32 | f16 | bf16
+  DType dtype = DType::kBF16;  // f32 | f16 | bf16 | f8e4m3
   int32_t num_layers = 0;
   int32_t num_blocks = 0;
   int32_t num_kv_heads = 0;
   int32_t block_tokens = 0;  // power of two, 8 to 256
   int32_t head_dim = 0;
+  // f8e4m3: what is stored is K / k_scale and V / v_scale, values beyond +-448 clamped to it.
+  // 1 for every other type.
+  float k_scale = 1;
+  float v_scale = 1;
 
   int64_t ExtentBytes() const {
     return 2 * int64_t{num_kv_heads} * block_tokens * head_dim * SizeOf(dtype);
@@ -78,31 +86,83 @@ struct KvPoolView {
   }
 };
 
-// Writes K and V of each token into its slot, rounding to the pool's dtype.
+// Writes K and V of each token into its slot, rounding to the pool's dtype (ties to even).
 struct StoreKvArgs {
-  TensorView k;                    // [T, Hkv, D] f32
-  TensorView v;                    // [T, Hkv, D] f32
-  std::span<const int64_t> slots;  // [T]: block * block_tokens + offset; -1: not stored
+  TensorView k;               // [T, Hkv, D] act
+  TensorView v;               // [T, Hkv, D] as k
+  StagedSpan<int64_t> slots;  // [T]: block * block_tokens + offset; -1: not stored
   KvPoolView pool;
   int32_t layer = 0;
+};
+
+// The block tables of S sequences, one behind the other: block i of sequence s, its tokens
+// [i * block_tokens, (i + 1) * block_tokens), is ids[starts[s] + i].
+struct BlockTables {
+  StagedSpan<int32_t> ids;     // entries that no row sees are not read
+  StagedSpan<int32_t> starts;  // [S + 1], rising, inside ids
+
+  int64_t num_sequences() const { return static_cast<int64_t>(starts.size()) - 1; }
+  std::span<const int32_t> Of(size_t seq) const {
+    const auto begin = static_cast<size_t>(starts[seq]);
+    return ids.host().subspan(begin, static_cast<size_t>(starts[seq + 1]) - begin);
+  }
+  BlockTables Sequences(size_t begin, size_t count) const {
+    return {ids, starts.subspan(begin, count + 1)};
+  }
+};
+
+// Where a context is cut to be computed in parallel.
+enum class SplitMode : uint8_t {
+  kBalanced,  // into equal work: the last bits of a row may depend on the rest of the batch
+  kFixed,     // at fixed positions: a row's result is the same in every batch
+};
+
+// How the sequences of a step are cut, made once per step (Ops::PlanDecode, Ops::PlanPrefill) and
+// used by every layer. Valid until the next plan of that kind by the same Ops; it fits every call
+// with the same query_starts, context_lens, heads, window and splits.
+struct AttentionPlan {
+  const void* data = nullptr;  // the backend's own; null: the op plans by itself
 };
 
 // Causal softmax attention of ragged query rows over a paged context. Row i of sequence s has the
 // absolute position context_lens[s] - q_len(s) + i and sees the positions up to its own, of these
 // only the last `window` when window > 0. K and V of the step's own tokens are already in the pool.
-// The sums of one row run in an order that depends on its position alone, and are the same in
-// prefill and in decode (P2). NaN in slots past the context is never read into a result.
+// In decode a context of 0 is a row that only fills up the batch: it sees nothing, and its output
+// is 0. With SplitMode::kFixed, and always on the CPU, the sums of one row run in an order that
+// depends on its position alone; on the CPU it is the same in prefill and in decode (P2). NaN in
+// slots past the context is never read into a result.
 // Source: Dao, "FlashAttention-2", 2023; Kwon et al., "PagedAttention", 2023.
 struct AttentionArgs {
-  TensorView q;                           // [T, Hq, D] f32
+  TensorView q;                      // [T, Hq, D] act
   KvPoolView pool;
   int32_t layer = 0;
-  std::span<const int32_t> query_starts;  // [S + 1], from 0 to T, rising
-  std::span<const int32_t> context_lens;  // [S], the step's tokens included; 0 only with q_len 0
-  TensorView block_tables;                // [S, max_blocks] i32; entries past the context unread
-  TensorView out;                         // [T, Hq, D] f32; must not alias q
-  float scale = 0;                        // usually 1 / sqrt(D)
-  int32_t window = 0;                     // 0: all
+  StagedSpan<int32_t> query_starts;  // [S + 1], from 0 to T, rising
+  StagedSpan<int32_t> context_lens;  // [S], the step's tokens included; 0 only with q_len 0, or in
+                                     // decode
+  BlockTables block_tables;
+  TensorView out;                    // [T, Hq, D] as q; must not alias q
+  float scale = 0;                   // usually 1 / sqrt(D)
+  int32_t window = 0;                // 0: all
+  float softcap = 0;                 // > 0: a logit x becomes softcap * tanh(x / softcap)
+  TensorView lse;                    // [T, Hq] f32, or absent: ln(sum(e^logit)), -inf of nothing
+  // Decode alone. [S, Hkv, max_blocks] f32, or absent: the softmax weights in each block, summed
+  // over the query heads of the group, 0 for a block that is not seen. max_blocks is at least the
+  // number of blocks of the longest context.
+  TensorView block_mass;
+  SplitMode splits = SplitMode::kBalanced;
+  AttentionPlan plan;
+};
+
+// How much attention each token of the context got from the last rows of each sequence, which
+// tells an eviction policy what to keep: out[s, h, t] is the sum, over the last `last_rows` query
+// rows of s that there are and the query heads of KV head h, of the softmax weights on token t.
+// `attention` as it was given to AttentionPrefill, with the lse that this wrote; its out, plan and
+// block_mass are not looked at.
+// Source: Li et al., "SnapKV", 2024; Zhang et al., "H2O", 2023.
+struct ColumnMassArgs {
+  AttentionArgs attention;
+  int32_t last_rows = 32;  // 1 to 64
+  TensorView out;          // [S, Hkv, max_tokens] f32, max_tokens at least the longest context
 };
 
 // Copies whole blocks, all layers: what copy-on-write executes. No block is both read and written.

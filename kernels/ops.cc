@@ -18,40 +18,68 @@ absl::Status Ops::Embedding(Stream& stream, const EmbeddingArgs& args) {
 }
 
 absl::Status Ops::RmsNorm(Stream& stream, const RmsNormArgs& args) {
-  RETURN_IF_ERROR(Annotate(validate::Check(args), "rms_norm"));
+  RETURN_IF_ERROR(Annotate(validate::Check(args, *this), "rms_norm"));
   return args.x.rows() == 0 ? absl::OkStatus() : DoRmsNorm(stream, args);
 }
 
 absl::Status Ops::Rope(Stream& stream, const RopeArgs& args) {
-  RETURN_IF_ERROR(Annotate(validate::Check(args), "rope"));
+  RETURN_IF_ERROR(Annotate(validate::Check(args, *this), "rope"));
   return args.q.rows() == 0 ? absl::OkStatus() : DoRope(stream, args);
 }
 
 absl::Status Ops::Gemm(Stream& stream, const GemmArgs& args) {
-  RETURN_IF_ERROR(Annotate(validate::Check(args), "gemm"));
+  RETURN_IF_ERROR(Annotate(validate::Check(args, *this), "gemm"));
   return args.x.rows() == 0 ? absl::OkStatus() : DoGemm(stream, args);
 }
 
 absl::Status Ops::SiluMul(Stream& stream, const SiluMulArgs& args) {
-  RETURN_IF_ERROR(Annotate(validate::Check(args), "silu_mul"));
+  RETURN_IF_ERROR(Annotate(validate::Check(args, *this), "silu_mul"));
   return args.out.rows() == 0 ? absl::OkStatus() : DoSiluMul(stream, args);
 }
 
 absl::Status Ops::StoreKv(Stream& stream, const StoreKvArgs& args) {
-  RETURN_IF_ERROR(Annotate(validate::Check(args), "store_kv"));
+  RETURN_IF_ERROR(Annotate(validate::Check(args, *this), "store_kv"));
   return args.slots.empty() ? absl::OkStatus() : DoStoreKv(stream, args);
+}
+
+absl::Status Ops::RopeStoreKv(Stream& stream, const RopeArgs& rope, const StoreKvArgs& store) {
+  RETURN_IF_ERROR(Annotate(validate::Check(rope, *this), "rope"));
+  RETURN_IF_ERROR(Annotate(validate::Check(store, *this), "store_kv"));
+  if (store.k.data != rope.k.data || store.k.row_stride != rope.k.row_stride) {
+    return InvalidArgument("rope_store_kv: the k that is stored must be the k that is rotated");
+  }
+  return rope.q.rows() == 0 ? absl::OkStatus() : DoRopeStoreKv(stream, rope, store);
+}
+
+absl::StatusOr<AttentionPlan> Ops::PlanPrefill(Stream& stream, const AttentionArgs& args) {
+  RETURN_IF_ERROR(Annotate(validate::Check(args, *this, validate::QueryRows::kAnyNumber),
+                           "attention_prefill"));
+  if (args.q.rows() == 0) return AttentionPlan();
+  return DoPlanPrefill(stream, args);
+}
+
+absl::StatusOr<AttentionPlan> Ops::PlanDecode(Stream& stream, const AttentionArgs& args) {
+  RETURN_IF_ERROR(
+      Annotate(validate::Check(args, *this, validate::QueryRows::kOneEach), "attention_decode"));
+  if (args.q.rows() == 0) return AttentionPlan();
+  return DoPlanDecode(stream, args);
 }
 
 absl::Status Ops::AttentionPrefill(Stream& stream, const AttentionArgs& args) {
   RETURN_IF_ERROR(
-      Annotate(validate::Check(args, validate::QueryRows::kAnyNumber), "attention_prefill"));
+      Annotate(validate::Check(args, *this, validate::QueryRows::kAnyNumber), "attention_prefill"));
   return args.q.rows() == 0 ? absl::OkStatus() : DoAttentionPrefill(stream, args);
 }
 
 absl::Status Ops::AttentionDecode(Stream& stream, const AttentionArgs& args) {
   RETURN_IF_ERROR(
-      Annotate(validate::Check(args, validate::QueryRows::kOneEach), "attention_decode"));
+      Annotate(validate::Check(args, *this, validate::QueryRows::kOneEach), "attention_decode"));
   return args.q.rows() == 0 ? absl::OkStatus() : DoAttentionDecode(stream, args);
+}
+
+absl::Status Ops::ColumnMass(Stream& stream, const ColumnMassArgs& args) {
+  RETURN_IF_ERROR(Annotate(validate::Check(args, *this), "column_mass"));
+  return args.out.rows() == 0 ? absl::OkStatus() : DoColumnMass(stream, args);
 }
 
 absl::Status Ops::CopyBlocks(Stream& stream, const CopyBlocksArgs& args) {

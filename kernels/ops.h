@@ -4,23 +4,47 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kernels/device.h"
 #include "kernels/op_args.h"
 
 namespace tandem {
 
+// The largest calls that a user of Ops will make.
+struct WorkLimits {
+  int32_t max_tokens = 0;      // T
+  int32_t max_sequences = 0;   // S
+  int32_t max_logit_rows = 0;  // R
+  int32_t num_heads = 0;
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t vocab_size = 0;
+  int32_t max_context_tokens = 0;  // of one sequence
+  int64_t max_total_tokens = 0;    // contexts of all sequences together
+  SplitMode splits = SplitMode::kBalanced;
+};
+
 // Everything that a forward pass computes. Each public call checks shapes, dtypes and ranges once
 // for all backends (INVALID_ARGUMENT names the argument, what it is and what it must be), then
 // hands over to the backend. Batch-invariant (P2): what is computed for one row depends on that
-// row and its context alone, not on the other rows, the chunking or the number of threads.
+// row and its context alone, not on the other rows, the chunking or the number of threads. On CUDA
+// that holds but for large matrix products, which a library computes (docs/cuda.md).
 // Thread: one at a time. Work beside it, as packing beside forward passes, has its own instance.
 class Ops {
  public:
   virtual ~Ops() = default;
 
+  // In what type activations between two matrices of `weights` are best kept: one that ops take as
+  // `act` beside f32. CPU: f32.
+  virtual DType ActivationType(DType weights) const = 0;
+  // Makes the memory that calls within `limits` work in, so that none of them allocates. Without
+  // it, and beyond it, memory grows as calls need it. RESOURCE_EXHAUSTED with the size.
+  virtual absl::Status Reserve(const WorkLimits& limits) = 0;
+
   // Bytes of a packed weight [n, k].
   virtual int64_t PackedBytes(DType dtype, int64_t n, int64_t k) const = 0;
-  // Packs `sources`, each [n_i, k] row-major of dst.dtype, stacked in order: sum(n_i) = dst.n.
+  // Packs `sources`, each [n_i, k] row-major of dst.dtype, stacked in order: sum(n_i) = dst.n. They
+  // may lie on the host, and may be let go once the stream has been synchronized.
   absl::Status PackWeight(Stream& stream, const PackedMatrix& dst,
                           std::span<const TensorView> sources);
 
@@ -30,12 +54,18 @@ class Ops {
   absl::Status Gemm(Stream& stream, const GemmArgs& args);
   absl::Status SiluMul(Stream& stream, const SiluMulArgs& args);
   absl::Status StoreKv(Stream& stream, const StoreKvArgs& args);
+  // Rope, then StoreKv of the rotated k: one pass where the backend can.
+  absl::Status RopeStoreKv(Stream& stream, const RopeArgs& rope, const StoreKvArgs& store);
+  absl::StatusOr<AttentionPlan> PlanPrefill(Stream& stream, const AttentionArgs& args);
+  absl::StatusOr<AttentionPlan> PlanDecode(Stream& stream, const AttentionArgs& args);
   absl::Status AttentionPrefill(Stream& stream, const AttentionArgs& args);
   // As prefill, every q_len 1: spread over the context rather than over the queries.
   absl::Status AttentionDecode(Stream& stream, const AttentionArgs& args);
+  absl::Status ColumnMass(Stream& stream, const ColumnMassArgs& args);
   absl::Status CopyBlocks(Stream& stream, const CopyBlocksArgs& args);
   absl::Status GatherBlocks(Stream& stream, const MoveBlocksArgs& args);
   absl::Status ScatterBlocks(Stream& stream, const MoveBlocksArgs& args);
+  // Returns when `args.out` is filled.
   absl::Status Sample(Stream& stream, const SampleArgs& args);
 
  private:
@@ -47,8 +77,15 @@ class Ops {
   virtual absl::Status DoGemm(Stream& stream, const GemmArgs& args) = 0;
   virtual absl::Status DoSiluMul(Stream& stream, const SiluMulArgs& args) = 0;
   virtual absl::Status DoStoreKv(Stream& stream, const StoreKvArgs& args) = 0;
+  virtual absl::Status DoRopeStoreKv(Stream& stream, const RopeArgs& rope,
+                                     const StoreKvArgs& store) = 0;
+  virtual absl::StatusOr<AttentionPlan> DoPlanPrefill(Stream& stream,
+                                                      const AttentionArgs& args) = 0;
+  virtual absl::StatusOr<AttentionPlan> DoPlanDecode(Stream& stream,
+                                                     const AttentionArgs& args) = 0;
   virtual absl::Status DoAttentionPrefill(Stream& stream, const AttentionArgs& args) = 0;
   virtual absl::Status DoAttentionDecode(Stream& stream, const AttentionArgs& args) = 0;
+  virtual absl::Status DoColumnMass(Stream& stream, const ColumnMassArgs& args) = 0;
   virtual absl::Status DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) = 0;
   virtual absl::Status DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) = 0;
   virtual absl::Status DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) = 0;

@@ -2,12 +2,15 @@
 
 #include <sched.h>
 
+#include <charconv>
+#include <optional>
 #include <thread>
 
 #include "base/status.h"
 #include "fmt/ranges.h"
 #include "kernels/cpu/device.h"
 #include "kernels/cpu/ops_cpu.h"
+#include "kernels/cuda/backend.h"
 
 namespace tandem {
 namespace {
@@ -17,6 +20,17 @@ int NumAllowedCores() {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return CPU_COUNT(&allowed);
   return static_cast<int>(std::thread::hardware_concurrency());
+}
+
+// The index in "cuda" or "cuda:3"; nothing for any other name.
+std::optional<int> CudaIndex(std::string_view name) {
+  if (name == "cuda") return 0;
+  if (name.substr(0, 5) != "cuda:") return std::nullopt;
+  const std::string_view digits = name.substr(5);
+  int index = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  const bool right = error == std::errc() && end == digits.data() + digits.size() && index >= 0;
+  return right ? std::optional(index) : std::nullopt;
 }
 
 }  // namespace
@@ -30,14 +44,15 @@ absl::StatusOr<Backend> OpenBackend(std::string_view name, const BackendOptions&
     const int num_threads = options.num_threads > 0 ? options.num_threads : NumAllowedCores();
     return Backend{.device = NewCpuDevice(), .ops = std::make_unique<CpuOps>(num_threads)};
   }
-  if (name == "cuda" || name.substr(0, 5) == "cuda:") {
-    return Unimplemented("device {}: this build has no CUDA backend; it has {}", name,
-                         fmt::join(BackendNames(), ", "));
-  }
+  if (const std::optional<int> index = CudaIndex(name)) return cuda::OpenBackend(*index, options);
   return NotFound("device {}: there is none of that name; choose one of {}", name,
                   fmt::join(BackendNames(), ", "));
 }
 
-std::vector<std::string> BackendNames() { return {"cpu"}; }
+std::vector<std::string> BackendNames() {
+  std::vector<std::string> names = {"cpu"};
+  for (std::string& name : cuda::DeviceNames()) names.push_back(std::move(name));
+  return names;
+}
 
 }  // namespace tandem

@@ -20,8 +20,8 @@ struct Backend {
   std::unique_ptr<Ops> ops;
 };
 
-// Opens "cpu" (later also "cuda:0"). NOT_FOUND lists the names that exist; UNIMPLEMENTED when this
-// build lacks the backend. Never falls back to another one.
+// Opens "cpu", or "cuda:0" and so on ("cuda" is "cuda:0"). NOT_FOUND lists the names that exist;
+// otherwise as cuda::OpenBackend. Never falls back to another one.
 absl::StatusOr<Backend> OpenBackend(std::string_view name, const BackendOptions& options);
 
 // The names that OpenBackend takes on this machine.

@@ -51,6 +51,17 @@ absl::Status CheckTensor(std::string_view name, const TensorView& tensor, DType 
   return absl::OkStatus();
 }
 
+// A tensor of activations; its type is whatever `ops` takes.
+absl::Status CheckActivation(std::string_view name, const TensorView& tensor, const Ops& ops,
+                             std::initializer_list<int64_t> shape) {
+  if (tensor.dtype != DType::kF32 &&
+      (!IsFloat(tensor.dtype) || ops.ActivationType(tensor.dtype) != tensor.dtype)) {
+    return InvalidArgument("{} is {}, which this device does not compute in; f32 it does", name,
+                           Name(tensor.dtype));
+  }
+  return CheckTensor(name, tensor, tensor.dtype, shape);
+}
+
 struct ByteRange {
   const std::byte* begin;
   const std::byte* end;
@@ -87,8 +98,16 @@ absl::Status CheckPacked(std::string_view name, const PackedMatrix& matrix) {
 
 absl::Status CheckPool(const KvPoolView& pool) {
   if (pool.data == nullptr) return InvalidArgument("pool has no data");
-  if (!IsFloat(pool.dtype)) {
-    return InvalidArgument("pool is of {}, must be f32, f16 or bf16", Name(pool.dtype));
+  if (!IsFloat(pool.dtype) && pool.dtype != DType::kF8E4M3) {
+    return InvalidArgument("pool is of {}, must be f32, f16, bf16 or f8e4m3", Name(pool.dtype));
+  }
+  for (const auto& [name, scale] :
+       {std::pair("k_scale", pool.k_scale), {"v_scale", pool.v_scale}}) {
+    const bool right = pool.dtype == DType::kF8E4M3 ? scale > 0 && std::isfinite(scale) : scale == 1;
+    if (!right) {
+      return InvalidArgument("pool has a {} of {}, must be {}", name, scale,
+                             pool.dtype == DType::kF8E4M3 ? "finite and positive" : "1");
+    }
   }
   if (pool.num_layers <= 0 || pool.num_blocks <= 0 || pool.num_kv_heads <= 0) {
     return InvalidArgument("pool has {} layers, {} blocks and {} KV heads, must be positive",
@@ -120,11 +139,28 @@ absl::Status CheckIds(std::string_view name, std::span<const int32_t> ids, int64
   return absl::OkStatus();
 }
 
+absl::Status CheckStarts(const BlockTables& tables, size_t num_seqs) {
+  if (tables.starts.size() != num_seqs + 1) {
+    return InvalidArgument("block_tables.starts has {} entries, must have {}, one more than "
+                           "context_lens",
+                           tables.starts.size(), num_seqs + 1);
+  }
+  for (size_t s = 0; s <= num_seqs; ++s) {
+    const int64_t floor = s == 0 ? 0 : tables.starts[s - 1];
+    if (tables.starts[s] < floor || tables.starts[s] > static_cast<int64_t>(tables.ids.size())) {
+      return InvalidArgument("block_tables.starts[{}] is {}, must be from {} to the {} ids", s,
+                             tables.starts[s], floor, tables.ids.size());
+    }
+  }
+  return absl::OkStatus();
+}
+
 // The blocks that the rows of one sequence see must exist; no other entry of its table is read.
 absl::Status CheckBlockTable(const AttentionArgs& a, size_t s, int32_t q_len) {
+  const std::span<const int32_t> table = a.block_tables.Of(s);
   const int64_t block_tokens = a.pool.block_tokens;
   const int64_t context = a.context_lens[s];
-  const int64_t capacity = a.block_tables.shape[1] * block_tokens;
+  const int64_t capacity = static_cast<int64_t>(table.size()) * block_tokens;
   if (context > capacity) {
     return InvalidArgument("context_lens[{}] is {}, must be at most the {} of block_tables", s,
                            context, capacity);
@@ -132,10 +168,10 @@ absl::Status CheckBlockTable(const AttentionArgs& a, size_t s, int32_t q_len) {
   if (q_len == 0) return absl::OkStatus();
   const int64_t first_seen =
       a.window > 0 ? std::max<int64_t>(context - q_len + 1 - a.window, 0) : 0;
-  const int32_t* table = a.block_tables.Row<int32_t>(static_cast<int64_t>(s));
   for (int64_t i = first_seen / block_tokens; i * block_tokens < context; ++i) {
-    if (table[i] < 0 || table[i] >= a.pool.num_blocks) {
-      return InvalidArgument("block_tables[{}][{}] is {}, must be in [0, {})", s, i, table[i],
+    const int32_t block = table[static_cast<size_t>(i)];
+    if (block < 0 || block >= a.pool.num_blocks) {
+      return InvalidArgument("block_tables[{}][{}] is {}, must be in [0, {})", s, i, block,
                              a.pool.num_blocks);
     }
   }
@@ -144,6 +180,7 @@ absl::Status CheckBlockTable(const AttentionArgs& a, size_t s, int32_t q_len) {
 
 absl::Status CheckSequences(const AttentionArgs& a, QueryRows query_rows) {
   const size_t num_seqs = a.context_lens.size();
+  const bool decode = query_rows == QueryRows::kOneEach;
   if (a.query_starts.size() != num_seqs + 1) {
     return InvalidArgument("query_starts has {} entries, must be {}, one more than context_lens",
                            a.query_starts.size(), num_seqs + 1);
@@ -152,19 +189,41 @@ absl::Status CheckSequences(const AttentionArgs& a, QueryRows query_rows) {
     return InvalidArgument("query_starts runs from {} to {}, must run from 0 to the {} rows of q",
                            a.query_starts.front(), a.query_starts.back(), a.q.shape[0]);
   }
+  RETURN_IF_ERROR(CheckStarts(a.block_tables, num_seqs));
   for (size_t s = 0; s < num_seqs; ++s) {
     const int32_t q_len = a.query_starts[s + 1] - a.query_starts[s];
-    if (q_len < 0 || (query_rows == QueryRows::kOneEach && q_len != 1)) {
+    if (q_len < 0 || (decode && q_len != 1)) {
       return InvalidArgument("query_starts gives sequence {} {} rows, must be {}", s, q_len,
-                             query_rows == QueryRows::kOneEach ? "1" : "0 or more");
+                             decode ? "1" : "0 or more");
     }
-    if (a.context_lens[s] < q_len) {
+    const bool filler = decode && a.context_lens[s] == 0;
+    if (a.context_lens[s] < q_len && !filler) {
       return InvalidArgument("context_lens[{}] is {}, must be at least its {} query rows", s,
                              a.context_lens[s], q_len);
     }
-    RETURN_IF_ERROR(CheckBlockTable(a, s, q_len));
+    RETURN_IF_ERROR(CheckBlockTable(a, s, filler ? 0 : q_len));
   }
   return absl::OkStatus();
+}
+
+int64_t LongestContext(const AttentionArgs& a) {
+  return a.context_lens.empty() ? 0 : *std::max_element(a.context_lens.begin(), a.context_lens.end());
+}
+
+// What attention may report beside its result.
+absl::Status CheckReports(const AttentionArgs& a, QueryRows query_rows) {
+  if (a.lse.present()) {
+    RETURN_IF_ERROR(CheckTensor("lse", a.lse, DType::kF32, {a.q.shape[0], a.q.shape[1]}));
+  }
+  if (!a.block_mass.present()) return absl::OkStatus();
+  if (query_rows != QueryRows::kOneEach) {
+    return InvalidArgument("block_mass is given to prefill, which does not report it");
+  }
+  RETURN_IF_ERROR(CheckTensor("block_mass", a.block_mass, DType::kF32,
+                              {std::ssize(a.context_lens.host()), a.pool.num_kv_heads, kAny}));
+  if (a.block_mass.shape[2] * a.pool.block_tokens >= LongestContext(a)) return absl::OkStatus();
+  return InvalidArgument("block_mass has room for {} blocks, must hold a context of {}",
+                         a.block_mass.shape[2], LongestContext(a));
 }
 
 absl::Status CheckRange(std::string_view name, size_t row, float value, std::string_view range,
@@ -215,34 +274,40 @@ absl::Status Check(const EmbeddingArgs& a) {
   RETURN_IF_ERROR(CheckPacked("table", a.table));
   const auto num_tokens = static_cast<int64_t>(a.token_ids.size());
   RETURN_IF_ERROR(CheckTensor("out", a.out, DType::kF32, {num_tokens, a.table.k}));
-  return CheckIds("token_ids", a.token_ids, a.table.n);
+  return CheckIds("token_ids", a.token_ids.host(), a.table.n);
 }
 
-absl::Status Check(const RmsNormArgs& a) {
+absl::Status Check(const RmsNormArgs& a, const Ops& ops) {
   RETURN_IF_ERROR(CheckTensor("x", a.x, DType::kF32, {kAny, kAny}));
   if (a.x.shape[1] == 0) return InvalidArgument("x has rows of no elements");
   RETURN_IF_ERROR(CheckTensor("weight", a.weight, DType::kF32, {a.x.shape[1]}));
-  RETURN_IF_ERROR(CheckTensor("out", a.out, DType::kF32, {a.x.shape[0], a.x.shape[1]}));
+  RETURN_IF_ERROR(CheckActivation("out", a.out, ops, {a.x.shape[0], a.x.shape[1]}));
   if (!(a.eps >= 0) || std::isinf(a.eps)) {
     return InvalidArgument("eps is {}, must be finite and not negative", a.eps);
   }
-  const bool in_place = a.out.data == a.x.data && a.out.row_stride == a.x.row_stride;
+  const bool in_place = a.out.data == a.x.data && a.out.row_stride == a.x.row_stride &&
+                        a.out.dtype == a.x.dtype;
   if (!in_place && !Disjoint(a.x, a.out)) {
     return InvalidArgument("out overlaps x: must be the same rows or none of them");
   }
   return absl::OkStatus();
 }
 
-absl::Status Check(const RopeArgs& a) {
-  RETURN_IF_ERROR(CheckTensor("q", a.q, DType::kF32, {kAny, kAny, kAny}));
+absl::Status Check(const RopeArgs& a, const Ops& ops) {
+  RETURN_IF_ERROR(CheckActivation("q", a.q, ops, {kAny, kAny, kAny}));
   const int64_t num_tokens = a.q.shape[0];
   const int64_t head_dim = a.q.shape[2];
   if (head_dim <= 0 || head_dim % 2 != 0) {
     return InvalidArgument("q has head_dim {}, must be even and positive", head_dim);
   }
-  RETURN_IF_ERROR(CheckTensor("k", a.k, DType::kF32, {num_tokens, kAny, head_dim}));
-  RETURN_IF_ERROR(CheckTensor("cos", a.cos, DType::kF32, {num_tokens, head_dim / 2}));
-  RETURN_IF_ERROR(CheckTensor("sin", a.sin, DType::kF32, {num_tokens, head_dim / 2}));
+  RETURN_IF_ERROR(CheckTensor("k", a.k, a.q.dtype, {num_tokens, kAny, head_dim}));
+  RETURN_IF_ERROR(CheckTensor("cos", a.cos, DType::kF32, {kAny, head_dim / 2}));
+  RETURN_IF_ERROR(CheckTensor("sin", a.sin, DType::kF32, {a.cos.shape[0], head_dim / 2}));
+  if (std::ssize(a.positions.host()) != num_tokens) {
+    return InvalidArgument("positions has {} entries, must have the {} of q", a.positions.size(),
+                           num_tokens);
+  }
+  RETURN_IF_ERROR(CheckIds("positions", a.positions.host(), a.cos.shape[0]));
   for (const auto& [name, norm] : {std::pair("q_norm", &a.q_norm), {"k_norm", &a.k_norm}}) {
     if (norm->present()) RETURN_IF_ERROR(CheckTensor(name, *norm, DType::kF32, {head_dim}));
   }
@@ -253,10 +318,16 @@ absl::Status Check(const RopeArgs& a) {
   return absl::OkStatus();
 }
 
-absl::Status Check(const GemmArgs& a) {
+absl::Status Check(const GemmArgs& a, const Ops& ops) {
   RETURN_IF_ERROR(CheckPacked("weight", a.weight));
-  RETURN_IF_ERROR(CheckTensor("x", a.x, DType::kF32, {kAny, a.weight.k}));
-  RETURN_IF_ERROR(CheckTensor("out", a.out, DType::kF32, {a.x.shape[0], a.weight.n}));
+  RETURN_IF_ERROR(CheckActivation("x", a.x, ops, {kAny, a.weight.k}));
+  if (a.x.dtype != DType::kF32 && a.x.dtype != a.weight.dtype) {
+    return InvalidArgument("x is {}, must be f32 or as the weight, {}", Name(a.x.dtype),
+                           Name(a.weight.dtype));
+  }
+  const bool f32_out = a.output == GemmOutput::kAccumulate || a.out.dtype == DType::kF32;
+  RETURN_IF_ERROR(CheckTensor("out", a.out, f32_out ? DType::kF32 : a.x.dtype,
+                              {a.x.shape[0], a.weight.n}));
   if (a.bias.present()) {
     RETURN_IF_ERROR(CheckTensor("bias", a.bias, DType::kF32, {a.weight.n}));
   }
@@ -264,21 +335,24 @@ absl::Status Check(const GemmArgs& a) {
   return absl::OkStatus();
 }
 
-absl::Status Check(const SiluMulArgs& a) {
-  RETURN_IF_ERROR(CheckTensor("out", a.out, DType::kF32, {kAny, kAny}));
+absl::Status Check(const SiluMulArgs& a, const Ops& ops) {
+  RETURN_IF_ERROR(CheckActivation("out", a.out, ops, {kAny, kAny}));
   RETURN_IF_ERROR(
-      CheckTensor("gate_up", a.gate_up, DType::kF32, {a.out.shape[0], 2 * a.out.shape[1]}));
+      CheckTensor("gate_up", a.gate_up, a.out.dtype, {a.out.shape[0], 2 * a.out.shape[1]}));
   if (!Disjoint(a.gate_up, a.out)) return InvalidArgument("out overlaps gate_up: must be apart");
   return absl::OkStatus();
 }
 
-absl::Status Check(const StoreKvArgs& a) {
+absl::Status Check(const StoreKvArgs& a, const Ops& ops) {
   RETURN_IF_ERROR(CheckPool(a.pool));
   RETURN_IF_ERROR(CheckIndex("layer", a.layer, a.pool.num_layers));
   const auto num_tokens = static_cast<int64_t>(a.slots.size());
   for (const auto& [name, tensor] : {std::pair("k", &a.k), {"v", &a.v}}) {
-    RETURN_IF_ERROR(CheckTensor(name, *tensor, DType::kF32,
-                                {num_tokens, a.pool.num_kv_heads, a.pool.head_dim}));
+    RETURN_IF_ERROR(
+        CheckActivation(name, *tensor, ops, {num_tokens, a.pool.num_kv_heads, a.pool.head_dim}));
+  }
+  if (a.v.dtype != a.k.dtype) {
+    return InvalidArgument("v is {}, must be as k, {}", Name(a.v.dtype), Name(a.k.dtype));
   }
   const int64_t num_slots = int64_t{a.pool.num_blocks} * a.pool.block_tokens;
   for (size_t i = 0; i < a.slots.size(); ++i) {
@@ -289,23 +363,41 @@ absl::Status Check(const StoreKvArgs& a) {
   return absl::OkStatus();
 }
 
-absl::Status Check(const AttentionArgs& a, QueryRows query_rows) {
+absl::Status Check(const AttentionArgs& a, const Ops& ops, QueryRows query_rows) {
   RETURN_IF_ERROR(CheckPool(a.pool));
   RETURN_IF_ERROR(CheckIndex("layer", a.layer, a.pool.num_layers));
-  RETURN_IF_ERROR(CheckTensor("q", a.q, DType::kF32, {kAny, kAny, a.pool.head_dim}));
+  RETURN_IF_ERROR(CheckActivation("q", a.q, ops, {kAny, kAny, a.pool.head_dim}));
   const int64_t num_heads = a.q.shape[1];
   if (num_heads == 0 || num_heads % a.pool.num_kv_heads != 0) {
     return InvalidArgument("q has {} heads, must be a multiple of the {} KV heads", num_heads,
                            a.pool.num_kv_heads);
   }
   RETURN_IF_ERROR(
-      CheckTensor("out", a.out, DType::kF32, {a.q.shape[0], num_heads, a.pool.head_dim}));
+      CheckTensor("out", a.out, a.q.dtype, {a.q.shape[0], num_heads, a.pool.head_dim}));
   if (!Disjoint(a.q, a.out)) return InvalidArgument("out overlaps q: must be apart");
   if (!std::isfinite(a.scale)) return InvalidArgument("scale is {}, must be finite", a.scale);
   if (a.window < 0) return InvalidArgument("window is {}, must be 0 or more", a.window);
-  RETURN_IF_ERROR(CheckTensor("block_tables", a.block_tables, DType::kI32,
-                              {static_cast<int64_t>(a.context_lens.size()), kAny}));
-  return CheckSequences(a, query_rows);
+  if (!(a.softcap >= 0) || std::isinf(a.softcap)) {
+    return InvalidArgument("softcap is {}, must be finite and not negative", a.softcap);
+  }
+  RETURN_IF_ERROR(CheckSequences(a, query_rows));
+  return CheckReports(a, query_rows);
+}
+
+absl::Status Check(const ColumnMassArgs& a, const Ops& ops) {
+  constexpr int32_t kMaxRows = 64;
+  RETURN_IF_ERROR(Check(a.attention, ops, QueryRows::kAnyNumber));
+  if (!a.attention.lse.present()) return InvalidArgument("lse has no data");
+  if (a.last_rows < 1 || a.last_rows > kMaxRows) {
+    return InvalidArgument("last_rows is {}, must be from 1 to {}", a.last_rows, kMaxRows);
+  }
+  RETURN_IF_ERROR(
+      CheckTensor("out", a.out, DType::kF32,
+                  {std::ssize(a.attention.context_lens.host()), a.attention.pool.num_kv_heads,
+                   kAny}));
+  if (a.out.shape[2] >= LongestContext(a.attention)) return absl::OkStatus();
+  return InvalidArgument("out has room for {} tokens, must hold a context of {}", a.out.shape[2],
+                         LongestContext(a.attention));
 }
 
 absl::Status Check(const CopyBlocksArgs& a) {

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/op_args.h"
+#include "kernels/ops.h"
 
 // What every op refuses, the same for all backends: INVALID_ARGUMENT naming the argument, what it
 // is and what it must be. Cheap beside the op: shapes, types, overlaps and the range of indices;
@@ -16,12 +17,14 @@ enum class QueryRows : uint8_t { kAnyNumber, kOneEach };
 
 absl::Status Check(const PackedMatrix& dst, std::span<const TensorView> sources);
 absl::Status Check(const EmbeddingArgs& a);
-absl::Status Check(const RmsNormArgs& a);
-absl::Status Check(const RopeArgs& a);
-absl::Status Check(const GemmArgs& a);
-absl::Status Check(const SiluMulArgs& a);
-absl::Status Check(const StoreKvArgs& a);
-absl::Status Check(const AttentionArgs& a, QueryRows query_rows);
+// `ops` says which types it takes as activations.
+absl::Status Check(const RmsNormArgs& a, const Ops& ops);
+absl::Status Check(const RopeArgs& a, const Ops& ops);
+absl::Status Check(const GemmArgs& a, const Ops& ops);
+absl::Status Check(const SiluMulArgs& a, const Ops& ops);
+absl::Status Check(const StoreKvArgs& a, const Ops& ops);
+absl::Status Check(const AttentionArgs& a, const Ops& ops, QueryRows query_rows);
+absl::Status Check(const ColumnMassArgs& a, const Ops& ops);
 absl::Status Check(const CopyBlocksArgs& a);
 absl::Status Check(const MoveBlocksArgs& a);
 absl::Status Check(const SampleArgs& a);

@@ -1,0 +1,17 @@
+# The CUDA language and toolkit, once nvcc is found (TANDEM_NVCC).
+set(CMAKE_CUDA_COMPILER ${TANDEM_NVCC})
+# Each target names its own architectures; without a value CMake would ask the compiler's default.
+set(CMAKE_CUDA_ARCHITECTURES 90-real)
+enable_language(CUDA)
+find_package(CUDAToolkit 12.0 REQUIRED)
+# CMake 3.25 knows no flag for CUDA C++20, although nvcc has had it since 12.0.
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+if(CCACHE)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_path(TANDEM_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/registry.h"
+
+// What the registry knows of CUDA. There is one implementation per build: backend.cc with a
+// toolkit, absent.cc without one.
+
+namespace tandem::cuda {
+
+// Device `index` of this machine. Errors are one line that says what to do: UNIMPLEMENTED in a
+// build without CUDA; FAILED_PRECONDITION without a driver, with one too old, with a GPU of an
+// architecture that no kernel was compiled for, or without cuBLASLt; NOT_FOUND for an index that
+// does not exist.
+absl::StatusOr<Backend> OpenBackend(int index, const BackendOptions& options);
+
+// "cuda:0", ... of this machine; empty where OpenBackend would fail for all.
+std::vector<std::string> DeviceNames();
+
+}  // namespace tandem::cuda

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/op_args.h"
+
+// The kernels of the CUDA backend as the host calls them, one .cu file per op. Arguments were
+// validated by Ops; every StagedSpan has its device() set; shapes with no rows never get here. A
+// launcher queues on `on.stream` and returns what the launch returned. None allocates, copies or
+// waits, so that all can be recorded into a graph.
+
+namespace tandem::cuda {
+
+// What a launcher needs to know of where it runs.
+struct LaunchTarget {
+  cudaStream_t stream = nullptr;
+  int num_sms = 0;
+  int compute_capability = 0;       // 90 for 9.0
+  size_t max_shared_bytes = 0;      // that one block may ask for
+  size_t shared_bytes_per_sm = 0;
+};
+
+// ---- small_ops.cu, rope.cu, kv_blocks.cu
+cudaError_t Embedding(const LaunchTarget& on, const EmbeddingArgs& args);
+cudaError_t RmsNorm(const LaunchTarget& on, const RmsNormArgs& args);
+cudaError_t SiluMul(const LaunchTarget& on, const SiluMulArgs& args);
+// out[t, :] += bias, for `out` f32 or act.
+cudaError_t AddBias(const LaunchTarget& on, const TensorView& out, const TensorView& bias);
+// out = x, elementwise between f32, f16 and bf16; both [T, n].
+cudaError_t Convert(const LaunchTarget& on, const TensorView& x, const TensorView& out);
+cudaError_t Rope(const LaunchTarget& on, const RopeArgs& args);
+cudaError_t StoreKv(const LaunchTarget& on, const StoreKvArgs& args);
+cudaError_t RopeStoreKv(const LaunchTarget& on, const RopeArgs& rope, const StoreKvArgs& store);
+// `pairs` and `items` on the device, as many as the args have.
+cudaError_t CopyBlocks(const LaunchTarget& on, const CopyBlocksArgs& args, const int2* pairs);
+cudaError_t GatherBlocks(const LaunchTarget& on, const MoveBlocksArgs& args, const int2* items);
+cudaError_t ScatterBlocks(const LaunchTarget& on, const MoveBlocksArgs& args, const int2* items);
+
+// ---- skinny_gemm.cu: x * weight^T for few rows, where reading the weights is all that counts. Sums
+// in an order that depends on k alone.
+bool TakesSkinnyGemm(const GemmArgs& args);
+cudaError_t SkinnyGemm(const LaunchTarget& on, const GemmArgs& args);
+
+// ---- sampling.cu
+// A row as the device has it. Tokens for penalties are in one list for all rows.
+struct DeviceSampleRow {
+  float temperature;
+  float top_p;
+  float min_p;
+  float repetition_penalty;
+  float presence_penalty;
+  float frequency_penalty;
+  int32_t top_k;
+  int32_t num_logprobs;  // -1: none at all
+  double uniform;        // the draw, in [0, 1): base/rng.h UniformAt(seed, position)
+  int32_t prompt_begin;  // ids [prompt_begin, output_begin) are the prompt, [output_begin, ids_end)
+  int32_t output_begin;  // the output
+  int32_t ids_end;
+  int32_t logprobs_begin;  // where this row's alternatives start in `top`
+};
+struct DeviceSampledToken {
+  int32_t token_id;  // -1: a logit of the row is NaN or infinite
+  float logprob;
+};
+struct DeviceTokenLogprob {
+  int32_t token_id;
+  float logprob;
+};
+struct SampleLaunch {
+  const float* logits;  // [R, V] with row_stride
+  int64_t row_stride;
+  int32_t num_rows;
+  int32_t vocab;
+  const DeviceSampleRow* rows;   // [R]
+  const int32_t* token_ids;      // the penalties' lists
+  void* scratch;                 // SampleScratchBytes(R, V); zero before the first use, and left so
+  DeviceSampledToken* sampled;   // [R]
+  DeviceTokenLogprob* top;       // sum of num_logprobs
+};
+size_t SampleScratchBytes(int32_t num_rows, int32_t vocab);
+cudaError_t Sample(const LaunchTarget& on, const SampleLaunch& launch);
+
+// ---- attention_decode.cu (with plan_splits.cu, combine_splits.cu)
+// Bytes of the plan and of the partial results for calls within these sizes; both are the caller's
+// memory. `group` is Hq / Hkv.
+struct DecodeShape {
+  int32_t num_sequences = 0;
+  int32_t num_heads = 0;
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;
+  int64_t total_tokens = 0;  // contexts of all sequences together, at most
+  int32_t max_blocks = 0;    // of one sequence, where block_mass is asked for; else 0
+  SplitMode splits = SplitMode::kBalanced;
+};
+size_t DecodePlanBytes(const LaunchTarget& on, const DecodeShape& shape);
+size_t DecodeScratchBytes(const LaunchTarget& on, const DecodeShape& shape);
+// Plans on the device from the context lengths there: a graph that holds it replays for others.
+cudaError_t PlanDecode(const LaunchTarget& on, const AttentionArgs& args, void* plan);
+cudaError_t AttentionDecode(const LaunchTarget& on, const AttentionArgs& args, const void* plan,
+                            void* scratch);
+
+// ---- attention_prefill.cu, attention_prefill_sm90.cu
+// One tile of query rows and the KV that one thread block reads for it; made on the host.
+struct PrefillTile {
+  int32_t seq;
+  int32_t kv_head;
+  int32_t row_begin;  // packed rows (token * G + head of the group), [row_begin, row_end)
+  int32_t row_end;
+  int32_t key_begin;  // [key_begin, key_end): a piece of the context when the tile is split
+  int32_t key_end;
+  int32_t partial;    // index of its partial result; -1: the tile is whole and writes the output
+  int32_t num_partials;  // of the same tile, consecutive; on the first of them, else 0
+};
+
+struct PrefillWork {
+  const PrefillTile* tiles;  // [num_tiles] on the device, the most expensive first
+  int32_t num_tiles;
+  float* partials;           // num_partials * PrefillPartialFloats(args)
+  int32_t num_partials;
+};
+// Query rows of a tile, and the floats of one partial result: the planner needs them.
+int32_t PrefillTileRows(const LaunchTarget& on, const AttentionArgs& args);
+size_t PrefillPartialFloats(const LaunchTarget& on, const AttentionArgs& args);
+cudaError_t AttentionPrefill(const LaunchTarget& on, const AttentionArgs& args,
+                             const PrefillWork& work);
+// Whether the tensor-core kernels serve these arguments; otherwise AttentionReference does.
+bool TakesTensorCores(const LaunchTarget& on, const AttentionArgs& args);
+
+// ---- attention_reference.cu: any dtype, head_dim and block size; plain and slow. Serves the shapes
+// that the fast kernels were not compiled for, and tests.
+cudaError_t AttentionReference(const LaunchTarget& on, const AttentionArgs& args);
+// ---- column_mass.cu
+cudaError_t ColumnMass(const LaunchTarget& on, const ColumnMassArgs& args);
+
+}  // namespace tandem::cuda

@@ -1,0 +1,5 @@
+# The sources of the CUDA backend, relative to kernels/cuda. The emulator compiles the same ones.
+# For every architecture; for sm_90a alone; by the host's compiler.
+set(CUDA_KERNEL_SOURCES)
+set(CUDA_HOPPER_SOURCES)
+set(CUDA_HOST_SOURCES)
