@@ -76,7 +76,8 @@ absl::Status AddPackWeight(KernelArrays& arrays, Cases& cases) {
 struct Sequences {
   std::vector<int32_t> query_starts = {0};
   std::vector<int32_t> context_lens;
-  std::vector<int32_t> tables;
+  std::vector<int32_t> blocks;
+  std::vector<int32_t> table_starts = {0};
 };
 
 absl::Status AddAttention(KernelArrays& arrays, Cases& cases) {
@@ -93,9 +94,10 @@ absl::Status AddAttention(KernelArrays& arrays, Cases& cases) {
     for (int32_t s = 0; s < step.sequences; ++s) {
       sequences->query_starts.push_back((s + 1) * step.rows);
       sequences->context_lens.push_back(step.context);
+      sequences->table_starts.push_back((s + 1) * blocks);
     }
-    sequences->tables.resize(step.sequences * blocks);
-    std::iota(sequences->tables.begin(), sequences->tables.end(), 0);
+    sequences->blocks.resize(step.sequences * blocks);
+    std::iota(sequences->blocks.begin(), sequences->blocks.end(), 0);
 
     AttentionArgs args;
     const int64_t rows = int64_t{step.sequences} * step.rows;
@@ -107,7 +109,7 @@ absl::Status AddAttention(KernelArrays& arrays, Cases& cases) {
                      arrays.NextWeight(kLayers * args.pool.num_blocks * args.pool.ExtentBytes()));
     args.query_starts = sequences->query_starts;
     args.context_lens = sequences->context_lens;
-    args.block_tables = TensorView(sequences->tables.data(), DType::kI32, {step.sequences, blocks});
+    args.block_tables = {sequences->blocks, sequences->table_starts};
     args.scale = 0.125f;
     const bool prefill = step.rows > 1;
     const auto call = [&arrays, args, sequences, prefill]() mutable {
@@ -173,7 +175,12 @@ absl::Status AddRowOps(KernelArrays& arrays, Cases& cases, int64_t tokens) {
   const float eighth = std::sqrt(0.5f);
   ASSIGN_OR_RETURN(rope.cos, arrays.Constants({tokens, kHeadDim / 2}, eighth));
   ASSIGN_OR_RETURN(rope.sin, arrays.Constants({tokens, kHeadDim / 2}, eighth));
-  Add(cases, arrays, "rope", shape, &Ops::Rope, rope);
+  auto positions = std::make_shared<std::vector<int32_t>>(tokens);
+  std::iota(positions->begin(), positions->end(), 0);
+  rope.positions = *positions;
+  cases.push_back({"rope", shape, Cost(rope), [&arrays, positions, rope] {
+                     return arrays.ops().Rope(arrays.stream(), rope);
+                   }});
 
   SiluMulArgs silu;
   ASSIGN_OR_RETURN(silu.gate_up, arrays.Floats({tokens, 2 * kMlp}));

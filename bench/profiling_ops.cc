@@ -1,5 +1,7 @@
 #include "bench/profiling_ops.h"
 
+#include "base/status.h"
+
 namespace tandem {
 
 std::string_view Name(OpKind kind) {
@@ -16,6 +18,8 @@ std::string_view Name(OpKind kind) {
       return "silu_mul";
     case OpKind::kStoreKv:
       return "store_kv";
+    case OpKind::kRopeStoreKv:
+      return "rope_store_kv";
     case OpKind::kAttentionPrefill:
       return "attention_prefill";
     case OpKind::kAttentionDecode:
@@ -68,6 +72,32 @@ absl::Status ProfilingOps::DoStoreKv(Stream& stream, const StoreKvArgs& args) {
   return Timed(OpKind::kStoreKv, Cost(args), [&] { return ops_->StoreKv(stream, args); });
 }
 
+absl::Status ProfilingOps::DoRopeStoreKv(Stream& stream, const RopeArgs& rope,
+                                         const StoreKvArgs& store) {
+  return Timed(OpKind::kRopeStoreKv, Cost(rope, store),
+               [&] { return ops_->RopeStoreKv(stream, rope, store); });
+}
+
+absl::StatusOr<AttentionPlan> ProfilingOps::DoPlanPrefill(Stream& stream,
+                                                          const AttentionArgs& args) {
+  AttentionPlan plan;
+  RETURN_IF_ERROR(Timed(OpKind::kOther, {}, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(plan, ops_->PlanPrefill(stream, args));
+    return absl::OkStatus();
+  }));
+  return plan;
+}
+
+absl::StatusOr<AttentionPlan> ProfilingOps::DoPlanDecode(Stream& stream,
+                                                         const AttentionArgs& args) {
+  AttentionPlan plan;
+  RETURN_IF_ERROR(Timed(OpKind::kOther, {}, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(plan, ops_->PlanDecode(stream, args));
+    return absl::OkStatus();
+  }));
+  return plan;
+}
+
 absl::Status ProfilingOps::DoAttentionPrefill(Stream& stream, const AttentionArgs& args) {
   return Timed(OpKind::kAttentionPrefill, Cost(args),
                [&] { return ops_->AttentionPrefill(stream, args); });
@@ -76,6 +106,10 @@ absl::Status ProfilingOps::DoAttentionPrefill(Stream& stream, const AttentionArg
 absl::Status ProfilingOps::DoAttentionDecode(Stream& stream, const AttentionArgs& args) {
   return Timed(OpKind::kAttentionDecode, Cost(args),
                [&] { return ops_->AttentionDecode(stream, args); });
+}
+
+absl::Status ProfilingOps::DoColumnMass(Stream& stream, const ColumnMassArgs& args) {
+  return Timed(OpKind::kOther, Cost(args), [&] { return ops_->ColumnMass(stream, args); });
 }
 
 absl::Status ProfilingOps::DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) {

@@ -19,6 +19,7 @@ enum class OpKind : uint8_t {
   kGemm,
   kSiluMul,
   kStoreKv,
+  kRopeStoreKv,
   kAttentionPrefill,
   kAttentionDecode,
   kSample,
@@ -43,6 +44,8 @@ class ProfilingOps final : public Ops {
  public:
   explicit ProfilingOps(std::unique_ptr<Ops> ops) : ops_(std::move(ops)) {}
 
+  DType ActivationType(DType weights) const override { return ops_->ActivationType(weights); }
+  absl::Status Reserve(const WorkLimits& limits) override { return ops_->Reserve(limits); }
   int64_t PackedBytes(DType dtype, int64_t n, int64_t k) const override {
     return ops_->PackedBytes(dtype, n, k);
   }
@@ -72,8 +75,13 @@ class ProfilingOps final : public Ops {
   absl::Status DoGemm(Stream& stream, const GemmArgs& args) override;
   absl::Status DoSiluMul(Stream& stream, const SiluMulArgs& args) override;
   absl::Status DoStoreKv(Stream& stream, const StoreKvArgs& args) override;
+  absl::Status DoRopeStoreKv(Stream& stream, const RopeArgs& rope,
+                             const StoreKvArgs& store) override;
+  absl::StatusOr<AttentionPlan> DoPlanPrefill(Stream& stream, const AttentionArgs& args) override;
+  absl::StatusOr<AttentionPlan> DoPlanDecode(Stream& stream, const AttentionArgs& args) override;
   absl::Status DoAttentionPrefill(Stream& stream, const AttentionArgs& args) override;
   absl::Status DoAttentionDecode(Stream& stream, const AttentionArgs& args) override;
+  absl::Status DoColumnMass(Stream& stream, const ColumnMassArgs& args) override;
   absl::Status DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) override;
   absl::Status DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) override;
   absl::Status DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) override;

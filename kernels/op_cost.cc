@@ -1,6 +1,7 @@
 #include "kernels/op_cost.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace tandem {
 namespace {
@@ -10,12 +11,52 @@ double Elements(const TensorView& tensor) {
 }
 
 double Bytes(const TensorView& tensor) {
+  if (!tensor.present()) return 0;
   return Elements(tensor) * static_cast<double>(SizeOf(tensor.dtype));
 }
 
 double Bytes(const PackedMatrix& matrix) {
   return static_cast<double>(matrix.n) * static_cast<double>(matrix.k) *
          static_cast<double>(SizeOf(matrix.dtype));
+}
+
+double RowBytes(const TensorView& tensor) {
+  return static_cast<double>(tensor.RowElements() * SizeOf(tensor.dtype));
+}
+
+double StoredRows(const StoreKvArgs& a) {
+  return static_cast<double>(
+      std::count_if(a.slots.begin(), a.slots.end(), [](int64_t slot) { return slot >= 0; }));
+}
+
+// What the last rows of each sequence see.
+struct Seen {
+  double rows = 0;
+  double keys = 0;   // each once per sequence
+  double pairs = 0;  // of a row and a key
+};
+
+Seen SeenBy(const AttentionArgs& a, int64_t last_rows) {
+  Seen seen;
+  for (size_t s = 0; s < a.context_lens.size(); ++s) {
+    const int64_t context = a.context_lens[s];
+    const int64_t q_len = a.query_starts[s + 1] - a.query_starts[s];
+    const int64_t rows = std::min({q_len, context, last_rows});
+    if (rows == 0) continue;
+    const int64_t window = a.window > 0 ? a.window : context;
+    seen.rows += static_cast<double>(rows);
+    seen.keys += static_cast<double>(std::min(context, window + rows - 1));
+    for (int64_t position = context - rows; position < context; ++position) {
+      seen.pairs += static_cast<double>(std::min(position + 1, window));
+    }
+  }
+  return seen;
+}
+
+// Of K alone.
+double KeyBytes(const AttentionArgs& a, const Seen& seen) {
+  return seen.keys * a.pool.num_kv_heads * a.pool.head_dim *
+         static_cast<double>(SizeOf(a.pool.dtype));
 }
 
 }  // namespace
@@ -33,7 +74,9 @@ OpCost Cost(const RopeArgs& a) {
   double flops = 3 * (Elements(a.q) + Elements(a.k));
   if (a.q_norm.present()) flops += 4 * Elements(a.q);
   if (a.k_norm.present()) flops += 4 * Elements(a.k);
-  return {2 * (Bytes(a.q) + Bytes(a.k)) + Bytes(a.cos) + Bytes(a.sin), flops};
+  const double tables =
+      static_cast<double>(a.positions.size()) * (RowBytes(a.cos) + RowBytes(a.sin));
+  return {2 * (Bytes(a.q) + Bytes(a.k)) + tables, flops};
 }
 
 OpCost Cost(const GemmArgs& a) {
@@ -46,30 +89,33 @@ OpCost Cost(const GemmArgs& a) {
 OpCost Cost(const SiluMulArgs& a) { return {Bytes(a.gate_up) + Bytes(a.out), 5 * Elements(a.out)}; }
 
 OpCost Cost(const StoreKvArgs& a) {
-  const auto stored = static_cast<double>(
-      std::count_if(a.slots.begin(), a.slots.end(), [](int64_t slot) { return slot >= 0; }));
-  const double elements = stored * 2 * a.pool.num_kv_heads * a.pool.head_dim;
-  return {elements * static_cast<double>(SizeOf(DType::kF32) + SizeOf(a.pool.dtype)), 0};
+  const double rows = StoredRows(a);
+  const double elements = rows * 2 * a.pool.num_kv_heads * a.pool.head_dim;
+  return {
+      rows * (RowBytes(a.k) + RowBytes(a.v)) + elements * static_cast<double>(SizeOf(a.pool.dtype)),
+      0};
+}
+
+OpCost Cost(const RopeArgs& rope, const StoreKvArgs& store) {
+  const OpCost rotated = Cost(rope);
+  const OpCost stored = Cost(store);
+  return {rotated.bytes + stored.bytes - StoredRows(store) * RowBytes(store.k),
+          rotated.flops + stored.flops};
 }
 
 OpCost Cost(const AttentionArgs& a) {
-  double pairs = 0;
-  double keys = 0;
-  for (size_t s = 0; s < a.context_lens.size(); ++s) {
-    const int64_t context = a.context_lens[s];
-    const int64_t q_len = a.query_starts[s + 1] - a.query_starts[s];
-    if (q_len == 0) continue;
-    const int64_t window = a.window > 0 ? a.window : context;
-    keys += static_cast<double>(std::min(context, window + q_len - 1));
-    for (int64_t position = context - q_len; position < context; ++position) {
-      pairs += static_cast<double>(std::min(position + 1, window));
-    }
-  }
-  const double head_dim = a.pool.head_dim;
-  const double kv_bytes =
-      keys * 2 * a.pool.num_kv_heads * head_dim * static_cast<double>(SizeOf(a.pool.dtype));
-  const auto num_heads = static_cast<double>(a.q.shape[1]);
-  return {Bytes(a.q) + Bytes(a.out) + kv_bytes, 4 * head_dim * num_heads * pairs};
+  const Seen seen = SeenBy(a, std::numeric_limits<int64_t>::max());
+  const double bytes =
+      Bytes(a.q) + Bytes(a.out) + 2 * KeyBytes(a, seen) + Bytes(a.lse) + Bytes(a.block_mass);
+  return {bytes, 4 * a.pool.head_dim * static_cast<double>(a.q.shape[1]) * seen.pairs};
+}
+
+OpCost Cost(const ColumnMassArgs& a) {
+  const Seen seen = SeenBy(a.attention, a.last_rows);
+  const TensorView& q = a.attention.q;
+  const double bytes = seen.rows * (RowBytes(q) + RowBytes(a.attention.lse)) +
+                       KeyBytes(a.attention, seen) + Bytes(a.out);
+  return {bytes, 2 * a.attention.pool.head_dim * static_cast<double>(q.shape[1]) * seen.pairs};
 }
 
 OpCost Cost(const CopyBlocksArgs& a) {

@@ -50,6 +50,7 @@ class BlockAttention {
       : args_(args),
         block_(block),
         shape_(args),
+        table_(args.block_tables.Of(static_cast<size_t>(block.seq)).data()),
         num_rows_(static_cast<size_t>(block.end - block.begin)) {
     for (size_t row = 0; row < num_rows_; ++row) {
       const int64_t query = (block.begin + static_cast<int64_t>(row)) / shape_.group;
@@ -189,10 +190,9 @@ class BlockAttention {
   template <class T>
   const T* At(Part part, int64_t token) const {
     const KvPoolView& pool = args_.pool;
-    const int32_t* table = args_.block_tables.Row<const int32_t>(block_.seq);
     const int64_t offset = token & (pool.block_tokens - 1);
     const auto* extent =
-        reinterpret_cast<const T*>(pool.Extent(args_.layer, table[token >> shape_.block_shift]));
+        reinterpret_cast<const T*>(pool.Extent(args_.layer, table_[token >> shape_.block_shift]));
     const int64_t head = static_cast<int64_t>(part) * pool.num_kv_heads + block_.kv_head;
     return extent + (head * pool.block_tokens + offset) * pool.head_dim;
   }
@@ -409,6 +409,7 @@ class BlockAttention {
   const AttentionArgs& args_;
   const RowBlock& block_;
   const AttentionShape shape_;
+  const int32_t* table_;  // of the block's sequence
   const size_t num_rows_;
   VisibleKeys seen_[kMaxBlockRows];
   KeyRange ranges_[kMaxBlockRows];  // of the chunk at hand

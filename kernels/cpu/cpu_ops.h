@@ -16,6 +16,7 @@ void SiluMul(ThreadPool& pool, const SiluMulArgs& args);
 void StoreKv(ThreadPool& pool, const StoreKvArgs& args);
 void AttentionPrefill(ThreadPool& pool, const AttentionArgs& args);
 void AttentionDecode(ThreadPool& pool, const AttentionArgs& args);
+void ColumnMass(ThreadPool& pool, const ColumnMassArgs& args);
 void CopyBlocks(ThreadPool& pool, const CopyBlocksArgs& args);
 void GatherBlocks(ThreadPool& pool, const MoveBlocksArgs& args);
 void ScatterBlocks(ThreadPool& pool, const MoveBlocksArgs& args);

@@ -68,11 +68,28 @@ class CpuStream final : public Stream {
   absl::StatusOr<std::unique_ptr<Event>> Record() override { return std::make_unique<CpuEvent>(); }
   absl::Status Wait(const Event&) override { return absl::OkStatus(); }
   absl::Status Synchronize() override { return absl::OkStatus(); }
+
+  absl::Status BeginRecording() override { return NoGraphs(); }
+  absl::StatusOr<std::unique_ptr<Graph>> EndRecording() override { return NoGraphs(); }
+  absl::Status Launch(Graph&) override { return NoGraphs(); }
+
+ private:
+  static absl::Status NoGraphs() {
+    return Unimplemented("cpu: work is run as it is queued and cannot be recorded");
+  }
 };
 
 class CpuDevice final : public Device {
  public:
   std::string name() const override { return "cpu"; }
+  bool is_host() const override { return true; }
+  bool can_record_graphs() const override { return false; }
+
+  absl::StatusOr<DeviceMemory> Memory() const override {
+    const auto pages = [](int which) { return static_cast<size_t>(sysconf(which)) * PageBytes(); };
+    return DeviceMemory{.free_bytes = pages(_SC_AVPHYS_PAGES),
+                        .total_bytes = pages(_SC_PHYS_PAGES)};
+  }
 
   absl::StatusOr<DeviceBuffer> Allocate(size_t bytes) override {
     if (bytes == 0) return DeviceBuffer();
@@ -89,6 +106,8 @@ class CpuDevice final : public Device {
     }
     return DeviceBuffer(data, bytes, FreeBuffer);
   }
+
+  absl::StatusOr<DeviceBuffer> AllocateHost(size_t bytes) override { return Allocate(bytes); }
 
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
     return std::make_unique<CpuStream>();

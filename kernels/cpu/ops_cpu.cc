@@ -45,6 +45,21 @@ absl::Status CpuOps::DoStoreKv(Stream&, const StoreKvArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status CpuOps::DoRopeStoreKv(Stream&, const RopeArgs& rope, const StoreKvArgs& store) {
+  cpu::Rope(pool_, rope);
+  cpu::StoreKv(pool_, store);
+  return absl::OkStatus();
+}
+
+// Planning costs next to nothing beside a layer, so that every call plans by itself.
+absl::StatusOr<AttentionPlan> CpuOps::DoPlanPrefill(Stream&, const AttentionArgs&) {
+  return AttentionPlan();
+}
+
+absl::StatusOr<AttentionPlan> CpuOps::DoPlanDecode(Stream&, const AttentionArgs&) {
+  return AttentionPlan();
+}
+
 absl::Status CpuOps::DoAttentionPrefill(Stream&, const AttentionArgs& args) {
   cpu::AttentionPrefill(pool_, args);
   return absl::OkStatus();
@@ -52,6 +67,11 @@ absl::Status CpuOps::DoAttentionPrefill(Stream&, const AttentionArgs& args) {
 
 absl::Status CpuOps::DoAttentionDecode(Stream&, const AttentionArgs& args) {
   cpu::AttentionDecode(pool_, args);
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::DoColumnMass(Stream&, const ColumnMassArgs& args) {
+  cpu::ColumnMass(pool_, args);
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/thread_pool.h"
 #include "kernels/ops.h"
 
@@ -15,6 +16,9 @@ class CpuOps final : public Ops {
  public:
   explicit CpuOps(int num_threads) : pool_(num_threads) {}
 
+  DType ActivationType(DType) const override { return DType::kF32; }
+  // Scratch belongs to the threads that call and grows there.
+  absl::Status Reserve(const WorkLimits&) override { return absl::OkStatus(); }
   int64_t PackedBytes(DType dtype, int64_t n, int64_t k) const override;
 
  private:
@@ -26,8 +30,13 @@ class CpuOps final : public Ops {
   absl::Status DoGemm(Stream& stream, const GemmArgs& args) override;
   absl::Status DoSiluMul(Stream& stream, const SiluMulArgs& args) override;
   absl::Status DoStoreKv(Stream& stream, const StoreKvArgs& args) override;
+  absl::Status DoRopeStoreKv(Stream& stream, const RopeArgs& rope,
+                             const StoreKvArgs& store) override;
+  absl::StatusOr<AttentionPlan> DoPlanPrefill(Stream& stream, const AttentionArgs& args) override;
+  absl::StatusOr<AttentionPlan> DoPlanDecode(Stream& stream, const AttentionArgs& args) override;
   absl::Status DoAttentionPrefill(Stream& stream, const AttentionArgs& args) override;
   absl::Status DoAttentionDecode(Stream& stream, const AttentionArgs& args) override;
+  absl::Status DoColumnMass(Stream& stream, const ColumnMassArgs& args) override;
   absl::Status DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) override;
   absl::Status DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) override;
   absl::Status DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) override;

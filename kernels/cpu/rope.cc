@@ -42,8 +42,9 @@ void NormHead(const float* HWY_RESTRICT weight, size_t n, float eps, float* HWY_
 void RopeHeads(const RopeArgs& args, const TensorView& heads, const TensorView& norm,
                int64_t token) {
   const auto head_dim = static_cast<size_t>(heads.shape[2]);
-  const auto* cos = args.cos.Row<const float>(token);
-  const auto* sin = args.sin.Row<const float>(token);
+  const int32_t position = args.positions[static_cast<size_t>(token)];
+  const auto* cos = args.cos.Row<const float>(position);
+  const auto* sin = args.sin.Row<const float>(position);
   auto* head = heads.Row<float>(token);
   for (int64_t h = 0; h < heads.shape[1]; ++h, head += head_dim) {
     if (norm.present()) NormHead(norm.Row<const float>(0), head_dim, args.norm_eps, head);

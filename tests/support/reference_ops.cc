@@ -34,6 +34,31 @@ double Decode(SmallFloat format, uint16_t bits) {
   return sign * std::ldexp(hidden + fraction, unit);
 }
 
+// The finite E4M3 of OCP's FP8: no infinities, and one NaN of each sign.
+constexpr double kLargestE4M3 = 448;
+
+double DecodeE4M3(uint8_t bits) {
+  const int exponent = (bits & 0x7f) >> 3;
+  const int fraction = bits & 7;
+  const double sign = (bits & 0x80) != 0 ? -1 : 1;
+  if ((bits & 0x7f) == 0x7f) return std::numeric_limits<double>::quiet_NaN();
+  return sign * std::ldexp((exponent == 0 ? 0 : 8) + fraction, std::max(exponent, 1) - 10);
+}
+
+// Searches all codes for the nearest of those within the range; NaN is 0x7f of its sign.
+uint8_t EncodeE4M3(double value) {
+  const uint8_t sign = std::signbit(value) ? 0x80 : 0;
+  if (std::isnan(value)) return sign | 0x7f;
+  const double magnitude = std::min(std::fabs(value), kLargestE4M3);
+  uint8_t best = 0;
+  for (uint8_t code = 1; code < 0x7f; ++code) {
+    const double nearer =
+        std::fabs(DecodeE4M3(best) - magnitude) - std::fabs(DecodeE4M3(code) - magnitude);
+    if (nearer > 0 || (nearer == 0 && code % 2 == 0)) best = code;
+  }
+  return sign | best;
+}
+
 // Searches the sorted non-negative codes for the nearest: slow and hard to get wrong.
 uint16_t Encode(SmallFloat format, double value) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
@@ -95,7 +120,8 @@ void AttendRow(const AttentionArgs& a, const AttentionRow& row, double* out) {
     return (kv_head * pool.block_tokens + key % pool.block_tokens) * dim + i;
   };
   const auto block_of = [&](int64_t key) {
-    return a.block_tables.Row<const int32_t>(row.seq)[key / pool.block_tokens];
+    return a.block_tables.Of(
+        static_cast<size_t>(row.seq))[static_cast<size_t>(key / pool.block_tokens)];
   };
   std::vector<double> scores;
   for (int64_t key = begin; key <= row.position; ++key) {
@@ -143,6 +169,8 @@ double Load(DType dtype, const void* data, int64_t index) {
       return Decode(kHalf, static_cast<const uint16_t*>(data)[index]);
     case DType::kBF16:
       return Decode(kBrain, static_cast<const uint16_t*>(data)[index]);
+    case DType::kF8E4M3:
+      return DecodeE4M3(static_cast<const uint8_t*>(data)[index]);
     case DType::kI32:
     case DType::kI64:
       break;
@@ -153,6 +181,10 @@ double Load(DType dtype, const void* data, int64_t index) {
 void Store(DType dtype, double value, void* data, int64_t index) {
   if (dtype == DType::kF32) {
     static_cast<float*>(data)[index] = static_cast<float>(value);
+    return;
+  }
+  if (dtype == DType::kF8E4M3) {
+    static_cast<uint8_t*>(data)[index] = EncodeE4M3(value);
     return;
   }
   const SmallFloat format = dtype == DType::kF16 ? kHalf : kBrain;
@@ -202,6 +234,7 @@ std::vector<double> Rope(const RopeArgs& a, const TensorView& heads, const Tenso
   const int64_t half = dim / 2;
   std::vector<double> x(static_cast<size_t>(dim));
   for (int64_t t = 0; t < heads.rows(); ++t) {
+    const int64_t position = a.positions[static_cast<size_t>(t)];
     for (int64_t head = 0; head < heads.shape[1]; ++head) {
       const double scale =
           norm.present() ? 1 / std::sqrt(MeanSquare(heads, t, head * dim, dim) + a.norm_eps) : 1;
@@ -213,8 +246,8 @@ std::vector<double> Rope(const RopeArgs& a, const TensorView& heads, const Tenso
         const int64_t pair = i % half;
         const double partner =
             i < half ? -x[static_cast<size_t>(i + half)] : x[static_cast<size_t>(i - half)];
-        out.push_back(x[static_cast<size_t>(i)] * At(a.cos, t, pair) +
-                      partner * At(a.sin, t, pair));
+        out.push_back(x[static_cast<size_t>(i)] * At(a.cos, position, pair) +
+                      partner * At(a.sin, position, pair));
       }
     }
   }

@@ -19,7 +19,13 @@ class GatedDevice final : public Device {
   explicit GatedDevice(Device& device) : device_(device) {}
 
   std::string name() const override { return device_.name(); }
+  bool is_host() const override { return device_.is_host(); }
+  bool can_record_graphs() const override { return false; }
+  absl::StatusOr<DeviceMemory> Memory() const override { return device_.Memory(); }
   absl::StatusOr<DeviceBuffer> Allocate(size_t bytes) override { return device_.Allocate(bytes); }
+  absl::StatusOr<DeviceBuffer> AllocateHost(size_t bytes) override {
+    return device_.AllocateHost(bytes);
+  }
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
     auto stream = device_.NewStream();
     if (!stream.ok()) return stream.status();
@@ -56,6 +62,11 @@ class GatedDevice final : public Device {
     absl::StatusOr<std::unique_ptr<Event>> Record() override { return stream_->Record(); }
     absl::Status Wait(const Event& event) override { return stream_->Wait(event); }
     absl::Status Synchronize() override { return stream_->Synchronize(); }
+    absl::Status BeginRecording() override { return stream_->BeginRecording(); }
+    absl::StatusOr<std::unique_ptr<Graph>> EndRecording() override {
+      return stream_->EndRecording();
+    }
+    absl::Status Launch(Graph& graph) override { return stream_->Launch(graph); }
 
    private:
     GatedDevice& device_;
