@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/prefill_plan.h"
 #include "kernels/op_args.h"
 
 // The kernels of the CUDA backend as the host calls them, one .cu file per op. Arguments were
@@ -102,28 +103,31 @@ cudaError_t PlanDecode(const LaunchTarget& on, const AttentionArgs& args, void* 
 cudaError_t AttentionDecode(const LaunchTarget& on, const AttentionArgs& args, const void* plan,
                             void* scratch);
 
-// ---- attention_prefill.cu, attention_prefill_sm90.cu
-// One tile of query rows and the KV that one thread block reads for it; made on the host.
-struct PrefillTile {
-  int32_t seq;
-  int32_t kv_head;
-  int32_t row_begin;  // packed rows (token * G + head of the group), [row_begin, row_end)
-  int32_t row_end;
-  int32_t key_begin;  // [key_begin, key_end): a piece of the context when the tile is split
-  int32_t key_end;
-  int32_t partial;    // index of its partial result; -1: the tile is whole and writes the output
-  int32_t num_partials;  // of the same tile, consecutive; on the first of them, else 0
+// ---- attention_prefill.cu, attention_prefill_sm90.cu, combine_prefill.cu
+// Bytes of the tiles of a plan and of the partial results for calls within these sizes; both are the
+// caller's memory.
+struct PrefillShape {
+  int64_t num_tokens = 0;
+  int32_t num_sequences = 0;
+  int32_t num_heads = 0;
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;
+  SplitMode splits = SplitMode::kBalanced;
 };
+size_t PrefillPlanBytes(const LaunchTarget& on, const PrefillShape& shape);
+size_t PrefillScratchBytes(const LaunchTarget& on, const PrefillShape& shape);
+// What PlanPrefillTiles (prefill_plan.h) cuts for the kernel that serves `args`.
+PrefillTiling TilingOfPrefill(const LaunchTarget& on, const AttentionArgs& args);
+// Floats of one partial result.
+size_t PrefillPartialFloats(const LaunchTarget& on, const AttentionArgs& args);
 
+// The tiles as PlanPrefillTiles made and ordered them, on the device.
 struct PrefillWork {
-  const PrefillTile* tiles;  // [num_tiles] on the device, the most expensive first
+  const PrefillTile* tiles;  // [num_tiles]
   int32_t num_tiles;
-  float* partials;           // num_partials * PrefillPartialFloats(args)
+  float* partials;  // num_partials * PrefillPartialFloats; null when there are none
   int32_t num_partials;
 };
-// Query rows of a tile, and the floats of one partial result: the planner needs them.
-int32_t PrefillTileRows(const LaunchTarget& on, const AttentionArgs& args);
-size_t PrefillPartialFloats(const LaunchTarget& on, const AttentionArgs& args);
 cudaError_t AttentionPrefill(const LaunchTarget& on, const AttentionArgs& args,
                              const PrefillWork& work);
 // Whether the tensor-core kernels serve these arguments; otherwise AttentionReference does.
