@@ -57,7 +57,10 @@ absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Open(const Options& 
       s.transformer_,
       Transformer::Create(s.config_, *s.weights_, *s.device_, *s.ops_,
                           {.max_tokens = std::max(options.chunk_tokens, options.max_batch),
-                           .max_logit_rows = options.max_batch}));
+                           .max_logit_rows = options.max_batch,
+                           .max_sequences = options.max_batch,
+                           .max_blocks_per_sequence = s.BlocksPerSequence(),
+                           .max_context_tokens = options.max_context_tokens + 1}));
   RETURN_IF_ERROR(s.AllocatePool());
   std::mt19937 random(1);
   s.ids_.resize(options.max_batch);
@@ -91,7 +94,7 @@ absl::Status ModelSession::AllocatePool() {
 }
 
 absl::Status ModelSession::Step(std::span<const Span> spans, Wanted wanted) {
-  std::vector<int32_t> ids, positions, starts = {0}, lens, tables, rows;
+  std::vector<int32_t> ids, positions, starts = {0}, lens, tables, table_starts = {0}, rows;
   std::vector<int64_t> slots;
   const int32_t blocks = BlocksPerSequence();
   bool decodes = true;
@@ -106,6 +109,7 @@ absl::Status ModelSession::Step(std::span<const Span> spans, Wanted wanted) {
     starts.push_back(static_cast<int32_t>(ids.size()));
     lens.push_back(span.end);
     tables.insert(tables.end(), table, table + blocks);
+    table_starts.push_back(static_cast<int32_t>(tables.size()));
     if (wanted == Wanted::kTokens) rows.push_back(static_cast<int32_t>(ids.size()) - 1);
     decodes = decodes && span.end - span.begin == 1;
   }
@@ -115,7 +119,7 @@ absl::Status ModelSession::Step(std::span<const Span> spans, Wanted wanted) {
                            .slots = slots,
                            .query_starts = starts,
                            .context_lens = lens,
-                           .block_tables = TensorView(tables.data(), DType::kI32, {count, blocks}),
+                           .block_tables = {.ids = tables, .starts = table_starts},
                            .num_decodes = decodes ? count : 0,
                            .logit_rows = rows};
   ASSIGN_OR_RETURN(const TensorView logits, transformer_->Forward(*stream_, batch, pool_, nullptr));

@@ -254,8 +254,13 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
                                                 .eviction = complete.eviction,
                                                 .host_bytes = complete.host_bytes},
                                                parts.device, parts.ops, wake));
-  const Transformer::Limits limits{.max_tokens = complete.scheduler.max_step_tokens,
-                                   .max_logit_rows = complete.scheduler.max_sequences};
+  const Transformer::Limits limits{
+      .max_tokens = complete.scheduler.max_step_tokens,
+      .max_logit_rows = complete.scheduler.max_sequences,
+      .max_sequences = complete.scheduler.max_sequences,
+      .max_blocks_per_sequence = complete.layout.BlocksFor(complete.max_context_tokens),
+      .max_context_tokens = complete.max_context_tokens,
+      .splits = complete.splits};
   ASSIGN_OR_RETURN(made.transformer, Transformer::Create(parts.model, parts.weights, parts.device,
                                                          parts.ops, limits));
   ASSIGN_OR_RETURN(made.stream, parts.device.NewStream());

@@ -93,6 +93,7 @@ struct EngineOptions {
   EvictionKind eviction = EvictionKind::kLru;
   int64_t host_bytes = 0;  // budget of the host tier; 0: none
   size_t inbox_capacity = 4096;
+  SplitMode splits = SplitMode::kBalanced;  // of attention; kFixed: no row sees its batch
   Duration reservation_lease = std::chrono::seconds(30);
   bool check_invariants = false;  // after every step; tests and debug builds
 };

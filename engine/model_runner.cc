@@ -40,15 +40,12 @@ void ModelRunner::BuildBatch(std::span<const Chunk> chunks) {
   query_starts_.assign(1, 0);
   context_lens_.clear();
   logit_rows_.clear();
-  max_blocks_ = 0;
-  for (const Chunk& chunk : chunks) {
-    max_blocks_ = std::max(max_blocks_, chunk.table().num_blocks());
-  }
-  block_tables_.assign(chunks.size() * static_cast<size_t>(max_blocks_), -1);
-  for (size_t i = 0; i < chunks.size(); ++i) AppendChunk(chunks[i], static_cast<int32_t>(i));
+  block_ids_.clear();
+  table_starts_.assign(1, 0);
+  for (const Chunk& chunk : chunks) AppendChunk(chunk);
 }
 
-void ModelRunner::AppendChunk(const Chunk& chunk, int32_t row) {
+void ModelRunner::AppendChunk(const Chunk& chunk) {
   const BlockTable& table = chunk.table();
   for (int32_t position = chunk.begin; position < chunk.end(); ++position) {
     token_ids_.push_back(chunk.tokens()[static_cast<size_t>(position)]);
@@ -58,8 +55,8 @@ void ModelRunner::AppendChunk(const Chunk& chunk, int32_t row) {
   query_starts_.push_back(static_cast<int32_t>(token_ids_.size()));
   context_lens_.push_back(chunk.end());
   const std::span<const int32_t> blocks = table.block_ids();
-  std::copy(blocks.begin(), blocks.end(),
-            block_tables_.begin() + static_cast<ptrdiff_t>(row) * max_blocks_);
+  block_ids_.insert(block_ids_.end(), blocks.begin(), blocks.end());
+  table_starts_.push_back(static_cast<int32_t>(block_ids_.size()));
   // Sampling changes the logits, so each of several choices gets its own.
   logit_rows_.insert(logit_rows_.end(), static_cast<size_t>(chunk.samples),
                      static_cast<int32_t>(token_ids_.size()) - 1);
@@ -71,8 +68,7 @@ ForwardBatch ModelRunner::Batch(int32_t num_decodes) {
           .slots = slots_,
           .query_starts = query_starts_,
           .context_lens = context_lens_,
-          .block_tables = TensorView(block_tables_.data(), DType::kI32,
-                                     {std::ssize(context_lens_), max_blocks_}),
+          .block_tables = {.ids = block_ids_, .starts = table_starts_},
           .num_decodes = num_decodes,
           .logit_rows = logit_rows_};
 }

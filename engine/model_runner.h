@@ -32,7 +32,7 @@ class ModelRunner {
  private:
   absl::Status MakeRoom(std::span<const Chunk> chunks);
   void BuildBatch(std::span<const Chunk> chunks);
-  void AppendChunk(const Chunk& chunk, int32_t row);
+  void AppendChunk(const Chunk& chunk);
   ForwardBatch Batch(int32_t num_decodes);
   absl::Status SampleRows(std::span<const Chunk> chunks);
   void AppendSampleRows(const Chunk& chunk);
@@ -49,8 +49,8 @@ class ModelRunner {
   std::vector<int64_t> slots_;
   std::vector<int32_t> query_starts_;
   std::vector<int32_t> context_lens_;
-  std::vector<int32_t> block_tables_;  // [S, max_blocks_], -1 where a sequence has no block
-  int32_t max_blocks_ = 0;
+  std::vector<int32_t> block_ids_;     // of all sequences, one table behind the other
+  std::vector<int32_t> table_starts_;  // [S + 1]
   std::vector<int32_t> logit_rows_;
   std::vector<SampleRow> sample_rows_;
   std::vector<SampledToken> sampled_;

@@ -1,6 +1,5 @@
 #include "kernels/step_staging.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -33,11 +32,10 @@ absl::Status StepStaging::Begin() {
   return absl::OkStatus();
 }
 
-const std::byte* StepStaging::Place(std::span<const std::byte> bytes, size_t padded_bytes) {
+const std::byte* StepStaging::Place(std::span<const std::byte> bytes) {
   if (device_memory_.data() == nullptr) return bytes.data();
   const size_t offset = used_;
-  const size_t room = std::max(bytes.size(), padded_bytes);
-  used_ = (offset + room + kAlignment - 1) / kAlignment * kAlignment;
+  used_ = (offset + bytes.size() + kAlignment - 1) / kAlignment * kAlignment;
   TANDEM_CHECK(used_ <= capacity_bytes_, "a step with more arrays than were planned for");
   if (!bytes.empty()) {
     std::memcpy(ring_[current_].host.data() + offset, bytes.data(), bytes.size());
@@ -48,8 +46,7 @@ const std::byte* StepStaging::Place(std::span<const std::byte> bytes, size_t pad
 absl::Status StepStaging::Upload(Stream& stream) {
   if (used_ == 0) return absl::OkStatus();
   Slot& slot = ring_[current_];
-  RETURN_IF_ERROR(
-      stream.Copy(device_memory_.bytes().first(used_), slot.host.bytes().first(used_)));
+  RETURN_IF_ERROR(stream.Copy(device_memory_.bytes().first(used_), slot.host.bytes().first(used_)));
   ASSIGN_OR_RETURN(slot.copied, stream.Record());
   return absl::OkStatus();
 }

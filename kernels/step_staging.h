@@ -25,12 +25,10 @@ class StepStaging {
 
   // Starts the next step's arrays; waits only when the ring's oldest copy has not ended.
   absl::Status Begin();
-  // Adds an array, which the caller keeps until the end of the step. `padded` > size makes room for
-  // that many elements; those behind the array hold whatever they held.
+  // Adds an array, which the caller keeps until the end of the step.
   template <class T>
-  StagedSpan<T> Add(std::span<const T> array, size_t padded = 0) {
-    const std::byte* device = Place(std::as_bytes(array), padded * sizeof(T));
-    return {array, reinterpret_cast<const T*>(device)};
+  StagedSpan<T> Add(std::span<const T> array) {
+    return {array, reinterpret_cast<const T*>(Place(std::as_bytes(array)))};
   }
   // Queues the copy of all that was added since Begin.
   absl::Status Upload(Stream& stream);
@@ -44,7 +42,7 @@ class StepStaging {
   };
 
   explicit StepStaging(size_t capacity_bytes) : capacity_bytes_(capacity_bytes) {}
-  const std::byte* Place(std::span<const std::byte> bytes, size_t padded_bytes);
+  const std::byte* Place(std::span<const std::byte> bytes);
 
   const size_t capacity_bytes_;
   std::array<Slot, kRing> ring_;

@@ -22,7 +22,7 @@ struct ForwardBatch {
   std::span<const int64_t> slots;         // [T] as StoreKvArgs
   std::span<const int32_t> query_starts;  // [S + 1]
   std::span<const int32_t> context_lens;  // [S], this step's tokens included
-  TensorView block_tables;                // [S, max_blocks] i32
+  BlockTables block_tables;               // of the S sequences
   int32_t num_decodes = 0;                // of the S sequences, the last ones
   // [R] rows of T whose logits are wanted, rising; one that repeats is computed once and given as
   // often, since sampling changes the logits.
@@ -34,13 +34,18 @@ struct ForwardBatch {
 using LayerStored = std::function<void(int32_t layer)>;
 
 // One decoder-only transformer, one straight line from token ids to logits. Owns the activations,
-// allocated once for `max_tokens` rows and `max_logit_rows` rows of logits.
-// Thread: engine. The parts passed in must outlive it.
+// allocated once for `max_tokens` rows and `max_logit_rows` rows of logits. A batch of decodes
+// alone is filled up to one of a few sizes and, where the device can, run as a graph recorded the
+// second time that size came. Thread: engine. The parts passed in must outlive it.
 class Transformer {
  public:
   struct Limits {
     int32_t max_tokens = 0;      // T of one step
     int32_t max_logit_rows = 0;  // R of one step
+    int32_t max_sequences = 0;   // S of one step
+    int32_t max_blocks_per_sequence = 0;
+    int32_t max_context_tokens = 0;  // positions that a token can have
+    SplitMode splits = SplitMode::kBalanced;
   };
 
   static absl::StatusOr<std::unique_ptr<Transformer>> Create(const ModelConfig& config,

@@ -78,6 +78,7 @@ class ResidentWeights final : public WeightStore {
     return head_;
   }
 
+  bool addresses_are_fixed() const override { return true; }
   int64_t resident_bytes() const override { return static_cast<int64_t>(buffer_.size()); }
 
  private:

@@ -77,6 +77,8 @@ class GatedWeights final : public WeightStore {
     return weights_.Layer(layer);
   }
   absl::StatusOr<HeadWeights> Head() override { return weights_.Head(); }
+  // A recorded step would pass by the gate.
+  bool addresses_are_fixed() const override { return false; }
   int64_t resident_bytes() const override { return weights_.resident_bytes(); }
 
  private:

@@ -29,9 +29,13 @@ class ForwardTest : public testing::Test {
               .slots = slots_,
               .query_starts = starts_,
               .context_lens = lens_,
-              .block_tables = TensorView(sequence_.blocks.data(), DType::kI32,
-                                         {1, static_cast<int64_t>(sequence_.blocks.size())}),
+              .block_tables = TablesOf(sequence_),
               .logit_rows = logit_rows_};
+  }
+
+  BlockTables TablesOf(const TestSequence& sequence) {
+    table_starts_ = {0, static_cast<int32_t>(sequence.blocks.size())};
+    return {.ids = sequence.blocks, .starts = table_starts_};
   }
 
   std::vector<float> Row(const TensorView& logits, int64_t row) const {
@@ -40,6 +44,7 @@ class ForwardTest : public testing::Test {
 
   std::unique_ptr<ModelUnderTest> model_;
   TestSequence sequence_;
+  std::vector<int32_t> table_starts_;
   std::vector<int32_t> positions_ = {0, 1, 2, 3, 4};
   std::vector<int64_t> slots_;
   std::vector<int32_t> starts_ = {0, 5};
@@ -93,7 +98,7 @@ TEST_F(ForwardTest, WithoutLogitsTheSameKvIsStored) {
   for (int64_t i = 0; i < 5; ++i) {
     slots_[i] = other.blocks[0] * ModelUnderTest::kBlockTokens + i;
   }
-  batch_.block_tables.data = other.blocks.data();
+  batch_.block_tables = TablesOf(other);
   batch_.logit_rows = {};
   const auto none = model_->Forward(batch_, nullptr);
   ASSERT_TRUE(none.ok()) << none.status();

@@ -30,7 +30,11 @@ std::unique_ptr<ModelUnderTest> ModelUnderTest::Load(const TestModelOptions& opt
                                               device, std::move(packing.ops), options.progress));
   model->transformer_ =
       OrDie(Transformer::Create(config, *model->weights_, device, *model->backend_.ops,
-                                {.max_tokens = options.max_tokens, .max_logit_rows = 16}));
+                                {.max_tokens = options.max_tokens,
+                                 .max_logit_rows = 16,
+                                 .max_sequences = 64,
+                                 .max_blocks_per_sequence = options.max_tokens,
+                                 .max_context_tokens = options.max_tokens}));
 
   KvPoolView& pool = model->pool_;
   pool = {.dtype = options.kv_dtype,
@@ -60,15 +64,14 @@ std::vector<std::vector<float>> ModelUnderTest::Step(const std::vector<TestWork>
                                                      const std::vector<TestWork>& decodes) {
   std::vector<TestWork> all = chunks;
   all.insert(all.end(), decodes.begin(), decodes.end());
-  std::vector<int32_t> ids, positions, starts = {0}, lens, rows;
+  std::vector<int32_t> ids, positions, starts = {0}, lens, rows, tables, table_starts = {0};
   std::vector<int64_t> slots;
-  size_t max_blocks = 0;
-  for (const TestWork& work : all) max_blocks = std::max(max_blocks, work.sequence->blocks.size());
-  // Entries past a sequence's own blocks must not be read: they name no block.
-  std::vector<int32_t> tables(all.size() * max_blocks, pool_.num_blocks + 1000);
   for (size_t s = 0; s < all.size(); ++s) {
     TestSequence& sequence = *all[s].sequence;
-    std::copy(sequence.blocks.begin(), sequence.blocks.end(), tables.begin() + s * max_blocks);
+    tables.insert(tables.end(), sequence.blocks.begin(), sequence.blocks.end());
+    // An entry past a sequence's own blocks must not be read: it names no block.
+    tables.push_back(pool_.num_blocks + 1000);
+    table_starts.push_back(static_cast<int32_t>(tables.size()));
     for (int32_t i = 0; i < all[s].rows; ++i, ++sequence.computed) {
       const int32_t position = sequence.computed;
       ids.push_back(sequence.ids.at(position));
@@ -85,9 +88,7 @@ std::vector<std::vector<float>> ModelUnderTest::Step(const std::vector<TestWork>
                            .slots = slots,
                            .query_starts = starts,
                            .context_lens = lens,
-                           .block_tables = TensorView(tables.data(), DType::kI32,
-                                                      {static_cast<int64_t>(all.size()),
-                                                       static_cast<int64_t>(max_blocks)}),
+                           .block_tables = {.ids = tables, .starts = table_starts},
                            .num_decodes = static_cast<int32_t>(decodes.size()),
                            .logit_rows = rows};
   const TensorView logits = OrDie(Forward(batch, layer_stored_));
