@@ -9,3 +9,4 @@ tandem_test(ops_attention_test SOURCES conformance/ops_attention_test.cc DEPS ta
   TIMEOUT 400)
 tandem_test(gemm_invariance_test SOURCES unit/kernels/gemm_invariance_test.cc DEPS tandem_ops_support)
 tandem_test(cpu_device_test SOURCES unit/kernels/cpu_device_test.cc DEPS tandem_kernels)
+tandem_test(split_plan_test SOURCES property/split_plan_test.cc DEPS tandem_base)
