@@ -93,7 +93,8 @@ struct DecodeShape {
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   int64_t total_tokens = 0;  // contexts of all sequences together, at most
-  int32_t max_blocks = 0;    // of one sequence, where block_mass is asked for; else 0
+  int64_t mass_tokens = 0;   // that block_mass has room for per sequence (its max_blocks *
+                             // block_tokens); 0 where it is not asked for
   SplitMode splits = SplitMode::kBalanced;
 };
 size_t DecodePlanBytes(const LaunchTarget& on, const DecodeShape& shape);

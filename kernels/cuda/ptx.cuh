@@ -55,6 +55,10 @@ __device__ __forceinline__ void CpAsyncWait() {
 
 // ---- matrix fragments ----
 
+// Tags: the type of a matrix product's A and B.
+struct Bf16 {};
+struct F16 {};
+
 // Four 8x8 matrices of 16-bit elements: lane 8i+j passes row j of matrix i (16 aligned bytes); r[i]
 // receives the elements 2(lane%4), +1 of row lane/4 of matrix i. Warp. ldmatrix.x4
 __device__ __forceinline__ void LdMatrixX4(uint32_t (&r)[4], const void* smem_row) {

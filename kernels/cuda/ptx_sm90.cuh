@@ -8,10 +8,6 @@
 
 namespace tandem::ptx {
 
-// Tags: the type of a warpgroup product's A and B.
-struct Bf16 {};
-struct F16 {};
-
 // ---- barriers in shared memory, 8 aligned bytes each ----
 
 // Before its first use: a phase completes after `arrivals` arrivals and all bytes expected. Lane,
