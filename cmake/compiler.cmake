@@ -6,17 +6,20 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g")
 
 # Sums must not depend on where a compiler fuses a multiply and an add (P2): kernels say it themselves.
-add_compile_options(-ffp-contract=off)
-add_compile_options(-Wall -Wextra -Werror -Wno-missing-field-initializers)
+# CUDA files have their own flags (kernels/cuda/CMakeLists.txt).
+add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-ffp-contract=off>")
+add_compile_options(
+  "$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Werror;-Wno-missing-field-initializers>")
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  add_compile_options(-Wthread-safety)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>")
 endif()
 
 if(TANDEM_SANITIZE STREQUAL "address")
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  add_compile_options(
+    "$<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=address,undefined;-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g1>")
   add_link_options(-fsanitize=address,undefined)
 elseif(TANDEM_SANITIZE STREQUAL "thread")
-  add_compile_options(-fsanitize=thread -g1)
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=thread;-g1>")
   add_link_options(-fsanitize=thread)
   # base/tsan_mutex.cc says why. The package's inline namespace is part of each name.
   find_file(absl_options absl/base/options.h REQUIRED)
@@ -42,7 +45,7 @@ if(TANDEM_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "TANDEM_FUZZ=ON needs clang: set CMAKE_CXX_COMPILER=clang++")
   endif()
-  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=fuzzer-no-link>")
 endif()
 
 find_program(CCACHE ccache)

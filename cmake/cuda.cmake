@@ -1,4 +1,6 @@
 # The CUDA language and toolkit, once nvcc is found (TANDEM_NVCC).
+set(TANDEM_CUDA_ARCHITECTURES "80-real;89-real;90-real" CACHE STRING
+    "What the portable kernels are compiled for; those for Hopper alone are 90a-real")
 set(CMAKE_CUDA_COMPILER ${TANDEM_NVCC})
 # Each target names its own architectures; without a value CMake would ask the compiler's default.
 set(CMAKE_CUDA_ARCHITECTURES 90-real)
@@ -11,7 +13,8 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
 endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-if(CCACHE)
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
-endif()
+set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
+
+# A kernel that spills registers does not compile (cmake/spills.allowed).
+set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CURRENT_LIST_DIR}/nvcc_without_spills.sh ${CCACHE})
 find_path(TANDEM_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})

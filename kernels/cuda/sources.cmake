@@ -2,4 +2,5 @@
 # For every architecture; for sm_90a alone; by the host's compiler.
 set(CUDA_KERNEL_SOURCES)
 set(CUDA_HOPPER_SOURCES)
-set(CUDA_HOST_SOURCES)
+set(CUDA_HOST_SOURCES architectures.cc backend.cc call_staging.cc cublaslt_library.cc cuda_status.cc
+    device.cc gemm.cc ops_cuda.cc ops_cuda_attention.cc sampler.cc scratch.cc)

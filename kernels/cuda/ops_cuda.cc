@@ -1,0 +1,181 @@
+#include "kernels/cuda/ops_cuda.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status.h"
+#include "kernels/cuda/cuda_status.h"
+
+namespace tandem::cuda {
+
+CudaOps::CudaOps(CudaDevice& device, const CublasLtLibrary& library)
+    : device_(device),
+      staging_(device),
+      gemm_(library),
+      sampler_(device),
+      gemm_workspace_(device, "gemm: workspace"),
+      gemm_converted_(device, "gemm: converted x"),
+      decode_plan_(device, "attention_decode: plan"),
+      own_decode_plan_(device, "attention_decode: plan"),
+      decode_partials_(device, "attention_decode: partial results"),
+      prefill_plan_{Scratch(device, "attention_prefill: plan")},
+      own_prefill_plan_{Scratch(device, "attention_prefill: plan")},
+      prefill_partials_(device, "attention_prefill: partial results") {}
+
+// What a GEMM of f32 rows with 16-bit weights converts is not known here; it grows with the first.
+absl::Status CudaOps::Reserve(const WorkLimits& limits) {
+  limits_ = limits;
+  RETURN_IF_ERROR(gemm_.Prepare());
+  RETURN_IF_ERROR(gemm_workspace_.Reserve(CublasLtGemm::kWorkspaceBytes));
+  RETURN_IF_ERROR(sampler_.Reserve(limits));
+  return ReserveAttention(limits);
+}
+
+// Row-major [n, k], as the checkpoint has it: what cuBLASLt and the other readers take.
+int64_t CudaOps::PackedBytes(DType dtype, int64_t n, int64_t k) const {
+  return n * k * SizeOf(dtype);
+}
+
+LaunchTarget CudaOps::On(const CudaStream& stream) const {
+  LaunchTarget target = device_.target();
+  target.stream = stream.handle();
+  return target;
+}
+
+absl::Status CudaOps::DoPackWeight(Stream& stream, const PackedMatrix& dst,
+                                   std::span<const TensorView> sources) {
+  std::byte* to = dst.data;
+  for (const TensorView& source : sources) {
+    const auto row_bytes = static_cast<size_t>(dst.k * SizeOf(dst.dtype));
+    const int64_t rows_at_once = source.contiguous() ? source.rows() : 1;
+    for (int64_t row = 0; row < source.rows(); row += rows_at_once) {
+      const size_t bytes = row_bytes * static_cast<size_t>(rows_at_once);
+      const auto* from =
+          static_cast<const std::byte*>(source.data) + row * source.row_stride * SizeOf(dst.dtype);
+      RETURN_IF_ERROR(Annotate(stream.Copy({to, bytes}, {from, bytes}), "pack_weight"));
+      to += bytes;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaOps::DoEmbedding(Stream& stream, const EmbeddingArgs& args) {
+  EmbeddingArgs a = args;
+  return Run(
+      stream, [&](const LaunchTarget& on) { return ToStatus(cuda::Embedding(on, a), "embedding"); },
+      a.token_ids);
+}
+
+absl::Status CudaOps::DoRmsNorm(Stream& stream, const RmsNormArgs& args) {
+  return Run(stream,
+             [&](const LaunchTarget& on) { return ToStatus(cuda::RmsNorm(on, args), "rms_norm"); });
+}
+
+absl::Status CudaOps::DoRope(Stream& stream, const RopeArgs& args) {
+  RopeArgs a = args;
+  return Run(
+      stream, [&](const LaunchTarget& on) { return ToStatus(cuda::Rope(on, a), "rope"); },
+      a.positions);
+}
+
+absl::Status CudaOps::DoGemm(Stream& stream, const GemmArgs& args) {
+  return Run(stream, [&](const LaunchTarget& on) {
+    return QueueGemm(static_cast<CudaStream&>(stream), on, args);
+  });
+}
+
+// Few rows go to a kernel that does nothing but stream the weights; more go to cuBLASLt, which
+// takes x and weight of one type.
+absl::Status CudaOps::QueueGemm(CudaStream& stream, const LaunchTarget& on, GemmArgs args) {
+  if (cuda::TakesSkinnyGemm(args)) return ToStatus(cuda::SkinnyGemm(on, args), "gemm");
+  if (args.x.dtype != args.weight.dtype) {
+    const int64_t rows = args.x.rows();
+    const int64_t k = args.weight.k;
+    ASSIGN_OR_RETURN(
+        std::byte* const memory,
+        gemm_converted_.Get(stream, static_cast<size_t>(rows * k * SizeOf(args.weight.dtype))));
+    const TensorView converted(memory, args.weight.dtype, {rows, k});
+    RETURN_IF_CUDA_ERROR(cuda::Convert(on, args.x, converted), "gemm");
+    args.x = converted;
+  }
+  ASSIGN_OR_RETURN(std::byte* const workspace,
+                   gemm_workspace_.Get(stream, CublasLtGemm::kWorkspaceBytes));
+  RETURN_IF_ERROR(gemm_.Run(stream, args, workspace));
+  if (!args.bias.present()) return absl::OkStatus();
+  return ToStatus(cuda::AddBias(on, args.out, args.bias), "gemm");
+}
+
+absl::Status CudaOps::DoSiluMul(Stream& stream, const SiluMulArgs& args) {
+  return Run(stream,
+             [&](const LaunchTarget& on) { return ToStatus(cuda::SiluMul(on, args), "silu_mul"); });
+}
+
+absl::Status CudaOps::DoStoreKv(Stream& stream, const StoreKvArgs& args) {
+  StoreKvArgs a = args;
+  return Run(
+      stream, [&](const LaunchTarget& on) { return ToStatus(cuda::StoreKv(on, a), "store_kv"); },
+      a.slots);
+}
+
+absl::Status CudaOps::DoRopeStoreKv(Stream& stream, const RopeArgs& rope,
+                                    const StoreKvArgs& store) {
+  RopeArgs r = rope;
+  StoreKvArgs s = store;
+  return Run(
+      stream,
+      [&](const LaunchTarget& on) {
+        return ToStatus(cuda::RopeStoreKv(on, r, s), "rope_store_kv");
+      },
+      r.positions, s.slots);
+}
+
+absl::Status CudaOps::DoColumnMass(Stream& stream, const ColumnMassArgs& args) {
+  ColumnMassArgs a = args;
+  AttentionArgs& attention = a.attention;
+  return Run(
+      stream,
+      [&](const LaunchTarget& on) { return ToStatus(cuda::ColumnMass(on, a), "column_mass"); },
+      attention.query_starts, attention.context_lens, attention.block_tables.ids,
+      attention.block_tables.starts);
+}
+
+absl::Status CudaOps::DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) {
+  pairs_.clear();
+  for (const auto& [from, to] : args.pairs) pairs_.push_back({from, to});
+  StagedSpan<int2> pairs(pairs_);
+  return Run(
+      stream,
+      [&](const LaunchTarget& on) {
+        return ToStatus(cuda::CopyBlocks(on, args, pairs.device()), "copy_blocks");
+      },
+      pairs);
+}
+
+template <class Move>
+absl::Status CudaOps::MoveBlocks(Stream& stream, const MoveBlocksArgs& args, Move move) {
+  pairs_.clear();
+  for (const LayerBlock& item : args.items) pairs_.push_back({item.layer, item.block});
+  StagedSpan<int2> items(pairs_);
+  return Run(
+      stream, [&](const LaunchTarget& on) { return move(on, items.device()); }, items);
+}
+
+absl::Status CudaOps::DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) {
+  return MoveBlocks(stream, args, [&](const LaunchTarget& on, const int2* items) {
+    return ToStatus(cuda::GatherBlocks(on, args, items), "gather_blocks");
+  });
+}
+
+absl::Status CudaOps::DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) {
+  return MoveBlocks(stream, args, [&](const LaunchTarget& on, const int2* items) {
+    return ToStatus(cuda::ScatterBlocks(on, args, items), "scatter_blocks");
+  });
+}
+
+absl::Status CudaOps::DoSample(Stream& stream, const SampleArgs& args) {
+  return Run(stream, [&](const LaunchTarget& on) {
+    return sampler_.Sample(static_cast<CudaStream&>(stream), on, staging_, args);
+  });
+}
+
+}  // namespace tandem::cuda

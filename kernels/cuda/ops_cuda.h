@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "kernels/cuda/call_staging.h"
+#include "kernels/cuda/cublaslt_library.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/launchers.h"
+#include "kernels/cuda/prefill_plan.h"
+#include "kernels/cuda/sampler.h"
+#include "kernels/cuda/scratch.h"
+#include "kernels/ops.h"
+
+namespace tandem::cuda {
+
+// The CUDA backend: each op queues kernels (launchers.h) on the stream of the call. Products,
+// attention and sampling work in memory that this object holds: calls of these on several streams
+// must be ordered by events. Arrays that are not staged are uploaded, one copy per call.
+class CudaOps final : public Ops {
+ public:
+  // `device` must outlive it.
+  CudaOps(CudaDevice& device, const CublasLtLibrary& library);
+
+  DType ActivationType(DType weights) const override { return weights; }
+  absl::Status Reserve(const WorkLimits& limits) override;
+  int64_t PackedBytes(DType dtype, int64_t n, int64_t k) const override;
+
+ private:
+  absl::Status DoPackWeight(Stream& stream, const PackedMatrix& dst,
+                            std::span<const TensorView> sources) override;
+  absl::Status DoEmbedding(Stream& stream, const EmbeddingArgs& args) override;
+  absl::Status DoRmsNorm(Stream& stream, const RmsNormArgs& args) override;
+  absl::Status DoRope(Stream& stream, const RopeArgs& args) override;
+  absl::Status DoGemm(Stream& stream, const GemmArgs& args) override;
+  absl::Status DoSiluMul(Stream& stream, const SiluMulArgs& args) override;
+  absl::Status DoStoreKv(Stream& stream, const StoreKvArgs& args) override;
+  absl::Status DoRopeStoreKv(Stream& stream, const RopeArgs& rope,
+                             const StoreKvArgs& store) override;
+  absl::StatusOr<AttentionPlan> DoPlanPrefill(Stream& stream, const AttentionArgs& args) override;
+  absl::StatusOr<AttentionPlan> DoPlanDecode(Stream& stream, const AttentionArgs& args) override;
+  absl::Status DoAttentionPrefill(Stream& stream, const AttentionArgs& args) override;
+  absl::Status DoAttentionDecode(Stream& stream, const AttentionArgs& args) override;
+  absl::Status DoColumnMass(Stream& stream, const ColumnMassArgs& args) override;
+  absl::Status DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) override;
+  absl::Status DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) override;
+  absl::Status DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) override;
+  absl::Status DoSample(Stream& stream, const SampleArgs& args) override;
+
+  // A prefill plan: its tiles on the device, and what a launch is told of them.
+  struct PrefillPlan {
+    Scratch tiles;
+    PrefillWork work = {};
+  };
+
+  // Where a call on `stream` runs.
+  LaunchTarget On(const CudaStream& stream) const;
+  // Puts those of `arrays` that lie on the host alone onto the device for the time of the call, and
+  // runs `queue` (Status(const LaunchTarget&)), which queues the call's kernels.
+  template <class Queue, class... T>
+  absl::Status Run(Stream& stream, Queue queue, StagedSpan<T>&... arrays);
+  template <class Move>
+  absl::Status MoveBlocks(Stream& stream, const MoveBlocksArgs& args, Move move);
+
+  absl::Status QueueGemm(CudaStream& stream, const LaunchTarget& on, GemmArgs args);
+  absl::Status QueuePlanDecode(CudaStream& stream, const LaunchTarget& on,
+                               const AttentionArgs& args, Scratch& plan);
+  absl::Status QueueDecode(CudaStream& stream, const LaunchTarget& on, const AttentionArgs& args);
+  absl::Status QueuePlanPrefill(CudaStream& stream, const LaunchTarget& on,
+                                const AttentionArgs& args, PrefillPlan& plan);
+  absl::Status QueuePrefill(CudaStream& stream, const LaunchTarget& on, const AttentionArgs& args);
+  absl::Status ReserveAttention(const WorkLimits& limits);
+  DecodeShape ShapeOf(const AttentionArgs& args) const;
+
+  CudaDevice& device_;
+  CallStaging staging_;
+  CublasLtGemm gemm_;
+  Sampler sampler_;
+  WorkLimits limits_;  // as reserved
+
+  Scratch gemm_workspace_;
+  Scratch gemm_converted_;
+  // One plan for Plan*, one for attention calls that came without.
+  Scratch decode_plan_;
+  Scratch own_decode_plan_;
+  Scratch decode_partials_;
+  PrefillPlan prefill_plan_;
+  PrefillPlan own_prefill_plan_;
+  Scratch prefill_partials_;
+  std::vector<PrefillTile> tiles_;  // of the plan being made
+  std::vector<int2> pairs_;         // of the blocks being moved
+};
+
+template <class Queue, class... T>
+absl::Status CudaOps::Run(Stream& stream, Queue queue, StagedSpan<T>&... arrays) {
+  auto& cuda_stream = static_cast<CudaStream&>(stream);
+  RETURN_IF_ERROR(cuda_stream.Note(cuda_stream.Enter()));
+  absl::StatusOr<CallStaging::Call> call =
+      staging_.Begin(cuda_stream, (size_t{0} + ... + CallStaging::RoomFor(arrays)));
+  if (!call.ok()) return cuda_stream.Note(call.status());
+  ((arrays = call->Add(arrays)), ...);
+  RETURN_IF_ERROR(call->Upload(cuda_stream));
+  RETURN_IF_ERROR(cuda_stream.Note(queue(On(cuda_stream))));
+  return call->End(cuda_stream);
+}
+
+}  // namespace tandem::cuda

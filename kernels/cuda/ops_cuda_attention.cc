@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <numeric>
+
+#include "base/status.h"
+#include "kernels/cuda/cuda_status.h"
+#include "kernels/cuda/ops_cuda.h"
+
+// The attention of the CUDA backend: plans, and the memory for partial results.
+
+namespace tandem::cuda {
+
+// Memory for plans and partial results is taken for the reserved limits when these are larger than
+// the call: a graph that is recorded with short contexts is replayed with longer ones.
+DecodeShape CudaOps::ShapeOf(const AttentionArgs& args) const {
+  const int64_t tokens =
+      std::accumulate(args.context_lens.begin(), args.context_lens.end(), int64_t{0});
+  return {
+      .num_sequences = static_cast<int32_t>(args.context_lens.size()),
+      .num_heads = static_cast<int32_t>(args.q.shape[1]),
+      .num_kv_heads = args.pool.num_kv_heads,
+      .head_dim = args.pool.head_dim,
+      .total_tokens = std::max(tokens, limits_.max_total_tokens),
+      .mass_tokens =
+          args.block_mass.present() ? args.block_mass.shape[2] * args.pool.block_tokens : 0,
+      .splits = args.splits,
+  };
+}
+
+// Without block_mass, which few ask for: that memory grows with the first call.
+absl::Status CudaOps::ReserveAttention(const WorkLimits& limits) {
+  const LaunchTarget& on = device_.target();
+  const DecodeShape decode = {
+      .num_sequences = limits.max_sequences,
+      .num_heads = limits.num_heads,
+      .num_kv_heads = limits.num_kv_heads,
+      .head_dim = limits.head_dim,
+      .total_tokens = limits.max_total_tokens,
+      .splits = limits.splits,
+  };
+  RETURN_IF_ERROR(decode_plan_.Reserve(DecodePlanBytes(on, decode)));
+  RETURN_IF_ERROR(decode_partials_.Reserve(DecodeScratchBytes(on, decode)));
+
+  const PrefillShape prefill = {
+      .num_tokens = limits.max_tokens,
+      .num_sequences = limits.max_sequences,
+      .num_heads = limits.num_heads,
+      .num_kv_heads = limits.num_kv_heads,
+      .head_dim = limits.head_dim,
+      .splits = limits.splits,
+  };
+  RETURN_IF_ERROR(prefill_plan_.tiles.Reserve(PrefillPlanBytes(on, prefill)));
+  return prefill_partials_.Reserve(PrefillScratchBytes(on, prefill));
+}
+
+absl::Status CudaOps::QueuePlanDecode(CudaStream& stream, const LaunchTarget& on,
+                                      const AttentionArgs& args, Scratch& plan) {
+  ASSIGN_OR_RETURN(std::byte* const memory, plan.Get(stream, DecodePlanBytes(on, ShapeOf(args))));
+  return ToStatus(cuda::PlanDecode(on, args, memory), "plan_decode");
+}
+
+absl::StatusOr<AttentionPlan> CudaOps::DoPlanDecode(Stream& stream, const AttentionArgs& args) {
+  if (!TakesTensorCores(device_.target(), args)) return AttentionPlan();
+  AttentionArgs a = args;
+  RETURN_IF_ERROR(Run(
+      stream,
+      [&](const LaunchTarget& on) {
+        return QueuePlanDecode(static_cast<CudaStream&>(stream), on, a, decode_plan_);
+      },
+      a.query_starts, a.context_lens));
+  return AttentionPlan{decode_plan_.data()};
+}
+
+absl::Status CudaOps::QueueDecode(CudaStream& stream, const LaunchTarget& on,
+                                  const AttentionArgs& args) {
+  if (!TakesTensorCores(on, args)) {
+    return ToStatus(AttentionReference(on, args), "attention_decode");
+  }
+  const void* plan = args.plan.data;
+  if (plan == nullptr) {
+    RETURN_IF_ERROR(QueuePlanDecode(stream, on, args, own_decode_plan_));
+    plan = own_decode_plan_.data();
+  }
+  ASSIGN_OR_RETURN(std::byte* const partials,
+                   decode_partials_.Get(stream, DecodeScratchBytes(on, ShapeOf(args))));
+  return ToStatus(cuda::AttentionDecode(on, args, plan, partials), "attention_decode");
+}
+
+absl::Status CudaOps::DoAttentionDecode(Stream& stream, const AttentionArgs& args) {
+  AttentionArgs a = args;
+  return Run(
+      stream,
+      [&](const LaunchTarget& on) { return QueueDecode(static_cast<CudaStream&>(stream), on, a); },
+      a.query_starts, a.context_lens, a.block_tables.ids, a.block_tables.starts);
+}
+
+// The plan of a prefill is made here on the host, so it cannot be part of a recording.
+absl::Status CudaOps::QueuePlanPrefill(CudaStream& stream, const LaunchTarget& on,
+                                       const AttentionArgs& args, PrefillPlan& plan) {
+  plan.work.num_partials = PlanPrefillTiles(args, TilingOfPrefill(on, args), tiles_);
+  plan.work.num_tiles = static_cast<int32_t>(tiles_.size());
+  const size_t bytes = CallStaging::RoomFor<PrefillTile>(tiles_.size());
+  ASSIGN_OR_RETURN(CallStaging::Call call, staging_.Begin(stream, bytes));
+  ASSIGN_OR_RETURN(std::byte* const memory, plan.tiles.Get(stream, bytes));
+  call.Add(std::span<const PrefillTile>(tiles_));
+  RETURN_IF_ERROR(call.UploadTo(stream, memory));
+  plan.work.tiles = reinterpret_cast<const PrefillTile*>(memory);
+  return call.End(stream);
+}
+
+absl::StatusOr<AttentionPlan> CudaOps::DoPlanPrefill(Stream& stream, const AttentionArgs& args) {
+  if (!TakesTensorCores(device_.target(), args)) return AttentionPlan();
+  RETURN_IF_ERROR(Run(stream, [&](const LaunchTarget& on) {
+    return QueuePlanPrefill(static_cast<CudaStream&>(stream), on, args, prefill_plan_);
+  }));
+  return AttentionPlan{&prefill_plan_.work};
+}
+
+absl::Status CudaOps::QueuePrefill(CudaStream& stream, const LaunchTarget& on,
+                                   const AttentionArgs& args) {
+  if (!TakesTensorCores(on, args)) {
+    return ToStatus(AttentionReference(on, args), "attention_prefill");
+  }
+  if (args.plan.data == nullptr) {
+    RETURN_IF_ERROR(QueuePlanPrefill(stream, on, args, own_prefill_plan_));
+  }
+  PrefillWork work = args.plan.data == nullptr ? own_prefill_plan_.work
+                                               : *static_cast<const PrefillWork*>(args.plan.data);
+  const size_t partial_bytes = PrefillPartialFloats(on, args) * sizeof(float);
+  ASSIGN_OR_RETURN(
+      std::byte* const partials,
+      prefill_partials_.Get(stream, static_cast<size_t>(work.num_partials) * partial_bytes));
+  work.partials = reinterpret_cast<float*>(partials);
+  return ToStatus(cuda::AttentionPrefill(on, args, work), "attention_prefill");
+}
+
+absl::Status CudaOps::DoAttentionPrefill(Stream& stream, const AttentionArgs& args) {
+  AttentionArgs a = args;
+  return Run(
+      stream,
+      [&](const LaunchTarget& on) { return QueuePrefill(static_cast<CudaStream&>(stream), on, a); },
+      a.query_starts, a.context_lens, a.block_tables.ids, a.block_tables.starts);
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,124 @@
+#include "kernels/cuda/sampler.h"
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+
+#include "base/rng.h"
+#include "base/status.h"
+#include "kernels/cuda/cuda_status.h"
+
+namespace tandem::cuda {
+namespace {
+
+// Alternatives per row that memory is made for ahead: the most that the API lets a client ask for.
+constexpr size_t kExpectedLogprobs = 20;
+
+size_t ResultBytes(size_t rows, size_t alternatives) {
+  return rows * sizeof(DeviceSampledToken) + alternatives * sizeof(DeviceTokenLogprob);
+}
+
+}  // namespace
+
+absl::Status Sampler::Reserve(const WorkLimits& limits) {
+  const auto rows = static_cast<size_t>(limits.max_logit_rows);
+  const size_t bytes = ResultBytes(rows, rows * kExpectedLogprobs);
+  RETURN_IF_ERROR(work_.Reserve(SampleScratchBytes(limits.max_logit_rows, limits.vocab_size)));
+  RETURN_IF_ERROR(results_.Reserve(bytes));
+  if (bytes > host_results_.size()) {
+    ASSIGN_OR_RETURN(host_results_, device_.AllocateHost(bytes));
+  }
+  rows_.reserve(rows);
+  return absl::OkStatus();
+}
+
+size_t Sampler::Describe(const SampleArgs& args) {
+  rows_.clear();
+  ids_.clear();
+  size_t alternatives = 0;
+  for (const SampleRow& row : args.rows) {
+    const auto prompt_begin = static_cast<int32_t>(ids_.size());
+    if (row.HasPenalties()) ids_.insert(ids_.end(), row.prompt_ids.begin(), row.prompt_ids.end());
+    const auto output_begin = static_cast<int32_t>(ids_.size());
+    if (row.HasPenalties()) ids_.insert(ids_.end(), row.output_ids.begin(), row.output_ids.end());
+    rows_.push_back({
+        .temperature = row.temperature,
+        .top_p = row.top_p,
+        .min_p = row.min_p,
+        .repetition_penalty = row.repetition_penalty,
+        .presence_penalty = row.presence_penalty,
+        .frequency_penalty = row.frequency_penalty,
+        .top_k = row.top_k,
+        .num_logprobs = row.num_logprobs,
+        .uniform = UniformAt(row.seed, static_cast<uint64_t>(row.position)),
+        .prompt_begin = prompt_begin,
+        .output_begin = output_begin,
+        .ids_end = static_cast<int32_t>(ids_.size()),
+        .logprobs_begin = static_cast<int32_t>(alternatives),
+    });
+    alternatives += static_cast<size_t>(std::max(row.num_logprobs, 0));
+  }
+  return alternatives;
+}
+
+absl::Status Sampler::Launch(CudaStream& stream, const LaunchTarget& on, CallStaging& staging,
+                             const SampleArgs& args) {
+  const size_t bytes = ResultBytes(args.rows.size(), Describe(args));
+  const auto num_rows = static_cast<int32_t>(args.rows.size());
+  const auto vocab = static_cast<int32_t>(args.logits.shape[1]);
+  ASSIGN_OR_RETURN(std::byte* const work,
+                   work_.GetZeroed(stream, SampleScratchBytes(num_rows, vocab)));
+  ASSIGN_OR_RETURN(std::byte* const results, results_.Get(stream, bytes));
+  if (bytes > host_results_.size()) {
+    ASSIGN_OR_RETURN(host_results_, device_.AllocateHost(std::bit_ceil(bytes)));
+  }
+  ASSIGN_OR_RETURN(CallStaging::Call call,
+                   staging.Begin(stream, CallStaging::RoomFor<DeviceSampleRow>(rows_.size()) +
+                                             CallStaging::RoomFor<int32_t>(ids_.size())));
+  auto* const sampled = reinterpret_cast<DeviceSampledToken*>(results);
+  const SampleLaunch launch = {
+      .logits = args.logits.Row<const float>(0),
+      .row_stride = args.logits.row_stride,
+      .num_rows = num_rows,
+      .vocab = vocab,
+      .rows = call.Add(std::span<const DeviceSampleRow>(rows_)),
+      .token_ids = call.Add(std::span<const int32_t>(ids_)),
+      .scratch = work,
+      .sampled = sampled,
+      .top = reinterpret_cast<DeviceTokenLogprob*>(sampled + num_rows),
+  };
+  RETURN_IF_ERROR(call.Upload(stream));
+  RETURN_IF_CUDA_ERROR(cuda::Sample(on, launch), "sample");
+  RETURN_IF_ERROR(call.End(stream));
+  return stream.Copy(host_results_.bytes().first(bytes), {results, bytes});
+}
+
+absl::Status Sampler::Collect(const SampleArgs& args) const {
+  const auto* const sampled = reinterpret_cast<const DeviceSampledToken*>(host_results_.data());
+  const auto* const top = reinterpret_cast<const DeviceTokenLogprob*>(sampled + args.rows.size());
+  for (size_t row = 0; row < args.rows.size(); ++row) {
+    if (sampled[row].token_id < 0) {
+      return Internal("sample: logits of row {} hold a NaN or an infinity: the model overflowed",
+                      row);
+    }
+    SampledToken& out = args.out[row];
+    out.token_id = sampled[row].token_id;
+    out.logprob = sampled[row].logprob;
+    out.top.clear();
+    for (int32_t i = 0; i < rows_[row].num_logprobs; ++i) {
+      const DeviceTokenLogprob& alternative = top[rows_[row].logprobs_begin + i];
+      out.top.push_back({alternative.token_id, alternative.logprob});
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sampler::Sample(CudaStream& stream, const LaunchTarget& on, CallStaging& staging,
+                             const SampleArgs& args) {
+  RETURN_IF_ERROR(Launch(stream, on, staging, args));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Event> done, stream.Record());
+  RETURN_IF_ERROR(done->Synchronize());
+  return Collect(args);
+}
+
+}  // namespace tandem::cuda
