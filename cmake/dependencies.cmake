@@ -18,6 +18,7 @@ if(TANDEM_GRPC)
 endif()
 if(TANDEM_TESTS)
   find_package(GTest CONFIG REQUIRED)
+  find_package(Boost CONFIG REQUIRED COMPONENTS context)  # the emulated GPU's lanes
 endif()
 
 # CUDA and NCCL: found or not, said, never required. Nothing links libcuda, cuBLASLt or NCCL: the

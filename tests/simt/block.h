@@ -1,0 +1,129 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "simt/machine.h"
+#include "simt/vector_types.h"
+#include "tests/simt/fiber.h"
+#include "tests/simt/random.h"
+#include "tests/simt/warpgroup.h"
+
+// The running block: its lanes, where each of them waits, and its shared memory. One block runs at
+// a time in the process (whoever runs it holds the machine's lock), so there is one of everything.
+namespace simt {
+
+inline constexpr int kWarpSize = 32;
+inline constexpr int kMaxThreads = 1024;
+inline constexpr int kMaxWarps = kMaxThreads / kWarpSize;
+
+// A kernel to run: `thread` is the body with its arguments bound.
+struct Grid {
+  std::string name;
+  dim3 grid;
+  dim3 block;
+  size_t shared_bytes = 0;
+  bool after_previous = false;
+  std::function<void()> thread;
+};
+
+// Runs all blocks of the grid, in an order and with an interleaving that `random` chooses.
+void RunGrid(const Grid& grid, Random& random);
+
+enum class LaneState : uint8_t {
+  kReady,
+  kInWarp,       // at a collective of the warp
+  kInWarpgroup,  // at a collective of the warpgroup
+  kAtBarrier,
+  kAtNamedBarrier,
+  kAtMbarrier,
+  kEnded,
+};
+
+// A lane's asynchronous copies, oldest first. Positions count from the start of the block.
+struct CopyQueue {
+  struct Copy {
+    void* to;
+    const void* from;
+  };
+  std::vector<Copy> copies;
+  std::vector<size_t> group_ends;
+  size_t landed = 0;
+
+  void LandThrough(size_t end);
+  void Clear();
+};
+
+struct Lane {
+  Fiber fiber;
+  int index = 0;  // in the block
+  LaneState state = LaneState::kEnded;
+  const detail::Collective* at = nullptr;
+  void* arguments = nullptr;
+  CopyQueue copies;
+
+  int warp() const { return index / kWarpSize; }
+  int in_warp() const { return index % kWarpSize; }
+  uint32_t bit() const { return 1u << in_warp(); }
+};
+
+struct Warp {
+  struct Join {
+    const detail::Collective* collective;
+    uint32_t mask;
+    uint32_t arrived;
+  };
+  uint32_t alive = 0;
+  uint32_t ready = 0;
+  std::vector<Join> joins;
+};
+
+struct NamedBarrierState {
+  int threads = 0;
+  int arrived = 0;
+  std::vector<Lane*> waiting;
+};
+
+// A barrier in shared memory; its eight bytes hold kMbarrierMark and the index of this.
+struct MbarrierState {
+  struct CopyArrival {
+    Lane* lane;
+    size_t end;
+  };
+  int count = 0;  // 0: invalidated
+  int pending = 0;
+  int64_t bytes = 0;
+  uint32_t phase = 0;
+  std::vector<Lane*> waiting;
+  std::vector<CopyArrival> copies;
+};
+
+struct Block {
+  Lane lanes[kMaxThreads];
+  Warp warps[kMaxWarps];
+  WarpgroupState warpgroups[kMaxWarps / 4];
+  int num_threads = 0;
+  int alive = 0;
+  int at_barrier = 0;
+  uint32_t ready_warps = 0;
+  NamedBarrierState named[16];
+  std::deque<MbarrierState> mbarriers;
+  const Grid* grid = nullptr;
+  uint64_t launch = 0;
+  Lane* running = nullptr;
+  Random* random = nullptr;
+  bool waited_for_previous = false;
+  bool eager_products = false;
+
+  void Wake(Lane& lane);
+  // The running lane waits until somebody wakes it.
+  void Wait(LaneState state);
+};
+
+extern Block& block;
+
+}  // namespace simt

@@ -1,0 +1,74 @@
+#include "tests/simt/shared_memory.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "tests/simt/block.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SIMT_ASAN 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define SIMT_ASAN 1
+#endif
+#if defined(SIMT_ASAN)
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace simt {
+namespace {
+
+constexpr size_t kGuardBytes = 512;
+constexpr unsigned char kGuard = 0xa5;
+alignas(1024) unsigned char memory[kMaxSharedBytes + kGuardBytes];
+
+}  // namespace
+
+void FillShared(size_t bytes) {
+#if defined(SIMT_ASAN)
+  ASAN_UNPOISON_MEMORY_REGION(memory, sizeof(memory));
+#endif
+  std::memset(memory, 0xff, bytes);
+  std::memset(memory + bytes, kGuard, kGuardBytes);
+#if defined(SIMT_ASAN)
+  ASAN_POISON_MEMORY_REGION(memory + bytes, sizeof(memory) - bytes);
+#endif
+}
+
+void CheckSharedGuard(size_t bytes) {
+#if defined(SIMT_ASAN)
+  static_cast<void>(bytes);  // a write there has ended the process
+#else
+  const unsigned char* guard = memory + bytes;
+  const auto* hit =
+      std::find_if(guard, guard + kGuardBytes, [](unsigned char byte) { return byte != kGuard; });
+  if (hit != guard + kGuardBytes) {
+    detail::Fail("byte %zu of dynamic shared memory was written, which has %zu bytes",
+                 static_cast<size_t>(hit - memory), bytes);
+  }
+#endif
+}
+
+const unsigned char* SharedBytes(size_t offset, size_t size, const char* reader) {
+  if (offset + size > block.grid->shared_bytes) {
+    detail::Fail("%s reads bytes %zu to %zu of dynamic shared memory, which has %zu", reader,
+                 offset, offset + size - 1, block.grid->shared_bytes);
+  }
+  return memory + offset;
+}
+
+namespace detail {
+
+unsigned char* DynamicShared() { return memory; }
+
+uint32_t SharedAddress(const void* p) {
+  const auto offset = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(memory);
+  if (offset > block.grid->shared_bytes) Fail("%p is not an address of dynamic shared memory", p);
+  return static_cast<uint32_t>(offset);
+}
+
+}  // namespace detail
+}  // namespace simt

@@ -1,0 +1,143 @@
+// The collectives of a warp: votes, shuffles, ldmatrix and mma, with the fragment layouts of the
+// PTX ISA (sections on ldmatrix and on mma.m16n8k16).
+#include <cuda_runtime.h>
+
+#include <cstring>
+
+#include "kernels/cuda/ptx.cuh"
+#include "tests/simt/block.h"
+
+namespace simt::detail {
+namespace {
+
+void RunSyncWarp(void* const*) {}
+
+void RunVote(void* const* arguments) {
+  uint32_t ballot = 0;
+  for (int i = 0; i < kWarpSize; ++i) {
+    if (arguments[i] != nullptr && static_cast<Vote*>(arguments[i])->value) ballot |= 1u << i;
+  }
+  for (int i = 0; i < kWarpSize; ++i) {
+    if (arguments[i] != nullptr) static_cast<Vote*>(arguments[i])->ballot = ballot;
+  }
+}
+
+int Source(Direction direction, int lane, const Shuffle& shuffle) {
+  const int first = lane & ~(shuffle.width - 1);
+  int source = lane;
+  switch (direction) {
+    case Direction::kIndex:
+      return first + (shuffle.operand & (shuffle.width - 1));
+    case Direction::kXor:
+      source = lane ^ shuffle.operand;
+      break;
+    case Direction::kUp:
+      source = lane - shuffle.operand;
+      break;
+    case Direction::kDown:
+      source = lane + shuffle.operand;
+      break;
+  }
+  const int last = first + shuffle.width;
+  const bool inside =
+      direction == Direction::kXor ? source < last : source >= first && source < last;
+  return inside ? source : lane;
+}
+
+// A value taken from a lane that takes no part is undefined: all bits set here.
+template <Direction direction>
+void RunShuffle(void* const* arguments) {
+  uint64_t values[kWarpSize];
+  for (int i = 0; i < kWarpSize; ++i) {
+    values[i] = arguments[i] != nullptr ? static_cast<Shuffle*>(arguments[i])->value : ~0ull;
+  }
+  for (int i = 0; i < kWarpSize; ++i) {
+    if (arguments[i] == nullptr) continue;
+    auto& shuffle = *static_cast<Shuffle*>(arguments[i]);
+    if (shuffle.width < 1 || shuffle.width > 32 || (shuffle.width & (shuffle.width - 1)) != 0) {
+      Fail("a shuffle of width %d: give a power of two to 32", shuffle.width);
+    }
+    shuffle.value = values[Source(direction, i, shuffle) & 31];
+  }
+}
+
+}  // namespace
+
+const Collective kSyncWarp{"__syncwarp", RunSyncWarp};
+const Collective kVote{"a vote", RunVote};
+const Collective kShuffle[4] = {{"__shfl_sync", RunShuffle<Direction::kIndex>},
+                                {"__shfl_xor_sync", RunShuffle<Direction::kXor>},
+                                {"__shfl_up_sync", RunShuffle<Direction::kUp>},
+                                {"__shfl_down_sync", RunShuffle<Direction::kDown>}};
+
+}  // namespace simt::detail
+
+namespace tandem::ptx::emulated {
+namespace {
+
+using simt::detail::Fail;
+
+template <int matrices, bool transposed>
+void RunLoadMatrix(void* const* arguments) {
+  for (int m = 0; m < matrices; ++m) {
+    uint16_t elements[8][8];
+    for (int row = 0; row < 8; ++row) {
+      const void* from = static_cast<LoadMatrix*>(arguments[8 * m + row])->row;
+      if (reinterpret_cast<uintptr_t>(from) % 16 != 0) {
+        Fail("ldmatrix: the row of lane %d, %p, is not aligned to 16 bytes", 8 * m + row, from);
+      }
+      std::memcpy(elements[row], from, sizeof(elements[row]));
+    }
+    for (int lane = 0; lane < simt::kWarpSize; ++lane) {
+      const int row = lane / 4;
+      const int column = lane % 4 * 2;
+      const uint32_t lo = transposed ? elements[column][row] : elements[row][column];
+      const uint32_t hi = transposed ? elements[column + 1][row] : elements[row][column + 1];
+      static_cast<LoadMatrix*>(arguments[lane])->out[m] = lo | hi << 16;
+    }
+  }
+}
+
+template <float (*decode)(uint16_t)>
+void Unpack(uint32_t packed, float* two) {
+  two[0] = decode(static_cast<uint16_t>(packed));
+  two[1] = decode(static_cast<uint16_t>(packed >> 16));
+}
+
+template <float (*decode)(uint16_t)>
+void RunMma(void* const* arguments) {
+  float a[16][16];
+  float b[8][16];  // by column
+  for (int lane = 0; lane < simt::kWarpSize; ++lane) {
+    const Mma& mma = *static_cast<Mma*>(arguments[lane]);
+    const int row = lane / 4;
+    const int k = lane % 4 * 2;
+    Unpack<decode>(mma.a[0], &a[row][k]);
+    Unpack<decode>(mma.a[1], &a[row + 8][k]);
+    Unpack<decode>(mma.a[2], &a[row][k + 8]);
+    Unpack<decode>(mma.a[3], &a[row + 8][k + 8]);
+    Unpack<decode>(mma.b[0], &b[row][k]);
+    Unpack<decode>(mma.b[1], &b[row][k + 8]);
+  }
+  for (int lane = 0; lane < simt::kWarpSize; ++lane) {
+    float* d = static_cast<Mma*>(arguments[lane])->d;
+    for (int i = 0; i < 4; ++i) {
+      const float* row = a[lane / 4 + i / 2 * 8];
+      const float* column = b[lane % 4 * 2 + i % 2];
+      float sum = d[i];
+      for (int k = 0; k < 16; ++k) sum += row[k] * column[k];
+      d[i] = sum;
+    }
+  }
+}
+
+}  // namespace
+
+const simt::detail::Collective kLoadMatrix2{"ldmatrix.x2", RunLoadMatrix<2, false>};
+const simt::detail::Collective kLoadMatrix2Trans{"ldmatrix.x2.trans", RunLoadMatrix<2, true>};
+const simt::detail::Collective kLoadMatrix4{"ldmatrix.x4", RunLoadMatrix<4, false>};
+const simt::detail::Collective kLoadMatrix4Trans{"ldmatrix.x4.trans", RunLoadMatrix<4, true>};
+const simt::detail::Collective kMmaBf16{"mma.m16n8k16 (bf16)", RunMma<simt::FromBf16>};
+const simt::detail::Collective kMmaF16{"mma.m16n8k16 (f16)", RunMma<simt::FromF16>};
+
+}  // namespace tandem::ptx::emulated
