@@ -112,7 +112,6 @@ inline float Rcp(float x) { return FlushSubnormal(1.0f / FlushSubnormal(x)); }
 
 inline int Opaque(int x) { return x; }
 
-inline int Opaque(int x) { return x; }
 inline void GridDependencyWait() { simt::detail::GridDependencyWaited(); }
 inline void GridDependencyLaunch() {}
 inline uint4 LoadStreaming(const uint4* p) { return *p; }
