@@ -15,6 +15,6 @@ set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
 
-# A kernel that spills registers does not compile (cmake/spills.allowed).
+# A kernel that spills registers does not compile (cmake/spills.allowed lists exceptions).
 set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CURRENT_LIST_DIR}/nvcc_without_spills.sh ${CCACHE})
 find_path(TANDEM_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# nvcc_without_spills.sh COMMAND...: a compiler launcher. Runs COMMAND, which is to print what ptxas
-# says of each kernel (-Xptxas=-v), keeps that beside the object as OBJECT.ptxas, and fails where a
-# kernel spills more registers to memory than spills.allowed lets it.
+# nvcc_without_spills.sh COMMAND...: a compiler launcher. COMMAND is to print what ptxas says of each
+# kernel (-Xptxas=-v), which is kept beside the object as OBJECT.ptxas. Fails where a kernel spills
+# more registers to memory than SPILLS_ALLOWED (cmake/spills.allowed) lets it, or where ptxas runs
+# wgmma instructions one after the other.
 set -uo pipefail
-allowed=$(dirname "$0")/spills.allowed
+allowed=${SPILLS_ALLOWED:-$(dirname "$0")/spills.allowed}
 object=
 previous=
 for argument in "$@"; do
@@ -15,20 +16,23 @@ said=$(mktemp)
 trap 'rm -f "$said"' EXIT
 "$@" 2>"$said"
 status=$?
+about_kernels='^(ptxas info|    [0-9]+ bytes stack)'
 if [[ $object == *.o ]]; then
-  grep -E '^(ptxas info|    [0-9]+ bytes stack)' "$said" >"$object.ptxas"
+  grep -E "$about_kernels" "$said" >"$object.ptxas"
 fi
-grep -vE '^(ptxas info|    [0-9]+ bytes stack)' "$said" >&2
+grep -vE "$about_kernels" "$said" >&2
 if ((status != 0)); then exit $status; fi
 
-# The allowed list's lines: a regular expression for the mangled name, the architecture, the bytes.
 awk -v object="$object" '
-  NR == FNR { if ($0 !~ /^#/ && NF == 3) { name[n] = $1; arch[n] = $2; bytes[n] = $3; n++ }; next }
+  BEGIN { n = 0 }
+  NR == FNR {
+    if ($0 !~ /^#/ && NF == 3) { name[n] = $1; arch[n] = $2; bytes[n] = $3; n++ }
+    next
+  }
   /Compiling entry function/ { split($0, quoted, "\047"); kernel = quoted[2]; target = quoted[4] }
   /bytes spill stores/ {
-    spilled = 0
-    for (i = 2; i <= NF; i++) if ($i == "spill" && $(i - 2) > spilled) spilled = $(i - 2) + 0
-    limit = 0
+    spilled = limit = 0
+    for (i = 3; i <= NF; i++) if ($i == "spill" && $(i - 2) + 0 > spilled) spilled = $(i - 2) + 0
     for (i = 0; i < n; i++) if (kernel ~ name[i] && target == arch[i]) limit = bytes[i] + 0
     if (spilled > limit) {
       printf "%s: %s for %s spills %d bytes, may spill %d: use fewer registers, or say why not in " \
@@ -36,5 +40,6 @@ awk -v object="$object" '
       failed = 1
     }
   }
+  /Potential Performance Loss/ { print object ": " $0 > "/dev/stderr"; failed = 1 }
   END { exit failed }
-' "$allowed" - <"$said" || { rm -f "$object"; exit 1; }
+' "$allowed" "$said" || { rm -f "$object"; exit 1; }
