@@ -1,0 +1,179 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/kv_store.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/launchers.h"
+#include "kernels/cuda/numeric.cuh"
+
+// The pool as memory: tokens into their slots, whole extents from place to place. All offsets are
+// 64 bits wide. Bounded by memory.
+
+namespace tandem::cuda {
+namespace {
+
+constexpr int kMaxStoreThreads = 512;
+
+// Stores all heads of one token's K or V, the block's threads spread over them.
+template <class T, Access kAccess>
+__device__ __forceinline__ void StoreHeads(const T* heads, const KvTarget& to, int64_t slot,
+                                           KvPart part) {
+  const int chunks = to.head_dim / kChunk;
+  for (int chunk = threadIdx.x; chunk < to.num_kv_heads * chunks; chunk += blockDim.x) {
+    const int64_t at = int64_t{chunk} * kChunk;
+    float x[kChunk];
+    LoadChunk(heads, at, at + kChunk, kAccess, x);
+    StoreToSlot<kAccess>(x, to, {slot, part, chunk / chunks, chunk % chunks * kChunk, kChunk});
+  }
+}
+
+// One block per token.
+template <class T, Access kAccess>
+__global__ void __launch_bounds__(kMaxStoreThreads)
+    StoreTokens(Rows<const T> k, Rows<const T> v, KvTarget to) {
+  ptx::GridDependencyWait();
+  ptx::GridDependencyLaunch();
+  const int64_t token = blockIdx.x;
+  const int64_t slot = to.slots[token];
+  if (slot < 0) return;
+  StoreHeads<T, kAccess>(k[token], to, slot, KvPart::kKey);
+  StoreHeads<T, kAccess>(v[token], to, slot, KvPart::kValue);
+}
+
+enum class Move : uint8_t { kCopy, kGather, kScatter };
+
+// Extents to move. kCopy: items are (from, to), each with all its layers; otherwise (layer, block).
+struct MoveParams {
+  std::byte* pool;
+  std::byte* staging;
+  const int2* items;
+  int64_t extent_bytes;
+  int32_t num_extents;
+  int32_t num_pieces;  // of one extent
+  int32_t num_layers;
+  int32_t num_blocks;
+};
+
+constexpr int kMoveThreads = 1024;
+constexpr int kMoveWarps = kMoveThreads / 32;
+constexpr int kLoadsInFlight = 8;
+constexpr int kPieceVectors = 32 * kLoadsInFlight;  // what a warp moves at a time
+// A transfer must leave the device to the forward passes beside it. A block has 128 KiB in flight,
+// as much as one SM can take in, and this many blocks reach what the memory can do.
+constexpr int64_t kMaxTransferBlocks = 32;
+
+struct Ends {
+  const std::byte* from;
+  std::byte* to;
+};
+
+template <Move kMove>
+__device__ __forceinline__ Ends EndsOf(const MoveParams& p, int32_t extent) {
+  if constexpr (kMove == Move::kCopy) {
+    const int2 pair = p.items[extent / p.num_layers];
+    const int64_t layer = int64_t{extent % p.num_layers} * p.num_blocks;
+    return {p.pool + (layer + pair.x) * p.extent_bytes, p.pool + (layer + pair.y) * p.extent_bytes};
+  } else {
+    const int2 item = p.items[extent];
+    std::byte* in_pool = p.pool + (int64_t{item.x} * p.num_blocks + item.y) * p.extent_bytes;
+    std::byte* staged = p.staging + extent * p.extent_bytes;
+    if constexpr (kMove == Move::kGather) return {in_pool, staged};
+    return {staged, in_pool};
+  }
+}
+
+// The warps of the grid stride over the pieces, none waiting for another. Counts of pieces of 4 KiB
+// fit 32 bits, and division by them is then quick.
+template <Move kMove>
+__global__ void __launch_bounds__(kMoveThreads) MoveExtents(MoveParams p) {
+  ptx::GridDependencyWait();
+  ptx::GridDependencyLaunch();
+  const auto vectors = static_cast<int32_t>(p.extent_bytes / static_cast<int64_t>(sizeof(uint4)));
+  const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+  const auto first_piece = static_cast<int32_t>(blockIdx.x * kMoveWarps + threadIdx.x / 32);
+  const auto step = static_cast<int32_t>(gridDim.x * kMoveWarps);
+  for (int32_t piece = first_piece; piece < p.num_extents * p.num_pieces; piece += step) {
+    const int32_t extent = piece / p.num_pieces;
+    const int32_t first = piece % p.num_pieces * kPieceVectors + lane;
+    const Ends ends = EndsOf<kMove>(p, extent);
+    const auto* from = reinterpret_cast<const uint4*>(ends.from) + first;
+    auto* to = reinterpret_cast<uint4*>(ends.to) + first;
+    uint4 held[kLoadsInFlight];
+#pragma unroll
+    for (int i = 0; i < kLoadsInFlight; ++i) {
+      if (first + i * 32 < vectors) held[i] = ptx::LoadStreaming(from + i * 32);
+    }
+#pragma unroll
+    for (int i = 0; i < kLoadsInFlight; ++i) {
+      if (first + i * 32 < vectors) ptx::StoreStreaming(to + i * 32, held[i]);
+    }
+  }
+}
+
+// Vectors of 16 bytes: the pool and the staging must lie so.
+template <Move kMove>
+cudaError_t LaunchMove(const LaunchTarget& on, const MoveParams& params, int64_t max_blocks) {
+  const uint64_t places =
+      reinterpret_cast<uint64_t>(params.pool) | reinterpret_cast<uint64_t>(params.staging);
+  if (places % sizeof(uint4) != 0) return cudaErrorInvalidValue;
+  const int64_t pieces = int64_t{params.num_extents} * params.num_pieces;
+  const int64_t blocks = std::min((pieces + kMoveWarps - 1) / kMoveWarps, max_blocks);
+  const LaunchShape shape = {.grid = dim3(static_cast<unsigned>(blocks)),
+                             .block = dim3(kMoveThreads),
+                             .after_previous = true};
+  return Launch(MoveExtents<kMove>, shape, on.stream, params);
+}
+
+// The bytes of an extent are a multiple of 128: at least 8 tokens of 8 elements, K and V.
+MoveParams ParamsOf(const KvPoolView& pool, const int2* items, size_t num_extents) {
+  constexpr int64_t kPieceBytes = kPieceVectors * static_cast<int64_t>(sizeof(uint4));
+  return {.pool = pool.data,
+          .staging = nullptr,
+          .items = items,
+          .extent_bytes = pool.ExtentBytes(),
+          .num_extents = static_cast<int32_t>(num_extents),
+          .num_pieces = static_cast<int32_t>((pool.ExtentBytes() + kPieceBytes - 1) / kPieceBytes),
+          .num_layers = pool.num_layers,
+          .num_blocks = pool.num_blocks};
+}
+
+template <Move kMove>
+cudaError_t Transfer(const LaunchTarget& on, const MoveBlocksArgs& args, const int2* items) {
+  MoveParams params = ParamsOf(args.pool, items, args.items.size());
+  params.staging = args.staging.data();
+  return LaunchMove<kMove>(on, params, kMaxTransferBlocks);
+}
+
+}  // namespace
+
+cudaError_t StoreKv(const LaunchTarget& on, const StoreKvArgs& args) {
+  const int chunks = args.pool.num_kv_heads * args.pool.head_dim / kChunk;
+  const int threads = std::min((chunks + 31) / 32 * 32, kMaxStoreThreads);
+  const LaunchShape shape = {.grid = dim3(static_cast<unsigned>(args.k.rows())),
+                             .block = dim3(static_cast<unsigned>(threads)),
+                             .after_previous = true};
+  return WithActivationType(args.k.dtype, [&](auto type) {
+    using T = decltype(type);
+    const auto kernel = StoreAccess(args) == Access::kVectors ? StoreTokens<T, Access::kVectors>
+                                                              : StoreTokens<T, Access::kElements>;
+    return Launch(kernel, shape, on.stream, RowsOf<const T>(args.k), RowsOf<const T>(args.v),
+                  TargetOf(args));
+  });
+}
+
+cudaError_t CopyBlocks(const LaunchTarget& on, const CopyBlocksArgs& args, const int2* pairs) {
+  const auto num_layers = static_cast<size_t>(args.pool.num_layers);
+  return LaunchMove<Move::kCopy>(on, ParamsOf(args.pool, pairs, args.pairs.size() * num_layers),
+                                 on.num_sms);
+}
+
+cudaError_t GatherBlocks(const LaunchTarget& on, const MoveBlocksArgs& args, const int2* items) {
+  return Transfer<Move::kGather>(on, args, items);
+}
+
+cudaError_t ScatterBlocks(const LaunchTarget& on, const MoveBlocksArgs& args, const int2* items) {
+  return Transfer<Move::kScatter>(on, args, items);
+}
+
+}  // namespace tandem::cuda

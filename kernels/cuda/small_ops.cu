@@ -1,0 +1,198 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/launchers.h"
+#include "kernels/cuda/numeric.cuh"
+
+// What is computed element by element, and the norm of a row. One block has one row, or a piece of
+// it, and each thread chunks of 8 elements: bounded by memory, 16 to 32 bytes per load. A row's sum
+// runs in an order that depends on its length alone.
+
+namespace tandem::cuda {
+namespace {
+
+constexpr int kPieceThreads = 256;
+constexpr int kPieceElements = kPieceThreads * kChunk;
+
+// One block per row (x) and piece of it (y).
+LaunchShape PiecesOfRows(int64_t rows, int64_t n) {
+  const auto pieces =
+      static_cast<unsigned>(std::max<int64_t>((n + kPieceElements - 1) / kPieceElements, 1));
+  return {.grid = dim3(static_cast<unsigned>(rows), pieces),
+          .block = dim3(kPieceThreads),
+          .after_previous = true};
+}
+
+__device__ __forceinline__ int64_t FirstElement() {
+  return int64_t{blockIdx.y} * kPieceElements + threadIdx.x * kChunk;
+}
+
+__device__ __forceinline__ void FollowPrevious() {
+  ptx::GridDependencyWait();
+  ptx::GridDependencyLaunch();
+}
+
+template <class T>
+__global__ void EmbeddingRows(const int32_t* token_ids, Rows<const T> table, Rows<float> out,
+                              int64_t n, Access access) {
+  FollowPrevious();
+  const int64_t at = FirstElement();
+  if (at >= n) return;
+  float x[kChunk];
+  LoadChunk(table[token_ids[blockIdx.x]], at, n, access, x);
+  StoreChunk(x, out[blockIdx.x], at, n, access);
+}
+
+template <class T>
+__global__ void SiluMulRows(Rows<const T> gate_up, Rows<T> out, int64_t n, Access access) {
+  FollowPrevious();
+  const int64_t at = FirstElement();
+  if (at >= n) return;
+  const T* gates = gate_up[blockIdx.x];
+  float gate[kChunk];
+  float up[kChunk];
+  LoadChunk(gates, at, n, access, gate);
+  LoadChunk(gates + n, at, n, access, up);
+#pragma unroll
+  for (int i = 0; i < kChunk; ++i) up[i] *= gate[i] / (1.0f + expf(-gate[i]));
+  StoreChunk(up, out[blockIdx.x], at, n, access);
+}
+
+template <class T>
+__global__ void AddBiasRows(Rows<T> out, const float* bias, int64_t n, Access access) {
+  FollowPrevious();
+  const int64_t at = FirstElement();
+  if (at >= n) return;
+  float x[kChunk];
+  float added[kChunk];
+  LoadChunk(out[blockIdx.x], at, n, access, x);
+  LoadChunk(bias, at, n, access, added);
+#pragma unroll
+  for (int i = 0; i < kChunk; ++i) x[i] += added[i];
+  StoreChunk(x, out[blockIdx.x], at, n, access);
+}
+
+template <class From, class To>
+__global__ void ConvertRows(Rows<const From> x, Rows<To> out, int64_t n, Access access) {
+  FollowPrevious();
+  const int64_t at = FirstElement();
+  if (at >= n) return;
+  float values[kChunk];
+  LoadChunk(x[blockIdx.x], at, n, access, values);
+  StoreChunk(values, out[blockIdx.x], at, n, access);
+}
+
+constexpr int kMaxNormThreads = 512;
+
+// The sum over the block, the same bits in every thread.
+__device__ __forceinline__ float BlockSum(float x) {
+  __shared__ float of_warp[kMaxNormThreads / 32];
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    x += __shfl_xor_sync(0xffffffffu, x, distance);
+  }
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
+  __syncthreads();
+  float sum = 0;
+  for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) sum += of_warp[warp];
+  return sum;
+}
+
+// The row is read again to be scaled: it comes from the L1 cache. A thread writes what it alone has
+// read, so that x may be out.
+template <class T>
+__global__ void __launch_bounds__(kMaxNormThreads)
+    RmsNormRows(Rows<const float> x, const float* weight, Rows<T> out, int64_t n, float eps,
+                Access access) {
+  FollowPrevious();
+  const float* row = x[blockIdx.x];
+  const int64_t first = threadIdx.x * kChunk;
+  const int64_t step = blockDim.x * kChunk;
+  float squares = 0;
+  for (int64_t at = first; at < n; at += step) {
+    float values[kChunk];
+    LoadChunk(row, at, n, access, values);
+#pragma unroll
+    for (float value : values) squares = __fmaf_rn(value, value, squares);
+  }
+  const float scale = 1.0f / sqrtf(BlockSum(squares) / static_cast<float>(n) + eps);
+  for (int64_t at = first; at < n; at += step) {
+    float values[kChunk];
+    float weights[kChunk];
+    LoadChunk(row, at, n, access, values);
+    LoadChunk(weight, at, n, access, weights);
+#pragma unroll
+    for (int i = 0; i < kChunk; ++i) values[i] *= scale * weights[i];
+    StoreChunk(values, out[blockIdx.x], at, n, access);
+  }
+}
+
+// The second half of each row of gate_up begins here.
+TensorView UpOf(const SiluMulArgs& args) {
+  TensorView up = args.gate_up;
+  up.data = static_cast<std::byte*>(up.data) + args.out.shape[1] * SizeOf(up.dtype);
+  return up;
+}
+
+}  // namespace
+
+cudaError_t Embedding(const LaunchTarget& on, const EmbeddingArgs& args) {
+  const int64_t n = args.table.k;
+  const TensorView table(args.table.data, args.table.dtype, {args.table.n, n});
+  return WithActivationType(table.dtype, [&](auto type) {
+    using T = decltype(type);
+    return Launch(EmbeddingRows<T>, PiecesOfRows(args.out.rows(), n), on.stream,
+                  args.token_ids.device(), RowsOf<const T>(table), RowsOf<float>(args.out), n,
+                  AccessOf({table, args.out}));
+  });
+}
+
+cudaError_t RmsNorm(const LaunchTarget& on, const RmsNormArgs& args) {
+  const int64_t n = args.x.shape[1];
+  const int64_t warps = (n + 32 * kChunk - 1) / (32 * kChunk);
+  const auto threads =
+      static_cast<unsigned>(std::min<int64_t>(std::max<int64_t>(warps, 1) * 32, kMaxNormThreads));
+  const LaunchShape shape = {.grid = dim3(static_cast<unsigned>(args.x.rows())),
+                             .block = dim3(threads),
+                             .after_previous = true};
+  return WithActivationType(args.out.dtype, [&](auto type) {
+    using T = decltype(type);
+    return Launch(RmsNormRows<T>, shape, on.stream, RowsOf<const float>(args.x),
+                  static_cast<const float*>(args.weight.data), RowsOf<T>(args.out), n, args.eps,
+                  AccessOf({args.x, args.weight, args.out}));
+  });
+}
+
+cudaError_t SiluMul(const LaunchTarget& on, const SiluMulArgs& args) {
+  const int64_t n = args.out.shape[1];
+  return WithActivationType(args.out.dtype, [&](auto type) {
+    using T = decltype(type);
+    return Launch(SiluMulRows<T>, PiecesOfRows(args.out.rows(), n), on.stream,
+                  RowsOf<const T>(args.gate_up), RowsOf<T>(args.out), n,
+                  AccessOf({args.gate_up, UpOf(args), args.out}));
+  });
+}
+
+cudaError_t AddBias(const LaunchTarget& on, const TensorView& out, const TensorView& bias) {
+  const int64_t n = out.shape[1];
+  return WithActivationType(out.dtype, [&](auto type) {
+    using T = decltype(type);
+    return Launch(AddBiasRows<T>, PiecesOfRows(out.rows(), n), on.stream, RowsOf<T>(out),
+                  static_cast<const float*>(bias.data), n, AccessOf({out, bias}));
+  });
+}
+
+cudaError_t Convert(const LaunchTarget& on, const TensorView& x, const TensorView& out) {
+  const int64_t n = x.shape[1];
+  return WithActivationType(x.dtype, [&](auto from_type) {
+    using From = decltype(from_type);
+    return WithActivationType(out.dtype, [&](auto to_type) {
+      using To = decltype(to_type);
+      return Launch(ConvertRows<From, To>, PiecesOfRows(x.rows(), n), on.stream,
+                    RowsOf<const From>(x), RowsOf<To>(out), n, AccessOf({x, out}));
+    });
+  });
+}
+
+}  // namespace tandem::cuda
