@@ -79,6 +79,7 @@ void EventPool::GiveBack(cudaEvent_t event) {
 
 CudaStream::~CudaStream() {
   cudaSetDevice(device_index_);
+  if (recording_) EndRecording().IgnoreError();
   cudaStreamSynchronize(handle_);
   cudaStreamDestroy(handle_);
 }
