@@ -29,7 +29,6 @@ if(emulated)
     TANDEM_CUBLASLT_NAME="$<TARGET_FILE:tandem_fake_cublaslt>"
     TANDEM_CUDA_ARCHITECTURES="80-real,89-real,90-real")
   target_link_libraries(tandem_kernels_cuda_emulated PUBLIC tandem_simt tandem_base)
-  add_dependencies(tandem_kernels_cuda_emulated tandem_fake_cublaslt)
 endif()
 
 function(tandem_emulated_test name)
@@ -42,6 +41,7 @@ function(tandem_emulated_test name)
   tandem_test(${name} SOURCES ${arg_SOURCES} DEPS ${backend} ${arg_DEPS} LABELS ${arg_LABELS}
               ARGS ${arg_ARGS} TIMEOUT ${arg_TIMEOUT})
   target_include_directories(${name} BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/tests/simt/include)
+  add_dependencies(${name} tandem_fake_cublaslt)
 endfunction()
 
 # Tests of the emulator itself: kernels in them are compiled like the real ones.
