@@ -1,0 +1,135 @@
+// How fast the CUDA kernels run, beside what the device does at best in the same run:
+//   cuda_kernel_bench [--device cuda:0] [--sections ceilings,decode,...] [--filter TEXT]
+//                     [--repeats 50] [--launches 20] [--scale 1] [--commit ID] [--json FILE]
+// Ceilings are always measured. A launch is timed as part of a graph of many, each on data of its
+// own that together are several times the cache; graphs are replayed turn by turn, and the median
+// of the replays counts. Data is random, of a normal distribution, blocks lie in random order,
+// outputs are NaN before they are checked. Bytes and FLOPs are what an op must at least move and
+// compute (kernels/op_cost.h). With --scale below 1 every size shrinks, which shows that all of it
+// runs, and says nothing of time.
+
+#include <charconv>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "bench/cuda_bench.h"
+#include "bench/cuda_sections.h"
+
+namespace tandem {
+namespace {
+
+struct Section {
+  std::string_view name;
+  absl::Status (*run)(CudaBench& bench);
+};
+constexpr Section kSections[] = {
+    {"decode", DecodeSection},  {"prefill", PrefillSection}, {"movement", MovementSection},
+    {"small", SmallOpsSection}, {"gemm", GemmSection},       {"sampling", SamplingSection},
+};
+
+struct Flags {
+  CudaBenchOptions options;
+  std::string sections;  // empty: all
+  std::string commit;
+  std::string json_path;
+};
+
+absl::Status SetNumber(std::string_view name, const char* value, Flags& flags) {
+  char* end = nullptr;
+  const double number = std::strtod(value, &end);
+  const bool whole = name != "--scale";
+  if (*end != '\0' || !(number > 0) || (whole && number < 1)) {
+    return InvalidArgument("{} is {}: it must be {}", name, value, whole ? "1 or more" : "above 0");
+  }
+  if (name == "--scale") flags.options.scale = number;
+  if (name == "--repeats") flags.options.repeats = static_cast<int32_t>(number);
+  if (name == "--launches") flags.options.max_launches = static_cast<int32_t>(number);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
+  Flags flags;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string_view name = argv[i];
+    if (i + 1 == argc) return InvalidArgument("{} needs a value", name);
+    const char* value = argv[i + 1];
+    if (name == "--device") {
+      flags.options.device = value;
+    } else if (name == "--sections") {
+      flags.sections = value;
+    } else if (name == "--filter") {
+      flags.options.filter = value;
+    } else if (name == "--commit") {
+      flags.commit = value;
+    } else if (name == "--json") {
+      flags.json_path = value;
+    } else if (name == "--scale" || name == "--repeats" || name == "--launches") {
+      RETURN_IF_ERROR(SetNumber(name, value, flags));
+    } else {
+      return InvalidArgument("{}: see the head of bench/cuda_kernel_bench.cc for the flags", name);
+    }
+  }
+  return flags;
+}
+
+bool Chosen(std::string_view sections, std::string_view name) {
+  if (sections.empty()) return true;
+  while (!sections.empty()) {
+    const std::string_view word = sections.substr(0, sections.find(','));
+    if (word == name) return true;
+    sections.remove_prefix(std::min(sections.size(), word.size() + 1));
+  }
+  return false;
+}
+
+std::string Now() {
+  const std::time_t now = std::time(nullptr);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+  return text;
+}
+
+absl::Status Write(nlohmann::json report, const Flags& flags) {
+  if (flags.json_path.empty()) return absl::OkStatus();
+  report["kind"] = "cuda_kernels";
+  report["date"] = Now();
+  report["commit"] = flags.commit;
+  std::ofstream file(flags.json_path);
+  file << report.dump(1) << "\n";
+  return file.good() ? absl::OkStatus()
+                     : FailedPrecondition("{}: cannot be written", flags.json_path);
+}
+
+// What a section has measured is worth keeping when a later one fails.
+absl::Status Main(int argc, char** argv) {
+  ASSIGN_OR_RETURN(const Flags flags, ParseFlags(argc, argv));
+  ASSIGN_OR_RETURN(const auto bench, CudaBench::Open(flags.options));
+  RETURN_IF_ERROR(MeasureCeilings(*bench));
+  absl::Status first_error;
+  for (const Section& section : kSections) {
+    if (!Chosen(flags.sections, section.name)) continue;
+    const absl::Status status = section.run(*bench);
+    if (status.ok()) continue;
+    fmt::print(stderr, "cuda_kernel_bench: {}: {}\n", section.name, status.ToString());
+    first_error.Update(status);
+    // After these the device answers nothing more.
+    if (absl::IsUnavailable(status)) break;
+  }
+  RETURN_IF_ERROR(Write(bench->Report(), flags));
+  return first_error;
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  const absl::Status status = tandem::Main(argc, argv);
+  if (status.ok()) return 0;
+  fmt::print(stderr, "cuda_kernel_bench: {}\n", status.ToString());
+  return 1;
+}

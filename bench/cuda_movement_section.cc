@@ -1,0 +1,202 @@
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "base/status.h"
+#include "bench/cuda_sections.h"
+#include "kernels/cuda/cuda_status.h"
+#include "kernels/cuda/launchers.h"
+
+namespace tandem {
+namespace {
+
+constexpr int32_t kLayers = 36;
+constexpr int32_t kQueryHeads = 32;
+constexpr int32_t kKvHeads = 8;
+constexpr int32_t kHeadDim = 128;
+constexpr int32_t kBlockTokens = 16;
+constexpr double kMovedShare = 0.85;  // of the copy ceiling
+constexpr double kStoreSlack = 1.3;   // over its bytes at the copy ceiling, for many tokens
+constexpr double kStoreSmallUs = 4;   // for the tokens of a decode step
+
+// At 85% of the ceiling; nothing is asked where there is no ceiling.
+std::optional<TimeLimits> Moved(const CudaBench& bench, double bytes, double share) {
+  if (bench.ceilings().copy_tbps <= 0) return std::nullopt;
+  const double us = bytes / (share * bench.ceilings().copy_tbps) * 1e-6;
+  return TimeLimits{us, us};
+}
+
+absl::StatusOr<KvPoolView> NewPool(CudaBench& bench, CaseMemory& memory, int64_t num_blocks) {
+  KvPoolView pool = {.dtype = DType::kBF16,
+                     .num_layers = kLayers,
+                     .num_blocks = static_cast<int32_t>(num_blocks),
+                     .num_kv_heads = kKvHeads,
+                     .block_tokens = kBlockTokens,
+                     .head_dim = kHeadDim};
+  ASSIGN_OR_RETURN(const TensorView data,
+                   bench.Normal(memory, DType::kBF16,
+                                {kLayers * num_blocks, pool.ExtentBytes() / SizeOf(pool.dtype)}));
+  pool.data = static_cast<std::byte*>(data.data);
+  return pool;
+}
+
+std::vector<int32_t> RandomOrder(int32_t count) {
+  std::vector<int32_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(2));
+  return order;
+}
+
+absl::Status AddMove(CudaBench& bench, CudaVariant variant, std::string op, std::string shape,
+                     const OpCost& cost) {
+  if (!bench.Wanted(op, shape)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto times, bench.Time({&variant, 1}, bench.LaunchesOf(cost.bytes)));
+  bench.Add({.section = "movement",
+             .op = std::move(op),
+             .shape = std::move(shape),
+             .variant = variant.name,
+             .timing = times[0],
+             .cost = cost,
+             .bound = Bound::kCopy,
+             .limits = Moved(bench, cost.bytes, kMovedShare)});
+  return absl::OkStatus();
+}
+
+// All layers of half the blocks of a pool, in random order: to staging, back, and to the other
+// half.
+absl::Status RunMoves(CudaBench& bench, int64_t blocks) {
+  CaseMemory memory(bench.device());
+  const int64_t moved = bench.Scaled(blocks, 2);
+  ASSIGN_OR_RETURN(const KvPoolView pool, NewPool(bench, memory, 2 * moved));
+  const std::vector<int32_t> order = RandomOrder(pool.num_blocks);
+  std::vector<LayerBlock> items;
+  std::vector<int2> device_items;
+  std::vector<std::pair<int32_t, int32_t>> pairs;
+  std::vector<int2> device_pairs;
+  for (int64_t i = 0; i < moved; ++i) {
+    for (int32_t layer = 0; layer < kLayers; ++layer) {
+      items.push_back({layer, order[i]});
+      device_items.push_back(make_int2(layer, order[i]));
+    }
+    pairs.emplace_back(order[i], order[moved + i]);
+    device_pairs.push_back(make_int2(order[i], order[moved + i]));
+  }
+  ASSIGN_OR_RETURN(const int2* on_items, bench.Upload(memory, std::span<const int2>(device_items)));
+  ASSIGN_OR_RETURN(const int2* on_pairs, bench.Upload(memory, std::span<const int2>(device_pairs)));
+  const auto staging_bytes = static_cast<size_t>(std::ssize(items) * pool.ExtentBytes());
+  ASSIGN_OR_RETURN(std::byte * staging, memory.Take(static_cast<int64_t>(staging_bytes)));
+  const MoveBlocksArgs move = {pool, items, {staging, staging_bytes}};
+  const CopyBlocksArgs copy = {pool, pairs};
+  const cuda::LaunchTarget on = bench.target();
+  const std::string shape = fmt::format("{} blocks of {} layers", moved, kLayers);
+  RETURN_IF_ERROR(AddMove(
+      bench,
+      {"ours",
+       [&](int32_t) { return cuda::ToStatus(cuda::GatherBlocks(on, move, on_items), "gather"); }},
+      "gather_blocks", shape, Cost(move)));
+  RETURN_IF_ERROR(AddMove(
+      bench,
+      {"ours",
+       [&](int32_t) { return cuda::ToStatus(cuda::ScatterBlocks(on, move, on_items), "scatter"); }},
+      "scatter_blocks", shape, Cost(move)));
+  return AddMove(
+      bench,
+      {"ours",
+       [&](int32_t) { return cuda::ToStatus(cuda::CopyBlocks(on, copy, on_pairs), "copy"); }},
+      "copy_blocks", shape, Cost(copy));
+}
+
+// The arrays of the fused rotation and store for some tokens, as many sets as exceed the cache.
+struct StoreCase {
+  explicit StoreCase(Device& device) : memory(device) {}
+
+  CaseMemory memory;
+  TensorView qkv;  // [sets * T, (Hq + 2 Hkv) D]
+  RopeArgs rope;
+  StoreKvArgs store;
+  std::vector<int32_t> positions;
+  std::vector<int64_t> slots;
+  int64_t tokens = 0;
+  int64_t sets = 0;
+
+  // Columns [begin, begin + heads * D) of the set's rows.
+  TensorView Heads(int64_t set, int64_t begin, int64_t heads) const {
+    uint16_t* data = qkv.Row<uint16_t>(set * tokens) + begin;
+    return TensorView(data, DType::kBF16, {tokens, heads, kHeadDim}).WithRowStride(qkv.row_stride);
+  }
+  void Use(int32_t launch) {
+    const int64_t set = launch % sets;
+    rope.q = Heads(set, 0, kQueryHeads);
+    rope.k = Heads(set, kQueryHeads * kHeadDim, kKvHeads);
+    store.k = rope.k;
+    store.v = Heads(set, (kQueryHeads + kKvHeads) * kHeadDim, kKvHeads);
+    store.layer = static_cast<int32_t>(launch % store.pool.num_layers);
+  }
+};
+
+absl::StatusOr<std::unique_ptr<StoreCase>> NewStoreCase(CudaBench& bench, int64_t tokens) {
+  auto made = std::make_unique<StoreCase>(bench.device());
+  StoreCase& c = *made;
+  c.tokens = tokens;
+  constexpr int64_t kWidth = (kQueryHeads + 2 * kKvHeads) * kHeadDim;
+  c.sets = bench.SetsOf(static_cast<double>(tokens * kWidth * SizeOf(DType::kBF16)));
+  ASSIGN_OR_RETURN(c.qkv, bench.Normal(c.memory, DType::kBF16, {c.sets * tokens, kWidth}));
+  ASSIGN_OR_RETURN(c.store.pool,
+                   NewPool(bench, c.memory, (tokens + kBlockTokens - 1) / kBlockTokens + 1));
+  const std::vector<int32_t> order = RandomOrder(c.store.pool.num_blocks);
+  for (int64_t t = 0; t < tokens; ++t) {
+    c.positions.push_back(static_cast<int32_t>(t));
+    c.slots.push_back(int64_t{order[t / kBlockTokens]} * kBlockTokens + t % kBlockTokens);
+  }
+  ASSIGN_OR_RETURN(const int32_t* positions,
+                   bench.Upload(c.memory, std::span<const int32_t>(c.positions)));
+  ASSIGN_OR_RETURN(const int64_t* slots, bench.Upload(c.memory, std::span<const int64_t>(c.slots)));
+  c.rope.positions = {std::span<const int32_t>(c.positions), positions};
+  c.store.slots = {std::span<const int64_t>(c.slots), slots};
+  // An eighth of a turn: what is rotated in place, launch after launch, keeps its length.
+  const std::vector<float> eighth(static_cast<size_t>(tokens * kHeadDim / 2), 0.70710678f);
+  ASSIGN_OR_RETURN(const float* turn, bench.Upload(c.memory, std::span<const float>(eighth)));
+  c.rope.cos = TensorView(const_cast<float*>(turn), DType::kF32, {tokens, kHeadDim / 2});
+  c.rope.sin = c.rope.cos;
+  ASSIGN_OR_RETURN(c.rope.q_norm, bench.Normal(c.memory, DType::kF32, {kHeadDim}));
+  ASSIGN_OR_RETURN(c.rope.k_norm, bench.Normal(c.memory, DType::kF32, {kHeadDim}));
+  c.Use(0);
+  return made;
+}
+
+absl::Status RunStore(CudaBench& bench, int64_t tokens) {
+  const int64_t scaled = bench.Scaled(tokens);
+  const std::string shape = fmt::format("{} tokens, norm over heads", scaled);
+  if (!bench.Wanted("rope_store_kv", shape)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto c, NewStoreCase(bench, scaled));
+  const OpCost cost = Cost(c->rope, c->store);
+  const cuda::LaunchTarget on = bench.target();
+  const CudaVariant variant = {"ours", [&](int32_t launch) {
+                                 c->Use(launch);
+                                 return cuda::ToStatus(cuda::RopeStoreKv(on, c->rope, c->store),
+                                                       "rope and store");
+                               }};
+  ASSIGN_OR_RETURN(const auto times, bench.Time({&variant, 1}, bench.LaunchesOf(cost.bytes)));
+  const bool small = tokens <= 64;
+  bench.Add({.section = "movement",
+             .op = "rope_store_kv",
+             .shape = shape,
+             .variant = variant.name,
+             .timing = times[0],
+             .cost = cost,
+             .bound = Bound::kCopy,
+             .limits = small ? TimeLimits{kStoreSmallUs, kStoreSmallUs}
+                             : Moved(bench, cost.bytes, 1 / kStoreSlack)});
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status MovementSection(CudaBench& bench) {
+  for (const int64_t blocks : {8, 64, 512}) RETURN_IF_ERROR(RunMoves(bench, blocks));
+  for (const int64_t tokens : {1, 64, 4096, 16384}) RETURN_IF_ERROR(RunStore(bench, tokens));
+  return absl::OkStatus();
+}
+
+}  // namespace tandem
