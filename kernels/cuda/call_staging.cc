@@ -10,6 +10,22 @@
 
 namespace tandem::cuda {
 
+absl::Status CallStaging::Grow(Slot& slot, size_t bytes) {
+  if (bytes <= slot.host.size()) return absl::OkStatus();
+  const size_t size = std::max(kSlotBytes, std::bit_ceil(bytes));
+  ASSIGN_OR_RETURN(slot.device, device_.Allocate(size));
+  ASSIGN_OR_RETURN(slot.host, device_.AllocateHost(size));  // last: its size tells what there is
+  return absl::OkStatus();
+}
+
+absl::Status CallStaging::Reserve(size_t bytes) {
+  for (Slot& slot : slots_) {
+    if (slot.ended != nullptr) RETURN_IF_ERROR(slot.ended->Synchronize());
+    RETURN_IF_ERROR(Grow(slot, bytes));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<CallStaging::Call> CallStaging::Begin(const CudaStream& stream, size_t room) {
   if (room == 0) return Call(nullptr);
   if (stream.recording()) {
@@ -17,15 +33,11 @@ absl::StatusOr<CallStaging::Call> CallStaging::Begin(const CudaStream& stream, s
         "an array of the call lies on the host alone, which a recording cannot hold: stage it");
   }
   Slot& slot = slots_[next_];
-  next_ = (next_ + 1) % kSlots;
+  next_ = (next_ + 1) % slots_.size();
   if (const std::unique_ptr<Event> ended = std::exchange(slot.ended, nullptr)) {
     RETURN_IF_ERROR(ended->Synchronize());
   }
-  if (room > slot.host.size()) {
-    const size_t bytes = std::max(kSlotBytes, std::bit_ceil(room));
-    ASSIGN_OR_RETURN(slot.device, device_.Allocate(bytes));
-    ASSIGN_OR_RETURN(slot.host, device_.AllocateHost(bytes));  // last: its size tells what there is
-  }
+  RETURN_IF_ERROR(Grow(slot, room));
   return Call(&slot);
 }
 

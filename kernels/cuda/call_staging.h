@@ -1,9 +1,9 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -62,20 +62,24 @@ class CallStaging {
     size_t used_ = 0;
   };
 
-  explicit CallStaging(CudaDevice& device) : device_(device) {}
+  // For `num_slots` calls that are under way at once.
+  CallStaging(CudaDevice& device, size_t num_slots) : device_(device), slots_(num_slots) {}
 
+  // Makes room for `bytes` in each slot. RESOURCE_EXHAUSTED as the device says.
+  absl::Status Reserve(size_t bytes);
   // A call whose arrays take up to `room` bytes; waits for the oldest one when all slots are in
   // use. FAILED_PRECONDITION while the stream records, unless there is nothing to bring: a replay
   // would read what the slot holds by then.
   absl::StatusOr<Call> Begin(const CudaStream& stream, size_t room);
 
  private:
-  static constexpr size_t kAlignment = 16;  // of vector loads
-  static constexpr size_t kSlots = 8;
-  static constexpr size_t kSlotBytes = size_t{64} << 10;  // at first
+  static constexpr size_t kAlignment = 16;                // of vector loads
+  static constexpr size_t kSlotBytes = size_t{64} << 10;  // at least
+
+  absl::Status Grow(Slot& slot, size_t bytes);
 
   CudaDevice& device_;
-  std::array<Slot, kSlots> slots_;
+  std::vector<Slot> slots_;
   size_t next_ = 0;
 };
 

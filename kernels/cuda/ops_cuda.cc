@@ -7,10 +7,15 @@
 #include "kernels/cuda/cuda_status.h"
 
 namespace tandem::cuda {
+namespace {
+
+constexpr size_t kCallsAtOnce = 8;  // whose arrays are not staged, before one waits for the oldest
+
+}  // namespace
 
 CudaOps::CudaOps(CudaDevice& device, const CublasLtLibrary& library)
     : device_(device),
-      staging_(device),
+      staging_(device, kCallsAtOnce),
       gemm_(library),
       sampler_(device),
       gemm_workspace_(device, "gemm: workspace"),
@@ -174,7 +179,7 @@ absl::Status CudaOps::DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args
 
 absl::Status CudaOps::DoSample(Stream& stream, const SampleArgs& args) {
   return Run(stream, [&](const LaunchTarget& on) {
-    return sampler_.Sample(static_cast<CudaStream&>(stream), on, staging_, args);
+    return sampler_.Sample(static_cast<CudaStream&>(stream), on, args);
   });
 }
 

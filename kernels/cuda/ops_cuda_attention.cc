@@ -37,7 +37,9 @@ absl::Status CudaOps::ReserveAttention(const WorkLimits& limits) {
       .total_tokens = limits.max_total_tokens,
       .splits = limits.splits,
   };
-  RETURN_IF_ERROR(decode_plan_.Reserve(DecodePlanBytes(on, decode)));
+  for (Scratch* plan : {&decode_plan_, &own_decode_plan_}) {
+    RETURN_IF_ERROR(plan->Reserve(DecodePlanBytes(on, decode)));
+  }
   RETURN_IF_ERROR(decode_partials_.Reserve(DecodeScratchBytes(on, decode)));
 
   const PrefillShape prefill = {
@@ -48,7 +50,10 @@ absl::Status CudaOps::ReserveAttention(const WorkLimits& limits) {
       .head_dim = limits.head_dim,
       .splits = limits.splits,
   };
-  RETURN_IF_ERROR(prefill_plan_.tiles.Reserve(PrefillPlanBytes(on, prefill)));
+  for (PrefillPlan* plan : {&prefill_plan_, &own_prefill_plan_}) {
+    RETURN_IF_ERROR(plan->tiles.Reserve(PrefillPlanBytes(on, prefill)));
+  }
+  RETURN_IF_ERROR(staging_.Reserve(PrefillPlanBytes(on, prefill)));
   return prefill_partials_.Reserve(PrefillScratchBytes(on, prefill));
 }
 

@@ -18,6 +18,10 @@ size_t ResultBytes(size_t rows, size_t alternatives) {
   return rows * sizeof(DeviceSampledToken) + alternatives * sizeof(DeviceTokenLogprob);
 }
 
+size_t RoomFor(size_t rows, size_t ids) {
+  return CallStaging::RoomFor<DeviceSampleRow>(rows) + CallStaging::RoomFor<int32_t>(ids);
+}
+
 }  // namespace
 
 absl::Status Sampler::Reserve(const WorkLimits& limits) {
@@ -25,6 +29,7 @@ absl::Status Sampler::Reserve(const WorkLimits& limits) {
   const size_t bytes = ResultBytes(rows, rows * kExpectedLogprobs);
   RETURN_IF_ERROR(work_.Reserve(SampleScratchBytes(limits.max_logit_rows, limits.vocab_size)));
   RETURN_IF_ERROR(results_.Reserve(bytes));
+  RETURN_IF_ERROR(staging_.Reserve(RoomFor(rows, static_cast<size_t>(limits.max_total_tokens))));
   if (bytes > host_results_.size()) {
     ASSIGN_OR_RETURN(host_results_, device_.AllocateHost(bytes));
   }
@@ -61,8 +66,7 @@ size_t Sampler::Describe(const SampleArgs& args) {
   return alternatives;
 }
 
-absl::Status Sampler::Launch(CudaStream& stream, const LaunchTarget& on, CallStaging& staging,
-                             const SampleArgs& args) {
+absl::Status Sampler::Launch(CudaStream& stream, const LaunchTarget& on, const SampleArgs& args) {
   const size_t bytes = ResultBytes(args.rows.size(), Describe(args));
   const auto num_rows = static_cast<int32_t>(args.rows.size());
   const auto vocab = static_cast<int32_t>(args.logits.shape[1]);
@@ -73,8 +77,8 @@ absl::Status Sampler::Launch(CudaStream& stream, const LaunchTarget& on, CallSta
     ASSIGN_OR_RETURN(host_results_, device_.AllocateHost(std::bit_ceil(bytes)));
   }
   ASSIGN_OR_RETURN(CallStaging::Call call,
-                   staging.Begin(stream, CallStaging::RoomFor<DeviceSampleRow>(rows_.size()) +
-                                             CallStaging::RoomFor<int32_t>(ids_.size())));
+                   staging_.Begin(stream, CallStaging::RoomFor<DeviceSampleRow>(rows_.size()) +
+                                              CallStaging::RoomFor<int32_t>(ids_.size())));
   auto* const sampled = reinterpret_cast<DeviceSampledToken*>(results);
   const SampleLaunch launch = {
       .logits = args.logits.Row<const float>(0),
@@ -113,9 +117,8 @@ absl::Status Sampler::Collect(const SampleArgs& args) const {
   return absl::OkStatus();
 }
 
-absl::Status Sampler::Sample(CudaStream& stream, const LaunchTarget& on, CallStaging& staging,
-                             const SampleArgs& args) {
-  RETURN_IF_ERROR(Launch(stream, on, staging, args));
+absl::Status Sampler::Sample(CudaStream& stream, const LaunchTarget& on, const SampleArgs& args) {
+  RETURN_IF_ERROR(Launch(stream, on, args));
   ASSIGN_OR_RETURN(const std::unique_ptr<Event> done, stream.Record());
   RETURN_IF_ERROR(done->Synchronize());
   return Collect(args);

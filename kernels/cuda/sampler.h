@@ -19,21 +19,23 @@ namespace tandem::cuda {
 class Sampler {
  public:
   explicit Sampler(CudaDevice& device)
-      : device_(device), work_(device, "sample: scratch"), results_(device, "sample: results") {}
+      : device_(device),
+        staging_(device, 1),
+        work_(device, "sample: scratch"),
+        results_(device, "sample: results") {}
 
   absl::Status Reserve(const WorkLimits& limits);
   // Returns when args.out is filled.
-  absl::Status Sample(CudaStream& stream, const LaunchTarget& on, CallStaging& staging,
-                      const SampleArgs& args);
+  absl::Status Sample(CudaStream& stream, const LaunchTarget& on, const SampleArgs& args);
 
  private:
   // Describes the rows in rows_ and ids_; returns how many alternatives they ask for together.
   size_t Describe(const SampleArgs& args);
-  absl::Status Launch(CudaStream& stream, const LaunchTarget& on, CallStaging& staging,
-                      const SampleArgs& args);
+  absl::Status Launch(CudaStream& stream, const LaunchTarget& on, const SampleArgs& args);
   absl::Status Collect(const SampleArgs& args) const;
 
   CudaDevice& device_;
+  CallStaging staging_;
   Scratch work_;
   Scratch results_;            // the tokens of the rows, then the alternatives
   DeviceBuffer host_results_;  // the same

@@ -251,7 +251,7 @@ TEST_F(CudaDeviceTest, StagedArraysArriveWhateverTheOrder) {
   constexpr size_t kCalls = 40;
   for (int seed = 0; seed < kSeeds; ++seed) {
     simt::SetSeed(static_cast<uint64_t>(seed));
-    CallStaging staging(*device_);
+    CallStaging staging(*device_, 4);
     const std::array streams = {NewStream(), NewStream()};
     DeviceBuffer results = *device_->AllocateHost(kCalls * 256 * sizeof(int32_t));
     std::vector<std::vector<int32_t>> expected;
@@ -278,7 +278,7 @@ TEST_F(CudaDeviceTest, StagedArraysArriveWhateverTheOrder) {
 
 TEST_F(CudaDeviceTest, ArraysThatAreOnTheDeviceAreNotStagedAgain) {
   auto stream = NewStream();
-  CallStaging staging(*device_);
+  CallStaging staging(*device_, 4);
   const std::array<int32_t, 3> host = {1, 2, 3};
   const StagedSpan<int32_t> there(host, reinterpret_cast<const int32_t*>(0x1000));
   EXPECT_EQ(CallStaging::RoomFor(there), 0);
@@ -292,7 +292,7 @@ TEST_F(CudaDeviceTest, ArraysThatAreOnTheDeviceAreNotStagedAgain) {
 
 TEST_F(CudaDeviceTest, ARecordingTakesNoArraysOfTheHost) {
   auto stream = NewStream();
-  CallStaging staging(*device_);
+  CallStaging staging(*device_, 4);
   ASSERT_TRUE(stream->BeginRecording().ok());
   EXPECT_EQ(staging.Begin(*stream, 4).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(staging.Begin(*stream, 0).ok());
