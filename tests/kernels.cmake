@@ -1,12 +1,30 @@
-# Tests of kernels.
-add_library(tandem_ops_support STATIC support/ops_fixture.cc support/reference_ops.cc)
+# Tests of kernels. What links tandem_ops_support runs on every backend of the machine; a name
+# such as */cuda_0 in --gtest_filter chooses one.
+set(OPS_SUPPORT_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/support/attention_fixture.cc
+    ${CMAKE_CURRENT_SOURCE_DIR}/support/ops_fixture.cc
+    ${CMAKE_CURRENT_SOURCE_DIR}/support/reference_ops.cc)
+add_library(tandem_ops_support STATIC ${OPS_SUPPORT_SOURCES})
 target_link_libraries(tandem_ops_support PUBLIC tandem_kernels hwy::hwy GTest::gtest)
 
-tandem_test(ops_test SOURCES conformance/ops_test.cc DEPS tandem_ops_support)
-tandem_test(ops_sample_test SOURCES conformance/ops_sample_test.cc DEPS tandem_ops_support)
-tandem_test(ops_validate_test SOURCES conformance/ops_validate_test.cc DEPS tandem_ops_support)
-tandem_test(ops_attention_test SOURCES conformance/ops_attention_test.cc DEPS tandem_ops_support
-  TIMEOUT 400)
+set(OPS_CONFORMANCE_TESTS ops ops_attention ops_attention_bits ops_attention_mass ops_kv ops_sample
+    ops_validate)
+foreach(name ${OPS_CONFORMANCE_TESTS})
+  tandem_test(${name}_test SOURCES conformance/${name}_test.cc DEPS tandem_ops_support TIMEOUT 400)
+endforeach()
 tandem_test(gemm_invariance_test SOURCES unit/kernels/gemm_invariance_test.cc DEPS tandem_ops_support)
 tandem_test(cpu_device_test SOURCES unit/kernels/cpu_device_test.cc DEPS tandem_kernels)
 tandem_test(split_plan_test SOURCES property/split_plan_test.cc DEPS tandem_base)
+
+# The same suites on the emulated GPU (simt.cmake), and what only it can show.
+foreach(name ${OPS_CONFORMANCE_TESTS})
+  tandem_emulated_test(${name}_emulated_test SOURCES conformance/${name}_test.cc
+    DEPS tandem_ops_support ARGS --gtest_filter=*/cuda_0* TIMEOUT 600)
+endforeach()
+tandem_emulated_test(cuda_device_test SOURCES unit/kernels/cuda_device_test.cc DEPS tandem_kernels)
+tandem_emulated_test(cuda_errors_test SOURCES unit/kernels/cuda_errors_test.cc DEPS tandem_kernels)
+
+add_test(NAME cuda_spills COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/unit/kernels/nvcc_without_spills_test.sh
+  ${CMAKE_SOURCE_DIR}/cmake/nvcc_without_spills.sh)
+set(program $<IF:$<BOOL:${TANDEM_GRPC}>,tandem,kernel_bench>)
+add_test(NAME needed_libraries COMMAND ${CMAKE_COMMAND} -DPROGRAM=${CMAKE_BINARY_DIR}/bin/${program}
+  -P ${CMAKE_SOURCE_DIR}/cmake/check_needed.cmake)

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <vector>
 
 #include "hwy/aligned_allocator.h"
 #include "kernels/cpu/attention_plan.h"
+#include "kernels/cpu/block_masses.h"
 #include "kernels/cpu/cpu_ops.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,18 +15,32 @@ HWY_BEFORE_NAMESPACE();
 namespace tandem::cpu {
 namespace HWY_NAMESPACE {
 
-void AttendBlock(const AttentionArgs& args, const RowBlock& block, float* scratch) {
-  BlockAttention(args, block, scratch).Run();
-}
-
-void AttendChunks(const AttentionArgs& args, const RowBlock& block, const ChunkRun& run,
-                  float* partials, float* scratch) {
-  BlockAttention(args, block, scratch).RunChunks(run.begin, run.end, partials);
-}
-
-void MergeChunks(const AttentionArgs& args, const RowBlock& block, float* partials,
+void AttendBlock(const AttentionArgs& args, const RowBlock& block, const BlockMasses& masses,
                  float* scratch) {
-  BlockAttention(args, block, scratch).Merge(partials);
+  BlockAttention(args, block, masses, scratch).Run();
+}
+
+void AttendChunks(const AttentionArgs& args, const RowBlock& block, const BlockMasses& masses,
+                  const ChunkRun& run, const BlockMemory& memory) {
+  BlockAttention(args, block, masses, memory.scratch)
+      .RunChunks(run.begin, run.end, memory.partials);
+}
+
+void MergeChunks(const AttentionArgs& args, const RowBlock& block, const BlockMasses& masses,
+                 const BlockMemory& memory) {
+  BlockAttention(args, block, masses, memory.scratch).Merge(memory.partials);
+}
+
+void AddColumns(const ColumnMassArgs& args, const RowBlock& block, int64_t chunk, float* sums,
+                float* scratch) {
+  RowScores rows(args.attention, block, scratch);
+  rows.LoadQueries();
+  WithStoredType(args.attention.pool.dtype,
+                 [&](auto stored) HWY_ATTR { rows.ScoreChunk<decltype(stored)>(chunk); });
+  const TensorView& lse = args.attention.lse;
+  rows.AddWeights(
+      [&](int64_t token, int64_t head) { return lse.Row<const float>(token)[head] * kLog2E; },
+      sums);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -38,6 +54,7 @@ namespace {
 HWY_EXPORT(AttendBlock);
 HWY_EXPORT(AttendChunks);
 HWY_EXPORT(MergeChunks);
+HWY_EXPORT(AddColumns);
 
 // Memory of a thread, kept from call to call; it grows to the largest shape seen.
 class Scratch {
@@ -63,9 +80,13 @@ float* ThreadScratch(const AttentionShape& shape) {
 // The calling thread's plan, reused so that a step allocates nothing.
 struct Plan {
   std::vector<RowBlock> blocks;
-  std::vector<ChunkRun> runs;
+  ChunkRuns cut;
   std::vector<size_t> partial_starts;
   Scratch partials;
+  StepMasses masses;
+  Scratch mass_memory;
+
+  BlockMasses MassesOf(const RowBlock& block) const { return masses.Of(block.seq, block.kv_head); }
 };
 
 Plan& ThreadPlan() {
@@ -73,11 +94,13 @@ Plan& ThreadPlan() {
   return plan;
 }
 
-void RunBlocks(ThreadPool& pool, const AttentionArgs& args, const std::vector<RowBlock>& blocks) {
+void RunBlocks(ThreadPool& pool, const AttentionArgs& args, Plan& plan) {
+  SortByCost(plan.blocks);
   const AttentionShape shape(args);
   const auto attend = &HWY_DYNAMIC_DISPATCH(AttendBlock);
-  pool.ParallelFor(static_cast<int64_t>(blocks.size()), [&](int64_t index, int) {
-    attend(args, blocks[static_cast<size_t>(index)], ThreadScratch(shape));
+  pool.ParallelFor(static_cast<int64_t>(plan.blocks.size()), [&](int64_t index, int) {
+    const RowBlock& block = plan.blocks[static_cast<size_t>(index)];
+    attend(args, block, plan.MassesOf(block), ThreadScratch(shape));
   });
 }
 
@@ -90,36 +113,83 @@ void RunChunks(ThreadPool& pool, const AttentionArgs& args, Plan& plan) {
     floats += static_cast<size_t>(block.num_chunks() * block.num_rows()) * shape.record;
   }
   float* partials = plan.partials.Reserve(floats);
+  const auto memory = [&](size_t block) {
+    return BlockMemory{partials + plan.partial_starts[block], ThreadScratch(shape)};
+  };
   const auto attend = &HWY_DYNAMIC_DISPATCH(AttendChunks);
-  pool.ParallelFor(static_cast<int64_t>(plan.runs.size()), [&](int64_t index, int) {
-    const ChunkRun& run = plan.runs[static_cast<size_t>(index)];
-    attend(args, plan.blocks[run.block], run, partials + plan.partial_starts[run.block],
-           ThreadScratch(shape));
+  pool.ParallelFor(static_cast<int64_t>(plan.cut.part_ends.size()), [&](int64_t index, int) {
+    const auto part = static_cast<size_t>(index);
+    for (size_t i = part == 0 ? 0 : plan.cut.part_ends[part - 1]; i < plan.cut.part_ends[part];
+         ++i) {
+      const ChunkRun& run = plan.cut.runs[i];
+      const RowBlock& block = plan.blocks[run.block];
+      attend(args, block, plan.MassesOf(block), run, memory(run.block));
+    }
   });
   const auto merge = &HWY_DYNAMIC_DISPATCH(MergeChunks);
   pool.ParallelFor(static_cast<int64_t>(plan.blocks.size()), [&](int64_t index, int) {
-    const auto block = static_cast<size_t>(index);
-    merge(args, plan.blocks[block], partials + plan.partial_starts[block], ThreadScratch(shape));
+    const auto i = static_cast<size_t>(index);
+    merge(args, plan.blocks[i], plan.MassesOf(plan.blocks[i]), memory(i));
   });
+}
+
+// The columns of one chunk of a sequence and KV head, for all of its last rows.
+void StoreColumns(const ColumnMassArgs& args, int32_t seq, int32_t kv_head, int64_t chunk) {
+  const AttentionArgs& attention = args.attention;
+  const AttentionShape shape(attention);
+  const auto s = static_cast<size_t>(seq);
+  const int64_t q_len = attention.query_starts[s + 1] - attention.query_starts[s];
+  const int64_t end = q_len * shape.group;
+  const auto add = &HWY_DYNAMIC_DISPATCH(AddColumns);
+  float sums[kChunkTokens] = {};
+  for (int64_t begin = std::max<int64_t>(0, q_len - args.last_rows) * shape.group; begin < end;
+       begin += kMaxBlockRows) {
+    const RowBlock block =
+        MakeRowBlock(attention, seq, kv_head, begin, std::min(end, begin + kMaxBlockRows));
+    if (chunk < block.first_chunk || chunk >= block.end_chunk) continue;
+    add(args, block, chunk, sums, ThreadScratch(shape));
+  }
+  const int64_t max_tokens = args.out.shape[2];
+  float* out = args.out.Row<float>(seq) + kv_head * max_tokens;
+  const int64_t first = chunk * kChunkTokens;
+  std::copy_n(sums, std::min(kChunkTokens, max_tokens - first), out + first);
 }
 
 }  // namespace
 
 void AttentionPrefill(ThreadPool& pool, const AttentionArgs& args) {
   Plan& plan = ThreadPlan();
+  plan.masses.Plan(args);
   PlanBlocks(args, plan.blocks);
-  RunBlocks(pool, args, plan.blocks);
+  RunBlocks(pool, args, plan);
 }
 
 void AttentionDecode(ThreadPool& pool, const AttentionArgs& args) {
   Plan& plan = ThreadPlan();
+  plan.masses.SetMemory(plan.mass_memory.Reserve(plan.masses.Plan(args)));
   PlanBlocks(args, plan.blocks);
-  PlanChunkRuns(plan.blocks, pool.num_threads(), plan.runs);
-  if (plan.runs.empty()) {
-    RunBlocks(pool, args, plan.blocks);
+  PlanChunkRuns(args, plan.blocks, pool.num_threads(), plan.cut);
+  if (plan.cut.runs.empty()) {
+    RunBlocks(pool, args, plan);
   } else {
     RunChunks(pool, args, plan);
   }
+  if (!args.block_mass.present()) return;
+  const int64_t num_kv_heads = args.pool.num_kv_heads;
+  pool.ParallelFor(args.block_mass.rows() * num_kv_heads, [&](int64_t pair, int) {
+    plan.masses.Fold(args, static_cast<int32_t>(pair / num_kv_heads),
+                     static_cast<int32_t>(pair % num_kv_heads));
+  });
+}
+
+void ColumnMass(ThreadPool& pool, const ColumnMassArgs& args) {
+  const int64_t chunks = (args.out.shape[2] + kChunkTokens - 1) / kChunkTokens;
+  const int64_t num_kv_heads = args.attention.pool.num_kv_heads;
+  pool.ParallelFor(args.out.rows() * num_kv_heads * chunks, [&](int64_t index, int) {
+    const int64_t pair = index / chunks;
+    StoreColumns(args, static_cast<int32_t>(pair / num_kv_heads),
+                 static_cast<int32_t>(pair % num_kv_heads), index % chunks);
+  });
 }
 
 }  // namespace tandem::cpu

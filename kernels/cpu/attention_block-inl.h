@@ -7,10 +7,10 @@
 #endif
 
 #include <algorithm>
-#include <bit>
-#include <limits>
+#include <cmath>
 
-#include "kernels/cpu/attention_tile-inl.h"
+#include "kernels/cpu/attention_scores-inl.h"
+#include "kernels/cpu/block_masses.h"
 
 // The context of a query row is cut into chunks by absolute position. Each chunk gives a partial
 // result (the row's own maximum there, 16 partial sums of exponentials, the weighted sum of V);
@@ -25,14 +25,6 @@ namespace HWY_NAMESPACE {
 // Tokens of V that are read at a time, all dimensions of them before the next.
 inline constexpr size_t kRunTokens = 8;
 
-// The half-open range of keys of a chunk that one row sees.
-struct KeyRange {
-  size_t begin;
-  size_t end;
-};
-
-enum class Part : uint8_t { kKeys = 0, kValues = 1 };
-
 // A row's partial result: [padded head_dim] weighted V, [16] sums, [1] maximum.
 struct Record {
   float* data;
@@ -43,24 +35,15 @@ struct Record {
   float& max() const { return data[padded_dim + kSumLanes]; }
 };
 
-// One block of query rows on one thread.
-class BlockAttention {
+// One block of query rows on one thread. `masses` is of the block's sequence and KV head, or
+// absent.
+class BlockAttention : public RowScores {
  public:
-  BlockAttention(const AttentionArgs& args, const RowBlock& block, float* scratch)
-      : args_(args),
-        block_(block),
-        shape_(args),
-        table_(args.block_tables.Of(static_cast<size_t>(block.seq)).data()),
-        num_rows_(static_cast<size_t>(block.end - block.begin)) {
-    for (size_t row = 0; row < num_rows_; ++row) {
-      const int64_t query = (block.begin + static_cast<int64_t>(row)) / shape_.group;
-      seen_[row] = Visible(args, block.seq, query);
-    }
-    queries_ = scratch;
-    keys_ = queries_ + kMaxBlockRows * shape_.padded_dim;
-    values_ = keys_ + kPanel * shape_.padded_dim;
-    scores_ = values_ + kValueStep * shape_.padded_dim;
-    partials_ = scores_ + kMaxBlockRows * kChunkTokens;
+  BlockAttention(const AttentionArgs& args, const RowBlock& block, const BlockMasses& masses,
+                 float* scratch)
+      : RowScores(args, block, scratch), masses_(masses) {
+    values_ = scores_ + kMaxBlockRows * kChunkTokens;
+    partials_ = values_ + kValueStep * shape_.padded_dim;
     totals_ = partials_ + kMaxBlockRows * shape_.record;
   }
 
@@ -98,77 +81,25 @@ class BlockAttention {
     return {records + row * shape_.record, shape_.padded_dim};
   }
 
-  // The row's head of q or of out.
-  float* HeadOf(const TensorView& tensor, size_t row) const {
-    const int64_t flat = block_.begin + static_cast<int64_t>(row);
-    const int64_t token = args_.query_starts[block_.seq] + flat / shape_.group;
-    const int64_t head = block_.kv_head * shape_.group + flat % shape_.group;
-    return tensor.Row<float>(token) + head * shape_.head_dim;
-  }
-
-  // Queries carry the scale and log2(e), so that a score is an exponent of 2.
-  void LoadQueries() {
-    const hn::CappedTag<float, 8> d;
-    const auto scale = hn::Set(d, args_.scale * 0x1.715476p+0f);
-    for (size_t row = 0; row < num_rows_; ++row) {
-      const float* from = HeadOf(args_.q, row);
-      float* to = queries_ + row * shape_.head_dim;
-      for (size_t i = 0; i < shape_.head_dim; i += hn::Lanes(d)) {
-        hn::StoreU(hn::Mul(hn::LoadU(d, from + i), scale), d, to + i);
-      }
-    }
-  }
-
-  // Rows rise in position, so begin and end rise with the row.
-  void SetRanges(int64_t chunk) {
-    const int64_t start = chunk * kChunkTokens;
-    for (size_t row = 0; row < num_rows_; ++row) {
-      const int64_t begin = std::clamp<int64_t>(seen_[row].begin - start, 0, kChunkTokens);
-      const int64_t end = std::clamp<int64_t>(seen_[row].end - start, begin, kChunkTokens);
-      ranges_[row] = {static_cast<size_t>(begin), static_cast<size_t>(end)};
-    }
-  }
-
   void ComputeChunk(int64_t chunk, float* records) {
-    SetRanges(chunk);
-    switch (args_.pool.dtype) {
-      case DType::kBF16:
-        return ComputeChunkOf<hwy::bfloat16_t>(chunk, records);
-      case DType::kF16:
-        return ComputeChunkOf<hwy::float16_t>(chunk, records);
-      default:
-        return ComputeChunkOf<float>(chunk, records);
-    }
+    WithStoredType(args_.pool.dtype, [&](auto stored) HWY_ATTR {
+      using T = decltype(stored);
+      ScoreChunk<T>(chunk);
+      for (size_t row = 0; row < num_rows_; ++row) {
+        Softmax(row, RecordOf(records, row));
+        if (masses_.present()) StoreMasses(chunk, row, RecordOf(records, row).max());
+        std::fill_n(RecordOf(records, row).output(), shape_.padded_dim, 0.0f);
+      }
+      AddChunkValues<T>(chunk * kChunkTokens, records);
+    });
   }
 
-  // Few rows read K and V straight from the pool. For many, a panel of K and a step of V are
-  // widened once.
   template <class T>
-  void ComputeChunkOf(int64_t chunk, float* records) {
-    const int64_t start = chunk * kChunkTokens;
-    const KeyRange all = {ranges_[0].begin, ranges_[num_rows_ - 1].end};
-    const bool direct = num_rows_ <= kTileRows && shape_.head_dim % kPanel == 0;
-    for (size_t key = all.begin / kPanel * kPanel; key < all.end; key += kPanel) {
-      for (size_t group = key; group < std::min(all.end, key + kPanel); group += kGroup) {
-        const T* eights[kGroup / 8];
-        const T* next[kGroup / 8];
-        FindEights(Part::kKeys, start, group, all, eights);
-        FindNext(start, group, all, next);
-        if (direct) {
-          ScoreGroup(eights, next, group);
-        } else {
-          WidenKeys(eights, next, shape_.head_dim, keys_ + group % kPanel);
-        }
-      }
-      if (!direct) ComputeScores(key);
-    }
-    for (size_t row = 0; row < num_rows_; ++row) {
-      Softmax(row, RecordOf(records, row));
-      std::fill_n(RecordOf(records, row).output(), shape_.padded_dim, 0.0f);
-    }
+  void AddChunkValues(int64_t start, float* records) {
+    const KeyRange all = AllKeys();
     for (size_t key = all.begin / kValueStep * kValueStep; key < all.end; key += kValueStep) {
       const KeyRange keys = {std::max(all.begin, key), std::min(all.end, key + kValueStep)};
-      if (direct) {
+      if (direct()) {
         AddValues(0, num_rows_, keys, [&](size_t row, size_t rows, KeyRange shared) HWY_ATTR {
           AddStored<T>(row, rows, start, shared, records);
         });
@@ -183,57 +114,6 @@ class BlockAttention {
           });
         }
       }
-    }
-  }
-
-  // K or V of a token; the tokens of a group of eight follow one another.
-  template <class T>
-  const T* At(Part part, int64_t token) const {
-    const KvPoolView& pool = args_.pool;
-    const int64_t offset = token & (pool.block_tokens - 1);
-    const auto* extent =
-        reinterpret_cast<const T*>(pool.Extent(args_.layer, table_[token >> shape_.block_shift]));
-    const int64_t head = static_cast<int64_t>(part) * pool.num_kv_heads + block_.kv_head;
-    return extent + (head * pool.block_tokens + offset) * pool.head_dim;
-  }
-
-  // Where a group of the chunk at `start` lies. Eight tokens that no row sees may have no block at
-  // all, so others stand in for them.
-  template <class T>
-  void FindEights(Part part, int64_t start, size_t group, KeyRange seen, const T** eights) const {
-    const size_t stand_in = std::max(seen.begin, group) / 8 * 8;
-    for (size_t i = 0; i < kGroup / 8; ++i) {
-      const size_t key = group + 8 * i;
-      const bool any_seen = key + 8 > seen.begin && key < seen.end;
-      eights[i] = At<T>(part, start + static_cast<int64_t>(any_seen ? key : stand_in));
-    }
-  }
-
-  // What is read after a group of keys: the next one, in the end the first values.
-  template <class T>
-  void FindNext(int64_t start, size_t group, KeyRange seen, const T** next) const {
-    if (group + kGroup < seen.end) {
-      FindEights(Part::kKeys, start, group + kGroup, seen, next);
-    } else {
-      FindEights(Part::kValues, start, seen.begin / kGroup * kGroup, seen, next);
-    }
-  }
-
-  template <class T>
-  void ScoreGroup(const T* const* eights, const T* const* next, size_t group) {
-    const QueryTile tile = {.queries = queries_,
-                            .head_dim = shape_.head_dim,
-                            .scores = scores_ + group,
-                            .scores_stride = kChunkTokens};
-    switch (std::bit_ceil(num_rows_)) {  // scratch has room for rows that nobody asked for
-      case 1:
-        return ScoreKeys<1>(eights, next, tile);
-      case 2:
-        return ScoreKeys<2>(eights, next, tile);
-      case 4:
-        return ScoreKeys<4>(eights, next, tile);
-      case 8:
-        return ScoreKeys<8>(eights, next, tile);
     }
   }
 
@@ -258,40 +138,22 @@ class BlockAttention {
     }
   }
 
-  void ComputeScores(size_t key) {
-    for (size_t row = 0; row < num_rows_; row += kTileRows) {
-      const size_t rows = std::min(kTileRows, num_rows_ - row);
-      if (ranges_[row].begin >= key + kPanel || ranges_[row + rows - 1].end <= key) continue;
-      Multiply<Ahead::kNothing, float>(rows, {.a = queries_ + row * shape_.head_dim,
-                                              .a_stride = shape_.head_dim,
-                                              .b = keys_,
-                                              .b_stride = kPanel,
-                                              .n = shape_.head_dim,
-                                              .c = scores_ + row * kChunkTokens + key,
-                                              .c_stride = kChunkTokens,
-                                              .start = Start::kZero});
-    }
-  }
-
   // Replaces the scores of a row by exp2(score - maximum).
   void Softmax(size_t row, Record record) {
-    const KeyRange range = ranges_[row];
-    if (range.begin == range.end) return;
+    if (ranges_[row].begin == ranges_[row].end) return;
+    if (args_.softcap > 0) CapScores(row);
+    MaskScores(row);
     const F32Tag d;
+    const KeyRange keys = AlignedRange(row);
     float* scores = scores_ + row * kChunkTokens;
-    const size_t begin = range.begin / kSumLanes * kSumLanes;
-    const size_t end = (range.end + kSumLanes - 1) / kSumLanes * kSumLanes;
-    constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-    std::fill(scores + begin, scores + range.begin, kMinusInfinity);
-    std::fill(scores + range.end, scores + end, kMinusInfinity);
-
     F32 highest = hn::Set(d, kMinusInfinity);
-    for (size_t i = begin; i < end; i += kLanes)
+    for (size_t i = keys.begin; i < keys.end; i += kLanes) {
       highest = hn::Max(highest, hn::Load(d, scores + i));
+    }
     highest = hn::MaxOfLanes(d, highest);
     F32 sums[kSumVectors];
     for (size_t v = 0; v < kSumVectors; ++v) sums[v] = hn::Zero(d);
-    for (size_t i = begin; i < end; i += kSumLanes) {
+    for (size_t i = keys.begin; i < keys.end; i += kSumLanes) {
       for (size_t v = 0; v < kSumVectors; ++v) {
         float* at = scores + i + v * kLanes;
         const F32 weight = Exp2(hn::Sub(hn::Load(d, at), highest));
@@ -301,6 +163,22 @@ class BlockAttention {
     }
     for (size_t v = 0; v < kSumVectors; ++v) hn::StoreU(sums[v], d, record.sums() + v * kLanes);
     record.max() = hn::GetLane(highest);
+  }
+
+  // After Softmax: what each block of the chunk has of the row's weights there.
+  void StoreMasses(int64_t chunk, size_t row, float max) {
+    const KeyRange range = ranges_[row];
+    float* masses = masses_.OfChunk(block_.begin + static_cast<int64_t>(row), chunk);
+    masses[0] = range.begin == range.end ? kMinusInfinity : max;
+    const auto block_tokens = static_cast<size_t>(args_.pool.block_tokens);
+    for (size_t key = 0; key < kChunkTokens; key += block_tokens) {
+      const size_t begin = std::max(range.begin, key);
+      const size_t end = std::min(range.end, key + block_tokens);
+      const float* weights = scores_ + row * kChunkTokens + begin;
+      *++masses = begin < end ? SumInOrder(weights, end - begin,
+                                           [](F32 sum, F32 v) HWY_ATTR { return hn::Add(sum, v); })
+                              : 0.0f;
+    }
   }
 
   // Calls add(first, rows, keys): the keys that all rows of the tile see are added to all of them
@@ -394,31 +272,38 @@ class BlockAttention {
     }
   }
 
+  // Rows without a context are 0, their lse -infinity.
   void StoreOutput() {
     const hn::CappedTag<float, 8> d;  // head_dim is a multiple of 8
+    const float value_unit = args_.pool.v_scale * StoredUnit(args_.pool.dtype);
     for (size_t row = 0; row < num_rows_; ++row) {
       const Record total = RecordOf(totals_, row);
-      const auto scale = hn::Set(d, 1.0f / FoldSum(total.sums()));
+      const float sum = FoldSum(total.sums());
+      const auto scale = hn::Set(d, sum == 0 ? 0.0f : value_unit / sum);
       float* out = HeadOf(args_.out, row);
       for (size_t i = 0; i < shape_.head_dim; i += hn::Lanes(d)) {
         hn::StoreU(hn::Mul(hn::LoadU(d, total.output() + i), scale), d, out + i);
       }
+      if (masses_.present()) {
+        masses_.SetTotal(block_.begin + static_cast<int64_t>(row), total.max(), sum);
+      }
+      if (!args_.lse.present()) continue;
+      const FlatRow at = FlatRowOf(row);
+      args_.lse.Row<float>(at.token)[at.head] = NaturalLog(total.max(), sum);
     }
   }
 
-  const AttentionArgs& args_;
-  const RowBlock& block_;
-  const AttentionShape shape_;
-  const int32_t* table_;  // of the block's sequence
-  const size_t num_rows_;
-  VisibleKeys seen_[kMaxBlockRows];
-  KeyRange ranges_[kMaxBlockRows];  // of the chunk at hand
-  float* queries_;                  // [row][head_dim], scaled
-  float* keys_;                     // [head_dim][32], one panel
-  float* values_;                   // of one step
-  float* scores_;                   // [row][key]
-  float* partials_;                 // [row] records of one chunk
-  float* totals_;                   // [row] records merged so far
+  // ln(2^max * sum).
+  static float NaturalLog(float max, float sum) {
+    constexpr double kLn2 = 0x1.62e42fefa39efp-1;
+    return sum == 0 ? kMinusInfinity
+                    : static_cast<float>(max * kLn2 + std::log(static_cast<double>(sum)));
+  }
+
+  const BlockMasses masses_;
+  float* values_;    // of one step
+  float* partials_;  // [row] records of one chunk
+  float* totals_;    // [row] records merged so far
 };
 
 }  // namespace HWY_NAMESPACE

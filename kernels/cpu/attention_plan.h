@@ -37,11 +37,18 @@ struct RowBlock {
   int64_t num_chunks() const { return end_chunk - first_chunk; }
 };
 
-// Some chunks of a block, for one thread.
+// Some chunks of a block.
 struct ChunkRun {
   size_t block = 0;
   int64_t begin = 0;
   int64_t end = 0;
+};
+
+// The runs of all parts, each part one thread's work.
+struct ChunkRuns {
+  std::vector<ChunkRun> runs;
+  std::vector<size_t> part_ends;
+  std::vector<int64_t> starts;  // of the sequences on the line of cost
 };
 
 // Absolute positions that a query row sees.
@@ -56,6 +63,12 @@ inline VisibleKeys Visible(const AttentionArgs& args, int32_t seq, int64_t query
   const int64_t end = args.context_lens[s] - q_len + query + 1;
   return {args.window > 0 ? std::max<int64_t>(0, end - args.window) : 0, end};
 }
+
+// What a block is computed in.
+struct BlockMemory {
+  float* partials;  // of the block
+  float* scratch;   // of the thread
+};
 
 // Sizes in floats that follow from the arguments.
 struct AttentionShape {
@@ -79,12 +92,18 @@ struct AttentionShape {
   int block_shift;    // log2(block_tokens)
 };
 
-// The blocks of all sequences, the most expensive first.
+// Rows [begin, end), at least one, of a sequence and KV head.
+RowBlock MakeRowBlock(const AttentionArgs& args, int32_t seq, int32_t kv_head, int64_t begin,
+                      int64_t end);
+// The blocks of all sequences, by sequence, then KV head, then row.
 void PlanBlocks(const AttentionArgs& args, std::vector<RowBlock>& blocks);
+// The most expensive first.
+void SortByCost(std::vector<RowBlock>& blocks);
 
-// Cuts the chunks of all blocks into runs for `num_threads`; empty when the blocks alone keep the
-// threads busy.
-void PlanChunkRuns(const std::vector<RowBlock>& blocks, int num_threads,
-                   std::vector<ChunkRun>& runs);
+// Cuts the chunks of the blocks of a decode step, as PlanBlocks has them, into runs for
+// `num_threads` by the rule of kernels/split_plan.h; `part_ends[i]` is the end of those of part i.
+// Empty when the blocks alone keep the threads busy.
+void PlanChunkRuns(const AttentionArgs& args, const std::vector<RowBlock>& blocks, int num_threads,
+                   ChunkRuns& plan);
 
 }  // namespace tandem::cpu

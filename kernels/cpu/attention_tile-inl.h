@@ -137,19 +137,27 @@ HWY_INLINE void TransposeKeys(const T* const* eights, const T* const*, size_t he
 
 #else
 
-// How the dimensions in one 32-bit column of 128 bits of a row are widened.
+// How 128 bits of a row are read, and the dimensions in one 32-bit column of them widened.
 template <class T>
 struct Column;
+
+using RowBits = hn::FixedTag<uint32_t, 4>;
 
 template <>
 struct Column<float> {
   static constexpr size_t kDims = 1;
+  static HWY_INLINE hn::Vec<RowBits> Load(const float* row) {
+    return hn::LoadU(RowBits(), reinterpret_cast<const uint32_t*>(row));
+  }
   static HWY_INLINE F32 Widen(hn::Vec<U32Tag> x, size_t) { return hn::BitCast(F32Tag(), x); }
 };
 
 template <>
 struct Column<hwy::bfloat16_t> {
   static constexpr size_t kDims = 2;
+  static HWY_INLINE hn::Vec<RowBits> Load(const hwy::bfloat16_t* row) {
+    return hn::LoadU(RowBits(), reinterpret_cast<const uint32_t*>(row));
+  }
   static HWY_INLINE F32 Widen(hn::Vec<U32Tag> x, size_t i) {
     const auto high = hn::And(x, hn::Set(U32Tag(), 0xffff0000u));
     return hn::BitCast(F32Tag(), i == 0 ? hn::ShiftLeft<16>(x) : high);
@@ -159,11 +167,23 @@ struct Column<hwy::bfloat16_t> {
 template <>
 struct Column<hwy::float16_t> {
   static constexpr size_t kDims = 2;
+  static HWY_INLINE hn::Vec<RowBits> Load(const hwy::float16_t* row) {
+    return hn::LoadU(RowBits(), reinterpret_cast<const uint32_t*>(row));
+  }
   static HWY_INLINE F32 Widen(hn::Vec<U32Tag> x, size_t i) {
     const hn::Rebind<uint16_t, U32Tag> d16;
     const auto half = i == 0 ? hn::And(x, hn::Set(U32Tag(), 0xffffu)) : hn::ShiftRight<16>(x);
     const auto halves = hn::DemoteTo(d16, hn::BitCast(I32Tag(), half));
-    return hn::PromoteTo(F32Tag(), hn::BitCast(hn::Rebind<hwy::float16_t, F32Tag>(), halves));
+    return WidenHalves(F32Tag(), hn::BitCast(hn::Rebind<hwy::float16_t, F32Tag>(), halves));
+  }
+};
+
+// Becomes f16 as it is read.
+template <>
+struct Column<F8E4M3> : Column<hwy::float16_t> {
+  static HWY_INLINE hn::Vec<RowBits> Load(const F8E4M3* row) {
+    const auto bytes = hn::LoadU(hn::FixedTag<int8_t, 8>(), reinterpret_cast<const int8_t*>(row));
+    return hn::BitCast(RowBits(), HalvesOfF8(hn::PromoteTo(hn::FixedTag<int16_t, 8>(), bytes)));
   }
 };
 
@@ -185,13 +205,14 @@ HWY_INLINE void TransposeKeys(const T* const* eights, const T* const* next, size
                               const Sink& sink) {
   const U32Tag d;
   const hn::Repartition<uint64_t, U32Tag> d64;
-  const hn::FixedTag<uint32_t, 4> block;
   constexpr size_t kDims = Column<T>::kDims;
+  constexpr size_t kStepBytes = 8 * 4 * kDims * sizeof(T);  // of eight tokens
   for (size_t dim = 0; dim < head_dim; dim += 4 * kDims) {
     HWY_UNROLL(4)
     for (size_t i = 0; i < kGroup / 8; ++i) {  // as many bytes as are read
-      hwy::Prefetch(next[i] + 8 * dim);
-      hwy::Prefetch(next[i] + 8 * dim + 64 / sizeof(T));
+      for (size_t line = 0; line < kStepBytes; line += 64) {
+        hwy::Prefetch(reinterpret_cast<const std::byte*>(next[i] + 8 * dim) + line);
+      }
     }
     HWY_UNROLL(2)
     for (size_t v = 0; v < kGroupVectors; ++v) {
@@ -201,7 +222,7 @@ HWY_INLINE void TransposeKeys(const T* const* eights, const T* const* next, size
         rows[r] = CombineBlocks(d, 0, [&](size_t b) HWY_ATTR {
           const size_t token = v * kLanes + 4 * b + r;
           const T* row = eights[token / 8] + token % 8 * head_dim + dim;
-          return hn::LoadU(block, reinterpret_cast<const uint32_t*>(row));
+          return Column<T>::Load(row);
         });
       }
       const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, rows[0], rows[1]));

@@ -47,52 +47,80 @@ struct ToF16 {
   }
 };
 
-template <class To>
-void NarrowRow(const float* HWY_RESTRICT x, size_t n, uint16_t* HWY_RESTRICT out) {
-  const U32Tag d;
-  const hn::Rebind<uint16_t, U32Tag> d16;
-  const auto narrow = [](U32 bits) HWY_ATTR {
-    return hn::DemoteTo(hn::Rebind<uint16_t, U32Tag>(), hn::BitCast(I32Tag(), To::Narrow(bits)));
+// What lies beyond the largest e4m3 is clamped to it, infinity too. NaN has no sign.
+struct ToF8E4M3 {
+  static U32 Narrow(U32 bits) {
+    const U32Tag d;
+    const F32Tag df;
+    const U32 sign = hn::And(hn::ShiftRight<24>(bits), hn::Set(d, 0x80));
+    const U32 all = hn::And(bits, hn::Set(d, 0x7fffffff));
+    const U32 magnitude = hn::Min(all, hn::BitCast(d, hn::Set(df, 448.0f)));
+    const U32 odd = hn::And(hn::ShiftRight<20>(magnitude), hn::Set(d, 1));
+    const U32 rebased = hn::Sub(hn::Add(magnitude, hn::Set(d, 0x7ffff)), hn::Set(d, 120u << 23));
+    const U32 normal = hn::ShiftRight<20>(hn::Add(rebased, odd));
+    // 16384 has the subnormals' unit, 2^-9, as its last place.
+    const F32 base = hn::Set(df, 16384.0f);
+    const U32 subnormal =
+        hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(df, magnitude), base)), hn::BitCast(d, base));
+    const auto small = hn::Lt(magnitude, hn::Set(d, 121u << 23));
+    const auto nan = hn::Gt(all, hn::Set(d, 0x7f800000));
+    return hn::IfThenElse(nan, hn::Set(d, 0x7f),
+                          hn::Or(sign, hn::IfThenElse(small, subnormal, normal)));
+  }
+};
+
+// Stores x[0..n) / scale; the scale of 16-bit types is 1.
+template <class To, class T>
+void NarrowRow(const float* HWY_RESTRICT x, size_t n, float scale, T* HWY_RESTRICT out) {
+  const F32Tag d;
+  const hn::Rebind<T, F32Tag> d_out;
+  const F32 divisor = hn::Set(d, scale);
+  const auto narrow = [&](F32 values) HWY_ATTR {
+    if constexpr (sizeof(T) == 1) values = hn::Div(values, divisor);
+    const U32 narrowed = To::Narrow(hn::BitCast(U32Tag(), values));
+    return hn::DemoteTo(hn::Rebind<T, U32Tag>(), hn::BitCast(I32Tag(), narrowed));
   };
   size_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    hn::StoreU(narrow(hn::BitCast(d, hn::LoadU(F32Tag(), x + i))), d16, out + i);
+    hn::StoreU(narrow(hn::LoadU(d, x + i)), d_out, out + i);
   }
   if (i == n) return;
   HWY_ALIGN float tail[kLanes] = {};
-  HWY_ALIGN uint16_t narrowed[kLanes];
+  HWY_ALIGN T narrowed[kLanes];
   std::memcpy(tail, x + i, (n - i) * sizeof(float));
-  hn::Store(narrow(hn::BitCast(d, hn::Load(F32Tag(), tail))), d16, narrowed);
-  std::memcpy(out + i, narrowed, (n - i) * sizeof(uint16_t));
+  hn::Store(narrow(hn::Load(d, tail)), d_out, narrowed);
+  std::memcpy(out + i, narrowed, (n - i) * sizeof(T));
 }
 
-void StoreRow(const float* x, const KvPoolView& pool, int64_t element, std::byte* extent) {
-  std::byte* out = extent + element * SizeOf(pool.dtype);
+void StoreRow(const float* x, const KvPoolView& pool, float scale, std::byte* out) {
   const auto n = static_cast<size_t>(pool.head_dim);
-  if (pool.dtype == DType::kBF16) {
-    NarrowRow<ToBF16>(x, n, reinterpret_cast<uint16_t*>(out));
-  } else if (pool.dtype == DType::kF16) {
-    NarrowRow<ToF16>(x, n, reinterpret_cast<uint16_t*>(out));
-  } else {
-    std::memcpy(out, x, n * sizeof(float));
+  switch (pool.dtype) {
+    case DType::kBF16:
+      return NarrowRow<ToBF16>(x, n, scale, reinterpret_cast<uint16_t*>(out));
+    case DType::kF16:
+      return NarrowRow<ToF16>(x, n, scale, reinterpret_cast<uint16_t*>(out));
+    case DType::kF8E4M3:
+      return NarrowRow<ToF8E4M3>(x, n, scale, reinterpret_cast<uint8_t*>(out));
+    default:
+      std::memcpy(out, x, n * sizeof(float));
   }
 }
 
 void StoreTokens(const StoreKvArgs& args, int64_t begin, int64_t end) {
   const KvPoolView& pool = args.pool;
-  const int64_t head_elements = int64_t{pool.block_tokens} * pool.head_dim;
+  const int64_t head_bytes = int64_t{pool.block_tokens} * pool.head_dim * SizeOf(pool.dtype);
   for (int64_t t = begin; t < end; ++t) {
     const int64_t slot = args.slots[static_cast<size_t>(t)];
     if (slot < 0) continue;
     const auto block = static_cast<int32_t>(slot / pool.block_tokens);
-    std::byte* extent = pool.Extent(args.layer, block);
     const auto* k = args.k.Row<const float>(t);
     const auto* v = args.v.Row<const float>(t);
-    int64_t element = slot % pool.block_tokens * pool.head_dim;
-    for (int32_t head = 0; head < pool.num_kv_heads; ++head, element += head_elements) {
-      StoreRow(k + int64_t{head} * pool.head_dim, pool, element, extent);
-      StoreRow(v + int64_t{head} * pool.head_dim, pool, element + pool.num_kv_heads * head_elements,
-               extent);
+    std::byte* out = pool.Extent(args.layer, block) +
+                     slot % pool.block_tokens * pool.head_dim * SizeOf(pool.dtype);
+    for (int32_t head = 0; head < pool.num_kv_heads; ++head, out += head_bytes) {
+      StoreRow(k + int64_t{head} * pool.head_dim, pool, pool.k_scale, out);
+      StoreRow(v + int64_t{head} * pool.head_dim, pool, pool.v_scale,
+               out + pool.num_kv_heads * head_bytes);
     }
   }
 }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/dtype.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,6 +25,24 @@ using F32 = hn::Vec<F32Tag>;
 
 inline constexpr size_t kLanes = hn::MaxLanes(F32Tag());
 
+// Highway's own widening, on x86 without F16C, takes the infinities and NaN of f16 for numbers.
+template <class D>
+HWY_INLINE hn::Vec<D> WidenHalves(D d, hn::Vec<hn::Rebind<hwy::float16_t, D>> halves) {
+  const auto wide = hn::PromoteTo(d, halves);
+#if HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::PromoteTo(du, hn::BitCast(hn::Rebind<uint16_t, D>(), halves));
+  const auto exponent = hn::Set(du, 0x7c00);
+  const auto special = hn::Eq(hn::And(bits, exponent), exponent);
+  const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, 0x8000)));
+  const auto fraction = hn::ShiftLeft<13>(hn::And(bits, hn::Set(du, 0x3ff)));
+  const auto right = hn::Or(hn::Or(sign, fraction), hn::Set(du, 0x7f800000));
+  return hn::BitCast(d, hn::IfThenElse(special, right, hn::BitCast(du, wide)));
+#else
+  return wide;
+#endif
+}
+
 // One vector of a stored type, as floats; exact.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadWide(D d, const float* p) {
@@ -31,11 +50,39 @@ HWY_INLINE hn::Vec<D> LoadWide(D d, const float* p) {
 }
 template <class D>
 HWY_INLINE hn::Vec<D> LoadWide(D d, const hwy::float16_t* p) {
-  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::float16_t, D>(), p));
+  return WidenHalves(d, hn::LoadU(hn::Rebind<hwy::float16_t, D>(), p));
 }
 template <class D>
 HWY_INLINE hn::Vec<D> LoadWide(D d, const hwy::bfloat16_t* p) {
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::bfloat16_t, D>(), p));
+}
+
+// e4m3 as it is stored. It is widened by way of f16, whose exponents go 8 further down: so values
+// are StoredUnit(dtype) times what LoadWide gives, exactly.
+struct F8E4M3 {
+  uint8_t bits;
+};
+inline constexpr float kF8Unit = 256;
+
+inline float StoredUnit(DType dtype) { return dtype == DType::kF8E4M3 ? kF8Unit : 1.0f; }
+
+// Bytes of e4m3, sign-extended to 16 bits, as f16; NaN stays NaN.
+template <class V>
+HWY_INLINE V HalvesOfF8(V bytes) {
+  const hn::DFromV<V> d;
+  const V halves = hn::And(hn::ShiftLeft<7>(bytes), hn::Set(d, static_cast<int16_t>(0xBFFF)));
+  const V magnitude = hn::And(halves, hn::Set(d, static_cast<int16_t>(0x3FFF)));
+  const auto nan = hn::Eq(magnitude, hn::Set(d, static_cast<int16_t>(0x3F80)));
+  return hn::IfThenElse(nan, hn::Set(d, static_cast<int16_t>(0x7E00)), halves);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWide(D d, const F8E4M3* p) {
+  const hn::Rebind<int8_t, D> d8;
+  const hn::Rebind<int16_t, D> d16;
+  const auto bytes = hn::LoadU(d8, reinterpret_cast<const int8_t*>(p));
+  const auto halves = HalvesOfF8(hn::PromoteTo(d16, bytes));
+  return WidenHalves(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), halves));
 }
 
 // Sums run in 16 partial sums, element i in sum i % 16, folded in halves: the same additions in the

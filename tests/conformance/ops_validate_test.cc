@@ -1,4 +1,4 @@
-#include <functional>
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -21,16 +21,27 @@ class ValidateTest : public OpsTest {
     }
   }
 
-  TensorView F32(std::initializer_list<int64_t> shape) { return Tensor(memory_, shape); }
-  // Apart from what F32 gives.
-  TensorView Out(std::initializer_list<int64_t> shape) { return Tensor(other_, shape); }
-  KvPoolView Pool() {
-    return {reinterpret_cast<std::byte*>(pool_.data()), DType::kBF16, 2, 4, 2, 8, 16};
+  void SetUp() override {
+    OpsTest::SetUp();
+    const std::vector<float> zeros(4096);
+    for (size_t i = 0; i < 4; ++i) arrays_.push_back(ToDevice(zeros));
   }
 
-  std::vector<float> memory_ = std::vector<float>(4096);
-  std::vector<float> other_ = std::vector<float>(4096);
-  std::vector<float> pool_ = std::vector<float>(4096);
+  TensorView F32(std::initializer_list<int64_t> shape) { return Tensor(arrays_[0], shape); }
+  // Apart from what F32 gives.
+  TensorView Out(std::initializer_list<int64_t> shape) { return Tensor(arrays_[1], shape); }
+  TensorView Table(std::initializer_list<int64_t> shape) { return Tensor(arrays_[2], shape); }
+  std::byte* pool_data() { return static_cast<std::byte*>(arrays_[2].data()); }
+  KvPoolView Pool() { return {pool_data(), DType::kBF16, 2, 4, 2, 8, 16}; }
+
+  static KvPoolView With(KvPoolView pool, DType dtype, float k_scale, float v_scale) {
+    pool.dtype = dtype;
+    pool.k_scale = k_scale;
+    pool.v_scale = v_scale;
+    return pool;
+  }
+
+  std::vector<DeviceArray> arrays_;
 };
 
 TEST_P(ValidateTest, RmsNorm) {
@@ -48,7 +59,7 @@ TEST_P(ValidateTest, RmsNorm) {
   ExpectRefused(refused([&](auto& a) { a.out = Out({3, 8}); }), {"out is f32[3, 8]"});
   ExpectRefused(refused([&](auto& a) { a.x.row_stride = 7; }), {"x has a row stride of 7"});
   ExpectRefused(refused([&](auto& a) {
-                  a.out = Tensor(memory_, {2, 8}).WithRowStride(9);
+                  a.out = F32({2, 8}).WithRowStride(9);
                 }),
                 {"out overlaps x"});
   ExpectRefused(refused([&](auto& a) { a.eps = kNaN; }), {"eps is nan"});
@@ -56,8 +67,12 @@ TEST_P(ValidateTest, RmsNorm) {
 }
 
 TEST_P(ValidateTest, Rope) {
-  const RopeArgs good = {
-      F32({2, 2, 8}), Out({2, 1, 8}), Tensor(pool_, {2, 4}), Tensor(pool_, {2, 4}), {}, {}, 1e-6f};
+  const std::vector<int32_t> positions = {4, 0};
+  const RopeArgs good = {.q = F32({2, 2, 8}),
+                         .k = Out({2, 1, 8}),
+                         .positions = positions,
+                         .cos = Table({5, 4}),
+                         .sin = Table({5, 4})};
   EXPECT_TRUE(ops().Rope(stream(), good).ok());
   const auto refused = [&](auto change) {
     RopeArgs args = good;
@@ -66,25 +81,48 @@ TEST_P(ValidateTest, Rope) {
   };
   ExpectRefused(refused([&](auto& a) { a.q = F32({2, 2, 7}); }), {"q has head_dim 7", "even"});
   ExpectRefused(refused([&](auto& a) { a.k = Out({3, 1, 8}); }), {"k is f32[3, 1, 8]"});
-  ExpectRefused(refused([&](auto& a) { a.cos = Out({2, 8}); }), {"cos is f32[2, 8]"});
-  ExpectRefused(refused([&](auto& a) { a.sin = Out({1, 4}); }), {"sin is f32[1, 4]"});
+  ExpectRefused(refused([&](auto& a) { a.k.dtype = DType::kF16; }), {"k is f16[2, 1, 8]", "f32"});
+  ExpectRefused(refused([&](auto& a) { a.cos = Out({5, 8}); }), {"cos is f32[5, 8]"});
+  ExpectRefused(refused([&](auto& a) { a.sin = Out({4, 4}); }), {"sin is f32[4, 4]", "f32[5, 4]"});
   ExpectRefused(refused([&](auto& a) { a.k_norm = Out({4}); }), {"k_norm is f32[4]", "f32[8]"});
   ExpectRefused(refused([&](auto& a) { a.k = F32({2, 1, 8}); }), {"k overlaps q"});
+  ExpectRefused(refused([&](auto& a) { a.norm_eps = kNaN; }), {"norm_eps is nan"});
+  const std::vector<int32_t> past = {4, 5}, below = {-1, 0}, three = {0, 1, 2};
+  ExpectRefused(refused([&](auto& a) { a.positions = past; }), {"positions[1] is 5", "[0, 5)"});
+  ExpectRefused(refused([&](auto& a) { a.positions = below; }), {"positions[0] is -1"});
+  ExpectRefused(refused([&](auto& a) { a.positions = three; }), {"positions has 3 entries", "2"});
 }
 
 TEST_P(ValidateTest, SlicesOfOneFusedTensorAreApart) {
-  const RopeArgs fused = {F32({2, 2, 8}).WithRowStride(24),
-                          TensorView(memory_.data() + 16, DType::kF32, {2, 1, 8}).WithRowStride(24),
-                          Tensor(pool_, {2, 4}),
-                          Tensor(pool_, {2, 4}),
-                          {},
-                          {},
-                          1e-6f};
-  EXPECT_TRUE(ops().Rope(stream(), fused).ok());
+  const std::vector<int32_t> positions = {1, 0};
+  const TensorView fused = F32({2, 3, 8});
+  const RopeArgs args = {
+      .q = TensorView(fused.data, DType::kF32, {2, 2, 8}).WithRowStride(24),
+      .k = TensorView(fused.Row<float>(0) + 16, DType::kF32, {2, 1, 8}).WithRowStride(24),
+      .positions = positions,
+      .cos = Table({2, 4}),
+      .sin = Table({2, 4})};
+  EXPECT_TRUE(ops().Rope(stream(), args).ok());
+}
+
+// Types that a backend does not compute in, and such that no tensor of activations has.
+TEST_P(ValidateTest, ActivationTypes) {
+  const std::vector<DType> types = ActivationTypes();
+  for (DType dtype : {DType::kBF16, DType::kF16}) {
+    if (std::find(types.begin(), types.end(), dtype) != types.end()) continue;
+    TensorView gate_up = F32({2, 16}), out = Out({2, 8});
+    gate_up.dtype = out.dtype = dtype;
+    ExpectRefused(ops().SiluMul(stream(), {gate_up, out}), {"out is", "does not compute in"});
+  }
+  TensorView out = Out({2, 8});
+  out.dtype = DType::kI32;
+  ExpectRefused(ops().SiluMul(stream(), {F32({2, 16}), out}), {"out is i32"});
+  out.dtype = DType::kF8E4M3;
+  ExpectRefused(ops().SiluMul(stream(), {F32({2, 16}), out}), {"out is f8e4m3"});
 }
 
 TEST_P(ValidateTest, GemmEmbeddingAndPacking) {
-  const PackedMatrix packed = {reinterpret_cast<std::byte*>(pool_.data()), DType::kBF16, 4, 8};
+  const PackedMatrix packed = {pool_data(), DType::kBF16, 4, 8};
   ExpectRefused(ops().Gemm(stream(), {.x = F32({2, 7}), .weight = packed, .out = Out({2, 4})}),
                 {"x is f32[2, 7]", "f32[*, 8]"});
   ExpectRefused(ops().Gemm(stream(), {.x = F32({2, 8}), .weight = packed, .out = F32({2, 4})}),
@@ -92,15 +130,14 @@ TEST_P(ValidateTest, GemmEmbeddingAndPacking) {
   ExpectRefused(ops().Gemm(stream(), {.x = F32({2, 8}), .weight = {}, .out = Out({2, 4})}),
                 {"weight has no data"});
   ExpectRefused(
-      ops().Gemm(
-          stream(),
-          {.x = F32({2, 8}), .weight = packed, .bias = Tensor(pool_, {5}), .out = Out({2, 4})}),
+      ops().Gemm(stream(),
+                 {.x = F32({2, 8}), .weight = packed, .bias = Table({5}), .out = Out({2, 4})}),
       {"bias is f32[5]", "f32[4]"});
   const std::vector<int32_t> ids = {0, 4};
   ExpectRefused(ops().Embedding(stream(), {ids, packed, Out({2, 8})}),
                 {"token_ids[1] is 4", "[0, 4)"});
   ExpectRefused(ops().Embedding(stream(), {ids, packed, Out({3, 8})}), {"out is f32[3, 8]"});
-  const TensorView sources[] = {TensorView(memory_.data(), DType::kBF16, {3, 8})};
+  const TensorView sources[] = {TensorView(F32({3, 8}).data, DType::kBF16, {3, 8})};
   ExpectRefused(ops().PackWeight(stream(), packed, sources), {"sources have 3 rows", "4"});
   const TensorView f32[] = {F32({4, 8})};
   ExpectRefused(ops().PackWeight(stream(), packed, f32), {"sources[0] is f32", "bf16"});
@@ -130,50 +167,161 @@ TEST_P(ValidateTest, StoreKv) {
   ExpectRefused(refused([&](auto& a) { a.pool.head_dim = 20; }), {"head_dim 20"});
   ExpectRefused(refused([&](auto& a) { a.pool.dtype = DType::kI32; }), {"pool is of i32"});
   ExpectRefused(refused([&](auto& a) { a.pool.num_blocks = 0; }), {"0 blocks"});
+  ExpectRefused(refused([&](auto& a) { a.v.dtype = DType::kI32; }), {"v is i32"});
+  ExpectRefused(refused([&](auto& a) { a.pool.k_scale = 2; }), {"k_scale of 2", "must be 1"});
+  ExpectRefused(refused([&](auto& a) { a.pool = With(Pool(), DType::kF8E4M3, 0, 1); }),
+                {"k_scale of 0", "finite and positive"});
+  ExpectRefused(refused([&](auto& a) { a.pool = With(Pool(), DType::kF8E4M3, 1, kNaN); }),
+                {"v_scale of nan", "finite and positive"});
 }
 
-TEST_P(ValidateTest, Attention) {
-  const std::vector<int32_t> starts = {0, 1, 2};
-  const std::vector<int32_t> contexts = {9, 1};
-  std::vector<int32_t> tables = {3, 1, 0, 77};
-  const AttentionArgs good = {.q = F32({2, 4, 16}),
-                              .pool = Pool(),
-                              .layer = 0,
-                              .query_starts = starts,
-                              .context_lens = contexts,
-                              .block_tables = TensorView(tables.data(), DType::kI32, {2, 2}),
-                              .out = Out({2, 4, 16}),
-                              .scale = 0.25f};
-  EXPECT_TRUE(ops().AttentionPrefill(stream(), good).ok());
-  EXPECT_TRUE(ops().AttentionDecode(stream(), good).ok());
-  const auto refused = [&](auto change) {
-    AttentionArgs args = good;
+TEST_P(ValidateTest, RopeStoreKvTakesOneK) {
+  const std::vector<int32_t> positions = {1, 0};
+  const std::vector<int64_t> slots = {3, -1};
+  const RopeArgs rope = {.q = F32({2, 4, 16}),
+                         .k = Out({2, 2, 16}),
+                         .positions = positions,
+                         .cos = Table({2, 8}),
+                         .sin = Table({2, 8})};
+  const DeviceArray memory = NewOutput(4096);
+  KvPoolView pool = Pool();
+  pool.data = static_cast<std::byte*>(memory.data());
+  const StoreKvArgs store = {.k = rope.k, .v = Out({2, 2, 16}), .slots = slots, .pool = pool};
+  EXPECT_TRUE(ops().RopeStoreKv(stream(), rope, store).ok());
+  StoreKvArgs other = store;
+  other.k = F32({2, 2, 16});
+  ExpectRefused(ops().RopeStoreKv(stream(), rope, other), {"k that is stored"});
+  other = store;
+  other.layer = 2;
+  ExpectRefused(ops().RopeStoreKv(stream(), rope, other), {"store_kv", "layer is 2"});
+  RopeArgs turned = rope;
+  turned.cos = Table({2, 7});
+  ExpectRefused(ops().RopeStoreKv(stream(), turned, store), {"rope", "cos is"});
+}
+
+// Two sequences of one row each.
+class ValidateAttentionTest : public ValidateTest {
+ protected:
+  AttentionArgs Good() {
+    return {.q = F32({2, 4, 16}),
+            .pool = Pool(),
+            .layer = 0,
+            .query_starts = starts_,
+            .context_lens = contexts_,
+            .block_tables = {ids_, table_starts_},
+            .out = Out({2, 4, 16}),
+            .scale = 0.25f};
+  }
+  template <class Change>
+  absl::Status Prefill(const Change& change) {
+    AttentionArgs args = Good();
     change(args);
     return ops().AttentionPrefill(stream(), args);
-  };
+  }
+  template <class Change>
+  absl::Status Decode(const Change& change) {
+    AttentionArgs args = Good();
+    change(args);
+    return ops().AttentionDecode(stream(), args);
+  }
+  template <class Change>
+  absl::Status Columns(const Change& change) {
+    ColumnMassArgs args = {.attention = Good(), .last_rows = 32, .out = Report({2, 2, 9})};
+    args.attention.lse = Report({2, 4});
+    change(args);
+    return ops().ColumnMass(stream(), args);
+  }
+  // Where lse and masses go.
+  TensorView Report(std::initializer_list<int64_t> shape) { return Tensor(arrays_[3], shape); }
+
+  std::vector<int32_t> starts_ = {0, 1, 2};
+  std::vector<int32_t> contexts_ = {9, 1};
+  std::vector<int32_t> ids_ = {3, 1, 0, 77};  // the last is seen by nobody
+  std::vector<int32_t> table_starts_ = {0, 2, 4};
+  const std::vector<int32_t> with_filler_ = {9, 0};
+};
+
+TEST_P(ValidateAttentionTest, RowsAndContexts) {
+  EXPECT_TRUE(Prefill([](auto&) {}).ok());
+  EXPECT_TRUE(Decode([](auto&) {}).ok());
   const std::vector<int32_t> two_rows = {0, 2, 2}, short_starts = {0, 2}, falling = {0, 3, 2},
-                             wrong_end = {0, 1, 3}, too_long = {17, 1}, too_short = {9, 0};
-  ExpectRefused(refused([&](auto& a) { a.query_starts = short_starts; }), {"query_starts has 2"});
-  ExpectRefused(refused([&](auto& a) { a.query_starts = falling; }), {"sequence 1 -1 rows"});
-  ExpectRefused(refused([&](auto& a) { a.query_starts = wrong_end; }), {"query_starts", "0 to 3"});
-  ExpectRefused(refused([&](auto& a) { a.context_lens = too_long; }),
+                             wrong_end = {0, 1, 3}, too_long = {17, 1};
+  ExpectRefused(Prefill([&](auto& a) { a.query_starts = short_starts; }), {"query_starts has 2"});
+  ExpectRefused(Prefill([&](auto& a) { a.query_starts = falling; }), {"sequence 1 -1 rows"});
+  ExpectRefused(Prefill([&](auto& a) { a.query_starts = wrong_end; }), {"query_starts", "0 to 3"});
+  ExpectRefused(Prefill([&](auto& a) { a.context_lens = too_long; }),
                 {"context_lens[0] is 17", "16"});
-  ExpectRefused(refused([&](auto& a) { a.context_lens = too_short; }), {"context_lens[1] is 0"});
-  ExpectRefused(refused([&](auto& a) { a.q = F32({2, 3, 16}); }), {"q has 3 heads", "2 KV heads"});
-  ExpectRefused(refused([&](auto& a) { a.q = F32({2, 4, 8}); }), {"q is f32[2, 4, 8]"});
-  ExpectRefused(refused([&](auto& a) { a.out = F32({2, 4, 16}); }), {"out overlaps q"});
-  ExpectRefused(refused([&](auto& a) { a.layer = -1; }), {"layer is -1"});
-  ExpectRefused(refused([&](auto& a) { a.scale = kNaN; }), {"scale is nan"});
-  ExpectRefused(refused([&](auto& a) { a.window = -1; }), {"window is -1"});
-  ExpectRefused(refused([&](auto& a) { a.block_tables.dtype = DType::kI64; }),
-                {"block_tables is i64"});
-  AttentionArgs two = good;
-  two.query_starts = two_rows;
-  ExpectRefused(ops().AttentionDecode(stream(), two), {"sequence 0 2 rows", "must be 1"});
-  tables[1] = 4;
-  ExpectRefused(refused([](auto&) {}), {"block_tables[0][1] is 4", "[0, 4)"});
-  tables[1] = -1;
-  ExpectRefused(refused([](auto&) {}), {"block_tables[0][1] is -1"});
+  ExpectRefused(Prefill([&](auto& a) { a.context_lens = with_filler_; }), {"context_lens[1] is 0"});
+  EXPECT_TRUE(Decode([&](auto& a) { a.context_lens = with_filler_; }).ok());
+  ExpectRefused(Decode([&](auto& a) { a.query_starts = two_rows; }),
+                {"sequence 0 2 rows", "must be 1"});
+}
+
+TEST_P(ValidateAttentionTest, TensorsAndNumbers) {
+  ExpectRefused(Prefill([&](auto& a) { a.q = F32({2, 3, 16}); }), {"q has 3 heads", "2 KV heads"});
+  ExpectRefused(Prefill([&](auto& a) { a.q = F32({2, 4, 8}); }), {"q is f32[2, 4, 8]"});
+  ExpectRefused(Prefill([&](auto& a) { a.out = F32({2, 4, 16}); }), {"out overlaps q"});
+  ExpectRefused(Prefill([&](auto& a) { a.out.dtype = DType::kBF16; }),
+                {"out is bf16[2, 4, 16]", "f32"});
+  ExpectRefused(Prefill([&](auto& a) { a.layer = -1; }), {"layer is -1"});
+  ExpectRefused(Prefill([&](auto& a) { a.scale = kNaN; }), {"scale is nan"});
+  ExpectRefused(Prefill([&](auto& a) { a.window = -1; }), {"window is -1"});
+  ExpectRefused(Prefill([&](auto& a) { a.softcap = -1; }), {"softcap is -1"});
+  ExpectRefused(Prefill([&](auto& a) { a.softcap = kNaN; }), {"softcap is nan"});
+  ExpectRefused(Prefill([&](auto& a) { a.pool = With(Pool(), DType::kBF16, 1, 2); }),
+                {"v_scale of 2", "must be 1"});
+}
+
+TEST_P(ValidateAttentionTest, BlockTables) {
+  const std::vector<int32_t> one_start = {0, 2}, falling = {0, 2, 1}, past = {0, 2, 5},
+                             negative = {-1, 2, 4}, swapped = {0, 1, 4};
+  const auto refused = [&](const std::vector<int32_t>& starts) {
+    return Prefill([&](auto& a) { a.block_tables.starts = starts; });
+  };
+  ExpectRefused(refused(one_start), {"block_tables.starts has 2 entries", "3"});
+  ExpectRefused(refused(falling), {"block_tables.starts[2] is 1", "from 2"});
+  ExpectRefused(refused(past), {"block_tables.starts[2] is 5", "4 ids"});
+  ExpectRefused(refused(negative), {"block_tables.starts[0] is -1"});
+  ExpectRefused(refused(swapped), {"context_lens[0] is 9", "8"});
+  ids_[1] = 4;
+  ExpectRefused(Prefill([](auto&) {}), {"block_tables[0][1] is 4", "[0, 4)"});
+  ids_[1] = -1;
+  ExpectRefused(Prefill([](auto&) {}), {"block_tables[0][1] is -1"});
+  ExpectRefused(Decode([](auto&) {}), {"block_tables[0][1] is -1"});
+  EXPECT_TRUE(Prefill([&](auto& a) { a.window = 1; }).code() == absl::StatusCode::kInvalidArgument);
+  contexts_[0] = 8;  // and now nobody sees it
+  EXPECT_TRUE(Prefill([](auto&) {}).ok());
+}
+
+TEST_P(ValidateAttentionTest, Reports) {
+  EXPECT_TRUE(Prefill([&](auto& a) { a.lse = Report({2, 4}); }).ok());
+  EXPECT_TRUE(Decode([&](auto& a) { a.block_mass = Report({2, 2, 2}); }).ok());
+  ExpectRefused(Prefill([&](auto& a) { a.lse = Report({2, 3}); }), {"lse is f32[2, 3]"});
+  ExpectRefused(Prefill([&](auto& a) {
+                  a.block_mass = Report({2, 2, 2});
+                }),
+                {"block_mass is given to prefill"});
+  ExpectRefused(Decode([&](auto& a) {
+                  a.block_mass = Report({2, 1, 2});
+                }),
+                {"block_mass is f32[2, 1, 2]", "f32[2, 2, *]"});
+  ExpectRefused(Decode([&](auto& a) {
+                  a.block_mass = Report({2, 2, 1});
+                }),
+                {"room for 1 blocks", "context of 9"});
+}
+
+TEST_P(ValidateAttentionTest, ColumnMass) {
+  EXPECT_TRUE(Columns([](auto&) {}).ok());
+  ExpectRefused(Columns([](auto& a) { a.attention.lse = {}; }), {"lse has no data"});
+  ExpectRefused(Columns([](auto& a) { a.last_rows = 0; }), {"last_rows is 0", "1 to 64"});
+  ExpectRefused(Columns([](auto& a) { a.last_rows = 65; }), {"last_rows is 65"});
+  ExpectRefused(Columns([&](auto& a) { a.out = Report({2, 1, 9}); }), {"out is f32[2, 1, 9]"});
+  ExpectRefused(Columns([&](auto& a) {
+                  a.out = Report({2, 2, 8});
+                }),
+                {"room for 8 tokens", "context of 9"});
+  ExpectRefused(Columns([](auto& a) { a.attention.layer = 2; }), {"column_mass", "layer is 2"});
 }
 
 TEST_P(ValidateTest, Blocks) {
@@ -219,6 +367,7 @@ TEST_P(ValidateTest, Sample) {
 }
 
 TANDEM_INSTANTIATE_OPS_TEST(ValidateTest);
+TANDEM_INSTANTIATE_OPS_TEST(ValidateAttentionTest);
 
 }  // namespace
 }  // namespace tandem

@@ -1,9 +1,11 @@
 #include "tests/support/ops_fixture.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "hwy/targets.h"
+#include "tests/support/reference_ops.h"
 
 namespace tandem {
 namespace {
@@ -12,19 +14,24 @@ constexpr std::byte kGuard{0xA5};
 
 }  // namespace
 
-std::vector<OpsSetup> AllOpsSetups() {
+std::vector<OpsSetup> CpuOpsSetups() {
   std::vector<OpsSetup> setups;
+  const int64_t supported = hwy::SupportedTargets();
+  for (int64_t target : {int64_t{HWY_AVX3}, int64_t{HWY_AVX2}, int64_t{HWY_NEON}}) {
+    if ((supported & target) == 0) continue;
+    setups.push_back({"cpu", target, std::string("cpu_") + hwy::TargetName(target)});
+  }
+  setups.push_back({"cpu", HWY_SCALAR, "cpu_baseline"});
+  return setups;
+}
+
+std::vector<OpsSetup> AllOpsSetups() {
+  std::vector<OpsSetup> setups = CpuOpsSetups();
   for (const std::string& backend : BackendNames()) {
-    if (backend != "cpu") {
-      setups.push_back({backend, 0, "device" + std::to_string(setups.size())});
-      continue;
-    }
-    const int64_t supported = hwy::SupportedTargets();
-    for (int64_t target : {int64_t{HWY_AVX3}, int64_t{HWY_AVX2}, int64_t{HWY_NEON}}) {
-      if ((supported & target) == 0) continue;
-      setups.push_back({backend, target, std::string("cpu_") + hwy::TargetName(target)});
-    }
-    setups.push_back({backend, HWY_SCALAR, "cpu_baseline"});
+    if (backend == "cpu") continue;
+    std::string name = backend;
+    std::replace(name.begin(), name.end(), ':', '_');
+    setups.push_back({backend, 0, name});
   }
   return setups;
 }
@@ -42,6 +49,17 @@ DeviceArray::DeviceArray(Device& device, Stream& stream, std::span<const std::by
 void DeviceArray::Upload(std::span<const std::byte> content) {
   TANDEM_CHECK(content.size() == size_, "another size");
   TANDEM_CHECK(stream_->Copy(buffer_.bytes().subspan(kGuardBytes, size_), content).ok(), "copy");
+  TANDEM_CHECK(stream_->Synchronize().ok(), "synchronize");
+}
+
+std::vector<float> DeviceArray::Floats(DType dtype) const {
+  if (dtype == DType::kF32) return Download<float>();
+  const std::vector<std::byte> bytes = Download<std::byte>();
+  std::vector<float> values(bytes.size() / static_cast<size_t>(SizeOf(dtype)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(reference::Load(dtype, bytes.data(), static_cast<int64_t>(i)));
+  }
+  return values;
 }
 
 void DeviceArray::DownloadBytes(std::span<std::byte> content) const {
@@ -56,7 +74,7 @@ void DeviceArray::DownloadBytes(std::span<std::byte> content) const {
 }
 
 void OpsTest::SetUp() {
-  if (GetParam().backend == "cpu") hwy::GetChosenTarget().Update(GetParam().simd_target);
+  if (GetParam().on_cpu()) hwy::GetChosenTarget().Update(GetParam().simd_target);
   UseThreads(3);
 }
 
@@ -71,9 +89,47 @@ void OpsTest::UseThreads(int num_threads) {
   streams_.push_back(*std::move(stream));
 }
 
-DeviceArray OpsTest::NewOutput(int64_t floats) {
+DeviceArray OpsTest::ToDeviceAs(DType dtype, const std::vector<float>& values) {
+  std::vector<std::byte> bytes(values.size() * static_cast<size_t>(SizeOf(dtype)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    reference::Store(dtype, values[i], bytes.data(), static_cast<int64_t>(i));
+  }
+  return ToDevice(bytes);
+}
+
+// All ones is a NaN of every type.
+DeviceArray OpsTest::NewOutput(int64_t elements, DType dtype) {
   return ToDevice(
-      std::vector<float>(static_cast<size_t>(floats), std::numeric_limits<float>::quiet_NaN()));
+      std::vector<std::byte>(static_cast<size_t>(elements * SizeOf(dtype)), std::byte{0xff}));
+}
+
+std::vector<DType> OpsTest::ActivationTypes() {
+  std::vector<DType> types = {DType::kF32};
+  for (DType dtype : {DType::kBF16, DType::kF16}) {
+    if (ops().ActivationType(dtype) == dtype) types.push_back(dtype);
+  }
+  return types;
+}
+
+DType OpsTest::ProductType(DType stored) const {
+  if (GetParam().on_cpu() || stored == DType::kF32) return DType::kF32;
+  return stored == DType::kF16 ? DType::kF16 : DType::kBF16;
+}
+
+double OpsTest::Bound(double f32_bound, DType dtype) {
+  switch (dtype) {
+    case DType::kF16:
+      return std::max(f32_bound, 6e-4);
+    case DType::kBF16:
+    case DType::kF8E4M3:
+      return std::max(f32_bound, 4e-3);
+    default:
+      return f32_bound;
+  }
+}
+
+std::vector<int> OpsTest::ThreadCounts() const {
+  return GetParam().on_cpu() ? std::vector<int>{1, 2, 3} : std::vector<int>{1};
 }
 
 std::vector<float> OpsTest::Random(int64_t count, float scale) {
@@ -87,8 +143,14 @@ TensorView Tensor(const std::vector<float>& values, std::initializer_list<int64_
   return TensorView(const_cast<float*>(values.data()), DType::kF32, shape);
 }
 
-TensorView Tensor(const DeviceArray& array, std::initializer_list<int64_t> shape) {
-  return TensorView(array.data(), DType::kF32, shape);
+TensorView Tensor(const DeviceArray& array, std::initializer_list<int64_t> shape, DType dtype) {
+  return TensorView(array.data(), dtype, shape);
+}
+
+std::vector<float> Rounded(DType dtype, std::vector<float> values) {
+  if (dtype == DType::kF32) return values;
+  for (float& value : values) value = static_cast<float>(reference::Rounded(dtype, value));
+  return values;
 }
 
 double RelativeError(std::span<const float> actual, std::span<const double> expected) {

@@ -45,10 +45,10 @@ double DecodeE4M3(uint8_t bits) {
   return sign * std::ldexp((exponent == 0 ? 0 : 8) + fraction, std::max(exponent, 1) - 10);
 }
 
-// Searches all codes for the nearest of those within the range; NaN is 0x7f of its sign.
+// Searches all codes for the nearest of those within the range.
 uint8_t EncodeE4M3(double value) {
+  if (std::isnan(value)) return 0x7f;
   const uint8_t sign = std::signbit(value) ? 0x80 : 0;
-  if (std::isnan(value)) return sign | 0x7f;
   const double magnitude = std::min(std::fabs(value), kLargestE4M3);
   uint8_t best = 0;
   for (uint8_t code = 1; code < 0x7f; ++code) {
@@ -96,48 +96,80 @@ double MeanSquare(const TensorView& tensor, int64_t row, int64_t begin, int64_t 
   return sum / static_cast<double>(n);
 }
 
-// Element of K (part 0) or V (part 1).
-double KvAt(const AttentionArgs& a, int part, int64_t block, int64_t index) {
+// Element of K (part 0) or V (part 1) of a token of a sequence.
+struct KvElement {
+  int part;
+  int64_t seq;
+  int64_t token;
+  int64_t head;
+  int64_t dim;
+};
+
+double KvAt(const AttentionArgs& a, const KvElement& e) {
   const KvPoolView& pool = a.pool;
-  const std::byte* extent = pool.Extent(a.layer, static_cast<int32_t>(block));
-  const int64_t elements = int64_t{pool.num_kv_heads} * pool.block_tokens * pool.head_dim;
-  return Load(pool.dtype, extent, part * elements + index);
+  const auto block = static_cast<size_t>(e.token / pool.block_tokens);
+  const int32_t id = a.block_tables.Of(static_cast<size_t>(e.seq))[block];
+  const int64_t head = e.part * int64_t{pool.num_kv_heads} + e.head;
+  const int64_t row = head * pool.block_tokens + e.token % pool.block_tokens;
+  const double scale = e.part == 0 ? pool.k_scale : pool.v_scale;
+  return scale * Load(pool.dtype, pool.Extent(a.layer, id), row * pool.head_dim + e.dim);
 }
 
 struct AttentionRow {
   int64_t seq;
-  int64_t token;
+  int64_t token;  // row of q
   int64_t head;
-  int64_t position;
+  int64_t position;  // -1: of a sequence without context
 };
 
-void AttendRow(const AttentionArgs& a, const AttentionRow& row, double* out) {
-  const KvPoolView& pool = a.pool;
-  const int64_t dim = pool.head_dim;
-  const int64_t kv_head = row.head / (a.q.shape[1] / pool.num_kv_heads);
-  const int64_t begin = a.window > 0 ? std::max<int64_t>(0, row.position + 1 - a.window) : 0;
-  const auto index_of = [&](int64_t key, int64_t i) {
-    return (kv_head * pool.block_tokens + key % pool.block_tokens) * dim + i;
-  };
-  const auto block_of = [&](int64_t key) {
-    return a.block_tables.Of(
-        static_cast<size_t>(row.seq))[static_cast<size_t>(key / pool.block_tokens)];
-  };
-  std::vector<double> scores;
-  for (int64_t key = begin; key <= row.position; ++key) {
+// The softmax weights of the keys [begin, row.position], and ln(sum(e^logit)).
+struct RowWeights {
+  int64_t begin = 0;
+  std::vector<double> weights;
+  double lse = -std::numeric_limits<double>::infinity();
+};
+
+int64_t KvHead(const AttentionArgs& a, int64_t head) {
+  return head / (a.q.shape[1] / a.pool.num_kv_heads);
+}
+
+RowWeights Weigh(const AttentionArgs& a, const AttentionRow& row) {
+  const int64_t dim = a.pool.head_dim;
+  RowWeights result;
+  if (row.position < 0) return result;
+  result.begin = a.window > 0 ? std::max<int64_t>(0, row.position + 1 - a.window) : 0;
+  for (int64_t key = result.begin; key <= row.position; ++key) {
     double dot = 0;
     for (int64_t i = 0; i < dim; ++i) {
-      dot += At(a.q, row.token, row.head * dim + i) * KvAt(a, 0, block_of(key), index_of(key, i));
+      dot += At(a.q, row.token, row.head * dim + i) *
+             KvAt(a, {0, row.seq, key, KvHead(a, row.head), i});
     }
-    scores.push_back(dot * a.scale);
+    const double logit = dot * a.scale;
+    result.weights.push_back(a.softcap > 0 ? a.softcap * std::tanh(logit / a.softcap) : logit);
   }
-  const double highest = *std::max_element(scores.begin(), scores.end());
+  const double highest = *std::max_element(result.weights.begin(), result.weights.end());
   double total = 0;
-  for (double& score : scores) total += score = std::exp(score - highest);
-  for (int64_t key = begin; key <= row.position; ++key) {
-    const double weight = scores[static_cast<size_t>(key - begin)] / total;
-    for (int64_t i = 0; i < dim; ++i)
-      out[i] += weight * KvAt(a, 1, block_of(key), index_of(key, i));
+  for (double& weight : result.weights) total += weight = std::exp(weight - highest);
+  for (double& weight : result.weights) weight /= total;
+  result.lse = highest + std::log(total);
+  return result;
+}
+
+void AddRow(const AttentionArgs& a, const AttentionRow& row, AttentionResult& result) {
+  const int64_t dim = a.pool.head_dim;
+  const int64_t kv_head = KvHead(a, row.head);
+  const RowWeights seen = Weigh(a, row);
+  const int64_t index = row.token * a.q.shape[1] + row.head;
+  result.lse[static_cast<size_t>(index)] = seen.lse;
+  double* out = result.out.data() + index * dim;
+  double* mass =
+      result.block_mass.data() + (row.seq * a.pool.num_kv_heads + kv_head) * a.block_mass.shape[2];
+  for (size_t i = 0; i < seen.weights.size(); ++i) {
+    const int64_t key = seen.begin + static_cast<int64_t>(i);
+    for (int64_t d = 0; d < dim; ++d) {
+      out[d] += seen.weights[i] * KvAt(a, {1, row.seq, key, kv_head, d});
+    }
+    if (!result.block_mass.empty()) mass[key / a.pool.block_tokens] += seen.weights[i];
   }
 }
 
@@ -266,16 +298,42 @@ std::vector<double> SiluMul(const SiluMulArgs& a) {
   return out;
 }
 
-std::vector<double> Attention(const AttentionArgs& a) {
-  const int64_t dim = a.pool.head_dim;
+AttentionResult Attention(const AttentionArgs& a) {
   const int64_t num_heads = a.q.shape[1];
-  std::vector<double> out(static_cast<size_t>(a.q.rows() * num_heads * dim));
+  const auto rows = static_cast<size_t>(a.q.rows() * num_heads);
+  AttentionResult result;
+  result.out.resize(rows * static_cast<size_t>(a.pool.head_dim));
+  result.lse.resize(rows);
+  if (a.block_mass.rank == 3) {
+    result.block_mass.resize(static_cast<size_t>(a.block_mass.rows() * a.block_mass.RowElements()));
+  }
   for (size_t s = 0; s < a.context_lens.size(); ++s) {
     for (int64_t token = a.query_starts[s]; token < a.query_starts[s + 1]; ++token) {
       const int64_t position = a.context_lens[s] - a.query_starts[s + 1] + token;
       for (int64_t head = 0; head < num_heads; ++head) {
-        AttendRow(a, {static_cast<int64_t>(s), token, head, position},
-                  out.data() + (token * num_heads + head) * dim);
+        AddRow(a, {static_cast<int64_t>(s), token, head, position}, result);
+      }
+    }
+  }
+  return result;
+}
+
+std::vector<double> ColumnMass(const ColumnMassArgs& a) {
+  const AttentionArgs& attention = a.attention;
+  const int64_t max_tokens = a.out.shape[2];
+  std::vector<double> out(static_cast<size_t>(a.out.rows() * a.out.RowElements()));
+  for (size_t s = 0; s < attention.context_lens.size(); ++s) {
+    const int64_t end = attention.query_starts[s + 1];
+    const int64_t begin = std::max<int64_t>(attention.query_starts[s], end - a.last_rows);
+    for (int64_t token = begin; token < end; ++token) {
+      const int64_t position = attention.context_lens[s] - end + token;
+      for (int64_t head = 0; head < attention.q.shape[1]; ++head) {
+        const auto seq = static_cast<int64_t>(s);
+        const RowWeights seen = Weigh(attention, {seq, token, head, position});
+        const int64_t row = seq * attention.pool.num_kv_heads + KvHead(attention, head);
+        for (size_t i = 0; i < seen.weights.size(); ++i) {
+          out[static_cast<size_t>(row * max_tokens + seen.begin) + i] += seen.weights[i];
+        }
       }
     }
   }

@@ -24,7 +24,16 @@ std::vector<double> RmsNorm(const RmsNormArgs& a);
 // Of q or of k: `heads` and its norm weight, which may be absent.
 std::vector<double> Rope(const RopeArgs& a, const TensorView& heads, const TensorView& norm);
 std::vector<double> SiluMul(const SiluMulArgs& a);
-std::vector<double> Attention(const AttentionArgs& a);
+
+// `block_mass` has the shape of a.block_mass, whose data may be absent.
+struct AttentionResult {
+  std::vector<double> out;
+  std::vector<double> lse;
+  std::vector<double> block_mass;
+};
+AttentionResult Attention(const AttentionArgs& a);
+// Computes its own lse.
+std::vector<double> ColumnMass(const ColumnMassArgs& a);
 
 // The probability with which each token is drawn, after penalties, temperature and filters.
 std::vector<double> SampleDistribution(std::span<const float> logits, const SampleRow& row);

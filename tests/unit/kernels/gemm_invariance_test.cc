@@ -194,7 +194,7 @@ TEST_P(GemmInvarianceTest, SourcesMayBeUnaligned) {
   }
 }
 
-TANDEM_INSTANTIATE_OPS_TEST(GemmInvarianceTest);
+TANDEM_INSTANTIATE_OPS_TEST_ON(GemmInvarianceTest, CpuOpsSetups());
 
 }  // namespace
 }  // namespace tandem

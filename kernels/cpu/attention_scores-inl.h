@@ -1,0 +1,269 @@
+// Scores of one block of query rows. Included once per target (Highway's foreach_target).
+#if defined(TANDEM_KERNELS_CPU_ATTENTION_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TANDEM_KERNELS_CPU_ATTENTION_SCORES_INL_H_
+#undef TANDEM_KERNELS_CPU_ATTENTION_SCORES_INL_H_
+#else
+#define TANDEM_KERNELS_CPU_ATTENTION_SCORES_INL_H_
+#endif
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "kernels/cpu/attention_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tandem::cpu {
+namespace HWY_NAMESPACE {
+
+// The half-open range of keys of a chunk that one row sees.
+struct KeyRange {
+  size_t begin;
+  size_t end;
+};
+
+enum class Part : uint8_t { kKeys = 0, kValues = 1 };
+
+inline constexpr float kLog2E = 0x1.715476p+0f;
+inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// Calls body(T()) with the type in which the pool is stored.
+template <class Body>
+HWY_INLINE void WithStoredType(DType dtype, const Body& body) {
+  switch (dtype) {
+    case DType::kBF16:
+      return body(hwy::bfloat16_t());
+    case DType::kF16:
+      return body(hwy::float16_t());
+    case DType::kF8E4M3:
+      return body(F8E4M3());
+    default:
+      return body(float());
+  }
+}
+
+// The scores of a block of query rows with the keys of one chunk after the other, as exponents of
+// 2: logit * log2(e).
+class RowScores {
+ public:
+  RowScores(const AttentionArgs& args, const RowBlock& block, float* scratch)
+      : args_(args),
+        block_(block),
+        shape_(args),
+        table_(args.block_tables.Of(static_cast<size_t>(block.seq)).data()),
+        num_rows_(static_cast<size_t>(block.end - block.begin)) {
+    for (size_t row = 0; row < num_rows_; ++row) {
+      const int64_t query = (block.begin + static_cast<int64_t>(row)) / shape_.group;
+      seen_[row] = Visible(args, block.seq, query);
+    }
+    queries_ = scratch;
+    keys_ = queries_ + kMaxBlockRows * shape_.padded_dim;
+    scores_ = keys_ + kPanel * shape_.padded_dim;
+  }
+
+  // Queries carry the scale, log2(e) and what stored keys must be multiplied by, so that a product
+  // is an exponent of 2.
+  void LoadQueries() {
+    const hn::CappedTag<float, 8> d;
+    const auto scale = hn::Set(d, args_.scale * kLog2E * KeyUnit());
+    for (size_t row = 0; row < num_rows_; ++row) {
+      const float* from = HeadOf(args_.q, row);
+      float* to = queries_ + row * shape_.head_dim;
+      for (size_t i = 0; i < shape_.head_dim; i += hn::Lanes(d)) {
+        hn::StoreU(hn::Mul(hn::LoadU(d, from + i), scale), d, to + i);
+      }
+    }
+  }
+
+  // The scores of the keys of a chunk that any row sees. Those that a row does not see itself are
+  // left as they may be.
+  template <class T>
+  void ScoreChunk(int64_t chunk) {
+    SetRanges(chunk);
+    const int64_t start = chunk * kChunkTokens;
+    const KeyRange all = AllKeys();
+    for (size_t key = all.begin / kPanel * kPanel; key < all.end; key += kPanel) {
+      for (size_t group = key; group < std::min(all.end, key + kPanel); group += kGroup) {
+        const T* eights[kGroup / 8];
+        const T* next[kGroup / 8];
+        FindEights(Part::kKeys, start, group, all, eights);
+        FindNext(start, group, all, next);
+        if (direct()) {
+          ScoreGroup(eights, next, group);
+        } else {
+          WidenKeys<T>(eights, next, shape_.head_dim, keys_ + group % kPanel);
+        }
+      }
+      if (!direct()) ComputeScores(key);
+    }
+  }
+
+  // Replaces each score that a row sees by softcap * tanh(score / softcap).
+  void CapScores(size_t row) {
+    const F32Tag d;
+    const F32 cap = hn::Set(d, args_.softcap * kLog2E);
+    const F32 twice = hn::Set(d, 2.0f / args_.softcap);
+    const F32 one = hn::Set(d, 1.0f);
+    const F32 flat = hn::Set(d, 100.0f);  // where tanh is 1 in every bit
+    float* scores = scores_ + row * kChunkTokens;
+    for (size_t i = AlignedRange(row).begin; i < AlignedRange(row).end; i += kLanes) {
+      F32 x = hn::Mul(hn::Load(d, scores + i), twice);
+      x = hn::IfThenElse(hn::Gt(x, flat), flat, x);  // NaN stays NaN
+      const F32 tanh = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(one, Exp2(x))));
+      hn::Store(hn::Mul(cap, tanh), d, scores + i);
+    }
+  }
+
+  // The scores that a row does not see become -infinity, as far as whole vectors reach: the end of
+  // what AlignedRange gives.
+  void MaskScores(size_t row) {
+    const KeyRange range = ranges_[row];
+    const KeyRange aligned = AlignedRange(row);
+    float* scores = scores_ + row * kChunkTokens;
+    std::fill(scores + aligned.begin, scores + range.begin, kMinusInfinity);
+    std::fill(scores + range.end, scores + aligned.end, kMinusInfinity);
+  }
+
+  KeyRange AlignedRange(size_t row) const {
+    return {ranges_[row].begin / kSumLanes * kSumLanes,
+            (ranges_[row].end + kSumLanes - 1) / kSumLanes * kSumLanes};
+  }
+
+  // Adds the softmax weights of every row to sums[key of the chunk at hand]. lse2(token, head)
+  // is log2(sum(2^score)) over all that the row sees.
+  template <class Lse>
+  void AddWeights(const Lse& lse2, float* HWY_RESTRICT sums) {
+    const F32Tag d;
+    for (size_t row = 0; row < num_rows_; ++row) {
+      if (ranges_[row].begin == ranges_[row].end) continue;
+      if (args_.softcap > 0) CapScores(row);
+      MaskScores(row);
+      const FlatRow at = FlatRowOf(row);
+      const F32 lse = hn::Set(d, lse2(at.token, at.head));
+      const float* scores = scores_ + row * kChunkTokens;
+      for (size_t i = AlignedRange(row).begin; i < AlignedRange(row).end; i += kLanes) {
+        const F32 weight = Exp2(hn::Sub(hn::Load(d, scores + i), lse));
+        hn::StoreU(hn::Add(hn::LoadU(d, sums + i), weight), d, sums + i);
+      }
+    }
+  }
+
+ protected:
+  struct FlatRow {
+    int64_t token;  // row of q
+    int64_t head;   // of all query heads
+  };
+  FlatRow FlatRowOf(size_t row) const {
+    const int64_t flat = block_.begin + static_cast<int64_t>(row);
+    return {args_.query_starts[static_cast<size_t>(block_.seq)] + flat / shape_.group,
+            block_.kv_head * shape_.group + flat % shape_.group};
+  }
+
+  KeyRange AllKeys() const { return {ranges_[0].begin, ranges_[num_rows_ - 1].end}; }
+  // Few rows read K and V straight from the pool. For many, a panel of K and a step of V are
+  // widened once.
+  bool direct() const { return num_rows_ <= kTileRows && shape_.head_dim % kPanel == 0; }
+
+  // Rows rise in position, so begin and end rise with the row.
+  void SetRanges(int64_t chunk) {
+    const int64_t start = chunk * kChunkTokens;
+    for (size_t row = 0; row < num_rows_; ++row) {
+      const int64_t begin = std::clamp<int64_t>(seen_[row].begin - start, 0, kChunkTokens);
+      const int64_t end = std::clamp<int64_t>(seen_[row].end - start, begin, kChunkTokens);
+      ranges_[row] = {static_cast<size_t>(begin), static_cast<size_t>(end)};
+    }
+  }
+
+  // The row's head of q or of out.
+  float* HeadOf(const TensorView& tensor, size_t row) const {
+    const FlatRow at = FlatRowOf(row);
+    return tensor.Row<float>(at.token) + at.head * shape_.head_dim;
+  }
+
+  // K or V of a token; the tokens of a group of eight follow one another.
+  template <class T>
+  const T* At(Part part, int64_t token) const {
+    const KvPoolView& pool = args_.pool;
+    const int64_t offset = token & (pool.block_tokens - 1);
+    const auto* extent =
+        reinterpret_cast<const T*>(pool.Extent(args_.layer, table_[token >> shape_.block_shift]));
+    const int64_t head = static_cast<int64_t>(part) * pool.num_kv_heads + block_.kv_head;
+    return extent + (head * pool.block_tokens + offset) * pool.head_dim;
+  }
+
+  // Where a group of the chunk at `start` lies. Eight tokens that no row sees may have no block at
+  // all, so others stand in for them.
+  template <class T>
+  void FindEights(Part part, int64_t start, size_t group, KeyRange seen, const T** eights) const {
+    const size_t stand_in = std::max(seen.begin, group) / 8 * 8;
+    for (size_t i = 0; i < kGroup / 8; ++i) {
+      const size_t key = group + 8 * i;
+      const bool any_seen = key + 8 > seen.begin && key < seen.end;
+      eights[i] = At<T>(part, start + static_cast<int64_t>(any_seen ? key : stand_in));
+    }
+  }
+
+  // What is read after a group of keys: the next one, in the end the first values.
+  template <class T>
+  void FindNext(int64_t start, size_t group, KeyRange seen, const T** next) const {
+    if (group + kGroup < seen.end) {
+      FindEights(Part::kKeys, start, group + kGroup, seen, next);
+    } else {
+      FindEights(Part::kValues, start, seen.begin / kGroup * kGroup, seen, next);
+    }
+  }
+
+  template <class T>
+  void ScoreGroup(const T* const* eights, const T* const* next, size_t group) {
+    const QueryTile tile = {.queries = queries_,
+                            .head_dim = shape_.head_dim,
+                            .scores = scores_ + group,
+                            .scores_stride = kChunkTokens};
+    switch (std::bit_ceil(num_rows_)) {  // scratch has room for rows that nobody asked for
+      case 1:
+        return ScoreKeys<1>(eights, next, tile);
+      case 2:
+        return ScoreKeys<2>(eights, next, tile);
+      case 4:
+        return ScoreKeys<4>(eights, next, tile);
+      case 8:
+        return ScoreKeys<8>(eights, next, tile);
+    }
+  }
+
+ private:
+  float KeyUnit() const { return args_.pool.k_scale * StoredUnit(args_.pool.dtype); }
+
+  void ComputeScores(size_t key) {
+    for (size_t row = 0; row < num_rows_; row += kTileRows) {
+      const size_t rows = std::min(kTileRows, num_rows_ - row);
+      if (ranges_[row].begin >= key + kPanel || ranges_[row + rows - 1].end <= key) continue;
+      Multiply<Ahead::kNothing, float>(rows, {.a = queries_ + row * shape_.head_dim,
+                                              .a_stride = shape_.head_dim,
+                                              .b = keys_,
+                                              .b_stride = kPanel,
+                                              .n = shape_.head_dim,
+                                              .c = scores_ + row * kChunkTokens + key,
+                                              .c_stride = kChunkTokens,
+                                              .start = Start::kZero});
+    }
+  }
+
+ protected:
+  const AttentionArgs& args_;
+  const RowBlock& block_;
+  const AttentionShape shape_;
+  const int32_t* table_;  // of the block's sequence
+  const size_t num_rows_;
+  VisibleKeys seen_[kMaxBlockRows];
+  KeyRange ranges_[kMaxBlockRows];  // of the chunk at hand
+  float* queries_;                  // [row][head_dim], scaled
+  float* keys_;                     // [head_dim][32], one panel
+  float* scores_;                   // [row][key]
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tandem::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // TANDEM_KERNELS_CPU_ATTENTION_SCORES_INL_H_

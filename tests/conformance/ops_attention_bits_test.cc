@@ -1,0 +1,147 @@
+#include <algorithm>
+
+#include "tests/support/attention_fixture.h"
+
+// P2: whose bits of an attention row depend on that row alone, and where.
+
+namespace tandem {
+namespace {
+
+using Problem = AttentionProblem;
+
+class AttentionBitsTest : public AttentionOpsTest {
+ protected:
+  // The only sequence of `p` in steps of `chunk` rows, each against the context so far.
+  std::vector<float> InChunks(const Problem& p, int32_t chunk, AttentionRun run) {
+    const int32_t context = p.sequences[0].context;
+    std::vector<float> rows;
+    for (int32_t done = 0; done < context; done += chunk) {
+      AttentionBatch batch;
+      batch.first_row = done;
+      const int32_t q_len = std::min(chunk, context - done);
+      batch.Add({q_len, done + q_len}, p.tables[0]);
+      const std::vector<float> part = Run(p, batch, run).out;
+      rows.insert(rows.end(), part.begin(), part.end());
+    }
+    return rows;
+  }
+
+  // The ways to split in which a row has the same bits in every batch.
+  std::vector<SplitMode> InvariantSplits() const {
+    if (always_batch_invariant()) return {SplitMode::kBalanced, SplitMode::kFixed};
+    return {SplitMode::kFixed};
+  }
+};
+
+// The rows of one sequence, whole, in chunks, and one by one through decode. Long chunks widen K
+// and V once for many rows, short ones and decode read them straight from the pool.
+TEST_P(AttentionBitsTest, ChunkingChangesNoBit) {
+  const auto context = static_cast<int32_t>(Size(290, 150));
+  for (const HeadShape& shape :
+       {HeadShape{.group = 1, .head_dim = 64},
+        HeadShape{.kv_heads = 1, .group = 3, .head_dim = 80, .window = 40},
+        HeadShape{.kv_heads = 1, .group = 5, .dtype = DType::kF16, .softcap = 20},
+        HeadShape{.kv_heads = 1, .head_dim = 128, .dtype = DType::kF32},
+        HeadShape{.kv_heads = 1, .group = 4, .dtype = DType::kF8E4M3},
+        HeadShape{.kv_heads = 1, .head_dim = 24, .dtype = DType::kF8E4M3},
+        HeadShape{.kv_heads = 1, .block_tokens = 8, .window = 270}}) {
+    SCOPED_TRACE(std::to_string(shape.head_dim) + " " + std::string(Name(shape.dtype)));
+    const Problem p = MakeProblem(shape, {{context, context}});
+    AttentionRun run = {.op = AttentionOp::kPrefill, .splits = InvariantSplits().front()};
+    const std::vector<float> whole = InChunks(p, context, run);
+    for (int32_t chunk : {static_cast<int32_t>(Size(1, 50)), 17, 128}) {
+      SCOPED_TRACE(chunk);
+      EXPECT_TRUE(BitwiseEqual(InChunks(p, chunk, run), whole));
+    }
+    if (!prefill_equals_decode()) continue;
+    run.op = AttentionOp::kDecode;
+    EXPECT_TRUE(BitwiseEqual(InChunks(p, 1, run), whole));
+  }
+}
+
+// A sequence alone and among others, for every number of threads. With few sequences decode
+// computes the parts of a context apart, with many it does not.
+TEST_P(AttentionBitsTest, NeighboursAndThreadsChangeNoBit) {
+  const auto longest = static_cast<int32_t>(Size(1500, 700));
+  const auto others = static_cast<int32_t>(Size(30, 5));
+  std::vector<Sequence> sequences = {{1, longest}, {1, 3}, {1, 257}};
+  for (int32_t i = 0; i < others; ++i) sequences.push_back({1, 10 + 37 * i});
+  for (DType dtype : {DType::kBF16, DType::kF8E4M3}) {
+    const Problem p = MakeProblem({.group = 3, .dtype = dtype}, sequences);
+    const size_t row = static_cast<size_t>(p.row());
+    for (SplitMode splits : InvariantSplits()) {
+      UseThreads(3);
+      const AttentionRun run = {.op = AttentionOp::kDecode, .splits = splits};
+      const std::vector<float> together = Run(p, Whole(p), run).out;
+      for (int num_threads : ThreadCounts()) {
+        SCOPED_TRACE(num_threads);
+        UseThreads(num_threads);
+        EXPECT_TRUE(BitwiseEqual(Run(p, Whole(p), run).out, together));
+        if (prefill_equals_decode()) {
+          EXPECT_TRUE(BitwiseEqual(RunAll(p), together));
+        }
+        for (size_t s : {0, 1, 2, 7}) {
+          const std::vector<float> alone = Run(p, Alone(p, s), run).out;
+          EXPECT_TRUE(BitwiseEqual(alone, std::span(together).subspan(s * row, row)));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AttentionBitsTest, PrefillNeighboursChangeNoBit) {
+  const Problem p = MakeProblem({.head_dim = 128}, {{30, 200}, {5, 70}, {1, 33}, {50, 50}});
+  for (SplitMode splits : InvariantSplits()) {
+    const AttentionRun run = {.op = AttentionOp::kPrefill, .splits = splits};
+    const std::vector<float> together = Run(p, Whole(p), run).out;
+    size_t at = 0;
+    for (size_t s = 0; s < p.sequences.size(); ++s) {
+      const std::vector<float> alone = Run(p, Alone(p, s), run).out;
+      EXPECT_TRUE(BitwiseEqual(alone, std::span(together).subspan(at, alone.size())));
+      at += alone.size();
+    }
+  }
+}
+
+TEST_P(AttentionBitsTest, TheSameCallTwiceGivesTheSameBits) {
+  const Problem p = MakeProblem({.head_dim = 128}, {{1, 400}, {1, 90}, {1, 30}});
+  for (AttentionOp op : {AttentionOp::kPrefill, AttentionOp::kDecode}) {
+    for (SplitMode splits : {SplitMode::kBalanced, SplitMode::kFixed}) {
+      const AttentionRun run = {.op = op, .splits = splits, .lse = true};
+      const AttentionOutput first = Run(p, Whole(p), run);
+      const AttentionOutput second = Run(p, Whole(p), run);
+      EXPECT_TRUE(BitwiseEqual(first.out, second.out));
+      EXPECT_TRUE(BitwiseEqual(first.lse, second.lse));
+    }
+  }
+}
+
+// Both ways to split are right, whatever the batch.
+TEST_P(AttentionBitsTest, FixedSplitsEqualReference) {
+  const Problem p = MakeProblem({}, {{1, 600}, {1, 512}, {1, 40}, {1, 0}});
+  const std::vector<double> expected = Expected(p).out;
+  const AttentionRun run = {.op = AttentionOp::kDecode, .splits = SplitMode::kFixed};
+  ExpectOutput(p, Run(p, Whole(p), run).out, expected, 1e-5);
+}
+
+// What is reported beside the result does not change it.
+TEST_P(AttentionBitsTest, ReportsChangeNoBit) {
+  const Problem p = MakeProblem({}, {{1, 300}, {1, 50}});
+  for (SplitMode splits : {SplitMode::kBalanced, SplitMode::kFixed}) {
+    AttentionRun run = {.op = AttentionOp::kDecode, .splits = splits};
+    const std::vector<float> plain = Run(p, Whole(p), run).out;
+    run.lse = true;
+    EXPECT_TRUE(BitwiseEqual(Run(p, Whole(p), run).out, plain));
+    run.mass_blocks = MaxBlocks(p);
+    EXPECT_TRUE(BitwiseEqual(Run(p, Whole(p), run).out, plain));
+    run = {.op = AttentionOp::kPrefill, .splits = splits};
+    const std::vector<float> prefill = Run(p, Whole(p), run).out;
+    run.lse = true;
+    EXPECT_TRUE(BitwiseEqual(Run(p, Whole(p), run).out, prefill));
+  }
+}
+
+TANDEM_INSTANTIATE_OPS_TEST(AttentionBitsTest);
+
+}  // namespace
+}  // namespace tandem
