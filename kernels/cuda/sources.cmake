@@ -2,7 +2,7 @@
 # For every architecture; for sm_90a alone; by the host's compiler.
 set(CUDA_KERNEL_SOURCES attention_decode.cu attention_decode_128.cu attention_decode_256.cu
     attention_decode_64.cu attention_decode_96.cu attention_reference.cu combine_splits.cu
-    kv_blocks.cu plan_splits.cu rope.cu skinny_gemm.cu small_ops.cu)
+    kv_blocks.cu plan_splits.cu rope.cu sampling.cu skinny_gemm.cu small_ops.cu)
 set(CUDA_HOPPER_SOURCES)
 set(CUDA_HOST_SOURCES architectures.cc backend.cc call_staging.cc cublaslt_library.cc cuda_status.cc
     device.cc gemm.cc ops_cuda.cc ops_cuda_attention.cc sampler.cc scratch.cc)
