@@ -14,6 +14,7 @@
 #include "engine/inbox.h"
 #include "engine/landing_zone.h"
 #include "engine/model_runner.h"
+#include "engine/pool_size.h"
 #include "kvstore/kv_store.h"
 #include "model/transformer/forward.h"
 
@@ -32,7 +33,14 @@ std::string_view Name(Role role) {
   return "?";
 }
 
-absl::Status CheckOptions(const EngineOptions& options, const ModelConfig& model) {
+absl::Status CheckOptions(const EngineOptions& options, const EngineParts& parts) {
+  const ModelConfig& model = parts.model;
+  if (options.role != Role::kUnified && !parts.device.is_host()) {
+    return Unimplemented(
+        "{} serves role unified only: KV is not yet handed over from its memory; start this worker "
+        "with --role unified, or its {} role with --device cpu",
+        parts.device.name(), Name(options.role));
+  }
   RETURN_IF_ERROR(options.layout.Validate());
   RETURN_IF_ERROR(options.scheduler.Validate());
   const KvLayout& layout = options.layout;
@@ -52,6 +60,26 @@ absl::Status CheckOptions(const EngineOptions& options, const ModelConfig& model
   return absl::OkStatus();
 }
 
+Transformer::Limits LimitsFor(const EngineOptions& options) {
+  return {.max_tokens = options.scheduler.max_step_tokens,
+          .max_logit_rows = options.scheduler.max_sequences,
+          .max_sequences = options.scheduler.max_sequences,
+          .max_blocks_per_sequence = options.layout.BlocksFor(options.max_context_tokens),
+          .max_context_tokens = options.max_context_tokens,
+          .splits = options.splits};
+}
+
+// Of what is left once weights and activations have their memory. What does not fit into the pool
+// need not be let in.
+absl::Status SizePool(const Device& device, EngineOptions& options) {
+  ASSIGN_OR_RETURN(options.num_blocks,
+                   BlocksThatFit(options.layout, options.device_memory_fraction, device));
+  const int64_t tokens = int64_t{options.num_blocks} * options.layout.block_tokens;
+  options.max_context_tokens =
+      static_cast<int32_t>(std::min<int64_t>(options.max_context_tokens, tokens));
+  return absl::OkStatus();
+}
+
 absl::Status CheckTokens(std::string_view what, std::span<const int32_t> ids, int32_t vocab_size) {
   const auto outside = [vocab_size](int32_t id) { return id < 0 || id >= vocab_size; };
   const auto bad = std::find_if(ids.begin(), ids.end(), outside);
@@ -67,9 +95,9 @@ class Engine::Impl {
  public:
   struct Made {
     std::unique_ptr<Inbox> inbox;
-    std::unique_ptr<KvStore> store;  // tells the inbox
-    std::unique_ptr<Transformer> transformer;
     std::unique_ptr<Stream> stream;
+    std::unique_ptr<Transformer> transformer;
+    std::unique_ptr<KvStore> store;  // tells the inbox, computes on the stream
   };
 
   Impl(const EngineOptions& options, const EngineParts& parts, Made made)
@@ -77,9 +105,10 @@ class Engine::Impl {
         vocab_size_(parts.model.vocab_size),
         clock_(parts.clock),
         inbox_(std::move(made.inbox)),
-        store_(std::move(made.store)),
+        stream_(std::move(made.stream)),
         transformer_(std::move(made.transformer)),
-        runner_(*transformer_, parts.ops, *store_, std::move(made.stream)),
+        store_(std::move(made.store)),
+        runner_(*transformer_, parts.ops, *store_, *stream_),
         zone_(store_->view(), options.epoch, parts.clock, *inbox_),
         loop_(options_, {.clock = parts.clock,
                          .inbox = *inbox_,
@@ -229,8 +258,9 @@ class Engine::Impl {
   EngineStats stats_ ABSL_GUARDED_BY(stats_mutex_);
 
   const std::unique_ptr<Inbox> inbox_;
-  const std::unique_ptr<KvStore> store_;
+  const std::unique_ptr<Stream> stream_;
   const std::unique_ptr<Transformer> transformer_;
+  const std::unique_ptr<KvStore> store_;
   ModelRunner runner_;
   LandingZone zone_;
   EngineLoop loop_;
@@ -241,11 +271,16 @@ class Engine::Impl {
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options,
                                                        const EngineParts& parts) {
   EngineOptions complete = options;
-  complete.scheduler.total_blocks = options.num_blocks;
+  complete.scheduler.total_blocks = std::max(options.num_blocks, 1);
   complete.scheduler.block_tokens = options.layout.block_tokens;
-  RETURN_IF_ERROR(CheckOptions(complete, parts.model));
+  RETURN_IF_ERROR(CheckOptions(complete, parts));
   Impl::Made made;
   made.inbox = std::make_unique<Inbox>(complete.inbox_capacity);
+  ASSIGN_OR_RETURN(made.stream, parts.device.NewStream());
+  ASSIGN_OR_RETURN(made.transformer, Transformer::Create(parts.model, parts.weights, parts.device,
+                                                         parts.ops, LimitsFor(complete)));
+  if (complete.num_blocks == 0) RETURN_IF_ERROR(SizePool(parts.device, complete));
+  complete.scheduler.total_blocks = complete.num_blocks;
   const auto wake = [inbox = made.inbox.get()] { inbox->PushAlways(KvCopiedMessage{}); };
   ASSIGN_OR_RETURN(made.store, KvStore::Create({.layout = complete.layout,
                                                 .num_blocks = complete.num_blocks,
@@ -253,17 +288,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
                                                 .prefix_caching = complete.prefix_caching,
                                                 .eviction = complete.eviction,
                                                 .host_bytes = complete.host_bytes},
-                                               parts.device, parts.ops, wake));
-  const Transformer::Limits limits{
-      .max_tokens = complete.scheduler.max_step_tokens,
-      .max_logit_rows = complete.scheduler.max_sequences,
-      .max_sequences = complete.scheduler.max_sequences,
-      .max_blocks_per_sequence = complete.layout.BlocksFor(complete.max_context_tokens),
-      .max_context_tokens = complete.max_context_tokens,
-      .splits = complete.splits};
-  ASSIGN_OR_RETURN(made.transformer, Transformer::Create(parts.model, parts.weights, parts.device,
-                                                         parts.ops, limits));
-  ASSIGN_OR_RETURN(made.stream, parts.device.NewStream());
+                                               parts.device, parts.ops, *made.stream, wake));
   return std::unique_ptr<Engine>(
       new Engine(std::make_unique<Impl>(complete, parts, std::move(made))));
 }

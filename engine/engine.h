@@ -84,7 +84,9 @@ struct DecodeRequest {
 struct EngineOptions {
   Role role = Role::kUnified;
   KvLayout layout;
-  int32_t num_blocks = 0;
+  int32_t num_blocks = 0;  // of the KV pool; 0: as many as device_memory_fraction leaves
+  // Of the memory of a device that is not the host, for weights, activations and KV together.
+  double device_memory_fraction = 0.9;
   int32_t max_context_tokens = 0;  // prompt and output together; at most the model's
   SchedulerOptions scheduler;      // total_blocks and block_tokens are set from the above
   uint64_t model_fingerprint = 0;
@@ -130,12 +132,15 @@ struct EngineParts {
 
 // One worker's engine: one thread that owns sequences, block tables, pool, scheduler and hand-offs.
 // It drains its inbox, asks the scheduler for a StepPlan, runs one forward pass over the ragged
-// batch, samples, emits, and sends or receives KV in between. Every accepted request ends with
-// exactly one OnFinish. Public calls are thread-safe and never block on a step.
+// batch, samples, emits, and sends or receives KV in between. A step has ended on the device before
+// the next is planned, so that its errors are its own and what the cost model learns is its time;
+// only the tokens of decodes are waited for later, by their sampling. Every accepted request ends
+// with exactly one OnFinish. Public calls are thread-safe and never block on a step.
 class Engine {
  public:
-  // Makes the pool, the activations and the thread. Errors as KvStore::Create and
-  // Transformer::Create.
+  // Makes the pool, the activations and the thread. Errors as KvStore::Create, Transformer::Create
+  // and BlocksThatFit; UNIMPLEMENTED for a role that hands KV over on a device whose memory the
+  // host does not reach.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options,
                                                         const EngineParts& parts);
   // Stops as Shutdown does.

@@ -84,7 +84,7 @@ class EngineLoop {
   void Handle(const KvCompletion& completion);
   void BuildChunks(const StepPlan& plan);
   void Observe(Duration took);
-  void Collect(TimePoint computed);
+  void Collect(std::span<absl::StatusOr<SampledToken>> tokens, TimePoint computed);
   void Deliver(Sequence& sequence, int32_t computed_tokens,
                std::span<absl::StatusOr<SampledToken>> tokens, TimePoint computed);
   void DeliverFirst(Sequence& root, std::span<const SampledToken> first);

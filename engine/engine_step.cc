@@ -23,14 +23,18 @@ bool EngineLoop::Step() {
   }
   const auto is_decode = [](const Chunk& chunk) { return chunk.decode; };
   const auto num_decodes = std::count_if(chunks_.begin(), chunks_.end(), is_decode);
-  const absl::Status status =
+  absl::Status status =
       runner_.Forward(chunks_, static_cast<int32_t>(num_decodes), on_layer_stored_);
+  // Sampling waits for decodes by itself, without a pause of the device in between.
+  const bool decodes_alone = num_decodes == std::ssize(chunks_);
+  if (status.ok() && !decodes_alone) status = runner_.Await();
   scheduler_.Advance(plan);
   ++counts_.steps;
   if (status.ok()) {
     const TimePoint computed = clock_.Now();
-    Observe(computed - now);
-    Collect(computed);
+    const std::span<absl::StatusOr<SampledToken>> tokens = runner_.Sample(chunks_);
+    Observe((decodes_alone ? clock_.Now() : computed) - now);
+    Collect(tokens, computed);
   } else {
     spdlog::error("step={} rows={} failed: {}", counts_.steps, chunks_.size(), status.ToString());
     std::vector<RequestId> failed;
@@ -88,7 +92,7 @@ void EngineLoop::Observe(Duration took) {
 }
 
 // By id: the end of one sequence may take others of its request along.
-void EngineLoop::Collect(TimePoint computed) {
+void EngineLoop::Collect(std::span<absl::StatusOr<SampledToken>> tokens, TimePoint computed) {
   struct Part {
     SequenceId id;
     int32_t computed_tokens = 0;
@@ -101,7 +105,6 @@ void EngineLoop::Collect(TimePoint computed) {
     }
     parts.back().samples += static_cast<size_t>(chunk.samples);
   }
-  const std::span<absl::StatusOr<SampledToken>> tokens = runner_.Sample(chunks_);
   size_t next = 0;
   for (const Part& part : parts) {
     Sequence* const sequence = Find(part.id);

@@ -10,16 +10,15 @@
 
 namespace tandem {
 
-ModelRunner::ModelRunner(Transformer& transformer, Ops& ops, KvStore& store,
-                         std::unique_ptr<Stream> stream)
-    : transformer_(transformer), ops_(ops), store_(store), stream_(std::move(stream)) {}
+ModelRunner::ModelRunner(Transformer& transformer, Ops& ops, KvStore& store, Stream& stream)
+    : transformer_(transformer), ops_(ops), store_(store), stream_(stream) {}
 
 absl::Status ModelRunner::Forward(std::span<const Chunk> chunks, int32_t num_decodes,
                                   const LayerStored& layer_stored) {
   RETURN_IF_ERROR(MakeRoom(chunks));
   BuildBatch(chunks);
   ASSIGN_OR_RETURN(logits_,
-                   transformer_.Forward(*stream_, Batch(num_decodes), store_.view(), layer_stored));
+                   transformer_.Forward(stream_, Batch(num_decodes), store_.view(), layer_stored));
   return absl::OkStatus();
 }
 
@@ -28,7 +27,7 @@ absl::Status ModelRunner::MakeRoom(std::span<const Chunk> chunks) {
     BlockTable& table = chunk.table();
     const absl::Status reserved = store_.Reserve(table, chunk.end());
     TANDEM_CHECK(reserved.ok(), "the scheduler planned with blocks that the pool does not have");
-    RETURN_IF_ERROR(store_.MakeWritable(*stream_, table, chunk.begin, chunk.end()));
+    RETURN_IF_ERROR(store_.MakeWritable(table, chunk.begin, chunk.end()));
   }
   return absl::OkStatus();
 }
@@ -92,7 +91,7 @@ absl::Status ModelRunner::SampleRows(std::span<const Chunk> chunks) {
   for (const Chunk& chunk : chunks) AppendSampleRows(chunk);
   sampled_.assign(sample_rows_.size(), SampledToken{});
   if (sample_rows_.empty()) return absl::OkStatus();
-  return ops_.Sample(*stream_, {.logits = logits_, .rows = sample_rows_, .out = sampled_});
+  return ops_.Sample(stream_, {.logits = logits_, .rows = sample_rows_, .out = sampled_});
 }
 
 void ModelRunner::AppendSampleRows(const Chunk& chunk) {
@@ -116,7 +115,7 @@ void ModelRunner::AppendSampleRows(const Chunk& chunk) {
 
 // The failed call may have changed the logits, so they are computed anew: a pass over the last
 // token alone, whose KV is in the pool already and is not stored again (a peer may be reading it).
-// The result is the same, since a row does not depend on its batch (P2).
+// The result is the same where a row does not depend on its batch (P2), and as good elsewhere.
 void ModelRunner::SampleAlone(const Chunk& chunk) {
   Chunk last = chunk;
   last.begin = chunk.end() - 1;
@@ -124,7 +123,7 @@ void ModelRunner::SampleAlone(const Chunk& chunk) {
   BuildBatch({&last, 1});
   slots_.assign(1, -1);
   absl::StatusOr<TensorView> logits =
-      transformer_.Forward(*stream_, Batch(1), store_.view(), nullptr);
+      transformer_.Forward(stream_, Batch(1), store_.view(), nullptr);
   absl::Status status = logits.status();
   if (status.ok()) {
     logits_ = *logits;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -18,15 +17,20 @@ namespace tandem {
 // Thread: engine. What it is made of must outlive it.
 class ModelRunner {
  public:
-  ModelRunner(Transformer& transformer, Ops& ops, KvStore& store, std::unique_ptr<Stream> stream);
+  // `stream` is the one that `store` computes on.
+  ModelRunner(Transformer& transformer, Ops& ops, KvStore& store, Stream& stream);
+  // Waits for what is queued: it writes to memory of the transformer and the store.
+  ~ModelRunner() { stream_.Synchronize().IgnoreError(); }
 
-  // Computes `chunks`, prefills first, then `num_decodes` of one token each. Makes room for them
-  // in their tables, which the scheduler has seen to. An error is the whole step's.
+  // Queues the computation of `chunks`, prefills first, then `num_decodes` of one token each. Makes
+  // room for them in their tables, which the scheduler has seen to. An error is the whole step's.
   absl::Status Forward(std::span<const Chunk> chunks, int32_t num_decodes,
                        const LayerStored& layer_stored);
+  // Waits until it is done. An error is the whole step's.
+  absl::Status Await() { return stream_.Synchronize(); }
 
   // The tokens after each chunk that wants some, in their order. Once, after a Forward of the same
-  // chunks. An error is that token's alone.
+  // chunks, which it awaits. An error is that token's alone.
   std::span<absl::StatusOr<SampledToken>> Sample(std::span<const Chunk> chunks);
 
  private:
@@ -41,7 +45,7 @@ class ModelRunner {
   Transformer& transformer_;
   Ops& ops_;
   KvStore& store_;
-  std::unique_ptr<Stream> stream_;
+  Stream& stream_;
 
   TensorView logits_;  // of the latest Forward
   std::vector<int32_t> token_ids_;

@@ -78,6 +78,9 @@ class Stream {
 struct DeviceMemory {
   size_t free_bytes = 0;  // right now, whoever else uses the device
   size_t total_bytes = 0;
+  // That Allocate gave this process and that were not freed since, of all its devices of a kind. 0
+  // where the device is the host: not counted.
+  size_t own_bytes = 0;
 };
 
 // Where memory and streams come from. All allocation happens at start-up, none per request.

@@ -18,20 +18,20 @@ constexpr int32_t kMaxBlocks = 1 << 24;
 }  // namespace
 
 struct KvStore::HostSide {
-  HostSide(KvStore& store, const Copier::Options& options, std::unique_ptr<Stream> stream)
-      : copier(options, std::move(stream)),
-        mover({store.pool_, store.cache_, *store.host_pool_, store.host_tier_, copier},
+  HostSide(KvStore& store, std::unique_ptr<Copier> its_copier)
+      : copier(std::move(its_copier)),
+        mover({store.pool_, store.cache_, *store.host_pool_, store.host_tier_, *copier},
               StoreBlockShape(store.layout())),
-        swap({store.pool_, store.cache_, mover, copier}, StoreBlockShape(store.layout()),
+        swap({store.pool_, store.cache_, mover, *copier}, StoreBlockShape(store.layout()),
              store.layout().block_tokens) {}
 
-  Copier copier;
+  const std::unique_ptr<Copier> copier;
   PrefixMover mover;
   SwapSpace swap;
 };
 
 absl::StatusOr<std::unique_ptr<KvStore>> KvStore::Create(const KvStoreOptions& options,
-                                                         Device& device, Ops& ops,
+                                                         Device& device, Ops& ops, Stream& compute,
                                                          std::function<void()> wake) {
   const KvLayout& layout = options.layout;
   RETURN_IF_ERROR(layout.Validate());
@@ -45,32 +45,34 @@ absl::StatusOr<std::unique_ptr<KvStore>> KvStore::Create(const KvStoreOptions& o
     return Annotate(memory.status(), fmt::format("KV pool of {} blocks of {} bytes",
                                                  options.num_blocks, layout.BlockBytes()));
   }
-  std::unique_ptr<KvStore> store(new KvStore(options, *std::move(memory), ops));
+  std::unique_ptr<KvStore> store(new KvStore(options, *std::move(memory), ops, compute));
   if (options.host_bytes != 0) RETURN_IF_ERROR(store->StartHostTier(device, std::move(wake)));
   return store;
 }
 
-KvStore::KvStore(const KvStoreOptions& options, DeviceBuffer memory, Ops& ops)
+KvStore::KvStore(const KvStoreOptions& options, DeviceBuffer memory, Ops& ops, Stream& compute)
     : options_(options),
       memory_(std::move(memory)),
       ops_(ops),
+      compute_(compute),
       pool_(options.num_blocks),
       cache_({options.layout, Fingerprint(), options.eviction}, pool_, host_tier_) {}
 
 absl::Status KvStore::StartHostTier(Device& device, std::function<void()> wake) {
   const StoreBlockShape shape(layout());
-  ASSIGN_OR_RETURN(host_pool_, HostPool::Create(options_.host_bytes, shape.total_bytes()));
-  ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device.NewStream());
+  ASSIGN_OR_RETURN(host_pool_, HostPool::Create(device, options_.host_bytes, shape.total_bytes()));
   const Copier::Options options = {.layout = layout(),
                                    .layout_fingerprint = Fingerprint(),
                                    .pool = view(),
                                    .wake = std::move(wake)};
-  host_ = std::make_unique<HostSide>(*this, options, std::move(stream));
+  ASSIGN_OR_RETURN(std::unique_ptr<Copier> copier, Copier::Create(options, device, compute_));
+  host_ = std::make_unique<HostSide>(*this, std::move(copier));
   return absl::OkStatus();
 }
 
 KvStore::~KvStore() {
-  if (host_ != nullptr) host_->copier.Stop();
+  if (host_ != nullptr) host_->copier->Stop();
+  compute_.Synchronize().IgnoreError();  // of work whose results nobody wants any more
 }
 
 std::span<std::byte> KvStore::Extent(int32_t layer, BlockId block) const {
@@ -92,16 +94,14 @@ absl::Status KvStore::Reserve(BlockTable& table, int64_t num_tokens) {
   return table.Reserve(pool_, num_tokens);
 }
 
-absl::Status KvStore::MakeWritable(Stream& stream, BlockTable& table, int64_t begin, int64_t end) {
+absl::Status KvStore::MakeWritable(BlockTable& table, int64_t begin, int64_t end) {
   RETURN_IF_ERROR(MakeFree(table.NumShared(begin, end)));
   ASSIGN_OR_RETURN(const std::vector<BlockCopy> copies, table.MakeWritable(pool_, begin, end));
   if (copies.empty()) return absl::OkStatus();
   std::vector<std::pair<int32_t, int32_t>> pairs;
   pairs.reserve(copies.size());
   for (const BlockCopy& copy : copies) pairs.emplace_back(copy.from.id().value(), copy.to.value());
-  // Sources may be let go of once the copies are queued: whatever writes into them later is queued
-  // behind, on the same stream.
-  RETURN_IF_ERROR(ops_.CopyBlocks(stream, {.pool = view(), .pairs = pairs}));
+  RETURN_IF_ERROR(ops_.CopyBlocks(compute_, {.pool = view(), .pairs = pairs}));
   copied_blocks_ += static_cast<int64_t>(pairs.size());
   return absl::OkStatus();
 }
@@ -207,7 +207,7 @@ void KvStore::DropSwapped(SwapId id) { host_->swap.DropSwapped(id); }
 std::vector<KvCompletion> KvStore::Poll() {
   std::vector<KvCompletion> completions;
   if (host_ == nullptr) return completions;
-  for (const CopyDone& done : host_->copier.Drain()) {
+  for (const CopyDone& done : host_->copier->Drain()) {
     if (host_->swap.Finish(done, completions)) continue;
     std::optional<KvCompletion> completion = host_->mover.Finish(done);
     TANDEM_CHECK(completion.has_value(), "a copy that nobody posted");

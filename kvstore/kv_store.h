@@ -71,17 +71,22 @@ struct PrefixMatch {
 
 // The KV of one worker: the memory of all blocks, allocated once; the pool that counts them; the
 // prefix cache, which keeps full blocks of finished and running sequences until room is needed; and
-// the host tier below. Nothing here waits for a copy between device and host: these run on a thread
-// of the store's own, `wake` is called on that thread when one has ended, and Poll tells the rest.
-// Thread: engine. `device` and `ops` must outlive it.
+// the host tier below. Nothing here waits for a copy between device and host: these run on threads
+// of the store's own, `wake` is called there when one has ended, and Poll tells the rest.
+//
+// All that reads or writes blocks is queued on one stream, `compute`. So a block may change hands,
+// and be shared through the prefix cache, as soon as what writes or reads it is queued: whoever has
+// it next queues behind that. The copies between device and host see to their own order
+// (kvstore/tier/copier.h).
+// Thread: engine. `device`, `ops` and `compute` must outlive it.
 class KvStore {
  public:
   // INVALID_ARGUMENT for a layout or a size that cannot be; RESOURCE_EXHAUSTED with the sizes when
   // the device or the host has not that much memory.
   static absl::StatusOr<std::unique_ptr<KvStore>> Create(const KvStoreOptions& options,
-                                                         Device& device, Ops& ops,
+                                                         Device& device, Ops& ops, Stream& compute,
                                                          std::function<void()> wake);
-  // Waits for the copies in flight. All tables must be gone.
+  // Waits for the copies in flight and for what is queued on `compute`. All tables must be gone.
   ~KvStore();
 
   const KvLayout& layout() const { return options_.layout; }
@@ -95,9 +100,9 @@ class KvStore {
   // Makes room in `table` for tokens [0, num_tokens), evicting idle cached blocks where none is
   // free: all of it or, with RESOURCE_EXHAUSTED, none.
   absl::Status Reserve(BlockTable& table, int64_t num_tokens);
-  // Before tokens [begin, end) are written: copies each block there that others hold too, on
-  // `stream`, ahead of whatever is queued on it later. All or, with RESOURCE_EXHAUSTED, nothing.
-  absl::Status MakeWritable(Stream& stream, BlockTable& table, int64_t begin, int64_t end);
+  // Before tokens [begin, end) are written: copies each block there that others hold too, ahead of
+  // whatever is queued on `compute` later. All or, with RESOURCE_EXHAUSTED, nothing.
+  absl::Status MakeWritable(BlockTable& table, int64_t begin, int64_t end);
   // Blocks that writing [begin, end) would take, the growth of the table included.
   int32_t BlocksToWrite(const BlockTable& table, int64_t begin, int64_t end) const;
   // Blocks that would become available if these tables, and no others, gave all back.
@@ -114,7 +119,8 @@ class KvStore {
   // shared ones.
   int64_t Attach(PrefixKey& key, std::span<const int32_t> tokens, int64_t max_tokens,
                  BlockTable& table);
-  // The KV of the first `num_computed` of `tokens` is in `table`: its full blocks join the cache.
+  // The KV of the first `num_computed` of `tokens` is in `table`, or will be when what is queued on
+  // `compute` has run: its full blocks join the cache.
   // Those that equal a block cached already do not.
   void Insert(PrefixKey& key, std::span<const int32_t> tokens, int64_t num_computed,
               const BlockTable& table);
@@ -156,7 +162,7 @@ class KvStore {
   // What there is only with a host tier.
   struct HostSide;
 
-  KvStore(const KvStoreOptions& options, DeviceBuffer memory, Ops& ops);
+  KvStore(const KvStoreOptions& options, DeviceBuffer memory, Ops& ops, Stream& compute);
   absl::Status StartHostTier(Device& device, std::function<void()> wake);
   uint64_t Fingerprint() const { return layout().Fingerprint(options_.model_fingerprint); }
   bool caching() const { return options_.prefix_caching == PrefixCaching::kOn; }
@@ -165,6 +171,7 @@ class KvStore {
   const KvStoreOptions options_;
   DeviceBuffer memory_;
   Ops& ops_;
+  Stream& compute_;
   // Each may hold what those above it lent.
   BlockPool pool_;
   std::unique_ptr<HostPool> host_pool_;

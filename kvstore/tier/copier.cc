@@ -20,69 +20,104 @@ absl::Status CopyDone::FirstError() const {
   return failed == statuses.end() ? absl::OkStatus() : *failed;
 }
 
-Copier::Copier(const Options& options, std::unique_ptr<Stream> stream)
+absl::StatusOr<std::unique_ptr<Copier>> Copier::Create(const Options& options, Device& device,
+                                                       Stream& compute) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Stream> out, device.NewStream());
+  ASSIGN_OR_RETURN(std::unique_ptr<Stream> in, device.NewStream());
+  return std::unique_ptr<Copier>(new Copier(options, compute, std::move(out), std::move(in)));
+}
+
+Copier::Lane::Lane(std::unique_ptr<Stream> its_stream)
+    : stream(std::move(its_stream)), jobs(kMaxQueued) {}
+
+Copier::Copier(const Options& options, Stream& compute, std::unique_ptr<Stream> out,
+               std::unique_ptr<Stream> in)
     : options_(options),
       shape_(options.layout),
-      stream_(std::move(stream)),
-      jobs_(kMaxQueued),
+      compute_(compute),
       done_(kMaxQueued),
-      thread_([this] { Run(); }) {}
+      out_(std::move(out)),
+      in_(std::move(in)) {
+  for (const CopyDirection direction : {CopyDirection::kToHost, CopyDirection::kToDevice}) {
+    LaneOf(direction).thread = std::thread([this, direction] { Run(direction); });
+  }
+}
 
 uint64_t Copier::Post(CopyDirection direction, std::vector<SlabCopy> slabs) {
   const uint64_t id = ++last_id_;
-  const bool posted = jobs_.TryPush({.id = id, .direction = direction, .slabs = std::move(slabs)});
+  const bool posted = LaneOf(direction).jobs.TryPush(
+      {.id = id, .slabs = std::move(slabs), .after = compute_.Record()});
   TANDEM_CHECK(posted, "a copy was posted after the end, or without a pin");
   return id;
 }
 
 void Copier::Stop() {
-  jobs_.Close();
-  if (thread_.joinable()) thread_.join();
+  for (Lane* lane : {&out_, &in_}) {
+    lane->jobs.Close();
+    if (lane->thread.joinable()) lane->thread.join();
+  }
 }
 
-void Copier::Run() {
+void Copier::Run(CopyDirection direction) {
   for (;;) {
-    const std::vector<Job> jobs = jobs_.WaitAndDrain(kNoDeadline);
+    const std::vector<Job> jobs = LaneOf(direction).jobs.WaitAndDrain(kNoDeadline);
     if (jobs.empty()) return;
     for (const Job& job : jobs) {
-      const bool reported = done_.PushAlways(Execute(job));
+      const bool reported = done_.PushAlways(Execute(direction, job));
       TANDEM_CHECK(reported, "the queue of completions was closed");
       if (options_.wake) options_.wake();
     }
   }
 }
 
-CopyDone Copier::Execute(const Job& job) {
+CopyDone Copier::Execute(CopyDirection direction, const Job& job) {
+  // Waited for here, not on the stream: the time that is told is the copy's alone.
+  const absl::Status ready = job.after.ok() ? (*job.after)->Synchronize() : job.after.status();
   const TimePoint start = std::chrono::steady_clock::now();
   CopyDone done = {.id = job.id, .took = {}, .statuses = {}};
   for (const SlabCopy& copy : job.slabs) {
-    done.statuses.push_back(job.direction == CopyDirection::kToHost ? CopyOut(copy) : CopyIn(copy));
+    if (!ready.ok()) {
+      done.statuses.push_back(ready);
+    } else if (direction == CopyDirection::kToHost) {
+      done.statuses.push_back(CopyOut(copy));
+    } else {
+      done.statuses.push_back(CopyIn(copy));
+    }
   }
   done.took = std::chrono::steady_clock::now() - start;
   return done;
 }
 
 absl::Status Copier::CopyOut(const SlabCopy& copy) {
-  for (int32_t layer = 0; layer < shape_.num_layers(); ++layer) {
-    for (const BlockPlace& place : copy.places) {
-      RETURN_IF_ERROR(stream_->Copy(shape_.Extent(copy.slab, layer, place.index),
-                                    DeviceExtent(layer, place.block)));
-    }
-  }
-  RETURN_IF_ERROR(stream_->Synchronize());
+  RETURN_IF_ERROR(Move(CopyDirection::kToHost, copy));
   SealStoreBlock(shape_, NameOf(copy), copy.slab);
   return absl::OkStatus();
 }
 
 absl::Status Copier::CopyIn(const SlabCopy& copy) {
   RETURN_IF_ERROR(VerifyStoreBlock(shape_, NameOf(copy), copy.slab));
+  return Move(CopyDirection::kToDevice, copy);
+}
+
+// Also when it fails, nothing is under way any more once this returns.
+absl::Status Copier::Move(CopyDirection direction, const SlabCopy& copy) {
+  Stream& stream = *LaneOf(direction).stream;
+  const absl::Status queued = QueueMoves(stream, direction, copy);
+  const absl::Status ended = stream.Synchronize();
+  return queued.ok() ? ended : queued;
+}
+
+absl::Status Copier::QueueMoves(Stream& stream, CopyDirection direction,
+                                const SlabCopy& copy) const {
   for (int32_t layer = 0; layer < shape_.num_layers(); ++layer) {
     for (const BlockPlace& place : copy.places) {
-      RETURN_IF_ERROR(stream_->Copy(DeviceExtent(layer, place.block),
-                                    shape_.Extent(copy.slab, layer, place.index)));
+      const std::span<std::byte> host = shape_.Extent(copy.slab, layer, place.index);
+      const std::span<std::byte> device = DeviceExtent(layer, place.block);
+      RETURN_IF_ERROR(direction == CopyDirection::kToHost ? stream.Copy(host, device)
+                                                          : stream.Copy(device, host));
     }
   }
-  return stream_->Synchronize();
+  return absl::OkStatus();
 }
 
 std::span<std::byte> Copier::DeviceExtent(int32_t layer, BlockId block) const {

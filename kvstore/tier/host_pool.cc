@@ -19,10 +19,11 @@ int64_t PhysicalBytes() { return sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE)
 
 // Where the pages may not be locked the pool works as well; under memory pressure copies may then
 // wait for the swap device.
-void Lock(std::byte* data, size_t bytes) {
-  if (mlock(data, bytes) == 0) return;
-  spdlog::warn("host_pool_not_locked bytes={} error=\"{}\" hint=\"raise RLIMIT_MEMLOCK\"", bytes,
-               std::strerror(errno));
+void FillInAndLock(std::span<std::byte> memory) {
+  if (mlock(memory.data(), memory.size()) == 0) return;
+  spdlog::warn("host_pool_not_locked bytes={} error=\"{}\" hint=\"raise RLIMIT_MEMLOCK\"",
+               memory.size(), std::strerror(errno));
+  madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE);  // as far as it goes
 }
 
 }  // namespace
@@ -36,10 +37,10 @@ HostSlab::~HostSlab() {
 
 std::span<std::byte> HostSlab::bytes() const {
   TANDEM_CHECK(pool_ != nullptr, "the bytes of no slab");
-  return {pool_->data_ + index_ * pool_->slab_bytes_, pool_->slab_bytes_};
+  return pool_->memory_.bytes().subspan(index_ * pool_->slab_bytes_, pool_->slab_bytes_);
 }
 
-absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(int64_t budget_bytes,
+absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(Device& device, int64_t budget_bytes,
                                                            size_t slab_bytes) {
   if (budget_bytes > PhysicalBytes()) {
     return ResourceExhausted("host tier of {} bytes: the machine has {}", budget_bytes,
@@ -52,28 +53,22 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(int64_t budget_bytes,
         "for none",
         budget_bytes, slab_bytes, kMaxSlabs);
   }
-  const size_t bytes = static_cast<size_t>(num_slabs) * slab_bytes;
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (data == MAP_FAILED) {
-    return ResourceExhausted("host tier of {} bytes could not be mapped: {}", bytes,
-                             std::strerror(errno));
+  auto memory = device.AllocateHost(static_cast<size_t>(num_slabs) * slab_bytes);
+  if (!memory.ok()) {
+    return Annotate(memory.status(), fmt::format("host tier of {} bytes", budget_bytes));
   }
-  Lock(static_cast<std::byte*>(data), bytes);
+  if (device.is_host()) FillInAndLock(memory->bytes());
   return std::unique_ptr<HostPool>(
-      new HostPool(static_cast<std::byte*>(data), slab_bytes, static_cast<int32_t>(num_slabs)));
+      new HostPool(*std::move(memory), slab_bytes, static_cast<int32_t>(num_slabs)));
 }
 
-HostPool::HostPool(std::byte* data, size_t slab_bytes, int32_t num_slabs)
-    : data_(data), slab_bytes_(slab_bytes), used_(num_slabs, false) {
+HostPool::HostPool(DeviceBuffer memory, size_t slab_bytes, int32_t num_slabs)
+    : memory_(std::move(memory)), slab_bytes_(slab_bytes), used_(num_slabs, false) {
   free_.reserve(num_slabs);
   for (int32_t i = num_slabs - 1; i >= 0; --i) free_.push_back(i);
 }
 
-HostPool::~HostPool() {
-  TANDEM_CHECK(num_free() == num_slabs(), "a lease outlived the host pool");
-  munmap(data_, used_.size() * slab_bytes_);
-}
+HostPool::~HostPool() { TANDEM_CHECK(num_free() == num_slabs(), "a lease outlived the host pool"); }
 
 std::optional<HostSlab> HostPool::Take() {
   if (free_.empty()) return std::nullopt;

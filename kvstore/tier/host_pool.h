@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/device.h"
 
 namespace tandem {
 
@@ -37,14 +38,16 @@ class HostSlab {
   int32_t index_ = 0;
 };
 
-// Host memory in slabs of one size, all of it mapped and filled in at start and locked where the
-// system allows, so that nothing is allocated later and the budget is hard.
+// Host memory in slabs of one size, all of it filled in at start and locked, so that nothing is
+// allocated later and the budget is hard. A device that is not the host gives it page-locked; the
+// host's own is locked where the system allows.
 // Thread: engine. The pool must outlive its leases.
 class HostPool {
  public:
   // As many slabs as `budget_bytes` hold. INVALID_ARGUMENT when that is none; RESOURCE_EXHAUSTED
   // when the host has not that much memory.
-  static absl::StatusOr<std::unique_ptr<HostPool>> Create(int64_t budget_bytes, size_t slab_bytes);
+  static absl::StatusOr<std::unique_ptr<HostPool>> Create(Device& device, int64_t budget_bytes,
+                                                          size_t slab_bytes);
   ~HostPool();
   HostPool(const HostPool&) = delete;
   HostPool& operator=(const HostPool&) = delete;
@@ -61,9 +64,9 @@ class HostPool {
 
  private:
   friend class HostSlab;
-  HostPool(std::byte* data, size_t slab_bytes, int32_t num_slabs);
+  HostPool(DeviceBuffer memory, size_t slab_bytes, int32_t num_slabs);
 
-  std::byte* const data_;
+  const DeviceBuffer memory_;
   const size_t slab_bytes_;
   std::vector<bool> used_;
   std::vector<int32_t> free_;

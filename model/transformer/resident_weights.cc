@@ -109,16 +109,16 @@ class ResidentWeights final : public WeightStore {
                          .memory = buffer_.data(),
                          .progress = packing.progress});
     RETURN_IF_ERROR(loader.Load(layout.embedding));
-    RETURN_IF_ERROR(packing.stream->Synchronize());
+    RETURN_IF_ERROR(loader.Await());
     for (const LayerLayout& layer : layout.layers) {
       if (!CountPacked()) return absl::OkStatus();
       RETURN_IF_ERROR(loader.Load(layer));
-      RETURN_IF_ERROR(packing.stream->Synchronize());
+      RETURN_IF_ERROR(loader.Await());
     }
     if (!CountPacked()) return absl::OkStatus();
     RETURN_IF_ERROR(loader.Load(layout.final_norm));
     RETURN_IF_ERROR(loader.Load(layout.lm_head));
-    RETURN_IF_ERROR(packing.stream->Synchronize());
+    RETURN_IF_ERROR(loader.Await());
     CountPacked();
     return absl::OkStatus();
   }

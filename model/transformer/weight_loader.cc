@@ -42,26 +42,23 @@ void AppendAsF32(const CheckpointTensor& tensor, std::vector<float>& out) {
   }
 }
 
+}  // namespace
+
 // The format lets data begin at any byte; ops read whole elements. A file that keeps its data
 // aligned, as nearly all do, is read in place.
-void* Aligned(const CheckpointTensor& tensor, std::vector<std::byte>& copy) {
+void* WeightLoader::Aligned(const CheckpointTensor& tensor) {
   const auto address = reinterpret_cast<uintptr_t>(tensor.bytes.data());
   if (address % static_cast<uintptr_t>(SizeOf(tensor.dtype)) == 0) {
     return const_cast<std::byte*>(tensor.bytes.data());
   }
-  copy.assign(tensor.bytes.begin(), tensor.bytes.end());
-  return copy.data();
+  return copies_.emplace_back(tensor.bytes.begin(), tensor.bytes.end()).data();
 }
-
-}  // namespace
 
 absl::Status WeightLoader::Load(const PlacedMatrix& placed) {
   if (placed.sources.empty()) return absl::OkStatus();
   std::vector<TensorView> views;
-  std::vector<std::vector<std::byte>> aligned(placed.sources.size());
-  for (size_t i = 0; i < placed.sources.size(); ++i) {
-    const CheckpointTensor& source = placed.sources[i];
-    views.emplace_back(Aligned(source, aligned[i]), source.dtype,
+  for (const CheckpointTensor& source : placed.sources) {
+    views.emplace_back(Aligned(source), source.dtype,
                        std::initializer_list<int64_t>{source.shape[0], source.shape[1]});
   }
   RETURN_IF_ERROR(parts_.ops.PackWeight(parts_.stream, placed.In(parts_.memory), views));
@@ -71,7 +68,7 @@ absl::Status WeightLoader::Load(const PlacedMatrix& placed) {
 
 absl::Status WeightLoader::Load(const PlacedVector& placed) {
   if (placed.sources.empty()) return absl::OkStatus();
-  std::vector<float> values;
+  std::vector<float>& values = widened_.emplace_back();
   values.reserve(placed.size);
   for (const CheckpointTensor& source : placed.sources) AppendAsF32(source, values);
   const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
@@ -91,6 +88,13 @@ absl::Status WeightLoader::Load(const LayerLayout& placed) {
   RETURN_IF_ERROR(Load(placed.mlp_norm));
   RETURN_IF_ERROR(Load(placed.gate_up));
   return Load(placed.down);
+}
+
+absl::Status WeightLoader::Await() {
+  RETURN_IF_ERROR(parts_.stream.Synchronize());
+  copies_.clear();
+  widened_.clear();
+  return absl::OkStatus();
 }
 
 void WeightLoader::Done(std::span<const CheckpointTensor> sources) {

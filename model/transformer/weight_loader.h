@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "kernels/device.h"
@@ -14,7 +15,7 @@
 namespace tandem {
 
 // Fills the planned memory, one placed matrix or vector per call; what has been read leaves the
-// resident set at once. The work is done when the stream has done it.
+// resident set at once. The work is done when the stream has done it: Await.
 // Thread: one at a time.
 class WeightLoader {
  public:
@@ -28,15 +29,22 @@ class WeightLoader {
   };
   // What `parts` refers to must outlive it.
   explicit WeightLoader(const Parts& parts) : parts_(parts) {}
+  ~WeightLoader() { Await().IgnoreError(); }
 
   absl::Status Load(const PlacedMatrix& placed);
   absl::Status Load(const PlacedVector& placed);
   absl::Status Load(const LayerLayout& placed);
+  // Returns when all that was loaded is there.
+  absl::Status Await();
 
  private:
+  void* Aligned(const CheckpointTensor& tensor);
   void Done(std::span<const CheckpointTensor> sources);
 
   const Parts parts_;
+  // What the stream may still read from.
+  std::vector<std::vector<std::byte>> copies_;
+  std::vector<std::vector<float>> widened_;
   uint64_t loaded_bytes_ = 0;
 };
 

@@ -97,7 +97,8 @@ class Trace {
         .host_bytes = 0};
     // A slab is three pages. One trace in five has no host tier.
     if (Pick(0, 4) > 0) options.host_bytes = Pick(1, 40) * 3 * 4096;
-    store_ = *KvStore::Create(options, *backend.device, *backend.ops, [this] { wakes_.Wake(); });
+    store_ = *KvStore::Create(options, *backend.device, *backend.ops, *stream_,
+                              [this] { wakes_.Wake(); });
     for (auto& stem : stems_) stem = RandomTokens(Pick(20, 300));
   }
 
@@ -215,7 +216,7 @@ class Trace {
 
   bool Writable(Sequence& sequence, int64_t begin, int64_t end) {
     absl::Status status = store_->Reserve(sequence.table, end);
-    if (status.ok()) status = store_->MakeWritable(*stream_, sequence.table, begin, end);
+    if (status.ok()) status = store_->MakeWritable(sequence.table, begin, end);
     EXPECT_TRUE(status.ok() || status.code() == absl::StatusCode::kResourceExhausted) << status;
     return status.ok();
   }

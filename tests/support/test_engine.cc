@@ -9,7 +9,7 @@
 namespace tandem {
 
 TestEngine::TestEngine(const TestEngineSetup& setup)
-    : model_(TestModel::Load(setup.checkpoint, setup.num_threads)),
+    : model_(TestModel::Load(setup.checkpoint, setup.num_threads, setup.device)),
       weights_(std::make_unique<GatedWeights>(*model_->weights, gate_)) {
   const ModelConfig& config = model_->config;
   const EngineOptions options{.role = setup.role,
@@ -28,13 +28,14 @@ TestEngine::TestEngine(const TestEngineSetup& setup)
                               .prefix_caching = setup.prefix_caching,
                               .host_bytes = setup.host_bytes,
                               .inbox_capacity = setup.inbox_capacity,
+                              .splits = setup.splits,
                               .reservation_lease = setup.reservation_lease,
                               .check_invariants = true};
   const Clock& clock = setup.clock != nullptr ? *setup.clock : real_clock_;
   auto engine = Engine::Create(options, {.model = config,
                                          .device = *model_->backend.device,
                                          .ops = *model_->backend.ops,
-                                         .weights = *weights_,
+                                         .weights = setup.gated ? *weights_ : *model_->weights,
                                          .clock = clock});
   TANDEM_CHECK(engine.ok(), engine.status().ToString());
   engine_ = *std::move(engine);
@@ -88,15 +89,15 @@ void TestEngine::Settle() {
 ::testing::AssertionResult TestEngine::AtRest() {
   const EngineStats stats = engine_->stats();
   const int32_t unused = stats.kv.free_blocks + stats.kv.idle_blocks;
-  if (unused == stats.kv.total_blocks && stats.kv.swapped_blocks == 0 && stats.reservations == 0 && stats.handoffs == 0 &&
-      stats.requests_accepted == stats.requests_finished) {
+  if (unused == stats.kv.total_blocks && stats.kv.swapped_blocks == 0 && stats.reservations == 0 &&
+      stats.handoffs == 0 && stats.requests_accepted == stats.requests_finished) {
     return ::testing::AssertionSuccess();
   }
   return ::testing::AssertionFailure()
          << unused << " of " << stats.kv.total_blocks << " blocks free or idle, "
-         << stats.kv.swapped_blocks << " swapped, " << stats.reservations
-         << " reservations, " << stats.handoffs << " hand-offs, " << stats.requests_finished
-         << " of " << stats.requests_accepted << " requests finished";
+         << stats.kv.swapped_blocks << " swapped, " << stats.reservations << " reservations, "
+         << stats.handoffs << " hand-offs, " << stats.requests_finished << " of "
+         << stats.requests_accepted << " requests finished";
 }
 
 EngineRequest Greedy(uint64_t id, std::vector<int32_t> prompt, int32_t max_tokens) {

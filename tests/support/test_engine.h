@@ -18,6 +18,7 @@ namespace tandem {
 struct TestEngineSetup {
   Role role = Role::kUnified;
   std::string checkpoint = "tests/golden/checkpoints/llama2";
+  std::string device = TestDevice();
   int num_threads = 1;
   int32_t num_blocks = 64;
   int32_t block_tokens = 8;
@@ -29,6 +30,8 @@ struct TestEngineSetup {
   PrefixCaching prefix_caching = PrefixCaching::kOn;
   int64_t host_bytes = 0;
   DType kv_dtype = DType::kBF16;
+  SplitMode splits = SplitMode::kBalanced;
+  bool gated = true;  // false: steps do not pass the gate, so that those of decodes are recorded
   const Clock* clock = nullptr;  // null: the real one
 };
 

@@ -16,13 +16,14 @@ T ValueOf(absl::StatusOr<T> value) {
 
 }  // namespace
 
-std::unique_ptr<TestModel> TestModel::Load(const std::string& directory, int num_threads) {
+std::unique_ptr<TestModel> TestModel::Load(const std::string& directory, int num_threads,
+                                           const std::string& device) {
   const bool absolute = directory.starts_with('/');
   const std::string path = absolute ? directory : TANDEM_SOURCE_DIR "/" + directory;
   auto model = std::make_unique<TestModel>();
   model->config = ValueOf(LoadModelConfig(path));
-  model->backend = ValueOf(OpenBackend("cpu", {.num_threads = num_threads}));
-  Backend packing = ValueOf(OpenBackend("cpu", {.num_threads = num_threads}));
+  model->backend = ValueOf(OpenBackend(device, {.num_threads = num_threads}));
+  Backend packing = ValueOf(OpenBackend(device, {.num_threads = num_threads}));
   model->weights =
       ValueOf(LoadResidentWeights(model->config, ValueOf(Checkpoint::Open(path)),
                                   *model->backend.device, std::move(packing.ops), nullptr));

@@ -7,6 +7,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/model_config.h"
 #include "model/transformer/weight_store.h"
+#include "tests/support/test_device.h"
 
 namespace tandem {
 
@@ -17,7 +18,8 @@ struct TestModel {
   std::unique_ptr<WeightStore> weights;
 
   // directory: relative to the root of the tree, or absolute. CHECKs that it loads.
-  static std::unique_ptr<TestModel> Load(const std::string& directory, int num_threads);
+  static std::unique_ptr<TestModel> Load(const std::string& directory, int num_threads,
+                                         const std::string& device = TestDevice());
 };
 
 }  // namespace tandem

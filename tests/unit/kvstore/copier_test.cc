@@ -15,6 +15,51 @@ namespace {
 
 KvLayout Layout() { return {.num_layers = 3, .num_kv_heads = 1, .head_dim = 8, .block_tokens = 8}; }
 
+// Stands for the stream that blocks are computed on: what is queued there ends when the test says.
+class ScriptedStream final : public Stream {
+ public:
+  void Queue() { state_ = std::make_shared<State>(); }
+  void End(absl::Status status = absl::OkStatus()) {
+    state_->status = std::move(status);
+    state_->ended.Notify();
+  }
+  void FailRecords(absl::Status status) { record_status_ = std::move(status); }
+
+  absl::StatusOr<std::unique_ptr<Event>> Record() override {
+    if (!record_status_.ok()) return record_status_;
+    return std::make_unique<ScriptedEvent>(state_);
+  }
+  absl::Status Copy(std::span<std::byte>, std::span<const std::byte>) override { return No(); }
+  absl::Status Wait(const Event&) override { return No(); }
+  absl::Status Synchronize() override { return No(); }
+  absl::Status BeginRecording() override { return No(); }
+  absl::StatusOr<std::unique_ptr<Graph>> EndRecording() override { return No(); }
+  absl::Status Launch(Graph&) override { return No(); }
+
+ private:
+  struct State {
+    absl::Notification ended;
+    absl::Status status;
+  };
+  class ScriptedEvent final : public Event {
+   public:
+    explicit ScriptedEvent(std::shared_ptr<State> state) : state_(std::move(state)) {}
+    bool Done() const override { return state_ == nullptr || state_->ended.HasBeenNotified(); }
+    absl::Status Synchronize() override {
+      if (state_ == nullptr) return absl::OkStatus();
+      state_->ended.WaitForNotification();
+      return state_->status;
+    }
+
+   private:
+    std::shared_ptr<State> state_;
+  };
+  static absl::Status No() { return absl::InternalError("the copier has no business here"); }
+
+  std::shared_ptr<State> state_;  // null: nothing was queued
+  absl::Status record_status_;
+};
+
 class CopierTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -24,7 +69,7 @@ class CopierTest : public ::testing::Test {
     slab_.resize(shape_.total_bytes());
     const Copier::Options options = {
         .layout = Layout(), .layout_fingerprint = 7, .pool = View(), .wake = [this] { Wake(); }};
-    copier_ = std::make_unique<Copier>(options, *device_->NewStream());
+    copier_ = *Copier::Create(options, *device_, compute_);
     for (int32_t block = 0; block < 8; ++block) FillBlock(block, block + 1);
   }
 
@@ -62,6 +107,7 @@ class CopierTest : public ::testing::Test {
   const StoreBlockShape shape_{Layout()};
   std::vector<std::byte> slab_;
   absl::Notification woken_;
+  ScriptedStream compute_;
   std::unique_ptr<Copier> copier_;
 };
 
@@ -79,16 +125,52 @@ TEST_F(CopierTest, CopiesOutAndPartsOfItIn) {
   EXPECT_EQ(shape_.Extent(slab_, 2, 1)[0], static_cast<std::byte>(3 + 32));
 }
 
-TEST_F(CopierTest, InTheOrderOfPosting) {
+TEST_F(CopierTest, OfOneDirectionInTheOrderOfPosting) {
   device_->CloseGate();
   copier_->Post(CopyDirection::kToHost, {Copy({{BlockId(6), 0}, {BlockId(2), 1}}, 2)});
-  copier_->Post(CopyDirection::kToDevice, {Copy({{BlockId(0), 1}}, 2)});
+  copier_->Post(CopyDirection::kToHost,
+                {{.slab = slab_, .chained_hash = 6, .num_blocks = 1, .places = {{BlockId(3), 0}}}});
   EXPECT_TRUE(copier_->Drain().empty()) << "Post waits for nothing";
   device_->OpenGate();
-  woken_.WaitForNotification();
   copier_->Stop();
-  EXPECT_TRUE(Holds(0, 3)) << "what block 2 held";
-  EXPECT_TRUE(Holds(1, 2)) << "untouched";
+  EXPECT_EQ(VerifyStoreBlock(shape_, {7, 6, 1}, slab_), absl::OkStatus()) << "the later one";
+  EXPECT_EQ(copier_->Drain().size(), 2u);
+}
+
+TEST_F(CopierTest, TheOtherDirectionDoesNotWait) {
+  std::vector<std::byte> away(shape_.total_bytes());
+  SealStoreBlock(shape_, {7, 5, 2}, slab_);
+  compute_.Queue();
+  copier_->Post(CopyDirection::kToHost,
+                {{.slab = away, .chained_hash = 6, .num_blocks = 1, .places = {{BlockId(3), 0}}}});
+  ScriptedStream leaving = std::exchange(compute_, ScriptedStream());
+  const auto in = copier_->Post(CopyDirection::kToDevice, {Copy({{BlockId(0), 1}}, 2)});
+  woken_.WaitForNotification();
+  EXPECT_EQ(copier_->Drain().at(0).id, in) << "while the other waits for what is computed";
+  leaving.End();
+}
+
+TEST_F(CopierTest, WaitsForWhatIsComputed) {
+  compute_.Queue();
+  copier_->Post(CopyDirection::kToHost, {Copy({{BlockId(6), 0}}, 1)});
+  FillBlock(6, 9);  // ends only now
+  compute_.End();
+  copier_->Stop();
+  EXPECT_EQ(shape_.Extent(slab_, 0, 0)[0], std::byte{9});
+}
+
+TEST_F(CopierTest, WhatCannotBeComputedIsNotCopied) {
+  compute_.Queue();
+  compute_.End(absl::UnavailableError("the device has failed"));
+  copier_->Post(CopyDirection::kToHost, {Copy({{BlockId(6), 0}}, 1)});
+  compute_.FailRecords(absl::InternalError("no event"));
+  copier_->Post(CopyDirection::kToHost, {Copy({{BlockId(6), 0}}, 1)});
+  copier_->Stop();
+  const std::vector<CopyDone> done = copier_->Drain();
+  ASSERT_EQ(done.size(), 2u);
+  EXPECT_EQ(done[0].FirstError().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(done[1].FirstError().code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(device_->written().empty());
 }
 
 TEST_F(CopierTest, NothingOfADamagedStoreBlockGetsToTheDevice) {

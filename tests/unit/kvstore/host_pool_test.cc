@@ -4,12 +4,19 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/registry.h"
 
 namespace tandem {
 namespace {
 
-TEST(HostPoolTest, AsManySlabsAsTheBudgetHolds) {
-  const auto pool = HostPool::Create(3 * 8192 + 8191, 8192);
+class HostPoolTest : public ::testing::Test {
+ protected:
+  const Backend backend_ = *OpenBackend("cpu", {.num_threads = 1});
+  Device& device_ = *backend_.device;
+};
+
+TEST_F(HostPoolTest, AsManySlabsAsTheBudgetHolds) {
+  const auto pool = HostPool::Create(device_, 3 * 8192 + 8191, 8192);
   ASSERT_TRUE(pool.ok()) << pool.status();
   EXPECT_EQ((*pool)->num_slabs(), 3);
   std::vector<HostSlab> slabs;
@@ -29,8 +36,8 @@ TEST(HostPoolTest, AsManySlabsAsTheBudgetHolds) {
   EXPECT_TRUE((*pool)->Take().has_value());
 }
 
-TEST(HostPoolTest, ALeaseMovesWithItsSlab) {
-  const auto pool = HostPool::Create(8192, 4096);
+TEST_F(HostPoolTest, ALeaseMovesWithItsSlab) {
+  const auto pool = HostPool::Create(device_, 8192, 4096);
   ASSERT_TRUE(pool.ok());
   HostSlab first = *(*pool)->Take();
   const std::byte* data = first.bytes().data();
@@ -41,10 +48,12 @@ TEST(HostPoolTest, ALeaseMovesWithItsSlab) {
   EXPECT_EQ((*pool)->num_free(), 2);
 }
 
-TEST(HostPoolTest, RefusesWhatCannotBe) {
-  EXPECT_EQ(HostPool::Create(4095, 4096).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(HostPool::Create(-1, 4096).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(HostPool::Create(int64_t{1} << 50, 4096).status().code(),
+TEST_F(HostPoolTest, RefusesWhatCannotBe) {
+  EXPECT_EQ(HostPool::Create(device_, 4095, 4096).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(HostPool::Create(device_, -1, 4096).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(HostPool::Create(device_, int64_t{1} << 50, 4096).status().code(),
             absl::StatusCode::kResourceExhausted);
 }
 

@@ -57,7 +57,7 @@ class KvStoreFixture : public ::testing::Test {
     ASSERT_TRUE(stream.ok()) << stream.status();
     stream_ = *std::move(stream);
     options.layout = Layout();
-    auto store = KvStore::Create(options, *device_, *backend_.ops, wakes_.wake());
+    auto store = KvStore::Create(options, *device_, *backend_.ops, *stream_, wakes_.wake());
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -72,7 +72,7 @@ class KvStoreFixture : public ::testing::Test {
   void Compute(BlockTable& table, const std::vector<int32_t>& tokens, int64_t begin = 0) {
     const auto end = static_cast<int64_t>(tokens.size());
     ASSERT_EQ(store_->Reserve(table, end), absl::OkStatus());
-    ASSERT_EQ(store_->MakeWritable(*stream_, table, begin, end), absl::OkStatus());
+    ASSERT_EQ(store_->MakeWritable(table, begin, end), absl::OkStatus());
     for (int64_t position = begin; position < end; ++position) {
       for (int32_t layer = 0; layer < Layout().num_layers; ++layer) {
         const uint32_t value = Kv(tokens, position, layer);

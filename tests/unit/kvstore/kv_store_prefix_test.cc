@@ -105,7 +105,7 @@ TEST_F(KvStorePrefixTest, CopyOnWriteEvictsToo) {
   Compute(table, Tokens(4 * kBlockTokens, 1000));
   BlockTable fork = table.Fork();
   EXPECT_EQ(store_->BlocksGivenBack(std::span(&fork, 1)), 0);
-  ASSERT_EQ(store_->MakeWritable(*stream_, fork, 0, 16), absl::OkStatus());
+  ASSERT_EQ(store_->MakeWritable(fork, 0, 16), absl::OkStatus());
   EXPECT_EQ(store_->stats().evicted_blocks, 2);
   EXPECT_EQ(store_->BlocksGivenBack(std::span(&fork, 1)), 2);
 }
@@ -145,11 +145,12 @@ TEST_F(KvStorePrefixTest, ClearKeepsWhatIsInUse) {
 TEST(KvStorePrefixOffTest, NothingIsCached) {
   auto backend = OpenBackend("cpu", {.num_threads = 1});
   ASSERT_TRUE(backend.ok()) << backend.status();
+  const std::unique_ptr<Stream> stream = *backend->device->NewStream();
   const auto store = *KvStore::Create(
       {.layout = {.num_layers = 1, .num_kv_heads = 1, .head_dim = 8, .block_tokens = 8},
        .num_blocks = 4,
        .prefix_caching = PrefixCaching::kOff},
-      *backend->device, *backend->ops, [] {});
+      *backend->device, *backend->ops, *stream, [] {});
   PrefixKey key = store->NewKey("");
   BlockTable table(8);
   std::vector<int32_t> tokens(16);

@@ -39,7 +39,7 @@ class ForwardTest : public testing::Test {
   }
 
   std::vector<float> Row(const TensorView& logits, int64_t row) const {
-    return {logits.Row<float>(row), logits.Row<float>(row) + model_->config().vocab_size};
+    return model_->Row(logits, row);
   }
 
   std::unique_ptr<ModelUnderTest> model_;
@@ -60,8 +60,7 @@ TEST_F(ForwardTest, SaysWhichLayersAreStoredAndOnlyThen) {
     layers.push_back(layer);
     const std::vector<std::byte> poison(extent, std::byte{0xff});
     const auto untouched = [&](int32_t of) {
-      const std::byte* data = model_->pool().Extent(of, sequence_.blocks[0]);
-      return std::equal(poison.begin(), poison.end(), data);
+      return model_->ExtentOf(of, sequence_.blocks[0]) == poison;
     };
     EXPECT_FALSE(untouched(layer));
     if (layer + 1 < model_->config().num_layers) {

@@ -22,10 +22,10 @@ std::unique_ptr<ModelUnderTest> ModelUnderTest::Load(const TestModelOptions& opt
   model->layer_stored_ = options.layer_stored;
   model->config_ = OrDie(LoadModelConfig(options.directory));
   const ModelConfig& config = model->config_;
-  model->backend_ = OrDie(OpenBackend("cpu", {.num_threads = options.num_threads}));
+  model->backend_ = OrDie(OpenBackend(options.device, {.num_threads = options.num_threads}));
   Device& device = *model->backend_.device;
   model->stream_ = OrDie(device.NewStream());
-  Backend packing = OrDie(OpenBackend("cpu", {.num_threads = options.num_threads}));
+  Backend packing = OrDie(OpenBackend(options.device, {.num_threads = options.num_threads}));
   model->weights_ = OrDie(LoadResidentWeights(config, OrDie(Checkpoint::Open(options.directory)),
                                               device, std::move(packing.ops), options.progress));
   model->transformer_ =
@@ -34,7 +34,8 @@ std::unique_ptr<ModelUnderTest> ModelUnderTest::Load(const TestModelOptions& opt
                                  .max_logit_rows = 16,
                                  .max_sequences = 64,
                                  .max_blocks_per_sequence = options.max_tokens,
-                                 .max_context_tokens = options.max_tokens}));
+                                 .max_context_tokens = options.max_tokens,
+                                 .splits = options.splits}));
 
   KvPoolView& pool = model->pool_;
   pool = {.dtype = options.kv_dtype,
@@ -46,8 +47,21 @@ std::unique_ptr<ModelUnderTest> ModelUnderTest::Load(const TestModelOptions& opt
   const auto bytes = static_cast<size_t>(pool.ExtentBytes() * pool.num_layers * pool.num_blocks);
   model->pool_memory_ = OrDie(device.Allocate(bytes));
   pool.data = model->pool_memory_.data();
-  std::memset(pool.data, 0xff, bytes);  // NaN in every dtype
+  model->Poison(model->pool_memory_.bytes());
   return model;
+}
+
+void ModelUnderTest::Poison(std::span<std::byte> memory) {
+  const std::vector<std::byte> nan(memory.size(), std::byte{0xff});  // in every dtype
+  ASSERT_EQ(stream_->Copy(memory, nan), absl::OkStatus());
+  ASSERT_EQ(stream_->Synchronize(), absl::OkStatus());
+}
+
+std::vector<std::byte> ModelUnderTest::Download(std::span<const std::byte> memory) const {
+  std::vector<std::byte> bytes(memory.size());
+  EXPECT_EQ(stream_->Copy(bytes, memory), absl::OkStatus());
+  EXPECT_EQ(stream_->Synchronize(), absl::OkStatus());
+  return bytes;
 }
 
 TestSequence ModelUnderTest::NewSequence(std::vector<int32_t> ids) {
@@ -93,9 +107,7 @@ std::vector<std::vector<float>> ModelUnderTest::Step(const std::vector<TestWork>
                            .logit_rows = rows};
   const TensorView logits = OrDie(Forward(batch, layer_stored_));
   std::vector<std::vector<float>> result;
-  for (int64_t r = 0; r < logits.rows(); ++r) {
-    result.emplace_back(logits.Row<float>(r), logits.Row<float>(r) + config_.vocab_size);
-  }
+  for (int64_t r = 0; r < logits.rows(); ++r) result.push_back(Row(logits, r));
   return result;
 }
 
@@ -119,14 +131,26 @@ absl::StatusOr<TensorView> ModelUnderTest::Forward(const ForwardBatch& batch,
   return transformer_->Forward(*stream_, batch, pool_, layer_stored);
 }
 
+std::vector<float> ModelUnderTest::Row(const TensorView& logits, int64_t row) const {
+  const auto width = static_cast<size_t>(config_.vocab_size);
+  const auto bytes = Download(std::as_bytes(std::span(logits.Row<float>(row), width)));
+  std::vector<float> values(width);
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+std::vector<std::byte> ModelUnderTest::ExtentOf(int32_t layer, int32_t block) const {
+  return Download({pool_.Extent(layer, block), static_cast<size_t>(pool_.ExtentBytes())});
+}
+
 std::vector<std::byte> ModelUnderTest::KvOf(const TestSequence& sequence, int32_t layer,
                                             int32_t tokens) const {
   std::vector<std::byte> bytes;
   const int64_t row = int64_t{pool_.head_dim} * SizeOf(pool_.dtype);
   for (int32_t t = 0; t < tokens; ++t) {
-    const std::byte* extent = pool_.Extent(layer, sequence.blocks[t / kBlockTokens]);
+    const std::vector<std::byte> extent = ExtentOf(layer, sequence.blocks[t / kBlockTokens]);
     for (int32_t head = 0; head < 2 * pool_.num_kv_heads; ++head) {
-      const std::byte* at = extent + (int64_t{head} * kBlockTokens + t % kBlockTokens) * row;
+      const std::byte* at = extent.data() + (int64_t{head} * kBlockTokens + t % kBlockTokens) * row;
       bytes.insert(bytes.end(), at, at + row);
     }
   }

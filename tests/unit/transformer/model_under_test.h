@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "kernels/registry.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/transformer/forward.h"
+#include "tests/support/test_device.h"
 
 namespace tandem {
 
@@ -26,14 +28,16 @@ struct TestWork {
 
 struct TestModelOptions {
   std::string directory;
+  std::string device = TestDevice();
   int num_threads = 1;
   DType kv_dtype = DType::kF32;
   int32_t max_tokens = 1024;  // of a step, and of all sequences together
+  SplitMode splits = SplitMode::kBalanced;
   LoadProgress progress = nullptr;
   LayerStored layer_stored = nullptr;  // of every step
 };
 
-// A checkpoint on the CPU backend with a block pool of its own, poisoned with NaN.
+// A checkpoint on a backend and with a block pool of its own, poisoned with NaN.
 class ModelUnderTest {
  public:
   static std::unique_ptr<ModelUnderTest> Load(const TestModelOptions& options);
@@ -49,15 +53,23 @@ class ModelUnderTest {
   // Appends the most probable token of `logits` and runs it as a decode step.
   std::vector<float> DecodeGreedily(TestSequence& sequence, const std::vector<float>& logits);
 
+  // The logits stay on the device.
   absl::StatusOr<TensorView> Forward(const ForwardBatch& batch, const LayerStored& layer_stored);
+  // One row of what Forward gave.
+  std::vector<float> Row(const TensorView& logits, int64_t row) const;
   const ModelConfig& config() const { return config_; }
   const KvPoolView& pool() const { return pool_; }
+  // One layer of one block.
+  std::vector<std::byte> ExtentOf(int32_t layer, int32_t block) const;
   // The bytes of what K and V of layer `layer` hold for the first `tokens` of `sequence`.
   std::vector<std::byte> KvOf(const TestSequence& sequence, int32_t layer, int32_t tokens) const;
 
   static constexpr int32_t kBlockTokens = 16;
 
  private:
+  void Poison(std::span<std::byte> memory);
+  std::vector<std::byte> Download(std::span<const std::byte> memory) const;
+
   ModelConfig config_;
   Backend backend_;
   std::unique_ptr<Stream> stream_;

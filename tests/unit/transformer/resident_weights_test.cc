@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/forwarding_device.h"
 #include "tests/unit/transformer/model_under_test.h"
 
 namespace tandem {
@@ -55,38 +56,29 @@ class PackingGate {
 };
 
 // The CPU, but for streams that fail at the `fail_at`-th time that somebody waits for them.
-class FailingDevice final : public Device {
+class FailingDevice final : public ForwardingDevice {
  public:
-  FailingDevice(Device& device, int fail_at) : device_(device), fail_at_(fail_at) {}
-
-  std::string name() const override { return device_.name(); }
-  absl::StatusOr<DeviceBuffer> Allocate(size_t bytes) override { return device_.Allocate(bytes); }
-  absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
-    ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_.NewStream());
-    return std::make_unique<FailingStream>(std::move(stream), fail_at_);
-  }
+  FailingDevice(Device& device, int fail_at) : ForwardingDevice(device), fail_at_(fail_at) {}
 
  private:
-  class FailingStream final : public Stream {
+  class FailingStream final : public ForwardingStream {
    public:
     FailingStream(std::unique_ptr<Stream> stream, int fail_at)
-        : stream_(std::move(stream)), left_(fail_at) {}
+        : ForwardingStream(std::move(stream)), left_(fail_at) {}
 
-    absl::Status Copy(std::span<std::byte> dst, std::span<const std::byte> src) override {
-      return stream_->Copy(dst, src);
-    }
-    absl::StatusOr<std::unique_ptr<Event>> Record() override { return stream_->Record(); }
-    absl::Status Wait(const Event& event) override { return stream_->Wait(event); }
     absl::Status Synchronize() override {
-      return --left_ == 0 ? Internal("the device fell off the bus") : stream_->Synchronize();
+      return --left_ == 0 ? Internal("the device fell off the bus")
+                          : ForwardingStream::Synchronize();
     }
 
    private:
-    const std::unique_ptr<Stream> stream_;
     int left_;
   };
 
-  Device& device_;
+  std::unique_ptr<Stream> MakeStream(std::unique_ptr<Stream> stream) override {
+    return std::make_unique<FailingStream>(std::move(stream), fail_at_);
+  }
+
   const int fail_at_;
 };
 

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "kernels/device.h"
+
+namespace tandem {
+
+// A stream that another one does the work of; tests override what they watch or break.
+class ForwardingStream : public Stream {
+ public:
+  explicit ForwardingStream(std::unique_ptr<Stream> stream) : stream_(std::move(stream)) {}
+
+  absl::Status Copy(std::span<std::byte> dst, std::span<const std::byte> src) override {
+    return stream_->Copy(dst, src);
+  }
+  absl::StatusOr<std::unique_ptr<Event>> Record() override { return stream_->Record(); }
+  absl::Status Wait(const Event& event) override { return stream_->Wait(event); }
+  absl::Status Synchronize() override { return stream_->Synchronize(); }
+  absl::Status BeginRecording() override { return stream_->BeginRecording(); }
+  absl::StatusOr<std::unique_ptr<Graph>> EndRecording() override { return stream_->EndRecording(); }
+  absl::Status Launch(Graph& graph) override { return stream_->Launch(graph); }
+
+ private:
+  const std::unique_ptr<Stream> stream_;
+};
+
+// Likewise a device. Its streams are what MakeStream makes of the other's.
+class ForwardingDevice : public Device {
+ public:
+  explicit ForwardingDevice(Device& device) : device_(device) {}
+
+  std::string name() const override { return device_.name(); }
+  bool is_host() const override { return device_.is_host(); }
+  bool can_record_graphs() const override { return device_.can_record_graphs(); }
+  absl::StatusOr<DeviceMemory> Memory() const override { return device_.Memory(); }
+  absl::StatusOr<DeviceBuffer> Allocate(size_t bytes) override { return device_.Allocate(bytes); }
+  absl::StatusOr<DeviceBuffer> AllocateHost(size_t bytes) override {
+    return device_.AllocateHost(bytes);
+  }
+  absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
+    auto stream = device_.NewStream();
+    if (!stream.ok()) return stream.status();
+    return MakeStream(*std::move(stream));
+  }
+
+ private:
+  virtual std::unique_ptr<Stream> MakeStream(std::unique_ptr<Stream> stream) { return stream; }
+
+  Device& device_;
+};
+
+}  // namespace tandem
