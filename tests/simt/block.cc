@@ -71,7 +71,7 @@ void RunWarp(int index) {
     turn &= ~(1u << in_warp);
     Lane& lane = block.lanes[index * kWarpSize + in_warp];
     block.running = &lane;
-    simt_thread_idx = Unflatten(static_cast<uint64_t>(lane.index), block.grid->block);
+    simt_thread_idx = lane.thread;
     lane.fiber.Resume();
     if (lane.state == LaneState::kEnded) EndLane(lane);
   }
@@ -119,7 +119,6 @@ const char* Name(LaneState state) {
 void StartBlock(uint64_t index) {
   const Grid& grid = *block.grid;
   simt_block_idx = Unflatten(index, grid.grid);
-  block.num_threads = static_cast<int>(grid.block.x * grid.block.y * grid.block.z);
   block.alive = block.num_threads;
   block.at_barrier = 0;
   block.ready_warps = 0;
@@ -130,10 +129,8 @@ void StartBlock(uint64_t index) {
   FillShared(grid.shared_bytes);
   for (int i = 0; i < block.num_threads; ++i) {
     Lane& lane = block.lanes[i];
-    lane.index = i;
     lane.at = nullptr;
     lane.copies.Clear();
-    if (!lane.fiber.started()) lane.fiber.Start(i, RunLane, &lane);
     block.Wake(lane);
   }
   for (int w = 0; w * kWarpSize < block.num_threads; ++w) {
@@ -165,19 +162,6 @@ void RunBlock(uint64_t index) {
 
 }  // namespace
 
-void Block::Wake(Lane& lane) {
-  lane.state = LaneState::kReady;
-  lane.at = nullptr;
-  warps[lane.warp()].ready |= lane.bit();
-  ready_warps |= 1u << lane.warp();
-}
-
-void Block::Wait(LaneState state) {
-  Lane& lane = *running;
-  lane.state = state;
-  lane.fiber.Suspend();
-}
-
 void RunGrid(const Grid& grid, Random& random) {
   block.grid = &grid;
   block.random = &random;
@@ -185,6 +169,13 @@ void RunGrid(const Grid& grid, Random& random) {
   ++block.launch;
   simt_grid_dim = grid.grid;
   simt_block_dim = grid.block;
+  block.num_threads = static_cast<int>(grid.block.x * grid.block.y * grid.block.z);
+  for (int i = 0; i < block.num_threads; ++i) {
+    Lane& lane = block.lanes[i];
+    lane.index = i;
+    lane.thread = Unflatten(static_cast<uint64_t>(i), grid.block);
+    if (!lane.fiber.started()) lane.fiber.Start(i, RunLane, &lane);
+  }
   std::vector<uint32_t> order(size_t{grid.grid.x} * grid.grid.y * grid.grid.z);
   std::iota(order.begin(), order.end(), 0u);
   for (uint32_t i = static_cast<uint32_t>(order.size()); i > 1; --i) {

@@ -61,6 +61,7 @@ struct CopyQueue {
 struct Lane {
   Fiber fiber;
   int index = 0;  // in the block
+  uint3 thread{};
   LaneState state = LaneState::kEnded;
   const detail::Collective* at = nullptr;
   void* arguments = nullptr;
@@ -119,9 +120,18 @@ struct Block {
   bool waited_for_previous = false;
   bool eager_products = false;
 
-  void Wake(Lane& lane);
+  void Wake(Lane& lane) {
+    lane.state = LaneState::kReady;
+    lane.at = nullptr;
+    warps[lane.warp()].ready |= lane.bit();
+    ready_warps |= 1u << lane.warp();
+  }
   // The running lane waits until somebody wakes it.
-  void Wait(LaneState state);
+  void Wait(LaneState state) {
+    Lane& lane = *running;
+    lane.state = state;
+    lane.fiber.Suspend();
+  }
 };
 
 extern Block& block;

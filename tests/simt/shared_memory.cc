@@ -5,18 +5,7 @@
 #include <cstring>
 
 #include "tests/simt/block.h"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SIMT_ASAN 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define SIMT_ASAN 1
-#endif
-#if defined(SIMT_ASAN)
-#include <sanitizer/asan_interface.h>
-#endif
+#include "tests/simt/sanitizers.h"
 
 namespace simt {
 namespace {
