@@ -2,90 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
-#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "fmt/format.h"
+#include "kernels/validate_checks.h"
 
 namespace tandem::validate {
 namespace {
-
-constexpr int64_t kAny = -1;
-
-bool IsFloat(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
-std::string Describe(DType dtype, std::span<const int64_t> shape) {
-  std::string text(Name(dtype));
-  for (size_t i = 0; i < shape.size(); ++i) {
-    text += i == 0 ? "[" : ", ";
-    text += shape[i] == kAny ? "*" : fmt::format("{}", shape[i]);
-  }
-  return text + "]";
-}
-
-// `shape` holds kAny where every extent is right. A tensor without elements needs no memory.
-absl::Status CheckTensor(std::string_view name, const TensorView& tensor, DType dtype,
-                         std::initializer_list<int64_t> shape) {
-  const std::span<const int64_t> wanted(shape.begin(), shape.size());
-  bool same = tensor.dtype == dtype && tensor.rank == static_cast<int>(shape.size());
-  int64_t elements = 1;
-  for (int i = 0; same && i < tensor.rank; ++i) {
-    same = tensor.shape[i] >= 0 && (wanted[i] == kAny || wanted[i] == tensor.shape[i]);
-    elements *= tensor.shape[i];
-  }
-  if (!same) {
-    const std::span<const int64_t> found(tensor.shape.data(), tensor.rank);
-    return InvalidArgument("{} is {}, must be {}", name, Describe(tensor.dtype, found),
-                           Describe(dtype, wanted));
-  }
-  if (elements > 0 && !tensor.present()) return InvalidArgument("{} has no data", name);
-  if (tensor.rows() > 1 && tensor.row_stride < tensor.RowElements()) {
-    return InvalidArgument("{} has a row stride of {}, must be at least {}", name,
-                           tensor.row_stride, tensor.RowElements());
-  }
-  return absl::OkStatus();
-}
-
-// A tensor of activations; its type is whatever `ops` takes.
-absl::Status CheckActivation(std::string_view name, const TensorView& tensor, const Ops& ops,
-                             std::initializer_list<int64_t> shape) {
-  if (tensor.dtype != DType::kF32 &&
-      (!IsFloat(tensor.dtype) || ops.ActivationType(tensor.dtype) != tensor.dtype)) {
-    return InvalidArgument("{} is {}, which this device does not compute in; f32 it does", name,
-                           Name(tensor.dtype));
-  }
-  return CheckTensor(name, tensor, tensor.dtype, shape);
-}
-
-struct ByteRange {
-  const std::byte* begin;
-  const std::byte* end;
-};
-
-ByteRange Bytes(const TensorView& tensor) {
-  const auto* begin = static_cast<const std::byte*>(tensor.data);
-  if (tensor.rows() == 0) return {begin, begin};
-  const int64_t last = (tensor.rows() - 1) * tensor.row_stride + tensor.RowElements();
-  return {begin, begin + last * SizeOf(tensor.dtype)};
-}
-
-// True also for slices of one fused tensor whose columns are apart: those share no element.
-bool Disjoint(const TensorView& a, const TensorView& b) {
-  const ByteRange x = Bytes(a);
-  const ByteRange y = Bytes(b);
-  if (x.begin == x.end || y.begin == y.end || x.end <= y.begin || y.end <= x.begin) return true;
-  const int64_t stride = a.row_stride * SizeOf(a.dtype);
-  if (stride != b.row_stride * SizeOf(b.dtype)) return false;
-  const int64_t apart = y.begin - x.begin;
-  const int64_t offset = (apart % stride + stride) % stride;
-  return offset >= a.RowElements() * SizeOf(a.dtype) &&
-         offset + b.RowElements() * SizeOf(b.dtype) <= stride;
-}
 
 absl::Status CheckPacked(std::string_view name, const PackedMatrix& matrix) {
   if (!matrix.present()) return InvalidArgument("{} has no data", name);
@@ -94,136 +20,6 @@ absl::Status CheckPacked(std::string_view name, const PackedMatrix& matrix) {
                            Name(matrix.dtype), matrix.n, matrix.k);
   }
   return absl::OkStatus();
-}
-
-absl::Status CheckPool(const KvPoolView& pool) {
-  if (pool.data == nullptr) return InvalidArgument("pool has no data");
-  if (!IsFloat(pool.dtype) && pool.dtype != DType::kF8E4M3) {
-    return InvalidArgument("pool is of {}, must be f32, f16, bf16 or f8e4m3", Name(pool.dtype));
-  }
-  for (const auto& [name, scale] :
-       {std::pair("k_scale", pool.k_scale), {"v_scale", pool.v_scale}}) {
-    const bool right = pool.dtype == DType::kF8E4M3 ? scale > 0 && std::isfinite(scale) : scale == 1;
-    if (!right) {
-      return InvalidArgument("pool has a {} of {}, must be {}", name, scale,
-                             pool.dtype == DType::kF8E4M3 ? "finite and positive" : "1");
-    }
-  }
-  if (pool.num_layers <= 0 || pool.num_blocks <= 0 || pool.num_kv_heads <= 0) {
-    return InvalidArgument("pool has {} layers, {} blocks and {} KV heads, must be positive",
-                           pool.num_layers, pool.num_blocks, pool.num_kv_heads);
-  }
-  const int32_t tokens = pool.block_tokens;
-  if (tokens < 8 || tokens > 256 || (tokens & (tokens - 1)) != 0) {
-    return InvalidArgument("pool has block_tokens {}, must be a power of two from 8 to 256",
-                           tokens);
-  }
-  if (pool.head_dim <= 0 || pool.head_dim > 256 || pool.head_dim % 8 != 0) {
-    return InvalidArgument("pool has head_dim {}, must be a multiple of 8 up to 256",
-                           pool.head_dim);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckIndex(std::string_view name, int64_t value, int64_t count) {
-  if (value >= 0 && value < count) return absl::OkStatus();
-  return InvalidArgument("{} is {}, must be in [0, {})", name, value, count);
-}
-
-absl::Status CheckIds(std::string_view name, std::span<const int32_t> ids, int64_t count) {
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < 0 || ids[i] >= count) {
-      return InvalidArgument("{}[{}] is {}, must be in [0, {})", name, i, ids[i], count);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckStarts(const BlockTables& tables, size_t num_seqs) {
-  if (tables.starts.size() != num_seqs + 1) {
-    return InvalidArgument("block_tables.starts has {} entries, must have {}, one more than "
-                           "context_lens",
-                           tables.starts.size(), num_seqs + 1);
-  }
-  for (size_t s = 0; s <= num_seqs; ++s) {
-    const int64_t floor = s == 0 ? 0 : tables.starts[s - 1];
-    if (tables.starts[s] < floor || tables.starts[s] > static_cast<int64_t>(tables.ids.size())) {
-      return InvalidArgument("block_tables.starts[{}] is {}, must be from {} to the {} ids", s,
-                             tables.starts[s], floor, tables.ids.size());
-    }
-  }
-  return absl::OkStatus();
-}
-
-// The blocks that the rows of one sequence see must exist; no other entry of its table is read.
-absl::Status CheckBlockTable(const AttentionArgs& a, size_t s, int32_t q_len) {
-  const std::span<const int32_t> table = a.block_tables.Of(s);
-  const int64_t block_tokens = a.pool.block_tokens;
-  const int64_t context = a.context_lens[s];
-  const int64_t capacity = static_cast<int64_t>(table.size()) * block_tokens;
-  if (context > capacity) {
-    return InvalidArgument("context_lens[{}] is {}, must be at most the {} of block_tables", s,
-                           context, capacity);
-  }
-  if (q_len == 0) return absl::OkStatus();
-  const int64_t first_seen =
-      a.window > 0 ? std::max<int64_t>(context - q_len + 1 - a.window, 0) : 0;
-  for (int64_t i = first_seen / block_tokens; i * block_tokens < context; ++i) {
-    const int32_t block = table[static_cast<size_t>(i)];
-    if (block < 0 || block >= a.pool.num_blocks) {
-      return InvalidArgument("block_tables[{}][{}] is {}, must be in [0, {})", s, i, block,
-                             a.pool.num_blocks);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckSequences(const AttentionArgs& a, QueryRows query_rows) {
-  const size_t num_seqs = a.context_lens.size();
-  const bool decode = query_rows == QueryRows::kOneEach;
-  if (a.query_starts.size() != num_seqs + 1) {
-    return InvalidArgument("query_starts has {} entries, must be {}, one more than context_lens",
-                           a.query_starts.size(), num_seqs + 1);
-  }
-  if (a.query_starts.front() != 0 || a.query_starts.back() != a.q.shape[0]) {
-    return InvalidArgument("query_starts runs from {} to {}, must run from 0 to the {} rows of q",
-                           a.query_starts.front(), a.query_starts.back(), a.q.shape[0]);
-  }
-  RETURN_IF_ERROR(CheckStarts(a.block_tables, num_seqs));
-  for (size_t s = 0; s < num_seqs; ++s) {
-    const int32_t q_len = a.query_starts[s + 1] - a.query_starts[s];
-    if (q_len < 0 || (decode && q_len != 1)) {
-      return InvalidArgument("query_starts gives sequence {} {} rows, must be {}", s, q_len,
-                             decode ? "1" : "0 or more");
-    }
-    const bool filler = decode && a.context_lens[s] == 0;
-    if (a.context_lens[s] < q_len && !filler) {
-      return InvalidArgument("context_lens[{}] is {}, must be at least its {} query rows", s,
-                             a.context_lens[s], q_len);
-    }
-    RETURN_IF_ERROR(CheckBlockTable(a, s, filler ? 0 : q_len));
-  }
-  return absl::OkStatus();
-}
-
-int64_t LongestContext(const AttentionArgs& a) {
-  return a.context_lens.empty() ? 0 : *std::max_element(a.context_lens.begin(), a.context_lens.end());
-}
-
-// What attention may report beside its result.
-absl::Status CheckReports(const AttentionArgs& a, QueryRows query_rows) {
-  if (a.lse.present()) {
-    RETURN_IF_ERROR(CheckTensor("lse", a.lse, DType::kF32, {a.q.shape[0], a.q.shape[1]}));
-  }
-  if (!a.block_mass.present()) return absl::OkStatus();
-  if (query_rows != QueryRows::kOneEach) {
-    return InvalidArgument("block_mass is given to prefill, which does not report it");
-  }
-  RETURN_IF_ERROR(CheckTensor("block_mass", a.block_mass, DType::kF32,
-                              {std::ssize(a.context_lens.host()), a.pool.num_kv_heads, kAny}));
-  if (a.block_mass.shape[2] * a.pool.block_tokens >= LongestContext(a)) return absl::OkStatus();
-  return InvalidArgument("block_mass has room for {} blocks, must hold a context of {}",
-                         a.block_mass.shape[2], LongestContext(a));
 }
 
 absl::Status CheckRange(std::string_view name, size_t row, float value, std::string_view range,
@@ -285,8 +81,8 @@ absl::Status Check(const RmsNormArgs& a, const Ops& ops) {
   if (!(a.eps >= 0) || std::isinf(a.eps)) {
     return InvalidArgument("eps is {}, must be finite and not negative", a.eps);
   }
-  const bool in_place = a.out.data == a.x.data && a.out.row_stride == a.x.row_stride &&
-                        a.out.dtype == a.x.dtype;
+  const bool in_place =
+      a.out.data == a.x.data && a.out.row_stride == a.x.row_stride && a.out.dtype == a.x.dtype;
   if (!in_place && !Disjoint(a.x, a.out)) {
     return InvalidArgument("out overlaps x: must be the same rows or none of them");
   }
@@ -326,8 +122,8 @@ absl::Status Check(const GemmArgs& a, const Ops& ops) {
                            Name(a.weight.dtype));
   }
   const bool f32_out = a.output == GemmOutput::kAccumulate || a.out.dtype == DType::kF32;
-  RETURN_IF_ERROR(CheckTensor("out", a.out, f32_out ? DType::kF32 : a.x.dtype,
-                              {a.x.shape[0], a.weight.n}));
+  RETURN_IF_ERROR(
+      CheckTensor("out", a.out, f32_out ? DType::kF32 : a.x.dtype, {a.x.shape[0], a.weight.n}));
   if (a.bias.present()) {
     RETURN_IF_ERROR(CheckTensor("bias", a.bias, DType::kF32, {a.weight.n}));
   }
@@ -361,43 +157,6 @@ absl::Status Check(const StoreKvArgs& a, const Ops& ops) {
     }
   }
   return absl::OkStatus();
-}
-
-absl::Status Check(const AttentionArgs& a, const Ops& ops, QueryRows query_rows) {
-  RETURN_IF_ERROR(CheckPool(a.pool));
-  RETURN_IF_ERROR(CheckIndex("layer", a.layer, a.pool.num_layers));
-  RETURN_IF_ERROR(CheckActivation("q", a.q, ops, {kAny, kAny, a.pool.head_dim}));
-  const int64_t num_heads = a.q.shape[1];
-  if (num_heads == 0 || num_heads % a.pool.num_kv_heads != 0) {
-    return InvalidArgument("q has {} heads, must be a multiple of the {} KV heads", num_heads,
-                           a.pool.num_kv_heads);
-  }
-  RETURN_IF_ERROR(
-      CheckTensor("out", a.out, a.q.dtype, {a.q.shape[0], num_heads, a.pool.head_dim}));
-  if (!Disjoint(a.q, a.out)) return InvalidArgument("out overlaps q: must be apart");
-  if (!std::isfinite(a.scale)) return InvalidArgument("scale is {}, must be finite", a.scale);
-  if (a.window < 0) return InvalidArgument("window is {}, must be 0 or more", a.window);
-  if (!(a.softcap >= 0) || std::isinf(a.softcap)) {
-    return InvalidArgument("softcap is {}, must be finite and not negative", a.softcap);
-  }
-  RETURN_IF_ERROR(CheckSequences(a, query_rows));
-  return CheckReports(a, query_rows);
-}
-
-absl::Status Check(const ColumnMassArgs& a, const Ops& ops) {
-  constexpr int32_t kMaxRows = 64;
-  RETURN_IF_ERROR(Check(a.attention, ops, QueryRows::kAnyNumber));
-  if (!a.attention.lse.present()) return InvalidArgument("lse has no data");
-  if (a.last_rows < 1 || a.last_rows > kMaxRows) {
-    return InvalidArgument("last_rows is {}, must be from 1 to {}", a.last_rows, kMaxRows);
-  }
-  RETURN_IF_ERROR(
-      CheckTensor("out", a.out, DType::kF32,
-                  {std::ssize(a.attention.context_lens.host()), a.attention.pool.num_kv_heads,
-                   kAny}));
-  if (a.out.shape[2] >= LongestContext(a.attention)) return absl::OkStatus();
-  return InvalidArgument("out has room for {} tokens, must hold a context of {}", a.out.shape[2],
-                         LongestContext(a.attention));
 }
 
 absl::Status Check(const CopyBlocksArgs& a) {
