@@ -1,0 +1,5 @@
+# What measures the CUDA kernels, relative to bench/. The emulator runs the same sources.
+set(CUDA_BENCH_KERNEL_SOURCES cuda_probes.cu classic_decode.cu)
+set(CUDA_BENCH_HOST_SOURCES cuda_kernel_bench.cc cuda_bench.cc cuda_attention_case.cc
+    cuda_ceilings_section.cc cuda_decode_section.cc cuda_prefill_section.cc
+    cuda_movement_section.cc cuda_model_ops_section.cc)

@@ -1,0 +1,77 @@
+# Sourced by run.sh and daemon.sh, from the root of the tree: where the programs are and how they
+# start.
+#   use_programs [PACK]   PACK is a folder that pack.sh wrote, or that its archive was unpacked into;
+#                         without one, the programs are built here
+#   program NAME ARG...   runs bin/NAME
+#   json_string TEXT      TEXT as a JSON string
+ROOT=$PWD
+LOADER=()
+PROGRAM_NAMES=(ops_test ops_attention_test ops_attention_bits_test ops_attention_mass_test
+  ops_kv_test ops_sample_test ops_validate_test transformer_test model_golden_test engine_test
+  same_answer_test cuda_kernel_bench model_bench)
+
+json_string() {
+  local text=${1//\\/\\\\}
+  text=${text//\"/\\\"}
+  text=${text//$'\t'/ }
+  text=${text//$'\r'/}
+  printf '"%s"' "${text//$'\n'/\\n}" | tr -d '\000-\037'
+}
+
+unpack() {
+  UNPACKED=$(mktemp -d "${TMPDIR:-/tmp}/gpu_pack.XXXXXX")
+  echo "unpacking $1 into $UNPACKED"
+  if command -v xz >/dev/null; then
+    tar -C "$UNPACKED" -xJf "$1"
+  else
+    python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$1" "$UNPACKED"
+  fi
+}
+
+build_programs() {
+  local grpc=OFF
+  if [[ -e /usr/lib/x86_64-linux-gnu/cmake/grpc/gRPCConfig.cmake ]]; then grpc=ON; fi
+  cmake -S . -B build/gpu -G Ninja -DCMAKE_BUILD_TYPE=Release -DTANDEM_CUDA=ON \
+    -DTANDEM_GRPC=$grpc "-DTANDEM_CUDA_ARCHITECTURES=90-real" >/dev/null || return 1
+  local targets=("${PROGRAM_NAMES[@]}")
+  if [[ $grpc == ON ]]; then targets+=(tandem); fi
+  ninja -C build/gpu "${targets[@]}" || return 1
+  BIN=$ROOT/build/gpu/bin
+  COMMIT=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+}
+
+use_programs() {
+  if [[ -z ${1:-} ]]; then
+    build_programs
+    return
+  fi
+  local pack
+  pack=$(cd "$1" && pwd) || return 1
+  if [[ -e $pack/pack.tar.xz ]]; then
+    unpack "$pack/pack.tar.xz" || return 1
+    pack=$UNPACKED
+  fi
+  BIN=$pack/bin
+  COMMIT=$(cat "$pack/COMMIT")
+  cd "$pack" || return 1  # tests look for models/ and tests/ in it
+  # With this machine's own libc where it is new enough; else with the one that was built against.
+  if ! "$BIN/model_bench" --no-such-flag 2>&1 | grep -q model_bench; then
+    LOADER=("$pack/libc/ld-linux-x86-64.so.2" --library-path "$pack/libc:$pack/lib")
+    echo "this machine's libc is older than the pack's: the pack's own is used"
+  fi
+  # Where toolkits and frameworks keep cuBLASLt when the system's linker does not know it.
+  local folder
+  for folder in /usr/local/cuda/lib64 \
+    "$(python3 -c 'import nvidia, os; print(os.path.join(list(nvidia.__path__)[0], "cu13", "lib"))' 2>/dev/null)"; do
+    if [[ -d $folder ]]; then
+      export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
+      if ((${#LOADER[@]})); then LOADER[2]+=:$folder; fi
+    fi
+  done
+}
+
+program() {
+  local name=$1
+  shift
+  "${LOADER[@]}" "$BIN/$name" "$@"
+}

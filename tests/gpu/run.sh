@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# tests/gpu/run.sh [--stages a,b] [PACK]: what only a GPU can show, in at most nine minutes.
+# With PACK (tests/gpu/pack.sh) its programs are run; without it they are built here, which needs the
+# packages of tools/install_deps.sh (gRPC only where it is found).
+#   conformance   every op against its reference on cuda:0, models and engine on top of them
+#   sanitizer     memcheck, racecheck, synccheck and initcheck over small cases of the same tests
+#   decode prefill movement   kernels beside the ceilings of the same minute (cuda_kernel_bench)
+#   ceilings      those alone
+#   model         a whole model of random weights in Qwen3-8B's shape
+#   sdpa          the library's attention at the same shapes (where torch is there)
+# Results go to ${OUT:-build/gpu_results} as STAGE.json, facts about the machine as machine.json; a
+# table of the stages comes last. A stage that fails or runs out of its time does not stop the rest.
+# Exit status: 0 all passed, 1 some failed, 2 wrong usage, 3 no GPU: nothing could be run.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+source tests/gpu/programs.sh
+
+ALL=conformance,sanitizer,decode,prefill,movement,model,sdpa
+stages=$ALL
+if [[ ${1:-} == --stages ]]; then
+  stages=${2:?--stages needs a list}
+  shift 2
+fi
+if (($# > 1)); then
+  echo "usage: tests/gpu/run.sh [--stages $ALL,ceilings] [PACK]" >&2
+  exit 2
+fi
+for stage in ${stages//,/ }; do
+  if [[ ,$ALL,ceilings, != *,$stage,* ]]; then
+    echo "run.sh: no stage $stage: $ALL,ceilings" >&2
+    exit 2
+  fi
+done
+OUT=${OUT:-build/gpu_results}
+mkdir -p "$OUT" && OUT=$(cd "$OUT" && pwd) || exit 2
+LOGS=$(mktemp -d "${TMPDIR:-/tmp}/gpu_run.XXXXXX")
+trap 'rm -rf "$LOGS" "${UNPACKED:-}"' EXIT
+use_programs "${1:-}" || { echo "run.sh: no programs to run" >&2; exit 1; }
+DATE=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+TABLE=()
+failed=0
+
+smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader -i 0 2>/dev/null | head -1; }
+
+write_machine() {
+  local nvcc
+  nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+  {
+    printf '{"gpu": %s, "driver": %s, "memory": %s, "sm_clock": %s, "power_limit": %s,\n' \
+      "$(json_string "$(smi name)")" "$(json_string "$(smi driver_version)")" \
+      "$(json_string "$(smi memory.total)")" "$(json_string "$(smi clocks.sm)")" \
+      "$(json_string "$(smi power.limit)")"
+    printf ' "nvcc": %s, "kernel": %s, "libc": %s, "cores": %s, "date": "%s", "commit": "%s"}\n' \
+      "$(json_string "$("$nvcc" --version 2>/dev/null | sed -n 's/.*release //p')")" \
+      "$(json_string "$(uname -r)")" "$(json_string "$(ldd --version 2>/dev/null | head -1)")" \
+      "$(nproc)" "$DATE" "$COMMIT"
+  } >"$OUT/machine.json"
+  cat "$OUT/machine.json"
+}
+
+# note STAGE STATUS SECONDS WORDS
+note() {
+  TABLE+=("$(printf '%-12s %-8s %5s s  %s' "$1" "$2" "$3" "$4")")
+  if [[ $2 == failed || $2 == timeout ]]; then failed=1; fi
+}
+
+verdict_of() {
+  case $1 in
+    0) echo passed ;;
+    124 | 137) echo timeout ;;
+    *) echo failed ;;
+  esac
+}
+
+# How one program ended, as an element of a JSON array: NAME RC SECONDS LOG [XML].
+entry() {
+  local counts=
+  if [[ -s ${5:-} ]]; then
+    counts=$(sed -n 's/.*<testsuites tests="\([0-9]*\)" failures="\([0-9]*\)" disabled="[0-9]*" errors="\([0-9]*\)".*/"tests": \1, "failures": \2, "errors": \3, /p' "$5" | head -1)
+  fi
+  printf '  {"program": %s, "rc": %s, "seconds": %s, %s"log_tail": %s}' "$(json_string "$1")" "$2" "$3" \
+    "$counts" "$(json_string "$(if (($2 != 0)); then tail -c 3000 "$4"; fi)")"
+}
+
+# write_stage FILE ENTRY...
+write_stage() {
+  local file=$1
+  shift
+  {
+    printf '{"date": "%s", "commit": "%s", "gpu": %s, "results": [\n' "$DATE" "$COMMIT" \
+      "$(json_string "$(smi name)")"
+    local comma=
+    for each in "$@"; do
+      printf '%s%s' "$comma" "$each"
+      comma=$',\n'
+    done
+    printf '\n]}\n'
+  } >"$OUT/$file"
+}
+
+# The program, its limit in seconds and the tests of it that a GPU is needed for.
+CONFORMANCE=("ops_test 60 */cuda_0*" "ops_attention_test 90 */cuda_0*"
+  "ops_attention_bits_test 60 */cuda_0*" "ops_attention_mass_test 60 */cuda_0*"
+  "ops_kv_test 60 */cuda_0*" "ops_sample_test 60 */cuda_0*" "ops_validate_test 30 */cuda_0*"
+  "transformer_test 60 *cuda_0*" "model_golden_test 60 *cuda_0*" "engine_test 60 *cuda_0*"
+  "same_answer_test 60 *cuda_0*")
+
+conformance() {
+  local entries=() bad=0 tests=0 start=$SECONDS
+  for line in "${CONFORMANCE[@]}"; do
+    read -r name limit filter <<<"$line"
+    # A program without a test on the device has nothing to say here.
+    if ! program "$name" --gtest_filter="$filter" --gtest_list_tests 2>/dev/null | grep -q '^  '; then
+      continue
+    fi
+    local begin=$SECONDS rc=0
+    timeout -k 5 "$limit" "${LOADER[@]}" "$BIN/$name" --gtest_filter="$filter" --gtest_brief=1 \
+      --gtest_output="xml:$LOGS/$name.xml" >"$LOGS/$name.log" 2>&1 || rc=$?
+    if ((rc != 0)); then
+      bad=$rc
+      echo "---- $name: rc $rc" && tail -n 15 "$LOGS/$name.log"
+    fi
+    local ran
+    ran=$(sed -n 's/.*<testsuites tests="\([0-9]*\)".*/\1/p' "$LOGS/$name.xml" 2>/dev/null | head -1)
+    tests=$((tests + ${ran:-0}))
+    entries+=("$(entry "$name" $rc $((SECONDS - begin)) "$LOGS/$name.log" "$LOGS/$name.xml")")
+  done
+  write_stage conformance.json "${entries[@]}"
+  if ((tests == 0 && bad == 0)); then bad=1; fi
+  note conformance "$(verdict_of $bad)" $((SECONDS - start)) "$tests tests of ${#entries[@]} programs"
+}
+
+# Small cases: every launch runs tens of times slower here. Tool, limit, program, tests.
+SANITIZER=("memcheck 50 ops_test */cuda_0*" "memcheck 50 ops_kv_test */cuda_0*"
+  "memcheck 50 ops_sample_test */cuda_0*" "memcheck 60 ops_attention_test *Small*/cuda_0*"
+  "racecheck 50 ops_attention_test *Small*/cuda_0*" "racecheck 40 ops_kv_test */cuda_0*"
+  "racecheck 40 ops_sample_test */cuda_0*" "synccheck 30 ops_attention_test *Small*/cuda_0*"
+  "initcheck 30 ops_attention_test *Small*/cuda_0*")
+
+sanitizer() {
+  local tool_path entries=() bad=0 start=$SECONDS
+  tool_path=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+  if [[ ! -x $tool_path ]]; then
+    note sanitizer skipped 0 "no compute-sanitizer on this machine"
+    return
+  fi
+  for line in "${SANITIZER[@]}"; do
+    read -r tool limit name filter <<<"$line"
+    local begin=$SECONDS rc=0
+    timeout -k 5 "$limit" "$tool_path" --tool "$tool" --error-exitcode 9 --target-processes all \
+      "${LOADER[@]}" "$BIN/$name" --gtest_filter="$filter" --gtest_brief=1 \
+      >"$LOGS/$tool.log" 2>&1 || rc=$?
+    if ((rc != 0)); then
+      # Out of time with nothing found is not a finding.
+      if ((rc != 124 && rc != 137)); then bad=$rc; fi
+      echo "---- $tool $name: rc $rc" && tail -n 10 "$LOGS/$tool.log"
+    fi
+    entries+=("$(entry "$tool $name $filter" $rc $((SECONDS - begin)) "$LOGS/$tool.log")")
+  done
+  write_stage sanitizer.json "${entries[@]}"
+  note sanitizer "$(verdict_of $bad)" $((SECONDS - start)) "${#entries[@]} runs"
+}
+
+# measure STAGE LIMIT PROGRAM ARG...: a bench that writes STAGE.json itself.
+measure() {
+  local stage=$1 limit=$2 rc=0 start=$SECONDS
+  shift 2
+  echo "==== $stage"
+  timeout -k 5 "$limit" "${LOADER[@]}" "$BIN/$1" "${@:2}" --commit "$COMMIT" \
+    --json "$OUT/$stage.json" 2>&1 | tee "$LOGS/$stage.log"
+  rc=${PIPESTATUS[0]}
+  local met near missed
+  met=$(grep -c '"verdict": "met"' "$OUT/$stage.json" 2>/dev/null)
+  near=$(grep -c '"verdict": "near"' "$OUT/$stage.json" 2>/dev/null)
+  missed=$(grep -c '"verdict": "missed"' "$OUT/$stage.json" 2>/dev/null)
+  note "$stage" "$(verdict_of "$rc")" $((SECONDS - start)) \
+    "targets: ${met:-0} met, ${near:-0} near, ${missed:-0} missed"
+}
+
+sdpa() {
+  local rc=0 start=$SECONDS script=$ROOT/bench/sdpa_baseline.py
+  if [[ ! -e $script ]]; then script=tools/sdpa_baseline.py; fi
+  echo "==== sdpa"
+  timeout -k 5 80 python3 "$script" --json "$OUT/sdpa.json" --commit "$COMMIT" 2>&1 |
+    tee "$LOGS/sdpa.log"
+  rc=${PIPESTATUS[0]}
+  if ((rc == 77)); then
+    note sdpa skipped $((SECONDS - start)) "$(tail -n 1 "$LOGS/sdpa.log")"
+  else
+    note sdpa "$(verdict_of "$rc")" $((SECONDS - start)) ""
+  fi
+}
+
+write_machine
+if ! problem=$(program cuda_kernel_bench --sections none --filter none --scale 0.001 2>&1); then
+  if ! nvidia-smi -L >/dev/null 2>&1; then
+    echo "run.sh: skipped, no GPU: $(tail -n 1 <<<"$problem")"
+    exit 3
+  fi
+  echo "run.sh: the GPU cannot be used: $(tail -n 1 <<<"$problem")"
+  exit 1
+fi
+
+for stage in ${stages//,/ }; do
+  case $stage in
+    conformance) conformance ;;
+    sanitizer) sanitizer ;;
+    ceilings) measure ceilings 30 cuda_kernel_bench --sections ceilings ;;
+    decode) measure decode 120 cuda_kernel_bench --sections decode ;;
+    prefill) measure prefill 60 cuda_kernel_bench --sections prefill ;;
+    movement) measure movement 80 cuda_kernel_bench --sections movement,small,gemm,sampling ;;
+    model) measure model 100 model_bench --device cuda:0 --shape qwen3-8b ;;
+    sdpa) sdpa ;;
+  esac
+done
+echo
+echo "==== $COMMIT on $(smi name), $DATE, ${SECONDS} s; results in $OUT"
+printf '%s\n' "${TABLE[@]}"
+exit $failed
