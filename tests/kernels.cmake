@@ -14,6 +14,8 @@ endforeach()
 tandem_test(gemm_invariance_test SOURCES unit/kernels/gemm_invariance_test.cc DEPS tandem_ops_support)
 tandem_test(cpu_device_test SOURCES unit/kernels/cpu_device_test.cc DEPS tandem_kernels)
 tandem_test(split_plan_test SOURCES property/split_plan_test.cc DEPS tandem_base)
+tandem_test(prefill_plan_test SOURCES property/prefill_plan_test.cc
+  ${CMAKE_SOURCE_DIR}/kernels/cuda/prefill_plan.cc DEPS tandem_base)
 
 # The same suites on the emulated GPU (simt.cmake), and what only it can show.
 foreach(name ${OPS_CONFORMANCE_TESTS})
@@ -21,6 +23,7 @@ foreach(name ${OPS_CONFORMANCE_TESTS})
     DEPS tandem_ops_support ARGS --gtest_filter=*/cuda_0* TIMEOUT 600)
 endforeach()
 tandem_emulated_test(cuda_device_test SOURCES unit/kernels/cuda_device_test.cc DEPS tandem_kernels)
+tandem_emulated_test(cuda_ops_test SOURCES unit/kernels/cuda_ops_test.cc DEPS tandem_kernels)
 tandem_emulated_test(cuda_errors_test SOURCES unit/kernels/cuda_errors_test.cc DEPS tandem_kernels)
 
 add_test(NAME cuda_spills COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/unit/kernels/nvcc_without_spills_test.sh

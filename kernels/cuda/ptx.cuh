@@ -246,6 +246,15 @@ __device__ __forceinline__ float Rcp(float x) {
   return out;
 }
 
+// ---- registers ----
+
+// x, which the compiler takes for a new value: what is computed from it is computed again instead
+// of being kept in registers through a loop. Lane. No instruction
+__device__ __forceinline__ int Opaque(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 // ---- streams of kernels and of data ----
 
 // Waits for the memory of the kernels before this one in its stream, when it was launched

@@ -1,0 +1,404 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/prefill_config.cuh"
+#include "kernels/cuda/prefill_tile.cuh"
+
+// Prefill attention by mma.sync, for every architecture. A thread block owns a tile of packed query
+// rows, a warp a quarter of them, and walks over tiles of keys. K and V tiles follow one another
+// through a ring of shared memory that is filled two ahead, with one block barrier for each.
+
+namespace tandem::cuda {
+
+template <class C>
+class PrefillBlock {
+ public:
+  using Type = typename C::Type;
+  using Scores = float[C::kMTiles][C::kNTiles][4];
+
+  __device__ __forceinline__ PrefillBlock(const PrefillParams& params, const TileView& view,
+                                          SpoiledKeys<C::kKeys>& spoiled)
+      : p_(params),
+        view_(view),
+        spoiled_(spoiled),
+        shared_(ptx::DynamicShared<unsigned char>()),
+        warp_(static_cast<int>(threadIdx.x) / kWarpLanes),
+        lane_(static_cast<int>(threadIdx.x) % kWarpLanes),
+        sums_{} {}
+
+  __device__ __forceinline__ void Run() {
+    block_ = view_.BlockOf(p_, WarpKey(0));
+    const int32_t next = view_.BlockOf(p_, WarpKey(1));
+    Copy(0);
+    Copy(1);
+    block_ = next;
+    LoadQueryTile();
+    for (int i = 0; HasTile(i); ++i) {
+      const int key = TileKey(i);
+      if (key >= view_.all_see_begin && key + C::kKeys <= view_.all_see_end) {
+        Step<false>(i);
+      } else {
+        Step<true>(i);
+      }
+    }
+    ptx::CpAsyncWait<0>();
+    Store();
+  }
+
+ private:
+  // ---- places
+
+  static __device__ __forceinline__ int TileByte(int row, int chunk) {
+    return SwizzledChunk<C::kDim / 8>(row, chunk) * kChunkBytes;
+  }
+  __device__ __forceinline__ int TileKey(int i) const {
+    return view_.tile.key_begin + i * C::kKeys;
+  }
+  __device__ __forceinline__ bool HasTile(int i) const { return TileKey(i) < view_.tile.key_end; }
+  __device__ __forceinline__ int WarpKey(int i) const { return TileKey(i) + warp_ * C::kWarpKeys; }
+  // Half step 2i is the K of tile i, 2i + 1 its V. Slots are what copies fill, tiles what products
+  // read.
+  __device__ __forceinline__ unsigned char* Slot(int half) const {
+    return shared_ + C::kQueryBytes +
+           (C::kFp8 ? half % 2 * C::kRawBytes : half % 3 * C::kTileBytes);
+  }
+  __device__ __forceinline__ unsigned char* Tile(int half) const {
+    if constexpr (C::kFp8) {
+      return shared_ + C::kQueryBytes + 2 * C::kRawBytes + half % 2 * C::kTileBytes;
+    } else {
+      return Slot(half);
+    }
+  }
+  // The 16 bytes of the pool that this lane moves in a pass: which key of the tile, which chunk of
+  // its row, where in the slot.
+  __device__ __forceinline__ int PassKey(int pass) const {
+    return warp_ * C::kWarpKeys + (pass * kWarpLanes + lane_) / (C::kRowBytes / kChunkBytes);
+  }
+  __device__ __forceinline__ int PassChunk(int pass) const {
+    return (pass * kWarpLanes + lane_) % (C::kRowBytes / kChunkBytes);
+  }
+  __device__ __forceinline__ int PassByte(int pass) const {
+    if constexpr (C::kFp8) {
+      return (warp_ * C::kPasses + pass) * C::kPassBytes + lane_ * kChunkBytes;
+    } else {
+      return TileByte(PassKey(pass), PassChunk(pass));
+    }
+  }
+  __device__ __forceinline__ bool HasRows() const {
+    return view_.tile.row_begin + warp_ * C::kWarpRows < view_.tile.row_end;
+  }
+  // A lane has the rows lane / 4 [0] and lane / 4 + 8 [1] of each 16.
+  __device__ __forceinline__ int PackedRow(int m, int upper) const {
+    return view_.tile.row_begin + warp_ * C::kWarpRows + m * 16 + upper * 8 + lane_ / 4;
+  }
+
+  // ---- copies
+
+  // Starts the copy of a half step, if there is one, as one group. A warp's keys lie one behind the
+  // other in a block of the pool.
+  __device__ __forceinline__ void Copy(int half) {
+    const int i = half / 2;
+    if (HasTile(i)) {
+      const unsigned char* from = p_.kv.Keys(block_, view_.tile.kv_head, WarpKey(i)) +
+                                  half % 2 * p_.kv.value_bytes + lane_ * kChunkBytes;
+      unsigned char* slot = Slot(half);
+#pragma unroll
+      for (int pass = 0; pass < C::kPasses; ++pass) {
+        ptx::CpAsync16(slot + PassByte(pass), from + pass * C::kPassBytes);
+      }
+    }
+    ptx::CpAsyncCommit();
+  }
+
+  // Starts the copy two half steps ahead, and with a V looks up the block after it.
+  __device__ __forceinline__ void CopyAhead(int half) {
+    Copy(half + 2);
+    if (half % 2 == 1) block_ = view_.BlockOf(p_, WarpKey(half / 2 + 2));
+  }
+
+  // Widens what this lane copied.
+  __device__ __forceinline__ void Widen(int half) {
+    const unsigned char* slot = Slot(half);
+    unsigned char* tile = Tile(half);
+#pragma unroll
+    for (int pass = 0; pass < C::kPasses; ++pass) {
+      uint4 wide[2];
+      WidenF8(*reinterpret_cast<const uint4*>(slot + PassByte(pass)), wide);
+      const int key = PassKey(pass);
+      const int chunk = 2 * PassChunk(pass);
+      *reinterpret_cast<uint4*>(tile + TileByte(key, chunk)) = wide[0];
+      *reinterpret_cast<uint4*>(tile + TileByte(key, chunk + 1)) = wide[1];
+    }
+  }
+
+  // Waits until the tile of a half step lies where all products read it, and starts the next copy
+  // into the slot that is free by now: for fp8 the one that this lane alone has just read, else the
+  // one that all products read before the barrier.
+  template <bool kWiden = C::kFp8>
+  __device__ __forceinline__ void Arrive(int half) {
+    // Addresses are cheaper to compute again than to keep: registers are what this kernel lacks.
+    lane_ = ptx::Opaque(lane_);
+    warp_ = ptx::Opaque(warp_);
+    ptx::CpAsyncWait<1>();
+    if constexpr (kWiden) Widen(half);
+    if constexpr (C::kFp8) CopyAhead(half);
+    __syncthreads();
+    if constexpr (!C::kFp8) CopyAhead(half);
+  }
+
+  // Takes what is not finite out of V, each lane where it copied, before the scores are masked.
+  __device__ __forceinline__ void CleanseValues(int i) {
+    const int half = 2 * i + 1;
+    unsigned char* tile = Tile(half);
+    ptx::CpAsyncWait<1>();
+    if constexpr (C::kFp8) Widen(half);
+#pragma unroll
+    for (int pass = 0; pass < C::kPasses; ++pass) {
+      const int key = PassKey(pass);
+      bool spoiled;
+      if constexpr (C::kFp8) {
+        const int chunk = 2 * PassChunk(pass);
+        spoiled = Cleanse<Type>(tile + TileByte(key, chunk));
+        spoiled |= Cleanse<Type>(tile + TileByte(key, chunk + 1));
+      } else {
+        spoiled = Cleanse<Type>(tile + PassByte(pass));
+      }
+      if (spoiled) spoiled_.last_tile = spoiled_.tile_of[key] = i;
+    }
+    __syncthreads();
+  }
+
+  __device__ __forceinline__ void LoadQueryTile() {
+    constexpr int kPerRow = C::kDim / 8;
+#pragma unroll 4
+    for (int i = static_cast<int>(threadIdx.x); i < C::kRows * kPerRow; i += kPrefillThreads) {
+      const int row = i / kPerRow;
+      const int packed = view_.tile.row_begin + row;
+      uint4 eight = make_uint4(0, 0, 0, 0);
+      if (packed < view_.tile.row_end) {
+        eight = LoadQueries<Type>(
+            p_, view_.RowIndex(p_, packed, C::kDim, p_.q_stride) + i % kPerRow * 8);
+      }
+      *reinterpret_cast<uint4*>(shared_ + TileByte(row, i % kPerRow)) = eight;
+    }
+  }
+
+  // ---- products and softmax
+
+  __device__ __forceinline__ void MultiplyKeys(const unsigned char* keys, Scores& s) const {
+#pragma unroll(C::kScoreUnroll)
+    for (int k = 0; k < C::kDim / 16; ++k) {
+      uint32_t a[C::kMTiles][4];
+#pragma unroll
+      for (int m = 0; m < C::kMTiles; ++m) {
+        const int row = warp_ * C::kWarpRows + m * 16 + lane_ % 16;
+        ptx::LdMatrixX4(a[m], shared_ + TileByte(row, 2 * k + lane_ / 16));
+      }
+#pragma unroll
+      for (int n = 0; n < C::kNTiles; n += 2) {
+        uint32_t b[4];
+        const int key = n * 8 + lane_ / 16 * 8 + lane_ % 8;
+        ptx::LdMatrixX4(b, keys + TileByte(key, 2 * k + lane_ / 8 % 2));
+#pragma unroll
+        for (int m = 0; m < C::kMTiles; ++m) {
+          Mma<Type>(s[m][n], a[m], b[0], b[1]);
+          Mma<Type>(s[m][n + 1], a[m], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void Cap(Scores& s) const {
+#pragma unroll
+    for (int m = 0; m < C::kMTiles; ++m) {
+#pragma unroll
+      for (int j = 0; j < 4 * C::kNTiles; ++j) {
+        s[m][j / 4][j % 4] = p_.rule.Logit2(s[m][j / 4][j % 4]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void Mask(int i, Scores& s) const {
+#pragma unroll
+    for (int row = 0; row < 2 * C::kMTiles; ++row) {
+      const int packed = min(PackedRow(row / 2, row % 2), view_.tile.row_end - 1);
+      const int last = view_.LastSeen(p_, packed) - TileKey(i) - lane_ % 4 * 2;
+      const int before = p_.window > 0 ? last - p_.window : -C::kKeys;
+#pragma unroll
+      for (int j = 0; j < 2 * C::kNTiles; ++j) {
+        const int key = j / 2 * 8 + j % 2;
+        float& score = s[row / 2][j / 2][row % 2 * 2 + j % 2];
+        if (key > last || key <= before) score = -kInfinity;
+      }
+    }
+    if (spoiled_.last_tile == i) Spoil(i, s);
+  }
+
+  // Gives the rows that see a spoiled key NaN for its score.
+  __device__ __forceinline__ void Spoil(int i, Scores& s) const {
+#pragma unroll
+    for (int j = 0; j < 2 * C::kNTiles; ++j) {
+      const int key = j / 2 * 8 + lane_ % 4 * 2 + j % 2;
+      if (spoiled_.tile_of[key] != i) continue;
+#pragma unroll
+      for (int row = 0; row < 2 * C::kMTiles; ++row) {
+        float& score = s[row / 2][j / 2][row % 2 * 2 + j % 2];
+        if (score != -kInfinity) score = __int_as_float(0x7fffffff);
+      }
+    }
+  }
+
+  // Turns scores into weights, for which it raises the maxima of the rows.
+  __device__ __forceinline__ void Softmax(Scores& s) {
+#pragma unroll
+    for (int row = 0; row < 2 * C::kMTiles; ++row) {
+      const int m = row / 2;
+      const int r = row % 2 * 2;
+      float max = -kInfinity;
+#pragma unroll
+      for (int n = 0; n < C::kNTiles; ++n) max = fmaxf(max, fmaxf(s[m][n][r], s[m][n][r + 1]));
+      float base;
+      const float rescale = rows_[row].Raise(QuadMax(max), p_.score_scale, base);
+#pragma unroll
+      for (int n = 0; n < C::kNTiles; ++n) {
+        s[m][n][r] = ptx::Exp2(__fmaf_rn(s[m][n][r], p_.score_scale, -base));
+        s[m][n][r + 1] = ptx::Exp2(__fmaf_rn(s[m][n][r + 1], p_.score_scale, -base));
+        rows_[row].sum += s[m][n][r] + s[m][n][r + 1];
+      }
+#pragma unroll
+      for (int d = 0; d < C::kDim / 8; ++d) {
+        sums_[m][d][r] *= rescale;
+        sums_[m][d][r + 1] *= rescale;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void MultiplyValues(const unsigned char* values, const Scores& s) {
+#pragma unroll
+    for (int k = 0; k < C::kKeys / 16; ++k) {
+      uint32_t a[C::kMTiles][4];
+#pragma unroll
+      for (int m = 0; m < C::kMTiles; ++m) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const float(&quad)[4] = s[m][2 * k + j / 2];
+          a[m][j] = Pack<Type>(quad[j % 2 * 2], quad[j % 2 * 2 + 1]);
+        }
+      }
+#pragma unroll
+      for (int d = 0; d < C::kDim / 8; d += 2) {
+        uint32_t b[4];
+        ptx::LdMatrixX4Trans(b, values + TileByte(k * 16 + lane_ % 16, d + lane_ / 16));
+#pragma unroll
+        for (int m = 0; m < C::kMTiles; ++m) {
+          Mma<Type>(sums_[m][d], a[m], b[0], b[1]);
+          Mma<Type>(sums_[m][d + 1], a[m], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // kMasked: not every row sees every key of the tile.
+  template <bool kMasked>
+  __device__ __forceinline__ void Step(int i) {
+    Arrive(2 * i);
+    if constexpr (kMasked) CleanseValues(i);
+    Scores s = {};
+    if (HasRows()) {
+      MultiplyKeys(Tile(2 * i), s);
+      if (p_.rule.cap != 0) Cap(s);
+      if constexpr (kMasked) Mask(i, s);
+      Softmax(s);
+    }
+    Arrive<C::kFp8 && !kMasked>(2 * i + 1);
+    if (HasRows()) MultiplyValues(Tile(2 * i + 1), s);
+  }
+
+  // ---- results
+
+  __device__ __forceinline__ void Store() {
+#pragma unroll
+    for (int row = 0; row < 2 * C::kMTiles; ++row) {
+      const float sum = QuadSum(rows_[row].sum);
+      const float max = rows_[row].max * p_.score_scale;
+      const int packed = PackedRow(row / 2, row % 2);
+      if (packed >= view_.tile.row_end) continue;
+      if (view_.tile.partial >= 0) {
+        StorePartial(row, packed - view_.tile.row_begin, max, sum);
+      } else {
+        StoreRow(row, packed, max, sum);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void StoreRow(int row, int packed, float max, float sum) {
+    const int64_t begin = view_.RowIndex(p_, packed, C::kDim, p_.out_stride) + lane_ % 4 * 2;
+    const float factor = RowFactor(p_, sum);
+#pragma unroll
+    for (int d = 0; d < C::kDim / 8; ++d) {
+      const float* pair = sums_[row / 2][d] + row % 2 * 2;
+      StorePair(p_.out, begin + 8 * d, p_.act, pair[0] * factor, pair[1] * factor);
+    }
+    if (p_.lse != nullptr && lane_ % 4 == 0) {
+      const int64_t index = view_.RowIndex(p_, packed, 1, p_.lse_stride);
+      p_.lse[index] = (max + ptx::Log2(sum)) * kLn2;
+    }
+  }
+
+  __device__ __forceinline__ void StorePartial(int row, int tile_row, float max, float sum) {
+    float* partial =
+        p_.partials + view_.tile.partial * static_cast<int64_t>(PartialFloats(C::kRows, C::kDim));
+    float* to = partial + tile_row * C::kDim + lane_ % 4 * 2;
+#pragma unroll
+    for (int d = 0; d < C::kDim / 8; ++d) {
+      const float* pair = sums_[row / 2][d] + row % 2 * 2;
+      *reinterpret_cast<float2*>(to + 8 * d) = make_float2(pair[0], pair[1]);
+    }
+    if (lane_ % 4 == 0) {
+      partial[C::kRows * C::kDim + tile_row] = max;
+      partial[C::kRows * C::kDim + C::kRows + tile_row] = sum;
+    }
+  }
+
+  const PrefillParams& p_;
+  const TileView& view_;
+  SpoiledKeys<C::kKeys>& spoiled_;
+  unsigned char* const shared_;
+  int warp_;
+  int lane_;
+  int32_t block_;  // with this warp's keys of the tile that is copied next
+  SoftmaxRow rows_[2 * C::kMTiles];
+  float sums_[C::kMTiles][C::kDim / 8][4];
+};
+
+template <class C>
+__global__ void __launch_bounds__(kPrefillThreads, kPrefillBlocksPerSm)
+    PrefillKernel(PrefillParams p) {
+  __shared__ TileView view;
+  __shared__ SpoiledKeys<C::kKeys> spoiled;
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread < C::kKeys) spoiled.tile_of[thread] = -1;
+  if (thread == 0) spoiled.last_tile = -1;
+  ptx::GridDependencyWait();
+  if (thread == 0) view = MakeTileView(p, p.tiles[blockIdx.x]);
+  __syncthreads();
+  PrefillBlock<C>(p, view, spoiled).Run();
+}
+
+// Math: what is multiplied, of a pool of that type or, kFp8, of fp8.
+template <class Math, bool kFp8>
+cudaError_t LaunchPrefill(const LaunchTarget& on, const AttentionArgs& args,
+                          const PrefillWork& work) {
+  return WithPrefillHeadDim<Math, kFp8>(args.pool.head_dim, [&](auto config) {
+    using C = decltype(config);
+    const LaunchShape shape = {.grid = dim3(static_cast<unsigned>(work.num_tiles)),
+                               .block = dim3(kPrefillThreads),
+                               .shared_bytes = C::kSharedBytes,
+                               .after_previous = true};
+    return Launch(PrefillKernel<C>, shape, on.stream, MakePrefillParams(args, work));
+  });
+}
+
+}  // namespace tandem::cuda
