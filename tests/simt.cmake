@@ -45,7 +45,7 @@ function(tandem_emulated_test name)
 endfunction()
 
 # Tests of the emulator itself: kernels in them are compiled like the real ones.
-foreach(name warp)
+foreach(name warp schedule hopper)
   tandem_test(simt_${name}_test SOURCES simt/${name}_test.cc DEPS tandem_simt)
   target_include_directories(simt_${name}_test BEFORE PRIVATE simt/include)
   target_compile_options(simt_${name}_test PRIVATE -Wno-unknown-pragmas)

@@ -62,16 +62,16 @@ void Fiber::Start(int number, Body body, void* context) {
 #if defined(SIMT_TSAN)
   thread_state_ = __tsan_create_fiber(0);
 #endif
-  fiber_ = boost::context::fiber(
-      std::allocator_arg, Range(stack_), KeepStack{},
-      [this, body, context](boost::context::fiber&& host) {
+  fiber_ = boost::context::fiber(std::allocator_arg, Range(stack_), KeepStack{},
+                                 [this, body, context](boost::context::fiber&& host) {
 #if defined(SIMT_ASAN)
-        __sanitizer_finish_switch_fiber(nullptr, &host_stack_, &host_stack_size_);
+                                   __sanitizer_finish_switch_fiber(nullptr, &host_stack_,
+                                                                   &host_stack_size_);
 #endif
-        host_ = std::move(host);
-        body(context);
-        return std::move(host_);
-      });
+                                   host_ = std::move(host);
+                                   body(context);
+                                   return std::move(host_);
+                                 });
 }
 
 void Fiber::Resume() {
