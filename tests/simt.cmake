@@ -45,8 +45,11 @@ function(tandem_emulated_test name)
 endfunction()
 
 # Tests of the emulator itself: kernels in them are compiled like the real ones.
-foreach(name warp schedule hopper)
+foreach(name capture hopper runtime schedule warp)
   tandem_test(simt_${name}_test SOURCES simt/${name}_test.cc DEPS tandem_simt)
   target_include_directories(simt_${name}_test BEFORE PRIVATE simt/include)
   target_compile_options(simt_${name}_test PRIVATE -Wno-unknown-pragmas)
 endforeach()
+target_compile_definitions(simt_capture_test PRIVATE
+  TANDEM_CUBLASLT_NAME="$<TARGET_FILE:tandem_fake_cublaslt>")
+add_dependencies(simt_capture_test tandem_fake_cublaslt)
