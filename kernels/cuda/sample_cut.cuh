@@ -122,17 +122,37 @@ __device__ inline CutRange FindBin(CutWorkspace& shared, const Histogram& histog
   return shared.range;
 }
 
-// Fills the histogram of buckets. Returns the mass of the row.
+// The mass of all tokens.
+__device__ inline uint64_t MassOfRow(CutWorkspace& shared, const ScoredRow& row,
+                                     const Weights& weights) {
+  uint64_t own = 0;
+  ForEachToken(row, WholeRow(row),
+               [&](int32_t, float, float score) { own += weights.MassOf(score); });
+  uint64_t total;
+  SumBefore(shared, own, total);
+  return total;
+}
+
+// Fills the histogram of buckets; returns the mass of all tokens. At low temperatures most tokens
+// are in the last bucket, where they would queue for one counter.
 __device__ inline uint64_t FillBuckets(CutWorkspace& shared, const ScoredRow& row,
                                        const Weights& weights) {
+  constexpr int kLastBucket = Weights::kBuckets - 1;
   shared.buckets.Clear();
   __syncthreads();
   uint64_t own = 0;
+  uint32_t own_in_last = 0;
   ForEachToken(row, WholeRow(row), [&](int32_t, float, float score) {
+    const int bucket = weights.BucketOf(score);
+    if (bucket == kLastBucket) {
+      ++own_in_last;
+      return;
+    }
     const uint64_t mass = weights.MassOf(score);
     own += mass;
-    shared.buckets.Add(weights.BucketOf(score), mass);
+    shared.buckets.Add(bucket, mass);
   });
+  atomicAdd(&shared.buckets.tokens[kLastBucket], own_in_last);
   uint64_t total;
   SumBefore(shared, own, total);  // its barriers also close the histogram
   return total;

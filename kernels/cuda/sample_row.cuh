@@ -38,7 +38,7 @@ struct ScoredRow {
 };
 
 // Ids [begin, end), and which of the `threads` threads that share them this one is. begin is a
-// multiple of 4.
+// multiple of kQuad.
 struct TokenRange {
   int32_t begin;
   int32_t end;
@@ -50,36 +50,51 @@ __device__ __forceinline__ TokenRange WholeRow(const ScoredRow& row) {
   return {0, row.vocab, static_cast<int32_t>(threadIdx.x), static_cast<int32_t>(blockDim.x)};
 }
 
-// Calls visit(id, logit, score) for this thread's share of the range, ids rising. Logits come 16
-// bytes at a time, several of them in flight.
+inline constexpr int32_t kQuad = 4;
+
+__device__ __forceinline__ float4 VectorAt(const float* p) {
+  return *reinterpret_cast<const float4*>(p);
+}
+__device__ __forceinline__ int4 VectorAt(const int32_t* p) {
+  return *reinterpret_cast<const int4*>(p);
+}
+
+// Four elements of a row that ends at `end`, 16 bytes at once where that is possible.
+template <class T>
+__device__ __forceinline__ void LoadQuad(const T* row, int32_t at, int32_t end, Access access,
+                                         T (&quad)[kQuad]) {
+  if (access == Access::kVectors && at + kQuad <= end) {
+    const auto vector = VectorAt(row + at);
+    quad[0] = vector.x, quad[1] = vector.y, quad[2] = vector.z, quad[3] = vector.w;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kQuad; ++i) quad[i] = at + i < end ? row[at + i] : T{};
+}
+
+// Calls visit(id, logit, score) for this thread's share of the range, ids rising. Several loads are
+// in flight.
 template <class Visit>
 __device__ __forceinline__ void ForEachToken(const ScoredRow& row, const TokenRange& range,
                                              const Visit& visit) {
-  constexpr int kQuad = 4;
   constexpr int kQuadsInFlight = 4;
   const int32_t step = range.threads * kQuad;
   for (int32_t first = range.begin + range.thread * kQuad; first < range.end;
        first += kQuadsInFlight * step) {
     float logits[kQuadsInFlight][kQuad];
+    int32_t counts[kQuadsInFlight][kQuad] = {};
 #pragma unroll
     for (int q = 0; q < kQuadsInFlight; ++q) {
-      const int32_t at = first + q * step;
-      if (row.access == Access::kVectors && at + kQuad <= range.end) {
-        const float4 quad = *reinterpret_cast<const float4*>(row.logits + at);
-        logits[q][0] = quad.x, logits[q][1] = quad.y, logits[q][2] = quad.z, logits[q][3] = quad.w;
-      } else {
-#pragma unroll
-        for (int i = 0; i < kQuad; ++i) logits[q][i] = at + i < range.end ? row.logits[at + i] : 0;
-      }
+      LoadQuad(row.logits, first + q * step, range.end, row.access, logits[q]);
+      if (row.counts == nullptr) continue;
+      LoadQuad(row.counts, first + q * step, range.end, row.access, counts[q]);
     }
 #pragma unroll
     for (int q = 0; q < kQuadsInFlight; ++q) {
 #pragma unroll
       for (int i = 0; i < kQuad; ++i) {
         const int32_t id = first + q * step + i;
-        if (id >= range.end) continue;
-        const int32_t count = row.counts == nullptr ? 0 : row.counts[id];
-        visit(id, logits[q][i], row.Score(logits[q][i], count));
+        if (id < range.end) visit(id, logits[q][i], row.Score(logits[q][i], counts[q][i]));
       }
     }
   }

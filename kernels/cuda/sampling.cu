@@ -133,7 +133,6 @@ __device__ uint64_t LastKept(Workspace& shared, const ScoredRow& row,
 
 // The ids of which warp w of the block sums the masses: rising from warp to warp.
 __device__ __forceinline__ TokenRange RangeOfWarp(const ScoredRow& row, int warp) {
-  constexpr int32_t kQuad = 4;
   const auto warps = static_cast<int32_t>(blockDim.x / 32);
   const int32_t size = ((row.vocab + warps - 1) / warps + kQuad - 1) / kQuad * kQuad;
   return {min(warp * size, row.vocab), min((warp + 1) * size, row.vocab),
@@ -234,7 +233,8 @@ __device__ void CollectTop(Workspace& shared, const ScoredRow& row, uint64_t las
 __device__ float ReportLogprobs(Workspace& shared, const ScoredRow& row, float highest,
                                 int32_t sampled, DeviceTokenLogprob* top, int32_t num_top) {
   const Weights weights(highest, 1);
-  const uint64_t mass = FillBuckets(shared.cut, row, weights);
+  const uint64_t mass =
+      num_top > 0 ? FillBuckets(shared.cut, row, weights) : MassOfRow(shared.cut, row, weights);
   const double log_total = highest + log(Weights::ToDouble(mass));
   if (num_top > 0) {
     uint64_t last = kLastRank;
@@ -269,12 +269,18 @@ __device__ DeviceSampledToken SampleRow(Workspace& shared, const SampleLaunch& l
   return {token, logprob};
 }
 
+// Elements of the scratch that a block has, a multiple of 16 bytes.
+__host__ __device__ __forceinline__ int64_t CountsOfBlock(int32_t vocab) {
+  return (int64_t{vocab} + kQuad - 1) / kQuad * kQuad;
+}
+
 __global__ void __launch_bounds__(kMaxSampleThreads, 1)
     SampleRows(SampleLaunch launch, Access access) {
   __shared__ Workspace shared;
   ptx::GridDependencyWait();
   ptx::GridDependencyLaunch();
-  int32_t* counts = static_cast<int32_t*>(launch.scratch) + int64_t{blockIdx.x} * launch.vocab;
+  int32_t* counts =
+      static_cast<int32_t*>(launch.scratch) + blockIdx.x * CountsOfBlock(launch.vocab);
   for (auto i = static_cast<int32_t>(blockIdx.x); i < launch.num_rows;
        i += static_cast<int32_t>(gridDim.x)) {
     const DeviceSampleRow request = launch.rows[i];
@@ -307,7 +313,7 @@ unsigned ThreadsFor(int32_t vocab) {
 }  // namespace
 
 size_t SampleScratchBytes(int32_t num_rows, int32_t vocab) {
-  return static_cast<size_t>(std::min(num_rows, kMaxBlocks)) * static_cast<size_t>(vocab) *
+  return static_cast<size_t>(std::min(num_rows, kMaxBlocks) * CountsOfBlock(vocab)) *
          sizeof(int32_t);
 }
 

@@ -199,6 +199,75 @@ TEST_P(SampleTest, LongVocabulariesFollowTheReference) {
   ExpectDrawsFollowReference(logits, {.temperature = 0.05f, .top_k = 2000, .num_logprobs = -1}, 12);
 }
 
+// Where a cut goes through thousands of tokens of nearly one score, or of one.
+TEST_P(SampleTest, CutsThroughCrowdsOfTokens) {
+  constexpr size_t kVocab = 30011;
+  std::vector<float> logits(kVocab, -2.5f);
+  logits[20000] = -2.0f;
+  ExpectDrawsFollowReference(logits,
+                             {.temperature = 1, .top_k = 12345, .seed = 1, .num_logprobs = -1}, 8);
+  ExpectDrawsFollowReference(
+      logits, {.temperature = 0.7f, .top_p = 0.4f, .seed = 2, .num_logprobs = -1}, 8);
+  for (size_t i = 0; i < kVocab; ++i) logits[i] = static_cast<float>(i % 5) - 2.0f;
+  ExpectDrawsFollowReference(
+      logits, {.temperature = 3, .top_k = 10000, .top_p = 0.8f, .seed = 3, .num_logprobs = -1}, 8);
+  const std::vector<float> random = Random(kVocab, 2.0f);
+  for (float temperature : {100.0f, 1e30f}) {
+    ExpectDrawsFollowReference(
+        random, {.temperature = temperature, .top_p = 0.3f, .seed = 4, .num_logprobs = -1}, 8);
+  }
+  // All but a few are so far below that their weights vanish.
+  ExpectDrawsFollowReference(
+      random, {.temperature = 0.01f, .top_k = 5000, .top_p = 0.99f, .num_logprobs = -1}, 8);
+}
+
+TEST_P(SampleTest, AlternativesAreInOrderHoweverMany) {
+  std::vector<float> logits = Random(5003, 2.0f);
+  for (float& logit : logits) logit = std::round(logit);  // hundreds of each
+  logits[7] = -300;
+  logits[9] = 0.0f;
+  logits[8] = -0.0f;
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  });
+  const std::vector<double> expected = reference::Logprobs(logits);
+  for (int32_t count : {1, 3, 1200, 5002, 5003}) {
+    const SampledToken token = Sample(logits, {{.num_logprobs = count}})[0];
+    ASSERT_EQ(token.top.size(), static_cast<size_t>(count));
+    for (size_t i = 0; i < token.top.size(); ++i) {
+      ASSERT_EQ(token.top[i].token_id, order[i]) << "of " << count << ", at " << i;
+      ASSERT_NEAR(token.top[i].logprob, expected[static_cast<size_t>(order[i])], 1e-4);
+    }
+  }
+}
+
+// Penalties of one row are neither another row's nor the next call's.
+TEST_P(SampleTest, PenaltiesStayWithTheirRow) {
+  constexpr size_t kVocab = 33;
+  constexpr size_t kRows = 300;
+  const std::vector<float> logits = Random(kVocab, 0.1f);
+  std::vector<float> all;
+  std::vector<std::vector<int32_t>> ids(kRows);
+  std::vector<SampleRow> rows(kRows, {.presence_penalty = 5, .num_logprobs = -1});
+  for (size_t i = 0; i < kRows; ++i) {
+    all.insert(all.end(), logits.begin(), logits.end());
+    for (size_t id = 0; id < kVocab; ++id) {
+      if (id != i % kVocab) ids[i].push_back(static_cast<int32_t>(id));
+    }
+    rows[i].output_ids = ids[i];
+  }
+  for (int call = 0; call < 2; ++call) {
+    const std::vector<SampledToken> tokens = Sample(all, rows);
+    for (size_t i = 0; i < kRows; ++i) EXPECT_EQ(tokens[i].token_id, i % kVocab);
+  }
+  const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+  for (const SampledToken& token : Sample(all, std::vector<SampleRow>(kRows))) {
+    EXPECT_EQ(token.token_id, best);
+  }
+}
+
 // P2: the choice is a function of the row, its seed and its position.
 TEST_P(SampleTest, NeighboursAndThreadsChangeNothing) {
   constexpr size_t kVocab = 777;
