@@ -9,6 +9,7 @@ tandem_test(same_answer_test SOURCES unit/engine/same_answer_test.cc DEPS tandem
             TIMEOUT 900)
 tandem_test(landing_zone_test SOURCES unit/engine/landing_zone_test.cc DEPS tandem_test_engine)
 tandem_test(output_stream_test SOURCES unit/engine/output_stream_test.cc DEPS tandem_test_engine)
+tandem_test(pool_size_test SOURCES unit/engine/pool_size_test.cc DEPS tandem_test_engine)
 tandem_test(engine_test SOURCES unit/engine/engine_test.cc DEPS tandem_test_engine)
 tandem_test(bad_row_test SOURCES unit/engine/bad_row_test.cc DEPS tandem_test_engine)
 tandem_test(prefill_handoff_test SOURCES unit/engine/prefill_handoff_test.cc
@@ -26,3 +27,10 @@ tandem_test(beam_search_test SOURCES unit/engine/beam_search_test.cc
 tandem_test(beam_request_test SOURCES unit/engine/beam_request_test.cc DEPS tandem_test_engine)
 tandem_test(beam_golden_test SOURCES golden/beam_golden_test.cc
             DEPS tandem_test_engine nlohmann_json::nlohmann_json LABELS golden TIMEOUT 600)
+
+# An engine on the device that TANDEM_TEST_DEVICE names: the CPU, a GPU, or the emulated one.
+tandem_test(engine_device_test SOURCES unit/engine/device_engine_test.cc DEPS tandem_test_engine)
+tandem_emulated_test(engine_emulated_test
+                     SOURCES unit/engine/device_engine_test.cc unit/engine/emulated_step_test.cc
+                     DEPS tandem_test_engine TIMEOUT 1200)
+set_tests_properties(engine_emulated_test PROPERTIES ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)

@@ -10,3 +10,15 @@ tandem_test(model_golden_test
           unit/transformer/model_under_test.cc
   DEPS tandem_transformer nlohmann_json::nlohmann_json
   LABELS golden TIMEOUT 600)
+
+# A model on the device that TANDEM_TEST_DEVICE names: the CPU, a GPU, or the emulated one.
+set(MODEL_DEVICE_TEST unit/transformer/device_model_test.cc unit/transformer/model_under_test.cc)
+tandem_test(model_device_test
+  SOURCES ${MODEL_DEVICE_TEST}
+  DEPS tandem_transformer nlohmann_json::nlohmann_json
+  LABELS golden TIMEOUT 600)
+tandem_emulated_test(model_emulated_test
+  SOURCES ${MODEL_DEVICE_TEST}
+  DEPS tandem_transformer nlohmann_json::nlohmann_json
+  LABELS golden TIMEOUT 1200)
+set_tests_properties(model_emulated_test PROPERTIES ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)

@@ -90,10 +90,13 @@ class EngineRefusalTest : public EngineTest, public testing::WithParamInterface<
 
 TEST_P(EngineRefusalTest, SaysSoAndLeavesTheOthersAlone) {
   Start({.max_context_tokens = 64});
+  engine_->gate().Allow(1);
   Recording& good = Submit(1, 20, 40);
+  engine_->gate().AwaitHeld();
   EngineRequest request = Greedy(2, RandomPrompt(2, 10, kVocabSize), 4);
   GetParam().spoil(request);
   Recording& bad = Submit(std::move(request));
+  engine_->gate().Open();
   ExpectEnd(bad, StatusCode::kInvalidArgument);
   EXPECT_FALSE(bad.AwaitFinish().status.message().empty());
   EXPECT_TRUE(bad.token_ids().empty());

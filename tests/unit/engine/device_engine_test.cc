@@ -1,0 +1,201 @@
+// A unified engine on the device of the test (tests/support/test_device.h): what the bookkeeping
+// does there, where work is queued and copies run beside it, changes no answer.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/recording_sink.h"
+#include "tests/support/test_engine.h"
+
+namespace tandem {
+namespace {
+
+using absl::StatusCode;
+
+constexpr int32_t kVocabSize = 2048;
+constexpr int32_t kBlockTokens = 16;
+
+// Steps of decodes are recorded, and no row's result depends on its batch.
+TestEngineSetup Setup(int32_t num_blocks) {
+  return {.checkpoint = "models/sample",
+          .num_blocks = num_blocks,
+          .block_tokens = kBlockTokens,
+          .max_context_tokens = 512,
+          .scheduler = {.max_step_tokens = 64, .max_sequences = 8},
+          .splits = SplitMode::kFixed,
+          .gated = false};
+}
+
+EngineRequest Sampled(uint64_t id, int32_t prompt_tokens, int32_t max_tokens) {
+  EngineRequest request = Greedy(id, RandomPrompt(id, prompt_tokens, kVocabSize), max_tokens);
+  request.sampling = {.temperature = 0.8f, .seed = id};
+  return request;
+}
+
+using Answer = std::vector<std::vector<int32_t>>;  // [choice]
+
+struct Outcome {
+  std::vector<Answer> answers;
+  std::vector<int32_t> cached_tokens;
+  EngineStats stats;
+};
+
+// All at once, or one after the other.
+enum class Company { kAll, kNone };
+
+Outcome Serve(TestEngine& engine, const std::vector<EngineRequest>& requests, Company company) {
+  Outcome outcome;
+  std::vector<Recording> recordings(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    engine->Submit(requests[i], recordings[i].NewSink());
+    if (company == Company::kNone) recordings[i].AwaitFinish();
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const FinishInfo finish = recordings[i].AwaitFinish();
+    EXPECT_TRUE(finish.status.ok()) << finish.status;
+    outcome.cached_tokens.push_back(finish.cached_tokens);
+    Answer& answer = outcome.answers.emplace_back();
+    for (int32_t choice = 0; choice < requests[i].n; ++choice) {
+      answer.push_back(recordings[i].token_ids(choice));
+    }
+  }
+  EXPECT_TRUE(engine.AtRest());
+  outcome.stats = engine->stats();
+  return outcome;
+}
+
+Outcome Serve(const TestEngineSetup& setup, const std::vector<EngineRequest>& requests,
+              Company company) {
+  TestEngine engine(setup);
+  return Serve(engine, requests, company);
+}
+
+std::vector<EngineRequest> Several(int32_t count, int32_t max_tokens) {
+  std::vector<EngineRequest> requests;
+  for (int32_t id = 1; id <= count; ++id) {
+    requests.push_back(Sampled(static_cast<uint64_t>(id), 8 + 13 * id % 60, max_tokens + 3 * id));
+  }
+  return requests;
+}
+
+TEST(DeviceEngineTest, CompanyChangesNoAnswer) {
+  const std::vector<EngineRequest> requests = Several(7, 12);
+  const Outcome together = Serve(Setup(64), requests, Company::kAll);
+  const Outcome alone = Serve(Setup(64), requests, Company::kNone);
+  EXPECT_EQ(together.answers, alone.answers);
+  EXPECT_LT(together.stats.steps, alone.stats.steps);
+}
+
+TEST(DeviceEngineTest, WhatIsSwappedOutComesBackWhole) {
+  const std::vector<EngineRequest> requests = Several(6, 40);
+  const Outcome roomy = Serve(Setup(64), requests, Company::kAll);
+  TestEngineSetup crowded = Setup(14);
+  crowded.host_bytes = 8 << 20;
+  const Outcome swapped = Serve(crowded, requests, Company::kAll);
+  EXPECT_EQ(swapped.answers, roomy.answers);
+  const SchedulerStats& stats = swapped.stats.scheduler;
+  EXPECT_GT(stats.preempted_swap + stats.preempted_recompute, 0u);
+  EXPECT_GT(swapped.stats.host_copied_blocks, 0u);
+}
+
+TEST(DeviceEngineTest, ACachedPrefixIsNotComputedAgain) {
+  TestEngine engine(Setup(64));
+  const std::vector<int32_t> shared = RandomPrompt(99, 80, kVocabSize);
+  std::vector<EngineRequest> requests;
+  for (uint64_t id = 1; id <= 3; ++id) {
+    EngineRequest request = Sampled(id, 20, 10);
+    request.prompt.insert(request.prompt.begin(), shared.begin(), shared.end());
+    requests.push_back(std::move(request));
+  }
+  const Outcome warm = Serve(engine, requests, Company::kNone);
+  EXPECT_EQ(warm.cached_tokens[0], 0);
+  EXPECT_GE(warm.cached_tokens[1], 80);
+  EXPECT_GE(warm.cached_tokens[2], 80);
+  TestEngineSetup setup = Setup(64);
+  setup.prefix_caching = PrefixCaching::kOff;
+  EXPECT_EQ(warm.answers, Serve(setup, requests, Company::kNone).answers);
+}
+
+// What leaves the pool for the host comes back into other blocks.
+TEST(DeviceEngineTest, ACachedPrefixComesBackFromTheHost) {
+  TestEngineSetup setup = Setup(16);
+  setup.host_bytes = 16 << 20;
+  TestEngine engine(setup);
+  const EngineRequest first = Sampled(1, 150, 8);
+  const Outcome before = Serve(engine, {first}, Company::kNone);
+  for (uint64_t id = 2; id <= 5; ++id) Serve(engine, {Sampled(id, 200, 8)}, Company::kNone);
+  EngineRequest again = first;
+  again.id = RequestId(6);
+  const Outcome after = Serve(engine, {again}, Company::kNone);
+  EXPECT_EQ(after.answers, before.answers);
+  EXPECT_GT(after.stats.kv.restored_blocks, 0);
+}
+
+TEST(DeviceEngineTest, ChoicesShareTheirPromptAndPartFromIt) {
+  EngineRequest request = Sampled(1, 41, 20);
+  request.n = 4;
+  TestEngine engine(Setup(64));
+  const Outcome forked = Serve(engine, {request}, Company::kAll);
+  EXPECT_GT(forked.stats.kv.copied_blocks, 0);
+  for (int32_t i = 0; i < request.n; ++i) {
+    EngineRequest alone = request;
+    alone.id = RequestId(10 + static_cast<uint64_t>(i));
+    alone.n = 1;
+    alone.sampling.seed = ChoiceSeed(request.sampling.seed, i);
+    const Outcome single = Serve(engine, {alone}, Company::kAll);
+    EXPECT_EQ(single.answers[0][0], forked.answers[0][static_cast<size_t>(i)]) << "choice " << i;
+  }
+}
+
+TEST(DeviceEngineTest, BeamsShareTheirBlocks) {
+  EngineRequest request = Greedy(1, RandomPrompt(5, 30, kVocabSize), 12);
+  request.beams = BeamParams{.width = 4};
+  request.n = 2;
+  const Outcome on_device = Serve(Setup(64), {request}, Company::kAll);
+  ASSERT_EQ(on_device.answers[0].size(), 2u);
+  EXPECT_FALSE(on_device.answers[0][0].empty());
+  TestEngineSetup uncached = Setup(64);
+  uncached.prefix_caching = PrefixCaching::kOff;
+  EXPECT_EQ(on_device.answers, Serve(uncached, {request}, Company::kAll).answers);
+}
+
+TEST(DeviceEngineTest, ACancelledRequestLeavesTheOthersAlone) {
+  const std::vector<EngineRequest> requests = Several(3, 30);
+  const Outcome undisturbed = Serve(Setup(64), requests, Company::kAll);
+  TestEngine engine(Setup(64));
+  std::vector<Recording> recordings(3);
+  for (size_t i = 0; i < 3; ++i) engine->Submit(requests[i], recordings[i].NewSink());
+  ASSERT_TRUE(recordings[1].AwaitTokens(4));
+  engine->Cancel(requests[1].id, absl::OkStatus());
+  EXPECT_EQ(recordings[1].AwaitFinish().status.code(), StatusCode::kCancelled);
+  for (const size_t i : {0, 2}) {
+    EXPECT_TRUE(recordings[i].AwaitFinish().status.ok());
+    EXPECT_EQ(recordings[i].token_ids(), undisturbed.answers[i][0]);
+  }
+  EXPECT_TRUE(engine.AtRest());
+}
+
+// Shutdown in the middle of things: what is queued ends before its memory goes.
+TEST(DeviceEngineTest, DyingWhileTheDeviceIsBusy) {
+  TestEngineSetup setup = Setup(14);
+  setup.host_bytes = 8 << 20;
+  TestEngine engine(setup);
+  const std::vector<EngineRequest> requests = Several(6, 60);
+  std::vector<Recording> recordings(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    engine->Submit(requests[i], recordings[i].NewSink());
+  }
+  ASSERT_TRUE(recordings[0].AwaitTokens(2));
+  engine.Die();
+  for (Recording& recording : recordings) {
+    recording.AwaitFinish();
+    EXPECT_EQ(recording.num_finishes(), 1);
+  }
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,222 @@
+// A model on the device of the test (tests/support/test_device.h), whose activations may be of 16
+// bits: against transformers in float32, against the CPU, and against itself in other company.
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/unit/transformer/model_under_test.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::string kRoot = std::string(TANDEM_SOURCE_DIR) + "/";
+constexpr char kSample[] = "models/sample";
+
+// How far logits may be off, as a share of the largest, where activations have 8 bits (bf16), 11
+// (f16) or 24 of mantissa: a few roundings per layer of a few layers.
+double ToleranceOf(DType dtype) {
+  return dtype == DType::kBF16 ? 0.03 : dtype == DType::kF16 ? 0.004 : 1e-4;
+}
+
+struct Golden {
+  std::vector<int32_t> prompt;
+  std::vector<double> logits;  // after the prompt
+  std::vector<int32_t> ids;    // the greedy ones
+  std::vector<double> margins;
+};
+
+std::vector<Golden> GoldensOf(const Json& file) {
+  std::vector<Golden> goldens;
+  for (const Json& c : file["cases"]) {
+    goldens.push_back({.prompt = c["prompt_ids"].get<std::vector<int32_t>>(),
+                       .logits = c["last_logits"].get<std::vector<double>>(),
+                       .ids = c["greedy_ids"].get<std::vector<int32_t>>(),
+                       .margins = c["greedy_margins"].get<std::vector<double>>()});
+  }
+  return goldens;
+}
+
+Json ReadGoldens(const std::string& name) {
+  std::ifstream file(kRoot + "tests/golden/logits/" + name + ".json");
+  return Json::parse(file, nullptr, /*allow_exceptions=*/false);
+}
+
+double Largest(const std::vector<double>& logits) {
+  double largest = 0;
+  for (const double logit : logits) largest = std::max(largest, std::abs(logit));
+  return largest;
+}
+
+void ExpectClose(const std::vector<float>& logits, const std::vector<double>& expected,
+                 double tolerance) {
+  ASSERT_EQ(logits.size(), expected.size());
+  double worst = 0, dot = 0, norm = 0, expected_norm = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_TRUE(std::isfinite(logits[i])) << "logit " << i;
+    worst = std::max(worst, std::abs(logits[i] - expected[i]));
+    dot += logits[i] * expected[i];
+    norm += double{logits[i]} * logits[i];
+    expected_norm += expected[i] * expected[i];
+  }
+  const double share = worst / Largest(expected);
+  EXPECT_LE(share, tolerance);
+  EXPECT_GE(dot / std::sqrt(norm * expected_norm), 1 - tolerance * tolerance);
+  testing::Test::RecordProperty("max_error_of_the_largest", std::to_string(share));
+}
+
+class DeviceGoldenTest : public testing::TestWithParam<const char*> {};
+
+// The golden's tokens are fed whatever ours are, so that one near-tie is one difference.
+TEST_P(DeviceGoldenTest, IsCloseToTransformers) {
+  const Json file = ReadGoldens(GetParam());
+  ASSERT_TRUE(file.is_object() && !file["cases"].empty());
+  const auto model =
+      ModelUnderTest::Load({.directory = kRoot + file["checkpoint"].get<std::string>()});
+  const double tolerance = ToleranceOf(model->config().dtype);
+  for (const Golden& golden : GoldensOf(file)) {
+    SCOPED_TRACE("prompt of " + std::to_string(golden.prompt.size()) + " tokens");
+    TestSequence sequence = model->NewSequence(golden.prompt);
+    const auto rows = static_cast<int32_t>(golden.prompt.size());
+    std::vector<float> logits = model->Prefill(sequence, rows);
+    ExpectClose(logits, golden.logits, tolerance);
+    for (size_t i = 0; i < golden.ids.size(); ++i) {
+      const int32_t best = ArgMax(logits);
+      const double lost = logits[best] - logits[golden.ids[i]];
+      EXPECT_LE(lost, 2 * tolerance * Largest(golden.logits))
+          << "token " << i << ": " << best << " instead of " << golden.ids[i];
+      if (golden.margins[i] > 2 * tolerance * Largest(golden.logits)) {
+        EXPECT_EQ(best, golden.ids[i]) << "token " << i << " of margin " << golden.margins[i];
+      }
+      sequence.ids.push_back(golden.ids[i]);
+      logits = model->Step({}, {{&sequence, 1}}).front();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceGoldenTest,
+                         testing::Values("llama2", "llama3", "linear", "mistral", "qwen2", "qwen3",
+                                         "sharded", "sample"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class DeviceModelTest : public testing::Test {
+ protected:
+  static std::unique_ptr<ModelUnderTest> Load(TestModelOptions options = {}) {
+    options.directory = kRoot + kSample;
+    options.kv_dtype = DType::kBF16;
+    return ModelUnderTest::Load(options);
+  }
+
+  static std::vector<std::vector<int32_t>> Prompts() {
+    std::vector<std::vector<int32_t>> prompts;
+    for (const Golden& golden : GoldensOf(ReadGoldens("sample"))) prompts.push_back(golden.prompt);
+    return prompts;
+  }
+
+  static std::vector<int32_t> Greedy(ModelUnderTest& model, const std::vector<int32_t>& prompt,
+                                     size_t count) {
+    TestSequence sequence = model.NewSequence(prompt);
+    std::vector<float> logits = model.Prefill(sequence, 256);
+    std::vector<int32_t> ids = {ArgMax(logits)};
+    while (ids.size() < count) {
+      logits = model.DecodeGreedily(sequence, logits);
+      ids.push_back(ArgMax(logits));
+    }
+    return ids;
+  }
+};
+
+TEST_F(DeviceModelTest, TheGreedyTokensOfTheSampleModelAreThoseOfTheCpu) {
+  const auto on_device = Load();
+  const auto on_cpu = Load({.device = "cpu"});
+  for (const std::vector<int32_t>& prompt : Prompts()) {
+    SCOPED_TRACE("prompt of " + std::to_string(prompt.size()) + " tokens");
+    EXPECT_EQ(Greedy(*on_device, prompt, 64), Greedy(*on_cpu, prompt, 64));
+  }
+}
+
+// Batches that grow and shrink through the sizes that are filled up to, twice, so that each size
+// runs as it is, is recorded and is replayed; chunks of other prompts in between.
+TEST_F(DeviceModelTest, WithFixedSplitsNoCompanyChangesATokensLogits) {
+  const auto model = Load({.max_tokens = 2048, .splits = SplitMode::kFixed});
+  const std::vector<int32_t> text = Prompts().back();
+  constexpr int32_t kSequences = 8;
+  const auto prompt_of = [&text](int32_t i) {
+    return std::vector<int32_t>(text.begin() + 5 * i, text.begin() + 5 * i + 20 + 17 * i);
+  };
+  std::vector<TestSequence> together;
+  std::vector<std::vector<float>> next;
+  std::vector<std::vector<std::vector<float>>> seen(kSequences);
+  for (int32_t i = 0; i < kSequences; ++i) {
+    together.push_back(model->NewSequence(prompt_of(i)));
+    next.push_back(model->Prefill(together.back(), 64));
+    seen[i].push_back(next[i]);
+  }
+  for (const int32_t size : {1, 2, 3, 5, 8, 7, 4, 2, 1, 8, 6, 3, 8, 5, 2}) {
+    std::vector<TestWork> decodes;
+    for (int32_t i = 0; i < size; ++i) {
+      together[i].ids.push_back(ArgMax(next[i]));
+      decodes.push_back({&together[i], 1});
+    }
+    const auto logits = model->Step({}, decodes);
+    for (int32_t i = 0; i < size; ++i) {
+      next[i] = logits[i];
+      seen[i].push_back(logits[i]);
+    }
+  }
+  for (int32_t i = 0; i < kSequences; ++i) {
+    TestSequence alone = model->NewSequence(prompt_of(i));
+    std::vector<float> logits = model->Prefill(alone, 64);
+    for (size_t step = 0; step < seen[i].size(); ++step) {
+      EXPECT_EQ(logits, seen[i][step]) << "sequence " << i << ", after " << step << " steps";
+      logits = model->DecodeGreedily(alone, logits);
+    }
+  }
+}
+
+TEST_F(DeviceModelTest, ChunksOfAPromptGiveWhatTheWholeGives) {
+  const auto model = Load({.max_tokens = 2048});
+  const std::vector<int32_t> prompt = Prompts().back();
+  TestSequence whole = model->NewSequence(prompt);
+  const std::vector<float> expected = model->Prefill(whole, static_cast<int32_t>(prompt.size()));
+  for (const int32_t chunk : {77, 256}) {
+    SCOPED_TRACE("chunks of " + std::to_string(chunk));
+    TestSequence cut = model->NewSequence(prompt);
+    const std::vector<float> logits = model->Prefill(cut, chunk);
+    ExpectClose(logits, {expected.begin(), expected.end()}, ToleranceOf(model->config().dtype));
+    EXPECT_EQ(ArgMax(logits), ArgMax(expected));
+  }
+}
+
+TEST_F(DeviceModelTest, ChunksAndDecodesInOneStep) {
+  const auto model = Load({.max_tokens = 2048});
+  const std::vector<int32_t> text = Prompts().back();
+  const std::vector<int32_t> short_prompt(text.begin(), text.begin() + 40);
+  TestSequence alone = model->NewSequence(short_prompt);
+  std::vector<float> logits = model->Prefill(alone, 40);
+  TestSequence decoding = model->NewSequence(short_prompt);
+  model->Prefill(decoding, 40);
+  TestSequence prefilled = model->NewSequence(text);
+  std::vector<float> last;
+  for (int step = 0; step < 6; ++step) {
+    const int32_t next = ArgMax(logits);
+    decoding.ids.push_back(next);
+    const auto both = model->Step({{&prefilled, 100}}, {{&decoding, 1}});
+    logits = model->DecodeGreedily(alone, logits);
+    ExpectClose(both[1], {logits.begin(), logits.end()}, ToleranceOf(model->config().dtype));
+    last = both[0];
+  }
+  TestSequence whole = model->NewSequence(text);
+  const std::vector<float> expected = model->Prefill(whole, 600);
+  ExpectClose(last, {expected.begin(), expected.end()}, ToleranceOf(model->config().dtype));
+}
+
+}  // namespace
+}  // namespace tandem
