@@ -64,7 +64,7 @@ absl::Status SetFlag(std::string_view name, std::string_view value, Flags& flags
   }
   if (name == "--kv-dtype") {
     const std::optional<DType> dtype = DTypeFromName(value);
-    if (!dtype.has_value()) return InvalidArgument("--kv-dtype is {}: bf16, f16 or f32", value);
+    if (!dtype.has_value()) return InvalidArgument("--kv-dtype is {}: bf16, f16, f8e4m3 or f32", value);
     flags.kv_dtype = *dtype;
     return absl::OkStatus();
   }

@@ -40,8 +40,8 @@ absl::Status KvLayout::Validate() const {
     return InvalidArgument("KV layout: block_tokens={}: must be a power of two from {} to {}",
                            block_tokens, kMinBlockTokens, kMaxBlockTokens);
   }
-  if (dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBF16) {
-    return InvalidArgument("KV layout: dtype={}: must be f32, f16 or bf16", Name(dtype));
+  if (dtype == DType::kI32 || dtype == DType::kI64) {
+    return InvalidArgument("KV layout: dtype={}: must be f32, f16, bf16 or f8e4m3", Name(dtype));
   }
   if (ExtentBytes() > kMaxExtentBytes) {
     return InvalidArgument(

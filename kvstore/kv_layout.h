@@ -23,7 +23,7 @@ struct KvLayout {
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   int32_t block_tokens = 16;
-  DType dtype = DType::kBF16;  // f32 | f16 | bf16
+  DType dtype = DType::kBF16;  // f32 | f16 | bf16 | f8e4m3, its scales 1: what is stored is K and V
 
   // INVALID_ARGUMENT naming the field: block_tokens is a power of two from 8 to 256, head_dim a
   // multiple of 8 up to 256, the others are positive and bounded, an extent has at most

@@ -169,6 +169,21 @@ TEST_P(SameAnswerTest, WhenTheStepBudgetIsTight) {
   EXPECT_EQ(RunDisaggregated(setup, Wire::kLoopback, requests_), expected_);
 }
 
+// KV of 8 bits is handed over as it is stored.
+TEST(EightBitKvTest, GivesTheSameAnswerWhateverTheRoute) {
+  const Model model = {"sample", "models/sample", 300};
+  const int32_t vocab_size = TestModel::Load(model.directory, 1)->config.vocab_size;
+  const std::vector<EngineRequest> requests = Requests(model, vocab_size);
+  TestEngineSetup setup = SetupFor(model, kWhole, 1);
+  setup.kv_dtype = DType::kF8E4M3;
+  const std::vector<TokenIds> expected = RunAlone(setup, requests).answers;
+  setup.num_threads = 2;
+  setup.scheduler.max_prefill_chunk = 17;
+  EXPECT_EQ(RunTogether(setup, requests).answers, expected);
+  EXPECT_EQ(RunDisaggregated(setup, Wire::kLoopback, requests), expected);
+  EXPECT_EQ(RunDisaggregated(setup, Wire::kTcp, requests), expected);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, SameAnswerTest,
                          testing::Values(Model{"llama2", "tests/golden/checkpoints/llama2", 200},
                                          Model{"mistral", "tests/golden/checkpoints/mistral", 200},

@@ -27,6 +27,18 @@ TEST(KvLayoutTest, SizesFollowFromTheFields) {
   EXPECT_EQ(layout.BlocksFor(17), 2);
 }
 
+TEST(KvLayoutTest, EightBitKvTakesHalfTheMemory) {
+  KvLayout layout = Layout();
+  layout.dtype = DType::kF8E4M3;
+  EXPECT_EQ(layout.Validate(), absl::OkStatus());
+  EXPECT_EQ(2 * layout.BlockBytes(), Layout().BlockBytes());
+  std::byte base{};
+  const KvPoolView view = layout.PoolView(&base, 10);
+  EXPECT_EQ(view.dtype, DType::kF8E4M3);
+  EXPECT_EQ(view.k_scale, 1);
+  EXPECT_EQ(view.v_scale, 1);
+}
+
 TEST(KvLayoutTest, PoolViewAgreesOnTheExtent) {
   const KvLayout layout = Layout();
   std::byte base{};
@@ -73,7 +85,8 @@ TEST(KvLayoutTest, FingerprintTellsEveryDifference) {
   add([](KvLayout& l) { l.head_dim = 16; });
   add([](KvLayout& l) { l.block_tokens = 64; });
   add([](KvLayout& l) { l.dtype = DType::kF16; });
-  EXPECT_EQ(prints.size(), 7u);
+  add([](KvLayout& l) { l.dtype = DType::kF8E4M3; });
+  EXPECT_EQ(prints.size(), 8u);
   EXPECT_EQ(layout.Fingerprint(1), Layout().Fingerprint(1));
 }
 

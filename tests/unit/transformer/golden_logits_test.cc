@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fmt/format.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/unit/transformer/model_under_test.h"
@@ -53,6 +54,56 @@ TEST_P(GoldenLogitsTest, EqualsTransformers) {
       ids.push_back(ArgMax(logits));
     }
     EXPECT_EQ(ids, expected_ids);
+  }
+}
+
+// Each token of a text after those before it.
+struct Reading {
+  double loss = 0;               // ln(perplexity) of all tokens but the first
+  std::vector<int32_t> choices;  // the most probable ones in their places
+};
+
+Reading Read(ModelUnderTest& model, const std::vector<int32_t>& ids) {
+  TestSequence sequence = model.NewSequence(ids);
+  Reading reading;
+  for (size_t i = 1; i < ids.size(); ++i) {
+    const std::vector<float> logits = model.Step({}, {{&sequence, 1}}).front();
+    reading.choices.push_back(ArgMax(logits));
+    const float highest = logits[static_cast<size_t>(reading.choices.back())];
+    double total = 0;
+    for (float logit : logits) total += std::exp(static_cast<double>(logit) - highest);
+    reading.loss += highest + std::log(total) - logits[static_cast<size_t>(ids[i])];
+  }
+  reading.loss /= static_cast<double>(ids.size() - 1);
+  return reading;
+}
+
+// Rounding KV to three bits of fraction moves the model's loss on its own text by little.
+TEST(EightBitKvTest, KeepsTheLossOfTheSampleModel) {
+  const std::string root = TANDEM_SOURCE_DIR;
+  std::ifstream file(root + "/tests/golden/logits/sample.json");
+  const Json golden = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(golden.is_object() && !golden["cases"].empty());
+  const std::string directory = root + "/models/sample";
+  TestModelOptions options = {.directory = directory, .num_threads = 2, .max_tokens = 4096};
+  const auto exact = ModelUnderTest::Load(options);
+  options.kv_dtype = DType::kF8E4M3;
+  const auto eight = ModelUnderTest::Load(options);
+  for (const Json& c : golden["cases"]) {
+    auto ids = c["prompt_ids"].get<std::vector<int32_t>>();
+    const auto greedy = c["greedy_ids"].get<std::vector<int32_t>>();
+    ids.insert(ids.end(), greedy.begin(), greedy.end());
+    const Reading expected = Read(*exact, ids);
+    const Reading reading = Read(*eight, ids);
+    size_t same = 0;
+    for (size_t i = 0; i < reading.choices.size(); ++i) {
+      same += reading.choices[i] == expected.choices[i] ? 1 : 0;
+    }
+    SCOPED_TRACE(fmt::format("{} tokens: loss {:.4f} and {:.4f}, {} choices alike", ids.size(),
+                             expected.loss, reading.loss, same));
+    EXPECT_NE(reading.loss, expected.loss);
+    EXPECT_NEAR(reading.loss, expected.loss, 0.01);
+    EXPECT_GT(same, reading.choices.size() * 9 / 10);
   }
 }
 

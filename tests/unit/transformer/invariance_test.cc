@@ -124,13 +124,15 @@ TEST_P(InvarianceTest, CompanyDoesNotMatter) {
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, InvarianceTest,
                          testing::Values(Case{"models/sample", 301, DType::kBF16},
+                                         Case{"models/sample", 150, DType::kF8E4M3},
                                          Case{"tests/golden/checkpoints/mistral", 90, DType::kF32},
                                          Case{"tests/golden/checkpoints/qwen2", 120, DType::kF16},
                                          Case{"tests/golden/checkpoints/qwen3", 120, DType::kBF16},
                                          Case{"tests/golden/checkpoints/linear", 100, DType::kF32}),
                          [](const auto& info) {
                            const std::string name = info.param.checkpoint;
-                           return name.substr(name.rfind('/') + 1);
+                           return name.substr(name.rfind('/') + 1) + "_" +
+                                  std::string(Name(info.param.kv_dtype));
                          });
 
 }  // namespace
