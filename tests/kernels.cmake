@@ -22,6 +22,8 @@ foreach(name ${OPS_CONFORMANCE_TESTS})
   tandem_emulated_test(${name}_emulated_test SOURCES conformance/${name}_test.cc
     DEPS tandem_ops_support ARGS --gtest_filter=*/cuda_0* TIMEOUT 600)
 endforeach()
+tandem_emulated_test(attention_decode_test SOURCES unit/kernels/attention_decode_test.cc
+  DEPS tandem_kernels)
 tandem_emulated_test(cuda_device_test SOURCES unit/kernels/cuda_device_test.cc DEPS tandem_kernels)
 tandem_emulated_test(cuda_ops_test SOURCES unit/kernels/cuda_ops_test.cc DEPS tandem_kernels)
 tandem_emulated_test(cuda_errors_test SOURCES unit/kernels/cuda_errors_test.cc DEPS tandem_kernels)

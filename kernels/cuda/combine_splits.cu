@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/cuda/attention_decode.cuh"
 #include "kernels/cuda/launch.cuh"
 
@@ -9,7 +11,8 @@ namespace {
 
 constexpr int kCombineThreads = 128;
 constexpr int kCombineWarps = kCombineThreads / kWarpLanes;
-constexpr int kBlocksPerFold = 256;  // of the pool, that one thread block folds
+constexpr int kBlocksPerFold = 256;  // of the pool, that one thread block folds at least
+constexpr int kFoldsPerSm = 8;       // enough to keep the device busy
 
 // A sum of 2^log_sum * output, taken relative to the largest of them.
 struct RunningMerge {
@@ -100,10 +103,10 @@ __device__ __forceinline__ float RowLogSum(const DecodeParams& params, int32_t p
   return sum > 0 ? max + log2f(sum) : -kInfinity;
 }
 
-// The masses of kBlocksPerFold blocks of one sequence and KV head: those of their chunks relative
+// Every `folds`-th run of blocks of one sequence and KV head: the masses of their chunks relative
 // to what each row's weights sum up to, added over the group.
 __device__ __forceinline__ void FoldMass(const DecodeParams& params, int32_t first_pair,
-                                         int32_t slice) {
+                                         int32_t fold, int32_t folds) {
   __shared__ float row_log_sums[kMaxDecodeGroup];
   const DecodeHeads& heads = params.heads;
   for (int32_t head = threadIdx.x / kWarpLanes; head < heads.group; head += kCombineWarps) {
@@ -123,9 +126,8 @@ __device__ __forceinline__ void FoldMass(const DecodeParams& params, int32_t fir
   const float* masses = params.scratch.chunk_mass + (seq * int64_t{heads.num_kv_heads} + kv_head) *
                                                         params.scratch.mass_chunks * heads.group;
   float* out = params.block_mass + seq * params.mass_stride + int64_t{kv_head} * params.max_blocks;
-  const int32_t end = min(params.max_blocks, (slice + 1) * kBlocksPerFold);
-  for (int32_t block = slice * kBlocksPerFold + threadIdx.x; block < end;
-       block += kCombineThreads) {
+  for (int32_t block = fold * kCombineThreads + threadIdx.x; block < params.max_blocks;
+       block += folds * kCombineThreads) {
     float mass = 0;
     for (int32_t chunk = max(first_chunk, block << chunks_shift);
          chunk < min(end_chunk, (block + 1) << chunks_shift); ++chunk) {
@@ -154,7 +156,8 @@ __global__ void __launch_bounds__(kCombineThreads)
   }
   const int32_t pair_head = pair % params.rule.num_kv_heads;
   if (row >= rows) {
-    if (pair_head % params.heads.row_groups == 0) FoldMass(params, pair, row - rows);
+    if (pair_head % params.heads.row_groups != 0) return;  // the pair before folds for all
+    FoldMass(params, pair, row - rows, gridDim.y - rows);
     return;
   }
   if (row >= params.heads.RowsOf(pair_head)) return;
@@ -168,12 +171,14 @@ __global__ void __launch_bounds__(kCombineThreads)
 
 cudaError_t CombineSplits(const LaunchTarget& on, const DecodeParams& params) {
   const bool by_part = params.rule.mode == SplitMode::kBalanced && params.block_mass == nullptr;
-  const int32_t folds =
-      params.block_mass == nullptr ? 0 : (params.max_blocks + kBlocksPerFold - 1) / kBlocksPerFold;
+  const int32_t pairs = params.num_sequences * params.rule.num_kv_heads;
+  int32_t folds = 0;
+  if (params.block_mass != nullptr) {
+    folds = std::clamp(params.max_blocks / kBlocksPerFold, 1,
+                       std::max(1, kFoldsPerSm * on.num_sms / pairs));
+  }
   LaunchShape shape;
-  shape.grid =
-      dim3(by_part ? params.rule.num_parts : params.num_sequences * params.rule.num_kv_heads,
-           params.heads.rows() + folds);
+  shape.grid = dim3(by_part ? params.rule.num_parts : pairs, params.heads.rows() + folds);
   shape.block = dim3(kCombineThreads);
   shape.after_previous = true;
   return Launch(CombineSplitsKernel, shape, on.stream, params, by_part ? 1 : 0);
