@@ -85,9 +85,11 @@ absl::Status AddAttention(KernelArrays& arrays, Cases& cases) {
     int32_t sequences;
     int32_t rows;  // of each sequence
     int32_t context;
+    DType kv = DType::kBF16;
   };
   constexpr Step kSteps[] = {
-      {1, 512, 512}, {1, 512, 2048}, {1, 1, 512}, {1, 1, 2048}, {8, 1, 2048}};
+      {1, 512, 512}, {1, 512, 2048}, {1, 512, 2048, DType::kF8E4M3}, {1, 1, 512},
+      {1, 1, 2048},  {8, 1, 2048},   {8, 1, 2048, DType::kF8E4M3}};
   for (const Step& step : kSteps) {
     const int32_t blocks = (step.context + kBlockTokens - 1) / kBlockTokens;
     auto sequences = std::make_shared<Sequences>();
@@ -103,7 +105,7 @@ absl::Status AddAttention(KernelArrays& arrays, Cases& cases) {
     const int64_t rows = int64_t{step.sequences} * step.rows;
     ASSIGN_OR_RETURN(args.q, arrays.Floats({rows, kQueryHeads, kHeadDim}));
     ASSIGN_OR_RETURN(args.out, arrays.Floats({rows, kQueryHeads, kHeadDim}));
-    args.pool = {nullptr,  DType::kBF16, kLayers, step.sequences * blocks,
+    args.pool = {nullptr,  step.kv,      kLayers, step.sequences * blocks,
                  kKvHeads, kBlockTokens, kHeadDim};
     ASSIGN_OR_RETURN(args.pool.data,
                      arrays.NextWeight(kLayers * args.pool.num_blocks * args.pool.ExtentBytes()));
@@ -118,7 +120,8 @@ absl::Status AddAttention(KernelArrays& arrays, Cases& cases) {
                      : arrays.ops().AttentionDecode(arrays.stream(), args);
     };
     cases.push_back({prefill ? "attention_prefill" : "attention_decode",
-                     fmt::format("S {} q {} context {}", step.sequences, step.rows, step.context),
+                     fmt::format("S {} q {} context {} {}", step.sequences, step.rows, step.context,
+                                 Name(step.kv)),
                      Cost(args), call});
   }
   return absl::OkStatus();

@@ -111,15 +111,16 @@ TEST_P(SampleTest, LogprobsAreOfTheUnmodifiedDistribution) {
 // and the seed is fixed.
 TEST_P(SampleTest, FrequenciesFollowTheTemperature) {
   const std::vector<float> logits = Random(12);
-  constexpr int64_t kDraws = 20000;
+  const int64_t draws = Size(20000, 1000);
   for (float temperature : {0.5f, 1.0f, 2.0f}) {
     const SampleRow row = {.temperature = temperature, .seed = 7, .num_logprobs = -1};
     std::vector<double> counts(12);
-    for (int32_t id : Draw(logits, row, kDraws)) ++counts[static_cast<size_t>(id)];
+    for (int32_t id : Draw(logits, row, draws)) ++counts[static_cast<size_t>(id)];
     const std::vector<double> expected = reference::SampleDistribution(logits, row);
     double chi_square = 0;
     for (size_t i = 0; i < 12; ++i) {
-      chi_square += std::pow(counts[i] - kDraws * expected[i], 2) / (kDraws * expected[i]);
+      const double wanted = static_cast<double>(draws) * expected[i];
+      chi_square += std::pow(counts[i] - wanted, 2) / wanted;
     }
     EXPECT_LT(chi_square, 37.4) << temperature;
   }
@@ -147,7 +148,7 @@ TEST_P(SampleTest, FiltersKeepExactlyTheReferencesTokens) {
       row.num_logprobs = -1;
       for (float temperature : {0.05f, 0.8f, 5.0f}) {
         row.temperature = temperature;
-        ExpectDrawsFollowReference(logits, row, 60);
+        ExpectDrawsFollowReference(logits, row, Size(60, 12));
       }
     }
   }
@@ -176,12 +177,12 @@ TEST_P(SampleTest, PenaltiesFollowTheReference) {
   SampleRow row = {
       .temperature = 1, .num_logprobs = -1, .prompt_ids = prompt, .output_ids = output};
   row.repetition_penalty = 1.8f;
-  ExpectDrawsFollowReference(logits, row, 300);
+  ExpectDrawsFollowReference(logits, row, Size(300, 60));
   row.frequency_penalty = 0.7f;
   row.presence_penalty = -0.4f;
-  ExpectDrawsFollowReference(logits, row, 300);
+  ExpectDrawsFollowReference(logits, row, Size(300, 60));
   row.top_k = 9;
-  ExpectDrawsFollowReference(logits, row, 300);
+  ExpectDrawsFollowReference(logits, row, Size(300, 60));
 
   // Greedy: the penalty moves the choice exactly when it should.
   std::vector<float> two = {2.0f, 1.5f};
@@ -193,7 +194,7 @@ TEST_P(SampleTest, PenaltiesFollowTheReference) {
 }
 
 TEST_P(SampleTest, LongVocabulariesFollowTheReference) {
-  const std::vector<float> logits = Random(40001, 3.0f);
+  const std::vector<float> logits = Random(Size(40001, 9001), 3.0f);
   ExpectDrawsFollowReference(logits, {.temperature = 1, .seed = 3, .num_logprobs = -1}, 12);
   ExpectDrawsFollowReference(logits, {.temperature = 2, .top_p = 0.95f, .num_logprobs = -1}, 12);
   ExpectDrawsFollowReference(logits, {.temperature = 0.05f, .top_k = 2000, .num_logprobs = -1}, 12);
@@ -281,7 +282,7 @@ TEST_P(SampleTest, NeighboursAndThreadsChangeNothing) {
                .num_logprobs = 3};
   }
   const std::vector<SampledToken> together = Sample(logits, rows);
-  for (int num_threads : {1, 2, 3}) {
+  for (int num_threads : ThreadCounts()) {
     UseThreads(num_threads);
     for (size_t i = 0; i < rows.size(); ++i) {
       const std::vector<float> row(logits.begin() + i * kVocab, logits.begin() + (i + 1) * kVocab);

@@ -260,6 +260,30 @@ TEST(OpCostTest, CountsWhatMustMoveAndBeComputed) {
   EXPECT_EQ(Cost(args).flops, (3 + 3) * 4 * 8 * 4);
   EXPECT_EQ(Cost(args).bytes, 2 * 64 * 4 + 4 * 2 * 2 * 8 * 2);
 
+  args.lse = Tensor(q, {2, 4});
+  EXPECT_EQ(Cost(args).bytes, 2 * 64 * 4 + 4 * 2 * 2 * 8 * 2 + 2 * 4 * 4);
+
+  // The last row alone, over K alone.
+  const ColumnMassArgs mass = {.attention = args, .last_rows = 1, .out = Tensor(q, {1, 2, 5})};
+  EXPECT_EQ(Cost(mass).flops, 3 * 2 * 8 * 4);
+  EXPECT_EQ(Cost(mass).bytes, (32 + 4) * 4 + 3 * 2 * 8 * 2 + 10 * 4);
+
+  // A row of the tables per token, however long they are; K is written once and not read again.
+  const std::vector<int32_t> positions = {0, 1};
+  const std::vector<int64_t> slots = {0, -1};
+  const RopeArgs rope = {.q = Tensor(q, {2, 2, 8}),
+                         .k = Tensor(q, {2, 1, 8}),
+                         .positions = positions,
+                         .cos = Tensor(q, {8, 4}),
+                         .sin = Tensor(q, {8, 4})};
+  EXPECT_EQ(Cost(rope).bytes, 2 * 48 * 4 + 2 * 2 * 4 * 4);
+  const StoreKvArgs store = {.k = rope.k,
+                             .v = rope.k,
+                             .slots = slots,
+                             .pool = {.dtype = DType::kF8E4M3, .num_kv_heads = 1, .head_dim = 8}};
+  EXPECT_EQ(Cost(store).bytes, 2 * 8 * 4 + 2 * 8);
+  EXPECT_EQ(Cost(rope, store).bytes, Cost(rope).bytes + 8 * 4 + 2 * 8);
+
   std::byte weight{};
   const GemmArgs gemm = {.x = Tensor(q, {4, 16}),
                          .weight = {&weight, DType::kBF16, 10, 16},
