@@ -87,8 +87,6 @@ __device__ __forceinline__ Ends EndsOf(const MoveParams& p, int32_t extent) {
 // fit 32 bits, and division by them is then quick.
 template <Move kMove>
 __global__ void __launch_bounds__(kMoveThreads) MoveExtents(MoveParams p) {
-  ptx::GridDependencyWait();
-  ptx::GridDependencyLaunch();
   const auto vectors = static_cast<int32_t>(p.extent_bytes / static_cast<int64_t>(sizeof(uint4)));
   const auto lane = static_cast<int32_t>(threadIdx.x % 32);
   const auto first_piece = static_cast<int32_t>(blockIdx.x * kMoveWarps + threadIdx.x / 32);
@@ -111,7 +109,8 @@ __global__ void __launch_bounds__(kMoveThreads) MoveExtents(MoveParams p) {
   }
 }
 
-// Vectors of 16 bytes: the pool and the staging must lie so.
+// Vectors of 16 bytes: the pool and the staging must lie so. What is moved is read as data that no
+// kernel writes meanwhile, so this starts when the kernel before it has ended.
 template <Move kMove>
 cudaError_t LaunchMove(const LaunchTarget& on, const MoveParams& params, int64_t max_blocks) {
   const uint64_t places =
@@ -120,8 +119,7 @@ cudaError_t LaunchMove(const LaunchTarget& on, const MoveParams& params, int64_t
   const int64_t pieces = int64_t{params.num_extents} * params.num_pieces;
   const int64_t blocks = std::min((pieces + kMoveWarps - 1) / kMoveWarps, max_blocks);
   const LaunchShape shape = {.grid = dim3(static_cast<unsigned>(blocks)),
-                             .block = dim3(kMoveThreads),
-                             .after_previous = true};
+                             .block = dim3(kMoveThreads)};
   return Launch(MoveExtents<kMove>, shape, on.stream, params);
 }
 

@@ -17,9 +17,6 @@ namespace {
 enum class Storing : uint8_t { kNo, kYes };
 
 constexpr int kMaxThreads = 384;
-// As many hide the way from a token to its rows of the tables.
-template <Storing kStoring, Access kAccess>
-constexpr int kBlocksPerSm = kStoring == Storing::kYes&& kAccess == Access::kVectors ? 3 : 1;
 
 // RopeArgs as a kernel takes them, and the v that is stored beside k.
 template <class T>
@@ -134,8 +131,10 @@ __device__ __forceinline__ void StoreValues(const RopeParams<T>& p, const T* dat
   }
 }
 
+// Three blocks on an SM hide the way from a token by its position to its rows of the tables.
 template <class T, Storing kStoring, Access kAccess>
-__global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm<kStoring, kAccess>)
+__global__ void __launch_bounds__(kMaxThreads,
+                                  kStoring == Storing::kYes && kAccess == Access::kVectors ? 3 : 1)
     RotateHeads(RopeParams<T> p, KvTarget to) {
   ptx::GridDependencyWait();
   ptx::GridDependencyLaunch();

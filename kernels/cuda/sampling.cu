@@ -21,10 +21,10 @@ struct Workspace {
   CutWorkspace cut;
   uint64_t best_of_warp[kMaxSampleThreads / 32];
   float highest_of_warp[kMaxSampleThreads / 32];
+  bool finite_in_warp[kMaxSampleThreads / 32];
   uint64_t uniform_mass;
   int32_t chosen;
   uint32_t num_collected;
-  int32_t not_finite;
 };
 
 // ---- penalties ----
@@ -66,8 +66,6 @@ struct Highest {
 };
 
 __device__ Highest FindHighest(Workspace& shared, const ScoredRow& row) {
-  if (threadIdx.x == 0) shared.not_finite = 0;
-  __syncthreads();
   uint64_t best = kLastRank;
   float highest = -FLT_MAX;
   bool finite = true;
@@ -81,8 +79,9 @@ __device__ Highest FindHighest(Workspace& shared, const ScoredRow& row) {
     best = min(best, __shfl_xor_sync(0xffffffffu, best, distance));
     highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, distance));
   }
-  if (!finite) shared.not_finite = 1;
+  finite = __all_sync(0xffffffffu, finite) != 0;
   if (threadIdx.x % 32 == 0) {
+    shared.finite_in_warp[threadIdx.x / 32] = finite;
     shared.best_of_warp[threadIdx.x / 32] = best;
     shared.highest_of_warp[threadIdx.x / 32] = highest;
   }
@@ -90,8 +89,9 @@ __device__ Highest FindHighest(Workspace& shared, const ScoredRow& row) {
   for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) {
     best = min(best, shared.best_of_warp[warp]);
     highest = fmaxf(highest, shared.highest_of_warp[warp]);
+    finite = finite && shared.finite_in_warp[warp];
   }
-  return {best, highest, shared.not_finite == 0};
+  return {best, highest, finite};
 }
 
 // ---- the draw ----

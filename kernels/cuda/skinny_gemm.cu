@@ -194,13 +194,12 @@ __global__ void __launch_bounds__(kThreads, 2) FmaGemm(GemmParams p) {
   const W* weights = static_cast<const W*>(p.weight) + column * p.k;
   const auto* x = static_cast<const float*>(p.x);
   float sums[kMaxRows] = {};
-#pragma unroll 2
   for (int64_t input = lane * kChunk; input < p.k; input += 32 * kChunk) {
     float w[kChunk];
     LoadVector(weights + input, w);
 #pragma unroll
     for (int row = 0; row < kMaxRows; ++row) {
-      if (row >= p.num_rows) break;
+      if (row >= p.num_rows) continue;
       float values[kChunk];
       LoadVector(x + row * p.x_stride + input, values);
 #pragma unroll
