@@ -91,6 +91,11 @@ absl::StatusOr<CublasLtGemm::Owned<cublasLtMatmulPreference_t>> CublasLtGemm::Ne
   RETURN_IF_ERROR(ToStatus(lt_.preference_set(handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                               &workspace, sizeof(workspace)),
                            "state preferences"));
+  // A product that is cut along k is summed in f32, too, not in the type of out.
+  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  RETURN_IF_ERROR(ToStatus(lt_.preference_set(handle, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                              &reductions, sizeof(reductions)),
+                           "state preferences"));
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
