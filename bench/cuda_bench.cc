@@ -1,8 +1,9 @@
 #include "bench/cuda_bench.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <ctime>
+#include <fstream>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -19,31 +20,6 @@ constexpr int32_t kMinSets = 4;
 constexpr int32_t kMaxSets = 64;
 constexpr double kGraphBytes = 16e9;  // that the launches of one graph read, about
 
-// An event that measures, of a bench: made where it is used.
-class TimedEvent {
- public:
-  TimedEvent() = default;
-  TimedEvent(TimedEvent&& other) noexcept { std::swap(handle_, other.handle_); }
-  ~TimedEvent() {
-    if (handle_ != nullptr) cudaEventDestroy(handle_);
-  }
-  absl::Status Record(cudaStream_t stream) {
-    if (handle_ == nullptr) {
-      RETURN_IF_CUDA_ERROR(cudaEventCreate(&handle_), "make an event");
-    }
-    return cuda::ToStatus(cudaEventRecord(handle_, stream), "record an event");
-  }
-  absl::StatusOr<double> MicrosecondsSince(const TimedEvent& start) const {
-    float milliseconds = 0;
-    RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&milliseconds, start.handle_, handle_),
-                         "read the time between events");
-    return double{milliseconds} * 1e3;
-  }
-
- private:
-  cudaEvent_t handle_ = nullptr;
-};
-
 // Replays of one graph.
 struct Replays {
   std::unique_ptr<Graph> graph;
@@ -56,8 +32,7 @@ struct Replays {
       ASSIGN_OR_RETURN(const double total, ends[i].MicrosecondsSince(starts[i]));
       us.push_back(total / launches);
     }
-    std::sort(us.begin(), us.end());
-    return CudaTiming{us[us.size() / 2], us.front(), us[us.size() * 9 / 10]};
+    return TimingOf(std::move(us));
   }
 };
 
@@ -80,6 +55,13 @@ std::string_view Verdict(double us, const TimeLimits& limits) {
   return us <= limits.fail_above_us ? "near" : "missed";
 }
 
+std::string Now() {
+  const std::time_t now = std::time(nullptr);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+  return text;
+}
+
 Json MachineOf(const cudaDeviceProp& properties) {
   int driver = 0;
   int runtime = 0;
@@ -95,6 +77,29 @@ Json MachineOf(const cudaDeviceProp& properties) {
 }
 
 }  // namespace
+
+TimedEvent::~TimedEvent() {
+  if (handle_ != nullptr) cudaEventDestroy(handle_);
+}
+
+absl::Status TimedEvent::Record(cudaStream_t stream) {
+  if (handle_ == nullptr) {
+    RETURN_IF_CUDA_ERROR(cudaEventCreate(&handle_), "make an event");
+  }
+  return cuda::ToStatus(cudaEventRecord(handle_, stream), "record an event");
+}
+
+absl::StatusOr<double> TimedEvent::MicrosecondsSince(const TimedEvent& start) const {
+  float milliseconds = 0;
+  RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&milliseconds, start.handle_, handle_),
+                       "read the time between events");
+  return double{milliseconds} * 1e3;
+}
+
+CudaTiming TimingOf(std::vector<double> us) {
+  std::sort(us.begin(), us.end());
+  return {us[us.size() / 2], us.front(), us[us.size() * 9 / 10]};
+}
 
 absl::StatusOr<std::byte*> CaseMemory::Take(int64_t bytes) {
   ASSIGN_OR_RETURN(DeviceBuffer buffer, device_.Allocate(static_cast<size_t>(bytes)));
@@ -118,7 +123,7 @@ absl::StatusOr<std::unique_ptr<CudaBench>> CudaBench::Open(const CudaBenchOption
   RETURN_IF_CUDA_ERROR(cudaGetDevice(&index), "ask for the device");
   RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, index), "ask for the device");
   bench->l2_bytes_ = properties.l2CacheSize;
-  bench->machine_ = MachineOf(properties);
+  bench->Describe("machine", MachineOf(properties));
   return bench;
 }
 
@@ -293,17 +298,23 @@ void CudaBench::Add(const CudaRow& row) {
   std::fflush(stdout);
 }
 
-Json CudaBench::Report() const {
-  Json report = {{"machine", machine_},
-                 {"repeats", options_.repeats},
-                 {"scale", options_.scale},
-                 {"ceilings",
-                  {{"read_tbytes_per_s", ceilings_.read_tbps},
-                   {"copy_tbytes_per_s", ceilings_.copy_tbps},
-                   {"gemm_tflops", ceilings_.gemm_tflops}}},
-                 {"results", Json::array()}};
+absl::Status CudaBench::WriteReport(std::string_view kind, std::string_view commit,
+                                    const std::string& path) const {
+  if (path.empty()) return absl::OkStatus();
+  Json report = facts_;
+  report["kind"] = kind;
+  report["date"] = Now();
+  report["commit"] = commit;
+  report["repeats"] = options_.repeats;
+  report["scale"] = options_.scale;
+  report["ceilings"] = {{"read_tbytes_per_s", ceilings_.read_tbps},
+                        {"copy_tbytes_per_s", ceilings_.copy_tbps},
+                        {"gemm_tflops", ceilings_.gemm_tflops}};
+  report["results"] = Json::array();
   for (const CudaRow& row : rows_) report["results"].push_back(JsonOf(row));
-  return report;
+  std::ofstream file(path);
+  file << report.dump(1) << "\n";
+  return file.good() ? absl::OkStatus() : FailedPrecondition("{}: cannot be written", path);
 }
 
 }  // namespace tandem

@@ -6,6 +6,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -52,6 +54,24 @@ struct CudaTiming {
   double us = 0;  // of one launch: the median of the replays
   double best_us = 0;
   double worst_us = 0;  // nine in ten are faster
+};
+
+// The median, the least and the ninth decile. At least one value.
+CudaTiming TimingOf(std::vector<double> us);
+
+// A point of a stream whose time is kept. The stream's device is the calling thread's.
+class TimedEvent {
+ public:
+  TimedEvent() = default;
+  TimedEvent(TimedEvent&& other) noexcept { std::swap(handle_, other.handle_); }
+  ~TimedEvent();
+
+  absl::Status Record(cudaStream_t stream);
+  // Both must have come to pass.
+  absl::StatusOr<double> MicrosecondsSince(const TimedEvent& start) const;
+
+ private:
+  cudaEvent_t handle_ = nullptr;
 };
 
 // One line of the table.
@@ -124,7 +144,13 @@ class CudaBench {
   absl::StatusOr<double> Error(const TensorView& result, const TensorView& reference);
 
   void Add(const CudaRow& row);
-  nlohmann::json Report() const;
+  // One more fact about what is measured, for the report.
+  void Describe(std::string key, nlohmann::json value) {
+    facts_[std::move(key)] = std::move(value);
+  }
+  // All rows so far, with the machine, the ceilings and the date; nothing where `path` is empty.
+  absl::Status WriteReport(std::string_view kind, std::string_view commit,
+                           const std::string& path) const;
 
  private:
   explicit CudaBench(const CudaBenchOptions& options) : options_(options) {}
@@ -138,7 +164,7 @@ class CudaBench {
   std::unique_ptr<Stream> stream_;
   cuda::LaunchTarget target_;
   int64_t l2_bytes_ = 0;
-  nlohmann::json machine_;
+  nlohmann::json facts_ = nlohmann::json::object();
   CudaCeilings ceilings_;
   uint64_t seed_ = 0;
   std::vector<CudaRow> rows_;

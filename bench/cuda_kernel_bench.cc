@@ -10,8 +10,6 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <ctime>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -87,40 +85,23 @@ bool Chosen(std::string_view sections, std::string_view name) {
   return false;
 }
 
-std::string Now() {
-  const std::time_t now = std::time(nullptr);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  return text;
-}
-
-absl::Status Write(nlohmann::json report, const Flags& flags) {
-  if (flags.json_path.empty()) return absl::OkStatus();
-  report["kind"] = "cuda_kernels";
-  report["date"] = Now();
-  report["commit"] = flags.commit;
-  std::ofstream file(flags.json_path);
-  file << report.dump(1) << "\n";
-  return file.good() ? absl::OkStatus()
-                     : FailedPrecondition("{}: cannot be written", flags.json_path);
-}
-
-// What a section has measured is worth keeping when a later one fails.
+// What has been measured is worth keeping when a later section fails or its time runs out.
 absl::Status Main(int argc, char** argv) {
   ASSIGN_OR_RETURN(const Flags flags, ParseFlags(argc, argv));
   ASSIGN_OR_RETURN(const auto bench, CudaBench::Open(flags.options));
   RETURN_IF_ERROR(MeasureCeilings(*bench));
+  RETURN_IF_ERROR(bench->WriteReport("cuda_kernels", flags.commit, flags.json_path));
   absl::Status first_error;
   for (const Section& section : kSections) {
     if (!Chosen(flags.sections, section.name)) continue;
     const absl::Status status = section.run(*bench);
+    RETURN_IF_ERROR(bench->WriteReport("cuda_kernels", flags.commit, flags.json_path));
     if (status.ok()) continue;
     fmt::print(stderr, "cuda_kernel_bench: {}: {}\n", section.name, status.ToString());
     first_error.Update(status);
     // After these the device answers nothing more.
     if (absl::IsUnavailable(status)) break;
   }
-  RETURN_IF_ERROR(Write(bench->Report(), flags));
   return first_error;
 }
 

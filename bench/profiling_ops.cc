@@ -45,43 +45,44 @@ OpTotals Sum(const OpProfile& profile) {
 
 absl::Status ProfilingOps::DoPackWeight(Stream& stream, const PackedMatrix& dst,
                                         std::span<const TensorView> sources) {
-  return Timed(OpKind::kOther, {}, [&] { return ops_->PackWeight(stream, dst, sources); });
+  return Timed(stream, OpKind::kOther, {}, [&] { return ops_->PackWeight(stream, dst, sources); });
 }
 
 absl::Status ProfilingOps::DoEmbedding(Stream& stream, const EmbeddingArgs& args) {
-  return Timed(OpKind::kEmbedding, Cost(args), [&] { return ops_->Embedding(stream, args); });
+  return Timed(stream, OpKind::kEmbedding, Cost(args),
+               [&] { return ops_->Embedding(stream, args); });
 }
 
 absl::Status ProfilingOps::DoRmsNorm(Stream& stream, const RmsNormArgs& args) {
-  return Timed(OpKind::kRmsNorm, Cost(args), [&] { return ops_->RmsNorm(stream, args); });
+  return Timed(stream, OpKind::kRmsNorm, Cost(args), [&] { return ops_->RmsNorm(stream, args); });
 }
 
 absl::Status ProfilingOps::DoRope(Stream& stream, const RopeArgs& args) {
-  return Timed(OpKind::kRope, Cost(args), [&] { return ops_->Rope(stream, args); });
+  return Timed(stream, OpKind::kRope, Cost(args), [&] { return ops_->Rope(stream, args); });
 }
 
 absl::Status ProfilingOps::DoGemm(Stream& stream, const GemmArgs& args) {
-  return Timed(OpKind::kGemm, Cost(args), [&] { return ops_->Gemm(stream, args); });
+  return Timed(stream, OpKind::kGemm, Cost(args), [&] { return ops_->Gemm(stream, args); });
 }
 
 absl::Status ProfilingOps::DoSiluMul(Stream& stream, const SiluMulArgs& args) {
-  return Timed(OpKind::kSiluMul, Cost(args), [&] { return ops_->SiluMul(stream, args); });
+  return Timed(stream, OpKind::kSiluMul, Cost(args), [&] { return ops_->SiluMul(stream, args); });
 }
 
 absl::Status ProfilingOps::DoStoreKv(Stream& stream, const StoreKvArgs& args) {
-  return Timed(OpKind::kStoreKv, Cost(args), [&] { return ops_->StoreKv(stream, args); });
+  return Timed(stream, OpKind::kStoreKv, Cost(args), [&] { return ops_->StoreKv(stream, args); });
 }
 
 absl::Status ProfilingOps::DoRopeStoreKv(Stream& stream, const RopeArgs& rope,
                                          const StoreKvArgs& store) {
-  return Timed(OpKind::kRopeStoreKv, Cost(rope, store),
+  return Timed(stream, OpKind::kRopeStoreKv, Cost(rope, store),
                [&] { return ops_->RopeStoreKv(stream, rope, store); });
 }
 
 absl::StatusOr<AttentionPlan> ProfilingOps::DoPlanPrefill(Stream& stream,
                                                           const AttentionArgs& args) {
   AttentionPlan plan;
-  RETURN_IF_ERROR(Timed(OpKind::kOther, {}, [&]() -> absl::Status {
+  RETURN_IF_ERROR(Timed(stream, OpKind::kOther, {}, [&]() -> absl::Status {
     ASSIGN_OR_RETURN(plan, ops_->PlanPrefill(stream, args));
     return absl::OkStatus();
   }));
@@ -91,7 +92,7 @@ absl::StatusOr<AttentionPlan> ProfilingOps::DoPlanPrefill(Stream& stream,
 absl::StatusOr<AttentionPlan> ProfilingOps::DoPlanDecode(Stream& stream,
                                                          const AttentionArgs& args) {
   AttentionPlan plan;
-  RETURN_IF_ERROR(Timed(OpKind::kOther, {}, [&]() -> absl::Status {
+  RETURN_IF_ERROR(Timed(stream, OpKind::kOther, {}, [&]() -> absl::Status {
     ASSIGN_OR_RETURN(plan, ops_->PlanDecode(stream, args));
     return absl::OkStatus();
   }));
@@ -99,33 +100,35 @@ absl::StatusOr<AttentionPlan> ProfilingOps::DoPlanDecode(Stream& stream,
 }
 
 absl::Status ProfilingOps::DoAttentionPrefill(Stream& stream, const AttentionArgs& args) {
-  return Timed(OpKind::kAttentionPrefill, Cost(args),
+  return Timed(stream, OpKind::kAttentionPrefill, Cost(args),
                [&] { return ops_->AttentionPrefill(stream, args); });
 }
 
 absl::Status ProfilingOps::DoAttentionDecode(Stream& stream, const AttentionArgs& args) {
-  return Timed(OpKind::kAttentionDecode, Cost(args),
+  return Timed(stream, OpKind::kAttentionDecode, Cost(args),
                [&] { return ops_->AttentionDecode(stream, args); });
 }
 
 absl::Status ProfilingOps::DoColumnMass(Stream& stream, const ColumnMassArgs& args) {
-  return Timed(OpKind::kOther, Cost(args), [&] { return ops_->ColumnMass(stream, args); });
+  return Timed(stream, OpKind::kOther, Cost(args), [&] { return ops_->ColumnMass(stream, args); });
 }
 
 absl::Status ProfilingOps::DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) {
-  return Timed(OpKind::kOther, Cost(args), [&] { return ops_->CopyBlocks(stream, args); });
+  return Timed(stream, OpKind::kOther, Cost(args), [&] { return ops_->CopyBlocks(stream, args); });
 }
 
 absl::Status ProfilingOps::DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) {
-  return Timed(OpKind::kOther, Cost(args), [&] { return ops_->GatherBlocks(stream, args); });
+  return Timed(stream, OpKind::kOther, Cost(args),
+               [&] { return ops_->GatherBlocks(stream, args); });
 }
 
 absl::Status ProfilingOps::DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) {
-  return Timed(OpKind::kOther, Cost(args), [&] { return ops_->ScatterBlocks(stream, args); });
+  return Timed(stream, OpKind::kOther, Cost(args),
+               [&] { return ops_->ScatterBlocks(stream, args); });
 }
 
 absl::Status ProfilingOps::DoSample(Stream& stream, const SampleArgs& args) {
-  return Timed(OpKind::kSample, Cost(args), [&] { return ops_->Sample(stream, args); });
+  return Timed(stream, OpKind::kSample, Cost(args), [&] { return ops_->Sample(stream, args); });
 }
 
 }  // namespace tandem

@@ -38,11 +38,21 @@ using OpProfile = std::array<OpTotals, kNumOpKinds>;
 
 OpTotals Sum(const OpProfile& profile);
 
+// Is told when the work of each call is queued; for devices whose work goes on when a call returns.
+class OpClock {
+ public:
+  virtual ~OpClock() = default;
+  virtual absl::Status Begin(Stream& stream, OpKind kind) = 0;
+  virtual absl::Status End(Stream& stream, OpKind kind) = 0;
+};
+
 // Forwards to another Ops and adds up time and cost per kind of op. The time is the op's only where
-// a call returns when its work is done, as on the CPU.
+// a call returns when its work is done, as on the CPU; `clock`, which may be null and must outlive
+// it, can tell the time elsewhere.
 class ProfilingOps final : public Ops {
  public:
-  explicit ProfilingOps(std::unique_ptr<Ops> ops) : ops_(std::move(ops)) {}
+  explicit ProfilingOps(std::unique_ptr<Ops> ops, OpClock* clock = nullptr)
+      : ops_(std::move(ops)), clock_(clock) {}
 
   DType ActivationType(DType weights) const override { return ops_->ActivationType(weights); }
   absl::Status Reserve(const WorkLimits& limits) override { return ops_->Reserve(limits); }
@@ -55,15 +65,18 @@ class ProfilingOps final : public Ops {
 
  private:
   template <typename Call>
-  absl::Status Timed(OpKind kind, const OpCost& cost, Call call) {
+  absl::Status Timed(Stream& stream, OpKind kind, const OpCost& cost, Call call) {
+    absl::Status status;
+    if (clock_ != nullptr) status.Update(clock_->Begin(stream, kind));
     const auto start = std::chrono::steady_clock::now();
-    absl::Status status = call();
+    status.Update(call());
     OpTotals& totals = profile_[static_cast<size_t>(kind)];
     totals.seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     totals.cost.bytes += cost.bytes;
     totals.cost.flops += cost.flops;
     ++totals.calls;
+    if (clock_ != nullptr) status.Update(clock_->End(stream, kind));
     return status;
   }
 
@@ -88,6 +101,7 @@ class ProfilingOps final : public Ops {
   absl::Status DoSample(Stream& stream, const SampleArgs& args) override;
 
   std::unique_ptr<Ops> ops_;
+  OpClock* const clock_;
   OpProfile profile_;
 };
 

@@ -13,6 +13,9 @@ function(tandem_library name)
   target_link_libraries(tandem_${name} PUBLIC ${arg_DEPS})
 endfunction()
 
+set(TANDEM_TEST_ROOT ${CMAKE_SOURCE_DIR} CACHE STRING
+    "Where tests find the files of this tree when they run")
+
 function(tandem_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS;ARGS" ${ARGN})
   if(NOT arg_TIMEOUT)
@@ -20,7 +23,7 @@ function(tandem_test name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
-  target_compile_definitions(${name} PRIVATE TANDEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_compile_definitions(${name} PRIVATE TANDEM_SOURCE_DIR="${TANDEM_TEST_ROOT}")
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gmock GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGS})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")

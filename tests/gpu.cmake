@@ -2,18 +2,35 @@
 # from end to end and write what bench/report.py reads. How fast anything is, only a GPU shows
 # (tests/gpu/run.sh).
 include(${CMAKE_SOURCE_DIR}/bench/cuda_sources.cmake)
-list(TRANSFORM CUDA_BENCH_KERNEL_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/bench/)
-list(TRANSFORM CUDA_BENCH_HOST_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/bench/)
+foreach(list CUDA_BENCH_KERNEL_SOURCES CUDA_BENCH_SOURCES CUDA_KERNEL_BENCH_SOURCES
+        CUDA_MODEL_BENCH_SOURCES)
+  list(TRANSFORM ${list} PREPEND ${CMAKE_SOURCE_DIR}/bench/)
+endforeach()
 set_source_files_properties(${CUDA_BENCH_KERNEL_SOURCES} PROPERTIES LANGUAGE CXX
                             COMPILE_OPTIONS "-x;c++;-Wno-unknown-pragmas")
-add_executable(cuda_kernel_bench_emulated ${CUDA_BENCH_KERNEL_SOURCES} ${CUDA_BENCH_HOST_SOURCES})
-target_include_directories(cuda_kernel_bench_emulated
-  BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/tests/simt/include)
-target_link_libraries(cuda_kernel_bench_emulated PRIVATE tandem_kernels_cuda_emulated tandem_simt
-  tandem_kernels nlohmann_json::nlohmann_json)
-add_dependencies(cuda_kernel_bench_emulated tandem_fake_cublaslt)
-add_test(NAME cuda_kernel_bench COMMAND ${CMAKE_COMMAND}
-  -DPROGRAM=$<TARGET_FILE:cuda_kernel_bench_emulated>
-  -DJSON=${CMAKE_CURRENT_BINARY_DIR}/cuda_kernel_bench.json
-  -P ${CMAKE_CURRENT_SOURCE_DIR}/gpu/check_bench.cmake)
-set_tests_properties(cuda_kernel_bench PROPERTIES TIMEOUT 300)
+add_library(tandem_cuda_bench_emulated OBJECT ${CUDA_BENCH_KERNEL_SOURCES} ${CUDA_BENCH_SOURCES})
+target_link_libraries(tandem_cuda_bench_emulated PUBLIC tandem_kernels_cuda_emulated tandem_simt
+  tandem_base nlohmann_json::nlohmann_json)
+
+# emulated_bench(NAME SOURCES a.cc ... DEPS lib ... SECTIONS s ... FLAGS f ...): runs it with the
+# flags; each section must have rows.
+function(emulated_bench name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS;SECTIONS;FLAGS" ${ARGN})
+  add_executable(${name}_emulated ${arg_SOURCES})
+  target_include_directories(${name}_emulated BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/tests/simt/include)
+  target_link_libraries(${name}_emulated PRIVATE tandem_cuda_bench_emulated
+    tandem_kernels_cuda_emulated tandem_simt ${arg_DEPS} tandem_kernels)
+  add_dependencies(${name}_emulated tandem_fake_cublaslt)
+  add_test(NAME ${name}_emulated COMMAND ${CMAKE_COMMAND}
+    -DPROGRAM=$<TARGET_FILE:${name}_emulated> "-DFLAGS=${arg_FLAGS}" "-DSECTIONS=${arg_SECTIONS}"
+    -DJSON=${CMAKE_CURRENT_BINARY_DIR}/${name}.json
+    -P ${CMAKE_SOURCE_DIR}/tests/gpu/check_bench.cmake)
+  set_tests_properties(${name}_emulated PROPERTIES TIMEOUT 300)
+endfunction()
+
+emulated_bench(cuda_kernel_bench SOURCES ${CUDA_KERNEL_BENCH_SOURCES}
+  FLAGS --scale 0.002 --repeats 2 --launches 2
+  SECTIONS ceilings decode prefill movement small gemm sampling)
+emulated_bench(cuda_model_bench SOURCES ${CUDA_MODEL_BENCH_SOURCES} DEPS tandem_transformer
+  FLAGS --shape tiny --steps 2
+  SECTIONS ceilings model "model ops")

@@ -7,8 +7,8 @@
 ROOT=$PWD
 LOADER=()
 PROGRAM_NAMES=(ops_test ops_attention_test ops_attention_bits_test ops_attention_mass_test
-  ops_kv_test ops_sample_test ops_validate_test transformer_test model_golden_test engine_test
-  same_answer_test cuda_kernel_bench model_bench)
+  ops_kv_test ops_rows_test ops_sample_test ops_validate_test model_device_test
+  engine_device_test cuda_kernel_bench model_bench)
 
 json_string() {
   local text=${1//\\/\\\\}
@@ -55,7 +55,7 @@ use_programs() {
   COMMIT=$(cat "$pack/COMMIT")
   cd "$pack" || return 1  # tests look for models/ and tests/ in it
   # With this machine's own libc where it is new enough; else with the one that was built against.
-  if ! "$BIN/model_bench" --no-such-flag 2>&1 | grep -q model_bench; then
+  if [[ $("$BIN/model_bench" --none 2>&1) != "model_bench: "* ]]; then
     LOADER=("$pack/libc/ld-linux-x86-64.so.2" --library-path "$pack/libc:$pack/lib")
     echo "this machine's libc is older than the pack's: the pack's own is used"
   fi

@@ -101,9 +101,10 @@ write_stage() {
 # The program, its limit in seconds and the tests of it that a GPU is needed for.
 CONFORMANCE=("ops_test 60 */cuda_0*" "ops_attention_test 90 */cuda_0*"
   "ops_attention_bits_test 60 */cuda_0*" "ops_attention_mass_test 60 */cuda_0*"
-  "ops_kv_test 60 */cuda_0*" "ops_sample_test 60 */cuda_0*" "ops_validate_test 30 */cuda_0*"
-  "transformer_test 60 *cuda_0*" "model_golden_test 60 *cuda_0*" "engine_test 60 *cuda_0*"
-  "same_answer_test 60 *cuda_0*")
+  "ops_kv_test 60 */cuda_0*" "ops_rows_test 60 */cuda_0*" "ops_sample_test 60 */cuda_0*"
+  "ops_validate_test 30 */cuda_0*"
+  "model_device_test 90 *" "engine_device_test 90 *")
+export TANDEM_TEST_DEVICE=cuda:0  # of the last two
 
 conformance() {
   local entries=() bad=0 tests=0 start=$SECONDS
