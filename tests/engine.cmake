@@ -3,13 +3,14 @@ tandem_library(test_engine
   SOURCES support/handoff_pair.cc support/recording_sink.cc support/test_engine.cc
           support/test_model.cc
   DEPS tandem_engine GTest::gtest)
-target_compile_definitions(tandem_test_engine PRIVATE TANDEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+target_compile_definitions(tandem_test_engine PRIVATE TANDEM_SOURCE_DIR="${TANDEM_TEST_ROOT}")
 
 tandem_test(same_answer_test SOURCES unit/engine/same_answer_test.cc DEPS tandem_test_engine
             TIMEOUT 900)
 tandem_test(landing_zone_test SOURCES unit/engine/landing_zone_test.cc DEPS tandem_test_engine)
 tandem_test(output_stream_test SOURCES unit/engine/output_stream_test.cc DEPS tandem_test_engine)
 tandem_test(pool_size_test SOURCES unit/engine/pool_size_test.cc DEPS tandem_test_engine)
+tandem_test(device_loss_test SOURCES unit/engine/device_loss_test.cc DEPS tandem_test_engine)
 tandem_test(engine_test SOURCES unit/engine/engine_test.cc DEPS tandem_test_engine)
 tandem_test(bad_row_test SOURCES unit/engine/bad_row_test.cc DEPS tandem_test_engine)
 tandem_test(prefill_handoff_test SOURCES unit/engine/prefill_handoff_test.cc

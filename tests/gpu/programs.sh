@@ -6,9 +6,12 @@
 #   json_string TEXT      TEXT as a JSON string
 ROOT=$PWD
 LOADER=()
-PROGRAM_NAMES=(ops_test ops_attention_test ops_attention_bits_test ops_attention_mass_test
-  ops_kv_test ops_rows_test ops_sample_test ops_validate_test model_device_test
-  engine_device_test cuda_kernel_bench model_bench)
+# What links ops on every device, then what takes TANDEM_TEST_DEVICE, then what measures.
+OPS_TESTS=(ops_test ops_attention_test ops_attention_bits_test ops_attention_mass_test ops_kv_test
+  ops_rows_test ops_sample_test ops_validate_test)
+DEVICE_TESTS=(model_device_test engine_device_test)
+BENCHES=(cuda_kernel_bench cuda_model_bench)
+PROGRAM_NAMES=("${OPS_TESTS[@]}" "${DEVICE_TESTS[@]}" "${BENCHES[@]}")
 
 json_string() {
   local text=${1//\\/\\\\}
@@ -55,7 +58,7 @@ use_programs() {
   COMMIT=$(cat "$pack/COMMIT")
   cd "$pack" || return 1  # tests look for models/ and tests/ in it
   # With this machine's own libc where it is new enough; else with the one that was built against.
-  if [[ $("$BIN/model_bench" --none 2>&1) != "model_bench: "* ]]; then
+  if [[ $("$BIN/cuda_kernel_bench" --none 2>&1) != "cuda_kernel_bench: "* ]]; then
     LOADER=("$pack/libc/ld-linux-x86-64.so.2" --library-path "$pack/libc:$pack/lib")
     echo "this machine's libc is older than the pack's: the pack's own is used"
   fi

@@ -98,45 +98,47 @@ write_stage() {
   } >"$OUT/$file"
 }
 
-# The program, its limit in seconds and the tests of it that a GPU is needed for.
-CONFORMANCE=("ops_test 60 */cuda_0*" "ops_attention_test 90 */cuda_0*"
-  "ops_attention_bits_test 60 */cuda_0*" "ops_attention_mass_test 60 */cuda_0*"
-  "ops_kv_test 60 */cuda_0*" "ops_rows_test 60 */cuda_0*" "ops_sample_test 60 */cuda_0*"
-  "ops_validate_test 30 */cuda_0*"
-  "model_device_test 90 *" "engine_device_test 90 *")
-export TANDEM_TEST_DEVICE=cuda:0  # of the last two
+# test_on_device NAME LIMIT FILTER: runs one program, keeps its entry; sets RC and TESTS.
+ENTRIES=()
+test_on_device() {
+  local name=$1 begin=$SECONDS
+  RC=0
+  TANDEM_TEST_DEVICE=cuda:0 timeout -k 5 "$2" "${LOADER[@]}" "$BIN/$name" \
+    --gtest_filter="$3" --gtest_brief=1 --gtest_output="xml:$LOGS/$name.xml" \
+    >"$LOGS/$name.log" 2>&1 || RC=$?
+  if ((RC != 0)); then echo "---- $name: rc $RC" && tail -n 15 "$LOGS/$name.log"; fi
+  TESTS=$(sed -n 's/.*<testsuites tests="\([0-9]*\)".*/\1/p' "$LOGS/$name.xml" 2>/dev/null | head -1)
+  TESTS=${TESTS:-0}
+  ENTRIES+=("$(entry "$name" $RC $((SECONDS - begin)) "$LOGS/$name.log" "$LOGS/$name.xml")")
+}
 
 conformance() {
-  local entries=() bad=0 tests=0 start=$SECONDS
-  for line in "${CONFORMANCE[@]}"; do
-    read -r name limit filter <<<"$line"
-    # A program without a test on the device has nothing to say here.
-    if ! program "$name" --gtest_filter="$filter" --gtest_list_tests 2>/dev/null | grep -q '^  '; then
-      continue
-    fi
-    local begin=$SECONDS rc=0
-    timeout -k 5 "$limit" "${LOADER[@]}" "$BIN/$name" --gtest_filter="$filter" --gtest_brief=1 \
-      --gtest_output="xml:$LOGS/$name.xml" >"$LOGS/$name.log" 2>&1 || rc=$?
-    if ((rc != 0)); then
-      bad=$rc
-      echo "---- $name: rc $rc" && tail -n 15 "$LOGS/$name.log"
-    fi
-    local ran
-    ran=$(sed -n 's/.*<testsuites tests="\([0-9]*\)".*/\1/p' "$LOGS/$name.xml" 2>/dev/null | head -1)
-    tests=$((tests + ${ran:-0}))
-    entries+=("$(entry "$name" $rc $((SECONDS - begin)) "$LOGS/$name.log" "$LOGS/$name.xml")")
+  local bad=0 tests=0 start=$SECONDS
+  ENTRIES=()
+  for name in "${OPS_TESTS[@]}"; do
+    test_on_device "$name" 60 '*/cuda_0*'
+    # A program that finds no test on the device has shown nothing.
+    if ((RC == 0 && TESTS == 0)); then RC=1; fi
+    if ((RC != 0)); then bad=$RC; fi
+    tests=$((tests + TESTS))
   done
-  write_stage conformance.json "${entries[@]}"
-  if ((tests == 0 && bad == 0)); then bad=1; fi
-  note conformance "$(verdict_of $bad)" $((SECONDS - start)) "$tests tests of ${#entries[@]} programs"
+  for name in "${DEVICE_TESTS[@]}"; do
+    test_on_device "$name" 90 '*'
+    if ((RC != 0)); then bad=$RC; fi
+    tests=$((tests + TESTS))
+  done
+  write_stage conformance.json "${ENTRIES[@]}"
+  note conformance "$(verdict_of $bad)" $((SECONDS - start)) "$tests tests of ${#ENTRIES[@]} programs"
 }
 
 # Small cases: every launch runs tens of times slower here. Tool, limit, program, tests.
-SANITIZER=("memcheck 50 ops_test */cuda_0*" "memcheck 50 ops_kv_test */cuda_0*"
-  "memcheck 50 ops_sample_test */cuda_0*" "memcheck 60 ops_attention_test *Small*/cuda_0*"
-  "racecheck 50 ops_attention_test *Small*/cuda_0*" "racecheck 40 ops_kv_test */cuda_0*"
-  "racecheck 40 ops_sample_test */cuda_0*" "synccheck 30 ops_attention_test *Small*/cuda_0*"
-  "initcheck 30 ops_attention_test *Small*/cuda_0*")
+ATTENTION='*EveryGroupSize/cuda_0:*EveryBlockSizeAndEdge/cuda_0:*WithoutContext*/cuda_0'
+SANITIZER=("memcheck 40 ops_test */cuda_0*" "memcheck 30 ops_kv_test */cuda_0*"
+  "memcheck 30 ops_rows_test */cuda_0*" "memcheck 40 ops_sample_test */cuda_0*"
+  "memcheck 50 ops_attention_test $ATTENTION" "memcheck 30 ops_attention_mass_test *BlockSize/cuda_0"
+  "racecheck 50 ops_attention_test $ATTENTION" "racecheck 30 ops_attention_mass_test *BlockSize/cuda_0"
+  "racecheck 30 ops_test */cuda_0*" "racecheck 30 ops_sample_test */cuda_0*"
+  "synccheck 30 ops_attention_test $ATTENTION" "initcheck 30 ops_attention_test *EveryGroupSize/cuda_0")
 
 sanitizer() {
   local tool_path entries=() bad=0 start=$SECONDS
@@ -210,7 +212,7 @@ for stage in ${stages//,/ }; do
     decode) measure decode 120 cuda_kernel_bench --sections decode ;;
     prefill) measure prefill 60 cuda_kernel_bench --sections prefill ;;
     movement) measure movement 80 cuda_kernel_bench --sections movement,small,gemm,sampling ;;
-    model) measure model 100 model_bench --device cuda:0 --shape qwen3-8b ;;
+    model) measure model 100 cuda_model_bench --shape qwen3-8b ;;
     sdpa) sdpa ;;
   esac
 done
