@@ -152,8 +152,9 @@ inline Access AccessOf(std::initializer_list<TensorView> tensors) {
   constexpr uint64_t kVectorBytes = 16;
   for (const TensorView& tensor : tensors) {
     uint64_t places = reinterpret_cast<uint64_t>(tensor.data);
-    if (tensor.rank > 1 && tensor.rows() > 1)
+    if (tensor.rank > 1 && tensor.rows() > 1) {
       places |= static_cast<uint64_t>(tensor.row_stride * SizeOf(tensor.dtype));
+    }
     if (places % kVectorBytes != 0) return Access::kElements;
   }
   return Access::kVectors;

@@ -66,20 +66,25 @@ struct Highest {
 };
 
 __device__ Highest FindHighest(Workspace& shared, const ScoredRow& row) {
-  uint64_t best = kLastRank;
+  float best_score = -HUGE_VALF;
+  int32_t best_id = -1;
   float highest = -FLT_MAX;
-  bool finite = true;
+  float poison = 0;  // 0 * x is NaN for an x that is not finite
   ForEachToken(row, WholeRow(row), [&](int32_t id, float logit, float score) {
-    finite = finite && fabsf(logit) <= FLT_MAX;
+    poison = __fmaf_rn(logit, 0.0f, poison);
     highest = fmaxf(highest, logit);
-    best = min(best, RankOf(score, id));
+    if (score > best_score) {
+      best_score = score;
+      best_id = id;
+    }
   });
+  uint64_t best = best_id < 0 ? kLastRank : RankOf(best_score, best_id);
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) {
     best = min(best, __shfl_xor_sync(0xffffffffu, best, distance));
     highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, distance));
   }
-  finite = __all_sync(0xffffffffu, finite) != 0;
+  bool finite = __all_sync(0xffffffffu, poison == 0) != 0;
   if (threadIdx.x % 32 == 0) {
     shared.finite_in_warp[threadIdx.x / 32] = finite;
     shared.best_of_warp[threadIdx.x / 32] = best;
