@@ -50,6 +50,9 @@ std::string_view Name(Bound bound) {
   return "";
 }
 
+// Of 1e12 per second.
+double TeraRate(double amount, double us) { return us > 0 ? amount / us * 1e-6 : 0; }
+
 std::string_view Verdict(double us, const TimeLimits& limits) {
   if (us <= limits.target_us) return "met";
   return us <= limits.fail_above_us ? "near" : "missed";
@@ -242,18 +245,17 @@ absl::StatusOr<double> CudaBench::Error(const TensorView& result, const TensorVi
 }
 
 double CudaBench::CeilingShare(const CudaRow& row) const {
-  const double tbps = row.cost.bytes / row.timing.us * 1e-6;
+  const double tbps = TeraRate(row.cost.bytes, row.timing.us);
+  const auto share = [](double rate, double ceiling) { return ceiling > 0 ? rate / ceiling : 0; };
   switch (row.bound) {
     case Bound::kLatency:
       return 0;
     case Bound::kRead:
-      return ceilings_.read_tbps > 0 ? tbps / ceilings_.read_tbps : 0;
+      return share(tbps, ceilings_.read_tbps);
     case Bound::kCopy:
-      return ceilings_.copy_tbps > 0 ? tbps / ceilings_.copy_tbps : 0;
+      return share(tbps, ceilings_.copy_tbps);
     case Bound::kGemm:
-      return ceilings_.gemm_tflops > 0
-                 ? row.cost.flops / row.timing.us * 1e-6 / ceilings_.gemm_tflops
-                 : 0;
+      return share(TeraRate(row.cost.flops, row.timing.us), ceilings_.gemm_tflops);
   }
   return 0;
 }
@@ -269,8 +271,8 @@ Json CudaBench::JsonOf(const CudaRow& row) const {
                {"worst_us", row.timing.worst_us},
                {"bytes", row.cost.bytes},
                {"flops", row.cost.flops},
-               {"tbytes_per_s", row.cost.bytes / us * 1e-6},
-               {"tflops", row.cost.flops / us * 1e-6}};
+               {"tbytes_per_s", TeraRate(row.cost.bytes, us)},
+               {"tflops", TeraRate(row.cost.flops, us)}};
   if (const double share = CeilingShare(row); share > 0) json[std::string(Name(row.bound))] = share;
   if (row.error.has_value()) json["error"] = *row.error;
   if (row.over_first.has_value()) json["over_first"] = *row.over_first;

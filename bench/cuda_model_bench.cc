@@ -281,13 +281,16 @@ class ModelBench {
     for (size_t kind = 0; kind < profile.size(); ++kind) {
       if (profile[kind].calls == 0) continue;
       const double us = microseconds[kind];
+      const auto op = static_cast<OpKind>(kind);
+      const bool large =
+          op == OpKind::kGemm || op == OpKind::kAttentionPrefill || op == OpKind::kAttentionDecode;
       bench_.Add({.section = "model ops",
-                  .op = std::string(Name(static_cast<OpKind>(kind))),
+                  .op = std::string(Name(op)),
                   .shape = fmt::format("{}, {}", row.op, row.shape),
                   .variant = fmt::format("{} calls", profile[kind].calls),
                   .timing = {us, us, us},
                   .cost = profile[kind].cost,
-                  .bound = row.bound});
+                  .bound = large ? row.bound : Bound::kCopy});
     }
     return absl::OkStatus();
   }

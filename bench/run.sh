@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# bench/run.sh BIN_DIR OUT_DIR [MODEL_DIR]: every bench of this machine, one JSON file each.
+# bench/run.sh BIN_DIR OUT_DIR [MODEL_DIR]: every bench of this machine's CPU, one JSON file each;
+# those of a GPU are run by tests/gpu/run.sh.
 # MODEL_DIR: a checkpoint for model_bench; models/sample when none is given, which is too small to say
 # much (tools/make_random_checkpoint.py makes one of 0.35 B parameters).
 set -euo pipefail

@@ -34,3 +34,9 @@ emulated_bench(cuda_kernel_bench SOURCES ${CUDA_KERNEL_BENCH_SOURCES}
 emulated_bench(cuda_model_bench SOURCES ${CUDA_MODEL_BENCH_SOURCES} DEPS tandem_transformer
   FLAGS --shape tiny --steps 2
   SECTIONS ceilings model "model ops")
+
+# docs/performance.md says what the results in bench/results/ say.
+find_program(TANDEM_PYTHON python3)
+if(TANDEM_PYTHON)
+  add_test(NAME performance_page COMMAND ${TANDEM_PYTHON} ${CMAKE_SOURCE_DIR}/bench/report.py --check)
+endif()
