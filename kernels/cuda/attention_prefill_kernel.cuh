@@ -263,8 +263,8 @@ class PrefillBlock {
       const float rescale = rows_[row].Raise(QuadMax(max), p_.score_scale, base);
 #pragma unroll
       for (int n = 0; n < C::kNTiles; ++n) {
-        s[m][n][r] = ptx::Exp2(__fmaf_rn(s[m][n][r], p_.score_scale, -base));
-        s[m][n][r + 1] = ptx::Exp2(__fmaf_rn(s[m][n][r + 1], p_.score_scale, -base));
+        s[m][n][r] = ptx::Exp2((s[m][n][r] - base) * p_.score_scale);
+        s[m][n][r + 1] = ptx::Exp2((s[m][n][r + 1] - base) * p_.score_scale);
         rows_[row].sum += s[m][n][r] + s[m][n][r + 1];
       }
 #pragma unroll
@@ -321,44 +321,13 @@ class PrefillBlock {
   __device__ __forceinline__ void Store() {
 #pragma unroll
     for (int row = 0; row < 2 * C::kMTiles; ++row) {
-      const float sum = QuadSum(rows_[row].sum);
-      const float max = rows_[row].max * p_.score_scale;
+      const SoftmaxRow state = {rows_[row].max, QuadSum(rows_[row].sum)};
       const int packed = PackedRow(row / 2, row % 2);
       if (packed >= view_.tile.row_end) continue;
-      if (view_.tile.partial >= 0) {
-        StorePartial(row, packed - view_.tile.row_begin, max, sum);
-      } else {
-        StoreRow(row, packed, max, sum);
-      }
-    }
-  }
-
-  __device__ __forceinline__ void StoreRow(int row, int packed, float max, float sum) {
-    const int64_t begin = view_.RowIndex(p_, packed, C::kDim, p_.out_stride) + lane_ % 4 * 2;
-    const float factor = RowFactor(p_, sum);
-#pragma unroll
-    for (int d = 0; d < C::kDim / 8; ++d) {
-      const float* pair = sums_[row / 2][d] + row % 2 * 2;
-      StorePair(p_.out, begin + 8 * d, p_.act, pair[0] * factor, pair[1] * factor);
-    }
-    if (p_.lse != nullptr && lane_ % 4 == 0) {
-      const int64_t index = view_.RowIndex(p_, packed, 1, p_.lse_stride);
-      p_.lse[index] = (max + ptx::Log2(sum)) * kLn2;
-    }
-  }
-
-  __device__ __forceinline__ void StorePartial(int row, int tile_row, float max, float sum) {
-    float* partial =
-        p_.partials + view_.tile.partial * static_cast<int64_t>(PartialFloats(C::kRows, C::kDim));
-    float* to = partial + tile_row * C::kDim + lane_ % 4 * 2;
-#pragma unroll
-    for (int d = 0; d < C::kDim / 8; ++d) {
-      const float* pair = sums_[row / 2][d] + row % 2 * 2;
-      *reinterpret_cast<float2*>(to + 8 * d) = make_float2(pair[0], pair[1]);
-    }
-    if (lane_ % 4 == 0) {
-      partial[C::kRows * C::kDim + tile_row] = max;
-      partial[C::kRows * C::kDim + C::kRows + tile_row] = sum;
+      StoreRow<C::kRows, C::kDim>(p_, view_, packed, state, [&](int d) {
+        const float(&quad)[4] = sums_[row / 2][d];
+        return make_float2(quad[row % 2 * 2], quad[row % 2 * 2 + 1]);
+      });
     }
   }
 

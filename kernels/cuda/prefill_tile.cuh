@@ -146,19 +146,19 @@ __device__ __forceinline__ float RowFactor(const PrefillParams& p, float sum) {
   return sum == 0 ? 0.0f : p.v_scale * ptx::Rcp(sum);
 }
 
-// The softmax of a row so far, in scores: logits before their scale, which is then part of the
-// multiply-add that subtracts the maximum.
+// The softmax of a row so far, in scores: logits before their scale.
 struct SoftmaxRow {
   float max = -kInfinity;  // of the scores
   float sum = 0;           // of the weights of this lane's own columns
 
-  // Takes the maximum of more scores: their weights are Exp2(score * scale - base). Returns what
-  // all that was accumulated before is to be multiplied by.
+  // Takes the maximum of more scores, whose weights are then Exp2((score - base) * scale): with the
+  // difference taken first, the largest weighs exactly 1, and tiles that change no maximum change
+  // no bit. Returns what all that was accumulated before is to be multiplied by.
   __device__ __forceinline__ float Raise(float more, float scale, float& base) {
     const float before = max;
     max = fmaxf(before, more);
-    base = FiniteMax(max) * scale;
-    const float rescale = ptx::Exp2(__fmaf_rn(before, scale, -base));
+    base = FiniteMax(max);
+    const float rescale = ptx::Exp2((before - base) * scale);
     sum *= rescale;
     return rescale;
   }
@@ -199,6 +199,37 @@ __device__ __forceinline__ bool Cleanse(unsigned char* chunk) {
 // powers of two, and their sums of weights.
 __host__ __device__ constexpr size_t PartialFloats(int tile_rows, int head_dim) {
   return static_cast<size_t>(tile_rows) * (head_dim + 2);
+}
+
+// Stores a lane's share of a packed row: the columns 8d + lane % 4 * 2 and the next, whose sums
+// pair_of(d) gives. `row` has the sum of the quad.
+template <int kRows, int D, class PairOf>
+__device__ __forceinline__ void StoreRow(const PrefillParams& p, const TileView& view, int packed,
+                                         SoftmaxRow row, const PairOf& pair_of) {
+  const int quad_lane = static_cast<int>(threadIdx.x) % 4;
+  const float max = row.max * p.score_scale;
+  if (view.tile.partial >= 0) {
+    const int tile_row = packed - view.tile.row_begin;
+    float* partial = p.partials + view.tile.partial * static_cast<int64_t>(PartialFloats(kRows, D));
+    float* to = partial + tile_row * D + quad_lane * 2;
+#pragma unroll
+    for (int d = 0; d < D / 8; ++d) *reinterpret_cast<float2*>(to + 8 * d) = pair_of(d);
+    if (quad_lane == 0) {
+      partial[kRows * D + tile_row] = max;
+      partial[kRows * D + kRows + tile_row] = row.sum;
+    }
+    return;
+  }
+  const int64_t begin = view.RowIndex(p, packed, D, p.out_stride) + quad_lane * 2;
+  const float factor = RowFactor(p, row.sum);
+#pragma unroll
+  for (int d = 0; d < D / 8; ++d) {
+    const float2 pair = pair_of(d);
+    StorePair(p.out, begin + 8 * d, p.act, pair.x * factor, pair.y * factor);
+  }
+  if (p.lse != nullptr && quad_lane == 0) {
+    p.lse[view.RowIndex(p, packed, 1, p.lse_stride)] = (max + ptx::Log2(row.sum)) * kLn2;
+  }
 }
 
 // ---- between the files
