@@ -16,13 +16,14 @@ constexpr int32_t kQueryHeads = 32;
 constexpr int32_t kKvHeads = 8;
 constexpr int32_t kHeadDim = 128;
 constexpr int32_t kBlockTokens = 16;
-constexpr double kMovedShare = 0.85;  // of the copy ceiling
-constexpr double kStoreSlack = 1.3;   // over its bytes at the copy ceiling, for many tokens
-constexpr double kStoreSmallUs = 4;   // for the tokens of a decode step
+constexpr double kMovedShare = 0.85;    // of the copy ceiling
+constexpr double kMovedCounts = 100e6;  // bytes from which on a share of it is asked for
+constexpr double kStoreSlack = 1.3;     // over its bytes at the copy ceiling, for many tokens
+constexpr double kStoreSmallUs = 4;     // for the tokens of a decode step
 
-// At 85% of the ceiling; nothing is asked where there is no ceiling.
+// At a share of the ceiling; nothing is asked of what a launch outweighs.
 std::optional<TimeLimits> Moved(const CudaBench& bench, double bytes, double share) {
-  if (bench.ceilings().copy_tbps <= 0) return std::nullopt;
+  if (bench.ceilings().copy_tbps <= 0 || bytes < kMovedCounts) return std::nullopt;
   const double us = bytes / (share * bench.ceilings().copy_tbps) * 1e-6;
   return TimeLimits{us, us};
 }

@@ -3,19 +3,20 @@
 # With PACK (tests/gpu/pack.sh) its programs are run; without it they are built here, which needs the
 # packages of tools/install_deps.sh (gRPC only where it is found).
 #   conformance   every op against its reference on cuda:0, models and engine on top of them
-#   sanitizer     memcheck, racecheck, synccheck and initcheck over small cases of the same tests
 #   decode prefill movement   kernels beside the ceilings of the same minute (cuda_kernel_bench)
 #   ceilings      those alone
 #   model         a whole model of random weights in Qwen3-8B's shape
 #   sdpa          the library's attention at the same shapes (where torch is there)
+#   sanitizer     memcheck, racecheck, synccheck and initcheck over small cases of the same tests
 # Results go to ${OUT:-build/gpu_results} as STAGE.json, facts about the machine as machine.json; a
-# table of the stages comes last. A stage that fails or runs out of its time does not stop the rest.
+# table of the stages comes last. A stage that fails or runs out of its time does not stop the rest;
+# DEADLINE in the environment is that of all together, in seconds (530).
 # Exit status: 0 all passed, 1 some failed, 2 wrong usage, 3 no GPU: nothing could be run.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 source tests/gpu/programs.sh
 
-ALL=conformance,sanitizer,decode,prefill,movement,model,sdpa
+ALL=conformance,decode,prefill,movement,model,sdpa,sanitizer
 stages=$ALL
 if [[ ${1:-} == --stages ]]; then
   stages=${2:?--stages needs a list}
@@ -39,6 +40,14 @@ use_programs "${1:-}" || { echo "run.sh: no programs to run" >&2; exit 1; }
 DATE=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 TABLE=()
 failed=0
+SECONDS=0
+
+# limit SECONDS: as much of it as is left of the whole run; at least a second, to fail in.
+limit() {
+  local left=$((${DEADLINE:-530} - SECONDS))
+  if ((left > $1)); then left=$1; fi
+  echo $((left > 0 ? left : 1))
+}
 
 smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader -i 0 2>/dev/null | head -1; }
 
@@ -72,6 +81,9 @@ verdict_of() {
   esac
 }
 
+# said LOG LINES: the end of it, without what each start of the backend says.
+said() { grep -vE '\[info\]|^Running main' "$1" | tail -n "$2" | cut -c1-400; }
+
 # How one program ended, as an element of a JSON array: NAME RC SECONDS LOG [XML].
 entry() {
   local counts=
@@ -79,7 +91,7 @@ entry() {
     counts=$(sed -n 's/.*<testsuites tests="\([0-9]*\)" failures="\([0-9]*\)" disabled="[0-9]*" errors="\([0-9]*\)".*/"tests": \1, "failures": \2, "errors": \3, /p' "$5" | head -1)
   fi
   printf '  {"program": %s, "rc": %s, "seconds": %s, %s"log_tail": %s}' "$(json_string "$1")" "$2" "$3" \
-    "$counts" "$(json_string "$(if (($2 != 0)); then tail -c 3000 "$4"; fi)")"
+    "$counts" "$(json_string "$(if (($2 != 0)); then said "$4" 40 | tail -c 4000; fi)")"
 }
 
 # write_stage FILE ENTRY...
@@ -98,15 +110,20 @@ write_stage() {
   } >"$OUT/$file"
 }
 
+# worse A B: of two exit statuses; a failure is worse than running out of time.
+worse() {
+  if (($1 != 0 && $1 != 124 && $1 != 137)) || (($2 == 0)); then echo "$1"; else echo "$2"; fi
+}
+
 # test_on_device NAME LIMIT FILTER: runs one program, keeps its entry; sets RC and TESTS.
 ENTRIES=()
 test_on_device() {
   local name=$1 begin=$SECONDS
   RC=0
-  TANDEM_TEST_DEVICE=cuda:0 timeout -k 5 "$2" "${LOADER[@]}" "$BIN/$name" \
+  TANDEM_TEST_DEVICE=cuda:0 timeout -k 5 "$(limit "$2")" "${LOADER[@]}" "$BIN/$name" \
     --gtest_filter="$3" --gtest_brief=1 --gtest_output="xml:$LOGS/$name.xml" \
     >"$LOGS/$name.log" 2>&1 || RC=$?
-  if ((RC != 0)); then echo "---- $name: rc $RC" && tail -n 15 "$LOGS/$name.log"; fi
+  if ((RC != 0)); then echo "---- $name: rc $RC" && said "$LOGS/$name.log" 15; fi
   TESTS=$(sed -n 's/.*<testsuites tests="\([0-9]*\)".*/\1/p' "$LOGS/$name.xml" 2>/dev/null | head -1)
   TESTS=${TESTS:-0}
   ENTRIES+=("$(entry "$name" $RC $((SECONDS - begin)) "$LOGS/$name.log" "$LOGS/$name.xml")")
@@ -119,12 +136,12 @@ conformance() {
     test_on_device "$name" 60 '*/cuda_0*'
     # A program that finds no test on the device has shown nothing.
     if ((RC == 0 && TESTS == 0)); then RC=1; fi
-    if ((RC != 0)); then bad=$RC; fi
+    bad=$(worse $bad $RC)
     tests=$((tests + TESTS))
   done
   for name in "${DEVICE_TESTS[@]}"; do
     test_on_device "$name" 90 '*'
-    if ((RC != 0)); then bad=$RC; fi
+    bad=$(worse $bad $RC)
     tests=$((tests + TESTS))
   done
   write_stage conformance.json "${ENTRIES[@]}"
@@ -148,15 +165,15 @@ sanitizer() {
     return
   fi
   for line in "${SANITIZER[@]}"; do
-    read -r tool limit name filter <<<"$line"
+    read -r tool seconds name filter <<<"$line"
     local begin=$SECONDS rc=0
-    timeout -k 5 "$limit" "$tool_path" --tool "$tool" --error-exitcode 9 --target-processes all \
+    timeout -k 5 "$(limit "$seconds")" "$tool_path" --tool "$tool" --error-exitcode 9 --target-processes all \
       "${LOADER[@]}" "$BIN/$name" --gtest_filter="$filter" --gtest_brief=1 \
       >"$LOGS/$tool.log" 2>&1 || rc=$?
     if ((rc != 0)); then
       # Out of time with nothing found is not a finding.
       if ((rc != 124 && rc != 137)); then bad=$rc; fi
-      echo "---- $tool $name: rc $rc" && tail -n 10 "$LOGS/$tool.log"
+      echo "---- $tool $name: rc $rc" && said "$LOGS/$tool.log" 12
     fi
     entries+=("$(entry "$tool $name $filter" $rc $((SECONDS - begin)) "$LOGS/$tool.log")")
   done
@@ -166,10 +183,10 @@ sanitizer() {
 
 # measure STAGE LIMIT PROGRAM ARG...: a bench that writes STAGE.json itself.
 measure() {
-  local stage=$1 limit=$2 rc=0 start=$SECONDS
+  local stage=$1 seconds=$2 rc=0 start=$SECONDS
   shift 2
   echo "==== $stage"
-  timeout -k 5 "$limit" "${LOADER[@]}" "$BIN/$1" "${@:2}" --commit "$COMMIT" \
+  timeout -k 5 "$(limit "$seconds")" "${LOADER[@]}" "$BIN/$1" "${@:2}" --commit "$COMMIT" \
     --json "$OUT/$stage.json" 2>&1 | tee "$LOGS/$stage.log"
   rc=${PIPESTATUS[0]}
   local met near missed
@@ -184,7 +201,7 @@ sdpa() {
   local rc=0 start=$SECONDS script=$ROOT/bench/sdpa_baseline.py
   if [[ ! -e $script ]]; then script=tools/sdpa_baseline.py; fi
   echo "==== sdpa"
-  timeout -k 5 80 python3 "$script" --json "$OUT/sdpa.json" --commit "$COMMIT" 2>&1 |
+  timeout -k 5 "$(limit 80)" python3 "$script" --json "$OUT/sdpa.json" --commit "$COMMIT" 2>&1 |
     tee "$LOGS/sdpa.log"
   rc=${PIPESTATUS[0]}
   if ((rc == 77)); then
