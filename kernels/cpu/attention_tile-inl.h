@@ -23,6 +23,27 @@ namespace HWY_NAMESPACE {
 inline constexpr size_t kTileVectors = 2;
 inline constexpr size_t kTileRows = kLanes == 16 ? 8 : 4;  // the accumulators fit the registers
 
+// Two vectors of a stored type behind one another.
+template <class T>
+HWY_INLINE void LoadWidePair(const T* HWY_RESTRICT p, F32 (&x)[kTileVectors]) {
+  const F32Tag d;
+  x[0] = LoadWide(d, p);
+  x[1] = LoadWide(d, p + kLanes);
+}
+#if HWY_TARGET != HWY_SCALAR
+HWY_INLINE void LoadWidePair(const F8E4M3* HWY_RESTRICT p, F32 (&x)[kTileVectors]) {
+  const F32Tag d;
+  const hn::Repartition<int16_t, F32Tag> d16;
+  const hn::Half<decltype(d16)> half;
+  const hn::Rebind<hwy::float16_t, F32Tag> d_halves;
+  const auto bytes =
+      hn::LoadU(hn::Rebind<int8_t, decltype(d16)>(), reinterpret_cast<const int8_t*>(p));
+  const auto halves = HalvesOfF8(hn::PromoteTo(d16, bytes));
+  x[0] = WidenHalves(d, hn::BitCast(d_halves, hn::LowerHalf(half, halves)));
+  x[1] = WidenHalves(d, hn::BitCast(d_halves, hn::UpperHalf(half, halves)));
+}
+#endif
+
 enum class Start : uint8_t { kZero, kLoad };
 
 // a [rows][n], b [n][32] of a stored type, c [rows][32].
@@ -59,9 +80,7 @@ HWY_INLINE void MultiplyTile(const Product<T>& p, size_t column) {
   }
   for (size_t i = 0; i < p.n; ++i) {
     F32 columns[kTileVectors];
-    HWY_UNROLL(4)
-    for (size_t v = 0; v < kTileVectors; ++v)
-      columns[v] = LoadWide(d, b + i * p.b_stride + v * kLanes);
+    LoadWidePair(b + i * p.b_stride, columns);
     if constexpr (kAhead == Ahead::kNext) hwy::Prefetch(p.next + i * p.b_stride + column);
     HWY_UNROLL(8)
     for (size_t r = 0; r < kRows; ++r) {
@@ -178,14 +197,22 @@ struct Column<hwy::float16_t> {
   }
 };
 
-// Becomes f16 as it is read.
+// Read as 16-bit numbers, which Widen takes as f16 once they are whole vectors.
 template <>
 struct Column<F8E4M3> : Column<hwy::float16_t> {
   static HWY_INLINE hn::Vec<RowBits> Load(const F8E4M3* row) {
     const auto bytes = hn::LoadU(hn::FixedTag<int8_t, 8>(), reinterpret_cast<const int8_t*>(row));
-    return hn::BitCast(RowBits(), HalvesOfF8(hn::PromoteTo(hn::FixedTag<int16_t, 8>(), bytes)));
+    return hn::BitCast(RowBits(), hn::PromoteTo(hn::FixedTag<int16_t, 8>(), bytes));
   }
 };
+
+// What Column<T>::Widen takes, of what its Load gave.
+template <class T>
+HWY_INLINE hn::Vec<U32Tag> Loaded(hn::Vec<U32Tag> rows) {
+  if constexpr (sizeof(T) > 1) return rows;
+  const hn::Repartition<int16_t, U32Tag> d16;
+  return hn::BitCast(U32Tag(), HalvesOfF8(hn::BitCast(d16, rows)));
+}
 
 // A vector of 128-bit blocks: block b is load(first + b).
 template <class D, class Load>
@@ -219,11 +246,11 @@ HWY_INLINE void TransposeKeys(const T* const* eights, const T* const* next, size
       hn::Vec<U32Tag> rows[4];
       HWY_UNROLL(4)
       for (size_t r = 0; r < 4; ++r) {
-        rows[r] = CombineBlocks(d, 0, [&](size_t b) HWY_ATTR {
+        rows[r] = Loaded<T>(CombineBlocks(d, 0, [&](size_t b) HWY_ATTR {
           const size_t token = v * kLanes + 4 * b + r;
           const T* row = eights[token / 8] + token % 8 * head_dim + dim;
           return Column<T>::Load(row);
-        });
+        }));
       }
       const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, rows[0], rows[1]));
       const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, rows[2], rows[3]));
