@@ -62,18 +62,17 @@ void EndLane(Lane& lane) {
 
 void RunWarp(int index) {
   Warp& warp = block.warps[index];
-  uint32_t turn = warp.ready;
+  block.turn = warp.ready;
+  block.first_of_turn = index * kWarpSize;
+  block.backwards = (block.random->Next() & 1) != 0;
   warp.ready = 0;
   block.ready_warps &= ~(1u << index);
-  const bool backwards = (block.random->Next() & 1) != 0;
-  while (turn != 0) {
-    const int in_warp = backwards ? 31 - std::countl_zero(turn) : std::countr_zero(turn);
-    turn &= ~(1u << in_warp);
-    Lane& lane = block.lanes[index * kWarpSize + in_warp];
-    block.running = &lane;
-    simt_thread_idx = lane.thread;
+  while (block.turn != 0) {
+    Lane& lane = block.lanes[block.first_of_turn + block.NextInTurn()];
+    block.Run(lane);
     lane.fiber.Resume();
-    if (lane.state == LaneState::kEnded) EndLane(lane);
+    // Lanes hand over to one another: this is the last of those that ran.
+    if (block.running->state == LaneState::kEnded) EndLane(*block.running);
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -15,6 +16,8 @@
 
 // The running block: its lanes, where each of them waits, and its shared memory. One block runs at
 // a time in the process (whoever runs it holds the machine's lock), so there is one of everything.
+extern "C" uint3 simt_thread_idx;
+
 namespace simt {
 
 inline constexpr int kWarpSize = 32;
@@ -115,6 +118,10 @@ struct Block {
   std::deque<MbarrierState> mbarriers;
   const Grid* grid = nullptr;
   uint64_t launch = 0;
+  // The warp whose turn it is: its lanes that have not run yet, from which end.
+  int first_of_turn = 0;
+  uint32_t turn = 0;
+  bool backwards = false;
   Lane* running = nullptr;
   Random* random = nullptr;
   bool waited_for_previous = false;
@@ -126,11 +133,28 @@ struct Block {
     warps[lane.warp()].ready |= lane.bit();
     ready_warps |= 1u << lane.warp();
   }
-  // The running lane waits until somebody wakes it.
+  // The running lane waits until somebody wakes it; the next of the turn runs.
   void Wait(LaneState state) {
     Lane& lane = *running;
     lane.state = state;
+    if (turn != 0) {
+      Lane& next = lanes[first_of_turn + NextInTurn()];
+      if (Fiber::CanSwitchTo(next.fiber)) {
+        Run(next);
+        lane.fiber.SwitchTo(next.fiber);
+        return;
+      }
+    }
     lane.fiber.Suspend();
+  }
+  int NextInTurn() const {
+    return backwards ? 31 - std::countl_zero(turn) : std::countr_zero(turn);
+  }
+  // `lane` is about to run; it leaves the turn.
+  void Run(Lane& lane) {
+    turn &= ~lane.bit();
+    running = &lane;
+    simt_thread_idx = lane.thread;
   }
 };
 

@@ -1,5 +1,3 @@
-// The checked longjmp takes a switch of stacks for an error.
-#undef _FORTIFY_SOURCE
 #include "tests/simt/fiber.h"
 
 #include <sys/mman.h>
@@ -53,7 +51,45 @@ boost::context::preallocated Range(std::byte* stack) {
 
 bool Fiber::StackIntact() const { return std::memcmp(stack_, &kCanary, sizeof(kCanary)) == 0; }
 
-#if defined(SIMT_ASAN) || defined(SIMT_TSAN)
+#if defined(SIMT_JUMPS)
+
+namespace {
+
+void* resumed_from[5];  // one for all: whoever resumes a fiber is not one
+
+// A function of its own: where a setjmp is beside it, the compiler takes the jump to leave for
+// good.
+[[noreturn, gnu::noinline]] void Jump(void** to) { __builtin_longjmp(to, 1); }
+
+}  // namespace
+
+void Fiber::Start(int number, Body body, void* context) {
+  stack_ = Stack(number);
+  std::memcpy(stack_, &kCanary, sizeof(kCanary));
+  fiber_ = boost::context::fiber(std::allocator_arg, Range(stack_), KeepStack{},
+                                 [body, context](boost::context::fiber&& host) {
+                                   body(context);
+                                   return std::move(host);
+                                 });
+}
+
+// boost enters the stack, and is not asked again.
+void Fiber::Resume() {
+  if (__builtin_setjmp(resumed_from) != 0) return;
+  if (jumps_) Jump(suspended_);
+  jumps_ = true;
+  fiber_ = std::move(fiber_).resume();
+}
+
+void Fiber::Suspend() {
+  if (__builtin_setjmp(suspended_) == 0) Jump(resumed_from);
+}
+
+void Fiber::SwitchTo(Fiber& next) {
+  if (__builtin_setjmp(suspended_) == 0) Jump(next.suspended_);
+}
+
+#else
 
 // The sanitizers want to be told of each switch, before and after.
 void Fiber::Start(int number, Body body, void* context) {
@@ -78,7 +114,7 @@ void Fiber::Resume() {
 #if defined(SIMT_ASAN)
   void* fake_stack = nullptr;
   __sanitizer_start_switch_fiber(&fake_stack, stack_, kStackBytes);
-#else
+#elif defined(SIMT_TSAN)
   host_thread_state_ = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(thread_state_, 0);
 #endif
@@ -91,7 +127,7 @@ void Fiber::Resume() {
 void Fiber::Suspend() {
 #if defined(SIMT_ASAN)
   __sanitizer_start_switch_fiber(&fake_stack_, host_stack_, host_stack_size_);
-#else
+#elif defined(SIMT_TSAN)
   __tsan_switch_to_fiber(host_thread_state_, 0);
 #endif
   host_ = std::move(host_).resume();
@@ -100,34 +136,7 @@ void Fiber::Suspend() {
 #endif
 }
 
-#else
-
-namespace {
-jmp_buf resumed_from;  // one for all: a fiber does not resume another
-}
-
-// boost enters the stack; from then on the C library's jumps switch, which leave the floating-point
-// modes alone and cost a quarter.
-void Fiber::Start(int number, Body body, void* context) {
-  stack_ = Stack(number);
-  std::memcpy(stack_, &kCanary, sizeof(kCanary));
-  fiber_ = boost::context::fiber(std::allocator_arg, Range(stack_), KeepStack{},
-                                 [body, context](boost::context::fiber&& host) {
-                                   body(context);
-                                   return std::move(host);
-                                 });
-}
-
-void Fiber::Resume() {
-  if (_setjmp(resumed_from) != 0) return;
-  if (entered_) _longjmp(suspended_, 1);
-  entered_ = true;
-  fiber_ = std::move(fiber_).resume();
-}
-
-void Fiber::Suspend() {
-  if (_setjmp(suspended_) == 0) _longjmp(resumed_from, 1);
-}
+void Fiber::SwitchTo(Fiber&) { std::abort(); }  // CanSwitchTo is false for all
 
 #endif
 

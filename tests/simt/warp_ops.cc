@@ -2,6 +2,7 @@
 // PTX ISA (sections on ldmatrix and on mma.m16n8k16).
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/cuda/ptx.cuh"
@@ -99,35 +100,39 @@ void RunLoadMatrix(void* const* arguments) {
 }
 
 template <float (*decode)(uint16_t)>
-void Unpack(uint32_t packed, float* two) {
-  two[0] = decode(static_cast<uint16_t>(packed));
-  two[1] = decode(static_cast<uint16_t>(packed >> 16));
-}
-
-template <float (*decode)(uint16_t)>
 void RunMma(void* const* arguments) {
   float a[16][16];
-  float b[8][16];  // by column
+  float b[16][8];
+  float d[16][8];
+  const auto low = [](uint32_t packed) { return decode(static_cast<uint16_t>(packed)); };
+  const auto high = [](uint32_t packed) { return decode(static_cast<uint16_t>(packed >> 16)); };
   for (int lane = 0; lane < simt::kWarpSize; ++lane) {
     const Mma& mma = *static_cast<Mma*>(arguments[lane]);
-    const int row = lane / 4;
-    const int k = lane % 4 * 2;
-    Unpack<decode>(mma.a[0], &a[row][k]);
-    Unpack<decode>(mma.a[1], &a[row + 8][k]);
-    Unpack<decode>(mma.a[2], &a[row][k + 8]);
-    Unpack<decode>(mma.a[3], &a[row + 8][k + 8]);
-    Unpack<decode>(mma.b[0], &b[row][k]);
-    Unpack<decode>(mma.b[1], &b[row][k + 8]);
+    const int g = lane / 4;
+    const int t = lane % 4 * 2;
+    for (int i = 0; i < 4; ++i) {
+      const int row = g + i % 2 * 8;
+      const int k = t + i / 2 * 8;
+      a[row][k] = low(mma.a[i]);
+      a[row][k + 1] = high(mma.a[i]);
+      d[g + i / 2 * 8][t + i % 2] = mma.d[i];
+    }
+    for (int i = 0; i < 2; ++i) {
+      b[t + i * 8][g] = low(mma.b[i]);
+      b[t + i * 8 + 1][g] = high(mma.b[i]);
+    }
+  }
+  for (int row = 0; row < 16; ++row) {
+    float sum[8];
+    std::copy_n(d[row], 8, sum);
+    for (int k = 0; k < 16; ++k) {
+      for (int column = 0; column < 8; ++column) sum[column] += a[row][k] * b[k][column];
+    }
+    std::copy_n(sum, 8, d[row]);
   }
   for (int lane = 0; lane < simt::kWarpSize; ++lane) {
-    float* d = static_cast<Mma*>(arguments[lane])->d;
-    for (int i = 0; i < 4; ++i) {
-      const float* row = a[lane / 4 + i / 2 * 8];
-      const float* column = b[lane % 4 * 2 + i % 2];
-      float sum = d[i];
-      for (int k = 0; k < 16; ++k) sum += row[k] * column[k];
-      d[i] = sum;
-    }
+    float* out = static_cast<Mma*>(arguments[lane])->d;
+    for (int i = 0; i < 4; ++i) out[i] = d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
   }
 }
 

@@ -92,6 +92,14 @@ inline float2 UnpackBf16(uint32_t packed) {
 inline float2 UnpackF16(uint32_t packed) {
   return {FromF16(static_cast<uint16_t>(packed)), FromF16(static_cast<uint16_t>(packed >> 16))};
 }
+inline uint32_t PermuteBytes(uint32_t x, uint32_t selector) {
+  uint32_t result = 0;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t from = selector >> 4 * i & 3u;
+    result |= (x >> 8 * from & 0xffu) << 8 * i;
+  }
+  return result;
+}
 inline float FromE4m3(uint8_t x) { return simt::FromE4m3(x); }
 inline uint8_t ToE4m3(float x) { return simt::ToE4m3(x); }
 inline uint32_t E4m3x2ToF16x2(uint16_t x) {
