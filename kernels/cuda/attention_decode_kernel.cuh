@@ -38,7 +38,9 @@ class DecodeBlock {
         queries_(shared),
         state_(reinterpret_cast<float*>(shared + DecodeMergeBytes(kDim))),
         ring_(shared + DecodeMergeBytes(kDim) + kDecodeStateBytes +
-              Warp() * params.stages * 2 * Loader::kTileBytes) {}
+              Warp() * params.stages * 2 * Loader::kTileBytes),
+        key_pairs_(Lane() / 16 * 8 + Lane() % 8, Lane() / 8 % 2),
+        value_pairs_(Lane() % 16, Lane() / 16) {}
 
   __device__ __forceinline__ void Run() {
     const SplitPart part = params_.plan.parts[blockIdx.x];
@@ -50,6 +52,7 @@ class DecodeBlock {
       loader.LoadValues(slot);
     }
     while (walk.Next(&piece_)) {
+      rows_ = params_.heads.RowsOf(piece_.kv_head);
       StoreQueries();
       __syncthreads();
       Attend(loader);
@@ -64,13 +67,12 @@ class DecodeBlock {
 
   // The piece's rows of Q to shared memory, zeros below them.
   __device__ __forceinline__ void StoreQueries() {
-    const int rows = params_.heads.RowsOf(piece_.kv_head);
     const int head = params_.heads.FirstHead(piece_.kv_head);
     for (int index = threadIdx.x; index < kRowsPerTile * kDim / 8; index += kDecodeThreads) {
       const int row = index / (kDim / 8);
       const int eight = index % (kDim / 8);
       float x[8] = {};
-      if (row < rows) {
+      if (row < rows_) {
         LoadEight(params_.Query(piece_.seq, head + row) + eight * 8 * ActivationBytes(params_.act),
                   params_.act, x);
       }
@@ -103,16 +105,11 @@ class DecodeBlock {
   // `chunk` and chunk + 1 of the rows. The order is tokens first for V, chunks first for K.
   __device__ __forceinline__ void LoadKeyMatrices(const unsigned char* tile, int chunk,
                                                   uint32_t (&b)[4]) const {
-    const int lane = Lane();
-    const int token = lane / 16 * 8 + lane % 8;
-    ptx::LdMatrixX4(
-        b, tile + SwizzledChunk<Loader::kRowChunks>(token, chunk + lane / 8 % 2) * kChunkBytes);
+    ptx::LdMatrixX4(b, tile + key_pairs_.At(chunk));
   }
   __device__ __forceinline__ void LoadValueMatrices(const unsigned char* tile, int chunk,
                                                     uint32_t (&b)[4]) const {
-    const int lane = Lane();
-    ptx::LdMatrixX4Trans(
-        b, tile + SwizzledChunk<Loader::kRowChunks>(lane % 16, chunk + lane / 16) * kChunkBytes);
+    ptx::LdMatrixX4Trans(b, tile + value_pairs_.At(chunk));
   }
 
   // This warp's chunks of the piece.
@@ -130,6 +127,8 @@ class DecodeBlock {
     }
     const KeyRange seen = VisibleKeys(params_.rule, piece_.context_len);
     const WarpChunks chunks(params_.rule, piece_, Warp());
+    float* const masses = params_.scratch.mass_chunks > 0 ? PieceMass() : nullptr;
+    const int32_t group = params_.heads.group;
     for (int32_t chunk = chunks.first; chunk < chunks.end; chunk += kDecodeWarps) {
       const unsigned char* keys = ring_ + slot_ * 2 * Loader::kTileBytes;
       WaitForGroups(2 * params_.stages - 1);
@@ -139,6 +138,7 @@ class DecodeBlock {
       __syncwarp();
       loader.LoadKeys(slot_);
       Weigh(chunk, seen, scores);
+      if (masses != nullptr) StoreChunkMass(masses + int64_t{chunk} * group, scores);
       const uint32_t weights[4] = {
           Pack<Type>(scores[0][0], scores[0][1]), Pack<Type>(scores[0][2], scores[0][3]),
           Pack<Type>(scores[1][0], scores[1][1]), Pack<Type>(scores[1][2], scores[1][3])};
@@ -196,17 +196,11 @@ class DecodeBlock {
         LoadValueMatrices(tile, step, b);
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          uint32_t even[2];
-          uint32_t odd[2];
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const uint32_t low = Widen(b[2 * i + half]);  // two dimensions of one token
-            const uint32_t high = Widen(b[2 * i + half] >> 16);
-            even[half] = (low & 0xffffu) | (high << 16);
-            odd[half] = (low >> 16) | (high & 0xffff0000u);
-          }
-          Mma<Type>(output_[2 * (step + i)], weights, even[0], even[1]);
-          Mma<Type>(output_[2 * (step + i) + 1], weights, odd[0], odd[1]);
+          // Two dimensions of one token, then of the next: sorted by dimension.
+          const uint32_t first = ptx::PermuteBytes(b[2 * i], 0x3120);
+          const uint32_t second = ptx::PermuteBytes(b[2 * i + 1], 0x3120);
+          Mma<Type>(output_[2 * (step + i)], weights, Widen(first), Widen(second));
+          Mma<Type>(output_[2 * (step + i) + 1], weights, Widen(first >> 16), Widen(second >> 16));
         }
       }
     } else {
@@ -224,17 +218,16 @@ class DecodeBlock {
   __device__ __forceinline__ void Weigh(int32_t chunk, const KeyRange& seen,
                                         float (&scores)[2][4]) {
     const int32_t first_key = chunk * kChunkTokens;
-    const bool whole = first_key >= seen.begin && first_key + kChunkTokens <= seen.end;
+    params_.logit.ToLogits(scores);
+    if (first_key < seen.begin || first_key + kChunkTokens > seen.end) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const int32_t key = first_key + i / 4 * 8 + Lane() % 4 * 2 + i % 2;
-      float& score = scores[i / 4][i % 4];
-      score = params_.logit.Logit2(score);
-      if (!whole && (key < seen.begin || key >= seen.end)) score = -kInfinity;
+      for (int i = 0; i < 8; ++i) {
+        const int32_t key = first_key + i / 4 * 8 + Lane() % 4 * 2 + i % 2;
+        if (key < seen.begin || key >= seen.end) scores[i / 4][i % 4] = -kInfinity;
+      }
     }
     float rescale[2];
     softmax_.Add(scores, rescale);
-    if (params_.scratch.mass_chunks > 0) StoreChunkMass(chunk, scores);
     if (!__any_sync(kAllLanes, rescale[0] != 1 || rescale[1] != 1)) return;
 #pragma unroll
     for (int i = 0; i < 2 * kSteps; ++i) {
@@ -243,23 +236,23 @@ class DecodeBlock {
     }
   }
 
-  __device__ __forceinline__ void StoreChunkMass(int32_t chunk, const float (&weights)[2][4]) {
+  // Where the masses of the piece's chunks begin, those of the lane's rows.
+  __device__ __forceinline__ float* PieceMass() const {
     const DecodeHeads& heads = params_.heads;
-    const int32_t first_head = heads.FirstHead(piece_.kv_head);
-    const int64_t kv_head = first_head / heads.group;
-    float* to =
-        params_.scratch.chunk_mass +
-        ((piece_.seq * int64_t{heads.num_kv_heads} + kv_head) * params_.scratch.mass_chunks +
-         chunk) *
-            heads.group +
-        first_head % heads.group;
+    const int32_t head = heads.FirstHead(piece_.kv_head);
+    const int64_t pair = piece_.seq * int64_t{heads.num_kv_heads} + head / heads.group;
+    return params_.scratch.chunk_mass + pair * params_.scratch.mass_chunks * heads.group +
+           head % heads.group + Lane() / 4;
+  }
+
+  // log(sum of 2^logit) of a chunk, for each row.
+  __device__ __forceinline__ void StoreChunkMass(float* to, const float (&weights)[2][4]) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const float sum = QuadSum(weights[0][2 * i] + weights[0][2 * i + 1] + weights[1][2 * i] +
                                 weights[1][2 * i + 1]);
-      const int row = Lane() / 4 + 8 * i;
-      if (Lane() % 4 == 0 && row < heads.RowsOf(piece_.kv_head)) {
-        to[row] = FiniteMax(softmax_.max[i]) + ptx::Log2(sum);
+      if (Lane() % 4 == 0 && Lane() / 4 + 8 * i < rows_) {
+        to[8 * i] = FiniteMax(softmax_.max[i]) + ptx::Log2(sum);
       }
     }
   }
@@ -269,13 +262,12 @@ class DecodeBlock {
     float scale[2];  // of this warp's part of the lane's two rows
     float log_sum[2];
     MergeState(scale, log_sum);
-    const int rows = params_.heads.RowsOf(piece_.kv_head);
-    StoreLogSums(rows, log_sum);
-    for (int half = 0; half * 8 < rows; ++half) {
+    StoreLogSums(log_sum);
+    for (int half = 0; half * 8 < rows_; ++half) {
       if (half > 0) __syncthreads();  // the rows before have been read
       half == 0 ? StoreRows<0>(scale[0]) : StoreRows<1>(scale[1]);
       __syncthreads();
-      WriteRows(half * 8, min(8, rows - half * 8));
+      WriteRows(half * 8, min(8, rows_ - half * 8));
     }
   }
 
@@ -310,14 +302,14 @@ class DecodeBlock {
   }
 
   // The logarithms of the rows' sums: to the caller or to the merge of pieces.
-  __device__ __forceinline__ void StoreLogSums(int rows, const float (&log_sum)[2]) const {
+  __device__ __forceinline__ void StoreLogSums(const float (&log_sum)[2]) const {
     if (Warp() != 0 || Lane() % 4 != 0) return;
     const int64_t head = params_.heads.FirstHead(piece_.kv_head);
     const DecodeScratch& scratch = params_.scratch;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int row = Lane() / 4 + 8 * i;
-      if (row >= rows) continue;
+      if (row >= rows_) continue;
       if (piece_.slot >= 0) {
         scratch.LogSums(piece_.slot, params_.heads.rows(), kDim)[row] = log_sum[i];
         continue;
@@ -381,12 +373,15 @@ class DecodeBlock {
   }
 
   const DecodeParams& params_;
-  float* const merge_;            // [kDecodeWarps][8][kDim]
-  unsigned char* const queries_;  // [16][kDim] of Type, in the same place
-  float* const state_;            // [kDecodeWarps][16] of (max, sum)
-  unsigned char* const ring_;     // this warp's: [stages][K|V][16 rows]
-  int slot_ = 0;                  // of the next chunk
+  float* const merge_;                                 // [kDecodeWarps][8][kDim]
+  unsigned char* const queries_;                       // [16][kDim] of Type, in the same place
+  float* const state_;                                 // [kDecodeWarps][16] of (max, sum)
+  unsigned char* const ring_;                          // this warp's: [stages][K|V][16 rows]
+  const SwizzledPairs<Loader::kRowChunks> key_pairs_;  // what the lane names to ldmatrix
+  const SwizzledPairs<Loader::kRowChunks> value_pairs_;
+  int slot_ = 0;  // of the next chunk
   SplitPiece piece_ = {};
+  int rows_ = 0;  // of the piece's head
   SoftmaxRows softmax_;
   float output_[2 * kSteps][4];
 };

@@ -35,6 +35,41 @@ __device__ __forceinline__ int SwizzledChunk(int row, int chunk) {
   return row * kChunks + swizzled;
 }
 
+// Where in a row of such a tile a lane finds its chunk of each pair (c, c + 1), c even, when it
+// reads the same one of all pairs: SwizzledChunk in bytes, at one or two instructions per pair.
+template <int kChunks>
+class SwizzledPairs {
+ public:
+  // `odd` 0: the first of each pair; 1: the second.
+  __device__ __forceinline__ SwizzledPairs(int row, int odd) {
+    if constexpr (kChunks == 12) {
+      row_ = row * kChunks * kChunkBytes;
+      first_ = (odd ^ (row & 7)) * kChunkBytes;
+      panel_ = (odd ^ ((row >> 1) & 3)) * kChunkBytes;
+    } else {
+      first_ = SwizzledChunk<kChunks>(row, odd) * kChunkBytes;
+    }
+  }
+
+  __device__ __forceinline__ int At(int chunk) const {
+    if constexpr (kChunks == 12) {
+      constexpr int kPanel = 8;
+      return chunk < kPanel
+                 ? row_ + (first_ ^ chunk * kChunkBytes)
+                 : row_ + kPanel * kChunkBytes + (panel_ ^ (chunk - kPanel) * kChunkBytes);
+    } else if constexpr (kChunks == 6) {
+      return first_ + chunk * kChunkBytes;
+    } else {
+      return first_ ^ chunk * kChunkBytes;
+    }
+  }
+
+ private:
+  int row_;
+  int first_;
+  int panel_;
+};
+
 // ---- the block pool
 
 // K and V of one layer: one row of head_dim elements per token, the rows of a block one behind the
@@ -78,6 +113,18 @@ struct LogitRule {
   __device__ __forceinline__ float Logit2(float product) const {
     if (cap == 0) return product * scale;
     return cap * (1 - 2 * ptx::Rcp(1 + ptx::Exp2(product * cap_rate)));
+  }
+
+  // The same of whole accumulators, in place.
+  template <int kTiles>
+  __device__ __forceinline__ void ToLogits(float (&products)[kTiles][4]) const {
+    if (cap == 0) {
+#pragma unroll
+      for (int i = 0; i < 4 * kTiles; ++i) products[i / 4][i % 4] *= scale;
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4 * kTiles; ++i) products[i / 4][i % 4] = Logit2(products[i / 4][i % 4]);
+    }
   }
 };
 

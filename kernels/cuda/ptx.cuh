@@ -170,6 +170,13 @@ __device__ __forceinline__ float FromF16(uint16_t x) {
   return out;
 }
 
+// ---- bytes ----
+
+// Byte i of the result is byte (selector >> 4i) % 4 of x. Lane. prmt.b32
+__device__ __forceinline__ uint32_t PermuteBytes(uint32_t x, uint32_t selector) {
+  return __byte_perm(x, 0, selector);
+}
+
 // ---- fp8 e4m3: bias 7, no infinity, NaN is 0x7f; beyond 448 it saturates ----
 
 // Two e4m3 (first in the low byte) to two f16, exactly. Lane. cvt.rn.f16x2.e4m3x2 on sm_89 and
