@@ -22,10 +22,13 @@ foreach(name ${OPS_CONFORMANCE_TESTS})
   tandem_emulated_test(${name}_emulated_test SOURCES conformance/${name}_test.cc
     DEPS tandem_ops_support ARGS --gtest_filter=*/cuda_0* TIMEOUT 600)
 endforeach()
-tandem_emulated_test(attention_decode_test SOURCES unit/kernels/attention_decode_test.cc
+tandem_emulated_test(cuda_decode_test SOURCES unit/kernels/cuda_decode_test.cc
   DEPS tandem_kernels)
+target_compile_options(cuda_decode_test PRIVATE -Wno-unknown-pragmas)
 tandem_emulated_test(cuda_device_test SOURCES unit/kernels/cuda_device_test.cc DEPS tandem_kernels)
 tandem_emulated_test(cuda_ops_test SOURCES unit/kernels/cuda_ops_test.cc DEPS tandem_kernels)
+tandem_emulated_test(cuda_prefill_test SOURCES unit/kernels/cuda_prefill_test.cc
+  DEPS tandem_ops_support TIMEOUT 300)
 tandem_emulated_test(cuda_errors_test SOURCES unit/kernels/cuda_errors_test.cc DEPS tandem_kernels)
 
 add_test(NAME cuda_spills COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/unit/kernels/nvcc_without_spills_test.sh

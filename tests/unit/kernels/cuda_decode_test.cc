@@ -1,6 +1,8 @@
 // Decode attention on devices of other sizes than the machine's: few and many multiprocessors, and
 // rings as short as small shared memory makes them, against the kernel that adds in double.
 
+#include "kernels/cuda/attention_decode.cuh"
+
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -258,6 +260,46 @@ TEST(AttentionDecode, FixedSplitsGiveTheSameBitsOnEveryDevice) {
       EXPECT_TRUE(SameBits(actual.out, expected.out));
       EXPECT_TRUE(SameBits(actual.lse, expected.lse));
       EXPECT_TRUE(SameBits(actual.block_mass, expected.block_mass));
+    }
+  }
+}
+
+// Up to more sequences than the planner has threads, and than its shared memory holds.
+TEST(PlanDecode, PlansOnTheDeviceAsTheRuleOnTheHost) {
+  std::mt19937_64 random(7);
+  for (int32_t num_sequences : {1, 3, 1023, 1024, 1025, 2500, 4000}) {
+    for (SplitMode splits : {SplitMode::kBalanced, SplitMode::kFixed}) {
+      SCOPED_TRACE(num_sequences);
+      std::vector<int32_t> lens(static_cast<size_t>(num_sequences));
+      for (int32_t& len : lens) len = std::uniform_int_distribution<int32_t>(0, 3000)(random);
+      simt::TestStream stream;
+      LaunchTarget on = Target(90, 40, 228);
+      on.stream = stream;
+      DeviceArray<int32_t> device_lens(lens);
+      AttentionArgs args;
+      args.q.shape = {num_sequences, 8, 128};
+      args.pool.num_kv_heads = kKvHeads;
+      args.pool.block_tokens = kBlockTokens;
+      args.pool.head_dim = 128;
+      args.context_lens = {std::span<const int32_t>(lens), device_lens.get()};
+      args.window = num_sequences % 2 == 0 ? 700 : 0;
+      args.splits = splits;
+      const DecodeShape shape = {.num_sequences = num_sequences};
+      DeviceArray<uint8_t> plan(DecodePlanBytes(on, shape));
+      ASSERT_EQ(PlanDecode(on, args, plan.get()), cudaSuccess);
+      std::vector<uint8_t> memory = plan.Read();
+
+      const int32_t num_parts = PlanDecodeLaunch(on, args.pool).num_parts;
+      const SplitRule rule = MakeSplitRule(splits, kKvHeads, num_parts, args.window);
+      std::vector<int64_t> starts(lens.size() + 1);
+      FillSplitStarts(rule, lens.data(), num_sequences, starts.data());
+      const SplitLine line = {starts.data(), lens.data(), num_sequences};
+      const DecodePlan made = DecodePlanAt(memory.data(), num_parts);
+      ASSERT_EQ(std::memcmp(made.starts, starts.data(), starts.size() * sizeof(int64_t)), 0);
+      for (int32_t part = 0; part < num_parts; ++part) {
+        const SplitPart expected = MakeSplitPart(rule, line, part);
+        ASSERT_EQ(std::memcmp(&made.parts[part], &expected, sizeof(expected)), 0) << part;
+      }
     }
   }
 }
