@@ -299,7 +299,6 @@ class ModelBench {
   absl::Status KeepBusy() {
     constexpr int64_t kBytes = int64_t{64} << 20;
     const int32_t rounds = bench_.options().scale < 1 ? 1 : 2000;
-    CaseMemory memory(bench_.device());
     if (!busy_.present()) {
       ASSIGN_OR_RETURN(
           busy_, bench_.Normal(busy_memory_, DType::kBF16, {bench_.Scaled(kBytes, 64 << 10) / 2}));
