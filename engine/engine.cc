@@ -104,6 +104,8 @@ class Engine::Impl {
       : options_(options),
         vocab_size_(parts.model.vocab_size),
         clock_(parts.clock),
+        device_(parts.device),
+        device_lost_(parts.device_lost),
         inbox_(std::move(made.inbox)),
         stream_(std::move(made.stream)),
         transformer_(std::move(made.transformer)),
@@ -115,7 +117,8 @@ class Engine::Impl {
                          .store = *store_,
                          .zone = zone_,
                          .runner = runner_,
-                         .publish = [this](const EngineStats& stats) { Publish(stats); }}),
+                         .publish = [this](const EngineStats& stats) { Publish(stats); },
+                         .failed = [this](const absl::Status& status) { CheckDevice(status); }}),
         thread_([this] { loop_.Run(); }) {}
 
   void Submit(SubmitMessage message, Role role) {
@@ -250,9 +253,17 @@ class Engine::Impl {
     stats_ = stats;
   }
 
+  // A step failed with `status`. A device that says nothing any more will not come back.
+  void CheckDevice(const absl::Status& status) {
+    if (device_lost_ == nullptr || device_.Memory().ok()) return;
+    std::exchange(device_lost_, nullptr)(status);
+  }
+
   const EngineOptions options_;
   const int32_t vocab_size_;
   const Clock& clock_;
+  const Device& device_;
+  std::function<void(const absl::Status&)> device_lost_;  // engine thread
 
   mutable absl::Mutex stats_mutex_;
   EngineStats stats_ ABSL_GUARDED_BY(stats_mutex_);

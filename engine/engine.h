@@ -128,6 +128,9 @@ struct EngineParts {
   Ops& ops;
   WeightStore& weights;
   const Clock& clock;
+  // Called once, on the engine thread, when the device has failed for good, after which no request
+  // will be served; why. May be empty.
+  std::function<void(const absl::Status&)> device_lost;
 };
 
 // One worker's engine: one thread that owns sequences, block tables, pool, scheduler and hand-offs.

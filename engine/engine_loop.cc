@@ -22,6 +22,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, Parts parts)
       store_(parts.store),
       runner_(parts.runner),
       publish_(std::move(parts.publish)),
+      failed_(std::move(parts.failed)),
       on_layer_stored_(options.role == Role::kPrefill ? LayerStored([this](int32_t layer) {
         sender_.PostLayer(layer, chunks_);
       })

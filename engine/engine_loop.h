@@ -45,6 +45,7 @@ class EngineLoop {
     LandingZone& zone;
     ModelRunner& runner;
     std::function<void(const EngineStats&)> publish;
+    std::function<void(const absl::Status&)> failed;  // a step, or the sampling of a token
   };
 
   // `options` must outlive it, validated.
@@ -128,6 +129,7 @@ class EngineLoop {
   KvStore& store_;
   ModelRunner& runner_;
   const std::function<void(const EngineStats&)> publish_;
+  const std::function<void(const absl::Status&)> failed_;
   const LayerStored on_layer_stored_;  // empty where no KV is sent
 
   absl::flat_hash_map<RequestId, std::unique_ptr<RequestState>> requests_;

@@ -37,6 +37,7 @@ bool EngineLoop::Step() {
     Collect(tokens, computed);
   } else {
     spdlog::error("step={} rows={} failed: {}", counts_.steps, chunks_.size(), status.ToString());
+    failed_(status);
     std::vector<RequestId> failed;
     for (const Chunk& chunk : chunks_) failed.push_back(chunk.sequence->request.spec.id);
     for (const RequestId id : failed) {
@@ -125,8 +126,10 @@ void EngineLoop::Deliver(Sequence& sequence, int32_t computed_tokens,
   std::vector<SampledToken> sampled;
   for (absl::StatusOr<SampledToken>& token : tokens) {
     if (!token.ok()) {
-      spdlog::error("request={} sampling failed: {}", request.spec.id, token.status().ToString());
-      return End(request, token.status());
+      const absl::Status status = token.status();
+      spdlog::error("request={} sampling failed: {}", request.spec.id, status.ToString());
+      failed_(status);
+      return End(request, status);
     }
     sampled.push_back(*std::move(token));
   }

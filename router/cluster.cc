@@ -30,6 +30,7 @@ WorkerView ToView(const v1::RegisterRequest& request, TimePoint now) {
   return WorkerView{.id = {request.name(), request.incarnation()},
                     .role = request.role(),
                     .address = request.address(),
+                    .device = request.device(),
                     .pid = request.pid(),
                     .max_context_tokens = request.max_context_tokens(),
                     .model_fingerprint = request.model_fingerprint(),

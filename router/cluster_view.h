@@ -30,6 +30,7 @@ struct WorkerView {
   WorkerId id;
   v1::WorkerRole role = v1::WORKER_ROLE_UNSPECIFIED;
   std::string address;  // host:port of its Worker service
+  std::string device;   // that it computes on
   int32_t pid = 0;
   int32_t max_context_tokens = 0;
   uint64_t model_fingerprint = 0;

@@ -1,5 +1,6 @@
 #include "server/assemble.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "base/status.h"
 #include "kernels/registry.h"
 #include "model/checkpoint/checkpoint.h"
@@ -30,11 +33,19 @@ constexpr int32_t kMaxMessageBytes = 64 << 20;  // prompts come from routers, wh
 constexpr int64_t kDefaultContexts = 16;
 constexpr int64_t kDefaultMaxKvBytes = int64_t{1} << 30;
 
+// The largest step unless one is asked for: what keeps the device busy.
+struct StepSize {
+  int32_t tokens;
+  int32_t sequences;
+};
+constexpr StepSize kStepOnCpu = {.tokens = 512, .sequences = 64};
+constexpr StepSize kStepOnGpu = {.tokens = 2048, .sequences = 256};
+
 absl::StatusOr<DType> KvDType(const std::string& name, DType weights) {
   if (name == "auto") return weights;
   const std::optional<DType> dtype = DTypeFromName(name);
-  if (dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32) return *dtype;
-  return InvalidArgument("--kv-dtype {} is unknown; use auto, bf16, f16 or f32", name);
+  if (dtype && *dtype != DType::kI32 && *dtype != DType::kI64) return *dtype;
+  return InvalidArgument("--kv-dtype {} is unknown; use auto, bf16, f16, f8e4m3 or f32", name);
 }
 
 // A flag's words and what they stand for.
@@ -68,10 +79,12 @@ absl::Status SetKvOptions(const WorkerTuning& tuning, EngineOptions& engine) {
   return absl::OkStatus();
 }
 
-absl::Status SetScheduler(const WorkerTuning& tuning, SchedulerOptions& scheduler) {
-  scheduler.max_step_tokens = tuning.max_step_tokens;
+absl::Status SetScheduler(const WorkerTuning& tuning, const Device& device,
+                          SchedulerOptions& scheduler) {
+  const StepSize step = device.is_host() ? kStepOnCpu : kStepOnGpu;
+  scheduler.max_step_tokens = tuning.max_step_tokens != 0 ? tuning.max_step_tokens : step.tokens;
   scheduler.max_prefill_chunk = tuning.max_prefill_chunk;
-  scheduler.max_sequences = tuning.max_sequences;
+  scheduler.max_sequences = tuning.max_sequences != 0 ? tuning.max_sequences : step.sequences;
   scheduler.max_waiting = tuning.max_waiting;
   ASSIGN_OR_RETURN(scheduler.policy,
                    Parse<SchedulingPolicyKind>("--schedule", tuning.schedule,
@@ -99,8 +112,18 @@ absl::StatusOr<int32_t> NumBlocks(const WorkerTuning& tuning, const KvLayout& la
       tokens, blocks, layout.block_tokens, kMaxBlocks);
 }
 
+// What cannot fit into the pool need not be let in. Where the engine is to size the pool, it sees
+// to that itself.
+absl::Status SetPoolSize(const WorkerTuning& tuning, const Device& device, EngineOptions& engine) {
+  if (tuning.kv_tokens == 0 && tuning.kv_bytes == 0 && !device.is_host()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(engine.num_blocks, NumBlocks(tuning, engine.layout, engine.max_context_tokens));
+  engine.max_context_tokens = static_cast<int32_t>(std::min<int64_t>(
+      engine.max_context_tokens, int64_t{engine.num_blocks} * engine.layout.block_tokens));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<EngineOptions> MakeEngineOptions(const WorkerOptions& options,
-                                                const ModelConfig& config,
+                                                const ModelConfig& config, const Device& device,
                                                 uint64_t model_fingerprint) {
   const WorkerTuning& tuning = options.tuning;
   EngineOptions engine;
@@ -118,12 +141,12 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const WorkerOptions& options,
                            model_context);
   }
   engine.max_context_tokens = tuning.max_context > 0 ? tuning.max_context : model_context;
-  ASSIGN_OR_RETURN(engine.num_blocks, NumBlocks(tuning, engine.layout, engine.max_context_tokens));
-  // What cannot fit into the pool need not be let in.
-  engine.max_context_tokens = static_cast<int32_t>(std::min<int64_t>(
-      engine.max_context_tokens, int64_t{engine.num_blocks} * engine.layout.block_tokens));
+  engine.device_memory_fraction =
+      tuning.device_memory_fraction.value_or(kDefaultDeviceMemoryFraction);
+  RETURN_IF_ERROR(SetPoolSize(tuning, device, engine));
+  engine.splits = tuning.batch_invariant ? SplitMode::kFixed : SplitMode::kBalanced;
   RETURN_IF_ERROR(SetKvOptions(tuning, engine));
-  RETURN_IF_ERROR(SetScheduler(tuning, engine.scheduler));
+  RETURN_IF_ERROR(SetScheduler(tuning, device, engine.scheduler));
   engine.model_fingerprint = model_fingerprint;
   engine.epoch = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch() /
                                        std::chrono::nanoseconds(1));
@@ -147,12 +170,15 @@ struct Worker::Parts {
   std::unique_ptr<Registration> registration;
   std::atomic<Registration*> to_nudge = nullptr;  // set once it exists: calls may come before
   std::string address;
+  absl::Mutex failure_mutex;
+  absl::Status failure ABSL_GUARDED_BY(failure_mutex);
 
   ~Parts() {
     if (engine != nullptr) engine->Shutdown(std::chrono::steady_clock::now());
   }
   absl::StatusOr<uint64_t> LoadModel();
   absl::Status OpenEngine(uint64_t fingerprint);
+  void OnDeviceLost(const absl::Status& why);
   absl::Status Listen();
   void Register();
 };
@@ -174,21 +200,33 @@ absl::StatusOr<uint64_t> Worker::Parts::LoadModel() {
 
 absl::Status Worker::Parts::OpenEngine(uint64_t fingerprint) {
   ASSIGN_OR_RETURN(const EngineOptions engine_options,
-                   MakeEngineOptions(options, config, fingerprint));
+                   MakeEngineOptions(options, config, *backend.device, fingerprint));
   ASSIGN_OR_RETURN(engine, Engine::Create(engine_options, {.model = config,
                                                            .device = *backend.device,
                                                            .ops = *backend.ops,
                                                            .weights = *weights,
-                                                           .clock = clock}));
+                                                           .clock = clock,
+                                                           .device_lost = [this](const auto& why) {
+                                                             OnDeviceLost(why);
+                                                           }}));
   const EngineOptions& made = engine->options();
   spdlog::info(
-      "engine ready role={} blocks={} block_tokens={} kv_megabytes={:.1f} "
+      "engine ready device={} role={} blocks={} block_tokens={} kv_megabytes={:.1f} "
       "host_megabytes={:.1f} prefix_cache={} schedule={} max_context={} layout={:016x}",
-      Name(ToProto(made.role)), made.num_blocks, made.layout.block_tokens,
+      backend.device->name(), Name(ToProto(made.role)), made.num_blocks, made.layout.block_tokens,
       static_cast<double>(made.num_blocks * made.layout.BlockBytes()) / 1e6,
       static_cast<double>(made.host_bytes) / 1e6, options.tuning.prefix_cache,
       options.tuning.schedule, made.max_context_tokens, engine->layout_fingerprint());
   return absl::OkStatus();
+}
+
+// Another process may find the device in order; this one will not.
+void Worker::Parts::OnDeviceLost(const absl::Status& why) {
+  {
+    absl::MutexLock lock(&failure_mutex);
+    failure = Annotate(why, backend.device->name() + " has failed, and this worker ends");
+  }
+  kill(getpid(), SIGTERM);
 }
 
 absl::Status Worker::Parts::Listen() {
@@ -227,6 +265,7 @@ void Worker::Parts::Register() {
   self.set_max_context_tokens(engine->options().max_context_tokens);
   self.set_block_tokens(engine->options().layout.block_tokens);
   self.set_pid(getpid());
+  self.set_device(backend.device->name());
   registration = std::make_unique<Registration>(
       RegistrationOptions{.routers = options.routers, .self = std::move(self), .load = [this] {
                             return ToLoad(engine->stats());
@@ -249,6 +288,11 @@ Worker::Worker(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Worker::~Worker() { Drain(std::chrono::steady_clock::now()); }
 
 const std::string& Worker::address() const { return parts_->address; }
+
+absl::Status Worker::failure() const {
+  absl::MutexLock lock(&parts_->failure_mutex);
+  return parts_->failure;
+}
 
 bool Worker::WaitUntilKnown(TimePoint deadline) {
   return parts_->registration->WaitUntilKnown(deadline);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,17 +18,23 @@ inline constexpr bool kDebugBuild = false;
 inline constexpr bool kDebugBuild = true;
 #endif
 
+inline constexpr double kDefaultDeviceMemoryFraction = 0.9;
+
 // What may be tuned of a worker; the same for all that `tandem up` starts. 0: chosen by the worker.
 struct WorkerTuning {
   std::string device = "cpu";
   int32_t threads = 0;    // 0: one per core
   int64_t kv_tokens = 0;  // size of the KV pool; 0: from kv_bytes
-  uint64_t kv_bytes = 0;  // 0: sixteen full contexts, at most 1 GiB
+  // 0: on the CPU sixteen full contexts, at most 1 GiB; elsewhere what device_memory_fraction
+  // leaves.
+  uint64_t kv_bytes = 0;
+  // Of a GPU's memory, for weights, activations and KV; nothing: kDefaultDeviceMemoryFraction.
+  std::optional<double> device_memory_fraction;
   int32_t block_tokens = 16;
   std::string kv_dtype = "auto";  // auto: as the weights
-  int32_t max_step_tokens = 512;
+  int32_t max_step_tokens = 0;    // 0: 512 on the CPU, 2048 on a GPU
   int32_t max_prefill_chunk = 0;  // 0: up to max_step_tokens
-  int32_t max_sequences = 64;
+  int32_t max_sequences = 0;      // 0: 64 on the CPU, 256 on a GPU
   int32_t max_waiting = 1024;
   int32_t max_context = 0;          // 0: the model's
   std::string prefix_cache = "on";  // on, off
@@ -35,6 +42,7 @@ struct WorkerTuning {
   uint64_t host_kv_bytes = 0;       // for KV that leaves the device; 0: none does
   std::string schedule = "fair";    // fair, deadline
   double max_wait_seconds = 30;     // what has waited for longer goes first
+  bool batch_invariant = false;     // attention sums in an order that no batch changes
   bool check_invariants = kDebugBuild;
 };
 
@@ -64,6 +72,8 @@ class Worker {
   const std::string& address() const;
   // True once every router knows this worker; false when `deadline` came first.
   bool WaitUntilKnown(TimePoint deadline);
+  // Why the worker can serve nothing any more, or OK. It has asked for its own end, with SIGTERM.
+  absl::Status failure() const;
   // Leaves the routers, lets requests end until `deadline`, fails the rest, and stops listening.
   void Drain(TimePoint deadline);
 

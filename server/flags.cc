@@ -41,7 +41,7 @@ void AddKvFlags(CLI::App& app, WorkerTuning& tuning) {
 
 void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
   const std::string group = kTuningGroup;
-  app.add_option("--device", tuning.device, "where to compute: cpu")
+  app.add_option("--device", tuning.device, "where to compute: cpu, or cuda:0 and so on")
       ->capture_default_str()
       ->group(group);
   app.add_option("--threads", tuning.threads, "threads of one worker; 0: one per core")
@@ -52,26 +52,36 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
       ->check(CLI::PositiveNumber)
       ->group(group);
   app.add_option("--kv-bytes", tuning.kv_bytes,
-                 "size of the KV pool, as 512MiB; default: sixteen contexts, at most 1GiB")
+                 "size of the KV pool, as 512MiB; default: on the CPU sixteen contexts, at most "
+                 "1GiB, on a GPU what --device-memory-fraction leaves")
       ->transform(CLI::AsSizeValue(false))
+      ->group(group);
+  app.add_option(
+         "--device-memory-fraction", tuning.device_memory_fraction,
+         "share of the GPU's memory for weights, activations and KV of one worker; default: "
+         "0.9, which workers that are started together share")
+      ->check(CLI::Range(0.01, 1.0))
       ->group(group);
   app.add_option("--block-tokens", tuning.block_tokens, "tokens of one KV block")
       ->capture_default_str()
       ->group(group);
   app.add_option("--kv-dtype", tuning.kv_dtype, "KV is kept as this; auto: as the weights")
-      ->check(CLI::IsMember({"auto", "bf16", "f16", "f32"}))
+      ->check(CLI::IsMember({"auto", "bf16", "f16", "f8e4m3", "f32"}))
       ->capture_default_str()
       ->group(group);
-  app.add_option("--max-step-tokens", tuning.max_step_tokens,
-                 "token budget of one step, decodes and prefill chunks together")
-      ->capture_default_str()
+  app.add_option(
+         "--max-step-tokens", tuning.max_step_tokens,
+         "token budget of one step, decodes and prefill chunks together; default: 512, on a "
+         "GPU 2048")
+      ->check(CLI::PositiveNumber)
       ->group(group);
   app.add_option("--max-prefill-chunk", tuning.max_prefill_chunk,
                  "prompt tokens of one sequence in one step; 0: as the budget allows")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--max-sequences", tuning.max_sequences, "sequences computed together")
-      ->capture_default_str()
+  app.add_option("--max-sequences", tuning.max_sequences,
+                 "sequences computed together; default: 64, on a GPU 256")
+      ->check(CLI::PositiveNumber)
       ->group(group);
   app.add_option("--max-waiting", tuning.max_waiting,
                  "requests that may wait; more are answered RESOURCE_EXHAUSTED")
@@ -82,6 +92,10 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
       ->check(CLI::PositiveNumber)
       ->group(group);
   AddKvFlags(app, tuning);
+  app.add_flag("--batch-invariant", tuning.batch_invariant,
+               "on a GPU: attention of a request is computed the same in every batch, a little "
+               "slower (docs/cuda.md says what else may differ)")
+      ->group(group);
   app.add_flag("--check-invariants", tuning.check_invariants,
                "check the bookkeeping after every step (slow); a debug build always does")
       ->group(group);
@@ -96,11 +110,14 @@ std::vector<std::string> TuningArguments(const WorkerTuning& tuning) {
   add("--threads", tuning.threads);
   if (tuning.kv_tokens > 0) add("--kv-tokens", tuning.kv_tokens);
   if (tuning.kv_bytes > 0) add("--kv-bytes", tuning.kv_bytes);
+  if (tuning.device_memory_fraction) {
+    add("--device-memory-fraction", *tuning.device_memory_fraction);
+  }
   add("--block-tokens", tuning.block_tokens);
   add("--kv-dtype", tuning.kv_dtype);
-  add("--max-step-tokens", tuning.max_step_tokens);
+  if (tuning.max_step_tokens > 0) add("--max-step-tokens", tuning.max_step_tokens);
   add("--max-prefill-chunk", tuning.max_prefill_chunk);
-  add("--max-sequences", tuning.max_sequences);
+  if (tuning.max_sequences > 0) add("--max-sequences", tuning.max_sequences);
   add("--max-waiting", tuning.max_waiting);
   if (tuning.max_context > 0) add("--max-context", tuning.max_context);
   add("--prefix-cache", tuning.prefix_cache);
@@ -108,6 +125,7 @@ std::vector<std::string> TuningArguments(const WorkerTuning& tuning) {
   add("--host-kv-bytes", tuning.host_kv_bytes);
   add("--schedule", tuning.schedule);
   add("--max-wait", tuning.max_wait_seconds);
+  if (tuning.batch_invariant) arguments.push_back("--batch-invariant");
   if (tuning.check_invariants) arguments.push_back("--check-invariants");
   return arguments;
 }

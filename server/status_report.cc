@@ -58,6 +58,7 @@ std::string StatusJson(const v1::GetStatusResponse& status) {
                        {"role", worker.role()},
                        {"address", worker.address()},
                        {"pid", worker.pid()},
+                       {"device", worker.device()},
                        {"alive", worker.alive()},
                        {"running", worker.running()},
                        {"waiting", worker.waiting()},
@@ -93,12 +94,13 @@ std::string WorkerTable(const v1::GetStatusResponse& status) {
                   status.max_context_tokens(), routes.empty() ? "none" : routes,
                   status.requests_in_flight(), status.requests_total(), status.version());
   static constexpr char kRow[] =
-      "{:<14} {:<8} {:<21} {:>7} {:<6} {:>7} {:>7} {:>15} {:>9} {:>10} {:>9}\n";
-  table += fmt::format(kRow, "NAME", "ROLE", "ADDRESS", "PID", "STATE", "RUNNING", "WAITING",
-                       "FREE/ALL BLOCKS", "FINISHED", "TOKENS OUT", "HEARD MS");
+      "{:<14} {:<8} {:<8} {:<21} {:>7} {:<6} {:>7} {:>7} {:>15} {:>9} {:>10} {:>9}\n";
+  table += fmt::format(kRow, "NAME", "ROLE", "DEVICE", "ADDRESS", "PID", "STATE", "RUNNING",
+                       "WAITING", "FREE/ALL BLOCKS", "FINISHED", "TOKENS OUT", "HEARD MS");
   for (const v1::WorkerStatus& worker : status.workers()) {
-    table += fmt::format(kRow, worker.name(), worker.role(), worker.address(), worker.pid(),
-                         worker.alive() ? "alive" : "lost", worker.running(), worker.waiting(),
+    table += fmt::format(kRow, worker.name(), worker.role(), worker.device(), worker.address(),
+                         worker.pid(), worker.alive() ? "alive" : "lost", worker.running(),
+                         worker.waiting(),
                          fmt::format("{}/{}", worker.free_blocks(), worker.total_blocks()),
                          worker.requests_finished(), worker.output_tokens(),
                          fmt::format("{:.0f}", worker.heartbeat_age_ms()));

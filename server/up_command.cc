@@ -1,4 +1,5 @@
 #include <memory>
+#include <optional>
 
 #include "CLI/CLI.hpp"
 #include "base/log.h"
@@ -18,8 +19,8 @@ struct UpFlags {
   std::string model_name;
   std::string host = "127.0.0.1";
   uint16_t port = kDefaultPort;
-  int prefill = 1;
-  int decode = 1;
+  std::optional<int> prefill;  // nothing: one on the CPU, none on a GPU
+  std::optional<int> decode;   // likewise
   int unified = 1;
   int drain_seconds = 30;
   std::string log_level = "warn";
@@ -47,15 +48,34 @@ void AddWorkers(const std::string& role, int count, const UpFlags& flags,
   }
 }
 
-int RunUp(const UpFlags& flags) {
+// KV in the memory of a GPU is not handed over yet, so all workers there are unified.
+absl::Status ChooseWorkers(UpFlags& flags) {
+  const bool on_cpu = flags.tuning.device == "cpu";
+  if (!on_cpu && (flags.prefill.value_or(0) > 0 || flags.decode.value_or(0) > 0)) {
+    return Unimplemented(
+        "--device {} serves with unified workers only: KV is not yet handed over from the memory "
+        "of "
+        "a GPU; leave out --prefill and --decode, or give --device cpu",
+        flags.tuning.device);
+  }
+  flags.prefill = flags.prefill.value_or(on_cpu ? 1 : 0);
+  flags.decode = flags.decode.value_or(on_cpu ? 1 : 0);
+  if (flags.unified == 0 && (flags.prefill == 0 || flags.decode == 0)) {
+    return InvalidArgument(
+        "no route: give a unified worker, or a prefill worker and a decode worker (--unified, "
+        "--prefill, --decode)");
+  }
+  if (!on_cpu && !flags.tuning.device_memory_fraction) {
+    flags.tuning.device_memory_fraction = kDefaultDeviceMemoryFraction / flags.unified;
+  }
+  return absl::OkStatus();
+}
+
+int RunUp(UpFlags flags) {
   if (absl::Status status = SetUpLogging(flags.log_level, "up"); !status.ok()) {
     return PrintError(status);
   }
-  if (flags.unified == 0 && (flags.prefill == 0 || flags.decode == 0)) {
-    return PrintError(
-        InvalidArgument("no route: give a unified worker, or a prefill worker and a "
-                        "decode worker (--unified, --prefill, --decode)"));
-  }
+  if (absl::Status status = ChooseWorkers(flags); !status.ok()) return PrintError(status);
   SupervisorOptions options;
   options.model = flags.model_name.empty() ? ModelNameFor(flags.model_dir) : flags.model_name;
   options.drain = std::chrono::seconds(flags.drain_seconds);
@@ -65,8 +85,8 @@ int RunUp(const UpFlags& flags) {
   for (std::string& argument : CommonArguments(flags, options.model)) {
     options.router_arguments.push_back(std::move(argument));
   }
-  AddWorkers("prefill", flags.prefill, flags, options);
-  AddWorkers("decode", flags.decode, flags, options);
+  AddWorkers("prefill", *flags.prefill, flags, options);
+  AddWorkers("decode", *flags.decode, flags, options);
   AddWorkers("unified", flags.unified, flags, options);
   const absl::Status status = RunSupervisor(options);
   return status.ok() ? kExitOk : PrintError(status);
@@ -84,10 +104,9 @@ void AddUpCommand(CLI::App& app, Action& chosen) {
   up->add_option("--port", flags->port, "of the router; 0: a free one")->capture_default_str();
   up->add_option("--host", flags->host, "address to listen on")->capture_default_str();
   const CLI::Range count(0, kMaxWorkers);
-  up->add_option("--prefill", flags->prefill, "prefill workers")
-      ->check(count)
-      ->capture_default_str();
-  up->add_option("--decode", flags->decode, "decode workers")->check(count)->capture_default_str();
+  up->add_option("--prefill", flags->prefill, "prefill workers; default: 1 on the CPU, 0 on a GPU")
+      ->check(count);
+  up->add_option("--decode", flags->decode, "decode workers; default: as --prefill")->check(count);
   up->add_option("--unified", flags->unified, "workers that do both")
       ->check(count)
       ->capture_default_str();

@@ -40,6 +40,7 @@ int RunWorker(WorkerFlags flags, const std::string& role) {
   spdlog::info("draining seconds={}", flags.drain_seconds);
   (*worker)->Drain(std::chrono::steady_clock::now() + std::chrono::seconds(flags.drain_seconds));
   spdlog::info("ended");
+  if (absl::Status status = (*worker)->failure(); !status.ok()) return PrintError(status);
   return kExitOk;
 }
 

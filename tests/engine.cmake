@@ -12,7 +12,6 @@ tandem_test(output_stream_test SOURCES unit/engine/output_stream_test.cc DEPS ta
 tandem_test(pool_size_test SOURCES unit/engine/pool_size_test.cc DEPS tandem_test_engine)
 tandem_test(device_loss_test SOURCES unit/engine/device_loss_test.cc DEPS tandem_test_engine)
 tandem_test(engine_test SOURCES unit/engine/engine_test.cc DEPS tandem_test_engine)
-tandem_test(bad_row_test SOURCES unit/engine/bad_row_test.cc DEPS tandem_test_engine)
 tandem_test(prefill_handoff_test SOURCES unit/engine/prefill_handoff_test.cc
             DEPS tandem_test_engine)
 tandem_test(decode_handoff_test SOURCES unit/engine/decode_handoff_test.cc DEPS tandem_test_engine)
@@ -30,8 +29,9 @@ tandem_test(beam_golden_test SOURCES golden/beam_golden_test.cc
             DEPS tandem_test_engine nlohmann_json::nlohmann_json LABELS golden TIMEOUT 600)
 
 # An engine on the device that TANDEM_TEST_DEVICE names: the CPU, a GPU, or the emulated one.
-tandem_test(engine_device_test SOURCES unit/engine/device_engine_test.cc DEPS tandem_test_engine)
+set(ENGINE_DEVICE_TEST unit/engine/bad_row_test.cc unit/engine/device_engine_test.cc)
+tandem_test(engine_device_test SOURCES ${ENGINE_DEVICE_TEST} DEPS tandem_test_engine)
 tandem_emulated_test(engine_emulated_test
-                     SOURCES unit/engine/device_engine_test.cc unit/engine/emulated_step_test.cc
+                     SOURCES ${ENGINE_DEVICE_TEST} unit/engine/emulated_step_test.cc
                      DEPS tandem_test_engine TIMEOUT 1200)
 set_tests_properties(engine_emulated_test PROPERTIES ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)

@@ -17,3 +17,11 @@ tandem_fuzz_test(store_block_fuzz
   SOURCES fuzz/store_block_fuzz.cc
   CORPUS fuzz/corpus/store_block
   DEPS tandem_kvstore)
+
+# What moves blocks, on the emulated GPU.
+tandem_emulated_test(kvstore_emulated_test
+  SOURCES unit/kvstore/kv_store_host_test.cc unit/kvstore/kv_store_prefix_test.cc
+          unit/kvstore/kv_store_swap_test.cc
+  DEPS tandem_kvstore
+  TIMEOUT 300)
+set_tests_properties(kvstore_emulated_test PROPERTIES ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)

@@ -15,3 +15,17 @@ foreach(name routes_test several_choices_test cached_prompts_test endings_test w
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
               LABELS integration TIMEOUT 300)
 endforeach()
+
+# The daemon on the emulated GPU.
+get_target_property(TANDEM_SOURCES tandem SOURCES)
+list(TRANSFORM TANDEM_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/server/)
+add_executable(tandem_emulated ${TANDEM_SOURCES})
+target_link_libraries(tandem_emulated PRIVATE tandem_kernels_cuda_emulated tandem_simt tandem_server
+                                              CLI11::CLI11)
+target_compile_definitions(tandem_emulated PRIVATE TANDEM_VERSION="${PROJECT_VERSION}")
+add_dependencies(tandem_emulated tandem_fake_cublaslt)
+tandem_test(emulated_daemon_test SOURCES integration/emulated_daemon_test.cc
+            DEPS tandem_test_cluster LABELS integration TIMEOUT 600)
+target_compile_definitions(emulated_daemon_test PRIVATE
+  TANDEM_EMULATED_BINARY="$<TARGET_FILE:tandem_emulated>")
+add_dependencies(emulated_daemon_test tandem_emulated)

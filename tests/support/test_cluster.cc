@@ -24,12 +24,6 @@ std::vector<std::string> WorkerNames(const TestClusterOptions& options) {
   return names;
 }
 
-ChildProcess StartTandem(const std::vector<std::string>& arguments) {
-  auto process = ChildProcess::Start(arguments, TANDEM_BINARY);
-  EXPECT_TRUE(process.ok()) << process.status();
-  return *std::move(process);
-}
-
 }  // namespace
 
 TestCluster::TestCluster(TestClusterOptions options) : options_(std::move(options)) {
@@ -50,6 +44,12 @@ TestCluster::~TestCluster() {
     process.Signal(SIGKILL);
     waitpid(process.pid(), nullptr, 0);
   }
+}
+
+ChildProcess TestCluster::StartTandem(const std::vector<std::string>& arguments) const {
+  auto process = ChildProcess::Start(arguments, options_.binary);
+  EXPECT_TRUE(process.ok()) << process.status();
+  return *std::move(process);
 }
 
 std::vector<std::string> TestCluster::ArgumentsOf(const std::string& name) const {

@@ -16,6 +16,7 @@
 namespace tandem {
 
 struct TestClusterOptions {
+  std::string binary = TANDEM_BINARY;
   int prefill = 1;
   int decode = 1;
   int unified = 1;
@@ -48,6 +49,7 @@ class TestCluster {
   void WaitUntilIdle();
 
  private:
+  ChildProcess StartTandem(const std::vector<std::string>& arguments) const;
   std::vector<std::string> ArgumentsOf(const std::string& name) const;
 
   const TestClusterOptions options_;

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cstring>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
 #include "kvstore/kv_store.h"
+#include "tests/support/test_device.h"
 #include "tests/unit/kvstore/gated_device.h"
 
 namespace tandem {
@@ -49,7 +50,7 @@ class KvStoreFixture : public ::testing::Test {
   }
 
   void Open(KvStoreOptions options) {
-    auto backend = OpenBackend("cpu", {.num_threads = 1});
+    auto backend = OpenBackend(TestDevice(), {.num_threads = 1});
     ASSERT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
     device_ = std::make_unique<GatedDevice>(*backend_.device);
@@ -76,7 +77,7 @@ class KvStoreFixture : public ::testing::Test {
     for (int64_t position = begin; position < end; ++position) {
       for (int32_t layer = 0; layer < Layout().num_layers; ++layer) {
         const uint32_t value = Kv(tokens, position, layer);
-        std::memcpy(TokenKv(table, position, layer), &value, sizeof(value));
+        Copy(TokenKv(table, position, layer), std::as_bytes(std::span(&value, 1)));
       }
     }
   }
@@ -85,7 +86,7 @@ class KvStoreFixture : public ::testing::Test {
     for (int64_t position = 0; position < count; ++position) {
       for (int32_t layer = 0; layer < Layout().num_layers; ++layer) {
         uint32_t value = 0;
-        std::memcpy(&value, TokenKv(table, position, layer), sizeof(value));
+        Copy(std::as_writable_bytes(std::span(&value, 1)), TokenKv(table, position, layer));
         ASSERT_EQ(value, Kv(tokens, position, layer)) << "token " << position;
       }
     }
@@ -148,10 +149,16 @@ class KvStoreFixture : public ::testing::Test {
     return value;
   }
 
-  std::byte* TokenKv(const BlockTable& table, int64_t position, int32_t layer) const {
+  void Copy(std::span<std::byte> dst, std::span<const std::byte> src) const {
+    ASSERT_EQ(stream_->Copy(dst, src), absl::OkStatus());
+    ASSERT_EQ(stream_->Synchronize(), absl::OkStatus());
+  }
+
+  std::span<std::byte> TokenKv(const BlockTable& table, int64_t position, int32_t layer) const {
     const int64_t slot = table.Slot(position);
     const auto extent = store_->Extent(layer, BlockId(slot / kBlockTokens));
-    return extent.data() + slot % kBlockTokens * Layout().head_dim * SizeOf(Layout().dtype);
+    const int64_t offset = slot % kBlockTokens * Layout().head_dim * SizeOf(Layout().dtype);
+    return extent.subspan(static_cast<size_t>(offset), sizeof(uint32_t));
   }
 };
 

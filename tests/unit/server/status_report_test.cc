@@ -28,6 +28,7 @@ v1::GetStatusResponse Status() {
   busy.set_name("decode-0");
   busy.set_total_blocks(100);
   busy.set_free_blocks(17);
+  busy.set_device("cuda:3");
   v1::KvUse& kv = *busy.mutable_kv();
   kv.set_cached_blocks(31);
   kv.set_idle_blocks(23);
@@ -64,6 +65,7 @@ TEST(WorkerTableTest, OneLinePerWorkerUnderTheRouters) {
   const std::string table = WorkerTable(Status());
   EXPECT_THAT(table, HasSubstr("ready: model sample"));
   EXPECT_THAT(table, HasSubstr("17/100"));
+  EXPECT_THAT(Words(table, "decode-0"), testing::Contains("cuda:3"));
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 4);
 }
 
@@ -71,6 +73,7 @@ TEST(StatusJsonTest, HasTheBlocksOfEachWorker) {
   const auto json = nlohmann::json::parse(StatusJson(Status()));
   ASSERT_EQ(json["workers"].size(), 2u);
   EXPECT_EQ(json["workers"][1]["free_blocks"], 17);
+  EXPECT_EQ(json["workers"][1]["device"], "cuda:3");
   const auto& kv = json["workers"][1]["kv"];
   EXPECT_EQ(kv["cached_blocks"], 31);
   EXPECT_EQ(kv["idle_blocks"], 23);

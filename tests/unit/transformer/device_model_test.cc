@@ -23,7 +23,7 @@ constexpr char kSample[] = "models/sample";
 // How far logits may be off, as a share of the largest, where activations have 8 bits (bf16), 11
 // (f16) or 24 of mantissa: a few roundings per layer of a few layers.
 double ToleranceOf(DType dtype) {
-  return dtype == DType::kBF16 ? 0.03 : dtype == DType::kF16 ? 0.004 : 1e-4;
+  return dtype == DType::kBF16 ? 0.04 : dtype == DType::kF16 ? 0.005 : 1e-4;
 }
 
 struct Golden {
@@ -119,27 +119,34 @@ class DeviceModelTest : public testing::Test {
     for (const Golden& golden : GoldensOf(ReadGoldens("sample"))) prompts.push_back(golden.prompt);
     return prompts;
   }
-
-  static std::vector<int32_t> Greedy(ModelUnderTest& model, const std::vector<int32_t>& prompt,
-                                     size_t count) {
-    TestSequence sequence = model.NewSequence(prompt);
-    std::vector<float> logits = model.Prefill(sequence, 256);
-    std::vector<int32_t> ids = {ArgMax(logits)};
-    while (ids.size() < count) {
-      logits = model.DecodeGreedily(sequence, logits);
-      ids.push_back(ArgMax(logits));
-    }
-    return ids;
-  }
 };
 
+// 64 greedy tokens of each prompt. Activations of 16 bits may let a near-tie fall the other way:
+// then both go on with the CPU's token.
 TEST_F(DeviceModelTest, TheGreedyTokensOfTheSampleModelAreThoseOfTheCpu) {
+  constexpr int kTokens = 64;
+  constexpr float kNearTie = 0.1f;
   const auto on_device = Load();
   const auto on_cpu = Load({.device = "cpu"});
+  int ties = 0;
   for (const std::vector<int32_t>& prompt : Prompts()) {
     SCOPED_TRACE("prompt of " + std::to_string(prompt.size()) + " tokens");
-    EXPECT_EQ(Greedy(*on_device, prompt, 64), Greedy(*on_cpu, prompt, 64));
+    TestSequence ours = on_device->NewSequence(prompt);
+    TestSequence theirs = on_cpu->NewSequence(prompt);
+    std::vector<float> logits = on_device->Prefill(ours, 256);
+    std::vector<float> expected = on_cpu->Prefill(theirs, 256);
+    for (int i = 0; i < kTokens; ++i) {
+      const int32_t best = ArgMax(expected);
+      const float gap = expected[best] - expected[ArgMax(logits)];
+      EXPECT_LE(gap, kNearTie) << "token " << i << ": " << ArgMax(logits) << " instead of " << best;
+      ties += gap > 0 ? 1 : 0;
+      for (TestSequence* sequence : {&ours, &theirs}) sequence->ids.push_back(best);
+      logits = on_device->Step({}, {{&ours, 1}}).front();
+      expected = on_cpu->Step({}, {{&theirs, 1}}).front();
+    }
   }
+  EXPECT_LE(ties, 3) << "of " << kTokens << " tokens of each prompt";
+  RecordProperty("ties_that_fell_the_other_way", ties);
 }
 
 // Batches that grow and shrink through the sizes that are filled up to, twice, so that each size
@@ -178,6 +185,29 @@ TEST_F(DeviceModelTest, WithFixedSplitsNoCompanyChangesATokensLogits) {
       EXPECT_EQ(logits, seen[i][step]) << "sequence " << i << ", after " << step << " steps";
       logits = model->DecodeGreedily(alone, logits);
     }
+  }
+}
+
+TEST_F(DeviceModelTest, KvIn8BitsIsThatOfTheCpu) {
+  const std::vector<int32_t> text = Prompts().back();
+  const std::vector<int32_t> prompt(text.begin(), text.begin() + 50);
+  const auto load = [](const std::string& device) {
+    return ModelUnderTest::Load(
+        {.directory = kRoot + kSample, .device = device, .kv_dtype = DType::kF8E4M3});
+  };
+  const auto on_device = load(TestDevice());
+  const auto on_cpu = load("cpu");
+  TestSequence ours = on_device->NewSequence(prompt);
+  TestSequence theirs = on_cpu->NewSequence(prompt);
+  std::vector<float> logits = on_device->Prefill(ours, 50);
+  std::vector<float> expected = on_cpu->Prefill(theirs, 50);
+  for (int i = 0; i < 4; ++i) {
+    SCOPED_TRACE("after " + std::to_string(i) + " decode steps");
+    ExpectClose(logits, {expected.begin(), expected.end()}, ToleranceOf(DType::kBF16));
+    const int32_t best = ArgMax(expected);
+    for (TestSequence* sequence : {&ours, &theirs}) sequence->ids.push_back(best);
+    logits = on_device->Step({}, {{&ours, 1}}).front();
+    expected = on_cpu->Step({}, {{&theirs, 1}}).front();
   }
 }
 

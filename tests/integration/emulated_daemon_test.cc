@@ -1,0 +1,160 @@
+// The daemon on a GPU that is emulated (tests/simt/README.md), and what it says where it cannot
+// serve on one.
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/support/test_cluster.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::string kModel = TANDEM_SOURCE_DIR "/models/sample";
+
+struct CommandResult {
+  int exit_status = -1;
+  std::string output;
+};
+
+// Both streams of the command, which must end by itself.
+CommandResult Shell(const std::string& command) {
+  CommandResult result;
+  FILE* pipe = popen(("timeout 60 " + command + " 2>&1").c_str(), "r");
+  char buffer[4096];
+  size_t count;
+  while ((count = fread(buffer, 1, sizeof(buffer), pipe)) > 0) result.output.append(buffer, count);
+  const int how = pclose(pipe);
+  result.exit_status = WIFEXITED(how) ? WEXITSTATUS(how) : -1;
+  return result;
+}
+
+// A worker that cannot start.
+CommandResult Worker(const std::string& binary, const std::string& flags) {
+  return Shell(binary + " worker --role unified --router 127.0.0.1:1 --log-level=error --model=" +
+               kModel + " " + flags);
+}
+
+int CountLines(const std::string& text) {
+  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+}
+
+TEST(EmulatedDaemonTest, ServesWhatTransformersSays) {
+  std::ifstream file(TANDEM_SOURCE_DIR "/tests/golden/logits/sample.json");
+  const nlohmann::json golden = nlohmann::json::parse(file)["cases"][0];
+  TestCluster cluster({.binary = TANDEM_EMULATED_BINARY,
+                       .prefill = 0,
+                       .decode = 0,
+                       .unified = 1,
+                       .worker_flags = {"--device=cuda:0", "--batch-invariant"}});
+  cluster.WaitFor("the status names the device", [](const v1::GetStatusResponse& status) {
+    const v1::WorkerStatus* worker = FindWorker(status, "unified-0");
+    return worker != nullptr && worker->device() == "cuda:0";
+  });
+  constexpr size_t kTokens = 16;
+  const Outcome outcome =
+      Ask(cluster.client(), TextRequest(golden["text"], v1::ROUTE_UNIFIED, kTokens));
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  std::vector<int32_t> expected = golden["greedy_ids"];
+  expected.resize(kTokens);
+  EXPECT_EQ(outcome.generation.choices.at(0).token_ids, expected);
+  cluster.WaitUntilIdle();
+}
+
+TEST(EmulatedDaemonTest, TwoWorkersShareTheDevice) {
+  TestCluster cluster({.binary = TANDEM_EMULATED_BINARY,
+                       .prefill = 0,
+                       .decode = 0,
+                       .unified = 2,
+                       .worker_flags = {"--device=cuda", "--device-memory-fraction=0.45"}});
+  for (int i = 0; i < 4; ++i) {
+    const Outcome outcome = Ask(cluster.client(), TextRequest("It was a", v1::ROUTE_UNIFIED, 4));
+    EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+  }
+}
+
+TEST(EmulatedDaemonTest, UpStartsOneUnifiedWorker) {
+  auto up = ChildProcess::Start({"up", "--device=cuda", "--port=0", "--model=" + kModel},
+                                TANDEM_EMULATED_BINARY);
+  ASSERT_TRUE(up.ok()) << up.status();
+  Client client(up->TakeReadyLine());
+  const auto status = client.GetStatus(std::chrono::minutes(1));
+  ASSERT_TRUE(status.ok()) << status.status();
+  ASSERT_EQ(status->workers_size(), 1);
+  EXPECT_EQ(status->workers(0).name(), "unified-0");
+  EXPECT_EQ(status->workers(0).device(), "cuda:0");
+  up->Signal(SIGTERM);
+  int how = 0;
+  waitpid(up->pid(), &how, 0);
+  EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+}
+
+TEST(EmulatedDaemonTest, ADeviceThatIsNotThereIsAnErrorOfOneLine) {
+  const std::string binary = TANDEM_EMULATED_BINARY;
+  const CommandResult seventh = Worker(binary, "--device cuda:7");
+  EXPECT_NE(seventh.exit_status, 0);
+  EXPECT_THAT(seventh.output, AllOf(HasSubstr("cuda:7"), HasSubstr("cuda:0")));
+  EXPECT_EQ(CountLines(seventh.output), 1) << seventh.output;
+  const CommandResult unknown = Worker(binary, "--device gpu");
+  EXPECT_NE(unknown.exit_status, 0);
+  EXPECT_THAT(unknown.output, AllOf(HasSubstr("device gpu"), HasSubstr("cpu, cuda:0")));
+  EXPECT_EQ(CountLines(unknown.output), 1) << unknown.output;
+}
+
+TEST(EmulatedDaemonTest, WhatDoesNotFitIsAnErrorOfOneLine) {
+  const CommandResult pool = Worker(TANDEM_EMULATED_BINARY, "--device cuda:0 --kv-bytes 40GiB");
+  EXPECT_NE(pool.exit_status, 0);
+  EXPECT_THAT(pool.output, AllOf(HasSubstr("cuda:0"), HasSubstr("GB"), HasSubstr("free")));
+  EXPECT_EQ(CountLines(pool.output), 1) << pool.output;
+  const CommandResult fraction =
+      Worker(TANDEM_EMULATED_BINARY, "--device cuda:0 --device-memory-fraction 0.01");
+  EXPECT_NE(fraction.exit_status, 0);
+  EXPECT_THAT(fraction.output, HasSubstr("raise --device-memory-fraction"));
+  EXPECT_EQ(CountLines(fraction.output), 1) << fraction.output;
+}
+
+TEST(EmulatedDaemonTest, KvIsNotHandedOverFromAGpu) {
+  const CommandResult worker = Shell(
+      std::string(TANDEM_EMULATED_BINARY) +
+      " worker --role prefill --device cuda:0 --router 127.0.0.1:1 --log-level=error --model=" +
+      kModel);
+  EXPECT_NE(worker.exit_status, 0);
+  EXPECT_THAT(worker.output, HasSubstr("--role unified"));
+  EXPECT_EQ(CountLines(worker.output), 1) << worker.output;
+  const CommandResult up = Shell(std::string(TANDEM_EMULATED_BINARY) +
+                                 " up --device cuda:0 --prefill 1 --decode 1 --model=" + kModel);
+  EXPECT_NE(up.exit_status, 0);
+  EXPECT_THAT(up.output, HasSubstr("leave out --prefill and --decode"));
+  EXPECT_EQ(CountLines(up.output), 1) << up.output;
+}
+
+// The binary as it is built here, on a machine that may have no GPU.
+TEST(EmulatedDaemonTest, WithoutADriverTheAnswerIsNotTheCpu) {
+  if (Shell(TANDEM_BINARY " version").output.find("cuda:") != std::string::npos) {
+    GTEST_SKIP() << "this machine has a GPU";
+  }
+  const CommandResult worker = Worker(TANDEM_BINARY, "--device cuda");
+  EXPECT_NE(worker.exit_status, 0);
+  EXPECT_THAT(worker.output, AllOf(HasSubstr("cuda:0"), HasSubstr("--device cpu")));
+  EXPECT_EQ(CountLines(worker.output), 1) << worker.output;
+}
+
+TEST(EmulatedDaemonTest, VersionNamesTheDevices) {
+  const CommandResult version = Shell(TANDEM_EMULATED_BINARY " version");
+  EXPECT_EQ(version.exit_status, 0);
+  EXPECT_THAT(version.output, HasSubstr("devices: cpu, cuda:0"));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,99 @@
+// A device that fails for good: its requests end with that error, and whoever can start another
+// process hears of it, once.
+
+#include <atomic>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/engine.h"
+#include "gtest/gtest.h"
+#include "tests/support/forwarding_device.h"
+#include "tests/support/recording_sink.h"
+#include "tests/support/test_engine.h"
+
+namespace tandem {
+namespace {
+
+absl::Status Gone() { return absl::UnavailableError("the device fell off the bus"); }
+
+// Whose streams fail from Fail() on; from Lose() on it says nothing at all any more.
+class FragileDevice final : public ForwardingDevice {
+ public:
+  explicit FragileDevice(Device& device) : ForwardingDevice(device) {}
+
+  void Fail(bool fails) { fails_ = fails; }
+  void Lose() {
+    fails_ = true;
+    lost_ = true;
+  }
+
+  absl::StatusOr<DeviceMemory> Memory() const override {
+    if (lost_) return Gone();
+    return ForwardingDevice::Memory();
+  }
+
+ private:
+  class FragileStream final : public ForwardingStream {
+   public:
+    FragileStream(FragileDevice& device, std::unique_ptr<Stream> stream)
+        : ForwardingStream(std::move(stream)), device_(device) {}
+    absl::Status Synchronize() override {
+      return device_.fails_ ? Gone() : ForwardingStream::Synchronize();
+    }
+
+   private:
+    FragileDevice& device_;
+  };
+
+  std::unique_ptr<Stream> MakeStream(std::unique_ptr<Stream> stream) override {
+    return std::make_unique<FragileStream>(*this, std::move(stream));
+  }
+
+  std::atomic<bool> fails_ = false;
+  std::atomic<bool> lost_ = false;
+};
+
+TEST(DeviceLossTest, IsToldOnceAndEndsEveryRequest) {
+  const auto model = TestModel::Load("tests/golden/checkpoints/llama2", 1, "cpu");
+  const ModelConfig& config = model->config;
+  const EngineOptions options = {.layout = {.num_layers = config.num_layers,
+                                            .num_kv_heads = config.num_kv_heads,
+                                            .head_dim = config.head_dim,
+                                            .block_tokens = 8},
+                                 .num_blocks = 32,
+                                 .max_context_tokens = 128};
+  FragileDevice device(*model->backend.device);
+  const SteadyClock clock;
+  std::atomic<int> told = 0;
+  const auto engine = Engine::Create(options, {.model = config,
+                                               .device = device,
+                                               .ops = *model->backend.ops,
+                                               .weights = *model->weights,
+                                               .clock = clock,
+                                               .device_lost = [&](const absl::Status& why) {
+                                                 EXPECT_EQ(why, Gone());
+                                                 ++told;
+                                               }});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  uint64_t id = 0;
+  const auto ask = [&] {
+    ++id;
+    Recording recording;
+    (*engine)->Submit(Greedy(id, RandomPrompt(id, 20, config.vocab_size), 4), recording.NewSink());
+    return recording.AwaitFinish().status;
+  };
+  EXPECT_EQ(ask(), absl::OkStatus());
+  device.Fail(true);
+  EXPECT_EQ(ask(), Gone());
+  EXPECT_EQ(told, 0) << "it still answers";
+  device.Fail(false);
+  EXPECT_EQ(ask(), absl::OkStatus());
+  device.Lose();
+  EXPECT_EQ(ask(), Gone());
+  EXPECT_EQ(ask(), Gone());
+  EXPECT_EQ(told, 1);
+}
+
+}  // namespace
+}  // namespace tandem
