@@ -40,8 +40,8 @@ class Fiber {
   void* suspended_[5];
 #else
   boost::context::fiber host_;
-  void* thread_state_ = nullptr;
-  void* host_thread_state_ = nullptr;
+  [[maybe_unused]] void* thread_state_ = nullptr;  // of ThreadSanitizer
+  [[maybe_unused]] void* host_thread_state_ = nullptr;
   void* fake_stack_ = nullptr;
   const void* host_stack_ = nullptr;
   size_t host_stack_size_ = 0;
