@@ -36,7 +36,7 @@ class AttentionBitsTest : public AttentionOpsTest {
 // The rows of one sequence, whole, in chunks, and one by one through decode. Long chunks widen K
 // and V once for many rows, short ones and decode read them straight from the pool.
 TEST_P(AttentionBitsTest, ChunkingChangesNoBit) {
-  const auto context = static_cast<int32_t>(Size(290, 150));
+  constexpr int32_t kContext = 290;
   for (const HeadShape& shape :
        {HeadShape{.group = 1, .head_dim = 64},
         HeadShape{.kv_heads = 1, .group = 3, .head_dim = 80, .window = 40},
@@ -46,10 +46,10 @@ TEST_P(AttentionBitsTest, ChunkingChangesNoBit) {
         HeadShape{.kv_heads = 1, .head_dim = 24, .dtype = DType::kF8E4M3},
         HeadShape{.kv_heads = 1, .block_tokens = 8, .window = 270}}) {
     SCOPED_TRACE(std::to_string(shape.head_dim) + " " + std::string(Name(shape.dtype)));
-    const Problem p = MakeProblem(shape, {{context, context}});
+    const Problem p = MakeProblem(shape, {{kContext, kContext}});
     AttentionRun run = {.op = AttentionOp::kPrefill, .splits = InvariantSplits().front()};
-    const std::vector<float> whole = InChunks(p, context, run);
-    for (int32_t chunk : {static_cast<int32_t>(Size(1, 50)), 17, 128}) {
+    const std::vector<float> whole = InChunks(p, kContext, run);
+    for (int32_t chunk : {static_cast<int32_t>(Size(1, 7)), 17, 128}) {
       SCOPED_TRACE(chunk);
       EXPECT_TRUE(BitwiseEqual(InChunks(p, chunk, run), whole));
     }
@@ -62,10 +62,8 @@ TEST_P(AttentionBitsTest, ChunkingChangesNoBit) {
 // A sequence alone and among others, for every number of threads. With few sequences decode
 // computes the parts of a context apart, with many it does not.
 TEST_P(AttentionBitsTest, NeighboursAndThreadsChangeNoBit) {
-  const auto longest = static_cast<int32_t>(Size(1500, 700));
-  const auto others = static_cast<int32_t>(Size(30, 5));
-  std::vector<Sequence> sequences = {{1, longest}, {1, 3}, {1, 257}};
-  for (int32_t i = 0; i < others; ++i) sequences.push_back({1, 10 + 37 * i});
+  std::vector<Sequence> sequences = {{1, 1500}, {1, 3}, {1, 257}};
+  for (int32_t i = 0; i < 30; ++i) sequences.push_back({1, 10 + 37 * i});
   for (DType dtype : {DType::kBF16, DType::kF8E4M3}) {
     const Problem p = MakeProblem({.group = 3, .dtype = dtype}, sequences);
     const size_t row = static_cast<size_t>(p.row());
@@ -118,10 +116,15 @@ TEST_P(AttentionBitsTest, TheSameCallTwiceGivesTheSameBits) {
 
 // Both ways to split are right, whatever the batch.
 TEST_P(AttentionBitsTest, FixedSplitsEqualReference) {
-  const Problem p = MakeProblem({}, {{1, 600}, {1, 512}, {1, 40}, {1, 0}});
-  const std::vector<double> expected = Expected(p).out;
-  const AttentionRun run = {.op = AttentionOp::kDecode, .splits = SplitMode::kFixed};
-  ExpectOutput(p, Run(p, Whole(p), run).out, expected, 1e-5);
+  for (DType act : ActivationTypes()) {
+    for (int32_t window : {0, 700}) {
+      const DType dtype = act == DType::kF16 ? DType::kF8E4M3 : DType::kBF16;
+      const HeadShape shape = {.dtype = dtype, .act = act, .window = window};
+      const Problem p = MakeProblem(shape, {{1, 600}, {1, 512}, {1, 40}, {1, 0}, {1, 2000}});
+      const AttentionRun run = {.op = AttentionOp::kDecode, .splits = SplitMode::kFixed};
+      ExpectOutput(p, Run(p, Whole(p), run).out, Expected(p).out, 1e-5);
+    }
+  }
 }
 
 // What is reported beside the result does not change it.

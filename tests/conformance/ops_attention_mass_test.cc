@@ -85,6 +85,9 @@ TEST_P(AttentionMassTest, BlocksEqualReferenceForEveryGroupAndType) {
     SCOPED_TRACE(Name(dtype));
     ExpectBlockMass(MakeProblem({.dtype = dtype}, {{1, 33}, {1, 150}}));
   }
+  for (DType act : ActivationTypes()) {
+    ExpectBlockMass(MakeProblem({.dtype = DType::kF8E4M3, .act = act}, {{1, 33}, {1, 150}}));
+  }
 }
 
 TEST_P(AttentionMassTest, BlocksEqualReferenceForEveryBlockSize) {
@@ -107,9 +110,8 @@ TEST_P(AttentionMassTest, BlocksOutsideTheWindowHaveNone) {
 }
 
 TEST_P(AttentionMassTest, BlocksOfALongContext) {
-  const auto context = static_cast<int32_t>(Size(3000, 700));
-  ExpectBlockMass(MakeProblem({}, {{1, context}, {1, 5}, {1, 600}}));
-  ExpectBlockMass(MakeProblem({.kv_heads = 1}, {{1, context}}, 3.0f));
+  ExpectBlockMass(MakeProblem({}, {{1, 3000}, {1, 5}, {1, 600}}));
+  ExpectBlockMass(MakeProblem({.kv_heads = 1}, {{1, 3000}}, 3.0f));
 }
 
 // P2: on the CPU in every way to split, elsewhere with fixed splits.
@@ -164,8 +166,7 @@ TEST_P(AttentionMassTest, ColumnsOutsideTheWindowHaveNone) {
 
 // The last chunk of a long prompt, over all that was stored before.
 TEST_P(AttentionMassTest, ColumnsOfALongContext) {
-  const auto context = static_cast<int32_t>(Size(2000, 600));
-  ExpectColumnMass(MakeProblem({.kv_heads = 1}, {{40, context}, {64, 300}}), 64);
+  ExpectColumnMass(MakeProblem({.kv_heads = 1}, {{40, 2000}, {64, 300}}), 64);
 }
 
 TANDEM_INSTANTIATE_OPS_TEST(AttentionMassTest);

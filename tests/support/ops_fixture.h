@@ -92,7 +92,7 @@ class OpsTest : public testing::TestWithParam<OpsSetup> {
   // arithmetic is otherwise of error `f32_bound`.
   static double Bound(double f32_bound, DType dtype);
 
-  // `full`, or less where code also runs in an emulator a thousand times slower than the device.
+  // `full`, or less where code also runs in an emulator, which is slow.
   int64_t Size(int64_t full, int64_t reduced) const { return GetParam().on_cpu() ? full : reduced; }
   std::vector<int> ThreadCounts() const;
 
