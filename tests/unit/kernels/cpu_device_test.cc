@@ -89,6 +89,26 @@ TEST_F(CpuDeviceTest, StreamCopiesEqualSizesInline) {
   EXPECT_EQ(stream->Copy(std::span(to).first(2), from).code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(CpuDeviceTest, ItsMemoryIsTheHosts) {
+  EXPECT_TRUE(device().is_host());
+  const auto memory = device().Memory();
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  EXPECT_GT(memory->free_bytes, 0);
+  EXPECT_GE(memory->total_bytes, memory->free_bytes);
+  EXPECT_EQ(device().Allocate(memory->total_bytes + 1).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  auto host = device().AllocateHost(5000);
+  ASSERT_TRUE(host.ok()) << host.status();
+  host->bytes().back() = std::byte{1};
+}
+
+TEST_F(CpuDeviceTest, WorkIsNotRecorded) {
+  EXPECT_FALSE(device().can_record_graphs());
+  auto stream = *device().NewStream();
+  EXPECT_EQ(stream->BeginRecording().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(stream->EndRecording().status().code(), absl::StatusCode::kUnimplemented);
+}
+
 TEST(RegistryTest, NamesThatDoNotExistAreRefusedWithThoseThatDo) {
   const absl::Status unknown = OpenBackend("gpu", {}).status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
