@@ -2,9 +2,7 @@
 tandem_test(kvstore_test
   SOURCES unit/kvstore/block_pool_test.cc unit/kvstore/block_table_test.cc
           unit/kvstore/copier_test.cc unit/kvstore/eviction_policy_test.cc
-          unit/kvstore/host_pool_test.cc unit/kvstore/kv_layout_test.cc
-          unit/kvstore/kv_store_host_test.cc unit/kvstore/kv_store_prefix_test.cc
-          unit/kvstore/kv_store_swap_test.cc unit/kvstore/kv_store_test.cc
+          unit/kvstore/host_pool_test.cc unit/kvstore/kv_layout_test.cc unit/kvstore/kv_store_test.cc
           unit/kvstore/prefix_cache_test.cc unit/kvstore/prefix_key_test.cc
           unit/kvstore/store_block_test.cc
   DEPS tandem_kvstore)
@@ -18,10 +16,10 @@ tandem_fuzz_test(store_block_fuzz
   CORPUS fuzz/corpus/store_block
   DEPS tandem_kvstore)
 
-# What moves blocks, on the emulated GPU.
-tandem_emulated_test(kvstore_emulated_test
-  SOURCES unit/kvstore/kv_store_host_test.cc unit/kvstore/kv_store_prefix_test.cc
-          unit/kvstore/kv_store_swap_test.cc
-  DEPS tandem_kvstore
-  TIMEOUT 300)
+# What moves blocks, on the device that TANDEM_TEST_DEVICE names: a GPU, or the emulated one.
+set(KVSTORE_DEVICE_TEST unit/kvstore/kv_store_host_test.cc unit/kvstore/kv_store_prefix_test.cc
+    unit/kvstore/kv_store_swap_test.cc)
+tandem_test(kvstore_device_test SOURCES ${KVSTORE_DEVICE_TEST} DEPS tandem_kvstore)
+tandem_emulated_test(kvstore_emulated_test SOURCES ${KVSTORE_DEVICE_TEST} DEPS tandem_kvstore
+                     TIMEOUT 300)
 set_tests_properties(kvstore_emulated_test PROPERTIES ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)

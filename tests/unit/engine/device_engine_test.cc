@@ -111,6 +111,8 @@ TEST(DeviceEngineTest, WhatIsSwappedOutComesBackWhole) {
   const Outcome crowded = serve(12);
   const SchedulerStats& stats = crowded.stats.scheduler;
   EXPECT_GT(stats.preempted_swap + stats.preempted_recompute, 0u);
+  testing::Test::RecordProperty("swapped", std::to_string(stats.preempted_swap));
+  testing::Test::RecordProperty("computed_again", std::to_string(stats.preempted_recompute));
   // What is computed again sums in another order (docs/cuda.md); what is swapped is the same bytes.
   if (stats.preempted_recompute == 0) {
     EXPECT_EQ(crowded.answers, roomy.answers);
