@@ -3,7 +3,7 @@
 #                               whatever the machine has
 include(${CMAKE_SOURCE_DIR}/kernels/cuda/sources.cmake)
 
-set(SIMT_SOURCES barriers.cc block.cc fiber.cc runtime_capture.cc runtime_device.cc
+set(SIMT_SOURCES barriers.cc block.cc device_arena.cc fiber.cc runtime_capture.cc runtime_device.cc
     runtime_memory.cc runtime_streams.cc shared_memory.cc warp_ops.cc warpgroup.cc)
 list(TRANSFORM SIMT_SOURCES PREPEND simt/)
 add_library(tandem_simt STATIC ${SIMT_SOURCES})

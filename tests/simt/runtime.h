@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/simt/device_arena.h"
 #include "tests/simt/random.h"
 #include "tests/simt/simt.h"
 
@@ -89,6 +90,7 @@ struct Machine {
   Counters counters;
   std::map<uintptr_t, Allocation> allocations;
   size_t device_bytes = 0;
+  DeviceArena arena;
   std::vector<cudaStream_t> streams;
   std::vector<std::shared_ptr<Capture>> captures;
   std::map<const void*, int> dynamic_shared_bytes;  // what kernels asked for

@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t kAlignment = 4096;
 
-// Uninitialised memory holds NaN in every float format.
-void* NewBytes(size_t bytes) {
+// Of the host, pinned. Uninitialised memory holds NaN in every float format.
+void* NewPinned(size_t bytes) {
   void* memory = nullptr;
   if (posix_memalign(&memory, kAlignment, bytes) != 0) return nullptr;
   std::memset(memory, 0xff, bytes);
@@ -35,7 +35,8 @@ cudaError_t Allocate(void** pointer, size_t bytes, MemoryKind kind) {
   if (kind == MemoryKind::kDevice && machine.device_bytes + bytes > machine.config.memory_bytes) {
     return Report(cudaErrorMemoryAllocation);
   }
-  void* memory = NewBytes(bytes);
+  const bool on_device = kind == MemoryKind::kDevice;
+  void* memory = on_device ? machine.arena.Allocate(bytes) : NewPinned(bytes);
   if (memory == nullptr) return Report(cudaErrorMemoryAllocation);
   if (kind == MemoryKind::kDevice) machine.device_bytes += bytes;
   machine.allocations[reinterpret_cast<uintptr_t>(memory)] = {bytes, kind, true};
@@ -58,7 +59,11 @@ cudaError_t Free(void* pointer, MemoryKind kind, bool owned) {
   machine.DrainAll();
   if (kind == MemoryKind::kDevice) machine.device_bytes -= found->second.bytes;
   machine.allocations.erase(found);
-  if (owned) std::free(pointer);
+  if (kind == MemoryKind::kDevice) {
+    machine.arena.Free(pointer);
+  } else if (owned) {
+    std::free(pointer);
+  }
   return cudaSuccess;
 }
 

@@ -9,10 +9,12 @@ namespace {
 
 constexpr uint32_t kWorkAtOnce = 4;  // one call in so many runs a piece of work right away
 
-void RunFront(CUstream_st& stream) {
+void RunFront(Machine& machine, CUstream_st& stream) {
   const Work work = std::move(stream.queue.front());
   stream.queue.pop_front();
-  if (work.run) work.run();
+  if (!work.run) return;
+  const DeviceArena::Access access(machine.arena);
+  work.run();
 }
 
 bool CanRun(const CUstream_st& stream) {
@@ -22,10 +24,12 @@ bool CanRun(const CUstream_st& stream) {
 // Until `done`: the stream's own work first (others only where it waits for them), or any stream's.
 template <class Done>
 void Drain(Machine& machine, cudaStream_t stream, Done done) {
+  if (done()) return;
+  const DeviceArena::Access access(machine.arena);
   const bool eager = machine.random.OneIn(2);
   while (!done()) {
     if (!eager && stream != nullptr && CanRun(*stream)) {
-      RunFront(*stream);
+      RunFront(machine, *stream);
     } else if (!machine.StepAny()) {
       detail::Fail("streams wait for one another: none can go on");
     }
@@ -44,7 +48,7 @@ bool Machine::StepAny() {
   for (size_t i = 0; i < streams.size(); ++i) {
     CUstream_st& stream = *streams[(first + i) % streams.size()];
     if (!CanRun(stream)) continue;
-    RunFront(stream);
+    RunFront(*this, stream);
     return true;
   }
   return false;
@@ -79,6 +83,7 @@ cudaError_t Machine::Queue(cudaStream_t stream, std::function<void()> run) {
       if (other->capture != nullptr) return Spoil(*other->capture, cudaErrorStreamCaptureImplicit);
       DrainStream(other);
     }
+    const DeviceArena::Access access(arena);
     run();
     return cudaSuccess;
   }

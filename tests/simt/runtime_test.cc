@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "kernels/cuda/launch.cuh"
 #include "tests/simt/device_buffer.h"
+#include "tests/simt/sanitizers.h"
 #include "tests/simt/simt.h"
 
 namespace simt {
@@ -167,6 +168,22 @@ TEST(Memory, RunsOutWhereTheDeviceEnds) {
   EXPECT_EQ(cudaFree(second), cudaErrorInvalidValue);
   Configure({});
 }
+
+TEST(MemoryDeathTest, IsOutOfTheHostsReach) {
+  const DeviceArray<int> cell(std::vector<int>{7});
+  EXPECT_DEATH(*cell.get() = 1, "the host touches device memory");
+  EXPECT_EQ(cell.Read()[0], 7);
+}
+
+#if defined(SIMT_ASAN)
+__global__ void WriteAt(char* p, size_t offset) { p[offset] = 1; }
+
+TEST(MemoryDeathTest, EndsWhereItEnds) {
+  DeviceArray<char> bytes(100);
+  EXPECT_DEATH(Launch(WriteAt, {dim3(1), dim3(1)}, nullptr, bytes.get(), size_t{100}),
+               "use-after-poison");
+}
+#endif
 
 TEST(Device, WhatAMachineWithoutADriverSays) {
   int count = -1;
