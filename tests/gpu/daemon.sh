@@ -46,16 +46,22 @@ start() {
   begin=$(date +%s%N)
   "${LOADER[@]}" "$BIN/tandem" router --model "$model" --port 0 >"$WORK/router.log" 2>&1 &
   PIDS+=($!)
-  for _ in {1..100}; do
+  for _ in {1..600}; do
     port=$(sed -n 's/.*router ready address=127.0.0.1:\([0-9]*\).*/\1/p' "$WORK/router.log")
-    if [[ -n $port ]]; then break; fi
+    if [[ -n $port ]] || ! kill -0 "${PIDS[-1]}" 2>/dev/null; then break; fi
     sleep 0.05
   done
+  if [[ -z $port ]]; then
+    echo "router: $(tail -n 1 "$WORK/router.log")"
+    stop
+    return 1
+  fi
   SERVER=127.0.0.1:$port
   "${LOADER[@]}" "$BIN/tandem" worker --role unified --model "$model" --router "$SERVER" \
     --device "$device" "$@" >"$WORK/worker.log" 2>&1 &
   PIDS+=($!)
-  for _ in {1..1200}; do
+  local patience=$((SECONDS + 180))
+  while ((SECONDS < patience)); do
     if program tandem status --server "$SERVER" >/dev/null 2>&1; then
       READY_MS=$((($(date +%s%N) - begin) / 1000000))
       return 0
