@@ -7,7 +7,7 @@ foreach(list CUDA_BENCH_KERNEL_SOURCES CUDA_BENCH_SOURCES CUDA_KERNEL_BENCH_SOUR
   list(TRANSFORM ${list} PREPEND ${CMAKE_SOURCE_DIR}/bench/)
 endforeach()
 set_source_files_properties(${CUDA_BENCH_KERNEL_SOURCES} PROPERTIES LANGUAGE CXX
-                            COMPILE_OPTIONS "-x;c++;-Wno-unknown-pragmas")
+                            COMPILE_OPTIONS "-x;c++;-Wno-unknown-pragmas;-Wno-pass-failed")
 add_library(tandem_cuda_bench_emulated OBJECT ${CUDA_BENCH_KERNEL_SOURCES} ${CUDA_BENCH_SOURCES})
 target_link_libraries(tandem_cuda_bench_emulated PUBLIC tandem_kernels_cuda_emulated tandem_simt
   tandem_base nlohmann_json::nlohmann_json)

@@ -23,7 +23,7 @@ if(emulated)
   set(device_code ${emulated})
   list(FILTER device_code INCLUDE REGEX "\\.cu$")
   set_source_files_properties(${device_code} PROPERTIES LANGUAGE CXX
-                              COMPILE_OPTIONS "-x;c++;-Wno-unknown-pragmas")
+                              COMPILE_OPTIONS "-x;c++;-Wno-unknown-pragmas;-Wno-pass-failed")
   add_library(tandem_kernels_cuda_emulated OBJECT ${emulated})
   target_compile_definitions(tandem_kernels_cuda_emulated PRIVATE
     TANDEM_CUBLASLT_NAME="$<TARGET_FILE:tandem_fake_cublaslt>"
