@@ -18,6 +18,7 @@ using Json = nlohmann::json;
 
 constexpr int32_t kMinSets = 4;
 constexpr int32_t kMaxSets = 64;
+constexpr double kMaxError = 1e-2;    // beyond rounding: the result is wrong, however fast it came
 constexpr double kGraphBytes = 16e9;  // that the launches of one graph read, about
 
 // Replays of one graph.
@@ -276,7 +277,9 @@ Json CudaBench::JsonOf(const CudaRow& row) const {
   if (const double share = CeilingShare(row); share > 0) json[std::string(Name(row.bound))] = share;
   if (row.error.has_value()) json["error"] = *row.error;
   if (row.over_first.has_value()) json["over_first"] = *row.over_first;
-  if (row.limits.has_value() && options_.scale >= 1) {
+  if (row.error.value_or(0) > kMaxError) {
+    json["verdict"] = "wrong";
+  } else if (row.limits.has_value() && options_.scale >= 1) {
     json["target_us"] = row.limits->target_us;
     json["fail_above_us"] = row.limits->fail_above_us;
     json["verdict"] = Verdict(us, *row.limits);
@@ -286,18 +289,30 @@ Json CudaBench::JsonOf(const CudaRow& row) const {
 
 void CudaBench::Add(const CudaRow& row) {
   rows_.push_back(row);
+  if (row.error.value_or(0) > kMaxError) {
+    first_error_.Update(Internal("{} {} {}: the result is off by {:.1e}", row.op, row.shape,
+                                 row.variant, *row.error));
+  }
   const Json json = JsonOf(row);
   fmt::print("{:<18}{:<34}{:<16}{:>10.2f} us{:>8.3f} TB/s{:>9.1f} TFLOP/s{:>5.0f}%", row.op,
              row.shape, row.variant, row.timing.us, json["tbytes_per_s"].get<double>(),
              json["tflops"].get<double>(), 100 * CeilingShare(row));
   if (row.over_first.has_value()) fmt::print("  x{:.2f}", *row.over_first);
   if (row.error.has_value()) fmt::print("  error {:.1e}", *row.error);
-  if (json.contains("verdict")) {
-    fmt::print("  {} (target {:.1f}, fails above {:.1f})", json["verdict"].get<std::string>(),
-               row.limits->target_us, row.limits->fail_above_us);
+  if (json.contains("verdict")) fmt::print("  {}", json["verdict"].get<std::string>());
+  if (json.contains("target_us")) {
+    fmt::print(" (target {:.1f}, fails above {:.1f})", row.limits->target_us,
+               row.limits->fail_above_us);
   }
   fmt::print("\n");
   std::fflush(stdout);
+}
+
+absl::Status CudaBench::Tolerate(absl::Status status) {
+  if (status.ok()) return status;
+  fmt::print(stderr, "FAILED: {}\n", status.ToString());
+  first_error_.Update(status);
+  return absl::IsUnavailable(status) ? status : absl::OkStatus();
 }
 
 absl::Status CudaBench::WriteReport(std::string_view kind, std::string_view commit,

@@ -144,6 +144,10 @@ class CudaBench {
   absl::StatusOr<double> Error(const TensorView& result, const TensorView& reference);
 
   void Add(const CudaRow& row);
+  // Of one case: says what failed and lets the others run, unless the device itself has failed.
+  absl::Status Tolerate(absl::Status status);
+  // Of those that were let pass.
+  const absl::Status& first_error() const { return first_error_; }
   // One more fact about what is measured, for the report.
   void Describe(std::string key, nlohmann::json value) {
     facts_[std::move(key)] = std::move(value);
@@ -168,6 +172,7 @@ class CudaBench {
   CudaCeilings ceilings_;
   uint64_t seed_ = 0;
   std::vector<CudaRow> rows_;
+  absl::Status first_error_;
 };
 
 }  // namespace tandem

@@ -162,7 +162,7 @@ absl::Status RunGrid(CudaBench& bench) {
       const AttentionShape shape = Uniform(bench, batch, context);
       const double bytes = shape.KvBytes();
       if (InTable(batch, context) || bytes > kLargePool) continue;
-      RETURN_IF_ERROR(RunAlone(bench, shape, LimitsByBytes(bytes)));
+      RETURN_IF_ERROR(bench.Tolerate(RunAlone(bench, shape, LimitsByBytes(bytes))));
     }
   }
   return absl::OkStatus();
@@ -186,7 +186,7 @@ absl::Status RunHeads(CudaBench& bench) {
     shape.num_heads = heads.query;
     shape.num_kv_heads = heads.kv;
     shape.head_dim = heads.dim;
-    RETURN_IF_ERROR(RunAlone(bench, shape, LimitsByBytes(shape.KvBytes())));
+    RETURN_IF_ERROR(bench.Tolerate(RunAlone(bench, shape, LimitsByBytes(shape.KvBytes()))));
   }
   return absl::OkStatus();
 }
@@ -240,10 +240,10 @@ absl::Status RunPlans(CudaBench& bench) {
 }  // namespace
 
 absl::Status DecodeSection(CudaBench& bench) {
-  for (const Point& point : kPoints) RETURN_IF_ERROR(RunPoint(bench, point));
-  RETURN_IF_ERROR(RunSkewed(bench));
+  for (const Point& point : kPoints) RETURN_IF_ERROR(bench.Tolerate(RunPoint(bench, point)));
+  RETURN_IF_ERROR(bench.Tolerate(RunSkewed(bench)));
   RETURN_IF_ERROR(RunHeads(bench));
-  RETURN_IF_ERROR(RunPlans(bench));
+  RETURN_IF_ERROR(bench.Tolerate(RunPlans(bench)));
   return RunGrid(bench);
 }
 

@@ -91,18 +91,13 @@ absl::Status Main(int argc, char** argv) {
   ASSIGN_OR_RETURN(const auto bench, CudaBench::Open(flags.options));
   RETURN_IF_ERROR(MeasureCeilings(*bench));
   RETURN_IF_ERROR(bench->WriteReport("cuda_kernels", flags.commit, flags.json_path));
-  absl::Status first_error;
   for (const Section& section : kSections) {
     if (!Chosen(flags.sections, section.name)) continue;
     const absl::Status status = section.run(*bench);
     RETURN_IF_ERROR(bench->WriteReport("cuda_kernels", flags.commit, flags.json_path));
-    if (status.ok()) continue;
-    fmt::print(stderr, "cuda_kernel_bench: {}: {}\n", section.name, status.ToString());
-    first_error.Update(status);
-    // After these the device answers nothing more.
-    if (absl::IsUnavailable(status)) break;
+    RETURN_IF_ERROR(status);
   }
-  return first_error;
+  return bench->first_error();
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ unpack() {
 
 build_programs() {
   local grpc=OFF
-  if [[ -e /usr/lib/x86_64-linux-gnu/cmake/grpc/gRPCConfig.cmake ]]; then grpc=ON; fi
+  if pkg-config --exists grpc++ 2>/dev/null; then grpc=ON; fi
   cmake -S . -B build/gpu -G Ninja -DCMAKE_BUILD_TYPE=Release -DTANDEM_CUDA=ON \
     -DTANDEM_GRPC=$grpc "-DTANDEM_CUDA_ARCHITECTURES=90-real" >/dev/null || return 1
   local targets=("${PROGRAM_NAMES[@]}")

@@ -189,12 +189,11 @@ measure() {
   timeout -k 5 "$(limit "$seconds")" "${LOADER[@]}" "$BIN/$1" "${@:2}" --commit "$COMMIT" \
     --json "$OUT/$stage.json" 2>&1 | tee "$LOGS/$stage.log"
   rc=${PIPESTATUS[0]}
-  local met near missed
-  met=$(grep -c '"verdict": "met"' "$OUT/$stage.json" 2>/dev/null)
-  near=$(grep -c '"verdict": "near"' "$OUT/$stage.json" 2>/dev/null)
-  missed=$(grep -c '"verdict": "missed"' "$OUT/$stage.json" 2>/dev/null)
-  note "$stage" "$(verdict_of "$rc")" $((SECONDS - start)) \
-    "targets: ${met:-0} met, ${near:-0} near, ${missed:-0} missed"
+  local words= verdict
+  for verdict in met near missed wrong; do
+    words+=", $(grep -c "\"verdict\": \"$verdict\"" "$OUT/$stage.json" 2>/dev/null) $verdict"
+  done
+  note "$stage" "$(verdict_of "$rc")" $((SECONDS - start)) "targets: ${words#, }"
 }
 
 sdpa() {
