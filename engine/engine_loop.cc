@@ -45,6 +45,7 @@ void EngineLoop::Run() {
     HandleAll(idle ? inbox_.WaitAndDrain(WakeTime()) : inbox_.Drain());
     EndLapsedReservations(clock_.Now());
     idle = !Step();
+    PollStore();
     if (options_.check_invariants) CheckInvariants();
     Publish();
   }
@@ -189,7 +190,9 @@ void EngineLoop::Handle(KvArrivedMessage& message) {
 
 void EngineLoop::Handle(KvDrainedMessage& message) { receiver_.Drained(message.reservation); }
 
-void EngineLoop::Handle(KvCopiedMessage&) {
+void EngineLoop::Handle(KvCopiedMessage&) { PollStore(); }
+
+void EngineLoop::PollStore() {
   for (const KvCompletion& completion : store_.Poll()) Handle(completion);
 }
 

@@ -68,6 +68,8 @@ class EngineLoop {
   void Handle(KvDrainedMessage& message);
   void Handle(KvCopiedMessage& message);
   void HandleAll(std::vector<Message> messages);
+  // Takes note of the copies that have ended, and has the store copy ahead of evictions.
+  void PollStore();
 
   // One step; whether there was anything to do.
   bool Step();

@@ -148,7 +148,8 @@ class KvStore {
   // Forgets it, in whatever state; blocks under a copy are kept until that has ended, unseen.
   void DropSwapped(SwapId id);
 
-  // The copies that ended since the last call.
+  // The copies that ended since the last call. Also starts to copy what is about to be evicted, so it
+  // is to be called after every step.
   std::vector<KvCompletion> Poll();
 
   // Lets go of everything that only the cache holds.

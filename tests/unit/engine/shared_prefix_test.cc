@@ -96,6 +96,15 @@ TEST_F(SharedPrefixTest, DecodedTokensAreCachedToo) {
   }
 }
 
+TEST_F(SharedPrefixTest, WhatIsAboutToBeEvictedGoesToTheHost) {
+  TestEngine small({.num_blocks = 16, .block_tokens = kBlockTokens, .host_bytes = 8 << 20});
+  for (uint64_t id = 1; id <= 8; ++id) {
+    const EngineRequest request = WithPrompt(id, RandomPrompt(id, 40, kVocabSize));
+    EXPECT_EQ(Ask(small, request).token_ids, Ask(cold_, request).token_ids);
+  }
+  EXPECT_GT(small->stats().kv.host_prefix_blocks, 0);
+}
+
 TEST_F(SharedPrefixTest, AnotherSaltSharesNothing) {
   EngineRequest request = Sharing(1, 48, 8);
   request.cache_salt = "red";
