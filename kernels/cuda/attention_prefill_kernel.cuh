@@ -17,6 +17,7 @@ class PrefillBlock {
  public:
   using Type = typename C::Type;
   using Scores = float[C::kMTiles][C::kNTiles][4];
+  using Weights = uint32_t[C::kMTiles][C::kNTiles][2];  // pairs of each row
 
   __device__ __forceinline__ PrefillBlock(const PrefillParams& params, const TileView& view,
                                           SpoiledKeys<C::kKeys>& spoiled)
@@ -50,6 +51,7 @@ class PrefillBlock {
  private:
   // ---- places
 
+  // A warp's keys start at a multiple of 8 rows, so that offsets from there swizzle alike.
   static __device__ __forceinline__ int TileByte(int row, int chunk) {
     return SwizzledChunk<C::kDim / 8>(row, chunk) * kChunkBytes;
   }
@@ -71,19 +73,19 @@ class PrefillBlock {
       return Slot(half);
     }
   }
-  // The 16 bytes of the pool that this lane moves in a pass: which key of the tile, which chunk of
-  // its row, where in the slot.
-  __device__ __forceinline__ int PassKey(int pass) const {
-    return warp_ * C::kWarpKeys + (pass * kWarpLanes + lane_) / (C::kRowBytes / kChunkBytes);
+  // The 16 bytes of the pool that this lane moves in a pass: which of the warp's keys, which chunk
+  // of its row, where in the warp's part of the slot.
+  __device__ __forceinline__ int PassRow(int pass) const {
+    return (pass * kWarpLanes + lane_) / (C::kRowBytes / kChunkBytes);
   }
   __device__ __forceinline__ int PassChunk(int pass) const {
     return (pass * kWarpLanes + lane_) % (C::kRowBytes / kChunkBytes);
   }
   __device__ __forceinline__ int PassByte(int pass) const {
     if constexpr (C::kFp8) {
-      return (warp_ * C::kPasses + pass) * C::kPassBytes + lane_ * kChunkBytes;
+      return pass * C::kPassBytes + lane_ * kChunkBytes;
     } else {
-      return TileByte(PassKey(pass), PassChunk(pass));
+      return TileByte(PassRow(pass), PassChunk(pass));
     }
   }
   __device__ __forceinline__ bool HasRows() const {
@@ -103,7 +105,7 @@ class PrefillBlock {
     if (HasTile(i)) {
       const unsigned char* from = p_.kv.Keys(block_, view_.tile.kv_head, WarpKey(i)) +
                                   half % 2 * p_.kv.value_bytes + lane_ * kChunkBytes;
-      unsigned char* slot = Slot(half);
+      unsigned char* slot = Slot(half) + warp_ * C::kWarpKeys * C::kRowBytes;
 #pragma unroll
       for (int pass = 0; pass < C::kPasses; ++pass) {
         ptx::CpAsync16(slot + PassByte(pass), from + pass * C::kPassBytes);
@@ -120,16 +122,16 @@ class PrefillBlock {
 
   // Widens what this lane copied.
   __device__ __forceinline__ void Widen(int half) {
-    const unsigned char* slot = Slot(half);
-    unsigned char* tile = Tile(half);
+    const unsigned char* slot = Slot(half) + warp_ * C::kWarpKeys * C::kRowBytes;
+    unsigned char* tile = Tile(half) + warp_ * C::kWarpKeys * C::kDim * 2;
 #pragma unroll
     for (int pass = 0; pass < C::kPasses; ++pass) {
       uint4 wide[2];
       WidenF8(*reinterpret_cast<const uint4*>(slot + PassByte(pass)), wide);
-      const int key = PassKey(pass);
+      const int row = PassRow(pass);
       const int chunk = 2 * PassChunk(pass);
-      *reinterpret_cast<uint4*>(tile + TileByte(key, chunk)) = wide[0];
-      *reinterpret_cast<uint4*>(tile + TileByte(key, chunk + 1)) = wide[1];
+      *reinterpret_cast<uint4*>(tile + TileByte(row, chunk)) = wide[0];
+      *reinterpret_cast<uint4*>(tile + TileByte(row, chunk + 1)) = wide[1];
     }
   }
 
@@ -139,8 +141,8 @@ class PrefillBlock {
   template <bool kWiden = C::kFp8>
   __device__ __forceinline__ void Arrive(int half) {
     // Addresses are cheaper to compute again than to keep: registers are what this kernel lacks.
-    lane_ = ptx::Opaque(lane_);
-    warp_ = ptx::Opaque(warp_);
+    lane_ = ptx::Opaque(lane_) & (kWarpLanes - 1);  // which says that it is not negative
+    warp_ = ptx::Opaque(warp_) & (kPrefillWarps - 1);
     ptx::CpAsyncWait<1>();
     if constexpr (kWiden) Widen(half);
     if constexpr (C::kFp8) CopyAhead(half);
@@ -151,21 +153,21 @@ class PrefillBlock {
   // Takes what is not finite out of V, each lane where it copied, before the scores are masked.
   __device__ __forceinline__ void CleanseValues(int i) {
     const int half = 2 * i + 1;
-    unsigned char* tile = Tile(half);
+    unsigned char* tile = Tile(half) + warp_ * C::kWarpKeys * C::kDim * 2;
     ptx::CpAsyncWait<1>();
     if constexpr (C::kFp8) Widen(half);
-#pragma unroll
+#pragma unroll 1
     for (int pass = 0; pass < C::kPasses; ++pass) {
-      const int key = PassKey(pass);
+      const int row = PassRow(pass);
       bool spoiled;
       if constexpr (C::kFp8) {
         const int chunk = 2 * PassChunk(pass);
-        spoiled = Cleanse<Type>(tile + TileByte(key, chunk));
-        spoiled |= Cleanse<Type>(tile + TileByte(key, chunk + 1));
+        spoiled = Cleanse<Type>(tile + TileByte(row, chunk));
+        spoiled |= Cleanse<Type>(tile + TileByte(row, chunk + 1));
       } else {
         spoiled = Cleanse<Type>(tile + PassByte(pass));
       }
-      if (spoiled) spoiled_.last_tile = spoiled_.tile_of[key] = i;
+      if (spoiled) spoiled_.last_tile = spoiled_.tile_of[warp_ * C::kWarpKeys + row] = i;
     }
     __syncthreads();
   }
@@ -251,7 +253,7 @@ class PrefillBlock {
   }
 
   // Turns scores into weights, for which it raises the maxima of the rows.
-  __device__ __forceinline__ void Softmax(Scores& s) {
+  __device__ __forceinline__ void Softmax(Scores& s, Weights& weights) {
 #pragma unroll
     for (int row = 0; row < 2 * C::kMTiles; ++row) {
       const int m = row / 2;
@@ -263,9 +265,11 @@ class PrefillBlock {
       const float rescale = rows_[row].Raise(QuadMax(max), p_.score_scale, base);
 #pragma unroll
       for (int n = 0; n < C::kNTiles; ++n) {
-        s[m][n][r] = ptx::Exp2((s[m][n][r] - base) * p_.score_scale);
-        s[m][n][r + 1] = ptx::Exp2((s[m][n][r + 1] - base) * p_.score_scale);
-        rows_[row].sum += s[m][n][r] + s[m][n][r + 1];
+        const float first = ptx::Exp2((s[m][n][r] - base) * p_.score_scale);
+        const float second = ptx::Exp2((s[m][n][r + 1] - base) * p_.score_scale);
+        rows_[row].sum += first + second;
+        // Here, since after the next barrier the copies need the registers.
+        weights[m][n][row % 2] = OpaquePair(Pack<Type>(first, second));
       }
 #pragma unroll
       for (int d = 0; d < C::kDim / 8; ++d) {
@@ -274,18 +278,18 @@ class PrefillBlock {
       }
     }
   }
+  static __device__ __forceinline__ uint32_t OpaquePair(uint32_t pair) {
+    return static_cast<uint32_t>(ptx::Opaque(static_cast<int>(pair)));
+  }
 
-  __device__ __forceinline__ void MultiplyValues(const unsigned char* values, const Scores& s) {
+  __device__ __forceinline__ void MultiplyValues(const unsigned char* values, const Weights& w) {
 #pragma unroll
     for (int k = 0; k < C::kKeys / 16; ++k) {
       uint32_t a[C::kMTiles][4];
 #pragma unroll
       for (int m = 0; m < C::kMTiles; ++m) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const float(&quad)[4] = s[m][2 * k + j / 2];
-          a[m][j] = Pack<Type>(quad[j % 2 * 2], quad[j % 2 * 2 + 1]);
-        }
+        for (int j = 0; j < 4; ++j) a[m][j] = w[m][2 * k + j / 2][j % 2];
       }
 #pragma unroll
       for (int d = 0; d < C::kDim / 8; d += 2) {
@@ -305,15 +309,16 @@ class PrefillBlock {
   __device__ __forceinline__ void Step(int i) {
     Arrive(2 * i);
     if constexpr (kMasked) CleanseValues(i);
-    Scores s = {};
+    Weights weights = {};
     if (HasRows()) {
+      Scores s = {};
       MultiplyKeys(Tile(2 * i), s);
       if (p_.rule.cap != 0) Cap(s);
       if constexpr (kMasked) Mask(i, s);
-      Softmax(s);
+      Softmax(s, weights);
     }
     Arrive<C::kFp8 && !kMasked>(2 * i + 1);
-    if (HasRows()) MultiplyValues(Tile(2 * i + 1), s);
+    if (HasRows()) MultiplyValues(Tile(2 * i + 1), weights);
   }
 
   // ---- results

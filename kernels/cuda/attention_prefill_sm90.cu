@@ -139,7 +139,8 @@ class Copier {
     const int key = view.tile.key_begin + i * kKeys + first_key_;
 #pragma unroll 1
     for (int slab = 0; slab < kSlabs; ++slab) {
-      lane_ = ptx::Opaque(lane_);  // or the addresses of all passes would be kept in registers
+      // Or the addresses of all passes would be kept in registers.
+      lane_ = ptx::Opaque(lane_) & (kWarpLanes - 1);
       const int32_t block = __shfl_sync(kAllLanes, blocks, slab);
       const unsigned char* from = p_.kv.Keys(block, view.tile.kv_head, key + slab * kSlabKeys) +
                                   ring_ * p_.kv.value_bytes + lane_ * kChunkBytes;
@@ -257,8 +258,8 @@ class Computer {
     Release(0, used_);
     Softmax(view, 0, scores, rows, rescale);
     PackWeights(scores, weights);
+    if (count > 1) AwaitTile(0, used_ + 1);
     for (int i = 1; i < count; ++i, ++used_) {
-      AwaitTile(0, used_ + 1);
       if (paired) TakeTurn();
       MultiplyKeys(used_ + 1, scores);
       AwaitTile(1, used_);
@@ -268,6 +269,10 @@ class Computer {
       ptx::WgmmaFenceOperands(scores);
       Release(0, used_ + 1);
       Softmax(view, i, scores, rows, rescale);
+      ptx::WgmmaFenceOperands(scores);
+      // Here, not above: over this loop the compiler does not move the wait that follows, which it
+      // would else put before the softmax that is to run beside the products.
+      if (i + 1 < count) AwaitTile(0, used_ + 2);
       ptx::WgmmaWait<0>();
       ptx::WgmmaFenceOperands(sums);
       Release(1, used_);

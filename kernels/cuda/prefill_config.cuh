@@ -28,7 +28,7 @@ struct PrefillConfig {
   static constexpr int kPassBytes = kWarpLanes * kChunkBytes;
   static constexpr int kPasses = kWarpKeys * kRowBytes / kPassBytes;  // of a warp over its keys
   // Fragments that are loaded ahead need registers; the second block of the SM hides the latency.
-  static constexpr int kScoreUnroll = kDim == 128 ? 1 : kDim / 16;
+  static constexpr int kScoreUnroll = kDim == 128 ? 2 : kDim / 16;
   static_assert(kPasses * kPassBytes == kWarpKeys * kRowBytes, "the lanes copy unequal numbers");
 
   // 16 bit: a ring of three tiles, one in use and two under way. fp8: two under way as they are in
