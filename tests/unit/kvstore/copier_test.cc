@@ -148,6 +148,7 @@ TEST_F(CopierTest, TheOtherDirectionDoesNotWait) {
   woken_.WaitForNotification();
   EXPECT_EQ(copier_->Drain().at(0).id, in) << "while the other waits for what is computed";
   leaving.End();
+  copier_->Stop();
 }
 
 TEST_F(CopierTest, WaitsForWhatIsComputed) {
