@@ -65,7 +65,7 @@ __device__ __forceinline__ uint32_t FullParity(int n) {
 // Byte of a chunk of 8 elements in a tile of Q, K or V: panels of 64 columns, swizzled as wgmma
 // reads them.
 __device__ __forceinline__ int PanelByte(int row, int chunk) {
-  return chunk / 8 * kPanelBytes + row * kPanelRowBytes + ((chunk % 8) ^ (row % 8)) * kChunkBytes;
+  return chunk / 8 * kPanelBytes + row * kPanelRowBytes + ((chunk & 7) ^ (row & 7)) * kChunkBytes;
 }
 
 // The tiles of a block: in rising order of cost every other time, which with tiles sorted by cost
@@ -144,7 +144,7 @@ class Copier {
       const int32_t block = __shfl_sync(kAllLanes, blocks, slab);
       const unsigned char* from = p_.kv.Keys(block, view.tile.kv_head, key + slab * kSlabKeys) +
                                   ring_ * p_.kv.value_bytes + lane_ * kChunkBytes;
-#pragma unroll 4
+#pragma unroll
       for (int pass = 0; pass < kPasses; ++pass) {
         ptx::CpAsync16(tile + ChunkByte(slab, pass), from + pass * kWarpLanes * kChunkBytes);
       }
