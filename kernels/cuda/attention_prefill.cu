@@ -32,6 +32,10 @@ PrefillTiling TilingOf(const LaunchTarget& on, C) {
           .concurrent_tiles = on.num_sms * std::clamp(fitting, 1, kPrefillBlocksPerSm)};
 }
 
+PrefillTiling MostTiles(const LaunchTarget& on) {
+  return {.concurrent_tiles = kPrefillBlocksPerSm * on.num_sms};
+}
+
 // Whether each row begins where a chunk may.
 bool IsAligned(const TensorView& tensor) {
   const auto places = reinterpret_cast<uint64_t>(tensor.data) |
@@ -77,20 +81,17 @@ size_t PrefillPartialFloats(const LaunchTarget& on, const AttentionArgs& args) {
   return PartialFloats(TilingOfPrefill(on, args).tile_rows, args.pool.head_dim);
 }
 
-// For whichever kernel will serve the calls.
+// Both for whichever kernel will serve the calls.
 size_t PrefillPlanBytes(const LaunchTarget& on, const PrefillShape& shape) {
-  const int32_t group = shape.num_heads / shape.num_kv_heads;
-  const int32_t tile_rows = 64;
-  const int64_t whole = shape.num_tokens * group / tile_rows + shape.num_sequences;
-  const int64_t pieces = 2 * kPrefillBlocksPerSm * int64_t{on.num_sms};
-  return static_cast<size_t>(whole * shape.num_kv_heads + pieces) * sizeof(PrefillTile);
+  const int64_t group = shape.num_heads / shape.num_kv_heads;
+  const int64_t whole = shape.num_tokens * group / kLeastPrefillRows + shape.num_sequences;
+  const int64_t most = whole * shape.num_kv_heads + MaxPrefillPartials(MostTiles(on), shape.splits);
+  return static_cast<size_t>(most) * sizeof(PrefillTile);
 }
 
 size_t PrefillScratchBytes(const LaunchTarget& on, const PrefillShape& shape) {
-  const PrefillTiling most = {
-      .tile_rows = 128, .tile_keys = 64, .concurrent_tiles = kPrefillBlocksPerSm * on.num_sms};
-  return static_cast<size_t>(MaxPrefillPartials(most, shape.splits)) *
-         PartialFloats(most.tile_rows, shape.head_dim) * sizeof(float);
+  return static_cast<size_t>(MaxPrefillPartials(MostTiles(on), shape.splits)) *
+         PartialFloats(kMostPrefillRows, shape.head_dim) * sizeof(float);
 }
 
 cudaError_t AttentionPrefill(const LaunchTarget& on, const AttentionArgs& args,

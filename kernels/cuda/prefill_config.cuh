@@ -9,6 +9,8 @@ namespace tandem::cuda {
 inline constexpr int kPrefillWarps = 4;
 inline constexpr int kPrefillThreads = kPrefillWarps * kWarpLanes;
 inline constexpr int kPrefillBlocksPerSm = 2;
+inline constexpr int kLeastPrefillRows = 64;  // of a tile, by any kernel
+inline constexpr int kMostPrefillRows = 128;
 
 // MathType: what is multiplied; fp8 is widened to f16, which is exact.
 template <class MathType, bool kIsFp8, int kHeadDim>
@@ -17,11 +19,10 @@ struct PrefillConfig {
   static constexpr bool kFp8 = kIsFp8;
   static constexpr int kDim = kHeadDim;
   // The sums of 32 rows of 256 would not fit into a warp's registers.
-  static constexpr int kRows = kDim == 256 ? 64 : 128;
+  static constexpr int kRows = kDim == 256 ? kLeastPrefillRows : kMostPrefillRows;
   static constexpr int kKeys = kDim == 256 ? 32 : 64;
   static constexpr int kWarpRows = kRows / kPrefillWarps;
-  static constexpr int kWarpKeys =
-      kKeys / kPrefillWarps;  // that a warp copies: they lie in one block
+  static constexpr int kWarpKeys = kKeys / kPrefillWarps;  // that it copies: they are in one block
   static constexpr int kMTiles = kWarpRows / 16;
   static constexpr int kNTiles = kKeys / 8;
   static constexpr int kRowBytes = kDim * (kFp8 ? 1 : 2);  // in the pool
