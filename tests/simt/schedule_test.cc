@@ -86,6 +86,20 @@ TEST(Schedule, ACopyIntoASlotStillReadShows) {
   EXPECT_GT(WrongReuse(ReuseSlot<false>), 5);
 }
 
+#if defined(SIMT_SHARED_SECTION)
+__global__ void ReadsWhatItDidNotWrite(float* out) {
+  __shared__ float value;
+  if (threadIdx.x == 0) out[blockIdx.x] = value;
+  value = 1;
+}
+
+TEST(Schedule, StaticSharedMemoryStartsAsNaN) {
+  DeviceArray<float> out(2);
+  ASSERT_EQ(Launch(ReadsWhatItDidNotWrite, {dim3(2), dim3(32)}, nullptr, out.get()), cudaSuccess);
+  for (float value : out.Read()) EXPECT_NE(value, value);
+}
+#endif
+
 __global__ void CountBlocks(int* next, int* order) {
   if (threadIdx.x == 0) order[blockIdx.x + gridDim.x * blockIdx.y] = atomicAdd(next, 1);
 }

@@ -16,7 +16,16 @@ alignas(1024) unsigned char memory[kMaxSharedBytes + kGuardBytes];
 
 }  // namespace
 
+// The bounds of the section of static shared variables (include/simt/device.h), where there is one.
+extern "C" {
+extern unsigned char __start_simt_shared[] __attribute__((weak));
+extern unsigned char __stop_simt_shared[] __attribute__((weak));
+}
+
 void FillShared(size_t bytes) {
+  if (__start_simt_shared != nullptr) {
+    std::fill(__start_simt_shared, __stop_simt_shared, static_cast<unsigned char>(0xff));
+  }
 #if defined(SIMT_ASAN)
   ASAN_UNPOISON_MEMORY_REGION(memory, sizeof(memory));
 #endif

@@ -10,12 +10,24 @@
 #include "simt/machine.h"
 #include "simt/vector_types.h"
 
+#if defined(__clang__)
+#if !__has_feature(address_sanitizer)
+#define SIMT_SHARED_SECTION 1
+#endif
+#endif
+
 // The words of CUDA C++ inside a kernel. Blocks run one at a time, so that a static variable is as
-// good as a block's shared memory.
+// good as a block's shared memory. clang puts them into a section, which each block finds full of
+// NaN; gcc cannot mix those of templates and of functions in one, and AddressSanitizer would not
+// watch their ends.
 #define __global__
 #define __device__
 #define __host__
+#if defined(SIMT_SHARED_SECTION)
+#define __shared__ static __attribute__((section("simt_shared")))
+#else
 #define __shared__ static
+#endif
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
