@@ -22,7 +22,7 @@ void PrefixMover::WriteThrough(const PrefixPath& path) {
   const size_t full = path.device.size() / size * size;
   for (size_t end = size; end <= full; end += size) {
     PrefixNode& node = *path.device[end - 1];
-    if (!node.on_host() && !node.demoting) Demote(GroupUpTo(node));
+    if (!node.on_host() && node.demotions == 0) Demote(GroupUpTo(node));
   }
   // The deepest first: it leaves the host before what it continues.
   for (size_t end = full; end > 0; end -= size) {
@@ -38,7 +38,7 @@ void PrefixMover::DemoteAhead() {
     // What is pinned by copies is not available: no more of it than is to be free, or one.
     if (num_demotions_ > 0 && parts_.pool.num_copying() >= low_water) return;
     // Once: else a host smaller than what is idle would be copied to without end.
-    const bool is_due = !node->on_host() && !node->demoting && !node->offered;
+    const bool is_due = !node->on_host() && node->demotions == 0 && !node->offered;
     if (is_due) Demote(GroupUpTo(*node));
   }
 }
@@ -67,7 +67,7 @@ void PrefixMover::Demote(const std::vector<PrefixNode*>& nodes) {
     copy.places.push_back({node->block.id(), static_cast<int32_t>(group.nodes.size())});
     group.nodes.push_back(node->id);
     group.blocks.push_back(node->block.Share(PinKind::kCopy));
-    node->demoting = true;
+    ++node->demotions;
     node->offered = true;
   }
   group.slab = std::move(slabs[0]);
@@ -139,7 +139,7 @@ void PrefixMover::FinishDemotion(Move& move, const CopyDone& done) {
   for (int32_t i = 0; i < num_blocks; ++i) {
     PrefixNode* node = parts_.cache.Find(moved.nodes[i]);
     if (node == nullptr) continue;  // left the cache meanwhile
-    node->demoting = false;
+    --node->demotions;
     if (group != nullptr) parts_.cache.PutOnHost(*node, *group, i);
   }
   if (group != nullptr) parts_.tier.RemoveReader(*group);
@@ -200,7 +200,7 @@ absl::Status PrefixMover::CheckInvariants() const {
       for (size_t i = 0; i < group.nodes.size(); ++i) {
         const PrefixNode* node = parts_.cache.Find(group.nodes[i]);
         if (parts_.pool.pins(group.blocks[i].id()).copies == 0 ||
-            (node != nullptr && !(is_demotion ? node->demoting : node->restoring))) {
+            (node != nullptr && !(is_demotion ? node->demotions > 0 : node->restoring))) {
           return Internal("block {} is copied but not pinned, or unknown to the cache",
                           group.blocks[i].id());
         }

@@ -56,8 +56,9 @@ struct PrefixNode {
   HostGroup* group = nullptr;  // not nullptr: on the host, there at group_index
   int32_t group_index = 0;
   bool restoring = false;  // a copy from the host is under way
-  bool demoting = false;   // a copy to the host
-  bool offered = false;    // to the host, since it was used last
+  // Copies to the host under way: prefixes that part within a store block share its first blocks.
+  int32_t demotions = 0;
+  bool offered = false;  // to the host, since it was used last
 
   BlockUse use;
   std::set<PrefixNode*, ByTokens> children;
