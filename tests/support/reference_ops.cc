@@ -1,6 +1,7 @@
 #include "tests/support/reference_ops.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -37,12 +38,21 @@ double Decode(SmallFloat format, uint16_t bits) {
 // The finite E4M3 of OCP's FP8: no infinities, and one NaN of each sign.
 constexpr double kLargestE4M3 = 448;
 
-double DecodeE4M3(uint8_t bits) {
+double ValueOfE4M3(uint8_t bits) {
   const int exponent = (bits & 0x7f) >> 3;
   const int fraction = bits & 7;
   const double sign = (bits & 0x80) != 0 ? -1 : 1;
   if ((bits & 0x7f) == 0x7f) return std::numeric_limits<double>::quiet_NaN();
   return sign * std::ldexp((exponent == 0 ? 0 : 8) + fraction, std::max(exponent, 1) - 10);
+}
+
+double DecodeE4M3(uint8_t bits) {
+  static const std::array<double, 256> values = [] {
+    std::array<double, 256> all;
+    for (int code = 0; code < 256; ++code) all[code] = ValueOfE4M3(static_cast<uint8_t>(code));
+    return all;
+  }();
+  return values[bits];
 }
 
 // Searches all codes for the nearest of those within the range.
