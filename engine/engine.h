@@ -26,6 +26,13 @@ namespace tandem {
 
 enum class Role : uint8_t { kUnified, kPrefill, kDecode };
 
+// What a choice had said when its worker was lost or left: it goes on behind these tokens.
+struct OutputSoFar {
+  std::vector<int32_t> token_ids;
+  double cumulative_logprob = 0;
+  bool ended = false;  // it needs no more
+};
+
 // One request as an engine gets it: tokens in, everything resolved.
 struct EngineRequest {
   RequestId id;
@@ -40,6 +47,9 @@ struct EngineRequest {
   TimePoint deadline = kNoDeadline;
   std::string tenant;      // whose: tenants of equal priority get equal shares
   std::string cache_salt;  // prefixes are shared among equal salts only
+  // Empty: from the start. Else one per choice: only the tokens behind these are emitted. Of a beam
+  // search always empty.
+  std::vector<OutputSoFar> so_far;
 
   // Rows of one decode step.
   int32_t width() const { return beams ? beams->width : n; }

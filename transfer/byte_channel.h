@@ -1,0 +1,40 @@
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <span>
+
+#include "absl/status/statusor.h"
+
+namespace tandem {
+
+// The bytes of one connection, in order, both ways: what frames travel over. A socket, a socket
+// with TLS, or a ring of shared memory with a socket to wake the other side. No call blocks. An
+// error means that the connection is over: UNAVAILABLE with the system's message, or
+// FAILED_PRECONDITION when the peer is not who it should be (TLS, another version).
+// Thread: the loop's.
+class ByteChannel {
+ public:
+  virtual ~ByteChannel() = default;
+
+  // What the loop watches: for input always, for output while wants_output(). -1 while there is
+  // nothing to watch. When it changes, the new one has another number than the one before.
+  virtual int fd() const = 0;
+  virtual bool wants_output() const = 0;
+
+  // Goes on with what comes before the first byte (looking up a name, connecting, a handshake);
+  // true once bytes can flow. Called on every event until then.
+  virtual absl::StatusOr<bool> Establish() = 0;
+
+  // Fills `parts` in order with what has come; how many bytes, 0 when there are none for now. The
+  // peer's orderly end is UNAVAILABLE too.
+  virtual absl::StatusOr<size_t> Read(std::span<const iovec> parts) = 0;
+  // Takes bytes of `parts` in order; how many, 0 when it can take none for now: then an event on
+  // fd() says when to try again. A channel that sends without a copy may read `parts` after it
+  // returned, until the peer's machine has them: their memory must stay mapped as long as the
+  // channel lives, and what changes in it meanwhile fails the frame's hash.
+  virtual absl::StatusOr<size_t> Write(std::span<const iovec> parts) = 0;
+};
+
+}  // namespace tandem
