@@ -76,22 +76,6 @@ __device__ __forceinline__ void LdMatrixX4Trans(uint32_t (&r)[4], const void* sm
                : "memory");
 }
 
-// Two matrices: the addresses of lanes 0 to 15 count, the others must be legal. Warp. ldmatrix.x2
-__device__ __forceinline__ void LdMatrixX2(uint32_t (&r)[2], const void* smem_row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(SharedAddress(smem_row))
-               : "memory");
-}
-
-// The same, each matrix transposed on the way. Warp. ldmatrix.x2.trans
-__device__ __forceinline__ void LdMatrixX2Trans(uint32_t (&r)[2], const void* smem_row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(SharedAddress(smem_row))
-               : "memory");
-}
-
 // d[16x8] += a[16x16] * b[16x8], products of bf16 summed in f32. With g = lane/4, t = lane%4:
 // a[0..3] hold (row g, k 2t), (g+8, 2t), (g, 2t+8), (g+8, 2t+8), two k each; b0, b1 hold (k 2t,
 // column g), (2t+8, g); d holds (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1). Warp. mma.m16n8k16

@@ -10,16 +10,11 @@ namespace tandem::ptx {
 
 // ---- barriers in shared memory, 8 aligned bytes each ----
 
-// Before its first use: a phase completes after `arrivals` arrivals and all bytes expected. Lane,
-// one of the block. mbarrier.init
+// Before its first use: a phase completes after `arrivals` arrivals. Lane, one of the block.
+// mbarrier.init
 __device__ __forceinline__ void MbarrierInit(uint64_t* bar, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(bar)), "r"(arrivals)
                : "memory");
-}
-
-// Before its memory is used for something else. Lane, one of the block. mbarrier.inval
-__device__ __forceinline__ void MbarrierInvalidate(uint64_t* bar) {
-  asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(SharedAddress(bar)) : "memory");
 }
 
 // Makes barrier initialisations seen by the asynchronous units; a block barrier follows. Lane, the
@@ -41,16 +36,6 @@ __device__ __forceinline__ void MbarrierArrive(uint64_t* bar) {
       : "memory");
 }
 
-// One arrival, and `bytes` more of asynchronous copies to wait for in this phase. Lane.
-// mbarrier.arrive.expect_tx
-__device__ __forceinline__ void MbarrierArriveExpectTx(uint64_t* bar, uint32_t bytes) {
-  asm volatile(
-      "{.reg .b64 state;\n mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;}" ::"r"(
-          SharedAddress(bar)),
-      "r"(bytes)
-      : "memory");
-}
-
 // Waits for the end of the phase of this parity (the first is 0). Lane. mbarrier.try_wait.parity
 __device__ __forceinline__ void MbarrierWait(uint64_t* bar, uint32_t parity) {
   asm volatile(
@@ -62,13 +47,6 @@ __device__ __forceinline__ void MbarrierWait(uint64_t* bar, uint32_t parity) {
       "over:}" ::"r"(SharedAddress(bar)),
       "r"(parity)
       : "memory");
-}
-
-// An arrival, counted among those the barrier was initialised with, when all cp.async that this
-// lane started so far have landed. Lane. cp.async.mbarrier.arrive.noinc
-__device__ __forceinline__ void CpAsyncMbarrierArriveNoinc(uint64_t* bar) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(SharedAddress(bar))
-               : "memory");
 }
 
 // ---- barriers of part of the block: id 1 to 15 (0 is __syncthreads), threads a multiple of 32

@@ -1,4 +1,4 @@
-// Named barriers, barriers in shared memory, and the asynchronous copies that wait on them.
+// Named barriers, barriers in shared memory, and asynchronous copies.
 #include <cstring>
 #include <iterator>
 
@@ -12,33 +12,18 @@ constexpr uint64_t kMbarrierMark = 0x6d626172ull << 32;
 MbarrierState& Find(const uint64_t* bar, const char* caller) {
   const uint64_t value = *bar;
   const uint64_t index = value & 0xffffffffu;
-  if ((value & ~0xffffffffull) != kMbarrierMark || index >= block.mbarriers.size() ||
-      block.mbarriers[index].count == 0) {
+  if ((value & ~0xffffffffull) != kMbarrierMark || index >= block.mbarriers.size()) {
     detail::Fail("%s: there is no mbarrier at %p", caller, static_cast<const void*>(bar));
   }
   return block.mbarriers[index];
 }
 
-void CompleteWhenDue(MbarrierState& barrier) {
-  if (barrier.pending > 0 || barrier.bytes > 0) return;
+void Arrive(MbarrierState& barrier) {
+  if (--barrier.pending > 0) return;
   barrier.phase ^= 1;
   barrier.pending = barrier.count;
   for (Lane* lane : barrier.waiting) block.Wake(*lane);
   barrier.waiting.clear();
-}
-
-void Arrive(MbarrierState& barrier) {
-  --barrier.pending;
-  CompleteWhenDue(barrier);
-}
-
-void LandCopies(MbarrierState& barrier) {
-  std::vector<MbarrierState::CopyArrival> arrivals;
-  arrivals.swap(barrier.copies);
-  for (const MbarrierState::CopyArrival& arrival : arrivals) {
-    arrival.lane->copies.LandThrough(arrival.end);
-    Arrive(barrier);
-  }
 }
 
 struct NamedCall {
@@ -102,12 +87,6 @@ void CopyWait(int pending) {
   queue.group_ends.erase(queue.group_ends.begin(), queue.group_ends.begin() + due);
 }
 
-void CopyArrive(uint64_t* bar) {
-  MbarrierState& barrier = Find(bar, "cp.async.mbarrier.arrive");
-  barrier.copies.push_back({block.running, block.running->copies.copies.size()});
-  if (!barrier.waiting.empty()) LandCopies(barrier);
-}
-
 void NamedBarrier(int id, int threads, bool wait) {
   if (id < 1 || id > 15 || threads % kWarpSize != 0 || threads < kWarpSize ||
       threads > block.num_threads) {
@@ -141,25 +120,10 @@ void MbarrierInit(uint64_t* bar, int arrivals) {
   block.mbarriers.back().pending = arrivals;
 }
 
-void MbarrierInvalidate(uint64_t* bar) {
-  MbarrierState& barrier = Find(bar, "mbarrier.inval");
-  if (!barrier.waiting.empty() || !barrier.copies.empty()) {
-    Fail("mbarrier.inval: %zu threads wait there, %zu copies are to arrive", barrier.waiting.size(),
-         barrier.copies.size());
-  }
-  barrier.count = 0;
-  std::memset(bar, 0xff, sizeof(*bar));
-}
-
-void MbarrierArrive(uint64_t* bar, uint32_t bytes) {
-  MbarrierState& barrier = Find(bar, "mbarrier.arrive");
-  barrier.bytes += bytes;
-  Arrive(barrier);
-}
+void MbarrierArrive(uint64_t* bar) { Arrive(Find(bar, "mbarrier.arrive")); }
 
 void MbarrierWait(uint64_t* bar, uint32_t parity) {
   MbarrierState& barrier = Find(bar, "mbarrier.try_wait");
-  LandCopies(barrier);
   while (barrier.phase == (parity & 1)) {
     barrier.waiting.push_back(block.running);
     block.Wait(LaneState::kAtMbarrier);

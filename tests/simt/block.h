@@ -94,16 +94,10 @@ struct NamedBarrierState {
 
 // A barrier in shared memory; its eight bytes hold kMbarrierMark and the index of this.
 struct MbarrierState {
-  struct CopyArrival {
-    Lane* lane;
-    size_t end;
-  };
-  int count = 0;  // 0: invalidated
+  int count = 0;
   int pending = 0;
-  int64_t bytes = 0;
   uint32_t phase = 0;
   std::vector<Lane*> waiting;
-  std::vector<CopyArrival> copies;
 };
 
 struct Block {

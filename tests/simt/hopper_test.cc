@@ -211,7 +211,9 @@ __global__ void Ring(float* out, const float* in) {
     if (warp == 0) {
       ptx::MbarrierWait(bars + kSlots + slot, (round & 1) ^ 1);
       ptx::CpAsync16(ring + slot * 128 + lane * 4, in + step * 128 + lane * 4);
-      ptx::CpAsyncMbarrierArriveNoinc(bars + slot);
+      ptx::CpAsyncCommit();
+      ptx::CpAsyncWait<0>();
+      ptx::MbarrierArrive(bars + slot);
     } else {
       ptx::MbarrierWait(bars + slot, round & 1);
       for (int i = 0; i < 4; ++i) sum += ring[slot * 128 + i * 32 + lane];
@@ -255,8 +257,8 @@ __global__ void ForgottenInit() { ptx::MbarrierWait(ptx::DynamicShared<uint64_t>
 __global__ void NeverFilled() {
   auto* bar = ptx::DynamicShared<uint64_t>();
   if (threadIdx.x == 0) {
-    ptx::MbarrierInit(bar, 1);
-    ptx::MbarrierArriveExpectTx(bar, 16);
+    ptx::MbarrierInit(bar, 2);
+    ptx::MbarrierArrive(bar);
   }
   __syncthreads();
   ptx::MbarrierWait(bar, 0);

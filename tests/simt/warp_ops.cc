@@ -78,9 +78,9 @@ namespace {
 
 using simt::detail::Fail;
 
-template <int matrices, bool transposed>
+template <bool transposed>
 void RunLoadMatrix(void* const* arguments) {
-  for (int m = 0; m < matrices; ++m) {
+  for (int m = 0; m < 4; ++m) {
     uint16_t elements[8][8];
     for (int row = 0; row < 8; ++row) {
       const void* from = static_cast<LoadMatrix*>(arguments[8 * m + row])->row;
@@ -138,10 +138,8 @@ void RunMma(void* const* arguments) {
 
 }  // namespace
 
-const simt::detail::Collective kLoadMatrix2{"ldmatrix.x2", RunLoadMatrix<2, false>};
-const simt::detail::Collective kLoadMatrix2Trans{"ldmatrix.x2.trans", RunLoadMatrix<2, true>};
-const simt::detail::Collective kLoadMatrix4{"ldmatrix.x4", RunLoadMatrix<4, false>};
-const simt::detail::Collective kLoadMatrix4Trans{"ldmatrix.x4.trans", RunLoadMatrix<4, true>};
+const simt::detail::Collective kLoadMatrix4{"ldmatrix.x4", RunLoadMatrix<false>};
+const simt::detail::Collective kLoadMatrix4Trans{"ldmatrix.x4.trans", RunLoadMatrix<true>};
 const simt::detail::Collective kMmaBf16{"mma.m16n8k16 (bf16)", RunMma<simt::FromBf16>};
 const simt::detail::Collective kMmaF16{"mma.m16n8k16 (f16)", RunMma<simt::FromF16>};
 

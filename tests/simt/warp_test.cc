@@ -80,12 +80,12 @@ __global__ void MmaTile(float* c, const uint16_t* a, const uint16_t* b) {
   ptx::CpAsyncWait<0>();
   __syncwarp();
   uint32_t fragment[4];
-  uint32_t column[2];
+  uint32_t column[4];  // of which two count
   ptx::LdMatrixX4(fragment, smem + (lane % 16) * 16 + lane / 16 * 8);
   if constexpr (kTransposedB) {
-    ptx::LdMatrixX2Trans(column, smem + 256 + (lane % 16) * 8);  // b[k][n]
+    ptx::LdMatrixX4Trans(column, smem + 256 + (lane % 16) * 8);  // b[k][n]
   } else {
-    ptx::LdMatrixX2(column, smem + 256 + (lane % 8) * 16 + lane / 8 % 2 * 8);  // b[n][k]
+    ptx::LdMatrixX4(column, smem + 256 + (lane % 8) * 16 + lane / 8 % 2 * 8);  // b[n][k]
   }
   float d[4] = {};
   ptx::MmaBf16(d, fragment, column[0], column[1]);

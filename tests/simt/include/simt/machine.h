@@ -26,8 +26,7 @@ void SyncThreads();
 void NamedBarrier(int id, int threads, bool wait);
 
 void MbarrierInit(uint64_t* bar, int arrivals);
-void MbarrierInvalidate(uint64_t* bar);
-void MbarrierArrive(uint64_t* bar, uint32_t bytes);
+void MbarrierArrive(uint64_t* bar);
 void MbarrierWait(uint64_t* bar, uint32_t parity);
 
 // The 16 bytes at `to` are undefined (NaN) from the call until a wait covers it. A null `from`
@@ -35,7 +34,6 @@ void MbarrierWait(uint64_t* bar, uint32_t parity);
 void CopyAsync(void* to, const void* from);
 void CopyCommit();
 void CopyWait(int pending);
-void CopyArrive(uint64_t* bar);
 
 unsigned char* DynamicShared();
 // The offset of `p` in dynamic shared memory; ends the process when it is elsewhere.

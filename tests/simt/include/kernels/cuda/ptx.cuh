@@ -43,8 +43,7 @@ struct Mma {
   const uint32_t* a;
   uint32_t b[2];
 };
-extern const simt::detail::Collective kLoadMatrix2, kLoadMatrix2Trans, kLoadMatrix4,
-    kLoadMatrix4Trans, kMmaBf16, kMmaF16;
+extern const simt::detail::Collective kLoadMatrix4, kLoadMatrix4Trans, kMmaBf16, kMmaF16;
 inline constexpr uint32_t kWarp = 0xffffffffu;
 
 }  // namespace emulated
@@ -56,14 +55,6 @@ inline void LdMatrixX4(uint32_t (&r)[4], const void* smem_row) {
 inline void LdMatrixX4Trans(uint32_t (&r)[4], const void* smem_row) {
   emulated::LoadMatrix load{smem_row, r};
   simt::detail::JoinWarp(emulated::kLoadMatrix4Trans, emulated::kWarp, &load);
-}
-inline void LdMatrixX2(uint32_t (&r)[2], const void* smem_row) {
-  emulated::LoadMatrix load{smem_row, r};
-  simt::detail::JoinWarp(emulated::kLoadMatrix2, emulated::kWarp, &load);
-}
-inline void LdMatrixX2Trans(uint32_t (&r)[2], const void* smem_row) {
-  emulated::LoadMatrix load{smem_row, r};
-  simt::detail::JoinWarp(emulated::kLoadMatrix2Trans, emulated::kWarp, &load);
 }
 inline void MmaBf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   emulated::Mma mma{d, a, {b0, b1}};
@@ -131,17 +122,12 @@ struct Bf16 {};
 struct F16 {};
 
 inline void MbarrierInit(uint64_t* bar, int arrivals) { simt::detail::MbarrierInit(bar, arrivals); }
-inline void MbarrierInvalidate(uint64_t* bar) { simt::detail::MbarrierInvalidate(bar); }
 inline void FenceBarrierInit() {}
 inline void FenceProxyAsync() {}
-inline void MbarrierArrive(uint64_t* bar) { simt::detail::MbarrierArrive(bar, 0); }
-inline void MbarrierArriveExpectTx(uint64_t* bar, uint32_t bytes) {
-  simt::detail::MbarrierArrive(bar, bytes);
-}
+inline void MbarrierArrive(uint64_t* bar) { simt::detail::MbarrierArrive(bar); }
 inline void MbarrierWait(uint64_t* bar, uint32_t parity) {
   simt::detail::MbarrierWait(bar, parity);
 }
-inline void CpAsyncMbarrierArriveNoinc(uint64_t* bar) { simt::detail::CopyArrive(bar); }
 inline void NamedBarrierSync(int id, int threads) { simt::detail::NamedBarrier(id, threads, true); }
 inline void NamedBarrierArrive(int id, int threads) {
   simt::detail::NamedBarrier(id, threads, false);
