@@ -8,8 +8,6 @@
 // compute (kernels/op_cost.h). With --scale below 1 every size shrinks, which shows that all of it
 // runs, and says nothing of time.
 
-#include <charconv>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +15,7 @@
 #include "base/status.h"
 #include "bench/cuda_bench.h"
 #include "bench/cuda_sections.h"
+#include "bench/flags.h"
 
 namespace tandem {
 namespace {
@@ -37,41 +36,18 @@ struct Flags {
   std::string json_path;
 };
 
-absl::Status SetNumber(std::string_view name, const char* value, Flags& flags) {
-  char* end = nullptr;
-  const double number = std::strtod(value, &end);
-  const bool whole = name != "--scale";
-  if (*end != '\0' || !(number > 0) || (whole && number < 1)) {
-    return InvalidArgument("{} is {}: it must be {}", name, value, whole ? "1 or more" : "above 0");
-  }
-  if (name == "--scale") flags.options.scale = number;
-  if (name == "--repeats") flags.options.repeats = static_cast<int32_t>(number);
-  if (name == "--launches") flags.options.max_launches = static_cast<int32_t>(number);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   Flags flags;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string_view name = argv[i];
-    if (i + 1 == argc) return InvalidArgument("{} needs a value", name);
-    const char* value = argv[i + 1];
-    if (name == "--device") {
-      flags.options.device = value;
-    } else if (name == "--sections") {
-      flags.sections = value;
-    } else if (name == "--filter") {
-      flags.options.filter = value;
-    } else if (name == "--commit") {
-      flags.commit = value;
-    } else if (name == "--json") {
-      flags.json_path = value;
-    } else if (name == "--scale" || name == "--repeats" || name == "--launches") {
-      RETURN_IF_ERROR(SetNumber(name, value, flags));
-    } else {
-      return InvalidArgument("{}: see the head of bench/cuda_kernel_bench.cc for the flags", name);
-    }
-  }
+  FlagParser parser;
+  parser.Text("--device", flags.options.device);
+  parser.Text("--sections", flags.sections);
+  parser.Text("--filter", flags.options.filter);
+  parser.Count("--repeats", flags.options.repeats);
+  parser.Count("--launches", flags.options.max_launches);
+  parser.Real("--scale", flags.options.scale);
+  parser.Text("--commit", flags.commit);
+  parser.Text("--json", flags.json_path);
+  RETURN_IF_ERROR(parser.Parse(argc, argv));
   return flags;
 }
 
@@ -104,8 +80,5 @@ absl::Status Main(int argc, char** argv) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  const absl::Status status = tandem::Main(argc, argv);
-  if (status.ok()) return 0;
-  fmt::print(stderr, "cuda_kernel_bench: {}\n", status.ToString());
-  return 1;
+  return tandem::ExitCode("cuda_kernel_bench", tandem::Main(argc, argv));
 }

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -19,6 +18,7 @@
 #include "bench/cuda_bench.h"
 #include "bench/cuda_model.h"
 #include "bench/cuda_sections.h"
+#include "bench/flags.h"
 #include "bench/profiling_ops.h"
 #include "kernels/cuda/cuda_status.h"
 
@@ -65,28 +65,14 @@ absl::StatusOr<Plan> PlanOf(const Flags& flags) {
 
 absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   Flags flags;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string_view name = argv[i];
-    if (i + 1 == argc) return InvalidArgument("{} needs a value", name);
-    const std::string_view value = argv[i + 1];
-    if (name == "--device") {
-      flags.options.device = value;
-    } else if (name == "--shape") {
-      flags.shape = value;
-    } else if (name == "--commit") {
-      flags.commit = value;
-    } else if (name == "--json") {
-      flags.json_path = value;
-    } else if (name == "--layers" || name == "--steps") {
-      int32_t& number = name == "--layers" ? flags.layers : flags.steps;
-      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-      if (error != std::errc() || end != value.data() + value.size() || number < 1) {
-        return InvalidArgument("{} is {}: it must be 1 or more", name, value);
-      }
-    } else {
-      return InvalidArgument("{}: see the head of bench/cuda_model_bench.cc for the flags", name);
-    }
-  }
+  FlagParser parser;
+  parser.Text("--device", flags.options.device);
+  parser.Text("--shape", flags.shape);
+  parser.Count("--layers", flags.layers);
+  parser.Count("--steps", flags.steps);
+  parser.Text("--commit", flags.commit);
+  parser.Text("--json", flags.json_path);
+  RETURN_IF_ERROR(parser.Parse(argc, argv));
   // Sizes of tests say nothing of time.
   if (flags.shape == "tiny") {
     flags.options.scale = 0.002;
@@ -347,8 +333,5 @@ absl::Status Main(int argc, char** argv) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  const absl::Status status = tandem::Main(argc, argv);
-  if (status.ok()) return 0;
-  fmt::print(stderr, "cuda_model_bench: {}\n", status.ToString());
-  return 1;
+  return tandem::ExitCode("cuda_model_bench", tandem::Main(argc, argv));
 }

@@ -6,7 +6,6 @@
 // its rates to say much: its time does.
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <fstream>
 #include <string>
@@ -15,6 +14,7 @@
 
 #include "base/status.h"
 #include "bench/ceilings.h"
+#include "bench/flags.h"
 #include "bench/kernel_cases.h"
 #include "nlohmann/json.hpp"
 
@@ -24,32 +24,20 @@ namespace {
 using Json = nlohmann::json;
 
 struct Flags {
-  int threads = 0;
-  int repeats = 7;
+  int32_t threads = 0;
+  int32_t repeats = 7;
   std::string filter;
   std::string json_path;
 };
 
 absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   Flags flags;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string_view name = argv[i];
-    if (i + 1 == argc) return InvalidArgument("{} needs a value", name);
-    const std::string_view value = argv[i + 1];
-    if (name == "--filter") {
-      flags.filter = value;
-    } else if (name == "--json") {
-      flags.json_path = value;
-    } else if (name == "--threads" || name == "--repeats") {
-      int& number = name == "--threads" ? flags.threads : flags.repeats;
-      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-      if (error != std::errc() || end != value.data() + value.size() || number < 1) {
-        return InvalidArgument("{} is {}: it must be 1 or more", name, value);
-      }
-    } else {
-      return InvalidArgument("{}: the flags are --threads, --filter, --repeats and --json", name);
-    }
-  }
+  FlagParser parser;
+  parser.Count("--threads", flags.threads);
+  parser.Count("--repeats", flags.repeats);
+  parser.Text("--filter", flags.filter);
+  parser.Text("--json", flags.json_path);
+  RETURN_IF_ERROR(parser.Parse(argc, argv));
   return flags;
 }
 
@@ -152,8 +140,5 @@ absl::Status Main(int argc, char** argv) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  const absl::Status status = tandem::Main(argc, argv);
-  if (status.ok()) return 0;
-  fmt::print(stderr, "kernel_bench: {}\n", status.ToString());
-  return 1;
+  return tandem::ExitCode("kernel_bench", tandem::Main(argc, argv));
 }

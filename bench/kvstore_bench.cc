@@ -9,7 +9,6 @@
 // Within a round all variants run one after the other; ratios are medians over the rounds. Answers
 // must be equal in all variants.
 
-#include <charconv>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "bench/flags.h"
 #include "bench/serving_run.h"
 #include "model/checkpoint/model_config.h"
 #include "nlohmann/json.hpp"
@@ -242,36 +242,23 @@ absl::Status Run(const Flags& flags) {
 
 absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   Flags flags;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string_view name = argv[i];
-    const std::string_view value = argv[i + 1];
-    int32_t* const number = name == "--threads"  ? &flags.threads
-                            : name == "--rounds" ? &flags.rounds
-                                                 : nullptr;
-    if (number != nullptr) {
-      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), *number);
-      if (error != std::errc() || end != value.data() + value.size() || *number < 0) {
-        return InvalidArgument("{} is {}: it must be a number", name, value);
-      }
-    } else if (name == "--model") {
-      flags.model = std::string(value);
-    } else if (name == "--json") {
-      flags.json_path = std::string(value);
-    } else {
-      return InvalidArgument("{} is unknown; see the top of bench/kvstore_bench.cc", name);
-    }
-  }
-  if (argc % 2 == 0) return InvalidArgument("{} has no value", argv[argc - 1]);
+  FlagParser parser;
+  parser.Text("--model", flags.model);
+  parser.Count("--threads", flags.threads, 0);
+  parser.Count("--rounds", flags.rounds);
+  parser.Text("--json", flags.json_path);
+  RETURN_IF_ERROR(parser.Parse(argc, argv));
   return flags;
+}
+
+absl::Status Main(int argc, char** argv) {
+  ASSIGN_OR_RETURN(const Flags flags, ParseFlags(argc, argv));
+  return Run(flags);
 }
 
 }  // namespace
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  const auto flags = tandem::ParseFlags(argc, argv);
-  const absl::Status status = flags.ok() ? tandem::Run(*flags) : flags.status();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "kvstore_bench: %s\n", status.ToString().c_str());
-  return 1;
+  return tandem::ExitCode("kvstore_bench", tandem::Main(argc, argv));
 }

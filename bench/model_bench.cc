@@ -9,14 +9,14 @@
 // what the ops must at least move and compute (kernels/op_cost.h).
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "bench/ceilings.h"
+#include "bench/flags.h"
 #include "bench/model_session.h"
 #include "nlohmann/json.hpp"
 
@@ -38,66 +38,27 @@ struct Flags {
   DType kv_dtype = DType::kBF16;
 };
 
-absl::StatusOr<std::vector<int32_t>> ParseNumbers(std::string_view name, std::string_view text) {
-  std::vector<int32_t> numbers;
-  while (!text.empty()) {
-    const std::string_view word = text.substr(0, text.find(','));
-    int32_t number = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (error != std::errc() || end != word.data() + word.size() || number < 0) {
-      return InvalidArgument("{} is {}: it must be numbers, with commas between", name, text);
-    }
-    numbers.push_back(number);
-    text.remove_prefix(std::min(text.size(), word.size() + 1));
-  }
-  return numbers;
-}
-
-absl::Status SetFlag(std::string_view name, std::string_view value, Flags& flags) {
-  if (name == "--model") {
-    flags.model = std::string(value);
-    return absl::OkStatus();
-  }
-  if (name == "--json") {
-    flags.json_path = std::string(value);
-    return absl::OkStatus();
-  }
-  if (name == "--kv-dtype") {
-    const std::optional<DType> dtype = DTypeFromName(value);
-    if (!dtype.has_value()) return InvalidArgument("--kv-dtype is {}: bf16, f16, f8e4m3 or f32", value);
-    flags.kv_dtype = *dtype;
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(const std::vector<int32_t> numbers, ParseNumbers(name, value));
-  const std::map<std::string_view, std::vector<int32_t>*> lists = {
-      {"--prefill", &flags.prefill},
-      {"--decode-batch", &flags.batches},
-      {"--depth", &flags.depths}};
-  const std::map<std::string_view, int32_t*> singles = {{"--threads", &flags.threads},
-                                                        {"--decode-steps", &flags.decode_steps},
-                                                        {"--chunk", &flags.chunk},
-                                                        {"--repeats", &flags.repeats}};
-  if (const auto list = lists.find(name); list != lists.end()) {
-    *list->second = numbers;
-    return absl::OkStatus();
-  }
-  if (const auto single = singles.find(name); single != singles.end() && numbers.size() == 1) {
-    *single->second = numbers[0];
-    return absl::OkStatus();
-  }
-  return InvalidArgument("{} {}: see the head of bench/model_bench.cc for the flags", name, value);
-}
-
 absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   Flags flags;
-  for (int i = 1; i < argc; i += 2) {
-    if (i + 1 == argc) return InvalidArgument("{} needs a value", argv[i]);
-    RETURN_IF_ERROR(SetFlag(argv[i], argv[i + 1], flags));
-  }
+  FlagParser parser;
+  parser.Text("--model", flags.model);
+  parser.Text("--json", flags.json_path);
+  parser.Counts("--prefill", flags.prefill, 1);
+  parser.Counts("--decode-batch", flags.batches, 1);
+  parser.Counts("--depth", flags.depths, 0);
+  parser.Count("--threads", flags.threads, 0);
+  parser.Count("--decode-steps", flags.decode_steps);
+  parser.Count("--chunk", flags.chunk);
+  parser.Count("--repeats", flags.repeats);
+  parser.Add("--kv-dtype", [&flags](std::string_view value) -> absl::Status {
+    const std::optional<DType> dtype = DTypeFromName(value);
+    if (!dtype.has_value())
+      return InvalidArgument("--kv-dtype is {}: bf16, f16, f8e4m3 or f32", value);
+    flags.kv_dtype = *dtype;
+    return absl::OkStatus();
+  });
+  RETURN_IF_ERROR(parser.Parse(argc, argv));
   if (flags.model.empty()) return InvalidArgument("--model DIR is missing");
-  if (flags.repeats < 1 || flags.chunk < 1 || flags.decode_steps < 1) {
-    return InvalidArgument("--repeats, --chunk and --decode-steps must be 1 or more");
-  }
   return flags;
 }
 
@@ -269,8 +230,5 @@ absl::Status Main(int argc, char** argv) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  const absl::Status status = tandem::Main(argc, argv);
-  if (status.ok()) return 0;
-  fmt::print(stderr, "model_bench: {}\n", status.ToString());
-  return 1;
+  return tandem::ExitCode("model_bench", tandem::Main(argc, argv));
 }

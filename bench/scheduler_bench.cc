@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "base/check.h"
+#include "base/status.h"
+#include "bench/flags.h"
 #include "nlohmann/json.hpp"
 #include "scheduler/scheduler.h"
 
@@ -209,7 +209,7 @@ nlohmann::json Measure(int steps, int32_t blocks, Outputs outputs) {
           {"finish_and_enqueue", Percentiles(turnover_ns)}};
 }
 
-int Run(int steps, const std::string& json_path) {
+absl::Status Run(int steps, const std::string& json_path) {
   constexpr int32_t kEnough = kRunning * kTotalTokens / kBlockTokens;
   const nlohmann::json result = {
       {"bench", "scheduler"},
@@ -220,19 +220,22 @@ int Run(int steps, const std::string& json_path) {
       {"blocks_short", Measure(steps, kEnough / 2, Outputs::kShortAndLong)}};
   std::puts(result.dump(2).c_str());
   if (!json_path.empty()) std::ofstream(json_path) << result.dump(2) << "\n";
-  return 0;
+  return absl::OkStatus();
+}
+
+absl::Status Main(int argc, char** argv) {
+  int32_t steps = 20000;
+  std::string json_path;
+  FlagParser parser;
+  parser.Count("--steps", steps);
+  parser.Text("--json", json_path);
+  RETURN_IF_ERROR(parser.Parse(argc, argv));
+  return Run(steps, json_path);
 }
 
 }  // namespace
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  int steps = 20000;
-  std::string json_path;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string_view flag = argv[i];
-    if (flag == "--steps") steps = std::max(1, std::atoi(argv[i + 1]));
-    if (flag == "--json") json_path = argv[i + 1];
-  }
-  return tandem::Run(steps, json_path);
+  return tandem::ExitCode("scheduler_bench", tandem::Main(argc, argv));
 }

@@ -3,16 +3,16 @@
 // Times are of the processor, not of the wall: other work on the machine does not count.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/check.h"
+#include "base/status.h"
+#include "bench/flags.h"
 #include "model/tokenizer/detokenizer.h"
 #include "model/tokenizer/tokenizer.h"
 #include "nlohmann/json.hpp"
@@ -24,7 +24,7 @@ struct Flags {
   std::string model = "models/sample";
   std::string text = "tests/golden/tokenizer/phrases.txt";
   std::string json;
-  int rounds = 50;
+  int32_t rounds = 50;
 };
 
 double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
@@ -42,16 +42,11 @@ double MedianSeconds(int rounds, Work work) {
   return seconds[static_cast<size_t>(rounds / 2)];
 }
 
-int Run(const Flags& flags) {
+absl::Status Run(const Flags& flags) {
   std::ifstream file(flags.text, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  auto loaded = LoadTokenizer(flags.model);
-  if (!loaded.ok() || text.empty()) {
-    const std::string message(loaded.status().message());
-    std::fprintf(stderr, "%s\n", loaded.ok() ? "no text to encode" : message.c_str());
-    return 1;
-  }
-  const std::unique_ptr<Tokenizer> tokenizer = *std::move(loaded);
+  if (text.empty()) return InvalidArgument("{}: no text to encode", flags.text);
+  ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(flags.model));
   const double load =
       MedianSeconds(3, [&] { TANDEM_CHECK(LoadTokenizer(flags.model).ok(), "it loaded before"); });
 
@@ -80,20 +75,23 @@ int Run(const Flags& flags) {
       {"streamed_bytes", streamed_bytes}};
   std::puts(result.dump(2).c_str());
   if (!flags.json.empty()) std::ofstream(flags.json) << result.dump(2) << "\n";
-  return 0;
+  return absl::OkStatus();
+}
+
+absl::Status Main(int argc, char** argv) {
+  Flags flags;
+  FlagParser parser;
+  parser.Text("--model", flags.model);
+  parser.Text("--text", flags.text);
+  parser.Count("--rounds", flags.rounds);
+  parser.Text("--json", flags.json);
+  RETURN_IF_ERROR(parser.Parse(argc, argv));
+  return Run(flags);
 }
 
 }  // namespace
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  tandem::Flags flags;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string_view flag = argv[i];
-    if (flag == "--model") flags.model = argv[i + 1];
-    if (flag == "--text") flags.text = argv[i + 1];
-    if (flag == "--json") flags.json = argv[i + 1];
-    if (flag == "--rounds") flags.rounds = std::max(1, std::atoi(argv[i + 1]));
-  }
-  return tandem::Run(flags);
+  return tandem::ExitCode("tokenizer_bench", tandem::Main(argc, argv));
 }
