@@ -4,6 +4,10 @@ tandem_test(transfer_test
           unit/transfer/streams_test.cc unit/transfer/tcp_transport_test.cc
           support/transport_probe.cc
   DEPS tandem_transfer)
+tandem_test(frame_proxy_test
+  SOURCES unit/transfer/frame_proxy_test.cc support/frame_faults.cc support/frame_proxy.cc
+          support/transport_probe.cc
+  DEPS tandem_transfer)
 tandem_test(transport_conformance_test
   SOURCES conformance/transport_test.cc support/transport_probe.cc
   DEPS tandem_transfer

@@ -1,0 +1,115 @@
+#include "tests/support/frame_faults.h"
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <span>
+#include <utility>
+
+namespace tandem {
+
+void FlipBits(std::string& bytes, size_t begin, size_t end, uint32_t bits, uint64_t seed) {
+  const size_t num_bits = 8 * (end - begin);
+  std::mt19937_64 random(seed);
+  std::set<size_t> chosen;
+  while (chosen.size() < std::min<size_t>(bits, num_bits)) chosen.insert(random() % num_bits);
+  for (size_t bit : chosen) bytes[begin + bit / 8] ^= static_cast<char>(1 << (bit % 8));
+}
+
+FrameFaults::FrameFaults(FrameDirection direction, uint64_t connection)
+    : direction_(direction), connection_(connection) {}
+
+void FrameFaults::Feed(std::string_view bytes, const FrameHook& hook, std::string& out) {
+  if (cut_) return;
+  in_.append(bytes);
+  Pump(hook, out);
+}
+
+void FrameFaults::Release(const FrameHook& hook, std::string& out) {
+  if (cut_) return;
+  if (std::exchange(held_, false)) first_passes_ = true;
+  // A frame that waits for the next one goes now when there is no next one.
+  Pump(hook, out);
+  if (!cut_ && !held_) out += std::exchange(swapped_, {});
+}
+
+void FrameFaults::Pump(const FrameHook& hook, std::string& out) {
+  FrameHeader header;
+  while (!held_ && !cut_) {
+    const auto size = WholeFrame(header);
+    if (!size) break;
+    FrameAction action;
+    if (!std::exchange(first_passes_, false)) {
+      action = hook({.header = header, .direction = direction_, .connection = connection_});
+    }
+    if (action.kind == FrameAction::Kind::kHold) {
+      held_ = true;
+      return;
+    }
+    std::string frame = in_.substr(0, *size);
+    in_.erase(0, *size);
+    Apply(action, std::move(frame), out);
+  }
+  if (not_frames_) out += std::exchange(in_, {});
+}
+
+std::optional<size_t> FrameFaults::WholeFrame(FrameHeader& header) {
+  if (not_frames_ || in_.size() < kFrameHeaderBytes) return std::nullopt;
+  const auto bytes = std::as_bytes(std::span(in_)).first<kFrameHeaderBytes>();
+  const auto parsed = ParseFrameHeader(bytes);
+  if (!parsed.ok()) {
+    not_frames_ = true;
+    return std::nullopt;
+  }
+  header = *parsed;
+  const size_t payload = header.type == FrameType::kData ? header.payload_bytes : 0;
+  const size_t size = kFrameHeaderBytes + payload;
+  return in_.size() < size ? std::nullopt : std::optional(size);
+}
+
+void FrameFaults::Apply(const FrameAction& action, std::string frame, std::string& out) {
+  using Kind = FrameAction::Kind;
+  const bool has_payload = frame.size() > kFrameHeaderBytes;
+  if (action.kind == Kind::kSwap && swapped_.empty()) {
+    swapped_ = std::move(frame);
+    return;
+  }
+  switch (action.kind) {
+    case Kind::kPass:
+    case Kind::kSwap:  // one already waits for this frame
+    case Kind::kHold:  // handled before
+      out += frame;
+      break;
+    case Kind::kDrop:
+      break;
+    case Kind::kDuplicate:
+      out += frame;
+      out += frame;
+      break;
+    case Kind::kFlipPayload:
+      if (has_payload) {
+        FlipBits(frame, kFrameHeaderBytes, frame.size(), action.bits, action.seed);
+        out += frame;
+        break;
+      }
+      [[fallthrough]];
+    case Kind::kFlipHeader:
+      FlipBits(frame, 0, kFrameHeaderBytes, action.bits, action.seed);
+      out += frame;
+      break;
+    case Kind::kCutInside:
+      out.append(frame, 0, frame.size() / 2);
+      cut_ = true;
+      return;
+    case Kind::kCutAfter:
+      out += frame;
+      cut_ = true;
+      return;
+    case Kind::kCutBefore:
+      cut_ = true;
+      return;
+  }
+  out += std::exchange(swapped_, {});
+}
+
+}  // namespace tandem
