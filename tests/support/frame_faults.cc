@@ -16,8 +16,8 @@ void FlipBits(std::string& bytes, size_t begin, size_t end, uint32_t bits, uint6
   for (size_t bit : chosen) bytes[begin + bit / 8] ^= static_cast<char>(1 << (bit % 8));
 }
 
-FrameFaults::FrameFaults(FrameDirection direction, uint64_t connection)
-    : direction_(direction), connection_(connection) {}
+FrameFaults::FrameFaults(FrameDirection direction, uint64_t connection, uint16_t sender_port)
+    : direction_(direction), connection_(connection), sender_port_(sender_port) {}
 
 void FrameFaults::Feed(std::string_view bytes, const FrameHook& hook, std::string& out) {
   if (cut_) return;
@@ -40,7 +40,10 @@ void FrameFaults::Pump(const FrameHook& hook, std::string& out) {
     if (!size) break;
     FrameAction action;
     if (!std::exchange(first_passes_, false)) {
-      action = hook({.header = header, .direction = direction_, .connection = connection_});
+      action = hook({.header = header,
+                     .direction = direction_,
+                     .connection = connection_,
+                     .sender_port = sender_port_});
     }
     if (action.kind == FrameAction::Kind::kHold) {
       held_ = true;

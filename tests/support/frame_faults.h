@@ -19,7 +19,8 @@ enum class FrameDirection : uint8_t {
 struct ObservedFrame {
   FrameHeader header;
   FrameDirection direction = FrameDirection::kToReceiver;
-  uint64_t connection = 0;  // counted from 0 in the order in which they were made
+  uint64_t connection = 0;   // counted from 0 in the order in which they were made
+  uint16_t sender_port = 0;  // of who connected to the proxy
 };
 
 // What shall become of one frame.
@@ -50,7 +51,7 @@ using FrameHook = std::function<FrameAction(const ObservedFrame& frame)>;
 // Thread: one.
 class FrameFaults {
  public:
-  FrameFaults(FrameDirection direction, uint64_t connection);
+  FrameFaults(FrameDirection direction, uint64_t connection, uint16_t sender_port);
 
   // More bytes came. Appends to `out` what goes on.
   void Feed(std::string_view bytes, const FrameHook& hook, std::string& out);
@@ -73,6 +74,7 @@ class FrameFaults {
 
   const FrameDirection direction_;
   const uint64_t connection_;
+  const uint16_t sender_port_;
   std::string in_;
   std::string swapped_;        // goes after the next frame
   bool first_passes_ = false;  // the frame that was held is not asked about again

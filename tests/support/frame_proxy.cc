@@ -1,5 +1,6 @@
 #include "tests/support/frame_proxy.h"
 
+#include <netinet/in.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -163,7 +164,10 @@ std::vector<pollfd> FrameProxy::Watched() const {
 
 void FrameProxy::AcceptAll() {
   while (true) {
-    UniqueFd accepted(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    sockaddr_in from{};
+    socklen_t from_size = sizeof(from);
+    UniqueFd accepted(accept4(listener_.get(), reinterpret_cast<sockaddr*>(&from), &from_size,
+                              SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!accepted.valid()) return;
     SetStreamOptions(accepted);
     std::string target;
@@ -172,6 +176,7 @@ void FrameProxy::AcceptAll() {
       target = orders_.target;
     }
     auto connected = ConnectToTarget(target);
+    const uint16_t port = ntohs(from.sin_port);
     absl::MutexLock lock(&mutex_);
     if (!connected.ok()) {
       ++counts_.unreached;
@@ -180,8 +185,8 @@ void FrameProxy::AcceptAll() {
     const uint64_t number = counts_.connections++;
     pairs_.push_back(std::make_unique<Pair>(
         Pair{.sides = {{.fd = std::move(accepted)}, {.fd = *std::move(connected)}},
-             .faults = {FrameFaults(FrameDirection::kToReceiver, number),
-                        FrameFaults(FrameDirection::kToSender, number)}}));
+             .faults = {FrameFaults(FrameDirection::kToReceiver, number, port),
+                        FrameFaults(FrameDirection::kToSender, number, port)}}));
   }
 }
 

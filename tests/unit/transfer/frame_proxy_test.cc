@@ -56,7 +56,7 @@ class FrameFaultsTest : public ::testing::Test {
     return out_;
   }
 
-  FrameFaults faults_{FrameDirection::kToReceiver, 0};
+  FrameFaults faults_{FrameDirection::kToReceiver, 0, 0};
   std::string out_;
 };
 
@@ -106,7 +106,7 @@ TEST_F(FrameFaultsTest, FlipsAsManyBitsAsItSays) {
 TEST_F(FrameFaultsTest, CutsWhereItSays) {
   const std::string before = DataFrame(0);
   const auto cut_by = [&](Kind kind) {
-    FrameFaults faults(FrameDirection::kToReceiver, 0);
+    FrameFaults faults(FrameDirection::kToReceiver, 0, 0);
     std::string out;
     faults.Feed(DataFrame(0) + DataFrame(1) + DataFrame(2), On(1, {kind}), out);
     EXPECT_TRUE(faults.cut());
@@ -165,6 +165,7 @@ class Peer {
     bytes.resize(filled);
     return bytes;
   }
+  uint16_t port() const { return LocalPort(fd_); }
   bool IsOver() { return Receive(1).empty(); }
 
  private:
@@ -205,10 +206,12 @@ TEST_F(FrameProxyTest, PassesBothWaysOnEachConnection) {
 TEST_F(FrameProxyTest, TheHookSeesWhereAFrameGoes) {
   absl::Mutex mutex;
   std::vector<std::string> seen;
+  std::vector<uint16_t> ports;
   proxy_->SetHook([&](const ObservedFrame& frame) {
     absl::MutexLock lock(&mutex);
     seen.push_back(fmt::format("{} {} {}", frame.connection, static_cast<int>(frame.direction),
                                static_cast<int>(frame.header.type)));
+    ports.push_back(frame.sender_port);
     return FrameAction();
   });
   Peer peer = Peer::ConnectTo(proxy_->address());
@@ -219,6 +222,7 @@ TEST_F(FrameProxyTest, TheHookSeesWhereAFrameGoes) {
   peer.Receive(kFrameHeaderBytes);
   absl::MutexLock lock(&mutex);
   EXPECT_THAT(seen, ElementsAre("0 0 1", "0 1 2"));
+  EXPECT_THAT(ports, ElementsAre(peer.port(), peer.port()));
 }
 
 TEST_F(FrameProxyTest, CutEndsBothSidesAfterWhatWentBefore) {
