@@ -8,6 +8,9 @@ tandem_test(frame_proxy_test
   SOURCES unit/transfer/frame_proxy_test.cc support/frame_faults.cc support/frame_proxy.cc
           support/transport_probe.cc
   DEPS tandem_transfer)
+tandem_test(corruption_test
+  SOURCES unit/transfer/corruption_test.cc support/transport_probe.cc
+  DEPS tandem_transfer)
 tandem_test(transport_conformance_test
   SOURCES conformance/transport_test.cc support/transport_probe.cc
   DEPS tandem_transfer
