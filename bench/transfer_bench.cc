@@ -44,7 +44,8 @@ class PoolReceiver final : public FrameReceiver {
   void Landed(const FrameHeader&, const absl::Status& status) override {
     TANDEM_CHECK(status.ok(), "a payload was damaged on the loopback interface");
   }
-  absl::Status Commit(const FrameHeader&) override { return absl::OkStatus(); }
+  CommitAnswer Commit(const FrameHeader&) override { return {}; }
+  absl::Status Renewed(uint64_t, uint64_t) override { return absl::OkStatus(); }
 
  private:
   const std::span<std::byte> pool_;
@@ -133,7 +134,7 @@ class Bench {
     const auto check = [](const absl::Status& status) {
       TANDEM_CHECK(status.ok(), "the transport refused");
     };
-    check(sender_->OpenStream(receiver_->address(), stream, 1,
+    check(sender_->OpenStream(receiver_->address(), stream, 1, Duration::zero(),
                               [&](uint64_t, uint64_t, const absl::Status& status) {
                                 result = status;
                                 done.Notify();

@@ -40,7 +40,7 @@ absl::Status KvSender::OpenStream(Sequence& sequence) {
     inbox_.PushAlways(StreamEndedMessage{id, status, clock_.Now()});
   };
   return transport_->OpenStream(target.data_address, target.reservation.value(), target.epoch,
-                                ended);
+                                Duration::zero(), ended);
 }
 
 void KvSender::PostLayer(int32_t layer, std::span<const Chunk> chunks) {

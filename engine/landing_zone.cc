@@ -89,19 +89,29 @@ void LandingZone::Landed(const FrameHeader& header, const absl::Status& status) 
   if (message) inbox_.PushAlways(*std::move(message));
 }
 
-absl::Status LandingZone::Commit(const FrameHeader& header) {
+CommitAnswer LandingZone::Commit(const FrameHeader& header) {
   const TimePoint now = clock_.Now();
   absl::Status status;
   {
     absl::MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(Landing* const landing, Find(header));
-    status = CheckComplete(header, *landing);
-    landing->committed = status.ok();
-    landing->broken = status;
-    landing->latest_frame = now;
+    const absl::StatusOr<Landing*> found = Find(header);
+    if (!found.ok()) return {.status = found.status()};
+    Landing& landing = **found;
+    status = CheckComplete(header, landing);
+    landing.committed = status.ok();
+    landing.broken = status;
+    landing.latest_frame = now;
   }
   inbox_.PushAlways(KvArrivedMessage{ReservationId(header.stream), status, now});
-  return status;
+  return {.status = status};
+}
+
+absl::Status LandingZone::Renewed(uint64_t stream, uint64_t epoch) {
+  const TimePoint now = clock_.Now();
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(Landing* const landing, Find({.stream = stream, .epoch = epoch}));
+  landing->latest_frame = now;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<LandingZone::Landing*> LandingZone::Find(const FrameHeader& header) {

@@ -54,7 +54,8 @@ class LandingZone final : public FrameReceiver {
 
   absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) override;
   void Landed(const FrameHeader& header, const absl::Status& status) override;
-  absl::Status Commit(const FrameHeader& header) override;
+  CommitAnswer Commit(const FrameHeader& header) override;
+  absl::Status Renewed(uint64_t stream, uint64_t epoch) override;
 
  private:
   enum class Extent : uint8_t { kEmpty, kWriting, kLanded };

@@ -34,11 +34,11 @@ struct LinkStats {
 
 // What came from peers that was refused, since the start.
 struct RefusedFrames {
-  uint64_t malformed = 0;     // no frame, a wrong header hash, a size or a field that cannot be
-  uint64_t corrupted = 0;     // payloads whose hash was wrong
-  uint64_t stale = 0;         // for a reservation that has ended, or complete ones: late or replayed
-  uint64_t strangers = 0;     // of another epoch, or for what was never given out
-  uint64_t closed = 0;        // connections that were closed because of these
+  uint64_t malformed = 0;  // no frame, a wrong header hash, a size or a field that cannot be
+  uint64_t corrupted = 0;  // payloads whose hash was wrong
+  uint64_t stale = 0;      // for a reservation that has ended, or complete ones: late or replayed
+  uint64_t strangers = 0;  // of another epoch, or for what was never given out
+  uint64_t closed = 0;     // connections that were closed because of these
 };
 
 }  // namespace tandem

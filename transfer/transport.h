@@ -7,12 +7,28 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "transfer/frame.h"
+#include "transfer/link_stats.h"
 
 namespace tandem {
+
+struct MissingExtent {
+  uint32_t layer = 0;
+  uint32_t block = 0;
+  friend bool operator==(const MissingExtent&, const MissingExtent&) = default;
+};
+
+// What a receiver says to a commit. OK and nothing missing: the stream is acknowledged. OK and
+// extents missing: they are asked for again, and another commit follows them. Else it is rejected.
+struct CommitAnswer {
+  absl::Status status;
+  std::vector<MissingExtent> missing;
+};
 
 // What a transport asks and tells of the streams that come in. Called on the transport's thread;
 // must not block and must be thread-safe.
@@ -21,13 +37,16 @@ class FrameReceiver {
   virtual ~FrameReceiver() = default;
   // Where the payload of a data frame shall land, header.payload_bytes long; the bytes stay valid
   // until Landed is called for it. A status refuses the stream: the sender gets kReject with it and
-  // the payload is read and dropped.
+  // the payload is read and dropped. But ALREADY_EXISTS: this payload alone is dropped. And
+  // PERMISSION_DENIED (another epoch, or what was never given out): the connection is closed, too.
   virtual absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) = 0;
   // The payload is in place and its hash is right (OK), or it is not (DATA_LOSS, UNAVAILABLE when
-  // the connection was lost half-way): then the sender gets kReject, and what it sent is dropped.
+  // the connection was lost half-way): then the place holds nothing, and the stream goes on.
   virtual void Landed(const FrameHeader& header, const absl::Status& status) = 0;
-  // The sender says that all is sent. OK is answered by kAck, anything else by kReject.
-  virtual absl::Status Commit(const FrameHeader& header) = 0;
+  // The sender says that all is sent.
+  virtual CommitAnswer Commit(const FrameHeader& header) = 0;
+  // The sender of the stream lives. A status refuses the stream, as in Prepare.
+  virtual absl::Status Renewed(uint64_t stream, uint64_t epoch) = 0;
 };
 
 // How a stream that this side sends ended: OK once the receiver acknowledged its commit, the
@@ -43,15 +62,19 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  // Where peers connect to, "host:port".
+  // Where peers connect to.
   virtual std::string address() const = 0;
+  // Whether trying `peer` makes sense from here. INVALID_ARGUMENT for an address that cannot be,
+  // UNAVAILABLE with the reason. Does no I/O.
+  virtual absl::Status MayReach(std::string_view peer) const = 0;
 
-  // Opens a stream toward `peer`; the connection is made when needed and shared by its streams.
+  // Opens a stream toward `peer`; connections are made when needed and shared by its streams. While
+  // the stream is open the receiver is told every `renew_every` that its sender lives; zero: never.
   // `ended` is called exactly once, at the latest by the transport's destructor, unless an error is
-  // returned: UNAVAILABLE when it was shut down, INVALID_ARGUMENT for an address that cannot be,
-  // INTERNAL when the stream is open already.
+  // returned: UNAVAILABLE when it was shut down, INTERNAL when the stream is open already, and what
+  // MayReach says.
   virtual absl::Status OpenStream(std::string_view peer, uint64_t stream, uint64_t epoch,
-                                  StreamEnded ended) = 0;
+                                  Duration renew_every, StreamEnded ended) = 0;
   // Queues a data frame. The payload is not copied: it must stay valid until `ended` was called or
   // AbortStream returned. Frames of a stream that already ended are dropped.
   // RESOURCE_EXHAUSTED when the stream has too many frames queued; INVALID_ARGUMENT for a payload
@@ -65,6 +88,11 @@ class Transport {
   // the transport to let go of a payload, never for a peer.
   virtual void AbortStream(uint64_t stream, uint64_t epoch) = 0;
 
+  // One per peer that was ever connected to, of the latest 256.
+  virtual std::vector<LinkStats> links() const = 0;
+  virtual RefusedFrames refused() const = 0;
+  // Memory that was set aside at the start for what is under way.
+  virtual size_t buffer_bytes() const = 0;
   // Bytes sent and received since the start, headers included.
   virtual uint64_t bytes_sent() const = 0;
   virtual uint64_t bytes_received() const = 0;

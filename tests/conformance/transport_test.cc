@@ -33,7 +33,7 @@ struct LoopbackFabric final : Fabric {
   std::unique_ptr<Transport> NewTransport(FrameReceiver* receiver) override {
     return network.NewTransport(receiver);
   }
-  std::string DeadAddress() override { return "loopback:12345"; }
+  std::string DeadAddress() override { return "loopback-12345"; }
 };
 
 struct TcpFabric final : Fabric {
@@ -63,7 +63,8 @@ class TransportTest : public ::testing::TestWithParam<std::string> {
   }
 
   absl::Status Open(uint64_t stream) {
-    return sender_->OpenStream(receiver_->address(), stream, kEpoch, ends_.Callback());
+    return sender_->OpenStream(receiver_->address(), stream, kEpoch, Duration::zero(),
+                               ends_.Callback());
   }
 
   // Kept until the end of the test, at a place that does not move.
@@ -193,9 +194,9 @@ TEST_P(TransportTest, RejectedWhenPrepared) {
 }
 
 TEST_P(TransportTest, RejectedWhenCommitted) {
-  receiver_probe_.commit_policy = [](const FrameHeader& header) {
-    if (header.stream == 1) return DataLoss("a gap");
-    return absl::OkStatus();
+  receiver_probe_.commit_policy = [](const FrameHeader& header) -> CommitAnswer {
+    if (header.stream == 1) return {.status = DataLoss("a gap")};
+    return {};
   };
   Start();
   SendWhole(1, 3, 100);
@@ -212,8 +213,9 @@ TEST_P(TransportTest, EpochIsCarriedAndCanBeRefused) {
   };
   Start();
   const auto payload = Payload(100, 1);
-  ASSERT_EQ(sender_->OpenStream(receiver_->address(), 1, kEpoch - 1, ends_.Callback()),
-            absl::OkStatus());
+  ASSERT_EQ(
+      sender_->OpenStream(receiver_->address(), 1, kEpoch - 1, Duration::zero(), ends_.Callback()),
+      absl::OkStatus());
   ASSERT_EQ(sender_->Post(1, kEpoch - 1, 0, 0, payload), absl::OkStatus());
   EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kFailedPrecondition);
 }
@@ -222,8 +224,9 @@ TEST_P(TransportTest, SameStreamOfTwoEpochsIsTwoStreams) {
   Start();
   EndProbe other;
   ASSERT_EQ(Open(1), absl::OkStatus());
-  ASSERT_EQ(sender_->OpenStream(receiver_->address(), 1, kEpoch + 1, other.Callback()),
-            absl::OkStatus());
+  ASSERT_EQ(
+      sender_->OpenStream(receiver_->address(), 1, kEpoch + 1, Duration::zero(), other.Callback()),
+      absl::OkStatus());
   sender_->AbortStream(1, kEpoch + 1);
   EXPECT_EQ(other.Wait(1).code(), absl::StatusCode::kCancelled);
   ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
@@ -285,8 +288,9 @@ TEST_P(TransportTest, AStreamOpenedAgainAfterARefusalEnds) {
   SendWhole(1, 1, 500);
   EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kUnavailable);
   EndProbe again;
-  ASSERT_EQ(sender_->OpenStream(receiver_->address(), 1, kEpoch, again.Callback()),
-            absl::OkStatus());
+  ASSERT_EQ(
+      sender_->OpenStream(receiver_->address(), 1, kEpoch, Duration::zero(), again.Callback()),
+      absl::OkStatus());
   ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
   const absl::StatusCode code = again.Wait(1).code();
   EXPECT_TRUE(code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kOk) << code;
@@ -297,7 +301,7 @@ TEST_P(TransportTest, CallbacksMayUseTheTransport) {
   Start();
   ASSERT_EQ(Open(2), absl::OkStatus());
   ASSERT_EQ(Post(2, 0, 0, Payload(100, 5)), absl::OkStatus());
-  ASSERT_EQ(sender_->OpenStream(receiver_->address(), 1, kEpoch,
+  ASSERT_EQ(sender_->OpenStream(receiver_->address(), 1, kEpoch, Duration::zero(),
                                 [&](uint64_t, uint64_t, const absl::Status&) {
                                   sender_->AbortStream(2, kEpoch);
                                   EXPECT_EQ(Open(3), absl::OkStatus());
@@ -359,7 +363,8 @@ TEST_P(TransportTest, LossOfTheSenderGivesLandingPlacesBack) {
 TEST_P(TransportTest, NobodyAtTheAddress) {
   Start();
   const std::string dead = fabric_->DeadAddress();
-  ASSERT_EQ(sender_->OpenStream(dead, 1, kEpoch, ends_.Callback()), absl::OkStatus());
+  ASSERT_EQ(sender_->OpenStream(dead, 1, kEpoch, Duration::zero(), ends_.Callback()),
+            absl::OkStatus());
   ASSERT_EQ(Post(1, 0, 0, Payload(100, 1)), absl::OkStatus());
   const absl::Status ended = ends_.Wait(1);
   EXPECT_EQ(ended.code(), absl::StatusCode::kUnavailable);
@@ -380,7 +385,7 @@ TEST_P(TransportTest, AConnectionIsMadeAnewAfterALoss) {
 
 TEST_P(TransportTest, MisuseIsRefusedAndChangesNothing) {
   Start();
-  EXPECT_EQ(sender_->OpenStream("", 1, kEpoch, ends_.Callback()).code(),
+  EXPECT_EQ(sender_->OpenStream("", 1, kEpoch, Duration::zero(), ends_.Callback()).code(),
             absl::StatusCode::kInvalidArgument);
   ASSERT_EQ(Open(1), absl::OkStatus());
   EXPECT_EQ(Open(1).code(), absl::StatusCode::kInternal);
@@ -395,9 +400,9 @@ TEST_P(TransportTest, MisuseIsRefusedAndChangesNothing) {
 
 TEST_P(TransportTest, NothingFollowsACommit) {
   absl::Notification release;
-  receiver_probe_.commit_policy = [&](const FrameHeader&) {
+  receiver_probe_.commit_policy = [&](const FrameHeader&) -> CommitAnswer {
     release.WaitForNotification();
-    return absl::OkStatus();
+    return {};
   };
   Start();
   SendWhole(1, 1, 100);
@@ -410,7 +415,8 @@ TEST_P(TransportTest, NothingFollowsACommit) {
 TEST_P(TransportTest, ATransportWithoutReceiverRefuses) {
   Start();
   const auto deaf = fabric_->NewTransport(nullptr);
-  ASSERT_EQ(sender_->OpenStream(deaf->address(), 1, kEpoch, ends_.Callback()), absl::OkStatus());
+  ASSERT_EQ(sender_->OpenStream(deaf->address(), 1, kEpoch, Duration::zero(), ends_.Callback()),
+            absl::OkStatus());
   ASSERT_EQ(Post(1, 0, 0, Payload(100, 1)), absl::OkStatus());
   EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kFailedPrecondition);
 }

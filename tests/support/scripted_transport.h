@@ -73,7 +73,9 @@ class ScriptedTransport final : public Transport {
 
   std::string address() const override { return "scripted:1"; }
 
-  absl::Status OpenStream(std::string_view, uint64_t stream, uint64_t epoch,
+  absl::Status MayReach(std::string_view) const override { return absl::OkStatus(); }
+
+  absl::Status OpenStream(std::string_view, uint64_t stream, uint64_t epoch, Duration,
                           StreamEnded ended) override {
     absl::MutexLock lock(&mutex_);
     if (!open_answer_.ok()) return open_answer_;
@@ -105,6 +107,9 @@ class ScriptedTransport final : public Transport {
     End(stream, absl::CancelledError("aborted"));
   }
 
+  std::vector<LinkStats> links() const override { return {}; }
+  RefusedFrames refused() const override { return {}; }
+  size_t buffer_bytes() const override { return 0; }
   uint64_t bytes_sent() const override { return 0; }
   uint64_t bytes_received() const override { return 0; }
 

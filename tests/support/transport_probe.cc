@@ -33,17 +33,24 @@ void ReceiverProbe::Landed(const FrameHeader& header, const absl::Status& status
   calls_.push_back({Call::Kind::kLanded, header, status});
 }
 
-absl::Status ReceiverProbe::Commit(const FrameHeader& header) {
-  const absl::Status status = commit_policy ? commit_policy(header) : DefaultCommit(header);
+CommitAnswer ReceiverProbe::Commit(const FrameHeader& header) {
+  CommitAnswer answer = commit_policy ? commit_policy(header) : DefaultCommit(header);
   absl::MutexLock lock(&mutex_);
-  calls_.push_back({Call::Kind::kCommit, header, status});
+  calls_.push_back({Call::Kind::kCommit, header, answer.status});
+  return answer;
+}
+
+absl::Status ReceiverProbe::Renewed(uint64_t stream, uint64_t epoch) {
+  const absl::Status status = renewed_policy ? renewed_policy(stream) : absl::OkStatus();
+  absl::MutexLock lock(&mutex_);
+  calls_.push_back({Call::Kind::kRenewed, {.stream = stream, .epoch = epoch}, status});
   return status;
 }
 
-absl::Status ReceiverProbe::DefaultCommit(const FrameHeader& header) const {
+CommitAnswer ReceiverProbe::DefaultCommit(const FrameHeader& header) const {
   const int landed = Count(header.stream, Call::Kind::kLanded);
-  if (static_cast<uint64_t>(landed) == header.frames) return absl::OkStatus();
-  return DataLoss("{} frames landed, the commit says {}", landed, header.frames);
+  if (static_cast<uint64_t>(landed) == header.frames) return {};
+  return {.status = DataLoss("{} frames landed, the commit says {}", landed, header.frames)};
 }
 
 std::vector<ReceiverProbe::Call> ReceiverProbe::calls() const {

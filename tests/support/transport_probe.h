@@ -27,7 +27,7 @@ std::vector<std::byte> PatternBytes(size_t size, uint64_t seed);
 class ReceiverProbe final : public FrameReceiver {
  public:
   struct Call {
-    enum class Kind : uint8_t { kPrepare, kLanded, kCommit };
+    enum class Kind : uint8_t { kPrepare, kLanded, kCommit, kRenewed };
     Kind kind = Kind::kPrepare;
     FrameHeader header;
     absl::Status status;  // of kLanded: what was told; else: what was answered
@@ -35,11 +35,13 @@ class ReceiverProbe final : public FrameReceiver {
 
   // Set before the transport is made; called on its thread.
   std::function<absl::Status(const FrameHeader& header)> prepare_policy;
-  std::function<absl::Status(const FrameHeader& header)> commit_policy;
+  std::function<CommitAnswer(const FrameHeader& header)> commit_policy;
+  std::function<absl::Status(uint64_t stream)> renewed_policy;
 
   absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) override;
   void Landed(const FrameHeader& header, const absl::Status& status) override;
-  absl::Status Commit(const FrameHeader& header) override;
+  CommitAnswer Commit(const FrameHeader& header) override;
+  absl::Status Renewed(uint64_t stream, uint64_t epoch) override;
 
   // All calls so far, or of one stream.
   std::vector<Call> calls() const;
@@ -53,7 +55,7 @@ class ReceiverProbe final : public FrameReceiver {
  private:
   using Place = std::tuple<uint64_t, uint32_t, uint32_t>;
 
-  absl::Status DefaultCommit(const FrameHeader& header) const;
+  CommitAnswer DefaultCommit(const FrameHeader& header) const;
   int CountLocked(uint64_t stream, Call::Kind kind) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;

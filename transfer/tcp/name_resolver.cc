@@ -9,16 +9,16 @@ NameResolver::~NameResolver() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool NameResolver::Resolve(uint64_t ticket, HostPort peer) {
+bool NameResolver::Resolve(HostPort peer, Done done) {
   if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
-  return questions_.TryPush({.ticket = ticket, .peer = std::move(peer)});
+  return questions_.TryPush({.peer = std::move(peer), .done = std::move(done)});
 }
 
 void NameResolver::Run() {
   while (!questions_.closed()) {
     for (const Question& question : questions_.WaitAndDrain(kNoDeadline)) {
       if (questions_.closed()) return;
-      done_(question.ticket, tandem::Resolve(question.peer, NameLookup::kByName));
+      question.done(tandem::Resolve(question.peer, NameLookup::kByName));
     }
   }
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -13,27 +12,26 @@ namespace tandem {
 
 // Looks up host names on a thread of its own, which is started by the first question: the system's
 // resolver blocks, for seconds when a name server is gone.
-// Thread: Resolve from one thread; `done` is called on the resolver's.
+// Thread: Resolve from one thread; `done` is called on the resolver's, or never once the resolver
+// is being destroyed.
 class NameResolver {
  public:
-  using Done =
-      std::function<void(uint64_t ticket, absl::StatusOr<std::vector<SocketAddress>> addresses)>;
+  using Done = std::function<void(absl::StatusOr<std::vector<SocketAddress>> addresses)>;
 
-  explicit NameResolver(Done done) : done_(std::move(done)) {}
+  NameResolver() = default;
   ~NameResolver();  // waits for the question in progress
 
   // False when too many questions wait.
-  [[nodiscard]] bool Resolve(uint64_t ticket, HostPort peer);
+  [[nodiscard]] bool Resolve(HostPort peer, Done done);
 
  private:
   struct Question {
-    uint64_t ticket = 0;
     HostPort peer;
+    Done done;
   };
 
   void Run();
 
-  const Done done_;
   BoundedQueue<Question> questions_{256};
   std::thread thread_;
 };

@@ -3,11 +3,10 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
-#include <unistd.h>
+#include <poll.h>
 
 #include <cerrno>
 #include <memory>
-#include <system_error>
 
 #include "base/check.h"
 #include "base/status.h"
@@ -27,12 +26,6 @@ void SetInt(const UniqueFd& socket, int level, int option, int value) {
 }
 
 }  // namespace
-
-UniqueFd::~UniqueFd() {
-  if (fd_ >= 0) close(fd_);
-}
-
-std::string ErrnoMessage(int error) { return std::generic_category().message(error); }
 
 absl::StatusOr<HostPort> ParseHostPort(std::string_view address) {
   const size_t colon = address.rfind(':');
@@ -107,12 +100,14 @@ absl::StatusOr<UniqueFd> StartConnect(const SocketAddress& address) {
   return fd;
 }
 
-absl::Status ConnectResult(const UniqueFd& socket) {
+absl::StatusOr<bool> IsConnected(const UniqueFd& socket) {
+  pollfd decided = {.fd = socket.get(), .events = POLLOUT};
+  if (poll(&decided, 1, 0) <= 0) return false;
   int error = 0;
   socklen_t size = sizeof(error);
   TANDEM_CHECK(getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0,
                "SO_ERROR of a socket");
-  if (error == 0) return absl::OkStatus();
+  if (error == 0) return true;
   return Unavailable("cannot connect: {}", ErrnoMessage(error));
 }
 

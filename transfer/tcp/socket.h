@@ -6,31 +6,12 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "transfer/unique_fd.h"
 
 namespace tandem {
-
-// A file descriptor, closed by its destructor. Move-only.
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~UniqueFd();
-
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 struct HostPort {
   std::string host;
@@ -63,13 +44,10 @@ uint16_t LocalPort(const UniqueFd& listener);
 // A non-blocking socket on its way to `address`: writable once that is decided.
 absl::StatusOr<UniqueFd> StartConnect(const SocketAddress& address);
 
-// How the connecting ended. UNAVAILABLE with the system's message.
-absl::Status ConnectResult(const UniqueFd& socket);
+// Whether it stands; false while that is not decided. UNAVAILABLE with the system's message.
+absl::StatusOr<bool> IsConnected(const UniqueFd& socket);
 
 // No delay for small frames, and an end in bounded time when the peer's machine is gone.
 void SetStreamOptions(const UniqueFd& socket);
-
-// The system's message for an errno value.
-std::string ErrnoMessage(int error);
 
 }  // namespace tandem

@@ -86,10 +86,10 @@ TEST_F(LandingZoneTest, NamesThePlaceInThePool) {
 
 TEST_F(LandingZoneTest, CommitsWhenAllHasLanded) {
   LandAll();
-  EXPECT_TRUE(zone_.Commit(CommitOf(4)).ok());
+  EXPECT_TRUE(zone_.Commit(CommitOf(4)).status.ok());
   EXPECT_EQ(Arrivals(), std::vector{StatusCode::kOk});
   EXPECT_EQ(Prepare(Data(0, 0)), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(zone_.Commit(CommitOf(4)).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(zone_.Commit(CommitOf(4)).status.code(), StatusCode::kFailedPrecondition);
   EXPECT_TRUE(Arrivals().empty());
 }
 
@@ -97,26 +97,26 @@ TEST_F(LandingZoneTest, AGapIsDataLoss) {
   Land(0, 0);
   Land(0, 1);
   Land(1, 1);
-  EXPECT_EQ(zone_.Commit(CommitOf(3)).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(zone_.Commit(CommitOf(3)).status.code(), StatusCode::kDataLoss);
   EXPECT_EQ(Arrivals(), std::vector{StatusCode::kDataLoss});
   EXPECT_EQ(Prepare(Data(1, 0)), StatusCode::kDataLoss) << "what is broken stays broken";
 }
 
 TEST_F(LandingZoneTest, AnotherNumberOfFramesIsDataLoss) {
   LandAll();
-  EXPECT_EQ(zone_.Commit(CommitOf(5)).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(zone_.Commit(CommitOf(5)).status.code(), StatusCode::kDataLoss);
 }
 
 TEST_F(LandingZoneTest, ADuplicateMayLandAgain) {
   LandAll();
   Land(1, 0);
-  EXPECT_TRUE(zone_.Commit(CommitOf(4)).ok());
+  EXPECT_TRUE(zone_.Commit(CommitOf(4)).status.ok());
 }
 
 TEST_F(LandingZoneTest, ADuplicateUnderWayMakesItsPlaceUnknown) {
   LandAll();
   ASSERT_EQ(Prepare(Data(1, 0)), StatusCode::kOk);
-  EXPECT_EQ(zone_.Commit(CommitOf(4)).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(zone_.Commit(CommitOf(4)).status.code(), StatusCode::kDataLoss);
 }
 
 TEST_F(LandingZoneTest, APlaceIsWrittenByOneFrameAtATime) {
@@ -131,7 +131,7 @@ TEST_F(LandingZoneTest, AFrameThatFailsBreaksTheReservation) {
   zone_.Landed(Data(0, 0), DataLoss("checksum"));
   zone_.Landed(Data(0, 1), Unavailable("connection lost"));
   EXPECT_EQ(Arrivals(), std::vector{StatusCode::kDataLoss}) << "told once, the first reason";
-  EXPECT_EQ(zone_.Commit(CommitOf(4)).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(zone_.Commit(CommitOf(4)).status.code(), StatusCode::kDataLoss);
   EXPECT_TRUE(Arrivals().empty());
 }
 
@@ -148,14 +148,14 @@ TEST_F(LandingZoneTest, RefusesWhatDoesNotFit) {
   --shorter.payload_bytes;
   EXPECT_EQ(Prepare(shorter), StatusCode::kFailedPrecondition);
   LandAll();
-  EXPECT_TRUE(zone_.Commit(CommitOf(4)).ok()) << "what was refused broke nothing";
+  EXPECT_TRUE(zone_.Commit(CommitOf(4)).status.ok()) << "what was refused broke nothing";
 }
 
 TEST_F(LandingZoneTest, ClosedWithNothingInFlightItIsGoneAtOnce) {
   Land(0, 0);
   EXPECT_EQ(zone_.Close(kId), LandingZone::Closing::kDone);
   EXPECT_EQ(Prepare(Data(0, 1)), StatusCode::kNotFound);
-  EXPECT_EQ(zone_.Commit(CommitOf(1)).code(), StatusCode::kNotFound);
+  EXPECT_EQ(zone_.Commit(CommitOf(1)).status.code(), StatusCode::kNotFound);
   EXPECT_EQ(NumDrained(), 0);
 }
 

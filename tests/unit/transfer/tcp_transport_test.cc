@@ -119,8 +119,8 @@ class RawListener {
 
 class TcpTransportTest : public ::testing::Test {
  protected:
-  void Start(const TcpOptions& options = {}) {
-    auto transport = OpenTcpTransport(options, &receiver_probe_);
+  void Start(const FramedOptions& framed = {}, const TcpOptions& options = {}) {
+    auto transport = OpenTcpTransport(options, &receiver_probe_, framed);
     ASSERT_TRUE(transport.ok()) << transport.status();
     transport_ = *std::move(transport);
   }
@@ -128,7 +128,7 @@ class TcpTransportTest : public ::testing::Test {
   RawPeer Peer() { return RawPeer::ConnectTo(transport_->address()); }
 
   absl::Status Open(const std::string& peer, uint64_t stream) {
-    return transport_->OpenStream(peer, stream, kEpoch, ends_.Callback());
+    return transport_->OpenStream(peer, stream, kEpoch, Duration::zero(), ends_.Callback());
   }
 
   const Bytes payload_ = PatternBytes(5000, 1);
@@ -225,8 +225,9 @@ TEST_F(TcpTransportTest, ReceiverThatSpeaksWronglyIsLeft) {
   for (const FrameHeader& header : wrong) {
     RawListener listener;
     EndProbe ends;
-    ASSERT_EQ(transport_->OpenStream(listener.address(), 1, kEpoch, ends.Callback()),
-              absl::OkStatus());
+    ASSERT_EQ(
+        transport_->OpenStream(listener.address(), 1, kEpoch, Duration::zero(), ends.Callback()),
+        absl::OkStatus());
     RawPeer peer = listener.Accept();
     peer.Send(HeaderBytes(header));
     EXPECT_TRUE(peer.IsClosed());
@@ -335,7 +336,7 @@ TEST_F(TcpTransportTest, QueueOfAStreamIsBounded) {
 }
 
 TEST_F(TcpTransportTest, HostNamesAreResolved) {
-  ASSERT_NO_FATAL_FAILURE(Start({.listen_host = "localhost"}));
+  ASSERT_NO_FATAL_FAILURE(Start({}, {.listen_host = "localhost"}));
   EXPECT_THAT(transport_->address(), ::testing::StartsWith("localhost:"));
   ASSERT_EQ(Open(transport_->address(), 1), absl::OkStatus());
   ASSERT_EQ(transport_->FinishStream(1, kEpoch), absl::OkStatus());
@@ -360,7 +361,7 @@ TEST_F(TcpTransportTest, PortThatIsTaken) {
 }
 
 TEST_F(TcpTransportTest, AdvertisedHostIsWhatPeersAreTold) {
-  Start({.advertised_host = "worker-7"});
+  Start({}, {.advertised_host = "worker-7"});
   EXPECT_THAT(transport_->address(), ::testing::StartsWith("worker-7:"));
 }
 

@@ -1,4 +1,4 @@
-#include "transfer/tcp/io_loop.h"
+#include "transfer/framed/io_loop.h"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t kWakeId = 0;
 constexpr uint64_t kListenerId = 1;
 constexpr uint64_t kFirstConnectionId = 2;
-// After accept failed for want of descriptors or memory.
+// After a medium had no room for another connection.
 constexpr std::chrono::milliseconds kAcceptPause{200};
 
 std::string_view Text(const absl::Status& status) {
@@ -28,27 +28,24 @@ std::string_view Text(const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<LoopSockets> LoopSockets::Open(UniqueFd listener) {
-  LoopSockets sockets = {.listener = std::move(listener),
-                         .epoll = UniqueFd(epoll_create1(EPOLL_CLOEXEC)),
+absl::StatusOr<LoopSockets> LoopSockets::Open() {
+  LoopSockets sockets = {.epoll = UniqueFd(epoll_create1(EPOLL_CLOEXEC)),
                          .wake = UniqueFd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))};
   if (sockets.epoll.valid() && sockets.wake.valid()) return sockets;
   return Unavailable("cannot make an epoll loop: {}", ErrnoMessage(errno));
 }
 
-IoLoop::IoLoop(const TcpOptions& options, LoopSockets sockets, FrameReceiver& receiver,
-               SendStreams& streams, TransportCounters& counters)
+IoLoop::IoLoop(const FramedOptions& options, LoopSockets sockets, Medium& medium,
+               FrameReceiver& receiver, SendStreams& streams, TransportCounters& counters)
     : options_(options),
       sockets_(std::move(sockets)),
+      medium_(medium),
       receiver_(receiver),
       streams_(streams),
       counters_(counters),
-      next_id_(kFirstConnectionId),
-      resolver_([this](uint64_t id, absl::StatusOr<std::vector<SocketAddress>> addresses) {
-        Post(ResolvedCommand{.connection = id, .addresses = std::move(addresses)});
-      }) {
+      next_id_(kFirstConnectionId) {
   Watch(sockets_.wake.get(), kWakeId);
-  Watch(sockets_.listener.get(), kListenerId);
+  Watch(medium_.listener_fd(), kListenerId);
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -97,7 +94,8 @@ void IoLoop::Run() {
   while (true) {
     const int count =
         epoll_wait(sockets_.epoll.get(), events.data(), events.size(), WaitMilliseconds());
-    for (int i = 0; i < count; ++i) Handle(events[i].data.u64, events[i].events);
+    for (int i = 0; i < count; ++i) Handle(events[i].data.u64);
+    AdvanceUnfinished();
     CloseOverdue();
     if (Stopping()) break;
   }
@@ -105,6 +103,7 @@ void IoLoop::Run() {
 }
 
 int IoLoop::WaitMilliseconds() const {
+  if (!unfinished_.empty()) return 0;
   TimePoint earliest = accept_again_;
   for (const auto& [id, slot] : slots_) earliest = std::min(earliest, slot.connection->deadline());
   if (earliest == kNoDeadline) return -1;
@@ -122,7 +121,7 @@ void IoLoop::Watch(int fd, uint64_t id) {
 
 void IoLoop::UpdateInterest(uint64_t id, Slot& slot) {
   const int fd = slot.connection->fd();
-  const uint32_t interest = EPOLLIN | (slot.connection->wants_write() ? EPOLLOUT : 0u);
+  const uint32_t interest = EPOLLIN | (slot.connection->wants_output() ? EPOLLOUT : 0u);
   if (fd < 0 || (fd == slot.watched_fd && interest == slot.interest)) return;
   epoll_event event{.events = interest, .data = {.u64 = id}};
   const int operation = fd == slot.watched_fd ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
@@ -132,21 +131,25 @@ void IoLoop::UpdateInterest(uint64_t id, Slot& slot) {
   slot.interest = interest;
 }
 
-void IoLoop::Handle(uint64_t id, uint32_t events) {
+void IoLoop::Handle(uint64_t id) {
   if (id == kWakeId) return ExecuteCommands();
   if (id == kListenerId) return Accept();
+  Advance(id);
+  EndStreams();
+}
+
+void IoLoop::Advance(uint64_t id) {
   const auto place = slots_.find(id);
   if (place == slots_.end()) return;  // closed by an event before
-  Connection& connection = *place->second.connection;
-  absl::Status status;
-  if ((events & ~uint32_t{EPOLLOUT}) != 0) status = connection.OnReadable();
-  const bool writable = (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0;
-  if (status.ok() && writable) status = connection.OnWritable();
-  if (status.ok()) {
-    UpdateInterest(id, place->second);
-  } else {
-    Close(id, status);
-  }
+  Slot& slot = place->second;
+  const absl::StatusOr<Turn> turn = slot.connection->Advance();
+  if (!turn.ok()) return Close(id, turn.status());
+  if (*turn == Turn::kMore) unfinished_.push_back(id);
+  UpdateInterest(id, slot);
+}
+
+void IoLoop::AdvanceUnfinished() {
+  for (uint64_t id : std::exchange(unfinished_, {})) Advance(id);
   EndStreams();
 }
 
@@ -193,31 +196,34 @@ void IoLoop::CloseOverdue() {
 
 void IoLoop::Accept() {
   while (true) {
-    UniqueFd socket(
-        accept4(sockets_.listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket.valid()) break;
+    absl::StatusOr<std::unique_ptr<ByteChannel>> channel = medium_.Accept();
+    if (!channel.ok()) return PauseAccepting(channel.status());
+    if (*channel == nullptr) return;
     if (num_inbound_ >= options_.max_connections) {
       spdlog::warn("transfer connection refused: there are {} already", num_inbound_);
       continue;
     }
-    SetStreamOptions(socket);
     const uint64_t id = next_id_++;
     Slot& slot = slots_[id];
-    slot.connection = std::make_unique<InboundConnection>(std::move(socket), receiver_, counters_,
-                                                          options_.stall_timeout);
+    slot.connection = std::make_unique<InboundConnection>(
+        *std::move(channel), receiver_, counters_,
+        InboundConnection::Timeouts{.connect = options_.connect_timeout,
+                                    .stall = options_.stall_timeout});
     ++num_inbound_;
-    UpdateInterest(id, slot);
+    Advance(id);
   }
-  if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
-  // The connection stays in the backlog and the listener readable: look again after a pause.
-  spdlog::warn("transfer cannot accept: {}", ErrnoMessage(errno));
+}
+
+// The connection stays in the backlog and the listener readable: look again after a pause.
+void IoLoop::PauseAccepting(const absl::Status& status) {
+  spdlog::warn("transfer cannot accept reason=\"{}\"", Text(status));
   accept_again_ = std::chrono::steady_clock::now() + kAcceptPause;
-  epoll_ctl(sockets_.epoll.get(), EPOLL_CTL_DEL, sockets_.listener.get(), nullptr);
+  epoll_ctl(sockets_.epoll.get(), EPOLL_CTL_DEL, medium_.listener_fd(), nullptr);
 }
 
 void IoLoop::ResumeAccepting() {
   accept_again_ = kNoDeadline;
-  Watch(sockets_.listener.get(), kListenerId);
+  Watch(medium_.listener_fd(), kListenerId);
 }
 
 void IoLoop::Shutdown() {

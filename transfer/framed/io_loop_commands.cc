@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "transfer/tcp/io_loop.h"
+#include "transfer/framed/io_loop.h"
 
 namespace tandem {
 
@@ -20,24 +20,19 @@ void IoLoop::ExecuteCommands() {
   for (LoopCommand& command : TakeCommands()) {
     std::visit([this](auto& typed) { Execute(typed); }, command);
   }
-  for (uint64_t id : std::exchange(flushable_, {})) {
-    const auto place = slots_.find(id);
-    if (place == slots_.end()) continue;
-    auto& connection = static_cast<OutboundConnection&>(*place->second.connection);
-    if (absl::Status status = connection.Flush(); status.ok()) {
-      UpdateInterest(id, place->second);
-    } else {
-      Close(id, status);
-    }
-  }
-  EndStreams();
+  AdvanceUnfinished();
 }
 
 void IoLoop::Execute(OpenCommand& command) {
   if (streams_.Find(command.key) != command.serial) return;  // aborted meanwhile
-  Peer& peer = ConnectTo(command.peer);
-  peer.connection->AddStream(command.key, command.serial);
-  routes_[command.key] = {command.serial, peer.id, peer.connection};
+  const absl::StatusOr<Peer*> peer = ConnectTo(command.peer);
+  if (!peer.ok()) {
+    ended_.push_back({command.key, command.serial,
+                      Annotate(peer.status(), fmt::format("connection to {}", command.peer))});
+    return;
+  }
+  (*peer)->connection->AddStream(command.key, command.serial);
+  routes_[command.key] = {command.serial, (*peer)->id, (*peer)->connection};
 }
 
 void IoLoop::Execute(FrameCommand& command) {
@@ -46,7 +41,7 @@ void IoLoop::Execute(FrameCommand& command) {
   if (place == routes_.end() || place->second.serial != command.serial) return;
   const Route& route = place->second;
   route.connection->Queue(key, command.frame);
-  if (flushable_.empty() || flushable_.back() != route.id) flushable_.push_back(route.id);
+  if (unfinished_.empty() || unfinished_.back() != route.id) unfinished_.push_back(route.id);
 }
 
 void IoLoop::Execute(AbortCommand& command) {
@@ -54,48 +49,25 @@ void IoLoop::Execute(AbortCommand& command) {
   command.done->Notify();
 }
 
-void IoLoop::Execute(ResolvedCommand& command) {
-  const auto place = slots_.find(command.connection);
-  if (place == slots_.end()) return;  // timed out meanwhile
-  auto& connection = static_cast<OutboundConnection&>(*place->second.connection);
-  absl::Status status = command.addresses.status();
-  if (status.ok()) status = connection.Connect(*std::move(command.addresses));
-  if (status.ok()) {
-    UpdateInterest(command.connection, place->second);
-  } else {
-    Close(command.connection, status);
-  }
-}
-
-IoLoop::Peer& IoLoop::ConnectTo(const std::string& name) {
-  const auto [place, added] = peers_.try_emplace(name);
-  Peer& peer = place->second;
-  if (!added) return peer;
+absl::StatusOr<IoLoop::Peer*> IoLoop::ConnectTo(const std::string& name) {
+  if (const auto place = peers_.find(name); place != peers_.end()) return &place->second;
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteChannel> channel, medium_.Connect(name));
   auto connection = std::make_unique<OutboundConnection>(
       OutboundConnection::Options{.peer = name,
                                   .connect_timeout = options_.connect_timeout,
                                   .stall_timeout = options_.stall_timeout},
-      streams_, counters_, [this](StreamKey key, uint64_t serial, const absl::Status& status) {
+      std::move(channel), streams_, counters_,
+      [this](StreamKey key, uint64_t serial, const absl::Status& status) {
         routes_.erase(key);
         ended_.push_back({key, serial, status});
       });
+  Peer& peer = peers_[name];
   peer = {.id = next_id_++, .connection = connection.get()};
-  slots_[peer.id].connection = std::move(connection);
-  StartConnecting(peer.id, name);
-  return peer;
-}
-
-// The answer comes as a command in either case: whoever opens the stream finds the connection.
-void IoLoop::StartConnecting(uint64_t id, const std::string& name) {
-  auto place = ParseHostPort(name);
-  if (!place.ok()) return Post(ResolvedCommand{.connection = id, .addresses = place.status()});
-  auto addresses = Resolve(*place, NameLookup::kNumericOnly);
-  if (addresses.ok()) {
-    return Post(ResolvedCommand{.connection = id, .addresses = std::move(addresses)});
-  }
-  if (resolver_.Resolve(id, *std::move(place))) return;
-  Post(ResolvedCommand{.connection = id,
-                       .addresses = Unavailable("too many host names wait to be resolved")});
+  Slot& slot = slots_[peer.id];
+  slot.connection = std::move(connection);
+  UpdateInterest(peer.id, slot);
+  unfinished_.push_back(peer.id);
+  return &peer;
 }
 
 void IoLoop::Drop(StreamKey key, uint64_t serial) {

@@ -5,15 +5,16 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "transfer/byte_channel.h"
 #include "transfer/frame_reader.h"
+#include "transfer/framed/connection.h"
 #include "transfer/send_streams.h"
-#include "transfer/tcp/connection.h"
-#include "transfer/tcp/socket.h"
 
 namespace tandem {
 
@@ -37,12 +38,8 @@ class OutboundConnection final : public Connection, private FrameHandler {
     std::chrono::milliseconds stall_timeout{};
   };
 
-  OutboundConnection(Options options, SendStreams& streams, TransportCounters& counters,
-                     StreamOver stream_over);
-
-  const std::string& peer() const { return options_.peer; }
-  // Where the peer is: starts to connect to the first address that takes it.
-  absl::Status Connect(std::vector<SocketAddress> addresses);
+  OutboundConnection(Options options, std::unique_ptr<ByteChannel> channel, SendStreams& streams,
+                     TransportCounters& counters, StreamOver stream_over);
 
   void AddStream(StreamKey key, uint64_t serial);
   // Without effect when the stream is not here.
@@ -50,18 +47,16 @@ class OutboundConnection final : public Connection, private FrameHandler {
   // Once it returns, no payload of the stream is read any more. The rest of a frame that is half
   // on the wire is copied and still sent, so that the other streams of the connection go on.
   void DropStream(StreamKey key);
-  // Sends what the socket takes; without effect before the connection stands.
-  absl::Status Flush();
 
-  int fd() const override { return socket_.get(); }
-  absl::Status OnReadable() override;
-  absl::Status OnWritable() override;
-  bool wants_write() const override;
+  int fd() const override { return channel_->fd(); }
+  bool wants_output() const override {
+    return (!established_ || has_work()) && channel_->wants_output();
+  }
+  absl::StatusOr<Turn> Advance() override;
   TimePoint deadline() const override;
   void OnClosed(const absl::Status&) override {}
 
  private:
-  enum class State : uint8_t { kResolving, kConnecting, kOpen };
   struct Stream {
     uint64_t serial = 0;
     std::deque<QueuedFrame> queue;
@@ -83,7 +78,9 @@ class OutboundConnection final : public Connection, private FrameHandler {
   void Landed(const FrameHeader&, const absl::Status&) override {}
   absl::Status Control(const FrameHeader& header) override;
 
-  absl::Status TryNextAddress(absl::Status last_error);
+  bool has_work() const { return !batch_.empty() || !turns_.empty(); }
+  absl::Status ReadReplies();
+  absl::StatusOr<Turn> Send();
   void FillBatch();
   absl::StatusOr<size_t> SendBatch();
   void TakeSent(size_t count);
@@ -94,9 +91,8 @@ class OutboundConnection final : public Connection, private FrameHandler {
   TransportCounters& counters_;
   const StreamOver stream_over_;
 
-  State state_ = State::kResolving;
-  std::vector<SocketAddress> addresses_;  // not tried yet, the next one last
-  UniqueFd socket_;
+  const std::unique_ptr<ByteChannel> channel_;
+  bool established_ = false;
   FrameReader reader_;
   absl::flat_hash_map<StreamKey, Stream> sending_;
   std::deque<StreamKey> turns_;  // streams with a queue, in the order of their turns

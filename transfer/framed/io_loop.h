@@ -12,11 +12,12 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "transfer/framed/framed_transport.h"
+#include "transfer/framed/inbound.h"
+#include "transfer/framed/outbound.h"
+#include "transfer/medium.h"
 #include "transfer/send_streams.h"
-#include "transfer/tcp/inbound.h"
-#include "transfer/tcp/name_resolver.h"
-#include "transfer/tcp/outbound.h"
-#include "transfer/tcp/tcp_transport.h"
+#include "transfer/unique_fd.h"
 
 namespace tandem {
 
@@ -36,28 +37,24 @@ struct AbortCommand {
   uint64_t serial = 0;
   absl::Notification* done = nullptr;  // notified once no payload of the stream is read any more
 };
-struct ResolvedCommand {
-  uint64_t connection = 0;
-  absl::StatusOr<std::vector<SocketAddress>> addresses;
-};
-using LoopCommand = std::variant<OpenCommand, FrameCommand, AbortCommand, ResolvedCommand>;
+using LoopCommand = std::variant<OpenCommand, FrameCommand, AbortCommand>;
 
-// What the loop waits on besides its connections.
+// What the loop waits on besides its connections and its medium.
 struct LoopSockets {
-  UniqueFd listener;
   UniqueFd epoll;
   UniqueFd wake;  // an eventfd
 
   // UNAVAILABLE when the process has no descriptor left.
-  static absl::StatusOr<LoopSockets> Open(UniqueFd listener);
+  static absl::StatusOr<LoopSockets> Open();
 };
 
-// The thread that does all I/O of a TCP transport: it owns the connections and everything in them;
-// other threads reach it through Post alone. Asleep in epoll_wait when there is nothing to do.
+// The thread that does all I/O of a framed transport: it owns the connections and everything in
+// them; other threads reach it through Post alone. Asleep in epoll_wait when there is nothing to
+// do.
 class IoLoop {
  public:
   // Starts the thread. Everything named outlives the loop.
-  IoLoop(const TcpOptions& options, LoopSockets sockets, FrameReceiver& receiver,
+  IoLoop(const FramedOptions& options, LoopSockets sockets, Medium& medium, FrameReceiver& receiver,
          SendStreams& streams, TransportCounters& counters);
   // Closes the connections, ends the streams with UNAVAILABLE, joins.
   ~IoLoop();
@@ -93,10 +90,13 @@ class IoLoop {
   int WaitMilliseconds() const;
   void Watch(int fd, uint64_t id);
   void UpdateInterest(uint64_t id, Slot& slot);
-  void Handle(uint64_t id, uint32_t events);
+  void Handle(uint64_t id);
+  void Advance(uint64_t id);
+  void AdvanceUnfinished();
   void Close(uint64_t id, const absl::Status& status);
   void CloseOverdue();
   void Accept();
+  void PauseAccepting(const absl::Status& status);
   void ResumeAccepting();
   void Shutdown();
 
@@ -104,16 +104,15 @@ class IoLoop {
   void Execute(OpenCommand& command);
   void Execute(FrameCommand& command);
   void Execute(AbortCommand& command);
-  void Execute(ResolvedCommand& command);
-  Peer& ConnectTo(const std::string& name);
-  void StartConnecting(uint64_t id, const std::string& name);
+  absl::StatusOr<Peer*> ConnectTo(const std::string& name);
   void Drop(StreamKey key, uint64_t serial);
   void EndStreams();
   std::vector<LoopCommand> TakeCommands();
   void Wake() const;
 
-  const TcpOptions options_;
+  const FramedOptions options_;
   const LoopSockets sockets_;
+  Medium& medium_;
   FrameReceiver& receiver_;
   SendStreams& streams_;
   TransportCounters& counters_;
@@ -126,13 +125,12 @@ class IoLoop {
   absl::flat_hash_map<uint64_t, Slot> slots_;
   absl::flat_hash_map<std::string, Peer> peers_;
   absl::flat_hash_map<StreamKey, Route> routes_;
-  std::vector<EndedStream> ended_;   // told of after the event in which they ended
-  std::vector<uint64_t> flushable_;  // connections that commands queued frames on
+  std::vector<EndedStream> ended_;    // told of after the event in which they ended
+  std::vector<uint64_t> unfinished_;  // connections that want a turn without an event
   uint64_t next_id_;
   int num_inbound_ = 0;
   TimePoint accept_again_ = kNoDeadline;
 
-  NameResolver resolver_;
   std::thread thread_;  // last: starts when all else stands
 };
 

@@ -1,8 +1,5 @@
-#include "transfer/tcp/inbound.h"
+#include "transfer/framed/inbound.h"
 
-#include <sys/uio.h>
-
-#include <cerrno>
 #include <utility>
 
 #include "base/status.h"
@@ -15,41 +12,48 @@ constexpr size_t kMaxReplyBytes = 1 << 20;
 
 }  // namespace
 
-InboundConnection::InboundConnection(UniqueFd socket, FrameReceiver& receiver,
-                                     TransportCounters& counters,
-                                     std::chrono::milliseconds stall_timeout)
-    : socket_(std::move(socket)),
+InboundConnection::InboundConnection(std::unique_ptr<ByteChannel> channel, FrameReceiver& receiver,
+                                     TransportCounters& counters, const Timeouts& timeouts)
+    : channel_(std::move(channel)),
       receiver_(receiver),
       counters_(counters),
-      stall_timeout_(stall_timeout),
-      reader_(*this) {}
+      timeouts_(timeouts),
+      reader_(*this),
+      last_progress_(std::chrono::steady_clock::now()) {}
 
-absl::Status InboundConnection::OnReadable() {
+absl::StatusOr<Turn> InboundConnection::Advance() {
+  if (!established_) {
+    ASSIGN_OR_RETURN(established_, channel_->Establish());
+    if (!established_) return Turn::kDone;
+    last_progress_ = std::chrono::steady_clock::now();
+  }
+  ASSIGN_OR_RETURN(const Turn turn, Read());
+  RETURN_IF_ERROR(WriteReplies());
+  return turn;
+}
+
+absl::StatusOr<Turn> InboundConnection::Read() {
   for (size_t total = 0; total < kBytesPerTurn;) {
     const auto targets = reader_.Targets();
     const iovec parts[2] = {{targets[0].data(), targets[0].size()},
                             {targets[1].data(), targets[1].size()}};
-    const ssize_t count = readv(socket_.get(), parts, 2);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) break;
-    if (count < 0) return Unavailable("connection lost: {}", ErrnoMessage(errno));
-    if (count == 0) return Unavailable("the peer closed the connection");
-    counters_.received += static_cast<uint64_t>(count);
-    total += static_cast<size_t>(count);
+    ASSIGN_OR_RETURN(const size_t count, channel_->Read(parts));
+    if (count == 0) return Turn::kDone;
+    counters_.received += count;
+    total += count;
     last_progress_ = std::chrono::steady_clock::now();
-    RETURN_IF_ERROR(reader_.Advance(static_cast<size_t>(count)));
+    RETURN_IF_ERROR(reader_.Advance(count));
   }
-  return OnWritable();
+  return Turn::kMore;
 }
 
-absl::Status InboundConnection::OnWritable() {
+absl::Status InboundConnection::WriteReplies() {
   while (!replies_.empty()) {
-    const ssize_t count = send(socket_.get(), replies_.data(), replies_.size(), MSG_NOSIGNAL);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) break;
-    if (count < 0) return Unavailable("connection lost: {}", ErrnoMessage(errno));
-    counters_.sent += static_cast<uint64_t>(count);
-    replies_.erase(0, static_cast<size_t>(count));
+    const iovec part = {replies_.data(), replies_.size()};
+    ASSIGN_OR_RETURN(const size_t count, channel_->Write({&part, 1}));
+    if (count == 0) break;
+    counters_.sent += count;
+    replies_.erase(0, count);
   }
   if (replies_.size() > kMaxReplyBytes) {
     return Unavailable("the peer does not read: {} bytes of replies wait", replies_.size());
@@ -58,7 +62,8 @@ absl::Status InboundConnection::OnWritable() {
 }
 
 TimePoint InboundConnection::deadline() const {
-  return reader_.mid_frame() ? last_progress_ + stall_timeout_ : kNoDeadline;
+  if (!established_) return last_progress_ + timeouts_.connect;
+  return reader_.mid_frame() ? last_progress_ + timeouts_.stall : kNoDeadline;
 }
 
 void InboundConnection::OnClosed(const absl::Status& status) {
@@ -89,7 +94,8 @@ absl::Status InboundConnection::Control(const FrameHeader& header) {
     code = *refused;
     refused_.Erase(key);
   } else {
-    code = receiver_.Commit(header).code();
+    const CommitAnswer answer = receiver_.Commit(header);
+    code = answer.missing.empty() ? answer.status.code() : absl::StatusCode::kDataLoss;
   }
   Reply({.type = code == absl::StatusCode::kOk ? FrameType::kAck : FrameType::kReject,
          .code = static_cast<uint8_t>(code),

@@ -1,9 +1,8 @@
-#include "transfer/tcp/outbound.h"
+#include "transfer/framed/outbound.h"
 
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "base/hash.h"
@@ -18,35 +17,16 @@ constexpr size_t kBatchFrames = 64;
 
 }  // namespace
 
-OutboundConnection::OutboundConnection(Options options, SendStreams& streams,
-                                       TransportCounters& counters, StreamOver stream_over)
+OutboundConnection::OutboundConnection(Options options, std::unique_ptr<ByteChannel> channel,
+                                       SendStreams& streams, TransportCounters& counters,
+                                       StreamOver stream_over)
     : options_(std::move(options)),
       streams_(streams),
       counters_(counters),
       stream_over_(std::move(stream_over)),
+      channel_(std::move(channel)),
       reader_(*this),
       last_progress_(std::chrono::steady_clock::now()) {}
-
-absl::Status OutboundConnection::Connect(std::vector<SocketAddress> addresses) {
-  addresses_ = std::move(addresses);
-  std::reverse(addresses_.begin(), addresses_.end());
-  return TryNextAddress(Unavailable("no address"));
-}
-
-absl::Status OutboundConnection::TryNextAddress(absl::Status last_error) {
-  while (!addresses_.empty()) {
-    auto started = StartConnect(addresses_.back());
-    addresses_.pop_back();
-    if (started.ok()) {
-      // The old socket is closed after the new one was opened, so that their numbers differ.
-      socket_ = *std::move(started);
-      state_ = State::kConnecting;
-      return absl::OkStatus();
-    }
-    last_error = started.status();
-  }
-  return last_error;
-}
 
 void OutboundConnection::AddStream(StreamKey key, uint64_t serial) {
   sending_[key] = Stream{.serial = serial};
@@ -55,8 +35,7 @@ void OutboundConnection::AddStream(StreamKey key, uint64_t serial) {
 void OutboundConnection::Queue(StreamKey key, const QueuedFrame& frame) {
   const auto place = sending_.find(key);
   if (place == sending_.end()) return;
-  const bool idle = state_ == State::kOpen && !wants_write();
-  if (idle) last_progress_ = std::chrono::steady_clock::now();
+  if (established_ && !has_work()) last_progress_ = std::chrono::steady_clock::now();
   if (place->second.queue.empty()) turns_.push_back(key);
   place->second.queue.push_back(frame);
 }
@@ -75,43 +54,38 @@ void OutboundConnection::DropStream(StreamKey key) {
   half_sent.payload = half_sent.owned;
 }
 
-absl::Status OutboundConnection::OnReadable() {
-  if (state_ != State::kOpen) return absl::OkStatus();
+absl::StatusOr<Turn> OutboundConnection::Advance() {
+  if (!established_) {
+    ASSIGN_OR_RETURN(established_, channel_->Establish());
+    if (!established_) return Turn::kDone;
+    last_progress_ = std::chrono::steady_clock::now();
+  }
+  RETURN_IF_ERROR(ReadReplies());
+  return Send();
+}
+
+absl::Status OutboundConnection::ReadReplies() {
   while (true) {
     const std::span<std::byte> target = reader_.Targets()[0];
-    const ssize_t count = read(socket_.get(), target.data(), target.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) return absl::OkStatus();
-    if (count < 0) return Unavailable("connection lost: {}", ErrnoMessage(errno));
-    if (count == 0) return Unavailable("the peer closed the connection");
-    counters_.received += static_cast<uint64_t>(count);
-    RETURN_IF_ERROR(reader_.Advance(static_cast<size_t>(count)));
+    const iovec part = {target.data(), target.size()};
+    ASSIGN_OR_RETURN(const size_t count, channel_->Read({&part, 1}));
+    if (count == 0) return absl::OkStatus();
+    counters_.received += count;
+    RETURN_IF_ERROR(reader_.Advance(count));
     if (got_data_) return InvalidArgument("data frame from a receiver");
   }
 }
 
-absl::Status OutboundConnection::OnWritable() {
-  if (state_ == State::kConnecting) {
-    if (absl::Status result = ConnectResult(socket_); !result.ok()) {
-      return TryNextAddress(std::move(result));
-    }
-    state_ = State::kOpen;
-    last_progress_ = std::chrono::steady_clock::now();
-  }
-  return Flush();
-}
-
-absl::Status OutboundConnection::Flush() {
-  if (state_ != State::kOpen) return absl::OkStatus();
+absl::StatusOr<Turn> OutboundConnection::Send() {
   for (size_t total = 0; total < kBytesPerTurn;) {
     FillBatch();
-    if (batch_.empty()) break;
+    if (batch_.empty()) return Turn::kDone;
     ASSIGN_OR_RETURN(const size_t count, SendBatch());
-    if (count == 0) break;
+    if (count == 0) return Turn::kDone;
     total += count;
     TakeSent(count);
   }
-  return absl::OkStatus();
+  return Turn::kMore;
 }
 
 void OutboundConnection::FillBatch() {
@@ -132,7 +106,7 @@ void OutboundConnection::FillBatch() {
   }
 }
 
-// How many bytes the socket took; 0: none for now.
+// How many bytes the channel took; 0: none for now.
 absl::StatusOr<size_t> OutboundConnection::SendBatch() {
   std::array<iovec, 2 * kBatchFrames> parts;
   size_t num_parts = 0;
@@ -145,14 +119,7 @@ absl::StatusOr<size_t> OutboundConnection::SendBatch() {
     add(std::span(frame.header).subspan(header_sent));
     add(frame.payload.subspan(frame.sent - header_sent));
   }
-  const msghdr message = {.msg_iov = parts.data(), .msg_iovlen = num_parts};
-  ssize_t count = -1;
-  do {
-    count = sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
-  } while (count < 0 && errno == EINTR);
-  if (count < 0 && errno == EAGAIN) return 0;
-  if (count < 0) return Unavailable("connection lost: {}", ErrnoMessage(errno));
-  return static_cast<size_t>(count);
+  return channel_->Write(std::span(parts).first(num_parts));
 }
 
 void OutboundConnection::TakeSent(size_t count) {
@@ -180,14 +147,9 @@ void OutboundConnection::FrameSent(const OutFrame& frame) {
   }
 }
 
-bool OutboundConnection::wants_write() const {
-  if (state_ == State::kConnecting) return true;
-  return state_ == State::kOpen && (!batch_.empty() || !turns_.empty());
-}
-
 TimePoint OutboundConnection::deadline() const {
-  if (state_ != State::kOpen) return last_progress_ + options_.connect_timeout;
-  return wants_write() ? last_progress_ + options_.stall_timeout : kNoDeadline;
+  if (!established_) return last_progress_ + options_.connect_timeout;
+  return has_work() ? last_progress_ + options_.stall_timeout : kNoDeadline;
 }
 
 absl::StatusOr<std::span<std::byte>> OutboundConnection::Prepare(const FrameHeader&) {

@@ -2,12 +2,13 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <string>
 
+#include "transfer/byte_channel.h"
 #include "transfer/frame_reader.h"
+#include "transfer/framed/connection.h"
 #include "transfer/refused_streams.h"
-#include "transfer/tcp/connection.h"
-#include "transfer/tcp/socket.h"
 #include "transfer/transport.h"
 
 namespace tandem {
@@ -16,13 +17,19 @@ namespace tandem {
 // Thread: the loop's.
 class InboundConnection final : public Connection, private FrameHandler {
  public:
-  InboundConnection(UniqueFd socket, FrameReceiver& receiver, TransportCounters& counters,
-                    std::chrono::milliseconds stall_timeout);
+  struct Timeouts {
+    std::chrono::milliseconds connect{};
+    std::chrono::milliseconds stall{};
+  };
 
-  int fd() const override { return socket_.get(); }
-  absl::Status OnReadable() override;
-  absl::Status OnWritable() override;
-  bool wants_write() const override { return !replies_.empty(); }
+  InboundConnection(std::unique_ptr<ByteChannel> channel, FrameReceiver& receiver,
+                    TransportCounters& counters, const Timeouts& timeouts);
+
+  int fd() const override { return channel_->fd(); }
+  bool wants_output() const override {
+    return (!established_ || !replies_.empty()) && channel_->wants_output();
+  }
+  absl::StatusOr<Turn> Advance() override;
   TimePoint deadline() const override;
   void OnClosed(const absl::Status& status) override;
 
@@ -31,16 +38,19 @@ class InboundConnection final : public Connection, private FrameHandler {
   void Landed(const FrameHeader& header, const absl::Status& status) override;
   absl::Status Control(const FrameHeader& header) override;
 
+  absl::StatusOr<Turn> Read();
+  absl::Status WriteReplies();
   void Refuse(StreamKey key, absl::StatusCode code);
   void Reply(const FrameHeader& header);
 
-  const UniqueFd socket_;
+  const std::unique_ptr<ByteChannel> channel_;
   FrameReceiver& receiver_;
   TransportCounters& counters_;
-  const std::chrono::milliseconds stall_timeout_;
+  const Timeouts timeouts_;
   FrameReader reader_;
   RefusedStreams refused_;
-  std::string replies_;  // bytes that the socket has not taken yet
+  bool established_ = false;
+  std::string replies_;  // bytes that the channel has not taken yet
   TimePoint last_progress_;
 };
 

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+
+namespace tandem {
+
+// Bytes over all connections of a transport, headers included.
+struct TransportCounters {
+  std::atomic<uint64_t> sent{0};
+  std::atomic<uint64_t> received{0};
+};
+
+// What a connection knows after its turn.
+enum class Turn : uint8_t {
+  kDone,  // waits for an event
+  kMore,  // has done its share and wants another turn
+};
+
+// One connection as the I/O loop sees it. No call blocks; each does a bounded amount of work. An
+// error means that the connection is over.
+// Thread: the loop's.
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  // As ByteChannel's, but that output is wanted only where there is something to write: else a
+  // writable descriptor would keep the loop awake.
+  virtual int fd() const = 0;
+  virtual bool wants_output() const = 0;
+  // Goes on with what can go on: establishes, reads, writes.
+  virtual absl::StatusOr<Turn> Advance() = 0;
+  // When it is to be closed unless something moves before.
+  virtual TimePoint deadline() const = 0;
+  // It is over, `status` says why; called once, before the destructor.
+  virtual void OnClosed(const absl::Status& status) = 0;
+};
+
+// The work of one turn, so that one busy peer does not keep the loop from the others.
+inline constexpr size_t kBytesPerTurn = 4 << 20;
+
+}  // namespace tandem

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "transfer/medium.h"
+#include "transfer/transport.h"
+
+namespace tandem {
+
+struct FramedOptions {
+  int32_t max_queued_frames = 1 << 18;  // per stream
+  int32_t max_connections = 256;        // accepted ones; further ones are closed at once
+  // All that comes before the first byte included: name lookup, handshakes.
+  std::chrono::milliseconds connect_timeout{5000};
+  // A connection on which a frame is under way and nothing moved for so long is closed.
+  std::chrono::milliseconds stall_timeout{30000};
+};
+
+// Frames (docs/kv_wire_format.md) over any medium: one thread for all connections, writes gathered
+// straight from the pool, payloads read straight into the place that the receiver names. A
+// connection that sends what is no frame is closed.
+// `receiver` must outlive the transport. Null on a worker that only sends: then every stream that
+// comes is refused with FAILED_PRECONDITION.
+// UNAVAILABLE when the process has no descriptor left.
+absl::StatusOr<std::unique_ptr<Transport>> NewFramedTransport(const FramedOptions& options,
+                                                              std::unique_ptr<Medium> medium,
+                                                              FrameReceiver* receiver);
+
+}  // namespace tandem

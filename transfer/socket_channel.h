@@ -1,0 +1,24 @@
+#pragma once
+
+#include "transfer/byte_channel.h"
+#include "transfer/unique_fd.h"
+
+namespace tandem {
+
+// The bytes of a connected stream socket, as they are.
+class SocketChannel final : public ByteChannel {
+ public:
+  explicit SocketChannel(UniqueFd socket) : socket_(std::move(socket)) {}
+
+  int fd() const override { return socket_.get(); }
+  bool wants_output() const override { return full_; }
+  absl::StatusOr<bool> Establish() override { return true; }
+  absl::StatusOr<size_t> Read(std::span<const iovec> parts) override;
+  absl::StatusOr<size_t> Write(std::span<const iovec> parts) override;
+
+ private:
+  const UniqueFd socket_;
+  bool full_ = false;  // the socket took less than it was given
+};
+
+}  // namespace tandem

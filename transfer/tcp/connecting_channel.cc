@@ -1,0 +1,70 @@
+#include "transfer/tcp/connecting_channel.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status.h"
+#include "transfer/socket_channel.h"
+
+namespace tandem {
+
+void AwaitedAddresses::Arrived(absl::StatusOr<std::vector<SocketAddress>> addresses) {
+  {
+    absl::MutexLock lock(&mutex_);
+    addresses_ = std::move(addresses);
+  }
+  const uint64_t one = 1;
+  // The first write to an eventfd cannot fail.
+  [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
+}
+
+std::optional<absl::StatusOr<std::vector<SocketAddress>>> AwaitedAddresses::Take() {
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(addresses_, std::nullopt);
+}
+
+int ConnectingChannel::fd() const {
+  if (open_ != nullptr) return open_->fd();
+  return socket_.valid() ? socket_.get() : awaited_->fd();
+}
+
+bool ConnectingChannel::wants_output() const {
+  return open_ != nullptr ? open_->wants_output() : socket_.valid();
+}
+
+absl::StatusOr<bool> ConnectingChannel::Establish() {
+  if (open_ != nullptr) return open_->Establish();
+  if (!socket_.valid()) {
+    auto addresses = awaited_->Take();
+    if (!addresses) return false;
+    ASSIGN_OR_RETURN(addresses_, *std::move(addresses));
+    std::reverse(addresses_.begin(), addresses_.end());
+    // The awaited event is closed after the socket was opened, so that their numbers differ.
+    const auto started = TryNextAddress(Unavailable("no address"));
+    awaited_.reset();
+    return started;
+  }
+  const absl::StatusOr<bool> connected = IsConnected(socket_);
+  if (!connected.ok()) return TryNextAddress(connected.status());
+  if (!*connected) return false;
+  open_ = std::make_unique<SocketChannel>(std::move(socket_));
+  return open_->Establish();
+}
+
+absl::StatusOr<bool> ConnectingChannel::TryNextAddress(absl::Status last_error) {
+  while (!addresses_.empty()) {
+    auto started = StartConnect(addresses_.back());
+    addresses_.pop_back();
+    if (started.ok()) {
+      // The old socket is closed after the new one was opened, so that their numbers differ.
+      socket_ = *std::move(started);
+      return false;
+    }
+    last_error = started.status();
+  }
+  return last_error;
+}
+
+}  // namespace tandem

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "transfer/byte_channel.h"
+#include "transfer/tcp/socket.h"
+
+namespace tandem {
+
+// The addresses of a peer, once they are known: what a connection waits for before it has a socket.
+// Thread-safe.
+class AwaitedAddresses {
+ public:
+  explicit AwaitedAddresses(UniqueFd event) : event_(std::move(event)) {}
+
+  // Readable once Arrived was called.
+  int fd() const { return event_.get(); }
+  void Arrived(absl::StatusOr<std::vector<SocketAddress>> addresses);
+  // Empty until then.
+  std::optional<absl::StatusOr<std::vector<SocketAddress>>> Take();
+
+ private:
+  const UniqueFd event_;
+  absl::Mutex mutex_;
+  std::optional<absl::StatusOr<std::vector<SocketAddress>>> addresses_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A TCP connection that this side makes: waits for the addresses of the peer, connects to the first
+// that takes it, and is a plain socket from then on.
+// Thread: the loop's.
+class ConnectingChannel final : public ByteChannel {
+ public:
+  explicit ConnectingChannel(std::shared_ptr<AwaitedAddresses> awaited)
+      : awaited_(std::move(awaited)) {}
+
+  int fd() const override;
+  bool wants_output() const override;
+  absl::StatusOr<bool> Establish() override;
+  absl::StatusOr<size_t> Read(std::span<const iovec> parts) override { return open_->Read(parts); }
+  absl::StatusOr<size_t> Write(std::span<const iovec> parts) override {
+    return open_->Write(parts);
+  }
+
+ private:
+  absl::StatusOr<bool> TryNextAddress(absl::Status last_error);
+
+  std::shared_ptr<AwaitedAddresses> awaited_;  // null once they are known
+  std::vector<SocketAddress> addresses_;       // not tried yet, the next one last
+  UniqueFd socket_;                            // while it connects
+  std::unique_ptr<ByteChannel> open_;
+};
+
+}  // namespace tandem

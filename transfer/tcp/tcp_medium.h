@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "transfer/medium.h"
+#include "transfer/tcp/name_resolver.h"
+
+namespace tandem {
+
+struct TcpOptions {
+  std::string listen_host = "127.0.0.1";
+  uint16_t listen_port = 0;     // 0: the system chooses
+  std::string advertised_host;  // what address() names; empty: listen_host
+};
+
+// TCP sockets. Addresses are "host:port".
+class TcpMedium final : public Medium {
+ public:
+  // UNAVAILABLE with the address when it cannot listen there.
+  static absl::StatusOr<std::unique_ptr<TcpMedium>> Open(const TcpOptions& options);
+
+  std::string_view name() const override { return "tcp"; }
+  std::string address() const override { return address_; }
+  absl::Status MayReach(std::string_view peer) const override;
+  int listener_fd() const override { return listener_.get(); }
+  absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() override;
+  absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) override;
+  size_t buffer_bytes() const override { return 0; }
+
+ private:
+  TcpMedium(std::string address, UniqueFd listener)
+      : address_(std::move(address)), listener_(std::move(listener)) {}
+
+  const std::string address_;
+  const UniqueFd listener_;
+  NameResolver resolver_;
+};
+
+}  // namespace tandem
