@@ -15,6 +15,7 @@
 #include "engine/landing_zone.h"
 #include "engine/model_runner.h"
 #include "engine/pool_size.h"
+#include "engine/progress.h"
 #include "kvstore/kv_store.h"
 #include "model/transformer/forward.h"
 
@@ -113,10 +114,12 @@ class Engine::Impl {
         runner_(*transformer_, parts.ops, *store_, *stream_),
         zone_(store_->view(), options.epoch, parts.clock, *inbox_),
         loop_(options_, {.clock = parts.clock,
+                         .device = parts.device,
                          .inbox = *inbox_,
                          .store = *store_,
                          .zone = zone_,
                          .runner = runner_,
+                         .progress = progress_,
                          .publish = [this](const EngineStats& stats) { Publish(stats); },
                          .failed = [this](const absl::Status& status) { CheckDevice(status); }}),
         thread_([this] { loop_.Run(); }) {}
@@ -156,6 +159,10 @@ class Engine::Impl {
   EngineStats stats() const {
     absl::MutexLock lock(&stats_mutex_);
     return stats_;
+  }
+
+  EngineProgress progress() const {
+    return {.count = progress_.count(), .has_work = progress_.works() || inbox_->size() > 0};
   }
 
   TimePoint Now() const { return clock_.Now(); }
@@ -274,6 +281,7 @@ class Engine::Impl {
   const std::unique_ptr<KvStore> store_;
   ModelRunner runner_;
   LandingZone zone_;
+  Progress progress_;
   EngineLoop loop_;
   std::once_flag shutdown_;
   std::thread thread_;  // last: it runs on all of the above
@@ -348,6 +356,8 @@ void Engine::Release(ReservationId id) { impl_->Tell(ReleaseMessage{id}); }
 void Engine::Shutdown(TimePoint deadline) { impl_->Shutdown(deadline); }
 
 EngineStats Engine::stats() const { return impl_->stats(); }
+
+EngineProgress Engine::progress() const { return impl_->progress(); }
 
 const EngineOptions& Engine::options() const { return impl_->options(); }
 

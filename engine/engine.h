@@ -130,6 +130,13 @@ struct EngineStats {
   uint64_t kv_bytes_received = 0;
 };
 
+// What tells a worker that waits from one that hangs. While has_work holds, `count` rises with
+// every message, every step and, on a device that is the host, every layer.
+struct EngineProgress {
+  uint64_t count = 0;
+  bool has_work = false;
+};
+
 // The parts that an engine runs on; they outlive it. `clock` must run with real time, since idle
 // waits do.
 struct EngineParts {
@@ -203,6 +210,8 @@ class Engine {
   void Shutdown(TimePoint deadline);
 
   EngineStats stats() const;
+  // At this moment, a hanging engine thread's too.
+  EngineProgress progress() const;
   const EngineOptions& options() const;
   uint64_t layout_fingerprint() const;
 

@@ -23,10 +23,8 @@ EngineLoop::EngineLoop(const EngineOptions& options, Parts parts)
       runner_(parts.runner),
       publish_(std::move(parts.publish)),
       failed_(std::move(parts.failed)),
-      on_layer_stored_(options.role == Role::kPrefill ? LayerStored([this](int32_t layer) {
-        sender_.PostLayer(layer, chunks_);
-      })
-                                                      : LayerStored()),
+      progress_(parts.progress),
+      on_layer_stored_(WhatFollowsALayer(parts.device)),
       view_(parts.store, [this](SequenceId id) -> const Sequence& { return *Find(id); }),
       scheduler_(options.scheduler, latency_),
       sender_(parts.store, parts.clock, parts.inbox),
@@ -42,7 +40,7 @@ void EngineLoop::Run() {
   MeasureCopies();
   bool idle = false;  // requests may have come meanwhile
   while (!MayStop()) {
-    HandleAll(idle ? inbox_.WaitAndDrain(WakeTime()) : inbox_.Drain());
+    HandleAll(idle ? AwaitMessages() : inbox_.Drain());
     EndLapsedReservations(clock_.Now());
     idle = !Step();
     PollStore();
@@ -50,6 +48,23 @@ void EngineLoop::Run() {
     Publish();
   }
   Stop();
+}
+
+std::vector<Message> EngineLoop::AwaitMessages() {
+  progress_.SetWaiting();
+  std::vector<Message> messages = inbox_.WaitAndDrain(WakeTime());
+  progress_.SetWorking();
+  return messages;
+}
+
+// Elsewhere the layers of a step are queued at once, and it is recorded only without this.
+LayerStored EngineLoop::WhatFollowsALayer(const Device& device) {
+  if (!device.is_host()) return nullptr;
+  if (options_.role != Role::kPrefill) return [this](int32_t) { progress_.Count(); };
+  return [this](int32_t layer) {
+    progress_.Count();
+    sender_.PostLayer(layer, chunks_);
+  };
 }
 
 TimePoint EngineLoop::WakeTime() const {
@@ -74,6 +89,7 @@ void EngineLoop::Stop() {
 void EngineLoop::HandleAll(std::vector<Message> messages) {
   for (Message& message : messages) {
     std::visit([this](auto& one) { Handle(one); }, message);
+    progress_.Count();
   }
 }
 

@@ -18,6 +18,7 @@
 #include "engine/kv_sender.h"
 #include "engine/landing_zone.h"
 #include "engine/model_runner.h"
+#include "engine/progress.h"
 #include "engine/sequence.h"
 #include "engine/store_view.h"
 #include "kvstore/kv_store.h"
@@ -40,10 +41,12 @@ class EngineLoop {
  public:
   struct Parts {
     const Clock& clock;
+    const Device& device;
     Inbox& inbox;
     KvStore& store;
     LandingZone& zone;
     ModelRunner& runner;
+    Progress& progress;
     std::function<void(const EngineStats&)> publish;
     std::function<void(const absl::Status&)> failed;  // a step, or the sampling of a token
   };
@@ -68,6 +71,8 @@ class EngineLoop {
   void Handle(KvDrainedMessage& message);
   void Handle(KvCopiedMessage& message);
   void HandleAll(std::vector<Message> messages);
+  std::vector<Message> AwaitMessages();
+  LayerStored WhatFollowsALayer(const Device& device);
   // Takes note of the copies that have ended, and has the store copy ahead of evictions.
   void PollStore();
 
@@ -132,7 +137,8 @@ class EngineLoop {
   ModelRunner& runner_;
   const std::function<void(const EngineStats&)> publish_;
   const std::function<void(const absl::Status&)> failed_;
-  const LayerStored on_layer_stored_;  // empty where no KV is sent
+  Progress& progress_;
+  const LayerStored on_layer_stored_;
 
   absl::flat_hash_map<RequestId, std::unique_ptr<RequestState>> requests_;
   absl::flat_hash_map<SequenceId, std::unique_ptr<Sequence>> sequences_;

@@ -109,7 +109,7 @@ void EngineLoop::MeasureCopies() {
   if (options_.host_bytes == 0) return;
   for (const int32_t blocks : {8, 1, 8, 1}) {
     StartProbe(blocks);
-    while (probe_) HandleAll(inbox_.WaitAndDrain(kNoDeadline));
+    while (probe_) HandleAll(AwaitMessages());
   }
 }
 

@@ -30,6 +30,7 @@ bool EngineLoop::Step() {
   if (status.ok() && !decodes_alone) status = runner_.Await();
   scheduler_.Advance(plan);
   ++counts_.steps;
+  progress_.Count();
   if (status.ok()) {
     const TimePoint computed = clock_.Now();
     const std::span<absl::StatusOr<SampledToken>> tokens = runner_.Sample(chunks_);

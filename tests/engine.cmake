@@ -17,6 +17,7 @@ tandem_test(prefill_handoff_test SOURCES unit/engine/prefill_handoff_test.cc
 tandem_test(decode_handoff_test SOURCES unit/engine/decode_handoff_test.cc DEPS tandem_test_engine)
 tandem_test(reservation_test SOURCES unit/engine/reservation_test.cc DEPS tandem_test_engine)
 tandem_test(peer_loss_test SOURCES unit/engine/peer_loss_test.cc DEPS tandem_test_engine)
+tandem_test(progress_test SOURCES unit/engine/progress_test.cc DEPS tandem_test_engine)
 tandem_test(fork_test SOURCES unit/engine/fork_test.cc DEPS tandem_test_engine)
 tandem_test(shared_prefix_test SOURCES unit/engine/shared_prefix_test.cc DEPS tandem_test_engine)
 tandem_test(preemption_test SOURCES unit/engine/preemption_test.cc DEPS tandem_test_engine)
