@@ -28,12 +28,14 @@ class ByteChannel {
   virtual absl::StatusOr<bool> Establish() = 0;
 
   // Fills `parts` in order with what has come; how many bytes, 0 when there are none for now. The
-  // peer's orderly end is UNAVAILABLE too.
+  // peer's orderly end is UNAVAILABLE too, once all that it sent before was read. Only a Read that
+  // returned 0 is sure to be followed by an event: TLS may hold plain text and a ring bytes of
+  // which the descriptor knows nothing, so a loop whose turn is over before comes back by itself.
   virtual absl::StatusOr<size_t> Read(std::span<const iovec> parts) = 0;
   // Takes bytes of `parts` in order; how many, 0 when it can take none for now: then an event on
-  // fd() says when to try again. A channel that sends without a copy may read `parts` after it
-  // returned, until the peer's machine has them: their memory must stay mapped as long as the
-  // channel lives, and what changes in it meanwhile fails the frame's hash.
+  // fd(), for input or for output, says when to try again. A channel that sends without a copy may
+  // read `parts` after it returned, until the peer's machine has them: their memory must stay
+  // mapped as long as the channel lives, and what changes in it meanwhile fails the frame's hash.
   virtual absl::StatusOr<size_t> Write(std::span<const iovec> parts) = 0;
 };
 
