@@ -1,0 +1,68 @@
+#include "transfer/shm/shm_channel.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "transfer/shm/unix_socket.h"
+
+namespace tandem {
+namespace {
+
+std::string_view Text(const absl::Status& status) {
+  return {status.message().data(), status.message().size()};
+}
+
+absl::Status Refusal(absl::StatusCode code) {
+  if (code == absl::StatusCode::kResourceExhausted) {
+    return Unavailable("the peer has no shared memory left for another connection");
+  }
+  return FailedPrecondition("the peer refused with status code {}", static_cast<int>(code));
+}
+
+}  // namespace
+
+AcceptedShmChannel::AcceptedShmChannel(UniqueFd socket, SlotPool& slots, size_t slot)
+    : socket_(std::move(socket)),
+      slots_(slots),
+      slot_(slot),
+      stream_(socket_.get(),
+              RingReader(*slots.parts(slot).forward_control, slots.parts(slot).forward),
+              RingWriter(*slots.parts(slot).back_control, slots.parts(slot).back)) {}
+
+AcceptedShmChannel::~AcceptedShmChannel() { slots_.Leave(slot_, std::move(socket_)); }
+
+absl::StatusOr<bool> ConnectedShmChannel::Establish() {
+  if (stream_) return true;
+  ASSIGN_OR_RETURN(Received received,
+                   ReceiveWithDescriptor(socket_, std::span(setup_).subspan(setup_count_)));
+  if (received.descriptor.valid()) memory_ = std::move(received.descriptor);
+  setup_count_ += received.count;
+  if (setup_count_ < setup_.size()) return false;
+  RETURN_IF_ERROR(MapSlot());
+  return true;
+}
+
+absl::Status ConnectedShmChannel::MapSlot() {
+  const auto setup = ParseShmSetup(setup_);
+  if (!setup.ok()) return FailedPrecondition("{}", Text(setup.status()));
+  if (setup->code != absl::StatusCode::kOk) return Refusal(setup->code);
+  ASSIGN_OR_RETURN(mapping_, MapPeerMemory(memory_, setup->layout.slot_bytes()));
+  memory_ = UniqueFd();
+  const SlotParts parts = PartsOf(setup->layout, mapping_.bytes());
+  stream_.emplace(socket_.get(), RingReader(*parts.back_control, parts.back),
+                  RingWriter(*parts.forward_control, parts.forward));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> ConnectedShmChannel::Read(std::span<const iovec> parts) {
+  TANDEM_CHECK(stream_.has_value(), "read before the connection was established");
+  return stream_->Read(parts);
+}
+
+absl::StatusOr<size_t> ConnectedShmChannel::Write(std::span<const iovec> parts) {
+  TANDEM_CHECK(stream_.has_value(), "written before the connection was established");
+  return stream_->Write(parts);
+}
+
+}  // namespace tandem

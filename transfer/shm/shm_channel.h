@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+
+#include "transfer/byte_channel.h"
+#include "transfer/shm/ring_stream.h"
+#include "transfer/shm/slot_pool.h"
+#include "transfer/unique_fd.h"
+
+namespace tandem {
+
+// The acceptor's end: it has the slot, the peer has been told of it.
+class AcceptedShmChannel final : public ByteChannel {
+ public:
+  // `slot` was taken from `slots`, which outlives this.
+  AcceptedShmChannel(UniqueFd socket, SlotPool& slots, size_t slot);
+  ~AcceptedShmChannel() override;
+
+  int fd() const override { return socket_.get(); }
+  bool wants_output() const override { return stream_.wants_output(); }
+  absl::StatusOr<bool> Establish() override { return true; }
+  absl::StatusOr<size_t> Read(std::span<const iovec> parts) override { return stream_.Read(parts); }
+  absl::StatusOr<size_t> Write(std::span<const iovec> parts) override {
+    return stream_.Write(parts);
+  }
+
+ private:
+  UniqueFd socket_;
+  SlotPool& slots_;
+  const size_t slot_;
+  RingStream stream_;
+};
+
+// The other end: waits for the setup message and maps the slot that comes with it.
+class ConnectedShmChannel final : public ByteChannel {
+ public:
+  explicit ConnectedShmChannel(UniqueFd socket) : socket_(std::move(socket)) {}
+
+  int fd() const override { return socket_.get(); }
+  bool wants_output() const override { return stream_ && stream_->wants_output(); }
+  // UNAVAILABLE too when the acceptor has no slot left; its message says so.
+  absl::StatusOr<bool> Establish() override;
+  absl::StatusOr<size_t> Read(std::span<const iovec> parts) override;
+  absl::StatusOr<size_t> Write(std::span<const iovec> parts) override;
+
+ private:
+  absl::Status MapSlot();
+
+  // In this order: the memory is unmapped before the socket closes (transfer/shm/slot_pool.h).
+  const UniqueFd socket_;
+  Mapping mapping_;
+  std::array<std::byte, kShmSetupBytes> setup_{};
+  size_t setup_count_ = 0;
+  UniqueFd memory_;
+  std::optional<RingStream> stream_;
+};
+
+}  // namespace tandem
