@@ -19,3 +19,7 @@ tandem_fuzz_test(frame_fuzz
   SOURCES fuzz/frame_fuzz.cc
   CORPUS fuzz/corpus/frame
   DEPS tandem_transfer)
+tandem_test(medium_conformance_test
+  SOURCES conformance/medium_test.cc support/channel_pair.cc
+  DEPS tandem_transfer
+  LABELS conformance)
