@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/transport_probe.h"
 #include "transfer/loopback/loopback_transport.h"
+#include "transfer/shm/shm_medium.h"
 #include "transfer/tcp/tcp_transport.h"
 
 namespace tandem {
@@ -46,11 +47,23 @@ struct TcpFabric final : Fabric {
   std::string DeadAddress() override { return NewTransport(nullptr)->address(); }
 };
 
+// Rings that go round and fill up often.
+struct ShmFabric final : Fabric {
+  std::unique_ptr<Transport> NewTransport(FrameReceiver* receiver) override {
+    auto medium = ShmMedium::Open({.buffer_bytes = 4 << 20, .slot_bytes = 1 << 20});
+    EXPECT_TRUE(medium.ok()) << medium.status();
+    return *NewFramedTransport({}, *std::move(medium), receiver);
+  }
+  std::string DeadAddress() override { return NewTransport(nullptr)->address(); }
+};
+
 class TransportTest : public ::testing::TestWithParam<std::string> {
  protected:
   TransportTest() {
     if (GetParam() == "tcp") {
       fabric_ = std::make_unique<TcpFabric>();
+    } else if (GetParam() == "shm") {
+      fabric_ = std::make_unique<ShmFabric>();
     } else {
       fabric_ = std::make_unique<LoopbackFabric>();
     }
@@ -434,7 +447,7 @@ TEST_P(TransportTest, EveryStreamEndsWhenTheTransportGoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TransportTest, ::testing::Values("loopback", "tcp"),
+INSTANTIATE_TEST_SUITE_P(All, TransportTest, ::testing::Values("loopback", "shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

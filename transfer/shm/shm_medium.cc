@@ -29,7 +29,7 @@ absl::StatusOr<SlotLayout> LayoutOf(const ShmOptions& options) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ShmMedium>> ShmMedium::Create(const ShmOptions& options) {
+absl::StatusOr<std::unique_ptr<ShmMedium>> ShmMedium::Open(const ShmOptions& options) {
   ASSIGN_OR_RETURN(const SlotLayout layout, LayoutOf(options));
   ShmAddress address;
   ASSIGN_OR_RETURN(address.host, ShmHost());

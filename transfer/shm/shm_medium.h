@@ -28,7 +28,7 @@ struct ShmOptions {
 class ShmMedium final : public Medium {
  public:
   // INVALID_ARGUMENT for sizes that cannot be, UNAVAILABLE when the system has no such memory.
-  static absl::StatusOr<std::unique_ptr<ShmMedium>> Create(const ShmOptions& options);
+  static absl::StatusOr<std::unique_ptr<ShmMedium>> Open(const ShmOptions& options);
 
   std::string_view name() const override { return "shm"; }
   std::string address() const override { return address_.Text(); }
