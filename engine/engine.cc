@@ -10,6 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "base/status.h"
+#include "base/thread_name.h"
 #include "engine/engine_loop.h"
 #include "engine/inbox.h"
 #include "engine/landing_zone.h"
@@ -122,7 +123,10 @@ class Engine::Impl {
                          .progress = progress_,
                          .publish = [this](const EngineStats& stats) { Publish(stats); },
                          .failed = [this](const absl::Status& status) { CheckDevice(status); }}),
-        thread_([this] { loop_.Run(); }) {}
+        thread_([this] {
+          NameThisThread("engine");
+          loop_.Run();
+        }) {}
 
   void Submit(SubmitMessage message, Role role) {
     absl::Status status = CheckRole(role);

@@ -191,6 +191,7 @@ v1::GetStatusResponse Router::Status() const {
     status.set_kv_bytes_received(worker.load.kv_bytes_received());
     status.set_heartbeat_age_ms(ToMilliseconds(now - worker.last_heard));
     status.set_pid(worker.pid);
+    status.set_not_ready(worker.load.not_ready());
     status.set_device(worker.device);
     *status.mutable_kv() = worker.load.kv();
   }

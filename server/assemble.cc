@@ -21,6 +21,7 @@
 #include "server/load_progress.h"
 #include "server/model_fingerprint.h"
 #include "server/registration.h"
+#include "server/watchdog.h"
 #include "server/worker_messages.h"
 #include "server/worker_service.h"
 #include "spdlog/spdlog.h"
@@ -167,6 +168,7 @@ struct Worker::Parts {
   std::unique_ptr<Transport> transport;  // after the engine, whose receiver it calls
   std::unique_ptr<WorkerService> service;
   std::unique_ptr<GrpcServer> server;
+  std::unique_ptr<Watchdog> watchdog;
   std::unique_ptr<Registration> registration;
   std::atomic<Registration*> to_nudge = nullptr;  // set once it exists: calls may come before
   std::string address;
@@ -180,6 +182,7 @@ struct Worker::Parts {
   absl::Status OpenEngine(uint64_t fingerprint);
   void OnDeviceLost(const absl::Status& why);
   absl::Status Listen();
+  void Watch();
   void Register();
 };
 
@@ -239,7 +242,7 @@ absl::Status Worker::Parts::Listen() {
                                                   .advertised_host = advertised},
                                                  engine->frame_receiver()));
     engine->SetTransport(transport.get());
-    data_address = transport->address();
+    data_address = options.advertised_data.empty() ? transport->address() : options.advertised_data;
   }
   service = std::make_unique<WorkerService>(*engine, data_address, [this] {
     if (Registration* known = to_nudge) known->Nudge();
@@ -251,6 +254,20 @@ absl::Status Worker::Parts::Listen() {
   address = fmt::format("{}:{}", advertised, server->port());
   spdlog::info("listening address={} data_address={}", address, data_address);
   return absl::OkStatus();
+}
+
+// What hangs is told to the routers, which send nothing here meanwhile, and by the health service.
+void Worker::Parts::Watch() {
+  const auto pulses = [this] {
+    const EngineProgress progress = engine->progress();
+    return std::vector<Pulse>{
+        {.name = "engine", .count = progress.count, .has_work = progress.has_work}};
+  };
+  watchdog = std::make_unique<Watchdog>(WatchdogOptions(), pulses, [this](const auto& reason) {
+    using Health = GrpcServer::Health;
+    server->SetHealth(reason.empty() ? Health::kServing : Health::kNotServing);
+    if (Registration* known = to_nudge) known->Nudge();
+  });
 }
 
 void Worker::Parts::Register() {
@@ -268,7 +285,9 @@ void Worker::Parts::Register() {
   self.set_device(backend.device->name());
   registration = std::make_unique<Registration>(
       RegistrationOptions{.routers = options.routers, .self = std::move(self), .load = [this] {
-                            return ToLoad(engine->stats());
+                            v1::WorkerLoad load = ToLoad(engine->stats());
+                            load.set_not_ready(watchdog->reason());
+                            return load;
                           }});
   to_nudge = registration.get();
 }
@@ -279,6 +298,7 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& optio
   ASSIGN_OR_RETURN(const uint64_t fingerprint, parts->LoadModel());
   RETURN_IF_ERROR(parts->OpenEngine(fingerprint));
   RETURN_IF_ERROR(parts->Listen());
+  parts->Watch();
   parts->Register();
   return std::unique_ptr<Worker>(new Worker(std::move(parts)));
 }
@@ -288,6 +308,10 @@ Worker::Worker(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Worker::~Worker() { Drain(std::chrono::steady_clock::now()); }
 
 const std::string& Worker::address() const { return parts_->address; }
+
+std::string Worker::data_address() const {
+  return parts_->transport == nullptr ? "" : parts_->transport->address();
+}
 
 absl::Status Worker::failure() const {
   absl::MutexLock lock(&parts_->failure_mutex);
@@ -300,6 +324,7 @@ bool Worker::WaitUntilKnown(TimePoint deadline) {
 
 void Worker::Drain(TimePoint deadline) {
   parts_->registration->Leave();
+  parts_->watchdog.reset();  // it has nobody to tell, and the health is set once more
   parts_->server->SetHealth(GrpcServer::Health::kNotServing);
   parts_->engine->Shutdown(deadline);
   // All streams have ended with the engine; what is left is being written.

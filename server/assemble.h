@@ -56,6 +56,9 @@ struct WorkerOptions {
   std::string advertised_host;  // what others connect to; empty: host
   uint16_t port = 0;            // 0: the system chooses
   uint16_t data_port = 0;       // likewise
+  // Where others reach data_port through what stands between, endpoints as a transport gives them;
+  // empty: where it listens.
+  std::string advertised_data;
   WorkerTuning tuning;
 };
 
@@ -70,6 +73,8 @@ class Worker {
 
   // host:port that routers call.
   const std::string& address() const;
+  // Where KV arrives, endpoints as the transport gives them; empty for a unified worker.
+  std::string data_address() const;
   // True once every router knows this worker; false when `deadline` came first.
   bool WaitUntilKnown(TimePoint deadline);
   // Why the worker can serve nothing any more, or OK. It has asked for its own end, with SIGTERM.

@@ -34,7 +34,7 @@ int RunWorker(WorkerFlags flags, const std::string& role) {
   if (!worker.ok()) return PrintError(worker.status());
   // A parent waits for this; without one, nobody does, and a router may come at any time.
   if (flags.ready_fd >= 0 && (*worker)->WaitUntilKnown(kNoDeadline)) {
-    TellReady(flags.ready_fd, (*worker)->address());
+    TellReady(flags.ready_fd, (*worker)->address() + " " + (*worker)->data_address());
   }
   WaitForTermination();
   spdlog::info("draining seconds={}", flags.drain_seconds);
@@ -69,6 +69,9 @@ void AddWorkerCommand(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   worker->add_option("--data-port", options.data_port, "where KV arrives; 0: a free one")
       ->capture_default_str();
+  worker->add_option("--advertise-data", options.advertised_data,
+                     "where others reach --data-port, where that is not --advertise (a proxy, a "
+                     "mapped port), as tcp:host:port");
   worker
       ->add_option("--drain-seconds", flags->drain_seconds,
                    "at SIGTERM, how long requests may still take")

@@ -2,16 +2,19 @@
 tandem_test(server_test
   SOURCES unit/server/generation_test.cc unit/server/parse_message_test.cc
           unit/server/status_mapping_test.cc unit/server/status_report_test.cc
+          unit/server/watchdog_test.cc
           unit/server/worker_messages_test.cc
   DEPS tandem_server)
 
-tandem_library(test_cluster SOURCES support/test_cluster.cc DEPS tandem_server GTest::gtest)
+tandem_library(test_cluster SOURCES support/test_cluster.cc support/call_by_bytes.cc
+                                    support/frozen_thread.cc
+               DEPS tandem_server GTest::gtest)
 target_compile_definitions(tandem_test_cluster PUBLIC TANDEM_BINARY="$<TARGET_FILE:tandem>"
                            PRIVATE TANDEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 add_dependencies(tandem_test_cluster tandem)
 
 foreach(name routes_test several_choices_test cached_prompts_test endings_test worker_loss_test
-             command_line_test standard_services_test)
+             watchdog_test command_line_test standard_services_test)
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
               LABELS integration TIMEOUT 300)
 endforeach()

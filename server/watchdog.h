@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "base/clock.h"
+
+namespace tandem {
+
+// Of one thread that others depend on, at one moment.
+struct Pulse {
+  std::string name;    // "engine"
+  uint64_t count = 0;  // rises with everything that it does
+  bool has_work = false;
+};
+
+// Tells threads that hang from those that wait: one that has work and whose count has not risen for
+// as long as `patience`. Of the time between two looks no more than `longest_gap` counts, since a
+// process that was stopped as a whole did not look either.
+class PulseJudge {
+ public:
+  PulseJudge(Duration patience, Duration longest_gap)
+      : patience_(patience), longest_gap_(longest_gap) {}
+
+  // What hangs, for a person; empty when all is well.
+  std::string Judge(std::span<const Pulse> pulses, TimePoint now);
+
+ private:
+  struct Seen {
+    uint64_t count = 0;
+    Duration without_progress{};
+  };
+
+  const Duration patience_;
+  const Duration longest_gap_;
+  TimePoint last_look_ = kNoDeadline;
+  std::map<std::string, Seen> seen_;
+};
+
+struct WatchdogOptions {
+  // With the look after it and a heartbeat less than the 5 s within which routers shall know.
+  Duration patience = std::chrono::seconds(4);
+  Duration interval = std::chrono::milliseconds(250);
+};
+
+// Looks at pulses on a thread of its own, which needs none of the threads that it watches.
+class Watchdog {
+ public:
+  // `pulses` must not block. `changed` is called on the watchdog's thread, under no lock, with the
+  // new reason() each time that it becomes empty or no longer is.
+  Watchdog(WatchdogOptions options, std::function<std::vector<Pulse>()> pulses,
+           std::function<void(const std::string& reason)> changed);
+  // Ends the thread. A change that is being told is waited for.
+  ~Watchdog();
+
+  // Why this worker makes no progress; empty while it does. Thread-safe.
+  std::string reason() const;
+
+ private:
+  void Run();
+  void Look(PulseJudge& judge);
+
+  const WatchdogOptions options_;
+  const std::function<std::vector<Pulse>()> pulses_;
+  const std::function<void(const std::string&)> changed_;
+  mutable absl::Mutex mutex_;
+  std::string reason_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace tandem

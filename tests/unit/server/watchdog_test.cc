@@ -1,0 +1,94 @@
+#include "server/watchdog.h"
+
+#include <atomic>
+
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Looks once a second at threads of which it says what they did.
+class PulseJudgeTest : public testing::Test {
+ protected:
+  std::string LookAfter(Duration passed, std::vector<Pulse> pulses) {
+    now_ += passed;
+    return judge_.Judge(pulses, now_);
+  }
+  std::string Look(std::vector<Pulse> pulses) { return LookAfter(seconds(1), std::move(pulses)); }
+
+  PulseJudge judge_{seconds(4), seconds(2)};
+  TimePoint now_;
+};
+
+constexpr bool kWork = true;
+constexpr bool kIdle = false;
+
+TEST_F(PulseJudgeTest, WorkWithoutProgressIsStuckOnceThePatienceIsOver) {
+  EXPECT_THAT(Look({{"engine", 7, kWork}}), IsEmpty());
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(Look({{"engine", 7, kWork}}), IsEmpty()) << i;
+  EXPECT_THAT(Look({{"engine", 7, kWork}}), HasSubstr("engine"));
+  EXPECT_THAT(Look({{"engine", 7, kWork}}), HasSubstr("engine"));
+}
+
+TEST_F(PulseJudgeTest, AnyProgressBeginsThePatienceAnew) {
+  for (uint64_t layer = 0; layer < 20; ++layer) {
+    for (int i = 0; i < 4; ++i) EXPECT_THAT(Look({{"engine", layer, kWork}}), IsEmpty()) << layer;
+  }
+}
+
+TEST_F(PulseJudgeTest, WaitingForWorkIsNoHang) {
+  for (int i = 0; i < 20; ++i) EXPECT_THAT(Look({{"engine", 7, kIdle}}), IsEmpty()) << i;
+  // The patience begins with the work.
+  EXPECT_THAT(Look({{"engine", 7, kWork}}), IsEmpty());
+  EXPECT_THAT(Look({{"engine", 7, kWork}}), IsEmpty());
+}
+
+TEST_F(PulseJudgeTest, WhatMovesAgainIsWell) {
+  for (int i = 0; i < 6; ++i) Look({{"engine", 7, kWork}});
+  EXPECT_THAT(Look({{"engine", 8, kWork}}), IsEmpty());
+  EXPECT_THAT(Look({{"engine", 8, kWork}}), IsEmpty());
+}
+
+TEST_F(PulseJudgeTest, EachThreadIsJudgedByItself) {
+  std::string reason;
+  for (uint64_t i = 0; i < 6; ++i) reason = Look({{"engine", i, kWork}, {"transport", 3, kWork}});
+  EXPECT_THAT(reason, AllOf(HasSubstr("transport"), testing::Not(HasSubstr("engine"))));
+  reason = Look({{"engine", 5, kWork}, {"transport", 3, kWork}});
+  for (int i = 0; i < 4; ++i) reason = Look({{"engine", 5, kWork}, {"transport", 3, kWork}});
+  EXPECT_THAT(reason, AllOf(HasSubstr("transport"), HasSubstr("engine")));
+}
+
+TEST_F(PulseJudgeTest, AProcessThatWasStoppedAsAWholeDoesNotHang) {
+  EXPECT_THAT(Look({{"engine", 7, kWork}}), IsEmpty());
+  EXPECT_THAT(LookAfter(seconds(60), {{"engine", 7, kWork}}), IsEmpty());
+  EXPECT_THAT(Look({{"engine", 7, kWork}}), IsEmpty());
+  EXPECT_THAT(Look({{"engine", 7, kWork}}), HasSubstr("engine"));
+}
+
+TEST(WatchdogTest, TellsOfAHangAndOfItsEnd) {
+  std::atomic<bool> has_work = true;
+  absl::Notification stuck;
+  absl::Notification well;
+  Watchdog watchdog(
+      {.patience = milliseconds(20), .interval = milliseconds(1)},
+      [&has_work] {
+        return std::vector<Pulse>{{"engine", 7, has_work}};
+      },
+      [&](const std::string& reason) { reason.empty() ? well.Notify() : stuck.Notify(); });
+  stuck.WaitForNotification();
+  EXPECT_THAT(watchdog.reason(), HasSubstr("engine"));
+  has_work = false;
+  well.WaitForNotification();
+  EXPECT_THAT(watchdog.reason(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace tandem
