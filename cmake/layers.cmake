@@ -24,4 +24,5 @@ set(FOREIGN
     "^(cuda|cublas|nccl)" "^(kernels/cuda|transfer/nccl|transfer/cuda_ipc)/"
     "^zstd" "^kvstore/codec/"
     "^hwy/" "^kernels/cpu/"
+    "^openssl/" "^transfer/tcp/"
     "^(pcre2|unicode/)" "^model/tokenizer/")

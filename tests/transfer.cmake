@@ -11,8 +11,12 @@ tandem_test(frame_proxy_test
 tandem_test(corruption_test
   SOURCES unit/transfer/corruption_test.cc support/transport_probe.cc
   DEPS tandem_transfer)
+tandem_test(tls_test
+  SOURCES unit/transfer/tls_test.cc unit/transfer/tls_transport_test.cc support/frame_faults.cc
+          support/frame_proxy.cc support/test_certificates.cc support/transport_probe.cc
+  DEPS tandem_transfer)
 tandem_test(transport_conformance_test
-  SOURCES conformance/transport_test.cc support/transport_probe.cc
+  SOURCES conformance/transport_test.cc support/test_certificates.cc support/transport_probe.cc
   DEPS tandem_transfer
   LABELS conformance)
 tandem_fuzz_test(frame_fuzz
@@ -20,6 +24,6 @@ tandem_fuzz_test(frame_fuzz
   CORPUS fuzz/corpus/frame
   DEPS tandem_transfer)
 tandem_test(medium_conformance_test
-  SOURCES conformance/medium_test.cc support/channel_pair.cc
+  SOURCES conformance/medium_test.cc support/channel_pair.cc support/test_certificates.cc
   DEPS tandem_transfer
   LABELS conformance)

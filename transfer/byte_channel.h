@@ -33,9 +33,12 @@ class ByteChannel {
   // which the descriptor knows nothing, so a loop whose turn is over before comes back by itself.
   virtual absl::StatusOr<size_t> Read(std::span<const iovec> parts) = 0;
   // Takes bytes of `parts` in order; how many, 0 when it can take none for now: then an event on
-  // fd(), for input or for output, says when to try again. A channel that sends without a copy may
-  // read `parts` after it returned, until the peer's machine has them: their memory must stay
-  // mapped as long as the channel lives, and what changes in it meanwhile fails the frame's hash.
+  // fd(), for input or for output, says when to try again. On an event while wants_output() it is
+  // called even with no parts: a channel may hold bytes that it took, and wants no output any more
+  // once they are gone.
+  // A channel that sends without a copy may read `parts` after it returned, until the peer's
+  // machine has them: their memory must stay mapped as long as the channel lives, and what changes
+  // in it meanwhile fails the frame's hash.
   virtual absl::StatusOr<size_t> Write(std::span<const iovec> parts) = 0;
 };
 

@@ -14,6 +14,20 @@ namespace {
 // Large enough that dropping a payload costs few calls, small enough to stay in the cache.
 constexpr size_t kDropBytes = 64 << 10;
 
+// A peer that speaks TLS to a side that does not: said before a header is whole, since what TLS
+// says when it gives up is shorter than one.
+absl::Status RefuseTls(std::span<const std::byte> start) {
+  constexpr std::byte kAlert{0x15};
+  constexpr std::byte kHandshake{0x16};
+  constexpr std::byte kMajorVersion{0x03};
+  if (start.size() < 2 || start[1] != kMajorVersion) return absl::OkStatus();
+  if (start[0] != kAlert && start[0] != kHandshake) return absl::OkStatus();
+  return FailedPrecondition(
+      "the peer speaks TLS and this worker does not: give the --kv-tls options to all workers or "
+      "to "
+      "none");
+}
+
 }  // namespace
 
 std::array<std::span<std::byte>, 2> FrameReader::Targets() {
@@ -39,6 +53,7 @@ absl::Status FrameReader::Advance(size_t count) {
     const size_t taken = std::min(count, whole - filled_);
     filled_ += taken;
     count -= taken;
+    if (in_header) RETURN_IF_ERROR(RefuseTls(std::span(header_bytes_).first(filled_)));
     if (filled_ < whole) return absl::OkStatus();
     filled_ = 0;
     if (in_header) {

@@ -1,6 +1,8 @@
 // What every transport promises (transfer/transport.h), run over all of them.
 #include "transfer/transport.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -10,6 +12,7 @@
 #include "base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/test_certificates.h"
 #include "tests/support/transport_probe.h"
 #include "transfer/loopback/loopback_transport.h"
 #include "transfer/shm/shm_medium.h"
@@ -37,9 +40,10 @@ struct LoopbackFabric final : Fabric {
   std::string DeadAddress() override { return "loopback-12345"; }
 };
 
-struct TcpFabric final : Fabric {
+struct TcpFabric : Fabric {
+  TcpOptions options;
   std::unique_ptr<Transport> NewTransport(FrameReceiver* receiver) override {
-    auto transport = OpenTcpTransport({}, receiver);
+    auto transport = OpenTcpTransport(options, receiver);
     EXPECT_TRUE(transport.ok()) << transport.status();
     return *std::move(transport);
   }
@@ -57,6 +61,13 @@ struct ShmFabric final : Fabric {
   std::string DeadAddress() override { return NewTransport(nullptr)->address(); }
 };
 
+struct TlsFabric final : TcpFabric {
+  TlsFabric() {
+    const TestAuthority authority(::testing::TempDir(), fmt::format("conformance-{}", getpid()));
+    options.tls = authority.Issue("worker");
+  }
+};
+
 class TransportTest : public ::testing::TestWithParam<std::string> {
  protected:
   TransportTest() {
@@ -64,6 +75,8 @@ class TransportTest : public ::testing::TestWithParam<std::string> {
       fabric_ = std::make_unique<TcpFabric>();
     } else if (GetParam() == "shm") {
       fabric_ = std::make_unique<ShmFabric>();
+    } else if (GetParam() == "tls") {
+      fabric_ = std::make_unique<TlsFabric>();
     } else {
       fabric_ = std::make_unique<LoopbackFabric>();
     }
@@ -447,7 +460,7 @@ TEST_P(TransportTest, EveryStreamEndsWhenTheTransportGoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TransportTest, ::testing::Values("loopback", "shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(All, TransportTest, ::testing::Values("loopback", "shm", "tcp", "tls"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

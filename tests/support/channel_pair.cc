@@ -132,7 +132,8 @@ size_t PatternFlow::ReadOnce() {
 }
 
 size_t PatternFlow::WriteOnce() {
-  if (!failure_.ok() || sent_ == plan_.send_bytes) return 0;
+  if (!failure_.ok()) return 0;
+  if (sent_ == plan_.send_bytes) return FlushChannel();
   const size_t size = std::min(1 + random_() % plan_.max_piece, plan_.send_bytes - sent_);
   auto first = PatternAt(plan_.send_seed, sent_);
   first = first.first(std::min(size, first.size()));
@@ -149,6 +150,13 @@ size_t PatternFlow::WriteOnce() {
   }
   sent_ += *count;
   return *count;
+}
+
+size_t PatternFlow::FlushChannel() {
+  if (!channel_.wants_output()) return 0;
+  const auto count = channel_.Write({});
+  if (!count.ok()) Fail(count.status());
+  return 0;
 }
 
 bool PatternFlow::Advance() {

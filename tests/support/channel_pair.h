@@ -49,7 +49,11 @@ class PatternFlow {
   // Advances and waits for events until done() or a failure. For a thread of its own.
   void RunToEnd();
 
-  bool done() const { return sent_ == plan_.send_bytes && received_ == plan_.receive_bytes; }
+  // Everything came, and everything went: the channel holds nothing back.
+  bool done() const {
+    return sent_ == plan_.send_bytes && received_ == plan_.receive_bytes &&
+           (plan_.send_bytes == 0 || !channel_.wants_output());
+  }
   // The status of the first call that failed, or the place of the first wrong byte.
   const absl::Status& failure() const { return failure_; }
   size_t sent() const { return sent_; }
@@ -62,6 +66,7 @@ class PatternFlow {
   size_t WriteOnce();
 
  private:
+  size_t FlushChannel();
   void Fail(const absl::Status& status);
 
   ByteChannel& channel_;

@@ -27,8 +27,7 @@ enum class Turn : uint8_t {
 class Connection {
  public:
   virtual ~Connection() = default;
-  // As ByteChannel's, but that output is wanted only where there is something to write: else a
-  // writable descriptor would keep the loop awake.
+  // As ByteChannel's.
   virtual int fd() const = 0;
   virtual bool wants_output() const = 0;
   // Goes on with what can go on: establishes, reads, writes.

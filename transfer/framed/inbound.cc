@@ -55,6 +55,10 @@ absl::Status InboundConnection::WriteReplies() {
     counters_.sent += count;
     replies_.erase(0, count);
   }
+  // The channel may hold bytes that it took before.
+  if (replies_.empty() && channel_->wants_output()) {
+    RETURN_IF_ERROR(channel_->Write({}).status());
+  }
   if (replies_.size() > kMaxReplyBytes) {
     return Unavailable("the peer does not read: {} bytes of replies wait", replies_.size());
   }

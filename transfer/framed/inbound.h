@@ -26,9 +26,7 @@ class InboundConnection final : public Connection, private FrameHandler {
                     TransportCounters& counters, const Timeouts& timeouts);
 
   int fd() const override { return channel_->fd(); }
-  bool wants_output() const override {
-    return (!established_ || !replies_.empty()) && channel_->wants_output();
-  }
+  bool wants_output() const override { return channel_->wants_output(); }
   absl::StatusOr<Turn> Advance() override;
   TimePoint deadline() const override;
   void OnClosed(const absl::Status& status) override;

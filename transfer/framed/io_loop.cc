@@ -26,6 +26,15 @@ std::string_view Text(const absl::Status& status) {
   return {status.message().data(), status.message().size()};
 }
 
+// How the streams of a connection end with it. Peers that disagree (TLS, another version) would do
+// so again at once; anything else is a loss.
+absl::Status EndOfStreams(std::string_view peer, const absl::Status& status) {
+  if (!absl::IsFailedPrecondition(status)) {
+    return Unavailable("connection to {}: {}", peer, Text(status));
+  }
+  return Annotate(status, fmt::format("connection to {}", peer));
+}
+
 }  // namespace
 
 absl::StatusOr<LoopSockets> LoopSockets::Open() {
@@ -178,7 +187,7 @@ void IoLoop::Close(uint64_t id, const absl::Status& status) {
   absl::erase_if(routes_, [&](const auto& entry) {
     const auto& [key, route] = entry;
     if (route.id != id) return false;
-    ended_.push_back({key, route.serial, Unavailable("connection to {}: {}", peer, Text(status))});
+    ended_.push_back({key, route.serial, EndOfStreams(peer, status)});
     return true;
   });
 }

@@ -79,13 +79,19 @@ absl::Status OutboundConnection::ReadReplies() {
 absl::StatusOr<Turn> OutboundConnection::Send() {
   for (size_t total = 0; total < kBytesPerTurn;) {
     FillBatch();
-    if (batch_.empty()) return Turn::kDone;
+    if (batch_.empty()) return FlushChannel();
     ASSIGN_OR_RETURN(const size_t count, SendBatch());
     if (count == 0) return Turn::kDone;
     total += count;
     TakeSent(count);
   }
   return Turn::kMore;
+}
+
+// The channel may hold bytes that it took before.
+absl::StatusOr<Turn> OutboundConnection::FlushChannel() {
+  if (channel_->wants_output()) RETURN_IF_ERROR(channel_->Write({}).status());
+  return Turn::kDone;
 }
 
 void OutboundConnection::FillBatch() {

@@ -49,9 +49,7 @@ class OutboundConnection final : public Connection, private FrameHandler {
   void DropStream(StreamKey key);
 
   int fd() const override { return channel_->fd(); }
-  bool wants_output() const override {
-    return (!established_ || has_work()) && channel_->wants_output();
-  }
+  bool wants_output() const override { return channel_->wants_output(); }
   absl::StatusOr<Turn> Advance() override;
   TimePoint deadline() const override;
   void OnClosed(const absl::Status&) override {}
@@ -81,6 +79,7 @@ class OutboundConnection final : public Connection, private FrameHandler {
   bool has_work() const { return !batch_.empty() || !turns_.empty(); }
   absl::Status ReadReplies();
   absl::StatusOr<Turn> Send();
+  absl::StatusOr<Turn> FlushChannel();
   void FillBatch();
   absl::StatusOr<size_t> SendBatch();
   void TakeSent(size_t count);

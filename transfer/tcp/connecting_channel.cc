@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/status.h"
-#include "transfer/socket_channel.h"
 
 namespace tandem {
 
@@ -49,7 +48,7 @@ absl::StatusOr<bool> ConnectingChannel::Establish() {
   const absl::StatusOr<bool> connected = IsConnected(socket_);
   if (!connected.ok()) return TryNextAddress(connected.status());
   if (!*connected) return false;
-  open_ = std::make_unique<SocketChannel>(std::move(socket_));
+  open_ = opened_(std::move(socket_));
   return open_->Establish();
 }
 

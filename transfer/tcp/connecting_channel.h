@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -30,12 +31,14 @@ class AwaitedAddresses {
 };
 
 // A TCP connection that this side makes: waits for the addresses of the peer, connects to the first
-// that takes it, and is a plain socket from then on.
+// that takes it, and is from then on what `opened` makes of the connected socket.
 // Thread: the loop's.
 class ConnectingChannel final : public ByteChannel {
  public:
-  explicit ConnectingChannel(std::shared_ptr<AwaitedAddresses> awaited)
-      : awaited_(std::move(awaited)) {}
+  using Opened = std::function<std::unique_ptr<ByteChannel>(UniqueFd socket)>;
+
+  ConnectingChannel(std::shared_ptr<AwaitedAddresses> awaited, Opened opened)
+      : opened_(std::move(opened)), awaited_(std::move(awaited)) {}
 
   int fd() const override;
   bool wants_output() const override;
@@ -48,6 +51,7 @@ class ConnectingChannel final : public ByteChannel {
  private:
   absl::StatusOr<bool> TryNextAddress(absl::Status last_error);
 
+  const Opened opened_;
   std::shared_ptr<AwaitedAddresses> awaited_;  // null once they are known
   std::vector<SocketAddress> addresses_;       // not tried yet, the next one last
   UniqueFd socket_;                            // while it connects

@@ -23,9 +23,15 @@ std::string AddressOf(const TcpOptions& options, uint16_t port) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TcpMedium>> TcpMedium::Open(const TcpOptions& options) {
+  std::unique_ptr<TlsContext> tls;
+  RETURN_IF_ERROR(options.tls.Check());
+  if (options.tls.enabled()) {
+    ASSIGN_OR_RETURN(tls, TlsContext::Load(options.tls));
+  }
   ASSIGN_OR_RETURN(UniqueFd listener, Listen(options.listen_host, options.listen_port));
   std::string address = AddressOf(options, LocalPort(listener));
-  return std::unique_ptr<TcpMedium>(new TcpMedium(std::move(address), std::move(listener)));
+  return std::unique_ptr<TcpMedium>(
+      new TcpMedium(std::move(address), std::move(listener), std::move(tls)));
 }
 
 absl::Status TcpMedium::MayReach(std::string_view peer) const {
@@ -36,6 +42,7 @@ absl::StatusOr<std::unique_ptr<ByteChannel>> TcpMedium::Accept() {
   UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (socket.valid()) {
     SetStreamOptions(socket);
+    if (tls_ != nullptr) return tls_->Accepted(std::move(socket));
     return std::make_unique<SocketChannel>(std::move(socket));
   }
   if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -57,7 +64,10 @@ absl::StatusOr<std::unique_ptr<ByteChannel>> TcpMedium::Connect(std::string_view
              })) {
     return Unavailable("cannot connect: too many host names wait to be resolved");
   }
-  return std::make_unique<ConnectingChannel>(std::move(awaited));
+  return std::make_unique<ConnectingChannel>(std::move(awaited), [this](UniqueFd socket) {
+    return tls_ != nullptr ? tls_->Connected(std::move(socket))
+                           : std::make_unique<SocketChannel>(std::move(socket));
+  });
 }
 
 }  // namespace tandem

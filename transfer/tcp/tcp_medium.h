@@ -6,6 +6,7 @@
 
 #include "transfer/medium.h"
 #include "transfer/tcp/name_resolver.h"
+#include "transfer/tcp/tls_context.h"
 
 namespace tandem {
 
@@ -13,12 +14,15 @@ struct TcpOptions {
   std::string listen_host = "127.0.0.1";
   uint16_t listen_port = 0;     // 0: the system chooses
   std::string advertised_host;  // what address() names; empty: listen_host
+  TlsFiles tls;                 // none: bytes travel as they are, and nobody has to prove anything
 };
 
-// TCP sockets. Addresses are "host:port".
+// TCP sockets, with mutual TLS on every connection where there are files for it. Addresses are
+// "host:port".
 class TcpMedium final : public Medium {
  public:
-  // UNAVAILABLE with the address when it cannot listen there.
+  // UNAVAILABLE with the address when it cannot listen there, INVALID_ARGUMENT with the file that
+  // TLS cannot use.
   static absl::StatusOr<std::unique_ptr<TcpMedium>> Open(const TcpOptions& options);
 
   std::string_view name() const override { return "tcp"; }
@@ -30,11 +34,12 @@ class TcpMedium final : public Medium {
   size_t buffer_bytes() const override { return 0; }
 
  private:
-  TcpMedium(std::string address, UniqueFd listener)
-      : address_(std::move(address)), listener_(std::move(listener)) {}
+  TcpMedium(std::string address, UniqueFd listener, std::unique_ptr<TlsContext> tls)
+      : address_(std::move(address)), listener_(std::move(listener)), tls_(std::move(tls)) {}
 
   const std::string address_;
   const UniqueFd listener_;
+  const std::unique_ptr<TlsContext> tls_;  // null without TLS
   NameResolver resolver_;
 };
 
