@@ -1,234 +1,287 @@
-// What it costs to move KV between two TCP transports of this machine: rate and CPU time of both
-// sides together, hashing included, for extents of several sizes. Beside it, in the same run and
-// turn by turn, the ceilings: a plain copy of the same bytes, their hash, and the same bytes
-// through a bare socket with calls of 1 MiB.
-//   transfer_bench [--mib N] [--repeats R] [--json FILE]
-#include <fcntl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
+// What it costs to move KV from one process to another on this machine, hashed and verified: rate,
+// and CPU time of both sides, per way of sending.
+//   transfer_bench [--repeats 9] [--streams 200] [--json FILE]
+// Loads are the extents of prompts in a model of 24 layers, 8 KV heads of 64, bf16, blocks of 16
+// tokens (32 KiB each), and the same bytes in extents of other sizes. Beside every stream, turn by
+// turn in an order that rotates, the ceilings move the same bytes between the same processes: a
+// copy in and a copy out of a ring of shared memory, a bare TCP socket, and the hash alone. Shares
+// are medians of the ratio within a turn. Last, what a hand-off of one block costs: streams of 24
+// extents, from opening to the acknowledgement.
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <functional>
-#include <memory>
 #include <string>
-#include <string_view>
-#include <thread>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/rng.h"
+#include "base/status.h"
+#include "bench/flags.h"
+#include "bench/transfer_paths.h"
+#include "bench/transfer_peer.h"
 #include "kernels/cpu/device.h"
 #include "nlohmann/json.hpp"
-#include "transfer/tcp/socket.h"
-#include "transfer/tcp/tcp_transport.h"
 
 namespace tandem {
 namespace {
 
-constexpr uint32_t kExtentBytes[] = {8 << 10, 32 << 10, 256 << 10, 1 << 20};
+using Json = nlohmann::json;
 
-// Puts block i at offset i * payload_bytes.
-class PoolReceiver final : public FrameReceiver {
- public:
-  explicit PoolReceiver(std::span<std::byte> pool) : pool_(pool) {}
-  absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) override {
-    return pool_.subspan(size_t{header.block} * header.payload_bytes, header.payload_bytes);
-  }
-  void Landed(const FrameHeader&, const absl::Status& status) override {
-    TANDEM_CHECK(status.ok(), "a payload was damaged on the loopback interface");
-  }
-  CommitAnswer Commit(const FrameHeader&) override { return {}; }
-  absl::Status Renewed(uint64_t, uint64_t) override { return absl::OkStatus(); }
+constexpr size_t kRingBytes = size_t{4} << 20;
+constexpr uint32_t kLayers = 24;
+constexpr uint32_t kExtentBytes = 32 << 10;
+constexpr uint32_t kBlockTokens = 16;
+constexpr double kLeastSharedMemoryShare = 0.7;
+constexpr double kLeastTcpShare = 0.6;
 
- private:
-  const std::span<std::byte> pool_;
+struct Flags {
+  int32_t repeats = 9;
+  int32_t streams = 200;
+  std::string json_path;
 };
 
 struct Cost {
-  double wall_seconds = 0;
-  double cpu_seconds = 0;
+  double seconds = 0;
+  double sender_cpu_seconds = 0;
+  double receiver_cpu_seconds = 0;
 };
 
-double CpuSeconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) { return time.tv_sec + time.tv_usec / 1e6; };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+Load PromptLoad(uint32_t tokens) {
+  return {.name = fmt::format("prompt of {} tokens", tokens),
+          .extent_bytes = kExtentBytes,
+          .layers = kLayers,
+          .blocks = tokens / kBlockTokens};
 }
 
-Cost Measure(const std::function<void()>& body) {
-  const double cpu = CpuSeconds();
-  const auto begin = std::chrono::steady_clock::now();
-  body();
-  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
-  return {.wall_seconds = wall.count(), .cpu_seconds = CpuSeconds() - cpu};
+Load SizedLoad(uint32_t extent_bytes) {
+  return {.name = fmt::format("extents of {} KiB", extent_bytes >> 10),
+          .extent_bytes = extent_bytes,
+          .blocks = static_cast<uint32_t>(PromptLoad(2048).bytes() / extent_bytes)};
 }
 
-// Two ends of one blocking TCP connection.
-struct SocketPair {
-  UniqueFd sender;
-  UniqueFd receiver;
+std::vector<Load> Loads() {
+  return {PromptLoad(512),    PromptLoad(2048),     PromptLoad(8192),
+          SizedLoad(8 << 10), SizedLoad(256 << 10), SizedLoad(1 << 20)};
+}
 
-  static SocketPair Open() {
-    const UniqueFd listener = *Listen("127.0.0.1", 0);
-    const HostPort place = {.host = "127.0.0.1", .port = std::to_string(LocalPort(listener))};
-    SocketPair pair;
-    pair.sender = *StartConnect(Resolve(place, NameLookup::kNumericOnly)->front());
-    fcntl(listener.get(), F_SETFL, 0);
-    pair.receiver = UniqueFd(accept(listener.get(), nullptr, nullptr));
-    fcntl(pair.sender.get(), F_SETFL, 0);
-    return pair;
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// One way of moving the bytes of a load, a ceiling or a transport, and what it cost turn by turn.
+struct Way {
+  std::string name;
+  bool moves_bytes = true;  // into the receiver's pool
+  std::function<void(const Load&)> send;
+  std::vector<Cost> costs;
+
+  double Middle(double Cost::*field) const {
+    std::vector<double> values;
+    for (const Cost& cost : costs) values.push_back(cost.*field);
+    return Median(std::move(values));
+  }
+  // Of the rate of `ceiling`.
+  double ShareOf(const Way& ceiling) const {
+    std::vector<double> shares;
+    for (size_t i = 0; i < costs.size(); ++i) {
+      shares.push_back(ceiling.costs[i].seconds / costs[i].seconds);
+    }
+    return Median(std::move(shares));
   }
 };
 
-class Bench {
+enum Ceiling : size_t { kRing, kSocket, kHash, kNumCeilings };
+
+class TransferBench {
  public:
-  explicit Bench(size_t bytes)
-      : from_(*device_->Allocate(bytes)),
-        to_(*device_->Allocate(bytes)),
-        receiver_probe_(to_.bytes()),
-        receiver_(*OpenTcpTransport({}, &receiver_probe_)),
-        sender_(*OpenTcpTransport({}, nullptr)) {
-    for (size_t i = 0; i < bytes; i += 16) {
+  explicit TransferBench(const Flags& flags) : flags_(flags) {
+    for (size_t i = 0; i < source_.size(); i += 16) {
       const auto words = Philox4x32(1, i, 0);
-      std::memcpy(from_.data() + i, words.data(), 16);
+      std::memcpy(source_.data() + i, words.data(), 16);
     }
-    Copy();  // touches every page of both
-  }
-
-  void Copy() { std::memcpy(to_.data(), from_.data(), from_.size()); }
-
-  void Hash() { hash_ = Hash64(from_.bytes()); }
-
-  void SendBare() {
-    const auto all = [](size_t bytes, const auto& call) {
-      constexpr size_t kCallBytes = 1 << 20;
-      for (size_t done = 0; done < bytes;) {
-        const ssize_t count = call(done, std::min(kCallBytes, bytes - done));
-        TANDEM_CHECK(count > 0, "a bare socket failed");
-        done += static_cast<size_t>(count);
-      }
-    };
-    std::thread reader([&] {
-      all(to_.size(), [&](size_t at, size_t count) {
-        return read(sockets_.receiver.get(), to_.data() + at, count);
-      });
-    });
-    all(from_.size(), [&](size_t at, size_t count) {
-      return write(sockets_.sender.get(), from_.data() + at, count);
-    });
-    reader.join();
-  }
-
-  void Send(uint32_t extent_bytes) {
-    absl::Notification done;
-    absl::Status result;
-    const uint64_t stream = ++last_stream_;
-    const auto check = [](const absl::Status& status) {
-      TANDEM_CHECK(status.ok(), "the transport refused");
-    };
-    check(sender_->OpenStream(receiver_->address(), stream, 1, Duration::zero(),
-                              [&](uint64_t, uint64_t, const absl::Status& status) {
-                                result = status;
-                                done.Notify();
-                              }));
-    const auto count = static_cast<uint32_t>(from_.size() / extent_bytes);
-    for (uint32_t block = 0; block < count; ++block) {
-      check(sender_->Post(stream, 1, 0, block,
-                          from_.bytes().subspan(size_t{block} * extent_bytes, extent_bytes)));
+    receiver_ = std::make_unique<ReceiverProcess>(
+        source_.bytes(), kRingBytes,
+        [](FrameReceiver& receiver) { return OpenReceivers(kRingBytes, receiver); });
+    paths_ = OpenSenders(kRingBytes, receiver_->addresses());
+    const auto whole = [this](const Load& load) { return source_.bytes().first(load.bytes()); };
+    ways_.push_back({"copy through shared memory", true,
+                     [=, this](const Load& load) { receiver_->SendByRing(whole(load).size()); }});
+    ways_.push_back({"bare TCP socket", true,
+                     [=, this](const Load& load) { receiver_->SendBySocket(whole(load).size()); }});
+    ways_.push_back(
+        {"hash alone", false, [=, this](const Load& load) { hash_ = Hash64(whole(load)); }});
+    for (SendingPath& path : paths_) {
+      ways_.push_back({path.name(), true,
+                       [&path, this](const Load& load) { path.Send(load, source_.bytes()); }});
     }
-    check(sender_->FinishStream(stream, 1));
-    done.WaitForNotification();
-    check(result);
   }
 
-  // What was sent last is there. Clears it, so that the next check tells.
-  void Verify() {
-    TANDEM_CHECK(std::memcmp(from_.data(), to_.data(), from_.size()) == 0, "other bytes arrived");
-    std::memset(to_.data(), 0, to_.size());
+  Json Run() {
+    Json rows = Json::array();
+    Json targets = Json::array();
+    for (const Load& load : Loads()) {
+      MeasureRates(load);
+      for (const Way& way : ways_) rows.push_back(RateRow(load, way));
+      if (load.layers > 1) AddTargets(load, targets);
+    }
+    return {{"bench", "transfer"},
+            {"machine", MachineName()},
+            {"date", Today()},
+            {"repeats", flags_.repeats},
+            {"ring_bytes", kRingBytes},
+            {"streams", flags_.streams},
+            {"rates", std::move(rows)},
+            {"targets", std::move(targets)},
+            {"latencies", MeasureLatencies()},
+            {"buffers", Buffers()}};
   }
 
  private:
+  Cost Measure(const Way& way, const Load& load) {
+    const double sender = CpuSeconds();
+    const double receiver = receiver_->CpuSeconds();
+    const auto begin = std::chrono::steady_clock::now();
+    way.send(load);
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+    const Cost cost = {.seconds = wall.count(),
+                       .sender_cpu_seconds = CpuSeconds() - sender,
+                       .receiver_cpu_seconds = receiver_->CpuSeconds() - receiver};
+    TANDEM_CHECK(!way.moves_bytes || receiver_->HasAll(load.bytes()), "other bytes arrived");
+    return cost;
+  }
+
+  // The first turn, in which connections are made and pages touched, does not count.
+  void MeasureRates(const Load& load) {
+    for (Way& way : ways_) way.costs.clear();
+    for (int32_t turn = -1; turn < flags_.repeats; ++turn) {
+      for (size_t i = 0; i < ways_.size(); ++i) {
+        Way& way = ways_[(i + static_cast<size_t>(turn + 1)) % ways_.size()];
+        const Cost cost = Measure(way, load);
+        if (turn >= 0) way.costs.push_back(cost);
+      }
+    }
+  }
+
+  Json RateRow(const Load& load, const Way& way) const {
+    const double gigabytes = static_cast<double>(load.bytes()) / 1e9;
+    const Json row = {
+        {"load", load.name},
+        {"extent_bytes", load.extent_bytes},
+        {"bytes", load.bytes()},
+        {"way", way.name},
+        {"gb_per_s", gigabytes / way.Middle(&Cost::seconds)},
+        {"sender_cpu_s_per_gb", way.Middle(&Cost::sender_cpu_seconds) / gigabytes},
+        {"receiver_cpu_s_per_gb", way.Middle(&Cost::receiver_cpu_seconds) / gigabytes},
+        {"share_of_shared_memory", way.ShareOf(ways_[kRing])},
+        {"share_of_socket", way.ShareOf(ways_[kSocket])}};
+    fmt::print("{:24} {:28} {:6.2f} GB/s  {:4.0f}% of shared memory {:4.0f}% of a socket\n",
+               load.name, way.name, row["gb_per_s"].get<double>(),
+               100 * row["share_of_shared_memory"].get<double>(),
+               100 * row["share_of_socket"].get<double>());
+    return row;
+  }
+
+  void AddTargets(const Load& load, Json& targets) const {
+    for (const Way& way : ways_) {
+      const bool tcp = way.name == "tcp";
+      if (!tcp && way.name != "shm") continue;
+      const double share = way.ShareOf(ways_[tcp ? kSocket : kRing]);
+      const double least = tcp ? kLeastTcpShare : kLeastSharedMemoryShare;
+      targets.push_back({{"load", load.name},
+                         {"way", way.name},
+                         {"share", share},
+                         {"least", least},
+                         {"met", share >= least}});
+    }
+  }
+
+  // Streams of one block per layer, way by way in turns.
+  Json MeasureLatencies() {
+    const Load load = PromptLoad(kBlockTokens);
+    std::vector<std::vector<double>> us(ways_.size());
+    for (int32_t turn = 0; turn < flags_.streams; ++turn) {
+      for (size_t i = 0; i < ways_.size(); ++i) {
+        if (!ways_[i].moves_bytes) continue;
+        const auto begin = std::chrono::steady_clock::now();
+        ways_[i].send(load);
+        const std::chrono::duration<double, std::micro> wall =
+            std::chrono::steady_clock::now() - begin;
+        us[i].push_back(wall.count());
+      }
+    }
+    Json rows = Json::array();
+    for (size_t i = 0; i < ways_.size(); ++i) {
+      if (us[i].empty()) continue;
+      std::sort(us[i].begin(), us[i].end());
+      rows.push_back({{"way", ways_[i].name},
+                      {"extents", load.extents()},
+                      {"bytes", load.bytes()},
+                      {"median_us", us[i][us[i].size() / 2]},
+                      {"p90_us", us[i][us[i].size() * 9 / 10]}});
+      fmt::print("{:24} {:28} {:6.0f} us median {:6.0f} us p90\n", load.name, ways_[i].name,
+                 rows.back()["median_us"].get<double>(), rows.back()["p90_us"].get<double>());
+    }
+    return rows;
+  }
+
+  Json Buffers() const {
+    Json rows = Json::array();
+    for (const SendingPath& path : paths_) {
+      rows.push_back({{"way", path.name()}, {"bytes", path.transport().buffer_bytes()}});
+    }
+    return rows;
+  }
+
+  static std::string MachineName() {
+    std::ifstream file("/proc/cpuinfo");
+    int cores = 0;
+    std::string model;
+    for (std::string line; std::getline(file, line);) {
+      if (line.starts_with("processor")) ++cores;
+      if (line.starts_with("model name")) model = line.substr(line.find(':') + 2);
+    }
+    return fmt::format("{}, {} cores", model, cores);
+  }
+
+  static std::string Today() {
+    const std::time_t now = std::time(nullptr);
+    char text[16];
+    std::strftime(text, sizeof(text), "%Y-%m-%d", std::gmtime(&now));
+    return text;
+  }
+
+  const Flags flags_;
   const std::unique_ptr<Device> device_ = NewCpuDevice();
-  DeviceBuffer from_;
-  DeviceBuffer to_;
-  PoolReceiver receiver_probe_;
-  std::unique_ptr<Transport> receiver_;
-  std::unique_ptr<Transport> sender_;
-  const SocketPair sockets_ = SocketPair::Open();
-  uint64_t last_stream_ = 0;
+  DeviceBuffer source_ = *device_->Allocate(PromptLoad(8192).bytes());
+  std::unique_ptr<ReceiverProcess> receiver_;
+  std::vector<SendingPath> paths_;
+  std::vector<Way> ways_;
   volatile uint64_t hash_ = 0;
 };
 
-nlohmann::json Summary(std::vector<Cost> costs, size_t bytes) {
-  const auto median = [&](double Cost::*field) {
-    std::vector<double> values;
-    for (const Cost& cost : costs) values.push_back(cost.*field);
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
-  };
-  const double gigabytes = static_cast<double>(bytes) / 1e9;
-  return {{"gb_per_s", gigabytes / median(&Cost::wall_seconds)},
-          {"cpu_s_per_gb", median(&Cost::cpu_seconds) / gigabytes}};
-}
-
-int Run(size_t bytes, int repeats, const std::string& json_path) {
-  Bench bench(bytes);
-  std::vector<Cost> copies;
-  std::vector<Cost> hashes;
-  std::vector<Cost> bare;
-  std::vector<std::vector<Cost>> sends(std::size(kExtentBytes));
-  for (int repeat = 0; repeat < repeats; ++repeat) {
-    copies.push_back(Measure([&] { bench.Copy(); }));
-    hashes.push_back(Measure([&] { bench.Hash(); }));
-    bare.push_back(Measure([&] { bench.SendBare(); }));
-    bench.Verify();
-    for (size_t i = 0; i < std::size(kExtentBytes); ++i) {
-      sends[i].push_back(Measure([&] { bench.Send(kExtentBytes[i]); }));
-      bench.Verify();
-    }
-  }
-  nlohmann::json result = {{"bench", "transfer"},
-                           {"transport", "tcp over the loopback interface"},
-                           {"bytes", bytes},
-                           {"repeats", repeats},
-                           {"memcpy", Summary(copies, bytes)},
-                           {"xxh3", Summary(hashes, bytes)},
-                           {"bare_tcp", Summary(bare, bytes)},
-                           {"extents", nlohmann::json::array()}};
-  for (size_t i = 0; i < std::size(kExtentBytes); ++i) {
-    nlohmann::json row = Summary(sends[i], bytes);
-    row["extent_bytes"] = kExtentBytes[i];
-    row["share_of_memcpy"] =
-        row["gb_per_s"].get<double>() / result["memcpy"]["gb_per_s"].get<double>();
-    row["share_of_bare_tcp"] =
-        row["gb_per_s"].get<double>() / result["bare_tcp"]["gb_per_s"].get<double>();
-    result["extents"].push_back(row);
-  }
-  std::puts(result.dump(2).c_str());
-  if (!json_path.empty()) std::ofstream(json_path) << result.dump(2) << "\n";
-  return 0;
+absl::Status Main(int argc, char** argv) {
+  Flags flags;
+  FlagParser parser;
+  parser.Count("--repeats", flags.repeats);
+  parser.Count("--streams", flags.streams);
+  parser.Text("--json", flags.json_path);
+  RETURN_IF_ERROR(parser.Parse(argc, argv));
+  const Json result = TransferBench(flags).Run();
+  if (flags.json_path.empty()) return absl::OkStatus();
+  std::ofstream file(flags.json_path);
+  file << result.dump(1) << '\n';
+  return file.flush() ? absl::OkStatus() : Internal("{} cannot be written", flags.json_path);
 }
 
 }  // namespace
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  size_t mib = 256;
-  int repeats = 7;
-  std::string json_path;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string_view flag = argv[i];
-    if (flag == "--mib") mib = static_cast<size_t>(std::max(1, std::atoi(argv[i + 1])));
-    if (flag == "--repeats") repeats = std::max(1, std::atoi(argv[i + 1]));
-    if (flag == "--json") json_path = argv[i + 1];
-  }
-  return tandem::Run(mib << 20, repeats, json_path);
+  return tandem::ExitCode("transfer_bench", tandem::Main(argc, argv));
 }

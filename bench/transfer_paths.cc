@@ -1,0 +1,55 @@
+#include "bench/transfer_paths.h"
+
+#include "absl/synchronization/notification.h"
+#include "base/check.h"
+#include "transfer/framed/framed_transport.h"
+#include "transfer/tcp/tcp_medium.h"
+
+namespace tandem {
+namespace {
+
+// The receiving sides. Several paths may lead to one.
+enum Side : size_t { kTcp };
+
+std::unique_ptr<Transport> Framed(std::unique_ptr<Medium> medium, FrameReceiver* receiver) {
+  return *NewFramedTransport({}, std::move(medium), receiver);
+}
+
+std::unique_ptr<Medium> Tcp() { return *TcpMedium::Open({}); }
+
+}  // namespace
+
+std::vector<std::unique_ptr<Transport>> OpenReceivers(size_t, FrameReceiver& receiver) {
+  std::vector<std::unique_ptr<Transport>> sides;
+  sides.push_back(Framed(Tcp(), &receiver));
+  return sides;
+}
+
+std::vector<SendingPath> OpenSenders(size_t, const std::vector<std::string>& addresses) {
+  std::vector<SendingPath> paths;
+  paths.emplace_back("tcp", Framed(Tcp(), nullptr), addresses[kTcp]);
+  return paths;
+}
+
+void SendingPath::Send(const Load& load, std::span<const std::byte> source) {
+  absl::Notification done;
+  absl::Status result;
+  const auto check = [&](const absl::Status& status) {
+    TANDEM_CHECK(status.ok(), "a transport refused a stream");
+  };
+  const uint64_t stream = ++last_stream_;
+  check(transport_->OpenStream(peer_, stream, 1, Duration::zero(),
+                               [&](uint64_t, uint64_t, const absl::Status& status) {
+                                 result = status;
+                                 done.Notify();
+                               }));
+  for (uint32_t i = 0; i < load.extents(); ++i) {
+    check(transport_->Post(stream, 1, i / load.blocks, i,
+                           source.subspan(size_t{i} * load.extent_bytes, load.extent_bytes)));
+  }
+  check(transport_->FinishStream(stream, 1));
+  done.WaitForNotification();
+  check(result);
+}
+
+}  // namespace tandem

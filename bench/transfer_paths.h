@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transfer/transport.h"
+
+namespace tandem {
+
+// What one stream carries: `layers` times `blocks` extents.
+struct Load {
+  std::string name;
+  uint32_t extent_bytes = 0;
+  uint32_t layers = 1;
+  uint32_t blocks = 0;
+
+  uint32_t extents() const { return layers * blocks; }
+  size_t bytes() const { return size_t{extents()} * extent_bytes; }
+};
+
+// The receiving sides, in the order of kPathSides; called in the receiving process.
+std::vector<std::unique_ptr<Transport>> OpenReceivers(size_t ring_bytes, FrameReceiver& receiver);
+
+// One way of sending streams: a transport of this process, and the address of the receiving side.
+class SendingPath {
+ public:
+  SendingPath(std::string name, std::unique_ptr<Transport> transport, std::string peer)
+      : name_(std::move(name)), transport_(std::move(transport)), peer_(std::move(peer)) {}
+
+  const std::string& name() const { return name_; }
+  const Transport& transport() const { return *transport_; }
+  // A stream of the load out of `source`, layer by layer; returns when it is acknowledged.
+  void Send(const Load& load, std::span<const std::byte> source);
+
+ private:
+  std::string name_;
+  std::unique_ptr<Transport> transport_;
+  std::string peer_;
+  uint64_t last_stream_ = 0;
+};
+
+// All ways to the receiving sides at `addresses` (OpenReceivers).
+std::vector<SendingPath> OpenSenders(size_t ring_bytes, const std::vector<std::string>& addresses);
+
+}  // namespace tandem

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/transfer_ceilings.h"
+#include "transfer/transport.h"
+
+namespace tandem {
+
+// CPU seconds that this process has used.
+double CpuSeconds();
+
+// Puts block i at offset i * payload_bytes; acknowledges everything.
+class PoolReceiver final : public FrameReceiver {
+ public:
+  explicit PoolReceiver(std::span<std::byte> pool) : pool_(pool) {}
+  absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) override;
+  void Landed(const FrameHeader& header, const absl::Status& status) override;
+  CommitAnswer Commit(const FrameHeader&) override { return {}; }
+  absl::Status Renewed(uint64_t, uint64_t) override { return absl::OkStatus(); }
+
+ private:
+  const std::span<std::byte> pool_;
+};
+
+// A process that receives into a pool of its own what this one sends out of `source`, which it
+// inherits and compares with. Forks: to be made before any thread is.
+class ReceiverProcess {
+ public:
+  // Called in the new process: the transports that receive.
+  using OpenTransports = std::function<std::vector<std::unique_ptr<Transport>>(FrameReceiver&)>;
+
+  ReceiverProcess(std::span<const std::byte> source, size_t ring_bytes, const OpenTransports& open);
+  ~ReceiverProcess();  // ends the process
+  ReceiverProcess(const ReceiverProcess&) = delete;
+  ReceiverProcess& operator=(const ReceiverProcess&) = delete;
+
+  // Of the transports, in order.
+  const std::vector<std::string>& addresses() const { return addresses_; }
+
+  // The first `bytes` of the source, by the plainest ways; return when they have been read.
+  void SendByRing(size_t bytes);
+  void SendBySocket(size_t bytes);
+
+  double CpuSeconds();
+  // Whether the first `bytes` of its pool are the source's. Clears the pool, so that the next check
+  // tells.
+  bool HasAll(size_t bytes);
+
+ private:
+  enum class Order : uint32_t { kReadRing, kReadSocket, kCpu, kCompare };
+  struct Request {
+    Order order;
+    uint64_t bytes;
+  };
+
+  [[noreturn]] void Serve(const OpenTransports& open);
+  double Carry(const Request& request, std::span<std::byte> pool);
+  void Ask(const Request& request);
+  double Answer();
+
+  const std::span<const std::byte> source_;
+  CopyRing ring_;
+  BareSocket socket_;
+  UniqueFd control_;
+  pid_t process_ = -1;
+  std::vector<std::string> addresses_;
+};
+
+}  // namespace tandem
