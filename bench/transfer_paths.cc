@@ -3,13 +3,14 @@
 #include "absl/synchronization/notification.h"
 #include "base/check.h"
 #include "transfer/framed/framed_transport.h"
+#include "transfer/shm/shm_medium.h"
 #include "transfer/tcp/tcp_medium.h"
 
 namespace tandem {
 namespace {
 
 // The receiving sides. Several paths may lead to one.
-enum Side : size_t { kTcp };
+enum Side : size_t { kTcp, kShm };
 
 std::unique_ptr<Transport> Framed(std::unique_ptr<Medium> medium, FrameReceiver* receiver) {
   return *NewFramedTransport({}, std::move(medium), receiver);
@@ -17,17 +18,23 @@ std::unique_ptr<Transport> Framed(std::unique_ptr<Medium> medium, FrameReceiver*
 
 std::unique_ptr<Medium> Tcp() { return *TcpMedium::Open({}); }
 
+std::unique_ptr<Medium> Shm(size_t ring_bytes) {
+  return *ShmMedium::Open({.slot_bytes = ring_bytes});
+}
+
 }  // namespace
 
-std::vector<std::unique_ptr<Transport>> OpenReceivers(size_t, FrameReceiver& receiver) {
+std::vector<std::unique_ptr<Transport>> OpenReceivers(size_t ring_bytes, FrameReceiver& receiver) {
   std::vector<std::unique_ptr<Transport>> sides;
   sides.push_back(Framed(Tcp(), &receiver));
+  sides.push_back(Framed(Shm(ring_bytes), &receiver));
   return sides;
 }
 
-std::vector<SendingPath> OpenSenders(size_t, const std::vector<std::string>& addresses) {
+std::vector<SendingPath> OpenSenders(size_t ring_bytes, const std::vector<std::string>& addresses) {
   std::vector<SendingPath> paths;
   paths.emplace_back("tcp", Framed(Tcp(), nullptr), addresses[kTcp]);
+  paths.emplace_back("shm", Framed(Shm(ring_bytes), nullptr), addresses[kShm]);
   return paths;
 }
 
