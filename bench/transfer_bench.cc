@@ -7,11 +7,12 @@
 // copy in and a copy out of a ring of shared memory, a bare TCP socket, and the hash alone. Shares
 // are medians of the ratio within a turn. Last, what a hand-off of one block costs: streams of 24
 // extents, from opening to the acknowledgement.
+#include <stdlib.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <ctime>
-#include <fstream>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -21,10 +22,12 @@
 #include "base/rng.h"
 #include "base/status.h"
 #include "bench/flags.h"
+#include "bench/machine.h"
 #include "bench/transfer_paths.h"
 #include "bench/transfer_peer.h"
 #include "kernels/cpu/device.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/test_certificates.h"
 
 namespace tandem {
 namespace {
@@ -96,6 +99,13 @@ struct Way {
   }
 };
 
+// In a folder that nobody else can read.
+TlsFiles NewCertificate() {
+  char folder[] = "/tmp/transfer_bench.XXXXXX";
+  TANDEM_CHECK(mkdtemp(folder) != nullptr, "no folder for certificates");
+  return TestAuthority(folder, "authority").Issue("bench");
+}
+
 enum Ceiling : size_t { kRing, kSocket, kHash, kNumCeilings };
 
 class TransferBench {
@@ -107,8 +117,9 @@ class TransferBench {
     }
     receiver_ = std::make_unique<ReceiverProcess>(
         source_.bytes(), kRingBytes,
-        [](FrameReceiver& receiver) { return OpenReceivers(kRingBytes, receiver); });
-    paths_ = OpenSenders(kRingBytes, receiver_->addresses());
+        [this](FrameReceiver& receiver) { return OpenReceivers(options_, receiver); });
+    paths_ = OpenSenders(options_, receiver_->addresses());
+    std::filesystem::remove_all(std::filesystem::path(options_.tls.ca).parent_path());
     const auto whole = [this](const Load& load) { return source_.bytes().first(load.bytes()); };
     ways_.push_back({"copy through shared memory", true,
                      [=, this](const Load& load) { receiver_->SendByRing(whole(load).size()); }});
@@ -238,25 +249,8 @@ class TransferBench {
     return rows;
   }
 
-  static std::string MachineName() {
-    std::ifstream file("/proc/cpuinfo");
-    int cores = 0;
-    std::string model;
-    for (std::string line; std::getline(file, line);) {
-      if (line.starts_with("processor")) ++cores;
-      if (line.starts_with("model name")) model = line.substr(line.find(':') + 2);
-    }
-    return fmt::format("{}, {} cores", model, cores);
-  }
-
-  static std::string Today() {
-    const std::time_t now = std::time(nullptr);
-    char text[16];
-    std::strftime(text, sizeof(text), "%Y-%m-%d", std::gmtime(&now));
-    return text;
-  }
-
   const Flags flags_;
+  const PathOptions options_ = {.ring_bytes = kRingBytes, .tls = NewCertificate()};
   const std::unique_ptr<Device> device_ = NewCpuDevice();
   DeviceBuffer source_ = *device_->Allocate(PromptLoad(8192).bytes());
   std::unique_ptr<ReceiverProcess> receiver_;
@@ -272,11 +266,9 @@ absl::Status Main(int argc, char** argv) {
   parser.Count("--streams", flags.streams);
   parser.Text("--json", flags.json_path);
   RETURN_IF_ERROR(parser.Parse(argc, argv));
-  const Json result = TransferBench(flags).Run();
-  if (flags.json_path.empty()) return absl::OkStatus();
-  std::ofstream file(flags.json_path);
-  file << result.dump(1) << '\n';
-  return file.flush() ? absl::OkStatus() : Internal("{} cannot be written", flags.json_path);
+  Json result = TransferBench(flags).Run();
+  result["command"] = CommandLine(argc, argv);
+  return WriteJson(result, flags.json_path);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace tandem {
 namespace {
 
 // The receiving sides. Several paths may lead to one.
-enum Side : size_t { kTcp, kShm };
+enum Side : size_t { kTcp, kTls, kShm };
 
 std::unique_ptr<Transport> Framed(std::unique_ptr<Medium> medium, FrameReceiver* receiver) {
   return *NewFramedTransport({}, std::move(medium), receiver);
@@ -18,23 +18,29 @@ std::unique_ptr<Transport> Framed(std::unique_ptr<Medium> medium, FrameReceiver*
 
 std::unique_ptr<Medium> Tcp() { return *TcpMedium::Open({}); }
 
+std::unique_ptr<Medium> Tls(const TlsFiles& files) { return *TcpMedium::Open({.tls = files}); }
+
 std::unique_ptr<Medium> Shm(size_t ring_bytes) {
   return *ShmMedium::Open({.slot_bytes = ring_bytes});
 }
 
 }  // namespace
 
-std::vector<std::unique_ptr<Transport>> OpenReceivers(size_t ring_bytes, FrameReceiver& receiver) {
+std::vector<std::unique_ptr<Transport>> OpenReceivers(const PathOptions& options,
+                                                      FrameReceiver& receiver) {
   std::vector<std::unique_ptr<Transport>> sides;
   sides.push_back(Framed(Tcp(), &receiver));
-  sides.push_back(Framed(Shm(ring_bytes), &receiver));
+  sides.push_back(Framed(Tls(options.tls), &receiver));
+  sides.push_back(Framed(Shm(options.ring_bytes), &receiver));
   return sides;
 }
 
-std::vector<SendingPath> OpenSenders(size_t ring_bytes, const std::vector<std::string>& addresses) {
+std::vector<SendingPath> OpenSenders(const PathOptions& options,
+                                     const std::vector<std::string>& addresses) {
   std::vector<SendingPath> paths;
   paths.emplace_back("tcp", Framed(Tcp(), nullptr), addresses[kTcp]);
-  paths.emplace_back("shm", Framed(Shm(ring_bytes), nullptr), addresses[kShm]);
+  paths.emplace_back("tcp, TLS", Framed(Tls(options.tls), nullptr), addresses[kTls]);
+  paths.emplace_back("shm", Framed(Shm(options.ring_bytes), nullptr), addresses[kShm]);
   return paths;
 }
 

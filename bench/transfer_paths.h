@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "transfer/tcp/tls_context.h"
 #include "transfer/transport.h"
 
 namespace tandem {
@@ -22,8 +23,14 @@ struct Load {
   size_t bytes() const { return size_t{extents()} * extent_bytes; }
 };
 
-// The receiving sides, in the order of kPathSides; called in the receiving process.
-std::vector<std::unique_ptr<Transport>> OpenReceivers(size_t ring_bytes, FrameReceiver& receiver);
+struct PathOptions {
+  size_t ring_bytes = 0;  // of shared memory, per connection
+  TlsFiles tls;
+};
+
+// The receiving sides; called in the receiving process.
+std::vector<std::unique_ptr<Transport>> OpenReceivers(const PathOptions& options,
+                                                      FrameReceiver& receiver);
 
 // One way of sending streams: a transport of this process, and the address of the receiving side.
 class SendingPath {
@@ -44,6 +51,7 @@ class SendingPath {
 };
 
 // All ways to the receiving sides at `addresses` (OpenReceivers).
-std::vector<SendingPath> OpenSenders(size_t ring_bytes, const std::vector<std::string>& addresses);
+std::vector<SendingPath> OpenSenders(const PathOptions& options,
+                                     const std::vector<std::string>& addresses);
 
 }  // namespace tandem

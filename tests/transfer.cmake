@@ -11,6 +11,9 @@ tandem_test(frame_proxy_test
 tandem_test(corruption_test
   SOURCES unit/transfer/corruption_test.cc support/transport_probe.cc
   DEPS tandem_transfer)
+tandem_test(transfer_memory_test
+  SOURCES unit/transfer/transfer_memory_test.cc
+  DEPS tandem_transfer)
 tandem_test(tls_test
   SOURCES unit/transfer/tls_test.cc unit/transfer/tls_transport_test.cc support/frame_faults.cc
           support/frame_proxy.cc support/test_certificates.cc support/transport_probe.cc

@@ -1,0 +1,153 @@
+// Memory for what is under way is set aside at the start: however many streams follow, none of it
+// is allocated, mapped or left behind.
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "gtest/gtest.h"
+#include "transfer/framed/framed_transport.h"
+#include "transfer/shm/shm_medium.h"
+#include "transfer/tcp/tcp_medium.h"
+
+namespace {
+
+constexpr size_t kExtentBytes = size_t{32} << 10;
+constexpr uint32_t kLayers = 4;
+constexpr uint32_t kBlocks = 6;
+constexpr size_t kStreamBytes = size_t{kLayers} * kBlocks * kExtentBytes;
+
+std::atomic<int64_t> large_allocations{0};
+
+void* Allocate(size_t bytes) {
+  if (bytes >= kExtentBytes / 2) ++large_allocations;
+  if (void* memory = std::malloc(bytes); memory != nullptr) return memory;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return Allocate(bytes); }
+void* operator new[](size_t bytes) { return Allocate(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+
+namespace tandem {
+namespace {
+
+// Shared memory of this process, mappings and bytes.
+struct SharedMappings {
+  int count = 0;
+  uint64_t bytes = 0;
+  friend bool operator==(const SharedMappings&, const SharedMappings&) = default;
+};
+
+SharedMappings Mapped() {
+  SharedMappings mapped;
+  std::ifstream file("/proc/self/maps");
+  for (std::string line; std::getline(file, line);) {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    char mode[5] = {};
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, mode) != 3 || mode[3] != 's') {
+      continue;
+    }
+    ++mapped.count;
+    mapped.bytes += end - begin;
+  }
+  return mapped;
+}
+
+uint64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  uint64_t pages = 0;
+  uint64_t resident = 0;
+  file >> pages >> resident;
+  return resident * 4096;
+}
+
+class Pool final : public FrameReceiver {
+ public:
+  absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) override {
+    return std::span(bytes_).subspan((header.layer * kBlocks + header.block) * kExtentBytes,
+                                     header.payload_bytes);
+  }
+  void Landed(const FrameHeader&, const absl::Status& status) override { EXPECT_TRUE(status.ok()); }
+  CommitAnswer Commit(const FrameHeader&) override { return {}; }
+  absl::Status Renewed(uint64_t, uint64_t) override { return absl::OkStatus(); }
+
+ private:
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(kStreamBytes);
+};
+
+enum class Kind : uint8_t { kTcp, kShm };
+
+std::unique_ptr<Medium> NewMedium(Kind kind) {
+  if (kind == Kind::kTcp) return *TcpMedium::Open({});
+  return *ShmMedium::Open({});
+}
+
+class TransferMemoryTest : public testing::TestWithParam<Kind> {
+ protected:
+  void Send(int streams) {
+    for (int i = 0; i < streams; ++i) {
+      absl::Notification ended;
+      const uint64_t stream = ++last_stream_;
+      ASSERT_TRUE(sender_
+                      ->OpenStream(receiver_->address(), stream, 1, Duration::zero(),
+                                   [&](uint64_t, uint64_t, const absl::Status& status) {
+                                     EXPECT_TRUE(status.ok()) << status;
+                                     ended.Notify();
+                                   })
+                      .ok());
+      for (uint32_t extent = 0; extent < kLayers * kBlocks; ++extent) {
+        ASSERT_TRUE(sender_
+                        ->Post(stream, 1, extent / kBlocks, extent % kBlocks,
+                               std::span(source_).subspan(extent * kExtentBytes, kExtentBytes))
+                        .ok());
+      }
+      ASSERT_TRUE(sender_->FinishStream(stream, 1).ok());
+      ended.WaitForNotification();
+    }
+  }
+
+  const std::vector<std::byte> source_ = std::vector<std::byte>(kStreamBytes, std::byte{7});
+  Pool pool_;
+  const std::unique_ptr<Transport> receiver_ =
+      *NewFramedTransport({}, NewMedium(GetParam()), &pool_);
+  const std::unique_ptr<Transport> sender_ =
+      *NewFramedTransport({}, NewMedium(GetParam()), nullptr);
+  uint64_t last_stream_ = 0;
+};
+
+TEST_P(TransferMemoryTest, AThousandStreamsTakeNoneAfterTheStart) {
+  const size_t set_aside = receiver_->buffer_bytes() + sender_->buffer_bytes();
+  Send(20);  // connections are made
+  const SharedMappings mapped = Mapped();
+  const uint64_t resident = ResidentBytes();
+  const int64_t allocated = large_allocations;
+  Send(1000);
+  EXPECT_EQ(large_allocations, allocated) << "pieces of half an extent or more were allocated";
+  EXPECT_EQ(Mapped(), mapped);
+  EXPECT_EQ(receiver_->buffer_bytes() + sender_->buffer_bytes(), set_aside);
+  EXPECT_LT(ResidentBytes(), resident + 4 * kStreamBytes) << "of 1000 times as much that moved";
+}
+
+TEST_P(TransferMemoryTest, WhatIsMappedIsWhatIsSetAside) {
+  const size_t set_aside = receiver_->buffer_bytes() + sender_->buffer_bytes();
+  EXPECT_EQ(set_aside > 0, GetParam() == Kind::kShm);
+  EXPECT_GE(Mapped().bytes, set_aside);
+}
+
+INSTANTIATE_TEST_SUITE_P(Media, TransferMemoryTest, testing::Values(Kind::kTcp, Kind::kShm),
+                         [](const auto& info) { return info.param == Kind::kTcp ? "tcp" : "shm"; });
+
+}  // namespace
+}  // namespace tandem
