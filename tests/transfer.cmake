@@ -18,6 +18,9 @@ tandem_test(tls_test
   SOURCES unit/transfer/tls_test.cc unit/transfer/tls_transport_test.cc support/frame_faults.cc
           support/frame_proxy.cc support/test_certificates.cc support/transport_probe.cc
   DEPS tandem_transfer)
+tandem_test(zero_copy_test
+  SOURCES unit/transfer/zero_copy_test.cc support/transport_probe.cc
+  DEPS tandem_transfer)
 tandem_test(transport_conformance_test
   SOURCES conformance/transport_test.cc support/test_certificates.cc support/transport_probe.cc
   DEPS tandem_transfer

@@ -38,6 +38,8 @@ std::unique_ptr<Medium> NewShm() {
 
 std::unique_ptr<Medium> NewTcp() { return *TcpMedium::Open({}); }
 
+std::unique_ptr<Medium> NewZeroCopy() { return *TcpMedium::Open({.zero_copy = ZeroCopy::kOn}); }
+
 std::unique_ptr<Medium> NewTls() {
   static const TestAuthority authority(::testing::TempDir(), fmt::format("media-{}", getpid()));
   static const TlsFiles files = authority.Issue("worker");
@@ -360,7 +362,8 @@ INSTANTIATE_TEST_SUITE_P(All, MediumTest,
                          ::testing::Values(MediumCase{"loopback", Reach::kProcess, NewLoopback},
                                            MediumCase{"shm", Reach::kHost, NewShm},
                                            MediumCase{"tcp", Reach::kHost, NewTcp},
-                                           MediumCase{"tls", Reach::kHost, NewTls}),
+                                           MediumCase{"tls", Reach::kHost, NewTls},
+                                           MediumCase{"zero_copy", Reach::kHost, NewZeroCopy}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<TcpMedium>> TcpMedium::Open(const TcpOptions& opt
   ASSIGN_OR_RETURN(UniqueFd listener, Listen(options.listen_host, options.listen_port));
   std::string address = AddressOf(options, LocalPort(listener));
   return std::unique_ptr<TcpMedium>(
-      new TcpMedium(std::move(address), std::move(listener), std::move(tls)));
+      new TcpMedium(std::move(address), std::move(listener), std::move(tls), options.zero_copy));
 }
 
 absl::Status TcpMedium::MayReach(std::string_view peer) const {
@@ -64,10 +64,14 @@ absl::StatusOr<std::unique_ptr<ByteChannel>> TcpMedium::Connect(std::string_view
              })) {
     return Unavailable("cannot connect: too many host names wait to be resolved");
   }
-  return std::make_unique<ConnectingChannel>(std::move(awaited), [this](UniqueFd socket) {
-    return tls_ != nullptr ? tls_->Connected(std::move(socket))
-                           : std::make_unique<SocketChannel>(std::move(socket));
-  });
+  return std::make_unique<ConnectingChannel>(
+      std::move(awaited), [this](UniqueFd socket) { return Connected(std::move(socket)); });
+}
+
+std::unique_ptr<ByteChannel> TcpMedium::Connected(UniqueFd socket) const {
+  if (tls_ != nullptr) return tls_->Connected(std::move(socket));
+  if (!ShallZeroCopy(zero_copy_, socket)) return std::make_unique<SocketChannel>(std::move(socket));
+  return std::make_unique<ZeroCopyChannel>(std::move(socket));
 }
 
 }  // namespace tandem

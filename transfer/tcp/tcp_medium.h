@@ -7,14 +7,16 @@
 #include "transfer/medium.h"
 #include "transfer/tcp/name_resolver.h"
 #include "transfer/tcp/tls_context.h"
+#include "transfer/tcp/zero_copy_channel.h"
 
 namespace tandem {
 
 struct TcpOptions {
   std::string listen_host = "127.0.0.1";
-  uint16_t listen_port = 0;     // 0: the system chooses
-  std::string advertised_host;  // what address() names; empty: listen_host
-  TlsFiles tls;                 // none: bytes travel as they are, and nobody has to prove anything
+  uint16_t listen_port = 0;              // 0: the system chooses
+  std::string advertised_host;           // what address() names; empty: listen_host
+  ZeroCopy zero_copy = ZeroCopy::kAuto;  // of what is sent without TLS
+  TlsFiles tls;  // none: bytes travel as they are, and nobody has to prove anything
 };
 
 // TCP sockets, with mutual TLS on every connection where there are files for it. Addresses are
@@ -34,12 +36,19 @@ class TcpMedium final : public Medium {
   size_t buffer_bytes() const override { return 0; }
 
  private:
-  TcpMedium(std::string address, UniqueFd listener, std::unique_ptr<TlsContext> tls)
-      : address_(std::move(address)), listener_(std::move(listener)), tls_(std::move(tls)) {}
+  TcpMedium(std::string address, UniqueFd listener, std::unique_ptr<TlsContext> tls,
+            ZeroCopy zero_copy)
+      : address_(std::move(address)),
+        listener_(std::move(listener)),
+        tls_(std::move(tls)),
+        zero_copy_(zero_copy) {}
+
+  std::unique_ptr<ByteChannel> Connected(UniqueFd socket) const;
 
   const std::string address_;
   const UniqueFd listener_;
   const std::unique_ptr<TlsContext> tls_;  // null without TLS
+  const ZeroCopy zero_copy_;
   NameResolver resolver_;
 };
 
