@@ -88,19 +88,65 @@ Command: `kernel_bench --threads {result['threads']} --repeats {result['repeats'
 {table(['op', 'shape', 'us', 'MB', 'GFLOP', 'of DRAM read', 'of FMA'], rows)}"""
 
 
-def transfer(result):
-    def row(name, entry):
-        return [name, f"{entry['gb_per_s']:.2f}", f"{entry['cpu_s_per_gb']:.2f}"]
+def verdicts(targets):
+    """How many of the targets were met, and which were not."""
+    missed = [f"{row['what']}: {row['measured']} instead of {row['wanted']}" for row in targets if not row["met"]]
+    return f"{len(targets) - len(missed)} of {len(targets)} targets met" + ("; missed: " + "; ".join(missed) if missed else "")
 
-    rows = [row("memcpy", result["memcpy"]), row("XXH3", result["xxh3"]), row("bare TCP", result["bare_tcp"])]
-    for entry in result["extents"]:
-        rows.append(row(f"frames of {entry['extent_bytes'] // 1024} KiB, verified", entry))
+
+def transfer(result):
+    rows = []
+    for i, row in enumerate(result["rates"]):
+        first = i == 0 or result["rates"][i - 1]["load"] != row["load"]
+        rows.append([row["load"] if first else "", row["way"], f"{row['gb_per_s']:.2f}", f"{100 * row['share_of_shared_memory']:.0f}%",
+                     f"{100 * row['share_of_socket']:.0f}%", f"{row['sender_cpu_s_per_gb']:.2f}",
+                     f"{row['receiver_cpu_s_per_gb']:.2f}"])
+    latencies = [[row["way"], f"{row['median_us']:.0f}", f"{row['p90_us']:.0f}"] for row in result["latencies"]]
+    targets = [{"what": f"{row['way']}, {row['load']}", "measured": f"{100 * row['share']:.0f}%",
+                "wanted": f"{100 * row['least']:.0f}%", "met": row["met"]} for row in result["targets"]]
+    buffers = {row["way"]: row["bytes"] for row in result["buffers"]}
     return f"""
 ## Moving KV
 
-TCP over the loopback interface, both ends on this machine. Command: `transfer_bench`
+{result['machine']}, {result['date']}. From one process to another of this machine, hashed and verified. A prompt is the KV of
+a model of 24 layers, 8 KV heads of 64 in bf16: extents of 32 KiB, 48 KiB per token. The first rows of each load are its
+ceilings: the same bytes copied in and out of a ring of {result['ring_bytes'] >> 20} MiB of shared memory, through a bare socket, and only hashed.
+All run turn by turn, {result['repeats']} turns after one that does not count; shares are medians of the ratio within a turn.
+Shared memory that is set aside at the start: {buffers.get('shm', 0) >> 20} MiB per worker; TCP takes none.
 
-{table(['path', 'GB/s', 'CPU s/GB'], rows)}"""
+Targets, prompts: shm at least 70% of the copy, tcp at least 60% of the bare socket: {verdicts(targets)}.
+Command: `{result['command']}`
+
+{table(['load', 'way', 'GB/s', 'of the copy', 'of the socket', 'sender CPU s/GB', 'receiver CPU s/GB'], rows)}
+What a prompt of one block costs: a stream of 24 extents, opened, sent, verified, acknowledged; {result['streams']} of them, way by way:
+
+{table(['way', 'median us', 'p90 us'], latencies)}"""
+
+
+def handoff(result):
+    rows, targets = [], []
+    for case in result["transports"]:
+        short, long = case["short"], case["long"]
+        exposed = sorted(row["exposed_ms"] for row in long["prompts"])[len(long["prompts"]) // 2]
+        rows.append([case["transport"], f"{short['unified_ttft_ms']:.2f}", f"{short['disaggregated_ttft_ms']:.2f}",
+                     f"{short['added_ms']:.2f}", f"{short['reserve_ms']:.2f}", f"{100 * long['hidden_share']:.1f}%", f"{exposed:.1f}"])
+        targets += [{"what": f"{case['transport']}, added to TTFT", "measured": f"{short['added_ms']:.2f} ms",
+                     "wanted": f"under {short['most_ms']:.0f} ms", "met": short["met"]},
+                    {"what": f"{case['transport']}, bytes hidden", "measured": f"{100 * long['hidden_share']:.1f}%",
+                     "wanted": f"{100 * long['least']:.0f}%", "met": long["met"]}]
+    short, long = result["transports"][0]["short"], result["transports"][0]["long"]
+    threads = f"{result['threads']} threads" if result["threads"] else "as many threads as cores"
+    return f"""
+## What a hand-off costs a request
+
+{result['machine']}, {result['date']}; the model of 0.35 B parameters, `tandem up` with a prefill, a decode and a unified worker, each with
+{threads}, on the same cores. *Added*: prompts of {short['prompt_tokens']} tokens on both routes in turns, {short['pairs']} pairs, the median of the
+differences of TTFT at the client. *Hidden*: of the KV of prompts of {long['prompt_tokens']:,} tokens, what had landed when the decode worker was given
+the request, which is after the first token by one hop of the router; *exposed*: from the first token to the acknowledgement.
+
+{verdicts(targets)}. Command: `{result['command']}`
+
+{table(['transport', 'TTFT unified ms', 'TTFT handed off ms', 'added ms', 'of that reserving ms', 'bytes hidden', 'exposed ms'], rows)}"""
 
 
 def scheduler(result):
@@ -330,7 +376,8 @@ def check_gpu():
 
 GPU_RESULTS = [*GPU_STAGES, "sdpa", "machine", "conformance", "sanitizer", "daemon"]
 SECTIONS = [("cpu_peer", against_peer), ("cpu_daemon", daemon), ("cpu_kernels", kernels),
-            ("cpu_transfer", transfer), ("cpu_kvstore", kvstore), ("cpu_scheduler", scheduler), ("cpu_tokenizer", tokenizer)]
+            ("cpu_transfer", transfer), ("cpu_handoff", handoff),
+            ("cpu_kvstore", kvstore), ("cpu_scheduler", scheduler), ("cpu_tokenizer", tokenizer)]
 
 
 def main():

@@ -1,11 +1,12 @@
 // What it costs to move KV from one process to another on this machine, hashed and verified: rate,
 // and CPU time of both sides, per way of sending.
-//   transfer_bench [--repeats 9] [--streams 200] [--json FILE]
+//   transfer_bench [--repeats 9] [--streams 200] [--filter TEXT] [--json FILE]
 // Loads are the extents of prompts in a model of 24 layers, 8 KV heads of 64, bf16, blocks of 16
 // tokens (32 KiB each), and the same bytes in extents of other sizes. Beside every stream, turn by
 // turn in an order that rotates, the ceilings move the same bytes between the same processes: a
 // copy in and a copy out of a ring of shared memory, a bare TCP socket, and the hash alone. Shares
-// are medians of the ratio within a turn. Last, what a hand-off of one block costs: streams of 24
+// are medians of the ratio within a turn; loads of less than 96 MiB take more turns. --filter takes
+// the loads whose name holds the text. Last, what a hand-off of one block costs: streams of 24
 // extents, from opening to the acknowledgement.
 #include <stdlib.h>
 
@@ -44,6 +45,7 @@ constexpr double kLeastTcpShare = 0.6;
 struct Flags {
   int32_t repeats = 9;
   int32_t streams = 200;
+  std::string filter;
   std::string json_path;
 };
 
@@ -137,6 +139,7 @@ class TransferBench {
     Json rows = Json::array();
     Json targets = Json::array();
     for (const Load& load : Loads()) {
+      if (load.name.find(flags_.filter) == std::string::npos) continue;
       MeasureRates(load);
       for (const Way& way : ways_) rows.push_back(RateRow(load, way));
       if (load.layers > 1) AddTargets(load, targets);
@@ -170,7 +173,9 @@ class TransferBench {
   // The first turn, in which connections are made and pages touched, does not count.
   void MeasureRates(const Load& load) {
     for (Way& way : ways_) way.costs.clear();
-    for (int32_t turn = -1; turn < flags_.repeats; ++turn) {
+    const auto turns = static_cast<int32_t>(
+        std::max<size_t>(1, PromptLoad(2048).bytes() / load.bytes()) * flags_.repeats);
+    for (int32_t turn = -1; turn < turns; ++turn) {
       for (size_t i = 0; i < ways_.size(); ++i) {
         Way& way = ways_[(i + static_cast<size_t>(turn + 1)) % ways_.size()];
         const Cost cost = Measure(way, load);
@@ -264,6 +269,7 @@ absl::Status Main(int argc, char** argv) {
   FlagParser parser;
   parser.Count("--repeats", flags.repeats);
   parser.Count("--streams", flags.streams);
+  parser.Text("--filter", flags.filter);
   parser.Text("--json", flags.json_path);
   RETURN_IF_ERROR(parser.Parse(argc, argv));
   Json result = TransferBench(flags).Run();
