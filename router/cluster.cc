@@ -1,6 +1,7 @@
 #include "router/cluster.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/status.h"
 
@@ -78,41 +79,70 @@ absl::Status Cluster::CheckAgrees(const v1::RegisterRequest& request) const {
 
 absl::Status Cluster::Register(const v1::RegisterRequest& request) {
   RETURN_IF_ERROR(CheckComplete(request));
-  absl::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(CheckAgrees(request));
-  auto& workers = current_.workers;
-  auto place = std::lower_bound(
-      workers.begin(), workers.end(), request.name(),
-      [](const WorkerView& worker, const std::string& name) { return worker.id.name < name; });
-  if (place == workers.end() || place->id.name != request.name()) {
-    place = workers.insert(place, WorkerView());
+  {
+    absl::MutexLock lock(&mutex_);
+    RETURN_IF_ERROR(CheckAgrees(request));
+    auto& workers = current_.workers;
+    auto place = std::lower_bound(
+        workers.begin(), workers.end(), request.name(),
+        [](const WorkerView& worker, const std::string& name) { return worker.id.name < name; });
+    if (place == workers.end() || place->id.name != request.name()) {
+      place = workers.insert(place, WorkerView());
+    }
+    const bool same_life = place->id.incarnation == request.incarnation();
+    const WorkerCharge charged = same_life ? place->charged : WorkerCharge();
+    *place = ToView(request, clock_.Now());
+    place->charged = charged;
+    Publish();
   }
-  const bool same_life = place->id.incarnation == request.incarnation();
-  const WorkerCharge charged = same_life ? place->charged : WorkerCharge();
-  *place = ToView(request, clock_.Now());
-  place->charged = charged;
-  Publish();
+  TellListener();
   return absl::OkStatus();
 }
 
 absl::Status Cluster::Heartbeat(const v1::HeartbeatRequest& request) {
-  absl::MutexLock lock(&mutex_);
-  WorkerView* worker = Find({request.name(), request.incarnation()});
-  if (worker == nullptr) {
-    return NotFound("worker {} has no lease here: register again", request.name());
+  {
+    absl::MutexLock lock(&mutex_);
+    WorkerView* worker = Find({request.name(), request.incarnation()});
+    if (worker == nullptr) {
+      return NotFound("worker {} has no lease here: register again", request.name());
+    }
+    worker->load = request.load();
+    worker->last_heard = clock_.Now();
+    worker->suspected = false;
+    Publish();
   }
-  worker->load = request.load();
-  worker->last_heard = clock_.Now();
-  worker->suspected = false;
-  Publish();
+  TellListener();
   return absl::OkStatus();
 }
 
 void Cluster::Deregister(std::string_view name, uint64_t incarnation) {
+  {
+    absl::MutexLock lock(&mutex_);
+    const WorkerId id{std::string(name), incarnation};
+    WorkerView* const worker = Find(id);
+    if (worker == nullptr) return;
+    if (!std::exchange(worker->leaving, true)) {
+      worker->last_heard = clock_.Now();
+    } else {
+      std::erase_if(current_.workers, [&id](const WorkerView& one) { return one.id == id; });
+    }
+    Publish();
+  }
+  TellListener();
+}
+
+void Cluster::SetListener(std::function<void()> changed) {
   absl::MutexLock lock(&mutex_);
-  const WorkerId id{std::string(name), incarnation};
-  std::erase_if(current_.workers, [&id](const WorkerView& worker) { return worker.id == id; });
-  Publish();
+  listener_ = std::move(changed);
+}
+
+void Cluster::TellListener() {
+  std::function<void()> listener;
+  {
+    absl::MutexLock lock(&mutex_);
+    listener = listener_;
+  }
+  if (listener) listener();
 }
 
 void Cluster::Suspect(const WorkerId& id) {

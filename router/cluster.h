@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -36,7 +37,13 @@ class Cluster {
   absl::Status Register(const v1::RegisterRequest& request);
   // NOT_FOUND when the lease has lapsed or was never there.
   absl::Status Heartbeat(const v1::HeartbeatRequest& request);
+  // First: the worker is leaving; it gets nothing new and keeps its lease while it ends what it
+  // has. Again: it is gone.
   void Deregister(std::string_view name, uint64_t incarnation);
+
+  // `changed` is called after a worker has come, reported, begun to leave or gone: on the thread
+  // that told so, with no lock held. Empty: nobody listens any more.
+  void SetListener(std::function<void()> changed);
 
   // A call to this worker failed to reach it: nothing is sent there until it is heard of again.
   void Suspect(const WorkerId& id);
@@ -59,12 +66,14 @@ class Cluster {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   WorkerView* Find(const WorkerId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellListener() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const ClusterOptions options_;
   const Clock& clock_;
   mutable absl::Mutex mutex_;
   ClusterView current_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const ClusterView> published_ ABSL_GUARDED_BY(mutex_);
+  std::function<void()> listener_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tandem

@@ -16,7 +16,7 @@ int32_t WorkerView::AvailableBlocks() const { return load.free_blocks() + load.k
 
 bool ClusterView::HasUsable(v1::WorkerRole role) const {
   return std::any_of(workers.begin(), workers.end(), [role](const WorkerView& worker) {
-    return worker.role == role && !worker.suspected;
+    return worker.role == role && worker.usable();
   });
 }
 

@@ -39,6 +39,10 @@ struct WorkerView {
   WorkerCharge charged;
   TimePoint last_heard;
   bool suspected = false;  // a call failed to reach it, and nothing was heard of it since
+  bool leaving = false;    // it ends what it has and takes nothing new
+
+  // Whether it may be sent anything.
+  bool usable() const { return !suspected && !leaving && load.not_ready().empty(); }
 
   // The larger of what the worker reported and what this router knows that it sent there: the
   // report is late by up to a heartbeat, and other routers send work too.

@@ -46,7 +46,7 @@ std::vector<const WorkerView*> Candidates(const ClusterView& view, v1::WorkerRol
   for (const WorkerView& worker : view.workers) {
     const bool tried =
         std::find(query.excluded.begin(), query.excluded.end(), worker.id) != query.excluded.end();
-    if (worker.role == role && !worker.suspected && !tried) candidates.push_back(&worker);
+    if (worker.role == role && worker.usable() && !tried) candidates.push_back(&worker);
   }
   return candidates;
 }

@@ -327,6 +327,7 @@ void Worker::Drain(TimePoint deadline) {
   parts_->watchdog.reset();  // it has nobody to tell, and the health is set once more
   parts_->server->SetHealth(GrpcServer::Health::kNotServing);
   parts_->engine->Shutdown(deadline);
+  parts_->registration->Stop();
   // All streams have ended with the engine; what is left is being written.
   parts_->server->Shutdown(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
 }

@@ -43,7 +43,7 @@ grpc::ServerUnaryReactor* ClusterService::Deregister(grpc::CallbackServerContext
                                                      const v1::DeregisterRequest* request,
                                                      v1::DeregisterResponse*) {
   cluster_.Deregister(request->name(), request->incarnation());
-  spdlog::info("worker={} left", request->name());
+  spdlog::info("worker={} leaves", request->name());
   return Answer(*context, absl::OkStatus());
 }
 

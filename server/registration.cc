@@ -76,7 +76,6 @@ class Registration::Link {
     });
   }
 
-  // Also after Interrupt.
   void Deregister(const v1::RegisterRequest& self) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kGoodbyeTimeout);
@@ -88,10 +87,9 @@ class Registration::Link {
     if (!status.ok()) spdlog::debug("router={} not told of leaving", router_);
   }
 
-  // Ends the call in progress and all later ones at once.
+  // Ends the call in progress.
   void Interrupt() {
     absl::MutexLock lock(&mutex_);
-    interrupted_ = true;
     if (context_ != nullptr) context_->TryCancel();
   }
 
@@ -106,7 +104,6 @@ class Registration::Link {
     context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
     {
       absl::MutexLock lock(&mutex_);
-      if (interrupted_) return Cancelled("leaving");
       context_ = &context;
     }
     const grpc::Status status = stub(context);
@@ -119,7 +116,6 @@ class Registration::Link {
   std::unique_ptr<v1::Cluster::Stub> stub_;
   absl::Mutex mutex_;  // held across TryCancel, which never blocks and calls nobody back
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the call in progress
-  bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 Registration::Registration(RegistrationOptions options) : options_(std::move(options)) {
@@ -129,7 +125,7 @@ Registration::Registration(RegistrationOptions options) : options_(std::move(opt
   for (auto& link : links_) threads_.emplace_back([this, &link] { Run(*link); });
 }
 
-Registration::~Registration() { Leave(); }
+Registration::~Registration() { Stop(); }
 
 void Registration::Nudge() {
   absl::MutexLock lock(&mutex_);
@@ -139,78 +135,107 @@ void Registration::Nudge() {
 bool Registration::WaitUntilKnown(TimePoint deadline) {
   absl::MutexLock lock(&mutex_);
   const auto known = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return num_known_ == links_.size() || leaving_;
+    return num_known_ == links_.size() || phase_ != Phase::kServing;
   };
   const auto left = deadline - std::chrono::steady_clock::now();
-  return mutex_.AwaitWithTimeout(absl::Condition(&known), absl::FromChrono(left)) && !leaving_;
+  return mutex_.AwaitWithTimeout(absl::Condition(&known), absl::FromChrono(left)) &&
+         phase_ == Phase::kServing;
 }
 
-void Registration::Leave() {
-  {
-    absl::MutexLock lock(&mutex_);
-    leaving_ = true;
-  }
-  for (auto& link : links_) link->Interrupt();
+void Registration::Leave() { Enter(Phase::kLeaving); }
+
+void Registration::Stop() {
+  Enter(Phase::kStopped);
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
 }
 
-bool Registration::Sleep(absl::Duration duration) {
-  absl::MutexLock lock(&mutex_);
-  return mutex_.AwaitWithTimeout(absl::Condition(&leaving_), duration);
-}
-
-bool Registration::SleepUntilNews(Link& link, absl::Duration heartbeat) {
+void Registration::Enter(Phase phase) {
   {
     absl::MutexLock lock(&mutex_);
-    const auto news = [this, &link]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return leaving_ || nudges_ != link.nudges_told;
-    };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&news), heartbeat)) return false;
+    if (phase_ >= phase) return;
+    phase_ = phase;
   }
-  const bool leaving = Sleep(kNudgeDelay);
+  for (auto& link : links_) link->Interrupt();
+}
+
+Registration::Phase Registration::phase() {
+  absl::MutexLock lock(&mutex_);
+  return phase_;
+}
+
+bool Registration::Sleep(Phase during, absl::Duration duration) {
+  absl::MutexLock lock(&mutex_);
+  const auto over = [this, during]()
+                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return phase_ != during; };
+  return mutex_.AwaitWithTimeout(absl::Condition(&over), duration);
+}
+
+void Registration::SleepUntilNews(Phase during, Link& link, absl::Duration heartbeat) {
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto news = [this, during, &link]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return phase_ != during || nudges_ != link.nudges_told;
+    };
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&news), heartbeat)) return;
+  }
+  Sleep(during, kNudgeDelay);
   absl::MutexLock lock(&mutex_);
   link.nudges_told = nudges_;
-  return leaving;
 }
 
 void Registration::Run(Link& link) {
   BackOff back_off;
   absl::Duration heartbeat;
-  bool leaving = false;
-  while (!leaving) {
-    if (!link.known) {
-      v1::RegisterRequest request = options_.self;
-      *request.mutable_load() = options_.load();
-      const auto registered = link.Register(request);
-      if (!registered.ok()) {
-        leaving = Sleep(back_off.Next());
-        if (!leaving) ReportRefusal(link.router(), registered.status());
-        continue;
-      }
-      spdlog::info("router={} registered", link.router());
-      heartbeat = *registered;
-      link.known = true;
-      absl::MutexLock lock(&mutex_);
-      ++num_known_;
+  bool told_leaving = false;
+  for (Phase now = phase(); now != Phase::kStopped; now = phase()) {
+    if (!link.known && now == Phase::kLeaving) break;  // nobody to take leave of
+    if (!link.known && !Join(link, heartbeat)) {
+      Sleep(now, back_off.Next());
+      continue;
     }
     back_off.Reset();
-    leaving = SleepUntilNews(link, heartbeat);
-    if (leaving) break;
-    v1::HeartbeatRequest request;
-    request.set_name(options_.self.name());
-    request.set_incarnation(options_.self.incarnation());
-    *request.mutable_load() = options_.load();
-    const absl::Status status = link.Heartbeat(request);
-    if (status.ok()) continue;
-    if (absl::IsCancelled(status)) break;  // by Leave: the router still knows us
-    // Forgotten, or the router is gone or new: either way the next word is a registration.
-    spdlog::info("router={} heartbeat failed status=\"{}\"", link.router(), status.ToString());
+    if (now == Phase::kLeaving && !std::exchange(told_leaving, true)) {
+      link.Deregister(options_.self);
+    }
+    SleepUntilNews(now, link, heartbeat);
+    if (phase() != now || Beat(link)) continue;
     link.known = false;
     absl::MutexLock lock(&mutex_);
     --num_known_;
   }
-  if (link.known) link.Deregister(options_.self);
+  if (!link.known) return;
+  if (!told_leaving) link.Deregister(options_.self);
+  link.Deregister(options_.self);
+}
+
+bool Registration::Join(Link& link, absl::Duration& heartbeat) {
+  v1::RegisterRequest request = options_.self;
+  *request.mutable_load() = options_.load();
+  const auto registered = link.Register(request);
+  if (!registered.ok()) {
+    if (!absl::IsCancelled(registered.status())) ReportRefusal(link.router(), registered.status());
+    return false;
+  }
+  spdlog::info("router={} registered", link.router());
+  heartbeat = *registered;
+  link.known = true;
+  absl::MutexLock lock(&mutex_);
+  ++num_known_;
+  return true;
+}
+
+bool Registration::Beat(Link& link) {
+  v1::HeartbeatRequest request;
+  request.set_name(options_.self.name());
+  request.set_incarnation(options_.self.incarnation());
+  *request.mutable_load() = options_.load();
+  const absl::Status status = link.Heartbeat(request);
+  // Cancelled by a change of phase: the router still knows us.
+  if (status.ok() || absl::IsCancelled(status)) return true;
+  // Forgotten, or the router is gone or new: either way the next word is a registration.
+  spdlog::info("router={} heartbeat failed status=\"{}\"", link.router(), status.ToString());
+  return false;
 }
 
 }  // namespace tandem

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,28 +27,40 @@ struct RegistrationOptions {
 class Registration {
  public:
   explicit Registration(RegistrationOptions options);
-  // As Leave.
+  // As Stop.
   ~Registration();
 
   // The load has changed: tells the routers soon, many changes at once.
   void Nudge();
   // True once every router knows this worker; false when `deadline` came first.
   bool WaitUntilKnown(TimePoint deadline);
-  // Deregisters everywhere. Idempotent.
+  // Tells every router that this worker is leaving: it gets nothing new. The leases are renewed
+  // until Stop, for what it still serves. Idempotent.
   void Leave();
+  // Leaves, takes its name off every router's list and ends. Idempotent.
+  void Stop();
 
  private:
   class Link;
 
+  // kServing -> kLeaving -> kStopped
+  enum class Phase : uint8_t { kServing, kLeaving, kStopped };
+
   void Run(Link& link);
-  // True when the wait ended because of Leave.
-  bool Sleep(absl::Duration duration);
+  // Whether `link` knows this worker now; if so, how often it wants to hear.
+  bool Join(Link& link, absl::Duration& heartbeat);
+  // Whether the lease is renewed, or nothing is known of that.
+  bool Beat(Link& link);
+  void Enter(Phase phase);
+  Phase phase();
+  // True when the wait ended because the phase is no longer `during`.
+  bool Sleep(Phase during, absl::Duration duration);
   // Sleeps until the next heartbeat is due, or a moment after a nudge that `link` has not told of.
-  bool SleepUntilNews(Link& link, absl::Duration heartbeat);
+  void SleepUntilNews(Phase during, Link& link, absl::Duration heartbeat);
 
   const RegistrationOptions options_;
   absl::Mutex mutex_;
-  bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
+  Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kServing;
   uint64_t nudges_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t num_known_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<Link>> links_;

@@ -96,9 +96,48 @@ TEST_F(ClusterTest, AYoungerLifeTakesTheNameAndAnOlderIsRefused) {
   worker.set_incarnation(10);
   EXPECT_TRUE(absl::IsFailedPrecondition(cluster_.Register(worker)));
   cluster_.Deregister("u", 10);  // a late goodbye of the old one
-  EXPECT_THAT(Names(), ElementsAre("u"));
-  cluster_.Deregister("u", 11);
+  EXPECT_TRUE(cluster_.View()->HasUsable(v1::WORKER_ROLE_UNIFIED));
+}
+
+TEST_F(ClusterTest, AWorkerThatLeavesGetsNothingAndKeepsItsLeaseUntilItIsGone) {
+  ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
+  cluster_.Charge({"u", 10}, {.sequences = 2});
+  cluster_.Deregister("u", 10);
+  EXPECT_FALSE(cluster_.View()->HasUsable(v1::WORKER_ROLE_UNIFIED));
+  EXPECT_TRUE(cluster_.View()->workers[0].leaving);
+  clock_.Advance(seconds(4));
+  ASSERT_TRUE(Beat("u").ok());
+  EXPECT_FALSE(cluster_.View()->HasUsable(v1::WORKER_ROLE_UNIFIED));
+  clock_.Advance(seconds(4));
+  EXPECT_TRUE(cluster_.Expire().empty());
+  cluster_.Deregister("u", 10);
   EXPECT_TRUE(Names().empty());
+}
+
+TEST_F(ClusterTest, AWorkerThatIsNotReadyGetsNothingUntilItIs) {
+  ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
+  v1::HeartbeatRequest stuck;
+  stuck.set_name("u");
+  stuck.set_incarnation(10);
+  stuck.mutable_load()->set_not_ready("no step for 4 s");
+  ASSERT_TRUE(cluster_.Heartbeat(stuck).ok());
+  EXPECT_FALSE(cluster_.View()->HasUsable(v1::WORKER_ROLE_UNIFIED));
+  ASSERT_TRUE(Beat("u").ok());
+  EXPECT_TRUE(cluster_.View()->HasUsable(v1::WORKER_ROLE_UNIFIED));
+}
+
+TEST_F(ClusterTest, AListenerHearsOfWorkersAndNotOfCharges) {
+  int news = 0;
+  cluster_.SetListener([&news] { ++news; });
+  ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
+  EXPECT_EQ(news, 1);
+  ASSERT_TRUE(Beat("u").ok());
+  EXPECT_EQ(news, 2);
+  cluster_.Charge({"u", 10}, {.sequences = 2});
+  cluster_.Deregister("nobody", 10);
+  EXPECT_EQ(news, 2);
+  cluster_.Deregister("u", 10);
+  EXPECT_EQ(news, 3);
 }
 
 TEST_F(ClusterTest, PeersMustAgree) {
