@@ -74,7 +74,7 @@ absl::Status Internal(fmt::format_string<Args...> format, Args&&... args) {
   return MakeStatus(absl::StatusCode::kInternal, format, std::forward<Args>(args)...);
 }
 
-// The same code, with `context` before the message: "models/x: header says 12 bytes".
+// The same code and payloads, with `context` before the message: "models/x: header says 12 bytes".
 absl::Status Annotate(const absl::Status& status, std::string_view context);
 
 }  // namespace tandem
@@ -83,16 +83,15 @@ absl::Status Annotate(const absl::Status& status, std::string_view context);
 #define TANDEM_CONCAT_(a, b) TANDEM_CONCAT_INNER_(a, b)
 
 // Returns from the enclosing function when `expr` is not OK.
-#define RETURN_IF_ERROR(expr)                                      \
-  do {                                                             \
-    if (absl::Status tandem_status_ = (expr); !tandem_status_.ok()) \
-      return tandem_status_;                                       \
+#define RETURN_IF_ERROR(expr)                                                              \
+  do {                                                                                     \
+    if (absl::Status tandem_status_ = (expr); !tandem_status_.ok()) return tandem_status_; \
   } while (false)
 
 // Declares or assigns `lhs` from a StatusOr, or returns its status.
 #define ASSIGN_OR_RETURN(lhs, expr) \
   TANDEM_ASSIGN_OR_RETURN_(TANDEM_CONCAT_(tandem_statusor_, __LINE__), lhs, expr)
-#define TANDEM_ASSIGN_OR_RETURN_(statusor, lhs, expr) \
-  auto statusor = (expr);                             \
+#define TANDEM_ASSIGN_OR_RETURN_(statusor, lhs, expr)      \
+  auto statusor = (expr);                                  \
   if (!statusor.ok()) return std::move(statusor).status(); \
   lhs = *std::move(statusor)

@@ -17,6 +17,7 @@
 #include "engine/model_runner.h"
 #include "engine/pool_size.h"
 #include "engine/progress.h"
+#include "engine/sequence.h"
 #include "kvstore/kv_store.h"
 #include "model/transformer/forward.h"
 
@@ -90,6 +91,41 @@ absl::Status CheckTokens(std::string_view what, std::span<const int32_t> ids, in
                          vocab_size - 1);
 }
 
+// Of a choice that goes on: it has not said all that it may, nor what ends it.
+absl::Status CheckGoesOn(const EngineRequest& request, size_t index) {
+  const OutputSoFar& choice = request.so_far[index];
+  if (!std::isfinite(choice.cumulative_logprob)) {
+    return InvalidArgument("so_far[{}]: the log-probability is {}", index,
+                           choice.cumulative_logprob);
+  }
+  if (std::ssize(choice.token_ids) >= request.max_tokens) {
+    return InvalidArgument("so_far[{}] has {} tokens of at most {}: it has ended", index,
+                           choice.token_ids.size(), request.max_tokens);
+  }
+  for (const int32_t token : choice.token_ids) {
+    if (StopReasonOf(request, token, 0) == FinishReason::kNone) continue;
+    return InvalidArgument("so_far[{}] has stop token {}: it has ended", index, token);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSoFar(const EngineRequest& request, int32_t vocab_size) {
+  if (request.so_far.empty()) return absl::OkStatus();
+  if (request.beams) return InvalidArgument("so_far: a beam search begins anew");
+  if (std::ssize(request.so_far) != request.n) {
+    return InvalidArgument("so_far has {} choices, the request {}", request.so_far.size(),
+                           request.n);
+  }
+  bool goes_on = false;
+  for (size_t i = 0; i < request.so_far.size(); ++i) {
+    if (request.so_far[i].ended) continue;
+    goes_on = true;
+    RETURN_IF_ERROR(CheckTokens("so_far", request.so_far[i].token_ids, vocab_size));
+    RETURN_IF_ERROR(CheckGoesOn(request, i));
+  }
+  return goes_on ? absl::OkStatus() : InvalidArgument("so_far: every choice has ended");
+}
+
 }  // namespace
 
 // The parts of an engine in the order of their making, and its thread.
@@ -131,6 +167,9 @@ class Engine::Impl {
   void Submit(SubmitMessage message, Role role) {
     absl::Status status = CheckRole(role);
     if (status.ok()) status = CheckRequest(message.request);
+    if (status.ok() && message.target && !message.request.so_far.empty()) {
+      status = InvalidArgument("so_far: a prompt is computed from its start");
+    }
     Admit(std::move(message), status);
   }
 
@@ -193,6 +232,7 @@ class Engine::Impl {
           request.prompt.size(), request.max_tokens, options_.max_context_tokens);
     }
     RETURN_IF_ERROR(CheckWidth(request));
+    RETURN_IF_ERROR(CheckSoFar(request, vocab_size_));
     return request.sampling.Validate();
   }
 
@@ -219,6 +259,11 @@ class Engine::Impl {
 
   absl::Status CheckFirstTokens(const DecodeRequest& decode) const {
     const EngineRequest& request = decode.request;
+    for (size_t i = 0; i < request.so_far.size(); ++i) {
+      if (request.so_far[i].ended || !request.so_far[i].token_ids.empty()) continue;
+      return InvalidArgument("so_far[{}] has no token: the prefill worker samples the first", i);
+    }
+    if (!request.so_far.empty()) return absl::OkStatus();
     const size_t expected = request.beams ? 1 : static_cast<size_t>(request.n);
     if (decode.first_tokens.size() != expected) {
       return InvalidArgument("{} first tokens came, {} are expected", decode.first_tokens.size(),

@@ -84,7 +84,7 @@ struct ReserveRequest {
 
 // A decode worker's part: the reservation with its KV, and what was sampled elsewhere: the first
 // token of each choice (emitted there and not emitted again; those that end with it have ended
-// there), or for beams the one that OnBeamStart gave.
+// there), or for beams the one that OnBeamStart gave. Not looked at where request.so_far says more.
 struct DecodeRequest {
   EngineRequest request;
   ReservationId reservation;
@@ -172,10 +172,11 @@ class Engine {
   FrameReceiver* frame_receiver();
   void SetTransport(Transport* transport);
 
-  // Prefill and decode here. Role unified. What can be said at once is told to the sink on the
-  // calling thread, before this returns: INVALID_ARGUMENT, FAILED_PRECONDITION (wrong role),
-  // RESOURCE_EXHAUSTED (inbox full), UNAVAILABLE (shut down). The rest comes from the engine
-  // thread: RESOURCE_EXHAUSTED (queue full), UNAVAILABLE (draining).
+  // Prefill and decode here; with so_far from its prompt on, as after a preemption. Role unified.
+  // What can be said at once is told to the sink on the calling thread, before this returns:
+  // INVALID_ARGUMENT, FAILED_PRECONDITION (wrong role), RESOURCE_EXHAUSTED (inbox full),
+  // UNAVAILABLE (shut down). The rest comes from the engine thread: RESOURCE_EXHAUSTED (queue
+  // full), UNAVAILABLE (draining).
   void Submit(EngineRequest request, std::unique_ptr<TokenSink> sink);
 
   // Prefill here, decode elsewhere: emits the first token of each choice (or a beam start), pushes

@@ -36,6 +36,67 @@ void EngineLoop::AddFork(Sequence& root, int32_t index) {
   fork.tables.push_back(root.tables.front().Fork());
 }
 
+void EngineLoop::Resume(SubmitMessage& message) {
+  auto request = std::make_unique<RequestState>(std::move(message.request));
+  request->stream = std::move(message.stream);
+  request->accepted = message.accepted;
+  request->prefilled = true;
+  std::vector<std::pair<SequenceId, int32_t>> queued;
+  for (int32_t i = 0; i < request->spec.n; ++i) {
+    const OutputSoFar& said = request->spec.so_far[i];
+    if (said.ended) continue;
+    SequenceSpec spec = SpecOf(SequenceId(next_sequence_++), request->spec);
+    spec.width = 1;
+    spec.said_tokens = static_cast<int32_t>(said.token_ids.size());
+    if (absl::Status status = scheduler_.Enqueue(spec, clock_.Now()); !status.ok()) {
+      for (const auto& [id, index] : queued) scheduler_.Finish(id);
+      return request->stream.Fail(status);
+    }
+    queued.emplace_back(spec.id, i);
+  }
+  RequestState& added = Add(std::move(request));
+  for (const auto& [id, index] : queued) {
+    GoOnBehind(AddSequence(added, id, store_.NewKey(added.spec.cache_salt)), index);
+  }
+}
+
+// Forks compute the prompt's last part of a block again: no block is shared that is written to.
+void EngineLoop::ResumeFrom(Sequence& root) {
+  RequestState& request = root.request;
+  const int32_t prompt = request.prompt_tokens();
+  const int32_t whole_blocks = prompt - prompt % options_.layout.block_tokens;
+  std::vector<Scheduler::Resumed> choices;
+  for (int32_t i = 0; i < request.spec.n; ++i) {
+    if (request.ended[i]) continue;
+    const auto said = static_cast<int32_t>(request.spec.so_far[i].token_ids.size());
+    if (choices.empty()) {
+      root.index = i;
+      choices.push_back({.id = root.id, .computed_tokens = prompt, .said_tokens = said});
+      continue;
+    }
+    AddFork(root, i);
+    Sequence& fork = *Find(request.sequences.back());
+    fork.tables.front().Truncate(whole_blocks);
+    choices.push_back({.id = fork.id, .computed_tokens = whole_blocks, .said_tokens = said});
+  }
+  for (const Scheduler::Resumed& choice : choices) {
+    Sequence& sequence = *Find(choice.id);
+    GoOnBehind(sequence, sequence.index);
+  }
+  scheduler_.Resume(root.id, choices);
+}
+
+void EngineLoop::GoOnBehind(Sequence& sequence, int32_t index) {
+  const EngineRequest& spec = sequence.request.spec;
+  const OutputSoFar& said = spec.so_far[index];
+  Row& row = sequence.rows.front();
+  row.tokens.insert(row.tokens.end(), said.token_ids.begin(), said.token_ids.end());
+  row.cumulative_logprob = said.cumulative_logprob;
+  sequence.index = index;
+  sequence.seed = ChoiceSeed(spec.sampling.seed, index);
+  sequence.key.Extend(row.tokens);
+}
+
 void EngineLoop::AdvanceBeams(Sequence& sequence, std::span<const SampledToken> tops) {
   RequestState& request = sequence.request;
   std::vector<std::span<const TokenLogprob>> candidates;

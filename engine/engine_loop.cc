@@ -103,6 +103,7 @@ void EngineLoop::Handle(SubmitMessage& message) {
   if (absl::Status status = CheckNew(message.request); !status.ok()) {
     return message.stream.Fail(status);
   }
+  if (!message.request.so_far.empty() && !message.target) return Resume(message);
   const SequenceId id(next_sequence_++);
   SequenceSpec spec = SpecOf(id, message.request);
   if (message.target) spec.max_total_tokens = spec.prompt_tokens;  // it grows elsewhere
@@ -137,7 +138,7 @@ void EngineLoop::Handle(DecodeMessage& message) {
   request->stream = std::move(message.stream);
   request->accepted = message.accepted;
   RequestState& added = Add(std::move(request));
-  if (!added.search) {
+  if (!added.search && added.spec.so_far.empty()) {
     for (size_t i = 0; i < added.first_tokens.size(); ++i) {
       added.last_reason = StopReasonOf(added.spec, added.first_tokens[i].token_id, 1);
       added.ended[i] = added.last_reason != FinishReason::kNone;
@@ -220,6 +221,7 @@ void EngineLoop::StartDecode(RequestState& request, TimePoint arrived) {
   Sequence& root = AddSequence(request, id, store_.NewKey(request.spec.cache_salt));
   root.tables.push_back(std::move(table));
   store_.Insert(root.key, root.rows.front().tokens, request.prompt_tokens(), root.tables.front());
+  if (!request.spec.so_far.empty()) return ResumeFrom(root);
   scheduler_.Activate(id);
   if (request.search) {
     AdvanceBeams(root, request.first_tokens);

@@ -107,6 +107,11 @@ class EngineLoop {
   // ended with its first token.
   void ForkChoices(Sequence& root, std::span<const SampledToken> first);
   void AddFork(Sequence& root, int32_t index);
+  // Goes on behind what was said elsewhere, one sequence per choice that has not ended: from the
+  // prompt, as after a preemption; or, with its KV in `root`, behind that.
+  void Resume(SubmitMessage& message);
+  void ResumeFrom(Sequence& root);
+  void GoOnBehind(Sequence& sequence, int32_t index);
   // The next step of a beam search, from the most probable tokens of each row.
   void AdvanceBeams(Sequence& sequence, std::span<const SampledToken> tops);
   void EmitHypotheses(RequestState& request);

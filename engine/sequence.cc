@@ -15,6 +15,7 @@ FinishReason StopReasonOf(const EngineRequest& request, int32_t token, int32_t c
 
 RequestState::RequestState(EngineRequest request) : spec(std::move(request)) {
   ended.assign(static_cast<size_t>(spec.n), false);
+  for (size_t i = 0; i < spec.so_far.size(); ++i) ended[i] = spec.so_far[i].ended;
   if (spec.beams) RestartSearch();
 }
 

@@ -48,6 +48,13 @@ absl::Status Scheduler::CheckFits(const SequenceSpec& spec) const {
     return InvalidArgument("a prompt of {} tokens that may grow to {}: needs 1 <= prompt <= total",
                            spec.prompt_tokens, spec.max_total_tokens);
   }
+  if (spec.said_tokens < 0 || spec.said_tokens > spec.max_total_tokens - spec.prompt_tokens ||
+      (spec.said_tokens > 0 && spec.width != 1)) {
+    return InvalidArgument(
+        "{} tokens said before in {} rows, of at most {}: beams begin anew, and one token is left "
+        "to say",
+        spec.said_tokens, spec.width, spec.max_total_tokens - spec.prompt_tokens);
+  }
   const int32_t max_width = std::min(options_.max_sequences, options_.max_step_tokens);
   if (spec.width < 1 || spec.width > max_width) {
     return InvalidArgument(
@@ -73,9 +80,11 @@ Scheduler::Place Scheduler::Find(SequenceId id, Phase phase) {
 }
 
 Scheduler::Place Scheduler::Add(const SequenceSpec& spec, Phase phase) {
-  const Place added = phases_[0].insert(
-      phases_[0].end(),
-      {.spec = spec, .known_tokens = spec.prompt_tokens, .order = next_order_++, .enqueued = now_});
+  const Place added =
+      phases_[0].insert(phases_[0].end(), {.spec = spec,
+                                           .known_tokens = spec.prompt_tokens + spec.said_tokens,
+                                           .order = next_order_++,
+                                           .enqueued = now_});
   TANDEM_CHECK(sequences_.emplace(spec.id, added).second, "a sequence id is used twice");
   if (spec.deadline != kNoDeadline) deadlines_.emplace(spec.deadline, spec.id);
   Enter(added, phase);
@@ -214,6 +223,34 @@ void Scheduler::Fork(SequenceId parent, std::span<const SequenceId> children) {
     child->enqueued = forked->enqueued;
     child->waited = forked->waited;
     child->aged = forked->aged;
+  }
+}
+
+void Scheduler::Resume(SequenceId parked, std::span<const Resumed> choices) {
+  const Place root = Find(parked, Phase::kParked);
+  TANDEM_CHECK(
+      !choices.empty() && choices.front().id == parked && root->spec.width >= std::ssize(choices),
+      "a sequence goes on as itself and at most as many as it is wide");
+  Leave(*root);
+  root->spec.width = 1;
+  Enter(root, Phase::kParked);
+  for (const Resumed& choice : choices) {
+    Place one = root;
+    if (choice.id != parked) {
+      SequenceSpec spec = root->spec;
+      spec.id = choice.id;
+      one = Add(spec, Phase::kParked);
+      one->shared_tokens = choice.computed_tokens;
+      one->order = root->order;
+      one->enqueued = root->enqueued;
+      one->waited = root->waited;
+      one->aged = root->aged;
+    }
+    Leave(*one);
+    one->computed_tokens = choice.computed_tokens;
+    one->known_tokens = one->spec.prompt_tokens + choice.said_tokens;
+    TANDEM_CHECK(one->computed_tokens < one->known_tokens, "nothing is left to compute");
+    Enter(one, Phase::kPrefilling);
   }
 }
 

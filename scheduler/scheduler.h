@@ -87,6 +87,16 @@ class Scheduler {
   // A running sequence keeps its blocks but decodes elsewhere. After the Advance of its last chunk.
   void Park(SequenceId id);
 
+  // A parked sequence's request goes on behind what was said elsewhere, and the KV of its prompt is
+  // complete: it splits into these, the first of which is itself. Each goes on alone, of width 1,
+  // and computes what it knows but has no KV of.
+  struct Resumed {
+    SequenceId id;
+    int32_t computed_tokens = 0;
+    int32_t said_tokens = 0;  // behind the prompt; at least 1
+  };
+  void Resume(SequenceId parked, std::span<const Resumed> choices);
+
   // A running sequence splits into at most as many as it is wide: it and each child, which knows as
   // many tokens, go on alone, each of width 1.
   void Fork(SequenceId parent, std::span<const SequenceId> children);

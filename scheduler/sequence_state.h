@@ -13,6 +13,7 @@ namespace tandem {
 //   free prefilling  -> running       all known tokens were computed and the next one is sampled
 //   parked                       holds blocks but is not run: KV on its way in or out
 //   parked      -> running       all of its KV has arrived
+//   parked      -> prefilling    ... of its prompt, and more is known already
 //   prefilling, running -> waiting       preempted: gives its blocks back, computes them again
 //   later running     -> swapping out -> swapped -> swapping in -> running   preempted: its KV goes
 //   to the
@@ -31,7 +32,8 @@ enum class Phase : uint8_t {
 // What the scheduler is told of a sequence. It sees counts, never a block or a token.
 struct SequenceSpec {
   SequenceId id;
-  int32_t prompt_tokens = 0;     // known at first
+  int32_t prompt_tokens = 0;
+  int32_t said_tokens = 0;       // known at first, besides the prompt: said before it came here
   int32_t max_total_tokens = 0;  // tokens whose KV it may come to hold, prompt and output
   // Rows of one decode step: the beams it keeps, or the choices that it will fork into.
   int32_t width = 1;

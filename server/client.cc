@@ -4,6 +4,7 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
+#include "router/retry_metadata.h"
 #include "server/status_mapping.h"
 #include "tandem/v1/inference.grpc.pb.h"
 
@@ -23,8 +24,10 @@ struct Client::Connection {
   std::unique_ptr<v1::Inference::Stub> stub;
 
   // The router's own errors stand for themselves; without one the address is worth saying.
-  absl::Status Explain(const grpc::Status& status) const {
-    const absl::Status mapped = ToAbslStatus(status);
+  absl::Status Explain(const grpc::Status& status, const grpc::ClientContext& context) const {
+    if (status.ok()) return absl::OkStatus();
+    absl::Status mapped = ToAbslStatus(status);
+    TakeRetryAfter(context, mapped);
     const bool network = status.error_code() == grpc::StatusCode::UNAVAILABLE &&
                          status.error_message().find("connect") != std::string::npos;
     return network ? Annotate(mapped, "no router at " + server) : mapped;
@@ -64,7 +67,7 @@ absl::Status Client::Generate(const v1::GenerateRequest& request, Timeout timeou
   }
   while (reader->Read(&event)) {
   }
-  return connection_->Explain(reader->Finish());
+  return connection_->Explain(reader->Finish(), context);
 }
 
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request,
@@ -72,7 +75,8 @@ absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest&
   grpc::ClientContext context;
   SetTimeout(context, timeout);
   v1::TokenizeResponse response;
-  RETURN_IF_ERROR(connection_->Explain(connection_->stub->Tokenize(&context, request, &response)));
+  RETURN_IF_ERROR(
+      connection_->Explain(connection_->stub->Tokenize(&context, request, &response), context));
   return response;
 }
 
@@ -80,7 +84,8 @@ absl::StatusOr<v1::GetStatusResponse> Client::GetStatus(Timeout timeout) {
   grpc::ClientContext context;
   SetTimeout(context, timeout);
   v1::GetStatusResponse response;
-  RETURN_IF_ERROR(connection_->Explain(connection_->stub->GetStatus(&context, {}, &response)));
+  RETURN_IF_ERROR(
+      connection_->Explain(connection_->stub->GetStatus(&context, {}, &response), context));
   return response;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "router/retry_metadata.h"
 #include "server/deadline.h"
 #include "server/parse_message.h"
 #include "server/status_mapping.h"
@@ -59,6 +60,7 @@ class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public Respon
   GenerateStream(grpc::CallbackServerContext& context, Router& router, EventLoop& loop,
                  const InferenceServiceOptions& options)
       : WriteStream(options.max_queued_bytes),
+        context_(context),
         deadline_(DeadlineOf(context)),
         router_(router),
         loop_(loop),
@@ -75,6 +77,7 @@ class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public Respon
     if (id.ok()) {
       id_ = *id;
     } else {
+      SendRetryAfter(context_, id.status());
       Close(ToGrpcStatus(id.status()));
     }
   }
@@ -96,6 +99,7 @@ class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public Respon
       loop_.PostAt(std::chrono::steady_clock::now() + grace_,
                    [cancel = late_cancel_] { cancel->Cancel(); });
     }
+    SendRetryAfter(context_, status);
     Abort(ToGrpcStatus(status));  // last: afterwards this may be gone
   }
 
@@ -111,6 +115,7 @@ class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public Respon
   }
 
  private:
+  grpc::CallbackServerContext& context_;
   const TimePoint deadline_;
   Router& router_;
   EventLoop& loop_;

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "base/retry_after.h"
 #include "fmt/format.h"
 #include "server/commands.h"
 
@@ -10,6 +11,9 @@ namespace tandem {
 int PrintError(const absl::Status& status) {
   std::string message(status.message());
   std::replace(message.begin(), message.end(), '\n', ' ');
+  if (const auto after = RetryAfter(status)) {
+    message += fmt::format(" (retry after {} ms)", after->count());
+  }
   fmt::print(stderr, "error: {}: {}\n", absl::StatusCodeToString(status.code()), message);
   return kExitFailed;
 }

@@ -99,6 +99,17 @@ v1::KvUse ToKvUse(const EngineStats& stats) {
   return use;
 }
 
+std::vector<OutputSoFar> ToSoFar(
+    const google::protobuf::RepeatedPtrField<v1::OutputSoFar>& choices) {
+  std::vector<OutputSoFar> so_far;
+  for (const v1::OutputSoFar& choice : choices) {
+    so_far.push_back({.token_ids = {choice.token_ids().begin(), choice.token_ids().end()},
+                      .cumulative_logprob = choice.cumulative_logprob(),
+                      .ended = choice.ended()});
+  }
+  return so_far;
+}
+
 }  // namespace
 
 EngineRequest ToEngineRequest(const v1::SequenceRequest& sequence, TimePoint deadline) {
@@ -112,7 +123,14 @@ EngineRequest ToEngineRequest(const v1::SequenceRequest& sequence, TimePoint dea
           .priority = sequence.priority(),
           .deadline = deadline,
           .tenant = sequence.tenant(),
-          .cache_salt = sequence.cache_salt()};
+          .cache_salt = sequence.cache_salt(),
+          .so_far = {}};
+}
+
+EngineRequest ToEngineRequest(const v1::GenerateOnWorkerRequest& request, TimePoint deadline) {
+  EngineRequest resolved = ToEngineRequest(request.sequence(), deadline);
+  resolved.so_far = ToSoFar(request.so_far());
+  return resolved;
 }
 
 ReserveRequest ToReserveRequest(const v1::ReserveRequest& request, TimePoint deadline) {
@@ -134,6 +152,7 @@ DecodeRequest ToDecodeRequest(const v1::DecodeRequest& request, TimePoint deadli
   for (const v1::TokenLogprobs& first : request.first_tokens()) {
     decode.first_tokens.push_back(ToSampledToken(first));
   }
+  decode.request.so_far = ToSoFar(request.so_far());
   return decode;
 }
 

@@ -11,6 +11,7 @@ namespace tandem {
 
 // Between what the engine speaks and what travels.
 EngineRequest ToEngineRequest(const v1::SequenceRequest& sequence, TimePoint deadline);
+EngineRequest ToEngineRequest(const v1::GenerateOnWorkerRequest& request, TimePoint deadline);
 ReserveRequest ToReserveRequest(const v1::ReserveRequest& request, TimePoint deadline);
 DecodeRequest ToDecodeRequest(const v1::DecodeRequest& request, TimePoint deadline);
 HandoffTarget ToHandoffTarget(const v1::KvTarget& target);

@@ -107,6 +107,12 @@ std::vector<int32_t> Recording::token_ids(int32_t index) const {
   return ids;
 }
 
+std::vector<SampledToken> Recording::tokens(int32_t index) const {
+  absl::MutexLock lock(&mutex_);
+  if (static_cast<size_t>(index) >= tokens_.size()) return {};
+  return tokens_[index];
+}
+
 std::vector<SampledToken> Recording::first_tokens() const {
   absl::MutexLock lock(&mutex_);
   if (!beam_start_.empty()) return beam_start_;

@@ -18,7 +18,8 @@ class Recording {
   // A sink that writes into this recording, once.
   std::unique_ptr<TokenSink> NewSink();
 
-  // Wait for the n-th token of choice 0 or the end, whichever is first; whether there are that many.
+  // Wait for the n-th token of choice 0 or the end, whichever is first; whether there are that
+  // many.
   bool AwaitTokens(size_t count) const;
   // Wait for the first token of each of `choices` choices, a beam start, or the end; whether it was
   // not the end.
@@ -29,6 +30,7 @@ class Recording {
   bool finished() const;
   int num_finishes() const;
   std::vector<int32_t> token_ids(int32_t index = 0) const;
+  std::vector<SampledToken> tokens(int32_t index = 0) const;
   // The first token of each choice, or the beam start.
   std::vector<SampledToken> first_tokens() const;
   // In the order in which they came.

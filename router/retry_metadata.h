@@ -1,0 +1,17 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/server_context.h"
+
+namespace tandem {
+
+// How a status' retry-after (base/retry_after.h) travels over gRPC: as trailing metadata.
+inline constexpr char kRetryAfterKey[] = "retry-after-ms";
+
+// Before the call is finished with `status`. Nothing where it has none.
+void SendRetryAfter(grpc::ServerContextBase& context, const absl::Status& status);
+// Once the call has ended with `status`, which is not OK.
+void TakeRetryAfter(const grpc::ClientContext& context, absl::Status& status);
+
+}  // namespace tandem
