@@ -7,72 +7,74 @@
 #include "spdlog/spdlog.h"
 
 namespace tandem {
-namespace {
-
-// How long a request whose choices have all ended waits for its workers' last word: their streams
-// end with the next step, and the KV has arrived. Only a lost worker keeps it waiting.
-constexpr std::chrono::seconds kReportTimeout(2);
-
-bool Contains(const std::vector<WorkerId>& ids, const WorkerId& id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
-
-WorkerEndpoint EndpointOf(const WorkerView& worker) { return {worker.id, worker.address}; }
-
-// What the client is told of a worker's failure: always which worker it was.
-absl::Status StatusFor(const WorkerView& worker, const CallEnd& end) {
-  const std::string who = fmt::format("{} worker {}", Name(worker.role), worker.id.name);
-  const std::string message(end.status.message());
-  const absl::StatusCode code = end.status.code();
-  if (end.source == CallEnd::Source::kNetwork && code != absl::StatusCode::kDeadlineExceeded &&
-      code != absl::StatusCode::kResourceExhausted) {
-    return Unavailable("{} ({}) was lost: {}", who, worker.address, message);
-  }
-  // NOT_FOUND tells the client that its model does not exist; here a reservation has lapsed.
-  if (code == absl::StatusCode::kNotFound) return Unavailable("{}: {}", who, message);
-  return Annotate(end.status, who);
-}
-
-}  // namespace
 
 Dispatch::Dispatch(const RouterParts& parts, const RequestSpec& spec, DispatchObserver& observer)
-    : parts_(parts), spec_(spec), observer_(observer), told_end_(spec.sequence.n()) {}
-
-Dispatch::~Dispatch() { Abandon(); }
-
-void Dispatch::Abandon() {
-  if (ended()) return;
-  state_ = State::kEnded;
-  LeaveWorkers();
-}
+    : parts_(parts),
+      spec_(spec),
+      observer_(observer),
+      told_(spec.sequence),
+      told_end_(spec.sequence.n()) {}
 
 void Dispatch::Decide() {
   state_ = State::kDeciding;
-  const RouteQuery query{
-      .wanted = spec_.wanted, .prompt_tokens = spec_.sequence.prompt_size(), .excluded = excluded_};
-  absl::StatusOr<RouteDecision> decision = parts_.policy.Choose(*parts_.cluster.View(), query);
-  if (!decision.ok()) {
-    Fail(last_failure_.ok() ? decision.status() : last_failure_);
-    return;
+  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
+  absl::StatusOr<RouteDecision> decision = parts_.policy.Choose(*view, Query(*view));
+  if (decision.ok()) return StartAttempt(*std::move(decision));
+  if (resumes_ > 0) return WaitForNews(decision.status());
+  Fail(last_failure_.ok() ? decision.status() : last_failure_);
+}
+
+RouteQuery Dispatch::Query(const ClusterView& view) const {
+  RouteQuery query{
+      .wanted = spec_.wanted, .prompt_tokens = spec_.sequence.prompt_size(), .excluded = {}};
+  for (const Exclusion& exclusion : excluded_) {
+    const bool heard_of = std::any_of(
+        view.workers.begin(), view.workers.end(), [&exclusion](const WorkerView& worker) {
+          return worker.id == exclusion.id && worker.last_heard > exclusion.since;
+        });
+    if (exclusion.until == Exclusion::Until::kEver || !heard_of) {
+      query.excluded.push_back(exclusion.id);
+    }
   }
-  decision_ = *std::move(decision);
+  return query;
+}
+
+void Dispatch::StartAttempt(RouteDecision decision) {
+  decision_ = std::move(decision);
+  ++attempts_;
+  goes_on_ = told_.any() && !spec_.has_beams();
+  told_.ListenFromStart();
+  told_end_.assign(told_end_.size(), false);
+  reports_ = {};
   prefill_charge_ = {.sequences = spec_.width(), .prompt_tokens = spec_.sequence.prompt_size()};
   parts_.cluster.Charge(decision_.prefill.id, prefill_charge_);
-  reports_ = {};
-  if (decision_.route == v1::ROUTE_UNIFIED) {
-    StartUnified();
-    return;
-  }
+  if (decision_.route == v1::ROUTE_UNIFIED) return StartUnified();
   decode_charge_ = {.sequences = spec_.width()};
   parts_.cluster.Charge(decision_.decode.id, decode_charge_);
   StartReserve();
+}
+
+// An id of its own for each attempt: a worker may still be busy with giving up the last one.
+v1::SequenceRequest Dispatch::SequenceOfAttempt() const {
+  v1::SequenceRequest sequence = spec_.sequence;
+  sequence.set_request_id(sequence.request_id() ^ ((attempts_ - 1) << 48));
+  return sequence;
+}
+
+template <typename Request>
+void Dispatch::AddSoFar(Request& request) const {
+  for (int32_t i = 0; goes_on_ && i < spec_.sequence.n(); ++i) {
+    *request.add_so_far() = told_.SoFar(i);
+  }
 }
 
 void Dispatch::StartUnified() {
   state_ = State::kUnified;
   reports_.accounted = true;  // nothing moves
   v1::GenerateOnWorkerRequest request;
-  *request.mutable_sequence() = spec_.sequence;
+  *request.mutable_sequence() = SequenceOfAttempt();
+  AddSoFar(request);
+  if (goes_on_) told_.ListenBehind();
   prefill_call_ = parts_.workers.Generate(EndpointOf(decision_.prefill), request, spec_.deadline,
                                           PrefillSideHandlers());
 }
@@ -81,7 +83,7 @@ void Dispatch::StartReserve() {
   state_ = State::kReserving;
   reserve_started_ = parts_.clock.Now();
   v1::ReserveRequest request;
-  request.set_request_id(spec_.sequence.request_id());
+  request.set_request_id(SequenceOfAttempt().request_id());
   *request.mutable_prompt() = spec_.sequence.prompt();
   request.set_max_tokens(spec_.sequence.max_tokens());
   request.set_width(spec_.width());
@@ -111,7 +113,7 @@ void Dispatch::StartPrefill() {
   state_ = State::kPrefilling;
   first_tokens_.assign(spec_.sequence.n(), {});
   v1::PrefillRequest request;
-  *request.mutable_sequence() = spec_.sequence;
+  *request.mutable_sequence() = SequenceOfAttempt();
   *request.mutable_target() = reserved_;
   prefill_call_ = parts_.workers.Prefill(EndpointOf(decision_.prefill), request, spec_.deadline,
                                          PrefillSideHandlers());
@@ -120,10 +122,12 @@ void Dispatch::StartPrefill() {
 void Dispatch::StartDecode() {
   state_ = State::kDecoding;
   v1::DecodeRequest request;
-  *request.mutable_sequence() = spec_.sequence;
+  *request.mutable_sequence() = SequenceOfAttempt();
   request.set_reservation_id(reserved_.reservation_id());
   request.set_epoch(reserved_.epoch());
   for (v1::TokenLogprobs& first : first_tokens_) *request.add_first_tokens() = std::move(first);
+  AddSoFar(request);
+  if (goes_on_) told_.ListenBehind();
   decode_call_ = parts_.workers.Decode(
       EndpointOf(decision_.decode), request, spec_.deadline,
       {.on_event = [this](const v1::WorkerEvent& event) { OnDecodeEvent(event); },
@@ -131,23 +135,15 @@ void Dispatch::StartDecode() {
 }
 
 void Dispatch::EndChoice(int32_t index) {
+  told_.End(index);
   // The prefill worker has said its part; the decode worker is told when it speaks of the choice.
   if ((state_ != State::kUnified && state_ != State::kDecoding) || told_end_[index]) return;
   told_end_[index] = true;
   v1::EndChoiceRequest request;
-  request.set_request_id(spec_.sequence.request_id());
+  request.set_request_id(SequenceOfAttempt().request_id());
   request.set_index(index);
   const WorkerView& worker = state_ == State::kUnified ? decision_.prefill : decision_.decode;
   parts_.workers.EndChoice(EndpointOf(worker), request);
-}
-
-void Dispatch::Settle() {
-  if (settled_ || ended()) return;
-  settled_ = true;
-  parts_.loop.PostAt(parts_.clock.Now() + kReportTimeout,
-                     [this, alive = std::weak_ptr<bool>(alive_)] {
-                       if (!alive.expired() && !ended()) Finish();
-                     });
 }
 
 StreamHandlers Dispatch::PrefillSideHandlers() {
@@ -156,6 +152,7 @@ StreamHandlers Dispatch::PrefillSideHandlers() {
 }
 
 void Dispatch::OnPrefillSideEvent(const v1::WorkerEvent& event) {
+  reports_.heard = true;
   switch (event.event_case()) {
     case v1::WorkerEvent::kTokens:
       GiveBackPrompt();
@@ -207,6 +204,7 @@ void Dispatch::OnPrefillSideEnd(const CallEnd& end) {
 }
 
 void Dispatch::OnDecodeEvent(const v1::WorkerEvent& event) {
+  reports_.heard = true;
   reports_.decode_heard = true;
   if (event.has_tokens()) TellTokens(decision_.decode, event.tokens());
   if (event.has_choice_finish()) TellChoiceEnded(decision_.decode, event.choice_finish());
@@ -227,26 +225,24 @@ void Dispatch::OnDecodeEnd(const CallEnd& end) {
   }
 }
 
-void Dispatch::OnWorkersLost(const std::vector<WorkerId>& lost) {
-  const CallEnd end{Unavailable("its lease lapsed"), CallEnd::Source::kNetwork};
-  if (prefill_call_ != nullptr && Contains(lost, decision_.prefill.id)) OnPrefillSideEnd(end);
-  if (ended() || !Contains(lost, decision_.decode.id)) return;
-  if (reserve_call_ != nullptr) {
-    OnReserved(end, {});
-  } else if (decode_call_ != nullptr || reserved_.reservation_id() != 0) {
-    OnDecodeEnd(end);
-  }
-}
-
 void Dispatch::TellTokens(const WorkerView& worker, const v1::WorkerTokens& tokens) {
   if (ended() || tokens.token_ids().empty() || !CheckIndex(worker, tokens.index())) return;
-  told_tokens_ = true;
+  const absl::StatusOr<v1::WorkerTokens> fresh = told_.Take(tokens);
+  if (!fresh.ok()) {
+    return Fail(
+        Annotate(fresh.status(), fmt::format("{} worker {}", Name(worker.role), worker.id.name)));
+  }
+  if (fresh->token_ids().empty()) return;
+  if (interrupted_) parts_.resumes.AddPause(parts_.clock.Now() - *interrupted_);
+  interrupted_.reset();
   const bool searched_here = state_ == State::kDecoding && spec_.has_beams();
-  observer_.OnTokens(tokens, searched_here ? beam_stages_ : tokens.stages());
+  observer_.OnTokens(*fresh, searched_here ? beam_stages_ : fresh->stages());
 }
 
 void Dispatch::TellChoiceEnded(const WorkerView& worker, const v1::WorkerChoiceFinish& finish) {
-  if (!ended() && CheckIndex(worker, finish.index())) observer_.OnChoiceEnded(finish);
+  if (ended() || !CheckIndex(worker, finish.index())) return;
+  told_.End(finish.index());
+  observer_.OnChoiceEnded(finish);
 }
 
 bool Dispatch::CheckIndex(const WorkerView& worker, int32_t index) {
@@ -272,50 +268,6 @@ void Dispatch::SetAccounted() {
   observer_.OnAccounted();
 }
 
-void Dispatch::OnFailure(const WorkerView& worker, const CallEnd& end) {
-  const absl::Status status = StatusFor(worker, end);
-  if (end.source == CallEnd::Source::kNetwork && absl::IsUnavailable(status)) {
-    parts_.cluster.Suspect(worker.id);
-  }
-  if (settled_) {  // the client has all that it wanted
-    Finish();
-    return;
-  }
-  if (!MayTryElsewhere(status)) {
-    Fail(status);
-    return;
-  }
-  excluded_.push_back(worker.id);
-  // A prefill worker that answers UNAVAILABLE has lost its peer: neither pair is worth a retry.
-  if (state_ == State::kPrefilling && absl::IsUnavailable(status) &&
-      end.source == CallEnd::Source::kWorker) {
-    excluded_.push_back(decision_.decode.id);
-  }
-  spdlog::info("reroute request={} status=\"{}\"", spec_.id, status.ToString());
-  last_failure_ = status;
-  LeaveWorkers();
-  Decide();
-}
-
-bool Dispatch::MayTryElsewhere(const absl::Status& status) {
-  if (told_tokens_ || parts_.clock.Now() >= spec_.deadline) return false;
-  // Bounded by the number of workers: each is asked once.
-  if (absl::IsResourceExhausted(status)) return true;
-  return absl::IsUnavailable(status) && retries_left_-- > 0;
-}
-
-void Dispatch::Finish() {
-  state_ = State::kEnded;
-  LeaveWorkers();
-  observer_.OnFinished();
-}
-
-void Dispatch::Fail(const absl::Status& status) {
-  state_ = State::kEnded;
-  LeaveWorkers();
-  observer_.OnFailed(status);
-}
-
 void Dispatch::Describe(v1::ChoiceFinish& finish) const {
   const bool moved = decision_.route == v1::ROUTE_DISAGGREGATED;
   finish.set_route(decision_.route);
@@ -327,33 +279,6 @@ void Dispatch::Describe(v1::ChoiceFinish& finish) const {
   kv.set_wire(reports_.kv.wire_bytes());
   kv.set_transfer_ms(static_cast<double>(reports_.kv.duration_us()) / 1e3);
   kv.set_exposed_ms(static_cast<double>(reports_.kv.exposed_us()) / 1e3);
-}
-
-void Dispatch::LeaveWorkers() {
-  reserve_call_.reset();
-  prefill_call_.reset();
-  decode_call_.reset();
-  if (reserved_.reservation_id() != 0) {
-    v1::ReleaseRequest request;
-    request.set_reservation_id(reserved_.reservation_id());
-    request.set_epoch(reserved_.epoch());
-    parts_.workers.Release(EndpointOf(decision_.decode), request);
-    reserved_.Clear();
-  }
-  GiveBack(decision_.prefill.id, prefill_charge_);
-  GiveBack(decision_.decode.id, decode_charge_);
-}
-
-void Dispatch::GiveBackPrompt() {
-  WorkerCharge prompt{.sequences = 0, .prompt_tokens = prefill_charge_.prompt_tokens};
-  prefill_charge_.prompt_tokens = 0;
-  GiveBack(decision_.prefill.id, prompt);
-}
-
-void Dispatch::GiveBack(const WorkerId& id, WorkerCharge& charge) {
-  if (charge.sequences == 0 && charge.prompt_tokens == 0) return;
-  parts_.cluster.Discharge(id, charge);
-  charge = {};
 }
 
 }  // namespace tandem

@@ -2,6 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -9,7 +12,9 @@
 #include "router/cluster.h"
 #include "router/event_loop.h"
 #include "router/request_spec.h"
+#include "router/resume_stats.h"
 #include "router/routing_policy.h"
+#include "router/told_output.h"
 #include "router/worker_client.h"
 #include "tandem/v1/inference.pb.h"
 #include "tandem/v1/worker.pb.h"
@@ -17,6 +22,12 @@
 namespace tandem {
 
 class Tokenizer;
+
+// What a request may cost that loses its workers.
+struct ResumeLimits {
+  int32_t max_resumes = 3;  // after a loss; leaving a worker that is going costs none
+  Duration max_wait = std::chrono::seconds(10);  // after a loss, for a worker that can take it
+};
 
 // What every request of a router works with; outlives them.
 struct RouterParts {
@@ -26,6 +37,8 @@ struct RouterParts {
   WorkerClient& workers;
   EventLoop& loop;
   const Clock& clock;
+  ResumeStats& resumes;
+  ResumeLimits resume_limits = {};
 };
 
 // Hears what the workers say of a request. It may destroy the dispatch only later, from another
@@ -46,18 +59,22 @@ class DispatchObserver {
 };
 
 // One request on its way through the workers, with all of its choices: its prompt is computed, and
-// moved, once.
+// moved, once per attempt.
 //
 //   deciding -> unified ------------------------------> ended
 //            -> reserving -> prefilling -> decoding ---> ended
-//   reserving  -> deciding   no room or no answer there: another worker, or another route
+//            -> waiting -> deciding       nobody can take it now, after a loss: until there is news
+//   reserving  -> deciding   no room there: another worker, or another route
 //   prefilling -> ended      the first token of each choice was also its last
-//   unified, prefilling, decoding -> deciding
-//                            the worker was lost before any token was told: once, elsewhere
+//   unified, reserving, prefilling, decoding -> deciding
+//                            a worker was lost, or is leaving and others can take it: a new attempt
+//                            goes on behind what the observer was told
 //
 // Decode starts once every choice has its first token (a beam search: once it has its first
 // candidates). Whatever the way out, both workers' calls are dropped (which cancels the work
 // there), a reservation not used up is released, and the load charged to the workers is given back.
+//   dispatch.cc       the way through the workers
+//   dispatch_loss.cc  losses, and the way out
 // Thread: the router's loop.
 class Dispatch {
  public:
@@ -74,8 +91,12 @@ class Dispatch {
   void Settle();
   // Ends it without another word to the observer.
   void Abandon();
-  // The lease of these workers has lapsed: fails, or goes elsewhere, when it depends on one.
-  void OnWorkersLost(const std::vector<WorkerId>& lost);
+  // Nothing more is expected of these workers, and why: goes elsewhere when it depends on one.
+  void OnWorkersLost(const std::vector<WorkerId>& lost, std::string_view why);
+  // These end what they have: goes elsewhere if it can, else stays.
+  void OnWorkersLeaving(const std::vector<WorkerId>& leaving);
+  // Workers came, went or reported.
+  void OnClusterChanged();
 
   bool ended() const { return state_ == State::kEnded; }
   // Whether the way of the KV is known, or never will be: then Describe is final.
@@ -86,22 +107,48 @@ class Dispatch {
   Duration reserve_time() const { return reserve_time_; }
   int32_t cached_tokens() const { return reports_.cached_tokens; }
   int32_t preemptions() const { return reports_.preemptions; }
+  // How often it went on elsewhere after a worker was lost or left.
+  int32_t resumes() const { return resumes_; }
 
  private:
-  enum class State : uint8_t { kDeciding, kUnified, kReserving, kPrefilling, kDecoding, kEnded };
+  enum class State : uint8_t {
+    kDeciding,
+    kWaiting,
+    kUnified,
+    kReserving,
+    kPrefilling,
+    kDecoding,
+    kEnded,
+  };
+
+  // A worker that this request should not be sent to.
+  struct Exclusion {
+    enum class Until : uint8_t { kHeardOf, kEver };
+    WorkerId id;
+    TimePoint since;
+    Until until = Until::kHeardOf;
+  };
+  enum class Cause : uint8_t { kLost, kLeaving };
 
   // What the workers of the present attempt have said.
   struct Reports {
     bool prefill_finished = false;  // by a finish, not only by the end of its stream
     bool decode_finished = false;   // likewise
-    bool decode_heard = false;      // it has said something: the KV has arrived
+    bool heard = false;             // somebody has said something
+    bool decode_heard = false;      // the decode worker has: the KV has arrived
     bool accounted = false;
     v1::KvReport kv;
     int32_t cached_tokens = 0;
     int32_t preemptions = 0;
   };
 
+  // dispatch.cc
   void Decide();
+  RouteQuery Query(const ClusterView& view) const;
+  void StartAttempt(RouteDecision decision);
+  v1::SequenceRequest SequenceOfAttempt() const;
+  template <typename Request>
+  void AddSoFar(Request& request) const;
   void StartUnified();
   void StartReserve();
   void OnReserved(const CallEnd& end, const v1::ReserveResponse& response);
@@ -120,9 +167,20 @@ class Dispatch {
   bool CheckIndex(const WorkerView& worker, int32_t index);
   void KeepFirstToken(const v1::WorkerTokens& tokens);
   void SetAccounted();
-  // Goes elsewhere if that may still help, else fails. `worker` answered so, or was lost.
+
+  // dispatch_loss.cc. `worker` answered so, or was lost: goes elsewhere if that may help, else
+  // fails.
   void OnFailure(const WorkerView& worker, const CallEnd& end);
-  bool MayTryElsewhere(const absl::Status& status);
+  bool IsLoss(const WorkerView& worker, const CallEnd& end, const absl::Status& status) const;
+  void Exclude(const WorkerId& id, Exclusion::Until until);
+  void TryAnother(const WorkerView& worker, const absl::Status& status);
+  void Resume(Cause cause);
+  void WaitForNews(const absl::Status& nobody);
+  void GiveUp(const absl::Status& last);
+  bool IsLeaving(const WorkerId& id) const;
+  bool DependsOn(const std::vector<WorkerId>& workers) const;
+  // Choices whose last token was told, and not that they ended.
+  void EndWhatIsOver();
 
   void Finish();
   void Fail(const absl::Status& status);
@@ -136,12 +194,20 @@ class Dispatch {
 
   State state_ = State::kDeciding;
   RouteDecision decision_;
-  std::vector<WorkerId> excluded_;
-  int retries_left_ = 1;
+  std::vector<Exclusion> excluded_;
   absl::Status last_failure_;
-  bool told_tokens_ = false;     // the observer has heard of some: too late to go elsewhere
-  bool settled_ = false;         // no choice needs more
-  std::vector<bool> told_end_;   // per choice: its worker knows that it needs no more
+  ToldOutput told_;
+  bool settled_ = false;        // no choice needs more
+  std::vector<bool> told_end_;  // per choice: its worker knows that it needs no more
+
+  uint64_t attempts_ = 0;
+  bool goes_on_ = false;  // the present attempt: behind what was told
+  int32_t resumes_ = 0;
+  int32_t losses_ = 0;                    // of these, what the budget counts
+  std::vector<std::string> lost_;         // names of the workers
+  std::optional<TimePoint> interrupted_;  // since when the client hears nothing
+  TimePoint wait_until_{};                // for news, after a loss
+
   WorkerCharge prefill_charge_;  // what is still to be given back
   WorkerCharge decode_charge_;
 

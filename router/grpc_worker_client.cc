@@ -8,6 +8,7 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/client_callback.h"
+#include "router/retry_metadata.h"
 
 namespace tandem {
 namespace {
@@ -24,8 +25,9 @@ CallEnd ToCallEnd(const grpc::Status& status, const grpc::ClientContext& context
   const auto origin = trailers.find(kOriginKey);
   const bool answered = origin != trailers.end() && origin->second == kOriginWorker;
   // The codes of both are the same numbers (server/status_mapping.h).
-  return {absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message()),
-          answered ? CallEnd::Source::kWorker : CallEnd::Source::kNetwork};
+  absl::Status ours(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  TakeRetryAfter(context, ours);
+  return {std::move(ours), answered ? CallEnd::Source::kWorker : CallEnd::Source::kNetwork};
 }
 
 // What a call and its handle share. `dropped` and `handlers` belong to the loop's thread; gRPC's
@@ -188,7 +190,13 @@ std::unique_ptr<WorkerCall> GrpcWorkerClient::Reserve(const WorkerEndpoint& work
   return std::make_unique<ReserveHandle>(std::move(call));
 }
 
+bool GrpcWorkerClient::IsGone(const WorkerEndpoint& worker) const {
+  const auto found = channels_.find(worker.id.name);
+  return found != channels_.end() && found->second.incarnation > worker.id.incarnation;
+}
+
 void GrpcWorkerClient::Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) {
+  if (IsGone(worker)) return;
   auto call = NewForgottenCall<v1::ReleaseRequest, v1::ReleaseResponse>(request);
   StubFor(worker).async()->Release(&call->context, &call->request, &call->response,
                                    [call](const grpc::Status&) {});
@@ -196,6 +204,7 @@ void GrpcWorkerClient::Release(const WorkerEndpoint& worker, const v1::ReleaseRe
 
 void GrpcWorkerClient::EndChoice(const WorkerEndpoint& worker,
                                  const v1::EndChoiceRequest& request) {
+  if (IsGone(worker)) return;
   auto call = NewForgottenCall<v1::EndChoiceRequest, v1::EndChoiceResponse>(request);
   StubFor(worker).async()->EndChoice(&call->context, &call->request, &call->response,
                                      [call](const grpc::Status&) {});

@@ -44,6 +44,8 @@ class GrpcWorkerClient final : public WorkerClient {
     std::unique_ptr<v1::Worker::Stub> stub;
   };
   // A new life of a worker gets a new channel: the old one may sit out a reconnect back-off.
+  // Whether a younger life has its name: what that one held ended with it.
+  bool IsGone(const WorkerEndpoint& worker) const;
   v1::Worker::Stub& StubFor(const WorkerEndpoint& worker);
   // Granted to a request that had ended meanwhile: else it would stay until its lease lapses.
   void ReleaseUnused(const WorkerEndpoint& worker, const v1::KvTarget& target);

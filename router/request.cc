@@ -20,8 +20,16 @@ Request::Request(const RouterParts& parts, RequestSpec spec, ResponseStream& str
   for (int32_t i = 0; i < spec_.sequence.n(); ++i) choices_.emplace_back(spec_, i, parts.tokenizer);
 }
 
-void Request::OnWorkersLost(const std::vector<WorkerId>& lost) {
-  if (!dispatch_.ended()) dispatch_.OnWorkersLost(lost);
+void Request::OnWorkersLost(const std::vector<WorkerId>& lost, std::string_view why) {
+  if (!dispatch_.ended()) dispatch_.OnWorkersLost(lost, why);
+}
+
+void Request::OnWorkersLeaving(const std::vector<WorkerId>& leaving) {
+  if (!dispatch_.ended()) dispatch_.OnWorkersLeaving(leaving);
+}
+
+void Request::OnClusterChanged() {
+  if (!dispatch_.ended()) dispatch_.OnClusterChanged();
 }
 
 void Request::OnTokens(const v1::WorkerTokens& tokens, const v1::StageTimes& stages) {
@@ -119,6 +127,7 @@ void Request::SendSummary() {
   usage.set_completion_tokens(CompletionTokens());
   usage.set_cached_tokens(dispatch_.cached_tokens());
   usage.set_preemptions(dispatch_.preemptions());
+  usage.set_resumes(dispatch_.resumes());
   Send(response);
 }
 
@@ -139,10 +148,11 @@ void Request::End(const absl::Status& status) {
 
 void Request::LogEnd(const absl::Status& status) const {
   spdlog::info(
-      "request id={} choices={} prompt_tokens={} completion_tokens={} e2e_ms={:.1f} "
-      "status={}",
+      "request id={} choices={} prompt_tokens={} completion_tokens={} resumes={} "
+      "e2e_ms={:.1f} status={}",
       spec_.id, choices_.size(), spec_.sequence.prompt_size(), CompletionTokens(),
-      ToMilliseconds(clock_.Now() - spec_.received), status.ok() ? "OK" : status.ToString());
+      dispatch_.resumes(), ToMilliseconds(clock_.Now() - spec_.received),
+      status.ok() ? "OK" : status.ToString());
 }
 
 int32_t Request::CompletionTokens() const {

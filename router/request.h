@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "router/best_choices.h"
@@ -25,7 +26,10 @@ class Request final : public DispatchObserver {
   void Start() { dispatch_.Start(); }
   // The client is gone or the router stops: ends with `status` and cancels the work.
   void Cancel(const absl::Status& status) { End(status); }
-  void OnWorkersLost(const std::vector<WorkerId>& lost);
+  // As Dispatch's.
+  void OnWorkersLost(const std::vector<WorkerId>& lost, std::string_view why);
+  void OnWorkersLeaving(const std::vector<WorkerId>& leaving);
+  void OnClusterChanged();
 
   void OnTokens(const v1::WorkerTokens& tokens, const v1::StageTimes& stages) override;
   void OnChoiceEnded(const v1::WorkerChoiceFinish& finish) override;

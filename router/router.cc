@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/retry_after.h"
 #include "base/rng.h"
 #include "base/status.h"
 #include "spdlog/spdlog.h"
@@ -15,6 +16,12 @@ uint64_t RandomBits(uint64_t seed, uint64_t counter) {
   return (uint64_t{bits[1]} << 32) | bits[0];
 }
 
+// Requests end all the time; when the next one does is not known.
+absl::Status Busy(absl::Status status) {
+  SetRetryAfter(status, std::chrono::milliseconds(500));
+  return status;
+}
+
 }  // namespace
 
 Router::Router(RouterOptions options, const RouterParts& parts)
@@ -23,8 +30,13 @@ Router::Router(RouterOptions options, const RouterParts& parts)
   next_id_ = RandomBits(options_.random_seed, 0);
 }
 
+Router::~Router() { parts_.cluster.SetListener(nullptr); }
+
 void Router::Start() {
   parts_.loop.Post([this] { WatchLeases(); });
+  parts_.cluster.SetListener([this] {
+    if (!has_news_.exchange(true)) parts_.loop.Post([this] { OnClusterChanged(); });
+  });
 }
 
 absl::StatusOr<RequestId> Router::Submit(const v1::GenerateRequest& request, TimePoint deadline,
@@ -40,7 +52,7 @@ absl::StatusOr<RequestId> Router::Submit(const v1::GenerateRequest& request, Tim
       parts_.loop.TryPost([this, id, shared, &stream] { Begin(id, std::move(*shared), stream); });
   if (!taken) {
     in_flight_ -= width;
-    return ResourceExhausted("the router's queue is full: retry later");
+    return Busy(ResourceExhausted("the router's queue is full: retry later"));
   }
   ++total_;
   return id;
@@ -49,8 +61,9 @@ absl::StatusOr<RequestId> Router::Submit(const v1::GenerateRequest& request, Tim
 absl::Status Router::Admit(int32_t width) {
   if (in_flight_.fetch_add(width) + width <= options_.max_in_flight) return absl::OkStatus();
   in_flight_ -= width;
-  return ResourceExhausted("{} more choices would exceed the {} that may be in flight: retry later",
-                           width, options_.max_in_flight);
+  return Busy(
+      ResourceExhausted("{} more choices would exceed the {} that may be in flight: retry later",
+                        width, options_.max_in_flight));
 }
 
 RequestLimits Router::CurrentLimits() const {
@@ -146,13 +159,28 @@ void Router::WatchLeases() {
   const std::vector<WorkerId> lost = parts_.cluster.Expire();
   for (const WorkerId& id : lost) spdlog::warn("worker={} lease lapsed", id.name);
   if (!lost.empty()) {
-    for (auto& [id, request] : requests_) request->OnWorkersLost(lost);
+    for (auto& [id, request] : requests_) request->OnWorkersLost(lost, "its lease lapsed");
   }
   parts_.workers.KeepOnly(*parts_.cluster.View());
   const TimePoint now = parts_.clock.Now();
   const TimePoint next =
       std::min(parts_.cluster.NextExpiry(), now + parts_.cluster.options().lease);
   parts_.loop.PostAt(next, [this] { WatchLeases(); });
+}
+
+void Router::OnClusterChanged() {
+  has_news_ = false;
+  std::vector<WorkerId> stuck;
+  std::vector<WorkerId> leaving;
+  for (const WorkerView& worker : parts_.cluster.View()->workers) {
+    if (!worker.load.not_ready().empty()) stuck.push_back(worker.id);
+    if (worker.leaving) leaving.push_back(worker.id);
+  }
+  for (auto& [id, request] : requests_) {
+    if (!stuck.empty()) request->OnWorkersLost(stuck, "it makes no progress");
+    if (!leaving.empty()) request->OnWorkersLeaving(leaving);
+    request->OnClusterChanged();
+  }
 }
 
 absl::StatusOr<std::vector<int32_t>> Router::Tokenize(const v1::TokenizeRequest& request) const {
@@ -173,6 +201,7 @@ v1::GetStatusResponse Router::Status() const {
   response.set_max_context_tokens(CurrentLimits().max_context_tokens);
   response.set_requests_in_flight(in_flight_);
   response.set_requests_total(total_);
+  *response.mutable_resumes() = parts_.resumes.Use();
   const TimePoint now = parts_.clock.Now();
   for (const WorkerView& worker : view->workers) {
     v1::WorkerStatus& status = *response.add_workers();

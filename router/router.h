@@ -30,8 +30,9 @@ struct RouterOptions {
 class Router {
  public:
   Router(RouterOptions options, const RouterParts& parts);
+  ~Router();
 
-  // Begins to watch the leases. Call once, before the loop runs.
+  // Begins to watch the workers. Call once, before the loop runs.
   void Start();
 
   // Validates and tokenizes on the caller's thread, then hands over. On success the request is in
@@ -58,6 +59,7 @@ class Router {
   void Begin(RequestId id, RequestSpec spec, ResponseStream& stream);
   void Forget(RequestId id);
   void WatchLeases();
+  void OnClusterChanged();
 
   const RouterOptions options_;
   const RouterParts parts_;
@@ -65,6 +67,7 @@ class Router {
   std::atomic<uint64_t> total_ = 0;
   std::atomic<int32_t> in_flight_ = 0;  // rows: choices and beams
   std::atomic<bool> draining_ = false;
+  std::atomic<bool> has_news_ = false;  // of the cluster; a task that will look at it is posted
   absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests_;  // loop's thread
   std::function<void()> drained_;                                      // likewise
 };

@@ -17,6 +17,8 @@ struct WorkerEndpoint {
   std::string address;
 };
 
+inline WorkerEndpoint EndpointOf(const WorkerView& worker) { return {worker.id, worker.address}; }
+
 // How a call to a worker ended.
 struct CallEnd {
   // kWorker: the worker itself answered so. kNetwork: it could not be reached, or was lost.

@@ -37,6 +37,7 @@ struct RouterFlags {
   uint64_t max_message_bytes = 4 << 20;
   uint64_t stream_buffer_bytes = 256 << 10;
   int max_request_seconds = 600;
+  int32_t max_resumes = ResumeLimits().max_resumes;
   int lease_ms = 5000;
   int heartbeat_ms = 1000;
   int drain_seconds = 30;
@@ -98,12 +99,15 @@ absl::Status Serve(const RouterFlags& flags) {
                    .heartbeat = std::chrono::milliseconds(flags.heartbeat_ms)},
                   clock);
   GrpcWorkerClient workers(loop);
+  ResumeStats resumes;
   Router router(options, {.tokenizer = tokenizer.get(),
                           .cluster = cluster,
                           .policy = *policy,
                           .workers = workers,
                           .loop = *loop,
-                          .clock = clock});
+                          .clock = clock,
+                          .resumes = resumes,
+                          .resume_limits = {.max_resumes = flags.max_resumes}});
   InferenceService inference(router, *loop, {.max_queued_bytes = flags.stream_buffer_bytes});
   ClusterService cluster_service(cluster);
   ASSIGN_OR_RETURN(
@@ -160,6 +164,12 @@ void AddLimitFlags(CLI::App& router, RouterFlags& flags) {
       .add_option("--max-request-seconds", flags.max_request_seconds,
                   "deadline of requests that bring none, or a later one")
       ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+  router
+      .add_option("--max-resumes", flags.max_resumes,
+                  "how often a request may go on elsewhere after a worker was lost")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
       ->group(group);
 }

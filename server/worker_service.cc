@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "router/grpc_worker_client.h"
+#include "router/retry_metadata.h"
 #include "server/deadline.h"
 #include "server/status_mapping.h"
 #include "server/worker_messages.h"
@@ -19,12 +20,19 @@ constexpr size_t kMaxQueuedBytes = 64 << 20;
 
 class EventStream final : public WriteStream<v1::WorkerEvent> {
  public:
-  EventStream(Engine& engine, RequestId id)
-      : WriteStream(kMaxQueuedBytes), engine_(engine), id_(id) {}
+  EventStream(grpc::CallbackServerContext& context, Engine& engine, RequestId id)
+      : WriteStream(kMaxQueuedBytes), context_(context), engine_(engine), id_(id) {}
 
   void OnCancel() override { engine_.Cancel(id_, Cancelled("the router ended the call")); }
 
+  // Ends it without a finish. Nothing may be called after it, nor after Close.
+  void Fail(const absl::Status& status) {
+    SendRetryAfter(context_, status);
+    Abort(ToGrpcStatus(status));
+  }
+
  private:
+  grpc::CallbackServerContext& context_;
   Engine& engine_;
   const RequestId id_;
 };
@@ -67,7 +75,7 @@ class StreamSink final : public TokenSink {
     if (status.ok()) {
       stream_.Close(grpc::Status::OK);
     } else {
-      stream_.Abort(ToGrpcStatus(status));
+      stream_.Fail(status);
     }
     finished_();
   }
@@ -121,12 +129,12 @@ grpc::ServerWriteReactor<v1::WorkerEvent>* WorkerService::Generate(
     grpc::CallbackServerContext* context, const v1::GenerateOnWorkerRequest* request) {
   MarkAnswered(*context);
   const v1::SequenceRequest& sequence = request->sequence();
-  auto* stream = new EventStream(engine_, RequestId(sequence.request_id()));
+  auto* stream = new EventStream(*context, engine_, RequestId(sequence.request_id()));
   if (absl::Status status = CheckRole(Role::kUnified); !status.ok()) {
-    stream->Close(ToGrpcStatus(status));
+    stream->Fail(status);
     return stream;
   }
-  engine_.Submit(ToEngineRequest(sequence, DeadlineOf(*context)),
+  engine_.Submit(ToEngineRequest(*request, DeadlineOf(*context)),
                  NewSink(*stream, sequence, load_changed_));
   return stream;
 }
@@ -135,9 +143,9 @@ grpc::ServerWriteReactor<v1::WorkerEvent>* WorkerService::Prefill(
     grpc::CallbackServerContext* context, const v1::PrefillRequest* request) {
   MarkAnswered(*context);
   const v1::SequenceRequest& sequence = request->sequence();
-  auto* stream = new EventStream(engine_, RequestId(sequence.request_id()));
+  auto* stream = new EventStream(*context, engine_, RequestId(sequence.request_id()));
   if (absl::Status status = CheckRole(Role::kPrefill); !status.ok()) {
-    stream->Close(ToGrpcStatus(status));
+    stream->Fail(status);
     return stream;
   }
   engine_.SubmitPrefill(ToEngineRequest(sequence, DeadlineOf(*context)),
@@ -150,11 +158,11 @@ grpc::ServerWriteReactor<v1::WorkerEvent>* WorkerService::Decode(
     grpc::CallbackServerContext* context, const v1::DecodeRequest* request) {
   MarkAnswered(*context);
   const v1::SequenceRequest& sequence = request->sequence();
-  auto* stream = new EventStream(engine_, RequestId(sequence.request_id()));
+  auto* stream = new EventStream(*context, engine_, RequestId(sequence.request_id()));
   absl::Status status = CheckRole(Role::kDecode);
   if (status.ok()) status = CheckEpoch(request->epoch());
   if (!status.ok()) {
-    stream->Close(ToGrpcStatus(status));
+    stream->Fail(status);
     return stream;
   }
   engine_.SubmitDecode(ToDecodeRequest(*request, DeadlineOf(*context)),
@@ -180,6 +188,7 @@ grpc::ServerUnaryReactor* WorkerService::Reserve(grpc::CallbackServerContext* co
       // Nobody will hear of this reservation; what slips past the check lapses with its lease.
       if (context->IsCancelled()) engine_.Release(got->id);
     }
+    SendRetryAfter(*context, got.status());
     reactor->Finish(ToGrpcStatus(got.status()));
   });
   return reactor;

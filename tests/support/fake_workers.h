@@ -29,6 +29,7 @@ class FakeWorkers final : public WorkerClient {
   std::unique_ptr<WorkerCall> Generate(const WorkerEndpoint& worker,
                                        const v1::GenerateOnWorkerRequest& request, TimePoint,
                                        StreamHandlers handlers) override {
+    so_far = {request.so_far().begin(), request.so_far().end()};
     return Open("generate " + worker.id.name, request.sequence(), std::move(handlers));
   }
   std::unique_ptr<WorkerCall> Prefill(const WorkerEndpoint& worker,
@@ -39,6 +40,7 @@ class FakeWorkers final : public WorkerClient {
   }
   std::unique_ptr<WorkerCall> Decode(const WorkerEndpoint& worker, const v1::DecodeRequest& request,
                                      TimePoint, StreamHandlers handlers) override {
+    so_far = {request.so_far().begin(), request.so_far().end()};
     first_tokens = {request.first_tokens().begin(), request.first_tokens().end()};
     return Open("decode " + worker.id.name, request.sequence(), std::move(handlers));
   }
@@ -83,6 +85,7 @@ class FakeWorkers final : public WorkerClient {
   std::vector<std::string> ended_choices;
   v1::KvTarget target;                          // of the last Prefill
   std::vector<v1::TokenLogprobs> first_tokens;  // of the last Decode
+  std::vector<v1::OutputSoFar> so_far;          // of the last Generate or Decode
 
  private:
   template <typename Call>

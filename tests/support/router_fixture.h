@@ -94,15 +94,31 @@ class RouterFixture : public testing::Test {
     return options;
   }
 
-  void Join(const std::string& name, v1::WorkerRole role) {
+  void Join(const std::string& name, v1::WorkerRole role, uint64_t incarnation = 1) {
     v1::RegisterRequest request;
     request.set_name(name);
-    request.set_incarnation(1);
+    request.set_incarnation(incarnation);
     request.set_role(role);
     request.set_address(name + ":1");
     request.set_model("sample");
     request.set_max_context_tokens(100);
     ASSERT_TRUE(cluster_.Register(request).ok());
+    loop_.RunReady();
+  }
+  // The worker reports; why it is not ready, if it is not.
+  void Beat(const std::string& name, const std::string& not_ready = "") {
+    clock_.Advance(std::chrono::milliseconds(1));
+    v1::HeartbeatRequest request;
+    request.set_name(name);
+    request.set_incarnation(1);
+    request.mutable_load()->set_not_ready(not_ready);
+    ASSERT_TRUE(cluster_.Heartbeat(request).ok());
+    loop_.RunReady();
+  }
+  // Once: it is leaving. Twice: it is gone.
+  void Leave(const std::string& name) {
+    cluster_.Deregister(name, 1);
+    loop_.RunReady();
   }
 
   static v1::GenerateRequest Ask(v1::Route route = v1::ROUTE_DISAGGREGATED) {
@@ -207,13 +223,15 @@ class RouterFixture : public testing::Test {
   std::unique_ptr<RoutingPolicy> policy_ = NewLeastLoadedPolicy();
   FakeWorkers workers_;
   RecordingStream stream_;
+  ResumeStats resumes_;
   Router router_{Options(),
                  {.tokenizer = &tokenizer_,
                   .cluster = cluster_,
                   .policy = *policy_,
                   .workers = workers_,
                   .loop = loop_,
-                  .clock = clock_}};
+                  .clock = clock_,
+                  .resumes = resumes_}};
 };
 
 }  // namespace tandem

@@ -124,29 +124,6 @@ TEST_F(RouterTest, NoRoomTriesTheNextDecodeWorkerAndThenUnified) {
   ExpectNothingLeft();
 }
 
-TEST_F(RouterTest, PrefillWorkerLostBeforeAnyTokenIsRetriedElsewhereOnce) {
-  Join("p1", v1::WORKER_ROLE_PREFILL);
-  Submit(Ask());
-  Reserved(5);
-  End("prefill p0", Unavailable("Socket closed"), kNetwork);
-  EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
-  Reserved(6);
-  EXPECT_THAT(workers_.Open(), ElementsAre("prefill p1"));
-  End("prefill p1", Unavailable("Socket closed"), kNetwork);
-  ExpectFailed(absl::StatusCode::kUnavailable, "prefill worker p1 (p1:1) was lost: Socket closed");
-  EXPECT_FALSE(cluster_.View()->HasUsable(v1::WORKER_ROLE_PREFILL));
-}
-
-TEST_F(RouterTest, PrefillWorkerLostAfterTheFirstTokenEndsTheRequest) {
-  Join("p1", v1::WORKER_ROLE_PREFILL);
-  Submit(Ask());
-  Reserved();
-  Say("prefill p0", {10});
-  End("prefill p0", Internal("RST_STREAM"), kNetwork);
-  EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
-  ExpectFailed(absl::StatusCode::kUnavailable, "prefill worker p0");
-}
-
 TEST_F(RouterTest, PrefillWorkerLostOnceTheKvHasArrivedDoesNotMatter) {
   Submit(Ask());
   Reserved();
@@ -158,34 +135,6 @@ TEST_F(RouterTest, PrefillWorkerLostOnceTheKvHasArrivedDoesNotMatter) {
   ASSERT_TRUE(stream_.end.has_value() && stream_.end->ok());
   EXPECT_THAT(stream_.tokens, ElementsAre(10, 11, 12, 13));
   ExpectNothingLeft();
-}
-
-TEST_F(RouterTest, DecodeWorkerLostEndsTheRequestByName) {
-  Submit(Ask());
-  Reserved();
-  Say("prefill p0", {10});
-  Say("decode d0", {11});
-  End("decode d0", Unavailable("Connection reset by peer"), kNetwork);
-  ExpectFailed(absl::StatusCode::kUnavailable, "decode worker d0 (d0:1) was lost");
-  EXPECT_FALSE(cluster_.View()->HasUsable(v1::WORKER_ROLE_DECODE));
-}
-
-TEST_F(RouterTest, AnAnswerOfTheWorkerItselfRaisesNoSuspicion) {
-  Submit(Ask(v1::ROUTE_DISAGGREGATED));
-  Reserved();
-  Say("prefill p0", {10});
-  End("decode d0", NotFound("reservation 5 has lapsed"), kWorker);
-  ExpectFailed(absl::StatusCode::kUnavailable, "decode worker d0: reservation 5 has lapsed");
-  EXPECT_TRUE(cluster_.View()->HasUsable(v1::WORKER_ROLE_DECODE));
-}
-
-TEST_F(RouterTest, LapsedLeaseEndsWhatRunsThere) {
-  Submit(Ask());
-  Reserved();
-  Say("prefill p0", {10});
-  clock_.Advance(seconds(5));
-  loop_.RunReady();
-  ExpectFailed(absl::StatusCode::kUnavailable, "its lease lapsed");
 }
 
 TEST_F(RouterTest, AStreamWithoutAFinishIsAnErrorNotASuccess) {

@@ -1,0 +1,242 @@
+// What a request does when its workers are lost or leave, and how it ends.
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status.h"
+#include "fmt/ranges.h"
+#include "router/dispatch.h"
+#include "spdlog/spdlog.h"
+
+namespace tandem {
+namespace {
+
+// How long a request whose choices have all ended waits for its workers' last word: their streams
+// end with the next step, and the KV has arrived. Only a lost worker keeps it waiting.
+constexpr std::chrono::seconds kReportTimeout(2);
+
+bool Contains(const std::vector<WorkerId>& ids, const WorkerId& id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+// What the client is told of a worker's failure: always which worker it was.
+absl::Status StatusFor(const WorkerView& worker, const CallEnd& end) {
+  const std::string who = fmt::format("{} worker {}", Name(worker.role), worker.id.name);
+  const std::string message(end.status.message());
+  const absl::StatusCode code = end.status.code();
+  if (end.source == CallEnd::Source::kNetwork && code != absl::StatusCode::kDeadlineExceeded &&
+      code != absl::StatusCode::kResourceExhausted) {
+    return Unavailable("{} ({}) was lost: {}", who, worker.address, message);
+  }
+  // NOT_FOUND tells the client that its model does not exist; here a reservation has lapsed.
+  if (code == absl::StatusCode::kNotFound) return Unavailable("{}: {}", who, message);
+  return Annotate(end.status, who);
+}
+
+}  // namespace
+
+Dispatch::~Dispatch() { Abandon(); }
+
+void Dispatch::Abandon() {
+  if (ended()) return;
+  state_ = State::kEnded;
+  LeaveWorkers();
+}
+
+void Dispatch::Settle() {
+  if (settled_ || ended()) return;
+  settled_ = true;
+  parts_.loop.PostAt(parts_.clock.Now() + kReportTimeout,
+                     [this, alive = std::weak_ptr<bool>(alive_)] {
+                       if (!alive.expired() && !ended()) Finish();
+                     });
+}
+
+void Dispatch::OnWorkersLost(const std::vector<WorkerId>& lost, std::string_view why) {
+  const CallEnd end{Unavailable("{}", why), CallEnd::Source::kNetwork};
+  if (prefill_call_ != nullptr && Contains(lost, decision_.prefill.id)) OnPrefillSideEnd(end);
+  if (ended() || !Contains(lost, decision_.decode.id)) return;
+  if (reserve_call_ != nullptr) {
+    OnReserved(end, {});
+  } else if (decode_call_ != nullptr || reserved_.reservation_id() != 0) {
+    OnDecodeEnd(end);
+  }
+}
+
+void Dispatch::OnWorkersLeaving(const std::vector<WorkerId>& leaving) {
+  if (settled_ || !DependsOn(leaving)) return;
+  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
+  if (parts_.policy.Choose(*view, Query(*view)).ok()) Resume(Cause::kLeaving);
+}
+
+// A prefill worker that leaves ends what it has begun: the other one would begin anew.
+bool Dispatch::DependsOn(const std::vector<WorkerId>& workers) const {
+  switch (state_) {
+    case State::kUnified:
+      return Contains(workers, decision_.prefill.id);
+    case State::kReserving:
+      return Contains(workers, decision_.prefill.id) || Contains(workers, decision_.decode.id);
+    case State::kPrefilling:
+    case State::kDecoding:
+      return Contains(workers, decision_.decode.id);
+    case State::kDeciding:
+    case State::kWaiting:
+    case State::kEnded:
+      return false;
+  }
+  return false;
+}
+
+void Dispatch::OnClusterChanged() {
+  if (state_ == State::kWaiting) Decide();
+}
+
+void Dispatch::OnFailure(const WorkerView& worker, const CallEnd& end) {
+  const absl::Status status = StatusFor(worker, end);
+  if (end.source == CallEnd::Source::kNetwork && absl::IsUnavailable(status)) {
+    parts_.cluster.Suspect(worker.id);
+  }
+  if (settled_) return Finish();  // the client has all that it wanted
+  if (absl::IsResourceExhausted(status) && !reports_.heard) return TryAnother(worker, status);
+  if (!IsLoss(worker, end, status)) return Fail(status);
+  last_failure_ = status;
+  Exclude(worker.id, Exclusion::Until::kHeardOf);
+  // A prefill worker that answers UNAVAILABLE has lost its peer: neither pair is worth a retry.
+  const bool hands_over = state_ == State::kPrefilling || state_ == State::kDecoding;
+  if (hands_over && worker.role == v1::WORKER_ROLE_PREFILL &&
+      end.source == CallEnd::Source::kWorker) {
+    Exclude(decision_.decode.id, Exclusion::Until::kHeardOf);
+  }
+  if (IsLeaving(worker.id)) return Resume(Cause::kLeaving);
+  lost_.push_back(worker.id.name);
+  if (losses_ == parts_.resume_limits.max_resumes) return GiveUp(status);
+  ++losses_;
+  Resume(Cause::kLost);
+}
+
+void Dispatch::Exclude(const WorkerId& id, Exclusion::Until until) {
+  std::erase_if(excluded_, [&id](const Exclusion& one) { return one.id == id; });
+  excluded_.push_back({.id = id, .since = parts_.clock.Now(), .until = until});
+}
+
+// What the decode worker refused of a hand-off has lapsed there, or belongs to its last life.
+bool Dispatch::IsLoss(const WorkerView& worker, const CallEnd& end,
+                      const absl::Status& status) const {
+  if (absl::IsUnavailable(status) || absl::IsDataLoss(status)) return true;
+  const bool refused = absl::IsFailedPrecondition(status) || absl::IsPermissionDenied(status);
+  return refused && end.source == CallEnd::Source::kWorker &&
+         worker.role == v1::WORKER_ROLE_PREFILL;
+}
+
+bool Dispatch::IsLeaving(const WorkerId& id) const {
+  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
+  return std::any_of(view->workers.begin(), view->workers.end(),
+                     [&id](const WorkerView& worker) { return worker.id == id && worker.leaving; });
+}
+
+// Each worker is asked once; after a loss, once per report: it may have room by then.
+void Dispatch::TryAnother(const WorkerView& worker, const absl::Status& status) {
+  Exclude(worker.id, resumes_ > 0 ? Exclusion::Until::kHeardOf : Exclusion::Until::kEver);
+  spdlog::info("reroute request={} status=\"{}\"", spec_.id, status.ToString());
+  last_failure_ = status;
+  LeaveWorkers();
+  Decide();
+}
+
+void Dispatch::Resume(Cause cause) {
+  EndWhatIsOver();
+  if (ended()) return;
+  if (settled_) return Finish();
+  const TimePoint now = parts_.clock.Now();
+  if (now >= spec_.deadline) {
+    return Fail(DeadlineExceeded("the deadline passed when workers were lost: {}",
+                                 std::string(last_failure_.message())));
+  }
+  LeaveWorkers();
+  ++resumes_;
+  if (cause == Cause::kLost) {
+    parts_.resumes.CountLost();
+  } else {
+    parts_.resumes.CountMigrated();
+  }
+  spdlog::info("resume request={} number={} cause={} status=\"{}\"", spec_.id, resumes_,
+               cause == Cause::kLost ? "lost" : "leaving", last_failure_.ToString());
+  if (!interrupted_) interrupted_ = now;
+  for (Exclusion& exclusion : excluded_) exclusion.until = Exclusion::Until::kHeardOf;
+  wait_until_ = std::min(spec_.deadline, now + parts_.resume_limits.max_wait);
+  parts_.loop.PostAt(wait_until_, [this, alive = std::weak_ptr<bool>(alive_)] {
+    if (!alive.expired()) OnClusterChanged();
+  });
+  Decide();
+}
+
+void Dispatch::EndWhatIsOver() {
+  for (int32_t i = 0; !spec_.has_beams() && !ended() && i < spec_.sequence.n(); ++i) {
+    const v1::WorkerFinish::Reason reason = told_.ReasonOf(i);
+    if (told_.ended(i) || reason == v1::WorkerFinish::REASON_UNSPECIFIED) continue;
+    told_.End(i);
+    v1::WorkerChoiceFinish finish;
+    finish.set_index(i);
+    finish.set_reason(reason);
+    observer_.OnChoiceEnded(finish);
+  }
+}
+
+void Dispatch::WaitForNews(const absl::Status& nobody) {
+  if (parts_.clock.Now() >= wait_until_) {
+    return GiveUp(last_failure_.ok() ? nobody : last_failure_);
+  }
+  state_ = State::kWaiting;
+  spdlog::debug("wait request={} for=\"{}\"", spec_.id, std::string(nobody.message()));
+}
+
+void Dispatch::GiveUp(const absl::Status& last) {
+  parts_.resumes.CountGaveUp();
+  if (parts_.clock.Now() >= spec_.deadline) {
+    return Fail(DeadlineExceeded("the deadline passed while no worker could go on; lost: {}",
+                                 fmt::join(lost_, ", ")));
+  }
+  Fail(Unavailable("{}; resumed {} times, lost: {}", std::string(last.message()), resumes_,
+                   fmt::join(lost_, ", ")));
+}
+
+void Dispatch::Finish() {
+  state_ = State::kEnded;
+  LeaveWorkers();
+  observer_.OnFinished();
+}
+
+void Dispatch::Fail(const absl::Status& status) {
+  state_ = State::kEnded;
+  LeaveWorkers();
+  observer_.OnFailed(status);
+}
+
+void Dispatch::LeaveWorkers() {
+  reserve_call_.reset();
+  prefill_call_.reset();
+  decode_call_.reset();
+  if (reserved_.reservation_id() != 0) {
+    v1::ReleaseRequest request;
+    request.set_reservation_id(reserved_.reservation_id());
+    request.set_epoch(reserved_.epoch());
+    parts_.workers.Release(EndpointOf(decision_.decode), request);
+    reserved_.Clear();
+  }
+  GiveBack(decision_.prefill.id, prefill_charge_);
+  GiveBack(decision_.decode.id, decode_charge_);
+}
+
+void Dispatch::GiveBackPrompt() {
+  WorkerCharge prompt{.sequences = 0, .prompt_tokens = prefill_charge_.prompt_tokens};
+  prefill_charge_.prompt_tokens = 0;
+  GiveBack(decision_.prefill.id, prompt);
+}
+
+void Dispatch::GiveBack(const WorkerId& id, WorkerCharge& charge) {
+  if (charge.sequences == 0 && charge.prompt_tokens == 0) return;
+  parts_.cluster.Discharge(id, charge);
+  charge = {};
+}
+
+}  // namespace tandem

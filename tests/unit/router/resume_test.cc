@@ -1,0 +1,468 @@
+// A request whose workers are lost or leave goes on elsewhere, behind what its client was told.
+
+#include "tests/support/router_fixture.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+class ResumeTest : public RouterFixture {
+ protected:
+  static constexpr auto kPrefillRole = v1::WORKER_ROLE_PREFILL;
+  static constexpr auto kDecodeRole = v1::WORKER_ROLE_DECODE;
+  static constexpr auto kUnifiedRole = v1::WORKER_ROLE_UNIFIED;
+
+  void LoseCall(const std::string& call) {
+    End(call, Unavailable("Connection reset by peer"), kNetwork);
+  }
+
+  std::vector<int32_t> SoFar(size_t index = 0) const {
+    const auto& ids = workers_.so_far.at(index).token_ids();
+    return {ids.begin(), ids.end()};
+  }
+
+  // The rest of a disaggregated attempt: 10 to 13 in all, of which the client was told some.
+  void GoOnAt(const std::string& prefill, const std::string& decode, uint64_t reservation,
+              const std::vector<int32_t>& rest) {
+    Reserved(reservation);
+    Say("prefill " + prefill, {10});
+    Finish("prefill " + prefill, kHandedOff);
+    Say("decode " + decode, rest);
+    Finish("decode " + decode, kLength);
+  }
+  void ExpectTheAnswer(int32_t resumes) {
+    ASSERT_TRUE(stream_.end.has_value());
+    EXPECT_TRUE(stream_.end->ok()) << *stream_.end;
+    EXPECT_THAT(stream_.tokens, ElementsAre(10, 11, 12, 13)) << "each once";
+    ASSERT_EQ(stream_.finishes.size(), 1u);
+    EXPECT_EQ(stream_.finishes[0].reason(), v1::FINISH_REASON_LENGTH);
+    EXPECT_EQ(stream_.summary->usage().completion_tokens(), 4);
+    EXPECT_EQ(stream_.summary->usage().resumes(), resumes);
+    ExpectNothingLeft();
+  }
+};
+
+TEST_F(ResumeTest, DecodeLostWhileDecoding) {
+  Join("d1", kDecodeRole);
+  Submit(Ask());
+  Reserved(5);
+  Say("prefill p0", {10});
+  Finish("prefill p0", kHandedOff);
+  Say("decode d0", {11});
+  LoseCall("decode d0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
+  EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
+  const uint64_t first_id = workers_.streams[0]->sequence.request_id();
+  Reserved(6);
+  EXPECT_NE(workers_.streams.back()->sequence.request_id(), first_id)
+      << "a worker may still know the first attempt";
+  Say("prefill p0", {10});
+  EXPECT_THAT(stream_.tokens, ElementsAre(10, 11)) << "told already";
+  EXPECT_THAT(SoFar(), ElementsAre(10, 11));
+  clock_.Advance(milliseconds(7));
+  Say("decode d1", {12});
+  Finish("prefill p0", kHandedOff);
+  Say("decode d1", {13});
+  Finish("decode d1", kLength);
+  ExpectTheAnswer(1);
+  EXPECT_EQ(stream_.finishes[0].decode_worker(), "d1");
+  const v1::ResumeUse use = router_.Status().resumes();
+  EXPECT_EQ(use.lost(), 1u);
+  EXPECT_EQ(use.migrated(), 0u);
+  EXPECT_DOUBLE_EQ(use.p50_ms(), 7);
+  EXPECT_DOUBLE_EQ(use.max_ms(), 7);
+}
+
+TEST_F(ResumeTest, DecodeLostBeforeItSaidAnything) {
+  Join("d1", kDecodeRole);
+  Submit(Ask());
+  Reserved(5);
+  Say("prefill p0", {10});
+  LoseCall("decode d0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1")) << "the prefill is begun anew";
+  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  EXPECT_THAT(SoFar(), ElementsAre(10));
+  ExpectTheAnswer(1);
+}
+
+TEST_F(ResumeTest, DecodeLostWhilePrefilling) {
+  Join("d1", kDecodeRole);
+  Submit(Ask());
+  Reserved(5);
+  clock_.Advance(seconds(4));
+  for (const char* name : {"p0", "d1"}) Beat(name);
+  clock_.Advance(seconds(1));
+  loop_.RunReady();  // the lease of d0 lapses
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
+  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  EXPECT_THAT(workers_.so_far, IsEmpty()) << "nothing was told when it began";
+  ExpectTheAnswer(1);
+}
+
+TEST_F(ResumeTest, DecodeLostWhileReserving) {
+  Join("d1", kDecodeRole);
+  Submit(Ask());
+  RefuseReservation(Unavailable("Connection refused"), kNetwork);
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
+  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  ExpectTheAnswer(1);
+}
+
+TEST_F(ResumeTest, PrefillLostBeforeTheFirstToken) {
+  Join("p1", kPrefillRole);
+  Submit(Ask());
+  Reserved(5);
+  LoseCall("prefill p0");
+  EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
+  GoOnAt("p1", "d0", 6, {11, 12, 13});
+  ExpectTheAnswer(1);
+}
+
+TEST_F(ResumeTest, PrefillLostBeforeItsKvArrived) {
+  Join("p1", kPrefillRole);
+  Submit(Ask());
+  Reserved(5);
+  Say("prefill p0", {10});
+  LoseCall("prefill p0");
+  EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
+  GoOnAt("p1", "d0", 6, {11, 12, 13});
+  EXPECT_THAT(SoFar(), ElementsAre(10));
+  ExpectTheAnswer(1);
+}
+
+TEST_F(ResumeTest, UnifiedLostGoesOnBehindItsTokens) {
+  Join("u0", kUnifiedRole);
+  Join("u1", kUnifiedRole);
+  Submit(Ask(v1::ROUTE_UNIFIED));
+  EXPECT_THAT(workers_.so_far, IsEmpty());
+  Say("generate u0", {10});
+  Say("generate u0", {11, 12});
+  LoseCall("generate u0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u1"));
+  EXPECT_THAT(SoFar(), ElementsAre(10, 11, 12));
+  Say("generate u1", {13});
+  Finish("generate u1", kLength);
+  ExpectTheAnswer(1);
+}
+
+TEST_F(ResumeTest, FromUnifiedToDisaggregatedAndBack) {
+  Join("u0", kUnifiedRole);
+  Submit(Ask(v1::ROUTE_AUTO));
+  Say("generate u0", {10, 11});
+  LoseCall("generate u0");
+  Reserved(5);
+  Say("prefill p0", {10});
+  EXPECT_THAT(SoFar(), ElementsAre(10, 11));
+  Say("decode d0", {12});
+  Beat("u0");  // it lives again
+  LoseCall("decode d0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
+  EXPECT_THAT(SoFar(), ElementsAre(10, 11, 12));
+  Say("generate u0", {13});
+  Finish("generate u0", kLength);
+  ExpectTheAnswer(2);
+}
+
+TEST_F(ResumeTest, ARefusedHandOffAndAlapsedReservationAreLosses) {
+  for (const absl::Status& status :
+       {DataLoss("an extent is missing"), FailedPrecondition("epoch 3"), NotFound("it lapsed")}) {
+    SCOPED_TRACE(status.ToString());
+    stream_ = {};
+    Submit(Ask());
+    Reserved(5);
+    Say("prefill p0", {10});
+    End("prefill p0", status, kWorker);
+    EXPECT_THAT(workers_.Open(), IsEmpty()) << "neither is tried again before it is heard of";
+    Beat("p0");
+    EXPECT_THAT(workers_.Open(), IsEmpty());
+    Beat("d0");
+    EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+    GoOnAt("p0", "d0", 6, {11, 12, 13});
+    ExpectTheAnswer(1);
+  }
+}
+
+TEST_F(ResumeTest, AnAnswerOfTheWorkerItselfRaisesNoSuspicion) {
+  Submit(Ask());
+  Reserved();
+  Say("prefill p0", {10});
+  End("decode d0", NotFound("reservation 5 has lapsed"), kWorker);
+  EXPECT_TRUE(cluster_.View()->HasUsable(kDecodeRole));
+  EXPECT_FALSE(stream_.end.has_value());
+}
+
+TEST_F(ResumeTest, ARestartedWorkerTakesOver) {
+  Submit(Ask());
+  Reserved(5);
+  Say("prefill p0", {10});
+  Finish("prefill p0", kHandedOff);
+  Say("decode d0", {11, 12});
+  LoseCall("decode d0");
+  EXPECT_THAT(workers_.Open(), IsEmpty());
+  clock_.Advance(seconds(2));
+  Join("d0", kDecodeRole, 2);
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+  GoOnAt("p0", "d0", 6, {13});
+  ExpectTheAnswer(1);
+  EXPECT_DOUBLE_EQ(router_.Status().resumes().max_ms(), 2000);
+}
+
+TEST_F(ResumeTest, NobodyComesWithinTheWait) {
+  Submit(Ask());
+  Reserved();
+  Say("prefill p0", {10});
+  LoseCall("decode d0");
+  for (int i = 0; i < 3; ++i) {  // whoever lives keeps its lease
+    clock_.Advance(seconds(3));
+    Beat("p0");
+  }
+  EXPECT_FALSE(stream_.end.has_value());
+  clock_.Advance(seconds(1));
+  loop_.RunReady();
+  ExpectFailed(absl::StatusCode::kUnavailable, "decode worker d0 (d0:1) was lost");
+  EXPECT_EQ(router_.Status().resumes().gave_up(), 1u);
+}
+
+TEST_F(ResumeTest, TheDeadlineBoundsTheWait) {
+  Submit(Ask(), clock_.Now() + seconds(2));
+  Reserved();
+  Say("prefill p0", {10});
+  LoseCall("decode d0");
+  clock_.Advance(seconds(2));
+  loop_.RunReady();
+  ExpectFailed(absl::StatusCode::kDeadlineExceeded, "lost: d0");
+}
+
+TEST_F(ResumeTest, CancelWhileItWaits) {
+  const RequestId id = Submit(Ask());
+  Reserved();
+  Say("prefill p0", {10});
+  LoseCall("decode d0");
+  router_.Cancel(id, Cancelled("the client went away"));
+  loop_.RunReady();
+  ExpectFailed(absl::StatusCode::kCancelled, "client");
+  Join("d1", kDecodeRole);
+  EXPECT_THAT(workers_.Open(), IsEmpty());
+}
+
+TEST_F(ResumeTest, TheBudgetIsThreeLosses) {
+  for (const char* name : {"u0", "u1", "u2", "u3", "u4"}) Join(name, kUnifiedRole);
+  Submit(Ask(v1::ROUTE_UNIFIED));
+  for (const std::string name : {"u0", "u1", "u2"}) {
+    const auto token = static_cast<int32_t>(10 + stream_.tokens.size());
+    Say("generate " + name, {token});
+    LoseCall("generate " + name);
+    EXPECT_FALSE(stream_.end.has_value());
+  }
+  LoseCall("generate u3");
+  ExpectFailed(absl::StatusCode::kUnavailable, "lost: u0, u1, u2, u3");
+  EXPECT_THAT(stream_.tokens, ElementsAre(10, 11, 12));
+  EXPECT_EQ(router_.Status().resumes().lost(), 3u);
+  EXPECT_EQ(router_.Status().resumes().gave_up(), 1u);
+}
+
+TEST_F(ResumeTest, AWorkerThatMakesNoProgressIsLostUntilItDoes) {
+  Join("u0", kUnifiedRole);
+  Join("u1", kUnifiedRole);
+  Submit(Ask(v1::ROUTE_UNIFIED));
+  Say("generate u0", {10, 11});
+  Beat("u0", "no step for 4 s");
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u1"));
+  Beat("u1", "no step for 4 s");
+  EXPECT_THAT(workers_.Open(), IsEmpty());
+  Beat("u0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
+  Say("generate u0", {12, 13});
+  Finish("generate u0", kLength);
+  ExpectTheAnswer(2);
+}
+
+TEST_F(ResumeTest, AnotherTokenThanWasToldIsOurBug) {
+  Join("d1", kDecodeRole);
+  Submit(Ask());
+  Reserved(5);
+  Say("prefill p0", {10});
+  LoseCall("decode d0");
+  Reserved(6);
+  Say("prefill p0", {77});
+  EXPECT_THAT(stream_.tokens, ElementsAre(10));
+  ExpectFailed(absl::StatusCode::kInternal, "prefill worker p0: token 0 of choice 0 is 77 now");
+}
+
+TEST_F(ResumeTest, NoRoomAfterALossWaitsForNews) {
+  Join("d1", kDecodeRole);
+  Submit(Ask());
+  Reserved(5);
+  Say("prefill p0", {10});
+  LoseCall("decode d0");
+  RefuseReservation(ResourceExhausted("full"));
+  EXPECT_THAT(workers_.Open(), IsEmpty());
+  EXPECT_FALSE(stream_.end.has_value());
+  Beat("d1");
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
+  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  ExpectTheAnswer(1);
+}
+
+TEST_F(ResumeTest, LostAfterTheLastTokenNeedsNobody) {
+  Submit(Ask());
+  Reserved(5);
+  Say("prefill p0", {10});
+  Finish("prefill p0", kHandedOff);
+  Say("decode d0", {11, 12, 13});
+  LoseCall("decode d0");
+  ExpectTheAnswer(0);
+}
+
+TEST_F(ResumeTest, EachChoiceGoesOnWhereItWas) {
+  Join("d1", kDecodeRole);
+  v1::GenerateRequest request = Ask();
+  request.set_n(4);
+  request.mutable_sampling()->set_logprobs(0);
+  Submit(request);
+  Reserved(5);
+  for (int32_t i = 0; i < 3; ++i) Say("prefill p0", {10 * i}, i, -1.0f);
+  Say("prefill p0", {999}, 3, -1.0f);  // EOS
+  EndChoice("prefill p0", 3, kStop);
+  Say("decode d0", {1}, 0, -1.0f);
+  Say("decode d0", {11, 12, 13}, 1, -1.0f);
+  EndChoice("decode d0", 1, kLength);
+  LoseCall("decode d0");
+  Reserved(6);
+  for (int32_t i = 0; i < 3; ++i) Say("prefill p0", {10 * i}, i, -1.0f);
+  Say("prefill p0", {999}, 3, -1.0f);
+  ASSERT_EQ(workers_.so_far.size(), 4u) << "before the prefill worker said how choice 3 ended";
+  EndChoice("prefill p0", 3, kStop);
+  Close("prefill p0", kHandedOff);
+  EXPECT_THAT(SoFar(0), ElementsAre(0, 1));
+  EXPECT_THAT(SoFar(2), ElementsAre(20));
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(workers_.so_far[i].ended(), i % 2 == 1) << i;
+  EXPECT_DOUBLE_EQ(workers_.so_far[0].cumulative_logprob(), -2);
+  Say("decode d1", {2, 3}, 0, -1.0f);
+  EndChoice("decode d1", 0, kLength);
+  Say("decode d1", {21, 22, 23}, 2, -1.0f);
+  EndChoice("decode d1", 2, kLength);
+  Close("decode d1", kLength);
+  ASSERT_TRUE(stream_.end.has_value() && stream_.end->ok());
+  EXPECT_THAT(stream_.ids[0], ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(stream_.ids[1], ElementsAre(10, 11, 12, 13));
+  EXPECT_THAT(stream_.ids[2], ElementsAre(20, 21, 22, 23));
+  EXPECT_THAT(stream_.ids[3], ElementsAre(999));
+  EXPECT_DOUBLE_EQ(stream_.FinishOf(0).cumulative_logprob(), -4);
+  EXPECT_EQ(stream_.finishes.size(), 4u);
+  ExpectNothingLeft();
+}
+
+TEST_F(ResumeTest, WhatAStopStringEndedStaysEnded) {
+  Join("u0", kUnifiedRole);
+  Join("u1", kUnifiedRole);
+  v1::GenerateRequest request = Ask(v1::ROUTE_UNIFIED);
+  request.set_n(2);
+  request.set_max_tokens(6);
+  request.add_stop("b");
+  Submit(request);
+  const int32_t b = tokenizer_.Encode("b", {})->back();
+  Say("generate u0", {b}, 0);
+  Say("generate u0", {10}, 1);
+  EXPECT_THAT(workers_.ended_choices, ElementsAre("u0#0"));
+  LoseCall("generate u0");
+  ASSERT_EQ(workers_.so_far.size(), 2u);
+  EXPECT_TRUE(workers_.so_far[0].ended());
+  EXPECT_FALSE(workers_.so_far[1].ended());
+}
+
+TEST_F(ResumeTest, ABeamSearchBeginsAnew) {
+  Join("u0", kUnifiedRole);
+  Join("u1", kUnifiedRole);
+  v1::GenerateRequest request = Ask(v1::ROUTE_UNIFIED);
+  request.mutable_beam_search()->set_beam_width(2);
+  request.set_n(2);
+  Submit(request);
+  Say("generate u0", {10, 11}, 0);
+  EndChoice("generate u0", 0, kStop);
+  LoseCall("generate u0");
+  EXPECT_THAT(workers_.so_far, IsEmpty());
+  Say("generate u1", {10, 11}, 0);
+  EndChoice("generate u1", 0, kStop);
+  Say("generate u1", {20, 21, 22, 23}, 1);
+  EndChoice("generate u1", 1, kLength);
+  Close("generate u1", kLength);
+  ASSERT_TRUE(stream_.end.has_value() && stream_.end->ok());
+  EXPECT_THAT(stream_.ids[0], ElementsAre(10, 11)) << "once";
+  EXPECT_THAT(stream_.ids[1], ElementsAre(20, 21, 22, 23));
+  ExpectNothingLeft();
+}
+
+TEST_F(ResumeTest, ALeavingDecodeWorkersStreamsMoveAndCostNoBudget) {
+  Join("d1", kDecodeRole);
+  Submit(Ask());
+  Reserved(5);
+  Say("prefill p0", {10});
+  Finish("prefill p0", kHandedOff);
+  Say("decode d0", {11});
+  Leave("d0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
+  GoOnAt("p0", "d1", 6, {12, 13});
+  ExpectTheAnswer(1);
+  EXPECT_EQ(router_.Status().resumes().migrated(), 1u);
+  EXPECT_EQ(router_.Status().resumes().lost(), 0u);
+}
+
+TEST_F(ResumeTest, ALeavingWorkerFinishesWhatNobodyElseCanTake) {
+  Join("u0", kUnifiedRole);
+  Submit(Ask(v1::ROUTE_UNIFIED));
+  Say("generate u0", {10});
+  Leave("u0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
+  RecordingStream refused;
+  ASSERT_TRUE(router_.Submit(Ask(v1::ROUTE_UNIFIED), kNoDeadline, refused).ok());
+  loop_.RunReady();
+  ASSERT_TRUE(refused.end.has_value());
+  EXPECT_TRUE(absl::IsUnavailable(*refused.end)) << "it takes nothing new";
+  Join("u1", kUnifiedRole);  // now somebody can
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u1"));
+  Say("generate u1", {11, 12, 13});
+  Finish("generate u1", kLength);
+  ExpectTheAnswer(1);
+}
+
+TEST_F(ResumeTest, ALeavingPrefillWorkerEndsWhatItHasBegun) {
+  Join("p1", kPrefillRole);
+  Submit(Ask());
+  Reserved(5);
+  Leave("p0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("prefill p0"));
+  Say("prefill p0", {10});
+  Finish("prefill p0", kHandedOff);
+  Say("decode d0", {11, 12, 13});
+  Finish("decode d0", kLength);
+  ExpectTheAnswer(0);
+}
+
+TEST_F(ResumeTest, LeavingWhileReservingGoesElsewhere) {
+  Join("p1", kPrefillRole);
+  Submit(Ask());
+  Leave("p0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+  GoOnAt("p1", "d0", 6, {11, 12, 13});
+  ExpectTheAnswer(1);
+}
+
+TEST_F(ResumeTest, WhatALeavingWorkerCouldNotEndCostsNoBudget) {
+  Join("u0", kUnifiedRole);
+  Submit(Ask(v1::ROUTE_UNIFIED));
+  Say("generate u0", {10});
+  Leave("u0");
+  End("generate u0", Unavailable("this worker is shutting down"), kWorker);
+  EXPECT_EQ(router_.Status().resumes().migrated(), 1u);
+  EXPECT_FALSE(stream_.end.has_value());
+}
+
+}  // namespace
+}  // namespace tandem
