@@ -100,7 +100,7 @@ void Dispatch::StartReserve() {
 
 void Dispatch::OnReserved(const CallEnd& end, const v1::ReserveResponse& response) {
   reserve_call_.reset();
-  reserve_time_ += parts_.clock.Now() - reserve_started_;
+  if (!told_.any()) reserve_time_ += parts_.clock.Now() - reserve_started_;
   if (!end.status.ok()) {
     OnFailure(decision_.decode, end);
     return;

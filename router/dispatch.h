@@ -103,7 +103,7 @@ class Dispatch {
   bool accounted() const { return reports_.accounted; }
   // Fills in the route, the workers and the bytes moved.
   void Describe(v1::ChoiceFinish& finish) const;
-  // Waiting for decode workers to set blocks aside, all attempts together.
+  // Waiting for decode workers to set blocks aside, all attempts before the first token together.
   Duration reserve_time() const { return reserve_time_; }
   int32_t cached_tokens() const { return reports_.cached_tokens; }
   int32_t preemptions() const { return reports_.preemptions; }

@@ -159,8 +159,9 @@ void Dispatch::Resume(Cause cause) {
   } else {
     parts_.resumes.CountMigrated();
   }
-  spdlog::info("resume request={} number={} cause={} status=\"{}\"", spec_.id, resumes_,
-               cause == Cause::kLost ? "lost" : "leaving", last_failure_.ToString());
+  spdlog::info("resume request={} number={} cause={} prefill={} decode={} why=\"{}\"", spec_.id,
+               resumes_, cause == Cause::kLost ? "lost" : "leaving", decision_.prefill.id.name,
+               decision_.decode.id.name, last_failure_.ToString());
   if (!interrupted_) interrupted_ = now;
   for (Exclusion& exclusion : excluded_) exclusion.until = Exclusion::Until::kHeardOf;
   wait_until_ = std::min(spec_.deadline, now + parts_.resume_limits.max_wait);

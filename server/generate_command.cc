@@ -145,9 +145,11 @@ void PrintRest(const Generation& generation, const GenerateFlags& flags) {
     fmt::print(stderr, "{}", StageTable(choice.finish));
   }
   const v1::Usage& usage = generation.summary.usage();
-  fmt::print(stderr, "  request {} seed {}, {} of {} prompt tokens cached, preempted {} times\n",
+  fmt::print(stderr,
+             "  request {} seed {}, {} of {} prompt tokens cached, preempted {} times, resumed {} "
+             "times\n",
              generation.summary.request_id(), generation.summary.seed(), usage.cached_tokens(),
-             usage.prompt_tokens(), usage.preemptions());
+             usage.prompt_tokens(), usage.preemptions(), usage.resumes());
 }
 
 int RunGenerate(const GenerateFlags& flags) {

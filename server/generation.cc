@@ -109,7 +109,8 @@ std::string ToJson(const Generation& generation) {
                    {"completion_tokens", usage.completion_tokens()},
                    {"total_tokens", usage.prompt_tokens() + usage.completion_tokens()},
                    {"cached_tokens", usage.cached_tokens()},
-                   {"preemptions", usage.preemptions()}};
+                   {"preemptions", usage.preemptions()},
+                   {"resumes", usage.resumes()}};
   json["seed"] = generation.summary.seed();
   json["model"] = generation.summary.model();
   json["request_id"] = generation.summary.request_id();

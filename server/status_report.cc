@@ -47,6 +47,22 @@ std::string HostUse(const v1::KvUse& kv) {
   return Megabytes(kv.host_used_bytes()) + "/" + Megabytes(kv.host_budget_bytes());
 }
 
+Json ResumeJson(const v1::ResumeUse& resumes) {
+  return {{"lost", resumes.lost()},       {"migrated", resumes.migrated()},
+          {"gave_up", resumes.gave_up()}, {"p50_ms", resumes.p50_ms()},
+          {"p99_ms", resumes.p99_ms()},   {"max_ms", resumes.max_ms()}};
+}
+
+// Nothing where no request ever lost a worker.
+std::string ResumeLine(const v1::ResumeUse& resumes) {
+  if (resumes.lost() + resumes.migrated() + resumes.gave_up() == 0) return "";
+  return fmt::format(
+      "resumed: {} after a loss, {} away from a leaving worker, {} gave up; pause ms: p50 {:.0f}, "
+      "p99 {:.0f}, max {:.0f}\n",
+      resumes.lost(), resumes.migrated(), resumes.gave_up(), resumes.p50_ms(), resumes.p99_ms(),
+      resumes.max_ms());
+}
+
 }  // namespace
 
 std::string StatusJson(const v1::GetStatusResponse& status) {
@@ -79,6 +95,7 @@ std::string StatusJson(const v1::GetStatusResponse& status) {
                {"max_context_tokens", status.max_context_tokens()},
                {"requests_in_flight", status.requests_in_flight()},
                {"requests_total", status.requests_total()},
+               {"resumes", ResumeJson(status.resumes())},
                {"workers", std::move(workers)}})
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -93,6 +110,7 @@ std::string WorkerTable(const v1::GetStatusResponse& status) {
                   status.ready() ? "ready" : "not ready", status.model(),
                   status.max_context_tokens(), routes.empty() ? "none" : routes,
                   status.requests_in_flight(), status.requests_total(), status.version());
+  table += ResumeLine(status.resumes());
   static constexpr char kRow[] =
       "{:<14} {:<8} {:<8} {:<21} {:>7} {:<6} {:>7} {:>7} {:>15} {:>9} {:>10} {:>9}\n";
   table += fmt::format(kRow, "NAME", "ROLE", "DEVICE", "ADDRESS", "PID", "STATE", "RUNNING",

@@ -19,7 +19,7 @@ tandem_test(reservation_test SOURCES unit/engine/reservation_test.cc DEPS tandem
 tandem_test(peer_loss_test SOURCES unit/engine/peer_loss_test.cc DEPS tandem_test_engine)
 tandem_test(progress_test SOURCES unit/engine/progress_test.cc DEPS tandem_test_engine)
 tandem_test(fork_test SOURCES unit/engine/fork_test.cc DEPS tandem_test_engine)
-tandem_test(resume_test SOURCES unit/engine/resume_test.cc DEPS tandem_test_engine TIMEOUT 300)
+tandem_test(engine_resume_test SOURCES unit/engine/resume_test.cc DEPS tandem_test_engine TIMEOUT 300)
 tandem_test(shared_prefix_test SOURCES unit/engine/shared_prefix_test.cc DEPS tandem_test_engine)
 tandem_test(preemption_test SOURCES unit/engine/preemption_test.cc DEPS tandem_test_engine)
 tandem_test(engine_soak_test SOURCES property/engine_soak_test.cc DEPS tandem_test_engine

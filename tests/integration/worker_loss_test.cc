@@ -1,4 +1,5 @@
-// kill -9 of a worker, or of the router, at different points of a request.
+// kill -9 of a worker, or of the router, at different points of a request that may not go on
+// elsewhere (resume_test has those that may): it ends once, and nothing leaks.
 
 #include <signal.h>
 
@@ -64,7 +65,7 @@ class WorkerLossTest : public testing::Test {
     cluster_.WaitUntilIdle();
   }
 
-  TestCluster cluster_;
+  TestCluster cluster_{{.router_flags = {"--max-resumes=0"}}};
 };
 
 TEST_F(WorkerLossTest, DecodeWorkerKilledWhileItDecodes) {
@@ -173,19 +174,6 @@ TEST_F(WorkerLossTest, ARequestWithSeveralChoicesEndsWithOneStatus) {
     EXPECT_FALSE(outcome.generation.summary.has_usage()) << "half an answer is no answer";
     ExpectWholeAgain(victim);
   }
-}
-
-TEST_F(WorkerLossTest, AutoGoesElsewhereWhenNothingWasSaidYet) {
-  cluster_.Signal("unified-0", SIGSTOP);
-  auto request = InBackground(v1::ROUTE_AUTO, 20);
-  cluster_.WaitFor("the request", [](const v1::GetStatusResponse& status) {
-    return status.requests_in_flight() == 1;
-  });
-  cluster_.Kill("unified-0");
-  const Outcome outcome = request.get();
-  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
-  EXPECT_EQ(outcome.generation.choices[0].finish.route(), v1::ROUTE_DISAGGREGATED);
-  ExpectWholeAgain("unified-0");
 }
 
 TEST_F(WorkerLossTest, AHungWorkerLosesItsLeaseAndItsRequests) {

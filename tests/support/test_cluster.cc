@@ -81,6 +81,14 @@ void TestCluster::Kill(const std::string& name) {
   processes_.erase(name);
 }
 
+int TestCluster::Terminate(const std::string& name) {
+  Signal(name, SIGTERM);
+  int status = 0;
+  waitpid(pid(name), &status, 0);
+  processes_.erase(name);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 void TestCluster::Start(const std::string& name) {
   ChildProcess process = StartTandem(ArgumentsOf(name));
   EXPECT_FALSE(process.TakeReadyLine().empty()) << name << " did not start";

@@ -40,6 +40,8 @@ class TestCluster {
   void Signal(const std::string& name, int signal);
   // SIGKILL, and waits until it is gone.
   void Kill(const std::string& name);
+  // SIGTERM, and waits until it is gone; its exit status, -1 when a signal ended it.
+  int Terminate(const std::string& name);
   // A new process under the same name; waits until the router knows it.
   void Start(const std::string& name);
 

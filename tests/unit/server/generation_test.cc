@@ -35,6 +35,7 @@ Generation TwoChoices() {
   summary.mutable_summary()->mutable_usage()->set_completion_tokens(3);
   summary.mutable_summary()->mutable_usage()->set_cached_tokens(2);
   summary.mutable_summary()->mutable_usage()->set_preemptions(1);
+  summary.mutable_summary()->mutable_usage()->set_resumes(2);
   generation.Add(summary);
   return generation;
 }
@@ -64,6 +65,7 @@ TEST(GenerationTest, JsonHasWhatScriptsRead) {
   EXPECT_FALSE(json.contains("score")) << "not a beam search's";
   EXPECT_EQ(json["usage"]["cached_tokens"], 2);
   EXPECT_EQ(json["usage"]["preemptions"], 1);
+  EXPECT_EQ(json["usage"]["resumes"], 2);
 }
 
 TEST(GenerationTest, StagesErrorIsTheDistanceFromTtft) {

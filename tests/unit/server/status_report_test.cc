@@ -69,6 +69,16 @@ TEST(WorkerTableTest, OneLinePerWorkerUnderTheRouters) {
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 4);
 }
 
+TEST(WorkerTableTest, SaysWhatLossesCostOnceThereWereSome) {
+  v1::GetStatusResponse status = Status();
+  EXPECT_THAT(WorkerTable(status), testing::Not(HasSubstr("resumed")));
+  status.mutable_resumes()->set_lost(7);
+  status.mutable_resumes()->set_p99_ms(41.6);
+  EXPECT_THAT(WorkerTable(status), HasSubstr("resumed: 7 after a loss, 0 away"));
+  EXPECT_THAT(WorkerTable(status), HasSubstr("p99 42"));
+  EXPECT_EQ(nlohmann::json::parse(StatusJson(status))["resumes"]["lost"], 7);
+}
+
 TEST(StatusJsonTest, HasTheBlocksOfEachWorker) {
   const auto json = nlohmann::json::parse(StatusJson(Status()));
   ASSERT_EQ(json["workers"].size(), 2u);

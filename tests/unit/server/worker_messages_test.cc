@@ -106,6 +106,29 @@ TEST(ToDecodeRequestTest, FirstTokensTravelFromWorkerToWorker) {
   EXPECT_EQ(decode.first_tokens[2].top[1].logprob, -1.5f);
 }
 
+TEST(ToEngineRequestTest, WhatWasSaidTravelsToWhoGoesOn) {
+  v1::GenerateOnWorkerRequest unified;
+  *unified.mutable_sequence() = Sequence();
+  EXPECT_TRUE(ToEngineRequest(unified, kNoDeadline).so_far.empty());
+  v1::DecodeRequest decode;
+  *decode.mutable_sequence() = Sequence();
+  for (auto* request : {unified.mutable_so_far(), decode.mutable_so_far()}) {
+    v1::OutputSoFar& first = *request->Add();
+    first.add_token_ids(10);
+    first.add_token_ids(11);
+    first.set_cumulative_logprob(-1.25);
+    request->Add()->set_ended(true);
+  }
+  for (const EngineRequest& request :
+       {ToEngineRequest(unified, kNoDeadline), ToDecodeRequest(decode, kNoDeadline).request}) {
+    ASSERT_EQ(request.so_far.size(), 2u);
+    EXPECT_THAT(request.so_far[0].token_ids, ElementsAre(10, 11));
+    EXPECT_EQ(request.so_far[0].cumulative_logprob, -1.25);
+    EXPECT_FALSE(request.so_far[0].ended);
+    EXPECT_TRUE(request.so_far[1].ended);
+  }
+}
+
 TEST(ToHandoffTargetTest, CarriesWhatNeedNotBeSent) {
   v1::KvTarget target;
   target.set_data_address("host:1");

@@ -1,0 +1,211 @@
+// Workers are killed, stopped and shut down under requests: clients get the very same tokens.
+
+#include <signal.h>
+
+#include <functional>
+#include <future>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/support/test_cluster.h"
+
+namespace tandem {
+namespace {
+
+constexpr char kPrompt[] = "It was a fine morning, and the ladies";
+constexpr int32_t kTokens = 1000;
+
+// Two workers of each role. Of two that are idle the first by name gets the next request.
+class ResumeTest : public testing::Test {
+ protected:
+  v1::GenerateRequest RequestFor(v1::Route route, int32_t n) const {
+    v1::GenerateRequest request = TextRequest(kPrompt, route, kTokens);
+    request.set_n(n);
+    v1::SamplingParams& sampling = *request.mutable_sampling();
+    sampling.set_temperature(0.8f);
+    sampling.set_seed(11);
+    sampling.set_repetition_penalty(1.1f);
+    sampling.set_logprobs(1);
+    return request;
+  }
+
+  // Runs `request` and calls `act` when its `at`-th event comes.
+  Outcome Disturb(const v1::GenerateRequest& request, int at, const std::function<void()>& act) {
+    Outcome outcome;
+    int events = 0;
+    outcome.status = cluster_.client().Generate(request, std::chrono::minutes(1),
+                                                [&](const v1::GenerateResponse& event) {
+                                                  outcome.generation.Add(event);
+                                                  if (++events == at) act();
+                                                  return true;
+                                                });
+    return outcome;
+  }
+  std::future<Outcome> InBackground(const v1::GenerateRequest& request) {
+    return std::async(std::launch::async,
+                      [this, request] { return Ask(cluster_.client(), request); });
+  }
+
+  // The same request, when nobody disturbs it; where it ran does not matter (P2).
+  void ExpectTheSame(const Outcome& outcome, const v1::GenerateRequest& request, int32_t resumes) {
+    ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+    EXPECT_EQ(outcome.generation.summary.usage().resumes(), resumes);
+    v1::GenerateRequest undisturbed = request;
+    undisturbed.set_route(v1::ROUTE_AUTO);
+    const Outcome expected = Ask(cluster_.client(), undisturbed);
+    ASSERT_TRUE(expected.status.ok()) << expected.status;
+    EXPECT_EQ(expected.generation.summary.usage().resumes(), 0);
+    ASSERT_EQ(outcome.generation.choices.size(), static_cast<size_t>(request.n()));
+    for (size_t i = 0; i < outcome.generation.choices.size(); ++i) {
+      const Generation::Choice& is = outcome.generation.choices[i];
+      const Generation::Choice& was = expected.generation.choices[i];
+      EXPECT_EQ(is.token_ids, was.token_ids) << "choice " << i;
+      EXPECT_EQ(is.text, was.text) << "choice " << i;
+      EXPECT_EQ(is.finish.reason(), was.finish.reason());
+      EXPECT_EQ(is.finish.cumulative_logprob(), was.finish.cumulative_logprob());
+      ASSERT_EQ(is.logprobs.size(), was.logprobs.size());
+    }
+    cluster_.WaitUntilIdle();
+  }
+
+  v1::ResumeUse Resumes() {
+    const auto status = cluster_.client().GetStatus(std::chrono::minutes(1));
+    return status.ok() ? status->resumes() : v1::ResumeUse();
+  }
+
+  TestCluster cluster_{{.prefill = 2, .decode = 2, .unified = 2}};
+};
+
+TEST_F(ResumeTest, DecodeWorkerKilledWhileItDecodes) {
+  for (const int32_t n : {1, 4}) {
+    SCOPED_TRACE(n);
+    const v1::GenerateRequest request = RequestFor(v1::ROUTE_DISAGGREGATED, n);
+    const Outcome outcome = Disturb(request, 20 * n, [this] { cluster_.Kill("decode-0"); });
+    ExpectTheSame(outcome, request, 1);
+    for (const Generation::Choice& choice : outcome.generation.choices) {
+      EXPECT_EQ(choice.finish.decode_worker(), "decode-1");
+    }
+    cluster_.Start("decode-0");
+  }
+  EXPECT_EQ(Resumes().lost(), 2u);
+  EXPECT_GT(Resumes().max_ms(), 0);
+}
+
+TEST_F(ResumeTest, UnifiedWorkerKilledWhileItDecodes) {
+  for (const int32_t n : {1, 4}) {
+    SCOPED_TRACE(n);
+    const v1::GenerateRequest request = RequestFor(v1::ROUTE_UNIFIED, n);
+    ExpectTheSame(Disturb(request, 20 * n, [this] { cluster_.Kill("unified-0"); }), request, 1);
+    cluster_.Start("unified-0");
+  }
+}
+
+TEST_F(ResumeTest, PrefillWorkerKilledBeforeTheFirstToken) {
+  cluster_.Signal("prefill-0", SIGSTOP);  // stays in that state until killed
+  const v1::GenerateRequest request = RequestFor(v1::ROUTE_DISAGGREGATED, 2);
+  auto outcome = InBackground(request);
+  cluster_.WaitFor("a reservation", [](const v1::GetStatusResponse& status) {
+    return BlocksInUse(*FindWorker(status, "decode-0")) > 0;
+  });
+  cluster_.Kill("prefill-0");
+  ExpectTheSame(outcome.get(), request, 1);
+}
+
+TEST_F(ResumeTest, PrefillWorkerKilledRightAfterTheFirstToken) {
+  const v1::GenerateRequest request = RequestFor(v1::ROUTE_DISAGGREGATED, 1);
+  const Outcome outcome = Disturb(request, 1, [this] { cluster_.Kill("prefill-0"); });
+  // Whether the KV had arrived by then is a race.
+  const int32_t resumes = outcome.generation.summary.usage().resumes();
+  EXPECT_LE(resumes, 1);
+  ExpectTheSame(outcome, request, resumes);
+}
+
+TEST_F(ResumeTest, AWorkerThatHangsIsLostAndItsLateWordsAreNotHeard) {
+  for (const std::string& victim : {std::string("decode-0"), std::string("unified-0")}) {
+    SCOPED_TRACE(victim);
+    const v1::Route route = victim == "unified-0" ? v1::ROUTE_UNIFIED : v1::ROUTE_DISAGGREGATED;
+    const v1::GenerateRequest request = RequestFor(route, 1);
+    const Outcome outcome =
+        Disturb(request, 20, [this, &victim] { cluster_.Signal(victim, SIGSTOP); });
+    cluster_.Signal(victim, SIGCONT);
+    cluster_.WaitFor("it registers again", [&victim](const v1::GetStatusResponse& status) {
+      return FindWorker(status, victim) != nullptr;
+    });
+    ExpectTheSame(outcome, request, 1);
+  }
+}
+
+TEST_F(ResumeTest, ARestartedWorkerTakesOver) {
+  for (const char* other : {"decode-1", "unified-0", "unified-1"}) cluster_.Kill(other);
+  cluster_.WaitFor("one is left",
+                   [](const v1::GetStatusResponse& status) { return status.workers_size() == 3; });
+  const v1::GenerateRequest request = RequestFor(v1::ROUTE_DISAGGREGATED, 1);
+  std::promise<void> killed;
+  std::future<Outcome> outcome = std::async(std::launch::async, [&] {
+    return Disturb(request, 20, [&] {
+      cluster_.Signal("decode-0", SIGKILL);
+      killed.set_value();
+    });
+  });
+  killed.get_future().get();
+  cluster_.Kill("decode-0");
+  cluster_.Start("decode-0");
+  ExpectTheSame(outcome.get(), request, 1);
+}
+
+TEST_F(ResumeTest, AutoGoesOnByTheOtherRoute) {
+  cluster_.Kill("unified-1");
+  const v1::GenerateRequest request = RequestFor(v1::ROUTE_AUTO, 2);
+  const Outcome outcome = Disturb(request, 20, [this] { cluster_.Kill("unified-0"); });
+  ExpectTheSame(outcome, request, 1);
+  EXPECT_EQ(outcome.generation.choices[0].finish.route(), v1::ROUTE_DISAGGREGATED);
+}
+
+TEST_F(ResumeTest, TwoLossesInARow) {
+  const v1::GenerateRequest request = RequestFor(v1::ROUTE_DISAGGREGATED, 1);
+  Outcome outcome;
+  int events = 0;
+  outcome.status = cluster_.client().Generate(request, std::chrono::minutes(1),
+                                              [&](const v1::GenerateResponse& event) {
+                                                outcome.generation.Add(event);
+                                                if (++events == 20) cluster_.Kill("decode-0");
+                                                if (events == 40) cluster_.Kill("prefill-0");
+                                                if (events == 60) {
+                                                  cluster_.Kill("decode-1");
+                                                  cluster_.Start("decode-0");
+                                                }
+                                                return true;
+                                              });
+  ExpectTheSame(outcome, request, 2);
+}
+
+TEST_F(ResumeTest, AWorkerThatIsShutDownHandsItsStreamsOn) {
+  for (const std::string& victim : {std::string("decode-0"), std::string("unified-0")}) {
+    SCOPED_TRACE(victim);
+    const v1::Route route = victim == "unified-0" ? v1::ROUTE_UNIFIED : v1::ROUTE_DISAGGREGATED;
+    const v1::GenerateRequest request = RequestFor(route, 2);
+    const uint64_t migrated = Resumes().migrated();
+    const Outcome outcome = Disturb(request, 20, [this, &victim] {
+      EXPECT_EQ(cluster_.Terminate(victim), 0) << "within its time to drain";
+    });
+    EXPECT_EQ(Resumes().migrated(), migrated + 1);
+    EXPECT_EQ(Resumes().lost(), 0u);
+    EXPECT_NE(outcome.generation.choices[0].finish.decode_worker(), victim);
+    ExpectTheSame(outcome, request, 1);
+    cluster_.Start(victim);
+  }
+}
+
+TEST_F(ResumeTest, AWorkerThatIsShutDownEndsWhatNobodyElseCanTake) {
+  cluster_.Kill("unified-1");
+  cluster_.WaitFor("its lease lapsed", [](const v1::GetStatusResponse& status) {
+    return FindWorker(status, "unified-1") == nullptr;
+  });
+  const v1::GenerateRequest request = RequestFor(v1::ROUTE_UNIFIED, 2);
+  const Outcome outcome = Disturb(request, 20, [this] { cluster_.Signal("unified-0", SIGTERM); });
+  EXPECT_EQ(cluster_.Terminate("unified-0"), 0);
+  ExpectTheSame(outcome, request, 0);
+}
+
+}  // namespace
+}  // namespace tandem
