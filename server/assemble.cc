@@ -169,6 +169,7 @@ struct Worker::Parts {
   std::unique_ptr<WorkerService> service;
   std::unique_ptr<GrpcServer> server;
   std::unique_ptr<Watchdog> watchdog;
+  std::atomic<bool> draining = false;
   std::unique_ptr<Registration> registration;
   std::atomic<Registration*> to_nudge = nullptr;  // set once it exists: calls may come before
   std::string address;
@@ -265,7 +266,8 @@ void Worker::Parts::Watch() {
   };
   watchdog = std::make_unique<Watchdog>(WatchdogOptions(), pulses, [this](const auto& reason) {
     using Health = GrpcServer::Health;
-    server->SetHealth(reason.empty() ? Health::kServing : Health::kNotServing);
+    server->SetHealth(reason.empty() && !draining ? Health::kServing : Health::kNotServing);
+    if (draining) server->SetHealth(Health::kNotServing);  // since it was looked at
     if (Registration* known = to_nudge) known->Nudge();
   });
 }
@@ -324,10 +326,11 @@ bool Worker::WaitUntilKnown(TimePoint deadline) {
 
 void Worker::Drain(TimePoint deadline) {
   parts_->registration->Leave();
-  parts_->watchdog.reset();  // it has nobody to tell, and the health is set once more
+  parts_->draining = true;
   parts_->server->SetHealth(GrpcServer::Health::kNotServing);
   parts_->engine->Shutdown(deadline);
   parts_->registration->Stop();
+  parts_->watchdog.reset();  // it has nobody to tell
   // All streams have ended with the engine; what is left is being written.
   parts_->server->Shutdown(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
 }

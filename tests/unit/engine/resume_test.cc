@@ -205,9 +205,9 @@ TEST(ResumeAgainTest, EachTimeBehindWhatWasSaidByThen) {
   TestEngine first({});
   const Whole whole = Undisturbed(first, request);
   EngineRequest now = Resumed(request, whole, {1, 2, 3, 0});
-  for (const int32_t more : {2, 3}) {
+  for (const int64_t steps : {2, 3}) {
     TestEngine engine({});
-    engine.gate().Allow(static_cast<size_t>(1 + more));  // its prefills share a step
+    engine.gate().Allow(steps);
     Recording recording;
     engine->Submit(now, recording.NewSink());
     engine.gate().AwaitHeld();
