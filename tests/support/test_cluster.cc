@@ -83,6 +83,10 @@ void TestCluster::Kill(const std::string& name) {
 
 int TestCluster::Terminate(const std::string& name) {
   Signal(name, SIGTERM);
+  return AwaitExit(name);
+}
+
+int TestCluster::AwaitExit(const std::string& name) {
   int status = 0;
   waitpid(pid(name), &status, 0);
   processes_.erase(name);

@@ -42,6 +42,7 @@ class TestCluster {
   void Kill(const std::string& name);
   // SIGTERM, and waits until it is gone; its exit status, -1 when a signal ended it.
   int Terminate(const std::string& name);
+  int AwaitExit(const std::string& name);
   // A new process under the same name; waits until the router knows it.
   void Start(const std::string& name);
 
