@@ -29,6 +29,14 @@ tandem_fuzz_test(frame_fuzz
   SOURCES fuzz/frame_fuzz.cc
   CORPUS fuzz/corpus/frame
   DEPS tandem_transfer)
+tandem_fuzz_test(ring_fuzz
+  SOURCES fuzz/ring_fuzz.cc
+  CORPUS fuzz/corpus/ring
+  DEPS tandem_transfer)
+tandem_fuzz_test(address_fuzz
+  SOURCES fuzz/address_fuzz.cc
+  CORPUS fuzz/corpus/address
+  DEPS tandem_transfer)
 tandem_test(medium_conformance_test
   SOURCES conformance/medium_test.cc support/channel_pair.cc support/test_certificates.cc
   DEPS tandem_transfer

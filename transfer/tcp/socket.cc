@@ -34,6 +34,7 @@ absl::StatusOr<HostPort> ParseHostPort(std::string_view address) {
   }
   std::string_view host = address.substr(0, colon);
   if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host.empty()) return InvalidArgument("address \"{}\": the host is missing", address);
   const std::string_view port = address.substr(colon + 1);
   if (port.size() > 5 || port.find_first_not_of("0123456789") != std::string_view::npos ||
       std::stoi(std::string(port)) > 65535) {

@@ -1,0 +1,93 @@
+// A ring of shared memory whose other side writes whatever it likes into the control words. The
+// first byte chooses the size of the ring, the rest are steps: one byte says which, the bytes after
+// it are their operands. The ring lies in memory of exactly its size, so that a sanitizer sees
+// every step outside.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "base/check.h"
+#include "transfer/shm/ring.h"
+
+namespace tandem {
+namespace {
+
+class Steps {
+ public:
+  explicit Steps(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+
+  bool done() const { return bytes_.empty(); }
+  uint64_t Take(size_t size) {
+    uint64_t value = 0;
+    const size_t count = std::min(size, bytes_.size());
+    std::memcpy(&value, bytes_.data(), count);
+    bytes_ = bytes_.subspan(count);
+    return value;
+  }
+
+ private:
+  std::span<const uint8_t> bytes_;
+};
+
+class HostileRing {
+ public:
+  explicit HostileRing(size_t size)
+      : memory_(size), writer_(control_, memory_), reader_(control_, memory_) {}
+
+  void Do(Steps& steps) {
+    switch (steps.Take(1) % 9) {
+      case 0:
+        return control_.tail.store(steps.Take(8));
+      case 1:
+        return control_.head.store(steps.Take(8));
+      case 2:  // near what is right, where off-by-one errors live
+        return control_.tail.store(control_.head.load() + steps.Take(2));
+      case 3:
+        control_.reader_sleeps.store(static_cast<uint32_t>(steps.Take(4)));
+        return control_.writer_sleeps.store(static_cast<uint32_t>(steps.Take(4)));
+      case 4:
+        return Put(steps.Take(2));
+      case 5:
+        return Get(steps.Take(2));
+      case 6:
+        (void)writer_.Publish();
+        return (void)writer_.Arm();
+      case 7:
+        (void)reader_.Release();
+        return (void)reader_.Arm();
+      default:
+        (void)writer_.Disarm();
+        return (void)reader_.Disarm();
+    }
+  }
+
+ private:
+  void Put(size_t size) {
+    const std::vector<std::byte> bytes(size, std::byte{0xAB});
+    const auto count = writer_.Put(bytes);
+    TANDEM_CHECK(!count.ok() || *count <= std::min(size, memory_.size()), "more than fits");
+  }
+  void Get(size_t size) {
+    std::vector<std::byte> bytes(size);
+    const auto count = reader_.Get(bytes);
+    TANDEM_CHECK(!count.ok() || *count <= std::min(size, memory_.size()), "more than there is");
+  }
+
+  RingControl control_{};
+  std::vector<std::byte> memory_;
+  RingWriter writer_;
+  RingReader reader_;
+};
+
+}  // namespace
+}  // namespace tandem
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  tandem::Steps steps(std::span(data, size).subspan(1));
+  tandem::HostileRing ring(1 + size_t{data[0]} * 17);
+  while (!steps.done()) ring.Do(steps);
+  return 0;
+}
