@@ -1,7 +1,8 @@
 # Tests of transfer.
 tandem_test(transfer_test
   SOURCES unit/transfer/frame_test.cc unit/transfer/frame_reader_test.cc
-          unit/transfer/streams_test.cc unit/transfer/tcp_transport_test.cc
+          unit/transfer/link_meter_test.cc unit/transfer/streams_test.cc
+          unit/transfer/tcp_transport_test.cc
           support/transport_probe.cc
   DEPS tandem_transfer)
 tandem_test(frame_proxy_test
@@ -22,7 +23,9 @@ tandem_test(zero_copy_test
   SOURCES unit/transfer/zero_copy_test.cc support/transport_probe.cc
   DEPS tandem_transfer)
 tandem_test(transport_conformance_test
-  SOURCES conformance/transport_test.cc support/test_certificates.cc support/transport_probe.cc
+  SOURCES conformance/transport_test.cc conformance/transport_recovery_test.cc
+          support/faulty_medium.cc support/frame_faults.cc support/test_certificates.cc
+          support/transport_probe.cc
   DEPS tandem_transfer
   LABELS conformance)
 tandem_fuzz_test(frame_fuzz

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <concepts>
+#include <optional>
 
 #include "base/hash.h"
 #include "base/status.h"
@@ -21,6 +22,7 @@ constexpr size_t kBlockAt = 28;
 constexpr size_t kPayloadBytesAt = 32;
 constexpr size_t kReservedAt = 36;
 constexpr size_t kPayloadHashAt = 40;
+constexpr size_t kSentBytesAt = 40;  // in a commit, which has no payload
 constexpr size_t kFramesAt = 48;
 constexpr size_t kHeaderHashAt = 56;
 
@@ -44,38 +46,73 @@ T Load(HeaderBytes bytes, size_t at) {
   return static_cast<T>(value);
 }
 
-// Fields that a type does not use are zero: a header has one encoding.
-absl::Status CheckUnusedFields(const FrameHeader& header) {
-  const bool is_data = header.type == FrameType::kData;
-  const bool has_extent = header.layer != 0 || header.block != 0 || header.payload_bytes != 0 ||
-                          header.payload_hash != 0;
-  if ((!is_data && has_extent) || (header.type != FrameType::kReject && header.code != 0) ||
-      (header.type != FrameType::kCommit && header.frames != 0)) {
-    return InvalidArgument("frame of type {}: a field that the type does not use is set",
-                           static_cast<int>(header.type));
+// Which fields a type uses, besides the stream; the others are zero: a header has one encoding.
+struct UsedFields {
+  bool code = false;
+  bool epoch = true;
+  bool layer = false;
+  bool block = false;
+  bool payload = false;
+  bool frames = false;
+  bool sent_bytes = false;
+};
+
+// Empty for a type that there is not.
+std::optional<UsedFields> FieldsOf(FrameType type) {
+  switch (type) {
+    case FrameType::kData:
+      return UsedFields{.layer = true, .block = true, .payload = true};
+    case FrameType::kCommit:
+      return UsedFields{.block = true, .frames = true, .sent_bytes = true};
+    case FrameType::kAck:
+      return UsedFields{.block = true};
+    case FrameType::kReject:
+      return UsedFields{.code = true, .block = true};
+    case FrameType::kHello:
+      return UsedFields{.epoch = false, .layer = true, .block = true};
+    case FrameType::kCredit:
+      return UsedFields{.epoch = false, .frames = true};
+    case FrameType::kRenew:
+      return UsedFields{};
+    case FrameType::kResend:
+      return UsedFields{.layer = true, .block = true, .frames = true};
   }
-  return absl::OkStatus();
+  return std::nullopt;
+}
+
+absl::Status CheckUnusedFields(const FrameHeader& header, const UsedFields& used) {
+  if ((used.code || header.code == 0) && (used.epoch || header.epoch == 0) &&
+      (used.layer || header.layer == 0) && (used.block || header.block == 0) &&
+      (used.payload || (header.payload_bytes == 0 && header.payload_hash == 0)) &&
+      (used.frames || header.frames == 0) && (used.sent_bytes || header.sent_bytes == 0)) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("frame of type {}: a field that the type does not use is set",
+                         static_cast<int>(header.type));
 }
 
 absl::Status CheckFields(const FrameHeader& header) {
-  switch (header.type) {
-    case FrameType::kData:
-      if (header.payload_bytes == 0 || header.payload_bytes > kMaxPayloadBytes) {
-        return InvalidArgument("data frame of {} bytes: must have between 1 and {}",
-                               header.payload_bytes, kMaxPayloadBytes);
-      }
-      return CheckUnusedFields(header);
-    case FrameType::kReject:
-      if (header.code == 0 || header.code > kMaxStatusCode) {
-        return InvalidArgument("reject frame with code {}: must be a status code from 1 to {}",
-                               header.code, kMaxStatusCode);
-      }
-      return CheckUnusedFields(header);
-    case FrameType::kCommit:
-    case FrameType::kAck:
-      return CheckUnusedFields(header);
+  const std::optional<UsedFields> used = FieldsOf(header.type);
+  if (!used) return InvalidArgument("frame of type {}: unknown", static_cast<int>(header.type));
+  RETURN_IF_ERROR(CheckUnusedFields(header, *used));
+  if (used->payload && (header.payload_bytes == 0 || header.payload_bytes > kMaxPayloadBytes)) {
+    return InvalidArgument("data frame of {} bytes: must have between 1 and {}",
+                           header.payload_bytes, kMaxPayloadBytes);
   }
-  return InvalidArgument("frame of type {}: unknown", static_cast<int>(header.type));
+  if (used->code && (header.code == 0 || header.code > kMaxStatusCode)) {
+    return InvalidArgument("reject frame with code {}: must be a status code from 1 to {}",
+                           header.code, kMaxStatusCode);
+  }
+  if (header.type == FrameType::kHello &&
+      (header.stream == 0 || header.block > kMaxGroupConnections || header.layer >= header.block)) {
+    return InvalidArgument(
+        "hello of connection {} of {}, group {:#x}: a group has a number and at most {}",
+        header.layer, header.block, header.stream, kMaxGroupConnections);
+  }
+  if (header.type == FrameType::kResend && header.frames == 0) {
+    return InvalidArgument("resend frame that asks for nothing");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -91,7 +128,9 @@ std::array<std::byte, kFrameHeaderBytes> EncodeFrameHeader(const FrameHeader& he
   Store(bytes, kLayerAt, header.layer);
   Store(bytes, kBlockAt, header.block);
   Store(bytes, kPayloadBytesAt, header.payload_bytes);
-  Store(bytes, kPayloadHashAt, header.payload_hash);
+  const bool is_commit = header.type == FrameType::kCommit;
+  Store(bytes, is_commit ? kSentBytesAt : kPayloadHashAt,
+        is_commit ? header.sent_bytes : header.payload_hash);
   Store(bytes, kFramesAt, header.frames);
   Store(bytes, kHeaderHashAt, Hash64(std::span(bytes).first<kHeaderHashAt>()));
   return bytes;
@@ -114,15 +153,19 @@ absl::StatusOr<FrameHeader> ParseFrameHeader(HeaderBytes bytes) {
   if (Load<uint32_t>(bytes, kReservedAt) != 0) {
     return InvalidArgument("frame header: the reserved bytes are not zero");
   }
-  const FrameHeader header = {.type = static_cast<FrameType>(Load<uint8_t>(bytes, kTypeAt)),
-                              .code = Load<uint8_t>(bytes, kCodeAt),
-                              .stream = Load<uint64_t>(bytes, kStreamAt),
-                              .epoch = Load<uint64_t>(bytes, kEpochAt),
-                              .layer = Load<uint32_t>(bytes, kLayerAt),
-                              .block = Load<uint32_t>(bytes, kBlockAt),
-                              .payload_bytes = Load<uint32_t>(bytes, kPayloadBytesAt),
-                              .payload_hash = Load<uint64_t>(bytes, kPayloadHashAt),
-                              .frames = Load<uint64_t>(bytes, kFramesAt)};
+  FrameHeader header = {.type = static_cast<FrameType>(Load<uint8_t>(bytes, kTypeAt)),
+                        .code = Load<uint8_t>(bytes, kCodeAt),
+                        .stream = Load<uint64_t>(bytes, kStreamAt),
+                        .epoch = Load<uint64_t>(bytes, kEpochAt),
+                        .layer = Load<uint32_t>(bytes, kLayerAt),
+                        .block = Load<uint32_t>(bytes, kBlockAt),
+                        .payload_bytes = Load<uint32_t>(bytes, kPayloadBytesAt),
+                        .payload_hash = Load<uint64_t>(bytes, kPayloadHashAt),
+                        .frames = Load<uint64_t>(bytes, kFramesAt)};
+  if (header.type == FrameType::kCommit) {
+    header.sent_bytes = Load<uint64_t>(bytes, kSentBytesAt);
+    header.payload_hash = 0;
+  }
   RETURN_IF_ERROR(CheckFields(header));
   return header;
 }

@@ -27,19 +27,12 @@ absl::StatusOr<std::optional<uint64_t>> SendStreams::Admit(StreamKey key, size_t
   if (place == open_.end()) return std::nullopt;
   Entry& entry = place->second;
   if (entry.finished) return Internal("stream {}: a frame after its commit", key.stream);
-  if (entry.queued >= max_queued_frames_) {
-    return ResourceExhausted("stream {}: {} frames are queued: retry later", key.stream,
-                             entry.queued);
+  if (entry.frames >= max_frames_) {
+    return ResourceExhausted("stream {}: {} frames are posted, it may have no more", key.stream,
+                             entry.frames);
   }
-  ++entry.queued;
   ++entry.frames;
   return entry.serial;
-}
-
-void SendStreams::Release(StreamKey key, uint64_t serial, int32_t count) {
-  absl::MutexLock lock(&mutex_);
-  const auto place = open_.find(key);
-  if (place != open_.end() && place->second.serial == serial) place->second.queued -= count;
 }
 
 absl::StatusOr<std::optional<SendStreams::Commit>> SendStreams::Finish(StreamKey key) {

@@ -14,24 +14,22 @@
 
 namespace tandem {
 
-// The streams that a transport sends and that have not ended: how much each has queued, and who is
-// told, once, of its end. What every transport shares; it holds no payload and does no I/O.
-// A serial tells one opening of a key from a later one, so that work queued for an aborted stream
-// is never taken for its successor's.
+// The streams that a transport sends and that have not ended: how many frames each has posted, all
+// of which may be asked for again until it ends, and who is told, once, of its end. What every
+// transport shares; it holds no payload and does no I/O. A serial tells one opening of a key from a
+// later one, so that work queued for an aborted stream is never taken for its successor's.
 // Thread-safe.
 class SendStreams {
  public:
-  explicit SendStreams(int32_t max_queued_frames) : max_queued_frames_(max_queued_frames) {}
+  explicit SendStreams(uint64_t max_frames) : max_frames_(max_frames) {}
 
   // The serial. UNAVAILABLE after Close; INTERNAL when the key is open already.
   absl::StatusOr<uint64_t> Open(StreamKey key, StreamEnded ended);
 
-  // Counts one data frame as queued and gives the serial; empty when the stream has ended.
+  // Counts one data frame and gives the serial; empty when the stream has ended.
   // RESOURCE_EXHAUSTED when it has too many; INVALID_ARGUMENT for a size that no frame can have;
   // INTERNAL after Finish.
   absl::StatusOr<std::optional<uint64_t>> Admit(StreamKey key, size_t payload_bytes);
-  // `count` data frames have left the queue.
-  void Release(StreamKey key, uint64_t serial, int32_t count);
 
   struct Commit {
     uint64_t serial = 0;
@@ -54,11 +52,10 @@ class SendStreams {
     uint64_t serial = 0;
     StreamEnded ended;
     uint64_t frames = 0;
-    int32_t queued = 0;
     bool finished = false;
   };
 
-  const int32_t max_queued_frames_;
+  const uint64_t max_frames_;
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<StreamKey, Entry> open_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_serial_ ABSL_GUARDED_BY(mutex_) = 1;

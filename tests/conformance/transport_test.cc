@@ -12,132 +12,12 @@
 #include "base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/support/test_certificates.h"
-#include "tests/support/transport_probe.h"
-#include "transfer/loopback/loopback_transport.h"
-#include "transfer/shm/shm_medium.h"
-#include "transfer/tcp/tcp_transport.h"
+#include "tests/support/transport_fixture.h"
 
 namespace tandem {
 namespace {
 
-using Kind = ReceiverProbe::Call::Kind;
-
-constexpr uint64_t kEpoch = 7;
-
-struct Fabric {
-  virtual ~Fabric() = default;
-  virtual std::unique_ptr<Transport> NewTransport(FrameReceiver* receiver) = 0;
-  // Where nobody is.
-  virtual std::string DeadAddress() = 0;
-};
-
-struct LoopbackFabric final : Fabric {
-  LoopbackNetwork network;
-  std::unique_ptr<Transport> NewTransport(FrameReceiver* receiver) override {
-    return network.NewTransport(receiver);
-  }
-  std::string DeadAddress() override { return "loopback-12345"; }
-};
-
-struct TcpFabric : Fabric {
-  TcpOptions options;
-  std::unique_ptr<Transport> NewTransport(FrameReceiver* receiver) override {
-    auto transport = OpenTcpTransport(options, receiver);
-    EXPECT_TRUE(transport.ok()) << transport.status();
-    return *std::move(transport);
-  }
-  // A port that was free a moment ago.
-  std::string DeadAddress() override { return NewTransport(nullptr)->address(); }
-};
-
-// Rings that go round and fill up often.
-struct ShmFabric final : Fabric {
-  std::unique_ptr<Transport> NewTransport(FrameReceiver* receiver) override {
-    auto medium = ShmMedium::Open({.buffer_bytes = 4 << 20, .slot_bytes = 1 << 20});
-    EXPECT_TRUE(medium.ok()) << medium.status();
-    return *NewFramedTransport({}, *std::move(medium), receiver);
-  }
-  std::string DeadAddress() override { return NewTransport(nullptr)->address(); }
-};
-
-struct TlsFabric final : TcpFabric {
-  TlsFabric() {
-    const TestAuthority authority(::testing::TempDir(), fmt::format("conformance-{}", getpid()));
-    options.tls = authority.Issue("worker");
-  }
-};
-
-class TransportTest : public ::testing::TestWithParam<std::string> {
- protected:
-  TransportTest() {
-    if (GetParam() == "tcp") {
-      fabric_ = std::make_unique<TcpFabric>();
-    } else if (GetParam() == "shm") {
-      fabric_ = std::make_unique<ShmFabric>();
-    } else if (GetParam() == "tls") {
-      fabric_ = std::make_unique<TlsFabric>();
-    } else {
-      fabric_ = std::make_unique<LoopbackFabric>();
-    }
-  }
-
-  // After the policies of receiver_probe_ were set.
-  void Start() {
-    receiver_ = fabric_->NewTransport(&receiver_probe_);
-    sender_ = fabric_->NewTransport(nullptr);
-  }
-
-  absl::Status Open(uint64_t stream) {
-    return sender_->OpenStream(receiver_->address(), stream, kEpoch, Duration::zero(),
-                               ends_.Callback());
-  }
-
-  // Kept until the end of the test, at a place that does not move.
-  std::span<std::byte> Payload(size_t size, uint64_t seed) {
-    payloads_.push_back(std::make_unique<std::vector<std::byte>>(PatternBytes(size, seed)));
-    return *payloads_.back();
-  }
-
-  absl::Status Post(uint64_t stream, uint32_t layer, uint32_t block,
-                    std::span<const std::byte> payload) {
-    return sender_->Post(stream, kEpoch, layer, block, payload);
-  }
-
-  // Opens, posts `count` payloads of `size` and finishes.
-  void SendWhole(uint64_t stream, uint32_t count, size_t size) {
-    ASSERT_EQ(Open(stream), absl::OkStatus());
-    for (uint32_t block = 0; block < count; ++block) {
-      ASSERT_EQ(Post(stream, 0, block, Payload(size, stream * 1000 + block)), absl::OkStatus());
-    }
-    ASSERT_EQ(sender_->FinishStream(stream, kEpoch), absl::OkStatus());
-  }
-
-  void ExpectArrived(uint64_t stream, uint32_t count, size_t size) {
-    EXPECT_EQ(ends_.Wait(stream), absl::OkStatus());
-    for (uint32_t block = 0; block < count; ++block) {
-      EXPECT_EQ(receiver_probe_.BytesOf(stream, 0, block),
-                PatternBytes(size, stream * 1000 + block))
-          << "stream " << stream << " block " << block;
-    }
-    EXPECT_EQ(receiver_probe_.Count(stream, Kind::kCommit), 1);
-  }
-
-  // Closes both sides and expects that each of `streams` ended once.
-  void ExpectOneEndEach(std::initializer_list<uint64_t> streams) {
-    sender_.reset();
-    receiver_.reset();
-    for (uint64_t stream : streams) EXPECT_EQ(ends_.count(stream), 1) << "stream " << stream;
-    EXPECT_EQ(ends_.total(), static_cast<int>(streams.size()));
-  }
-
-  std::unique_ptr<Fabric> fabric_;
-  std::vector<std::unique_ptr<std::vector<std::byte>>> payloads_;
-  EndProbe ends_;
-  ReceiverProbe receiver_probe_;
-  std::unique_ptr<Transport> receiver_;
-  std::unique_ptr<Transport> sender_;
-};
+class TransportTest : public TransportFixture {};
 
 TEST_P(TransportTest, FramesArriveWholeAndInOrder) {
   Start();
@@ -146,7 +26,9 @@ TEST_P(TransportTest, FramesArriveWholeAndInOrder) {
   ExpectArrived(1, kCount, 3000);
   const auto calls = receiver_probe_.CallsOf(1);
   ASSERT_EQ(calls.size(), 2 * kCount + 1);
-  for (uint32_t block = 0; block < kCount; ++block) {
+  EXPECT_EQ(calls.back().kind, Kind::kCommit);
+  // One after the other on one connection; several connections overtake one another.
+  for (uint32_t block = 0; connections() == 1 && block < kCount; ++block) {
     EXPECT_EQ(calls[2 * block].kind, Kind::kPrepare);
     EXPECT_EQ(calls[2 * block + 1].kind, Kind::kLanded);
     EXPECT_EQ(calls[2 * block + 1].status, absl::OkStatus());
@@ -212,8 +94,10 @@ TEST_P(TransportTest, RejectedWhenPrepared) {
   EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kResourceExhausted);
   ExpectArrived(2, 30, 20000);
   // Once refused, the receiver is not asked about the stream again, nor is it committed.
-  EXPECT_EQ(receiver_probe_.Count(1, Kind::kPrepare), 3);
-  EXPECT_EQ(receiver_probe_.Count(1, Kind::kLanded), 2);
+  EXPECT_EQ(receiver_probe_.Count(1, Kind::kPrepare), receiver_probe_.Count(1, Kind::kLanded) + 1);
+  if (connections() == 1) {
+    EXPECT_EQ(receiver_probe_.Count(1, Kind::kLanded), 2);
+  }
   EXPECT_EQ(receiver_probe_.Count(1, Kind::kCommit), 0);
   EXPECT_EQ(Post(1, 0, 0, Payload(10, 1)), absl::OkStatus()) << "frames after the end are dropped";
   ExpectOneEndEach({1, 2});
@@ -388,7 +272,7 @@ TEST_P(TransportTest, LossOfTheSenderGivesLandingPlacesBack) {
 
 TEST_P(TransportTest, NobodyAtTheAddress) {
   Start();
-  const std::string dead = fabric_->DeadAddress();
+  const std::string dead = DeadAddress();
   ASSERT_EQ(sender_->OpenStream(dead, 1, kEpoch, Duration::zero(), ends_.Callback()),
             absl::OkStatus());
   ASSERT_EQ(Post(1, 0, 0, Payload(100, 1)), absl::OkStatus());
@@ -404,7 +288,7 @@ TEST_P(TransportTest, AConnectionIsMadeAnewAfterALoss) {
   SendWhole(1, 2, 1000);
   ExpectArrived(1, 2, 1000);
   EXPECT_EQ(receiver_probe_.Count(1, Kind::kLanded), 2);
-  receiver_ = fabric_->NewTransport(&receiver_probe_);
+  receiver_ = NewTransport(&receiver_probe_);
   SendWhole(2, 2, 1000);
   ExpectArrived(2, 2, 1000);
 }
@@ -440,7 +324,7 @@ TEST_P(TransportTest, NothingFollowsACommit) {
 
 TEST_P(TransportTest, ATransportWithoutReceiverRefuses) {
   Start();
-  const auto deaf = fabric_->NewTransport(nullptr);
+  const auto deaf = NewTransport(nullptr);
   ASSERT_EQ(sender_->OpenStream(deaf->address(), 1, kEpoch, Duration::zero(), ends_.Callback()),
             absl::OkStatus());
   ASSERT_EQ(Post(1, 0, 0, Payload(100, 1)), absl::OkStatus());
@@ -460,8 +344,7 @@ TEST_P(TransportTest, EveryStreamEndsWhenTheTransportGoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TransportTest, ::testing::Values("loopback", "shm", "tcp", "tls"),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(All, TransportTest, ::testing::ValuesIn(kFabrics), FabricName);
 
 }  // namespace
 }  // namespace tandem

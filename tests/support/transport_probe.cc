@@ -23,6 +23,7 @@ absl::StatusOr<std::span<std::byte>> ReceiverProbe::Prepare(const FrameHeader& h
   absl::MutexLock lock(&mutex_);
   calls_.push_back({Call::Kind::kPrepare, header, status});
   if (!status.ok()) return status;
+  whole_.erase({header.stream, header.layer, header.block});
   auto& place = landed_[{header.stream, header.layer, header.block}];
   place.assign(header.payload_bytes, std::byte{0});
   return std::span<std::byte>(place);
@@ -31,6 +32,7 @@ absl::StatusOr<std::span<std::byte>> ReceiverProbe::Prepare(const FrameHeader& h
 void ReceiverProbe::Landed(const FrameHeader& header, const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
   calls_.push_back({Call::Kind::kLanded, header, status});
+  if (status.ok()) whole_.insert({header.stream, header.layer, header.block});
 }
 
 CommitAnswer ReceiverProbe::Commit(const FrameHeader& header) {
@@ -48,8 +50,17 @@ absl::Status ReceiverProbe::Renewed(uint64_t stream, uint64_t epoch) {
 }
 
 CommitAnswer ReceiverProbe::DefaultCommit(const FrameHeader& header) const {
-  const int landed = Count(header.stream, Call::Kind::kLanded);
-  if (static_cast<uint64_t>(landed) == header.frames) return {};
+  absl::MutexLock lock(&mutex_);
+  const auto landed =
+      static_cast<uint64_t>(std::count_if(whole_.begin(), whole_.end(), [&](const Place& place) {
+        return std::get<0>(place) == header.stream;
+      }));
+  CommitAnswer answer;
+  if (landed == header.frames) return answer;
+  for (uint32_t block = 0; block < header.frames; ++block) {
+    if (!whole_.contains({header.stream, 0, block})) answer.missing.push_back({0, block});
+  }
+  if (landed + answer.missing.size() == header.frames) return answer;
   return {.status = DataLoss("{} frames landed, the commit says {}", landed, header.frames)};
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "transfer/stream_key.h"
@@ -23,7 +24,8 @@ inline constexpr absl::Duration kPatience = absl::Seconds(60);
 std::vector<std::byte> PatternBytes(size_t size, uint64_t seed);
 
 // A receiver that keeps what lands, and notes every call in its order. Policies answer; the
-// default takes everything and commits a stream whose frames all landed.
+// default takes everything and commits a stream whose frames all landed; of others it takes the
+// frames to be blocks 0, 1, 2... of layer 0, and asks for those that are missing.
 class ReceiverProbe final : public FrameReceiver {
  public:
   struct Call {
@@ -62,6 +64,7 @@ class ReceiverProbe final : public FrameReceiver {
   std::vector<Call> calls_ ABSL_GUARDED_BY(mutex_);
   // A landing place is never moved or freed before the probe is.
   absl::flat_hash_map<Place, std::vector<std::byte>> landed_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<Place> whole_ ABSL_GUARDED_BY(mutex_);  // landed and verified
 };
 
 // Hears how streams end, and how often.

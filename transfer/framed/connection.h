@@ -1,6 +1,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -9,10 +11,22 @@
 
 namespace tandem {
 
-// Bytes over all connections of a transport, headers included.
+// What a transport counts over all of its connections, since its start.
 struct TransportCounters {
+  // Bytes, headers included.
   std::atomic<uint64_t> sent{0};
   std::atomic<uint64_t> received{0};
+  // As in RefusedFrames.
+  std::atomic<uint64_t> malformed{0};
+  std::atomic<uint64_t> corrupted{0};
+  std::atomic<uint64_t> stale{0};
+  std::atomic<uint64_t> strangers{0};
+  std::atomic<uint64_t> closed{0};
+};
+
+struct Timeouts {
+  std::chrono::milliseconds connect{};  // until the first bytes
+  std::chrono::milliseconds stall{};    // without progress while something is under way
 };
 
 // What a connection knows after its turn.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "transfer/framed/io_loop.h"
 #include "transfer/send_streams.h"
@@ -26,19 +27,21 @@ class FramedTransport final : public Transport {
   FramedTransport(const FramedOptions& options, LoopSockets sockets, std::unique_ptr<Medium> medium,
                   FrameReceiver* receiver)
       : medium_(std::move(medium)),
-        streams_(options.max_queued_frames),
+        streams_(static_cast<uint64_t>(options.max_queued_frames)),
+        links_(medium_->name()),
         loop_(options, std::move(sockets), *medium_, receiver != nullptr ? *receiver : no_receiver_,
-              streams_, counters_) {}
+              streams_, links_, counters_) {}
 
   std::string address() const override { return medium_->address(); }
   absl::Status MayReach(std::string_view peer) const override { return medium_->MayReach(peer); }
 
   absl::Status OpenStream(std::string_view peer, uint64_t stream, uint64_t epoch,
-                          Duration /*renew_every*/, StreamEnded ended) override {
+                          Duration renew_every, StreamEnded ended) override {
     RETURN_IF_ERROR(medium_->MayReach(peer));
     const StreamKey key = {.stream = stream, .epoch = epoch};
     ASSIGN_OR_RETURN(const uint64_t serial, streams_.Open(key, std::move(ended)));
-    loop_.Post(OpenCommand{.key = key, .serial = serial, .peer = std::string(peer)});
+    loop_.Post(OpenCommand{
+        .key = key, .serial = serial, .peer = std::string(peer), .renew_every = renew_every});
     return absl::OkStatus();
   }
 
@@ -47,22 +50,17 @@ class FramedTransport final : public Transport {
     ASSIGN_OR_RETURN(const auto serial,
                      streams_.Admit({.stream = stream, .epoch = epoch}, payload.size()));
     if (!serial) return absl::OkStatus();
-    const FrameHeader header = {.type = FrameType::kData,
-                                .stream = stream,
-                                .epoch = epoch,
-                                .layer = layer,
-                                .block = block,
-                                .payload_bytes = static_cast<uint32_t>(payload.size())};
-    loop_.Post(FrameCommand{.serial = *serial, .frame = {.header = header, .payload = payload}});
+    loop_.Post(PostCommand{.key = {.stream = stream, .epoch = epoch},
+                           .serial = *serial,
+                           .frame = {.layer = layer, .block = block, .payload = payload}});
     return absl::OkStatus();
   }
 
   absl::Status FinishStream(uint64_t stream, uint64_t epoch) override {
-    ASSIGN_OR_RETURN(const auto commit, streams_.Finish({.stream = stream, .epoch = epoch}));
+    const StreamKey key = {.stream = stream, .epoch = epoch};
+    ASSIGN_OR_RETURN(const auto commit, streams_.Finish(key));
     if (!commit) return absl::OkStatus();
-    const FrameHeader header = {
-        .type = FrameType::kCommit, .stream = stream, .epoch = epoch, .frames = commit->frames};
-    loop_.Post(FrameCommand{.serial = commit->serial, .frame = {.header = header}});
+    loop_.Post(FinishCommand{.key = key, .serial = commit->serial, .frames = commit->frames});
     return absl::OkStatus();
   }
 
@@ -72,8 +70,14 @@ class FramedTransport final : public Transport {
     if (const auto serial = streams_.Find(key)) loop_.Abort(key, *serial);
   }
 
-  std::vector<LinkStats> links() const override { return {}; }
-  RefusedFrames refused() const override { return {}; }
+  std::vector<LinkStats> links() const override { return links_.stats(); }
+  RefusedFrames refused() const override {
+    return {.malformed = counters_.malformed,
+            .corrupted = counters_.corrupted,
+            .stale = counters_.stale,
+            .strangers = counters_.strangers,
+            .closed = counters_.closed};
+  }
   size_t buffer_bytes() const override { return medium_->buffer_bytes(); }
   uint64_t bytes_sent() const override { return counters_.sent; }
   uint64_t bytes_received() const override { return counters_.received; }
@@ -82,6 +86,7 @@ class FramedTransport final : public Transport {
   const std::unique_ptr<Medium> medium_;
   NoReceiver no_receiver_;
   SendStreams streams_;
+  Links links_;
   TransportCounters counters_;
   IoLoop loop_;
 };
@@ -91,6 +96,8 @@ class FramedTransport final : public Transport {
 absl::StatusOr<std::unique_ptr<Transport>> NewFramedTransport(const FramedOptions& options,
                                                               std::unique_ptr<Medium> medium,
                                                               FrameReceiver* receiver) {
+  TANDEM_CHECK(options.connections >= 1 && options.connections <= int{kMaxGroupConnections},
+               "a group of connections that cannot be");
   ASSIGN_OR_RETURN(LoopSockets sockets, LoopSockets::Open());
   return std::make_unique<FramedTransport>(options, std::move(sockets), std::move(medium),
                                            receiver);

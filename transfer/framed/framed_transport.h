@@ -11,11 +11,18 @@
 namespace tandem {
 
 struct FramedOptions {
-  int32_t max_queued_frames = 1 << 18;  // per stream
-  int32_t max_connections = 256;        // accepted ones; further ones are closed at once
+  // Per stream, all of which stay posted until it ends: 24 bytes each besides the payload.
+  int32_t max_queued_frames = 1 << 18;
+  int32_t max_connections = 256;  // accepted ones; further ones are closed at once
+  // Toward each peer, at most kMaxGroupConnections.
+  int32_t connections = 1;
+  // Bytes of payload that each peer may have under way toward here.
+  uint64_t credit_window_bytes = 16 << 20;
+  // Bytes of payload that go to each peer; 0: as fast as it goes.
+  uint64_t max_bytes_per_second = 0;
   // All that comes before the first byte included: name lookup, handshakes.
   std::chrono::milliseconds connect_timeout{5000};
-  // A connection on which a frame is under way and nothing moved for so long is closed.
+  // A connection on which something is under way and nothing moved for so long is closed.
   std::chrono::milliseconds stall_timeout{30000};
 };
 

@@ -1,5 +1,6 @@
 #include "transfer/framed/inbound.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/status.h"
@@ -8,14 +9,18 @@ namespace tandem {
 namespace {
 
 // Far more replies than there can be streams under way: a peer that reads none of them is broken.
-constexpr size_t kMaxReplyBytes = 1 << 20;
+constexpr size_t kMaxReplyBytes = 4 << 20;
+// As many missing extents are named in one answer; the others in the next one.
+constexpr size_t kMaxResends = 8192;
 
 }  // namespace
 
 InboundConnection::InboundConnection(std::unique_ptr<ByteChannel> channel, FrameReceiver& receiver,
-                                     TransportCounters& counters, const Timeouts& timeouts)
+                                     JoinGroup join_group, TransportCounters& counters,
+                                     const Timeouts& timeouts)
     : channel_(std::move(channel)),
       receiver_(receiver),
+      join_group_(std::move(join_group)),
       counters_(counters),
       timeouts_(timeouts),
       reader_(*this),
@@ -27,9 +32,23 @@ absl::StatusOr<Turn> InboundConnection::Advance() {
     if (!established_) return Turn::kDone;
     last_progress_ = std::chrono::steady_clock::now();
   }
-  ASSIGN_OR_RETURN(const Turn turn, Read());
-  RETURN_IF_ERROR(WriteReplies());
+  const absl::StatusOr<Turn> turn = Read();
+  // Where nothing more is under way on this connection, the sender may wait for any rest of credit.
+  if (!reader_.mid_frame()) {
+    Consume();
+    GrantCredit(InboundGroup::Grant::kAll);
+  }
+  const absl::Status written = WriteReplies();
+  if (!turn.ok()) return turn.status();
+  RETURN_IF_ERROR(written);
   return turn;
+}
+
+// The payload that came last has landed or was dropped.
+void InboundConnection::Consume() {
+  if (group_ == nullptr) return;
+  consumed_bytes_ += coming_bytes_;
+  group_->Consumed(static_cast<int64_t>(std::exchange(coming_bytes_, 0)));
 }
 
 absl::StatusOr<Turn> InboundConnection::Read() {
@@ -37,12 +56,22 @@ absl::StatusOr<Turn> InboundConnection::Read() {
     const auto targets = reader_.Targets();
     const iovec parts[2] = {{targets[0].data(), targets[0].size()},
                             {targets[1].data(), targets[1].size()}};
-    ASSIGN_OR_RETURN(const size_t count, channel_->Read(parts));
+    ASSIGN_OR_RETURN(const size_t count,
+                     channel_->Read(std::span(parts).first(targets[1].empty() ? 1 : 2)));
     if (count == 0) return Turn::kDone;
     counters_.received += count;
     total += count;
     last_progress_ = std::chrono::steady_clock::now();
-    RETURN_IF_ERROR(reader_.Advance(count));
+    if (absl::Status status = reader_.Advance(count); !status.ok()) {
+      ++counters_.malformed;
+      ++counters_.closed;
+      return status;
+    }
+    if (!wrong_.ok()) {
+      ++counters_.closed;
+      return wrong_;
+    }
+    GrantCredit(InboundGroup::Grant::kWorthAFrame);
   }
   return Turn::kMore;
 }
@@ -66,7 +95,7 @@ absl::Status InboundConnection::WriteReplies() {
 }
 
 TimePoint InboundConnection::deadline() const {
-  if (!established_) return last_progress_ + timeouts_.connect;
+  if (group_ == nullptr) return last_progress_ + timeouts_.connect;
   return reader_.mid_frame() ? last_progress_ + timeouts_.stall : kNoDeadline;
 }
 
@@ -76,49 +105,114 @@ void InboundConnection::OnClosed(const absl::Status& status) {
 }
 
 absl::StatusOr<std::span<std::byte>> InboundConnection::Prepare(const FrameHeader& header) {
+  if (group_ == nullptr) {
+    ++counters_.malformed;
+    wrong_ = InvalidArgument("a data frame before the hello");
+    return wrong_;
+  }
+  Consume();
+  coming_bytes_ = header.payload_bytes;
   const StreamKey key = KeyOf(header);
-  if (refused_.Find(key)) return Cancelled("stream {} is refused already", key.stream);
+  if (group_->refused().Find(key)) return Cancelled("stream {} is refused already", key.stream);
   auto landing = receiver_.Prepare(header);
-  if (!landing.ok()) Refuse(key, landing.status().code());
+  if (!landing.ok() && !absl::IsAlreadyExists(landing.status())) Refuse(key, 0, landing.status());
   return landing;
 }
 
 void InboundConnection::Landed(const FrameHeader& header, const absl::Status& status) {
+  if (absl::IsDataLoss(status)) ++counters_.corrupted;
+  Consume();
   receiver_.Landed(header, status);
-  if (!status.ok()) Refuse(KeyOf(header), status.code());
 }
 
 absl::Status InboundConnection::Control(const FrameHeader& header) {
-  if (header.type != FrameType::kCommit) {
+  Consume();
+  if (header.type == FrameType::kHello) return OnHello(header);
+  if (group_ == nullptr) return InvalidArgument("a frame before the hello");
+  if (header.type == FrameType::kCommit) return OnCommit(header);
+  if (header.type != FrameType::kRenew) {
     return InvalidArgument("frame of type {} from a sender", static_cast<int>(header.type));
   }
-  const StreamKey key = KeyOf(header);
-  absl::StatusCode code = absl::StatusCode::kOk;
-  if (const auto refused = refused_.Find(key)) {
-    code = *refused;
-    refused_.Erase(key);
-  } else {
-    const CommitAnswer answer = receiver_.Commit(header);
-    code = answer.missing.empty() ? answer.status.code() : absl::StatusCode::kDataLoss;
-  }
-  Reply({.type = code == absl::StatusCode::kOk ? FrameType::kAck : FrameType::kReject,
-         .code = static_cast<uint8_t>(code),
-         .stream = key.stream,
-         .epoch = key.epoch});
+  OnRenewal(header);
   return absl::OkStatus();
 }
 
-void InboundConnection::Refuse(StreamKey key, absl::StatusCode code) {
-  refused_.Add(key, code);
+absl::Status InboundConnection::OnHello(const FrameHeader& header) {
+  if (group_ != nullptr) return InvalidArgument("a second hello");
+  ASSIGN_OR_RETURN(group_, join_group_(header));
+  index_ = header.layer;
+  return absl::OkStatus();
+}
+
+absl::Status InboundConnection::OnCommit(const FrameHeader& header) {
+  // Whatever became of the payload before it, none of it is under way any more.
+  group_->Consumed(static_cast<int64_t>(header.sent_bytes - consumed_bytes_));
+  consumed_bytes_ = header.sent_bytes;
+  ASSIGN_OR_RETURN(const bool complete, group_->CommitCame(header, index_));
+  if (!complete) return absl::OkStatus();
+  const StreamKey key = KeyOf(header);
+  if (const auto refused = group_->refused().Find(key)) {
+    group_->refused().Erase(key);
+    Reject(key, header.block, *refused);
+    return absl::OkStatus();
+  }
+  const CommitAnswer answer = receiver_.Commit(header);
+  if (!answer.status.ok()) {
+    Refuse(key, header.block, answer.status);
+    group_->refused().Erase(key);  // nothing of it is left to come
+    return absl::OkStatus();
+  }
+  const size_t missing = std::min(answer.missing.size(), kMaxResends);
+  for (const MissingExtent& extent : std::span(answer.missing).first(missing)) {
+    Reply({.type = FrameType::kResend,
+           .stream = key.stream,
+           .epoch = key.epoch,
+           .layer = extent.layer,
+           .block = extent.block,
+           .frames = missing});
+  }
+  if (missing > 0) return absl::OkStatus();
+  Reply({.type = FrameType::kAck, .stream = key.stream, .epoch = key.epoch, .block = header.block});
+  return absl::OkStatus();
+}
+
+void InboundConnection::OnRenewal(const FrameHeader& header) {
+  const StreamKey key = KeyOf(header);
+  if (group_->refused().Find(key)) return;
+  if (absl::Status status = receiver_.Renewed(key.stream, key.epoch); !status.ok()) {
+    Refuse(key, 0, status);
+  }
+}
+
+void InboundConnection::Refuse(StreamKey key, uint32_t commit, const absl::Status& status) {
+  if (absl::IsPermissionDenied(status)) {
+    ++counters_.strangers;
+    wrong_ = status;
+  } else if (absl::IsNotFound(status) || absl::IsFailedPrecondition(status)) {
+    ++counters_.stale;
+  }
+  group_->refused().Add(key, status.code());
+  Reject(key, commit, status.code());
+}
+
+void InboundConnection::Reject(StreamKey key, uint32_t commit, absl::StatusCode code) {
   Reply({.type = FrameType::kReject,
          .code = static_cast<uint8_t>(code),
          .stream = key.stream,
-         .epoch = key.epoch});
+         .epoch = key.epoch,
+         .block = commit});
 }
 
 void InboundConnection::Reply(const FrameHeader& header) {
   const auto bytes = EncodeFrameHeader(header);
   replies_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+void InboundConnection::GrantCredit(InboundGroup::Grant grant) {
+  if (group_ == nullptr) return;
+  if (const auto credit = group_->TakeGrant(grant)) {
+    Reply({.type = FrameType::kCredit, .frames = *credit});
+  }
 }
 
 }  // namespace tandem

@@ -1,29 +1,28 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "transfer/byte_channel.h"
 #include "transfer/frame_reader.h"
 #include "transfer/framed/connection.h"
-#include "transfer/refused_streams.h"
+#include "transfer/framed/inbound_group.h"
 #include "transfer/transport.h"
 
 namespace tandem {
 
-// A connection that a peer made to push streams: data and commits come in, acks and rejects go out.
+// A connection that a peer made to push streams: data, commits and renewals come in, answers and
+// credit go out.
 // Thread: the loop's.
 class InboundConnection final : public Connection, private FrameHandler {
  public:
-  struct Timeouts {
-    std::chrono::milliseconds connect{};
-    std::chrono::milliseconds stall{};
-  };
+  // Finds the group of a hello and joins it there; the group outlives the connection.
+  using JoinGroup = std::function<absl::StatusOr<InboundGroup*>(const FrameHeader& hello)>;
 
   InboundConnection(std::unique_ptr<ByteChannel> channel, FrameReceiver& receiver,
-                    TransportCounters& counters, const Timeouts& timeouts);
+                    JoinGroup join_group, TransportCounters& counters, const Timeouts& timeouts);
 
   int fd() const override { return channel_->fd(); }
   bool wants_output() const override { return channel_->wants_output(); }
@@ -38,17 +37,30 @@ class InboundConnection final : public Connection, private FrameHandler {
 
   absl::StatusOr<Turn> Read();
   absl::Status WriteReplies();
-  void Refuse(StreamKey key, absl::StatusCode code);
+  absl::Status OnHello(const FrameHeader& header);
+  absl::Status OnCommit(const FrameHeader& header);
+  void OnRenewal(const FrameHeader& header);
+  // `commit`: the number of the one that is answered, 0 when none is.
+  void Refuse(StreamKey key, uint32_t commit, const absl::Status& status);
+  void Reject(StreamKey key, uint32_t commit, absl::StatusCode code);
   void Reply(const FrameHeader& header);
+  void Consume();
+  void GrantCredit(InboundGroup::Grant grant);
 
   const std::unique_ptr<ByteChannel> channel_;
   FrameReceiver& receiver_;
+  const JoinGroup join_group_;
   TransportCounters& counters_;
   const Timeouts timeouts_;
-  FrameReader reader_;
-  RefusedStreams refused_;
+
   bool established_ = false;
-  std::string replies_;  // bytes that the channel has not taken yet
+  FrameReader reader_;
+  InboundGroup* group_ = nullptr;  // since the hello
+  uint32_t index_ = 0;             // in the group
+  uint64_t consumed_bytes_ = 0;    // of this connection
+  uint64_t coming_bytes_ = 0;      // of the payload that came last: not consumed before it is whole
+  absl::Status wrong_;             // why the connection is to be closed once the replies are out
+  std::string replies_;            // bytes that the channel has not taken yet
   TimePoint last_progress_;
 };
 

@@ -45,12 +45,14 @@ absl::StatusOr<LoopSockets> LoopSockets::Open() {
 }
 
 IoLoop::IoLoop(const FramedOptions& options, LoopSockets sockets, Medium& medium,
-               FrameReceiver& receiver, SendStreams& streams, TransportCounters& counters)
+               FrameReceiver& receiver, SendStreams& streams, Links& links,
+               TransportCounters& counters)
     : options_(options),
       sockets_(std::move(sockets)),
       medium_(medium),
       receiver_(receiver),
       streams_(streams),
+      links_(links),
       counters_(counters),
       next_id_(kFirstConnectionId) {
   Watch(sockets_.wake.get(), kWakeId);
@@ -104,6 +106,7 @@ void IoLoop::Run() {
     const int count =
         epoll_wait(sockets_.epoll.get(), events.data(), events.size(), WaitMilliseconds());
     for (int i = 0; i < count; ++i) Handle(events[i].data.u64);
+    RunTimers();
     AdvanceUnfinished();
     CloseOverdue();
     if (Stopping()) break;
@@ -115,8 +118,13 @@ int IoLoop::WaitMilliseconds() const {
   if (!unfinished_.empty()) return 0;
   TimePoint earliest = accept_again_;
   for (const auto& [id, slot] : slots_) earliest = std::min(earliest, slot.connection->deadline());
+  const TimePoint now = std::chrono::steady_clock::now();
+  for (const auto& [name, peer] : peers_) {
+    if (peer->group->has_news()) return 0;
+    earliest = std::min(earliest, peer->group->wake_at());
+  }
   if (earliest == kNoDeadline) return -1;
-  const auto left = earliest - std::chrono::steady_clock::now();
+  const auto left = earliest - now;
   // Rounded up, so that the loop does not spin through the last millisecond.
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
   return static_cast<int>(std::clamp<int64_t>(ms, 0, 60'000));
@@ -155,6 +163,7 @@ void IoLoop::Advance(uint64_t id) {
   if (!turn.ok()) return Close(id, turn.status());
   if (*turn == Turn::kMore) unfinished_.push_back(id);
   UpdateInterest(id, slot);
+  if (slot.peer != nullptr && slot.peer->group->TakeNews()) AdvanceAll(*slot.peer);
 }
 
 void IoLoop::AdvanceUnfinished() {
@@ -162,34 +171,61 @@ void IoLoop::AdvanceUnfinished() {
   EndStreams();
 }
 
-void IoLoop::Close(uint64_t id, const absl::Status& status) {
-  auto node = slots_.extract(id);
-  TANDEM_CHECK(!node.empty(), "closed a connection twice");
-  std::string_view peer = "(inbound)";
-  const auto is_peer = [&](const auto& entry) { return entry.second.id == id; };
-  const auto place = std::find_if(peers_.begin(), peers_.end(), is_peer);
-  std::string name;
-  if (place != peers_.end()) {
-    name = place->first;
-    peer = name;
-    peers_.erase(place);
-  } else {
-    --num_inbound_;
+void IoLoop::AdvanceAll(const Peer& peer) {
+  unfinished_.insert(unfinished_.end(), peer.ids.begin(), peer.ids.end());
+}
+
+void IoLoop::RunTimers() {
+  const TimePoint now = std::chrono::steady_clock::now();
+  for (auto& [name, peer] : peers_) {
+    if (peer->group->wake_at() > now) continue;
+    peer->group->OnTimer(now);
   }
+  for (auto& [name, peer] : peers_) {
+    if (peer->group->TakeNews()) AdvanceAll(*peer);
+  }
+}
+
+void IoLoop::Close(uint64_t id, const absl::Status& status) {
+  const auto place = slots_.find(id);
+  TANDEM_CHECK(place != slots_.end(), "closed a connection twice");
+  if (Peer* peer = place->second.peer; peer != nullptr) return ClosePeer(*peer, status);
+  const auto group = inbound_groups_.find(place->second.group_id);
+  if (group == inbound_groups_.end()) return CloseInbound(id, status);
+  const std::unique_ptr<InboundGroup> closing = std::move(group->second);
+  inbound_groups_.erase(group);
+  for (uint64_t member : closing->members()) CloseInbound(member, status);
+}
+
+void IoLoop::CloseInbound(uint64_t id, const absl::Status& status) {
+  --num_inbound_;
+  CloseSlot(id, "(inbound)", status);
+}
+
+void IoLoop::ClosePeer(Peer& peer, const absl::Status& status) {
+  const std::unique_ptr<Peer> closing = std::move(peers_.at(peer.group->peer()));
+  const std::string& name = closing->group->peer();
+  peers_.erase(name);
+  for (uint64_t id : closing->ids) CloseSlot(id, name, status);
+  absl::erase_if(routes_, [&](const auto& entry) {
+    const auto& [key, route] = entry;
+    if (route.peer != closing.get()) return false;
+    closing->group->link().StreamFailed();
+    ended_.push_back({key, route.serial, EndOfStreams(name, status)});
+    return true;
+  });
+}
+
+void IoLoop::CloseSlot(uint64_t id, std::string_view peer, const absl::Status& status) {
+  auto node = slots_.extract(id);
+  Connection& connection = *node.mapped().connection;
   // Between frames it is everyday: a worker stops, its peers notice.
-  const bool idle = node.mapped().connection->deadline() == kNoDeadline;
+  const bool idle = connection.deadline() == kNoDeadline;
   const auto level = !absl::IsUnavailable(status) ? spdlog::level::warn
                      : idle                       ? spdlog::level::debug
                                                   : spdlog::level::info;
   spdlog::log(level, "transfer connection closed peer={} reason=\"{}\"", peer, Text(status));
-  node.mapped().connection->OnClosed(status);
-  node.mapped().connection.reset();
-  absl::erase_if(routes_, [&](const auto& entry) {
-    const auto& [key, route] = entry;
-    if (route.id != id) return false;
-    ended_.push_back({key, route.serial, EndOfStreams(peer, status)});
-    return true;
-  });
+  connection.OnClosed(status);
 }
 
 void IoLoop::CloseOverdue() {
@@ -198,7 +234,10 @@ void IoLoop::CloseOverdue() {
   for (const auto& [id, slot] : slots_) {
     if (slot.connection->deadline() <= now) overdue.push_back(id);
   }
-  for (uint64_t id : overdue) Close(id, Unavailable("timed out: nothing moved"));
+  for (uint64_t id : overdue) {
+    // Not when it went with another one of its group.
+    if (slots_.contains(id)) Close(id, Unavailable("timed out: nothing moved"));
+  }
   if (accept_again_ <= now) ResumeAccepting();
   EndStreams();
 }
@@ -213,11 +252,10 @@ void IoLoop::Accept() {
       continue;
     }
     const uint64_t id = next_id_++;
-    Slot& slot = slots_[id];
-    slot.connection = std::make_unique<InboundConnection>(
-        *std::move(channel), receiver_, counters_,
-        InboundConnection::Timeouts{.connect = options_.connect_timeout,
-                                    .stall = options_.stall_timeout});
+    slots_[id].connection = std::make_unique<InboundConnection>(
+        *std::move(channel), receiver_,
+        [this, id](const FrameHeader& hello) { return JoinGroup(id, hello); }, counters_,
+        Timeouts{.connect = options_.connect_timeout, .stall = options_.stall_timeout});
     ++num_inbound_;
     Advance(id);
   }
@@ -228,6 +266,16 @@ void IoLoop::PauseAccepting(const absl::Status& status) {
   spdlog::warn("transfer cannot accept reason=\"{}\"", Text(status));
   accept_again_ = std::chrono::steady_clock::now() + kAcceptPause;
   epoll_ctl(sockets_.epoll.get(), EPOLL_CTL_DEL, medium_.listener_fd(), nullptr);
+}
+
+absl::StatusOr<InboundGroup*> IoLoop::JoinGroup(uint64_t id, const FrameHeader& hello) {
+  auto& group = inbound_groups_[hello.stream];
+  if (group == nullptr) {
+    group = std::make_unique<InboundGroup>(hello.block, options_.credit_window_bytes);
+  }
+  RETURN_IF_ERROR(group->Join(hello, id));
+  slots_.at(id).group_id = hello.stream;
+  return group.get();
 }
 
 void IoLoop::ResumeAccepting() {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <variant>
@@ -14,6 +15,7 @@
 #include "absl/synchronization/notification.h"
 #include "transfer/framed/framed_transport.h"
 #include "transfer/framed/inbound.h"
+#include "transfer/framed/links.h"
 #include "transfer/framed/outbound.h"
 #include "transfer/medium.h"
 #include "transfer/send_streams.h"
@@ -27,17 +29,24 @@ struct OpenCommand {
   StreamKey key;
   uint64_t serial = 0;
   std::string peer;
+  Duration renew_every{};
 };
-struct FrameCommand {
+struct PostCommand {
+  StreamKey key;
   uint64_t serial = 0;
-  QueuedFrame frame;
+  PostedFrame frame;
+};
+struct FinishCommand {
+  StreamKey key;
+  uint64_t serial = 0;
+  uint64_t frames = 0;
 };
 struct AbortCommand {
   StreamKey key;
   uint64_t serial = 0;
   absl::Notification* done = nullptr;  // notified once no payload of the stream is read any more
 };
-using LoopCommand = std::variant<OpenCommand, FrameCommand, AbortCommand>;
+using LoopCommand = std::variant<OpenCommand, PostCommand, FinishCommand, AbortCommand>;
 
 // What the loop waits on besides its connections and its medium.
 struct LoopSockets {
@@ -55,7 +64,7 @@ class IoLoop {
  public:
   // Starts the thread. Everything named outlives the loop.
   IoLoop(const FramedOptions& options, LoopSockets sockets, Medium& medium, FrameReceiver& receiver,
-         SendStreams& streams, TransportCounters& counters);
+         SendStreams& streams, Links& links, TransportCounters& counters);
   // Closes the connections, ends the streams with UNAVAILABLE, joins.
   ~IoLoop();
 
@@ -65,19 +74,22 @@ class IoLoop {
   void Abort(StreamKey key, uint64_t serial);
 
  private:
+  // A peer that this side sends to, and its connections. They live and die together.
+  struct Peer {
+    std::unique_ptr<OutboundGroup> group;
+    std::vector<uint64_t> ids;
+    std::vector<OutboundConnection*> connections;  // by the same index
+  };
   struct Slot {
     std::unique_ptr<Connection> connection;
+    Peer* peer = nullptr;   // of an outbound one
+    uint64_t group_id = 0;  // of an inbound one that said hello: in inbound_groups_
     int watched_fd = -1;
     uint32_t interest = 0;
   };
-  struct Peer {
-    uint64_t id = 0;
-    OutboundConnection* connection = nullptr;
-  };
   struct Route {
     uint64_t serial = 0;
-    uint64_t id = 0;
-    OutboundConnection* connection = nullptr;
+    Peer* peer = nullptr;
   };
   struct EndedStream {
     StreamKey key;
@@ -93,18 +105,31 @@ class IoLoop {
   void Handle(uint64_t id);
   void Advance(uint64_t id);
   void AdvanceUnfinished();
-  void Close(uint64_t id, const absl::Status& status);
+  void AdvanceAll(const Peer& peer);
+  void RunTimers();
   void CloseOverdue();
+  void Shutdown();
+
+  // Closing one connection closes its group.
+  void Close(uint64_t id, const absl::Status& status);
+  void ClosePeer(Peer& peer, const absl::Status& status);
+  void CloseInbound(uint64_t id, const absl::Status& status);
+  void CloseSlot(uint64_t id, std::string_view peer, const absl::Status& status);
+
   void Accept();
   void PauseAccepting(const absl::Status& status);
   void ResumeAccepting();
-  void Shutdown();
+  absl::StatusOr<InboundGroup*> JoinGroup(uint64_t id, const FrameHeader& hello);
 
   void ExecuteCommands();
   void Execute(OpenCommand& command);
-  void Execute(FrameCommand& command);
+  void Execute(PostCommand& command);
+  void Execute(FinishCommand& command);
   void Execute(AbortCommand& command);
+  // Null when it is not the stream that was meant any more.
+  Peer* PeerOf(StreamKey key, uint64_t serial) const;
   absl::StatusOr<Peer*> ConnectTo(const std::string& name);
+  void StreamOver(StreamKey key, uint64_t serial, const absl::Status& status);
   void Drop(StreamKey key, uint64_t serial);
   void EndStreams();
   std::vector<LoopCommand> TakeCommands();
@@ -115,6 +140,7 @@ class IoLoop {
   Medium& medium_;
   FrameReceiver& receiver_;
   SendStreams& streams_;
+  Links& links_;
   TransportCounters& counters_;
 
   absl::Mutex mutex_;
@@ -123,10 +149,12 @@ class IoLoop {
 
   // The thread's own.
   absl::flat_hash_map<uint64_t, Slot> slots_;
-  absl::flat_hash_map<std::string, Peer> peers_;
+  absl::flat_hash_map<std::string, std::unique_ptr<Peer>> peers_;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<InboundGroup>> inbound_groups_;  // by their own id
   absl::flat_hash_map<StreamKey, Route> routes_;
   std::vector<EndedStream> ended_;    // told of after the event in which they ended
   std::vector<uint64_t> unfinished_;  // connections that want a turn without an event
+  std::random_device random_;
   uint64_t next_id_;
   int num_inbound_ = 0;
   TimePoint accept_again_ = kNoDeadline;

@@ -20,6 +20,8 @@ void IoLoop::ExecuteCommands() {
   for (LoopCommand& command : TakeCommands()) {
     std::visit([this](auto& typed) { Execute(typed); }, command);
   }
+  // The timers look through the peers for those that have something new to send.
+  RunTimers();
   AdvanceUnfinished();
 }
 
@@ -31,17 +33,25 @@ void IoLoop::Execute(OpenCommand& command) {
                       Annotate(peer.status(), fmt::format("connection to {}", command.peer))});
     return;
   }
-  (*peer)->connection->AddStream(command.key, command.serial);
-  routes_[command.key] = {command.serial, (*peer)->id, (*peer)->connection};
+  (*peer)->group->AddStream(command.key, command.serial, command.renew_every,
+                            std::chrono::steady_clock::now());
+  routes_[command.key] = {.serial = command.serial, .peer = *peer};
 }
 
-void IoLoop::Execute(FrameCommand& command) {
-  const StreamKey key = KeyOf(command.frame.header);
+void IoLoop::Execute(PostCommand& command) {
+  Peer* const peer = PeerOf(command.key, command.serial);
+  if (peer == nullptr) return;
+  peer->group->Post(command.key, command.frame, std::chrono::steady_clock::now());
+}
+
+void IoLoop::Execute(FinishCommand& command) {
+  Peer* const peer = PeerOf(command.key, command.serial);
+  if (peer != nullptr) peer->group->Finish(command.key, command.frames);
+}
+
+IoLoop::Peer* IoLoop::PeerOf(StreamKey key, uint64_t serial) const {
   const auto place = routes_.find(key);
-  if (place == routes_.end() || place->second.serial != command.serial) return;
-  const Route& route = place->second;
-  route.connection->Queue(key, command.frame);
-  if (unfinished_.empty() || unfinished_.back() != route.id) unfinished_.push_back(route.id);
+  return place != routes_.end() && place->second.serial == serial ? place->second.peer : nullptr;
 }
 
 void IoLoop::Execute(AbortCommand& command) {
@@ -50,31 +60,51 @@ void IoLoop::Execute(AbortCommand& command) {
 }
 
 absl::StatusOr<IoLoop::Peer*> IoLoop::ConnectTo(const std::string& name) {
-  if (const auto place = peers_.find(name); place != peers_.end()) return &place->second;
-  ASSIGN_OR_RETURN(std::unique_ptr<ByteChannel> channel, medium_.Connect(name));
-  auto connection = std::make_unique<OutboundConnection>(
-      OutboundConnection::Options{.peer = name,
-                                  .connect_timeout = options_.connect_timeout,
-                                  .stall_timeout = options_.stall_timeout},
-      std::move(channel), streams_, counters_,
-      [this](StreamKey key, uint64_t serial, const absl::Status& status) {
-        routes_.erase(key);
-        ended_.push_back({key, serial, status});
+  if (const auto place = peers_.find(name); place != peers_.end()) return place->second.get();
+  std::vector<std::unique_ptr<ByteChannel>> channels;
+  for (int32_t i = 0; i < options_.connections; ++i) {
+    ASSIGN_OR_RETURN(channels.emplace_back(), medium_.Connect(name));
+  }
+  auto& peer = peers_[name];
+  peer = std::make_unique<Peer>();
+  peer->group = std::make_unique<OutboundGroup>(
+      OutboundGroup::Options{.peer = name,
+                             .id = uint64_t{random_()} << 32 | random_(),
+                             .connections = static_cast<uint32_t>(options_.connections),
+                             .max_bytes_per_second = options_.max_bytes_per_second},
+      links_.Find(name), [this](StreamKey key, uint64_t serial, const absl::Status& status) {
+        StreamOver(key, serial, status);
       });
-  Peer& peer = peers_[name];
-  peer = {.id = next_id_++, .connection = connection.get()};
-  Slot& slot = slots_[peer.id];
-  slot.connection = std::move(connection);
-  UpdateInterest(peer.id, slot);
-  unfinished_.push_back(peer.id);
-  return &peer;
+  for (uint32_t index = 0; index < channels.size(); ++index) {
+    const uint64_t id = next_id_++;
+    auto connection = std::make_unique<OutboundConnection>(
+        *peer->group, index, std::move(channels[index]), counters_,
+        Timeouts{.connect = options_.connect_timeout, .stall = options_.stall_timeout});
+    peer->ids.push_back(id);
+    peer->connections.push_back(connection.get());
+    Slot& slot = slots_[id];
+    slot.connection = std::move(connection);
+    slot.peer = peer.get();
+    UpdateInterest(id, slot);
+  }
+  AdvanceAll(*peer);
+  return peer.get();
+}
+
+// No payload of it is read any more before its end is told.
+void IoLoop::StreamOver(StreamKey key, uint64_t serial, const absl::Status& status) {
+  const auto route = routes_.extract(key);
+  for (OutboundConnection* connection : route.mapped().peer->connections) {
+    connection->DropStream(key);
+  }
+  ended_.push_back({key, serial, status});
 }
 
 void IoLoop::Drop(StreamKey key, uint64_t serial) {
-  const auto place = routes_.find(key);
-  if (place != routes_.end() && place->second.serial == serial) {
-    place->second.connection->DropStream(key);
-    routes_.erase(place);
+  if (Peer* const peer = PeerOf(key, serial); peer != nullptr) {
+    peer->group->Drop(key);
+    for (OutboundConnection* connection : peer->connections) connection->DropStream(key);
+    routes_.erase(key);
   }
   streams_.End(key, serial, Cancelled("stream {} was aborted", key.stream));
 }

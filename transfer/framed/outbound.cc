@@ -1,7 +1,5 @@
 #include "transfer/framed/outbound.h"
 
-#include <sys/uio.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -14,42 +12,40 @@ namespace {
 // A payload is hashed when its frame joins the batch and sent soon after, out of the cache.
 constexpr size_t kBatchBytes = 512 << 10;
 constexpr size_t kBatchFrames = 64;
+// Answers are small and may come by the thousand.
+constexpr size_t kReplyBytes = 4 << 10;
 
 }  // namespace
 
-OutboundConnection::OutboundConnection(Options options, std::unique_ptr<ByteChannel> channel,
-                                       SendStreams& streams, TransportCounters& counters,
-                                       StreamOver stream_over)
-    : options_(std::move(options)),
-      streams_(streams),
-      counters_(counters),
-      stream_over_(std::move(stream_over)),
+OutboundConnection::OutboundConnection(OutboundGroup& group, uint32_t index,
+                                       std::unique_ptr<ByteChannel> channel,
+                                       TransportCounters& counters, const Timeouts& timeouts)
+    : group_(group),
+      index_(index),
       channel_(std::move(channel)),
+      counters_(counters),
+      timeouts_(timeouts),
       reader_(*this),
-      last_progress_(std::chrono::steady_clock::now()) {}
-
-void OutboundConnection::AddStream(StreamKey key, uint64_t serial) {
-  sending_[key] = Stream{.serial = serial};
-}
-
-void OutboundConnection::Queue(StreamKey key, const QueuedFrame& frame) {
-  const auto place = sending_.find(key);
-  if (place == sending_.end()) return;
-  if (established_ && !has_work()) last_progress_ = std::chrono::steady_clock::now();
-  if (place->second.queue.empty()) turns_.push_back(key);
-  place->second.queue.push_back(frame);
-}
+      last_progress_(std::chrono::steady_clock::now()),
+      deadline_(last_progress_ + timeouts_.connect) {}
 
 void OutboundConnection::DropStream(StreamKey key) {
-  if (sending_.erase(key) == 0) return;
-  std::erase(turns_, key);
+  uint64_t unsent_bytes = 0;
   std::erase_if(batch_, [&](const OutFrame& frame) {
-    const bool unsent = frame.key == key && frame.sent == 0;
-    if (unsent) batch_bytes_ -= frame.left();
+    // What is no data reads no payload, and every connection must have the same commits.
+    const bool is_data = frame.fields.type == FrameType::kData;
+    const bool unsent = is_data && KeyOf(frame.fields) == key && frame.sent == 0;
+    if (unsent) {
+      batch_bytes_ -= frame.left();
+      unsent_bytes += frame.payload.size();
+    }
     return unsent;
   });
-  if (batch_.empty() || batch_.front().key != key) return;
+  if (batch_.empty()) return group_.TakeBack(unsent_bytes, std::chrono::steady_clock::now());
+  if (unsent_bytes > 0) CountPayload();
+  group_.TakeBack(unsent_bytes, std::chrono::steady_clock::now());
   OutFrame& half_sent = batch_.front();
+  if (KeyOf(half_sent.fields) != key || !half_sent.owned.empty()) return;
   half_sent.owned.assign(half_sent.payload.begin(), half_sent.payload.end());
   half_sent.payload = half_sent.owned;
 }
@@ -58,20 +54,30 @@ absl::StatusOr<Turn> OutboundConnection::Advance() {
   if (!established_) {
     ASSIGN_OR_RETURN(established_, channel_->Establish());
     if (!established_) return Turn::kDone;
-    last_progress_ = std::chrono::steady_clock::now();
+    if (index_ == 0) group_.link().Connected();
   }
+  const absl::StatusOr<Turn> turn = ReadAndSend();
+  UpdateDeadline();
+  return turn;
+}
+
+absl::StatusOr<Turn> OutboundConnection::ReadAndSend() {
   RETURN_IF_ERROR(ReadReplies());
-  return Send();
+  absl::StatusOr<Turn> turn = Send();
+  // A peer that closes says why before: that is still to be read.
+  if (!turn.ok()) RETURN_IF_ERROR(ReadReplies());
+  return turn;
 }
 
 absl::Status OutboundConnection::ReadReplies() {
+  std::array<std::byte, kReplyBytes> bytes;
+  const iovec part = {bytes.data(), bytes.size()};
   while (true) {
-    const std::span<std::byte> target = reader_.Targets()[0];
-    const iovec part = {target.data(), target.size()};
     ASSIGN_OR_RETURN(const size_t count, channel_->Read({&part, 1}));
     if (count == 0) return absl::OkStatus();
     counters_.received += count;
-    RETURN_IF_ERROR(reader_.Advance(count));
+    last_progress_ = std::chrono::steady_clock::now();
+    RETURN_IF_ERROR(reader_.Feed(std::span(bytes).first(count)));
     if (got_data_) return InvalidArgument("data frame from a receiver");
   }
 }
@@ -95,20 +101,30 @@ absl::StatusOr<Turn> OutboundConnection::FlushChannel() {
 }
 
 void OutboundConnection::FillBatch() {
-  while (!turns_.empty() && batch_bytes_ < kBatchBytes && batch_.size() < kBatchFrames) {
-    const StreamKey key = turns_.front();
-    turns_.pop_front();
-    Stream& stream = sending_.at(key);
-    QueuedFrame frame = stream.queue.front();
-    stream.queue.pop_front();
-    if (!stream.queue.empty()) turns_.push_back(key);
-    if (frame.header.type == FrameType::kData) frame.header.payload_hash = Hash64(frame.payload);
-    batch_.push_back({.key = key,
-                      .serial = stream.serial,
-                      .type = frame.header.type,
-                      .header = EncodeFrameHeader(frame.header),
-                      .payload = frame.payload});
+  const TimePoint now = std::chrono::steady_clock::now();
+  while (batch_bytes_ < kBatchBytes && batch_.size() < kBatchFrames) {
+    std::optional<NextFrame> frame = group_.Next(index_, now);
+    if (!frame) return;
+    if (!frame->payload.empty()) frame->header.payload_hash = Hash64(frame->payload);
+    const bool is_commit = frame->header.type == FrameType::kCommit;
+    batch_.push_back({.fields = frame->header,
+                      .header = EncodeFrameHeader(frame->header),
+                      .payload = frame->payload});
     batch_bytes_ += batch_.back().left();
+    if (is_commit) CountPayload();
+  }
+}
+
+// Tells the commits in the batch how much payload goes before them: known once nothing before them
+// can be dropped, so counted again when something was.
+void OutboundConnection::CountPayload() {
+  uint64_t before = payload_bytes_;
+  for (OutFrame& frame : batch_) {
+    if (frame.fields.type == FrameType::kCommit && frame.sent == 0) {
+      frame.fields.sent_bytes = before;
+      frame.header = EncodeFrameHeader(frame.fields);
+    }
+    before += frame.payload.size();
   }
 }
 
@@ -138,24 +154,16 @@ void OutboundConnection::TakeSent(size_t count) {
     frame.sent += taken;
     count -= taken;
     if (frame.left() > 0) return;
-    FrameSent(frame);
+    payload_bytes_ += frame.payload.size();
     batch_.pop_front();
   }
 }
 
-void OutboundConnection::FrameSent(const OutFrame& frame) {
-  const auto place = sending_.find(frame.key);
-  if (place == sending_.end() || place->second.serial != frame.serial) return;
-  if (frame.type == FrameType::kCommit) {
-    place->second.committed = true;
-  } else {
-    streams_.Release(frame.key, frame.serial, 1);
-  }
-}
-
-TimePoint OutboundConnection::deadline() const {
-  if (!established_) return last_progress_ + options_.connect_timeout;
-  return has_work() ? last_progress_ + options_.stall_timeout : kNoDeadline;
+void OutboundConnection::UpdateDeadline() {
+  const TimePoint now = std::chrono::steady_clock::now();
+  const bool waits = !batch_.empty() || group_.Waits(index_);
+  if (!std::exchange(waited_, waits)) last_progress_ = now;
+  deadline_ = waits ? last_progress_ + timeouts_.stall : kNoDeadline;
 }
 
 absl::StatusOr<std::span<std::byte>> OutboundConnection::Prepare(const FrameHeader&) {
@@ -164,21 +172,7 @@ absl::StatusOr<std::span<std::byte>> OutboundConnection::Prepare(const FrameHead
 }
 
 absl::Status OutboundConnection::Control(const FrameHeader& header) {
-  if (header.type == FrameType::kCommit) return InvalidArgument("commit from a receiver");
-  const StreamKey key = KeyOf(header);
-  const auto place = sending_.find(key);
-  if (place == sending_.end()) return absl::OkStatus();  // aborted meanwhile
-  absl::Status status;
-  if (header.type == FrameType::kReject) {
-    status = MakeStatus(static_cast<absl::StatusCode>(header.code), "{} rejected stream {}",
-                        options_.peer, key.stream);
-  } else if (!place->second.committed) {
-    return InvalidArgument("stream {} was acknowledged before its commit", key.stream);
-  }
-  const uint64_t serial = place->second.serial;
-  DropStream(key);
-  stream_over_(key, serial, status);
-  return absl::OkStatus();
+  return group_.OnReply(header, std::chrono::steady_clock::now());
 }
 
 }  // namespace tandem

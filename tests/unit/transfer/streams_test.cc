@@ -12,16 +12,14 @@ namespace {
 
 constexpr StreamKey kKey = {.stream = 1, .epoch = 2};
 
-TEST(SendStreamsTest, QueueIsBoundedPerStream) {
+TEST(SendStreamsTest, FramesAreBoundedPerStream) {
   SendStreams streams(2);
   EndProbe ends;
   const uint64_t serial = *streams.Open(kKey, ends.Callback());
   EXPECT_EQ(*streams.Admit(kKey, 10), serial);
   EXPECT_EQ(*streams.Admit(kKey, 10), serial);
   EXPECT_EQ(streams.Admit(kKey, 10).status().code(), absl::StatusCode::kResourceExhausted);
-  streams.Release(kKey, serial, 1);
-  EXPECT_EQ(*streams.Admit(kKey, 10), serial);
-  EXPECT_EQ((*streams.Finish(kKey))->frames, 3u) << "a refused frame does not count";
+  EXPECT_EQ((*streams.Finish(kKey))->frames, 2u) << "a refused frame does not count";
   streams.Close(Unavailable("over"));
 }
 
@@ -37,7 +35,6 @@ TEST(SendStreamsTest, AnOpeningEndsOnceAndOnlyItself) {
   streams.End(kKey, first, Unavailable("of the one before"));
   EXPECT_EQ(ends.count(1), 1);
   EXPECT_EQ(streams.Find(kKey), second);
-  streams.Release(kKey, first, 5);  // of the one before too
   streams.Close(Unavailable("over"));
   EXPECT_EQ(ends.count(1), 2);
   EXPECT_EQ(streams.Find(kKey), std::nullopt);

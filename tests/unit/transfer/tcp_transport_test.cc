@@ -84,7 +84,28 @@ class RawPeer {
     return bytes;
   }
 
+  // As the sender of one connection: says hello, so that the other side answers from here on.
+  RawPeer& Greet() {
+    static uint64_t groups = 0;
+    Send(HeaderBytes({.type = FrameType::kHello, .stream = ++groups, .block = 1}));
+    return *this;
+  }
+  // As a receiver: expects the hello and allows whatever is to come.
+  RawPeer& GreetBack() {
+    EXPECT_EQ(ReceiveHeader().type, FrameType::kHello);
+    Send(HeaderBytes({.type = FrameType::kCredit, .frames = uint64_t{1} << 40}));
+    return *this;
+  }
+
+  // The next one that is no credit.
   FrameHeader ReceiveHeader() {
+    while (true) {
+      const FrameHeader header = ReceiveAnyHeader();
+      if (header.type != FrameType::kCredit) return header;
+    }
+  }
+
+  FrameHeader ReceiveAnyHeader() {
     const Bytes bytes = Receive(kFrameHeaderBytes);
     if (bytes.size() != kFrameHeaderBytes) {
       ADD_FAILURE() << "the connection was closed instead of an answer";
@@ -95,8 +116,12 @@ class RawPeer {
     return *header;
   }
 
-  // Waits for the other side to close.
-  bool IsClosed() { return Receive(1).empty(); }
+  // Waits for the other side to close, whatever it says before.
+  bool IsClosed() {
+    while (!Receive(1).empty()) {
+    }
+    return true;
+  }
   void Close() { socket_ = UniqueFd(); }
 
  private:
@@ -125,7 +150,12 @@ class TcpTransportTest : public ::testing::Test {
     transport_ = *std::move(transport);
   }
 
-  RawPeer Peer() { return RawPeer::ConnectTo(transport_->address()); }
+  RawPeer Peer() {
+    RawPeer peer = Stranger();
+    peer.Greet();
+    return peer;
+  }
+  RawPeer Stranger() { return RawPeer::ConnectTo(transport_->address()); }
 
   absl::Status Open(const std::string& peer, uint64_t stream) {
     return transport_->OpenStream(peer, stream, kEpoch, Duration::zero(), ends_.Callback());
@@ -142,9 +172,10 @@ TEST_F(TcpTransportTest, SpeaksTheWireFormat) {
   RawPeer peer = Peer();
   peer.Send(HeaderBytes(DataHeader(1, payload_)));
   peer.Send(payload_);
-  peer.Send(HeaderBytes({.type = FrameType::kCommit, .stream = 1, .epoch = kEpoch, .frames = 1}));
+  peer.Send(HeaderBytes(
+      {.type = FrameType::kCommit, .stream = 1, .epoch = kEpoch, .block = 5, .frames = 1}));
   EXPECT_EQ(peer.ReceiveHeader(),
-            (FrameHeader{.type = FrameType::kAck, .stream = 1, .epoch = kEpoch}));
+            (FrameHeader{.type = FrameType::kAck, .stream = 1, .epoch = kEpoch, .block = 5}));
   EXPECT_EQ(receiver_probe_.BytesOf(1, 0, 0), payload_);
 }
 
@@ -171,26 +202,24 @@ TEST_F(TcpTransportTest, ShutdownGivesThePlaceBack) {
   EXPECT_EQ(receiver_probe_.CallsOf(1).back().status.code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(TcpTransportTest, CorruptedPayloadIsDataLossAndRejected) {
+TEST_F(TcpTransportTest, CorruptedPayloadIsAskedForAgain) {
   Start();
   RawPeer peer = Peer();
   Bytes corrupted = payload_;
   corrupted[4999] ^= std::byte{0x10};
   peer.Send(HeaderBytes(DataHeader(1, payload_)));
   peer.Send(corrupted);
-  const FrameHeader reject = peer.ReceiveHeader();
-  EXPECT_EQ(reject.type, FrameType::kReject);
-  EXPECT_EQ(reject.code, static_cast<uint8_t>(absl::StatusCode::kDataLoss));
-  EXPECT_EQ(receiver_probe_.CallsOf(1).back().status.code(), absl::StatusCode::kDataLoss);
-  // The rest of the stream is dropped, its commit refused, and another stream is not touched.
+  const FrameHeader commit = {
+      .type = FrameType::kCommit, .stream = 1, .epoch = kEpoch, .block = 1, .frames = 1};
+  peer.Send(HeaderBytes(commit));
+  EXPECT_EQ(peer.ReceiveHeader(),
+            (FrameHeader{.type = FrameType::kResend, .stream = 1, .epoch = kEpoch, .frames = 1}));
+  EXPECT_EQ(transport_->refused().corrupted, 1u);
   peer.Send(HeaderBytes(DataHeader(1, payload_)));
   peer.Send(payload_);
-  peer.Send(HeaderBytes({.type = FrameType::kCommit, .stream = 1, .epoch = kEpoch, .frames = 2}));
-  EXPECT_EQ(peer.ReceiveHeader().type, FrameType::kReject);
-  EXPECT_EQ(receiver_probe_.Count(1, Kind::kPrepare), 1);
-  EXPECT_EQ(receiver_probe_.Count(1, Kind::kCommit), 0);
-  peer.Send(HeaderBytes({.type = FrameType::kCommit, .stream = 2, .epoch = kEpoch}));
+  peer.Send(HeaderBytes(commit));
   EXPECT_EQ(peer.ReceiveHeader().type, FrameType::kAck);
+  EXPECT_EQ(receiver_probe_.BytesOf(1, 0, 0), payload_);
 }
 
 TEST_F(TcpTransportTest, WhatIsNoFrameClosesTheConnection) {
@@ -198,7 +227,9 @@ TEST_F(TcpTransportTest, WhatIsNoFrameClosesTheConnection) {
   const auto closes_on = [&](const Bytes& bytes) {
     RawPeer peer = Peer();
     peer.Send(bytes);
-    return peer.IsClosed();
+    RawPeer stranger = Stranger();
+    stranger.Send(bytes);
+    return peer.IsClosed() && stranger.IsClosed();
   };
   EXPECT_TRUE(closes_on(PatternBytes(64, 9)));
   const std::string http =
@@ -211,9 +242,31 @@ TEST_F(TcpTransportTest, WhatIsNoFrameClosesTheConnection) {
   EXPECT_TRUE(closes_on(HeaderBytes({.type = FrameType::kAck, .stream = 1, .epoch = kEpoch})))
       << "a sender does not acknowledge";
   EXPECT_TRUE(receiver_probe_.calls().empty());
+  EXPECT_EQ(transport_->refused().malformed, 8u);
+  EXPECT_EQ(transport_->refused().closed, 8u);
   RawPeer peer = Peer();
   peer.Send(HeaderBytes({.type = FrameType::kCommit, .stream = 1, .epoch = kEpoch}));
   EXPECT_EQ(peer.ReceiveHeader().type, FrameType::kAck) << "others are served on";
+}
+
+TEST_F(TcpTransportTest, TheHelloComesFirstAndOnce) {
+  Start();
+  const auto closes_on = [&](std::vector<FrameHeader> headers) {
+    RawPeer peer = Stranger();
+    for (const FrameHeader& header : headers) peer.Send(HeaderBytes(header));
+    return peer.IsClosed();
+  };
+  const FrameHeader hello = {.type = FrameType::kHello, .stream = 77, .block = 2};
+  EXPECT_TRUE(closes_on({DataHeader(1, payload_)}));
+  EXPECT_TRUE(closes_on({{.type = FrameType::kCommit, .stream = 1, .epoch = kEpoch}}));
+  EXPECT_TRUE(closes_on({{.type = FrameType::kRenew, .stream = 1, .epoch = kEpoch}}));
+  EXPECT_TRUE(closes_on({hello, hello}));
+  EXPECT_TRUE(closes_on({{.type = FrameType::kHello, .stream = 78, .layer = 2, .block = 2}}));
+  RawPeer first = Stranger();
+  first.Send(HeaderBytes(hello));
+  EXPECT_EQ(first.ReceiveAnyHeader().type, FrameType::kCredit);
+  EXPECT_TRUE(closes_on({hello})) << "connection 0 of the group is there already";
+  EXPECT_TRUE(receiver_probe_.calls().empty());
 }
 
 TEST_F(TcpTransportTest, ReceiverThatSpeaksWronglyIsLeft) {
@@ -229,6 +282,7 @@ TEST_F(TcpTransportTest, ReceiverThatSpeaksWronglyIsLeft) {
         transport_->OpenStream(listener.address(), 1, kEpoch, Duration::zero(), ends.Callback()),
         absl::OkStatus());
     RawPeer peer = listener.Accept();
+    peer.GreetBack();
     peer.Send(HeaderBytes(header));
     EXPECT_TRUE(peer.IsClosed());
     EXPECT_EQ(ends.Wait(1).code(), absl::StatusCode::kUnavailable);
@@ -264,6 +318,7 @@ TEST_F(TcpTransportTest, HalfSentFrameOfAnAbortedStreamIsFinished) {
   ASSERT_EQ(transport_->Post(1, kEpoch, 0, 0, payload), absl::OkStatus());
   ASSERT_EQ(transport_->Post(1, kEpoch, 0, 1, payload), absl::OkStatus());
   RawPeer peer = listener.Accept();
+  peer.GreetBack();
   EXPECT_EQ(peer.ReceiveHeader(), expected);  // it is on its way
   transport_->AbortStream(1, kEpoch);
   std::ranges::fill(payload, std::byte{0xEE});

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <memory>
+
+#include "tests/support/frame_faults.h"
+#include "transfer/medium.h"
+
+namespace tandem {
+
+// A medium whose accepted connections do to the frames that come in what a hook says, below the
+// transport: as a network, or a peer, that is broken. A held frame stays held.
+// `hook` is called on the transport's thread; connections are counted in the order of acceptance.
+std::unique_ptr<Medium> NewFaultyMedium(std::unique_ptr<Medium> medium, FrameHook hook);
+
+}  // namespace tandem

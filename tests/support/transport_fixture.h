@@ -1,0 +1,153 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "base/status.h"
+#include "fmt/format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/faulty_medium.h"
+#include "tests/support/test_certificates.h"
+#include "tests/support/transport_probe.h"
+#include "transfer/framed/framed_transport.h"
+#include "transfer/loopback/loopback_transport.h"
+#include "transfer/shm/shm_medium.h"
+#include "transfer/tcp/tcp_medium.h"
+
+namespace tandem {
+
+// What the conformance tests of transports run over: media that reach one another, and how many
+// connections a transport makes over them. Another one is one more line.
+struct FabricKind {
+  using NewMedium = std::function<std::unique_ptr<Medium>()>;
+
+  std::string name;
+  int32_t connections = 1;
+  std::function<NewMedium()> open;
+};
+
+template <typename M, typename Options>
+FabricKind::NewMedium MediumOf(Options options) {
+  return [options]() -> std::unique_ptr<Medium> {
+    auto medium = M::Open(options);
+    EXPECT_TRUE(medium.ok()) << medium.status();
+    return *std::move(medium);
+  };
+}
+
+inline FabricKind::NewMedium OpenLoopback() {
+  return [network = std::make_shared<LoopbackNetwork>()] { return network->NewMedium(); };
+}
+inline FabricKind::NewMedium OpenTcp() { return MediumOf<TcpMedium>(TcpOptions{}); }
+// Rings that go round and fill up often.
+inline FabricKind::NewMedium OpenShm() {
+  return MediumOf<ShmMedium>(ShmOptions{.buffer_bytes = 4 << 20, .slot_bytes = 1 << 20});
+}
+
+inline FabricKind::NewMedium OpenTls() {
+  const TestAuthority authority(::testing::TempDir(), fmt::format("conformance-{}", getpid()));
+  return MediumOf<TcpMedium>(TcpOptions{.tls = authority.Issue("worker")});
+}
+
+inline const FabricKind kFabrics[] = {{"loopback", 1, &OpenLoopback},
+                                      {"shm", 1, &OpenShm},
+                                      {"tcp", 1, &OpenTcp},
+                                      {"tls", 1, &OpenTls},
+                                      {"tcp_times_3", 3, &OpenTcp}};
+
+inline std::string FabricName(const ::testing::TestParamInfo<FabricKind>& info) {
+  return info.param.name;
+}
+
+inline constexpr uint64_t kEpoch = 7;
+
+// A transport that sends and one that receives, with what tests ask of them.
+class TransportFixture : public ::testing::TestWithParam<FabricKind> {
+ protected:
+  using Kind = ReceiverProbe::Call::Kind;
+
+  // After the policies of receiver_probe_ were set.
+  void Start() {
+    receiver_ = NewTransport(&receiver_probe_);
+    sender_ = NewTransport(nullptr);
+  }
+  // The same, but `hook` decides what becomes of the frames on their way to the receiver.
+  void StartWithFaults(FrameHook hook) {
+    receiver_ = Framed(NewFaultyMedium(new_medium_(), std::move(hook)), &receiver_probe_);
+    sender_ = NewTransport(nullptr);
+  }
+
+  std::unique_ptr<Transport> NewTransport(FrameReceiver* receiver) {
+    return Framed(new_medium_(), receiver);
+  }
+  std::unique_ptr<Transport> Framed(std::unique_ptr<Medium> medium, FrameReceiver* receiver) {
+    options_.connections = connections();
+    auto transport = NewFramedTransport(options_, std::move(medium), receiver);
+    EXPECT_TRUE(transport.ok()) << transport.status();
+    return *std::move(transport);
+  }
+  // Where somebody was a moment ago.
+  std::string DeadAddress() { return new_medium_()->address(); }
+  int32_t connections() const { return GetParam().connections; }
+
+  absl::Status Open(uint64_t stream) {
+    return sender_->OpenStream(receiver_->address(), stream, kEpoch, Duration::zero(),
+                               ends_.Callback());
+  }
+
+  // Kept until the end of the test, at a place that does not move.
+  std::span<std::byte> Payload(size_t size, uint64_t seed) {
+    payloads_.push_back(std::make_unique<std::vector<std::byte>>(PatternBytes(size, seed)));
+    return *payloads_.back();
+  }
+
+  absl::Status Post(uint64_t stream, uint32_t layer, uint32_t block,
+                    std::span<const std::byte> payload) {
+    return sender_->Post(stream, kEpoch, layer, block, payload);
+  }
+
+  // Opens, posts `count` payloads of `size` and finishes.
+  void SendWhole(uint64_t stream, uint32_t count, size_t size) {
+    ASSERT_EQ(Open(stream), absl::OkStatus());
+    for (uint32_t block = 0; block < count; ++block) {
+      ASSERT_EQ(Post(stream, 0, block, Payload(size, stream * 1000 + block)), absl::OkStatus());
+    }
+    ASSERT_EQ(sender_->FinishStream(stream, kEpoch), absl::OkStatus());
+  }
+
+  void ExpectArrived(uint64_t stream, uint32_t count, size_t size) {
+    EXPECT_EQ(ends_.Wait(stream), absl::OkStatus());
+    for (uint32_t block = 0; block < count; ++block) {
+      EXPECT_EQ(receiver_probe_.BytesOf(stream, 0, block),
+                PatternBytes(size, stream * 1000 + block))
+          << "stream " << stream << " block " << block;
+    }
+    EXPECT_EQ(receiver_probe_.Count(stream, Kind::kCommit), 1);
+  }
+
+  // Closes both sides and expects that each of `streams` ended once.
+  void ExpectOneEndEach(std::initializer_list<uint64_t> streams) {
+    sender_.reset();
+    receiver_.reset();
+    for (uint64_t stream : streams) EXPECT_EQ(ends_.count(stream), 1) << "stream " << stream;
+    EXPECT_EQ(ends_.total(), static_cast<int>(streams.size()));
+  }
+
+  const FabricKind::NewMedium new_medium_ = GetParam().open();
+  FramedOptions options_;  // of the transports that are made from here on
+  std::vector<std::unique_ptr<std::vector<std::byte>>> payloads_;
+  EndProbe ends_;
+  ReceiverProbe receiver_probe_;
+  std::unique_ptr<Transport> receiver_;
+  std::unique_ptr<Transport> sender_;
+};
+
+}  // namespace tandem

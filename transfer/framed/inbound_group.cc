@@ -1,0 +1,40 @@
+#include "transfer/framed/inbound_group.h"
+
+#include "base/status.h"
+
+namespace tandem {
+
+absl::Status InboundGroup::Join(const FrameHeader& hello, uint64_t id) {
+  const uint32_t bit = 1u << hello.layer;
+  if (hello.block != connections_ || (joined_ & bit) != 0) {
+    return InvalidArgument("hello of connection {} of {}: its group has {}, that one among them",
+                           hello.layer, hello.block, connections_);
+  }
+  joined_ |= bit;
+  members_.push_back(id);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> InboundGroup::CommitCame(const FrameHeader& commit, uint32_t index) {
+  if (connections_ == 1) return true;
+  if (pending_.size() >= kMaxPendingCommits && !pending_.contains(KeyOf(commit))) {
+    return ResourceExhausted("{} commits have come on some connections only", pending_.size());
+  }
+  PendingCommit& pending = pending_[KeyOf(commit)];
+  // Another number: the stream was opened again before its commit was everywhere.
+  if (pending.number != commit.block) pending = {.number = commit.block};
+  pending.came_on |= 1u << index;
+  if (pending.came_on != (1u << connections_) - 1) return false;
+  pending_.erase(KeyOf(commit));
+  return true;
+}
+
+std::optional<uint64_t> InboundGroup::TakeGrant(Grant grant) {
+  const uint64_t allowed = consumed_ + window_;
+  const uint64_t worth = grant == Grant::kAll ? 1 : window_ / 4;
+  if (granted_ != 0 && allowed < granted_ + worth) return std::nullopt;
+  granted_ = allowed;
+  return allowed;
+}
+
+}  // namespace tandem

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "transfer/link_meter.h"
+#include "transfer/link_stats.h"
+
+namespace tandem {
+
+// What is known of the way to one peer; it outlives the connections to it.
+// Thread-safe.
+class Link {
+ public:
+  Link(std::string_view peer, std::string_view transport);
+
+  void Connected();
+  void StreamOpened();
+  void StreamFailed();
+  void Resent(uint64_t frames);
+  // Something waits to be sent, if nothing did before.
+  void Began(TimePoint now);
+  void Sent(uint64_t payload_bytes);
+  // The peer has consumed so much more; `idle`: nothing is under way or waits any more.
+  void Consumed(TimePoint now, uint64_t payload_bytes, bool idle);
+  // The connections are gone, and what was under way with them.
+  void Lost();
+
+  LinkStats stats() const;
+
+ private:
+  mutable absl::Mutex mutex_;
+  LinkStats stats_ ABSL_GUARDED_BY(mutex_);
+  LinkMeter meter_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The links of one transport: of the latest kCapacity peers, and of all that are in use.
+// Thread-safe.
+class Links {
+ public:
+  static constexpr size_t kCapacity = 256;
+
+  explicit Links(std::string_view transport) : transport_(transport) {}
+
+  std::shared_ptr<Link> Find(std::string_view peer);  // makes it when it is new
+  std::vector<LinkStats> stats() const;
+
+ private:
+  const std::string transport_;
+  mutable absl::Mutex mutex_;
+  absl::flat_hash_map<std::string, std::shared_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::string> order_ ABSL_GUARDED_BY(mutex_);  // the oldest first
+};
+
+}  // namespace tandem
