@@ -5,6 +5,7 @@
 #include <future>
 #include <thread>
 
+#include "base/retry_after.h"
 #include "gmock/gmock.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
@@ -126,6 +127,7 @@ TEST(EndingsTest, TooManyInFlightAreRefused) {
   request.set_n(3);
   const Outcome outcome = Ask(cluster.client(), request);
   EXPECT_EQ(outcome.status.code(), absl::StatusCode::kResourceExhausted) << outcome.status;
+  EXPECT_TRUE(RetryAfter(outcome.status).has_value()) << "when to ask again";
   request.set_n(2);
   EXPECT_TRUE(Ask(cluster.client(), request).status.ok());
 }

@@ -30,7 +30,7 @@ class FakeEngine {
     const absl::Status status = scheduler.Enqueue(spec, now);
     if (!status.ok()) return status;
     blocks.Know(spec, group, group_tokens);
-    sequences[spec.id] = {.spec = spec, .known = spec.prompt_tokens};
+    sequences[spec.id] = {.spec = spec, .known = spec.prompt_tokens + spec.said_tokens};
     return status;
   }
 
@@ -52,6 +52,17 @@ class FakeEngine {
     one.phase = Phase::kRunning;
     one.computed = one.spec.prompt_tokens;
     one.known = one.computed + 1;
+  }
+
+  // One row, with the KV of its prompt.
+  void Resume(SequenceId id, int32_t said) {
+    Sequence& one = sequences.at(id);
+    const Scheduler::Resumed itself = {
+        .id = id, .computed_tokens = one.spec.prompt_tokens, .said_tokens = said};
+    scheduler.Resume(id, {&itself, 1});
+    one.phase = Phase::kPrefilling;
+    one.computed = one.spec.prompt_tokens;
+    one.known = one.computed + said;
   }
 
   void Park(SequenceId id) {

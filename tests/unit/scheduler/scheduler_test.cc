@@ -90,6 +90,34 @@ TEST_F(SchedulerTest, ReservedSequenceDecodesOnceActivated) {
   EXPECT_EQ(engine_->sequences.at(Id(1)).known, 102);
 }
 
+TEST_F(SchedulerTest, AReservedSequenceMayGoOnBehindWhatWasSaid) {
+  ASSERT_EQ(engine_->Reserve(Spec(1, 100, 200)), absl::OkStatus());
+  engine_->Resume(Id(1), 5);
+  const StepPlan plan = Step();
+  ASSERT_EQ(plan.prefills.size(), 1u);
+  EXPECT_EQ(plan.prefills[0].begin, 100);
+  EXPECT_EQ(plan.prefills[0].count, 5);
+  EXPECT_TRUE(plan.prefills[0].last);
+  EXPECT_THAT(Step().decodes, ElementsAre(Id(1)));
+  EXPECT_EQ(engine_->sequences.at(Id(1)).known, 107);
+}
+
+TEST_F(SchedulerTest, WhatWasSaidIsComputedWithThePrompt) {
+  SequenceSpec spec = Spec(1, 100, 200);
+  spec.said_tokens = 20;
+  ASSERT_EQ(engine_->Enqueue(spec), absl::OkStatus());
+  const StepPlan plan = Step();
+  ASSERT_EQ(plan.prefills.size(), 1u);
+  EXPECT_EQ(plan.prefills[0].count, 120);
+  EXPECT_THAT(Step().decodes, ElementsAre(Id(1)));
+  spec.id = Id(2);
+  spec.said_tokens = 101;  // more than it may say
+  EXPECT_EQ(engine_->Enqueue(spec).code(), absl::StatusCode::kInvalidArgument);
+  spec.said_tokens = 20;
+  spec.width = 2;
+  EXPECT_EQ(engine_->Enqueue(spec).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(SchedulerTest, ReservationLeavesTheHeadItsClaim) {
   Rebuild([](SchedulerOptions& options) { options.total_blocks = 10; });
   ASSERT_EQ(Enqueue(1, 100), absl::OkStatus());  // 8 blocks with its output
