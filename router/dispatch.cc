@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/retry_after.h"
 #include "base/status.h"
 #include "spdlog/spdlog.h"
 
@@ -21,7 +22,12 @@ void Dispatch::Decide() {
   absl::StatusOr<RouteDecision> decision = parts_.policy.Choose(*view, Query(*view));
   if (decision.ok()) return StartAttempt(*std::move(decision));
   if (resumes_ > 0) return WaitForNews(decision.status());
-  Fail(last_failure_.ok() ? decision.status() : last_failure_);
+  absl::Status status = last_failure_.ok() ? decision.status() : last_failure_;
+  if (absl::IsResourceExhausted(status) && !RetryAfter(status)) {
+    const Duration next_report = parts_.cluster.options().heartbeat;
+    SetRetryAfter(status, std::chrono::duration_cast<std::chrono::milliseconds>(next_report));
+  }
+  Fail(status);
 }
 
 RouteQuery Dispatch::Query(const ClusterView& view) const {

@@ -1,5 +1,6 @@
 #include "router/router.h"
 
+#include "base/retry_after.h"
 #include "tests/support/router_fixture.h"
 
 namespace tandem {
@@ -104,6 +105,16 @@ TEST_F(RouterTest, NoRoomIsAnsweredWhenThereIsNoOtherDecodeWorker) {
   Submit(Ask());
   RefuseReservation(ResourceExhausted("no 3 blocks free"));
   ExpectFailed(absl::StatusCode::kResourceExhausted, "decode worker d0: no 3 blocks free");
+  EXPECT_EQ(RetryAfter(*stream_.end), seconds(1)) << "when there is news";
+}
+
+TEST_F(RouterTest, TheWorkerKnowsBestWhenToRetry) {
+  absl::Status refusal = ResourceExhausted("no 3 blocks free");
+  SetRetryAfter(refusal, milliseconds(70));
+  Submit(Ask());
+  RefuseReservation(refusal);
+  ExpectFailed(absl::StatusCode::kResourceExhausted, "d0");
+  EXPECT_EQ(RetryAfter(*stream_.end), milliseconds(70));
 }
 
 TEST_F(RouterTest, NoRoomTriesTheNextDecodeWorkerAndThenUnified) {
