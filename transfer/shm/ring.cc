@@ -20,15 +20,21 @@ bool TakeFlag(std::atomic<uint32_t>& flag) { return flag.load() != 0 && flag.exc
 
 }  // namespace
 
-absl::StatusOr<size_t> RingWriter::Room() const {
-  const uint64_t used = tail_ - control_->head.load();
-  if (used <= ring_.size()) return ring_.size() - used;
-  return FailedPrecondition("the reader's index is {} bytes before the writer's in a ring of {}",
-                            used, ring_.size());
+absl::StatusOr<size_t> RingWriter::Room() {
+  const uint64_t head = control_->head.load();
+  if (tail_ - head > ring_.size()) {
+    return FailedPrecondition("the reader's index {} cannot be: {} were written into a ring of {}",
+                              head, tail_, ring_.size());
+  }
+  seen_head_ = head;
+  return ring_.size() - (tail_ - head);
 }
 
 absl::StatusOr<size_t> RingWriter::Put(std::span<const std::byte> bytes) {
-  ASSIGN_OR_RETURN(const size_t room, Room());
+  size_t room = ring_.size() - (tail_ - seen_head_);
+  if (room < bytes.size()) {
+    ASSIGN_OR_RETURN(room, Room());
+  }
   const size_t count = std::min(room, bytes.size());
   const size_t at = tail_ % ring_.size();
   const size_t first = std::min(count, ring_.size() - at);
@@ -47,15 +53,21 @@ bool RingWriter::Publish() {
 SleepChange RingWriter::Arm() { return Set(control_->writer_sleeps); }
 SleepChange RingWriter::Disarm() { return Clear(control_->writer_sleeps); }
 
-absl::StatusOr<size_t> RingReader::Waiting() const {
-  const uint64_t waiting = control_->tail.load() - head_;
-  if (waiting <= ring_.size()) return waiting;
-  return FailedPrecondition("the writer's index is {} bytes past the reader's in a ring of {}",
-                            waiting, ring_.size());
+absl::StatusOr<size_t> RingReader::Waiting() {
+  const uint64_t tail = control_->tail.load();
+  if (tail - head_ > ring_.size()) {
+    return FailedPrecondition("the writer's index {} cannot be: {} were read from a ring of {}",
+                              tail, head_, ring_.size());
+  }
+  seen_tail_ = tail;
+  return tail - head_;
 }
 
 absl::StatusOr<size_t> RingReader::Get(std::span<std::byte> bytes) {
-  ASSIGN_OR_RETURN(const size_t waiting, Waiting());
+  size_t waiting = seen_tail_ - head_;
+  if (waiting < bytes.size()) {
+    ASSIGN_OR_RETURN(waiting, Waiting());
+  }
   const size_t count = std::min(waiting, bytes.size());
   const size_t at = head_ % ring_.size();
   const size_t first = std::min(count, ring_.size() - at);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -35,6 +36,12 @@ struct RingControl {
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<uint32_t>::is_always_lock_free);
 
+// What is shown to the other side at once: large enough that the stores and the wake-ups cost
+// nothing beside the copy, small enough that both sides copy at the same time.
+inline constexpr size_t kPieceBytes = 128 << 10;
+
+constexpr size_t PieceBytes(size_t ring_bytes) { return std::min(kPieceBytes, ring_bytes / 4); }
+
 // How the flag of a side changed.
 enum class SleepChange : uint8_t {
   kNone,
@@ -49,21 +56,25 @@ class RingWriter {
 
   // Copies what fits of `bytes` behind what is there; how many.
   absl::StatusOr<size_t> Put(std::span<const std::byte> bytes);
-  // Put, and not yet published.
+  // Put, and not yet published: at most piece_bytes() before Publish is due.
   size_t pending() const { return tail_ - published_; }
+  size_t piece_bytes() const { return PieceBytes(ring_.size()); }
   // Shows what was put to the reader; true when that must be woken.
   [[nodiscard]] bool Publish();
 
   SleepChange Arm();
   SleepChange Disarm();
+  // Whether the reader owes a wake-up.
   bool armed() const { return control_->writer_sleeps.load() != 0; }
-  absl::StatusOr<size_t> Room() const;
+  // How much fits now.
+  absl::StatusOr<size_t> Room();
 
  private:
   RingControl* control_;
   std::span<std::byte> ring_;
   uint64_t tail_ = 0;
   uint64_t published_ = 0;
+  uint64_t seen_head_ = 0;  // looked at again only when the room seems too small
 };
 
 // Thread: its owner's. FAILED_PRECONDITION when the other side's index cannot be.
@@ -73,21 +84,24 @@ class RingReader {
 
   // Copies the next bytes out, as many as there are and fit; how many.
   absl::StatusOr<size_t> Get(std::span<std::byte> bytes);
-  // Got, and the room not yet given back.
+  // Got, and the room not yet given back: at most piece_bytes() before Release is due.
   size_t pending() const { return head_ - released_; }
+  size_t piece_bytes() const { return PieceBytes(ring_.size()); }
   // Gives the room back; true when the writer must be woken: it sleeps, and half of the ring is
   // free. Before, it would be woken for every few bytes.
   [[nodiscard]] bool Release();
 
   SleepChange Arm();
   SleepChange Disarm();
-  absl::StatusOr<size_t> Waiting() const;
+  // How much can be got now.
+  absl::StatusOr<size_t> Waiting();
 
  private:
   RingControl* control_;
   std::span<std::byte> ring_;
   uint64_t head_ = 0;
   uint64_t released_ = 0;
+  uint64_t seen_tail_ = 0;  // looked at again only when too little seems to wait
 };
 
 }  // namespace tandem

@@ -11,10 +11,6 @@
 namespace tandem {
 namespace {
 
-// What is shown to the other side at once: large enough that the stores and the wake-ups cost
-// nothing beside the copy, small enough that both sides copy at the same time.
-constexpr size_t kPieceBytes = 128 << 10;
-
 absl::Status Gone() { return Unavailable("the peer closed the connection"); }
 
 }  // namespace
@@ -46,16 +42,18 @@ absl::StatusOr<size_t> RingStream::Get(std::span<const iovec> parts) {
   for (const iovec& part : parts) {
     std::span<std::byte> rest(static_cast<std::byte*>(part.iov_base), part.iov_len);
     while (!rest.empty()) {
-      ASSIGN_OR_RETURN(const size_t count,
-                       in_.Get(rest.first(std::min(rest.size(), kPieceBytes - in_.pending()))));
+      ASSIGN_OR_RETURN(
+          const size_t count,
+          in_.Get(rest.first(std::min(rest.size(), in_.piece_bytes() - in_.pending()))));
       if (count == 0) break;
       total += count;
       rest = rest.subspan(count);
-      if (in_.pending() == kPieceBytes && in_.Release()) Wake();
+      if (in_.pending() == in_.piece_bytes() && in_.Release()) Wake();
     }
     if (!rest.empty()) break;
   }
-  if (in_.pending() > 0 && in_.Release()) Wake();
+  // What was got since the last piece is given back once there is nothing left to get.
+  if (total == 0 && in_.pending() > 0 && in_.Release()) Wake();
   return total;
 }
 
@@ -64,12 +62,13 @@ absl::StatusOr<size_t> RingStream::Put(std::span<const iovec> parts) {
   for (const iovec& part : parts) {
     std::span<const std::byte> rest(static_cast<const std::byte*>(part.iov_base), part.iov_len);
     while (!rest.empty()) {
-      ASSIGN_OR_RETURN(const size_t count,
-                       out_.Put(rest.first(std::min(rest.size(), kPieceBytes - out_.pending()))));
+      ASSIGN_OR_RETURN(
+          const size_t count,
+          out_.Put(rest.first(std::min(rest.size(), out_.piece_bytes() - out_.pending()))));
       if (count == 0) break;
       total += count;
       rest = rest.subspan(count);
-      if (out_.pending() == kPieceBytes && out_.Publish()) Wake();
+      if (out_.pending() == out_.piece_bytes() && out_.Publish()) Wake();
     }
     if (!rest.empty()) break;
   }

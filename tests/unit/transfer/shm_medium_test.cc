@@ -1,0 +1,263 @@
+// What only shared memory can do to a worker: peers that give memory which is not what they say,
+// wake without being asked, hang with a slot in their hands, or belong to another user.
+#include "transfer/shm/shm_medium.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/channel_pair.h"
+#include "transfer/shm/setup.h"
+#include "transfer/shm/shm_channel.h"
+#include "transfer/shm/unix_socket.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr SlotLayout kLayout = {.forward_bytes = 64 << 10, .back_bytes = 16 << 10};
+constexpr size_t kSlots = 2;
+
+std::unique_ptr<ShmMedium> NewMedium() {
+  const auto slot_bytes = static_cast<size_t>(kLayout.slot_bytes());
+  return *ShmMedium::Open({.buffer_bytes = kSlots * slot_bytes,
+                           .slot_bytes = slot_bytes,
+                           .back_ring_bytes = kLayout.back_bytes});
+}
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+TEST(ShmSetupMessage, HasOneEncoding) {
+  const ShmSetup slot = {.layout = kLayout};
+  EXPECT_EQ(*ParseShmSetup(EncodeShmSetup(slot)), slot);
+  const ShmSetup refusal = {.code = absl::StatusCode::kResourceExhausted};
+  EXPECT_EQ(*ParseShmSetup(EncodeShmSetup(refusal)), refusal);
+  const auto whole = EncodeShmSetup(slot);
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    auto flipped = whole;
+    flipped[bit / 8] ^= std::byte{1} << (bit % 8);
+    EXPECT_EQ(ParseShmSetup(flipped).status().code(), absl::StatusCode::kDataLoss) << bit;
+  }
+}
+
+TEST(ShmSetupMessage, SizesThatCannotBeAreRefused) {
+  for (const SlotLayout& layout :
+       {SlotLayout{.forward_bytes = 0, .back_bytes = 4096}, SlotLayout{4096, 0},
+        SlotLayout{4097, 4096}, SlotLayout{kMaxRingBytes + 4096, 4096},
+        SlotLayout{~uint64_t{0} - 4095, 4096}}) {
+    EXPECT_EQ(ParseShmSetup(EncodeShmSetup({.layout = layout})).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  const ShmSetup both = {.code = absl::StatusCode::kInternal, .layout = kLayout};
+  EXPECT_EQ(ParseShmSetup(EncodeShmSetup(both)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ShmMedium, OptionsThatCannotBeAreRefused) {
+  for (const ShmOptions& options :
+       {ShmOptions{.buffer_bytes = 1 << 20, .slot_bytes = 4 << 20},
+        ShmOptions{.slot_bytes = 64 << 10, .back_ring_bytes = 64 << 10},
+        ShmOptions{.slot_bytes = (4 << 20) + 1}, ShmOptions{.back_ring_bytes = 0}}) {
+    EXPECT_EQ(ShmMedium::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(ShmMedium, ReachesItsOwnHostOnly) {
+  const auto medium = NewMedium();
+  std::string elsewhere = medium->address();
+  elsewhere[0] = elsewhere[0] == 'f' ? '0' : 'f';
+  const absl::Status status = medium->MayReach(elsewhere);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(status), HasSubstr("another host"));
+}
+
+TEST(ShmMedium, MemoryIsSetAsideAtTheStart) {
+  const auto medium = NewMedium();
+  EXPECT_EQ(medium->buffer_bytes(), kSlots * kLayout.slot_bytes());
+  EXPECT_EQ(medium->memory().size(), medium->buffer_bytes());
+  std::vector<unsigned char> resident(medium->memory().size() / kPageBytes);
+  ASSERT_EQ(mincore(medium->memory().data(), medium->memory().size(), resident.data()), 0);
+  EXPECT_THAT(resident, ::testing::Each(1));
+}
+
+// What a connecting peer gets to hear when it cannot be served.
+absl::Status Rejection(ShmMedium& near, ShmMedium& far) {
+  auto refused = near.Connect(far.address());
+  if (!refused.ok()) return refused.status();
+  auto accepted = far.Accept();
+  EXPECT_TRUE(accepted.ok() && *accepted == nullptr);
+  while (true) {
+    const auto established = (*refused)->Establish();
+    if (!established.ok()) return established.status();
+    if (*established || !AwaitEvent(**refused)) return absl::OkStatus();
+  }
+}
+
+TEST(ShmMedium, WithoutAFreeSlotThePeerIsToldSo) {
+  const auto far = NewMedium();
+  const auto near = NewMedium();
+  std::array<ChannelPair, kSlots> pairs = {ConnectPair(*near, *far), ConnectPair(*near, *far)};
+  const absl::Status status = Rejection(*near, *far);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(status), HasSubstr("no shared memory left"));
+  EXPECT_EQ(far->refused_for_room(), 1u);
+  pairs[0] = {};
+  EXPECT_TRUE(ConnectPair(*near, *far).accepted) << "the slot was not given back";
+}
+
+// A peer that is stopped in the middle of a copy may go on writing whenever it is continued.
+TEST(ShmMedium, ASlotIsNotGivenOutWhileItsLastPeerHasIt) {
+  const auto far = NewMedium();
+  const auto near = NewMedium();
+  std::array<ChannelPair, kSlots> pairs = {ConnectPair(*near, *far), ConnectPair(*near, *far)};
+  pairs[0].accepted.reset();
+  EXPECT_EQ(Rejection(*near, *far).code(), absl::StatusCode::kUnavailable);
+  PatternFlow hung(*pairs[0].connected, {.send_seed = 1, .send_bytes = 100});
+  EXPECT_EQ(hung.ReadOnce(), 0u);
+  ASSERT_TRUE(AwaitEvent(*pairs[0].connected));
+  EXPECT_EQ(hung.ReadOnce(), 0u);
+  EXPECT_EQ(hung.failure().code(), absl::StatusCode::kUnavailable) << "it hears of the end";
+  pairs[0].connected.reset();
+  const ChannelPair again = ConnectPair(*near, *far);
+  ASSERT_TRUE(again.accepted);
+  PatternFlow reader(*again.accepted, {.receive_seed = 2, .receive_bytes = 100});
+  EXPECT_EQ(reader.ReadOnce(), 0u) << "bytes of the connection before";
+  EXPECT_EQ(reader.failure(), absl::OkStatus());
+}
+
+bool AwaitInput(int fd) {
+  pollfd watched = {.fd = fd, .events = POLLIN};
+  return poll(&watched, 1, 60'000) > 0;
+}
+
+// The life of a process of another user; its exit status says what went wrong.
+int ConnectAsNobody(const std::string& address) {
+  if (setresuid(65534, 65534, 65534) != 0) return 1;
+  // The connecting side looks who listens, too: nobody sends KV to another user's process.
+  const auto own = NewMedium();
+  if (own->Connect(address).status().code() != absl::StatusCode::kFailedPrecondition) return 2;
+  const auto socket = ConnectUnix(ParseShmAddress(address)->name);
+  std::array<std::byte, kShmSetupBytes> setup;
+  if (!socket.ok() || !AwaitInput(socket->get())) return 3;
+  const auto received = ReceiveWithDescriptor(*socket, setup);
+  if (!received.ok() || received->descriptor.valid()) return 4;
+  return ParseShmSetup(setup)->code == absl::StatusCode::kPermissionDenied ? 0 : 5;
+}
+
+TEST(ShmMedium, AnotherUserIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const auto far = NewMedium();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) _exit(ConnectAsNobody(far->address()));
+  while (far->refused_strangers() < 2) {
+    ASSERT_TRUE(AwaitInput(far->listener_fd()));
+    const auto accepted = far->Accept();
+    ASSERT_TRUE(accepted.ok() && *accepted == nullptr);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// A listener that greets as the test says.
+class FalseAcceptor {
+ public:
+  FalseAcceptor() : listener_(*ListenUnix(name_)) {}
+
+  // How the establishing ends on the connecting side.
+  absl::Status Greet(std::span<const std::byte> bytes, int descriptor) {
+    ConnectedShmChannel channel(*ConnectUnix(name_));
+    const UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    EXPECT_EQ(SendWithDescriptor(socket, bytes, descriptor), absl::OkStatus());
+    return channel.Establish().status();
+  }
+
+ private:
+  const std::string name_ = *NewShmName();
+  const UniqueFd listener_;
+};
+
+UniqueFd Memory(size_t bytes, int seals) {
+  UniqueFd memory(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(ftruncate(memory.get(), static_cast<off_t>(bytes)), 0);
+  EXPECT_EQ(fcntl(memory.get(), F_ADD_SEALS, seals), 0);
+  return memory;
+}
+
+TEST(ShmMedium, MemoryThatIsNotWhatThePeerSaysIsNotMapped) {
+  constexpr int kSealed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  const auto setup = EncodeShmSetup({.layout = kLayout});
+  FalseAcceptor peer;
+  EXPECT_EQ(peer.Greet(setup, Memory(kLayout.slot_bytes(), kSealed).get()), absl::OkStatus());
+  const absl::Status none = peer.Greet(setup, -1);
+  EXPECT_EQ(none.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(none), HasSubstr("no shared memory"));
+  const absl::Status small = peer.Greet(setup, Memory(kPageBytes, kSealed).get());
+  EXPECT_EQ(small.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(small), HasSubstr("4096"));
+  const absl::Status open = peer.Greet(setup, Memory(kLayout.slot_bytes(), F_SEAL_GROW).get());
+  EXPECT_EQ(open.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(open), HasSubstr("not sealed"));
+}
+
+TEST(ShmMedium, AGreetingThatIsNoneIsRefused) {
+  FalseAcceptor peer;
+  std::array<std::byte, kShmSetupBytes> nonsense;
+  nonsense.fill(std::byte{0x5A});
+  EXPECT_EQ(peer.Greet(nonsense, -1).code(), absl::StatusCode::kFailedPrecondition);
+  const auto stranger = EncodeShmSetup({.code = absl::StatusCode::kPermissionDenied});
+  EXPECT_EQ(peer.Greet(stranger, -1).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// Each wake-up costs this side a call: a peer may not send more than it was asked for.
+TEST(ShmMedium, WakeUpsThatNobodyAskedForEndTheConnection) {
+  const auto far = NewMedium();
+  const UniqueFd socket = *ConnectUnix(ParseShmAddress(far->address())->name);
+  const auto channel = AwaitConnection(*far);
+  ASSERT_TRUE(channel);
+  PatternFlow reader(*channel, {.receive_bytes = 100});
+  EXPECT_EQ(reader.ReadOnce(), 0u);
+  const std::array<std::byte, 8> wakes{};
+  ASSERT_EQ(send(socket.get(), wakes.data(), wakes.size(), 0), 8);
+  reader.ReadOnce();
+  EXPECT_EQ(reader.failure().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// The peer has the memory in its hands and writes an index that cannot be.
+TEST(ShmMedium, APeerWithAnImpossibleIndexLosesItsConnection) {
+  for (const bool forward : {true, false}) {
+    const auto far = NewMedium();
+    const UniqueFd socket = *ConnectUnix(ParseShmAddress(far->address())->name);
+    const auto channel = AwaitConnection(*far);
+    ASSERT_TRUE(channel);
+    std::array<std::byte, kShmSetupBytes> setup;
+    const auto received = ReceiveWithDescriptor(socket, setup);
+    ASSERT_TRUE(received.ok());
+    const auto mapping = MapPeerMemory(received->descriptor, kLayout.slot_bytes());
+    ASSERT_TRUE(mapping.ok()) << mapping.status();
+    const SlotParts parts = PartsOf(kLayout, mapping->bytes());
+    if (forward) {
+      parts.forward_control->tail = kLayout.forward_bytes + 1;
+    } else {
+      parts.back_control->head = uint64_t{1} << 40;
+    }
+    PatternFlow flow(*channel, {.send_bytes = 1 << 20, .receive_bytes = 100});
+    flow.Advance();
+    EXPECT_EQ(flow.failure().code(), absl::StatusCode::kFailedPrecondition);
+  }
+}
+
+}  // namespace
+}  // namespace tandem
