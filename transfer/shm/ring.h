@@ -37,7 +37,9 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<uint32_t>::is_always_lock_free);
 
 // What is shown to the other side at once: large enough that the stores and the wake-ups cost
-// nothing beside the copy, small enough that both sides copy at the same time.
+// nothing beside the copy, small enough that both sides copy at the same time. Room is given back
+// in whole pieces only; a quarter of the ring at the most, so that a writer who waits for half of
+// it does not wait for ever.
 inline constexpr size_t kPieceBytes = 128 << 10;
 
 constexpr size_t PieceBytes(size_t ring_bytes) { return std::min(kPieceBytes, ring_bytes / 4); }

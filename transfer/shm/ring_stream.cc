@@ -52,8 +52,6 @@ absl::StatusOr<size_t> RingStream::Get(std::span<const iovec> parts) {
     }
     if (!rest.empty()) break;
   }
-  // What was got since the last piece is given back once there is nothing left to get.
-  if (total == 0 && in_.pending() > 0 && in_.Release()) Wake();
   return total;
 }
 

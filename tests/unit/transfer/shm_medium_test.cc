@@ -221,6 +221,27 @@ TEST(ShmMedium, AGreetingThatIsNoneIsRefused) {
   EXPECT_EQ(peer.Greet(stranger, -1).code(), absl::StatusCode::kFailedPrecondition);
 }
 
+// A Read takes all wake-ups from the socket, that which said that there is room as well.
+TEST(ShmMedium, AReadLeavesTheWriterAnEvent) {
+  const auto far = NewMedium();
+  const auto near = NewMedium();
+  const ChannelPair pair = ConnectPair(*near, *far);
+  ASSERT_TRUE(pair.accepted);
+  PatternFlow writer(*pair.connected, {.send_seed = 9, .send_bytes = 1 << 20});
+  PatternFlow reader(*pair.accepted, {.receive_seed = 9, .receive_bytes = 1 << 20});
+  EXPECT_EQ(writer.ReadOnce(), 0u);
+  while (writer.WriteOnce() > 0) {
+  }
+  EXPECT_FALSE(HasEventAtOnce(*pair.connected));
+  while (reader.ReadOnce() > 0) {
+  }
+  EXPECT_TRUE(HasEventAtOnce(*pair.connected));
+  EXPECT_EQ(writer.ReadOnce(), 0u);
+  EXPECT_TRUE(HasEventAtOnce(*pair.connected)) << "nobody tells the writer any more";
+  EXPECT_GT(writer.WriteOnce(), 0u);
+  EXPECT_FALSE(HasEventAtOnce(*pair.connected));
+}
+
 // Each wake-up costs this side a call: a peer may not send more than it was asked for.
 TEST(ShmMedium, WakeUpsThatNobodyAskedForEndTheConnection) {
   const auto far = NewMedium();
