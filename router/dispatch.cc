@@ -45,7 +45,7 @@ RouteQuery Dispatch::Query(const ClusterView& view) const {
   return query;
 }
 
-void Dispatch::StartAttempt(RouteDecision decision) {
+void Dispatch::BeginAttempt(RouteDecision decision) {
   decision_ = std::move(decision);
   ++attempts_;
   goes_on_ = told_.any() && !spec_.has_beams();
@@ -54,16 +54,28 @@ void Dispatch::StartAttempt(RouteDecision decision) {
   reports_ = {};
   prefill_charge_ = {.sequences = spec_.width(), .prompt_tokens = spec_.sequence.prompt_size()};
   parts_.cluster.Charge(decision_.prefill.id, prefill_charge_);
-  if (decision_.route == v1::ROUTE_UNIFIED) return StartUnified();
+  if (decision_.route == v1::ROUTE_UNIFIED) return;
   decode_charge_ = {.sequences = spec_.width()};
   parts_.cluster.Charge(decision_.decode.id, decode_charge_);
-  StartReserve();
 }
 
-// An id of its own for each attempt: a worker may still be busy with giving up the last one.
+void Dispatch::StartAttempt(RouteDecision decision) {
+  BeginAttempt(std::move(decision));
+  if (decision_.route == v1::ROUTE_UNIFIED) {
+    StartUnified();
+  } else {
+    StartReserve();
+  }
+}
+
+// One of its own for each: a worker may still be busy with giving up the last one.
+uint64_t Dispatch::IdOfAttempt(uint64_t number) const {
+  return spec_.sequence.request_id() ^ ((number - 1) << 48);
+}
+
 v1::SequenceRequest Dispatch::SequenceOfAttempt() const {
   v1::SequenceRequest sequence = spec_.sequence;
-  sequence.set_request_id(sequence.request_id() ^ ((attempts_ - 1) << 48));
+  sequence.set_request_id(IdOfAttempt(attempts_));
   return sequence;
 }
 
@@ -85,23 +97,27 @@ void Dispatch::StartUnified() {
                                           PrefillSideHandlers());
 }
 
-void Dispatch::StartReserve() {
-  state_ = State::kReserving;
-  reserve_started_ = parts_.clock.Now();
+v1::ReserveRequest Dispatch::ReserveFor(const RouteDecision& decision, uint64_t attempt) const {
   v1::ReserveRequest request;
-  request.set_request_id(SequenceOfAttempt().request_id());
+  request.set_request_id(IdOfAttempt(attempt));
   *request.mutable_prompt() = spec_.sequence.prompt();
   request.set_max_tokens(spec_.sequence.max_tokens());
   request.set_width(spec_.width());
   request.set_priority(spec_.sequence.priority());
   request.set_tenant(spec_.sequence.tenant());
   request.set_cache_salt(spec_.sequence.cache_salt());
-  request.set_layout_fingerprint(decision_.prefill.layout_fingerprint);
-  reserve_call_ =
-      parts_.workers.Reserve(EndpointOf(decision_.decode), request, spec_.deadline,
-                             [this](const CallEnd& end, const v1::ReserveResponse& response) {
-                               OnReserved(end, response);
-                             });
+  request.set_layout_fingerprint(decision.prefill.layout_fingerprint);
+  return request;
+}
+
+void Dispatch::StartReserve() {
+  state_ = State::kReserving;
+  reserve_started_ = parts_.clock.Now();
+  reserve_call_ = parts_.workers.Reserve(
+      EndpointOf(decision_.decode), ReserveFor(decision_, attempts_), spec_.deadline,
+      [this](const CallEnd& end, const v1::ReserveResponse& response) {
+        OnReserved(end, response);
+      });
 }
 
 void Dispatch::OnReserved(const CallEnd& end, const v1::ReserveResponse& response) {
@@ -146,7 +162,7 @@ void Dispatch::EndChoice(int32_t index) {
   if ((state_ != State::kUnified && state_ != State::kDecoding) || told_end_[index]) return;
   told_end_[index] = true;
   v1::EndChoiceRequest request;
-  request.set_request_id(SequenceOfAttempt().request_id());
+  request.set_request_id(IdOfAttempt(attempts_));
   request.set_index(index);
   const WorkerView& worker = state_ == State::kUnified ? decision_.prefill : decision_.decode;
   parts_.workers.EndChoice(EndpointOf(worker), request);

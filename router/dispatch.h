@@ -69,6 +69,7 @@ class DispatchObserver {
 //   unified, reserving, prefilling, decoding -> deciding
 //                            a worker was lost, or is leaving and others can take it: a new attempt
 //                            goes on behind what the observer was told
+//   unified, decoding -> prefilling   ... is leaving, and another decode worker has set blocks aside
 //
 // Decode starts once every choice has its first token (a beam search: once it has its first
 // candidates). Whatever the way out, both workers' calls are dropped (which cancels the work
@@ -130,6 +131,13 @@ class Dispatch {
   };
   enum class Cause : uint8_t { kLost, kLeaving };
 
+  // On the way out of a worker that is leaving: room is reserved elsewhere before it is left.
+  struct Move {
+    RouteDecision decision;
+    WorkerCharge charge;
+    std::unique_ptr<WorkerCall> reserve;
+  };
+
   // What the workers of the present attempt have said.
   struct Reports {
     bool prefill_finished = false;  // by a finish, not only by the end of its stream
@@ -145,11 +153,14 @@ class Dispatch {
   // dispatch.cc
   void Decide();
   RouteQuery Query(const ClusterView& view) const;
+  void BeginAttempt(RouteDecision decision);
   void StartAttempt(RouteDecision decision);
+  uint64_t IdOfAttempt(uint64_t number) const;
   v1::SequenceRequest SequenceOfAttempt() const;
   template <typename Request>
   void AddSoFar(Request& request) const;
   void StartUnified();
+  v1::ReserveRequest ReserveFor(const RouteDecision& decision, uint64_t attempt) const;
   void StartReserve();
   void OnReserved(const CallEnd& end, const v1::ReserveResponse& response);
   void StartPrefill();
@@ -175,6 +186,11 @@ class Dispatch {
   void Exclude(const WorkerId& id, Exclusion::Until until);
   void TryAnother(const WorkerView& worker, const absl::Status& status);
   void Resume(Cause cause);
+  // Leaves the present attempt; false when nothing is left to be done elsewhere.
+  bool Leave(Cause cause);
+  void ReserveElsewhere(RouteDecision decision);
+  void OnRoomElsewhere(const CallEnd& end, const v1::ReserveResponse& response);
+  void DropMove();
   void WaitForNews(const absl::Status& nobody);
   void GiveUp(const absl::Status& last);
   bool IsLeaving(const WorkerId& id) const;
@@ -185,6 +201,7 @@ class Dispatch {
   void Finish();
   void Fail(const absl::Status& status);
   void LeaveWorkers();
+  void ReleaseAt(const WorkerView& decode, const v1::KvTarget& target);
   void GiveBackPrompt();
   void GiveBack(const WorkerId& id, WorkerCharge& charge);
 
@@ -206,7 +223,8 @@ class Dispatch {
   int32_t losses_ = 0;                    // of these, what the budget counts
   std::vector<std::string> lost_;         // names of the workers
   std::optional<TimePoint> interrupted_;  // since when the client hears nothing
-  TimePoint wait_until_{};                // for news, after a loss
+  std::optional<Move> move_;
+  TimePoint wait_until_{};  // for news, after a loss
 
   WorkerCharge prefill_charge_;  // what is still to be given back
   WorkerCharge decode_charge_;

@@ -54,6 +54,7 @@ void Dispatch::Settle() {
 
 void Dispatch::OnWorkersLost(const std::vector<WorkerId>& lost, std::string_view why) {
   const CallEnd end{Unavailable("{}", why), CallEnd::Source::kNetwork};
+  if (move_ && Contains(lost, move_->decision.decode.id)) DropMove();
   if (prefill_call_ != nullptr && Contains(lost, decision_.prefill.id)) OnPrefillSideEnd(end);
   if (ended() || !Contains(lost, decision_.decode.id)) return;
   if (reserve_call_ != nullptr) {
@@ -64,9 +65,46 @@ void Dispatch::OnWorkersLost(const std::vector<WorkerId>& lost, std::string_view
 }
 
 void Dispatch::OnWorkersLeaving(const std::vector<WorkerId>& leaving) {
-  if (settled_ || !DependsOn(leaving)) return;
+  if (settled_ || move_ || !DependsOn(leaving)) return;
   const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
-  if (parts_.policy.Choose(*view, Query(*view)).ok()) Resume(Cause::kLeaving);
+  absl::StatusOr<RouteDecision> decision = parts_.policy.Choose(*view, Query(*view));
+  if (!decision.ok()) return;  // it ends where it is
+  const bool decodes = state_ == State::kUnified || state_ == State::kDecoding;
+  if (decodes && decision->route == v1::ROUTE_DISAGGREGATED) {
+    ReserveElsewhere(*std::move(decision));
+  } else {
+    Resume(Cause::kLeaving);
+  }
+}
+
+void Dispatch::ReserveElsewhere(RouteDecision decision) {
+  Move& move = move_.emplace();
+  move.decision = std::move(decision);
+  move.charge = {.sequences = spec_.width()};
+  parts_.cluster.Charge(move.decision.decode.id, move.charge);
+  move.reserve = parts_.workers.Reserve(
+      EndpointOf(move.decision.decode), ReserveFor(move.decision, attempts_ + 1), spec_.deadline,
+      [this](const CallEnd& end, const v1::ReserveResponse& response) {
+        OnRoomElsewhere(end, response);
+      });
+}
+
+// Without room there it goes on where it is, and asks again when that worker is heard of.
+void Dispatch::OnRoomElsewhere(const CallEnd& end, const v1::ReserveResponse& response) {
+  RouteDecision decision = std::move(move_->decision);
+  GiveBack(decision.decode.id, move_->charge);
+  move_.reset();
+  if (!end.status.ok()) return Exclude(decision.decode.id, Exclusion::Until::kHeardOf);
+  if (!Leave(Cause::kLeaving)) return ReleaseAt(decision.decode, response.target());
+  BeginAttempt(std::move(decision));
+  reserved_ = response.target();
+  StartPrefill();
+}
+
+void Dispatch::DropMove() {
+  if (!move_) return;
+  GiveBack(move_->decision.decode.id, move_->charge);
+  move_.reset();
 }
 
 // A prefill worker that leaves ends what it has begun: the other one would begin anew.
@@ -144,13 +182,18 @@ void Dispatch::TryAnother(const WorkerView& worker, const absl::Status& status) 
 }
 
 void Dispatch::Resume(Cause cause) {
+  if (Leave(cause)) Decide();
+}
+
+bool Dispatch::Leave(Cause cause) {
   EndWhatIsOver();
-  if (ended()) return;
-  if (settled_) return Finish();
+  if (!ended() && settled_) Finish();
+  if (ended()) return false;
   const TimePoint now = parts_.clock.Now();
   if (now >= spec_.deadline) {
-    return Fail(DeadlineExceeded("the deadline passed when workers were lost: {}",
-                                 std::string(last_failure_.message())));
+    Fail(DeadlineExceeded("the deadline passed when workers were lost: {}",
+                          std::string(last_failure_.message())));
+    return false;
   }
   LeaveWorkers();
   ++resumes_;
@@ -168,7 +211,7 @@ void Dispatch::Resume(Cause cause) {
   parts_.loop.PostAt(wait_until_, [this, alive = std::weak_ptr<bool>(alive_)] {
     if (!alive.expired()) OnClusterChanged();
   });
-  Decide();
+  return true;
 }
 
 void Dispatch::EndWhatIsOver() {
@@ -217,15 +260,18 @@ void Dispatch::LeaveWorkers() {
   reserve_call_.reset();
   prefill_call_.reset();
   decode_call_.reset();
-  if (reserved_.reservation_id() != 0) {
-    v1::ReleaseRequest request;
-    request.set_reservation_id(reserved_.reservation_id());
-    request.set_epoch(reserved_.epoch());
-    parts_.workers.Release(EndpointOf(decision_.decode), request);
-    reserved_.Clear();
-  }
+  DropMove();
+  if (reserved_.reservation_id() != 0) ReleaseAt(decision_.decode, reserved_);
+  reserved_.Clear();
   GiveBack(decision_.prefill.id, prefill_charge_);
   GiveBack(decision_.decode.id, decode_charge_);
+}
+
+void Dispatch::ReleaseAt(const WorkerView& decode, const v1::KvTarget& target) {
+  v1::ReleaseRequest request;
+  request.set_reservation_id(target.reservation_id());
+  request.set_epoch(target.epoch());
+  parts_.workers.Release(EndpointOf(decode), request);
 }
 
 void Dispatch::GiveBackPrompt() {

@@ -407,11 +407,52 @@ TEST_F(ResumeTest, ALeavingDecodeWorkersStreamsMoveAndCostNoBudget) {
   Finish("prefill p0", kHandedOff);
   Say("decode d0", {11});
   Leave("d0");
-  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
-  GoOnAt("p0", "d1", 6, {12, 13});
+  EXPECT_THAT(workers_.Open(), UnorderedElementsAre("decode d0", "reserve d1"));
+  Say("decode d0", {12});  // until there is room elsewhere
+  Beat("p0");
+  EXPECT_THAT(workers_.Open(), UnorderedElementsAre("decode d0", "reserve d1")) << "asked once";
+  Reserved(6);
+  EXPECT_THAT(workers_.Open(), ElementsAre("prefill p0"));
+  EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
+  Say("prefill p0", {10});
+  EXPECT_THAT(SoFar(), ElementsAre(10, 11, 12));
+  Finish("prefill p0", kHandedOff);
+  Say("decode d1", {13});
+  Finish("decode d1", kLength);
   ExpectTheAnswer(1);
   EXPECT_EQ(router_.Status().resumes().migrated(), 1u);
   EXPECT_EQ(router_.Status().resumes().lost(), 0u);
+}
+
+TEST_F(ResumeTest, WithoutRoomElsewhereAStreamStaysUntilThereIsSome) {
+  Join("d1", kDecodeRole);
+  Submit(Ask());
+  Reserved(5);
+  Say("prefill p0", {10});
+  Finish("prefill p0", kHandedOff);
+  Leave("d0");
+  RefuseReservation(ResourceExhausted("full"));
+  EXPECT_THAT(workers_.Open(), ElementsAre("decode d0"));
+  Beat("p0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("decode d0"));
+  Beat("d1");
+  EXPECT_THAT(workers_.Open(), UnorderedElementsAre("decode d0", "reserve d1"));
+  Say("decode d0", {11, 12, 13});
+  Finish("decode d0", kLength);
+  ExpectTheAnswer(0);  // it ended first, and nothing is left of the attempt to move
+}
+
+TEST_F(ResumeTest, LostWhileItWasToMoveGoesElsewhereAsEver) {
+  Join("d1", kDecodeRole);
+  Submit(Ask());
+  Reserved(5);
+  Say("prefill p0", {10});
+  Finish("prefill p0", kHandedOff);
+  Leave("d0");
+  LoseCall("decode d0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
+  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  ExpectTheAnswer(1);
 }
 
 TEST_F(ResumeTest, ALeavingWorkerFinishesWhatNobodyElseCanTake) {
