@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <mutex>
 #include <optional>
@@ -36,6 +37,26 @@ std::string_view Name(Role role) {
   return "?";
 }
 
+// A bound, so that nobody asks for memory without end.
+constexpr int32_t kMaxWaiting = 1 << 16;
+constexpr int32_t kMaxConversionSlots = 1024;
+
+absl::Status CheckHandoffOptions(const EngineOptions& options) {
+  if (options.reservation_lease <= Duration::zero()) {
+    return InvalidArgument("reservation_lease is {} ms: it must be more than 0",
+                           ToMilliseconds(options.reservation_lease));
+  }
+  if (options.max_waiting_reservations < 1 || options.max_waiting_reservations > kMaxWaiting) {
+    return InvalidArgument("max_waiting_reservations is {}: it must be from 1 to {}",
+                           options.max_waiting_reservations, kMaxWaiting);
+  }
+  if (options.conversion_slots < 1 || options.conversion_slots > kMaxConversionSlots) {
+    return InvalidArgument("conversion_slots is {}: it must be from 1 to {}",
+                           options.conversion_slots, kMaxConversionSlots);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckOptions(const EngineOptions& options, const EngineParts& parts) {
   const ModelConfig& model = parts.model;
   if (options.role != Role::kUnified && !parts.device.is_host()) {
@@ -60,7 +81,7 @@ absl::Status CheckOptions(const EngineOptions& options, const EngineParts& parts
                            options.max_context_tokens, model.max_position_embeddings);
   }
   if (options.inbox_capacity < 1) return InvalidArgument("inbox_capacity must be at least 1");
-  return absl::OkStatus();
+  return CheckHandoffOptions(options);
 }
 
 Transformer::Limits LimitsFor(const EngineOptions& options) {
@@ -106,7 +127,11 @@ class Engine::Impl {
         transformer_(std::move(made.transformer)),
         store_(std::move(made.store)),
         runner_(*transformer_, parts.ops, *store_, *stream_),
-        zone_(store_->view(), options.epoch, parts.clock, *inbox_),
+        zone_({.layout = options.layout,
+               .epoch = options.epoch,
+               .lease = options.reservation_lease,
+               .conversion_slots = options.role == Role::kDecode ? options.conversion_slots : 0},
+              store_->view(), parts.clock, *inbox_),
         loop_(options_, {.clock = parts.clock,
                          .device = parts.device,
                          .inbox = *inbox_,
@@ -138,12 +163,17 @@ class Engine::Impl {
     Admit(std::move(message), status);
   }
 
-  void Reserve(ReserveMessage message) {
-    const absl::Status status = CheckRole(Role::kDecode);
-    if (!status.ok()) return message.done(status);
+  ReserveTicket Reserve(ReserveMessage message) {
+    const ReserveTicket ticket(last_ticket_.fetch_add(1, std::memory_order_relaxed) + 1);
+    message.ticket = ticket;
+    message.asked = clock_.Now();
+    if (absl::Status status = CheckRole(Role::kDecode); !status.ok()) {
+      message.done(status);
+      return ticket;
+    }
     Message item = std::move(message);
-    if (inbox_->TryPush(std::move(item))) return;
-    std::get<ReserveMessage>(item).done(Refusal());
+    if (!inbox_->TryPush(std::move(item))) std::get<ReserveMessage>(item).done(Refusal());
+    return ticket;
   }
 
   // For messages that are never refused.
@@ -281,6 +311,7 @@ class Engine::Impl {
   mutable absl::Mutex stats_mutex_;
   EngineStats stats_ ABSL_GUARDED_BY(stats_mutex_);
 
+  std::atomic<uint64_t> last_ticket_ = 0;
   const std::unique_ptr<Inbox> inbox_;
   const std::unique_ptr<Stream> stream_;
   const std::unique_ptr<Transformer> transformer_;
@@ -339,10 +370,12 @@ void Engine::SubmitPrefill(EngineRequest request, HandoffTarget target,
                 Role::kPrefill);
 }
 
-void Engine::Reserve(const ReserveRequest& request,
-                     std::function<void(absl::StatusOr<Reservation>)> done) {
-  impl_->Reserve({request, std::move(done)});
+ReserveTicket Engine::Reserve(const ReserveRequest& request,
+                              std::function<void(absl::StatusOr<Reservation>)> done) {
+  return impl_->Reserve({.request = request, .done = std::move(done)});
 }
+
+void Engine::CancelReserve(ReserveTicket ticket) { impl_->Tell(CancelReserveMessage{ticket}); }
 
 void Engine::SubmitDecode(DecodeRequest request, std::unique_ptr<TokenSink> sink) {
   impl_->SubmitDecode({.decode = std::move(request), .stream = OutputStream(std::move(sink))});

@@ -60,15 +60,20 @@ struct HandoffTarget {
   std::string data_address;
   ReservationId reservation;
   uint64_t epoch = 0;
-  int32_t cached_blocks = 0;  // of the prompt, that the decode worker has: they are not sent
+  int32_t cached_tokens = 0;  // of the prompt, that the decode worker has: their KV is not sent
+  Duration lease{};           // it is renewed several times in that span; zero: never
 };
 
 struct Reservation {
   ReservationId id;
   uint64_t epoch = 0;         // this engine's incarnation
-  int32_t cached_blocks = 0;  // of the prompt, held already: frames begin behind them
-  Duration lease{};           // without a frame or a claim for that long the blocks go back
+  int32_t cached_tokens = 0;  // of the prompt, held already: frames begin behind them
+  Duration lease{};   // without a frame, a renewal or a claim for that long the blocks go back
+  Duration queued{};  // waited for room
 };
+
+// One call of Reserve.
+using ReserveTicket = StrongId<struct ReserveTicketTag, uint64_t>;
 
 struct ReserveRequest {
   RequestId id;
@@ -76,7 +81,10 @@ struct ReserveRequest {
   int32_t max_tokens = 0;
   int32_t width = 1;  // rows that it will decode with: its choices, or its beams
   int32_t priority = 0;
-  uint64_t layout_fingerprint = 0;  // FAILED_PRECONDITION when it is not this engine's
+  // Of the worker that will push. FAILED_PRECONDITION when it serves another model, or its KV
+  // cannot be kept here without changing its values (CanConvert).
+  KvLayout layout;
+  uint64_t model_fingerprint = 0;
   TimePoint deadline = kNoDeadline;
   std::string tenant;
   std::string cache_salt;
@@ -106,8 +114,22 @@ struct EngineOptions {
   int64_t host_bytes = 0;  // budget of the host tier; 0: none
   size_t inbox_capacity = 4096;
   SplitMode splits = SplitMode::kBalanced;  // of attention; kFixed: no row sees its batch
-  Duration reservation_lease = std::chrono::seconds(30);
+  Duration reservation_lease = std::chrono::seconds(3);
+  int32_t max_waiting_reservations = 256;  // for room; more are refused
+  Duration max_reservation_wait = std::chrono::seconds(30);
+  // Frames of peers with another layout that may be under way at once; each has room set aside for
+  // the largest extent there is of this model. What comes beyond is sent again.
+  int32_t conversion_slots = 32;
   bool check_invariants = false;  // after every step; tests and debug builds
+};
+
+// Hand-offs since the start.
+struct HandoffCounts {
+  uint64_t sent = 0;      // acknowledged by the peer
+  uint64_t received = 0;  // complete and verified
+  uint64_t retried = 0;   // streams that were opened again after a loss
+  uint64_t lapsed = 0;    // reservations whose lease or deadline ended
+  uint64_t refused = 0;   // reservations for which there was no room in time
 };
 
 // A snapshot for status pages, heartbeats and tests. `kv.free_blocks` are in no sequence, nor
@@ -115,10 +137,12 @@ struct EngineOptions {
 struct EngineStats {
   SchedulerStats scheduler;
   KvStats kv;
-  int32_t most_used_blocks = 0;  // that sequences held at any time since the start
-  double fragmentation = 0;      // share of the slots in sequences' blocks that hold no token
-  int32_t reservations = 0;      // KV awaited
-  int32_t handoffs = 0;          // KV being sent
+  int32_t most_used_blocks = 0;      // that sequences held at any time since the start
+  double fragmentation = 0;          // share of the slots in sequences' blocks that hold no token
+  int32_t reservations = 0;          // KV awaited
+  int32_t waiting_reservations = 0;  // for room
+  int32_t handoffs = 0;              // KV being sent, or about to be
+  HandoffCounts handoff_counts;
   uint64_t requests_accepted = 0;
   uint64_t requests_finished = 0;  // with any status
   uint64_t prompt_tokens = 0;      // computed
@@ -186,10 +210,15 @@ class Engine {
   // Role prefill.
   void SubmitPrefill(EngineRequest request, HandoffTarget target, std::unique_ptr<TokenSink> sink);
 
-  // Sets blocks aside for KV that will come. `done` is called once, on the engine thread or, when
-  // that cannot take it, on the calling one. RESOURCE_EXHAUSTED when there is no room. Role decode.
-  void Reserve(const ReserveRequest& request,
-               std::function<void(absl::StatusOr<Reservation>)> done);
+  // Sets blocks aside for KV that will come; waits for room, by priority and then arrival. `done`
+  // is called once, on the engine thread or, when that cannot take it, on the calling one.
+  // RESOURCE_EXHAUSTED with a RetryAfter when too many wait or it waited too long,
+  // DEADLINE_EXCEEDED; INVALID_ARGUMENT when it could never fit. Role decode.
+  ReserveTicket Reserve(const ReserveRequest& request,
+                        std::function<void(absl::StatusOr<Reservation>)> done);
+  // Nobody wants the answer any more: a reservation that waits ends with CANCELLED. One that was
+  // made is not touched.
+  void CancelReserve(ReserveTicket ticket);
 
   // Decodes from a reservation once its KV is complete and verified. NOT_FOUND for an unknown or
   // lapsed reservation; FAILED_PRECONDITION when it was made for another length or is claimed;

@@ -9,11 +9,8 @@
 #include "spdlog/spdlog.h"
 
 namespace tandem {
-namespace {
 
 absl::Status ShuttingDown() { return Unavailable("this worker is shutting down: retry elsewhere"); }
-
-}  // namespace
 
 EngineLoop::EngineLoop(const EngineOptions& options, Parts parts)
     : options_(options),
@@ -32,7 +29,8 @@ EngineLoop::EngineLoop(const EngineOptions& options, Parts parts)
                           .store = parts.store,
                           .view = view_,
                           .zone = parts.zone,
-                          .clock = parts.clock}) {
+                          .clock = parts.clock}),
+      waiting_(options.max_waiting_reservations, options.max_reservation_wait) {
   Publish();
 }
 
@@ -40,10 +38,11 @@ void EngineLoop::Run() {
   MeasureCopies();
   bool idle = false;  // requests may have come meanwhile
   while (!MayStop()) {
-    HandleAll(idle ? AwaitMessages() : inbox_.Drain());
-    EndLapsedReservations(clock_.Now());
+    HandleAll(idle ? AwaitMessages() : TakeMessages());
+    ActOnTime(clock_.Now());
     idle = !Step();
     PollStore();
+    AdmitWaiting();
     if (options_.check_invariants) CheckInvariants();
     Publish();
   }
@@ -64,11 +63,26 @@ LayerStored EngineLoop::WhatFollowsALayer(const Device& device) {
   return [this](int32_t layer) {
     progress_.Count();
     sender_.PostLayer(layer, chunks_);
+    OpenStreamsOfArrivals();
   };
 }
 
+std::vector<Message> EngineLoop::TakeMessages() {
+  std::vector<Message> messages = std::exchange(early_, {});
+  std::vector<Message> later = inbox_.Drain();
+  std::move(later.begin(), later.end(), std::back_inserter(messages));
+  return messages;
+}
+
+void EngineLoop::ActOnTime(TimePoint now) {
+  EndLapsedReservations(now);
+  TurnAwayExpired(now);
+  ReopenLostStreams(now);
+}
+
 TimePoint EngineLoop::WakeTime() const {
-  return std::min({scheduler_.NextDeadline(), receiver_.NextLapse(), shutdown_deadline_});
+  return std::min({scheduler_.NextDeadline(), receiver_.NextLapse(), waiting_.NextExpiry(),
+                   sender_.NextReopen(), shutdown_deadline_});
 }
 
 bool EngineLoop::MayStop() const {
@@ -78,7 +92,8 @@ bool EngineLoop::MayStop() const {
 void EngineLoop::Stop() {
   draining_ = true;
   inbox_.Close();
-  HandleAll(inbox_.Drain());
+  HandleAll(TakeMessages());
+  TurnAllAway();
   while (!requests_.empty()) End(*requests_.begin()->second, ShuttingDown());
   receiver_.ShutDown();
   store_.ClearCache();
@@ -99,28 +114,32 @@ absl::Status EngineLoop::CheckNew(const EngineRequest& request) const {
 }
 
 void EngineLoop::Handle(SubmitMessage& message) {
-  if (draining_) return message.stream.Fail(ShuttingDown());
+  if (draining_) return Refuse(message, ShuttingDown());
   if (absl::Status status = CheckNew(message.request); !status.ok()) {
-    return message.stream.Fail(status);
+    return Refuse(message, status);
+  }
+  OpenStream(message);
+  if (message.outgoing && !message.outgoing->error.ok()) {
+    return Refuse(message, message.outgoing->error);
   }
   if (!message.request.so_far.empty() && !message.target) return Resume(message);
   const SequenceId id(next_sequence_++);
   SequenceSpec spec = SpecOf(id, message.request);
   if (message.target) spec.max_total_tokens = spec.prompt_tokens;  // it grows elsewhere
   if (absl::Status status = scheduler_.Enqueue(spec, clock_.Now()); !status.ok()) {
-    return message.stream.Fail(status);
+    return Refuse(message, status);
   }
   auto request = std::make_unique<RequestState>(std::move(message.request));
-  if (message.target) request->outgoing = OutgoingKv{.target = *std::move(message.target)};
+  request->outgoing = std::move(message.outgoing);
   request->stream = std::move(message.stream);
   request->accepted = message.accepted;
   RequestState& added = Add(std::move(request));
   AddSequence(added, id, store_.NewKey(added.spec.cache_salt));
 }
 
-void EngineLoop::Handle(ReserveMessage& message) {
-  if (draining_) return message.done(ShuttingDown());
-  message.done(receiver_.Reserve(std::move(message.request), SequenceId(next_sequence_++)));
+void EngineLoop::Refuse(SubmitMessage& message, const absl::Status& status) {
+  if (message.outgoing) sender_.Abort(*message.outgoing);
+  message.stream.Fail(status);
 }
 
 // Taken while draining too: the request was accepted when its blocks were reserved.
@@ -170,42 +189,16 @@ void EngineLoop::Handle(EndChoiceMessage& message) {
   if (request.AllEnded()) End(request, {.reason = FinishReason::kEnded});
 }
 
-void EngineLoop::Handle(ReleaseMessage& message) {
-  if (const std::optional<RequestId> claim = receiver_.ClaimedBy(message.reservation)) {
-    return End(*requests_.at(*claim), Cancelled("its reservation was released"));
-  }
-  receiver_.Release(message.reservation);
-}
-
 void EngineLoop::Handle(ShutdownMessage& message) {
   draining_ = true;
   shutdown_deadline_ = message.deadline;
+  TurnAllAway();
 }
 
 void EngineLoop::Handle(TransportMessage& message) {
   transport_ = message.transport;
   sender_.Attach(message.transport);
 }
-
-void EngineLoop::Handle(StreamEndedMessage& message) {
-  const auto place = requests_.find(message.request);
-  if (place == requests_.end()) return;
-  RequestState& request = *place->second;
-  const absl::Status status = sender_.Ended(request, message);
-  if (!status.ok()) return End(request, status);
-  End(request, {.reason = FinishReason::kHandedOff, .kv = sender_.Report(request, message.at)});
-}
-
-void EngineLoop::Handle(KvArrivedMessage& message) {
-  receiver_.Arrived(message);
-  const std::optional<RequestId> claim = receiver_.ClaimedBy(message.reservation);
-  if (!claim) return;
-  RequestState& request = *requests_.at(*claim);
-  if (!message.status.ok()) return End(request, Annotate(message.status, "KV of the prompt"));
-  StartDecode(request, message.at);
-}
-
-void EngineLoop::Handle(KvDrainedMessage& message) { receiver_.Drained(message.reservation); }
 
 void EngineLoop::Handle(KvCopiedMessage&) { PollStore(); }
 
@@ -227,17 +220,6 @@ void EngineLoop::StartDecode(RequestState& request, TimePoint arrived) {
     AdvanceBeams(root, request.first_tokens);
   } else {
     ForkChoices(root, request.first_tokens);
-  }
-}
-
-void EngineLoop::EndLapsedReservations(TimePoint now) {
-  for (const Lapse& lapse : receiver_.Lapsed(now)) {
-    spdlog::warn("reservation={} lapsed: {}", lapse.reservation, lapse.status.ToString());
-    if (lapse.claimed_by) {
-      End(*requests_.at(*lapse.claimed_by), lapse.status);
-    } else {
-      receiver_.Release(lapse.reservation);
-    }
   }
 }
 
@@ -275,7 +257,7 @@ void EngineLoop::Drop(Sequence& sequence) {
 // All is given back and counted before the client hears of the end, so that what it asks for next
 // finds it so.
 void EngineLoop::End(RequestState& request, FinishInfo info) {
-  if (request.outgoing) sender_.Abort(request);
+  if (request.outgoing) sender_.Abort(*request.outgoing);
   if (request.awaiting) receiver_.Release(*request.awaiting);
   while (!request.sequences.empty()) Drop(*Find(request.sequences.back()));
   ++counts_.requests_finished;
@@ -310,7 +292,9 @@ void EngineLoop::Publish() {
   stats.most_used_blocks = counts_.most_used_blocks;
   stats.fragmentation = Fragmentation();
   stats.reservations = receiver_.num_reservations();
+  stats.waiting_reservations = waiting_.size();
   stats.handoffs = sender_.num_open();
+  stats.handoff_counts.retried = sender_.num_reopened();
   if (transport_ != nullptr) {
     stats.kv_bytes_sent = transport_->bytes_sent();
     stats.kv_bytes_received = transport_->bytes_received();

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "engine/admission_queue.h"
 #include "engine/engine.h"
 #include "engine/inbox.h"
 #include "engine/kv_receiver.h"
@@ -27,9 +28,13 @@
 
 namespace tandem {
 
+// Of those that come too late to be served here.
+absl::Status ShuttingDown();
+
 // What the engine thread does, and all that it owns: handles messages, asks the scheduler for a
 // step, runs it, delivers its tokens, starts and ends hand-offs.
-//   engine_loop.cc    messages, hand-offs, the loop
+//   engine_loop.cc    requests, the loop
+//   engine_handoff.cc reservations and KV streams
 //   engine_plan.cc    a plan's preemptions, admissions and swaps
 //   engine_step.cc    one step: plan, run, deliver
 //   engine_choice.cc  forks of a request, and its end
@@ -60,6 +65,7 @@ class EngineLoop {
  private:
   void Handle(SubmitMessage& message);
   void Handle(ReserveMessage& message);
+  void Handle(CancelReserveMessage& message);
   void Handle(DecodeMessage& message);
   void Handle(CancelMessage& message);
   void Handle(EndChoiceMessage& message);
@@ -72,6 +78,8 @@ class EngineLoop {
   void Handle(KvCopiedMessage& message);
   void HandleAll(std::vector<Message> messages);
   std::vector<Message> AwaitMessages();
+  std::vector<Message> TakeMessages();
+  void Refuse(SubmitMessage& message, const absl::Status& status);
   LayerStored WhatFollowsALayer(const Device& device);
   // Takes note of the copies that have ended, and has the store copy ahead of evictions.
   void PollStore();
@@ -127,7 +135,18 @@ class EngineLoop {
   void End(RequestState& request, const absl::Status& status) { End(request, {.status = status}); }
   void End(RequestState& request, FinishInfo info);
 
+  // What is due whether or not anybody says anything.
+  void ActOnTime(TimePoint now);
   void EndLapsedReservations(TimePoint now);
+  // Answers those that wait for room, in order, as far as there is some.
+  void AdmitWaiting();
+  void TurnAway(WaitingReservation& waiting, const absl::Status& status);
+  void TurnAwayExpired(TimePoint now);
+  void TurnAllAway();
+  // Within a step.
+  void OpenStreamsOfArrivals();
+  void OpenStream(SubmitMessage& message);
+  void ReopenLostStreams(TimePoint now);
   TimePoint WakeTime() const;
   bool MayStop() const;
   void Stop();
@@ -156,9 +175,11 @@ class EngineLoop {
   Scheduler scheduler_;
   KvSender sender_;
   KvReceiver receiver_;
+  AdmissionQueue waiting_;
   Transport* transport_ = nullptr;
 
-  std::vector<Chunk> chunks_;  // of the step in progress
+  std::vector<Chunk> chunks_;   // of the step in progress
+  std::vector<Message> early_;  // taken from the inbox during that step, to be handled after it
   bool draining_ = false;
   TimePoint shutdown_deadline_ = kNoDeadline;
   EngineStats counts_;  // the fields that count events

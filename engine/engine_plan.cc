@@ -93,7 +93,7 @@ void EngineLoop::BeginPrefill(Sequence& sequence, int32_t cached_tokens, TimePoi
   request.prefill_began = now;
   request.cached_tokens = cached_tokens;
   request.handoff_time_before = sender_.time_spent();
-  if (request.outgoing) sender_.Open(sequence, cached_tokens);
+  if (request.outgoing) sender_.Begin(sequence, cached_tokens);
 }
 
 void EngineLoop::StartSwapIn(SequenceId id) {

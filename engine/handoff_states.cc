@@ -21,8 +21,8 @@ std::optional<State> Next(const Table& table, State state, Event event) {
 template <typename State, typename Event>
 void GoOn(State& state, Event event) {
   const std::optional<State> next = After(state, event);
-  TANDEM_CHECK(next.has_value(), fmt::format("a hand-off that is {}: {} cannot come", Name(state),
-                                             Name(event)));
+  TANDEM_CHECK(next.has_value(),
+               fmt::format("a hand-off that is {}: {} cannot come", Name(state), Name(event)));
   state = *next;
 }
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "engine/engine.h"
+#include "engine/outgoing_kv.h"
 #include "engine/output_stream.h"
 #include "transfer/transport.h"
 
@@ -23,12 +24,18 @@ namespace tandem {
 struct SubmitMessage {
   EngineRequest request;
   std::optional<HandoffTarget> target;  // role prefill
+  std::optional<OutgoingKv> outgoing;   // role prefill, once the engine thread has seen it
   OutputStream stream;
   TimePoint accepted{};
 };
 struct ReserveMessage {
+  ReserveTicket ticket;
   ReserveRequest request;
   std::function<void(absl::StatusOr<Reservation>)> done;
+  TimePoint asked{};
+};
+struct CancelReserveMessage {
+  ReserveTicket ticket;
 };
 struct DecodeMessage {
   DecodeRequest decode;
@@ -56,6 +63,7 @@ struct TransportMessage {
 // From the transport's thread.
 struct StreamEndedMessage {
   RequestId request;
+  uint64_t attempt = 0;  // which of its streams
   absl::Status status;
   TimePoint at{};
 };
@@ -74,9 +82,9 @@ struct KvDrainedMessage {
 struct KvCopiedMessage {};
 
 using Message =
-    std::variant<SubmitMessage, ReserveMessage, DecodeMessage, CancelMessage, EndChoiceMessage,
-                 ReleaseMessage, ShutdownMessage, TransportMessage, StreamEndedMessage,
-                 KvArrivedMessage, KvDrainedMessage, KvCopiedMessage>;
+    std::variant<SubmitMessage, ReserveMessage, CancelReserveMessage, DecodeMessage, CancelMessage,
+                 EndChoiceMessage, ReleaseMessage, ShutdownMessage, TransportMessage,
+                 StreamEndedMessage, KvArrivedMessage, KvDrainedMessage, KvCopiedMessage>;
 using Inbox = BoundedQueue<Message>;
 
 }  // namespace tandem

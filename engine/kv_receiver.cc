@@ -6,6 +6,8 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "engine/sequence.h"
+#include "kvstore/kv_convert.h"
 
 namespace tandem {
 
@@ -15,16 +17,16 @@ KvReceiver::KvReceiver(const EngineOptions& options, const Parts& parts)
       store_(parts.store),
       view_(parts.view),
       zone_(parts.zone),
-      clock_(parts.clock),
-      fingerprint_(options.layout.Fingerprint(options.model_fingerprint)) {}
+      clock_(parts.clock) {}
 
-absl::Status KvReceiver::CheckRequest(const ReserveRequest& request) const {
-  if (request.layout_fingerprint != fingerprint_) {
+absl::Status KvReceiver::Check(const ReserveRequest& request) const {
+  if (request.model_fingerprint != options_.model_fingerprint) {
     return FailedPrecondition(
-        "the peer's KV layout {:016x} is not this worker's {:016x}: serve the same model with the "
-        "same block size and KV dtype on both",
-        request.layout_fingerprint, fingerprint_);
+        "the peer's model {:016x} is not this worker's {:016x}: serve the same model on both",
+        request.model_fingerprint, options_.model_fingerprint);
   }
+  RETURN_IF_ERROR(request.layout.Validate());
+  RETURN_IF_ERROR(CanConvert(request.layout, options_.layout));
   const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
   if (prompt_tokens < 1 || request.max_tokens < 1 || request.width < 1 ||
       prompt_tokens + request.max_tokens > options_.max_context_tokens) {
@@ -33,59 +35,71 @@ absl::Status KvReceiver::CheckRequest(const ReserveRequest& request) const {
         "tokens together at most {}",
         prompt_tokens, request.max_tokens, request.width, options_.max_context_tokens);
   }
-  return absl::OkStatus();
-}
-
-// Blocks of the prompt: full ones that are cached, and new ones behind them. How many are cached.
-int32_t KvReceiver::TakeBlocks(PrefixKey& key, Incoming& incoming) {
-  const std::vector<int32_t>& prompt = incoming.request.prompt;
-  const auto prompt_tokens = static_cast<int64_t>(prompt.size());
-  const int64_t attached = store_.Attach(key, prompt, prompt_tokens, incoming.table);
-  const auto cached_blocks = static_cast<int32_t>(attached / options_.layout.block_tokens);
-  incoming.table.Truncate(int64_t{cached_blocks} * options_.layout.block_tokens);
-  const absl::Status reserved = store_.Reserve(incoming.table, prompt_tokens);
-  TANDEM_CHECK(reserved.ok(), "the scheduler planned with blocks that the pool does not have");
-  return cached_blocks;
+  return scheduler_.CheckFits(SpecOfPromise(request, SequenceId()));
 }
 
 // The scheduler is told of no deadline: only here is it known whether a write is in flight, and
 // until that has landed the promise must stand.
-absl::StatusOr<Reservation> KvReceiver::Reserve(ReserveRequest request, SequenceId promise) {
-  RETURN_IF_ERROR(CheckRequest(request));
+SequenceSpec KvReceiver::SpecOfPromise(const ReserveRequest& request, SequenceId promise) const {
   const auto prompt_tokens = static_cast<int32_t>(request.prompt.size());
-  PrefixKey key = store_.NewKey(request.cache_salt);
-  key.Extend(request.prompt);
-  const PrefixMatch match = store_.Match(key, request.prompt, prompt_tokens);
+  return {.id = promise,
+          .prompt_tokens = prompt_tokens,
+          .max_total_tokens = prompt_tokens + request.max_tokens - 1,
+          .width = request.width,
+          .priority = request.priority,
+          .tenant = TenantKey(request.tenant)};
+}
+
+// Blocks of the prompt: full ones that are cached, and new ones behind them. How many tokens are
+// cached.
+int32_t KvReceiver::TakeBlocks(PrefixKey& key, Incoming& incoming) {
+  const std::vector<int32_t>& prompt = incoming.request.prompt;
+  const auto prompt_tokens = static_cast<int64_t>(prompt.size());
+  const int64_t attached = store_.Attach(key, prompt, prompt_tokens, incoming.table);
+  const int64_t cached_tokens = attached - attached % options_.layout.block_tokens;
+  incoming.table.Truncate(cached_tokens);
+  const absl::Status reserved = store_.Reserve(incoming.table, prompt_tokens);
+  TANDEM_CHECK(reserved.ok(), "the scheduler planned with blocks that the pool does not have");
+  return static_cast<int32_t>(cached_tokens);
+}
+
+absl::StatusOr<Reservation> KvReceiver::Reserve(WaitingReservation& waiting, SequenceId promise) {
+  const ReserveRequest& request = waiting.request;
+  const auto prompt_tokens = static_cast<int32_t>(request.prompt.size());
+  waiting.key.Extend(request.prompt);
+  const PrefixMatch match = store_.Match(waiting.key, request.prompt, prompt_tokens);
   const auto cached = static_cast<int32_t>(match.device_tokens / options_.layout.block_tokens);
   view_.SetReservation(promise,
                        store_.layout().BlocksFor(prompt_tokens) - cached + match.idle_blocks);
   const TimePoint now = clock_.Now();
-  RETURN_IF_ERROR(scheduler_.Reserve({.id = promise,
-                                      .prompt_tokens = prompt_tokens,
-                                      .max_total_tokens = prompt_tokens + request.max_tokens - 1,
-                                      .width = request.width,
-                                      .priority = request.priority,
-                                      .tenant = TenantKey(request.tenant)},
-                                     view_, now));
+  RETURN_IF_ERROR(scheduler_.Reserve(SpecOfPromise(request, promise), view_, now));
+  Advance(waiting.state, ReceiveEvent::kAdmit);
   Incoming incoming{.promise = promise,
                     .table = BlockTable(options_.layout.block_tokens),
-                    .request = std::move(request),
+                    .request = std::move(waiting.request),
+                    .state = waiting.state,
+                    .broken = absl::OkStatus(),
+                    .claimed_by = std::nullopt,
                     .lease_end = now + options_.reservation_lease};
   incoming.deadline = incoming.request.deadline;
-  incoming.cached_blocks = TakeBlocks(key, incoming);
+  const int32_t cached_tokens = TakeBlocks(waiting.key, incoming);
   const ReservationId id(next_id_++);
-  zone_.Open(id, incoming.table.block_ids(), incoming.cached_blocks);
-  const Reservation reservation{.id = id,
-                                .epoch = options_.epoch,
-                                .cached_blocks = incoming.cached_blocks,
-                                .lease = options_.reservation_lease};
+  const std::span<const int32_t> blocks = incoming.table.block_ids();
+  zone_.Open(id, {.blocks = {blocks.begin(), blocks.end()},
+                  .layout = incoming.request.layout,
+                  .prompt_tokens = prompt_tokens,
+                  .cached_tokens = cached_tokens});
   incoming_.emplace(id, std::move(incoming));
-  return reservation;
+  return Reservation{.id = id,
+                     .epoch = options_.epoch,
+                     .cached_tokens = cached_tokens,
+                     .lease = options_.reservation_lease,
+                     .queued = now - waiting.asked};
 }
 
 absl::Status KvReceiver::Claim(ReservationId id, const EngineRequest& request) {
   const auto place = incoming_.find(id);
-  if (place == incoming_.end() || place->second.state == State::kDraining) {
+  if (place == incoming_.end() || place->second.state == ReceiveState::kDraining) {
     return NotFound("reservation {} does not exist: it lapsed or was released", id);
   }
   Incoming& incoming = place->second;
@@ -105,18 +119,18 @@ absl::Status KvReceiver::Claim(ReservationId id, const EngineRequest& request) {
   }
   incoming.claimed_by = request.id;
   incoming.deadline = request.deadline;
-  incoming.lease_end = clock_.Now() + options_.reservation_lease;
+  zone_.Renew(id);
   return absl::OkStatus();
 }
 
 bool KvReceiver::IsComplete(ReservationId id) const {
-  return incoming_.at(id).state == State::kComplete;
+  return incoming_.at(id).state == ReceiveState::kComplete;
 }
 
 BlockTable KvReceiver::Take(ReservationId id, const SequenceSpec& heir) {
   const auto place = incoming_.find(id);
-  TANDEM_CHECK(place != incoming_.end() && place->second.state == State::kComplete,
-               "took KV that is not complete");
+  TANDEM_CHECK(place != incoming_.end(), "took KV of a reservation that is gone");
+  Advance(place->second.state, ReceiveEvent::kTake);
   const LandingZone::Closing closing = zone_.Close(id);
   TANDEM_CHECK(closing == LandingZone::Closing::kDone, "a write into committed KV");
   scheduler_.PassOn(place->second.promise, heir);
@@ -127,12 +141,18 @@ BlockTable KvReceiver::Take(ReservationId id, const SequenceSpec& heir) {
 
 void KvReceiver::Release(ReservationId id) {
   const auto place = incoming_.find(id);
-  if (place == incoming_.end() || place->second.state == State::kDraining) return;
+  if (place == incoming_.end() || place->second.state == ReceiveState::kDraining) return;
   if (zone_.Close(id) == LandingZone::Closing::kDraining) {
-    place->second.state = State::kDraining;
+    Advance(place->second.state, ReceiveEvent::kReleaseUnderWrite);
     place->second.claimed_by.reset();
     return;
   }
+  Advance(place->second.state, ReceiveEvent::kRelease);
+  Drop(id);
+}
+
+void KvReceiver::Drop(ReservationId id) {
+  const auto place = incoming_.find(id);
   scheduler_.Finish(place->second.promise);
   incoming_.erase(place);
 }
@@ -144,17 +164,18 @@ std::optional<RequestId> KvReceiver::ClaimedBy(ReservationId id) const {
 
 void KvReceiver::Arrived(const KvArrivedMessage& message) {
   const auto place = incoming_.find(message.reservation);
-  if (place == incoming_.end() || place->second.state != State::kAwaited) return;
-  place->second.state = message.status.ok() ? State::kComplete : State::kBroken;
+  // It was released while this message was on its way.
+  if (place == incoming_.end() || place->second.state == ReceiveState::kDraining) return;
+  Advance(place->second.state,
+          message.status.ok() ? ReceiveEvent::kComplete : ReceiveEvent::kBreak);
   place->second.broken = message.status;
 }
 
 void KvReceiver::Drained(ReservationId id) {
   const auto place = incoming_.find(id);
   if (place == incoming_.end()) return;
-  TANDEM_CHECK(place->second.state == State::kDraining, "drained what was not closed");
-  scheduler_.Finish(place->second.promise);
-  incoming_.erase(place);
+  Advance(place->second.state, ReceiveEvent::kDrain);
+  Drop(id);
 }
 
 std::vector<Lapse> KvReceiver::Lapsed(TimePoint now) {
@@ -166,15 +187,14 @@ std::vector<Lapse> KvReceiver::Lapsed(TimePoint now) {
 }
 
 std::optional<Lapse> KvReceiver::LapseOf(ReservationId id, Incoming& incoming, TimePoint now) {
-  if (incoming.state == State::kDraining) return std::nullopt;
+  if (incoming.state == ReceiveState::kDraining) return std::nullopt;
   if (incoming.deadline <= now) {
     return Lapse{id, incoming.claimed_by,
                  DeadlineExceeded("the deadline passed while the request waited for its KV")};
   }
   if (incoming.lease_end > now) return std::nullopt;
-  // Frames renew the lease; they are asked after only here, not told one by one.
-  incoming.lease_end =
-      std::max(incoming.lease_end, zone_.LatestFrame(id) + options_.reservation_lease);
+  // Frames and renewals prolong it; they are asked after only here, not told one by one.
+  incoming.lease_end = zone_.LeaseEnd(id);
   if (incoming.lease_end > now) return std::nullopt;
   return Lapse{id, incoming.claimed_by,
                Unavailable("no KV for reservation {} in {} ms: the prefill worker seems lost", id,
@@ -184,7 +204,7 @@ std::optional<Lapse> KvReceiver::LapseOf(ReservationId id, Incoming& incoming, T
 TimePoint KvReceiver::NextLapse() const {
   TimePoint next = kNoDeadline;
   for (const auto& [id, incoming] : incoming_) {
-    if (incoming.state == State::kDraining) continue;
+    if (incoming.state == ReceiveState::kDraining) continue;
     next = std::min({next, incoming.lease_end, incoming.deadline});
   }
   return next;
@@ -193,7 +213,8 @@ TimePoint KvReceiver::NextLapse() const {
 void KvReceiver::ShutDown() {
   zone_.ShutDown();
   for (auto& [id, incoming] : incoming_) {
-    if (incoming.state != State::kDraining) zone_.Close(id);
+    if (incoming.state != ReceiveState::kDraining) zone_.Close(id);
+    Advance(incoming.state, ReceiveEvent::kShutDown);
     scheduler_.Finish(incoming.promise);
   }
   incoming_.clear();

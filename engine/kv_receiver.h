@@ -9,7 +9,9 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "engine/admission_queue.h"
 #include "engine/engine.h"
+#include "engine/handoff_states.h"
 #include "engine/inbox.h"
 #include "engine/landing_zone.h"
 #include "engine/store_view.h"
@@ -26,12 +28,8 @@ struct Lapse {
 };
 
 // The receiving half of hand-offs: reservations, from the promise of blocks until their KV is
-// taken over by a request, or they are given back.
-//   awaited  -> complete | broken   KvArrived
-//   complete -> (gone)              Take: the blocks belong to the request now
-//   any      -> draining            Release while a frame is being written: blocks and promise are
-//                                   kept until KvDrained
-//   any      -> (gone)              Release
+// taken over by a request, or they are given back. States: engine/handoff_states.h, but for those
+// that wait for room, which the AdmissionQueue keeps.
 // Claimed or not is a second axis: a claimed reservation has a request waiting for it.
 // Thread: engine. What it is made of must outlive it.
 class KvReceiver {
@@ -45,16 +43,19 @@ class KvReceiver {
   };
   KvReceiver(const EngineOptions& options, const Parts& parts);
 
+  // What can be said without looking for room: FAILED_PRECONDITION when the peers serve different
+  // models or the KV cannot be converted, INVALID_ARGUMENT when the request could never fit.
+  absl::Status Check(const ReserveRequest& request) const;
   // Sets blocks for the prompt aside, those that are cached here among them; `promise` names them
-  // in the scheduler. RESOURCE_EXHAUSTED when there is no room, FAILED_PRECONDITION when the peers'
-  // layouts differ.
-  absl::StatusOr<Reservation> Reserve(ReserveRequest request, SequenceId promise);
+  // in the scheduler. The request passed Check. RESOURCE_EXHAUSTED when there is no room: it may
+  // be asked for again.
+  absl::StatusOr<Reservation> Reserve(WaitingReservation& waiting, SequenceId promise);
 
   // `request` waits for the KV from here on. NOT_FOUND for one that is unknown or lapsed,
   // FAILED_PRECONDITION when the request is not the one that was reserved for, the KV's own status
   // when it is broken.
   absl::Status Claim(ReservationId id, const EngineRequest& request);
-  // Whether all KV is in place and verified.
+  // Whether all KV of a reservation is in place and verified.
   bool IsComplete(ReservationId id) const;
   // The KV of a complete reservation; its place passes to `heir`, which is parked.
   BlockTable Take(ReservationId id, const SequenceSpec& heir);
@@ -78,22 +79,20 @@ class KvReceiver {
   int32_t num_reservations() const { return static_cast<int32_t>(incoming_.size()); }
 
  private:
-  enum class State : uint8_t { kAwaited, kComplete, kBroken, kDraining };
-
   struct Incoming {
     SequenceId promise;
     BlockTable table;
     ReserveRequest request;
-    State state = State::kAwaited;
+    ReceiveState state = ReceiveState::kAwaited;
     absl::Status broken;
     std::optional<RequestId> claimed_by;
-    TimePoint lease_end{};
+    TimePoint lease_end{};  // not before this; the landing zone knows exactly
     TimePoint deadline = kNoDeadline;
-    int32_t cached_blocks = 0;
   };
 
-  absl::Status CheckRequest(const ReserveRequest& request) const;
+  SequenceSpec SpecOfPromise(const ReserveRequest& request, SequenceId promise) const;
   int32_t TakeBlocks(PrefixKey& key, Incoming& incoming);
+  void Drop(ReservationId id);
   std::optional<Lapse> LapseOf(ReservationId id, Incoming& incoming, TimePoint now);
 
   const EngineOptions& options_;
@@ -102,7 +101,6 @@ class KvReceiver {
   StoreView& view_;
   LandingZone& zone_;
   const Clock& clock_;
-  const uint64_t fingerprint_;
   absl::flat_hash_map<ReservationId, Incoming> incoming_;
   uint64_t next_id_ = 1;
 };

@@ -1,16 +1,31 @@
 #include "engine/kv_sender.h"
 
 #include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
+#include "spdlog/spdlog.h"
 
 namespace tandem {
 namespace {
 
-bool IsOpen(const OutgoingKv& outgoing) {
-  return outgoing.state == OutgoingKv::State::kStreaming ||
-         outgoing.state == OutgoingKv::State::kCommitted;
+// Before a lost stream is opened again: a peer that dropped one connection takes another at once,
+// one that was busy in a moment, one that is gone never.
+constexpr std::chrono::milliseconds kPauses[] = {
+    std::chrono::milliseconds(0), std::chrono::milliseconds(50), std::chrono::milliseconds(200)};
+// A lease outlives several renewals that come late.
+constexpr int kRenewalsPerLease = 6;
+
+bool HasStream(const OutgoingKv& outgoing) {
+  return outgoing.state == SendState::kStreaming || outgoing.state == SendState::kCommitted;
+}
+
+bool MayReopen(const OutgoingKv& outgoing, const absl::Status& status) {
+  return (absl::IsUnavailable(status) || absl::IsDataLoss(status)) &&
+         outgoing.reopened < std::ssize(kPauses);
 }
 
 absl::Status AboutPeer(const absl::Status& status, const HandoffTarget& target) {
@@ -19,28 +34,47 @@ absl::Status AboutPeer(const absl::Status& status, const HandoffTarget& target) 
 
 }  // namespace
 
-void KvSender::Open(Sequence& sequence, int32_t cached_tokens) {
+OutgoingKv KvSender::Open(RequestId id, HandoffTarget target) {
+  const TimePoint began = clock_.Now();
+  OutgoingKv outgoing{.target = std::move(target)};
+  outgoing.error = AboutPeer(OpenStream(id, outgoing), outgoing.target);
+  if (outgoing.error.ok()) {
+    Advance(outgoing.state, SendEvent::kOpen);
+    ++num_open_;
+  } else {
+    Advance(outgoing.state, SendEvent::kRefuse);
+  }
+  time_spent_ += clock_.Now() - began;
+  return outgoing;
+}
+
+absl::Status KvSender::OpenStream(RequestId id, OutgoingKv& outgoing) {
+  if (transport_ == nullptr) return FailedPrecondition("this worker has no KV transport");
+  const HandoffTarget& target = outgoing.target;
+  outgoing.attempt = ++last_attempt_;
+  const auto ended = [this, id, attempt = outgoing.attempt](uint64_t, uint64_t,
+                                                            const absl::Status& status) {
+    inbox_.PushAlways(StreamEndedMessage{id, attempt, status, clock_.Now()});
+  };
+  return transport_->OpenStream(target.data_address, target.reservation.value(), target.epoch,
+                                target.lease / kRenewalsPerLease, ended);
+}
+
+void KvSender::Begin(Sequence& sequence, int32_t cached_tokens) {
   const TimePoint began = clock_.Now();
   OutgoingKv& outgoing = *sequence.request.outgoing;
-  absl::Status status = OpenStream(sequence);
-  if (status.ok()) {
-    outgoing.state = OutgoingKv::State::kStreaming;
-    ++num_open_;
-    status = PostCached(sequence, cached_tokens);
-  }
-  outgoing.error = AboutPeer(status, outgoing.target);
+  outgoing.ready_blocks = cached_tokens / store_.layout().block_tokens;
+  if (HasStream(outgoing)) outgoing.error = AboutPeer(PostReady(sequence), outgoing.target);
   time_spent_ += clock_.Now() - began;
 }
 
-absl::Status KvSender::OpenStream(Sequence& sequence) {
-  if (transport_ == nullptr) return FailedPrecondition("this worker has no KV transport");
-  const HandoffTarget& target = sequence.request.outgoing->target;
-  const auto ended = [this, id = sequence.request.spec.id](uint64_t, uint64_t,
-                                                           const absl::Status& status) {
-    inbox_.PushAlways(StreamEndedMessage{id, status, clock_.Now()});
-  };
-  return transport_->OpenStream(target.data_address, target.reservation.value(), target.epoch,
-                                Duration::zero(), ended);
+absl::Status KvSender::PostReady(Sequence& sequence) {
+  const OutgoingKv& outgoing = *sequence.request.outgoing;
+  if (outgoing.ready_blocks == 0) return absl::OkStatus();
+  for (int32_t layer = 0; layer < store_.layout().num_layers; ++layer) {
+    RETURN_IF_ERROR(PostBlocks(layer, sequence, 0, outgoing.ready_blocks));
+  }
+  return absl::OkStatus();
 }
 
 void KvSender::PostLayer(int32_t layer, std::span<const Chunk> chunks) {
@@ -54,28 +88,26 @@ void KvSender::PostLayer(int32_t layer, std::span<const Chunk> chunks) {
   time_spent_ += clock_.Now() - began;
 }
 
-absl::Status KvSender::PostCached(Sequence& sequence, int32_t cached_tokens) {
-  const KvLayout& layout = store_.layout();
-  for (int32_t layer = 0; layer < layout.num_layers; ++layer) {
-    RETURN_IF_ERROR(PostBlocks(layer, sequence, 0, cached_tokens / layout.block_tokens));
-  }
-  return absl::OkStatus();
-}
-
+// Of a stream that is lost, what becomes ready is posted when it is open again.
 absl::Status KvSender::PostChunk(int32_t layer, const Chunk& chunk) {
-  const int32_t block_tokens = store_.layout().block_tokens;
+  const KvLayout& layout = store_.layout();
+  OutgoingKv& outgoing = *chunk.sequence->request.outgoing;
   // The block that `begin` lies in was not full before this chunk, so it was not posted.
-  const int32_t first = chunk.begin / block_tokens;
+  const int32_t first = chunk.begin / layout.block_tokens;
   const int32_t last =
-      chunk.samples > 0 ? store_.layout().BlocksFor(chunk.end()) : chunk.end() / block_tokens;
+      chunk.samples > 0 ? layout.BlocksFor(chunk.end()) : chunk.end() / layout.block_tokens;
+  if (layer == layout.num_layers - 1) outgoing.ready_blocks = last;
+  if (!HasStream(outgoing)) return absl::OkStatus();
   return PostBlocks(layer, *chunk.sequence, first, last);
 }
 
+// The peer names what it has in tokens: its blocks may be of another size.
 absl::Status KvSender::PostBlocks(int32_t layer, Sequence& sequence, int32_t first, int32_t last) {
   const BlockTable& table = sequence.tables.front();
   OutgoingKv& outgoing = *sequence.request.outgoing;
   const HandoffTarget& target = outgoing.target;
-  for (int32_t block = std::max(first, target.cached_blocks); block < last; ++block) {
+  first = std::max(first, target.cached_tokens / store_.layout().block_tokens);
+  for (int32_t block = first; block < last; ++block) {
     if (outgoing.frames == 0) outgoing.first_posted = clock_.Now();
     const BlockId id(table.block_ids()[static_cast<size_t>(block)]);
     RETURN_IF_ERROR(transport_->Post(target.reservation.value(), target.epoch,
@@ -89,41 +121,95 @@ absl::Status KvSender::PostBlocks(int32_t layer, Sequence& sequence, int32_t fir
 absl::Status KvSender::Commit(RequestState& request) {
   const TimePoint began = clock_.Now();
   OutgoingKv& outgoing = *request.outgoing;
-  TANDEM_CHECK(outgoing.state == OutgoingKv::State::kStreaming, "a commit without a stream");
-  const absl::Status status =
-      transport_->FinishStream(outgoing.target.reservation.value(), outgoing.target.epoch);
-  if (status.ok()) outgoing.state = OutgoingKv::State::kCommitted;
+  outgoing.computed = true;
+  absl::Status status;
+  if (HasStream(outgoing)) status = FinishStream(outgoing);
+  if (status.ok()) Advance(outgoing.state, SendEvent::kCommit);
   time_spent_ += clock_.Now() - began;
-  return AboutPeer(status, outgoing.target);
+  return status;
 }
 
-void KvSender::Abort(RequestState& request) {
-  OutgoingKv& outgoing = *request.outgoing;
-  if (IsOpen(outgoing)) {
+absl::Status KvSender::FinishStream(OutgoingKv& outgoing) {
+  const HandoffTarget& target = outgoing.target;
+  return AboutPeer(transport_->FinishStream(target.reservation.value(), target.epoch), target);
+}
+
+void KvSender::Abort(OutgoingKv& outgoing) {
+  if (HasStream(outgoing)) {
     transport_->AbortStream(outgoing.target.reservation.value(), outgoing.target.epoch);
-    --num_open_;
   }
-  outgoing.state = OutgoingKv::State::kEnded;
+  End(outgoing, SendEvent::kAbort);
 }
 
-absl::Status KvSender::Ended(RequestState& request, const StreamEndedMessage& message) {
+void KvSender::End(OutgoingKv& outgoing, SendEvent event) {
+  if (outgoing.state != SendState::kClosed && outgoing.state != SendState::kEnded) --num_open_;
+  Advance(outgoing.state, event);
+}
+
+std::optional<absl::Status> KvSender::Ended(RequestState& request,
+                                            const StreamEndedMessage& message) {
   OutgoingKv& outgoing = *request.outgoing;
-  const bool committed = outgoing.state == OutgoingKv::State::kCommitted;
-  if (IsOpen(outgoing)) --num_open_;
-  outgoing.state = OutgoingKv::State::kEnded;
-  if (message.status.ok() && !committed) {
-    return AboutPeer(FailedPrecondition("the peer acknowledged KV that was not sent yet"),
-                     outgoing.target);
+  if (message.attempt != outgoing.attempt || !HasStream(outgoing)) return std::nullopt;
+  if (message.status.ok() && outgoing.state == SendState::kCommitted) {
+    End(outgoing, SendEvent::kAcknowledged);
+    return absl::OkStatus();
   }
-  return AboutPeer(message.status, outgoing.target);
+  if (MayReopen(outgoing, message.status)) {
+    Advance(outgoing.state, SendEvent::kLose);
+    outgoing.reopen_at = clock_.Now() + kPauses[outgoing.reopened++];
+    pauses_.push_back({outgoing.reopen_at, request.spec.id});
+    spdlog::warn(
+        "request={} reservation={} lost its KV stream to {}, opens it again ({} of {}): {}",
+        request.spec.id, outgoing.target.reservation, outgoing.target.data_address,
+        outgoing.reopened, std::ssize(kPauses), message.status.ToString());
+    return std::nullopt;
+  }
+  End(outgoing, SendEvent::kRefuse);
+  const absl::Status early = FailedPrecondition("the peer acknowledged KV that was not sent yet");
+  return AboutPeer(message.status.ok() ? early : message.status, outgoing.target);
+}
+
+std::vector<RequestId> KvSender::TakeDue(TimePoint now) {
+  std::vector<RequestId> due;
+  std::erase_if(pauses_, [&](const Pause& pause) {
+    if (pause.until > now) return false;
+    due.push_back(pause.id);
+    return true;
+  });
+  return due;
+}
+
+TimePoint KvSender::NextReopen() const {
+  TimePoint next = kNoDeadline;
+  for (const Pause& pause : pauses_) next = std::min(next, pause.until);
+  return next;
+}
+
+absl::Status KvSender::Reopen(Sequence& root, TimePoint now) {
+  OutgoingKv& outgoing = *root.request.outgoing;
+  // The pause may have been that of an earlier request with this id.
+  if (outgoing.state != SendState::kLost || outgoing.reopen_at > now) return absl::OkStatus();
+  if (absl::Status status = OpenStream(root.request.spec.id, outgoing); !status.ok()) {
+    End(outgoing, SendEvent::kRefuse);
+    return AboutPeer(status, outgoing.target);
+  }
+  Advance(outgoing.state, SendEvent::kReopen);
+  ++num_reopened_;
+  const TimePoint began = clock_.Now();
+  absl::Status status = AboutPeer(PostReady(root), outgoing.target);
+  if (status.ok() && outgoing.computed) {
+    status = FinishStream(outgoing);
+    if (status.ok()) Advance(outgoing.state, SendEvent::kCommit);
+  }
+  time_spent_ += clock_.Now() - began;
+  return status;
 }
 
 KvReport KvSender::Report(const RequestState& request, TimePoint acknowledged) const {
   const OutgoingKv& outgoing = *request.outgoing;
   const KvLayout& layout = store_.layout();
   const uint64_t frame_bytes = kFrameHeaderBytes + static_cast<uint64_t>(layout.ExtentBytes());
-  const int64_t cached_tokens = int64_t{outgoing.target.cached_blocks} * layout.block_tokens;
-  const int64_t sent_tokens = std::max<int64_t>(0, request.prompt_tokens() - cached_tokens);
+  const int32_t sent_tokens = std::max(0, request.prompt_tokens() - outgoing.target.cached_tokens);
   // With nothing to send, the commit is all that went.
   const TimePoint began = outgoing.frames > 0 ? outgoing.first_posted : outgoing.first_token;
   return {.raw_bytes = static_cast<uint64_t>(sent_tokens * layout.BytesPerToken()),

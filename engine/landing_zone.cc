@@ -1,36 +1,77 @@
 #include "engine/landing_zone.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
+#include "kvstore/kv_convert.h"
 
 namespace tandem {
+namespace {
 
-LandingZone::LandingZone(const KvPoolView& pool, uint64_t epoch, const Clock& clock, Inbox& inbox)
-    : pool_(pool), epoch_(epoch), clock_(clock), inbox_(inbox) {}
+constexpr size_t kMaxCompleted = 1024;
 
-void LandingZone::Open(ReservationId id, std::span<const int32_t> blocks, int32_t cached_blocks) {
+template <typename... Args>
+absl::Status AlreadyExists(fmt::format_string<Args...> format, Args&&... args) {
+  return MakeStatus(absl::StatusCode::kAlreadyExists, format, std::forward<Args>(args)...);
+}
+template <typename... Args>
+absl::Status PermissionDenied(fmt::format_string<Args...> format, Args&&... args) {
+  return MakeStatus(absl::StatusCode::kPermissionDenied, format, std::forward<Args>(args)...);
+}
+
+absl::Status NoSuchReservation(uint64_t stream) {
+  return NotFound("reservation {} does not exist: it lapsed or was released", stream);
+}
+
+}  // namespace
+
+LandingZone::LandingZone(const Options& options, const KvPoolView& pool, const Clock& clock,
+                         Inbox& inbox)
+    : options_(options),
+      pool_(pool),
+      clock_(clock),
+      inbox_(inbox),
+      slots_(options.conversion_slots, LargestExtentBytesTo(options.layout)) {}
+
+void LandingZone::Open(ReservationId id, LandingPlan plan) {
   const TimePoint now = clock_.Now();
+  auto landing = std::make_unique<Landing>();
+  landing->direct = plan.layout == options_.layout;
+  landing->first_block = static_cast<uint32_t>(plan.cached_tokens / plan.layout.block_tokens);
+  landing->num_blocks = static_cast<uint32_t>(plan.layout.BlocksFor(plan.prompt_tokens));
+  landing->first_block = std::min(landing->first_block, landing->num_blocks);
+  const size_t per_layer = landing->num_blocks - landing->first_block;
+  landing->extents.assign(per_layer * static_cast<size_t>(pool_.num_layers), Extent::kEmpty);
+  landing->plan = std::move(plan);
+  landing->lease_end = now + options_.lease;
   absl::MutexLock lock(&mutex_);
-  Landing& landing = landings_[id];
-  landing.blocks.assign(blocks.begin(), blocks.end());
-  landing.cached_blocks = static_cast<uint32_t>(cached_blocks);
-  landing.extents.assign(blocks.size() * static_cast<size_t>(pool_.num_layers), Extent::kEmpty);
-  landing.latest_frame = now;
+  TANDEM_CHECK(id > latest_, "a reservation that was opened before");
+  latest_ = id;
+  landings_.emplace(id, std::move(landing));
 }
 
 LandingZone::Closing LandingZone::Close(ReservationId id) {
   absl::MutexLock lock(&mutex_);
   const auto place = landings_.find(id);
-  TANDEM_CHECK(place != landings_.end() && !place->second.closed, "closed a landing that is not");
-  if (place->second.num_writing > 0) {
-    place->second.closed = true;
+  TANDEM_CHECK(place != landings_.end() && !place->second->closed, "closed a landing that is not");
+  if (place->second->num_writing > 0) {
+    place->second->closed = true;
     return Closing::kDraining;
   }
+  if (place->second->committed) Remember(id);
   landings_.erase(place);
   return Closing::kDone;
+}
+
+void LandingZone::Remember(ReservationId completed) {
+  completed_.insert(completed);
+  completed_in_order_.push_back(completed);
+  if (completed_in_order_.size() <= kMaxCompleted) return;
+  completed_.erase(completed_in_order_.front());
+  completed_in_order_.pop_front();
 }
 
 void LandingZone::ShutDown() {
@@ -38,55 +79,100 @@ void LandingZone::ShutDown() {
   shut_down_ = true;
 }
 
-TimePoint LandingZone::LatestFrame(ReservationId id) const {
+TimePoint LandingZone::LeaseEnd(ReservationId id) const {
   absl::MutexLock lock(&mutex_);
-  return landings_.at(id).latest_frame;
+  return landings_.at(id)->lease_end;
+}
+
+void LandingZone::Renew(ReservationId id) {
+  const TimePoint now = clock_.Now();
+  absl::MutexLock lock(&mutex_);
+  landings_.at(id)->lease_end = now + options_.lease;
 }
 
 absl::StatusOr<std::span<std::byte>> LandingZone::Prepare(const FrameHeader& header) {
   const TimePoint now = clock_.Now();
   absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(Landing* const landing, Find(header));
+  ASSIGN_OR_RETURN(Landing* const landing, Find(header.stream, header.epoch, now));
   ASSIGN_OR_RETURN(const size_t index, ExtentIndex(header, *landing));
   Extent& extent = landing->extents[index];
   if (extent == Extent::kWriting) {
-    return FailedPrecondition("layer {}, block {} of reservation {} is being written already",
-                              header.layer, header.block, header.stream);
+    return AlreadyExists("layer {}, block {} of reservation {} is being written already",
+                         header.layer, header.block, header.stream);
   }
+  landing->lease_end = now + options_.lease;
+  ASSIGN_OR_RETURN(std::byte* const bytes, PlaceFor(header, *landing, index));
   if (extent == Extent::kLanded) --landing->num_landed;
   extent = Extent::kWriting;
   ++landing->num_writing;
-  landing->latest_frame = now;
-  std::byte* const bytes =
-      pool_.Extent(static_cast<int32_t>(header.layer), landing->blocks[header.block]);
-  return std::span(bytes, static_cast<size_t>(pool_.ExtentBytes()));
+  return std::span(bytes, header.payload_bytes);
+}
+
+absl::StatusOr<std::byte*> LandingZone::PlaceFor(const FrameHeader& header, Landing& landing,
+                                                 size_t index) {
+  if (landing.direct) {
+    return pool_.Extent(static_cast<int32_t>(header.layer), landing.plan.blocks[header.block]);
+  }
+  const std::optional<int32_t> slot = slots_.Take();
+  // What is dropped is missing at the commit and comes again, when others are through.
+  if (!slot) {
+    return AlreadyExists("all {} slots for KV of another layout are taken",
+                         options_.conversion_slots);
+  }
+  landing.slots.emplace(index, *slot);
+  return slots_.At(*slot);
+}
+
+LandingZone::Landing& LandingZone::Writing(const FrameHeader& header) {
+  const auto place = landings_.find(ReservationId(header.stream));
+  TANDEM_CHECK(place != landings_.end(), "a frame landed that was not prepared");
+  const absl::StatusOr<size_t> index = ExtentIndex(header, *place->second);
+  TANDEM_CHECK(index.ok() && place->second->extents[*index] == Extent::kWriting,
+               "a frame landed that was not prepared");
+  return *place->second;
 }
 
 void LandingZone::Landed(const FrameHeader& header, const absl::Status& status) {
   const ReservationId id(header.stream);
+  if (status.ok()) Convert(header);
   const TimePoint now = clock_.Now();
-  std::optional<Message> message;
+  bool drained = false;
   {
     absl::MutexLock lock(&mutex_);
-    const auto place = landings_.find(id);
-    TANDEM_CHECK(place != landings_.end(), "a frame landed that was not prepared");
-    Landing& landing = place->second;
-    const absl::StatusOr<size_t> index = ExtentIndex(header, landing);
-    TANDEM_CHECK(index.ok() && landing.extents[*index] == Extent::kWriting,
-                 "a frame landed that was not prepared");
-    landing.extents[*index] = status.ok() ? Extent::kLanded : Extent::kEmpty;
+    Landing& landing = Writing(header);
+    const size_t index = *ExtentIndex(header, landing);
+    landing.extents[index] = status.ok() ? Extent::kLanded : Extent::kEmpty;
     if (status.ok()) ++landing.num_landed;
     --landing.num_writing;
-    landing.latest_frame = now;
-    if (landing.closed && landing.num_writing == 0) {
-      landings_.erase(place);
-      message = KvDrainedMessage{id};
-    } else if (!status.ok() && !landing.closed && landing.broken.ok()) {
-      landing.broken = status;
-      message = KvArrivedMessage{id, status, now};
+    if (const auto slot = landing.slots.find(index); slot != landing.slots.end()) {
+      slots_.GiveBack(slot->second);
+      landing.slots.erase(slot);
     }
+    if (landing.lease_end > now) landing.lease_end = now + options_.lease;
+    drained = landing.closed && landing.num_writing == 0;
+    if (drained) landings_.erase(id);
   }
-  if (message) inbox_.PushAlways(*std::move(message));
+  if (drained) inbox_.PushAlways(KvDrainedMessage{id});
+}
+
+// Nobody else touches the slot, the tokens, or the landing's plan while the frame is being written.
+void LandingZone::Convert(const FrameHeader& header) {
+  const LandingPlan* plan = nullptr;
+  const std::byte* payload = nullptr;
+  {
+    absl::MutexLock lock(&mutex_);
+    const Landing& landing = Writing(header);
+    if (landing.direct) return;
+    plan = &landing.plan;
+    payload = slots_.At(landing.slots.at(*ExtentIndex(header, landing)));
+  }
+  ConvertExtent(plan->layout, std::span(payload, header.payload_bytes),
+                static_cast<int32_t>(header.block),
+                {.begin = plan->cached_tokens, .end = plan->prompt_tokens}, options_.layout,
+                [&](int32_t block) {
+                  return pool_.Extent(static_cast<int32_t>(header.layer),
+                                      plan->blocks[static_cast<size_t>(block)]);
+                });
 }
 
 CommitAnswer LandingZone::Commit(const FrameHeader& header) {
@@ -94,71 +180,91 @@ CommitAnswer LandingZone::Commit(const FrameHeader& header) {
   absl::Status status;
   {
     absl::MutexLock lock(&mutex_);
-    const absl::StatusOr<Landing*> found = Find(header);
-    if (!found.ok()) return {.status = found.status()};
+    const absl::StatusOr<Landing*> found = Find(header.stream, header.epoch, now);
+    // The acknowledgement was lost, so it is given again.
+    if (absl::IsAlreadyExists(found.status())) return {};
+    if (!found.ok()) return {.status = found.status(), .missing = {}};
     Landing& landing = **found;
-    status = CheckComplete(header, landing);
+    landing.lease_end = now + options_.lease;
+    const int64_t expected = landing.num_extents();
+    if (header.frames != static_cast<uint64_t>(expected)) {
+      status = DataLoss("reservation {} was committed with {} frames, it has {} extents",
+                        header.stream, header.frames, expected);
+    } else if (landing.num_landed < expected) {
+      return {.status = absl::OkStatus(), .missing = MissingOf(landing)};
+    }
     landing.committed = status.ok();
     landing.broken = status;
-    landing.latest_frame = now;
   }
   inbox_.PushAlways(KvArrivedMessage{ReservationId(header.stream), status, now});
-  return {.status = status};
+  return {.status = status, .missing = {}};
 }
 
 absl::Status LandingZone::Renewed(uint64_t stream, uint64_t epoch) {
   const TimePoint now = clock_.Now();
   absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(Landing* const landing, Find({.stream = stream, .epoch = epoch}));
-  landing->latest_frame = now;
+  const absl::StatusOr<Landing*> found = Find(stream, epoch, now);
+  // Complete ones wait for their request, not for their sender.
+  if (absl::IsAlreadyExists(found.status())) return absl::OkStatus();
+  RETURN_IF_ERROR(found.status());
+  (*found)->lease_end = now + options_.lease;
   return absl::OkStatus();
 }
 
-absl::StatusOr<LandingZone::Landing*> LandingZone::Find(const FrameHeader& header) {
+absl::StatusOr<LandingZone::Landing*> LandingZone::Find(uint64_t stream, uint64_t epoch,
+                                                        TimePoint now) {
   if (shut_down_) return Unavailable("this worker has shut down: retry elsewhere");
-  if (header.epoch != epoch_) {
-    return FailedPrecondition("a frame for epoch {}, this worker's is {}: it was restarted",
-                              header.epoch, epoch_);
+  if (epoch != options_.epoch) {
+    return PermissionDenied("a frame for epoch {}, this worker's is {}: it was restarted", epoch,
+                            options_.epoch);
   }
-  const auto place = landings_.find(ReservationId(header.stream));
-  if (place == landings_.end() || place->second.closed) {
-    return NotFound("reservation {} does not exist: it lapsed or was released", header.stream);
+  const ReservationId id(stream);
+  if (stream == 0 || id > latest_) {
+    return PermissionDenied("reservation {} was never given out", stream);
   }
-  Landing& landing = place->second;
-  RETURN_IF_ERROR(landing.broken);
-  if (landing.committed) {
-    return FailedPrecondition("reservation {} is complete: it takes no more frames", header.stream);
+  const auto place = landings_.find(id);
+  const bool known = place != landings_.end() && !place->second->closed;
+  if (completed_.contains(id) || (known && place->second->committed)) {
+    return AlreadyExists("reservation {} is complete: it takes no more frames", stream);
   }
-  return &landing;
+  if (!known) return NoSuchReservation(stream);
+  RETURN_IF_ERROR(place->second->broken);
+  // The engine thread will see that, too, as soon as its step has ended.
+  if (place->second->lease_end <= now) return NoSuchReservation(stream);
+  return place->second.get();
 }
 
 absl::StatusOr<size_t> LandingZone::ExtentIndex(const FrameHeader& header,
                                                 const Landing& landing) const {
-  const auto layers = static_cast<uint32_t>(pool_.num_layers);
-  if (header.layer >= layers || header.block >= landing.blocks.size()) {
+  const KvLayout& layout = landing.plan.layout;
+  const auto layers = static_cast<uint32_t>(layout.num_layers);
+  if (header.layer >= layers || header.block >= landing.num_blocks) {
     return FailedPrecondition("layer {}, block {}: reservation {} has {} layers of {} blocks",
                               header.layer, header.block, header.stream, layers,
-                              landing.blocks.size());
+                              landing.num_blocks);
   }
-  if (header.block < landing.cached_blocks) {
+  if (header.block < landing.first_block) {
     return FailedPrecondition("block {} of reservation {}: its first {} are cached here",
-                              header.block, header.stream, landing.cached_blocks);
+                              header.block, header.stream, landing.first_block);
   }
-  if (header.payload_bytes != static_cast<uint64_t>(pool_.ExtentBytes())) {
-    return FailedPrecondition("a payload of {} bytes, an extent has {}: the KV layouts differ",
-                              header.payload_bytes, pool_.ExtentBytes());
+  if (header.payload_bytes != static_cast<uint64_t>(layout.ExtentBytes())) {
+    return FailedPrecondition(
+        "a payload of {} bytes, an extent of the layout that was reserved for has {}",
+        header.payload_bytes, layout.ExtentBytes());
   }
-  return size_t{header.layer} * landing.blocks.size() + header.block;
+  const size_t per_layer = landing.num_blocks - landing.first_block;
+  return header.layer * per_layer + (header.block - landing.first_block);
 }
 
-absl::Status LandingZone::CheckComplete(const FrameHeader& header, const Landing& landing) const {
-  const auto sent = static_cast<int64_t>(landing.blocks.size() - landing.cached_blocks);
-  const int64_t expected = sent * pool_.num_layers;
-  if (landing.num_landed == expected && header.frames == static_cast<uint64_t>(expected)) {
-    return absl::OkStatus();
+std::vector<MissingExtent> LandingZone::MissingOf(const Landing& landing) const {
+  std::vector<MissingExtent> missing;
+  const uint32_t per_layer = landing.num_blocks - landing.first_block;
+  for (uint32_t index = 0; index < landing.extents.size(); ++index) {
+    if (landing.extents[index] == Extent::kLanded) continue;
+    missing.push_back(
+        {.layer = index / per_layer, .block = landing.first_block + index % per_layer});
   }
-  return DataLoss("reservation {} was committed with {} frames sent and {} of {} extents in place",
-                  header.stream, header.frames, landing.num_landed, expected);
+  return missing;
 }
 
 }  // namespace tandem

@@ -1,37 +1,56 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "engine/conversion_slots.h"
 #include "engine/inbox.h"
 #include "kernels/op_args.h"
+#include "kvstore/kv_layout.h"
 #include "transfer/transport.h"
 
 namespace tandem {
 
-// Where incoming KV lands: says to the transport's thread, frame by frame, which place of the pool
-// is meant, and finds out whether all of a reservation's KV is there. The only part of a worker
-// that two threads share.
+// Where the KV of one sequence shall land.
+struct LandingPlan {
+  std::vector<int32_t> blocks;  // of the pool, that the sequence lies in
+  // How it comes: frames name blocks of this layout, which CanConvert to the pool's.
+  KvLayout layout;
+  int32_t prompt_tokens = 0;
+  int32_t cached_tokens = 0;  // of the prompt, in place already: nobody may write them
+};
+
+// Where incoming KV lands: says to the transport's thread, frame by frame, which place is meant,
+// finds out whether all of a reservation's KV is there, and keeps its lease, which frames and
+// renewals prolong and which ends on time however busy the engine thread is. The only part of a
+// worker that two threads share. Payloads of the pool's own layout land in the pool, others in a
+// slot, from where their tokens are converted into the pool once they are verified.
 //
-// One extent (layer, block) of a reservation:
+// One extent (layer, block of the sender) of a reservation:
 //   empty    -> writing   Prepare; a landed one too, for a duplicate: what it will hold is unknown
 //   writing  -> landed    Landed(OK)
-//   writing  -> empty     Landed(error): the reservation is broken
+//   writing  -> empty     Landed(error): it is missing, and asked for again at the commit
 // One reservation:
-//   open      -> committed  Commit, all extents landed, none being written: refuses every frame
-//   open      -> broken     a frame or a commit failed: refuses every frame with that status
+//   open      -> committed  Commit, all extents landed, none being written: frames that still come
+//                           are dropped, further commits acknowledged again
+//   open      -> broken     a commit of another number of frames: refuses everything with that
+//   open      -> lapsed     nothing prolonged its lease in time: refuses everything as closed ones
 //   any       -> closed     Close: gone at once, or once the writes in flight have landed, so that
 //                           no block is given back under a write
 // Outcomes are told to the engine through the inbox.
-// Thread-safe.
+// Thread-safe. No lock is held while bytes are converted.
 class LandingZone final : public FrameReceiver {
  public:
   enum class Closing : uint8_t {
@@ -39,18 +58,24 @@ class LandingZone final : public FrameReceiver {
     kDraining,  // a write is in flight: KvDrainedMessage will follow
   };
 
-  // `epoch`: of this engine; frames for another one are refused.
-  LandingZone(const KvPoolView& pool, uint64_t epoch, const Clock& clock, Inbox& inbox);
+  struct Options {
+    KvLayout layout;     // of the pool
+    uint64_t epoch = 0;  // of this engine; frames for another one come from strangers
+    Duration lease{};
+    int32_t conversion_slots = 0;
+  };
+  LandingZone(const Options& options, const KvPoolView& pool, const Clock& clock, Inbox& inbox);
 
-  // Takes frames for `id`, whose sequence lies in `blocks` of the pool. Of these the first
-  // `cached_blocks` are in place already: nobody may write into them.
-  void Open(ReservationId id, std::span<const int32_t> blocks, int32_t cached_blocks);
+  // Takes frames for `id`, which rises from call to call.
+  void Open(ReservationId id, LandingPlan plan);
   // Refuses further frames and forgets the reservation, which must be open.
   Closing Close(ReservationId id);
   // Refuses all frames from here on with UNAVAILABLE.
   void ShutDown();
-  // When the latest frame for `id` was begun or landed, else when it was opened.
-  TimePoint LatestFrame(ReservationId id) const;
+  // When the lease of `id` ends unless it is prolonged before; kept, as all its times, by this.
+  TimePoint LeaseEnd(ReservationId id) const;
+  // Prolongs the lease, from now on.
+  void Renew(ReservationId id);
 
   absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) override;
   void Landed(const FrameHeader& header, const absl::Status& status) override;
@@ -61,29 +86,48 @@ class LandingZone final : public FrameReceiver {
   enum class Extent : uint8_t { kEmpty, kWriting, kLanded };
 
   struct Landing {
-    std::vector<int32_t> blocks;
-    uint32_t cached_blocks = 0;
-    std::vector<Extent> extents;  // [layer][block of the sequence]; cached ones stay empty
+    LandingPlan plan;
+    bool direct = false;          // it comes in the pool's layout
+    uint32_t first_block = 0;     // of the sender's, that holds a token that is not cached
+    uint32_t num_blocks = 0;      // of the sender's
+    std::vector<Extent> extents;  // [layer][block - first_block]
+    absl::flat_hash_map<size_t, int32_t> slots;  // of the extents being written that need one
     int64_t num_landed = 0;
     int32_t num_writing = 0;
-    TimePoint latest_frame{};
+    TimePoint lease_end{};
     bool committed = false;
     bool closed = false;
     absl::Status broken;
+
+    int64_t num_extents() const { return static_cast<int64_t>(extents.size()); }
   };
 
-  absl::StatusOr<Landing*> Find(const FrameHeader& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The extent that the header names, inside [0, extents.size()).
+  // Those that frames may come for. PERMISSION_DENIED for another epoch and for what was never
+  // given out, NOT_FOUND for what has ended, ALREADY_EXISTS for what is complete.
+  absl::StatusOr<Landing*> Find(uint64_t stream, uint64_t epoch, TimePoint now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The extent that the header names, inside [0, landing.extents.size()).
   absl::StatusOr<size_t> ExtentIndex(const FrameHeader& header, const Landing& landing) const;
-  absl::Status CheckComplete(const FrameHeader& header, const Landing& landing) const;
+  std::vector<MissingExtent> MissingOf(const Landing& landing) const;
+  // The landing whose extent a prepared frame writes.
+  Landing& Writing(const FrameHeader& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::byte*> PlaceFor(const FrameHeader& header, Landing& landing, size_t index)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Convert(const FrameHeader& header);
+  void Remember(ReservationId completed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const Options options_;
   const KvPoolView pool_;
-  const uint64_t epoch_;
   const Clock& clock_;
   Inbox& inbox_;
 
   mutable absl::Mutex mutex_;
-  absl::flat_hash_map<ReservationId, Landing> landings_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<ReservationId, std::unique_ptr<Landing>> landings_ ABSL_GUARDED_BY(mutex_);
+  ConversionSlots slots_ ABSL_GUARDED_BY(mutex_);
+  ReservationId latest_ ABSL_GUARDED_BY(mutex_);  // that was opened
+  // The latest that were closed complete: their senders may have missed the acknowledgement.
+  absl::flat_hash_set<ReservationId> completed_ ABSL_GUARDED_BY(mutex_);
+  std::deque<ReservationId> completed_in_order_ ABSL_GUARDED_BY(mutex_);
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -7,32 +7,17 @@
 #include <span>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "engine/beam_search.h"
 #include "engine/engine.h"
+#include "engine/outgoing_kv.h"
 #include "engine/output_stream.h"
 #include "kvstore/block_table.h"
 #include "kvstore/kv_store.h"
 #include "scheduler/sequence_state.h"
 
 namespace tandem {
-
-// The sending half of a hand-off, as far as one request goes.
-//   kClosed    -> kStreaming   first chunk: the stream is open, extents are posted
-//   kStreaming -> kCommitted   all was posted and the commit queued: the peer's answer is awaited
-//   any        -> kEnded       the transport reads none of the blocks any more
-struct OutgoingKv {
-  enum class State : uint8_t { kClosed, kStreaming, kCommitted, kEnded };
-
-  HandoffTarget target;
-  State state = State::kClosed;
-  absl::Status error;  // of the first call that failed; acted upon after the step
-  uint64_t frames = 0;
-  TimePoint first_posted{};
-  TimePoint first_token{};  // when it was sampled: what comes after is not hidden by computing
-};
 
 // One request inside an engine: its stream, its times, and what its sequences have in common. It
 // has one sequence until its prompt is computed. Then that forks: sampling, into one sequence per

@@ -129,6 +129,14 @@ absl::Status CanConvert(const KvLayout& from, const KvLayout& to) {
       Name(from.dtype), Name(to.dtype), Name(from.dtype), Name(to.dtype));
 }
 
+// Numbers are only widened, so that what grows is the block.
+int64_t LargestExtentBytesTo(const KvLayout& to) {
+  KvLayout from = to;
+  int64_t bytes = from.ExtentBytes();
+  while (from.block_tokens *= 2, from.Validate().ok()) bytes = from.ExtentBytes();
+  return bytes;
+}
+
 // Between two block bounds, the tokens of one K or V head lie side by side on both sides.
 void ConvertExtent(const KvLayout& from, std::span<const std::byte> extent, int32_t block,
                    TokenSpan wanted, const KvLayout& to,

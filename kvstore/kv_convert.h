@@ -16,6 +16,9 @@ namespace tandem {
 // both values of the first field that stands in the way.
 absl::Status CanConvert(const KvLayout& from, const KvLayout& to);
 
+// No extent that can be converted to `to` is larger than this.
+int64_t LargestExtentBytesTo(const KvLayout& to);
+
 // Tokens [begin, end) of a sequence.
 struct TokenSpan {
   int32_t begin = 0;

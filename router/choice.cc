@@ -73,9 +73,10 @@ bool Choice::goes_on() const {
   return !ended() && !text_.ended() && completion_tokens_ < spec_.sequence.max_tokens();
 }
 
-v1::ChoiceFinish Choice::MakeFinish(Duration reserve, TimePoint now) const {
+v1::ChoiceFinish Choice::MakeFinish(Duration reserve, Duration admission, TimePoint now) const {
   ChoiceTimes times = times_;
   times.reserve = reserve;
+  times.admission = admission;
   v1::ChoiceFinish finish;
   finish.set_index(index_);
   finish.set_reason(reason_);

@@ -32,8 +32,9 @@ class Choice {
   // Whether tokens may follow; its worker's word on how it ended may still be on its way.
   bool goes_on() const;
   int32_t completion_tokens() const { return completion_tokens_; }
-  // Of an ended choice: all but the route, the workers and the KV. reserve: as in ChoiceTimes.
-  v1::ChoiceFinish MakeFinish(Duration reserve, TimePoint now) const;
+  // Of an ended choice: all but the route, the workers and the KV. reserve, admission: as in
+  // ChoiceTimes.
+  v1::ChoiceFinish MakeFinish(Duration reserve, Duration admission, TimePoint now) const;
 
  private:
   const RequestSpec& spec_;

@@ -36,6 +36,7 @@ WorkerView ToView(const v1::RegisterRequest& request, TimePoint now) {
                     .max_context_tokens = request.max_context_tokens(),
                     .model_fingerprint = request.model_fingerprint(),
                     .layout_fingerprint = request.layout_fingerprint(),
+                    .layout = request.layout(),
                     .load = request.load(),
                     .last_heard = now};
 }

@@ -35,6 +35,7 @@ struct WorkerView {
   int32_t max_context_tokens = 0;
   uint64_t model_fingerprint = 0;
   uint64_t layout_fingerprint = 0;
+  v1::KvLayout layout;
   v1::WorkerLoad load;  // as last reported
   WorkerCharge charged;
   TimePoint last_heard;

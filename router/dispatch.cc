@@ -106,7 +106,8 @@ v1::ReserveRequest Dispatch::ReserveFor(const RouteDecision& decision, uint64_t 
   request.set_priority(spec_.sequence.priority());
   request.set_tenant(spec_.sequence.tenant());
   request.set_cache_salt(spec_.sequence.cache_salt());
-  request.set_layout_fingerprint(decision.prefill.layout_fingerprint);
+  *request.mutable_layout() = decision.prefill.layout;
+  request.set_model_fingerprint(decision.prefill.model_fingerprint);
   return request;
 }
 
@@ -122,7 +123,11 @@ void Dispatch::StartReserve() {
 
 void Dispatch::OnReserved(const CallEnd& end, const v1::ReserveResponse& response) {
   reserve_call_.reset();
-  if (!told_.any()) reserve_time_ += parts_.clock.Now() - reserve_started_;
+  const Duration queued = std::chrono::microseconds(response.queued_us());
+  if (!told_.any()) {
+    reserve_time_ += parts_.clock.Now() - reserve_started_ - queued;
+    admission_time_ += queued;
+  }
   if (!end.status.ok()) {
     OnFailure(decision_.decode, end);
     return;

@@ -106,6 +106,8 @@ class Dispatch {
   void Describe(v1::ChoiceFinish& finish) const;
   // Waiting for decode workers to set blocks aside, all attempts before the first token together.
   Duration reserve_time() const { return reserve_time_; }
+  // Waited for room at decode workers; not part of reserve_time.
+  Duration admission_time() const { return admission_time_; }
   int32_t cached_tokens() const { return reports_.cached_tokens; }
   int32_t preemptions() const { return reports_.preemptions; }
   // How often it went on elsewhere after a worker was lost or left.
@@ -239,6 +241,7 @@ class Dispatch {
 
   TimePoint reserve_started_;
   Duration reserve_time_{};
+  Duration admission_time_{};
   Reports reports_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // outlived by timers
 };

@@ -98,7 +98,8 @@ void Request::SendFinishes() {
 }
 
 v1::ChoiceFinish Request::MakeFinish(const Choice& choice) const {
-  v1::ChoiceFinish finish = choice.MakeFinish(dispatch_.reserve_time(), clock_.Now());
+  v1::ChoiceFinish finish =
+      choice.MakeFinish(dispatch_.reserve_time(), dispatch_.admission_time(), clock_.Now());
   dispatch_.Describe(finish);
   return finish;
 }

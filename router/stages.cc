@@ -15,10 +15,11 @@ v1::Stages SplitTtft(const ChoiceTimes& times, const v1::StageTimes& worker) {
   stages.set_queue_ms(MicrosToMs(worker.queue_us()));
   stages.set_prefill_ms(MicrosToMs(worker.prefill_us()));
   stages.set_reserve_ms(ToMilliseconds(times.reserve));
+  stages.set_admission_ms(ToMilliseconds(times.admission));
   stages.set_transfer_ms(MicrosToMs(worker.transfer_us()));
   stages.set_first_token_ms(MicrosToMs(worker.first_token_us()));
   const double named = stages.queue_ms() + stages.prefill_ms() + stages.reserve_ms() +
-                       stages.transfer_ms() + stages.first_token_ms();
+                       stages.admission_ms() + stages.transfer_ms() + stages.first_token_ms();
   const double residual = stages.ttft_ms() - named;
   stages.set_residual_ms(residual < 0 && residual > -kRoundingMs ? 0 : residual);
   return stages;

@@ -11,7 +11,10 @@ struct ChoiceTimes {
   TimePoint received;     // the request arrived at the router
   TimePoint first_token;  // ... at the router
   TimePoint last_token;
-  Duration reserve{};  // waiting for decode workers to set blocks aside, all attempts together
+  // Of all attempts together: asking decode workers to set blocks aside, and waiting until they
+  // had room.
+  Duration reserve{};
+  Duration admission{};
 };
 
 // Splits TTFT into what the worker that prefilled reports, the reservation, and the rest, so that

@@ -66,14 +66,17 @@ class Scheduler {
  public:
   Scheduler(const SchedulerOptions& options, const LatencyModel& latency);
 
-  // Queues a sequence to be prefilled here. RESOURCE_EXHAUSTED when the queue is full;
   // INVALID_ARGUMENT, with the numbers, when it could never fit.
+  absl::Status CheckFits(const SequenceSpec& spec) const;
+
+  // Queues a sequence to be prefilled here. RESOURCE_EXHAUSTED when the queue is full;
+  // INVALID_ARGUMENT as CheckFits.
   absl::Status Enqueue(const SequenceSpec& spec, TimePoint now);
 
   // Admits at once a sequence whose prompt KV will arrive from elsewhere: its prompt's blocks can
   // be had now, and it stays parked until Activate. `view` knows its id. RESOURCE_EXHAUSTED when
   // there is no room to grow beside those admitted, those on the host and the head of the queue
-  // (unless this one ranks higher); INVALID_ARGUMENT as Enqueue.
+  // (unless this one ranks higher); INVALID_ARGUMENT as CheckFits.
   absl::Status Reserve(const SequenceSpec& spec, const CacheView& view, TimePoint now);
 
   // The KV of a parked sequence's prompt is complete and its first output token is known: it
@@ -184,7 +187,6 @@ class Scheduler {
   int32_t Count(Phase phase) const { return static_cast<int32_t>(InPhase(phase).size()); }
 
   // scheduler.cc: who is known, and in which phase.
-  absl::Status CheckFits(const SequenceSpec& spec) const;
   Place Find(SequenceId id, Phase phase);
   Place Add(const SequenceSpec& spec, Phase phase);
   void Remove(Place sequence);

@@ -281,6 +281,7 @@ void Worker::Parts::Register() {
   self.set_model(options.model_name);
   self.set_model_fingerprint(engine->options().model_fingerprint);
   self.set_layout_fingerprint(engine->layout_fingerprint());
+  *self.mutable_layout() = ToProto(engine->options().layout);
   self.set_max_context_tokens(engine->options().max_context_tokens);
   self.set_block_tokens(engine->options().layout.block_tokens);
   self.set_pid(getpid());

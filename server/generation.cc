@@ -22,9 +22,13 @@ Json LogprobsJson(const v1::TokenLogprobs& logprobs) {
 }
 
 Json StagesJson(const v1::Stages& stages) {
-  return {{"ttft_ms", stages.ttft_ms()},         {"queue_ms", stages.queue_ms()},
-          {"prefill_ms", stages.prefill_ms()},   {"reserve_ms", stages.reserve_ms()},
-          {"transfer_ms", stages.transfer_ms()}, {"first_token_ms", stages.first_token_ms()},
+  return {{"ttft_ms", stages.ttft_ms()},
+          {"queue_ms", stages.queue_ms()},
+          {"prefill_ms", stages.prefill_ms()},
+          {"reserve_ms", stages.reserve_ms()},
+          {"admission_ms", stages.admission_ms()},
+          {"transfer_ms", stages.transfer_ms()},
+          {"first_token_ms", stages.first_token_ms()},
           {"residual_ms", stages.residual_ms()}};
 }
 
@@ -126,7 +130,8 @@ std::string ToJson(const Generation& generation) {
 
 double StagesErrorMs(const v1::Stages& stages) {
   const double sum = stages.queue_ms() + stages.prefill_ms() + stages.reserve_ms() +
-                     stages.transfer_ms() + stages.first_token_ms() + stages.residual_ms();
+                     stages.admission_ms() + stages.transfer_ms() + stages.first_token_ms() +
+                     stages.residual_ms();
   return std::abs(sum - stages.ttft_ms());
 }
 
@@ -135,12 +140,11 @@ std::string StageTable(const v1::ChoiceFinish& finish) {
   std::string table = fmt::format("  route {} ({} -> {}), {} tokens, {}\n", Name(finish.route()),
                                   finish.prefill_worker(), finish.decode_worker(),
                                   finish.completion_tokens(), Name(finish.reason()));
-  const std::pair<std::string_view, double> stages[] = {{"queue", s.queue_ms()},
-                                                        {"prefill", s.prefill_ms()},
-                                                        {"reserve", s.reserve_ms()},
-                                                        {"transfer", s.transfer_ms()},
-                                                        {"first token", s.first_token_ms()},
-                                                        {"residual", s.residual_ms()}};
+  const std::pair<std::string_view, double> stages[] = {
+      {"queue", s.queue_ms()},       {"prefill", s.prefill_ms()},
+      {"reserve", s.reserve_ms()},   {"admission", s.admission_ms()},
+      {"transfer", s.transfer_ms()}, {"first token", s.first_token_ms()},
+      {"residual", s.residual_ms()}};
   double sum = 0;
   for (const auto& [name, ms] : stages) {
     sum += ms;

@@ -1,6 +1,10 @@
 #include "server/worker_messages.h"
 
+#include <chrono>
 #include <optional>
+#include <string>
+
+#include "base/status.h"
 
 namespace tandem {
 namespace {
@@ -73,6 +77,20 @@ SampledToken ToSampledToken(const v1::TokenLogprobs& logprobs) {
   return token;
 }
 
+// What the engine knows; the transport adds what it refused.
+v1::HandoffUse ToHandoffUse(const EngineStats& stats) {
+  v1::HandoffUse use;
+  use.set_sending(stats.handoffs);
+  use.set_reservations(stats.reservations);
+  use.set_waiting_reservations(stats.waiting_reservations);
+  use.set_sent(stats.handoff_counts.sent);
+  use.set_received(stats.handoff_counts.received);
+  use.set_retried(stats.handoff_counts.retried);
+  use.set_lapsed(stats.handoff_counts.lapsed);
+  use.set_refused(stats.handoff_counts.refused);
+  return use;
+}
+
 v1::KvUse ToKvUse(const EngineStats& stats) {
   const KvStats& kv = stats.kv;
   v1::KvUse use;
@@ -133,16 +151,59 @@ EngineRequest ToEngineRequest(const v1::GenerateOnWorkerRequest& request, TimePo
   return resolved;
 }
 
-ReserveRequest ToReserveRequest(const v1::ReserveRequest& request, TimePoint deadline) {
-  return {.id = RequestId(request.request_id()),
-          .prompt = {request.prompt().begin(), request.prompt().end()},
-          .max_tokens = request.max_tokens(),
-          .width = request.width(),
-          .priority = request.priority(),
-          .layout_fingerprint = request.layout_fingerprint(),
-          .deadline = deadline,
-          .tenant = request.tenant(),
-          .cache_salt = request.cache_salt()};
+v1::KvLayout ToProto(const KvLayout& layout) {
+  v1::KvLayout out;
+  out.set_num_layers(layout.num_layers);
+  out.set_num_kv_heads(layout.num_kv_heads);
+  out.set_head_dim(layout.head_dim);
+  out.set_block_tokens(layout.block_tokens);
+  out.set_dtype(std::string(Name(layout.dtype)));
+  return out;
+}
+
+absl::StatusOr<KvLayout> ToKvLayout(const v1::KvLayout& layout) {
+  const std::optional<DType> dtype = DTypeFromName(layout.dtype());
+  if (!dtype) {
+    return InvalidArgument("KV layout: dtype=\"{}\": must be f32, f16, bf16 or f8e4m3",
+                           layout.dtype());
+  }
+  const KvLayout read = {.num_layers = layout.num_layers(),
+                         .num_kv_heads = layout.num_kv_heads(),
+                         .head_dim = layout.head_dim(),
+                         .block_tokens = layout.block_tokens(),
+                         .dtype = *dtype};
+  RETURN_IF_ERROR(read.Validate());
+  return read;
+}
+
+absl::StatusOr<ReserveRequest> ToReserveRequest(const v1::ReserveRequest& request,
+                                                TimePoint deadline) {
+  ASSIGN_OR_RETURN(const KvLayout layout, ToKvLayout(request.layout()));
+  return ReserveRequest{.id = RequestId(request.request_id()),
+                        .prompt = {request.prompt().begin(), request.prompt().end()},
+                        .max_tokens = request.max_tokens(),
+                        .width = request.width(),
+                        .priority = request.priority(),
+                        .layout = layout,
+                        .model_fingerprint = request.model_fingerprint(),
+                        .deadline = deadline,
+                        .tenant = request.tenant(),
+                        .cache_salt = request.cache_salt()};
+}
+
+v1::ReserveResponse ToProto(const Reservation& reservation, std::string_view data_address) {
+  using std::chrono::duration_cast;
+  const auto lease = duration_cast<std::chrono::milliseconds>(reservation.lease);
+  const auto queued = duration_cast<std::chrono::microseconds>(reservation.queued);
+  v1::ReserveResponse response;
+  v1::KvTarget& target = *response.mutable_target();
+  target.set_data_address(std::string(data_address));
+  target.set_reservation_id(reservation.id.value());
+  target.set_epoch(reservation.epoch);
+  target.set_cached_tokens(reservation.cached_tokens);
+  target.set_lease_ms(lease.count());
+  response.set_queued_us(queued.count());
+  return response;
 }
 
 DecodeRequest ToDecodeRequest(const v1::DecodeRequest& request, TimePoint deadline) {
@@ -160,7 +221,8 @@ HandoffTarget ToHandoffTarget(const v1::KvTarget& target) {
   return {.data_address = target.data_address(),
           .reservation = ReservationId(target.reservation_id()),
           .epoch = target.epoch(),
-          .cached_blocks = target.cached_blocks()};
+          .cached_tokens = target.cached_tokens(),
+          .lease = std::chrono::milliseconds(target.lease_ms())};
 }
 
 v1::TokenLogprobs ToTokenLogprobs(const SampledToken& token) {
@@ -226,6 +288,7 @@ v1::WorkerLoad ToLoad(const EngineStats& stats) {
   load.set_kv_bytes_received(stats.kv_bytes_received);
   load.set_waiting_prompt_tokens(stats.scheduler.waiting_prompt_tokens);
   *load.mutable_kv() = ToKvUse(stats);
+  *load.mutable_handoffs() = ToHandoffUse(stats);
   return load;
 }
 

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
+#include "absl/status/statusor.h"
 #include "engine/engine.h"
 #include "engine/output_stream.h"
 #include "tandem/v1/cluster.pb.h"
+#include "tandem/v1/kv_transfer.pb.h"
 #include "tandem/v1/worker.pb.h"
 
 namespace tandem {
@@ -12,13 +15,18 @@ namespace tandem {
 // Between what the engine speaks and what travels.
 EngineRequest ToEngineRequest(const v1::SequenceRequest& sequence, TimePoint deadline);
 EngineRequest ToEngineRequest(const v1::GenerateOnWorkerRequest& request, TimePoint deadline);
-ReserveRequest ToReserveRequest(const v1::ReserveRequest& request, TimePoint deadline);
+// INVALID_ARGUMENT for a layout that cannot be.
+absl::StatusOr<KvLayout> ToKvLayout(const v1::KvLayout& layout);
+absl::StatusOr<ReserveRequest> ToReserveRequest(const v1::ReserveRequest& request,
+                                                TimePoint deadline);
 DecodeRequest ToDecodeRequest(const v1::DecodeRequest& request, TimePoint deadline);
 HandoffTarget ToHandoffTarget(const v1::KvTarget& target);
 
 enum class LogprobsWanted : uint8_t { kNo, kYes };
 v1::WorkerTokens ToWorkerTokens(std::span<const SampledToken> tokens, LogprobsWanted logprobs);
 v1::TokenLogprobs ToTokenLogprobs(const SampledToken& token);
+v1::KvLayout ToProto(const KvLayout& layout);
+v1::ReserveResponse ToProto(const Reservation& reservation, std::string_view data_address);
 v1::StageTimes ToProto(const StageTimes& stages);
 v1::WorkerChoiceFinish ToProto(const ChoiceEnd& end);
 // info.status must be OK.

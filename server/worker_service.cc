@@ -1,5 +1,7 @@
 #include "server/worker_service.h"
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -94,6 +96,33 @@ class StreamSink final : public TokenSink {
   absl::Status overflow_;
 };
 
+// A call that waits for room as long as its caller does.
+class ReserveCall final : public grpc::ServerUnaryReactor {
+ public:
+  ReserveCall(Engine& engine, const grpc::CallbackServerContext& context)
+      : engine_(engine), context_(context) {}
+
+  // `done` finishes the call. It may do so at once: gRPC keeps this alive until the service's
+  // method has returned it.
+  void Start(const ReserveRequest& request, std::function<void(absl::StatusOr<Reservation>)> done) {
+    ticket_ = engine_.Reserve(request, std::move(done)).value();
+    if (context_.IsCancelled()) OnCancel();
+  }
+
+  // Before Start has the ticket, it sees to that itself.
+  void OnCancel() override {
+    if (const uint64_t ticket = ticket_; ticket != 0) {
+      engine_.CancelReserve(ReserveTicket(ticket));
+    }
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  Engine& engine_;
+  const grpc::CallbackServerContext& context_;
+  std::atomic<uint64_t> ticket_ = 0;
+};
+
 std::unique_ptr<StreamSink> NewSink(EventStream& stream, const v1::SequenceRequest& sequence,
                                     const std::function<void()>& finished) {
   const auto logprobs =
@@ -175,23 +204,19 @@ grpc::ServerUnaryReactor* WorkerService::Reserve(grpc::CallbackServerContext* co
                                                  v1::ReserveResponse* response) {
   MarkAnswered(*context);
   if (absl::Status status = CheckRole(Role::kDecode); !status.ok()) return Answer(*context, status);
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const ReserveRequest wanted = ToReserveRequest(*request, DeadlineOf(*context));
-  engine_.Reserve(wanted, [this, context, response, reactor](absl::StatusOr<Reservation> got) {
+  const absl::StatusOr<ReserveRequest> wanted = ToReserveRequest(*request, DeadlineOf(*context));
+  if (!wanted.ok()) return Answer(*context, wanted.status());
+  auto* call = new ReserveCall(engine_, *context);
+  call->Start(*wanted, [this, context, response, call](absl::StatusOr<Reservation> got) {
     if (got.ok()) {
-      response->mutable_target()->set_data_address(data_address_);
-      response->mutable_target()->set_reservation_id(got->id.value());
-      response->mutable_target()->set_epoch(got->epoch);
-      response->mutable_target()->set_cached_blocks(got->cached_blocks);
-      response->set_lease_ms(
-          std::chrono::duration_cast<std::chrono::milliseconds>(got->lease).count());
+      *response = ToProto(*got, data_address_);
       // Nobody will hear of this reservation; what slips past the check lapses with its lease.
       if (context->IsCancelled()) engine_.Release(got->id);
     }
     SendRetryAfter(*context, got.status());
-    reactor->Finish(ToGrpcStatus(got.status()));
+    call->Finish(ToGrpcStatus(got.status()));
   });
-  return reactor;
+  return call;
 }
 
 grpc::ServerUnaryReactor* WorkerService::Release(grpc::CallbackServerContext* context,

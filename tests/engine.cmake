@@ -17,6 +17,10 @@ tandem_test(prefill_handoff_test SOURCES unit/engine/prefill_handoff_test.cc
 tandem_test(decode_handoff_test SOURCES unit/engine/decode_handoff_test.cc DEPS tandem_test_engine)
 tandem_test(reservation_test SOURCES unit/engine/reservation_test.cc DEPS tandem_test_engine)
 tandem_test(peer_loss_test SOURCES unit/engine/peer_loss_test.cc DEPS tandem_test_engine)
+tandem_test(handoff_states_test SOURCES unit/engine/handoff_states_test.cc DEPS tandem_engine)
+tandem_test(admission_test SOURCES unit/engine/admission_test.cc DEPS tandem_test_engine)
+tandem_test(converted_handoff_test SOURCES unit/engine/converted_handoff_test.cc
+            DEPS tandem_test_engine)
 tandem_test(progress_test SOURCES unit/engine/progress_test.cc DEPS tandem_test_engine)
 tandem_test(fork_test SOURCES unit/engine/fork_test.cc DEPS tandem_test_engine)
 tandem_test(engine_resume_test SOURCES unit/engine/resume_test.cc DEPS tandem_test_engine TIMEOUT 300)

@@ -94,13 +94,25 @@ class DecodeHandoffTest : public testing::Test {
   void LandAll() {
     for (const PostedFrame& frame : ThePrefill().frames) EXPECT_TRUE(Land(frame).ok());
   }
-  absl::Status Commit(uint64_t frames) {
+  CommitAnswer Commit(uint64_t frames) {
     return receiver().Commit({.type = FrameType::kCommit,
                               .stream = reservation_.id.value(),
                               .epoch = reservation_.epoch,
                               .frames = frames});
   }
-  absl::Status CommitAll() { return Commit(ThePrefill().frames.size()); }
+  // What all is not yet there.
+  std::vector<MissingExtent> Missing() {
+    const CommitAnswer answer = Commit(ThePrefill().frames.size());
+    EXPECT_TRUE(answer.status.ok()) << answer.status;
+    return answer.missing;
+  }
+  // OK when it is acknowledged.
+  absl::Status CommitAll() {
+    const CommitAnswer answer = Commit(ThePrefill().frames.size());
+    if (!answer.status.ok() || answer.missing.empty()) return answer.status;
+    return absl::NotFoundError("extents are missing");
+  }
+  absl::Status Renew() { return receiver().Renewed(reservation_.id.value(), reservation_.epoch); }
 
   void Decode(EngineRequest request, ReservationId reservation) {
     (*engine_)->SubmitDecode({.request = std::move(request),

@@ -34,12 +34,23 @@ std::vector<int32_t> Disaggregated::token_ids(int32_t index) const {
   return ids;
 }
 
-HandoffPair::HandoffPair(TestEngineSetup setup, Wire wire)
-    : prefill_(NewEngine(setup, Role::kPrefill, network_, wire)),
-      decode_(NewEngine(setup, Role::kDecode, network_, wire)) {}
+HandoffPair::HandoffPair(const TestEngineSetup& prefill, const TestEngineSetup& decode, Wire wire)
+    : prefill_(NewEngine(prefill, Role::kPrefill, network_, wire)),
+      decode_(NewEngine(decode, Role::kDecode, network_, wire)) {}
 
 absl::StatusOr<Disaggregated*> HandoffPair::Start(EngineRequest request) {
-  ASSIGN_OR_RETURN(const Reservation reservation, decode_->ReserveFor(request));
+  ASSIGN_OR_RETURN(const Reservation reservation,
+                   decode_->ReserveFor(request, prefill_->layout()));
+  return Start(std::move(request), reservation);
+}
+
+absl::StatusOr<Disaggregated*> HandoffPair::StartIfThereIsRoom(EngineRequest request) {
+  ASSIGN_OR_RETURN(const Reservation reservation,
+                   decode_->ReserveAtOnce(decode_->ReservationFor(request)));
+  return Start(std::move(request), reservation);
+}
+
+Disaggregated* HandoffPair::Start(EngineRequest request, const Reservation& reservation) {
   Disaggregated& run = runs_.emplace_back();
   run.request = std::move(request);
   run.reservation = reservation;
@@ -47,7 +58,8 @@ absl::StatusOr<Disaggregated*> HandoffPair::Start(EngineRequest request) {
                              {.data_address = decode_->transport().address(),
                               .reservation = reservation.id,
                               .epoch = reservation.epoch,
-                              .cached_blocks = reservation.cached_blocks},
+                              .cached_tokens = reservation.cached_tokens,
+                              .lease = reservation.lease},
                              run.prefill.NewSink());
   return &run;
 }
@@ -55,8 +67,8 @@ absl::StatusOr<Disaggregated*> HandoffPair::Start(EngineRequest request) {
 void HandoffPair::Continue(Disaggregated& run) {
   // Beams of one token end where they begin, and that is seen only once they have.
   if (run.request.beams && run.request.max_tokens == 1) run.prefill.AwaitFinish();
-  const bool first = run.prefill.AwaitFirstTokens(
-      run.request.beams ? 1 : static_cast<size_t>(run.request.n));
+  const bool first =
+      run.prefill.AwaitFirstTokens(run.request.beams ? 1 : static_cast<size_t>(run.request.n));
   const bool ended =
       run.prefill.finished() && run.prefill.AwaitFinish().reason != FinishReason::kHandedOff;
   if (!first || ended) {

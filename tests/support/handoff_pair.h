@@ -30,19 +30,24 @@ struct Disaggregated {
 // that leads a request through both.
 class HandoffPair {
  public:
-  HandoffPair(TestEngineSetup setup, Wire wire);
+  HandoffPair(const TestEngineSetup& setup, Wire wire) : HandoffPair(setup, setup, wire) {}
+  HandoffPair(const TestEngineSetup& prefill, const TestEngineSetup& decode, Wire wire);
 
   TestEngine& prefill() { return *prefill_; }
   TestEngine& decode() { return *decode_; }
 
   // Reserves, then starts the prefill. The result lives as long as the pair.
   absl::StatusOr<Disaggregated*> Start(EngineRequest request);
+  // ... unless the decode engine has no room for it now: CANCELLED.
+  absl::StatusOr<Disaggregated*> StartIfThereIsRoom(EngineRequest request);
   // Waits for the first tokens; starts the decode when there is more to come.
   void Continue(Disaggregated& run);
   // Waits for both ends; the first status that is not OK. A decode whose prefill failed is ended.
   absl::Status AwaitEnd(Disaggregated& run);
 
  private:
+  Disaggregated* Start(EngineRequest request, const Reservation& reservation);
+
   LoopbackNetwork network_;
   std::deque<Disaggregated> runs_;
   std::unique_ptr<TestEngine> prefill_;

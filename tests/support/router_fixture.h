@@ -187,10 +187,11 @@ class RouterFixture : public testing::Test {
     stream->handlers.on_end({status, source});
     loop_.RunReady();
   }
-  void Reserved(uint64_t id = 5) {
+  void Reserved(uint64_t id = 5, std::chrono::microseconds queued = {}) {
     v1::ReserveResponse response;
+    response.set_queued_us(queued.count());
     response.mutable_target()->set_reservation_id(id);
-    response.mutable_target()->set_cached_blocks(3);
+    response.mutable_target()->set_cached_tokens(48);
     workers_.reservations.back()->done({absl::OkStatus(), kWorker}, response);
     loop_.RunReady();
   }

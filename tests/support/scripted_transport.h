@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -62,6 +63,27 @@ class ScriptedTransport final : public Transport {
     ended.ended(stream, ended.epoch, status);
   }
 
+  // Waits until streams were opened so many times, in all.
+  void AwaitOpened(int times) {
+    absl::MutexLock lock(&mutex_);
+    auto opened = [this, times] {
+      mutex_.AssertReaderHeld();
+      return num_opened_ >= times;
+    };
+    mutex_.Await(absl::Condition(&opened));
+  }
+  int num_opened() const {
+    absl::MutexLock lock(&mutex_);
+    return num_opened_;
+  }
+  // Of the latest stream that was opened.
+  Duration renew_every() const {
+    absl::MutexLock lock(&mutex_);
+    return renew_every_;
+  }
+  // Called with the layer of each frame that is posted. Before the first.
+  void OnPost(std::function<void(uint32_t layer)> on_post) { on_post_ = std::move(on_post); }
+
   std::vector<PostedFrame> frames() const {
     absl::MutexLock lock(&mutex_);
     return frames_;
@@ -75,16 +97,19 @@ class ScriptedTransport final : public Transport {
 
   absl::Status MayReach(std::string_view) const override { return absl::OkStatus(); }
 
-  absl::Status OpenStream(std::string_view, uint64_t stream, uint64_t epoch, Duration,
+  absl::Status OpenStream(std::string_view, uint64_t stream, uint64_t epoch, Duration renew_every,
                           StreamEnded ended) override {
     absl::MutexLock lock(&mutex_);
     if (!open_answer_.ok()) return open_answer_;
+    ++num_opened_;
+    renew_every_ = renew_every;
     streams_[stream] = {.epoch = epoch, .ended = std::move(ended)};
     return absl::OkStatus();
   }
 
   absl::Status Post(uint64_t stream, uint64_t epoch, uint32_t layer, uint32_t block,
                     std::span<const std::byte> payload) override {
+    if (on_post_) on_post_(layer);
     absl::MutexLock lock(&mutex_);
     if (!post_answer_.ok()) return post_answer_;
     frames_.push_back({stream, epoch, layer, block, {payload.begin(), payload.end()}});
@@ -120,12 +145,16 @@ class ScriptedTransport final : public Transport {
     bool committed = false;
   };
 
+  std::function<void(uint32_t layer)> on_post_;
+
   mutable absl::Mutex mutex_;
   std::map<uint64_t, Stream> streams_ ABSL_GUARDED_BY(mutex_);
   std::vector<PostedFrame> frames_ ABSL_GUARDED_BY(mutex_);
   absl::Status open_answer_ ABSL_GUARDED_BY(mutex_);
   absl::Status post_answer_ ABSL_GUARDED_BY(mutex_);
   int num_aborted_ ABSL_GUARDED_BY(mutex_) = 0;
+  int num_opened_ ABSL_GUARDED_BY(mutex_) = 0;
+  Duration renew_every_ ABSL_GUARDED_BY(mutex_){};
 };
 
 }  // namespace tandem

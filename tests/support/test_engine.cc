@@ -31,6 +31,9 @@ TestEngine::TestEngine(const TestEngineSetup& setup)
                               .inbox_capacity = setup.inbox_capacity,
                               .splits = setup.splits,
                               .reservation_lease = setup.reservation_lease,
+                              .max_waiting_reservations = setup.max_waiting_reservations,
+                              .max_reservation_wait = setup.max_reservation_wait,
+                              .conversion_slots = setup.conversion_slots,
                               .check_invariants = true};
   const Clock& clock = setup.clock != nullptr ? *setup.clock : real_clock_;
   auto engine = Engine::Create(options, {.model = config,
@@ -58,7 +61,8 @@ void TestEngine::Connect(std::unique_ptr<Transport> transport) {
 absl::StatusOr<Reservation> TestEngine::Reserve(ReserveRequest request) {
   absl::Notification answered;
   absl::StatusOr<Reservation> answer;
-  request.layout_fingerprint = engine_->layout_fingerprint();
+  if (request.layout == KvLayout{}) request.layout = layout();
+  request.model_fingerprint = engine_->options().model_fingerprint;
   engine_->Reserve(std::move(request), [&](absl::StatusOr<Reservation> reservation) {
     answer = std::move(reservation);
     answered.Notify();
@@ -68,13 +72,40 @@ absl::StatusOr<Reservation> TestEngine::Reserve(ReserveRequest request) {
 }
 
 absl::StatusOr<Reservation> TestEngine::ReserveFor(const EngineRequest& request) {
-  return Reserve({.id = request.id,
-                  .prompt = request.prompt,
-                  .max_tokens = request.max_tokens,
-                  .width = request.width(),
-                  .priority = request.priority,
-                  .tenant = request.tenant,
-                  .cache_salt = request.cache_salt});
+  return Reserve(ReservationFor(request));
+}
+
+absl::StatusOr<Reservation> TestEngine::ReserveFor(const EngineRequest& request,
+                                                   const KvLayout& layout) {
+  ReserveRequest reservation = ReservationFor(request);
+  reservation.layout = layout;
+  return Reserve(std::move(reservation));
+}
+
+absl::StatusOr<Reservation> TestEngine::ReserveAtOnce(const ReserveRequest& request) {
+  absl::Notification answered;
+  absl::StatusOr<Reservation> answer;
+  const ReserveTicket ticket =
+      engine_->Reserve(request, [&](absl::StatusOr<Reservation> reservation) {
+        answer = std::move(reservation);
+        answered.Notify();
+      });
+  engine_->CancelReserve(ticket);  // comes after it has been looked at
+  answered.WaitForNotification();
+  return answer;
+}
+
+ReserveRequest TestEngine::ReservationFor(const EngineRequest& request) const {
+  return {.id = request.id,
+          .prompt = request.prompt,
+          .max_tokens = request.max_tokens,
+          .width = request.width(),
+          .priority = request.priority,
+          .layout = layout(),
+          .model_fingerprint = engine_->options().model_fingerprint,
+          .deadline = request.deadline,
+          .tenant = request.tenant,
+          .cache_salt = request.cache_salt};
 }
 
 absl::StatusOr<Reservation> TestEngine::Reserve(int32_t prompt_tokens, int32_t max_tokens) {
@@ -93,14 +124,15 @@ void TestEngine::Settle() {
   const EngineStats stats = engine_->stats();
   const int32_t unused = stats.kv.free_blocks + stats.kv.idle_blocks;
   if (unused == stats.kv.total_blocks && stats.kv.swapped_blocks == 0 && stats.reservations == 0 &&
-      stats.handoffs == 0 && stats.requests_accepted == stats.requests_finished) {
+      stats.waiting_reservations == 0 && stats.handoffs == 0 &&
+      stats.requests_accepted == stats.requests_finished) {
     return ::testing::AssertionSuccess();
   }
   return ::testing::AssertionFailure()
          << unused << " of " << stats.kv.total_blocks << " blocks free or idle, "
          << stats.kv.swapped_blocks << " swapped, " << stats.reservations << " reservations, "
-         << stats.handoffs << " hand-offs, " << stats.requests_finished << " of "
-         << stats.requests_accepted << " requests finished";
+         << stats.waiting_reservations << " waiting, " << stats.handoffs << " hand-offs, "
+         << stats.requests_finished << " of " << stats.requests_accepted << " requests finished";
 }
 
 EngineRequest Greedy(uint64_t id, std::vector<int32_t> prompt, int32_t max_tokens) {

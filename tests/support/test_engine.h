@@ -21,6 +21,9 @@ struct TestEngineSetup {
   std::string device = TestDevice();
   int num_threads = 1;
   int32_t num_blocks = 64;
+  int32_t max_waiting_reservations = 256;
+  Duration max_reservation_wait = std::chrono::seconds(30);
+  int32_t conversion_slots = 32;
   int32_t block_tokens = 8;
   int32_t max_context_tokens = 0;  // 0: the model's
   SchedulerOptions scheduler;
@@ -45,6 +48,7 @@ class TestEngine {
   Engine* operator->() { return engine_.get(); }
   Engine& engine() { return *engine_; }
   StepGate& gate() { return gate_; }
+  const KvLayout& layout() const { return engine_->options().layout; }
   const ModelConfig& model() const { return model_->config; }
 
   void Connect(std::unique_ptr<Transport> transport);
@@ -53,9 +57,15 @@ class TestEngine {
   // its peers.
   void Die();
 
-  // Reserve, waited for. The layout's fingerprint is filled in.
+  // Reserve, waited for. Layout and model are filled in where they are not.
   absl::StatusOr<Reservation> Reserve(ReserveRequest request);
   absl::StatusOr<Reservation> ReserveFor(const EngineRequest& request);
+  // ... whose KV comes in `layout`.
+  absl::StatusOr<Reservation> ReserveFor(const EngineRequest& request, const KvLayout& layout);
+  // ... that does not wait for room: CANCELLED when there is none.
+  absl::StatusOr<Reservation> ReserveAtOnce(const ReserveRequest& request);
+  // What is passed to Engine::Reserve for that.
+  ReserveRequest ReservationFor(const EngineRequest& request) const;
   // ... for a prompt that nobody else has.
   absl::StatusOr<Reservation> Reserve(int32_t prompt_tokens, int32_t max_tokens);
   // Waits until the engine thread has handled all that it was told before. Role decode.

@@ -38,47 +38,101 @@ TEST_F(DecodeHandoffTest, FramesMayComeTwiceAndInAnyOrder) {
   std::reverse(again.begin(), again.end());
   for (const PostedFrame& frame : again) EXPECT_TRUE(Land(frame).ok());
   EXPECT_TRUE(CommitAll().ok());
-  EXPECT_EQ(Land(again.front()).code(), StatusCode::kFailedPrecondition) << "after the commit";
+  EXPECT_EQ(Land(again.front()).code(), StatusCode::kAlreadyExists) << "after the commit";
   Decode();
   ExpectTheAnswer();
 }
 
-TEST_F(DecodeHandoffTest, AMissingFrameIsDataLoss) {
+TEST_F(DecodeHandoffTest, AMissingFrameIsAskedFor) {
   Start();
   Decode();
+  const PostedFrame& lost = ThePrefill().frames.front();
   for (size_t i = 1; i < ThePrefill().frames.size(); ++i) {
     EXPECT_TRUE(Land(ThePrefill().frames[i]).ok());
   }
-  EXPECT_EQ(CommitAll().code(), StatusCode::kDataLoss);
-  ExpectEnd(StatusCode::kDataLoss);
+  EXPECT_EQ(Missing(), (std::vector<MissingExtent>{{.layer = lost.layer, .block = lost.block}}));
+  Settle();
+  EXPECT_FALSE(recording_.finished()) << "decoded from KV that is not whole";
+  EXPECT_TRUE(Land(lost).ok());
+  EXPECT_TRUE(CommitAll().ok());
+  ExpectTheAnswer();
 }
 
-TEST_F(DecodeHandoffTest, ACorruptFrameIsDataLoss) {
+TEST_F(DecodeHandoffTest, AnotherNumberOfFramesIsDataLoss) {
   Start();
   Decode();
-  const PostedFrame& frame = ThePrefill().frames.front();
-  ASSERT_TRUE(Begin(frame).ok());
-  receiver().Landed(HeaderOf(frame), absl::DataLossError("checksum"));
+  LandAll();
+  EXPECT_EQ(Commit(ThePrefill().frames.size() - 1).status.code(), StatusCode::kDataLoss);
   ExpectEnd(StatusCode::kDataLoss);
 }
 
-TEST_F(DecodeHandoffTest, WhatBrokeBeforeTheClaimIsToldAtTheClaim) {
+TEST_F(DecodeHandoffTest, ACorruptFrameComesAgain) {
+  Start();
+  Decode();
+  LandAll();
+  const PostedFrame& frame = ThePrefill().frames.front();
+  const auto place = receiver().Prepare(HeaderOf(frame));
+  ASSERT_TRUE(place.ok());
+  std::fill(place->begin(), place->end(), std::byte{0x55});
+  receiver().Landed(HeaderOf(frame), absl::DataLossError("checksum"));
+  EXPECT_EQ(Missing(), (std::vector<MissingExtent>{{.layer = frame.layer, .block = frame.block}}));
+  EXPECT_TRUE(Land(frame).ok());
+  EXPECT_TRUE(CommitAll().ok());
+  ExpectTheAnswer();
+}
+
+TEST_F(DecodeHandoffTest, ALostConnectionLosesItsFrameAlone) {
   Start();
   const PostedFrame& frame = ThePrefill().frames.front();
   ASSERT_TRUE(Begin(frame).ok());
   receiver().Landed(HeaderOf(frame), absl::UnavailableError("connection lost half-way"));
   Settle();
   Decode();
-  ExpectEnd(StatusCode::kUnavailable);
+  LandAll();
+  EXPECT_TRUE(CommitAll().ok());
+  ExpectTheAnswer();
 }
 
-TEST_F(DecodeHandoffTest, FramesForAnotherEpochAreRefused) {
+TEST_F(DecodeHandoffTest, WhatBrokeBeforeTheClaimIsToldAtTheClaim) {
   Start();
+  EXPECT_EQ(Commit(1).status.code(), StatusCode::kDataLoss);
+  Settle();
+  Decode();
+  ExpectEnd(StatusCode::kDataLoss);
+}
+
+TEST_F(DecodeHandoffTest, ALostAcknowledgementIsGivenAgain) {
+  Start();
+  LandAll();
+  EXPECT_TRUE(CommitAll().ok());
+  // The sender opens its stream again, before and after the request has taken the KV over.
+  EXPECT_TRUE(Renew().ok());
+  EXPECT_EQ(Land(ThePrefill().frames.front()).code(), StatusCode::kAlreadyExists);
+  EXPECT_TRUE(CommitAll().ok());
+  Decode();
+  ExpectTheAnswer();
+  EXPECT_TRUE(Renew().ok());
+  EXPECT_EQ(Land(ThePrefill().frames.front()).code(), StatusCode::kAlreadyExists);
+  EXPECT_TRUE(CommitAll().ok());
+  EXPECT_EQ((*engine_)->stats().handoff_counts.received, 1u);
+}
+
+TEST_F(DecodeHandoffTest, StrangersAreRefused) {
+  Start();
+  const Reservation ours = reservation_;
   reservation_.epoch = 6;
-  EXPECT_EQ(Land(ThePrefill().frames.front()).code(), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(CommitAll().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Land(ThePrefill().frames.front()).code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(CommitAll().code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(Renew().code(), StatusCode::kPermissionDenied);
+  reservation_ = ours;
+  reservation_.id = ReservationId(ours.id.value() + 1);
+  EXPECT_EQ(Land(ThePrefill().frames.front()).code(), StatusCode::kPermissionDenied);
+  reservation_ = ours;
   (*engine_)->Release(reservation_.id);
   ExpectReleased();
+  EXPECT_EQ(Land(ThePrefill().frames.front()).code(), StatusCode::kNotFound);
+  EXPECT_EQ(Renew().code(), StatusCode::kNotFound);
+  EXPECT_EQ(CommitAll().code(), StatusCode::kNotFound);
 }
 
 TEST_F(DecodeHandoffTest, AClaimWhoseKvStopsComingIsUnavailable) {

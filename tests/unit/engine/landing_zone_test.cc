@@ -18,11 +18,14 @@ using absl::StatusCode;
 constexpr uint64_t kEpoch = 11;
 constexpr ReservationId kId(3);
 constexpr int32_t kLayers = 2;
+constexpr Duration kLease = std::chrono::seconds(3);
 
 // A zone over a small pool, with one reservation of two blocks, and what a transport does to it.
 class LandingZoneTest : public testing::Test {
  protected:
-  LandingZoneTest() { zone_.Open(kId, kBlocks, 0); }
+  LandingZoneTest() {
+    zone_.Open(kId, {.blocks = kBlocks, .layout = layout_, .prompt_tokens = 16});
+  }
 
   FrameHeader Data(uint32_t layer, uint32_t block) const {
     return {.type = FrameType::kData,
@@ -34,6 +37,10 @@ class LandingZoneTest : public testing::Test {
   }
   FrameHeader CommitOf(uint64_t frames) const {
     return {.type = FrameType::kCommit, .stream = kId.value(), .epoch = kEpoch, .frames = frames};
+  }
+  bool Acknowledged(uint64_t frames) {
+    const CommitAnswer answer = zone_.Commit(CommitOf(frames));
+    return answer.status.ok() && answer.missing.empty();
   }
   StatusCode Prepare(const FrameHeader& header) { return zone_.Prepare(header).status().code(); }
 
@@ -73,7 +80,10 @@ class LandingZoneTest : public testing::Test {
       std::vector<std::byte>(static_cast<size_t>(layout_.BlockBytes()) * 8);
   FakeClock clock_;
   Inbox inbox_{16};
-  LandingZone zone_{layout_.PoolView(memory_.data(), 8), kEpoch, clock_, inbox_};
+  LandingZone zone_{{.layout = layout_, .epoch = kEpoch, .lease = kLease, .conversion_slots = 2},
+                    layout_.PoolView(memory_.data(), 8),
+                    clock_,
+                    inbox_};
 };
 
 TEST_F(LandingZoneTest, NamesThePlaceInThePool) {
@@ -86,69 +96,203 @@ TEST_F(LandingZoneTest, NamesThePlaceInThePool) {
 
 TEST_F(LandingZoneTest, CommitsWhenAllHasLanded) {
   LandAll();
-  EXPECT_TRUE(zone_.Commit(CommitOf(4)).status.ok());
+  EXPECT_TRUE(Acknowledged(4));
   EXPECT_EQ(Arrivals(), std::vector{StatusCode::kOk});
-  EXPECT_EQ(Prepare(Data(0, 0)), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(zone_.Commit(CommitOf(4)).status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Prepare(Data(0, 0)), StatusCode::kAlreadyExists);
+  EXPECT_TRUE(Acknowledged(4)) << "the first acknowledgement may have been lost";
   EXPECT_TRUE(Arrivals().empty());
 }
 
-TEST_F(LandingZoneTest, AGapIsDataLoss) {
+TEST_F(LandingZoneTest, AGapIsNamed) {
   Land(0, 0);
   Land(0, 1);
   Land(1, 1);
-  EXPECT_EQ(zone_.Commit(CommitOf(3)).status.code(), StatusCode::kDataLoss);
-  EXPECT_EQ(Arrivals(), std::vector{StatusCode::kDataLoss});
-  EXPECT_EQ(Prepare(Data(1, 0)), StatusCode::kDataLoss) << "what is broken stays broken";
+  const CommitAnswer answer = zone_.Commit(CommitOf(4));
+  EXPECT_TRUE(answer.status.ok());
+  EXPECT_EQ(answer.missing, (std::vector<MissingExtent>{{.layer = 1, .block = 0}}));
+  EXPECT_TRUE(Arrivals().empty());
+  Land(1, 0);
+  EXPECT_TRUE(Acknowledged(4));
+  EXPECT_EQ(Arrivals(), std::vector{StatusCode::kOk});
 }
 
 TEST_F(LandingZoneTest, AnotherNumberOfFramesIsDataLoss) {
   LandAll();
   EXPECT_EQ(zone_.Commit(CommitOf(5)).status.code(), StatusCode::kDataLoss);
+  EXPECT_EQ(Arrivals(), std::vector{StatusCode::kDataLoss});
+  EXPECT_EQ(Prepare(Data(1, 0)), StatusCode::kDataLoss) << "what is broken stays broken";
+  EXPECT_EQ(zone_.Commit(CommitOf(4)).status.code(), StatusCode::kDataLoss);
+  EXPECT_EQ(zone_.Renewed(kId.value(), kEpoch).code(), StatusCode::kDataLoss);
+  EXPECT_TRUE(Arrivals().empty()) << "told once";
 }
 
 TEST_F(LandingZoneTest, ADuplicateMayLandAgain) {
   LandAll();
   Land(1, 0);
-  EXPECT_TRUE(zone_.Commit(CommitOf(4)).status.ok());
+  EXPECT_TRUE(Acknowledged(4));
 }
 
 TEST_F(LandingZoneTest, ADuplicateUnderWayMakesItsPlaceUnknown) {
   LandAll();
   ASSERT_EQ(Prepare(Data(1, 0)), StatusCode::kOk);
-  EXPECT_EQ(zone_.Commit(CommitOf(4)).status.code(), StatusCode::kDataLoss);
+  EXPECT_EQ(zone_.Commit(CommitOf(4)).missing,
+            (std::vector<MissingExtent>{{.layer = 1, .block = 0}}));
+  zone_.Landed(Data(1, 0), DataLoss("checksum"));
+  EXPECT_EQ(zone_.Commit(CommitOf(4)).missing.size(), 1u);
 }
 
 TEST_F(LandingZoneTest, APlaceIsWrittenByOneFrameAtATime) {
   ASSERT_EQ(Prepare(Data(0, 1)), StatusCode::kOk);
-  EXPECT_EQ(Prepare(Data(0, 1)), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Prepare(Data(0, 1)), StatusCode::kAlreadyExists) << "that one alone is dropped";
+  zone_.Landed(Data(0, 1), absl::OkStatus());
+  EXPECT_EQ(Prepare(Data(0, 1)), StatusCode::kOk);
 }
 
-TEST_F(LandingZoneTest, AFrameThatFailsBreaksTheReservation) {
+TEST_F(LandingZoneTest, AFrameThatFailsIsMissing) {
   LandAll();
   ASSERT_EQ(Prepare(Data(0, 0)), StatusCode::kOk);
   ASSERT_EQ(Prepare(Data(0, 1)), StatusCode::kOk);
   zone_.Landed(Data(0, 0), DataLoss("checksum"));
   zone_.Landed(Data(0, 1), Unavailable("connection lost"));
-  EXPECT_EQ(Arrivals(), std::vector{StatusCode::kDataLoss}) << "told once, the first reason";
-  EXPECT_EQ(zone_.Commit(CommitOf(4)).status.code(), StatusCode::kDataLoss);
+  EXPECT_EQ(zone_.Commit(CommitOf(4)).missing,
+            (std::vector<MissingExtent>{{.layer = 0, .block = 0}, {.layer = 0, .block = 1}}));
   EXPECT_TRUE(Arrivals().empty());
+  Land(0, 0);
+  Land(0, 1);
+  EXPECT_TRUE(Acknowledged(4));
 }
 
 TEST_F(LandingZoneTest, RefusesWhatDoesNotFit) {
   FrameHeader other_epoch = Data(0, 0);
   other_epoch.epoch = kEpoch + 1;
-  EXPECT_EQ(Prepare(other_epoch), StatusCode::kFailedPrecondition);
-  FrameHeader unknown = Data(0, 0);
-  unknown.stream = 99;
-  EXPECT_EQ(Prepare(unknown), StatusCode::kNotFound);
+  EXPECT_EQ(Prepare(other_epoch), StatusCode::kPermissionDenied);
+  FrameHeader never_given_out = Data(0, 0);
+  never_given_out.stream = 99;
+  EXPECT_EQ(Prepare(never_given_out), StatusCode::kPermissionDenied);
   EXPECT_EQ(Prepare(Data(kLayers, 0)), StatusCode::kFailedPrecondition);
   EXPECT_EQ(Prepare(Data(0, 2)), StatusCode::kFailedPrecondition);
   FrameHeader shorter = Data(0, 0);
   --shorter.payload_bytes;
   EXPECT_EQ(Prepare(shorter), StatusCode::kFailedPrecondition);
   LandAll();
-  EXPECT_TRUE(zone_.Commit(CommitOf(4)).status.ok()) << "what was refused broke nothing";
+  EXPECT_TRUE(Acknowledged(4)) << "what was refused broke nothing";
+}
+
+TEST_F(LandingZoneTest, CachedBlocksAreNeitherAwaitedNorWritten) {
+  constexpr ReservationId kNext(4);
+  zone_.Open(kNext,
+             {.blocks = kBlocks, .layout = layout_, .prompt_tokens = 16, .cached_tokens = 8});
+  FrameHeader header = Data(0, 0);
+  header.stream = kNext.value();
+  EXPECT_EQ(Prepare(header), StatusCode::kFailedPrecondition);
+  FrameHeader commit = CommitOf(2);
+  commit.stream = kNext.value();
+  EXPECT_EQ(zone_.Commit(commit).missing,
+            (std::vector<MissingExtent>{{.layer = 0, .block = 1}, {.layer = 1, .block = 1}}));
+}
+
+TEST_F(LandingZoneTest, AfterItsLeaseNothingIsTaken) {
+  clock_.Advance(kLease - std::chrono::milliseconds(1));
+  EXPECT_TRUE(zone_.Renewed(kId.value(), kEpoch).ok());
+  clock_.Advance(kLease - std::chrono::milliseconds(1));
+  ASSERT_EQ(Prepare(Data(0, 0)), StatusCode::kOk);
+  EXPECT_EQ(zone_.LeaseEnd(kId), clock_.Now() + kLease);
+  clock_.Advance(kLease);
+  zone_.Landed(Data(0, 0), absl::OkStatus());
+  EXPECT_EQ(zone_.LeaseEnd(kId), clock_.Now()) << "what was late prolongs nothing";
+  EXPECT_EQ(Prepare(Data(0, 1)), StatusCode::kNotFound);
+  EXPECT_EQ(zone_.Renewed(kId.value(), kEpoch).code(), StatusCode::kNotFound);
+  EXPECT_EQ(zone_.Commit(CommitOf(4)).status.code(), StatusCode::kNotFound);
+}
+
+TEST_F(LandingZoneTest, WhatWasTakenOverIsRemembered) {
+  LandAll();
+  EXPECT_TRUE(Acknowledged(4));
+  EXPECT_EQ(zone_.Close(kId), LandingZone::Closing::kDone);
+  EXPECT_EQ(Prepare(Data(0, 0)), StatusCode::kAlreadyExists);
+  EXPECT_TRUE(zone_.Renewed(kId.value(), kEpoch).ok());
+  EXPECT_TRUE(Acknowledged(4));
+}
+
+// Frames of blocks of 16 tokens for a pool of blocks of 8.
+class ConvertingZoneTest : public LandingZoneTest {
+ protected:
+  static constexpr ReservationId kWide{4};
+
+  ConvertingZoneTest() {
+    theirs_.block_tokens = 16;
+    zone_.Open(
+        kWide,
+        {.blocks = {1, 3, 6, 0}, .layout = theirs_, .prompt_tokens = 27, .cached_tokens = 8});
+  }
+  FrameHeader Wide(uint32_t layer, uint32_t block) const {
+    FrameHeader header = Data(layer, block);
+    header.stream = kWide.value();
+    header.payload_bytes = static_cast<uint32_t>(theirs_.ExtentBytes());
+    return header;
+  }
+  absl::StatusOr<std::span<std::byte>> Begin(uint32_t layer, uint32_t block) {
+    return zone_.Prepare(Wide(layer, block));
+  }
+  // Token `token` of K or V of the pool's block.
+  const std::byte* Token(int32_t layer, int32_t block, int32_t plane, int32_t token) const {
+    return memory_.data() + (int64_t{layer} * 8 + block) * layout_.ExtentBytes() +
+           (plane * 8 + token) * 16;
+  }
+
+  KvLayout theirs_ = layout_;
+};
+
+TEST_F(ConvertingZoneTest, VerifiedTokensComeToTheirPlacesAndNothingElseChanges) {
+  for (uint32_t layer = 0; layer < kLayers; ++layer) {
+    for (uint32_t block = 0; block < 2; ++block) {
+      const auto place = Begin(layer, block);
+      ASSERT_TRUE(place.ok()) << place.status();
+      for (size_t i = 0; i < place->size(); ++i) {
+        const size_t token = i / 16 % 16 + block * 16;
+        (*place)[i] = static_cast<std::byte>(1 + token + 64 * layer);
+      }
+      zone_.Landed(Wide(layer, block), absl::OkStatus());
+    }
+  }
+  FrameHeader commit = CommitOf(4);
+  commit.stream = kWide.value();
+  const CommitAnswer answer = zone_.Commit(commit);
+  EXPECT_TRUE(answer.status.ok() && answer.missing.empty());
+  const std::vector<int32_t> blocks = {1, 3, 6, 0};
+  for (int32_t layer = 0; layer < kLayers; ++layer) {
+    for (int32_t token = 0; token < 32; ++token) {
+      const bool written = token >= 8 && token < 27;
+      for (const int32_t plane : {0, 1}) {
+        EXPECT_EQ(*Token(layer, blocks[static_cast<size_t>(token / 8)], plane, token % 8),
+                  written ? static_cast<std::byte>(1 + token + 64 * layer) : std::byte{0})
+            << "layer " << layer << " token " << token;
+      }
+    }
+  }
+}
+
+TEST_F(ConvertingZoneTest, WhatIsNotVerifiedNeverTouchesThePool) {
+  const auto place = Begin(0, 0);
+  ASSERT_TRUE(place.ok());
+  std::fill(place->begin(), place->end(), std::byte{0xff});
+  zone_.Landed(Wide(0, 0), DataLoss("checksum"));
+  EXPECT_TRUE(
+      std::all_of(memory_.begin(), memory_.end(), [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TEST_F(ConvertingZoneTest, WithoutASlotAFrameIsDroppedAndMissing) {
+  ASSERT_TRUE(Begin(0, 0).ok());
+  ASSERT_TRUE(Begin(0, 1).ok());
+  EXPECT_EQ(Begin(1, 0).status().code(), StatusCode::kAlreadyExists);
+  zone_.Landed(Wide(0, 0), absl::OkStatus());
+  ASSERT_TRUE(Begin(1, 1).ok()) << "its slot is free again";
+  zone_.Landed(Wide(0, 1), Unavailable("connection lost"));
+  zone_.Landed(Wide(1, 1), absl::OkStatus());
+  FrameHeader commit = CommitOf(4);
+  commit.stream = kWide.value();
+  EXPECT_EQ(zone_.Commit(commit).missing,
+            (std::vector<MissingExtent>{{.layer = 0, .block = 1}, {.layer = 1, .block = 0}}));
 }
 
 TEST_F(LandingZoneTest, ClosedWithNothingInFlightItIsGoneAtOnce) {
@@ -168,17 +312,6 @@ TEST_F(LandingZoneTest, ClosedUnderAWriteItDrainsFirst) {
   EXPECT_EQ(NumDrained(), 0);
   zone_.Landed(Data(1, 1), Unavailable("connection lost"));
   EXPECT_EQ(NumDrained(), 1);
-}
-
-TEST_F(LandingZoneTest, FramesMoveTheTimeOfTheLatest) {
-  const TimePoint opened = clock_.Now();
-  clock_.Advance(std::chrono::seconds(1));
-  EXPECT_EQ(zone_.LatestFrame(kId), opened);
-  ASSERT_EQ(Prepare(Data(0, 0)), StatusCode::kOk);
-  EXPECT_EQ(zone_.LatestFrame(kId), clock_.Now());
-  clock_.Advance(std::chrono::seconds(1));
-  zone_.Landed(Data(0, 0), absl::OkStatus());
-  EXPECT_EQ(zone_.LatestFrame(kId), clock_.Now());
 }
 
 }  // namespace

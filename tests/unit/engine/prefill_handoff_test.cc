@@ -3,6 +3,8 @@
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -129,35 +131,145 @@ TEST_F(PrefillHandoffTest, WhatEndsWithItsFirstTokenIsNotCommitted) {
   EXPECT_EQ(wire_->num_aborted(), 1);
 }
 
-TEST_F(PrefillHandoffTest, APeerLostWhileComputingEndsItWithItsName) {
-  Start({.scheduler = {.max_prefill_chunk = 8}});
+// Layer and block of each frame behind the first `skip`.
+std::multiset<std::pair<uint32_t, uint32_t>> Places(const std::vector<PostedFrame>& frames,
+                                                    size_t skip) {
+  std::multiset<std::pair<uint32_t, uint32_t>> places;
+  for (size_t i = skip; i < frames.size(); ++i) places.insert({frames[i].layer, frames[i].block});
+  return places;
+}
+
+class LostStreamTest : public PrefillHandoffTest, public testing::WithParamInterface<StatusCode> {
+ protected:
+  absl::Status Loss() const { return absl::Status(GetParam(), "lost"); }
+};
+
+TEST_P(LostStreamTest, WhileTransferringItIsOpenedAgainAndAllIsPostedAgain) {
+  Start({.block_tokens = 8});
+  Prefill(20);
+  wire_->AwaitCommit(kStream);
+  const std::vector<PostedFrame> first = wire_->frames();
+  wire_->End(kStream, Loss());
+  wire_->AwaitCommit(kStream);
+  EXPECT_EQ(Places(wire_->frames(), first.size()), Places(first, 0));
+  EXPECT_EQ((*engine_)->stats().handoffs, 1);
+  wire_->End(kStream, absl::OkStatus());
+  ExpectEnd(StatusCode::kOk);
+  EXPECT_EQ(recording_.token_ids().size(), 1u) << "the first token is told once";
+  const HandoffCounts counts = (*engine_)->stats().handoff_counts;
+  EXPECT_EQ(std::pair(counts.sent, counts.retried), std::pair(uint64_t{1}, uint64_t{1}));
+}
+
+TEST_P(LostStreamTest, WhileComputingItIsOpenedAgainAndGoesOn) {
+  Start({.block_tokens = 8, .scheduler = {.max_prefill_chunk = 8}});
   engine_->gate().Allow(2);
   Prefill(40);
   engine_->gate().AwaitHeld();
-  wire_->End(kStream, absl::UnavailableError("connection reset"));
+  const size_t before = wire_->frames().size();
+  ASSERT_GT(before, 0u);
+  wire_->End(kStream, Loss());
   engine_->gate().Open();
-  ExpectEnd(StatusCode::kUnavailable);
+  wire_->AwaitCommit(kStream);
+  std::multiset<std::pair<uint32_t, uint32_t>> all;
+  for (uint32_t layer = 0; layer < 2; ++layer) {
+    for (uint32_t block = 0; block < 5; ++block) all.insert({layer, block});
+  }
+  // What the step that was under way posted on the lost stream is dropped there.
+  const auto after = Places(wire_->frames(), before);
+  for (const auto& place : all) EXPECT_GE(after.count(place), 1u);
+  wire_->End(kStream, absl::OkStatus());
+  ExpectEnd(StatusCode::kOk);
+}
+
+TEST_P(LostStreamTest, TheFourthLossEndsItWithThePeersName) {
+  Start();
+  Prefill(40);
+  for (int opened = 1; opened <= 4; ++opened) {
+    wire_->AwaitOpened(opened);
+    wire_->AwaitCommit(kStream);
+    wire_->End(kStream, Loss());
+  }
+  ExpectEnd(GetParam());
+  EXPECT_EQ(wire_->num_opened(), 4);
   EXPECT_NE(recording_.AwaitFinish().status.message().find("decode-1:7000"),
             absl::string_view::npos);
-  EXPECT_TRUE(recording_.token_ids().empty());
   ExpectAlive();
 }
 
-TEST_F(PrefillHandoffTest, APeerLostWhileTransferringEndsIt) {
+TEST_P(LostStreamTest, ACancelWhileItIsLostLeavesNothing) {
   Start();
   Prefill(40);
   wire_->AwaitCommit(kStream);
-  wire_->End(kStream, absl::UnavailableError("connection reset"));
-  ExpectEnd(StatusCode::kUnavailable);
+  wire_->End(kStream, Loss());
+  wire_->AwaitCommit(kStream);
+  wire_->End(kStream, Loss());  // the second pause is not over at once
+  (*engine_)->Cancel(RequestId(1), absl::OkStatus());
+  ExpectEnd(StatusCode::kCancelled);
   ExpectAlive();
 }
+
+INSTANTIATE_TEST_SUITE_P(Codes, LostStreamTest,
+                         testing::Values(StatusCode::kUnavailable, StatusCode::kDataLoss));
 
 TEST_F(PrefillHandoffTest, ARejectionEndsItWithThePeersStatus) {
   Start();
   Prefill(40);
   wire_->AwaitCommit(kStream);
-  wire_->End(kStream, absl::DataLossError("3 of 4 extents in place"));
-  ExpectEnd(StatusCode::kDataLoss);
+  wire_->End(kStream, absl::NotFoundError("the reservation lapsed"));
+  ExpectEnd(StatusCode::kNotFound);
+  EXPECT_EQ(wire_->num_opened(), 1) << "it would be refused again";
+}
+
+TEST_F(PrefillHandoffTest, TheStreamOpensOnArrivalThoughAStepRuns) {
+  Start();
+  Recording later;
+  bool submitted = false;
+  std::optional<int> opened_by_the_second_layer;
+  wire_->OnPost([&](uint32_t layer) {
+    if (layer == 0 && !std::exchange(submitted, true)) {
+      (*engine_)->SubmitPrefill(Greedy(2, {1, 2}, 4), {.reservation = ReservationId(6)},
+                                later.NewSink());
+    }
+    if (layer == 1 && !opened_by_the_second_layer) opened_by_the_second_layer = wire_->num_opened();
+  });
+  Prefill(10);
+  wire_->AwaitCommit(kStream);
+  wire_->AwaitCommit(6);
+  EXPECT_EQ(opened_by_the_second_layer, 2);
+  wire_->End(kStream, absl::OkStatus());
+  wire_->End(6, absl::OkStatus());
+  EXPECT_TRUE(later.AwaitFinish().status.ok());
+  ExpectEnd(StatusCode::kOk);
+}
+
+TEST_F(PrefillHandoffTest, TheLeaseIsRenewedSeveralTimes) {
+  Start();
+  (*engine_)->SubmitPrefill(
+      Greedy(1, {1, 2, 3}, 4),
+      {.reservation = ReservationId(kStream), .lease = std::chrono::seconds(3)},
+      recording_.NewSink());
+  wire_->AwaitCommit(kStream);
+  EXPECT_EQ(wire_->renew_every(), std::chrono::milliseconds(500));
+  wire_->End(kStream, absl::OkStatus());
+  ExpectEnd(StatusCode::kOk);
+}
+
+// The end of the aborted stream is told when the next request of that id is there already.
+TEST_F(PrefillHandoffTest, TheEndOfAnEarlierStreamIsNotTheEndOfTheNext) {
+  Start({.scheduler = {.max_prefill_chunk = 8}});
+  engine_->gate().Allow(1);
+  Prefill(40);
+  engine_->gate().AwaitHeld();
+  Recording next;
+  (*engine_)->Cancel(RequestId(1), absl::OkStatus());
+  (*engine_)->SubmitPrefill(Greedy(1, {1, 2, 3}, 4), {.reservation = ReservationId(6)},
+                            next.NewSink());
+  engine_->gate().Open();
+  EXPECT_EQ(recording_.AwaitFinish().status.code(), StatusCode::kCancelled);
+  wire_->AwaitCommit(6);
+  wire_->End(6, absl::OkStatus());
+  EXPECT_TRUE(next.AwaitFinish().status.ok()) << next.AwaitFinish().status;
+  EXPECT_TRUE(engine_->AtRest());
 }
 
 TEST_F(PrefillHandoffTest, AnAcknowledgementBeforeTheCommitIsRefused) {

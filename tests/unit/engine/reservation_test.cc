@@ -2,8 +2,11 @@
 // block is given back under a write.
 
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/decode_handoff_fixture.h"
 
@@ -32,6 +35,7 @@ TEST_F(ReservationTest, ALapsedReservationGivesItsBlocksBack) {
   clock_.Advance(kLease);
   ExpectReleased();
   EXPECT_EQ(Land(ThePrefill().frames.front()).code(), StatusCode::kNotFound);
+  EXPECT_EQ((*engine_)->stats().handoff_counts.lapsed, 1u);
   Decode();
   ExpectEnd(StatusCode::kNotFound);
 }
@@ -72,13 +76,20 @@ TEST_F(ReservationTest, NoBlockIsGivenBackUnderAWrite) {
   const PostedFrame& frame = ThePrefill().frames.front();
   ASSERT_TRUE(Begin(frame).ok());
   (*engine_)->Release(reservation_.id);
+  absl::Notification answered;
+  (*engine_)->Reserve(engine_->ReservationFor(TheRequest()),
+                      [&](const absl::StatusOr<Reservation>& next) {
+                        EXPECT_TRUE(next.ok()) << next.status();
+                        (*engine_)->Release(next->id);
+                        answered.Notify();
+                      });
   Settle();
   EXPECT_LT((*engine_)->stats().kv.free_blocks, 4);
-  EXPECT_EQ(engine_->Reserve(kPromptTokens, kMaxTokens).status().code(),
-            StatusCode::kResourceExhausted);
+  EXPECT_EQ((*engine_)->stats().waiting_reservations, 1);
+  EXPECT_FALSE(answered.HasBeenNotified());
   receiver().Landed(HeaderOf(frame), absl::OkStatus());
+  answered.WaitForNotification();
   ExpectReleased();
-  EXPECT_TRUE(engine_->Reserve(kPromptTokens, kMaxTokens).ok());
 }
 
 TEST_F(ReservationTest, ALapseUnderAWriteWaitsForItToo) {
@@ -95,10 +106,8 @@ TEST_F(ReservationTest, ALapseUnderAWriteWaitsForItToo) {
   ExpectReleased();
 }
 
-TEST_F(ReservationTest, NoRoomIsToldAtOnce) {
+TEST_F(ReservationTest, WhatCouldNeverFitIsToldAtOnce) {
   Start({.num_blocks = 4, .block_tokens = 8});
-  EXPECT_EQ(engine_->Reserve(kPromptTokens, kMaxTokens).status().code(),
-            StatusCode::kResourceExhausted);
   EXPECT_EQ(engine_->Reserve(40, 10).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(engine_->Reserve(0, 10).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(engine_->Reserve(10, 0).status().code(), StatusCode::kInvalidArgument);
@@ -107,14 +116,38 @@ TEST_F(ReservationTest, NoRoomIsToldAtOnce) {
   ExpectReleased();
 }
 
-TEST_F(ReservationTest, AnotherLayoutIsRefused) {
+TEST_F(ReservationTest, AnotherModelOrALayoutThatDoesNotConvertIsRefused) {
   Start();
-  std::optional<absl::Status> status;
-  (*engine_)->Reserve({.prompt = {1, 2, 3}, .max_tokens = 8, .layout_fingerprint = 12345},
-                      [&](absl::StatusOr<Reservation> answer) { status = answer.status(); });
-  Settle();
-  ASSERT_TRUE(status.has_value());
-  EXPECT_EQ(status->code(), StatusCode::kFailedPrecondition);
+  const auto refused = [&](auto change, const char* first, const char* second) {
+    ReserveRequest request = engine_->ReservationFor(TheRequest());
+    change(request);
+    std::optional<absl::Status> status;
+    (*engine_)->Reserve(
+        request, [&](const absl::StatusOr<Reservation>& answer) { status = answer.status(); });
+    Settle();
+    ASSERT_TRUE(status.has_value());
+    EXPECT_EQ(status->code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status->message()), testing::HasSubstr(first));
+    EXPECT_THAT(std::string(status->message()), testing::HasSubstr(second));
+  };
+  refused([](ReserveRequest& r) { r.model_fingerprint = 0xab; }, "00000000000000ab",
+          "0000000000000001");
+  refused([](ReserveRequest& r) { r.layout.dtype = DType::kF32; }, "dtype=f32", "dtype=bf16");
+  refused([](ReserveRequest& r) { ++r.layout.num_kv_heads; }, "num_kv_heads=", "num_kv_heads=");
+}
+
+TEST_F(ReservationTest, RenewalsKeepTheLease) {
+  Start();
+  for (int i = 0; i < 5; ++i) {
+    clock_.Advance(kLease - std::chrono::seconds(1));
+    EXPECT_TRUE(Renew().ok());
+    Settle();
+    EXPECT_EQ((*engine_)->stats().reservations, 1);
+  }
+  LandAll();
+  EXPECT_TRUE(CommitAll().ok());
+  Decode();
+  ExpectTheAnswer();
 }
 
 TEST_F(ReservationTest, AClaimMustFitItsReservation) {

@@ -188,7 +188,7 @@ TEST_F(SharedPrefixTest, TheDecodeWorkersBlocksAreNotSentAgain) {
     const EngineRequest request = Sharing(id, 64, 17);
     const auto run = pair.Start(request);
     ASSERT_TRUE(run.ok()) << run.status();
-    EXPECT_EQ((*run)->reservation.cached_blocks, id == 0 ? 0 : 8);
+    EXPECT_EQ((*run)->reservation.cached_tokens, id == 0 ? 0 : 8 * kBlockTokens);
     pair.Continue(**run);
     ASSERT_TRUE(pair.AwaitEnd(**run).ok());
     EXPECT_EQ((*run)->token_ids(), Ask(cold_, request).token_ids);
@@ -212,7 +212,7 @@ TEST_F(SharedPrefixTest, NothingToSend) {
   for (int i = 0; i < 3; ++i) {
     const auto run = pair.Start(request);
     ASSERT_TRUE(run.ok()) << run.status();
-    EXPECT_EQ((*run)->reservation.cached_blocks, i == 0 ? 0 : 8);
+    EXPECT_EQ((*run)->reservation.cached_tokens, i == 0 ? 0 : 8 * kBlockTokens);
     pair.Continue(**run);
     ASSERT_TRUE(pair.AwaitEnd(**run).ok());
     EXPECT_EQ((*run)->token_ids(), Ask(cold_, request).token_ids);

@@ -71,7 +71,7 @@ TEST_F(ChoicesTest, DecodeBeginsOnceWithTheFirstTokensOfAll) {
   EXPECT_EQ(reserve.tenant(), "alice");
   EXPECT_EQ(reserve.cache_salt(), "salt");
   Reserved();
-  EXPECT_EQ(workers_.target.cached_blocks(), 3) << "blocks that need not be sent";
+  EXPECT_EQ(workers_.target.cached_tokens(), 48) << "whose KV need not be sent";
   Say("prefill p0", {10}, 0, -0.5f);
   Say("prefill p0", {30}, 2, -1.5f);
   EXPECT_EQ(workers_.Find("decode d0"), nullptr) << "a first token is missing";

@@ -18,7 +18,7 @@ TEST_F(RouterTest, DisaggregatedRequestGoesThroughBothWorkers) {
   Submit(Ask());
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
   clock_.Advance(milliseconds(2));
-  Reserved();
+  Reserved(5, std::chrono::microseconds(500));
   EXPECT_THAT(workers_.Open(), ElementsAre("prefill p0"));
   clock_.Advance(milliseconds(8));
   Say("prefill p0", {10});
@@ -39,7 +39,8 @@ TEST_F(RouterTest, DisaggregatedRequestGoesThroughBothWorkers) {
   EXPECT_EQ(finish.route(), v1::ROUTE_DISAGGREGATED);
   EXPECT_EQ(finish.kv_bytes().raw(), 77u);
   EXPECT_DOUBLE_EQ(finish.stages().ttft_ms(), 10);
-  EXPECT_DOUBLE_EQ(finish.stages().reserve_ms(), 2);
+  EXPECT_DOUBLE_EQ(finish.stages().reserve_ms(), 1.5);
+  EXPECT_DOUBLE_EQ(finish.stages().admission_ms(), 0.5) << "waiting for room is no asking";
   EXPECT_DOUBLE_EQ(finish.tpot_ms(), 10);
   EXPECT_EQ(stream_.summary->usage().prompt_tokens(), 3);
   EXPECT_EQ(stream_.summary->usage().completion_tokens(), 4);

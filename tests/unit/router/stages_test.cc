@@ -9,8 +9,8 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 double Sum(const v1::Stages& s) {
-  return s.queue_ms() + s.prefill_ms() + s.reserve_ms() + s.transfer_ms() + s.first_token_ms() +
-         s.residual_ms();
+  return s.queue_ms() + s.prefill_ms() + s.reserve_ms() + s.admission_ms() + s.transfer_ms() +
+         s.first_token_ms() + s.residual_ms();
 }
 
 ChoiceTimes FirstTokenAfter(Duration ttft) {
@@ -22,7 +22,8 @@ ChoiceTimes FirstTokenAfter(Duration ttft) {
 
 TEST(SplitTtftTest, PartsAddUp) {
   ChoiceTimes times = FirstTokenAfter(microseconds(12345));
-  times.reserve = microseconds(700);
+  times.reserve = microseconds(600);
+  times.admission = microseconds(100);
   v1::StageTimes worker;
   worker.set_queue_us(1000);
   worker.set_prefill_us(8000);
@@ -30,7 +31,8 @@ TEST(SplitTtftTest, PartsAddUp) {
   worker.set_first_token_us(45);
   const v1::Stages stages = SplitTtft(times, worker);
   EXPECT_DOUBLE_EQ(stages.ttft_ms(), 12.345);
-  EXPECT_DOUBLE_EQ(stages.reserve_ms(), 0.7);
+  EXPECT_DOUBLE_EQ(stages.reserve_ms(), 0.6);
+  EXPECT_DOUBLE_EQ(stages.admission_ms(), 0.1);
   EXPECT_NEAR(stages.residual_ms(), 2.1, 1e-9);
   EXPECT_NEAR(Sum(stages), stages.ttft_ms(), 1e-9);
 }

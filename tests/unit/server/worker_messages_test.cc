@@ -70,18 +70,52 @@ TEST(ToReserveRequestTest, CarriesEveryField) {
   request.set_max_tokens(6);
   request.set_width(8);
   request.set_priority(1);
-  request.set_layout_fingerprint(99);
+  const KvLayout layout = {
+      .num_layers = 2, .num_kv_heads = 3, .head_dim = 64, .block_tokens = 32, .dtype = DType::kF16};
+  *request.mutable_layout() = ToProto(layout);
+  request.set_model_fingerprint(99);
   request.set_tenant("bob");
   request.set_cache_salt("pepper");
-  const ReserveRequest reserve = ToReserveRequest(request, kNoDeadline);
+  const auto read = ToReserveRequest(request, kNoDeadline);
+  ASSERT_TRUE(read.ok()) << read.status();
+  const ReserveRequest& reserve = *read;
   EXPECT_EQ(reserve.id.value(), 7u);
   EXPECT_THAT(reserve.prompt, ElementsAre(4, 5));
   EXPECT_EQ(reserve.max_tokens, 6);
   EXPECT_EQ(reserve.width, 8);
   EXPECT_EQ(reserve.priority, 1);
-  EXPECT_EQ(reserve.layout_fingerprint, 99u);
+  EXPECT_EQ(reserve.layout, layout);
+  EXPECT_EQ(reserve.model_fingerprint, 99u);
   EXPECT_EQ(reserve.tenant, "bob");
   EXPECT_EQ(reserve.cache_salt, "pepper");
+}
+
+TEST(ToReserveRequestTest, ALayoutThatCannotBeIsRefused) {
+  v1::ReserveRequest request;
+  EXPECT_EQ(ToReserveRequest(request, kNoDeadline).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  v1::KvLayout& layout = *request.mutable_layout();
+  layout = ToProto(KvLayout{.num_layers = 2, .num_kv_heads = 3, .head_dim = 64});
+  EXPECT_TRUE(ToReserveRequest(request, kNoDeadline).ok());
+  layout.set_block_tokens(1 << 30);
+  EXPECT_EQ(ToReserveRequest(request, kNoDeadline).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ToReserveResponseTest, WhatTheSenderIsTold) {
+  const v1::ReserveResponse response = ToProto({.id = ReservationId(3),
+                                                .epoch = 4,
+                                                .cached_tokens = 48,
+                                                .lease = std::chrono::seconds(3),
+                                                .queued = microseconds(250)},
+                                               "tcp:host:1");
+  EXPECT_EQ(response.queued_us(), 250);
+  const HandoffTarget target = ToHandoffTarget(response.target());
+  EXPECT_EQ(target.data_address, "tcp:host:1");
+  EXPECT_EQ(target.reservation.value(), 3u);
+  EXPECT_EQ(target.epoch, 4u);
+  EXPECT_EQ(target.cached_tokens, 48);
+  EXPECT_EQ(target.lease, std::chrono::seconds(3));
 }
 
 SampledToken Token(int32_t id, float logprob) {
@@ -134,12 +168,14 @@ TEST(ToHandoffTargetTest, CarriesWhatNeedNotBeSent) {
   target.set_data_address("host:1");
   target.set_reservation_id(3);
   target.set_epoch(4);
-  target.set_cached_blocks(5);
+  target.set_cached_tokens(5);
+  target.set_lease_ms(3000);
   const HandoffTarget handoff = ToHandoffTarget(target);
   EXPECT_EQ(handoff.data_address, "host:1");
   EXPECT_EQ(handoff.reservation.value(), 3u);
   EXPECT_EQ(handoff.epoch, 4u);
-  EXPECT_EQ(handoff.cached_blocks, 5);
+  EXPECT_EQ(handoff.cached_tokens, 5);
+  EXPECT_EQ(handoff.lease, std::chrono::seconds(3));
 }
 
 TEST(ToWorkerTokensTest, LogprobsOnlyWhenWanted) {
@@ -184,6 +220,23 @@ TEST(ToProtoTest, AFinishSaysWhatTheRequestCost) {
   EXPECT_EQ(finish.kv().duration_us(), 7);
   EXPECT_EQ(finish.cached_tokens(), 64);
   EXPECT_EQ(finish.preemptions(), 2);
+}
+
+TEST(ToLoadTest, CarriesTheHandoffs) {
+  EngineStats stats;
+  stats.handoffs = 1;
+  stats.reservations = 2;
+  stats.waiting_reservations = 3;
+  stats.handoff_counts = {.sent = 4, .received = 5, .retried = 6, .lapsed = 7, .refused = 8};
+  const v1::HandoffUse use = ToLoad(stats).handoffs();
+  EXPECT_EQ(use.sending(), 1);
+  EXPECT_EQ(use.reservations(), 2);
+  EXPECT_EQ(use.waiting_reservations(), 3);
+  EXPECT_EQ(use.sent(), 4u);
+  EXPECT_EQ(use.received(), 5u);
+  EXPECT_EQ(use.retried(), 6u);
+  EXPECT_EQ(use.lapsed(), 7u);
+  EXPECT_EQ(use.refused(), 8u);
 }
 
 TEST(ToLoadTest, CarriesTheUseOfThePool) {

@@ -1,0 +1,82 @@
+#include "engine/admission_queue.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tandem {
+namespace {
+
+// Before anything was measured.
+constexpr Duration kFirstRetryAfter = std::chrono::seconds(1);
+constexpr Duration kLeastRetryAfter = std::chrono::milliseconds(50);
+constexpr Duration kMostRetryAfter = std::chrono::seconds(30);
+// The weight of the latest interval is one in so many.
+constexpr int kIntervalWeight = 8;
+
+}  // namespace
+
+TimePoint AdmissionQueue::ExpiryOf(const WaitingReservation& one) const {
+  return std::min(one.request.deadline, one.asked + max_wait_);
+}
+
+void AdmissionQueue::Push(WaitingReservation reservation) {
+  TANDEM_CHECK(!full(), "more reservations wait than may");
+  if (waiting_.empty()) latest_admission_.reset();
+  const auto place = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& other) {
+    return other.request.priority < reservation.request.priority;
+  });
+  waiting_.insert(place, std::move(reservation));
+}
+
+WaitingReservation AdmissionQueue::TakeHead(TimePoint now) {
+  WaitingReservation head = std::move(waiting_.front());
+  waiting_.pop_front();
+  // What was admitted as it came says nothing of how fast room is made.
+  const TimePoint since = std::max(latest_admission_.value_or(head.asked), head.asked);
+  if (now > since) {
+    const Duration interval = now - since;
+    mean_interval_ = mean_interval_
+                         ? *mean_interval_ + (interval - *mean_interval_) / kIntervalWeight
+                         : interval;
+  }
+  latest_admission_ = now;
+  return head;
+}
+
+std::optional<WaitingReservation> AdmissionQueue::Take(ReserveTicket ticket) {
+  const auto place = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [&](const auto& one) { return one.ticket == ticket; });
+  if (place == waiting_.end()) return std::nullopt;
+  WaitingReservation taken = std::move(*place);
+  waiting_.erase(place);
+  return taken;
+}
+
+std::vector<WaitingReservation> AdmissionQueue::TakeExpired(TimePoint now) {
+  std::vector<WaitingReservation> expired;
+  for (auto place = waiting_.begin(); place != waiting_.end();) {
+    if (ExpiryOf(*place) > now) {
+      ++place;
+      continue;
+    }
+    expired.push_back(std::move(*place));
+    place = waiting_.erase(place);
+  }
+  return expired;
+}
+
+TimePoint AdmissionQueue::NextExpiry() const {
+  TimePoint next = kNoDeadline;
+  for (const WaitingReservation& one : waiting_) next = std::min(next, ExpiryOf(one));
+  return next;
+}
+
+Duration AdmissionQueue::RetryAfter() const {
+  if (!mean_interval_) return kFirstRetryAfter;
+  return std::clamp(*mean_interval_ * (size() + 1), kLeastRetryAfter, kMostRetryAfter);
+}
+
+}  // namespace tandem

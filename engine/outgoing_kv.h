@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "engine/handoff_states.h"
+
+namespace tandem {
+
+// The sending half of a hand-off, as far as one request goes. States: engine/handoff_states.h.
+// Thread: engine.
+struct OutgoingKv {
+  HandoffTarget target;
+  SendState state = SendState::kClosed;
+  absl::Status error;        // of the first call that failed; acted upon after the step
+  uint64_t attempt = 0;      // names the latest of its streams among all of the sender's
+  int32_t reopened = 0;      // times, or about to be
+  TimePoint reopen_at{};     // while it is lost
+  int32_t ready_blocks = 0;  // of the prompt, whose KV of all layers is in the pool
+  bool computed = false;     // the prompt is, to its end
+  uint64_t frames = 0;       // posted, on all of its streams
+  TimePoint first_posted{};
+  TimePoint first_token{};  // when it was sampled: what comes after is not hidden by computing
+};
+
+}  // namespace tandem

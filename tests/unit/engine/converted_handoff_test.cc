@@ -1,0 +1,98 @@
+// Two engines that keep KV differently: with other block sizes the answer is the very same one as
+// on one worker; where numbers are widened, the hand-off comes whole.
+
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/handoff_pair.h"
+
+namespace tandem {
+namespace {
+
+constexpr int32_t kVocabSize = 288;
+
+EngineRequest Request(uint64_t id, int32_t prompt_tokens) {
+  return Greedy(id, RandomPrompt(7, prompt_tokens, kVocabSize), 12);
+}
+
+std::vector<int32_t> Unified(int32_t prompt_tokens) {
+  TestEngine engine({});
+  Recording whole;
+  engine->Submit(Request(1, prompt_tokens), whole.NewSink());
+  EXPECT_TRUE(whole.AwaitFinish().status.ok());
+  return whole.token_ids();
+}
+
+struct Answer {
+  absl::Status status;
+  std::vector<int32_t> tokens;
+  int32_t cached_tokens = 0;  // at the decode worker
+};
+
+Answer HandOver(HandoffPair& pair, uint64_t id, int32_t prompt_tokens) {
+  const auto run = pair.Start(Request(id, prompt_tokens));
+  if (!run.ok()) return {.status = run.status()};
+  pair.Continue(**run);
+  return {.status = pair.AwaitEnd(**run),
+          .tokens = (*run)->token_ids(),
+          .cached_tokens = (*run)->reservation.cached_tokens};
+}
+
+using Sizes = std::tuple<int32_t, int32_t>;
+class BlockSizePairTest : public testing::TestWithParam<Sizes> {};
+
+// The second time, decode holds the whole blocks of its own size, and less than a block of the
+// sender's may be missing in front.
+TEST_P(BlockSizePairTest, TheAnswerIsThatOfOneWorker) {
+  const auto [prefill_tokens, decode_tokens] = GetParam();
+  const std::vector<int32_t> answer = Unified(77);
+  HandoffPair pair({.block_tokens = prefill_tokens}, {.block_tokens = decode_tokens},
+                   Wire::kLoopback);
+  for (const uint64_t id : {1, 2}) {
+    const Answer run = HandOver(pair, id, 77);
+    EXPECT_TRUE(run.status.ok()) << run.status;
+    EXPECT_EQ(run.tokens, answer) << "time " << id;
+    EXPECT_EQ(run.cached_tokens, id == 1 ? 0 : 77 / decode_tokens * decode_tokens);
+  }
+  pair.decode().Settle();
+  EXPECT_TRUE(pair.decode().AtRest());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BlockSizePairTest,
+                         testing::Values(Sizes{8, 16}, Sizes{8, 64}, Sizes{16, 8}, Sizes{16, 32},
+                                         Sizes{64, 8}, Sizes{64, 16}, Sizes{256, 16}));
+
+using Types = std::tuple<DType, DType>;
+class TypePairTest : public testing::TestWithParam<Types> {};
+
+TEST_P(TypePairTest, WiderNumbersTakeTheKv) {
+  const auto [from, to] = GetParam();
+  HandoffPair pair({.block_tokens = 16, .kv_dtype = from}, {.block_tokens = 8, .kv_dtype = to},
+                   Wire::kLoopback);
+  const Answer run = HandOver(pair, 1, 50);
+  EXPECT_TRUE(run.status.ok()) << run.status;
+  EXPECT_EQ(run.tokens.size(), 12u);
+}
+
+TEST_P(TypePairTest, NarrowerOnesDoNot) {
+  const auto [to, from] = GetParam();
+  HandoffPair pair({.kv_dtype = from}, {.kv_dtype = to}, Wire::kLoopback);
+  const absl::Status status = HandOver(pair, 1, 50).status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  for (const DType dtype : {from, to}) {
+    EXPECT_NE(status.message().find("dtype=" + std::string(Name(dtype))), absl::string_view::npos);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Exact, TypePairTest,
+                         testing::Values(Types{DType::kF8E4M3, DType::kBF16},
+                                         Types{DType::kF8E4M3, DType::kF16},
+                                         Types{DType::kF8E4M3, DType::kF32},
+                                         Types{DType::kBF16, DType::kF32},
+                                         Types{DType::kF16, DType::kF32}));
+
+}  // namespace
+}  // namespace tandem
