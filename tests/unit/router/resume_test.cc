@@ -486,6 +486,32 @@ TEST_F(ResumeTest, ALeavingPrefillWorkerEndsWhatItHasBegun) {
   ExpectTheAnswer(0);
 }
 
+TEST_F(ResumeTest, ADecodeWorkerLeavingWhileItsKvIsOnTheWayIsLeftAtOnce) {
+  Join("d1", kDecodeRole);
+  Submit(Ask());
+  Reserved(5);
+  Leave("d0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
+  EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
+  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  ExpectTheAnswer(1);
+}
+
+TEST_F(ResumeTest, APrefillWorkerLostWhileReservingIsSeenWhenItIsAsked) {
+  Join("p1", kPrefillRole);
+  Submit(Ask());
+  clock_.Advance(seconds(4));
+  for (const char* name : {"p1", "d0"}) Beat(name);
+  clock_.Advance(seconds(1));
+  loop_.RunReady();  // the lease of p0 lapses
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+  Reserved(5);
+  LoseCall("prefill p0");
+  Beat("d0");
+  GoOnAt("p1", "d0", 6, {11, 12, 13});
+  ExpectTheAnswer(1);
+}
+
 TEST_F(ResumeTest, LeavingWhileReservingGoesElsewhere) {
   Join("p1", kPrefillRole);
   Submit(Ask());
