@@ -32,6 +32,11 @@ class ByteChannel {
   // returned 0 is sure to be followed by an event: TLS may hold plain text and a ring bytes of
   // which the descriptor knows nothing, so a loop whose turn is over before comes back by itself.
   virtual absl::StatusOr<size_t> Read(std::span<const iovec> parts) = 0;
+  // Not 0 where each Read is a call of the system: then fewer and larger ones are better, and
+  // asking for so many bytes more than have a place yet costs less than asking again. Besides, its
+  // descriptor stays readable while anything is left, so a Read that returned less than was asked
+  // for need not be followed by another.
+  virtual size_t read_ahead_bytes() const { return 0; }
   // Takes bytes of `parts` in order; how many, 0 when it can take none for now: then an event on
   // fd(), for input or for output, says when to try again. On an event while wants_output() it is
   // called even with no parts: a channel may hold bytes that it took, and wants no output any more

@@ -5,6 +5,9 @@
 
 namespace tandem {
 
+// About as much as a socket's buffer often holds.
+inline constexpr size_t kSocketReadAheadBytes = 256 << 10;
+
 // The bytes of a connected stream socket, as they are.
 class SocketChannel final : public ByteChannel {
  public:
@@ -14,6 +17,7 @@ class SocketChannel final : public ByteChannel {
   bool wants_output() const override { return full_; }
   absl::StatusOr<bool> Establish() override { return true; }
   absl::StatusOr<size_t> Read(std::span<const iovec> parts) override;
+  size_t read_ahead_bytes() const override { return kSocketReadAheadBytes; }
   absl::StatusOr<size_t> Write(std::span<const iovec> parts) override;
 
  private:

@@ -78,7 +78,7 @@ class FramedTransport final : public Transport {
             .strangers = counters_.strangers,
             .closed = counters_.closed};
   }
-  size_t buffer_bytes() const override { return medium_->buffer_bytes(); }
+  size_t buffer_bytes() const override { return medium_->buffer_bytes() + IoLoop::kReadAheadBytes; }
   uint64_t bytes_sent() const override { return counters_.sent; }
   uint64_t bytes_received() const override { return counters_.received; }
 

@@ -14,7 +14,8 @@ struct FramedOptions {
   // Per stream, all of which stay posted until it ends: 24 bytes each besides the payload.
   int32_t max_queued_frames = 1 << 18;
   int32_t max_connections = 256;  // accepted ones; further ones are closed at once
-  // Toward each peer, at most kMaxGroupConnections.
+  // Toward each peer, at most kMaxGroupConnections. One thread serves them all, so more than one
+  // pay only where the network holds a single connection to less than its own rate.
   int32_t connections = 1;
   // Bytes of payload that each peer may have under way toward here.
   uint64_t credit_window_bytes = 16 << 20;

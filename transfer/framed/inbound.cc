@@ -16,11 +16,12 @@ constexpr size_t kMaxResends = 8192;
 }  // namespace
 
 InboundConnection::InboundConnection(std::unique_ptr<ByteChannel> channel, FrameReceiver& receiver,
-                                     JoinGroup join_group, TransportCounters& counters,
-                                     const Timeouts& timeouts)
+                                     JoinGroup join_group, std::span<std::byte> read_ahead,
+                                     TransportCounters& counters, const Timeouts& timeouts)
     : channel_(std::move(channel)),
       receiver_(receiver),
       join_group_(std::move(join_group)),
+      read_ahead_(read_ahead),
       counters_(counters),
       timeouts_(timeouts),
       reader_(*this),
@@ -52,28 +53,39 @@ void InboundConnection::Consume() {
 }
 
 absl::StatusOr<Turn> InboundConnection::Read() {
+  const size_t read_ahead = std::min(read_ahead_.size(), channel_->read_ahead_bytes());
   for (size_t total = 0; total < kBytesPerTurn;) {
     const auto targets = reader_.Targets();
-    const iovec parts[2] = {{targets[0].data(), targets[0].size()},
-                            {targets[1].data(), targets[1].size()}};
-    ASSIGN_OR_RETURN(const size_t count,
-                     channel_->Read(std::span(parts).first(targets[1].empty() ? 1 : 2)));
+    const size_t with_place = targets[0].size() + targets[1].size();
+    const size_t ahead = with_place < read_ahead ? read_ahead : 0;
+    const iovec parts[3] = {{targets[0].data(), targets[0].size()},
+                            {targets[1].data(), targets[1].size()},
+                            {read_ahead_.data(), ahead}};
+    ASSIGN_OR_RETURN(const size_t count, channel_->Read(parts));
     if (count == 0) return Turn::kDone;
     counters_.received += count;
     total += count;
     last_progress_ = std::chrono::steady_clock::now();
-    if (absl::Status status = reader_.Advance(count); !status.ok()) {
-      ++counters_.malformed;
-      ++counters_.closed;
-      return status;
-    }
-    if (!wrong_.ok()) {
-      ++counters_.closed;
-      return wrong_;
-    }
+    RETURN_IF_ERROR(Take(count, with_place));
     GrantCredit(InboundGroup::Grant::kWorthAFrame);
+    if (read_ahead > 0 && count < with_place + ahead) return Turn::kDone;
   }
   return Turn::kMore;
+}
+
+// `count` bytes were read, of which `with_place` fit where they belong.
+absl::Status InboundConnection::Take(size_t count, size_t with_place) {
+  absl::Status status = reader_.Advance(std::min(count, with_place));
+  if (status.ok() && count > with_place) {
+    status = reader_.Feed(std::span(read_ahead_).first(count - with_place));
+  }
+  if (!status.ok()) {
+    ++counters_.malformed;
+  } else {
+    status = wrong_;
+  }
+  if (!status.ok()) ++counters_.closed;
+  return status;
 }
 
 absl::Status InboundConnection::WriteReplies() {

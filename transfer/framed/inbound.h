@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "transfer/byte_channel.h"
@@ -21,8 +22,10 @@ class InboundConnection final : public Connection, private FrameHandler {
   // Finds the group of a hello and joins it there; the group outlives the connection.
   using JoinGroup = std::function<absl::StatusOr<InboundGroup*>(const FrameHeader& hello)>;
 
+  // `read_ahead`: the loop's, for what is read and has no place yet; free again after each turn.
   InboundConnection(std::unique_ptr<ByteChannel> channel, FrameReceiver& receiver,
-                    JoinGroup join_group, TransportCounters& counters, const Timeouts& timeouts);
+                    JoinGroup join_group, std::span<std::byte> read_ahead,
+                    TransportCounters& counters, const Timeouts& timeouts);
 
   int fd() const override { return channel_->fd(); }
   bool wants_output() const override { return channel_->wants_output(); }
@@ -36,6 +39,7 @@ class InboundConnection final : public Connection, private FrameHandler {
   absl::Status Control(const FrameHeader& header) override;
 
   absl::StatusOr<Turn> Read();
+  absl::Status Take(size_t count, size_t with_place);
   absl::Status WriteReplies();
   absl::Status OnHello(const FrameHeader& header);
   absl::Status OnCommit(const FrameHeader& header);
@@ -50,6 +54,7 @@ class InboundConnection final : public Connection, private FrameHandler {
   const std::unique_ptr<ByteChannel> channel_;
   FrameReceiver& receiver_;
   const JoinGroup join_group_;
+  const std::span<std::byte> read_ahead_;
   TransportCounters& counters_;
   const Timeouts timeouts_;
 

@@ -254,8 +254,8 @@ void IoLoop::Accept() {
     const uint64_t id = next_id_++;
     slots_[id].connection = std::make_unique<InboundConnection>(
         *std::move(channel), receiver_,
-        [this, id](const FrameHeader& hello) { return JoinGroup(id, hello); }, counters_,
-        Timeouts{.connect = options_.connect_timeout, .stall = options_.stall_timeout});
+        [this, id](const FrameHeader& hello) { return JoinGroup(id, hello); }, read_ahead_,
+        counters_, Timeouts{.connect = options_.connect_timeout, .stall = options_.stall_timeout});
     ++num_inbound_;
     Advance(id);
   }

@@ -62,6 +62,9 @@ struct LoopSockets {
 // do.
 class IoLoop {
  public:
+  // Set aside at the start for what a connection reads before it has a place.
+  static constexpr size_t kReadAheadBytes = 256 << 10;
+
   // Starts the thread. Everything named outlives the loop.
   IoLoop(const FramedOptions& options, LoopSockets sockets, Medium& medium, FrameReceiver& receiver,
          SendStreams& streams, Links& links, TransportCounters& counters);
@@ -152,6 +155,7 @@ class IoLoop {
   absl::flat_hash_map<std::string, std::unique_ptr<Peer>> peers_;
   absl::flat_hash_map<uint64_t, std::unique_ptr<InboundGroup>> inbound_groups_;  // by their own id
   absl::flat_hash_map<StreamKey, Route> routes_;
+  std::vector<std::byte> read_ahead_ = std::vector<std::byte>(kReadAheadBytes);
   std::vector<EndedStream> ended_;    // told of after the event in which they ended
   std::vector<uint64_t> unfinished_;  // connections that want a turn without an event
   std::random_device random_;

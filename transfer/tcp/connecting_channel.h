@@ -44,6 +44,9 @@ class ConnectingChannel final : public ByteChannel {
   bool wants_output() const override;
   absl::StatusOr<bool> Establish() override;
   absl::StatusOr<size_t> Read(std::span<const iovec> parts) override { return open_->Read(parts); }
+  size_t read_ahead_bytes() const override {
+    return open_ == nullptr ? 0 : open_->read_ahead_bytes();
+  }
   absl::StatusOr<size_t> Write(std::span<const iovec> parts) override {
     return open_->Write(parts);
   }

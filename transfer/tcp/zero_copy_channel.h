@@ -46,6 +46,7 @@ class ZeroCopyChannel final : public ByteChannel {
   bool wants_output() const override { return full_ || socket_.wants_output(); }
   absl::StatusOr<bool> Establish() override { return true; }
   absl::StatusOr<size_t> Read(std::span<const iovec> parts) override;
+  size_t read_ahead_bytes() const override { return socket_.read_ahead_bytes(); }
   absl::StatusOr<size_t> Write(std::span<const iovec> parts) override;
 
   // Whether large writes still go without a copy.
