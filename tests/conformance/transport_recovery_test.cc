@@ -280,22 +280,17 @@ TEST_P(RecoveryTest, LateFramesAreRefusedAndTheConnectionLives) {
   EXPECT_EQ(Link().streams_failed, 1u);
 }
 
+// Never faster; how much slower is the machine's affair (TokenBucketTest has the exact rate).
 TEST_P(RecoveryTest, TheRateOfALinkIsBounded) {
-  const auto seconds_at = [&](uint64_t stream, uint64_t rate) {
-    options_.max_bytes_per_second = rate;
-    Start();
-    const auto begin = std::chrono::steady_clock::now();
-    SendWhole(stream, 100, 20000);
-    EXPECT_EQ(ends_.Wait(stream), absl::OkStatus());
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  };
-  constexpr double kBytes = 100 * 20000;
-  const double slow = seconds_at(1, 8'000'000);
-  const double fast = seconds_at(2, 32'000'000);
+  constexpr uint64_t kRate = 8'000'000;
+  options_.max_bytes_per_second = kRate;
+  Start();
+  const auto begin = std::chrono::steady_clock::now();
+  SendWhole(1, 100, 20000);
+  ExpectBytes(1, 100, 20000);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   // The last frame and a hundredth of a second may go on credit.
-  EXPECT_GE(slow, (kBytes - 20000) / 8e6 - 0.01);
-  EXPECT_GE(fast, (kBytes - 20000) / 32e6 - 0.01);
-  EXPECT_LT(fast, slow);
+  EXPECT_GE(took.count(), 99 * 20000.0 / kRate - 0.01);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RecoveryTest, ::testing::ValuesIn(kFabrics), FabricName);
