@@ -15,6 +15,7 @@ namespace tandem {
 // the network, so the worker itself is gone.
 inline constexpr char kOriginKey[] = "tandem-origin";
 inline constexpr char kOriginWorker[] = "worker";
+inline constexpr char kOriginRouter[] = "router";  // likewise, to its clients
 
 // Calls workers by gRPC, over one channel per life of a worker.
 class GrpcWorkerClient final : public WorkerClient {

@@ -4,6 +4,7 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
+#include "router/grpc_worker_client.h"
 #include "router/retry_metadata.h"
 #include "server/status_mapping.h"
 #include "tandem/v1/inference.grpc.pb.h"
@@ -28,7 +29,8 @@ struct Client::Connection {
     if (status.ok()) return absl::OkStatus();
     absl::Status mapped = ToAbslStatus(status);
     TakeRetryAfter(context, mapped);
-    const bool network = status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+    const bool answered = context.GetServerTrailingMetadata().count(kOriginKey) > 0;
+    const bool network = !answered && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
                          status.error_message().find("connect") != std::string::npos;
     return network ? Annotate(mapped, "no router at " + server) : mapped;
   }

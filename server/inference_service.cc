@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "router/grpc_worker_client.h"
 #include "router/retry_metadata.h"
 #include "server/deadline.h"
 #include "server/parse_message.h"
@@ -65,7 +66,9 @@ class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public Respon
         router_(router),
         loop_(loop),
         grace_(options.slow_reader_grace),
-        late_cancel_(std::make_shared<LateCancel>(context)) {}
+        late_cancel_(std::make_shared<LateCancel>(context)) {
+    context.AddTrailingMetadata(kOriginKey, kOriginRouter);
+  }
 
   void Start(const grpc::ByteBuffer& bytes) {
     v1::GenerateRequest request;

@@ -14,6 +14,7 @@ namespace tandem {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kPrompt[] = "It was a fine morning, and the ladies";
 constexpr int32_t kLong = 1500;
@@ -51,6 +52,7 @@ class WorkerLossTest : public testing::Test {
   void ExpectLost(const Outcome& outcome, const std::string& worker) {
     EXPECT_EQ(outcome.status.code(), absl::StatusCode::kUnavailable) << outcome.status;
     EXPECT_THAT(std::string(outcome.status.message()), HasSubstr(worker));
+    EXPECT_THAT(std::string(outcome.status.message()), Not(HasSubstr("no router")));
   }
 
   // The worker is back, nothing leaked, and the route works with the same answer as ever.
