@@ -1,7 +1,7 @@
 # Tests of transfer.
 tandem_test(transfer_test
   SOURCES unit/transfer/frame_test.cc unit/transfer/frame_reader_test.cc
-          unit/transfer/link_meter_test.cc unit/transfer/streams_test.cc
+          unit/transfer/groups_test.cc unit/transfer/link_meter_test.cc unit/transfer/streams_test.cc
           unit/transfer/tcp_transport_test.cc
           support/transport_probe.cc
   DEPS tandem_transfer)

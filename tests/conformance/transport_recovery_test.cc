@@ -236,6 +236,49 @@ TEST_P(RecoveryTest, CreditBoundsWhatIsUnderWay) {
   EXPECT_GT(sender_->links().front().gigabytes_per_second, 0);
 }
 
+// What is left of the window is not enough for the next frame: the rest must come back, too.
+TEST_P(RecoveryTest, SmallRestsOfCreditComeBack) {
+  options_.credit_window_bytes = 1000;
+  Start();
+  ASSERT_EQ(Open(1), absl::OkStatus());
+  for (uint32_t block = 0; block < 20; ++block) {
+    ASSERT_EQ(Post(1, 0, block, Payload(block % 2 == 0 ? 200 : 900, block)), absl::OkStatus());
+  }
+  ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
+  EXPECT_EQ(ends_.Wait(1), absl::OkStatus());
+  EXPECT_EQ(Link().bytes_in_flight, 0u);
+}
+
+// What an aborted stream had taken of the window and not sent is free for others.
+TEST_P(RecoveryTest, AbortsGiveTheirCreditBack) {
+  constexpr uint64_t kRounds = 10;
+  constexpr size_t kSize = 256 << 10;
+  options_.credit_window_bytes = 4 * kSize;
+  absl::Notification held[kRounds];
+  absl::Notification release[kRounds];
+  receiver_probe_.prepare_policy = [&](const FrameHeader& header) {
+    if (header.stream < kRounds && !held[header.stream].HasBeenNotified()) {
+      held[header.stream].Notify();
+      release[header.stream].WaitForNotification();
+    }
+    return absl::OkStatus();
+  };
+  Start();
+  const auto payload = Payload(kSize, 1);
+  for (uint64_t stream = 0; stream < kRounds; ++stream) {
+    ASSERT_EQ(Open(stream), absl::OkStatus());
+    for (uint32_t block = 0; block < 8; ++block) {
+      ASSERT_EQ(Post(stream, 0, block, payload), absl::OkStatus());
+    }
+    held[stream].WaitForNotification();
+    sender_->AbortStream(stream, kEpoch);
+    release[stream].Notify();
+  }
+  SendWhole(99, 20, kSize);
+  ExpectBytes(99, 20, kSize);
+  EXPECT_EQ(Link().bytes_in_flight, 0u);
+}
+
 TEST_P(RecoveryTest, AFrameLargerThanTheWindowGoesAlone) {
   options_.credit_window_bytes = 1000;
   Start();

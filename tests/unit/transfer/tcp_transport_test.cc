@@ -269,6 +269,20 @@ TEST_F(TcpTransportTest, TheHelloComesFirstAndOnce) {
   EXPECT_TRUE(receiver_probe_.calls().empty());
 }
 
+TEST_F(TcpTransportTest, ConnectionsOfAGroupEndTogether) {
+  Start();
+  RawPeer first = Stranger();
+  first.Send(HeaderBytes({.type = FrameType::kHello, .stream = 77, .layer = 0, .block = 2}));
+  EXPECT_EQ(first.ReceiveAnyHeader().type, FrameType::kCredit);
+  RawPeer second = Stranger();
+  second.Send(HeaderBytes({.type = FrameType::kHello, .stream = 77, .layer = 1, .block = 2}));
+  second.Send(HeaderBytes(DataHeader(1, payload_)));
+  ASSERT_TRUE(receiver_probe_.WaitFor(1, Kind::kPrepare, 1));
+  first.Close();
+  EXPECT_TRUE(second.IsClosed());
+  EXPECT_EQ(receiver_probe_.CallsOf(1).back().status.code(), absl::StatusCode::kUnavailable);
+}
+
 TEST_F(TcpTransportTest, ReceiverThatSpeaksWronglyIsLeft) {
   Start();
   const FrameHeader wrong[] = {
