@@ -39,8 +39,7 @@ HandoffPair::HandoffPair(const TestEngineSetup& prefill, const TestEngineSetup& 
       decode_(NewEngine(decode, Role::kDecode, network_, wire)) {}
 
 absl::StatusOr<Disaggregated*> HandoffPair::Start(EngineRequest request) {
-  ASSIGN_OR_RETURN(const Reservation reservation,
-                   decode_->ReserveFor(request, prefill_->layout()));
+  ASSIGN_OR_RETURN(const Reservation reservation, decode_->ReserveFor(request, prefill_->layout()));
   return Start(std::move(request), reservation);
 }
 
