@@ -22,6 +22,10 @@ tandem_test(tls_test
 tandem_test(zero_copy_test
   SOURCES unit/transfer/zero_copy_test.cc support/transport_probe.cc
   DEPS tandem_transfer)
+tandem_test(fabric_test
+  SOURCES unit/transfer/fabric_test.cc unit/transfer/peer_paths_test.cc
+          unit/transfer/peer_table_test.cc unit/transfer/probe_test.cc support/transport_probe.cc
+  DEPS tandem_transfer)
 tandem_test(transport_conformance_test
   SOURCES conformance/transport_test.cc conformance/transport_recovery_test.cc
           support/faulty_medium.cc support/frame_faults.cc support/test_certificates.cc

@@ -1,0 +1,142 @@
+#include "transfer/peer_table.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+const std::vector<Endpoint> kWays = {{"shm", "s"}, {"tcp", "t"}};
+
+class PeerTableTest : public testing::Test {
+ protected:
+  static KnownPeer Peer(const std::string& name, uint64_t epoch = 1) {
+    return {.name = name, .epoch = epoch, .address = "at " + name, .endpoints = kWays};
+  }
+  // Probes the way that is due.
+  std::string Probe(const absl::StatusOr<LinkProbe>& found, const LinkStats& link = {}) {
+    const auto next = table_.NextProbe(now_);
+    if (!next.job) return "none";
+    table_.Probed(*next.job, found, link, now_);
+    return next.job->name + " " + next.job->endpoint.transport;
+  }
+  static LinkProbe Rate(double gigabytes_per_second) {
+    return {.gigabytes_per_second = gigabytes_per_second};
+  }
+  PeerTable::Choice Choose(const std::string& name) {
+    return table_.Choose("at " + name, kWays, now_);
+  }
+  PeerLink LinkOf(const std::string& peer, const std::string& transport,
+                  std::vector<LinkStats> links = {}) {
+    for (PeerLink& link : table_.Describe(links)) {
+      if (link.peer == peer && link.stats.transport == transport) return link;
+    }
+    ADD_FAILURE() << "no link to " << peer << " by " << transport;
+    return {};
+  }
+
+  PeerTable table_;
+  TimePoint now_{seconds(100)};
+};
+
+TEST_F(PeerTableTest, NewPeersAreProbedOnceEachWay) {
+  table_.SetPeers({Peer("a"), Peer("b")}, now_);
+  EXPECT_EQ(Probe(Rate(2)), "a shm");
+  EXPECT_EQ(Probe(Rate(3)), "a tcp");
+  EXPECT_EQ(Probe(Rate(3)), "b shm");
+  EXPECT_EQ(Probe(Rate(2)), "b tcp");
+  EXPECT_EQ(Probe(Rate(1)), "none");
+  table_.SetPeers({Peer("a"), Peer("b")}, now_);
+  EXPECT_EQ(Probe(Rate(1)), "none");
+  EXPECT_EQ(Choose("a").endpoint.transport, "tcp");
+  EXPECT_EQ(Choose("b").endpoint.transport, "shm");
+  EXPECT_DOUBLE_EQ(LinkOf("a", "tcp").stats.probe_gigabytes_per_second, 3);
+  EXPECT_TRUE(LinkOf("a", "tcp").in_use);
+  EXPECT_FALSE(LinkOf("a", "shm").in_use);
+}
+
+TEST_F(PeerTableTest, APeerThatStartedAgainIsAnother) {
+  table_.SetPeers({Peer("a")}, now_);
+  EXPECT_EQ(Probe(Rate(2)), "a shm");
+  EXPECT_EQ(Probe(Rate(3)), "a tcp");
+  const auto old = Choose("a");
+  table_.SetPeers({Peer("a", 2)}, now_);
+  EXPECT_EQ(Choose("a").endpoint.transport, "shm");
+  table_.Ended(old.use, absl::UnavailableError("lost"), now_);  // says nothing of the new one
+  EXPECT_EQ(LinkOf("a", "shm").fallbacks, 0u);
+  table_.SetPeers({}, now_);
+  EXPECT_THAT(table_.Describe({}), testing::IsEmpty());
+}
+
+TEST_F(PeerTableTest, AProbeWaitsForTheStreamsButNotForEver) {
+  table_.SetPeers({Peer("a")}, now_);
+  const auto stream = Choose("a");
+  const auto next = table_.NextProbe(now_);
+  EXPECT_FALSE(next.job.has_value());
+  EXPECT_EQ(next.ask_again, now_ + PeerTable::kProbePatience);
+  now_ += PeerTable::kProbePatience;
+  EXPECT_EQ(Probe(Rate(2)), "a shm");
+  table_.SetPeers({Peer("b")}, now_);
+  const auto other = Choose("b");
+  EXPECT_EQ(Probe(Rate(2)), "none");
+  table_.Ended(other.use, absl::OkStatus(), now_);
+  EXPECT_EQ(Probe(Rate(2)), "b shm");
+}
+
+TEST_F(PeerTableTest, AFailedProbeIsRepeatedAFewTimesAndKeepsStreamsAway) {
+  table_.SetPeers({Peer("a")}, now_);
+  EXPECT_EQ(Probe(absl::UnavailableError("no room")), "a shm");
+  EXPECT_EQ(Choose("a").endpoint.transport, "tcp");
+  EXPECT_EQ(LinkOf("a", "tcp").fallbacks, 1u);
+  EXPECT_EQ(LinkOf("a", "tcp").fallback_reason, "no room");
+  now_ += PeerTable::kProbePatience;
+  EXPECT_EQ(Probe(Rate(2)), "a shm");  // at last
+  EXPECT_EQ(Choose("a").endpoint.transport, "shm");
+  for (int i = 0; i < PeerTable::kProbeTries; ++i) {
+    EXPECT_EQ(Probe(absl::DataLossError("spoiled")), "a tcp") << i;
+    EXPECT_EQ(Probe(Rate(2)), "none");
+    now_ += PeerTable::kProbePause;
+  }
+  EXPECT_EQ(Probe(Rate(2)), "none");
+}
+
+TEST_F(PeerTableTest, ANewConnectionIsProbedAgainAfterAPause) {
+  table_.SetPeers({Peer("a")}, now_);
+  LinkStats link = {.peer = "s", .transport = "shm", .connects = 1};
+  EXPECT_EQ(Probe(Rate(2), link), "a shm");
+  EXPECT_EQ(Probe(Rate(1)), "a tcp");
+  table_.LookForReconnects({{link}}, now_);
+  EXPECT_EQ(Probe(Rate(2)), "none");
+  link.connects = 2;
+  table_.LookForReconnects({{link}}, now_);
+  EXPECT_EQ(Probe(Rate(2)), "none");
+  EXPECT_EQ(table_.NextProbe(now_).ask_again, now_ + PeerTable::kProbePause);
+  now_ += PeerTable::kProbePause;
+  EXPECT_EQ(Probe(Rate(2), link), "a shm");
+}
+
+TEST_F(PeerTableTest, AlarmsWhenALinkFallsFarBelowItsProbe) {
+  table_.SetPeers({Peer("a")}, now_);
+  LinkStats link = {
+      .peer = "s", .transport = "shm", .gigabytes_per_second = 4, .payload_bytes = 50'000'000};
+  EXPECT_EQ(Probe(Rate(4), link), "a shm");
+  link.gigabytes_per_second = 1.9;
+  link.payload_bytes += 63'000'000;
+  EXPECT_FALSE(LinkOf("a", "shm", {link}).stats.alarm);
+  link.payload_bytes += 1'000'000;
+  EXPECT_TRUE(LinkOf("a", "shm", {link}).stats.alarm);
+  link.gigabytes_per_second = 2.1;
+  EXPECT_FALSE(LinkOf("a", "shm", {link}).stats.alarm);
+}
+
+TEST_F(PeerTableTest, PeersThatNobodyNamedAreForgottenFromTheOldest) {
+  for (size_t i = 0; i <= PeerTable::kMaxUnnamed; ++i) Choose(std::to_string(i));
+  EXPECT_EQ(table_.Describe({}).size(), PeerTable::kMaxUnnamed * kWays.size());
+  EXPECT_EQ(LinkOf("at 1", "shm").peer, "at 1");
+}
+
+}  // namespace
+}  // namespace tandem

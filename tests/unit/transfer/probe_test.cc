@@ -1,0 +1,219 @@
+// Probes: what the timings say, what a peer takes of them, and both together.
+#include <map>
+#include <memory>
+
+#include "gtest/gtest.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/transport_probe.h"
+#include "transfer/link_probe.h"
+#include "transfer/link_prober.h"
+#include "transfer/loopback/loopback_transport.h"
+#include "transfer/probe_receiver.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+constexpr uint64_t kEpoch = 5;
+constexpr uint64_t kStream = kProbeStreamBit | 1;
+
+TEST(LinkProbeTest, TakesMediansAndLeavesOutWhatAnEmptyStreamTakes) {
+  const LinkProbe probe =
+      Evaluate({.first = milliseconds(3),
+                .empty = {microseconds(90), microseconds(100), milliseconds(50)},
+                .one_small = {microseconds(104), milliseconds(9), microseconds(101)},
+                .many_small = {microseconds(104 + 64 * 2), milliseconds(9), microseconds(1)},
+                .bulk = {milliseconds(900), microseconds(5100), microseconds(4000)},
+                .bulk_bytes = 10'000'000});
+  EXPECT_EQ(probe.setup, milliseconds(3));
+  EXPECT_EQ(probe.operation, microseconds(2));
+  EXPECT_DOUBLE_EQ(probe.gigabytes_per_second, 2.0);
+}
+
+TEST(LinkProbeTest, ANoisyClockGivesNoNonsense) {
+  const Duration same = microseconds(100);
+  const LinkProbe probe = Evaluate({.first = same,
+                                    .empty = {same},
+                                    .one_small = {2 * same},
+                                    .many_small = {same},
+                                    .bulk = {same},
+                                    .bulk_bytes = 1'000'000});
+  EXPECT_EQ(probe.operation, Duration(0));
+  EXPECT_DOUBLE_EQ(probe.gigabytes_per_second, 20.0);  // of half the time, at most
+}
+
+TEST(LinkProbeTest, TheBulkTakesATenthOfASecondWithinBounds) {
+  EXPECT_NEAR(static_cast<double>(BulkBytes(1 << 20, milliseconds(50))), 2 << 20, 1);
+  EXPECT_EQ(BulkBytes(1 << 20, microseconds(1)), 16u << 20);
+  EXPECT_EQ(BulkBytes(1 << 20, std::chrono::seconds(9)), 1u << 20);
+  EXPECT_EQ(BulkBytes(1 << 20, Duration(0)), 16u << 20);
+}
+
+TEST(LinkProbeTest, TheAlarmNeedsBytesAndAProbe) {
+  const LinkProbe probe = {.gigabytes_per_second = 2};
+  EXPECT_TRUE(FarBelowProbe(probe, 0.99, 64'000'000));
+  EXPECT_FALSE(FarBelowProbe(probe, 0.99, 63'999'999));
+  EXPECT_FALSE(FarBelowProbe(probe, 1.0, 64'000'000));
+  EXPECT_FALSE(FarBelowProbe({}, 0, 64'000'000));
+}
+
+// A link whose times are known: on a fake clock.
+class TimedTransport final : public Transport {
+ public:
+  static constexpr Duration kConnect = milliseconds(1);
+  static constexpr Duration kRoundTrip = microseconds(100);
+  static constexpr Duration kOperation = microseconds(2);
+  static constexpr double kNanosecondsPerByte = 0.5;
+
+  explicit TimedTransport(FakeClock& clock) : clock_(clock) {}
+
+  std::string address() const override { return "timed"; }
+  absl::Status MayReach(std::string_view) const override { return absl::OkStatus(); }
+  absl::Status OpenStream(std::string_view, uint64_t stream, uint64_t, Duration,
+                          StreamEnded ended) override {
+    EXPECT_NE(stream & kProbeStreamBit, 0u);
+    open_[stream] = std::move(ended);
+    return absl::OkStatus();
+  }
+  absl::Status Post(uint64_t, uint64_t, uint32_t, uint32_t,
+                    std::span<const std::byte> payload) override {
+    clock_.Advance(kOperation + nanoseconds(static_cast<int64_t>(
+                                    static_cast<double>(payload.size()) * kNanosecondsPerByte)));
+    return absl::OkStatus();
+  }
+  absl::Status FinishStream(uint64_t stream, uint64_t epoch) override {
+    clock_.Advance(connected_ ? kRoundTrip : kConnect + kRoundTrip);
+    connected_ = true;
+    const auto ended = std::move(open_.extract(stream).mapped());
+    ended(stream, epoch, absl::OkStatus());
+    return absl::OkStatus();
+  }
+  void AbortStream(uint64_t, uint64_t) override {}
+  std::vector<LinkStats> links() const override { return {}; }
+  RefusedFrames refused() const override { return {}; }
+  size_t buffer_bytes() const override { return 0; }
+  uint64_t bytes_sent() const override { return 0; }
+  uint64_t bytes_received() const override { return 0; }
+
+ private:
+  FakeClock& clock_;
+  bool connected_ = false;
+  std::map<uint64_t, StreamEnded> open_;
+};
+
+TEST(LinkProberTest, FindsWhatTheLinkTakes) {
+  FakeClock clock;
+  TimedTransport link(clock);
+  LinkProber prober(32 << 10, clock);
+  const auto probe = prober.Measure(link, "peer", kEpoch);
+  ASSERT_TRUE(probe.ok()) << probe.status();
+  EXPECT_EQ(probe->setup, TimedTransport::kConnect + TimedTransport::kRoundTrip);
+  EXPECT_EQ(probe->operation, nanoseconds(2000 + 64 / 2));
+  constexpr double kBulk = 16 << 20;
+  constexpr double kBulkNanoseconds = kBulk / (32 << 10) * 2000 + kBulk / 2;
+  EXPECT_DOUBLE_EQ(probe->gigabytes_per_second, kBulk / kBulkNanoseconds);
+  EXPECT_LE(prober.bytes_sent(), 100'000'000u);
+  EXPECT_GT(prober.bytes_sent(), 3 * kBulk);
+}
+
+FrameHeader Data(uint64_t stream, uint32_t block, uint32_t bytes) {
+  return {.type = FrameType::kData,
+          .stream = stream,
+          .epoch = kEpoch,
+          .block = block,
+          .payload_bytes = bytes};
+}
+
+FrameHeader CommitOf(uint64_t stream, uint64_t frames) {
+  return {.type = FrameType::kCommit, .stream = stream, .epoch = kEpoch, .frames = frames};
+}
+
+class ProbeReceiverTest : public testing::Test {
+ protected:
+  absl::Status Prepare(const FrameHeader& header) { return receiver_.Prepare(header).status(); }
+
+  FakeClock clock_;
+  ReceiverProbe next_;
+  ProbeReceiver receiver_{&next_, kEpoch, clock_};
+};
+
+TEST_F(ProbeReceiverTest, OtherStreamsArePassedOn) {
+  const FrameHeader header = Data(7, 0, 100);
+  EXPECT_EQ(Prepare(header), absl::OkStatus());
+  receiver_.Landed(header, absl::OkStatus());
+  EXPECT_EQ(receiver_.Commit(CommitOf(7, 1)).status, absl::OkStatus());
+  EXPECT_EQ(receiver_.Renewed(7, kEpoch), absl::OkStatus());
+  EXPECT_EQ(next_.CallsOf(7).size(), 4u);
+  EXPECT_EQ(receiver_.bytes_received(), 0u);
+}
+
+TEST_F(ProbeReceiverTest, ACommitSaysWhetherAllLanded) {
+  for (const uint32_t block : {0, 1}) {
+    const FrameHeader header = Data(kStream, block, 100);
+    ASSERT_EQ(Prepare(header), absl::OkStatus());
+    receiver_.Landed(header, block == 0 ? absl::OkStatus() : absl::DataLossError("hash"));
+  }
+  EXPECT_TRUE(absl::IsDataLoss(receiver_.Commit(CommitOf(kStream, 2)).status));
+  EXPECT_EQ(receiver_.Commit(CommitOf(kStream, 0)).status, absl::OkStatus());
+  EXPECT_TRUE(next_.calls().empty());
+}
+
+TEST_F(ProbeReceiverTest, PayloadsThatLandTogetherDoNotShareAPlace) {
+  std::vector<std::span<std::byte>> places;
+  for (uint32_t block = 0; block < ProbeReceiver::kSlots; ++block) {
+    const auto place = receiver_.Prepare(Data(kStream, block, kMaxProbePayload));
+    ASSERT_TRUE(place.ok()) << place.status();
+    for (const auto& other : places) EXPECT_NE(place->data(), other.data());
+    places.push_back(*place);
+  }
+  EXPECT_TRUE(absl::IsAlreadyExists(Prepare(Data(kStream, 99, 1))));
+  receiver_.Landed(Data(kStream, 3, kMaxProbePayload), absl::OkStatus());
+  const auto place = receiver_.Prepare(Data(kStream, 99, 1));
+  ASSERT_TRUE(place.ok());
+  EXPECT_EQ(place->data(), places[3].data());
+}
+
+TEST_F(ProbeReceiverTest, WhatIsTakenIsBounded) {
+  EXPECT_TRUE(absl::IsInvalidArgument(Prepare(Data(kStream, 0, kMaxProbePayload + 1))));
+  for (uint64_t i = 0; i < ProbeReceiver::kMaxStreams; ++i) {
+    const FrameHeader header = Data(kProbeStreamBit | i, 0, 1);
+    ASSERT_EQ(Prepare(header), absl::OkStatus());
+    receiver_.Landed(header, absl::OkStatus());
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(Prepare(Data(kProbeStreamBit | 99, 0, 1))));
+  clock_.Advance(ProbeReceiver::kIdle);  // their senders are gone
+  EXPECT_EQ(Prepare(Data(kProbeStreamBit | 99, 0, 1)), absl::OkStatus());
+}
+
+TEST_F(ProbeReceiverTest, AnotherEpochIsAStranger) {
+  FrameHeader header = Data(kStream, 0, 1);
+  header.epoch = kEpoch + 1;
+  EXPECT_TRUE(absl::IsPermissionDenied(Prepare(header)));
+  header = CommitOf(kStream, 0);
+  header.epoch = kEpoch + 1;
+  EXPECT_TRUE(absl::IsPermissionDenied(receiver_.Commit(header).status));
+}
+
+TEST(ProbeTest, MeasuresARealLink) {
+  const SteadyClock clock;
+  ProbeReceiver receiver(nullptr, kEpoch, clock);
+  LinkProber prober(32 << 10, clock);
+  LoopbackNetwork network;
+  const auto there = network.NewTransport(&receiver);
+  const auto here = network.NewTransport(nullptr);
+  const auto probe = prober.Measure(*here, there->address(), kEpoch);
+  ASSERT_TRUE(probe.ok()) << probe.status();
+  EXPECT_GT(probe->gigabytes_per_second, 0);
+  EXPECT_GT(probe->setup, Duration(0));
+  EXPECT_EQ(receiver.bytes_received(), prober.bytes_sent());
+  EXPECT_TRUE(absl::IsPermissionDenied(prober.Measure(*here, there->address(), 6).status()) ||
+              absl::IsUnavailable(prober.Measure(*here, there->address(), 6).status()));
+  prober.Stop();
+  EXPECT_TRUE(absl::IsCancelled(prober.Measure(*here, there->address(), kEpoch).status()));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,129 @@
+#include "transfer/link_prober.h"
+
+#include <algorithm>
+#include <random>
+#include <span>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kMemoryBytes = 4 << 20;
+constexpr uint64_t kFirstBulkBytes = 1 << 20;
+
+// Several workers probe one peer: their streams must not meet.
+uint64_t RandomStream() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+std::vector<std::byte> SomeBytes() {
+  std::vector<std::byte> bytes(kMemoryBytes);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 131 >> 3);
+  return bytes;
+}
+
+}  // namespace
+
+LinkProber::LinkProber(size_t extent_bytes, const Clock& clock)
+    : bulk_payload_(static_cast<uint32_t>(
+          std::clamp<size_t>(extent_bytes, kProbeSmallPayload, kMaxProbePayload))),
+      clock_(clock),
+      memory_(SomeBytes()),
+      next_stream_(RandomStream()) {}
+
+void LinkProber::Stop() {
+  absl::MutexLock lock(&mutex_);
+  stopping_ = true;
+}
+
+void LinkProber::OnEnded(uint64_t stream, const absl::Status& status) {
+  const TimePoint now = clock_.Now();
+  absl::MutexLock lock(&mutex_);
+  if (stream == awaited_) ended_ = {.stream = stream, .when = now, .status = status};
+}
+
+absl::StatusOr<LinkProber::End> LinkProber::AwaitEnd(uint64_t stream) {
+  const auto over = [this, stream]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || ended_.stream == stream;
+  };
+  absl::MutexLock lock(&mutex_);
+  const bool in_time = mutex_.AwaitWithTimeout(absl::Condition(&over), absl::FromChrono(kPatience));
+  if (ended_.stream == stream) return ended_;
+  if (in_time) return Cancelled("stopped");
+  return DeadlineExceeded("a probe's stream took longer than {} s",
+                          std::chrono::duration_cast<std::chrono::seconds>(kPatience).count());
+}
+
+absl::Status LinkProber::Post(const Target& target, uint64_t stream, Load load) {
+  const size_t places = memory_.size() / kMaxProbePayload;
+  for (int i = 0; i < load.frames; ++i) {
+    const size_t place = static_cast<size_t>(i) % places * kMaxProbePayload;
+    RETURN_IF_ERROR(target.transport.Post(stream, target.epoch, 0, static_cast<uint32_t>(i),
+                                          std::span(memory_).subspan(place, load.payload_bytes)));
+    bytes_sent_ += kFrameHeaderBytes + load.payload_bytes;
+  }
+  return target.transport.FinishStream(stream, target.epoch);
+}
+
+absl::StatusOr<Duration> LinkProber::Send(const Target& target, Load load) {
+  const uint64_t stream = kProbeStreamBit | ++next_stream_;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stopping_) return Cancelled("stopped");
+    awaited_ = stream;
+  }
+  const TimePoint begin = clock_.Now();
+  RETURN_IF_ERROR(target.transport.OpenStream(
+      target.address, stream, target.epoch, Duration::zero(),
+      [this](uint64_t ended, uint64_t, const absl::Status& status) { OnEnded(ended, status); }));
+  const absl::Status posted = Post(target, stream, load);
+  if (!posted.ok()) {
+    target.transport.AbortStream(stream, target.epoch);
+    return posted;
+  }
+  const absl::StatusOr<End> end = AwaitEnd(stream);
+  if (!end.ok()) {
+    target.transport.AbortStream(stream, target.epoch);
+    return end.status();
+  }
+  RETURN_IF_ERROR(end->status);
+  return end->when - begin;
+}
+
+absl::Status LinkProber::Repeat(const Target& target, Load load, std::vector<Duration>& times) {
+  for (int i = 0; i < kProbeRepeats; ++i) {
+    ASSIGN_OR_RETURN(const Duration time, Send(target, load));
+    times.push_back(time);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LinkProber::Load> LinkProber::ChooseBulk(const Target& target) {
+  const auto frames = [this](uint64_t bytes) {
+    return static_cast<int>((bytes + bulk_payload_ - 1) / bulk_payload_);
+  };
+  const Load first = {.frames = frames(kFirstBulkBytes), .payload_bytes = bulk_payload_};
+  ASSIGN_OR_RETURN(const Duration time, Send(target, first));
+  return Load{.frames = frames(BulkBytes(kFirstBulkBytes, time)), .payload_bytes = bulk_payload_};
+}
+
+absl::StatusOr<LinkProbe> LinkProber::Measure(Transport& transport, std::string_view address,
+                                              uint64_t epoch) {
+  const Target target = {.transport = transport, .address = address, .epoch = epoch};
+  ProbeTimings timings;
+  ASSIGN_OR_RETURN(timings.first, Send(target, {}));
+  RETURN_IF_ERROR(Repeat(target, {}, timings.empty));
+  constexpr Load kOne = {.frames = 1, .payload_bytes = kProbeSmallPayload};
+  constexpr Load kMany = {.frames = kProbeSmallFrames, .payload_bytes = kProbeSmallPayload};
+  RETURN_IF_ERROR(Repeat(target, kOne, timings.one_small));
+  RETURN_IF_ERROR(Repeat(target, kMany, timings.many_small));
+  ASSIGN_OR_RETURN(const Load bulk, ChooseBulk(target));
+  RETURN_IF_ERROR(Repeat(target, bulk, timings.bulk));
+  timings.bulk_bytes = static_cast<uint64_t>(bulk.frames) * bulk.payload_bytes;
+  return Evaluate(timings);
+}
+
+}  // namespace tandem

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "base/clock.h"
+#include "transfer/link_probe.h"
+#include "transfer/transport.h"
+
+namespace tandem {
+
+// Measures the way to a peer with streams that its ProbeReceiver takes, one after the other: at
+// most about 50 MB per link. Payloads come from memory that was set aside when this was made, large
+// enough that most of it is not in a core's own cache, as KV is not.
+// Thread: Measure from one, which it blocks; Stop from any.
+class LinkProber {
+ public:
+  // `extent_bytes`: of the frames of the bulk, as of KV; larger ones count as kMaxProbePayload.
+  LinkProber(size_t extent_bytes, const Clock& clock);
+
+  // UNAVAILABLE when the peer cannot be reached, DEADLINE_EXCEEDED when a stream takes longer than
+  // kPatience, CANCELLED after Stop, else what the peer answered.
+  absl::StatusOr<LinkProbe> Measure(Transport& transport, std::string_view address, uint64_t epoch);
+  // Ends the measuring in progress, and all later ones, at once.
+  void Stop();
+
+  size_t buffer_bytes() const { return memory_.size(); }
+  // Frames of probes that were sent, headers included.
+  uint64_t bytes_sent() const { return bytes_sent_; }
+
+  static constexpr Duration kPatience = std::chrono::seconds(5);
+
+ private:
+  struct Load {
+    int frames = 0;
+    uint32_t payload_bytes = 0;
+  };
+  // Where streams go, and what to call them.
+  struct Target {
+    Transport& transport;
+    std::string_view address;
+    uint64_t epoch = 0;
+  };
+  // How the stream in progress ended.
+  struct End {
+    uint64_t stream = 0;
+    TimePoint when;
+    absl::Status status;
+  };
+
+  void OnEnded(uint64_t stream, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // From opening to acknowledgement.
+  absl::StatusOr<Duration> Send(const Target& target, Load load);
+  absl::Status Post(const Target& target, uint64_t stream, Load load);
+  absl::StatusOr<End> AwaitEnd(uint64_t stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Repeat(const Target& target, Load load, std::vector<Duration>& times);
+  absl::StatusOr<Load> ChooseBulk(const Target& target);
+
+  const uint32_t bulk_payload_;
+  const Clock& clock_;
+  const std::vector<std::byte> memory_;
+  uint64_t next_stream_;
+  std::atomic<uint64_t> bytes_sent_ = 0;
+  absl::Mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t awaited_ ABSL_GUARDED_BY(mutex_) = 0;  // stream; the end of an aborted one may be late
+  End ended_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tandem

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "base/clock.h"
+#include "transfer/endpoints.h"
+#include "transfer/link_probe.h"
+#include "transfer/link_stats.h"
+#include "transfer/peer_paths.h"
+
+namespace tandem {
+
+// A worker that KV may be sent to.
+struct KnownPeer {
+  std::string name;
+  uint64_t epoch = 0;
+  std::string address;              // all its endpoints, as text: what names it in the table
+  std::vector<Endpoint> endpoints;  // those that may be reached from here
+};
+
+// One way to one peer, for status pages.
+struct PeerLink {
+  std::string peer;             // its name, or its address as long as nobody has named it
+  LinkStats stats;              // the probe's figures and the alarm included
+  bool in_use = false;          // of the ways to this peer: that the latest stream took
+  uint64_t fallbacks = 0;       // of the peer: times that a better way was given up for another
+  std::string fallback_reason;  // of the latest
+};
+
+// The peers of a fabric: which way the next stream to each takes, what their probes found, and
+// which way is to be probed next. Those that SetPeers does not name are kept while they are among
+// the kMaxUnnamed latest. Does no I/O.
+// Thread-safe.
+class PeerTable {
+ public:
+  static constexpr size_t kMaxUnnamed = 256;
+  static constexpr size_t kMaxNamed = 4096;
+  // A probe waits for so long for a moment without streams to that peer.
+  static constexpr Duration kProbePatience = std::chrono::seconds(10);
+  // Between two probes of one way, be it that the first failed.
+  static constexpr Duration kProbePause = std::chrono::seconds(10);
+  static constexpr int kProbeTries = 3;
+
+  // Names the peers that there are; named ones that are missing are forgotten, and one that has
+  // another epoch or other endpoints begins anew. Those that are new want probes.
+  void SetPeers(const std::vector<KnownPeer>& peers, TimePoint now);
+
+  // A stream that is open, for Ended.
+  struct Use {
+    std::string peer;
+    uint64_t serial = 0;  // of the peer's entry
+    PeerPaths::Use path;
+  };
+  struct Choice {
+    Endpoint endpoint;
+    Use use;
+    std::string peer;  // name or address
+    std::optional<PeerPaths::Fallback> fallback;
+  };
+  // The way that a stream to `peer` takes, which counts as open until Ended. `endpoints`, at least
+  // one, are looked at when the peer is not known.
+  Choice Choose(std::string_view peer, const std::vector<Endpoint>& endpoints, TimePoint now);
+  void Ended(const Use& use, const absl::Status& status, TimePoint now);
+
+  struct ProbeJob {
+    std::string peer;
+    uint64_t serial = 0;
+    std::string name;
+    uint64_t epoch = 0;
+    size_t way = 0;
+    PeerPaths::Use use;
+    Endpoint endpoint;
+  };
+  // The way to be probed now; else, when one waits, when to ask again (kNoDeadline: none waits).
+  struct Next {
+    std::optional<ProbeJob> job;
+    TimePoint ask_again = kNoDeadline;
+  };
+  Next NextProbe(TimePoint now);
+  // `link`: of the way, after the probe.
+  void Probed(const ProbeJob& job, const absl::StatusOr<LinkProbe>& probe, const LinkStats& link,
+              TimePoint now);
+  // Wants a probe of each way on which a connection was made since its last.
+  void LookForReconnects(std::span<const LinkStats> links, TimePoint now);
+
+  // `links` of all transports, those first that lead to peers which were named.
+  std::vector<PeerLink> Describe(std::span<const LinkStats> links) const;
+
+ private:
+  struct Way {
+    Endpoint endpoint;
+    std::optional<LinkProbe> probe;
+    bool probe_wanted = false;
+    TimePoint wanted_since{};
+    TimePoint not_before{};
+    int failed_probes = 0;                    // since the last that succeeded
+    std::optional<uint64_t> probed_connects;  // at the last probe
+    uint64_t probed_bytes = 0;                // likewise
+  };
+  struct Peer {
+    uint64_t serial = 0;
+    std::string name;  // empty: not named
+    uint64_t epoch = 0;
+    std::vector<Way> ways;  // in the order of the paths
+    PeerPaths paths;
+    int32_t open_streams = 0;
+    uint64_t last_opened = 0;
+  };
+  using Peers = std::map<std::string, Peer, std::less<>>;  // by address
+
+  Peer MakePeer(const std::vector<Endpoint>& endpoints) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Peer* Find(const std::string& peer, uint64_t serial) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropOldestUnnamed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static bool IsSame(const Peer& peer, const KnownPeer& named);
+
+  mutable absl::Mutex mutex_;
+  Peers peers_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_serial_ ABSL_GUARDED_BY(mutex_) = 1;
+  uint64_t opened_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace tandem
