@@ -4,9 +4,20 @@
 #include <utility>
 
 #include "base/status.h"
+#include "router/kv_layouts.h"
 
 namespace tandem {
 namespace {
+
+// What the other side of a hand-off has to know.
+absl::Status CheckHasKv(const v1::RegisterRequest& request) {
+  if (request.layout().num_layers() <= 0 || request.layout().dtype().empty()) {
+    return InvalidArgument("layout is empty: a {} worker says how it keeps KV",
+                           Name(request.role()));
+  }
+  if (request.wire_version() <= 0) return InvalidArgument("wire_version is missing");
+  return absl::OkStatus();
+}
 
 absl::Status CheckComplete(const v1::RegisterRequest& request) {
   if (request.name().empty()) return InvalidArgument("name is empty: a worker needs one");
@@ -18,13 +29,38 @@ absl::Status CheckComplete(const v1::RegisterRequest& request) {
   }
   switch (request.role()) {
     case v1::WORKER_ROLE_UNIFIED:
-    case v1::WORKER_ROLE_PREFILL:
-    case v1::WORKER_ROLE_DECODE:
       return absl::OkStatus();
+    case v1::WORKER_ROLE_PREFILL:
+      return CheckHasKv(request);
+    case v1::WORKER_ROLE_DECODE:
+      if (request.data_address().empty()) {
+        return InvalidArgument("data_address is empty: a decode worker needs one for KV");
+      }
+      return CheckHasKv(request);
     default:
       return InvalidArgument("role={} is none of unified, prefill and decode",
                              static_cast<int>(request.role()));
   }
+}
+
+// A prefill and a decode worker must be able to hand KV over; all others never meet.
+absl::Status CheckCanHandOver(const v1::RegisterRequest& request, const WorkerView& other) {
+  const bool sends = request.role() == v1::WORKER_ROLE_PREFILL;
+  const bool receives = request.role() == v1::WORKER_ROLE_DECODE;
+  const bool meet = (sends && other.role == v1::WORKER_ROLE_DECODE) ||
+                    (receives && other.role == v1::WORKER_ROLE_PREFILL);
+  if (!meet) return absl::OkStatus();
+  if (request.wire_version() != other.wire_version) {
+    return FailedPrecondition("KV wire version {} of {} differs from {} of {}: run the same build",
+                              request.wire_version(), request.name(), other.wire_version,
+                              other.id.name);
+  }
+  const absl::Status status = sends ? CanConvert(request.layout(), other.layout)
+                                    : CanConvert(other.layout, request.layout());
+  if (status.ok()) return status;
+  return Annotate(status,
+                  fmt::format("KV layout of {} ({}) and of {} ({})", request.name(),
+                              ToText(request.layout()), other.id.name, ToText(other.layout)));
 }
 
 WorkerView ToView(const v1::RegisterRequest& request, TimePoint now) {
@@ -37,6 +73,8 @@ WorkerView ToView(const v1::RegisterRequest& request, TimePoint now) {
                     .model_fingerprint = request.model_fingerprint(),
                     .layout_fingerprint = request.layout_fingerprint(),
                     .layout = request.layout(),
+                    .data_address = request.data_address(),
+                    .wire_version = request.wire_version(),
                     .load = request.load(),
                     .last_heard = now};
 }
@@ -68,12 +106,7 @@ absl::Status Cluster::CheckAgrees(const v1::RegisterRequest& request) const {
           "weights",
           request.model_fingerprint(), request.name(), other.model_fingerprint, other.id.name);
     }
-    if (other.layout_fingerprint != request.layout_fingerprint()) {
-      return FailedPrecondition(
-          "KV layout {:016x} of {} differs from {:016x} of {}: start them with the same "
-          "--block-tokens and --kv-dtype",
-          request.layout_fingerprint(), request.name(), other.layout_fingerprint, other.id.name);
-    }
+    RETURN_IF_ERROR(CheckCanHandOver(request, other));
   }
   return absl::OkStatus();
 }

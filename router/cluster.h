@@ -19,8 +19,9 @@ namespace tandem {
 
 struct ClusterOptions {
   std::string model;  // the only one served
-  Duration lease = std::chrono::seconds(5);
-  Duration heartbeat = std::chrono::seconds(1);
+  // A worker that was killed is missed within 3 s.
+  Duration lease = std::chrono::milliseconds(2500);
+  Duration heartbeat = std::chrono::milliseconds(500);
 };
 
 // The workers that have a lease: what they reported, and what this router has charged them with
@@ -31,9 +32,9 @@ class Cluster {
   Cluster(ClusterOptions options, const Clock& clock);
 
   // A name that is known already changes hands only to a younger incarnation.
-  // NOT_FOUND: another model than this router serves. FAILED_PRECONDITION: the weights or the KV
-  // layout differ from those of the live workers, or the incarnation is older than the known one.
-  // INVALID_ARGUMENT: a field is missing.
+  // NOT_FOUND: another model than this router serves. FAILED_PRECONDITION: the weights differ from
+  // those of the live workers, or KV could not go from a prefill to a decode worker (layout, wire
+  // version), or the incarnation is older than the known one. INVALID_ARGUMENT: a field is missing.
   absl::Status Register(const v1::RegisterRequest& request);
   // NOT_FOUND when the lease has lapsed or was never there.
   absl::Status Heartbeat(const v1::HeartbeatRequest& request);

@@ -20,6 +20,18 @@ bool ClusterView::HasUsable(v1::WorkerRole role) const {
   });
 }
 
+std::vector<v1::KvPeer> ClusterView::KvPeers() const {
+  std::vector<v1::KvPeer> peers;
+  for (const WorkerView& worker : workers) {
+    if (worker.role != v1::WORKER_ROLE_DECODE) continue;
+    v1::KvPeer& peer = peers.emplace_back();
+    peer.set_name(worker.id.name);
+    peer.set_epoch(worker.id.incarnation);
+    peer.set_data_address(worker.data_address);
+  }
+  return peers;
+}
+
 std::vector<v1::Route> ClusterView::Routes() const {
   std::vector<v1::Route> routes;
   if (HasUsable(v1::WORKER_ROLE_UNIFIED)) routes.push_back(v1::ROUTE_UNIFIED);

@@ -36,7 +36,9 @@ struct WorkerView {
   uint64_t model_fingerprint = 0;
   uint64_t layout_fingerprint = 0;
   v1::KvLayout layout;
-  v1::WorkerLoad load;  // as last reported
+  std::string data_address;  // where KV arrives; empty: it takes none
+  int32_t wire_version = 0;  // of the frames
+  v1::WorkerLoad load;       // as last reported
   WorkerCharge charged;
   TimePoint last_heard;
   bool suspected = false;  // a call failed to reach it, and nothing was heard of it since
@@ -59,6 +61,8 @@ struct ClusterView {
   std::vector<WorkerView> workers;
 
   bool HasUsable(v1::WorkerRole role) const;
+  // The decode workers: where prefill workers may send KV.
+  std::vector<v1::KvPeer> KvPeers() const;
   // The routes that could be taken now.
   std::vector<v1::Route> Routes() const;
   // Prompt and output together; the least of all workers, 0 without one.

@@ -223,6 +223,9 @@ v1::GetStatusResponse Router::Status() const {
     status.set_not_ready(worker.load.not_ready());
     status.set_device(worker.device);
     *status.mutable_kv() = worker.load.kv();
+    *status.mutable_handoffs() = worker.load.handoffs();
+    *status.mutable_links() = worker.load.links();
+    status.set_not_ready(worker.load.not_ready());
   }
   return response;
 }

@@ -20,12 +20,14 @@
 #include "server/grpc_server.h"
 #include "server/load_progress.h"
 #include "server/model_fingerprint.h"
+#include "server/open_fabric.h"
 #include "server/registration.h"
+#include "server/transfer_report.h"
 #include "server/watchdog.h"
 #include "server/worker_messages.h"
 #include "server/worker_service.h"
 #include "spdlog/spdlog.h"
-#include "transfer/tcp/tcp_transport.h"
+#include "transfer/frame.h"
 
 namespace tandem {
 namespace {
@@ -165,7 +167,7 @@ struct Worker::Parts {
   ModelConfig config;
   std::unique_ptr<WeightStore> weights;  // filled while the rest starts, and after
   std::unique_ptr<Engine> engine;
-  std::unique_ptr<Transport> transport;  // after the engine, whose receiver it calls
+  std::unique_ptr<Fabric> transport;  // after the engine, whose receiver it calls
   std::unique_ptr<WorkerService> service;
   std::unique_ptr<GrpcServer> server;
   std::unique_ptr<Watchdog> watchdog;
@@ -173,6 +175,7 @@ struct Worker::Parts {
   std::unique_ptr<Registration> registration;
   std::atomic<Registration*> to_nudge = nullptr;  // set once it exists: calls may come before
   std::string address;
+  std::string data_address;  // where KV arrives; empty on a unified worker
   absl::Mutex failure_mutex;
   absl::Status failure ABSL_GUARDED_BY(failure_mutex);
 
@@ -183,6 +186,8 @@ struct Worker::Parts {
   absl::Status OpenEngine(uint64_t fingerprint);
   void OnDeviceLost(const absl::Status& why);
   absl::Status Listen();
+  v1::WorkerLoad Load() const;  // thread-safe
+  void SetKvPeers(const std::vector<v1::KvPeer>& peers);
   void Watch();
   void Register();
 };
@@ -236,14 +241,13 @@ void Worker::Parts::OnDeviceLost(const absl::Status& why) {
 absl::Status Worker::Parts::Listen() {
   const std::string& advertised =
       options.advertised_host.empty() ? options.host : options.advertised_host;
-  std::string data_address;
   if (options.role != Role::kUnified) {
-    ASSIGN_OR_RETURN(transport, OpenTcpTransport({.listen_host = options.host,
-                                                  .listen_port = options.data_port,
-                                                  .advertised_host = advertised},
-                                                 engine->frame_receiver()));
+    ASSIGN_OR_RETURN(transport,
+                     OpenFabric(options, engine->options(), engine->frame_receiver(), clock));
     engine->SetTransport(transport.get());
     data_address = options.advertised_data.empty() ? transport->address() : options.advertised_data;
+    spdlog::info("transfer ready data_address=\"{}\" buffer_megabytes={:.1f}", data_address,
+                 static_cast<double>(transport->buffer_bytes()) / 1e6);
   }
   service = std::make_unique<WorkerService>(*engine, data_address, [this] {
     if (Registration* known = to_nudge) known->Nudge();
@@ -253,7 +257,7 @@ absl::Status Worker::Parts::Listen() {
                                               .max_message_bytes = kMaxMessageBytes,
                                               .services = {service.get()}}));
   address = fmt::format("{}:{}", advertised, server->port());
-  spdlog::info("listening address={} data_address={}", address, data_address);
+  spdlog::info("listening address={}", address);
   return absl::OkStatus();
 }
 
@@ -272,6 +276,21 @@ void Worker::Parts::Watch() {
   });
 }
 
+v1::WorkerLoad Worker::Parts::Load() const {
+  v1::WorkerLoad load = ToLoad(engine->stats());
+  if (transport != nullptr) AddTransfers(*transport, load);
+  load.set_not_ready(watchdog->reason());
+  return load;
+}
+
+void Worker::Parts::SetKvPeers(const std::vector<v1::KvPeer>& peers) {
+  std::vector<FabricPeer> known;
+  for (const v1::KvPeer& peer : peers) {
+    known.push_back({.name = peer.name(), .epoch = peer.epoch(), .address = peer.data_address()});
+  }
+  transport->SetPeers(known);
+}
+
 void Worker::Parts::Register() {
   v1::RegisterRequest self;
   self.set_name(options.name);
@@ -284,14 +303,17 @@ void Worker::Parts::Register() {
   *self.mutable_layout() = ToProto(engine->options().layout);
   self.set_max_context_tokens(engine->options().max_context_tokens);
   self.set_block_tokens(engine->options().layout.block_tokens);
+  *self.mutable_layout() = ToProto(engine->options().layout);
+  if (options.role == Role::kDecode) self.set_data_address(data_address);
+  self.set_wire_version(kFrameVersion);
   self.set_pid(getpid());
   self.set_device(backend.device->name());
-  registration = std::make_unique<Registration>(
-      RegistrationOptions{.routers = options.routers, .self = std::move(self), .load = [this] {
-                            v1::WorkerLoad load = ToLoad(engine->stats());
-                            load.set_not_ready(watchdog->reason());
-                            return load;
-                          }});
+  RegistrationOptions joining = {
+      .routers = options.routers, .self = std::move(self), .load = [this] { return Load(); }};
+  if (options.role == Role::kPrefill) {
+    joining.kv_peers = [this](const std::vector<v1::KvPeer>& peers) { SetKvPeers(peers); };
+  }
+  registration = std::make_unique<Registration>(std::move(joining));
   to_nudge = registration.get();
 }
 

@@ -20,6 +20,13 @@ inline constexpr bool kDebugBuild = true;
 
 inline constexpr double kDefaultDeviceMemoryFraction = 0.9;
 
+// How KV travels between workers.
+struct TransferTuning {
+  std::string transport = "auto";              // auto, shm, tcp
+  uint64_t buffer_bytes = uint64_t{64} << 20;  // shared memory, of a decode worker
+  std::string probe = "on";                    // on, off: of the ways to the decode workers
+};
+
 // What may be tuned of a worker; the same for all that `tandem up` starts. 0: chosen by the worker.
 struct WorkerTuning {
   std::string device = "cpu";
@@ -44,6 +51,7 @@ struct WorkerTuning {
   double max_wait_seconds = 30;     // what has waited for longer goes first
   bool batch_invariant = false;     // attention sums in an order that no batch changes
   bool check_invariants = kDebugBuild;
+  TransferTuning transfer;
 };
 
 struct WorkerOptions {

@@ -1,5 +1,9 @@
 #include "server/cluster_service.h"
 
+#include <algorithm>
+#include <string>
+#include <utility>
+
 #include "server/status_mapping.h"
 #include "spdlog/spdlog.h"
 
@@ -8,6 +12,17 @@ namespace {
 
 int64_t Millis(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+
+// Who sends KV learns where it may go.
+void FillKvPeers(const ClusterView& view, const std::string& name,
+                 v1::HeartbeatResponse& response) {
+  const bool sends =
+      std::any_of(view.workers.begin(), view.workers.end(), [&name](const WorkerView& worker) {
+        return worker.id.name == name && worker.role == v1::WORKER_ROLE_PREFILL;
+      });
+  if (!sends) return;
+  for (v1::KvPeer& peer : view.KvPeers()) *response.add_kv_peers() = std::move(peer);
 }
 
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const absl::Status& status) {
@@ -35,8 +50,10 @@ grpc::ServerUnaryReactor* ClusterService::Register(grpc::CallbackServerContext* 
 
 grpc::ServerUnaryReactor* ClusterService::Heartbeat(grpc::CallbackServerContext* context,
                                                     const v1::HeartbeatRequest* request,
-                                                    v1::HeartbeatResponse*) {
-  return Answer(*context, cluster_.Heartbeat(*request));
+                                                    v1::HeartbeatResponse* response) {
+  const absl::Status status = cluster_.Heartbeat(*request);
+  if (status.ok()) FillKvPeers(*cluster_.View(), request->name(), *response);
+  return Answer(*context, status);
 }
 
 grpc::ServerUnaryReactor* ClusterService::Deregister(grpc::CallbackServerContext* context,

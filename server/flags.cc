@@ -2,6 +2,7 @@
 
 #include "CLI/CLI.hpp"
 #include "fmt/format.h"
+#include "server/transfer_flags.h"
 
 namespace tandem {
 
@@ -92,6 +93,7 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
       ->check(CLI::PositiveNumber)
       ->group(group);
   AddKvFlags(app, tuning);
+  AddTransferFlags(app, tuning.transfer);
   app.add_flag("--batch-invariant", tuning.batch_invariant,
                "on a GPU: attention of a request is computed the same in every batch, a little "
                "slower (docs/cuda.md says what else may differ)")
@@ -127,6 +129,9 @@ std::vector<std::string> TuningArguments(const WorkerTuning& tuning) {
   add("--max-wait", tuning.max_wait_seconds);
   if (tuning.batch_invariant) arguments.push_back("--batch-invariant");
   if (tuning.check_invariants) arguments.push_back("--check-invariants");
+  for (std::string& argument : TransferArguments(tuning.transfer)) {
+    arguments.push_back(std::move(argument));
+  }
   return arguments;
 }
 

@@ -1,6 +1,7 @@
 #include "server/registration.h"
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <utility>
 
@@ -69,11 +70,12 @@ class Registration::Link {
     return absl::Milliseconds(std::max<int64_t>(response.heartbeat_ms(), 10));
   }
 
-  absl::Status Heartbeat(const v1::HeartbeatRequest& request) {
+  absl::StatusOr<v1::HeartbeatResponse> Heartbeat(const v1::HeartbeatRequest& request) {
     v1::HeartbeatResponse response;
-    return Call([&](grpc::ClientContext& context) {
+    RETURN_IF_ERROR(Call([&](grpc::ClientContext& context) {
       return stub_->Heartbeat(&context, request, &response);
-    });
+    }));
+    return response;
   }
 
   void Deregister(const v1::RegisterRequest& self) {
@@ -94,8 +96,9 @@ class Registration::Link {
   }
 
   const std::string& router() const { return router_; }
-  bool known = false;        // whether the router took the registration
-  uint64_t nudges_told = 0;  // those before the last report of the load
+  bool known = false;                // whether the router took the registration
+  uint64_t nudges_told = 0;          // those before the last report of the load
+  std::vector<v1::KvPeer> kv_peers;  // as it last said; guarded by the registration's mutex
 
  private:
   template <typename Stub>
@@ -184,6 +187,29 @@ void Registration::SleepUntilNews(Phase during, Link& link, absl::Duration heart
   link.nudges_told = nudges_;
 }
 
+std::vector<v1::KvPeer> Registration::KvPeers() const {
+  absl::MutexLock lock(&mutex_);
+  std::map<std::string, v1::KvPeer> peers;  // by name; the younger life counts
+  for (const auto& link : links_) {
+    for (const v1::KvPeer& peer : link->kv_peers) {
+      v1::KvPeer& known = peers[peer.name()];
+      if (known.epoch() < peer.epoch()) known = peer;
+    }
+  }
+  std::vector<v1::KvPeer> all;
+  for (auto& [name, peer] : peers) all.push_back(std::move(peer));
+  return all;
+}
+
+void Registration::TakeKvPeers(Link& link, const v1::HeartbeatResponse& response) {
+  if (!options_.kv_peers) return;
+  {
+    absl::MutexLock lock(&mutex_);
+    link.kv_peers.assign(response.kv_peers().begin(), response.kv_peers().end());
+  }
+  options_.kv_peers(KvPeers());
+}
+
 void Registration::Run(Link& link) {
   BackOff back_off;
   absl::Duration heartbeat;
@@ -230,9 +256,14 @@ bool Registration::Beat(Link& link) {
   request.set_name(options_.self.name());
   request.set_incarnation(options_.self.incarnation());
   *request.mutable_load() = options_.load();
-  const absl::Status status = link.Heartbeat(request);
+  const auto response = link.Heartbeat(request);
+  if (response.ok()) {
+    TakeKvPeers(link, *response);
+    return true;
+  }
+  const absl::Status status = response.status();
   // Cancelled by a change of phase: the router still knows us.
-  if (status.ok() || absl::IsCancelled(status)) return true;
+  if (absl::IsCancelled(status)) return true;
   // Forgotten, or the router is gone or new: either way the next word is a registration.
   spdlog::info("router={} heartbeat failed status=\"{}\"", link.router(), status.ToString());
   return false;

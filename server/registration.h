@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -19,6 +20,9 @@ struct RegistrationOptions {
   std::vector<std::string> routers;      // host:port of each
   v1::RegisterRequest self;              // all but the load
   std::function<v1::WorkerLoad()> load;  // thread-safe
+  // Told, after every heartbeat, of the workers that KV may be sent to, as all routers know them;
+  // thread-safe. May be empty.
+  std::function<void(const std::vector<v1::KvPeer>&)> kv_peers = {};
 };
 
 // Keeps a worker known to its routers: registers, renews the leases, registers again when a router
@@ -57,9 +61,12 @@ class Registration {
   bool Sleep(Phase during, absl::Duration duration);
   // Sleeps until the next heartbeat is due, or a moment after a nudge that `link` has not told of.
   void SleepUntilNews(Phase during, Link& link, absl::Duration heartbeat);
+  void TakeKvPeers(Link& link, const v1::HeartbeatResponse& response);
+  // Those that any router knows. What a router said last counts on when it is away.
+  std::vector<v1::KvPeer> KvPeers() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const RegistrationOptions options_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kServing;
   uint64_t nudges_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t num_known_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -38,8 +38,8 @@ struct RouterFlags {
   uint64_t stream_buffer_bytes = 256 << 10;
   int max_request_seconds = 600;
   int32_t max_resumes = ResumeLimits().max_resumes;
-  int lease_ms = 5000;
-  int heartbeat_ms = 1000;
+  int lease_ms = 2500;
+  int heartbeat_ms = 500;
   int drain_seconds = 30;
   std::string log_level = "info";
   int ready_fd = -1;

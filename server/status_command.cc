@@ -18,6 +18,7 @@ struct StatusFlags {
   std::string server = kDefaultServer;
   double wait_seconds = 0;
   bool blocks = false;
+  bool links = false;
   bool json = false;
 };
 
@@ -38,7 +39,8 @@ int RunStatus(const StatusFlags& flags) {
     if (flags.json) {
       fmt::print("{}\n", StatusJson(*status));
     } else {
-      fmt::print("{}{}", WorkerTable(*status), flags.blocks ? "\n" + BlockTable(*status) : "");
+      fmt::print("{}{}{}", WorkerTable(*status), flags.blocks ? "\n" + BlockTable(*status) : "",
+                 flags.links ? "\n" + LinkTable(*status) : "");
     }
     if (ready) return kExitOk;
     return PrintError(Unavailable("not ready: no route can be served yet"));
@@ -55,11 +57,14 @@ void AddStatusCommand(CLI::App& app, Action& chosen) {
       ->check(CLI::NonNegativeNumber);
   status->add_flag("--blocks", flags->blocks,
                    "also where each worker's KV blocks are; --json always says so");
+  status->add_flag("--links", flags->links,
+                   "also the ways that KV takes between workers, with their measured rates, and "
+                   "the hand-offs; --json always says so");
   status->add_flag("--json", flags->json, "print one JSON object");
   status->footer(
       "Examples:\n"
       "  tandem status --server 127.0.0.1:8080 --wait 10\n"
-      "  tandem status --blocks");
+      "  tandem status --blocks --links");
   status->callback([flags, &chosen] { chosen = [flags] { return RunStatus(*flags); }; });
 }
 

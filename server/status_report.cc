@@ -32,6 +32,47 @@ Json KvJson(const v1::KvUse& kv) {
           {"restored_blocks", kv.restored_blocks()}};
 }
 
+Json HandoffJson(const v1::HandoffUse& handoffs) {
+  return {{"sending", handoffs.sending()},
+          {"reservations", handoffs.reservations()},
+          {"waiting_reservations", handoffs.waiting_reservations()},
+          {"sent", handoffs.sent()},
+          {"received", handoffs.received()},
+          {"retried", handoffs.retried()},
+          {"lapsed", handoffs.lapsed()},
+          {"refused", handoffs.refused()},
+          {"corrupted_frames", handoffs.corrupted_frames()},
+          {"stale_frames", handoffs.stale_frames()},
+          {"stranger_frames", handoffs.stranger_frames()},
+          {"connections_closed", handoffs.connections_closed()},
+          {"buffer_bytes", handoffs.buffer_bytes()}};
+}
+
+Json LinksJson(const v1::WorkerStatus& worker) {
+  Json links = Json::array();
+  for (const v1::LinkStatus& link : worker.links()) {
+    links.push_back({{"peer", link.peer()},
+                     {"transport", link.transport()},
+                     {"in_use", link.in_use()},
+                     {"probe_gb_per_s", link.probe_gb_per_s()},
+                     {"gb_per_s", link.gb_per_s()},
+                     {"alarm", link.alarm()},
+                     {"setup_us", link.setup_us()},
+                     {"operation_us", link.operation_us()},
+                     {"bytes", link.bytes()},
+                     {"bytes_in_flight", link.bytes_in_flight()},
+                     {"resent_frames", link.resent_frames()},
+                     {"fallbacks", link.fallbacks()},
+                     {"fallback_reason", link.fallback_reason()}});
+  }
+  return links;
+}
+
+std::string State(const v1::WorkerStatus& worker) {
+  if (!worker.alive()) return "lost";
+  return worker.not_ready().empty() ? "alive" : "not-ready";
+}
+
 std::string HitRate(const v1::KvUse& kv) {
   if (kv.query_tokens() == 0) return "-";
   return fmt::format("{:.1f}%", 100.0 * static_cast<double>(kv.hit_tokens()) /
@@ -40,6 +81,32 @@ std::string HitRate(const v1::KvUse& kv) {
 
 std::string Megabytes(uint64_t bytes) {
   return fmt::format("{:.1f}", static_cast<double>(bytes) / 1e6);
+}
+
+std::string Rate(double gigabytes_per_second) {
+  return gigabytes_per_second > 0 ? fmt::format("{:.2f}", gigabytes_per_second) : "-";
+}
+
+std::string Fallbacks(const v1::LinkStatus& link) {
+  if (link.fallbacks() == 0) return "0";
+  return fmt::format("{}: {}", link.fallbacks(), link.fallback_reason());
+}
+
+std::string HandoffTable(const v1::GetStatusResponse& status) {
+  static constexpr char kRow[] =
+      "{:<14} {:>7} {:>8} {:>7} {:>7} {:>8} {:>7} {:>6} {:>7} {:>9} {:>5} {:>9} {:>6} {:>9}\n";
+  std::string table = fmt::format(kRow, "HAND-OFFS OF", "SENDING", "RESERVED", "WAITING", "SENT",
+                                  "RECEIVED", "RETRIED", "LAPSED", "REFUSED", "CORRUPTED", "STALE",
+                                  "STRANGERS", "CLOSED", "BUFFER MB");
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    const v1::HandoffUse& use = worker.handoffs();
+    table +=
+        fmt::format(kRow, worker.name(), use.sending(), use.reservations(),
+                    use.waiting_reservations(), use.sent(), use.received(), use.retried(),
+                    use.lapsed(), use.refused(), use.corrupted_frames(), use.stale_frames(),
+                    use.stranger_frames(), use.connections_closed(), Megabytes(use.buffer_bytes()));
+  }
+  return table;
 }
 
 std::string HostUse(const v1::KvUse& kv) {
@@ -76,6 +143,7 @@ std::string StatusJson(const v1::GetStatusResponse& status) {
                        {"pid", worker.pid()},
                        {"device", worker.device()},
                        {"alive", worker.alive()},
+                       {"not_ready", worker.not_ready()},
                        {"running", worker.running()},
                        {"waiting", worker.waiting()},
                        {"total_blocks", worker.total_blocks()},
@@ -86,7 +154,9 @@ std::string StatusJson(const v1::GetStatusResponse& status) {
                        {"kv_bytes_sent", worker.kv_bytes_sent()},
                        {"kv_bytes_received", worker.kv_bytes_received()},
                        {"heartbeat_age_ms", worker.heartbeat_age_ms()},
-                       {"kv", KvJson(worker.kv())}});
+                       {"kv", KvJson(worker.kv())},
+                       {"handoffs", HandoffJson(worker.handoffs())},
+                       {"links", LinksJson(worker)}});
   }
   return Json({{"ready", status.ready()},
                {"routes", std::move(routes)},
@@ -112,18 +182,40 @@ std::string WorkerTable(const v1::GetStatusResponse& status) {
                   status.requests_in_flight(), status.requests_total(), status.version());
   table += ResumeLine(status.resumes());
   static constexpr char kRow[] =
-      "{:<14} {:<8} {:<8} {:<21} {:>7} {:<6} {:>7} {:>7} {:>15} {:>9} {:>10} {:>9}\n";
+      "{:<14} {:<8} {:<8} {:<21} {:>7} {:<9} {:>7} {:>7} {:>15} {:>9} {:>10} {:>9}\n";
   table += fmt::format(kRow, "NAME", "ROLE", "DEVICE", "ADDRESS", "PID", "STATE", "RUNNING",
                        "WAITING", "FREE/ALL BLOCKS", "FINISHED", "TOKENS OUT", "HEARD MS");
   for (const v1::WorkerStatus& worker : status.workers()) {
     table += fmt::format(kRow, worker.name(), worker.role(), worker.device(), worker.address(),
-                         worker.pid(), worker.alive() ? "alive" : "lost", worker.running(),
-                         worker.waiting(),
+                         worker.pid(), State(worker), worker.running(), worker.waiting(),
                          fmt::format("{}/{}", worker.free_blocks(), worker.total_blocks()),
                          worker.requests_finished(), worker.output_tokens(),
                          fmt::format("{:.0f}", worker.heartbeat_age_ms()));
   }
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    if (worker.not_ready().empty()) continue;
+    table += fmt::format("{} is not ready: {}\n", worker.name(), worker.not_ready());
+  }
   return table;
+}
+
+std::string LinkTable(const v1::GetStatusResponse& status) {
+  static constexpr char kRow[] =
+      "{:<14} {:<14} {:<9} {:<6} {:>10} {:>8} {:<5} {:>9} {:>9} {:>10} {:>8} {:>6} {}\n";
+  std::string table =
+      fmt::format(kRow, "KV FROM", "TO", "WAY", "IN USE", "PROBE GB/S", "OF LATE", "ALARM",
+                  "SETUP US", "FRAME US", "MB MOVED", "MB OUT", "RESENT", "FALLBACKS");
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    for (const v1::LinkStatus& link : worker.links()) {
+      table += fmt::format(
+          kRow, worker.name(), link.peer(), link.transport(), link.in_use() ? "yes" : "-",
+          Rate(link.probe_gb_per_s()), Rate(link.gb_per_s()), link.alarm() ? "SLOW" : "-",
+          fmt::format("{:.0f}", link.setup_us()), fmt::format("{:.1f}", link.operation_us()),
+          Megabytes(link.bytes()), Megabytes(link.bytes_in_flight()), link.resent_frames(),
+          Fallbacks(link));
+    }
+  }
+  return table + "\n" + HandoffTable(status);
 }
 
 std::string BlockTable(const v1::GetStatusResponse& status) {

@@ -102,6 +102,10 @@ class RouterFixture : public testing::Test {
     request.set_address(name + ":1");
     request.set_model("sample");
     request.set_max_context_tokens(100);
+    request.mutable_layout()->set_num_layers(2);
+    request.mutable_layout()->set_dtype("bf16");
+    request.set_data_address("tcp:" + name + ":2");
+    request.set_wire_version(2);
     ASSERT_TRUE(cluster_.Register(request).ok());
     loop_.RunReady();
   }

@@ -21,7 +21,14 @@ class ClusterTest : public testing::Test {
     request.set_address("127.0.0.1:1");
     request.set_model("sample");
     request.set_model_fingerprint(1);
-    request.set_layout_fingerprint(2);
+    v1::KvLayout& layout = *request.mutable_layout();
+    layout.set_num_layers(4);
+    layout.set_num_kv_heads(2);
+    layout.set_head_dim(64);
+    layout.set_block_tokens(16);
+    layout.set_dtype("bf16");
+    request.set_data_address("tcp:127.0.0.1:2");
+    request.set_wire_version(2);
     request.set_max_context_tokens(100);
     return request;
   }
@@ -31,6 +38,13 @@ class ClusterTest : public testing::Test {
     request.set_incarnation(incarnation);
     request.mutable_load()->set_running(3);
     return cluster_.Heartbeat(request);
+  }
+  void ExpectDisagree(const v1::RegisterRequest& request, std::vector<std::string> said) {
+    const absl::Status status = cluster_.Register(request);
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    for (const std::string& part : said) {
+      EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+    }
   }
   std::vector<std::string> Names() {
     std::vector<std::string> names;
@@ -146,17 +160,70 @@ TEST_F(ClusterTest, PeersMustAgree) {
   other.set_model("llama");
   EXPECT_TRUE(absl::IsNotFound(cluster_.Register(other)));
   other = Worker("d", v1::WORKER_ROLE_DECODE);
-  other.set_layout_fingerprint(3);
-  const absl::Status layout = cluster_.Register(other);
-  EXPECT_TRUE(absl::IsFailedPrecondition(layout));
-  EXPECT_THAT(std::string(layout.message()), HasSubstr("KV layout"));
-  other = Worker("d", v1::WORKER_ROLE_DECODE);
   other.set_model_fingerprint(3);
-  EXPECT_TRUE(absl::IsFailedPrecondition(cluster_.Register(other)));
+  ExpectDisagree(other, {"0000000000000003", "0000000000000001"});
+  other = Worker("u", v1::WORKER_ROLE_UNIFIED);
+  other.set_model_fingerprint(3);
+  ExpectDisagree(other, {"0000000000000003", "0000000000000001"});
   other = Worker("p", v1::WORKER_ROLE_PREFILL);  // alone it may change its weights
   other.set_model_fingerprint(3);
   other.set_incarnation(11);
   EXPECT_TRUE(cluster_.Register(other).ok());
+}
+
+TEST_F(ClusterTest, KvThatCannotBeHandedOverIsRefusedAtTheDoor) {
+  ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
+  v1::RegisterRequest other = Worker("d", v1::WORKER_ROLE_DECODE);
+  other.set_wire_version(3);
+  ExpectDisagree(other, {"wire version 3 of d", "2 of p"});
+  other = Worker("d", v1::WORKER_ROLE_DECODE);
+  other.mutable_layout()->set_dtype("f16");
+  ExpectDisagree(other, {"KV layout of d", "f16", "of p", "bf16"});
+  other = Worker("d", v1::WORKER_ROLE_DECODE);
+  other.mutable_layout()->set_num_kv_heads(8);
+  ExpectDisagree(other, {"num_kv_heads is 2 at the sender and 8 at the receiver"});
+  // Those who never meet need not agree.
+  other.set_role(v1::WORKER_ROLE_UNIFIED);
+  other.set_wire_version(3);
+  EXPECT_TRUE(cluster_.Register(other).ok());
+  other = Worker("p2", v1::WORKER_ROLE_PREFILL);
+  other.mutable_layout()->set_dtype("f16");
+  EXPECT_TRUE(cluster_.Register(other).ok());
+}
+
+TEST_F(ClusterTest, KvThatCanBeConvertedIsHandedOver) {
+  v1::RegisterRequest decode = Worker("d", v1::WORKER_ROLE_DECODE);
+  decode.mutable_layout()->set_block_tokens(64);
+  decode.mutable_layout()->set_dtype("f32");
+  ASSERT_TRUE(cluster_.Register(decode).ok());
+  EXPECT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
+  // Nor the other way round: the direction counts.
+  v1::RegisterRequest narrow = Worker("d2", v1::WORKER_ROLE_DECODE);
+  narrow.mutable_layout()->set_dtype("f8e4m3");
+  ExpectDisagree(narrow, {"bf16 cannot be turned into f8e4m3"});
+}
+
+TEST_F(ClusterTest, DecodeWorkersAreThePeersForKv) {
+  ASSERT_TRUE(cluster_.Register(Worker("d", v1::WORKER_ROLE_DECODE)).ok());
+  ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
+  ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
+  const auto peers = cluster_.View()->KvPeers();
+  ASSERT_EQ(peers.size(), 1u);
+  EXPECT_EQ(peers[0].name(), "d");
+  EXPECT_EQ(peers[0].epoch(), 10u);
+  EXPECT_EQ(peers[0].data_address(), "tcp:127.0.0.1:2");
+}
+
+TEST_F(ClusterTest, WorkersThatMoveKvSayHow) {
+  v1::RegisterRequest worker = Worker("d", v1::WORKER_ROLE_DECODE);
+  worker.clear_data_address();
+  EXPECT_TRUE(absl::IsInvalidArgument(cluster_.Register(worker)));
+  worker = Worker("p", v1::WORKER_ROLE_PREFILL);
+  worker.clear_layout();
+  EXPECT_TRUE(absl::IsInvalidArgument(cluster_.Register(worker)));
+  worker = Worker("p", v1::WORKER_ROLE_PREFILL);
+  worker.clear_wire_version();
+  EXPECT_TRUE(absl::IsInvalidArgument(cluster_.Register(worker)));
 }
 
 TEST_F(ClusterTest, IncompleteRegistrationsAreRefused) {

@@ -42,6 +42,34 @@ v1::GetStatusResponse Status() {
   kv.set_query_tokens(400);
   kv.set_preempted_recompute(3);
   kv.set_preempted_swap(2);
+  busy.set_alive(true);
+  busy.set_not_ready("no step for 5 s");
+  v1::HandoffUse& handoffs = *busy.mutable_handoffs();
+  handoffs.set_reservations(2);
+  handoffs.set_waiting_reservations(9);
+  handoffs.set_stranger_frames(4);
+  handoffs.set_buffer_bytes(71303168);
+  v1::WorkerStatus& sender = *status.add_workers();
+  sender.set_name("prefill-0");
+  sender.set_alive(true);
+  v1::LinkStatus& ring = *sender.add_links();
+  ring.set_peer("decode-0");
+  ring.set_transport("shm");
+  ring.set_probe_gb_per_s(4.25);
+  ring.set_setup_us(180);
+  ring.set_operation_us(1.5);
+  v1::LinkStatus& wire = *sender.add_links();
+  wire.set_peer("decode-0");
+  wire.set_transport("tcp");
+  wire.set_in_use(true);
+  wire.set_probe_gb_per_s(2);
+  wire.set_gb_per_s(0.5);
+  wire.set_alarm(true);
+  wire.set_bytes(123456789);
+  wire.set_bytes_in_flight(1500000);
+  wire.set_resent_frames(3);
+  wire.set_fallbacks(1);
+  wire.set_fallback_reason("refused");
   return status;
 }
 
@@ -66,7 +94,26 @@ TEST(WorkerTableTest, OneLinePerWorkerUnderTheRouters) {
   EXPECT_THAT(table, HasSubstr("ready: model sample"));
   EXPECT_THAT(table, HasSubstr("17/100"));
   EXPECT_THAT(Words(table, "decode-0"), testing::Contains("cuda:3"));
-  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 4);
+  EXPECT_THAT(Words(table, "decode-0"), testing::Contains("not-ready"));
+  EXPECT_THAT(Words(table, "prefill-0"), testing::Contains("alive"));
+  EXPECT_THAT(Words(table, "unified-0"), testing::Contains("lost"));
+  EXPECT_THAT(table, HasSubstr("decode-0 is not ready: no step for 5 s\n"));
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 6);
+}
+
+TEST(LinkTableTest, OneLinePerWayAndWhyABetterOneWasGivenUp) {
+  const std::string table = LinkTable(Status());
+  EXPECT_THAT(Words(table, "prefill-0"),
+              testing::ElementsAre("prefill-0", "decode-0", "shm", "-", "4.25", "-", "-", "180",
+                                   "1.5", "0.0", "0.0", "0", "0"));
+  const size_t second = table.find("prefill-0", table.find("shm"));
+  EXPECT_THAT(Words(table.substr(second), "prefill-0"),
+              testing::ElementsAre("prefill-0", "decode-0", "tcp", "yes", "2.00", "0.50", "SLOW",
+                                   "0", "0.0", "123.5", "1.5", "3", "1:", "refused"));
+  const size_t handoffs = table.find("HAND-OFFS OF");
+  EXPECT_THAT(Words(table.substr(handoffs), "decode-0"),
+              testing::ElementsAre("decode-0", "0", "2", "9", "0", "0", "0", "0", "0", "0", "0",
+                                   "4", "0", "71.3"));
 }
 
 TEST(WorkerTableTest, SaysWhatLossesCostOnceThereWereSome) {
@@ -81,7 +128,13 @@ TEST(WorkerTableTest, SaysWhatLossesCostOnceThereWereSome) {
 
 TEST(StatusJsonTest, HasTheBlocksOfEachWorker) {
   const auto json = nlohmann::json::parse(StatusJson(Status()));
-  ASSERT_EQ(json["workers"].size(), 2u);
+  ASSERT_EQ(json["workers"].size(), 3u);
+  EXPECT_EQ(json["workers"][1]["not_ready"], "no step for 5 s");
+  EXPECT_EQ(json["workers"][1]["handoffs"]["waiting_reservations"], 9);
+  ASSERT_EQ(json["workers"][2]["links"].size(), 2u);
+  EXPECT_EQ(json["workers"][2]["links"][1]["transport"], "tcp");
+  EXPECT_EQ(json["workers"][2]["links"][1]["fallbacks"], 1);
+  EXPECT_EQ(json["workers"][2]["links"][0]["probe_gb_per_s"], 4.25);
   EXPECT_EQ(json["workers"][1]["free_blocks"], 17);
   EXPECT_EQ(json["workers"][1]["device"], "cuda:3");
   const auto& kv = json["workers"][1]["kv"];

@@ -1,0 +1,59 @@
+#include "server/transfer_report.h"
+
+#include "gtest/gtest.h"
+#include "tests/support/fake_clock.h"
+#include "transfer/loopback/loopback_transport.h"
+
+namespace tandem {
+namespace {
+
+TEST(TransferReportTest, ALinkIsToldWhole) {
+  const PeerLink link = {.peer = "decode-0",
+                         .stats = {.peer = "127.0.0.1:7",
+                                   .transport = "tcp",
+                                   .probe_gigabytes_per_second = 2.5,
+                                   .probe_setup = std::chrono::microseconds(120),
+                                   .probe_operation = std::chrono::nanoseconds(1500),
+                                   .gigabytes_per_second = 1.25,
+                                   .alarm = true,
+                                   .payload_bytes = 1000,
+                                   .resent_frames = 3,
+                                   .bytes_in_flight = 77},
+                         .in_use = true,
+                         .fallbacks = 2,
+                         .fallback_reason = "refused"};
+  const v1::LinkStatus status = ToProto(link);
+  EXPECT_EQ(status.peer(), "decode-0");
+  EXPECT_EQ(status.transport(), "tcp");
+  EXPECT_DOUBLE_EQ(status.probe_gb_per_s(), 2.5);
+  EXPECT_DOUBLE_EQ(status.gb_per_s(), 1.25);
+  EXPECT_DOUBLE_EQ(status.setup_us(), 120);
+  EXPECT_DOUBLE_EQ(status.operation_us(), 1.5);
+  EXPECT_TRUE(status.alarm());
+  EXPECT_EQ(status.bytes(), 1000u);
+  EXPECT_EQ(status.bytes_in_flight(), 77u);
+  EXPECT_EQ(status.resent_frames(), 3u);
+  EXPECT_EQ(status.fallbacks(), 2u);
+  EXPECT_EQ(status.fallback_reason(), "refused");
+  EXPECT_TRUE(status.in_use());
+}
+
+TEST(TransferReportTest, ALoadHasTheLinksToNamedPeersAndTheMemory) {
+  FakeClock clock;
+  LoopbackNetwork network;
+  const std::vector<FabricPart> parts = {
+      {.name = "tcp", .open = [&network](FrameReceiver* to) { return network.NewTransport(to); }}};
+  auto there = Fabric::Open({.epoch = 3}, parts, nullptr, clock);
+  auto here = Fabric::Open({.epoch = 4}, parts, nullptr, clock);
+  ASSERT_TRUE(there.ok() && here.ok());
+  (*here)->SetPeers({{.name = "decode-0", .epoch = 3, .address = (*there)->address()}});
+  v1::WorkerLoad load;
+  AddTransfers(**here, load);
+  ASSERT_EQ(load.links_size(), 1);
+  EXPECT_EQ(load.links(0).peer(), "decode-0");
+  EXPECT_EQ(load.handoffs().buffer_bytes(), (*here)->buffer_bytes());
+  EXPECT_GT(load.handoffs().buffer_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace tandem
