@@ -1,0 +1,108 @@
+// The ways that KV takes between real workers: which one, and what the status tells of it.
+
+#include <algorithm>
+#include <future>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/test_cluster.h"
+
+namespace tandem {
+namespace {
+
+constexpr char kPrompt[] = "It was a fine morning, and the ladies";
+
+using Links = std::vector<v1::LinkStatus>;
+
+// From all prefill workers.
+Links LinksIn(const v1::GetStatusResponse& status) {
+  Links links;
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    if (worker.role() == "prefill") {
+      links.insert(links.end(), worker.links().begin(), worker.links().end());
+    }
+  }
+  return links;
+}
+
+Links LinksOf(TestCluster& cluster) {
+  const auto status = cluster.client().GetStatus(std::chrono::seconds(10));
+  EXPECT_TRUE(status.ok()) << status.status();
+  return status.ok() ? LinksIn(*status) : Links();
+}
+
+const v1::LinkStatus* InUse(const Links& links) {
+  const auto found = std::find_if(links.begin(), links.end(),
+                                  [](const v1::LinkStatus& link) { return link.in_use(); });
+  return found == links.end() ? nullptr : &*found;
+}
+
+v1::GenerateRequest Request() { return TextRequest(kPrompt, v1::ROUTE_DISAGGREGATED, 8); }
+
+TEST(TransportsTest, EveryWayIsProbedAndTheFastestIsTaken) {
+  TestCluster cluster({.unified = 0});
+  cluster.WaitFor("both ways are probed", [](const v1::GetStatusResponse& status) {
+    const Links links = LinksIn(status);
+    return links.size() == 2 && std::all_of(links.begin(), links.end(), [](const auto& link) {
+             return link.probe_gb_per_s() > 0 && link.setup_us() > 0;
+           });
+  });
+  const Outcome outcome = Ask(cluster.client(), Request());
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+  cluster.WaitFor("a way is in use", [](const v1::GetStatusResponse& status) {
+    return InUse(LinksIn(status)) != nullptr;
+  });
+  const Links links = LinksOf(cluster);
+  const v1::LinkStatus* used = InUse(links);
+  ASSERT_NE(used, nullptr);
+  EXPECT_EQ(used->peer(), "decode-0");
+  EXPECT_EQ(used->fallbacks(), 0u);
+  for (const v1::LinkStatus& link : links) {
+    EXPECT_LE(link.probe_gb_per_s(), used->probe_gb_per_s()) << link.transport();
+  }
+  const auto status = cluster.client().GetStatus(std::chrono::seconds(10));
+  ASSERT_TRUE(status.ok());
+  // 64 MiB of rings and what probes land in.
+  EXPECT_GE(FindWorker(*status, "decode-0")->handoffs().buffer_bytes(), 68u << 20);
+}
+
+TEST(TransportsTest, AForcedOneIsTheOnlyOne) {
+  for (const std::string transport : {"shm", "tcp"}) {
+    TestCluster cluster({.unified = 0, .worker_flags = {"--kv-transport=" + transport}});
+    const Outcome outcome = Ask(cluster.client(), Request());
+    EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+    cluster.WaitFor("the way is in use", [&transport](const v1::GetStatusResponse& status) {
+      const Links links = LinksIn(status);
+      return links.size() == 1 && links[0].transport() == transport && links[0].in_use();
+    });
+  }
+}
+
+TEST(TransportsTest, WhoFindsNoRoomInSharedMemoryTakesTcpAndSaysSo) {
+  // Room for one connection, and two who want one.
+  TestCluster cluster(
+      {.prefill = 2, .unified = 0, .worker_flags = {"--kv-buffer-bytes=4MiB", "--kv-probe=off"}});
+  std::vector<std::future<Outcome>> asked;
+  for (int i = 0; i < 8; ++i) {
+    asked.push_back(
+        std::async(std::launch::async, [&cluster] { return Ask(cluster.client(), Request()); }));
+  }
+  for (auto& outcome : asked) {
+    const Outcome got = outcome.get();
+    EXPECT_TRUE(got.status.ok()) << got.status;
+  }
+  cluster.WaitFor("one takes shm and the other tcp", [](const v1::GetStatusResponse& status) {
+    bool shm = false;
+    bool tcp = false;
+    for (const v1::LinkStatus& link : LinksIn(status)) {
+      if (!link.in_use()) continue;
+      shm = shm || (link.transport() == "shm" && link.fallbacks() == 0);
+      tcp = tcp ||
+            (link.transport() == "tcp" && link.fallbacks() > 0 && !link.fallback_reason().empty());
+    }
+    return shm && tcp;
+  });
+}
+
+}  // namespace
+}  // namespace tandem
