@@ -225,7 +225,6 @@ v1::GetStatusResponse Router::Status() const {
     *status.mutable_kv() = worker.load.kv();
     *status.mutable_handoffs() = worker.load.handoffs();
     *status.mutable_links() = worker.load.links();
-    status.set_not_ready(worker.load.not_ready());
   }
   return response;
 }
