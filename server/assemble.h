@@ -24,6 +24,8 @@ inline constexpr double kDefaultDeviceMemoryFraction = 0.9;
 struct TransferTuning {
   std::string transport = "auto";              // auto, shm, tcp
   uint64_t buffer_bytes = uint64_t{64} << 20;  // shared memory, of a decode worker
+  int32_t connections = 1;                     // toward each peer, of each transport
+  uint64_t bandwidth = 0;                      // payload per second to each peer; 0: no limit
   std::string probe = "on";                    // on, off: of the ways to the decode workers
 };
 

@@ -11,7 +11,9 @@
 namespace tandem {
 namespace {
 
-FramedOptions Framing(const TransferTuning&) { return {}; }
+FramedOptions Framing(const TransferTuning& tuning) {
+  return {.connections = tuning.connections, .max_bytes_per_second = tuning.bandwidth};
+}
 
 FabricPart ShmPart(const WorkerOptions& options) {
   ShmOptions shm;
