@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "transfer/endpoints.h"
 #include "transfer/tcp/socket.h"
 
 namespace tandem {
@@ -18,11 +19,19 @@ void ParseAsHostPort(std::string_view text) {
                "an address that was not given");
 }
 
+void ParseAsEndpoints(std::string_view text) {
+  const auto endpoints = ParseEndpoints(text);
+  if (!endpoints.ok()) return;
+  TANDEM_CHECK(!endpoints->empty() && endpoints->size() <= kMaxEndpoints, "a list out of bounds");
+  TANDEM_CHECK(ToText(*endpoints) == text, "endpoints that were not given");
+}
+
 }  // namespace
 }  // namespace tandem
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   tandem::ParseAsHostPort(text);
+  tandem::ParseAsEndpoints(text);
   return 0;
 }
