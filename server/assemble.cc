@@ -303,7 +303,6 @@ void Worker::Parts::Register() {
   *self.mutable_layout() = ToProto(engine->options().layout);
   self.set_max_context_tokens(engine->options().max_context_tokens);
   self.set_block_tokens(engine->options().layout.block_tokens);
-  *self.mutable_layout() = ToProto(engine->options().layout);
   if (options.role == Role::kDecode) self.set_data_address(data_address);
   self.set_wire_version(kFrameVersion);
   self.set_pid(getpid());

@@ -54,7 +54,9 @@ void PeerTable::SetPeers(const std::vector<KnownPeer>& peers, TimePoint now) {
     there.insert(named.address);
     const auto known = peers_.find(named.address);
     if (known != peers_.end() && IsSame(known->second, named)) continue;
-    Peer peer = MakePeer(named.endpoints);
+    // One that streams went to before it was named goes on as it is.
+    const bool goes_on = known != peers_.end() && known->second.name.empty();
+    Peer peer = goes_on ? std::move(known->second) : MakePeer(named.endpoints);
     peer.name = named.name;
     peer.epoch = named.epoch;
     for (Way& way : peer.ways) {

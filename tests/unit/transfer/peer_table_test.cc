@@ -71,6 +71,15 @@ TEST_F(PeerTableTest, APeerThatStartedAgainIsAnother) {
   EXPECT_THAT(table_.Describe({}), testing::IsEmpty());
 }
 
+TEST_F(PeerTableTest, WhoIsNamedWhileStreamsGoThereIsTheSame) {
+  const auto stream = Choose("a");
+  table_.SetPeers({Peer("a")}, now_);
+  EXPECT_TRUE(LinkOf("a", "shm").in_use);
+  EXPECT_EQ(Probe(Rate(1)), "none");  // the stream is open
+  table_.Ended(stream.use, absl::UnavailableError("lost"), now_);
+  EXPECT_EQ(Choose("a").endpoint.transport, "tcp");
+}
+
 TEST_F(PeerTableTest, AProbeWaitsForTheStreamsButNotForEver) {
   table_.SetPeers({Peer("a")}, now_);
   const auto stream = Choose("a");
