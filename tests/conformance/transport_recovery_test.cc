@@ -249,36 +249,6 @@ TEST_P(RecoveryTest, SmallRestsOfCreditComeBack) {
   EXPECT_EQ(Link().bytes_in_flight, 0u);
 }
 
-// What an aborted stream had taken of the window and not sent is free for others.
-TEST_P(RecoveryTest, AbortsGiveTheirCreditBack) {
-  constexpr uint64_t kRounds = 10;
-  constexpr size_t kSize = 256 << 10;
-  options_.credit_window_bytes = 4 * kSize;
-  absl::Notification held[kRounds];
-  absl::Notification release[kRounds];
-  receiver_probe_.prepare_policy = [&](const FrameHeader& header) {
-    if (header.stream < kRounds && !held[header.stream].HasBeenNotified()) {
-      held[header.stream].Notify();
-      release[header.stream].WaitForNotification();
-    }
-    return absl::OkStatus();
-  };
-  Start();
-  const auto payload = Payload(kSize, 1);
-  for (uint64_t stream = 0; stream < kRounds; ++stream) {
-    ASSERT_EQ(Open(stream), absl::OkStatus());
-    for (uint32_t block = 0; block < 8; ++block) {
-      ASSERT_EQ(Post(stream, 0, block, payload), absl::OkStatus());
-    }
-    held[stream].WaitForNotification();
-    sender_->AbortStream(stream, kEpoch);
-    release[stream].Notify();
-  }
-  SendWhole(99, 20, kSize);
-  ExpectBytes(99, 20, kSize);
-  EXPECT_EQ(Link().bytes_in_flight, 0u);
-}
-
 TEST_P(RecoveryTest, AFrameLargerThanTheWindowGoesAlone) {
   options_.credit_window_bytes = 1000;
   Start();

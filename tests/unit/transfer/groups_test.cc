@@ -156,6 +156,24 @@ TEST_F(OutboundGroupTest, NothingBeforeTheFirstCreditNorBeyondTheLatest) {
   EXPECT_EQ(links_.stats().front().bytes_in_flight, 200u);
 }
 
+TEST_F(OutboundGroupTest, WhatAConnectionDropsUnsentIsCreditForOthers) {
+  Make(1, /*window=*/200);
+  group_->AddStream(kFirst, 1, Duration::zero(), kNow);
+  group_->AddStream(kSecond, 2, Duration::zero(), kNow);
+  Post(kFirst, 0, 100);
+  Post(kFirst, 1, 100);
+  EXPECT_EQ(Next(0), "data 1:0");
+  EXPECT_EQ(Next(0), "data 1:1");
+  Post(kSecond, 0, 150);
+  group_->Drop(kFirst);
+  EXPECT_EQ(Next(0), "nothing");
+  group_->TakeBack(100, kNow);
+  EXPECT_EQ(links_.stats().front().bytes_in_flight, 100u);
+  EXPECT_EQ(Next(0), "nothing");
+  EXPECT_TRUE(Reply({.type = FrameType::kCredit, .frames = 300}).ok());
+  EXPECT_EQ(Next(0), "data 2:0");
+}
+
 TEST_F(OutboundGroupTest, AnswersToAnOpeningBeforeSayNothingOfThisOne) {
   Make(1);
   group_->AddStream(kFirst, 1, Duration::zero(), kNow);
