@@ -22,6 +22,7 @@ struct TestClusterOptions {
   int unified = 1;
   std::vector<std::string> router_flags;
   std::vector<std::string> worker_flags;
+  std::vector<std::string> decode_flags;  // of decode workers, after worker_flags
 };
 
 // A real router and real workers on loopback, with the sample model. Processes can be stopped,

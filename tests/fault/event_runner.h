@@ -1,0 +1,81 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "tests/fault/fault_fleet.h"
+#include "tests/fault/fault_schedule.h"
+#include "tests/fault/findings.h"
+#include "tests/fault/frame_desk.h"
+#include "tests/fault/generate_call.h"
+
+namespace tandem {
+
+// A request of the run and what it comes to when nothing happens.
+struct FaultCase {
+  v1::GenerateRequest request;
+  Generation undisturbed;
+};
+
+// How the requests of a run ended.
+struct EndingCounts {
+  std::atomic<uint64_t> ok = 0;
+  std::atomic<uint64_t> cancelled = 0;
+  std::atomic<uint64_t> expired = 0;
+  std::atomic<uint64_t> wrong = 0;  // all else, found as such
+};
+
+// Runs events, several at once: sends the request, brings its fault about at its moment, and
+// compares what came of it. Thread-safe.
+class EventRunner {
+ public:
+  EventRunner(Fleet& fleet, FrameDesk& desk, const std::vector<FaultCase>& cases,
+              Findings& findings);
+
+  // Whether the fault came about. The request is sent, and looked at, either way.
+  bool Run(const FaultEvent& event);
+  // The count of requests that the router has seen is what we have sent: at rest.
+  void Settle();
+  const EndingCounts& endings() const { return endings_; }
+
+ private:
+  struct Running;
+
+  bool RunOnCall(Running& running);
+  bool RunOnFrame(Running& running);
+  bool RunWhileHeld(Running& running, FaultTarget held);
+  bool RunWhileDecoding(Running& running);
+  bool RunFreeze(Running& running);
+
+  void Submit(Running& running, const std::function<void()>& before = {},
+              const std::function<void()>& meanwhile = {});
+  FrameTrigger TriggerOf(Running& running);
+  FrameAction Act(Running& running, const ObservedFrame& frame, size_t proxy);
+  bool ActOnCall(Running& running);
+  FleetMember* Choose(const Running& running, const ObservedFrame* frame, size_t proxy) const;
+  bool Disturb(const Running& running, const ObservedFrame* frame, size_t proxy);
+  bool AwaitAccepted();
+  bool AwaitReserved();
+  void Check(const Running& running);
+  std::string Mismatch(const Running& running) const;
+  void Found(const Running& running, const std::string& what);
+
+  Fleet& fleet_;
+  FrameDesk& desk_;
+  const std::vector<FaultCase>& cases_;
+  Findings& findings_;
+  std::unique_ptr<v1::Inference::Stub> stub_;
+  EndingCounts endings_;
+  std::atomic<uint64_t> sent_ = 0;
+  // Held by the one request whose stream has not been seen: so a stream is known by its request.
+  absl::Mutex turn_;
+};
+
+}  // namespace tandem

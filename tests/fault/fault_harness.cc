@@ -1,0 +1,29 @@
+// fault_harness --events N --seed S --json FILE: docs/faults.md says what it shows.
+
+#include <fstream>
+#include <iostream>
+
+#include "CLI/CLI.hpp"
+#include "tests/fault/fault_run.h"
+
+int main(int argc, char** argv) {
+  tandem::FaultRunOptions options{.binary = TANDEM_BINARY,
+                                  .model = TANDEM_SOURCE_DIR "/models/sample"};
+  std::string json;
+  CLI::App app("Breaks a cluster in every state of the hand-off, and looks at what comes of it");
+  app.add_option("--events", options.events, "requests with one fault each")->capture_default_str();
+  app.add_option("--seed", options.seed, "draws everything")->capture_default_str();
+  app.add_option("--at-once", options.at_once, "events at a time")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--shm-share", options.shm_share, "share of the events with KV through shm")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--binary", options.binary, "tandem")->capture_default_str();
+  app.add_option("--json", json, "file for the report");
+  CLI11_PARSE(app, argc, argv);
+  const tandem::FaultReport report = tandem::FaultRun(options).Run();
+  std::cout << report.Table();
+  if (!json.empty()) std::ofstream(json) << report.Json();
+  return report.found.empty() ? 0 : 1;
+}

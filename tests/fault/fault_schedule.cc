@@ -1,0 +1,195 @@
+#include "tests/fault/fault_schedule.h"
+
+#include <algorithm>
+#include <random>
+
+#include "fmt/format.h"
+
+namespace tandem {
+namespace {
+
+constexpr Moment kHandoffMoments[] = {Moment::kAccepted,     Moment::kQueued,  Moment::kStreamOpen,
+                                      Moment::kDataFrame,    Moment::kCommit,  Moment::kAck,
+                                      Moment::kAcknowledged, Moment::kDecoding};
+constexpr Moment kFrameMoments[] = {Moment::kStreamOpen, Moment::kDataFrame, Moment::kCommit,
+                                    Moment::kAck,        Moment::kRenew,     Moment::kCredit,
+                                    Moment::kResend};
+constexpr FaultKind kProcessKinds[] = {FaultKind::kKill, FaultKind::kPause, FaultKind::kStop};
+constexpr FaultKind kFrameKinds[] = {
+    FaultKind::kCutBefore,  FaultKind::kCutInside, FaultKind::kCutAfter,  FaultKind::kHold,
+    FaultKind::kFlipHeader, FaultKind::kDrop,      FaultKind::kDuplicate, FaultKind::kReorder};
+
+// Without a proxy only these are seen.
+bool SeenWithoutFrames(Moment moment) {
+  return moment == Moment::kAccepted || moment == Moment::kQueued || moment == Moment::kDecoding;
+}
+
+void AddFrameRows(std::vector<FaultRow>& rows) {
+  for (const Moment moment : kFrameMoments) {
+    for (const FaultKind kind : kFrameKinds) {
+      rows.push_back({kind, FaultTarget::kFrame, moment});
+    }
+  }
+  rows.push_back({FaultKind::kFlipPayload, FaultTarget::kFrame, Moment::kStreamOpen});
+  rows.push_back({FaultKind::kFlipPayload, FaultTarget::kFrame, Moment::kDataFrame});
+}
+
+}  // namespace
+
+std::string_view Name(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kKill:
+      return "kill";
+    case FaultKind::kPause:
+      return "pause";
+    case FaultKind::kStop:
+      return "stop";
+    case FaultKind::kFreeze:
+      return "freeze";
+    case FaultKind::kCancel:
+      return "cancel";
+    case FaultKind::kDeadline:
+      return "deadline";
+    case FaultKind::kCutBefore:
+      return "cut-before";
+    case FaultKind::kCutInside:
+      return "cut-inside";
+    case FaultKind::kCutAfter:
+      return "cut-after";
+    case FaultKind::kHold:
+      return "hold";
+    case FaultKind::kFlipHeader:
+      return "flip-header";
+    case FaultKind::kFlipPayload:
+      return "flip-payload";
+    case FaultKind::kDrop:
+      return "drop";
+    case FaultKind::kDuplicate:
+      return "duplicate";
+    case FaultKind::kReorder:
+      return "reorder";
+  }
+  return "?";
+}
+
+std::string_view Name(FaultTarget target) {
+  switch (target) {
+    case FaultTarget::kPrefill:
+      return "prefill";
+    case FaultTarget::kDecode:
+      return "decode";
+    case FaultTarget::kUnified:
+      return "unified";
+    case FaultTarget::kClient:
+      return "client";
+    case FaultTarget::kFrame:
+      return "frame";
+  }
+  return "?";
+}
+
+std::string_view Name(Moment moment) {
+  switch (moment) {
+    case Moment::kAccepted:
+      return "accepted";
+    case Moment::kQueued:
+      return "queued";
+    case Moment::kStreamOpen:
+      return "stream-open";
+    case Moment::kDataFrame:
+      return "data-frame";
+    case Moment::kCommit:
+      return "commit";
+    case Moment::kAck:
+      return "ack";
+    case Moment::kAcknowledged:
+      return "acknowledged";
+    case Moment::kDecoding:
+      return "decoding";
+    case Moment::kRenew:
+      return "renew";
+    case Moment::kCredit:
+      return "credit";
+    case Moment::kResend:
+      return "resend";
+  }
+  return "?";
+}
+
+std::string_view Name(FaultLink link) { return link == FaultLink::kTcp ? "tcp" : "shm"; }
+
+std::string Name(const FaultRow& row) {
+  return fmt::format("{} {} {}", Name(row.moment), Name(row.target), Name(row.kind));
+}
+
+bool LosesWorker(const FaultRow& row) {
+  return row.kind == FaultKind::kKill || row.kind == FaultKind::kStop ||
+         row.kind == FaultKind::kFreeze;
+}
+
+std::vector<FaultRow> AllRows(FaultLink link) {
+  std::vector<FaultRow> rows;
+  for (const Moment moment : kHandoffMoments) {
+    if (link == FaultLink::kShm && !SeenWithoutFrames(moment)) continue;
+    for (const FaultTarget target : {FaultTarget::kPrefill, FaultTarget::kDecode}) {
+      for (const FaultKind kind : kProcessKinds) rows.push_back({kind, target, moment});
+    }
+    rows.push_back({FaultKind::kCancel, FaultTarget::kClient, moment});
+    rows.push_back({FaultKind::kDeadline, FaultTarget::kClient, moment});
+  }
+  for (const Moment moment : {Moment::kAccepted, Moment::kDecoding}) {
+    for (const FaultKind kind : kProcessKinds)
+      rows.push_back({kind, FaultTarget::kUnified, moment});
+  }
+  for (const FaultTarget target :
+       {FaultTarget::kPrefill, FaultTarget::kDecode, FaultTarget::kUnified}) {
+    rows.push_back({FaultKind::kFreeze, target, Moment::kDecoding});
+  }
+  if (link == FaultLink::kTcp) AddFrameRows(rows);
+  return rows;
+}
+
+std::vector<FaultEvent> MakeSchedule(uint64_t seed, size_t count, const std::vector<FaultRow>& rows,
+                                     size_t num_requests) {
+  std::mt19937_64 random(seed);
+  std::vector<FaultEvent> events;
+  std::vector<FaultRow> round;
+  for (size_t i = 0; i < count; ++i) {
+    if (round.empty()) {
+      round = rows;
+      std::shuffle(round.begin(), round.end(), random);
+    }
+    events.push_back(
+        {.id = i, .row = round.back(), .request = random() % num_requests, .seed = random()});
+    round.pop_back();
+  }
+  return events;
+}
+
+std::vector<v1::GenerateRequest> DrawRequests(uint64_t seed, size_t count, int32_t vocab_size) {
+  std::mt19937_64 random(seed);
+  const auto draw = [&random](uint64_t least, uint64_t most) {
+    return least + random() % (most - least + 1);
+  };
+  std::vector<v1::GenerateRequest> requests;
+  for (size_t i = 0; i < count; ++i) {
+    v1::GenerateRequest request;
+    const uint64_t longest = draw(0, 3) == 0 ? 600 : 120;
+    const uint64_t length = draw(1, longest);
+    for (uint64_t at = 0; at < length; ++at) {
+      const uint64_t id = draw(0, static_cast<uint64_t>(vocab_size) - 1);
+      request.mutable_token_ids()->add_ids(static_cast<int32_t>(id));
+    }
+    request.set_n(static_cast<int32_t>(draw(0, 2) == 0 ? draw(2, 3) : 1));
+    request.set_max_tokens(static_cast<int32_t>(draw(12, 48)));
+    request.set_ignore_eos(draw(0, 3) != 0);
+    v1::SamplingParams& sampling = *request.mutable_sampling();
+    sampling.set_seed(random());
+    sampling.set_temperature(draw(0, 1) == 0 ? 0.0f : 0.9f);
+    if (draw(0, 2) == 0) sampling.set_repetition_penalty(1.1f);
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+}  // namespace tandem

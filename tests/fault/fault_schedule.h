@@ -1,0 +1,91 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tandem/v1/inference.pb.h"
+
+namespace tandem {
+
+// What is done.
+enum class FaultKind : uint8_t {
+  kKill,    // SIGKILL; the process is started again
+  kPause,   // SIGSTOP, and SIGCONT before anybody must have noticed
+  kStop,    // SIGSTOP, and SIGCONT after the router gave the worker up
+  kFreeze,  // the engine's thread alone is stopped, until the worker says that it is not ready
+  kCancel,  // by the client
+  kDeadline,
+  kCutBefore,  // of the connection, beside or inside a frame
+  kCutInside,
+  kCutAfter,
+  kHold,  // of a frame, and of all behind it
+  kFlipHeader,
+  kFlipPayload,
+  kDrop,
+  kDuplicate,
+  kReorder,
+};
+
+// To whom.
+enum class FaultTarget : uint8_t { kPrefill, kDecode, kUnified, kClient, kFrame };
+
+// In which state of the hand-off.
+enum class Moment : uint8_t {
+  kAccepted,      // by the router; no worker has answered yet. Route unified: its worker works not
+  kQueued,        // reserved; the prefill worker has not begun
+  kStreamOpen,    // the first frame of the stream is on its way
+  kDataFrame,     // the k-th data frame is
+  kCommit,        // the commit is: all data frames were sent
+  kAck,           // the commit has come, its answer has not
+  kAcknowledged,  // the answer is there
+  kDecoding,      // the client has the k-th token
+  kRenew,         // frames beside the data: a renewal is on its way
+  kCredit,
+  kResend,
+};
+
+std::string_view Name(FaultKind kind);
+std::string_view Name(FaultTarget target);
+std::string_view Name(Moment moment);
+
+// One row of the table that a run must fill.
+struct FaultRow {
+  FaultKind kind{};
+  FaultTarget target{};
+  Moment moment{};
+
+  friend auto operator<=>(const FaultRow&, const FaultRow&) = default;
+};
+std::string Name(const FaultRow& row);
+// Whether it costs the router a worker for a while. At most one of a role is lost at a time.
+bool LosesWorker(const FaultRow& row);
+
+enum class FaultLink : uint8_t { kTcp, kShm };
+// "tcp", "shm".
+std::string_view Name(FaultLink link);
+
+// All that can be on a cluster whose KV moves so. Frames are seen on tcp alone.
+std::vector<FaultRow> AllRows(FaultLink link);
+
+// One request and what happens to it, or to others that are in flight with it.
+struct FaultEvent {
+  uint64_t id = 0;
+  FaultRow row;
+  size_t request = 0;  // of the requests that the run draws from
+  uint64_t seed = 0;   // of what else is drawn for it
+};
+
+// `count` events over `rows`, each row as often as the others give or take one, in an order and
+// with requests that `seed` draws.
+std::vector<FaultEvent> MakeSchedule(uint64_t seed, size_t count, const std::vector<FaultRow>& rows,
+                                     size_t num_requests);
+
+// `count` requests: prompts of 1 to 600 tokens, 1 to 3 choices, greedy and sampled, short and long
+// outputs. Route, salt and deadline are the event's.
+std::vector<v1::GenerateRequest> DrawRequests(uint64_t seed, size_t count, int32_t vocab_size);
+
+}  // namespace tandem

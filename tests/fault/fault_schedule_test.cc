@@ -1,0 +1,67 @@
+#include "tests/fault/fault_schedule.h"
+
+#include <map>
+#include <set>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+TEST(FaultScheduleTest, TheSameSeedDrawsTheSameEventsAndRequests) {
+  const auto rows = AllRows(FaultLink::kTcp);
+  const auto one = MakeSchedule(7, 300, rows, 50);
+  const auto two = MakeSchedule(7, 300, rows, 50);
+  const auto other = MakeSchedule(8, 300, rows, 50);
+  size_t different = 0;
+  for (size_t i = 0; i < one.size(); ++i) {
+    EXPECT_EQ(one[i].row, two[i].row);
+    EXPECT_EQ(one[i].seed, two[i].seed);
+    EXPECT_EQ(one[i].request, two[i].request);
+    different += one[i].row != other[i].row ? 1 : 0;
+  }
+  EXPECT_GT(different, one.size() / 2);
+  const auto requests = DrawRequests(7, 20, 100);
+  const auto same = DrawRequests(7, 20, 100);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(requests[i].SerializeAsString(), same[i].SerializeAsString());
+  }
+}
+
+TEST(FaultScheduleTest, EveryRowComesAsOftenAsTheOthersGiveOrTakeOne) {
+  const auto rows = AllRows(FaultLink::kTcp);
+  std::map<FaultRow, size_t> counts;
+  for (const FaultEvent& event : MakeSchedule(1, 500, rows, 10)) {
+    ++counts[event.row];
+    EXPECT_LT(event.request, 10u);
+  }
+  EXPECT_EQ(counts.size(), rows.size());
+  for (const auto& [row, count] : counts) {
+    EXPECT_GE(count, 500 / rows.size()) << Name(row);
+    EXPECT_LE(count, 500 / rows.size() + 1) << Name(row);
+  }
+}
+
+TEST(FaultScheduleTest, RowsAreDistinctAndFramesAreSeenOnTcpAlone) {
+  for (const FaultLink link : {FaultLink::kTcp, FaultLink::kShm}) {
+    const auto rows = AllRows(link);
+    EXPECT_EQ(std::set<FaultRow>(rows.begin(), rows.end()).size(), rows.size());
+  }
+  for (const FaultRow& row : AllRows(FaultLink::kShm)) {
+    EXPECT_NE(row.target, FaultTarget::kFrame) << Name(row);
+  }
+}
+
+TEST(FaultScheduleTest, RequestsAreWithinTheirBounds) {
+  for (const v1::GenerateRequest& request : DrawRequests(3, 200, 100)) {
+    EXPECT_GE(request.token_ids().ids_size(), 1);
+    EXPECT_LE(request.token_ids().ids_size(), 600);
+    EXPECT_GE(request.n(), 1);
+    EXPECT_LE(request.n(), 3);
+    for (const int32_t id : request.token_ids().ids()) EXPECT_LT(id, 100);
+  }
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,68 @@
+#include "tests/fault/generate_call.h"
+
+#include <utility>
+
+#include "server/status_mapping.h"
+
+namespace tandem {
+
+GenerateCall::GenerateCall(v1::Inference::Stub& stub, const v1::GenerateRequest& request,
+                           Duration timeout, std::function<void()> moved)
+    : moved_(std::move(moved)) {
+  context_.set_wait_for_ready(true);
+  context_.set_deadline(std::chrono::system_clock::now() +
+                        std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout));
+  thread_ = std::thread([this, &stub, request] { Run(stub, request); });
+}
+
+GenerateCall::~GenerateCall() { thread_.join(); }
+
+void GenerateCall::Run(v1::Inference::Stub& stub, const v1::GenerateRequest& request) {
+  const TimePoint began = std::chrono::steady_clock::now();
+  const auto reader = stub.Generate(&context_, request);
+  v1::GenerateResponse event;
+  while (reader->Read(&event)) Note(event);
+  const absl::Status status = ToAbslStatus(reader->Finish());
+  {
+    absl::MutexLock lock(&mutex_);
+    status_ = status;
+    took_ = std::chrono::steady_clock::now() - began;
+    ended_ = true;
+  }
+  moved_();
+}
+
+void GenerateCall::Note(const v1::GenerateResponse& event) {
+  {
+    absl::MutexLock lock(&mutex_);
+    generation_.Add(event);
+    if (event.has_chunk()) tokens_ += static_cast<size_t>(event.chunk().token_ids_size());
+    if (event.has_summary()) ++summaries_;
+  }
+  moved_();
+}
+
+size_t GenerateCall::tokens() const {
+  absl::MutexLock lock(&mutex_);
+  return tokens_;
+}
+
+bool GenerateCall::ended() const {
+  absl::MutexLock lock(&mutex_);
+  return ended_;
+}
+
+bool GenerateCall::AwaitTokens(size_t tokens) const {
+  const auto there = [this, tokens]()
+                         ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return tokens_ >= tokens || ended_; };
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(&there));
+  return !ended_;
+}
+
+void GenerateCall::AwaitEnd() const {
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(&ended_));
+}
+
+}  // namespace tandem
