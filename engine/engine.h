@@ -75,6 +75,9 @@ struct Reservation {
 // One call of Reserve.
 using ReserveTicket = StrongId<struct ReserveTicketTag, uint64_t>;
 
+// What becomes of a reservation for which there is no room now.
+enum class WhenFull : uint8_t { kWait, kRefuse };
+
 struct ReserveRequest {
   RequestId id;
   std::vector<int32_t> prompt;
@@ -88,6 +91,7 @@ struct ReserveRequest {
   TimePoint deadline = kNoDeadline;
   std::string tenant;
   std::string cache_salt;
+  WhenFull when_full = WhenFull::kWait;
 };
 
 // A decode worker's part: the reservation with its KV, and what was sampled elsewhere: the first

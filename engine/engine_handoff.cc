@@ -33,6 +33,7 @@ void EngineLoop::Handle(ReserveMessage& message) {
     ++counts_.handoff_counts.refused;
     return message.done(NoRoom(waiting_, "the queue is full"));
   }
+  const WhenFull when_full = message.request.when_full;
   PrefixKey key = store_.NewKey(message.request.cache_salt);
   waiting_.Push({.ticket = message.ticket,
                  .request = std::move(message.request),
@@ -40,6 +41,11 @@ void EngineLoop::Handle(ReserveMessage& message) {
                  .done = std::move(message.done),
                  .asked = message.asked});
   AdmitWaiting();
+  if (when_full == WhenFull::kWait) return;
+  if (std::optional<WaitingReservation> left = waiting_.Take(message.ticket)) {
+    ++counts_.handoff_counts.refused;
+    TurnAway(*left, NoRoom(waiting_, "ask another worker"));
+  }
 }
 
 void EngineLoop::Handle(CancelReserveMessage& message) {

@@ -111,14 +111,27 @@ v1::ReserveRequest Dispatch::ReserveFor(const RouteDecision& decision, uint64_t 
   return request;
 }
 
+// Whether the request could decode elsewhere than was decided: only where it has no other place
+// does it wait for room.
+bool Dispatch::HasAnotherPlace() const {
+  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
+  RouteQuery query = Query(*view);
+  query.excluded.push_back(decision_.decode.id);
+  if (!Candidates(*view, v1::WORKER_ROLE_DECODE, query).empty()) return true;
+  return spec_.wanted == v1::ROUTE_AUTO &&
+         !Candidates(*view, v1::WORKER_ROLE_UNIFIED, query).empty();
+}
+
 void Dispatch::StartReserve() {
   state_ = State::kReserving;
   reserve_started_ = parts_.clock.Now();
-  reserve_call_ = parts_.workers.Reserve(
-      EndpointOf(decision_.decode), ReserveFor(decision_, attempts_), spec_.deadline,
-      [this](const CallEnd& end, const v1::ReserveResponse& response) {
-        OnReserved(end, response);
-      });
+  v1::ReserveRequest request = ReserveFor(decision_, attempts_);
+  request.set_at_once(HasAnotherPlace());
+  reserve_call_ =
+      parts_.workers.Reserve(EndpointOf(decision_.decode), request, spec_.deadline,
+                             [this](const CallEnd& end, const v1::ReserveResponse& response) {
+                               OnReserved(end, response);
+                             });
 }
 
 void Dispatch::OnReserved(const CallEnd& end, const v1::ReserveResponse& response) {

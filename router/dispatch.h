@@ -69,7 +69,8 @@ class DispatchObserver {
 //   unified, reserving, prefilling, decoding -> deciding
 //                            a worker was lost, or is leaving and others can take it: a new attempt
 //                            goes on behind what the observer was told
-//   unified, decoding -> prefilling   ... is leaving, and another decode worker has set blocks aside
+//   unified, decoding -> prefilling   ... is leaving, and another decode worker has set blocks
+//   aside
 //
 // Decode starts once every choice has its first token (a beam search: once it has its first
 // candidates). Whatever the way out, both workers' calls are dropped (which cancels the work
@@ -163,6 +164,7 @@ class Dispatch {
   void AddSoFar(Request& request) const;
   void StartUnified();
   v1::ReserveRequest ReserveFor(const RouteDecision& decision, uint64_t attempt) const;
+  bool HasAnotherPlace() const;
   void StartReserve();
   void OnReserved(const CallEnd& end, const v1::ReserveResponse& response);
   void StartPrefill();

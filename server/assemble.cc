@@ -82,6 +82,13 @@ absl::Status SetKvOptions(const WorkerTuning& tuning, EngineOptions& engine) {
   return absl::OkStatus();
 }
 
+void SetReservationOptions(const TransferTuning& tuning, EngineOptions& engine) {
+  engine.reservation_lease = std::chrono::milliseconds(tuning.lease_ms);
+  engine.max_waiting_reservations = tuning.max_waiting_reservations;
+  engine.max_reservation_wait = std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(tuning.max_reservation_wait_seconds));
+}
+
 absl::Status SetScheduler(const WorkerTuning& tuning, const Device& device,
                           SchedulerOptions& scheduler) {
   const StepSize step = device.is_host() ? kStepOnCpu : kStepOnGpu;
@@ -155,6 +162,7 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const WorkerOptions& options,
   engine.epoch = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch() /
                                        std::chrono::nanoseconds(1));
   engine.check_invariants = tuning.check_invariants;
+  SetReservationOptions(tuning.transfer, engine);
   return engine;
 }
 

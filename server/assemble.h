@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "transfer/tcp/tls_context.h"
 
 namespace tandem {
 
@@ -27,6 +28,11 @@ struct TransferTuning {
   int32_t connections = 1;                     // toward each peer, of each transport
   uint64_t bandwidth = 0;                      // payload per second to each peer; 0: no limit
   std::string probe = "on";                    // on, off: of the ways to the decode workers
+  std::string zero_copy = "auto";              // auto, on, off: of what tcp sends without TLS
+  TlsFiles tls;                                // of tcp; none: no TLS
+  int32_t lease_ms = 3000;                     // of a reservation
+  int32_t max_waiting_reservations = 256;      // at a decode worker, for room
+  double max_reservation_wait_seconds = 30;
 };
 
 // What may be tuned of a worker; the same for all that `tandem up` starts. 0: chosen by the worker.

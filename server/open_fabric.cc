@@ -15,6 +15,11 @@ FramedOptions Framing(const TransferTuning& tuning) {
   return {.connections = tuning.connections, .max_bytes_per_second = tuning.bandwidth};
 }
 
+ZeroCopy ZeroCopyOf(const TransferTuning& tuning) {
+  if (tuning.zero_copy == "on") return ZeroCopy::kOn;
+  return tuning.zero_copy == "off" ? ZeroCopy::kOff : ZeroCopy::kAuto;
+}
+
 FabricPart ShmPart(const WorkerOptions& options) {
   ShmOptions shm;
   // Only those who are connected to need room; one place is the least that there can be.
@@ -32,7 +37,9 @@ FabricPart TcpPart(const WorkerOptions& options) {
   const TcpOptions tcp = {
       .listen_host = options.host,
       .listen_port = options.data_port,
-      .advertised_host = options.advertised_host.empty() ? options.host : options.advertised_host};
+      .advertised_host = options.advertised_host.empty() ? options.host : options.advertised_host,
+      .zero_copy = ZeroCopyOf(options.tuning.transfer),
+      .tls = options.tuning.transfer.tls};
   const FramedOptions framing = Framing(options.tuning.transfer);
   return {.name = "tcp",
           .open = [=](FrameReceiver* receiver) -> absl::StatusOr<std::unique_ptr<Transport>> {

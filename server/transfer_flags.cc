@@ -6,8 +6,45 @@
 
 namespace tandem {
 
+namespace {
+
+constexpr char kTransferGroup[] = "Transfer of KV";
+
+void AddTlsFlags(CLI::App& app, TlsFiles& tls) {
+  app.add_option("--kv-tls-cert", tls.cert,
+                 "certificate of this worker, a PEM file: KV travels by tcp with TLS, and every "
+                 "worker must show a certificate that --kv-tls-ca vouches for")
+      ->group(kTransferGroup);
+  app.add_option("--kv-tls-key", tls.key, "the private key of --kv-tls-cert, a PEM file")
+      ->group(kTransferGroup);
+  app.add_option("--kv-tls-ca", tls.ca, "authorities whose workers are let in, a PEM file")
+      ->group(kTransferGroup);
+}
+
+void AddReservationFlags(CLI::App& app, TransferTuning& tuning) {
+  app.add_option("--kv-lease-ms", tuning.lease_ms,
+                 "how long a decode worker keeps blocks for a prefill worker that gives no sign of "
+                 "life")
+      ->check(CLI::Range(100, 600'000))
+      ->capture_default_str()
+      ->group(kTransferGroup);
+  app.add_option("--max-waiting-reservations", tuning.max_waiting_reservations,
+                 "requests that may wait for blocks of a decode worker; more are answered "
+                 "RESOURCE_EXHAUSTED")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str()
+      ->group(kTransferGroup);
+  app.add_option("--max-reservation-wait", tuning.max_reservation_wait_seconds,
+                 "seconds that a request waits for blocks of a decode worker at the most")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str()
+      ->group(kTransferGroup);
+}
+
+}  // namespace
+
 void AddTransferFlags(CLI::App& app, TransferTuning& tuning) {
-  const std::string group = "Transfer of KV";
+  const std::string group = kTransferGroup;
   app.add_option("--kv-transport", tuning.transport,
                  "how KV travels between workers: auto (for each peer the fastest way that there "
                  "is), shm (shared memory of one host) or tcp alone")
@@ -32,6 +69,14 @@ void AddTransferFlags(CLI::App& app, TransferTuning& tuning) {
       ->transform(CLI::AsSizeValue(true))
       ->capture_default_str()
       ->group(group);
+  app.add_option("--kv-zero-copy", tuning.zero_copy,
+                 "whether tcp sends KV from where it lies, without a copy: auto (to other hosts), "
+                 "on, off; never with TLS")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->capture_default_str()
+      ->group(group);
+  AddTlsFlags(app, tuning.tls);
+  AddReservationFlags(app, tuning);
   app.add_option("--kv-probe", tuning.probe,
                  "whether prefill workers measure the ways to each decode worker, with at most "
                  "100 MB, when they meet: on, off")
@@ -41,11 +86,20 @@ void AddTransferFlags(CLI::App& app, TransferTuning& tuning) {
 }
 
 std::vector<std::string> TransferArguments(const TransferTuning& tuning) {
-  return {fmt::format("--kv-transport={}", tuning.transport),
-          fmt::format("--kv-buffer-bytes={}", tuning.buffer_bytes),
-          fmt::format("--kv-connections={}", tuning.connections),
-          fmt::format("--kv-bandwidth={}", tuning.bandwidth),
-          fmt::format("--kv-probe={}", tuning.probe)};
+  std::vector<std::string> arguments = {
+      fmt::format("--kv-transport={}", tuning.transport),
+      fmt::format("--kv-buffer-bytes={}", tuning.buffer_bytes),
+      fmt::format("--kv-connections={}", tuning.connections),
+      fmt::format("--kv-bandwidth={}", tuning.bandwidth),
+      fmt::format("--kv-zero-copy={}", tuning.zero_copy),
+      fmt::format("--kv-probe={}", tuning.probe),
+      fmt::format("--kv-lease-ms={}", tuning.lease_ms),
+      fmt::format("--max-waiting-reservations={}", tuning.max_waiting_reservations),
+      fmt::format("--max-reservation-wait={}", tuning.max_reservation_wait_seconds)};
+  if (!tuning.tls.cert.empty()) arguments.push_back("--kv-tls-cert=" + tuning.tls.cert);
+  if (!tuning.tls.key.empty()) arguments.push_back("--kv-tls-key=" + tuning.tls.key);
+  if (!tuning.tls.ca.empty()) arguments.push_back("--kv-tls-ca=" + tuning.tls.ca);
+  return arguments;
 }
 
 }  // namespace tandem

@@ -188,7 +188,8 @@ absl::StatusOr<ReserveRequest> ToReserveRequest(const v1::ReserveRequest& reques
                         .model_fingerprint = request.model_fingerprint(),
                         .deadline = deadline,
                         .tenant = request.tenant(),
-                        .cache_salt = request.cache_salt()};
+                        .cache_salt = request.cache_salt(),
+                        .when_full = request.at_once() ? WhenFull::kRefuse : WhenFull::kWait};
 }
 
 v1::ReserveResponse ToProto(const Reservation& reservation, std::string_view data_address) {
