@@ -46,14 +46,17 @@ class AdmissionTest : public testing::Test {
   }
 
   std::unique_ptr<Asked> Reserve(int32_t prompt_tokens = 20, int32_t priority = 0,
-                                 TimePoint deadline = kNoDeadline) {
+                                 TimePoint deadline = kNoDeadline,
+                                 WhenFull when_full = WhenFull::kWait) {
     auto asked = std::make_unique<Asked>();
     const int32_t vocab = engine_->model().vocab_size;
     ++last_;
     EngineRequest request = Greedy(last_, RandomPrompt(last_, prompt_tokens, vocab), 8);
     request.priority = priority;
     request.deadline = deadline;
-    asked->ticket = (*engine_)->Reserve(engine_->ReservationFor(request),
+    ReserveRequest reservation = engine_->ReservationFor(request);
+    reservation.when_full = when_full;
+    asked->ticket = (*engine_)->Reserve(std::move(reservation),
                                         [one = asked.get()](absl::StatusOr<Reservation> answer) {
                                           one->answer = std::move(answer);
                                           one->answered.Notify();
@@ -84,6 +87,23 @@ TEST_F(AdmissionTest, AReservationWaitsUntilThereIsRoom) {
   EXPECT_EQ(next->answer->queued, seconds(2));
   EXPECT_EQ(Waiting(), 0);
   Release(next->answer->id);
+  Settle();
+  EXPECT_TRUE(engine_->AtRest());
+}
+
+TEST_F(AdmissionTest, WhoHasAnotherPlaceIsRefusedAtOnce) {
+  Start();
+  auto patient = Reserve();
+  auto hurried = Reserve(20, 9, kNoDeadline, WhenFull::kRefuse);
+  EXPECT_EQ(hurried->Await().status().code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(RetryAfter(hurried->answer.status()).has_value());
+  EXPECT_EQ(Waiting(), 1);
+  Release(held_);
+  ASSERT_TRUE(patient->Await().ok()) << patient->answer.status();
+  Release(patient->answer->id);
+  auto lucky = Reserve(20, 0, kNoDeadline, WhenFull::kRefuse);
+  ASSERT_TRUE(lucky->Await().ok()) << lucky->answer.status();
+  Release(lucky->answer->id);
   Settle();
   EXPECT_TRUE(engine_->AtRest());
 }

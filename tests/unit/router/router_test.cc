@@ -109,6 +109,18 @@ TEST_F(RouterTest, NoRoomIsAnsweredWhenThereIsNoOtherDecodeWorker) {
   EXPECT_EQ(RetryAfter(*stream_.end), seconds(1)) << "when there is news";
 }
 
+TEST_F(RouterTest, OnlyTheLastPlaceIsWaitedFor) {
+  Join("d1", v1::WORKER_ROLE_DECODE);
+  Join("u0", v1::WORKER_ROLE_UNIFIED);
+  Submit(Ask(v1::ROUTE_DISAGGREGATED));
+  EXPECT_TRUE(workers_.reservations.back()->request.at_once());
+  RefuseReservation(ResourceExhausted("full"));
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
+  EXPECT_FALSE(workers_.reservations.back()->request.at_once());
+  RefuseReservation(ResourceExhausted("full"));
+  ExpectFailed(absl::StatusCode::kResourceExhausted, "d1");
+}
+
 TEST_F(RouterTest, TheWorkerKnowsBestWhenToRetry) {
   absl::Status refusal = ResourceExhausted("no 3 blocks free");
   SetRetryAfter(refusal, milliseconds(70));
@@ -126,6 +138,7 @@ TEST_F(RouterTest, NoRoomTriesTheNextDecodeWorkerAndThenUnified) {
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
   RefuseReservation(ResourceExhausted("full"));
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
+  EXPECT_TRUE(workers_.reservations.back()->request.at_once()) << "there is a unified worker";
   RefuseReservation(ResourceExhausted("full"));
   EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
   Say("generate u0", {1, 2, 3, 4});
