@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "bench/ceilings.h"
 #include "bench/flags.h"
 #include "bench/kernel_cases.h"
+#include "bench/result.h"
 #include "nlohmann/json.hpp"
 
 namespace tandem {
@@ -39,11 +39,6 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   parser.Text("--json", flags.json_path);
   RETURN_IF_ERROR(parser.Parse(argc, argv));
   return flags;
-}
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
 }
 
 // Seconds of one call, from as many as take kSampleTime.
@@ -86,14 +81,6 @@ void Print(const Json& row) {
       100 * row["share_of_fma"].get<double>());
 }
 
-absl::Status Write(const Json& report, const std::string& path) {
-  if (path.empty()) return absl::OkStatus();
-  std::ofstream file(path);
-  file << report.dump(1) << "\n";
-  if (file.good()) return absl::OkStatus();
-  return FailedPrecondition("{}: cannot be written", path);
-}
-
 absl::Status Run(const Flags& flags) {
   ASSIGN_OR_RETURN(Backend backend, OpenBackend("cpu", {.num_threads = flags.threads}));
   ASSIGN_OR_RETURN(const auto arrays, KernelArrays::Create(std::move(backend)));
@@ -128,7 +115,7 @@ absl::Status Run(const Flags& flags) {
     report["results"].push_back(Row(cases[i], seconds[i], ceilings));
     Print(report["results"].back());
   }
-  return Write(report, flags.json_path);
+  return WriteJson(report, flags.json_path);
 }
 
 absl::Status Main(int argc, char** argv) {

@@ -10,13 +10,13 @@
 // must be equal in all variants.
 
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "bench/flags.h"
+#include "bench/result.h"
 #include "bench/serving_run.h"
 #include "model/checkpoint/model_config.h"
 #include "nlohmann/json.hpp"
@@ -228,16 +228,11 @@ absl::Status Run(const Flags& flags) {
   for (const auto& [name, value] : summary.items()) {
     std::printf("%-28s %.3f\n", name.c_str(), value.get<double>());
   }
-  if (flags.json_path.empty()) return absl::OkStatus();
-  std::ofstream file(flags.json_path);
-  file << Json{{"model", flags.model},
-               {"threads", flags.threads},
-               {"summary", summary},
-               {"rounds", std::move(rounds)}}
-              .dump(1)
-       << '\n';
-  if (file.flush()) return absl::OkStatus();
-  return Internal("{} cannot be written", flags.json_path);
+  return WriteJson({{"model", flags.model},
+                    {"threads", flags.threads},
+                    {"summary", summary},
+                    {"rounds", std::move(rounds)}},
+                   flags.json_path);
 }
 
 absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {

@@ -9,7 +9,6 @@
 // what the ops must at least move and compute (kernels/op_cost.h).
 
 #include <algorithm>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "bench/ceilings.h"
 #include "bench/flags.h"
 #include "bench/model_session.h"
+#include "bench/result.h"
 #include "nlohmann/json.hpp"
 
 namespace tandem {
@@ -161,12 +161,6 @@ void Print(const std::string& title, const Json& row) {
   }
 }
 
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 // Runs every case `repeats` times, in turn, and returns the ceilings of that time.
 absl::StatusOr<Ceilings> RunCases(const Flags& flags, ModelSession& session,
                                   std::vector<Case>& cases) {
@@ -214,11 +208,7 @@ absl::Status Run(const Flags& flags) {
     Print(c.Title(), row);
     report["results"].push_back(row);
   }
-  if (flags.json_path.empty()) return absl::OkStatus();
-  std::ofstream file(flags.json_path);
-  file << report.dump(1) << "\n";
-  return file.good() ? absl::OkStatus()
-                     : FailedPrecondition("{}: cannot be written", flags.json_path);
+  return WriteJson(report, flags.json_path);
 }
 
 absl::Status Main(int argc, char** argv) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "bench/flags.h"
+#include "bench/result.h"
 #include "nlohmann/json.hpp"
 #include "scheduler/scheduler.h"
 
@@ -219,8 +219,7 @@ absl::Status Run(int steps, const std::string& json_path) {
       {"blocks_for_all", Measure(steps, kEnough, Outputs::kShort)},
       {"blocks_short", Measure(steps, kEnough / 2, Outputs::kShortAndLong)}};
   std::puts(result.dump(2).c_str());
-  if (!json_path.empty()) std::ofstream(json_path) << result.dump(2) << "\n";
-  return absl::OkStatus();
+  return WriteJson(result, json_path);
 }
 
 absl::Status Main(int argc, char** argv) {

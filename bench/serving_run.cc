@@ -126,11 +126,4 @@ std::vector<int32_t> RandomTokens(uint64_t seed, int32_t count, int32_t vocab_si
   return ids;
 }
 
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
-
 }  // namespace tandem

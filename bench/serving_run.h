@@ -34,6 +34,4 @@ absl::StatusOr<ServingResult> Serve(const ServingLoad& load);
 // Token ids of [0, vocab) drawn from `seed`.
 std::vector<int32_t> RandomTokens(uint64_t seed, int32_t count, int32_t vocab_size);
 
-double Median(std::vector<double> values);
-
 }  // namespace tandem

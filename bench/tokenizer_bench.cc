@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "bench/flags.h"
+#include "bench/result.h"
 #include "model/tokenizer/detokenizer.h"
 #include "model/tokenizer/tokenizer.h"
 #include "nlohmann/json.hpp"
@@ -74,8 +75,7 @@ absl::Status Run(const Flags& flags) {
       {"stream_ids_per_s", static_cast<double>(ids.size()) / stream},
       {"streamed_bytes", streamed_bytes}};
   std::puts(result.dump(2).c_str());
-  if (!flags.json.empty()) std::ofstream(flags.json) << result.dump(2) << "\n";
-  return absl::OkStatus();
+  return WriteJson(result, flags.json);
 }
 
 absl::Status Main(int argc, char** argv) {

@@ -1,13 +1,14 @@
 // What it costs to move KV from one process to another on this machine, hashed and verified: rate,
 // and CPU time of both sides, per way of sending.
-//   transfer_bench [--repeats 9] [--streams 200] [--filter TEXT] [--json FILE]
+//   transfer_bench [--repeats 9] [--streams 200] [--filter TEXT] [--ways TEXT]
+//                  [--json FILE]
 // Loads are the extents of prompts in a model of 24 layers, 8 KV heads of 64, bf16, blocks of 16
 // tokens (32 KiB each), and the same bytes in extents of other sizes. Beside every stream, turn by
 // turn in an order that rotates, the ceilings move the same bytes between the same processes: a
 // copy in and a copy out of a ring of shared memory, a bare TCP socket, and the hash alone. Shares
 // are medians of the ratio within a turn; loads of less than 96 MiB take more turns. --filter takes
-// the loads whose name holds the text. Last, what a hand-off of one block costs: streams of 24
-// extents, from opening to the acknowledgement.
+// the loads whose name holds the text, --ways the transports, beside the ceilings. Last, what a
+// hand-off of one block costs: streams of 24 extents, from opening to the acknowledgement.
 #include <stdlib.h>
 
 #include <algorithm>
@@ -23,7 +24,7 @@
 #include "base/rng.h"
 #include "base/status.h"
 #include "bench/flags.h"
-#include "bench/machine.h"
+#include "bench/result.h"
 #include "bench/transfer_paths.h"
 #include "bench/transfer_peer.h"
 #include "kernels/cpu/device.h"
@@ -46,6 +47,7 @@ struct Flags {
   int32_t repeats = 9;
   int32_t streams = 200;
   std::string filter;
+  std::string ways;
   std::string json_path;
 };
 
@@ -71,12 +73,6 @@ Load SizedLoad(uint32_t extent_bytes) {
 std::vector<Load> Loads() {
   return {PromptLoad(512),    PromptLoad(2048),     PromptLoad(8192),
           SizedLoad(8 << 10), SizedLoad(256 << 10), SizedLoad(1 << 20)};
-}
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 // One way of moving the bytes of a load, a ceiling or a transport, and what it cost turn by turn.
@@ -130,6 +126,7 @@ class TransferBench {
     ways_.push_back(
         {"hash alone", false, [=, this](const Load& load) { hash_ = Hash64(whole(load)); }});
     for (SendingPath& path : paths_) {
+      if (path.name().find(flags_.ways) == std::string::npos) continue;
       ways_.push_back({path.name(), true,
                        [&path, this](const Load& load) { path.Send(load, source_.bytes()); }});
     }
@@ -270,6 +267,7 @@ absl::Status Main(int argc, char** argv) {
   parser.Count("--repeats", flags.repeats);
   parser.Count("--streams", flags.streams);
   parser.Text("--filter", flags.filter);
+  parser.Text("--ways", flags.ways);
   parser.Text("--json", flags.json_path);
   RETURN_IF_ERROR(parser.Parse(argc, argv));
   Json result = TransferBench(flags).Run();

@@ -2,6 +2,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "base/check.h"
+#include "transfer/fabric.h"
 #include "transfer/framed/framed_transport.h"
 #include "transfer/shm/shm_medium.h"
 #include "transfer/tcp/tcp_medium.h"
@@ -10,37 +11,54 @@ namespace tandem {
 namespace {
 
 // The receiving sides. Several paths may lead to one.
-enum Side : size_t { kTcp, kTls, kShm };
+enum Side : size_t { kTcp, kTls, kShm, kFabric };
 
-std::unique_ptr<Transport> Framed(std::unique_ptr<Medium> medium, FrameReceiver* receiver) {
-  return *NewFramedTransport({}, std::move(medium), receiver);
+constexpr uint64_t kEpoch = 1;
+
+std::unique_ptr<Medium> Tcp(const TlsFiles& tls = {}) { return *TcpMedium::Open({.tls = tls}); }
+
+std::unique_ptr<Medium> Shm(const PathOptions& options) {
+  return *ShmMedium::Open({.slot_bytes = options.ring_bytes});
 }
 
-std::unique_ptr<Medium> Tcp() { return *TcpMedium::Open({}); }
+std::unique_ptr<Transport> Receiving(std::unique_ptr<Medium> medium, FrameReceiver& receiver) {
+  return *NewFramedTransport({}, std::move(medium), &receiver);
+}
 
-std::unique_ptr<Medium> Tls(const TlsFiles& files) { return *TcpMedium::Open({.tls = files}); }
+std::unique_ptr<Transport> Sending(std::unique_ptr<Medium> medium, int32_t connections = 1) {
+  return *NewFramedTransport({.connections = connections}, std::move(medium), nullptr);
+}
 
-std::unique_ptr<Medium> Shm(size_t ring_bytes) {
-  return *ShmMedium::Open({.slot_bytes = ring_bytes});
+// What a worker has: shared memory, else TCP. Peers are not probed.
+std::unique_ptr<Transport> BothWays(const PathOptions& options, FrameReceiver* receiver) {
+  static const SteadyClock clock;
+  const std::vector<FabricPart> parts = {
+      {"shm", [&](FrameReceiver* to) { return NewFramedTransport({}, Shm(options), to); }},
+      {"tcp", [&](FrameReceiver* to) { return NewFramedTransport({}, Tcp(), to); }}};
+  return *Fabric::Open({.epoch = kEpoch}, parts, receiver, clock);
 }
 
 }  // namespace
 
 std::vector<std::unique_ptr<Transport>> OpenReceivers(const PathOptions& options,
                                                       FrameReceiver& receiver) {
-  std::vector<std::unique_ptr<Transport>> sides;
-  sides.push_back(Framed(Tcp(), &receiver));
-  sides.push_back(Framed(Tls(options.tls), &receiver));
-  sides.push_back(Framed(Shm(options.ring_bytes), &receiver));
+  std::vector<std::unique_ptr<Transport>> sides;  // by Side
+  sides.push_back(Receiving(Tcp(), receiver));
+  sides.push_back(Receiving(Tcp(options.tls), receiver));
+  sides.push_back(Receiving(Shm(options), receiver));
+  sides.push_back(BothWays(options, &receiver));
   return sides;
 }
 
 std::vector<SendingPath> OpenSenders(const PathOptions& options,
                                      const std::vector<std::string>& addresses) {
   std::vector<SendingPath> paths;
-  paths.emplace_back("tcp", Framed(Tcp(), nullptr), addresses[kTcp]);
-  paths.emplace_back("tcp, TLS", Framed(Tls(options.tls), nullptr), addresses[kTls]);
-  paths.emplace_back("shm", Framed(Shm(options.ring_bytes), nullptr), addresses[kShm]);
+  paths.emplace_back("tcp", Sending(Tcp()), addresses[kTcp]);
+  paths.emplace_back("tcp, 2 connections", Sending(Tcp(), 2), addresses[kTcp]);
+  paths.emplace_back("tcp, 4 connections", Sending(Tcp(), 4), addresses[kTcp]);
+  paths.emplace_back("tcp, TLS", Sending(Tcp(options.tls)), addresses[kTls]);
+  paths.emplace_back("shm", Sending(Shm(options)), addresses[kShm]);
+  paths.emplace_back("shm, by the fabric", BothWays(options, nullptr), addresses[kFabric]);
   return paths;
 }
 
@@ -51,16 +69,16 @@ void SendingPath::Send(const Load& load, std::span<const std::byte> source) {
     TANDEM_CHECK(status.ok(), "a transport refused a stream");
   };
   const uint64_t stream = ++last_stream_;
-  check(transport_->OpenStream(peer_, stream, 1, Duration::zero(),
+  check(transport_->OpenStream(peer_, stream, kEpoch, Duration::zero(),
                                [&](uint64_t, uint64_t, const absl::Status& status) {
                                  result = status;
                                  done.Notify();
                                }));
   for (uint32_t i = 0; i < load.extents(); ++i) {
-    check(transport_->Post(stream, 1, i / load.blocks, i,
+    check(transport_->Post(stream, kEpoch, i / load.blocks, i,
                            source.subspan(size_t{i} * load.extent_bytes, load.extent_bytes)));
   }
-  check(transport_->FinishStream(stream, 1));
+  check(transport_->FinishStream(stream, kEpoch));
   done.WaitForNotification();
   check(result);
 }

@@ -1,15 +1,25 @@
 #pragma once
 
+#include <algorithm>
 #include <ctime>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 
 namespace tandem {
 
-// What a result says of where it comes from.
+// What programs that measure make of their measurements.
+
+// 0 of none.
+inline double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 // The processor and how many cores of it.
 inline std::string MachineName() {
