@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
   app.add_option("--shm-share", options.shm_share, "share of the events with KV through shm")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
+  app.add_option("--only", options.only, "rows with this in their name, as \"renew frame\"");
   app.add_option("--binary", options.binary, "tandem")->capture_default_str();
   app.add_option("--json", json, "file for the report");
   CLI11_PARSE(app, argc, argv);

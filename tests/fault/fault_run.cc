@@ -148,7 +148,12 @@ void FaultRun::RunFleet(FaultLink link, size_t events) {
   FrameDesk desk(fleet.proxies());
   EventRunner runner(fleet, desk, cases_, findings_);
   const uint64_t seed = options_.seed * 2 + (link == FaultLink::kShm ? 1 : 0);
-  const auto schedule = MakeSchedule(seed, events, AllRows(link), cases_.size());
+  std::vector<FaultRow> rows = AllRows(link);
+  std::erase_if(rows, [this](const FaultRow& row) {
+    return Name(row).find(options_.only) == std::string::npos;
+  });
+  if (rows.empty()) return;
+  const auto schedule = MakeSchedule(seed, events, rows, cases_.size());
   bool rests = fleet.AwaitRest(kRestWithin);
   for (size_t at = 0; rests && at < schedule.size(); at += kBatch) {
     const size_t end = std::min(schedule.size(), at + kBatch);

@@ -20,6 +20,7 @@ struct FaultRunOptions {
   size_t events = 500;
   size_t at_once = 8;      // requests in flight
   double shm_share = 0.2;  // of the events
+  std::string only;        // rows whose name has this in it; empty: all
 };
 
 // What became of a row's events.
