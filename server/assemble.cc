@@ -157,7 +157,6 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const WorkerOptions& options,
   engine.splits = tuning.batch_invariant ? SplitMode::kFixed : SplitMode::kBalanced;
   RETURN_IF_ERROR(SetKvOptions(tuning, engine));
   RETURN_IF_ERROR(SetScheduler(tuning, device, engine.scheduler));
-  engine.max_waiting_reservations = tuning.max_waiting_reservations;
   engine.model_fingerprint = model_fingerprint;
   engine.epoch = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch() /
                                        std::chrono::nanoseconds(1));

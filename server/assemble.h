@@ -51,7 +51,6 @@ struct WorkerTuning {
   int32_t max_prefill_chunk = 0;  // 0: up to max_step_tokens
   int32_t max_sequences = 0;      // 0: 64 on the CPU, 256 on a GPU
   int32_t max_waiting = 1024;
-  int32_t max_waiting_reservations = 256;
   int32_t max_context = 0;          // 0: the model's
   std::string prefix_cache = "on";  // on, off
   std::string eviction = "lru";     // of cached blocks: lru, cost-aware

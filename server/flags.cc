@@ -88,12 +88,6 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
                  "requests that may wait; more are answered RESOURCE_EXHAUSTED")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--max-waiting-reservations", tuning.max_waiting_reservations,
-                 "requests whose KV may wait for room at a decode worker; more are answered "
-                 "RESOURCE_EXHAUSTED")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str()
-      ->group(group);
   app.add_option("--max-context", tuning.max_context,
                  "tokens of prompt and output together; default: the model's")
       ->check(CLI::PositiveNumber)
@@ -127,7 +121,6 @@ std::vector<std::string> TuningArguments(const WorkerTuning& tuning) {
   add("--max-prefill-chunk", tuning.max_prefill_chunk);
   if (tuning.max_sequences > 0) add("--max-sequences", tuning.max_sequences);
   add("--max-waiting", tuning.max_waiting);
-  add("--max-waiting-reservations", tuning.max_waiting_reservations);
   if (tuning.max_context > 0) add("--max-context", tuning.max_context);
   add("--prefix-cache", tuning.prefix_cache);
   add("--eviction", tuning.eviction);
