@@ -136,6 +136,7 @@ void OutboundGroup::QueueCommits(StreamKey key, Stream& stream) {
   ++commits_;
   if (stream.first_commit == 0) stream.first_commit = commits_;
   stream.phase = Phase::kAwaiting;
+  stream.unanswered = false;
   for (auto& control : control_) {
     control.push_back({.serial = stream.serial,
                        .header = {.type = FrameType::kCommit,
@@ -267,11 +268,19 @@ void OutboundGroup::OnTimer(TimePoint now) {
   renew_at_ = kNoDeadline;
   for (auto& [key, stream] : streams_) {
     if (stream.renew_at <= now) {
+      RepeatCommits(key, stream);
       QueueRenewal(key, stream);
       stream.renew_at = now + stream.renew_every;
     }
     renew_at_ = std::min(renew_at_, stream.renew_at);
   }
+}
+
+// What was lost on the way is not waited for until the deadline: the receiver answers as often as
+// it is asked. Not while a renewal waits: then the peer takes nothing, the commit neither.
+void OutboundGroup::RepeatCommits(StreamKey key, Stream& stream) {
+  if (stream.phase != Phase::kAwaiting || stream.renewal_queued) return;
+  if (std::exchange(stream.unanswered, true)) QueueCommits(key, stream);
 }
 
 // At most one waits: a peer that takes nothing gets no heap of them.

@@ -43,6 +43,7 @@ struct NextFrame {
 //   streaming -> finishing  Finish
 //   finishing -> awaiting   all of its data is in the hands of connections: a commit on each of
 //   them awaiting  -> finishing  the peer asked for extents that are missing: they come again any
+//   awaiting  -> awaiting   nothing was answered for one to two renewals: the commits again
 //   -> gone       acknowledged, rejected, DATA_LOSS after kMaxRounds, dropped
 // Data frames of all connections take turns between streams, a frame each.
 // Thread: the loop's.
@@ -109,6 +110,7 @@ class OutboundGroup {
     Duration renew_every{};
     TimePoint renew_at = kNoDeadline;
     bool renewal_queued = false;
+    bool unanswered = false;  // the latest commit, for a renewal's time
 
     bool has_data() const { return next < posted.size() || next_again < again.size(); }
   };
@@ -119,6 +121,7 @@ class OutboundGroup {
   uint64_t in_flight() const { return sent_ - (credit_ - window_); }
   uint64_t NextPayloadBytes() const;
   void QueueCommits(StreamKey key, Stream& stream);
+  void RepeatCommits(StreamKey key, Stream& stream);
   void QueueRenewal(StreamKey key, Stream& stream);
   void End(StreamKey key, const absl::Status& status);
   absl::Status OnAck(const FrameHeader& header);

@@ -126,6 +126,30 @@ TEST_F(OutboundGroupTest, StreamsTakeTurnsAFrameEach) {
   EXPECT_EQ(Next(0), "nothing");
 }
 
+TEST_F(OutboundGroupTest, ACommitThatNobodyAnswersIsSentAgain) {
+  Make(1);
+  group_->AddStream(kFirst, 1, milliseconds(10), kNow);
+  Post(kFirst, 0);
+  group_->OnTimer(kNow + milliseconds(10));
+  EXPECT_EQ(Next(0), "renew 1");
+  group_->Finish(kFirst, 1);
+  EXPECT_EQ(Next(0), "data 1:0");
+  EXPECT_EQ(Next(0), "commit 1:1");
+  group_->OnTimer(kNow + milliseconds(20));  // its answer may be on the way
+  EXPECT_EQ(Next(0), "renew 1");
+  EXPECT_EQ(Next(0), "nothing");
+  group_->OnTimer(kNow + milliseconds(30));
+  EXPECT_EQ(Next(0), "commit 1:2");
+  // A peer that takes nothing gets no heap of commits.
+  for (int i = 4; i < 10; ++i) group_->OnTimer(kNow + milliseconds(10 * i));
+  EXPECT_EQ(Next(0), "renew 1");
+  EXPECT_EQ(Next(0), "nothing");
+  // Either may be answered.
+  EXPECT_TRUE(Ack(kFirst, 1).ok());
+  EXPECT_EQ(ends_, (std::vector<std::string>{"1/1 OK"}));
+  EXPECT_TRUE(Ack(kFirst, 2).ok());
+}
+
 TEST_F(OutboundGroupTest, ACommitFollowsTheDataOnEveryConnection) {
   Make(2);
   group_->AddStream(kFirst, 1, Duration::zero(), kNow);
