@@ -152,6 +152,7 @@ void EngineLoop::Handle(DecodeMessage& message) {
   if (!status.ok()) return message.stream.Fail(status);
   auto request = std::make_unique<RequestState>(std::move(message.decode.request));
   request->awaiting = reservation;
+  request->hidden_bytes = receiver_.LandedBytes(reservation);
   request->first_tokens = std::move(message.decode.first_tokens);
   request->prefilled = true;
   request->stream = std::move(message.stream);
@@ -263,6 +264,7 @@ void EngineLoop::End(RequestState& request, FinishInfo info) {
   ++counts_.requests_finished;
   info.stages = request.stages;
   info.cached_tokens = request.cached_tokens;
+  info.kv.hidden_bytes = request.hidden_bytes;
   info.preemptions = request.preemptions;
   OutputStream stream = std::move(request.stream);
   requests_.erase(request.spec.id);

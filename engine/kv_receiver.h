@@ -55,6 +55,8 @@ class KvReceiver {
   // FAILED_PRECONDITION when the request is not the one that was reserved for, the KV's own status
   // when it is broken.
   absl::Status Claim(ReservationId id, const EngineRequest& request);
+  // Of the bytes that are to come for an existing reservation, how many have landed.
+  uint64_t LandedBytes(ReservationId id) const { return zone_.LandedBytes(id); }
   // Whether all KV of a reservation is in place and verified.
   bool IsComplete(ReservationId id) const;
   // The KV of a complete reservation; its place passes to `heir`, which is parked.

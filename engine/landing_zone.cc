@@ -84,6 +84,15 @@ TimePoint LandingZone::LeaseEnd(ReservationId id) const {
   return landings_.at(id)->lease_end;
 }
 
+uint64_t LandingZone::LandedBytes(ReservationId id) const {
+  absl::MutexLock lock(&mutex_);
+  const Landing& landing = *landings_.at(id);
+  if (landing.extents.empty()) return 0;
+  const LandingPlan& plan = landing.plan;
+  const int64_t bytes = (plan.prompt_tokens - plan.cached_tokens) * plan.layout.BytesPerToken();
+  return static_cast<uint64_t>(bytes * landing.num_landed / landing.num_extents());
+}
+
 void LandingZone::Renew(ReservationId id) {
   const TimePoint now = clock_.Now();
   absl::MutexLock lock(&mutex_);

@@ -74,6 +74,8 @@ class LandingZone final : public FrameReceiver {
   void ShutDown();
   // When the lease of `id` ends unless it is prolonged before; kept, as all its times, by this.
   TimePoint LeaseEnd(ReservationId id) const;
+  // Of the bytes that are to come for `id`, how many have landed.
+  uint64_t LandedBytes(ReservationId id) const;
   // Prolongs the lease, from now on.
   void Renew(ReservationId id);
 

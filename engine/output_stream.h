@@ -35,6 +35,8 @@ struct KvReport {
   uint64_t wire_bytes = 0;  // as sent, headers included
   Duration duration{};      // first frame posted -> acknowledged
   Duration exposed{};       // first token sampled -> acknowledged: what the transfer did not hide
+  // Of raw_bytes, what had landed when the decode worker was given the request. It alone tells.
+  uint64_t hidden_bytes = 0;
 };
 
 // How one choice ended.

@@ -250,6 +250,7 @@ void Dispatch::OnDecodeEvent(const v1::WorkerEvent& event) {
   if (event.has_choice_finish()) TellChoiceEnded(decision_.decode, event.choice_finish());
   if (!event.has_finish()) return;
   reports_.decode_finished = true;
+  reports_.hidden_bytes = event.finish().kv().hidden_bytes();
   reports_.preemptions += event.finish().preemptions();
 }
 

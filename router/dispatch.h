@@ -113,6 +113,8 @@ class Dispatch {
   int32_t preemptions() const { return reports_.preemptions; }
   // How often it went on elsewhere after a worker was lost or left.
   int32_t resumes() const { return resumes_; }
+  // As the decode worker told at its end.
+  uint64_t kv_hidden_bytes() const { return reports_.hidden_bytes; }
 
  private:
   enum class State : uint8_t {
@@ -148,7 +150,8 @@ class Dispatch {
     bool heard = false;             // somebody has said something
     bool decode_heard = false;      // the decode worker has: the KV has arrived
     bool accounted = false;
-    v1::KvReport kv;
+    v1::KvReport kv;            // the prefill worker's
+    uint64_t hidden_bytes = 0;  // of it, as the decode worker saw
     int32_t cached_tokens = 0;
     int32_t preemptions = 0;
   };

@@ -129,6 +129,7 @@ void Request::SendSummary() {
   usage.set_cached_tokens(dispatch_.cached_tokens());
   usage.set_preemptions(dispatch_.preemptions());
   usage.set_resumes(dispatch_.resumes());
+  usage.set_kv_hidden_bytes(dispatch_.kv_hidden_bytes());
   Send(response);
 }
 

@@ -114,7 +114,8 @@ std::string ToJson(const Generation& generation) {
                    {"total_tokens", usage.prompt_tokens() + usage.completion_tokens()},
                    {"cached_tokens", usage.cached_tokens()},
                    {"preemptions", usage.preemptions()},
-                   {"resumes", usage.resumes()}};
+                   {"resumes", usage.resumes()},
+                   {"kv_hidden_bytes", usage.kv_hidden_bytes()}};
   json["seed"] = generation.summary.seed();
   json["model"] = generation.summary.model();
   json["request_id"] = generation.summary.request_id();

@@ -271,6 +271,7 @@ v1::WorkerFinish ToProto(const FinishInfo& info) {
   finish.mutable_kv()->set_wire_bytes(info.kv.wire_bytes);
   finish.mutable_kv()->set_duration_us(Micros(info.kv.duration));
   finish.mutable_kv()->set_exposed_us(Micros(info.kv.exposed));
+  finish.mutable_kv()->set_hidden_bytes(info.kv.hidden_bytes);
   finish.set_cached_tokens(info.cached_tokens);
   finish.set_preemptions(info.preemptions);
   return finish;

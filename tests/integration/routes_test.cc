@@ -79,6 +79,7 @@ TEST_F(RoutesTest, StagesAddUpAndKvIsCounted) {
   EXPECT_GE(finish.e2e_ms(), finish.stages().ttft_ms());
   EXPECT_GE(finish.kv_bytes().wire(), finish.kv_bytes().raw());
   EXPECT_GT(finish.kv_bytes().raw(), 0u);
+  EXPECT_LE(split.generation.summary.usage().kv_hidden_bytes(), finish.kv_bytes().raw());
   EXPECT_EQ(finish.prefill_worker(), "prefill-0");
   EXPECT_EQ(finish.decode_worker(), "decode-0");
   const Outcome unified = Ask(client(), TextRequest(kPrompt, v1::ROUTE_UNIFIED, 8));

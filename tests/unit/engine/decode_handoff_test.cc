@@ -29,6 +29,22 @@ TEST_F(DecodeHandoffTest, DecodesWhenTheClaimCameBeforeTheKv) {
   EXPECT_TRUE(CommitAll().ok());
   ExpectTheAnswer();
   EXPECT_EQ(recording_.AwaitFinish().stages.wait_kv, std::chrono::milliseconds(5));
+  EXPECT_EQ(recording_.AwaitFinish().kv.hidden_bytes, 0u);
+}
+
+// What the prefill hid of a transfer.
+TEST_F(DecodeHandoffTest, TellsHowMuchHadLandedWhenTheRequestCame) {
+  Start();
+  const std::vector<PostedFrame>& frames = ThePrefill().frames;
+  const size_t landed = frames.size() / 3;
+  for (size_t i = 0; i < landed; ++i) ASSERT_TRUE(Land(frames[i]).ok());
+  Decode();
+  Settle();
+  LandAll();
+  EXPECT_TRUE(CommitAll().ok());
+  ExpectTheAnswer();
+  const auto all = static_cast<uint64_t>(kPromptTokens * engine_->layout().BytesPerToken());
+  EXPECT_EQ(recording_.AwaitFinish().kv.hidden_bytes, all * landed / frames.size());
 }
 
 TEST_F(DecodeHandoffTest, FramesMayComeTwiceAndInAnyOrder) {

@@ -103,6 +103,20 @@ TEST_F(LandingZoneTest, CommitsWhenAllHasLanded) {
   EXPECT_TRUE(Arrivals().empty());
 }
 
+TEST_F(LandingZoneTest, CountsTheBytesThatHaveLanded) {
+  const auto all = static_cast<uint64_t>(16 * layout_.BytesPerToken());
+  EXPECT_EQ(zone_.LandedBytes(kId), 0);
+  Land(0, 0);
+  Land(1, 0);
+  EXPECT_EQ(zone_.LandedBytes(kId), all / 2);
+  ASSERT_EQ(Prepare(Data(1, 0)), StatusCode::kOk);
+  EXPECT_EQ(zone_.LandedBytes(kId), all / 4) << "a place that is written again holds nothing";
+  zone_.Landed(Data(1, 0), absl::DataLossError("flipped"));
+  EXPECT_EQ(zone_.LandedBytes(kId), all / 4);
+  LandAll();
+  EXPECT_EQ(zone_.LandedBytes(kId), all);
+}
+
 TEST_F(LandingZoneTest, AGapIsNamed) {
   Land(0, 0);
   Land(0, 1);

@@ -36,6 +36,7 @@ Generation TwoChoices() {
   summary.mutable_summary()->mutable_usage()->set_cached_tokens(2);
   summary.mutable_summary()->mutable_usage()->set_preemptions(1);
   summary.mutable_summary()->mutable_usage()->set_resumes(2);
+  summary.mutable_summary()->mutable_usage()->set_kv_hidden_bytes(30);
   generation.Add(summary);
   return generation;
 }
@@ -66,6 +67,7 @@ TEST(GenerationTest, JsonHasWhatScriptsRead) {
   EXPECT_EQ(json["usage"]["cached_tokens"], 2);
   EXPECT_EQ(json["usage"]["preemptions"], 1);
   EXPECT_EQ(json["usage"]["resumes"], 2);
+  EXPECT_EQ(json["usage"]["kv_hidden_bytes"], 30);
 }
 
 TEST(GenerationTest, StagesErrorIsTheDistanceFromTtft) {

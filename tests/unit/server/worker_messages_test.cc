@@ -210,7 +210,11 @@ TEST(ToProtoTest, AFinishSaysWhatTheRequestCost) {
   FinishInfo info;
   info.reason = FinishReason::kHandedOff;
   info.stages.prefill = microseconds(30);
-  info.kv = {.raw_bytes = 10, .wire_bytes = 12, .duration = microseconds(7), .exposed = {}};
+  info.kv = {.raw_bytes = 10,
+             .wire_bytes = 12,
+             .duration = microseconds(7),
+             .exposed = {},
+             .hidden_bytes = 9};
   info.cached_tokens = 64;
   info.preemptions = 2;
   const v1::WorkerFinish finish = ToProto(info);
@@ -218,6 +222,7 @@ TEST(ToProtoTest, AFinishSaysWhatTheRequestCost) {
   EXPECT_EQ(finish.stages().prefill_us(), 30);
   EXPECT_EQ(finish.kv().wire_bytes(), 12u);
   EXPECT_EQ(finish.kv().duration_us(), 7);
+  EXPECT_EQ(finish.kv().hidden_bytes(), 9u);
   EXPECT_EQ(finish.cached_tokens(), 64);
   EXPECT_EQ(finish.preemptions(), 2);
 }
