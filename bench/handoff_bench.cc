@@ -1,0 +1,229 @@
+// What handing a request from a prefill worker to a decode worker costs its client, over real
+// processes of this machine:
+//   handoff_bench --model DIR [--binary build/release/bin/tandem] [--transports shm,tcp]
+//                 [--threads 0] [--pairs 40] [--long 3] [--json FILE]
+// Per transport a service of a router, a prefill, a decode and a unified worker, without a prefix
+// cache. Short: prompts of 16 tokens, each on either route, which of them first taking turns;
+// the median of the differences in TTFT, as the client sees it, is what the hand-off adds. Long:
+// prompts of 2,048 tokens on the disaggregated route; how much of their KV had reached the decode
+// worker by the first token, and the time from there to the acknowledgement of the rest. The client
+// of one request waits for its end before the next begins. --threads is that of each worker.
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/status.h"
+#include "bench/flags.h"
+#include "bench/result.h"
+#include "nlohmann/json.hpp"
+#include "server/child_process.h"
+#include "server/client.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int32_t kShortPrompt = 16;
+constexpr int32_t kLongPrompt = 2048;
+constexpr int32_t kShortOutput = 4;
+constexpr int32_t kTokenIds = 1000;  // that prompts are made of
+constexpr double kMostAddedMs = 1;
+constexpr double kLeastHidden = 0.7;
+constexpr std::chrono::minutes kPatience{2};
+
+struct Flags {
+  std::string model;
+  std::string binary = "build/release/bin/tandem";
+  std::string transports = "shm,tcp";
+  int32_t threads = 0;
+  int32_t pairs = 40;
+  int32_t long_prompts = 3;
+  std::string json_path;
+};
+
+// A router and workers, ended with this.
+class Service {
+ public:
+  static absl::StatusOr<Service> Start(const Flags& flags, const std::string& transport) {
+    ASSIGN_OR_RETURN(
+        ChildProcess process,
+        ChildProcess::Start(
+            {"up", "--model=" + flags.model, "--port=0", "--prefill=1", "--decode=1", "--unified=1",
+             "--prefix-cache=off", "--kv-tokens=8192", fmt::format("--threads={}", flags.threads),
+             "--kv-transport=" + transport},
+            flags.binary));
+    const std::string address = process.TakeReadyLine();
+    if (address.empty()) return Unavailable("{} up did not start", flags.binary);
+    return Service(std::move(process), address);
+  }
+
+  Service(Service&&) = default;
+  ~Service() {
+    if (client_ == nullptr) return;
+    process_.Signal(SIGTERM);
+    waitpid(process_.pid(), nullptr, 0);
+  }
+
+  Client& client() { return *client_; }
+
+ private:
+  Service(ChildProcess process, const std::string& address)
+      : process_(std::move(process)), client_(std::make_unique<Client>(address)) {}
+
+  ChildProcess process_;
+  std::unique_ptr<Client> client_;
+};
+
+struct Answer {
+  double ttft_ms = 0;  // from the call to the first chunk, at the client
+  v1::ChoiceFinish finish;
+  v1::Usage usage;
+};
+
+absl::StatusOr<Answer> Ask(Client& client, v1::Route route, int32_t prompt_tokens, uint64_t seed,
+                           int32_t max_tokens) {
+  v1::GenerateRequest request;
+  request.set_route(route);
+  request.set_max_tokens(max_tokens);
+  request.set_ignore_eos(true);
+  request.mutable_sampling()->set_temperature(0);
+  for (int32_t i = 0; i < prompt_tokens; ++i) {
+    const auto words = Philox4x32(seed, static_cast<uint64_t>(i), 0);
+    request.mutable_token_ids()->add_ids(static_cast<int32_t>(3 + words[0] % kTokenIds));
+  }
+  Answer answer;
+  const auto begin = std::chrono::steady_clock::now();
+  RETURN_IF_ERROR(client.Generate(request, kPatience, [&](const v1::GenerateResponse& event) {
+    if (answer.ttft_ms == 0 && event.has_chunk()) {
+      answer.ttft_ms = ToMilliseconds(std::chrono::steady_clock::now() - begin);
+    }
+    if (event.has_finish()) answer.finish = event.finish();
+    if (event.has_summary()) answer.usage = event.summary().usage();
+    return true;
+  }));
+  return answer;
+}
+
+// Both routes, until neither waits for weights to be packed or pages to be touched.
+absl::Status WarmUp(Client& client) {
+  for (uint64_t turn = 0; turn < 3; ++turn) {
+    for (const v1::Route route : {v1::ROUTE_UNIFIED, v1::ROUTE_DISAGGREGATED}) {
+      RETURN_IF_ERROR(Ask(client, route, 256, turn, kShortOutput).status());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Json> MeasureShort(Client& client, int32_t pairs) {
+  std::vector<double> unified;
+  std::vector<double> split;
+  std::vector<double> added;
+  std::vector<double> reserve;
+  for (int32_t pair = 0; pair < pairs; ++pair) {
+    double ttft_ms[2];
+    for (int turn = 0; turn < 2; ++turn) {
+      const bool is_split = (turn + pair) % 2 != 0;
+      const v1::Route route = is_split ? v1::ROUTE_DISAGGREGATED : v1::ROUTE_UNIFIED;
+      ASSIGN_OR_RETURN(const Answer answer, Ask(client, route, kShortPrompt,
+                                                1000 + static_cast<uint64_t>(pair), kShortOutput));
+      ttft_ms[is_split] = answer.ttft_ms;
+      if (is_split) reserve.push_back(answer.finish.stages().reserve_ms());
+    }
+    unified.push_back(ttft_ms[0]);
+    split.push_back(ttft_ms[1]);
+    added.push_back(ttft_ms[1] - ttft_ms[0]);
+  }
+  const double median_added = Median(added);
+  return Json{{"prompt_tokens", kShortPrompt},
+              {"pairs", pairs},
+              {"unified_ttft_ms", Median(unified)},
+              {"disaggregated_ttft_ms", Median(split)},
+              {"added_ms", median_added},
+              {"reserve_ms", Median(reserve)},
+              {"most_ms", kMostAddedMs},
+              {"met", median_added < kMostAddedMs},
+              {"all_added_ms", added}};
+}
+
+absl::StatusOr<Json> MeasureLong(Client& client, int32_t prompts) {
+  Json rows = Json::array();
+  std::vector<double> shares;
+  for (int32_t i = 0; i < prompts; ++i) {
+    ASSIGN_OR_RETURN(const Answer answer, Ask(client, v1::ROUTE_DISAGGREGATED, kLongPrompt,
+                                              5000 + static_cast<uint64_t>(i), kShortOutput));
+    const v1::KvBytes& kv = answer.finish.kv_bytes();
+    shares.push_back(static_cast<double>(answer.usage.kv_hidden_bytes()) /
+                     static_cast<double>(kv.raw()));
+    rows.push_back({{"ttft_ms", answer.ttft_ms},
+                    {"bytes", kv.raw()},
+                    {"hidden_bytes", answer.usage.kv_hidden_bytes()},
+                    {"transfer_ms", kv.transfer_ms()},
+                    {"exposed_ms", kv.exposed_ms()}});
+  }
+  const double share = Median(shares);
+  return Json{{"prompt_tokens", kLongPrompt},
+              {"hidden_share", share},
+              {"least", kLeastHidden},
+              {"met", share >= kLeastHidden},
+              {"prompts", std::move(rows)}};
+}
+
+absl::StatusOr<Json> MeasureTransport(const Flags& flags, const std::string& transport) {
+  ASSIGN_OR_RETURN(Service service, Service::Start(flags, transport));
+  RETURN_IF_ERROR(WarmUp(service.client()));
+  ASSIGN_OR_RETURN(Json short_prompts, MeasureShort(service.client(), flags.pairs));
+  ASSIGN_OR_RETURN(Json long_prompts, MeasureLong(service.client(), flags.long_prompts));
+  fmt::print("{:5} 16 tokens: TTFT {:.2f} ms unified, {:.2f} ms disaggregated, added {:.2f} ms\n",
+             transport, short_prompts["unified_ttft_ms"].get<double>(),
+             short_prompts["disaggregated_ttft_ms"].get<double>(),
+             short_prompts["added_ms"].get<double>());
+  fmt::print("{:5} 2,048 tokens: {:.1f}% of the bytes hidden\n", transport,
+             100 * long_prompts["hidden_share"].get<double>());
+  return Json{{"transport", transport},
+              {"short", std::move(short_prompts)},
+              {"long", std::move(long_prompts)}};
+}
+
+absl::StatusOr<Json> Run(const Flags& flags) {
+  Json rows = Json::array();
+  for (std::string_view rest = flags.transports; !rest.empty();) {
+    const std::string transport(rest.substr(0, rest.find(',')));
+    ASSIGN_OR_RETURN(Json row, MeasureTransport(flags, transport));
+    rows.push_back(std::move(row));
+    rest.remove_prefix(std::min(rest.size(), transport.size() + 1));
+  }
+  return rows;
+}
+
+absl::Status Main(int argc, char** argv) {
+  Flags flags;
+  FlagParser parser;
+  parser.Text("--model", flags.model);
+  parser.Text("--binary", flags.binary);
+  parser.Text("--transports", flags.transports);
+  parser.Count("--threads", flags.threads, 0);
+  parser.Count("--pairs", flags.pairs);
+  parser.Count("--long", flags.long_prompts);
+  parser.Text("--json", flags.json_path);
+  RETURN_IF_ERROR(parser.Parse(argc, argv));
+  if (flags.model.empty()) return InvalidArgument("--model DIR is missing");
+  ASSIGN_OR_RETURN(Json rows, Run(flags));
+  const Json result = {{"bench", "handoff"},       {"machine", MachineName()},
+                       {"date", Today()},          {"command", CommandLine(argc, argv)},
+                       {"threads", flags.threads}, {"transports", std::move(rows)}};
+  return WriteJson(result, flags.json_path);
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  return tandem::ExitCode("handoff_bench", tandem::Main(argc, argv));
+}
