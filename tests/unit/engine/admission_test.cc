@@ -135,6 +135,7 @@ TEST_F(AdmissionTest, AFullQueueSaysWhenToComeAgain) {
   auto third = Reserve();
   EXPECT_EQ(third->Await().status().code(), StatusCode::kResourceExhausted);
   EXPECT_TRUE(RetryAfter(third->answer.status()).has_value()) << third->answer.status();
+  Settle();
   EXPECT_EQ((*engine_)->stats().handoff_counts.refused, 1u);
   // Each admission took 4 s of late, and two are before whoever asks now.
   clock_.Advance(seconds(4));
