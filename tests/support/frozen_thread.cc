@@ -1,8 +1,12 @@
 #include "tests/support/frozen_thread.h"
 
+#include <elf.h>
 #include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
@@ -23,13 +27,45 @@ pid_t FindThread(pid_t pid, const std::string& name) {
   return 0;
 }
 
+void Stop(pid_t thread) {
+  ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr);
+  waitpid(thread, nullptr, __WALL);
+}
+
+// Whether a stopped thread is in the program's own code: in a library it may hold a lock that all
+// other threads need (gRPC's, malloc's), and with it the whole process would hang.
+bool IsInOwnCode(pid_t pid, pid_t thread) {
+#ifdef __x86_64__
+  user_regs_struct registers{};
+  iovec place = {&registers, sizeof(registers)};
+  if (ptrace(PTRACE_GETREGSET, thread, NT_PRSTATUS, &place) != 0) return false;
+  std::error_code error;
+  const std::string program =
+      std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid), error);
+  std::ifstream maps(fmt::format("/proc/{}/maps", pid));
+  for (std::string line; std::getline(maps, line);) {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) != 2) continue;
+    if (registers.rip >= begin && registers.rip < end) return line.ends_with(program);
+  }
+  return false;
+#else
+  return pid != thread;
+#endif
+}
+
 }  // namespace
 
 std::unique_ptr<FrozenThread> FrozenThread::Freeze(pid_t pid, const std::string& name) {
+  constexpr int kTries = 2000;
   const pid_t thread = FindThread(pid, name);
   if (thread == 0 || ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) return nullptr;
-  ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr);
-  waitpid(thread, nullptr, __WALL);
+  Stop(thread);
+  for (int i = 0; i < kTries && !IsInOwnCode(pid, thread); ++i) {
+    ptrace(PTRACE_CONT, thread, nullptr, nullptr);
+    Stop(thread);
+  }
   return std::unique_ptr<FrozenThread>(new FrozenThread(thread));
 }
 

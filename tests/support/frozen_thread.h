@@ -11,8 +11,9 @@ namespace tandem {
 // end on the thread that made it.
 class FrozenThread {
  public:
-  // The thread of `pid`, a child of this process, with this name. Null when there is none, or when
-  // the system lets nobody trace.
+  // The thread of `pid`, a child of this process, with this name, which should be busy: it is
+  // stopped in the program's own code, not in a library, where it may hold what all others need.
+  // Null when there is none, or when the system lets nobody trace.
   static std::unique_ptr<FrozenThread> Freeze(pid_t pid, const std::string& name);
   ~FrozenThread();
   FrozenThread(const FrozenThread&) = delete;
