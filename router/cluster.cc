@@ -183,6 +183,7 @@ void Cluster::Suspect(const WorkerId& id) {
   absl::MutexLock lock(&mutex_);
   if (WorkerView* worker = Find(id)) {
     worker->suspected = true;
+    latest_loss_ = clock_.Now();
     Publish();
   }
 }
@@ -208,6 +209,7 @@ std::vector<WorkerId> Cluster::Expire() {
     if (worker.last_heard + options_.lease <= now) expired.push_back(worker.id);
   }
   if (expired.empty()) return expired;
+  latest_loss_ = now;
   std::erase_if(current_.workers, [this, now](const WorkerView& worker) {
     return worker.last_heard + options_.lease <= now;
   });
@@ -222,6 +224,11 @@ TimePoint Cluster::NextExpiry() const {
     next = std::min(next, worker.last_heard + options_.lease);
   }
   return next;
+}
+
+std::optional<TimePoint> Cluster::LatestLoss() const {
+  absl::MutexLock lock(&mutex_);
+  return latest_loss_;
 }
 
 std::shared_ptr<const ClusterView> Cluster::View() const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -58,6 +59,8 @@ class Cluster {
   std::vector<WorkerId> Expire();
   // When Expire is due next; kNoDeadline without workers.
   TimePoint NextExpiry() const;
+  // When a worker was last suspected, or dropped by Expire; nothing while none ever was.
+  std::optional<TimePoint> LatestLoss() const;
 
   std::shared_ptr<const ClusterView> View() const;
   const ClusterOptions& options() const { return options_; }
@@ -73,6 +76,7 @@ class Cluster {
   const Clock& clock_;
   mutable absl::Mutex mutex_;
   ClusterView current_ ABSL_GUARDED_BY(mutex_);
+  std::optional<TimePoint> latest_loss_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const ClusterView> published_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> listener_ ABSL_GUARDED_BY(mutex_);
 };

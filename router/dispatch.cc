@@ -21,7 +21,7 @@ void Dispatch::Decide() {
   const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
   absl::StatusOr<RouteDecision> decision = parts_.policy.Choose(*view, Query(*view));
   if (decision.ok()) return StartAttempt(*std::move(decision));
-  if (resumes_ > 0) return WaitForNews(decision.status());
+  if (resumes_ > 0 || IsWorthWaiting(decision.status())) return WaitForNews(decision.status());
   absl::Status status = last_failure_.ok() ? decision.status() : last_failure_;
   if (absl::IsResourceExhausted(status) && !RetryAfter(status)) {
     const Duration next_report = parts_.cluster.options().heartbeat;

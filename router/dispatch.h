@@ -198,6 +198,8 @@ class Dispatch {
   void ReserveElsewhere(RouteDecision decision);
   void OnRoomElsewhere(const CallEnd& end, const v1::ReserveResponse& response);
   void DropMove();
+  bool IsWorthWaiting(const absl::Status& nobody) const;
+  void BePatient();
   void WaitForNews(const absl::Status& nobody);
   void GiveUp(const absl::Status& last);
   bool IsLeaving(const WorkerId& id) const;
@@ -231,7 +233,7 @@ class Dispatch {
   std::vector<std::string> lost_;         // names of the workers
   std::optional<TimePoint> interrupted_;  // since when the client hears nothing
   std::optional<Move> move_;
-  TimePoint wait_until_{};  // for news, after a loss
+  TimePoint wait_until_{};  // for news, where nobody can take the request
 
   WorkerCharge prefill_charge_;  // what is still to be given back
   WorkerCharge decode_charge_;

@@ -207,11 +207,24 @@ bool Dispatch::Leave(Cause cause) {
                decision_.decode.id.name, last_failure_.ToString());
   if (!interrupted_) interrupted_ = now;
   for (Exclusion& exclusion : excluded_) exclusion.until = Exclusion::Until::kHeardOf;
-  wait_until_ = std::min(spec_.deadline, now + parts_.resume_limits.max_wait);
+  BePatient();
+  return true;
+}
+
+// From here on.
+void Dispatch::BePatient() {
+  wait_until_ = std::min(spec_.deadline, parts_.clock.Now() + parts_.resume_limits.max_wait);
   parts_.loop.PostAt(wait_until_, [this, alive = std::weak_ptr<bool>(alive_)] {
     if (!alive.expired()) OnClusterChanged();
   });
-  return true;
+}
+
+// Nobody can take a request that is new, but a worker was lost of late: it, or another in its
+// place, may be back in a moment.
+bool Dispatch::IsWorthWaiting(const absl::Status& nobody) const {
+  const std::optional<TimePoint> loss = parts_.cluster.LatestLoss();
+  return loss && parts_.resume_limits.max_resumes > 0 && last_failure_.ok() &&
+         absl::IsUnavailable(nobody) && parts_.clock.Now() < *loss + parts_.resume_limits.max_wait;
 }
 
 void Dispatch::EndWhatIsOver() {
@@ -227,6 +240,7 @@ void Dispatch::EndWhatIsOver() {
 }
 
 void Dispatch::WaitForNews(const absl::Status& nobody) {
+  if (wait_until_ == TimePoint{}) BePatient();
   if (parts_.clock.Now() >= wait_until_) {
     return GiveUp(last_failure_.ok() ? nobody : last_failure_);
   }
@@ -235,6 +249,7 @@ void Dispatch::WaitForNews(const absl::Status& nobody) {
 }
 
 void Dispatch::GiveUp(const absl::Status& last) {
+  if (resumes_ == 0 && lost_.empty()) return Fail(last);
   parts_.resumes.CountGaveUp();
   if (parts_.clock.Now() >= spec_.deadline) {
     return Fail(DeadlineExceeded("the deadline passed while no worker could go on; lost: {}",

@@ -229,6 +229,28 @@ TEST_F(ResumeTest, NobodyComesWithinTheWait) {
   EXPECT_EQ(router_.Status().resumes().gave_up(), 1u);
 }
 
+TEST_F(ResumeTest, ANewRequestWaitsForAWorkerThatWasLostOfLate) {
+  cluster_.Suspect({"d0", 1});
+  Submit(Ask());
+  EXPECT_FALSE(stream_.end.has_value());
+  EXPECT_THAT(workers_.Open(), IsEmpty());
+  clock_.Advance(seconds(2));
+  Join("d0", kDecodeRole, 2);
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+  GoOnAt("p0", "d0", 6, {11, 12, 13});
+  ExpectTheAnswer(0);
+}
+
+TEST_F(ResumeTest, ANewRequestDoesNotWaitForWhoWasLostLongAgo) {
+  cluster_.Suspect({"d0", 1});
+  for (int i = 0; i < 5; ++i) {
+    clock_.Advance(seconds(3));
+    Beat("p0");
+  }
+  Submit(Ask());
+  ExpectFailed(absl::StatusCode::kUnavailable, "decode worker");
+}
+
 TEST_F(ResumeTest, TheDeadlineBoundsTheWait) {
   Submit(Ask(), clock_.Now() + seconds(2));
   Reserved();
