@@ -259,7 +259,12 @@ void FleetMember::RecoverFromFreeze(TimePoint began) {
   if (frozen == nullptr) {
     return context_.findings.Add(fmt::format("cannot stop the engine thread of {}", name_));
   }
-  AwaitNoticed(began, kFreezeNoticed, &LossTimes::freeze_ms);
+  // One that had nothing to do is missed only once it is given something, whenever that is.
+  if (frozen->at_work()) {
+    AwaitNoticed(began, kFreezeNoticed, &LossTimes::freeze_ms);
+  } else {
+    AwaitNoticed(began, kPatience, &LossTimes::idle_freeze_ms);
+  }
   frozen.reset();
   AwaitAlive();
 }
@@ -347,7 +352,8 @@ LossTimes Fleet::losses() const {
   LossTimes all;
   for (const auto& member : members_) {
     const LossTimes some = member->losses();
-    for (auto times : {&LossTimes::kill_ms, &LossTimes::stop_ms, &LossTimes::freeze_ms}) {
+    for (auto times : {&LossTimes::kill_ms, &LossTimes::stop_ms, &LossTimes::freeze_ms,
+                       &LossTimes::idle_freeze_ms}) {
       (all.*times).insert((all.*times).end(), (some.*times).begin(), (some.*times).end());
     }
   }

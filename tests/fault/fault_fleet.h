@@ -31,7 +31,8 @@ struct FleetOptions {
 struct LossTimes {
   std::vector<double> kill_ms;
   std::vector<double> stop_ms;
-  std::vector<double> freeze_ms;
+  std::vector<double> freeze_ms;       // at work
+  std::vector<double> idle_freeze_ms;  // with nothing to do: until it was given something, too
 };
 
 inline constexpr std::chrono::milliseconds kShortPause(20);

@@ -62,7 +62,8 @@ std::string FaultReport::Json() const {
       {"whole", ok}, {"cancelled", cancelled}, {"expired", expired}, {"wrong", wrong}};
   json["loss_noticed"] = {{"killed", Summary(losses.kill_ms)},
                           {"stopped", Summary(losses.stop_ms)},
-                          {"hanging", Summary(losses.freeze_ms)}};
+                          {"hanging", Summary(losses.freeze_ms)},
+                          {"hanging_idle", Summary(losses.idle_freeze_ms)}};
   json["resumes"] = {{"lost", resumes.lost()},       {"migrated", resumes.migrated()},
                      {"gave_up", resumes.gave_up()}, {"p50_ms", resumes.p50_ms()},
                      {"p99_ms", resumes.p99_ms()},   {"max_ms", resumes.max_ms()}};

@@ -173,7 +173,8 @@ void FaultRun::RunFleet(FaultLink link, size_t events) {
   report_.cancelled += runner.endings().cancelled;
   report_.expired += runner.endings().expired;
   report_.wrong += runner.endings().wrong;
-  for (auto times : {&LossTimes::kill_ms, &LossTimes::stop_ms, &LossTimes::freeze_ms}) {
+  for (auto times : {&LossTimes::kill_ms, &LossTimes::stop_ms, &LossTimes::freeze_ms,
+                     &LossTimes::idle_freeze_ms}) {
     auto& all = report_.losses.*times;
     all.insert(all.end(), (losses.*times).begin(), (losses.*times).end());
   }

@@ -62,11 +62,13 @@ std::unique_ptr<FrozenThread> FrozenThread::Freeze(pid_t pid, const std::string&
   const pid_t thread = FindThread(pid, name);
   if (thread == 0 || ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) return nullptr;
   Stop(thread);
-  for (int i = 0; i < kTries && !IsInOwnCode(pid, thread); ++i) {
+  bool at_work = IsInOwnCode(pid, thread);
+  for (int i = 0; i < kTries && !at_work; ++i) {
     ptrace(PTRACE_CONT, thread, nullptr, nullptr);
     Stop(thread);
+    at_work = IsInOwnCode(pid, thread);
   }
-  return std::unique_ptr<FrozenThread>(new FrozenThread(thread));
+  return std::unique_ptr<FrozenThread>(new FrozenThread(thread, at_work));
 }
 
 FrozenThread::~FrozenThread() { ptrace(PTRACE_DETACH, thread_, nullptr, nullptr); }

@@ -16,13 +16,16 @@ class FrozenThread {
   // Null when there is none, or when the system lets nobody trace.
   static std::unique_ptr<FrozenThread> Freeze(pid_t pid, const std::string& name);
   ~FrozenThread();
+  // Whether it was computing when it was stopped; else it was asleep, or deep in a library.
+  bool at_work() const { return at_work_; }
   FrozenThread(const FrozenThread&) = delete;
   FrozenThread& operator=(const FrozenThread&) = delete;
 
  private:
-  explicit FrozenThread(pid_t thread) : thread_(thread) {}
+  FrozenThread(pid_t thread, bool at_work) : thread_(thread), at_work_(at_work) {}
 
   const pid_t thread_;
+  const bool at_work_;
 };
 
 }  // namespace tandem
