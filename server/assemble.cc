@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <filesystem>
 #include <initializer_list>
 #include <string_view>
@@ -174,6 +175,7 @@ struct Worker::Parts {
   Backend backend;
   ModelConfig config;
   std::unique_ptr<WeightStore> weights;  // filled while the rest starts, and after
+  std::deque<TurnCounter> turns;         // of the threads of the transports
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Fabric> transport;  // after the engine, whose receiver it calls
   std::unique_ptr<WorkerService> service;
@@ -250,8 +252,8 @@ absl::Status Worker::Parts::Listen() {
   const std::string& advertised =
       options.advertised_host.empty() ? options.host : options.advertised_host;
   if (options.role != Role::kUnified) {
-    ASSIGN_OR_RETURN(transport,
-                     OpenFabric(options, engine->options(), engine->frame_receiver(), clock));
+    ASSIGN_OR_RETURN(
+        transport, OpenFabric(options, engine->options(), engine->frame_receiver(), clock, turns));
     engine->SetTransport(transport.get());
     data_address = options.advertised_data.empty() ? transport->address() : options.advertised_data;
     spdlog::info("transfer ready data_address=\"{}\" buffer_megabytes={:.1f}", data_address,
@@ -273,8 +275,14 @@ absl::Status Worker::Parts::Listen() {
 void Worker::Parts::Watch() {
   const auto pulses = [this] {
     const EngineProgress progress = engine->progress();
-    return std::vector<Pulse>{
+    std::vector<Pulse> all = {
         {.name = "engine", .count = progress.count, .has_work = progress.has_work}};
+    for (const TurnCounter& one : turns) {
+      const uint64_t count = one.turns;
+      // One that never began is a transport that could not be had here.
+      all.push_back({.name = one.name, .count = count, .has_work = count > 0});
+    }
+    return all;
   };
   watchdog = std::make_unique<Watchdog>(WatchdogOptions(), pulses, [this](const auto& reason) {
     using Health = GrpcServer::Health;

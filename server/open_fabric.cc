@@ -11,8 +11,10 @@
 namespace tandem {
 namespace {
 
-FramedOptions Framing(const TransferTuning& tuning) {
-  return {.connections = tuning.connections, .max_bytes_per_second = tuning.bandwidth};
+FramedOptions Framing(const TransferTuning& tuning, TurnCounter& counter) {
+  return {.connections = tuning.connections,
+          .max_bytes_per_second = tuning.bandwidth,
+          .turns = &counter.turns};
 }
 
 ZeroCopy ZeroCopyOf(const TransferTuning& tuning) {
@@ -20,12 +22,12 @@ ZeroCopy ZeroCopyOf(const TransferTuning& tuning) {
   return tuning.zero_copy == "off" ? ZeroCopy::kOff : ZeroCopy::kAuto;
 }
 
-FabricPart ShmPart(const WorkerOptions& options) {
+FabricPart ShmPart(const WorkerOptions& options, TurnCounter& turns) {
   ShmOptions shm;
   // Only those who are connected to need room; one place is the least that there can be.
   shm.buffer_bytes =
       options.role == Role::kDecode ? options.tuning.transfer.buffer_bytes : shm.slot_bytes;
-  const FramedOptions framing = Framing(options.tuning.transfer);
+  const FramedOptions framing = Framing(options.tuning.transfer, turns);
   return {.name = "shm",
           .open = [=](FrameReceiver* receiver) -> absl::StatusOr<std::unique_ptr<Transport>> {
             ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, ShmMedium::Open(shm));
@@ -33,14 +35,14 @@ FabricPart ShmPart(const WorkerOptions& options) {
           }};
 }
 
-FabricPart TcpPart(const WorkerOptions& options) {
+FabricPart TcpPart(const WorkerOptions& options, TurnCounter& turns) {
   const TcpOptions tcp = {
       .listen_host = options.host,
       .listen_port = options.data_port,
       .advertised_host = options.advertised_host.empty() ? options.host : options.advertised_host,
       .zero_copy = ZeroCopyOf(options.tuning.transfer),
       .tls = options.tuning.transfer.tls};
-  const FramedOptions framing = Framing(options.tuning.transfer);
+  const FramedOptions framing = Framing(options.tuning.transfer, turns);
   return {.name = "tcp",
           .open = [=](FrameReceiver* receiver) -> absl::StatusOr<std::unique_ptr<Transport>> {
             ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, TcpMedium::Open(tcp));
@@ -52,11 +54,12 @@ FabricPart TcpPart(const WorkerOptions& options) {
 
 absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options,
                                                    const EngineOptions& engine,
-                                                   FrameReceiver* receiver, const Clock& clock) {
+                                                   FrameReceiver* receiver, const Clock& clock,
+                                                   std::deque<TurnCounter>& turns) {
   const TransferTuning& tuning = options.tuning.transfer;
   std::vector<FabricPart> parts;  // best first
-  if (tuning.transport != "tcp") parts.push_back(ShmPart(options));
-  if (tuning.transport != "shm") parts.push_back(TcpPart(options));
+  if (tuning.transport != "tcp") parts.push_back(ShmPart(options, turns.emplace_back("kv-shm")));
+  if (tuning.transport != "shm") parts.push_back(TcpPart(options, turns.emplace_back("kv-tcp")));
   const bool probes = options.role == Role::kPrefill && tuning.probe == "on";
   const auto extent = static_cast<size_t>(engine.layout.ExtentBytes());
   return Fabric::Open({.epoch = engine.epoch, .probe_extent_bytes = probes ? extent : 0}, parts,

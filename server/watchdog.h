@@ -1,11 +1,13 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -19,6 +21,14 @@ struct Pulse {
   std::string name;    // "engine"
   uint64_t count = 0;  // rises with everything that it does
   bool has_work = false;
+};
+
+// Of a thread that turns all the time, whether or not there is work: a transport's.
+struct TurnCounter {
+  explicit TurnCounter(std::string name) : name(std::move(name)) {}
+
+  const std::string name;
+  std::atomic<uint64_t> turns = 0;
 };
 
 // Tells threads that hang from those that wait: one that has work and whose count has not risen for

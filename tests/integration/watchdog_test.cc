@@ -1,4 +1,4 @@
-// A worker whose process lives and answers, but whose engine hangs.
+// A worker whose process lives and answers, but one of whose threads hangs.
 
 #include <future>
 
@@ -68,6 +68,31 @@ TEST_F(WatchdogTest, AHangingEngineIsNotReadyUntilItMovesAgain) {
   ASSERT_FALSE(whole.generation.choices.empty());
   EXPECT_EQ(whole.generation.choices[0].token_ids.size(), size_t{kLong});
   cluster_.WaitUntilIdle();
+}
+
+TEST(TransportWatchdogTest, AHangingTransportIsNotReadyAndItsRequestsGoElsewhere) {
+  TestCluster cluster({.decode = 2, .unified = 0, .worker_flags = {"--kv-transport=tcp"}});
+  const auto reason_of = [&cluster](const v1::GetStatusResponse& status) {
+    const v1::WorkerStatus* worker = FindWorker(status, "decode-0");
+    return worker == nullptr ? std::string() : worker->not_ready();
+  };
+  auto frozen = FrozenThread::Freeze(cluster.pid("decode-0"), "kv-tcp");
+  if (frozen == nullptr) {
+    GTEST_SKIP() << "this system lets nobody trace, so that one thread could be stopped";
+  }
+  // With nothing to do at all.
+  cluster.WaitFor("decode-0 is not ready", [&](const v1::GetStatusResponse& status) {
+    return reason_of(status).find("kv-tcp") != std::string::npos;
+  });
+  const Outcome outcome = Ask(cluster.client(), TextRequest(kPrompt, v1::ROUTE_DISAGGREGATED, 20));
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.generation.choices[0].finish.decode_worker(), "decode-1");
+  frozen.reset();
+  cluster.WaitFor("decode-0 is ready again", [&](const v1::GetStatusResponse& status) {
+    const v1::WorkerStatus* worker = FindWorker(status, "decode-0");
+    return worker != nullptr && worker->alive() && worker->not_ready().empty();
+  });
+  cluster.WaitUntilIdle();
 }
 
 }  // namespace

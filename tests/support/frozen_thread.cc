@@ -58,7 +58,7 @@ bool IsInOwnCode(pid_t pid, pid_t thread) {
 }  // namespace
 
 std::unique_ptr<FrozenThread> FrozenThread::Freeze(pid_t pid, const std::string& name) {
-  constexpr int kTries = 2000;
+  constexpr int kTries = 200;  // one that sleeps is nowhere else
   const pid_t thread = FindThread(pid, name);
   if (thread == 0 || ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) return nullptr;
   Stop(thread);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -25,6 +26,9 @@ struct FramedOptions {
   std::chrono::milliseconds connect_timeout{5000};
   // A connection on which something is under way and nothing moved for so long is closed.
   std::chrono::milliseconds stall_timeout{30000};
+  // Rises with every turn of the transport's thread, at least once a second, for whoever watches
+  // over it; may be null, else it outlives the transport.
+  std::atomic<uint64_t>* turns = nullptr;
 };
 
 // Frames (docs/kv_wire_format.md) over any medium: one thread for all connections, writes gathered

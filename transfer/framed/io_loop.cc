@@ -11,16 +11,18 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "base/thread_name.h"
 #include "spdlog/spdlog.h"
 
 namespace tandem {
 namespace {
-
 constexpr uint64_t kWakeId = 0;
 constexpr uint64_t kListenerId = 1;
 constexpr uint64_t kFirstConnectionId = 2;
 // After a medium had no room for another connection.
 constexpr std::chrono::milliseconds kAcceptPause{200};
+// Where somebody counts turns.
+constexpr std::chrono::milliseconds kTurnAtLeast{500};
 
 std::string_view Text(const absl::Status& status) {
   return {status.message().data(), status.message().size()};
@@ -101,8 +103,10 @@ bool IoLoop::Stopping() {
 }
 
 void IoLoop::Run() {
+  NameThisThread(fmt::format("kv-{}", medium_.name()).c_str());
   std::array<epoll_event, 64> events;
   while (true) {
+    if (options_.turns != nullptr) options_.turns->fetch_add(1, std::memory_order_relaxed);
     const int count =
         epoll_wait(sockets_.epoll.get(), events.data(), events.size(), WaitMilliseconds());
     for (int i = 0; i < count; ++i) Handle(events[i].data.u64);
@@ -123,6 +127,7 @@ int IoLoop::WaitMilliseconds() const {
     if (peer->group->has_news()) return 0;
     earliest = std::min(earliest, peer->group->wake_at());
   }
+  if (options_.turns != nullptr) earliest = std::min(earliest, now + kTurnAtLeast);
   if (earliest == kNoDeadline) return -1;
   const auto left = earliest - now;
   // Rounded up, so that the loop does not spin through the last millisecond.
