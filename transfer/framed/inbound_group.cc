@@ -21,8 +21,10 @@ absl::StatusOr<bool> InboundGroup::CommitCame(const FrameHeader& commit, uint32_
     return ResourceExhausted("{} commits have come on some connections only", pending_.size());
   }
   PendingCommit& pending = pending_[KeyOf(commit)];
-  // Another number: the stream was opened again before its commit was everywhere.
-  if (pending.number != commit.block) pending = {.number = commit.block};
+  // A higher number: the stream was opened again before its commit was everywhere. What still comes
+  // of the earlier commit, on slower connections, must not take the later one's place.
+  if (commit.block < pending.number) return false;
+  if (commit.block > pending.number) pending = {.number = commit.block};
   pending.came_on |= 1u << index;
   if (pending.came_on != (1u << connections_) - 1) return false;
   pending_.erase(KeyOf(commit));
