@@ -1,9 +1,9 @@
 #include "transfer/shm/ring_stream.h"
 
+#include <sched.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 
 #include "base/status.h"
@@ -11,27 +11,43 @@
 namespace tandem {
 namespace {
 
+constexpr std::chrono::milliseconds kLeaveAtMost{1};
+
+// Moves the calling thread to another of the cores that it may run on, if there is one.
+void LeaveThisCore() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < 2) return;
+  cpu_set_t others = allowed;
+  CPU_CLR(static_cast<size_t>(sched_getcpu()), &others);
+  if (sched_setaffinity(0, sizeof(others), &others) == 0) {
+    sched_setaffinity(0, sizeof(allowed), &allowed);
+  }
+}
+
 absl::Status Gone() { return Unavailable("the peer closed the connection"); }
 
 }  // namespace
 
 absl::StatusOr<size_t> RingStream::Read(std::span<const iovec> parts) {
-  RETURN_IF_ERROR(TakeWakes());
+  ASSIGN_OR_RETURN(const bool unrung, TakeWakes());
   ASSIGN_OR_RETURN(const size_t count, Get(parts));
   if (count > 0) return count;
-  if (peer_gone_) return Gone();
+  // What the peer wrote before its end is still read.
+  if (unrung) RETURN_IF_ERROR(LookForTheEnd());
   ASSIGN_OR_RETURN(const bool more, AwaitInput());
-  return more ? Get(parts) : 0;
+  if (more) return Get(parts);
+  if (peer_gone_) return Gone();
+  return 0;
 }
 
 absl::StatusOr<size_t> RingStream::Write(std::span<const iovec> parts) {
-  blocked_ = false;
+  const bool was_blocked = std::exchange(blocked_, false);
   if (peer_gone_) return Gone();
   ASSIGN_OR_RETURN(const size_t count, Put(parts));
   if (count > 0) return count;
   ASSIGN_OR_RETURN(const bool room, AwaitRoom());
   if (room) return Put(parts);
-  LookForTheEnd();
+  if (was_blocked) RETURN_IF_ERROR(LookForTheEnd());
   if (peer_gone_) return Gone();
   blocked_ = true;
   return 0;
@@ -48,7 +64,7 @@ absl::StatusOr<size_t> RingStream::Get(std::span<const iovec> parts) {
       if (count == 0) break;
       total += count;
       rest = rest.subspan(count);
-      if (in_.pending() == in_.piece_bytes() && in_.Release()) Wake();
+      if (in_.pending() == in_.piece_bytes() && in_.Release()) doorbell_.Ring();
     }
     if (!rest.empty()) break;
   }
@@ -66,11 +82,11 @@ absl::StatusOr<size_t> RingStream::Put(std::span<const iovec> parts) {
       if (count == 0) break;
       total += count;
       rest = rest.subspan(count);
-      if (out_.pending() == out_.piece_bytes() && out_.Publish()) Wake();
+      if (out_.pending() == out_.piece_bytes() && out_.Publish()) doorbell_.Ring();
     }
     if (!rest.empty()) break;
   }
-  if (out_.pending() > 0 && out_.Publish()) Wake();
+  if (out_.pending() > 0 && out_.Publish()) doorbell_.Ring();
   return total;
 }
 
@@ -88,33 +104,42 @@ absl::StatusOr<bool> RingStream::AwaitRoom() {
   return room > 0;
 }
 
-absl::Status RingStream::TakeWakes() {
-  if (wakes_owed_ == 0 || peer_gone_) return absl::OkStatus();
-  std::array<std::byte, 16> wakes;
-  const ssize_t count = recv(socket_, wakes.data(), wakes.size(), MSG_DONTWAIT);
-  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return absl::OkStatus();
-  if (count <= 0) {
-    peer_gone_ = true;  // what it wrote before is still read
-    return absl::OkStatus();
-  }
+// Whether a wake-up is owed and none has come: then something else may have made the event.
+absl::StatusOr<bool> RingStream::TakeWakes() {
+  if (wakes_owed_ == 0) return false;
+  ASSIGN_OR_RETURN(const uint64_t count, doorbell_.Take());
   if (count > wakes_owed_) {
-    return FailedPrecondition("the peer sent {} wake-ups where it owed {}", count, wakes_owed_);
+    return FailedPrecondition("the peer rang {} times where it owed {}", count, wakes_owed_);
   }
   wakes_owed_ -= count;
+  if (count > 0) LeaveWritersCore();
+  if (count > 0 && blocked_ && !out_.armed()) {
+    doorbell_.RingOwn();  // that was for Write, which is still to come
+    ++wakes_owed_;
+  }
+  return count == 0;
+}
+
+// The kernel may wake this thread on the core of the writer that woke it, and leave it there for
+// as long as one of the two sleeps whenever the other runs: then they copy in turns, at half the
+// rate. So where there is much to copy the reader goes to another core, once in a while at most:
+// the kernel has the last word.
+void RingStream::LeaveWritersCore() {
+  const auto waiting = in_.Waiting();
+  if (!waiting.ok() || *waiting < in_.piece_bytes()) return;
+  if (in_.writer_core() != sched_getcpu()) return;
+  const TimePoint now = std::chrono::steady_clock::now();
+  if (now < leave_again_) return;
+  leave_again_ = now + kLeaveAtMost;
+  LeaveThisCore();
+}
+
+absl::Status RingStream::LookForTheEnd() {
+  std::byte byte;
+  const ssize_t count = recv(socket_, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+  if (count > 0) return FailedPrecondition("the peer sent bytes behind its greeting");
+  if (count == 0 || (errno != EAGAIN && errno != EINTR)) peer_gone_ = true;
   return absl::OkStatus();
-}
-
-void RingStream::LookForTheEnd() {
-  std::byte wake;
-  const ssize_t count = recv(socket_, &wake, 1, MSG_DONTWAIT | MSG_PEEK);
-  if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) peer_gone_ = true;
-}
-
-void RingStream::Wake() {
-  const std::byte wake{1};
-  const ssize_t count = send(socket_, &wake, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-  // A full socket has wake-ups that were not taken yet: they do as well.
-  if (count < 0 && errno != EAGAIN && errno != EINTR) peer_gone_ = true;
 }
 
 void RingStream::Note(SleepChange change) {

@@ -5,29 +5,31 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "transfer/shm/doorbell.h"
 #include "transfer/shm/ring.h"
 
 namespace tandem {
 
-// The two rings of a connection, and the socket over which each side wakes the other: one byte for
-// each time that a flag was set (transfer/shm/ring.h). The socket's end is the peer's death.
+// The two rings of a connection, and the doorbell with which each side wakes the other: once for
+// each time that a flag was set (transfer/shm/ring.h). The end of the socket is the peer's death;
+// nothing else is ever on it.
 //
-// Read alone takes wake-ups from the socket: one that was meant for Write would be lost if Write
-// took those of Read and nobody came back to read. What Read took of Write's shows in
-// wants_output(). So after a Read that returned 0 there is a wake-up in the socket or a flag is
-// set, and after a Write that returned 0 that, or wants_output().
-// Thread: the loop's.
+// Read alone takes wake-ups from the doorbell: one that was meant for it would be lost if Write
+// took it and nobody came back to read. What Read takes of Write's it rings again. So after a call
+// that returned 0 the doorbell has been rung or its flag is set. Thread: the loop's.
 class RingStream {
  public:
   // `socket` stays the caller's and outlives this.
-  RingStream(int socket, RingReader in, RingWriter out) : socket_(socket), in_(in), out_(out) {}
+  RingStream(int socket, Doorbell doorbell, RingReader in, RingWriter out)
+      : socket_(socket), doorbell_(std::move(doorbell)), in_(in), out_(out) {}
 
   // As ByteChannel's.
   absl::StatusOr<size_t> Read(std::span<const iovec> parts);
   absl::StatusOr<size_t> Write(std::span<const iovec> parts);
-  bool wants_output() const { return blocked_ && !out_.armed(); }
 
  private:
   absl::StatusOr<size_t> Get(std::span<const iovec> parts);
@@ -35,16 +37,18 @@ class RingStream {
   // At least one byte waits, or the flag is set.
   absl::StatusOr<bool> AwaitInput();
   absl::StatusOr<bool> AwaitRoom();
-  absl::Status TakeWakes();
-  void LookForTheEnd();
-  void Wake();
+  absl::StatusOr<bool> TakeWakes();
+  void LeaveWritersCore();
+  absl::Status LookForTheEnd();
   void Note(SleepChange change);
 
   const int socket_;
+  Doorbell doorbell_;
   RingReader in_;
   RingWriter out_;
-  int64_t wakes_owed_ = 0;  // at most: what the peer may still send
-  bool blocked_ = false;    // the last Write could take none
+  uint64_t wakes_owed_ = 0;  // at most: what the peer may still send
+  TimePoint leave_again_{};  // not before
+  bool blocked_ = false;     // the last Write could take none
   bool peer_gone_ = false;
 };
 

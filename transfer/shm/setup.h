@@ -24,7 +24,8 @@ struct SlotLayout {
 };
 
 // The first and only message on the socket of a shared-memory connection, from the acceptor:
-// either the slot, whose descriptor comes with it, or why there is none.
+// either the slot, whose descriptor comes with it and before the two doorbells, the acceptor's and
+// the connector's, or why there is none.
 //   offset 0  magic "TDSM" u32 · 4 version u16 · 6 code u8 (0, or the gRPC number of the refusal)
 //          7  0 u8 · 8 forward_bytes u64 · 16 back_bytes u64 · 24 zeros · 56 XXH3-64 of the rest
 // Little-endian; a refusal has sizes of 0, so that every message has one encoding.
@@ -35,7 +36,7 @@ struct ShmSetup {
 };
 
 inline constexpr size_t kShmSetupBytes = 64;
-inline constexpr uint16_t kShmVersion = 1;
+inline constexpr uint16_t kShmVersion = 2;
 inline constexpr uint64_t kPageBytes = 4096;
 inline constexpr uint64_t kMaxRingBytes = uint64_t{1} << 30;
 

@@ -22,11 +22,13 @@ absl::Status Refusal(absl::StatusCode code) {
 
 }  // namespace
 
-AcceptedShmChannel::AcceptedShmChannel(UniqueFd socket, SlotPool& slots, size_t slot)
+AcceptedShmChannel::AcceptedShmChannel(UniqueFd socket, UniqueFd watch, Doorbell doorbell,
+                                       SlotPool& slots, size_t slot)
     : socket_(std::move(socket)),
+      watch_(std::move(watch)),
       slots_(slots),
       slot_(slot),
-      stream_(socket_.get(),
+      stream_(socket_.get(), std::move(doorbell),
               RingReader(*slots.parts(slot).forward_control, slots.parts(slot).forward),
               RingWriter(*slots.parts(slot).back_control, slots.parts(slot).back)) {}
 
@@ -35,8 +37,8 @@ AcceptedShmChannel::~AcceptedShmChannel() { slots_.Leave(slot_, std::move(socket
 absl::StatusOr<bool> ConnectedShmChannel::Establish() {
   if (stream_) return true;
   ASSIGN_OR_RETURN(Received received,
-                   ReceiveWithDescriptor(socket_, std::span(setup_).subspan(setup_count_)));
-  if (received.descriptor.valid()) memory_ = std::move(received.descriptor);
+                   ReceiveWithDescriptors(socket_, std::span(setup_).subspan(setup_count_)));
+  if (!received.descriptors.empty()) descriptors_ = std::move(received.descriptors);
   setup_count_ += received.count;
   if (setup_count_ < setup_.size()) return false;
   RETURN_IF_ERROR(MapSlot());
@@ -47,10 +49,17 @@ absl::Status ConnectedShmChannel::MapSlot() {
   const auto setup = ParseShmSetup(setup_);
   if (!setup.ok()) return FailedPrecondition("{}", Text(setup.status()));
   if (setup->code != absl::StatusCode::kOk) return Refusal(setup->code);
-  ASSIGN_OR_RETURN(mapping_, MapPeerMemory(memory_, setup->layout.slot_bytes()));
-  memory_ = UniqueFd();
+  if (descriptors_.size() != kMaxDescriptors) {
+    return FailedPrecondition("the peer sent {} descriptors with its shared memory: {} make a slot",
+                              descriptors_.size(), kMaxDescriptors);
+  }
+  ASSIGN_OR_RETURN(mapping_, MapPeerMemory(descriptors_[0], setup->layout.slot_bytes()));
+  Doorbell doorbell(std::move(descriptors_[2]), std::move(descriptors_[1]));
+  descriptors_.clear();
+  RETURN_IF_ERROR(doorbell.NeverBlock());
+  RETURN_IF_ERROR(AddToWatch(watch_, doorbell.fd()));
   const SlotParts parts = PartsOf(setup->layout, mapping_.bytes());
-  stream_.emplace(socket_.get(), RingReader(*parts.back_control, parts.back),
+  stream_.emplace(socket_.get(), std::move(doorbell), RingReader(*parts.back_control, parts.back),
                   RingWriter(*parts.forward_control, parts.forward));
   return absl::OkStatus();
 }

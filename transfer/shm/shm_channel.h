@@ -3,8 +3,11 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "transfer/byte_channel.h"
+#include "transfer/shm/doorbell.h"
 #include "transfer/shm/ring_stream.h"
 #include "transfer/shm/slot_pool.h"
 #include "transfer/unique_fd.h"
@@ -14,12 +17,13 @@ namespace tandem {
 // The acceptor's end: it has the slot, the peer has been told of it.
 class AcceptedShmChannel final : public ByteChannel {
  public:
-  // `slot` was taken from `slots`, which outlives this.
-  AcceptedShmChannel(UniqueFd socket, SlotPool& slots, size_t slot);
+  // `slot` was taken from `slots`, which outlives this; `watch` has the socket and the doorbell.
+  AcceptedShmChannel(UniqueFd socket, UniqueFd watch, Doorbell doorbell, SlotPool& slots,
+                     size_t slot);
   ~AcceptedShmChannel() override;
 
-  int fd() const override { return socket_.get(); }
-  bool wants_output() const override { return stream_.wants_output(); }
+  int fd() const override { return watch_.get(); }
+  bool wants_output() const override { return false; }
   absl::StatusOr<bool> Establish() override { return true; }
   absl::StatusOr<size_t> Read(std::span<const iovec> parts) override { return stream_.Read(parts); }
   absl::StatusOr<size_t> Write(std::span<const iovec> parts) override {
@@ -28,6 +32,7 @@ class AcceptedShmChannel final : public ByteChannel {
 
  private:
   UniqueFd socket_;
+  const UniqueFd watch_;
   SlotPool& slots_;
   const size_t slot_;
   RingStream stream_;
@@ -36,10 +41,12 @@ class AcceptedShmChannel final : public ByteChannel {
 // The other end: waits for the setup message and maps the slot that comes with it.
 class ConnectedShmChannel final : public ByteChannel {
  public:
-  explicit ConnectedShmChannel(UniqueFd socket) : socket_(std::move(socket)) {}
+  // `watch` has the socket.
+  ConnectedShmChannel(UniqueFd socket, UniqueFd watch)
+      : socket_(std::move(socket)), watch_(std::move(watch)) {}
 
-  int fd() const override { return socket_.get(); }
-  bool wants_output() const override { return stream_ && stream_->wants_output(); }
+  int fd() const override { return watch_.get(); }
+  bool wants_output() const override { return false; }
   // UNAVAILABLE too when the acceptor has no slot left; its message says so.
   absl::StatusOr<bool> Establish() override;
   absl::StatusOr<size_t> Read(std::span<const iovec> parts) override;
@@ -50,10 +57,11 @@ class ConnectedShmChannel final : public ByteChannel {
 
   // In this order: the memory is unmapped before the socket closes (transfer/shm/slot_pool.h).
   const UniqueFd socket_;
+  const UniqueFd watch_;
   Mapping mapping_;
   std::array<std::byte, kShmSetupBytes> setup_{};
   size_t setup_count_ = 0;
-  UniqueFd memory_;
+  std::vector<UniqueFd> descriptors_;  // that came with it
   std::optional<RingStream> stream_;
 };
 

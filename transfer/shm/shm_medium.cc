@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <utility>
@@ -25,6 +26,22 @@ absl::StatusOr<SlotLayout> LayoutOf(const ShmOptions& options) {
                              .back_bytes = options.back_ring_bytes};
   RETURN_IF_ERROR(CheckLayout(layout));
   return layout;
+}
+
+// The descriptors of a connection beside its socket.
+struct Wiring {
+  UniqueFd to_acceptor;
+  UniqueFd to_connector;
+  UniqueFd watch;
+};
+
+absl::StatusOr<Wiring> NewWiring(const UniqueFd& socket) {
+  Wiring wiring;
+  ASSIGN_OR_RETURN(wiring.to_acceptor, NewDoorbell());
+  ASSIGN_OR_RETURN(wiring.to_connector, NewDoorbell());
+  ASSIGN_OR_RETURN(wiring.watch, NewWatch(socket.get()));
+  RETURN_IF_ERROR(AddToWatch(wiring.watch, wiring.to_acceptor.get()));
+  return wiring;
 }
 
 }  // namespace
@@ -66,23 +83,27 @@ std::unique_ptr<ByteChannel> ShmMedium::Welcome(UniqueFd socket) {
     Refuse(socket, absl::StatusCode::kPermissionDenied, refused_strangers_);
     return nullptr;
   }
-  const std::optional<size_t> slot = slots_->Take();
+  absl::StatusOr<Wiring> wiring = NewWiring(socket);
+  const std::optional<size_t> slot = wiring.ok() ? slots_->Take() : std::nullopt;
   if (!slot) {
     Refuse(socket, absl::StatusCode::kResourceExhausted, refused_for_room_);
     return nullptr;
   }
   const auto setup = EncodeShmSetup({.layout = slots_->layout()});
-  const absl::Status sent = SendWithDescriptor(socket, setup, slots_->memfd(*slot).get());
-  if (!sent.ok()) {
+  const std::array<int, kMaxDescriptors> descriptors = {
+      slots_->memfd(*slot).get(), wiring->to_acceptor.get(), wiring->to_connector.get()};
+  if (!SendWithDescriptors(socket, setup, descriptors).ok()) {
     slots_->Leave(*slot, std::move(socket));
     return nullptr;
   }
-  return std::make_unique<AcceptedShmChannel>(std::move(socket), *slots_, *slot);
+  return std::make_unique<AcceptedShmChannel>(
+      std::move(socket), std::move(wiring->watch),
+      Doorbell(std::move(wiring->to_acceptor), std::move(wiring->to_connector)), *slots_, *slot);
 }
 
 void ShmMedium::Refuse(const UniqueFd& socket, absl::StatusCode code, uint64_t& count) {
   // Should it not get there, the peer sees the end of the connection.
-  SendWithDescriptor(socket, EncodeShmSetup({.code = code}), -1).IgnoreError();
+  SendWithDescriptors(socket, EncodeShmSetup({.code = code}), {}).IgnoreError();
   // Peers try again: a line for each would fill the disk.
   if (!std::has_single_bit(++count)) return;
   spdlog::warn("shared-memory connection refused code={} so_far={} slots={}",
@@ -95,7 +116,8 @@ absl::StatusOr<std::unique_ptr<ByteChannel>> ShmMedium::Connect(std::string_view
   if (!PeerIsSameUser(socket)) {
     return FailedPrecondition("{} belongs to another user", peer);
   }
-  return std::make_unique<ConnectedShmChannel>(std::move(socket));
+  ASSIGN_OR_RETURN(UniqueFd watch, NewWatch(socket.get()));
+  return std::make_unique<ConnectedShmChannel>(std::move(socket), std::move(watch));
 }
 
 }  // namespace tandem

@@ -35,9 +35,13 @@ UniqueFd NewSocket() {
   return UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-// The first descriptor of the message; the others are closed.
-UniqueFd TakeDescriptor(msghdr& message) {
-  UniqueFd first;
+// Has room for as many as one message may have; the system closes what does not fit.
+struct DescriptorSpace {
+  alignas(cmsghdr) std::byte bytes[CMSG_SPACE(kMaxDescriptors * sizeof(int))] = {};
+};
+
+std::vector<UniqueFd> TakeDescriptors(msghdr& message) {
+  std::vector<UniqueFd> descriptors;
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
        part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
@@ -45,11 +49,10 @@ UniqueFd TakeDescriptor(msghdr& message) {
     for (size_t i = 0; i < count; ++i) {
       int number = -1;
       std::memcpy(&number, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
-      UniqueFd descriptor(number);
-      if (!first.valid()) first = std::move(descriptor);
+      descriptors.emplace_back(number);
     }
   }
-  return first;
+  return descriptors;
 }
 
 }  // namespace
@@ -78,19 +81,20 @@ bool PeerIsSameUser(const UniqueFd& socket) {
          peer.uid == geteuid();
 }
 
-absl::Status SendWithDescriptor(const UniqueFd& socket, std::span<const std::byte> bytes,
-                                int descriptor) {
+absl::Status SendWithDescriptors(const UniqueFd& socket, std::span<const std::byte> bytes,
+                                 std::span<const int> descriptors) {
+  TANDEM_CHECK(descriptors.size() <= kMaxDescriptors, "more descriptors than a peer would take");
   iovec part = {const_cast<std::byte*>(bytes.data()), bytes.size()};
-  alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof(int))] = {};
+  DescriptorSpace control;
   msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-  if (descriptor >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
+  if (!descriptors.empty()) {
+    message.msg_control = control.bytes;
+    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
     cmsghdr* rights = CMSG_FIRSTHDR(&message);
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof(int));
+    rights->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(rights), descriptors.data(), descriptors.size_bytes());
   }
   const ssize_t count = sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (count == static_cast<ssize_t>(bytes.size())) return absl::OkStatus();
@@ -98,17 +102,18 @@ absl::Status SendWithDescriptor(const UniqueFd& socket, std::span<const std::byt
                      count < 0 ? ErrnoMessage(errno) : "its socket is full");
 }
 
-absl::StatusOr<Received> ReceiveWithDescriptor(const UniqueFd& socket, std::span<std::byte> bytes) {
+absl::StatusOr<Received> ReceiveWithDescriptors(const UniqueFd& socket,
+                                                std::span<std::byte> bytes) {
   iovec part = {bytes.data(), bytes.size()};
-  alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof(int))] = {};
+  DescriptorSpace control;
   msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof(control.bytes);
   const ssize_t count = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return Received{};
   if (count < 0) return Unavailable("connection lost: {}", ErrnoMessage(errno));
   if (count == 0) return Unavailable("the peer closed the connection");
-  return Received{.count = static_cast<size_t>(count), .descriptor = TakeDescriptor(message)};
+  return Received{.count = static_cast<size_t>(count), .descriptors = TakeDescriptors(message)};
 }
 
 }  // namespace tandem

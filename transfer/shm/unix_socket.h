@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "transfer/unique_fd.h"
@@ -23,17 +23,19 @@ absl::StatusOr<UniqueFd> ConnectUnix(const std::string& name);
 // the same user.
 bool PeerIsSameUser(const UniqueFd& socket);
 
-// Sends all of `bytes`, and `descriptor` with them unless it is -1. On a new socket, which has room
-// for so little. UNAVAILABLE with the system's message.
-absl::Status SendWithDescriptor(const UniqueFd& socket, std::span<const std::byte> bytes,
-                                int descriptor);
+inline constexpr size_t kMaxDescriptors = 3;  // of one message
+
+// Sends all of `bytes`, and `descriptors` with them. On a new socket, which has room for so little.
+// UNAVAILABLE with the system's message.
+absl::Status SendWithDescriptors(const UniqueFd& socket, std::span<const std::byte> bytes,
+                                 std::span<const int> descriptors);
 
 struct Received {
-  size_t count = 0;     // 0: nothing for now
-  UniqueFd descriptor;  // that came with them, of several the first
+  size_t count = 0;                   // 0: nothing for now
+  std::vector<UniqueFd> descriptors;  // that came with them, at most kMaxDescriptors
 };
 
 // UNAVAILABLE when the peer is gone.
-absl::StatusOr<Received> ReceiveWithDescriptor(const UniqueFd& socket, std::span<std::byte> bytes);
+absl::StatusOr<Received> ReceiveWithDescriptors(const UniqueFd& socket, std::span<std::byte> bytes);
 
 }  // namespace tandem

@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/channel_pair.h"
+#include "transfer/shm/doorbell.h"
 #include "transfer/shm/setup.h"
 #include "transfer/shm/shm_channel.h"
 #include "transfer/shm/unix_socket.h"
@@ -150,8 +151,8 @@ int ConnectAsNobody(const std::string& address) {
   const auto socket = ConnectUnix(ParseShmAddress(address)->name);
   std::array<std::byte, kShmSetupBytes> setup;
   if (!socket.ok() || !AwaitInput(socket->get())) return 3;
-  const auto received = ReceiveWithDescriptor(*socket, setup);
-  if (!received.ok() || received->descriptor.valid()) return 4;
+  const auto received = ReceiveWithDescriptors(*socket, setup);
+  if (!received.ok() || !received->descriptors.empty()) return 4;
   return ParseShmSetup(setup)->code == absl::StatusCode::kPermissionDenied ? 0 : 5;
 }
 
@@ -177,11 +178,18 @@ class FalseAcceptor {
   FalseAcceptor() : listener_(*ListenUnix(name_)) {}
 
   // How the establishing ends on the connecting side.
-  absl::Status Greet(std::span<const std::byte> bytes, int descriptor) {
-    ConnectedShmChannel channel(*ConnectUnix(name_));
+  absl::Status Greet(std::span<const std::byte> bytes, std::span<const int> descriptors) {
+    UniqueFd connected = *ConnectUnix(name_);
+    UniqueFd watch = *NewWatch(connected.get());
+    ConnectedShmChannel channel(std::move(connected), std::move(watch));
     const UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    EXPECT_EQ(SendWithDescriptor(socket, bytes, descriptor), absl::OkStatus());
+    EXPECT_EQ(SendWithDescriptors(socket, bytes, descriptors), absl::OkStatus());
     return channel.Establish().status();
+  }
+  // With doorbells that are in order.
+  absl::Status GreetWith(std::span<const std::byte> bytes, const UniqueFd& memory) {
+    const UniqueFd bells[2] = {*NewDoorbell(), *NewDoorbell()};
+    return Greet(bytes, std::array{memory.get(), bells[0].get(), bells[1].get()});
   }
 
  private:
@@ -200,14 +208,14 @@ TEST(ShmMedium, MemoryThatIsNotWhatThePeerSaysIsNotMapped) {
   constexpr int kSealed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   const auto setup = EncodeShmSetup({.layout = kLayout});
   FalseAcceptor peer;
-  EXPECT_EQ(peer.Greet(setup, Memory(kLayout.slot_bytes(), kSealed).get()), absl::OkStatus());
-  const absl::Status none = peer.Greet(setup, -1);
+  EXPECT_EQ(peer.GreetWith(setup, Memory(kLayout.slot_bytes(), kSealed)), absl::OkStatus());
+  const absl::Status none = peer.Greet(setup, {});
   EXPECT_EQ(none.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Message(none), HasSubstr("no shared memory"));
-  const absl::Status small = peer.Greet(setup, Memory(kPageBytes, kSealed).get());
+  EXPECT_THAT(Message(none), HasSubstr("0 descriptors"));
+  const absl::Status small = peer.GreetWith(setup, Memory(kPageBytes, kSealed));
   EXPECT_EQ(small.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(small), HasSubstr("4096"));
-  const absl::Status open = peer.Greet(setup, Memory(kLayout.slot_bytes(), F_SEAL_GROW).get());
+  const absl::Status open = peer.GreetWith(setup, Memory(kLayout.slot_bytes(), F_SEAL_GROW));
   EXPECT_EQ(open.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(open), HasSubstr("not sealed"));
 }
@@ -216,12 +224,12 @@ TEST(ShmMedium, AGreetingThatIsNoneIsRefused) {
   FalseAcceptor peer;
   std::array<std::byte, kShmSetupBytes> nonsense;
   nonsense.fill(std::byte{0x5A});
-  EXPECT_EQ(peer.Greet(nonsense, -1).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(peer.Greet(nonsense, {}).code(), absl::StatusCode::kFailedPrecondition);
   const auto stranger = EncodeShmSetup({.code = absl::StatusCode::kPermissionDenied});
-  EXPECT_EQ(peer.Greet(stranger, -1).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(peer.Greet(stranger, {}).code(), absl::StatusCode::kFailedPrecondition);
 }
 
-// A Read takes all wake-ups from the socket, that which said that there is room as well.
+// A Read takes all wake-ups from the doorbell, that which says that there is room as well.
 TEST(ShmMedium, AReadLeavesTheWriterAnEvent) {
   const auto far = NewMedium();
   const auto near = NewMedium();
@@ -239,6 +247,7 @@ TEST(ShmMedium, AReadLeavesTheWriterAnEvent) {
   EXPECT_EQ(writer.ReadOnce(), 0u);
   EXPECT_TRUE(HasEventAtOnce(*pair.connected)) << "nobody tells the writer any more";
   EXPECT_GT(writer.WriteOnce(), 0u);
+  EXPECT_EQ(writer.ReadOnce(), 0u);
   EXPECT_FALSE(HasEventAtOnce(*pair.connected));
 }
 
@@ -248,10 +257,52 @@ TEST(ShmMedium, WakeUpsThatNobodyAskedForEndTheConnection) {
   const UniqueFd socket = *ConnectUnix(ParseShmAddress(far->address())->name);
   const auto channel = AwaitConnection(*far);
   ASSERT_TRUE(channel);
+  std::array<std::byte, kShmSetupBytes> setup;
+  const auto received = ReceiveWithDescriptors(socket, setup);
+  ASSERT_TRUE(received.ok());
   PatternFlow reader(*channel, {.receive_bytes = 100});
   EXPECT_EQ(reader.ReadOnce(), 0u);
-  const std::array<std::byte, 8> wakes{};
-  ASSERT_EQ(send(socket.get(), wakes.data(), wakes.size(), 0), 8);
+  const uint64_t rings = 2;
+  ASSERT_EQ(write(received->descriptors[1].get(), &rings, sizeof(rings)), 8);
+  EXPECT_TRUE(HasEventAtOnce(*channel));
+  reader.ReadOnce();
+  EXPECT_EQ(reader.failure().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(ShmMedium, BytesBehindTheGreetingEndTheConnection) {
+  const auto far = NewMedium();
+  const UniqueFd socket = *ConnectUnix(ParseShmAddress(far->address())->name);
+  const auto channel = AwaitConnection(*far);
+  ASSERT_TRUE(channel);
+  PatternFlow reader(*channel, {.receive_bytes = 100});
+  EXPECT_EQ(reader.ReadOnce(), 0u);
+  ASSERT_EQ(send(socket.get(), "x", 1, 0), 1);
+  EXPECT_TRUE(HasEventAtOnce(*channel));
+  reader.ReadOnce();
+  EXPECT_EQ(reader.failure().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// A doorbell that is something else must not make this side wait for it.
+TEST(ShmMedium, ADoorbellThatIsNoneEndsTheConnection) {
+  const auto setup = EncodeShmSetup({.layout = kLayout});
+  const std::string name = *NewShmName();
+  const UniqueFd listener = *ListenUnix(name);
+  UniqueFd connected = *ConnectUnix(name);
+  UniqueFd watch = *NewWatch(connected.get());
+  ConnectedShmChannel channel(std::move(connected), std::move(watch));
+  const UniqueFd socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  const UniqueFd ends[2] = {UniqueFd(pipe_ends[0]), UniqueFd(pipe_ends[1])};
+  const UniqueFd memory = Memory(kLayout.slot_bytes(), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  ASSERT_EQ(
+      SendWithDescriptors(socket, setup, std::array{memory.get(), ends[1].get(), ends[0].get()}),
+      absl::OkStatus());
+  ASSERT_TRUE(*channel.Establish());
+  PatternFlow reader(channel, {.receive_bytes = 100});
+  EXPECT_EQ(reader.ReadOnce(), 0u);
+  EXPECT_EQ(reader.ReadOnce(), 0u) << "an empty pipe is waited for";
+  ASSERT_EQ(write(ends[1].get(), "abc", 3), 3);
   reader.ReadOnce();
   EXPECT_EQ(reader.failure().code(), absl::StatusCode::kFailedPrecondition);
 }
@@ -264,9 +315,9 @@ TEST(ShmMedium, APeerWithAnImpossibleIndexLosesItsConnection) {
     const auto channel = AwaitConnection(*far);
     ASSERT_TRUE(channel);
     std::array<std::byte, kShmSetupBytes> setup;
-    const auto received = ReceiveWithDescriptor(socket, setup);
+    const auto received = ReceiveWithDescriptors(socket, setup);
     ASSERT_TRUE(received.ok());
-    const auto mapping = MapPeerMemory(received->descriptor, kLayout.slot_bytes());
+    const auto mapping = MapPeerMemory(received->descriptors[0], kLayout.slot_bytes());
     ASSERT_TRUE(mapping.ok()) << mapping.status();
     const SlotParts parts = PartsOf(kLayout, mapping->bytes());
     if (forward) {
