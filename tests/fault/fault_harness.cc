@@ -13,7 +13,10 @@ int main(int argc, char** argv) {
   CLI::App app("Breaks a cluster in every state of the hand-off, and looks at what comes of it");
   app.add_option("--events", options.events, "requests with one fault each")->capture_default_str();
   app.add_option("--seed", options.seed, "draws everything")->capture_default_str();
-  app.add_option("--at-once", options.at_once, "events at a time")
+  app.add_option("--fleets", options.fleets, "clusters side by side, which share the events")
+      ->check(CLI::Range(1, 16))
+      ->capture_default_str();
+  app.add_option("--at-once", options.at_once, "events at a time, of each cluster")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_option("--shm-share", options.shm_share, "share of the events with KV through shm")

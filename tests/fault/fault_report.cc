@@ -55,6 +55,7 @@ std::string FaultReport::Json() const {
   nlohmann::ordered_json json;
   json["events"] = options.events;
   json["seed"] = options.seed;
+  json["fleets"] = options.fleets;
   json["at_once"] = options.at_once;
   json["shm_share"] = options.shm_share;
   json["seconds"] = std::round(seconds);

@@ -127,8 +127,8 @@ FaultReport FaultRun::Run() {
   PrepareCases();
   const auto on_shm =
       static_cast<size_t>(options_.shm_share * static_cast<double>(options_.events));
-  if (findings_.all().empty()) RunFleet(FaultLink::kTcp, options_.events - on_shm);
-  if (on_shm > 0 && findings_.all().empty()) RunFleet(FaultLink::kShm, on_shm);
+  if (findings_.all().empty()) RunFleets(FaultLink::kTcp, options_.events - on_shm);
+  if (on_shm > 0 && findings_.all().empty()) RunFleets(FaultLink::kShm, on_shm);
   CheckRows();
   absl::MutexLock lock(&mutex_);
   report_.options = options_;
@@ -137,7 +137,17 @@ FaultReport FaultRun::Run() {
   return report_;
 }
 
-void FaultRun::RunFleet(FaultLink link, size_t events) {
+void FaultRun::RunFleets(FaultLink link, size_t events) {
+  const uint64_t seed = options_.seed * 2 + (link == FaultLink::kShm ? 1 : 0);
+  std::vector<std::jthread> threads;
+  for (size_t i = 0; i < options_.fleets; ++i) {
+    const size_t share = events * (i + 1) / options_.fleets - events * i / options_.fleets;
+    if (share == 0) continue;
+    threads.emplace_back([=, this] { RunFleet(link, share, seed + (uint64_t{i} << 32)); });
+  }
+}
+
+void FaultRun::RunFleet(FaultLink link, size_t events, uint64_t seed) {
   Fleet fleet({.link = link,
                .binary = options_.binary,
                .model = options_.model,
@@ -147,7 +157,6 @@ void FaultRun::RunFleet(FaultLink link, size_t events) {
   if (!fleet.AwaitUp()) return findings_.Add("the fleet did not start");
   FrameDesk desk(fleet.proxies());
   EventRunner runner(fleet, desk, cases_, findings_);
-  const uint64_t seed = options_.seed * 2 + (link == FaultLink::kShm ? 1 : 0);
   std::vector<FaultRow> rows = AllRows(link);
   std::erase_if(rows, [this](const FaultRow& row) {
     return Name(row).find(options_.only) == std::string::npos;

@@ -18,7 +18,8 @@ struct FaultRunOptions {
   std::string model;
   uint64_t seed = 1;
   size_t events = 500;
-  size_t at_once = 8;      // requests in flight
+  size_t fleets = 1;       // side by side, which share the events
+  size_t at_once = 8;      // requests in flight, of each fleet
   double shm_share = 0.2;  // of the events
   std::string only;        // rows whose name has this in it; empty: all
 };
@@ -52,7 +53,8 @@ class FaultRun {
 
  private:
   void PrepareCases();
-  void RunFleet(FaultLink link, size_t events);
+  void RunFleets(FaultLink link, size_t events);
+  void RunFleet(FaultLink link, size_t events, uint64_t seed);
   void RunBatch(EventRunner& runner, Fleet& fleet, std::vector<FaultEvent> batch);
   void RunEvent(EventRunner& runner, FaultEvent event);
   void Add(const v1::GetStatusResponse& status);
