@@ -249,6 +249,53 @@ TEST_P(RecoveryTest, SmallRestsOfCreditComeBack) {
   EXPECT_EQ(Link().bytes_in_flight, 0u);
 }
 
+// The stall timeout would come a day later.
+TEST_P(RecoveryTest, ALostCreditComesAgainWithTheNextRenewal) {
+  constexpr uint64_t kWindow = 1000;
+  options_.credit_window_bytes = kWindow;
+  options_.stall_timeout = std::chrono::hours(24);
+  std::set<bool> lost;  // of the first credit, and of those for what was consumed
+  StartWithFaultyAnswers([&lost](const ObservedFrame& frame) {
+    const bool first_of_its_kind = frame.header.type == FrameType::kCredit &&
+                                   lost.insert(frame.header.frames > kWindow).second;
+    return FrameAction{.kind = first_of_its_kind ? Fault::kDrop : Fault::kPass};
+  });
+  ASSERT_EQ(Open(1, std::chrono::milliseconds(10)), absl::OkStatus());
+  for (uint32_t block = 0; block < 2; ++block) {
+    ASSERT_EQ(Post(1, 0, block, Payload(700, 1000 + block)), absl::OkStatus());
+  }
+  ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
+  ExpectBytes(1, 2, 700);
+  EXPECT_EQ(Link().connects, 1u);
+  ExpectOneEndEach({1});
+  EXPECT_EQ(lost.size(), 2u);
+}
+
+// Whatever goes on being renewed: a receiver that takes nothing of a stream is left.
+TEST_P(RecoveryTest, RenewalsDoNotHideThatNothingMoves) {
+  options_.credit_window_bytes = 1000;
+  options_.stall_timeout = std::chrono::milliseconds(50);
+  StartWithFaults([](const ObservedFrame& frame) {
+    const bool data = frame.header.type == FrameType::kData;
+    return FrameAction{.kind = data ? Fault::kDrop : Fault::kPass};
+  });
+  ASSERT_EQ(Open(1, std::chrono::milliseconds(5)), absl::OkStatus());
+  ASSERT_EQ(Post(1, 0, 0, Payload(700, 1)), absl::OkStatus());
+  ASSERT_EQ(Post(1, 0, 1, Payload(700, 2)), absl::OkStatus());
+  EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kUnavailable);
+  ExpectOneEndEach({1});
+}
+
+TEST_P(RecoveryTest, ARenewalComesBeforeAnyData) {
+  Start();
+  ASSERT_EQ(Open(1, std::chrono::hours(1)), absl::OkStatus());
+  EXPECT_TRUE(receiver_probe_.WaitFor(1, Kind::kRenewed, 1));
+  ASSERT_EQ(Post(1, 0, 0, Payload(700, 1000)), absl::OkStatus());
+  ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
+  ExpectArrived(1, 1, 700);
+  EXPECT_EQ(receiver_probe_.Count(1, Kind::kRenewed), 1);
+}
+
 TEST_P(RecoveryTest, AFrameLargerThanTheWindowGoesAlone) {
   options_.credit_window_bytes = 1000;
   Start();

@@ -201,7 +201,8 @@ FrameTrigger EventRunner::TriggerOf(Running& running) {
   }
   if (row.moment == Moment::kStreamOpen) trigger.any_type = true;
   if (row.moment == Moment::kStreamOpen && row.target == FaultTarget::kFrame) {
-    trigger.any_type = !running.is(FaultKind::kFlipPayload);
+    // The renewal with which a stream opens, or its first data.
+    trigger.any_type = !running.is(FaultKind::kFlipPayload) && running.Draw(0, 1) == 0;
   }
   if (row.moment == Moment::kDataFrame) {
     const int32_t blocks =

@@ -134,6 +134,7 @@ FrameDesk::Verdict FrameDesk::Judge(Waiting& one, const ObservedFrame& frame) {
   }
   if (trigger.any_type) return Verdict::kFire;
   if (header.type != trigger.type) return Verdict::kPass;
+  if (trigger.lose != FrameTrigger::Lose::kNothing && !one.lost) return Verdict::kPass;
   const bool counted = header.type == FrameType::kData;
   return !counted || one.data_frames == trigger.nth ? Verdict::kFire : Verdict::kPass;
 }

@@ -12,10 +12,9 @@ namespace {
 
 class FaultyChannel final : public ByteChannel {
  public:
-  FaultyChannel(std::unique_ptr<ByteChannel> channel, const FrameHook& hook, uint64_t connection)
-      : channel_(std::move(channel)),
-        hook_(hook),
-        faults_(FrameDirection::kToReceiver, connection, 0) {}
+  FaultyChannel(std::unique_ptr<ByteChannel> channel, const FrameHook& hook,
+                FrameDirection direction, uint64_t connection)
+      : channel_(std::move(channel)), hook_(hook), faults_(direction, connection, 0) {}
 
   int fd() const override { return channel_->fd(); }
   bool wants_output() const override { return channel_->wants_output(); }
@@ -66,17 +65,23 @@ class FaultyMedium final : public Medium {
   absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() override {
     ASSIGN_OR_RETURN(std::unique_ptr<ByteChannel> channel, medium_->Accept());
     if (channel == nullptr) return nullptr;
-    return std::make_unique<FaultyChannel>(std::move(channel), hook_, accepted_++);
+    return Faulty(std::move(channel), FrameDirection::kToReceiver);
   }
   absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) override {
-    return medium_->Connect(peer);
+    ASSIGN_OR_RETURN(std::unique_ptr<ByteChannel> channel, medium_->Connect(peer));
+    return Faulty(std::move(channel), FrameDirection::kToSender);
   }
   size_t buffer_bytes() const override { return medium_->buffer_bytes(); }
 
  private:
+  std::unique_ptr<ByteChannel> Faulty(std::unique_ptr<ByteChannel> channel,
+                                      FrameDirection direction) {
+    return std::make_unique<FaultyChannel>(std::move(channel), hook_, direction, connections_++);
+  }
+
   const std::unique_ptr<Medium> medium_;
   const FrameHook hook_;
-  uint64_t accepted_ = 0;
+  uint64_t connections_ = 0;
 };
 
 }  // namespace

@@ -84,6 +84,11 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
     receiver_ = Framed(NewFaultyMedium(new_medium_(), std::move(hook)), &receiver_probe_);
     sender_ = NewTransport(nullptr);
   }
+  // The same of what the receiver says to the sender.
+  void StartWithFaultyAnswers(FrameHook hook) {
+    receiver_ = NewTransport(&receiver_probe_);
+    sender_ = Framed(NewFaultyMedium(new_medium_(), std::move(hook)), nullptr);
+  }
 
   std::unique_ptr<Transport> NewTransport(FrameReceiver* receiver) {
     return Framed(new_medium_(), receiver);
@@ -98,9 +103,8 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
   std::string DeadAddress() { return new_medium_()->address(); }
   int32_t connections() const { return GetParam().connections; }
 
-  absl::Status Open(uint64_t stream) {
-    return sender_->OpenStream(receiver_->address(), stream, kEpoch, Duration::zero(),
-                               ends_.Callback());
+  absl::Status Open(uint64_t stream, Duration renew_every = Duration::zero()) {
+    return sender_->OpenStream(receiver_->address(), stream, kEpoch, renew_every, ends_.Callback());
   }
 
   // Kept until the end of the test, at a place that does not move.

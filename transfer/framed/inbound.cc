@@ -189,6 +189,8 @@ absl::Status InboundConnection::OnCommit(const FrameHeader& header) {
 }
 
 void InboundConnection::OnRenewal(const FrameHeader& header) {
+  // Whoever waits for a credit that was lost has nothing else to say.
+  GrantCredit(InboundGroup::Grant::kRepeat);
   const StreamKey key = KeyOf(header);
   if (group_->refused().Find(key)) return;
   if (absl::Status status = receiver_.Renewed(key.stream, key.epoch); !status.ok()) {

@@ -1,5 +1,7 @@
 #include "transfer/framed/inbound_group.h"
 
+#include <algorithm>
+
 #include "base/status.h"
 
 namespace tandem {
@@ -33,6 +35,7 @@ absl::StatusOr<bool> InboundGroup::CommitCame(const FrameHeader& commit, uint32_
 
 std::optional<uint64_t> InboundGroup::TakeGrant(Grant grant) {
   const uint64_t allowed = consumed_ + window_;
+  if (grant == Grant::kRepeat) return granted_ = std::max(granted_, allowed);
   const uint64_t worth = grant == Grant::kAll ? 1 : window_ / 4;
   if (granted_ != 0 && allowed < granted_ + worth) return std::nullopt;
   granted_ = allowed;

@@ -34,8 +34,9 @@ class InboundGroup {
   // Payload of the sender has landed, was dropped, or will never come. Less than nothing where the
   // same came twice.
   void Consumed(int64_t payload_bytes) { consumed_ += static_cast<uint64_t>(payload_bytes); }
-  // The credit to tell the sender of; empty while it is not worth a frame. `all`: any is.
-  enum class Grant : uint8_t { kWorthAFrame, kAll };
+  // The credit to tell the sender of; empty while it is not worth a frame. With kAll any more than
+  // was told is worth one, with kRepeat what was told is, too: the frame may have been lost.
+  enum class Grant : uint8_t { kWorthAFrame, kAll, kRepeat };
   std::optional<uint64_t> TakeGrant(Grant grant);
 
   RefusedStreams& refused() { return refused_; }

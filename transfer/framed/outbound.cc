@@ -76,7 +76,6 @@ absl::Status OutboundConnection::ReadReplies() {
     ASSIGN_OR_RETURN(const size_t count, channel_->Read({&part, 1}));
     if (count == 0) return absl::OkStatus();
     counters_.received += count;
-    last_progress_ = std::chrono::steady_clock::now();
     RETURN_IF_ERROR(reader_.Feed(std::span(bytes).first(count)));
     if (got_data_) return InvalidArgument("data frame from a receiver");
   }
@@ -147,9 +146,11 @@ absl::StatusOr<size_t> OutboundConnection::SendBatch() {
 void OutboundConnection::TakeSent(size_t count) {
   counters_.sent += count;
   batch_bytes_ -= count;
-  last_progress_ = std::chrono::steady_clock::now();
+  const TimePoint now = std::chrono::steady_clock::now();
   while (count > 0) {
     OutFrame& frame = batch_.front();
+    // Renewals go out, and are answered, however stuck the rest may be: they are no progress.
+    if (frame.fields.type != FrameType::kRenew) last_progress_ = now;
     const size_t taken = std::min(count, frame.left());
     frame.sent += taken;
     count -= taken;
@@ -172,7 +173,11 @@ absl::StatusOr<std::span<std::byte>> OutboundConnection::Prepare(const FrameHead
 }
 
 absl::Status OutboundConnection::Control(const FrameHeader& header) {
-  return group_.OnReply(header, std::chrono::steady_clock::now());
+  const TimePoint now = std::chrono::steady_clock::now();
+  const bool repeated = header.type == FrameType::kCredit && header.frames <= credit_;
+  if (header.type == FrameType::kCredit) credit_ = std::max(credit_, header.frames);
+  if (!repeated) last_progress_ = now;
+  return group_.OnReply(header, now);
 }
 
 }  // namespace tandem

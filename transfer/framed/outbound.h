@@ -71,6 +71,7 @@ class OutboundConnection final : public Connection, private FrameHandler {
   std::deque<OutFrame> batch_;  // hashed and encoded; only the first may be half sent
   size_t batch_bytes_ = 0;
   uint64_t payload_bytes_ = 0;  // of the frames that left the batch
+  uint64_t credit_ = 0;         // the highest that came here
   bool got_data_ = false;       // which no receiver may send
   bool waited_ = false;         // something was left to send after the turn before
   TimePoint last_progress_;

@@ -32,6 +32,7 @@ void OutboundGroup::AddStream(StreamKey key, uint64_t serial, Duration renew_eve
   stream = Stream{.serial = serial, .renew_every = renew_every};
   link_->StreamOpened();
   if (renew_every <= Duration::zero()) return;
+  QueueRenewal(key, stream);  // its first data may be long in coming
   stream.renew_at = now + renew_every;
   renew_at_ = std::min(renew_at_, stream.renew_at);
 }

@@ -71,6 +71,11 @@ TEST(InboundGroupTest, CreditComesInQuartersAndAtTheEnd) {
   EXPECT_EQ(group.TakeGrant(Grant::kAll), std::nullopt);
   group.Consumed(-1);  // it had come twice
   EXPECT_EQ(group.TakeGrant(Grant::kAll), std::nullopt);
+  EXPECT_EQ(group.TakeGrant(Grant::kRepeat), 1251u) << "what was told is not taken back";
+  group.Consumed(3);
+  EXPECT_EQ(group.TakeGrant(Grant::kRepeat), 1253u);
+  EXPECT_EQ(group.TakeGrant(Grant::kRepeat), 1253u);
+  EXPECT_EQ(group.TakeGrant(Grant::kAll), std::nullopt);
 }
 
 class OutboundGroupTest : public ::testing::Test {
@@ -129,6 +134,7 @@ TEST_F(OutboundGroupTest, StreamsTakeTurnsAFrameEach) {
 TEST_F(OutboundGroupTest, ACommitThatNobodyAnswersIsSentAgain) {
   Make(1);
   group_->AddStream(kFirst, 1, milliseconds(10), kNow);
+  EXPECT_EQ(Next(0), "renew 1") << "before any data";
   Post(kFirst, 0);
   group_->OnTimer(kNow + milliseconds(10));
   EXPECT_EQ(Next(0), "renew 1");
