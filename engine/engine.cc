@@ -59,12 +59,6 @@ absl::Status CheckHandoffOptions(const EngineOptions& options) {
 
 absl::Status CheckOptions(const EngineOptions& options, const EngineParts& parts) {
   const ModelConfig& model = parts.model;
-  if (options.role != Role::kUnified && !parts.device.is_host()) {
-    return Unimplemented(
-        "{} serves role unified only: KV is not yet handed over from its memory; start this worker "
-        "with --role unified, or its {} role with --device cpu",
-        parts.device.name(), Name(options.role));
-  }
   RETURN_IF_ERROR(options.layout.Validate());
   RETURN_IF_ERROR(options.scheduler.Validate());
   const KvLayout& layout = options.layout;
@@ -104,6 +98,11 @@ absl::Status SizePool(const Device& device, EngineOptions& options) {
   return absl::OkStatus();
 }
 
+// What comes in another layout is converted by the host's hands.
+bool Converts(const EngineOptions& options, const Device& device) {
+  return options.role == Role::kDecode && device.is_host();
+}
+
 }  // namespace
 
 // The parts of an engine in the order of their making, and its thread.
@@ -126,11 +125,11 @@ class Engine::Impl {
         stream_(std::move(made.stream)),
         transformer_(std::move(made.transformer)),
         store_(std::move(made.store)),
-        runner_(*transformer_, parts.ops, *store_, *stream_),
+        runner_(*transformer_, parts.ops, *store_, parts.device, *stream_),
         zone_({.layout = options.layout,
                .epoch = options.epoch,
                .lease = options.reservation_lease,
-               .conversion_slots = options.role == Role::kDecode ? options.conversion_slots : 0},
+               .conversion_slots = Converts(options, parts.device) ? options.conversion_slots : 0},
               store_->view(), parts.clock, *inbox_),
         loop_(options_, {.clock = parts.clock,
                          .device = parts.device,

@@ -85,7 +85,8 @@ struct ReserveRequest {
   int32_t width = 1;  // rows that it will decode with: its choices, or its beams
   int32_t priority = 0;
   // Of the worker that will push. FAILED_PRECONDITION when it serves another model, or its KV
-  // cannot be kept here without changing its values (CanConvert).
+  // cannot be kept here without changing its values (CanConvert), or on a device other than the
+  // host not as it is.
   KvLayout layout;
   uint64_t model_fingerprint = 0;
   TimePoint deadline = kNoDeadline;
@@ -187,16 +188,15 @@ struct EngineParts {
 class Engine {
  public:
   // Makes the pool, the activations and the thread. Errors as KvStore::Create, Transformer::Create
-  // and BlocksThatFit; UNIMPLEMENTED for a role that hands KV over on a device whose memory the
-  // host does not reach.
+  // and BlocksThatFit.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options,
                                                         const EngineParts& parts);
   // Stops as Shutdown does.
   ~Engine();
 
-  // Role prefill and decode: KV arrives and leaves through `transport`, whose receiver is
-  // frame_receiver(). Call once, before any request. To take both down: Shutdown, then the
-  // transport, then the engine.
+  // Role prefill and decode: KV arrives and leaves through `transport`, which reaches the memory of
+  // the device, and whose receiver is frame_receiver(). Call once, before any request. To take both
+  // down: Shutdown, then the transport, then the engine.
   FrameReceiver* frame_receiver();
   void SetTransport(Transport* transport);
 

@@ -29,6 +29,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, Parts parts)
                           .store = parts.store,
                           .view = view_,
                           .zone = parts.zone,
+                          .device = parts.device,
                           .clock = parts.clock}),
       waiting_(options.max_waiting_reservations, options.max_reservation_wait) {
   Publish();
@@ -56,10 +57,12 @@ std::vector<Message> EngineLoop::AwaitMessages() {
   return messages;
 }
 
-// Elsewhere the layers of a step are queued at once, and it is recorded only without this.
 LayerStored EngineLoop::WhatFollowsALayer(const Device& device) {
-  if (!device.is_host()) return nullptr;
-  if (options_.role != Role::kPrefill) return [this](int32_t) { progress_.Count(); };
+  if (options_.role != Role::kPrefill) {
+    // Where layers are queued at once, steps of decodes are recorded, but only without this.
+    if (!device.is_host()) return nullptr;
+    return [this](int32_t) { progress_.Count(); };
+  }
   return [this](int32_t layer) {
     progress_.Count();
     sender_.PostLayer(layer, chunks_);

@@ -10,16 +10,42 @@
 
 namespace tandem {
 
-ModelRunner::ModelRunner(Transformer& transformer, Ops& ops, KvStore& store, Stream& stream)
-    : transformer_(transformer), ops_(ops), store_(store), stream_(stream) {}
+ModelRunner::ModelRunner(Transformer& transformer, Ops& ops, KvStore& store, const Device& device,
+                         Stream& stream)
+    : transformer_(transformer),
+      ops_(ops),
+      store_(store),
+      stream_(stream),
+      runs_later_(!device.is_host()) {}
 
 absl::Status ModelRunner::Forward(std::span<const Chunk> chunks, int32_t num_decodes,
                                   const LayerStored& layer_stored) {
+  layer_stored_ = &layer_stored;
+  layers_.clear();
+  absl::Status status = Queue(chunks, num_decodes);
+  // Its blocks may go to others, whose KV comes by other ways than this stream.
+  if (!status.ok()) stream_.Synchronize().IgnoreError();
+  return status;
+}
+
+absl::Status ModelRunner::Queue(std::span<const Chunk> chunks, int32_t num_decodes) {
   RETURN_IF_ERROR(MakeRoom(chunks));
   BuildBatch(chunks);
-  ASSIGN_OR_RETURN(logits_,
-                   transformer_.Forward(stream_, Batch(num_decodes), store_.view(), layer_stored));
+  const bool told_later = runs_later_ && *layer_stored_ != nullptr;
+  const LayerStored record = [this](int32_t) { layers_.push_back(stream_.Record()); };
+  ASSIGN_OR_RETURN(logits_, transformer_.Forward(stream_, Batch(num_decodes), store_.view(),
+                                                 told_later ? record : *layer_stored_));
   return absl::OkStatus();
+}
+
+absl::Status ModelRunner::Await() {
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    RETURN_IF_ERROR(layers_[layer].status());
+    RETURN_IF_ERROR((*layers_[layer])->Synchronize());
+    (*layer_stored_)(static_cast<int32_t>(layer));
+  }
+  layers_.clear();
+  return stream_.Synchronize();
 }
 
 absl::Status ModelRunner::MakeRoom(std::span<const Chunk> chunks) {

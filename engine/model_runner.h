@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/sequence.h"
+#include "kernels/device.h"
 #include "kernels/ops.h"
 #include "kvstore/kv_store.h"
 #include "model/transformer/forward.h"
@@ -17,23 +19,28 @@ namespace tandem {
 // Thread: engine. What it is made of must outlive it.
 class ModelRunner {
  public:
-  // `stream` is the one that `store` computes on.
-  ModelRunner(Transformer& transformer, Ops& ops, KvStore& store, Stream& stream);
+  // `stream` is the one that `store` computes on, of `device`.
+  ModelRunner(Transformer& transformer, Ops& ops, KvStore& store, const Device& device,
+              Stream& stream);
   // Waits for what is queued: it writes to memory of the transformer and the store.
   ~ModelRunner() { stream_.Synchronize().IgnoreError(); }
 
   // Queues the computation of `chunks`, prefills first, then `num_decodes` of one token each. Makes
-  // room for them in their tables, which the scheduler has seen to. An error is the whole step's.
+  // room for them in their tables, which the scheduler has seen to. `layer_stored`, if there is
+  // one, is called for each layer once the layer's KV of these chunks is in the pool: within this
+  // call where the device is the host, within Await elsewhere; it must live until then. An error is
+  // the whole step's, and nothing of it is queued any more.
   absl::Status Forward(std::span<const Chunk> chunks, int32_t num_decodes,
                        const LayerStored& layer_stored);
   // Waits until it is done. An error is the whole step's.
-  absl::Status Await() { return stream_.Synchronize(); }
+  absl::Status Await();
 
   // The tokens after each chunk that wants some, in their order. Once, after a Forward of the same
   // chunks, which it awaits. An error is that token's alone.
   std::span<absl::StatusOr<SampledToken>> Sample(std::span<const Chunk> chunks);
 
  private:
+  absl::Status Queue(std::span<const Chunk> chunks, int32_t num_decodes);
   absl::Status MakeRoom(std::span<const Chunk> chunks);
   void BuildBatch(std::span<const Chunk> chunks);
   void AppendChunk(const Chunk& chunk);
@@ -46,8 +53,12 @@ class ModelRunner {
   Ops& ops_;
   KvStore& store_;
   Stream& stream_;
+  const bool runs_later_;  // than it is queued
 
-  TensorView logits_;  // of the latest Forward
+  // Of the latest Forward, while it runs later than it was queued.
+  const LayerStored* layer_stored_ = nullptr;
+  std::vector<absl::StatusOr<std::unique_ptr<Event>>> layers_;  // each stored
+  TensorView logits_;                                           // of the latest Forward
   std::vector<int32_t> token_ids_;
   std::vector<int32_t> positions_;
   std::vector<int64_t> slots_;

@@ -55,8 +55,11 @@ absl::Status CheckCanHandOver(const v1::RegisterRequest& request, const WorkerVi
                               request.wire_version(), request.name(), other.wire_version,
                               other.id.name);
   }
-  const absl::Status status = sends ? CanConvert(request.layout(), other.layout)
-                                    : CanConvert(other.layout, request.layout());
+  const v1::KvLayout& from = sends ? request.layout() : other.layout;
+  const v1::KvLayout& to = sends ? other.layout : request.layout();
+  const std::string& receiving_device = sends ? other.device : request.device();
+  const absl::Status status =
+      receiving_device == "cpu" ? CanConvert(from, to) : CanTakeAsIs(from, to);
   if (status.ok()) return status;
   return Annotate(status,
                   fmt::format("KV layout of {} ({}) and of {} ({})", request.name(),

@@ -252,8 +252,8 @@ absl::Status Worker::Parts::Listen() {
   const std::string& advertised =
       options.advertised_host.empty() ? options.host : options.advertised_host;
   if (options.role != Role::kUnified) {
-    ASSIGN_OR_RETURN(
-        transport, OpenFabric(options, engine->options(), engine->frame_receiver(), clock, turns));
+    ASSIGN_OR_RETURN(transport, OpenFabric(options, engine->options(), *backend.device,
+                                           engine->frame_receiver(), clock, turns));
     engine->SetTransport(transport.get());
     data_address = options.advertised_data.empty() ? transport->address() : options.advertised_data;
     spdlog::info("transfer ready data_address=\"{}\" buffer_megabytes={:.1f}", data_address,

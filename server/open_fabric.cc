@@ -11,23 +11,37 @@
 namespace tandem {
 namespace {
 
-FramedOptions Framing(const TransferTuning& tuning, TurnCounter& counter) {
+// Where the KV lies that goes and comes.
+struct KvMemory {
+  Device& device;
+  size_t extent_bytes = 0;
+};
+
+FramedOptions Framing(const TransferTuning& tuning, const KvMemory& kv, TurnCounter& counter) {
   return {.connections = tuning.connections,
           .max_bytes_per_second = tuning.bandwidth,
-          .turns = &counter.turns};
+          .turns = &counter.turns,
+          .device = &kv.device,
+          .staged_payload_bytes = kv.extent_bytes};
 }
 
-ZeroCopy ZeroCopyOf(const TransferTuning& tuning) {
-  if (tuning.zero_copy == "on") return ZeroCopy::kOn;
-  return tuning.zero_copy == "off" ? ZeroCopy::kOff : ZeroCopy::kAuto;
+// What passes through staging memory is sent from there, which other payloads take next: the system
+// must have it when the call returns.
+absl::StatusOr<ZeroCopy> ZeroCopyOf(const TransferTuning& tuning, const Device& device) {
+  if (tuning.zero_copy == "on" && !device.is_host()) {
+    return InvalidArgument(
+        "--kv-zero-copy on: KV in the memory of {} is sent from a copy: use auto", device.name());
+  }
+  if (tuning.zero_copy == "off" || !device.is_host()) return ZeroCopy::kOff;
+  return tuning.zero_copy == "on" ? ZeroCopy::kOn : ZeroCopy::kAuto;
 }
 
-FabricPart ShmPart(const WorkerOptions& options, TurnCounter& turns) {
+FabricPart ShmPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {
   ShmOptions shm;
   // Only those who are connected to need room; one place is the least that there can be.
   shm.buffer_bytes =
       options.role == Role::kDecode ? options.tuning.transfer.buffer_bytes : shm.slot_bytes;
-  const FramedOptions framing = Framing(options.tuning.transfer, turns);
+  const FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
   return {.name = "shm",
           .open = [=](FrameReceiver* receiver) -> absl::StatusOr<std::unique_ptr<Transport>> {
             ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, ShmMedium::Open(shm));
@@ -35,14 +49,15 @@ FabricPart ShmPart(const WorkerOptions& options, TurnCounter& turns) {
           }};
 }
 
-FabricPart TcpPart(const WorkerOptions& options, TurnCounter& turns) {
+FabricPart TcpPart(const WorkerOptions& options, const KvMemory& kv, ZeroCopy zero_copy,
+                   TurnCounter& turns) {
   const TcpOptions tcp = {
       .listen_host = options.host,
       .listen_port = options.data_port,
       .advertised_host = options.advertised_host.empty() ? options.host : options.advertised_host,
-      .zero_copy = ZeroCopyOf(options.tuning.transfer),
+      .zero_copy = zero_copy,
       .tls = options.tuning.transfer.tls};
-  const FramedOptions framing = Framing(options.tuning.transfer, turns);
+  const FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
   return {.name = "tcp",
           .open = [=](FrameReceiver* receiver) -> absl::StatusOr<std::unique_ptr<Transport>> {
             ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, TcpMedium::Open(tcp));
@@ -53,17 +68,25 @@ FabricPart TcpPart(const WorkerOptions& options, TurnCounter& turns) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options,
-                                                   const EngineOptions& engine,
+                                                   const EngineOptions& engine, Device& device,
                                                    FrameReceiver* receiver, const Clock& clock,
                                                    std::deque<TurnCounter>& turns) {
   const TransferTuning& tuning = options.tuning.transfer;
+  const KvMemory kv = {.device = device,
+                       .extent_bytes = static_cast<size_t>(engine.layout.ExtentBytes())};
+  ASSIGN_OR_RETURN(const ZeroCopy zero_copy, ZeroCopyOf(tuning, device));
   std::vector<FabricPart> parts;  // best first
-  if (tuning.transport != "tcp") parts.push_back(ShmPart(options, turns.emplace_back("kv-shm")));
-  if (tuning.transport != "shm") parts.push_back(TcpPart(options, turns.emplace_back("kv-tcp")));
+  if (tuning.transport != "tcp") {
+    parts.push_back(ShmPart(options, kv, turns.emplace_back("kv-shm")));
+  }
+  if (tuning.transport != "shm") {
+    parts.push_back(TcpPart(options, kv, zero_copy, turns.emplace_back("kv-tcp")));
+  }
   const bool probes = options.role == Role::kPrefill && tuning.probe == "on";
-  const auto extent = static_cast<size_t>(engine.layout.ExtentBytes());
-  return Fabric::Open({.epoch = engine.epoch, .probe_extent_bytes = probes ? extent : 0}, parts,
-                      receiver, clock);
+  return Fabric::Open({.epoch = engine.epoch,
+                       .probe_extent_bytes = probes ? kv.extent_bytes : 0,
+                       .device = &device},
+                      parts, receiver, clock);
 }
 
 }  // namespace tandem

@@ -11,11 +11,11 @@
 
 namespace tandem {
 
-// The transports of a worker that hands KV over, as its flags say. `receiver` and `clock` outlive
-// the fabric, and so do `turns`, which gets one for the thread of each transport. Errors name the
-// address or the flag at fault.
+// The transports of a worker that hands KV over, as its flags say. `device`, where the KV lies,
+// `receiver` and `clock` outlive the fabric, and so do `turns`, which gets one for the thread of
+// each transport. Errors name the address or the flag at fault.
 absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options,
-                                                   const EngineOptions& engine,
+                                                   const EngineOptions& engine, Device& device,
                                                    FrameReceiver* receiver, const Clock& clock,
                                                    std::deque<TurnCounter>& turns);
 

@@ -48,16 +48,10 @@ void AddWorkers(const std::string& role, int count, const UpFlags& flags,
   }
 }
 
-// KV in the memory of a GPU is not handed over yet, so all workers there are unified.
+// Workers that share one GPU have nothing to gain from handing KV over: unless it is asked for, one
+// unified worker has it alone.
 absl::Status ChooseWorkers(UpFlags& flags) {
   const bool on_cpu = flags.tuning.device == "cpu";
-  if (!on_cpu && (flags.prefill.value_or(0) > 0 || flags.decode.value_or(0) > 0)) {
-    return Unimplemented(
-        "--device {} serves with unified workers only: KV is not yet handed over from the memory "
-        "of "
-        "a GPU; leave out --prefill and --decode, or give --device cpu",
-        flags.tuning.device);
-  }
   flags.prefill = flags.prefill.value_or(on_cpu ? 1 : 0);
   flags.decode = flags.decode.value_or(on_cpu ? 1 : 0);
   if (flags.unified == 0 && (flags.prefill == 0 || flags.decode == 0)) {
@@ -66,7 +60,8 @@ absl::Status ChooseWorkers(UpFlags& flags) {
         "--prefill, --decode)");
   }
   if (!on_cpu && !flags.tuning.device_memory_fraction) {
-    flags.tuning.device_memory_fraction = kDefaultDeviceMemoryFraction / flags.unified;
+    const int workers = flags.unified + *flags.prefill + *flags.decode;
+    flags.tuning.device_memory_fraction = kDefaultDeviceMemoryFraction / workers;
   }
   return absl::OkStatus();
 }

@@ -124,19 +124,57 @@ TEST(EmulatedDaemonTest, WhatDoesNotFitIsAnErrorOfOneLine) {
   EXPECT_EQ(CountLines(fraction.output), 1) << fraction.output;
 }
 
-TEST(EmulatedDaemonTest, KvIsNotHandedOverFromAGpu) {
-  const CommandResult worker = Shell(
-      std::string(TANDEM_EMULATED_BINARY) +
-      " worker --role prefill --device cuda:0 --router 127.0.0.1:1 --log-level=error --model=" +
-      kModel);
+// Prefill and decode workers, each on the GPU: the tokens of transformers, through each transport.
+class EmulatedHandoffTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(EmulatedHandoffTest, ServesWhatTransformersSays) {
+  std::ifstream file(TANDEM_SOURCE_DIR "/tests/golden/logits/sample.json");
+  const nlohmann::json golden = nlohmann::json::parse(file)["cases"][0];
+  TestCluster cluster(
+      {.binary = TANDEM_EMULATED_BINARY,
+       .prefill = 1,
+       .decode = 1,
+       .unified = 0,
+       .worker_flags = {"--device=cuda:0", "--batch-invariant", "--device-memory-fraction=0.45",
+                        "--kv-transport=" + GetParam()}});
+  constexpr size_t kTokens = 16;
+  std::vector<int32_t> expected = golden["greedy_ids"];
+  expected.resize(kTokens);
+  for (int i = 0; i < 2; ++i) {  // the second with its prompt in both prefix caches
+    const Outcome outcome =
+        Ask(cluster.client(), TextRequest(golden["text"], v1::ROUTE_DISAGGREGATED, kTokens));
+    ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+    EXPECT_EQ(outcome.generation.choices.at(0).token_ids, expected);
+  }
+  cluster.WaitUntilIdle();
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, EmulatedHandoffTest, testing::Values("shm", "tcp"),
+                         [](const auto& info) { return info.param; });
+
+TEST(EmulatedDaemonTest, UpStartsTheWorkersThatItIsAskedFor) {
+  auto up = ChildProcess::Start({"up", "--device=cuda", "--prefill=1", "--decode=1", "--unified=0",
+                                 "--port=0", "--model=" + kModel},
+                                TANDEM_EMULATED_BINARY);
+  ASSERT_TRUE(up.ok()) << up.status();
+  Client client(up->TakeReadyLine());
+  const Outcome outcome = Ask(client, TextRequest("It was a", v1::ROUTE_DISAGGREGATED, 4));
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+  up->Signal(SIGTERM);
+  int how = 0;
+  waitpid(up->pid(), &how, 0);
+  EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+}
+
+TEST(EmulatedDaemonTest, ZeroCopyFromAGpuIsRefused) {
+  const CommandResult worker =
+      Shell(std::string(TANDEM_EMULATED_BINARY) +
+            " worker --role prefill --device cuda:0 --kv-zero-copy on --router 127.0.0.1:1 "
+            "--log-level=error --model=" +
+            kModel);
   EXPECT_NE(worker.exit_status, 0);
-  EXPECT_THAT(worker.output, HasSubstr("--role unified"));
+  EXPECT_THAT(worker.output, AllOf(HasSubstr("--kv-zero-copy on"), HasSubstr("cuda:0")));
   EXPECT_EQ(CountLines(worker.output), 1) << worker.output;
-  const CommandResult up = Shell(std::string(TANDEM_EMULATED_BINARY) +
-                                 " up --device cuda:0 --prefill 1 --decode 1 --model=" + kModel);
-  EXPECT_NE(up.exit_status, 0);
-  EXPECT_THAT(up.output, HasSubstr("leave out --prefill and --decode"));
-  EXPECT_EQ(CountLines(up.output), 1) << up.output;
 }
 
 // The binary as it is built here, on a machine that may have no GPU.

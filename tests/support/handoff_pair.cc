@@ -9,10 +9,13 @@
 namespace tandem {
 namespace {
 
-std::unique_ptr<Transport> NewTransport(LoopbackNetwork& network, Wire wire,
-                                        FrameReceiver* receiver) {
-  if (wire == Wire::kLoopback) return network.NewTransport(receiver);
-  auto transport = OpenTcpTransport({}, receiver);
+std::unique_ptr<Transport> NewTransport(LoopbackNetwork& network, Wire wire, TestEngine& engine) {
+  const FramedOptions framed = {
+      .device = &engine.device(),
+      .staged_payload_bytes = static_cast<size_t>(engine.layout().ExtentBytes())};
+  FrameReceiver* const receiver = engine->frame_receiver();
+  if (wire == Wire::kLoopback) return network.NewTransport(receiver, framed);
+  auto transport = OpenTcpTransport({}, receiver, framed);
   TANDEM_CHECK(transport.ok(), transport.status().ToString());
   return *std::move(transport);
 }
@@ -21,7 +24,7 @@ std::unique_ptr<TestEngine> NewEngine(TestEngineSetup setup, Role role, Loopback
                                       Wire wire) {
   setup.role = role;
   auto engine = std::make_unique<TestEngine>(setup);
-  engine->Connect(NewTransport(network, wire, (*engine)->frame_receiver()));
+  engine->Connect(NewTransport(network, wire, *engine));
   return engine;
 }
 

@@ -50,6 +50,7 @@ class TestEngine {
   StepGate& gate() { return gate_; }
   const KvLayout& layout() const { return engine_->options().layout; }
   const ModelConfig& model() const { return model_->config; }
+  Device& device() { return *model_->backend.device; }
 
   void Connect(std::unique_ptr<Transport> transport);
   Transport& transport() { return *transport_; }

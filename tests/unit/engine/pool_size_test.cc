@@ -110,10 +110,6 @@ TEST_F(PoolSizeTest, AnEngineSizesItsPool) {
   EXPECT_EQ((*engine)->options().num_blocks, 10);
   EXPECT_EQ((*engine)->options().max_context_tokens, 80);
   EXPECT_EQ((*engine)->stats().kv.total_blocks, 10);
-
-  options.role = Role::kPrefill;
-  EXPECT_EQ(create().status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(create().status().message()), HasSubstr("--role unified"));
 }
 
 }  // namespace

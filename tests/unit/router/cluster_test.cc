@@ -27,6 +27,7 @@ class ClusterTest : public testing::Test {
     layout.set_head_dim(64);
     layout.set_block_tokens(16);
     layout.set_dtype("bf16");
+    request.set_device("cpu");
     request.set_data_address("tcp:127.0.0.1:2");
     request.set_wire_version(2);
     request.set_max_context_tokens(100);
@@ -201,6 +202,20 @@ TEST_F(ClusterTest, KvThatCanBeConvertedIsHandedOver) {
   v1::RegisterRequest narrow = Worker("d2", v1::WORKER_ROLE_DECODE);
   narrow.mutable_layout()->set_dtype("f8e4m3");
   ExpectDisagree(narrow, {"bf16 cannot be turned into f8e4m3"});
+}
+
+TEST_F(ClusterTest, AGpuTakesKvAsItIsOnly) {
+  ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
+  v1::RegisterRequest decode = Worker("d", v1::WORKER_ROLE_DECODE);
+  decode.set_device("cuda:0");
+  decode.mutable_layout()->set_block_tokens(64);
+  ExpectDisagree(decode, {"block_tokens is 16 at the sender and 64 at the receiver"});
+  decode = Worker("d", v1::WORKER_ROLE_DECODE);
+  decode.set_device("cuda:0");
+  decode.mutable_layout()->set_dtype("f32");
+  ExpectDisagree(decode, {"dtype is bf16 at the sender and f32 at the receiver"});
+  decode.mutable_layout()->set_dtype("bf16");
+  EXPECT_TRUE(cluster_.Register(decode).ok());
 }
 
 TEST_F(ClusterTest, DecodeWorkersAreThePeersForKv) {
