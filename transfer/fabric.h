@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
+#include "kernels/device.h"
 #include "transfer/endpoints.h"
 #include "transfer/link_prober.h"
 #include "transfer/peer_table.h"
@@ -28,6 +29,9 @@ namespace tandem {
 struct FabricOptions {
   uint64_t epoch = 0;             // of this process: probes of another are refused
   size_t probe_extent_bytes = 0;  // of KV, for probes of the peers; 0: none is probed
+  // Where KV lies, and so what probes are sent from and land in; null: in the host's memory.
+  // Outlives the fabric.
+  Device* device = nullptr;
 };
 
 // One of the transports that a fabric is made of.

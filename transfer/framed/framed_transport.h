@@ -2,10 +2,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "kernels/device.h"
 #include "transfer/medium.h"
 #include "transfer/transport.h"
 
@@ -29,6 +31,15 @@ struct FramedOptions {
   // Rises with every turn of the transport's thread, at least once a second, for whoever watches
   // over it; may be null, else it outlives the transport.
   std::atomic<uint64_t>* turns = nullptr;
+  // Where payloads lie, those that are posted and the places that Prepare names; outlives the
+  // transport. Null or a device that is the host: in the host's memory. With another one they pass
+  // through page-locked memory, which is set aside when the transport is made.
+  Device* device = nullptr;
+  // Then, the largest payload. Post refuses a larger one with INVALID_ARGUMENT; the stream of a
+  // larger one that comes is refused with it, too.
+  size_t staged_payload_bytes = 0;
+  // Then, of page-locked memory in each direction: at least two such payloads.
+  size_t staging_bytes = 32 << 20;
 };
 
 // Frames (docs/kv_wire_format.md) over any medium: one thread for all connections, writes gathered
@@ -36,7 +47,8 @@ struct FramedOptions {
 // connection that sends what is no frame is closed.
 // `receiver` must outlive the transport. Null on a worker that only sends: then every stream that
 // comes is refused with FAILED_PRECONDITION.
-// UNAVAILABLE when the process has no descriptor left.
+// UNAVAILABLE when the process has no descriptor left; INVALID_ARGUMENT for sizes of the staging
+// that cannot be, RESOURCE_EXHAUSTED when there is not so much page-locked memory.
 absl::StatusOr<std::unique_ptr<Transport>> NewFramedTransport(const FramedOptions& options,
                                                               std::unique_ptr<Medium> medium,
                                                               FrameReceiver* receiver);
