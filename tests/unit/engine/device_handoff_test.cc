@@ -21,7 +21,7 @@ constexpr int32_t kVocabSize = 2048;
 
 // No row depends on its batch: splits are fixed, and no step has more rows than our own matrix
 // product takes (docs/cuda.md).
-TestEngineSetup Setup() {
+TestEngineSetup Blocks() {
   return {.checkpoint = "models/sample",
           .num_blocks = 64,
           .block_tokens = 16,
@@ -51,7 +51,7 @@ std::vector<TokenIds> AllChoices(const Disaggregated& run) {
 }
 
 std::vector<TokenIds> Unified(EngineRequest request) {
-  TestEngine engine(Setup());
+  TestEngine engine(Blocks());
   Recording recording;
   engine->Submit(request, recording.NewSink());
   EXPECT_EQ(recording.AwaitFinish().status, absl::OkStatus());
@@ -68,7 +68,7 @@ class DeviceHandoffTest : public testing::TestWithParam<Wire> {
     EXPECT_TRUE(pair_.decode().AtRest());
   }
 
-  HandoffPair pair_{Setup(), GetParam()};
+  HandoffPair pair_{Blocks(), GetParam()};
 };
 
 TEST_P(DeviceHandoffTest, ChangesNoAnswer) {
