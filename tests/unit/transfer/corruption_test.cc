@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "base/hash.h"
 #include "gtest/gtest.h"
 #include "tests/support/transport_probe.h"
@@ -125,14 +127,32 @@ std::vector<Bytes> Frames() {
   return frames;
 }
 
+// Of every type that has none, with every field that it may set.
+std::vector<FrameHeader> HeadersWithoutPayload() {
+  constexpr uint64_t kStream = 7;
+  constexpr uint64_t kEpoch = 99;
+  return {{.type = FrameType::kCommit,
+           .stream = kStream,
+           .epoch = kEpoch,
+           .block = 3,
+           .frames = 512,
+           .sent_bytes = 1 << 20},
+          {.type = FrameType::kAck, .stream = kStream, .epoch = kEpoch, .block = 3},
+          {.type = FrameType::kReject, .code = 15, .stream = kStream, .epoch = kEpoch, .block = 3},
+          {.type = FrameType::kHello, .stream = 0xfeedfacecafef00d, .layer = 1, .block = 3},
+          {.type = FrameType::kCredit, .frames = 16 << 20},
+          {.type = FrameType::kRenew, .stream = kStream, .epoch = kEpoch},
+          {.type = FrameType::kResend,
+           .stream = kStream,
+           .epoch = kEpoch,
+           .layer = 5,
+           .block = 11,
+           .frames = 2}};
+}
+
 std::vector<Bytes> FramesWithoutPayload() {
   std::vector<Bytes> frames;
-  for (const FrameHeader& header :
-       {FrameHeader{.type = FrameType::kCommit, .stream = 7, .epoch = 99, .frames = 512},
-        FrameHeader{.type = FrameType::kAck, .stream = 7, .epoch = 99},
-        FrameHeader{.type = FrameType::kReject, .code = 15, .stream = 7, .epoch = 99}}) {
-    frames.push_back(Frame(header, {}));
-  }
+  for (const FrameHeader& header : HeadersWithoutPayload()) frames.push_back(Frame(header, {}));
   return frames;
 }
 
@@ -197,6 +217,25 @@ TEST(CorruptionTest, WhatIsRightLands) {
     EXPECT_EQ(reader.Feed(frame), absl::OkStatus());
     EXPECT_EQ(probe.landed, 1);
     EXPECT_EQ(probe.last, absl::StatusCode::kOk);
+  }
+  for (const Bytes& frame : FramesWithoutPayload()) {
+    LandingProbe probe;
+    FrameReader reader(probe);
+    EXPECT_EQ(reader.Feed(frame), absl::OkStatus());
+    EXPECT_EQ(probe.controls, 1);
+  }
+}
+
+// A type that is new must be corrupted here, too.
+TEST(CorruptionTest, AllTypesAreThere) {
+  std::set<FrameType> types = {FrameType::kData};
+  for (const FrameHeader& header : HeadersWithoutPayload()) types.insert(header.type);
+  for (uint32_t value = 0; value <= 255; ++value) {
+    const auto type = static_cast<FrameType>(value);
+    const auto encoded = EncodeFrameHeader({.type = type, .stream = 1});
+    const absl::Status parsed = ParseFrameHeader(encoded).status();
+    const bool known = !absl::StrContains(parsed.message(), "unknown");
+    EXPECT_EQ(known, types.contains(type)) << value << ": " << parsed;
   }
 }
 
