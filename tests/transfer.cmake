@@ -3,35 +3,44 @@ tandem_test(transfer_test
   SOURCES unit/transfer/frame_test.cc unit/transfer/frame_reader_test.cc
           unit/transfer/groups_test.cc unit/transfer/link_meter_test.cc unit/transfer/streams_test.cc
           unit/transfer/tcp_transport_test.cc
-          support/transport_probe.cc
+          support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_transfer)
 tandem_test(frame_proxy_test
   SOURCES unit/transfer/frame_proxy_test.cc support/frame_faults.cc support/frame_proxy.cc
-          support/transport_probe.cc
+          support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_transfer)
 tandem_test(corruption_test
-  SOURCES unit/transfer/corruption_test.cc support/transport_probe.cc
+  SOURCES unit/transfer/corruption_test.cc support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_transfer)
 tandem_test(transfer_memory_test
   SOURCES unit/transfer/transfer_memory_test.cc
   DEPS tandem_transfer)
 tandem_test(tls_test
   SOURCES unit/transfer/tls_test.cc unit/transfer/tls_transport_test.cc support/frame_faults.cc
-          support/frame_proxy.cc support/test_certificates.cc support/transport_probe.cc
+          support/frame_proxy.cc support/test_certificates.cc support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_transfer)
 tandem_test(zero_copy_test
-  SOURCES unit/transfer/zero_copy_test.cc support/transport_probe.cc
+  SOURCES unit/transfer/zero_copy_test.cc support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_transfer)
 tandem_test(fabric_test
   SOURCES unit/transfer/fabric_test.cc unit/transfer/peer_paths_test.cc
-          unit/transfer/peer_table_test.cc unit/transfer/probe_test.cc support/transport_probe.cc
+          unit/transfer/peer_table_test.cc unit/transfer/probe_test.cc support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_transfer)
+# Payloads in the memory of the host, and of the device that TANDEM_TEST_DEVICE names.
+set(TRANSPORT_CONFORMANCE_TEST
+    conformance/transport_test.cc conformance/transport_recovery_test.cc
+    support/faulty_medium.cc support/frame_faults.cc support/payload_memory.cc
+    support/test_certificates.cc support/transport_probe.cc)
 tandem_test(transport_conformance_test
-  SOURCES conformance/transport_test.cc conformance/transport_recovery_test.cc
-          support/faulty_medium.cc support/frame_faults.cc support/test_certificates.cc
-          support/transport_probe.cc
-  DEPS tandem_transfer
+  SOURCES ${TRANSPORT_CONFORMANCE_TEST}
+  DEPS tandem_transfer tandem_kernels
   LABELS conformance)
+tandem_emulated_test(transport_conformance_emulated_test
+  SOURCES ${TRANSPORT_CONFORMANCE_TEST}
+  DEPS tandem_transfer tandem_kernels
+  LABELS conformance TIMEOUT 300)
+set_tests_properties(transport_conformance_emulated_test PROPERTIES
+                     ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)
 tandem_fuzz_test(frame_fuzz
   SOURCES fuzz/frame_fuzz.cc
   CORPUS fuzz/corpus/frame

@@ -45,6 +45,9 @@ class ByteChannel {
   // machine has them: their memory must stay mapped as long as the channel lives, and what changes
   // in it meanwhile fails the frame's hash.
   virtual absl::StatusOr<size_t> Write(std::span<const iovec> parts) = 0;
+  // How many of the bytes that Write took last may still be read where they were. When that
+  // changes, an event on fd() says so.
+  virtual size_t held_bytes() const { return 0; }
 };
 
 }  // namespace tandem

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "spdlog/spdlog.h"
+#include "transfer/probe_memory.h"
 
 namespace tandem {
 namespace {
@@ -35,16 +36,24 @@ void Log(const PeerTable::ProbeJob& job, const absl::StatusOr<LinkProbe>& probe)
 
 }  // namespace
 
-Fabric::Fabric(const FabricOptions& options, FrameReceiver* receiver, const Clock& clock)
-    : options_(options), clock_(clock), probe_receiver_(receiver, options.epoch, clock) {
-  if (options.probe_extent_bytes > 0) prober_.emplace(options.probe_extent_bytes, clock);
-}
+Fabric::Fabric(const FabricOptions& options, FrameReceiver* receiver, DeviceBuffer probe_memory,
+               const Clock& clock)
+    : options_(options),
+      clock_(clock),
+      probe_receiver_(receiver, options.epoch, std::move(probe_memory), clock) {}
 
 absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Open(const FabricOptions& options,
                                                      const std::vector<FabricPart>& parts,
                                                      FrameReceiver* receiver, const Clock& clock) {
   TANDEM_CHECK(!parts.empty(), "a fabric has a transport");
-  std::unique_ptr<Fabric> fabric(new Fabric(options, receiver, clock));
+  ASSIGN_OR_RETURN(DeviceBuffer landing,
+                   AllocateProbeMemory(options.device, ProbeReceiver::kMemoryBytes));
+  std::unique_ptr<Fabric> fabric(new Fabric(options, receiver, std::move(landing), clock));
+  if (options.probe_extent_bytes > 0) {
+    ASSIGN_OR_RETURN(DeviceBuffer source,
+                     AllocateProbeMemory(options.device, LinkProber::kMemoryBytes));
+    fabric->prober_.emplace(options.probe_extent_bytes, std::move(source), clock);
+  }
   for (const FabricPart& part : parts) {
     ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport, part.open(&fabric->probe_receiver_));
     fabric->parts_.push_back({.name = part.name, .transport = std::move(transport)});

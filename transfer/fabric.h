@@ -58,7 +58,7 @@ struct FabricPeer {
 class Fabric final : public Transport {
  public:
   // `parts`: at least one, best by nature first. `receiver` may be null on a worker that only
-  // sends; it and `clock` outlive the fabric. Errors as the parts'.
+  // sends; it and `clock` outlive the fabric. Errors as the parts', and as AllocateProbeMemory's.
   static absl::StatusOr<std::unique_ptr<Fabric>> Open(const FabricOptions& options,
                                                       const std::vector<FabricPart>& parts,
                                                       FrameReceiver* receiver, const Clock& clock);
@@ -102,7 +102,8 @@ class Fabric final : public Transport {
     StreamEnded ended;
   };
 
-  Fabric(const FabricOptions& options, FrameReceiver* receiver, const Clock& clock);
+  Fabric(const FabricOptions& options, FrameReceiver* receiver, DeviceBuffer probe_memory,
+         const Clock& clock);
 
   Transport* Find(std::string_view name) const;
   absl::StatusOr<std::vector<Endpoint>> WaysTo(std::string_view peer) const;

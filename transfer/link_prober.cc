@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <random>
-#include <span>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "base/status.h"
@@ -10,7 +10,6 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kMemoryBytes = 4 << 20;
 constexpr uint64_t kFirstBulkBytes = 1 << 20;
 
 // Several workers probe one peer: their streams must not meet.
@@ -19,19 +18,13 @@ uint64_t RandomStream() {
   return (uint64_t{device()} << 32) | device();
 }
 
-std::vector<std::byte> SomeBytes() {
-  std::vector<std::byte> bytes(kMemoryBytes);
-  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 131 >> 3);
-  return bytes;
-}
-
 }  // namespace
 
-LinkProber::LinkProber(size_t extent_bytes, const Clock& clock)
+LinkProber::LinkProber(size_t extent_bytes, DeviceBuffer memory, const Clock& clock)
     : bulk_payload_(static_cast<uint32_t>(
           std::clamp<size_t>(extent_bytes, kProbeSmallPayload, kMaxProbePayload))),
       clock_(clock),
-      memory_(SomeBytes()),
+      memory_(std::move(memory)),
       next_stream_(RandomStream()) {}
 
 void LinkProber::Stop() {
@@ -62,7 +55,7 @@ absl::Status LinkProber::Post(const Target& target, uint64_t stream, Load load) 
   for (int i = 0; i < load.frames; ++i) {
     const size_t place = static_cast<size_t>(i) % places * kMaxProbePayload;
     RETURN_IF_ERROR(target.transport.Post(stream, target.epoch, 0, static_cast<uint32_t>(i),
-                                          std::span(memory_).subspan(place, load.payload_bytes)));
+                                          memory_.bytes().subspan(place, load.payload_bytes)));
     bytes_sent_ += kFrameHeaderBytes + load.payload_bytes;
   }
   return target.transport.FinishStream(stream, target.epoch);

@@ -11,19 +11,23 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
+#include "kernels/device.h"
 #include "transfer/link_probe.h"
 #include "transfer/transport.h"
 
 namespace tandem {
 
 // Measures the way to a peer with streams that its ProbeReceiver takes, one after the other: at
-// most about 50 MB per link. Payloads come from memory that was set aside when this was made, large
-// enough that most of it is not in a core's own cache, as KV is not.
+// most about 50 MB per link. Payloads come from memory that was set aside before, where KV lies and
+// large enough that most of it is not in a core's own cache, as KV is not.
 // Thread: Measure from one, which it blocks; Stop from any.
 class LinkProber {
  public:
+  static constexpr size_t kMemoryBytes = 4 << 20;
+
   // `extent_bytes`: of the frames of the bulk, as of KV; larger ones count as kMaxProbePayload.
-  LinkProber(size_t extent_bytes, const Clock& clock);
+  // `memory`: kMemoryBytes.
+  LinkProber(size_t extent_bytes, DeviceBuffer memory, const Clock& clock);
 
   // UNAVAILABLE when the peer cannot be reached, DEADLINE_EXCEEDED when a stream takes longer than
   // kPatience, CANCELLED after Stop, else what the peer answered.
@@ -65,7 +69,7 @@ class LinkProber {
 
   const uint32_t bulk_payload_;
   const Clock& clock_;
-  const std::vector<std::byte> memory_;
+  const DeviceBuffer memory_;
   uint64_t next_stream_;
   std::atomic<uint64_t> bytes_sent_ = 0;
   absl::Mutex mutex_;

@@ -1,6 +1,7 @@
 #include "transfer/probe_receiver.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
@@ -14,12 +15,9 @@ absl::Status NoStreams() { return FailedPrecondition("this worker receives no st
 
 }  // namespace
 
-ProbeReceiver::ProbeReceiver(FrameReceiver* next, uint64_t epoch, const Clock& clock)
-    : next_(next),
-      epoch_(epoch),
-      clock_(clock),
-      memory_(kSlots * kMaxProbePayload),
-      slots_(kSlots) {}
+ProbeReceiver::ProbeReceiver(FrameReceiver* next, uint64_t epoch, DeviceBuffer memory,
+                             const Clock& clock)
+    : next_(next), epoch_(epoch), clock_(clock), memory_(std::move(memory)), slots_(kSlots) {}
 
 absl::Status ProbeReceiver::CheckEpoch(uint64_t epoch) const {
   if (epoch == epoch_) return absl::OkStatus();
@@ -60,7 +58,7 @@ absl::StatusOr<std::span<std::byte>> ProbeReceiver::Prepare(const FrameHeader& h
     return MakeStatus(absl::StatusCode::kAlreadyExists, "all slots for probes are taken");
   *free = {.taken = true, .header = header};
   const auto index = static_cast<size_t>(free - slots_.begin());
-  return std::span(memory_).subspan(index * kMaxProbePayload, header.payload_bytes);
+  return memory_.bytes().subspan(index * kMaxProbePayload, header.payload_bytes);
 }
 
 void ProbeReceiver::Landed(const FrameHeader& header, const absl::Status& status) {

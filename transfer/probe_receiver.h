@@ -9,13 +9,14 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
+#include "kernels/device.h"
 #include "transfer/link_probe.h"
 #include "transfer/stream_key.h"
 #include "transfer/transport.h"
 
 namespace tandem {
 
-// Takes the streams of probes (kProbeStreamBit) that peers send, into memory of its own, and passes
+// Takes the streams of probes (kProbeStreamBit) that peers send, into memory set aside, and passes
 // all others on. What is taken at once is bounded: kMaxStreams streams, beyond which a stream is
 // refused with RESOURCE_EXHAUSTED, and kSlots payloads, beyond which one is dropped and its stream
 // fails.
@@ -24,12 +25,13 @@ class ProbeReceiver final : public FrameReceiver {
  public:
   static constexpr size_t kSlots = 16;
   static constexpr size_t kMaxStreams = 8;
+  static constexpr size_t kMemoryBytes = kSlots * kMaxProbePayload;
   // A stream of which so long nothing came makes room for another.
   static constexpr Duration kIdle = std::chrono::seconds(5);
 
   // `next` may be null: then only probes are taken. `epoch`: this process's; probes of another are
-  // refused. Both outlive this.
-  ProbeReceiver(FrameReceiver* next, uint64_t epoch, const Clock& clock);
+  // refused. `memory`: kMemoryBytes. `next` and `clock` outlive this.
+  ProbeReceiver(FrameReceiver* next, uint64_t epoch, DeviceBuffer memory, const Clock& clock);
 
   absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) override;
   void Landed(const FrameHeader& header, const absl::Status& status) override;
@@ -56,7 +58,7 @@ class ProbeReceiver final : public FrameReceiver {
   FrameReceiver* const next_;
   const uint64_t epoch_;
   const Clock& clock_;
-  std::vector<std::byte> memory_;  // slot i: kMaxProbePayload bytes from i * kMaxProbePayload
+  const DeviceBuffer memory_;  // slot i: kMaxProbePayload bytes from i * kMaxProbePayload
   std::atomic<uint64_t> bytes_received_ = 0;
   absl::Mutex mutex_;
   std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);

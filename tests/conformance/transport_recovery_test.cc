@@ -133,9 +133,9 @@ TEST_P(RecoveryTest, WhatWasNeverPostedCannotBeAskedFor) {
 }
 
 TEST_P(RecoveryTest, AFrameAloneMayBeRefused) {
-  std::atomic<bool> refused = false;
   receiver_probe_.prepare_policy = [&](const FrameHeader& header) -> absl::Status {
-    if (header.block == 2 && !refused.exchange(true)) return absl::AlreadyExistsError("busy");
+    const bool busy = receiver_probe_.Count(1, Kind::kCommit) == 0;
+    if (header.block == 2 && busy) return absl::AlreadyExistsError("busy");
     return absl::OkStatus();
   };
   Start();

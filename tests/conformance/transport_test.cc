@@ -28,12 +28,16 @@ TEST_P(TransportTest, FramesArriveWholeAndInOrder) {
   ASSERT_EQ(calls.size(), 2 * kCount + 1);
   EXPECT_EQ(calls.back().kind, Kind::kCommit);
   // One after the other on one connection; several connections overtake one another.
-  for (uint32_t block = 0; connections() == 1 && block < kCount; ++block) {
-    EXPECT_EQ(calls[2 * block].kind, Kind::kPrepare);
-    EXPECT_EQ(calls[2 * block + 1].kind, Kind::kLanded);
-    EXPECT_EQ(calls[2 * block + 1].status, absl::OkStatus());
-    EXPECT_EQ(calls[2 * block + 1].header.block, block);
-    EXPECT_EQ(calls[2 * block + 1].header.epoch, kEpoch);
+  uint32_t prepared = 0;
+  uint32_t landed = 0;
+  for (const auto& call : calls) {
+    if (connections() > 1 || call.kind == Kind::kCommit) break;
+    EXPECT_EQ(call.header.epoch, kEpoch);
+    EXPECT_EQ(call.status, absl::OkStatus());
+    EXPECT_EQ(call.header.block, call.kind == Kind::kPrepare ? prepared++ : landed++);
+    EXPECT_LE(landed, prepared);
+    // Copies into the memory of a device are waited for together.
+    EXPECT_TRUE(PayloadDevice() != nullptr || prepared <= landed + 1);
   }
   EXPECT_EQ(calls.back().header.frames, kCount);
   ExpectOneEndEach({1});
@@ -68,6 +72,7 @@ TEST_P(TransportTest, ManyStreamsShareAConnection) {
 }
 
 TEST_P(TransportTest, LargeAndTinyPayloads) {
+  MakeRoomFor(8 << 20);
   Start();
   SendWhole(1, 2, 8 << 20);
   SendWhole(2, 200, 1);
@@ -155,8 +160,9 @@ TEST_P(TransportTest, AbortLetsGoOfPayloadsAndSparesOtherStreams) {
     }
     return absl::OkStatus();
   };
-  Start();
   constexpr size_t kSize = 6 << 20;
+  MakeRoomFor(kSize);
+  Start();
   ASSERT_EQ(Open(1), absl::OkStatus());
   ASSERT_EQ(Open(2), absl::OkStatus());
   std::vector<std::span<std::byte>> doomed;
@@ -167,7 +173,8 @@ TEST_P(TransportTest, AbortLetsGoOfPayloadsAndSparesOtherStreams) {
   }
   held.WaitForNotification();
   sender_->AbortStream(1, kEpoch);
-  for (std::span<std::byte> payload : doomed) std::ranges::fill(payload, std::byte{0xEE});
+  const std::vector<std::byte> other(kSize, std::byte{0xEE});
+  for (std::span<std::byte> payload : doomed) payloads_.Write(payload, other);
   release.Notify();
   EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kCancelled);
   ASSERT_EQ(sender_->FinishStream(2, kEpoch), absl::OkStatus());
@@ -230,6 +237,7 @@ TEST_P(TransportTest, LossOfTheReceiverEndsItsStreams) {
     if (header.stream == 1 && header.block == 1) held.Notify();
     return absl::OkStatus();
   };
+  MakeRoomFor(4 << 20);
   Start();
   ASSERT_EQ(Open(1), absl::OkStatus());
   ASSERT_EQ(Open(2), absl::OkStatus());
@@ -255,6 +263,7 @@ TEST_P(TransportTest, LossOfTheSenderGivesLandingPlacesBack) {
     }
     return absl::OkStatus();
   };
+  MakeRoomFor(4 << 20);
   Start();
   ASSERT_EQ(Open(1), absl::OkStatus());
   for (uint32_t block = 0; block < 4; ++block) {
@@ -332,6 +341,7 @@ TEST_P(TransportTest, ATransportWithoutReceiverRefuses) {
 }
 
 TEST_P(TransportTest, EveryStreamEndsWhenTheTransportGoes) {
+  MakeRoomFor(4 << 20);
   Start();
   for (uint64_t stream = 1; stream <= 3; ++stream) {
     ASSERT_EQ(Open(stream), absl::OkStatus());

@@ -10,12 +10,16 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "base/check.h"
 #include "base/status.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/registry.h"
 #include "tests/support/faulty_medium.h"
+#include "tests/support/payload_memory.h"
 #include "tests/support/test_certificates.h"
+#include "tests/support/test_device.h"
 #include "tests/support/transport_probe.h"
 #include "transfer/framed/framed_transport.h"
 #include "transfer/loopback/loopback_transport.h"
@@ -57,11 +61,9 @@ inline FabricKind::NewMedium OpenTls() {
   return MediumOf<TcpMedium>(TcpOptions{.tls = authority.Issue("worker")});
 }
 
-inline const FabricKind kFabrics[] = {{"loopback", 1, &OpenLoopback},
-                                      {"shm", 1, &OpenShm},
-                                      {"tcp", 1, &OpenTcp},
-                                      {"tls", 1, &OpenTls},
-                                      {"tcp_times_3", 3, &OpenTcp}};
+inline const FabricKind kFabrics[] = {{"loopback", 1, &OpenLoopback}, {"shm", 1, &OpenShm},
+                                      {"tcp", 1, &OpenTcp},           {"tls", 1, &OpenTls},
+                                      {"shm_times_3", 3, &OpenShm},   {"tcp_times_3", 3, &OpenTcp}};
 
 inline std::string FabricName(const ::testing::TestParamInfo<FabricKind>& info) {
   return info.param.name;
@@ -69,10 +71,28 @@ inline std::string FabricName(const ::testing::TestParamInfo<FabricKind>& info) 
 
 inline constexpr uint64_t kEpoch = 7;
 
+// Where payloads lie and land: the device that TANDEM_TEST_DEVICE names. Null: in the host's
+// memory.
+inline Device* PayloadDevice() {
+  static const std::unique_ptr<Device> device = [] {
+    if (TestDevice() == "cpu") return std::unique_ptr<Device>();
+    auto backend = OpenBackend(TestDevice(), {});
+    TANDEM_CHECK(backend.ok(), backend.status().ToString());
+    return std::move(backend->device);
+  }();
+  return device.get();
+}
+
 // A transport that sends and one that receives, with what tests ask of them.
 class TransportFixture : public ::testing::TestWithParam<FabricKind> {
  protected:
   using Kind = ReceiverProbe::Call::Kind;
+
+  // On a device: for payloads larger than 64 KiB. Before Start.
+  void MakeRoomFor(size_t payload_bytes) {
+    options_.staged_payload_bytes = payload_bytes;
+    options_.staging_bytes = 8 * payload_bytes;
+  }
 
   // After the policies of receiver_probe_ were set.
   void Start() {
@@ -109,8 +129,9 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
 
   // Kept until the end of the test, at a place that does not move.
   std::span<std::byte> Payload(size_t size, uint64_t seed) {
-    payloads_.push_back(std::make_unique<std::vector<std::byte>>(PatternBytes(size, seed)));
-    return *payloads_.back();
+    const std::span<std::byte> payload = payloads_.New(size);
+    payloads_.Write(payload, PatternBytes(size, seed));
+    return payload;
   }
 
   absl::Status Post(uint64_t stream, uint32_t layer, uint32_t block,
@@ -146,10 +167,12 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
   }
 
   const FabricKind::NewMedium new_medium_ = GetParam().open();
-  FramedOptions options_;  // of the transports that are made from here on
-  std::vector<std::unique_ptr<std::vector<std::byte>>> payloads_;
+  // Of the transports that are made from here on.
+  FramedOptions options_ = {
+      .device = PayloadDevice(), .staged_payload_bytes = 64 << 10, .staging_bytes = 1 << 20};
+  PayloadMemory payloads_{PayloadDevice()};
   EndProbe ends_;
-  ReceiverProbe receiver_probe_;
+  ReceiverProbe receiver_probe_{PayloadDevice()};
   std::unique_ptr<Transport> receiver_;
   std::unique_ptr<Transport> sender_;
 };

@@ -25,8 +25,9 @@ absl::StatusOr<std::span<std::byte>> ReceiverProbe::Prepare(const FrameHeader& h
   if (!status.ok()) return status;
   whole_.erase({header.stream, header.layer, header.block});
   auto& place = landed_[{header.stream, header.layer, header.block}];
-  place.assign(header.payload_bytes, std::byte{0});
-  return std::span<std::byte>(place);
+  if (place.size() != header.payload_bytes) place = memory_.New(header.payload_bytes);
+  memory_.Write(place, std::vector<std::byte>(place.size()));
+  return place;
 }
 
 void ReceiverProbe::Landed(const FrameHeader& header, const absl::Status& status) {
@@ -90,7 +91,7 @@ std::vector<std::byte> ReceiverProbe::BytesOf(uint64_t stream, uint32_t layer,
                                               uint32_t block) const {
   absl::MutexLock lock(&mutex_);
   const auto place = landed_.find({stream, layer, block});
-  return place == landed_.end() ? std::vector<std::byte>() : place->second;
+  return place == landed_.end() ? std::vector<std::byte>() : memory_.Read(place->second);
 }
 
 bool ReceiverProbe::WaitFor(uint64_t stream, Call::Kind kind, int count) const {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "tests/support/payload_memory.h"
 #include "transfer/stream_key.h"
 #include "transfer/transport.h"
 
@@ -28,6 +30,9 @@ std::vector<std::byte> PatternBytes(size_t size, uint64_t seed);
 // frames to be blocks 0, 1, 2... of layer 0, and asks for those that are missing.
 class ReceiverProbe final : public FrameReceiver {
  public:
+  // What lands lies in the memory of `device`; null: the host's.
+  explicit ReceiverProbe(Device* device = nullptr) : memory_(device) {}
+
   struct Call {
     enum class Kind : uint8_t { kPrepare, kLanded, kCommit, kRenewed };
     Kind kind = Kind::kPrepare;
@@ -62,8 +67,8 @@ class ReceiverProbe final : public FrameReceiver {
 
   mutable absl::Mutex mutex_;
   std::vector<Call> calls_ ABSL_GUARDED_BY(mutex_);
-  // A landing place is never moved or freed before the probe is.
-  absl::flat_hash_map<Place, std::vector<std::byte>> landed_ ABSL_GUARDED_BY(mutex_);
+  PayloadMemory memory_;
+  absl::flat_hash_map<Place, std::span<std::byte>> landed_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<Place> whole_ ABSL_GUARDED_BY(mutex_);  // landed and verified
 };
 

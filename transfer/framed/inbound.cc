@@ -16,10 +16,12 @@ constexpr size_t kMaxResends = 8192;
 }  // namespace
 
 InboundConnection::InboundConnection(std::unique_ptr<ByteChannel> channel, FrameReceiver& receiver,
-                                     JoinGroup join_group, std::span<std::byte> read_ahead,
-                                     TransportCounters& counters, const Timeouts& timeouts)
+                                     StagedLandings* landings, JoinGroup join_group,
+                                     std::span<std::byte> read_ahead, TransportCounters& counters,
+                                     const Timeouts& timeouts)
     : channel_(std::move(channel)),
       receiver_(receiver),
+      landings_(landings),
       join_group_(std::move(join_group)),
       read_ahead_(read_ahead),
       counters_(counters),
@@ -34,6 +36,7 @@ absl::StatusOr<Turn> InboundConnection::Advance() {
     last_progress_ = std::chrono::steady_clock::now();
   }
   const absl::StatusOr<Turn> turn = Read();
+  const absl::Status landed = Flush();
   // Where nothing more is under way on this connection, the sender may wait for any rest of credit.
   if (!reader_.mid_frame()) {
     Consume();
@@ -41,6 +44,7 @@ absl::StatusOr<Turn> InboundConnection::Advance() {
   }
   const absl::Status written = WriteReplies();
   if (!turn.ok()) return turn.status();
+  RETURN_IF_ERROR(landed);
   RETURN_IF_ERROR(written);
   return turn;
 }
@@ -79,6 +83,7 @@ absl::Status InboundConnection::Take(size_t count, size_t with_place) {
   if (status.ok() && count > with_place) {
     status = reader_.Feed(std::span(read_ahead_).first(count - with_place));
   }
+  RETURN_IF_ERROR(lost_);  // no fault of the peer's
   if (!status.ok()) {
     ++counters_.malformed;
   } else {
@@ -126,19 +131,60 @@ absl::StatusOr<std::span<std::byte>> InboundConnection::Prepare(const FrameHeade
   coming_bytes_ = header.payload_bytes;
   const StreamKey key = KeyOf(header);
   if (group_->refused().Find(key)) return Cancelled("stream {} is refused already", key.stream);
-  auto landing = receiver_.Prepare(header);
-  if (!landing.ok() && !absl::IsAlreadyExists(landing.status())) Refuse(key, 0, landing.status());
-  return landing;
+  return landings_ == nullptr ? AskForPlace(header) : PrepareStaged(header);
+}
+
+absl::StatusOr<std::span<std::byte>> InboundConnection::AskForPlace(const FrameHeader& header) {
+  auto place = receiver_.Prepare(header);
+  // What has not been told of may be in its way: it stands where this one belongs, or the receiver
+  // has only so many places.
+  if (absl::IsAlreadyExists(place.status()) && landings_ != nullptr && !landings_->empty()) {
+    RETURN_IF_ERROR(Flush());
+    place = receiver_.Prepare(header);
+  }
+  if (!place.ok() && !absl::IsAlreadyExists(place.status())) {
+    Refuse(KeyOf(header), 0, place.status());
+  }
+  return place;
+}
+
+// The payload is read into a slot, and copied from there when it is whole.
+absl::StatusOr<std::span<std::byte>> InboundConnection::PrepareStaged(const FrameHeader& header) {
+  if (header.payload_bytes > landings_->pool().payload_bytes()) {
+    const absl::Status status =
+        InvalidArgument("stream {}: payload of {} bytes: this worker takes at most {}",
+                        header.stream, header.payload_bytes, landings_->pool().payload_bytes());
+    Refuse(KeyOf(header), 0, status);
+    return status;
+  }
+  absl::StatusOr<StagedSlot> slot = landings_->Take();
+  if (!slot.ok()) return lost_ = slot.status();
+  // As when the receiver says ALREADY_EXISTS: it is missing at the commit and comes again.
+  if (!*slot) return ResourceExhausted("each of the slots has part of a payload");
+  ASSIGN_OR_RETURN(place_, AskForPlace(header));
+  slot_ = *std::move(slot);
+  return slot_.bytes().first(header.payload_bytes);
+}
+
+// Whatever has come whole has landed, of all connections.
+absl::Status InboundConnection::Flush() {
+  if (landings_ == nullptr) return absl::OkStatus();
+  const absl::Status status = landings_->Flush();
+  if (!status.ok()) lost_ = status;
+  return status;
 }
 
 void InboundConnection::Landed(const FrameHeader& header, const absl::Status& status) {
   if (absl::IsDataLoss(status)) ++counters_.corrupted;
   Consume();
+  if (slot_ && status.ok()) return landings_->Queue(header, std::move(slot_), place_);
+  slot_ = StagedSlot();
   receiver_.Landed(header, status);
 }
 
 absl::Status InboundConnection::Control(const FrameHeader& header) {
   Consume();
+  RETURN_IF_ERROR(Flush());  // before the receiver hears of a commit
   if (header.type == FrameType::kHello) return OnHello(header);
   if (group_ == nullptr) return InvalidArgument("a frame before the hello");
   if (header.type == FrameType::kCommit) return OnCommit(header);

@@ -10,6 +10,7 @@
 #include "transfer/frame_reader.h"
 #include "transfer/framed/connection.h"
 #include "transfer/framed/inbound_group.h"
+#include "transfer/framed/staged_landings.h"
 #include "transfer/transport.h"
 
 namespace tandem {
@@ -22,9 +23,10 @@ class InboundConnection final : public Connection, private FrameHandler {
   // Finds the group of a hello and joins it there; the group outlives the connection.
   using JoinGroup = std::function<absl::StatusOr<InboundGroup*>(const FrameHeader& hello)>;
 
+  // `landings`: the loop's, where places lie in the memory of a device; null: in the host's.
   // `read_ahead`: the loop's, for what is read and has no place yet; free again after each turn.
   InboundConnection(std::unique_ptr<ByteChannel> channel, FrameReceiver& receiver,
-                    JoinGroup join_group, std::span<std::byte> read_ahead,
+                    StagedLandings* landings, JoinGroup join_group, std::span<std::byte> read_ahead,
                     TransportCounters& counters, const Timeouts& timeouts);
 
   int fd() const override { return channel_->fd(); }
@@ -38,6 +40,9 @@ class InboundConnection final : public Connection, private FrameHandler {
   void Landed(const FrameHeader& header, const absl::Status& status) override;
   absl::Status Control(const FrameHeader& header) override;
 
+  absl::StatusOr<std::span<std::byte>> AskForPlace(const FrameHeader& header);
+  absl::StatusOr<std::span<std::byte>> PrepareStaged(const FrameHeader& header);
+  absl::Status Flush();
   absl::StatusOr<Turn> Read();
   absl::Status Take(size_t count, size_t with_place);
   absl::Status WriteReplies();
@@ -53,6 +58,7 @@ class InboundConnection final : public Connection, private FrameHandler {
 
   const std::unique_ptr<ByteChannel> channel_;
   FrameReceiver& receiver_;
+  StagedLandings* const landings_;
   const JoinGroup join_group_;
   const std::span<std::byte> read_ahead_;
   TransportCounters& counters_;
@@ -64,6 +70,9 @@ class InboundConnection final : public Connection, private FrameHandler {
   uint32_t index_ = 0;             // in the group
   uint64_t consumed_bytes_ = 0;    // of this connection
   uint64_t coming_bytes_ = 0;      // of the payload that came last: not consumed before it is whole
+  StagedSlot slot_;                // with landings_, what the payload that is coming is read into
+  std::span<std::byte> place_;     // and where it goes then
+  absl::Status lost_;              // the device failed: nothing can land
   absl::Status wrong_;             // why the connection is to be closed once the replies are out
   std::string replies_;            // bytes that the channel has not taken yet
   TimePoint last_progress_;

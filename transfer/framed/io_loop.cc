@@ -47,12 +47,13 @@ absl::StatusOr<LoopSockets> LoopSockets::Open() {
 }
 
 IoLoop::IoLoop(const FramedOptions& options, LoopSockets sockets, Medium& medium,
-               FrameReceiver& receiver, SendStreams& streams, Links& links,
-               TransportCounters& counters)
+               FrameReceiver& receiver, const LoopStaging& staging, SendStreams& streams,
+               Links& links, TransportCounters& counters)
     : options_(options),
       sockets_(std::move(sockets)),
       medium_(medium),
       receiver_(receiver),
+      staging_(staging),
       streams_(streams),
       links_(links),
       counters_(counters),
@@ -113,6 +114,7 @@ void IoLoop::Run() {
     RunTimers();
     AdvanceUnfinished();
     CloseOverdue();
+    AdvanceThoseWithoutSlots();
     if (Stopping()) break;
   }
   Shutdown();
@@ -173,6 +175,16 @@ void IoLoop::Advance(uint64_t id) {
 
 void IoLoop::AdvanceUnfinished() {
   for (uint64_t id : std::exchange(unfinished_, {})) Advance(id);
+  EndStreams();
+}
+
+// Last in a turn of the loop: whatever gives slots back comes before.
+void IoLoop::AdvanceThoseWithoutSlots() {
+  if (staging_.outbound == nullptr) return;
+  while (const std::optional<uint64_t> id = staging_.outbound->BeginTurn()) {
+    Advance(*id);
+    staging_.outbound->EndTurn();
+  }
   EndStreams();
 }
 
@@ -258,7 +270,7 @@ void IoLoop::Accept() {
     }
     const uint64_t id = next_id_++;
     slots_[id].connection = std::make_unique<InboundConnection>(
-        *std::move(channel), receiver_,
+        *std::move(channel), receiver_, staging_.inbound,
         [this, id](const FrameHeader& hello) { return JoinGroup(id, hello); }, read_ahead_,
         counters_, Timeouts{.connect = options_.connect_timeout, .stall = options_.stall_timeout});
     ++num_inbound_;

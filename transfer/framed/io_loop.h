@@ -17,6 +17,8 @@
 #include "transfer/framed/inbound.h"
 #include "transfer/framed/links.h"
 #include "transfer/framed/outbound.h"
+#include "transfer/framed/outbound_staging.h"
+#include "transfer/framed/staged_landings.h"
 #include "transfer/medium.h"
 #include "transfer/send_streams.h"
 #include "transfer/unique_fd.h"
@@ -57,6 +59,12 @@ struct LoopSockets {
   static absl::StatusOr<LoopSockets> Open();
 };
 
+// Where payloads lie in the memory of a device; null: in the host's, or none come.
+struct LoopStaging {
+  OutboundStaging* outbound = nullptr;
+  StagedLandings* inbound = nullptr;
+};
+
 // The thread that does all I/O of a framed transport: it owns the connections and everything in
 // them; other threads reach it through Post alone. Asleep in epoll_wait when there is nothing to
 // do.
@@ -67,7 +75,8 @@ class IoLoop {
 
   // Starts the thread. Everything named outlives the loop.
   IoLoop(const FramedOptions& options, LoopSockets sockets, Medium& medium, FrameReceiver& receiver,
-         SendStreams& streams, Links& links, TransportCounters& counters);
+         const LoopStaging& staging, SendStreams& streams, Links& links,
+         TransportCounters& counters);
   // Closes the connections, ends the streams with UNAVAILABLE, joins.
   ~IoLoop();
 
@@ -109,6 +118,7 @@ class IoLoop {
   void Advance(uint64_t id);
   void AdvanceUnfinished();
   void AdvanceAll(const Peer& peer);
+  void AdvanceThoseWithoutSlots();
   void RunTimers();
   void CloseOverdue();
   void Shutdown();
@@ -142,6 +152,7 @@ class IoLoop {
   const LoopSockets sockets_;
   Medium& medium_;
   FrameReceiver& receiver_;
+  const LoopStaging staging_;
   SendStreams& streams_;
   Links& links_;
   TransportCounters& counters_;

@@ -12,6 +12,8 @@ namespace {
 // A payload is hashed when its frame joins the batch and sent soon after, out of the cache.
 constexpr size_t kBatchBytes = 256 << 10;
 constexpr size_t kBatchFrames = 64;
+// With slots each batch waits once for the device: worth more at a time.
+constexpr size_t kStagedBatchBytes = 1 << 20;
 // Answers are small and may come by the thousand.
 constexpr size_t kReplyBytes = 4 << 10;
 
@@ -19,15 +21,22 @@ constexpr size_t kReplyBytes = 4 << 10;
 
 OutboundConnection::OutboundConnection(OutboundGroup& group, uint32_t index,
                                        std::unique_ptr<ByteChannel> channel,
+                                       OutboundStaging* staging, uint64_t id,
                                        TransportCounters& counters, const Timeouts& timeouts)
     : group_(group),
       index_(index),
       channel_(std::move(channel)),
+      staging_(staging),
+      id_(id),
       counters_(counters),
       timeouts_(timeouts),
       reader_(*this),
       last_progress_(std::chrono::steady_clock::now()),
       deadline_(last_progress_ + timeouts_.connect) {}
+
+void OutboundConnection::OnClosed(const absl::Status&) {
+  if (staging_ != nullptr) staging_->Forget(id_);
+}
 
 void OutboundConnection::DropStream(StreamKey key) {
   uint64_t unsent_bytes = 0;
@@ -45,7 +54,7 @@ void OutboundConnection::DropStream(StreamKey key) {
   if (unsent_bytes > 0) CountPayload();
   group_.TakeBack(unsent_bytes, std::chrono::steady_clock::now());
   OutFrame& half_sent = batch_.front();
-  if (KeyOf(half_sent.fields) != key || !half_sent.owned.empty()) return;
+  if (KeyOf(half_sent.fields) != key || half_sent.slot || !half_sent.owned.empty()) return;
   half_sent.owned.assign(half_sent.payload.begin(), half_sent.payload.end());
   half_sent.payload = half_sent.owned;
 }
@@ -63,6 +72,7 @@ absl::StatusOr<Turn> OutboundConnection::Advance() {
 
 absl::StatusOr<Turn> OutboundConnection::ReadAndSend() {
   RETURN_IF_ERROR(ReadReplies());
+  GiveSlotsBack();
   absl::StatusOr<Turn> turn = Send();
   // A peer that closes says why before: that is still to be read.
   if (!turn.ok()) RETURN_IF_ERROR(ReadReplies());
@@ -83,12 +93,13 @@ absl::Status OutboundConnection::ReadReplies() {
 
 absl::StatusOr<Turn> OutboundConnection::Send() {
   for (size_t total = 0; total < kBytesPerTurn;) {
-    FillBatch();
+    RETURN_IF_ERROR(FillBatch());
     if (batch_.empty()) return FlushChannel();
     ASSIGN_OR_RETURN(const size_t count, SendBatch());
     if (count == 0) return Turn::kDone;
     total += count;
     TakeSent(count);
+    GiveSlotsBack();
   }
   return Turn::kMore;
 }
@@ -99,19 +110,59 @@ absl::StatusOr<Turn> OutboundConnection::FlushChannel() {
   return Turn::kDone;
 }
 
-void OutboundConnection::FillBatch() {
+absl::Status OutboundConnection::FillBatch() {
   const TimePoint now = std::chrono::steady_clock::now();
-  while (batch_bytes_ < kBatchBytes && batch_.size() < kBatchFrames) {
-    std::optional<NextFrame> frame = group_.Next(index_, now);
-    if (!frame) return;
-    if (!frame->payload.empty()) frame->header.payload_hash = Hash64(frame->payload);
-    const bool is_commit = frame->header.type == FrameType::kCommit;
-    batch_.push_back({.fields = frame->header,
-                      .header = EncodeFrameHeader(frame->header),
-                      .payload = frame->payload});
-    batch_bytes_ += batch_.back().left();
-    if (is_commit) CountPayload();
+  const size_t batch_bytes = staging_ == nullptr ? kBatchBytes : kStagedBatchBytes;
+  const size_t first = batch_.size();
+  lacks_slot_ = false;
+  while (batch_bytes_ < batch_bytes && batch_.size() < kBatchFrames && TakeFrame(now)) {
   }
+  RETURN_IF_ERROR(CopyToSlots(first));
+  bool has_commit = false;
+  for (size_t i = first; i < batch_.size(); ++i) {
+    OutFrame& frame = batch_[i];
+    if (!frame.payload.empty()) frame.fields.payload_hash = Hash64(frame.payload);
+    frame.header = EncodeFrameHeader(frame.fields);
+    has_commit |= frame.fields.type == FrameType::kCommit;
+  }
+  if (has_commit) CountPayload();
+  return absl::OkStatus();
+}
+
+// The slot first: what the group has given counts as sent.
+bool OutboundConnection::TakeFrame(TimePoint now) {
+  StagedSlot slot;
+  if (staging_ != nullptr && group_.NextIsData(index_)) {
+    slot = staging_->Take(id_, num_slots_held());
+    lacks_slot_ = !slot;
+    if (lacks_slot_) return false;
+  }
+  std::optional<NextFrame> frame = group_.Next(index_, now);
+  if (!frame) return false;
+  batch_.push_back({.fields = frame->header, .payload = frame->payload, .slot = std::move(slot)});
+  batch_bytes_ += batch_.back().left();
+  return true;
+}
+
+size_t OutboundConnection::num_slots_held() const {
+  const auto in_batch =
+      std::ranges::count_if(batch_, [](const OutFrame& frame) { return bool{frame.slot}; });
+  return sent_slots_.size() + static_cast<size_t>(in_batch);
+}
+
+// Once it returns, nothing of the caller's memory is read any more.
+absl::Status OutboundConnection::CopyToSlots(size_t first) {
+  if (staging_ == nullptr || first == batch_.size()) return absl::OkStatus();
+  absl::Status queued;
+  for (size_t i = first; i < batch_.size(); ++i) {
+    OutFrame& frame = batch_[i];
+    if (!frame.slot) continue;
+    const std::span<std::byte> staged = frame.slot.bytes().first(frame.payload.size());
+    if (queued.ok()) queued = staging_->pool().Copy(staged, frame.payload);
+    frame.payload = staged;
+  }
+  const absl::Status done = staging_->pool().Synchronize();
+  return queued.ok() ? done : queued;
 }
 
 // Tells the commits in the batch how much payload goes before them: known once nothing before them
@@ -145,6 +196,7 @@ absl::StatusOr<size_t> OutboundConnection::SendBatch() {
 
 void OutboundConnection::TakeSent(size_t count) {
   counters_.sent += count;
+  written_ += count;
   batch_bytes_ -= count;
   const TimePoint now = std::chrono::steady_clock::now();
   while (count > 0) {
@@ -156,13 +208,26 @@ void OutboundConnection::TakeSent(size_t count) {
     count -= taken;
     if (frame.left() > 0) return;
     payload_bytes_ += frame.payload.size();
+    if (frame.slot) {
+      sent_slots_.push_back({.slot = std::move(frame.slot), .end = written_ - count});
+    }
     batch_.pop_front();
+  }
+}
+
+void OutboundConnection::GiveSlotsBack() {
+  const uint64_t done = written_ - channel_->held_bytes();
+  while (!sent_slots_.empty() && sent_slots_.front().end <= done) {
+    sent_slots_.pop_front();
+    last_progress_ = std::chrono::steady_clock::now();
   }
 }
 
 void OutboundConnection::UpdateDeadline() {
   const TimePoint now = std::chrono::steady_clock::now();
-  const bool waits = !batch_.empty() || group_.Waits(index_);
+  // That there is no slot is no fault of this peer's.
+  const bool waits =
+      !batch_.empty() || !sent_slots_.empty() || (group_.Waits(index_) && !lacks_slot_);
   if (!std::exchange(waited_, waits)) last_progress_ = now;
   deadline_ = waits ? last_progress_ + timeouts_.stall : kNoDeadline;
 }

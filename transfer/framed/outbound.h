@@ -12,6 +12,7 @@
 #include "transfer/frame_reader.h"
 #include "transfer/framed/connection.h"
 #include "transfer/framed/outbound_group.h"
+#include "transfer/framed/outbound_staging.h"
 
 namespace tandem {
 
@@ -20,9 +21,11 @@ namespace tandem {
 // Thread: the loop's.
 class OutboundConnection final : public Connection, private FrameHandler {
  public:
-  // `index`: in the group, which outlives the connection.
+  // `index`: in the group, which outlives the connection. `staging`: the loop's, which knows the
+  // connection as `id`, where payloads lie in the memory of a device; null: in the host's.
   OutboundConnection(OutboundGroup& group, uint32_t index, std::unique_ptr<ByteChannel> channel,
-                     TransportCounters& counters, const Timeouts& timeouts);
+                     OutboundStaging* staging, uint64_t id, TransportCounters& counters,
+                     const Timeouts& timeouts);
 
   OutboundGroup& group() const { return group_; }
   // Once it returns, no payload of the stream is read any more. The rest of a frame that is half
@@ -33,17 +36,24 @@ class OutboundConnection final : public Connection, private FrameHandler {
   bool wants_output() const override { return channel_->wants_output(); }
   absl::StatusOr<Turn> Advance() override;
   TimePoint deadline() const override { return deadline_; }
-  void OnClosed(const absl::Status&) override {}
+  void OnClosed(const absl::Status&) override;
 
  private:
   struct OutFrame {
     FrameHeader fields;
     std::array<std::byte, kFrameHeaderBytes> header;
     std::span<const std::byte> payload;
+    StagedSlot slot;               // what `payload` names where the caller's is a device's
     std::vector<std::byte> owned;  // what `payload` names after DropStream
     size_t sent = 0;               // of header and payload
 
     size_t left() const { return header.size() + payload.size() - sent; }
+  };
+
+  // A slot whose payload was written, but may still be read by the channel.
+  struct SentSlot {
+    StagedSlot slot;
+    uint64_t end = 0;  // of written_
   };
 
   absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) override;
@@ -54,15 +64,21 @@ class OutboundConnection final : public Connection, private FrameHandler {
   absl::Status ReadReplies();
   absl::StatusOr<Turn> Send();
   absl::StatusOr<Turn> FlushChannel();
-  void FillBatch();
+  absl::Status FillBatch();
+  bool TakeFrame(TimePoint now);
+  size_t num_slots_held() const;
+  absl::Status CopyToSlots(size_t first);
   absl::StatusOr<size_t> SendBatch();
   void TakeSent(size_t count);
+  void GiveSlotsBack();
   void CountPayload();
   void UpdateDeadline();
 
   OutboundGroup& group_;
   const uint32_t index_;
   const std::unique_ptr<ByteChannel> channel_;
+  OutboundStaging* const staging_;
+  const uint64_t id_;
   TransportCounters& counters_;
   const Timeouts timeouts_;
 
@@ -70,6 +86,9 @@ class OutboundConnection final : public Connection, private FrameHandler {
   FrameReader reader_;
   std::deque<OutFrame> batch_;  // hashed and encoded; only the first may be half sent
   size_t batch_bytes_ = 0;
+  std::deque<SentSlot> sent_slots_;
+  bool lacks_slot_ = false;     // or the batch would have more
+  uint64_t written_ = 0;        // bytes that the channel took
   uint64_t payload_bytes_ = 0;  // of the frames that left the batch
   uint64_t credit_ = 0;         // the highest that came here
   bool got_data_ = false;       // which no receiver may send

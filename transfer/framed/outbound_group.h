@@ -77,6 +77,8 @@ class OutboundGroup {
   void Drop(StreamKey key);
   void TakeBack(uint64_t unsent_bytes, TimePoint now);
 
+  // Whether it is data, if anything, that Next gives.
+  bool NextIsData(uint32_t index) const { return control_[index].empty() && !turns_.empty(); }
   // What connection `index` sends next; empty when there is nothing for it now.
   std::optional<NextFrame> Next(uint32_t index, TimePoint now);
   // Whether something waits for connection `index`, be it for the peer's credit alone.

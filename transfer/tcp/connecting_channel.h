@@ -50,6 +50,7 @@ class ConnectingChannel final : public ByteChannel {
   absl::StatusOr<size_t> Write(std::span<const iovec> parts) override {
     return open_->Write(parts);
   }
+  size_t held_bytes() const override { return open_ == nullptr ? 0 : open_->held_bytes(); }
 
  private:
   absl::StatusOr<bool> TryNextAddress(absl::Status last_error);

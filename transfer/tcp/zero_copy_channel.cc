@@ -131,7 +131,9 @@ bool ZeroCopyChannel::Pays(std::span<const iovec> parts) const {
 
 absl::StatusOr<size_t> ZeroCopyChannel::WritePlainly(std::span<const iovec> parts) {
   full_ = false;
-  return socket_.Write(parts);
+  ASSIGN_OR_RETURN(const size_t count, socket_.Write(parts));
+  taken_ += count;
+  return count;
 }
 
 absl::StatusOr<size_t> ZeroCopyChannel::WriteWithoutCopy(std::span<const iovec> parts) {
@@ -151,6 +153,8 @@ absl::StatusOr<size_t> ZeroCopyChannel::WriteWithoutCopy(std::span<const iovec> 
   }
   full_ = count < 0 || static_cast<size_t>(count) < gathered.bytes;
   if (count <= 0) return 0;
+  pending.begin = taken_;
+  taken_ += static_cast<size_t>(count);
   pending_.push_back(std::move(pending));
   ++counts_.sends;
   return static_cast<size_t>(count);

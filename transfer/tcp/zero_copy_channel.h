@@ -48,6 +48,10 @@ class ZeroCopyChannel final : public ByteChannel {
   absl::StatusOr<size_t> Read(std::span<const iovec> parts) override;
   size_t read_ahead_bytes() const override { return socket_.read_ahead_bytes(); }
   absl::StatusOr<size_t> Write(std::span<const iovec> parts) override;
+  // From the first write on that the system is not done with.
+  size_t held_bytes() const override {
+    return pending_.empty() ? 0 : taken_ - pending_.front().begin;
+  }
 
   // Whether large writes still go without a copy.
   bool active() const { return active_; }
@@ -56,6 +60,7 @@ class ZeroCopyChannel final : public ByteChannel {
  private:
   struct Pending {
     std::vector<std::byte> small_parts;
+    uint64_t begin = 0;  // of taken_
     bool done = false;
   };
 
@@ -66,6 +71,7 @@ class ZeroCopyChannel final : public ByteChannel {
   void Completed(uint32_t first, uint32_t last, bool copied);
 
   SocketChannel socket_;
+  uint64_t taken_ = 0;  // bytes of all writes
   bool active_ = false;
   bool full_ = false;            // the socket took less than the last write without a copy had
   std::deque<Pending> pending_;  // writes that the system is not done with, in their order

@@ -8,6 +8,7 @@
 #include "transfer/link_probe.h"
 #include "transfer/link_prober.h"
 #include "transfer/loopback/loopback_transport.h"
+#include "transfer/probe_memory.h"
 #include "transfer/probe_receiver.h"
 
 namespace tandem {
@@ -107,7 +108,7 @@ class TimedTransport final : public Transport {
 TEST(LinkProberTest, FindsWhatTheLinkTakes) {
   FakeClock clock;
   TimedTransport link(clock);
-  LinkProber prober(32 << 10, clock);
+  LinkProber prober(32 << 10, *AllocateProbeMemory(nullptr, LinkProber::kMemoryBytes), clock);
   const auto probe = prober.Measure(link, "peer", kEpoch);
   ASSERT_TRUE(probe.ok()) << probe.status();
   EXPECT_EQ(probe->setup, TimedTransport::kConnect + TimedTransport::kRoundTrip);
@@ -137,7 +138,8 @@ class ProbeReceiverTest : public testing::Test {
 
   FakeClock clock_;
   ReceiverProbe next_;
-  ProbeReceiver receiver_{&next_, kEpoch, clock_};
+  ProbeReceiver receiver_{&next_, kEpoch,
+                          *AllocateProbeMemory(nullptr, ProbeReceiver::kMemoryBytes), clock_};
 };
 
 TEST_F(ProbeReceiverTest, OtherStreamsArePassedOn) {
@@ -199,8 +201,9 @@ TEST_F(ProbeReceiverTest, AnotherEpochIsAStranger) {
 
 TEST(ProbeTest, MeasuresARealLink) {
   const SteadyClock clock;
-  ProbeReceiver receiver(nullptr, kEpoch, clock);
-  LinkProber prober(32 << 10, clock);
+  ProbeReceiver receiver(nullptr, kEpoch,
+                         *AllocateProbeMemory(nullptr, ProbeReceiver::kMemoryBytes), clock);
+  LinkProber prober(32 << 10, *AllocateProbeMemory(nullptr, LinkProber::kMemoryBytes), clock);
   LoopbackNetwork network;
   const auto there = network.NewTransport(&receiver);
   const auto here = network.NewTransport(nullptr);
