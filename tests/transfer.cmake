@@ -26,6 +26,10 @@ tandem_test(fabric_test
   SOURCES unit/transfer/fabric_test.cc unit/transfer/peer_paths_test.cc
           unit/transfer/peer_table_test.cc unit/transfer/probe_test.cc support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_transfer)
+tandem_test(staging_test
+  SOURCES unit/transfer/staged_transport_test.cc unit/transfer/staging_test.cc
+          support/payload_memory.cc support/transport_probe.cc
+  DEPS tandem_transfer)
 # Payloads in the memory of the host, and of the device that TANDEM_TEST_DEVICE names.
 set(TRANSPORT_CONFORMANCE_TEST
     conformance/transport_test.cc conformance/transport_recovery_test.cc
@@ -38,6 +42,7 @@ tandem_test(transport_conformance_test
 tandem_emulated_test(transport_conformance_emulated_test
   SOURCES ${TRANSPORT_CONFORMANCE_TEST}
   DEPS tandem_transfer tandem_kernels
+  ARGS --gtest_filter=*/shm*:*/tcp*
   LABELS conformance TIMEOUT 300)
 set_tests_properties(transport_conformance_emulated_test PROPERTIES
                      ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)

@@ -11,8 +11,8 @@
 namespace tandem {
 
 // The slots that the connections of a transport share for what they send, and who gets the next.
-// A connection holds fewer than are free after it, so that one whose peer does not read leaves
-// others theirs. One that holds none and gets none waits, and nobody passes those that wait.
+// A connection gets one only while it holds fewer than are free, so that one whose peer does not
+// read leaves some to others. One that holds none and gets none waits; nobody passes those that do.
 //
 // A connection that wants a slot:
 //   gets it   it has the turn or nobody waits, and more are free than it holds
