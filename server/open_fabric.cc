@@ -25,15 +25,9 @@ FramedOptions Framing(const TransferTuning& tuning, const KvMemory& kv, TurnCoun
           .staged_payload_bytes = kv.extent_bytes};
 }
 
-// What passes through staging memory is sent from there, which other payloads take next: the system
-// must have it when the call returns.
-absl::StatusOr<ZeroCopy> ZeroCopyOf(const TransferTuning& tuning, const Device& device) {
-  if (tuning.zero_copy == "on" && !device.is_host()) {
-    return InvalidArgument(
-        "--kv-zero-copy on: KV in the memory of {} is sent from a copy: use auto", device.name());
-  }
-  if (tuning.zero_copy == "off" || !device.is_host()) return ZeroCopy::kOff;
-  return tuning.zero_copy == "on" ? ZeroCopy::kOn : ZeroCopy::kAuto;
+ZeroCopy ZeroCopyOf(const TransferTuning& tuning) {
+  if (tuning.zero_copy == "on") return ZeroCopy::kOn;
+  return tuning.zero_copy == "off" ? ZeroCopy::kOff : ZeroCopy::kAuto;
 }
 
 FabricPart ShmPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {
@@ -49,13 +43,12 @@ FabricPart ShmPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
           }};
 }
 
-FabricPart TcpPart(const WorkerOptions& options, const KvMemory& kv, ZeroCopy zero_copy,
-                   TurnCounter& turns) {
+FabricPart TcpPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {
   const TcpOptions tcp = {
       .listen_host = options.host,
       .listen_port = options.data_port,
       .advertised_host = options.advertised_host.empty() ? options.host : options.advertised_host,
-      .zero_copy = zero_copy,
+      .zero_copy = ZeroCopyOf(options.tuning.transfer),
       .tls = options.tuning.transfer.tls};
   const FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
   return {.name = "tcp",
@@ -74,13 +67,12 @@ absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options,
   const TransferTuning& tuning = options.tuning.transfer;
   const KvMemory kv = {.device = device,
                        .extent_bytes = static_cast<size_t>(engine.layout.ExtentBytes())};
-  ASSIGN_OR_RETURN(const ZeroCopy zero_copy, ZeroCopyOf(tuning, device));
   std::vector<FabricPart> parts;  // best first
   if (tuning.transport != "tcp") {
     parts.push_back(ShmPart(options, kv, turns.emplace_back("kv-shm")));
   }
   if (tuning.transport != "shm") {
-    parts.push_back(TcpPart(options, kv, zero_copy, turns.emplace_back("kv-tcp")));
+    parts.push_back(TcpPart(options, kv, turns.emplace_back("kv-tcp")));
   }
   const bool probes = options.role == Role::kPrefill && tuning.probe == "on";
   return Fabric::Open({.epoch = engine.epoch,

@@ -166,17 +166,6 @@ TEST(EmulatedDaemonTest, UpStartsTheWorkersThatItIsAskedFor) {
   EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0);
 }
 
-TEST(EmulatedDaemonTest, ZeroCopyFromAGpuIsRefused) {
-  const CommandResult worker =
-      Shell(std::string(TANDEM_EMULATED_BINARY) +
-            " worker --role prefill --device cuda:0 --kv-zero-copy on --router 127.0.0.1:1 "
-            "--log-level=error --model=" +
-            kModel);
-  EXPECT_NE(worker.exit_status, 0);
-  EXPECT_THAT(worker.output, AllOf(HasSubstr("--kv-zero-copy on"), HasSubstr("cuda:0")));
-  EXPECT_EQ(CountLines(worker.output), 1) << worker.output;
-}
-
 // The binary as it is built here, on a machine that may have no GPU.
 TEST(EmulatedDaemonTest, WithoutADriverTheAnswerIsNotTheCpu) {
   if (Shell(TANDEM_BINARY " version").output.find("cuda:") != std::string::npos) {
