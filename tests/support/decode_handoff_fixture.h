@@ -21,7 +21,7 @@ inline constexpr uint64_t kNobody = 1u << 30;
 
 // The KV of one prompt with its first token, as a prefill engine made it, and the whole answer.
 struct Prefilled {
-  std::vector<PostedFrame> frames;
+  std::vector<RecordedFrame> frames;
   int32_t first_token = 0;
   std::vector<SampledToken> first_tokens;
   std::vector<int32_t> answer;
@@ -73,7 +73,7 @@ class DecodeHandoffTest : public testing::Test {
   FrameReceiver& receiver() { return *(*engine_)->frame_receiver(); }
 
   // What a transport's thread does.
-  FrameHeader HeaderOf(const PostedFrame& frame) const {
+  FrameHeader HeaderOf(const RecordedFrame& frame) const {
     return {.type = FrameType::kData,
             .stream = reservation_.id.value(),
             .epoch = reservation_.epoch,
@@ -81,10 +81,10 @@ class DecodeHandoffTest : public testing::Test {
             .block = frame.block,
             .payload_bytes = static_cast<uint32_t>(frame.payload.size())};
   }
-  absl::Status Begin(const PostedFrame& frame) {
+  absl::Status Begin(const RecordedFrame& frame) {
     return receiver().Prepare(HeaderOf(frame)).status();
   }
-  absl::Status Land(const PostedFrame& frame) {
+  absl::Status Land(const RecordedFrame& frame) {
     const auto place = receiver().Prepare(HeaderOf(frame));
     if (!place.ok()) return place.status();
     std::copy(frame.payload.begin(), frame.payload.end(), place->begin());
@@ -92,7 +92,7 @@ class DecodeHandoffTest : public testing::Test {
     return absl::OkStatus();
   }
   void LandAll() {
-    for (const PostedFrame& frame : ThePrefill().frames) EXPECT_TRUE(Land(frame).ok());
+    for (const RecordedFrame& frame : ThePrefill().frames) EXPECT_TRUE(Land(frame).ok());
   }
   CommitAnswer Commit(uint64_t frames) {
     return receiver().Commit({.type = FrameType::kCommit,

@@ -18,7 +18,7 @@
 namespace tandem {
 
 // One data frame as it was posted, its payload copied.
-struct PostedFrame {
+struct RecordedFrame {
   uint64_t stream = 0;
   uint64_t epoch = 0;
   uint32_t layer = 0;
@@ -84,7 +84,7 @@ class ScriptedTransport final : public Transport {
   // Called with the layer of each frame that is posted. Before the first.
   void OnPost(std::function<void(uint32_t layer)> on_post) { on_post_ = std::move(on_post); }
 
-  std::vector<PostedFrame> frames() const {
+  std::vector<RecordedFrame> frames() const {
     absl::MutexLock lock(&mutex_);
     return frames_;
   }
@@ -149,7 +149,7 @@ class ScriptedTransport final : public Transport {
 
   mutable absl::Mutex mutex_;
   std::map<uint64_t, Stream> streams_ ABSL_GUARDED_BY(mutex_);
-  std::vector<PostedFrame> frames_ ABSL_GUARDED_BY(mutex_);
+  std::vector<RecordedFrame> frames_ ABSL_GUARDED_BY(mutex_);
   absl::Status open_answer_ ABSL_GUARDED_BY(mutex_);
   absl::Status post_answer_ ABSL_GUARDED_BY(mutex_);
   int num_aborted_ ABSL_GUARDED_BY(mutex_) = 0;

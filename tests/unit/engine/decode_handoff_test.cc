@@ -35,7 +35,7 @@ TEST_F(DecodeHandoffTest, DecodesWhenTheClaimCameBeforeTheKv) {
 // What the prefill hid of a transfer.
 TEST_F(DecodeHandoffTest, TellsHowMuchHadLandedWhenTheRequestCame) {
   Start();
-  const std::vector<PostedFrame>& frames = ThePrefill().frames;
+  const std::vector<RecordedFrame>& frames = ThePrefill().frames;
   const size_t landed = frames.size() / 3;
   for (size_t i = 0; i < landed; ++i) ASSERT_TRUE(Land(frames[i]).ok());
   Decode();
@@ -50,9 +50,9 @@ TEST_F(DecodeHandoffTest, TellsHowMuchHadLandedWhenTheRequestCame) {
 TEST_F(DecodeHandoffTest, FramesMayComeTwiceAndInAnyOrder) {
   Start();
   LandAll();
-  std::vector<PostedFrame> again = ThePrefill().frames;
+  std::vector<RecordedFrame> again = ThePrefill().frames;
   std::reverse(again.begin(), again.end());
-  for (const PostedFrame& frame : again) EXPECT_TRUE(Land(frame).ok());
+  for (const RecordedFrame& frame : again) EXPECT_TRUE(Land(frame).ok());
   EXPECT_TRUE(CommitAll().ok());
   EXPECT_EQ(Land(again.front()).code(), StatusCode::kAlreadyExists) << "after the commit";
   Decode();
@@ -62,7 +62,7 @@ TEST_F(DecodeHandoffTest, FramesMayComeTwiceAndInAnyOrder) {
 TEST_F(DecodeHandoffTest, AMissingFrameIsAskedFor) {
   Start();
   Decode();
-  const PostedFrame& lost = ThePrefill().frames.front();
+  const RecordedFrame& lost = ThePrefill().frames.front();
   for (size_t i = 1; i < ThePrefill().frames.size(); ++i) {
     EXPECT_TRUE(Land(ThePrefill().frames[i]).ok());
   }
@@ -86,7 +86,7 @@ TEST_F(DecodeHandoffTest, ACorruptFrameComesAgain) {
   Start();
   Decode();
   LandAll();
-  const PostedFrame& frame = ThePrefill().frames.front();
+  const RecordedFrame& frame = ThePrefill().frames.front();
   const auto place = receiver().Prepare(HeaderOf(frame));
   ASSERT_TRUE(place.ok());
   std::fill(place->begin(), place->end(), std::byte{0x55});
@@ -99,7 +99,7 @@ TEST_F(DecodeHandoffTest, ACorruptFrameComesAgain) {
 
 TEST_F(DecodeHandoffTest, ALostConnectionLosesItsFrameAlone) {
   Start();
-  const PostedFrame& frame = ThePrefill().frames.front();
+  const RecordedFrame& frame = ThePrefill().frames.front();
   ASSERT_TRUE(Begin(frame).ok());
   receiver().Landed(HeaderOf(frame), absl::UnavailableError("connection lost half-way"));
   Settle();
@@ -212,7 +212,7 @@ TEST_F(DecodeHandoffTest, ACancelWhileDecoding) {
 TEST_F(DecodeHandoffTest, AShutdownUnderAWrite) {
   Start();
   Decode();
-  const PostedFrame& frame = ThePrefill().frames.front();
+  const RecordedFrame& frame = ThePrefill().frames.front();
   ASSERT_TRUE(Begin(frame).ok());
   (*engine_)->Shutdown(TimePoint::min());
   EXPECT_EQ(recording_.AwaitFinish().status.code(), StatusCode::kUnavailable);

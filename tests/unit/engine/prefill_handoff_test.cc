@@ -70,7 +70,7 @@ TEST_P(PostedBlocksTest, EachBlockOfEachLayerOnceAndInOrder) {
   Prefill(43);
   wire_->AwaitCommit(kStream);
   std::map<uint32_t, std::vector<uint32_t>> blocks_of_layer;
-  for (const PostedFrame& frame : wire_->frames()) {
+  for (const RecordedFrame& frame : wire_->frames()) {
     EXPECT_EQ(std::tuple(frame.stream, frame.epoch), std::tuple(kStream, uint64_t{3}));
     EXPECT_EQ(static_cast<int64_t>(frame.payload.size()),
               (*engine_)->options().layout.ExtentBytes());
@@ -132,7 +132,7 @@ TEST_F(PrefillHandoffTest, WhatEndsWithItsFirstTokenIsNotCommitted) {
 }
 
 // Layer and block of each frame behind the first `skip`.
-std::multiset<std::pair<uint32_t, uint32_t>> Places(const std::vector<PostedFrame>& frames,
+std::multiset<std::pair<uint32_t, uint32_t>> Places(const std::vector<RecordedFrame>& frames,
                                                     size_t skip) {
   std::multiset<std::pair<uint32_t, uint32_t>> places;
   for (size_t i = skip; i < frames.size(); ++i) places.insert({frames[i].layer, frames[i].block});
@@ -148,7 +148,7 @@ TEST_P(LostStreamTest, WhileTransferringItIsOpenedAgainAndAllIsPostedAgain) {
   Start({.block_tokens = 8});
   Prefill(20);
   wire_->AwaitCommit(kStream);
-  const std::vector<PostedFrame> first = wire_->frames();
+  const std::vector<RecordedFrame> first = wire_->frames();
   wire_->End(kStream, Loss());
   wire_->AwaitCommit(kStream);
   EXPECT_EQ(Places(wire_->frames(), first.size()), Places(first, 0));

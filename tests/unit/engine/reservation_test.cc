@@ -73,7 +73,7 @@ TEST_F(ReservationTest, AReleaseEndsTheRequestThatWaits) {
 // The pool has room for one such sequence, so that its blocks would be handed out at once.
 TEST_F(ReservationTest, NoBlockIsGivenBackUnderAWrite) {
   Start({.num_blocks = 4, .block_tokens = 8});
-  const PostedFrame& frame = ThePrefill().frames.front();
+  const RecordedFrame& frame = ThePrefill().frames.front();
   ASSERT_TRUE(Begin(frame).ok());
   (*engine_)->Release(reservation_.id);
   absl::Notification answered;
@@ -94,7 +94,7 @@ TEST_F(ReservationTest, NoBlockIsGivenBackUnderAWrite) {
 
 TEST_F(ReservationTest, ALapseUnderAWriteWaitsForItToo) {
   Start();
-  const PostedFrame& frame = ThePrefill().frames.front();
+  const RecordedFrame& frame = ThePrefill().frames.front();
   ASSERT_TRUE(Begin(frame).ok());
   clock_.Advance(kLease);
   Settle();
