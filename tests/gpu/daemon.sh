@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# tests/gpu/daemon.sh [--models sample,8b] [PACK]: the whole daemon on a GPU: a router and a unified
-# worker with --device cuda:0, asked by `tandem generate`.
-#   sample   models/sample: the greedy tokens must be those of --device cpu, over 64 steps
+# tests/gpu/daemon.sh [--models sample,8b] [PACK]: the whole daemon on a GPU: a router and workers
+# with --device cuda:0, asked by `tandem generate`.
+#   sample   models/sample: the greedy tokens must be those of --device cpu, over 64 steps, of a
+#            unified worker and of a prefill and a decode worker that share the GPU, whose KV goes
+#            through shared memory and through TCP
 #   8b       random weights in the shape of Qwen3-8B, made here (needs python3 with numpy, 17 GB of
 #            disk and some minutes): time to ready, to the first token and per token
 # PACK as for run.sh. DEVICE in the environment replaces cuda:0. Writes ${OUT:-build/gpu_results}/
@@ -36,13 +38,15 @@ if [[ ! -x $BIN/tandem ]]; then
 fi
 PROMPTS=("It is a truth universally acknowledged" "It was a fine morning, and the ladies" "My dear Jane"
   "The whole party were assembled, when")
+TOKENS=64
 ENTRIES=()
 failed=0
 
-# start MODEL DEVICE FLAG...: sets SERVER and READY_MS, or fails with the worker's last line.
+# start MODEL DEVICE ROLES FLAG...: a worker per word of ROLES. Sets SERVER and READY_MS, or fails
+# with the last lines of the workers.
 start() {
-  local model=$1 device=$2 begin port
-  shift 2
+  local model=$1 device=$2 roles=$3 begin port role
+  shift 3
   begin=$(date +%s%N)
   "${LOADER[@]}" "$BIN/tandem" router --model "$model" --port 0 >"$WORK/router.log" 2>&1 &
   PIDS+=($!)
@@ -57,9 +61,11 @@ start() {
     return 1
   fi
   SERVER=127.0.0.1:$port
-  "${LOADER[@]}" "$BIN/tandem" worker --role unified --model "$model" --router "$SERVER" \
-    --device "$device" "$@" >"$WORK/worker.log" 2>&1 &
-  PIDS+=($!)
+  for role in $roles; do
+    "${LOADER[@]}" "$BIN/tandem" worker --role "$role" --model "$model" --router "$SERVER" \
+      --device "$device" "$@" >"$WORK/worker.$role.log" 2>&1 &
+    PIDS+=($!)
+  done
   local patience=$((SECONDS + 180))
   while ((SECONDS < patience)); do
     if program tandem status --server "$SERVER" >/dev/null 2>&1; then
@@ -69,7 +75,9 @@ start() {
     if ! kill -0 "${PIDS[-1]}" 2>/dev/null; then break; fi
     sleep 0.1
   done
-  echo "worker on $device: $(tail -n 1 "$WORK/worker.log")"
+  for role in $roles; do
+    echo "$role worker on $device: $(tail -n 1 "$WORK/worker.$role.log")"
+  done
   stop
   return 1
 }
@@ -84,31 +92,46 @@ ask() {
 tokens_of() { sed -n 's/^[^[]*"token_ids":\[\([0-9,]*\)\].*/\1/p'; }
 number_of() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }
 
-compare_sample() {
-  local device tokens=64
-  for device in "$DEVICE" cpu; do
-    start models/sample "$device" || return 1
-    for i in "${!PROMPTS[@]}"; do
-      ask "${PROMPTS[i]}" $tokens >"$WORK/$i.${device%%:*}.json" || { stop; return 1; }
-    done
-    stop
-  done
-  local equal=0
+# answer_sample NAME DEVICE ROLES FLAG...: the answers to all prompts, as $WORK/NAME.*.json.
+answer_sample() {
+  local name=$1
+  shift
+  start models/sample "$@" || return 1
   for i in "${!PROMPTS[@]}"; do
-    local gpu cpu
-    gpu=$(tokens_of <"$WORK/$i.${DEVICE%%:*}.json")
-    cpu=$(tokens_of <"$WORK/$i.cpu.json")
+    ask "${PROMPTS[i]}" $TOKENS >"$WORK/$name.$i.json" || { stop; return 1; }
+  done
+  stop
+}
+
+# compare_with_cpu NAME: whether the answers of that name are those of the CPU.
+compare_with_cpu() {
+  local name=$1 equal=0 gpu cpu
+  for i in "${!PROMPTS[@]}"; do
+    gpu=$(tokens_of <"$WORK/$name.$i.json")
+    cpu=$(tokens_of <"$WORK/cpu.$i.json")
     if [[ -n $gpu && $gpu == "$cpu" ]]; then
       equal=$((equal + 1))
     else
       echo "differs after ${PROMPTS[i]}:"
-      printf '  %-7s %s\n' "$DEVICE" "$gpu" cpu "$cpu"
+      printf '  %-7s %s\n' "$name" "$gpu" cpu "$cpu"
     fi
   done
-  ENTRIES+=("$(printf '{"model": "sample", "steps": %d, "prompts": %d, "equal": %d}' \
-    $tokens ${#PROMPTS[@]} $equal)")
-  echo "sample: $equal of ${#PROMPTS[@]} answers of $tokens greedy tokens equal those of the CPU"
+  ENTRIES+=("$(printf '{"model": "sample", "workers": "%s", "steps": %d, "prompts": %d, "equal": %d}' \
+    "$name" $TOKENS ${#PROMPTS[@]} $equal)")
+  echo "sample, $name: $equal of ${#PROMPTS[@]} answers of $TOKENS greedy tokens equal those of the CPU"
   ((equal == ${#PROMPTS[@]}))
+}
+
+compare_sample() {
+  local wrong=0 transport
+  answer_sample cpu cpu unified || return 1
+  answer_sample unified "$DEVICE" unified && compare_with_cpu unified || wrong=1
+  for transport in shm tcp; do
+    answer_sample "handed-over-by-$transport" "$DEVICE" "prefill decode" \
+      --device-memory-fraction 0.45 --kv-transport $transport &&
+      compare_with_cpu "handed-over-by-$transport" || wrong=1
+  done
+  return $wrong
 }
 
 measure_8b() {
@@ -121,7 +144,7 @@ measure_8b() {
   python3 "$script" "$folder" --preset 8b --arch qwen3 --layers 36 --ffn 12288 --vocab 151936 \
     --shards 4 || return 1
   echo "8b: written in $((SECONDS - begin)) s"
-  start "$folder" "$DEVICE" --max-context 4096 || return 1
+  start "$folder" "$DEVICE" unified --max-context 4096 || return 1
   # The first answer waits for weights that are still on their way.
   local first second
   first=$(ask "${PROMPTS[0]}" 8) && second=$(ask "${PROMPTS[1]}" 64) || { stop; return 1; }
