@@ -122,6 +122,8 @@ void IoLoop::Run() {
 
 int IoLoop::WaitMilliseconds() const {
   if (!unfinished_.empty()) return 0;
+  // A callback may have dropped what had slots.
+  if (staging_.outbound != nullptr && staging_.outbound->has_turn()) return 0;
   TimePoint earliest = accept_again_;
   for (const auto& [id, slot] : slots_) earliest = std::min(earliest, slot.connection->deadline());
   const TimePoint now = std::chrono::steady_clock::now();
@@ -178,7 +180,6 @@ void IoLoop::AdvanceUnfinished() {
   EndStreams();
 }
 
-// Last in a turn of the loop: whatever gives slots back comes before.
 void IoLoop::AdvanceThoseWithoutSlots() {
   if (staging_.outbound == nullptr) return;
   while (const std::optional<uint64_t> id = staging_.outbound->BeginTurn()) {

@@ -152,15 +152,17 @@ size_t OutboundConnection::num_slots_held() const {
 
 // Once it returns, nothing of the caller's memory is read any more.
 absl::Status OutboundConnection::CopyToSlots(size_t first) {
-  if (staging_ == nullptr || first == batch_.size()) return absl::OkStatus();
   absl::Status queued;
+  bool has_copies = false;
   for (size_t i = first; i < batch_.size(); ++i) {
     OutFrame& frame = batch_[i];
     if (!frame.slot) continue;
+    has_copies = true;
     const std::span<std::byte> staged = frame.slot.bytes().first(frame.payload.size());
     if (queued.ok()) queued = staging_->pool().Copy(staged, frame.payload);
     frame.payload = staged;
   }
+  if (!has_copies) return absl::OkStatus();
   const absl::Status done = staging_->pool().Synchronize();
   return queued.ok() ? done : queued;
 }

@@ -72,9 +72,11 @@ TEST_F(ZeroCopyTest, CompletionsComeAndACopyEndsIt) {
   const size_t first = channel_.Write({&part, 1}).value_or(0);
   ASSERT_GT(first, 0u);
   EXPECT_EQ(channel_.counts().sends, 1u);
+  EXPECT_EQ(channel_.held_bytes(), first);
   EXPECT_EQ(Receive(sockets_.receiver, first), Bytes(payload.begin(), payload.begin() + first));
   AwaitCompletions();
   EXPECT_EQ(channel_.counts().done, 1u);
+  EXPECT_EQ(channel_.held_bytes(), 0u);
   EXPECT_EQ(channel_.counts().copied, 1u) << "the loopback device copies";
   EXPECT_FALSE(channel_.active());
   const size_t second = channel_.Write({&part, 1}).value_or(0);
