@@ -43,7 +43,7 @@ tandem_emulated_test(transport_conformance_emulated_test
   SOURCES ${TRANSPORT_CONFORMANCE_TEST}
   DEPS tandem_transfer tandem_kernels
   ARGS --gtest_filter=*/shm*:*/tcp*
-  LABELS conformance TIMEOUT 300)
+  LABELS conformance TIMEOUT 600)
 set_tests_properties(transport_conformance_emulated_test PROPERTIES
                      ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)
 tandem_fuzz_test(frame_fuzz

@@ -25,8 +25,11 @@ absl::StatusOr<std::span<std::byte>> ReceiverProbe::Prepare(const FrameHeader& h
   if (!status.ok()) return status;
   whole_.erase({header.stream, header.layer, header.block});
   auto& place = landed_[{header.stream, header.layer, header.block}];
-  if (place.size() != header.payload_bytes) place = memory_.New(header.payload_bytes);
-  memory_.Write(place, std::vector<std::byte>(place.size()));
+  if (place.size() != header.payload_bytes) {
+    place = memory_.New(header.payload_bytes);
+  } else {
+    memory_.Write(place, std::vector<std::byte>(place.size()));
+  }
   return place;
 }
 

@@ -13,8 +13,10 @@
 #include "tests/support/payload_memory.h"
 #include "tests/support/transport_probe.h"
 #include "transfer/framed/framed_transport.h"
+#include "transfer/link_prober.h"
 #include "transfer/loopback/loopback_transport.h"
-#include "transfer/tcp/socket.h"
+#include "transfer/probe_memory.h"
+#include "transfer/probe_receiver.h"
 #include "transfer/tcp/tcp_medium.h"
 
 namespace tandem {
@@ -232,7 +234,24 @@ TEST_F(StagedTransportTest, TooLittleIsSaidAtOnce) {
       absl::IsInvalidArgument(NewFramedTransport(options, network_.NewMedium(), nullptr).status()));
 }
 
-// Hosts that hold each slot of the receiver with half a payload.
+// More payloads lie in slots than a probe has places: those that have landed make room.
+TEST_F(StagedTransportTest, ProbesTakeTheWayThatPayloadsTake) {
+  constexpr size_t kExtentBytes = 32 << 10;
+  const SteadyClock clock;
+  ProbeReceiver receiver(nullptr, kEpoch,
+                         *AllocateProbeMemory(&device_, ProbeReceiver::kMemoryBytes), clock);
+  LinkProber prober(kExtentBytes, *AllocateProbeMemory(&device_, LinkProber::kMemoryBytes), clock);
+  FramedOptions options = Options();
+  options.staged_payload_bytes = kExtentBytes;
+  options.staging_bytes = 8 * ProbeReceiver::kSlots * kExtentBytes;
+  const auto there = New(options, &receiver);
+  const auto here = New(options, nullptr);
+  const auto probe = prober.Measure(*here, there->address(), kEpoch);
+  ASSERT_TRUE(probe.ok()) << probe.status();
+  EXPECT_GT(probe->gigabytes_per_second, 0);
+}
+
+// A peer that holds a slot of the receiver with half a payload.
 class HalfSender {
  public:
   HalfSender(const std::string& address, uint64_t stream) {
