@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <deque>
 #include <utility>
@@ -24,7 +25,7 @@ class BoundedQueue {
   [[nodiscard]] bool TryPush(T&& item) {
     absl::MutexLock lock(&mutex_);
     if (closed_ || items_.size() >= capacity_) return false;
-    items_.push_back(std::move(item));
+    Append(std::move(item));
     return true;
   }
 
@@ -34,7 +35,7 @@ class BoundedQueue {
   bool PushAlways(T&& item) {
     absl::MutexLock lock(&mutex_);
     if (closed_) return false;
-    items_.push_back(std::move(item));
+    Append(std::move(item));
     return true;
   }
 
@@ -72,16 +73,21 @@ class BoundedQueue {
     return closed_;
   }
 
-  size_t size() const {
-    absl::MutexLock lock(&mutex_);
-    return items_.size();
-  }
+  // How many wait. Takes no lock, so that whoever watches over a thread that hangs, be it with the
+  // queue's lock in its hands, does not hang with it.
+  size_t size() const { return size_.load(std::memory_order_relaxed); }
 
  private:
+  void Append(T&& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    items_.push_back(std::move(item));
+    size_.store(items_.size(), std::memory_order_relaxed);
+  }
+
   std::vector<T> TakeAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::vector<T> taken(std::make_move_iterator(items_.begin()),
                          std::make_move_iterator(items_.end()));
     items_.clear();
+    size_.store(0, std::memory_order_relaxed);
     return taken;
   }
 
@@ -89,6 +95,7 @@ class BoundedQueue {
   mutable absl::Mutex mutex_;
   std::deque<T> items_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<size_t> size_ = 0;  // of items_
 };
 
 }  // namespace tandem

@@ -3,8 +3,10 @@
 #include <chrono>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -91,6 +93,34 @@ TEST(BoundedQueue, NothingIsLostBetweenThreads) {
   }
   for (std::thread& producer : producers) producer.join();
   EXPECT_EQ(queue.size(), 0U);
+}
+
+// An item whose move, which is within the queue's lock, hangs until it is told otherwise.
+struct Hanging {
+  explicit Hanging(absl::Notification& go_on) : go_on(&go_on) {}
+  Hanging(Hanging&& other) noexcept : moving(other.moving), go_on(other.go_on) {
+    if (moving != nullptr) moving->Notify();
+    if (go_on != nullptr) go_on->WaitForNotification();
+  }
+
+  absl::Notification* moving = nullptr;
+  absl::Notification* go_on = nullptr;
+};
+
+TEST(BoundedQueue, ItsSizeIsKnownWhileAThreadHangsWithItsLock) {
+  BoundedQueue<Hanging> queue(4);
+  absl::Notification moving;
+  absl::Notification go_on;
+  std::thread hangs([&] {
+    Hanging item(go_on);
+    item.moving = &moving;
+    EXPECT_TRUE(queue.TryPush(std::move(item)));
+  });
+  moving.WaitForNotification();
+  EXPECT_EQ(queue.size(), 0u);
+  go_on.Notify();
+  hangs.join();
+  EXPECT_EQ(queue.size(), 1u);
 }
 
 }  // namespace
