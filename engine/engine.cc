@@ -399,8 +399,4 @@ EngineProgress Engine::progress() const { return impl_->progress(); }
 
 const EngineOptions& Engine::options() const { return impl_->options(); }
 
-uint64_t Engine::layout_fingerprint() const {
-  return impl_->options().layout.Fingerprint(impl_->options().model_fingerprint);
-}
-
 }  // namespace tandem

@@ -247,7 +247,6 @@ class Engine {
   // At this moment, a hanging engine thread's too.
   EngineProgress progress() const;
   const EngineOptions& options() const;
-  uint64_t layout_fingerprint() const;
 
  private:
   class Impl;

@@ -74,7 +74,6 @@ WorkerView ToView(const v1::RegisterRequest& request, TimePoint now) {
                     .pid = request.pid(),
                     .max_context_tokens = request.max_context_tokens(),
                     .model_fingerprint = request.model_fingerprint(),
-                    .layout_fingerprint = request.layout_fingerprint(),
                     .layout = request.layout(),
                     .data_address = request.data_address(),
                     .wire_version = request.wire_version(),

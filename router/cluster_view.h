@@ -34,7 +34,6 @@ struct WorkerView {
   int32_t pid = 0;
   int32_t max_context_tokens = 0;
   uint64_t model_fingerprint = 0;
-  uint64_t layout_fingerprint = 0;
   v1::KvLayout layout;
   std::string data_address;  // where KV arrives; empty: it takes none
   int32_t wire_version = 0;  // of the frames

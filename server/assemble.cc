@@ -235,7 +235,8 @@ absl::Status Worker::Parts::OpenEngine(uint64_t fingerprint) {
       backend.device->name(), Name(ToProto(made.role)), made.num_blocks, made.layout.block_tokens,
       static_cast<double>(made.num_blocks * made.layout.BlockBytes()) / 1e6,
       static_cast<double>(made.host_bytes) / 1e6, options.tuning.prefix_cache,
-      options.tuning.schedule, made.max_context_tokens, engine->layout_fingerprint());
+      options.tuning.schedule, made.max_context_tokens,
+      made.layout.Fingerprint(made.model_fingerprint));
   return absl::OkStatus();
 }
 
@@ -315,7 +316,6 @@ void Worker::Parts::Register() {
   self.set_address(address);
   self.set_model(options.model_name);
   self.set_model_fingerprint(engine->options().model_fingerprint);
-  self.set_layout_fingerprint(engine->layout_fingerprint());
   *self.mutable_layout() = ToProto(engine->options().layout);
   self.set_max_context_tokens(engine->options().max_context_tokens);
   self.set_block_tokens(engine->options().layout.block_tokens);
