@@ -30,16 +30,33 @@ ZeroCopy ZeroCopyOf(const TransferTuning& tuning) {
   return tuning.zero_copy == "off" ? ZeroCopy::kOff : ZeroCopy::kAuto;
 }
 
+// With what whoever starts a worker can do where the system has not the memory.
+absl::Status NoSharedMemory(const absl::Status& why, Role role, size_t bytes) {
+  const std::string do_this = role == Role::kDecode
+                                  ? fmt::format("ask for less than --kv-buffer-bytes={}", bytes)
+                                  : fmt::format(
+                                        "{} bytes are the least, whatever --kv-buffer-bytes "
+                                        "asks for at decode workers: make room",
+                                        bytes);
+  return Unavailable("shared memory for KV: {}: {}, or do without by --kv-transport=tcp",
+                     std::string(why.message()), do_this);
+}
+
 FabricPart ShmPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {
   ShmOptions shm;
   // Only those who are connected to need room; one place is the least that there can be.
   shm.buffer_bytes =
       options.role == Role::kDecode ? options.tuning.transfer.buffer_bytes : shm.slot_bytes;
   const FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
+  const Role role = options.role;
   return {.name = "shm",
           .open = [=](FrameReceiver* receiver) -> absl::StatusOr<std::unique_ptr<Transport>> {
-            ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, ShmMedium::Open(shm));
-            return NewFramedTransport(framing, std::move(medium), receiver);
+            absl::StatusOr<std::unique_ptr<Medium>> medium = ShmMedium::Open(shm);
+            if (absl::IsUnavailable(medium.status())) {
+              return NoSharedMemory(medium.status(), role, shm.buffer_bytes);
+            }
+            RETURN_IF_ERROR(medium.status());
+            return NewFramedTransport(framing, *std::move(medium), receiver);
           }};
 }
 

@@ -6,7 +6,7 @@ tandem_test(server_test
           unit/server/watchdog_test.cc unit/server/worker_messages_test.cc
   DEPS tandem_server)
 
-tandem_library(test_cluster SOURCES support/test_cluster.cc support/call_by_bytes.cc
+tandem_library(test_cluster SOURCES support/test_cluster.cc support/call_by_bytes.cc support/shell.cc
                                     support/frozen_thread.cc
                DEPS tandem_server GTest::gtest)
 target_compile_definitions(tandem_test_cluster PUBLIC TANDEM_BINARY="$<TARGET_FILE:tandem>"

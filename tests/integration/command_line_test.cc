@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "server/child_process.h"
+#include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
 
 namespace tandem {
@@ -26,22 +27,6 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 constexpr char kModel[] = TANDEM_SOURCE_DIR "/models/sample";
-
-struct CommandResult {
-  int exit_status = -1;
-  std::string output;  // stdout, or stderr as the caller redirects
-};
-
-CommandResult Shell(const std::string& arguments) {
-  CommandResult result;
-  FILE* pipe = popen((std::string(TANDEM_BINARY) + " " + arguments).c_str(), "r");
-  char buffer[4096];
-  size_t count;
-  while ((count = fread(buffer, 1, sizeof(buffer), pipe)) > 0) result.output.append(buffer, count);
-  const int how = pclose(pipe);
-  result.exit_status = WIFEXITED(how) ? WEXITSTATUS(how) : -1;
-  return result;
-}
 
 class CommandLineTest : public testing::Test {
  protected:
@@ -212,6 +197,22 @@ TEST_F(CommandLineTest, BadStartsSayWhatIsWrong) {
       Shell("router --log-level off --port " + port + " --model " + kModel + " 2>/dev/null");
   EXPECT_EQ(taken.exit_status, 1);
   EXPECT_EQ(Shell("up --prefill 1 --decode 0 --unified 0 --model x 2>/dev/null").exit_status, 1);
+}
+
+TEST_F(CommandLineTest, AWorkerWithoutItsSharedMemorySaysHowToGoOn) {
+  // No file of more than half a megabyte: shared memory is one.
+  const std::string limited = "trap '' XFSZ; ulimit -f 1024;";
+  const std::string worker = " --kv-buffer-bytes=12MiB --log-level off --model " +
+                             std::string(kModel) + " --router 127.0.0.1:1 2>&1";
+  const CommandResult decode = Shell("worker --role decode" + worker, limited);
+  EXPECT_EQ(decode.exit_status, 1);
+  EXPECT_THAT(decode.output, StartsWith("error: UNAVAILABLE: shared memory for KV: "));
+  EXPECT_THAT(decode.output, HasSubstr("--kv-buffer-bytes=12582912"));
+  EXPECT_THAT(decode.output, HasSubstr("--kv-transport=tcp"));
+  const CommandResult prefill = Shell("worker --role prefill" + worker, limited);
+  EXPECT_EQ(prefill.exit_status, 1);
+  EXPECT_THAT(prefill.output, HasSubstr("4194304 bytes are the least"));
+  EXPECT_THAT(prefill.output, HasSubstr("--kv-transport=tcp"));
 }
 
 // The child of `parent` whose command line says `word`, or 0.
