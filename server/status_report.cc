@@ -63,7 +63,8 @@ Json LinksJson(const v1::WorkerStatus& worker) {
                      {"bytes_in_flight", link.bytes_in_flight()},
                      {"resent_frames", link.resent_frames()},
                      {"fallbacks", link.fallbacks()},
-                     {"fallback_reason", link.fallback_reason()}});
+                     {"fallback_reason", link.fallback_reason()},
+                     {"failure", link.failure()}});
   }
   return links;
 }
@@ -207,6 +208,19 @@ std::string LinkTable(const v1::GetStatusResponse& status) {
                   "SETUP US", "FRAME US", "MB MOVED", "MB OUT", "RESENT", "FALLBACKS");
   for (const v1::WorkerStatus& worker : status.workers()) {
     for (const v1::LinkStatus& link : worker.links()) {
+// Those that last failed, a line each.
+std::string FailedLinks(const v1::GetStatusResponse& status) {
+  std::string text;
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    for (const v1::LinkStatus& link : worker.links()) {
+      if (link.failure().empty()) continue;
+      text += fmt::format("{} does not reach {} by {}: {}\n", worker.name(), link.peer(),
+                          link.transport(), link.failure());
+    }
+  }
+  return text;
+}
+
       table += fmt::format(
           kRow, worker.name(), link.peer(), link.transport(), link.in_use() ? "yes" : "-",
           Rate(link.probe_gb_per_s()), Rate(link.gb_per_s()), link.alarm() ? "SLOW" : "-",
@@ -215,7 +229,7 @@ std::string LinkTable(const v1::GetStatusResponse& status) {
           Fallbacks(link));
     }
   }
-  return table + "\n" + HandoffTable(status);
+  return table + FailedLinks(status) + "\n" + HandoffTable(status);
 }
 
 std::string BlockTable(const v1::GetStatusResponse& status) {

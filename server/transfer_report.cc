@@ -24,6 +24,7 @@ v1::LinkStatus ToProto(const PeerLink& link) {
   status.set_resent_frames(link.stats.resent_frames);
   status.set_bytes_in_flight(link.stats.bytes_in_flight);
   status.set_in_use(link.in_use);
+  status.set_failure(link.failure);
   return status;
 }
 

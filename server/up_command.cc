@@ -71,6 +71,9 @@ int RunUp(UpFlags flags) {
     return PrintError(status);
   }
   if (absl::Status status = ChooseWorkers(flags); !status.ok()) return PrintError(status);
+  if (absl::Status status = flags.tuning.transfer.tls.Check(); !status.ok()) {
+    return PrintError(status);
+  }
   SupervisorOptions options;
   options.model = flags.model_name.empty() ? ModelNameFor(flags.model_dir) : flags.model_name;
   options.drain = std::chrono::seconds(flags.drain_seconds);

@@ -26,6 +26,9 @@ int RunWorker(WorkerFlags flags, const std::string& role) {
   WorkerOptions& options = flags.options;
   if (options.name.empty()) options.name = fmt::format("{}-{}", role, getpid());
   if (options.model_name.empty()) options.model_name = ModelNameFor(options.model_dir);
+  if (absl::Status status = options.tuning.transfer.tls.Check(); !status.ok()) {
+    return PrintError(status);
+  }
   BlockTerminationSignals();
   if (absl::Status status = SetUpLogging(flags.log_level, options.name); !status.ok()) {
     return PrintError(status);

@@ -105,6 +105,7 @@ void PeerTable::Ended(const Use& use, const absl::Status& status, TimePoint now)
   Peer* peer = Find(use.peer, use.serial);
   if (peer == nullptr) return;
   --peer->open_streams;
+  NoteEnd(peer->ways[use.path.path], status);
   if (status.ok()) {
     peer->paths.Worked(use.path);
   } else if (absl::IsUnavailable(status)) {
@@ -112,6 +113,12 @@ void PeerTable::Ended(const Use& use, const absl::Status& status, TimePoint now)
   } else {
     peer->paths.GaveUp(use.path);
   }
+}
+
+void PeerTable::NoteEnd(Way& way, const absl::Status& status) {
+  if (status.ok()) way.failure.clear();
+  const bool failed = absl::IsUnavailable(status) || absl::IsFailedPrecondition(status);
+  if (failed) way.failure = std::string(status.message());
 }
 
 PeerTable::Next PeerTable::NextProbe(TimePoint now) {
@@ -151,6 +158,7 @@ void PeerTable::Probed(const ProbeJob& job, const absl::StatusOr<LinkProbe>& pro
   way.not_before = now + kProbePause;
   way.probed_connects = link.connects;
   way.probed_bytes = link.payload_bytes;
+  NoteEnd(way, probe.status());
   if (probe.ok()) {
     way.failed_probes = 0;
     way.probe = *probe;
@@ -196,6 +204,7 @@ std::vector<PeerLink> PeerTable::Describe(std::span<const LinkStats> links) cons
       entry.in_use = peer.paths.in_use() == i;
       entry.fallbacks = peer.paths.fallbacks();
       entry.fallback_reason = peer.paths.fallback_reason();
+      entry.failure = way.failure;
       if (!way.probe) continue;
       LinkStats& stats = entry.stats;
       stats.probe_gigabytes_per_second = way.probe->gigabytes_per_second;

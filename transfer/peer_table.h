@@ -36,6 +36,9 @@ struct PeerLink {
   bool in_use = false;          // of the ways to this peer: that the latest stream took
   uint64_t fallbacks = 0;       // of the peer: times that a better way was given up for another
   std::string fallback_reason;  // of the latest
+  // Why the latest stream or probe on it failed with the connection: it was lost, never made, or
+  // the two do not agree (TLS, version). Empty once one succeeded.
+  std::string failure;
 };
 
 // The peers of a fabric: which way the next stream to each takes, what their probes found, and
@@ -107,6 +110,7 @@ class PeerTable {
     int failed_probes = 0;                    // since the last that succeeded
     std::optional<uint64_t> probed_connects;  // at the last probe
     uint64_t probed_bytes = 0;                // likewise
+    std::string failure;                      // as PeerLink's
   };
   struct Peer {
     uint64_t serial = 0;
@@ -122,6 +126,7 @@ class PeerTable {
   Peer MakePeer(const std::vector<Endpoint>& endpoints) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Peer* Find(const std::string& peer, uint64_t serial) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropOldestUnnamed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static void NoteEnd(Way& way, const absl::Status& status);
   static bool IsSame(const Peer& peer, const KnownPeer& named);
 
   mutable absl::Mutex mutex_;

@@ -63,6 +63,10 @@ std::vector<std::string> TestCluster::ArgumentsOf(const std::string& name) const
                  "--name", name,          "--router",
                  address_, "--threads=1", "--check-invariants"};
     arguments.insert(arguments.end(), options_.worker_flags.begin(), options_.worker_flags.end());
+    if (name.starts_with("prefill")) {
+      arguments.insert(arguments.end(), options_.prefill_flags.begin(),
+                       options_.prefill_flags.end());
+    }
     if (name.starts_with("decode")) {
       arguments.insert(arguments.end(), options_.decode_flags.begin(), options_.decode_flags.end());
     }

@@ -22,7 +22,8 @@ struct TestClusterOptions {
   int unified = 1;
   std::vector<std::string> router_flags;
   std::vector<std::string> worker_flags;
-  std::vector<std::string> decode_flags;  // of decode workers, after worker_flags
+  std::vector<std::string> prefill_flags;  // of prefill workers, after worker_flags
+  std::vector<std::string> decode_flags;   // of decode workers, likewise
 };
 
 // A real router and real workers on loopback, with the sample model. Processes can be stopped,

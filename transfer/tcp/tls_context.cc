@@ -59,7 +59,8 @@ absl::Status TlsFiles::Check() const {
   const int given = !cert.empty() + !key.empty() + !ca.empty();
   if (given == 0 || given == 3) return absl::OkStatus();
   return InvalidArgument(
-      "TLS needs certificate, key and authorities, or none of them: got \"{}\", \"{}\", \"{}\"",
+      "TLS needs --kv-tls-cert, --kv-tls-key and --kv-tls-ca, or none of them: "
+      "got \"{}\", \"{}\", \"{}\"",
       cert, key, ca);
 }
 

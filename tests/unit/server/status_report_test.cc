@@ -70,6 +70,7 @@ v1::GetStatusResponse Status() {
   wire.set_resent_frames(3);
   wire.set_fallbacks(1);
   wire.set_fallback_reason("refused");
+  wire.set_failure("the connection was cut");
   return status;
 }
 
@@ -110,6 +111,8 @@ TEST(LinkTableTest, OneLinePerWayAndWhyABetterOneWasGivenUp) {
   EXPECT_THAT(Words(table.substr(second), "prefill-0"),
               testing::ElementsAre("prefill-0", "decode-0", "tcp", "yes", "2.00", "0.50", "SLOW",
                                    "0", "0.0", "123.5", "1.5", "3", "1:", "refused"));
+  EXPECT_THAT(table,
+              HasSubstr("prefill-0 does not reach decode-0 by tcp: the connection was cut\n"));
   const size_t handoffs = table.find("HAND-OFFS OF");
   EXPECT_THAT(Words(table.substr(handoffs), "decode-0"),
               testing::ElementsAre("decode-0", "0", "2", "9", "0", "0", "0", "0", "0", "0", "0",
@@ -138,6 +141,7 @@ TEST(StatusJsonTest, HasTheBlocksOfEachWorker) {
   EXPECT_EQ(json["workers"][1]["free_blocks"], 17);
   EXPECT_EQ(json["workers"][1]["device"], "cuda:3");
   const auto& kv = json["workers"][1]["kv"];
+  EXPECT_EQ(json["workers"][2]["links"][1]["failure"], "the connection was cut");
   EXPECT_EQ(kv["cached_blocks"], 31);
   EXPECT_EQ(kv["idle_blocks"], 23);
   EXPECT_EQ(kv["shared_blocks"], 11);

@@ -21,7 +21,8 @@ TEST(TransferReportTest, ALinkIsToldWhole) {
                                    .bytes_in_flight = 77},
                          .in_use = true,
                          .fallbacks = 2,
-                         .fallback_reason = "refused"};
+                         .fallback_reason = "refused",
+                         .failure = "cut"};
   const v1::LinkStatus status = ToProto(link);
   EXPECT_EQ(status.peer(), "decode-0");
   EXPECT_EQ(status.transport(), "tcp");
@@ -36,6 +37,7 @@ TEST(TransferReportTest, ALinkIsToldWhole) {
   EXPECT_EQ(status.fallbacks(), 2u);
   EXPECT_EQ(status.fallback_reason(), "refused");
   EXPECT_TRUE(status.in_use());
+  EXPECT_EQ(status.failure(), "cut");
 }
 
 TEST(TransferReportTest, ALoadHasTheLinksToNamedPeersAndTheMemory) {

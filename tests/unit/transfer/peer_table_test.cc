@@ -112,6 +112,27 @@ TEST_F(PeerTableTest, AFailedProbeIsRepeatedAFewTimesAndKeepsStreamsAway) {
   EXPECT_EQ(Probe(Rate(2)), "none");
 }
 
+TEST_F(PeerTableTest, AWayThatFailedSaysWhyUntilItWorks) {
+  table_.SetPeers({Peer("a")}, now_);
+  EXPECT_EQ(Probe(absl::FailedPreconditionError("a foreign certificate")), "a shm");
+  EXPECT_EQ(LinkOf("a", "shm").failure, "a foreign certificate");
+  EXPECT_EQ(LinkOf("a", "tcp").failure, "");
+  now_ += PeerTable::kProbePause;
+  EXPECT_EQ(Probe(Rate(2)), "a shm");
+  EXPECT_EQ(LinkOf("a", "shm").failure, "");
+  auto stream = Choose("a");
+  table_.Ended(stream.use, absl::UnavailableError("cut"), now_);
+  EXPECT_EQ(LinkOf("a", "shm").failure, "cut");
+  now_ += PeerPaths::kFirstBackOff;
+  stream = Choose("a");
+  table_.Ended(stream.use, absl::CancelledError("by the client"), now_);
+  EXPECT_EQ(LinkOf("a", "shm").failure, "cut") << "says nothing of the way";
+  now_ += PeerPaths::kFirstBackOff;
+  stream = Choose("a");
+  table_.Ended(stream.use, absl::OkStatus(), now_);
+  EXPECT_EQ(LinkOf("a", "shm").failure, "");
+}
+
 TEST_F(PeerTableTest, ANewConnectionIsProbedAgainAfterAPause) {
   table_.SetPeers({Peer("a")}, now_);
   LinkStats link = {.peer = "s", .transport = "shm", .connects = 1};
