@@ -11,7 +11,8 @@ namespace tandem {
 
 // One way of making connections: where it listens, and how it reaches others of its kind. The
 // framed transport (transfer/framed/) turns any medium into a Transport.
-// Thread: the loop's, but for address() and MayReach, which are thread-safe and constant.
+// Thread: the loop's, but for address(), MayReach and buffer_bytes, which are thread-safe; the
+// first two are constant.
 class Medium {
  public:
   virtual ~Medium() = default;
@@ -33,8 +34,9 @@ class Medium {
   // Begins to connect to `peer`.
   virtual absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) = 0;
 
-  // Memory that was set aside at the start for what is under way, and how much of it is in use.
-  // 0 where bytes go straight from their place to the system.
+  // Memory for what is under way: what was set aside at the start, and what the connections that
+  // there are now may take besides (TLS), at its most. 0 where bytes go straight from their place
+  // to the system. Thread-safe.
   virtual size_t buffer_bytes() const = 0;
 };
 

@@ -91,7 +91,8 @@ class Transport {
   // One per peer that was ever connected to, of the latest 256.
   virtual std::vector<LinkStats> links() const = 0;
   virtual RefusedFrames refused() const = 0;
-  // Memory that was set aside at the start for what is under way.
+  // Memory for what is under way: set aside at the start, and with TLS what the connections that
+  // there are now may take besides.
   virtual size_t buffer_bytes() const = 0;
   // Bytes sent and received since the start, headers included.
   virtual uint64_t bytes_sent() const = 0;

@@ -33,7 +33,8 @@ class TcpMedium final : public Medium {
   int listener_fd() const override { return listener_.get(); }
   absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() override;
   absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) override;
-  size_t buffer_bytes() const override { return 0; }
+  // Of TLS connections, while they live; what goes as it is needs none.
+  size_t buffer_bytes() const override { return tls_ != nullptr ? tls_->buffer_bytes() : 0; }
 
  private:
   TcpMedium(std::string address, UniqueFd listener, std::unique_ptr<TlsContext> tls,

@@ -15,10 +15,6 @@
 namespace tandem {
 namespace {
 
-// TLS cuts what it carries into records of at most this many bytes.
-constexpr size_t kRecordBytes = 16 << 10;
-// Encrypted bytes that wait for the socket; a record that was begun may go beyond.
-constexpr size_t kOutBytes = 128 << 10;
 constexpr char kWelcomeByte = 'W';
 
 using OutBuffer = std::vector<std::byte>;
@@ -77,8 +73,10 @@ std::string TakeTlsErrors() {
 
 void TlsChannel::Free::operator()(ssl_st* ssl) const { SSL_free(ssl); }
 
-TlsChannel::TlsChannel(ssl_ctx_st* context, UniqueFd socket, TlsSide side)
-    : socket_(std::move(socket)), side_(side), ssl_(SSL_new(context)) {
+TlsChannel::TlsChannel(ssl_ctx_st* context, UniqueFd socket, TlsSide side,
+                       std::atomic<size_t>& alive)
+    : socket_(std::move(socket)), side_(side), alive_(alive), ssl_(SSL_new(context)) {
+  ++alive_;
   TANDEM_CHECK(ssl_ != nullptr, "a TLS connection of OpenSSL");
   out_.reserve(kOutBytes + 2 * kRecordBytes);
   BIO* const input = BIO_new_socket(socket_.get(), BIO_NOCLOSE);
@@ -90,6 +88,7 @@ TlsChannel::TlsChannel(ssl_ctx_st* context, UniqueFd socket, TlsSide side)
 }
 
 TlsChannel::~TlsChannel() {
+  --alive_;
   if (state_ != State::kOpen) return;
   ERR_clear_error();
   SSL_shutdown(ssl_.get());  // says goodbye, and does not wait for the answer

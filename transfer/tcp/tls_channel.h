@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -33,7 +34,19 @@ std::string TakeTlsErrors();
 // Thread: the loop's.
 class TlsChannel final : public ByteChannel {
  public:
-  TlsChannel(ssl_ctx_st* context, UniqueFd socket, TlsSide side);
+  // TLS cuts what it carries into records of at most this many bytes.
+  static constexpr size_t kRecordBytes = 16 << 10;
+  // Encrypted bytes that wait for the socket; a record that was begun may go beyond.
+  static constexpr size_t kOutBytes = 128 << 10;
+  // What OpenSSL reads at once: several records come with one call of the system.
+  static constexpr size_t kReadAheadBytes = 128 << 10;
+  // The most that one connection has under way: the buffer above with what may go beyond, and
+  // OpenSSL's own, one for reading and one for a record that it writes.
+  static constexpr size_t kBufferBytes =
+      kOutBytes + 2 * kRecordBytes + kReadAheadBytes + 2 * kRecordBytes;
+
+  // `alive` counts the channels that there are; it outlives this one.
+  TlsChannel(ssl_ctx_st* context, UniqueFd socket, TlsSide side, std::atomic<size_t>& alive);
   ~TlsChannel() override;
   TlsChannel(const TlsChannel&) = delete;
   TlsChannel& operator=(const TlsChannel&) = delete;
@@ -65,6 +78,7 @@ class TlsChannel final : public ByteChannel {
 
   const UniqueFd socket_;
   const TlsSide side_;
+  std::atomic<size_t>& alive_;
   State state_ = State::kHandshake;
   std::vector<std::byte> out_;  // encrypted
   size_t out_sent_ = 0;

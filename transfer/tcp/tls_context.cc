@@ -12,9 +12,6 @@
 namespace tandem {
 namespace {
 
-// Several records come with one call of the system.
-constexpr size_t kReadAheadBytes = 128 << 10;
-
 // OpenSSL would ask for it on the terminal.
 int NoPassword(char*, int, int, void*) { return 0; }
 
@@ -49,7 +46,7 @@ void SetRules(SSL_CTX* context) {
   SSL_CTX_set_num_tickets(context, 0);
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_read_ahead(context, 1);
-  SSL_CTX_set_default_read_buffer_len(context, kReadAheadBytes);
+  SSL_CTX_set_default_read_buffer_len(context, TlsChannel::kReadAheadBytes);
   SSL_CTX_set_default_passwd_cb(context, NoPassword);
 }
 
@@ -78,11 +75,15 @@ absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Load(const TlsFiles& fil
 }
 
 std::unique_ptr<ByteChannel> TlsContext::Connected(UniqueFd socket) const {
-  return std::make_unique<TlsChannel>(context_.get(), std::move(socket), TlsSide::kConnected);
+  return std::make_unique<TlsChannel>(context_.get(), std::move(socket), TlsSide::kConnected,
+                                      channels_);
 }
 
 std::unique_ptr<ByteChannel> TlsContext::Accepted(UniqueFd socket) const {
-  return std::make_unique<TlsChannel>(context_.get(), std::move(socket), TlsSide::kAccepted);
+  return std::make_unique<TlsChannel>(context_.get(), std::move(socket), TlsSide::kAccepted,
+                                      channels_);
 }
+
+size_t TlsContext::buffer_bytes() const { return channels_ * TlsChannel::kBufferBytes; }
 
 }  // namespace tandem

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -37,6 +39,9 @@ class TlsContext {
   // The same on the side that accepted.
   std::unique_ptr<ByteChannel> Accepted(UniqueFd socket) const;
 
+  // What the channels that there are now have for bytes under way, each at its most.
+  size_t buffer_bytes() const;
+
  private:
   struct Free {
     void operator()(ssl_ctx_st* context) const;
@@ -46,6 +51,7 @@ class TlsContext {
   explicit TlsContext(Context context);
 
   const Context context_;
+  mutable std::atomic<size_t> channels_ = 0;
 };
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "fmt/format.h"
 #include "gmock/gmock.h"
@@ -12,6 +13,7 @@
 #include "tests/support/test_certificates.h"
 #include "tests/support/transport_probe.h"
 #include "transfer/tcp/tcp_transport.h"
+#include "transfer/tcp/tls_channel.h"
 
 namespace tandem {
 namespace {
@@ -52,6 +54,20 @@ TEST_F(TlsTransportTest, FramesGoHiddenOverTheWire) {
   EXPECT_EQ(receiver_probe_.BytesOf(1, 0, 0), payload_);
   EXPECT_EQ(proxy->counts().frames, 0u) << "who listens sees no frame";
   EXPECT_EQ(proxy->counts().not_frames, 2u);
+}
+
+TEST_F(TlsTransportTest, TheMemoryOfItsConnectionsIsCounted) {
+  const auto receiver = Start(ours_.Issue("receiver"), &receiver_probe_);
+  auto sender = Start(ours_.Issue("sender"), nullptr);
+  const size_t before = receiver->buffer_bytes();
+  EXPECT_EQ(sender->buffer_bytes(), before);
+  ASSERT_EQ(Send(*sender, receiver->address()), absl::OkStatus());
+  EXPECT_EQ(receiver->buffer_bytes(), before + TlsChannel::kBufferBytes);
+  EXPECT_EQ(sender->buffer_bytes(), before + TlsChannel::kBufferBytes);
+  sender.reset();
+  const absl::Time end = absl::Now() + kPatience;
+  while (receiver->buffer_bytes() != before && absl::Now() < end) std::this_thread::yield();
+  EXPECT_EQ(receiver->buffer_bytes(), before) << "until they close";
 }
 
 TEST_F(TlsTransportTest, SenderWithoutTlsIsRefused) {
