@@ -257,7 +257,8 @@ void FleetMember::RecoverFromStop(TimePoint began) {
 void FleetMember::RecoverFromFreeze(TimePoint began) {
   auto frozen = FrozenThread::Freeze(pid(), "engine");
   if (frozen == nullptr) {
-    return context_.findings.Add(fmt::format("cannot stop the engine thread of {}", name_));
+    return context_.findings.Add(fmt::format(
+        "cannot stop the engine thread of {}: may this user trace, on x86-64 or aarch64?", name_));
   }
   // One that had nothing to do is missed only once it is given something, whenever that is.
   if (frozen->at_work()) {

@@ -16,6 +16,11 @@ using ::testing::HasSubstr;
 constexpr char kPrompt[] = "It was a fine morning, and the ladies";
 constexpr int32_t kLong = 1200;
 
+// FrozenThread::Freeze gave nothing.
+constexpr char kNobodyTraces[] =
+    "one thread cannot be stopped here: the system lets nobody trace, or the machine is neither "
+    "x86-64 nor aarch64";
+
 class WatchdogTest : public testing::Test {
  protected:
   // HealthCheckResponse.status
@@ -56,7 +61,7 @@ TEST_F(WatchdogTest, AHangingEngineIsNotReadyUntilItMovesAgain) {
   frozen = FrozenThread::Freeze(cluster_.pid("unified-0"), "engine");
   if (frozen == nullptr) {
     outcome.wait();
-    GTEST_SKIP() << "this system lets nobody trace, so that one thread could be stopped";
+    GTEST_SKIP() << kNobodyTraces;
   }
   AwaitReason("engine");
   EXPECT_EQ(Health(), kNotServing);
@@ -78,7 +83,7 @@ TEST(TransportWatchdogTest, AHangingTransportIsNotReadyAndItsRequestsGoElsewhere
   };
   auto frozen = FrozenThread::Freeze(cluster.pid("decode-0"), "kv-tcp");
   if (frozen == nullptr) {
-    GTEST_SKIP() << "this system lets nobody trace, so that one thread could be stopped";
+    GTEST_SKIP() << kNobodyTraces;
   }
   // With nothing to do at all.
   cluster.WaitFor("decode-0 is not ready", [&](const v1::GetStatusResponse& status) {

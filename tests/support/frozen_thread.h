@@ -13,7 +13,8 @@ class FrozenThread {
  public:
   // The thread of `pid`, a child of this process, with this name, which should be busy: it is
   // stopped in the program's own code, not in a library, where it may hold what all others need.
-  // Null when there is none, or when the system lets nobody trace.
+  // Null when there is none, when the system lets nobody trace, or on a machine that is neither
+  // x86-64 nor aarch64: nobody can say there where the thread is.
   static std::unique_ptr<FrozenThread> Freeze(pid_t pid, const std::string& name);
   ~FrozenThread();
   // Whether it was computing when it was stopped; else it was asleep, or deep in a library.
