@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Write docs/performance.md from the raw results under bench/results/. Standard library only.
+"""Write docs/performance.md, and the record in docs/faults.md, from the raw results under bench/results/. Standard
+library only.
 
-  bench/report.py            writes the page
-  bench/report.py --check    exits 1 when the page is not what the results say, or when made-up results of a GPU
-                             are rendered wrong
+  bench/report.py            writes the pages
+  bench/report.py --check    exits 1 when a page is not what the results say, or when made-up results of a GPU or of
+                             faults are rendered wrong
 """
 import json
 import pathlib
@@ -12,6 +13,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "performance.md"
+FAULTS_PAGE = ROOT / "docs" / "faults.md"
+FAULTS_HEAD = "## The record"  # up to the next head of its kind
 
 HEAD = """# Performance
 
@@ -380,6 +383,81 @@ SECTIONS = [("cpu_peer", against_peer), ("cpu_daemon", daemon), ("cpu_kernels", 
             ("cpu_kvstore", kvstore), ("cpu_scheduler", scheduler), ("cpu_tokenizer", tokenizer)]
 
 
+def times(name, entry):
+    return [name, f"{entry['count']:,}", *(f"{entry[key]:,.0f}" for key in ("p50_ms", "p99_ms", "max_ms"))]
+
+
+CAUSES = {"connection": "the connection of a call to a worker ended", "lease": "a worker was not heard of for too long",
+          "no_progress": "a worker said that it makes no progress", "hand_off": "a worker did not reach its peer with KV",
+          "leaving": "a worker drains"}
+
+
+def fault_counts(rows):
+    counts = {}
+    for row in rows:
+        count = counts.setdefault(row["fault"], [0, 0, 0])
+        for i, key in enumerate(("scheduled", "hit", "missed")):
+            count[i] += row[key]
+    return [[fault, *(f"{number:,}" for number in count)] for fault, count in counts.items()]
+
+
+def faults(result):
+    head = ["count", "p50 ms", "p99 ms", "max ms"]
+    resumes = result["resumes"]
+    pauses = [times("all", resumes | {"count": resumes["lost"] + resumes["migrated"]})]
+    pauses += [times(CAUSES[cause], entry) for cause, entry in resumes.get("causes", {}).items()]
+    noticed = [times(name.replace("_", ", "), entry) for name, entry in result["loss_noticed"].items()]
+    requests = result["requests"]
+    fleets = f" --fleets {result['fleets']}" if result.get("fleets", 1) > 1 else ""
+    return f"""{FAULTS_HEAD}
+
+Written by `bench/report.py` from `bench/results/faults.json`; do not edit this section.
+Command: `build/release/bin/fault_harness --events {result['events']} --seed {result['seed']}{fleets} --json bench/results/faults.json`,
+{result['seconds']:,.0f} s.
+
+{result['events']:,} events. Of the requests {requests['whole']:,} ended whole, {requests['cancelled']:,} were cancelled, {requests['expired']:,} expired; wrong were
+{requests['wrong']:,}. What was found that must not be: {len(result['found'])}.
+
+{table(["loss noticed", *head], noticed)}
+{table(["pause of a request that went on elsewhere", *head], pauses)}
+From the loss noticed to the next token told. {resumes['gave_up']:,} gave up.
+
+{table(['fault', 'scheduled', 'hit at its moment', 'missed'], fault_counts(result['rows']))}"""
+
+
+def with_record(page, record):
+    begin = page.index(FAULTS_HEAD)
+    end = page.find("\n## ", begin)
+    return page[:begin] + record + (page[end:] if end >= 0 else "")
+
+
+def check_faults():
+    """Renders a made-up record: every count once, kinds of faults summed over their rows, causes where there are."""
+    entry = {"count": 3, "p50_ms": 1.4, "p99_ms": 2345.6, "max_ms": 7.0}
+    row = {"moment": "commit", "target": "decode", "fault": "kill", "scheduled": 1200, "hit": 1100, "missed": 100}
+    made_up = {"events": 2400, "seed": 9, "fleets": 4, "seconds": 10.2, "found": ["x"],
+               "requests": {"whole": 11, "cancelled": 12, "expired": 13, "wrong": 14},
+               "loss_noticed": {"killed": entry, "hanging_idle": entry},
+               "resumes": {"lost": 20, "migrated": 1, "gave_up": 2, "p50_ms": 5.0, "p99_ms": 6.0, "max_ms": 7.0},
+               "rows": [row, row | {"moment": "ack"}, row | {"fault": "drop", "hit": 5}]}
+    page = faults(made_up)
+    with_causes = faults(made_up | {"resumes": made_up["resumes"] | {"causes": {"lease": entry}}})
+    around = with_record(f"# A\n\n{FAULTS_HEAD}\nold\n\n## After\nkept\n", page)
+    facts = {
+        "command": "--events 2400 --seed 9 --fleets 4 --json" in page,
+        "endings": "11 ended whole, 12 were cancelled, 13 expired; wrong were\n14." in page,
+        "found": "must not be: 1." in page,
+        "times": "| hanging, idle | 3 | 1 | 2,346 | 7 |" in page,
+        "all pauses": "| all | 21 | 5 | 6 | 7 |" in page and "2 gave up" in page,
+        "kinds summed": "| kill | 2,400 | 2,200 | 200 |" in page and "| drop | 1,200 | 5 | 100 |" in page,
+        "causes": "not heard of" not in page and "not heard of for too long | 3 | 1 |" in with_causes,
+        "only its section": around.startswith("# A\n\n" + page) and around.endswith("\n## After\nkept\n"),
+    }
+    wrong = [name for name, holds in facts.items() if not holds]
+    if wrong:
+        sys.exit(f"bench/report.py renders a record of faults wrong: {', '.join(wrong)}\n{page}")
+
+
 def main():
     page = HEAD
     for name, render in SECTIONS:
@@ -387,10 +465,14 @@ def main():
         if result is not None:
             page += render(result)
     page += gpu({name: load(f"h200_{name}") for name in GPU_RESULTS})
+    faults_page = with_record(FAULTS_PAGE.read_text(), faults(load("faults")))
     if "--check" in sys.argv:
         check_gpu()
-        sys.exit(0 if PAGE.read_text() == page else f"{PAGE} is stale: run bench/report.py")
+        check_faults()
+        stale = [str(path) for path, text in ((PAGE, page), (FAULTS_PAGE, faults_page)) if path.read_text() != text]
+        sys.exit(f"{', '.join(stale)}: stale, run bench/report.py" if stale else 0)
     PAGE.write_text(page)
+    FAULTS_PAGE.write_text(faults_page)
 
 
 if __name__ == "__main__":

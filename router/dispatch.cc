@@ -274,7 +274,9 @@ void Dispatch::TellTokens(const WorkerView& worker, const v1::WorkerTokens& toke
         Annotate(fresh.status(), fmt::format("{} worker {}", Name(worker.role), worker.id.name)));
   }
   if (fresh->token_ids().empty()) return;
-  if (interrupted_) parts_.resumes.AddPause(parts_.clock.Now() - *interrupted_);
+  if (interrupted_) {
+    parts_.resumes.AddPause(interrupted_->cause, parts_.clock.Now() - interrupted_->since);
+  }
   interrupted_.reset();
   const bool searched_here = state_ == State::kDecoding && spec_.has_beams();
   observer_.OnTokens(*fresh, searched_here ? beam_stages_ : fresh->stages());

@@ -93,8 +93,9 @@ class Dispatch {
   void Settle();
   // Ends it without another word to the observer.
   void Abandon();
-  // Nothing more is expected of these workers, and why: goes elsewhere when it depends on one.
-  void OnWorkersLost(const std::vector<WorkerId>& lost, std::string_view why);
+  // Nothing more is expected of these workers: their calls end so. Goes elsewhere when it depends
+  // on one.
+  void OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end);
   // These end what they have: goes elsewhere if it can, else stays.
   void OnWorkersLeaving(const std::vector<WorkerId>& leaving);
   // Workers came, went or reported.
@@ -134,7 +135,11 @@ class Dispatch {
     TimePoint since;
     Until until = Until::kHeardOf;
   };
-  enum class Cause : uint8_t { kLost, kLeaving };
+  // Since when the client hears nothing, and why.
+  struct Interruption {
+    TimePoint since;
+    ResumeCause cause = ResumeCause::kConnection;
+  };
 
   // On the way out of a worker that is leaving: room is reserved elsewhere before it is left.
   struct Move {
@@ -192,9 +197,9 @@ class Dispatch {
   bool IsLoss(const WorkerView& worker, const CallEnd& end, const absl::Status& status) const;
   void Exclude(const WorkerId& id, Exclusion::Until until);
   void TryAnother(const WorkerView& worker, const absl::Status& status);
-  void Resume(Cause cause);
+  void Resume(ResumeCause cause);
   // Leaves the present attempt; false when nothing is left to be done elsewhere.
-  bool Leave(Cause cause);
+  bool Leave(ResumeCause cause);
   void ReserveElsewhere(RouteDecision decision);
   void OnRoomElsewhere(const CallEnd& end, const v1::ReserveResponse& response);
   void DropMove();
@@ -229,9 +234,9 @@ class Dispatch {
   uint64_t attempts_ = 0;
   bool goes_on_ = false;  // the present attempt: behind what was told
   int32_t resumes_ = 0;
-  int32_t losses_ = 0;                    // of these, what the budget counts
-  std::vector<std::string> lost_;         // names of the workers
-  std::optional<TimePoint> interrupted_;  // since when the client hears nothing
+  int32_t losses_ = 0;             // of these, what the budget counts
+  std::vector<std::string> lost_;  // names of the workers
+  std::optional<Interruption> interrupted_;
   std::optional<Move> move_;
   TimePoint wait_until_{};  // for news, where nobody can take the request
 

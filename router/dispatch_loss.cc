@@ -24,13 +24,27 @@ absl::Status StatusFor(const WorkerView& worker, const CallEnd& end) {
   const std::string who = fmt::format("{} worker {}", Name(worker.role), worker.id.name);
   const std::string message(end.status.message());
   const absl::StatusCode code = end.status.code();
-  if (end.source == CallEnd::Source::kNetwork && code != absl::StatusCode::kDeadlineExceeded &&
+  if (end.lost() && code != absl::StatusCode::kDeadlineExceeded &&
       code != absl::StatusCode::kResourceExhausted) {
     return Unavailable("{} ({}) was lost: {}", who, worker.address, message);
   }
   // NOT_FOUND tells the client that its model does not exist; here a reservation has lapsed.
   if (code == absl::StatusCode::kNotFound) return Unavailable("{}: {}", who, message);
   return Annotate(end.status, who);
+}
+
+ResumeCause CauseOf(const CallEnd& end) {
+  switch (end.source) {
+    case CallEnd::Source::kWorker:
+      return ResumeCause::kHandOff;
+    case CallEnd::Source::kNetwork:
+      return ResumeCause::kConnection;
+    case CallEnd::Source::kLease:
+      return ResumeCause::kLease;
+    case CallEnd::Source::kStuck:
+      break;
+  }
+  return ResumeCause::kNoProgress;
 }
 
 }  // namespace
@@ -52,8 +66,7 @@ void Dispatch::Settle() {
                      });
 }
 
-void Dispatch::OnWorkersLost(const std::vector<WorkerId>& lost, std::string_view why) {
-  const CallEnd end{Unavailable("{}", why), CallEnd::Source::kNetwork};
+void Dispatch::OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end) {
   if (move_ && Contains(lost, move_->decision.decode.id)) DropMove();
   if (prefill_call_ != nullptr && Contains(lost, decision_.prefill.id)) OnPrefillSideEnd(end);
   if (ended() || !Contains(lost, decision_.decode.id)) return;
@@ -73,7 +86,7 @@ void Dispatch::OnWorkersLeaving(const std::vector<WorkerId>& leaving) {
   if (decodes && decision->route == v1::ROUTE_DISAGGREGATED) {
     ReserveElsewhere(*std::move(decision));
   } else {
-    Resume(Cause::kLeaving);
+    Resume(ResumeCause::kLeaving);
   }
 }
 
@@ -95,7 +108,7 @@ void Dispatch::OnRoomElsewhere(const CallEnd& end, const v1::ReserveResponse& re
   GiveBack(decision.decode.id, move_->charge);
   move_.reset();
   if (!end.status.ok()) return Exclude(decision.decode.id, Exclusion::Until::kHeardOf);
-  if (!Leave(Cause::kLeaving)) return ReleaseAt(decision.decode, response.target());
+  if (!Leave(ResumeCause::kLeaving)) return ReleaseAt(decision.decode, response.target());
   BeginAttempt(std::move(decision));
   reserved_ = response.target();
   StartPrefill();
@@ -131,7 +144,7 @@ void Dispatch::OnClusterChanged() {
 
 void Dispatch::OnFailure(const WorkerView& worker, const CallEnd& end) {
   const absl::Status status = StatusFor(worker, end);
-  if (end.source == CallEnd::Source::kNetwork && absl::IsUnavailable(status)) {
+  if (end.lost() && absl::IsUnavailable(status)) {
     parts_.cluster.Suspect(worker.id);
   }
   if (settled_) return Finish();  // the client has all that it wanted
@@ -141,15 +154,14 @@ void Dispatch::OnFailure(const WorkerView& worker, const CallEnd& end) {
   Exclude(worker.id, Exclusion::Until::kHeardOf);
   // A prefill worker that answers UNAVAILABLE has lost its peer: neither pair is worth a retry.
   const bool hands_over = state_ == State::kPrefilling || state_ == State::kDecoding;
-  if (hands_over && worker.role == v1::WORKER_ROLE_PREFILL &&
-      end.source == CallEnd::Source::kWorker) {
+  if (hands_over && worker.role == v1::WORKER_ROLE_PREFILL && !end.lost()) {
     Exclude(decision_.decode.id, Exclusion::Until::kHeardOf);
   }
-  if (IsLeaving(worker.id)) return Resume(Cause::kLeaving);
+  if (IsLeaving(worker.id)) return Resume(ResumeCause::kLeaving);
   lost_.push_back(worker.id.name);
   if (losses_ == parts_.resume_limits.max_resumes) return GiveUp(status);
   ++losses_;
-  Resume(Cause::kLost);
+  Resume(CauseOf(end));
 }
 
 void Dispatch::Exclude(const WorkerId& id, Exclusion::Until until) {
@@ -162,8 +174,7 @@ bool Dispatch::IsLoss(const WorkerView& worker, const CallEnd& end,
                       const absl::Status& status) const {
   if (absl::IsUnavailable(status) || absl::IsDataLoss(status)) return true;
   const bool refused = absl::IsFailedPrecondition(status) || absl::IsPermissionDenied(status);
-  return refused && end.source == CallEnd::Source::kWorker &&
-         worker.role == v1::WORKER_ROLE_PREFILL;
+  return refused && !end.lost() && worker.role == v1::WORKER_ROLE_PREFILL;
 }
 
 bool Dispatch::IsLeaving(const WorkerId& id) const {
@@ -181,11 +192,11 @@ void Dispatch::TryAnother(const WorkerView& worker, const absl::Status& status) 
   Decide();
 }
 
-void Dispatch::Resume(Cause cause) {
+void Dispatch::Resume(ResumeCause cause) {
   if (Leave(cause)) Decide();
 }
 
-bool Dispatch::Leave(Cause cause) {
+bool Dispatch::Leave(ResumeCause cause) {
   EndWhatIsOver();
   if (!ended() && settled_) Finish();
   if (ended()) return false;
@@ -197,15 +208,11 @@ bool Dispatch::Leave(Cause cause) {
   }
   LeaveWorkers();
   ++resumes_;
-  if (cause == Cause::kLost) {
-    parts_.resumes.CountLost();
-  } else {
-    parts_.resumes.CountMigrated();
-  }
+  parts_.resumes.Count(cause);
   spdlog::info("resume request={} number={} cause={} prefill={} decode={} why=\"{}\"", spec_.id,
-               resumes_, cause == Cause::kLost ? "lost" : "leaving", decision_.prefill.id.name,
-               decision_.decode.id.name, last_failure_.ToString());
-  if (!interrupted_) interrupted_ = now;
+               resumes_, Name(cause), decision_.prefill.id.name, decision_.decode.id.name,
+               last_failure_.ToString());
+  if (!interrupted_) interrupted_ = Interruption{.since = now, .cause = cause};
   for (Exclusion& exclusion : excluded_) exclusion.until = Exclusion::Until::kHeardOf;
   BePatient();
   return true;

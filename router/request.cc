@@ -20,8 +20,8 @@ Request::Request(const RouterParts& parts, RequestSpec spec, ResponseStream& str
   for (int32_t i = 0; i < spec_.sequence.n(); ++i) choices_.emplace_back(spec_, i, parts.tokenizer);
 }
 
-void Request::OnWorkersLost(const std::vector<WorkerId>& lost, std::string_view why) {
-  if (!dispatch_.ended()) dispatch_.OnWorkersLost(lost, why);
+void Request::OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end) {
+  if (!dispatch_.ended()) dispatch_.OnWorkersLost(lost, end);
 }
 
 void Request::OnWorkersLeaving(const std::vector<WorkerId>& leaving) {

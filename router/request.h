@@ -27,7 +27,7 @@ class Request final : public DispatchObserver {
   // The client is gone or the router stops: ends with `status` and cancels the work.
   void Cancel(const absl::Status& status) { End(status); }
   // As Dispatch's.
-  void OnWorkersLost(const std::vector<WorkerId>& lost, std::string_view why);
+  void OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end);
   void OnWorkersLeaving(const std::vector<WorkerId>& leaving);
   void OnClusterChanged();
 

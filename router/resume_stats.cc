@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
 
 namespace tandem {
 namespace {
@@ -13,16 +15,36 @@ double Percentile(const std::vector<Duration>& sorted, double share) {
   return ToMilliseconds(sorted[std::max<size_t>(rank, 1) - 1]);
 }
 
-}  // namespace
-
-void ResumeStats::CountLost() {
-  absl::MutexLock lock(&mutex_);
-  ++lost_;
+// `use`: ResumeUse or ResumeCause.
+template <typename Use>
+void SetTimes(std::vector<Duration> pauses, Use& use) {
+  std::sort(pauses.begin(), pauses.end());
+  use.set_p50_ms(Percentile(pauses, 0.5));
+  use.set_p99_ms(Percentile(pauses, 0.99));
+  use.set_max_ms(Percentile(pauses, 1));
 }
 
-void ResumeStats::CountMigrated() {
+}  // namespace
+
+std::string_view Name(ResumeCause cause) {
+  switch (cause) {
+    case ResumeCause::kConnection:
+      return "connection";
+    case ResumeCause::kLease:
+      return "lease";
+    case ResumeCause::kNoProgress:
+      return "no_progress";
+    case ResumeCause::kHandOff:
+      return "hand_off";
+    case ResumeCause::kLeaving:
+      break;
+  }
+  return "leaving";
+}
+
+void ResumeStats::Count(ResumeCause cause) {
   absl::MutexLock lock(&mutex_);
-  ++migrated_;
+  ++resumes_[static_cast<size_t>(cause)];
 }
 
 void ResumeStats::CountGaveUp() {
@@ -30,30 +52,44 @@ void ResumeStats::CountGaveUp() {
   ++gave_up_;
 }
 
-void ResumeStats::AddPause(Duration pause) {
+void ResumeStats::AddPause(ResumeCause cause, Duration pause) {
   absl::MutexLock lock(&mutex_);
   if (pauses_.size() < kPauses) {
-    pauses_.push_back(pause);
+    pauses_.push_back({cause, pause});
   } else {
-    pauses_[num_pauses_ % kPauses] = pause;
+    pauses_[num_pauses_ % kPauses] = {cause, pause};
   }
   ++num_pauses_;
 }
 
 v1::ResumeUse ResumeStats::Use() const {
   v1::ResumeUse use;
-  std::vector<Duration> sorted;
+  std::vector<Duration> all;
+  std::array<std::vector<Duration>, kNumResumeCauses> by_cause;
+  std::array<uint64_t, kNumResumeCauses> resumes;
   {
     absl::MutexLock lock(&mutex_);
-    use.set_lost(lost_);
-    use.set_migrated(migrated_);
+    resumes = resumes_;
     use.set_gave_up(gave_up_);
-    sorted = pauses_;
+    for (const Pause& pause : pauses_) {
+      all.push_back(pause.length);
+      by_cause[static_cast<size_t>(pause.cause)].push_back(pause.length);
+    }
   }
-  std::sort(sorted.begin(), sorted.end());
-  use.set_p50_ms(Percentile(sorted, 0.5));
-  use.set_p99_ms(Percentile(sorted, 0.99));
-  use.set_max_ms(Percentile(sorted, 1));
+  SetTimes(std::move(all), use);
+  for (size_t i = 0; i < kNumResumeCauses; ++i) {
+    if (resumes[i] == 0) continue;
+    const auto cause = static_cast<ResumeCause>(i);
+    if (cause == ResumeCause::kLeaving) {
+      use.set_migrated(resumes[i]);
+    } else {
+      use.set_lost(use.lost() + resumes[i]);
+    }
+    v1::ResumeCause& told = *use.add_causes();
+    told.set_cause(std::string(Name(cause)));
+    told.set_resumes(resumes[i]);
+    SetTimes(std::move(by_cause[i]), told);
+  }
   return use;
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -11,26 +13,33 @@
 
 namespace tandem {
 
+// Why a request had to go on elsewhere, as the router saw it (v1::ResumeCause says what is what).
+enum class ResumeCause : uint8_t { kConnection, kLease, kNoProgress, kHandOff, kLeaving };
+inline constexpr size_t kNumResumeCauses = 5;
+std::string_view Name(ResumeCause cause);
+
 // How often requests went on elsewhere, and how long their clients waited for that. Thread-safe.
 class ResumeStats {
  public:
-  void CountLost();
-  void CountMigrated();
+  void Count(ResumeCause cause);
   void CountGaveUp();
-  // From a loss noticed to the next token told.
-  void AddPause(Duration pause);
+  // From a loss noticed to the next token told. `cause`: of the first loss where there were more.
+  void AddPause(ResumeCause cause, Duration pause);
 
   v1::ResumeUse Use() const;
 
  private:
   static constexpr size_t kPauses = 1000;  // the latest
+  struct Pause {
+    ResumeCause cause = ResumeCause::kConnection;
+    Duration length{};
+  };
 
   mutable absl::Mutex mutex_;
-  uint64_t lost_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t migrated_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::array<uint64_t, kNumResumeCauses> resumes_ ABSL_GUARDED_BY(mutex_) = {};
   uint64_t gave_up_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t num_pauses_ ABSL_GUARDED_BY(mutex_) = 0;  // ever
-  std::vector<Duration> pauses_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Pause> pauses_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tandem

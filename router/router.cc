@@ -159,7 +159,8 @@ void Router::WatchLeases() {
   const std::vector<WorkerId> lost = parts_.cluster.Expire();
   for (const WorkerId& id : lost) spdlog::warn("worker={} lease lapsed", id.name);
   if (!lost.empty()) {
-    for (auto& [id, request] : requests_) request->OnWorkersLost(lost, "its lease lapsed");
+    const CallEnd end{Unavailable("its lease lapsed"), CallEnd::Source::kLease};
+    for (auto& [id, request] : requests_) request->OnWorkersLost(lost, end);
   }
   parts_.workers.KeepOnly(*parts_.cluster.View());
   const TimePoint now = parts_.clock.Now();
@@ -176,8 +177,9 @@ void Router::OnClusterChanged() {
     if (!worker.load.not_ready().empty()) stuck.push_back(worker.id);
     if (worker.leaving) leaving.push_back(worker.id);
   }
+  const CallEnd end{Unavailable("it makes no progress"), CallEnd::Source::kStuck};
   for (auto& [id, request] : requests_) {
-    if (!stuck.empty()) request->OnWorkersLost(stuck, "it makes no progress");
+    if (!stuck.empty()) request->OnWorkersLost(stuck, end);
     if (!leaving.empty()) request->OnWorkersLeaving(leaving);
     request->OnClusterChanged();
   }

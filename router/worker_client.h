@@ -21,10 +21,14 @@ inline WorkerEndpoint EndpointOf(const WorkerView& worker) { return {worker.id, 
 
 // How a call to a worker ended.
 struct CallEnd {
-  // kWorker: the worker itself answered so. kNetwork: it could not be reached, or was lost.
-  enum class Source : uint8_t { kWorker, kNetwork };
+  // kWorker: the worker itself answered so. With the others it is lost: kNetwork: it could not be
+  // reached, or the connection ended; kLease: it was not heard of for too long; kStuck: it makes no
+  // progress.
+  enum class Source : uint8_t { kWorker, kNetwork, kLease, kStuck };
   absl::Status status;
   Source source = Source::kWorker;
+
+  bool lost() const { return source != Source::kWorker; }
 };
 
 // A call in progress. Dropping it cancels the call; nothing is heard of it afterwards.

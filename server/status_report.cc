@@ -116,9 +116,17 @@ std::string HostUse(const v1::KvUse& kv) {
 }
 
 Json ResumeJson(const v1::ResumeUse& resumes) {
+  Json causes = Json::object();
+  for (const v1::ResumeCause& cause : resumes.causes()) {
+    causes[cause.cause()] = {{"resumes", cause.resumes()},
+                             {"p50_ms", cause.p50_ms()},
+                             {"p99_ms", cause.p99_ms()},
+                             {"max_ms", cause.max_ms()}};
+  }
   return {{"lost", resumes.lost()},       {"migrated", resumes.migrated()},
           {"gave_up", resumes.gave_up()}, {"p50_ms", resumes.p50_ms()},
-          {"p99_ms", resumes.p99_ms()},   {"max_ms", resumes.max_ms()}};
+          {"p99_ms", resumes.p99_ms()},   {"max_ms", resumes.max_ms()},
+          {"causes", std::move(causes)}};
 }
 
 // Nothing where no request ever lost a worker.
@@ -200,14 +208,6 @@ std::string WorkerTable(const v1::GetStatusResponse& status) {
   return table;
 }
 
-std::string LinkTable(const v1::GetStatusResponse& status) {
-  static constexpr char kRow[] =
-      "{:<14} {:<14} {:<9} {:<6} {:>10} {:>8} {:<5} {:>9} {:>9} {:>10} {:>8} {:>6} {}\n";
-  std::string table =
-      fmt::format(kRow, "KV FROM", "TO", "WAY", "IN USE", "PROBE GB/S", "OF LATE", "ALARM",
-                  "SETUP US", "FRAME US", "MB MOVED", "MB OUT", "RESENT", "FALLBACKS");
-  for (const v1::WorkerStatus& worker : status.workers()) {
-    for (const v1::LinkStatus& link : worker.links()) {
 // Those that last failed, a line each.
 std::string FailedLinks(const v1::GetStatusResponse& status) {
   std::string text;
@@ -221,6 +221,14 @@ std::string FailedLinks(const v1::GetStatusResponse& status) {
   return text;
 }
 
+std::string LinkTable(const v1::GetStatusResponse& status) {
+  static constexpr char kRow[] =
+      "{:<14} {:<14} {:<9} {:<6} {:>10} {:>8} {:<5} {:>9} {:>9} {:>10} {:>8} {:>6} {}\n";
+  std::string table =
+      fmt::format(kRow, "KV FROM", "TO", "WAY", "IN USE", "PROBE GB/S", "OF LATE", "ALARM",
+                  "SETUP US", "FRAME US", "MB MOVED", "MB OUT", "RESENT", "FALLBACKS");
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    for (const v1::LinkStatus& link : worker.links()) {
       table += fmt::format(
           kRow, worker.name(), link.peer(), link.transport(), link.in_use() ? "yes" : "-",
           Rate(link.probe_gb_per_s()), Rate(link.gb_per_s()), link.alarm() ? "SLOW" : "-",

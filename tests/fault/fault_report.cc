@@ -24,6 +24,27 @@ nlohmann::ordered_json Summary(const std::vector<double>& times) {
           {"max_ms", std::round(Quantile(times, 1))}};
 }
 
+std::string CauseLines(const v1::ResumeUse& resumes) {
+  std::string text;
+  for (const v1::ResumeCause& cause : resumes.causes()) {
+    text +=
+        fmt::format("  cause {:<12} {:>5}, p50 {:.0f} ms, p99 {:.0f} ms, max {:.0f} ms\n",
+                    cause.cause(), cause.resumes(), cause.p50_ms(), cause.p99_ms(), cause.max_ms());
+  }
+  return text;
+}
+
+nlohmann::ordered_json Causes(const v1::ResumeUse& resumes) {
+  auto json = nlohmann::ordered_json::object();
+  for (const v1::ResumeCause& cause : resumes.causes()) {
+    json[cause.cause()] = {{"count", cause.resumes()},
+                           {"p50_ms", std::round(cause.p50_ms())},
+                           {"p99_ms", std::round(cause.p99_ms())},
+                           {"max_ms", std::round(cause.max_ms())}};
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string FaultReport::Table() const {
@@ -43,11 +64,13 @@ std::string FaultReport::Table() const {
       "ms "
       "of {}\n"
       "resumes: {} after a loss, {} given up, p50 {:.0f} ms, p99 {:.0f} ms, max {:.0f} ms\n"
+      "{}"
       "seed={} events={} seconds={:.0f} found={}\n",
       ok, cancelled, expired, wrong, Quantile(losses.kill_ms, 0.99), losses.kill_ms.size(),
       Quantile(losses.stop_ms, 0.99), losses.stop_ms.size(), Quantile(losses.freeze_ms, 0.99),
       losses.freeze_ms.size(), resumes.lost(), resumes.gave_up(), resumes.p50_ms(),
-      resumes.p99_ms(), resumes.max_ms(), options.seed, options.events, seconds, found.size());
+      resumes.p99_ms(), resumes.max_ms(), CauseLines(resumes), options.seed, options.events,
+      seconds, found.size());
   return text;
 }
 
@@ -67,7 +90,8 @@ std::string FaultReport::Json() const {
                           {"hanging_idle", Summary(losses.idle_freeze_ms)}};
   json["resumes"] = {{"lost", resumes.lost()},       {"migrated", resumes.migrated()},
                      {"gave_up", resumes.gave_up()}, {"p50_ms", resumes.p50_ms()},
-                     {"p99_ms", resumes.p99_ms()},   {"max_ms", resumes.max_ms()}};
+                     {"p99_ms", resumes.p99_ms()},   {"max_ms", resumes.max_ms()},
+                     {"causes", Causes(resumes)}};
   json["handoffs"] = {{"sent", handoffs.sent()},
                       {"received", handoffs.received()},
                       {"retried", handoffs.retried()},

@@ -97,6 +97,25 @@ class EventQueue {
   std::set<FaultTarget> losing_ ABSL_GUARDED_BY(mutex_);
 };
 
+// Counts are summed; times are the largest of the fleets, since nothing finer is told.
+template <typename Use>
+void LargestTimes(const Use& some, Use& all) {
+  all.set_p50_ms(std::max(all.p50_ms(), some.p50_ms()));
+  all.set_p99_ms(std::max(all.p99_ms(), some.p99_ms()));
+  all.set_max_ms(std::max(all.max_ms(), some.max_ms()));
+}
+
+void AddCause(const v1::ResumeCause& some, v1::ResumeUse& all) {
+  auto& causes = *all.mutable_causes();
+  auto place = std::find_if(causes.begin(), causes.end(), [&some](const v1::ResumeCause& cause) {
+    return cause.cause() == some.cause();
+  });
+  v1::ResumeCause& cause = place != causes.end() ? *place : *all.add_causes();
+  cause.set_cause(some.cause());
+  cause.set_resumes(cause.resumes() + some.resumes());
+  LargestTimes(some, cause);
+}
+
 }  // namespace
 
 FaultRun::FaultRun(FaultRunOptions options) : options_(std::move(options)) {}
@@ -226,9 +245,8 @@ void FaultRun::Add(const v1::GetStatusResponse& status) {
   all.set_lost(all.lost() + some.lost());
   all.set_migrated(all.migrated() + some.migrated());
   all.set_gave_up(all.gave_up() + some.gave_up());
-  all.set_p50_ms(std::max(all.p50_ms(), some.p50_ms()));
-  all.set_p99_ms(std::max(all.p99_ms(), some.p99_ms()));
-  all.set_max_ms(std::max(all.max_ms(), some.max_ms()));
+  LargestTimes(some, all);
+  for (const v1::ResumeCause& cause : some.causes()) AddCause(cause, all);
   v1::HandoffUse& handoffs = report_.handoffs;
   for (const v1::WorkerStatus& worker : status.workers()) {
     const v1::HandoffUse& use = worker.handoffs();

@@ -124,9 +124,13 @@ TEST(WorkerTableTest, SaysWhatLossesCostOnceThereWereSome) {
   EXPECT_THAT(WorkerTable(status), testing::Not(HasSubstr("resumed")));
   status.mutable_resumes()->set_lost(7);
   status.mutable_resumes()->set_p99_ms(41.6);
+  v1::ResumeCause& lease = *status.mutable_resumes()->add_causes();
+  lease.set_cause("lease");
+  lease.set_resumes(7);
   EXPECT_THAT(WorkerTable(status), HasSubstr("resumed: 7 after a loss, 0 away"));
   EXPECT_THAT(WorkerTable(status), HasSubstr("p99 42"));
   EXPECT_EQ(nlohmann::json::parse(StatusJson(status))["resumes"]["lost"], 7);
+  EXPECT_EQ(nlohmann::json::parse(StatusJson(status))["resumes"]["causes"]["lease"]["resumes"], 7);
 }
 
 TEST(StatusJsonTest, HasTheBlocksOfEachWorker) {
@@ -137,11 +141,11 @@ TEST(StatusJsonTest, HasTheBlocksOfEachWorker) {
   ASSERT_EQ(json["workers"][2]["links"].size(), 2u);
   EXPECT_EQ(json["workers"][2]["links"][1]["transport"], "tcp");
   EXPECT_EQ(json["workers"][2]["links"][1]["fallbacks"], 1);
+  EXPECT_EQ(json["workers"][2]["links"][1]["failure"], "the connection was cut");
   EXPECT_EQ(json["workers"][2]["links"][0]["probe_gb_per_s"], 4.25);
   EXPECT_EQ(json["workers"][1]["free_blocks"], 17);
   EXPECT_EQ(json["workers"][1]["device"], "cuda:3");
   const auto& kv = json["workers"][1]["kv"];
-  EXPECT_EQ(json["workers"][2]["links"][1]["failure"], "the connection was cut");
   EXPECT_EQ(kv["cached_blocks"], 31);
   EXPECT_EQ(kv["idle_blocks"], 23);
   EXPECT_EQ(kv["shared_blocks"], 11);
