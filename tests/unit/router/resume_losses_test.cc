@@ -1,6 +1,6 @@
-// A request whose workers are lost or leave goes on elsewhere, behind what its client was told.
+// A request whose workers are lost goes on elsewhere, behind what its client was told.
 
-#include "tests/support/router_fixture.h"
+#include "tests/support/resume_fixture.h"
 
 namespace tandem {
 namespace {
@@ -8,52 +8,13 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::UnorderedElementsAre;
 
-class ResumeTest : public RouterFixture {
- protected:
-  static constexpr auto kPrefillRole = v1::WORKER_ROLE_PREFILL;
-  static constexpr auto kDecodeRole = v1::WORKER_ROLE_DECODE;
-  static constexpr auto kUnifiedRole = v1::WORKER_ROLE_UNIFIED;
+class LossTest : public ResumeFixture {};
 
-  void LoseCall(const std::string& call) {
-    End(call, Unavailable("Connection reset by peer"), kNetwork);
-  }
-
-  std::vector<int32_t> SoFar(size_t index = 0) const {
-    const auto& ids = workers_.so_far.at(index).token_ids();
-    return {ids.begin(), ids.end()};
-  }
-
-  // The rest of a disaggregated attempt: 10 to 13 in all, of which the client was told some.
-  void GoOnAt(const std::string& prefill, const std::string& decode, uint64_t reservation,
-              const std::vector<int32_t>& rest) {
-    Reserved(reservation);
-    Say("prefill " + prefill, {10});
-    Finish("prefill " + prefill, kHandedOff);
-    Say("decode " + decode, rest);
-    Finish("decode " + decode, kLength);
-  }
-  void ExpectTheAnswer(int32_t resumes) {
-    ASSERT_TRUE(stream_.end.has_value());
-    EXPECT_TRUE(stream_.end->ok()) << *stream_.end;
-    EXPECT_THAT(stream_.tokens, ElementsAre(10, 11, 12, 13)) << "each once";
-    ASSERT_EQ(stream_.finishes.size(), 1u);
-    EXPECT_EQ(stream_.finishes[0].reason(), v1::FINISH_REASON_LENGTH);
-    EXPECT_EQ(stream_.summary->usage().completion_tokens(), 4);
-    EXPECT_EQ(stream_.summary->usage().resumes(), resumes);
-    ExpectNothingLeft();
-  }
-};
-
-TEST_F(ResumeTest, DecodeLostWhileDecoding) {
+TEST_F(LossTest, DecodeLostWhileDecoding) {
   Join("d1", kDecodeRole);
-  Submit(Ask());
-  Reserved(5);
-  Say("prefill p0", {10});
-  Finish("prefill p0", kHandedOff);
+  SubmitAndHandOver();
   Say("decode d0", {11});
   LoseCall("decode d0");
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
@@ -77,13 +38,12 @@ TEST_F(ResumeTest, DecodeLostWhileDecoding) {
   EXPECT_EQ(use.migrated(), 0u);
   EXPECT_DOUBLE_EQ(use.p50_ms(), 7);
   EXPECT_DOUBLE_EQ(use.max_ms(), 7);
+  EXPECT_EQ(Causes(), "connection 1");
 }
 
-TEST_F(ResumeTest, DecodeLostBeforeItSaidAnything) {
+TEST_F(LossTest, DecodeLostBeforeItSaidAnything) {
   Join("d1", kDecodeRole);
-  Submit(Ask());
-  Reserved(5);
-  Say("prefill p0", {10});
+  SubmitAndPrefill();
   LoseCall("decode d0");
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1")) << "the prefill is begun anew";
   GoOnAt("p0", "d1", 6, {11, 12, 13});
@@ -91,21 +51,19 @@ TEST_F(ResumeTest, DecodeLostBeforeItSaidAnything) {
   ExpectTheAnswer(1);
 }
 
-TEST_F(ResumeTest, DecodeLostWhilePrefilling) {
+TEST_F(LossTest, DecodeLostWhilePrefilling) {
   Join("d1", kDecodeRole);
   Submit(Ask());
   Reserved(5);
-  clock_.Advance(seconds(4));
-  for (const char* name : {"p0", "d1"}) Beat(name);
-  clock_.Advance(seconds(1));
-  loop_.RunReady();  // the lease of d0 lapses
+  LetLapseAllBut({"p0", "d1"});
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
   GoOnAt("p0", "d1", 6, {11, 12, 13});
   EXPECT_THAT(workers_.so_far, IsEmpty()) << "nothing was told when it began";
   ExpectTheAnswer(1);
+  EXPECT_EQ(Causes(), "lease 1");
 }
 
-TEST_F(ResumeTest, DecodeLostWhileReserving) {
+TEST_F(LossTest, DecodeLostWhileReserving) {
   Join("d1", kDecodeRole);
   Submit(Ask());
   RefuseReservation(Unavailable("Connection refused"), kNetwork);
@@ -114,7 +72,7 @@ TEST_F(ResumeTest, DecodeLostWhileReserving) {
   ExpectTheAnswer(1);
 }
 
-TEST_F(ResumeTest, PrefillLostBeforeTheFirstToken) {
+TEST_F(LossTest, PrefillLostBeforeTheFirstToken) {
   Join("p1", kPrefillRole);
   Submit(Ask());
   Reserved(5);
@@ -124,11 +82,9 @@ TEST_F(ResumeTest, PrefillLostBeforeTheFirstToken) {
   ExpectTheAnswer(1);
 }
 
-TEST_F(ResumeTest, PrefillLostBeforeItsKvArrived) {
+TEST_F(LossTest, PrefillLostBeforeItsKvArrived) {
   Join("p1", kPrefillRole);
-  Submit(Ask());
-  Reserved(5);
-  Say("prefill p0", {10});
+  SubmitAndPrefill();
   LoseCall("prefill p0");
   EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
   GoOnAt("p1", "d0", 6, {11, 12, 13});
@@ -136,7 +92,7 @@ TEST_F(ResumeTest, PrefillLostBeforeItsKvArrived) {
   ExpectTheAnswer(1);
 }
 
-TEST_F(ResumeTest, UnifiedLostGoesOnBehindItsTokens) {
+TEST_F(LossTest, UnifiedLostGoesOnBehindItsTokens) {
   Join("u0", kUnifiedRole);
   Join("u1", kUnifiedRole);
   Submit(Ask(v1::ROUTE_UNIFIED));
@@ -151,7 +107,7 @@ TEST_F(ResumeTest, UnifiedLostGoesOnBehindItsTokens) {
   ExpectTheAnswer(1);
 }
 
-TEST_F(ResumeTest, FromUnifiedToDisaggregatedAndBack) {
+TEST_F(LossTest, FromUnifiedToDisaggregatedAndBack) {
   Join("u0", kUnifiedRole);
   Submit(Ask(v1::ROUTE_AUTO));
   Say("generate u0", {10, 11});
@@ -169,14 +125,12 @@ TEST_F(ResumeTest, FromUnifiedToDisaggregatedAndBack) {
   ExpectTheAnswer(2);
 }
 
-TEST_F(ResumeTest, ARefusedHandOffAndAlapsedReservationAreLosses) {
+TEST_F(LossTest, ARefusedHandOffAndAlapsedReservationAreLosses) {
   for (const absl::Status& status :
        {DataLoss("an extent is missing"), FailedPrecondition("epoch 3"), NotFound("it lapsed")}) {
     SCOPED_TRACE(status.ToString());
     stream_ = {};
-    Submit(Ask());
-    Reserved(5);
-    Say("prefill p0", {10});
+    SubmitAndPrefill();
     End("prefill p0", status, kWorker);
     EXPECT_THAT(workers_.Open(), IsEmpty()) << "neither is tried again before it is heard of";
     Beat("p0");
@@ -186,22 +140,18 @@ TEST_F(ResumeTest, ARefusedHandOffAndAlapsedReservationAreLosses) {
     GoOnAt("p0", "d0", 6, {11, 12, 13});
     ExpectTheAnswer(1);
   }
+  EXPECT_EQ(Causes(), "hand_off 3");
 }
 
-TEST_F(ResumeTest, AnAnswerOfTheWorkerItselfRaisesNoSuspicion) {
-  Submit(Ask());
-  Reserved();
-  Say("prefill p0", {10});
+TEST_F(LossTest, AnAnswerOfTheWorkerItselfRaisesNoSuspicion) {
+  SubmitAndPrefill();
   End("decode d0", NotFound("reservation 5 has lapsed"), kWorker);
   EXPECT_TRUE(cluster_.View()->HasUsable(kDecodeRole));
   EXPECT_FALSE(stream_.end.has_value());
 }
 
-TEST_F(ResumeTest, ARestartedWorkerTakesOver) {
-  Submit(Ask());
-  Reserved(5);
-  Say("prefill p0", {10});
-  Finish("prefill p0", kHandedOff);
+TEST_F(LossTest, ARestartedWorkerTakesOver) {
+  SubmitAndHandOver();
   Say("decode d0", {11, 12});
   LoseCall("decode d0");
   EXPECT_THAT(workers_.Open(), IsEmpty());
@@ -213,10 +163,8 @@ TEST_F(ResumeTest, ARestartedWorkerTakesOver) {
   EXPECT_DOUBLE_EQ(router_.Status().resumes().max_ms(), 2000);
 }
 
-TEST_F(ResumeTest, NobodyComesWithinTheWait) {
-  Submit(Ask());
-  Reserved();
-  Say("prefill p0", {10});
+TEST_F(LossTest, NobodyComesWithinTheWait) {
+  SubmitAndPrefill();
   LoseCall("decode d0");
   for (int i = 0; i < 3; ++i) {  // whoever lives keeps its lease
     clock_.Advance(seconds(3));
@@ -229,7 +177,7 @@ TEST_F(ResumeTest, NobodyComesWithinTheWait) {
   EXPECT_EQ(router_.Status().resumes().gave_up(), 1u);
 }
 
-TEST_F(ResumeTest, ANewRequestWaitsForAWorkerThatWasLostOfLate) {
+TEST_F(LossTest, ANewRequestWaitsForAWorkerThatWasLostOfLate) {
   cluster_.Suspect({"d0", 1});
   Submit(Ask());
   EXPECT_FALSE(stream_.end.has_value());
@@ -241,7 +189,7 @@ TEST_F(ResumeTest, ANewRequestWaitsForAWorkerThatWasLostOfLate) {
   ExpectTheAnswer(0);
 }
 
-TEST_F(ResumeTest, ANewRequestDoesNotWaitForWhoWasLostLongAgo) {
+TEST_F(LossTest, ANewRequestDoesNotWaitForWhoWasLostLongAgo) {
   cluster_.Suspect({"d0", 1});
   for (int i = 0; i < 7; ++i) {  // its lease lapses in the second turn
     clock_.Advance(seconds(3));
@@ -251,7 +199,7 @@ TEST_F(ResumeTest, ANewRequestDoesNotWaitForWhoWasLostLongAgo) {
   ExpectFailed(absl::StatusCode::kUnavailable, "decode worker");
 }
 
-TEST_F(ResumeTest, TheDeadlineBoundsTheWait) {
+TEST_F(LossTest, TheDeadlineBoundsTheWait) {
   Submit(Ask(), clock_.Now() + seconds(2));
   Reserved();
   Say("prefill p0", {10});
@@ -261,7 +209,7 @@ TEST_F(ResumeTest, TheDeadlineBoundsTheWait) {
   ExpectFailed(absl::StatusCode::kDeadlineExceeded, "lost: d0");
 }
 
-TEST_F(ResumeTest, CancelWhileItWaits) {
+TEST_F(LossTest, CancelWhileItWaits) {
   const RequestId id = Submit(Ask());
   Reserved();
   Say("prefill p0", {10});
@@ -273,7 +221,7 @@ TEST_F(ResumeTest, CancelWhileItWaits) {
   EXPECT_THAT(workers_.Open(), IsEmpty());
 }
 
-TEST_F(ResumeTest, TheBudgetIsThreeLosses) {
+TEST_F(LossTest, TheBudgetIsThreeLosses) {
   for (const char* name : {"u0", "u1", "u2", "u3", "u4"}) Join(name, kUnifiedRole);
   Submit(Ask(v1::ROUTE_UNIFIED));
   for (const std::string name : {"u0", "u1", "u2"}) {
@@ -289,7 +237,7 @@ TEST_F(ResumeTest, TheBudgetIsThreeLosses) {
   EXPECT_EQ(router_.Status().resumes().gave_up(), 1u);
 }
 
-TEST_F(ResumeTest, AWorkerThatMakesNoProgressIsLostUntilItDoes) {
+TEST_F(LossTest, AWorkerThatMakesNoProgressIsLostUntilItDoes) {
   Join("u0", kUnifiedRole);
   Join("u1", kUnifiedRole);
   Submit(Ask(v1::ROUTE_UNIFIED));
@@ -303,13 +251,12 @@ TEST_F(ResumeTest, AWorkerThatMakesNoProgressIsLostUntilItDoes) {
   Say("generate u0", {12, 13});
   Finish("generate u0", kLength);
   ExpectTheAnswer(2);
+  EXPECT_EQ(Causes(), "no_progress 2");
 }
 
-TEST_F(ResumeTest, AnotherTokenThanWasToldIsOurBug) {
+TEST_F(LossTest, AnotherTokenThanWasToldIsOurBug) {
   Join("d1", kDecodeRole);
-  Submit(Ask());
-  Reserved(5);
-  Say("prefill p0", {10});
+  SubmitAndPrefill();
   LoseCall("decode d0");
   Reserved(6);
   Say("prefill p0", {77});
@@ -317,11 +264,9 @@ TEST_F(ResumeTest, AnotherTokenThanWasToldIsOurBug) {
   ExpectFailed(absl::StatusCode::kInternal, "prefill worker p0: token 0 of choice 0 is 77 now");
 }
 
-TEST_F(ResumeTest, NoRoomAfterALossWaitsForNews) {
+TEST_F(LossTest, NoRoomAfterALossWaitsForNews) {
   Join("d1", kDecodeRole);
-  Submit(Ask());
-  Reserved(5);
-  Say("prefill p0", {10});
+  SubmitAndPrefill();
   LoseCall("decode d0");
   RefuseReservation(ResourceExhausted("full"));
   EXPECT_THAT(workers_.Open(), IsEmpty());
@@ -332,17 +277,14 @@ TEST_F(ResumeTest, NoRoomAfterALossWaitsForNews) {
   ExpectTheAnswer(1);
 }
 
-TEST_F(ResumeTest, LostAfterTheLastTokenNeedsNobody) {
-  Submit(Ask());
-  Reserved(5);
-  Say("prefill p0", {10});
-  Finish("prefill p0", kHandedOff);
+TEST_F(LossTest, LostAfterTheLastTokenNeedsNobody) {
+  SubmitAndHandOver();
   Say("decode d0", {11, 12, 13});
   LoseCall("decode d0");
   ExpectTheAnswer(0);
 }
 
-TEST_F(ResumeTest, EachChoiceGoesOnWhereItWas) {
+TEST_F(LossTest, EachChoiceGoesOnWhereItWas) {
   Join("d1", kDecodeRole);
   v1::GenerateRequest request = Ask();
   request.set_n(4);
@@ -381,7 +323,7 @@ TEST_F(ResumeTest, EachChoiceGoesOnWhereItWas) {
   ExpectNothingLeft();
 }
 
-TEST_F(ResumeTest, WhatAStopStringEndedStaysEnded) {
+TEST_F(LossTest, WhatAStopStringEndedStaysEnded) {
   Join("u0", kUnifiedRole);
   Join("u1", kUnifiedRole);
   v1::GenerateRequest request = Ask(v1::ROUTE_UNIFIED);
@@ -399,7 +341,7 @@ TEST_F(ResumeTest, WhatAStopStringEndedStaysEnded) {
   EXPECT_FALSE(workers_.so_far[1].ended());
 }
 
-TEST_F(ResumeTest, ABeamSearchBeginsAnew) {
+TEST_F(LossTest, ABeamSearchBeginsAnew) {
   Join("u0", kUnifiedRole);
   Join("u1", kUnifiedRole);
   v1::GenerateRequest request = Ask(v1::ROUTE_UNIFIED);
@@ -421,136 +363,16 @@ TEST_F(ResumeTest, ABeamSearchBeginsAnew) {
   ExpectNothingLeft();
 }
 
-TEST_F(ResumeTest, ALeavingDecodeWorkersStreamsMoveAndCostNoBudget) {
-  Join("d1", kDecodeRole);
-  Submit(Ask());
-  Reserved(5);
-  Say("prefill p0", {10});
-  Finish("prefill p0", kHandedOff);
-  Say("decode d0", {11});
-  Leave("d0");
-  EXPECT_THAT(workers_.Open(), UnorderedElementsAre("decode d0", "reserve d1"));
-  Say("decode d0", {12});  // until there is room elsewhere
-  Beat("p0");
-  EXPECT_THAT(workers_.Open(), UnorderedElementsAre("decode d0", "reserve d1")) << "asked once";
-  Reserved(6);
-  EXPECT_THAT(workers_.Open(), ElementsAre("prefill p0"));
-  EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
-  Say("prefill p0", {10});
-  EXPECT_THAT(SoFar(), ElementsAre(10, 11, 12));
-  Finish("prefill p0", kHandedOff);
-  Say("decode d1", {13});
-  Finish("decode d1", kLength);
-  ExpectTheAnswer(1);
-  EXPECT_EQ(router_.Status().resumes().migrated(), 1u);
-  EXPECT_EQ(router_.Status().resumes().lost(), 0u);
-}
-
-TEST_F(ResumeTest, WithoutRoomElsewhereAStreamStaysUntilThereIsSome) {
-  Join("d1", kDecodeRole);
-  Submit(Ask());
-  Reserved(5);
-  Say("prefill p0", {10});
-  Finish("prefill p0", kHandedOff);
-  Leave("d0");
-  RefuseReservation(ResourceExhausted("full"));
-  EXPECT_THAT(workers_.Open(), ElementsAre("decode d0"));
-  Beat("p0");
-  EXPECT_THAT(workers_.Open(), ElementsAre("decode d0"));
-  Beat("d1");
-  EXPECT_THAT(workers_.Open(), UnorderedElementsAre("decode d0", "reserve d1"));
-  Say("decode d0", {11, 12, 13});
-  Finish("decode d0", kLength);
-  ExpectTheAnswer(0);  // it ended first, and nothing is left of the attempt to move
-}
-
-TEST_F(ResumeTest, LostWhileItWasToMoveGoesElsewhereAsEver) {
-  Join("d1", kDecodeRole);
-  Submit(Ask());
-  Reserved(5);
-  Say("prefill p0", {10});
-  Finish("prefill p0", kHandedOff);
-  Leave("d0");
-  LoseCall("decode d0");
-  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
-  GoOnAt("p0", "d1", 6, {11, 12, 13});
-  ExpectTheAnswer(1);
-}
-
-TEST_F(ResumeTest, ALeavingWorkerFinishesWhatNobodyElseCanTake) {
-  Join("u0", kUnifiedRole);
-  Submit(Ask(v1::ROUTE_UNIFIED));
-  Say("generate u0", {10});
-  Leave("u0");
-  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
-  RecordingStream refused;
-  ASSERT_TRUE(router_.Submit(Ask(v1::ROUTE_UNIFIED), kNoDeadline, refused).ok());
-  loop_.RunReady();
-  ASSERT_TRUE(refused.end.has_value());
-  EXPECT_TRUE(absl::IsUnavailable(*refused.end)) << "it takes nothing new";
-  Join("u1", kUnifiedRole);  // now somebody can
-  EXPECT_THAT(workers_.Open(), ElementsAre("generate u1"));
-  Say("generate u1", {11, 12, 13});
-  Finish("generate u1", kLength);
-  ExpectTheAnswer(1);
-}
-
-TEST_F(ResumeTest, ALeavingPrefillWorkerEndsWhatItHasBegun) {
+TEST_F(LossTest, APrefillWorkerLostWhileReservingIsSeenWhenItIsAsked) {
   Join("p1", kPrefillRole);
   Submit(Ask());
-  Reserved(5);
-  Leave("p0");
-  EXPECT_THAT(workers_.Open(), ElementsAre("prefill p0"));
-  Say("prefill p0", {10});
-  Finish("prefill p0", kHandedOff);
-  Say("decode d0", {11, 12, 13});
-  Finish("decode d0", kLength);
-  ExpectTheAnswer(0);
-}
-
-TEST_F(ResumeTest, ADecodeWorkerLeavingWhileItsKvIsOnTheWayIsLeftAtOnce) {
-  Join("d1", kDecodeRole);
-  Submit(Ask());
-  Reserved(5);
-  Leave("d0");
-  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
-  EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
-  GoOnAt("p0", "d1", 6, {11, 12, 13});
-  ExpectTheAnswer(1);
-}
-
-TEST_F(ResumeTest, APrefillWorkerLostWhileReservingIsSeenWhenItIsAsked) {
-  Join("p1", kPrefillRole);
-  Submit(Ask());
-  clock_.Advance(seconds(4));
-  for (const char* name : {"p1", "d0"}) Beat(name);
-  clock_.Advance(seconds(1));
-  loop_.RunReady();  // the lease of p0 lapses
+  LetLapseAllBut({"p1", "d0"});
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
   Reserved(5);
   LoseCall("prefill p0");
   Beat("d0");
   GoOnAt("p1", "d0", 6, {11, 12, 13});
   ExpectTheAnswer(1);
-}
-
-TEST_F(ResumeTest, LeavingWhileReservingGoesElsewhere) {
-  Join("p1", kPrefillRole);
-  Submit(Ask());
-  Leave("p0");
-  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
-  GoOnAt("p1", "d0", 6, {11, 12, 13});
-  ExpectTheAnswer(1);
-}
-
-TEST_F(ResumeTest, WhatALeavingWorkerCouldNotEndCostsNoBudget) {
-  Join("u0", kUnifiedRole);
-  Submit(Ask(v1::ROUTE_UNIFIED));
-  Say("generate u0", {10});
-  Leave("u0");
-  End("generate u0", Unavailable("this worker is shutting down"), kWorker);
-  EXPECT_EQ(router_.Status().resumes().migrated(), 1u);
-  EXPECT_FALSE(stream_.end.has_value());
 }
 
 }  // namespace

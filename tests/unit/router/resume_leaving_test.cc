@@ -1,0 +1,123 @@
+// A request whose worker is leaving goes on elsewhere, if somebody can take it.
+
+#include "tests/support/resume_fixture.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
+class LeavingTest : public ResumeFixture {};
+
+TEST_F(LeavingTest, ALeavingDecodeWorkersStreamsMoveAndCostNoBudget) {
+  Join("d1", kDecodeRole);
+  SubmitAndHandOver();
+  Say("decode d0", {11});
+  Leave("d0");
+  EXPECT_THAT(workers_.Open(), UnorderedElementsAre("decode d0", "reserve d1"));
+  Say("decode d0", {12});  // until there is room elsewhere
+  Beat("p0");
+  EXPECT_THAT(workers_.Open(), UnorderedElementsAre("decode d0", "reserve d1")) << "asked once";
+  Reserved(6);
+  EXPECT_THAT(workers_.Open(), ElementsAre("prefill p0"));
+  EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
+  Say("prefill p0", {10});
+  EXPECT_THAT(SoFar(), ElementsAre(10, 11, 12));
+  Finish("prefill p0", kHandedOff);
+  Say("decode d1", {13});
+  Finish("decode d1", kLength);
+  ExpectTheAnswer(1);
+  EXPECT_EQ(router_.Status().resumes().migrated(), 1u);
+  EXPECT_EQ(router_.Status().resumes().lost(), 0u);
+  EXPECT_EQ(Causes(), "leaving 1");
+}
+
+TEST_F(LeavingTest, WithoutRoomElsewhereAStreamStaysUntilThereIsSome) {
+  Join("d1", kDecodeRole);
+  SubmitAndHandOver();
+  Leave("d0");
+  RefuseReservation(ResourceExhausted("full"));
+  EXPECT_THAT(workers_.Open(), ElementsAre("decode d0"));
+  Beat("p0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("decode d0"));
+  Beat("d1");
+  EXPECT_THAT(workers_.Open(), UnorderedElementsAre("decode d0", "reserve d1"));
+  Say("decode d0", {11, 12, 13});
+  Finish("decode d0", kLength);
+  ExpectTheAnswer(0);  // it ended first, and nothing is left of the attempt to move
+}
+
+TEST_F(LeavingTest, LostWhileItWasToMoveGoesElsewhereAsEver) {
+  Join("d1", kDecodeRole);
+  SubmitAndHandOver();
+  Leave("d0");
+  LoseCall("decode d0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
+  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  ExpectTheAnswer(1);
+}
+
+TEST_F(LeavingTest, ALeavingWorkerFinishesWhatNobodyElseCanTake) {
+  Join("u0", kUnifiedRole);
+  Submit(Ask(v1::ROUTE_UNIFIED));
+  Say("generate u0", {10});
+  Leave("u0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
+  RecordingStream refused;
+  ASSERT_TRUE(router_.Submit(Ask(v1::ROUTE_UNIFIED), kNoDeadline, refused).ok());
+  loop_.RunReady();
+  ASSERT_TRUE(refused.end.has_value());
+  EXPECT_TRUE(absl::IsUnavailable(*refused.end)) << "it takes nothing new";
+  Join("u1", kUnifiedRole);  // now somebody can
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u1"));
+  Say("generate u1", {11, 12, 13});
+  Finish("generate u1", kLength);
+  ExpectTheAnswer(1);
+}
+
+TEST_F(LeavingTest, ALeavingPrefillWorkerEndsWhatItHasBegun) {
+  Join("p1", kPrefillRole);
+  Submit(Ask());
+  Reserved(5);
+  Leave("p0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("prefill p0"));
+  Say("prefill p0", {10});
+  Finish("prefill p0", kHandedOff);
+  Say("decode d0", {11, 12, 13});
+  Finish("decode d0", kLength);
+  ExpectTheAnswer(0);
+}
+
+TEST_F(LeavingTest, ADecodeWorkerLeavingWhileItsKvIsOnTheWayIsLeftAtOnce) {
+  Join("d1", kDecodeRole);
+  Submit(Ask());
+  Reserved(5);
+  Leave("d0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
+  EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
+  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  ExpectTheAnswer(1);
+}
+
+TEST_F(LeavingTest, LeavingWhileReservingGoesElsewhere) {
+  Join("p1", kPrefillRole);
+  Submit(Ask());
+  Leave("p0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+  GoOnAt("p1", "d0", 6, {11, 12, 13});
+  ExpectTheAnswer(1);
+}
+
+TEST_F(LeavingTest, WhatALeavingWorkerCouldNotEndCostsNoBudget) {
+  Join("u0", kUnifiedRole);
+  Submit(Ask(v1::ROUTE_UNIFIED));
+  Say("generate u0", {10});
+  Leave("u0");
+  End("generate u0", Unavailable("this worker is shutting down"), kWorker);
+  EXPECT_EQ(router_.Status().resumes().migrated(), 1u);
+  EXPECT_FALSE(stream_.end.has_value());
+}
+
+}  // namespace
+}  // namespace tandem
