@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -117,7 +116,10 @@ class Engine::Impl {
 
   Impl(const EngineOptions& options, const EngineParts& parts, Made made)
       : options_(options),
-        vocab_size_(parts.model.vocab_size),
+        limits_({.vocab_size = parts.model.vocab_size,
+                 .max_context_tokens = options.max_context_tokens,
+                 .max_width =
+                     std::min(options.scheduler.max_sequences, options.scheduler.max_step_tokens)}),
         clock_(parts.clock),
         device_(parts.device),
         device_lost_(parts.device_lost),
@@ -147,7 +149,7 @@ class Engine::Impl {
 
   void Submit(SubmitMessage message, Role role) {
     absl::Status status = CheckRole(role);
-    if (status.ok()) status = CheckRequest(message.request);
+    if (status.ok()) status = CheckRequest(message.request, limits_);
     if (status.ok() && message.target && !message.request.so_far.empty()) {
       status = InvalidArgument("so_far: a prompt is computed from its start");
     }
@@ -155,10 +157,8 @@ class Engine::Impl {
   }
 
   void SubmitDecode(DecodeMessage message) {
-    const DecodeRequest& decode = message.decode;
     absl::Status status = CheckRole(Role::kDecode);
-    if (status.ok()) status = CheckRequest(decode.request);
-    if (status.ok()) status = CheckFirstTokens(decode);
+    if (status.ok()) status = CheckDecode(message.decode, limits_);
     Admit(std::move(message), status);
   }
 
@@ -205,75 +205,6 @@ class Engine::Impl {
                               Name(options_.role));
   }
 
-  absl::Status CheckRequest(const EngineRequest& request) const {
-    if (request.prompt.empty()) return InvalidArgument("the prompt is empty");
-    RETURN_IF_ERROR(CheckTokens("prompt", request.prompt, vocab_size_));
-    if (request.max_tokens < 1) {
-      return InvalidArgument("max_tokens is {}: it must be at least 1", request.max_tokens);
-    }
-    const int64_t total = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
-    if (total > options_.max_context_tokens) {
-      return InvalidArgument(
-          "the prompt's {} tokens and max_tokens {} exceed the context of {}: shorten one",
-          request.prompt.size(), request.max_tokens, options_.max_context_tokens);
-    }
-    RETURN_IF_ERROR(CheckWidth(request));
-    RETURN_IF_ERROR(CheckSoFar(request, vocab_size_));
-    return request.sampling.Validate();
-  }
-
-  absl::Status CheckWidth(const EngineRequest& request) const {
-    const int32_t max_width =
-        std::min(options_.scheduler.max_sequences, options_.scheduler.max_step_tokens);
-    if (request.n < 1 || request.n > max_width) {
-      return InvalidArgument("n is {}: it must be from 1 to {} on this worker", request.n,
-                             max_width);
-    }
-    if (!request.beams) return absl::OkStatus();
-    RETURN_IF_ERROR(request.beams->Validate());
-    if (request.beams->width > max_width || request.beams->width < request.n) {
-      return InvalidArgument("beam_width is {}: it must be from n ({}) to {} on this worker",
-                             request.beams->width, request.n, max_width);
-    }
-    const auto stops = static_cast<int32_t>(request.stop_token_ids.size());
-    const int32_t candidates = BeamCandidates(*request.beams, stops);
-    if (candidates <= vocab_size_) return absl::OkStatus();
-    return InvalidArgument(
-        "beam_width {} with {} stop tokens looks at {} tokens, the vocabulary has {}",
-        request.beams->width, stops, candidates, vocab_size_);
-  }
-
-  absl::Status CheckFirstTokens(const DecodeRequest& decode) const {
-    const EngineRequest& request = decode.request;
-    for (size_t i = 0; i < request.so_far.size(); ++i) {
-      if (request.so_far[i].ended || !request.so_far[i].token_ids.empty()) continue;
-      return InvalidArgument("so_far[{}] has no token: the prefill worker samples the first", i);
-    }
-    if (!request.so_far.empty()) return absl::OkStatus();
-    const size_t expected = request.beams ? 1 : static_cast<size_t>(request.n);
-    if (decode.first_tokens.size() != expected) {
-      return InvalidArgument("{} first tokens came, {} are expected", decode.first_tokens.size(),
-                             expected);
-    }
-    std::vector<int32_t> ids;
-    for (const SampledToken& token : decode.first_tokens) {
-      ids.push_back(token.token_id);
-      for (const TokenLogprob& top : token.top) {
-        ids.push_back(top.token_id);
-        if (std::isfinite(top.logprob)) continue;
-        return InvalidArgument("first_tokens: the log-probability of token {} is {}", top.token_id,
-                               top.logprob);
-      }
-    }
-    RETURN_IF_ERROR(CheckTokens("first_tokens", ids, vocab_size_));
-    if (!request.beams) return absl::OkStatus();
-    const auto stops = static_cast<int32_t>(request.stop_token_ids.size());
-    const auto candidates = static_cast<size_t>(BeamCandidates(*request.beams, stops));
-    if (decode.first_tokens.front().top.size() == candidates) return absl::OkStatus();
-    return InvalidArgument("the beam search begins with {} candidates, {} are expected",
-                           decode.first_tokens.front().top.size(), candidates);
-  }
-
   // Passes a message with an `accepted` time and a stream on, or ends its stream here and now.
   template <typename Admission>
   void Admit(Admission message, const absl::Status& status) {
@@ -302,7 +233,7 @@ class Engine::Impl {
   }
 
   const EngineOptions options_;
-  const int32_t vocab_size_;
+  const RequestLimits limits_;
   const Clock& clock_;
   const Device& device_;
   std::function<void(const absl::Status&)> device_lost_;  // engine thread

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "base/status.h"
+#include "engine/beam_search.h"
 #include "engine/sequence.h"
 
 namespace tandem {
@@ -27,8 +31,7 @@ absl::Status CheckGoesOn(const EngineRequest& request, size_t index) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
+// Names the first token outside of the vocabulary.
 absl::Status CheckTokens(std::string_view what, std::span<const int32_t> ids, int32_t vocab_size) {
   const auto outside = [vocab_size](int32_t id) { return id < 0 || id >= vocab_size; };
   const auto bad = std::find_if(ids.begin(), ids.end(), outside);
@@ -37,6 +40,7 @@ absl::Status CheckTokens(std::string_view what, std::span<const int32_t> ids, in
                          vocab_size - 1);
 }
 
+// Whether a request can go on behind its so_far, if it has any.
 absl::Status CheckSoFar(const EngineRequest& request, int32_t vocab_size) {
   if (request.so_far.empty()) return absl::OkStatus();
   if (request.beams) return InvalidArgument("so_far: a beam search begins anew");
@@ -52,6 +56,91 @@ absl::Status CheckSoFar(const EngineRequest& request, int32_t vocab_size) {
     RETURN_IF_ERROR(CheckGoesOn(request, i));
   }
   return goes_on ? absl::OkStatus() : InvalidArgument("so_far: every choice has ended");
+}
+
+// Tokens that a step looks at for each beam of `request`.
+int32_t CandidatesOf(const EngineRequest& request) {
+  return BeamCandidates(*request.beams, static_cast<int32_t>(request.stop_token_ids.size()));
+}
+
+absl::Status CheckBeams(const EngineRequest& request, const RequestLimits& limits) {
+  RETURN_IF_ERROR(request.beams->Validate());
+  if (request.beams->width > limits.max_width || request.beams->width < request.n) {
+    return InvalidArgument("beam_width is {}: it must be from n ({}) to {} on this worker",
+                           request.beams->width, request.n, limits.max_width);
+  }
+  const int32_t candidates = CandidatesOf(request);
+  if (candidates <= limits.vocab_size) return absl::OkStatus();
+  return InvalidArgument(
+      "beam_width {} with {} stop tokens looks at {} tokens, the vocabulary has {}",
+      request.beams->width, request.stop_token_ids.size(), candidates, limits.vocab_size);
+}
+
+absl::Status CheckWidth(const EngineRequest& request, const RequestLimits& limits) {
+  if (request.n < 1 || request.n > limits.max_width) {
+    return InvalidArgument("n is {}: it must be from 1 to {} on this worker", request.n,
+                           limits.max_width);
+  }
+  return request.beams ? CheckBeams(request, limits) : absl::OkStatus();
+}
+
+// Of a request that goes on: its first tokens are in so_far.
+absl::Status CheckHasFirstTokens(const EngineRequest& request) {
+  for (size_t i = 0; i < request.so_far.size(); ++i) {
+    if (request.so_far[i].ended || !request.so_far[i].token_ids.empty()) continue;
+    return InvalidArgument("so_far[{}] has no token: the prefill worker samples the first", i);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFirstTokens(const DecodeRequest& decode, const RequestLimits& limits) {
+  const EngineRequest& request = decode.request;
+  const size_t expected = request.beams ? 1 : static_cast<size_t>(request.n);
+  if (decode.first_tokens.size() != expected) {
+    return InvalidArgument("{} first tokens came, {} are expected", decode.first_tokens.size(),
+                           expected);
+  }
+  std::vector<int32_t> ids;
+  for (const SampledToken& token : decode.first_tokens) {
+    ids.push_back(token.token_id);
+    for (const TokenLogprob& top : token.top) {
+      ids.push_back(top.token_id);
+      if (std::isfinite(top.logprob)) continue;
+      return InvalidArgument("first_tokens: the log-probability of token {} is {}", top.token_id,
+                             top.logprob);
+    }
+  }
+  RETURN_IF_ERROR(CheckTokens("first_tokens", ids, limits.vocab_size));
+  if (!request.beams) return absl::OkStatus();
+  const auto candidates = static_cast<size_t>(CandidatesOf(request));
+  if (decode.first_tokens.front().top.size() == candidates) return absl::OkStatus();
+  return InvalidArgument("the beam search begins with {} candidates, {} are expected",
+                         decode.first_tokens.front().top.size(), candidates);
+}
+
+}  // namespace
+
+absl::Status CheckRequest(const EngineRequest& request, const RequestLimits& limits) {
+  if (request.prompt.empty()) return InvalidArgument("the prompt is empty");
+  RETURN_IF_ERROR(CheckTokens("prompt", request.prompt, limits.vocab_size));
+  if (request.max_tokens < 1) {
+    return InvalidArgument("max_tokens is {}: it must be at least 1", request.max_tokens);
+  }
+  const int64_t total = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
+  if (total > limits.max_context_tokens) {
+    return InvalidArgument(
+        "the prompt's {} tokens and max_tokens {} exceed the context of {}: shorten one",
+        request.prompt.size(), request.max_tokens, limits.max_context_tokens);
+  }
+  RETURN_IF_ERROR(CheckWidth(request, limits));
+  RETURN_IF_ERROR(CheckSoFar(request, limits.vocab_size));
+  return request.sampling.Validate();
+}
+
+absl::Status CheckDecode(const DecodeRequest& decode, const RequestLimits& limits) {
+  RETURN_IF_ERROR(CheckRequest(decode.request, limits));
+  if (!decode.request.so_far.empty()) return CheckHasFirstTokens(decode.request);
+  return CheckFirstTokens(decode, limits);
 }
 
 }  // namespace tandem

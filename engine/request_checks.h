@@ -1,18 +1,23 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <string_view>
 
 #include "absl/status/status.h"
 #include "engine/engine.h"
 
 namespace tandem {
 
-// INVALID_ARGUMENT naming the first token outside of the vocabulary.
-absl::Status CheckTokens(std::string_view what, std::span<const int32_t> ids, int32_t vocab_size);
+// What requests a worker can take.
+struct RequestLimits {
+  int32_t vocab_size = 0;
+  int32_t max_context_tokens = 0;  // prompt and output together
+  int32_t max_width = 0;           // choices, or beams: each is a row of a step
+};
 
-// Whether a request can go on behind its so_far, if it has any.
-absl::Status CheckSoFar(const EngineRequest& request, int32_t vocab_size);
+// INVALID_ARGUMENT naming what cannot be and its value, so_far included.
+absl::Status CheckRequest(const EngineRequest& request, const RequestLimits& limits);
+
+// The same of a request that comes to decode, with what it begins with.
+absl::Status CheckDecode(const DecodeRequest& decode, const RequestLimits& limits);
 
 }  // namespace tandem
