@@ -43,7 +43,7 @@ fuzz:
 	tools/install_deps.sh core sanitize
 	cmake --preset fuzz
 	cmake --build --preset fuzz -j $(JOBS)
-	@echo "built: run $$(ls -d build/fuzz/bin/*_fuzz | tr '\n' ' ')with a corpus directory"
+	@echo "built: run $$(ls -d build/fuzz/bin/*_libfuzzer | tr '\n' ' ')with a corpus directory"
 
 bench: build
 	bench/run.sh $(BUILD)/bin build/bench

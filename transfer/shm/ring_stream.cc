@@ -1,6 +1,5 @@
 #include "transfer/shm/ring_stream.h"
 
-#include <sched.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -10,19 +9,6 @@
 
 namespace tandem {
 namespace {
-
-constexpr std::chrono::milliseconds kLeaveAtMost{1};
-
-// Moves the calling thread to another of the cores that it may run on, if there is one.
-void LeaveThisCore() {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < 2) return;
-  cpu_set_t others = allowed;
-  CPU_CLR(static_cast<size_t>(sched_getcpu()), &others);
-  if (sched_setaffinity(0, sizeof(others), &others) == 0) {
-    sched_setaffinity(0, sizeof(allowed), &allowed);
-  }
-}
 
 absl::Status Gone() { return Unavailable("the peer closed the connection"); }
 
@@ -120,18 +106,10 @@ absl::StatusOr<bool> RingStream::TakeWakes() {
   return count == 0;
 }
 
-// The kernel may wake this thread on the core of the writer that woke it, and leave it there for
-// as long as one of the two sleeps whenever the other runs: then they copy in turns, at half the
-// rate. So where there is much to copy the reader goes to another core, once in a while at most:
-// the kernel has the last word.
 void RingStream::LeaveWritersCore() {
+  if (core_choice_ == nullptr) return;
   const auto waiting = in_.Waiting();
-  if (!waiting.ok() || *waiting < in_.piece_bytes()) return;
-  if (in_.writer_core() != sched_getcpu()) return;
-  const TimePoint now = std::chrono::steady_clock::now();
-  if (now < leave_again_) return;
-  leave_again_ = now + kLeaveAtMost;
-  LeaveThisCore();
+  if (waiting.ok() && *waiting >= in_.piece_bytes()) core_choice_->WokenBy(in_.writer_core());
 }
 
 absl::Status RingStream::LookForTheEnd() {

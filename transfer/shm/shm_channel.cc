@@ -23,12 +23,12 @@ absl::Status Refusal(absl::StatusCode code) {
 }  // namespace
 
 AcceptedShmChannel::AcceptedShmChannel(UniqueFd socket, UniqueFd watch, Doorbell doorbell,
-                                       SlotPool& slots, size_t slot)
+                                       CoreChoice& core_choice, SlotPool& slots, size_t slot)
     : socket_(std::move(socket)),
       watch_(std::move(watch)),
       slots_(slots),
       slot_(slot),
-      stream_(socket_.get(), std::move(doorbell),
+      stream_(socket_.get(), std::move(doorbell), &core_choice,
               RingReader(*slots.parts(slot).forward_control, slots.parts(slot).forward),
               RingWriter(*slots.parts(slot).back_control, slots.parts(slot).back)) {}
 
@@ -59,7 +59,8 @@ absl::Status ConnectedShmChannel::MapSlot() {
   RETURN_IF_ERROR(doorbell.NeverBlock());
   RETURN_IF_ERROR(AddToWatch(watch_, doorbell.fd()));
   const SlotParts parts = PartsOf(setup->layout, mapping_.bytes());
-  stream_.emplace(socket_.get(), std::move(doorbell), RingReader(*parts.back_control, parts.back),
+  stream_.emplace(socket_.get(), std::move(doorbell), nullptr,
+                  RingReader(*parts.back_control, parts.back),
                   RingWriter(*parts.forward_control, parts.forward));
   return absl::OkStatus();
 }

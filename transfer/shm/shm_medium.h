@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "transfer/medium.h"
 #include "transfer/shm/address.h"
+#include "transfer/shm/core_choice.h"
 #include "transfer/shm/slot_pool.h"
 
 namespace tandem {
@@ -57,6 +58,7 @@ class ShmMedium final : public Medium {
   const ShmAddress address_;
   const UniqueFd listener_;
   const std::unique_ptr<SlotPool> slots_;
+  CoreChoice core_choice_;
   uint64_t refused_strangers_ = 0;
   uint64_t refused_for_room_ = 0;
 };
