@@ -10,7 +10,7 @@ namespace tandem {
 namespace {
 
 // A payload is hashed when its frame joins the batch and sent soon after, out of the cache.
-constexpr size_t kBatchBytes = 256 << 10;
+constexpr size_t kBatchBytes = 512 << 10;
 constexpr size_t kBatchFrames = 64;
 // With slots each batch waits once for the device: worth more at a time.
 constexpr size_t kStagedBatchBytes = 1 << 20;
