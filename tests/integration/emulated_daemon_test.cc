@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
 
 namespace tandem {
@@ -23,26 +23,14 @@ using ::testing::HasSubstr;
 
 const std::string kModel = TANDEM_SOURCE_DIR "/models/sample";
 
-struct CommandResult {
-  int exit_status = -1;
-  std::string output;
-};
-
 // Both streams of the command, which must end by itself.
-CommandResult Shell(const std::string& command) {
-  CommandResult result;
-  FILE* pipe = popen(("timeout 60 " + command + " 2>&1").c_str(), "r");
-  char buffer[4096];
-  size_t count;
-  while ((count = fread(buffer, 1, sizeof(buffer), pipe)) > 0) result.output.append(buffer, count);
-  const int how = pclose(pipe);
-  result.exit_status = WIFEXITED(how) ? WEXITSTATUS(how) : -1;
-  return result;
+CommandResult Ended(const std::string& command) {
+  return RunInShell("timeout 60 " + command + " 2>&1");
 }
 
 // A worker that cannot start.
 CommandResult Worker(const std::string& binary, const std::string& flags) {
-  return Shell(binary + " worker --role unified --router 127.0.0.1:1 --log-level=error --model=" +
+  return Ended(binary + " worker --role unified --router 127.0.0.1:1 --log-level=error --model=" +
                kModel + " " + flags);
 }
 
@@ -168,7 +156,7 @@ TEST(EmulatedDaemonTest, UpStartsTheWorkersThatItIsAskedFor) {
 
 // The binary as it is built here, on a machine that may have no GPU.
 TEST(EmulatedDaemonTest, WithoutADriverTheAnswerIsNotTheCpu) {
-  if (Shell(TANDEM_BINARY " version").output.find("cuda:") != std::string::npos) {
+  if (Ended(TANDEM_BINARY " version").output.find("cuda:") != std::string::npos) {
     GTEST_SKIP() << "this machine has a GPU";
   }
   const CommandResult worker = Worker(TANDEM_BINARY, "--device cuda");
@@ -178,7 +166,7 @@ TEST(EmulatedDaemonTest, WithoutADriverTheAnswerIsNotTheCpu) {
 }
 
 TEST(EmulatedDaemonTest, VersionNamesTheDevices) {
-  const CommandResult version = Shell(TANDEM_EMULATED_BINARY " version");
+  const CommandResult version = Ended(TANDEM_EMULATED_BINARY " version");
   EXPECT_EQ(version.exit_status, 0);
   EXPECT_THAT(version.output, HasSubstr("devices: cpu, cuda:0"));
 }

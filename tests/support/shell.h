@@ -9,6 +9,8 @@ struct CommandResult {
   std::string output;    // stdout, or stderr as the caller redirects
 };
 
+// Runs a line of the shell.
+CommandResult RunInShell(const std::string& line);
 // Runs `tandem ARGUMENTS` by the shell. `before`: what the shell does first, as "ulimit -f 1;".
 CommandResult Shell(const std::string& arguments, const std::string& before = "");
 

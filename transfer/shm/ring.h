@@ -22,7 +22,7 @@ namespace tandem {
 // index privately and never reads it back. What it reads of the other's is checked: whatever the
 // other process writes there, nothing outside of the ring is touched.
 //
-// Why no wake-up is lost: all four are accessed in one total order (seq_cst). The sleeper sets its
+// Why no wake-up is lost: the first four are accessed in one total order (seq_cst). The sleeper sets its
 // flag and then looks at the index again; the other side moves the index and then looks at the
 // flag. Whichever comes second in that order sees what the first wrote: either the sleeper sees the
 // new index and stays up, or the other side sees the flag and wakes it. Clearing the flag is an
