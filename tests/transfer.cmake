@@ -63,7 +63,8 @@ tandem_test(medium_conformance_test
   DEPS tandem_transfer
   LABELS conformance)
 tandem_test(shm_test
-  SOURCES unit/transfer/shm_medium_test.cc unit/transfer/shm_ring_test.cc support/channel_pair.cc
+  SOURCES unit/transfer/shm_core_choice_test.cc unit/transfer/shm_medium_test.cc
+          unit/transfer/shm_ring_test.cc support/channel_pair.cc
   DEPS tandem_transfer)
 tandem_fuzz_test(shm_setup_fuzz
   SOURCES fuzz/shm_setup_fuzz.cc
