@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -8,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 
 namespace tandem {
 
@@ -55,6 +58,12 @@ class Graph {
   virtual ~Graph() = default;
 };
 
+// What is to be copied from one place to another.
+struct ExtentCopy {
+  std::span<std::byte> dst;
+  std::span<const std::byte> src;  // as long
+};
+
 // An in-order queue of one device. The CPU's runs inline: a call returns when its work is done.
 // Thread: one at a time.
 class Stream {
@@ -63,6 +72,15 @@ class Stream {
   // Either side may be memory of the device or of the host. Host memory that AllocateHost did not
   // give is copied by way of the driver's own buffers: the call may wait, so no step does that.
   virtual absl::Status Copy(std::span<std::byte> dst, std::span<const std::byte> src) = 0;
+  // Queues many copies within memory that the device reaches by itself: its own, what OpenShared
+  // gave, or the host's where the device is the host. A few launches, however many they are.
+  // hashes[i] becomes the XXH3-64 of what copies[i] wrote; `hashes` is memory of AllocateHost.
+  // Both sides and `hashes` stay as they are until what is queued has run; `copies` may go at once.
+  // INVALID_ARGUMENT where the sizes differ.
+  virtual absl::Status CopyAll(std::span<const ExtentCopy> copies, std::span<uint64_t> hashes) = 0;
+  // Likewise the XXH3-64 of each extent as it is.
+  virtual absl::Status HashAll(std::span<const std::span<const std::byte>> extents,
+                               std::span<uint64_t> hashes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> Record() = 0;
   // What is queued from here on runs after `event`, which may be of another stream of the device.
   virtual absl::Status Wait(const Event& event) = 0;
@@ -73,6 +91,9 @@ class Stream {
   virtual absl::Status BeginRecording() = 0;
   virtual absl::StatusOr<std::unique_ptr<Graph>> EndRecording() = 0;
   virtual absl::Status Launch(Graph& graph) = 0;
+
+  // What the driver's own libraries call this queue (cudaStream_t); null where there are none.
+  virtual void* native_handle() const = 0;
 };
 
 struct DeviceMemory {
@@ -81,6 +102,22 @@ struct DeviceMemory {
   // That Allocate gave this process and that were not freed since, of all its devices of a kind. 0
   // where the device is the host: not counted.
   size_t own_bytes = 0;
+};
+
+// How another process of this machine opens memory: what to tell it, and a file to send along
+// where there is one.
+struct MemoryHandle {
+  enum class Kind : uint8_t {
+    kHostFile = 1,    // memory of the host, in a file that is mapped
+    kDeviceFile = 2,  // an allocation of the driver's virtual memory management, behind a file
+    kCudaIpc = 3,     // no file: the runtime's token says which
+  };
+  static constexpr size_t kTokenBytes = 64;
+
+  Kind kind = Kind::kHostFile;
+  uint64_t bytes = 0;
+  UniqueFd file;
+  std::array<std::byte, kTokenBytes> token{};  // kCudaIpc
 };
 
 // Where memory and streams come from. All allocation happens at start-up, none per request.
@@ -100,6 +137,18 @@ class Device {
   // device needs that. RESOURCE_EXHAUSTED likewise.
   virtual absl::StatusOr<DeviceBuffer> AllocateHost(size_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream() = 0;
+
+  // Whether processes of this machine can open memory of one another's devices of this kind.
+  virtual bool can_share() const = 0;
+  // As Allocate, of memory that Share takes. UNIMPLEMENTED unless can_share().
+  virtual absl::StatusOr<DeviceBuffer> AllocateShared(size_t bytes) = 0;
+  // `memory`: the whole of what AllocateShared gave here. INVALID_ARGUMENT for anything else.
+  virtual absl::StatusOr<MemoryHandle> Share(std::span<const std::byte> memory) = 0;
+  // The memory behind a handle of another process, for reading. It stays what it is when that
+  // process frees it or dies (kCudaIpc: as far as the driver goes). INVALID_ARGUMENT for a handle
+  // that is none or of another size than the memory, FAILED_PRECONDITION for one of another kind of
+  // device or of one that this one cannot reach. May take milliseconds.
+  virtual absl::StatusOr<DeviceBuffer> OpenShared(const MemoryHandle& handle) = 0;
 };
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "absl/status/statusor.h"
+#include "transfer/payload_lane.h"
 
 namespace tandem {
 
@@ -48,6 +49,10 @@ class ByteChannel {
   // How many of the bytes that Write took last may still be read where they were. When that
   // changes, an event on fd() says so.
   virtual size_t held_bytes() const { return 0; }
+
+  // Once established, what moves payloads beside the bytes; null: they are among the bytes. On both
+  // sides or on neither, as the medium's has_lanes().
+  virtual PayloadLane* lane() { return nullptr; }
 };
 
 }  // namespace tandem

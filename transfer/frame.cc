@@ -24,6 +24,7 @@ constexpr size_t kReservedAt = 36;
 constexpr size_t kPayloadHashAt = 40;
 constexpr size_t kSentBytesAt = 40;  // in a commit, which has no payload
 constexpr size_t kFramesAt = 48;
+constexpr size_t kPlaceAt = 48;  // in a reference, which counts nothing
 constexpr size_t kHeaderHashAt = 56;
 
 constexpr uint8_t kMaxStatusCode = 16;
@@ -52,16 +53,23 @@ struct UsedFields {
   bool epoch = true;
   bool layer = false;
   bool block = false;
-  bool payload = false;
+  bool payload_bytes = false;
+  bool payload_hash = false;
   bool frames = false;
   bool sent_bytes = false;
+  bool place = false;
 };
 
 // Empty for a type that there is not.
 std::optional<UsedFields> FieldsOf(FrameType type) {
   switch (type) {
     case FrameType::kData:
-      return UsedFields{.layer = true, .block = true, .payload = true};
+      return UsedFields{.layer = true, .block = true, .payload_bytes = true, .payload_hash = true};
+    case FrameType::kReference:
+      return UsedFields{
+          .layer = true, .block = true, .payload_bytes = true, .payload_hash = true, .place = true};
+    case FrameType::kAnnounce:
+      return UsedFields{.epoch = false, .payload_bytes = true};
     case FrameType::kCommit:
       return UsedFields{.block = true, .frames = true, .sent_bytes = true};
     case FrameType::kAck:
@@ -83,8 +91,9 @@ std::optional<UsedFields> FieldsOf(FrameType type) {
 absl::Status CheckUnusedFields(const FrameHeader& header, const UsedFields& used) {
   if ((used.code || header.code == 0) && (used.epoch || header.epoch == 0) &&
       (used.layer || header.layer == 0) && (used.block || header.block == 0) &&
-      (used.payload || (header.payload_bytes == 0 && header.payload_hash == 0)) &&
-      (used.frames || header.frames == 0) && (used.sent_bytes || header.sent_bytes == 0)) {
+      (used.payload_bytes || header.payload_bytes == 0) &&
+      (used.payload_hash || header.payload_hash == 0) && (used.frames || header.frames == 0) &&
+      (used.sent_bytes || header.sent_bytes == 0) && (used.place || header.place == 0)) {
     return absl::OkStatus();
   }
   return InvalidArgument("frame of type {}: a field that the type does not use is set",
@@ -95,9 +104,10 @@ absl::Status CheckFields(const FrameHeader& header) {
   const std::optional<UsedFields> used = FieldsOf(header.type);
   if (!used) return InvalidArgument("frame of type {}: unknown", static_cast<int>(header.type));
   RETURN_IF_ERROR(CheckUnusedFields(header, *used));
-  if (used->payload && (header.payload_bytes == 0 || header.payload_bytes > kMaxPayloadBytes)) {
-    return InvalidArgument("data frame of {} bytes: must have between 1 and {}",
-                           header.payload_bytes, kMaxPayloadBytes);
+  if (used->payload_bytes &&
+      (header.payload_bytes == 0 || header.payload_bytes > kMaxPayloadBytes)) {
+    return InvalidArgument("frame of type {} with {} bytes of payload: must have between 1 and {}",
+                           static_cast<int>(header.type), header.payload_bytes, kMaxPayloadBytes);
   }
   if (used->code && (header.code == 0 || header.code > kMaxStatusCode)) {
     return InvalidArgument("reject frame with code {}: must be a status code from 1 to {}",
@@ -131,7 +141,8 @@ std::array<std::byte, kFrameHeaderBytes> EncodeFrameHeader(const FrameHeader& he
   const bool is_commit = header.type == FrameType::kCommit;
   Store(bytes, is_commit ? kSentBytesAt : kPayloadHashAt,
         is_commit ? header.sent_bytes : header.payload_hash);
-  Store(bytes, kFramesAt, header.frames);
+  const bool is_reference = header.type == FrameType::kReference;
+  Store(bytes, is_reference ? kPlaceAt : kFramesAt, is_reference ? header.place : header.frames);
   Store(bytes, kHeaderHashAt, Hash64(std::span(bytes).first<kHeaderHashAt>()));
   return bytes;
 }
@@ -165,6 +176,10 @@ absl::StatusOr<FrameHeader> ParseFrameHeader(HeaderBytes bytes) {
   if (header.type == FrameType::kCommit) {
     header.sent_bytes = Load<uint64_t>(bytes, kSentBytesAt);
     header.payload_hash = 0;
+  }
+  if (header.type == FrameType::kReference) {
+    header.place = Load<uint64_t>(bytes, kPlaceAt);
+    header.frames = 0;
   }
   RETURN_IF_ERROR(CheckFields(header));
   return header;

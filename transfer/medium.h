@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -33,6 +34,12 @@ class Medium {
   virtual absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() = 0;
   // Begins to connect to `peer`.
   virtual absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) = 0;
+
+  // Whether its channels have a lane for payloads: then FramedOptions::device is what they lie in.
+  virtual bool has_lanes() const { return false; }
+  // Whether a payload may be posted, where it lies and as large as it is; else INVALID_ARGUMENT
+  // says why not. Thread-safe.
+  virtual absl::Status MayCarry(std::span<const std::byte>) const { return absl::OkStatus(); }
 
   // Memory for what is under way: what was set aside at the start, and what the connections that
   // there are now may take besides (TLS), at its most. 0 where bytes go straight from their place

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "transfer/byte_channel.h"
-#include "transfer/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace tandem {
 

@@ -1,53 +1,29 @@
 #include "kernels/cpu/device.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "base/hash.h"
 #include "base/status.h"
+#include "kernels/cpu/host_pages.h"
+#include "kernels/cpu/shared_memory.h"
 
 namespace tandem {
 namespace {
 
-constexpr size_t kHugePageBytes = size_t{2} << 20;
-
-size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
-
-size_t PageBytes() {
-  static const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  return bytes;
+size_t PhysicalBytes() {
+  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Large buffers take whole huge pages, so that the last one is huge as well.
-size_t MappedBytes(size_t bytes) {
-  return RoundUp(bytes, bytes >= kHugePageBytes ? kHugePageBytes : PageBytes());
+absl::Status CheckFits(size_t bytes) {
+  if (bytes <= PhysicalBytes()) return absl::OkStatus();
+  return ResourceExhausted("cpu: {} bytes asked for, but the machine has {}", bytes,
+                           PhysicalBytes());
 }
 
-std::byte* Map(size_t bytes) {
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return data == MAP_FAILED ? nullptr : static_cast<std::byte*>(data);
-}
-
-void Unmap(std::byte* data, size_t bytes) { munmap(data, bytes); }
-
-void FreeBuffer(std::byte* data, size_t size) { Unmap(data, MappedBytes(size)); }
-
-// Maps one huge page more than needed and gives back what lies outside the aligned part.
-std::byte* MapHugeAligned(size_t bytes) {
-  std::byte* start = Map(bytes + kHugePageBytes);
-  if (start == nullptr) return nullptr;
-  const auto address = reinterpret_cast<uintptr_t>(start);
-  const size_t before = RoundUp(address, kHugePageBytes) - address;
-  const size_t after = kHugePageBytes - before;
-  std::byte* data = start + before;
-  if (before > 0) Unmap(start, before);
-  if (after > 0) Unmap(data + bytes, after);
-  madvise(data, bytes, MADV_HUGEPAGE);  // advice: where it is refused, small pages serve as well
-  return data;
-}
+void FreeBuffer(std::byte* data, size_t size) { UnmapPages(data, MappedBytes(size)); }
 
 class CpuEvent final : public Event {
  public:
@@ -69,11 +45,35 @@ class CpuStream final : public Stream {
   absl::Status Wait(const Event&) override { return absl::OkStatus(); }
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
+  absl::Status CopyAll(std::span<const ExtentCopy> copies, std::span<uint64_t> hashes) override {
+    RETURN_IF_ERROR(CheckHashes(copies.size(), hashes.size()));
+    for (size_t i = 0; i < copies.size(); ++i) {
+      ASSIGN_OR_RETURN(hashes[i], CopyOne(copies[i]));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status HashAll(std::span<const std::span<const std::byte>> extents,
+                       std::span<uint64_t> hashes) override {
+    RETURN_IF_ERROR(CheckHashes(extents.size(), hashes.size()));
+    for (size_t i = 0; i < extents.size(); ++i) hashes[i] = Hash64(extents[i]);
+    return absl::OkStatus();
+  }
+  void* native_handle() const override { return nullptr; }
+
   absl::Status BeginRecording() override { return NoGraphs(); }
   absl::StatusOr<std::unique_ptr<Graph>> EndRecording() override { return NoGraphs(); }
   absl::Status Launch(Graph&) override { return NoGraphs(); }
 
  private:
+  absl::StatusOr<uint64_t> CopyOne(const ExtentCopy& copy) {
+    RETURN_IF_ERROR(Copy(copy.dst, copy.src));
+    return Hash64(copy.dst);
+  }
+  static absl::Status CheckHashes(size_t extents, size_t hashes) {
+    if (extents == hashes) return absl::OkStatus();
+    return InvalidArgument("{} extents and room for {} hashes: the numbers must be equal", extents,
+                           hashes);
+  }
   static absl::Status NoGraphs() {
     return Unimplemented("cpu: work is run as it is queued and cannot be recorded");
   }
@@ -86,23 +86,17 @@ class CpuDevice final : public Device {
   bool can_record_graphs() const override { return false; }
 
   absl::StatusOr<DeviceMemory> Memory() const override {
-    const auto pages = [](int which) { return static_cast<size_t>(sysconf(which)) * PageBytes(); };
-    return DeviceMemory{.free_bytes = pages(_SC_AVPHYS_PAGES),
-                        .total_bytes = pages(_SC_PHYS_PAGES)};
+    const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    return DeviceMemory{.free_bytes = static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * page_bytes,
+                        .total_bytes = PhysicalBytes()};
   }
 
   absl::StatusOr<DeviceBuffer> Allocate(size_t bytes) override {
     if (bytes == 0) return DeviceBuffer();
-    const size_t physical_bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * PageBytes();
-    if (bytes > physical_bytes) {
-      return ResourceExhausted("cpu: {} bytes asked for, but the machine has {}", bytes,
-                               physical_bytes);
-    }
-    const size_t mapped_bytes = MappedBytes(bytes);
-    std::byte* data = bytes >= kHugePageBytes ? MapHugeAligned(mapped_bytes) : Map(mapped_bytes);
+    RETURN_IF_ERROR(CheckFits(bytes));
+    std::byte* data = MapPages(MappedBytes(bytes));
     if (data == nullptr) {
-      return ResourceExhausted("cpu: {} bytes could not be mapped: {}", bytes,
-                               std::strerror(errno));
+      return ResourceExhausted("cpu: {} bytes could not be mapped: {}", bytes, ErrnoMessage(errno));
     }
     return DeviceBuffer(data, bytes, FreeBuffer);
   }
@@ -111,6 +105,18 @@ class CpuDevice final : public Device {
 
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
     return std::make_unique<CpuStream>();
+  }
+
+  bool can_share() const override { return true; }
+  absl::StatusOr<DeviceBuffer> AllocateShared(size_t bytes) override {
+    RETURN_IF_ERROR(CheckFits(bytes));
+    return AllocateSharedHostMemory(bytes);
+  }
+  absl::StatusOr<MemoryHandle> Share(std::span<const std::byte> memory) override {
+    return ShareHostMemory(memory);
+  }
+  absl::StatusOr<DeviceBuffer> OpenShared(const MemoryHandle& handle) override {
+    return OpenSharedHostMemory(handle);
   }
 };
 

@@ -41,12 +41,16 @@ class CudaStream final : public Stream {
   ~CudaStream() override;
 
   absl::Status Copy(std::span<std::byte> dst, std::span<const std::byte> src) override;
+  absl::Status CopyAll(std::span<const ExtentCopy> copies, std::span<uint64_t> hashes) override;
+  absl::Status HashAll(std::span<const std::span<const std::byte>> extents,
+                       std::span<uint64_t> hashes) override;
   absl::StatusOr<std::unique_ptr<Event>> Record() override;
   absl::Status Wait(const Event& event) override;
   absl::Status Synchronize() override;
   absl::Status BeginRecording() override;
   absl::StatusOr<std::unique_ptr<Graph>> EndRecording() override;
   absl::Status Launch(Graph& graph) override;
+  void* native_handle() const override { return handle_; }
 
   cudaStream_t handle() const { return handle_; }
   bool recording() const { return recording_; }
@@ -76,6 +80,10 @@ class CudaDevice final : public Device {
   absl::StatusOr<DeviceBuffer> Allocate(size_t bytes) override;
   absl::StatusOr<DeviceBuffer> AllocateHost(size_t bytes) override;
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override;
+  bool can_share() const override { return false; }
+  absl::StatusOr<DeviceBuffer> AllocateShared(size_t bytes) override;
+  absl::StatusOr<MemoryHandle> Share(std::span<const std::byte> memory) override;
+  absl::StatusOr<DeviceBuffer> OpenShared(const MemoryHandle& handle) override;
 
   // Of this device, without a stream.
   const LaunchTarget& target() const { return target_; }

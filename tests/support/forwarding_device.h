@@ -17,12 +17,20 @@ class ForwardingStream : public Stream {
   absl::Status Copy(std::span<std::byte> dst, std::span<const std::byte> src) override {
     return stream_->Copy(dst, src);
   }
+  absl::Status CopyAll(std::span<const ExtentCopy> copies, std::span<uint64_t> hashes) override {
+    return stream_->CopyAll(copies, hashes);
+  }
+  absl::Status HashAll(std::span<const std::span<const std::byte>> extents,
+                       std::span<uint64_t> hashes) override {
+    return stream_->HashAll(extents, hashes);
+  }
   absl::StatusOr<std::unique_ptr<Event>> Record() override { return stream_->Record(); }
   absl::Status Wait(const Event& event) override { return stream_->Wait(event); }
   absl::Status Synchronize() override { return stream_->Synchronize(); }
   absl::Status BeginRecording() override { return stream_->BeginRecording(); }
   absl::StatusOr<std::unique_ptr<Graph>> EndRecording() override { return stream_->EndRecording(); }
   absl::Status Launch(Graph& graph) override { return stream_->Launch(graph); }
+  void* native_handle() const override { return stream_->native_handle(); }
 
  private:
   const std::unique_ptr<Stream> stream_;
@@ -45,6 +53,16 @@ class ForwardingDevice : public Device {
     auto stream = device_.NewStream();
     if (!stream.ok()) return stream.status();
     return MakeStream(*std::move(stream));
+  }
+  bool can_share() const override { return device_.can_share(); }
+  absl::StatusOr<DeviceBuffer> AllocateShared(size_t bytes) override {
+    return device_.AllocateShared(bytes);
+  }
+  absl::StatusOr<MemoryHandle> Share(std::span<const std::byte> memory) override {
+    return device_.Share(memory);
+  }
+  absl::StatusOr<DeviceBuffer> OpenShared(const MemoryHandle& handle) override {
+    return device_.OpenShared(handle);
   }
 
  private:

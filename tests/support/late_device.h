@@ -35,6 +35,10 @@ class LateDevice final : public Device {
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
     return std::make_unique<LateStream>(*this);
   }
+  bool can_share() const override { return false; }
+  absl::StatusOr<DeviceBuffer> AllocateShared(size_t) override { return NotShared(); }
+  absl::StatusOr<MemoryHandle> Share(std::span<const std::byte>) override { return NotShared(); }
+  absl::StatusOr<DeviceBuffer> OpenShared(const MemoryHandle&) override { return NotShared(); }
 
  private:
   class LateStream final : public Stream {
@@ -53,11 +57,19 @@ class LateDevice final : public Device {
       for (const auto& [dst, src] : queued) std::ranges::copy(src, dst.begin());
       return absl::OkStatus();
     }
+    absl::Status CopyAll(std::span<const ExtentCopy>, std::span<uint64_t>) override {
+      return Unused();
+    }
+    absl::Status HashAll(std::span<const std::span<const std::byte>>,
+                         std::span<uint64_t>) override {
+      return Unused();
+    }
     absl::StatusOr<std::unique_ptr<Event>> Record() override { return Unused(); }
     absl::Status Wait(const Event&) override { return Unused(); }
     absl::Status BeginRecording() override { return Unused(); }
     absl::StatusOr<std::unique_ptr<Graph>> EndRecording() override { return Unused(); }
     absl::Status Launch(Graph&) override { return Unused(); }
+    void* native_handle() const override { return nullptr; }
 
    private:
     static absl::Status Gone() { return Internal("the device fell off the bus"); }
@@ -67,6 +79,7 @@ class LateDevice final : public Device {
     std::vector<std::pair<std::span<std::byte>, std::span<const std::byte>>> queued_;
   };
 
+  static absl::Status NotShared() { return Unimplemented("this device shares no memory"); }
   static DeviceBuffer New(size_t bytes) {
     return DeviceBuffer(new std::byte[bytes], bytes,
                         [](std::byte* memory, size_t) { delete[] memory; });

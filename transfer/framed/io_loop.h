@@ -21,7 +21,7 @@
 #include "transfer/framed/staged_landings.h"
 #include "transfer/medium.h"
 #include "transfer/send_streams.h"
-#include "transfer/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace tandem {
 

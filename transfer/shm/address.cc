@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "base/status.h"
-#include "transfer/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace tandem {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "transfer/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace tandem {
 

@@ -10,7 +10,7 @@
 #include "transfer/shm/doorbell.h"
 #include "transfer/shm/ring_stream.h"
 #include "transfer/shm/slot_pool.h"
-#include "transfer/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace tandem {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "transfer/shm/slot.h"
-#include "transfer/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace tandem {
 

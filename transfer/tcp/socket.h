@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "transfer/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace tandem {
 

@@ -30,11 +30,16 @@ class ScriptedStream final : public Stream {
     return std::make_unique<ScriptedEvent>(state_);
   }
   absl::Status Copy(std::span<std::byte>, std::span<const std::byte>) override { return No(); }
+  absl::Status CopyAll(std::span<const ExtentCopy>, std::span<uint64_t>) override { return No(); }
+  absl::Status HashAll(std::span<const std::span<const std::byte>>, std::span<uint64_t>) override {
+    return No();
+  }
   absl::Status Wait(const Event&) override { return No(); }
   absl::Status Synchronize() override { return No(); }
   absl::Status BeginRecording() override { return No(); }
   absl::StatusOr<std::unique_ptr<Graph>> EndRecording() override { return No(); }
   absl::Status Launch(Graph&) override { return No(); }
+  void* native_handle() const override { return nullptr; }
 
  private:
   struct State {

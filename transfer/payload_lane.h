@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace tandem {
+
+// A payload on its way to the other side of a channel.
+struct LanePayload {
+  std::span<const std::byte> bytes;
+  uint64_t hash = 0;   // XXH3-64 of the bytes: set by Offer
+  uint64_t place = 0;  // what Find wants on the other side: set by Offer
+};
+
+// What moves payloads beside the bytes of a channel: the receiver reads them where they lie (memory
+// that the sender shares) or where they come to lie (NCCL). The frames that go over the channel
+// name their places instead of carrying them (kReference).
+// Thread: the loop's. No call waits for the peer; some wait for the device, on this side's work.
+class PayloadLane {
+ public:
+  virtual ~PayloadLane() = default;
+
+  // Sending.
+  // How many payloads and bytes one Offer takes now, at least one payload where there is room at
+  // all. None: an event on the channel's fd() says when to ask again.
+  struct Room {
+    size_t payloads = 0;
+    size_t bytes = 0;
+  };
+  virtual Room room() const = 0;
+  // Makes the payloads reachable for the peer and fills in their hashes and places. Waits for the
+  // device. Gives the number of bytes that Expect shall hear of on the other side before the first
+  // of them is named (an announce frame); 0: nothing has to be announced. An error ends the
+  // connection.
+  // After it returned the peer may still read the payloads where they lie: what changes in them
+  // meanwhile fails the frame's hash.
+  virtual absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) = 0;
+
+  // Receiving.
+  // The peer announces an operation of `bytes`, whose payloads the frames after it name; the
+  // payloads of the operation before are not needed any more. An error ends the connection:
+  // INVALID_ARGUMENT for what no peer of ours would announce.
+  virtual absl::Status Expect(uint32_t bytes) = 0;
+  // Whether what was announced is still on its way: nothing is read from the channel until it has
+  // come, of which an event on the channel's fd() tells.
+  virtual bool arriving() const = 0;
+  // Where the payload lies, in memory that the device reaches (Stream::CopyAll). INVALID_ARGUMENT
+  // where there is no such: the connection is closed.
+  virtual absl::StatusOr<std::span<const std::byte>> Find(uint64_t place, size_t bytes) const = 0;
+};
+
+}  // namespace tandem
