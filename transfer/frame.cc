@@ -147,6 +147,12 @@ std::array<std::byte, kFrameHeaderBytes> EncodeFrameHeader(const FrameHeader& he
   return bytes;
 }
 
+absl::Status CheckPayloadHash(const FrameHeader& header, uint64_t hash) {
+  if (hash == header.payload_hash) return absl::OkStatus();
+  return DataLoss("stream {}: layer {} block {} has hash {:#018x}, its frame says {:#018x}",
+                  header.stream, header.layer, header.block, hash, header.payload_hash);
+}
+
 absl::StatusOr<FrameHeader> ParseFrameHeader(HeaderBytes bytes) {
   if (const auto magic = Load<uint32_t>(bytes, kMagicAt); magic != kFrameMagic) {
     return DataLoss("frame magic {:#010x}, expected {:#010x}: not a frame, or bytes were lost",

@@ -54,6 +54,9 @@ inline constexpr uint32_t kMaxGroupConnections = 16;
 
 std::array<std::byte, kFrameHeaderBytes> EncodeFrameHeader(const FrameHeader& header);
 
+// OK when `hash`, of what landed, is what the header says; else DATA_LOSS, naming the extent.
+absl::Status CheckPayloadHash(const FrameHeader& header, uint64_t hash);
+
 // Total over any 64 bytes. DATA_LOSS for a wrong magic or checksum, FAILED_PRECONDITION for another
 // version, INVALID_ARGUMENT for a type, a size or a set field that cannot be.
 absl::StatusOr<FrameHeader> ParseFrameHeader(std::span<const std::byte, kFrameHeaderBytes> bytes);

@@ -81,15 +81,7 @@ absl::Status FrameReader::HeaderFilled() {
 
 void FrameReader::PayloadFilled() {
   if (std::exchange(state_, State::kHeader) == State::kDropping) return;
-  const uint64_t hash = Hash64(landing_);
-  if (hash == header_.payload_hash) {
-    handler_.Landed(header_, absl::OkStatus());
-    return;
-  }
-  handler_.Landed(
-      header_, DataLoss("stream {}: layer {} block {} has hash {:#018x}, its frame "
-                        "says {:#018x}",
-                        header_.stream, header_.layer, header_.block, hash, header_.payload_hash));
+  handler_.Landed(header_, CheckPayloadHash(header_, Hash64(landing_)));
 }
 
 absl::Status FrameReader::Feed(std::span<const std::byte> bytes) {

@@ -23,6 +23,8 @@ class FaultyChannel final : public ByteChannel {
     return channel_->Write(parts);
   }
 
+  PayloadLane* lane() override { return channel_->lane(); }
+
   absl::StatusOr<size_t> Read(std::span<const iovec> parts) override {
     std::array<char, 64 << 10> bytes;
     const iovec part = {bytes.data(), bytes.size()};
@@ -70,6 +72,10 @@ class FaultyMedium final : public Medium {
   absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) override {
     ASSIGN_OR_RETURN(std::unique_ptr<ByteChannel> channel, medium_->Connect(peer));
     return Faulty(std::move(channel), FrameDirection::kToSender);
+  }
+  bool has_lanes() const override { return medium_->has_lanes(); }
+  absl::Status MayCarry(std::span<const std::byte> payload) const override {
+    return medium_->MayCarry(payload);
   }
   size_t buffer_bytes() const override { return medium_->buffer_bytes(); }
 

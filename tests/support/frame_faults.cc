@@ -1,6 +1,7 @@
 #include "tests/support/frame_faults.h"
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <set>
 #include <span>
@@ -15,6 +16,23 @@ void FlipBits(std::string& bytes, size_t begin, size_t end, uint32_t bits, uint6
   while (chosen.size() < std::min<size_t>(bits, num_bits)) chosen.insert(random() % num_bits);
   for (size_t bit : chosen) bytes[begin + bit / 8] ^= static_cast<char>(1 << (bit % 8));
 }
+
+namespace {
+
+// False where the frame is no reference. Payload and hash disagree, whichever of them is changed.
+bool FlipReferredPayload(const FrameAction& action, std::string& frame) {
+  const auto bytes = std::as_bytes(std::span(frame)).first<kFrameHeaderBytes>();
+  auto header = ParseFrameHeader(bytes);
+  if (!header.ok() || header->type != FrameType::kReference) return false;
+  std::string hash(reinterpret_cast<const char*>(&header->payload_hash), sizeof(uint64_t));
+  FlipBits(hash, 0, hash.size(), action.bits, action.seed);
+  std::memcpy(&header->payload_hash, hash.data(), hash.size());
+  const auto encoded = EncodeFrameHeader(*header);
+  frame.assign(reinterpret_cast<const char*>(encoded.data()), encoded.size());
+  return true;
+}
+
+}  // namespace
 
 FrameFaults::FrameFaults(FrameDirection direction, uint64_t connection, uint16_t sender_port)
     : direction_(direction), connection_(connection), sender_port_(sender_port) {}
@@ -90,6 +108,10 @@ void FrameFaults::Apply(const FrameAction& action, std::string frame, std::strin
       out += frame;
       break;
     case Kind::kFlipPayload:
+      if (FlipReferredPayload(action, frame)) {
+        out += frame;
+        break;
+      }
       if (has_payload) {
         FlipBits(frame, kFrameHeaderBytes, frame.size(), action.bits, action.seed);
         out += frame;

@@ -31,7 +31,8 @@ struct FrameAction {
     kDuplicate,
     kSwap,         // it goes after the next frame of its direction and connection
     kFlipHeader,   // `bits` different bits, chosen by `seed`
-    kFlipPayload,  // the same; of the header where there is no payload
+    kFlipPayload,  // the same; of the header where there is no payload. Where a lane brings the
+                   // payload: of its hash, in a header that is whole
     kCutBefore,    // the connection ends: this frame and all after it are lost
     kCutInside,    // half of it goes first
     kCutAfter,     // all of it goes first

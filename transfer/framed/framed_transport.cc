@@ -22,45 +22,65 @@ class NoReceiver final : public FrameReceiver {
   static absl::Status Refusal() { return FailedPrecondition("this worker receives no streams"); }
 };
 
-// What is set aside for payloads in the memory of a device. Null: nothing is, or not in that
-// direction.
-struct Staging {
-  std::unique_ptr<OutboundStaging> outbound;
-  std::unique_ptr<StagedLandings> inbound;
+// What payloads pass through on their way, and what is set aside for it.
+struct Passage {
+  std::unique_ptr<OutboundStaging> staged_out;
+  std::unique_ptr<StagedLandings> staged_in;
+  std::unique_ptr<PulledLandings> pulled_in;
 
-  static absl::StatusOr<Staging> SetAside(const FramedOptions& options, FrameReceiver* receiver);
-  size_t buffer_bytes() const {
-    return (outbound != nullptr ? outbound->pool().buffer_bytes() : 0) +
-           (inbound != nullptr ? inbound->pool().buffer_bytes() : 0);
+  static absl::StatusOr<Passage> SetAside(const FramedOptions& options, bool has_lanes,
+                                          FrameReceiver* receiver);
+  PayloadWays ways() const {
+    return {.staged_out = staged_out.get(),
+            .in = {.staged = staged_in.get(), .pulled = pulled_in.get()}};
   }
+  size_t buffer_bytes() const {
+    return (staged_out != nullptr ? staged_out->pool().buffer_bytes() : 0) +
+           (staged_in != nullptr ? staged_in->pool().buffer_bytes() : 0) +
+           (pulled_in != nullptr ? pulled_in->buffer_bytes() : 0);
+  }
+
+ private:
+  absl::Status SetStagingAside(const FramedOptions& options, FrameReceiver* receiver);
 };
 
-absl::StatusOr<Staging> Staging::SetAside(const FramedOptions& options, FrameReceiver* receiver) {
-  Staging staging;
-  if (options.device == nullptr || options.device->is_host()) return staging;
+absl::StatusOr<Passage> Passage::SetAside(const FramedOptions& options, bool has_lanes,
+                                          FrameReceiver* receiver) {
+  Passage passage;
+  if (!has_lanes) {
+    RETURN_IF_ERROR(passage.SetStagingAside(options, receiver));
+    return passage;
+  }
+  TANDEM_CHECK(options.device != nullptr, "lanes lead to the memory of a device");
+  if (receiver == nullptr) return passage;
+  ASSIGN_OR_RETURN(passage.pulled_in, PulledLandings::Create(*options.device, *receiver));
+  return passage;
+}
+
+absl::Status Passage::SetStagingAside(const FramedOptions& options, FrameReceiver* receiver) {
+  if (options.device == nullptr || options.device->is_host()) return absl::OkStatus();
   const auto new_pool = [&options] {
     return StagingPool::Create(*options.device, options.staged_payload_bytes,
                                options.staging_bytes);
   };
   ASSIGN_OR_RETURN(std::unique_ptr<StagingPool> outbound, new_pool());
-  staging.outbound = std::make_unique<OutboundStaging>(std::move(outbound));
-  if (receiver == nullptr) return staging;
+  staged_out = std::make_unique<OutboundStaging>(std::move(outbound));
+  if (receiver == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::unique_ptr<StagingPool> inbound, new_pool());
-  staging.inbound = std::make_unique<StagedLandings>(std::move(inbound), *receiver);
-  return staging;
+  staged_in = std::make_unique<StagedLandings>(std::move(inbound), *receiver);
+  return absl::OkStatus();
 }
 
 class FramedTransport final : public Transport {
  public:
   FramedTransport(const FramedOptions& options, LoopSockets sockets, std::unique_ptr<Medium> medium,
-                  Staging staging, FrameReceiver* receiver)
+                  Passage passage, FrameReceiver* receiver)
       : medium_(std::move(medium)),
-        staging_(std::move(staging)),
+        passage_(std::move(passage)),
         streams_(static_cast<uint64_t>(options.max_queued_frames)),
         links_(medium_->name()),
         loop_(options, std::move(sockets), *medium_, receiver != nullptr ? *receiver : no_receiver_,
-              {.outbound = staging_.outbound.get(), .inbound = staging_.inbound.get()}, streams_,
-              links_, counters_) {}
+              passage_.ways(), streams_, links_, counters_) {}
 
   std::string address() const override { return medium_->address(); }
   absl::Status MayReach(std::string_view peer) const override { return medium_->MayReach(peer); }
@@ -78,6 +98,7 @@ class FramedTransport final : public Transport {
   absl::Status Post(uint64_t stream, uint64_t epoch, uint32_t layer, uint32_t block,
                     std::span<const std::byte> payload) override {
     RETURN_IF_ERROR(CheckFitsSlot(stream, payload.size()));
+    RETURN_IF_ERROR(medium_->MayCarry(payload));
     ASSIGN_OR_RETURN(const auto serial,
                      streams_.Admit({.stream = stream, .epoch = epoch}, payload.size()));
     if (!serial) return absl::OkStatus();
@@ -110,22 +131,22 @@ class FramedTransport final : public Transport {
             .closed = counters_.closed};
   }
   size_t buffer_bytes() const override {
-    return medium_->buffer_bytes() + IoLoop::kReadAheadBytes + staging_.buffer_bytes();
+    return medium_->buffer_bytes() + IoLoop::kReadAheadBytes + passage_.buffer_bytes();
   }
   uint64_t bytes_sent() const override { return counters_.sent; }
   uint64_t bytes_received() const override { return counters_.received; }
 
  private:
   absl::Status CheckFitsSlot(uint64_t stream, size_t payload_bytes) const {
-    if (staging_.outbound == nullptr) return absl::OkStatus();
-    const size_t most = staging_.outbound->pool().payload_bytes();
+    if (passage_.staged_out == nullptr) return absl::OkStatus();
+    const size_t most = passage_.staged_out->pool().payload_bytes();
     if (payload_bytes <= most) return absl::OkStatus();
     return InvalidArgument("stream {}: payload of {} bytes: this transport stages at most {}",
                            stream, payload_bytes, most);
   }
 
   const std::unique_ptr<Medium> medium_;
-  const Staging staging_;
+  const Passage passage_;
   NoReceiver no_receiver_;
   SendStreams streams_;
   Links links_;
@@ -141,9 +162,9 @@ absl::StatusOr<std::unique_ptr<Transport>> NewFramedTransport(const FramedOption
   TANDEM_CHECK(options.connections >= 1 && options.connections <= int{kMaxGroupConnections},
                "a group of connections that cannot be");
   ASSIGN_OR_RETURN(LoopSockets sockets, LoopSockets::Open());
-  ASSIGN_OR_RETURN(Staging staging, Staging::SetAside(options, receiver));
+  ASSIGN_OR_RETURN(Passage passage, Passage::SetAside(options, medium->has_lanes(), receiver));
   return std::make_unique<FramedTransport>(options, std::move(sockets), std::move(medium),
-                                           std::move(staging), receiver);
+                                           std::move(passage), receiver);
 }
 
 }  // namespace tandem

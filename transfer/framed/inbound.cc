@@ -16,7 +16,7 @@ constexpr size_t kMaxResends = 8192;
 }  // namespace
 
 InboundConnection::InboundConnection(std::unique_ptr<ByteChannel> channel, FrameReceiver& receiver,
-                                     StagedLandings* landings, JoinGroup join_group,
+                                     const LandingWays& landings, JoinGroup join_group,
                                      std::span<std::byte> read_ahead, TransportCounters& counters,
                                      const Timeouts& timeouts)
     : channel_(std::move(channel)),
@@ -38,7 +38,8 @@ absl::StatusOr<Turn> InboundConnection::Advance() {
   const absl::StatusOr<Turn> turn = Read();
   const absl::Status landed = Flush();
   // Where nothing more is under way on this connection, the sender may wait for any rest of credit.
-  if (!reader_.mid_frame()) {
+  // What a lane brings has landed, wherever the frames stand.
+  if (!reader_.mid_frame() || channel_->lane() != nullptr) {
     Consume();
     GrantCredit(InboundGroup::Grant::kAll);
   }
@@ -49,7 +50,7 @@ absl::StatusOr<Turn> InboundConnection::Advance() {
   return turn;
 }
 
-// The payload that came last has landed or was dropped.
+// The payload that came last has landed or was dropped; of a lane, all that was named.
 void InboundConnection::Consume() {
   if (group_ == nullptr) return;
   consumed_bytes_ += coming_bytes_;
@@ -58,7 +59,9 @@ void InboundConnection::Consume() {
 
 absl::StatusOr<Turn> InboundConnection::Read() {
   const size_t read_ahead = std::min(read_ahead_.size(), channel_->read_ahead_bytes());
+  const PayloadLane* const lane = channel_->lane();
   for (size_t total = 0; total < kBytesPerTurn;) {
+    if (lane != nullptr && lane->arriving()) return Turn::kDone;
     const auto targets = reader_.Targets();
     const size_t with_place = targets[0].size() + targets[1].size();
     const size_t ahead = with_place < read_ahead ? read_ahead : 0;
@@ -127,18 +130,23 @@ absl::StatusOr<std::span<std::byte>> InboundConnection::Prepare(const FrameHeade
     wrong_ = InvalidArgument("a data frame before the hello");
     return wrong_;
   }
+  if (channel_->lane() != nullptr) {
+    ++counters_.malformed;
+    wrong_ = InvalidArgument("a data frame where payloads have a lane");
+    return wrong_;
+  }
   Consume();
   coming_bytes_ = header.payload_bytes;
   const StreamKey key = KeyOf(header);
   if (group_->refused().Find(key)) return Cancelled("stream {} is refused already", key.stream);
-  return landings_ == nullptr ? AskForPlace(header) : PrepareStaged(header);
+  return landings_.staged == nullptr ? AskForPlace(header) : PrepareStaged(header);
 }
 
 absl::StatusOr<std::span<std::byte>> InboundConnection::AskForPlace(const FrameHeader& header) {
   auto place = receiver_.Prepare(header);
   // What has not been told of may be in its way: it stands where this one belongs, or the receiver
   // has only so many places.
-  if (absl::IsAlreadyExists(place.status()) && landings_ != nullptr && !landings_->empty()) {
+  if (absl::IsAlreadyExists(place.status()) && landings_wait()) {
     RETURN_IF_ERROR(Flush());
     place = receiver_.Prepare(header);
   }
@@ -150,14 +158,14 @@ absl::StatusOr<std::span<std::byte>> InboundConnection::AskForPlace(const FrameH
 
 // The payload is read into a slot, and copied from there when it is whole.
 absl::StatusOr<std::span<std::byte>> InboundConnection::PrepareStaged(const FrameHeader& header) {
-  if (header.payload_bytes > landings_->pool().payload_bytes()) {
-    const absl::Status status =
-        InvalidArgument("stream {}: payload of {} bytes: this worker takes at most {}",
-                        header.stream, header.payload_bytes, landings_->pool().payload_bytes());
+  if (header.payload_bytes > landings_.staged->pool().payload_bytes()) {
+    const absl::Status status = InvalidArgument(
+        "stream {}: payload of {} bytes: this worker takes at most {}", header.stream,
+        header.payload_bytes, landings_.staged->pool().payload_bytes());
     Refuse(KeyOf(header), 0, status);
     return status;
   }
-  absl::StatusOr<StagedSlot> slot = landings_->Take();
+  absl::StatusOr<StagedSlot> slot = landings_.staged->Take();
   if (!slot.ok()) return lost_ = slot.status();
   // As when the receiver says ALREADY_EXISTS: it is missing at the commit and comes again.
   if (!*slot) return ResourceExhausted("each of the slots has part of a payload");
@@ -166,10 +174,20 @@ absl::StatusOr<std::span<std::byte>> InboundConnection::PrepareStaged(const Fram
   return slot_.bytes().first(header.payload_bytes);
 }
 
+bool InboundConnection::landings_wait() const {
+  return (landings_.staged != nullptr && !landings_.staged->empty()) ||
+         (landings_.pulled != nullptr && !landings_.pulled->empty());
+}
+
 // Whatever has come whole has landed, of all connections.
 absl::Status InboundConnection::Flush() {
-  if (landings_ == nullptr) return absl::OkStatus();
-  const absl::Status status = landings_->Flush();
+  absl::Status status;
+  if (landings_.staged != nullptr) status = landings_.staged->Flush();
+  if (landings_.pulled != nullptr) {
+    const absl::StatusOr<size_t> damaged = landings_.pulled->Flush();
+    if (damaged.ok()) counters_.corrupted += *damaged;
+    if (status.ok()) status = damaged.status();
+  }
   if (!status.ok()) lost_ = status;
   return status;
 }
@@ -177,17 +195,19 @@ absl::Status InboundConnection::Flush() {
 void InboundConnection::Landed(const FrameHeader& header, const absl::Status& status) {
   if (absl::IsDataLoss(status)) ++counters_.corrupted;
   Consume();
-  if (slot_ && status.ok()) return landings_->Queue(header, std::move(slot_), place_);
+  if (slot_ && status.ok()) return landings_.staged->Queue(header, std::move(slot_), place_);
   slot_ = StagedSlot();
   receiver_.Landed(header, status);
 }
 
 absl::Status InboundConnection::Control(const FrameHeader& header) {
-  Consume();
+  if (header.type == FrameType::kReference) return OnReference(header);
   RETURN_IF_ERROR(Flush());  // before the receiver hears of a commit
+  Consume();
   if (header.type == FrameType::kHello) return OnHello(header);
   if (group_ == nullptr) return InvalidArgument("a frame before the hello");
   if (header.type == FrameType::kCommit) return OnCommit(header);
+  if (header.type == FrameType::kAnnounce) return OnAnnounce(header);
   if (header.type != FrameType::kRenew) {
     return InvalidArgument("frame of type {} from a sender", static_cast<int>(header.type));
   }
@@ -199,6 +219,37 @@ absl::Status InboundConnection::OnHello(const FrameHeader& header) {
   if (group_ != nullptr) return InvalidArgument("a second hello");
   ASSIGN_OR_RETURN(group_, join_group_(header));
   index_ = header.layer;
+  return absl::OkStatus();
+}
+
+absl::Status InboundConnection::OnAnnounce(const FrameHeader& header) {
+  if (channel_->lane() == nullptr) return InvalidArgument("an announcement without a lane");
+  return LaneSays(channel_->lane()->Expect(header.payload_bytes));
+}
+
+absl::Status InboundConnection::LaneSays(const absl::Status& status) {
+  // What is no nonsense of the peer's is no fault of its either.
+  if (!status.ok() && !absl::IsInvalidArgument(status)) lost_ = status;
+  return status;
+}
+
+// The payload lies where the lane finds it, and is copied from there with others.
+absl::Status InboundConnection::OnReference(const FrameHeader& header) {
+  if (group_ == nullptr) return InvalidArgument("a reference before the hello");
+  if (channel_->lane() == nullptr) return InvalidArgument("a reference without a lane");
+  const absl::StatusOr<std::span<const std::byte>> source =
+      channel_->lane()->Find(header.place, header.payload_bytes);
+  if (!source.ok()) return LaneSays(source.status());
+  if (landings_.pulled->full()) {
+    RETURN_IF_ERROR(Flush());
+    Consume();
+    GrantCredit(InboundGroup::Grant::kWorthAFrame);
+  }
+  coming_bytes_ += header.payload_bytes;
+  if (group_->refused().Find(KeyOf(header))) return absl::OkStatus();
+  const absl::StatusOr<std::span<std::byte>> place = AskForPlace(header);
+  // Refused, or it is missing at the commit and comes again.
+  if (place.ok()) landings_.pulled->Queue(header, *source, *place);
   return absl::OkStatus();
 }
 

@@ -10,10 +10,18 @@
 #include "transfer/frame_reader.h"
 #include "transfer/framed/connection.h"
 #include "transfer/framed/inbound_group.h"
+#include "transfer/framed/pulled_landings.h"
 #include "transfer/framed/staged_landings.h"
 #include "transfer/transport.h"
 
 namespace tandem {
+
+// The loop's, for payloads that the channel does not read straight into their places; null: there
+// are none such.
+struct LandingWays {
+  StagedLandings* staged = nullptr;  // places lie in the memory of a device
+  PulledLandings* pulled = nullptr;  // the channels have lanes
+};
 
 // A connection that a peer made to push streams: data, commits and renewals come in, answers and
 // credit go out.
@@ -23,11 +31,11 @@ class InboundConnection final : public Connection, private FrameHandler {
   // Finds the group of a hello and joins it there; the group outlives the connection.
   using JoinGroup = std::function<absl::StatusOr<InboundGroup*>(const FrameHeader& hello)>;
 
-  // `landings`: the loop's, where places lie in the memory of a device; null: in the host's.
   // `read_ahead`: the loop's, for what is read and has no place yet; free again after each turn.
   InboundConnection(std::unique_ptr<ByteChannel> channel, FrameReceiver& receiver,
-                    StagedLandings* landings, JoinGroup join_group, std::span<std::byte> read_ahead,
-                    TransportCounters& counters, const Timeouts& timeouts);
+                    const LandingWays& landings, JoinGroup join_group,
+                    std::span<std::byte> read_ahead, TransportCounters& counters,
+                    const Timeouts& timeouts);
 
   int fd() const override { return channel_->fd(); }
   bool wants_output() const override { return channel_->wants_output(); }
@@ -42,11 +50,15 @@ class InboundConnection final : public Connection, private FrameHandler {
 
   absl::StatusOr<std::span<std::byte>> AskForPlace(const FrameHeader& header);
   absl::StatusOr<std::span<std::byte>> PrepareStaged(const FrameHeader& header);
+  bool landings_wait() const;
   absl::Status Flush();
   absl::StatusOr<Turn> Read();
   absl::Status Take(size_t count, size_t with_place);
   absl::Status WriteReplies();
   absl::Status OnHello(const FrameHeader& header);
+  absl::Status OnAnnounce(const FrameHeader& header);
+  absl::Status LaneSays(const absl::Status& status);
+  absl::Status OnReference(const FrameHeader& header);
   absl::Status OnCommit(const FrameHeader& header);
   void OnRenewal(const FrameHeader& header);
   // `commit`: the number of the one that is answered, 0 when none is.
@@ -58,7 +70,7 @@ class InboundConnection final : public Connection, private FrameHandler {
 
   const std::unique_ptr<ByteChannel> channel_;
   FrameReceiver& receiver_;
-  StagedLandings* const landings_;
+  const LandingWays landings_;
   const JoinGroup join_group_;
   const std::span<std::byte> read_ahead_;
   TransportCounters& counters_;
@@ -69,12 +81,12 @@ class InboundConnection final : public Connection, private FrameHandler {
   InboundGroup* group_ = nullptr;  // since the hello
   uint32_t index_ = 0;             // in the group
   uint64_t consumed_bytes_ = 0;    // of this connection
-  uint64_t coming_bytes_ = 0;      // of the payload that came last: not consumed before it is whole
-  StagedSlot slot_;                // with landings_, what the payload that is coming is read into
-  std::span<std::byte> place_;     // and where it goes then
-  absl::Status lost_;              // the device failed: nothing can land
-  absl::Status wrong_;             // why the connection is to be closed once the replies are out
-  std::string replies_;            // bytes that the channel has not taken yet
+  uint64_t coming_bytes_ = 0;      // of payload that came last: not consumed before it is whole
+  StagedSlot slot_;  // with staged landings, what the payload that is coming is read into
+  std::span<std::byte> place_;  // and where it goes then
+  absl::Status lost_;           // the device failed: nothing can land
+  absl::Status wrong_;          // why the connection is to be closed once the replies are out
+  std::string replies_;         // bytes that the channel has not taken yet
   TimePoint last_progress_;
 };
 

@@ -47,13 +47,13 @@ absl::StatusOr<LoopSockets> LoopSockets::Open() {
 }
 
 IoLoop::IoLoop(const FramedOptions& options, LoopSockets sockets, Medium& medium,
-               FrameReceiver& receiver, const LoopStaging& staging, SendStreams& streams,
+               FrameReceiver& receiver, const PayloadWays& payloads, SendStreams& streams,
                Links& links, TransportCounters& counters)
     : options_(options),
       sockets_(std::move(sockets)),
       medium_(medium),
       receiver_(receiver),
-      staging_(staging),
+      payloads_(payloads),
       streams_(streams),
       links_(links),
       counters_(counters),
@@ -123,7 +123,7 @@ void IoLoop::Run() {
 int IoLoop::WaitMilliseconds() const {
   if (!unfinished_.empty()) return 0;
   // A callback may have dropped what had slots.
-  if (staging_.outbound != nullptr && staging_.outbound->has_turn()) return 0;
+  if (payloads_.staged_out != nullptr && payloads_.staged_out->has_turn()) return 0;
   TimePoint earliest = accept_again_;
   for (const auto& [id, slot] : slots_) earliest = std::min(earliest, slot.connection->deadline());
   const TimePoint now = std::chrono::steady_clock::now();
@@ -181,10 +181,10 @@ void IoLoop::AdvanceUnfinished() {
 }
 
 void IoLoop::AdvanceThoseWithoutSlots() {
-  if (staging_.outbound == nullptr) return;
-  while (const std::optional<uint64_t> id = staging_.outbound->BeginTurn()) {
+  if (payloads_.staged_out == nullptr) return;
+  while (const std::optional<uint64_t> id = payloads_.staged_out->BeginTurn()) {
     Advance(*id);
-    staging_.outbound->EndTurn();
+    payloads_.staged_out->EndTurn();
   }
   EndStreams();
 }
@@ -271,7 +271,7 @@ void IoLoop::Accept() {
     }
     const uint64_t id = next_id_++;
     slots_[id].connection = std::make_unique<InboundConnection>(
-        *std::move(channel), receiver_, staging_.inbound,
+        *std::move(channel), receiver_, payloads_.in,
         [this, id](const FrameHeader& hello) { return JoinGroup(id, hello); }, read_ahead_,
         counters_, Timeouts{.connect = options_.connect_timeout, .stall = options_.stall_timeout});
     ++num_inbound_;

@@ -13,15 +13,14 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "base/unique_fd.h"
 #include "transfer/framed/framed_transport.h"
 #include "transfer/framed/inbound.h"
 #include "transfer/framed/links.h"
 #include "transfer/framed/outbound.h"
 #include "transfer/framed/outbound_staging.h"
-#include "transfer/framed/staged_landings.h"
 #include "transfer/medium.h"
 #include "transfer/send_streams.h"
-#include "base/unique_fd.h"
 
 namespace tandem {
 
@@ -59,10 +58,11 @@ struct LoopSockets {
   static absl::StatusOr<LoopSockets> Open();
 };
 
-// Where payloads lie in the memory of a device; null: in the host's, or none come.
-struct LoopStaging {
-  OutboundStaging* outbound = nullptr;
-  StagedLandings* inbound = nullptr;
+// For payloads that do not go straight between their places and the channels. Null: there are none
+// such.
+struct PayloadWays {
+  OutboundStaging* staged_out = nullptr;  // payloads lie in the memory of a device
+  LandingWays in;
 };
 
 // The thread that does all I/O of a framed transport: it owns the connections and everything in
@@ -75,7 +75,7 @@ class IoLoop {
 
   // Starts the thread. Everything named outlives the loop.
   IoLoop(const FramedOptions& options, LoopSockets sockets, Medium& medium, FrameReceiver& receiver,
-         const LoopStaging& staging, SendStreams& streams, Links& links,
+         const PayloadWays& payloads, SendStreams& streams, Links& links,
          TransportCounters& counters);
   // Closes the connections, ends the streams with UNAVAILABLE, joins.
   ~IoLoop();
@@ -152,7 +152,7 @@ class IoLoop {
   const LoopSockets sockets_;
   Medium& medium_;
   FrameReceiver& receiver_;
-  const LoopStaging staging_;
+  const PayloadWays payloads_;
   SendStreams& streams_;
   Links& links_;
   TransportCounters& counters_;

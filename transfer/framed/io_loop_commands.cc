@@ -78,7 +78,7 @@ absl::StatusOr<IoLoop::Peer*> IoLoop::ConnectTo(const std::string& name) {
   for (uint32_t index = 0; index < channels.size(); ++index) {
     const uint64_t id = next_id_++;
     auto connection = std::make_unique<OutboundConnection>(
-        *peer->group, index, std::move(channels[index]), staging_.outbound, id, counters_,
+        *peer->group, index, std::move(channels[index]), payloads_.staged_out, id, counters_,
         Timeouts{.connect = options_.connect_timeout, .stall = options_.stall_timeout});
     peer->ids.push_back(id);
     peer->connections.push_back(connection.get());

@@ -14,6 +14,9 @@ constexpr size_t kBatchBytes = 512 << 10;
 constexpr size_t kBatchFrames = 64;
 // With slots each batch waits once for the device: worth more at a time.
 constexpr size_t kStagedBatchBytes = 1 << 20;
+// With a lane the batch has references: as many as pay for one wait for the device.
+constexpr size_t kLaneBatchPayloads = 512;
+constexpr size_t kMaxParts = 1024;  // of one write
 // Answers are small and may come by the thousand.
 constexpr size_t kReplyBytes = 4 << 10;
 
@@ -42,11 +45,10 @@ void OutboundConnection::DropStream(StreamKey key) {
   uint64_t unsent_bytes = 0;
   std::erase_if(batch_, [&](const OutFrame& frame) {
     // What is no data reads no payload, and every connection must have the same commits.
-    const bool is_data = frame.fields.type == FrameType::kData;
-    const bool unsent = is_data && KeyOf(frame.fields) == key && frame.sent == 0;
+    const bool unsent = frame.brings_payload() && KeyOf(frame.fields) == key && frame.sent == 0;
     if (unsent) {
       batch_bytes_ -= frame.left();
-      unsent_bytes += frame.payload.size();
+      unsent_bytes += frame.brought_bytes();
     }
     return unsent;
   });
@@ -55,6 +57,7 @@ void OutboundConnection::DropStream(StreamKey key) {
   group_.TakeBack(unsent_bytes, std::chrono::steady_clock::now());
   OutFrame& half_sent = batch_.front();
   if (KeyOf(half_sent.fields) != key || half_sent.slot || !half_sent.owned.empty()) return;
+  if (half_sent.payload.empty()) return;
   half_sent.owned.assign(half_sent.payload.begin(), half_sent.payload.end());
   half_sent.payload = half_sent.owned;
 }
@@ -112,21 +115,73 @@ absl::StatusOr<Turn> OutboundConnection::FlushChannel() {
 
 absl::Status OutboundConnection::FillBatch() {
   const TimePoint now = std::chrono::steady_clock::now();
+  lacks_room_ = false;
+  PayloadLane* const lane = channel_->lane();
+  return lane == nullptr ? FillFromBytes(now) : FillFromLane(*lane, now);
+}
+
+absl::Status OutboundConnection::FillFromBytes(TimePoint now) {
   const size_t batch_bytes = staging_ == nullptr ? kBatchBytes : kStagedBatchBytes;
   const size_t first = batch_.size();
-  lacks_slot_ = false;
   while (batch_bytes_ < batch_bytes && batch_.size() < kBatchFrames && TakeFrame(now)) {
   }
   RETURN_IF_ERROR(CopyToSlots(first));
-  bool has_commit = false;
   for (size_t i = first; i < batch_.size(); ++i) {
     OutFrame& frame = batch_[i];
     if (!frame.payload.empty()) frame.fields.payload_hash = Hash64(frame.payload);
-    frame.header = EncodeFrameHeader(frame.fields);
-    has_commit |= frame.fields.type == FrameType::kCommit;
+  }
+  Encode(first);
+  return absl::OkStatus();
+}
+
+// References in the place of payloads, all of them offered at once; another batch when they are
+// out.
+absl::Status OutboundConnection::FillFromLane(PayloadLane& lane, TimePoint now) {
+  if (!batch_.empty()) return absl::OkStatus();
+  const PayloadLane::Room room = lane.room();
+  const size_t most = std::min(room.payloads, kLaneBatchPayloads);
+  size_t bytes = 0;
+  offered_.clear();
+  while (batch_.size() < kMaxParts - 1) {
+    if (group_.NextIsData(index_)) {
+      lacks_room_ = room.payloads == 0;
+      if (offered_.size() >= most || bytes + group_.next_payload_bytes() > room.bytes) break;
+    }
+    std::optional<NextFrame> frame = group_.Next(index_, now);
+    if (!frame) break;
+    batch_.push_back({.fields = frame->header});
+    if (frame->header.type != FrameType::kData) continue;
+    batch_.back().fields.type = FrameType::kReference;
+    offered_.push_back({.bytes = frame->payload});
+    bytes += frame->payload.size();
+  }
+  if (!offered_.empty()) RETURN_IF_ERROR(Offer(lane));
+  batch_bytes_ = batch_.size() * kFrameHeaderBytes;
+  Encode(0);
+  return absl::OkStatus();
+}
+
+absl::Status OutboundConnection::Offer(PayloadLane& lane) {
+  ASSIGN_OR_RETURN(const uint32_t announced, lane.Offer(offered_));
+  auto offered = offered_.begin();
+  for (OutFrame& frame : batch_) {
+    if (!frame.brings_payload()) continue;
+    frame.fields.payload_hash = offered->hash;
+    frame.fields.place = offered->place;
+    ++offered;
+  }
+  if (announced == 0) return absl::OkStatus();
+  batch_.push_front({.fields = {.type = FrameType::kAnnounce, .payload_bytes = announced}});
+  return absl::OkStatus();
+}
+
+void OutboundConnection::Encode(size_t first) {
+  bool has_commit = false;
+  for (size_t i = first; i < batch_.size(); ++i) {
+    batch_[i].header = EncodeFrameHeader(batch_[i].fields);
+    has_commit |= batch_[i].fields.type == FrameType::kCommit;
   }
   if (has_commit) CountPayload();
-  return absl::OkStatus();
 }
 
 // The slot first: what the group has given counts as sent.
@@ -134,8 +189,8 @@ bool OutboundConnection::TakeFrame(TimePoint now) {
   StagedSlot slot;
   if (staging_ != nullptr && group_.NextIsData(index_)) {
     slot = staging_->Take(id_, num_slots_held());
-    lacks_slot_ = !slot;
-    if (lacks_slot_) return false;
+    lacks_room_ = !slot;
+    if (lacks_room_) return false;
   }
   std::optional<NextFrame> frame = group_.Next(index_, now);
   if (!frame) return false;
@@ -176,13 +231,13 @@ void OutboundConnection::CountPayload() {
       frame.fields.sent_bytes = before;
       frame.header = EncodeFrameHeader(frame.fields);
     }
-    before += frame.payload.size();
+    before += frame.brought_bytes();
   }
 }
 
 // How many bytes the channel took; 0: none for now.
 absl::StatusOr<size_t> OutboundConnection::SendBatch() {
-  std::array<iovec, 2 * kBatchFrames> parts;
+  std::array<iovec, kMaxParts> parts;
   size_t num_parts = 0;
   const auto add = [&](std::span<const std::byte> bytes) {
     if (bytes.empty()) return;
@@ -209,7 +264,7 @@ void OutboundConnection::TakeSent(size_t count) {
     frame.sent += taken;
     count -= taken;
     if (frame.left() > 0) return;
-    payload_bytes_ += frame.payload.size();
+    payload_bytes_ += frame.brought_bytes();
     if (frame.slot) {
       sent_slots_.push_back({.slot = std::move(frame.slot), .end = written_ - count});
     }
@@ -229,7 +284,7 @@ void OutboundConnection::UpdateDeadline() {
   const TimePoint now = std::chrono::steady_clock::now();
   // That there is no slot is no fault of this peer's.
   const bool waits =
-      !batch_.empty() || !sent_slots_.empty() || (group_.Waits(index_) && !lacks_slot_);
+      !batch_.empty() || !sent_slots_.empty() || (group_.Waits(index_) && !lacks_room_);
   if (!std::exchange(waited_, waits)) last_progress_ = now;
   deadline_ = waits ? last_progress_ + timeouts_.stall : kNoDeadline;
 }

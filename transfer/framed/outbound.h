@@ -48,6 +48,11 @@ class OutboundConnection final : public Connection, private FrameHandler {
     size_t sent = 0;               // of header and payload
 
     size_t left() const { return header.size() + payload.size() - sent; }
+    // Whether it brings a payload, be it beside the bytes of the channel, and of how many bytes.
+    bool brings_payload() const {
+      return fields.type == FrameType::kData || fields.type == FrameType::kReference;
+    }
+    size_t brought_bytes() const { return brings_payload() ? fields.payload_bytes : 0; }
   };
 
   // A slot whose payload was written, but may still be read by the channel.
@@ -65,6 +70,10 @@ class OutboundConnection final : public Connection, private FrameHandler {
   absl::StatusOr<Turn> Send();
   absl::StatusOr<Turn> FlushChannel();
   absl::Status FillBatch();
+  absl::Status FillFromBytes(TimePoint now);
+  absl::Status FillFromLane(PayloadLane& lane, TimePoint now);
+  absl::Status Offer(PayloadLane& lane);
+  void Encode(size_t first);
   bool TakeFrame(TimePoint now);
   size_t num_slots_held() const;
   absl::Status CopyToSlots(size_t first);
@@ -84,10 +93,11 @@ class OutboundConnection final : public Connection, private FrameHandler {
 
   bool established_ = false;
   FrameReader reader_;
-  std::deque<OutFrame> batch_;  // hashed and encoded; only the first may be half sent
+  std::deque<OutFrame> batch_;        // hashed and encoded; only the first may be half sent
+  std::vector<LanePayload> offered_;  // of the batch that is being filled
   size_t batch_bytes_ = 0;
   std::deque<SentSlot> sent_slots_;
-  bool lacks_slot_ = false;     // or the batch would have more
+  bool lacks_room_ = false;     // of slots or of the lane, or the batch would have more
   uint64_t written_ = 0;        // bytes that the channel took
   uint64_t payload_bytes_ = 0;  // of the frames that left the batch
   uint64_t credit_ = 0;         // the highest that came here

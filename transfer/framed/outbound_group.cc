@@ -81,7 +81,7 @@ bool OutboundGroup::MaySend(uint64_t payload_bytes) const {
   return window_ > 0 && (in_flight() == 0 || sent_ + payload_bytes <= credit_);
 }
 
-uint64_t OutboundGroup::NextPayloadBytes() const {
+uint64_t OutboundGroup::next_payload_bytes() const {
   const Stream& stream = streams_.at(turns_.front());
   const bool fresh = stream.next < stream.posted.size();
   return stream.posted[fresh ? stream.next : stream.again[stream.next_again]].payload.size();
@@ -98,7 +98,7 @@ std::optional<NextFrame> OutboundGroup::Next(uint32_t index, TimePoint now) {
     return frame;
   }
   if (turns_.empty()) return std::nullopt;
-  const uint64_t payload_bytes = NextPayloadBytes();
+  const uint64_t payload_bytes = next_payload_bytes();
   if (!MaySend(payload_bytes)) return std::nullopt;
   if (!bucket_.Take(now, payload_bytes)) {
     resume_at_ = bucket_.ready_at(now);
@@ -171,6 +171,8 @@ absl::Status OutboundGroup::OnReply(const FrameHeader& header, TimePoint now) {
     case FrameType::kCommit:
     case FrameType::kHello:
     case FrameType::kRenew:
+    case FrameType::kReference:
+    case FrameType::kAnnounce:
       break;
   }
   return InvalidArgument("frame of type {} from a receiver", static_cast<int>(header.type));

@@ -79,6 +79,8 @@ class OutboundGroup {
 
   // Whether it is data, if anything, that Next gives.
   bool NextIsData(uint32_t index) const { return control_[index].empty() && !turns_.empty(); }
+  // Where it is: how large its payload is.
+  uint64_t next_payload_bytes() const;
   // What connection `index` sends next; empty when there is nothing for it now.
   std::optional<NextFrame> Next(uint32_t index, TimePoint now);
   // Whether something waits for connection `index`, be it for the peer's credit alone.
@@ -121,7 +123,6 @@ class OutboundGroup {
   const PostedFrame& TakeData(Stream& stream) const;
   bool MaySend(uint64_t payload_bytes) const;
   uint64_t in_flight() const { return sent_ - (credit_ - window_); }
-  uint64_t NextPayloadBytes() const;
   void QueueCommits(StreamKey key, Stream& stream);
   void RepeatCommits(StreamKey key, Stream& stream);
   void QueueRenewal(StreamKey key, Stream& stream);

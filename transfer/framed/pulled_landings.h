@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/device.h"
+#include "transfer/transport.h"
+
+namespace tandem {
+
+// Payloads that a lane has found and that are still to be copied to their places, by the device
+// where both lie. The receiver hears of one when it is in place and the hash of what was written is
+// that of its frame: Flush copies all that is queued and waits for it.
+// Thread: the loop's.
+class PulledLandings {
+ public:
+  static constexpr size_t kMaxQueued = 512;
+  static constexpr size_t kMaxQueuedBytes = size_t{16} << 20;  // the last may go beyond
+
+  // `device` and `receiver` outlive this. Errors as Device::NewStream and AllocateHost.
+  static absl::StatusOr<std::unique_ptr<PulledLandings>> Create(Device& device,
+                                                                FrameReceiver& receiver);
+
+  bool empty() const { return headers_.empty(); }
+  bool full() const { return headers_.size() == kMaxQueued || bytes_ >= kMaxQueuedBytes; }
+  size_t buffer_bytes() const { return hashes_.size(); }
+
+  // Not while full. `source` stays as it is until Flush; `place`: as long.
+  void Queue(const FrameHeader& header, std::span<const std::byte> source,
+             std::span<std::byte> place);
+  // Tells the receiver of all that was queued; how many were damaged. UNAVAILABLE when the device
+  // failed: then none of them has landed.
+  absl::StatusOr<size_t> Flush();
+
+ private:
+  PulledLandings(Device& device, FrameReceiver& receiver, std::unique_ptr<Stream> stream,
+                 DeviceBuffer hashes);
+
+  absl::Status CopyAll();
+  absl::Status Verdict(size_t index) const;
+  std::span<uint64_t> hashes() const;
+
+  const Device& device_;
+  FrameReceiver& receiver_;
+  const std::unique_ptr<Stream> stream_;
+  const DeviceBuffer hashes_;
+  std::vector<FrameHeader> headers_;
+  std::vector<ExtentCopy> copies_;  // of the same indices
+  size_t bytes_ = 0;
+};
+
+}  // namespace tandem
