@@ -147,7 +147,16 @@ std::vector<FrameHeader> HeadersWithoutPayload() {
            .epoch = kEpoch,
            .layer = 5,
            .block = 11,
-           .frames = 2}};
+           .frames = 2},
+          {.type = FrameType::kReference,
+           .stream = kStream,
+           .epoch = kEpoch,
+           .layer = 5,
+           .block = 11,
+           .payload_bytes = 64 << 10,
+           .payload_hash = 0x0123456789abcdef,
+           .place = uint64_t{3} << 48 | 4096},
+          {.type = FrameType::kAnnounce, .payload_bytes = 16 << 20}};
 }
 
 std::vector<Bytes> FramesWithoutPayload() {

@@ -55,41 +55,41 @@ TEST(FrameTest, GoldenBytes) {
   constexpr uint64_t kEpoch = 0x0123456789abcdef;
   EXPECT_EQ(
       Hex(EncodeFrameHeader({.type = FrameType::kHello, .stream = 0xfeedfacecafef00d, .block = 1})),
-      "54444b31020005000df0fecacefaedfe00000000000000000000000001000000"
-      "000000000000000000000000000000000000000000000000b550062bacb904e7");
+      "54444b31030005000df0fecacefaedfe00000000000000000000000001000000"
+      "0000000000000000000000000000000000000000000000001f12b491f108662b");
   EXPECT_EQ(Hex(EncodeFrameHeader({.type = FrameType::kCredit, .frames = 16 << 20})),
-            "54444b3102000600000000000000000000000000000000000000000000000000"
-            "000000000000000000000000000000000000000100000000911ae8cecfe3341e");
+            "54444b3103000600000000000000000000000000000000000000000000000000"
+            "000000000000000000000000000000000000000100000000de4a5471634e60de");
   EXPECT_EQ(Hex(EncodeFrameHeader(DataHeader())),
-            "54444b31020001002a00000000000000efcdab89674523010300000007000000"
-            "1400000000000000024679e8e7b8eb5a000000000000000014472d1f0b91ecac");
+            "54444b31030001002a00000000000000efcdab89674523010300000007000000"
+            "1400000000000000024679e8e7b8eb5a0000000000000000ebfe5c32cd281699");
   EXPECT_EQ(Hex(EncodeFrameHeader({.type = FrameType::kRenew, .stream = 42, .epoch = kEpoch})),
-            "54444b31020007002a00000000000000efcdab89674523010000000000000000"
-            "000000000000000000000000000000000000000000000000f175089f335a7763");
+            "54444b31030007002a00000000000000efcdab89674523010000000000000000"
+            "0000000000000000000000000000000000000000000000003ec04e277b45e270");
   EXPECT_EQ(Hex(EncodeFrameHeader({.type = FrameType::kCommit,
                                    .stream = 42,
                                    .epoch = kEpoch,
                                    .block = 1,
                                    .frames = 1,
                                    .sent_bytes = 20})),
-            "54444b31020002002a00000000000000efcdab89674523010000000001000000"
-            "000000000000000014000000000000000100000000000000a814c166e82631c1");
+            "54444b31030002002a00000000000000efcdab89674523010000000001000000"
+            "0000000000000000140000000000000001000000000000009b3b70d8a9bf461a");
   EXPECT_EQ(Hex(EncodeFrameHeader({.type = FrameType::kResend,
                                    .stream = 42,
                                    .epoch = kEpoch,
                                    .layer = 3,
                                    .block = 7,
                                    .frames = 1})),
-            "54444b31020008002a00000000000000efcdab89674523010300000007000000"
-            "00000000000000000000000000000000010000000000000085e546841d39f4fa");
+            "54444b31030008002a00000000000000efcdab89674523010300000007000000"
+            "000000000000000000000000000000000100000000000000a3bebf204bbd6e2e");
   EXPECT_EQ(
       Hex(EncodeFrameHeader({.type = FrameType::kAck, .stream = 42, .epoch = kEpoch, .block = 2})),
-      "54444b31020003002a00000000000000efcdab89674523010000000002000000"
-      "000000000000000000000000000000000000000000000000b1d2869956620ffb");
+      "54444b31030003002a00000000000000efcdab89674523010000000002000000"
+      "0000000000000000000000000000000000000000000000006062fda0c8a23199");
   EXPECT_EQ(Hex(EncodeFrameHeader(
                 {.type = FrameType::kReject, .code = 15, .stream = 42, .epoch = kEpoch})),
-            "54444b310200040f2a00000000000000efcdab89674523010000000000000000"
-            "000000000000000000000000000000000000000000000000a4196c1d212f676c");
+            "54444b310300040f2a00000000000000efcdab89674523010000000000000000"
+            "00000000000000000000000000000000000000000000000050446e20fa298fd1");
 }
 
 TEST(FrameTest, EveryTypeComesBack) {
@@ -106,6 +106,15 @@ TEST(FrameTest, EveryTypeComesBack) {
       {.type = FrameType::kCredit, .frames = ~0ull},
       {.type = FrameType::kRenew, .stream = 1, .epoch = 2},
       {.type = FrameType::kResend, .stream = 1, .epoch = 2, .layer = 3, .block = 4, .frames = 5},
+      {.type = FrameType::kReference,
+       .stream = 1,
+       .epoch = 2,
+       .layer = 3,
+       .block = 4,
+       .payload_bytes = 5,
+       .payload_hash = ~0ull,
+       .place = ~0ull},
+      {.type = FrameType::kAnnounce, .payload_bytes = kMaxPayloadBytes},
       {.type = FrameType::kReject, .code = 16, .stream = 9, .epoch = 2}};
   for (const FrameHeader& header : headers) {
     const auto parsed = ParseFrameHeader(EncodeFrameHeader(header));
@@ -137,7 +146,7 @@ TEST(FrameTest, WhatCannotBeIsRefused) {
       EncodeFrameHeader({.type = FrameType::kReject, .code = 3, .stream = 1});
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
   EXPECT_EQ(code(With(data, 6, 0)), kInvalid) << "type 0";
-  EXPECT_EQ(code(With(data, 6, 9)), kInvalid) << "type 9";
+  EXPECT_EQ(code(With(data, 6, 11)), kInvalid) << "type 11";
   EXPECT_EQ(code(With(data, 7, 1)), kInvalid) << "data with a code";
   EXPECT_EQ(code(With(data, 32, 0)), kInvalid) << "data without payload";
   EXPECT_EQ(code(With(data, 35, 4)), kInvalid) << "payload over the limit";
@@ -155,6 +164,11 @@ TEST(FrameTest, WhatCannotBeIsRefused) {
   EXPECT_EQ(code(With(hello, 28, 17)), kInvalid) << "hello of too many connections";
   EXPECT_EQ(code(EncodeFrameHeader({.type = FrameType::kResend, .stream = 1})), kInvalid)
       << "resend of nothing";
+  const HeaderBytes announce =
+      EncodeFrameHeader({.type = FrameType::kAnnounce, .payload_bytes = 1});
+  EXPECT_EQ(code(With(announce, 8, 1)), kInvalid) << "announcement of a stream";
+  EXPECT_EQ(code(With(announce, 32, 0)), kInvalid) << "announcement of nothing";
+  EXPECT_EQ(code(With(announce, 40, 1)), kInvalid) << "announcement with a hash";
   FrameHeader largest = DataHeader();
   largest.payload_bytes = kMaxPayloadBytes;
   EXPECT_EQ(code(EncodeFrameHeader(largest)), absl::StatusCode::kOk);
