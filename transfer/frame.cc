@@ -47,8 +47,9 @@ T Load(HeaderBytes bytes, size_t at) {
   return static_cast<T>(value);
 }
 
-// Which fields a type uses, besides the stream; the others are zero: a header has one encoding.
+// Which fields a type uses; the others are zero: a header has one encoding.
 struct UsedFields {
+  bool stream = true;
   bool code = false;
   bool epoch = true;
   bool layer = false;
@@ -69,7 +70,7 @@ std::optional<UsedFields> FieldsOf(FrameType type) {
       return UsedFields{
           .layer = true, .block = true, .payload_bytes = true, .payload_hash = true, .place = true};
     case FrameType::kAnnounce:
-      return UsedFields{.epoch = false, .payload_bytes = true};
+      return UsedFields{.stream = false, .epoch = false, .payload_bytes = true};
     case FrameType::kCommit:
       return UsedFields{.block = true, .frames = true, .sent_bytes = true};
     case FrameType::kAck:
@@ -79,7 +80,7 @@ std::optional<UsedFields> FieldsOf(FrameType type) {
     case FrameType::kHello:
       return UsedFields{.epoch = false, .layer = true, .block = true};
     case FrameType::kCredit:
-      return UsedFields{.epoch = false, .frames = true};
+      return UsedFields{.stream = false, .epoch = false, .frames = true};
     case FrameType::kRenew:
       return UsedFields{};
     case FrameType::kResend:
@@ -89,9 +90,9 @@ std::optional<UsedFields> FieldsOf(FrameType type) {
 }
 
 absl::Status CheckUnusedFields(const FrameHeader& header, const UsedFields& used) {
-  if ((used.code || header.code == 0) && (used.epoch || header.epoch == 0) &&
-      (used.layer || header.layer == 0) && (used.block || header.block == 0) &&
-      (used.payload_bytes || header.payload_bytes == 0) &&
+  if ((used.code || header.code == 0) && (used.stream || header.stream == 0) &&
+      (used.epoch || header.epoch == 0) && (used.layer || header.layer == 0) &&
+      (used.block || header.block == 0) && (used.payload_bytes || header.payload_bytes == 0) &&
       (used.payload_hash || header.payload_hash == 0) && (used.frames || header.frames == 0) &&
       (used.sent_bytes || header.sent_bytes == 0) && (used.place || header.place == 0)) {
     return absl::OkStatus();

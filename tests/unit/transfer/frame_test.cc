@@ -169,6 +169,9 @@ TEST(FrameTest, WhatCannotBeIsRefused) {
   EXPECT_EQ(code(With(announce, 8, 1)), kInvalid) << "announcement of a stream";
   EXPECT_EQ(code(With(announce, 32, 0)), kInvalid) << "announcement of nothing";
   EXPECT_EQ(code(With(announce, 40, 1)), kInvalid) << "announcement with a hash";
+  EXPECT_EQ(code(With(EncodeFrameHeader({.type = FrameType::kCredit, .frames = 1}), 8, 1)),
+            kInvalid)
+      << "credit of a stream";
   FrameHeader largest = DataHeader();
   largest.payload_bytes = kMaxPayloadBytes;
   EXPECT_EQ(code(EncodeFrameHeader(largest)), absl::StatusCode::kOk);
