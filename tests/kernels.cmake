@@ -6,7 +6,7 @@ set(OPS_SUPPORT_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/support/attention_fixture.cc
 add_library(tandem_ops_support STATIC ${OPS_SUPPORT_SOURCES})
 target_link_libraries(tandem_ops_support PUBLIC tandem_kernels hwy::hwy GTest::gtest)
 
-set(OPS_CONFORMANCE_TESTS ops ops_attention ops_attention_bits ops_attention_mass ops_kv ops_rows
+set(OPS_CONFORMANCE_TESTS device_extents ops ops_attention ops_attention_bits ops_attention_mass ops_kv ops_rows
     ops_sample ops_validate)
 foreach(name ${OPS_CONFORMANCE_TESTS})
   tandem_test(${name}_test SOURCES conformance/${name}_test.cc DEPS tandem_ops_support TIMEOUT 600)

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "kernels/cpu/host_pages.h"
 #include "kernels/cpu/shared_memory.h"
+#include "kernels/extent_checks.h"
 
 namespace tandem {
 namespace {
@@ -46,15 +47,17 @@ class CpuStream final : public Stream {
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
   absl::Status CopyAll(std::span<const ExtentCopy> copies, std::span<uint64_t> hashes) override {
-    RETURN_IF_ERROR(CheckHashes(copies.size(), hashes.size()));
+    RETURN_IF_ERROR(CheckRoomForHashes(copies.size(), hashes.size()));
+    RETURN_IF_ERROR(CheckCopySizes(copies));
     for (size_t i = 0; i < copies.size(); ++i) {
-      ASSIGN_OR_RETURN(hashes[i], CopyOne(copies[i]));
+      RETURN_IF_ERROR(Copy(copies[i].dst, copies[i].src));
+      hashes[i] = Hash64(copies[i].dst);
     }
     return absl::OkStatus();
   }
   absl::Status HashAll(std::span<const std::span<const std::byte>> extents,
                        std::span<uint64_t> hashes) override {
-    RETURN_IF_ERROR(CheckHashes(extents.size(), hashes.size()));
+    RETURN_IF_ERROR(CheckRoomForHashes(extents.size(), hashes.size()));
     for (size_t i = 0; i < extents.size(); ++i) hashes[i] = Hash64(extents[i]);
     return absl::OkStatus();
   }
@@ -65,15 +68,6 @@ class CpuStream final : public Stream {
   absl::Status Launch(Graph&) override { return NoGraphs(); }
 
  private:
-  absl::StatusOr<uint64_t> CopyOne(const ExtentCopy& copy) {
-    RETURN_IF_ERROR(Copy(copy.dst, copy.src));
-    return Hash64(copy.dst);
-  }
-  static absl::Status CheckHashes(size_t extents, size_t hashes) {
-    if (extents == hashes) return absl::OkStatus();
-    return InvalidArgument("{} extents and room for {} hashes: the numbers must be equal", extents,
-                           hashes);
-  }
   static absl::Status NoGraphs() {
     return Unimplemented("cpu: work is run as it is queued and cannot be recorded");
   }

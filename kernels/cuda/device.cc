@@ -105,13 +105,6 @@ absl::Status CudaStream::Copy(std::span<std::byte> dst, std::span<const std::byt
                "queue a copy"));
 }
 
-absl::Status CudaStream::CopyAll(std::span<const ExtentCopy>, std::span<uint64_t>) {
-  return Unimplemented("not yet");
-}
-absl::Status CudaStream::HashAll(std::span<const std::span<const std::byte>>, std::span<uint64_t>) {
-  return Unimplemented("not yet");
-}
-
 absl::StatusOr<std::unique_ptr<Event>> CudaStream::Record() {
   RETURN_IF_ERROR(Note(Enter()));
   absl::StatusOr<cudaEvent_t> taken = events_->Take();
@@ -243,9 +236,7 @@ absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream() {
   return std::make_unique<CudaStream>(index_, handle, events_);
 }
 
-absl::StatusOr<DeviceBuffer> CudaDevice::AllocateShared(size_t) {
-  return Unimplemented("not yet");
-}
+absl::StatusOr<DeviceBuffer> CudaDevice::AllocateShared(size_t) { return Unimplemented("not yet"); }
 absl::StatusOr<MemoryHandle> CudaDevice::Share(std::span<const std::byte>) {
   return Unimplemented("not yet");
 }

@@ -61,6 +61,10 @@ class CudaStream final : public Stream {
   absl::Status Note(absl::Status status);
 
  private:
+  // Extent i of `count` is what `extent_at(i)` gives.
+  template <class ExtentAt>
+  absl::Status QueueExtents(size_t count, const ExtentAt& extent_at, std::span<uint64_t> hashes);
+
   const int device_index_;
   const cudaStream_t handle_;
   const std::shared_ptr<EventPool> events_;

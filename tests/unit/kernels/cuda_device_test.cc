@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "base/hash.h"
 #include "gmock/gmock.h"
 #include "kernels/cuda/call_staging.h"
 #include "kernels/cuda/device.h"
@@ -130,6 +131,62 @@ TEST_F(CudaDeviceTest, AStreamRunsInOrderAndOthersWaitForEvents) {
     EXPECT_TRUE(read->Done());
     EXPECT_TRUE(written->Done());
     EXPECT_EQ(std::memcmp(result.data(), content.data(), content.size()), 0) << "seed " << seed;
+  }
+}
+
+TEST_F(CudaDeviceTest, ExtentsTakeFewLaunchesAndNoMemory) {
+  auto stream = NewStream();
+  const std::vector<std::byte> content = Pattern(4096, 5);
+  const DeviceBuffer from = OnDevice(*stream, content);
+  const DeviceBuffer to = OnDevice(*stream, Pattern(4096, 6));
+  const DeviceBuffer hashes = *device_->AllocateHost(1000 * sizeof(uint64_t));
+  const std::span words(reinterpret_cast<uint64_t*>(hashes.data()), 1000);
+  std::vector<ExtentCopy> copies;
+  for (size_t i = 0; i < words.size(); ++i) {
+    copies.push_back({to.bytes().subspan(4 * i, 4), from.bytes().subspan(4 * i, 4)});
+  }
+  simt::ResetCounts();
+  ASSERT_TRUE(stream->CopyAll(copies, words).ok());
+  EXPECT_LE(simt::Counts().launches, 8);
+  EXPECT_EQ(simt::Counts().allocations, 0);
+  EXPECT_EQ(simt::Counts().copies_to_device + simt::Counts().stream_synchronizations, 0);
+  copies.clear();
+  std::vector<std::byte> written = Read(*stream, to);
+  written.resize(4000);
+  EXPECT_EQ(written, Pattern(4000, 5));
+  for (size_t i = 0; i < words.size(); ++i) {
+    ASSERT_EQ(words[i], Hash64(std::span(content).subspan(4 * i, 4))) << i;
+  }
+}
+
+TEST_F(CudaDeviceTest, ARecordingTakesExtents) {
+  auto stream = NewStream();
+  const DeviceBuffer from = OnDevice(*stream, Pattern(3000, 1));
+  const DeviceBuffer to = OnDevice(*stream, Pattern(3000, 2));
+  const DeviceBuffer hash = *device_->AllocateHost(sizeof(uint64_t));
+  const std::span word(reinterpret_cast<uint64_t*>(hash.data()), 1);
+  const ExtentCopy copy = {to.bytes(), from.bytes()};
+  ASSERT_TRUE(stream->BeginRecording().ok());
+  ASSERT_TRUE(stream->CopyAll({&copy, 1}, word).ok());
+  const auto graph = *stream->EndRecording();
+  EXPECT_EQ(Read(*stream, to), Pattern(3000, 2));
+  ASSERT_TRUE(stream->Copy(from.bytes(), Pattern(3000, 3)).ok());
+  ASSERT_TRUE(stream->Launch(*graph).ok());
+  EXPECT_EQ(Read(*stream, to), Pattern(3000, 3));
+  EXPECT_EQ(word[0], Hash64(Pattern(3000, 3)));
+}
+
+// A kernel that wrote there would cost the context.
+TEST_F(CudaDeviceTest, HashesGoWhereDeviceAndHostBothReach) {
+  auto stream = NewStream();
+  const DeviceBuffer content = OnDevice(*stream, Pattern(64, 1));
+  const std::span<const std::byte> extent = content.bytes();
+  uint64_t of_the_host_alone = 0;
+  const std::span of_the_device_alone(reinterpret_cast<uint64_t*>(content.data()), 1);
+  for (std::span<uint64_t> hashes : {std::span(&of_the_host_alone, 1), of_the_device_alone}) {
+    const absl::Status status = stream->HashAll({&extent, 1}, hashes);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("AllocateHost"));
   }
 }
 

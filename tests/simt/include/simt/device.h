@@ -23,6 +23,7 @@
 #define __global__
 #define __device__
 #define __host__
+#define __constant__
 #if defined(SIMT_SHARED_SECTION)
 #define __shared__ static __attribute__((section("simt_shared")))
 #else
@@ -147,6 +148,9 @@ T atomicCAS(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> valu
 template <class T>
 T __ldg(const T* p) {
   return *p;
+}
+inline uint64_t __umul64hi(uint64_t a, uint64_t b) {
+  return static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b >> 64);
 }
 inline int __popc(unsigned x) { return std::popcount(x); }
 inline int __popcll(unsigned long long x) { return std::popcount(x); }

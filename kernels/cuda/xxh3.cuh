@@ -1,0 +1,175 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+// XXH3 64-bit with seed 0, of the specification (xxhash_spec.md of the reference's repository,
+// version 0.2.0), in the parts that threads share. Of an input of more than 240 bytes: eight 64-bit
+// accumulators; stripes of 64 bytes, one word for each; blocks of 16 stripes. Within a block what
+// the stripes add does not depend on the accumulators, so that it can be summed in any order; the
+// end of a block scrambles them, so that blocks form a chain. All lane functions.
+namespace tandem::cuda::xxh3 {
+
+inline constexpr int kLanes = 8;  // accumulators, and words of a stripe
+inline constexpr uint64_t kStripeBytes = 64;
+inline constexpr uint64_t kBlockBytes = 1024;
+inline constexpr uint64_t kShortBytes = 240;  // the most that has no accumulators
+
+// ---- constants ----
+
+inline constexpr uint64_t kPrime32_1 = 0x9e3779b1;
+inline constexpr uint64_t kPrime32_2 = 0x85ebca77;
+inline constexpr uint64_t kPrime32_3 = 0xc2b2ae3d;
+inline constexpr uint64_t kPrime64_1 = 0x9e3779b185ebca87;
+inline constexpr uint64_t kPrime64_2 = 0xc2b2ae3d27d4eb4f;
+inline constexpr uint64_t kPrime64_3 = 0x165667b19e3779f9;
+inline constexpr uint64_t kPrime64_4 = 0x85ebca77c2b2ae63;
+inline constexpr uint64_t kPrime64_5 = 0x27d4eb2f165667c5;
+
+// The default secret, in little-endian words.
+static __constant__ const uint64_t kSecret[24] = {
+    0xbe4ba423396cfeb8, 0x1cad21f72c81017c, 0xdb979083e96dd4de, 0x1f67b3b7a4a44072,
+    0x78e5c0cc4ee679cb, 0x2172ffcc7dd05a82, 0x8e2443f7744608b8, 0x4c263a81e69035e0,
+    0xcb00c391bb52283c, 0xa32e531b8b65d088, 0x4ef90da297486471, 0xd8acdea946ef1938,
+    0x3f349ce33f76faa8, 0x1d4f0bc7c7bbdcf9, 0x3159b4cd4be0518a, 0x647378d9c97e9fc8,
+    0xc3ebd33483acc5ea, 0xeb6313faffa081c5, 0x49daf0b751dd0d17, 0x9e68d429265516d3,
+    0xfca1477d58be162b, 0xce31d07ad1b8f88f, 0x280416958f3acb45, 0x7e404bbbcafbd7af};
+// What the accumulators begin with.
+static __constant__ const uint64_t kFirst[kLanes] = {
+    kPrime32_3, kPrime64_1, kPrime64_2, kPrime64_3, kPrime64_4, kPrime32_2, kPrime64_5, kPrime32_1};
+// Where in the secret, in bytes.
+inline constexpr int kScrambleSecret = 128;
+inline constexpr int kLastStripeSecret = 121;
+inline constexpr int kMergeSecret = 11;
+
+// The 8 bytes of the secret from byte `at` on.
+__device__ __forceinline__ uint64_t SecretAt(int at) {
+  const int bits = 8 * (at % 8);
+  const uint64_t low = kSecret[at / 8];
+  return bits == 0 ? low : low >> bits | kSecret[at / 8 + 1] << (64 - bits);
+}
+
+// ---- words ----
+
+// kBytes bytes that lie anywhere, little-endian.
+template <int kBytes>
+__device__ __forceinline__ uint64_t ReadWord(const std::byte* p) {
+  uint64_t word = 0;
+#pragma unroll
+  for (int i = 0; i < kBytes; ++i) word |= static_cast<uint64_t>(p[i]) << (8 * i);
+  return word;
+}
+
+__device__ __forceinline__ uint64_t RotateLeft(uint64_t x, int bits) {
+  return x << bits | x >> (64 - bits);
+}
+
+__device__ __forceinline__ uint64_t SwapBytes(uint64_t x) {
+  x = (x & 0x00ff00ff00ff00ff) << 8 | (x >> 8 & 0x00ff00ff00ff00ff);
+  x = (x & 0x0000ffff0000ffff) << 16 | (x >> 16 & 0x0000ffff0000ffff);
+  return x << 32 | x >> 32;
+}
+
+// The halves of the 128-bit product, one over the other.
+__device__ __forceinline__ uint64_t FoldedProduct(uint64_t a, uint64_t b) {
+  return __umul64hi(a, b) ^ a * b;
+}
+
+// The product of the halves of x.
+__device__ __forceinline__ uint64_t HalvesProduct(uint64_t x) {
+  return (x & 0xffffffff) * (x >> 32);
+}
+
+__device__ __forceinline__ uint64_t Avalanche(uint64_t x) {
+  x ^= x >> 37;
+  x *= 0x165667919e3779f9;
+  return x ^ x >> 32;
+}
+
+// ---- up to 240 bytes ----
+
+__device__ __forceinline__ uint64_t Hash0To3(const std::byte* p, int n) {
+  uint64_t x = SecretAt(56) ^ SecretAt(64);
+  if (n > 0) {
+    const auto byte = [p](int i) { return static_cast<uint64_t>(p[i]); };
+    const uint64_t key = (SecretAt(0) ^ SecretAt(0) >> 32) & 0xffffffff;
+    x = key ^ (byte(0) << 16 | byte(n / 2) << 24 | byte(n - 1) | static_cast<uint64_t>(n) << 8);
+  }
+  x ^= x >> 33;
+  x *= kPrime64_2;
+  x ^= x >> 29;
+  x *= kPrime64_3;
+  return x ^ x >> 32;
+}
+
+__device__ __forceinline__ uint64_t Hash4To8(const std::byte* p, int n) {
+  const uint64_t input = ReadWord<4>(p + n - 4) + (ReadWord<4>(p) << 32);
+  uint64_t x = input ^ SecretAt(8) ^ SecretAt(16);
+  x ^= RotateLeft(x, 49) ^ RotateLeft(x, 24);
+  x *= 0x9fb21c651e98df25;
+  x ^= (x >> 35) + static_cast<uint64_t>(n);
+  x *= 0x9fb21c651e98df25;
+  return x ^ x >> 28;
+}
+
+__device__ __forceinline__ uint64_t Hash9To16(const std::byte* p, int n) {
+  const uint64_t low = ReadWord<8>(p) ^ SecretAt(24) ^ SecretAt(32);
+  const uint64_t high = ReadWord<8>(p + n - 8) ^ SecretAt(40) ^ SecretAt(48);
+  return Avalanche(static_cast<uint64_t>(n) + SwapBytes(low) + high + FoldedProduct(low, high));
+}
+
+__device__ __forceinline__ uint64_t Mix16(const std::byte* p, int secret) {
+  return FoldedProduct(ReadWord<8>(p) ^ SecretAt(secret),
+                       ReadWord<8>(p + 8) ^ SecretAt(secret + 8));
+}
+
+// In pairs from both ends inwards.
+__device__ __forceinline__ uint64_t Hash17To128(const std::byte* p, int n) {
+  uint64_t x = static_cast<uint64_t>(n) * kPrime64_1;
+  for (int i = (n - 1) / 32; i >= 0; --i) {
+    x += Mix16(p + 16 * i, 32 * i) + Mix16(p + n - 16 * (i + 1), 32 * i + 16);
+  }
+  return Avalanche(x);
+}
+
+__device__ __forceinline__ uint64_t Hash129To240(const std::byte* p, int n) {
+  uint64_t x = static_cast<uint64_t>(n) * kPrime64_1;
+  for (int i = 0; i < 8; ++i) x += Mix16(p + 16 * i, 16 * i);
+  x = Avalanche(x);
+  for (int i = 8; i < n / 16; ++i) x += Mix16(p + 16 * i, 16 * (i - 8) + 3);
+  return Avalanche(x + Mix16(p + n - 16, 119));
+}
+
+// n <= kShortBytes.
+__device__ __forceinline__ uint64_t HashShort(const std::byte* p, int n) {
+  if (n <= 3) return Hash0To3(p, n);
+  if (n <= 8) return Hash4To8(p, n);
+  if (n <= 16) return Hash9To16(p, n);
+  return n <= 128 ? Hash17To128(p, n) : Hash129To240(p, n);
+}
+
+// ---- more: what happens to accumulator `lane` ----
+
+// What a stripe adds, `word` being the lane's of it, `other` that of lane ^ 1.
+__device__ __forceinline__ uint64_t Added(uint64_t word, uint64_t other, uint64_t secret) {
+  return other + HalvesProduct(word ^ secret);
+}
+
+// At the end of a block; `secret`: SecretAt(kScrambleSecret + 8 * lane).
+__device__ __forceinline__ uint64_t Scrambled(uint64_t accumulator, uint64_t secret) {
+  return (accumulator ^ accumulator >> 47 ^ secret) * kPrime32_1;
+}
+
+// The hash, of which each lane holds an accumulator; lanes come in groups of 8. Warp.
+__device__ __forceinline__ uint64_t Merged(uint64_t accumulator, int lane, uint64_t bytes) {
+  constexpr uint32_t kWarp = 0xffffffff;
+  const uint64_t keyed = accumulator ^ SecretAt(kMergeSecret + 8 * lane);
+  uint64_t sum = FoldedProduct(keyed, __shfl_xor_sync(kWarp, keyed, 1));
+  sum += __shfl_xor_sync(kWarp, sum, 2);
+  sum += __shfl_xor_sync(kWarp, sum, 4);
+  return Avalanche(sum + bytes * kPrime64_1);
+}
+
+}  // namespace tandem::cuda::xxh3
