@@ -60,8 +60,16 @@ tandem_fuzz_test(address_fuzz
   DEPS tandem_transfer)
 tandem_test(medium_conformance_test
   SOURCES conformance/medium_test.cc support/channel_pair.cc support/test_certificates.cc
-  DEPS tandem_transfer
+  DEPS tandem_transfer tandem_kernels
   LABELS conformance)
+tandem_test(ipc_test
+  SOURCES unit/transfer/ipc_greeting_test.cc unit/transfer/ipc_medium_test.cc
+          support/channel_pair.cc
+  DEPS tandem_transfer tandem_kernels)
+tandem_fuzz_test(ipc_greeting_fuzz
+  SOURCES fuzz/ipc_greeting_fuzz.cc
+  CORPUS fuzz/corpus/ipc_greeting
+  DEPS tandem_transfer)
 tandem_test(shm_test
   SOURCES unit/transfer/shm_core_choice_test.cc unit/transfer/shm_medium_test.cc
           unit/transfer/shm_ring_test.cc support/channel_pair.cc

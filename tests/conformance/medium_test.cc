@@ -11,8 +11,10 @@
 
 #include "fmt/format.h"
 #include "gtest/gtest.h"
+#include "kernels/cpu/device.h"
 #include "tests/support/channel_pair.h"
 #include "tests/support/test_certificates.h"
+#include "transfer/ipc/ipc_medium.h"
 #include "transfer/loopback/loopback_transport.h"
 #include "transfer/shm/shm_medium.h"
 #include "transfer/tcp/tcp_medium.h"
@@ -34,6 +36,12 @@ void PrintTo(const MediumCase& medium, std::ostream* out) { *out << medium.name;
 std::unique_ptr<Medium> NewShm() {
   return *ShmMedium::Open(
       {.buffer_bytes = 8 << 18, .slot_bytes = 1 << 18, .back_ring_bytes = 16 << 10});
+}
+
+std::unique_ptr<Medium> NewIpc() {
+  static const std::unique_ptr<Device> device = NewCpuDevice();
+  static const DeviceBuffer pool = *device->AllocateShared(1 << 20);
+  return *IpcMedium::Open({.device = device.get(), .shared = {pool.bytes()}});
 }
 
 std::unique_ptr<Medium> NewTcp() { return *TcpMedium::Open({}); }
@@ -361,6 +369,7 @@ TEST_P(MediumTest, DeathOfTheOtherProcessIsTheEnd) {
 
 INSTANTIATE_TEST_SUITE_P(All, MediumTest,
                          ::testing::Values(MediumCase{"loopback", Reach::kProcess, NewLoopback},
+                                           MediumCase{"ipc", Reach::kHost, NewIpc},
                                            MediumCase{"shm", Reach::kHost, NewShm},
                                            MediumCase{"tcp", Reach::kHost, NewTcp},
                                            MediumCase{"tls", Reach::kHost, NewTls},

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "transfer/shm/address.h"
+#include "transfer/host_address.h"
 #include "transfer/shm/setup.h"
 #include "transfer/shm/slot.h"
 
@@ -37,9 +37,9 @@ SetupBytes Resealed(SetupBytes bytes) {
 }
 
 void ParseAddress(std::string_view text) {
-  const auto address = ParseShmAddress(text);
+  const auto address = ParseHostAddress(text);
   if (!address.ok()) return;
-  const auto again = ParseShmAddress(address->Text());
+  const auto again = ParseHostAddress(address->Text());
   TANDEM_CHECK(again.ok() && again->host == address->host && again->name == address->name,
                "an address that is not what its text says");
 }

@@ -37,6 +37,8 @@ struct ShmSetup {
 
 inline constexpr size_t kShmSetupBytes = 64;
 inline constexpr uint16_t kShmVersion = 2;
+// That come with a slot: its memory, both doorbells.
+inline constexpr size_t kSlotDescriptors = 3;
 inline constexpr uint64_t kPageBytes = 4096;
 inline constexpr uint64_t kMaxRingBytes = uint64_t{1} << 30;
 

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "transfer/shm/unix_socket.h"
+#include "transfer/unix_socket.h"
 
 namespace tandem {
 namespace {
@@ -37,7 +37,7 @@ AcceptedShmChannel::~AcceptedShmChannel() { slots_.Leave(slot_, std::move(socket
 absl::StatusOr<bool> ConnectedShmChannel::Establish() {
   if (stream_) return true;
   ASSIGN_OR_RETURN(Received received,
-                   ReceiveWithDescriptors(socket_, std::span(setup_).subspan(setup_count_)));
+                   ReceiveWithDescriptors(socket_.get(), std::span(setup_).subspan(setup_count_)));
   if (!received.descriptors.empty()) descriptors_ = std::move(received.descriptors);
   setup_count_ += received.count;
   if (setup_count_ < setup_.size()) return false;
@@ -49,9 +49,9 @@ absl::Status ConnectedShmChannel::MapSlot() {
   const auto setup = ParseShmSetup(setup_);
   if (!setup.ok()) return FailedPrecondition("{}", Text(setup.status()));
   if (setup->code != absl::StatusCode::kOk) return Refusal(setup->code);
-  if (descriptors_.size() != kMaxDescriptors) {
+  if (descriptors_.size() != kSlotDescriptors) {
     return FailedPrecondition("the peer sent {} descriptors with its shared memory: {} make a slot",
-                              descriptors_.size(), kMaxDescriptors);
+                              descriptors_.size(), kSlotDescriptors);
   }
   ASSIGN_OR_RETURN(mapping_, MapPeerMemory(descriptors_[0], setup->layout.slot_bytes()));
   Doorbell doorbell(std::move(descriptors_[2]), std::move(descriptors_[1]));

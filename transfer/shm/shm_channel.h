@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "transfer/byte_channel.h"
 #include "transfer/shm/doorbell.h"
 #include "transfer/shm/ring_stream.h"
 #include "transfer/shm/slot_pool.h"
-#include "base/unique_fd.h"
 
 namespace tandem {
 

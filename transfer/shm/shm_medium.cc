@@ -1,16 +1,13 @@
 #include "transfer/shm/shm_medium.h"
 
-#include <sys/socket.h>
-
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <utility>
 
 #include "base/status.h"
 #include "spdlog/spdlog.h"
 #include "transfer/shm/shm_channel.h"
-#include "transfer/shm/unix_socket.h"
+#include "transfer/unix_socket.h"
 
 namespace tandem {
 namespace {
@@ -48,38 +45,23 @@ absl::StatusOr<Wiring> NewWiring(const UniqueFd& socket) {
 
 absl::StatusOr<std::unique_ptr<ShmMedium>> ShmMedium::Open(const ShmOptions& options) {
   ASSIGN_OR_RETURN(const SlotLayout layout, LayoutOf(options));
-  ShmAddress address;
-  ASSIGN_OR_RETURN(address.host, ShmHost());
-  ASSIGN_OR_RETURN(address.name, NewShmName());
   ASSIGN_OR_RETURN(auto slots,
                    SlotPool::Create(layout, options.buffer_bytes / layout.slot_bytes()));
-  ASSIGN_OR_RETURN(UniqueFd listener, ListenUnix(address.name));
-  return std::unique_ptr<ShmMedium>(
-      new ShmMedium(std::move(address), std::move(listener), std::move(slots)));
-}
-
-absl::Status ShmMedium::MayReach(std::string_view peer) const {
-  ASSIGN_OR_RETURN(const ShmAddress address, ParseShmAddress(peer));
-  if (address.host == address_.host) return absl::OkStatus();
-  return Unavailable("{} is on another host or in another network namespace", peer);
+  ASSIGN_OR_RETURN(HostListener listener, HostListener::Open());
+  return std::unique_ptr<ShmMedium>(new ShmMedium(std::move(listener), std::move(slots)));
 }
 
 absl::StatusOr<std::unique_ptr<ByteChannel>> ShmMedium::Accept() {
   while (true) {
-    UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket.valid()) {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        return ResourceExhausted("cannot accept: {}", ErrnoMessage(errno));
-      }
-      return nullptr;
-    }
+    ASSIGN_OR_RETURN(UniqueFd socket, listener_.Accept());
+    if (!socket.valid()) return nullptr;
     if (auto channel = Welcome(std::move(socket))) return channel;
   }
 }
 
 // Null when the peer was refused, or has gone meanwhile.
 std::unique_ptr<ByteChannel> ShmMedium::Welcome(UniqueFd socket) {
-  if (!PeerIsSameUser(socket)) {
+  if (!PeerIsSameUser(socket.get())) {
     Refuse(socket, absl::StatusCode::kPermissionDenied, refused_strangers_);
     return nullptr;
   }
@@ -90,9 +72,9 @@ std::unique_ptr<ByteChannel> ShmMedium::Welcome(UniqueFd socket) {
     return nullptr;
   }
   const auto setup = EncodeShmSetup({.layout = slots_->layout()});
-  const std::array<int, kMaxDescriptors> descriptors = {
+  const std::array<int, kSlotDescriptors> descriptors = {
       slots_->memfd(*slot).get(), wiring->to_acceptor.get(), wiring->to_connector.get()};
-  if (!SendWithDescriptors(socket, setup, descriptors).ok()) {
+  if (!SendWithDescriptors(socket.get(), setup, descriptors).ok()) {
     slots_->Leave(*slot, std::move(socket));
     return nullptr;
   }
@@ -104,7 +86,7 @@ std::unique_ptr<ByteChannel> ShmMedium::Welcome(UniqueFd socket) {
 
 void ShmMedium::Refuse(const UniqueFd& socket, absl::StatusCode code, uint64_t& count) {
   // Should it not get there, the peer sees the end of the connection.
-  SendWithDescriptors(socket, EncodeShmSetup({.code = code}), {}).IgnoreError();
+  SendWithDescriptors(socket.get(), EncodeShmSetup({.code = code}), {}).IgnoreError();
   // Peers try again: a line for each would fill the disk.
   if (!std::has_single_bit(++count)) return;
   spdlog::warn("shared-memory connection refused code={} so_far={} slots={}",
@@ -112,11 +94,7 @@ void ShmMedium::Refuse(const UniqueFd& socket, absl::StatusCode code, uint64_t& 
 }
 
 absl::StatusOr<std::unique_ptr<ByteChannel>> ShmMedium::Connect(std::string_view peer) {
-  ASSIGN_OR_RETURN(const ShmAddress address, ParseShmAddress(peer));
-  ASSIGN_OR_RETURN(UniqueFd socket, ConnectUnix(address.name));
-  if (!PeerIsSameUser(socket)) {
-    return FailedPrecondition("{} belongs to another user", peer);
-  }
+  ASSIGN_OR_RETURN(UniqueFd socket, listener_.Connect(peer));
   ASSIGN_OR_RETURN(UniqueFd watch, NewWatch(socket.get()));
   return std::make_unique<ConnectedShmChannel>(std::move(socket), std::move(watch));
 }

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "transfer/host_listener.h"
 #include "transfer/medium.h"
-#include "transfer/shm/address.h"
 #include "transfer/shm/core_choice.h"
 #include "transfer/shm/slot_pool.h"
 
@@ -32,10 +32,10 @@ class ShmMedium final : public Medium {
   static absl::StatusOr<std::unique_ptr<ShmMedium>> Open(const ShmOptions& options);
 
   std::string_view name() const override { return "shm"; }
-  std::string address() const override { return address_.Text(); }
-  absl::Status MayReach(std::string_view peer) const override;
+  std::string address() const override { return listener_.address().Text(); }
+  absl::Status MayReach(std::string_view peer) const override { return listener_.MayReach(peer); }
 
-  int listener_fd() const override { return listener_.get(); }
+  int listener_fd() const override { return listener_.fd(); }
   // A peer of another user, or for which there is no slot, is told so and not returned.
   absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() override;
   absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) override;
@@ -49,14 +49,13 @@ class ShmMedium final : public Medium {
   uint64_t refused_for_room() const { return refused_for_room_; }
 
  private:
-  ShmMedium(ShmAddress address, UniqueFd listener, std::unique_ptr<SlotPool> slots)
-      : address_(std::move(address)), listener_(std::move(listener)), slots_(std::move(slots)) {}
+  ShmMedium(HostListener listener, std::unique_ptr<SlotPool> slots)
+      : listener_(std::move(listener)), slots_(std::move(slots)) {}
 
   std::unique_ptr<ByteChannel> Welcome(UniqueFd socket);
   void Refuse(const UniqueFd& socket, absl::StatusCode code, uint64_t& count);
 
-  const ShmAddress address_;
-  const UniqueFd listener_;
+  HostListener listener_;
   const std::unique_ptr<SlotPool> slots_;
   CoreChoice core_choice_;
   uint64_t refused_strangers_ = 0;

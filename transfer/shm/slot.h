@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "transfer/shm/ring.h"
 #include "transfer/shm/setup.h"
-#include "base/unique_fd.h"
 
 namespace tandem {
 

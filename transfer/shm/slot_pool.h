@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "transfer/shm/slot.h"
 #include "base/unique_fd.h"
+#include "transfer/shm/slot.h"
 
 namespace tandem {
 

@@ -20,7 +20,7 @@
 #include "transfer/shm/doorbell.h"
 #include "transfer/shm/setup.h"
 #include "transfer/shm/shm_channel.h"
-#include "transfer/shm/unix_socket.h"
+#include "transfer/unix_socket.h"
 
 namespace tandem {
 namespace {
@@ -148,10 +148,10 @@ int ConnectAsNobody(const std::string& address) {
   // The connecting side looks who listens, too: nobody sends KV to another user's process.
   const auto own = NewMedium();
   if (own->Connect(address).status().code() != absl::StatusCode::kFailedPrecondition) return 2;
-  const auto socket = ConnectUnix(ParseShmAddress(address)->name);
+  const auto socket = ConnectUnix(ParseHostAddress(address)->name);
   std::array<std::byte, kShmSetupBytes> setup;
   if (!socket.ok() || !AwaitInput(socket->get())) return 3;
-  const auto received = ReceiveWithDescriptors(*socket, setup);
+  const auto received = ReceiveWithDescriptors(socket->get(), setup);
   if (!received.ok() || !received->descriptors.empty()) return 4;
   return ParseShmSetup(setup)->code == absl::StatusCode::kPermissionDenied ? 0 : 5;
 }
@@ -183,7 +183,7 @@ class FalseAcceptor {
     UniqueFd watch = *NewWatch(connected.get());
     ConnectedShmChannel channel(std::move(connected), std::move(watch));
     const UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    EXPECT_EQ(SendWithDescriptors(socket, bytes, descriptors), absl::OkStatus());
+    EXPECT_EQ(SendWithDescriptors(socket.get(), bytes, descriptors), absl::OkStatus());
     return channel.Establish().status();
   }
   // With doorbells that are in order.
@@ -193,7 +193,7 @@ class FalseAcceptor {
   }
 
  private:
-  const std::string name_ = *NewShmName();
+  const std::string name_ = NewHostAddress()->name;
   const UniqueFd listener_;
 };
 
@@ -254,11 +254,11 @@ TEST(ShmMedium, AReadLeavesTheWriterAnEvent) {
 // Each wake-up costs this side a call: a peer may not send more than it was asked for.
 TEST(ShmMedium, WakeUpsThatNobodyAskedForEndTheConnection) {
   const auto far = NewMedium();
-  const UniqueFd socket = *ConnectUnix(ParseShmAddress(far->address())->name);
+  const UniqueFd socket = *ConnectUnix(ParseHostAddress(far->address())->name);
   const auto channel = AwaitConnection(*far);
   ASSERT_TRUE(channel);
   std::array<std::byte, kShmSetupBytes> setup;
-  const auto received = ReceiveWithDescriptors(socket, setup);
+  const auto received = ReceiveWithDescriptors(socket.get(), setup);
   ASSERT_TRUE(received.ok());
   PatternFlow reader(*channel, {.receive_bytes = 100});
   EXPECT_EQ(reader.ReadOnce(), 0u);
@@ -271,7 +271,7 @@ TEST(ShmMedium, WakeUpsThatNobodyAskedForEndTheConnection) {
 
 TEST(ShmMedium, BytesBehindTheGreetingEndTheConnection) {
   const auto far = NewMedium();
-  const UniqueFd socket = *ConnectUnix(ParseShmAddress(far->address())->name);
+  const UniqueFd socket = *ConnectUnix(ParseHostAddress(far->address())->name);
   const auto channel = AwaitConnection(*far);
   ASSERT_TRUE(channel);
   PatternFlow reader(*channel, {.receive_bytes = 100});
@@ -285,7 +285,7 @@ TEST(ShmMedium, BytesBehindTheGreetingEndTheConnection) {
 // A doorbell that is something else must not make this side wait for it.
 TEST(ShmMedium, ADoorbellThatIsNoneEndsTheConnection) {
   const auto setup = EncodeShmSetup({.layout = kLayout});
-  const std::string name = *NewShmName();
+  const std::string name = NewHostAddress()->name;
   const UniqueFd listener = *ListenUnix(name);
   UniqueFd connected = *ConnectUnix(name);
   UniqueFd watch = *NewWatch(connected.get());
@@ -295,9 +295,9 @@ TEST(ShmMedium, ADoorbellThatIsNoneEndsTheConnection) {
   ASSERT_EQ(pipe(pipe_ends), 0);
   const UniqueFd ends[2] = {UniqueFd(pipe_ends[0]), UniqueFd(pipe_ends[1])};
   const UniqueFd memory = Memory(kLayout.slot_bytes(), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-  ASSERT_EQ(
-      SendWithDescriptors(socket, setup, std::array{memory.get(), ends[1].get(), ends[0].get()}),
-      absl::OkStatus());
+  ASSERT_EQ(SendWithDescriptors(socket.get(), setup,
+                                std::array{memory.get(), ends[1].get(), ends[0].get()}),
+            absl::OkStatus());
   ASSERT_TRUE(*channel.Establish());
   PatternFlow reader(channel, {.receive_bytes = 100});
   EXPECT_EQ(reader.ReadOnce(), 0u);
@@ -311,11 +311,11 @@ TEST(ShmMedium, ADoorbellThatIsNoneEndsTheConnection) {
 TEST(ShmMedium, APeerWithAnImpossibleIndexLosesItsConnection) {
   for (const bool forward : {true, false}) {
     const auto far = NewMedium();
-    const UniqueFd socket = *ConnectUnix(ParseShmAddress(far->address())->name);
+    const UniqueFd socket = *ConnectUnix(ParseHostAddress(far->address())->name);
     const auto channel = AwaitConnection(*far);
     ASSERT_TRUE(channel);
     std::array<std::byte, kShmSetupBytes> setup;
-    const auto received = ReceiveWithDescriptors(socket, setup);
+    const auto received = ReceiveWithDescriptors(socket.get(), setup);
     ASSERT_TRUE(received.ok());
     const auto mapping = MapPeerMemory(received->descriptors[0], kLayout.slot_bytes());
     ASSERT_TRUE(mapping.ok()) << mapping.status();

@@ -1,4 +1,4 @@
-#include "transfer/shm/unix_socket.h"
+#include "transfer/unix_socket.h"
 
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -35,7 +35,7 @@ UniqueFd NewSocket() {
   return UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-// Has room for as many as one message may have; the system closes what does not fit.
+// Has room for as many as one message may have; the system closes what does not fit and says so.
 struct DescriptorSpace {
   alignas(cmsghdr) std::byte bytes[CMSG_SPACE(kMaxDescriptors * sizeof(int))] = {};
 };
@@ -74,14 +74,13 @@ absl::StatusOr<UniqueFd> ConnectUnix(const std::string& name) {
   return Unavailable("cannot connect to unix socket @{}: {}", name, ErrnoMessage(errno));
 }
 
-bool PeerIsSameUser(const UniqueFd& socket) {
+bool PeerIsSameUser(int socket) {
   ucred peer{};
   socklen_t size = sizeof(peer);
-  return getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-         peer.uid == geteuid();
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
 }
 
-absl::Status SendWithDescriptors(const UniqueFd& socket, std::span<const std::byte> bytes,
+absl::Status SendWithDescriptors(int socket, std::span<const std::byte> bytes,
                                  std::span<const int> descriptors) {
   TANDEM_CHECK(descriptors.size() <= kMaxDescriptors, "more descriptors than a peer would take");
   iovec part = {const_cast<std::byte*>(bytes.data()), bytes.size()};
@@ -96,24 +95,29 @@ absl::Status SendWithDescriptors(const UniqueFd& socket, std::span<const std::by
     rights->cmsg_len = CMSG_LEN(descriptors.size_bytes());
     std::memcpy(CMSG_DATA(rights), descriptors.data(), descriptors.size_bytes());
   }
-  const ssize_t count = sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t count = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (count == static_cast<ssize_t>(bytes.size())) return absl::OkStatus();
   return Unavailable("cannot greet the peer: {}",
                      count < 0 ? ErrnoMessage(errno) : "its socket is full");
 }
 
-absl::StatusOr<Received> ReceiveWithDescriptors(const UniqueFd& socket,
-                                                std::span<std::byte> bytes) {
+absl::StatusOr<Received> ReceiveWithDescriptors(int socket, std::span<std::byte> bytes) {
   iovec part = {bytes.data(), bytes.size()};
   DescriptorSpace control;
   msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
   message.msg_control = control.bytes;
   message.msg_controllen = sizeof(control.bytes);
-  const ssize_t count = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const ssize_t count = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return Received{};
   if (count < 0) return Unavailable("connection lost: {}", ErrnoMessage(errno));
   if (count == 0) return Unavailable("the peer closed the connection");
-  return Received{.count = static_cast<size_t>(count), .descriptors = TakeDescriptors(message)};
+  Received received = {.count = static_cast<size_t>(count),
+                       .descriptors = TakeDescriptors(message)};
+  if ((message.msg_flags & MSG_CTRUNC) == 0) return received;
+  if (received.descriptors.size() < kMaxDescriptors) {
+    return Unavailable("no room for the descriptors of a peer: raise the limit of open files");
+  }
+  return FailedPrecondition("the peer sent more than {} descriptors at once", kMaxDescriptors);
 }
 
 }  // namespace tandem

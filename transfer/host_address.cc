@@ -1,4 +1,4 @@
-#include "transfer/shm/address.h"
+#include "transfer/host_address.h"
 
 #include <sys/random.h>
 #include <unistd.h>
@@ -24,30 +24,11 @@ bool IsNameCharacter(char c) {
 }
 
 absl::Status NoAddress(std::string_view text) {
-  return InvalidArgument("shared-memory address \"{}\": must be 16 hexadecimal digits, '-', a name",
+  return InvalidArgument("address \"{}\" within a host: must be 16 hexadecimal digits, '-', a name",
                          text.substr(0, kHostDigits + 1 + kMaxNameBytes));
 }
 
-}  // namespace
-
-std::string ShmAddress::Text() const { return fmt::format("{:016x}-{}", host, name); }
-
-absl::StatusOr<ShmAddress> ParseShmAddress(std::string_view text) {
-  if (text.size() < kHostDigits + 2 || text.size() > kHostDigits + 1 + kMaxNameBytes ||
-      text[kHostDigits] != '-') {
-    return NoAddress(text);
-  }
-  ShmAddress address = {.name = std::string(text.substr(kHostDigits + 1))};
-  const char* digits_end = text.data() + kHostDigits;
-  const auto parsed = std::from_chars(text.data(), digits_end, address.host, 16);
-  if (parsed.ec != std::errc() || parsed.ptr != digits_end ||
-      !std::ranges::all_of(address.name, IsNameCharacter)) {
-    return NoAddress(text);
-  }
-  return address;
-}
-
-absl::StatusOr<uint64_t> ShmHost() {
+absl::StatusOr<uint64_t> ThisHost() {
   constexpr const char* kBootId = "/proc/sys/kernel/random/boot_id";
   constexpr const char* kNetwork = "/proc/self/ns/net";
   std::string identity;
@@ -60,12 +41,38 @@ absl::StatusOr<uint64_t> ShmHost() {
   return Hash64(std::as_bytes(std::span(identity)));
 }
 
-absl::StatusOr<std::string> NewShmName() {
+absl::StatusOr<std::string> NewName() {
   std::array<uint64_t, 2> random{};
   if (getrandom(random.data(), sizeof(random), 0) != static_cast<ssize_t>(sizeof(random))) {
     return Unavailable("no random bytes for a name: {}", ErrnoMessage(errno));
   }
   return fmt::format("tandem-{}-{:016x}{:016x}", getpid(), random[0], random[1]);
+}
+
+}  // namespace
+
+std::string HostAddress::Text() const { return fmt::format("{:016x}-{}", host, name); }
+
+absl::StatusOr<HostAddress> ParseHostAddress(std::string_view text) {
+  if (text.size() < kHostDigits + 2 || text.size() > kHostDigits + 1 + kMaxNameBytes ||
+      text[kHostDigits] != '-') {
+    return NoAddress(text);
+  }
+  HostAddress address = {.name = std::string(text.substr(kHostDigits + 1))};
+  const char* digits_end = text.data() + kHostDigits;
+  const auto parsed = std::from_chars(text.data(), digits_end, address.host, 16);
+  if (parsed.ec != std::errc() || parsed.ptr != digits_end ||
+      !std::ranges::all_of(address.name, IsNameCharacter)) {
+    return NoAddress(text);
+  }
+  return address;
+}
+
+absl::StatusOr<HostAddress> NewHostAddress() {
+  HostAddress address;
+  ASSIGN_OR_RETURN(address.host, ThisHost());
+  ASSIGN_OR_RETURN(address.name, NewName());
+  return address;
 }
 
 }  // namespace tandem

@@ -21,13 +21,13 @@ absl::StatusOr<UniqueFd> ConnectUnix(const std::string& name);
 
 // Whether the process on the other side (on a connecting socket: that which listens) belongs to
 // the same user.
-bool PeerIsSameUser(const UniqueFd& socket);
+bool PeerIsSameUser(int socket);
 
-inline constexpr size_t kMaxDescriptors = 3;  // of one message
+inline constexpr size_t kMaxDescriptors = 8;  // of one message
 
 // Sends all of `bytes`, and `descriptors` with them. On a new socket, which has room for so little.
 // UNAVAILABLE with the system's message.
-absl::Status SendWithDescriptors(const UniqueFd& socket, std::span<const std::byte> bytes,
+absl::Status SendWithDescriptors(int socket, std::span<const std::byte> bytes,
                                  std::span<const int> descriptors);
 
 struct Received {
@@ -35,7 +35,8 @@ struct Received {
   std::vector<UniqueFd> descriptors;  // that came with them, at most kMaxDescriptors
 };
 
-// UNAVAILABLE when the peer is gone.
-absl::StatusOr<Received> ReceiveWithDescriptors(const UniqueFd& socket, std::span<std::byte> bytes);
+// UNAVAILABLE when the peer is gone or this process has no room for the descriptors that came,
+// FAILED_PRECONDITION when they are more than a message may have.
+absl::StatusOr<Received> ReceiveWithDescriptors(int socket, std::span<std::byte> bytes);
 
 }  // namespace tandem

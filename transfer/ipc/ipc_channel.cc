@@ -1,0 +1,90 @@
+#include "transfer/ipc/ipc_channel.h"
+
+#include <bit>
+#include <iterator>
+#include <string_view>
+
+#include "base/status.h"
+#include "spdlog/spdlog.h"
+#include "transfer/unix_socket.h"
+
+namespace tandem {
+namespace {
+
+std::string_view Text(const absl::Status& status) {
+  return {status.message().data(), status.message().size()};
+}
+
+// Why this side's streams end.
+absl::Status Refusal(absl::StatusCode code) {
+  const absl::Status status = FailedPrecondition(
+      "the peer did not take the memory that this worker shares (status code {}): its log says why",
+      static_cast<int>(code));
+  switch (code) {
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnimplemented:
+      return status;
+    default:
+      return Unavailable("{}", Text(status));
+  }
+}
+
+}  // namespace
+
+void IpcRefusals::Add(const absl::Status& why) {
+  if (!std::has_single_bit(++count_)) return;
+  spdlog::warn("ipc connection refused code={} so_far={} reason=\"{}\"",
+               static_cast<int>(why.code()), count_, Text(why));
+}
+
+absl::StatusOr<bool> ConnectedIpcChannel::Establish() {
+  if (answer_count_ < answer_.size()) {
+    ASSIGN_OR_RETURN(const Received received,
+                     ReceiveWithDescriptors(fd(), std::span(answer_).subspan(answer_count_)));
+    answer_count_ += received.count;
+  }
+  if (answer_count_ < answer_.size()) return false;
+  const auto code = ParseIpcAnswer(answer_);
+  if (!code.ok()) return FailedPrecondition("{}", Text(code.status()));
+  if (*code != absl::StatusCode::kOk) return Refusal(*code);
+  return true;
+}
+
+absl::StatusOr<bool> AcceptedIpcChannel::Establish() {
+  if (lane_) return true;
+  ASSIGN_OR_RETURN(const bool whole, ReceiveGreeting());
+  if (!whole) return false;
+  const absl::Status opened = OpenMemory();
+  const absl::Status told = SendWithDescriptors(fd(), EncodeIpcAnswer(opened.code()), {});
+  if (opened.ok()) {
+    RETURN_IF_ERROR(told);
+    return true;
+  }
+  refusals_.Add(opened);
+  return FailedPrecondition("{}", Text(opened));
+}
+
+absl::StatusOr<bool> AcceptedIpcChannel::ReceiveGreeting() {
+  ASSIGN_OR_RETURN(Received received,
+                   ReceiveWithDescriptors(fd(), std::span(greeting_).subspan(greeting_count_)));
+  std::ranges::move(received.descriptors, std::back_inserter(files_));
+  // They may come with every byte.
+  if (files_.size() > kMaxIpcSegments) {
+    return FailedPrecondition("the peer sent more than {} files with its greeting",
+                              kMaxIpcSegments);
+  }
+  greeting_count_ += received.count;
+  return greeting_count_ == greeting_.size();
+}
+
+absl::Status AcceptedIpcChannel::OpenMemory() {
+  ASSIGN_OR_RETURN(const IpcGreeting greeting, ParseIpcGreeting(greeting_));
+  ASSIGN_OR_RETURN(OpenedSegments segments,
+                   OpenedSegments::Open(device_, greeting, std::move(files_)));
+  lane_.emplace(std::move(segments));
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

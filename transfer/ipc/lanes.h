@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/device.h"
+#include "transfer/ipc/segments.h"
+#include "transfer/payload_lane.h"
+
+namespace tandem {
+
+// The sending side of every connection of a medium: payloads stay where they are, their hashes are
+// computed there.
+class SharedLane final : public PayloadLane {
+ public:
+  static constexpr size_t kMaxPayloads = 512;
+  static constexpr size_t kMaxBytes = size_t{64} << 20;
+
+  // `segments` outlives this. Errors as Device::NewStream and AllocateHost.
+  static absl::StatusOr<std::unique_ptr<SharedLane>> Create(Device& device,
+                                                            const SharedSegments& segments);
+
+  Room room() const override { return {.payloads = kMaxPayloads, .bytes = kMaxBytes}; }
+  absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) override;
+  // Nothing comes this way: INVALID_ARGUMENT.
+  absl::Status Expect(uint32_t bytes) override;
+  bool arriving() const override { return false; }
+  absl::StatusOr<std::span<const std::byte>> Find(uint64_t place, size_t bytes) const override;
+
+  // Set aside for the hashes.
+  size_t buffer_bytes() const { return hash_memory_.size(); }
+
+ private:
+  SharedLane(const SharedSegments& segments, std::unique_ptr<Stream> stream,
+             DeviceBuffer hash_memory);
+  std::span<uint64_t> hashes() const;
+
+  const SharedSegments& segments_;
+  const std::unique_ptr<Stream> stream_;
+  const DeviceBuffer hash_memory_;                   // [kMaxPayloads] u64
+  std::vector<std::span<const std::byte>> extents_;  // of the Offer that is under way
+};
+
+// The receiving side of one connection: payloads lie in the memory that the peer shares.
+class OpenedLane final : public PayloadLane {
+ public:
+  explicit OpenedLane(OpenedSegments segments) : segments_(std::move(segments)) {}
+
+  Room room() const override { return {}; }
+  absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) override;  // INTERNAL
+  absl::Status Expect(uint32_t bytes) override;                              // INVALID_ARGUMENT
+  bool arriving() const override { return false; }
+  absl::StatusOr<std::span<const std::byte>> Find(uint64_t place, size_t bytes) const override {
+    return segments_.Find(place, bytes);
+  }
+
+ private:
+  const OpenedSegments segments_;
+};
+
+}  // namespace tandem
