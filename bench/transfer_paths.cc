@@ -33,8 +33,8 @@ std::unique_ptr<Transport> Sending(std::unique_ptr<Medium> medium, int32_t conne
 std::unique_ptr<Transport> BothWays(const PathOptions& options, FrameReceiver* receiver) {
   static const SteadyClock clock;
   const std::vector<FabricPart> parts = {
-      {"shm", [&](FrameReceiver* to) { return NewFramedTransport({}, Shm(options), to); }},
-      {"tcp", [&](FrameReceiver* to) { return NewFramedTransport({}, Tcp(), to); }}};
+      {"shm", [&](FrameReceiver* to, auto) { return NewFramedTransport({}, Shm(options), to); }},
+      {"tcp", [&](FrameReceiver* to, auto) { return NewFramedTransport({}, Tcp(), to); }}};
   return *Fabric::Open({.epoch = kEpoch}, parts, receiver, clock);
 }
 

@@ -197,6 +197,7 @@ class Engine::Impl {
   TimePoint Now() const { return clock_.Now(); }
   const EngineOptions& options() const { return options_; }
   FrameReceiver* frame_receiver() { return &zone_; }
+  std::span<const std::byte> kv_memory() const { return store_->memory(); }
 
  private:
   absl::Status CheckRole(Role needed) const {
@@ -273,7 +274,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
                                                 .model_fingerprint = complete.model_fingerprint,
                                                 .prefix_caching = complete.prefix_caching,
                                                 .eviction = complete.eviction,
-                                                .host_bytes = complete.host_bytes},
+                                                .host_bytes = complete.host_bytes,
+                                                .shared = complete.share_kv},
                                                parts.device, parts.ops, *made.stream, wake));
   return std::unique_ptr<Engine>(
       new Engine(std::make_unique<Impl>(complete, parts, std::move(made))));
@@ -284,6 +286,8 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() { Shutdown(impl_->Now()); }
 
 FrameReceiver* Engine::frame_receiver() { return impl_->frame_receiver(); }
+
+std::span<const std::byte> Engine::kv_memory() const { return impl_->kv_memory(); }
 
 void Engine::SetTransport(Transport* transport) { impl_->Tell(TransportMessage{transport}); }
 

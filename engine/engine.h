@@ -125,6 +125,7 @@ struct EngineOptions {
   // Frames of peers with another layout that may be under way at once; each has room set aside for
   // the largest extent there is of this model. What comes beyond is sent again.
   int32_t conversion_slots = 32;
+  bool share_kv = false;  // the KV pool is memory that other processes can open (Device::Share)
   bool check_invariants = false;  // after every step; tests and debug builds
 };
 
@@ -198,6 +199,8 @@ class Engine {
   // the device, and whose receiver is frame_receiver(). Call once, before any request. To take both
   // down: Shutdown, then the transport, then the engine.
   FrameReceiver* frame_receiver();
+  // The memory of the KV pool, of the device that the engine was made with. Thread-safe, constant.
+  std::span<const std::byte> kv_memory() const;
   void SetTransport(Transport* transport);
 
   // Prefill and decode here; with so_far from its prompt on, as after a preemption. Role unified.

@@ -40,7 +40,8 @@ absl::StatusOr<std::unique_ptr<KvStore>> KvStore::Create(const KvStoreOptions& o
                            kMaxBlocks);
   }
   // Not touched here: a page of the pool costs memory once a token was stored in it.
-  auto memory = device.Allocate(static_cast<size_t>(layout.BlockBytes()) * options.num_blocks);
+  const auto bytes = static_cast<size_t>(layout.BlockBytes()) * options.num_blocks;
+  auto memory = options.shared ? device.AllocateShared(bytes) : device.Allocate(bytes);
   if (!memory.ok()) {
     return Annotate(memory.status(), fmt::format("KV pool of {} blocks of {} bytes",
                                                  options.num_blocks, layout.BlockBytes()));

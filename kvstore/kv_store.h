@@ -34,6 +34,7 @@ struct KvStoreOptions {
   PrefixCaching prefix_caching = PrefixCaching::kOn;
   EvictionKind eviction = EvictionKind::kLru;
   int64_t host_bytes = 0;  // budget of the host tier, allocated at start; 0: no host tier
+  bool shared = false;     // the pool is memory that other processes can open (Device::Share)
 };
 
 // Counts at one moment, for status pages and the scheduler's view.
@@ -91,6 +92,8 @@ class KvStore {
 
   const KvLayout& layout() const { return options_.layout; }
   const BlockPool& pool() const { return pool_; }
+  // All of the pool. Thread-safe.
+  std::span<const std::byte> memory() const { return memory_.bytes(); }
   KvPoolView view() const { return layout().PoolView(memory_.data(), pool_.num_blocks()); }
   // The bytes of one layer of one block.
   std::span<std::byte> Extent(int32_t layer, BlockId block) const;
@@ -148,8 +151,8 @@ class KvStore {
   // Forgets it, in whatever state; blocks under a copy are kept until that has ended, unseen.
   void DropSwapped(SwapId id);
 
-  // The copies that ended since the last call. Also starts to copy what is about to be evicted, so it
-  // is to be called after every step.
+  // The copies that ended since the last call. Also starts to copy what is about to be evicted, so
+  // it is to be called after every step.
   std::vector<KvCompletion> Poll();
 
   // Lets go of everything that only the cache holds.

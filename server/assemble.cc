@@ -161,6 +161,7 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const WorkerOptions& options,
   engine.model_fingerprint = model_fingerprint;
   engine.epoch = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch() /
                                        std::chrono::nanoseconds(1));
+  ASSIGN_OR_RETURN(engine.share_kv, SharesKv(options, device));
   engine.check_invariants = tuning.check_invariants;
   SetReservationOptions(tuning.transfer, engine);
   return engine;
@@ -253,8 +254,7 @@ absl::Status Worker::Parts::Listen() {
   const std::string& advertised =
       options.advertised_host.empty() ? options.host : options.advertised_host;
   if (options.role != Role::kUnified) {
-    ASSIGN_OR_RETURN(transport, OpenFabric(options, engine->options(), *backend.device,
-                                           engine->frame_receiver(), clock, turns));
+    ASSIGN_OR_RETURN(transport, OpenFabric(options, *engine, *backend.device, clock, turns));
     engine->SetTransport(transport.get());
     data_address = options.advertised_data.empty() ? transport->address() : options.advertised_data;
     spdlog::info("transfer ready data_address=\"{}\" buffer_megabytes={:.1f}", data_address,

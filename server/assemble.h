@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -22,8 +23,11 @@ inline constexpr bool kDebugBuild = true;
 inline constexpr double kDefaultDeviceMemoryFraction = 0.9;
 
 // How KV travels between workers.
+// Best by nature first.
+inline constexpr std::string_view kTransports[] = {"ipc", "shm", "tcp"};
+
 struct TransferTuning {
-  std::string transport = "auto";              // auto, shm, tcp
+  std::string transport = "auto";              // or some of kTransports, with commas between
   uint64_t buffer_bytes = uint64_t{64} << 20;  // shared memory, of a decode worker
   int32_t connections = 1;                     // toward each peer, of each transport
   uint64_t bandwidth = 0;                      // payload per second to each peer; 0: no limit

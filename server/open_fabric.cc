@@ -1,10 +1,16 @@
 #include "server/open_fabric.h"
 
+#include <algorithm>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "transfer/framed/framed_transport.h"
+#include "transfer/ipc/ipc_medium.h"
 #include "transfer/shm/shm_medium.h"
 #include "transfer/tcp/tcp_medium.h"
 
@@ -15,7 +21,15 @@ namespace {
 struct KvMemory {
   Device& device;
   size_t extent_bytes = 0;
+  std::span<const std::byte> shared;  // of which other processes may read; empty: none
 };
+
+bool Wants(const WorkerOptions& options, std::string_view transport) {
+  const std::string& wanted = options.tuning.transfer.transport;
+  if (wanted == "auto") return true;
+  const std::vector<std::string> some = absl::StrSplit(wanted, ',');
+  return std::ranges::find(some, transport) != some.end();
+}
 
 FramedOptions Framing(const TransferTuning& tuning, const KvMemory& kv, TurnCounter& counter) {
   return {.connections = tuning.connections,
@@ -42,6 +56,25 @@ absl::Status NoSharedMemory(const absl::Status& why, Role role, size_t bytes) {
                      std::string(why.message()), do_this);
 }
 
+// The peer copies, so nothing has to be set aside, and what may be under way costs no memory.
+constexpr uint64_t kIpcWindowBytes = uint64_t{64} << 20;
+
+FabricPart IpcPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {
+  FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
+  framing.credit_window_bytes = kIpcWindowBytes;
+  return {
+      .name = "ipc",
+      .open = [=](FrameReceiver* receiver,
+                  std::span<const std::byte> probes) -> absl::StatusOr<std::unique_ptr<Transport>> {
+        IpcOptions ipc = {.device = &kv.device};
+        for (const std::span<const std::byte> memory : {kv.shared, probes}) {
+          if (!memory.empty()) ipc.shared.push_back(memory);
+        }
+        ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, IpcMedium::Open(ipc));
+        return NewFramedTransport(framing, std::move(medium), receiver);
+      }};
+}
+
 FabricPart ShmPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {
   ShmOptions shm;
   // Only those who are connected to need room; one place is the least that there can be.
@@ -50,7 +83,7 @@ FabricPart ShmPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
   const FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
   const Role role = options.role;
   return {.name = "shm",
-          .open = [=](FrameReceiver* receiver) -> absl::StatusOr<std::unique_ptr<Transport>> {
+          .open = [=](FrameReceiver* receiver, auto) -> absl::StatusOr<std::unique_ptr<Transport>> {
             absl::StatusOr<std::unique_ptr<Medium>> medium = ShmMedium::Open(shm);
             if (absl::IsUnavailable(medium.status())) {
               return NoSharedMemory(medium.status(), role, shm.buffer_bytes);
@@ -69,7 +102,7 @@ FabricPart TcpPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
       .tls = options.tuning.transfer.tls};
   const FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
   return {.name = "tcp",
-          .open = [=](FrameReceiver* receiver) -> absl::StatusOr<std::unique_ptr<Transport>> {
+          .open = [=](FrameReceiver* receiver, auto) -> absl::StatusOr<std::unique_ptr<Transport>> {
             ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, TcpMedium::Open(tcp));
             return NewFramedTransport(framing, std::move(medium), receiver);
           }};
@@ -77,25 +110,34 @@ FabricPart TcpPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options,
-                                                   const EngineOptions& engine, Device& device,
-                                                   FrameReceiver* receiver, const Clock& clock,
+absl::StatusOr<bool> SharesKv(const WorkerOptions& options, const Device& device) {
+  const bool named = Wants(options, "ipc") && options.tuning.transfer.transport != "auto";
+  if (named && options.role != Role::kUnified && !device.can_share()) {
+    return FailedPrecondition(
+        "--kv-transport=ipc: processes cannot open memory of {} of one another here: use another "
+        "transport, or auto",
+        device.name());
+  }
+  return options.role == Role::kPrefill && Wants(options, "ipc") && device.can_share();
+}
+
+absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options, Engine& engine,
+                                                   Device& device, const Clock& clock,
                                                    std::deque<TurnCounter>& turns) {
-  const TransferTuning& tuning = options.tuning.transfer;
+  const EngineOptions& made = engine.options();
   const KvMemory kv = {.device = device,
-                       .extent_bytes = static_cast<size_t>(engine.layout.ExtentBytes())};
+                       .extent_bytes = static_cast<size_t>(made.layout.ExtentBytes()),
+                       .shared = made.share_kv ? engine.kv_memory() : std::span<const std::byte>()};
   std::vector<FabricPart> parts;  // best first
-  if (tuning.transport != "tcp") {
-    parts.push_back(ShmPart(options, kv, turns.emplace_back("kv-shm")));
+  if (Wants(options, "ipc") && device.can_share()) {
+    parts.push_back(IpcPart(options, kv, turns.emplace_back("kv-ipc")));
   }
-  if (tuning.transport != "shm") {
-    parts.push_back(TcpPart(options, kv, turns.emplace_back("kv-tcp")));
-  }
-  const bool probes = options.role == Role::kPrefill && tuning.probe == "on";
-  return Fabric::Open({.epoch = engine.epoch,
-                       .probe_extent_bytes = probes ? kv.extent_bytes : 0,
-                       .device = &device},
-                      parts, receiver, clock);
+  if (Wants(options, "shm")) parts.push_back(ShmPart(options, kv, turns.emplace_back("kv-shm")));
+  if (Wants(options, "tcp")) parts.push_back(TcpPart(options, kv, turns.emplace_back("kv-tcp")));
+  const bool probes = options.role == Role::kPrefill && options.tuning.transfer.probe == "on";
+  return Fabric::Open(
+      {.epoch = made.epoch, .probe_extent_bytes = probes ? kv.extent_bytes : 0, .device = &device},
+      parts, engine.frame_receiver(), clock);
 }
 
 }  // namespace tandem

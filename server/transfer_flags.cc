@@ -1,7 +1,12 @@
 #include "server/transfer_flags.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_split.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "transfer/frame.h"
 
 namespace tandem {
@@ -9,6 +14,19 @@ namespace tandem {
 namespace {
 
 constexpr char kTransferGroup[] = "Transfer of KV";
+
+// Empty, or what is wrong.
+std::string CheckTransports(const std::string& text) {
+  if (text == "auto") return "";
+  const std::vector<std::string> names = absl::StrSplit(text, ',');
+  for (const std::string& name : names) {
+    if (std::ranges::find(kTransports, name) == std::ranges::end(kTransports)) {
+      return fmt::format("\"{}\" is no transport: give auto, or some of {} with commas between",
+                         name, fmt::join(kTransports, ", "));
+    }
+  }
+  return "";
+}
 
 void AddTlsFlags(CLI::App& app, TlsFiles& tls) {
   app.add_option("--kv-tls-cert", tls.cert,
@@ -46,9 +64,10 @@ void AddReservationFlags(CLI::App& app, TransferTuning& tuning) {
 void AddTransferFlags(CLI::App& app, TransferTuning& tuning) {
   const std::string group = kTransferGroup;
   app.add_option("--kv-transport", tuning.transport,
-                 "how KV travels between workers: auto (for each peer the fastest way that there "
-                 "is), shm (shared memory of one host) or tcp alone")
-      ->check(CLI::IsMember({"auto", "shm", "tcp"}))
+                 "how KV may travel between workers: auto, or some of ipc (decode workers of the "
+                 "host read the prefill workers' memory), shm (through shared memory of the host) "
+                 "and tcp, with commas between; each peer gets the fastest that there is")
+      ->check(CheckTransports)
       ->capture_default_str()
       ->group(group);
   app.add_option("--kv-buffer-bytes", tuning.buffer_bytes,

@@ -47,15 +47,18 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Open(const FabricOptions& option
                                                      FrameReceiver* receiver, const Clock& clock) {
   TANDEM_CHECK(!parts.empty(), "a fabric has a transport");
   ASSIGN_OR_RETURN(DeviceBuffer landing,
-                   AllocateProbeMemory(options.device, ProbeReceiver::kMemoryBytes));
+                   AllocateProbeMemory(options.device, ProbeReceiver::kMemoryBytes, false));
   std::unique_ptr<Fabric> fabric(new Fabric(options, receiver, std::move(landing), clock));
+  std::span<const std::byte> probes;
   if (options.probe_extent_bytes > 0) {
     ASSIGN_OR_RETURN(DeviceBuffer source,
-                     AllocateProbeMemory(options.device, LinkProber::kMemoryBytes));
+                     AllocateProbeMemory(options.device, LinkProber::kMemoryBytes, true));
+    probes = source.bytes();
     fabric->prober_.emplace(options.probe_extent_bytes, std::move(source), clock);
   }
   for (const FabricPart& part : parts) {
-    ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport, part.open(&fabric->probe_receiver_));
+    ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport,
+                     part.open(&fabric->probe_receiver_, probes));
     fabric->parts_.push_back({.name = part.name, .transport = std::move(transport)});
   }
   if (fabric->prober_) {

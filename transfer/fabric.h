@@ -37,8 +37,11 @@ struct FabricOptions {
 // One of the transports that a fabric is made of.
 struct FabricPart {
   std::string name;  // of its endpoints
-  // Given whom to call for what comes in, who outlives the transport.
-  std::function<absl::StatusOr<std::unique_ptr<Transport>>(FrameReceiver*)> open;
+  // Given whom to call for what comes in, and what probes are sent from (of AllocateShared where
+  // the device can do that; empty: none are sent): both outlive the transport.
+  std::function<absl::StatusOr<std::unique_ptr<Transport>>(FrameReceiver*,
+                                                           std::span<const std::byte> probes)>
+      open;
 };
 
 // A worker that KV may be sent to.

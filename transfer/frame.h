@@ -44,6 +44,11 @@ struct FrameHeader {
   friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
 };
 
+// Whether a payload belongs to it, be it beside the bytes of the connection.
+inline bool BringsPayload(const FrameHeader& header) {
+  return header.type == FrameType::kData || header.type == FrameType::kReference;
+}
+
 inline constexpr size_t kFrameHeaderBytes = 64;
 inline constexpr uint32_t kFrameMagic = 0x314B4454;  // "TDK1"
 inline constexpr uint16_t kFrameVersion = 3;

@@ -41,6 +41,10 @@ class Medium {
   // says why not. Thread-safe.
   virtual absl::Status MayCarry(std::span<const std::byte>) const { return absl::OkStatus(); }
 
+  // OK, or what the process can only be rid of by being started anew: then the transport's turns
+  // (FramedOptions::turns) stand still, for whoever watches over them. Thread-safe.
+  virtual absl::Status health() const { return absl::OkStatus(); }
+
   // Memory for what is under way: what was set aside at the start, and what the connections that
   // there are now may take besides (TLS), at its most. 0 where bytes go straight from their place
   // to the system. Thread-safe.

@@ -37,7 +37,7 @@ class RecoveryTest : public TransportFixture {
 // Data frames meet `fault` the first time that `chosen` names them.
 FrameHook OnceFor(std::set<uint32_t> chosen, Fault fault) {
   return [chosen = std::move(chosen), fault](const ObservedFrame& frame) mutable {
-    const bool hit = frame.header.type == FrameType::kData && chosen.erase(frame.header.block) > 0;
+    const bool hit = BringsPayload(frame.header) && chosen.erase(frame.header.block) > 0;
     return FrameAction{.kind = hit ? fault : Fault::kPass, .seed = frame.header.block};
   };
 }
@@ -63,7 +63,7 @@ TEST_P(RecoveryTest, LostFramesComeAgain) {
 
 TEST_P(RecoveryTest, FramesThatComeTwiceOrInAnotherOrderDoNoHarm) {
   StartWithFaults([](const ObservedFrame& frame) {
-    if (frame.header.type != FrameType::kData) return FrameAction{};
+    if (!BringsPayload(frame.header)) return FrameAction{};
     return FrameAction{.kind = frame.header.block % 2 == 0 ? Fault::kDuplicate : Fault::kSwap};
   });
   SendWhole(1, 41, 5000);
@@ -77,7 +77,7 @@ TEST_P(RecoveryTest, FramesThatComeTwiceOrInAnotherOrderDoNoHarm) {
 TEST_P(RecoveryTest, LostFramesGiveTheirCreditBack) {
   options_.credit_window_bytes = 64 << 10;
   StartWithFaults([](const ObservedFrame& frame) {
-    const bool data = frame.header.type == FrameType::kData;
+    const bool data = BringsPayload(frame.header);
     return FrameAction{.kind = data && frame.header.layer == 1 ? Fault::kDrop : Fault::kPass};
   });
   receiver_probe_.commit_policy = [](const FrameHeader&) { return CommitAnswer{}; };
@@ -276,7 +276,7 @@ TEST_P(RecoveryTest, RenewalsDoNotHideThatNothingMoves) {
   options_.credit_window_bytes = 1000;
   options_.stall_timeout = std::chrono::milliseconds(50);
   StartWithFaults([](const ObservedFrame& frame) {
-    const bool data = frame.header.type == FrameType::kData;
+    const bool data = BringsPayload(frame.header);
     return FrameAction{.kind = data ? Fault::kDrop : Fault::kPass};
   });
   ASSERT_EQ(Open(1, std::chrono::milliseconds(5)), absl::OkStatus());

@@ -36,8 +36,8 @@ TEST_P(TransportTest, FramesArriveWholeAndInOrder) {
     EXPECT_EQ(call.status, absl::OkStatus());
     EXPECT_EQ(call.header.block, call.kind == Kind::kPrepare ? prepared++ : landed++);
     EXPECT_LE(landed, prepared);
-    // Copies into the memory of a device are waited for together.
-    EXPECT_TRUE(PayloadDevice() != nullptr || prepared <= landed + 1);
+    // Copies by a device are waited for together.
+    EXPECT_TRUE(options_.device != nullptr || prepared <= landed + 1);
   }
   EXPECT_EQ(calls.back().header.frames, kCount);
   ExpectOneEndEach({1});

@@ -20,7 +20,10 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_option("--shm-share", options.shm_share, "share of the events with KV through shm")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(CLI::Range(0.0, 0.5))
+      ->capture_default_str();
+  app.add_option("--ipc-share", options.ipc_share, "share of the events with KV through ipc")
+      ->check(CLI::Range(0.0, 0.5))
       ->capture_default_str();
   app.add_option("--only", options.only, "rows with this in their name, as \"renew frame\"");
   app.add_option("--binary", options.binary, "tandem")->capture_default_str();

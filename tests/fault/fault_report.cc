@@ -81,6 +81,7 @@ std::string FaultReport::Json() const {
   json["fleets"] = options.fleets;
   json["at_once"] = options.at_once;
   json["shm_share"] = options.shm_share;
+  json["ipc_share"] = options.ipc_share;
   json["seconds"] = std::round(seconds);
   json["requests"] = {
       {"whole", ok}, {"cancelled", cancelled}, {"expired", expired}, {"wrong", wrong}};

@@ -144,10 +144,14 @@ void FaultRun::PrepareCases() {
 FaultReport FaultRun::Run() {
   const TimePoint began = std::chrono::steady_clock::now();
   PrepareCases();
-  const auto on_shm =
-      static_cast<size_t>(options_.shm_share * static_cast<double>(options_.events));
-  if (findings_.all().empty()) RunFleets(FaultLink::kTcp, options_.events - on_shm);
-  if (on_shm > 0 && findings_.all().empty()) RunFleets(FaultLink::kShm, on_shm);
+  const auto part = [this](double share) {
+    return static_cast<size_t>(share * static_cast<double>(options_.events));
+  };
+  const size_t on_shm = part(options_.shm_share);
+  const size_t on_ipc = part(options_.ipc_share);
+  RunFleets(FaultLink::kTcp, options_.events - on_shm - on_ipc);
+  RunFleets(FaultLink::kShm, on_shm);
+  RunFleets(FaultLink::kIpc, on_ipc);
   CheckRows();
   absl::MutexLock lock(&mutex_);
   report_.options = options_;
@@ -157,7 +161,8 @@ FaultReport FaultRun::Run() {
 }
 
 void FaultRun::RunFleets(FaultLink link, size_t events) {
-  const uint64_t seed = options_.seed * 2 + (link == FaultLink::kShm ? 1 : 0);
+  if (events == 0 || !findings_.all().empty()) return;
+  const uint64_t seed = options_.seed * 4 + static_cast<uint64_t>(link);
   std::vector<std::jthread> threads;
   for (size_t i = 0; i < options_.fleets; ++i) {
     const size_t share = events * (i + 1) / options_.fleets - events * i / options_.fleets;

@@ -20,7 +20,8 @@ struct FaultRunOptions {
   size_t events = 500;
   size_t fleets = 1;       // side by side, which share the events
   size_t at_once = 8;      // requests in flight, of each fleet
-  double shm_share = 0.2;  // of the events
+  double shm_share = 0.15;  // of the events; with ipc_share at most 1, the rest is on tcp
+  double ipc_share = 0.15;
   std::string only;        // rows whose name has this in it; empty: all
 };
 

@@ -116,7 +116,17 @@ std::string_view Name(Moment moment) {
   return "?";
 }
 
-std::string_view Name(FaultLink link) { return link == FaultLink::kTcp ? "tcp" : "shm"; }
+std::string_view Name(FaultLink link) {
+  switch (link) {
+    case FaultLink::kTcp:
+      return "tcp";
+    case FaultLink::kShm:
+      return "shm";
+    case FaultLink::kIpc:
+      return "ipc";
+  }
+  return "?";
+}
 
 std::string Name(const FaultRow& row) {
   return fmt::format("{} {} {}", Name(row.moment), Name(row.target), Name(row.kind));
@@ -130,7 +140,7 @@ bool LosesWorker(const FaultRow& row) {
 std::vector<FaultRow> AllRows(FaultLink link) {
   std::vector<FaultRow> rows;
   for (const Moment moment : kHandoffMoments) {
-    if (link == FaultLink::kShm && !SeenWithoutFrames(moment)) continue;
+    if (link != FaultLink::kTcp && !SeenWithoutFrames(moment)) continue;
     for (const FaultTarget target : {FaultTarget::kPrefill, FaultTarget::kDecode}) {
       for (const FaultKind kind : kProcessKinds) rows.push_back({kind, target, moment});
     }

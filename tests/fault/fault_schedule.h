@@ -64,8 +64,8 @@ std::string Name(const FaultRow& row);
 // Whether it costs the router a worker for a while. At most one of a role is lost at a time.
 bool LosesWorker(const FaultRow& row);
 
-enum class FaultLink : uint8_t { kTcp, kShm };
-// "tcp", "shm".
+enum class FaultLink : uint8_t { kTcp, kShm, kIpc };
+// "tcp", "shm", "ipc".
 std::string_view Name(FaultLink link);
 
 // All that can be on a cluster whose KV moves so. Frames are seen on tcp alone.

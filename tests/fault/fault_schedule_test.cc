@@ -44,12 +44,14 @@ TEST(FaultScheduleTest, EveryRowComesAsOftenAsTheOthersGiveOrTakeOne) {
 }
 
 TEST(FaultScheduleTest, RowsAreDistinctAndFramesAreSeenOnTcpAlone) {
-  for (const FaultLink link : {FaultLink::kTcp, FaultLink::kShm}) {
+  for (const FaultLink link : {FaultLink::kTcp, FaultLink::kShm, FaultLink::kIpc}) {
     const auto rows = AllRows(link);
     EXPECT_EQ(std::set<FaultRow>(rows.begin(), rows.end()).size(), rows.size());
   }
-  for (const FaultRow& row : AllRows(FaultLink::kShm)) {
-    EXPECT_NE(row.target, FaultTarget::kFrame) << Name(row);
+  for (const FaultLink link : {FaultLink::kShm, FaultLink::kIpc}) {
+    for (const FaultRow& row : AllRows(link)) {
+      EXPECT_NE(row.target, FaultTarget::kFrame) << Name(row);
+    }
   }
 }
 

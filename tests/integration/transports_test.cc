@@ -41,9 +41,9 @@ v1::GenerateRequest Request() { return TextRequest(kPrompt, v1::ROUTE_DISAGGREGA
 
 TEST(TransportsTest, EveryWayIsProbedAndTheFastestIsTaken) {
   TestCluster cluster({.unified = 0});
-  cluster.WaitFor("both ways are probed", [](const v1::GetStatusResponse& status) {
+  cluster.WaitFor("every way is probed", [](const v1::GetStatusResponse& status) {
     const Links links = LinksIn(status);
-    return links.size() == 2 && std::all_of(links.begin(), links.end(), [](const auto& link) {
+    return links.size() == 3 && std::all_of(links.begin(), links.end(), [](const auto& link) {
              return link.probe_gb_per_s() > 0 && link.setup_us() > 0;
            });
   });
@@ -67,7 +67,7 @@ TEST(TransportsTest, EveryWayIsProbedAndTheFastestIsTaken) {
 }
 
 TEST(TransportsTest, AForcedOneIsTheOnlyOne) {
-  for (const std::string transport : {"shm", "tcp"}) {
+  for (const std::string transport : {"ipc", "shm", "tcp"}) {
     TestCluster cluster({.unified = 0, .worker_flags = {"--kv-transport=" + transport}});
     const Outcome outcome = Ask(cluster.client(), Request());
     EXPECT_TRUE(outcome.status.ok()) << outcome.status;
@@ -81,7 +81,9 @@ TEST(TransportsTest, AForcedOneIsTheOnlyOne) {
 TEST(TransportsTest, WhoFindsNoRoomInSharedMemoryTakesTcpAndSaysSo) {
   // Room for one connection, and two who want one.
   TestCluster cluster(
-      {.prefill = 2, .unified = 0, .worker_flags = {"--kv-buffer-bytes=4MiB", "--kv-probe=off"}});
+      {.prefill = 2,
+       .unified = 0,
+       .worker_flags = {"--kv-transport=shm,tcp", "--kv-buffer-bytes=4MiB", "--kv-probe=off"}});
   std::vector<std::future<Outcome>> asked;
   for (int i = 0; i < 8; ++i) {
     asked.push_back(

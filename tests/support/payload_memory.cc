@@ -10,8 +10,20 @@ namespace tandem {
 PayloadMemory::PayloadMemory(Device* device)
     : device_(device), stream_(device == nullptr ? nullptr : *device->NewStream()) {}
 
+PayloadMemory::PayloadMemory(Device& device, size_t shared_bytes)
+    : device_(&device),
+      stream_(*device.NewStream()),
+      shared_(*device.AllocateShared(shared_bytes)) {}
+
 std::span<std::byte> PayloadMemory::New(size_t size) {
   absl::MutexLock lock(&mutex_);
+  if (shared_.size() > 0) {
+    constexpr size_t kAlignment = 64;
+    const size_t at = shared_used_;
+    shared_used_ += (size + kAlignment - 1) / kAlignment * kAlignment;
+    TANDEM_CHECK(shared_used_ <= shared_.size(), "more payload than the test has memory for");
+    return shared_.bytes().subspan(at, size);
+  }
   if (device_ == nullptr) return {of_host_.emplace_back(new std::byte[size]).get(), size};
   auto memory = device_->Allocate(size);
   TANDEM_CHECK(memory.ok(), memory.status().ToString());

@@ -22,11 +22,18 @@
 #include "tests/support/test_device.h"
 #include "tests/support/transport_probe.h"
 #include "transfer/framed/framed_transport.h"
+#include "transfer/ipc/ipc_medium.h"
 #include "transfer/loopback/loopback_transport.h"
 #include "transfer/shm/shm_medium.h"
 #include "transfer/tcp/tcp_medium.h"
 
 namespace tandem {
+
+// Of a test whose payloads lie where a lane finds them.
+struct LaneMemory {
+  Device& device;
+  std::span<const std::byte> shared;  // all payloads
+};
 
 // What the conformance tests of transports run over: media that reach one another, and how many
 // connections a transport makes over them. Another one is one more line.
@@ -35,16 +42,19 @@ struct FabricKind {
 
   std::string name;
   int32_t connections = 1;
+  // One of the two.
   std::function<NewMedium()> open;
+  std::function<NewMedium(const LaneMemory& memory)> open_with_lanes;
 };
+
+inline std::unique_ptr<Medium> Opened(absl::StatusOr<std::unique_ptr<Medium>> medium) {
+  EXPECT_TRUE(medium.ok()) << medium.status();
+  return *std::move(medium);
+}
 
 template <typename M, typename Options>
 FabricKind::NewMedium MediumOf(Options options) {
-  return [options]() -> std::unique_ptr<Medium> {
-    auto medium = M::Open(options);
-    EXPECT_TRUE(medium.ok()) << medium.status();
-    return *std::move(medium);
-  };
+  return [options] { return Opened(M::Open(options)); };
 }
 
 inline FabricKind::NewMedium OpenLoopback() {
@@ -61,9 +71,15 @@ inline FabricKind::NewMedium OpenTls() {
   return MediumOf<TcpMedium>(TcpOptions{.tls = authority.Issue("worker")});
 }
 
-inline const FabricKind kFabrics[] = {{"loopback", 1, &OpenLoopback}, {"shm", 1, &OpenShm},
-                                      {"tcp", 1, &OpenTcp},           {"tls", 1, &OpenTls},
-                                      {"shm_times_3", 3, &OpenShm},   {"tcp_times_3", 3, &OpenTcp}};
+inline FabricKind::NewMedium OpenIpc(const LaneMemory& memory) {
+  return MediumOf<IpcMedium>(IpcOptions{.device = &memory.device, .shared = {memory.shared}});
+}
+
+inline const FabricKind kFabrics[] = {
+    {"loopback", 1, &OpenLoopback}, {"shm", 1, &OpenShm},
+    {"tcp", 1, &OpenTcp},           {"tls", 1, &OpenTls},
+    {"shm_times_3", 3, &OpenShm},   {"tcp_times_3", 3, &OpenTcp},
+    {"ipc", 1, {}, &OpenIpc},       {"ipc_times_3", 3, {}, &OpenIpc}};
 
 inline std::string FabricName(const ::testing::TestParamInfo<FabricKind>& info) {
   return info.param.name;
@@ -81,6 +97,12 @@ inline Device* PayloadDevice() {
     return std::move(backend->device);
   }();
   return device.get();
+}
+
+// Where payloads with a lane lie: that, or the host as a device.
+inline Device& LaneDevice() {
+  static const Backend cpu = *OpenBackend("cpu", {.num_threads = 1});
+  return PayloadDevice() != nullptr ? *PayloadDevice() : *cpu.device;
 }
 
 // A transport that sends and one that receives, with what tests ask of them.
@@ -166,11 +188,23 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
     EXPECT_EQ(ends_.total(), static_cast<int>(streams.size()));
   }
 
-  const FabricKind::NewMedium new_medium_ = GetParam().open();
+  static constexpr size_t kSharedBytes = size_t{96} << 20;
+
+  static bool has_lanes() { return GetParam().open_with_lanes != nullptr; }
+  static PayloadMemory NewPayloads() {
+    return has_lanes() ? PayloadMemory(LaneDevice(), kSharedBytes) : PayloadMemory(PayloadDevice());
+  }
+  FabricKind::NewMedium OpenKind() const {
+    if (!has_lanes()) return GetParam().open();
+    return GetParam().open_with_lanes({.device = LaneDevice(), .shared = payloads_.shared()});
+  }
+
+  PayloadMemory payloads_ = NewPayloads();
+  const FabricKind::NewMedium new_medium_ = OpenKind();
   // Of the transports that are made from here on.
-  FramedOptions options_ = {
-      .device = PayloadDevice(), .staged_payload_bytes = 64 << 10, .staging_bytes = 1 << 20};
-  PayloadMemory payloads_{PayloadDevice()};
+  FramedOptions options_ = {.device = has_lanes() ? &LaneDevice() : PayloadDevice(),
+                            .staged_payload_bytes = 64 << 10,
+                            .staging_bytes = 1 << 20};
   EndProbe ends_;
   ReceiverProbe receiver_probe_{PayloadDevice()};
   std::unique_ptr<Transport> receiver_;

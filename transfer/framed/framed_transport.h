@@ -28,8 +28,8 @@ struct FramedOptions {
   std::chrono::milliseconds connect_timeout{5000};
   // A connection on which something is under way and nothing moved for so long is closed.
   std::chrono::milliseconds stall_timeout{30000};
-  // Rises with every turn of the transport's thread, at least once a second, for whoever watches
-  // over it; may be null, else it outlives the transport.
+  // Rises with every turn of the transport's thread, at least once a second while the medium is in
+  // health, for whoever watches over it; may be null, else it outlives the transport.
   std::atomic<uint64_t>* turns = nullptr;
   // Where payloads lie, those that are posted and the places that Prepare names; outlives the
   // transport. Null or a device that is the host: in the host's memory. With another one they pass

@@ -240,7 +240,8 @@ absl::Status InboundConnection::OnReference(const FrameHeader& header) {
   const absl::StatusOr<std::span<const std::byte>> source =
       channel_->lane()->Find(header.place, header.payload_bytes);
   if (!source.ok()) return LaneSays(source.status());
-  if (landings_.pulled->full()) {
+  // Where nothing is received there are no landings: AskForPlace refuses.
+  if (landings_.pulled != nullptr && landings_.pulled->full()) {
     RETURN_IF_ERROR(Flush());
     Consume();
     GrantCredit(InboundGroup::Grant::kWorthAFrame);

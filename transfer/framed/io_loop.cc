@@ -107,7 +107,9 @@ void IoLoop::Run() {
   NameThisThread(fmt::format("kv-{}", medium_.name()).c_str());
   std::array<epoll_event, 64> events;
   while (true) {
-    if (options_.turns != nullptr) options_.turns->fetch_add(1, std::memory_order_relaxed);
+    if (options_.turns != nullptr && medium_.health().ok()) {
+      options_.turns->fetch_add(1, std::memory_order_relaxed);
+    }
     const int count =
         epoll_wait(sockets_.epoll.get(), events.data(), events.size(), WaitMilliseconds());
     for (int i = 0; i < count; ++i) Handle(events[i].data.u64);

@@ -45,7 +45,8 @@ void OutboundConnection::DropStream(StreamKey key) {
   uint64_t unsent_bytes = 0;
   std::erase_if(batch_, [&](const OutFrame& frame) {
     // What is no data reads no payload, and every connection must have the same commits.
-    const bool unsent = frame.brings_payload() && KeyOf(frame.fields) == key && frame.sent == 0;
+    const bool unsent =
+        BringsPayload(frame.fields) && KeyOf(frame.fields) == key && frame.sent == 0;
     if (unsent) {
       batch_bytes_ -= frame.left();
       unsent_bytes += frame.brought_bytes();
@@ -165,7 +166,7 @@ absl::Status OutboundConnection::Offer(PayloadLane& lane) {
   ASSIGN_OR_RETURN(const uint32_t announced, lane.Offer(offered_));
   auto offered = offered_.begin();
   for (OutFrame& frame : batch_) {
-    if (!frame.brings_payload()) continue;
+    if (!BringsPayload(frame.fields)) continue;
     frame.fields.payload_hash = offered->hash;
     frame.fields.place = offered->place;
     ++offered;

@@ -48,11 +48,8 @@ class OutboundConnection final : public Connection, private FrameHandler {
     size_t sent = 0;               // of header and payload
 
     size_t left() const { return header.size() + payload.size() - sent; }
-    // Whether it brings a payload, be it beside the bytes of the channel, and of how many bytes.
-    bool brings_payload() const {
-      return fields.type == FrameType::kData || fields.type == FrameType::kReference;
-    }
-    size_t brought_bytes() const { return brings_payload() ? fields.payload_bytes : 0; }
+    // Of its payload, wherever that travels.
+    size_t brought_bytes() const { return BringsPayload(fields) ? fields.payload_bytes : 0; }
   };
 
   // A slot whose payload was written, but may still be read by the channel.

@@ -44,7 +44,8 @@ TEST(TransferReportTest, ALoadHasTheLinksToNamedPeersAndTheMemory) {
   FakeClock clock;
   LoopbackNetwork network;
   const std::vector<FabricPart> parts = {
-      {.name = "tcp", .open = [&network](FrameReceiver* to) { return network.NewTransport(to); }}};
+      {.name = "tcp",
+       .open = [&network](FrameReceiver* to, auto) { return network.NewTransport(to); }}};
   auto there = Fabric::Open({.epoch = 3}, parts, nullptr, clock);
   auto here = Fabric::Open({.epoch = 4}, parts, nullptr, clock);
   ASSERT_TRUE(there.ok() && here.ok());

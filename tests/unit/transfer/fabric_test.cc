@@ -24,13 +24,14 @@ constexpr size_t kExtent = 4096;
 class FabricTest : public testing::Test {
  protected:
   FabricPart On(const std::string& name, LoopbackNetwork& network) {
-    return {.name = name,
-            .open = [&network](FrameReceiver* receiver) { return network.NewTransport(receiver); }};
+    return {.name = name, .open = [&network](FrameReceiver* receiver, auto) {
+              return network.NewTransport(receiver);
+            }};
   }
   // Its streams end when the test says so.
   FabricPart Scripted(const std::string& name) {
     return {.name = name,
-            .open = [this](FrameReceiver*) -> absl::StatusOr<std::unique_ptr<Transport>> {
+            .open = [this](FrameReceiver*, auto) -> absl::StatusOr<std::unique_ptr<Transport>> {
               auto transport = std::make_unique<ScriptedTransport>();
               scripted_ = transport.get();
               return transport;

@@ -108,7 +108,8 @@ class TimedTransport final : public Transport {
 TEST(LinkProberTest, FindsWhatTheLinkTakes) {
   FakeClock clock;
   TimedTransport link(clock);
-  LinkProber prober(32 << 10, *AllocateProbeMemory(nullptr, LinkProber::kMemoryBytes), clock);
+  LinkProber prober(32 << 10, *AllocateProbeMemory(nullptr, LinkProber::kMemoryBytes, false),
+                    clock);
   const auto probe = prober.Measure(link, "peer", kEpoch);
   ASSERT_TRUE(probe.ok()) << probe.status();
   EXPECT_EQ(probe->setup, TimedTransport::kConnect + TimedTransport::kRoundTrip);
@@ -138,8 +139,8 @@ class ProbeReceiverTest : public testing::Test {
 
   FakeClock clock_;
   ReceiverProbe next_;
-  ProbeReceiver receiver_{&next_, kEpoch,
-                          *AllocateProbeMemory(nullptr, ProbeReceiver::kMemoryBytes), clock_};
+  ProbeReceiver receiver_{
+      &next_, kEpoch, *AllocateProbeMemory(nullptr, ProbeReceiver::kMemoryBytes, false), clock_};
 };
 
 TEST_F(ProbeReceiverTest, OtherStreamsArePassedOn) {
@@ -202,8 +203,9 @@ TEST_F(ProbeReceiverTest, AnotherEpochIsAStranger) {
 TEST(ProbeTest, MeasuresARealLink) {
   const SteadyClock clock;
   ProbeReceiver receiver(nullptr, kEpoch,
-                         *AllocateProbeMemory(nullptr, ProbeReceiver::kMemoryBytes), clock);
-  LinkProber prober(32 << 10, *AllocateProbeMemory(nullptr, LinkProber::kMemoryBytes), clock);
+                         *AllocateProbeMemory(nullptr, ProbeReceiver::kMemoryBytes, false), clock);
+  LinkProber prober(32 << 10, *AllocateProbeMemory(nullptr, LinkProber::kMemoryBytes, false),
+                    clock);
   LoopbackNetwork network;
   const auto there = network.NewTransport(&receiver);
   const auto here = network.NewTransport(nullptr);

@@ -239,8 +239,9 @@ TEST_F(StagedTransportTest, ProbesTakeTheWayThatPayloadsTake) {
   constexpr size_t kExtentBytes = 32 << 10;
   const SteadyClock clock;
   ProbeReceiver receiver(nullptr, kEpoch,
-                         *AllocateProbeMemory(&device_, ProbeReceiver::kMemoryBytes), clock);
-  LinkProber prober(kExtentBytes, *AllocateProbeMemory(&device_, LinkProber::kMemoryBytes), clock);
+                         *AllocateProbeMemory(&device_, ProbeReceiver::kMemoryBytes, false), clock);
+  LinkProber prober(kExtentBytes, *AllocateProbeMemory(&device_, LinkProber::kMemoryBytes, false),
+                    clock);
   FramedOptions options = Options();
   options.staged_payload_bytes = kExtentBytes;
   options.staging_bytes = 8 * ProbeReceiver::kSlots * kExtentBytes;
