@@ -3,8 +3,9 @@
 #                               whatever the machine has
 include(${CMAKE_SOURCE_DIR}/kernels/cuda/sources.cmake)
 
-set(SIMT_SOURCES barriers.cc block.cc device_arena.cc fiber.cc runtime_capture.cc runtime_device.cc
-    runtime_memory.cc runtime_streams.cc shared_memory.cc warp_ops.cc warpgroup.cc)
+set(SIMT_SOURCES barriers.cc block.cc device_arena.cc driver_memory.cc fiber.cc ipc_memory.cc
+    memory_file.cc runtime_capture.cc runtime_device.cc runtime_memory.cc runtime_streams.cc
+    shared_memory.cc warp_ops.cc warpgroup.cc)
 list(TRANSFORM SIMT_SOURCES PREPEND simt/)
 add_library(tandem_simt STATIC ${SIMT_SOURCES})
 target_include_directories(tandem_simt BEFORE PUBLIC simt/include)

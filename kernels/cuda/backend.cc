@@ -101,17 +101,17 @@ absl::Status CheckDevice(int index) {
   return Library().status();
 }
 
-void LogDevice(int index) {
+void LogDevice(int index, Sharing sharing) {
   cudaDeviceProp properties = {};
   int driver = 0;
   cudaGetDeviceProperties(&properties, index);
   cudaDriverGetVersion(&driver);
   spdlog::info(
       "device={} gpu=\"{}\" capability={}.{} sms={} memory_gb={:.1f} driver_cuda={} "
-      "cublaslt={}",
+      "cublaslt={} sharing={}",
       DeviceName(index), properties.name, properties.major, properties.minor,
       properties.multiProcessorCount, static_cast<double>(properties.totalGlobalMem) / 1e9,
-      VersionText(driver), Library()->get_version());
+      VersionText(driver), Library()->get_version(), NameOf(sharing));
 }
 
 }  // namespace
@@ -121,7 +121,7 @@ absl::StatusOr<Backend> OpenBackend(int index, const BackendOptions&) {
   RETURN_IF_ERROR(Annotate(CheckDevice(index), context));
   absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Open(index);
   if (!device.ok()) return Annotate(device.status(), context);
-  LogDevice(index);
+  LogDevice(index, (*device)->sharing());
   auto ops = std::make_unique<CudaOps>(**device, *Library());
   return Backend{.device = *std::move(device), .ops = std::move(ops)};
 }

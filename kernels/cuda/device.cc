@@ -1,17 +1,15 @@
 #include "kernels/cuda/device.h"
 
-#include <atomic>
 #include <utility>
 
 #include "base/status.h"
 #include "kernels/cuda/cuda_status.h"
+#include "kernels/cuda/own_bytes.h"
 
 namespace tandem::cuda {
 namespace {
 
 constexpr double kGigabyte = 1e9;
-
-std::atomic<size_t> g_own_bytes = 0;
 
 void FreeDeviceMemory(std::byte* data, size_t size) {
   cudaFree(data);
@@ -159,8 +157,8 @@ absl::Status CudaStream::Launch(Graph& graph) {
                        "launch a graph"));
 }
 
-CudaDevice::CudaDevice(int index, const LaunchTarget& target)
-    : index_(index), name_(fmt::format("cuda:{}", index)), target_(target) {}
+CudaDevice::CudaDevice(int index, const LaunchTarget& target, Sharing sharing)
+    : index_(index), name_(fmt::format("cuda:{}", index)), target_(target), sharing_(sharing) {}
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(int index) {
   RETURN_IF_CUDA_ERROR(cudaSetDevice(index), fmt::format("cuda:{}: open", index));
@@ -180,7 +178,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(int index) {
   RETURN_IF_ERROR(
       attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, &target.shared_bytes_per_sm));
   target.compute_capability = 10 * major + minor;
-  return std::unique_ptr<CudaDevice>(new CudaDevice(index, target));
+  return std::unique_ptr<CudaDevice>(new CudaDevice(index, target, SharingOf(index)));
 }
 
 absl::StatusOr<DeviceMemory> CudaDevice::Memory() const {
@@ -192,6 +190,16 @@ absl::StatusOr<DeviceMemory> CudaDevice::Memory() const {
   return memory;
 }
 
+absl::Status CudaDevice::OutOfMemory(size_t bytes) const {
+  ASSIGN_OR_RETURN(const DeviceMemory memory, Memory());
+  return ResourceExhausted(
+      "{}: {:.1f} GB asked for, {:.1f} GB of {:.1f} GB are free: use a smaller model or KV pool, "
+      "or end what else runs on this GPU",
+      name_, static_cast<double>(bytes) / kGigabyte,
+      static_cast<double>(memory.free_bytes) / kGigabyte,
+      static_cast<double>(memory.total_bytes) / kGigabyte);
+}
+
 absl::StatusOr<DeviceBuffer> CudaDevice::Allocate(size_t bytes) {
   if (bytes == 0) return DeviceBuffer();
   RETURN_IF_CUDA_ERROR(cudaSetDevice(index_), name_);
@@ -199,13 +207,7 @@ absl::StatusOr<DeviceBuffer> CudaDevice::Allocate(size_t bytes) {
   const cudaError_t error = cudaMalloc(&data, bytes);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    ASSIGN_OR_RETURN(const DeviceMemory memory, Memory());
-    return ResourceExhausted(
-        "{}: {:.1f} GB asked for, {:.1f} GB of {:.1f} GB are free: use a smaller model or KV pool, "
-        "or end what else runs on this GPU",
-        name_, static_cast<double>(bytes) / kGigabyte,
-        static_cast<double>(memory.free_bytes) / kGigabyte,
-        static_cast<double>(memory.total_bytes) / kGigabyte);
+    return OutOfMemory(bytes);
   }
   RETURN_IF_CUDA_ERROR(error, fmt::format("{}: allocate {} bytes", name_, bytes));
   g_own_bytes += bytes;
@@ -236,12 +238,27 @@ absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream() {
   return std::make_unique<CudaStream>(index_, handle, events_);
 }
 
-absl::StatusOr<DeviceBuffer> CudaDevice::AllocateShared(size_t) { return Unimplemented("not yet"); }
-absl::StatusOr<MemoryHandle> CudaDevice::Share(std::span<const std::byte>) {
-  return Unimplemented("not yet");
+absl::StatusOr<DeviceBuffer> CudaDevice::AllocateShared(size_t bytes) {
+  if (bytes == 0) return DeviceBuffer();
+  RETURN_IF_CUDA_ERROR(cudaSetDevice(index_), name_);
+  absl::StatusOr<DeviceBuffer> memory = AllocateSharedMemory(index_, sharing_, bytes);
+  if (absl::IsResourceExhausted(memory.status())) return OutOfMemory(bytes);
+  if (!memory.ok()) return Annotate(memory.status(), name_);
+  return memory;
 }
-absl::StatusOr<DeviceBuffer> CudaDevice::OpenShared(const MemoryHandle&) {
-  return Unimplemented("not yet");
+
+absl::StatusOr<MemoryHandle> CudaDevice::Share(std::span<const std::byte> memory) {
+  RETURN_IF_CUDA_ERROR(cudaSetDevice(index_), name_);
+  absl::StatusOr<MemoryHandle> handle = ShareMemory(memory);
+  if (!handle.ok()) return Annotate(handle.status(), name_);
+  return handle;
+}
+
+absl::StatusOr<DeviceBuffer> CudaDevice::OpenShared(const MemoryHandle& handle) {
+  RETURN_IF_CUDA_ERROR(cudaSetDevice(index_), name_);
+  absl::StatusOr<DeviceBuffer> memory = OpenSharedMemory(index_, handle);
+  if (!memory.ok()) return Annotate(memory.status(), name_);
+  return memory;
 }
 
 }  // namespace tandem::cuda

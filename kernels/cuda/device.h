@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "kernels/cuda/launchers.h"
+#include "kernels/cuda/shared_memory.h"
 #include "kernels/device.h"
 
 namespace tandem::cuda {
@@ -84,20 +85,24 @@ class CudaDevice final : public Device {
   absl::StatusOr<DeviceBuffer> Allocate(size_t bytes) override;
   absl::StatusOr<DeviceBuffer> AllocateHost(size_t bytes) override;
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override;
-  bool can_share() const override { return false; }
+  bool can_share() const override { return sharing_ != Sharing::kNone; }
   absl::StatusOr<DeviceBuffer> AllocateShared(size_t bytes) override;
   absl::StatusOr<MemoryHandle> Share(std::span<const std::byte> memory) override;
   absl::StatusOr<DeviceBuffer> OpenShared(const MemoryHandle& handle) override;
 
   // Of this device, without a stream.
   const LaunchTarget& target() const { return target_; }
+  Sharing sharing() const { return sharing_; }
 
  private:
-  CudaDevice(int index, const LaunchTarget& target);
+  CudaDevice(int index, const LaunchTarget& target, Sharing sharing);
+
+  absl::Status OutOfMemory(size_t bytes) const;
 
   const int index_;
   const std::string name_;
   const LaunchTarget target_;
+  const Sharing sharing_;
   const std::shared_ptr<EventPool> events_ = std::make_shared<EventPool>();
 };
 

@@ -7,5 +7,5 @@ set(CUDA_KERNEL_SOURCES attention_decode.cu attention_decode_128.cu attention_de
     skinny_gemm.cu small_ops.cu)
 set(CUDA_HOPPER_SOURCES attention_prefill_sm90.cu)
 set(CUDA_HOST_SOURCES architectures.cc backend.cc call_staging.cc cublaslt_library.cc
-    cuda_status.cc device.cc gemm.cc ops_cuda.cc ops_cuda_attention.cc prefill_plan.cc sampler.cc
-    scratch.cc stream_extents.cc)
+    cuda_status.cc device.cc driver_api.cc gemm.cc mapped_memory.cc ops_cuda.cc
+    ops_cuda_attention.cc prefill_plan.cc sampler.cc scratch.cc shared_memory.cc stream_extents.cc)

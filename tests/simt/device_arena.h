@@ -11,6 +11,15 @@ class DeviceArena {
  public:
   // Bytes of NaN, aligned to a page; null when the addresses have run out.
   void* Allocate(size_t bytes);
+  // Addresses that nothing can touch until a file is mapped there.
+  void* Reserve(size_t bytes);
+  // Puts the first bytes of a file there instead of what there was, for all of the allocation or
+  // reservation that begins at `pointer`.
+  enum class Reach { kNothing, kRead, kReadWrite };
+  void MapFile(void* pointer, int file, Reach reach);
+  void Unmap(void* pointer);
+  // Of what MapFile mapped.
+  void SetReach(void* pointer, Reach reach);
   void Free(void* pointer);
 
   // While one of these lives, the memory can be touched. They nest.
@@ -25,10 +34,18 @@ class DeviceArena {
   };
 
  private:
+  struct Block {
+    size_t bytes;  // without the gap behind
+    Reach reach;
+    bool of_file = false;
+  };
+
+  void* Place(size_t bytes, Reach reach);
+  Block& At(void* pointer);
   void Protect(int protection);
 
-  std::map<size_t, size_t> blocks_;  // offset -> bytes, without the gap behind each
-  size_t used_ = 0;                  // nothing lies behind
+  std::map<size_t, Block> blocks_;  // by offset
+  size_t used_ = 0;                 // nothing lies behind
   int depth_ = 0;
 };
 

@@ -36,6 +36,8 @@ constexpr ErrorText kErrors[] = {
     SIMT_ERROR(cudaErrorInvalidDeviceFunction, "invalid device function"),
     SIMT_ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
     SIMT_ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
+    SIMT_ERROR(cudaErrorDeviceUninitialized, "invalid device context"),
+    SIMT_ERROR(cudaErrorMapBufferObjectFailed, "mapping of buffer object failed"),
     SIMT_ERROR(cudaErrorNoKernelImageForDevice,
                "no kernel image is available for execution on the device"),
     SIMT_ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "tests/simt/ipc_memory.h"
 #include "tests/simt/runtime.h"
 
 namespace simt {
@@ -60,6 +61,7 @@ cudaError_t Free(void* pointer, MemoryKind kind, bool owned) {
   if (kind == MemoryKind::kDevice) machine.device_bytes -= found->second.bytes;
   machine.allocations.erase(found);
   if (kind == MemoryKind::kDevice) {
+    ForgetToken(pointer);
     machine.arena.Free(pointer);
   } else if (owned) {
     std::free(pointer);

@@ -20,6 +20,9 @@ struct DeviceConfig {
   size_t memory_bytes = size_t{512} << 20;
   int num_sms = 4;
   std::string name = "NVIDIA H200 (emulated)";
+  bool no_file_handles = false;  // the driver exports no allocation as a file
+  bool no_ipc = false;           // the runtime gives no tokens of memory
+  bool refuse_imports = false;   // memory of other processes cannot be opened
 };
 // From here on. Call it with {} at the end of a test that changed something.
 void Configure(const DeviceConfig& config);
