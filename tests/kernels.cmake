@@ -2,12 +2,13 @@
 # such as */cuda_0 in --gtest_filter chooses one.
 set(OPS_SUPPORT_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/support/attention_fixture.cc
     ${CMAKE_CURRENT_SOURCE_DIR}/support/ops_fixture.cc
-    ${CMAKE_CURRENT_SOURCE_DIR}/support/reference_ops.cc)
+    ${CMAKE_CURRENT_SOURCE_DIR}/support/reference_ops.cc
+    ${CMAKE_CURRENT_SOURCE_DIR}/support/sharing_peer.cc)
 add_library(tandem_ops_support STATIC ${OPS_SUPPORT_SOURCES})
 target_link_libraries(tandem_ops_support PUBLIC tandem_kernels hwy::hwy GTest::gtest)
 
-set(OPS_CONFORMANCE_TESTS device_extents ops ops_attention ops_attention_bits ops_attention_mass ops_kv ops_rows
-    ops_sample ops_validate)
+set(OPS_CONFORMANCE_TESTS device_extents device_sharing ops ops_attention ops_attention_bits
+    ops_attention_mass ops_kv ops_rows ops_sample ops_validate)
 foreach(name ${OPS_CONFORMANCE_TESTS})
   tandem_test(${name}_test SOURCES conformance/${name}_test.cc DEPS tandem_ops_support TIMEOUT 600)
 endforeach()
@@ -26,6 +27,8 @@ tandem_emulated_test(cuda_decode_test SOURCES unit/kernels/cuda_decode_test.cc
   DEPS tandem_kernels)
 target_compile_options(cuda_decode_test PRIVATE -Wno-unknown-pragmas)
 tandem_emulated_test(cuda_device_test SOURCES unit/kernels/cuda_device_test.cc DEPS tandem_kernels)
+tandem_emulated_test(cuda_sharing_test SOURCES unit/kernels/cuda_sharing_test.cc
+  DEPS tandem_ops_support)
 tandem_emulated_test(cuda_ops_test SOURCES unit/kernels/cuda_ops_test.cc DEPS tandem_kernels)
 tandem_emulated_test(cuda_prefill_test SOURCES unit/kernels/cuda_prefill_test.cc
   DEPS tandem_ops_support TIMEOUT 300)

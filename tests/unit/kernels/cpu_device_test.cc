@@ -1,3 +1,7 @@
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -100,6 +104,51 @@ TEST_F(CpuDeviceTest, ItsMemoryIsTheHosts) {
   auto host = device().AllocateHost(5000);
   ASSERT_TRUE(host.ok()) << host.status();
   host->bytes().back() = std::byte{1};
+}
+
+// A page that is taken away would end the process that reads it.
+TEST_F(CpuDeviceTest, AFileThatMayShrinkIsNotOpened) {
+  const auto code_of_opening = [this](unsigned seals) {
+    MemoryHandle handle{.kind = MemoryHandle::Kind::kHostFile, .bytes = 5000};
+    handle.file = UniqueFd(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    EXPECT_EQ(ftruncate(handle.file.get(), 8192), 0);
+    EXPECT_EQ(fcntl(handle.file.get(), F_ADD_SEALS, seals), 0);
+    return device().OpenShared(handle).status().code();
+  };
+  EXPECT_EQ(code_of_opening(0), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code_of_opening(F_SEAL_GROW | F_SEAL_WRITE), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code_of_opening(F_SEAL_SHRINK), absl::StatusCode::kOk);
+}
+
+TEST_F(CpuDeviceTest, WhoeverIsGivenSharedMemoryCannotWriteIt) {
+  const DeviceBuffer shared = *device().AllocateShared(5000);
+  const MemoryHandle handle = *device().Share(shared.bytes());
+  EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, handle.file.get(), 0),
+            MAP_FAILED);
+  EXPECT_EQ(pwrite(handle.file.get(), "x", 1, 0), -1);
+  EXPECT_NE(ftruncate(handle.file.get(), 0), 0);
+  const DeviceBuffer opened = *device().OpenShared(handle);
+  EXPECT_NE(mprotect(opened.data(), 4096, PROT_READ | PROT_WRITE), 0);
+  shared.bytes()[7] = std::byte{1};
+  EXPECT_EQ(opened.bytes()[7], std::byte{1});
+}
+
+TEST_F(CpuDeviceTest, SharedMemoryIsAlignedZeroAndUnmapped) {
+  for (size_t size : {size_t{5000}, size_t{2} << 20, size_t{7} << 20}) {
+    SCOPED_TRACE(size);
+    const int64_t before = MappedPages();
+    for (int i = 0; i < 4; ++i) {
+      const auto buffer = device().AllocateShared(size);
+      ASSERT_TRUE(buffer.ok()) << buffer.status();
+      const size_t alignment = size >= (2 << 20) ? size_t{2} << 20 : size_t{4096};
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % alignment, 0);
+      EXPECT_TRUE(AllZero(buffer->bytes()));
+      const auto opened = device().OpenShared(*device().Share(buffer->bytes()));
+      ASSERT_TRUE(opened.ok()) << opened.status();
+      EXPECT_TRUE(AllZero(opened->bytes()));
+    }
+    EXPECT_EQ(MappedPages(), before);
+  }
 }
 
 TEST_F(CpuDeviceTest, WorkIsNotRecorded) {
