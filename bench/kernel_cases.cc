@@ -127,6 +127,42 @@ absl::Status AddAttention(KernelArrays& arrays, Cases& cases) {
   return absl::OkStatus();
 }
 
+// What a transfer moves: extents of more memory than caches hold, plain and with their hashes.
+absl::Status AddExtents(KernelArrays& arrays, Cases& cases) {
+  struct Lists {
+    std::vector<ExtentCopy> copies;
+    std::vector<std::span<const std::byte>> sources;
+    std::vector<uint64_t> hashes;
+  };
+  constexpr int64_t kBytes = int64_t{96} << 20;
+  ASSIGN_OR_RETURN(const std::byte* const from, arrays.NextWeight(kBytes));
+  ASSIGN_OR_RETURN(std::byte* const to, arrays.Bytes(kBytes));
+  for (const int64_t kib : {16, 64, 256}) {
+    const auto bytes = static_cast<size_t>(kib << 10);
+    auto lists = std::make_shared<Lists>();
+    for (size_t at = 0; at < static_cast<size_t>(kBytes); at += bytes) {
+      lists->sources.push_back({from + at, bytes});
+      lists->copies.push_back({{to + at, bytes}, lists->sources.back()});
+    }
+    lists->hashes.resize(lists->copies.size());
+    const std::string shape = fmt::format("96 MiB by {} KiB", kib);
+    const OpCost moved = {.bytes = 2.0 * kBytes};
+    cases.push_back({"copy", shape, moved, [&arrays, lists] {
+                       for (const ExtentCopy& copy : lists->copies) {
+                         RETURN_IF_ERROR(arrays.stream().Copy(copy.dst, copy.src));
+                       }
+                       return absl::OkStatus();
+                     }});
+    cases.push_back({"copy_all", shape, moved, [&arrays, lists] {
+                       return arrays.stream().CopyAll(lists->copies, lists->hashes);
+                     }});
+    cases.push_back({"hash_all", shape, {.bytes = 1.0 * kBytes}, [&arrays, lists] {
+                       return arrays.stream().HashAll(lists->sources, lists->hashes);
+                     }});
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AddKvBlocks(KernelArrays& arrays, Cases& cases) {
   struct Lists {
     std::vector<int64_t> slots;
@@ -293,6 +329,7 @@ absl::StatusOr<std::vector<KernelCase>> AllKernelCases(KernelArrays& arrays) {
   RETURN_IF_ERROR(AddPackWeight(arrays, cases));
   RETURN_IF_ERROR(AddAttention(arrays, cases));
   RETURN_IF_ERROR(AddKvBlocks(arrays, cases));
+  RETURN_IF_ERROR(AddExtents(arrays, cases));
   RETURN_IF_ERROR(AddRowOps(arrays, cases, 1));
   RETURN_IF_ERROR(AddRowOps(arrays, cases, 512));
   RETURN_IF_ERROR(AddSample(arrays, cases));

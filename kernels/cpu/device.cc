@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "kernels/cpu/copy_and_hash.h"
 #include "kernels/cpu/host_pages.h"
 #include "kernels/cpu/shared_memory.h"
 #include "kernels/extent_checks.h"
@@ -50,8 +51,7 @@ class CpuStream final : public Stream {
     RETURN_IF_ERROR(CheckRoomForHashes(copies.size(), hashes.size()));
     RETURN_IF_ERROR(CheckCopySizes(copies));
     for (size_t i = 0; i < copies.size(); ++i) {
-      RETURN_IF_ERROR(Copy(copies[i].dst, copies[i].src));
-      hashes[i] = Hash64(copies[i].dst);
+      hashes[i] = cpu::CopyAndHash(copies[i].dst, copies[i].src);
     }
     return absl::OkStatus();
   }

@@ -81,8 +81,9 @@ __device__ __forceinline__ void MovePiece(const DeviceExtent& extent, uint64_t a
     if (offset + kVectorBytes <= extent.bytes) held[i] = LoadBytes<kAccess>(extent.from + offset);
   }
   const int word = lane / 4 + lane % 4 * 2;  // of the secret, for the first half of a block
-  const uint64_t secret[2][2] = {{xxh3::kSecret[word], xxh3::kSecret[word + 1]},
-                                 {xxh3::kSecret[word + 8], xxh3::kSecret[word + 9]}};
+  const uint64_t secret[2][2] = {
+      {xxh3::kDeviceSecret.of[word], xxh3::kDeviceSecret.of[word + 1]},
+      {xxh3::kDeviceSecret.of[word + 8], xxh3::kDeviceSecret.of[word + 9]}};
   uint64_t sums[2 * kPieceBlocks] = {};
 #pragma unroll
   for (int i = 0; i < kLoadsInFlight; ++i) {
@@ -112,7 +113,7 @@ struct Chain {
   __device__ __forceinline__ explicit Chain(int lane_of_warp)
       : lane(lane_of_warp % xxh3::kLanes),
         scramble_secret(xxh3::SecretAt(xxh3::kScrambleSecret + 8 * lane)),
-        accumulator(xxh3::kFirst[lane]) {}
+        accumulator(xxh3::kDeviceFirst.of[lane]) {}
 
   // Takes in the sums of `count` blocks, of which the first `whole` are full.
   __device__ __forceinline__ void Add(const uint64_t (*sums)[xxh3::kLanes], int count, int whole) {

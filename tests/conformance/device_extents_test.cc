@@ -147,6 +147,7 @@ TEST_P(DeviceExtentsTest, LengthsAroundWhatIsMovedInOneGo) {
     }
   }
   ExpectCopied(Spread(lengths, 16, 0));
+  ExpectCopied(Spread(lengths, 64, 0));
   ExpectHashed(Spread(lengths, 16, 0));
 }
 
