@@ -30,6 +30,10 @@ tandem_test(staging_test
   SOURCES unit/transfer/staged_transport_test.cc unit/transfer/staging_test.cc
           support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_transfer)
+tandem_test(lane_test
+  SOURCES unit/transfer/lane_test.cc support/lane_medium.cc support/payload_memory.cc
+          support/transport_probe.cc
+  DEPS tandem_transfer tandem_kernels)
 # Payloads in the memory of the host, and of the device that TANDEM_TEST_DEVICE names.
 set(TRANSPORT_CONFORMANCE_TEST
     conformance/transport_test.cc conformance/transport_recovery_test.cc

@@ -2,11 +2,6 @@
 // The peer is a plain socket of the test.
 #include "transfer/tcp/tcp_transport.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -14,11 +9,10 @@
 
 #include "absl/synchronization/notification.h"
 #include "base/hash.h"
-#include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/raw_peer.h"
 #include "tests/support/transport_probe.h"
-#include "transfer/tcp/socket.h"
 
 namespace tandem {
 namespace {
@@ -29,11 +23,6 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kEpoch = 7;
 
-Bytes HeaderBytes(const FrameHeader& header) {
-  const auto bytes = EncodeFrameHeader(header);
-  return Bytes(bytes.begin(), bytes.end());
-}
-
 FrameHeader DataHeader(uint64_t stream, const Bytes& payload) {
   return {.type = FrameType::kData,
           .stream = stream,
@@ -41,106 +30,6 @@ FrameHeader DataHeader(uint64_t stream, const Bytes& payload) {
           .payload_bytes = static_cast<uint32_t>(payload.size()),
           .payload_hash = Hash64(payload)};
 }
-
-sockaddr_in Loopback(uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
-// A blocking socket that says what the test tells it to.
-class RawPeer {
- public:
-  explicit RawPeer(UniqueFd socket) : socket_(std::move(socket)) {}
-
-  static RawPeer ConnectTo(const std::string& address) {
-    UniqueFd socket_fd(socket(AF_INET, SOCK_STREAM, 0));
-    const sockaddr_in name =
-        Loopback(static_cast<uint16_t>(std::stoi(ParseHostPort(address)->port)));
-    EXPECT_EQ(connect(socket_fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
-    return RawPeer(std::move(socket_fd));
-  }
-
-  void Send(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t count = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (count <= 0) return;  // the other side may close at any byte
-      bytes = bytes.subspan(static_cast<size_t>(count));
-    }
-  }
-
-  // Exactly `size` bytes, fewer when the other side closes first.
-  Bytes Receive(size_t size) {
-    Bytes bytes(size);
-    size_t filled = 0;
-    while (filled < size) {
-      const ssize_t count = recv(socket_.get(), bytes.data() + filled, size - filled, 0);
-      if (count <= 0) break;
-      filled += static_cast<size_t>(count);
-    }
-    bytes.resize(filled);
-    return bytes;
-  }
-
-  // As the sender of one connection: says hello, so that the other side answers from here on.
-  RawPeer& Greet() {
-    static uint64_t groups = 0;
-    Send(HeaderBytes({.type = FrameType::kHello, .stream = ++groups, .block = 1}));
-    return *this;
-  }
-  // As a receiver: expects the hello and allows whatever is to come.
-  RawPeer& GreetBack() {
-    EXPECT_EQ(ReceiveHeader().type, FrameType::kHello);
-    Send(HeaderBytes({.type = FrameType::kCredit, .frames = uint64_t{1} << 40}));
-    return *this;
-  }
-
-  // The next one that is no credit.
-  FrameHeader ReceiveHeader() {
-    while (true) {
-      const FrameHeader header = ReceiveAnyHeader();
-      if (header.type != FrameType::kCredit) return header;
-    }
-  }
-
-  FrameHeader ReceiveAnyHeader() {
-    const Bytes bytes = Receive(kFrameHeaderBytes);
-    if (bytes.size() != kFrameHeaderBytes) {
-      ADD_FAILURE() << "the connection was closed instead of an answer";
-      return {};
-    }
-    const auto header = ParseFrameHeader(std::span<const std::byte, kFrameHeaderBytes>(bytes));
-    EXPECT_TRUE(header.ok()) << header.status();
-    return *header;
-  }
-
-  // Waits for the other side to close, whatever it says before.
-  bool IsClosed() {
-    while (!Receive(1).empty()) {
-    }
-    return true;
-  }
-  void Close() { socket_ = UniqueFd(); }
-
- private:
-  UniqueFd socket_;
-};
-
-class RawListener {
- public:
-  explicit RawListener(int backlog = 8) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
-    const sockaddr_in name = Loopback(0);
-    EXPECT_EQ(bind(socket_.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
-    EXPECT_EQ(listen(socket_.get(), backlog), 0);
-  }
-  std::string address() const { return fmt::format("127.0.0.1:{}", LocalPort(socket_)); }
-  RawPeer Accept() { return RawPeer(UniqueFd(accept(socket_.get(), nullptr, nullptr))); }
-
- private:
-  UniqueFd socket_;
-};
 
 class TcpTransportTest : public ::testing::Test {
  protected:

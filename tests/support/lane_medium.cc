@@ -1,0 +1,203 @@
+#include "tests/support/lane_medium.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <string_view>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace tandem {
+
+void LaneBoard::SetHeld(bool held) {
+  absl::MutexLock lock(&mutex_);
+  held_ = held;
+  Ring();
+}
+
+void LaneBoard::SetRoom(size_t payloads) {
+  absl::MutexLock lock(&mutex_);
+  room_ = payloads;
+  Ring();
+}
+
+void LaneBoard::FailOffers(absl::Status status) {
+  absl::MutexLock lock(&mutex_);
+  offers_ = std::move(status);
+}
+
+void LaneBoard::FailExpects(absl::Status status) {
+  absl::MutexLock lock(&mutex_);
+  expects_ = std::move(status);
+}
+
+int LaneBoard::expected() const {
+  absl::MutexLock lock(&mutex_);
+  return expected_;
+}
+
+bool LaneBoard::AwaitExpected(int count) const {
+  absl::MutexLock lock(&mutex_);
+  const auto enough = [this, count]()
+                          ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return expected_ >= count; };
+  return mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Minutes(1));
+}
+
+bool LaneBoard::held() const {
+  absl::MutexLock lock(&mutex_);
+  return held_;
+}
+
+size_t LaneBoard::room() const {
+  absl::MutexLock lock(&mutex_);
+  return room_;
+}
+
+absl::Status LaneBoard::Push(Bytes operation) {
+  absl::MutexLock lock(&mutex_);
+  if (offers_.ok()) operations_.push_back(std::move(operation));
+  return offers_;
+}
+
+absl::StatusOr<LaneBoard::Bytes> LaneBoard::Pop(size_t size) {
+  absl::MutexLock lock(&mutex_);
+  ++expected_;
+  if (!expects_.ok()) return expects_;
+  if (operations_.empty() || operations_.front().size() != size) {
+    return InvalidArgument("no operation of {} bytes was offered", size);
+  }
+  Bytes operation = std::move(operations_.front());
+  operations_.pop_front();
+  return operation;
+}
+
+int LaneBoard::AddBell() {
+  absl::MutexLock lock(&mutex_);
+  return bells_.emplace_back(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+}
+
+void LaneBoard::Ring() const {
+  for (const int bell : bells_) eventfd_write(bell, 1);
+}
+
+namespace {
+
+class BoardLane final : public PayloadLane {
+ public:
+  explicit BoardLane(LaneBoard& board) : board_(board) {}
+
+  Room room() const override { return {.payloads = board_.room(), .bytes = 1 << 20}; }
+  absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) override {
+    LaneBoard::Bytes operation;
+    for (LanePayload& payload : payloads) {
+      payload.place = operation.size();
+      payload.hash = Hash64(payload.bytes);
+      operation.insert(operation.end(), payload.bytes.begin(), payload.bytes.end());
+    }
+    const auto size = static_cast<uint32_t>(operation.size());
+    RETURN_IF_ERROR(board_.Push(std::move(operation)));
+    return size;
+  }
+  absl::Status Expect(uint32_t bytes) override {
+    ASSIGN_OR_RETURN(arrived_, board_.Pop(bytes));
+    announced_ = true;
+    return absl::OkStatus();
+  }
+  bool arriving() const override { return announced_ && board_.held(); }
+  absl::StatusOr<std::span<const std::byte>> Find(uint64_t place, size_t bytes) const override {
+    if (bytes > arrived_.size() || place > arrived_.size() - bytes) {
+      return InvalidArgument("{} bytes at {} of an operation of {}", bytes, place, arrived_.size());
+    }
+    return std::span(arrived_).subspan(place, bytes);
+  }
+
+ private:
+  LaneBoard& board_;
+  LaneBoard::Bytes arrived_;
+  bool announced_ = false;
+};
+
+class LaneChannel final : public ByteChannel {
+ public:
+  LaneChannel(std::unique_ptr<ByteChannel> channel, LaneBoard& board)
+      : channel_(std::move(channel)),
+        bell_(board.AddBell()),
+        watch_(epoll_create1(EPOLL_CLOEXEC)),
+        lane_(board) {
+    epoll_event event{.events = EPOLLIN, .data = {}};
+    epoll_ctl(watch_.get(), EPOLL_CTL_ADD, bell_, &event);
+  }
+
+  int fd() const override { return watch_.get(); }
+  bool wants_output() const override { return false; }
+  absl::StatusOr<bool> Establish() override {
+    ASSIGN_OR_RETURN(const bool established, channel_->Establish());
+    Watch();
+    return established;
+  }
+  absl::StatusOr<size_t> Read(std::span<const iovec> parts) override {
+    eventfd_t rings = 0;
+    eventfd_read(bell_, &rings);
+    return channel_->Read(parts);
+  }
+  absl::StatusOr<size_t> Write(std::span<const iovec> parts) override {
+    const absl::StatusOr<size_t> count = channel_->Write(parts);
+    Watch();
+    return count;
+  }
+  PayloadLane* lane() override { return &lane_; }
+
+ private:
+  // The descriptor of one that connects may change, and so does what it waits for.
+  void Watch() {
+    const int fd = channel_->fd();
+    epoll_event event{.events = EPOLLIN | (channel_->wants_output() ? EPOLLOUT : 0u), .data = {}};
+    if (fd < 0) return;
+    if (epoll_ctl(watch_.get(), EPOLL_CTL_MOD, fd, &event) == 0) return;
+    epoll_ctl(watch_.get(), EPOLL_CTL_ADD, fd, &event);
+  }
+
+  const std::unique_ptr<ByteChannel> channel_;
+  const int bell_;
+  const UniqueFd watch_;
+  BoardLane lane_;
+};
+
+class LaneMedium final : public Medium {
+ public:
+  LaneMedium(std::unique_ptr<Medium> medium, LaneBoard& board)
+      : medium_(std::move(medium)), board_(board) {}
+
+  std::string_view name() const override { return medium_->name(); }
+  std::string address() const override { return medium_->address(); }
+  absl::Status MayReach(std::string_view peer) const override { return medium_->MayReach(peer); }
+  int listener_fd() const override { return medium_->listener_fd(); }
+  absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() override {
+    ASSIGN_OR_RETURN(std::unique_ptr<ByteChannel> channel, medium_->Accept());
+    if (channel == nullptr) return nullptr;
+    return std::make_unique<LaneChannel>(std::move(channel), board_);
+  }
+  absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) override {
+    ASSIGN_OR_RETURN(std::unique_ptr<ByteChannel> channel, medium_->Connect(peer));
+    return std::make_unique<LaneChannel>(std::move(channel), board_);
+  }
+  bool has_lanes() const override { return true; }
+  size_t buffer_bytes() const override { return medium_->buffer_bytes(); }
+
+ private:
+  const std::unique_ptr<Medium> medium_;
+  LaneBoard& board_;
+};
+
+}  // namespace
+
+std::unique_ptr<Medium> NewLaneMedium(std::unique_ptr<Medium> medium, LaneBoard& board) {
+  return std::make_unique<LaneMedium>(std::move(medium), board);
+}
+
+}  // namespace tandem

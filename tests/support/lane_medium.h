@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "transfer/medium.h"
+
+namespace tandem {
+
+// What moves between the two ends of a lane of the test, one operation after the other, and what a
+// test does to it. For one connection. Thread-safe.
+class LaneBoard {
+ public:
+  using Bytes = std::vector<std::byte>;
+
+  // What was announced does not arrive before Release.
+  void HoldArrivals() { SetHeld(true); }
+  void ReleaseArrivals() { SetHeld(false); }
+  // How many payloads one Offer takes; 0: none for now.
+  void SetRoom(size_t payloads);
+  // What the next calls give.
+  void FailOffers(absl::Status status);
+  void FailExpects(absl::Status status);
+  // How many operations were announced to the receiver.
+  int expected() const;
+  // False when it took longer than a minute.
+  bool AwaitExpected(int count) const;
+
+  // Of the lanes.
+  bool held() const;
+  size_t room() const;
+  absl::Status Push(Bytes operation);
+  // INVALID_ARGUMENT when the next operation is not of that size.
+  absl::StatusOr<Bytes> Pop(size_t size);
+  // An eventfd that rings when any of the above changed.
+  int AddBell();
+
+ private:
+  void SetHeld(bool held);
+  void Ring() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  mutable absl::Mutex mutex_;
+  bool held_ ABSL_GUARDED_BY(mutex_) = false;
+  size_t room_ ABSL_GUARDED_BY(mutex_) = 64;
+  int expected_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status offers_ ABSL_GUARDED_BY(mutex_);
+  absl::Status expects_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Bytes> operations_ ABSL_GUARDED_BY(mutex_);
+  std::vector<int> bells_ ABSL_GUARDED_BY(mutex_);  // closed with the process
+};
+
+// Another medium whose channels have a lane: operations over `board`, which outlives it.
+std::unique_ptr<Medium> NewLaneMedium(std::unique_ptr<Medium> medium, LaneBoard& board);
+
+}  // namespace tandem

@@ -1,0 +1,231 @@
+// The framed transport where payloads have a lane beside the bytes: what is announced is waited
+// for, a lane without room or that fails, and peers that name what there is not.
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/registry.h"
+#include "tests/support/forwarding_device.h"
+#include "tests/support/lane_medium.h"
+#include "tests/support/payload_memory.h"
+#include "tests/support/raw_peer.h"
+#include "tests/support/transport_probe.h"
+#include "transfer/framed/framed_transport.h"
+#include "transfer/tcp/tcp_medium.h"
+
+namespace tandem {
+namespace {
+
+using Kind = ReceiverProbe::Call::Kind;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kEpoch = 7;
+constexpr size_t kPayloadBytes = 3000;
+
+// The host as a device whose copies fail once a test says so.
+class FailingDevice final : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  void Fail() { failing_ = true; }
+
+ private:
+  class FailingStream final : public ForwardingStream {
+   public:
+    FailingStream(std::unique_ptr<Stream> stream, const std::atomic<bool>& failing)
+        : ForwardingStream(std::move(stream)), failing_(failing) {}
+    absl::Status CopyAll(std::span<const ExtentCopy> copies, std::span<uint64_t> hashes) override {
+      if (failing_) return absl::InternalError("the device fell off the bus");
+      return ForwardingStream::CopyAll(copies, hashes);
+    }
+
+   private:
+    const std::atomic<bool>& failing_;
+  };
+
+  std::unique_ptr<Stream> MakeStream(std::unique_ptr<Stream> stream) override {
+    return std::make_unique<FailingStream>(std::move(stream), failing_);
+  }
+
+  std::atomic<bool> failing_ = false;
+};
+
+class LaneTest : public testing::Test {
+ protected:
+  void Start() {
+    receiver_ = *NewFramedTransport(options_, NewMedium(), &probe_);
+    sender_ = *NewFramedTransport(options_, NewMedium(), nullptr);
+  }
+  std::unique_ptr<Medium> NewMedium() { return NewLaneMedium(*TcpMedium::Open({}), board_); }
+
+  void Send(uint64_t stream, uint32_t count) {
+    ASSERT_EQ(
+        sender_->OpenStream(receiver_->address(), stream, kEpoch, renew_every_, ends_.Callback()),
+        absl::OkStatus());
+    for (uint32_t block = 0; block < count; ++block) {
+      const std::span<std::byte> payload = payloads_.New(kPayloadBytes);
+      payloads_.Write(payload, PatternBytes(kPayloadBytes, stream * 1000 + block));
+      ASSERT_EQ(sender_->Post(stream, kEpoch, 0, block, payload), absl::OkStatus());
+    }
+    ASSERT_EQ(sender_->FinishStream(stream, kEpoch), absl::OkStatus());
+  }
+  void ExpectArrived(uint64_t stream, uint32_t count) {
+    EXPECT_EQ(ends_.Wait(stream), absl::OkStatus());
+    for (uint32_t block = 0; block < count; ++block) {
+      EXPECT_EQ(probe_.BytesOf(stream, 0, block),
+                PatternBytes(kPayloadBytes, stream * 1000 + block));
+    }
+  }
+  // Whether the receiver closes the connection of a peer that says this.
+  bool ClosesOn(const std::vector<FrameHeader>& headers) {
+    RawPeer peer = RawPeer::ConnectTo(receiver_->address());
+    peer.Greet();
+    for (const FrameHeader& header : headers) peer.Send(HeaderBytes(header));
+    return peer.IsClosed();
+  }
+  static FrameHeader Reference(uint32_t payload_bytes, uint64_t place) {
+    return {.type = FrameType::kReference,
+            .stream = 1,
+            .epoch = kEpoch,
+            .payload_bytes = payload_bytes,
+            .place = place};
+  }
+
+  const Backend cpu_ = *OpenBackend("cpu", {.num_threads = 1});
+  FailingDevice device_{*cpu_.device};
+  LaneBoard board_;
+  FramedOptions options_ = {.device = &device_};
+  Duration renew_every_ = Duration::zero();
+  PayloadMemory payloads_;
+  EndProbe ends_;
+  ReceiverProbe probe_;
+  std::unique_ptr<Transport> receiver_;
+  std::unique_ptr<Transport> sender_;
+};
+
+TEST_F(LaneTest, PayloadsOfManyOperationsArrive) {
+  Start();
+  Send(1, 300);
+  Send(2, 10);
+  ExpectArrived(1, 300);
+  ExpectArrived(2, 10);
+  EXPECT_GE(board_.expected(), 310 / 64);
+  // Frames alone went over the bytes of the connection.
+  EXPECT_LT(sender_->bytes_sent(), 310 * kPayloadBytes / 10);
+}
+
+TEST_F(LaneTest, NothingIsReadBeforeWhatWasAnnouncedHasCome) {
+  board_.HoldArrivals();
+  Start();
+  Send(1, 5);
+  ASSERT_TRUE(board_.AwaitExpected(1));
+  // Another connection is served meanwhile, by the same thread.
+  RawPeer other = RawPeer::ConnectTo(receiver_->address());
+  other.Greet();
+  other.Send(HeaderBytes({.type = FrameType::kCommit, .stream = 2, .epoch = kEpoch, .block = 1}));
+  EXPECT_EQ(other.ReceiveHeader().type, FrameType::kAck);
+  EXPECT_EQ(probe_.Count(1, Kind::kPrepare), 0);
+  board_.ReleaseArrivals();
+  ExpectArrived(1, 5);
+}
+
+TEST_F(LaneTest, WithoutRoomPayloadsWaitAndRenewalsGoOn) {
+  board_.SetRoom(0);
+  renew_every_ = std::chrono::milliseconds(1);
+  options_.stall_timeout = std::chrono::milliseconds(20);  // no fault of the peer's
+  Start();
+  Send(1, 5);
+  ASSERT_TRUE(probe_.WaitFor(1, Kind::kRenewed, 60));
+  EXPECT_EQ(probe_.Count(1, Kind::kPrepare), 0);
+  board_.SetRoom(2);
+  ExpectArrived(1, 5);
+  EXPECT_GE(board_.expected(), 3);
+}
+
+TEST_F(LaneTest, AnOfferThatFailsEndsTheStreams) {
+  board_.FailOffers(Unavailable("the communicator is gone"));
+  Start();
+  Send(1, 1);
+  const absl::Status status = ends_.Wait(1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the communicator is gone"));
+  board_.FailOffers(absl::OkStatus());
+  Send(2, 3);
+  ExpectArrived(2, 3);
+}
+
+TEST_F(LaneTest, AnAnnouncementThatFailsHereIsNoFaultOfThePeers) {
+  board_.FailExpects(Unavailable("the communicator is gone"));
+  Start();
+  Send(1, 1);
+  EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(receiver_->refused().malformed, 0u);
+  EXPECT_EQ(receiver_->refused().closed, 0u);
+}
+
+TEST_F(LaneTest, WhoNamesWhatThereIsNotIsClosed) {
+  Start();
+  EXPECT_TRUE(ClosesOn({Reference(100, 0)})) << "nothing was announced";
+  EXPECT_TRUE(ClosesOn({{.type = FrameType::kAnnounce, .payload_bytes = 100}}))
+      << "nothing was offered";
+  EXPECT_EQ(board_.Push(LaneBoard::Bytes(100)), absl::OkStatus());
+  EXPECT_TRUE(ClosesOn({{.type = FrameType::kAnnounce, .payload_bytes = 100}, Reference(90, 11)}))
+      << "beyond the operation";
+  EXPECT_EQ(board_.Push(LaneBoard::Bytes(100)), absl::OkStatus());
+  EXPECT_TRUE(ClosesOn(
+      {{.type = FrameType::kAnnounce, .payload_bytes = 100}, Reference(100, ~uint64_t{0} - 50)}))
+      << "a place whose end is beyond all numbers";
+  EXPECT_TRUE(
+      ClosesOn({{.type = FrameType::kData, .stream = 1, .epoch = kEpoch, .payload_bytes = 100}}))
+      << "bytes where payloads have a lane";
+  EXPECT_EQ(receiver_->refused().malformed, 5u);
+  EXPECT_EQ(receiver_->refused().closed, 5u);
+  EXPECT_EQ(probe_.Count(1, Kind::kPrepare), 0);
+  Send(2, 3);
+  ExpectArrived(2, 3);
+}
+
+TEST_F(LaneTest, WithoutALaneNothingCanBeNamed) {
+  receiver_ = *NewFramedTransport({}, *TcpMedium::Open({}), &probe_);
+  EXPECT_TRUE(ClosesOn({Reference(100, 0)}));
+  EXPECT_TRUE(ClosesOn({{.type = FrameType::kAnnounce, .payload_bytes = 100}}));
+  EXPECT_EQ(receiver_->refused().malformed, 2u);
+  EXPECT_TRUE(probe_.calls().empty());
+}
+
+TEST_F(LaneTest, ADamagedPayloadIsCountedAndDoesNotLand) {
+  Start();
+  EXPECT_EQ(board_.Push(LaneBoard::Bytes(100)), absl::OkStatus());
+  RawPeer peer = RawPeer::ConnectTo(receiver_->address());
+  peer.Greet();
+  peer.Send(HeaderBytes({.type = FrameType::kAnnounce, .payload_bytes = 100}));
+  peer.Send(HeaderBytes(Reference(100, 0)));  // its hash is not 0
+  ASSERT_TRUE(probe_.WaitFor(1, Kind::kLanded, 1));
+  EXPECT_EQ(probe_.CallsOf(1).back().status.code(), absl::StatusCode::kDataLoss);
+  peer.Send(HeaderBytes(
+      {.type = FrameType::kCommit, .stream = 1, .epoch = kEpoch, .block = 1, .frames = 1}));
+  EXPECT_EQ(peer.ReceiveHeader().type, FrameType::kResend);
+  EXPECT_EQ(receiver_->refused().corrupted, 1u);
+}
+
+TEST_F(LaneTest, ADeviceThatFailsLandsNothing) {
+  Start();
+  device_.Fail();
+  Send(1, 3);
+  EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kUnavailable);
+  sender_.reset();
+  receiver_.reset();
+  EXPECT_EQ(probe_.Count(1, Kind::kCommit), 0);
+  EXPECT_EQ(probe_.Count(1, Kind::kPrepare), probe_.Count(1, Kind::kLanded));
+  for (const auto& call : probe_.CallsOf(1)) {
+    if (call.kind == Kind::kLanded) {
+      EXPECT_EQ(call.status.code(), absl::StatusCode::kUnavailable);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem
