@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstring>
 #include <ctime>
 
@@ -46,6 +48,15 @@ void InCalls(size_t bytes, const Call& call) {
     done += static_cast<size_t>(count);
   }
 }
+
+// The part of `bytes` that goes as number `index`.
+template <typename Byte>
+std::span<Byte> PieceOf(std::span<Byte> bytes, size_t index, size_t piece_bytes) {
+  const size_t at = index * piece_bytes;
+  return bytes.subspan(at, std::min(piece_bytes, bytes.size() - at));
+}
+
+void MustWork(const absl::Status& status) { TANDEM_CHECK(status.ok(), status.ToString()); }
 
 void MakeBlocking(const UniqueFd& socket) { fcntl(socket.get(), F_SETFL, 0); }
 
@@ -92,6 +103,46 @@ void CopyRing::Read(std::span<std::byte> bytes) {
     control_.read.store(index + 1);
     Wake(control_.read, control_.writer_sleeps);
   }
+}
+
+RelayEnd::RelayEnd(Device& device)
+    : is_host_(device.is_host()),
+      stream_(*device.NewStream()),
+      slots_(is_host_ ? DeviceBuffer() : *device.AllocateHost(2 * kSlotBytes)) {}
+
+std::span<std::byte> RelayEnd::Slot(size_t index) const {
+  return slots_.bytes().subspan(index % 2 * kSlotBytes, kSlotBytes);
+}
+
+void RelayEnd::Write(CopyRing& ring, std::span<const std::byte> bytes) {
+  if (is_host_) return ring.Write(bytes);
+  const size_t count = (bytes.size() + kSlotBytes - 1) / kSlotBytes;
+  std::array<std::unique_ptr<Event>, 2> copied;
+  const auto begin = [&](size_t index) {
+    const auto piece = PieceOf(bytes, index, kSlotBytes);
+    MustWork(stream_->Copy(Slot(index).first(piece.size()), piece));
+    copied[index % 2] = *stream_->Record();
+  };
+  begin(0);
+  for (size_t index = 0; index < count; ++index) {
+    if (index + 1 < count) begin(index + 1);
+    MustWork(copied[index % 2]->Synchronize());
+    ring.Write(Slot(index).first(PieceOf(bytes, index, kSlotBytes).size()));
+  }
+}
+
+void RelayEnd::Read(CopyRing& ring, std::span<std::byte> bytes) {
+  if (is_host_) return ring.Read(bytes);
+  const size_t count = (bytes.size() + kSlotBytes - 1) / kSlotBytes;
+  std::array<std::unique_ptr<Event>, 2> copied;
+  for (size_t index = 0; index < count; ++index) {
+    if (copied[index % 2] != nullptr) MustWork(copied[index % 2]->Synchronize());
+    const auto piece = PieceOf(bytes, index, kSlotBytes);
+    ring.Read(Slot(index).first(piece.size()));
+    MustWork(stream_->Copy(piece, Slot(index).first(piece.size())));
+    copied[index % 2] = *stream_->Record();
+  }
+  MustWork(stream_->Synchronize());
 }
 
 BareSocket::BareSocket() {

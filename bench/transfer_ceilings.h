@@ -3,8 +3,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
+#include "kernels/device.h"
 #include "transfer/tcp/socket.h"
 
 namespace tandem {
@@ -40,6 +42,26 @@ class CopyRing {
   const uint32_t num_pieces_;
   std::byte* const memory_;
   Control& control_;
+};
+
+// Between the memory of a device and a ring: copies to and from page-locked memory of the host, of
+// which two pieces are under way, while the next is copied in or out of the ring. Of the host's
+// memory nothing is staged.
+class RelayEnd {
+ public:
+  explicit RelayEnd(Device& device);
+
+  void Write(CopyRing& ring, std::span<const std::byte> bytes);
+  void Read(CopyRing& ring, std::span<std::byte> bytes);
+
+ private:
+  static constexpr size_t kSlotBytes = size_t{1} << 20;
+
+  std::span<std::byte> Slot(size_t index) const;
+
+  const bool is_host_;
+  const std::unique_ptr<Stream> stream_;
+  const DeviceBuffer slots_;
 };
 
 // One TCP connection over the loopback interface; calls of 1 MiB.

@@ -4,14 +4,15 @@
 #include "base/check.h"
 #include "transfer/fabric.h"
 #include "transfer/framed/framed_transport.h"
+#include "transfer/ipc/ipc_medium.h"
 #include "transfer/shm/shm_medium.h"
 #include "transfer/tcp/tcp_medium.h"
 
 namespace tandem {
 namespace {
 
-// The receiving sides. Several paths may lead to one.
-enum Side : size_t { kTcp, kTls, kShm, kFabric };
+// The receiving sides. Several paths may lead to one. Those of any device come first.
+enum Side : size_t { kShm, kIpc, kTcp, kTls, kFabric };
 
 constexpr uint64_t kEpoch = 1;
 
@@ -21,48 +22,68 @@ std::unique_ptr<Medium> Shm(const PathOptions& options) {
   return *ShmMedium::Open({.slot_bytes = options.ring_bytes});
 }
 
-std::unique_ptr<Transport> Receiving(std::unique_ptr<Medium> medium, FrameReceiver& receiver) {
-  return *NewFramedTransport({}, std::move(medium), &receiver);
-}
+// One end of each way: with a receiver the receiving one.
+class Ends {
+ public:
+  Ends(const PathOptions& options, Device& device, FrameReceiver* receiver)
+      : options_(options), device_(device), receiver_(receiver) {}
 
-std::unique_ptr<Transport> Sending(std::unique_ptr<Medium> medium, int32_t connections = 1) {
-  return *NewFramedTransport({.connections = connections}, std::move(medium), nullptr);
-}
+  std::unique_ptr<Transport> Over(std::unique_ptr<Medium> medium, int32_t connections = 1) const {
+    return *NewFramedTransport({.connections = connections,
+                                .device = &device_,
+                                .staged_payload_bytes = options_.extent_bytes},
+                               std::move(medium), receiver_);
+  }
+  std::unique_ptr<Transport> OverIpc(std::vector<std::span<const std::byte>> shared) const {
+    return Over(*IpcMedium::Open({.device = &device_, .shared = std::move(shared)}));
+  }
+  // What a worker has: shared memory, else TCP. Peers are not probed.
+  std::unique_ptr<Transport> BothWays() const {
+    static const SteadyClock clock;
+    const std::vector<FabricPart> parts = {
+        {"shm", [&](FrameReceiver* to, auto) { return NewFramedTransport({}, Shm(options_), to); }},
+        {"tcp", [&](FrameReceiver* to, auto) { return NewFramedTransport({}, Tcp(), to); }}};
+    return *Fabric::Open({.epoch = kEpoch}, parts, receiver_, clock);
+  }
 
-// What a worker has: shared memory, else TCP. Peers are not probed.
-std::unique_ptr<Transport> BothWays(const PathOptions& options, FrameReceiver* receiver) {
-  static const SteadyClock clock;
-  const std::vector<FabricPart> parts = {
-      {"shm", [&](FrameReceiver* to, auto) { return NewFramedTransport({}, Shm(options), to); }},
-      {"tcp", [&](FrameReceiver* to, auto) { return NewFramedTransport({}, Tcp(), to); }}};
-  return *Fabric::Open({.epoch = kEpoch}, parts, receiver, clock);
-}
+ private:
+  const PathOptions& options_;
+  Device& device_;
+  FrameReceiver* const receiver_;
+};
 
 }  // namespace
 
-std::vector<std::unique_ptr<Transport>> OpenReceivers(const PathOptions& options,
+std::vector<std::unique_ptr<Transport>> OpenReceivers(const PathOptions& options, Device& device,
                                                       FrameReceiver& receiver) {
+  const Ends ends(options, device, &receiver);
   std::vector<std::unique_ptr<Transport>> sides;  // by Side
-  sides.push_back(Receiving(Tcp(), receiver));
-  sides.push_back(Receiving(Tcp(options.tls), receiver));
-  sides.push_back(Receiving(Shm(options), receiver));
-  sides.push_back(BothWays(options, &receiver));
+  sides.push_back(ends.Over(Shm(options)));
+  sides.push_back(ends.OverIpc({}));
+  if (!device.is_host()) return sides;
+  sides.push_back(ends.Over(Tcp()));
+  sides.push_back(ends.Over(Tcp(options.tls)));
+  sides.push_back(ends.BothWays());
   return sides;
 }
 
-std::vector<SendingPath> OpenSenders(const PathOptions& options,
+std::vector<SendingPath> OpenSenders(const PathOptions& options, Device& device,
+                                     std::span<const std::byte> pool,
                                      const std::vector<std::string>& addresses) {
+  const Ends ends(options, device, nullptr);
   std::vector<SendingPath> paths;
-  paths.emplace_back("tcp", Sending(Tcp()), addresses[kTcp]);
-  paths.emplace_back("tcp, 2 connections", Sending(Tcp(), 2), addresses[kTcp]);
-  paths.emplace_back("tcp, 4 connections", Sending(Tcp(), 4), addresses[kTcp]);
-  paths.emplace_back("tcp, TLS", Sending(Tcp(options.tls)), addresses[kTls]);
-  paths.emplace_back("shm", Sending(Shm(options)), addresses[kShm]);
-  paths.emplace_back("shm, by the fabric", BothWays(options, nullptr), addresses[kFabric]);
+  paths.emplace_back("ipc", ends.OverIpc({pool}), addresses[kIpc]);
+  paths.emplace_back("shm", ends.Over(Shm(options)), addresses[kShm]);
+  if (!device.is_host()) return paths;
+  paths.emplace_back("shm, by the fabric", ends.BothWays(), addresses[kFabric]);
+  paths.emplace_back("tcp", ends.Over(Tcp()), addresses[kTcp]);
+  paths.emplace_back("tcp, 2 connections", ends.Over(Tcp(), 2), addresses[kTcp]);
+  paths.emplace_back("tcp, 4 connections", ends.Over(Tcp(), 4), addresses[kTcp]);
+  paths.emplace_back("tcp, TLS", ends.Over(Tcp(options.tls)), addresses[kTls]);
   return paths;
 }
 
-void SendingPath::Send(const Load& load, std::span<const std::byte> source) {
+void SendingPath::Send(const Load& load, std::span<const std::byte> pool) {
   absl::Notification done;
   absl::Status result;
   const auto check = [&](const absl::Status& status) {
@@ -76,7 +97,7 @@ void SendingPath::Send(const Load& load, std::span<const std::byte> source) {
                                }));
   for (uint32_t i = 0; i < load.extents(); ++i) {
     check(transport_->Post(stream, kEpoch, i / load.blocks, i,
-                           source.subspan(size_t{i} * load.extent_bytes, load.extent_bytes)));
+                           pool.subspan(size_t{i} * load.extent_bytes, load.extent_bytes)));
   }
   check(transport_->FinishStream(stream, kEpoch));
   done.WaitForNotification();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/device.h"
 #include "transfer/tcp/tls_context.h"
 #include "transfer/transport.h"
 
@@ -24,12 +25,14 @@ struct Load {
 };
 
 struct PathOptions {
-  size_t ring_bytes = 0;  // of shared memory, per connection
+  size_t ring_bytes = 0;    // of shared memory, per connection
+  size_t extent_bytes = 0;  // the largest
   TlsFiles tls;
 };
 
-// The receiving sides; called in the receiving process.
-std::vector<std::unique_ptr<Transport>> OpenReceivers(const PathOptions& options,
+// The receiving sides; called in the receiving process. Payloads lie in the memory of `device`:
+// where that is not the host, only the ways within a machine are there.
+std::vector<std::unique_ptr<Transport>> OpenReceivers(const PathOptions& options, Device& device,
                                                       FrameReceiver& receiver);
 
 // One way of sending streams: a transport of this process, and the address of the receiving side.
@@ -40,8 +43,8 @@ class SendingPath {
 
   const std::string& name() const { return name_; }
   const Transport& transport() const { return *transport_; }
-  // A stream of the load out of `source`, layer by layer; returns when it is acknowledged.
-  void Send(const Load& load, std::span<const std::byte> source);
+  // A stream of the load out of `pool`, layer by layer; returns when it is acknowledged.
+  void Send(const Load& load, std::span<const std::byte> pool);
 
  private:
   std::string name_;
@@ -50,8 +53,10 @@ class SendingPath {
   uint64_t last_stream_ = 0;
 };
 
-// All ways to the receiving sides at `addresses` (OpenReceivers).
-std::vector<SendingPath> OpenSenders(const PathOptions& options,
+// All ways to the receiving sides at `addresses` (OpenReceivers) out of `pool`, the whole of what
+// AllocateShared gave.
+std::vector<SendingPath> OpenSenders(const PathOptions& options, Device& device,
+                                     std::span<const std::byte> pool,
                                      const std::vector<std::string>& addresses);
 
 }  // namespace tandem

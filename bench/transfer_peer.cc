@@ -1,5 +1,6 @@
 #include "bench/transfer_peer.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -7,12 +8,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
-#include "kernels/cpu/device.h"
+#include "kernels/registry.h"
+#include "transfer/ipc/segments.h"
+#include "transfer/unix_socket.h"
 
 namespace tandem {
 namespace {
@@ -62,8 +67,64 @@ void PoolReceiver::Landed(const FrameHeader&, const absl::Status& status) {
   TANDEM_CHECK(status.ok(), "a payload was damaged on the way");
 }
 
-ReceiverProcess::ReceiverProcess(std::span<const std::byte> source, size_t ring_bytes,
-                                 const OpenTransports& open)
+// What the receiving process has of the device.
+class ReceiverProcess::Receiving {
+ public:
+  Receiving(const std::string& name, size_t pool_bytes)
+      : backend_(*OpenBackend(name, {})), pool_(*device().Allocate(pool_bytes)) {
+    if (!device().is_host()) host_.resize(pool_bytes);
+    Clear(pool_.bytes());
+  }
+
+  Device& device() const { return *backend_.device; }
+  std::span<std::byte> pool() const { return pool_.bytes(); }
+  RelayEnd& relay() { return relay_; }
+
+  // The greeting of SharedSegments comes over `control`.
+  void OpenMemory(const UniqueFd& control) {
+    pollfd watched = {.fd = control.get(), .events = POLLIN};
+    TANDEM_CHECK(poll(&watched, 1, -1) == 1, "the sending process is gone");
+    std::array<std::byte, kIpcGreetingBytes> bytes;
+    auto received = ReceiveWithDescriptors(control.get(), bytes);
+    TANDEM_CHECK(received.ok() && received->count == bytes.size(), "no memory was shown");
+    memory_ =
+        *OpenedSegments::Open(device(), *ParseIpcGreeting(bytes), std::move(received->descriptors));
+  }
+  void ReadMemory(std::span<std::byte> place) { MustCopy(place, *memory_->Find(0, place.size())); }
+  // Clears it.
+  bool Holds(std::span<std::byte> place, std::span<const std::byte> expected) {
+    const std::span<std::byte> readable =
+        device().is_host() ? place : std::span(host_).first(place.size());
+    if (!device().is_host()) MustCopy(readable, place);
+    const bool same = std::memcmp(readable.data(), expected.data(), place.size()) == 0;
+    Clear(place);
+    return same;
+  }
+
+ private:
+  void Clear(std::span<std::byte> place) {
+    if (device().is_host()) {
+      std::memset(place.data(), 0, place.size());
+      return;
+    }
+    const std::span<std::byte> zeros = std::span(host_).first(place.size());
+    std::memset(zeros.data(), 0, zeros.size());
+    MustCopy(place, zeros);
+  }
+  void MustCopy(std::span<std::byte> dst, std::span<const std::byte> src) {
+    TANDEM_CHECK(stream_->Copy(dst, src).ok() && stream_->Synchronize().ok(), "a copy failed");
+  }
+
+  const Backend backend_;
+  const DeviceBuffer pool_;
+  std::vector<std::byte> host_;  // as large as the pool of a device, for comparing
+  const std::unique_ptr<Stream> stream_ = *device().NewStream();
+  RelayEnd relay_{device()};
+  std::optional<OpenedSegments> memory_;
+};
+
+ReceiverProcess::ReceiverProcess(const std::string& device, std::span<const std::byte> source,
+                                 size_t ring_bytes, const OpenTransports& open)
     : source_(source), ring_(ring_bytes) {
   int ends[2];
   TANDEM_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "no socket pair");
@@ -75,7 +136,7 @@ ReceiverProcess::ReceiverProcess(std::span<const std::byte> source, size_t ring_
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     control_ = std::exchange(other, UniqueFd());
     socket_.KeepReceiver();
-    Serve(open);
+    Serve(device, open);
   }
   socket_.KeepSender();
   other = UniqueFd();
@@ -89,40 +150,41 @@ ReceiverProcess::~ReceiverProcess() {
   waitpid(process_, nullptr, 0);
 }
 
-void ReceiverProcess::Serve(const OpenTransports& open) {
+void ReceiverProcess::Serve(const std::string& device, const OpenTransports& open) {
   {
-    const std::unique_ptr<Device> device = NewCpuDevice();
-    DeviceBuffer pool = *device->Allocate(source_.size());
-    std::memset(pool.data(), 0, pool.size());
-    PoolReceiver receiver(pool.bytes());
-    const std::vector<std::unique_ptr<Transport>> transports = open(receiver);
+    Receiving receiving(device, source_.size());
+    PoolReceiver receiver(receiving.pool());
+    const std::vector<std::unique_ptr<Transport>> transports = open(receiving.device(), receiver);
     const uint64_t count = transports.size();
     bool alive = SendAll(control_, &count, sizeof(count));
     for (const auto& transport : transports) SendText(control_, transport->address());
     for (Request request{}; alive && ReceiveAll(control_, &request, sizeof(request));) {
-      const double answer = Carry(request, pool.bytes());
+      const double answer = Carry(request, receiving);
       alive = SendAll(control_, &answer, sizeof(answer));
     }
   }
   _exit(0);
 }
 
-double ReceiverProcess::Carry(const Request& request, std::span<std::byte> pool) {
-  const std::span<std::byte> place = pool.first(request.bytes);
+double ReceiverProcess::Carry(const Request& request, Receiving& receiving) {
+  const std::span<std::byte> place = receiving.pool().first(request.bytes);
   switch (request.order) {
     case Order::kReadRing:
-      ring_.Read(place);
+      receiving.relay().Read(ring_, place);
       return 0;
     case Order::kReadSocket:
       socket_.Read(place);
       return 0;
+    case Order::kOpenMemory:
+      receiving.OpenMemory(control_);
+      return 0;
+    case Order::kReadMemory:
+      receiving.ReadMemory(place);
+      return 0;
     case Order::kCpu:
       return tandem::CpuSeconds();
-    case Order::kCompare: {
-      const bool same = std::memcmp(place.data(), source_.data(), place.size()) == 0;
-      std::memset(place.data(), 0, place.size());
-      return same ? 1 : 0;
-    }
+    case Order::kCompare:
+      return receiving.Holds(place, source_.first(place.size())) ? 1 : 0;
   }
   return 0;
 }
@@ -137,15 +199,31 @@ double ReceiverProcess::Answer() {
   return answer;
 }
 
-void ReceiverProcess::SendByRing(size_t bytes) {
-  Ask({Order::kReadRing, bytes});
-  ring_.Write(source_.first(bytes));
+void ReceiverProcess::Show(Device& device, std::span<const std::byte> pool) {
+  const std::array<std::span<const std::byte>, 1> memory = {pool};
+  const auto segments = SharedSegments::Share(device, memory);
+  TANDEM_CHECK(segments.ok(), segments.status().ToString());
+  Ask({Order::kOpenMemory, 0});
+  const absl::Status sent = SendWithDescriptors(
+      control_.get(), EncodeIpcGreeting(segments->greeting()), segments->files());
+  TANDEM_CHECK(sent.ok(), sent.ToString());
   Answer();
 }
 
-void ReceiverProcess::SendBySocket(size_t bytes) {
-  Ask({Order::kReadSocket, bytes});
-  socket_.Write(source_.first(bytes));
+void ReceiverProcess::SendByRing(RelayEnd& end, std::span<const std::byte> bytes) {
+  Ask({Order::kReadRing, bytes.size()});
+  end.Write(ring_, bytes);
+  Answer();
+}
+
+void ReceiverProcess::SendBySocket(std::span<const std::byte> bytes) {
+  Ask({Order::kReadSocket, bytes.size()});
+  socket_.Write(bytes);
+  Answer();
+}
+
+void ReceiverProcess::ReadMemory(size_t bytes) {
+  Ask({Order::kReadMemory, bytes});
   Answer();
 }
 

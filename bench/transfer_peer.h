@@ -31,14 +31,18 @@ class PoolReceiver final : public FrameReceiver {
   const std::span<std::byte> pool_;
 };
 
-// A process that receives into a pool of its own what this one sends out of `source`, which it
-// inherits and compares with. Forks: to be made before any thread is.
+// A process that receives into a pool of its own, of the device, what this one sends: the bytes of
+// `source`, which it inherits and compares with. Forks: to be made before any thread is, and before
+// a device is opened.
 class ReceiverProcess {
  public:
   // Called in the new process: the transports that receive.
-  using OpenTransports = std::function<std::vector<std::unique_ptr<Transport>>(FrameReceiver&)>;
+  using OpenTransports =
+      std::function<std::vector<std::unique_ptr<Transport>>(Device&, FrameReceiver&)>;
 
-  ReceiverProcess(std::span<const std::byte> source, size_t ring_bytes, const OpenTransports& open);
+  // Both opened the device of that name.
+  ReceiverProcess(const std::string& device, std::span<const std::byte> source, size_t ring_bytes,
+                  const OpenTransports& open);
   ~ReceiverProcess();  // ends the process
   ReceiverProcess(const ReceiverProcess&) = delete;
   ReceiverProcess& operator=(const ReceiverProcess&) = delete;
@@ -46,9 +50,14 @@ class ReceiverProcess {
   // Of the transports, in order.
   const std::vector<std::string>& addresses() const { return addresses_; }
 
-  // The first `bytes` of the source, by the plainest ways; return when they have been read.
-  void SendByRing(size_t bytes);
-  void SendBySocket(size_t bytes);
+  // Shows it the memory that ReadMemory reads: the whole of what AllocateShared gave.
+  void Show(Device& device, std::span<const std::byte> pool);
+
+  // `bytes`, the first of the source, by the plainest ways; return when they have been read.
+  void SendByRing(RelayEnd& end, std::span<const std::byte> bytes);
+  void SendBySocket(std::span<const std::byte> bytes);
+  // The first `bytes` of what was shown, by one copy of the other's device.
+  void ReadMemory(size_t bytes);
 
   double CpuSeconds();
   // Whether the first `bytes` of its pool are the source's. Clears the pool, so that the next check
@@ -56,14 +65,15 @@ class ReceiverProcess {
   bool HasAll(size_t bytes);
 
  private:
-  enum class Order : uint32_t { kReadRing, kReadSocket, kCpu, kCompare };
+  enum class Order : uint32_t { kReadRing, kReadSocket, kOpenMemory, kReadMemory, kCpu, kCompare };
   struct Request {
     Order order;
     uint64_t bytes;
   };
+  class Receiving;
 
-  [[noreturn]] void Serve(const OpenTransports& open);
-  double Carry(const Request& request, std::span<std::byte> pool);
+  [[noreturn]] void Serve(const std::string& device, const OpenTransports& open);
+  double Carry(const Request& request, Receiving& receiving);
   void Ask(const Request& request);
   double Answer();
 

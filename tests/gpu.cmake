@@ -35,6 +35,21 @@ emulated_bench(cuda_model_bench SOURCES ${CUDA_MODEL_BENCH_SOURCES} DEPS tandem_
   FLAGS --shape tiny --steps 2
   SECTIONS ceilings model "model ops")
 
+# Between two processes that share memory of the emulated GPU.
+include(${CMAKE_SOURCE_DIR}/bench/transfer_sources.cmake)
+list(TRANSFORM TRANSFER_BENCH_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/bench/)
+add_executable(transfer_bench_emulated ${TRANSFER_BENCH_SOURCES} support/test_certificates.cc)
+target_link_libraries(transfer_bench_emulated PRIVATE tandem_kernels_cuda_emulated tandem_simt
+  tandem_transfer tandem_kernels nlohmann_json::nlohmann_json GTest::gtest)
+add_dependencies(transfer_bench_emulated tandem_fake_cublaslt)
+add_test(NAME transfer_bench_emulated COMMAND ${CMAKE_COMMAND}
+  -DPROGRAM=$<TARGET_FILE:transfer_bench_emulated>
+  "-DFLAGS=--device;cuda:0;--scale;0.01;--repeats;2;--streams;2"
+  "-DWAYS=copy through shared memory;one copy out of its memory;ipc;shm"
+  -DJSON=${CMAKE_CURRENT_BINARY_DIR}/transfer_bench.json
+  -P ${CMAKE_SOURCE_DIR}/tests/gpu/check_transfer.cmake)
+set_tests_properties(transfer_bench_emulated PROPERTIES TIMEOUT 300)
+
 # docs/performance.md says what the results in bench/results/ say.
 find_program(TANDEM_PYTHON python3)
 if(TANDEM_PYTHON)

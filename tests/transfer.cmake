@@ -46,7 +46,7 @@ tandem_test(transport_conformance_test
 tandem_emulated_test(transport_conformance_emulated_test
   SOURCES ${TRANSPORT_CONFORMANCE_TEST}
   DEPS tandem_transfer tandem_kernels
-  ARGS --gtest_filter=*/shm*:*/tcp*
+  ARGS --gtest_filter=*/ipc*:*/shm*:*/tcp*
   LABELS conformance TIMEOUT 600)
 set_tests_properties(transport_conformance_emulated_test PROPERTIES
                      ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)
