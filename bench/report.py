@@ -97,33 +97,92 @@ def verdicts(targets):
     return f"{len(targets) - len(missed)} of {len(targets)} targets met" + ("; missed: " + "; ".join(missed) if missed else "")
 
 
+# Ways that others are measured against: how they are called, and which field of a row has the share of each.
+TRANSFER_CEILINGS = {"copy through shared memory": ("the copy", "share_of_shared_memory"),
+                     "one copy out of its memory": ("one copy", "share_of_read"),
+                     "bare TCP socket": ("the socket", "share_of_socket")}
+
+
+def transfer_targets(targets):
+    """What was wanted, and what came of it."""
+    wanted = {}
+    for row in targets:
+        of = row.get("of", "bare TCP socket" if row["way"] == "tcp" else "copy through shared memory")
+        wanted[row["way"]] = f"{row['way']} at least {100 * row['least']:.0f}% of {TRANSFER_CEILINGS[of][0]}"
+    rows = [{"what": f"{row['way']}, {row['load']}", "measured": f"{100 * row['share']:.0f}%",
+             "wanted": f"{100 * row['least']:.0f}%", "met": row["met"]} for row in targets]
+    return f"Targets, prompts: {', '.join(wanted.values())}: {verdicts(rows)}."
+
+
 def transfer(result):
+    present = {row["way"] for row in result["rates"]}
+    ceilings = [TRANSFER_CEILINGS[way] for way in TRANSFER_CEILINGS if way in present]
     rows = []
     for i, row in enumerate(result["rates"]):
         first = i == 0 or result["rates"][i - 1]["load"] != row["load"]
-        rows.append([row["load"] if first else "", row["way"], f"{row['gb_per_s']:.2f}", f"{100 * row['share_of_shared_memory']:.0f}%",
-                     f"{100 * row['share_of_socket']:.0f}%", f"{row['sender_cpu_s_per_gb']:.2f}",
-                     f"{row['receiver_cpu_s_per_gb']:.2f}"])
+        rows.append([row["load"] if first else "", row["way"], f"{row['gb_per_s']:.2f}",
+                     *(f"{100 * row[share]:.0f}%" for _, share in ceilings),
+                     f"{row['sender_cpu_s_per_gb']:.2f}", f"{row['receiver_cpu_s_per_gb']:.2f}"])
     latencies = [[row["way"], f"{row['median_us']:.0f}", f"{row['p90_us']:.0f}"] for row in result["latencies"]]
-    targets = [{"what": f"{row['way']}, {row['load']}", "measured": f"{100 * row['share']:.0f}%",
-                "wanted": f"{100 * row['least']:.0f}%", "met": row["met"]} for row in result["targets"]]
-    buffers = {row["way"]: row["bytes"] for row in result["buffers"]}
+    buffers = "; ".join(f"{row['way']} {row['bytes'] / 2**20:.1f} MiB" for row in result["buffers"])
+    on_gpu = result.get("device", "cpu") != "cpu"
+    passes = {"copy through shared memory": f"copied in and out of a ring of {result['ring_bytes'] >> 20} MiB of shared memory"
+              + (", from and to the GPU by way of page-locked memory" if on_gpu else ""),
+              "one copy out of its memory": "read by one copy of the receiver out of the sender's memory",
+              "bare TCP socket": "sent through a bare socket", "hash alone": "only hashed"}
+    passes = "; ".join(text for way, text in passes.items() if way in present)
     return f"""
-## Moving KV
+## Moving KV{' between processes of one GPU' if on_gpu else ''}
 
 {result['machine']}, {result['date']}. From one process to another of this machine, hashed and verified. A prompt is the KV of
 a model of 24 layers, 8 KV heads of 64 in bf16: extents of 32 KiB, 48 KiB per token. The first rows of each load are its
-ceilings: the same bytes copied in and out of a ring of {result['ring_bytes'] >> 20} MiB of shared memory, through a bare socket, and only hashed.
+ceilings: the same bytes
+{passes}.
 All run turn by turn, {result['repeats']} turns after one that does not count; shares are medians of the ratio within a turn.
-Shared memory that is set aside at the start: {buffers.get('shm', 0) >> 20} MiB per worker; TCP takes none.
+Memory set aside by the sender: {buffers}.
 
-Targets, prompts: shm at least 70% of the copy, tcp at least 60% of the bare socket: {verdicts(targets)}.
+{transfer_targets(result['targets'])}
 Command: `{result['command']}`
 
-{table(['load', 'way', 'GB/s', 'of the copy', 'of the socket', 'sender CPU s/GB', 'receiver CPU s/GB'], rows)}
+{table(['load', 'way', 'GB/s', *(f'of {name}' for name, _ in ceilings), 'sender CPU s/GB', 'receiver CPU s/GB'], rows)}
 What a prompt of one block costs: a stream of 24 extents, opened, sent, verified, acknowledged; {result['streams']} of them, way by way:
 
 {table(['way', 'median us', 'p90 us'], latencies)}"""
+
+
+def check_transfer():
+    """Renders made-up results: of the host with its socket, of a GPU without, each load named once."""
+    def row(load, way, rate, **shares):
+        return {"load": load, "way": way, "gb_per_s": rate, "sender_cpu_s_per_gb": 0.25, "receiver_cpu_s_per_gb": 0.5} | shares
+
+    def shares(copy, read):
+        return {"share_of_shared_memory": copy, "share_of_read": read}
+
+    made_up = {"machine": "made-up GPU", "device": "cuda:0", "date": "2000-01-01", "repeats": 3, "streams": 5, "command": "x",
+               "ring_bytes": 4 << 20, "buffers": [{"way": "shm", "bytes": 3 << 19}],
+               "latencies": [{"way": "ipc", "median_us": 12.3, "p90_us": 45.6}],
+               "rates": [row("a", "copy through shared memory", 10, **shares(1, 0.5)),
+                         row("a", "one copy out of its memory", 20, **shares(2, 1)),
+                         row("a", "ipc", 15, **shares(1.5, 0.75))],
+               "targets": [{"way": "ipc", "load": "a", "of": "one copy out of its memory", "share": 0.75, "least": 0.8,
+                            "met": False}]}
+    page = transfer(made_up)
+    socket = row("a", "bare TCP socket", 5, **shares(0.5, 0.25), share_of_socket=1)
+    rates = [each | {"share_of_socket": 3} for each in made_up["rates"]] + [socket]
+    on_host = transfer(made_up | {"device": "cpu", "rates": rates})
+    facts = {
+        "of a GPU": "between processes of one GPU" in page and "page-locked" in page and "socket" not in page,
+        "rows": "| a | copy through shared memory | 10.00 | 100% | 50% | 0.25 | 0.50 |" in page
+                and "|  | ipc | 15.00 | 150% | 75% | 0.25 | 0.50 |" in page,
+        "targets": "ipc at least 80% of one copy: 0 of 1 targets met; missed: ipc, a: 75% instead of 80%" in page,
+        "buffers": "shm 1.5 MiB." in page,
+        "latencies": "| ipc | 12 | 46 |" in page,
+        "of the host": "one GPU" not in on_host and "of the socket" in on_host
+                       and "|  | bare TCP socket | 5.00 | 50% | 25% | 100% |" in on_host,
+    }
+    wrong = [name for name, holds in facts.items() if not holds]
+    if wrong:
+        sys.exit(f"bench/report.py renders results of transfers wrong: {', '.join(wrong)}\n{page}{on_host}")
 
 
 def handoff(result):
@@ -215,7 +274,8 @@ of time. `tests/gpu/run.sh` measures, on a machine with an H200; its results, as
 make this section. It will show, each beside its target: decode attention over batch and context, in bf16 and fp8, with
 and without block mass, even and skewed, beside the classic scheme and the library's kernels; prefill attention of the
 portable kernel and of that for sm_90a; movement of blocks as a share of the copy ceiling; products of few rows beside
-cuBLASLt; prefill, decode steps and the host's gap of a model of Qwen3-8B's shape, op by op.
+cuBLASLt; prefill, decode steps and the host's gap of a model of Qwen3-8B's shape, op by op; moving KV between two
+processes.
 """
 
 
@@ -465,8 +525,11 @@ def main():
         if result is not None:
             page += render(result)
     page += gpu({name: load(f"h200_{name}") for name in GPU_RESULTS})
+    if gpu_transfer := load("h200_transfer"):
+        page += transfer(gpu_transfer)
     faults_page = with_record(FAULTS_PAGE.read_text(), faults(load("faults")))
     if "--check" in sys.argv:
+        check_transfer()
         check_gpu()
         check_faults()
         stale = [str(path) for path, text in ((PAGE, page), (FAULTS_PAGE, faults_page)) if path.read_text() != text]

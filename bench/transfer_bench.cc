@@ -1,7 +1,8 @@
 // What it costs to move KV from one process to another on this machine, hashed and verified: rate,
 // and CPU time of both sides, per way of sending.
 //   transfer_bench [--repeats 9] [--streams 200] [--filter TEXT] [--ways TEXT]
-//                  [--device cpu|cuda:0] [--scale 1] [--machine TEXT] [--json FILE]
+//                  [--device cpu|cuda:0] [--scale 1] [--machine TEXT] [--commit TEXT]
+//                  [--json FILE]
 // Loads are the extents of prompts in a model of 24 layers, 8 KV heads of 64, bf16, blocks of 16
 // tokens (32 KiB each), and the same bytes in extents of other sizes. Beside every stream, turn by
 // turn in an order that rotates, the ceilings move the same bytes between the same processes: a
@@ -10,8 +11,8 @@
 // the ring go through page-locked memory, and there is no TCP. Shares are medians of the ratio
 // within a turn; loads of less than 96 MiB take more turns. --filter takes the loads whose name
 // holds the text, --ways the transports, beside the ceilings; --scale makes all loads larger or
-// smaller, --machine names it in the results. Last, what a hand-off of one block costs: streams of
-// 24 extents, from opening to the acknowledgement.
+// smaller, --machine and --commit are named in the results. Last, what a hand-off of one block
+// costs: streams of 24 extents, from opening to the acknowledgement.
 #include <stdlib.h>
 
 #include <algorithm>
@@ -56,6 +57,7 @@ struct Flags {
   std::string ways;
   std::string device = "cpu";
   std::string machine = MachineName();
+  std::string commit;
   double scale = 1;
   std::string json_path;
 };
@@ -270,7 +272,8 @@ class TransferBench {
                          {"share", share},
                          {"of", ways_[target.ceiling].name},
                          {"least", target.least},
-                         {"met", share >= target.least}});
+                         {"met", share >= target.least},
+                         {"verdict", share >= target.least ? "met" : "missed"}});
     }
   }
 
@@ -335,6 +338,7 @@ absl::Status Main(int argc, char** argv) {
   parser.Text("--ways", flags.ways);
   parser.Text("--device", flags.device);
   parser.Text("--machine", flags.machine);
+  parser.Text("--commit", flags.commit);
   parser.Real("--scale", flags.scale);
   parser.Text("--json", flags.json_path);
   RETURN_IF_ERROR(parser.Parse(argc, argv));

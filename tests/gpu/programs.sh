@@ -10,8 +10,8 @@ LOADER=()
 OPS_TESTS=(device_extents_test device_sharing_test ops_test ops_attention_test
   ops_attention_bits_test ops_attention_mass_test ops_kv_test ops_rows_test ops_sample_test
   ops_validate_test)
-DEVICE_TESTS=(kvstore_device_test model_device_test engine_device_test)
-BENCHES=(cuda_kernel_bench cuda_model_bench)
+DEVICE_TESTS=(kvstore_device_test model_device_test engine_device_test transport_conformance_test)
+BENCHES=(cuda_kernel_bench cuda_model_bench transfer_bench)
 PROGRAM_NAMES=("${OPS_TESTS[@]}" "${DEVICE_TESTS[@]}" "${BENCHES[@]}")
 
 json_string() {

@@ -6,6 +6,7 @@
 #   decode prefill movement   kernels beside the ceilings of the same minute (cuda_kernel_bench)
 #   ceilings      those alone
 #   model         a whole model of random weights in Qwen3-8B's shape
+#   transfer      KV from one process to another on the GPU, beside bare copies (transfer_bench)
 #   sdpa          the library's attention at the same shapes (where torch is there)
 #   sanitizer     memcheck, racecheck, synccheck and initcheck over small cases of the same tests
 # Results go to ${OUT:-build/gpu_results} as STAGE.json, facts about the machine as machine.json; a
@@ -16,7 +17,7 @@ set -uo pipefail
 cd "$(dirname "$0")/../.."
 source tests/gpu/programs.sh
 
-ALL=conformance,decode,prefill,movement,model,sdpa,sanitizer
+ALL=conformance,decode,prefill,movement,model,transfer,sdpa,sanitizer
 stages=$ALL
 if [[ ${1:-} == --stages ]]; then
   stages=${2:?--stages needs a list}
@@ -229,6 +230,7 @@ for stage in ${stages//,/ }; do
     prefill) measure prefill 60 cuda_kernel_bench --sections prefill ;;
     movement) measure movement 80 cuda_kernel_bench --sections movement,small,gemm,sampling ;;
     model) measure model 100 cuda_model_bench --shape qwen3-8b ;;
+    transfer) measure transfer 60 transfer_bench --device cuda:0 --repeats 5 --machine "$(smi name)" ;;
     sdpa) sdpa ;;
   esac
 done
