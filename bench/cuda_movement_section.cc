@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "bench/cuda_sections.h"
 #include "kernels/cuda/cuda_status.h"
+#include "kernels/cuda/extents.h"
 #include "kernels/cuda/launchers.h"
 
 namespace tandem {
@@ -64,6 +65,34 @@ absl::Status AddMove(CudaBench& bench, CudaVariant variant, std::string op, std:
   return absl::OkStatus();
 }
 
+// The same to staging, as Stream::CopyAll does it.
+absl::Status AddHashedMove(CudaBench& bench, const MoveBlocksArgs& move, const std::string& shape) {
+  const auto extent_bytes = static_cast<size_t>(move.pool.ExtentBytes());
+  ASSIGN_OR_RETURN(const DeviceBuffer hashes,
+                   bench.device().AllocateHost(move.items.size() * sizeof(uint64_t)));
+  std::vector<cuda::ExtentBatch> batches;
+  for (size_t i = 0; i < move.items.size(); ++i) {
+    const size_t place = i % cuda::ExtentBatch::kMaxExtents;
+    if (place == 0) {
+      batches.emplace_back();
+      batches.back().hashes = reinterpret_cast<uint64_t*>(hashes.data()) + i;
+    }
+    const auto [layer, block] = move.items[i];
+    const auto extent = static_cast<size_t>(int64_t{layer} * move.pool.num_blocks + block);
+    batches.back().extents[place] = {move.pool.data + extent * extent_bytes,
+                                     move.staging.data() + i * extent_bytes, extent_bytes};
+    batches.back().num_extents = static_cast<int32_t>(place) + 1;
+  }
+  const cudaStream_t stream = bench.target().stream;
+  const CudaVariant variant = {"ours", [&](int32_t) {
+                                 for (const cuda::ExtentBatch& batch : batches) {
+                                   RETURN_IF_CUDA_ERROR(cuda::MoveAndHash(stream, batch), "copy");
+                                 }
+                                 return absl::OkStatus();
+                               }};
+  return AddMove(bench, variant, "copy_all", shape, Cost(move));
+}
+
 // All layers of half the blocks of a pool, in random order: to staging, back, and to the other
 // half.
 absl::Status RunMoves(CudaBench& bench, int64_t blocks) {
@@ -101,11 +130,12 @@ absl::Status RunMoves(CudaBench& bench, int64_t blocks) {
       {"ours",
        [&](int32_t) { return cuda::ToStatus(cuda::ScatterBlocks(on, move, on_items), "scatter"); }},
       "scatter_blocks", shape, Cost(move)));
-  return AddMove(
+  RETURN_IF_ERROR(AddMove(
       bench,
       {"ours",
        [&](int32_t) { return cuda::ToStatus(cuda::CopyBlocks(on, copy, on_pairs), "copy"); }},
-      "copy_blocks", shape, Cost(copy));
+      "copy_blocks", shape, Cost(copy)));
+  return AddHashedMove(bench, move, shape);
 }
 
 // The arrays of the fused rotation and store for some tokens, as many sets as exceed the cache.

@@ -151,7 +151,9 @@ conformance() {
 
 # Small cases: every launch runs tens of times slower here. Tool, limit, program, tests.
 ATTENTION='*EveryGroupSize/cuda_0:*EveryBlockSizeAndEdge/cuda_0:*WithoutContext*/cuda_0'
-SANITIZER=("memcheck 40 ops_test */cuda_0*" "memcheck 30 ops_kv_test */cuda_0*"
+EXTENTS='*OneSideMayBeginAnywhere/cuda_0:*AroundWhatIsMovedInOneGo/cuda_0'
+SANITIZER=("memcheck 30 device_extents_test $EXTENTS" "racecheck 30 device_extents_test $EXTENTS"
+  "memcheck 40 ops_test */cuda_0*" "memcheck 30 ops_kv_test */cuda_0*"
   "memcheck 30 ops_rows_test */cuda_0*" "memcheck 40 ops_sample_test */cuda_0*"
   "memcheck 50 ops_attention_test $ATTENTION" "memcheck 30 ops_attention_mass_test *BlockSize/cuda_0"
   "racecheck 50 ops_attention_test $ATTENTION" "racecheck 30 ops_attention_mass_test *BlockSize/cuda_0"
