@@ -38,6 +38,9 @@ enum class Store : uint8_t { kNone, kCached, kPastCaches };
 constexpr size_t kPastCachesFrom = 8192;
 constexpr size_t kCacheLineBytes = 64;
 
+HWY_INLINE uint64_t* LanesAt(void* p, size_t vector) {
+  return static_cast<uint64_t*>(p) + vector * kVectorLanes;
+}
 HWY_INLINE LanesVector LoadLanes(const void* p, size_t vector) {
   return hn::LoadU(kLanesTag, static_cast<const uint64_t*>(p) + vector * kVectorLanes);
 }
@@ -58,14 +61,13 @@ struct Accumulators {
     for (size_t i = 0; i < kVectors; ++i) of[i] = LoadLanes(xxh3::kFirst.of, i);
   }
 
-  // Adds the stripe at `from`, which is also stored at `to`.
+  // Adds the stripe at `from`, which is also stored at `to` unless nothing is stored.
   template <Store kStore>
   HWY_INLINE void AddStripe(const std::byte* from, std::byte* to, int secret) {
     for (size_t i = 0; i < kVectors; ++i) {
       const LanesVector words = LoadLanes(from, i);
-      auto* target = reinterpret_cast<uint64_t*>(to) + i * kVectorLanes;
-      if constexpr (kStore == Store::kCached) hn::StoreU(words, kLanesTag, target);
-      if constexpr (kStore == Store::kPastCaches) hn::Stream(words, kLanesTag, target);
+      if constexpr (kStore == Store::kCached) hn::StoreU(words, kLanesTag, LanesAt(to, i));
+      if constexpr (kStore == Store::kPastCaches) hn::Stream(words, kLanesTag, LanesAt(to, i));
       const LanesVector keyed = hn::Xor(words, SecretLanes(secret, i));
       const LanesVector product = LowProduct(keyed, hn::ShiftRight<32>(keyed));
       of[i] = hn::Add(of[i], hn::Add(product, hn::Shuffle01(words)));

@@ -24,7 +24,7 @@ constexpr int kMaxThreads = 32 * (kMaxMovingWarps + 1);
 // Of all blocks of threads together: a transfer must leave the device to the forward passes beside
 // it. They have 2 MiB in flight.
 constexpr int kMovingWarps = 512;
-static_assert(sizeof(ExtentBatch) <= 4096, "a kernel's parameters");
+static_assert(kMaxThreads <= 1024 && sizeof(ExtentBatch) <= 4096, "what a launch may have");
 
 // The sums of the XXH3 blocks of a round, of this one and of the one before.
 struct RoundSums {
