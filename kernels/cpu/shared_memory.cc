@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -35,11 +36,12 @@ class SharedFiles {
     absl::MutexLock lock(&mutex_);
     files_.erase(data);
   }
-  // A descriptor of its own for the file behind `memory`; none where there is no such.
-  UniqueFd Find(std::span<const std::byte> memory) const {
+  // A descriptor of its own for the file behind `memory`, not valid where the system gives none;
+  // nothing where there is no such file.
+  std::optional<UniqueFd> Find(std::span<const std::byte> memory) const {
     absl::MutexLock lock(&mutex_);
     const auto found = files_.find(memory.data());
-    if (found == files_.end() || found->second.bytes != memory.size()) return UniqueFd();
+    if (found == files_.end() || found->second.bytes != memory.size()) return std::nullopt;
     return UniqueFd(fcntl(found->second.file.get(), F_DUPFD_CLOEXEC, 0));
   }
 
@@ -83,13 +85,16 @@ absl::StatusOr<DeviceBuffer> AllocateSharedHostMemory(size_t bytes) {
 }
 
 absl::StatusOr<MemoryHandle> ShareHostMemory(std::span<const std::byte> memory) {
-  UniqueFd file = Files().Find(memory);
-  if (!file.valid()) {
+  std::optional<UniqueFd> file = Files().Find(memory);
+  if (!file.has_value()) {
     return InvalidArgument("cpu: {} bytes at {} are not what AllocateShared gave", memory.size(),
                            static_cast<const void*>(memory.data()));
   }
+  if (!file->valid()) {
+    return ResourceExhausted("cpu: no file for memory to share: raise the limit of open files");
+  }
   return MemoryHandle{
-      .kind = MemoryHandle::Kind::kHostFile, .bytes = memory.size(), .file = std::move(file)};
+      .kind = MemoryHandle::Kind::kHostFile, .bytes = memory.size(), .file = *std::move(file)};
 }
 
 absl::StatusOr<DeviceBuffer> OpenSharedHostMemory(const MemoryHandle& handle) {

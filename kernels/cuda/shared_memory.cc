@@ -228,7 +228,7 @@ absl::StatusOr<MemoryHandle> ShareMemory(std::span<const std::byte> memory) {
   }
   if (handle->kind == Kind::kDeviceFile) {
     if (handle->file.valid()) return *std::move(handle);
-    return ResourceExhausted("no file for the memory to share: raise the limit of open files");
+    return ResourceExhausted("no file for memory to share: raise the limit of open files");
   }
   cudaIpcMemHandle_t token;
   void* const data = const_cast<std::byte*>(memory.data());

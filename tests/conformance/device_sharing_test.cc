@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -192,6 +193,19 @@ TEST_P(DeviceSharingTest, OnlyWholeSharedMemoryIsShared) {
   EXPECT_EQ(code_of_sharing(opened.bytes()), absl::StatusCode::kInvalidArgument);
   shared = DeviceBuffer();
   EXPECT_EQ(code_of_sharing(whole), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(DeviceSharingTest, AProcessWithoutFilesToGiveSaysSo) {
+  const DeviceBuffer shared = NewShared(5000);
+  if (device().Share(shared.bytes())->kind == Kind::kCudaIpc) GTEST_SKIP() << "no file is given";
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const absl::Status status = device().Share(shared.bytes()).status();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_TRUE(device().Share(shared.bytes()).ok());
 }
 
 size_t OpenFiles() {
