@@ -14,7 +14,7 @@ tandem_test(corruption_test
   DEPS tandem_transfer)
 tandem_test(transfer_memory_test
   SOURCES unit/transfer/transfer_memory_test.cc
-  DEPS tandem_transfer)
+  DEPS tandem_transfer tandem_kernels)
 tandem_test(tls_test
   SOURCES unit/transfer/tls_test.cc unit/transfer/tls_transport_test.cc support/frame_faults.cc
           support/frame_proxy.cc support/test_certificates.cc support/payload_memory.cc support/transport_probe.cc

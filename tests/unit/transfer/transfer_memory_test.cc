@@ -11,7 +11,9 @@
 
 #include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
+#include "kernels/registry.h"
 #include "transfer/framed/framed_transport.h"
+#include "transfer/ipc/ipc_medium.h"
 #include "transfer/shm/shm_medium.h"
 #include "transfer/tcp/tcp_medium.h"
 
@@ -87,11 +89,10 @@ class Pool final : public FrameReceiver {
   std::vector<std::byte> bytes_ = std::vector<std::byte>(kStreamBytes);
 };
 
-enum class Kind : uint8_t { kTcp, kShm };
+enum class Kind : uint8_t { kTcp, kShm, kIpc };
 
-std::unique_ptr<Medium> NewMedium(Kind kind) {
-  if (kind == Kind::kTcp) return *TcpMedium::Open({});
-  return *ShmMedium::Open({});
+std::string KindName(const testing::TestParamInfo<Kind>& info) {
+  return info.param == Kind::kTcp ? "tcp" : info.param == Kind::kShm ? "shm" : "ipc";
 }
 
 class TransferMemoryTest : public testing::TestWithParam<Kind> {
@@ -110,7 +111,7 @@ class TransferMemoryTest : public testing::TestWithParam<Kind> {
       for (uint32_t extent = 0; extent < kLayers * kBlocks; ++extent) {
         ASSERT_TRUE(sender_
                         ->Post(stream, 1, extent / kBlocks, extent % kBlocks,
-                               std::span(source_).subspan(extent * kExtentBytes, kExtentBytes))
+                               source_.bytes().subspan(extent * kExtentBytes, kExtentBytes))
                         .ok());
       }
       ASSERT_TRUE(sender_->FinishStream(stream, 1).ok());
@@ -118,12 +119,20 @@ class TransferMemoryTest : public testing::TestWithParam<Kind> {
     }
   }
 
-  const std::vector<std::byte> source_ = std::vector<std::byte>(kStreamBytes, std::byte{7});
+  std::unique_ptr<Medium> NewMedium() {
+    if (GetParam() == Kind::kTcp) return *TcpMedium::Open({});
+    if (GetParam() == Kind::kShm) return *ShmMedium::Open({});
+    return *IpcMedium::Open({.device = cpu_.device.get(), .shared = {source_.bytes()}});
+  }
+  std::unique_ptr<Transport> NewTransport(FrameReceiver* receiver) {
+    return *NewFramedTransport({.device = cpu_.device.get()}, NewMedium(), receiver);
+  }
+
+  const Backend cpu_ = *OpenBackend("cpu", {.num_threads = 1});
+  const DeviceBuffer source_ = *cpu_.device->AllocateShared(kStreamBytes);
   Pool pool_;
-  const std::unique_ptr<Transport> receiver_ =
-      *NewFramedTransport({}, NewMedium(GetParam()), &pool_);
-  const std::unique_ptr<Transport> sender_ =
-      *NewFramedTransport({}, NewMedium(GetParam()), nullptr);
+  const std::unique_ptr<Transport> receiver_ = NewTransport(&pool_);
+  const std::unique_ptr<Transport> sender_ = NewTransport(nullptr);
   uint64_t last_stream_ = 0;
 };
 
@@ -147,8 +156,8 @@ TEST(ShmMemoryTest, WhatIsMappedIsWhatIsSetAside) {
   EXPECT_GE(Mapped().bytes - before, medium->buffer_bytes());
 }
 
-INSTANTIATE_TEST_SUITE_P(Media, TransferMemoryTest, testing::Values(Kind::kTcp, Kind::kShm),
-                         [](const auto& info) { return info.param == Kind::kTcp ? "tcp" : "shm"; });
+INSTANTIATE_TEST_SUITE_P(Media, TransferMemoryTest,
+                         testing::Values(Kind::kTcp, Kind::kShm, Kind::kIpc), KindName);
 
 }  // namespace
 }  // namespace tandem
