@@ -172,7 +172,10 @@ absl::Status OutboundConnection::Offer(PayloadLane& lane) {
     ++offered;
   }
   if (announced == 0) return absl::OkStatus();
-  batch_.push_front({.fields = {.type = FrameType::kAnnounce, .payload_bytes = announced}});
+  // A hello goes before it.
+  const auto first = std::ranges::find_if(
+      batch_, [](const OutFrame& frame) { return BringsPayload(frame.fields); });
+  batch_.insert(first, {.fields = {.type = FrameType::kAnnounce, .payload_bytes = announced}});
   return absl::OkStatus();
 }
 
