@@ -1,8 +1,10 @@
 #include "transfer/tcp/connecting_channel.h"
 
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "base/status.h"
@@ -64,6 +66,24 @@ absl::StatusOr<bool> ConnectingChannel::TryNextAddress(absl::Status last_error) 
     last_error = started.status();
   }
   return last_error;
+}
+
+absl::StatusOr<std::unique_ptr<ByteChannel>> ConnectByName(std::string_view peer,
+                                                           NameResolver& resolver,
+                                                           ConnectingChannel::Opened opened) {
+  ASSIGN_OR_RETURN(HostPort place, ParseHostPort(peer));
+  UniqueFd event(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!event.valid()) return Unavailable("cannot connect: {}", ErrnoMessage(errno));
+  auto awaited = std::make_shared<AwaitedAddresses>(std::move(event));
+  auto addresses = Resolve(place, NameLookup::kNumericOnly);
+  if (addresses.ok()) {
+    awaited->Arrived(std::move(addresses));
+  } else if (!resolver.Resolve(std::move(place), [awaited](auto resolved) {
+               awaited->Arrived(std::move(resolved));
+             })) {
+    return Unavailable("cannot connect: too many host names wait to be resolved");
+  }
+  return std::make_unique<ConnectingChannel>(std::move(awaited), std::move(opened));
 }
 
 }  // namespace tandem

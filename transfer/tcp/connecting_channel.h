@@ -3,11 +3,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "transfer/byte_channel.h"
+#include "transfer/tcp/name_resolver.h"
 #include "transfer/tcp/socket.h"
 
 namespace tandem {
@@ -51,6 +53,7 @@ class ConnectingChannel final : public ByteChannel {
     return open_->Write(parts);
   }
   size_t held_bytes() const override { return open_ == nullptr ? 0 : open_->held_bytes(); }
+  PayloadLane* lane() override { return open_ == nullptr ? nullptr : open_->lane(); }
 
  private:
   absl::StatusOr<bool> TryNextAddress(absl::Status last_error);
@@ -61,5 +64,11 @@ class ConnectingChannel final : public ByteChannel {
   UniqueFd socket_;                            // while it connects
   std::unique_ptr<ByteChannel> open_;
 };
+
+// Begins to connect to `peer`, "host:port". INVALID_ARGUMENT quotes what is none, UNAVAILABLE when
+// the process has no descriptor left or too many names wait.
+absl::StatusOr<std::unique_ptr<ByteChannel>> ConnectByName(std::string_view peer,
+                                                           NameResolver& resolver,
+                                                           ConnectingChannel::Opened opened);
 
 }  // namespace tandem

@@ -41,6 +41,13 @@ absl::StatusOr<UniqueFd> Listen(const std::string& host, uint16_t port);
 // The port that a listening socket was given.
 uint16_t LocalPort(const UniqueFd& listener);
 
+// "host:port", with a v6 address in brackets.
+std::string HostPortText(std::string_view host, uint16_t port);
+
+// A connection that a peer made, non-blocking and with SetStreamOptions; not valid() when there is
+// none. RESOURCE_EXHAUSTED when the process has no descriptor left.
+absl::StatusOr<UniqueFd> AcceptStream(const UniqueFd& listener);
+
 // A non-blocking socket on its way to `address`: writable once that is decided.
 absl::StatusOr<UniqueFd> StartConnect(const SocketAddress& address);
 

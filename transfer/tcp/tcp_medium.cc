@@ -1,9 +1,5 @@
 #include "transfer/tcp/tcp_medium.h"
 
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-
-#include <cerrno>
 #include <utility>
 
 #include "base/status.h"
@@ -11,17 +7,6 @@
 #include "transfer/tcp/connecting_channel.h"
 
 namespace tandem {
-namespace {
-
-std::string AddressOf(const TcpOptions& options, uint16_t port) {
-  const std::string& host =
-      options.advertised_host.empty() ? options.listen_host : options.advertised_host;
-  const bool is_v6 = host.find(':') != std::string::npos;
-  return is_v6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<TcpMedium>> TcpMedium::Open(const TcpOptions& options) {
   std::unique_ptr<TlsContext> tls;
   RETURN_IF_ERROR(options.tls.Check());
@@ -29,7 +14,9 @@ absl::StatusOr<std::unique_ptr<TcpMedium>> TcpMedium::Open(const TcpOptions& opt
     ASSIGN_OR_RETURN(tls, TlsContext::Load(options.tls));
   }
   ASSIGN_OR_RETURN(UniqueFd listener, Listen(options.listen_host, options.listen_port));
-  std::string address = AddressOf(options, LocalPort(listener));
+  std::string address =
+      HostPortText(options.advertised_host.empty() ? options.listen_host : options.advertised_host,
+                   LocalPort(listener));
   return std::unique_ptr<TcpMedium>(
       new TcpMedium(std::move(address), std::move(listener), std::move(tls), options.zero_copy));
 }
@@ -39,33 +26,15 @@ absl::Status TcpMedium::MayReach(std::string_view peer) const {
 }
 
 absl::StatusOr<std::unique_ptr<ByteChannel>> TcpMedium::Accept() {
-  UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (socket.valid()) {
-    SetStreamOptions(socket);
-    if (tls_ != nullptr) return tls_->Accepted(std::move(socket));
-    return std::make_unique<SocketChannel>(std::move(socket));
-  }
-  if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-    return ResourceExhausted("cannot accept a connection: {}", ErrnoMessage(errno));
-  }
-  return nullptr;
+  ASSIGN_OR_RETURN(UniqueFd socket, AcceptStream(listener_));
+  if (!socket.valid()) return nullptr;
+  if (tls_ != nullptr) return tls_->Accepted(std::move(socket));
+  return std::make_unique<SocketChannel>(std::move(socket));
 }
 
 absl::StatusOr<std::unique_ptr<ByteChannel>> TcpMedium::Connect(std::string_view peer) {
-  ASSIGN_OR_RETURN(HostPort place, ParseHostPort(peer));
-  UniqueFd event(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!event.valid()) return Unavailable("cannot connect: {}", ErrnoMessage(errno));
-  auto awaited = std::make_shared<AwaitedAddresses>(std::move(event));
-  auto addresses = Resolve(place, NameLookup::kNumericOnly);
-  if (addresses.ok()) {
-    awaited->Arrived(std::move(addresses));
-  } else if (!resolver_.Resolve(std::move(place), [awaited](auto resolved) {
-               awaited->Arrived(std::move(resolved));
-             })) {
-    return Unavailable("cannot connect: too many host names wait to be resolved");
-  }
-  return std::make_unique<ConnectingChannel>(
-      std::move(awaited), [this](UniqueFd socket) { return Connected(std::move(socket)); });
+  return ConnectByName(peer, resolver_,
+                       [this](UniqueFd socket) { return Connected(std::move(socket)); });
 }
 
 std::unique_ptr<ByteChannel> TcpMedium::Connected(UniqueFd socket) const {
