@@ -11,12 +11,18 @@ add_library(tandem_simt STATIC ${SIMT_SOURCES})
 target_include_directories(tandem_simt BEFORE PUBLIC simt/include)
 target_include_directories(tandem_simt PUBLIC ${CMAKE_SOURCE_DIR})
 target_link_libraries(tandem_simt PUBLIC Boost::context Threads::Threads ${CMAKE_DL_LIBS})
-# The stand-in for cuBLASLt, opened at run time like the real one, finds this in the program.
-target_link_options(tandem_simt INTERFACE LINKER:--export-dynamic-symbol=simt_queue)
+# The stand-ins for cuBLASLt and NCCL, opened at run time like the real ones, find these in the
+# program.
+target_link_options(tandem_simt INTERFACE LINKER:--export-dynamic-symbol=simt_queue
+                    LINKER:--export-dynamic-symbol=simt_queue_polled)
 
 add_library(tandem_fake_cublaslt SHARED simt/fake_cublaslt.cc)
 target_include_directories(tandem_fake_cublaslt PRIVATE simt/include ${CMAKE_SOURCE_DIR})
 target_link_libraries(tandem_fake_cublaslt PRIVATE ${CMAKE_DL_LIBS})
+
+add_library(tandem_fake_nccl SHARED simt/fake_nccl.cc)
+target_include_directories(tandem_fake_nccl PRIVATE simt/include ${CMAKE_SOURCE_DIR})
+target_link_libraries(tandem_fake_nccl PRIVATE ${CMAKE_DL_LIBS})
 
 set(emulated ${CUDA_KERNEL_SOURCES} ${CUDA_HOPPER_SOURCES} ${CUDA_HOST_SOURCES})
 list(TRANSFORM emulated PREPEND ${CMAKE_SOURCE_DIR}/kernels/cuda/)
@@ -32,6 +38,16 @@ if(emulated)
   target_link_libraries(tandem_kernels_cuda_emulated PUBLIC tandem_simt tandem_base)
 endif()
 
+# NCCL's users on the emulated GPU, with the stand-in for NCCL.
+include(${CMAKE_SOURCE_DIR}/transfer/nccl/sources.cmake)
+list(TRANSFORM NCCL_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/transfer/nccl/)
+add_library(tandem_transfer_nccl_emulated OBJECT ${NCCL_SOURCES})
+target_compile_definitions(tandem_transfer_nccl_emulated PRIVATE
+  TANDEM_NCCL_NAME="$<TARGET_FILE:tandem_fake_nccl>")
+target_include_directories(tandem_transfer_nccl_emulated BEFORE PRIVATE simt/include)
+target_link_libraries(tandem_transfer_nccl_emulated PUBLIC tandem_transfer)
+add_dependencies(tandem_transfer_nccl_emulated tandem_fake_nccl)
+
 function(tandem_emulated_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPS;LABELS;ARGS;TIMEOUT" ${ARGN})
   set(backend tandem_simt)
@@ -42,7 +58,7 @@ function(tandem_emulated_test name)
   tandem_test(${name} SOURCES ${arg_SOURCES} DEPS ${backend} ${arg_DEPS} LABELS ${arg_LABELS}
               ARGS ${arg_ARGS} TIMEOUT ${arg_TIMEOUT})
   target_include_directories(${name} BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/tests/simt/include)
-  add_dependencies(${name} tandem_fake_cublaslt)
+  add_dependencies(${name} tandem_fake_cublaslt tandem_fake_nccl)
 endfunction()
 
 # Tests of the emulator itself: kernels in them are compiled like the real ones.

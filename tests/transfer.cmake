@@ -1,7 +1,8 @@
 # Tests of transfer.
 tandem_test(transfer_test
   SOURCES unit/transfer/frame_test.cc unit/transfer/frame_reader_test.cc
-          unit/transfer/groups_test.cc unit/transfer/link_meter_test.cc unit/transfer/streams_test.cc
+          unit/transfer/groups_test.cc unit/transfer/link_meter_test.cc
+          unit/transfer/nccl_setup_test.cc unit/transfer/streams_test.cc
           unit/transfer/tcp_transport_test.cc
           support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_transfer)
@@ -41,12 +42,13 @@ set(TRANSPORT_CONFORMANCE_TEST
     support/test_certificates.cc support/transport_probe.cc)
 tandem_test(transport_conformance_test
   SOURCES ${TRANSPORT_CONFORMANCE_TEST}
-  DEPS tandem_transfer tandem_kernels
+  DEPS tandem_transfer_nccl tandem_transfer tandem_kernels
+  ARGS --gtest_filter=-*/nccl*
   LABELS conformance)
 tandem_emulated_test(transport_conformance_emulated_test
   SOURCES ${TRANSPORT_CONFORMANCE_TEST}
-  DEPS tandem_transfer tandem_kernels
-  ARGS --gtest_filter=*/ipc*:*/shm*:*/tcp*
+  DEPS tandem_transfer_nccl_emulated tandem_transfer tandem_kernels
+  ARGS --gtest_filter=*/ipc*:*/nccl*:*/shm*:*/tcp*
   LABELS conformance TIMEOUT 600)
 set_tests_properties(transport_conformance_emulated_test PROPERTIES
                      ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)
@@ -81,4 +83,18 @@ tandem_test(shm_test
 tandem_fuzz_test(shm_setup_fuzz
   SOURCES fuzz/shm_setup_fuzz.cc
   CORPUS fuzz/corpus/shm_setup
+  DEPS tandem_transfer)
+
+# NCCL on the emulated GPU, with the stand-in for the library.
+foreach(name nccl nccl_peer)
+  tandem_emulated_test(${name}_test
+    SOURCES unit/transfer/${name}_test.cc support/channel_pair.cc support/payload_memory.cc
+    DEPS tandem_transfer_nccl_emulated tandem_transfer tandem_kernels
+    TIMEOUT 300)
+  target_compile_definitions(${name}_test PRIVATE
+    TANDEM_NCCL_NAME="$<TARGET_FILE:tandem_fake_nccl>")
+endforeach()
+tandem_fuzz_test(nccl_setup_fuzz
+  SOURCES fuzz/nccl_setup_fuzz.cc
+  CORPUS fuzz/corpus/nccl_setup
   DEPS tandem_transfer)

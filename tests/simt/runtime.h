@@ -32,11 +32,13 @@ struct EventState {
   std::vector<int> captured_after;
 };
 
-// An item of a stream: something to do, or (with `event`) a record of the event to wait for.
+// An item of a stream: something to do; or (with `event`) a record of the event to wait for; or
+// (with `poll`) a kernel that waits for somebody outside of the machine, called until it is done.
 struct Work {
   std::function<void()> run;
   std::shared_ptr<EventState> event;
   uint64_t record = 0;
+  std::function<bool()> poll;
 
   bool ready() const { return event == nullptr || event->reached >= record; }
 };
@@ -105,6 +107,9 @@ struct Machine {
   // ---- streams ----
   // Queues on the stream, or records when that is being captured. Runs some work, perhaps.
   cudaError_t Queue(cudaStream_t stream, std::function<void()> run);
+  // Queues what is done once `poll` says so; other streams run meanwhile. Not while a capture or on
+  // the null stream.
+  cudaError_t QueuePolled(cudaStream_t stream, std::function<bool()> poll);
   bool Known(cudaStream_t stream) const;
   // One item of one stream that can run; false when there is none.
   bool StepAny();
@@ -112,6 +117,8 @@ struct Machine {
   void DrainStream(cudaStream_t stream);
   void DrainAll();
   void ReachEvent(const EventState& event, uint64_t record);
+  // Whether a stream's next item is one that somebody outside of the machine has to end.
+  bool WaitsForOthers() const;
 
   // ---- captures ----
   // cudaErrorStreamCaptureUnsupported, and the capture is spoilt, when one forbids this thread's

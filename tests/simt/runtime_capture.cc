@@ -141,6 +141,18 @@ extern "C" int simt_queue(cudaStream_t stream, void (*run)(void*), void (*drop)(
   return machine.Queue(stream, [run, owned] { run(owned.get()); });
 }
 
+// The same of work that waits for another process or thread (fake_nccl.cc): `poll` is called, soon
+// and again, until it gives other than 0. It must not wait itself, nor call the runtime.
+extern "C" int simt_queue_polled(cudaStream_t stream, int (*poll)(void*), void (*drop)(void*),
+                                 void* state) {
+  Machine& machine = TheMachine();
+  std::lock_guard lock(machine.mutex);
+  const std::shared_ptr<void> owned(state, drop);
+  if (const cudaError_t error = machine.Usable(); error != cudaSuccess) return error;
+  if (!machine.Known(stream)) return cudaErrorInvalidResourceHandle;
+  return machine.QueuePolled(stream, [poll, owned] { return poll(owned.get()) != 0; });
+}
+
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
   Machine& machine = TheMachine();
   std::lock_guard lock(machine.mutex);

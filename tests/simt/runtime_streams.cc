@@ -9,30 +9,49 @@ namespace {
 
 constexpr uint32_t kWorkAtOnce = 4;  // one call in so many runs a piece of work right away
 
-void RunFront(Machine& machine, CUstream_st& stream) {
+// False when it is not done yet.
+bool RunFront(Machine& machine, CUstream_st& stream) {
+  const DeviceArena::Access access(machine.arena);
+  if (stream.queue.front().poll) {
+    if (!stream.queue.front().poll()) return false;
+    stream.queue.pop_front();
+    return true;
+  }
   const Work work = std::move(stream.queue.front());
   stream.queue.pop_front();
-  if (!work.run) return;
-  const DeviceArena::Access access(machine.arena);
-  work.run();
+  if (work.run) work.run();
+  return true;
 }
 
 bool CanRun(const CUstream_st& stream) {
   return !stream.queue.empty() && stream.queue.front().ready();
 }
 
-// Until `done`: the stream's own work first (others only where it waits for them), or any stream's.
+// Until `done`, or (false) until nothing can go on by itself: the stream's own work first, others
+// only where it waits for them; or, `eager`, any stream's.
+template <class Done>
+bool RunUntil(Machine& machine, cudaStream_t stream, bool eager, Done done) {
+  const DeviceArena::Access access(machine.arena);
+  while (!done()) {
+    const bool own_ran =
+        !eager && stream != nullptr && CanRun(*stream) && RunFront(machine, *stream);
+    if (!own_ran && !machine.StepAny()) return false;
+  }
+  return true;
+}
+
+// While a kernel waits for somebody else, others may use the machine. Callers hold its lock.
 template <class Done>
 void Drain(Machine& machine, cudaStream_t stream, Done done) {
   if (done()) return;
-  const DeviceArena::Access access(machine.arena);
   const bool eager = machine.random.OneIn(2);
-  while (!done()) {
-    if (!eager && stream != nullptr && CanRun(*stream)) {
-      RunFront(machine, *stream);
-    } else if (!machine.StepAny()) {
+  while (!RunUntil(machine, stream, eager, done)) {
+    if (!machine.WaitsForOthers()) {
       detail::Fail("streams wait for one another: none can go on");
     }
+    machine.mutex.unlock();
+    std::this_thread::yield();
+    machine.mutex.lock();
   }
 }
 
@@ -47,11 +66,15 @@ bool Machine::StepAny() {
   const size_t first = random.Below(static_cast<uint32_t>(streams.size()));
   for (size_t i = 0; i < streams.size(); ++i) {
     CUstream_st& stream = *streams[(first + i) % streams.size()];
-    if (!CanRun(stream)) continue;
-    RunFront(*this, stream);
-    return true;
+    if (CanRun(stream) && RunFront(*this, stream)) return true;
   }
   return false;
+}
+
+bool Machine::WaitsForOthers() const {
+  return std::ranges::any_of(streams, [](cudaStream_t stream) {
+    return !stream->queue.empty() && stream->queue.front().poll != nullptr;
+  });
 }
 
 void Machine::StepPerhaps() {
@@ -78,7 +101,7 @@ void Machine::ReachEvent(const EventState& event, uint64_t record) {
 cudaError_t Machine::Queue(cudaStream_t stream, std::function<void()> run) {
   if (stream == nullptr) {
     // The null stream runs after all that blocking streams hold, and before what they get next.
-    for (cudaStream_t other : streams) {
+    for (cudaStream_t other : std::vector(streams)) {
       if (!other->blocking) continue;
       if (other->capture != nullptr) return Spoil(*other->capture, cudaErrorStreamCaptureImplicit);
       DrainStream(other);
@@ -93,7 +116,17 @@ cudaError_t Machine::Queue(cudaStream_t stream, std::function<void()> run) {
     stream->captured_after = {static_cast<int>(capture->nodes.size()) - 1};
     return cudaSuccess;
   }
-  stream->queue.push_back({std::move(run), nullptr, 0});
+  stream->queue.push_back({.run = std::move(run)});
+  StepPerhaps();
+  return cudaSuccess;
+}
+
+cudaError_t Machine::QueuePolled(cudaStream_t stream, std::function<bool()> poll) {
+  if (stream == nullptr) return cudaErrorNotSupported;
+  if (stream->capture != nullptr) {
+    return Spoil(*stream->capture, cudaErrorStreamCaptureUnsupported);
+  }
+  stream->queue.push_back({.poll = std::move(poll)});
   StepPerhaps();
   return cudaSuccess;
 }
@@ -222,7 +255,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     machine.ReachEvent(state, state.recorded);
     return cudaSuccess;
   }
-  stream->queue.push_back({nullptr, event->state, state.recorded});
+  stream->queue.push_back({.event = event->state, .record = state.recorded});
   machine.StepPerhaps();
   return cudaSuccess;
 }

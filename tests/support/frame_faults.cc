@@ -19,6 +19,11 @@ void FlipBits(std::string& bytes, size_t begin, size_t end, uint32_t bits, uint6
 
 namespace {
 
+bool IsAnnouncement(const std::string& frame) {
+  const auto header = ParseFrameHeader(std::as_bytes(std::span(frame)).first<kFrameHeaderBytes>());
+  return header.ok() && header->type == FrameType::kAnnounce;
+}
+
 // False where the frame is no reference. Payload and hash disagree, whichever of them is changed.
 bool FlipReferredPayload(const FrameAction& action, std::string& frame) {
   const auto bytes = std::as_bytes(std::span(frame)).first<kFrameHeaderBytes>();
@@ -91,6 +96,8 @@ std::optional<size_t> FrameFaults::WholeFrame(FrameHeader& header) {
 void FrameFaults::Apply(const FrameAction& action, std::string frame, std::string& out) {
   using Kind = FrameAction::Kind;
   const bool has_payload = frame.size() > kFrameHeaderBytes;
+  // Behind the next announcement a reference names nothing any more, which closes the connection.
+  if (IsAnnouncement(frame)) out += std::exchange(swapped_, {});
   if (action.kind == Kind::kSwap && swapped_.empty()) {
     swapped_ = std::move(frame);
     return;

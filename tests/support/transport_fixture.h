@@ -18,12 +18,14 @@
 #include "kernels/registry.h"
 #include "tests/support/faulty_medium.h"
 #include "tests/support/payload_memory.h"
+#include "tests/support/recycling_device.h"
 #include "tests/support/test_certificates.h"
 #include "tests/support/test_device.h"
 #include "tests/support/transport_probe.h"
 #include "transfer/framed/framed_transport.h"
 #include "transfer/ipc/ipc_medium.h"
 #include "transfer/loopback/loopback_transport.h"
+#include "transfer/nccl/nccl_medium.h"
 #include "transfer/shm/shm_medium.h"
 #include "transfer/tcp/tcp_medium.h"
 
@@ -75,11 +77,21 @@ inline FabricKind::NewMedium OpenIpc(const LaneMemory& memory) {
   return MediumOf<IpcMedium>(IpcOptions{.device = &memory.device, .shared = {memory.shared}});
 }
 
+// On the emulated GPU. Tests hold the receiver up for longer than a peer may be.
+inline FabricKind::NewMedium OpenNccl(const LaneMemory& memory) {
+  return [&device = memory.device] {
+    return Opened(NcclMedium::Open(
+        device,
+        {.send_slots = 3, .receive_slots = 6, .operation_grace = std::chrono::seconds(60)}));
+  };
+}
+
 inline const FabricKind kFabrics[] = {
     {"loopback", 1, &OpenLoopback}, {"shm", 1, &OpenShm},
     {"tcp", 1, &OpenTcp},           {"tls", 1, &OpenTls},
     {"shm_times_3", 3, &OpenShm},   {"tcp_times_3", 3, &OpenTcp},
-    {"ipc", 1, {}, &OpenIpc},       {"ipc_times_3", 3, {}, &OpenIpc}};
+    {"ipc", 1, {}, &OpenIpc},       {"ipc_times_3", 3, {}, &OpenIpc},
+    {"nccl", 1, {}, &OpenNccl},     {"nccl_times_3", 3, {}, &OpenNccl}};
 
 inline std::string FabricName(const ::testing::TestParamInfo<FabricKind>& info) {
   return info.param.name;
@@ -102,7 +114,8 @@ inline Device* PayloadDevice() {
 // Where payloads with a lane lie: that, or the host as a device.
 inline Device& LaneDevice() {
   static const Backend cpu = *OpenBackend("cpu", {.num_threads = 1});
-  return PayloadDevice() != nullptr ? *PayloadDevice() : *cpu.device;
+  static RecyclingDevice device(PayloadDevice() != nullptr ? *PayloadDevice() : *cpu.device);
+  return device;
 }
 
 // A transport that sends and one that receives, with what tests ask of them.

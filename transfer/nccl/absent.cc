@@ -1,0 +1,16 @@
+#include "base/status.h"
+#include "transfer/nccl/nccl_medium.h"
+
+// NCCL in a build that had no header of it.
+
+namespace tandem {
+
+absl::StatusOr<std::unique_ptr<NcclMedium>> NcclMedium::Open(Device& device, const NcclOptions&) {
+  return FailedPrecondition(
+      "device {}: this build has no NCCL: build where nvcc 12 or later and nccl.h (libnccl-dev) "
+      "are "
+      "found, or use another KV transport",
+      device.name());
+}
+
+}  // namespace tandem
