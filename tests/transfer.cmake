@@ -64,10 +64,20 @@ tandem_fuzz_test(address_fuzz
   SOURCES fuzz/address_fuzz.cc
   CORPUS fuzz/corpus/address
   DEPS tandem_transfer)
+set(MEDIUM_CONFORMANCE_TEST
+    conformance/medium_test.cc support/channel_pair.cc support/test_certificates.cc)
 tandem_test(medium_conformance_test
-  SOURCES conformance/medium_test.cc support/channel_pair.cc support/test_certificates.cc
-  DEPS tandem_transfer tandem_kernels
+  SOURCES ${MEDIUM_CONFORMANCE_TEST}
+  DEPS tandem_transfer_nccl tandem_transfer tandem_kernels
+  ARGS --gtest_filter=-*/nccl
   LABELS conformance)
+tandem_emulated_test(medium_conformance_emulated_test
+  SOURCES ${MEDIUM_CONFORMANCE_TEST}
+  DEPS tandem_transfer_nccl_emulated tandem_transfer tandem_kernels
+  ARGS --gtest_filter=*/nccl
+  LABELS conformance)
+set_tests_properties(medium_conformance_emulated_test PROPERTIES
+                     ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)
 tandem_test(ipc_test
   SOURCES unit/transfer/ipc_greeting_test.cc unit/transfer/ipc_medium_test.cc
           support/channel_pair.cc

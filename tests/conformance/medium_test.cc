@@ -12,10 +12,13 @@
 #include "fmt/format.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/device.h"
+#include "kernels/registry.h"
 #include "tests/support/channel_pair.h"
 #include "tests/support/test_certificates.h"
+#include "tests/support/test_device.h"
 #include "transfer/ipc/ipc_medium.h"
 #include "transfer/loopback/loopback_transport.h"
+#include "transfer/nccl/nccl_medium.h"
 #include "transfer/shm/shm_medium.h"
 #include "transfer/tcp/tcp_medium.h"
 
@@ -52,6 +55,12 @@ std::unique_ptr<Medium> NewTls() {
   static const TestAuthority authority(::testing::TempDir(), fmt::format("media-{}", getpid()));
   static const TlsFiles files = authority.Issue("worker");
   return *TcpMedium::Open({.tls = files});
+}
+
+// On the emulated GPU (TANDEM_TEST_DEVICE).
+std::unique_ptr<Medium> NewNccl() {
+  static const Backend gpu = *OpenBackend(TestDevice(), {});
+  return *NcclMedium::Open(*gpu.device, {.chunk_bytes = 64 << 10});
 }
 
 std::unique_ptr<Medium> NewLoopback() {
@@ -370,6 +379,7 @@ TEST_P(MediumTest, DeathOfTheOtherProcessIsTheEnd) {
 INSTANTIATE_TEST_SUITE_P(All, MediumTest,
                          ::testing::Values(MediumCase{"loopback", Reach::kProcess, NewLoopback},
                                            MediumCase{"ipc", Reach::kHost, NewIpc},
+                                           MediumCase{"nccl", Reach::kHost, NewNccl},
                                            MediumCase{"shm", Reach::kHost, NewShm},
                                            MediumCase{"tcp", Reach::kHost, NewTcp},
                                            MediumCase{"tls", Reach::kHost, NewTls},

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "tests/simt/simt.h"
 #include "tests/support/channel_pair.h"
 #include "tests/support/nccl_fixture.h"
 #include "tests/support/payload_memory.h"
@@ -225,6 +226,7 @@ TEST_F(NcclTest, AThousandCommunicatorsLeaveNothing) {
   const auto to = OpenSmallNccl();
   const int aborts = fake_.aborts;
   const size_t memory = EmulatedGpu().Memory()->own_bytes;
+  const int64_t allocations = simt::Counts().allocations;
   for (int cycle = 0; cycle < 1000; ++cycle) {
     if (cycle % 5 == 0) {
       GiveUpWhileConnecting(*from, *to, cycle / 5 % 6);
@@ -239,6 +241,7 @@ TEST_F(NcclTest, AThousandCommunicatorsLeaveNothing) {
   }
   EXPECT_GE(fake_.aborts, aborts + 1600);
   EXPECT_EQ(EmulatedGpu().Memory()->own_bytes, memory);
+  EXPECT_EQ(simt::Counts().allocations, allocations) << "all is set aside at the start";
   // All slots are there again.
   std::vector<ChannelPair> pairs;
   for (size_t i = 0; i < SmallNccl().receive_slots; ++i) {
@@ -322,6 +325,33 @@ TEST_F(NcclTest, ADeviceOfTheHostHasNone) {
   options.chunk_bytes = size_t{64} << 20;
   EXPECT_EQ(NcclMedium::Open(EmulatedGpu(), options).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(NcclTest, SaysWhatItCarriesAndWhatItSetsAside) {
+  const auto medium = OpenSmallNccl();
+  EXPECT_TRUE(medium->has_lanes());
+  const std::vector<std::byte> bytes((256 << 10) + 1);
+  EXPECT_EQ(medium->MayCarry(std::span(bytes).first(256 << 10)), absl::OkStatus());
+  EXPECT_EQ(medium->MayCarry(bytes).code(), absl::StatusCode::kInvalidArgument);
+  const size_t slots = SmallNccl().send_slots + SmallNccl().receive_slots;
+  EXPECT_GE(medium->buffer_bytes(), slots * (256 << 10));
+  EXPECT_LE(medium->buffer_bytes(), slots * (512 << 10));
+}
+
+TEST_F(NcclTest, AWorkerWithoutSlotsForADirectionHasOnlyTheOther) {
+  NcclOptions options = SmallNccl();
+  options.send_slots = 0;
+  const auto receives = OpenSmallNccl(options);
+  options = SmallNccl();
+  options.receive_slots = 0;
+  const auto sends = OpenSmallNccl(options);
+  ChannelPair pair = ConnectPair(*sends, *receives);
+  ASSERT_TRUE(pair.accepted);
+  std::mt19937_64 random(2);
+  SendAndCheck(pair, {5000}, random);
+  EXPECT_EQ(receives->Connect(sends->address()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(FailToConnect(*OpenSmallNccl(), *sends).code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(NcclTest, AnInitThatNeverEndsEndsAtItsDeadline) {
