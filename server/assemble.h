@@ -24,7 +24,7 @@ inline constexpr double kDefaultDeviceMemoryFraction = 0.9;
 
 // How KV travels between workers.
 // Best by nature first.
-inline constexpr std::string_view kTransports[] = {"ipc", "shm", "tcp"};
+inline constexpr std::string_view kTransports[] = {"ipc", "nccl", "shm", "tcp"};
 
 struct TransferTuning {
   std::string transport = "auto";              // or some of kTransports, with commas between

@@ -1,6 +1,8 @@
 #include "server/open_fabric.h"
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,8 +11,10 @@
 
 #include "absl/strings/str_split.h"
 #include "base/status.h"
+#include "spdlog/spdlog.h"
 #include "transfer/framed/framed_transport.h"
 #include "transfer/ipc/ipc_medium.h"
+#include "transfer/nccl/nccl_medium.h"
 #include "transfer/shm/shm_medium.h"
 #include "transfer/tcp/tcp_medium.h"
 
@@ -24,11 +28,17 @@ struct KvMemory {
   std::span<const std::byte> shared;  // of which other processes may read; empty: none
 };
 
-bool Wants(const WorkerOptions& options, std::string_view transport) {
+enum class Wish : uint8_t { kNot, kIfThereIs, kNamed };
+
+Wish WishFor(const WorkerOptions& options, std::string_view transport) {
   const std::string& wanted = options.tuning.transfer.transport;
-  if (wanted == "auto") return true;
+  if (wanted == "auto") return Wish::kIfThereIs;
   const std::vector<std::string> some = absl::StrSplit(wanted, ',');
-  return std::ranges::find(some, transport) != some.end();
+  return std::ranges::find(some, transport) == some.end() ? Wish::kNot : Wish::kNamed;
+}
+
+bool Wants(const WorkerOptions& options, std::string_view transport) {
+  return WishFor(options, transport) != Wish::kNot;
 }
 
 FramedOptions Framing(const TransferTuning& tuning, const KvMemory& kv, TurnCounter& counter) {
@@ -56,12 +66,12 @@ absl::Status NoSharedMemory(const absl::Status& why, Role role, size_t bytes) {
                      std::string(why.message()), do_this);
 }
 
-// The peer copies, so nothing has to be set aside, and what may be under way costs no memory.
-constexpr uint64_t kIpcWindowBytes = uint64_t{64} << 20;
+// What lies where it is, or goes by itself, costs nothing while it is under way.
+constexpr uint64_t kLaneWindowBytes = uint64_t{64} << 20;
 
 FabricPart IpcPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {
   FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
-  framing.credit_window_bytes = kIpcWindowBytes;
+  framing.credit_window_bytes = kLaneWindowBytes;
   return {
       .name = "ipc",
       .open = [=](FrameReceiver* receiver,
@@ -73,6 +83,46 @@ FabricPart IpcPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
         ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, IpcMedium::Open(ipc));
         return NewFramedTransport(framing, std::move(medium), receiver);
       }};
+}
+
+// A communicator takes its time to come up.
+constexpr std::chrono::milliseconds kNcclConnectTimeout{12'000};
+
+absl::StatusOr<std::unique_ptr<Medium>> OpenNccl(const WorkerOptions& options, const KvMemory& kv) {
+  if (options.tuning.transfer.tls.enabled()) {
+    return FailedPrecondition("KV over nccl is not encrypted, and the --kv-tls options ask for it");
+  }
+  NcclOptions nccl;
+  nccl.listen_host = options.host;
+  nccl.listen_port = options.data_port == 0 ? 0 : static_cast<uint16_t>(options.data_port + 1);
+  nccl.advertised_host = options.advertised_host;
+  nccl.chunk_bytes = std::max(nccl.chunk_bytes, kv.extent_bytes);
+  (options.role == Role::kPrefill ? nccl.receive_slots : nccl.send_slots) = 0;
+  return NcclMedium::Open(kv.device, nccl);
+}
+
+// Adds nccl where it is wanted and can be had.
+absl::Status AddNcclPart(const WorkerOptions& options, const KvMemory& kv,
+                         std::deque<TurnCounter>& turns, std::vector<FabricPart>& parts) {
+  const Wish wish = WishFor(options, "nccl");
+  if (wish == Wish::kNot || (wish == Wish::kIfThereIs && kv.device.is_host())) {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<Medium>> opened = OpenNccl(options, kv);
+  if (!opened.ok() && wish == Wish::kIfThereIs) {
+    spdlog::info("transport=nccl left out reason=\"{}\"", opened.status().ToString());
+    return absl::OkStatus();
+  }
+  if (!opened.ok()) return Annotate(opened.status(), "--kv-transport=nccl");
+  FramedOptions framing = Framing(options.tuning.transfer, kv, turns.emplace_back("kv-nccl"));
+  framing.connections = 1;  // a communicator for each peer
+  framing.credit_window_bytes = kLaneWindowBytes;
+  framing.connect_timeout = kNcclConnectTimeout;
+  const auto medium = std::make_shared<std::unique_ptr<Medium>>(*std::move(opened));
+  parts.push_back({.name = "nccl", .open = [=](FrameReceiver* receiver, auto) {
+                     return NewFramedTransport(framing, std::move(*medium), receiver);
+                   }});
+  return absl::OkStatus();
 }
 
 FabricPart ShmPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {
@@ -111,8 +161,8 @@ FabricPart TcpPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
 }  // namespace
 
 absl::StatusOr<bool> SharesKv(const WorkerOptions& options, const Device& device) {
-  const bool named = Wants(options, "ipc") && options.tuning.transfer.transport != "auto";
-  if (named && options.role != Role::kUnified && !device.can_share()) {
+  if (WishFor(options, "ipc") == Wish::kNamed && options.role != Role::kUnified &&
+      !device.can_share()) {
     return FailedPrecondition(
         "--kv-transport=ipc: processes cannot open memory of {} of one another here: use another "
         "transport, or auto",
@@ -132,6 +182,7 @@ absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options,
   if (Wants(options, "ipc") && device.can_share()) {
     parts.push_back(IpcPart(options, kv, turns.emplace_back("kv-ipc")));
   }
+  RETURN_IF_ERROR(AddNcclPart(options, kv, turns, parts));
   if (Wants(options, "shm")) parts.push_back(ShmPart(options, kv, turns.emplace_back("kv-shm")));
   if (Wants(options, "tcp")) parts.push_back(TcpPart(options, kv, turns.emplace_back("kv-tcp")));
   const bool probes = options.role == Role::kPrefill && options.tuning.transfer.probe == "on";

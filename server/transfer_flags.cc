@@ -65,8 +65,9 @@ void AddTransferFlags(CLI::App& app, TransferTuning& tuning) {
   const std::string group = kTransferGroup;
   app.add_option("--kv-transport", tuning.transport,
                  "how KV may travel between workers: auto, or some of ipc (decode workers of the "
-                 "host read the prefill workers' memory), shm (through shared memory of the host) "
-                 "and tcp, with commas between; each peer gets the fastest that there is")
+                 "host read the prefill workers' memory), nccl (from GPU to GPU), shm (through "
+                 "shared memory of the host) and tcp, with commas between; each peer gets the "
+                 "fastest that there is")
       ->check(CheckTransports)
       ->capture_default_str()
       ->group(group);

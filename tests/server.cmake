@@ -27,10 +27,10 @@ target_link_libraries(kv_tls_test PRIVATE tandem_transfer)
 get_target_property(TANDEM_SOURCES tandem SOURCES)
 list(TRANSFORM TANDEM_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/server/)
 add_executable(tandem_emulated ${TANDEM_SOURCES})
-target_link_libraries(tandem_emulated PRIVATE tandem_kernels_cuda_emulated tandem_simt tandem_server
-                                              CLI11::CLI11)
+target_link_libraries(tandem_emulated PRIVATE tandem_kernels_cuda_emulated tandem_transfer_nccl_emulated
+                                              tandem_simt tandem_server CLI11::CLI11)
 target_compile_definitions(tandem_emulated PRIVATE TANDEM_VERSION="${PROJECT_VERSION}")
-add_dependencies(tandem_emulated tandem_fake_cublaslt)
+add_dependencies(tandem_emulated tandem_fake_cublaslt tandem_fake_nccl)
 tandem_test(emulated_daemon_test SOURCES integration/emulated_daemon_test.cc
             DEPS tandem_test_cluster LABELS integration TIMEOUT 600)
 target_compile_definitions(emulated_daemon_test PRIVATE
