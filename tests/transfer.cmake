@@ -96,14 +96,15 @@ tandem_fuzz_test(shm_setup_fuzz
   DEPS tandem_transfer)
 
 # NCCL on the emulated GPU, with the stand-in for the library.
-foreach(name nccl nccl_peer)
-  tandem_emulated_test(${name}_test
-    SOURCES unit/transfer/${name}_test.cc support/channel_pair.cc support/payload_memory.cc
+function(tandem_nccl_test name)
+  tandem_emulated_test(${name}
+    SOURCES ${ARGN} support/channel_pair.cc support/payload_memory.cc
     DEPS tandem_transfer_nccl_emulated tandem_transfer tandem_kernels
     TIMEOUT 300)
-  target_compile_definitions(${name}_test PRIVATE
-    TANDEM_NCCL_NAME="$<TARGET_FILE:tandem_fake_nccl>")
-endforeach()
+  target_compile_definitions(${name} PRIVATE TANDEM_NCCL_NAME="$<TARGET_FILE:tandem_fake_nccl>")
+endfunction()
+tandem_nccl_test(nccl_test unit/transfer/nccl_fault_test.cc unit/transfer/nccl_test.cc)
+tandem_nccl_test(nccl_peer_test unit/transfer/nccl_peer_test.cc)
 tandem_fuzz_test(nccl_setup_fuzz
   SOURCES fuzz/nccl_setup_fuzz.cc
   CORPUS fuzz/corpus/nccl_setup

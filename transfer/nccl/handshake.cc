@@ -6,11 +6,8 @@
 #include "base/status.h"
 
 namespace tandem {
-namespace {
 
 static_assert(NcclSetup::kIdBytes == NCCL_UNIQUE_ID_BYTES);
-
-}  // namespace
 
 NcclHandshake::NcclHandshake(NcclContext& context, SocketChannel& socket, NcclSide side)
     : context_(context),

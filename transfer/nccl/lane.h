@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 
 #include "transfer/nccl/channel_watch.h"
 #include "transfer/nccl/context.h"

@@ -1,144 +1,23 @@
 // KV by NCCL on the emulated GPU, with the stand-in for the library (tests/simt/fake_nccl.cc): what
-// arrives, and how connections end.
+// arrives, and who connects to whom.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <functional>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "base/hash.h"
 #include "tests/simt/simt.h"
-#include "tests/support/channel_pair.h"
 #include "tests/support/nccl_fixture.h"
-#include "tests/support/payload_memory.h"
 #include "transfer/nccl/nccl_library.h"
-#include "transfer/tcp/tcp_medium.h"
 
 namespace tandem {
 namespace {
 
-using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
-
-std::vector<std::byte> RandomBytes(std::mt19937_64& random, size_t size) {
-  std::vector<std::byte> bytes(size);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-  return bytes;
-}
-
-class NcclTest : public ::testing::Test {
- protected:
-  ~NcclTest() override {
-    fake_.version = NCCL_VERSION_CODE;
-    fake_.init_hangs = false;
-    fake_.init_fails = false;
-    fake_.operations_until_error = -1;
-    fake_.abort_blocks = false;
-  }
-
-  // The status with which a connection ends that is not established, at its connecting side.
-  absl::Status FailToConnect(NcclMedium& from, NcclMedium& to) {
-    auto connecting = from.Connect(to.address());
-    if (!connecting.ok()) return connecting.status();
-    absl::StatusOr<bool> established = (*connecting)->Establish();
-    const std::unique_ptr<ByteChannel> accepted = AwaitConnection(to);
-    bool accepting = true;  // has not failed yet
-    while (established.ok() && !*established) {
-      if (accepting) {
-        accepted_status_ = accepted->Establish().status();
-        accepting = accepted_status_.ok();
-      }
-      established = (*connecting)->Establish();
-      if (established.ok() && !*established && !AwaitEvent(**connecting)) break;
-    }
-    return established.status();
-  }
-
-  // Both sides go so many steps and leave.
-  void GiveUpWhileConnecting(NcclMedium& from, NcclMedium& to, int steps) {
-    auto connecting = from.Connect(to.address());
-    ASSERT_TRUE(connecting.ok()) << connecting.status();
-    ASSERT_TRUE((*connecting)->Establish().ok());
-    const auto accepted = AwaitConnection(to);
-    ASSERT_TRUE(accepted);
-    // It may refuse.
-    for (int step = 0; step < steps && accepted->Establish().ok(); ++step) {
-      ASSERT_TRUE((*connecting)->Establish().ok());
-    }
-  }
-
-  // Reads until the channel fails. Nothing else comes.
-  absl::Status AwaitFailure(ByteChannel& channel) {
-    std::byte byte;
-    const iovec part = {&byte, 1};
-    while (true) {
-      if (!channel.lane()->arriving()) {
-        const absl::StatusOr<size_t> count = channel.Read({&part, 1});
-        if (!count.ok()) return count.status();
-        EXPECT_EQ(*count, 0u);
-      }
-      if (!AwaitEvent(channel)) return absl::OkStatus();
-    }
-  }
-
-  // One operation with payloads of these sizes from one side to the other.
-  void SendAndCheck(ChannelPair& pair, const std::vector<size_t>& sizes, std::mt19937_64& random) {
-    PayloadLane& from = *pair.connected->lane();
-    PayloadLane& to = *pair.accepted->lane();
-    std::vector<std::vector<std::byte>> sent;
-    std::vector<LanePayload> payloads;
-    for (const size_t size : sizes) {
-      sent.push_back(RandomBytes(random, size));
-      const std::span<std::byte> at = memory_.New(size);
-      memory_.Write(at, sent.back());
-      payloads.push_back({.bytes = at});
-    }
-    const auto announced = from.Offer(payloads);
-    ASSERT_TRUE(announced.ok()) << announced.status();
-    ASSERT_EQ(to.Expect(*announced), absl::OkStatus());
-    ASSERT_TRUE(AwaitArrival(pair));
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      EXPECT_EQ(payloads[i].hash, Hash64(sent[i]));
-      const auto found = to.Find(payloads[i].place, sizes[i]);
-      ASSERT_TRUE(found.ok()) << found.status();
-      EXPECT_EQ(memory_.Read(*found), sent[i]) << "payload " << i;
-    }
-  }
-
-  // Until what was announced has come and the sender knows that it went.
-  bool AwaitArrival(ChannelPair& pair) {
-    const std::array<const ByteChannel*, 2> both = {pair.connected.get(), pair.accepted.get()};
-    while (true) {
-      const bool arriving = pair.accepted->lane()->arriving();
-      const bool reads = Reads(*pair.connected) && (arriving || Reads(*pair.accepted));
-      if (!reads || !arriving) return reads;
-      if (!AwaitEventOfAny(both)) return false;
-    }
-  }
-  bool Reads(ByteChannel& channel) {
-    std::byte byte;
-    const iovec part = {&byte, 1};
-    const auto count = channel.Read({&part, 1});
-    EXPECT_TRUE(count.ok()) << count.status();
-    return count.ok();
-  }
-  void AwaitAborts(int count) {
-    while (fake_.aborts < count) std::this_thread::yield();
-  }
-
-  FakeNccl& fake_ = TheFakeNccl();
-  PayloadMemory memory_{&EmulatedGpu()};
-  absl::Status accepted_status_;
-};
 
 TEST_F(NcclTest, OperationsOfManySizesArrive) {
   const auto from = OpenSmallNccl();
@@ -249,22 +128,6 @@ TEST_F(NcclTest, AThousandCommunicatorsLeaveNothing) {
   }
 }
 
-// NCCL listens for those that never come.
-TEST_F(NcclTest, IdsThatNobodyUsesAreBounded) {
-  const auto from = OpenSmallNccl();
-  const auto to = OpenSmallNccl();
-  const int ids = fake_.ids;
-  fake_.init_hangs = true;
-  for (int cycle = 0; cycle < 300; ++cycle) {
-    GiveUpWhileConnecting(*from, *to, 2);
-    while (fake_.communicators > 0) std::this_thread::yield();
-  }
-  EXPECT_EQ(fake_.ids, ids + 256);
-  fake_.init_hangs = false;
-  EXPECT_EQ(FailToConnect(*from, *to).code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(Message(accepted_status_), HasSubstr("restart this worker"));
-}
-
 TEST_F(NcclTest, AConnectionWithoutASlotIsRefused) {
   NcclOptions options = SmallNccl();
   options.receive_slots = 1;
@@ -352,139 +215,6 @@ TEST_F(NcclTest, AWorkerWithoutSlotsForADirectionHasOnlyTheOther) {
   EXPECT_EQ(receives->Connect(sends->address()).status().code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(FailToConnect(*OpenSmallNccl(), *sends).code(), absl::StatusCode::kUnavailable);
-}
-
-TEST_F(NcclTest, AnInitThatNeverEndsEndsAtItsDeadline) {
-  NcclOptions options = SmallNccl();
-  options.init_timeout = milliseconds(50);
-  const auto from = OpenSmallNccl(options);
-  const auto to = OpenSmallNccl();
-  fake_.init_hangs = true;
-  const absl::Status status = FailToConnect(*from, *to);
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(Message(status), HasSubstr("no NCCL communicator within 50 ms"));
-}
-
-TEST_F(NcclTest, AnInitThatFailsSaysWhatNcclSays) {
-  const auto from = OpenSmallNccl();
-  const auto to = OpenSmallNccl();
-  fake_.init_fails = true;
-  const absl::Status status = FailToConnect(*from, *to);
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(accepted_status_.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(Message(accepted_status_),
-              AllOf(HasSubstr("unhandled system error"), HasSubstr("told to fail")));
-}
-
-TEST_F(NcclTest, AnErrorOfTheNetworkEndsTheConnectionWithNcclsWords) {
-  const auto from = OpenSmallNccl();
-  const auto to = OpenSmallNccl();
-  ChannelPair pair = ConnectPair(*from, *to);
-  ASSERT_TRUE(pair.accepted);
-  fake_.operations_until_error = 0;
-  ASSERT_EQ(pair.accepted->lane()->Expect(128), absl::OkStatus());
-  const absl::Status status = AwaitFailure(*pair.accepted);
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(Message(status), AllOf(HasSubstr("network error"), HasSubstr("has failed")));
-  EXPECT_FALSE(pair.accepted->lane()->arriving());
-  const iovec nothing = {nullptr, 0};
-  EXPECT_EQ(pair.accepted->Write({&nothing, 1}).status(), status);
-}
-
-TEST_F(NcclTest, AnOperationThatIsNotDoneInTimeEndsTheConnection) {
-  NcclOptions options = SmallNccl();
-  options.operation_grace = milliseconds(30);
-  const auto from = OpenSmallNccl(options);
-  const auto to = OpenSmallNccl(options);
-  ChannelPair pair = ConnectPair(*from, *to);
-  ASSERT_TRUE(pair.accepted);
-  std::mt19937_64 random(1);
-  SendAndCheck(pair, {100}, random);  // the first may take longer
-  const std::span<std::byte> at = memory_.New(256 << 10);
-  memory_.Write(at, RandomBytes(random, at.size()));
-  LanePayload payload = {.bytes = at};
-  // Nobody receives: larger than what lies between the two.
-  ASSERT_TRUE(pair.connected->lane()->Offer({&payload, 1}).ok());
-  const absl::Status status = AwaitFailure(*pair.connected);
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(Message(status), HasSubstr("262144 bytes is not done"));
-}
-
-TEST_F(NcclTest, APeerThatLeavesInTheMiddleIsNoticed) {
-  const auto from = OpenSmallNccl();
-  const auto to = OpenSmallNccl();
-  ChannelPair pair = ConnectPair(*from, *to);
-  ASSERT_TRUE(pair.accepted);
-  ASSERT_EQ(pair.accepted->lane()->Expect(1 << 10), absl::OkStatus());
-  pair.connected.reset();
-  const absl::Status status = AwaitFailure(*pair.accepted);
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(Message(status), HasSubstr("in the middle of an operation"));
-}
-
-TEST_F(NcclTest, AnAbortThatBlocksKeepsItsSlotsAndIsReported) {
-  NcclOptions options = SmallNccl();
-  options.receive_slots = 2;
-  options.abort_patience = milliseconds(40);
-  const auto from = OpenSmallNccl();
-  const auto to = OpenSmallNccl(options);
-  ChannelPair pair = ConnectPair(*from, *to);
-  ASSERT_TRUE(pair.accepted);
-  EXPECT_EQ(to->health(), absl::OkStatus());
-  fake_.abort_blocks = true;
-  ASSERT_EQ(pair.accepted->lane()->Expect(128), absl::OkStatus());
-  pair.accepted.reset();
-  ChannelPair second = ConnectPair(*from, *to);
-  ASSERT_TRUE(second.accepted) << "there are two slots";
-  EXPECT_EQ(FailToConnect(*from, *to).code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(accepted_status_.code(), absl::StatusCode::kResourceExhausted)
-      << "the slot of the communicator that is being aborted is nobody's";
-  while (to->health().ok()) std::this_thread::yield();
-  EXPECT_THAT(Message(to->health()), HasSubstr("restart this worker"));
-  EXPECT_EQ(to->Connect(from->address()).status().code(), absl::StatusCode::kUnavailable);
-
-  const int aborts = fake_.aborts;
-  fake_.abort_blocks = false;
-  AwaitAborts(aborts + 1);
-  while (!to->health().ok()) std::this_thread::yield();
-}
-
-TEST_F(NcclTest, AMediumDoesNotWaitForEverForAnAbort) {
-  NcclOptions options = SmallNccl();
-  options.abort_patience = milliseconds(20);
-  const int aborts = fake_.aborts;
-  {
-    const auto from = OpenSmallNccl(options);
-    const auto to = OpenSmallNccl(options);
-    ChannelPair pair = ConnectPair(*from, *to);
-    ASSERT_TRUE(pair.accepted);
-    fake_.abort_blocks = true;
-  }
-  EXPECT_EQ(fake_.aborts, aborts);
-  EXPECT_EQ(fake_.communicators, 2);
-  fake_.abort_blocks = false;
-  AwaitAborts(aborts + 2);
-}
-
-TEST_F(NcclTest, WhatIsNoSetupEndsTheConnection) {
-  const int ids = fake_.ids;
-  const auto to = OpenSmallNccl();
-  const auto stranger = *TcpMedium::Open({});
-  auto connecting = stranger->Connect(to->address());
-  ASSERT_TRUE(connecting.ok());
-  while (!*(*connecting)->Establish()) ASSERT_TRUE(AwaitEvent(**connecting));
-  const auto accepted = AwaitConnection(*to);
-  ASSERT_TRUE(accepted);
-  std::array<std::byte, 300> nonsense{};
-  const iovec part = {nonsense.data(), nonsense.size()};
-  ASSERT_EQ((*connecting)->Write({&part, 1}).value_or(0), nonsense.size());
-  absl::StatusOr<bool> established = false;
-  while (established.ok()) {
-    established = accepted->Establish();
-    ASSERT_TRUE(!established.ok() || AwaitEvent(*accepted));
-  }
-  EXPECT_EQ(established.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(fake_.ids, ids);
 }
 
 }  // namespace
