@@ -42,9 +42,9 @@ class Fiber {
   boost::context::fiber host_;
   [[maybe_unused]] void* thread_state_ = nullptr;  // of ThreadSanitizer
   [[maybe_unused]] void* host_thread_state_ = nullptr;
-  void* fake_stack_ = nullptr;
-  const void* host_stack_ = nullptr;
-  size_t host_stack_size_ = 0;
+  [[maybe_unused]] void* fake_stack_ = nullptr;  // of AddressSanitizer
+  [[maybe_unused]] const void* host_stack_ = nullptr;
+  [[maybe_unused]] size_t host_stack_size_ = 0;
 #endif
 };
 
