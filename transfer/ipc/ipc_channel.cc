@@ -15,20 +15,24 @@ std::string_view Text(const absl::Status& status) {
   return {status.message().data(), status.message().size()};
 }
 
-// Why this side's streams end.
-absl::Status Refusal(absl::StatusCode code) {
-  const absl::Status status = FailedPrecondition(
-      "the peer did not take the memory that this worker shares (status code {}): its log says why",
-      static_cast<int>(code));
+// Whether the peer would refuse the same memory again.
+bool IsFinal(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnimplemented:
-      return status;
+      return true;
     default:
-      return Unavailable("{}", Text(status));
+      return false;
   }
+}
+
+absl::Status Refusal(absl::StatusCode code) {
+  return MakeStatus(
+      IsFinal(code) ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kUnavailable,
+      "the peer did not take the memory that this worker shares (status code {}): its log says why",
+      static_cast<int>(code));
 }
 
 }  // namespace
