@@ -30,6 +30,9 @@ class PayloadLane {
   struct Room {
     size_t payloads = 0;
     size_t bytes = 0;
+    // An Offer with as many bytes is best made at once: the other side then works on one while this
+    // side works on the next.
+    size_t enough_bytes = SIZE_MAX;
   };
   virtual Room room() const = 0;
   // Makes the payloads reachable for the peer and fills in their hashes and places. Waits for the

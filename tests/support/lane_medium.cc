@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -20,9 +21,10 @@ void LaneBoard::SetHeld(bool held) {
   Ring();
 }
 
-void LaneBoard::SetRoom(size_t payloads) {
+void LaneBoard::SetRoom(size_t payloads, size_t enough_bytes) {
   absl::MutexLock lock(&mutex_);
-  room_ = payloads;
+  room_.payloads = payloads;
+  room_.enough_bytes = enough_bytes;
   Ring();
 }
 
@@ -41,6 +43,11 @@ int LaneBoard::expected() const {
   return expected_;
 }
 
+size_t LaneBoard::largest_operation() const {
+  absl::MutexLock lock(&mutex_);
+  return largest_;
+}
+
 bool LaneBoard::AwaitExpected(int count) const {
   absl::MutexLock lock(&mutex_);
   const auto enough = [this, count]()
@@ -53,7 +60,7 @@ bool LaneBoard::held() const {
   return held_;
 }
 
-size_t LaneBoard::room() const {
+PayloadLane::Room LaneBoard::room() const {
   absl::MutexLock lock(&mutex_);
   return room_;
 }
@@ -67,6 +74,7 @@ absl::Status LaneBoard::Push(Bytes operation) {
 absl::StatusOr<LaneBoard::Bytes> LaneBoard::Pop(size_t size) {
   absl::MutexLock lock(&mutex_);
   ++expected_;
+  largest_ = std::max(largest_, size);
   if (!expects_.ok()) return expects_;
   if (operations_.empty() || operations_.front().size() != size) {
     return InvalidArgument("no operation of {} bytes was offered", size);
@@ -91,7 +99,7 @@ class BoardLane final : public PayloadLane {
  public:
   explicit BoardLane(LaneBoard& board) : board_(board) {}
 
-  Room room() const override { return {.payloads = board_.room(), .bytes = 1 << 20}; }
+  Room room() const override { return board_.room(); }
   absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) override {
     LaneBoard::Bytes operation;
     for (LanePayload& payload : payloads) {

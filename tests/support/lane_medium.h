@@ -22,19 +22,21 @@ class LaneBoard {
   // What was announced does not arrive before Release.
   void HoldArrivals() { SetHeld(true); }
   void ReleaseArrivals() { SetHeld(false); }
-  // How many payloads one Offer takes; 0: none for now.
-  void SetRoom(size_t payloads);
+  // How many payloads one Offer takes, 0: none for now; and how many bytes are enough for it.
+  void SetRoom(size_t payloads, size_t enough_bytes = SIZE_MAX);
   // What the next calls give.
   void FailOffers(absl::Status status);
   void FailExpects(absl::Status status);
   // How many operations were announced to the receiver.
   int expected() const;
+  // The most bytes that one had.
+  size_t largest_operation() const;
   // False when it took longer than a minute.
   bool AwaitExpected(int count) const;
 
   // Of the lanes.
   bool held() const;
-  size_t room() const;
+  PayloadLane::Room room() const;
   absl::Status Push(Bytes operation);
   // INVALID_ARGUMENT when the next operation is not of that size.
   absl::StatusOr<Bytes> Pop(size_t size);
@@ -47,8 +49,9 @@ class LaneBoard {
 
   mutable absl::Mutex mutex_;
   bool held_ ABSL_GUARDED_BY(mutex_) = false;
-  size_t room_ ABSL_GUARDED_BY(mutex_) = 64;
+  PayloadLane::Room room_ ABSL_GUARDED_BY(mutex_) = {.payloads = 64, .bytes = 1 << 20};
   int expected_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t largest_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status offers_ ABSL_GUARDED_BY(mutex_);
   absl::Status expects_ ABSL_GUARDED_BY(mutex_);
   std::deque<Bytes> operations_ ABSL_GUARDED_BY(mutex_);

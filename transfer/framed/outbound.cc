@@ -146,7 +146,8 @@ absl::Status OutboundConnection::FillFromLane(PayloadLane& lane, TimePoint now) 
   while (batch_.size() < kMaxParts - 1) {
     if (group_.NextIsData(index_)) {
       lacks_room_ = room.payloads == 0;
-      if (offered_.size() >= most || bytes + group_.next_payload_bytes() > room.bytes) break;
+      if (offered_.size() >= most || bytes >= room.enough_bytes) break;
+      if (bytes + group_.next_payload_bytes() > room.bytes) break;
     }
     std::optional<NextFrame> frame = group_.Next(index_, now);
     if (!frame) break;

@@ -12,13 +12,17 @@ absl::StatusOr<std::unique_ptr<SharedLane>> SharedLane::Create(Device& device,
                                                                const SharedSegments& segments) {
   ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device.NewStream());
   ASSIGN_OR_RETURN(DeviceBuffer hashes, device.AllocateHost(kMaxPayloads * sizeof(uint64_t)));
+  const size_t enough_bytes = device.is_host() ? kEnoughHostBytes : kMaxBytes;
   return std::unique_ptr<SharedLane>(
-      new SharedLane(segments, std::move(stream), std::move(hashes)));
+      new SharedLane(segments, std::move(stream), std::move(hashes), enough_bytes));
 }
 
 SharedLane::SharedLane(const SharedSegments& segments, std::unique_ptr<Stream> stream,
-                       DeviceBuffer hash_memory)
-    : segments_(segments), stream_(std::move(stream)), hash_memory_(std::move(hash_memory)) {
+                       DeviceBuffer hash_memory, size_t enough_bytes)
+    : segments_(segments),
+      stream_(std::move(stream)),
+      enough_bytes_(enough_bytes),
+      hash_memory_(std::move(hash_memory)) {
   extents_.reserve(kMaxPayloads);
 }
 

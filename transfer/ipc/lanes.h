@@ -20,12 +20,17 @@ class SharedLane final : public PayloadLane {
  public:
   static constexpr size_t kMaxPayloads = 512;
   static constexpr size_t kMaxBytes = size_t{64} << 20;
+  // Of the host's memory: hashing costs the sender about as much time as copying costs the
+  // receiver. What a GPU is given to do at once may be as much as there is.
+  static constexpr size_t kEnoughHostBytes = size_t{1} << 20;
 
   // `segments` outlives this. Errors as Device::NewStream and AllocateHost.
   static absl::StatusOr<std::unique_ptr<SharedLane>> Create(Device& device,
                                                             const SharedSegments& segments);
 
-  Room room() const override { return {.payloads = kMaxPayloads, .bytes = kMaxBytes}; }
+  Room room() const override {
+    return {.payloads = kMaxPayloads, .bytes = kMaxBytes, .enough_bytes = enough_bytes_};
+  }
   absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) override;
   // Nothing comes this way: INVALID_ARGUMENT.
   absl::Status Expect(uint32_t bytes) override;
@@ -37,11 +42,12 @@ class SharedLane final : public PayloadLane {
 
  private:
   SharedLane(const SharedSegments& segments, std::unique_ptr<Stream> stream,
-             DeviceBuffer hash_memory);
+             DeviceBuffer hash_memory, size_t enough_bytes);
   std::span<uint64_t> hashes() const;
 
   const SharedSegments& segments_;
   const std::unique_ptr<Stream> stream_;
+  const size_t enough_bytes_;
   const DeviceBuffer hash_memory_;                   // [kMaxPayloads] u64
   std::vector<std::span<const std::byte>> extents_;  // of the Offer that is under way
 };

@@ -117,6 +117,16 @@ TEST_F(LaneTest, PayloadsOfManyOperationsArrive) {
   EXPECT_LT(sender_->bytes_sent(), 310 * kPayloadBytes / 10);
 }
 
+// Sender and receiver work side by side only where not all that may go goes at once.
+TEST_F(LaneTest, AnOperationIsNoLargerThanIsEnough) {
+  board_.SetRoom(64, 3 * kPayloadBytes + 1);
+  Start();
+  Send(1, 100);
+  ExpectArrived(1, 100);
+  EXPECT_GE(board_.expected(), 100 / 4);
+  EXPECT_EQ(board_.largest_operation(), 4 * kPayloadBytes);
+}
+
 TEST_F(LaneTest, NothingIsReadBeforeWhatWasAnnouncedHasCome) {
   board_.HoldArrivals();
   Start();
