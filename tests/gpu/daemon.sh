@@ -126,7 +126,7 @@ compare_sample() {
   local wrong=0 transport
   answer_sample cpu cpu unified || return 1
   answer_sample unified "$DEVICE" unified && compare_with_cpu unified || wrong=1
-  for transport in shm tcp; do
+  for transport in ipc shm tcp; do
     answer_sample "handed-over-by-$transport" "$DEVICE" "prefill decode" \
       --device-memory-fraction 0.45 --kv-transport $transport &&
       compare_with_cpu "handed-over-by-$transport" || wrong=1
