@@ -83,9 +83,10 @@ class Transport {
                             std::span<const std::byte> payload) = 0;
   // No more data frames: queues the commit. INTERNAL the second time.
   virtual absl::Status FinishStream(uint64_t stream, uint64_t epoch) = 0;
-  // Drops what is queued; once it returns no payload of the stream is read any more. `ended` is
-  // called with CANCELLED, before or soon after, unless it was already. May wait for the thread of
-  // the transport to let go of a payload, never for a peer.
+  // Drops what is queued; once it returns this side reads no payload of the stream any more, and a
+  // peer that reads them where they lie (ipc) takes nothing that changed: it fails the hash. `ended`
+  // is called with CANCELLED, before or soon after, unless it was already. May wait for the thread
+  // of the transport to let go of a payload, never for a peer.
   virtual void AbortStream(uint64_t stream, uint64_t epoch) = 0;
 
   // One per peer that was ever connected to, of the latest 256.
