@@ -15,6 +15,7 @@
 #include "tests/support/raw_peer.h"
 #include "tests/support/transport_probe.h"
 #include "transfer/framed/framed_transport.h"
+#include "transfer/framed/outbound.h"
 #include "transfer/tcp/tcp_medium.h"
 
 namespace tandem {
@@ -235,6 +236,65 @@ TEST_F(LaneTest, ADeviceThatFailsLandsNothing) {
       EXPECT_EQ(call.status.code(), absl::StatusCode::kUnavailable);
     }
   }
+}
+
+// A channel that takes everything and says nothing.
+class RecordingChannel final : public ByteChannel {
+ public:
+  explicit RecordingChannel(std::vector<FrameType>& types) : types_(types) {}
+
+  int fd() const override { return -1; }
+  bool wants_output() const override { return false; }
+  absl::StatusOr<bool> Establish() override { return true; }
+  absl::StatusOr<size_t> Read(std::span<const iovec>) override { return 0; }
+  absl::StatusOr<size_t> Write(std::span<const iovec> parts) override {
+    size_t count = 0;
+    for (const iovec& part : parts) {
+      EXPECT_EQ(part.iov_len, kFrameHeaderBytes);
+      types_.push_back(
+          ParseFrameHeader(std::span<const std::byte, kFrameHeaderBytes>(
+                               static_cast<const std::byte*>(part.iov_base), kFrameHeaderBytes))
+              ->type);
+      count += part.iov_len;
+    }
+    return count;
+  }
+  PayloadLane* lane() override { return &lane_; }
+
+ private:
+  class AnnouncingLane final : public PayloadLane {
+   public:
+    Room room() const override { return {.payloads = 8, .bytes = 1 << 20}; }
+    absl::StatusOr<uint32_t> Offer(std::span<LanePayload>) override { return kPayloadBytes; }
+    absl::Status Expect(uint32_t) override { return Unavailable("this side sends"); }
+    bool arriving() const override { return false; }
+    absl::StatusOr<std::span<const std::byte>> Find(uint64_t, size_t) const override {
+      return Unavailable("this side sends");
+    }
+  };
+
+  std::vector<FrameType>& types_;
+  AnnouncingLane lane_;
+};
+
+// As on a connection that is made when the group has credit already.
+TEST(OutboundLaneTest, TheHelloGoesBeforeAnnouncementAndReferences) {
+  constexpr StreamKey kStream = {.stream = 1, .epoch = kEpoch};
+  const TimePoint now = std::chrono::steady_clock::now();
+  const std::vector<std::byte> payload(kPayloadBytes);
+  OutboundGroup group({.peer = "peer", .id = 9}, std::make_shared<Link>("peer", "test"),
+                      [](StreamKey, uint64_t, const absl::Status&) {});
+  ASSERT_TRUE(group.OnReply({.type = FrameType::kCredit, .frames = 1 << 20}, now).ok());
+  group.AddStream(kStream, 1, Duration::zero(), now);
+  group.Post(kStream, {.payload = payload}, now);
+  group.Finish(kStream, 1);
+  std::vector<FrameType> types;
+  TransportCounters counters;
+  OutboundConnection connection(group, 0, std::make_unique<RecordingChannel>(types), nullptr, 1,
+                                counters, {});
+  ASSERT_TRUE(connection.Advance().ok());
+  EXPECT_EQ(types, (std::vector<FrameType>{FrameType::kHello, FrameType::kAnnounce,
+                                           FrameType::kReference, FrameType::kCommit}));
 }
 
 }  // namespace
