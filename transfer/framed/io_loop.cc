@@ -29,9 +29,10 @@ std::string_view Text(const absl::Status& status) {
 }
 
 // How the streams of a connection end with it. Peers that disagree (TLS, another version) would do
-// so again at once; anything else is a loss.
-absl::Status EndOfStreams(std::string_view peer, const absl::Status& status) {
-  if (!absl::IsFailedPrecondition(status)) {
+// so again at once; anything else is a loss. So is it where a medium with lanes does not suit the
+// two (their devices do not reach each other, they have two versions of NCCL): another one does.
+absl::Status EndOfStreams(std::string_view peer, const absl::Status& status, const Medium& medium) {
+  if (!absl::IsFailedPrecondition(status) || medium.has_lanes()) {
     return Unavailable("connection to {}: {}", peer, Text(status));
   }
   return Annotate(status, fmt::format("connection to {}", peer));
@@ -231,7 +232,7 @@ void IoLoop::ClosePeer(Peer& peer, const absl::Status& status) {
     const auto& [key, route] = entry;
     if (route.peer != closing.get()) return false;
     closing->group->link().StreamFailed();
-    ended_.push_back({key, route.serial, EndOfStreams(name, status)});
+    ended_.push_back({key, route.serial, EndOfStreams(name, status, medium_)});
     return true;
   });
 }

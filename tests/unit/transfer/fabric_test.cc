@@ -1,14 +1,20 @@
 #include "transfer/fabric.h"
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/registry.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/forwarding_device.h"
 #include "tests/support/scripted_transport.h"
 #include "tests/support/transport_probe.h"
+#include "transfer/ipc/ipc_medium.h"
 #include "transfer/loopback/loopback_transport.h"
 
 namespace tandem {
@@ -204,6 +210,49 @@ TEST_F(FabricTest, CloseWhileProbing) {
   OpenBoth(kExtent);
   sender_->SetPeers({Peer()});
   sender_.reset();
+}
+
+// Takes no memory of another process, as a GPU that does not reach the other's.
+class AloneDevice final : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  absl::StatusOr<DeviceBuffer> OpenShared(const MemoryHandle&) override {
+    return FailedPrecondition("no way leads from one GPU to the other");
+  }
+};
+
+// All would go wrong again over the same way: they are sent over another one.
+TEST_F(FabricTest, PeersWhoseDevicesDoNotReachOneAnotherTakeAnotherWay) {
+  const Backend cpu = *OpenBackend("cpu", {.num_threads = 1});
+  AloneDevice alone(*cpu.device);
+  const DeviceBuffer pool = *cpu.device->AllocateShared(kExtent);
+  std::ranges::copy(payload_, pool.data());
+  const auto ipc = [](Device& device, std::vector<std::span<const std::byte>> shared) {
+    return FabricPart{
+        .name = "ipc",
+        .open = [&device, shared](FrameReceiver* receiver,
+                                  auto) -> absl::StatusOr<std::unique_ptr<Transport>> {
+          return NewFramedTransport({.device = &device},
+                                    *IpcMedium::Open({.device = &device, .shared = shared}),
+                                    receiver);
+        }};
+  };
+  receiver_ = Open({ipc(alone, {}), On("far", far_)}, &received_);
+  sender_ = Open({ipc(*cpu.device, {pool.bytes()}), On("far", far_)}, nullptr);
+  const auto send = [&](uint64_t stream) {
+    EXPECT_EQ(OpenStream(stream, receiver_->address()), absl::OkStatus());
+    EXPECT_EQ(sender_->Post(stream, kEpoch, 0, 0, pool.bytes()), absl::OkStatus());
+    EXPECT_EQ(sender_->FinishStream(stream, kEpoch), absl::OkStatus());
+    return ends_.Wait(stream);
+  };
+  const absl::Status refused = send(1);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("its log says why"));
+  EXPECT_EQ(send(2), absl::OkStatus());
+  EXPECT_EQ(received_.BytesOf(2, 0, 0), payload_);
+  EXPECT_EQ(LinkBy("far").fallbacks, 1u);
+  sender_.reset();
+  receiver_.reset();
 }
 
 }  // namespace
