@@ -109,6 +109,7 @@ void DeviceArena::MapFile(void* pointer, int file, Reach reach) {
 void DeviceArena::Unmap(void* pointer) {
   Block& block = At(pointer);
   Replace(pointer, block.bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+  madvise(pointer, RoundUp(block.bytes), MADV_HUGEPAGE);  // as all around it
   block.reach = Reach::kNothing;
   block.of_file = false;
 }

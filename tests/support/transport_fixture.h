@@ -201,7 +201,7 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
     EXPECT_EQ(ends_.total(), static_cast<int>(streams.size()));
   }
 
-  static constexpr size_t kSharedBytes = size_t{96} << 20;
+  static constexpr size_t kSharedBytes = size_t{50} << 20;
 
   static bool has_lanes() { return GetParam().open_with_lanes != nullptr; }
   static PayloadMemory NewPayloads() {
