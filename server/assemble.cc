@@ -221,14 +221,19 @@ absl::StatusOr<uint64_t> Worker::Parts::LoadModel() {
 absl::Status Worker::Parts::OpenEngine(uint64_t fingerprint) {
   ASSIGN_OR_RETURN(const EngineOptions engine_options,
                    MakeEngineOptions(options, config, *backend.device, fingerprint));
-  ASSIGN_OR_RETURN(engine, Engine::Create(engine_options, {.model = config,
-                                                           .device = *backend.device,
-                                                           .ops = *backend.ops,
-                                                           .weights = *weights,
-                                                           .clock = clock,
-                                                           .device_lost = [this](const auto& why) {
-                                                             OnDeviceLost(why);
-                                                           }}));
+  absl::StatusOr<std::unique_ptr<Engine>> created = Engine::Create(
+      engine_options, {.model = config,
+                       .device = *backend.device,
+                       .ops = *backend.ops,
+                       .weights = *weights,
+                       .clock = clock,
+                       .device_lost = [this](const auto& why) { OnDeviceLost(why); }});
+  // The system may give this process private memory and no more of the other kind.
+  if (absl::IsResourceExhausted(created.status()) && engine_options.share_kv) {
+    return ResourceExhausted("{}; or do without sharing it by --kv-transport=shm,tcp",
+                             std::string(created.status().message()));
+  }
+  ASSIGN_OR_RETURN(engine, std::move(created));
   const EngineOptions& made = engine->options();
   spdlog::info(
       "engine ready device={} role={} blocks={} block_tokens={} kv_megabytes={:.1f} "

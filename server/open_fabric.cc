@@ -186,9 +186,11 @@ absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options,
   if (Wants(options, "shm")) parts.push_back(ShmPart(options, kv, turns.emplace_back("kv-shm")));
   if (Wants(options, "tcp")) parts.push_back(TcpPart(options, kv, turns.emplace_back("kv-tcp")));
   const bool probes = options.role == Role::kPrefill && options.tuning.transfer.probe == "on";
-  return Fabric::Open(
-      {.epoch = made.epoch, .probe_extent_bytes = probes ? kv.extent_bytes : 0, .device = &device},
-      parts, engine.frame_receiver(), clock);
+  return Fabric::Open({.epoch = made.epoch,
+                       .probe_extent_bytes = probes ? kv.extent_bytes : 0,
+                       .device = &device,
+                       .share_probes = made.share_kv},
+                      parts, engine.frame_receiver(), clock);
 }
 
 }  // namespace tandem

@@ -51,8 +51,9 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Open(const FabricOptions& option
   std::unique_ptr<Fabric> fabric(new Fabric(options, receiver, std::move(landing), clock));
   std::span<const std::byte> probes;
   if (options.probe_extent_bytes > 0) {
-    ASSIGN_OR_RETURN(DeviceBuffer source,
-                     AllocateProbeMemory(options.device, LinkProber::kMemoryBytes, true));
+    ASSIGN_OR_RETURN(
+        DeviceBuffer source,
+        AllocateProbeMemory(options.device, LinkProber::kMemoryBytes, options.share_probes));
     probes = source.bytes();
     fabric->prober_.emplace(options.probe_extent_bytes, std::move(source), clock);
   }

@@ -32,13 +32,14 @@ struct FabricOptions {
   // Where KV lies, and so what probes are sent from and land in; null: in the host's memory.
   // Outlives the fabric.
   Device* device = nullptr;
+  bool share_probes = false;  // probes are sent from memory that other processes can open
 };
 
 // One of the transports that a fabric is made of.
 struct FabricPart {
   std::string name;  // of its endpoints
-  // Given whom to call for what comes in, and what probes are sent from (of AllocateShared where
-  // the device can do that; empty: none are sent): both outlive the transport.
+  // Given whom to call for what comes in, and what probes are sent from (empty: none are): both
+  // outlive the transport.
   std::function<absl::StatusOr<std::unique_ptr<Transport>>(FrameReceiver*,
                                                            std::span<const std::byte> probes)>
       open;

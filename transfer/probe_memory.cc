@@ -18,8 +18,8 @@ DeviceBuffer HostMemory(size_t size) {
 absl::StatusOr<DeviceBuffer> AllocateProbeMemory(Device* device, size_t size, bool shared) {
   DeviceBuffer host = HostMemory(size);
   if (device == nullptr) return host;
-  ASSIGN_OR_RETURN(DeviceBuffer memory, shared && device->can_share() ? device->AllocateShared(size)
-                                                                      : device->Allocate(size));
+  ASSIGN_OR_RETURN(DeviceBuffer memory,
+                   shared ? device->AllocateShared(size) : device->Allocate(size));
   ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device->NewStream());
   RETURN_IF_ERROR(stream->Copy(memory.bytes(), host.bytes()));
   RETURN_IF_ERROR(stream->Synchronize());

@@ -209,7 +209,12 @@ TEST_F(CommandLineTest, AWorkerWithoutItsSharedMemorySaysHowToGoOn) {
   EXPECT_THAT(decode.output, StartsWith("error: UNAVAILABLE: shared memory for KV: "));
   EXPECT_THAT(decode.output, HasSubstr("--kv-buffer-bytes=12582912"));
   EXPECT_THAT(decode.output, HasSubstr("--kv-transport=tcp"));
-  const CommandResult prefill = Shell("worker --role prefill" + worker, limited);
+  const CommandResult sharing = Shell("worker --role prefill" + worker, limited);
+  EXPECT_EQ(sharing.exit_status, 1);
+  EXPECT_THAT(sharing.output, StartsWith("error: RESOURCE_EXHAUSTED: KV pool of "));
+  EXPECT_THAT(sharing.output, HasSubstr("--kv-transport=shm,tcp"));
+  const CommandResult prefill =
+      Shell("worker --role prefill --kv-transport=shm,tcp" + worker, limited);
   EXPECT_EQ(prefill.exit_status, 1);
   EXPECT_THAT(prefill.output, HasSubstr("4194304 bytes are the least"));
   EXPECT_THAT(prefill.output, HasSubstr("--kv-transport=tcp"));
