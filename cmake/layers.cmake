@@ -21,7 +21,7 @@ set(MAY_INCLUDE_proto "")
 # Foreign headers that only some rooms may include: regex of the header -> regex of the file.
 set(FOREIGN
     "^(grpcpp|grpc)/" "^(server|router)/|^engine/worker_client"
-    "^(cuda|cublas|nccl)" "^(kernels/cuda|transfer/nccl|transfer/cuda_ipc)/"
+    "^(cuda|cublas|nccl)" "^(kernels/cuda|transfer/nccl)/"
     "^zstd" "^kvstore/codec/"
     "^hwy/" "^kernels/cpu/"
     "^openssl/" "^transfer/tcp/"

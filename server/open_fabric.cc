@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -91,6 +92,9 @@ constexpr std::chrono::milliseconds kNcclConnectTimeout{12'000};
 absl::StatusOr<std::unique_ptr<Medium>> OpenNccl(const WorkerOptions& options, const KvMemory& kv) {
   if (options.tuning.transfer.tls.enabled()) {
     return FailedPrecondition("KV over nccl is not encrypted, and the --kv-tls options ask for it");
+  }
+  if (options.data_port == UINT16_MAX) {
+    return InvalidArgument("--data-port {}: nccl takes the port after it", options.data_port);
   }
   NcclOptions nccl;
   nccl.listen_host = options.host;

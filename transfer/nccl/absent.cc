@@ -8,8 +8,7 @@ namespace tandem {
 absl::StatusOr<std::unique_ptr<NcclMedium>> NcclMedium::Open(Device& device, const NcclOptions&) {
   return FailedPrecondition(
       "device {}: this build has no NCCL: build where nvcc 12 or later and nccl.h (libnccl-dev) "
-      "are "
-      "found, or use another KV transport",
+      "are found, or use another KV transport",
       device.name());
 }
 
