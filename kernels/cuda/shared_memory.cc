@@ -80,9 +80,11 @@ Places& AllPlaces() {
 
 void FreePlace(std::byte* data, size_t size) {
   const Place place = AllPlaces().Take(data);
-  // Unlike cudaFree, the others wait for nobody.
   cudaSetDevice(place.device);
-  cudaDeviceSynchronize();
+  // Unlike cudaFree, the others wait for nobody. What was opened is let go of at any time, and its
+  // reader has waited for its own stream: a wait for the whole device would spoil what other
+  // threads record, and last as long as NCCL's kernels wait for their peers.
+  if (place.origin == Place::Origin::kAllocated) cudaDeviceSynchronize();
   if (place.kind == Kind::kDeviceFile) {
     UnmapMemory({data, place.mapped_bytes});
   } else if (place.origin == Place::Origin::kOpened) {

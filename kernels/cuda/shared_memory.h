@@ -27,6 +27,8 @@ Sharing SharingOf(int device);
 // RESOURCE_EXHAUSTED; UNIMPLEMENTED for kNone; FAILED_PRECONDITION where the driver fails.
 absl::StatusOr<DeviceBuffer> AllocateSharedMemory(int device, Sharing sharing, size_t bytes);
 // As Device::Share and OpenShared. A handle is opened by its kind, whatever this device offers.
+// What was opened is freed once nothing that is queued reads it; what was allocated, while no
+// thread records: that waits for the device.
 absl::StatusOr<MemoryHandle> ShareMemory(std::span<const std::byte> memory);
 absl::StatusOr<DeviceBuffer> OpenSharedMemory(int device, const MemoryHandle& handle);
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "base/hash.h"
 #include "tests/support/ops_fixture.h"
@@ -174,6 +175,22 @@ TEST_P(DeviceSharingTest, AHandleThatIsNoneIsRefused) {
     EXPECT_FALSE(device().OpenShared(other).ok()) << path;
   }
   EXPECT_EQ(CodeOfOpening(handle), absl::StatusCode::kOk);
+}
+
+// Peers come and go while the engine's thread records its graphs.
+TEST_P(DeviceSharingTest, OpeningItAndLettingGoOfItDisturbNoRecording) {
+  if (!device().can_record_graphs()) GTEST_SKIP() << device().name() << " records nothing";
+  SharingPeer peer(GetParam().backend);
+  const MemoryHandle handle = *peer.Allocate(5000, kSeed);
+  const DeviceBuffer own = NewShared(5000);
+  const DeviceBuffer copy = *device().Allocate(5000);
+  ASSERT_TRUE(stream().BeginRecording().ok());
+  std::thread([&] { EXPECT_TRUE(device().OpenShared(handle).ok()); }).join();
+  EXPECT_TRUE(stream().Copy(copy.bytes(), own.bytes()).ok());
+  const absl::StatusOr<std::unique_ptr<Graph>> graph = stream().EndRecording();
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_TRUE(stream().Launch(**graph).ok());
+  EXPECT_TRUE(stream().Synchronize().ok());
 }
 
 TEST_P(DeviceSharingTest, OnlyWholeSharedMemoryIsShared) {

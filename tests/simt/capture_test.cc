@@ -119,7 +119,8 @@ TEST(Capture, AnotherThreadIsForbiddenOnlyInGlobalMode) {
     TestStream stream;
     ASSERT_EQ(cudaStreamBeginCapture(stream, mode), cudaSuccess);
     cudaError_t other = cudaSuccess;
-    std::thread([&other] { other = cudaDeviceSynchronize(); }).join();
+    TestStream beside;
+    std::thread([&] { other = cudaStreamSynchronize(beside); }).join();
     cudaGraph_t graph = nullptr;
     const cudaError_t end = cudaStreamEndCapture(stream, &graph);
     if (mode == cudaStreamCaptureModeGlobal) {
@@ -130,6 +131,19 @@ TEST(Capture, AnotherThreadIsForbiddenOnlyInGlobalMode) {
       EXPECT_EQ(end, cudaSuccess);
       cudaGraphDestroy(graph);
     }
+  }
+}
+
+// It waits for the captured streams, too.
+TEST(Capture, NoThreadMayWaitForTheDevice) {
+  for (const auto mode : {cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed}) {
+    TestStream stream;
+    ASSERT_EQ(cudaStreamBeginCapture(stream, mode), cudaSuccess);
+    cudaError_t other = cudaSuccess;
+    std::thread([&other] { other = cudaDeviceSynchronize(); }).join();
+    EXPECT_EQ(other, cudaErrorStreamCaptureUnsupported);
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
   }
 }
 

@@ -229,12 +229,15 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return Report(stream->queue.empty() ? cudaSuccess : cudaErrorNotReady);
 }
 
+// Of all streams, and so of those that any thread captures, in whatever mode.
 cudaError_t cudaDeviceSynchronize() {
   Machine& machine = TheMachine();
   std::lock_guard lock(machine.mutex);
-  if (const cudaError_t error = simt::EnterStream(machine, nullptr); error != cudaSuccess) {
-    return Report(error);
+  if (const cudaError_t error = machine.Usable(); error != cudaSuccess) return Report(error);
+  for (const auto& capture : machine.captures) {
+    machine.Spoil(*capture, cudaErrorStreamCaptureUnsupported);
   }
+  if (!machine.captures.empty()) return Report(cudaErrorStreamCaptureUnsupported);
   ++machine.counters.device_synchronizations;
   machine.DrainAll();
   return cudaSuccess;

@@ -166,20 +166,19 @@ TEST_F(CudaSharingTest, WhatIsFreedIsTheDevicesAgain) {
   }
 }
 
-// The driver unmaps under work that is queued; the buffer's destructor must not.
-TEST_F(CudaSharingTest, FreeingWaitsForWhatIsQueued) {
+// The driver unmaps under work that is queued; the owner's destructor must not.
+TEST_F(CudaSharingTest, TheOwnersFreeingWaitsForWhatIsQueued) {
   const auto device = OpenWith(kBoth);
   const auto stream = *device->NewStream();
   const std::vector<std::byte> content = SharedContent(kSeed, 5000);
   const DeviceBuffer target = *device->Allocate(content.size());
   const DeviceBuffer hash = *device->AllocateHost(sizeof(uint64_t));
   const std::span word(reinterpret_cast<uint64_t*>(hash.data()), 1);
-  SharingPeer peer("cuda:0", kBoth);
-  const MemoryHandle handle = *peer.Allocate(content.size(), kSeed);
   for (int seed = 0; seed < 20; ++seed) {
     simt::SetSeed(static_cast<uint64_t>(seed));
-    const DeviceBuffer opened = *device->OpenShared(handle);
-    const ExtentCopy copy = {target.bytes(), opened.bytes()};
+    const DeviceBuffer shared = *device->AllocateShared(content.size());
+    ASSERT_TRUE(stream->Copy(shared.bytes(), content).ok());
+    const ExtentCopy copy = {target.bytes(), shared.bytes()};
     ASSERT_TRUE(stream->CopyAll({&copy, 1}, word).ok());
   }
   EXPECT_EQ(Read(*device, target), content);
