@@ -299,6 +299,9 @@ class Computer {
 
   __device__ __forceinline__ void LoadQueryRows(const TileView& view) {
     constexpr int kRowChunks = D / 8;
+    // Products are waited for warp by warp, and these rows may be those that another one still
+    // multiplies for the tile before.
+    ptx::NamedBarrierSync(kQueryBarrier + group_, kGroupThreads);
 #pragma unroll 4
     for (int i = thread_; i < kGroupRows * kRowChunks; i += kGroupThreads) {
       const int row = group_ * kGroupRows + i / kRowChunks;
