@@ -6,6 +6,7 @@
 #   json_string TEXT      TEXT as a JSON string
 ROOT=$PWD
 LOADER=()
+PYTHON_LIBRARY_PATH=${LD_LIBRARY_PATH:-}
 # What links ops on every device, then what takes TANDEM_TEST_DEVICE, then what measures.
 OPS_TESTS=(device_extents_test device_sharing_test ops_test ops_attention_test
   ops_attention_bits_test ops_attention_mass_test ops_kv_test ops_rows_test ops_sample_test
@@ -60,10 +61,12 @@ use_programs() {
   cd "$pack" || return 1  # tests look for models/ and tests/ in it
   # With this machine's own libc where it is new enough; else with the one that was built against.
   if [[ $("$BIN/cuda_kernel_bench" --none 2>&1) != "cuda_kernel_bench: "* ]]; then
-    LOADER=("$pack/libc/ld-linux-x86-64.so.2" --library-path "$pack/libc:$pack/lib")
+    LOADER=("$pack/libc/ld-linux-x86-64.so.2" --library-path
+      "$pack/libc:$pack/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")  # there may be the driver's
     echo "this machine's libc is older than the pack's: the pack's own is used"
   fi
-  # Where toolkits and frameworks keep cuBLASLt when the system's linker does not know it.
+  # Where toolkits and frameworks keep cuBLASLt when the system's linker does not know it. Not for
+  # python3: a framework comes with libraries of its own.
   local folder
   for folder in /usr/local/cuda/lib64 \
     "$(python3 -c 'import nvidia, os; print(os.path.join(list(nvidia.__path__)[0], "cu13", "lib"))' 2>/dev/null)"; do

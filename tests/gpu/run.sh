@@ -9,8 +9,9 @@
 #   transfer      KV from one process to another on the GPU, beside bare copies (transfer_bench)
 #   sdpa          the library's attention at the same shapes (where torch is there)
 #   sanitizer     memcheck, racecheck, synccheck and initcheck over small cases of the same tests
-# Results go to ${OUT:-build/gpu_results} as STAGE.json, facts about the machine as machine.json; a
-# table of the stages comes last. A stage that fails or runs out of its time does not stop the rest;
+# Results go to ${OUT:-build/gpu_results} as STAGE.json: eight files, which is as many as a lent
+# machine gives back (so facts about the machine are in those of conformance and sanitizer). A table
+# of the stages comes last. A stage that fails or runs out of its time does not stop the rest;
 # DEADLINE in the environment is that of all together, in seconds (530).
 # Exit status: 0 all passed, 1 some failed, 2 wrong usage, 3 no GPU: nothing could be run.
 set -uo pipefail
@@ -52,20 +53,17 @@ limit() {
 
 smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader -i 0 2>/dev/null | head -1; }
 
-write_machine() {
+facts_of_machine() {
   local nvcc
   nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
-  {
-    printf '{"gpu": %s, "driver": %s, "memory": %s, "sm_clock": %s, "power_limit": %s,\n' \
-      "$(json_string "$(smi name)")" "$(json_string "$(smi driver_version)")" \
-      "$(json_string "$(smi memory.total)")" "$(json_string "$(smi clocks.sm)")" \
-      "$(json_string "$(smi power.limit)")"
-    printf ' "nvcc": %s, "kernel": %s, "libc": %s, "cores": %s, "date": "%s", "commit": "%s"}\n' \
-      "$(json_string "$("$nvcc" --version 2>/dev/null | sed -n 's/.*release //p')")" \
-      "$(json_string "$(uname -r)")" "$(json_string "$(ldd --version 2>/dev/null | head -1)")" \
-      "$(nproc)" "$DATE" "$COMMIT"
-  } >"$OUT/machine.json"
-  cat "$OUT/machine.json"
+  printf '{"gpu": %s, "driver": %s, "memory": %s, "sm_clock": %s, "power_limit": %s,\n' \
+    "$(json_string "$(smi name)")" "$(json_string "$(smi driver_version)")" \
+    "$(json_string "$(smi memory.total)")" "$(json_string "$(smi clocks.sm)")" \
+    "$(json_string "$(smi power.limit)")"
+  printf ' "nvcc": %s, "kernel": %s, "libc": %s, "cores": %s}\n' \
+    "$(json_string "$("$nvcc" --version 2>/dev/null | sed -n 's/.*release //p')")" \
+    "$(json_string "$(uname -r)")" "$(json_string "$(ldd --version 2>/dev/null | head -1)")" \
+    "$(nproc)"
 }
 
 # note STAGE STATUS SECONDS WORDS
@@ -100,8 +98,7 @@ write_stage() {
   local file=$1
   shift
   {
-    printf '{"date": "%s", "commit": "%s", "gpu": %s, "results": [\n' "$DATE" "$COMMIT" \
-      "$(json_string "$(smi name)")"
+    printf '{"date": "%s", "commit": "%s", "machine": %s, "results": [\n' "$DATE" "$COMMIT" "$MACHINE"
     local comma=
     for each in "$@"; do
       printf '%s%s' "$comma" "$each"
@@ -203,7 +200,7 @@ sdpa() {
   local rc=0 start=$SECONDS script=$ROOT/bench/sdpa_baseline.py
   if [[ ! -e $script ]]; then script=tools/sdpa_baseline.py; fi
   echo "==== sdpa"
-  timeout -k 5 "$(limit 80)" python3 "$script" --json "$OUT/sdpa.json" --commit "$COMMIT" 2>&1 |
+  LD_LIBRARY_PATH=$PYTHON_LIBRARY_PATH timeout -k 5 "$(limit 80)" python3 "$script" --json "$OUT/sdpa.json" --commit "$COMMIT" 2>&1 |
     tee "$LOGS/sdpa.log"
   rc=${PIPESTATUS[0]}
   if ((rc == 77)); then
@@ -213,7 +210,8 @@ sdpa() {
   fi
 }
 
-write_machine
+MACHINE=$(facts_of_machine)
+echo "$MACHINE"
 if ! problem=$(program cuda_kernel_bench --sections none --filter none --scale 0.001 2>&1); then
   if ! nvidia-smi -L >/dev/null 2>&1; then
     echo "run.sh: skipped, no GPU: $(tail -n 1 <<<"$problem")"
