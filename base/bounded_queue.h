@@ -45,20 +45,17 @@ class BoundedQueue {
     return TakeAll();
   }
 
-  // Waits until there is a message, the queue is closed, or `deadline`; then takes all that is
-  // there. An idle consumer uses no CPU.
+  // Waits until there is a message, the queue is closed, or `deadline`. An idle consumer uses no
+  // CPU.
+  void Await(TimePoint deadline) {
+    absl::MutexLock lock(&mutex_);
+    AwaitReady(deadline);
+  }
+
+  // The same; then takes all that is there.
   std::vector<T> WaitAndDrain(TimePoint deadline) {
     absl::MutexLock lock(&mutex_);
-    auto ready = [this] {
-      mutex_.AssertHeld();
-      return closed_ || !items_.empty();
-    };
-    if (deadline == kNoDeadline) {
-      mutex_.Await(absl::Condition(&ready));
-    } else {
-      const auto left = deadline - std::chrono::steady_clock::now();
-      mutex_.AwaitWithTimeout(absl::Condition(&ready), absl::FromChrono(left));
-    }
+    AwaitReady(deadline);
     return TakeAll();
   }
 
@@ -74,20 +71,34 @@ class BoundedQueue {
   }
 
   // How many wait. Takes no lock, so that whoever watches over a thread that hangs, be it with the
-  // queue's lock in its hands, does not hang with it.
-  size_t size() const { return size_.load(std::memory_order_relaxed); }
+  // queue's lock in its hands, does not hang with it. Who reads 0 after messages were taken sees
+  // what the consumer had written before it took them.
+  size_t size() const { return size_.load(std::memory_order_acquire); }
 
  private:
+  void AwaitReady(TimePoint deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    auto ready = [this] {
+      mutex_.AssertHeld();
+      return closed_ || !items_.empty();
+    };
+    if (deadline == kNoDeadline) {
+      mutex_.Await(absl::Condition(&ready));
+    } else {
+      const auto left = deadline - std::chrono::steady_clock::now();
+      mutex_.AwaitWithTimeout(absl::Condition(&ready), absl::FromChrono(left));
+    }
+  }
+
   void Append(T&& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     items_.push_back(std::move(item));
-    size_.store(items_.size(), std::memory_order_relaxed);
+    size_.store(items_.size(), std::memory_order_release);
   }
 
   std::vector<T> TakeAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::vector<T> taken(std::make_move_iterator(items_.begin()),
                          std::make_move_iterator(items_.end()));
     items_.clear();
-    size_.store(0, std::memory_order_relaxed);
+    size_.store(0, std::memory_order_release);
     return taken;
   }
 

@@ -191,7 +191,7 @@ class Engine::Impl {
   }
 
   EngineProgress progress() const {
-    return {.count = progress_.count(), .has_work = progress_.works() || inbox_->size() > 0};
+    return {.count = progress_.count(), .has_work = inbox_->size() > 0 || progress_.works()};
   }
 
   TimePoint Now() const { return clock_.Now(); }

@@ -50,11 +50,14 @@ void EngineLoop::Run() {
   Stop();
 }
 
+// Works from before the messages leave the inbox: in between it would look idle with them in hand,
+// and a thread that hangs there would never be missed.
 std::vector<Message> EngineLoop::AwaitMessages() {
+  const TimePoint wake = WakeTime();
   progress_.SetWaiting();
-  std::vector<Message> messages = inbox_.WaitAndDrain(WakeTime());
+  inbox_.Await(wake);
   progress_.SetWorking();
-  return messages;
+  return inbox_.Drain();
 }
 
 LayerStored EngineLoop::WhatFollowsALayer(const Device& device) {

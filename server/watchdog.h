@@ -55,7 +55,8 @@ class PulseJudge {
 };
 
 struct WatchdogOptions {
-  // With the look after it and a heartbeat less than the 5 s within which routers shall know.
+  // A hang is told after at most patience + 2 x interval: up to one until the first look that sees
+  // nothing new, and up to one since patience ends between looks. Routers shall know within 5 s.
   Duration patience = std::chrono::seconds(4);
   Duration interval = std::chrono::milliseconds(250);
 };

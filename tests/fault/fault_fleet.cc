@@ -32,6 +32,16 @@ bool IsWell(const v1::GetStatusResponse& status, const std::string& name, pid_t 
          worker->not_ready().empty();
 }
 
+// How the router sees the worker with this name, for a person.
+std::string Seen(const v1::GetStatusResponse& status, const std::string& name) {
+  const v1::WorkerStatus* worker = FindWorker(status, name);
+  if (worker == nullptr) return "not known";
+  return fmt::format(
+      "pid={} alive={} not_ready=\"{}\" heartbeat_age_ms={:.0f} running={} waiting={}",
+      worker->pid(), worker->alive(), worker->not_ready(), worker->heartbeat_age_ms(),
+      worker->running(), worker->waiting());
+}
+
 // What is not at rest, for a person; empty when all is.
 std::string Unrest(const v1::GetStatusResponse& status, size_t num_workers) {
   std::string unrest;
@@ -85,6 +95,8 @@ LossTimes FleetMember::losses() const {
 bool FleetMember::Disturb(FaultKind kind, Duration pause) {
   absl::MutexLock lock(&mutex_);
   if (state_ != State::kUp) return false;
+  // A process that is stopped as a whole does not watch over its threads meanwhile.
+  if (kind == FaultKind::kFreeze && stops_ > 0) return false;
   state_ = State::kDisturbed;
   kind_ = kind;
   began_ = Now();
@@ -221,8 +233,9 @@ void FleetMember::AwaitNoticed(TimePoint began, Duration bound,
     return context_.findings.Add(fmt::format("the loss of {} was never noticed", name_));
   }
   if (took > bound) {
-    context_.findings.Add(
-        fmt::format("the loss of {} was noticed after {:.0f} ms", name_, ToMilliseconds(took)));
+    context_.findings.Add(fmt::format("the loss of {} (pid {}) was noticed after {:.0f} ms: {}",
+                                      name_, child, ToMilliseconds(took),
+                                      Seen(*context_.status.latest(), name_)));
   }
   absl::MutexLock lock(&mutex_);
   (losses_.*times).push_back(ToMilliseconds(took));

@@ -58,9 +58,9 @@ class FleetMember {
   FaultTarget role() const { return role_; }
   pid_t pid() const;
 
-  // Does it at once, unless one is still being recovered from; whether it did. kPause lasts for
-  // `pause`; after kKill of at least kLongPause it is started again only once it was missed. Never
-  // blocks.
+  // Does it at once, unless one is still being recovered from; whether it did. kFreeze neither
+  // while the worker is held. kPause lasts for `pause`; after kKill of at least kLongPause it is
+  // started again only once it was missed. Never blocks.
   bool Disturb(FaultKind kind, Duration pause);
   // SIGSTOP from the first Hold to the last Unhold. Whether it holds: not while it is down.
   bool Hold();

@@ -45,5 +45,17 @@ TEST(ProgressTest, HeldInAStepItHasWorkAndStandsStill) {
   EXPECT_GE(engine->progress().count - held.count, 7 * (layers + 1) + 8);
 }
 
+// It must not seem idle with a message in its hands: one that hangs then would never be missed.
+TEST(ProgressTest, ItHasWorkFromSubmitToFinishWheneverItIsLookedAt) {
+  TestEngine engine({});
+  for (uint64_t id = 1; id <= 500; ++id) {
+    AwaitRest(engine);
+    Recording one;
+    engine->Submit(Greedy(id, {1, 2, 3}, 1), one.NewSink());
+    while (engine->progress().has_work) continue;
+    ASSERT_TRUE(one.finished()) << "request " << id;
+  }
+}
+
 }  // namespace
 }  // namespace tandem

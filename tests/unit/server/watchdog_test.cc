@@ -73,6 +73,33 @@ TEST_F(PulseJudgeTest, AProcessThatWasStoppedAsAWholeDoesNotHang) {
   EXPECT_THAT(Look({{"engine", 7, kWork}}), HasSubstr("engine"));
 }
 
+// How long after it a hang is told that begins `since_look` after a look, where each look comes a
+// little late.
+Duration ToldAfter(const WatchdogOptions& options, Duration since_look, Duration late) {
+  PulseJudge judge(options.patience, 2 * options.interval);
+  TimePoint now;
+  judge.Judge(std::vector<Pulse>{{"engine", 6, kWork}}, now);
+  const TimePoint hangs = now + since_look;
+  while (true) {
+    now += options.interval + late;
+    if (!judge.Judge(std::vector<Pulse>{{"engine", 7, kWork}}, now).empty()) return now - hangs;
+  }
+}
+
+TEST(WatchdogTest, AHangIsToldInTimeWheneverItBegins) {
+  constexpr seconds kRoutersKnowWithin(5);
+  constexpr milliseconds kToTellARouter(250);  // news are gathered for 50 ms; then a call
+  const WatchdogOptions options;
+  for (Duration since{}; since < options.interval; since += milliseconds(10)) {
+    for (const Duration late : {milliseconds(0), milliseconds(3), milliseconds(30)}) {
+      const Duration told = ToldAfter(options, since, late);
+      EXPECT_GE(told, options.patience);
+      EXPECT_LE(told, options.patience + 2 * (options.interval + late));
+      EXPECT_LT(told + kToTellARouter, kRoutersKnowWithin);
+    }
+  }
+}
+
 TEST(WatchdogTest, TellsOfAHangAndOfItsEnd) {
   std::atomic<bool> has_work = true;
   absl::Notification stuck;
