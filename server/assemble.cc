@@ -177,6 +177,7 @@ struct Worker::Parts {
   ModelConfig config;
   std::unique_ptr<WeightStore> weights;  // filled while the rest starts, and after
   std::deque<TurnCounter> turns;         // of the threads of the transports
+  std::vector<LeftOut> left_out;         // constant once it listens
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Fabric> transport;  // after the engine, whose receiver it calls
   std::unique_ptr<WorkerService> service;
@@ -194,6 +195,7 @@ struct Worker::Parts {
     if (engine != nullptr) engine->Shutdown(std::chrono::steady_clock::now());
   }
   absl::StatusOr<uint64_t> LoadModel();
+  absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& engine_options);
   absl::Status OpenEngine(uint64_t fingerprint);
   void OnDeviceLost(const absl::Status& why);
   absl::Status Listen();
@@ -218,20 +220,31 @@ absl::StatusOr<uint64_t> Worker::Parts::LoadModel() {
   return fingerprint;
 }
 
+absl::StatusOr<std::unique_ptr<Engine>> Worker::Parts::CreateEngine(
+    const EngineOptions& engine_options) {
+  return Engine::Create(engine_options,
+                        {.model = config,
+                         .device = *backend.device,
+                         .ops = *backend.ops,
+                         .weights = *weights,
+                         .clock = clock,
+                         .device_lost = [this](const auto& why) { OnDeviceLost(why); }});
+}
+
 absl::Status Worker::Parts::OpenEngine(uint64_t fingerprint) {
-  ASSIGN_OR_RETURN(const EngineOptions engine_options,
+  ASSIGN_OR_RETURN(EngineOptions engine_options,
                    MakeEngineOptions(options, config, *backend.device, fingerprint));
-  absl::StatusOr<std::unique_ptr<Engine>> created = Engine::Create(
-      engine_options, {.model = config,
-                       .device = *backend.device,
-                       .ops = *backend.ops,
-                       .weights = *weights,
-                       .clock = clock,
-                       .device_lost = [this](const auto& why) { OnDeviceLost(why); }});
+  absl::StatusOr<std::unique_ptr<Engine>> created = CreateEngine(engine_options);
   // The system may give this process private memory and no more of the other kind.
   if (absl::IsResourceExhausted(created.status()) && engine_options.share_kv) {
-    return ResourceExhausted("{}; or do without sharing it by --kv-transport=shm,tcp",
-                             std::string(created.status().message()));
+    const absl::Status why = created.status();
+    if (!MayKeepKvPrivate(options)) {
+      return ResourceExhausted("{}; or do without sharing it by --kv-transport=shm,tcp",
+                               std::string(why.message()));
+    }
+    engine_options.share_kv = false;
+    created = CreateEngine(engine_options);
+    if (created.ok()) LeaveOut("ipc", why, left_out);
   }
   ASSIGN_OR_RETURN(engine, std::move(created));
   const EngineOptions& made = engine->options();
@@ -259,7 +272,8 @@ absl::Status Worker::Parts::Listen() {
   const std::string& advertised =
       options.advertised_host.empty() ? options.host : options.advertised_host;
   if (options.role != Role::kUnified) {
-    ASSIGN_OR_RETURN(transport, OpenFabric(options, *engine, *backend.device, clock, turns));
+    ASSIGN_OR_RETURN(transport,
+                     OpenFabric(options, *engine, *backend.device, clock, turns, left_out));
     engine->SetTransport(transport.get());
     data_address = options.advertised_data.empty() ? transport->address() : options.advertised_data;
     spdlog::info("transfer ready data_address=\"{}\" buffer_megabytes={:.1f}", data_address,
@@ -301,6 +315,7 @@ void Worker::Parts::Watch() {
 v1::WorkerLoad Worker::Parts::Load() const {
   v1::WorkerLoad load = ToLoad(engine->stats());
   if (transport != nullptr) AddTransfers(*transport, load);
+  AddLeftOut(left_out, load);
   load.set_not_ready(watchdog->reason());
   return load;
 }

@@ -107,14 +107,15 @@ absl::StatusOr<std::unique_ptr<Medium>> OpenNccl(const WorkerOptions& options, c
 
 // Adds nccl where it is wanted and can be had.
 absl::Status AddNcclPart(const WorkerOptions& options, const KvMemory& kv,
-                         std::deque<TurnCounter>& turns, std::vector<FabricPart>& parts) {
+                         std::deque<TurnCounter>& turns, std::vector<FabricPart>& parts,
+                         std::vector<LeftOut>& left_out) {
   const Wish wish = WishFor(options, "nccl");
   if (wish == Wish::kNot || (wish == Wish::kIfThereIs && kv.device.is_host())) {
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<Medium>> opened = OpenNccl(options, kv);
   if (!opened.ok() && wish == Wish::kIfThereIs) {
-    spdlog::info("transport=nccl left out reason=\"{}\"", opened.status().ToString());
+    LeaveOut("nccl", opened.status(), left_out);
     return absl::OkStatus();
   }
   if (!opened.ok()) return Annotate(opened.status(), "--kv-transport=nccl");
@@ -164,6 +165,15 @@ FabricPart TcpPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
 
 }  // namespace
 
+void LeaveOut(const std::string& transport, const absl::Status& why, std::vector<LeftOut>& all) {
+  all.push_back({.transport = transport, .reason = why.ToString()});
+  spdlog::info("transport={} left out reason=\"{}\"", transport, all.back().reason);
+}
+
+bool MayKeepKvPrivate(const WorkerOptions& options) {
+  return WishFor(options, "ipc") != Wish::kNamed;
+}
+
 absl::StatusOr<bool> SharesKv(const WorkerOptions& options, const Device& device) {
   if (WishFor(options, "ipc") == Wish::kNamed && options.role != Role::kUnified &&
       !device.can_share()) {
@@ -177,16 +187,18 @@ absl::StatusOr<bool> SharesKv(const WorkerOptions& options, const Device& device
 
 absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options, Engine& engine,
                                                    Device& device, const Clock& clock,
-                                                   std::deque<TurnCounter>& turns) {
+                                                   std::deque<TurnCounter>& turns,
+                                                   std::vector<LeftOut>& left_out) {
   const EngineOptions& made = engine.options();
   const KvMemory kv = {.device = device,
                        .extent_bytes = static_cast<size_t>(made.layout.ExtentBytes()),
                        .shared = made.share_kv ? engine.kv_memory() : std::span<const std::byte>()};
   std::vector<FabricPart> parts;  // best first
-  if (Wants(options, "ipc") && device.can_share()) {
+  const bool has_to_share = options.role == Role::kPrefill;
+  if (Wants(options, "ipc") && device.can_share() && (made.share_kv || !has_to_share)) {
     parts.push_back(IpcPart(options, kv, turns.emplace_back("kv-ipc")));
   }
-  RETURN_IF_ERROR(AddNcclPart(options, kv, turns, parts));
+  RETURN_IF_ERROR(AddNcclPart(options, kv, turns, parts, left_out));
   if (Wants(options, "shm")) parts.push_back(ShmPart(options, kv, turns.emplace_back("kv-shm")));
   if (Wants(options, "tcp")) parts.push_back(TcpPart(options, kv, turns.emplace_back("kv-tcp")));
   const bool probes = options.role == Role::kPrefill && options.tuning.transfer.probe == "on";

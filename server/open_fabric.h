@@ -2,7 +2,10 @@
 
 #include <deque>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/engine.h"
 #include "server/assemble.h"
@@ -11,15 +14,29 @@
 
 namespace tandem {
 
+// A transport that --kv-transport=auto would have had, and why it could not.
+struct LeftOut {
+  std::string transport;
+  std::string reason;
+};
+
+// Logs it, and adds it to `all`.
+void LeaveOut(const std::string& transport, const absl::Status& why, std::vector<LeftOut>& all);
+
 // Whether the KV pool of a worker with these flags is read by others where it lies
 // (EngineOptions::share_kv). FAILED_PRECONDITION where the flags ask for it and the device cannot.
 absl::StatusOr<bool> SharesKv(const WorkerOptions& options, const Device& device);
 
+// Whether a worker with these flags, where SharesKv, starts without when the system has no memory
+// to share: they name no transport that needs it.
+bool MayKeepKvPrivate(const WorkerOptions& options);
+
 // The transports of a worker that hands KV over, as its flags say. `engine`, `device`, where its KV
 // lies, and `clock` outlive the fabric, and so do `turns`, which gets one for the thread of each
-// transport. Errors name the address or the flag at fault.
+// transport. `left_out` gets what is missing. Errors name the address or the flag at fault.
 absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options, Engine& engine,
                                                    Device& device, const Clock& clock,
-                                                   std::deque<TurnCounter>& turns);
+                                                   std::deque<TurnCounter>& turns,
+                                                   std::vector<LeftOut>& left_out);
 
 }  // namespace tandem

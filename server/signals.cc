@@ -20,6 +20,8 @@ void BlockTerminationSignals() {
   const sigset_t set = TerminationSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ,
+         SIG_IGN);  // a limit on files, which memory to share is too, is an error to handle
 }
 
 int WaitForTermination() {

@@ -208,11 +208,19 @@ std::string WorkerTable(const v1::GetStatusResponse& status) {
   return table;
 }
 
-// Those that last failed, a line each.
+// To nobody: a transport that this worker has not.
+bool IsLeftOut(const v1::LinkStatus& link) { return link.peer().empty(); }
+
+// Those that last failed, and what was left out, a line each.
 std::string FailedLinks(const v1::GetStatusResponse& status) {
   std::string text;
   for (const v1::WorkerStatus& worker : status.workers()) {
     for (const v1::LinkStatus& link : worker.links()) {
+      if (IsLeftOut(link)) {
+        text += fmt::format("{} does without {}: {}\n", worker.name(), link.transport(),
+                            link.failure());
+        continue;
+      }
       if (link.failure().empty()) continue;
       text += fmt::format("{} does not reach {} by {}: {}\n", worker.name(), link.peer(),
                           link.transport(), link.failure());
@@ -229,6 +237,7 @@ std::string LinkTable(const v1::GetStatusResponse& status) {
                   "SETUP US", "FRAME US", "MB MOVED", "MB OUT", "RESENT", "FALLBACKS");
   for (const v1::WorkerStatus& worker : status.workers()) {
     for (const v1::LinkStatus& link : worker.links()) {
+      if (IsLeftOut(link)) continue;
       table += fmt::format(
           kRow, worker.name(), link.peer(), link.transport(), link.in_use() ? "yes" : "-",
           Rate(link.probe_gb_per_s()), Rate(link.gb_per_s()), link.alarm() ? "SLOW" : "-",

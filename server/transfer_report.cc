@@ -39,4 +39,12 @@ void AddTransfers(const Fabric& fabric, v1::WorkerLoad& load) {
   handoffs.set_buffer_bytes(fabric.buffer_bytes());
 }
 
+void AddLeftOut(std::span<const LeftOut> left_out, v1::WorkerLoad& load) {
+  for (const LeftOut& one : left_out) {
+    v1::LinkStatus& link = *load.add_links();
+    link.set_transport(one.transport);
+    link.set_failure(one.reason);
+  }
+}
+
 }  // namespace tandem

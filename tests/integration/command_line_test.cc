@@ -201,7 +201,7 @@ TEST_F(CommandLineTest, BadStartsSayWhatIsWrong) {
 
 TEST_F(CommandLineTest, AWorkerWithoutItsSharedMemorySaysHowToGoOn) {
   // No file of more than half a megabyte: shared memory is one.
-  const std::string limited = "trap '' XFSZ; ulimit -f 1024;";
+  const std::string limited = "ulimit -f 1024;";
   const std::string worker = " --kv-buffer-bytes=12MiB --log-level off --model " +
                              std::string(kModel) + " --router 127.0.0.1:1 2>&1";
   const CommandResult decode = Shell("worker --role decode" + worker, limited);
@@ -209,9 +209,11 @@ TEST_F(CommandLineTest, AWorkerWithoutItsSharedMemorySaysHowToGoOn) {
   EXPECT_THAT(decode.output, StartsWith("error: UNAVAILABLE: shared memory for KV: "));
   EXPECT_THAT(decode.output, HasSubstr("--kv-buffer-bytes=12582912"));
   EXPECT_THAT(decode.output, HasSubstr("--kv-transport=tcp"));
-  const CommandResult sharing = Shell("worker --role prefill" + worker, limited);
+  const CommandResult sharing =
+      Shell("worker --role prefill --kv-transport=ipc,tcp" + worker, limited);
   EXPECT_EQ(sharing.exit_status, 1);
   EXPECT_THAT(sharing.output, StartsWith("error: RESOURCE_EXHAUSTED: KV pool of "));
+  EXPECT_THAT(sharing.output, HasSubstr("File too large"));
   EXPECT_THAT(sharing.output, HasSubstr("--kv-transport=shm,tcp"));
   const CommandResult prefill =
       Shell("worker --role prefill --kv-transport=shm,tcp" + worker, limited);

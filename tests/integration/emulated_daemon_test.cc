@@ -137,7 +137,8 @@ TEST_P(EmulatedHandoffTest, ServesWhatTransformersSays) {
   cluster.WaitUntilIdle();
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, EmulatedHandoffTest, testing::Values("ipc", "nccl", "shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Transports, EmulatedHandoffTest,
+                         testing::Values("ipc", "nccl", "shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
 TEST(EmulatedDaemonTest, UpStartsTheWorkersThatItIsAskedFor) {

@@ -31,8 +31,8 @@ class OverloadTest : public testing::Test {
   std::vector<Outcome> AskAll(TestCluster& cluster) {
     std::vector<std::future<Outcome>> asked;
     for (int i = 0; i < kRequests; ++i) {
-      asked.push_back(std::async(std::launch::async,
-                                 [&cluster, i] { return Ask(cluster.client(), RequestNumber(i)); }));
+      asked.push_back(std::async(
+          std::launch::async, [&cluster, i] { return Ask(cluster.client(), RequestNumber(i)); }));
     }
     std::vector<Outcome> outcomes;
     for (auto& one : asked) outcomes.push_back(one.get());

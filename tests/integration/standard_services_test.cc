@@ -18,8 +18,8 @@ TEST(StandardServicesTest, HealthSaysServingAndReflectionListsOurServices) {
   const std::string list_services("\x3a\x00", 2);  // ServerReflectionRequest.list_services
   EXPECT_EQ(CallByBytes(cluster.address(), "/grpc.health.v1.Health/Check", ""), kServing);
   const std::string services =
-      CallByBytes(cluster.address(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-           list_services);
+      CallByBytes(cluster.address(),
+                  "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", list_services);
   EXPECT_THAT(services, HasSubstr("tandem.v1.Inference"));
   EXPECT_THAT(services, HasSubstr("tandem.v1.Cluster"));
 }

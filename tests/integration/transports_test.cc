@@ -1,10 +1,13 @@
 // The ways that KV takes between real workers: which one, and what the status tells of it.
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <future>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
 
 namespace tandem {
@@ -12,6 +15,7 @@ namespace {
 
 constexpr char kPrompt[] = "It was a fine morning, and the ladies";
 
+using ::testing::HasSubstr;
 using Links = std::vector<v1::LinkStatus>;
 
 // From all prefill workers.
@@ -104,6 +108,45 @@ TEST(TransportsTest, WhoFindsNoRoomInSharedMemoryTakesTcpAndSaysSo) {
     }
     return shm && tcp;
   });
+}
+
+// The largest file of this process and of those that it starts, while this lives. What processes
+// share is a file to the system, what they have alone is none.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &before_), 0);
+    const rlimit limit = {.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FileSizeLimit() { EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before_), 0); }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+constexpr rlim_t kLargestFile = 40 << 20;
+constexpr char kLargerPool[] = "--kv-tokens=16384";  // 48 MiB
+
+TEST(TransportsTest, APoolThatCannotBeSharedIsPrivateAndIpcLeftOut) {
+  const FileSizeLimit limit(kLargestFile);
+  TestCluster cluster({.unified = 0, .prefill_flags = {kLargerPool}});
+  const Outcome outcome = Ask(cluster.client(), Request());
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+  cluster.WaitFor("two ways are left", [](const v1::GetStatusResponse& status) {
+    const Links links = LinksIn(status);
+    const auto count = [&links](const std::string& peer, const std::string& transport) {
+      return std::ranges::count_if(links, [&](const v1::LinkStatus& link) {
+        return link.peer() == peer && link.transport() == transport;
+      });
+    };
+    return count("decode-0", "shm") == 1 && count("decode-0", "tcp") == 1 &&
+           count("decode-0", "ipc") == 0 && count("", "ipc") == 1;
+  });
+  const CommandResult table = Shell("status --links --server " + cluster.address());
+  EXPECT_THAT(table.output, HasSubstr("prefill-0 does without ipc: RESOURCE_EXHAUSTED"));
 }
 
 }  // namespace

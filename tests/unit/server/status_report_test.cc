@@ -71,6 +71,9 @@ v1::GetStatusResponse Status() {
   wire.set_fallbacks(1);
   wire.set_fallback_reason("refused");
   wire.set_failure("the connection was cut");
+  v1::LinkStatus& left_out = *sender.add_links();
+  left_out.set_transport("ipc");
+  left_out.set_failure("no memory to share");
   return status;
 }
 
@@ -113,6 +116,7 @@ TEST(LinkTableTest, OneLinePerWayAndWhyABetterOneWasGivenUp) {
                                    "0", "0.0", "123.5", "1.5", "3", "1:", "refused"));
   EXPECT_THAT(table,
               HasSubstr("prefill-0 does not reach decode-0 by tcp: the connection was cut\n"));
+  EXPECT_THAT(table, HasSubstr("prefill-0 does without ipc: no memory to share\n"));
   const size_t handoffs = table.find("HAND-OFFS OF");
   EXPECT_THAT(Words(table.substr(handoffs), "decode-0"),
               testing::ElementsAre("decode-0", "0", "2", "9", "0", "0", "0", "0", "0", "0", "0",
@@ -138,7 +142,7 @@ TEST(StatusJsonTest, HasTheBlocksOfEachWorker) {
   ASSERT_EQ(json["workers"].size(), 3u);
   EXPECT_EQ(json["workers"][1]["not_ready"], "no step for 5 s");
   EXPECT_EQ(json["workers"][1]["handoffs"]["waiting_reservations"], 9);
-  ASSERT_EQ(json["workers"][2]["links"].size(), 2u);
+  ASSERT_EQ(json["workers"][2]["links"].size(), 3u);
   EXPECT_EQ(json["workers"][2]["links"][1]["transport"], "tcp");
   EXPECT_EQ(json["workers"][2]["links"][1]["fallbacks"], 1);
   EXPECT_EQ(json["workers"][2]["links"][1]["failure"], "the connection was cut");

@@ -58,5 +58,16 @@ TEST(TransferReportTest, ALoadHasTheLinksToNamedPeersAndTheMemory) {
   EXPECT_GT(load.handoffs().buffer_bytes(), 0u);
 }
 
+TEST(TransferReportTest, WhatIsLeftOutIsALinkToNobody) {
+  std::vector<LeftOut> left_out;
+  LeaveOut("nccl", absl::UnavailableError("no such library"), left_out);
+  v1::WorkerLoad load;
+  AddLeftOut(left_out, load);
+  ASSERT_EQ(load.links_size(), 1);
+  EXPECT_EQ(load.links(0).peer(), "");
+  EXPECT_EQ(load.links(0).transport(), "nccl");
+  EXPECT_EQ(load.links(0).failure(), "UNAVAILABLE: no such library");
+}
+
 }  // namespace
 }  // namespace tandem
