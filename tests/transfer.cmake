@@ -82,7 +82,8 @@ tandem_emulated_test(medium_conformance_emulated_test
 set_tests_properties(medium_conformance_emulated_test PROPERTIES
                      ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)
 tandem_test(ipc_test
-  SOURCES unit/transfer/ipc_greeting_test.cc unit/transfer/ipc_medium_test.cc
+  SOURCES unit/transfer/ipc_greeting_refusal_test.cc unit/transfer/ipc_greeting_test.cc
+          unit/transfer/ipc_medium_test.cc unit/transfer/ipc_peer_loss_test.cc
           support/channel_pair.cc
   DEPS tandem_transfer tandem_kernels)
 tandem_fuzz_test(ipc_greeting_fuzz
