@@ -18,8 +18,10 @@ constexpr uint64_t kEpoch = 1;
 
 std::unique_ptr<Medium> Tcp(const TlsFiles& tls = {}) { return *TcpMedium::Open({.tls = tls}); }
 
-std::unique_ptr<Medium> Shm(const PathOptions& options) {
-  return *ShmMedium::Open({.slot_bytes = options.ring_bytes});
+std::unique_ptr<Medium> Shm(const PathOptions& options, Device& device) {
+  return *ShmMedium::Open({.device = &device,
+                           .slot_bytes = options.ring_bytes,
+                           .max_payload_bytes = options.extent_bytes});
 }
 
 // One end of each way: with a receiver the receiving one.
@@ -41,7 +43,10 @@ class Ends {
   std::unique_ptr<Transport> BothWays() const {
     static const SteadyClock clock;
     const std::vector<FabricPart> parts = {
-        {"shm", [&](FrameReceiver* to, auto) { return NewFramedTransport({}, Shm(options_), to); }},
+        {"shm",
+         [&](FrameReceiver* to, auto) {
+           return NewFramedTransport({.device = &device_}, Shm(options_, device_), to);
+         }},
         {"tcp", [&](FrameReceiver* to, auto) { return NewFramedTransport({}, Tcp(), to); }}};
     return *Fabric::Open({.epoch = kEpoch}, parts, receiver_, clock);
   }
@@ -58,7 +63,7 @@ std::vector<std::unique_ptr<Transport>> OpenReceivers(const PathOptions& options
                                                       FrameReceiver& receiver) {
   const Ends ends(options, device, &receiver);
   std::vector<std::unique_ptr<Transport>> sides;  // by Side
-  sides.push_back(ends.Over(Shm(options)));
+  sides.push_back(ends.Over(Shm(options, device)));
   sides.push_back(ends.OverIpc({}));
   if (!device.is_host()) return sides;
   sides.push_back(ends.Over(Tcp()));
@@ -73,7 +78,7 @@ std::vector<SendingPath> OpenSenders(const PathOptions& options, Device& device,
   const Ends ends(options, device, nullptr);
   std::vector<SendingPath> paths;
   paths.emplace_back("ipc", ends.OverIpc({pool}), addresses[kIpc]);
-  paths.emplace_back("shm", ends.Over(Shm(options)), addresses[kShm]);
+  paths.emplace_back("shm", ends.Over(Shm(options, device)), addresses[kShm]);
   if (!device.is_host()) return paths;
   paths.emplace_back("shm, by the fabric", ends.BothWays(), addresses[kFabric]);
   paths.emplace_back("tcp", ends.Over(Tcp()), addresses[kTcp]);

@@ -14,7 +14,8 @@
 
 namespace tandem {
 
-// Memory of one device, or host memory that its streams reach, freed by its destructor. Move-only.
+// Memory of one device, or host memory that its streams reach, given back by its destructor.
+// Move-only.
 // CPU: anonymous pages, 2 MiB aligned and advised huge when 2 MiB or larger, zero until written.
 class DeviceBuffer {
  public:
@@ -72,8 +73,9 @@ class Stream {
   // Either side may be memory of the device or of the host. Host memory that AllocateHost did not
   // give is copied by way of the driver's own buffers: the call may wait, so no step does that.
   virtual absl::Status Copy(std::span<std::byte> dst, std::span<const std::byte> src) = 0;
-  // Queues many copies within memory that the device reaches by itself: its own, what OpenShared
-  // gave, or the host's where the device is the host. A few launches, however many they are.
+  // Queues many copies within memory that the device reaches by itself: its own, what OpenShared,
+  // AllocateHost and RegisterHost gave, or the host's where the device is the host. A few launches,
+  // however many they are.
   // hashes[i] becomes the XXH3-64 of what copies[i] wrote; `hashes` is memory of AllocateHost.
   // Both sides and `hashes` stay as they are until what is queued has run; `copies` may go at once.
   // INVALID_ARGUMENT where the sizes differ.
@@ -136,6 +138,11 @@ class Device {
   // Host memory that streams of the device copy from and to without a detour: page-locked where the
   // device needs that. RESOURCE_EXHAUSTED likewise.
   virtual absl::StatusOr<DeviceBuffer> AllocateHost(size_t bytes) = 0;
+  // Makes memory of the host that the caller mapped like what AllocateHost gives, for as long as
+  // the buffer lives and the caller keeps it mapped. RESOURCE_EXHAUSTED when the system does not
+  // page-lock so much, FAILED_PRECONDITION when the device does not reach it by the host's
+  // addresses. May take milliseconds.
+  virtual absl::StatusOr<DeviceBuffer> RegisterHost(std::span<std::byte> memory) = 0;
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream() = 0;
 
   // Whether processes of this machine can open memory of one another's devices of this kind.

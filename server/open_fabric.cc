@@ -1,6 +1,7 @@
 #include "server/open_fabric.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -130,22 +131,38 @@ absl::Status AddNcclPart(const WorkerOptions& options, const KvMemory& kv,
   return absl::OkStatus();
 }
 
-FabricPart ShmPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {
-  ShmOptions shm;
+// Each wait for a GPU costs it as much time as a megabyte: more at once than on a CPU, of which
+// both sides want what they work on in their caches.
+constexpr size_t kGpuSlotBytes = size_t{16} << 20;
+// Of KV in one slot, so that both sides have something to do, whatever its blocks.
+constexpr size_t kExtentsPerSlot = 8;
+
+ShmOptions ShmOptionsFor(const WorkerOptions& options, const KvMemory& kv) {
+  ShmOptions shm = {.device = &kv.device, .max_payload_bytes = kv.extent_bytes};
+  if (!kv.device.is_host()) shm.slot_bytes = kGpuSlotBytes;
+  shm.slot_bytes = std::max(shm.slot_bytes, std::bit_ceil(kExtentsPerSlot * kv.extent_bytes));
   // Only those who are connected to need room; one place is the least that there can be.
-  shm.buffer_bytes =
-      options.role == Role::kDecode ? options.tuning.transfer.buffer_bytes : shm.slot_bytes;
+  shm.buffer_bytes = options.role == Role::kDecode
+                         ? std::max<size_t>(options.tuning.transfer.buffer_bytes, shm.slot_bytes)
+                         : shm.slot_bytes;
+  return shm;
+}
+
+FabricPart ShmPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {
+  const ShmOptions shm = ShmOptionsFor(options, kv);
   const FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
   const Role role = options.role;
-  return {.name = "shm",
-          .open = [=](FrameReceiver* receiver, auto) -> absl::StatusOr<std::unique_ptr<Transport>> {
-            absl::StatusOr<std::unique_ptr<Medium>> medium = ShmMedium::Open(shm);
-            if (absl::IsUnavailable(medium.status())) {
-              return NoSharedMemory(medium.status(), role, shm.buffer_bytes);
-            }
-            RETURN_IF_ERROR(medium.status());
-            return NewFramedTransport(framing, *std::move(medium), receiver);
-          }};
+  return {
+      .name = "shm",
+      .open = [=](FrameReceiver* receiver, auto) -> absl::StatusOr<std::unique_ptr<Transport>> {
+        absl::StatusOr<std::unique_ptr<Medium>> medium = ShmMedium::Open(shm);
+        // Not there, or not to be page-locked.
+        if (absl::IsUnavailable(medium.status()) || absl::IsResourceExhausted(medium.status())) {
+          return NoSharedMemory(medium.status(), role, shm.buffer_bytes);
+        }
+        RETURN_IF_ERROR(medium.status());
+        return NewFramedTransport(framing, *std::move(medium), receiver);
+      }};
 }
 
 FabricPart TcpPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {

@@ -17,8 +17,10 @@ struct LanePayload {
 };
 
 // What moves payloads beside the bytes of a channel: the receiver reads them where they lie (memory
-// that the sender shares) or where they come to lie (NCCL). The frames that go over the channel
-// name their places instead of carrying them (kReference).
+// that the sender shares), where the sender copies them to (memory that both share), or where they
+// come to lie (NCCL). The frames that go over the channel name their places instead of carrying
+// them (kReference). Payloads go one way, so that each side has half of this to do and leaves the
+// other as it is here.
 // Thread: the loop's. No call waits for the peer; some wait for the device, on this side's work.
 class PayloadLane {
  public:
@@ -33,27 +35,32 @@ class PayloadLane {
     // An Offer with as many bytes is best made at once: the other side then works on one while this
     // side works on the next.
     size_t enough_bytes = SIZE_MAX;
+    bool peer_holds_it = false;  // it is the peer that makes none
   };
-  virtual Room room() const = 0;
+  virtual Room room() const { return {}; }
   // Makes the payloads reachable for the peer and fills in their hashes and places. Waits for the
   // device. Gives the number of bytes that Expect shall hear of on the other side before the first
   // of them is named (an announce frame); 0: nothing has to be announced. An error ends the
   // connection.
-  // After it returned the peer may still read the payloads where they lie: what changes in them
-  // meanwhile fails the frame's hash.
-  virtual absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) = 0;
+  virtual absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads);
+  // Whether Offer copies the payloads, and all that it was given have to be named. Else the peer
+  // may read them where they lie even after they were taken back: what changes in them meanwhile
+  // fails the frame's hash.
+  virtual bool keeps_copies() const { return false; }
 
   // Receiving.
   // The peer announces an operation of `bytes`, whose payloads the frames after it name; the
   // payloads of the operation before are not needed any more. An error ends the connection:
   // INVALID_ARGUMENT for what no peer of ours would announce.
-  virtual absl::Status Expect(uint32_t bytes) = 0;
+  virtual absl::Status Expect(uint32_t bytes);
   // Whether what was announced is still on its way: nothing is read from the channel until it has
   // come, of which an event on the channel's fd() tells.
-  virtual bool arriving() const = 0;
+  virtual bool arriving() const { return false; }
   // Where the payload lies, in memory that the device reaches (Stream::CopyAll). INVALID_ARGUMENT
   // where there is no such: the connection is closed.
-  virtual absl::StatusOr<std::span<const std::byte>> Find(uint64_t place, size_t bytes) const = 0;
+  virtual absl::StatusOr<std::span<const std::byte>> Find(uint64_t place, size_t bytes) const;
+  // The payload that was found there, and those that were named before it, are not read any more.
+  virtual void Release(uint64_t /*place*/, size_t /*bytes*/) {}
 };
 
 }  // namespace tandem

@@ -96,6 +96,9 @@ class CpuDevice final : public Device {
   }
 
   absl::StatusOr<DeviceBuffer> AllocateHost(size_t bytes) override { return Allocate(bytes); }
+  absl::StatusOr<DeviceBuffer> RegisterHost(std::span<std::byte> memory) override {
+    return DeviceBuffer(memory.data(), memory.size(), [](std::byte*, size_t) {});
+  }
 
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
     return std::make_unique<CpuStream>();

@@ -16,6 +16,7 @@ void FreeDeviceMemory(std::byte* data, size_t size) {
   g_own_bytes -= size;
 }
 void FreeHostMemory(std::byte* data, size_t) { cudaFreeHost(data); }
+void UnregisterHostMemory(std::byte* data, size_t) { cudaHostUnregister(data); }
 
 class CudaEvent final : public Event {
  public:
@@ -228,6 +229,26 @@ absl::StatusOr<DeviceBuffer> CudaDevice::AllocateHost(size_t bytes) {
   }
   RETURN_IF_CUDA_ERROR(error, fmt::format("{}: allocate {} bytes of host memory", name_, bytes));
   return DeviceBuffer(static_cast<std::byte*>(data), bytes, FreeHostMemory);
+}
+
+absl::StatusOr<DeviceBuffer> CudaDevice::RegisterHost(std::span<std::byte> memory) {
+  if (memory.empty()) return DeviceBuffer();
+  RETURN_IF_CUDA_ERROR(cudaSetDevice(index_), name_);
+  const cudaError_t error = cudaHostRegister(memory.data(), memory.size(),
+                                             cudaHostRegisterPortable | cudaHostRegisterMapped);
+  if (error == cudaErrorMemoryAllocation || error == cudaErrorNotSupported) {
+    cudaGetLastError();
+    return ResourceExhausted(
+        "{}: {} bytes of host memory cannot be page-locked: use smaller host pools, or end what "
+        "else holds memory",
+        name_, memory.size());
+  }
+  RETURN_IF_CUDA_ERROR(error, fmt::format("{}: page-lock {} bytes", name_, memory.size()));
+  DeviceBuffer buffer(memory.data(), memory.size(), UnregisterHostMemory);
+  void* reached = nullptr;
+  RETURN_IF_CUDA_ERROR(cudaHostGetDevicePointer(&reached, memory.data(), 0), name_);
+  if (reached == memory.data()) return buffer;
+  return FailedPrecondition("{} does not reach page-locked memory by the host's addresses", name_);
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream() {

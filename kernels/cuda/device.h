@@ -84,6 +84,7 @@ class CudaDevice final : public Device {
   absl::StatusOr<DeviceMemory> Memory() const override;
   absl::StatusOr<DeviceBuffer> Allocate(size_t bytes) override;
   absl::StatusOr<DeviceBuffer> AllocateHost(size_t bytes) override;
+  absl::StatusOr<DeviceBuffer> RegisterHost(std::span<std::byte> memory) override;
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override;
   bool can_share() const override { return sharing_ != Sharing::kNone; }
   absl::StatusOr<DeviceBuffer> AllocateShared(size_t bytes) override;

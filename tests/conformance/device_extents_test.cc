@@ -115,6 +115,30 @@ std::vector<size_t> UpTo(size_t last) {
 }
 
 // Every short form of the hash, every end of a stripe and of a block, and more than a launch takes.
+// Both ways, as the two ends of a relay through the host do.
+TEST_P(DeviceExtentsTest, RegisteredMemoryOfTheHostIsReached) {
+  const std::vector<std::byte> content = RandomBytes(100'000);
+  std::vector<std::byte> relay(content.size());
+  const DeviceArray from = ToDevice(content);
+  const DeviceArray to = ToDevice(std::vector<std::byte>(content.size()));
+  const absl::StatusOr<DeviceBuffer> registered = device().RegisterHost(relay);
+  ASSERT_TRUE(registered.ok()) << registered.status();
+  ASSERT_EQ(registered->data(), relay.data());
+  const DeviceBuffer hashes = Hashes(2);
+  const auto whole = [&](const DeviceArray& array) {
+    return std::span(static_cast<std::byte*>(array.data()), content.size());
+  };
+  const ExtentCopy out = {registered->bytes(), whole(from)};
+  const ExtentCopy in = {whole(to), registered->bytes()};
+  ASSERT_TRUE(stream().CopyAll({&out, 1}, Words(hashes, 2).first(1)).ok());
+  ASSERT_TRUE(stream().Synchronize().ok());
+  EXPECT_EQ(relay, content);
+  ASSERT_TRUE(stream().CopyAll({&in, 1}, Words(hashes, 2).last(1)).ok());
+  EXPECT_EQ(to.Download<std::byte>(), content);
+  EXPECT_EQ(Words(hashes, 2)[0], Hash64(content));
+  EXPECT_EQ(Words(hashes, 2)[1], Hash64(content));
+}
+
 TEST_P(DeviceExtentsTest, EveryLengthIsCopiedAndHashed) {
   ExpectCopied(Spread(UpTo(1100), 16, 0));
   ExpectHashed(Spread(UpTo(1100), 16, 0));

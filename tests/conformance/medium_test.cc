@@ -37,8 +37,12 @@ void PrintTo(const MediumCase& medium, std::ostream* out) { *out << medium.name;
 
 // Small rings, so that they go round and fill up often.
 std::unique_ptr<Medium> NewShm() {
-  return *ShmMedium::Open(
-      {.buffer_bytes = 8 << 18, .slot_bytes = 1 << 18, .back_ring_bytes = 16 << 10});
+  static const std::unique_ptr<Device> device = NewCpuDevice();
+  return *ShmMedium::Open({.device = device.get(),
+                           .buffer_bytes = 8 << 18,
+                           .slot_bytes = 1 << 18,
+                           .ring_bytes = 16 << 10,
+                           .max_payload_bytes = 64 << 10});
 }
 
 std::unique_ptr<Medium> NewIpc() {

@@ -88,6 +88,16 @@ TEST_P(TransportTest, StreamWithoutFramesCommits) {
   ExpectArrived(1, 0, 0);
 }
 
+// However much comes: nothing of it stays in its way.
+TEST_P(TransportTest, AWorkerThatOnlySendsRefusesStreams) {
+  receiver_ = NewTransport(nullptr);
+  sender_ = NewTransport(nullptr);
+  for (uint64_t stream = 1; stream <= 40; ++stream) {
+    SendWhole(stream, 1, 64 << 10);
+    EXPECT_EQ(ends_.Wait(stream).code(), absl::StatusCode::kFailedPrecondition);
+  }
+}
+
 TEST_P(TransportTest, RejectedWhenPrepared) {
   receiver_probe_.prepare_policy = [](const FrameHeader& header) {
     if (header.stream == 1 && header.block == 2) return ResourceExhausted("no room");

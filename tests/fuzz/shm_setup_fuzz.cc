@@ -23,8 +23,9 @@ void ParseOne(const SetupBytes& bytes) {
   TANDEM_CHECK(EncodeShmSetup(*setup) == bytes, "a setup message has a second encoding");
   if (setup->code != absl::StatusCode::kOk) return;
   const SlotLayout& layout = setup->layout;
-  TANDEM_CHECK(layout.forward_bytes > 0 && layout.back_bytes > 0, "a ring without bytes");
-  TANDEM_CHECK(layout.slot_bytes() <= 2 * kMaxRingBytes + SlotLayout::kControlBytes &&
+  TANDEM_CHECK(layout.area_bytes > 0 && layout.forward_bytes > 0 && layout.back_bytes > 0,
+               "a part without bytes");
+  TANDEM_CHECK(layout.slot_bytes() <= 3 * kMaxSlotPartBytes + SlotLayout::kControlBytes &&
                    layout.control_offset() + SlotLayout::kControlBytes == layout.slot_bytes(),
                "parts outside of the slot");
 }

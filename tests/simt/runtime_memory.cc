@@ -170,6 +170,17 @@ cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned int) {
 cudaError_t cudaHostUnregister(void* pointer) {
   return simt::Free(pointer, MemoryKind::kPinned, false);
 }
+cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned int flags) {
+  Machine& machine = TheMachine();
+  std::lock_guard lock(machine.mutex);
+  if (const cudaError_t error = simt::Enter(machine); error != cudaSuccess) return Report(error);
+  size_t known = 0;
+  if (flags != 0 || machine.Classify(host, &known) != MemoryKind::kPinned) {
+    return Report(cudaErrorInvalidValue);
+  }
+  *device = host;
+  return cudaSuccess;
+}
 
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   Machine& machine = TheMachine();

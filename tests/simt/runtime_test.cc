@@ -146,7 +146,11 @@ TEST(Memory, RegisteredMemoryIsPinned) {
   EXPECT_EQ(cudaHostRegister(bytes.data(), 16, 0), cudaErrorHostMemoryAlreadyRegistered);
   ASSERT_EQ(cudaPointerGetAttributes(&attributes, bytes.data() + 100), cudaSuccess);
   EXPECT_EQ(attributes.type, cudaMemoryTypeHost);
+  void* reached = nullptr;
+  ASSERT_EQ(cudaHostGetDevicePointer(&reached, bytes.data() + 100, 0), cudaSuccess);
+  EXPECT_EQ(reached, bytes.data() + 100);
   ASSERT_EQ(cudaHostUnregister(bytes.data()), cudaSuccess);
+  EXPECT_EQ(cudaHostGetDevicePointer(&reached, bytes.data(), 0), cudaErrorInvalidValue);
   EXPECT_EQ(cudaHostUnregister(bytes.data()), cudaErrorHostMemoryNotRegistered);
 }
 

@@ -49,6 +49,9 @@ class ForwardingDevice : public Device {
   absl::StatusOr<DeviceBuffer> AllocateHost(size_t bytes) override {
     return device_.AllocateHost(bytes);
   }
+  absl::StatusOr<DeviceBuffer> RegisterHost(std::span<std::byte> memory) override {
+    return device_.RegisterHost(memory);
+  }
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
     auto stream = device_.NewStream();
     if (!stream.ok()) return stream.status();

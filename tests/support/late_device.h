@@ -32,6 +32,7 @@ class LateDevice final : public Device {
     ++host_allocations_;
     return New(bytes);
   }
+  absl::StatusOr<DeviceBuffer> RegisterHost(std::span<std::byte>) override { return NotShared(); }
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
     return std::make_unique<LateStream>(*this);
   }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <memory>
 #include <string>
@@ -35,6 +36,7 @@ namespace tandem {
 struct LaneMemory {
   Device& device;
   std::span<const std::byte> shared;  // all payloads
+  const size_t& max_payload_bytes;    // when a medium is made
 };
 
 // What the conformance tests of transports run over: media that reach one another, and how many
@@ -63,9 +65,17 @@ inline FabricKind::NewMedium OpenLoopback() {
   return [network = std::make_shared<LoopbackNetwork>()] { return network->NewMedium(); };
 }
 inline FabricKind::NewMedium OpenTcp() { return MediumOf<TcpMedium>(TcpOptions{}); }
-// Rings that go round and fill up often.
-inline FabricKind::NewMedium OpenShm() {
-  return MediumOf<ShmMedium>(ShmOptions{.buffer_bytes = 4 << 20, .slot_bytes = 1 << 20});
+// Areas that go round and fill up often.
+inline FabricKind::NewMedium OpenShm(const LaneMemory& memory) {
+  return [memory] {
+    const size_t slot_bytes =
+        std::bit_ceil(std::max(4 * memory.max_payload_bytes, size_t{1} << 20));
+    return Opened(ShmMedium::Open({.device = &memory.device,
+                                   .buffer_bytes = 4 * slot_bytes,
+                                   .slot_bytes = slot_bytes,
+                                   .ring_bytes = 8 << 10,
+                                   .max_payload_bytes = memory.max_payload_bytes}));
+  };
 }
 
 inline FabricKind::NewMedium OpenTls() {
@@ -87,9 +97,9 @@ inline FabricKind::NewMedium OpenNccl(const LaneMemory& memory) {
 }
 
 inline const FabricKind kFabrics[] = {
-    {"loopback", 1, &OpenLoopback}, {"shm", 1, &OpenShm},
-    {"tcp", 1, &OpenTcp},           {"tls", 1, &OpenTls},
-    {"shm_times_3", 3, &OpenShm},   {"tcp_times_3", 3, &OpenTcp},
+    {"loopback", 1, &OpenLoopback}, {"tls", 1, &OpenTls},
+    {"tcp", 1, &OpenTcp},           {"tcp_times_3", 3, &OpenTcp},
+    {"shm", 1, {}, &OpenShm},       {"shm_times_3", 3, {}, &OpenShm},
     {"ipc", 1, {}, &OpenIpc},       {"ipc_times_3", 3, {}, &OpenIpc},
     {"nccl", 1, {}, &OpenNccl},     {"nccl_times_3", 3, {}, &OpenNccl}};
 
@@ -123,7 +133,7 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
  protected:
   using Kind = ReceiverProbe::Call::Kind;
 
-  // On a device: for payloads larger than 64 KiB. Before Start.
+  // On a device or over shared memory: for payloads larger than 64 KiB. Before Start.
   void MakeRoomFor(size_t payload_bytes) {
     options_.staged_payload_bytes = payload_bytes;
     options_.staging_bytes = 8 * payload_bytes;
@@ -209,7 +219,9 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
   }
   FabricKind::NewMedium OpenKind() const {
     if (!has_lanes()) return GetParam().open();
-    return GetParam().open_with_lanes({.device = LaneDevice(), .shared = payloads_.shared()});
+    return GetParam().open_with_lanes({.device = LaneDevice(),
+                                       .shared = payloads_.shared(),
+                                       .max_payload_bytes = options_.staged_payload_bytes});
   }
 
   PayloadMemory payloads_ = NewPayloads();

@@ -34,7 +34,7 @@ struct FramedOptions {
   // Where payloads lie, those that are posted and the places that Prepare names; outlives the
   // transport. Null or a device that is the host: in the host's memory. With another one they pass
   // through page-locked memory, which is set aside when the transport is made. Over a medium with
-  // lanes it copies payloads by itself: it must be given then, and nothing is staged.
+  // lanes it copies payloads by itself: it must be given then, the medium's, and nothing is staged.
   Device* device = nullptr;
   // Then, the largest payload. Post refuses a larger one with INVALID_ARGUMENT; the stream of a
   // larger one that comes is refused with it, too.

@@ -188,6 +188,8 @@ absl::Status InboundConnection::Flush() {
     if (damaged.ok()) counters_.corrupted += *damaged;
     if (status.ok()) status = damaged.status();
   }
+  if (named_) channel_->lane()->Release(named_->place, named_->bytes);
+  named_.reset();
   if (!status.ok()) lost_ = status;
   return status;
 }
@@ -247,10 +249,12 @@ absl::Status InboundConnection::OnReference(const FrameHeader& header) {
     GrantCredit(InboundGroup::Grant::kWorthAFrame);
   }
   coming_bytes_ += header.payload_bytes;
-  if (group_->refused().Find(KeyOf(header))) return absl::OkStatus();
-  const absl::StatusOr<std::span<std::byte>> place = AskForPlace(header);
-  // Refused, or it is missing at the commit and comes again.
-  if (place.ok()) landings_.pulled->Queue(header, *source, *place);
+  if (!group_->refused().Find(KeyOf(header))) {
+    const absl::StatusOr<std::span<std::byte>> place = AskForPlace(header);
+    // Else refused, or it is missing at the commit and comes again.
+    if (place.ok()) landings_.pulled->Queue(header, *source, *place);
+  }
+  named_ = {.place = header.place, .bytes = header.payload_bytes};
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -21,6 +22,12 @@ namespace tandem {
 struct LandingWays {
   StagedLandings* staged = nullptr;  // places lie in the memory of a device
   PulledLandings* pulled = nullptr;  // the channels have lanes
+};
+
+// Where a payload of a lane lies (PayloadLane::Find).
+struct LaneExtent {
+  uint64_t place = 0;
+  size_t bytes = 0;
 };
 
 // A connection that a peer made to push streams: data, commits and renewals come in, answers and
@@ -83,10 +90,11 @@ class InboundConnection final : public Connection, private FrameHandler {
   uint64_t consumed_bytes_ = 0;    // of this connection
   uint64_t coming_bytes_ = 0;      // of payload that came last: not consumed before it is whole
   StagedSlot slot_;  // with staged landings, what the payload that is coming is read into
-  std::span<std::byte> place_;  // and where it goes then
-  absl::Status lost_;           // the device failed: nothing can land
-  absl::Status wrong_;          // why the connection is to be closed once the replies are out
-  std::string replies_;         // bytes that the channel has not taken yet
+  std::span<std::byte> place_;       // and where it goes then
+  std::optional<LaneExtent> named_;  // of a lane, the last that came and was not released
+  absl::Status lost_;                // the device failed: nothing can land
+  absl::Status wrong_;               // why the connection is to be closed once the replies are out
+  std::string replies_;              // bytes that the channel has not taken yet
   TimePoint last_progress_;
 };
 

@@ -42,11 +42,13 @@ void OutboundConnection::OnClosed(const absl::Status&) {
 }
 
 void OutboundConnection::DropStream(StreamKey key) {
+  // What a lane has a copy of is sent like what was sent a moment ago.
+  const bool keeps_copies = channel_->lane() != nullptr && channel_->lane()->keeps_copies();
   uint64_t unsent_bytes = 0;
   std::erase_if(batch_, [&](const OutFrame& frame) {
     // What is no data reads no payload, and every connection must have the same commits.
-    const bool unsent =
-        BringsPayload(frame.fields) && KeyOf(frame.fields) == key && frame.sent == 0;
+    const bool unsent = BringsPayload(frame.fields) && KeyOf(frame.fields) == key &&
+                        frame.sent == 0 && !keeps_copies;
     if (unsent) {
       batch_bytes_ -= frame.left();
       unsent_bytes += frame.brought_bytes();
@@ -145,7 +147,7 @@ absl::Status OutboundConnection::FillFromLane(PayloadLane& lane, TimePoint now) 
   offered_.clear();
   while (batch_.size() < kMaxParts - 1) {
     if (group_.NextIsData(index_)) {
-      lacks_room_ = room.payloads == 0;
+      lacks_room_ = room.payloads == 0 && !room.peer_holds_it;
       if (offered_.size() >= most || bytes >= room.enough_bytes) break;
       if (bytes + group_.next_payload_bytes() > room.bytes) break;
     }

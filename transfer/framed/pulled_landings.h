@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
+#include "transfer/extent_stream.h"
 #include "transfer/transport.h"
 
 namespace tandem {
@@ -23,13 +23,13 @@ class PulledLandings {
   static constexpr size_t kMaxQueued = 512;
   static constexpr size_t kMaxQueuedBytes = size_t{16} << 20;  // the last may go beyond
 
-  // `device` and `receiver` outlive this. Errors as Device::NewStream and AllocateHost.
+  // `device` and `receiver` outlive this. Errors as ExtentStream::Create.
   static absl::StatusOr<std::unique_ptr<PulledLandings>> Create(Device& device,
                                                                 FrameReceiver& receiver);
 
   bool empty() const { return headers_.empty(); }
   bool full() const { return headers_.size() == kMaxQueued || bytes_ >= kMaxQueuedBytes; }
-  size_t buffer_bytes() const { return hashes_.size(); }
+  size_t buffer_bytes() const { return stream_.buffer_bytes(); }
 
   // Not while full. `source` stays as it is until Flush; `place`: as long.
   void Queue(const FrameHeader& header, std::span<const std::byte> source,
@@ -39,17 +39,11 @@ class PulledLandings {
   absl::StatusOr<size_t> Flush();
 
  private:
-  PulledLandings(Device& device, FrameReceiver& receiver, std::unique_ptr<Stream> stream,
-                 DeviceBuffer hashes);
-
-  absl::Status CopyAll();
-  absl::Status Verdict(size_t index) const;
-  std::span<uint64_t> hashes() const;
+  PulledLandings(Device& device, FrameReceiver& receiver, ExtentStream stream);
 
   const Device& device_;
   FrameReceiver& receiver_;
-  const std::unique_ptr<Stream> stream_;
-  const DeviceBuffer hashes_;
+  ExtentStream stream_;
   std::vector<FrameHeader> headers_;
   std::vector<ExtentCopy> copies_;  // of the same indices
   size_t bytes_ = 0;

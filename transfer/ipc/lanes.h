@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
+#include "transfer/extent_stream.h"
 #include "transfer/ipc/segments.h"
 #include "transfer/payload_lane.h"
 
@@ -24,7 +25,7 @@ class SharedLane final : public PayloadLane {
   // receiver. What a GPU is given to do at once may be as much as there is.
   static constexpr size_t kEnoughHostBytes = size_t{1} << 20;
 
-  // `segments` outlives this. Errors as Device::NewStream and AllocateHost.
+  // `segments` outlives this. Errors as ExtentStream::Create.
   static absl::StatusOr<std::unique_ptr<SharedLane>> Create(Device& device,
                                                             const SharedSegments& segments);
 
@@ -32,23 +33,16 @@ class SharedLane final : public PayloadLane {
     return {.payloads = kMaxPayloads, .bytes = kMaxBytes, .enough_bytes = enough_bytes_};
   }
   absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) override;
-  // Nothing comes this way: INVALID_ARGUMENT.
-  absl::Status Expect(uint32_t bytes) override;
-  bool arriving() const override { return false; }
-  absl::StatusOr<std::span<const std::byte>> Find(uint64_t place, size_t bytes) const override;
 
   // Set aside for the hashes.
-  size_t buffer_bytes() const { return hash_memory_.size(); }
+  size_t buffer_bytes() const { return stream_.buffer_bytes(); }
 
  private:
-  SharedLane(const SharedSegments& segments, std::unique_ptr<Stream> stream,
-             DeviceBuffer hash_memory, size_t enough_bytes);
-  std::span<uint64_t> hashes() const;
+  SharedLane(const SharedSegments& segments, ExtentStream stream, size_t enough_bytes);
 
   const SharedSegments& segments_;
-  const std::unique_ptr<Stream> stream_;
   const size_t enough_bytes_;
-  const DeviceBuffer hash_memory_;                   // [kMaxPayloads] u64
+  ExtentStream stream_;
   std::vector<std::span<const std::byte>> extents_;  // of the Offer that is under way
 };
 
@@ -57,10 +51,6 @@ class OpenedLane final : public PayloadLane {
  public:
   explicit OpenedLane(OpenedSegments segments) : segments_(std::move(segments)) {}
 
-  Room room() const override { return {}; }
-  absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) override;  // INTERNAL
-  absl::Status Expect(uint32_t bytes) override;                              // INVALID_ARGUMENT
-  bool arriving() const override { return false; }
   absl::StatusOr<std::span<const std::byte>> Find(uint64_t place, size_t bytes) const override {
     return segments_.Find(place, bytes);
   }

@@ -35,17 +35,13 @@ absl::StatusOr<std::unique_ptr<NcclContext>> NcclContext::Open(Device& device,
                    NcclSlotPool::Create(device, slot_bytes, options.send_slots));
   ASSIGN_OR_RETURN(context->receive_slots_,
                    NcclSlotPool::Create(device, slot_bytes, options.receive_slots));
-  ASSIGN_OR_RETURN(context->copy_stream_, device.NewStream());
-  ASSIGN_OR_RETURN(context->hashes_, device.AllocateHost(kMaxPayloads * sizeof(uint64_t)));
+  ASSIGN_OR_RETURN(context->copy_stream_, ExtentStream::Create(device, kMaxPayloads));
   return context;
 }
 
-std::span<uint64_t> NcclContext::hashes() {
-  return {reinterpret_cast<uint64_t*>(hashes_.data()), kMaxPayloads};
-}
-
 size_t NcclContext::buffer_bytes() const {
-  return slot_bytes() * (send_slots_->slots() + receive_slots_->slots()) + hashes_.size();
+  return slot_bytes() * (send_slots_->slots() + receive_slots_->slots()) +
+         copy_stream_->buffer_bytes();
 }
 
 absl::StatusOr<ncclUniqueId> NcclContext::NewId(uint64_t& epoch) {

@@ -3,10 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
+#include "transfer/extent_stream.h"
 #include "transfer/nccl/nccl_library.h"
 #include "transfer/nccl/nccl_medium.h"
 #include "transfer/nccl/reaper.h"
@@ -35,8 +36,7 @@ class NcclContext {
   NcclSlotPool& send_slots() { return *send_slots_; }
   NcclSlotPool& receive_slots() { return *receive_slots_; }
   // For copies into the slots, which nothing of a peer may be before.
-  Stream& copy_stream() { return *copy_stream_; }
-  std::span<uint64_t> hashes();  // kMaxPayloads, of AllocateHost; for one call
+  ExtentStream& copy_stream() { return *copy_stream_; }
   NcclReaper& reaper() { return reaper_; }
   const NcclReaper& reaper() const { return reaper_; }
 
@@ -57,8 +57,7 @@ class NcclContext {
   std::shared_ptr<const NcclLibrary> nccl_;
   std::shared_ptr<NcclSlotPool> send_slots_;
   std::shared_ptr<NcclSlotPool> receive_slots_;
-  std::unique_ptr<Stream> copy_stream_;
-  DeviceBuffer hashes_;
+  std::optional<ExtentStream> copy_stream_;
   uint64_t made_ids_ = 0;
   uint64_t used_ids_ = 0;
   NcclReaper reaper_;

@@ -102,9 +102,8 @@ absl::StatusOr<uint32_t> NcclLane::Offer(std::span<LanePayload> payloads) {
     payloads[i].place = PlaceOf(offered_, end);
     end = RoundUp(end + size);
   }
-  const std::span<uint64_t> hashes = context.hashes().first(payloads.size());
-  RETURN_IF_ERROR(context.copy_stream().CopyAll(std::span(copies).first(payloads.size()), hashes));
-  RETURN_IF_ERROR(context.copy_stream().Synchronize());
+  ASSIGN_OR_RETURN(const std::span<const uint64_t> hashes,
+                   context.copy_stream().CopyAll(std::span(copies).first(payloads.size())));
   for (size_t i = 0; i < payloads.size(); ++i) payloads[i].hash = hashes[i];
   ++offered_;
   state_->operations.Send(*std::move(slot), end);

@@ -1,7 +1,5 @@
 #include "transfer/shm/ring.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -48,7 +46,6 @@ absl::StatusOr<size_t> RingWriter::Put(std::span<const std::byte> bytes) {
 
 bool RingWriter::Publish() {
   published_ = tail_;
-  control_->writer_core.store(sched_getcpu(), std::memory_order_relaxed);
   control_->tail.store(tail_);
   return TakeFlag(control_->reader_sleeps);
 }

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "transfer/shm/core_choice.h"
 #include "transfer/shm/doorbell.h"
 #include "transfer/shm/ring.h"
 
@@ -23,18 +22,18 @@ namespace tandem {
 // that returned 0 the doorbell has been rung or its flag is set. Thread: the loop's.
 class RingStream {
  public:
-  // `socket` stays the caller's; both it and `core_choice`, the loop's, outlive this. Null where
-  // little is read.
-  RingStream(int socket, Doorbell doorbell, CoreChoice* core_choice, RingReader in, RingWriter out)
-      : socket_(socket),
-        doorbell_(std::move(doorbell)),
-        core_choice_(core_choice),
-        in_(in),
-        out_(out) {}
+  // `socket` stays the caller's and outlives this.
+  RingStream(int socket, Doorbell doorbell, RingReader in, RingWriter out)
+      : socket_(socket), doorbell_(std::move(doorbell)), in_(in), out_(out) {}
 
   // As ByteChannel's.
   absl::StatusOr<size_t> Read(std::span<const iovec> parts);
   absl::StatusOr<size_t> Write(std::span<const iovec> parts);
+
+  // For others who wake and are woken through the same doorbell. Whoever is sees it as an event,
+  // which the next Read takes away.
+  void Ring() { doorbell_.Ring(); }
+  void Note(SleepChange change);
 
  private:
   absl::StatusOr<size_t> Get(std::span<const iovec> parts);
@@ -43,13 +42,10 @@ class RingStream {
   absl::StatusOr<bool> AwaitInput();
   absl::StatusOr<bool> AwaitRoom();
   absl::StatusOr<bool> TakeWakes();
-  void LeaveWritersCore();
   absl::Status LookForTheEnd();
-  void Note(SleepChange change);
 
   const int socket_;
   Doorbell doorbell_;
-  CoreChoice* const core_choice_;
   RingReader in_;
   RingWriter out_;
   uint64_t wakes_owed_ = 0;  // at most: what the peer may still send

@@ -11,8 +11,9 @@ namespace {
 constexpr size_t kMagicAt = 0;
 constexpr size_t kVersionAt = 4;
 constexpr size_t kCodeAt = 6;
-constexpr size_t kForwardAt = 8;
-constexpr size_t kBackAt = 16;
+constexpr size_t kAreaAt = 8;
+constexpr size_t kForwardAt = 16;
+constexpr size_t kBackAt = 24;
 constexpr size_t kHashAt = 56;
 
 constexpr uint32_t kMagic = 0x4d534454;  // "TDSM"
@@ -32,17 +33,18 @@ uint64_t Load(SetupBytes bytes, size_t at, size_t size) {
   return value;
 }
 
-absl::Status CheckRing(std::string_view name, uint64_t bytes) {
-  if (bytes > 0 && bytes <= kMaxRingBytes && bytes % kPageBytes == 0) return absl::OkStatus();
-  return InvalidArgument("{} ring of {} bytes: must be a multiple of {} up to {}", name, bytes,
-                         kPageBytes, kMaxRingBytes);
+absl::Status CheckPart(std::string_view name, uint64_t bytes) {
+  if (bytes > 0 && bytes <= kMaxSlotPartBytes && bytes % kPageBytes == 0) return absl::OkStatus();
+  return InvalidArgument("{} of {} bytes: must be a multiple of {} up to {}", name, bytes,
+                         kPageBytes, kMaxSlotPartBytes);
 }
 
 }  // namespace
 
 absl::Status CheckLayout(const SlotLayout& layout) {
-  RETURN_IF_ERROR(CheckRing("forward", layout.forward_bytes));
-  return CheckRing("back", layout.back_bytes);
+  RETURN_IF_ERROR(CheckPart("area", layout.area_bytes));
+  RETURN_IF_ERROR(CheckPart("forward ring", layout.forward_bytes));
+  return CheckPart("back ring", layout.back_bytes);
 }
 
 std::array<std::byte, kShmSetupBytes> EncodeShmSetup(const ShmSetup& setup) {
@@ -50,6 +52,7 @@ std::array<std::byte, kShmSetupBytes> EncodeShmSetup(const ShmSetup& setup) {
   Store(bytes, kMagicAt, 4, kMagic);
   Store(bytes, kVersionAt, 2, kShmVersion);
   Store(bytes, kCodeAt, 1, static_cast<uint64_t>(setup.code));
+  Store(bytes, kAreaAt, 8, setup.layout.area_bytes);
   Store(bytes, kForwardAt, 8, setup.layout.forward_bytes);
   Store(bytes, kBackAt, 8, setup.layout.back_bytes);
   Store(bytes, kHashAt, 8, Hash64(std::span(bytes).first<kHashAt>()));
@@ -69,7 +72,8 @@ absl::StatusOr<ShmSetup> ParseShmSetup(SetupBytes bytes) {
   }
   const uint64_t code = Load(bytes, kCodeAt, 1);
   const ShmSetup setup = {.code = static_cast<absl::StatusCode>(code),
-                          .layout = {.forward_bytes = Load(bytes, kForwardAt, 8),
+                          .layout = {.area_bytes = Load(bytes, kAreaAt, 8),
+                                     .forward_bytes = Load(bytes, kForwardAt, 8),
                                      .back_bytes = Load(bytes, kBackAt, 8)}};
   if (code > kMaxStatusCode) return InvalidArgument("shared-memory setup: status code {}", code);
   if (!std::ranges::equal(EncodeShmSetup(setup), bytes)) {

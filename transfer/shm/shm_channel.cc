@@ -1,5 +1,6 @@
 #include "transfer/shm/shm_channel.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -20,17 +21,31 @@ absl::Status Refusal(absl::StatusCode code) {
   return FailedPrecondition("the peer refused with status code {}", static_cast<int>(code));
 }
 
+// As many bytes are copied at once: the peer works on one piece while this side works on the next.
+constexpr size_t kPiecesPerArea = 4;
+
+absl::StatusOr<size_t> PieceOf(const SlotLayout& layout, size_t max_payload_bytes) {
+  if (max_payload_bytes <= layout.area_bytes / 2) {
+    return std::max(max_payload_bytes, static_cast<size_t>(layout.area_bytes / kPiecesPerArea));
+  }
+  return FailedPrecondition(
+      "the peer takes payloads of at most {} bytes through shared memory, here are some of {}: "
+      "give it a larger --kv-buffer-bytes",
+      layout.area_bytes / 2, max_payload_bytes);
+}
+
 }  // namespace
 
 AcceptedShmChannel::AcceptedShmChannel(UniqueFd socket, UniqueFd watch, Doorbell doorbell,
-                                       CoreChoice& core_choice, SlotPool& slots, size_t slot)
+                                       SlotPool& slots, size_t slot)
     : socket_(std::move(socket)),
       watch_(std::move(watch)),
       slots_(slots),
       slot_(slot),
-      stream_(socket_.get(), std::move(doorbell), &core_choice,
-              RingReader(*slots.parts(slot).forward_control, slots.parts(slot).forward),
-              RingWriter(*slots.parts(slot).back_control, slots.parts(slot).back)) {}
+      stream_(socket_.get(), std::move(doorbell),
+              RingReader(slots.parts(slot).control->forward, slots.parts(slot).forward),
+              RingWriter(slots.parts(slot).control->back, slots.parts(slot).back)),
+      lane_(AreaReader(slots.parts(slot).control->area, slots.parts(slot).area), stream_) {}
 
 AcceptedShmChannel::~AcceptedShmChannel() { slots_.Leave(slot_, std::move(socket_)); }
 
@@ -53,15 +68,17 @@ absl::Status ConnectedShmChannel::MapSlot() {
     return FailedPrecondition("the peer sent {} descriptors with its shared memory: {} make a slot",
                               descriptors_.size(), kSlotDescriptors);
   }
+  ASSIGN_OR_RETURN(const size_t piece_bytes, PieceOf(setup->layout, copier_.max_payload_bytes));
   ASSIGN_OR_RETURN(mapping_, MapPeerMemory(descriptors_[0], setup->layout.slot_bytes()));
+  ASSIGN_OR_RETURN(registration_, device_.RegisterHost(mapping_.bytes()));
   Doorbell doorbell(std::move(descriptors_[2]), std::move(descriptors_[1]));
   descriptors_.clear();
   RETURN_IF_ERROR(doorbell.NeverBlock());
   RETURN_IF_ERROR(AddToWatch(watch_, doorbell.fd()));
   const SlotParts parts = PartsOf(setup->layout, mapping_.bytes());
-  stream_.emplace(socket_.get(), std::move(doorbell), nullptr,
-                  RingReader(*parts.back_control, parts.back),
-                  RingWriter(*parts.forward_control, parts.forward));
+  stream_.emplace(socket_.get(), std::move(doorbell), RingReader(parts.control->back, parts.back),
+                  RingWriter(parts.control->forward, parts.forward));
+  lane_.emplace(copier_, AreaWriter(parts.control->area, parts.area, piece_bytes), *stream_);
   return absl::OkStatus();
 }
 

@@ -13,14 +13,18 @@ namespace tandem {
 namespace {
 
 absl::StatusOr<SlotLayout> LayoutOf(const ShmOptions& options) {
-  const size_t others = options.back_ring_bytes + SlotLayout::kControlBytes;
-  if (options.slot_bytes <= others || options.buffer_bytes < options.slot_bytes) {
+  const size_t others = 2 * options.ring_bytes + SlotLayout::kControlBytes;
+  const size_t least = others + 2 * options.max_payload_bytes;
+  if (options.slot_bytes <= others || options.slot_bytes < least ||
+      options.buffer_bytes < options.slot_bytes) {
     return InvalidArgument(
-        "shared memory of {} bytes in slots of {}: a slot must be larger than {} and one must fit",
-        options.buffer_bytes, options.slot_bytes, others);
+        "shared memory of {} bytes in slots of {}: a slot for payloads of {} has at least {}, and "
+        "one must fit",
+        options.buffer_bytes, options.slot_bytes, options.max_payload_bytes, least);
   }
-  const SlotLayout layout = {.forward_bytes = options.slot_bytes - others,
-                             .back_bytes = options.back_ring_bytes};
+  const SlotLayout layout = {.area_bytes = options.slot_bytes - others,
+                             .forward_bytes = options.ring_bytes,
+                             .back_bytes = options.ring_bytes};
   RETURN_IF_ERROR(CheckLayout(layout));
   return layout;
 }
@@ -47,8 +51,19 @@ absl::StatusOr<std::unique_ptr<ShmMedium>> ShmMedium::Open(const ShmOptions& opt
   ASSIGN_OR_RETURN(const SlotLayout layout, LayoutOf(options));
   ASSIGN_OR_RETURN(auto slots,
                    SlotPool::Create(layout, options.buffer_bytes / layout.slot_bytes()));
+  ASSIGN_OR_RETURN(DeviceBuffer registration, options.device->RegisterHost(slots->memory()));
+  ASSIGN_OR_RETURN(ExtentStream stream,
+                   ExtentStream::Create(*options.device, AreaCopier::kMaxPayloads));
   ASSIGN_OR_RETURN(HostListener listener, HostListener::Open());
-  return std::unique_ptr<ShmMedium>(new ShmMedium(std::move(listener), std::move(slots)));
+  return std::unique_ptr<ShmMedium>(new ShmMedium(
+      *options.device, std::move(listener), std::move(slots), std::move(registration),
+      {.stream = std::move(stream), .max_payload_bytes = options.max_payload_bytes, .copies = {}}));
+}
+
+absl::Status ShmMedium::MayCarry(std::span<const std::byte> payload) const {
+  if (payload.size() <= copier_.max_payload_bytes) return absl::OkStatus();
+  return InvalidArgument("a payload of {} bytes: at most {} go over shared memory here",
+                         payload.size(), copier_.max_payload_bytes);
 }
 
 absl::StatusOr<std::unique_ptr<ByteChannel>> ShmMedium::Accept() {
@@ -80,8 +95,7 @@ std::unique_ptr<ByteChannel> ShmMedium::Welcome(UniqueFd socket) {
   }
   return std::make_unique<AcceptedShmChannel>(
       std::move(socket), std::move(wiring->watch),
-      Doorbell(std::move(wiring->to_acceptor), std::move(wiring->to_connector)), core_choice_,
-      *slots_, *slot);
+      Doorbell(std::move(wiring->to_acceptor), std::move(wiring->to_connector)), *slots_, *slot);
 }
 
 void ShmMedium::Refuse(const UniqueFd& socket, absl::StatusCode code, uint64_t& count) {
@@ -96,7 +110,8 @@ void ShmMedium::Refuse(const UniqueFd& socket, absl::StatusCode code, uint64_t& 
 absl::StatusOr<std::unique_ptr<ByteChannel>> ShmMedium::Connect(std::string_view peer) {
   ASSIGN_OR_RETURN(UniqueFd socket, listener_.Connect(peer));
   ASSIGN_OR_RETURN(UniqueFd watch, NewWatch(socket.get()));
-  return std::make_unique<ConnectedShmChannel>(std::move(socket), std::move(watch));
+  return std::make_unique<ConnectedShmChannel>(std::move(socket), std::move(watch), device_,
+                                               copier_);
 }
 
 }  // namespace tandem

@@ -8,27 +8,34 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "kernels/device.h"
 #include "transfer/host_listener.h"
 #include "transfer/medium.h"
-#include "transfer/shm/core_choice.h"
+#include "transfer/shm/lanes.h"
 #include "transfer/shm/slot_pool.h"
 
 namespace tandem {
 
 struct ShmOptions {
+  // Where payloads lie and land; outlives the medium.
+  Device* device = nullptr;
   // Shared memory for the connections that peers make, taken when the medium is made: as many
   // connections as slots fit, others are refused.
   size_t buffer_bytes = size_t{64} << 20;
-  // Of one connection; all but the ring back and a page is the ring toward this process.
+  // Of one connection; all but two rings for frames and a page is the area for payloads.
   size_t slot_bytes = size_t{4} << 20;
-  size_t back_ring_bytes = size_t{64} << 10;
+  size_t ring_bytes = size_t{64} << 10;
+  // The largest payload that is sent: two fit in the area, here and at peers.
+  size_t max_payload_bytes = size_t{1} << 20;
 };
 
-// Peers of the same host, network namespace and user, through rings in shared memory
-// (docs/transports.md). The side that is connected to gives the memory. Outlives its channels.
+// Peers of the same host, network namespace and user, through shared memory that the device of
+// either side reaches (docs/transports.md). The side that is connected to gives it. Outlives its
+// channels.
 class ShmMedium final : public Medium {
  public:
-  // INVALID_ARGUMENT for sizes that cannot be, UNAVAILABLE when the system has no such memory.
+  // INVALID_ARGUMENT for sizes that cannot be, UNAVAILABLE when the system has no such memory;
+  // errors as Device::RegisterHost and NewStream.
   static absl::StatusOr<std::unique_ptr<ShmMedium>> Open(const ShmOptions& options);
 
   std::string_view name() const override { return "shm"; }
@@ -40,24 +47,35 @@ class ShmMedium final : public Medium {
   absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() override;
   absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) override;
 
-  size_t buffer_bytes() const override { return slots_->memory().size(); }
+  bool has_lanes() const override { return true; }
+  absl::Status MayCarry(std::span<const std::byte> payload) const override;
+  size_t buffer_bytes() const override {
+    return slots_->memory().size() + copier_.stream.buffer_bytes();
+  }
 
-  // All slots, one behind the other: for registering with a device. Thread-safe.
+  // All slots, one behind the other. Thread-safe.
   std::span<std::byte> memory() const { return slots_->memory(); }
   // Peers that were refused since the start. Thread: the loop's.
   uint64_t refused_strangers() const { return refused_strangers_; }
   uint64_t refused_for_room() const { return refused_for_room_; }
 
  private:
-  ShmMedium(HostListener listener, std::unique_ptr<SlotPool> slots)
-      : listener_(std::move(listener)), slots_(std::move(slots)) {}
+  ShmMedium(Device& device, HostListener listener, std::unique_ptr<SlotPool> slots,
+            DeviceBuffer registration, AreaCopier copier)
+      : device_(device),
+        listener_(std::move(listener)),
+        slots_(std::move(slots)),
+        registration_(std::move(registration)),
+        copier_(std::move(copier)) {}
 
   std::unique_ptr<ByteChannel> Welcome(UniqueFd socket);
   void Refuse(const UniqueFd& socket, absl::StatusCode code, uint64_t& count);
 
+  Device& device_;
   HostListener listener_;
   const std::unique_ptr<SlotPool> slots_;
-  CoreChoice core_choice_;
+  const DeviceBuffer registration_;  // of the slots; gone before them
+  AreaCopier copier_;
   uint64_t refused_strangers_ = 0;
   uint64_t refused_for_room_ = 0;
 };

@@ -28,13 +28,11 @@ Mapping::~Mapping() {
 }
 
 SlotParts PartsOf(const SlotLayout& layout, std::span<std::byte> slot) {
-  // Two controls side by side; a fresh page of zeros is what both begin with.
-  static_assert(2 * sizeof(RingControl) <= SlotLayout::kControlBytes);
-  auto* controls = reinterpret_cast<RingControl*>(slot.data() + layout.control_offset());
-  return {.forward = slot.first(layout.forward_bytes),
+  static_assert(sizeof(SlotParts::Control) <= SlotLayout::kControlBytes);
+  return {.area = slot.first(layout.area_bytes),
+          .forward = slot.subspan(layout.forward_offset(), layout.forward_bytes),
           .back = slot.subspan(layout.back_offset(), layout.back_bytes),
-          .forward_control = &controls[0],
-          .back_control = &controls[1]};
+          .control = reinterpret_cast<SlotParts::Control*>(slot.data() + layout.control_offset())};
 }
 
 absl::StatusOr<Mapping> ReserveAddresses(size_t bytes) {

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
+#include "transfer/shm/area.h"
 #include "transfer/shm/ring.h"
 #include "transfer/shm/setup.h"
 
@@ -32,10 +33,17 @@ class Mapping {
 
 // The parts of a slot.
 struct SlotParts {
+  // On a page of its own; a fresh one of zeros is what both sides begin with.
+  struct Control {
+    RingControl forward;
+    RingControl back;
+    AreaControl area;
+  };
+
+  std::span<std::byte> area;
   std::span<std::byte> forward;
   std::span<std::byte> back;
-  RingControl* forward_control = nullptr;
-  RingControl* back_control = nullptr;
+  Control* control = nullptr;
 };
 
 // `slot` has layout.slot_bytes() bytes.

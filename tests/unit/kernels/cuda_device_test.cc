@@ -76,6 +76,25 @@ TEST_F(CudaDeviceTest, MemoryIsGivenAndGivenBack) {
   EXPECT_EQ(device_->AllocateHost(0)->size(), 0);
 }
 
+TEST_F(CudaDeviceTest, HostMemoryIsPageLockedAsLongAsItIsRegistered) {
+  std::vector<std::byte> memory(4096);
+  const auto kind = [&memory] {
+    cudaPointerAttributes attributes;
+    EXPECT_EQ(cudaPointerGetAttributes(&attributes, memory.data() + 4000), cudaSuccess);
+    return attributes.type;
+  };
+  {
+    const auto registered = device_->RegisterHost(memory);
+    ASSERT_TRUE(registered.ok()) << registered.status();
+    EXPECT_EQ(registered->data(), memory.data());
+    EXPECT_EQ(registered->size(), memory.size());
+    EXPECT_EQ(kind(), cudaMemoryTypeHost);
+    EXPECT_FALSE(device_->RegisterHost(memory).ok()) << "twice";
+    EXPECT_EQ(kind(), cudaMemoryTypeHost);
+  }
+  EXPECT_EQ(kind(), cudaMemoryTypeUnregistered);
+}
+
 TEST_F(CudaDeviceTest, MoreThanThereIsIsRefusedWithTheSizesAndHarmsNothing) {
   const auto taken = *device_->Allocate(300 * kMegabyte);
   const absl::Status status = device_->Allocate(400 * kMegabyte).status();

@@ -2,6 +2,7 @@
 // for, a lane without room or that fails, and peers that name what there is not.
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -238,16 +239,20 @@ TEST_F(LaneTest, ADeviceThatFailsLandsNothing) {
   }
 }
 
-// A channel that takes everything and says nothing.
+// A channel that says nothing and takes everything, or nothing while it is full.
 class RecordingChannel final : public ByteChannel {
  public:
-  explicit RecordingChannel(std::vector<FrameType>& types) : types_(types) {}
+  RecordingChannel(std::vector<FrameType>& types, bool keeps_copies)
+      : types_(types), lane_(keeps_copies) {}
+
+  void SetFull(bool full) { full_ = full; }
 
   int fd() const override { return -1; }
   bool wants_output() const override { return false; }
   absl::StatusOr<bool> Establish() override { return true; }
   absl::StatusOr<size_t> Read(std::span<const iovec>) override { return 0; }
   absl::StatusOr<size_t> Write(std::span<const iovec> parts) override {
+    if (full_) return 0;
     size_t count = 0;
     for (const iovec& part : parts) {
       EXPECT_EQ(part.iov_len, kFrameHeaderBytes);
@@ -264,37 +269,74 @@ class RecordingChannel final : public ByteChannel {
  private:
   class AnnouncingLane final : public PayloadLane {
    public:
+    explicit AnnouncingLane(bool keeps_copies) : keeps_copies_(keeps_copies) {}
     Room room() const override { return {.payloads = 8, .bytes = 1 << 20}; }
     absl::StatusOr<uint32_t> Offer(std::span<LanePayload>) override { return kPayloadBytes; }
-    absl::Status Expect(uint32_t) override { return Unavailable("this side sends"); }
-    bool arriving() const override { return false; }
-    absl::StatusOr<std::span<const std::byte>> Find(uint64_t, size_t) const override {
-      return Unavailable("this side sends");
-    }
+    bool keeps_copies() const override { return keeps_copies_; }
+
+   private:
+    const bool keeps_copies_;
   };
 
   std::vector<FrameType>& types_;
   AnnouncingLane lane_;
+  bool full_ = false;
 };
 
-// As on a connection that is made when the group has credit already.
-TEST(OutboundLaneTest, TheHelloGoesBeforeAnnouncementAndReferences) {
-  constexpr StreamKey kStream = {.stream = 1, .epoch = kEpoch};
-  const TimePoint now = std::chrono::steady_clock::now();
-  const std::vector<std::byte> payload(kPayloadBytes);
-  OutboundGroup group({.peer = "peer", .id = 9}, std::make_shared<Link>("peer", "test"),
-                      [](StreamKey, uint64_t, const absl::Status&) {});
-  ASSERT_TRUE(group.OnReply({.type = FrameType::kCredit, .frames = 1 << 20}, now).ok());
-  group.AddStream(kStream, 1, Duration::zero(), now);
-  group.Post(kStream, {.payload = payload}, now);
-  group.Finish(kStream, 1);
-  std::vector<FrameType> types;
-  TransportCounters counters;
-  OutboundConnection connection(group, 0, std::make_unique<RecordingChannel>(types), nullptr, 1,
-                                counters, {});
-  ASSERT_TRUE(connection.Advance().ok());
-  EXPECT_EQ(types, (std::vector<FrameType>{FrameType::kHello, FrameType::kAnnounce,
-                                           FrameType::kReference, FrameType::kCommit}));
+// A connection that is made when the group has credit already, and one payload to send.
+class OutboundLaneTest : public testing::Test {
+ protected:
+  void Start(bool keeps_copies = false) {
+    ASSERT_TRUE(group_
+                    .OnReply({.type = FrameType::kCredit, .frames = 1 << 20},
+                             std::chrono::steady_clock::now())
+                    .ok());
+    auto channel = std::make_unique<RecordingChannel>(types_, keeps_copies);
+    channel_ = channel.get();
+    connection_.emplace(group_, 0, std::move(channel), nullptr, 1, counters_, Timeouts());
+  }
+  void Send(StreamKey key) {
+    const TimePoint now = std::chrono::steady_clock::now();
+    group_.AddStream(key, key.stream, Duration::zero(), now);
+    group_.Post(key, {.payload = payload_}, now);
+    group_.Finish(key, 1);
+  }
+  int CountOf(FrameType type) const { return static_cast<int>(std::ranges::count(types_, type)); }
+
+  static constexpr StreamKey kStream = {.stream = 1, .epoch = kEpoch};
+  const std::vector<std::byte> payload_ = std::vector<std::byte>(kPayloadBytes);
+  OutboundGroup group_{{.peer = "peer", .id = 9},
+                       std::make_shared<Link>("peer", "test"),
+                       [](StreamKey, uint64_t, const absl::Status&) {}};
+  std::vector<FrameType> types_;
+  TransportCounters counters_;
+  RecordingChannel* channel_ = nullptr;
+  std::optional<OutboundConnection> connection_;
+};
+
+TEST_F(OutboundLaneTest, TheHelloGoesBeforeAnnouncementAndReferences) {
+  Start();
+  Send(kStream);
+  ASSERT_TRUE(connection_->Advance().ok());
+  EXPECT_EQ(types_, (std::vector<FrameType>{FrameType::kHello, FrameType::kAnnounce,
+                                            FrameType::kReference, FrameType::kCommit}));
+}
+
+// The receiver says how far it is by what was named: copies that nobody names would take their room
+// for ever.
+TEST_F(OutboundLaneTest, WhatWasCopiedIsNamedThoughItsStreamWasDropped) {
+  for (const bool keeps_copies : {false, true}) {
+    types_.clear();
+    Start(keeps_copies);
+    Send(kStream);
+    channel_->SetFull(true);
+    ASSERT_TRUE(connection_->Advance().ok());
+    connection_->DropStream(kStream);
+    group_.Drop(kStream);
+    channel_->SetFull(false);
+    ASSERT_TRUE(connection_->Advance().ok());
+    EXPECT_EQ(CountOf(FrameType::kReference), keeps_copies ? 1 : 0);
+  }
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/cpu/device.h"
 #include "tests/support/channel_pair.h"
 #include "transfer/shm/doorbell.h"
 #include "transfer/shm/setup.h"
@@ -27,14 +28,29 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr SlotLayout kLayout = {.forward_bytes = 64 << 10, .back_bytes = 16 << 10};
+constexpr SlotLayout kLayout = {
+    .area_bytes = 64 << 10, .forward_bytes = 16 << 10, .back_bytes = 16 << 10};
 constexpr size_t kSlots = 2;
+constexpr size_t kMaxPayloadBytes = 16 << 10;
 
-std::unique_ptr<ShmMedium> NewMedium() {
+Device& Host() {
+  static const std::unique_ptr<Device> device = NewCpuDevice();
+  return *device;
+}
+
+std::unique_ptr<ShmMedium> NewMedium(size_t max_payload_bytes = kMaxPayloadBytes) {
   const auto slot_bytes = static_cast<size_t>(kLayout.slot_bytes());
-  return *ShmMedium::Open({.buffer_bytes = kSlots * slot_bytes,
+  return *ShmMedium::Open({.device = &Host(),
+                           .buffer_bytes = kSlots * slot_bytes,
                            .slot_bytes = slot_bytes,
-                           .back_ring_bytes = kLayout.back_bytes});
+                           .ring_bytes = kLayout.forward_bytes,
+                           .max_payload_bytes = max_payload_bytes});
+}
+
+AreaCopier NewCopier() {
+  return {.stream = *ExtentStream::Create(Host(), AreaCopier::kMaxPayloads),
+          .max_payload_bytes = kMaxPayloadBytes,
+          .copies = {}};
 }
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
@@ -54,9 +70,9 @@ TEST(ShmSetupMessage, HasOneEncoding) {
 
 TEST(ShmSetupMessage, SizesThatCannotBeAreRefused) {
   for (const SlotLayout& layout :
-       {SlotLayout{.forward_bytes = 0, .back_bytes = 4096}, SlotLayout{4096, 0},
-        SlotLayout{4097, 4096}, SlotLayout{kMaxRingBytes + 4096, 4096},
-        SlotLayout{~uint64_t{0} - 4095, 4096}}) {
+       {SlotLayout{0, 4096, 4096}, SlotLayout{4096, 0, 4096}, SlotLayout{4096, 4096, 0},
+        SlotLayout{4097, 4096, 4096}, SlotLayout{4096, kMaxSlotPartBytes + 4096, 4096},
+        SlotLayout{~uint64_t{0} - 4095, 4096, 4096}}) {
     EXPECT_EQ(ParseShmSetup(EncodeShmSetup({.layout = layout})).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
@@ -67,11 +83,20 @@ TEST(ShmSetupMessage, SizesThatCannotBeAreRefused) {
 
 TEST(ShmMedium, OptionsThatCannotBeAreRefused) {
   for (const ShmOptions& options :
-       {ShmOptions{.buffer_bytes = 1 << 20, .slot_bytes = 4 << 20},
-        ShmOptions{.slot_bytes = 64 << 10, .back_ring_bytes = 64 << 10},
-        ShmOptions{.slot_bytes = (4 << 20) + 1}, ShmOptions{.back_ring_bytes = 0}}) {
+       {ShmOptions{.buffer_bytes = 1 << 20}, ShmOptions{.slot_bytes = 128 << 10},
+        ShmOptions{.slot_bytes = (4 << 20) + 1}, ShmOptions{.ring_bytes = 0},
+        ShmOptions{.max_payload_bytes = 2 << 20}}) {
     EXPECT_EQ(ShmMedium::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
   }
+}
+
+TEST(ShmMedium, PayloadsThatDoNotFitAreRefusedByWhoHasThem) {
+  const auto medium = NewMedium();
+  const std::vector<std::byte> payload(kMaxPayloadBytes + 1);
+  EXPECT_EQ(medium->MayCarry(std::span(payload).first(kMaxPayloadBytes)), absl::OkStatus());
+  const absl::Status status = medium->MayCarry(payload);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("16385"));
 }
 
 TEST(ShmMedium, ReachesItsOwnHostOnly) {
@@ -85,8 +110,8 @@ TEST(ShmMedium, ReachesItsOwnHostOnly) {
 
 TEST(ShmMedium, MemoryIsSetAsideAtTheStart) {
   const auto medium = NewMedium();
-  EXPECT_EQ(medium->buffer_bytes(), kSlots * kLayout.slot_bytes());
-  EXPECT_EQ(medium->memory().size(), medium->buffer_bytes());
+  EXPECT_EQ(medium->memory().size(), kSlots * kLayout.slot_bytes());
+  EXPECT_GT(medium->buffer_bytes(), medium->memory().size());
   std::vector<unsigned char> resident(medium->memory().size() / kPageBytes);
   ASSERT_EQ(mincore(medium->memory().data(), medium->memory().size(), resident.data()), 0);
   EXPECT_THAT(resident, ::testing::Each(1));
@@ -181,7 +206,7 @@ class FalseAcceptor {
   absl::Status Greet(std::span<const std::byte> bytes, std::span<const int> descriptors) {
     UniqueFd connected = *ConnectUnix(name_);
     UniqueFd watch = *NewWatch(connected.get());
-    ConnectedShmChannel channel(std::move(connected), std::move(watch));
+    ConnectedShmChannel channel(std::move(connected), std::move(watch), Host(), copier_);
     const UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     EXPECT_EQ(SendWithDescriptors(socket.get(), bytes, descriptors), absl::OkStatus());
     return channel.Establish().status();
@@ -195,6 +220,7 @@ class FalseAcceptor {
  private:
   const std::string name_ = NewHostAddress()->name;
   const UniqueFd listener_;
+  AreaCopier copier_ = NewCopier();
 };
 
 UniqueFd Memory(size_t bytes, int seals) {
@@ -227,6 +253,18 @@ TEST(ShmMedium, AGreetingThatIsNoneIsRefused) {
   EXPECT_EQ(peer.Greet(nonsense, {}).code(), absl::StatusCode::kFailedPrecondition);
   const auto stranger = EncodeShmSetup({.code = absl::StatusCode::kPermissionDenied});
   EXPECT_EQ(peer.Greet(stranger, {}).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(ShmMedium, APeerWhoseAreaIsTooSmallIsLeftForAnotherWay) {
+  FalseAcceptor peer;
+  SlotLayout small = kLayout;
+  small.area_bytes = 2 * kMaxPayloadBytes - kPageBytes;
+  const absl::Status status =
+      peer.GreetWith(EncodeShmSetup({.layout = small}),
+                     Memory(small.slot_bytes(), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(status), HasSubstr(std::to_string(small.area_bytes / 2)));
+  EXPECT_THAT(Message(status), HasSubstr(std::to_string(kMaxPayloadBytes)));
 }
 
 // A Read takes all wake-ups from the doorbell, that which says that there is room as well.
@@ -289,7 +327,8 @@ TEST(ShmMedium, ADoorbellThatIsNoneEndsTheConnection) {
   const UniqueFd listener = *ListenUnix(name);
   UniqueFd connected = *ConnectUnix(name);
   UniqueFd watch = *NewWatch(connected.get());
-  ConnectedShmChannel channel(std::move(connected), std::move(watch));
+  AreaCopier copier = NewCopier();
+  ConnectedShmChannel channel(std::move(connected), std::move(watch), Host(), copier);
   const UniqueFd socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);
@@ -321,9 +360,9 @@ TEST(ShmMedium, APeerWithAnImpossibleIndexLosesItsConnection) {
     ASSERT_TRUE(mapping.ok()) << mapping.status();
     const SlotParts parts = PartsOf(kLayout, mapping->bytes());
     if (forward) {
-      parts.forward_control->tail = kLayout.forward_bytes + 1;
+      parts.control->forward.tail = kLayout.forward_bytes + 1;
     } else {
-      parts.back_control->head = uint64_t{1} << 40;
+      parts.control->back.head = uint64_t{1} << 40;
     }
     PatternFlow flow(*channel, {.send_bytes = 1 << 20, .receive_bytes = 100});
     flow.Advance();

@@ -121,7 +121,7 @@ class TransferMemoryTest : public testing::TestWithParam<Kind> {
 
   std::unique_ptr<Medium> NewMedium() {
     if (GetParam() == Kind::kTcp) return *TcpMedium::Open({});
-    if (GetParam() == Kind::kShm) return *ShmMedium::Open({});
+    if (GetParam() == Kind::kShm) return *ShmMedium::Open({.device = cpu_.device.get()});
     return *IpcMedium::Open({.device = cpu_.device.get(), .shared = {source_.bytes()}});
   }
   std::unique_ptr<Transport> NewTransport(FrameReceiver* receiver) {
@@ -150,10 +150,12 @@ TEST_P(TransferMemoryTest, AThousandStreamsTakeNoneAfterTheStart) {
 }
 
 TEST(ShmMemoryTest, WhatIsMappedIsWhatIsSetAside) {
+  const Backend cpu = *OpenBackend("cpu", {.num_threads = 1});
   const uint64_t before = Mapped().bytes;
-  const auto medium = *ShmMedium::Open({});
-  EXPECT_GT(medium->buffer_bytes(), 0u);
-  EXPECT_GE(Mapped().bytes - before, medium->buffer_bytes());
+  const auto medium = *ShmMedium::Open({.device = cpu.device.get()});
+  EXPECT_GT(medium->memory().size(), 0u);
+  EXPECT_GE(medium->buffer_bytes(), medium->memory().size());
+  EXPECT_GE(Mapped().bytes - before, medium->memory().size());
 }
 
 INSTANTIATE_TEST_SUITE_P(Media, TransferMemoryTest,
