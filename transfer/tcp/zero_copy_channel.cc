@@ -144,7 +144,8 @@ absl::StatusOr<size_t> ZeroCopyChannel::WriteWithoutCopy(std::span<const iovec> 
   do {
     count = sendmsg(fd(), &message, MSG_NOSIGNAL | MSG_ZEROCOPY);
   } while (count < 0 && errno == EINTR);
-  if (count < 0 && errno == ENOBUFS) {
+  // EFAULT: memory whose pages the system cannot hold on to, as drivers' may be.
+  if (count < 0 && (errno == ENOBUFS || errno == EFAULT)) {
     active_ = false;
     return WritePlainly(parts);
   }

@@ -2,7 +2,10 @@
 // so, which is what the channel must hear.
 #include <arpa/inet.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -115,6 +118,27 @@ TEST_F(ZeroCopyTest, SmallPartsMayChangeOnceTheyAreTaken) {
   EXPECT_GT(channel_.counts().sends, 1u);
   EXPECT_TRUE(Receive(sockets_.receiver, expected.size()) == expected);
   AwaitCompletions();
+}
+
+// Whose pages nobody but this process may touch: page-locked memory of a driver may be like that.
+TEST_F(ZeroCopyTest, MemoryThatCannotBePinnedGoesPlainly) {
+  constexpr size_t kBytes = 128 << 10;
+  constexpr long kMemfdSecret = 447;
+  const UniqueFd file(static_cast<int>(syscall(kMemfdSecret, 0)));
+  if (!file.valid() || ftruncate(file.get(), kBytes) != 0) {
+    GTEST_SKIP() << "this system has no such memory";
+  }
+  void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const Bytes payload = PatternBytes(kBytes, 3);
+  std::ranges::copy(payload, static_cast<std::byte*>(memory));
+  const iovec part = {memory, kBytes};
+  const size_t count = channel_.Write({&part, 1}).value_or(0);
+  ASSERT_GT(count, 0u);
+  EXPECT_EQ(Receive(sockets_.receiver, count), Bytes(payload.begin(), payload.begin() + count));
+  EXPECT_EQ(channel_.counts().sends, 0u);
+  EXPECT_FALSE(channel_.active());
+  ASSERT_EQ(munmap(memory, kBytes), 0);
 }
 
 TEST_F(ZeroCopyTest, AutoLeavesThisHostAlone) {
