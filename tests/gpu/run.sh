@@ -80,8 +80,14 @@ verdict_of() {
   esac
 }
 
-# said LOG LINES: the end of it, without what each start of the backend says.
-said() { grep -vE '\[info\]|^Running main' "$1" | tail -n "$2" | cut -c1-400; }
+# said LOG LINES: the end of it, without what each start of the backend says and without tests that
+# passed; of one that hung there is the line with its name.
+said() {
+  grep -vE '\[info\]|^Running main' "$1" |
+    awk '/^\[ RUN /{run = $0; next} /^\[  *OK /{run = ""; next} run != ""{print run; run = ""} {print}
+         END{if (run != "") print run}' |
+    tail -n "$2" | cut -c1-400
+}
 
 # How one program ended, as an element of a JSON array: NAME RC SECONDS LOG [XML].
 entry() {
@@ -119,7 +125,7 @@ test_on_device() {
   local name=$1 begin=$SECONDS
   RC=0
   TANDEM_TEST_DEVICE=cuda:0 timeout -k 5 "$(limit "$2")" "${LOADER[@]}" "$BIN/$name" \
-    --gtest_filter="$3" --gtest_brief=1 --gtest_output="xml:$LOGS/$name.xml" \
+    --gtest_filter="$3" --gtest_output="xml:$LOGS/$name.xml" \
     >"$LOGS/$name.log" 2>&1 || RC=$?
   if ((RC != 0)); then echo "---- $name: rc $RC" && said "$LOGS/$name.log" 15; fi
   TESTS=$(sed -n 's/.*<testsuites tests="\([0-9]*\)".*/\1/p' "$LOGS/$name.xml" 2>/dev/null | head -1)
@@ -168,7 +174,7 @@ sanitizer() {
     read -r tool seconds name filter <<<"$line"
     local begin=$SECONDS rc=0
     timeout -k 5 "$(limit "$seconds")" "$tool_path" --tool "$tool" --error-exitcode 9 --target-processes all \
-      "${LOADER[@]}" "$BIN/$name" --gtest_filter="$filter" --gtest_brief=1 \
+      "${LOADER[@]}" "$BIN/$name" --gtest_filter="$filter" \
       >"$LOGS/$tool.log" 2>&1 || rc=$?
     if ((rc != 0)); then
       # Out of time with nothing found is not a finding.
