@@ -306,6 +306,7 @@ void CudaBench::Add(const CudaRow& row) {
   }
   fmt::print("\n");
   std::fflush(stdout);
+  first_error_.Update(WriteReport());
 }
 
 absl::Status CudaBench::Tolerate(absl::Status status) {
@@ -315,13 +316,12 @@ absl::Status CudaBench::Tolerate(absl::Status status) {
   return absl::IsUnavailable(status) ? status : absl::OkStatus();
 }
 
-absl::Status CudaBench::WriteReport(std::string_view kind, std::string_view commit,
-                                    const std::string& path) const {
-  if (path.empty()) return absl::OkStatus();
+absl::Status CudaBench::WriteReport() const {
+  if (report_.path.empty()) return absl::OkStatus();
   Json report = facts_;
-  report["kind"] = kind;
+  report["kind"] = report_.kind;
   report["date"] = Now();
-  report["commit"] = commit;
+  report["commit"] = report_.commit;
   report["repeats"] = options_.repeats;
   report["scale"] = options_.scale;
   report["ceilings"] = {{"read_tbytes_per_s", ceilings_.read_tbps},
@@ -329,9 +329,9 @@ absl::Status CudaBench::WriteReport(std::string_view kind, std::string_view comm
                         {"gemm_tflops", ceilings_.gemm_tflops}};
   report["results"] = Json::array();
   for (const CudaRow& row : rows_) report["results"].push_back(JsonOf(row));
-  std::ofstream file(path);
+  std::ofstream file(report_.path);
   file << report.dump(1) << "\n";
-  return file.good() ? absl::OkStatus() : FailedPrecondition("{}: cannot be written", path);
+  return file.good() ? absl::OkStatus() : FailedPrecondition("{}: cannot be written", report_.path);
 }
 
 }  // namespace tandem

@@ -88,6 +88,12 @@ struct CudaRow {
   std::optional<double> over_first;  // time over that of the first variant, timed turn by turn
 };
 
+struct CudaReport {
+  std::string kind;
+  std::string commit;
+  std::string path;
+};
+
 // Device memory of one case, freed with it.
 class CaseMemory {
  public:
@@ -143,6 +149,7 @@ class CudaBench {
   // finite.
   absl::StatusOr<double> Error(const TensorView& result, const TensorView& reference);
 
+  // Writes the report, too: what was measured is kept when the run is ended.
   void Add(const CudaRow& row);
   // Of one case: says what failed and lets the others run, unless the device itself has failed.
   absl::Status Tolerate(absl::Status status);
@@ -152,9 +159,9 @@ class CudaBench {
   void Describe(std::string key, nlohmann::json value) {
     facts_[std::move(key)] = std::move(value);
   }
-  // All rows so far, with the machine, the ceilings and the date; nothing where `path` is empty.
-  absl::Status WriteReport(std::string_view kind, std::string_view commit,
-                           const std::string& path) const;
+  // Where Add leaves all rows so far, with the machine, the ceilings and the date; nowhere without
+  // a path.
+  void ReportTo(CudaReport report) { report_ = std::move(report); }
 
  private:
   explicit CudaBench(const CudaBenchOptions& options) : options_(options) {}
@@ -162,6 +169,7 @@ class CudaBench {
                                                std::span<const std::byte> bytes);
   double CeilingShare(const CudaRow& row) const;
   nlohmann::json JsonOf(const CudaRow& row) const;
+  absl::Status WriteReport() const;
 
   const CudaBenchOptions options_;
   Backend backend_;
@@ -171,6 +179,7 @@ class CudaBench {
   nlohmann::json facts_ = nlohmann::json::object();
   CudaCeilings ceilings_;
   uint64_t seed_ = 0;
+  CudaReport report_;
   std::vector<CudaRow> rows_;
   absl::Status first_error_;
 };

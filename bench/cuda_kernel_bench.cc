@@ -61,17 +61,13 @@ bool Chosen(std::string_view sections, std::string_view name) {
   return false;
 }
 
-// What has been measured is worth keeping when a later section fails or its time runs out.
 absl::Status Main(int argc, char** argv) {
   ASSIGN_OR_RETURN(const Flags flags, ParseFlags(argc, argv));
   ASSIGN_OR_RETURN(const auto bench, CudaBench::Open(flags.options));
+  bench->ReportTo({"cuda_kernels", flags.commit, flags.json_path});
   RETURN_IF_ERROR(MeasureCeilings(*bench));
-  RETURN_IF_ERROR(bench->WriteReport("cuda_kernels", flags.commit, flags.json_path));
   for (const Section& section : kSections) {
-    if (!Chosen(flags.sections, section.name)) continue;
-    const absl::Status status = section.run(*bench);
-    RETURN_IF_ERROR(bench->WriteReport("cuda_kernels", flags.commit, flags.json_path));
-    RETURN_IF_ERROR(status);
+    if (Chosen(flags.sections, section.name)) RETURN_IF_ERROR(section.run(*bench));
   }
   return bench->first_error();
 }

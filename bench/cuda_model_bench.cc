@@ -312,6 +312,7 @@ absl::Status Main(int argc, char** argv) {
   ASSIGN_OR_RETURN(const Flags flags, ParseFlags(argc, argv));
   ASSIGN_OR_RETURN(const Plan plan, PlanOf(flags));
   ASSIGN_OR_RETURN(const auto bench, CudaBench::Open(flags.options));
+  bench->ReportTo({"cuda_model", flags.commit, flags.json_path});
   RETURN_IF_ERROR(MeasureCeilings(*bench));
   const int32_t prompt = *std::max_element(plan.prompts.begin(), plan.prompts.end());
   const int32_t batch = *std::max_element(plan.batches.begin(), plan.batches.end());
@@ -324,9 +325,8 @@ absl::Status Main(int argc, char** argv) {
                                       .max_total_tokens = int64_t{batch} * plan.depth}));
   bench->Describe("shape", fmt::format("{}, {} layers", flags.shape, plan.config.num_layers));
   bench->Describe("weight_bytes", model->weight_bytes());
-  const absl::Status status = ModelBench(*bench, *model, plan, flags.steps).Run();
-  RETURN_IF_ERROR(bench->WriteReport("cuda_model", flags.commit, flags.json_path));
-  return status;
+  RETURN_IF_ERROR(ModelBench(*bench, *model, plan, flags.steps).Run());
+  return bench->first_error();
 }
 
 }  // namespace
