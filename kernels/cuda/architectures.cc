@@ -5,6 +5,10 @@
 namespace tandem::cuda {
 namespace {
 
+// From here on a kernel may start before the one before it has ended, and waits for it inside: code
+// for less does not have that wait (ptx::GridDependencyWait).
+constexpr int kFirstWithOverlap = 90;
+
 bool Runs(std::string_view architecture, int compute_capability) {
   int number = 0;
   const char* const end = architecture.data() + architecture.size();
@@ -14,7 +18,8 @@ bool Runs(std::string_view architecture, int compute_capability) {
     return number == compute_capability;
   }
   const bool machine_code = kind != "-virtual" && number / 10 == compute_capability / 10;
-  const bool ptx = kind != "-real";
+  const bool overlaps = compute_capability >= kFirstWithOverlap;
+  const bool ptx = kind != "-real" && (!overlaps || number >= kFirstWithOverlap);
   return (machine_code || ptx) && number <= compute_capability;
 }
 

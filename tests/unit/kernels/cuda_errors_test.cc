@@ -114,9 +114,12 @@ TEST_F(CudaErrorsTest, CodeRunsWhereItWasCompiledFor) {
   EXPECT_TRUE(HasCodeFor("90a-real", 90));
   EXPECT_FALSE(HasCodeFor("100a-real", 103));
   EXPECT_FALSE(HasCodeFor("89-real", 80));
-  EXPECT_TRUE(HasCodeFor("80-virtual", 120));
+  EXPECT_TRUE(HasCodeFor("80-virtual", 89));
+  EXPECT_TRUE(HasCodeFor("90-virtual", 120));
   EXPECT_FALSE(HasCodeFor("90-virtual", 89));
-  EXPECT_TRUE(HasCodeFor("89-real,80", 100));
+  EXPECT_TRUE(HasCodeFor("89-real,90", 100));
+  // Its kernels would not wait for one another there.
+  for (int overlaps : {90, 100, 120}) EXPECT_FALSE(HasCodeFor("80-virtual,89", overlaps));
   EXPECT_FALSE(HasCodeFor("", 90));
 }
 
