@@ -3,7 +3,9 @@
 # with --device cuda:0, asked by `tandem generate`.
 #   sample   models/sample: the greedy tokens must be those of --device cpu, over 64 steps, of a
 #            unified worker and of a prefill and a decode worker that share the GPU, whose KV goes
-#            through shared memory and through TCP
+#            from memory to memory, through shared memory and through TCP. Through NCCL, too, where
+#            there is one: a rehearsal, since it takes two ranks on one GPU only when they name two
+#            hosts, and promises nothing then. Its outcome is recorded and decides nothing
 #   8b       random weights in the shape of Qwen3-8B, made here (needs python3 with numpy, 17 GB of
 #            disk and some minutes): time to ready, to the first token and per token
 # PACK as for run.sh. DEVICE in the environment replaces cuda:0. Writes ${OUT:-build/gpu_results}/
@@ -62,8 +64,8 @@ start() {
   fi
   SERVER=127.0.0.1:$port
   for role in $roles; do
-    "${LOADER[@]}" "$BIN/tandem" worker --role "$role" --model "$model" --router "$SERVER" \
-      --device "$device" "$@" >"$WORK/worker.$role.log" 2>&1 &
+    NCCL_HOSTID=tandem-$role "${LOADER[@]}" "$BIN/tandem" worker --role "$role" --model "$model" \
+      --router "$SERVER" --device "$device" "$@" >"$WORK/worker.$role.log" 2>&1 &
     PIDS+=($!)
   done
   local patience=$((SECONDS + 180))
@@ -84,7 +86,7 @@ start() {
 
 # ask PROMPT TOKENS: the answer as JSON, greedy.
 ask() {
-  timeout 120 "${LOADER[@]}" "$BIN/tandem" generate "$1" --server "$SERVER" --max-tokens "$2" \
+  timeout "${PATIENCE:-120}" "${LOADER[@]}" "$BIN/tandem" generate "$1" --server "$SERVER" --max-tokens "$2" \
     --temperature 0 --ignore-eos --json
 }
 
@@ -122,6 +124,16 @@ compare_with_cpu() {
   ((equal == ${#PROMPTS[@]}))
 }
 
+rehearse_nccl() {
+  local -x NCCL_NET=Socket NCCL_IB_DISABLE=1 NCCL_SOCKET_IFNAME=lo NCCL_MNNVL_ENABLE=0 NCCL_DEBUG=WARN
+  local PATIENCE=30
+  answer_sample handed-over-by-nccl "$DEVICE" "prefill decode" --device-memory-fraction 0.45 \
+    --kv-transport nccl && compare_with_cpu handed-over-by-nccl && return
+  tail -n 3 "$WORK"/worker.*.log
+  ENTRIES+=('{"model": "sample", "workers": "handed-over-by-nccl", "rehearsal": "failed"}')
+  echo "sample, handed-over-by-nccl: not on one GPU; this decides nothing"
+}
+
 compare_sample() {
   local wrong=0 transport
   answer_sample cpu cpu unified || return 1
@@ -131,6 +143,7 @@ compare_sample() {
       --device-memory-fraction 0.45 --kv-transport $transport &&
       compare_with_cpu "handed-over-by-$transport" || wrong=1
   done
+  rehearse_nccl
   return $wrong
 }
 

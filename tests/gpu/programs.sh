@@ -65,11 +65,12 @@ use_programs() {
       "$pack/libc:$pack/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")  # there may be the driver's
     echo "this machine's libc is older than the pack's: the pack's own is used"
   fi
-  # Where toolkits and frameworks keep cuBLASLt when the system's linker does not know it. Not for
-  # python3: a framework comes with libraries of its own.
-  local folder
-  for folder in /usr/local/cuda/lib64 \
-    "$(python3 -c 'import nvidia, os; print(os.path.join(list(nvidia.__path__)[0], "cu13", "lib"))' 2>/dev/null)"; do
+  # Where toolkits and frameworks keep cuBLASLt and NCCL when the system's linker does not know them.
+  # Not for python3: a framework comes with libraries of its own.
+  local folder folders
+  mapfile -t folders < <(python3 -c 'import nvidia
+for path in nvidia.__path__: print(path + "/cu13/lib", path + "/nccl/lib", sep="\n")' 2>/dev/null)
+  for folder in /usr/local/cuda/lib64 "${folders[@]}"; do
     if [[ -d $folder ]]; then
       export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
       if ((${#LOADER[@]})); then LOADER[2]+=:$folder; fi
