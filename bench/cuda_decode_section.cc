@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <memory>
 #include <vector>
 
 #include "base/status.h"
@@ -11,6 +12,7 @@ namespace tandem {
 namespace {
 
 constexpr double kLargePool = 17.5e9;  // bytes read by one launch: more would not fit four times
+constexpr double kPools = 2.5;         // of a point: two of bf16, one of fp8
 constexpr double kFp8Counts = 134e6;   // bytes in bf16 from which on fp8 must pay
 constexpr double kFp8Gain = 1.6;
 constexpr double kMassCost = 1.02;
@@ -90,31 +92,44 @@ AttentionShape Uniform(const CudaBench& bench, int32_t batch, int32_t context) {
   return shape;
 }
 
-// One point of the table: ours as served by default, the other forms of a pool beside it, and the
-// baseline.
+// With something left for what a case works with.
+absl::StatusOr<bool> HasMemoryFor(CudaBench& bench, double bytes) {
+  constexpr double kShare = 0.95;
+  ASSIGN_OR_RETURN(const DeviceMemory memory, bench.device().Memory());
+  return bytes < kShare * static_cast<double>(memory.free_bytes);
+}
+
+// One point of the table: ours as served by default, the other forms of a pool beside it (blocks of
+// 64 where there is memory for all: not of the largest on 80 GB), and the baseline.
 absl::Status RunPoint(CudaBench& bench, const Point& point) {
   AttentionShape shape = Uniform(bench, point.batch, point.context);
   const std::string title = Title(shape);
   if (!bench.Wanted("attention_decode", title)) return absl::OkStatus();
   const double bytes = shape.KvBytes();
+  ASSIGN_OR_RETURN(const bool all_fit, HasMemoryFor(bench, kPools * bytes * bench.SetsOf(bytes)));
   ASSIGN_OR_RETURN(const auto plain, AttentionCase::Create(bench, shape));
-  shape.block_tokens = 64;
-  ASSIGN_OR_RETURN(const auto block64, AttentionCase::Create(bench, shape));
-  shape.block_tokens = 16;
+  std::unique_ptr<AttentionCase> block64;
+  if (all_fit) {
+    shape.block_tokens = 64;
+    ASSIGN_OR_RETURN(block64, AttentionCase::Create(bench, shape));
+    shape.block_tokens = 16;
+  }
   shape.kv_dtype = DType::kF8E4M3;
   ASSIGN_OR_RETURN(const auto fp8, AttentionCase::Create(bench, shape));
 
   Group group(bench, title);
   ASSIGN_OR_RETURN(CudaVariant ours, DecodeVariant(bench, *plain, "ours"));
   ASSIGN_OR_RETURN(CudaVariant mass, DecodeVariant(bench, *plain, "block mass", BlockMass::kOn));
-  ASSIGN_OR_RETURN(CudaVariant of_64, DecodeVariant(bench, *block64, "block 64"));
   ASSIGN_OR_RETURN(CudaVariant of_fp8, DecodeVariant(bench, *fp8, "fp8"));
   ASSIGN_OR_RETURN(CudaVariant classic,
                    ClassicVariant(bench, *plain, "classic, parts", Partitions::k512));
   group.Add(*plain, std::move(ours));
   group.Add(*plain, std::move(mass));
   group.Add(*fp8, std::move(of_fp8));
-  group.Add(*block64, std::move(of_64));
+  if (block64 != nullptr) {
+    ASSIGN_OR_RETURN(CudaVariant of_64, DecodeVariant(bench, *block64, "block 64"));
+    group.Add(*block64, std::move(of_64));
+  }
   group.Add(*plain, std::move(classic));
   // Without partitions all logits of a context are in shared memory.
   constexpr size_t kStaticBytes = 4096;
