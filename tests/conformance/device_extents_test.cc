@@ -2,6 +2,7 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <thread>
 
 #include "base/hash.h"
 #include "tests/support/ops_fixture.h"
@@ -233,6 +234,42 @@ TEST_P(DeviceExtentsTest, NothingIsDoneWhereSizesDiffer) {
     }
   }
   EXPECT_EQ(to.Download<std::byte>(), poison);
+}
+
+// The engine's thread records its graphs while those of transports and of the host tier are at
+// work.
+TEST_P(DeviceExtentsTest, OtherThreadsGoOnWhileOneRecords) {
+  if (!device().can_record_graphs()) GTEST_SKIP() << device().name() << " records nothing";
+  const std::vector<std::byte> content = RandomBytes(100'000);
+  const auto beside = [&] {
+    const std::unique_ptr<Stream> own = *device().NewStream();
+    std::vector<std::byte> relay(content);
+    const DeviceBuffer registered = *device().RegisterHost(relay);
+    const DeviceBuffer memory = *device().Allocate(content.size());
+    const DeviceBuffer hashes = Hashes(1);
+    const ExtentCopy copy = {memory.bytes(), registered.bytes()};
+    EXPECT_TRUE(own->CopyAll({&copy, 1}, Words(hashes, 1)).ok());
+    const std::unique_ptr<Event> copied = *own->Record();
+    copied->Done();
+    EXPECT_TRUE(copied->Synchronize().ok());
+    EXPECT_TRUE(own->Copy(relay, memory.bytes()).ok());
+    EXPECT_TRUE(own->Synchronize().ok());
+    EXPECT_TRUE(device().Memory().ok());
+    EXPECT_EQ(relay, content);
+    EXPECT_EQ(Words(hashes, 1)[0], Hash64(content));
+  };
+  const DeviceArray from = ToDevice(content);
+  const DeviceArray to = ToDevice(std::vector<std::byte>(content.size()));
+  const auto whole = [&](const DeviceArray& array) {
+    return std::span(static_cast<std::byte*>(array.data()), content.size());
+  };
+  ASSERT_TRUE(stream().BeginRecording().ok());
+  std::thread(beside).join();
+  EXPECT_TRUE(stream().Copy(whole(to), whole(from)).ok());
+  const absl::StatusOr<std::unique_ptr<Graph>> graph = stream().EndRecording();
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  ASSERT_TRUE(stream().Launch(**graph).ok());
+  EXPECT_EQ(to.Download<std::byte>(), content);
 }
 
 TEST_P(DeviceExtentsTest, NothingToDoIsDone) {

@@ -13,6 +13,8 @@
 # machine gives back (so facts about the machine are in those of conformance and sanitizer). A table
 # of the stages comes last. A stage that fails or runs out of its time does not stop the rest;
 # DEADLINE in the environment is that of all together, in seconds (530).
+# All stages take more than that where something is slow or hangs, and the sanitizer comes last: with
+# two calls, give one of them conformance,sanitizer.
 # Exit status: 0 all passed, 1 some failed, 2 wrong usage, 3 no GPU: nothing could be run.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
