@@ -87,9 +87,10 @@ class EventQueue {
 
  private:
   std::vector<FaultEvent>::iterator FirstFree() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return std::find_if(events_.begin(), events_.end(), [this](const FaultEvent& event) {
-      return !LosesWorker(event.row) || !losing_.contains(event.row.target);
-    });
+    return std::find_if(events_.begin(), events_.end(),
+                        [this](const FaultEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                          return !LosesWorker(event.row) || !losing_.contains(event.row.target);
+                        });
   }
 
   absl::Mutex mutex_;

@@ -77,7 +77,7 @@ TEST_F(WatchdogTest, AHangingEngineIsNotReadyUntilItMovesAgain) {
 
 TEST(TransportWatchdogTest, AHangingTransportIsNotReadyAndItsRequestsGoElsewhere) {
   TestCluster cluster({.decode = 2, .unified = 0, .worker_flags = {"--kv-transport=tcp"}});
-  const auto reason_of = [&cluster](const v1::GetStatusResponse& status) {
+  const auto reason_of = [](const v1::GetStatusResponse& status) {
     const v1::WorkerStatus* worker = FindWorker(status, "decode-0");
     return worker == nullptr ? std::string() : worker->not_ready();
   };
