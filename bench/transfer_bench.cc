@@ -316,8 +316,7 @@ class TransferBench {
 
   const Flags flags_;
   const std::vector<Load> loads_;
-  const PathOptions options_ = {
-      .ring_bytes = kRingBytes, .extent_bytes = kMaxExtentBytes, .tls = NewCertificate()};
+  const PathOptions options_ = {.extent_bytes = kMaxExtentBytes, .tls = NewCertificate()};
   const std::unique_ptr<Device> cpu_ = NewCpuDevice();
   const DeviceBuffer source_;
   std::unique_ptr<ReceiverProcess> receiver_;

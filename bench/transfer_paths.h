@@ -25,7 +25,6 @@ struct Load {
 };
 
 struct PathOptions {
-  size_t ring_bytes = 0;    // of shared memory, per connection
   size_t extent_bytes = 0;  // the largest
   TlsFiles tls;
 };

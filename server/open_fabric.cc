@@ -1,7 +1,6 @@
 #include "server/open_fabric.h"
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -131,16 +130,10 @@ absl::Status AddNcclPart(const WorkerOptions& options, const KvMemory& kv,
   return absl::OkStatus();
 }
 
-// Each wait for a GPU costs it as much time as a megabyte: more at once than on a CPU, of which
-// both sides want what they work on in their caches.
-constexpr size_t kGpuSlotBytes = size_t{16} << 20;
-// Of KV in one slot, so that both sides have something to do, whatever its blocks.
-constexpr size_t kExtentsPerSlot = 8;
-
 ShmOptions ShmOptionsFor(const WorkerOptions& options, const KvMemory& kv) {
-  ShmOptions shm = {.device = &kv.device, .max_payload_bytes = kv.extent_bytes};
-  if (!kv.device.is_host()) shm.slot_bytes = kGpuSlotBytes;
-  shm.slot_bytes = std::max(shm.slot_bytes, std::bit_ceil(kExtentsPerSlot * kv.extent_bytes));
+  ShmOptions shm = {.device = &kv.device,
+                    .slot_bytes = ShmSlotBytes(kv.device, kv.extent_bytes),
+                    .max_payload_bytes = kv.extent_bytes};
   // Only those who are connected to need room; one place is the least that there can be.
   shm.buffer_bytes = options.role == Role::kDecode
                          ? std::max<size_t>(options.tuning.transfer.buffer_bytes, shm.slot_bytes)

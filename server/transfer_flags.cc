@@ -73,7 +73,7 @@ void AddTransferFlags(CLI::App& app, TransferTuning& tuning) {
       ->group(group);
   app.add_option("--kv-buffer-bytes", tuning.buffer_bytes,
                  "shared memory that a decode worker sets aside for KV under way, as 64MiB; each "
-                 "4MiB (16MiB on a GPU, and no less than 8 blocks of a layer) take one connection, "
+                 "4MiB (16MiB on a GPU, and no less than 4 blocks of a layer) take one connection, "
                  "those without a place travel by tcp")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(uint64_t{4} << 20, uint64_t{1} << 36))

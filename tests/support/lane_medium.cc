@@ -28,6 +28,11 @@ void LaneBoard::SetRoom(size_t payloads, size_t enough_bytes) {
   Ring();
 }
 
+void LaneBoard::BlamePeer() {
+  absl::MutexLock lock(&mutex_);
+  room_.peer_holds_it = true;
+}
+
 void LaneBoard::FailOffers(absl::Status status) {
   absl::MutexLock lock(&mutex_);
   offers_ = std::move(status);

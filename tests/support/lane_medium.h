@@ -24,6 +24,8 @@ class LaneBoard {
   void ReleaseArrivals() { SetHeld(false); }
   // How many payloads one Offer takes, 0: none for now; and how many bytes are enough for it.
   void SetRoom(size_t payloads, size_t enough_bytes = SIZE_MAX);
+  // Where there is none: whether it is the peer that makes none.
+  void BlamePeer();
   // What the next calls give.
   void FailOffers(absl::Status status);
   void FailExpects(absl::Status status);

@@ -1,5 +1,6 @@
 #include "transfer/shm/shm_medium.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <utility>
@@ -11,6 +12,12 @@
 
 namespace tandem {
 namespace {
+
+constexpr size_t kHostSlotBytes = size_t{4} << 20;  // which caches hold
+// Each wait for a GPU costs it as much time as a megabyte: more is done at once.
+constexpr size_t kDeviceSlotBytes = size_t{16} << 20;
+// So that both sides have something to do, however large they are.
+constexpr size_t kPayloadsPerSlot = 4;
 
 absl::StatusOr<SlotLayout> LayoutOf(const ShmOptions& options) {
   const size_t others = 2 * options.ring_bytes + SlotLayout::kControlBytes;
@@ -46,6 +53,11 @@ absl::StatusOr<Wiring> NewWiring(const UniqueFd& socket) {
 }
 
 }  // namespace
+
+size_t ShmSlotBytes(const Device& device, size_t max_payload_bytes) {
+  return std::max(device.is_host() ? kHostSlotBytes : kDeviceSlotBytes,
+                  std::bit_ceil(kPayloadsPerSlot * max_payload_bytes));
+}
 
 absl::StatusOr<std::unique_ptr<ShmMedium>> ShmMedium::Open(const ShmOptions& options) {
   ASSIGN_OR_RETURN(const SlotLayout layout, LayoutOf(options));

@@ -29,6 +29,9 @@ struct ShmOptions {
   size_t max_payload_bytes = size_t{1} << 20;
 };
 
+// Of payloads of at most so many bytes in the memory of `device`.
+size_t ShmSlotBytes(const Device& device, size_t max_payload_bytes);
+
 // Peers of the same host, network namespace and user, through shared memory that the device of
 // either side reaches (docs/transports.md). The side that is connected to gives it. Outlives its
 // channels.

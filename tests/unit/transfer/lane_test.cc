@@ -157,6 +157,17 @@ TEST_F(LaneTest, WithoutRoomPayloadsWaitAndRenewalsGoOn) {
   EXPECT_GE(board_.expected(), 3);
 }
 
+TEST_F(LaneTest, APeerThatMakesNoRoomIsGivenUp) {
+  board_.SetRoom(0);
+  board_.BlamePeer();
+  renew_every_ = std::chrono::milliseconds(1);  // which is no progress
+  options_.stall_timeout = std::chrono::milliseconds(20);
+  Start();
+  Send(1, 5);
+  EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(probe_.Count(1, Kind::kPrepare), 0);
+}
+
 TEST_F(LaneTest, AnOfferThatFailsEndsTheStreams) {
   board_.FailOffers(Unavailable("the communicator is gone"));
   Start();
