@@ -44,6 +44,20 @@ constexpr std::string_view Name(DType dtype) {
   return "?";
 }
 
+// Whether every value of `from` is one of `to`: the same type, or a wider one.
+constexpr bool Widens(DType from, DType to) {
+  if (from == to) return true;
+  switch (from) {
+    case DType::kF8E4M3:
+      return to == DType::kF16 || to == DType::kBF16 || to == DType::kF32;
+    case DType::kF16:
+    case DType::kBF16:
+      return to == DType::kF32;
+    default:
+      return false;
+  }
+}
+
 constexpr std::optional<DType> DTypeFromName(std::string_view name) {
   for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI32, DType::kI64,
                       DType::kF8E4M3}) {

@@ -127,6 +127,10 @@ absl::Status ProfilingOps::DoScatterBlocks(Stream& stream, const MoveBlocksArgs&
                [&] { return ops_->ScatterBlocks(stream, args); });
 }
 
+absl::Status ProfilingOps::DoConvertKv(Stream& stream, const ConvertKvArgs& args) {
+  return Timed(stream, OpKind::kOther, Cost(args), [&] { return ops_->ConvertKv(stream, args); });
+}
+
 absl::Status ProfilingOps::DoSample(Stream& stream, const SampleArgs& args) {
   return Timed(stream, OpKind::kSample, Cost(args), [&] { return ops_->Sample(stream, args); });
 }

@@ -18,6 +18,7 @@
 #include "engine/pool_size.h"
 #include "engine/progress.h"
 #include "engine/request_checks.h"
+#include "kvstore/kv_convert.h"
 #include "kvstore/kv_store.h"
 #include "model/transformer/forward.h"
 
@@ -97,9 +98,9 @@ absl::Status SizePool(const Device& device, EngineOptions& options) {
   return absl::OkStatus();
 }
 
-// What comes in another layout is converted by the host's hands.
-bool Converts(const EngineOptions& options, const Device& device) {
-  return options.role == Role::kDecode && device.is_host();
+absl::StatusOr<ConversionSlots> NewSlots(const EngineOptions& options, Device& device) {
+  const int32_t count = options.role == Role::kDecode ? options.conversion_slots : 0;
+  return ConversionSlots::Create(device, count, LargestExtentBytesTo(options.layout));
 }
 
 }  // namespace
@@ -111,7 +112,8 @@ class Engine::Impl {
     std::unique_ptr<Inbox> inbox;
     std::unique_ptr<Stream> stream;
     std::unique_ptr<Transformer> transformer;
-    std::unique_ptr<KvStore> store;  // tells the inbox, computes on the stream
+    std::unique_ptr<KvStore> store;      // tells the inbox, computes on the stream
+    LandingZone::Conversion conversion;  // into the store's pool
   };
 
   Impl(const EngineOptions& options, const EngineParts& parts, Made made)
@@ -128,11 +130,9 @@ class Engine::Impl {
         transformer_(std::move(made.transformer)),
         store_(std::move(made.store)),
         runner_(*transformer_, parts.ops, *store_, parts.device, *stream_),
-        zone_({.layout = options.layout,
-               .epoch = options.epoch,
-               .lease = options.reservation_lease,
-               .conversion_slots = Converts(options, parts.device) ? options.conversion_slots : 0},
-              store_->view(), parts.clock, *inbox_),
+        zone_(
+            {.layout = options.layout, .epoch = options.epoch, .lease = options.reservation_lease},
+            store_->view(), std::move(made.conversion), parts.clock, *inbox_),
         loop_(options_, {.clock = parts.clock,
                          .device = parts.device,
                          .inbox = *inbox_,
@@ -266,6 +266,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   ASSIGN_OR_RETURN(made.stream, parts.device.NewStream());
   ASSIGN_OR_RETURN(made.transformer, Transformer::Create(parts.model, parts.weights, parts.device,
                                                          parts.ops, LimitsFor(complete)));
+  ASSIGN_OR_RETURN(made.conversion.slots, NewSlots(complete, parts.device));
   if (complete.num_blocks == 0) RETURN_IF_ERROR(SizePool(parts.device, complete));
   complete.scheduler.total_blocks = complete.num_blocks;
   const auto wake = [inbox = made.inbox.get()] { inbox->PushAlways(KvCopiedMessage{}); };
@@ -277,6 +278,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
                                                 .host_bytes = complete.host_bytes,
                                                 .shared = complete.share_kv},
                                                parts.device, parts.ops, *made.stream, wake));
+  ASSIGN_OR_RETURN(
+      made.conversion.converter,
+      KvConverter::Create(parts.device, parts.ops, complete.layout, made.store->view()));
   return std::unique_ptr<Engine>(
       new Engine(std::make_unique<Impl>(complete, parts, std::move(made))));
 }

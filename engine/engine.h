@@ -85,8 +85,7 @@ struct ReserveRequest {
   int32_t width = 1;  // rows that it will decode with: its choices, or its beams
   int32_t priority = 0;
   // Of the worker that will push. FAILED_PRECONDITION when it serves another model, or its KV
-  // cannot be kept here without changing its values (CanConvert), or on a device other than the
-  // host not as it is.
+  // cannot be kept here without changing its values (CanConvert).
   KvLayout layout;
   uint64_t model_fingerprint = 0;
   TimePoint deadline = kNoDeadline;
@@ -122,8 +121,9 @@ struct EngineOptions {
   Duration reservation_lease = std::chrono::seconds(3);
   int32_t max_waiting_reservations = 256;  // for room; more are refused
   Duration max_reservation_wait = std::chrono::seconds(30);
-  // Frames of peers with another layout that may be under way at once; each has room set aside for
-  // the largest extent there is of this model. What comes beyond is sent again.
+  // Frames of peers with another layout that may be under way at once; each has room set aside, in
+  // the device's memory, for the largest extent there is of this model. What comes beyond is sent
+  // again. Role decode.
   int32_t conversion_slots = 32;
   bool share_kv = false;  // the KV pool is memory that other processes can open (Device::Share)
   bool check_invariants = false;  // after every step; tests and debug builds

@@ -29,7 +29,6 @@ EngineLoop::EngineLoop(const EngineOptions& options, Parts parts)
                           .store = parts.store,
                           .view = view_,
                           .zone = parts.zone,
-                          .device = parts.device,
                           .clock = parts.clock}),
       waiting_(options.max_waiting_reservations, options.max_reservation_wait) {
   Publish();

@@ -17,7 +17,6 @@ KvReceiver::KvReceiver(const EngineOptions& options, const Parts& parts)
       store_(parts.store),
       view_(parts.view),
       zone_(parts.zone),
-      device_(parts.device),
       clock_(parts.clock) {}
 
 absl::Status KvReceiver::Check(const ReserveRequest& request) const {
@@ -28,13 +27,6 @@ absl::Status KvReceiver::Check(const ReserveRequest& request) const {
   }
   RETURN_IF_ERROR(request.layout.Validate());
   RETURN_IF_ERROR(CanConvert(request.layout, options_.layout));
-  if (!device_.is_host() && request.layout != options_.layout) {
-    return FailedPrecondition(
-        "KV of {} tokens per block and {} comes to blocks of {} and {} on {}, which takes them as "
-        "they are: start both workers with the same --block-tokens and --kv-dtype",
-        request.layout.block_tokens, Name(request.layout.dtype), options_.layout.block_tokens,
-        Name(options_.layout.dtype), device_.name());
-  }
   const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
   if (prompt_tokens < 1 || request.max_tokens < 1 || request.width < 1 ||
       prompt_tokens + request.max_tokens > options_.max_context_tokens) {

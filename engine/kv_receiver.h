@@ -39,7 +39,6 @@ class KvReceiver {
     KvStore& store;
     StoreView& view;
     LandingZone& zone;
-    const Device& device;
     const Clock& clock;
   };
   KvReceiver(const EngineOptions& options, const Parts& parts);
@@ -103,7 +102,6 @@ class KvReceiver {
   KvStore& store_;
   StoreView& view_;
   LandingZone& zone_;
-  const Device& device_;
   const Clock& clock_;
   absl::flat_hash_map<ReservationId, Incoming> incoming_;
   uint64_t next_id_ = 1;

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "kvstore/kv_convert.h"
+#include "spdlog/spdlog.h"
 
 namespace tandem {
 namespace {
@@ -28,13 +28,14 @@ absl::Status NoSuchReservation(uint64_t stream) {
 
 }  // namespace
 
-LandingZone::LandingZone(const Options& options, const KvPoolView& pool, const Clock& clock,
-                         Inbox& inbox)
+LandingZone::LandingZone(const Options& options, const KvPoolView& pool, Conversion conversion,
+                         const Clock& clock, Inbox& inbox)
     : options_(options),
       pool_(pool),
       clock_(clock),
       inbox_(inbox),
-      slots_(options.conversion_slots, LargestExtentBytesTo(options.layout)) {}
+      slots_(std::move(conversion.slots)),
+      converter_(std::move(conversion.converter)) {}
 
 void LandingZone::Open(ReservationId id, LandingPlan plan) {
   const TimePoint now = clock_.Now();
@@ -57,6 +58,7 @@ LandingZone::Closing LandingZone::Close(ReservationId id) {
   absl::MutexLock lock(&mutex_);
   const auto place = landings_.find(id);
   TANDEM_CHECK(place != landings_.end() && !place->second->closed, "closed a landing that is not");
+  DropVerified(id, *place->second);
   if (place->second->num_writing > 0) {
     place->second->closed = true;
     return Closing::kDraining;
@@ -64,6 +66,16 @@ LandingZone::Closing LandingZone::Close(ReservationId id) {
   if (place->second->committed) Remember(id);
   landings_.erase(place);
   return Closing::kDone;
+}
+
+void LandingZone::DropVerified(ReservationId id, Landing& landing) {
+  if (landing.num_verified == 0) return;
+  std::erase_if(verified_, [&](const FrameHeader& header) {
+    if (ReservationId(header.stream) != id) return false;
+    --landing.num_verified;
+    Settle(header, Cancelled("the reservation is closed"));
+    return true;
+  });
 }
 
 void LandingZone::Remember(ReservationId completed) {
@@ -90,7 +102,8 @@ uint64_t LandingZone::LandedBytes(ReservationId id) const {
   if (landing.extents.empty()) return 0;
   const LandingPlan& plan = landing.plan;
   const int64_t bytes = (plan.prompt_tokens - plan.cached_tokens) * plan.layout.BytesPerToken();
-  return static_cast<uint64_t>(bytes * landing.num_landed / landing.num_extents());
+  const int64_t landed = landing.num_landed + landing.num_verified;
+  return static_cast<uint64_t>(bytes * landed / landing.num_extents());
 }
 
 void LandingZone::Renew(ReservationId id) {
@@ -100,6 +113,7 @@ void LandingZone::Renew(ReservationId id) {
 }
 
 absl::StatusOr<std::span<std::byte>> LandingZone::Prepare(const FrameHeader& header) {
+  MakeRoom();
   const TimePoint now = clock_.Now();
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(Landing* const landing, Find(header.stream, header.epoch, now));
@@ -125,8 +139,7 @@ absl::StatusOr<std::byte*> LandingZone::PlaceFor(const FrameHeader& header, Land
   const std::optional<int32_t> slot = slots_.Take();
   // What is dropped is missing at the commit and comes again, when others are through.
   if (!slot) {
-    return AlreadyExists("all {} slots for KV of another layout are taken",
-                         options_.conversion_slots);
+    return AlreadyExists("all slots for KV of another layout are being written");
   }
   landing.slots.emplace(index, *slot);
   return slots_.At(*slot);
@@ -142,49 +155,88 @@ LandingZone::Landing& LandingZone::Writing(const FrameHeader& header) {
 }
 
 void LandingZone::Landed(const FrameHeader& header, const absl::Status& status) {
-  const ReservationId id(header.stream);
-  if (status.ok()) Convert(header);
   const TimePoint now = clock_.Now();
   bool drained = false;
   {
     absl::MutexLock lock(&mutex_);
     Landing& landing = Writing(header);
-    const size_t index = *ExtentIndex(header, landing);
-    landing.extents[index] = status.ok() ? Extent::kLanded : Extent::kEmpty;
-    if (status.ok()) ++landing.num_landed;
-    --landing.num_writing;
-    if (const auto slot = landing.slots.find(index); slot != landing.slots.end()) {
-      slots_.GiveBack(slot->second);
-      landing.slots.erase(slot);
-    }
     if (landing.lease_end > now) landing.lease_end = now + options_.lease;
-    drained = landing.closed && landing.num_writing == 0;
-    if (drained) landings_.erase(id);
+    if (status.ok() && !landing.direct && !landing.closed) {
+      ++landing.num_verified;
+      verified_.push_back(header);
+      return;
+    }
+    drained = Settle(header, status);
   }
-  if (drained) inbox_.PushAlways(KvDrainedMessage{id});
+  if (drained) inbox_.PushAlways(KvDrainedMessage{ReservationId(header.stream)});
 }
 
-// Nobody else touches the slot, the tokens, or the landing's plan while the frame is being written.
-void LandingZone::Convert(const FrameHeader& header) {
-  const LandingPlan* plan = nullptr;
-  const std::byte* payload = nullptr;
+bool LandingZone::Settle(const FrameHeader& header, const absl::Status& status) {
+  Landing& landing = Writing(header);
+  const size_t index = *ExtentIndex(header, landing);
+  landing.extents[index] = status.ok() ? Extent::kLanded : Extent::kEmpty;
+  if (status.ok()) ++landing.num_landed;
+  --landing.num_writing;
+  if (const auto slot = landing.slots.find(index); slot != landing.slots.end()) {
+    slots_.GiveBack(slot->second);
+    landing.slots.erase(slot);
+  }
+  if (!landing.closed || landing.num_writing > 0) return false;
+  landings_.erase(ReservationId(header.stream));
+  return true;
+}
+
+// Slots of payloads that came whole are free once these are converted.
+void LandingZone::MakeRoom() {
   {
     absl::MutexLock lock(&mutex_);
-    const Landing& landing = Writing(header);
-    if (landing.direct) return;
-    plan = &landing.plan;
-    payload = slots_.At(landing.slots.at(*ExtentIndex(header, landing)));
+    if (!slots_.all_taken() || verified_.empty()) return;
   }
-  ConvertExtent(plan->layout, std::span(payload, header.payload_bytes),
-                static_cast<int32_t>(header.block),
-                {.begin = plan->cached_tokens, .end = plan->prompt_tokens}, options_.layout,
-                [&](int32_t block) {
-                  return pool_.Extent(static_cast<int32_t>(header.layer),
-                                      plan->blocks[static_cast<size_t>(block)]);
-                });
+  ConvertVerified();
+}
+
+// Nobody else touches the slots, the tokens, or the landings' plans: the extents are being written.
+void LandingZone::ConvertVerified() {
+  std::vector<FrameHeader> frames;
+  {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(this, &LandingZone::nobody_converts));
+    if (verified_.empty()) return;
+    frames = TakeVerified();
+    converting_ = true;
+  }
+  const absl::Status status = converter_->Run();
+  if (!status.ok()) {
+    spdlog::error("{} extents of KV could not be converted: {}", frames.size(), status.ToString());
+  }
+  std::vector<ReservationId> drained;
+  {
+    absl::MutexLock lock(&mutex_);
+    converting_ = false;
+    for (const FrameHeader& header : frames) {
+      if (Settle(header, status)) drained.emplace_back(header.stream);
+    }
+  }
+  for (const ReservationId id : drained) inbox_.PushAlways(KvDrainedMessage{id});
+}
+
+std::vector<FrameHeader> LandingZone::TakeVerified() {
+  for (const FrameHeader& header : verified_) {
+    Landing& landing = Writing(header);
+    const LandingPlan& plan = landing.plan;
+    const std::byte* slot = slots_.At(landing.slots.at(*ExtentIndex(header, landing)));
+    converter_->Add(plan.layout,
+                    {.bytes = std::span(slot, header.payload_bytes),
+                     .layer = static_cast<int32_t>(header.layer),
+                     .block = static_cast<int32_t>(header.block)},
+                    {.begin = plan.cached_tokens, .end = plan.prompt_tokens}, plan.blocks);
+    --landing.num_verified;
+  }
+  return std::exchange(verified_, {});
 }
 
 CommitAnswer LandingZone::Commit(const FrameHeader& header) {
+  ConvertVerified();
   const TimePoint now = clock_.Now();
   absl::Status status;
   {

@@ -17,6 +17,7 @@
 #include "base/ids.h"
 #include "engine/conversion_slots.h"
 #include "engine/inbox.h"
+#include "engine/kv_converter.h"
 #include "kernels/op_args.h"
 #include "kvstore/kv_layout.h"
 #include "transfer/transport.h"
@@ -36,11 +37,15 @@ struct LandingPlan {
 // finds out whether all of a reservation's KV is there, and keeps its lease, which frames and
 // renewals prolong and which ends on time however busy the engine thread is. The only part of a
 // worker that two threads share. Payloads of the pool's own layout land in the pool, others in a
-// slot, from where their tokens are converted into the pool once they are verified.
+// slot. From there their tokens are converted into the pool, on its device: those of all slots that
+// hold a verified payload together, when a slot is needed and there is none, and before a commit is
+// answered. The transport's thread waits for that, at most for one lot of its own and one of
+// another transport's thread. Whatever else the device does, the tokens are in place when it
+// returns.
 //
 // One extent (layer, block of the sender) of a reservation:
 //   empty    -> writing   Prepare; a landed one too, for a duplicate: what it will hold is unknown
-//   writing  -> landed    Landed(OK)
+//   writing  -> landed    Landed(OK); of another layout: converted
 //   writing  -> empty     Landed(error): it is missing, and asked for again at the commit
 // One reservation:
 //   open      -> committed  Commit, all extents landed, none being written: frames that still come
@@ -48,9 +53,9 @@ struct LandingPlan {
 //   open      -> broken     a commit of another number of frames: refuses everything with that
 //   open      -> lapsed     nothing prolonged its lease in time: refuses everything as closed ones
 //   any       -> closed     Close: gone at once, or once the writes in flight have landed, so that
-//                           no block is given back under a write
+//                           no block is given back under a write; what waits in slots is dropped
 // Outcomes are told to the engine through the inbox.
-// Thread-safe. No lock is held while bytes are converted.
+// Thread-safe. No lock is held while tokens are converted.
 class LandingZone final : public FrameReceiver {
  public:
   enum class Closing : uint8_t {
@@ -62,9 +67,14 @@ class LandingZone final : public FrameReceiver {
     KvLayout layout;     // of the pool
     uint64_t epoch = 0;  // of this engine; frames for another one come from strangers
     Duration lease{};
-    int32_t conversion_slots = 0;
   };
-  LandingZone(const Options& options, const KvPoolView& pool, const Clock& clock, Inbox& inbox);
+  // For KV of other layouts: each slot takes LargestExtentBytesTo(layout).
+  struct Conversion {
+    ConversionSlots slots;
+    std::unique_ptr<KvConverter> converter;
+  };
+  LandingZone(const Options& options, const KvPoolView& pool, Conversion conversion,
+              const Clock& clock, Inbox& inbox);
 
   // Takes frames for `id`, which rises from call to call.
   void Open(ReservationId id, LandingPlan plan);
@@ -95,6 +105,7 @@ class LandingZone final : public FrameReceiver {
     std::vector<Extent> extents;  // [layer][block - first_block]
     absl::flat_hash_map<size_t, int32_t> slots;  // of the extents being written that need one
     int64_t num_landed = 0;
+    int64_t num_verified = 0;  // of those being written: in their slots, whole
     int32_t num_writing = 0;
     TimePoint lease_end{};
     bool committed = false;
@@ -115,7 +126,16 @@ class LandingZone final : public FrameReceiver {
   Landing& Writing(const FrameHeader& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::byte*> PlaceFor(const FrameHeader& header, Landing& landing, size_t index)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Convert(const FrameHeader& header);
+  // The extent holds its payload, or nothing; nobody writes it any more. True when that was what
+  // the closed landing waited for: it is gone.
+  bool Settle(const FrameHeader& header, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Those of `id` that wait for their conversion will not be converted.
+  void DropVerified(ReservationId id, Landing& landing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MakeRoom();
+  void ConvertVerified();
+  std::vector<FrameHeader> TakeVerified() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool nobody_converts() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !converting_; }
   void Remember(ReservationId completed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
@@ -126,7 +146,10 @@ class LandingZone final : public FrameReceiver {
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<ReservationId, std::unique_ptr<Landing>> landings_ ABSL_GUARDED_BY(mutex_);
   ConversionSlots slots_ ABSL_GUARDED_BY(mutex_);
-  ReservationId latest_ ABSL_GUARDED_BY(mutex_);  // that was opened
+  std::vector<FrameHeader> verified_ ABSL_GUARDED_BY(mutex_);  // that wait for their conversion
+  bool converting_ ABSL_GUARDED_BY(mutex_) = false;            // a thread has the converter
+  const std::unique_ptr<KvConverter> converter_;               // of the thread that set that
+  ReservationId latest_ ABSL_GUARDED_BY(mutex_);               // that was opened
   // The latest that were closed complete: their senders may have missed the acknowledgement.
   absl::flat_hash_set<ReservationId> completed_ ABSL_GUARDED_BY(mutex_);
   std::deque<ReservationId> completed_in_order_ ABSL_GUARDED_BY(mutex_);

@@ -183,6 +183,33 @@ struct MoveBlocksArgs {
   std::span<std::byte> staging;  // items.size() * ExtentBytes()
 };
 
+// Tokens of one sequence that lie side by side in an extent of another layout and in one of the
+// pool: [src_token, src_token + num_tokens) of `src` go to [dst_token, ...) of `dst`.
+struct KvRun {
+  std::span<const std::byte> src;  // one extent [K|V][Hkv][src_block_tokens][D], begins on 16 bytes
+  int32_t src_token = 0;
+  LayerBlock dst;
+  int32_t dst_token = 0;
+  int32_t num_tokens = 0;
+};
+
+// Copies tokens into blocks of another size, as numbers of another type, every value as it is; the
+// tokens around them stay. No two runs write the same token.
+struct ConvertKvArgs {
+  KvPoolView pool;                 // scales 1
+  DType src_dtype = DType::kBF16;  // Widens to the pool's
+  int32_t src_block_tokens = 0;    // power of two, 8 to 256
+  std::span<const KvRun> runs;
+
+  // The pool as if it lay as the sources do.
+  KvPoolView AsSource() const {
+    KvPoolView source = pool;
+    source.dtype = src_dtype;
+    source.block_tokens = src_block_tokens;
+    return source;
+  }
+};
+
 // What one row of logits is sampled with. temperature 0 is greedy: the lowest id of the maximum.
 struct SampleRow {
   float temperature = 0;

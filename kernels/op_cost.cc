@@ -127,6 +127,13 @@ OpCost Cost(const MoveBlocksArgs& a) {
   return {2 * static_cast<double>(a.items.size()) * static_cast<double>(a.pool.ExtentBytes()), 0};
 }
 
+OpCost Cost(const ConvertKvArgs& a) {
+  double tokens = 0;
+  for (const KvRun& run : a.runs) tokens += run.num_tokens;
+  const double elements = tokens * 2 * a.pool.num_kv_heads * a.pool.head_dim;
+  return {elements * static_cast<double>(SizeOf(a.src_dtype) + SizeOf(a.pool.dtype)), 0};
+}
+
 OpCost Cost(const SampleArgs& a) { return {Bytes(a.logits), Elements(a.logits)}; }
 
 }  // namespace tandem

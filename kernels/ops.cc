@@ -97,6 +97,11 @@ absl::Status Ops::ScatterBlocks(Stream& stream, const MoveBlocksArgs& args) {
   return args.items.empty() ? absl::OkStatus() : DoScatterBlocks(stream, args);
 }
 
+absl::Status Ops::ConvertKv(Stream& stream, const ConvertKvArgs& args) {
+  RETURN_IF_ERROR(Annotate(validate::Check(args), "convert_kv"));
+  return args.runs.empty() ? absl::OkStatus() : DoConvertKv(stream, args);
+}
+
 absl::Status Ops::Sample(Stream& stream, const SampleArgs& args) {
   RETURN_IF_ERROR(Annotate(validate::Check(args), "sample"));
   return args.rows.empty() ? absl::OkStatus() : DoSample(stream, args);

@@ -30,6 +30,7 @@ struct WorkLimits {
 // row and its context alone, not on the other rows, the chunking or the number of threads. On CUDA
 // that holds but for large matrix products, which a library computes (docs/cuda.md).
 // Thread: one at a time. Work beside it, as packing beside forward passes, has its own instance.
+// But ConvertKv keeps nothing in between: any thread may call it, with a stream of its own.
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -65,6 +66,7 @@ class Ops {
   absl::Status CopyBlocks(Stream& stream, const CopyBlocksArgs& args);
   absl::Status GatherBlocks(Stream& stream, const MoveBlocksArgs& args);
   absl::Status ScatterBlocks(Stream& stream, const MoveBlocksArgs& args);
+  absl::Status ConvertKv(Stream& stream, const ConvertKvArgs& args);
   // Returns when `args.out` is filled.
   absl::Status Sample(Stream& stream, const SampleArgs& args);
 
@@ -89,6 +91,7 @@ class Ops {
   virtual absl::Status DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) = 0;
   virtual absl::Status DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) = 0;
   virtual absl::Status DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) = 0;
+  virtual absl::Status DoConvertKv(Stream& stream, const ConvertKvArgs& args) = 0;
   virtual absl::Status DoSample(Stream& stream, const SampleArgs& args) = 0;
 };
 

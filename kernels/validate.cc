@@ -52,6 +52,33 @@ absl::Status CheckRow(const SampleRow& r, size_t row, int64_t vocab) {
   return CheckIds(fmt::format("rows[{}].output_ids", row), r.output_ids, vocab);
 }
 
+// Whether [first, first + count) lies in a block of `block_tokens`.
+absl::Status CheckTokens(std::string_view name, int32_t first, int32_t count,
+                         int32_t block_tokens) {
+  if (first >= 0 && count > 0 && first <= block_tokens - count) return absl::OkStatus();
+  return InvalidArgument("{} is {} and num_tokens {}, must lie in a block of {}", name, first,
+                         count, block_tokens);
+}
+
+absl::Status CheckRun(const ConvertKvArgs& a, const KvRun& run, size_t src_bytes) {
+  if (run.src.size() != src_bytes) {
+    return InvalidArgument("src has {} bytes, must be an extent of {}", run.src.size(), src_bytes);
+  }
+  if (reinterpret_cast<uintptr_t>(run.src.data()) % 16 != 0) {
+    return InvalidArgument("src begins at {}, must begin on a multiple of 16 bytes",
+                           static_cast<const void*>(run.src.data()));
+  }
+  RETURN_IF_ERROR(CheckIndex("dst.layer", run.dst.layer, a.pool.num_layers));
+  RETURN_IF_ERROR(CheckIndex("dst.block", run.dst.block, a.pool.num_blocks));
+  RETURN_IF_ERROR(CheckTokens("src_token", run.src_token, run.num_tokens, a.src_block_tokens));
+  RETURN_IF_ERROR(CheckTokens("dst_token", run.dst_token, run.num_tokens, a.pool.block_tokens));
+  const std::byte* pool_end = a.pool.Extent(a.pool.num_layers, 0);
+  if (run.src.data() < pool_end && a.pool.data < run.src.data() + run.src.size()) {
+    return InvalidArgument("src overlaps the pool: must be apart");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Check(const PackedMatrix& dst, std::span<const TensorView> sources) {
@@ -200,6 +227,24 @@ absl::Status Check(const MoveBlocksArgs& a) {
   if (!a.staging.empty() && a.staging.data() < pool_end &&
       a.pool.data < a.staging.data() + a.staging.size()) {
     return InvalidArgument("staging overlaps the pool: must be apart");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Check(const ConvertKvArgs& a) {
+  RETURN_IF_ERROR(CheckPool(a.pool));
+  const KvPoolView source = a.AsSource();
+  RETURN_IF_ERROR(Annotate(CheckPool(source), "the layout of the sources"));
+  if (!Widens(a.src_dtype, a.pool.dtype)) {
+    return InvalidArgument("src_dtype is {}, must be {} or a type of which each value is one of {}",
+                           Name(a.src_dtype), Name(a.pool.dtype), Name(a.pool.dtype));
+  }
+  if (a.pool.k_scale != 1 || a.pool.v_scale != 1) {
+    return InvalidArgument("pool has scales {} and {}, must be 1", a.pool.k_scale, a.pool.v_scale);
+  }
+  const auto src_bytes = static_cast<size_t>(source.ExtentBytes());
+  for (size_t i = 0; i < a.runs.size(); ++i) {
+    RETURN_IF_ERROR(Annotate(CheckRun(a, a.runs[i], src_bytes), fmt::format("runs[{}]", i)));
   }
   return absl::OkStatus();
 }

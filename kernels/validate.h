@@ -27,6 +27,7 @@ absl::Status Check(const AttentionArgs& a, const Ops& ops, QueryRows query_rows)
 absl::Status Check(const ColumnMassArgs& a, const Ops& ops);
 absl::Status Check(const CopyBlocksArgs& a);
 absl::Status Check(const MoveBlocksArgs& a);
+absl::Status Check(const ConvertKvArgs& a);
 absl::Status Check(const SampleArgs& a);
 
 }  // namespace tandem::validate

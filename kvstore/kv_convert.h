@@ -3,9 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "kernels/op_args.h"
 #include "kvstore/kv_layout.h"
 
 namespace tandem {
@@ -25,12 +26,17 @@ struct TokenSpan {
   int32_t end = 0;
 };
 
-// Writes the tokens of `wanted` that `extent` holds, one layer of block `block` of a sequence that
-// lies as `from`, into the same layer of that sequence as `to`. `place(i)` is the extent of its
-// block i there, asked for the blocks that these tokens lie in; the tokens around them are left as
-// they are. CanConvert(from, to) holds; `extent` has from.ExtentBytes().
-void ConvertExtent(const KvLayout& from, std::span<const std::byte> extent, int32_t block,
-                   TokenSpan wanted, const KvLayout& to,
-                   absl::FunctionRef<std::byte*(int32_t block)> place);
+// One layer of block `block` of a sequence.
+struct SequenceExtent {
+  std::span<const std::byte> bytes;
+  int32_t layer = 0;
+  int32_t block = 0;
+};
+
+// Appends what Ops::ConvertKv shall move: the tokens of `wanted` that `extent` holds, of a sequence
+// that lies as `from`, into `blocks`, which are that sequence's in a pool that lies as `to`. As many
+// runs as blocks of the pool that these tokens lie in. CanConvert(from, to) holds.
+void AppendRuns(const KvLayout& from, const SequenceExtent& extent, TokenSpan wanted,
+                const KvLayout& to, std::span<const int32_t> blocks, std::vector<KvRun>& runs);
 
 }  // namespace tandem

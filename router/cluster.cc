@@ -57,9 +57,7 @@ absl::Status CheckCanHandOver(const v1::RegisterRequest& request, const WorkerVi
   }
   const v1::KvLayout& from = sends ? request.layout() : other.layout;
   const v1::KvLayout& to = sends ? other.layout : request.layout();
-  const std::string& receiving_device = sends ? other.device : request.device();
-  const absl::Status status =
-      receiving_device == "cpu" ? CanConvert(from, to) : CanTakeAsIs(from, to);
+  const absl::Status status = CanConvert(from, to);
   if (status.ok()) return status;
   return Annotate(status,
                   fmt::format("KV layout of {} ({}) and of {} ({})", request.name(),

@@ -42,14 +42,6 @@ absl::Status CanConvert(const v1::KvLayout& from, const v1::KvLayout& to) {
       from.dtype(), to.dtype());
 }
 
-absl::Status CanTakeAsIs(const v1::KvLayout& from, const v1::KvLayout& to) {
-  RETURN_IF_ERROR(CanConvert(from, to));
-  RETURN_IF_ERROR(MustEqual("block_tokens", from.block_tokens(), to.block_tokens()));
-  if (from.dtype() == to.dtype()) return absl::OkStatus();
-  return FailedPrecondition("dtype is {} at the sender and {} at the receiver", from.dtype(),
-                            to.dtype());
-}
-
 std::string ToText(const v1::KvLayout& layout) {
   return fmt::format("{} layers, {} KV heads of {}, {} tokens per block, {}", layout.num_layers(),
                      layout.num_kv_heads(), layout.head_dim(), layout.block_tokens(),

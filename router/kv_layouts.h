@@ -13,9 +13,6 @@ namespace tandem {
 // the same again when they meet (kvstore/kv_convert.h).
 absl::Status CanConvert(const v1::KvLayout& from, const v1::KvLayout& to);
 
-// Whether it can without any conversion, which only the memory of the host is open to. As above.
-absl::Status CanTakeAsIs(const v1::KvLayout& from, const v1::KvLayout& to);
-
 // "24 layers, 8 KV heads of 64, 16 tokens per block, bf16"
 std::string ToText(const v1::KvLayout& layout);
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_split.h"
 #include "base/status.h"
+#include "kvstore/kv_convert.h"
 #include "spdlog/spdlog.h"
 #include "transfer/framed/framed_transport.h"
 #include "transfer/ipc/ipc_medium.h"
@@ -25,7 +26,7 @@ namespace {
 // Where the KV lies that goes and comes.
 struct KvMemory {
   Device& device;
-  size_t extent_bytes = 0;
+  size_t extent_bytes = 0;            // the largest that goes or comes
   std::span<const std::byte> shared;  // of which other processes may read; empty: none
 };
 
@@ -42,12 +43,23 @@ bool Wants(const WorkerOptions& options, std::string_view transport) {
   return WishFor(options, transport) != Wish::kNot;
 }
 
+// A decode worker takes those of peers with other layouts, too.
+size_t LargestExtentBytes(const EngineOptions& made) {
+  const KvLayout& layout = made.layout;
+  return static_cast<size_t>(made.role == Role::kDecode ? LargestExtentBytesTo(layout)
+                                                        : layout.ExtentBytes());
+}
+
+constexpr size_t kLeastStagedExtents = 8;
+
 FramedOptions Framing(const TransferTuning& tuning, const KvMemory& kv, TurnCounter& counter) {
   return {.connections = tuning.connections,
           .max_bytes_per_second = tuning.bandwidth,
           .turns = &counter.turns,
           .device = &kv.device,
-          .staged_payload_bytes = kv.extent_bytes};
+          .staged_payload_bytes = kv.extent_bytes,
+          .staging_bytes =
+              std::max(FramedOptions().staging_bytes, kLeastStagedExtents * kv.extent_bytes)};
 }
 
 ZeroCopy ZeroCopyOf(const TransferTuning& tuning) {
@@ -201,7 +213,7 @@ absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options,
                                                    std::vector<LeftOut>& left_out) {
   const EngineOptions& made = engine.options();
   const KvMemory kv = {.device = device,
-                       .extent_bytes = static_cast<size_t>(made.layout.ExtentBytes()),
+                       .extent_bytes = LargestExtentBytes(made),
                        .shared = made.share_kv ? engine.kv_memory() : std::span<const std::byte>()};
   std::vector<FabricPart> parts;  // best first
   const bool has_to_share = options.role == Role::kPrefill;

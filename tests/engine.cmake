@@ -37,8 +37,9 @@ tandem_test(beam_golden_test SOURCES golden/beam_golden_test.cc
 # An engine on the device that TANDEM_TEST_DEVICE names: the CPU, a GPU, or the emulated one.
 set(ENGINE_DEVICE_TEST unit/engine/bad_row_test.cc unit/engine/device_engine_test.cc
     unit/engine/device_handoff_test.cc)
-tandem_test(engine_device_test SOURCES ${ENGINE_DEVICE_TEST} DEPS tandem_test_engine)
+tandem_test(engine_device_test SOURCES ${ENGINE_DEVICE_TEST}
+            DEPS tandem_test_engine tandem_ops_support)
 tandem_emulated_test(engine_emulated_test
                      SOURCES ${ENGINE_DEVICE_TEST} unit/engine/emulated_step_test.cc
-                     DEPS tandem_test_engine TIMEOUT 1200)
+                     DEPS tandem_test_engine tandem_ops_support TIMEOUT 1200)
 set_tests_properties(engine_emulated_test PROPERTIES ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)

@@ -20,6 +20,8 @@ void ColumnMass(ThreadPool& pool, const ColumnMassArgs& args);
 void CopyBlocks(ThreadPool& pool, const CopyBlocksArgs& args);
 void GatherBlocks(ThreadPool& pool, const MoveBlocksArgs& args);
 void ScatterBlocks(ThreadPool& pool, const MoveBlocksArgs& args);
+// By the caller alone.
+void ConvertKv(const ConvertKvArgs& args);
 // INTERNAL naming the row whose logits hold a NaN.
 absl::Status Sample(ThreadPool& pool, const SampleArgs& args);
 

@@ -90,6 +90,11 @@ absl::Status CpuOps::DoScatterBlocks(Stream&, const MoveBlocksArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status CpuOps::DoConvertKv(Stream&, const ConvertKvArgs& args) {
+  cpu::ConvertKv(args);
+  return absl::OkStatus();
+}
+
 absl::Status CpuOps::DoSample(Stream&, const SampleArgs& args) { return cpu::Sample(pool_, args); }
 
 }  // namespace tandem

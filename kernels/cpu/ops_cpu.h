@@ -40,6 +40,7 @@ class CpuOps final : public Ops {
   absl::Status DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) override;
   absl::Status DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) override;
   absl::Status DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) override;
+  absl::Status DoConvertKv(Stream& stream, const ConvertKvArgs& args) override;
   absl::Status DoSample(Stream& stream, const SampleArgs& args) override;
 
   ThreadPool pool_;

@@ -40,6 +40,10 @@ cudaError_t CopyBlocks(const LaunchTarget& on, const CopyBlocksArgs& args, const
 cudaError_t GatherBlocks(const LaunchTarget& on, const MoveBlocksArgs& args, const int2* items);
 cudaError_t ScatterBlocks(const LaunchTarget& on, const MoveBlocksArgs& args, const int2* items);
 
+// ---- convert_kv.cu: as many launches as it takes to name the runs in kernel parameters, so that
+// nothing has to hold them on the device.
+cudaError_t ConvertKv(const LaunchTarget& on, const ConvertKvArgs& args);
+
 // ---- skinny_gemm.cu: x * weight^T for few rows, where reading the weights is all that counts. Sums
 // in an order that depends on k alone.
 bool TakesSkinnyGemm(const GemmArgs& args);

@@ -177,6 +177,13 @@ absl::Status CudaOps::DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args
   });
 }
 
+// Nothing of this object's is touched, so that any thread may.
+absl::Status CudaOps::DoConvertKv(Stream& stream, const ConvertKvArgs& args) {
+  return Run(stream, [&](const LaunchTarget& on) {
+    return ToStatus(cuda::ConvertKv(on, args), "convert_kv");
+  });
+}
+
 absl::Status CudaOps::DoSample(Stream& stream, const SampleArgs& args) {
   return Run(stream, [&](const LaunchTarget& on) {
     return sampler_.Sample(static_cast<CudaStream&>(stream), on, args);

@@ -49,6 +49,7 @@ class CudaOps final : public Ops {
   absl::Status DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) override;
   absl::Status DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) override;
   absl::Status DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) override;
+  absl::Status DoConvertKv(Stream& stream, const ConvertKvArgs& args) override;
   absl::Status DoSample(Stream& stream, const SampleArgs& args) override;
 
   // A prefill plan: its tiles on the device, and what a launch is told of them.

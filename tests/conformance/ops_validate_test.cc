@@ -341,6 +341,41 @@ TEST_P(ValidateTest, Blocks) {
   ExpectRefused(ops().GatherBlocks(stream(), {Pool(), one, inside}), {"staging overlaps the pool"});
 }
 
+TEST_P(ValidateTest, ConvertKv) {
+  const auto source = [this](size_t bytes) {
+    return std::span<const std::byte>(static_cast<const std::byte*>(arrays_[0].data()), bytes);
+  };
+  const size_t extent = 2 * 2 * 16 * 16;  // f8e4m3, blocks of 16
+  const auto refused = [&](auto change) {
+    KvRun run = {.src = source(extent), .src_token = 8, .dst = {1, 3}, .num_tokens = 8};
+    ConvertKvArgs args = {
+        .pool = Pool(), .src_dtype = DType::kF8E4M3, .src_block_tokens = 16, .runs = {}};
+    change(args, run);
+    args.runs = {&run, 1};
+    return ops().ConvertKv(stream(), args);
+  };
+  EXPECT_EQ(refused([](auto&, auto&) {}), absl::OkStatus());
+  ExpectRefused(refused([](auto& a, auto&) { a.src_dtype = DType::kF16; }),
+                {"src_dtype is f16", "bf16"});
+  ExpectRefused(refused([](auto& a, auto&) { a.src_block_tokens = 24; }),
+                {"the layout of the sources", "block_tokens 24"});
+  ExpectRefused(refused([](auto& a, auto&) { a.pool = With(a.pool, DType::kF8E4M3, 2, 1); }),
+                {"scales 2 and 1"});
+  ExpectRefused(refused([&](auto&, auto& run) { run.src = source(extent - 1); }),
+                {"runs[0]", "src has 1023 bytes", "1024"});
+  ExpectRefused(refused([&](auto&, auto& run) { run.src = source(extent + 8).subspan(8); }),
+                {"multiple of 16"});
+  ExpectRefused(refused([](auto&, auto& run) { run.src_token = 9; }), {"src_token is 9", "of 16"});
+  ExpectRefused(refused([](auto&, auto& run) { run.dst_token = 1; }), {"dst_token is 1", "of 8"});
+  ExpectRefused(refused([](auto&, auto& run) { run.num_tokens = 0; }), {"num_tokens 0"});
+  ExpectRefused(refused([](auto&, auto& run) { run.dst.layer = 2; }), {"dst.layer is 2"});
+  ExpectRefused(refused([](auto&, auto& run) { run.dst.block = 4; }), {"dst.block is 4"});
+  ExpectRefused(refused([&](auto& a, auto& run) {
+                  run.src = {a.pool.data + 16, extent};
+                }),
+                {"src overlaps the pool"});
+}
+
 TEST_P(ValidateTest, Sample) {
   const std::vector<int32_t> ids = {16};
   const auto refused = [&](const SampleRow& row) {

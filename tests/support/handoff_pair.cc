@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "kvstore/kv_convert.h"
 #include "transfer/tcp/tcp_transport.h"
 
 namespace tandem {
@@ -12,7 +13,7 @@ namespace {
 std::unique_ptr<Transport> NewTransport(LoopbackNetwork& network, Wire wire, TestEngine& engine) {
   const FramedOptions framed = {
       .device = &engine.device(),
-      .staged_payload_bytes = static_cast<size_t>(engine.layout().ExtentBytes())};
+      .staged_payload_bytes = static_cast<size_t>(LargestExtentBytesTo(engine.layout()))};
   FrameReceiver* const receiver = engine->frame_receiver();
   if (wire == Wire::kLoopback) return network.NewTransport(receiver, framed);
   auto transport = OpenTcpTransport({}, receiver, framed);

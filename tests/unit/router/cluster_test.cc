@@ -192,30 +192,24 @@ TEST_F(ClusterTest, KvThatCannotBeHandedOverIsRefusedAtTheDoor) {
   EXPECT_TRUE(cluster_.Register(other).ok());
 }
 
+// Wherever the memory of the receiver is.
 TEST_F(ClusterTest, KvThatCanBeConvertedIsHandedOver) {
-  v1::RegisterRequest decode = Worker("d", v1::WORKER_ROLE_DECODE);
-  decode.mutable_layout()->set_block_tokens(64);
-  decode.mutable_layout()->set_dtype("f32");
-  ASSERT_TRUE(cluster_.Register(decode).ok());
-  EXPECT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
-  // Nor the other way round: the direction counts.
-  v1::RegisterRequest narrow = Worker("d2", v1::WORKER_ROLE_DECODE);
-  narrow.mutable_layout()->set_dtype("f8e4m3");
-  ExpectDisagree(narrow, {"bf16 cannot be turned into f8e4m3"});
-}
-
-TEST_F(ClusterTest, AGpuTakesKvAsItIsOnly) {
-  ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
-  v1::RegisterRequest decode = Worker("d", v1::WORKER_ROLE_DECODE);
-  decode.set_device("cuda:0");
-  decode.mutable_layout()->set_block_tokens(64);
-  ExpectDisagree(decode, {"block_tokens is 16 at the sender and 64 at the receiver"});
-  decode = Worker("d", v1::WORKER_ROLE_DECODE);
-  decode.set_device("cuda:0");
-  decode.mutable_layout()->set_dtype("f32");
-  ExpectDisagree(decode, {"dtype is bf16 at the sender and f32 at the receiver"});
-  decode.mutable_layout()->set_dtype("bf16");
-  EXPECT_TRUE(cluster_.Register(decode).ok());
+  for (const char* device : {"cpu", "cuda:0"}) {
+    SCOPED_TRACE(device);
+    v1::RegisterRequest decode = Worker("d", v1::WORKER_ROLE_DECODE);
+    decode.set_device(device);
+    decode.mutable_layout()->set_block_tokens(64);
+    decode.mutable_layout()->set_dtype("f32");
+    ASSERT_TRUE(cluster_.Register(decode).ok());
+    EXPECT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
+    // Not the other way round: the direction counts.
+    v1::RegisterRequest narrow = Worker("d2", v1::WORKER_ROLE_DECODE);
+    narrow.set_device(device);
+    narrow.mutable_layout()->set_dtype("f8e4m3");
+    ExpectDisagree(narrow, {"bf16 cannot be turned into f8e4m3"});
+    cluster_.Deregister("p", 10);
+    cluster_.Deregister("d", 10);
+  }
 }
 
 TEST_F(ClusterTest, DecodeWorkersAreThePeersForKv) {

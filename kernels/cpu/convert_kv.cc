@@ -1,0 +1,114 @@
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "kernels/cpu/cpu_ops.h"
+
+namespace tandem::cpu {
+namespace {
+
+// Sign, then `exponent_bits`, then `mantissa_bits`; no infinity where the largest exponent is an
+// ordinary one (e4m3).
+struct Format {
+  int mantissa_bits;
+  int exponent_bits;
+  bool has_infinity;
+};
+constexpr Format kE4M3 = {.mantissa_bits = 3, .exponent_bits = 4, .has_infinity = false};
+constexpr Format kHalf = {.mantissa_bits = 10, .exponent_bits = 5, .has_infinity = true};
+
+// The same value as f32, in bits. Integers alone: the mode of the floating-point unit may flush
+// small numbers.
+constexpr uint32_t FloatBits(uint32_t bits, const Format& format) {
+  const int width = 1 + format.exponent_bits + format.mantissa_bits;
+  const uint32_t sign = (bits >> (width - 1)) << 31;
+  const uint32_t max_exponent = (1u << format.exponent_bits) - 1;
+  const uint32_t max_mantissa = (1u << format.mantissa_bits) - 1;
+  const int bias = static_cast<int>(max_exponent >> 1);
+  uint32_t exponent = (bits >> format.mantissa_bits) & max_exponent;
+  uint32_t mantissa = bits & max_mantissa;
+  const uint32_t shift = static_cast<uint32_t>(23 - format.mantissa_bits);
+  if (exponent == max_exponent && (format.has_infinity || mantissa == max_mantissa)) {
+    return sign | 0x7f800000u | mantissa << shift;
+  }
+  if (exponent == 0) {
+    if (mantissa == 0) return sign;
+    const int lead = std::bit_width(mantissa) - 1;  // 2^lead is its first bit
+    const int up = format.mantissa_bits - lead;
+    mantissa = (mantissa << up) & max_mantissa;
+    return sign | static_cast<uint32_t>(127 - bias + 1 - up) << 23 | mantissa << shift;
+  }
+  return sign | static_cast<uint32_t>(127 - bias + static_cast<int>(exponent)) << 23 |
+         mantissa << shift;
+}
+
+// Of a value that f16 holds as a normal number, as all of e4m3 are; or 0 or NaN.
+constexpr uint16_t HalfBits(uint32_t float_bits) {
+  const auto sign = static_cast<uint16_t>(float_bits >> 16 & 0x8000u);
+  const uint32_t magnitude = float_bits & 0x7fffffffu;
+  if (magnitude == 0) return sign;
+  if (magnitude > 0x7f800000u) return sign | 0x7e00u;
+  return static_cast<uint16_t>(sign | ((magnitude >> 13) - ((127u - 15u) << 10)));
+}
+
+template <typename To, typename Make>
+constexpr std::array<To, 256> TableOfE4M3(Make make) {
+  std::array<To, 256> table{};
+  for (uint32_t bits = 0; bits < 256; ++bits) table[bits] = make(FloatBits(bits, kE4M3));
+  return table;
+}
+
+constexpr auto kE4M3AsF32 = TableOfE4M3<uint32_t>([](uint32_t bits) { return bits; });
+// Four significant bits are kept in the upper half of an f32.
+constexpr auto kE4M3AsBF16 =
+    TableOfE4M3<uint16_t>([](uint32_t bits) { return static_cast<uint16_t>(bits >> 16); });
+constexpr auto kE4M3AsF16 = TableOfE4M3<uint16_t>([](uint32_t bits) { return HalfBits(bits); });
+
+template <typename From, typename To, typename Widen>
+void WidenEach(const std::byte* from, size_t count, std::byte* to, Widen widen) {
+  for (size_t i = 0; i < count; ++i) {
+    From in;
+    std::memcpy(&in, from + i * sizeof(From), sizeof(From));
+    const To out = widen(in);
+    std::memcpy(to + i * sizeof(To), &out, sizeof(To));
+  }
+}
+
+void CopyElements(DType from_type, const std::byte* from, size_t count, DType to_type,
+                  std::byte* to) {
+  if (from_type == to_type) {
+    std::memcpy(to, from, count * static_cast<size_t>(SizeOf(to_type)));
+  } else if (from_type == DType::kBF16) {
+    WidenEach<uint16_t, uint32_t>(from, count, to, [](uint32_t bits) { return bits << 16; });
+  } else if (from_type == DType::kF16) {
+    WidenEach<uint16_t, uint32_t>(from, count, to,
+                                  [](uint32_t bits) { return FloatBits(bits, kHalf); });
+  } else if (to_type == DType::kF32) {
+    WidenEach<uint8_t, uint32_t>(from, count, to, [](uint8_t bits) { return kE4M3AsF32[bits]; });
+  } else {
+    const auto& table = to_type == DType::kBF16 ? kE4M3AsBF16 : kE4M3AsF16;
+    WidenEach<uint8_t, uint16_t>(from, count, to, [&](uint8_t bits) { return table[bits]; });
+  }
+}
+
+}  // namespace
+
+// The tokens of one K or V head lie side by side on both sides.
+void ConvertKv(const ConvertKvArgs& args) {
+  const KvPoolView& pool = args.pool;
+  const int64_t from_token = pool.head_dim * SizeOf(args.src_dtype);
+  const int64_t to_token = pool.head_dim * SizeOf(pool.dtype);
+  for (const KvRun& run : args.runs) {
+    const auto elements = static_cast<size_t>(int64_t{run.num_tokens} * pool.head_dim);
+    const std::byte* source = run.src.data() + run.src_token * from_token;
+    std::byte* target = pool.Extent(run.dst.layer, run.dst.block) + run.dst_token * to_token;
+    for (int32_t plane = 0; plane < 2 * pool.num_kv_heads; ++plane) {
+      CopyElements(args.src_dtype, source, elements, pool.dtype, target);
+      source += args.src_block_tokens * from_token;
+      target += pool.block_tokens * to_token;
+    }
+  }
+}
+
+}  // namespace tandem::cpu
