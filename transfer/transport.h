@@ -31,7 +31,7 @@ struct CommitAnswer {
 };
 
 // What a transport asks and tells of the streams that come in. Called on the transport's thread;
-// must not block and must be thread-safe.
+// must be thread-safe and, but for a lot of payloads that is brought to its place, must not block.
 class FrameReceiver {
  public:
   virtual ~FrameReceiver() = default;

@@ -133,9 +133,10 @@ INSTANTIATE_TEST_SUITE_P(Wires, DeviceHandoffTest, testing::Values(Wire::kTcp, W
                            return std::string(info.param == Wire::kTcp ? "tcp" : "loopback");
                          });
 
-struct OtherSize {
+struct Sizes {
   Wire wire;
-  int32_t block_tokens;
+  int32_t prefill_block_tokens;
+  int32_t decode_block_tokens;
   int32_t conversion_slots;
 };
 
@@ -151,24 +152,25 @@ TestEngineSetup WithKvOf(DType dtype) {
   return setup;
 }
 
-class OtherSizeTest : public testing::TestWithParam<OtherSize> {};
+class OtherSizeTest : public testing::TestWithParam<Sizes> {};
 
 // Each twice: decode then has the whole blocks of its own size, and less than a block of the
-// sender's may be missing in front.
+// sender's may be missing in front. Sizes that the same kernels serve.
 TEST_P(OtherSizeTest, ChangesNoAnswer) {
-  TestEngineSetup decode = Blocks();
+  TestEngineSetup decode = WithBlocksOf(GetParam().decode_block_tokens);
   decode.conversion_slots = GetParam().conversion_slots;
-  HandoffPair pair(WithBlocksOf(GetParam().block_tokens), decode, GetParam().wire);
-  for (EngineRequest request : Requests()) {
+  HandoffPair pair(WithBlocksOf(GetParam().prefill_block_tokens), decode, GetParam().wire);
+  const std::vector<EngineRequest> requests = Requests();
+  for (const size_t which : {1, 4, 5}) {
+    EngineRequest request = requests[which];
     const std::vector<TokenIds> expected = Unified(request);
-    const uint64_t id = request.id.value();
     for (const uint64_t time : {0, 1}) {
-      request.id = RequestId(2 * id + time);
+      request.id = RequestId(2 * which + time);
       const auto run = pair.Start(request);
       ASSERT_TRUE(run.ok()) << run.status();
       pair.Continue(**run);
       ASSERT_EQ(pair.AwaitEnd(**run), absl::OkStatus());
-      EXPECT_EQ(AllChoices(**run), expected) << "request " << id << " time " << time;
+      EXPECT_EQ(AllChoices(**run), expected) << "request " << which << " time " << time;
     }
   }
   pair.decode().Settle();
@@ -177,13 +179,15 @@ TEST_P(OtherSizeTest, ChangesNoAnswer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OtherSizeTest,
-                         testing::Values(OtherSize{Wire::kTcp, 8, 32},
-                                         OtherSize{Wire::kLoopback, 64, 32},
-                                         OtherSize{Wire::kTcp, 64, 2}),
+                         testing::Values(Sizes{Wire::kTcp, 16, 64, 32},
+                                         Sizes{Wire::kLoopback, 64, 16, 32},
+                                         Sizes{Wire::kTcp, 32, 16, 2}),
                          [](const auto& info) {
-                           return fmt::format("{}_of_{}_in_{}_slots",
-                                              info.param.wire == Wire::kTcp ? "tcp" : "loopback",
-                                              info.param.block_tokens, info.param.conversion_slots);
+                           const Sizes& sizes = info.param;
+                           return fmt::format("{}_from_{}_to_{}_in_{}_slots",
+                                              sizes.wire == Wire::kTcp ? "tcp" : "loopback",
+                                              sizes.prefill_block_tokens, sizes.decode_block_tokens,
+                                              sizes.conversion_slots);
                          });
 
 // A token's K or V of one head, in one layer.
