@@ -26,7 +26,8 @@ namespace {
 // Where the KV lies that goes and comes.
 struct KvMemory {
   Device& device;
-  size_t extent_bytes = 0;            // the largest that goes or comes
+  size_t extent_bytes = 0;            // its own
+  size_t largest_extent_bytes = 0;    // that comes: peers may keep theirs otherwise
   std::span<const std::byte> shared;  // of which other processes may read; empty: none
 };
 
@@ -43,7 +44,6 @@ bool Wants(const WorkerOptions& options, std::string_view transport) {
   return WishFor(options, transport) != Wish::kNot;
 }
 
-// A decode worker takes those of peers with other layouts, too.
 size_t LargestExtentBytes(const EngineOptions& made) {
   const KvLayout& layout = made.layout;
   return static_cast<size_t>(made.role == Role::kDecode ? LargestExtentBytesTo(layout)
@@ -57,9 +57,9 @@ FramedOptions Framing(const TransferTuning& tuning, const KvMemory& kv, TurnCoun
           .max_bytes_per_second = tuning.bandwidth,
           .turns = &counter.turns,
           .device = &kv.device,
-          .staged_payload_bytes = kv.extent_bytes,
-          .staging_bytes =
-              std::max(FramedOptions().staging_bytes, kLeastStagedExtents * kv.extent_bytes)};
+          .staged_payload_bytes = kv.largest_extent_bytes,
+          .staging_bytes = std::max(FramedOptions().staging_bytes,
+                                    kLeastStagedExtents * kv.largest_extent_bytes)};
 }
 
 ZeroCopy ZeroCopyOf(const TransferTuning& tuning) {
@@ -112,7 +112,7 @@ absl::StatusOr<std::unique_ptr<Medium>> OpenNccl(const WorkerOptions& options, c
   nccl.listen_host = options.host;
   nccl.listen_port = options.data_port == 0 ? 0 : static_cast<uint16_t>(options.data_port + 1);
   nccl.advertised_host = options.advertised_host;
-  nccl.chunk_bytes = std::max(nccl.chunk_bytes, kv.extent_bytes);
+  nccl.chunk_bytes = std::max(nccl.chunk_bytes, kv.largest_extent_bytes);
   (options.role == Role::kPrefill ? nccl.receive_slots : nccl.send_slots) = 0;
   return NcclMedium::Open(kv.device, nccl);
 }
@@ -146,6 +146,8 @@ ShmOptions ShmOptionsFor(const WorkerOptions& options, const KvMemory& kv) {
   ShmOptions shm = {.device = &kv.device,
                     .slot_bytes = ShmSlotBytes(kv.device, kv.extent_bytes),
                     .max_payload_bytes = kv.extent_bytes};
+  // Senders with the largest extents find room for two.
+  shm.slot_bytes = std::max(shm.slot_bytes, std::bit_ceil(3 * kv.largest_extent_bytes));
   // Only those who are connected to need room; one place is the least that there can be.
   shm.buffer_bytes = options.role == Role::kDecode
                          ? std::max<size_t>(options.tuning.transfer.buffer_bytes, shm.slot_bytes)
@@ -213,7 +215,8 @@ absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options,
                                                    std::vector<LeftOut>& left_out) {
   const EngineOptions& made = engine.options();
   const KvMemory kv = {.device = device,
-                       .extent_bytes = LargestExtentBytes(made),
+                       .extent_bytes = static_cast<size_t>(made.layout.ExtentBytes()),
+                       .largest_extent_bytes = LargestExtentBytes(made),
                        .shared = made.share_kv ? engine.kv_memory() : std::span<const std::byte>()};
   std::vector<FabricPart> parts;  // best first
   const bool has_to_share = options.role == Role::kPrefill;
