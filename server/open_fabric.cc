@@ -68,15 +68,11 @@ ZeroCopy ZeroCopyOf(const TransferTuning& tuning) {
 }
 
 // With what whoever starts a worker can do where the system has not the memory.
-absl::Status NoSharedMemory(const absl::Status& why, Role role, size_t bytes) {
-  const std::string do_this = role == Role::kDecode
-                                  ? fmt::format("ask for less than --kv-buffer-bytes={}", bytes)
-                                  : fmt::format(
-                                        "{} bytes are the least, whatever --kv-buffer-bytes "
-                                        "asks for at decode workers: make room",
-                                        bytes);
-  return Unavailable("shared memory for KV: {}: {}, or do without by --kv-transport=tcp",
-                     std::string(why.message()), do_this);
+absl::Status NoSharedMemory(const absl::Status& why, size_t bytes) {
+  return Unavailable(
+      "shared memory for KV: {}: ask for less than --kv-buffer-bytes={}, or do without by "
+      "--kv-transport=tcp",
+      std::string(why.message()), bytes);
 }
 
 // What lies where it is, or goes by itself, costs nothing while it is under way.
@@ -148,24 +144,23 @@ ShmOptions ShmOptionsFor(const WorkerOptions& options, const KvMemory& kv) {
                     .max_payload_bytes = kv.extent_bytes};
   // Senders with the largest extents find room for two.
   shm.slot_bytes = std::max(shm.slot_bytes, std::bit_ceil(3 * kv.largest_extent_bytes));
-  // Only those who are connected to need room; one place is the least that there can be.
+  // Only those who are connected to need room.
   shm.buffer_bytes = options.role == Role::kDecode
                          ? std::max<size_t>(options.tuning.transfer.buffer_bytes, shm.slot_bytes)
-                         : shm.slot_bytes;
+                         : 0;
   return shm;
 }
 
 FabricPart ShmPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {
   const ShmOptions shm = ShmOptionsFor(options, kv);
   const FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
-  const Role role = options.role;
   return {
       .name = "shm",
       .open = [=](FrameReceiver* receiver, auto) -> absl::StatusOr<std::unique_ptr<Transport>> {
         absl::StatusOr<std::unique_ptr<Medium>> medium = ShmMedium::Open(shm);
         // Not there, or not to be page-locked.
         if (absl::IsUnavailable(medium.status()) || absl::IsResourceExhausted(medium.status())) {
-          return NoSharedMemory(medium.status(), role, shm.buffer_bytes);
+          return NoSharedMemory(medium.status(), shm.buffer_bytes);
         }
         RETURN_IF_ERROR(medium.status());
         return NewFramedTransport(framing, *std::move(medium), receiver);

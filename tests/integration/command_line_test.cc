@@ -215,11 +215,6 @@ TEST_F(CommandLineTest, AWorkerWithoutItsSharedMemorySaysHowToGoOn) {
   EXPECT_THAT(sharing.output, StartsWith("error: RESOURCE_EXHAUSTED: KV pool of "));
   EXPECT_THAT(sharing.output, HasSubstr("File too large"));
   EXPECT_THAT(sharing.output, HasSubstr("--kv-transport=shm,tcp"));
-  const CommandResult prefill =
-      Shell("worker --role prefill --kv-transport=shm,tcp" + worker, limited);
-  EXPECT_EQ(prefill.exit_status, 1);
-  EXPECT_THAT(prefill.output, HasSubstr("4194304 bytes are the least"));
-  EXPECT_THAT(prefill.output, HasSubstr("--kv-transport=tcp"));
 }
 
 // The child of `parent` whose command line says `word`, or 0.

@@ -23,7 +23,7 @@ absl::StatusOr<SlotLayout> LayoutOf(const ShmOptions& options) {
   const size_t others = 2 * options.ring_bytes + SlotLayout::kControlBytes;
   const size_t least = others + 2 * options.max_payload_bytes;
   if (options.slot_bytes <= others || options.slot_bytes < least ||
-      options.buffer_bytes < options.slot_bytes) {
+      (options.buffer_bytes > 0 && options.buffer_bytes < options.slot_bytes)) {
     return InvalidArgument(
         "shared memory of {} bytes in slots of {}: a slot for payloads of {} has at least {}, and "
         "one must fit",

@@ -20,7 +20,7 @@ struct ShmOptions {
   // Where payloads lie and land; outlives the medium.
   Device* device = nullptr;
   // Shared memory for the connections that peers make, taken when the medium is made: as many
-  // connections as slots fit, others are refused.
+  // connections as slots fit, others are refused. 0: none are made to here.
   size_t buffer_bytes = size_t{64} << 20;
   // Of one connection; all but two rings for frames and a page is the area for payloads.
   size_t slot_bytes = size_t{4} << 20;

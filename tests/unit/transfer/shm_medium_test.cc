@@ -130,6 +130,17 @@ absl::Status Rejection(ShmMedium& near, ShmMedium& far) {
   }
 }
 
+TEST(ShmMedium, WhoIsNotConnectedToTakesNoSharedMemory) {
+  const auto near = *ShmMedium::Open(
+      {.device = &Host(), .buffer_bytes = 0, .max_payload_bytes = kMaxPayloadBytes});
+  EXPECT_TRUE(near->memory().empty());
+  const auto far = NewMedium();
+  EXPECT_TRUE(ConnectPair(*near, *far).accepted);
+  const absl::Status status = Rejection(*far, *near);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(status), HasSubstr("no shared memory left"));
+}
+
 TEST(ShmMedium, WithoutAFreeSlotThePeerIsToldSo) {
   const auto far = NewMedium();
   const auto near = NewMedium();
