@@ -308,7 +308,7 @@ void Worker::Parts::Watch() {
     using Health = GrpcServer::Health;
     server->SetHealth(reason.empty() && !draining ? Health::kServing : Health::kNotServing);
     if (draining) server->SetHealth(Health::kNotServing);  // since it was looked at
-    if (Registration* known = to_nudge) known->Nudge();
+    if (Registration* known = to_nudge) known->TellNow();
   });
 }
 

@@ -60,19 +60,27 @@ class Registration::Link {
         grpc::CreateCustomChannel(router, grpc::InsecureChannelCredentials(), arguments));
   }
 
+  // What a call is given whose request is put together from here on: Interrupt ends it even before
+  // it begins.
+  uint64_t Turn() {
+    absl::MutexLock lock(&mutex_);
+    return interrupts_;
+  }
+
   // The heartbeat that the router asks for.
-  absl::StatusOr<absl::Duration> Register(const v1::RegisterRequest& request) {
+  absl::StatusOr<absl::Duration> Register(const v1::RegisterRequest& request, uint64_t turn) {
     v1::RegisterResponse response;
-    RETURN_IF_ERROR(Call([&](grpc::ClientContext& context) {
+    RETURN_IF_ERROR(Call(turn, [&](grpc::ClientContext& context) {
       context.set_wait_for_ready(true);  // registered the moment that the router is there
       return stub_->Register(&context, request, &response);
     }));
     return absl::Milliseconds(std::max<int64_t>(response.heartbeat_ms(), 10));
   }
 
-  absl::StatusOr<v1::HeartbeatResponse> Heartbeat(const v1::HeartbeatRequest& request) {
+  absl::StatusOr<v1::HeartbeatResponse> Heartbeat(const v1::HeartbeatRequest& request,
+                                                  uint64_t turn) {
     v1::HeartbeatResponse response;
-    RETURN_IF_ERROR(Call([&](grpc::ClientContext& context) {
+    RETURN_IF_ERROR(Call(turn, [&](grpc::ClientContext& context) {
       return stub_->Heartbeat(&context, request, &response);
     }));
     return response;
@@ -89,9 +97,10 @@ class Registration::Link {
     if (!status.ok()) spdlog::debug("router={} not told of leaving", router_);
   }
 
-  // Ends the call in progress.
+  // Ends the call in progress with CANCELLED.
   void Interrupt() {
     absl::MutexLock lock(&mutex_);
+    ++interrupts_;
     if (context_ != nullptr) context_->TryCancel();
   }
 
@@ -102,11 +111,12 @@ class Registration::Link {
 
  private:
   template <typename Stub>
-  absl::Status Call(const Stub& stub) {
+  absl::Status Call(uint64_t turn, const Stub& stub) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
     {
       absl::MutexLock lock(&mutex_);
+      if (interrupts_ != turn) return Cancelled("interrupted");
       context_ = &context;
     }
     const grpc::Status status = stub(context);
@@ -119,6 +129,7 @@ class Registration::Link {
   std::unique_ptr<v1::Cluster::Stub> stub_;
   absl::Mutex mutex_;  // held across TryCancel, which never blocks and calls nobody back
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the call in progress
+  uint64_t interrupts_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 Registration::Registration(RegistrationOptions options) : options_(std::move(options)) {
@@ -133,6 +144,11 @@ Registration::~Registration() { Stop(); }
 void Registration::Nudge() {
   absl::MutexLock lock(&mutex_);
   ++nudges_;
+}
+
+void Registration::TellNow() {
+  Nudge();
+  for (auto& link : links_) link->Interrupt();
 }
 
 bool Registration::WaitUntilKnown(TimePoint deadline) {
@@ -236,9 +252,10 @@ void Registration::Run(Link& link) {
 }
 
 bool Registration::Join(Link& link, absl::Duration& heartbeat) {
+  const uint64_t turn = link.Turn();
   v1::RegisterRequest request = options_.self;
   *request.mutable_load() = options_.load();
-  const auto registered = link.Register(request);
+  const auto registered = link.Register(request, turn);
   if (!registered.ok()) {
     if (!absl::IsCancelled(registered.status())) ReportRefusal(link.router(), registered.status());
     return false;
@@ -252,17 +269,18 @@ bool Registration::Join(Link& link, absl::Duration& heartbeat) {
 }
 
 bool Registration::Beat(Link& link) {
+  const uint64_t turn = link.Turn();
   v1::HeartbeatRequest request;
   request.set_name(options_.self.name());
   request.set_incarnation(options_.self.incarnation());
   *request.mutable_load() = options_.load();
-  const auto response = link.Heartbeat(request);
+  const auto response = link.Heartbeat(request, turn);
   if (response.ok()) {
     TakeKvPeers(link, *response);
     return true;
   }
   const absl::Status status = response.status();
-  // Cancelled by a change of phase: the router still knows us.
+  // Cancelled by a change of phase or by news: the router still knows us.
   if (absl::IsCancelled(status)) return true;
   // Forgotten, or the router is gone or new: either way the next word is a registration.
   spdlog::info("router={} heartbeat failed status=\"{}\"", link.router(), status.ToString());

@@ -36,6 +36,9 @@ class Registration {
 
   // The load has changed: tells the routers soon, many changes at once.
   void Nudge();
+  // The same at once, of what must not wait for the answer to a call that is under way: whatever
+  // hangs here may keep it from being read. Never blocks.
+  void TellNow();
   // True once every router knows this worker; false when `deadline` came first.
   bool WaitUntilKnown(TimePoint deadline);
   // Tells every router that this worker is leaving: it gets nothing new. The leases are renewed

@@ -149,7 +149,7 @@ TEST_F(CpuDeviceTest, SharedMemoryIsAlignedZeroAndUnmapped) {
     use(size);  // the heap grows at first
     const int64_t before = MappedPages();
     for (int i = 0; i < 4; ++i) use(size);
-    EXPECT_EQ(MappedPages(), before);
+    EXPECT_LE(MappedPages(), before);  // the heap may shrink
   }
 }
 

@@ -1,0 +1,133 @@
+// How a worker keeps its routers told, against a router of the test.
+#include "server/registration.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "absl/synchronization/mutex.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server_builder.h"
+#include "gtest/gtest.h"
+#include "tandem/v1/cluster.grpc.pb.h"
+
+namespace tandem {
+namespace {
+
+// Keeps what it is told; answers no call while it is held.
+class SilentRouter final : public v1::Cluster::Service {
+ public:
+  grpc::Status Register(grpc::ServerContext* context, const v1::RegisterRequest* request,
+                        v1::RegisterResponse* response) override {
+    response->set_heartbeat_ms(10);
+    return Take(*context, request->load());
+  }
+  grpc::Status Heartbeat(grpc::ServerContext* context, const v1::HeartbeatRequest* request,
+                         v1::HeartbeatResponse*) override {
+    return Take(*context, request->load());
+  }
+  grpc::Status Deregister(grpc::ServerContext*, const v1::DeregisterRequest*,
+                          v1::DeregisterResponse*) override {
+    return grpc::Status::OK;
+  }
+
+  void Hold(bool held) {
+    absl::MutexLock lock(&mutex_);
+    held_ = held;
+  }
+  // False after a minute.
+  bool AwaitCallThatIsHeld() {
+    absl::MutexLock lock(&mutex_);
+    const auto one = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return num_held_ > 0; };
+    return mutex_.AwaitWithTimeout(absl::Condition(&one), absl::Minutes(1));
+  }
+  bool AwaitWord(const std::string& not_ready) {
+    absl::MutexLock lock(&mutex_);
+    const auto came = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return word_ == not_ready; };
+    return mutex_.AwaitWithTimeout(absl::Condition(&came), absl::Minutes(1));
+  }
+  // Calls that were held until their time was over.
+  int num_timed_out() {
+    absl::MutexLock lock(&mutex_);
+    return num_timed_out_;
+  }
+
+ private:
+  grpc::Status Take(grpc::ServerContext& context, const v1::WorkerLoad& load) {
+    absl::MutexLock lock(&mutex_);
+    word_ = load.not_ready();
+    ++num_held_;
+    const auto over = [this, &context]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return !held_ || context.IsCancelled();
+    };
+    while (!mutex_.AwaitWithTimeout(absl::Condition(&over), absl::Milliseconds(1))) {
+    }
+    --num_held_;
+    if (context.IsCancelled() && std::chrono::system_clock::now() >= context.deadline()) {
+      ++num_timed_out_;
+    }
+    return grpc::Status::OK;
+  }
+
+  absl::Mutex mutex_;
+  bool held_ ABSL_GUARDED_BY(mutex_) = false;
+  int num_held_ ABSL_GUARDED_BY(mutex_) = 0;
+  int num_timed_out_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string word_ ABSL_GUARDED_BY(mutex_) = "nothing yet";
+};
+
+class RegistrationTest : public testing::Test {
+ protected:
+  RegistrationTest() {
+    int port = 0;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&router_);
+    server_ = builder.BuildAndStart();
+    registration_ = std::make_unique<Registration>(RegistrationOptions{
+        .routers = {"127.0.0.1:" + std::to_string(port)}, .self = {}, .load = [this] {
+          absl::MutexLock lock(&mutex_);
+          v1::WorkerLoad load;
+          load.set_not_ready(not_ready_);
+          return load;
+        }});
+  }
+  ~RegistrationTest() override {
+    router_.Hold(false);
+    registration_.reset();
+    server_->Shutdown();
+  }
+
+  void SetNotReady(const std::string& reason) {
+    absl::MutexLock lock(&mutex_);
+    not_ready_ = reason;
+  }
+
+  absl::Mutex mutex_;
+  std::string not_ready_ ABSL_GUARDED_BY(mutex_);
+  SilentRouter router_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Registration> registration_;
+};
+
+TEST_F(RegistrationTest, TheLoadIsToldWithEveryHeartbeat) {
+  ASSERT_TRUE(router_.AwaitWord(""));
+  SetNotReady("the engine hangs");
+  EXPECT_TRUE(router_.AwaitWord("the engine hangs"));
+}
+
+// A process of which one thread hangs may not get to read an answer that has come: the call ends by
+// its deadline of 2 s, and until then the routers would know nothing.
+TEST_F(RegistrationTest, WhatMustBeToldNowWaitsForNoAnswer) {
+  ASSERT_TRUE(router_.AwaitWord(""));
+  router_.Hold(true);
+  ASSERT_TRUE(router_.AwaitCallThatIsHeld());
+  const int before = router_.num_timed_out();
+  SetNotReady("the engine hangs");
+  registration_->TellNow();
+  EXPECT_TRUE(router_.AwaitWord("the engine hangs"));
+  EXPECT_EQ(router_.num_timed_out(), before) << "it waited for a call's deadline";
+}
+
+}  // namespace
+}  // namespace tandem
