@@ -91,8 +91,8 @@ tandem_fuzz_test(ipc_greeting_fuzz
   CORPUS fuzz/corpus/ipc_greeting
   DEPS tandem_transfer)
 tandem_test(shm_test
-  SOURCES unit/transfer/shm_area_test.cc unit/transfer/shm_medium_test.cc
-          unit/transfer/shm_ring_test.cc support/channel_pair.cc
+  SOURCES unit/transfer/shm_area_test.cc unit/transfer/shm_core_choice_test.cc
+          unit/transfer/shm_medium_test.cc unit/transfer/shm_ring_test.cc support/channel_pair.cc
   DEPS tandem_transfer tandem_kernels)
 tandem_fuzz_test(shm_setup_fuzz
   SOURCES fuzz/shm_setup_fuzz.cc

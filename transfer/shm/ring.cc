@@ -1,5 +1,7 @@
 #include "transfer/shm/ring.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -46,6 +48,7 @@ absl::StatusOr<size_t> RingWriter::Put(std::span<const std::byte> bytes) {
 
 bool RingWriter::Publish() {
   published_ = tail_;
+  control_->writer_core.store(sched_getcpu(), std::memory_order_relaxed);
   control_->tail.store(tail_);
   return TakeFlag(control_->reader_sleeps);
 }

@@ -17,14 +17,15 @@ namespace tandem {
 //   head           bytes ever consumed; written by the reader only
 //   reader_sleeps  1: the reader found nothing and wants to be woken
 //   writer_sleeps  1: the writer found no room and wants to be woken
+//   writer_core    where the writer ran when it last published; a hint that nothing rests on
 // `tail - head` is what waits, at most the ring's size; both only grow. Each side keeps its own
 // index privately and never reads it back. What it reads of the other's is checked: whatever the
 // other process writes there, nothing outside of the ring is touched.
 //
-// Why no wake-up is lost: all four are accessed in one total order (seq_cst). The sleeper sets its
-// flag and then looks at the index again; the other side moves the index and then looks at the
-// flag. Whichever comes second in that order sees what the first wrote: either the sleeper sees the
-// new index and stays up, or the other side sees the flag and wakes it. Clearing the flag is an
+// Why no wake-up is lost: the first four are accessed in one total order (seq_cst). The sleeper
+// sets its flag and then looks at the index again; the other side moves the index and then looks at
+// the flag. Whichever comes second in that order sees what the first wrote: either the sleeper sees
+// the new index and stays up, or the other side sees the flag and wakes it. Clearing the flag is an
 // exchange, so that exactly one of the two clears it, and one setting is one wake-up at the most.
 // Cost: two ordered stores per published piece; nothing spins.
 struct RingControl {
@@ -32,6 +33,7 @@ struct RingControl {
   alignas(64) std::atomic<uint64_t> head;
   alignas(64) std::atomic<uint32_t> reader_sleeps;
   alignas(64) std::atomic<uint32_t> writer_sleeps;
+  alignas(64) std::atomic<int32_t> writer_core;
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<uint32_t>::is_always_lock_free);
@@ -94,6 +96,7 @@ class RingReader {
   SleepChange Disarm();
   // How much can be got now.
   absl::StatusOr<size_t> Waiting();
+  int32_t writer_core() const { return control_->writer_core.load(std::memory_order_relaxed); }
 
  private:
   RingControl* control_;

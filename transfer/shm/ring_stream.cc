@@ -98,11 +98,18 @@ absl::StatusOr<bool> RingStream::TakeWakes() {
     return FailedPrecondition("the peer rang {} times where it owed {}", count, wakes_owed_);
   }
   wakes_owed_ -= count;
+  if (count > 0) LeaveWritersCore();
   if (count > 0 && blocked_ && !out_.armed()) {
     doorbell_.RingOwn();  // that was for Write, which is still to come
     ++wakes_owed_;
   }
   return count == 0;
+}
+
+void RingStream::LeaveWritersCore() {
+  if (core_choice_ == nullptr) return;
+  const auto waiting = in_.Waiting();
+  if (waiting.ok() && *waiting > 0) core_choice_->WokenBy(in_.writer_core());
 }
 
 absl::Status RingStream::LookForTheEnd() {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "transfer/shm/core_choice.h"
 #include "transfer/shm/doorbell.h"
 #include "transfer/shm/ring.h"
 
@@ -22,9 +23,14 @@ namespace tandem {
 // that returned 0 the doorbell has been rung or its flag is set. Thread: the loop's.
 class RingStream {
  public:
-  // `socket` stays the caller's and outlives this.
-  RingStream(int socket, Doorbell doorbell, RingReader in, RingWriter out)
-      : socket_(socket), doorbell_(std::move(doorbell)), in_(in), out_(out) {}
+  // `socket` stays the caller's; both it and `core_choice`, the loop's, outlive this. Null where
+  // little is read.
+  RingStream(int socket, Doorbell doorbell, CoreChoice* core_choice, RingReader in, RingWriter out)
+      : socket_(socket),
+        doorbell_(std::move(doorbell)),
+        core_choice_(core_choice),
+        in_(in),
+        out_(out) {}
 
   // As ByteChannel's.
   absl::StatusOr<size_t> Read(std::span<const iovec> parts);
@@ -42,10 +48,12 @@ class RingStream {
   absl::StatusOr<bool> AwaitInput();
   absl::StatusOr<bool> AwaitRoom();
   absl::StatusOr<bool> TakeWakes();
+  void LeaveWritersCore();
   absl::Status LookForTheEnd();
 
   const int socket_;
   Doorbell doorbell_;
+  CoreChoice* const core_choice_;
   RingReader in_;
   RingWriter out_;
   uint64_t wakes_owed_ = 0;  // at most: what the peer may still send

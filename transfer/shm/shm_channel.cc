@@ -21,9 +21,6 @@ absl::Status Refusal(absl::StatusCode code) {
   return FailedPrecondition("the peer refused with status code {}", static_cast<int>(code));
 }
 
-// As many bytes are copied at once: the peer works on one piece while this side works on the next.
-constexpr size_t kPiecesPerArea = 4;
-
 absl::StatusOr<size_t> PieceOf(const SlotLayout& layout, size_t max_payload_bytes) {
   if (max_payload_bytes <= layout.area_bytes / 2) {
     return std::max(max_payload_bytes, static_cast<size_t>(layout.area_bytes / kPiecesPerArea));
@@ -37,12 +34,12 @@ absl::StatusOr<size_t> PieceOf(const SlotLayout& layout, size_t max_payload_byte
 }  // namespace
 
 AcceptedShmChannel::AcceptedShmChannel(UniqueFd socket, UniqueFd watch, Doorbell doorbell,
-                                       SlotPool& slots, size_t slot)
+                                       CoreChoice& core_choice, SlotPool& slots, size_t slot)
     : socket_(std::move(socket)),
       watch_(std::move(watch)),
       slots_(slots),
       slot_(slot),
-      stream_(socket_.get(), std::move(doorbell),
+      stream_(socket_.get(), std::move(doorbell), &core_choice,
               RingReader(slots.parts(slot).control->forward, slots.parts(slot).forward),
               RingWriter(slots.parts(slot).control->back, slots.parts(slot).back)),
       lane_(AreaReader(slots.parts(slot).control->area, slots.parts(slot).area), stream_) {}
@@ -76,7 +73,8 @@ absl::Status ConnectedShmChannel::MapSlot() {
   RETURN_IF_ERROR(doorbell.NeverBlock());
   RETURN_IF_ERROR(AddToWatch(watch_, doorbell.fd()));
   const SlotParts parts = PartsOf(setup->layout, mapping_.bytes());
-  stream_.emplace(socket_.get(), std::move(doorbell), RingReader(parts.control->back, parts.back),
+  stream_.emplace(socket_.get(), std::move(doorbell), nullptr,
+                  RingReader(parts.control->back, parts.back),
                   RingWriter(parts.control->forward, parts.forward));
   lane_.emplace(copier_, AreaWriter(parts.control->area, parts.area, piece_bytes), *stream_);
   return absl::OkStatus();

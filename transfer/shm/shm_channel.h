@@ -20,8 +20,9 @@ namespace tandem {
 class AcceptedShmChannel final : public ByteChannel {
  public:
   // `slot` was taken from `slots`, which outlives this; `watch` has the socket and the doorbell.
-  AcceptedShmChannel(UniqueFd socket, UniqueFd watch, Doorbell doorbell, SlotPool& slots,
-                     size_t slot);
+  // `core_choice` is the loop's.
+  AcceptedShmChannel(UniqueFd socket, UniqueFd watch, Doorbell doorbell, CoreChoice& core_choice,
+                     SlotPool& slots, size_t slot);
   ~AcceptedShmChannel() override;
 
   int fd() const override { return watch_.get(); }

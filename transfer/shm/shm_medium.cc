@@ -107,7 +107,8 @@ std::unique_ptr<ByteChannel> ShmMedium::Welcome(UniqueFd socket) {
   }
   return std::make_unique<AcceptedShmChannel>(
       std::move(socket), std::move(wiring->watch),
-      Doorbell(std::move(wiring->to_acceptor), std::move(wiring->to_connector)), *slots_, *slot);
+      Doorbell(std::move(wiring->to_acceptor), std::move(wiring->to_connector)), core_choice_,
+      *slots_, *slot);
 }
 
 void ShmMedium::Refuse(const UniqueFd& socket, absl::StatusCode code, uint64_t& count) {

@@ -11,6 +11,7 @@
 #include "kernels/device.h"
 #include "transfer/host_listener.h"
 #include "transfer/medium.h"
+#include "transfer/shm/core_choice.h"
 #include "transfer/shm/lanes.h"
 #include "transfer/shm/slot_pool.h"
 
@@ -79,6 +80,7 @@ class ShmMedium final : public Medium {
   const std::unique_ptr<SlotPool> slots_;
   const DeviceBuffer registration_;  // of the slots; gone before them
   AreaCopier copier_;
+  CoreChoice core_choice_;
   uint64_t refused_strangers_ = 0;
   uint64_t refused_for_room_ = 0;
 };
