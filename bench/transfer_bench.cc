@@ -28,6 +28,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/process.h"
 #include "base/rng.h"
 #include "base/status.h"
 #include "bench/flags.h"
@@ -350,5 +351,6 @@ absl::Status Main(int argc, char** argv) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
+  tandem::LockWithoutLookingForDeadlocks();
   return tandem::ExitCode("transfer_bench", tandem::Main(argc, argv));
 }

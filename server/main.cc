@@ -2,6 +2,7 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "base/process.h"
 #include "base/retry_after.h"
 #include "fmt/format.h"
 #include "server/commands.h"
@@ -53,4 +54,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace tandem
 
-int main(int argc, char** argv) { return tandem::Main(argc, argv); }
+int main(int argc, char** argv) {
+  tandem::LockWithoutLookingForDeadlocks();
+  return tandem::Main(argc, argv);
+}
