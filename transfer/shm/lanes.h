@@ -12,9 +12,6 @@
 
 namespace tandem {
 
-// The peer works on one piece while this side works on the next.
-inline constexpr size_t kPiecesPerArea = 4;
-
 // What the sending lanes of a medium copy with, one at a time.
 struct AreaCopier {
   static constexpr size_t kMaxPayloads = 512;

@@ -21,6 +21,9 @@ absl::Status Refusal(absl::StatusCode code) {
   return FailedPrecondition("the peer refused with status code {}", static_cast<int>(code));
 }
 
+// As many bytes are copied at once: the peer works on one piece while this side works on the next.
+constexpr size_t kPiecesPerArea = 4;
+
 absl::StatusOr<size_t> PieceOf(const SlotLayout& layout, size_t max_payload_bytes) {
   if (max_payload_bytes <= layout.area_bytes / 2) {
     return std::max(max_payload_bytes, static_cast<size_t>(layout.area_bytes / kPiecesPerArea));
