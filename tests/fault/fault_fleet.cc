@@ -219,7 +219,8 @@ void FleetMember::AwaitAlive() {
   const TimePoint came = context_.status.Await(
       [&](const auto& status) { return IsWell(status, name_, child); }, kPatience);
   if (came == kNoDeadline) {
-    context_.findings.Add(fmt::format("{} (pid {}) lives and is not used again", name_, child));
+    context_.findings.Add(fmt::format("{} (pid {}) lives and is not used again: {}", name_, child,
+                                      Seen(*context_.status.latest(), name_)));
   }
 }
 
