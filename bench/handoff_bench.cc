@@ -4,11 +4,12 @@
 //                 [--threads 0] [--pairs 40] [--long 3] [--json FILE]
 // Per transport a service of a router, a prefill, a decode and a unified worker, without a prefix
 // cache. Short: prompts of 16 tokens, each on either route, which of them first taking turns;
-// the median of the differences in TTFT, as the client sees it, is what the hand-off adds; beside
-// it what the stages of TTFT name: reserving at the decode worker and posting KV. Long: prompts of
-// 2,048 tokens on the disaggregated route; how much of their KV had reached the decode worker by
-// the first token, and the time from there to the acknowledgement of the rest. The client of one
-// request waits for its end before the next begins. --threads is that of each worker.
+// the median of the differences in TTFT, as the client sees it, is what the hand-off adds, with the
+// interval in which it lies at 95%; beside it what the stages of TTFT name: reserving at the decode
+// worker and posting KV. Long: prompts of 2,048 tokens on the disaggregated route; how much of
+// their KV had reached the decode worker by the first token, and the time from there to the
+// acknowledgement of the rest. The client of one request waits for its end before the next begins.
+// --threads is that of each worker.
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -144,11 +145,14 @@ absl::StatusOr<Json> MeasureShort(Client& client, int32_t pairs) {
     added.push_back(ttft_ms[1] - ttft_ms[0]);
   }
   const double median_added = Median(added);
+  const MedianInterval interval = IntervalOfMedian(added);
   return Json{{"prompt_tokens", kShortPrompt},
               {"pairs", pairs},
               {"unified_ttft_ms", Median(unified)},
               {"disaggregated_ttft_ms", Median(split)},
               {"added_ms", median_added},
+              {"added_low_ms", interval.low},
+              {"added_high_ms", interval.high},
               {"stages_ms", Median(on_the_way)},
               {"most_ms", kMostAddedMs},
               {"met", median_added < kMostAddedMs},
@@ -183,10 +187,12 @@ absl::StatusOr<Json> MeasureTransport(const Flags& flags, const std::string& tra
   RETURN_IF_ERROR(WarmUp(service.client()));
   ASSIGN_OR_RETURN(Json short_prompts, MeasureShort(service.client(), flags.pairs));
   ASSIGN_OR_RETURN(Json long_prompts, MeasureLong(service.client(), flags.long_prompts));
-  fmt::print("{:5} 16 tokens: TTFT {:.2f} ms unified, {:.2f} ms disaggregated, added {:.2f} ms\n",
-             transport, short_prompts["unified_ttft_ms"].get<double>(),
-             short_prompts["disaggregated_ttft_ms"].get<double>(),
-             short_prompts["added_ms"].get<double>());
+  fmt::print(
+      "{:5} 16 tokens: TTFT {:.2f} ms unified, {:.2f} ms disaggregated, added {:.2f} ms "
+      "({:.2f} to {:.2f})\n",
+      transport, short_prompts["unified_ttft_ms"].get<double>(),
+      short_prompts["disaggregated_ttft_ms"].get<double>(), short_prompts["added_ms"].get<double>(),
+      short_prompts["added_low_ms"].get<double>(), short_prompts["added_high_ms"].get<double>());
   fmt::print("{:5} 2,048 tokens: {:.1f}% of the bytes hidden\n", transport,
              100 * long_prompts["hidden_share"].get<double>());
   return Json{{"transport", transport},

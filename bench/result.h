@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <fstream>
 #include <string>
@@ -16,9 +17,28 @@ namespace tandem {
 // 0 of none.
 inline double Median(std::vector<double> values) {
   if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  std::sort(values.begin(), values.end());
+  const size_t upper = values.size() / 2;
+  return values.size() % 2 != 0 ? values[upper] : (values[upper - 1] + values[upper]) / 2;
+}
+
+// Where the true median lies with 95% confidence, whatever the distribution: the two values as far
+// from the middle as a fair coin's count is from n / 2. The whole range of few values.
+struct MedianInterval {
+  double low = 0;
+  double high = 0;
+};
+inline MedianInterval IntervalOfMedian(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  const auto n = static_cast<double>(values.size());
+  const double reach = 1.96 * std::sqrt(n) / 2;
+  const auto last = static_cast<ptrdiff_t>(values.size()) - 1;
+  const auto at = [&values, last](double rank) {
+    return values[static_cast<size_t>(
+        std::clamp<ptrdiff_t>(static_cast<ptrdiff_t>(rank), 0, last))];
+  };
+  return {at(std::floor(n / 2 - reach)), at(std::ceil(n / 2 + reach))};
 }
 
 // The processor and how many cores of it.
