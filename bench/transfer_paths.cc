@@ -100,9 +100,15 @@ void SendingPath::Send(const Load& load, std::span<const std::byte> pool) {
                                  result = status;
                                  done.Notify();
                                }));
-  for (uint32_t i = 0; i < load.extents(); ++i) {
-    check(transport_->Post(stream, kEpoch, i / load.blocks, i,
-                           pool.subspan(size_t{i} * load.extent_bytes, load.extent_bytes)));
+  std::vector<PostedExtent> extents(load.blocks);
+  for (uint32_t layer = 0; layer < load.layers; ++layer) {
+    for (uint32_t i = 0; i < load.blocks; ++i) {
+      const uint32_t block = layer * load.blocks + i;
+      extents[i] = {.layer = layer,
+                    .block = block,
+                    .payload = pool.subspan(size_t{block} * load.extent_bytes, load.extent_bytes)};
+    }
+    check(transport_->Post(stream, kEpoch, extents));
   }
   check(transport_->FinishStream(stream, kEpoch));
   done.WaitForNotification();

@@ -107,14 +107,17 @@ absl::Status KvSender::PostBlocks(int32_t layer, Sequence& sequence, int32_t fir
   OutgoingKv& outgoing = *sequence.request.outgoing;
   const HandoffTarget& target = outgoing.target;
   first = std::max(first, target.cached_tokens / store_.layout().block_tokens);
+  extents_.clear();
   for (int32_t block = first; block < last; ++block) {
-    if (outgoing.frames == 0) outgoing.first_posted = clock_.Now();
     const BlockId id(table.block_ids()[static_cast<size_t>(block)]);
-    RETURN_IF_ERROR(transport_->Post(target.reservation.value(), target.epoch,
-                                     static_cast<uint32_t>(layer), static_cast<uint32_t>(block),
-                                     store_.Extent(layer, id)));
-    ++outgoing.frames;
+    extents_.push_back({.layer = static_cast<uint32_t>(layer),
+                        .block = static_cast<uint32_t>(block),
+                        .payload = store_.Extent(layer, id)});
   }
+  if (extents_.empty()) return absl::OkStatus();
+  if (outgoing.frames == 0) outgoing.first_posted = clock_.Now();
+  RETURN_IF_ERROR(transport_->Post(target.reservation.value(), target.epoch, extents_));
+  outgoing.frames += extents_.size();
   return absl::OkStatus();
 }
 

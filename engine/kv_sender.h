@@ -85,7 +85,8 @@ class KvSender {
   int32_t num_open_ = 0;  // neither closed nor ended
   uint64_t num_reopened_ = 0;
   uint64_t last_attempt_ = 0;
-  std::vector<Pause> pauses_;  // of those that are lost
+  std::vector<Pause> pauses_;          // of those that are lost
+  std::vector<PostedExtent> extents_;  // of the post that is being made
 };
 
 }  // namespace tandem

@@ -177,11 +177,10 @@ Transport* Fabric::RouteOf(StreamKey key) const {
   return route == routes_.end() ? nullptr : route->second.transport;
 }
 
-absl::Status Fabric::Post(uint64_t stream, uint64_t epoch, uint32_t layer, uint32_t block,
-                          std::span<const std::byte> payload) {
+absl::Status Fabric::Post(uint64_t stream, uint64_t epoch, std::span<const PostedExtent> extents) {
   Transport* const transport = RouteOf({.stream = stream, .epoch = epoch});
   if (transport == nullptr) return absl::OkStatus();  // it has ended
-  return transport->Post(stream, epoch, layer, block, payload);
+  return transport->Post(stream, epoch, extents);
 }
 
 absl::Status Fabric::FinishStream(uint64_t stream, uint64_t epoch) {

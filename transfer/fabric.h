@@ -77,8 +77,8 @@ class Fabric final : public Transport {
   absl::Status MayReach(std::string_view peer) const override;
   absl::Status OpenStream(std::string_view peer, uint64_t stream, uint64_t epoch,
                           Duration renew_every, StreamEnded ended) override;
-  absl::Status Post(uint64_t stream, uint64_t epoch, uint32_t layer, uint32_t block,
-                    std::span<const std::byte> payload) override;
+  absl::Status Post(uint64_t stream, uint64_t epoch,
+                    std::span<const PostedExtent> extents) override;
   absl::Status FinishStream(uint64_t stream, uint64_t epoch) override;
   void AbortStream(uint64_t stream, uint64_t epoch) override;
 

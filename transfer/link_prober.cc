@@ -52,12 +52,14 @@ absl::StatusOr<LinkProber::End> LinkProber::AwaitEnd(uint64_t stream) {
 
 absl::Status LinkProber::Post(const Target& target, uint64_t stream, Load load) {
   const size_t places = memory_.size() / kMaxProbePayload;
+  std::vector<PostedExtent> extents;
   for (int i = 0; i < load.frames; ++i) {
     const size_t place = static_cast<size_t>(i) % places * kMaxProbePayload;
-    RETURN_IF_ERROR(target.transport.Post(stream, target.epoch, 0, static_cast<uint32_t>(i),
-                                          memory_.bytes().subspan(place, load.payload_bytes)));
-    bytes_sent_ += kFrameHeaderBytes + load.payload_bytes;
+    extents.push_back({.block = static_cast<uint32_t>(i),
+                       .payload = memory_.bytes().subspan(place, load.payload_bytes)});
   }
+  RETURN_IF_ERROR(target.transport.Post(stream, target.epoch, extents));
+  bytes_sent_ += extents.size() * (kFrameHeaderBytes + load.payload_bytes);
   return target.transport.FinishStream(stream, target.epoch);
 }
 

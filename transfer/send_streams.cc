@@ -17,21 +17,24 @@ absl::StatusOr<uint64_t> SendStreams::Open(StreamKey key, StreamEnded ended) {
   return next_serial_++;
 }
 
-absl::StatusOr<std::optional<uint64_t>> SendStreams::Admit(StreamKey key, size_t payload_bytes) {
-  if (payload_bytes == 0 || payload_bytes > kMaxPayloadBytes) {
+absl::StatusOr<std::optional<uint64_t>> SendStreams::Admit(StreamKey key,
+                                                           std::span<const PostedExtent> extents) {
+  for (const PostedExtent& extent : extents) {
+    const size_t bytes = extent.payload.size();
+    if (bytes > 0 && bytes <= kMaxPayloadBytes) continue;
     return InvalidArgument("stream {}: payload of {} bytes: must have between 1 and {}", key.stream,
-                           payload_bytes, kMaxPayloadBytes);
+                           bytes, kMaxPayloadBytes);
   }
   absl::MutexLock lock(&mutex_);
   const auto place = open_.find(key);
   if (place == open_.end()) return std::nullopt;
   Entry& entry = place->second;
   if (entry.finished) return Internal("stream {}: a frame after its commit", key.stream);
-  if (entry.frames >= max_frames_) {
-    return ResourceExhausted("stream {}: {} frames are posted, it may have no more", key.stream,
-                             entry.frames);
+  if (extents.size() > max_frames_ - entry.frames) {
+    return ResourceExhausted("stream {}: {} frames are posted, {} more would be over {}",
+                             key.stream, entry.frames, extents.size(), max_frames_);
   }
-  ++entry.frames;
+  entry.frames += extents.size();
   return entry.serial;
 }
 

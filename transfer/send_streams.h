@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -26,10 +27,11 @@ class SendStreams {
   // The serial. UNAVAILABLE after Close; INTERNAL when the key is open already.
   absl::StatusOr<uint64_t> Open(StreamKey key, StreamEnded ended);
 
-  // Counts one data frame and gives the serial; empty when the stream has ended.
-  // RESOURCE_EXHAUSTED when it has too many; INVALID_ARGUMENT for a size that no frame can have;
-  // INTERNAL after Finish.
-  absl::StatusOr<std::optional<uint64_t>> Admit(StreamKey key, size_t payload_bytes);
+  // Counts a data frame for each of `extents`, or none when it fails, and gives the serial; empty
+  // when the stream has ended. RESOURCE_EXHAUSTED when it would have too many; INVALID_ARGUMENT for
+  // a size that no frame can have; INTERNAL after Finish.
+  absl::StatusOr<std::optional<uint64_t>> Admit(StreamKey key,
+                                                std::span<const PostedExtent> extents);
 
   struct Commit {
     uint64_t serial = 0;

@@ -17,6 +17,13 @@
 
 namespace tandem {
 
+// An extent that is to be sent: where its bytes lie, which stay the caller's.
+struct PostedExtent {
+  uint32_t layer = 0;
+  uint32_t block = 0;
+  std::span<const std::byte> payload;
+};
+
 struct MissingExtent {
   uint32_t layer = 0;
   uint32_t block = 0;
@@ -75,18 +82,20 @@ class Transport {
   // MayReach says.
   virtual absl::Status OpenStream(std::string_view peer, uint64_t stream, uint64_t epoch,
                                   Duration renew_every, StreamEnded ended) = 0;
-  // Queues a data frame. The payload is not copied: it must stay valid until `ended` was called or
-  // AbortStream returned. Frames of a stream that already ended are dropped.
-  // RESOURCE_EXHAUSTED when the stream has too many frames queued; INVALID_ARGUMENT for a payload
-  // that is empty or larger than kMaxPayloadBytes; INTERNAL after FinishStream.
-  virtual absl::Status Post(uint64_t stream, uint64_t epoch, uint32_t layer, uint32_t block,
-                            std::span<const std::byte> payload) = 0;
+  // Queues a data frame for each of `extents`, in their order; all of them, or none when it fails.
+  // Costs a lock and a wake-up however many they are: post what is ready together. Payloads are not
+  // copied: they must stay valid until `ended` was called or AbortStream returned. Frames of a
+  // stream that already ended are dropped.
+  // RESOURCE_EXHAUSTED when the stream would have too many frames queued; INVALID_ARGUMENT when a
+  // payload is empty or larger than kMaxPayloadBytes; INTERNAL after FinishStream.
+  virtual absl::Status Post(uint64_t stream, uint64_t epoch,
+                            std::span<const PostedExtent> extents) = 0;
   // No more data frames: queues the commit. INTERNAL the second time.
   virtual absl::Status FinishStream(uint64_t stream, uint64_t epoch) = 0;
   // Drops what is queued; once it returns this side reads no payload of the stream any more, and a
-  // peer that reads them where they lie (ipc) takes nothing that changed: it fails the hash. `ended`
-  // is called with CANCELLED, before or soon after, unless it was already. May wait for the thread
-  // of the transport to let go of a payload, never for a peer.
+  // peer that reads them where they lie (ipc) takes nothing that changed: it fails the hash.
+  // `ended` is called with CANCELLED, before or soon after, unless it was already. May wait for the
+  // thread of the transport to let go of a payload, never for a peer.
   virtual void AbortStream(uint64_t stream, uint64_t epoch) = 0;
 
   // One per peer that was ever connected to, of the latest 256.

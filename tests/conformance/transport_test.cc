@@ -43,6 +43,64 @@ TEST_P(TransportTest, FramesArriveWholeAndInOrder) {
   ExpectOneEndEach({1});
 }
 
+TEST_P(TransportTest, ExtentsPostedTogetherArriveInTheirOrder) {
+  Start();
+  ASSERT_EQ(Open(1), absl::OkStatus());
+  ASSERT_EQ(PostTogether(1, 0, 40, 3000), absl::OkStatus());
+  ASSERT_EQ(PostTogether(1, 40, 40, 3000), absl::OkStatus());
+  ASSERT_EQ(PostTogether(1, 40, 50, 3000), absl::OkStatus());
+  ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
+  ExpectArrived(1, 50, 3000);
+  uint32_t landed = 0;
+  for (const auto& call : receiver_probe_.CallsOf(1)) {
+    if (call.kind != Kind::kLanded) continue;
+    EXPECT_TRUE(connections() > 1 || call.header.block == landed);
+    ++landed;
+  }
+  EXPECT_EQ(landed, 50u);
+  ExpectOneEndEach({1});
+}
+
+TEST_P(TransportTest, APostThatFailsQueuesNoneOfItsExtents) {
+  options_.max_queued_frames = 10;
+  Start();
+  ASSERT_EQ(Open(1), absl::OkStatus());
+  ASSERT_EQ(PostTogether(1, 0, 8, 500), absl::OkStatus());
+  EXPECT_EQ(PostTogether(1, 8, 11, 500).code(), absl::StatusCode::kResourceExhausted);
+  const PostedExtent with_an_empty_one[] = {{.block = 8, .payload = Payload(500, 1)},
+                                            {.block = 9, .payload = {}}};
+  EXPECT_EQ(sender_->Post(1, kEpoch, with_an_empty_one).code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_EQ(PostTogether(1, 8, 10, 500), absl::OkStatus()) << "there is room for two still";
+  ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
+  ExpectArrived(1, 10, 500);
+  EXPECT_EQ(receiver_probe_.Count(1, Kind::kLanded), 10);
+  EXPECT_EQ(receiver_probe_.CallsOf(1).back().header.frames, 10u);
+  ExpectOneEndEach({1});
+}
+
+// The receiver is held, and takes less at a time than was posted at once.
+TEST_P(TransportTest, CreditBoundsWhatWasPostedTogether) {
+  absl::Notification held;
+  absl::Notification release;
+  receiver_probe_.prepare_policy = [&](const FrameHeader&) {
+    if (!held.HasBeenNotified()) {
+      held.Notify();
+      release.WaitForNotification();
+    }
+    return absl::OkStatus();
+  };
+  options_.credit_window_bytes = 10'000;
+  Start();
+  ASSERT_EQ(Open(1), absl::OkStatus());
+  ASSERT_EQ(PostTogether(1, 0, 50, 3000), absl::OkStatus());
+  ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
+  held.WaitForNotification();
+  EXPECT_LE(sender_->links().front().bytes_in_flight, 10'000u);
+  release.Notify();
+  ExpectArrived(1, 50, 3000);
+  ExpectOneEndEach({1});
+}
+
 TEST_P(TransportTest, ManyStreamsShareAConnection) {
   Start();
   constexpr uint64_t kStreams = 24;
@@ -141,7 +199,7 @@ TEST_P(TransportTest, EpochIsCarriedAndCanBeRefused) {
   ASSERT_EQ(
       sender_->OpenStream(receiver_->address(), 1, kEpoch - 1, Duration::zero(), ends_.Callback()),
       absl::OkStatus());
-  ASSERT_EQ(sender_->Post(1, kEpoch - 1, 0, 0, payload), absl::OkStatus());
+  ASSERT_EQ(PostOne(*sender_, {1, kEpoch - 1}, {.payload = payload}), absl::OkStatus());
   EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kFailedPrecondition);
 }
 
@@ -194,6 +252,36 @@ TEST_P(TransportTest, AbortLetsGoOfPayloadsAndSparesOtherStreams) {
     EXPECT_EQ(receiver_probe_.BytesOf(1, 0, call.header.block),
               PatternBytes(kSize, 1000 + call.header.block));
   }
+  EXPECT_EQ(receiver_probe_.Count(1, Kind::kCommit), 0);
+  ExpectOneEndEach({1, 2});
+}
+
+// Some of what was posted together has gone, the rest has not.
+TEST_P(TransportTest, AbortInTheMiddleOfWhatWasPostedTogether) {
+  absl::Notification held;
+  absl::Notification release;
+  receiver_probe_.prepare_policy = [&](const FrameHeader& header) {
+    if (header.stream == 1 && !held.HasBeenNotified()) {
+      held.Notify();
+      release.WaitForNotification();
+    }
+    return absl::OkStatus();
+  };
+  constexpr size_t kSize = 60'000;
+  constexpr uint32_t kCount = 100;
+  options_.credit_window_bytes = 4 * kSize;
+  Start();
+  ASSERT_EQ(Open(1), absl::OkStatus());
+  ASSERT_EQ(Open(2), absl::OkStatus());
+  ASSERT_EQ(PostTogether(1, 0, kCount, kSize), absl::OkStatus());
+  held.WaitForNotification();
+  sender_->AbortStream(1, kEpoch);
+  EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kCancelled);
+  release.Notify();
+  ASSERT_EQ(PostTogether(2, 0, kCount, kSize), absl::OkStatus());
+  ASSERT_EQ(sender_->FinishStream(2, kEpoch), absl::OkStatus());
+  ExpectArrived(2, kCount, kSize);
+  EXPECT_LE(receiver_probe_.Count(1, Kind::kPrepare), 4);
   EXPECT_EQ(receiver_probe_.Count(1, Kind::kCommit), 0);
   ExpectOneEndEach({1, 2});
 }

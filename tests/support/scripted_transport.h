@@ -81,7 +81,7 @@ class ScriptedTransport final : public Transport {
     absl::MutexLock lock(&mutex_);
     return renew_every_;
   }
-  // Called with the layer of each frame that is posted. Before the first.
+  // Called with the first layer of each post. Before the first.
   void OnPost(std::function<void(uint32_t layer)> on_post) { on_post_ = std::move(on_post); }
 
   std::vector<RecordedFrame> frames() const {
@@ -107,12 +107,14 @@ class ScriptedTransport final : public Transport {
     return absl::OkStatus();
   }
 
-  absl::Status Post(uint64_t stream, uint64_t epoch, uint32_t layer, uint32_t block,
-                    std::span<const std::byte> payload) override {
-    if (on_post_) on_post_(layer);
+  absl::Status Post(uint64_t stream, uint64_t epoch,
+                    std::span<const PostedExtent> extents) override {
+    if (on_post_ && !extents.empty()) on_post_(extents.front().layer);
     absl::MutexLock lock(&mutex_);
     if (!post_answer_.ok()) return post_answer_;
-    frames_.push_back({stream, epoch, layer, block, {payload.begin(), payload.end()}});
+    for (const auto& [layer, block, payload] : extents) {
+      frames_.push_back({stream, epoch, layer, block, {payload.begin(), payload.end()}});
+    }
     return absl::OkStatus();
   }
 

@@ -181,7 +181,17 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
 
   absl::Status Post(uint64_t stream, uint32_t layer, uint32_t block,
                     std::span<const std::byte> payload) {
-    return sender_->Post(stream, kEpoch, layer, block, payload);
+    return PostOne(*sender_, {stream, kEpoch},
+                   {.layer = layer, .block = block, .payload = payload});
+  }
+
+  // Blocks [first, last) of layer 0, in one call. The payloads are those of SendWhole.
+  absl::Status PostTogether(uint64_t stream, uint32_t first, uint32_t last, size_t size) {
+    std::vector<PostedExtent> extents;
+    for (uint32_t block = first; block < last; ++block) {
+      extents.push_back({.block = block, .payload = Payload(size, stream * 1000 + block)});
+    }
+    return sender_->Post(stream, kEpoch, extents);
   }
 
   // Opens, posts `count` payloads of `size` and finishes.

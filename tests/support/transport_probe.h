@@ -25,6 +25,11 @@ inline constexpr absl::Duration kPatience = absl::Seconds(60);
 // `size` bytes that differ from those of another seed.
 std::vector<std::byte> PatternBytes(size_t size, uint64_t seed);
 
+// Posts an extent by itself.
+inline absl::Status PostOne(Transport& transport, StreamKey key, const PostedExtent& extent) {
+  return transport.Post(key.stream, key.epoch, {&extent, 1});
+}
+
 // A receiver that keeps what lands, and notes every call in its order. Policies answer; the
 // default takes everything and commits a stream whose frames all landed; of others it takes the
 // frames to be blocks 0, 1, 2... of layer 0, and asks for those that are missing.

@@ -95,16 +95,17 @@ class FramedTransport final : public Transport {
     return absl::OkStatus();
   }
 
-  absl::Status Post(uint64_t stream, uint64_t epoch, uint32_t layer, uint32_t block,
-                    std::span<const std::byte> payload) override {
-    RETURN_IF_ERROR(CheckFitsSlot(stream, payload.size()));
-    RETURN_IF_ERROR(medium_->MayCarry(payload));
-    ASSIGN_OR_RETURN(const auto serial,
-                     streams_.Admit({.stream = stream, .epoch = epoch}, payload.size()));
-    if (!serial) return absl::OkStatus();
-    loop_.Post(PostCommand{.key = {.stream = stream, .epoch = epoch},
-                           .serial = *serial,
-                           .frame = {.layer = layer, .block = block, .payload = payload}});
+  absl::Status Post(uint64_t stream, uint64_t epoch,
+                    std::span<const PostedExtent> extents) override {
+    for (const PostedExtent& extent : extents) {
+      RETURN_IF_ERROR(CheckFitsSlot(stream, extent.payload.size()));
+      RETURN_IF_ERROR(medium_->MayCarry(extent.payload));
+    }
+    const StreamKey key = {.stream = stream, .epoch = epoch};
+    ASSIGN_OR_RETURN(const auto serial, streams_.Admit(key, extents));
+    if (!serial || extents.empty()) return absl::OkStatus();
+    loop_.Post(
+        PostCommand{.key = key, .serial = *serial, .extents = {extents.begin(), extents.end()}});
     return absl::OkStatus();
   }
 

@@ -35,7 +35,7 @@ struct OpenCommand {
 struct PostCommand {
   StreamKey key;
   uint64_t serial = 0;
-  PostedFrame frame;
+  std::vector<PostedExtent> extents;
 };
 struct FinishCommand {
   StreamKey key;

@@ -37,11 +37,12 @@ void OutboundGroup::AddStream(StreamKey key, uint64_t serial, Duration renew_eve
   renew_at_ = std::min(renew_at_, stream.renew_at);
 }
 
-void OutboundGroup::Post(StreamKey key, const PostedFrame& frame, TimePoint now) {
+void OutboundGroup::Post(StreamKey key, std::span<const PostedExtent> extents, TimePoint now) {
   const auto place = streams_.find(key);
   if (place == streams_.end()) return;
   link_->Began(now);
-  place->second.posted.push_back(frame);
+  auto& posted = place->second.posted;
+  posted.insert(posted.end(), extents.begin(), extents.end());
   GiveTurn(key, place->second);
 }
 
@@ -71,7 +72,7 @@ void OutboundGroup::GiveTurn(StreamKey key, Stream& stream) {
   turns_.push_back(key);
 }
 
-const PostedFrame& OutboundGroup::TakeData(Stream& stream) const {
+const PostedExtent& OutboundGroup::TakeData(Stream& stream) const {
   if (stream.next < stream.posted.size()) return stream.posted[stream.next++];
   return stream.posted[stream.again[stream.next_again++]];
 }
@@ -107,7 +108,7 @@ std::optional<NextFrame> OutboundGroup::Next(uint32_t index, TimePoint now) {
   const StreamKey key = turns_.front();
   turns_.pop_front();
   Stream& stream = streams_.at(key);
-  const PostedFrame& posted = TakeData(stream);
+  const PostedExtent& posted = TakeData(stream);
   sent_ += payload_bytes;
   link_->Sent(payload_bytes);
   NextFrame frame = {.serial = stream.serial,

@@ -18,15 +18,9 @@
 #include "transfer/framed/links.h"
 #include "transfer/stream_key.h"
 #include "transfer/token_bucket.h"
+#include "transfer/transport.h"
 
 namespace tandem {
-
-// An extent that the caller of Transport::Post wants sent; its payload stays the caller's.
-struct PostedFrame {
-  uint32_t layer = 0;
-  uint32_t block = 0;
-  std::span<const std::byte> payload;
-};
 
 // A frame whose turn has come.
 struct NextFrame {
@@ -70,7 +64,7 @@ class OutboundGroup {
 
   void AddStream(StreamKey key, uint64_t serial, Duration renew_every, TimePoint now);
   // Without effect when the stream is not here.
-  void Post(StreamKey key, const PostedFrame& frame, TimePoint now);
+  void Post(StreamKey key, std::span<const PostedExtent> extents, TimePoint now);
   void Finish(StreamKey key, uint64_t frames);
   // Afterwards no payload of the stream is handed out any more; `unsent_bytes` of its payload that
   // connections had and did not send.
@@ -102,7 +96,7 @@ class OutboundGroup {
   struct Stream {
     uint64_t serial = 0;
     Phase phase = Phase::kStreaming;
-    std::vector<PostedFrame> posted;
+    std::vector<PostedExtent> posted;
     size_t next = 0;              // of posted
     std::vector<uint32_t> again;  // of posted: asked for again
     size_t next_again = 0;
@@ -120,7 +114,7 @@ class OutboundGroup {
   };
 
   void GiveTurn(StreamKey key, Stream& stream);
-  const PostedFrame& TakeData(Stream& stream) const;
+  const PostedExtent& TakeData(Stream& stream) const;
   bool MaySend(uint64_t payload_bytes) const;
   uint64_t in_flight() const { return sent_ - (credit_ - window_); }
   void QueueCommits(StreamKey key, Stream& stream);

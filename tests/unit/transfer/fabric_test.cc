@@ -64,7 +64,7 @@ class FabricTest : public testing::Test {
   }
   absl::Status Send(uint64_t stream) {
     RETURN_IF_ERROR(OpenStream(stream, receiver_->address()));
-    RETURN_IF_ERROR(sender_->Post(stream, kEpoch, 0, 0, payload_));
+    RETURN_IF_ERROR(PostOne(*sender_, {stream, kEpoch}, {.payload = payload_}));
     return sender_->FinishStream(stream, kEpoch);
   }
   void ExpectArrives(uint64_t stream) {
@@ -241,7 +241,7 @@ TEST_F(FabricTest, PeersWhoseDevicesDoNotReachOneAnotherTakeAnotherWay) {
   sender_ = Open({ipc(*cpu.device, {pool.bytes()}), On("far", far_)}, nullptr);
   const auto send = [&](uint64_t stream) {
     EXPECT_EQ(OpenStream(stream, receiver_->address()), absl::OkStatus());
-    EXPECT_EQ(sender_->Post(stream, kEpoch, 0, 0, pool.bytes()), absl::OkStatus());
+    EXPECT_EQ(PostOne(*sender_, {stream, kEpoch}, {.payload = pool.bytes()}), absl::OkStatus());
     EXPECT_EQ(sender_->FinishStream(stream, kEpoch), absl::OkStatus());
     return ends_.Wait(stream);
   };

@@ -93,7 +93,8 @@ class OutboundGroupTest : public ::testing::Test {
   }
 
   void Post(StreamKey key, uint32_t block, size_t bytes = 100) {
-    group_->Post(key, {.layer = 0, .block = block, .payload = {payload_.data(), bytes}}, kNow);
+    const PostedExtent extent = {.block = block, .payload = {payload_.data(), bytes}};
+    group_->Post(key, {&extent, 1}, kNow);
   }
 
   absl::Status Reply(const FrameHeader& header) { return group_->OnReply(header, kNow); }

@@ -70,7 +70,8 @@ class LaneTest : public testing::Test {
     for (uint32_t block = 0; block < count; ++block) {
       const std::span<std::byte> payload = payloads_.New(kPayloadBytes);
       payloads_.Write(payload, PatternBytes(kPayloadBytes, stream * 1000 + block));
-      ASSERT_EQ(sender_->Post(stream, kEpoch, 0, block, payload), absl::OkStatus());
+      ASSERT_EQ(PostOne(*sender_, {stream, kEpoch}, {.block = block, .payload = payload}),
+                absl::OkStatus());
     }
     ASSERT_EQ(sender_->FinishStream(stream, kEpoch), absl::OkStatus());
   }
@@ -309,7 +310,8 @@ class OutboundLaneTest : public testing::Test {
   void Send(StreamKey key) {
     const TimePoint now = std::chrono::steady_clock::now();
     group_.AddStream(key, key.stream, Duration::zero(), now);
-    group_.Post(key, {.payload = payload_}, now);
+    const PostedExtent extent = {.payload = payload_};
+    group_.Post(key, {&extent, 1}, now);
     group_.Finish(key, 1);
   }
   int CountOf(FrameType type) const { return static_cast<int>(std::ranges::count(types_, type)); }

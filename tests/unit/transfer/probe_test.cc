@@ -79,10 +79,11 @@ class TimedTransport final : public Transport {
     open_[stream] = std::move(ended);
     return absl::OkStatus();
   }
-  absl::Status Post(uint64_t, uint64_t, uint32_t, uint32_t,
-                    std::span<const std::byte> payload) override {
-    clock_.Advance(kOperation + nanoseconds(static_cast<int64_t>(
-                                    static_cast<double>(payload.size()) * kNanosecondsPerByte)));
+  absl::Status Post(uint64_t, uint64_t, std::span<const PostedExtent> extents) override {
+    for (const PostedExtent& extent : extents) {
+      const double ns = static_cast<double>(extent.payload.size()) * kNanosecondsPerByte;
+      clock_.Advance(kOperation + nanoseconds(static_cast<int64_t>(ns)));
+    }
     return absl::OkStatus();
   }
   absl::Status FinishStream(uint64_t stream, uint64_t epoch) override {

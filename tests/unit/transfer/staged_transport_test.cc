@@ -57,7 +57,9 @@ class StagedTransportTest : public testing::Test {
   void Send(Transport& sender, const Transport& receiver, uint64_t stream, uint32_t count) {
     Open(sender, receiver, stream);
     for (uint32_t block = 0; block < count; ++block) {
-      ASSERT_EQ(sender.Post(stream, kEpoch, 0, block, Payload(stream, block)), absl::OkStatus());
+      ASSERT_EQ(
+          PostOne(sender, {stream, kEpoch}, {.block = block, .payload = Payload(stream, block)}),
+          absl::OkStatus());
     }
     ASSERT_EQ(sender.FinishStream(stream, kEpoch), absl::OkStatus());
   }
@@ -159,7 +161,7 @@ TEST_F(StagedTransportTest, AFailedCopyOfWhatIsSentEndsTheStreams) {
     ++stream;
     Open(*sender, *receiver, stream);
     device_.Fail(failure);
-    ASSERT_EQ(sender->Post(stream, kEpoch, 0, 0, payload), absl::OkStatus());
+    ASSERT_EQ(PostOne(*sender, {stream, kEpoch}, {.payload = payload}), absl::OkStatus());
     const absl::Status status = ends_.Wait(stream);
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("fell off the bus"));
@@ -200,12 +202,12 @@ TEST_F(StagedTransportTest, APayloadThatNoSlotHoldsIsRefused) {
   const auto sender = New(Options(), nullptr);
   Open(*sender, *receiver, 1);
   const std::span<std::byte> large = memory_.New(kPayloadBytes + 1);
-  EXPECT_TRUE(absl::IsInvalidArgument(sender->Post(1, kEpoch, 0, 0, large)));
+  EXPECT_TRUE(absl::IsInvalidArgument(PostOne(*sender, {1, kEpoch}, {.payload = large})));
   sender->AbortStream(1, kEpoch);
   const auto host = New({}, nullptr);
   const std::vector<std::byte> bytes(kPayloadBytes + 1);
   Open(*host, *receiver, 2);
-  ASSERT_EQ(host->Post(2, kEpoch, 0, 0, bytes), absl::OkStatus());
+  ASSERT_EQ(PostOne(*host, {2, kEpoch}, {.payload = bytes}), absl::OkStatus());
   EXPECT_TRUE(absl::IsInvalidArgument(ends_.Wait(2)));
   EXPECT_EQ(probe.Count(2, Kind::kPrepare), 0);
   EXPECT_EQ(receiver->refused().closed, 0u);
@@ -351,7 +353,8 @@ TEST_F(StagedTransportTest, ASlotIsNotUsedAgainWhileTheChannelReadsIt) {
       Options(), std::make_unique<HoldingMedium>(network_.NewMedium(), holds), nullptr);
   Open(*sender, *receiver, 1, milliseconds(2));
   for (uint32_t block = 0; block < 10; ++block) {
-    ASSERT_EQ(sender->Post(1, kEpoch, 0, block, Payload(1, block)), absl::OkStatus());
+    ASSERT_EQ(PostOne(*sender, {1, kEpoch}, {.block = block, .payload = Payload(1, block)}),
+              absl::OkStatus());
   }
   ASSERT_EQ(sender->FinishStream(1, kEpoch), absl::OkStatus());
   // Each is a turn in which more could have been sent.

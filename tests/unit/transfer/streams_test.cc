@@ -1,5 +1,6 @@
 // The books that all transports keep: streams that are sent, streams that were refused.
 #include <optional>
+#include <vector>
 
 #include "base/status.h"
 #include "gtest/gtest.h"
@@ -12,14 +13,22 @@ namespace {
 
 constexpr StreamKey kKey = {.stream = 1, .epoch = 2};
 
+// `count` extents of a byte.
+std::vector<PostedExtent> Extents(size_t count) {
+  static constexpr std::byte kByte{1};
+  return std::vector<PostedExtent>(count, {.payload = {&kByte, 1}});
+}
+
 TEST(SendStreamsTest, FramesAreBoundedPerStream) {
-  SendStreams streams(2);
+  SendStreams streams(4);
   EndProbe ends;
   const uint64_t serial = *streams.Open(kKey, ends.Callback());
-  EXPECT_EQ(*streams.Admit(kKey, 10), serial);
-  EXPECT_EQ(*streams.Admit(kKey, 10), serial);
-  EXPECT_EQ(streams.Admit(kKey, 10).status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ((*streams.Finish(kKey))->frames, 2u) << "a refused frame does not count";
+  EXPECT_EQ(*streams.Admit(kKey, Extents(3)), serial);
+  EXPECT_EQ(streams.Admit(kKey, Extents(2)).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(*streams.Admit(kKey, Extents(1)), serial);
+  EXPECT_EQ(*streams.Admit(kKey, Extents(0)), serial);
+  EXPECT_EQ(streams.Admit(kKey, Extents(1)).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ((*streams.Finish(kKey))->frames, 4u) << "those that were refused do not count";
   streams.Close(Unavailable("over"));
 }
 
@@ -43,8 +52,8 @@ TEST(SendStreamsTest, AnOpeningEndsOnceAndOnlyItself) {
 TEST(SendStreamsTest, ClosedRefusesAndEndedDrops) {
   SendStreams streams(10);
   EndProbe ends;
-  EXPECT_EQ(*streams.Admit(kKey, 10), std::nullopt);
-  EXPECT_EQ(*streams.Admit(kKey, 1), std::nullopt);
+  EXPECT_EQ(*streams.Admit(kKey, Extents(10)), std::nullopt);
+  EXPECT_EQ(*streams.Admit(kKey, Extents(1)), std::nullopt);
   EXPECT_FALSE(streams.Finish(kKey)->has_value());
   streams.Close(Unavailable("over"));
   EXPECT_EQ(streams.Open(kKey, ends.Callback()).status().code(), absl::StatusCode::kUnavailable);

@@ -218,8 +218,8 @@ TEST_F(TcpTransportTest, HalfSentFrameOfAnAbortedStreamIsFinished) {
                                 .payload_hash = Hash64(payload)};
   ASSERT_EQ(Open(listener.address(), 1), absl::OkStatus());
   ASSERT_EQ(Open(listener.address(), 2), absl::OkStatus());
-  ASSERT_EQ(transport_->Post(1, kEpoch, 0, 0, payload), absl::OkStatus());
-  ASSERT_EQ(transport_->Post(1, kEpoch, 0, 1, payload), absl::OkStatus());
+  ASSERT_EQ(PostOne(*transport_, {1, kEpoch}, {.payload = payload}), absl::OkStatus());
+  ASSERT_EQ(PostOne(*transport_, {1, kEpoch}, {.block = 1, .payload = payload}), absl::OkStatus());
   RawPeer peer = listener.Accept();
   peer.GreetBack();
   EXPECT_EQ(peer.ReceiveHeader(), expected);  // it is on its way
@@ -263,7 +263,7 @@ TEST_F(TcpTransportTest, ReceiverThatDoesNotReadIsLeft) {
   RawListener listener;
   const auto payload = PatternBytes(kMaxPayloadBytes, 3);
   ASSERT_EQ(Open(listener.address(), 1), absl::OkStatus());
-  ASSERT_EQ(transport_->Post(1, kEpoch, 0, 0, payload), absl::OkStatus());
+  ASSERT_EQ(PostOne(*transport_, {1, kEpoch}, {.payload = payload}), absl::OkStatus());
   RawPeer peer = listener.Accept();
   EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kUnavailable);
 }
@@ -285,9 +285,10 @@ TEST_F(TcpTransportTest, QueueOfAStreamIsBounded) {
   ASSERT_EQ(Open(listener.address(), 1), absl::OkStatus());
   const auto payload = PatternBytes(kMaxPayloadBytes, 3);  // the first does not get through
   for (uint32_t block = 0; block < 3; ++block) {
-    ASSERT_EQ(transport_->Post(1, kEpoch, 0, block, payload), absl::OkStatus());
+    ASSERT_EQ(PostOne(*transport_, {1, kEpoch}, {.block = block, .payload = payload}),
+              absl::OkStatus());
   }
-  EXPECT_EQ(transport_->Post(1, kEpoch, 0, 3, payload).code(),
+  EXPECT_EQ(PostOne(*transport_, {1, kEpoch}, {.block = 3, .payload = payload}).code(),
             absl::StatusCode::kResourceExhausted);
   transport_.reset();
   EXPECT_EQ(ends_.count(1), 1);

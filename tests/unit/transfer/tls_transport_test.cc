@@ -34,7 +34,7 @@ class TlsTransportTest : public ::testing::Test {
   absl::Status Send(Transport& sender, const std::string& address) {
     EXPECT_EQ(sender.OpenStream(address, 1, kEpoch, Duration::zero(), ends_.Callback()),
               absl::OkStatus());
-    EXPECT_EQ(sender.Post(1, kEpoch, 0, 0, payload_), absl::OkStatus());
+    EXPECT_EQ(PostOne(sender, {1, kEpoch}, {.payload = payload_}), absl::OkStatus());
     EXPECT_EQ(sender.FinishStream(1, kEpoch), absl::OkStatus());
     return ends_.Wait(1);
   }

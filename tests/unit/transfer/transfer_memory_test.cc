@@ -1,6 +1,7 @@
 // Memory for what is under way is set aside at the start: however many streams follow, none of it
 // is allocated, mapped or left behind.
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
@@ -108,11 +109,14 @@ class TransferMemoryTest : public testing::TestWithParam<Kind> {
                                      ended.Notify();
                                    })
                       .ok());
-      for (uint32_t extent = 0; extent < kLayers * kBlocks; ++extent) {
-        ASSERT_TRUE(sender_
-                        ->Post(stream, 1, extent / kBlocks, extent % kBlocks,
-                               source_.bytes().subspan(extent * kExtentBytes, kExtentBytes))
-                        .ok());
+      for (uint32_t layer = 0; layer < kLayers; ++layer) {
+        std::array<PostedExtent, kBlocks> extents;
+        for (uint32_t block = 0; block < kBlocks; ++block) {
+          const size_t at = (layer * kBlocks + block) * kExtentBytes;
+          extents[block] = {
+              .layer = layer, .block = block, .payload = source_.bytes().subspan(at, kExtentBytes)};
+        }
+        ASSERT_TRUE(sender_->Post(stream, 1, extents).ok());
       }
       ASSERT_TRUE(sender_->FinishStream(stream, 1).ok());
       ended.WaitForNotification();
