@@ -126,25 +126,40 @@ HWY_INLINE uint64_t Merged(const Accumulators& sums, uint64_t bytes) {
   return sum ^ sum >> 32;
 }
 
-// More than kShortBytes.
-uint64_t CopyLong(const std::byte* from, std::byte* to, size_t bytes) {
+// The last stripe of the hash are the last bytes, be they in the stripe before, too.
+template <Store kStore>
+HWY_INLINE uint64_t CopyInStripes(const std::byte* from, std::byte* to, size_t bytes) {
   Accumulators sums;
   const size_t num_blocks = (bytes - 1) / xxh3::kBlockBytes;
-  if (bytes >= kPastCachesFrom && reinterpret_cast<uintptr_t>(to) % kCacheLineBytes == 0) {
-    CopyBlocks<Store::kPastCaches>(from, to, num_blocks, sums);
-    hwy::FlushStream();
-  } else {
-    CopyBlocks<Store::kCached>(from, to, num_blocks, sums);
-  }
-  // The rest is small: it is hashed as it lies there.
+  CopyBlocks<kStore>(from, to, num_blocks, sums);
   const size_t done = num_blocks * xxh3::kBlockBytes;
-  std::memcpy(to + done, from + done, bytes - done);
+  const size_t last = bytes - xxh3::kStripeBytes;
   const auto num_stripes = static_cast<int>((bytes - 1 - done) / xxh3::kStripeBytes);
+  // Where that overlaps the stripe before, the rest is hashed as it lies there.
+  const bool overlaps = bytes % xxh3::kStripeBytes != 0;
+  if (overlaps) std::memcpy(to + done, from + done, bytes - done);
   for (int i = 0; i < num_stripes; ++i) {
-    sums.AddStripe<Store::kNone>(to + done + i * xxh3::kStripeBytes, nullptr, 8 * i);
+    const size_t at = done + static_cast<size_t>(i) * xxh3::kStripeBytes;
+    if (overlaps) {
+      sums.AddStripe<Store::kNone>(to + at, nullptr, 8 * i);
+    } else {
+      sums.AddStripe<kStore>(from + at, to + at, 8 * i);
+    }
   }
-  sums.AddStripe<Store::kNone>(to + bytes - xxh3::kStripeBytes, nullptr, xxh3::kLastStripeSecret);
+  if (overlaps) {
+    sums.AddStripe<Store::kNone>(to + last, nullptr, xxh3::kLastStripeSecret);
+  } else {
+    sums.AddStripe<kStore>(from + last, to + last, xxh3::kLastStripeSecret);
+  }
   return Merged(sums, bytes);
+}
+
+// More than kShortBytes.
+uint64_t CopyLong(const std::byte* from, std::byte* to, size_t bytes) {
+  if (bytes >= kPastCachesFrom && reinterpret_cast<uintptr_t>(to) % kCacheLineBytes == 0) {
+    return CopyInStripes<Store::kPastCaches>(from, to, bytes);
+  }
+  return CopyInStripes<Store::kCached>(from, to, bytes);
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR
@@ -159,14 +174,20 @@ namespace {
 
 HWY_EXPORT(CopyLong);
 
-}  // namespace
-
 uint64_t CopyAndHash(std::span<std::byte> dst, std::span<const std::byte> src) {
   if (src.size() > xxh3::kShortBytes) {
     return HWY_DYNAMIC_DISPATCH(CopyLong)(src.data(), dst.data(), src.size());
   }
   if (!src.empty()) std::memcpy(dst.data(), src.data(), src.size());
   return Hash64(dst);
+}
+
+}  // namespace
+
+void CopyAndHashAll(std::span<const ExtentCopy> copies, std::span<uint64_t> hashes) {
+  for (size_t i = 0; i < copies.size(); ++i) hashes[i] = CopyAndHash(copies[i].dst, copies[i].src);
+  // Stores past the caches are in no order with others. Once for all: each waits for the memory.
+  hwy::FlushStream();
 }
 
 }  // namespace tandem::cpu

@@ -50,9 +50,7 @@ class CpuStream final : public Stream {
   absl::Status CopyAll(std::span<const ExtentCopy> copies, std::span<uint64_t> hashes) override {
     RETURN_IF_ERROR(CheckRoomForHashes(copies.size(), hashes.size()));
     RETURN_IF_ERROR(CheckCopySizes(copies));
-    for (size_t i = 0; i < copies.size(); ++i) {
-      hashes[i] = cpu::CopyAndHash(copies[i].dst, copies[i].src);
-    }
+    cpu::CopyAndHashAll(copies, hashes);
     return absl::OkStatus();
   }
   absl::Status HashAll(std::span<const std::span<const std::byte>> extents,

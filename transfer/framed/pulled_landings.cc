@@ -15,7 +15,10 @@ absl::StatusOr<std::unique_ptr<PulledLandings>> PulledLandings::Create(Device& d
 }
 
 PulledLandings::PulledLandings(Device& device, FrameReceiver& receiver, ExtentStream stream)
-    : device_(device), receiver_(receiver), stream_(std::move(stream)) {
+    : device_(device),
+      enough_bytes_(device.is_host() ? kEnoughHostBytes : kEnoughBytes),
+      receiver_(receiver),
+      stream_(std::move(stream)) {
   headers_.reserve(kMaxQueued);
   copies_.reserve(kMaxQueued);
 }

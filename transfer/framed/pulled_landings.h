@@ -21,14 +21,13 @@ namespace tandem {
 class PulledLandings {
  public:
   static constexpr size_t kMaxQueued = 512;
-  static constexpr size_t kMaxQueuedBytes = size_t{16} << 20;  // the last may go beyond
 
   // `device` and `receiver` outlive this. Errors as ExtentStream::Create.
   static absl::StatusOr<std::unique_ptr<PulledLandings>> Create(Device& device,
                                                                 FrameReceiver& receiver);
 
   bool empty() const { return headers_.empty(); }
-  bool full() const { return headers_.size() == kMaxQueued || bytes_ >= kMaxQueuedBytes; }
+  bool full() const { return headers_.size() == kMaxQueued || bytes_ >= enough_bytes_; }
   size_t buffer_bytes() const { return stream_.buffer_bytes(); }
 
   // Not while full. `source` stays as it is until Flush; `place`: as long.
@@ -41,7 +40,13 @@ class PulledLandings {
  private:
   PulledLandings(Device& device, FrameReceiver& receiver, ExtentStream stream);
 
+  // The last may go beyond. On a device each Flush is a wait for it. On the host nothing is won by
+  // many at a time, and the sender has room again only for what has landed.
+  static constexpr size_t kEnoughBytes = size_t{16} << 20;
+  static constexpr size_t kEnoughHostBytes = size_t{1} << 20;
+
   const Device& device_;
+  const size_t enough_bytes_;
   FrameReceiver& receiver_;
   ExtentStream stream_;
   std::vector<FrameHeader> headers_;
