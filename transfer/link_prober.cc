@@ -58,8 +58,9 @@ absl::Status LinkProber::Post(const Target& target, uint64_t stream, Load load) 
     extents.push_back({.block = static_cast<uint32_t>(i),
                        .payload = memory_.bytes().subspan(place, load.payload_bytes)});
   }
-  RETURN_IF_ERROR(target.transport.Post(stream, target.epoch, extents));
+  // Before they can be sent: else they would pass for KV meanwhile.
   bytes_sent_ += extents.size() * (kFrameHeaderBytes + load.payload_bytes);
+  RETURN_IF_ERROR(target.transport.Post(stream, target.epoch, extents));
   return target.transport.FinishStream(stream, target.epoch);
 }
 
