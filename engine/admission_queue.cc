@@ -31,11 +31,16 @@ void AdmissionQueue::Push(WaitingReservation reservation) {
   waiting_.insert(place, std::move(reservation));
 }
 
+TimePoint AdmissionQueue::HeadSince() const {
+  const TimePoint asked = waiting_.front().asked;
+  return std::max(latest_admission_.value_or(asked), asked);
+}
+
 WaitingReservation AdmissionQueue::TakeHead(TimePoint now) {
+  const TimePoint since = HeadSince();
   WaitingReservation head = std::move(waiting_.front());
   waiting_.pop_front();
   // What was admitted as it came says nothing of how fast room is made.
-  const TimePoint since = std::max(latest_admission_.value_or(head.asked), head.asked);
   if (now > since) {
     const Duration interval = now - since;
     mean_interval_ = mean_interval_
@@ -74,9 +79,11 @@ TimePoint AdmissionQueue::NextExpiry() const {
   return next;
 }
 
-Duration AdmissionQueue::RetryAfter() const {
-  if (!mean_interval_) return kFirstRetryAfter;
-  return std::clamp(*mean_interval_ * (size() + 1), kLeastRetryAfter, kMostRetryAfter);
+Duration AdmissionQueue::RetryAfter(TimePoint now, Duration waited) const {
+  const int64_t turns = size() + 1;
+  Duration after = mean_interval_ ? *mean_interval_ * turns : kFirstRetryAfter;
+  if (!empty()) after = std::max(after, (now - HeadSince()) * turns);
+  return std::clamp(std::max(after, waited), kLeastRetryAfter, kMostRetryAfter);
 }
 
 }  // namespace tandem

@@ -46,11 +46,14 @@ class AdmissionQueue {
   std::vector<WaitingReservation> TakeExpired(TimePoint now);
   TimePoint NextExpiry() const;
 
-  // When room for one more is likely, as fast as the queue has moved of late.
-  Duration RetryAfter() const;
+  // When room for one more is likely, as fast as the queue has moved of late: no faster than its
+  // head, or one that `waited` in vain, shows that it moves.
+  Duration RetryAfter(TimePoint now, Duration waited = {}) const;
 
  private:
   TimePoint ExpiryOf(const WaitingReservation& one) const;
+  // Since when the head stands there.
+  TimePoint HeadSince() const;
 
   const int32_t capacity_;
   const Duration max_wait_;

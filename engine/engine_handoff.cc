@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -13,8 +14,9 @@
 namespace tandem {
 namespace {
 
-absl::Status NoRoom(const AdmissionQueue& waiting, std::string_view why) {
-  const auto after = std::chrono::ceil<std::chrono::milliseconds>(waiting.RetryAfter());
+absl::Status NoRoom(const AdmissionQueue& waiting, TimePoint now, std::string_view why,
+                    Duration waited = {}) {
+  const auto after = std::chrono::ceil<std::chrono::milliseconds>(waiting.RetryAfter(now, waited));
   absl::Status status =
       ResourceExhausted("no room for the KV of another request: {}; {} wait: retry in {} ms", why,
                         waiting.size(), after.count());
@@ -31,7 +33,7 @@ void EngineLoop::Handle(ReserveMessage& message) {
   }
   if (waiting_.full()) {
     ++counts_.handoff_counts.refused;
-    return message.done(NoRoom(waiting_, "the queue is full"));
+    return message.done(NoRoom(waiting_, clock_.Now(), "the queue is full"));
   }
   const WhenFull when_full = message.request.when_full;
   PrefixKey key = store_.NewKey(message.request.cache_salt);
@@ -44,7 +46,7 @@ void EngineLoop::Handle(ReserveMessage& message) {
   if (when_full == WhenFull::kWait) return;
   if (std::optional<WaitingReservation> left = waiting_.Take(message.ticket)) {
     ++counts_.handoff_counts.refused;
-    TurnAway(*left, NoRoom(waiting_, "ask another worker"));
+    TurnAway(*left, NoRoom(waiting_, clock_.Now(), "ask another worker"));
   }
 }
 
@@ -76,13 +78,14 @@ void EngineLoop::TurnAway(WaitingReservation& waiting, const absl::Status& statu
 void EngineLoop::TurnAwayExpired(TimePoint now) {
   for (WaitingReservation& one : waiting_.TakeExpired(now)) {
     ++counts_.handoff_counts.refused;
-    const double waited_ms = ToMilliseconds(now - one.asked);
+    const Duration waited = now - one.asked;
+    const double waited_ms = std::round(ToMilliseconds(waited));
     spdlog::warn("request={} waited {} ms for room for its KV, in vain", one.request.id, waited_ms);
     TurnAway(one, one.request.deadline <= now
                       ? DeadlineExceeded("the deadline passed after {} ms of waiting for room for "
                                          "the KV of the prompt",
                                          waited_ms)
-                      : NoRoom(waiting_, fmt::format("none in {} ms", waited_ms)));
+                      : NoRoom(waiting_, now, fmt::format("none in {} ms", waited_ms), waited));
   }
 }
 

@@ -50,6 +50,16 @@ SequenceSpec KvReceiver::SpecOfPromise(const ReserveRequest& request, SequenceId
           .tenant = TenantKey(request.tenant)};
 }
 
+// How many of the available blocks TakeBlocks takes: new ones, and idle ones of the cache.
+int32_t KvReceiver::BlocksToTake(const PrefixKey& key, std::span<const int32_t> prompt) const {
+  const auto prompt_tokens = static_cast<int64_t>(prompt.size());
+  PrefixMatch match = store_.Match(key, prompt, prompt_tokens);
+  if (const int64_t tail = match.device_tokens % options_.layout.block_tokens; tail != 0) {
+    match = store_.Match(key, prompt, match.device_tokens - tail);
+  }
+  return store_.layout().BlocksFor(prompt_tokens) - match.device_blocks + match.idle_blocks;
+}
+
 // Blocks of the prompt: full ones that are cached, and new ones behind them. How many tokens are
 // cached.
 int32_t KvReceiver::TakeBlocks(PrefixKey& key, Incoming& incoming) {
@@ -67,10 +77,7 @@ absl::StatusOr<Reservation> KvReceiver::Reserve(WaitingReservation& waiting, Seq
   const ReserveRequest& request = waiting.request;
   const auto prompt_tokens = static_cast<int32_t>(request.prompt.size());
   waiting.key.Extend(request.prompt);
-  const PrefixMatch match = store_.Match(waiting.key, request.prompt, prompt_tokens);
-  const auto cached = static_cast<int32_t>(match.device_tokens / options_.layout.block_tokens);
-  view_.SetReservation(promise,
-                       store_.layout().BlocksFor(prompt_tokens) - cached + match.idle_blocks);
+  view_.SetReservation(promise, BlocksToTake(waiting.key, request.prompt));
   const TimePoint now = clock_.Now();
   RETURN_IF_ERROR(scheduler_.Reserve(SpecOfPromise(request, promise), view_, now));
   Advance(waiting.state, ReceiveEvent::kAdmit);
@@ -197,8 +204,8 @@ std::optional<Lapse> KvReceiver::LapseOf(ReservationId id, Incoming& incoming, T
   incoming.lease_end = zone_.LeaseEnd(id);
   if (incoming.lease_end > now) return std::nullopt;
   return Lapse{id, incoming.claimed_by,
-               Unavailable("no KV for reservation {} in {} ms: the prefill worker seems lost", id,
-                           ToMilliseconds(options_.reservation_lease))};
+               Unavailable("no KV for reservation {} in {:.0f} ms: the prefill worker seems lost",
+                           id, ToMilliseconds(options_.reservation_lease))};
 }
 
 TimePoint KvReceiver::NextLapse() const {

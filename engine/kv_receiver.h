@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -93,6 +94,7 @@ class KvReceiver {
   };
 
   SequenceSpec SpecOfPromise(const ReserveRequest& request, SequenceId promise) const;
+  int32_t BlocksToTake(const PrefixKey& key, std::span<const int32_t> prompt) const;
   int32_t TakeBlocks(PrefixKey& key, Incoming& incoming);
   void Drop(ReservationId id);
   std::optional<Lapse> LapseOf(ReservationId id, Incoming& incoming, TimePoint now);

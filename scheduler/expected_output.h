@@ -20,7 +20,7 @@ class ExpectedOutput {
   void Observe(int32_t tokens, int32_t allowed) {
     if (allowed < 1) return;
     for (double& weight : weights_) weight *= kMemory;
-    weights_[Bucket(tokens - 1, allowed)] += 1.0;
+    weights_[Bucket(int64_t{tokens} * kBuckets - 1, allowed)] += 1.0;
     Sum();
   }
 
@@ -28,21 +28,20 @@ class ExpectedOutput {
   // of those that went on beyond that.
   int32_t Left(int32_t done, int32_t allowed) const {
     if (done >= allowed) return 0;
-    const size_t bucket = Bucket(done, allowed);
+    const size_t bucket = Bucket(int64_t{done} * kBuckets, allowed);
     if (longer_[bucket] < kLeastWeight) return allowed - done;
     const double end = mean_[bucket] * allowed;
     return std::clamp(static_cast<int32_t>(std::ceil(end)) - done, 1, allowed - done);
   }
 
  private:
-  static constexpr size_t kBuckets = 32;
+  static constexpr int64_t kBuckets = 32;
   static constexpr double kMemory = 1.0 - 1.0 / 128;  // about so many outputs are remembered
   static constexpr double kLeastWeight = 0.05;
 
-  // Bucket i holds outputs whose share is in (i, i + 1] / kBuckets, `tokens` being one less.
-  static size_t Bucket(int32_t tokens, int32_t allowed) {
-    const int64_t bucket = static_cast<int64_t>(tokens) * kBuckets / allowed;
-    return static_cast<size_t>(std::clamp<int64_t>(bucket, 0, kBuckets - 1));
+  // Bucket i holds outputs whose share is in (i, i + 1] / kBuckets.
+  static size_t Bucket(int64_t parts, int32_t allowed) {
+    return static_cast<size_t>(std::clamp<int64_t>(parts / allowed, 0, kBuckets - 1));
   }
 
   void Sum() {

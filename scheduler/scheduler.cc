@@ -150,6 +150,10 @@ absl::Status Scheduler::Reserve(const SequenceSpec& spec, const CacheView& view,
       .spec = spec, .known_tokens = spec.prompt_tokens, .order = next_order_};
   int64_t rows = rows_;
   Outlook outlook = OutlookOfAdmitted(view);
+  // No decode is planned here that took the blocks of the next tokens already.
+  for (const SequenceState& running : InPhase(Phase::kRunning)) {
+    outlook.owed += view.BlocksToReach(running.spec.id, running.known_tokens);
+  }
   for (const SequenceState& swapped : InPhase(Phase::kSwapped)) {
     if (order_.Outranks(candidate, swapped)) continue;
     rows += swapped.spec.width;

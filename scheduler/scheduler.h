@@ -155,6 +155,8 @@ class Scheduler {
   struct Future {
     int32_t left = 0;        // steps until it ends
     int32_t width = 0;       // rows that grow until then
+    int32_t room = 0;        // tokens that each row can still store in its last block
+    int32_t copies = 0;      // blocks that the rows' first tokens take besides
     int64_t gives_back = 0;  // of the blocks that it holds now
     static bool EndsLater(const Future& a, const Future& b) { return a.left > b.left; }
   };
@@ -165,6 +167,8 @@ class Scheduler {
     int64_t owed = 0;  // blocks for known tokens that are not computed yet
     void Add(const Future& future);
   };
+
+  class Rows;
 
   // A step while it is planned.
   struct Step {

@@ -8,6 +8,7 @@ tandem_test(latency_model_test SOURCES unit/scheduler/latency_model_test.cc
   DEPS tandem_latency_model)
 tandem_test(scheduler_property_test
   SOURCES property/scheduler_property_test.cc property/scheduler_pressure_test.cc
+          property/scheduler_admission_test.cc
           unit/scheduler/block_model.cc
   DEPS tandem_scheduler
   LABELS property

@@ -18,9 +18,10 @@ constexpr int32_t kPromptTokens = 90;
 constexpr int32_t kOutputTokens = 30;
 
 // With prompts that have nothing in common, so that no block serves two.
-v1::GenerateRequest RequestNumber(int i) {
-  v1::GenerateRequest request = TextRequest("", v1::ROUTE_DISAGGREGATED, kOutputTokens);
-  for (int32_t at = 0; at < kPromptTokens; ++at) {
+v1::GenerateRequest RequestNumber(int i, int32_t prompt_tokens = kPromptTokens,
+                                  int32_t output_tokens = kOutputTokens) {
+  v1::GenerateRequest request = TextRequest("", v1::ROUTE_DISAGGREGATED, output_tokens);
+  for (int32_t at = 0; at < prompt_tokens; ++at) {
     request.mutable_token_ids()->add_ids(100 + (i * 131 + at * 17) % 1800);
   }
   return request;
@@ -88,6 +89,24 @@ TEST_F(OverloadTest, WhoFindsTheQueueFullIsToldWhenToComeAgain) {
   EXPECT_GE(kRequests - refused, 8);
   cluster.WaitUntilIdle();
   EXPECT_EQ(CountWhole({Ask(cluster.client(), RequestNumber(0))}), 1);
+}
+
+// Each of the long ones takes all 100 blocks with its last token, whatever its last prompt block
+// leaves free. None may wait longer than those before it take, nor hold up the short one behind.
+TEST_F(OverloadTest, WhatJustFitsThePoolIsServedAndHoldsUpNobody) {
+  TestCluster cluster(
+      {.unified = 0, .decode_flags = {"--kv-tokens=1600", "--max-reservation-wait=30"}});
+  int number = 0;
+  for (const int32_t prompt_tokens : {1530, 1536, 1559, 1585, 1600}) {
+    const v1::GenerateRequest whole = RequestNumber(++number, prompt_tokens, 1601 - prompt_tokens);
+    auto asked = std::async(std::launch::async, [&] { return Ask(cluster.client(), whole); });
+    const Outcome brief = Ask(cluster.client(), RequestNumber(++number, 30, 5));
+    EXPECT_TRUE(brief.status.ok()) << brief.status;
+    const Outcome outcome = asked.get();
+    ASSERT_TRUE(outcome.status.ok()) << prompt_tokens << ": " << outcome.status;
+    EXPECT_EQ(outcome.generation.choices.at(0).token_ids.size(), size_t(1601 - prompt_tokens));
+  }
+  cluster.WaitUntilIdle();
 }
 
 }  // namespace

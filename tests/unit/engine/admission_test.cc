@@ -8,6 +8,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "base/retry_after.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/test_engine.h"
@@ -17,6 +18,7 @@ namespace {
 
 using absl::StatusCode;
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 
 // One call of Reserve, and its answer.
 struct Asked {
@@ -165,6 +167,32 @@ TEST_F(AdmissionTest, NobodyWaitsForEver) {
   EXPECT_TRUE(RetryAfter(patient->answer.status()).has_value());
   EXPECT_EQ((*engine_)->stats().handoff_counts.refused, 2u);
   Release(held_);
+  Settle();
+  EXPECT_TRUE(engine_->AtRest());
+}
+
+// However fast the queue moved before.
+TEST_F(AdmissionTest, WhoWaitedInVainIsNotToldToComeAgainAtOnce) {
+  Start({.max_waiting_reservations = 2, .max_reservation_wait = seconds(5)});
+  auto quick = Reserve();
+  EXPECT_EQ(Waiting(), 1);
+  clock_.Advance(std::chrono::milliseconds(10));
+  Release(held_);
+  ASSERT_TRUE(quick->Await().ok());
+  auto first = Reserve();
+  EXPECT_EQ(Waiting(), 1);
+  clock_.Advance(seconds(3));
+  auto second = Reserve();
+  auto third = Reserve();
+  EXPECT_EQ(third->Await().status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(RetryAfter(third->answer.status()), seconds(9)) << "two stand before, the first for 3";
+  clock_.Advance(seconds(2) + std::chrono::microseconds(135));
+  EXPECT_EQ(first->Await().status().code(), StatusCode::kResourceExhausted);
+  EXPECT_GE(RetryAfter(first->answer.status()), seconds(5)) << first->answer.status();
+  EXPECT_THAT(std::string(first->answer.status().message()), HasSubstr("none in 5000 ms;"));
+  Release(quick->answer->id);
+  ASSERT_TRUE(second->Await().ok());
+  Release(second->answer->id);
   Settle();
   EXPECT_TRUE(engine_->AtRest());
 }

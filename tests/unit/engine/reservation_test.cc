@@ -106,6 +106,31 @@ TEST_F(ReservationTest, ALapseUnderAWriteWaitsForItToo) {
   ExpectReleased();
 }
 
+// A prompt that ends inside a block of the cache: that block is not shared, so it is no cost.
+TEST_F(ReservationTest, WhatFillsThePoolIsPromisedBesideACachedPrefix) {
+  Start({.num_blocks = 4, .block_tokens = 8});
+  LandAll();
+  ASSERT_TRUE(CommitAll().ok());
+  Decode();
+  ExpectTheAnswer();
+  EngineRequest request = TheRequest();
+  request.prompt.resize(12);
+  request.max_tokens = 4 * 8 + 1 - 12;
+  ReserveRequest reservation = engine_->ReservationFor(request);
+  reservation.when_full = WhenFull::kRefuse;
+  absl::Notification answered;
+  (*engine_)->Reserve(std::move(reservation), [&](const absl::StatusOr<Reservation>& next) {
+    EXPECT_TRUE(next.ok()) << next.status();
+    if (next.ok()) {
+      EXPECT_EQ(next->cached_tokens, 8);
+      (*engine_)->Release(next->id);
+    }
+    answered.Notify();
+  });
+  answered.WaitForNotification();
+  ExpectReleased();
+}
+
 TEST_F(ReservationTest, WhatCouldNeverFitIsToldAtOnce) {
   Start({.num_blocks = 4, .block_tokens = 8});
   EXPECT_EQ(engine_->Reserve(40, 10).status().code(), StatusCode::kInvalidArgument);

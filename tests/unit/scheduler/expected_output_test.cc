@@ -29,5 +29,11 @@ TEST(ExpectedOutputTest, WhatWentOnIsExpectedToEndWhereOthersThatWentOnDid) {
   EXPECT_EQ(expected.Left(95, 100), 5) << "nobody went so far: all that is allowed";
 }
 
+TEST(ExpectedOutputTest, AShortOutputThatWasCutOffIsNotTakenForOneThatEndedEarly) {
+  ExpectedOutput expected;
+  for (int32_t allowed = 1; allowed < 40; ++allowed) expected.Observe(allowed, allowed);
+  EXPECT_EQ(expected.Left(0, 1000), 1000);
+}
+
 }  // namespace
 }  // namespace tandem

@@ -134,9 +134,10 @@ TEST_F(PreemptionTest, NoMoreArePreemptedThanItTakes) {
   RebuildSmall(4);
   ExpectShortOutputs();
   for (uint64_t id = 1; id <= 3; ++id) {
-    ASSERT_EQ(engine_->Enqueue(Spec(id, 16, 60)), absl::OkStatus());
+    ASSERT_EQ(engine_->Enqueue(Spec(id, 14, 58)), absl::OkStatus());
   }
   ASSERT_EQ(Step().prefills.size(), 3u);
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(Step().decodes.size(), 3u) << "the blocks have room";
   const StepPlan plan = Step();
   EXPECT_THAT(Ids(plan.preempted), ElementsAre(3)) << "its block, and the one it would have taken";
   EXPECT_THAT(plan.decodes, ElementsAre(Id(1), Id(2)));

@@ -121,7 +121,7 @@ TEST_F(SchedulerTest, WhatWasSaidIsComputedWithThePrompt) {
 TEST_F(SchedulerTest, ReservationLeavesTheHeadItsClaim) {
   Rebuild([](SchedulerOptions& options) { options.total_blocks = 10; });
   ASSERT_EQ(Enqueue(1, 100), absl::OkStatus());  // 8 blocks with its output
-  SequenceSpec spec = Spec(2, 40, 48);           // 3
+  SequenceSpec spec = Spec(2, 40, 60);           // 4, the last before the head ends
   EXPECT_EQ(engine_->Reserve(spec).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_FALSE(scheduler().Contains(Id(2)));
   spec.priority = 1;
