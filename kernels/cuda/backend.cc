@@ -116,10 +116,11 @@ void LogDevice(int index, Sharing sharing) {
 
 }  // namespace
 
-absl::StatusOr<Backend> OpenBackend(int index, const BackendOptions&) {
+absl::StatusOr<Backend> OpenBackend(int index, const BackendOptions& options) {
   const std::string context = "device " + DeviceName(index);
   RETURN_IF_ERROR(Annotate(CheckDevice(index), context));
-  absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Open(index);
+  absl::StatusOr<std::unique_ptr<CudaDevice>> device =
+      CudaDevice::Open(index, options.most_compute_capability);
   if (!device.ok()) return Annotate(device.status(), context);
   LogDevice(index, (*device)->sharing());
   auto ops = std::make_unique<CudaOps>(**device, *Library());

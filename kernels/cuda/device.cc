@@ -1,5 +1,6 @@
 #include "kernels/cuda/device.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/status.h"
@@ -161,7 +162,8 @@ absl::Status CudaStream::Launch(Graph& graph) {
 CudaDevice::CudaDevice(int index, const LaunchTarget& target, Sharing sharing)
     : index_(index), name_(fmt::format("cuda:{}", index)), target_(target), sharing_(sharing) {}
 
-absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(int index) {
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(int index,
+                                                             int most_compute_capability) {
   RETURN_IF_CUDA_ERROR(cudaSetDevice(index), fmt::format("cuda:{}: open", index));
   const auto attribute = [index](cudaDeviceAttr which, auto* value) {
     int found = 0;
@@ -179,6 +181,9 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(int index) {
   RETURN_IF_ERROR(
       attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, &target.shared_bytes_per_sm));
   target.compute_capability = 10 * major + minor;
+  if (most_compute_capability > 0) {
+    target.compute_capability = std::min(target.compute_capability, most_compute_capability);
+  }
   return std::unique_ptr<CudaDevice>(new CudaDevice(index, target, SharingOf(index)));
 }
 

@@ -75,8 +75,10 @@ class CudaStream final : public Stream {
 
 class CudaDevice final : public Device {
  public:
-  // `index` exists and is one that this build has kernels for.
-  static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(int index);
+  // `index` exists and is one that this build has kernels for. Launches go to the kernels of at
+  // most `most_compute_capability`; 0: of the device's own.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(int index,
+                                                          int most_compute_capability = 0);
 
   std::string name() const override { return name_; }
   bool is_host() const override { return false; }

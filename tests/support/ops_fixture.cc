@@ -80,8 +80,14 @@ void OpsTest::SetUp() {
 
 void OpsTest::TearDown() { hwy::GetChosenTarget().DeInit(); }
 
-void OpsTest::UseThreads(int num_threads) {
-  absl::StatusOr<Backend> backend = OpenBackend(GetParam().backend, {.num_threads = num_threads});
+void OpsTest::UseThreads(int num_threads) { Use({.num_threads = num_threads}); }
+
+void OpsTest::UseKernelsOf(int compute_capability) {
+  Use({.num_threads = 3, .most_compute_capability = compute_capability});
+}
+
+void OpsTest::Use(const BackendOptions& options) {
+  absl::StatusOr<Backend> backend = OpenBackend(GetParam().backend, options);
   ASSERT_TRUE(backend.ok()) << backend.status();
   absl::StatusOr<std::unique_ptr<Stream>> stream = backend->device->NewStream();
   ASSERT_TRUE(stream.ok()) << stream.status();

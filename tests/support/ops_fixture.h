@@ -64,6 +64,9 @@ class OpsTest : public testing::TestWithParam<OpsSetup> {
   void TearDown() override;
 
   void UseThreads(int num_threads);
+  // From here on the kernels that a GPU of this compute capability (89 for 8.9) would take, where
+  // the GPU's own is higher. The CPU stays as it is.
+  void UseKernelsOf(int compute_capability);
   Ops& ops() { return *backends_.back().ops; }
   Device& device() { return *backends_.back().device; }
   Stream& stream() { return *streams_.back(); }
@@ -99,6 +102,8 @@ class OpsTest : public testing::TestWithParam<OpsSetup> {
   std::mt19937_64 rng_{20240607};
 
  private:
+  void Use(const BackendOptions& options);
+
   std::vector<Backend> backends_;  // the last is in use; arrays may belong to earlier ones
   std::vector<std::unique_ptr<Stream>> streams_;
 };

@@ -62,6 +62,11 @@ TEST_F(CudaDeviceTest, SaysWhatItIs) {
   EXPECT_GE(device_->target().shared_bytes_per_sm, device_->target().max_shared_bytes);
 }
 
+TEST_F(CudaDeviceTest, MayTakeTheKernelsOfLesserDevices) {
+  EXPECT_EQ((*CudaDevice::Open(0, 89))->target().compute_capability, 89);
+  EXPECT_EQ((*CudaDevice::Open(0, 120))->target().compute_capability, 90);
+}
+
 TEST_F(CudaDeviceTest, MemoryIsGivenAndGivenBack) {
   const DeviceMemory before = *device_->Memory();
   EXPECT_EQ(before.total_bytes, simt::DeviceConfig().memory_bytes);
