@@ -54,11 +54,6 @@ std::string_view Name(Bound bound) {
 // Of 1e12 per second.
 double TeraRate(double amount, double us) { return us > 0 ? amount / us * 1e-6 : 0; }
 
-std::string_view Verdict(double us, const TimeLimits& limits) {
-  if (us <= limits.target_us) return "met";
-  return us <= limits.fail_above_us ? "near" : "missed";
-}
-
 std::string Now() {
   const std::time_t now = std::time(nullptr);
   char text[32];

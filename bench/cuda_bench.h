@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "base/status.h"
 #include "bench/cuda_probes.h"
+#include "bench/verdict.h"
 #include "kernels/cuda/device.h"
 #include "kernels/op_cost.h"
 #include "kernels/registry.h"
@@ -37,12 +38,6 @@ struct CudaCeilings {
 
 // The rate that bounds an op.
 enum class Bound : uint8_t { kLatency, kRead, kCopy, kGemm };
-
-// At most `target_us`; up to `fail_above_us` it is not yet failed.
-struct TimeLimits {
-  double target_us = 0;
-  double fail_above_us = 0;
-};
 
 // One thing to be timed: `queue` puts its i-th launch on the bench's stream and can be recorded.
 struct CudaVariant {

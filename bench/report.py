@@ -338,14 +338,18 @@ def gpu_ceilings(result):
             f"{c['gemm_tflops']:.0f} TFLOP/s")
 
 
+OUT_OF_TIME = (124, 137)  # exit statuses
+
+
 def gpu_tests(name, result):
     if result is None:
         return f"- {name}: not run\n"
-    failed = [row["program"] for row in result["results"] if row["rc"] != 0]
+    late = [row["program"] for row in result["results"] if row["rc"] in OUT_OF_TIME]
+    failed = [row["program"] for row in result["results"] if row["rc"] not in (0, *OUT_OF_TIME)]
     tests = sum(row.get("tests", 0) for row in result["results"])
-    count = f"{tests} tests of {len(result['results'])} programs" if tests else f"{len(result['results'])} runs"
-    return f"- {name}, {result['date']}, commit {result['commit']}: {count}, " + (
-        f"failed: {', '.join(failed)}" if failed else "all passed") + "\n"
+    ends = [f"{what}: {', '.join(programs)}" for what, programs in (("failed", failed), ("out of time", late)) if programs]
+    return (f"- {name}, {result['date']}, commit {result['commit']}: {tests} tests of {len(result['results'])} runs, "
+            f"{'; '.join(ends) or 'all passed'}\n")
 
 
 def gpu_daemon(result):
@@ -355,6 +359,9 @@ def gpu_daemon(result):
     for row in result["results"]:
         if "equal" in row:
             text += f"; {row['equal']} of {row['prompts']} answers of {row['steps']} greedy tokens equal the CPU's"
+            text += f" ({row['workers']})"
+        elif "rehearsal" in row:
+            text += f"; {row['workers']}: rehearsal {row['rehearsal']}, which decides nothing"
         else:
             text += f"; {row['model']}: ready in {row['ready_ms'] / 1e3:.1f} s, {row['tpot_ms']:.2f} ms per token"
     return text + "\n"
@@ -366,7 +373,7 @@ def gpu(results):
     if not stages:
         return NO_GPU_YET
     first = next(iter(stages.values()))
-    machine = results.get("machine") or {}
+    machine = (results.get("conformance") or {}).get("machine", {})
     verdicts = [row["verdict"] for result in stages.values() for row in result["results"] if "verdict" in row]
     missed = [f"{row['op']} {row['shape']} {row['variant']}".strip() for result in stages.values()
               for row in result["results"] if row.get("verdict") in ("missed", "wrong")]
@@ -383,7 +390,8 @@ Targets: {verdicts.count('met')} met, {verdicts.count('near')} near, {verdicts.c
     if missed:
         text += "Missed or wrong: " + "; ".join(missed) + ".\n"
     text += "\n" + gpu_tests("conformance", results.get("conformance"))
-    text += gpu_tests("compute-sanitizer", results.get("sanitizer")) + gpu_daemon(results.get("daemon"))
+    text += gpu_tests("memcheck and initcheck", results.get("memcheck"))
+    text += gpu_tests("racecheck and synccheck", results.get("racecheck")) + gpu_daemon(results.get("daemon"))
     for name, result in stages.items():
         text += f"""
 ### {GPU_STAGES[name]}
@@ -412,9 +420,14 @@ def check_gpu():
                                  row(section="model ops", op="gemm", shape="prefill, 8 tokens", us=3.0),
                                  row(section="model ops", op="rope", shape="prefill, 8 tokens", us=1.0)]}
     sdpa = {"results": [row(section="sdpa", variant="torch cuDNN", us=7.0), row(section="sdpa", shape="9 x 9")]}
-    tests = {"date": "2000-01-01", "commit": "abc", "results": [{"program": "a", "rc": 0, "tests": 5},
-                                                                {"program": "b", "rc": 1, "tests": 6}]}
-    page = gpu({"decode": decode, "model": model, "sdpa": sdpa, "conformance": tests})
+    tests = {"date": "2000-01-01", "commit": "abc", "machine": {"driver": "made-up driver"},
+             "results": [{"program": "a", "rc": 0, "tests": 5}, {"program": "b", "rc": 1, "tests": 6},
+                         {"program": "c", "rc": 124, "tests": 0}]}
+    daemon_result = {"date": "2000-01-01", "commit": "abc", "passed": True, "results": [
+        {"model": "sample", "workers": "unified", "steps": 64, "prompts": 4, "equal": 4},
+        {"model": "sample", "workers": "by nccl", "rehearsal": "failed"},
+        {"model": "8b", "ready_ms": 2500, "tpot_ms": 4.25}]}
+    page = gpu({"decode": decode, "model": model, "sdpa": sdpa, "conformance": tests, "daemon": daemon_result})
     lines = page.splitlines()
 
     def line(*words):
@@ -428,16 +441,20 @@ def check_gpu():
         "no library row without ours": not line("9 x 9"),
         "limits": "3.0 (4.0)" in lines[line("fp8")[0]] and "50% read" in lines[line("fp8")[0]],
         "shares of a step": "75%" in lines[line("gemm", "3")[0]] and "Prefill, 8 tokens" in page,
-        "failed tests": "11 tests of 2 programs, failed: b" in page,
-        "what was not run": "compute-sanitizer: not run" in page and "daemon: not run" in page,
-        "nothing measured": gpu({"machine": {"driver": "1"}}) == NO_GPU_YET,
+        "failed tests": "11 tests of 3 runs, failed: b; out of time: c\n" in page,
+        "driver": "made-up GPU, driver made-up driver." in page,
+        "what was not run": "memcheck and initcheck: not run" in page and "racecheck and synccheck: not run" in page,
+        "daemon": "passed; 4 of 4 answers of 64 greedy tokens equal the CPU's (unified); by nccl: rehearsal failed, which "
+                  "decides nothing; 8b: ready in 2.5 s, 4.25 ms per token\n" in page,
+        "no daemon": "daemon: not run" in gpu({"decode": decode}) and "driver unknown" in gpu({"decode": decode}),
+        "nothing measured": gpu({"conformance": tests}) == NO_GPU_YET,
     }
     wrong = [name for name, holds in facts.items() if not holds]
     if wrong:
         sys.exit(f"bench/report.py renders results of a GPU wrong: {', '.join(wrong)}\n{page}")
 
 
-GPU_RESULTS = [*GPU_STAGES, "sdpa", "machine", "conformance", "sanitizer", "daemon"]
+GPU_RESULTS = [*GPU_STAGES, "sdpa", "conformance", "memcheck", "racecheck", "daemon"]
 SECTIONS = [("cpu_peer", against_peer), ("cpu_daemon", daemon), ("cpu_kernels", kernels),
             ("cpu_transfer", transfer), ("cpu_handoff", handoff),
             ("cpu_kvstore", kvstore), ("cpu_scheduler", scheduler), ("cpu_tokenizer", tokenizer)]

@@ -35,6 +35,14 @@ emulated_bench(cuda_model_bench SOURCES ${CUDA_MODEL_BENCH_SOURCES} DEPS tandem_
   FLAGS --shape tiny --steps 2
   SECTIONS ceilings model "model ops")
 
+# The scripts themselves.
+add_test(NAME gpu_run COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/gpu/run_test.sh
+  ${CMAKE_CURRENT_SOURCE_DIR}/gpu/run.sh)
+set_tests_properties(gpu_run PROPERTIES TIMEOUT 300)
+add_test(NAME gpu_filters COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/gpu/filters_test.sh
+  ${CMAKE_BINARY_DIR}/bin)
+tandem_test(verdict_test SOURCES unit/bench/verdict_test.cc DEPS tandem_base LABELS unit)
+
 # Between two processes that share memory of the emulated GPU.
 include(${CMAKE_SOURCE_DIR}/bench/transfer_sources.cmake)
 list(TRANSFORM TRANSFER_BENCH_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/bench/)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/gpu/run.sh [--stages a,b] [PACK]: what only a GPU can show, in at most nine minutes.
+# tests/gpu/run.sh [--stages a,b] [PACK]: what only a GPU can show.
 # With PACK (tests/gpu/pack.sh) its programs are run; without it they are built here, which needs the
 # packages of tools/install_deps.sh (gRPC only where it is found).
 #   conformance   every op against its reference on cuda:0, models and engine on top of them
@@ -8,19 +8,28 @@
 #   model         a whole model of random weights in Qwen3-8B's shape
 #   transfer      KV from one process to another on the GPU, beside bare copies (transfer_bench)
 #   sdpa          the library's attention at the same shapes (where torch is there)
-#   sanitizer     memcheck, racecheck, synccheck and initcheck over small cases of the same tests
-# Results go to ${OUT:-build/gpu_results} as STAGE.json: eight files, which is as many as a lent
-# machine gives back (so facts about the machine are in those of conformance and sanitizer). A table
-# of the stages comes last. A stage that fails or runs out of its time does not stop the rest;
-# DEADLINE in the environment is that of all together, in seconds (530).
-# All stages take more than that where something is slow or hangs, and the sanitizer comes last: with
-# two calls, give one of them conformance,sanitizer.
-# Exit status: 0 all passed, 1 some failed, 2 wrong usage, 3 no GPU: nothing could be run.
+#   memcheck      compute-sanitizer's memcheck and initcheck over small cases of the same tests
+#   racecheck     its racecheck and synccheck over them (sanitizer_runs.sh)
+# Results go to ${OUT:-build/gpu_results} as STAGE.json. A table of the stages comes last, each
+#   passed    everything ran, and no target was missed
+#   missed    a row of a bench missed its target; the rows are named
+#   timeout   a program ran out of its time: what it would have shown is not shown
+#   failed    a program failed, or found no test or no target to be measured by
+#   skipped   what it needs is not on this machine, and why
+# A stage that ends otherwise than passed does not stop the rest. DEADLINE in the environment ends
+# all of them that many seconds after the start. A lent machine gives ten minutes and eight files per
+# call: three calls, each with DEADLINE=530,
+#   --stages conformance,decode,prefill,movement,model,transfer,sdpa
+#   --stages memcheck
+#   --stages racecheck
+# Exit status: 0 all passed or were skipped, 1 some were not, 2 wrong usage, 3 no GPU: nothing could
+# be run.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 source tests/gpu/programs.sh
+source tests/gpu/sanitizer_runs.sh
 
-ALL=conformance,decode,prefill,movement,model,transfer,sdpa,sanitizer
+ALL=conformance,decode,prefill,movement,model,transfer,sdpa,memcheck,racecheck
 stages=$ALL
 if [[ ${1:-} == --stages ]]; then
   stages=${2:?--stages needs a list}
@@ -48,7 +57,7 @@ SECONDS=0
 
 # limit SECONDS: as much of it as is left of the whole run; at least a second, to fail in.
 limit() {
-  local left=$((${DEADLINE:-530} - SECONDS))
+  local left=$((${DEADLINE:-100000} - SECONDS))
   if ((left > $1)); then left=$1; fi
   echo $((left > 0 ? left : 1))
 }
@@ -71,7 +80,7 @@ facts_of_machine() {
 # note STAGE STATUS SECONDS WORDS
 note() {
   TABLE+=("$(printf '%-12s %-8s %5s s  %s' "$1" "$2" "$3" "$4")")
-  if [[ $2 == failed || $2 == timeout ]]; then failed=1; fi
+  if [[ $2 == failed || $2 == timeout || $2 == missed ]]; then failed=1; fi
 }
 
 verdict_of() {
@@ -121,87 +130,107 @@ worse() {
   if (($1 != 0 && $1 != 124 && $1 != 137)) || (($2 == 0)); then echo "$1"; else echo "$2"; fi
 }
 
-# test_on_device NAME LIMIT FILTER: runs one program, keeps its entry; sets RC and TESTS.
-ENTRIES=()
+# test_on_device LIMIT NAME FILTER [TOOL...]: runs one program, under a tool where one is given, and
+# keeps its entry. Adds to ALL_TESTS, BAD (the worst exit status) and NOT_SHOWN (what did not pass).
 test_on_device() {
-  local name=$1 begin=$SECONDS
-  RC=0
-  TANDEM_TEST_DEVICE=cuda:0 timeout -k 5 "$(limit "$2")" "${LOADER[@]}" "$BIN/$name" \
-    --gtest_filter="$3" --gtest_output="xml:$LOGS/$name.xml" \
-    >"$LOGS/$name.log" 2>&1 || RC=$?
-  if ((RC != 0)); then echo "---- $name: rc $RC" && said "$LOGS/$name.log" 15; fi
-  TESTS=$(sed -n 's/.*<testsuites tests="\([0-9]*\)".*/\1/p' "$LOGS/$name.xml" 2>/dev/null | head -1)
-  TESTS=${TESTS:-0}
-  ENTRIES+=("$(entry "$name" $RC $((SECONDS - begin)) "$LOGS/$name.log" "$LOGS/$name.xml")")
+  local seconds=$1 name=$2 filter=$3 begin=$SECONDS log=$LOGS/test.log xml=$LOGS/test.xml rc=0 tests
+  shift 3
+  local title=$name
+  if (($#)); then title="$3 $name $filter"; fi
+  rm -f "$xml"
+  TANDEM_TEST_DEVICE=cuda:0 timeout -k 5 "$(limit "$seconds")" "$@" "${LOADER[@]}" "$BIN/$name" \
+    --gtest_filter="$filter" --gtest_output="xml:$xml" >"$log" 2>&1 || rc=$?
+  tests=$(sed -n 's/.*<testsuites tests="\([0-9]*\)".*/\1/p' "$xml" 2>/dev/null | head -1)
+  tests=${tests:-0}
+  # A program that finds no test on the device has shown nothing.
+  if ((rc == 0 && tests == 0)); then
+    rc=1
+    echo "no test of $filter is in $name" >>"$log"
+  fi
+  if ((rc != 0)); then
+    echo "---- $title: rc $rc" && said "$log" 15
+    NOT_SHOWN+="; $(verdict_of $rc): $title"
+  fi
+  BAD=$(worse "$BAD" $rc)
+  ALL_TESTS=$((ALL_TESTS + tests))
+  ENTRIES+=("$(entry "$title" $rc $((SECONDS - begin)) "$log" "$xml")")
+}
+
+# The programs of a stage come between these two.
+begin_tests() {
+  ENTRIES=() BAD=0 ALL_TESTS=0 NOT_SHOWN='' STAGE_START=$SECONDS
+}
+end_tests() {
+  write_stage "$1.json" "${ENTRIES[@]}"
+  note "$1" "$(verdict_of "$BAD")" $((SECONDS - STAGE_START)) \
+    "$ALL_TESTS tests of ${#ENTRIES[@]} runs$NOT_SHOWN"
 }
 
 conformance() {
-  local bad=0 tests=0 start=$SECONDS
-  ENTRIES=()
-  for name in "${OPS_TESTS[@]}"; do
-    test_on_device "$name" 60 '*/cuda_0*'
-    # A program that finds no test on the device has shown nothing.
-    if ((RC == 0 && TESTS == 0)); then RC=1; fi
-    bad=$(worse $bad $RC)
-    tests=$((tests + TESTS))
-  done
-  for name in "${DEVICE_TESTS[@]}"; do
-    test_on_device "$name" 90 '-*/nccl*'  # NCCL refuses two ranks on one GPU
-    bad=$(worse $bad $RC)
-    tests=$((tests + TESTS))
-  done
-  write_stage conformance.json "${ENTRIES[@]}"
-  note conformance "$(verdict_of $bad)" $((SECONDS - start)) "$tests tests of ${#ENTRIES[@]} programs"
+  begin_tests
+  for name in "${OPS_TESTS[@]}"; do test_on_device 90 "$name" '*/cuda_0*'; done
+  # NCCL refuses two ranks on one GPU.
+  for name in "${DEVICE_TESTS[@]}"; do test_on_device 90 "$name" '-*/nccl*'; done
+  end_tests conformance
 }
 
-# Small cases: every launch runs tens of times slower here. Tool, limit, program, tests.
-ATTENTION='*EveryGroupSize/cuda_0:*EveryBlockSizeAndEdge/cuda_0:*WithoutContext*/cuda_0'
-EXTENTS='*OneSideMayBeginAnywhere/cuda_0:*AroundWhatIsMovedInOneGo/cuda_0'
-SANITIZER=("memcheck 30 device_extents_test $EXTENTS" "racecheck 30 device_extents_test $EXTENTS"
-  "memcheck 40 ops_test */cuda_0*" "memcheck 30 ops_kv_test */cuda_0*"
-  "memcheck 30 ops_rows_test */cuda_0*" "memcheck 40 ops_sample_test */cuda_0*"
-  "memcheck 50 ops_attention_test $ATTENTION" "memcheck 30 ops_attention_mass_test *BlockSize/cuda_0"
-  "racecheck 50 ops_attention_test $ATTENTION" "racecheck 30 ops_attention_mass_test *BlockSize/cuda_0"
-  "racecheck 30 ops_test */cuda_0*" "racecheck 30 ops_sample_test */cuda_0*"
-  "synccheck 30 ops_attention_test $ATTENTION" "initcheck 30 ops_attention_test *EveryGroupSize/cuda_0")
-
+# sanitizer STAGE LINE...: lines of sanitizer_runs.sh.
 sanitizer() {
-  local tool_path entries=() bad=0 start=$SECONDS
+  local stage=$1 tool_path tool seconds name filter
+  shift
   tool_path=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
   if [[ ! -x $tool_path ]]; then
-    note sanitizer skipped 0 "no compute-sanitizer on this machine"
+    note "$stage" skipped 0 "no compute-sanitizer on this machine"
     return
   fi
-  for line in "${SANITIZER[@]}"; do
+  begin_tests
+  for line in "$@"; do
     read -r tool seconds name filter <<<"$line"
-    local begin=$SECONDS rc=0
-    timeout -k 5 "$(limit "$seconds")" "$tool_path" --tool "$tool" --error-exitcode 9 --target-processes all \
-      "${LOADER[@]}" "$BIN/$name" --gtest_filter="$filter" \
-      >"$LOGS/$tool.log" 2>&1 || rc=$?
-    if ((rc != 0)); then
-      # Out of time with nothing found is not a finding.
-      if ((rc != 124 && rc != 137)); then bad=$rc; fi
-      echo "---- $tool $name: rc $rc" && said "$LOGS/$tool.log" 12
-    fi
-    entries+=("$(entry "$tool $name $filter" $rc $((SECONDS - begin)) "$LOGS/$tool.log")")
+    test_on_device "$seconds" "$name" "$filter" \
+      "$tool_path" --tool "$tool" --error-exitcode 9 --target-processes all
   done
-  write_stage sanitizer.json "${entries[@]}"
-  note sanitizer "$(verdict_of $bad)" $((SECONDS - start)) "${#entries[@]} runs"
+  end_tests "$stage"
+}
+
+# rows_that VERDICT FILE: those rows of a bench, a line each.
+rows_that() {
+  awk -F'"' -v verdict="\"verdict\": \"$1\"" '
+    /^ *"(op|shape|variant|way|load)": "/ {field[$2] = $4}
+    index($0, verdict) {hit = 1}
+    /^ *}/ {
+      if (hit) {
+        row = field["op"] " " field["shape"] " " field["variant"] " " field["way"] " " field["load"]
+        gsub(/^ +| +$/, "", row)
+        print row
+      }
+      hit = 0
+      split("", field)
+    }' "$2" 2>/dev/null
 }
 
 # measure STAGE LIMIT PROGRAM ARG...: a bench that writes STAGE.json itself.
 measure() {
-  local stage=$1 seconds=$2 rc=0 start=$SECONDS
+  local stage=$1 seconds=$2 rc=0 start=$SECONDS counts=
   shift 2
   echo "==== $stage"
+  rm -f "$OUT/$stage.json"
   timeout -k 5 "$(limit "$seconds")" "${LOADER[@]}" "$BIN/$1" "${@:2}" --commit "$COMMIT" \
     --json "$OUT/$stage.json" 2>&1 | tee "$LOGS/$stage.log"
   rc=${PIPESTATUS[0]}
-  local words= verdict
+  local words= all=0 verdict status row rows
   for verdict in met near missed wrong; do
-    words+=", $(grep -c "\"verdict\": \"$verdict\"" "$OUT/$stage.json" 2>/dev/null) $verdict"
+    mapfile -t rows < <(rows_that $verdict "$OUT/$stage.json")
+    counts+=", ${#rows[@]} $verdict"
+    all=$((all + ${#rows[@]}))
+    if [[ $verdict == missed || $verdict == wrong ]]; then
+      for row in "${rows[@]}"; do words+="; $verdict: $row"; done
+    fi
   done
-  note "$stage" "$(verdict_of "$rc")" $((SECONDS - start)) "targets: ${words#, }"
+  status=$(verdict_of "$rc")
+  if [[ $status == passed && $words == *"; missed: "* ]]; then status=missed; fi
+  # Only the ceilings have no targets; a bench that measured none of its own has shown nothing.
+  if [[ $status == passed && $all == 0 && $stage != ceilings ]]; then status=failed; fi
+  note "$stage" "$status" $((SECONDS - start)) "targets: ${counts#, }$words"
 }
 
 sdpa() {
@@ -232,7 +261,8 @@ fi
 for stage in ${stages//,/ }; do
   case $stage in
     conformance) conformance ;;
-    sanitizer) sanitizer ;;
+    memcheck) sanitizer memcheck "${MEMCHECK[@]}" ;;
+    racecheck) sanitizer racecheck "${RACECHECK[@]}" ;;
     ceilings) measure ceilings 30 cuda_kernel_bench --sections ceilings ;;
     decode) measure decode 120 cuda_kernel_bench --sections decode ;;
     prefill) measure prefill 60 cuda_kernel_bench --sections prefill ;;
