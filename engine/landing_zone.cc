@@ -13,6 +13,11 @@ namespace {
 
 constexpr size_t kMaxCompleted = 1024;
 
+// This frame alone is dropped.
+template <typename... Args>
+absl::Status Aborted(fmt::format_string<Args...> format, Args&&... args) {
+  return MakeStatus(absl::StatusCode::kAborted, format, std::forward<Args>(args)...);
+}
 template <typename... Args>
 absl::Status AlreadyExists(fmt::format_string<Args...> format, Args&&... args) {
   return MakeStatus(absl::StatusCode::kAlreadyExists, format, std::forward<Args>(args)...);
@@ -120,8 +125,8 @@ absl::StatusOr<std::span<std::byte>> LandingZone::Prepare(const FrameHeader& hea
   ASSIGN_OR_RETURN(const size_t index, ExtentIndex(header, *landing));
   Extent& extent = landing->extents[index];
   if (extent == Extent::kWriting) {
-    return AlreadyExists("layer {}, block {} of reservation {} is being written already",
-                         header.layer, header.block, header.stream);
+    return Aborted("layer {}, block {} of reservation {} is being written already", header.layer,
+                   header.block, header.stream);
   }
   landing->lease_end = now + options_.lease;
   ASSIGN_OR_RETURN(std::byte* const bytes, PlaceFor(header, *landing, index));
@@ -138,9 +143,7 @@ absl::StatusOr<std::byte*> LandingZone::PlaceFor(const FrameHeader& header, Land
   }
   const std::optional<int32_t> slot = slots_.Take();
   // What is dropped is missing at the commit and comes again, when others are through.
-  if (!slot) {
-    return AlreadyExists("all slots for KV of another layout are being written");
-  }
+  if (!slot) return Aborted("all slots for KV of another layout are being written");
   landing.slots.emplace(index, *slot);
   return slots_.At(*slot);
 }
@@ -295,21 +298,21 @@ absl::StatusOr<LandingZone::Landing*> LandingZone::Find(uint64_t stream, uint64_
   return place->second.get();
 }
 
+// Senders were told all of this when they reserved: who names another extent was told nothing.
 absl::StatusOr<size_t> LandingZone::ExtentIndex(const FrameHeader& header,
                                                 const Landing& landing) const {
   const KvLayout& layout = landing.plan.layout;
   const auto layers = static_cast<uint32_t>(layout.num_layers);
   if (header.layer >= layers || header.block >= landing.num_blocks) {
-    return FailedPrecondition("layer {}, block {}: reservation {} has {} layers of {} blocks",
-                              header.layer, header.block, header.stream, layers,
-                              landing.num_blocks);
+    return PermissionDenied("layer {}, block {}: reservation {} has {} layers of {} blocks",
+                            header.layer, header.block, header.stream, layers, landing.num_blocks);
   }
   if (header.block < landing.first_block) {
-    return FailedPrecondition("block {} of reservation {}: its first {} are cached here",
-                              header.block, header.stream, landing.first_block);
+    return PermissionDenied("block {} of reservation {}: its first {} are cached here",
+                            header.block, header.stream, landing.first_block);
   }
   if (header.payload_bytes != static_cast<uint64_t>(layout.ExtentBytes())) {
-    return FailedPrecondition(
+    return PermissionDenied(
         "a payload of {} bytes, an extent of the layout that was reserved for has {}",
         header.payload_bytes, layout.ExtentBytes());
   }

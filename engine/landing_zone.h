@@ -119,7 +119,8 @@ class LandingZone final : public FrameReceiver {
   // given out, NOT_FOUND for what has ended, ALREADY_EXISTS for what is complete.
   absl::StatusOr<Landing*> Find(uint64_t stream, uint64_t epoch, TimePoint now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The extent that the header names, inside [0, landing.extents.size()).
+  // The extent that the header names, inside [0, landing.extents.size()). PERMISSION_DENIED when
+  // the reservation has none such, of that size.
   absl::StatusOr<size_t> ExtentIndex(const FrameHeader& header, const Landing& landing) const;
   std::vector<MissingExtent> MissingOf(const Landing& landing) const;
   // The landing whose extent a prepared frame writes.

@@ -90,6 +90,10 @@ tandem_fuzz_test(ipc_greeting_fuzz
   SOURCES fuzz/ipc_greeting_fuzz.cc
   CORPUS fuzz/corpus/ipc_greeting
   DEPS tandem_transfer)
+tandem_test(strangers_test
+  SOURCES unit/transfer/strangers_test.cc support/channel_pair.cc support/payload_memory.cc
+          support/test_certificates.cc support/transport_probe.cc
+  DEPS tandem_transfer tandem_kernels)
 tandem_test(shm_test
   SOURCES unit/transfer/shm_area_test.cc unit/transfer/shm_core_choice_test.cc
           unit/transfer/shm_medium_test.cc unit/transfer/shm_ring_test.cc support/channel_pair.cc

@@ -13,7 +13,8 @@ namespace tandem {
 // The bytes of one connection, in order, both ways: what frames travel over. A socket, a socket
 // with TLS, or a ring of shared memory with a socket to wake the other side. No call blocks. An
 // error means that the connection is over: UNAVAILABLE with the system's message, or
-// FAILED_PRECONDITION when the peer is not who it should be (TLS, another version).
+// FAILED_PRECONDITION when the peer is not who it should be (TLS, another version, a greeting that
+// is none): whoever accepted it counts a stranger.
 // Thread: the loop's.
 class ByteChannel {
  public:

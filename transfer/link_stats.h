@@ -37,8 +37,10 @@ struct RefusedFrames {
   uint64_t malformed = 0;  // no frame, a wrong header hash, a size or a field that cannot be
   uint64_t corrupted = 0;  // payloads whose hash was wrong
   uint64_t stale = 0;      // for a reservation that has ended, or complete ones: late or replayed
-  uint64_t strangers = 0;  // of another epoch, or for what was never given out
-  uint64_t closed = 0;     // connections that were closed because of these
+  // Of another epoch, for what was never given out, extents that a reservation does not have; and
+  // peers that are not who they should be (ByteChannel), before they said anything.
+  uint64_t strangers = 0;
+  uint64_t closed = 0;  // connections that were closed because of these
 };
 
 }  // namespace tandem

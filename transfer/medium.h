@@ -29,7 +29,8 @@ class Medium {
 
   // What the loop watches for input; Accept when there is some.
   virtual int listener_fd() const = 0;
-  // A connection that a peer made; null when there is none left. RESOURCE_EXHAUSTED when the
+  // A connection that a peer made; null when there is none left. PERMISSION_DENIED when the peer
+  // may not make one (another user): it was told so; others may wait. RESOURCE_EXHAUSTED when the
   // process or the medium has no room: the listener is looked at again after a pause.
   virtual absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() = 0;
   // Begins to connect to `peer`.

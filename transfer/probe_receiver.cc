@@ -54,8 +54,9 @@ absl::StatusOr<std::span<std::byte>> ProbeReceiver::Prepare(const FrameHeader& h
   RETURN_IF_ERROR(FindOrTake(KeyOf(header)).status());
   const auto free =
       std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return !slot.taken; });
-  if (free == slots_.end())
-    return MakeStatus(absl::StatusCode::kAlreadyExists, "all slots for probes are taken");
+  if (free == slots_.end()) {
+    return MakeStatus(absl::StatusCode::kAborted, "all slots for probes are taken");
+  }
   *free = {.taken = true, .header = header};
   const auto index = static_cast<size_t>(free - slots_.begin());
   return memory_.bytes().subspan(index * kMaxProbePayload, header.payload_bytes);

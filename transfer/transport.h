@@ -44,8 +44,9 @@ class FrameReceiver {
   virtual ~FrameReceiver() = default;
   // Where the payload of a data frame shall land, header.payload_bytes long; the bytes stay valid
   // until Landed is called for it. A status refuses the stream: the sender gets kReject with it and
-  // the payload is read and dropped. But ALREADY_EXISTS: this payload alone is dropped. And
-  // PERMISSION_DENIED (another epoch, or what was never given out): the connection is closed, too.
+  // the payload is read and dropped. But ALREADY_EXISTS (the stream is complete) and ABORTED (the
+  // place cannot be written now): this payload alone is dropped; and PERMISSION_DENIED (another
+  // epoch, what was never given out, an extent that there is not): the connection is closed, too.
   virtual absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) = 0;
   // The payload is in place and its hash is right (OK), or it is not (DATA_LOSS, UNAVAILABLE when
   // the connection was lost half-way): then the place holds nothing, and the stream goes on.

@@ -135,13 +135,14 @@ TEST_P(RecoveryTest, WhatWasNeverPostedCannotBeAskedFor) {
 TEST_P(RecoveryTest, AFrameAloneMayBeRefused) {
   receiver_probe_.prepare_policy = [&](const FrameHeader& header) -> absl::Status {
     const bool busy = receiver_probe_.Count(1, Kind::kCommit) == 0;
-    if (header.block == 2 && busy) return absl::AlreadyExistsError("busy");
+    if (header.block == 2 && busy) return absl::AbortedError("busy");
     return absl::OkStatus();
   };
   Start();
   SendWhole(1, 5, 3000);
   ExpectBytes(1, 5, 3000);
   EXPECT_EQ(Link().resent_frames, 1u);
+  EXPECT_EQ(receiver_->refused().stale, 0u);
 }
 
 TEST_P(RecoveryTest, AHeaderThatIsWrongClosesAllConnectionsOfTheGroup) {
@@ -338,6 +339,25 @@ TEST_P(RecoveryTest, LateFramesAreRefusedAndTheConnectionLives) {
   EXPECT_EQ(Link().connects, 1u);
   EXPECT_EQ(Link().streams, 2u);
   EXPECT_EQ(Link().streams_failed, 1u);
+}
+
+// Others of its connection go on, and of its stream: it may be the rest of what was sent twice.
+TEST_P(RecoveryTest, FramesForWhatIsCompleteAreDroppedAndCounted) {
+  receiver_probe_.prepare_policy = [](const FrameHeader& header) -> absl::Status {
+    if (header.stream == 1 && header.block < 2) return absl::AlreadyExistsError("it is complete");
+    return absl::OkStatus();
+  };
+  receiver_probe_.commit_policy = [](const FrameHeader&) { return CommitAnswer{}; };
+  Start();
+  SendWhole(1, 3, 1000);
+  EXPECT_EQ(ends_.Wait(1), absl::OkStatus());
+  EXPECT_EQ(receiver_probe_.BytesOf(1, 0, 2), PatternBytes(1000, 1002));
+  EXPECT_TRUE(receiver_probe_.BytesOf(1, 0, 0).empty());
+  EXPECT_EQ(receiver_->refused().stale, 2u);
+  EXPECT_EQ(receiver_->refused().strangers, 0u);
+  EXPECT_EQ(receiver_->refused().closed, 0u);
+  EXPECT_EQ(Link().connects, 1u);
+  ExpectOneEndEach({1});
 }
 
 // Never faster; how much slower is the machine's affair (TokenBucketTest has the exact rate).

@@ -31,7 +31,7 @@ InboundConnection::InboundConnection(std::unique_ptr<ByteChannel> channel, Frame
 
 absl::StatusOr<Turn> InboundConnection::Advance() {
   if (!established_) {
-    ASSIGN_OR_RETURN(established_, channel_->Establish());
+    ASSIGN_OR_RETURN(established_, Establish());
     if (!established_) return Turn::kDone;
     last_progress_ = std::chrono::steady_clock::now();
   }
@@ -48,6 +48,15 @@ absl::StatusOr<Turn> InboundConnection::Advance() {
   RETURN_IF_ERROR(landed);
   RETURN_IF_ERROR(written);
   return turn;
+}
+
+absl::StatusOr<bool> InboundConnection::Establish() {
+  absl::StatusOr<bool> established = channel_->Establish();
+  if (absl::IsFailedPrecondition(established.status())) {
+    ++counters_.strangers;
+    ++counters_.closed;
+  }
+  return established;
 }
 
 // The payload that came last has landed or was dropped; of a lane, all that was named.
@@ -146,11 +155,13 @@ absl::StatusOr<std::span<std::byte>> InboundConnection::AskForPlace(const FrameH
   auto place = receiver_.Prepare(header);
   // What has not been told of may be in its way: it stands where this one belongs, or the receiver
   // has only so many places.
-  if (absl::IsAlreadyExists(place.status()) && landings_wait()) {
+  if (absl::IsAborted(place.status()) && landings_wait()) {
     RETURN_IF_ERROR(Flush());
     place = receiver_.Prepare(header);
   }
-  if (!place.ok() && !absl::IsAlreadyExists(place.status())) {
+  if (absl::IsAlreadyExists(place.status())) {
+    ++counters_.stale;
+  } else if (!place.ok() && !absl::IsAborted(place.status())) {
     Refuse(KeyOf(header), 0, place.status());
   }
   return place;
@@ -167,7 +178,7 @@ absl::StatusOr<std::span<std::byte>> InboundConnection::PrepareStaged(const Fram
   }
   absl::StatusOr<StagedSlot> slot = landings_.staged->Take();
   if (!slot.ok()) return lost_ = slot.status();
-  // As when the receiver says ALREADY_EXISTS: it is missing at the commit and comes again.
+  // As when the receiver says ABORTED: it is missing at the commit and comes again.
   if (!*slot) return ResourceExhausted("each of the slots has part of a payload");
   ASSIGN_OR_RETURN(place_, AskForPlace(header));
   slot_ = *std::move(slot);

@@ -55,6 +55,7 @@ class InboundConnection final : public Connection, private FrameHandler {
   void Landed(const FrameHeader& header, const absl::Status& status) override;
   absl::Status Control(const FrameHeader& header) override;
 
+  absl::StatusOr<bool> Establish();
   absl::StatusOr<std::span<std::byte>> AskForPlace(const FrameHeader& header);
   absl::StatusOr<std::span<std::byte>> PrepareStaged(const FrameHeader& header);
   bool landings_wait() const;

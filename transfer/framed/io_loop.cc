@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <utility>
 
@@ -266,6 +267,10 @@ void IoLoop::CloseOverdue() {
 void IoLoop::Accept() {
   while (true) {
     absl::StatusOr<std::unique_ptr<ByteChannel>> channel = medium_.Accept();
+    if (absl::IsPermissionDenied(channel.status())) {
+      CountStranger(channel.status());
+      continue;
+    }
     if (!channel.ok()) return PauseAccepting(channel.status());
     if (*channel == nullptr) return;
     if (num_inbound_ >= options_.max_connections) {
@@ -279,6 +284,15 @@ void IoLoop::Accept() {
         counters_, Timeouts{.connect = options_.connect_timeout, .stall = options_.stall_timeout});
     ++num_inbound_;
     Advance(id);
+  }
+}
+
+void IoLoop::CountStranger(const absl::Status& status) {
+  ++counters_.closed;
+  // They try again: a line for each would fill the disk.
+  if (const uint64_t so_far = ++counters_.strangers; std::has_single_bit(so_far)) {
+    spdlog::warn("transfer connection refused strangers_so_far={} reason=\"{}\"", so_far,
+                 Text(status));
   }
 }
 

@@ -130,6 +130,7 @@ class IoLoop {
   void CloseSlot(uint64_t id, std::string_view peer, const absl::Status& status);
 
   void Accept();
+  void CountStranger(const absl::Status& status);
   void PauseAccepting(const absl::Status& status);
   void ResumeAccepting();
   absl::StatusOr<InboundGroup*> JoinGroup(uint64_t id, const FrameHeader& hello);

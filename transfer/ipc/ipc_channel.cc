@@ -1,11 +1,9 @@
 #include "transfer/ipc/ipc_channel.h"
 
-#include <bit>
 #include <iterator>
 #include <string_view>
 
 #include "base/status.h"
-#include "spdlog/spdlog.h"
 #include "transfer/unix_socket.h"
 
 namespace tandem {
@@ -37,12 +35,6 @@ absl::Status Refusal(absl::StatusCode code) {
 
 }  // namespace
 
-void IpcRefusals::Add(const absl::Status& why) {
-  if (!std::has_single_bit(++count_)) return;
-  spdlog::warn("ipc connection refused code={} so_far={} reason=\"{}\"",
-               static_cast<int>(why.code()), count_, Text(why));
-}
-
 absl::StatusOr<bool> ConnectedIpcChannel::Establish() {
   if (answer_count_ < answer_.size()) {
     ASSIGN_OR_RETURN(const Received received,
@@ -66,7 +58,9 @@ absl::StatusOr<bool> AcceptedIpcChannel::Establish() {
     RETURN_IF_ERROR(told);
     return true;
   }
-  refusals_.Add(opened);
+  if (absl::IsResourceExhausted(opened) || absl::IsUnavailable(opened)) {
+    return Unavailable("{}", Text(opened));
+  }
   return FailedPrecondition("{}", Text(opened));
 }
 

@@ -17,18 +17,6 @@
 
 namespace tandem {
 
-// Peers that a medium refused since its start.
-// Thread: the loop's.
-class IpcRefusals {
- public:
-  // Logs it, but not each time: peers try again.
-  void Add(const absl::Status& why);
-  uint64_t count() const { return count_; }
-
- private:
-  uint64_t count_ = 0;
-};
-
 // Either end: the bytes of a unix socket, once both have said who they are.
 class IpcChannel : public ByteChannel {
  public:
@@ -66,11 +54,12 @@ class ConnectedIpcChannel final : public IpcChannel {
 // The other end: opens the memory of which the greeting tells, and lets go of it with itself.
 class AcceptedIpcChannel final : public IpcChannel {
  public:
-  // `device` and `refusals` outlive this.
-  AcceptedIpcChannel(UniqueFd socket, Device& device, IpcRefusals& refusals)
-      : IpcChannel(std::move(socket)), device_(device), refusals_(refusals) {}
+  // `device` outlives this.
+  AcceptedIpcChannel(UniqueFd socket, Device& device)
+      : IpcChannel(std::move(socket)), device_(device) {}
 
-  // With the greeting it takes as long as Device::OpenShared.
+  // With the greeting it takes as long as Device::OpenShared. UNAVAILABLE when this side has no
+  // room for the memory.
   absl::StatusOr<bool> Establish() override;
   PayloadLane* lane() override { return lane_ ? &*lane_ : nullptr; }
 
@@ -79,7 +68,6 @@ class AcceptedIpcChannel final : public IpcChannel {
   absl::Status OpenMemory();
 
   Device& device_;
-  IpcRefusals& refusals_;
   std::array<std::byte, kIpcGreetingBytes> greeting_{};
   size_t greeting_count_ = 0;
   std::vector<UniqueFd> files_;  // that came with it

@@ -19,17 +19,15 @@ absl::StatusOr<std::unique_ptr<IpcMedium>> IpcMedium::Open(const IpcOptions& opt
 }
 
 absl::StatusOr<std::unique_ptr<ByteChannel>> IpcMedium::Accept() {
-  while (true) {
-    ASSIGN_OR_RETURN(UniqueFd socket, listener_.Accept());
-    if (!socket.valid()) return nullptr;
-    if (PeerIsSameUser(socket.get())) {
-      return std::make_unique<AcceptedIpcChannel>(std::move(socket), device_, refusals_);
-    }
-    refusals_.Add(MakeStatus(absl::StatusCode::kPermissionDenied, "the peer is of another user"));
-    // Should it not get there, the peer sees the end of the connection.
-    SendWithDescriptors(socket.get(), EncodeIpcAnswer(absl::StatusCode::kPermissionDenied), {})
-        .IgnoreError();
+  ASSIGN_OR_RETURN(UniqueFd socket, listener_.Accept());
+  if (!socket.valid()) return nullptr;
+  if (PeerIsSameUser(socket.get())) {
+    return std::make_unique<AcceptedIpcChannel>(std::move(socket), device_);
   }
+  // Should it not get there, the peer sees the end of the connection.
+  SendWithDescriptors(socket.get(), EncodeIpcAnswer(absl::StatusCode::kPermissionDenied), {})
+      .IgnoreError();
+  return MakeStatus(absl::StatusCode::kPermissionDenied, "ipc: the peer is of another user");
 }
 
 absl::StatusOr<std::unique_ptr<ByteChannel>> IpcMedium::Connect(std::string_view peer) {

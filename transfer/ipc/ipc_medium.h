@@ -40,7 +40,6 @@ class IpcMedium final : public Medium {
   absl::Status MayReach(std::string_view peer) const override { return listener_.MayReach(peer); }
 
   int listener_fd() const override { return listener_.fd(); }
-  // A peer of another user is told so and not returned.
   absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() override;
   absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) override;
 
@@ -50,9 +49,6 @@ class IpcMedium final : public Medium {
   }
   size_t buffer_bytes() const override { return lane_->buffer_bytes(); }
 
-  // Peers that were refused since the start. Thread: the loop's.
-  uint64_t refused() const { return refusals_.count(); }
-
  private:
   IpcMedium(Device& device, HostListener listener, SharedSegments segments)
       : device_(device), listener_(std::move(listener)), segments_(std::move(segments)) {}
@@ -61,7 +57,6 @@ class IpcMedium final : public Medium {
   HostListener listener_;
   const SharedSegments segments_;
   std::unique_ptr<SharedLane> lane_;
-  IpcRefusals refusals_;
 };
 
 }  // namespace tandem

@@ -36,6 +36,11 @@ absl::StatusOr<SlotLayout> LayoutOf(const ShmOptions& options) {
   return layout;
 }
 
+// Should it not get there, the peer sees the end of the connection.
+void Tell(const UniqueFd& socket, absl::StatusCode refusal) {
+  SendWithDescriptors(socket.get(), EncodeShmSetup({.code = refusal}), {}).IgnoreError();
+}
+
 // The descriptors of a connection beside its socket.
 struct Wiring {
   UniqueFd to_acceptor;
@@ -82,20 +87,20 @@ absl::StatusOr<std::unique_ptr<ByteChannel>> ShmMedium::Accept() {
   while (true) {
     ASSIGN_OR_RETURN(UniqueFd socket, listener_.Accept());
     if (!socket.valid()) return nullptr;
+    if (!PeerIsSameUser(socket.get())) {
+      Tell(socket, absl::StatusCode::kPermissionDenied);
+      return MakeStatus(absl::StatusCode::kPermissionDenied, "shm: the peer is of another user");
+    }
     if (auto channel = Welcome(std::move(socket))) return channel;
   }
 }
 
-// Null when the peer was refused, or has gone meanwhile.
+// Null when there is no slot for the peer, or it has gone meanwhile.
 std::unique_ptr<ByteChannel> ShmMedium::Welcome(UniqueFd socket) {
-  if (!PeerIsSameUser(socket.get())) {
-    Refuse(socket, absl::StatusCode::kPermissionDenied, refused_strangers_);
-    return nullptr;
-  }
   absl::StatusOr<Wiring> wiring = NewWiring(socket);
   const std::optional<size_t> slot = wiring.ok() ? slots_->Take() : std::nullopt;
   if (!slot) {
-    Refuse(socket, absl::StatusCode::kResourceExhausted, refused_for_room_);
+    RefuseForRoom(socket);
     return nullptr;
   }
   const auto setup = EncodeShmSetup({.layout = slots_->layout()});
@@ -111,13 +116,12 @@ std::unique_ptr<ByteChannel> ShmMedium::Welcome(UniqueFd socket) {
       *slots_, *slot);
 }
 
-void ShmMedium::Refuse(const UniqueFd& socket, absl::StatusCode code, uint64_t& count) {
-  // Should it not get there, the peer sees the end of the connection.
-  SendWithDescriptors(socket.get(), EncodeShmSetup({.code = code}), {}).IgnoreError();
+void ShmMedium::RefuseForRoom(const UniqueFd& socket) {
+  Tell(socket, absl::StatusCode::kResourceExhausted);
   // Peers try again: a line for each would fill the disk.
-  if (!std::has_single_bit(++count)) return;
-  spdlog::warn("shared-memory connection refused code={} so_far={} slots={}",
-               static_cast<int>(code), count, slots_->size());
+  if (!std::has_single_bit(++refused_for_room_)) return;
+  spdlog::warn("shared-memory connection refused so_far={}: all {} slots are taken",
+               refused_for_room_, slots_->size());
 }
 
 absl::StatusOr<std::unique_ptr<ByteChannel>> ShmMedium::Connect(std::string_view peer) {

@@ -47,7 +47,7 @@ class ShmMedium final : public Medium {
   absl::Status MayReach(std::string_view peer) const override { return listener_.MayReach(peer); }
 
   int listener_fd() const override { return listener_.fd(); }
-  // A peer of another user, or for which there is no slot, is told so and not returned.
+  // A peer for which there is no slot is told so and not returned.
   absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() override;
   absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) override;
 
@@ -59,8 +59,7 @@ class ShmMedium final : public Medium {
 
   // All slots, one behind the other. Thread-safe.
   std::span<std::byte> memory() const { return slots_->memory(); }
-  // Peers that were refused since the start. Thread: the loop's.
-  uint64_t refused_strangers() const { return refused_strangers_; }
+  // Peers that were refused since the start, for want of a slot. Thread: the loop's.
   uint64_t refused_for_room() const { return refused_for_room_; }
 
  private:
@@ -73,7 +72,7 @@ class ShmMedium final : public Medium {
         copier_(std::move(copier)) {}
 
   std::unique_ptr<ByteChannel> Welcome(UniqueFd socket);
-  void Refuse(const UniqueFd& socket, absl::StatusCode code, uint64_t& count);
+  void RefuseForRoom(const UniqueFd& socket);
 
   Device& device_;
   HostListener listener_;
@@ -81,7 +80,6 @@ class ShmMedium final : public Medium {
   const DeviceBuffer registration_;  // of the slots; gone before them
   AreaCopier copier_;
   CoreChoice core_choice_;
-  uint64_t refused_strangers_ = 0;
   uint64_t refused_for_room_ = 0;
 };
 

@@ -199,7 +199,7 @@ TEST_F(LandingZoneTest, ADuplicateUnderWayMakesItsPlaceUnknown) {
 
 TEST_F(LandingZoneTest, APlaceIsWrittenByOneFrameAtATime) {
   ASSERT_EQ(Prepare(Data(0, 1)), StatusCode::kOk);
-  EXPECT_EQ(Prepare(Data(0, 1)), StatusCode::kAlreadyExists) << "that one alone is dropped";
+  EXPECT_EQ(Prepare(Data(0, 1)), StatusCode::kAborted) << "that one alone is dropped";
   zone_.Landed(Data(0, 1), absl::OkStatus());
   EXPECT_EQ(Prepare(Data(0, 1)), StatusCode::kOk);
 }
@@ -225,11 +225,13 @@ TEST_F(LandingZoneTest, RefusesWhatDoesNotFit) {
   FrameHeader never_given_out = Data(0, 0);
   never_given_out.stream = 99;
   EXPECT_EQ(Prepare(never_given_out), StatusCode::kPermissionDenied);
-  EXPECT_EQ(Prepare(Data(kLayers, 0)), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(Prepare(Data(0, 2)), StatusCode::kFailedPrecondition);
-  FrameHeader shorter = Data(0, 0);
-  --shorter.payload_bytes;
-  EXPECT_EQ(Prepare(shorter), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Prepare(Data(kLayers, 0)), StatusCode::kPermissionDenied);
+  EXPECT_EQ(Prepare(Data(0, 2)), StatusCode::kPermissionDenied);
+  for (const int32_t difference : {-1, 1}) {
+    FrameHeader other_size = Data(0, 0);
+    other_size.payload_bytes += static_cast<uint32_t>(difference);
+    EXPECT_EQ(Prepare(other_size), StatusCode::kPermissionDenied);
+  }
   LandAll();
   EXPECT_TRUE(Acknowledged(4)) << "what was refused broke nothing";
 }
@@ -240,7 +242,7 @@ TEST_F(LandingZoneTest, CachedBlocksAreNeitherAwaitedNorWritten) {
              {.blocks = kBlocks, .layout = layout_, .prompt_tokens = 16, .cached_tokens = 8});
   FrameHeader header = Data(0, 0);
   header.stream = kNext.value();
-  EXPECT_EQ(Prepare(header), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Prepare(header), StatusCode::kPermissionDenied);
   FrameHeader commit = CommitOf(2);
   commit.stream = kNext.value();
   EXPECT_EQ(zone_.Commit(commit).missing,
@@ -352,7 +354,7 @@ TEST_F(ConvertingZoneTest, WhatIsNotVerifiedNeverTouchesThePool) {
 TEST_F(ConvertingZoneTest, WithoutASlotAFrameIsDroppedAndMissing) {
   ASSERT_TRUE(Begin(0, 0).ok());
   ASSERT_TRUE(Begin(0, 1).ok());
-  EXPECT_EQ(Begin(1, 0).status().code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(Begin(1, 0).status().code(), StatusCode::kAborted);
   zone_.Landed(Wide(0, 0), absl::OkStatus());
   ASSERT_TRUE(Begin(1, 1).ok()) << "its slot is free again";
   zone_.Landed(Wide(0, 1), Unavailable("connection lost"));
@@ -374,7 +376,7 @@ TEST_F(ConvertingZoneTest, WhatWaitsForItsConversionHasLanded) {
   const auto all = static_cast<uint64_t>((27 - 8) * layout_.BytesPerToken());
   LandWide(0, 0);
   EXPECT_EQ(zone_.LandedBytes(kWide), all / 4);
-  EXPECT_EQ(Begin(0, 0).status().code(), StatusCode::kAlreadyExists) << "a duplicate";
+  EXPECT_EQ(Begin(0, 0).status().code(), StatusCode::kAborted) << "a duplicate";
   for (const uint32_t block : {0, 1}) LandWide(1, block);
   EXPECT_EQ(zone_.LandedBytes(kWide), all * 3 / 4);
 }

@@ -173,7 +173,7 @@ TEST_F(ProbeReceiverTest, PayloadsThatLandTogetherDoNotShareAPlace) {
     for (const auto& other : places) EXPECT_NE(place->data(), other.data());
     places.push_back(*place);
   }
-  EXPECT_TRUE(absl::IsAlreadyExists(Prepare(Data(kStream, 99, 1))));
+  EXPECT_TRUE(absl::IsAborted(Prepare(Data(kStream, 99, 1))));
   receiver_.Landed(Data(kStream, 3, kMaxProbePayload), absl::OkStatus());
   const auto place = receiver_.Prepare(Data(kStream, 99, 1));
   ASSERT_TRUE(place.ok());

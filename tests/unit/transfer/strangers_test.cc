@@ -1,0 +1,133 @@
+// Peers that are refused at their greeting, before any frame: the transport counts them.
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "base/hash.h"
+#include "fmt/format.h"
+#include "gtest/gtest.h"
+#include "tests/support/ipc_fixture.h"
+#include "tests/support/test_certificates.h"
+#include "tests/support/transport_probe.h"
+#include "transfer/framed/framed_transport.h"
+#include "transfer/shm/setup.h"
+#include "transfer/shm/shm_medium.h"
+#include "transfer/tcp/tcp_transport.h"
+
+namespace tandem {
+namespace {
+
+constexpr uint64_t kEpoch = 7;
+
+class StrangersTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Transport> TransportOf(std::unique_ptr<Medium> medium) {
+    auto transport = NewFramedTransport({.device = &Cpu()}, std::move(medium), &receiver_probe_);
+    EXPECT_TRUE(transport.ok()) << transport.status();
+    return *std::move(transport);
+  }
+
+  // Counted, and nothing else is.
+  static void ExpectStrangers(const Transport& transport, uint64_t count) {
+    const absl::Time end = absl::Now() + kPatience;
+    while (transport.refused().strangers < count && absl::Now() < end) std::this_thread::yield();
+    const RefusedFrames refused = transport.refused();
+    EXPECT_EQ(refused.strangers, count);
+    EXPECT_EQ(refused.closed, count);
+    EXPECT_EQ(refused.malformed + refused.corrupted + refused.stale, 0u);
+  }
+
+  ReceiverProbe receiver_probe_;
+};
+
+// Reads until the other side closes; what came.
+std::string ReadAll(const UniqueFd& socket) {
+  std::string all;
+  std::array<char, 4096> bytes;
+  while (true) {
+    pollfd watched = {.fd = socket.get(), .events = POLLIN};
+    if (poll(&watched, 1, 60'000) <= 0) return "nothing came, not even the end";
+    const ssize_t count = recv(socket.get(), bytes.data(), bytes.size(), 0);
+    if (count <= 0) return all;
+    all.append(bytes.data(), static_cast<size_t>(count));
+  }
+}
+
+TEST_F(StrangersTest, WhoGreetsOverIpcWithNonsenseOrInAnotherVersion) {
+  const auto transport = TransportOf(NewReceiver());
+  const auto greet = [&transport](std::span<const std::byte> bytes) {
+    const UniqueFd socket = *ConnectUnix(ParseHostAddress(transport->address())->name);
+    EXPECT_EQ(SendWithDescriptors(socket.get(), bytes, {}), absl::OkStatus());
+    return ReadAll(socket).size();
+  };
+  std::array<std::byte, kIpcGreetingBytes> nonsense;
+  nonsense.fill(std::byte{0x5A});
+  EXPECT_EQ(greet(nonsense), kIpcAnswerBytes);
+  ExpectStrangers(*transport, 1);
+  auto later = EncodeIpcGreeting({});
+  later[4] = std::byte{kIpcVersion + 1};
+  const uint64_t hash = Hash64(std::span(later).first(kIpcGreetingBytes - sizeof(uint64_t)));
+  std::memcpy(&later[kIpcGreetingBytes - sizeof(hash)], &hash, sizeof(hash));
+  EXPECT_EQ(greet(later), kIpcAnswerBytes);
+  ExpectStrangers(*transport, 2);
+  EXPECT_TRUE(receiver_probe_.calls().empty());
+}
+
+// The life of a process of another user; whether it was told that it is refused.
+int ConnectAsNobody(const std::string& address, const std::string& told) {
+  if (setresuid(65534, 65534, 65534) != 0) return 1;
+  const auto socket = ConnectUnix(ParseHostAddress(address)->name);
+  if (!socket.ok()) return 2;
+  return ReadAll(*socket) == told ? 0 : 3;
+}
+
+template <size_t kSize>
+std::string Text(const std::array<std::byte, kSize>& bytes) {
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+TEST_F(StrangersTest, AnotherUserOfTheHost) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const auto refused = absl::StatusCode::kPermissionDenied;
+  std::pair<std::unique_ptr<Medium>, std::string> media[] = {
+      {NewReceiver(), Text(EncodeIpcAnswer(refused))},
+      {*ShmMedium::Open({.device = &Cpu()}), Text(EncodeShmSetup({.code = refused}))}};
+  for (auto& [medium, told] : media) {
+    const std::string address = medium->address();
+    const pid_t child = fork();  // before there is another thread
+    ASSERT_GE(child, 0);
+    if (child == 0) _exit(ConnectAsNobody(address, told));
+    const auto transport = TransportOf(std::move(medium));
+    ExpectStrangers(*transport, 1);
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+  }
+}
+
+TEST_F(StrangersTest, WhoHasNoCertificateOfOurs) {
+  TestAuthority ours(::testing::TempDir(), fmt::format("strangers-{}", getpid()));
+  TestAuthority foreign(::testing::TempDir(), fmt::format("strangers-foreign-{}", getpid()));
+  TlsFiles theirs = foreign.Issue("stranger");
+  theirs.ca = ours.ca_file();
+  const auto receiver = *OpenTcpTransport({.tls = ours.Issue("receiver")}, &receiver_probe_);
+  const auto sender = *OpenTcpTransport({.tls = theirs}, nullptr);
+  EndProbe ends;
+  ASSERT_EQ(sender->OpenStream(receiver->address(), 1, kEpoch, Duration::zero(), ends.Callback()),
+            absl::OkStatus());
+  EXPECT_FALSE(ends.Wait(1).ok());
+  ExpectStrangers(*receiver, 1);
+}
+
+}  // namespace
+}  // namespace tandem
