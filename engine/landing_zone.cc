@@ -76,6 +76,7 @@ LandingZone::Closing LandingZone::Close(ReservationId id) {
 void LandingZone::DropVerified(ReservationId id, Landing& landing) {
   if (landing.num_verified == 0) return;
   std::erase_if(verified_, [&](const FrameHeader& header) {
+    mutex_.AssertHeld();
     if (ReservationId(header.stream) != id) return false;
     --landing.num_verified;
     Settle(header, Cancelled("the reservation is closed"));
