@@ -8,3 +8,7 @@ tandem_fuzz_test(safetensors_fuzz SOURCES fuzz/safetensors_fuzz.cc DEPS tandem_c
   CORPUS fuzz/corpus/safetensors)
 tandem_fuzz_test(model_config_fuzz SOURCES fuzz/model_config_fuzz.cc DEPS tandem_checkpoint
   CORPUS fuzz/corpus/model_config)
+tandem_fuzz_test(shard_index_fuzz SOURCES fuzz/shard_index_fuzz.cc DEPS tandem_checkpoint
+  CORPUS fuzz/corpus/shard_index)
+tandem_fuzz_test(generation_config_fuzz SOURCES fuzz/generation_config_fuzz.cc
+  DEPS tandem_checkpoint CORPUS fuzz/corpus/generation_config)

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "base/status.h"
 #include "model/checkpoint/safetensors.h"
+#include "model/checkpoint/shard_index.h"
 #include "model/checkpoint/strict_json.h"
 
 namespace tandem {
@@ -17,38 +17,6 @@ namespace {
 constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 constexpr size_t kMaxIndexBytes = size_t{64} << 20;
-
-// Shard file -> the tensors that the index promises in it.
-using ShardTensors = std::map<std::string, std::vector<std::string>>;
-
-// A shard lies beside its index: a name that leads elsewhere is refused, not followed.
-absl::Status CheckShardName(std::string_view name) {
-  constexpr std::string_view kSuffix = ".safetensors";
-  const bool plain = name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
-  if (!plain || name.size() <= kSuffix.size() || !name.ends_with(kSuffix)) {
-    return InvalidArgument("shard name {}: it must be a plain file name that ends in {}",
-                           Quoted(name), kSuffix);
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<ShardTensors> ParseIndex(std::string_view text) {
-  ASSIGN_OR_RETURN(const nlohmann::json index, ParseStrictJson(text));
-  const auto weight_map = index.is_object() ? index.find("weight_map") : index.end();
-  if (weight_map == index.end() || !weight_map->is_object() || weight_map->empty()) {
-    return InvalidArgument("weight_map is missing or no object of tensor name to file name");
-  }
-  ShardTensors shards;
-  for (const auto& [tensor, file] : weight_map->items()) {
-    const auto* name = file.get_ptr<const std::string*>();
-    if (name == nullptr) {
-      return InvalidArgument("weight_map: {} is in {}, not in a file", Quoted(tensor), Shown(file));
-    }
-    RETURN_IF_ERROR(CheckShardName(*name));
-    shards[*name].push_back(tensor);
-  }
-  return shards;
-}
 
 }  // namespace
 
@@ -86,7 +54,7 @@ absl::Status Checkpoint::AddFile(const std::string& path) {
 
 absl::Status Checkpoint::AddShards(const std::string& directory, const std::string& index_path) {
   ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(index_path, kMaxIndexBytes));
-  auto shards = ParseIndex(text);
+  auto shards = ParseShardIndex(text);
   if (!shards.ok()) return Annotate(shards.status(), index_path);
   for (const auto& [file, tensors] : *shards) {
     const std::string path = fmt::format("{}/{}", directory, file);

@@ -344,6 +344,12 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json) {
   return config;
 }
 
+absl::Status AddGenerationConfig(std::string_view json, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const Json object, ParseStrictJson(json));
+  if (!object.is_object()) return InvalidArgument("{}, not an object", Shown(object));
+  return AddEosIds(FieldReader(object, ""), config);
+}
+
 absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& directory) {
   const std::string path = directory + "/config.json";
   ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path, kMaxConfigBytes));
@@ -354,12 +360,7 @@ absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& directory) {
   if (!FileExists(generation_path)) return config;
   ASSIGN_OR_RETURN(const std::string generation_text,
                    ReadSmallFile(generation_path, kMaxConfigBytes));
-  const auto generation = ParseStrictJson(generation_text);
-  if (!generation.ok()) return Annotate(generation.status(), generation_path);
-  if (!generation->is_object()) {
-    return InvalidArgument("{}: {}, not an object", generation_path, Shown(*generation));
-  }
-  const absl::Status added = AddEosIds(FieldReader(*generation, ""), *config);
+  const absl::Status added = AddGenerationConfig(generation_text, *config);
   if (!added.ok()) return Annotate(added, generation_path);
   return config;
 }
