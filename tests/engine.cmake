@@ -8,6 +8,8 @@ target_compile_definitions(tandem_test_engine PRIVATE TANDEM_SOURCE_DIR="${TANDE
 tandem_test(same_answer_test SOURCES unit/engine/same_answer_test.cc DEPS tandem_test_engine
             TIMEOUT 900)
 tandem_test(landing_zone_test SOURCES unit/engine/landing_zone_test.cc DEPS tandem_test_engine)
+tandem_fuzz_test(inbound_fuzz SOURCES fuzz/inbound_fuzz.cc DEPS tandem_engine
+                 CORPUS fuzz/corpus/inbound)
 tandem_test(output_stream_test SOURCES unit/engine/output_stream_test.cc DEPS tandem_test_engine)
 tandem_test(pool_size_test SOURCES unit/engine/pool_size_test.cc DEPS tandem_test_engine)
 tandem_test(device_loss_test SOURCES unit/engine/device_loss_test.cc DEPS tandem_test_engine)

@@ -59,6 +59,14 @@ tandem_fuzz_test(frame_fuzz
   SOURCES fuzz/frame_fuzz.cc
   CORPUS fuzz/corpus/frame
   DEPS tandem_transfer)
+tandem_fuzz_test(outbound_fuzz
+  SOURCES fuzz/outbound_fuzz.cc
+  CORPUS fuzz/corpus/outbound
+  DEPS tandem_transfer)
+tandem_fuzz_test(lane_place_fuzz
+  SOURCES fuzz/lane_place_fuzz.cc
+  CORPUS fuzz/corpus/lane_place
+  DEPS tandem_transfer tandem_kernels)
 tandem_fuzz_test(ring_fuzz
   SOURCES fuzz/ring_fuzz.cc
   CORPUS fuzz/corpus/ring

@@ -4,34 +4,17 @@
 // every step outside.
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <numeric>
 #include <span>
 #include <vector>
 
 #include "base/check.h"
+#include "tests/fuzz/steps.h"
 #include "transfer/shm/area.h"
 #include "transfer/shm/ring.h"
 
 namespace tandem {
 namespace {
-
-class Steps {
- public:
-  explicit Steps(std::span<const uint8_t> bytes) : bytes_(bytes) {}
-
-  bool done() const { return bytes_.empty(); }
-  uint64_t Take(size_t size) {
-    uint64_t value = 0;
-    const size_t count = std::min(size, bytes_.size());
-    std::memcpy(&value, bytes_.data(), count);
-    bytes_ = bytes_.subspan(count);
-    return value;
-  }
-
- private:
-  std::span<const uint8_t> bytes_;
-};
 
 class HostileRing {
  public:

@@ -17,10 +17,6 @@ size_t RoundUp(size_t bytes) {
   return (bytes + kUnit - 1) / kUnit * kUnit;
 }
 
-constexpr uint64_t kMaxOffset = ~uint32_t{0};
-
-uint64_t PlaceOf(uint32_t operation, size_t offset) { return uint64_t{operation} << 32 | offset; }
-
 std::span<std::byte> SlotOf(const NcclConnection& connection) {
   return connection.slots.empty() ? std::span<std::byte>() : connection.slots.front().bytes();
 }
@@ -70,7 +66,8 @@ void NcclLane::State::UpdateWatch() {
 }
 
 NcclLane::NcclLane(NcclContext& context, NcclWatch& watch, NcclConnection connection)
-    : receive_slot_(SlotOf(connection)),
+    : receives_(!SlotOf(connection).empty()),
+      places_(SlotOf(connection)),
       state_(std::make_unique<State>(context, watch, std::move(connection))) {
   state_->UpdateWatch();
 }
@@ -83,7 +80,7 @@ void NcclLane::SocketIsFull(bool full) {
 }
 
 PayloadLane::Room NcclLane::room() const {
-  if (!receive_slot_.empty() || !state_->HasRoom()) return {};
+  if (receives_ || !state_->HasRoom()) return {};
   return {.payloads = NcclContext::kMaxPayloads, .bytes = state_->context.options().chunk_bytes};
 }
 
@@ -99,7 +96,7 @@ absl::StatusOr<uint32_t> NcclLane::Offer(std::span<LanePayload> payloads) {
     const size_t size = payloads[i].bytes.size();
     TANDEM_CHECK(size <= slot->bytes().size() - end, "more bytes than there is room for");
     copies[i] = {.dst = slot->bytes().subspan(end, size), .src = payloads[i].bytes};
-    payloads[i].place = PlaceOf(offered_, end);
+    payloads[i].place = NcclPlaceOf(offered_, end);
     end = RoundUp(end + size);
   }
   ASSIGN_OR_RETURN(const std::span<const uint64_t> hashes,
@@ -113,29 +110,16 @@ absl::StatusOr<uint32_t> NcclLane::Offer(std::span<LanePayload> payloads) {
 }
 
 absl::Status NcclLane::Expect(uint32_t bytes) {
-  if (bytes == 0 || bytes > receive_slot_.size()) {
-    return InvalidArgument("the peer announces an NCCL operation of {} bytes: at most {} are taken",
-                           bytes, receive_slot_.size());
-  }
   TANDEM_CHECK(!state_->receiving, "an operation announced while another arrives");
-  received_bytes_ = bytes;
-  ++expected_;
+  ASSIGN_OR_RETURN(const std::span<std::byte> place, places_.Expect(bytes));
   state_->receiving = true;
-  state_->operations.Receive(receive_slot_.first(bytes));
+  state_->operations.Receive(place);
   return state_->Advance();
 }
 
 absl::StatusOr<std::span<const std::byte>> NcclLane::Find(uint64_t place, size_t bytes) const {
-  const auto operation = static_cast<uint32_t>(place >> 32);
-  const size_t offset = place & kMaxOffset;
-  if (expected_ == 0 || operation != expected_ - 1 || state_->receiving) {
-    return InvalidArgument("a payload of the NCCL operation {} after {} were announced", operation,
-                           expected_);
-  }
-  const bool inside = offset <= received_bytes_ && bytes <= received_bytes_ - offset;
-  if (inside && bytes > 0) return receive_slot_.subspan(offset, bytes);
-  return InvalidArgument("a payload of {} bytes at {} of an NCCL operation of {}", bytes, offset,
-                         received_bytes_);
+  if (state_->receiving) return InvalidArgument("a payload that is still on its way");
+  return places_.Find(place, bytes);
 }
 
 }  // namespace tandem

@@ -8,12 +8,12 @@
 #include "transfer/nccl/channel_watch.h"
 #include "transfer/nccl/context.h"
 #include "transfer/nccl/operations.h"
+#include "transfer/nccl/places.h"
 #include "transfer/payload_lane.h"
 
 namespace tandem {
 
-// Payloads by NCCL: those of one Offer are copied into a slot and sent as one operation. The place
-// of a payload is the number of its operation (32 bits, from 0 on) above its offset in the slot.
+// Payloads by NCCL: those of one Offer are copied into a slot and sent as one operation.
 // Thread: the loop's.
 class NcclLane final : public PayloadLane {
  public:
@@ -52,11 +52,10 @@ class NcclLane final : public PayloadLane {
     bool socket_is_full = false;
   };
 
-  const std::span<std::byte> receive_slot_;  // empty where this side sends
+  const bool receives_;
+  NcclPlaces places_;  // of what comes
   const std::unique_ptr<State> state_;
-  uint32_t offered_ = 0;       // operations
-  uint32_t expected_ = 0;      // those that Expect heard of
-  size_t received_bytes_ = 0;  // of the newest of them
+  uint32_t offered_ = 0;  // operations
 };
 
 }  // namespace tandem

@@ -1,0 +1,321 @@
+// What a receiver may answer a sender: frames with right headers of any type, in any order and of
+// any content, cut anywhere, and bytes that are none; while streams are opened, posted to, finished
+// and aborted, and the wire takes as much as it likes. However it goes: what is written are whole
+// frames of a sender, payloads as they were posted, commits that count what went before them; each
+// stream ends once; and no payload is read once its stream has ended or was aborted.
+//
+// The input: a byte each for the number of connections and whether payloads have a lane, and for
+// the size of the pieces that are read; then steps.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "tests/fuzz/memory_channel.h"
+#include "tests/fuzz/steps.h"
+#include "transfer/framed/outbound.h"
+
+namespace tandem {
+namespace {
+
+constexpr uint64_t kEpoch = 11;
+constexpr uint64_t kGroup = 77;
+constexpr uint64_t kStreams = 4;
+constexpr size_t kMostPayloads = 64;  // of a stream
+
+// Each byte of a payload; its bytes and its place say which it is.
+std::byte ByteOf(const FrameHeader& header) {
+  return static_cast<std::byte>(header.stream * 31 + header.layer * 7 + header.block);
+}
+
+// Reads what one connection writes, as the receiver would.
+class WrittenFrames final : public FrameHandler {
+ public:
+  WrittenFrames(uint32_t index, bool has_lane) : index_(index), has_lane_(has_lane) {}
+
+  void Take(std::vector<std::byte>& bytes) {
+    TANDEM_CHECK(reader_.Feed(bytes).ok(), "what was written is no frame");
+    bytes.clear();
+  }
+
+ private:
+  absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) override {
+    TANDEM_CHECK(said_hello_ && !has_lane_, "data before the hello, or beside a lane");
+    payload_bytes_ += header.payload_bytes;
+    place_.resize(header.payload_bytes);
+    return std::span<std::byte>(place_);
+  }
+  void Landed(const FrameHeader& header, const absl::Status& status) override {
+    TANDEM_CHECK(status.ok(), "a payload with a wrong hash");
+    TANDEM_CHECK(
+        std::ranges::all_of(place_, [&header](std::byte byte) { return byte == ByteOf(header); }),
+        "a payload that was not posted for its place");
+  }
+  absl::Status Control(const FrameHeader& header) override {
+    if (header.type == FrameType::kHello) {
+      TANDEM_CHECK(!said_hello_ && header.layer == index_ && header.stream == kGroup,
+                   "a hello that is wrong");
+      said_hello_ = true;
+      return absl::OkStatus();
+    }
+    TANDEM_CHECK(said_hello_, "a frame before the hello");
+    if (has_lane_ && header.type == FrameType::kAnnounce) return absl::OkStatus();
+    if (has_lane_ && header.type == FrameType::kReference) {
+      payload_bytes_ += header.payload_bytes;
+      place_.assign(header.payload_bytes, ByteOf(header));
+      return CheckPayloadHash(header, Hash64(place_));
+    }
+    TANDEM_CHECK(header.type == FrameType::kCommit || header.type == FrameType::kRenew,
+                 "a frame that is not a sender's");
+    TANDEM_CHECK(header.type != FrameType::kCommit || header.sent_bytes == payload_bytes_,
+                 "a commit that says what was not sent");
+    return absl::OkStatus();
+  }
+
+  const uint32_t index_;
+  const bool has_lane_;
+  bool said_hello_ = false;
+  uint64_t payload_bytes_ = 0;
+  std::vector<std::byte> place_;
+  FrameReader reader_{*this};
+};
+
+// Takes a few payloads at a time and announces them, or not.
+class SmallLane final : public PayloadLane {
+ public:
+  enum class Announces : uint8_t { kNothing, kAll };
+  explicit SmallLane(Announces announces) : announces_(announces) {}
+
+  Room room() const override { return {.payloads = 3, .bytes = 1000}; }
+  absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) override {
+    uint32_t bytes = 0;
+    for (LanePayload& payload : payloads) {
+      payload.hash = Hash64(payload.bytes);
+      payload.place = bytes;
+      bytes += static_cast<uint32_t>(payload.bytes.size());
+    }
+    return announces_ == Announces::kAll ? bytes : 0;
+  }
+  bool keeps_copies() const override { return announces_ == Announces::kAll; }
+
+ private:
+  const Announces announces_;
+};
+
+// A sender with a few streams, and the receiver that answers what it likes.
+class HostileReceiver {
+ public:
+  explicit HostileReceiver(Steps& steps) : steps_(steps) {
+    const uint64_t which = steps.Take(1);
+    const bool has_lane = which / 3 % 3 > 0;
+    lane_.emplace(which / 3 % 3 == 1 ? SmallLane::Announces::kNothing : SmallLane::Announces::kAll);
+    lines_ = std::vector<Line>(1 + which % 3);
+    const size_t piece_bytes = 1 + steps.Take(1);
+    group_ = std::make_unique<OutboundGroup>(
+        OutboundGroup::Options{
+            .peer = "peer", .id = kGroup, .connections = static_cast<uint32_t>(lines_.size())},
+        std::make_shared<Link>("peer", "memory"),
+        [this](StreamKey key, uint64_t serial, const absl::Status&) { StreamOver(key, serial); });
+    for (uint32_t index = 0; index < lines_.size(); ++index) {
+      Line& line = lines_[index];
+      line.peer.piece_bytes = piece_bytes;
+      line.peer.room_bytes = 0;
+      line.peer.lane = has_lane ? &*lane_ : nullptr;
+      line.written = std::make_unique<WrittenFrames>(index, has_lane);
+      line.connection = std::make_unique<OutboundConnection>(
+          *group_, index, std::make_unique<MemoryChannel>(line.peer), nullptr, index, counters_,
+          Timeouts{.connect = std::chrono::hours(1), .stall = std::chrono::hours(1)});
+    }
+  }
+
+  bool alive() const { return alive_; }
+
+  void DoStep() {
+    const uint64_t step = steps_.Take(1) % 12;
+    switch (step) {
+      case 0:
+        return Open(AnyStream());
+      case 1:
+        return Post(AnyStream());
+      case 2:
+        return Finish(AnyStream());
+      case 3:
+        return Abort(AnyStream());
+      case 4:
+        return Answer(AnswerOf(FrameType::kAck));
+      case 5:
+        return Answer(AnswerOf(FrameType::kReject));
+      case 6:
+        return Answer({.type = FrameType::kCredit, .frames = steps_.Take(2)});
+      case 7:
+        return Answer(AnswerOf(FrameType::kResend));
+      case 8:
+        return Answer(AnyHeader());
+      case 9:
+        return AnswerRaw();
+      case 10:
+        return LetTimePass();
+      default:
+        return TakeBytes();
+    }
+  }
+
+ private:
+  struct Line {
+    MemoryChannel::Peer peer;
+    std::unique_ptr<WrittenFrames> written;
+    std::unique_ptr<OutboundConnection> connection;
+  };
+  struct Stream {
+    uint64_t serial = 0;
+    bool finished = false;
+    std::vector<std::vector<std::byte>> payloads;  // given back once nobody may read them
+  };
+
+  StreamKey AnyStream() { return {.stream = steps_.Take(1) % kStreams, .epoch = kEpoch}; }
+
+  void Open(StreamKey key) {
+    if (streams_.contains(key.stream)) return;
+    streams_[key.stream].serial = ++serials_;
+    const Duration renew_every = std::chrono::milliseconds(steps_.Take(1) % 2 * 10);
+    group_->AddStream(key, serials_, renew_every, now_);
+    TurnAll();
+  }
+
+  void Post(StreamKey key) {
+    const uint64_t place = steps_.Take(1);
+    const size_t bytes = 1 + steps_.Take(1) * 3;
+    const auto stream = streams_.find(key.stream);
+    if (stream == streams_.end() || stream->second.finished) return;
+    auto& payloads = stream->second.payloads;
+    std::vector<PostedExtent> extents;  // as many as come at once
+    for (uint64_t i = 0; i <= place / 32 && payloads.size() < kMostPayloads; ++i) {
+      const FrameHeader header = {.stream = key.stream,
+                                  .layer = static_cast<uint32_t>(place % 4),
+                                  .block = static_cast<uint32_t>((place / 4 + i) % 8)};
+      payloads.emplace_back(bytes, ByteOf(header));
+      extents.push_back({.layer = header.layer, .block = header.block, .payload = payloads.back()});
+    }
+    if (!extents.empty()) group_->Post(key, extents, now_);
+    TurnAll();
+  }
+
+  void Finish(StreamKey key) {
+    const auto stream = streams_.find(key.stream);
+    if (stream == streams_.end() || std::exchange(stream->second.finished, true)) return;
+    group_->Finish(key, stream->second.payloads.size());
+    TurnAll();
+  }
+
+  void Abort(StreamKey key) {
+    if (!streams_.contains(key.stream)) return;
+    group_->Drop(key);
+    LetGo(key);
+    TurnAll();
+  }
+
+  void StreamOver(StreamKey key, uint64_t serial) {
+    const auto stream = streams_.find(key.stream);
+    TANDEM_CHECK(stream != streams_.end() && stream->second.serial == serial,
+                 "a stream ended that was not open");
+    LetGo(key);
+  }
+
+  // From here on a sanitizer sees who still reads a payload.
+  void LetGo(StreamKey key) {
+    for (Line& line : lines_) line.connection->DropStream(key);
+    streams_.erase(key.stream);
+  }
+
+  FrameHeader AnswerOf(FrameType type) {
+    FrameHeader header = {.type = type, .stream = AnyStream().stream, .epoch = kEpoch};
+    const uint64_t which = steps_.Take(1);
+    header.block = static_cast<uint32_t>(which % 16);
+    if (type == FrameType::kReject) header.code = static_cast<uint8_t>(1 + which / 16);
+    if (type != FrameType::kResend) return header;
+    header.layer = static_cast<uint32_t>(which % 4);
+    header.block = static_cast<uint32_t>(which / 4 % 8);
+    header.frames = 1 + steps_.Take(1) % 8;
+    return header;
+  }
+
+  FrameHeader AnyHeader() {
+    FrameHeader header;
+    header.type = static_cast<FrameType>(steps_.Take(1));
+    const uint64_t fields = steps_.Take(1);
+    if ((fields & 1) != 0) header.code = static_cast<uint8_t>(steps_.Take(1));
+    if ((fields & 2) != 0) header.stream = steps_.Take(8);
+    if ((fields & 4) != 0) header.epoch = steps_.Take(8);
+    if ((fields & 8) != 0) header.layer = static_cast<uint32_t>(steps_.Take(4));
+    if ((fields & 16) != 0) header.block = static_cast<uint32_t>(steps_.Take(4));
+    if ((fields & 32) != 0) header.payload_bytes = static_cast<uint32_t>(steps_.Take(4));
+    if ((fields & 64) != 0) header.payload_hash = steps_.Take(8);
+    if ((fields & 128) != 0) header.frames = steps_.Take(8);
+    return header;
+  }
+
+  void Answer(const FrameHeader& header) {
+    const auto bytes = EncodeFrameHeader(header);
+    Say(bytes);
+  }
+  void AnswerRaw() { Say(std::as_bytes(steps_.TakeBytes(steps_.Take(1)))); }
+
+  void Say(std::span<const std::byte> bytes) {
+    auto& incoming = lines_.front().peer.incoming;
+    incoming.insert(incoming.end(), bytes.begin(), bytes.end());
+    TurnAll();
+  }
+
+  void LetTimePass() {
+    now_ += std::chrono::milliseconds(steps_.Take(1));
+    if (group_->wake_at() <= now_) group_->OnTimer(now_);
+    TurnAll();
+  }
+
+  void TakeBytes() {
+    Line& line = lines_[steps_.Take(1) % lines_.size()];
+    line.peer.room_bytes += steps_.Take(2);
+    TurnAll();
+  }
+
+  // Until nobody has anything to do any more, as the loop does. The end of one connection is that
+  // of all.
+  void TurnAll() {
+    do {
+      for (Line& line : lines_) {
+        const absl::StatusOr<Turn> turn = line.connection->Advance();
+        line.written->Take(line.peer.outgoing);
+        alive_ = alive_ && turn.ok();
+      }
+    } while (alive_ && group_->TakeNews());
+  }
+
+  Steps& steps_;
+  std::optional<SmallLane> lane_;
+  TransportCounters counters_;
+  std::unique_ptr<OutboundGroup> group_;
+  std::vector<Line> lines_;
+  std::map<uint64_t, Stream> streams_;
+  uint64_t serials_ = 0;
+  TimePoint now_ = std::chrono::steady_clock::now();
+  bool alive_ = true;
+};
+
+}  // namespace
+}  // namespace tandem
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tandem;
+  Steps steps(std::span(data, size));
+  HostileReceiver receiver(steps);
+  while (receiver.alive() && !steps.done()) receiver.DoStep();
+  return 0;
+}
