@@ -14,7 +14,7 @@
 #   passed    everything ran, and no target was missed
 #   missed    a row of a bench missed its target; the rows are named
 #   timeout   a program ran out of its time: what it would have shown is not shown
-#   failed    a program failed, or found no test or no target to be measured by
+#   failed    a program failed, a result was wrong, or no test or no target was found
 #   skipped   what it needs is not on this machine, and why
 # A stage that ends otherwise than passed does not stop the rest. DEADLINE in the environment ends
 # all of them that many seconds after the start. A lent machine gives ten minutes and eight files per
@@ -228,6 +228,7 @@ measure() {
   done
   status=$(verdict_of "$rc")
   if [[ $status == passed && $words == *"; missed: "* ]]; then status=missed; fi
+  if [[ $status != timeout && $words == *"; wrong: "* ]]; then status=failed; fi
   # Only the ceilings have no targets; a bench that measured none of its own has shown nothing.
   if [[ $status == passed && $all == 0 && $stage != ceilings ]]; then status=failed; fi
   note "$stage" "$status" $((SECONDS - start)) "targets: ${counts#, }$words"
