@@ -55,4 +55,6 @@ std::vector<std::string> BackendNames() {
   return names;
 }
 
+absl::Status GpuStatus() { return cuda::CheckDevice(0); }
+
 }  // namespace tandem

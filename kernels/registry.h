@@ -30,4 +30,7 @@ absl::StatusOr<Backend> OpenBackend(std::string_view name, const BackendOptions&
 // The names that OpenBackend takes on this machine.
 std::vector<std::string> BackendNames();
 
+// Why "cuda:0" is not among them: what OpenBackend says of it. OK where it is.
+absl::Status GpuStatus();
+
 }  // namespace tandem

@@ -1,3 +1,5 @@
+#include <string>
+
 #include "CLI/CLI.hpp"
 #include "fmt/ranges.h"
 #include "kernels/registry.h"
@@ -11,8 +13,11 @@ void AddVersionCommand(CLI::App& app, Action& chosen) {
   CLI::App* version = app.add_subcommand("version", "Print the version and what is built in");
   version->callback([&chosen] {
     chosen = [] {
-      fmt::print("tandem {}\ndevices: {}\nrouting policies: {}\n", kVersion,
-                 fmt::join(BackendNames(), ", "), fmt::join(RoutingPolicyNames(), ", "));
+      fmt::print("tandem {}\ndevices: {}\n", kVersion, fmt::join(BackendNames(), ", "));
+      if (const absl::Status gpu = GpuStatus(); !gpu.ok()) {
+        fmt::print("no GPU: {}\n", std::string(gpu.message()));
+      }
+      fmt::print("routing policies: {}\n", fmt::join(RoutingPolicyNames(), ", "));
       return kExitOk;
     };
   });

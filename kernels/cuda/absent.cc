@@ -5,7 +5,9 @@
 
 namespace tandem::cuda {
 
-absl::StatusOr<Backend> OpenBackend(int index, const BackendOptions&) {
+absl::StatusOr<Backend> OpenBackend(int index, const BackendOptions&) { return CheckDevice(index); }
+
+absl::Status CheckDevice(int index) {
   return Unimplemented(
       "device cuda:{}: this build has no CUDA backend: build where nvcc 12 or later is found, or "
       "use --device cpu",

@@ -79,6 +79,9 @@ absl::Status CheckCapability(int index) {
 
 std::string DeviceName(int index) { return fmt::format("cuda:{}", index); }
 
+// What errors about a device begin with.
+std::string Context(int index) { return "device " + DeviceName(index); }
+
 std::vector<std::string> Names(int count) {
   std::vector<std::string> names;
   for (int i = 0; i < count; ++i) names.push_back(DeviceName(i));
@@ -92,7 +95,7 @@ const absl::StatusOr<CublasLtLibrary>& Library() {
   return library;
 }
 
-absl::Status CheckDevice(int index) {
+absl::Status CheckMachine(int index) {
   ASSIGN_OR_RETURN(const int count, CountDevices());
   if (index >= count) {
     return NotFound("there is no such GPU: choose one of {}", fmt::join(Names(count), ", "));
@@ -117,21 +120,22 @@ void LogDevice(int index, Sharing sharing) {
 }  // namespace
 
 absl::StatusOr<Backend> OpenBackend(int index, const BackendOptions& options) {
-  const std::string context = "device " + DeviceName(index);
-  RETURN_IF_ERROR(Annotate(CheckDevice(index), context));
+  RETURN_IF_ERROR(CheckDevice(index));
   absl::StatusOr<std::unique_ptr<CudaDevice>> device =
       CudaDevice::Open(index, options.most_compute_capability);
-  if (!device.ok()) return Annotate(device.status(), context);
+  if (!device.ok()) return Annotate(device.status(), Context(index));
   LogDevice(index, (*device)->sharing());
   auto ops = std::make_unique<CudaOps>(**device, *Library());
   return Backend{.device = *std::move(device), .ops = std::move(ops)};
 }
 
+absl::Status CheckDevice(int index) { return Annotate(CheckMachine(index), Context(index)); }
+
 std::vector<std::string> DeviceNames() {
   const absl::StatusOr<int> count = CountDevices();
   std::vector<std::string> names;
   for (int i = 0; count.ok() && i < *count; ++i) {
-    if (CheckDevice(i).ok()) names.push_back(DeviceName(i));
+    if (CheckMachine(i).ok()) names.push_back(DeviceName(i));
   }
   return names;
 }

@@ -17,6 +17,10 @@ namespace tandem::cuda {
 // does not exist.
 absl::StatusOr<Backend> OpenBackend(int index, const BackendOptions& options);
 
+// The error that OpenBackend would end with before it touches the device's memory; OK where there
+// is none.
+absl::Status CheckDevice(int index);
+
 // "cuda:0", ... of this machine; empty where OpenBackend would fail for all.
 std::vector<std::string> DeviceNames();
 

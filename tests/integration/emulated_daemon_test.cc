@@ -20,6 +20,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string kModel = TANDEM_SOURCE_DIR "/models/sample";
 
@@ -157,19 +158,22 @@ TEST(EmulatedDaemonTest, UpStartsTheWorkersThatItIsAskedFor) {
 
 // The binary as it is built here, on a machine that may have no GPU.
 TEST(EmulatedDaemonTest, WithoutADriverTheAnswerIsNotTheCpu) {
-  if (Ended(TANDEM_BINARY " version").output.find("cuda:") != std::string::npos) {
+  const std::string version = Ended(TANDEM_BINARY " version").output;
+  if (version.find("devices: cpu, cuda") != std::string::npos) {
     GTEST_SKIP() << "this machine has a GPU";
   }
   const CommandResult worker = Worker(TANDEM_BINARY, "--device cuda");
   EXPECT_NE(worker.exit_status, 0);
   EXPECT_THAT(worker.output, AllOf(HasSubstr("cuda:0"), HasSubstr("--device cpu")));
   EXPECT_EQ(CountLines(worker.output), 1) << worker.output;
+  EXPECT_THAT(version,
+              AllOf(HasSubstr("devices: cpu\nno GPU: device cuda:0: "), HasSubstr("--device cpu")));
 }
 
 TEST(EmulatedDaemonTest, VersionNamesTheDevices) {
   const CommandResult version = Ended(TANDEM_EMULATED_BINARY " version");
   EXPECT_EQ(version.exit_status, 0);
-  EXPECT_THAT(version.output, HasSubstr("devices: cpu, cuda:0"));
+  EXPECT_THAT(version.output, AllOf(HasSubstr("devices: cpu, cuda:0"), Not(HasSubstr("no GPU"))));
 }
 
 }  // namespace

@@ -29,6 +29,9 @@ class CudaErrorsTest : public testing::Test {
     simt::Configure(config);
     const absl::Status status = OpenBackend(name, {}).status();
     EXPECT_EQ(status.code(), code) << status;
+    if (name == "cuda:0") {
+      EXPECT_EQ(GpuStatus(), status);
+    }
     EXPECT_THAT(BackendNames(), Not(Contains(std::string(name))));
     EXPECT_THAT(BackendNames(), Contains("cpu"));
     std::string message(status.message());
@@ -40,6 +43,7 @@ class CudaErrorsTest : public testing::Test {
 
 TEST_F(CudaErrorsTest, ADeviceThatCanBeUsedIsListedAndOpens) {
   EXPECT_THAT(BackendNames(), ElementsAre("cpu", "cuda:0"));
+  EXPECT_TRUE(GpuStatus().ok()) << GpuStatus();
   for (const char* name : {"cuda", "cuda:0"}) {
     const auto backend = OpenBackend(name, {});
     ASSERT_TRUE(backend.ok()) << backend.status();
