@@ -217,6 +217,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
   if (const cudaError_t error = machine.AllowSynchronous(); error != cudaSuccess) {
     return Report(error);
   }
+  ++machine.counters.graphs_made;
   *exec = new CUgraphExec_st{std::make_shared<simt::GraphNodes>(graph->nodes)};
   return cudaSuccess;
 }
