@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "router/kv_layouts.h"
+#include "router/load_check.h"
 
 namespace tandem {
 namespace {
@@ -113,6 +114,7 @@ absl::Status Cluster::CheckAgrees(const v1::RegisterRequest& request) const {
 
 absl::Status Cluster::Register(const v1::RegisterRequest& request) {
   RETURN_IF_ERROR(CheckComplete(request));
+  RETURN_IF_ERROR(CheckLoad(request.load()));
   {
     absl::MutexLock lock(&mutex_);
     RETURN_IF_ERROR(CheckAgrees(request));
@@ -134,6 +136,7 @@ absl::Status Cluster::Register(const v1::RegisterRequest& request) {
 }
 
 absl::Status Cluster::Heartbeat(const v1::HeartbeatRequest& request) {
+  RETURN_IF_ERROR(CheckLoad(request.load()));
   {
     absl::MutexLock lock(&mutex_);
     WorkerView* worker = Find({request.name(), request.incarnation()});

@@ -35,9 +35,11 @@ class Cluster {
   // A name that is known already changes hands only to a younger incarnation.
   // NOT_FOUND: another model than this router serves. FAILED_PRECONDITION: the weights differ from
   // those of the live workers, or KV could not go from a prefill to a decode worker (layout, wire
-  // version), or the incarnation is older than the known one. INVALID_ARGUMENT: a field is missing.
+  // version), or the incarnation is older than the known one. INVALID_ARGUMENT: a field is missing,
+  // or the load cannot be.
   absl::Status Register(const v1::RegisterRequest& request);
-  // NOT_FOUND when the lease has lapsed or was never there.
+  // NOT_FOUND when the lease has lapsed or was never there. INVALID_ARGUMENT for a load that cannot
+  // be: the lease is not renewed.
   absl::Status Heartbeat(const v1::HeartbeatRequest& request);
   // First: the worker is leaving; it gets nothing new and keeps its lease while it ends what it
   // has. Again: it is gone.

@@ -14,15 +14,19 @@ struct FloatRange {
   std::string_view field;
   float min;
   float max;
-  enum class Low : uint8_t { kIncluded, kExcluded } low = Low::kIncluded;
+  enum class End : uint8_t { kIncluded, kExcluded };
+  End low = End::kIncluded;
+  End high = End::kIncluded;
 };
 
 absl::Status CheckFloat(const FloatRange& range, float value) {
-  const bool above =
-      range.low == FloatRange::Low::kIncluded ? value >= range.min : value > range.min;
-  if (above && value <= range.max) return absl::OkStatus();
-  return InvalidArgument("{}={} must be in {}{}, {}]", range.field, value,
-                         range.low == FloatRange::Low::kIncluded ? '[' : '(', range.min, range.max);
+  const bool low = range.low == FloatRange::End::kIncluded;
+  const bool high = range.high == FloatRange::End::kIncluded;
+  const bool inside = (low ? value >= range.min : value > range.min) &&
+                      (high ? value <= range.max : value < range.max);
+  if (inside) return absl::OkStatus();
+  return InvalidArgument("{}={} must be in {}{}, {}{}", range.field, value, low ? '[' : '(',
+                         range.min, range.max, high ? ']' : ')');
 }
 
 absl::Status CheckUtf8(std::string_view field, std::string_view text) {
@@ -63,15 +67,18 @@ absl::Status CheckPrompt(const v1::GenerateRequest& request, const RequestLimits
   return absl::OkStatus();
 }
 
+// As workers do (SamplingParams::Validate), which the router does not see.
 absl::Status CheckSampling(const v1::SamplingParams& params, const RequestLimits& limits) {
   constexpr float kMaxTemperature = 100;
-  constexpr float kMaxPenalty = 100;
+  constexpr float kMaxRepetition = 100;
+  constexpr float kMaxPenalty = 2;
   const v1::SamplingParams p = ResolveSampling(params, 0);
   RETURN_IF_ERROR(CheckFloat({"temperature", 0, kMaxTemperature}, p.temperature()));
   if (p.top_k() < 0) return InvalidArgument("top_k={} must be 0 (all) or more", p.top_k());
-  RETURN_IF_ERROR(CheckFloat({"top_p", 0, 1, FloatRange::Low::kExcluded}, p.top_p()));
-  RETURN_IF_ERROR(CheckFloat({"min_p", 0, 1}, p.min_p()));
-  RETURN_IF_ERROR(CheckFloat({"repetition_penalty", 0, kMaxPenalty, FloatRange::Low::kExcluded},
+  RETURN_IF_ERROR(CheckFloat({"top_p", 0, 1, FloatRange::End::kExcluded}, p.top_p()));
+  RETURN_IF_ERROR(CheckFloat(
+      {"min_p", 0, 1, FloatRange::End::kIncluded, FloatRange::End::kExcluded}, p.min_p()));
+  RETURN_IF_ERROR(CheckFloat({"repetition_penalty", 0, kMaxRepetition, FloatRange::End::kExcluded},
                              p.repetition_penalty()));
   RETURN_IF_ERROR(
       CheckFloat({"presence_penalty", -kMaxPenalty, kMaxPenalty}, p.presence_penalty()));

@@ -8,24 +8,31 @@
 namespace tandem {
 namespace {
 
+using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::UnknownField;
 using google::protobuf::UnknownFieldSet;
 
-// The first string field of the outermost message that is not UTF-8, or nothing.
-absl::Status FindInvalidUtf8(std::string_view bytes,
-                             const google::protobuf::Descriptor& descriptor) {
+absl::Status NoSuchMessage(std::string_view bytes, const Descriptor& descriptor) {
+  return InvalidArgument("the {} bytes of the request are no {}", bytes.size(),
+                         descriptor.full_name());
+}
+
+// All strings are UTF-8, those of the messages inside too; none of our messages contains itself.
+absl::Status CheckText(std::string_view bytes, const Descriptor& descriptor) {
   UnknownFieldSet fields;
-  if (!fields.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return absl::OkStatus();
+  if (!fields.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return NoSuchMessage(bytes, descriptor);
+  }
   for (int i = 0; i < fields.field_count(); ++i) {
     const UnknownField& field = fields.field(i);
     const FieldDescriptor* known = descriptor.FindFieldByNumber(field.number());
-    if (known == nullptr || known->type() != FieldDescriptor::TYPE_STRING ||
-        field.type() != UnknownField::TYPE_LENGTH_DELIMITED) {
-      continue;
-    }
-    const size_t valid = ValidUtf8Prefix(field.length_delimited());
-    if (valid < field.length_delimited().size()) {
+    if (known == nullptr || field.type() != UnknownField::TYPE_LENGTH_DELIMITED) continue;
+    const std::string& value = field.length_delimited();
+    if (known->type() == FieldDescriptor::TYPE_MESSAGE) {
+      RETURN_IF_ERROR(CheckText(value, *known->message_type()));
+    } else if (const size_t valid = ValidUtf8Prefix(value);
+               known->type() == FieldDescriptor::TYPE_STRING && valid < value.size()) {
       return InvalidArgument("{} is not UTF-8: byte {} begins no character", known->name(), valid);
     }
   }
@@ -35,12 +42,11 @@ absl::Status FindInvalidUtf8(std::string_view bytes,
 }  // namespace
 
 absl::Status ParseMessage(std::string_view bytes, google::protobuf::Message& message) {
-  const google::protobuf::Descriptor& descriptor = *message.GetDescriptor();
+  const Descriptor& descriptor = *message.GetDescriptor();
   // Checked first: protobuf's own parser would log a line for each.
-  RETURN_IF_ERROR(FindInvalidUtf8(bytes, descriptor));
+  RETURN_IF_ERROR(CheckText(bytes, descriptor));
   if (message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return absl::OkStatus();
-  return InvalidArgument("the {} bytes of the request are no {}", bytes.size(),
-                         descriptor.full_name());
+  return NoSuchMessage(bytes, descriptor);
 }
 
 }  // namespace tandem

@@ -7,6 +7,11 @@ tandem_test(server_test
           unit/server/watchdog_test.cc unit/server/worker_messages_test.cc
   DEPS tandem_server)
 
+tandem_fuzz_test(request_fuzz SOURCES fuzz/request_fuzz.cc DEPS tandem_server
+  CORPUS fuzz/corpus/request)
+tandem_fuzz_test(worker_messages_fuzz SOURCES fuzz/worker_messages_fuzz.cc DEPS tandem_server
+  CORPUS fuzz/corpus/worker_messages)
+
 tandem_library(test_cluster SOURCES support/test_cluster.cc support/call_by_bytes.cc support/shell.cc
                                     support/frozen_thread.cc
                DEPS tandem_server GTest::gtest)

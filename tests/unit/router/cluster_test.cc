@@ -76,6 +76,28 @@ TEST_F(ClusterTest, SnapshotsNeverChange) {
   EXPECT_EQ(cluster_.View()->workers.size(), 1u);
 }
 
+// Routes are chosen by sums of these.
+TEST_F(ClusterTest, ALoadThatCannotBeIsRefused) {
+  v1::RegisterRequest worker = Worker("u", v1::WORKER_ROLE_UNIFIED);
+  worker.mutable_load()->set_free_blocks(-1);
+  EXPECT_EQ(cluster_.Register(worker).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(Names().empty());
+  worker.mutable_load()->set_free_blocks(1'000'000'000);
+  worker.mutable_load()->mutable_kv()->set_idle_blocks(1'000'000'000);
+  ASSERT_EQ(cluster_.Register(worker), absl::OkStatus());
+  EXPECT_EQ(cluster_.View()->workers.front().AvailableBlocks(), 2'000'000'000);
+  v1::HeartbeatRequest beat;
+  beat.set_name("u");
+  beat.set_incarnation(10);
+  beat.mutable_load()->set_running(2'000'000'000);
+  const absl::Status refused = cluster_.Heartbeat(beat);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("load.running=2000000000"));
+  beat.mutable_load()->set_running(2);
+  beat.mutable_load()->set_waiting_prompt_tokens(-5);
+  EXPECT_EQ(cluster_.Heartbeat(beat).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(ClusterTest, LeaseLapsesWithoutHeartbeats) {
   ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
   clock_.Advance(seconds(4));

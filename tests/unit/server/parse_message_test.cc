@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tandem/v1/cluster.pb.h"
 #include "tandem/v1/inference.pb.h"
 
 namespace tandem {
@@ -32,6 +33,9 @@ TEST(ParseMessageTest, NamesTheFieldThatIsNotUtf8) {
   EXPECT_THAT(std::string(text.message()), HasSubstr("text is not UTF-8: byte 2"));
   const absl::Status stop = ParseMessage(Field(1, "ab") + Field(6, "\xc0\x80"), request);
   EXPECT_THAT(std::string(stop.message()), HasSubstr("stop is not UTF-8"));
+  v1::RegisterRequest joining;
+  const absl::Status inside = ParseMessage(Field(13, Field(5, "bf\xff")), joining);
+  EXPECT_THAT(std::string(inside.message()), HasSubstr("dtype is not UTF-8: byte 2"));
 }
 
 TEST(ParseMessageTest, OtherBytesAreRefused) {
@@ -40,7 +44,7 @@ TEST(ParseMessageTest, OtherBytesAreRefused) {
                                    std::string("\x12\x03\x0a\x05\x01", 5)}) {
     const absl::Status status = ParseMessage(bytes, request);
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("tandem.v1.GenerateRequest"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("are no tandem.v1."));
   }
 }
 

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "tandem/v1/cluster.pb.h"
+
+namespace tandem {
+
+// Whether a worker can have such a load: what is added up here must neither be negative nor
+// overflow. INVALID_ARGUMENT names the field and its value.
+absl::Status CheckLoad(const v1::WorkerLoad& load);
+
+}  // namespace tandem
