@@ -52,8 +52,8 @@ struct ModelConfig {
 // not compute (it is refused, never ignored), with those it does.
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json);
 
-// Adds the eos ids of a generation_config.json to those of `config`; nothing else of it counts here.
-// Total over any bytes. INVALID_ARGUMENT as above; then some may have been added.
+// Adds the eos ids of a generation_config.json to those of `config`: nothing else of it counts
+// here. Total over any bytes. INVALID_ARGUMENT as above; then some may have been added.
 absl::Status AddGenerationConfig(std::string_view json, ModelConfig& config);
 
 // config.json and, when present, the eos ids of generation_config.json. Errors name the path.
