@@ -129,6 +129,48 @@ TEST_P(TransportTest, ManyStreamsShareAConnection) {
   EXPECT_EQ(sender_->bytes_sent(), receiver_->bytes_received());
 }
 
+// The receiver is held until both streams are queued: from then on they take turns by the frame,
+// and the short one is through after as many of the long one as it has itself, beside what was
+// under way. Told by counts: time says nothing of whose turn it is.
+TEST_P(TransportTest, AShortStreamIsNotHeldUpByALongOneThatBeganBefore) {
+  absl::Notification held;
+  absl::Notification release;
+  receiver_probe_.prepare_policy = [&](const FrameHeader&) {
+    if (!held.HasBeenNotified()) {
+      held.Notify();
+      release.WaitForNotification();
+    }
+    return absl::OkStatus();
+  };
+  constexpr size_t kSize = 20'000;
+  constexpr int kLong = 300;
+  constexpr int kShort = 40;
+  constexpr int kUnderWay = 8;
+  options_.credit_window_bytes = kUnderWay * kSize;
+  Start();
+  ASSERT_EQ(Open(1), absl::OkStatus());
+  ASSERT_EQ(PostTogether(1, 0, kLong, kSize), absl::OkStatus());
+  ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
+  held.WaitForNotification();
+  ASSERT_EQ(Open(2), absl::OkStatus());
+  ASSERT_EQ(PostTogether(2, 0, kShort, kSize), absl::OkStatus());
+  ASSERT_EQ(sender_->FinishStream(2, kEpoch), absl::OkStatus());
+  release.Notify();
+  ExpectArrived(2, kShort, kSize);
+  ExpectArrived(1, kLong, kSize);
+  int of_the_long = 0;
+  int of_the_short = 0;
+  for (const auto& call : receiver_probe_.calls()) {
+    if (call.kind != Kind::kLanded) continue;
+    if (call.header.stream == 2 && ++of_the_short == kShort) break;
+    if (call.header.stream == 1) ++of_the_long;
+  }
+  EXPECT_GE(of_the_long, kShort / 2) << "nor does the short one take it all";
+  // Connections do not wait for one another: each may be ahead by what is under way.
+  EXPECT_LE(of_the_long, kShort + (connections() + 1) * kUnderWay);
+  ExpectOneEndEach({1, 2});
+}
+
 TEST_P(TransportTest, LargeAndTinyPayloads) {
   MakeRoomFor(8 << 20);
   Start();
