@@ -87,11 +87,11 @@ Transformer::Limits LimitsFor(const EngineOptions& options) {
           .splits = options.splits};
 }
 
-// Of what is left once weights and activations have their memory. What does not fit into the pool
-// need not be let in.
+// Of what is left once weights and activations have their memory, and others what is theirs. What
+// does not fit into the pool need not be let in.
 absl::Status SizePool(const Device& device, EngineOptions& options) {
-  ASSIGN_OR_RETURN(options.num_blocks,
-                   BlocksThatFit(options.layout, options.device_memory_fraction, device));
+  ASSIGN_OR_RETURN(options.num_blocks, BlocksThatFit(options.layout, options.device_memory_fraction,
+                                                     options.reserved_device_bytes, device));
   const int64_t tokens = int64_t{options.num_blocks} * options.layout.block_tokens;
   options.max_context_tokens =
       static_cast<int32_t>(std::min<int64_t>(options.max_context_tokens, tokens));

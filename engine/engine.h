@@ -109,8 +109,9 @@ struct EngineOptions {
   int32_t num_blocks = 0;  // of the KV pool; 0: as many as device_memory_fraction leaves
   // Of the memory of a device that is not the host, for weights, activations and KV together.
   double device_memory_fraction = 0.9;
-  int32_t max_context_tokens = 0;  // prompt and output together; at most the model's
-  SchedulerOptions scheduler;      // total_blocks and block_tokens are set from the above
+  int64_t reserved_device_bytes = 0;  // of that memory: what the caller takes of it later
+  int32_t max_context_tokens = 0;     // prompt and output together; at most the model's
+  SchedulerOptions scheduler;         // total_blocks and block_tokens are set from the above
   uint64_t model_fingerprint = 0;
   uint64_t epoch = 0;  // unique per incarnation
   PrefixCaching prefix_caching = PrefixCaching::kOn;

@@ -9,9 +9,10 @@
 namespace tandem {
 
 // How many blocks of KV `fraction` of the device's memory holds beside what this process has of it
-// already. RESOURCE_EXHAUSTED with the figures when that is none, or more than is free;
-// INVALID_ARGUMENT for a fraction that is not in (0, 1], or on a device that is the host.
+// already, and `reserved_bytes` that it is to have. RESOURCE_EXHAUSTED with the figures when that
+// is none, or more than is free; INVALID_ARGUMENT for a fraction that is not in (0, 1], or on a
+// device that is the host.
 absl::StatusOr<int32_t> BlocksThatFit(const KvLayout& layout, double fraction,
-                                      const Device& device);
+                                      int64_t reserved_bytes, const Device& device);
 
 }  // namespace tandem

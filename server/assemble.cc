@@ -19,6 +19,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "router/cluster_view.h"
 #include "server/grpc_server.h"
+#include "server/host_memory.h"
 #include "server/load_progress.h"
 #include "server/model_fingerprint.h"
 #include "server/open_fabric.h"
@@ -172,6 +173,7 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const WorkerOptions& options,
 // In the order of construction; members end in reverse.
 struct Worker::Parts {
   WorkerOptions options;
+  const int64_t memory_limit = HostMemoryLimit();
   SteadyClock clock;
   Backend backend;
   ModelConfig config;
@@ -197,6 +199,10 @@ struct Worker::Parts {
   absl::StatusOr<uint64_t> LoadModel();
   absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& engine_options);
   absl::Status OpenEngine(uint64_t fingerprint);
+  absl::Status OpenTransport();
+  // Of the host; `transfers` bytes are in the buffers of transfers.
+  HostMemoryUse MemoryUse(const EngineOptions& engine_options, int64_t transfers) const;
+  absl::Status CheckMemory(const DeviceMemory& before_transfers);
   void OnDeviceLost(const absl::Status& why);
   absl::Status Listen();
   v1::WorkerLoad Load() const;  // thread-safe
@@ -231,9 +237,22 @@ absl::StatusOr<std::unique_ptr<Engine>> Worker::Parts::CreateEngine(
                          .device_lost = [this](const auto& why) { OnDeviceLost(why); }});
 }
 
+HostMemoryUse Worker::Parts::MemoryUse(const EngineOptions& engine_options,
+                                       int64_t transfers) const {
+  HostMemoryUse use = {.host_tier = engine_options.host_bytes, .transfers = transfers};
+  if (!backend.device->is_host()) return use;
+  use.weights = weights->resident_bytes();
+  use.kv_pool = engine_options.num_blocks * engine_options.layout.BlockBytes();
+  return use;
+}
+
 absl::Status Worker::Parts::OpenEngine(uint64_t fingerprint) {
   ASSIGN_OR_RETURN(EngineOptions engine_options,
                    MakeEngineOptions(options, config, *backend.device, fingerprint));
+  engine_options.reserved_device_bytes =
+      FabricDeviceBytes(options, engine_options, *backend.device);
+  // Before any of it is taken: a pool costs memory as it fills, not when it is made.
+  RETURN_IF_ERROR(CheckFits(MemoryUse(engine_options, FabricSharedBytes(options)), memory_limit));
   absl::StatusOr<std::unique_ptr<Engine>> created = CreateEngine(engine_options);
   // The system may give this process private memory and no more of the other kind.
   if (absl::IsResourceExhausted(created.status()) && engine_options.share_kv) {
@@ -259,6 +278,29 @@ absl::Status Worker::Parts::OpenEngine(uint64_t fingerprint) {
   return absl::OkStatus();
 }
 
+// What transfers take, now that it is known, of the device's memory and of the host's.
+absl::Status Worker::Parts::CheckMemory(const DeviceMemory& before_transfers) {
+  const EngineOptions& made = engine->options();
+  int64_t transfers = transport == nullptr ? 0 : static_cast<int64_t>(transport->buffer_bytes());
+  if (!backend.device->is_host()) {
+    ASSIGN_OR_RETURN(const DeviceMemory memory, backend.device->Memory());
+    const auto taken = static_cast<int64_t>(memory.own_bytes - before_transfers.own_bytes);
+    if (taken > made.reserved_device_bytes) {
+      spdlog::warn("device={} transfers took bytes={} reserved={}", backend.device->name(), taken,
+                   made.reserved_device_bytes);
+    }
+    transfers -= taken;
+  }
+  const HostMemoryUse use = MemoryUse(made, transfers);
+  const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
+  spdlog::info(
+      "host memory megabytes={:.1f} weights={:.1f} kv_pool={:.1f} host_tier={:.1f} "
+      "transfers={:.1f} limit={:.1f}",
+      megabytes(use.sum()), megabytes(use.weights), megabytes(use.kv_pool),
+      megabytes(use.host_tier), megabytes(use.transfers), megabytes(memory_limit));
+  return CheckFits(use, memory_limit);
+}
+
 // Another process may find the device in order; this one will not.
 void Worker::Parts::OnDeviceLost(const absl::Status& why) {
   {
@@ -268,17 +310,23 @@ void Worker::Parts::OnDeviceLost(const absl::Status& why) {
   kill(getpid(), SIGTERM);
 }
 
+absl::Status Worker::Parts::OpenTransport() {
+  if (options.role == Role::kUnified) return absl::OkStatus();
+  ASSIGN_OR_RETURN(transport,
+                   OpenFabric(options, *engine, *backend.device, clock, turns, left_out));
+  engine->SetTransport(transport.get());
+  data_address = options.advertised_data.empty() ? transport->address() : options.advertised_data;
+  spdlog::info("transfer ready data_address=\"{}\" buffer_megabytes={:.1f}", data_address,
+               static_cast<double>(transport->buffer_bytes()) / 1e6);
+  return absl::OkStatus();
+}
+
 absl::Status Worker::Parts::Listen() {
   const std::string& advertised =
       options.advertised_host.empty() ? options.host : options.advertised_host;
-  if (options.role != Role::kUnified) {
-    ASSIGN_OR_RETURN(transport,
-                     OpenFabric(options, *engine, *backend.device, clock, turns, left_out));
-    engine->SetTransport(transport.get());
-    data_address = options.advertised_data.empty() ? transport->address() : options.advertised_data;
-    spdlog::info("transfer ready data_address=\"{}\" buffer_megabytes={:.1f}", data_address,
-                 static_cast<double>(transport->buffer_bytes()) / 1e6);
-  }
+  ASSIGN_OR_RETURN(const DeviceMemory before, backend.device->Memory());
+  RETURN_IF_ERROR(OpenTransport());
+  RETURN_IF_ERROR(CheckMemory(before));
   service = std::make_unique<WorkerService>(*engine, data_address, [this] {
     if (Registration* known = to_nudge) known->Nudge();
   });

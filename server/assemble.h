@@ -22,8 +22,7 @@ inline constexpr bool kDebugBuild = true;
 
 inline constexpr double kDefaultDeviceMemoryFraction = 0.9;
 
-// How KV travels between workers.
-// Best by nature first.
+// How KV travels between workers, best by nature first.
 inline constexpr std::string_view kTransports[] = {"ipc", "nccl", "shm", "tcp"};
 
 struct TransferTuning {

@@ -2,6 +2,7 @@
 
 #include "CLI/CLI.hpp"
 #include "fmt/format.h"
+#include "server/size_flag.h"
 #include "server/transfer_flags.h"
 
 namespace tandem {
@@ -23,7 +24,7 @@ void AddKvFlags(CLI::App& app, WorkerTuning& tuning) {
   app.add_option("--host-kv-bytes", tuning.host_kv_bytes,
                  "locked host memory for preempted and cached KV, as 256MiB; 0: none, then "
                  "what is preempted is computed again")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(SizeFlag(Kilo::k1024))
       ->capture_default_str()
       ->group(kTuningGroup);
   app.add_option("--schedule", tuning.schedule,
@@ -55,12 +56,12 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
   app.add_option("--kv-bytes", tuning.kv_bytes,
                  "size of the KV pool, as 512MiB; default: on the CPU sixteen contexts, at most "
                  "1GiB, on a GPU what --device-memory-fraction leaves")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(SizeFlag(Kilo::k1024))
       ->group(group);
   app.add_option(
          "--device-memory-fraction", tuning.device_memory_fraction,
-         "share of the GPU's memory for weights, activations and KV of one worker; default: "
-         "0.9, which workers that are started together share")
+         "share of the GPU's memory for weights, activations, KV and buffers of transfers of one "
+         "worker; default: 0.9, which workers that are started together share")
       ->check(CLI::Range(0.01, 1.0))
       ->group(group);
   app.add_option("--block-tokens", tuning.block_tokens, "tokens of one KV block")

@@ -67,6 +67,15 @@ ZeroCopy ZeroCopyOf(const TransferTuning& tuning) {
   return tuning.zero_copy == "off" ? ZeroCopy::kOff : ZeroCopy::kAuto;
 }
 
+absl::Status CannotShare(const Device& device) {
+  return FailedPrecondition("processes cannot open memory of {} of one another here",
+                            device.name());
+}
+
+bool Probes(const WorkerOptions& options) {
+  return options.role == Role::kPrefill && options.tuning.transfer.probe == "on";
+}
+
 // With what whoever starts a worker can do where the system has not the memory.
 absl::Status NoSharedMemory(const absl::Status& why, size_t bytes) {
   return Unavailable(
@@ -97,6 +106,16 @@ FabricPart IpcPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
 // A communicator takes its time to come up.
 constexpr std::chrono::milliseconds kNcclConnectTimeout{12'000};
 
+NcclOptions NcclOptionsFor(const WorkerOptions& options, size_t largest_extent_bytes) {
+  NcclOptions nccl;
+  nccl.listen_host = options.host;
+  nccl.listen_port = options.data_port == 0 ? 0 : static_cast<uint16_t>(options.data_port + 1);
+  nccl.advertised_host = options.advertised_host;
+  nccl.chunk_bytes = std::max(nccl.chunk_bytes, largest_extent_bytes);
+  (options.role == Role::kPrefill ? nccl.receive_slots : nccl.send_slots) = 0;
+  return nccl;
+}
+
 absl::StatusOr<std::unique_ptr<Medium>> OpenNccl(const WorkerOptions& options, const KvMemory& kv) {
   if (options.tuning.transfer.tls.enabled()) {
     return FailedPrecondition("KV over nccl is not encrypted, and the --kv-tls options ask for it");
@@ -104,13 +123,7 @@ absl::StatusOr<std::unique_ptr<Medium>> OpenNccl(const WorkerOptions& options, c
   if (options.data_port == UINT16_MAX) {
     return InvalidArgument("--data-port {}: nccl takes the port after it", options.data_port);
   }
-  NcclOptions nccl;
-  nccl.listen_host = options.host;
-  nccl.listen_port = options.data_port == 0 ? 0 : static_cast<uint16_t>(options.data_port + 1);
-  nccl.advertised_host = options.advertised_host;
-  nccl.chunk_bytes = std::max(nccl.chunk_bytes, kv.largest_extent_bytes);
-  (options.role == Role::kPrefill ? nccl.receive_slots : nccl.send_slots) = 0;
-  return NcclMedium::Open(kv.device, nccl);
+  return NcclMedium::Open(kv.device, NcclOptionsFor(options, kv.largest_extent_bytes));
 }
 
 // Adds nccl where it is wanted and can be had.
@@ -138,23 +151,28 @@ absl::Status AddNcclPart(const WorkerOptions& options, const KvMemory& kv,
   return absl::OkStatus();
 }
 
-ShmOptions ShmOptionsFor(const WorkerOptions& options, const KvMemory& kv) {
+absl::StatusOr<ShmOptions> ShmOptionsFor(const WorkerOptions& options, const KvMemory& kv) {
   ShmOptions shm = {.device = &kv.device,
                     .slot_bytes = ShmSlotBytes(kv.device, kv.extent_bytes),
                     .max_payload_bytes = kv.extent_bytes};
   // Senders with the largest extents find room for two.
   shm.slot_bytes = std::max(shm.slot_bytes, std::bit_ceil(3 * kv.largest_extent_bytes));
   // Only those who are connected to need room.
-  shm.buffer_bytes = options.role == Role::kDecode
-                         ? std::max<size_t>(options.tuning.transfer.buffer_bytes, shm.slot_bytes)
-                         : 0;
+  shm.buffer_bytes = options.role == Role::kDecode ? options.tuning.transfer.buffer_bytes : 0;
+  if (options.role == Role::kDecode && shm.buffer_bytes < shm.slot_bytes) {
+    return InvalidArgument(
+        "--kv-buffer-bytes={}: a connection takes {} bytes of KV of this model on {}: give at "
+        "least that, or do without shared memory by --kv-transport=tcp",
+        shm.buffer_bytes, shm.slot_bytes, kv.device.name());
+  }
   return shm;
 }
 
-FabricPart ShmPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {
-  const ShmOptions shm = ShmOptionsFor(options, kv);
+absl::StatusOr<FabricPart> ShmPart(const WorkerOptions& options, const KvMemory& kv,
+                                   TurnCounter& turns) {
+  ASSIGN_OR_RETURN(const ShmOptions shm, ShmOptionsFor(options, kv));
   const FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
-  return {
+  return FabricPart{
       .name = "shm",
       .open = [=](FrameReceiver* receiver, auto) -> absl::StatusOr<std::unique_ptr<Transport>> {
         absl::StatusOr<std::unique_ptr<Medium>> medium = ShmMedium::Open(shm);
@@ -186,7 +204,7 @@ FabricPart TcpPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
 
 void LeaveOut(const std::string& transport, const absl::Status& why, std::vector<LeftOut>& all) {
   all.push_back({.transport = transport, .reason = why.ToString()});
-  spdlog::info("transport={} left out reason=\"{}\"", transport, all.back().reason);
+  spdlog::warn("transport={} left out reason=\"{}\"", transport, all.back().reason);
 }
 
 bool MayKeepKvPrivate(const WorkerOptions& options) {
@@ -196,12 +214,26 @@ bool MayKeepKvPrivate(const WorkerOptions& options) {
 absl::StatusOr<bool> SharesKv(const WorkerOptions& options, const Device& device) {
   if (WishFor(options, "ipc") == Wish::kNamed && options.role != Role::kUnified &&
       !device.can_share()) {
-    return FailedPrecondition(
-        "--kv-transport=ipc: processes cannot open memory of {} of one another here: use another "
-        "transport, or auto",
-        device.name());
+    return FailedPrecondition("--kv-transport=ipc: {}: use another transport, or auto",
+                              std::string(CannotShare(device).message()));
   }
   return options.role == Role::kPrefill && Wants(options, "ipc") && device.can_share();
+}
+
+int64_t FabricDeviceBytes(const WorkerOptions& options, const EngineOptions& engine,
+                          const Device& device) {
+  if (options.role == Role::kUnified || device.is_host()) return 0;
+  size_t bytes = ProbeReceiver::kMemoryBytes;
+  if (Probes(options)) bytes += LinkProber::kMemoryBytes;
+  if (Wants(options, "nccl")) {
+    bytes += NcclDeviceBytes(NcclOptionsFor(options, LargestExtentBytes(engine)));
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+int64_t FabricSharedBytes(const WorkerOptions& options) {
+  if (options.role != Role::kDecode || !Wants(options, "shm")) return 0;
+  return static_cast<int64_t>(options.tuning.transfer.buffer_bytes);
 }
 
 absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options, Engine& engine,
@@ -215,15 +247,19 @@ absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options,
                        .shared = made.share_kv ? engine.kv_memory() : std::span<const std::byte>()};
   std::vector<FabricPart> parts;  // best first
   const bool has_to_share = options.role == Role::kPrefill;
-  if (Wants(options, "ipc") && device.can_share() && (made.share_kv || !has_to_share)) {
+  if (Wants(options, "ipc") && !device.can_share()) {
+    LeaveOut("ipc", CannotShare(device), left_out);
+  } else if (Wants(options, "ipc") && (made.share_kv || !has_to_share)) {
     parts.push_back(IpcPart(options, kv, turns.emplace_back("kv-ipc")));
   }
   RETURN_IF_ERROR(AddNcclPart(options, kv, turns, parts, left_out));
-  if (Wants(options, "shm")) parts.push_back(ShmPart(options, kv, turns.emplace_back("kv-shm")));
+  if (Wants(options, "shm")) {
+    ASSIGN_OR_RETURN(FabricPart part, ShmPart(options, kv, turns.emplace_back("kv-shm")));
+    parts.push_back(std::move(part));
+  }
   if (Wants(options, "tcp")) parts.push_back(TcpPart(options, kv, turns.emplace_back("kv-tcp")));
-  const bool probes = options.role == Role::kPrefill && options.tuning.transfer.probe == "on";
   return Fabric::Open({.epoch = made.epoch,
-                       .probe_extent_bytes = probes ? kv.extent_bytes : 0,
+                       .probe_extent_bytes = Probes(options) ? kv.extent_bytes : 0,
                        .device = &device,
                        .share_probes = made.share_kv},
                       parts, engine.frame_receiver(), clock);

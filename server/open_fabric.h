@@ -31,6 +31,14 @@ absl::StatusOr<bool> SharesKv(const WorkerOptions& options, const Device& device
 // to share: they name no transport that needs it.
 bool MayKeepKvPrivate(const WorkerOptions& options);
 
+// What OpenFabric takes at the most of the memory of `device`, where KV lies: nothing where that is
+// the host's. `engine` as the engine is to be made, or was.
+int64_t FabricDeviceBytes(const WorkerOptions& options, const EngineOptions& engine,
+                          const Device& device);
+
+// What OpenFabric takes at the least of the host's memory: what flags ask for.
+int64_t FabricSharedBytes(const WorkerOptions& options);
+
 // The transports of a worker that hands KV over, as its flags say. `engine`, `device`, where its KV
 // lies, and `clock` outlive the fabric, and so do `turns`, which gets one for the thread of each
 // transport. `left_out` gets what is missing. Errors name the address or the flag at fault.

@@ -18,6 +18,7 @@
 #include "server/grpc_server.h"
 #include "server/inference_service.h"
 #include "server/signals.h"
+#include "server/size_flag.h"
 #include "server/version.h"
 #include "spdlog/spdlog.h"
 
@@ -150,14 +151,14 @@ void AddLimitFlags(CLI::App& router, RouterFlags& flags) {
       ->capture_default_str()
       ->group(group);
   router.add_option("--max-message-bytes", flags.max_message_bytes, "of one request, as 4MiB")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(SizeFlag(Kilo::k1024))
       ->check(CLI::Range(uint64_t{1024}, uint64_t{1} << 30))
       ->capture_default_str()
       ->group(group);
   router
       .add_option("--stream-buffer-bytes", flags.stream_buffer_bytes,
                   "what may wait for a slow reader before its request is ended")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(SizeFlag(Kilo::k1024))
       ->capture_default_str()
       ->group(group);
   router

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "server/size_flag.h"
 #include "transfer/frame.h"
 
 namespace tandem {
@@ -20,6 +21,7 @@ std::string CheckTransports(const std::string& text) {
   if (text == "auto") return "";
   const std::vector<std::string> names = absl::StrSplit(text, ',');
   for (const std::string& name : names) {
+    if (name == "cuda_ipc") return "\"cuda_ipc\" is called ipc here: on a GPU it is that";
     if (std::ranges::find(kTransports, name) == std::ranges::end(kTransports)) {
       return fmt::format("\"{}\" is no transport: give auto, or some of {} with commas between",
                          name, fmt::join(kTransports, ", "));
@@ -72,10 +74,10 @@ void AddTransferFlags(CLI::App& app, TransferTuning& tuning) {
       ->capture_default_str()
       ->group(group);
   app.add_option("--kv-buffer-bytes", tuning.buffer_bytes,
-                 "shared memory that a decode worker sets aside for KV under way, as 64MiB; each "
-                 "4MiB (16MiB on a GPU, and no less than 4 blocks of a layer) take one connection, "
-                 "those without a place travel by tcp")
-      ->transform(CLI::AsSizeValue(false))
+                 "shared memory that a decode worker sets aside for KV under way, as 64MiB, and at "
+                 "least for one connection; each 4MiB (16MiB on a GPU, and no less than 4 blocks "
+                 "of a layer) take one, those without a place travel by tcp")
+      ->transform(SizeFlag(Kilo::k1024))
       ->check(CLI::Range(uint64_t{4} << 20, uint64_t{1} << 36))
       ->capture_default_str()
       ->group(group);
@@ -87,7 +89,7 @@ void AddTransferFlags(CLI::App& app, TransferTuning& tuning) {
   app.add_option("--kv-bandwidth", tuning.bandwidth,
                  "KV that goes to each decode worker per second, as 500MB, for tests and "
                  "experiments; 0: as fast as it goes")
-      ->transform(CLI::AsSizeValue(true))
+      ->transform(SizeFlag(Kilo::k1000))
       ->capture_default_str()
       ->group(group);
   app.add_option("--kv-zero-copy", tuning.zero_copy,

@@ -1,6 +1,7 @@
 # Tests of server, and of whole processes.
 tandem_test(server_test
-  SOURCES unit/server/generation_test.cc unit/server/kv_layouts_test.cc
+  SOURCES unit/server/generation_test.cc unit/server/host_memory_test.cc
+          unit/server/kv_layouts_test.cc
           unit/server/parse_message_test.cc unit/server/registration_test.cc
           unit/server/status_mapping_test.cc
           unit/server/status_report_test.cc unit/server/transfer_report_test.cc
@@ -28,6 +29,10 @@ endforeach()
 
 target_sources(kv_tls_test PRIVATE support/test_certificates.cc)
 target_link_libraries(kv_tls_test PRIVATE tandem_transfer)
+
+tandem_emulated_test(device_memory_test SOURCES unit/server/device_memory_test.cc
+                     DEPS tandem_transfer_nccl_emulated tandem_server TIMEOUT 300)
+target_compile_definitions(device_memory_test PRIVATE TANDEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 
 # The daemon on the emulated GPU.
 get_target_property(TANDEM_SOURCES tandem SOURCES)

@@ -13,10 +13,12 @@
 #include <string>
 #include <thread>
 
+#include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "server/child_process.h"
+#include "server/host_memory.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
 
@@ -215,6 +217,40 @@ TEST_F(CommandLineTest, AWorkerWithoutItsSharedMemorySaysHowToGoOn) {
   EXPECT_THAT(sharing.output, StartsWith("error: RESOURCE_EXHAUSTED: KV pool of "));
   EXPECT_THAT(sharing.output, HasSubstr("File too large"));
   EXPECT_THAT(sharing.output, HasSubstr("--kv-transport=shm,tcp"));
+}
+
+TEST_F(CommandLineTest, SizesBelowZeroAreRefusedWithTheirValue) {
+  const std::string worker = " worker --role decode --router 127.0.0.1:1 --model x";
+  for (const char* flag :
+       {"--kv-bandwidth", "--kv-buffer-bytes", "--kv-bytes", "--host-kv-bytes"}) {
+    for (const char* value : {"-5", "-5MB"}) {
+      const CommandResult refused = Shell(fmt::format("{} {}={} 2>&1", worker, flag, value));
+      EXPECT_EQ(refused.exit_status, 2) << flag;
+      EXPECT_THAT(refused.output, HasSubstr(fmt::format("{}: {} is no size", flag, value)));
+    }
+  }
+  const CommandResult router = Shell("router --model x --stream-buffer-bytes=-1 2>&1");
+  EXPECT_EQ(router.exit_status, 2);
+  EXPECT_THAT(router.output, HasSubstr("--stream-buffer-bytes: -1 is no size"));
+}
+
+TEST_F(CommandLineTest, ATransportUnderAnotherNameIsToldItsOwn) {
+  const CommandResult refused =
+      Shell("worker --role decode --router 127.0.0.1:1 --model x --kv-transport=cuda_ipc 2>&1");
+  EXPECT_EQ(refused.exit_status, 2);
+  EXPECT_THAT(refused.output, HasSubstr("\"cuda_ipc\" is called ipc here"));
+}
+
+// Together: each part would fit by itself.
+TEST_F(CommandLineTest, AWorkerThatWouldTakeMoreMemoryThanThereIsSaysOfWhat) {
+  const int64_t limit = HostMemoryLimit();
+  const CommandResult refused = Shell(fmt::format(
+      "worker --role unified --router 127.0.0.1:1 --log-level off --model {} --kv-bytes={} "
+      "--host-kv-bytes={} 2>&1",
+      kModel, limit / 10 * 6, limit / 10 * 6));
+  EXPECT_EQ(refused.exit_status, 1);
+  EXPECT_THAT(refused.output, StartsWith("error: RESOURCE_EXHAUSTED: this worker would take "));
+  EXPECT_THAT(refused.output, HasSubstr("--host-kv-bytes"));
 }
 
 // The child of `parent` whose command line says `word`, or 0.

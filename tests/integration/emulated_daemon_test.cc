@@ -113,6 +113,17 @@ TEST(EmulatedDaemonTest, WhatDoesNotFitIsAnErrorOfOneLine) {
   EXPECT_EQ(CountLines(fraction.output), 1) << fraction.output;
 }
 
+TEST(EmulatedDaemonTest, BuffersThatHoldNoConnectionAreRefusedWithTheLeastThatDo) {
+  const CommandResult refused = Ended(std::string(TANDEM_EMULATED_BINARY) +
+                                      " worker --role decode --router 127.0.0.1:1 "
+                                      "--log-level=error --device cuda:0 --kv-transport=shm "
+                                      "--kv-buffer-bytes=4MiB --model=" +
+                                      kModel);
+  EXPECT_NE(refused.exit_status, 0);
+  EXPECT_THAT(refused.output, AllOf(HasSubstr("--kv-buffer-bytes=4194304"), HasSubstr("16777216")));
+  EXPECT_EQ(CountLines(refused.output), 1) << refused.output;
+}
+
 // Prefill and decode workers, each on the GPU: the tokens of transformers, through each transport.
 class EmulatedHandoffTest : public testing::TestWithParam<std::string> {};
 

@@ -19,7 +19,17 @@ absl::Status CheckOptions(const Device& device, const NcclOptions& options) {
                          options.chunk_bytes, kMost);
 }
 
+size_t SlotBytes(const NcclOptions& options) {
+  constexpr size_t kPlace = NcclContext::kPlaceBytes;
+  const size_t rounded = (options.chunk_bytes + kPlace - 1) / kPlace * kPlace;
+  return rounded + kPaddingBytes - kPlace;
+}
+
 }  // namespace
+
+size_t NcclDeviceBytes(const NcclOptions& options) {
+  return SlotBytes(options) * (options.send_slots + options.receive_slots);
+}
 
 NcclContext::NcclContext(Device& device, const NcclOptions& options)
     : device_(device), options_(options), reaper_(options.abort_patience) {}
@@ -29,8 +39,7 @@ absl::StatusOr<std::unique_ptr<NcclContext>> NcclContext::Open(Device& device,
   RETURN_IF_ERROR(CheckOptions(device, options));
   std::unique_ptr<NcclContext> context(new NcclContext(device, options));
   ASSIGN_OR_RETURN(context->nccl_, NcclLibrary::Open(NcclNames()));
-  const size_t rounded = (options.chunk_bytes + kPlaceBytes - 1) / kPlaceBytes * kPlaceBytes;
-  const size_t slot_bytes = rounded + kPaddingBytes - kPlaceBytes;
+  const size_t slot_bytes = SlotBytes(options);
   ASSIGN_OR_RETURN(context->send_slots_,
                    NcclSlotPool::Create(device, slot_bytes, options.send_slots));
   ASSIGN_OR_RETURN(context->receive_slots_,

@@ -35,6 +35,10 @@ struct NcclOptions {
   std::chrono::milliseconds abort_patience{30'000};
 };
 
+// Of the device's memory, what NcclMedium::Open takes: nothing where this build has no NCCL. What
+// NCCL takes for itself with each communicator is its own affair.
+size_t NcclDeviceBytes(const NcclOptions& options);
+
 // Payloads from GPU to GPU with NCCL, one communicator for each connection; everything else over a
 // TCP socket (docs/transports.md). Addresses are "host:port" of that. Outlives its channels.
 class NcclMedium : public Medium {

@@ -38,8 +38,9 @@ class PoolSizeTest : public ::testing::Test {
       .num_layers = 16, .num_kv_heads = 8, .head_dim = 128, .block_tokens = 16};
   const Backend backend_ = *OpenBackend("cpu", {.num_threads = 1});
 
-  absl::StatusOr<int32_t> Blocks(double fraction, const DeviceMemory& memory) const {
-    return BlocksThatFit(layout_, fraction, GpuOfSize(*backend_.device, memory));
+  absl::StatusOr<int32_t> Blocks(double fraction, const DeviceMemory& memory,
+                                 int64_t reserved_bytes = 0) const {
+    return BlocksThatFit(layout_, fraction, reserved_bytes, GpuOfSize(*backend_.device, memory));
   }
 };
 
@@ -49,6 +50,18 @@ TEST_F(PoolSizeTest, TakesWhatTheFractionLeaves) {
       .free_bytes = 64 * kGigabyte, .total_bytes = 80 * kGigabyte, .own_bytes = 16 * kGigabyte};
   EXPECT_EQ(*Blocks(0.9, memory), 56 * kGigabyte >> 20);
   EXPECT_EQ(*Blocks(0.45, memory), 20 * kGigabyte >> 20);
+}
+
+TEST_F(PoolSizeTest, LeavesWhatIsReserved) {
+  const DeviceMemory memory = {
+      .free_bytes = 64 * kGigabyte, .total_bytes = 80 * kGigabyte, .own_bytes = 16 * kGigabyte};
+  EXPECT_EQ(*Blocks(0.9, memory, 6 * kGigabyte), 50 * kGigabyte >> 20);
+  const auto none = Blocks(0.9, memory, 56 * kGigabyte);
+  EXPECT_EQ(none.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(none.status().message()), HasSubstr("transfers 56.00 GB"));
+  const DeviceMemory crowded = {
+      .free_bytes = 55 * kGigabyte, .total_bytes = 80 * kGigabyte, .own_bytes = 16 * kGigabyte};
+  EXPECT_FALSE(Blocks(0.9, crowded, 6 * kGigabyte).ok()) << "what is reserved must be free, too";
 }
 
 TEST_F(PoolSizeTest, TwoThatShareADeviceFit) {
@@ -79,7 +92,7 @@ TEST_F(PoolSizeTest, SaysWhatIsInTheWay) {
               AllOf(HasSubstr("56.00 GB"), HasSubstr("10.00 GB are free")));
   EXPECT_EQ(Blocks(0, {}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Blocks(1.5, {}).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(BlocksThatFit(layout_, 0.9, *backend_.device).status().code(),
+  EXPECT_EQ(BlocksThatFit(layout_, 0.9, 0, *backend_.device).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 
@@ -110,6 +123,10 @@ TEST_F(PoolSizeTest, AnEngineSizesItsPool) {
   EXPECT_EQ((*engine)->options().num_blocks, 10);
   EXPECT_EQ((*engine)->options().max_context_tokens, 80);
   EXPECT_EQ((*engine)->stats().kv.total_blocks, 10);
+  options.reserved_device_bytes = static_cast<int64_t>(3 * block_bytes);
+  const auto smaller = create();
+  ASSERT_TRUE(smaller.ok()) << smaller.status();
+  EXPECT_EQ((*smaller)->options().num_blocks, 7);
 }
 
 }  // namespace
