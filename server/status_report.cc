@@ -1,5 +1,8 @@
 #include "server/status_report.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "server/generation.h"
@@ -55,8 +58,10 @@ Json LinksJson(const v1::WorkerStatus& worker) {
                      {"transport", link.transport()},
                      {"in_use", link.in_use()},
                      {"probe_gb_per_s", link.probe_gb_per_s()},
+                     {"best_probe_gb_per_s", link.best_probe_gb_per_s()},
                      {"gb_per_s", link.gb_per_s()},
                      {"alarm", link.alarm()},
+                     {"alarms", link.alarms()},
                      {"setup_us", link.setup_us()},
                      {"operation_us", link.operation_us()},
                      {"bytes", link.bytes()},
@@ -64,7 +69,12 @@ Json LinksJson(const v1::WorkerStatus& worker) {
                      {"resent_frames", link.resent_frames()},
                      {"fallbacks", link.fallbacks()},
                      {"fallback_reason", link.fallback_reason()},
-                     {"failure", link.failure()}});
+                     {"failure", link.failure()},
+                     {"probe_failure", link.probe_failure()},
+                     {"unreachable", link.unreachable()},
+                     {"zero_copy_writes", link.zero_copy_writes()},
+                     {"zero_copy_given_up", link.zero_copy_given_up()},
+                     {"zero_copy_reason", link.zero_copy_reason()}});
   }
   return links;
 }
@@ -84,8 +94,21 @@ std::string Megabytes(uint64_t bytes) {
   return fmt::format("{:.1f}", static_cast<double>(bytes) / 1e6);
 }
 
+// Three digits that count, however slow the link.
 std::string Rate(double gigabytes_per_second) {
-  return gigabytes_per_second > 0 ? fmt::format("{:.2f}", gigabytes_per_second) : "-";
+  if (gigabytes_per_second <= 0) return "-";
+  const int digits = 2 - static_cast<int>(std::floor(std::log10(gigabytes_per_second)));
+  return fmt::format("{:.{}f}", gigabytes_per_second, std::clamp(digits, 0, 9));
+}
+
+// Not measured where the connection was there before the first probe.
+std::string Setup(double microseconds) {
+  return microseconds > 0 ? fmt::format("{:.0f}", microseconds) : "-";
+}
+
+std::string Alarm(const v1::LinkStatus& link) {
+  const std::string now = link.alarm() ? "SLOW" : "-";
+  return link.alarms() > 0 ? fmt::format("{} ({})", now, link.alarms()) : now;
 }
 
 std::string Fallbacks(const v1::LinkStatus& link) {
@@ -211,42 +234,50 @@ std::string WorkerTable(const v1::GetStatusResponse& status) {
 // To nobody: a transport that this worker has not.
 bool IsLeftOut(const v1::LinkStatus& link) { return link.peer().empty(); }
 
-// Those that last failed, and what was left out, a line each.
-std::string FailedLinks(const v1::GetStatusResponse& status) {
+// What is not as it might be with one link, a line each.
+std::string Remarks(const std::string& worker, const v1::LinkStatus& link) {
+  if (IsLeftOut(link)) {
+    return fmt::format("{} does without {}: {}\n", worker, link.transport(), link.failure());
+  }
+  std::string text;
+  const auto add = [&](std::string_view what, const std::string& why) {
+    if (why.empty()) return;
+    text += fmt::format("{} {} {} by {}: {}\n", worker, what, link.peer(), link.transport(), why);
+  };
+  add("cannot reach", link.unreachable());
+  add("does not reach", link.failure());
+  // Else it is the same.
+  if (link.failure().empty()) add("has no probe of the way to", link.probe_failure());
+  add("sends with copies to", link.zero_copy_reason());
+  return text;
+}
+
+std::string Remarks(const v1::GetStatusResponse& status) {
   std::string text;
   for (const v1::WorkerStatus& worker : status.workers()) {
-    for (const v1::LinkStatus& link : worker.links()) {
-      if (IsLeftOut(link)) {
-        text += fmt::format("{} does without {}: {}\n", worker.name(), link.transport(),
-                            link.failure());
-        continue;
-      }
-      if (link.failure().empty()) continue;
-      text += fmt::format("{} does not reach {} by {}: {}\n", worker.name(), link.peer(),
-                          link.transport(), link.failure());
-    }
+    for (const v1::LinkStatus& link : worker.links()) text += Remarks(worker.name(), link);
   }
   return text;
 }
 
 std::string LinkTable(const v1::GetStatusResponse& status) {
   static constexpr char kRow[] =
-      "{:<14} {:<14} {:<9} {:<6} {:>10} {:>8} {:<5} {:>9} {:>9} {:>10} {:>8} {:>6} {}\n";
+      "{:<14} {:<14} {:<9} {:<6} {:>10} {:>8} {:>8} {:<8} {:>9} {:>9} {:>10} {:>8} {:>6} {}\n";
   std::string table =
-      fmt::format(kRow, "KV FROM", "TO", "WAY", "IN USE", "PROBE GB/S", "OF LATE", "ALARM",
+      fmt::format(kRow, "KV FROM", "TO", "WAY", "IN USE", "PROBE GB/S", "BEST", "OF LATE", "ALARM",
                   "SETUP US", "FRAME US", "MB MOVED", "MB OUT", "RESENT", "FALLBACKS");
   for (const v1::WorkerStatus& worker : status.workers()) {
     for (const v1::LinkStatus& link : worker.links()) {
       if (IsLeftOut(link)) continue;
-      table += fmt::format(
-          kRow, worker.name(), link.peer(), link.transport(), link.in_use() ? "yes" : "-",
-          Rate(link.probe_gb_per_s()), Rate(link.gb_per_s()), link.alarm() ? "SLOW" : "-",
-          fmt::format("{:.0f}", link.setup_us()), fmt::format("{:.1f}", link.operation_us()),
-          Megabytes(link.bytes()), Megabytes(link.bytes_in_flight()), link.resent_frames(),
-          Fallbacks(link));
+      table += fmt::format(kRow, worker.name(), link.peer(), link.transport(),
+                           link.in_use() ? "yes" : "-", Rate(link.probe_gb_per_s()),
+                           Rate(link.best_probe_gb_per_s()), Rate(link.gb_per_s()), Alarm(link),
+                           Setup(link.setup_us()), fmt::format("{:.1f}", link.operation_us()),
+                           Megabytes(link.bytes()), Megabytes(link.bytes_in_flight()),
+                           link.resent_frames(), Fallbacks(link));
     }
   }
-  return table + FailedLinks(status) + "\n" + HandoffTable(status);
+  return table + Remarks(status) + "\n" + HandoffTable(status);
 }
 
 std::string BlockTable(const v1::GetStatusResponse& status) {

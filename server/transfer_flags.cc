@@ -100,9 +100,10 @@ void AddTransferFlags(CLI::App& app, TransferTuning& tuning) {
       ->group(group);
   AddTlsFlags(app, tuning.tls);
   AddReservationFlags(app, tuning);
-  app.add_option("--kv-probe", tuning.probe,
-                 "whether prefill workers measure the ways to each decode worker, with at most "
-                 "100 MB, when they meet: on, off")
+  app.add_option(
+         "--kv-probe", tuning.probe,
+         "whether prefill workers measure the ways to each decode worker, each with at most "
+         "52 MB, when they meet and when one has become slow: on, off")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str()
       ->group(group);

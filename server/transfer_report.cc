@@ -25,6 +25,13 @@ v1::LinkStatus ToProto(const PeerLink& link) {
   status.set_bytes_in_flight(link.stats.bytes_in_flight);
   status.set_in_use(link.in_use);
   status.set_failure(link.failure);
+  status.set_best_probe_gb_per_s(link.stats.best_gigabytes_per_second);
+  status.set_alarms(link.stats.alarms);
+  status.set_probe_failure(link.probe_failure);
+  status.set_unreachable(link.unreachable);
+  status.set_zero_copy_writes(link.stats.zero_copy_writes);
+  status.set_zero_copy_given_up(link.stats.zero_copy_given_up);
+  status.set_zero_copy_reason(link.stats.zero_copy_reason);
   return status;
 }
 

@@ -30,6 +30,9 @@ tandem_test(fabric_test
   SOURCES unit/transfer/fabric_test.cc unit/transfer/peer_paths_test.cc
           unit/transfer/peer_table_test.cc unit/transfer/probe_test.cc support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_transfer tandem_kernels)
+tandem_test(link_alarm_test
+  SOURCES unit/transfer/link_alarm_test.cc support/payload_memory.cc support/transport_probe.cc
+  DEPS tandem_transfer tandem_kernels)
 tandem_test(staging_test
   SOURCES unit/transfer/staged_transport_test.cc unit/transfer/staging_test.cc
           support/payload_memory.cc support/transport_probe.cc

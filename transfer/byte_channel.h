@@ -3,7 +3,9 @@
 #include <sys/uio.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "transfer/payload_lane.h"
@@ -50,6 +52,12 @@ class ByteChannel {
   // How many of the bytes that Write took last may still be read where they were. When that
   // changes, an event on fd() says so.
   virtual size_t held_bytes() const { return 0; }
+  // Of a channel that may send without a copy.
+  struct ZeroCopyUse {
+    uint64_t writes = 0;       // that the system was handed without a copy, so far
+    std::string_view gave_up;  // why it copies from now on; empty: it does not
+  };
+  virtual ZeroCopyUse zero_copy() const { return {}; }
 
   // Once established, what moves payloads beside the bytes; null: they are among the bytes. On both
   // sides or on neither, as the medium's has_lanes().

@@ -25,13 +25,35 @@ double Microseconds(Duration duration) {
 
 void Log(const PeerTable::ProbeJob& job, const absl::StatusOr<LinkProbe>& probe) {
   if (probe.ok()) {
-    spdlog::info("kv_peer={} transport={} gb_per_s={:.2f} setup_us={:.0f} operation_us={:.1f}",
-                 job.name, job.endpoint.transport, probe->gigabytes_per_second,
-                 Microseconds(probe->setup), Microseconds(probe->operation));
+    const std::string setup =
+        probe->setup ? fmt::format(" setup_us={:.0f}", Microseconds(*probe->setup)) : "";
+    spdlog::info("kv_peer={} transport={} gb_per_s={:.3g}{} operation_us={:.1f}", job.name,
+                 job.endpoint.transport, probe->gigabytes_per_second, setup,
+                 Microseconds(probe->operation));
   } else if (!absl::IsCancelled(probe.status())) {
     spdlog::warn("kv_peer={} transport={} probe failed status=\"{}\"", job.name,
                  job.endpoint.transport, probe.status().ToString());
   }
+}
+
+void Log(const PeerTable::AlarmChange& change) {
+  spdlog::log(change.on ? spdlog::level::warn : spdlog::level::info,
+              "kv_peer={} transport={} {} gb_per_s={:.3g} best_probe_gb_per_s={:.3g}", change.peer,
+              change.transport, change.on ? "slow" : "no longer slow", change.gigabytes_per_second,
+              change.best_gigabytes_per_second);
+}
+
+// Of another host it is as it should be.
+void LogUnreachable(const PeerLink& link) {
+  spdlog::info("kv_peer={} transport={} is not used reason=\"{}\"", link.peer, link.stats.transport,
+               link.unreachable);
+}
+
+LinkStats StatsOf(const Transport& transport, std::string_view peer) {
+  for (LinkStats& link : transport.links()) {
+    if (link.peer == peer) return std::move(link);
+  }
+  return {};
 }
 
 }  // namespace
@@ -89,25 +111,31 @@ std::string Fabric::address() const {
   return ToText(endpoints);
 }
 
-absl::StatusOr<std::vector<Endpoint>> Fabric::WaysTo(std::string_view peer) const {
+absl::StatusOr<Fabric::Ways> Fabric::Sort(std::string_view peer) const {
   ASSIGN_OR_RETURN(const std::vector<Endpoint> offered, ParseEndpoints(peer));
-  std::vector<Endpoint> ways;
-  std::string why_not;
+  Ways ways;
   for (const Endpoint& endpoint : offered) {
     const Transport* transport = Find(endpoint.transport);
     const absl::Status status = transport != nullptr
                                     ? transport->MayReach(endpoint.address)
                                     : Unavailable("this worker has no such transport");
     if (status.ok()) {
-      ways.push_back(endpoint);
-    } else {
-      why_not += fmt::format("{}{}: {}", why_not.empty() ? "" : "; ", endpoint.transport,
-                             std::string(status.message()));
+      ways.open.push_back(endpoint);
+      continue;
     }
+    const std::string reason(status.message());
+    ways.why_none +=
+        fmt::format("{}{}: {}", ways.why_none.empty() ? "" : "; ", endpoint.transport, reason);
+    if (transport != nullptr) ways.unreachable.push_back({.endpoint = endpoint, .reason = reason});
   }
-  if (!ways.empty()) return ways;
+  return ways;
+}
+
+absl::StatusOr<std::vector<Endpoint>> Fabric::WaysTo(std::string_view peer) const {
+  ASSIGN_OR_RETURN(Ways ways, Sort(peer));
+  if (!ways.open.empty()) return std::move(ways.open);
   return FailedPrecondition("no way leads to {}: {}; see --kv-transport on both sides", peer,
-                            why_not);
+                            ways.why_none);
 }
 
 absl::Status Fabric::MayReach(std::string_view peer) const {
@@ -250,7 +278,7 @@ uint64_t Fabric::bytes_received() const {
 void Fabric::SetPeers(const std::vector<FabricPeer>& peers) {
   std::vector<KnownPeer> known;
   for (const FabricPeer& peer : peers) {
-    auto ways = WaysTo(peer.address);
+    auto ways = Sort(peer.address);
     if (!ways.ok()) {
       spdlog::debug("kv_peer={} status=\"{}\"", peer.name, ways.status().ToString());
       continue;
@@ -258,11 +286,14 @@ void Fabric::SetPeers(const std::vector<FabricPeer>& peers) {
     known.push_back({.name = peer.name,
                      .epoch = peer.epoch,
                      .address = peer.address,
-                     .endpoints = *std::move(ways)});
+                     .endpoints = std::move(ways->open),
+                     .unreachable = std::move(ways->unreachable)});
   }
   const TimePoint now = clock_.Now();
-  peers_.SetPeers(known, now);
-  peers_.LookForReconnects(AllLinks(), now);
+  for (const PeerLink& link : peers_.SetPeers(known, now)) LogUnreachable(link);
+  const std::vector<LinkStats> links = AllLinks();
+  peers_.LookForReconnects(links, now);
+  for (const auto& change : peers_.LookForSlowLinks(links, now)) Log(change);
   WakeProber();
 }
 
@@ -293,11 +324,10 @@ void Fabric::RunProbes() {
 void Fabric::Probe(const PeerTable::ProbeJob& job) {
   Transport* const transport = Find(job.endpoint.transport);
   TANDEM_CHECK(transport != nullptr, "only ways with a transport are offered");
-  const auto probe = prober_->Measure(*transport, job.endpoint.address, job.epoch);
-  LinkStats link;
-  for (const LinkStats& stats : transport->links()) {
-    if (stats.peer == job.endpoint.address) link = stats;
-  }
+  const uint64_t connects_before = StatsOf(*transport, job.endpoint.address).connects;
+  auto probe = prober_->Measure(*transport, job.endpoint.address, job.epoch);
+  const LinkStats link = StatsOf(*transport, job.endpoint.address);
+  if (probe.ok() && link.connects == connects_before) probe->setup.reset();
   peers_.Probed(job, probe, link, clock_.Now());
   Log(job, probe);
 }

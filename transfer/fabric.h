@@ -110,6 +110,13 @@ class Fabric final : public Transport {
          const Clock& clock);
 
   Transport* Find(std::string_view name) const;
+  // What becomes of the endpoints of a peer for which this worker has a transport.
+  struct Ways {
+    std::vector<Endpoint> open;
+    std::vector<UnreachableWay> unreachable;
+    std::string why_none;  // of all endpoints, where none is open
+  };
+  absl::StatusOr<Ways> Sort(std::string_view peer) const;
   absl::StatusOr<std::vector<Endpoint>> WaysTo(std::string_view peer) const;
   absl::Status OpenOn(const PeerTable::Choice& choice, const StreamToOpen& stream);
   void OnEnded(StreamKey key, const absl::Status& status);

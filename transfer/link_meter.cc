@@ -1,23 +1,48 @@
 #include "transfer/link_meter.h"
 
-#include <cmath>
+#include <algorithm>
+#include <utility>
 
 namespace tandem {
 
-void LinkMeter::Began(TimePoint now) {
-  if (busy_) return;
-  busy_ = true;
-  since_ = now;
+void LinkMeter::Span::Add(const Span& other) {
+  bytes += other.bytes;
+  time += other.time;
 }
 
-void LinkMeter::Arrived(TimePoint now, uint64_t bytes, bool idle) {
-  if (!busy_) return;
-  const auto count = static_cast<double>(bytes);
-  const double keep = std::exp(-count / kWindowBytes);
-  bytes_ = keep * bytes_ + count;
-  seconds_ = keep * seconds_ + std::chrono::duration<double>(now - since_).count();
+double LinkMeter::Span::bytes_per_second() const {
+  return static_cast<double>(bytes) /
+         std::chrono::duration<double>(std::max(time, Duration(1))).count();
+}
+
+void LinkMeter::Arrived(TimePoint now, uint64_t bytes, uint64_t left) {
+  // More than was on its way at the answer before: the link may have run dry between the two.
+  const bool head = bytes > left_;
+  if (head) head_until_ = now + kTogether;
+  if (!head && now >= head_until_) Count({.bytes = bytes, .time = now - since_});
   since_ = now;
-  busy_ = !idle;
+  left_ = left;
+}
+
+void LinkMeter::Count(const Span& span) {
+  part_.Add(span);
+  window_.Add(span);
+  if (part_.IsOver(kPartBytes)) {
+    fastest_part_ = std::max(fastest_part_, std::exchange(part_, {}).bytes_per_second());
+  }
+  if (!window_.IsOver(kWindowBytes)) return;
+  const double rate = std::exchange(window_, {}).bytes_per_second();
+  part_ = {};
+  // A window of few bytes is one part, or has a part that is not over.
+  fastest_.push_back(std::max(rate, std::exchange(fastest_part_, 0)));
+  // The mean of all windows while they are few.
+  const auto windows = static_cast<double>(fastest_.size());
+  mean_ += (rate - mean_) * std::max(kWeight, 1.0 / windows);
+  if (fastest_.size() > kWindows) fastest_.pop_front();
+}
+
+double LinkMeter::fastest_bytes_per_second() const {
+  return fastest_.size() < kWindows ? 0 : *std::ranges::max_element(fastest_);
 }
 
 }  // namespace tandem

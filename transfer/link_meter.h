@@ -1,33 +1,70 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 
 #include "base/clock.h"
 
 namespace tandem {
 
-// The rate of a link while it is used: payload over the time in which some of it was under way,
-// both fading with the bytes that follow, so that the latest 64 MB or so count.
-// Pure: the caller says what time it is.
+// The rate of a link while it is full, as its sender sees it: what a probe measures, too.
+//
+// KV comes in bursts, one for each layer of a chunk, and most of the time of a small burst is a
+// round trip and the wait of threads for a core, of which a probe says nothing. So bytes count only
+// where all of them were on their way before the answer that the time is taken from: the peer says
+// again and again how far it is, and between two such answers the link had something to do. A burst
+// that is answered at once says nothing. A slow link is answered often, so it shows in small
+// bursts.
+//
+// Rates are taken over windows of 8 MB, or of half a second where that is less, and their mean
+// fades with the windows: one in which a process stood still spoils a quarter of it, however long
+// it was. Threads that wait for a core slow a link down as much as anything, but not all of the
+// time: the fastest quarter of the latest windows tells what the link itself can do. Pure: the
+// caller says what time it is.
 class LinkMeter {
  public:
-  static constexpr double kWindowBytes = 64e6;
+  static constexpr uint64_t kWindowBytes = 8'000'000;
+  static constexpr uint64_t kPartBytes = kWindowBytes / 4;
+  static constexpr Duration kWindowTime = std::chrono::milliseconds(500);
+  static constexpr double kWeight = 0.25;  // of the latest window
+  // Fewer are an accident, not a rate.
+  static constexpr size_t kWindows = 4;
+  // Answers so close upon the first one of a burst waited together to be read.
+  static constexpr Duration kTogether = std::chrono::microseconds(20);
 
-  // Something is under way from now on; without effect when something was already.
-  void Began(TimePoint now);
-  // `bytes` have arrived. `idle`: nothing is under way any more.
-  void Arrived(TimePoint now, uint64_t bytes, bool idle);
-  // What was under way was lost: that time says nothing of the link.
-  void Lost() { busy_ = false; }
+  // An answer: `bytes` more have arrived, `left` are under way or wait to be sent.
+  void Arrived(TimePoint now, uint64_t bytes, uint64_t left);
+  // What was under way was lost or taken back: that time says nothing of the link.
+  void Interrupted() { left_ = 0; }
 
-  // 0 before anything arrived.
-  double bytes_per_second() const { return seconds_ > 0 ? bytes_ / seconds_ : 0; }
+  // 0 before kWindows.
+  double bytes_per_second() const { return fastest_.size() < kWindows ? 0 : mean_; }
+  // Of the fastest part of the latest kWindows; likewise.
+  double fastest_bytes_per_second() const;
 
  private:
-  bool busy_ = false;
-  TimePoint since_{};  // of busy time that is not counted yet
-  double bytes_ = 0;
-  double seconds_ = 0;
+  // Bytes and the time that they took.
+  struct Span {
+    uint64_t bytes = 0;
+    Duration time{};
+
+    void Add(const Span& other);
+    bool IsOver(uint64_t most_bytes) const { return bytes >= most_bytes || time >= kWindowTime; }
+    double bytes_per_second() const;
+  };
+
+  void Count(const Span& span);
+
+  uint64_t left_ = 0;       // at the latest answer
+  TimePoint since_{};       // of the latest answer
+  TimePoint head_until_{};  // of the burst
+  Span window_;
+  Span part_;                   // of it
+  double fastest_part_ = 0;     // of it
+  std::deque<double> fastest_;  // of the latest kWindows
+  double mean_ = 0;
 };
 
 }  // namespace tandem

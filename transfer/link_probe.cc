@@ -7,10 +7,12 @@
 namespace tandem {
 namespace {
 
-constexpr uint64_t kLeastBulk = 1 << 20;
-constexpr uint64_t kMostBulk = 16 << 20;
 constexpr double kBulkSeconds = 0.1;
-constexpr uint64_t kBytesForAlarm = 64'000'000;
+constexpr uint64_t kLeastFrames = 16;
+
+double Seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
 
 Duration Median(std::vector<Duration> times) {
   TANDEM_CHECK(!times.empty(), "a probe repeats each timing");
@@ -18,10 +20,6 @@ Duration Median(std::vector<Duration> times) {
   std::nth_element(times.begin(), middle, times.end());
   return *middle;
 }
-
-double Seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
-}  // namespace
 
 LinkProbe Evaluate(const ProbeTimings& timings) {
   const Duration bulk = Median(timings.bulk);
@@ -35,13 +33,13 @@ LinkProbe Evaluate(const ProbeTimings& timings) {
 
 uint64_t BulkBytes(uint64_t bytes, Duration time) {
   const double per_second = static_cast<double>(bytes) / std::max(Seconds(time), 1e-9);
-  return static_cast<uint64_t>(std::clamp(
-      per_second * kBulkSeconds, static_cast<double>(kLeastBulk), static_cast<double>(kMostBulk)));
+  return static_cast<uint64_t>(std::clamp(per_second * kBulkSeconds,
+                                          static_cast<double>(kLeastBulkBytes),
+                                          static_cast<double>(kMostBulkBytes)));
 }
 
-bool FarBelowProbe(const LinkProbe& probe, double gigabytes_per_second, uint64_t bytes_since) {
-  return probe.gigabytes_per_second > 0 && bytes_since >= kBytesForAlarm &&
-         gigabytes_per_second < probe.gigabytes_per_second / 2;
+uint32_t BulkPayloadBytes(uint64_t bulk_bytes, uint32_t extent_bytes) {
+  return static_cast<uint32_t>(std::min<uint64_t>(extent_bytes, bulk_bytes / kLeastFrames));
 }
 
 }  // namespace tandem

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,20 +34,31 @@ struct ProbeTimings {
 
 struct LinkProbe {
   double gigabytes_per_second = 0;
-  Duration setup{};
+  std::optional<Duration> setup;  // empty where the connection was there before
   Duration operation{};
 };
+
+// Of at least one.
+Duration Median(std::vector<Duration> times);
 
 // Takes the median of each timing. The rate is what further bytes cost: the time of an empty stream
 // is taken off, that of the frames is not, since KV comes in frames too.
 LinkProbe Evaluate(const ProbeTimings& timings);
 
-// How many bytes the bulk has, when the first `bytes` took `time`: about a tenth of a second's,
-// within [1 MiB, 16 MiB].
+// How many bytes the bulk has, when `bytes` took `time` besides what an empty stream takes: about a
+// tenth of a second's, within [kLeastBulkBytes, kMostBulkBytes].
+inline constexpr uint64_t kLeastBulkBytes = 16 << 10;
+inline constexpr uint64_t kMostBulkBytes = 16 << 20;
 uint64_t BulkBytes(uint64_t bytes, Duration time);
 
-// Whether a link that was probed is less than half as fast of late, over at least 64 MB that moved
-// since.
-bool FarBelowProbe(const LinkProbe& probe, double gigabytes_per_second, uint64_t bytes_since);
+// The size of the bulk is found with trials, each eight times larger than the one before, up to
+// kLargestTrialBytes: the first takes a link of 4 kB/s as long as LinkProber has patience. One that
+// took so long is the last, since the next could take longer than that.
+inline constexpr uint64_t kLargestTrialBytes = 1 << 20;
+inline constexpr int kTrialGrowth = 8;
+inline constexpr Duration kLongTrial = std::chrono::milliseconds(250);
+
+// Of the frames of a bulk: `extent_bytes`, but small enough that there are some.
+uint32_t BulkPayloadBytes(uint64_t bulk_bytes, uint32_t extent_bytes);
 
 }  // namespace tandem

@@ -10,8 +10,6 @@
 namespace tandem {
 namespace {
 
-constexpr uint64_t kFirstBulkBytes = 1 << 20;
-
 // Several workers probe one peer: their streams must not meet.
 uint64_t RandomStream() {
   std::random_device device;
@@ -21,7 +19,7 @@ uint64_t RandomStream() {
 }  // namespace
 
 LinkProber::LinkProber(size_t extent_bytes, DeviceBuffer memory, const Clock& clock)
-    : bulk_payload_(static_cast<uint32_t>(
+    : extent_bytes_(static_cast<uint32_t>(
           std::clamp<size_t>(extent_bytes, kProbeSmallPayload, kMaxProbePayload))),
       clock_(clock),
       memory_(std::move(memory)),
@@ -97,13 +95,18 @@ absl::Status LinkProber::Repeat(const Target& target, Load load, std::vector<Dur
   return absl::OkStatus();
 }
 
-absl::StatusOr<LinkProber::Load> LinkProber::ChooseBulk(const Target& target) {
-  const auto frames = [this](uint64_t bytes) {
-    return static_cast<int>((bytes + bulk_payload_ - 1) / bulk_payload_);
-  };
-  const Load first = {.frames = frames(kFirstBulkBytes), .payload_bytes = bulk_payload_};
-  ASSIGN_OR_RETURN(const Duration time, Send(target, first));
-  return Load{.frames = frames(BulkBytes(kFirstBulkBytes, time)), .payload_bytes = bulk_payload_};
+LinkProber::Load LinkProber::BulkOf(uint64_t bytes) const {
+  const uint32_t payload = BulkPayloadBytes(bytes, extent_bytes_);
+  return {.frames = static_cast<int>(bytes / payload), .payload_bytes = payload};
+}
+
+absl::StatusOr<LinkProber::Load> LinkProber::ChooseBulk(const Target& target, Duration empty) {
+  for (uint64_t bytes = kLeastBulkBytes;; bytes *= kTrialGrowth) {
+    ASSIGN_OR_RETURN(const Duration time, Send(target, BulkOf(bytes)));
+    const Duration moving = std::max(time - empty, Duration::zero());
+    if (moving < kLongTrial && bytes < kLargestTrialBytes) continue;
+    return BulkOf(BulkBytes(bytes, moving));
+  }
 }
 
 absl::StatusOr<LinkProbe> LinkProber::Measure(Transport& transport, std::string_view address,
@@ -116,7 +119,7 @@ absl::StatusOr<LinkProbe> LinkProber::Measure(Transport& transport, std::string_
   constexpr Load kMany = {.frames = kProbeSmallFrames, .payload_bytes = kProbeSmallPayload};
   RETURN_IF_ERROR(Repeat(target, kOne, timings.one_small));
   RETURN_IF_ERROR(Repeat(target, kMany, timings.many_small));
-  ASSIGN_OR_RETURN(const Load bulk, ChooseBulk(target));
+  ASSIGN_OR_RETURN(const Load bulk, ChooseBulk(target, Median(timings.empty)));
   RETURN_IF_ERROR(Repeat(target, bulk, timings.bulk));
   timings.bulk_bytes = static_cast<uint64_t>(bulk.frames) * bulk.payload_bytes;
   return Evaluate(timings);

@@ -18,15 +18,15 @@
 namespace tandem {
 
 // Measures the way to a peer with streams that its ProbeReceiver takes, one after the other: at
-// most about 50 MB per link. Payloads come from memory that was set aside before, where KV lies and
-// large enough that most of it is not in a core's own cache, as KV is not.
-// Thread: Measure from one, which it blocks; Stop from any.
+// most 52 MB of payload per link. Payloads come from memory that was set aside before, where KV
+// lies and large enough that most of it is not in a core's own cache, as KV is not. Thread: Measure
+// from one, which it blocks; Stop from any.
 class LinkProber {
  public:
   static constexpr size_t kMemoryBytes = 4 << 20;
 
-  // `extent_bytes`: of the frames of the bulk, as of KV; larger ones count as kMaxProbePayload.
-  // `memory`: kMemoryBytes.
+  // `extent_bytes`: of the frames of the bulk, as of KV, unless the link is so slow that the bulk
+  // is small; larger ones count as kMaxProbePayload. `memory`: kMemoryBytes.
   LinkProber(size_t extent_bytes, DeviceBuffer memory, const Clock& clock);
 
   // UNAVAILABLE when the peer cannot be reached, DEADLINE_EXCEEDED when a stream takes longer than
@@ -65,9 +65,10 @@ class LinkProber {
   absl::Status Post(const Target& target, uint64_t stream, Load load);
   absl::StatusOr<End> AwaitEnd(uint64_t stream) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Repeat(const Target& target, Load load, std::vector<Duration>& times);
-  absl::StatusOr<Load> ChooseBulk(const Target& target);
+  Load BulkOf(uint64_t bytes) const;
+  absl::StatusOr<Load> ChooseBulk(const Target& target, Duration empty);
 
-  const uint32_t bulk_payload_;
+  const uint32_t extent_bytes_;
   const Clock& clock_;
   const DeviceBuffer memory_;
   uint64_t next_stream_;

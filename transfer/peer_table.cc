@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace tandem {
@@ -32,7 +34,8 @@ PeerTable::Peer PeerTable::MakePeer(const std::vector<Endpoint>& endpoints) {
             .name = {},
             .epoch = 0,
             .ways = {},
-            .paths = PeerPaths(TransportsOf(endpoints))};
+            .paths = PeerPaths(TransportsOf(endpoints)),
+            .past = {}};
   for (const Endpoint& endpoint : endpoints) peer.ways.push_back({.endpoint = endpoint});
   return peer;
 }
@@ -46,28 +49,76 @@ bool PeerTable::IsSame(const Peer& peer, const KnownPeer& named) {
   return peer.name == named.name && peer.epoch == named.epoch;
 }
 
-void PeerTable::SetPeers(const std::vector<KnownPeer>& peers, TimePoint now) {
+std::vector<PeerLink> PeerTable::SetPeers(const std::vector<KnownPeer>& peers, TimePoint now) {
   absl::MutexLock lock(&mutex_);
-  std::set<std::string_view> there;
+  std::map<std::string_view, const KnownPeer*> there;
   for (const KnownPeer& named : peers) {
-    if (named.endpoints.empty() || there.size() == kMaxNamed) continue;
-    there.insert(named.address);
-    const auto known = peers_.find(named.address);
-    if (known != peers_.end() && IsSame(known->second, named)) continue;
-    // One that streams went to before it was named goes on as it is.
-    const bool goes_on = known != peers_.end() && known->second.name.empty();
-    Peer peer = goes_on ? std::move(known->second) : MakePeer(named.endpoints);
-    peer.name = named.name;
-    peer.epoch = named.epoch;
-    for (Way& way : peer.ways) {
-      way.probe_wanted = true;
-      way.wanted_since = now;
-    }
-    peers_.insert_or_assign(named.address, std::move(peer));
+    if (!named.endpoints.empty() && there.size() < kMaxNamed) there[named.address] = &named;
   }
-  std::erase_if(peers_, [&there](const auto& entry) {
-    return !entry.second.name.empty() && !there.contains(entry.first);
+  // First, so that those who come under the same names find what was counted.
+  std::erase_if(peers_, [&](const auto& entry) {
+    mutex_.AssertHeld();
+    const auto& [address, peer] = entry;
+    if (peer.name.empty()) return false;
+    const auto named = there.find(address);
+    const bool leaves = named == there.end() || !IsSame(peer, *named->second);
+    if (leaves) Remember(peer);
+    return leaves;
   });
+  for (const auto& [address, named] : there) {
+    const auto known = peers_.find(address);
+    if (known != peers_.end() && !known->second.name.empty()) continue;
+    // One that streams went to before it was named goes on as it is.
+    Peer peer = known != peers_.end() ? std::move(known->second) : MakePeer(named->endpoints);
+    peer.name = named->name;
+    peer.epoch = named->epoch;
+    if (auto past = past_.extract(named->name)) peer.past = std::move(past.mapped());
+    for (Way& way : peer.ways) WantProbe(way, now);
+    peers_.insert_or_assign(std::string(address), std::move(peer));
+  }
+  return SetUnreachable(peers);
+}
+
+PeerTable::Past PeerTable::SumOf(const Peer& peer) {
+  Past sum = peer.past;
+  sum.fallbacks += peer.paths.fallbacks();
+  if (peer.paths.fallbacks() > 0) sum.fallback_reason = peer.paths.fallback_reason();
+  for (const Way& way : peer.ways) sum.alarms[way.endpoint.transport] += way.alarm.times();
+  return sum;
+}
+
+void PeerTable::Remember(const Peer& peer) {
+  const Past sum = SumOf(peer);
+  Past& past = past_[peer.name];  // there already where two had the name at once
+  past.left = ++left_;
+  past.fallbacks += sum.fallbacks;
+  if (!sum.fallback_reason.empty()) past.fallback_reason = sum.fallback_reason;
+  for (const auto& [transport, times] : sum.alarms) past.alarms[transport] += times;
+  if (past_.size() <= kMaxNamed) return;
+  past_.erase(std::min_element(past_.begin(), past_.end(), [](const auto& a, const auto& b) {
+    return a.second.left < b.second.left;
+  }));
+}
+
+std::vector<PeerLink> PeerTable::SetUnreachable(const std::vector<KnownPeer>& peers) {
+  const auto key = [](const PeerLink& link) {
+    return std::tuple(link.peer, link.stats.transport, link.stats.peer);
+  };
+  std::set<std::tuple<std::string, std::string, std::string>> before;
+  for (const PeerLink& link : std::exchange(unreachable_, {})) before.insert(key(link));
+  std::vector<PeerLink> fresh;
+  for (const KnownPeer& peer : peers) {
+    for (const UnreachableWay& way : peer.unreachable) {
+      if (unreachable_.size() == kMaxNamed) return fresh;
+      PeerLink& link = unreachable_.emplace_back();
+      link.peer = peer.name;
+      link.stats.peer = way.endpoint.address;
+      link.stats.transport = way.endpoint.transport;
+      link.unreachable = way.reason;
+      if (!before.contains(key(link))) fresh.push_back(link);
+    }
+  }
+  return fresh;
 }
 
 void PeerTable::DropOldestUnnamed() {
@@ -121,6 +172,11 @@ void PeerTable::NoteEnd(Way& way, const absl::Status& status) {
   if (failed) way.failure = std::string(status.message());
 }
 
+void PeerTable::WantProbe(Way& way, TimePoint now) {
+  way.probe_wanted = true;
+  way.wanted_since = now;
+}
+
 PeerTable::Next PeerTable::NextProbe(TimePoint now) {
   absl::MutexLock lock(&mutex_);
   Next next;
@@ -157,11 +213,10 @@ void PeerTable::Probed(const ProbeJob& job, const absl::StatusOr<LinkProbe>& pro
   Way& way = peer->ways[job.way];
   way.not_before = now + kProbePause;
   way.probed_connects = link.connects;
-  way.probed_bytes = link.payload_bytes;
   NoteEnd(way, probe.status());
+  way.probe_failure = probe.ok() ? "" : probe.status().ToString();
   if (probe.ok()) {
-    way.failed_probes = 0;
-    way.probe = *probe;
+    NoteProbe(way, *probe);
     peer->paths.SetRate(job.way, probe->gigabytes_per_second);
     peer->paths.Worked(job.use);
     return;
@@ -170,8 +225,16 @@ void PeerTable::Probed(const ProbeJob& job, const absl::StatusOr<LinkProbe>& pro
     peer->paths.Failed(job.use, now, std::string(probe.status().message()));
   }
   if (++way.failed_probes >= kProbeTries) return;  // until it is connected to again
-  way.probe_wanted = true;
-  way.wanted_since = now;
+  WantProbe(way, now);
+}
+
+void PeerTable::NoteProbe(Way& way, const LinkProbe& probe) {
+  const std::optional<Duration> setup = way.probe ? way.probe->setup : std::nullopt;
+  way.failed_probes = 0;
+  way.probe = probe;
+  if (!way.probe->setup) way.probe->setup = setup;
+  way.best_gigabytes_per_second =
+      std::max(way.best_gigabytes_per_second, probe.gigabytes_per_second);
 }
 
 void PeerTable::LookForReconnects(std::span<const LinkStats> links, TimePoint now) {
@@ -182,39 +245,69 @@ void PeerTable::LookForReconnects(std::span<const LinkStats> links, TimePoint no
       const LinkStats* link = LinkOf(way.endpoint, links);
       if (link == nullptr || way.probe_wanted || !way.probed_connects) continue;
       if (link->connects <= *way.probed_connects) continue;
-      way.probe_wanted = true;
-      way.wanted_since = now;
+      WantProbe(way, now);
       way.failed_probes = 0;
     }
   }
+}
+
+std::vector<PeerTable::AlarmChange> PeerTable::LookForSlowLinks(std::span<const LinkStats> links,
+                                                                TimePoint now) {
+  absl::MutexLock lock(&mutex_);
+  std::vector<AlarmChange> changes;
+  for (auto& [address, peer] : peers_) {
+    for (Way& way : peer.ways) {
+      const LinkStats* link = LinkOf(way.endpoint, links);
+      if (link == nullptr) continue;
+      if (way.alarm.Update(way.best_gigabytes_per_second, link->fastest_gigabytes_per_second)) {
+        changes.push_back({.peer = peer.name,
+                           .transport = way.endpoint.transport,
+                           .on = way.alarm.on(),
+                           .best_gigabytes_per_second = way.best_gigabytes_per_second,
+                           .gigabytes_per_second = link->gigabytes_per_second});
+      }
+      const TimePoint again = way.not_before + (kSlowProbePause - kProbePause);
+      if (way.alarm.on() && !way.probe_wanted && now >= again) WantProbe(way, now);
+    }
+  }
+  return changes;
+}
+
+PeerLink PeerTable::Describe(const Peer& peer, const std::string& address, size_t index,
+                             std::span<const LinkStats> links) {
+  const Way& way = peer.ways[index];
+  const Past counts = SumOf(peer);
+  const LinkStats* link = LinkOf(way.endpoint, links);
+  PeerLink entry;
+  entry.peer = peer.name.empty() ? address : peer.name;
+  entry.stats = link != nullptr ? *link : LinkStats();
+  LinkStats& stats = entry.stats;
+  stats.peer = way.endpoint.address;
+  stats.transport = way.endpoint.transport;
+  stats.alarm = way.alarm.on();
+  stats.alarms = counts.alarms.at(way.endpoint.transport);
+  entry.in_use = peer.paths.in_use() == index;
+  entry.fallbacks = counts.fallbacks;
+  entry.fallback_reason = counts.fallback_reason;
+  entry.failure = way.failure;
+  entry.probe_failure = way.probe_failure;
+  if (!way.probe) return entry;
+  stats.probe_gigabytes_per_second = way.probe->gigabytes_per_second;
+  stats.best_gigabytes_per_second = way.best_gigabytes_per_second;
+  stats.probe_setup = way.probe->setup.value_or(Duration::zero());
+  stats.probe_operation = way.probe->operation;
+  return entry;
 }
 
 std::vector<PeerLink> PeerTable::Describe(std::span<const LinkStats> links) const {
   absl::MutexLock lock(&mutex_);
   std::vector<PeerLink> described;
   for (const auto& [address, peer] : peers_) {
-    for (size_t i = 0; i < peer.ways.size(); ++i) {
-      const Way& way = peer.ways[i];
-      const LinkStats* link = LinkOf(way.endpoint, links);
-      PeerLink& entry = described.emplace_back();
-      entry.peer = peer.name.empty() ? address : peer.name;
-      entry.stats = link != nullptr ? *link : LinkStats();
-      entry.stats.peer = way.endpoint.address;
-      entry.stats.transport = way.endpoint.transport;
-      entry.in_use = peer.paths.in_use() == i;
-      entry.fallbacks = peer.paths.fallbacks();
-      entry.fallback_reason = peer.paths.fallback_reason();
-      entry.failure = way.failure;
-      if (!way.probe) continue;
-      LinkStats& stats = entry.stats;
-      stats.probe_gigabytes_per_second = way.probe->gigabytes_per_second;
-      stats.probe_setup = way.probe->setup;
-      stats.probe_operation = way.probe->operation;
-      const uint64_t since =
-          stats.payload_bytes > way.probed_bytes ? stats.payload_bytes - way.probed_bytes : 0;
-      stats.alarm = FarBelowProbe(*way.probe, stats.gigabytes_per_second, since);
+    for (size_t way = 0; way < peer.ways.size(); ++way) {
+      described.push_back(Describe(peer, address, way, links));
     }
   }
+  described.insert(described.end(), unreachable_.begin(), unreachable_.end());
   return described;
 }
 

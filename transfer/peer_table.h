@@ -15,11 +15,18 @@
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
 #include "transfer/endpoints.h"
+#include "transfer/link_alarm.h"
 #include "transfer/link_probe.h"
 #include "transfer/link_stats.h"
 #include "transfer/peer_paths.h"
 
 namespace tandem {
+
+// A way that is never tried, by nature: another host's shared memory.
+struct UnreachableWay {
+  Endpoint endpoint;
+  std::string reason;
+};
 
 // A worker that KV may be sent to.
 struct KnownPeer {
@@ -27,24 +34,28 @@ struct KnownPeer {
   uint64_t epoch = 0;
   std::string address;              // all its endpoints, as text: what names it in the table
   std::vector<Endpoint> endpoints;  // those that may be reached from here
+  std::vector<UnreachableWay> unreachable;
 };
 
 // One way to one peer, for status pages.
 struct PeerLink {
-  std::string peer;             // its name, or its address as long as nobody has named it
-  LinkStats stats;              // the probe's figures and the alarm included
-  bool in_use = false;          // of the ways to this peer: that the latest stream took
-  uint64_t fallbacks = 0;       // of the peer: times that a better way was given up for another
+  std::string peer;     // its name, or its address as long as nobody has named it
+  LinkStats stats;      // the probe's figures and the alarm included
+  bool in_use = false;  // of the ways to this peer: that the latest stream took
+  // Of the peer: times that a better way was given up for another. Of a named one since this table
+  // was made, also when the peer was started anew, as is stats.alarms.
+  uint64_t fallbacks = 0;
   std::string fallback_reason;  // of the latest
   // Why the latest stream or probe on it failed with the connection: it was lost, never made, or
   // the two do not agree (TLS, version). Empty once one succeeded.
   std::string failure;
+  std::string probe_failure;  // why the latest probe found nothing; empty: it did
+  std::string unreachable;    // as UnreachableWay's; then the way has nothing else
 };
 
 // The peers of a fabric: which way the next stream to each takes, what their probes found, and
-// which way is to be probed next. Those that SetPeers does not name are kept while they are among
-// the kMaxUnnamed latest. Does no I/O.
-// Thread-safe.
+// which way is to be probed next, and which is slow. Those that SetPeers does not name are kept
+// while they are among the kMaxUnnamed latest. Does no I/O. Thread-safe.
 class PeerTable {
  public:
   static constexpr size_t kMaxUnnamed = 256;
@@ -54,10 +65,15 @@ class PeerTable {
   // Between two probes of one way, be it that the first failed.
   static constexpr Duration kProbePause = std::chrono::seconds(10);
   static constexpr int kProbeTries = 3;
+  // A slow way is probed again so often: a probe fills it, so that it is seen when it is well
+  // again, and streams take another way meanwhile if that is faster.
+  static constexpr Duration kSlowProbePause = std::chrono::seconds(30);
 
   // Names the peers that there are; named ones that are missing are forgotten, and one that has
-  // another epoch or other endpoints begins anew. Those that are new want probes.
-  void SetPeers(const std::vector<KnownPeer>& peers, TimePoint now);
+  // another epoch or other endpoints begins anew, but for its counts, which are kept for the latest
+  // kMaxNamed names. Those that are new want probes. The ways that cannot be reached and were not
+  // there at the call before.
+  std::vector<PeerLink> SetPeers(const std::vector<KnownPeer>& peers, TimePoint now);
 
   // A stream that is open, for Ended.
   struct Use {
@@ -97,20 +113,41 @@ class PeerTable {
   // Wants a probe of each way on which a connection was made since its last.
   void LookForReconnects(std::span<const LinkStats> links, TimePoint now);
 
+  // An alarm that went on or off.
+  struct AlarmChange {
+    std::string peer;  // name
+    std::string transport;
+    bool on = false;
+    double best_gigabytes_per_second = 0;
+    double gigabytes_per_second = 0;  // of late
+  };
+  // Compares the rate of each way with the best probe of its peer's life. Not with the latest: a
+  // probe of a link that has become slow would end the alarm.
+  std::vector<AlarmChange> LookForSlowLinks(std::span<const LinkStats> links, TimePoint now);
+
   // `links` of all transports, those first that lead to peers which were named.
   std::vector<PeerLink> Describe(std::span<const LinkStats> links) const;
 
  private:
   struct Way {
     Endpoint endpoint;
-    std::optional<LinkProbe> probe;
+    std::optional<LinkProbe> probe;  // the latest; its setup that of the latest that connected
+    double best_gigabytes_per_second = 0;
+    LinkAlarm alarm;
     bool probe_wanted = false;
     TimePoint wanted_since{};
     TimePoint not_before{};
     int failed_probes = 0;                    // since the last that succeeded
     std::optional<uint64_t> probed_connects;  // at the last probe
-    uint64_t probed_bytes = 0;                // likewise
     std::string failure;                      // as PeerLink's
+    std::string probe_failure;                // likewise
+  };
+  // What is counted of a name, and outlives the peers that have it.
+  struct Past {
+    uint64_t left = 0;  // when the latest of them left, in the order of leaving
+    uint64_t fallbacks = 0;
+    std::string fallback_reason;
+    std::map<std::string, uint64_t> alarms;  // by transport
   };
   struct Peer {
     uint64_t serial = 0;
@@ -120,17 +157,29 @@ class PeerTable {
     PeerPaths paths;
     int32_t open_streams = 0;
     uint64_t last_opened = 0;
+    Past past;  // of peers of its name before it
   };
   using Peers = std::map<std::string, Peer, std::less<>>;  // by address
 
   Peer MakePeer(const std::vector<Endpoint>& endpoints) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Peer* Find(const std::string& peer, uint64_t serial) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropOldestUnnamed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Remember(const Peer& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<PeerLink> SetUnreachable(const std::vector<KnownPeer>& peers)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static PeerLink Describe(const Peer& peer, const std::string& address, size_t way,
+                           std::span<const LinkStats> links);
+  static Past SumOf(const Peer& peer);
   static void NoteEnd(Way& way, const absl::Status& status);
+  static void NoteProbe(Way& way, const LinkProbe& probe);
+  static void WantProbe(Way& way, TimePoint now);
   static bool IsSame(const Peer& peer, const KnownPeer& named);
 
   mutable absl::Mutex mutex_;
   Peers peers_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Past> past_ ABSL_GUARDED_BY(mutex_);  // by name, of those that are gone
+  std::vector<PeerLink> unreachable_ ABSL_GUARDED_BY(mutex_);
+  uint64_t left_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t next_serial_ ABSL_GUARDED_BY(mutex_) = 1;
   uint64_t opened_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -40,6 +40,11 @@ class ScriptedTransport final : public Transport {
     post_answer_ = std::move(status);
   }
 
+  void FailReach(absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    reach_answer_ = std::move(status);
+  }
+
   void AwaitCommit(uint64_t stream) {
     absl::MutexLock lock(&mutex_);
     auto committed = [this, stream] {
@@ -95,7 +100,10 @@ class ScriptedTransport final : public Transport {
 
   std::string address() const override { return "scripted:1"; }
 
-  absl::Status MayReach(std::string_view) const override { return absl::OkStatus(); }
+  absl::Status MayReach(std::string_view) const override {
+    absl::MutexLock lock(&mutex_);
+    return reach_answer_;
+  }
 
   absl::Status OpenStream(std::string_view, uint64_t stream, uint64_t epoch, Duration renew_every,
                           StreamEnded ended) override {
@@ -152,6 +160,7 @@ class ScriptedTransport final : public Transport {
   mutable absl::Mutex mutex_;
   std::map<uint64_t, Stream> streams_ ABSL_GUARDED_BY(mutex_);
   std::vector<RecordedFrame> frames_ ABSL_GUARDED_BY(mutex_);
+  absl::Status reach_answer_ ABSL_GUARDED_BY(mutex_);
   absl::Status open_answer_ ABSL_GUARDED_BY(mutex_);
   absl::Status post_answer_ ABSL_GUARDED_BY(mutex_);
   int num_aborted_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -41,7 +41,7 @@ void IoLoop::Execute(OpenCommand& command) {
 void IoLoop::Execute(PostCommand& command) {
   Peer* const peer = PeerOf(command.key, command.serial);
   if (peer == nullptr) return;
-  peer->group->Post(command.key, command.extents, std::chrono::steady_clock::now());
+  peer->group->Post(command.key, command.extents);
 }
 
 void IoLoop::Execute(FinishCommand& command) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "spdlog/spdlog.h"
+
 namespace tandem {
 
 Link::Link(std::string_view peer, std::string_view transport)
@@ -27,9 +29,20 @@ void Link::Resent(uint64_t frames) {
   stats_.resent_frames += frames;
 }
 
-void Link::Began(TimePoint now) {
+void Link::SentWithoutCopy(uint64_t writes) {
   absl::MutexLock lock(&mutex_);
-  meter_.Began(now);
+  stats_.zero_copy_writes += writes;
+}
+
+void Link::GaveUpZeroCopy(std::string_view why) {
+  std::string peer;
+  {
+    absl::MutexLock lock(&mutex_);
+    stats_.zero_copy_reason = std::string(why);
+    if (++stats_.zero_copy_given_up > 1) return;
+    peer = stats_.peer;
+  }
+  spdlog::info("kv_address={} sends with copies reason=\"{}\"", peer, why);
 }
 
 void Link::Sent(uint64_t payload_bytes) {
@@ -38,17 +51,24 @@ void Link::Sent(uint64_t payload_bytes) {
   stats_.bytes_in_flight += payload_bytes;
 }
 
-void Link::Consumed(TimePoint now, uint64_t payload_bytes, bool idle) {
+void Link::TakenBack(uint64_t payload_bytes) {
   absl::MutexLock lock(&mutex_);
   stats_.bytes_in_flight -= std::min(payload_bytes, stats_.bytes_in_flight);
-  meter_.Arrived(now, payload_bytes, idle);
+  meter_.Interrupted();
+}
+
+void Link::Consumed(TimePoint now, uint64_t payload_bytes, uint64_t left_bytes) {
+  absl::MutexLock lock(&mutex_);
+  stats_.bytes_in_flight -= std::min(payload_bytes, stats_.bytes_in_flight);
+  meter_.Arrived(now, payload_bytes, left_bytes);
   stats_.gigabytes_per_second = meter_.bytes_per_second() / 1e9;
+  stats_.fastest_gigabytes_per_second = meter_.fastest_bytes_per_second() / 1e9;
 }
 
 void Link::Lost() {
   absl::MutexLock lock(&mutex_);
   stats_.bytes_in_flight = 0;
-  meter_.Lost();
+  meter_.Interrupted();
 }
 
 LinkStats Link::stats() const {

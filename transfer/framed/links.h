@@ -25,11 +25,14 @@ class Link {
   void StreamOpened();
   void StreamFailed();
   void Resent(uint64_t frames);
-  // Something waits to be sent, if nothing did before.
-  void Began(TimePoint now);
+  void SentWithoutCopy(uint64_t writes);
+  // A connection goes on with copies, and why. Logs the first of each link.
+  void GaveUpZeroCopy(std::string_view why);
   void Sent(uint64_t payload_bytes);
-  // The peer has consumed so much more; `idle`: nothing is under way or waits any more.
-  void Consumed(TimePoint now, uint64_t payload_bytes, bool idle);
+  // So much of it was not sent after all.
+  void TakenBack(uint64_t payload_bytes);
+  // The peer has consumed so much more; `left_bytes` are under way or wait to be sent.
+  void Consumed(TimePoint now, uint64_t payload_bytes, uint64_t left_bytes);
   // The connections are gone, and what was under way with them.
   void Lost();
 

@@ -55,9 +55,9 @@ void OutboundConnection::DropStream(StreamKey key) {
     }
     return unsent;
   });
-  if (batch_.empty()) return group_.TakeBack(unsent_bytes, std::chrono::steady_clock::now());
+  group_.TakeBack(unsent_bytes);
+  if (batch_.empty()) return;
   if (unsent_bytes > 0) CountPayload();
-  group_.TakeBack(unsent_bytes, std::chrono::steady_clock::now());
   OutFrame& half_sent = batch_.front();
   if (KeyOf(half_sent.fields) != key || half_sent.slot || !half_sent.owned.empty()) return;
   if (half_sent.payload.empty()) return;
@@ -72,6 +72,7 @@ absl::StatusOr<Turn> OutboundConnection::Advance() {
     if (index_ == 0) group_.link().Connected();
   }
   const absl::StatusOr<Turn> turn = ReadAndSend();
+  CountZeroCopy();
   UpdateDeadline();
   return turn;
 }
@@ -240,6 +241,16 @@ void OutboundConnection::CountPayload() {
     }
     before += frame.brought_bytes();
   }
+}
+
+void OutboundConnection::CountZeroCopy() {
+  const ByteChannel::ZeroCopyUse use = channel_->zero_copy();
+  if (use.writes > zero_copy_writes_) {
+    group_.link().SentWithoutCopy(use.writes - zero_copy_writes_);
+    zero_copy_writes_ = use.writes;
+  }
+  if (use.gave_up.empty() || std::exchange(gave_up_zero_copy_, true)) return;
+  group_.link().GaveUpZeroCopy(use.gave_up);
 }
 
 // How many bytes the channel took; 0: none for now.

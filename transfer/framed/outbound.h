@@ -78,6 +78,7 @@ class OutboundConnection final : public Connection, private FrameHandler {
   void TakeSent(size_t count);
   void GiveSlotsBack();
   void CountPayload();
+  void CountZeroCopy();
   void UpdateDeadline();
 
   OutboundGroup& group_;
@@ -94,12 +95,14 @@ class OutboundConnection final : public Connection, private FrameHandler {
   std::vector<LanePayload> offered_;  // of the batch that is being filled
   size_t batch_bytes_ = 0;
   std::deque<SentSlot> sent_slots_;
-  bool lacks_room_ = false;     // of slots or of the lane, or the batch would have more
-  uint64_t written_ = 0;        // bytes that the channel took
-  uint64_t payload_bytes_ = 0;  // of the frames that left the batch
-  uint64_t credit_ = 0;         // the highest that came here
-  bool got_data_ = false;       // which no receiver may send
-  bool waited_ = false;         // something was left to send after the turn before
+  bool lacks_room_ = false;        // of slots or of the lane, or the batch would have more
+  uint64_t written_ = 0;           // bytes that the channel took
+  uint64_t payload_bytes_ = 0;     // of the frames that left the batch
+  uint64_t credit_ = 0;            // the highest that came here
+  uint64_t zero_copy_writes_ = 0;  // that the link was told of
+  bool gave_up_zero_copy_ = false;
+  bool got_data_ = false;  // which no receiver may send
+  bool waited_ = false;    // something was left to send after the turn before
   TimePoint last_progress_;
   TimePoint deadline_;
 };

@@ -37,12 +37,12 @@ void OutboundGroup::AddStream(StreamKey key, uint64_t serial, Duration renew_eve
   renew_at_ = std::min(renew_at_, stream.renew_at);
 }
 
-void OutboundGroup::Post(StreamKey key, std::span<const PostedExtent> extents, TimePoint now) {
+void OutboundGroup::Post(StreamKey key, std::span<const PostedExtent> extents) {
   const auto place = streams_.find(key);
   if (place == streams_.end()) return;
-  link_->Began(now);
   auto& posted = place->second.posted;
   posted.insert(posted.end(), extents.begin(), extents.end());
+  for (const PostedExtent& extent : extents) waiting_ += extent.payload.size();
   GiveTurn(key, place->second);
 }
 
@@ -56,14 +56,32 @@ void OutboundGroup::Finish(StreamKey key, uint64_t frames) {
 }
 
 void OutboundGroup::Drop(StreamKey key) {
-  if (streams_.erase(key) > 0) std::erase(turns_, key);
+  const auto place = streams_.find(key);
+  if (place == streams_.end()) return;
+  if (const uint64_t bytes = WaitingBytes(place->second); bytes > 0) {
+    waiting_ -= bytes;
+    link_->TakenBack(0);
+  }
+  streams_.erase(place);
+  std::erase(turns_, key);
 }
 
-void OutboundGroup::TakeBack(uint64_t unsent_bytes, TimePoint now) {
+uint64_t OutboundGroup::WaitingBytes(const Stream& stream) {
+  uint64_t bytes = 0;
+  for (size_t i = stream.next; i < stream.posted.size(); ++i) {
+    bytes += stream.posted[i].payload.size();
+  }
+  for (size_t i = stream.next_again; i < stream.again.size(); ++i) {
+    bytes += stream.posted[stream.again[i]].payload.size();
+  }
+  return bytes;
+}
+
+void OutboundGroup::TakeBack(uint64_t unsent_bytes) {
   if (unsent_bytes == 0) return;
   sent_ -= unsent_bytes;
   news_ = true;
-  link_->Consumed(now, unsent_bytes, in_flight() == 0 && turns_.empty());
+  link_->TakenBack(unsent_bytes);
 }
 
 void OutboundGroup::GiveTurn(StreamKey key, Stream& stream) {
@@ -109,6 +127,7 @@ std::optional<NextFrame> OutboundGroup::Next(uint32_t index, TimePoint now) {
   turns_.pop_front();
   Stream& stream = streams_.at(key);
   const PostedExtent& posted = TakeData(stream);
+  waiting_ -= payload_bytes;
   sent_ += payload_bytes;
   link_->Sent(payload_bytes);
   NextFrame frame = {.serial = stream.serial,
@@ -167,7 +186,7 @@ absl::Status OutboundGroup::OnReply(const FrameHeader& header, TimePoint now) {
     case FrameType::kCredit:
       return OnCredit(header, now);
     case FrameType::kResend:
-      return OnResend(header, now);
+      return OnResend(header);
     case FrameType::kData:
     case FrameType::kCommit:
     case FrameType::kHello:
@@ -216,12 +235,12 @@ absl::Status OutboundGroup::OnCredit(const FrameHeader& header, TimePoint now) {
   if (credit <= credit_) return absl::OkStatus();
   const uint64_t consumed = credit - credit_;
   credit_ = credit;
-  link_->Consumed(now, consumed, in_flight() == 0 && turns_.empty());
+  link_->Consumed(now, consumed, in_flight() + waiting_);
   if (!turns_.empty()) news_ = true;
   return absl::OkStatus();
 }
 
-absl::Status OutboundGroup::OnResend(const FrameHeader& header, TimePoint now) {
+absl::Status OutboundGroup::OnResend(const FrameHeader& header) {
   const StreamKey key = KeyOf(header);
   const auto place = streams_.find(key);
   if (place == streams_.end() || place->second.phase != Phase::kAwaiting) {
@@ -248,17 +267,17 @@ absl::Status OutboundGroup::OnResend(const FrameHeader& header, TimePoint now) {
     stream.next_again = 0;
   }
   stream.again.push_back(posted->second);
-  if (stream.again.size() >= header.frames) SendAgain(key, stream, now);
+  waiting_ += stream.posted[posted->second].payload.size();
+  if (stream.again.size() >= header.frames) SendAgain(key, stream);
   return absl::OkStatus();
 }
 
-void OutboundGroup::SendAgain(StreamKey key, Stream& stream, TimePoint now) {
+void OutboundGroup::SendAgain(StreamKey key, Stream& stream) {
   if (++stream.rounds > kMaxRounds) {
     return End(key, DataLoss("{} misses {} extents of stream {} after they were sent {} times",
                              options_.peer, stream.again.size(), key.stream, stream.rounds));
   }
   link_->Resent(stream.again.size());
-  link_->Began(now);
   stream.phase = Phase::kFinishing;
   GiveTurn(key, stream);
 }

@@ -64,12 +64,12 @@ class OutboundGroup {
 
   void AddStream(StreamKey key, uint64_t serial, Duration renew_every, TimePoint now);
   // Without effect when the stream is not here.
-  void Post(StreamKey key, std::span<const PostedExtent> extents, TimePoint now);
+  void Post(StreamKey key, std::span<const PostedExtent> extents);
   void Finish(StreamKey key, uint64_t frames);
   // Afterwards no payload of the stream is handed out any more; `unsent_bytes` of its payload that
   // connections had and did not send.
   void Drop(StreamKey key);
-  void TakeBack(uint64_t unsent_bytes, TimePoint now);
+  void TakeBack(uint64_t unsent_bytes);
 
   // Whether it is data, if anything, that Next gives.
   bool NextIsData(uint32_t index) const { return control_[index].empty() && !turns_.empty(); }
@@ -115,6 +115,8 @@ class OutboundGroup {
 
   void GiveTurn(StreamKey key, Stream& stream);
   const PostedExtent& TakeData(Stream& stream) const;
+  // Of its payload, that no connection has been given yet.
+  static uint64_t WaitingBytes(const Stream& stream);
   bool MaySend(uint64_t payload_bytes) const;
   uint64_t in_flight() const { return sent_ - (credit_ - window_); }
   void QueueCommits(StreamKey key, Stream& stream);
@@ -124,8 +126,8 @@ class OutboundGroup {
   absl::Status OnAck(const FrameHeader& header);
   void OnReject(const FrameHeader& header);
   absl::Status OnCredit(const FrameHeader& header, TimePoint now);
-  absl::Status OnResend(const FrameHeader& header, TimePoint now);
-  void SendAgain(StreamKey key, Stream& stream, TimePoint now);
+  absl::Status OnResend(const FrameHeader& header);
+  void SendAgain(StreamKey key, Stream& stream);
 
   const Options options_;
   const std::shared_ptr<Link> link_;
@@ -135,8 +137,9 @@ class OutboundGroup {
   std::deque<StreamKey> turns_;                 // streams with data, in the order of their turns
   std::vector<std::deque<NextFrame>> control_;  // per connection: before any data
   uint64_t window_ = 0;                         // the first credit: how much may be under way
-  uint64_t credit_ = 0;  // bytes of payload that may have been sent since the start
-  uint64_t sent_ = 0;    // that were handed to connections
+  uint64_t credit_ = 0;   // bytes of payload that may have been sent since the start
+  uint64_t sent_ = 0;     // that were handed to connections
+  uint64_t waiting_ = 0;  // that were not yet, of all streams
   uint32_t commits_ = 0;
   TimePoint resume_at_ = kNoDeadline;  // when the rate allows what it has held back
   TimePoint renew_at_ = kNoDeadline;   // not after the earliest of all streams

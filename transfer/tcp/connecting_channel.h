@@ -53,6 +53,9 @@ class ConnectingChannel final : public ByteChannel {
     return open_->Write(parts);
   }
   size_t held_bytes() const override { return open_ == nullptr ? 0 : open_->held_bytes(); }
+  ZeroCopyUse zero_copy() const override {
+    return open_ == nullptr ? ZeroCopyUse() : open_->zero_copy();
+  }
   PayloadLane* lane() override { return open_ == nullptr ? nullptr : open_->lane(); }
 
  private:

@@ -100,8 +100,13 @@ bool ShallZeroCopy(ZeroCopy wanted, const UniqueFd& socket) {
   return !IsThisHost(socket);
 }
 
-ZeroCopyChannel::ZeroCopyChannel(UniqueFd socket)
-    : socket_(std::move(socket)), active_(Enable(socket_.fd())) {}
+ZeroCopyChannel::ZeroCopyChannel(UniqueFd socket) : socket_(std::move(socket)) {
+  if (!Enable(socket_.fd())) GiveUp("the system knows no SO_ZEROCOPY");
+}
+
+void ZeroCopyChannel::GiveUp(std::string_view why) {
+  if (gave_up_.empty()) gave_up_ = why;
+}
 
 ZeroCopyChannel::~ZeroCopyChannel() {
   TakeCompletions();
@@ -121,7 +126,7 @@ absl::StatusOr<size_t> ZeroCopyChannel::Write(std::span<const iovec> parts) {
 }
 
 bool ZeroCopyChannel::Pays(std::span<const iovec> parts) const {
-  if (!active_ || pending_.size() >= kMaxPending) return false;
+  if (!gave_up_.empty() || pending_.size() >= kMaxPending) return false;
   size_t large_bytes = 0;
   for (const iovec& part : parts) {
     if (!IsSmall(part)) large_bytes += part.iov_len;
@@ -146,7 +151,8 @@ absl::StatusOr<size_t> ZeroCopyChannel::WriteWithoutCopy(std::span<const iovec> 
   } while (count < 0 && errno == EINTR);
   // EFAULT: memory whose pages the system cannot hold on to, as drivers' may be.
   if (count < 0 && (errno == ENOBUFS || errno == EFAULT)) {
-    active_ = false;
+    GiveUp(errno == ENOBUFS ? "no room for notes on writes under way (net.core.optmem_max)"
+                            : "the system cannot hold on to the pages of KV");
     return WritePlainly(parts);
   }
   if (count < 0 && errno != EAGAIN) {
@@ -157,7 +163,7 @@ absl::StatusOr<size_t> ZeroCopyChannel::WriteWithoutCopy(std::span<const iovec> 
   pending.begin = taken_;
   taken_ += static_cast<size_t>(count);
   pending_.push_back(std::move(pending));
-  ++counts_.sends;
+  ++writes_;
   return static_cast<size_t>(count);
 }
 
@@ -179,14 +185,11 @@ void ZeroCopyChannel::TakeCompletions() {
 
 // Of the system's numbers `first` to `last`, which count writes and wrap.
 void ZeroCopyChannel::Completed(uint32_t first, uint32_t last, bool copied) {
-  if (copied) active_ = false;
+  if (copied) GiveUp("the system copies all the same on the way to this peer");
   for (uint32_t number = first;; ++number) {
     const uint32_t place = number - first_pending_;
     if (place >= pending_.size()) break;  // not ours: no note may make us count on
-    if (!std::exchange(pending_[place].done, true)) {
-      ++counts_.done;
-      if (copied) ++counts_.copied;
-    }
+    pending_[place].done = true;
     if (number == last) break;
   }
   while (!pending_.empty() && pending_.front().done) {

@@ -27,16 +27,10 @@ bool ShallZeroCopy(ZeroCopy wanted, const UniqueFd& socket);
 //
 // The system says when it is done with a write, and whether it copied after all. Then, and when it
 // has no room for its notes on writes under way (ENOBUFS), the channel goes on as a plain socket:
-// pinning pages costs more than copying them where a copy is made anyway.
+// pinning pages costs more than copying them where a copy is made anyway. zero_copy() says why.
 // Thread: the loop's.
 class ZeroCopyChannel final : public ByteChannel {
  public:
-  struct Counts {
-    uint64_t sends = 0;   // writes that were handed over without a copy
-    uint64_t done = 0;    // of these, those that the system is done with
-    uint64_t copied = 0;  // of these, those that the system copied all the same
-  };
-
   explicit ZeroCopyChannel(UniqueFd socket);
   // What the system has not sent by now is dropped with the connection: the memory that it would be
   // sent from belongs to somebody else soon.
@@ -53,9 +47,7 @@ class ZeroCopyChannel final : public ByteChannel {
     return pending_.empty() ? 0 : taken_ - pending_.front().begin;
   }
 
-  // Whether large writes still go without a copy.
-  bool active() const { return active_; }
-  const Counts& counts() const { return counts_; }
+  ZeroCopyUse zero_copy() const override { return {.writes = writes_, .gave_up = gave_up_}; }
 
  private:
   struct Pending {
@@ -68,15 +60,16 @@ class ZeroCopyChannel final : public ByteChannel {
   absl::StatusOr<size_t> WriteWithoutCopy(std::span<const iovec> parts);
   absl::StatusOr<size_t> WritePlainly(std::span<const iovec> parts);
   void TakeCompletions();
+  void GiveUp(std::string_view why);
   void Completed(uint32_t first, uint32_t last, bool copied);
 
   SocketChannel socket_;
-  uint64_t taken_ = 0;  // bytes of all writes
-  bool active_ = false;
+  uint64_t taken_ = 0;   // bytes of all writes
+  uint64_t writes_ = 0;  // without a copy
+  std::string_view gave_up_;
   bool full_ = false;            // the socket took less than the last write without a copy had
   std::deque<Pending> pending_;  // writes that the system is not done with, in their order
   uint32_t first_pending_ = 0;   // the system's number of pending_.front()
-  Counts counts_;
 };
 
 }  // namespace tandem

@@ -56,21 +56,32 @@ v1::GetStatusResponse Status() {
   ring.set_peer("decode-0");
   ring.set_transport("shm");
   ring.set_probe_gb_per_s(4.25);
+  ring.set_best_probe_gb_per_s(12.5);
+  ring.set_alarms(2);
+  ring.set_probe_failure("DEADLINE_EXCEEDED: too slow");
   ring.set_setup_us(180);
   ring.set_operation_us(1.5);
   v1::LinkStatus& wire = *sender.add_links();
   wire.set_peer("decode-0");
   wire.set_transport("tcp");
   wire.set_in_use(true);
-  wire.set_probe_gb_per_s(2);
-  wire.set_gb_per_s(0.5);
+  wire.set_probe_gb_per_s(0.0125);
+  wire.set_best_probe_gb_per_s(0.000213);
+  wire.set_gb_per_s(0.0000021);
   wire.set_alarm(true);
+  wire.set_alarms(1);
+  wire.set_zero_copy_given_up(1);
+  wire.set_zero_copy_reason("copied all the same");
   wire.set_bytes(123456789);
   wire.set_bytes_in_flight(1500000);
   wire.set_resent_frames(3);
   wire.set_fallbacks(1);
   wire.set_fallback_reason("refused");
   wire.set_failure("the connection was cut");
+  v1::LinkStatus& far = *sender.add_links();
+  far.set_peer("decode-0");
+  far.set_transport("nccl");
+  far.set_unreachable("another host");
   v1::LinkStatus& left_out = *sender.add_links();
   left_out.set_transport("ipc");
   left_out.set_failure("no memory to share");
@@ -108,14 +119,18 @@ TEST(WorkerTableTest, OneLinePerWorkerUnderTheRouters) {
 TEST(LinkTableTest, OneLinePerWayAndWhyABetterOneWasGivenUp) {
   const std::string table = LinkTable(Status());
   EXPECT_THAT(Words(table, "prefill-0"),
-              testing::ElementsAre("prefill-0", "decode-0", "shm", "-", "4.25", "-", "-", "180",
-                                   "1.5", "0.0", "0.0", "0", "0"));
+              testing::ElementsAre("prefill-0", "decode-0", "shm", "-", "4.25", "12.5", "-", "-",
+                                   "(2)", "180", "1.5", "0.0", "0.0", "0", "0"));
   const size_t second = table.find("prefill-0", table.find("shm"));
   EXPECT_THAT(Words(table.substr(second), "prefill-0"),
-              testing::ElementsAre("prefill-0", "decode-0", "tcp", "yes", "2.00", "0.50", "SLOW",
-                                   "0", "0.0", "123.5", "1.5", "3", "1:", "refused"));
+              testing::ElementsAre("prefill-0", "decode-0", "tcp", "yes", "0.0125", "0.000213",
+                                   "0.00000210", "SLOW", "(1)", "-", "0.0", "123.5", "1.5", "3",
+                                   "1:", "refused"));
   EXPECT_THAT(table,
               HasSubstr("prefill-0 does not reach decode-0 by tcp: the connection was cut\n"));
+  EXPECT_THAT(table, HasSubstr("prefill-0 sends with copies to decode-0 by tcp: copied all the"));
+  EXPECT_THAT(table, HasSubstr("prefill-0 has no probe of the way to decode-0 by shm: DEADLINE_"));
+  EXPECT_THAT(table, HasSubstr("prefill-0 cannot reach decode-0 by nccl: another host\n"));
   EXPECT_THAT(table, HasSubstr("prefill-0 does without ipc: no memory to share\n"));
   const size_t handoffs = table.find("HAND-OFFS OF");
   EXPECT_THAT(Words(table.substr(handoffs), "decode-0"),
@@ -142,7 +157,12 @@ TEST(StatusJsonTest, HasTheBlocksOfEachWorker) {
   ASSERT_EQ(json["workers"].size(), 3u);
   EXPECT_EQ(json["workers"][1]["not_ready"], "no step for 5 s");
   EXPECT_EQ(json["workers"][1]["handoffs"]["waiting_reservations"], 9);
-  ASSERT_EQ(json["workers"][2]["links"].size(), 3u);
+  ASSERT_EQ(json["workers"][2]["links"].size(), 4u);
+  EXPECT_EQ(json["workers"][2]["links"][0]["alarms"], 2);
+  EXPECT_EQ(json["workers"][2]["links"][0]["best_probe_gb_per_s"], 12.5);
+  EXPECT_EQ(json["workers"][2]["links"][0]["probe_failure"], "DEADLINE_EXCEEDED: too slow");
+  EXPECT_EQ(json["workers"][2]["links"][1]["zero_copy_given_up"], 1);
+  EXPECT_EQ(json["workers"][2]["links"][2]["unreachable"], "another host");
   EXPECT_EQ(json["workers"][2]["links"][1]["transport"], "tcp");
   EXPECT_EQ(json["workers"][2]["links"][1]["fallbacks"], 1);
   EXPECT_EQ(json["workers"][2]["links"][1]["failure"], "the connection was cut");

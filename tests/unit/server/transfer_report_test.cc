@@ -12,17 +12,24 @@ TEST(TransferReportTest, ALinkIsToldWhole) {
                          .stats = {.peer = "127.0.0.1:7",
                                    .transport = "tcp",
                                    .probe_gigabytes_per_second = 2.5,
+                                   .best_gigabytes_per_second = 3.5,
                                    .probe_setup = std::chrono::microseconds(120),
                                    .probe_operation = std::chrono::nanoseconds(1500),
                                    .gigabytes_per_second = 1.25,
                                    .alarm = true,
+                                   .alarms = 4,
                                    .payload_bytes = 1000,
                                    .resent_frames = 3,
+                                   .zero_copy_writes = 11,
+                                   .zero_copy_given_up = 2,
+                                   .zero_copy_reason = "copied",
                                    .bytes_in_flight = 77},
                          .in_use = true,
                          .fallbacks = 2,
                          .fallback_reason = "refused",
-                         .failure = "cut"};
+                         .failure = "cut",
+                         .probe_failure = "too slow",
+                         .unreachable = "another host"};
   const v1::LinkStatus status = ToProto(link);
   EXPECT_EQ(status.peer(), "decode-0");
   EXPECT_EQ(status.transport(), "tcp");
@@ -38,6 +45,13 @@ TEST(TransferReportTest, ALinkIsToldWhole) {
   EXPECT_EQ(status.fallback_reason(), "refused");
   EXPECT_TRUE(status.in_use());
   EXPECT_EQ(status.failure(), "cut");
+  EXPECT_DOUBLE_EQ(status.best_probe_gb_per_s(), 3.5);
+  EXPECT_EQ(status.alarms(), 4u);
+  EXPECT_EQ(status.zero_copy_writes(), 11u);
+  EXPECT_EQ(status.zero_copy_given_up(), 2u);
+  EXPECT_EQ(status.zero_copy_reason(), "copied");
+  EXPECT_EQ(status.probe_failure(), "too slow");
+  EXPECT_EQ(status.unreachable(), "another host");
 }
 
 TEST(TransferReportTest, ALoadHasTheLinksToNamedPeersAndTheMemory) {

@@ -125,6 +125,19 @@ TEST_F(FabricTest, WhatIsNotReachedByNatureIsNoFallback) {
   EXPECT_EQ(LinkBy("far").fallbacks, 0u);
 }
 
+// As the shared memory of another host.
+TEST_F(FabricTest, AWayThatCannotBeReachedIsShownWithItsReason) {
+  OpenScriptedBeforeFar();
+  scripted_->FailReach(absl::UnavailableError("on another host"));
+  sender_->SetPeers({Peer()});
+  EXPECT_EQ(LinkBy("near").unreachable, "on another host");
+  EXPECT_EQ(LinkBy("near").peer, "decode-0");
+  EXPECT_EQ(LinkBy("far").unreachable, "");
+  ExpectArrives(1);
+  EXPECT_TRUE(LinkBy("far").in_use);
+  EXPECT_EQ(LinkBy("far").fallbacks, 0u);
+}
+
 TEST_F(FabricTest, AWayThatCannotBeHadFailsTheStreamWithBothSides) {
   receiver_ = Open({On("far", far_)}, &received_);
   sender_ = Open({On("near", near_)}, nullptr);

@@ -94,7 +94,7 @@ class OutboundGroupTest : public ::testing::Test {
 
   void Post(StreamKey key, uint32_t block, size_t bytes = 100) {
     const PostedExtent extent = {.block = block, .payload = {payload_.data(), bytes}};
-    group_->Post(key, {&extent, 1}, kNow);
+    group_->Post(key, {&extent, 1});
   }
 
   absl::Status Reply(const FrameHeader& header) { return group_->OnReply(header, kNow); }
@@ -198,7 +198,7 @@ TEST_F(OutboundGroupTest, WhatAConnectionDropsUnsentIsCreditForOthers) {
   Post(kSecond, 0, 150);
   group_->Drop(kFirst);
   EXPECT_EQ(Next(0), "nothing");
-  group_->TakeBack(100, kNow);
+  group_->TakeBack(100);
   EXPECT_EQ(links_.stats().front().bytes_in_flight, 100u);
   EXPECT_EQ(Next(0), "nothing");
   EXPECT_TRUE(Reply({.type = FrameType::kCredit, .frames = 300}).ok());

@@ -311,7 +311,7 @@ class OutboundLaneTest : public testing::Test {
     const TimePoint now = std::chrono::steady_clock::now();
     group_.AddStream(key, key.stream, Duration::zero(), now);
     const PostedExtent extent = {.payload = payload_};
-    group_.Post(key, {&extent, 1}, now);
+    group_.Post(key, {&extent, 1});
     group_.Finish(key, 1);
   }
   int CountOf(FrameType type) const { return static_cast<int>(std::ranges::count(types_, type)); }

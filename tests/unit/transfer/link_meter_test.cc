@@ -1,51 +1,143 @@
-// The two pure parts that know of rates: one measures, one bounds.
+// The pure parts that know of rates: one measures, one judges, one bounds.
 #include "transfer/link_meter.h"
 
 #include "gtest/gtest.h"
+#include "transfer/link_alarm.h"
 #include "transfer/token_bucket.h"
 
 namespace tandem {
 namespace {
 
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr TimePoint kStart = TimePoint() + std::chrono::hours(1);
 
-TEST(LinkMeterTest, CountsOnlyTheTimeInWhichSomethingWasUnderWay) {
-  LinkMeter meter;
-  EXPECT_EQ(meter.bytes_per_second(), 0);
-  meter.Began(kStart);
-  meter.Arrived(kStart + milliseconds(10), 1'000'000, /*idle=*/true);
-  EXPECT_DOUBLE_EQ(meter.bytes_per_second(), 1e8);
-  meter.Began(kStart + std::chrono::seconds(100));
-  meter.Began(kStart + std::chrono::seconds(105));  // is under way already
-  meter.Arrived(kStart + std::chrono::seconds(100) + milliseconds(10), 1'000'000, /*idle=*/true);
-  EXPECT_NEAR(meter.bytes_per_second(), 1e8, 1);
+// A link that is told of its answers, on a clock of its own.
+class LinkMeterTest : public ::testing::Test {
+ protected:
+  // `bytes` arrived `after` the answer before, `left` are still on their way.
+  void Arrive(Duration after, uint64_t bytes, uint64_t left) {
+    now_ += after;
+    meter_.Arrived(now_, bytes, left);
+  }
+  // Kept full for `windows` of kWindowBytes, in `each`.
+  void Fill(int windows, Duration each) {
+    constexpr int kAnswers = 8;
+    constexpr uint64_t kBytes = LinkMeter::kWindowBytes / kAnswers;
+    Arrive(milliseconds(1), kBytes, kBytes);  // says nothing
+    for (int i = 0; i < windows * kAnswers; ++i) Arrive(each / kAnswers, kBytes, kBytes);
+    meter_.Interrupted();
+  }
+
+  LinkMeter meter_;
+  TimePoint now_ = kStart;
+};
+
+TEST_F(LinkMeterTest, CountsTheTimeBetweenAnswersOfALinkThatWasFull) {
+  Fill(static_cast<int>(LinkMeter::kWindows) - 1, milliseconds(4));
+  EXPECT_EQ(meter_.bytes_per_second(), 0) << "too few windows";
+  EXPECT_EQ(meter_.fastest_bytes_per_second(), 0);
+  Fill(1, milliseconds(4));
+  EXPECT_NEAR(meter_.bytes_per_second(), 2e9, 1e3);
+  EXPECT_NEAR(meter_.fastest_bytes_per_second(), 2e9, 1e3);
 }
 
-TEST(LinkMeterTest, TheLatestBytesCount) {
-  LinkMeter meter;
-  TimePoint now = kStart;
-  meter.Began(now);
-  const auto send = [&](int megabytes, int milliseconds_each) {
-    for (int i = 0; i < megabytes; ++i) {
-      meter.Arrived(now += milliseconds(milliseconds_each), 1'000'000, /*idle=*/false);
-    }
-  };
-  send(640, 1);
-  EXPECT_NEAR(meter.bytes_per_second(), 1e9, 1e3);
-  send(64, 4);  // one window at a quarter of the rate: its share of the time is 1 - 1/e
-  EXPECT_NEAR(meter.bytes_per_second(), 1e9 / (4 - 3 / 2.718281828), 1e7);
-  send(640, 4);
-  EXPECT_NEAR(meter.bytes_per_second(), 2.5e8, 1e5);
+// As a prefill sends its layers: 1 MB each, of which the first quarter comes after a wait for a
+// core that is a hundred times as long as the bytes take.
+TEST_F(LinkMeterTest, WaitsBeforeTheFirstAnswerOfABurstDoNotCount) {
+  for (int burst = 0; burst < 100; ++burst) {
+    Arrive(milliseconds(50), 250'000, 750'000);
+    Arrive(microseconds(50), 250'000, 500'000);
+    Arrive(microseconds(50), 500'000, 0);
+  }
+  EXPECT_NEAR(meter_.bytes_per_second(), 7.5e9, 1e3);
 }
 
-TEST(LinkMeterTest, WhatWasLostSaysNothing) {
-  LinkMeter meter;
-  meter.Began(kStart);
-  meter.Lost();
-  meter.Arrived(kStart + milliseconds(500), 1'000'000, /*idle=*/false);
-  EXPECT_EQ(meter.bytes_per_second(), 0);
+TEST_F(LinkMeterTest, ABurstThatIsAnsweredAtOnceSaysNothing) {
+  for (int burst = 0; burst < 1000; ++burst) Arrive(milliseconds(50), 1'000'000, 0);
+  EXPECT_EQ(meter_.bytes_per_second(), 0);
+}
+
+// A burst that began when all before it had arrived, but for the answer: between the two the link
+// may have had nothing to do.
+TEST_F(LinkMeterTest, WhatWasNotOnItsWayAtTheAnswerBeforeSaysNothing) {
+  for (int burst = 0; burst < 1000; ++burst) Arrive(milliseconds(50), 1'000'000, 999'999);
+  EXPECT_EQ(meter_.bytes_per_second(), 0);
+}
+
+// The sender's thread slept meanwhile: that they came one behind the other says nothing.
+TEST_F(LinkMeterTest, AnswersThatWereReadTogetherSayNothing) {
+  for (int burst = 0; burst < 1000; ++burst) {
+    Arrive(milliseconds(50), 500'000, 1'000'000);
+    Arrive(microseconds(1), 500'000, 500'000);
+    Arrive(microseconds(1), 500'000, 0);
+  }
+  EXPECT_EQ(meter_.bytes_per_second(), 0);
+}
+
+TEST_F(LinkMeterTest, AProcessThatStandsStillOnceSpoilsAQuarter) {
+  Fill(10, milliseconds(4));
+  Arrive(milliseconds(1), 100'000, 100'000);
+  Arrive(std::chrono::seconds(10), 100'000, 0);
+  EXPECT_GT(meter_.bytes_per_second(), 0.74 * 2e9);
+  Fill(20, milliseconds(4));
+  EXPECT_GT(meter_.bytes_per_second(), 0.99 * 2e9);
+}
+
+// Three of four answers come 10 ms late: the mean is a tenth, the link as fast as ever.
+TEST_F(LinkMeterTest, ThreadsThatWaitForACoreAreNoSlowLink) {
+  constexpr uint64_t kBytes = LinkMeter::kPartBytes;
+  Arrive(milliseconds(1), kBytes, kBytes);
+  for (int i = 0; i < 100; ++i) Arrive(milliseconds(i % 4 == 0 ? 1 : 11), kBytes, kBytes);
+  EXPECT_LT(meter_.bytes_per_second(), 0.25 * 2e9);
+  EXPECT_NEAR(meter_.fastest_bytes_per_second(), 2e9, 1e3);
+  for (size_t i = 0; i < 4 * LinkMeter::kWindows; ++i) Arrive(milliseconds(11), kBytes, kBytes);
+  EXPECT_LT(meter_.fastest_bytes_per_second(), 0.25 * 2e9) << "none of late";
+}
+
+TEST_F(LinkMeterTest, ASlowLinkShowsAfterSecondsHoweverSmallItsBursts) {
+  Fill(10, milliseconds(4));
+  for (int burst = 0; burst < 40; ++burst) {  // at 100 kB/s, 3 s of it counted
+    Arrive(milliseconds(200), 2'500, 7'500);
+    for (const uint64_t left : {5'000, 2'500, 0}) Arrive(milliseconds(25), 2'500, left);
+  }
+  EXPECT_LT(meter_.bytes_per_second(), LinkAlarm::kOnBelow * 2e9);
+  for (int i = 0; i < 1000; ++i) Arrive(milliseconds(25), 2'500, 1'000'000);
+  EXPECT_NEAR(meter_.bytes_per_second(), 1e5, 2e3);
+  EXPECT_NEAR(meter_.fastest_bytes_per_second(), 1e5, 2e3);
+}
+
+TEST_F(LinkMeterTest, WhatWasLostSaysNothing) {
+  for (int i = 0; i < 1000; ++i) {
+    Arrive(milliseconds(50), 1'000'000, 1'000'000);
+    meter_.Interrupted();
+  }
+  EXPECT_EQ(meter_.bytes_per_second(), 0);
+}
+
+TEST(LinkAlarmTest, GoesOnBelowAQuarterAndOffFromHalf) {
+  LinkAlarm alarm;
+  EXPECT_FALSE(alarm.Update(4, 1.0));
+  EXPECT_TRUE(alarm.Update(4, 0.99));
+  EXPECT_TRUE(alarm.on());
+  EXPECT_FALSE(alarm.Update(4, 0.5));
+  EXPECT_FALSE(alarm.Update(4, 1.99));
+  EXPECT_TRUE(alarm.Update(4, 2.0));
+  EXPECT_FALSE(alarm.on());
+  EXPECT_FALSE(alarm.Update(4, 1.5)) << "between the two nothing changes";
+  EXPECT_TRUE(alarm.Update(4, 0.5));
+  EXPECT_EQ(alarm.times(), 2u);
+}
+
+TEST(LinkAlarmTest, NothingFollowsFromWhatWasNotMeasured) {
+  LinkAlarm alarm;
+  EXPECT_FALSE(alarm.Update(0, 1));
+  EXPECT_FALSE(alarm.Update(4, 0));
+  EXPECT_FALSE(alarm.on());
+  EXPECT_TRUE(alarm.Update(4, 0.5));
+  EXPECT_FALSE(alarm.Update(4, 0));
+  EXPECT_TRUE(alarm.on());
 }
 
 TEST(TokenBucketTest, NoBound) {

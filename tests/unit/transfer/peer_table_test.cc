@@ -38,6 +38,15 @@ class PeerTableTest : public testing::Test {
     return {};
   }
 
+  // What is told when shm moves at this rate.
+  std::vector<PeerTable::AlarmChange> ChangesAt(double gigabytes_per_second) {
+    const LinkStats link = {.peer = "s",
+                            .transport = "shm",
+                            .gigabytes_per_second = gigabytes_per_second,
+                            .fastest_gigabytes_per_second = gigabytes_per_second};
+    return table_.LookForSlowLinks({{link}}, now_);
+  }
+
   PeerTable table_;
   TimePoint now_{seconds(100)};
 };
@@ -150,16 +159,134 @@ TEST_F(PeerTableTest, ANewConnectionIsProbedAgainAfterAPause) {
 
 TEST_F(PeerTableTest, AlarmsWhenALinkFallsFarBelowItsProbe) {
   table_.SetPeers({Peer("a")}, now_);
-  LinkStats link = {
-      .peer = "s", .transport = "shm", .gigabytes_per_second = 4, .payload_bytes = 50'000'000};
-  EXPECT_EQ(Probe(Rate(4), link), "a shm");
-  link.gigabytes_per_second = 1.9;
-  link.payload_bytes += 63'000'000;
-  EXPECT_FALSE(LinkOf("a", "shm", {link}).stats.alarm);
-  link.payload_bytes += 1'000'000;
-  EXPECT_TRUE(LinkOf("a", "shm", {link}).stats.alarm);
-  link.gigabytes_per_second = 2.1;
-  EXPECT_FALSE(LinkOf("a", "shm", {link}).stats.alarm);
+  EXPECT_EQ(Probe(Rate(4)), "a shm");
+  EXPECT_EQ(Probe(Rate(3)), "a tcp");
+  EXPECT_THAT(ChangesAt(1.1), testing::IsEmpty());
+  const auto on = ChangesAt(0.9);
+  ASSERT_EQ(on.size(), 1u);
+  EXPECT_EQ(on[0].peer, "a");
+  EXPECT_EQ(on[0].transport, "shm");
+  EXPECT_TRUE(on[0].on);
+  EXPECT_DOUBLE_EQ(on[0].best_gigabytes_per_second, 4);
+  EXPECT_DOUBLE_EQ(on[0].gigabytes_per_second, 0.9);
+  EXPECT_THAT(ChangesAt(0.8), testing::IsEmpty()) << "told once";
+  EXPECT_TRUE(LinkOf("a", "shm").stats.alarm);
+  EXPECT_FALSE(LinkOf("a", "tcp").stats.alarm);
+  const auto off = ChangesAt(2.1);
+  ASSERT_EQ(off.size(), 1u);
+  EXPECT_FALSE(off[0].on);
+  EXPECT_FALSE(LinkOf("a", "shm").stats.alarm);
+  EXPECT_EQ(LinkOf("a", "shm").stats.alarms, 1u);
+  EXPECT_EQ(LinkOf("a", "tcp").stats.alarms, 0u);
+}
+
+TEST_F(PeerTableTest, ASlowLinkIsProbedAgainAndItsAlarmStays) {
+  table_.SetPeers({Peer("a")}, now_);
+  EXPECT_EQ(Probe(Rate(4)), "a shm");
+  EXPECT_EQ(Probe(Rate(3)), "a tcp");
+  EXPECT_EQ(ChangesAt(0.5).size(), 1u);
+  EXPECT_EQ(Probe(Rate(1)), "none");
+  now_ += PeerTable::kSlowProbePause;
+  EXPECT_THAT(ChangesAt(0.5), testing::IsEmpty());
+  EXPECT_EQ(Probe(Rate(0.5)), "a shm");
+  EXPECT_EQ(Choose("a").endpoint.transport, "tcp") << "which is faster now";
+  EXPECT_THAT(ChangesAt(0.5), testing::IsEmpty());
+  const LinkStats slow = LinkOf("a", "shm").stats;
+  EXPECT_TRUE(slow.alarm);
+  EXPECT_DOUBLE_EQ(slow.probe_gigabytes_per_second, 0.5);
+  EXPECT_DOUBLE_EQ(slow.best_gigabytes_per_second, 4);
+  table_.SetPeers({Peer("a", 2)}, now_);  // another life
+  EXPECT_FALSE(LinkOf("a", "shm").stats.alarm);
+  EXPECT_DOUBLE_EQ(LinkOf("a", "shm").stats.best_gigabytes_per_second, 0);
+}
+
+TEST_F(PeerTableTest, AProbeThatFoundAConnectionKeepsTheEarlierSetup) {
+  table_.SetPeers({Peer("a")}, now_);
+  EXPECT_EQ(Probe(LinkProbe{.gigabytes_per_second = 2}), "a shm");
+  EXPECT_EQ(LinkOf("a", "shm").stats.probe_setup, Duration(0)) << "not known";
+  LinkStats link = {.peer = "s", .transport = "shm"};
+  const auto probe_again = [&](std::optional<Duration> setup) {
+    ++link.connects;
+    table_.LookForReconnects({{link}}, now_);
+    now_ += PeerTable::kProbePause;
+    EXPECT_EQ(Probe({{.gigabytes_per_second = 2, .setup = setup}}, link), "a shm");
+    return LinkOf("a", "shm").stats.probe_setup;
+  };
+  EXPECT_EQ(probe_again(milliseconds(3)), milliseconds(3));
+  EXPECT_EQ(probe_again(std::nullopt), milliseconds(3));
+  EXPECT_EQ(probe_again(milliseconds(2)), milliseconds(2));
+}
+
+TEST_F(PeerTableTest, AProbeThatFailedSaysWhyUntilOneSucceeds) {
+  table_.SetPeers({Peer("a")}, now_);
+  EXPECT_EQ(Probe(absl::DeadlineExceededError("too slow")), "a shm");
+  EXPECT_EQ(LinkOf("a", "shm").probe_failure, "DEADLINE_EXCEEDED: too slow");
+  EXPECT_EQ(LinkOf("a", "shm").failure, "") << "it can be reached";
+  table_.Ended(Choose("a").use, absl::OkStatus(), now_);
+  EXPECT_EQ(LinkOf("a", "shm").probe_failure, "DEADLINE_EXCEEDED: too slow");
+  now_ += PeerTable::kProbePause;
+  EXPECT_EQ(Probe(Rate(2)), "a shm");
+  EXPECT_EQ(LinkOf("a", "shm").probe_failure, "");
+}
+
+TEST_F(PeerTableTest, CountsOfANameOutliveItsPeers) {
+  const auto fall_back = [this] {
+    const auto stream = Choose("a");
+    table_.Ended(stream.use, absl::UnavailableError("cut"), now_);
+    table_.Ended(Choose("a").use, absl::OkStatus(), now_);
+  };
+  table_.SetPeers({Peer("a"), Peer("b")}, now_);
+  EXPECT_EQ(Probe(Rate(4)), "a shm");
+  EXPECT_EQ(ChangesAt(0.5).size(), 1u);
+  fall_back();
+  table_.SetPeers({Peer("a", 2), Peer("b")}, now_);
+  EXPECT_EQ(LinkOf("a", "shm").fallbacks, 1u);
+  EXPECT_EQ(LinkOf("a", "shm").fallback_reason, "cut");
+  EXPECT_EQ(LinkOf("a", "shm").stats.alarms, 1u);
+  fall_back();
+  table_.SetPeers({Peer("b")}, now_);  // away for a while
+  KnownPeer moved = Peer("a", 3);
+  moved.address = "elsewhere";
+  table_.SetPeers({moved, Peer("b")}, now_);
+  EXPECT_EQ(LinkOf("a", "shm").fallbacks, 2u);
+  EXPECT_EQ(LinkOf("a", "shm").stats.alarms, 1u);
+  EXPECT_EQ(LinkOf("b", "shm").fallbacks, 0u);
+}
+
+TEST_F(PeerTableTest, CountsAreKeptOfTheLatestNames) {
+  const auto fall_back = [this](const std::string& name) {
+    table_.SetPeers({Peer(name)}, now_);
+    table_.Ended(Choose(name).use, absl::UnavailableError("cut"), now_);
+    Choose(name);
+  };
+  fall_back("first");
+  fall_back("second");
+  for (size_t i = 2; i <= PeerTable::kMaxNamed; ++i) {
+    table_.SetPeers({Peer(std::to_string(i))}, now_);
+  }
+  table_.SetPeers({}, now_);  // one more has left than are kept
+  table_.SetPeers({Peer("first"), Peer("second")}, now_);
+  EXPECT_EQ(LinkOf("first", "shm").fallbacks, 0u);
+  EXPECT_EQ(LinkOf("second", "shm").fallbacks, 1u);
+}
+
+TEST_F(PeerTableTest, WaysThatCannotBeReachedAreShownAndToldOfOnce) {
+  KnownPeer far = Peer("a");
+  far.endpoints = {{"tcp", "t"}};
+  far.unreachable = {{.endpoint = {"shm", "s"}, .reason = "another host"}};
+  const auto told = table_.SetPeers({far}, now_);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].peer, "a");
+  EXPECT_EQ(told[0].stats.transport, "shm");
+  EXPECT_THAT(table_.SetPeers({far}, now_), testing::IsEmpty());
+  EXPECT_EQ(LinkOf("a", "shm").unreachable, "another host");
+  EXPECT_EQ(LinkOf("a", "shm").failure, "");
+  EXPECT_EQ(LinkOf("a", "tcp").unreachable, "");
+  far.endpoints.clear();  // none is left: still shown
+  table_.SetPeers({far}, now_);
+  EXPECT_EQ(table_.Describe({}).size(), 1u);
+  table_.SetPeers({}, now_);
+  EXPECT_THAT(table_.Describe({}), testing::IsEmpty());
 }
 
 TEST_F(PeerTableTest, PeersThatNobodyNamedAreForgottenFromTheOldest) {

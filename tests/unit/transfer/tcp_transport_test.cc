@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
@@ -66,6 +67,29 @@ TEST_F(TcpTransportTest, SpeaksTheWireFormat) {
   EXPECT_EQ(peer.ReceiveHeader(),
             (FrameHeader{.type = FrameType::kAck, .stream = 1, .epoch = kEpoch, .block = 5}));
   EXPECT_EQ(receiver_probe_.BytesOf(1, 0, 0), payload_);
+}
+
+// Over the loopback device, where the system copies and says so.
+TEST_F(TcpTransportTest, GivingUpZeroCopyIsCountedWithItsReason) {
+  Start();
+  const auto sender = *OpenTcpTransport({.zero_copy = ZeroCopy::kOn}, nullptr);
+  const Bytes payload = PatternBytes(1 << 20, 1);
+  const auto send = [&](uint64_t stream) {
+    ASSERT_EQ(sender->OpenStream(transport_->address(), stream, kEpoch, Duration::zero(),
+                                 ends_.Callback()),
+              absl::OkStatus());
+    ASSERT_EQ(PostOne(*sender, {stream, kEpoch}, {.payload = payload}), absl::OkStatus());
+    ASSERT_EQ(sender->FinishStream(stream, kEpoch), absl::OkStatus());
+    EXPECT_EQ(ends_.Wait(stream), absl::OkStatus());
+  };
+  send(1);
+  while (sender->links().front().zero_copy_given_up == 0) std::this_thread::yield();
+  const LinkStats after_one = sender->links().front();
+  EXPECT_GT(after_one.zero_copy_writes, 0u);
+  EXPECT_EQ(after_one.zero_copy_reason, "the system copies all the same on the way to this peer");
+  send(2);
+  EXPECT_EQ(sender->links().front().zero_copy_writes, after_one.zero_copy_writes);
+  EXPECT_EQ(sender->links().front().zero_copy_given_up, 1u);
 }
 
 TEST_F(TcpTransportTest, PeerThatDiesInAPayloadGivesThePlaceBack) {
