@@ -173,7 +173,8 @@ void Router::OnClusterChanged() {
   has_news_ = false;
   std::vector<WorkerId> stuck;
   std::vector<WorkerId> leaving;
-  for (const WorkerView& worker : parts_.cluster.View()->workers) {
+  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
+  for (const WorkerView& worker : view->workers) {
     if (!worker.load.not_ready().empty()) stuck.push_back(worker.id);
     if (worker.leaving) leaving.push_back(worker.id);
   }
