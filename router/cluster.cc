@@ -4,17 +4,16 @@
 #include <utility>
 
 #include "base/status.h"
-#include "router/kv_layouts.h"
+#include "router/agreement.h"
 #include "router/load_check.h"
 
 namespace tandem {
 namespace {
 
-// What the other side of a hand-off has to know.
-absl::Status CheckHasKv(const v1::RegisterRequest& request) {
-  if (request.layout().num_layers() <= 0 || request.layout().dtype().empty()) {
-    return InvalidArgument("layout is empty: a {} worker says how it keeps KV",
-                           Name(request.role()));
+// What the other side of a hand-off has to know besides the layout.
+absl::Status CheckHandsOver(const v1::RegisterRequest& request) {
+  if (request.role() == v1::WORKER_ROLE_DECODE && request.data_address().empty()) {
+    return InvalidArgument("data_address is empty: a decode worker needs one for KV");
   }
   if (request.wire_version() <= 0) return InvalidArgument("wire_version is missing");
   return absl::OkStatus();
@@ -28,41 +27,19 @@ absl::Status CheckComplete(const v1::RegisterRequest& request) {
     return InvalidArgument("max_context_tokens={} must be at least 2",
                            request.max_context_tokens());
   }
+  if (request.layout().num_layers() <= 0 || request.layout().dtype().empty()) {
+    return InvalidArgument("layout is empty: a worker says how it keeps KV");
+  }
   switch (request.role()) {
     case v1::WORKER_ROLE_UNIFIED:
       return absl::OkStatus();
     case v1::WORKER_ROLE_PREFILL:
-      return CheckHasKv(request);
     case v1::WORKER_ROLE_DECODE:
-      if (request.data_address().empty()) {
-        return InvalidArgument("data_address is empty: a decode worker needs one for KV");
-      }
-      return CheckHasKv(request);
+      return CheckHandsOver(request);
     default:
       return InvalidArgument("role={} is none of unified, prefill and decode",
                              static_cast<int>(request.role()));
   }
-}
-
-// A prefill and a decode worker must be able to hand KV over; all others never meet.
-absl::Status CheckCanHandOver(const v1::RegisterRequest& request, const WorkerView& other) {
-  const bool sends = request.role() == v1::WORKER_ROLE_PREFILL;
-  const bool receives = request.role() == v1::WORKER_ROLE_DECODE;
-  const bool meet = (sends && other.role == v1::WORKER_ROLE_DECODE) ||
-                    (receives && other.role == v1::WORKER_ROLE_PREFILL);
-  if (!meet) return absl::OkStatus();
-  if (request.wire_version() != other.wire_version) {
-    return FailedPrecondition("KV wire version {} of {} differs from {} of {}: run the same build",
-                              request.wire_version(), request.name(), other.wire_version,
-                              other.id.name);
-  }
-  const v1::KvLayout& from = sends ? request.layout() : other.layout;
-  const v1::KvLayout& to = sends ? other.layout : request.layout();
-  const absl::Status status = CanConvert(from, to);
-  if (status.ok()) return status;
-  return Annotate(status,
-                  fmt::format("KV layout of {} ({}) and of {} ({})", request.name(),
-                              ToText(request.layout()), other.id.name, ToText(other.layout)));
 }
 
 WorkerView ToView(const v1::RegisterRequest& request, TimePoint now) {
@@ -87,27 +64,15 @@ Cluster::Cluster(ClusterOptions options, const Clock& clock)
       clock_(clock),
       published_(std::make_shared<const ClusterView>()) {}
 
-absl::Status Cluster::CheckAgrees(const v1::RegisterRequest& request) const {
-  if (request.model() != options_.model) {
-    return NotFound("model {} is not served here; this router serves {}", request.model(),
-                    options_.model);
-  }
+absl::Status Cluster::CheckMayJoin(const WorkerView& joining) const {
   for (const WorkerView& other : current_.workers) {
-    if (other.id.name == request.name()) {
-      if (other.id.incarnation > request.incarnation()) {
-        return FailedPrecondition(
-            "the name {} belongs to a younger process (pid {}): give each worker its own --name",
-            other.id.name, other.pid);
-      }
-      continue;  // replaced by this registration
-    }
-    if (other.model_fingerprint != request.model_fingerprint()) {
+    if (other.id.name != joining.id.name) {
+      RETURN_IF_ERROR(CheckAgrees(joining, other));
+    } else if (other.id.incarnation > joining.id.incarnation) {
       return FailedPrecondition(
-          "model fingerprint {:016x} of {} differs from {:016x} of {}: they loaded different "
-          "weights",
-          request.model_fingerprint(), request.name(), other.model_fingerprint, other.id.name);
-    }
-    RETURN_IF_ERROR(CheckCanHandOver(request, other));
+          "the name {} belongs to a younger process (pid {}): give each worker its own --name",
+          other.id.name, other.pid);
+    }  // else replaced by this registration
   }
   return absl::OkStatus();
 }
@@ -115,9 +80,14 @@ absl::Status Cluster::CheckAgrees(const v1::RegisterRequest& request) const {
 absl::Status Cluster::Register(const v1::RegisterRequest& request) {
   RETURN_IF_ERROR(CheckComplete(request));
   RETURN_IF_ERROR(CheckLoad(request.load()));
+  if (request.model() != options_.model) {
+    return NotFound("model {} is not served here; this router serves {}", request.model(),
+                    options_.model);
+  }
   {
     absl::MutexLock lock(&mutex_);
-    RETURN_IF_ERROR(CheckAgrees(request));
+    WorkerView joining = ToView(request, clock_.Now());
+    RETURN_IF_ERROR(CheckMayJoin(joining));
     auto& workers = current_.workers;
     auto place = std::lower_bound(
         workers.begin(), workers.end(), request.name(),
@@ -125,10 +95,8 @@ absl::Status Cluster::Register(const v1::RegisterRequest& request) {
     if (place == workers.end() || place->id.name != request.name()) {
       place = workers.insert(place, WorkerView());
     }
-    const bool same_life = place->id.incarnation == request.incarnation();
-    const WorkerCharge charged = same_life ? place->charged : WorkerCharge();
-    *place = ToView(request, clock_.Now());
-    place->charged = charged;
+    if (place->id == joining.id) joining.charged = place->charged;
+    *place = std::move(joining);
     Publish();
   }
   TellListener();
@@ -160,6 +128,7 @@ void Cluster::Deregister(std::string_view name, uint64_t incarnation) {
     if (worker == nullptr) return;
     if (!std::exchange(worker->leaving, true)) {
       worker->last_heard = clock_.Now();
+      latest_departure_ = worker->last_heard;
     } else {
       std::erase_if(current_.workers, [&id](const WorkerView& one) { return one.id == id; });
     }
@@ -186,7 +155,7 @@ void Cluster::Suspect(const WorkerId& id) {
   absl::MutexLock lock(&mutex_);
   if (WorkerView* worker = Find(id)) {
     worker->suspected = true;
-    latest_loss_ = clock_.Now();
+    latest_departure_ = clock_.Now();
     Publish();
   }
 }
@@ -212,7 +181,7 @@ std::vector<WorkerId> Cluster::Expire() {
     if (worker.last_heard + options_.lease <= now) expired.push_back(worker.id);
   }
   if (expired.empty()) return expired;
-  latest_loss_ = now;
+  latest_departure_ = now;
   std::erase_if(current_.workers, [this, now](const WorkerView& worker) {
     return worker.last_heard + options_.lease <= now;
   });
@@ -229,9 +198,9 @@ TimePoint Cluster::NextExpiry() const {
   return next;
 }
 
-std::optional<TimePoint> Cluster::LatestLoss() const {
+std::optional<TimePoint> Cluster::LatestDeparture() const {
   absl::MutexLock lock(&mutex_);
-  return latest_loss_;
+  return latest_departure_;
 }
 
 std::shared_ptr<const ClusterView> Cluster::View() const {

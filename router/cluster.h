@@ -33,10 +33,10 @@ class Cluster {
   Cluster(ClusterOptions options, const Clock& clock);
 
   // A name that is known already changes hands only to a younger incarnation.
-  // NOT_FOUND: another model than this router serves. FAILED_PRECONDITION: the weights differ from
-  // those of the live workers, or KV could not go from a prefill to a decode worker (layout, wire
-  // version), or the incarnation is older than the known one. INVALID_ARGUMENT: a field is missing,
-  // or the load cannot be.
+  // NOT_FOUND: another model than this router serves. FAILED_PRECONDITION: it does not agree with
+  // one of the workers that are not leaving (router/agreement.h), or its incarnation is older than
+  // the known one. INVALID_ARGUMENT: a field is missing, or the
+  // load cannot be.
   absl::Status Register(const v1::RegisterRequest& request);
   // NOT_FOUND when the lease has lapsed or was never there. INVALID_ARGUMENT for a load that cannot
   // be: the lease is not renewed.
@@ -61,15 +61,15 @@ class Cluster {
   std::vector<WorkerId> Expire();
   // When Expire is due next; kNoDeadline without workers.
   TimePoint NextExpiry() const;
-  // When a worker was last suspected, or dropped by Expire; nothing while none ever was.
-  std::optional<TimePoint> LatestLoss() const;
+  // When a worker was last suspected, dropped by Expire, or began to leave; nothing while none ever
+  // did.
+  std::optional<TimePoint> LatestDeparture() const;
 
   std::shared_ptr<const ClusterView> View() const;
   const ClusterOptions& options() const { return options_; }
 
  private:
-  absl::Status CheckAgrees(const v1::RegisterRequest& request) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckMayJoin(const WorkerView& joining) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   WorkerView* Find(const WorkerId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellListener() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -78,7 +78,7 @@ class Cluster {
   const Clock& clock_;
   mutable absl::Mutex mutex_;
   ClusterView current_ ABSL_GUARDED_BY(mutex_);
-  std::optional<TimePoint> latest_loss_ ABSL_GUARDED_BY(mutex_);
+  std::optional<TimePoint> latest_departure_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const ClusterView> published_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> listener_ ABSL_GUARDED_BY(mutex_);
 };

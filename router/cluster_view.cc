@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "router/agreement.h"
+
 namespace tandem {
 
 int32_t WorkerView::Sequences() const {
@@ -20,10 +22,13 @@ bool ClusterView::HasUsable(v1::WorkerRole role) const {
   });
 }
 
-std::vector<v1::KvPeer> ClusterView::KvPeers() const {
+std::vector<v1::KvPeer> ClusterView::KvPeersOf(const WorkerView& prefill) const {
   std::vector<v1::KvPeer> peers;
   for (const WorkerView& worker : workers) {
     if (worker.role != v1::WORKER_ROLE_DECODE) continue;
+    // One that is leaving need not have agreed with a prefill worker that came since.
+    if (worker.model_fingerprint != prefill.model_fingerprint) continue;
+    if (!CheckCanHandOver(prefill, worker).ok()) continue;
     v1::KvPeer& peer = peers.emplace_back();
     peer.set_name(worker.id.name);
     peer.set_epoch(worker.id.incarnation);

@@ -60,8 +60,8 @@ struct ClusterView {
   std::vector<WorkerView> workers;
 
   bool HasUsable(v1::WorkerRole role) const;
-  // The decode workers: where prefill workers may send KV.
-  std::vector<v1::KvPeer> KvPeers() const;
+  // The decode workers that a prefill worker may send KV to.
+  std::vector<v1::KvPeer> KvPeersOf(const WorkerView& prefill) const;
   // The routes that could be taken now.
   std::vector<v1::Route> Routes() const;
   // Prompt and output together; the least of all workers, 0 without one.

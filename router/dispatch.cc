@@ -32,7 +32,7 @@ void Dispatch::Decide() {
 
 RouteQuery Dispatch::Query(const ClusterView& view) const {
   RouteQuery query{
-      .wanted = spec_.wanted, .prompt_tokens = spec_.sequence.prompt_size(), .excluded = {}};
+      .wanted = spec_.wanted, .prompt_tokens = spec_.sequence.prompt_size(), .begun = begun_};
   for (const Exclusion& exclusion : excluded_) {
     const bool heard_of = std::any_of(
         view.workers.begin(), view.workers.end(), [&exclusion](const WorkerView& worker) {
@@ -91,6 +91,7 @@ void Dispatch::StartUnified() {
   reports_.accounted = true;  // nothing moves
   v1::GenerateOnWorkerRequest request;
   *request.mutable_sequence() = SequenceOfAttempt();
+  request.set_epoch(decision_.prefill.id.incarnation);
   AddSoFar(request);
   if (goes_on_) told_.ListenBehind();
   prefill_call_ = parts_.workers.Generate(EndpointOf(decision_.prefill), request, spec_.deadline,
@@ -108,6 +109,7 @@ v1::ReserveRequest Dispatch::ReserveFor(const RouteDecision& decision, uint64_t 
   request.set_cache_salt(spec_.sequence.cache_salt());
   *request.mutable_layout() = decision.prefill.layout;
   request.set_model_fingerprint(decision.prefill.model_fingerprint);
+  request.set_epoch(decision.decode.id.incarnation);
   return request;
 }
 
@@ -155,6 +157,7 @@ void Dispatch::StartPrefill() {
   v1::PrefillRequest request;
   *request.mutable_sequence() = SequenceOfAttempt();
   *request.mutable_target() = reserved_;
+  request.set_epoch(decision_.prefill.id.incarnation);
   prefill_call_ = parts_.workers.Prefill(EndpointOf(decision_.prefill), request, spec_.deadline,
                                          PrefillSideHandlers());
 }
@@ -274,6 +277,7 @@ void Dispatch::TellTokens(const WorkerView& worker, const v1::WorkerTokens& toke
         Annotate(fresh.status(), fmt::format("{} worker {}", Name(worker.role), worker.id.name)));
   }
   if (fresh->token_ids().empty()) return;
+  if (!begun_) begun_ = NumericsOfAttempt();
   if (interrupted_) {
     parts_.resumes.AddPause(interrupted_->cause, parts_.clock.Now() - interrupted_->since);
   }
@@ -286,6 +290,12 @@ void Dispatch::TellChoiceEnded(const WorkerView& worker, const v1::WorkerChoiceF
   if (ended() || !CheckIndex(worker, finish.index())) return;
   told_.End(finish.index());
   observer_.OnChoiceEnded(finish);
+}
+
+Begun Dispatch::NumericsOfAttempt() const {
+  const bool unified = decision_.route == v1::ROUTE_UNIFIED;
+  return {.prompt = NumericsOf(decision_.prefill),
+          .output = NumericsOf(unified ? decision_.prefill : decision_.decode)};
 }
 
 bool Dispatch::CheckIndex(const WorkerView& worker, int32_t index) {

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "router/cluster.h"
 #include "router/event_loop.h"
+#include "router/numerics.h"
 #include "router/request_spec.h"
 #include "router/resume_stats.h"
 #include "router/routing_policy.h"
@@ -189,6 +190,7 @@ class Dispatch {
   void TellChoiceEnded(const WorkerView& worker, const v1::WorkerChoiceFinish& finish);
   bool CheckIndex(const WorkerView& worker, int32_t index);
   void KeepFirstToken(const v1::WorkerTokens& tokens);
+  Begun NumericsOfAttempt() const;
   void SetAccounted();
 
   // dispatch_loss.cc. `worker` answered so, or was lost: goes elsewhere if that may help, else
@@ -206,7 +208,7 @@ class Dispatch {
   bool IsWorthWaiting(const absl::Status& nobody) const;
   void BePatient();
   void WaitForNews(const absl::Status& nobody);
-  void GiveUp(const absl::Status& last);
+  void GiveUp(const std::string& why);
   bool IsLeaving(const WorkerId& id) const;
   bool DependsOn(const std::vector<WorkerId>& workers) const;
   // Choices whose last token was told, and not that they ended.
@@ -228,6 +230,7 @@ class Dispatch {
   std::vector<Exclusion> excluded_;
   absl::Status last_failure_;
   ToldOutput told_;
+  std::optional<Begun> begun_;  // once the client was told a token
   bool settled_ = false;        // no choice needs more
   std::vector<bool> told_end_;  // per choice: its worker knows that it needs no more
 

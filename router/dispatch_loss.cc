@@ -159,7 +159,7 @@ void Dispatch::OnFailure(const WorkerView& worker, const CallEnd& end) {
   }
   if (IsLeaving(worker.id)) return Resume(ResumeCause::kLeaving);
   lost_.push_back(worker.id.name);
-  if (losses_ == parts_.resume_limits.max_resumes) return GiveUp(status);
+  if (losses_ == parts_.resume_limits.max_resumes) return GiveUp(std::string(status.message()));
   ++losses_;
   Resume(CauseOf(end));
 }
@@ -226,12 +226,13 @@ void Dispatch::BePatient() {
   });
 }
 
-// Nobody can take a request that is new, but a worker was lost of late: it, or another in its
-// place, may be back in a moment.
+// Nobody can take a request that is new, but a worker was lost or left of late: it, or another in
+// its place, may be there in a moment.
 bool Dispatch::IsWorthWaiting(const absl::Status& nobody) const {
-  const std::optional<TimePoint> loss = parts_.cluster.LatestLoss();
-  return loss && parts_.resume_limits.max_resumes > 0 && last_failure_.ok() &&
-         absl::IsUnavailable(nobody) && parts_.clock.Now() < *loss + parts_.resume_limits.max_wait;
+  const std::optional<TimePoint> departure = parts_.cluster.LatestDeparture();
+  return departure && parts_.resume_limits.max_resumes > 0 && last_failure_.ok() &&
+         absl::IsUnavailable(nobody) &&
+         parts_.clock.Now() < *departure + parts_.resume_limits.max_wait;
 }
 
 void Dispatch::EndWhatIsOver() {
@@ -249,21 +250,22 @@ void Dispatch::EndWhatIsOver() {
 void Dispatch::WaitForNews(const absl::Status& nobody) {
   if (wait_until_ == TimePoint{}) BePatient();
   if (parts_.clock.Now() >= wait_until_) {
-    return GiveUp(last_failure_.ok() ? nobody : last_failure_);
+    if (resumes_ == 0 && lost_.empty()) return Fail(last_failure_.ok() ? nobody : last_failure_);
+    const std::string why(nobody.message());
+    if (last_failure_.ok()) return GiveUp(why);
+    return GiveUp(fmt::format("{}; then {}", std::string(last_failure_.message()), why));
   }
   state_ = State::kWaiting;
   spdlog::debug("wait request={} for=\"{}\"", spec_.id, std::string(nobody.message()));
 }
 
-void Dispatch::GiveUp(const absl::Status& last) {
-  if (resumes_ == 0 && lost_.empty()) return Fail(last);
+void Dispatch::GiveUp(const std::string& why) {
   parts_.resumes.CountGaveUp();
   if (parts_.clock.Now() >= spec_.deadline) {
-    return Fail(DeadlineExceeded("the deadline passed while no worker could go on; lost: {}",
-                                 fmt::join(lost_, ", ")));
+    return Fail(DeadlineExceeded("the deadline passed while no worker could go on: {}; lost: {}",
+                                 why, fmt::join(lost_, ", ")));
   }
-  Fail(Unavailable("{}; resumed {} times, lost: {}", std::string(last.message()), resumes_,
-                   fmt::join(lost_, ", ")));
+  Fail(Unavailable("{}; resumed {} times, lost: {}", why, resumes_, fmt::join(lost_, ", ")));
 }
 
 void Dispatch::Finish() {

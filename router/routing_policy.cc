@@ -17,11 +17,20 @@ constexpr NamedPolicy kPolicies[] = {
     {"round-robin", NewRoundRobinPolicy},
 };
 
-std::string_view State(const ClusterView& view, v1::WorkerRole role) {
+bool WasTried(const WorkerView& worker, const RouteQuery& query) {
+  return std::find(query.excluded.begin(), query.excluded.end(), worker.id) != query.excluded.end();
+}
+
+std::string State(const ClusterView& view, v1::WorkerRole role, const RouteQuery& query) {
+  for (const WorkerView& worker : view.workers) {
+    if (worker.role != role || !worker.usable() || !query.begun) continue;
+    const absl::Status status = CheckGoesOn(worker, *query.begun);
+    if (!status.ok()) return std::string(status.message());
+  }
   if (view.HasUsable(role)) return "ready, but tried already";
   const bool known = std::any_of(view.workers.begin(), view.workers.end(),
                                  [role](const WorkerView& worker) { return worker.role == role; });
-  return known ? "not answering" : "none registered";
+  return known ? "not answering or leaving" : "none registered";
 }
 
 }  // namespace
@@ -44,21 +53,21 @@ std::vector<const WorkerView*> Candidates(const ClusterView& view, v1::WorkerRol
                                           const RouteQuery& query) {
   std::vector<const WorkerView*> candidates;
   for (const WorkerView& worker : view.workers) {
-    const bool tried =
-        std::find(query.excluded.begin(), query.excluded.end(), worker.id) != query.excluded.end();
-    if (worker.role == role && worker.usable() && !tried) candidates.push_back(&worker);
+    if (worker.role != role || !worker.usable() || WasTried(worker, query)) continue;
+    if (query.begun && !CheckGoesOn(worker, *query.begun).ok()) continue;
+    candidates.push_back(&worker);
   }
   return candidates;
 }
 
-absl::Status NoWorkerFor(v1::Route wanted, const ClusterView& view) {
-  const std::string_view unified = State(view, v1::WORKER_ROLE_UNIFIED);
-  const std::string_view prefill = State(view, v1::WORKER_ROLE_PREFILL);
-  const std::string_view decode = State(view, v1::WORKER_ROLE_DECODE);
-  if (wanted == v1::ROUTE_UNIFIED) {
+absl::Status NoWorkerFor(const ClusterView& view, const RouteQuery& query) {
+  const std::string unified = State(view, v1::WORKER_ROLE_UNIFIED, query);
+  const std::string prefill = State(view, v1::WORKER_ROLE_PREFILL, query);
+  const std::string decode = State(view, v1::WORKER_ROLE_DECODE, query);
+  if (query.wanted == v1::ROUTE_UNIFIED) {
     return Unavailable("route=unified needs a unified worker: {}", unified);
   }
-  if (wanted == v1::ROUTE_DISAGGREGATED) {
+  if (query.wanted == v1::ROUTE_DISAGGREGATED) {
     return Unavailable("route=disaggregated needs a prefill worker ({}) and a decode worker ({})",
                        prefill, decode);
   }

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "router/cluster_view.h"
+#include "router/numerics.h"
 
 namespace tandem {
 
@@ -15,6 +17,7 @@ struct RouteQuery {
   v1::Route wanted = v1::ROUTE_AUTO;
   int32_t prompt_tokens = 0;
   std::vector<WorkerId> excluded;  // tried already for this request
+  std::optional<Begun> begun;      // the client has tokens that others may not differ from
 };
 
 // Unified on `prefill` (then `decode` is absent), or prefill on one worker and decode on the other.
@@ -48,6 +51,6 @@ std::vector<std::string> RoutingPolicyNames();
 std::vector<const WorkerView*> Candidates(const ClusterView& view, v1::WorkerRole role,
                                           const RouteQuery& query);
 // The error of a query for which there is no candidate.
-absl::Status NoWorkerFor(v1::Route wanted, const ClusterView& view);
+absl::Status NoWorkerFor(const ClusterView& view, const RouteQuery& query);
 
 }  // namespace tandem

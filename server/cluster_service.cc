@@ -17,12 +17,11 @@ int64_t Millis(Duration duration) {
 // Who sends KV learns where it may go.
 void FillKvPeers(const ClusterView& view, const std::string& name,
                  v1::HeartbeatResponse& response) {
-  const bool sends =
-      std::any_of(view.workers.begin(), view.workers.end(), [&name](const WorkerView& worker) {
-        return worker.id.name == name && worker.role == v1::WORKER_ROLE_PREFILL;
-      });
-  if (!sends) return;
-  for (v1::KvPeer& peer : view.KvPeers()) *response.add_kv_peers() = std::move(peer);
+  const auto asking =
+      std::find_if(view.workers.begin(), view.workers.end(),
+                   [&name](const WorkerView& worker) { return worker.id.name == name; });
+  if (asking == view.workers.end() || asking->role != v1::WORKER_ROLE_PREFILL) return;
+  for (v1::KvPeer& peer : view.KvPeersOf(*asking)) *response.add_kv_peers() = std::move(peer);
 }
 
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const absl::Status& status) {

@@ -9,6 +9,9 @@
 namespace tandem {
 namespace {
 
+// No worker holds blocks that long for a sender that says nothing.
+constexpr std::chrono::hours kLongestLease(24);
+
 int64_t Micros(Duration duration) {
   return std::chrono::duration_cast<std::chrono::microseconds>(duration).count();
 }
@@ -218,12 +221,23 @@ DecodeRequest ToDecodeRequest(const v1::DecodeRequest& request, TimePoint deadli
   return decode;
 }
 
-HandoffTarget ToHandoffTarget(const v1::KvTarget& target) {
-  return {.data_address = target.data_address(),
-          .reservation = ReservationId(target.reservation_id()),
-          .epoch = target.epoch(),
-          .cached_tokens = target.cached_tokens(),
-          .lease = std::chrono::milliseconds(target.lease_ms())};
+absl::StatusOr<HandoffTarget> ToHandoffTarget(const v1::PrefillRequest& request) {
+  const v1::KvTarget& target = request.target();
+  const int32_t prompt_tokens = request.sequence().prompt_size();
+  if (target.cached_tokens() < 0 || target.cached_tokens() > prompt_tokens) {
+    return InvalidArgument("KV target: cached_tokens={}: must be from 0 to the prompt's {}",
+                           target.cached_tokens(), prompt_tokens);
+  }
+  const std::chrono::milliseconds longest = kLongestLease;
+  if (target.lease_ms() < 0 || target.lease_ms() > longest.count()) {
+    return InvalidArgument("KV target: lease_ms={}: must be from 0 to {}", target.lease_ms(),
+                           longest.count());
+  }
+  return HandoffTarget{.data_address = target.data_address(),
+                       .reservation = ReservationId(target.reservation_id()),
+                       .epoch = target.epoch(),
+                       .cached_tokens = target.cached_tokens(),
+                       .lease = std::chrono::milliseconds(target.lease_ms())};
 }
 
 v1::TokenLogprobs ToTokenLogprobs(const SampledToken& token) {

@@ -20,7 +20,8 @@ absl::StatusOr<KvLayout> ToKvLayout(const v1::KvLayout& layout);
 absl::StatusOr<ReserveRequest> ToReserveRequest(const v1::ReserveRequest& request,
                                                 TimePoint deadline);
 DecodeRequest ToDecodeRequest(const v1::DecodeRequest& request, TimePoint deadline);
-HandoffTarget ToHandoffTarget(const v1::KvTarget& target);
+// INVALID_ARGUMENT for more cached tokens than the prompt has, or a lease that cannot be.
+absl::StatusOr<HandoffTarget> ToHandoffTarget(const v1::PrefillRequest& request);
 
 enum class LogprobsWanted : uint8_t { kNo, kYes };
 v1::WorkerTokens ToWorkerTokens(std::span<const SampledToken> tokens, LogprobsWanted logprobs);

@@ -142,16 +142,15 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const abs
 
 }  // namespace
 
-absl::Status WorkerService::CheckRole(Role wanted) const {
-  const Role role = engine_.options().role;
-  if (role == wanted) return absl::OkStatus();
-  return FailedPrecondition("this is a {} worker; the call needs a {} worker", Name(ToProto(role)),
-                            Name(ToProto(wanted)));
-}
-
-absl::Status WorkerService::CheckEpoch(uint64_t epoch) const {
-  if (epoch == engine_.options().epoch) return absl::OkStatus();
-  return NotFound("the reservation belongs to an earlier life of this worker");
+absl::Status WorkerService::CheckMeant(Role role, uint64_t epoch) const {
+  const EngineOptions& self = engine_.options();
+  if (self.role != role) {
+    return FailedPrecondition("this is a {} worker; the call needs a {} worker",
+                              Name(ToProto(self.role)), Name(ToProto(role)));
+  }
+  if (self.epoch == epoch) return absl::OkStatus();
+  return NotFound("the call is meant for life {} of this worker; this is life {}", epoch,
+                  self.epoch);
 }
 
 grpc::ServerWriteReactor<v1::WorkerEvent>* WorkerService::Generate(
@@ -159,7 +158,7 @@ grpc::ServerWriteReactor<v1::WorkerEvent>* WorkerService::Generate(
   MarkAnswered(*context);
   const v1::SequenceRequest& sequence = request->sequence();
   auto* stream = new EventStream(*context, engine_, RequestId(sequence.request_id()));
-  if (absl::Status status = CheckRole(Role::kUnified); !status.ok()) {
+  if (absl::Status status = CheckMeant(Role::kUnified, request->epoch()); !status.ok()) {
     stream->Fail(status);
     return stream;
   }
@@ -173,12 +172,14 @@ grpc::ServerWriteReactor<v1::WorkerEvent>* WorkerService::Prefill(
   MarkAnswered(*context);
   const v1::SequenceRequest& sequence = request->sequence();
   auto* stream = new EventStream(*context, engine_, RequestId(sequence.request_id()));
-  if (absl::Status status = CheckRole(Role::kPrefill); !status.ok()) {
+  absl::Status status = CheckMeant(Role::kPrefill, request->epoch());
+  const absl::StatusOr<HandoffTarget> target = ToHandoffTarget(*request);
+  status.Update(target.status());
+  if (!status.ok()) {
     stream->Fail(status);
     return stream;
   }
-  engine_.SubmitPrefill(ToEngineRequest(sequence, DeadlineOf(*context)),
-                        ToHandoffTarget(request->target()),
+  engine_.SubmitPrefill(ToEngineRequest(sequence, DeadlineOf(*context)), *target,
                         NewSink(*stream, sequence, load_changed_));
   return stream;
 }
@@ -188,9 +189,7 @@ grpc::ServerWriteReactor<v1::WorkerEvent>* WorkerService::Decode(
   MarkAnswered(*context);
   const v1::SequenceRequest& sequence = request->sequence();
   auto* stream = new EventStream(*context, engine_, RequestId(sequence.request_id()));
-  absl::Status status = CheckRole(Role::kDecode);
-  if (status.ok()) status = CheckEpoch(request->epoch());
-  if (!status.ok()) {
+  if (absl::Status status = CheckMeant(Role::kDecode, request->epoch()); !status.ok()) {
     stream->Fail(status);
     return stream;
   }
@@ -203,7 +202,9 @@ grpc::ServerUnaryReactor* WorkerService::Reserve(grpc::CallbackServerContext* co
                                                  const v1::ReserveRequest* request,
                                                  v1::ReserveResponse* response) {
   MarkAnswered(*context);
-  if (absl::Status status = CheckRole(Role::kDecode); !status.ok()) return Answer(*context, status);
+  if (absl::Status status = CheckMeant(Role::kDecode, request->epoch()); !status.ok()) {
+    return Answer(*context, status);
+  }
   const absl::StatusOr<ReserveRequest> wanted = ToReserveRequest(*request, DeadlineOf(*context));
   if (!wanted.ok()) return Answer(*context, wanted.status());
   auto* call = new ReserveCall(engine_, *context);
@@ -223,8 +224,7 @@ grpc::ServerUnaryReactor* WorkerService::Release(grpc::CallbackServerContext* co
                                                  const v1::ReleaseRequest* request,
                                                  v1::ReleaseResponse*) {
   MarkAnswered(*context);
-  absl::Status status = CheckRole(Role::kDecode);
-  if (status.ok()) status = CheckEpoch(request->epoch());
+  const absl::Status status = CheckMeant(Role::kDecode, request->epoch());
   if (status.ok()) engine_.Release(ReservationId(request->reservation_id()));
   load_changed_();
   return Answer(*context, status);

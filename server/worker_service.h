@@ -38,8 +38,8 @@ class WorkerService final : public v1::Worker::CallbackService {
                                       v1::EndChoiceResponse* response) override;
 
  private:
-  absl::Status CheckRole(Role wanted) const;
-  absl::Status CheckEpoch(uint64_t epoch) const;
+  // FAILED_PRECONDITION for a worker of another role, NOT_FOUND for another life of this one.
+  absl::Status CheckMeant(Role role, uint64_t epoch) const;
 
   Engine& engine_;
   const std::string data_address_;

@@ -38,7 +38,7 @@ class LeastLoadedPolicy final : public RoutingPolicy {
       decode = best(v1::WORKER_ROLE_DECODE);
     }
     const bool both = prefill != nullptr && decode != nullptr;
-    if (unified == nullptr && !both) return NoWorkerFor(query.wanted, view);
+    if (unified == nullptr && !both) return NoWorkerFor(view, query);
     if (!both ||
         (unified != nullptr && Load(*unified) <= std::max(Load(*prefill), Load(*decode)))) {
       return RouteDecision{.route = v1::ROUTE_UNIFIED, .prefill = *unified, .decode = {}};

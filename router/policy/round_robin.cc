@@ -12,7 +12,7 @@ class RoundRobinPolicy final : public RoutingPolicy {
     const auto decode = Candidates(view, v1::WORKER_ROLE_DECODE, query);
     const bool may_unify = query.wanted != v1::ROUTE_DISAGGREGATED && !unified.empty();
     const bool may_split = query.wanted != v1::ROUTE_UNIFIED && !prefill.empty() && !decode.empty();
-    if (!may_unify && !may_split) return NoWorkerFor(query.wanted, view);
+    if (!may_unify && !may_split) return NoWorkerFor(view, query);
     // With both routes possible a worker's turn comes at every second request.
     const uint64_t round = may_unify && may_split ? turn / 2 : turn;
     if (may_unify && (!may_split || turn % 2 == 0)) {

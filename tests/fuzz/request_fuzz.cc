@@ -97,13 +97,17 @@ class HostileWorkers {
                        worker.AvailableBlocks() >= 0,
                    "a load of less than nothing");
     }
+    for (const WorkerView& worker : view->workers) {
+      for (const v1::KvPeer& peer : view->KvPeersOf(worker)) {
+        TANDEM_CHECK(names.contains(peer.name()), "a peer that there is not");
+      }
+    }
     for (const auto& policy : policies_) {
       for (const v1::Route wanted : {v1::ROUTE_AUTO, v1::ROUTE_UNIFIED, v1::ROUTE_DISAGGREGATED}) {
         const auto decision = policy->Choose(*view, {.wanted = wanted, .prompt_tokens = 5});
         if (decision.ok()) TANDEM_CHECK(names.contains(decision->prefill.id.name), "a stranger");
       }
     }
-    TANDEM_CHECK(view->KvPeers().size() <= names.size(), "a peer that there is not");
   }
 
  private:

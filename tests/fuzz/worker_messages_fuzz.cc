@@ -56,6 +56,12 @@ void OfPrefill(std::string_view bytes) {
   if (!ParseMessage(bytes, message).ok()) return;
   const EngineRequest request = ToEngineRequest(message.sequence(), kNoDeadline);
   if (CheckRequest(request, kLimits).ok()) ExpectComputable(request);
+  const absl::StatusOr<HandoffTarget> target = ToHandoffTarget(message);
+  if (!target.ok()) return;
+  TANDEM_CHECK(target->cached_tokens >= 0 &&
+                   static_cast<size_t>(target->cached_tokens) <= request.prompt.size(),
+               "more cached than there is");
+  TANDEM_CHECK(target->lease >= Duration::zero(), "a lease that overflowed");
 }
 
 void OfReserve(std::string_view bytes) {

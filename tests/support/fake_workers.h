@@ -17,6 +17,7 @@ class FakeWorkers final : public WorkerClient {
     std::string name;
     v1::SequenceRequest sequence;
     StreamHandlers handlers;
+    uint64_t epoch = 0;  // of the worker that is meant
     bool open = true;
   };
   struct Reservation {
@@ -30,19 +31,19 @@ class FakeWorkers final : public WorkerClient {
                                        const v1::GenerateOnWorkerRequest& request, TimePoint,
                                        StreamHandlers handlers) override {
     so_far = {request.so_far().begin(), request.so_far().end()};
-    return Open("generate " + worker.id.name, request.sequence(), std::move(handlers));
+    return Open("generate " + worker.id.name, request, std::move(handlers));
   }
   std::unique_ptr<WorkerCall> Prefill(const WorkerEndpoint& worker,
                                       const v1::PrefillRequest& request, TimePoint,
                                       StreamHandlers handlers) override {
     target = request.target();
-    return Open("prefill " + worker.id.name, request.sequence(), std::move(handlers));
+    return Open("prefill " + worker.id.name, request, std::move(handlers));
   }
   std::unique_ptr<WorkerCall> Decode(const WorkerEndpoint& worker, const v1::DecodeRequest& request,
                                      TimePoint, StreamHandlers handlers) override {
     so_far = {request.so_far().begin(), request.so_far().end()};
     first_tokens = {request.first_tokens().begin(), request.first_tokens().end()};
-    return Open("decode " + worker.id.name, request.sequence(), std::move(handlers));
+    return Open("decode " + worker.id.name, request, std::move(handlers));
   }
   std::unique_ptr<WorkerCall> Reserve(const WorkerEndpoint& worker,
                                       const v1::ReserveRequest& request, TimePoint,
@@ -98,10 +99,13 @@ class FakeWorkers final : public WorkerClient {
     const std::shared_ptr<Call> call_;
   };
 
-  std::unique_ptr<WorkerCall> Open(std::string name, const v1::SequenceRequest& sequence,
+  template <typename Request>
+  std::unique_ptr<WorkerCall> Open(std::string name, const Request& request,
                                    StreamHandlers handlers) {
-    auto call = std::make_shared<Stream>(
-        Stream{.name = std::move(name), .sequence = sequence, .handlers = std::move(handlers)});
+    auto call = std::make_shared<Stream>(Stream{.name = std::move(name),
+                                                .sequence = request.sequence(),
+                                                .handlers = std::move(handlers),
+                                                .epoch = request.epoch()});
     streams.push_back(call);
     return std::make_unique<Handle<Stream>>(call);
   }

@@ -94,7 +94,8 @@ class RouterFixture : public testing::Test {
     return options;
   }
 
-  void Join(const std::string& name, v1::WorkerRole role, uint64_t incarnation = 1) {
+  static v1::RegisterRequest Registration(const std::string& name, v1::WorkerRole role,
+                                          uint64_t incarnation = 1) {
     v1::RegisterRequest request;
     request.set_name(name);
     request.set_incarnation(incarnation);
@@ -106,8 +107,16 @@ class RouterFixture : public testing::Test {
     request.mutable_layout()->set_dtype("bf16");
     request.set_data_address("tcp:" + name + ":2");
     request.set_wire_version(2);
-    ASSERT_TRUE(cluster_.Register(request).ok());
+    request.set_device("cpu");
+    return request;
+  }
+  void Join(const v1::RegisterRequest& request) {
+    const absl::Status joined = cluster_.Register(request);
+    ASSERT_TRUE(joined.ok()) << joined;
     loop_.RunReady();
+  }
+  void Join(const std::string& name, v1::WorkerRole role, uint64_t incarnation = 1) {
+    Join(Registration(name, role, incarnation));
   }
   // The worker reports; why it is not ready, if it is not.
   void Beat(const std::string& name, const std::string& not_ready = "") {

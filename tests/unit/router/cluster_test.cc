@@ -53,6 +53,16 @@ class ClusterTest : public testing::Test {
     return names;
   }
 
+  std::vector<std::string> PeersOf(const std::string& prefill) {
+    std::vector<std::string> names;
+    const auto view = cluster_.View();
+    for (const WorkerView& worker : view->workers) {
+      if (worker.id.name != prefill) continue;
+      for (const v1::KvPeer& peer : view->KvPeersOf(worker)) names.push_back(peer.name());
+    }
+    return names;
+  }
+
   FakeClock clock_;
   Cluster cluster_{{.model = "sample", .lease = seconds(5), .heartbeat = seconds(1)}, clock_};
 };
@@ -198,20 +208,65 @@ TEST_F(ClusterTest, KvThatCannotBeHandedOverIsRefusedAtTheDoor) {
   ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
   v1::RegisterRequest other = Worker("d", v1::WORKER_ROLE_DECODE);
   other.set_wire_version(3);
-  ExpectDisagree(other, {"wire version 3 of d", "2 of p"});
+  ExpectDisagree(other, {"wire version 2 of p", "3 of d"});
   other = Worker("d", v1::WORKER_ROLE_DECODE);
   other.mutable_layout()->set_dtype("f16");
-  ExpectDisagree(other, {"KV layout of d", "f16", "of p", "bf16"});
+  ExpectDisagree(other, {"KV layout of p", "bf16", "of d", "f16"});
   other = Worker("d", v1::WORKER_ROLE_DECODE);
   other.mutable_layout()->set_num_kv_heads(8);
   ExpectDisagree(other, {"num_kv_heads is 2 at the sender and 8 at the receiver"});
-  // Those who never meet need not agree.
-  other.set_role(v1::WORKER_ROLE_UNIFIED);
+  // Those who never meet may frame and lay out KV as they like.
+  other = Worker("u", v1::WORKER_ROLE_UNIFIED);
   other.set_wire_version(3);
+  other.mutable_layout()->set_block_tokens(64);
   EXPECT_TRUE(cluster_.Register(other).ok());
+}
+
+// By its route and when it is resumed a request may come to any of them.
+TEST_F(ClusterTest, WorkersThatWouldSayOtherTokensAreRefusedAtTheDoor) {
+  ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
+  v1::RegisterRequest other = Worker("u", v1::WORKER_ROLE_UNIFIED);
+  other.mutable_layout()->set_dtype("f8e4m3");
+  ExpectDisagree(other, {"KV type f8e4m3 of unified worker u", "bf16 of prefill worker p"});
   other = Worker("p2", v1::WORKER_ROLE_PREFILL);
   other.mutable_layout()->set_dtype("f16");
-  EXPECT_TRUE(cluster_.Register(other).ok());
+  ExpectDisagree(other, {"KV type f16 of prefill worker p2", "bf16 of prefill worker p"});
+  v1::RegisterRequest wide = Worker("d", v1::WORKER_ROLE_DECODE);
+  wide.mutable_layout()->set_dtype("f32");
+  ASSERT_TRUE(cluster_.Register(wide).ok()) << "what is widened loses nothing";
+  ExpectDisagree(Worker("d2", v1::WORKER_ROLE_DECODE),
+                 {"KV type bf16 of decode worker d2", "f32 of decode worker d"});
+  // A unified worker would have to be like both.
+  for (const char* dtype : {"bf16", "f32"}) {
+    other = Worker("u", v1::WORKER_ROLE_UNIFIED);
+    other.mutable_layout()->set_dtype(dtype);
+    ExpectDisagree(other, {"of unified worker u"});
+  }
+}
+
+TEST_F(ClusterTest, OtherWeightsMayComeOnceTheOldOnesLeave) {
+  ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
+  ASSERT_TRUE(cluster_.Register(Worker("d", v1::WORKER_ROLE_DECODE)).ok());
+  v1::RegisterRequest p2 = Worker("p2", v1::WORKER_ROLE_PREFILL);
+  p2.set_model_fingerprint(3);
+  p2.mutable_layout()->set_dtype("f16");
+  p2.set_wire_version(3);
+  v1::RegisterRequest d2 = Worker("d2", v1::WORKER_ROLE_DECODE);
+  d2.set_model_fingerprint(3);
+  d2.mutable_layout()->set_dtype("f16");
+  d2.set_wire_version(3);
+  ExpectDisagree(p2, {"0000000000000003 of p2", "0000000000000001 of d", "others are leaving"});
+  cluster_.Deregister("d", 10);
+  ExpectDisagree(p2, {"0000000000000001 of p"});
+  EXPECT_EQ(cluster_.LatestDeparture(), clock_.Now());
+  cluster_.Deregister("p", 10);
+  ASSERT_TRUE(cluster_.Register(p2).ok());
+  ASSERT_TRUE(cluster_.Register(d2).ok());
+  EXPECT_THAT(Names(), ElementsAre("d", "d2", "p", "p2"));
+  // Each prefill worker sends to its own kind.
+  EXPECT_THAT(PeersOf("p"), ElementsAre("d"));
+  EXPECT_THAT(PeersOf("p2"), ElementsAre("d2"));
+  EXPECT_THAT(cluster_.View()->Routes(), ElementsAre(v1::ROUTE_DISAGGREGATED));
 }
 
 // Wherever the memory of the receiver is.
@@ -225,7 +280,8 @@ TEST_F(ClusterTest, KvThatCanBeConvertedIsHandedOver) {
     ASSERT_TRUE(cluster_.Register(decode).ok());
     EXPECT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
     // Not the other way round: the direction counts.
-    v1::RegisterRequest narrow = Worker("d2", v1::WORKER_ROLE_DECODE);
+    v1::RegisterRequest narrow = Worker("d", v1::WORKER_ROLE_DECODE);
+    narrow.set_incarnation(11);
     narrow.set_device(device);
     narrow.mutable_layout()->set_dtype("f8e4m3");
     ExpectDisagree(narrow, {"bf16 cannot be turned into f8e4m3"});
@@ -238,7 +294,7 @@ TEST_F(ClusterTest, DecodeWorkersAreThePeersForKv) {
   ASSERT_TRUE(cluster_.Register(Worker("d", v1::WORKER_ROLE_DECODE)).ok());
   ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
   ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
-  const auto peers = cluster_.View()->KvPeers();
+  const auto peers = cluster_.View()->KvPeersOf(cluster_.View()->workers[1]);
   ASSERT_EQ(peers.size(), 1u);
   EXPECT_EQ(peers[0].name(), "d");
   EXPECT_EQ(peers[0].epoch(), 10u);
@@ -249,9 +305,12 @@ TEST_F(ClusterTest, WorkersThatMoveKvSayHow) {
   v1::RegisterRequest worker = Worker("d", v1::WORKER_ROLE_DECODE);
   worker.clear_data_address();
   EXPECT_TRUE(absl::IsInvalidArgument(cluster_.Register(worker)));
-  worker = Worker("p", v1::WORKER_ROLE_PREFILL);
-  worker.clear_layout();
-  EXPECT_TRUE(absl::IsInvalidArgument(cluster_.Register(worker)));
+  for (const v1::WorkerRole role :
+       {v1::WORKER_ROLE_PREFILL, v1::WORKER_ROLE_DECODE, v1::WORKER_ROLE_UNIFIED}) {
+    worker = Worker("p", role);
+    worker.clear_layout();
+    EXPECT_TRUE(absl::IsInvalidArgument(cluster_.Register(worker)));
+  }
   worker = Worker("p", v1::WORKER_ROLE_PREFILL);
   worker.clear_wire_version();
   EXPECT_TRUE(absl::IsInvalidArgument(cluster_.Register(worker)));

@@ -6,6 +6,7 @@ namespace tandem {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
 class LeavingTest : public ResumeFixture {};
@@ -64,16 +65,35 @@ TEST_F(LeavingTest, ALeavingWorkerFinishesWhatNobodyElseCanTake) {
   Say("generate u0", {10});
   Leave("u0");
   EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
-  RecordingStream refused;
-  ASSERT_TRUE(router_.Submit(Ask(v1::ROUTE_UNIFIED), kNoDeadline, refused).ok());
-  loop_.RunReady();
-  ASSERT_TRUE(refused.end.has_value());
-  EXPECT_TRUE(absl::IsUnavailable(*refused.end)) << "it takes nothing new";
   Join("u1", kUnifiedRole);  // now somebody can
   EXPECT_THAT(workers_.Open(), ElementsAre("generate u1"));
   Say("generate u1", {11, 12, 13});
   Finish("generate u1", kLength);
   ExpectTheAnswer(1);
+}
+
+TEST_F(LeavingTest, ANewRequestWaitsForWhoComesInALeavingWorkersPlace) {
+  Join("u0", kUnifiedRole);
+  Leave("u0");
+  Submit(Ask(v1::ROUTE_UNIFIED));
+  EXPECT_THAT(workers_.Open(), IsEmpty()) << "it takes nothing new";
+  EXPECT_FALSE(stream_.end.has_value());
+  Join("u1", kUnifiedRole);
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u1"));
+  Say("generate u1", {10, 11, 12, 13});
+  Finish("generate u1", kLength);
+  ExpectTheAnswer(0);
+}
+
+TEST_F(LeavingTest, ANewRequestIsRefusedWhenNobodyCameInALeavingWorkersPlace) {
+  Join("u0", kUnifiedRole);
+  Leave("u0");
+  Submit(Ask(v1::ROUTE_UNIFIED));
+  for (int i = 0; i < 4; ++i) {
+    clock_.Advance(std::chrono::seconds(3));
+    for (const char* name : {"u0", "p0", "d0"}) Beat(name);  // it still ends what it has
+  }
+  ExpectFailed(absl::StatusCode::kUnavailable, "needs a unified worker: not answering or leaving");
 }
 
 TEST_F(LeavingTest, ALeavingPrefillWorkerEndsWhatItHasBegun) {

@@ -1,5 +1,10 @@
 #include "server/worker_messages.h"
 
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -8,6 +13,7 @@ namespace {
 
 using std::chrono::microseconds;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 v1::SequenceRequest Sequence() {
   v1::SequenceRequest sequence;
@@ -102,6 +108,12 @@ TEST(ToReserveRequestTest, ALayoutThatCannotBeIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
+v1::PrefillRequest PrefillOf(int32_t prompt_tokens) {
+  v1::PrefillRequest request;
+  for (int32_t i = 0; i < prompt_tokens; ++i) request.mutable_sequence()->add_prompt(i);
+  return request;
+}
+
 TEST(ToReserveResponseTest, WhatTheSenderIsTold) {
   const v1::ReserveResponse response = ToProto({.id = ReservationId(3),
                                                 .epoch = 4,
@@ -110,12 +122,15 @@ TEST(ToReserveResponseTest, WhatTheSenderIsTold) {
                                                 .queued = microseconds(250)},
                                                "tcp:host:1");
   EXPECT_EQ(response.queued_us(), 250);
-  const HandoffTarget target = ToHandoffTarget(response.target());
-  EXPECT_EQ(target.data_address, "tcp:host:1");
-  EXPECT_EQ(target.reservation.value(), 3u);
-  EXPECT_EQ(target.epoch, 4u);
-  EXPECT_EQ(target.cached_tokens, 48);
-  EXPECT_EQ(target.lease, std::chrono::seconds(3));
+  v1::PrefillRequest prefill = PrefillOf(48);
+  *prefill.mutable_target() = response.target();
+  const auto target = ToHandoffTarget(prefill);
+  ASSERT_TRUE(target.ok()) << target.status();
+  EXPECT_EQ(target->data_address, "tcp:host:1");
+  EXPECT_EQ(target->reservation.value(), 3u);
+  EXPECT_EQ(target->epoch, 4u);
+  EXPECT_EQ(target->cached_tokens, 48);
+  EXPECT_EQ(target->lease, std::chrono::seconds(3));
 }
 
 SampledToken Token(int32_t id, float logprob) {
@@ -163,19 +178,48 @@ TEST(ToEngineRequestTest, WhatWasSaidTravelsToWhoGoesOn) {
   }
 }
 
-TEST(ToHandoffTargetTest, CarriesWhatNeedNotBeSent) {
-  v1::KvTarget target;
-  target.set_data_address("host:1");
-  target.set_reservation_id(3);
-  target.set_epoch(4);
-  target.set_cached_tokens(5);
-  target.set_lease_ms(3000);
-  const HandoffTarget handoff = ToHandoffTarget(target);
-  EXPECT_EQ(handoff.data_address, "host:1");
-  EXPECT_EQ(handoff.reservation.value(), 3u);
-  EXPECT_EQ(handoff.epoch, 4u);
-  EXPECT_EQ(handoff.cached_tokens, 5);
-  EXPECT_EQ(handoff.lease, std::chrono::seconds(3));
+// Both ends of what is allowed, and what is beyond them: the prompt less what is cached, and a
+// lease in nanoseconds, are computed with.
+TEST(ToHandoffTargetTest, CachedTokensAreOfThePrompt) {
+  constexpr int32_t kLeast = std::numeric_limits<int32_t>::min();
+  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+  v1::PrefillRequest request = PrefillOf(5);
+  for (const auto& [cached, fine] : std::vector<std::pair<int32_t, bool>>{
+           {kLeast, false}, {-1, false}, {0, true}, {5, true}, {6, false}, {kMost, false}}) {
+    request.mutable_target()->set_cached_tokens(cached);
+    const absl::Status status = ToHandoffTarget(request).status();
+    EXPECT_EQ(status.ok(), fine) << cached;
+    if (fine) continue;
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("cached_tokens=" + std::to_string(cached)));
+  }
+}
+
+TEST(ToHandoffTargetTest, LeasesAreBounded) {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kDay = 24 * 60 * 60 * 1000;
+  v1::PrefillRequest request = PrefillOf(5);
+  for (const auto& [lease_ms, fine] :
+       std::vector<std::pair<int64_t, bool>>{{kLeast, false},
+                                             {-1, false},
+                                             {0, true},
+                                             {kDay, true},
+                                             {kDay + 1, false},
+                                             {kMost / 1000000, false},
+                                             {kMost, false}}) {
+    request.mutable_target()->set_lease_ms(lease_ms);
+    const auto target = ToHandoffTarget(request);
+    EXPECT_EQ(target.ok(), fine) << lease_ms;
+    if (fine) {
+      EXPECT_EQ(target->lease, std::chrono::milliseconds(lease_ms));
+      continue;
+    }
+    EXPECT_TRUE(absl::IsInvalidArgument(target.status())) << target.status();
+    EXPECT_THAT(std::string(target.status().message()),
+                HasSubstr("lease_ms=" + std::to_string(lease_ms)));
+  }
 }
 
 TEST(ToWorkerTokensTest, LogprobsOnlyWhenWanted) {
