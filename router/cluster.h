@@ -35,8 +35,7 @@ class Cluster {
   // A name that is known already changes hands only to a younger incarnation.
   // NOT_FOUND: another model than this router serves. FAILED_PRECONDITION: it does not agree with
   // one of the workers that are not leaving (router/agreement.h), or its incarnation is older than
-  // the known one. INVALID_ARGUMENT: a field is missing, or the
-  // load cannot be.
+  // the known one. INVALID_ARGUMENT: a field is missing, or the load cannot be.
   absl::Status Register(const v1::RegisterRequest& request);
   // NOT_FOUND when the lease has lapsed or was never there. INVALID_ARGUMENT for a load that cannot
   // be: the lease is not renewed.

@@ -18,9 +18,14 @@ Dispatch::Dispatch(const RouterParts& parts, const RequestSpec& spec, DispatchOb
 
 void Dispatch::Decide() {
   state_ = State::kDeciding;
-  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
-  absl::StatusOr<RouteDecision> decision = parts_.policy.Choose(*view, Query(*view));
-  if (decision.ok()) return StartAttempt(*std::move(decision));
+  absl::StatusOr<RouteDecision> decision = Choose();
+  if (!decision.ok() && ForgiveHaste()) decision = Choose();
+  if (decision.ok()) {
+    if (std::exchange(refused_, false)) {
+      parts_.reroutes.Count(KindOf(decision_, *decision), std::string(last_failure_.message()));
+    }
+    return StartAttempt(*std::move(decision));
+  }
   if (resumes_ > 0 || IsWorthWaiting(decision.status())) return WaitForNews(decision.status());
   absl::Status status = last_failure_.ok() ? decision.status() : last_failure_;
   if (absl::IsResourceExhausted(status) && !RetryAfter(status)) {
@@ -30,9 +35,22 @@ void Dispatch::Decide() {
   Fail(status);
 }
 
+absl::StatusOr<RouteDecision> Dispatch::Choose() {
+  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
+  return parts_.policy.Choose(*view, Query(*view));
+}
+
+// Those that refused because there was somebody else may be asked once more, who is gone since.
+bool Dispatch::ForgiveHaste() {
+  return std::erase_if(excluded_, [](const Exclusion& one) { return one.asked_at_once; }) > 0;
+}
+
 RouteQuery Dispatch::Query(const ClusterView& view) const {
-  RouteQuery query{
-      .wanted = spec_.wanted, .prompt_tokens = spec_.sequence.prompt_size(), .begun = begun_};
+  RouteQuery query{.wanted = spec_.wanted,
+                   .prompt_tokens = spec_.sequence.prompt_size(),
+                   .excluded = {},
+                   .begun = begun_,
+                   .prompt_at = prompt_at_};
   for (const Exclusion& exclusion : excluded_) {
     const bool heard_of = std::any_of(
         view.workers.begin(), view.workers.end(), [&exclusion](const WorkerView& worker) {
@@ -128,7 +146,8 @@ void Dispatch::StartReserve() {
   state_ = State::kReserving;
   reserve_started_ = parts_.clock.Now();
   v1::ReserveRequest request = ReserveFor(decision_, attempts_);
-  request.set_at_once(HasAnotherPlace());
+  asked_at_once_ = HasAnotherPlace();
+  request.set_at_once(asked_at_once_);
   reserve_call_ =
       parts_.workers.Reserve(EndpointOf(decision_.decode), request, spec_.deadline,
                              [this](const CallEnd& end, const v1::ReserveResponse& response) {
@@ -153,6 +172,7 @@ void Dispatch::OnReserved(const CallEnd& end, const v1::ReserveResponse& respons
 
 void Dispatch::StartPrefill() {
   state_ = State::kPrefilling;
+  prompt_at_ = decision_.prefill.id;
   first_tokens_.assign(spec_.sequence.n(), {});
   v1::PrefillRequest request;
   *request.mutable_sequence() = SequenceOfAttempt();

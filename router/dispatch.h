@@ -13,6 +13,7 @@
 #include "router/event_loop.h"
 #include "router/numerics.h"
 #include "router/request_spec.h"
+#include "router/reroute_stats.h"
 #include "router/resume_stats.h"
 #include "router/routing_policy.h"
 #include "router/told_output.h"
@@ -39,6 +40,7 @@ struct RouterParts {
   EventLoop& loop;
   const Clock& clock;
   ResumeStats& resumes;
+  RerouteStats& reroutes;
   ResumeLimits resume_limits = {};
 };
 
@@ -65,7 +67,8 @@ class DispatchObserver {
 //   deciding -> unified ------------------------------> ended
 //            -> reserving -> prefilling -> decoding ---> ended
 //            -> waiting -> deciding       nobody can take it now, after a loss: until there is news
-//   reserving  -> deciding   no room there: another worker, or another route
+//   reserving  -> deciding   no room there: another worker, or another route, or the same worker
+//                            once more, to wait for room there since the others are gone
 //   prefilling -> ended      the first token of each choice was also its last
 //   unified, reserving, prefilling, decoding -> deciding
 //                            a worker was lost, or is leaving and others can take it: a new attempt
@@ -135,6 +138,7 @@ class Dispatch {
     WorkerId id;
     TimePoint since;
     Until until = Until::kHeardOf;
+    bool asked_at_once = false;  // it has no room now: whether it had soon was not waited for
   };
   // Since when the client hears nothing, and why.
   struct Interruption {
@@ -164,7 +168,9 @@ class Dispatch {
 
   // dispatch.cc
   void Decide();
+  absl::StatusOr<RouteDecision> Choose();
   RouteQuery Query(const ClusterView& view) const;
+  bool ForgiveHaste();
   void BeginAttempt(RouteDecision decision);
   void StartAttempt(RouteDecision decision);
   uint64_t IdOfAttempt(uint64_t number) const;
@@ -229,6 +235,10 @@ class Dispatch {
   RouteDecision decision_;
   std::vector<Exclusion> excluded_;
   absl::Status last_failure_;
+  bool refused_ =
+      false;  // for want of room, by a worker of decision_: where it goes then is counted
+  bool asked_at_once_ = false;         // reserving: the decode worker refuses rather than waits
+  std::optional<WorkerId> prompt_at_;  // the worker that was last to prefill, role prefill
   ToldOutput told_;
   std::optional<Begun> begun_;  // once the client was told a token
   bool settled_ = false;        // no choice needs more

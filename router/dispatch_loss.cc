@@ -79,8 +79,7 @@ void Dispatch::OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& e
 
 void Dispatch::OnWorkersLeaving(const std::vector<WorkerId>& leaving) {
   if (settled_ || move_ || !DependsOn(leaving)) return;
-  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
-  absl::StatusOr<RouteDecision> decision = parts_.policy.Choose(*view, Query(*view));
+  absl::StatusOr<RouteDecision> decision = Choose();
   if (!decision.ok()) return;  // it ends where it is
   const bool decodes = state_ == State::kUnified || state_ == State::kDecoding;
   if (decodes && decision->route == v1::ROUTE_DISAGGREGATED) {
@@ -183,9 +182,16 @@ bool Dispatch::IsLeaving(const WorkerId& id) const {
                      [&id](const WorkerView& worker) { return worker.id == id && worker.leaving; });
 }
 
-// Each worker is asked once; after a loss, once per report: it may have room by then.
+// Each worker is asked once; after a loss, once per report: it may have room by then. One that was
+// asked at once is asked again if nobody is left (ForgiveHaste), until one was waited for.
 void Dispatch::TryAnother(const WorkerView& worker, const absl::Status& status) {
   Exclude(worker.id, resumes_ > 0 ? Exclusion::Until::kHeardOf : Exclusion::Until::kEver);
+  if (state_ == State::kReserving && asked_at_once_) {
+    excluded_.back().asked_at_once = true;
+  } else if (state_ == State::kReserving) {
+    for (Exclusion& one : excluded_) one.asked_at_once = false;
+  }
+  refused_ = true;
   spdlog::info("reroute request={} status=\"{}\"", spec_.id, status.ToString());
   last_failure_ = status;
   LeaveWorkers();

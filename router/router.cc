@@ -205,6 +205,7 @@ v1::GetStatusResponse Router::Status() const {
   response.set_requests_in_flight(in_flight_);
   response.set_requests_total(total_);
   *response.mutable_resumes() = parts_.resumes.Use();
+  *response.mutable_reroutes() = parts_.reroutes.Use();
   const TimePoint now = parts_.clock.Now();
   for (const WorkerView& worker : view->workers) {
     v1::WorkerStatus& status = *response.add_workers();

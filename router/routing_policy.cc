@@ -60,6 +60,14 @@ std::vector<const WorkerView*> Candidates(const ClusterView& view, v1::WorkerRol
   return candidates;
 }
 
+const WorkerView* HolderOfPrompt(const std::vector<const WorkerView*>& prefill,
+                                 const RouteQuery& query) {
+  for (const WorkerView* worker : prefill) {
+    if (query.prompt_at == worker->id) return worker;
+  }
+  return nullptr;
+}
+
 absl::Status NoWorkerFor(const ClusterView& view, const RouteQuery& query) {
   const std::string unified = State(view, v1::WORKER_ROLE_UNIFIED, query);
   const std::string prefill = State(view, v1::WORKER_ROLE_PREFILL, query);

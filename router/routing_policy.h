@@ -18,6 +18,9 @@ struct RouteQuery {
   int32_t prompt_tokens = 0;
   std::vector<WorkerId> excluded;  // tried already for this request
   std::optional<Begun> begun;      // the client has tokens that others may not differ from
+  // Has computed the prompt before, and may still hold its KV: it prefills again, if it can and
+  // there is somebody to decode.
+  std::optional<WorkerId> prompt_at;
 };
 
 // Unified on `prefill` (then `decode` is absent), or prefill on one worker and decode on the other.
@@ -50,6 +53,9 @@ std::vector<std::string> RoutingPolicyNames();
 // The workers of `role` that the query may use. What every policy chooses from.
 std::vector<const WorkerView*> Candidates(const ClusterView& view, v1::WorkerRole role,
                                           const RouteQuery& query);
+// Of these candidates the one that has the prompt already, or null.
+const WorkerView* HolderOfPrompt(const std::vector<const WorkerView*>& prefill,
+                                 const RouteQuery& query);
 // The error of a query for which there is no candidate.
 absl::Status NoWorkerFor(const ClusterView& view, const RouteQuery& query);
 

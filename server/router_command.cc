@@ -101,6 +101,7 @@ absl::Status Serve(const RouterFlags& flags) {
                   clock);
   GrpcWorkerClient workers(loop);
   ResumeStats resumes;
+  RerouteStats reroutes;
   Router router(options, {.tokenizer = tokenizer.get(),
                           .cluster = cluster,
                           .policy = *policy,
@@ -108,6 +109,7 @@ absl::Status Serve(const RouterFlags& flags) {
                           .loop = *loop,
                           .clock = clock,
                           .resumes = resumes,
+                          .reroutes = reroutes,
                           .resume_limits = {.max_resumes = flags.max_resumes}});
   InferenceService inference(router, *loop, {.max_queued_bytes = flags.stream_buffer_bytes});
   ClusterService cluster_service(cluster);

@@ -152,6 +152,24 @@ Json ResumeJson(const v1::ResumeUse& resumes) {
           {"causes", std::move(causes)}};
 }
 
+Json RerouteJson(const v1::RerouteUse& reroutes) {
+  return {{"other_worker", reroutes.other_worker()},
+          {"to_unified", reroutes.to_unified()},
+          {"to_disaggregated", reroutes.to_disaggregated()},
+          {"asked_again", reroutes.asked_again()},
+          {"latest", reroutes.latest()}};
+}
+
+// Nothing where no worker ever refused a request.
+std::string RerouteLine(const v1::RerouteUse& reroutes) {
+  if (reroutes.latest().empty()) return "";
+  return fmt::format(
+      "refused for want of room and rerouted: {} to another worker, {} to unified, {} to "
+      "disaggregated, {} asked again; latest: {}\n",
+      reroutes.other_worker(), reroutes.to_unified(), reroutes.to_disaggregated(),
+      reroutes.asked_again(), reroutes.latest());
+}
+
 // Nothing where no request ever lost a worker.
 std::string ResumeLine(const v1::ResumeUse& resumes) {
   if (resumes.lost() + resumes.migrated() + resumes.gave_up() == 0) return "";
@@ -198,6 +216,7 @@ std::string StatusJson(const v1::GetStatusResponse& status) {
                {"requests_in_flight", status.requests_in_flight()},
                {"requests_total", status.requests_total()},
                {"resumes", ResumeJson(status.resumes())},
+               {"reroutes", RerouteJson(status.reroutes())},
                {"workers", std::move(workers)}})
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -213,6 +232,7 @@ std::string WorkerTable(const v1::GetStatusResponse& status) {
                   status.max_context_tokens(), routes.empty() ? "none" : routes,
                   status.requests_in_flight(), status.requests_total(), status.version());
   table += ResumeLine(status.resumes());
+  table += RerouteLine(status.reroutes());
   static constexpr char kRow[] =
       "{:<14} {:<8} {:<8} {:<21} {:>7} {:<9} {:>7} {:>7} {:>15} {:>9} {:>10} {:>9}\n";
   table += fmt::format(kRow, "NAME", "ROLE", "DEVICE", "ADDRESS", "PID", "STATE", "RUNNING",

@@ -26,21 +26,25 @@ const WorkerView* LeastLoaded(const std::vector<const WorkerView*>& workers) {
 class LeastLoadedPolicy final : public RoutingPolicy {
  public:
   absl::StatusOr<RouteDecision> Choose(const ClusterView& view, const RouteQuery& query) override {
-    const auto best = [&](v1::WorkerRole role) {
-      return LeastLoaded(Candidates(view, role, query));
-    };
     const WorkerView* unified = nullptr;
+    const WorkerView* holder = nullptr;
     const WorkerView* prefill = nullptr;
     const WorkerView* decode = nullptr;
-    if (query.wanted != v1::ROUTE_DISAGGREGATED) unified = best(v1::WORKER_ROLE_UNIFIED);
+    if (query.wanted != v1::ROUTE_DISAGGREGATED) {
+      unified = LeastLoaded(Candidates(view, v1::WORKER_ROLE_UNIFIED, query));
+    }
     if (query.wanted != v1::ROUTE_UNIFIED) {
-      prefill = best(v1::WORKER_ROLE_PREFILL);
-      decode = best(v1::WORKER_ROLE_DECODE);
+      const auto prefills = Candidates(view, v1::WORKER_ROLE_PREFILL, query);
+      holder = HolderOfPrompt(prefills, query);
+      prefill = holder != nullptr ? holder : LeastLoaded(prefills);
+      decode = LeastLoaded(Candidates(view, v1::WORKER_ROLE_DECODE, query));
     }
     const bool both = prefill != nullptr && decode != nullptr;
     if (unified == nullptr && !both) return NoWorkerFor(view, query);
-    if (!both ||
-        (unified != nullptr && Load(*unified) <= std::max(Load(*prefill), Load(*decode)))) {
+    const auto is_less_busy = [&] {
+      return Load(*unified) <= std::max(Load(*prefill), Load(*decode));
+    };
+    if (!both || (unified != nullptr && holder == nullptr && is_less_busy())) {
       return RouteDecision{.route = v1::ROUTE_UNIFIED, .prefill = *unified, .decode = {}};
     }
     return RouteDecision{.route = v1::ROUTE_DISAGGREGATED, .prefill = *prefill, .decode = *decode};

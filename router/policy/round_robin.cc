@@ -15,12 +15,13 @@ class RoundRobinPolicy final : public RoutingPolicy {
     if (!may_unify && !may_split) return NoWorkerFor(view, query);
     // With both routes possible a worker's turn comes at every second request.
     const uint64_t round = may_unify && may_split ? turn / 2 : turn;
-    if (may_unify && (!may_split || turn % 2 == 0)) {
+    const WorkerView* const holder = may_split ? HolderOfPrompt(prefill, query) : nullptr;
+    if (may_unify && holder == nullptr && (!may_split || turn % 2 == 0)) {
       return RouteDecision{
           .route = v1::ROUTE_UNIFIED, .prefill = *unified[round % unified.size()], .decode = {}};
     }
     return RouteDecision{.route = v1::ROUTE_DISAGGREGATED,
-                         .prefill = *prefill[round % prefill.size()],
+                         .prefill = holder ? *holder : *prefill[round % prefill.size()],
                          .decode = *decode[round % decode.size()]};
   }
 

@@ -6,11 +6,14 @@
 #include <future>
 #include <string>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/test_cluster.h"
 
 namespace tandem {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr char kPrompt[] = "It was a fine morning, and the ladies";
 constexpr int32_t kTokens = 1000;
@@ -95,6 +98,46 @@ TEST_F(ResumeTest, DecodeWorkerKilledWhileItDecodes) {
   }
   EXPECT_EQ(Resumes().lost(), 2u);
   EXPECT_GT(Resumes().max_ms(), 0);
+}
+
+TEST_F(ResumeTest, ThePrefillWorkerThatHasThePromptSendsItAgain) {
+  cluster_.Kill("prefill-0");  // so that the first attempt takes the other one
+  AwaitGone("prefill-0");
+  v1::GenerateRequest request = RequestFor(v1::ROUTE_DISAGGREGATED, 1);
+  for (int i = 0; i < 20; ++i) request.mutable_text()->append(kPrompt);
+  const Outcome outcome = Disturb(request, 20, [this] {
+    cluster_.Signal("decode-0", SIGSTOP);
+    cluster_.Start("prefill-0");  // idle, and the first by name
+    cluster_.Kill("decode-0");
+  });
+  ExpectTheSame(outcome, request, 1);
+  EXPECT_EQ(outcome.generation.choices[0].finish.prefill_worker(), "prefill-1");
+  const v1::Usage& usage = outcome.generation.summary.usage();
+  EXPECT_GE(usage.cached_tokens(), usage.prompt_tokens() - 16) << "all but the last block of it";
+}
+
+// It would go on with tokens of another kind.
+TEST(ResumeElsewhereTest, AWorkerThatComesBackWithAnotherKvTypeDoesNotGoOn) {
+  TestCluster cluster({.prefill = 0, .decode = 0});
+  int events = 0;
+  Outcome outcome;
+  outcome.status =
+      cluster.client().Generate(TextRequest(kPrompt, v1::ROUTE_AUTO, kTokens),
+                                std::chrono::minutes(1), [&](const v1::GenerateResponse& event) {
+                                  outcome.generation.Add(event);
+                                  if (++events != 20) return true;
+                                  cluster.Kill("unified-0");
+                                  cluster.Start("unified-0", {"--kv-dtype=f32"});
+                                  return true;
+                                });
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kUnavailable) << outcome.status;
+  const std::string said(outcome.status.message());
+  EXPECT_THAT(said, HasSubstr("unified worker unified-0 has model"));
+  EXPECT_THAT(said, HasSubstr("with KV of f32 on cpu, and the prompt was begun by model"));
+  EXPECT_THAT(said, HasSubstr("with KV of bf16 on cpu"));
+  // It serves what is new, with all blocks back.
+  EXPECT_TRUE(Ask(cluster.client(), TextRequest(kPrompt, v1::ROUTE_AUTO, 4)).status.ok());
+  cluster.WaitUntilIdle();
 }
 
 TEST_F(ResumeTest, UnifiedWorkerKilledWhileItDecodes) {

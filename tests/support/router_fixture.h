@@ -238,6 +238,7 @@ class RouterFixture : public testing::Test {
   FakeWorkers workers_;
   RecordingStream stream_;
   ResumeStats resumes_;
+  RerouteStats reroutes_;
   Router router_{Options(),
                  {.tokenizer = &tokenizer_,
                   .cluster = cluster_,
@@ -245,7 +246,8 @@ class RouterFixture : public testing::Test {
                   .workers = workers_,
                   .loop = loop_,
                   .clock = clock_,
-                  .resumes = resumes_}};
+                  .resumes = resumes_,
+                  .reroutes = reroutes_}};
 };
 
 }  // namespace tandem

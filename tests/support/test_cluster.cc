@@ -100,8 +100,10 @@ int TestCluster::AwaitExit(const std::string& name) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-void TestCluster::Start(const std::string& name) {
-  ChildProcess process = StartTandem(ArgumentsOf(name));
+void TestCluster::Start(const std::string& name, const std::vector<std::string>& flags) {
+  std::vector<std::string> arguments = ArgumentsOf(name);
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  ChildProcess process = StartTandem(arguments);
   EXPECT_FALSE(process.TakeReadyLine().empty()) << name << " did not start";
   processes_.emplace(name, std::move(process));
 }

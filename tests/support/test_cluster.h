@@ -45,8 +45,9 @@ class TestCluster {
   // SIGTERM, and waits until it is gone; its exit status, -1 when a signal ended it.
   int Terminate(const std::string& name);
   int AwaitExit(const std::string& name);
-  // A new process under the same name; waits until the router knows it.
-  void Start(const std::string& name);
+  // A new process under the same name, with `flags` besides those that it had; waits until the
+  // router knows it.
+  void Start(const std::string& name, const std::vector<std::string>& flags = {});
 
   using Condition = std::function<bool(const v1::GetStatusResponse&)>;
   void WaitFor(const std::string& what, const Condition& condition);

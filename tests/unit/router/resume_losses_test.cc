@@ -72,6 +72,26 @@ TEST_F(LossTest, DecodeLostWhileReserving) {
   ExpectTheAnswer(1);
 }
 
+// It still holds the blocks: computing the prompt elsewhere would be in vain.
+TEST_F(LossTest, ThePrefillWorkerThatHasThePromptSendsItAgain) {
+  Join("p1", kPrefillRole);
+  Join("d1", kDecodeRole);
+  Join("u0", kUnifiedRole);
+  v1::GenerateRequest request = Ask(v1::ROUTE_AUTO);
+  cluster_.Charge({"u0", 1}, {.sequences = 1});  // so that auto disaggregates
+  Submit(request);
+  Reserved(5);
+  Say("prefill p0", {10});
+  Finish("prefill p0", kHandedOff);
+  cluster_.Charge({"p0", 1}, {.sequences = 50, .prompt_tokens = 5000});
+  cluster_.Discharge({"u0", 1}, {.sequences = 1});
+  LoseCall("decode d0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
+  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  cluster_.Discharge({"p0", 1}, {.sequences = 50, .prompt_tokens = 5000});
+  ExpectTheAnswer(1);
+}
+
 TEST_F(LossTest, PrefillLostBeforeTheFirstToken) {
   Join("p1", kPrefillRole);
   Submit(Ask());

@@ -121,6 +121,45 @@ TEST_F(RouterTest, OnlyTheLastPlaceIsWaitedFor) {
   ExpectFailed(absl::StatusCode::kResourceExhausted, "d1");
 }
 
+TEST_F(RouterTest, AFullWorkerIsWaitedForWhenTheOtherPlaceIsGone) {
+  Join("d1", v1::WORKER_ROLE_DECODE);
+  Submit(Ask());
+  EXPECT_TRUE(workers_.reservations.back()->request.at_once()) << "there is d1";
+  cluster_.Suspect({"d1", 1});
+  RefuseReservation(ResourceExhausted("full; ask another worker"));
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+  EXPECT_FALSE(workers_.reservations.back()->request.at_once());
+  EXPECT_EQ(router_.Status().reroutes().asked_again(), 1u);
+  RefuseReservation(ResourceExhausted("waited in vain"));
+  ExpectFailed(absl::StatusCode::kResourceExhausted, "d0: waited in vain");
+  EXPECT_EQ(workers_.reservations.size(), 2u) << "it is not asked for ever";
+}
+
+TEST_F(RouterTest, FullWorkersAreWaitedForWhenTheUnifiedOneIsFullToo) {
+  Join("d1", v1::WORKER_ROLE_DECODE);
+  Join("u0", v1::WORKER_ROLE_UNIFIED);
+  cluster_.Charge({"u0", 1}, {.sequences = 9});
+  Submit(Ask(v1::ROUTE_AUTO));
+  RefuseReservation(ResourceExhausted("full"));
+  RefuseReservation(ResourceExhausted("full"));
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
+  End("generate u0", ResourceExhausted("too many wait"), kWorker);
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+  EXPECT_TRUE(workers_.reservations.back()->request.at_once()) << "there is d1";
+  RefuseReservation(ResourceExhausted("full"));
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
+  EXPECT_FALSE(workers_.reservations.back()->request.at_once());
+  Reserved();
+  EXPECT_THAT(workers_.Open(), ElementsAre("prefill p0"));
+  cluster_.Discharge({"u0", 1}, {.sequences = 9});
+  const v1::RerouteUse use = router_.Status().reroutes();
+  EXPECT_EQ(use.other_worker(), 2u);
+  EXPECT_EQ(use.to_unified(), 1u);
+  EXPECT_EQ(use.to_disaggregated(), 1u);
+  EXPECT_EQ(use.asked_again(), 0u);
+  EXPECT_EQ(use.latest(), "decode worker d0: full");
+}
+
 TEST_F(RouterTest, TheWorkerKnowsBestWhenToRetry) {
   absl::Status refusal = ResourceExhausted("no 3 blocks free");
   SetRetryAfter(refusal, milliseconds(70));

@@ -74,6 +74,52 @@ TEST_P(AnyPolicyTest, NeverTakesASuspectedOrTriedWorker) {
   }
 }
 
+TEST_P(AnyPolicyTest, WhoHasThePromptPrefillsAgain) {
+  ClusterView view = TwoOfEach();
+  view.workers[3].load.set_running(50);  // p1: busy as it is
+  for (int i = 0; i < 4; ++i) {
+    for (const v1::Route wanted : {v1::ROUTE_AUTO, v1::ROUTE_DISAGGREGATED}) {
+      const auto decision = policy_->Choose(view, {.wanted = wanted, .prompt_at = {{"p1", 1}}});
+      ASSERT_TRUE(decision.ok());
+      EXPECT_EQ(decision->route, v1::ROUTE_DISAGGREGATED);
+      EXPECT_EQ(decision->prefill.id.name, "p1");
+    }
+  }
+  EXPECT_EQ(policy_->Choose(view, {.wanted = v1::ROUTE_UNIFIED, .prompt_at = {{"p1", 1}}})->route,
+            v1::ROUTE_UNIFIED);
+  const auto without = policy_->Choose(
+      view, {.wanted = v1::ROUTE_DISAGGREGATED, .excluded = {{"p1", 1}}, .prompt_at = {{"p1", 1}}});
+  EXPECT_EQ(without->prefill.id.name, "p0") << "it was asked in vain";
+  view.workers[3].id.incarnation = 2;
+  view.workers[2].suspected = true;
+  EXPECT_EQ(policy_
+                ->Choose(view, {.wanted = v1::ROUTE_AUTO,
+                                .excluded = {{"d0", 1}, {"d1", 1}},
+                                .prompt_at = {{"p1", 1}}})
+                ->route,
+            v1::ROUTE_UNIFIED)
+      << "with nobody to decode";
+}
+
+TEST_P(AnyPolicyTest, TakesOnlyWhoSaysTheTokensThatWereBegun) {
+  ClusterView view = TwoOfEach();
+  for (WorkerView& worker : view.workers) {
+    worker.layout.set_dtype(worker.role == v1::WORKER_ROLE_DECODE ? "f32" : "bf16");
+  }
+  view.workers[0].model_fingerprint = 7;       // d0
+  view.workers[2].layout.set_dtype("f8e4m3");  // p0
+  const Numerics prompt{.model_fingerprint = 0, .kv_dtype = "bf16", .device_kind = ""};
+  const Numerics output{.model_fingerprint = 0, .kv_dtype = "f32", .device_kind = ""};
+  for (int i = 0; i < 8; ++i) {
+    const auto split = policy_->Choose(view, {.begun = Begun{prompt, output}});
+    ASSERT_TRUE(split.ok()) << split.status();
+    EXPECT_EQ(split->route, v1::ROUTE_DISAGGREGATED) << "no unified worker is like both";
+    EXPECT_EQ(split->prefill.id.name, "p1");
+    EXPECT_EQ(split->decode.id.name, "d1");
+    EXPECT_EQ(policy_->Choose(view, {.begun = Begun{prompt, prompt}})->route, v1::ROUTE_UNIFIED);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, AnyPolicyTest, testing::ValuesIn(RoutingPolicyNames()),
                          [](const auto& info) {
                            std::string name = info.param;

@@ -152,6 +152,26 @@ TEST(WorkerTableTest, SaysWhatLossesCostOnceThereWereSome) {
   EXPECT_EQ(nlohmann::json::parse(StatusJson(status))["resumes"]["causes"]["lease"]["resumes"], 7);
 }
 
+TEST(WorkerTableTest, SaysWhereRefusedRequestsWentOnceThereWereSome) {
+  v1::GetStatusResponse status = Status();
+  EXPECT_THAT(WorkerTable(status), testing::Not(HasSubstr("rerouted")));
+  v1::RerouteUse& reroutes = *status.mutable_reroutes();
+  reroutes.set_other_worker(5);
+  reroutes.set_to_unified(4);
+  reroutes.set_to_disaggregated(3);
+  reroutes.set_asked_again(2);
+  reroutes.set_latest("decode worker d0: full");
+  EXPECT_THAT(WorkerTable(status),
+              HasSubstr("rerouted: 5 to another worker, 4 to unified, 3 to disaggregated, 2 asked "
+                        "again; latest: decode worker d0: full\n"));
+  const auto json = nlohmann::json::parse(StatusJson(status))["reroutes"];
+  EXPECT_EQ(json["other_worker"], 5);
+  EXPECT_EQ(json["to_unified"], 4);
+  EXPECT_EQ(json["to_disaggregated"], 3);
+  EXPECT_EQ(json["asked_again"], 2);
+  EXPECT_EQ(json["latest"], "decode worker d0: full");
+}
+
 TEST(StatusJsonTest, HasTheBlocksOfEachWorker) {
   const auto json = nlohmann::json::parse(StatusJson(Status()));
   ASSERT_EQ(json["workers"].size(), 3u);
