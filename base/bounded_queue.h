@@ -45,17 +45,20 @@ class BoundedQueue {
     return TakeAll();
   }
 
-  // Waits until there is a message, the queue is closed, or `deadline`. An idle consumer uses no
-  // CPU.
-  void Await(TimePoint deadline) {
-    absl::MutexLock lock(&mutex_);
-    AwaitReady(deadline);
-  }
-
-  // The same; then takes all that is there.
+  // Waits until there is a message, the queue is closed, or `deadline`; then takes all that is
+  // there. An idle consumer uses no CPU.
   std::vector<T> WaitAndDrain(TimePoint deadline) {
     absl::MutexLock lock(&mutex_);
-    AwaitReady(deadline);
+    auto ready = [this] {
+      mutex_.AssertHeld();
+      return closed_ || !items_.empty();
+    };
+    if (deadline == kNoDeadline) {
+      mutex_.Await(absl::Condition(&ready));
+    } else {
+      const auto left = deadline - std::chrono::steady_clock::now();
+      mutex_.AwaitWithTimeout(absl::Condition(&ready), absl::FromChrono(left));
+    }
     return TakeAll();
   }
 
@@ -70,25 +73,11 @@ class BoundedQueue {
     return closed_;
   }
 
-  // How many wait. Takes no lock, so that whoever watches over a thread that hangs, be it with the
-  // queue's lock in its hands, does not hang with it. Who reads 0 after messages were taken sees
-  // what the consumer had written before it took them.
+  // How many wait. Takes no lock: a consumer may ask in the middle of its work, and whoever watches
+  // over a thread that hangs with the queue's lock in its hands does not hang with it.
   size_t size() const { return size_.load(std::memory_order_acquire); }
 
  private:
-  void AwaitReady(TimePoint deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    auto ready = [this] {
-      mutex_.AssertHeld();
-      return closed_ || !items_.empty();
-    };
-    if (deadline == kNoDeadline) {
-      mutex_.Await(absl::Condition(&ready));
-    } else {
-      const auto left = deadline - std::chrono::steady_clock::now();
-      mutex_.AwaitWithTimeout(absl::Condition(&ready), absl::FromChrono(left));
-    }
-  }
-
   void Append(T&& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     items_.push_back(std::move(item));
     size_.store(items_.size(), std::memory_order_release);

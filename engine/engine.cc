@@ -190,9 +190,7 @@ class Engine::Impl {
     return stats_;
   }
 
-  EngineProgress progress() const {
-    return {.count = progress_.count(), .has_work = inbox_->size() > 0 || progress_.works()};
-  }
+  uint64_t progress() const { return progress_.count(); }
 
   TimePoint Now() const { return clock_.Now(); }
   const EngineOptions& options() const { return options_; }
@@ -334,7 +332,7 @@ void Engine::Shutdown(TimePoint deadline) { impl_->Shutdown(deadline); }
 
 EngineStats Engine::stats() const { return impl_->stats(); }
 
-EngineProgress Engine::progress() const { return impl_->progress(); }
+uint64_t Engine::progress() const { return impl_->progress(); }
 
 const EngineOptions& Engine::options() const { return impl_->options(); }
 

@@ -144,11 +144,12 @@ struct HandoffCounts {
 struct EngineStats {
   SchedulerStats scheduler;
   KvStats kv;
-  int32_t most_used_blocks = 0;      // that sequences held at any time since the start
-  double fragmentation = 0;          // share of the slots in sequences' blocks that hold no token
-  int32_t reservations = 0;          // KV awaited
-  int32_t waiting_reservations = 0;  // for room
-  int32_t handoffs = 0;              // KV being sent, or about to be
+  int32_t most_used_blocks = 0;       // that sequences held at any time since the start
+  double fragmentation = 0;           // share of the slots in sequences' blocks that hold no token
+  int32_t reservations = 0;           // KV awaited
+  int32_t waiting_reservations = 0;   // for room
+  int32_t draining_reservations = 0;  // of these: given up while a payload was being written
+  int32_t handoffs = 0;               // KV being sent, or about to be
   HandoffCounts handoff_counts;
   uint64_t requests_accepted = 0;
   uint64_t requests_finished = 0;  // with any status
@@ -159,13 +160,6 @@ struct EngineStats {
   Duration host_copy_time{};        // ... and how long these copies ran
   uint64_t kv_bytes_sent = 0;
   uint64_t kv_bytes_received = 0;
-};
-
-// What tells a worker that waits from one that hangs. While has_work holds, `count` rises with
-// every message, every step and, on a device that is the host, every layer.
-struct EngineProgress {
-  uint64_t count = 0;
-  bool has_work = false;
 };
 
 // The parts that an engine runs on; they outlive it. `clock` must run with real time, since idle
@@ -248,8 +242,9 @@ class Engine {
   void Shutdown(TimePoint deadline);
 
   EngineStats stats() const;
-  // At this moment, a hanging engine thread's too.
-  EngineProgress progress() const;
+  // What tells an engine that waits from one that hangs: rises with every message, every step, on a
+  // device that is the host every layer, and with nothing to do twice a second. Takes no lock.
+  uint64_t progress() const;
   const EngineOptions& options() const;
 
  private:

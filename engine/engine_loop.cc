@@ -9,6 +9,12 @@
 #include "spdlog/spdlog.h"
 
 namespace tandem {
+namespace {
+
+// Twice a second costs nothing that could be measured, and is often beside a watchdog's patience.
+constexpr std::chrono::milliseconds kIdleTurn(500);
+
+}  // namespace
 
 absl::Status ShuttingDown() { return Unavailable("this worker is shutting down: retry elsewhere"); }
 
@@ -49,14 +55,13 @@ void EngineLoop::Run() {
   Stop();
 }
 
-// Works from before the messages leave the inbox: in between it would look idle with them in hand,
-// and a thread that hangs there would never be missed.
+// An idle engine turns, too: nobody could tell one that waits from one that hangs. The turn is of
+// real time, as the wait is.
 std::vector<Message> EngineLoop::AwaitMessages() {
-  const TimePoint wake = WakeTime();
-  progress_.SetWaiting();
-  inbox_.Await(wake);
-  progress_.SetWorking();
-  return inbox_.Drain();
+  const TimePoint turn = std::chrono::steady_clock::now() + kIdleTurn;
+  std::vector<Message> messages = inbox_.WaitAndDrain(std::min(WakeTime(), turn));
+  progress_.Count();
+  return messages;
 }
 
 LayerStored EngineLoop::WhatFollowsALayer(const Device& device) {
@@ -300,6 +305,7 @@ void EngineLoop::Publish() {
   stats.fragmentation = Fragmentation();
   stats.reservations = receiver_.num_reservations();
   stats.waiting_reservations = waiting_.size();
+  stats.draining_reservations = receiver_.num_draining();
   stats.handoffs = sender_.num_open();
   stats.handoff_counts.retried = sender_.num_reopened();
   if (transport_ != nullptr) {

@@ -151,6 +151,7 @@ void KvReceiver::Release(ReservationId id) {
   if (place == incoming_.end() || place->second.state == ReceiveState::kDraining) return;
   if (zone_.Close(id) == LandingZone::Closing::kDraining) {
     Advance(place->second.state, ReceiveEvent::kReleaseUnderWrite);
+    ++num_draining_;
     place->second.claimed_by.reset();
     return;
   }
@@ -182,6 +183,7 @@ void KvReceiver::Drained(ReservationId id) {
   const auto place = incoming_.find(id);
   if (place == incoming_.end()) return;
   Advance(place->second.state, ReceiveEvent::kDrain);
+  --num_draining_;
   Drop(id);
 }
 
@@ -225,6 +227,7 @@ void KvReceiver::ShutDown() {
     scheduler_.Finish(incoming.promise);
   }
   incoming_.clear();
+  num_draining_ = 0;
 }
 
 }  // namespace tandem

@@ -80,6 +80,8 @@ class KvReceiver {
   void ShutDown();
 
   int32_t num_reservations() const { return static_cast<int32_t>(incoming_.size()); }
+  // Of these, those that are over but for a payload that is being written.
+  int32_t num_draining() const { return num_draining_; }
 
  private:
   struct Incoming {
@@ -106,6 +108,7 @@ class KvReceiver {
   LandingZone& zone_;
   const Clock& clock_;
   absl::flat_hash_map<ReservationId, Incoming> incoming_;
+  int32_t num_draining_ = 0;
   uint64_t next_id_ = 1;
 };
 

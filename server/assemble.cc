@@ -342,13 +342,11 @@ absl::Status Worker::Parts::Listen() {
 // What hangs is told to the routers, which send nothing here meanwhile, and by the health service.
 void Worker::Parts::Watch() {
   const auto pulses = [this] {
-    const EngineProgress progress = engine->progress();
-    std::vector<Pulse> all = {
-        {.name = "engine", .count = progress.count, .has_work = progress.has_work}};
+    std::vector<Pulse> all = {{.name = "engine", .count = engine->progress()}};
     for (const TurnCounter& one : turns) {
       const uint64_t count = one.turns;
       // One that never began is a transport that could not be had here.
-      all.push_back({.name = one.name, .count = count, .has_work = count > 0});
+      if (count > 0) all.push_back({.name = one.name, .count = count});
     }
     return all;
   };

@@ -39,6 +39,7 @@ Json HandoffJson(const v1::HandoffUse& handoffs) {
   return {{"sending", handoffs.sending()},
           {"reservations", handoffs.reservations()},
           {"waiting_reservations", handoffs.waiting_reservations()},
+          {"draining_reservations", handoffs.draining_reservations()},
           {"sent", handoffs.sent()},
           {"received", handoffs.received()},
           {"retried", handoffs.retried()},

@@ -15,13 +15,12 @@ std::string PulseJudge::Judge(std::span<const Pulse> pulses, TimePoint now) {
   std::string stuck;
   for (const Pulse& pulse : pulses) {
     Seen& seen = seen_[pulse.name];
-    const bool moves = !pulse.has_work || pulse.count != seen.count;
+    const bool moves = pulse.count != seen.count;
     seen.without_progress = moves ? Duration{} : seen.without_progress + passed;
     seen.count = pulse.count;
     if (seen.without_progress < patience_) continue;
-    stuck += fmt::format("{}the {} thread has work and made no progress for {:.0f} s",
-                         stuck.empty() ? "" : "; ", pulse.name,
-                         std::chrono::duration<double>(patience_).count());
+    stuck += fmt::format("{}the {} thread made no progress for {:.0f} s", stuck.empty() ? "" : "; ",
+                         pulse.name, std::chrono::duration<double>(patience_).count());
   }
   return stuck;
 }

@@ -16,14 +16,14 @@
 
 namespace tandem {
 
-// Of one thread that others depend on, at one moment.
+// Of one thread that others depend on, at one moment. It turns all the time, whether or not there
+// is work: seldom while there is none.
 struct Pulse {
   std::string name;    // "engine"
   uint64_t count = 0;  // rises with everything that it does
-  bool has_work = false;
 };
 
-// Of a thread that turns all the time, whether or not there is work: a transport's.
+// Of a transport's thread.
 struct TurnCounter {
   explicit TurnCounter(std::string name) : name(std::move(name)) {}
 
@@ -31,9 +31,9 @@ struct TurnCounter {
   std::atomic<uint64_t> turns = 0;
 };
 
-// Tells threads that hang from those that wait: one that has work and whose count has not risen for
-// as long as `patience`. Of the time between two looks no more than `longest_gap` counts, since a
-// process that was stopped as a whole did not look either.
+// Tells threads that hang: those whose count has not risen for as long as `patience`. Of the time
+// between two looks no more than `longest_gap` counts, since a process that was stopped as a whole
+// did not look either.
 class PulseJudge {
  public:
   PulseJudge(Duration patience, Duration longest_gap)

@@ -86,6 +86,7 @@ v1::HandoffUse ToHandoffUse(const EngineStats& stats) {
   use.set_sending(stats.handoffs);
   use.set_reservations(stats.reservations);
   use.set_waiting_reservations(stats.waiting_reservations);
+  use.set_draining_reservations(stats.draining_reservations);
   use.set_sent(stats.handoff_counts.sent);
   use.set_received(stats.handoff_counts.received);
   use.set_retried(stats.handoff_counts.retried);

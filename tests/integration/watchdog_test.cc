@@ -75,6 +75,14 @@ TEST_F(WatchdogTest, AHangingEngineIsNotReadyUntilItMovesAgain) {
   cluster_.WaitUntilIdle();
 }
 
+TEST_F(WatchdogTest, AnEngineThatHangsWithNothingToDoIsNotReadyEither) {
+  AwaitReason("");
+  const auto frozen = FrozenThread::Freeze(cluster_.pid("unified-0"), "engine");
+  if (frozen == nullptr) GTEST_SKIP() << kNobodyTraces;
+  AwaitReason("engine");
+  EXPECT_EQ(Health(), kNotServing);
+}
+
 TEST(TransportWatchdogTest, AHangingTransportIsNotReadyAndItsRequestsGoElsewhere) {
   TestCluster cluster({.decode = 2, .unified = 0, .worker_flags = {"--kv-transport=tcp"}});
   const auto reason_of = [](const v1::GetStatusResponse& status) {

@@ -70,17 +70,6 @@ TEST(BoundedQueue, AWaitEndsWithAMessageOrWithClose) {
   closer.join();
 }
 
-TEST(BoundedQueue, WhatWasAwaitedIsStillThere) {
-  BoundedQueue<int> queue(4);
-  std::thread producer([&queue] { EXPECT_TRUE(queue.TryPush(7)); });
-  queue.Await(kNoDeadline);
-  EXPECT_EQ(queue.size(), 1u);
-  EXPECT_THAT(queue.Drain(), ElementsAre(7));
-  producer.join();
-  queue.Await(std::chrono::steady_clock::now());
-  EXPECT_EQ(queue.size(), 0u);
-}
-
 TEST(BoundedQueue, NothingIsLostBetweenThreads) {
   constexpr int kProducers = 4;
   constexpr int kEach = 2'000;

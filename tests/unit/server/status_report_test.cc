@@ -47,6 +47,7 @@ v1::GetStatusResponse Status() {
   v1::HandoffUse& handoffs = *busy.mutable_handoffs();
   handoffs.set_reservations(2);
   handoffs.set_waiting_reservations(9);
+  handoffs.set_draining_reservations(6);
   handoffs.set_stranger_frames(4);
   handoffs.set_buffer_bytes(71303168);
   v1::WorkerStatus& sender = *status.add_workers();
@@ -177,6 +178,7 @@ TEST(StatusJsonTest, HasTheBlocksOfEachWorker) {
   ASSERT_EQ(json["workers"].size(), 3u);
   EXPECT_EQ(json["workers"][1]["not_ready"], "no step for 5 s");
   EXPECT_EQ(json["workers"][1]["handoffs"]["waiting_reservations"], 9);
+  EXPECT_EQ(json["workers"][1]["handoffs"]["draining_reservations"], 6);
   ASSERT_EQ(json["workers"][2]["links"].size(), 4u);
   EXPECT_EQ(json["workers"][2]["links"][0]["alarms"], 2);
   EXPECT_EQ(json["workers"][2]["links"][0]["best_probe_gb_per_s"], 12.5);

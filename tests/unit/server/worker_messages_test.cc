@@ -276,11 +276,13 @@ TEST(ToLoadTest, CarriesTheHandoffs) {
   stats.handoffs = 1;
   stats.reservations = 2;
   stats.waiting_reservations = 3;
+  stats.draining_reservations = 9;
   stats.handoff_counts = {.sent = 4, .received = 5, .retried = 6, .lapsed = 7, .refused = 8};
   const v1::HandoffUse use = ToLoad(stats).handoffs();
   EXPECT_EQ(use.sending(), 1);
   EXPECT_EQ(use.reservations(), 2);
   EXPECT_EQ(use.waiting_reservations(), 3);
+  EXPECT_EQ(use.draining_reservations(), 9);
   EXPECT_EQ(use.sent(), 4u);
   EXPECT_EQ(use.received(), 5u);
   EXPECT_EQ(use.retried(), 6u);

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -118,6 +119,18 @@ TEST_F(FrameFaultsTest, CutsWhereItSays) {
   EXPECT_EQ(cut_by(Kind::kCutAfter), before + DataFrame(1));
 }
 
+TEST_F(FrameFaultsTest, HoldsInsideAFrameUntilReleased) {
+  const FrameHook hook = On(1, {Kind::kHoldInside});
+  EXPECT_EQ(Through(hook), DataFrame(0) + DataFrame(1).substr(0, DataFrame(1).size() / 2));
+  EXPECT_TRUE(faults_.held());
+  faults_.Release(hook, out_);
+  EXPECT_EQ(out_, DataFrame(0) + DataFrame(1) + DataFrame(2) + CommitFrame());
+  EXPECT_EQ(faults_.waiting_bytes(), 0u);
+  out_.clear();
+  EXPECT_EQ(Through(On(2, {Kind::kDrop})), DataFrame(0) + DataFrame(1) + CommitFrame())
+      << "the frame behind the one that was held is asked about";
+}
+
 TEST_F(FrameFaultsTest, HoldsUntilReleased) {
   const FrameHook hook = On(1, {Kind::kHold});
   EXPECT_EQ(Through(hook), DataFrame(0));
@@ -227,13 +240,15 @@ TEST_F(FrameProxyTest, TheHookSeesWhereAFrameGoes) {
 
 TEST_F(FrameProxyTest, CutEndsBothSidesAfterWhatWentBefore) {
   proxy_->SetHook(On(1, {Kind::kCutInside}));
-  Peer peer = Peer::ConnectTo(proxy_->address());
+  auto peer = std::make_optional(Peer::ConnectTo(proxy_->address()));
   Peer end = Accept();
   end.Send(CommitFrame());  // not read by the peer before the end
   ASSERT_TRUE(proxy_->Await(&ProxyCounts::frames, 1));
-  peer.Send(DataFrame(0) + DataFrame(1));
+  peer->Send(DataFrame(0) + DataFrame(1));
   EXPECT_EQ(end.Receive(10000), DataFrame(0) + DataFrame(1).substr(0, 182));
-  EXPECT_EQ(peer.Receive(10000), CommitFrame());
+  EXPECT_EQ(peer->Receive(10000), CommitFrame());
+  peer.reset();
+  EXPECT_TRUE(proxy_->AwaitClosedBySender(0));
   EXPECT_EQ(proxy_->counts().cut, 1u);
   Peer next = Peer::ConnectTo(proxy_->address());
   Peer next_end = Accept();
