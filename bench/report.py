@@ -469,13 +469,26 @@ CAUSES = {"connection": "the connection of a call to a worker ended", "lease": "
           "leaving": "a worker drains"}
 
 
-def fault_counts(rows):
+def fault_counts(rows, of):
+    """Lines of scheduled, hit and missed events, summed over the rows of each `of` ("fault", "fleet")."""
     counts = {}
     for row in rows:
-        count = counts.setdefault(row["fault"], [0, 0, 0])
+        count = counts.setdefault(row[of], [0, 0, 0])
         for i, key in enumerate(("scheduled", "hit", "missed")):
             count[i] += row[key]
-    return [[fault, *(f"{number:,}" for number in count)] for fault, count in counts.items()]
+    return [[name, *(f"{number:,}" for number in count)] for name, count in counts.items()]
+
+
+def fleets_of(result):
+    """How many events ran on which fleets, and how much was under way there at once. Older records do not tell."""
+    if "fleets_of" not in result:
+        return ""
+    most = {name: [f"{fleet['not_run']:,}"] + [f"{fleet[key]:,}" for key in (
+        "most_sending", "most_waiting_reservations", "most_draining_reservations")]
+        for name, fleet in result["fleets_of"].items()}
+    lines = [[*line, *most[line[0]]] for line in fault_counts(result["rows"], "fleet")]
+    head = ["fleet", "scheduled", "hit at its moment", "missed", "not run", "most hand-offs at once", "waiting", "draining"]
+    return table(head, lines) + "\n"
 
 
 def faults(result):
@@ -484,6 +497,9 @@ def faults(result):
     pauses = [times("all", resumes | {"count": resumes["lost"] + resumes["migrated"]})]
     pauses += [times(CAUSES[cause], entry) for cause, entry in resumes.get("causes", {}).items()]
     noticed = [times(name.replace("_", ", "), entry) for name, entry in result["loss_noticed"].items()]
+    if "left" in result:
+        noticed.append(times("asked to leave: ended", result["left"]))
+    scheduled, hit = (sum(row[key] for row in result["rows"]) for key in ("scheduled", "hit"))
     requests = result["requests"]
     fleets = f" --fleets {result['fleets']}" if result.get("fleets", 1) > 1 else ""
     found = f" ({'; '.join(result['found'])})" if result["found"] else ""
@@ -493,14 +509,14 @@ Written by `bench/report.py` from `bench/results/faults.json`; do not edit this 
 Command: `build/release/bin/fault_harness --events {result['events']} --seed {result['seed']}{fleets} --json bench/results/faults.json`,
 {result['seconds']:,.0f} s.
 
-{result['events']:,} events. Of the requests {requests['whole']:,} ended whole, {requests['cancelled']:,} were cancelled, {requests['expired']:,} expired; wrong were
+{scheduled:,} events, of which {hit:,} hit their moment. Of the requests {requests['whole']:,} ended whole, {requests['cancelled']:,} were cancelled, {requests['expired']:,} expired; wrong were
 {requests['wrong']:,}. What was found that must not be: {len(result['found'])}{found}.
 
 {table(["loss noticed", *head], noticed)}
 {table(["pause of a request that went on elsewhere", *head], pauses)}
 From the loss noticed to the next token told. {resumes['gave_up']:,} gave up.
 
-{table(['fault', 'scheduled', 'hit at its moment', 'missed'], fault_counts(result['rows']))}"""
+{fleets_of(result)}{table(['fault', 'scheduled', 'hit at its moment', 'missed'], fault_counts(result['rows'], "fault"))}"""
 
 
 def with_record(page, record):
@@ -512,17 +528,23 @@ def with_record(page, record):
 def check_faults():
     """Renders a made-up record: every count once, kinds of faults summed over their rows, causes where there are."""
     entry = {"count": 3, "p50_ms": 1.4, "p99_ms": 2345.6, "max_ms": 7.0}
-    row = {"moment": "commit", "target": "decode", "fault": "kill", "scheduled": 1200, "hit": 1100, "missed": 100}
-    made_up = {"events": 2400, "seed": 9, "fleets": 4, "seconds": 10.2, "found": ["x"],
+    row = {"fleet": "tcp", "moment": "commit", "target": "decode", "fault": "kill", "scheduled": 1200, "hit": 1100,
+           "missed": 100}
+    fleet = {"not_run": 7, "most_sending": 5, "most_waiting_reservations": 6, "most_draining_reservations": 1}
+    made_up = {"events": 9999, "seed": 9, "fleets": 4, "seconds": 10.2, "found": ["x"],
                "requests": {"whole": 11, "cancelled": 12, "expired": 13, "wrong": 14},
                "loss_noticed": {"killed": entry, "hanging_idle": entry},
                "resumes": {"lost": 20, "migrated": 1, "gave_up": 2, "p50_ms": 5.0, "p99_ms": 6.0, "max_ms": 7.0},
                "rows": [row, row | {"moment": "ack"}, row | {"fault": "drop", "hit": 5}]}
     page = faults(made_up)
     with_causes = faults(made_up | {"resumes": made_up["resumes"] | {"causes": {"lease": entry}}})
+    with_fleets = faults(made_up | {"fleets_of": {"tcp": fleet}, "left": entry})
     around = with_record(f"# A\n\n{FAULTS_HEAD}\nold\n\n## After\nkept\n", page)
     facts = {
-        "command": "--events 2400 --seed 9 --fleets 4 --json" in page,
+        "command": "--events 9999 --seed 9 --fleets 4 --json" in page,
+        "what ran, not what was asked for": "3,600 events, of which 2,205 hit" in page and "9,999" not in page,
+        "fleets": "| tcp | 3,600 | 2,205 | 300 | 7 | 5 | 6 | 1 |" in with_fleets and "most hand-offs" not in page,
+        "left": "| asked to leave: ended | 3 | 1 | 2,346 | 7 |" in with_fleets and "asked to leave" not in page,
         "endings": "11 ended whole, 12 were cancelled, 13 expired; wrong were\n14." in page,
         "found": "must not be: 1 (x)." in page,
         "times": "| hanging, idle | 3 | 1 | 2,346 | 7 |" in page,

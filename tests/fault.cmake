@@ -1,10 +1,14 @@
 # Seeded faults on real processes (docs/faults.md).
 tandem_test(fault_schedule_test SOURCES fault/fault_schedule_test.cc fault/fault_schedule.cc
             DEPS tandem_proto fmt::fmt)
+tandem_test(fault_table_test
+            SOURCES fault/fault_table_test.cc fault/fault_table.cc fault/fault_schedule.cc
+            DEPS tandem_engine tandem_proto fmt::fmt)
+target_compile_definitions(fault_table_test PRIVATE TANDEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 add_executable(fault_harness
-  fault/fault_harness.cc fault/event_runner.cc fault/fault_fleet.cc fault/fault_report.cc
-  fault/fault_run.cc fault/fault_schedule.cc fault/frame_desk.cc fault/generate_call.cc
-  fault/socket_owner.cc fault/status_watch.cc support/frame_faults.cc support/frame_proxy.cc)
+  fault/fault_harness.cc fault/event_moments.cc fault/event_runner.cc fault/fault_fleet.cc
+  fault/fault_report.cc fault/fault_run.cc fault/fault_schedule.cc fault/fleet_run.cc
+  fault/frame_desk.cc fault/generate_call.cc fault/socket_owner.cc fault/status_watch.cc support/frame_faults.cc support/frame_proxy.cc)
 target_link_libraries(fault_harness PRIVATE tandem_test_cluster tandem_transfer CLI11::CLI11
                                             nlohmann_json::nlohmann_json)
 target_compile_definitions(fault_harness PRIVATE TANDEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")

@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -32,10 +30,11 @@ struct EndingCounts {
   std::atomic<uint64_t> wrong = 0;  // all else, found as such
 };
 
-// Runs events, several at once: sends the request, brings its fault about at its moment, and
-// compares what came of it. Thread-safe.
+// Runs events, several at once: sends the request, brings its fault about at its moment
+// (event_moments.cc), and compares what came of it. Thread-safe.
 class EventRunner {
  public:
+  // Of `cases` one at least IsLong.
   EventRunner(Fleet& fleet, FrameDesk& desk, const std::vector<FaultCase>& cases,
               Findings& findings);
 
@@ -48,21 +47,37 @@ class EventRunner {
  private:
   struct Running;
 
-  bool RunOnCall(Running& running);
+  const FaultCase& CaseOf(const FaultEvent& event) const;
+  Running MakeRunning(const FaultEvent& event) const;
+  bool BringAbout(Running& running);
   bool RunOnFrame(Running& running);
   bool RunWhileHeld(Running& running, FaultTarget held);
+  bool RunWhileWaiting(Running& running);
+  bool RunWhileMoving(Running& running);
+  bool RunWhileLost(Running& running);
+  bool RunWhileDraining(Running& running);
   bool RunWhileDecoding(Running& running);
-  bool RunFreeze(Running& running);
+  bool RunWhileIdle(Running& running);
 
   void Submit(Running& running, const std::function<void()>& before = {},
               const std::function<void()>& meanwhile = {});
+  // One after the other, with turn_ held, until a request waits for room.
+  std::vector<std::unique_ptr<Running>> FillPools(const Running& running);
+  void Send(Running& running);
+  void AwaitClaimed(const Running& running) const;
   FrameTrigger TriggerOf(Running& running);
   FrameAction Act(Running& running, const ObservedFrame& frame, size_t proxy);
+  FrameAction ActOnFrame(const Running& running) const;
   bool ActOnCall(Running& running);
-  FleetMember* Choose(const Running& running, const ObservedFrame* frame, size_t proxy) const;
-  bool Disturb(const Running& running, const ObservedFrame* frame, size_t proxy);
-  bool AwaitAccepted();
-  bool AwaitReserved();
+  // To the process, and on the call, that Act found; once it has fired.
+  bool ActAfterFrame(Running& running);
+  // The one that the frame came from or goes to; null when it is gone.
+  FleetMember* Choose(const Running& running, const ObservedFrame& frame, size_t proxy) const;
+  // The one that most of what the moment is about is at.
+  FleetMember* Choose(const Running& running) const;
+  bool AwaitAccepted() const;
+  bool AwaitStatus(const StatusWatch::Condition& condition) const;
+  int32_t Waiting() const;
   void Check(const Running& running);
   std::string Mismatch(const Running& running) const;
   void Found(const Running& running, const std::string& what);
@@ -70,6 +85,7 @@ class EventRunner {
   Fleet& fleet_;
   FrameDesk& desk_;
   const std::vector<FaultCase>& cases_;
+  std::vector<const FaultCase*> long_cases_;
   Findings& findings_;
   std::unique_ptr<v1::Inference::Stub> stub_;
   EndingCounts endings_;

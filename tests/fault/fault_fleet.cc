@@ -1,11 +1,15 @@
 #include "tests/fault/fault_fleet.h"
 
+#include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "tests/support/frozen_thread.h"
 #include "tests/support/test_cluster.h"
@@ -19,6 +23,8 @@ using std::chrono::seconds;
 constexpr seconds kLossNoticed(3);
 constexpr seconds kFreezeNoticed(5);
 constexpr seconds kPatience(60);
+// One that was asked to end lets its requests go elsewhere (--drain-seconds bounds it).
+constexpr seconds kLeftWithin(15);
 // While one is down the other serves.
 constexpr int kWorkersPerRole = 2;
 constexpr absl::Duration kLookAfterIt = absl::Milliseconds(200);
@@ -53,21 +59,39 @@ std::string Unrest(const v1::GetStatusResponse& status, size_t num_workers) {
   }
   for (const v1::WorkerStatus& worker : status.workers()) {
     const v1::HandoffUse& handoffs = worker.handoffs();
+    uint64_t bytes_in_flight = 0;
+    for (const v1::LinkStatus& link : worker.links()) bytes_in_flight += link.bytes_in_flight();
     const bool rests = worker.alive() && worker.not_ready().empty() && BlocksInUse(worker) == 0 &&
                        worker.running() == 0 && worker.waiting() == 0 && handoffs.sending() == 0 &&
-                       handoffs.reservations() == 0 && handoffs.waiting_reservations() == 0;
+                       handoffs.reservations() == 0 && handoffs.waiting_reservations() == 0 &&
+                       bytes_in_flight == 0;
     if (rests) continue;
     unrest += fmt::format(
         " [{} alive={} not_ready=\"{}\" blocks={} running={} waiting={} sending={} reservations={} "
-        "waiting_reservations={}]",
+        "waiting_reservations={} bytes_in_flight={}]",
         worker.name(), worker.alive(), worker.not_ready(), BlocksInUse(worker), worker.running(),
         worker.waiting(), handoffs.sending(), handoffs.reservations(),
-        handoffs.waiting_reservations());
+        handoffs.waiting_reservations(), bytes_in_flight);
   }
   return unrest;
 }
 
+// Whether a child has ended, within `patience`. It is not reaped.
+bool AwaitExit(pid_t child, Duration patience) {
+  const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
+  pollfd ended = {process.get(), POLLIN, 0};
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(patience);
+  return process.valid() && poll(&ended, 1, static_cast<int>(left.count())) == 1;
+}
+
 }  // namespace
+
+void LossTimes::Add(const LossTimes& some) {
+  for (auto times : {&LossTimes::kill_ms, &LossTimes::stop_ms, &LossTimes::freeze_ms,
+                     &LossTimes::idle_freeze_ms, &LossTimes::leave_ms}) {
+    (this->*times).insert((this->*times).end(), (some.*times).begin(), (some.*times).end());
+  }
+}
 
 FleetMember::FleetMember(FaultTarget role, std::string name, Context context)
     : role_(role), name_(std::move(name)), context_(context) {
@@ -102,6 +126,7 @@ bool FleetMember::Disturb(FaultKind kind, Duration pause) {
   began_ = Now();
   pause_ = pause;
   if (kind == FaultKind::kKill) process_->Signal(SIGKILL);
+  if (kind == FaultKind::kLeave) process_->Signal(SIGTERM);
   if (kind == FaultKind::kPause || kind == FaultKind::kStop) AddStop();
   return true;
 }
@@ -189,13 +214,17 @@ void FleetMember::Start() {
                                         "--model=" + context_.options.model,
                                         "--log-level=error"};
   if (role_ != FaultTarget::kUnified) {
-    arguments.push_back(fmt::format("--kv-transport={}", Name(context_.options.link)));
+    arguments.push_back(fmt::format("--kv-transport={}", TransportOf(context_.options.setup)));
   }
   if (context_.proxy != nullptr) {
     arguments.push_back("--advertise-data=tcp:" + context_.proxy->address());
   }
-  const auto& more = context_.options.worker_flags;
-  arguments.insert(arguments.end(), more.begin(), more.end());
+  const auto add = [&arguments](const std::vector<std::string>& more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+  };
+  add(context_.options.worker_flags);
+  if (role_ == FaultTarget::kPrefill) add(context_.options.prefill_flags);
+  if (role_ == FaultTarget::kDecode) add(context_.options.decode_flags);
   auto process = ChildProcess::Start(arguments, context_.options.binary);
   if (!process.ok()) return context_.findings.Add(process.status().ToString());
   const std::string ready = process->TakeReadyLine();
@@ -238,6 +267,10 @@ void FleetMember::AwaitNoticed(TimePoint began, Duration bound,
                                       name_, child, ToMilliseconds(took),
                                       Seen(*context_.status.latest(), name_)));
   }
+  AddLoss(times, took);
+}
+
+void FleetMember::AddLoss(std::vector<double> LossTimes::*times, Duration took) {
   absl::MutexLock lock(&mutex_);
   (losses_.*times).push_back(ToMilliseconds(took));
 }
@@ -254,9 +287,30 @@ void FleetMember::Recover(FaultKind kind, TimePoint began, Duration pause) {
     RemoveStop();
   } else if (kind == FaultKind::kStop) {
     RecoverFromStop(began);
+  } else if (kind == FaultKind::kLeave) {
+    RecoverFromLeave(began);
   } else if (kind == FaultKind::kFreeze) {
     RecoverFromFreeze(Now());
   }
+}
+
+// One that does not end is killed: what it was doing is found.
+void FleetMember::RecoverFromLeave(TimePoint began) {
+  const pid_t child = pid();
+  if (!AwaitExit(child, kLeftWithin)) {
+    context_.findings.Add(fmt::format("{} (pid {}) did not end within {} s of SIGTERM: {}", name_,
+                                      child, kLeftWithin.count(),
+                                      Seen(*context_.status.latest(), name_)));
+    kill(child, SIGKILL);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  AddLoss(&LossTimes::leave_ms, Now() - began);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    context_.findings.Add(fmt::format("{} (pid {}) ended after SIGTERM with wait status {:#x}",
+                                      name_, child, static_cast<unsigned>(status)));
+  }
+  Start();
 }
 
 void FleetMember::RecoverFromStop(TimePoint began) {
@@ -274,12 +328,8 @@ void FleetMember::RecoverFromFreeze(TimePoint began) {
     return context_.findings.Add(fmt::format(
         "cannot stop the engine thread of {}: may this user trace, on x86-64 or aarch64?", name_));
   }
-  // One that had nothing to do is missed only once it is given something, whenever that is.
-  if (frozen->at_work()) {
-    AwaitNoticed(began, kFreezeNoticed, &LossTimes::freeze_ms);
-  } else {
-    AwaitNoticed(began, kPatience, &LossTimes::idle_freeze_ms);
-  }
+  AwaitNoticed(began, kFreezeNoticed,
+               frozen->at_work() ? &LossTimes::freeze_ms : &LossTimes::idle_freeze_ms);
   frozen.reset();
   AwaitAlive();
 }
@@ -308,7 +358,7 @@ void Fleet::AddMember(FaultTarget role) {
   if (status_ == nullptr) return;  // no router: found already
   const std::string name = fmt::format("{}-{}", Name(role), members(role).size());
   FrameProxy* proxy = nullptr;
-  if (role == FaultTarget::kDecode && options_.link == FaultLink::kTcp) {
+  if (role == FaultTarget::kDecode && TransportOf(options_.setup) == "tcp") {
     auto opened = FrameProxy::Open();
     if (!opened.ok()) return findings_.Add(opened.status().ToString());
     proxy = proxies_.emplace(name, *std::move(opened)).first->second.get();
@@ -356,9 +406,10 @@ bool Fleet::AwaitRest(Duration patience) {
     return false;
   }
   const size_t num_workers = members_.size();
-  const TimePoint rested = status_->Await(
-      [num_workers](const auto& status) { return Unrest(status, num_workers).empty(); }, patience);
-  if (rested != kNoDeadline) return true;
+  const auto rests = [num_workers](const auto& status) {
+    return Unrest(status, num_workers).empty();
+  };
+  if (status_->AwaitReported(rests, patience)) return true;
   findings_.Add("not at rest:" + Unrest(*status_->latest(), num_workers));
   return false;
 }
@@ -366,11 +417,7 @@ bool Fleet::AwaitRest(Duration patience) {
 LossTimes Fleet::losses() const {
   LossTimes all;
   for (const auto& member : members_) {
-    const LossTimes some = member->losses();
-    for (auto times : {&LossTimes::kill_ms, &LossTimes::stop_ms, &LossTimes::freeze_ms,
-                       &LossTimes::idle_freeze_ms}) {
-      (all.*times).insert((all.*times).end(), (some.*times).begin(), (some.*times).end());
-    }
+    all.Add(member->losses());
   }
   return all;
 }

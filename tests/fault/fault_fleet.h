@@ -20,11 +20,13 @@
 namespace tandem {
 
 struct FleetOptions {
-  FaultLink link = FaultLink::kTcp;
+  FaultSetup setup = FaultSetup::kTcp;
   std::string binary;
   std::string model;
   std::vector<std::string> router_flags;
   std::vector<std::string> worker_flags;
+  std::vector<std::string> prefill_flags;  // of prefill workers, after worker_flags
+  std::vector<std::string> decode_flags;   // of decode workers, likewise
 };
 
 // Worker processes are lost and seen to be lost: how long that took, by kind.
@@ -32,7 +34,10 @@ struct LossTimes {
   std::vector<double> kill_ms;
   std::vector<double> stop_ms;
   std::vector<double> freeze_ms;       // at work
-  std::vector<double> idle_freeze_ms;  // with nothing to do: until it was given something, too
+  std::vector<double> idle_freeze_ms;  // asleep, with nothing to do
+  std::vector<double> leave_ms;        // from SIGTERM to the end of the process
+
+  void Add(const LossTimes& some);
 };
 
 inline constexpr std::chrono::milliseconds kShortPause(20);
@@ -78,6 +83,8 @@ class FleetMember {
   void Recover(FaultKind kind, TimePoint began, Duration pause);
   void RecoverFromStop(TimePoint began);
   void RecoverFromFreeze(TimePoint began);
+  void RecoverFromLeave(TimePoint began);
+  void AddLoss(std::vector<double> LossTimes::*times, Duration took);
   // Until the router has given the worker up; counts how long that took.
   void AwaitNoticed(TimePoint began, Duration bound, std::vector<double> LossTimes::*times);
   void AwaitAlive();

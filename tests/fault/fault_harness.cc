@@ -19,11 +19,15 @@ int main(int argc, char** argv) {
   app.add_option("--at-once", options.at_once, "events at a time, of each cluster")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  app.add_option("--tight-share", options.tight_share,
+                 "share of the events on tcp with little room at the decode workers")
+      ->check(CLI::Range(0.0, 0.3))
+      ->capture_default_str();
   app.add_option("--shm-share", options.shm_share, "share of the events with KV through shm")
-      ->check(CLI::Range(0.0, 0.5))
+      ->check(CLI::Range(0.0, 0.35))
       ->capture_default_str();
   app.add_option("--ipc-share", options.ipc_share, "share of the events with KV through ipc")
-      ->check(CLI::Range(0.0, 0.5))
+      ->check(CLI::Range(0.0, 0.35))
       ->capture_default_str();
   app.add_option("--only", options.only, "rows with this in their name, as \"renew frame\"");
   app.add_option("--binary", options.binary, "tandem")->capture_default_str();

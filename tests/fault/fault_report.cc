@@ -24,6 +24,20 @@ nlohmann::ordered_json Summary(const std::vector<double>& times) {
           {"max_ms", std::round(Quantile(times, 1))}};
 }
 
+std::string LossLine(std::string_view what, const std::vector<double>& times) {
+  return fmt::format("{:<24} {:>5}, p50 {:.0f} ms, p99 {:.0f} ms, max {:.0f} ms\n", what,
+                     times.size(), Quantile(times, 0.5), Quantile(times, 0.99), Quantile(times, 1));
+}
+
+std::string SetupLine(FaultSetup setup, const FleetReport& report) {
+  const RowCount total = report.Total();
+  return fmt::format(
+      "fleet {:<10} scheduled={} hit={} missed={} not_run={} at once: sending={} waiting={} "
+      "draining={}\n",
+      Name(setup), total.scheduled, total.hit, total.missed, report.not_run, report.peaks.sending,
+      report.peaks.waiting_reservations, report.peaks.draining_reservations);
+}
+
 std::string CauseLines(const v1::ResumeUse& resumes) {
   std::string text;
   for (const v1::ResumeCause& cause : resumes.causes()) {
@@ -48,47 +62,63 @@ nlohmann::ordered_json Causes(const v1::ResumeUse& resumes) {
 }  // namespace
 
 std::string FaultReport::Table() const {
+  const FleetReport all = All();
+  const RowCount total = all.Total();
+  const LossTimes& losses = all.losses;
+  const v1::ResumeUse& resumes = all.resumes;
   std::string text = fmt::format("{:<42} {:>9} {:>5} {:>6}\n", "moment, target, fault", "scheduled",
                                  "hit", "missed");
   std::vector<std::string> lines;
-  for (const auto& [row, count] : rows) {
+  for (const auto& [row, count] : all.rows) {
     lines.push_back(fmt::format("{:<12} {:<8} {:<20} {:>9} {:>5} {:>6}\n", Name(row.moment),
                                 Name(row.target), Name(row.kind), count.scheduled, count.hit,
                                 count.missed));
   }
   std::sort(lines.begin(), lines.end());
   for (const std::string& line : lines) text += line;
+  for (const auto& [setup, report] : setups) text += SetupLine(setup, report);
+  text += fmt::format("requests: {} whole, {} cancelled, {} expired, {} wrong\n", all.ok,
+                      all.cancelled, all.expired, all.wrong);
+  text += LossLine("killed, noticed", losses.kill_ms) +
+          LossLine("stopped, noticed", losses.stop_ms) +
+          LossLine("hanging, noticed", losses.freeze_ms) +
+          LossLine("hanging idle, noticed", losses.idle_freeze_ms) +
+          LossLine("asked to leave, ended", losses.leave_ms);
   text += fmt::format(
-      "requests: {} whole, {} cancelled, {} expired, {} wrong\n"
-      "loss noticed: killed p99 {:.0f} ms of {}, stopped p99 {:.0f} ms of {}, hanging p99 {:.0f} "
-      "ms "
-      "of {}\n"
-      "resumes: {} after a loss, {} given up, p50 {:.0f} ms, p99 {:.0f} ms, max {:.0f} ms\n"
-      "{}"
-      "seed={} events={} seconds={:.0f} found={}\n",
-      ok, cancelled, expired, wrong, Quantile(losses.kill_ms, 0.99), losses.kill_ms.size(),
-      Quantile(losses.stop_ms, 0.99), losses.stop_ms.size(), Quantile(losses.freeze_ms, 0.99),
-      losses.freeze_ms.size(), resumes.lost(), resumes.gave_up(), resumes.p50_ms(),
-      resumes.p99_ms(), resumes.max_ms(), CauseLines(resumes), options.seed, options.events,
-      seconds, found.size());
+      "resumes: {} after a loss, {} migrated, {} given up, p50 {:.0f} ms, p99 {:.0f} ms, max "
+      "{:.0f} "
+      "ms\n{}",
+      resumes.lost(), resumes.migrated(), resumes.gave_up(), resumes.p50_ms(), resumes.p99_ms(),
+      resumes.max_ms(), CauseLines(resumes));
+  text += fmt::format("seed={} scheduled={} hit={} missed={} not_run={} seconds={:.0f} found={}\n",
+                      options.seed, total.scheduled, total.hit, total.missed, all.not_run, seconds,
+                      found.size());
   return text;
 }
 
 std::string FaultReport::Json() const {
+  const FleetReport all = All();
+  const v1::ResumeUse& resumes = all.resumes;
+  const v1::HandoffUse& handoffs = all.handoffs;
+  const LossTimes& losses = all.losses;
   nlohmann::ordered_json json;
   json["events"] = options.events;
   json["seed"] = options.seed;
   json["fleets"] = options.fleets;
   json["at_once"] = options.at_once;
+  json["tight_share"] = options.tight_share;
   json["shm_share"] = options.shm_share;
   json["ipc_share"] = options.ipc_share;
   json["seconds"] = std::round(seconds);
-  json["requests"] = {
-      {"whole", ok}, {"cancelled", cancelled}, {"expired", expired}, {"wrong", wrong}};
+  json["requests"] = {{"whole", all.ok},
+                      {"cancelled", all.cancelled},
+                      {"expired", all.expired},
+                      {"wrong", all.wrong}};
   json["loss_noticed"] = {{"killed", Summary(losses.kill_ms)},
                           {"stopped", Summary(losses.stop_ms)},
                           {"hanging", Summary(losses.freeze_ms)},
                           {"hanging_idle", Summary(losses.idle_freeze_ms)}};
+  json["left"] = Summary(losses.leave_ms);
   json["resumes"] = {{"lost", resumes.lost()},       {"migrated", resumes.migrated()},
                      {"gave_up", resumes.gave_up()}, {"p50_ms", resumes.p50_ms()},
                      {"p99_ms", resumes.p99_ms()},   {"max_ms", resumes.max_ms()},
@@ -102,13 +132,21 @@ std::string FaultReport::Json() const {
                       {"stale_frames", handoffs.stale_frames()},
                       {"stranger_frames", handoffs.stranger_frames()},
                       {"connections_closed", handoffs.connections_closed()}};
-  for (const auto& [row, count] : rows) {
-    json["rows"].push_back({{"moment", Name(row.moment)},
-                            {"target", Name(row.target)},
-                            {"fault", Name(row.kind)},
-                            {"scheduled", count.scheduled},
-                            {"hit", count.hit},
-                            {"missed", count.missed}});
+  for (const auto& [setup, report] : setups) {
+    json["fleets_of"][std::string(Name(setup))] = {
+        {"not_run", report.not_run},
+        {"most_sending", report.peaks.sending},
+        {"most_waiting_reservations", report.peaks.waiting_reservations},
+        {"most_draining_reservations", report.peaks.draining_reservations}};
+    for (const auto& [row, count] : report.rows) {
+      json["rows"].push_back({{"fleet", Name(setup)},
+                              {"moment", Name(row.moment)},
+                              {"target", Name(row.target)},
+                              {"fault", Name(row.kind)},
+                              {"scheduled", count.scheduled},
+                              {"hit", count.hit},
+                              {"missed", count.missed}});
+    }
   }
   json["found"] = found;
   return json.dump(1) + "\n";

@@ -2,29 +2,69 @@
 
 #include <algorithm>
 #include <random>
+#include <span>
 
 #include "fmt/format.h"
 
 namespace tandem {
 namespace {
 
+constexpr uint64_t kLongPrompt = 400;
 constexpr Moment kHandoffMoments[] = {Moment::kAccepted,     Moment::kQueued,  Moment::kStreamOpen,
                                       Moment::kDataFrame,    Moment::kCommit,  Moment::kAck,
                                       Moment::kAcknowledged, Moment::kDecoding};
+constexpr Moment kProxyMoments[] = {Moment::kLost, Moment::kDraining};
+constexpr Moment kUnseenMoments[] = {Moment::kAccepted, Moment::kQueued, Moment::kDecoding};
+constexpr Moment kTightMoments[] = {Moment::kDataFrame, Moment::kCommit, Moment::kDecoding};
+constexpr Moment kSlowMoments[] = {Moment::kMoving, Moment::kDecoding};
 constexpr Moment kFrameMoments[] = {Moment::kStreamOpen, Moment::kDataFrame, Moment::kCommit,
                                     Moment::kAck,        Moment::kRenew,     Moment::kCredit,
                                     Moment::kResend};
-constexpr FaultKind kProcessKinds[] = {FaultKind::kKill, FaultKind::kPause, FaultKind::kStop};
+constexpr FaultKind kProcessKinds[] = {FaultKind::kKill, FaultKind::kPause, FaultKind::kStop,
+                                       FaultKind::kLeave};
 constexpr FaultKind kFrameKinds[] = {
     FaultKind::kCutBefore,  FaultKind::kCutInside, FaultKind::kCutAfter,  FaultKind::kHold,
     FaultKind::kFlipHeader, FaultKind::kDrop,      FaultKind::kDuplicate, FaultKind::kReorder};
 
-// Without a proxy only these are seen.
-bool SeenWithoutFrames(Moment moment) {
-  return moment == Moment::kAccepted || moment == Moment::kQueued || moment == Moment::kDecoding;
+using Rows = std::vector<FaultRow>;
+
+void AddProcessRows(Rows& rows, FaultTarget target, Moment moment) {
+  for (const FaultKind kind : kProcessKinds) rows.push_back({kind, target, moment});
 }
 
-void AddFrameRows(std::vector<FaultRow>& rows) {
+void AddClientRows(Rows& rows, Moment moment) {
+  rows.push_back({FaultKind::kCancel, FaultTarget::kClient, moment});
+  rows.push_back({FaultKind::kDeadline, FaultTarget::kClient, moment});
+}
+
+void AddHandoffRows(Rows& rows, std::span<const Moment> moments) {
+  for (const Moment moment : moments) {
+    AddProcessRows(rows, FaultTarget::kPrefill, moment);
+    AddProcessRows(rows, FaultTarget::kDecode, moment);
+    AddClientRows(rows, moment);
+  }
+}
+
+void AddUnifiedRows(Rows& rows) {
+  AddProcessRows(rows, FaultTarget::kUnified, Moment::kAccepted);
+  AddProcessRows(rows, FaultTarget::kUnified, Moment::kDecoding);
+}
+
+void AddFreezeRows(Rows& rows) {
+  for (const FaultTarget target :
+       {FaultTarget::kPrefill, FaultTarget::kDecode, FaultTarget::kUnified}) {
+    rows.push_back({FaultKind::kFreeze, target, Moment::kDecoding});
+    rows.push_back({FaultKind::kFreeze, target, Moment::kIdle});
+  }
+}
+
+// Nobody but the decode worker knows yet of what waits for room there.
+void AddWaitingRows(Rows& rows) {
+  AddProcessRows(rows, FaultTarget::kDecode, Moment::kWaiting);
+  AddClientRows(rows, Moment::kWaiting);
+}
+
+void AddFrameRows(Rows& rows) {
   for (const Moment moment : kFrameMoments) {
     for (const FaultKind kind : kFrameKinds) {
       rows.push_back({kind, FaultTarget::kFrame, moment});
@@ -44,6 +84,8 @@ std::string_view Name(FaultKind kind) {
       return "pause";
     case FaultKind::kStop:
       return "stop";
+    case FaultKind::kLeave:
+      return "leave";
     case FaultKind::kFreeze:
       return "freeze";
     case FaultKind::kCancel:
@@ -92,6 +134,8 @@ std::string_view Name(Moment moment) {
   switch (moment) {
     case Moment::kAccepted:
       return "accepted";
+    case Moment::kWaiting:
+      return "waiting";
     case Moment::kQueued:
       return "queued";
     case Moment::kStreamOpen:
@@ -104,8 +148,16 @@ std::string_view Name(Moment moment) {
       return "ack";
     case Moment::kAcknowledged:
       return "acknowledged";
+    case Moment::kMoving:
+      return "moving";
+    case Moment::kLost:
+      return "lost";
+    case Moment::kDraining:
+      return "draining";
     case Moment::kDecoding:
       return "decoding";
+    case Moment::kIdle:
+      return "idle";
     case Moment::kRenew:
       return "renew";
     case Moment::kCredit:
@@ -116,17 +168,25 @@ std::string_view Name(Moment moment) {
   return "?";
 }
 
-std::string_view Name(FaultLink link) {
-  switch (link) {
-    case FaultLink::kTcp:
+std::string_view Name(FaultSetup setup) {
+  switch (setup) {
+    case FaultSetup::kTcp:
       return "tcp";
-    case FaultLink::kShm:
+    case FaultSetup::kTcpTight:
+      return "tcp-tight";
+    case FaultSetup::kShm:
       return "shm";
-    case FaultLink::kIpc:
+    case FaultSetup::kShmSlow:
+      return "shm-slow";
+    case FaultSetup::kIpc:
       return "ipc";
+    case FaultSetup::kIpcSlow:
+      return "ipc-slow";
   }
   return "?";
 }
+
+std::string_view TransportOf(FaultSetup setup) { return Name(setup).substr(0, 3); }
 
 std::string Name(const FaultRow& row) {
   return fmt::format("{} {} {}", Name(row.moment), Name(row.target), Name(row.kind));
@@ -134,28 +194,35 @@ std::string Name(const FaultRow& row) {
 
 bool LosesWorker(const FaultRow& row) {
   return row.kind == FaultKind::kKill || row.kind == FaultKind::kStop ||
-         row.kind == FaultKind::kFreeze;
+         row.kind == FaultKind::kLeave || row.kind == FaultKind::kFreeze;
 }
 
-std::vector<FaultRow> AllRows(FaultLink link) {
-  std::vector<FaultRow> rows;
-  for (const Moment moment : kHandoffMoments) {
-    if (link != FaultLink::kTcp && !SeenWithoutFrames(moment)) continue;
-    for (const FaultTarget target : {FaultTarget::kPrefill, FaultTarget::kDecode}) {
-      for (const FaultKind kind : kProcessKinds) rows.push_back({kind, target, moment});
-    }
-    rows.push_back({FaultKind::kCancel, FaultTarget::kClient, moment});
-    rows.push_back({FaultKind::kDeadline, FaultTarget::kClient, moment});
+std::vector<FaultRow> AllRows(FaultSetup setup) {
+  Rows rows;
+  switch (setup) {
+    case FaultSetup::kTcp:
+      AddHandoffRows(rows, kHandoffMoments);
+      AddHandoffRows(rows, kProxyMoments);
+      rows.push_back({FaultKind::kCutInside, FaultTarget::kFrame, Moment::kDraining});
+      AddUnifiedRows(rows);
+      AddFreezeRows(rows);
+      AddFrameRows(rows);
+      break;
+    case FaultSetup::kTcpTight:
+      AddWaitingRows(rows);
+      AddHandoffRows(rows, kTightMoments);
+      break;
+    case FaultSetup::kShm:
+    case FaultSetup::kIpc:
+      AddHandoffRows(rows, kUnseenMoments);
+      AddUnifiedRows(rows);
+      AddFreezeRows(rows);
+      break;
+    case FaultSetup::kShmSlow:
+    case FaultSetup::kIpcSlow:
+      AddHandoffRows(rows, kSlowMoments);
+      break;
   }
-  for (const Moment moment : {Moment::kAccepted, Moment::kDecoding}) {
-    for (const FaultKind kind : kProcessKinds)
-      rows.push_back({kind, FaultTarget::kUnified, moment});
-  }
-  for (const FaultTarget target :
-       {FaultTarget::kPrefill, FaultTarget::kDecode, FaultTarget::kUnified}) {
-    rows.push_back({FaultKind::kFreeze, target, Moment::kDecoding});
-  }
-  if (link == FaultLink::kTcp) AddFrameRows(rows);
   return rows;
 }
 
@@ -184,15 +251,16 @@ std::vector<v1::GenerateRequest> DrawRequests(uint64_t seed, size_t count, int32
   std::vector<v1::GenerateRequest> requests;
   for (size_t i = 0; i < count; ++i) {
     v1::GenerateRequest request;
+    const bool is_long = i % 8 == 0;
     const uint64_t longest = draw(0, 3) == 0 ? 600 : 120;
-    const uint64_t length = draw(1, longest);
+    const uint64_t length = is_long ? draw(kLongPrompt, 600) : draw(1, longest);
     for (uint64_t at = 0; at < length; ++at) {
       const uint64_t id = draw(0, static_cast<uint64_t>(vocab_size) - 1);
       request.mutable_token_ids()->add_ids(static_cast<int32_t>(id));
     }
     request.set_n(static_cast<int32_t>(draw(0, 2) == 0 ? draw(2, 3) : 1));
     request.set_max_tokens(static_cast<int32_t>(draw(12, 48)));
-    request.set_ignore_eos(draw(0, 3) != 0);
+    request.set_ignore_eos(draw(0, 3) != 0 || is_long);
     v1::SamplingParams& sampling = *request.mutable_sampling();
     sampling.set_seed(random());
     sampling.set_temperature(draw(0, 1) == 0 ? 0.0f : 0.9f);
@@ -200,6 +268,10 @@ std::vector<v1::GenerateRequest> DrawRequests(uint64_t seed, size_t count, int32
     requests.push_back(std::move(request));
   }
   return requests;
+}
+
+bool IsLong(const v1::GenerateRequest& request) {
+  return request.token_ids().ids_size() >= static_cast<int>(kLongPrompt) && request.ignore_eos();
 }
 
 }  // namespace tandem

@@ -16,6 +16,7 @@ enum class FaultKind : uint8_t {
   kKill,    // SIGKILL; the process is started again
   kPause,   // SIGSTOP, and SIGCONT before anybody must have noticed
   kStop,    // SIGSTOP, and SIGCONT after the router gave the worker up
+  kLeave,   // SIGTERM: it drains and ends; the process is started again
   kFreeze,  // the engine's thread alone is stopped, until the worker says that it is not ready
   kCancel,  // by the client
   kDeadline,
@@ -36,13 +37,18 @@ enum class FaultTarget : uint8_t { kPrefill, kDecode, kUnified, kClient, kFrame 
 // In which state of the hand-off.
 enum class Moment : uint8_t {
   kAccepted,      // by the router; no worker has answered yet. Route unified: its worker works not
+  kWaiting,       // for room at a decode worker
   kQueued,        // reserved; the prefill worker has not begun
   kStreamOpen,    // the first frame of the stream is on its way
   kDataFrame,     // the k-th data frame is
   kCommit,        // the commit is: all data frames were sent
   kAck,           // the commit has come, its answer has not
   kAcknowledged,  // the answer is there
+  kMoving,        // the client has its first tokens, the decode worker not yet all KV
+  kLost,          // the connection was lost for the third time: the pause before the stream reopens
+  kDraining,      // the request is over, half a data frame of it has come
   kDecoding,      // the client has the k-th token
+  kIdle,          // the worker has nothing to do
   kRenew,         // frames beside the data: a renewal is on its way
   kCredit,
   kResend,
@@ -64,12 +70,25 @@ std::string Name(const FaultRow& row);
 // Whether it costs the router a worker for a while. At most one of a role is lost at a time.
 bool LosesWorker(const FaultRow& row);
 
-enum class FaultLink : uint8_t { kTcp, kShm, kIpc };
-// "tcp", "shm", "ipc".
-std::string_view Name(FaultLink link);
+// A cluster of its own for each. Slow: KV is held to a rate, so that hand-offs last and overlap.
+enum class FaultSetup : uint8_t {
+  kTcp,
+  kTcpTight,  // decode workers have room for few requests; slow
+  kShm,
+  kShmSlow,
+  kIpc,
+  kIpcSlow,
+};
+inline constexpr FaultSetup kFaultSetups[] = {FaultSetup::kTcp, FaultSetup::kTcpTight,
+                                              FaultSetup::kShm, FaultSetup::kShmSlow,
+                                              FaultSetup::kIpc, FaultSetup::kIpcSlow};
+// "tcp", "tcp-tight", "shm", "shm-slow", "ipc", "ipc-slow".
+std::string_view Name(FaultSetup setup);
+// As in --kv-transport. Frames are seen on tcp alone.
+std::string_view TransportOf(FaultSetup setup);
 
-// All that can be on a cluster whose KV moves so. Frames are seen on tcp alone.
-std::vector<FaultRow> AllRows(FaultLink link);
+// All that is done to such a cluster.
+std::vector<FaultRow> AllRows(FaultSetup setup);
 
 // One request and what happens to it, or to others that are in flight with it.
 struct FaultEvent {
@@ -85,7 +104,9 @@ std::vector<FaultEvent> MakeSchedule(uint64_t seed, size_t count, const std::vec
                                      size_t num_requests);
 
 // `count` requests: prompts of 1 to 600 tokens, 1 to 3 choices, greedy and sampled, short and long
-// outputs. Route, salt and deadline are the event's.
+// outputs. One in eight IsLong. Route, salt and deadline are the event's.
 std::vector<v1::GenerateRequest> DrawRequests(uint64_t seed, size_t count, int32_t vocab_size);
+// Its prompt has 400 tokens or more, and it does not end with the first it is given.
+bool IsLong(const v1::GenerateRequest& request);
 
 }  // namespace tandem

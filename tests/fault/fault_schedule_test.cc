@@ -1,5 +1,6 @@
 #include "tests/fault/fault_schedule.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -10,7 +11,7 @@ namespace tandem {
 namespace {
 
 TEST(FaultScheduleTest, TheSameSeedDrawsTheSameEventsAndRequests) {
-  const auto rows = AllRows(FaultLink::kTcp);
+  const auto rows = AllRows(FaultSetup::kTcp);
   const auto one = MakeSchedule(7, 300, rows, 50);
   const auto two = MakeSchedule(7, 300, rows, 50);
   const auto other = MakeSchedule(8, 300, rows, 50);
@@ -30,7 +31,7 @@ TEST(FaultScheduleTest, TheSameSeedDrawsTheSameEventsAndRequests) {
 }
 
 TEST(FaultScheduleTest, EveryRowComesAsOftenAsTheOthersGiveOrTakeOne) {
-  const auto rows = AllRows(FaultLink::kTcp);
+  const auto rows = AllRows(FaultSetup::kTcp);
   std::map<FaultRow, size_t> counts;
   for (const FaultEvent& event : MakeSchedule(1, 500, rows, 10)) {
     ++counts[event.row];
@@ -44,12 +45,11 @@ TEST(FaultScheduleTest, EveryRowComesAsOftenAsTheOthersGiveOrTakeOne) {
 }
 
 TEST(FaultScheduleTest, RowsAreDistinctAndFramesAreSeenOnTcpAlone) {
-  for (const FaultLink link : {FaultLink::kTcp, FaultLink::kShm, FaultLink::kIpc}) {
-    const auto rows = AllRows(link);
-    EXPECT_EQ(std::set<FaultRow>(rows.begin(), rows.end()).size(), rows.size());
-  }
-  for (const FaultLink link : {FaultLink::kShm, FaultLink::kIpc}) {
-    for (const FaultRow& row : AllRows(link)) {
+  for (const FaultSetup setup : kFaultSetups) {
+    const auto rows = AllRows(setup);
+    EXPECT_EQ(std::set<FaultRow>(rows.begin(), rows.end()).size(), rows.size()) << Name(setup);
+    for (const FaultRow& row : rows) {
+      if (TransportOf(setup) == "tcp") continue;
       EXPECT_NE(row.target, FaultTarget::kFrame) << Name(row);
     }
   }
@@ -63,6 +63,8 @@ TEST(FaultScheduleTest, RequestsAreWithinTheirBounds) {
     EXPECT_LE(request.n(), 3);
     for (const int32_t id : request.token_ids().ids()) EXPECT_LT(id, 100);
   }
+  const auto requests = DrawRequests(3, 24, 100);
+  EXPECT_EQ(std::ranges::count_if(requests, IsLong), 3);
 }
 
 }  // namespace

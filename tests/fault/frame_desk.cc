@@ -52,12 +52,12 @@ const FrameDesk::Waiting* FrameDesk::Find(Ticket ticket) const {
 bool FrameDesk::AwaitFired(Ticket ticket, const std::function<bool()>& over) const {
   const auto done = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     const Waiting* one = Find(ticket);
-    return one == nullptr || one->fired || over();
+    return one == nullptr || (one->fired && !one->acting) || over();
   };
   absl::MutexLock lock(&mutex_);
   mutex_.Await(absl::Condition(&done));
   const Waiting* one = Find(ticket);
-  return one != nullptr && one->fired;
+  return one != nullptr && one->fired && !one->acting;
 }
 
 void FrameDesk::AwaitClaimed(Ticket ticket, const std::function<bool()>& over) const {
@@ -67,6 +67,12 @@ void FrameDesk::AwaitClaimed(Ticket ticket, const std::function<bool()>& over) c
   };
   absl::MutexLock lock(&mutex_);
   mutex_.Await(absl::Condition(&done));
+}
+
+bool FrameDesk::IsQuietSince(Ticket ticket) const {
+  absl::MutexLock lock(&mutex_);
+  const Waiting* one = Find(ticket);
+  return one != nullptr && one->fired && one->frames_since == 0;
 }
 
 void FrameDesk::Nudge() {
@@ -87,6 +93,7 @@ FrameAction FrameDesk::OnFrame(size_t proxy, const ObservedFrame& frame) {
     for (Waiting& one : waiting_) {
       const Verdict verdict = Judge(one, frame);
       if (verdict == Verdict::kDrop) return {.kind = FrameAction::Kind::kDrop};
+      if (verdict == Verdict::kCut) return {.kind = FrameAction::Kind::kCutBefore};
       if (verdict == Verdict::kPass) continue;
       one.fired = one.acting = true;
       firing = &one;  // stays while it acts
@@ -117,26 +124,33 @@ bool FrameDesk::IsToBeLost(const Waiting& one, FrameType type) {
   return lose == FrameTrigger::Lose::kData && type == FrameType::kData && one.data_frames == 2;
 }
 
+// Of the stream that it waits for.
+bool FrameDesk::IsMeant(const Waiting& one, const ObservedFrame& frame) {
+  if (one.trigger.whose == FrameTrigger::Whose::kAny) return true;
+  return IsOfAStream(frame) && one.stream == StreamId(frame.header.stream, frame.header.epoch);
+}
+
 FrameDesk::Verdict FrameDesk::Judge(Waiting& one, const ObservedFrame& frame) {
-  if (one.fired) return Verdict::kPass;
-  const FrameTrigger& trigger = one.trigger;
-  const FrameHeader& header = frame.header;
-  if (trigger.whose == FrameTrigger::Whose::kNextStream &&
-      (!IsOfAStream(frame) || one.stream != StreamId(header.stream, header.epoch))) {
+  if (!IsMeant(one, frame)) return Verdict::kPass;
+  if (one.fired) {
+    ++one.frames_since;
     return Verdict::kPass;
   }
-  if (header.type == FrameType::kData) {
-    ++one.data_frames;
-  }
-  if (!one.lost && IsToBeLost(one, header.type)) {
+  const FrameTrigger& trigger = one.trigger;
+  const FrameType type = frame.header.type;
+  if (type == FrameType::kData) ++one.data_frames;
+  if (!one.lost && IsToBeLost(one, type)) {
     one.lost = true;
     return Verdict::kDrop;
   }
-  if (trigger.any_type) return Verdict::kFire;
-  if (header.type != trigger.type) return Verdict::kPass;
-  if (trigger.lose != FrameTrigger::Lose::kNothing && !one.lost) return Verdict::kPass;
-  const bool counted = header.type == FrameType::kData;
-  return !counted || one.data_frames == trigger.nth ? Verdict::kFire : Verdict::kPass;
+  if (!trigger.any_type) {
+    if (type != trigger.type) return Verdict::kPass;
+    if (trigger.lose != FrameTrigger::Lose::kNothing && !one.lost) return Verdict::kPass;
+    if (type == FrameType::kData && one.data_frames != trigger.nth) return Verdict::kPass;
+  }
+  if (one.cuts == trigger.cuts_before) return Verdict::kFire;
+  ++one.cuts;
+  return Verdict::kCut;
 }
 
 }  // namespace tandem

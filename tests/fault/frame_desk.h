@@ -27,6 +27,9 @@ struct FrameTrigger {
   // the commit the stream stands long enough to be renewed.
   enum class Lose : uint8_t { kNothing, kData, kCommit };
   Lose lose = Lose::kNothing;
+  // At so many frames that it would fire at, the connection is cut instead: the stream is opened
+  // again.
+  uint32_t cuts_before = 0;
   // On the proxy's thread, once: must not block.
   std::function<FrameAction(const ObservedFrame&, size_t proxy)> act;
 };
@@ -42,23 +45,29 @@ class FrameDesk {
   Ticket Set(FrameTrigger trigger);
   // Takes it back, and waits for what it is doing. Whether it had fired.
   bool Take(Ticket ticket);
-  // Waits until it has fired, or `over` (under a lock), looked at again after each Nudge.
+  // Waits until it has fired and acted, or `over` (under a lock), looked at again after each Nudge.
   bool AwaitFired(Ticket ticket, const std::function<bool()>& over) const;
   // ... or it knows its stream.
   void AwaitClaimed(Ticket ticket, const std::function<bool()>& over) const;
   void Nudge();
 
+  // Whether it has fired, and no frame came since of the stream that it fired at.
+  bool IsQuietSince(Ticket ticket) const;
+
   // What is held at all proxies goes on.
   void Release();
+  FrameProxy& proxy(size_t index) const { return *proxies_[index]; }
 
  private:
   using StreamId = std::pair<uint64_t, uint64_t>;  // and epoch
-  enum class Verdict : uint8_t { kPass, kDrop, kFire };
+  enum class Verdict : uint8_t { kPass, kDrop, kCut, kFire };
   struct Waiting {
     Ticket ticket = 0;
     FrameTrigger trigger;
     std::optional<StreamId> stream;
     uint32_t data_frames = 0;
+    uint32_t cuts = 0;
+    uint32_t frames_since = 0;  // it fired
     bool lost = false;
     bool fired = false;
     bool acting = false;
@@ -67,6 +76,7 @@ class FrameDesk {
   FrameAction OnFrame(size_t proxy, const ObservedFrame& frame);
   // The first trigger that waits for a stream gets one that has not been seen before.
   void ClaimStream(const ObservedFrame& frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static bool IsMeant(const Waiting& one, const ObservedFrame& frame);
   static bool IsToBeLost(const Waiting& one, FrameType type);
   static Verdict Judge(Waiting& one, const ObservedFrame& frame);
   const Waiting* Find(Ticket ticket) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);

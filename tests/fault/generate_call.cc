@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "fmt/format.h"
 #include "server/status_mapping.h"
 
 namespace tandem {
@@ -32,12 +33,23 @@ void GenerateCall::Run(v1::Inference::Stub& stub, const v1::GenerateRequest& req
   moved_();
 }
 
+std::string GenerateCall::DisorderOf(const v1::GenerateResponse& event) const {
+  if (has_summary_) return "something after the summary";
+  if (event.has_summary()) return "";
+  const int32_t index = event.has_chunk() ? event.chunk().index() : event.finish().index();
+  if (!finished_.contains(index)) return "";
+  return fmt::format("{} of choice {} after its finish", event.has_chunk() ? "tokens" : "a finish",
+                     index);
+}
+
 void GenerateCall::Note(const v1::GenerateResponse& event) {
   {
     absl::MutexLock lock(&mutex_);
+    if (disorder_.empty()) disorder_ = DisorderOf(event);
     generation_.Add(event);
     if (event.has_chunk()) tokens_ += static_cast<size_t>(event.chunk().token_ids_size());
-    if (event.has_summary()) ++summaries_;
+    if (event.has_finish()) finished_.insert(event.finish().index());
+    if (event.has_summary()) has_summary_ = true;
   }
   moved_();
 }

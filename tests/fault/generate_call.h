@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <set>
+#include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -34,19 +36,28 @@ class GenerateCall {
   // Once ended.
   const absl::Status& status() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return status_; }
   const Generation& generation() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return generation_; }
-  int summaries() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return summaries_; }
+  // What it was told more than once, or after its end; empty when all came once and in order.
+  const std::string& disorder() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return disorder_; }
+  // Finishes, of all choices, and summaries.
+  size_t finishes() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return finished_.size(); }
+  bool has_summary() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return has_summary_; }
   Duration took() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return took_; }
 
  private:
   void Run(v1::Inference::Stub& stub, const v1::GenerateRequest& request);
   void Note(const v1::GenerateResponse& event);
+  // How `event` may not come now; empty when it may.
+  std::string DisorderOf(const v1::GenerateResponse& event) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   grpc::ClientContext context_;
   const std::function<void()> moved_;
   mutable absl::Mutex mutex_;
   Generation generation_ ABSL_GUARDED_BY(mutex_);
   size_t tokens_ ABSL_GUARDED_BY(mutex_) = 0;
-  int summaries_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::set<int32_t> finished_ ABSL_GUARDED_BY(mutex_);  // choices
+  bool has_summary_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string disorder_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   Duration took_ ABSL_GUARDED_BY(mutex_){};

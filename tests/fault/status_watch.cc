@@ -1,10 +1,21 @@
 #include "tests/fault/status_watch.h"
 
+#include <algorithm>
+
 namespace tandem {
 namespace {
 
 constexpr absl::Duration kInterval = absl::Milliseconds(25);
 constexpr std::chrono::seconds kAnswerWithin(5);
+
+// Whether every worker was heard of after `since`, as far as a status that was asked for at `asked`
+// can tell.
+bool AllHeardSince(const v1::GetStatusResponse& status, TimePoint asked, TimePoint since) {
+  return std::ranges::all_of(status.workers(), [&](const v1::WorkerStatus& worker) {
+    const std::chrono::duration<double, std::milli> age(worker.heartbeat_age_ms());
+    return asked - std::chrono::duration_cast<Duration>(age) > since;
+  });
+}
 
 }  // namespace
 
@@ -27,6 +38,7 @@ void StatusWatch::Run() {
     auto status = client_.GetStatus(kAnswerWithin);
     absl::MutexLock lock(&mutex_);
     if (status.ok()) {
+      Note(*status);
       latest_ = std::make_shared<const v1::GetStatusResponse>(*std::move(status));
       asked_ = asked;
       told_ = std::chrono::steady_clock::now();
@@ -35,10 +47,50 @@ void StatusWatch::Run() {
   }
 }
 
+void StatusWatch::Note(const v1::GetStatusResponse& status) {
+  Peaks now;
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    now.sending += worker.handoffs().sending();
+    now.waiting_reservations += worker.handoffs().waiting_reservations();
+    now.draining_reservations += worker.handoffs().draining_reservations();
+  }
+  peaks_.Raise(now);
+}
+
+void StatusWatch::Peaks::Raise(const Peaks& some) {
+  for (auto peak : {&Peaks::sending, &Peaks::waiting_reservations, &Peaks::draining_reservations}) {
+    this->*peak = std::max(this->*peak, some.*peak);
+  }
+}
+
+StatusWatch::Peaks StatusWatch::peaks() const {
+  absl::MutexLock lock(&mutex_);
+  return peaks_;
+}
+
 TimePoint StatusWatch::Await(const Condition& condition, Duration patience) const {
+  return AwaitDated([&condition](const auto& status, TimePoint) { return condition(status); },
+                    patience);
+}
+
+bool StatusWatch::AwaitReported(const Condition& condition, Duration patience) const {
+  const TimePoint end = std::chrono::steady_clock::now() + patience;
+  // The first report after this call may have been on its way, the second was made since.
+  const TimePoint called = std::chrono::steady_clock::now();
+  const TimePoint once = AwaitDated(
+      [&](const auto& status, TimePoint asked) { return AllHeardSince(status, asked, called); },
+      patience);
+  if (once == kNoDeadline) return false;
+  const auto twice = [&](const v1::GetStatusResponse& status, TimePoint asked) {
+    return AllHeardSince(status, asked, once) && condition(status);
+  };
+  return AwaitDated(twice, end - std::chrono::steady_clock::now()) != kNoDeadline;
+}
+
+TimePoint StatusWatch::AwaitDated(const DatedCondition& condition, Duration patience) const {
   const TimePoint since = std::chrono::steady_clock::now();
   const auto met = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return asked_ >= since && condition(*latest_);
+    return asked_ >= since && condition(*latest_, asked_);
   };
   absl::MutexLock lock(&mutex_);
   const bool came = mutex_.AwaitWithTimeout(absl::Condition(&met), absl::FromChrono(patience));

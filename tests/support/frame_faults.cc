@@ -50,7 +50,8 @@ void FrameFaults::Feed(std::string_view bytes, const FrameHook& hook, std::strin
 
 void FrameFaults::Release(const FrameHook& hook, std::string& out) {
   if (cut_) return;
-  if (std::exchange(held_, false)) first_passes_ = true;
+  if (std::exchange(held_, false)) first_passes_ = rest_.empty();
+  out += std::exchange(rest_, {});
   // A frame that waits for the next one goes now when there is no next one.
   Pump(hook, out);
   if (!cut_ && !held_) out += std::exchange(swapped_, {});
@@ -129,6 +130,11 @@ void FrameFaults::Apply(const FrameAction& action, std::string frame, std::strin
       FlipBits(frame, 0, kFrameHeaderBytes, action.bits, action.seed);
       out += frame;
       break;
+    case Kind::kHoldInside:
+      out.append(frame, 0, frame.size() / 2);
+      rest_ = frame.substr(frame.size() / 2) + std::exchange(swapped_, {});
+      held_ = true;
+      return;
     case Kind::kCutInside:
       out.append(frame, 0, frame.size() / 2);
       cut_ = true;

@@ -37,6 +37,7 @@ struct FrameAction {
     kCutInside,    // half of it goes first
     kCutAfter,     // all of it goes first
     kHold,         // it waits for Release, with all after it in its direction and connection
+    kHoldInside,   // half of it goes; the rest waits likewise
   };
   Kind kind = Kind::kPass;
   uint32_t bits = 1;
@@ -64,7 +65,7 @@ class FrameFaults {
   // The connection must end once what went out so far was sent.
   bool cut() const { return cut_; }
   // Bytes that have come and neither went on nor were dropped.
-  size_t waiting_bytes() const { return in_.size() + swapped_.size(); }
+  size_t waiting_bytes() const { return rest_.size() + in_.size() + swapped_.size(); }
   bool not_frames() const { return not_frames_; }
 
  private:
@@ -77,6 +78,7 @@ class FrameFaults {
   const uint64_t connection_;
   const uint16_t sender_port_;
   std::string in_;
+  std::string rest_;           // of a frame that is held inside
   std::string swapped_;        // goes after the next frame
   bool first_passes_ = false;  // the frame that was held is not asked about again
   bool held_ = false;

@@ -106,6 +106,15 @@ bool FrameProxy::Await(uint64_t ProxyCounts::*count, uint64_t at_least) const {
   return mutex_.AwaitWithTimeout(absl::Condition(&reached), kPatience);
 }
 
+bool FrameProxy::AwaitClosedBySender(uint64_t connection) const {
+  absl::MutexLock lock(&mutex_);
+  auto closed = [&] {
+    mutex_.AssertReaderHeld();
+    return closed_by_sender_.contains(connection);
+  };
+  return mutex_.AwaitWithTimeout(absl::Condition(&closed), kPatience);
+}
+
 void FrameProxy::Run() {
   while (!obeyed_.stop) {
     std::vector<pollfd> watched = Watched();
@@ -184,7 +193,8 @@ void FrameProxy::AcceptAll() {
     }
     const uint64_t number = counts_.connections++;
     pairs_.push_back(std::make_unique<Pair>(
-        Pair{.sides = {{.fd = std::move(accepted)}, {.fd = *std::move(connected)}},
+        Pair{.number = number,
+             .sides = {{.fd = std::move(accepted)}, {.fd = *std::move(connected)}},
              .faults = {FrameFaults(FrameDirection::kToReceiver, number, port),
                         FrameFaults(FrameDirection::kToSender, number, port)}}));
   }
@@ -205,6 +215,10 @@ void FrameProxy::ReadSide(Pair& pair, size_t side) {
     from.read_over = true;
     if (count < 0) from.write_over = true;
     pair.cut = true;
+    if (side == 0) {
+      absl::MutexLock lock(&mutex_);
+      closed_by_sender_.insert(pair.number);
+    }
   } else if (!pair.cut) {
     FrameFaults& faults = pair.faults[side];
     const bool spoke_frames = !faults.not_frames();
@@ -277,6 +291,7 @@ FrameAction FrameProxy::Ask(const ObservedFrame& frame) {
       ++counts_.cut;
       break;
     case Kind::kHold:
+    case Kind::kHoldInside:
       ++counts_.held;
       break;
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -57,6 +58,8 @@ class FrameProxy {
   ProxyCounts counts() const;
   // Waits until a count is reached, e.g. Await(&ProxyCounts::held, 1). False after kPatience.
   bool Await(uint64_t ProxyCounts::*count, uint64_t at_least) const;
+  // Waits until who made this connection has closed its end, too. False after kPatience.
+  bool AwaitClosedBySender(uint64_t connection) const;
 
  private:
   struct Side {
@@ -67,6 +70,7 @@ class FrameProxy {
   };
   // Side 0 connected to the proxy, side 1 is the target. faults[i] reads side i, writes the other.
   struct Pair {
+    uint64_t number = 0;
     Side sides[2];
     FrameFaults faults[2];
     bool cut = false;  // what comes is thrown away, what went out is still written
@@ -108,6 +112,7 @@ class FrameProxy {
   mutable absl::Mutex mutex_;
   Orders orders_ ABSL_GUARDED_BY(mutex_);
   ProxyCounts counts_ ABSL_GUARDED_BY(mutex_);
+  std::set<uint64_t> closed_by_sender_ ABSL_GUARDED_BY(mutex_);  // connections
 
   std::thread thread_;
 };
