@@ -24,8 +24,8 @@ constexpr milliseconds kSeenWithin(700);
 // deadline falls into its middle.
 constexpr uint32_t kCutsBeforeThePause = 2;
 constexpr milliseconds kWithinThePause(100);
-// So many long requests are more than two small pools hold.
-constexpr int kMostFillers = 5;
+// Of two small pools each has room for one long request: two wait.
+constexpr int kFillers = 4;
 constexpr int32_t kLayers = 6;
 constexpr int32_t kBlockTokens = 16;
 
@@ -101,6 +101,13 @@ int32_t Concerned(const v1::WorkerStatus& worker, Moment moment) {
     default:
       return busy;
   }
+}
+
+// Requests that wait for room at any decode worker.
+int32_t Waiting(const v1::GetStatusResponse& status) {
+  int32_t waiting = 0;
+  for (const auto& worker : status.workers()) waiting += worker.handoffs().waiting_reservations();
+  return waiting;
 }
 
 // SIGSTOP to all of a role while this lives.
@@ -278,29 +285,25 @@ bool EventRunner::RunWhileHeld(Running& running, FaultTarget held) {
   return came_about;
 }
 
-// Those that were there before it have all the room, and one of them waits already.
+// Those that were there before it have all the room, and one of them waits already. The prefill
+// workers are held meanwhile, so that nobody gets on and gives room back.
 bool EventRunner::RunWhileWaiting(Running& running) {
+  if (running.is(FaultKind::kDeadline)) running.timeout = kSeenWithin;
   bool came_about = false;
   int32_t waiting = 0;
   std::vector<std::unique_ptr<Running>> fillers;
+  std::unique_ptr<RoleHold> hold;
   const auto before = [&] {
+    hold = std::make_unique<RoleHold>(fleet_.members(FaultTarget::kPrefill));
     fillers = FillPools(running);
-    waiting = Waiting();
+    waiting = Waiting(*fleet_.status().latest());
   };
   Submit(running, before, [&] {
     came_about = waiting > 0 && AwaitAccepted() &&
-                 AwaitStatus([waiting](const v1::GetStatusResponse& status) {
-                   int32_t now = 0;
-                   for (const auto& worker : status.workers()) {
-                     now += worker.handoffs().waiting_reservations();
-                   }
-                   return now > waiting;
-                 });
+                 AwaitStatus([waiting](const auto& status) { return Waiting(status) > waiting; });
     if (came_about) came_about = ActOnCall(running);
-    if (came_about && running.is(FaultKind::kDeadline)) {
-      const RoleHold prefill(fleet_.members(FaultTarget::kPrefill));  // nobody gets on, nor ends
-      running.call->AwaitEnd();
-    }
+    if (running.is(FaultKind::kDeadline)) running.call->AwaitEnd();
+    hold.reset();
     for (const auto& filler : fillers) AwaitClaimed(*filler);
   });
   running.call->AwaitEnd();
@@ -314,27 +317,18 @@ bool EventRunner::RunWhileWaiting(Running& running) {
 
 std::vector<std::unique_ptr<EventRunner::Running>> EventRunner::FillPools(const Running& running) {
   std::vector<std::unique_ptr<Running>> fillers;
-  for (int i = 0; i < kMostFillers && Waiting() == 0; ++i) {
+  for (int i = 0; i < kFillers; ++i) {
     fillers.emplace_back(new Running(MakeRunning(running.event)));
     Running& filler = *fillers.back();
     filler.part = Running::Part::kCompanion;
     filler.request.set_route(v1::ROUTE_DISAGGREGATED);
     filler.request.set_cache_salt(fmt::format("{}-filler-{}", running.request.cache_salt(), i));
     Send(filler);
-    // It has its room, or waits for it.
-    const uint64_t sent = sent_;
-    int32_t before = 0;
-    for (const auto& worker : fleet_.status().latest()->workers()) before += BlocksInUse(worker);
-    AwaitStatus([sent, before](const v1::GetStatusResponse& status) {
-      int32_t blocks = 0;
-      int32_t waiting = 0;
-      for (const auto& worker : status.workers()) {
-        blocks += BlocksInUse(worker);
-        waiting += worker.handoffs().waiting_reservations();
-      }
-      return status.requests_total() >= sent && (blocks > before || waiting > 0);
-    });
   }
+  const uint64_t sent = sent_;
+  AwaitStatus([sent](const v1::GetStatusResponse& status) {
+    return status.requests_total() >= sent && Waiting(status) > 0;
+  });
   return fillers;
 }
 
@@ -451,14 +445,6 @@ bool EventRunner::AwaitAccepted() const {
 
 bool EventRunner::AwaitStatus(const StatusWatch::Condition& condition) const {
   return fleet_.status().Await(condition, kSeenWithin) != kNoDeadline;
-}
-
-int32_t EventRunner::Waiting() const {
-  int32_t waiting = 0;
-  for (const auto& worker : fleet_.status().latest()->workers()) {
-    waiting += worker.handoffs().waiting_reservations();
-  }
-  return waiting;
 }
 
 }  // namespace tandem

@@ -61,7 +61,7 @@ class EventRunner {
 
   void Submit(Running& running, const std::function<void()>& before = {},
               const std::function<void()>& meanwhile = {});
-  // One after the other, with turn_ held, until a request waits for room.
+  // Sends requests, with turn_ held, until one waits for room.
   std::vector<std::unique_ptr<Running>> FillPools(const Running& running);
   void Send(Running& running);
   void AwaitClaimed(const Running& running) const;
@@ -77,7 +77,6 @@ class EventRunner {
   FleetMember* Choose(const Running& running) const;
   bool AwaitAccepted() const;
   bool AwaitStatus(const StatusWatch::Condition& condition) const;
-  int32_t Waiting() const;
   void Check(const Running& running);
   std::string Mismatch(const Running& running) const;
   void Found(const Running& running, const std::string& what);

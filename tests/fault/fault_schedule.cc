@@ -9,7 +9,8 @@
 namespace tandem {
 namespace {
 
-constexpr uint64_t kLongPrompt = 400;
+// Two of these do not fit a pool of 832 tokens (tcp-tight).
+constexpr uint64_t kLongPrompt = 420;
 constexpr Moment kHandoffMoments[] = {Moment::kAccepted,     Moment::kQueued,  Moment::kStreamOpen,
                                       Moment::kDataFrame,    Moment::kCommit,  Moment::kAck,
                                       Moment::kAcknowledged, Moment::kDecoding};

@@ -106,7 +106,7 @@ std::vector<FaultEvent> MakeSchedule(uint64_t seed, size_t count, const std::vec
 // `count` requests: prompts of 1 to 600 tokens, 1 to 3 choices, greedy and sampled, short and long
 // outputs. One in eight IsLong. Route, salt and deadline are the event's.
 std::vector<v1::GenerateRequest> DrawRequests(uint64_t seed, size_t count, int32_t vocab_size);
-// Its prompt has 400 tokens or more, and it does not end with the first it is given.
+// Its prompt has 420 tokens or more, and it does not end with the first it is given.
 bool IsLong(const v1::GenerateRequest& request);
 
 }  // namespace tandem
