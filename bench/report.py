@@ -496,6 +496,10 @@ def faults(result):
     resumes = result["resumes"]
     pauses = [times("all", resumes | {"count": resumes["lost"] + resumes["migrated"]})]
     pauses += [times(CAUSES[cause], entry) for cause, entry in resumes.get("causes", {}).items()]
+    slow = result.get("resumes_with_slow_kv")
+    if slow:
+        pauses.append(times("where KV is held to a rate", slow | {"count": slow["lost"] + slow["migrated"]}))
+    gave_up = resumes["gave_up"] + (slow["gave_up"] if slow else 0)
     noticed = [times(name.replace("_", ", "), entry) for name, entry in result["loss_noticed"].items()]
     if "left" in result:
         noticed.append(times("asked to leave: ended", result["left"]))
@@ -514,7 +518,7 @@ Command: `build/release/bin/fault_harness --events {result['events']} --seed {re
 
 {table(["loss noticed", *head], noticed)}
 {table(["pause of a request that went on elsewhere", *head], pauses)}
-From the loss noticed to the next token told. {resumes['gave_up']:,} gave up.
+From the loss noticed to the next token told. {gave_up:,} gave up.
 
 {fleets_of(result)}{table(['fault', 'scheduled', 'hit at its moment', 'missed'], fault_counts(result['rows'], "fault"))}"""
 
@@ -538,13 +542,15 @@ def check_faults():
                "rows": [row, row | {"moment": "ack"}, row | {"fault": "drop", "hit": 5}]}
     page = faults(made_up)
     with_causes = faults(made_up | {"resumes": made_up["resumes"] | {"causes": {"lease": entry}}})
-    with_fleets = faults(made_up | {"fleets_of": {"tcp": fleet}, "left": entry})
+    with_fleets = faults(made_up | {"fleets_of": {"tcp": fleet}, "left": entry,
+                                     "resumes_with_slow_kv": made_up["resumes"] | {"lost": 30, "p50_ms": 9.0}})
     around = with_record(f"# A\n\n{FAULTS_HEAD}\nold\n\n## After\nkept\n", page)
     facts = {
         "command": "--events 9999 --seed 9 --fleets 4 --json" in page,
         "what ran, not what was asked for": "3,600 events, of which 2,205 hit" in page and "9,999" not in page,
         "fleets": "| tcp | 3,600 | 2,205 | 300 | 7 | 5 | 6 | 1 |" in with_fleets and "most hand-offs" not in page,
         "left": "| asked to leave: ended | 3 | 1 | 2,346 | 7 |" in with_fleets and "asked to leave" not in page,
+        "slow apart": "| where KV is held to a rate | 31 | 9 | 6 | 7 |" in with_fleets and "4 gave up" in with_fleets,
         "endings": "11 ended whole, 12 were cancelled, 13 expired; wrong were\n14." in page,
         "found": "must not be: 1 (x)." in page,
         "times": "| hanging, idle | 3 | 1 | 2,346 | 7 |" in page,

@@ -48,6 +48,15 @@ std::string CauseLines(const v1::ResumeUse& resumes) {
   return text;
 }
 
+std::string ResumeLines(std::string_view where, const v1::ResumeUse& resumes) {
+  return fmt::format(
+             "resumes{}: {} after a loss, {} migrated, {} given up, p50 {:.0f} ms, p99 {:.0f} ms, "
+             "max {:.0f} ms\n",
+             where, resumes.lost(), resumes.migrated(), resumes.gave_up(), resumes.p50_ms(),
+             resumes.p99_ms(), resumes.max_ms()) +
+         CauseLines(resumes);
+}
+
 nlohmann::ordered_json Causes(const v1::ResumeUse& resumes) {
   auto json = nlohmann::ordered_json::object();
   for (const v1::ResumeCause& cause : resumes.causes()) {
@@ -59,13 +68,22 @@ nlohmann::ordered_json Causes(const v1::ResumeUse& resumes) {
   return json;
 }
 
+nlohmann::ordered_json ResumeJson(const v1::ResumeUse& resumes) {
+  return {{"lost", resumes.lost()},
+          {"migrated", resumes.migrated()},
+          {"gave_up", resumes.gave_up()},
+          {"p50_ms", std::round(resumes.p50_ms())},
+          {"p99_ms", std::round(resumes.p99_ms())},
+          {"max_ms", std::round(resumes.max_ms())},
+          {"causes", Causes(resumes)}};
+}
+
 }  // namespace
 
 std::string FaultReport::Table() const {
   const FleetReport all = All();
   const RowCount total = all.Total();
   const LossTimes& losses = all.losses;
-  const v1::ResumeUse& resumes = all.resumes;
   std::string text = fmt::format("{:<42} {:>9} {:>5} {:>6}\n", "moment, target, fault", "scheduled",
                                  "hit", "missed");
   std::vector<std::string> lines;
@@ -84,12 +102,7 @@ std::string FaultReport::Table() const {
           LossLine("hanging, noticed", losses.freeze_ms) +
           LossLine("hanging idle, noticed", losses.idle_freeze_ms) +
           LossLine("asked to leave, ended", losses.leave_ms);
-  text += fmt::format(
-      "resumes: {} after a loss, {} migrated, {} given up, p50 {:.0f} ms, p99 {:.0f} ms, max "
-      "{:.0f} "
-      "ms\n{}",
-      resumes.lost(), resumes.migrated(), resumes.gave_up(), resumes.p50_ms(), resumes.p99_ms(),
-      resumes.max_ms(), CauseLines(resumes));
+  text += ResumeLines("", Resumes(false)) + ResumeLines(", slow KV", Resumes(true));
   text += fmt::format("seed={} scheduled={} hit={} missed={} not_run={} seconds={:.0f} found={}\n",
                       options.seed, total.scheduled, total.hit, total.missed, all.not_run, seconds,
                       found.size());
@@ -98,7 +111,6 @@ std::string FaultReport::Table() const {
 
 std::string FaultReport::Json() const {
   const FleetReport all = All();
-  const v1::ResumeUse& resumes = all.resumes;
   const v1::HandoffUse& handoffs = all.handoffs;
   const LossTimes& losses = all.losses;
   nlohmann::ordered_json json;
@@ -119,10 +131,8 @@ std::string FaultReport::Json() const {
                           {"hanging", Summary(losses.freeze_ms)},
                           {"hanging_idle", Summary(losses.idle_freeze_ms)}};
   json["left"] = Summary(losses.leave_ms);
-  json["resumes"] = {{"lost", resumes.lost()},       {"migrated", resumes.migrated()},
-                     {"gave_up", resumes.gave_up()}, {"p50_ms", resumes.p50_ms()},
-                     {"p99_ms", resumes.p99_ms()},   {"max_ms", resumes.max_ms()},
-                     {"causes", Causes(resumes)}};
+  json["resumes"] = ResumeJson(Resumes(false));
+  json["resumes_with_slow_kv"] = ResumeJson(Resumes(true));
   json["handoffs"] = {{"sent", handoffs.sent()},
                       {"received", handoffs.received()},
                       {"retried", handoffs.retried()},

@@ -64,6 +64,14 @@ FleetReport FaultReport::All() const {
   return all;
 }
 
+v1::ResumeUse FaultReport::Resumes(bool slow) const {
+  FleetReport some;
+  for (const auto& [setup, report] : setups) {
+    if (IsSlow(setup) == slow) some.Add(report);
+  }
+  return some.resumes;
+}
+
 FaultRun::FaultRun(FaultRunOptions options) : options_(std::move(options)) {}
 
 void FaultRun::PrepareCases() {
@@ -149,6 +157,16 @@ void FaultRun::RunFleets(FaultSetup setup) {
 // A row that was scheduled and never came about shows nothing.
 void FaultRun::CheckRows() {
   absl::MutexLock lock(&mutex_);
+  const FleetReport all = report_.All();
+  uint64_t left_while_decoding = 0;
+  for (const auto& [row, count] : all.rows) {
+    const bool left = row.kind == FaultKind::kLeave && row.moment == Moment::kDecoding;
+    if (left) left_while_decoding += count.hit;
+  }
+  if (left_while_decoding > 0 && all.resumes.migrated() == 0) {
+    findings_.Add(fmt::format("{} workers left while they decoded, and no request migrated",
+                              left_while_decoding));
+  }
   for (const auto& [setup, report] : report_.setups) {
     for (const auto& [row, count] : report.rows) {
       if (count.hit > 0) continue;

@@ -35,6 +35,8 @@ struct FaultReport {
 
   // Of all setups.
   FleetReport All() const;
+  // Of those that are slow, or of the others.
+  v1::ResumeUse Resumes(bool slow) const;
   std::string Table() const;
   std::string Json() const;
 };

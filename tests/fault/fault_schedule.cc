@@ -187,6 +187,11 @@ std::string_view Name(FaultSetup setup) {
   return "?";
 }
 
+bool IsSlow(FaultSetup setup) {
+  return setup == FaultSetup::kTcpTight || setup == FaultSetup::kShmSlow ||
+         setup == FaultSetup::kIpcSlow;
+}
+
 std::string_view TransportOf(FaultSetup setup) { return Name(setup).substr(0, 3); }
 
 std::string Name(const FaultRow& row) {

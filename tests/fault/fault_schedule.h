@@ -84,6 +84,8 @@ inline constexpr FaultSetup kFaultSetups[] = {FaultSetup::kTcp, FaultSetup::kTcp
                                               FaultSetup::kIpc, FaultSetup::kIpcSlow};
 // "tcp", "tcp-tight", "shm", "shm-slow", "ipc", "ipc-slow".
 std::string_view Name(FaultSetup setup);
+// Whether KV is held to a rate: times that depend on it say nothing of the system.
+bool IsSlow(FaultSetup setup);
 // As in --kv-transport. Frames are seen on tcp alone.
 std::string_view TransportOf(FaultSetup setup);
 

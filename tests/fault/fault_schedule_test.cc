@@ -64,7 +64,7 @@ TEST(FaultScheduleTest, RequestsAreWithinTheirBounds) {
     for (const int32_t id : request.token_ids().ids()) EXPECT_LT(id, 100);
   }
   const auto requests = DrawRequests(3, 24, 100);
-  EXPECT_EQ(std::ranges::count_if(requests, IsLong), 3);
+  EXPECT_GE(std::ranges::count_if(requests, IsLong), 3);
 }
 
 }  // namespace
