@@ -204,7 +204,7 @@ class HostileReceiver {
       payloads.emplace_back(bytes, ByteOf(header));
       extents.push_back({.layer = header.layer, .block = header.block, .payload = payloads.back()});
     }
-    if (!extents.empty()) group_->Post(key, extents, now_);
+    if (!extents.empty()) group_->Post(key, extents);
     TurnAll();
   }
 
