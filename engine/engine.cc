@@ -232,7 +232,7 @@ class Engine::Impl {
   }
 
   const EngineOptions options_;
-  const RequestLimits limits_;
+  const EngineLimits limits_;
   const Clock& clock_;
   const Device& device_;
   std::function<void(const absl::Status&)> device_lost_;  // engine thread

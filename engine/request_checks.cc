@@ -63,7 +63,7 @@ int32_t CandidatesOf(const EngineRequest& request) {
   return BeamCandidates(*request.beams, static_cast<int32_t>(request.stop_token_ids.size()));
 }
 
-absl::Status CheckBeams(const EngineRequest& request, const RequestLimits& limits) {
+absl::Status CheckBeams(const EngineRequest& request, const EngineLimits& limits) {
   RETURN_IF_ERROR(request.beams->Validate());
   if (request.beams->width > limits.max_width || request.beams->width < request.n) {
     return InvalidArgument("beam_width is {}: it must be from n ({}) to {} on this worker",
@@ -76,7 +76,7 @@ absl::Status CheckBeams(const EngineRequest& request, const RequestLimits& limit
       request.beams->width, request.stop_token_ids.size(), candidates, limits.vocab_size);
 }
 
-absl::Status CheckWidth(const EngineRequest& request, const RequestLimits& limits) {
+absl::Status CheckWidth(const EngineRequest& request, const EngineLimits& limits) {
   if (request.n < 1 || request.n > limits.max_width) {
     return InvalidArgument("n is {}: it must be from 1 to {} on this worker", request.n,
                            limits.max_width);
@@ -93,7 +93,7 @@ absl::Status CheckHasFirstTokens(const EngineRequest& request) {
   return absl::OkStatus();
 }
 
-absl::Status CheckFirstTokens(const DecodeRequest& decode, const RequestLimits& limits) {
+absl::Status CheckFirstTokens(const DecodeRequest& decode, const EngineLimits& limits) {
   const EngineRequest& request = decode.request;
   const size_t expected = request.beams ? 1 : static_cast<size_t>(request.n);
   if (decode.first_tokens.size() != expected) {
@@ -120,7 +120,7 @@ absl::Status CheckFirstTokens(const DecodeRequest& decode, const RequestLimits& 
 
 }  // namespace
 
-absl::Status CheckRequest(const EngineRequest& request, const RequestLimits& limits) {
+absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limits) {
   if (request.prompt.empty()) return InvalidArgument("the prompt is empty");
   RETURN_IF_ERROR(CheckTokens("prompt", request.prompt, limits.vocab_size));
   if (request.max_tokens < 1) {
@@ -137,7 +137,7 @@ absl::Status CheckRequest(const EngineRequest& request, const RequestLimits& lim
   return request.sampling.Validate();
 }
 
-absl::Status CheckDecode(const DecodeRequest& decode, const RequestLimits& limits) {
+absl::Status CheckDecode(const DecodeRequest& decode, const EngineLimits& limits) {
   RETURN_IF_ERROR(CheckRequest(decode.request, limits));
   if (!decode.request.so_far.empty()) return CheckHasFirstTokens(decode.request);
   return CheckFirstTokens(decode, limits);

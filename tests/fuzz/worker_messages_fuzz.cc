@@ -14,7 +14,7 @@
 namespace tandem {
 namespace {
 
-constexpr RequestLimits kLimits = {.vocab_size = 1000, .max_context_tokens = 512, .max_width = 64};
+constexpr EngineLimits kLimits = {.vocab_size = 1000, .max_context_tokens = 512, .max_width = 64};
 
 // What is let through can be computed.
 void ExpectComputable(const EngineRequest& request) {
