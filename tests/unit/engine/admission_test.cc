@@ -187,6 +187,7 @@ TEST_F(AdmissionTest, WhoWaitedInVainIsNotToldToComeAgainAtOnce) {
   EXPECT_EQ(third->Await().status().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(RetryAfter(third->answer.status()), seconds(9)) << "two stand before, the first for 3";
   clock_.Advance(seconds(2) + std::chrono::microseconds(135));
+  Settle();
   EXPECT_EQ(first->Await().status().code(), StatusCode::kResourceExhausted);
   EXPECT_GE(RetryAfter(first->answer.status()), seconds(5)) << first->answer.status();
   EXPECT_THAT(std::string(first->answer.status().message()), HasSubstr("none in 5000 ms;"));
