@@ -13,7 +13,11 @@ int main(int argc, char** argv) {
   CLI::App app("Breaks a cluster in every state of the hand-off, and looks at what comes of it");
   app.add_option("--events", options.events, "requests with one fault each")->capture_default_str();
   app.add_option("--seed", options.seed, "draws everything")->capture_default_str();
-  app.add_option("--fleets", options.fleets, "clusters side by side, which share the events")
+  app.add_option("--setups", options.setups, "kinds of clusters side by side")
+      ->check(CLI::Range(1, 6))
+      ->capture_default_str();
+  app.add_option("--fleets", options.fleets,
+                 "clusters of each kind side by side, which share its events")
       ->check(CLI::Range(1, 16))
       ->capture_default_str();
   app.add_option("--at-once", options.at_once, "events at a time, of each cluster")

@@ -116,6 +116,7 @@ std::string FaultReport::Json() const {
   nlohmann::ordered_json json;
   json["events"] = options.events;
   json["seed"] = options.seed;
+  json["setups"] = options.setups;
   json["fleets"] = options.fleets;
   json["at_once"] = options.at_once;
   json["tight_share"] = options.tight_share;

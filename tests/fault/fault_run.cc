@@ -98,7 +98,7 @@ void FaultRun::PrepareCases() {
 FaultReport FaultRun::Run() {
   const TimePoint began = std::chrono::steady_clock::now();
   PrepareCases();
-  for (const FaultSetup setup : kFaultSetups) RunFleets(setup);
+  RunSetups();
   CheckRows();
   absl::MutexLock lock(&mutex_);
   report_.options = options_;
@@ -129,6 +129,18 @@ size_t FaultRun::EventsOf(FaultSetup setup) const {
       return ipc / 2;
   }
   return 0;
+}
+
+void FaultRun::RunSetups() {
+  std::atomic<size_t> next = 0;
+  std::vector<std::jthread> threads;
+  for (size_t i = 0; i < options_.setups; ++i) {
+    threads.emplace_back([this, &next] {
+      for (size_t at = next++; at < std::size(kFaultSetups); at = next++) {
+        RunFleets(kFaultSetups[at]);
+      }
+    });
+  }
 }
 
 void FaultRun::RunFleets(FaultSetup setup) {
