@@ -115,18 +115,22 @@ class RoleHold {
  public:
   explicit RoleHold(const std::vector<FleetMember*>& members) {
     for (FleetMember* member : members) {
-      if (member->Hold()) held_.push_back(member);
+      if (const pid_t process = member->Hold(); process != 0) held_.push_back({member, process});
     }
   }
   ~RoleHold() {
-    for (FleetMember* member : held_) member->Unhold();
+    for (const Held& held : held_) held.member->Unhold(held.process);
   }
   RoleHold(const RoleHold&) = delete;
   RoleHold& operator=(const RoleHold&) = delete;
   bool holds() const { return !held_.empty(); }
 
  private:
-  std::vector<FleetMember*> held_;
+  struct Held {
+    FleetMember* member;
+    pid_t process;
+  };
+  std::vector<Held> held_;
 };
 
 }  // namespace

@@ -131,16 +131,17 @@ bool FleetMember::Disturb(FaultKind kind, Duration pause) {
   return true;
 }
 
-bool FleetMember::Hold() {
+pid_t FleetMember::Hold() {
   absl::MutexLock lock(&mutex_);
-  if (state_ != State::kUp) return false;
+  if (state_ != State::kUp) return 0;
   AddStop();
-  return true;
+  return process_->pid();
 }
 
-void FleetMember::Unhold() {
+void FleetMember::Unhold(pid_t held) {
   absl::MutexLock lock(&mutex_);
-  if (stops_ > 0) RemoveStop();  // none are left after it was started again
+  // One that was started meanwhile is held by others, or stopped for good.
+  if (process_->pid() == held) RemoveStop();
 }
 
 bool FleetMember::AwaitUp(Duration patience) const {

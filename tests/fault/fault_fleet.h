@@ -67,9 +67,10 @@ class FleetMember {
   // while the worker is held. kPause lasts for `pause`; after kKill of at least kLongPause it is
   // started again only once it was missed. Never blocks.
   bool Disturb(FaultKind kind, Duration pause);
-  // SIGSTOP from the first Hold to the last Unhold. Whether it holds: not while it is down.
-  bool Hold();
-  void Unhold();
+  // SIGSTOP from the first Hold to the last Unhold, of the process that Hold returns: 0, and
+  // without effect, while the worker is down.
+  pid_t Hold();
+  void Unhold(pid_t held);
   // Until no disturbance is in progress; false after `patience`.
   bool AwaitUp(Duration patience) const;
 
