@@ -19,6 +19,10 @@ constexpr int kMoreRounds = 3;
 // Leases lapse in this time, and workers that were lost come back.
 constexpr std::chrono::seconds kRestWithin(15);
 
+// With one worker of a role lost, all KV of a slow fleet goes over one link: with more requests at
+// once it would take one of them longer than any may live.
+constexpr size_t kAtOnceWithSlowKv = 4;
+
 FleetOptions FleetOptionsOf(const FleetRun::Options& options) {
   FleetOptions fleet{.setup = options.setup,
                      .binary = options.binary,
@@ -154,7 +158,11 @@ void FleetReport::Add(const FleetReport& some) {
 }
 
 FleetRun::FleetRun(Options options, const std::vector<FaultCase>& cases, Findings& findings)
-    : options_(std::move(options)), cases_(cases), findings_(findings) {}
+    : options_(std::move(options)),
+      cases_(cases),
+      findings_(findings),
+      at_once_(IsSlow(options_.setup) ? std::min(options_.at_once, kAtOnceWithSlowKv)
+                                      : options_.at_once) {}
 
 FleetReport FleetRun::Run() {
   std::vector<FaultRow> rows = AllRows(options_.setup);
@@ -216,7 +224,7 @@ bool FleetRun::RunBatches(EventRunner& runner, Fleet& fleet, FrameDesk& desk,
 void FleetRun::RunBatch(EventRunner& runner, Fleet& fleet, std::vector<FaultEvent> batch) {
   EventQueue queue(std::move(batch));
   std::vector<std::jthread> threads;
-  for (size_t i = 0; i < options_.at_once; ++i) {
+  for (size_t i = 0; i < at_once_; ++i) {
     threads.emplace_back([&] {
       while (const std::optional<FaultEvent> event = queue.Take()) {
         RunEvent(runner, *event);

@@ -62,6 +62,7 @@ class FleetRun {
   const Options options_;
   const std::vector<FaultCase>& cases_;
   Findings& findings_;
+  const size_t at_once_;
   mutable absl::Mutex mutex_;
   FleetReport report_ ABSL_GUARDED_BY(mutex_);
 };
