@@ -36,7 +36,8 @@ class KvSender {
   // already: posts the full blocks of these.
   void Begin(Sequence& sequence, int32_t cached_tokens);
   // `layer` of the step's chunks is in the pool: posts each block that is now full, or the last of
-  // its prompt. A block is posted once per layer and stream.
+  // its prompt, or keeps it for the post of a later layer if it is little. A block is posted once
+  // per layer and stream, none later than the last layer.
   void PostLayer(int32_t layer, std::span<const Chunk> chunks);
   // All chunks were computed and posted: asks the peer to acknowledge.
   absl::Status Commit(RequestState& request);
@@ -72,8 +73,11 @@ class KvSender {
   absl::Status OpenStream(RequestId id, OutgoingKv& outgoing);
   absl::Status PostReady(Sequence& sequence);
   absl::Status PostChunk(int32_t layer, const Chunk& chunk);
-  // Blocks [first, last) of the sequence that the peer has not.
-  absl::Status PostBlocks(int32_t layer, Sequence& sequence, int32_t first, int32_t last);
+  int32_t LayersPerPost(int32_t blocks) const;
+  // Of layers [first_layer, last_layer) those of the sequence's blocks [first, last) that the peer
+  // has not.
+  absl::Status PostBlocks(int32_t first_layer, int32_t last_layer, Sequence& sequence,
+                          int32_t first, int32_t last);
   absl::Status FinishStream(OutgoingKv& outgoing);
   void End(OutgoingKv& outgoing, SendEvent event);
 

@@ -19,13 +19,16 @@ Dispatch::Dispatch(const RouterParts& parts, const RequestSpec& spec, DispatchOb
 void Dispatch::Decide() {
   state_ = State::kDeciding;
   absl::StatusOr<RouteDecision> decision = Choose();
-  if (!decision.ok() && ForgiveHaste()) decision = Choose();
+  const bool forgiven = !decision.ok() && ForgiveHaste();
+  if (forgiven) decision = Choose();
   if (decision.ok()) {
     if (std::exchange(refused_, false)) {
       parts_.reroutes.Count(KindOf(decision_, *decision), std::string(last_failure_.message()));
     }
     return StartAttempt(*std::move(decision));
   }
+  // "Ask another worker" is no answer to a client when there is none to ask.
+  if (forgiven) last_failure_ = absl::OkStatus();
   if (resumes_ > 0 || IsWorthWaiting(decision.status())) return WaitForNews(decision.status());
   absl::Status status = last_failure_.ok() ? decision.status() : last_failure_;
   if (absl::IsResourceExhausted(status) && !RetryAfter(status)) {

@@ -14,11 +14,13 @@ namespace tandem {
 // Thread: the loop's.
 class CoreChoice {
  public:
-  // The thread was woken because there is much to copy from a writer that runs on `core`. When it
-  // is on that core, and may run on others, it goes to another and stays off for kAway.
+  // The thread was woken because there is something to copy from a writer that runs on `core`. When
+  // it is on that core once more within kSoon, and may run on others, it goes to another and stays
+  // off for kAway. A lone burst is not worth that: the other core computes, maybe.
   void WokenBy(int core);
 
  private:
+  static constexpr std::chrono::milliseconds kSoon{5};
   static constexpr std::chrono::milliseconds kAway{20};
   static constexpr std::chrono::milliseconds kAtMostEvery{1};
 
@@ -26,6 +28,7 @@ class CoreChoice {
 
   bool away_ = false;
   cpu_set_t allowed_{};  // while away_: before
+  TimePoint woken_there_{};
   TimePoint back_at_{};
   TimePoint not_before_{};
 };

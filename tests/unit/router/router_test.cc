@@ -135,6 +135,20 @@ TEST_F(RouterTest, AFullWorkerIsWaitedForWhenTheOtherPlaceIsGone) {
   EXPECT_EQ(workers_.reservations.size(), 2u) << "it is not asked for ever";
 }
 
+TEST_F(RouterTest, ARefusalInHasteIsNotTheAnswerWhenNobodyIsLeft) {
+  Join("d1", v1::WORKER_ROLE_DECODE);
+  Submit(Ask());
+  EXPECT_TRUE(workers_.reservations.back()->request.at_once()) << "there is d1";
+  cluster_.Suspect({"d1", 1});
+  cluster_.Suspect({"p0", 1});
+  RefuseReservation(ResourceExhausted("full; ask another worker"));
+  EXPECT_TRUE(workers_.Open().empty());
+  ASSERT_FALSE(stream_.end.has_value()) << *stream_.end;
+  Beat("p0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+  EXPECT_FALSE(workers_.reservations.back()->request.at_once());
+}
+
 TEST_F(RouterTest, FullWorkersAreWaitedForWhenTheUnifiedOneIsFullToo) {
   Join("d1", v1::WORKER_ROLE_DECODE);
   Join("u0", v1::WORKER_ROLE_UNIFIED);

@@ -27,6 +27,15 @@ TEST(ShmCoreChoice, LeavesTheWritersCoreAndComesBack) {
   }).join();
 }
 
+TEST(ShmCoreChoice, StaysForALoneBurst) {
+  std::thread([] {
+    const int cores = CoresAllowed();
+    CoreChoice choice;
+    choice.WokenBy(sched_getcpu());
+    EXPECT_EQ(CoresAllowed(), cores);
+  }).join();
+}
+
 TEST(ShmCoreChoice, StaysWhereTheWriterIsNot) {
   std::thread([] {
     const int cores = CoresAllowed();
