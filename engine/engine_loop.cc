@@ -30,7 +30,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, Parts parts)
       on_layer_stored_(WhatFollowsALayer(parts.device)),
       view_(parts.store, [this](SequenceId id) -> const Sequence& { return *Find(id); }),
       scheduler_(options.scheduler, latency_),
-      sender_(parts.store, parts.clock, parts.inbox),
+      sender_(parts.store, parts.clock, parts.inbox, options.least_post_bytes),
       receiver_(options, {.scheduler = scheduler_,
                           .store = parts.store,
                           .view = view_,

@@ -18,9 +18,6 @@ constexpr std::chrono::milliseconds kPauses[] = {
     std::chrono::milliseconds(0), std::chrono::milliseconds(50), std::chrono::milliseconds(200)};
 // A lease outlives several renewals that come late.
 constexpr int kRenewalsPerLease = 6;
-// Layers with less KV wait for the next ones. A post wakes the transport's thread: some 40 us of the
-// engine's time on a virtual machine, which short prompts would feel in their TTFT.
-constexpr int64_t kLeastPostBytes = int64_t{1} << 20;
 
 bool HasStream(const OutgoingKv& outgoing) {
   return outgoing.state == SendState::kStreaming || outgoing.state == SendState::kCommitted;
@@ -107,8 +104,8 @@ absl::Status KvSender::PostChunk(int32_t layer, const Chunk& chunk) {
 int32_t KvSender::LayersPerPost(int32_t blocks) const {
   const KvLayout& layout = store_.layout();
   const int64_t layer_bytes = std::max(1, blocks) * layout.ExtentBytes();
-  const int64_t layers = (kLeastPostBytes + layer_bytes - 1) / layer_bytes;
-  return static_cast<int32_t>(std::min<int64_t>(layers, layout.num_layers));
+  const int64_t layers = (least_post_bytes_ + layer_bytes - 1) / layer_bytes;
+  return static_cast<int32_t>(std::clamp<int64_t>(layers, 1, layout.num_layers));
 }
 
 // The peer names what it has in tokens: its blocks may be of another size.

@@ -24,8 +24,9 @@ namespace tandem {
 // Thread: engine. What it is made of must outlive it and the transport's streams.
 class KvSender {
  public:
-  KvSender(const KvStore& store, const Clock& clock, Inbox& inbox)
-      : store_(store), clock_(clock), inbox_(inbox) {}
+  // `least_post_bytes`: see EngineOptions.
+  KvSender(const KvStore& store, const Clock& clock, Inbox& inbox, int64_t least_post_bytes)
+      : store_(store), clock_(clock), inbox_(inbox), least_post_bytes_(least_post_bytes) {}
 
   void Attach(Transport* transport) { transport_ = transport; }
 
@@ -84,6 +85,7 @@ class KvSender {
   const KvStore& store_;
   const Clock& clock_;
   Inbox& inbox_;
+  const int64_t least_post_bytes_;
   Transport* transport_ = nullptr;
   Duration time_spent_{};
   int32_t num_open_ = 0;  // neither closed nor ended

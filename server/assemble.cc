@@ -14,10 +14,12 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "base/host_port.h"
 #include "base/status.h"
 #include "kernels/registry.h"
 #include "model/checkpoint/checkpoint.h"
 #include "router/cluster_view.h"
+#include "server/addresses.h"
 #include "server/grpc_server.h"
 #include "server/host_memory.h"
 #include "server/load_progress.h"
@@ -316,6 +318,10 @@ absl::Status Worker::Parts::OpenTransport() {
                    OpenFabric(options, *engine, *backend.device, clock, turns, left_out));
   engine->SetTransport(transport.get());
   data_address = options.advertised_data.empty() ? transport->address() : options.advertised_data;
+  if (data_address != transport->address()) {
+    spdlog::info("transfer by what --advertise-data names alone, not by \"{}\"",
+                 transport->address());
+  }
   spdlog::info("transfer ready data_address=\"{}\" buffer_megabytes={:.1f}", data_address,
                static_cast<double>(transport->buffer_bytes()) / 1e6);
   return absl::OkStatus();
@@ -334,7 +340,7 @@ absl::Status Worker::Parts::Listen() {
                                               .port = options.port,
                                               .max_message_bytes = kMaxMessageBytes,
                                               .services = {service.get()}}));
-  address = fmt::format("{}:{}", advertised, server->port());
+  address = HostPortText(advertised, server->port());
   spdlog::info("listening address={}", address);
   return absl::OkStatus();
 }
@@ -399,6 +405,7 @@ void Worker::Parts::Register() {
 }
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options) {
+  RETURN_IF_ERROR(CheckAddresses(options));
   auto parts = std::make_unique<Parts>();
   parts->options = options;
   ASSIGN_OR_RETURN(const uint64_t fingerprint, parts->LoadModel());

@@ -13,6 +13,7 @@
 #include "server/client.h"
 #include "server/commands.h"
 #include "server/generation.h"
+#include "server/number_flag.h"
 
 namespace tandem {
 namespace {
@@ -171,7 +172,7 @@ void AddDemoCommand(CLI::App& app, Action& chosen) {
       "demo", "Serve the sample model in four processes, use each route, compare, and stop");
   demo->add_option("--model", flags->model_dir, "the model to serve")->capture_default_str();
   demo->add_option("--max-tokens", flags->max_tokens, "of each answer")
-      ->check(CLI::PositiveNumber)
+      ->check(Positive())
       ->capture_default_str();
   demo->footer("Exit status 0 only if every check held. Example:\n  tandem demo");
   demo->callback([flags, &chosen] { chosen = [flags] { return RunDemo(*flags); }; });

@@ -2,6 +2,7 @@
 
 #include "CLI/CLI.hpp"
 #include "fmt/format.h"
+#include "server/number_flag.h"
 #include "server/size_flag.h"
 #include "server/transfer_flags.h"
 
@@ -51,7 +52,7 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
       ->capture_default_str()
       ->group(group);
   app.add_option("--kv-tokens", tuning.kv_tokens, "size of the KV pool in tokens")
-      ->check(CLI::PositiveNumber)
+      ->check(Positive())
       ->group(group);
   app.add_option("--kv-bytes", tuning.kv_bytes,
                  "size of the KV pool, as 512MiB; default: on the CPU sixteen contexts, at most "
@@ -75,7 +76,7 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
          "--max-step-tokens", tuning.max_step_tokens,
          "token budget of one step, decodes and prefill chunks together; default: 512, on a "
          "GPU 2048")
-      ->check(CLI::PositiveNumber)
+      ->check(Positive())
       ->group(group);
   app.add_option("--max-prefill-chunk", tuning.max_prefill_chunk,
                  "prompt tokens of one sequence in one step; 0: as the budget allows")
@@ -83,7 +84,7 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
       ->group(group);
   app.add_option("--max-sequences", tuning.max_sequences,
                  "sequences computed together; default: 64, on a GPU 256")
-      ->check(CLI::PositiveNumber)
+      ->check(Positive())
       ->group(group);
   app.add_option("--max-waiting", tuning.max_waiting,
                  "requests that may wait; more are answered RESOURCE_EXHAUSTED")
@@ -91,7 +92,7 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
       ->group(group);
   app.add_option("--max-context", tuning.max_context,
                  "tokens of prompt and output together; default: the model's")
-      ->check(CLI::PositiveNumber)
+      ->check(Positive())
       ->group(group);
   AddKvFlags(app, tuning);
   AddTransferFlags(app, tuning.transfer);

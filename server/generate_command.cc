@@ -10,6 +10,7 @@
 #include "server/client.h"
 #include "server/commands.h"
 #include "server/generation.h"
+#include "server/number_flag.h"
 
 namespace tandem {
 namespace {
@@ -189,7 +190,7 @@ void AddSamplingFlags(CLI::App& generate, GenerateFlags& flags) {
   add("--presence-penalty", flags.presence_penalty, "over the output; 0: none");
   add("--frequency-penalty", flags.frequency_penalty, "over the output; 0: none");
   add("--seed", flags.seed, "the same seed gives the same tokens on every route")
-      ->check(CLI::NonNegativeNumber);  // else -1 would be read as the largest of all
+      ->check(NotNegative());  // else -1 would be read as the largest of all
   add("--logprobs", flags.logprobs, "report each token's and of the n most probable (--json)");
 }
 
@@ -230,7 +231,7 @@ void AddEndFlags(CLI::App& generate, GenerateFlags& flags) {
   generate.add_flag("--ignore-eos", flags.ignore_eos, "do not end at the end-of-text token")
       ->group(group);
   generate.add_option("--timeout", flags.timeout_seconds, "deadline in seconds; 0: none")
-      ->check(CLI::NonNegativeNumber)
+      ->check(NotNegative())
       ->group(group);
 }
 

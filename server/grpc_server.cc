@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "base/host_port.h"
 #include "base/status.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -25,7 +26,7 @@ void SetUpPlugins() {
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOptions& options) {
   SetUpPlugins();
-  const std::string address = fmt::format("{}:{}", options.host, options.port);
+  const std::string address = HostPortText(options.host, options.port);
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);

@@ -40,12 +40,8 @@ class BackOff {
   std::minstd_rand random_{std::random_device()()};
 };
 
-// A router that is away may be so for long: that alone is no warning each time.
-void ReportRefusal(const std::string& router, const absl::Status& status) {
-  const bool away = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
-  spdlog::log(away ? spdlog::level::debug : spdlog::level::warn,
-              "router={} does not take us status=\"{}\"", router, status.ToString());
-}
+// A router that is away may be so for long: that is told so often.
+constexpr std::chrono::seconds kAwayToldEvery(10);
 
 }  // namespace
 
@@ -97,6 +93,18 @@ class Registration::Link {
     if (!status.ok()) spdlog::debug("router={} not told of leaving", router_);
   }
 
+  // Says in the log that the router did not take the registration, and why.
+  void ReportRefusal(const absl::Status& status) {
+    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
+      return spdlog::warn("router={} does not take us status=\"{}\"", router_, status.ToString());
+    }
+    const TimePoint now = std::chrono::steady_clock::now();
+    if (now < told_away_ + kAwayToldEvery) return;
+    told_away_ = now;
+    spdlog::warn("router={} cannot be reached, is tried on status=\"{}\"", router_,
+                 status.ToString());
+  }
+
   // Ends the call in progress with CANCELLED.
   void Interrupt() {
     absl::MutexLock lock(&mutex_);
@@ -126,6 +134,7 @@ class Registration::Link {
   }
 
   const std::string router_;
+  TimePoint told_away_ = TimePoint::min() + kAwayToldEvery;  // when that was logged last
   std::unique_ptr<v1::Cluster::Stub> stub_;
   absl::Mutex mutex_;  // held across TryCancel, which never blocks and calls nobody back
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the call in progress
@@ -257,7 +266,7 @@ bool Registration::Join(Link& link, absl::Duration& heartbeat) {
   *request.mutable_load() = options_.load();
   const auto registered = link.Register(request, turn);
   if (!registered.ok()) {
-    if (!absl::IsCancelled(registered.status())) ReportRefusal(link.router(), registered.status());
+    if (!absl::IsCancelled(registered.status())) link.ReportRefusal(registered.status());
     return false;
   }
   spdlog::info("router={} registered", link.router());

@@ -4,6 +4,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/synchronization/notification.h"
+#include "base/host_port.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "model/checkpoint/model_config.h"
@@ -17,6 +18,7 @@
 #include "server/flags.h"
 #include "server/grpc_server.h"
 #include "server/inference_service.h"
+#include "server/number_flag.h"
 #include "server/signals.h"
 #include "server/size_flag.h"
 #include "server/version.h"
@@ -87,7 +89,19 @@ void Drain(Router& router, EventLoop& loop, GrpcServer& server, TimePoint deadli
   loop.Stop();
 }
 
+// A worker whose report is late by one is not gone.
+constexpr int kLeastReportsPerLease = 2;
+
+absl::Status CheckLease(const RouterFlags& flags) {
+  if (flags.lease_ms / kLeastReportsPerLease >= flags.heartbeat_ms) return absl::OkStatus();
+  return InvalidArgument(
+      "--lease-ms {}: workers report every --heartbeat-ms {}, and would be taken for gone: give at "
+      "least {} times that",
+      flags.lease_ms, flags.heartbeat_ms, kLeastReportsPerLease);
+}
+
 absl::Status Serve(const RouterFlags& flags) {
+  RETURN_IF_ERROR(CheckLease(flags));
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(flags.model_dir));
   ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizerIfAny(flags.model_dir));
   RouterOptions options = MakeRouterOptions(flags, config);
@@ -121,7 +135,7 @@ absl::Status Serve(const RouterFlags& flags) {
                          .services = {&inference, &cluster_service}}));
   router.Start();
   std::thread loop_thread([&loop] { loop->Run(); });
-  const std::string address = fmt::format("{}:{}", flags.host, server->port());
+  const std::string address = HostPortText(flags.host, server->port());
   spdlog::info("router ready address={} model={}", address, options.limits.model);
   TellReady(flags.ready_fd, address);
   WaitForTermination();
@@ -145,11 +159,11 @@ void AddLimitFlags(CLI::App& router, RouterFlags& flags) {
   router
       .add_option("--max-in-flight", flags.max_in_flight,
                   "choices of all requests together; more are answered RESOURCE_EXHAUSTED")
-      ->check(CLI::PositiveNumber)
+      ->check(Positive())
       ->capture_default_str()
       ->group(group);
   router.add_option("--max-choices", flags.max_choices, "largest n or best_of of a request")
-      ->check(CLI::PositiveNumber)
+      ->check(Positive())
       ->capture_default_str()
       ->group(group);
   router.add_option("--max-message-bytes", flags.max_message_bytes, "of one request, as 4MiB")
@@ -166,13 +180,13 @@ void AddLimitFlags(CLI::App& router, RouterFlags& flags) {
   router
       .add_option("--max-request-seconds", flags.max_request_seconds,
                   "deadline of requests that bring none, or a later one")
-      ->check(CLI::PositiveNumber)
+      ->check(Positive())
       ->capture_default_str()
       ->group(group);
   router
       .add_option("--max-resumes", flags.max_resumes,
                   "how often a request may go on elsewhere after a worker was lost")
-      ->check(CLI::NonNegativeNumber)
+      ->check(NotNegative())
       ->capture_default_str()
       ->group(group);
 }
@@ -180,11 +194,11 @@ void AddLimitFlags(CLI::App& router, RouterFlags& flags) {
 void AddLeaseFlags(CLI::App& router, RouterFlags& flags) {
   const std::string group = "Leases";
   router.add_option("--lease-ms", flags.lease_ms, "a worker not heard of for so long is gone")
-      ->check(CLI::PositiveNumber)
+      ->check(Positive())
       ->capture_default_str()
       ->group(group);
   router.add_option("--heartbeat-ms", flags.heartbeat_ms, "how often workers shall report")
-      ->check(CLI::PositiveNumber)
+      ->check(Positive())
       ->capture_default_str()
       ->group(group);
 }
@@ -209,7 +223,7 @@ void AddRouterCommand(CLI::App& app, Action& chosen) {
   router
       ->add_option("--drain-seconds", flags->drain_seconds,
                    "at SIGTERM, how long requests may still take")
-      ->check(CLI::NonNegativeNumber)
+      ->check(NotNegative())
       ->capture_default_str();
   AddLimitFlags(*router, *flags);
   AddLeaseFlags(*router, *flags);

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "server/client.h"
 #include "server/commands.h"
+#include "server/number_flag.h"
 #include "server/status_report.h"
 
 namespace tandem {
@@ -54,7 +55,7 @@ void AddStatusCommand(CLI::App& app, Action& chosen) {
   CLI::App* status = app.add_subcommand("status", "Show the workers; exit 0 once it can serve");
   status->add_option("--server", flags->server, "host:port of the router")->capture_default_str();
   status->add_option("--wait", flags->wait_seconds, "seconds to wait until it can serve")
-      ->check(CLI::NonNegativeNumber);
+      ->check(NotNegative());
   status->add_flag("--blocks", flags->blocks,
                    "also where each worker's KV blocks are; --json always says so");
   status->add_flag("--links", flags->links,

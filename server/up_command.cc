@@ -7,6 +7,7 @@
 #include "server/assemble.h"
 #include "server/commands.h"
 #include "server/flags.h"
+#include "server/number_flag.h"
 #include "server/supervisor.h"
 
 namespace tandem {
@@ -110,7 +111,7 @@ void AddUpCommand(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   up->add_option("--drain-seconds", flags->drain_seconds,
                  "at SIGTERM, how long requests may still take")
-      ->check(CLI::NonNegativeNumber)
+      ->check(NotNegative())
       ->capture_default_str();
   AddLogLevelFlag(*up, flags->log_level);
   AddReadyFlag(*up, flags->ready_fd);

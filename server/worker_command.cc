@@ -9,6 +9,7 @@
 #include "server/child_process.h"
 #include "server/commands.h"
 #include "server/flags.h"
+#include "server/number_flag.h"
 #include "server/signals.h"
 #include "spdlog/spdlog.h"
 
@@ -74,11 +75,11 @@ void AddWorkerCommand(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   worker->add_option("--advertise-data", options.advertised_data,
                      "where others reach --data-port, where that is not --advertise (a proxy, a "
-                     "mapped port), as tcp:host:port");
+                     "mapped port), as tcp:host:port; nothing else is offered then");
   worker
       ->add_option("--drain-seconds", flags->drain_seconds,
                    "at SIGTERM, how long requests may still take")
-      ->check(CLI::NonNegativeNumber)
+      ->check(NotNegative())
       ->capture_default_str();
   AddLogLevelFlag(*worker, flags->log_level);
   AddReadyFlag(*worker, flags->ready_fd);

@@ -1,8 +1,9 @@
 # Tests of base.
 tandem_test(thread_pool_test SOURCES unit/base/thread_pool_test.cc DEPS tandem_base)
 tandem_test(base_test
-  SOURCES unit/base/bounded_queue_test.cc unit/base/hash_test.cc unit/base/rng_test.cc
-          unit/base/retry_after_test.cc unit/base/status_test.cc unit/base/utf8_test.cc
+  SOURCES unit/base/bounded_queue_test.cc unit/base/hash_test.cc unit/base/host_port_test.cc
+          unit/base/retry_after_test.cc unit/base/rng_test.cc unit/base/status_test.cc
+          unit/base/utf8_test.cc
   DEPS tandem_base
   LABELS unit)
 tandem_fuzz_test(retry_after_fuzz SOURCES fuzz/retry_after_fuzz.cc DEPS tandem_base

@@ -234,6 +234,35 @@ TEST_F(CommandLineTest, SizesBelowZeroAreRefusedWithTheirValue) {
   EXPECT_THAT(router.output, HasSubstr("--stream-buffer-bytes: -1 is no size"));
 }
 
+TEST_F(CommandLineTest, NumbersThatCannotBeAreRefusedWithTheirValue) {
+  const CommandResult negative = Shell("router --model x --max-resumes -1 2>&1");
+  EXPECT_EQ(negative.exit_status, 2);
+  EXPECT_THAT(negative.output, StartsWith("--max-resumes: -1 is no number from 0 on\n"));
+  const CommandResult none = Shell("router --model x --max-in-flight 0 2>&1");
+  EXPECT_EQ(none.exit_status, 2);
+  EXPECT_THAT(none.output, StartsWith("--max-in-flight: 0 is no number above 0\n"));
+  const CommandResult lease = Shell("router --model x --lease-ms 999 --heartbeat-ms 500 2>&1");
+  EXPECT_EQ(lease.exit_status, 1);
+  EXPECT_THAT(lease.output, AllOf(HasSubstr("--lease-ms 999"), HasSubstr("--heartbeat-ms 500")));
+}
+
+TEST_F(CommandLineTest, AddressesThatNobodyReachesAreRefused) {
+  const std::string worker = "worker --role decode --log-level off --model x ";
+  for (const auto& [flags, said] : {
+           std::pair("--router 127.0.0.1:1 --host 0.0.0.0", "--host 0.0.0.0: nobody can connect"),
+           std::pair("--router 127.0.0.1:1 --advertise ::", "--advertise ::: nobody can connect"),
+           std::pair("--router nonsense", "--router: address \"nonsense\""),
+           std::pair("--router 127.0.0.1:1 --advertise-data 10.0.0.2:7000",
+                     "--advertise-data: endpoint \"10.0.0.2:7000\""),
+           std::pair("--router 127.0.0.1:1 --advertise-data shm:x", "\"shm\": only tcp"),
+           std::pair("--router 127.0.0.1:1 --advertise-data tcp:here", "address \"here\""),
+       }) {
+    const CommandResult refused = Shell(worker + flags + " 2>&1");
+    EXPECT_EQ(refused.exit_status, 1) << flags;
+    EXPECT_THAT(refused.output, HasSubstr(said)) << flags;
+  }
+}
+
 TEST_F(CommandLineTest, ATransportUnderAnotherNameIsToldItsOwn) {
   const CommandResult refused =
       Shell("worker --role decode --router 127.0.0.1:1 --model x --kv-transport=cuda_ipc 2>&1");

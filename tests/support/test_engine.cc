@@ -34,6 +34,7 @@ TestEngine::TestEngine(const TestEngineSetup& setup)
                               .max_waiting_reservations = setup.max_waiting_reservations,
                               .max_reservation_wait = setup.max_reservation_wait,
                               .conversion_slots = setup.conversion_slots,
+                              .least_post_bytes = setup.least_post_bytes,
                               .check_invariants = true};
   const Clock& clock = setup.clock != nullptr ? *setup.clock : real_clock_;
   auto engine = Engine::Create(options, {.model = config,

@@ -24,6 +24,7 @@ struct TestEngineSetup {
   int32_t max_waiting_reservations = 256;
   Duration max_reservation_wait = std::chrono::seconds(30);
   int32_t conversion_slots = 32;
+  int64_t least_post_bytes = EngineOptions().least_post_bytes;
   int32_t block_tokens = 8;
   int32_t max_context_tokens = 0;  // 0: the model's
   SchedulerOptions scheduler;

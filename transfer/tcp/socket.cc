@@ -27,22 +27,6 @@ void SetInt(const UniqueFd& socket, int level, int option, int value) {
 
 }  // namespace
 
-absl::StatusOr<HostPort> ParseHostPort(std::string_view address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string_view::npos || colon == 0 || colon + 1 == address.size()) {
-    return InvalidArgument("address \"{}\": must be HOST:PORT", address);
-  }
-  std::string_view host = address.substr(0, colon);
-  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  if (host.empty()) return InvalidArgument("address \"{}\": the host is missing", address);
-  const std::string_view port = address.substr(colon + 1);
-  if (port.size() > 5 || port.find_first_not_of("0123456789") != std::string_view::npos ||
-      std::stoi(std::string(port)) > 65535) {
-    return InvalidArgument("address \"{}\": the port must be a number up to 65535", address);
-  }
-  return HostPort{.host = std::string(host), .port = std::string(port)};
-}
-
 absl::StatusOr<std::vector<SocketAddress>> Resolve(const HostPort& peer, NameLookup lookup) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -88,11 +72,6 @@ uint16_t LocalPort(const UniqueFd& listener) {
   return ntohs(address.storage.ss_family == AF_INET6
                    ? reinterpret_cast<const sockaddr_in6*>(name)->sin6_port
                    : reinterpret_cast<const sockaddr_in*>(name)->sin_port);
-}
-
-std::string HostPortText(std::string_view host, uint16_t port) {
-  const bool is_v6 = host.find(':') != std::string_view::npos;
-  return is_v6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
 absl::StatusOr<UniqueFd> AcceptStream(const UniqueFd& listener) {

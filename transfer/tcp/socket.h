@@ -5,21 +5,13 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/host_port.h"
 #include "base/unique_fd.h"
 
 namespace tandem {
-
-struct HostPort {
-  std::string host;
-  std::string port;
-};
-
-// "host:port" or "[v6 address]:port". INVALID_ARGUMENT quotes what was given.
-absl::StatusOr<HostPort> ParseHostPort(std::string_view address);
 
 struct SocketAddress {
   sockaddr_storage storage{};
@@ -40,9 +32,6 @@ absl::StatusOr<UniqueFd> Listen(const std::string& host, uint16_t port);
 
 // The port that a listening socket was given.
 uint16_t LocalPort(const UniqueFd& listener);
-
-// "host:port", with a v6 address in brackets.
-std::string HostPortText(std::string_view host, uint16_t port);
 
 // A connection that a peer made, non-blocking and with SetStreamOptions; not valid() when there is
 // none. RESOURCE_EXHAUSTED when the process has no descriptor left.

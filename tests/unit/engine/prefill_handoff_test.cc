@@ -63,10 +63,15 @@ class PrefillHandoffTest : public testing::Test {
   ScriptedTransport* wire_ = nullptr;
 };
 
-class PostedBlocksTest : public PrefillHandoffTest, public testing::WithParamInterface<int32_t> {};
+// By tokens of a chunk, and by what layers wait for.
+class PostedBlocksTest : public PrefillHandoffTest,
+                         public testing::WithParamInterface<std::tuple<int32_t, int64_t>> {};
 
 TEST_P(PostedBlocksTest, EachBlockOfEachLayerOnceAndInOrder) {
-  Start({.block_tokens = 8, .scheduler = {.max_prefill_chunk = GetParam()}});
+  const auto [chunk, least_post_bytes] = GetParam();
+  Start({.least_post_bytes = least_post_bytes,
+         .block_tokens = 8,
+         .scheduler = {.max_prefill_chunk = chunk}});
   Prefill(43);
   wire_->AwaitCommit(kStream);
   std::map<uint32_t, std::vector<uint32_t>> blocks_of_layer;
@@ -84,7 +89,32 @@ TEST_P(PostedBlocksTest, EachBlockOfEachLayerOnceAndInOrder) {
   ExpectEnd(StatusCode::kOk);
 }
 
-INSTANTIATE_TEST_SUITE_P(Chunks, PostedBlocksTest, testing::Values(1, 3, 8, 13, 0));
+INSTANTIATE_TEST_SUITE_P(ChunksAndBytes, PostedBlocksTest,
+                         testing::Combine(testing::Values(1, 3, 8, 13, 0),
+                                          testing::Values(0, int64_t{1} << 20)));
+
+// The first layer of each post, by what layers wait for.
+class PostsTest : public PrefillHandoffTest {
+ protected:
+  std::vector<uint32_t> FirstLayers(int64_t least_post_bytes) {
+    std::vector<uint32_t> layers;
+    Start({.least_post_bytes = least_post_bytes, .block_tokens = 8});
+    wire_->OnPost([&layers](uint32_t layer) { layers.push_back(layer); });
+    Prefill(43);
+    wire_->AwaitCommit(kStream);
+    wire_->End(kStream, absl::OkStatus());
+    ExpectEnd(StatusCode::kOk);
+    return layers;
+  }
+};
+
+TEST_F(PostsTest, LayersOfLittleKvArePostedTogether) {
+  EXPECT_EQ(FirstLayers(1 << 20), (std::vector<uint32_t>{0}));
+}
+
+TEST_F(PostsTest, LayersOfMuchKvArePostedOneByOne) {
+  EXPECT_EQ(FirstLayers(1), (std::vector<uint32_t>{0, 1}));
+}
 
 TEST_F(PrefillHandoffTest, TheFirstTokenDoesNotWaitForThePeer) {
   Start({.block_tokens = 8});
@@ -221,7 +251,7 @@ TEST_F(PrefillHandoffTest, ARejectionEndsItWithThePeersStatus) {
 }
 
 TEST_F(PrefillHandoffTest, TheStreamOpensOnArrivalThoughAStepRuns) {
-  Start();
+  Start({.least_post_bytes = 0});
   Recording later;
   bool submitted = false;
   std::optional<int> opened_by_the_second_layer;
