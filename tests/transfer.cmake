@@ -28,7 +28,9 @@ tandem_test(zero_copy_test
   DEPS tandem_transfer)
 tandem_test(fabric_test
   SOURCES unit/transfer/fabric_test.cc unit/transfer/peer_paths_test.cc
-          unit/transfer/peer_table_test.cc unit/transfer/probe_test.cc support/payload_memory.cc support/transport_probe.cc
+          unit/transfer/peer_table_test.cc unit/transfer/probe_test.cc
+          support/faulty_medium.cc support/frame_faults.cc support/payload_memory.cc
+          support/transport_probe.cc
   DEPS tandem_transfer tandem_kernels)
 tandem_test(link_alarm_test
   SOURCES unit/transfer/link_alarm_test.cc support/payload_memory.cc support/transport_probe.cc

@@ -31,8 +31,10 @@ void Log(const PeerTable::ProbeJob& job, const absl::StatusOr<LinkProbe>& probe)
                  job.endpoint.transport, probe->gigabytes_per_second, setup,
                  Microseconds(probe->operation));
   } else if (!absl::IsCancelled(probe.status())) {
-    spdlog::warn("kv_peer={} transport={} probe failed status=\"{}\"", job.name,
-                 job.endpoint.transport, probe.status().ToString());
+    // Of a way that stays as it is there would be a line every 30 s.
+    spdlog::log(job.later ? spdlog::level::debug : spdlog::level::warn,
+                "kv_peer={} transport={} probe failed status=\"{}\"", job.name,
+                job.endpoint.transport, probe.status().ToString());
   }
 }
 
@@ -292,8 +294,8 @@ void Fabric::SetPeers(const std::vector<FabricPeer>& peers) {
   const TimePoint now = clock_.Now();
   for (const PeerLink& link : peers_.SetPeers(known, now)) LogUnreachable(link);
   const std::vector<LinkStats> links = AllLinks();
-  peers_.LookForReconnects(links, now);
-  for (const auto& change : peers_.LookForSlowLinks(links, now)) Log(change);
+  for (const auto& change : peers_.LookForSlowLinks(links)) Log(change);
+  peers_.LookForReprobes(links, now);
   WakeProber();
 }
 

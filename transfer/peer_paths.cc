@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 
@@ -12,11 +13,24 @@ PeerPaths::PeerPaths(const std::vector<std::string>& transports) {
   for (const std::string& transport : transports) paths_.push_back({.transport = transport});
 }
 
+std::optional<size_t> PeerPaths::Fastest() const {
+  const auto fastest = std::ranges::max_element(paths_, {}, &Path::rate);
+  if (fastest->rate == 0) return std::nullopt;
+  return static_cast<size_t>(fastest - paths_.begin());
+}
+
+// Of those that were not measured, a failed probe is the usual reason: what is better by nature
+// than the fastest stays before it, so that streams come back to it, the rest is for emergencies.
 std::vector<size_t> PeerPaths::BestFirst() const {
   std::vector<size_t> order(paths_.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [this](size_t a, size_t b) { return paths_[a].rate > paths_[b].rate; });
+  const std::optional<size_t> fastest = Fastest();
+  if (!fastest) return order;
+  const auto rank = [this, fastest](size_t path) {
+    const bool better_by_nature = paths_[path].rate == 0 && path < *fastest;
+    return std::pair(!better_by_nature, -paths_[path].rate);
+  };
+  std::ranges::stable_sort(order, {}, rank);
   return order;
 }
 
@@ -39,12 +53,14 @@ PeerPaths::Choice PeerPaths::Choose(TimePoint now) {
   if (path.state == State::kDown) path.state = State::kTrial;
   Choice choice{.use = {.path = chosen, .life = path.life}, .fallback = std::nullopt};
   const Path& best = paths_[best_first.front()];
-  if (chosen != best_first.front() && in_use_ != chosen) {
+  const bool falls_back = chosen != best_first.front();
+  if (falls_back && (!fell_back_ || in_use_ != chosen)) {
     choice.fallback = Fallback{.from = best.transport, .to = path.transport, .reason = best.reason};
     ++fallbacks_;
     fallback_reason_ = best.reason;
   }
   in_use_ = chosen;
+  fell_back_ = falls_back;
   return choice;
 }
 
@@ -63,6 +79,12 @@ void PeerPaths::Failed(Use use, TimePoint now, const std::string& reason) {
   path.down_until = now + path.back_off;
   path.back_off = std::min(path.back_off * 2, kLongestBackOff);
   path.reason = reason;
+}
+
+void PeerPaths::Damaged(Use use, TimePoint now, const std::string& reason) {
+  Path& path = paths_[use.path];
+  if (use.life == path.life) path.back_off = kLongestBackOff;
+  Failed(use, now, reason);
 }
 
 void PeerPaths::GaveUp(Use use) {

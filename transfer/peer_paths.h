@@ -10,12 +10,14 @@
 
 namespace tandem {
 
-// Which of the ways to one peer the next stream takes: the one that was measured fastest, before
-// that the first; never one that has just failed, as long as another is there.
+// Which of the ways to one peer the next stream takes: the one that was measured fastest, but for
+// those before it that were never measured, which are better by nature; never one that has just
+// failed, as long as another is there.
 //
 //   up    --Failed--> down (for a back-off that doubles with every failure)
+//         --Damaged--> down (for the longest back-off)
 //   down  --its back-off is over: the next Choose--> trial (one stream; the others go elsewhere)
-//   trial --Worked--> up      --Failed--> down      --GaveUp--> down, its back-off over
+//   trial --Worked--> up      --Failed, Damaged--> down      --GaveUp--> down, its back-off over
 //
 // Pure: no transport, no clock of its own. Thread: one at a time.
 class PeerPaths {
@@ -45,6 +47,8 @@ class PeerPaths {
   // How a stream that took `use` ended. Many that fail together are one failure.
   void Worked(Use use);
   void Failed(Use use, TimePoint now, const std::string& reason);
+  // Likewise of one that delivers what is not what was sent: each further try costs a stream.
+  void Damaged(Use use, TimePoint now, const std::string& reason);
   void GaveUp(Use use);  // for reasons of its own: says nothing of the path
 
   // One that does not count as a choice: a probe's.
@@ -69,11 +73,13 @@ class PeerPaths {
     std::string reason;
   };
 
+  std::optional<size_t> Fastest() const;
   std::vector<size_t> BestFirst() const;
   size_t Pick(const std::vector<size_t>& best_first, TimePoint now) const;
 
   std::vector<Path> paths_;
   std::optional<size_t> in_use_;
+  bool fell_back_ = false;  // the latest choice went past a better path that is down
   uint64_t fallbacks_ = 0;
   std::string fallback_reason_;
 };

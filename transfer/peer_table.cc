@@ -157,18 +157,20 @@ void PeerTable::Ended(const Use& use, const absl::Status& status, TimePoint now)
   if (peer == nullptr) return;
   --peer->open_streams;
   NoteEnd(peer->ways[use.path.path], status);
-  if (status.ok()) {
-    peer->paths.Worked(use.path);
-  } else if (absl::IsUnavailable(status)) {
-    peer->paths.Failed(use.path, now, std::string(status.message()));
-  } else {
-    peer->paths.GaveUp(use.path);
-  }
+  const std::string reason(status.message());
+  if (status.ok()) return peer->paths.Worked(use.path);
+  if (absl::IsUnavailable(status)) return peer->paths.Failed(use.path, now, reason);
+  if (!absl::IsDataLoss(status)) return peer->paths.GaveUp(use.path);
+  peer->paths.Damaged(use.path, now, reason);
+  Way& way = peer->ways[use.path.path];
+  way.failed_probes = kProbeTries;
+  way.not_before = now + kProbePause;
 }
 
 void PeerTable::NoteEnd(Way& way, const absl::Status& status) {
   if (status.ok()) way.failure.clear();
-  const bool failed = absl::IsUnavailable(status) || absl::IsFailedPrecondition(status);
+  const bool failed =
+      absl::IsUnavailable(status) || absl::IsFailedPrecondition(status) || absl::IsDataLoss(status);
   if (failed) way.failure = std::string(status.message());
 }
 
@@ -198,7 +200,8 @@ PeerTable::Next PeerTable::NextProbe(TimePoint now) {
                           .epoch = peer.epoch,
                           .way = i,
                           .use = peer.paths.UseOf(i),
-                          .endpoint = way.endpoint};
+                          .endpoint = way.endpoint,
+                          .later = way.failed_probes >= kProbeTries};
       return next;
     }
   }
@@ -221,11 +224,13 @@ void PeerTable::Probed(const ProbeJob& job, const absl::StatusOr<LinkProbe>& pro
     peer->paths.Worked(job.use);
     return;
   }
-  if (absl::IsUnavailable(probe.status())) {
-    peer->paths.Failed(job.use, now, std::string(probe.status().message()));
+  const std::string reason(probe.status().message());
+  if (absl::IsDataLoss(probe.status())) {
+    peer->paths.Damaged(job.use, now, reason);
+  } else if (!absl::IsResourceExhausted(probe.status()) && !absl::IsCancelled(probe.status())) {
+    peer->paths.Failed(job.use, now, reason);
   }
-  if (++way.failed_probes >= kProbeTries) return;  // until it is connected to again
-  WantProbe(way, now);
+  if (++way.failed_probes < kProbeTries) WantProbe(way, now);
 }
 
 void PeerTable::NoteProbe(Way& way, const LinkProbe& probe) {
@@ -237,22 +242,28 @@ void PeerTable::NoteProbe(Way& way, const LinkProbe& probe) {
       std::max(way.best_gigabytes_per_second, probe.gigabytes_per_second);
 }
 
-void PeerTable::LookForReconnects(std::span<const LinkStats> links, TimePoint now) {
+bool PeerTable::IsToBeProbedLater(const Way& way) {
+  return way.alarm.on() || way.failed_probes >= kProbeTries;
+}
+
+void PeerTable::LookForReprobes(std::span<const LinkStats> links, TimePoint now) {
   absl::MutexLock lock(&mutex_);
   for (auto& [address, peer] : peers_) {
     if (peer.name.empty()) continue;
     for (Way& way : peer.ways) {
+      if (way.probe_wanted) continue;
       const LinkStats* link = LinkOf(way.endpoint, links);
-      if (link == nullptr || way.probe_wanted || !way.probed_connects) continue;
-      if (link->connects <= *way.probed_connects) continue;
-      WantProbe(way, now);
-      way.failed_probes = 0;
+      if (link != nullptr && way.probed_connects && link->connects > *way.probed_connects) {
+        WantProbe(way, now);
+        way.failed_probes = 0;
+      }
+      const TimePoint later = way.not_before + (kLaterProbePause - kProbePause);
+      if (IsToBeProbedLater(way) && now >= later) WantProbe(way, now);
     }
   }
 }
 
-std::vector<PeerTable::AlarmChange> PeerTable::LookForSlowLinks(std::span<const LinkStats> links,
-                                                                TimePoint now) {
+std::vector<PeerTable::AlarmChange> PeerTable::LookForSlowLinks(std::span<const LinkStats> links) {
   absl::MutexLock lock(&mutex_);
   std::vector<AlarmChange> changes;
   for (auto& [address, peer] : peers_) {
@@ -266,8 +277,6 @@ std::vector<PeerTable::AlarmChange> PeerTable::LookForSlowLinks(std::span<const 
                            .best_gigabytes_per_second = way.best_gigabytes_per_second,
                            .gigabytes_per_second = link->gigabytes_per_second});
       }
-      const TimePoint again = way.not_before + (kSlowProbePause - kProbePause);
-      if (way.alarm.on() && !way.probe_wanted && now >= again) WantProbe(way, now);
     }
   }
   return changes;

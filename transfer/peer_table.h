@@ -46,8 +46,8 @@ struct PeerLink {
   // was made, also when the peer was started anew, as is stats.alarms.
   uint64_t fallbacks = 0;
   std::string fallback_reason;  // of the latest
-  // Why the latest stream or probe on it failed with the connection: it was lost, never made, or
-  // the two do not agree (TLS, version). Empty once one succeeded.
+  // Why the latest stream or probe on it failed with the connection: it was lost, never made,
+  // damaged what it brought, or the two do not agree (TLS, version). Empty once one succeeded.
   std::string failure;
   std::string probe_failure;  // why the latest probe found nothing; empty: it did
   std::string unreachable;    // as UnreachableWay's; then the way has nothing else
@@ -64,10 +64,11 @@ class PeerTable {
   static constexpr Duration kProbePatience = std::chrono::seconds(10);
   // Between two probes of one way, be it that the first failed.
   static constexpr Duration kProbePause = std::chrono::seconds(10);
+  // A probe that failed so often in a row is repeated after kLaterProbePause only.
   static constexpr int kProbeTries = 3;
-  // A slow way is probed again so often: a probe fills it, so that it is seen when it is well
-  // again, and streams take another way meanwhile if that is faster.
-  static constexpr Duration kSlowProbePause = std::chrono::seconds(30);
+  // A way that is slow, has damaged a stream or cannot be probed is probed again so often: streams
+  // take another way meanwhile, and it is seen when it is well again.
+  static constexpr Duration kLaterProbePause = std::chrono::seconds(30);
 
   // Names the peers that there are; named ones that are missing are forgotten, and one that has
   // another epoch or other endpoints begins anew, but for its counts, which are kept for the latest
@@ -90,6 +91,7 @@ class PeerTable {
   // The way that a stream to `peer` takes, which counts as open until Ended. `endpoints`, at least
   // one, are looked at when the peer is not known.
   Choice Choose(std::string_view peer, const std::vector<Endpoint>& endpoints, TimePoint now);
+  // UNAVAILABLE and DATA_LOSS tell of the way: the next stream takes another if there is one.
   void Ended(const Use& use, const absl::Status& status, TimePoint now);
 
   struct ProbeJob {
@@ -100,6 +102,7 @@ class PeerTable {
     size_t way = 0;
     PeerPaths::Use use;
     Endpoint endpoint;
+    bool later = false;  // several have failed, and this is one after kLaterProbePause
   };
   // The way to be probed now; else, when one waits, when to ask again (kNoDeadline: none waits).
   struct Next {
@@ -107,11 +110,13 @@ class PeerTable {
     TimePoint ask_again = kNoDeadline;
   };
   Next NextProbe(TimePoint now);
-  // `link`: of the way, after the probe.
+  // `link`: of the way, after the probe. A way whose probe failed is left as after a stream that
+  // did, unless the peer had no room for a probe (RESOURCE_EXHAUSTED) or it was CANCELLED.
   void Probed(const ProbeJob& job, const absl::StatusOr<LinkProbe>& probe, const LinkStats& link,
               TimePoint now);
-  // Wants a probe of each way on which a connection was made since its last.
-  void LookForReconnects(std::span<const LinkStats> links, TimePoint now);
+  // Wants a probe of each way on which a connection was made since its last, and of those whose
+  // kLaterProbePause is over.
+  void LookForReprobes(std::span<const LinkStats> links, TimePoint now);
 
   // An alarm that went on or off.
   struct AlarmChange {
@@ -123,7 +128,7 @@ class PeerTable {
   };
   // Compares the rate of each way with the best probe of its peer's life. Not with the latest: a
   // probe of a link that has become slow would end the alarm.
-  std::vector<AlarmChange> LookForSlowLinks(std::span<const LinkStats> links, TimePoint now);
+  std::vector<AlarmChange> LookForSlowLinks(std::span<const LinkStats> links);
 
   // `links` of all transports, those first that lead to peers which were named.
   std::vector<PeerLink> Describe(std::span<const LinkStats> links) const;
@@ -171,6 +176,7 @@ class PeerTable {
                            std::span<const LinkStats> links);
   static Past SumOf(const Peer& peer);
   static void NoteEnd(Way& way, const absl::Status& status);
+  static bool IsToBeProbedLater(const Way& way);
   static void NoteProbe(Way& way, const LinkProbe& probe);
   static void WantProbe(Way& way, TimePoint now);
   static bool IsSame(const Peer& peer, const KnownPeer& named);

@@ -82,12 +82,8 @@ TEST(TransportsTest, AForcedOneIsTheOnlyOne) {
   }
 }
 
-TEST(TransportsTest, WhoFindsNoRoomInSharedMemoryTakesTcpAndSaysSo) {
-  // Room for one connection, and two who want one.
-  TestCluster cluster(
-      {.prefill = 2,
-       .unified = 0,
-       .worker_flags = {"--kv-transport=shm,tcp", "--kv-buffer-bytes=4MiB", "--kv-probe=off"}});
+// Enough at once that each prefill worker gets some.
+void AskSeveral(TestCluster& cluster) {
   std::vector<std::future<Outcome>> asked;
   for (int i = 0; i < 8; ++i) {
     asked.push_back(
@@ -97,6 +93,20 @@ TEST(TransportsTest, WhoFindsNoRoomInSharedMemoryTakesTcpAndSaysSo) {
     const Outcome got = outcome.get();
     EXPECT_TRUE(got.status.ok()) << got.status;
   }
+}
+
+// Room for one connection by shared memory, and two who want one.
+TestClusterOptions RoomForOne() {
+  return {.prefill = 2,
+          .unified = 0,
+          .worker_flags = {"--kv-transport=shm,tcp", "--kv-buffer-bytes=4MiB"}};
+}
+
+TEST(TransportsTest, WhoFindsNoRoomInSharedMemoryTakesTcpAndSaysSo) {
+  TestClusterOptions options = RoomForOne();
+  options.worker_flags.push_back("--kv-probe=off");
+  TestCluster cluster(options);
+  AskSeveral(cluster);
   cluster.WaitFor("one takes shm and the other tcp", [](const v1::GetStatusResponse& status) {
     bool shm = false;
     bool tcp = false;
@@ -107,6 +117,49 @@ TEST(TransportsTest, WhoFindsNoRoomInSharedMemoryTakesTcpAndSaysSo) {
             (link.transport() == "tcp" && link.fallbacks() > 0 && !link.fallback_reason().empty());
     }
     return shm && tcp;
+  });
+}
+
+// The same with probes: then the way without room was never measured, and tcp was. Once the other
+// has left there is room.
+TEST(TransportsTest, WhoFoundNoRoomForItsProbeSaysSoAndComesBack) {
+  TestCluster cluster(RoomForOne());
+  std::string without_room;
+  const auto finds_who = [&without_room](const v1::GetStatusResponse& status) {
+    int measured = 0;
+    for (const v1::WorkerStatus& worker : status.workers()) {
+      for (const v1::LinkStatus& link : worker.links()) {
+        if (link.probe_gb_per_s() > 0) ++measured;
+        if (!link.probe_failure().empty()) without_room = worker.name();
+      }
+    }
+    return measured == 3 && !without_room.empty();
+  };
+  cluster.WaitFor("one has measured both ways, the other tcp", finds_who);
+  AskSeveral(cluster);
+  cluster.WaitFor("tcp is a fallback", [&without_room](const v1::GetStatusResponse& status) {
+    const auto& links = FindWorker(status, without_room)->links();
+    return std::ranges::any_of(links, [](const v1::LinkStatus& link) {
+      return link.transport() == "tcp" && link.in_use() && link.fallbacks() > 0 &&
+             link.fallback_reason().find("shared memory") != std::string::npos;
+    });
+  });
+  cluster.Kill(without_room == "prefill-0" ? "prefill-1" : "prefill-0");
+  cluster.WaitFor("it measures shm", [&without_room](const v1::GetStatusResponse& status) {
+    const auto& links = FindWorker(status, without_room)->links();
+    return std::ranges::any_of(links, [](const v1::LinkStatus& link) {
+      return link.transport() == "shm" && link.probe_gb_per_s() > 0;
+    });
+  });
+  const Outcome outcome = Ask(cluster.client(), Request());
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+  cluster.WaitFor("the faster is in use", [&without_room](const v1::GetStatusResponse& status) {
+    const Links links(FindWorker(status, without_room)->links().begin(),
+                      FindWorker(status, without_room)->links().end());
+    const v1::LinkStatus* used = InUse(links);
+    return used != nullptr && std::ranges::all_of(links, [used](const v1::LinkStatus& link) {
+             return link.probe_gb_per_s() <= used->probe_gb_per_s();
+           });
   });
 }
 

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/faulty_medium.h"
 #include "tests/support/forwarding_device.h"
 #include "tests/support/scripted_transport.h"
 #include "tests/support/transport_probe.h"
@@ -176,6 +177,33 @@ TEST_F(FabricTest, AStreamThatEndsUnavailableMovesTheNextOne) {
   EXPECT_TRUE(absl::IsUnavailable(ends_.Wait(1)));
   ExpectArrives(2);
   EXPECT_EQ(LinkBy("far").fallback_reason, "connection refused");
+}
+
+// Every payload on the near way has a wrong hash, however often it is sent.
+TEST_F(FabricTest, AWayThatDamagesPayloadsIsLeftForAnother) {
+  const FabricPart damaging = {
+      .name = "near", .open = [this](FrameReceiver* receiver, auto) {
+        return NewFramedTransport(
+            {},
+            NewFaultyMedium(near_.NewMedium(),
+                            [](const ObservedFrame& frame) {
+                              const bool hit = frame.header.type == FrameType::kData;
+                              return FrameAction{.kind = hit ? FrameAction::Kind::kFlipPayload
+                                                             : FrameAction::Kind::kPass};
+                            }),
+            receiver);
+      }};
+  receiver_ = Open({damaging, On("far", far_)}, &received_);
+  sender_ = Open({On("near", near_), On("far", far_)}, nullptr);
+  EXPECT_EQ(Send(1), absl::OkStatus());
+  EXPECT_TRUE(absl::IsDataLoss(ends_.Wait(1)));
+  ExpectArrives(2);
+  EXPECT_TRUE(LinkBy("far").in_use);
+  EXPECT_EQ(LinkBy("far").fallbacks, 1u);
+  EXPECT_THAT(LinkBy("far").fallback_reason, HasSubstr("misses 1 extents"));
+  EXPECT_EQ(LinkBy("near").failure, LinkBy("far").fallback_reason);
+  sender_.reset();
+  receiver_.reset();
 }
 
 TEST_F(FabricTest, WhatTheReceiverRefusesIsNoFaultOfTheWay) {

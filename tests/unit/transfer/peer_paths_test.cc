@@ -53,6 +53,75 @@ TEST_F(PeerPathsTest, AFailureIsAFallbackOnceAndOneStreamTriesAgain) {
   EXPECT_EQ(Choose(), kShm);
 }
 
+// As where every probe of it failed, and one of tcp succeeded.
+TEST_F(PeerPathsTest, AWayThatIsBetterByNatureIsMissedThoughNobodyMeasuredIt) {
+  paths_.Failed(paths_.UseOf(kShm), now_, "no room");
+  paths_.SetRate(kTcp, 4);
+  const auto choice = paths_.Choose(now_);
+  EXPECT_EQ(choice.use.path, kTcp);
+  ASSERT_TRUE(choice.fallback.has_value());
+  EXPECT_EQ(choice.fallback->from, "shm");
+  EXPECT_EQ(choice.fallback->reason, "no room");
+  now_ += PeerPaths::kFirstBackOff;
+  const auto trial = paths_.Choose(now_);
+  EXPECT_EQ(trial.use.path, kShm);
+  paths_.Worked(trial.use);
+  EXPECT_EQ(Choose(), kShm) << "until it is measured";
+  paths_.SetRate(kShm, 3);
+  EXPECT_EQ(Choose(), kTcp);
+  EXPECT_EQ(paths_.fallbacks(), 1u);
+}
+
+TEST_F(PeerPathsTest, WhatIsWorseByNatureIsNotMissed) {
+  paths_.Failed(paths_.UseOf(kTcp), now_, "no route");
+  paths_.SetRate(kShm, 1);
+  EXPECT_EQ(Choose(), kShm);
+  now_ += PeerPaths::kLongestBackOff;
+  EXPECT_EQ(Choose(), kShm) << "nor tried";
+  EXPECT_EQ(paths_.fallbacks(), 0u);
+}
+
+TEST(PeerPathsOrderTest, BetterByNatureThenByRateThenTheRest) {
+  PeerPaths paths({"ipc", "nccl", "shm", "tcp"});
+  paths.SetRate(2, 3);
+  paths.SetRate(1, 2);
+  const TimePoint now{seconds(100)};
+  std::vector<size_t> order;
+  for (int i = 0; i < 4; ++i) {
+    order.push_back(paths.Choose(now).use.path);
+    paths.Failed(paths.UseOf(order.back()), now, "gone");
+  }
+  EXPECT_EQ(order, (std::vector<size_t>{0, 2, 1, 3}));
+}
+
+// It was the better one all along, but no stream had missed it.
+TEST_F(PeerPathsTest, AWayThatBecameTheBestWhileItIsDownIsAFallback) {
+  paths_.SetRate(kShm, 3);
+  paths_.SetRate(kTcp, 4);
+  EXPECT_EQ(Choose(), kTcp);
+  paths_.Failed(paths_.UseOf(kShm), now_, "gone");
+  EXPECT_FALSE(paths_.Choose(now_).fallback.has_value());
+  paths_.SetRate(kTcp, 2);
+  EXPECT_TRUE(paths_.Choose(now_).fallback.has_value());
+  EXPECT_FALSE(paths_.Choose(now_).fallback.has_value());
+  EXPECT_EQ(paths_.fallbacks(), 1u);
+}
+
+TEST_F(PeerPathsTest, ADamagedStreamKeepsOthersAwayForLong) {
+  paths_.Damaged(paths_.Choose(now_).use, now_, "misses 3 extents");
+  const auto choice = paths_.Choose(now_);
+  EXPECT_EQ(choice.use.path, kTcp);
+  ASSERT_TRUE(choice.fallback.has_value());
+  EXPECT_EQ(choice.fallback->reason, "misses 3 extents");
+  now_ += PeerPaths::kLongestBackOff - milliseconds(1);
+  EXPECT_EQ(Choose(), kTcp);
+  now_ += milliseconds(1);
+  EXPECT_EQ(Choose(), kShm);
+  PeerPaths only({"tcp"});
+  only.Damaged(only.Choose(now_).use, now_, "misses 3 extents");
+  EXPECT_EQ(only.Choose(now_).use.path, 0u) << "there is no other";
+}
+
 TEST_F(PeerPathsTest, TheBackOffDoublesUpToItsBoundAndStartsAnewAfterSuccess) {
   Duration back_off = PeerPaths::kFirstBackOff;
   for (int i = 0; i < 10; ++i) {

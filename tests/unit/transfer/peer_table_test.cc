@@ -44,7 +44,7 @@ class PeerTableTest : public testing::Test {
                             .transport = "shm",
                             .gigabytes_per_second = gigabytes_per_second,
                             .fastest_gigabytes_per_second = gigabytes_per_second};
-    return table_.LookForSlowLinks({{link}}, now_);
+    return table_.LookForSlowLinks({{link}});
   }
 
   PeerTable table_;
@@ -121,6 +121,71 @@ TEST_F(PeerTableTest, AFailedProbeIsRepeatedAFewTimesAndKeepsStreamsAway) {
   EXPECT_EQ(Probe(Rate(2)), "none");
 }
 
+// The room for it may have become free: nobody would tell.
+TEST_F(PeerTableTest, AWayWhoseProbesFailIsProbedAgainForEver) {
+  table_.SetPeers({Peer("a")}, now_);
+  EXPECT_EQ(Probe(absl::UnavailableError("no room")), "a shm");
+  EXPECT_EQ(Probe(Rate(3)), "a tcp");
+  for (int i = 1; i < PeerTable::kProbeTries; ++i) {
+    now_ += PeerTable::kProbePause;
+    EXPECT_EQ(Probe(absl::UnavailableError("no room")), "a shm") << i;
+  }
+  for (int i = 0; i < 10; ++i) {
+    now_ += PeerTable::kLaterProbePause - milliseconds(1);
+    table_.LookForReprobes({}, now_);
+    EXPECT_EQ(Probe(Rate(2)), "none") << i;
+    now_ += milliseconds(1);
+    table_.LookForReprobes({}, now_);
+    const auto next = table_.NextProbe(now_);
+    ASSERT_TRUE(next.job.has_value()) << i;
+    EXPECT_EQ(next.job->endpoint.transport, "shm");
+    EXPECT_TRUE(next.job->later);
+    table_.Probed(*next.job, absl::UnavailableError("no room"), {}, now_);
+  }
+  EXPECT_EQ(Choose("a").endpoint.transport, "tcp");
+  EXPECT_EQ(LinkOf("a", "tcp").fallbacks, 1u);
+  EXPECT_EQ(LinkOf("a", "tcp").fallback_reason, "no room");
+  now_ += PeerTable::kLaterProbePause + PeerTable::kProbePatience;
+  table_.LookForReprobes({}, now_ - PeerTable::kProbePatience);
+  EXPECT_EQ(Probe(Rate(4)), "a shm");
+  EXPECT_EQ(Choose("a").endpoint.transport, "shm");
+}
+
+TEST_F(PeerTableTest, APeerThatIsBusyWithProbesIsNotLeft) {
+  table_.SetPeers({Peer("a")}, now_);
+  EXPECT_EQ(Probe(absl::ResourceExhaustedError("8 probes already")), "a shm");
+  EXPECT_EQ(Probe(Rate(3)), "a tcp");
+  EXPECT_EQ(Choose("a").endpoint.transport, "shm")
+      << "better by nature, and nothing is known of it";
+  EXPECT_EQ(LinkOf("a", "shm").fallbacks, 0u);
+}
+
+TEST_F(PeerTableTest, AWayThatDamagesStreamsIsLeftAndProbedLater) {
+  table_.SetPeers({Peer("a")}, now_);
+  EXPECT_EQ(Probe(Rate(4)), "a shm");
+  EXPECT_EQ(Probe(Rate(3)), "a tcp");
+  table_.Ended(Choose("a").use, absl::DataLossError("misses 3 extents"), now_);
+  const auto other = Choose("a");
+  EXPECT_EQ(other.endpoint.transport, "tcp");
+  EXPECT_EQ(LinkOf("a", "tcp").fallbacks, 1u);
+  EXPECT_EQ(LinkOf("a", "shm").failure, "misses 3 extents");
+  table_.Ended(other.use, absl::OkStatus(), now_);
+  now_ += PeerTable::kLaterProbePause - milliseconds(1);
+  table_.LookForReprobes({}, now_);
+  EXPECT_EQ(Probe(Rate(4)), "none");
+  EXPECT_EQ(Choose("a").endpoint.transport, "tcp");
+  now_ += milliseconds(1);
+  table_.LookForReprobes({}, now_);
+  now_ += PeerTable::kProbePatience;
+  EXPECT_EQ(Probe(absl::DataLossError("0 of 1 frames")), "a shm");
+  EXPECT_EQ(Choose("a").endpoint.transport, "tcp");
+  now_ += PeerTable::kLaterProbePause;
+  table_.LookForReprobes({}, now_);
+  now_ += PeerTable::kProbePatience;
+  EXPECT_EQ(Probe(Rate(4)), "a shm");
+  EXPECT_EQ(Choose("a").endpoint.transport, "shm");
+}
+
 TEST_F(PeerTableTest, AWayThatFailedSaysWhyUntilItWorks) {
   table_.SetPeers({Peer("a")}, now_);
   EXPECT_EQ(Probe(absl::FailedPreconditionError("a foreign certificate")), "a shm");
@@ -147,10 +212,10 @@ TEST_F(PeerTableTest, ANewConnectionIsProbedAgainAfterAPause) {
   LinkStats link = {.peer = "s", .transport = "shm", .connects = 1};
   EXPECT_EQ(Probe(Rate(2), link), "a shm");
   EXPECT_EQ(Probe(Rate(1)), "a tcp");
-  table_.LookForReconnects({{link}}, now_);
+  table_.LookForReprobes({{link}}, now_);
   EXPECT_EQ(Probe(Rate(2)), "none");
   link.connects = 2;
-  table_.LookForReconnects({{link}}, now_);
+  table_.LookForReprobes({{link}}, now_);
   EXPECT_EQ(Probe(Rate(2)), "none");
   EXPECT_EQ(table_.NextProbe(now_).ask_again, now_ + PeerTable::kProbePause);
   now_ += PeerTable::kProbePause;
@@ -185,9 +250,10 @@ TEST_F(PeerTableTest, ASlowLinkIsProbedAgainAndItsAlarmStays) {
   EXPECT_EQ(Probe(Rate(4)), "a shm");
   EXPECT_EQ(Probe(Rate(3)), "a tcp");
   EXPECT_EQ(ChangesAt(0.5).size(), 1u);
+  table_.LookForReprobes({}, now_ + PeerTable::kLaterProbePause - milliseconds(1));
   EXPECT_EQ(Probe(Rate(1)), "none");
-  now_ += PeerTable::kSlowProbePause;
-  EXPECT_THAT(ChangesAt(0.5), testing::IsEmpty());
+  now_ += PeerTable::kLaterProbePause;
+  table_.LookForReprobes({}, now_);
   EXPECT_EQ(Probe(Rate(0.5)), "a shm");
   EXPECT_EQ(Choose("a").endpoint.transport, "tcp") << "which is faster now";
   EXPECT_THAT(ChangesAt(0.5), testing::IsEmpty());
@@ -207,7 +273,7 @@ TEST_F(PeerTableTest, AProbeThatFoundAConnectionKeepsTheEarlierSetup) {
   LinkStats link = {.peer = "s", .transport = "shm"};
   const auto probe_again = [&](std::optional<Duration> setup) {
     ++link.connects;
-    table_.LookForReconnects({{link}}, now_);
+    table_.LookForReprobes({{link}}, now_);
     now_ += PeerTable::kProbePause;
     EXPECT_EQ(Probe({{.gigabytes_per_second = 2, .setup = setup}}, link), "a shm");
     return LinkOf("a", "shm").stats.probe_setup;
