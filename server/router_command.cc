@@ -1,4 +1,5 @@
 #include <memory>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -18,6 +19,8 @@
 #include "server/flags.h"
 #include "server/grpc_server.h"
 #include "server/inference_service.h"
+#include "server/metrics_page.h"
+#include "server/metrics_server.h"
 #include "server/number_flag.h"
 #include "server/signals.h"
 #include "server/size_flag.h"
@@ -43,6 +46,7 @@ struct RouterFlags {
   int32_t max_resumes = ResumeLimits().max_resumes;
   int lease_ms = 2500;
   int heartbeat_ms = 500;
+  std::optional<uint16_t> metrics_port;
   int drain_seconds = 30;
   std::string log_level = "info";
   int ready_fd = -1;
@@ -100,6 +104,19 @@ absl::Status CheckLease(const RouterFlags& flags) {
       flags.lease_ms, flags.heartbeat_ms, kLeastReportsPerLease);
 }
 
+// Null where none was asked for.
+absl::StatusOr<std::unique_ptr<MetricsServer>> ServeMetrics(const RouterFlags& flags,
+                                                            const Router& router) {
+  if (!flags.metrics_port) return nullptr;
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<MetricsServer> metrics,
+      MetricsServer::Start(flags.host, *flags.metrics_port,
+                           {.metrics = [&router] { return MetricsPage(router.Status()); },
+                            .is_ready = [&router] { return router.Status().ready(); }}));
+  spdlog::info("metrics at=http://{}/metrics", HostPortText(flags.host, metrics->port()));
+  return metrics;
+}
+
 absl::Status Serve(const RouterFlags& flags) {
   RETURN_IF_ERROR(CheckLease(flags));
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(flags.model_dir));
@@ -133,6 +150,7 @@ absl::Status Serve(const RouterFlags& flags) {
                          .port = flags.port,
                          .max_message_bytes = static_cast<int32_t>(flags.max_message_bytes),
                          .services = {&inference, &cluster_service}}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<MetricsServer> metrics, ServeMetrics(flags, router));
   router.Start();
   std::thread loop_thread([&loop] { loop->Run(); });
   const std::string address = HostPortText(flags.host, server->port());
@@ -217,6 +235,9 @@ void AddRouterCommand(CLI::App& app, Action& chosen) {
                      "served under this name; default: its folder");
   router->add_option("--port", flags->port, "0: a free one")->capture_default_str();
   router->add_option("--host", flags->host, "address to listen on")->capture_default_str();
+  router->add_option("--metrics-port", flags->metrics_port,
+                     "serve /metrics, for Prometheus, and /healthz there over HTTP; 0: a free one; "
+                     "default: not at all");
   router->add_option("--policy", flags->policy, "how route=auto and workers are chosen")
       ->check(CLI::IsMember(RoutingPolicyNames()))
       ->capture_default_str();

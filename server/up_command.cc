@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "CLI/CLI.hpp"
+#include "base/host_port.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "server/assemble.h"
@@ -20,6 +21,7 @@ struct UpFlags {
   std::string model_name;
   std::string host = "127.0.0.1";
   uint16_t port = kDefaultPort;
+  std::optional<uint16_t> metrics_port;
   std::optional<int> prefill;  // nothing: one on the CPU, none on a GPU
   std::optional<int> decode;   // likewise
   int unified = 1;
@@ -30,15 +32,32 @@ struct UpFlags {
 };
 
 std::vector<std::string> CommonArguments(const UpFlags& flags, const std::string& model_name) {
-  return {"--model=" + flags.model_dir, "--model-name=" + model_name, "--host=" + flags.host,
+  return {"--model=" + flags.model_dir, "--model-name=" + model_name,
           "--log-level=" + flags.log_level, fmt::format("--drain-seconds={}", flags.drain_seconds)};
+}
+
+// Workers are called from this machine only.
+std::string WorkersHost(const std::string& host) {
+  return KindOfHost(host) == HostKind::kUnspecified ? "127.0.0.1" : host;
+}
+
+std::vector<std::string> RouterArguments(const UpFlags& flags, const std::string& model_name) {
+  std::vector<std::string> arguments = {"router", "--host=" + flags.host};
+  for (std::string& argument : CommonArguments(flags, model_name)) {
+    arguments.push_back(std::move(argument));
+  }
+  if (flags.metrics_port) {
+    arguments.push_back(fmt::format("--metrics-port={}", *flags.metrics_port));
+  }
+  return arguments;
 }
 
 void AddWorkers(const std::string& role, int count, const UpFlags& flags,
                 SupervisorOptions& options) {
   for (int i = 0; i < count; ++i) {
     const std::string name = fmt::format("{}-{}", role, i);
-    std::vector<std::string> arguments = {"worker", "--role", role, "--name=" + name};
+    std::vector<std::string> arguments = {"worker", "--role", role, "--name=" + name,
+                                          "--host=" + WorkersHost(flags.host)};
     for (std::string& argument : CommonArguments(flags, options.model)) {
       arguments.push_back(std::move(argument));
     }
@@ -80,10 +99,7 @@ int RunUp(UpFlags flags) {
   options.drain = std::chrono::seconds(flags.drain_seconds);
   options.ready_fd = flags.ready_fd;
   options.router_port = flags.port;
-  options.router_arguments = {"router"};
-  for (std::string& argument : CommonArguments(flags, options.model)) {
-    options.router_arguments.push_back(std::move(argument));
-  }
+  options.router_arguments = RouterArguments(flags, options.model);
   AddWorkers("prefill", *flags.prefill, flags, options);
   AddWorkers("decode", *flags.decode, flags, options);
   AddWorkers("unified", flags.unified, flags, options);
@@ -102,6 +118,9 @@ void AddUpCommand(CLI::App& app, Action& chosen) {
   up->add_option("--model-name", flags->model_name, "served under this name; default: its folder");
   up->add_option("--port", flags->port, "of the router; 0: a free one")->capture_default_str();
   up->add_option("--host", flags->host, "address to listen on")->capture_default_str();
+  up->add_option("--metrics-port", flags->metrics_port,
+                 "serve /metrics, for Prometheus, and /healthz there over HTTP; 0: a free one; "
+                 "default: not at all");
   const CLI::Range count(0, kMaxWorkers);
   up->add_option("--prefill", flags->prefill, "prefill workers; default: 1 on the CPU, 0 on a GPU")
       ->check(count);

@@ -7,7 +7,7 @@ set -euo pipefail
 core=(build-essential cmake ninja-build pkg-config ccache lld git
       libabsl-dev libfmt-dev libspdlog-dev libxxhash-dev libzstd-dev libhwy-dev libpcre2-dev libicu-dev
       libssl-dev nlohmann-json3-dev libcli11-dev libprotobuf-dev protobuf-compiler libgrpc-dev libgrpc++-dev
-      protobuf-compiler-grpc libgtest-dev libgmock-dev libboost-context-dev)
+      protobuf-compiler-grpc prometheus-cpp-dev libcpp-httplib-dev libgtest-dev libgmock-dev libboost-context-dev)
 # make test-asan, make test-tsan, make fuzz, make format
 sanitize=(clang libclang-rt-dev clang-format)
 # tools/*.py and tests/golden/*.py: the rest comes from tools/requirements.txt

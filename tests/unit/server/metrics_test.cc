@@ -1,0 +1,123 @@
+// What Prometheus reads of a router: the page, and the server that hands it out.
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "httplib.h"
+#include "server/metrics_page.h"
+#include "server/metrics_server.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+v1::GetStatusResponse Status() {
+  v1::GetStatusResponse status;
+  status.set_ready(true);
+  status.set_requests_total(12);
+  status.mutable_resumes()->set_p99_ms(250);
+  v1::ResumeCause& cause = *status.mutable_resumes()->add_causes();
+  cause.set_cause("lease");
+  cause.set_resumes(3);
+  v1::WorkerStatus& prefill = *status.add_workers();
+  prefill.set_name("prefill-0");
+  prefill.set_role("prefill");
+  prefill.set_alive(true);
+  prefill.set_total_blocks(64);
+  v1::LinkStatus& slow = *prefill.add_links();
+  slow.set_peer("decode \"0\"");
+  slow.set_transport("tcp");
+  slow.set_best_probe_gb_per_s(2.5);
+  slow.set_gb_per_s(0.25);
+  slow.set_setup_us(1500);
+  slow.set_alarm(true);
+  slow.set_alarms(2);
+  slow.set_fallbacks(4);
+  v1::LinkStatus& unnamed = *prefill.add_links();
+  unnamed.set_peer("tcp:127.0.0.1:7001");
+  unnamed.set_transport("nccl");
+  v1::LinkStatus& elsewhere = *prefill.add_links();
+  elsewhere.set_peer("decode-1");
+  elsewhere.set_transport("shm");
+  elsewhere.set_unreachable("another host");
+  v1::LinkStatus& left_out = *prefill.add_links();
+  left_out.set_transport("ipc");
+  left_out.set_failure("no shared memory");
+  v1::WorkerStatus& decode = *status.add_workers();
+  decode.set_name("decode \"0\"");
+  v1::WorkerStatus& stuck = *status.add_workers();
+  stuck.set_name("decode-1");
+  stuck.set_role("decode");
+  stuck.set_alive(true);
+  stuck.set_not_ready("engine: no progress");
+  return status;
+}
+
+TEST(MetricsPageTest, HasTheRouterItsWorkersAndTheLinksBetweenThem) {
+  const std::string page = MetricsPage(Status());
+  const std::string link = R"({worker="prefill-0",peer="decode \"0\"",transport="tcp"})";
+  for (const std::string& line : {
+           std::string("# TYPE tandem_requests_total counter\ntandem_requests_total 12\n"),
+           std::string("tandem_resumes_total{cause=\"lease\"} 3\n"),
+           std::string("tandem_resume_pause_p99_seconds 0.25\n"),
+           std::string(R"(tandem_worker_ready{worker="prefill-0",role="prefill"} 1)"
+                       "\n"),
+           std::string(R"(tandem_worker_ready{worker="decode-1",role="decode"} 0)"
+                       "\n"),
+           std::string(R"(tandem_kv_blocks{worker="prefill-0",role="prefill",state="total"} 64)"),
+           "# TYPE tandem_link_alarm gauge\ntandem_link_alarm" + link + " 1\n",
+           "tandem_link_alarms_total" + link + " 2\n",
+           "tandem_link_fallbacks_total" + link + " 4\n",
+           "tandem_link_best_probe_bytes_per_second" + link + " 2500000000\n",
+           "tandem_link_bytes_per_second" + link + " 250000000\n",
+           "tandem_link_setup_seconds" + link + " 0.0015\n",
+       }) {
+    EXPECT_THAT(page, HasSubstr(line));
+  }
+}
+
+TEST(MetricsPageTest, WaysThatCannotBeAreNoLinks) {
+  const std::string page = MetricsPage(Status());
+  EXPECT_THAT(page, Not(HasSubstr("transport=\"shm\"")));
+  EXPECT_THAT(page, Not(HasSubstr("transport=\"ipc\"")));
+  EXPECT_THAT(page, Not(HasSubstr("transport=\"nccl\"")));
+}
+
+TEST(MetricsServerTest, ServesThePageAndWhetherItIsReady) {
+  int calls = 0;
+  bool ready = true;
+  const auto server = MetricsServer::Start(
+      "127.0.0.1", 0,
+      {.metrics = [&calls] { return "page " + std::to_string(++calls) + "\n"; },
+       .is_ready = [&ready] { return ready; }});
+  ASSERT_TRUE(server.ok()) << server.status();
+  httplib::Client client("127.0.0.1", (*server)->port());
+  for (const char* page : {"page 1\n", "page 2\n"}) {
+    const auto answer = client.Get("/metrics");
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->status, 200);
+    EXPECT_EQ(answer->body, page);
+  }
+  EXPECT_EQ(client.Get("/healthz")->status, 200);
+  ready = false;
+  EXPECT_EQ(client.Get("/healthz")->status, 503);
+  EXPECT_EQ(client.Get("/elsewhere")->status, 404);
+  EXPECT_EQ(client.Post("/metrics", "body", "text/plain")->status, 413);
+}
+
+TEST(MetricsServerTest, APortThatIsTakenIsNamed) {
+  const MetricsServer::Pages pages = {.metrics = [] { return std::string(); },
+                                      .is_ready = [] { return true; }};
+  const auto first = MetricsServer::Start("127.0.0.1", 0, pages);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto second = MetricsServer::Start("127.0.0.1", (*first)->port(), pages);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(second.status().message()),
+              HasSubstr("127.0.0.1:" + std::to_string((*first)->port())));
+}
+
+}  // namespace
+}  // namespace tandem
