@@ -66,15 +66,33 @@ TEST(EndingsTest, RequestsThatEndAtAnyMomentLeaveNothingBehind) {
   EXPECT_TRUE(Ask(cluster.client(), TextRequest(kPrompt, v1::ROUTE_DISAGGREGATED, 4)).status.ok());
 }
 
+// The client sets none, so that nobody but the daemon can end its calls.
 TEST(EndingsTest, TheRoutersOwnDeadlineHoldsForClientsWithoutOne) {
   TestCluster cluster({.router_flags = {"--max-request-seconds=1"}});
-  cluster.Signal("unified-0", SIGSTOP);
-  const Outcome outcome =
-      Ask(cluster.client(), TextRequest(kPrompt, v1::ROUTE_UNIFIED, 4), Client::kNoTimeout);
-  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kDeadlineExceeded) << outcome.status;
-  EXPECT_THAT(std::string(outcome.status.message()), HasSubstr("unified-0"));
-  cluster.Signal("unified-0", SIGCONT);
-  cluster.WaitUntilIdle();
+  const struct {
+    std::string worker;  // stops when so many events have come, and so keeps the request ...
+    int at;
+    v1::Route route;
+  } cases[] = {{"unified-0", 0, v1::ROUTE_UNIFIED},
+               {"decode-0", 0, v1::ROUTE_DISAGGREGATED},    // ... reserving
+               {"prefill-0", 0, v1::ROUTE_DISAGGREGATED},   // ... prefilling
+               {"decode-0", 20, v1::ROUTE_DISAGGREGATED}};  // ... decoding
+  for (const auto& [worker, at, route] : cases) {
+    SCOPED_TRACE(worker + " after " + std::to_string(at));
+    if (at == 0) cluster.Signal(worker, SIGSTOP);
+    int events = 0;
+    const absl::Status status =
+        cluster.client().Generate(TextRequest(kPrompt, route, kLong), Client::kNoTimeout,
+                                  [&, &worker = worker, at = at](const v1::GenerateResponse&) {
+                                    if (++events == at) cluster.Signal(worker, SIGSTOP);
+                                    return true;
+                                  });
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(worker));
+    EXPECT_EQ(events > 0, at > 0);
+    cluster.Signal(worker, SIGCONT);
+    cluster.WaitUntilIdle();
+  }
 }
 
 TEST(EndingsTest, APoolThatIsFullIsWaitedForInAQueueThatIsSeen) {
