@@ -160,9 +160,13 @@ void Dispatch::StartReserve() {
 
 void Dispatch::OnReserved(const CallEnd& end, const v1::ReserveResponse& response) {
   reserve_call_.reset();
-  const Duration queued = std::chrono::microseconds(response.queued_us());
+  const Duration took = parts_.clock.Now() - reserve_started_;
+  // A refusal does not tell how long it was waited for; by one that had to wait it was all of it.
+  const bool waited_in_vain = absl::IsResourceExhausted(end.status) && !asked_at_once_;
+  const Duration queued =
+      waited_in_vain ? took : Duration(std::chrono::microseconds(response.queued_us()));
   if (!told_.any()) {
-    reserve_time_ += parts_.clock.Now() - reserve_started_ - queued;
+    reserve_time_ += took - queued;
     admission_time_ += queued;
   }
   if (!end.status.ok()) {

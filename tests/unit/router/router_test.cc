@@ -48,6 +48,21 @@ TEST_F(RouterTest, DisaggregatedRequestGoesThroughBothWorkers) {
   ExpectNothingLeft();
 }
 
+TEST_F(RouterTest, WhatWasWaitedInVainIsAdmissionToo) {
+  Submit(Ask());  // nobody but d0 has room for it some day
+  clock_.Advance(milliseconds(30));
+  Join("d1", v1::WORKER_ROLE_DECODE);
+  RefuseReservation(ResourceExhausted("it waited too long"));
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
+  clock_.Advance(milliseconds(10));
+  Reserved(5, milliseconds(9));
+  Say("prefill p0", {999});
+  Finish("prefill p0", kStop);
+  ASSERT_EQ(stream_.finishes.size(), 1u);
+  EXPECT_DOUBLE_EQ(stream_.finishes[0].stages().reserve_ms(), 1);
+  EXPECT_DOUBLE_EQ(stream_.finishes[0].stages().admission_ms(), 39);
+}
+
 TEST_F(RouterTest, FirstTokenThatEndsTheRequestNeedsNoDecode) {
   Submit(Ask());
   Reserved();
