@@ -70,8 +70,10 @@ absl::Status Cluster::CheckMayJoin(const WorkerView& joining) const {
       RETURN_IF_ERROR(CheckAgrees(joining, other));
     } else if (other.id.incarnation > joining.id.incarnation) {
       return FailedPrecondition(
-          "the name {} belongs to a younger process (pid {}): give each worker its own --name",
-          other.id.name, other.pid);
+          "the name {} belongs to a younger process (pid {}, incarnation {}) than this one (pid "
+          "{}, "
+          "incarnation {}): give each worker its own --name",
+          other.id.name, other.pid, other.id.incarnation, joining.pid, joining.id.incarnation);
     }  // else replaced by this registration
   }
   return absl::OkStatus();
@@ -94,8 +96,12 @@ absl::Status Cluster::Register(const v1::RegisterRequest& request) {
         [](const WorkerView& worker, const std::string& name) { return worker.id.name < name; });
     if (place == workers.end() || place->id.name != request.name()) {
       place = workers.insert(place, WorkerView());
+    } else if (place->id == joining.id) {
+      joining.charged = place->charged;
+    } else {
+      replaced_.push_back(place->id);
+      latest_departure_ = joining.last_heard;
     }
-    if (place->id == joining.id) joining.charged = place->charged;
     *place = std::move(joining);
     Publish();
   }
@@ -107,10 +113,9 @@ absl::Status Cluster::Heartbeat(const v1::HeartbeatRequest& request) {
   RETURN_IF_ERROR(CheckLoad(request.load()));
   {
     absl::MutexLock lock(&mutex_);
-    WorkerView* worker = Find({request.name(), request.incarnation()});
-    if (worker == nullptr) {
-      return NotFound("worker {} has no lease here: register again", request.name());
-    }
+    const WorkerId id{request.name(), request.incarnation()};
+    WorkerView* worker = Find(id);
+    if (worker == nullptr) return NoLease(id);
     worker->load = request.load();
     worker->last_heard = clock_.Now();
     worker->suspected = false;
@@ -118,6 +123,17 @@ absl::Status Cluster::Heartbeat(const v1::HeartbeatRequest& request) {
   }
   TellListener();
   return absl::OkStatus();
+}
+
+absl::Status Cluster::NoLease(const WorkerId& id) const {
+  for (const WorkerView& other : current_.workers) {
+    if (other.id.name != id.name) continue;
+    return NotFound(
+        "worker {} has no lease here as incarnation {}: the name is that of incarnation {} (pid "
+        "{})",
+        id.name, id.incarnation, other.id.incarnation, other.pid);
+  }
+  return NotFound("worker {} has no lease here: register again", id.name);
 }
 
 void Cluster::Deregister(std::string_view name, uint64_t incarnation) {
@@ -187,6 +203,11 @@ std::vector<WorkerId> Cluster::Expire() {
   });
   Publish();
   return expired;
+}
+
+std::vector<WorkerId> Cluster::TakeReplaced() {
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(replaced_, {});
 }
 
 TimePoint Cluster::NextExpiry() const {

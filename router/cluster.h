@@ -32,13 +32,14 @@ class Cluster {
  public:
   Cluster(ClusterOptions options, const Clock& clock);
 
-  // A name that is known already changes hands only to a younger incarnation.
+  // A name that is known already changes hands only to a younger incarnation: the older one is then
+  // lost (TakeReplaced).
   // NOT_FOUND: another model than this router serves. FAILED_PRECONDITION: it does not agree with
   // one of the workers that are not leaving (router/agreement.h), or its incarnation is older than
   // the known one. INVALID_ARGUMENT: a field is missing, or the load cannot be.
   absl::Status Register(const v1::RegisterRequest& request);
-  // NOT_FOUND when the lease has lapsed or was never there. INVALID_ARGUMENT for a load that cannot
-  // be: the lease is not renewed.
+  // NOT_FOUND when the lease has lapsed, was never there, or is another life's. INVALID_ARGUMENT
+  // for a load that cannot be: the lease is not renewed.
   absl::Status Heartbeat(const v1::HeartbeatRequest& request);
   // First: the worker is leaving; it gets nothing new and keeps its lease while it ends what it
   // has. Again: it is gone.
@@ -58,10 +59,13 @@ class Cluster {
 
   // Drops the workers whose lease has lapsed and returns them.
   std::vector<WorkerId> Expire();
+  // The lives that a younger one has taken the name of since the last call. The process may live
+  // on, frozen or out of reach; no lease of it will lapse here.
+  std::vector<WorkerId> TakeReplaced();
   // When Expire is due next; kNoDeadline without workers.
   TimePoint NextExpiry() const;
-  // When a worker was last suspected, dropped by Expire, or began to leave; nothing while none ever
-  // did.
+  // When a worker was last suspected, dropped by Expire, replaced, or began to leave; nothing while
+  // none ever was.
   std::optional<TimePoint> LatestDeparture() const;
 
   std::shared_ptr<const ClusterView> View() const;
@@ -69,6 +73,7 @@ class Cluster {
 
  private:
   absl::Status CheckMayJoin(const WorkerView& joining) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status NoLease(const WorkerId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   WorkerView* Find(const WorkerId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellListener() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -78,6 +83,7 @@ class Cluster {
   mutable absl::Mutex mutex_;
   ClusterView current_ ABSL_GUARDED_BY(mutex_);
   std::optional<TimePoint> latest_departure_ ABSL_GUARDED_BY(mutex_);
+  std::vector<WorkerId> replaced_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const ClusterView> published_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> listener_ ABSL_GUARDED_BY(mutex_);
 };

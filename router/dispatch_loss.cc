@@ -67,8 +67,15 @@ void Dispatch::Settle() {
 }
 
 void Dispatch::OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end) {
-  if (move_ && Contains(lost, move_->decision.decode.id)) DropMove();
-  if (prefill_call_ != nullptr && Contains(lost, decision_.prefill.id)) OnPrefillSideEnd(end);
+  if (move_ &&
+      (Contains(lost, move_->decision.decode.id) || Contains(lost, move_->decision.prefill.id))) {
+    DropMove();
+  }
+  if (Contains(lost, decision_.prefill.id)) {
+    // Who calls it once there is room would hear nothing of its loss.
+    if (state_ == State::kReserving) return OnFailure(decision_.prefill, end);
+    if (prefill_call_ != nullptr) OnPrefillSideEnd(end);
+  }
   if (ended() || !Contains(lost, decision_.decode.id)) return;
   if (reserve_call_ != nullptr) {
     OnReserved(end, {});

@@ -156,12 +156,7 @@ void Router::Forget(RequestId id) {
 }
 
 void Router::WatchLeases() {
-  const std::vector<WorkerId> lost = parts_.cluster.Expire();
-  for (const WorkerId& id : lost) spdlog::warn("worker={} lease lapsed", id.name);
-  if (!lost.empty()) {
-    const CallEnd end{Unavailable("its lease lapsed"), CallEnd::Source::kLease};
-    for (auto& [id, request] : requests_) request->OnWorkersLost(lost, end);
-  }
+  Lose(parts_.cluster.Expire(), "its lease lapsed");
   parts_.workers.KeepOnly(*parts_.cluster.View());
   const TimePoint now = parts_.clock.Now();
   const TimePoint next =
@@ -169,8 +164,20 @@ void Router::WatchLeases() {
   parts_.loop.PostAt(next, [this] { WatchLeases(); });
 }
 
+// Workers that are not heard of any more, or not under their name.
+void Router::Lose(const std::vector<WorkerId>& lost, const char* why) {
+  if (lost.empty()) return;
+  for (const WorkerId& id : lost) {
+    spdlog::warn("worker={} incarnation={} lost why=\"{}\"", id.name, id.incarnation, why);
+  }
+  const CallEnd end{Unavailable("{}", why), CallEnd::Source::kLease};
+  for (auto& [id, request] : requests_) request->OnWorkersLost(lost, end);
+}
+
 void Router::OnClusterChanged() {
   has_news_ = false;
+  // Their connections may stand, and no lease of theirs will lapse: now or never.
+  Lose(parts_.cluster.TakeReplaced(), "another process has taken its name");
   std::vector<WorkerId> stuck;
   std::vector<WorkerId> leaving;
   const std::shared_ptr<const ClusterView> view = parts_.cluster.View();

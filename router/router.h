@@ -59,6 +59,7 @@ class Router {
   void Begin(RequestId id, RequestSpec spec, ResponseStream& stream);
   void Forget(RequestId id);
   void WatchLeases();
+  void Lose(const std::vector<WorkerId>& lost, const char* why);
   void OnClusterChanged();
 
   const RouterOptions options_;

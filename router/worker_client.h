@@ -22,8 +22,8 @@ inline WorkerEndpoint EndpointOf(const WorkerView& worker) { return {worker.id, 
 // How a call to a worker ended.
 struct CallEnd {
   // kWorker: the worker itself answered so. With the others it is lost: kNetwork: it could not be
-  // reached, or the connection ended; kLease: it was not heard of for too long; kStuck: it makes no
-  // progress.
+  // reached, or the connection ended; kLease: it was not heard of for too long, or another process
+  // took its name; kStuck: it makes no progress.
   enum class Source : uint8_t { kWorker, kNetwork, kLease, kStuck };
   absl::Status status;
   Source source = Source::kWorker;

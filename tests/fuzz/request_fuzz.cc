@@ -84,6 +84,7 @@ class HostileWorkers {
       default:
         clock_.Advance(std::chrono::milliseconds(10 * bytes.size()));
         cluster_.Expire();
+        cluster_.TakeReplaced();
     }
   }
 

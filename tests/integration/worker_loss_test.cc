@@ -190,6 +190,48 @@ TEST_F(WorkerLossTest, AHungWorkerLosesItsLeaseAndItsRequests) {
   EXPECT_TRUE(Ask(cluster_.client(), TextRequest(kPrompt, v1::ROUTE_UNIFIED, 4)).status.ok());
 }
 
+// The connections to the frozen one stand: nothing but the name says that it is lost.
+TEST(TakenNameTest, AnotherProcessGoesOnForOneThatIsFrozen) {
+  TestCluster cluster({.prefill = 0, .decode = 0});
+  const v1::GenerateRequest request = TextRequest(kPrompt, v1::ROUTE_UNIFIED, kLong);
+  Outcome outcome;
+  int events = 0;
+  outcome.status = cluster.client().Generate(request, std::chrono::minutes(1),
+                                             [&](const v1::GenerateResponse& event) {
+                                               outcome.generation.Add(event);
+                                               if (++events != 20) return true;
+                                               cluster.Signal("unified-0", SIGSTOP);
+                                               cluster.StartBeside("unified-0");
+                                               return true;
+                                             });
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.generation.summary.usage().resumes(), 1);
+  const auto status = cluster.client().GetStatus(std::chrono::minutes(1));
+  ASSERT_TRUE(status.ok()) << status.status();
+  ASSERT_EQ(status->resumes().causes_size(), 1);
+  EXPECT_EQ(status->resumes().causes(0).cause(), "lease") << "not by the end of the connection";
+  const auto belongs_to = [&cluster](const std::string& process) {
+    return [pid = cluster.pid(process)](const v1::GetStatusResponse& now) {
+      const v1::WorkerStatus* worker = FindWorker(now, "unified-0");
+      return worker != nullptr && worker->pid() == pid;
+    };
+  };
+  cluster.Signal("unified-0-before", SIGCONT);
+  const Outcome undisturbed = Ask(cluster.client(), request);
+  ASSERT_TRUE(undisturbed.status.ok()) << undisturbed.status;
+  EXPECT_EQ(undisturbed.generation.choices[0].token_ids, outcome.generation.choices[0].token_ids);
+  const auto after = cluster.client().GetStatus(std::chrono::minutes(1));
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_TRUE(belongs_to("unified-0")(*after)) << after->DebugString();
+  // It is let in once the name is free, and has ended what it was doing.
+  const auto let_in = belongs_to("unified-0-before");
+  cluster.Kill("unified-0");
+  cluster.WaitFor("the first is let in", let_in);
+  cluster.WaitUntilIdle();
+  EXPECT_TRUE(Ask(cluster.client(), TextRequest(kPrompt, v1::ROUTE_UNIFIED, 4)).status.ok());
+  EXPECT_EQ(cluster.Terminate("unified-0-before"), 0);
+}
+
 TEST_F(WorkerLossTest, ADeadWorkerLeavesTheView) {
   cluster_.Kill("unified-0");
   cluster_.WaitFor("its lease lapsed", [](const v1::GetStatusResponse& status) {

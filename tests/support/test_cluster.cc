@@ -108,6 +108,13 @@ void TestCluster::Start(const std::string& name, const std::vector<std::string>&
   processes_.emplace(name, std::move(process));
 }
 
+void TestCluster::StartBeside(const std::string& name) {
+  auto before = processes_.extract(name);
+  before.key() = name + "-before";
+  processes_.insert(std::move(before));
+  Start(name);
+}
+
 void TestCluster::WaitFor(const std::string& what, const Condition& condition) {
   const auto deadline = std::chrono::steady_clock::now() + kTimeout;
   while (std::chrono::steady_clock::now() < deadline) {

@@ -49,6 +49,9 @@ class TestCluster {
   // router knows it.
   void Start(const std::string& name, const std::vector<std::string>& flags = {});
 
+  // The same while the one of that name lives, which goes by `name`-before from now on.
+  void StartBeside(const std::string& name);
+
   using Condition = std::function<bool(const v1::GetStatusResponse&)>;
   void WaitFor(const std::string& what, const Condition& condition);
   // Until nothing is in flight and no worker has a block in use.

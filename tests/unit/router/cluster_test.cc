@@ -8,8 +8,10 @@ namespace tandem {
 namespace {
 
 using std::chrono::seconds;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class ClusterTest : public testing::Test {
  protected:
@@ -139,11 +141,29 @@ TEST_F(ClusterTest, AYoungerLifeTakesTheNameAndAnOlderIsRefused) {
   worker.set_incarnation(11);
   ASSERT_TRUE(cluster_.Register(worker).ok());
   EXPECT_EQ(cluster_.View()->workers[0].charged.sequences, 0);
-  EXPECT_TRUE(absl::IsNotFound(Beat("u", 10)));
+  EXPECT_EQ(cluster_.LatestDeparture(), clock_.Now());
+  const absl::Status late = Beat("u", 10);
+  EXPECT_TRUE(absl::IsNotFound(late));
+  EXPECT_THAT(std::string(late.message()),
+              AllOf(HasSubstr("as incarnation 10"), HasSubstr("that of incarnation 11")));
   worker.set_incarnation(10);
-  EXPECT_TRUE(absl::IsFailedPrecondition(cluster_.Register(worker)));
+  ExpectDisagree(worker, {"incarnation 11)", "incarnation 10)"});
   cluster_.Deregister("u", 10);  // a late goodbye of the old one
   EXPECT_TRUE(cluster_.View()->HasUsable(v1::WORKER_ROLE_UNIFIED));
+}
+
+// Its lease is another's now and will not lapse.
+TEST_F(ClusterTest, ALifeThatWasReplacedIsToldOfOnce) {
+  v1::RegisterRequest worker = Worker("u", v1::WORKER_ROLE_UNIFIED);
+  ASSERT_TRUE(cluster_.Register(worker).ok());
+  ASSERT_TRUE(cluster_.Register(worker).ok());  // the same life once more
+  EXPECT_THAT(cluster_.TakeReplaced(), IsEmpty());
+  worker.set_incarnation(11);
+  ASSERT_TRUE(cluster_.Register(worker).ok());
+  worker.set_incarnation(10);
+  ASSERT_FALSE(cluster_.Register(worker).ok());
+  EXPECT_THAT(cluster_.TakeReplaced(), ElementsAre(WorkerId{"u", 10}));
+  EXPECT_THAT(cluster_.TakeReplaced(), IsEmpty());
 }
 
 TEST_F(ClusterTest, AWorkerThatLeavesGetsNothingAndKeepsItsLeaseUntilItIsGone) {

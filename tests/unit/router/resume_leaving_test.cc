@@ -59,6 +59,19 @@ TEST_F(LeavingTest, LostWhileItWasToMoveGoesElsewhereAsEver) {
   ExpectTheAnswer(1);
 }
 
+TEST_F(LeavingTest, AMoveIsGivenUpWithThePrefillWorkerThatItMeant) {
+  Join("d1", kDecodeRole);
+  SubmitAndHandOver();
+  Leave("d0");
+  EXPECT_THAT(workers_.Open(), UnorderedElementsAre("decode d0", "reserve d1"));
+  Join("p0", kPrefillRole, 2);
+  EXPECT_THAT(workers_.Open(), UnorderedElementsAre("decode d0", "reserve d1"));
+  EXPECT_EQ(workers_.reservations.size(), 3u) << "asked anew, for the one that is there now";
+  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  EXPECT_EQ(workers_.streams.back()->name, "decode d1");
+  ExpectTheAnswer(1);
+}
+
 TEST_F(LeavingTest, ALeavingWorkerFinishesWhatNobodyElseCanTake) {
   Join("u0", kUnifiedRole);
   Submit(Ask(v1::ROUTE_UNIFIED));

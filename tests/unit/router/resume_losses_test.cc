@@ -72,6 +72,41 @@ TEST_F(LossTest, DecodeLostWhileReserving) {
   ExpectTheAnswer(1);
 }
 
+// Its process may be frozen, with connections that stand: none of them says that it is lost.
+TEST_F(LossTest, AWorkerWhoseNameAnotherProcessTookIsLostAtOnce) {
+  SubmitAndHandOver();
+  Say("decode d0", {11});
+  clock_.Advance(seconds(2));
+  Join("d0", kDecodeRole, 2);
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+  EXPECT_EQ(workers_.reservations.back()->request.epoch(), 2u);
+  clock_.Advance(milliseconds(7));
+  GoOnAt("p0", "d0", 6, {12, 13});
+  ExpectTheAnswer(1);
+  EXPECT_EQ(Causes(), "lease 1");
+  EXPECT_DOUBLE_EQ(router_.Status().resumes().max_ms(), 7);
+}
+
+TEST_F(LossTest, PrefillReplacedWhilePrefilling) {
+  Submit(Ask());
+  Reserved(5);
+  Join("p0", kPrefillRole, 2);
+  EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
+  GoOnAt("p0", "d0", 6, {11, 12, 13});
+  ExpectTheAnswer(1);
+}
+
+// It would be called once there is room, and nobody would hear that it is lost.
+TEST_F(LossTest, PrefillLostWhileReserving) {
+  Join("p1", kPrefillRole);
+  Submit(Ask());
+  LetLapseAllBut({"p1", "d0"});
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+  GoOnAt("p1", "d0", 6, {11, 12, 13});
+  ExpectTheAnswer(1);
+  EXPECT_EQ(stream_.finishes[0].prefill_worker(), "p1");
+}
+
 // It still holds the blocks: computing the prompt elsewhere would be in vain.
 TEST_F(LossTest, ThePrefillWorkerThatHasThePromptSendsItAgain) {
   Join("p1", kPrefillRole);
@@ -381,18 +416,6 @@ TEST_F(LossTest, ABeamSearchBeginsAnew) {
   EXPECT_THAT(stream_.ids[0], ElementsAre(10, 11)) << "once";
   EXPECT_THAT(stream_.ids[1], ElementsAre(20, 21, 22, 23));
   ExpectNothingLeft();
-}
-
-TEST_F(LossTest, APrefillWorkerLostWhileReservingIsSeenWhenItIsAsked) {
-  Join("p1", kPrefillRole);
-  Submit(Ask());
-  LetLapseAllBut({"p1", "d0"});
-  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
-  Reserved(5);
-  LoseCall("prefill p0");
-  Beat("d0");
-  GoOnAt("p1", "d0", 6, {11, 12, 13});
-  ExpectTheAnswer(1);
 }
 
 }  // namespace
