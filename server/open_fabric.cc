@@ -84,9 +84,6 @@ absl::Status NoSharedMemory(const absl::Status& why, size_t bytes) {
       std::string(why.message()), bytes);
 }
 
-// What lies where it is, or goes by itself, costs nothing while it is under way.
-constexpr uint64_t kLaneWindowBytes = uint64_t{64} << 20;
-
 FabricPart IpcPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {
   FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
   framing.credit_window_bytes = kLaneWindowBytes;

@@ -61,6 +61,7 @@ Json LinksJson(const v1::WorkerStatus& worker) {
                      {"probe_gb_per_s", link.probe_gb_per_s()},
                      {"best_probe_gb_per_s", link.best_probe_gb_per_s()},
                      {"gb_per_s", link.gb_per_s()},
+                     {"fastest_gb_per_s", link.fastest_gb_per_s()},
                      {"alarm", link.alarm()},
                      {"alarms", link.alarms()},
                      {"setup_us", link.setup_us()},

@@ -26,6 +26,7 @@ v1::LinkStatus ToProto(const PeerLink& link) {
   status.set_in_use(link.in_use);
   status.set_failure(link.failure);
   status.set_best_probe_gb_per_s(link.stats.best_gigabytes_per_second);
+  status.set_fastest_gb_per_s(link.stats.fastest_gigabytes_per_second);
   status.set_alarms(link.stats.alarms);
   status.set_probe_failure(link.probe_failure);
   status.set_unreachable(link.unreachable);

@@ -34,7 +34,8 @@ tandem_test(fabric_test
   DEPS tandem_transfer tandem_kernels)
 tandem_test(link_alarm_test
   SOURCES unit/transfer/link_alarm_test.cc support/payload_memory.cc support/transport_probe.cc
-  DEPS tandem_transfer tandem_kernels)
+  DEPS tandem_transfer tandem_kernels
+  TIMEOUT 300)
 tandem_test(staging_test
   SOURCES unit/transfer/staged_transport_test.cc unit/transfer/staging_test.cc
           support/payload_memory.cc support/transport_probe.cc

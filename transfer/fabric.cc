@@ -40,9 +40,9 @@ void Log(const PeerTable::ProbeJob& job, const absl::StatusOr<LinkProbe>& probe)
 
 void Log(const PeerTable::AlarmChange& change) {
   spdlog::log(change.on ? spdlog::level::warn : spdlog::level::info,
-              "kv_peer={} transport={} {} gb_per_s={:.3g} best_probe_gb_per_s={:.3g}", change.peer,
-              change.transport, change.on ? "slow" : "no longer slow", change.gigabytes_per_second,
-              change.best_gigabytes_per_second);
+              "kv_peer={} transport={} {} fastest_gb_per_s={:.3g} best_probe_gb_per_s={:.3g}",
+              change.peer, change.transport, change.on ? "slow" : "no longer slow",
+              change.fastest_gigabytes_per_second, change.best_gigabytes_per_second);
 }
 
 // Of another host it is as it should be.

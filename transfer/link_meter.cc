@@ -16,17 +16,20 @@ double LinkMeter::Span::bytes_per_second() const {
 }
 
 void LinkMeter::Arrived(TimePoint now, uint64_t bytes, uint64_t left) {
+  const bool together = now - since_ < kTogether;
+  if (!together) CloseWhatIsOver();
   // More than was on its way at the answer before: the link may have run dry between the two.
-  const bool head = bytes > left_;
-  if (head) head_until_ = now + kTogether;
-  if (!head && now >= head_until_) Count({.bytes = bytes, .time = now - since_});
+  head_ = bytes > left_ || (head_ && together);
+  if (!head_) {
+    const Span span = {.bytes = bytes, .time = now - since_};
+    part_.Add(span);
+    window_.Add(span);
+  }
   since_ = now;
   left_ = left;
 }
 
-void LinkMeter::Count(const Span& span) {
-  part_.Add(span);
-  window_.Add(span);
+void LinkMeter::CloseWhatIsOver() {
   if (part_.IsOver(kPartBytes)) {
     fastest_part_ = std::max(fastest_part_, std::exchange(part_, {}).bytes_per_second());
   }
@@ -38,11 +41,11 @@ void LinkMeter::Count(const Span& span) {
   // The mean of all windows while they are few.
   const auto windows = static_cast<double>(fastest_.size());
   mean_ += (rate - mean_) * std::max(kWeight, 1.0 / windows);
-  if (fastest_.size() > kWindows) fastest_.pop_front();
+  if (fastest_.size() > kWindowsOfFastest) fastest_.pop_front();
 }
 
 double LinkMeter::fastest_bytes_per_second() const {
-  return fastest_.size() < kWindows ? 0 : *std::ranges::max_element(fastest_);
+  return fastest_.size() < kWindowsOfFastest ? 0 : *std::ranges::max_element(fastest_);
 }
 
 }  // namespace tandem

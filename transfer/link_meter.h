@@ -15,23 +15,23 @@ namespace tandem {
 // round trip and the wait of threads for a core, of which a probe says nothing. So bytes count only
 // where all of them were on their way before the answer that the time is taken from: the peer says
 // again and again how far it is, and between two such answers the link had something to do. A burst
-// that is answered at once says nothing. A slow link is answered often, so it shows in small
-// bursts.
+// that is answered at once says nothing. What comes over a slow network is answered often, so it
+// shows in small bursts.
 //
-// Rates are taken over windows of 8 MB, or of half a second where that is less, and their mean
+// Rates are taken over windows of 4 MB, or of half a second where that is less, and their mean
 // fades with the windows: one in which a process stood still spoils a quarter of it, however long
 // it was. Threads that wait for a core slow a link down as much as anything, but not all of the
 // time: the fastest quarter of the latest windows tells what the link itself can do. Pure: the
 // caller says what time it is.
 class LinkMeter {
  public:
-  static constexpr uint64_t kWindowBytes = 8'000'000;
+  static constexpr uint64_t kWindowBytes = 4'000'000;
   static constexpr uint64_t kPartBytes = kWindowBytes / 4;
   static constexpr Duration kWindowTime = std::chrono::milliseconds(500);
   static constexpr double kWeight = 0.25;  // of the latest window
-  // Fewer are an accident, not a rate.
-  static constexpr size_t kWindows = 4;
-  // Answers so close upon the first one of a burst waited together to be read.
+  // So many have to go by to be sure that a link is never fast.
+  static constexpr size_t kWindowsOfFastest = 8;
+  // Answers so close upon one another waited together to be read: they are one.
   static constexpr Duration kTogether = std::chrono::microseconds(20);
 
   // An answer: `bytes` more have arrived, `left` are under way or wait to be sent.
@@ -39,9 +39,9 @@ class LinkMeter {
   // What was under way was lost or taken back: that time says nothing of the link.
   void Interrupted() { left_ = 0; }
 
-  // 0 before kWindows.
-  double bytes_per_second() const { return fastest_.size() < kWindows ? 0 : mean_; }
-  // Of the fastest part of the latest kWindows; likewise.
+  // 0 before the first window is over.
+  double bytes_per_second() const { return mean_; }
+  // Of the fastest part of the latest kWindowsOfFastest; 0 before there are so many.
   double fastest_bytes_per_second() const;
 
  private:
@@ -55,15 +55,15 @@ class LinkMeter {
     double bytes_per_second() const;
   };
 
-  void Count(const Span& span);
+  void CloseWhatIsOver();
 
-  uint64_t left_ = 0;       // at the latest answer
-  TimePoint since_{};       // of the latest answer
-  TimePoint head_until_{};  // of the burst
+  uint64_t left_ = 0;  // at the latest answer
+  TimePoint since_{};  // of the latest answer
+  bool head_ = false;  // whether that was the first one of a burst
   Span window_;
   Span part_;                   // of it
   double fastest_part_ = 0;     // of it
-  std::deque<double> fastest_;  // of the latest kWindows
+  std::deque<double> fastest_;  // of the latest kWindowsOfFastest
   double mean_ = 0;
 };
 

@@ -275,7 +275,7 @@ std::vector<PeerTable::AlarmChange> PeerTable::LookForSlowLinks(std::span<const 
                            .transport = way.endpoint.transport,
                            .on = way.alarm.on(),
                            .best_gigabytes_per_second = way.best_gigabytes_per_second,
-                           .gigabytes_per_second = link->gigabytes_per_second});
+                           .fastest_gigabytes_per_second = link->fastest_gigabytes_per_second});
       }
     }
   }

@@ -124,7 +124,7 @@ class PeerTable {
     std::string transport;
     bool on = false;
     double best_gigabytes_per_second = 0;
-    double gigabytes_per_second = 0;  // of late
+    double fastest_gigabytes_per_second = 0;  // of late
   };
   // Compares the rate of each way with the best probe of its peer's life. Not with the latest: a
   // probe of a link that has become slow would end the alarm.

@@ -105,7 +105,7 @@ class Transport {
   // Memory for what is under way: set aside at the start, and with TLS what the connections that
   // there are now may take besides.
   virtual size_t buffer_bytes() const = 0;
-  // Bytes sent and received since the start, headers included.
+  // Bytes sent and received since the start: frames and their payloads, however these travel.
   virtual uint64_t bytes_sent() const = 0;
   virtual uint64_t bytes_received() const = 0;
 };

@@ -118,6 +118,45 @@ TEST(TransportsTest, WhoFindsNoRoomInSharedMemoryTakesTcpAndSaysSo) {
     }
     return shm && tcp;
   });
+  // What was counted of decode-0 is not forgotten with its process.
+  cluster.Kill("decode-0");
+  cluster.Start("decode-0");
+  cluster.WaitFor("the fallback is still told of", [](const v1::GetStatusResponse& status) {
+    const Links links = LinksIn(status);
+    return links.size() == 4 && std::ranges::none_of(links, &v1::LinkStatus::in_use) &&
+           std::ranges::any_of(links, [](const auto& link) { return link.fallbacks() > 0; });
+  });
+}
+
+// KV of a prefill that has the machine to itself comes in small bursts, and late: the links are as
+// fast as ever.
+TEST(TransportsTest, HandOffsUnderLoadCallNoLinkSlow) {
+  for (const std::string transport : {"ipc", "shm", "tcp"}) {
+    TestCluster cluster({.unified = 0, .worker_flags = {"--kv-transport=" + transport}});
+    cluster.WaitFor("the way is probed", [](const v1::GetStatusResponse& status) {
+      const Links links = LinksIn(status);
+      return links.size() == 1 && links[0].best_probe_gb_per_s() > 0;
+    });
+    std::vector<std::future<Outcome>> asked;
+    for (int i = 0; i < 16; ++i) {
+      std::string prompt = std::to_string(i);  // so that no prefix is shared
+      while (prompt.size() < 6000) prompt += kPrompt;
+      asked.push_back(std::async(std::launch::async, [&cluster, prompt] {
+        return Ask(cluster.client(), TextRequest(prompt, v1::ROUTE_DISAGGREGATED, 4));
+      }));
+    }
+    for (auto& outcome : asked) {
+      const Outcome got = outcome.get();
+      EXPECT_TRUE(got.status.ok()) << got.status;
+    }
+    cluster.WaitFor("all that moved is told of", [](const v1::GetStatusResponse& status) {
+      return FindWorker(status, "prefill-0")->kv_bytes_sent() > 64'000'000;
+    });
+    const Links links = LinksOf(cluster);
+    ASSERT_EQ(links.size(), 1u);
+    EXPECT_EQ(links[0].alarms(), 0u) << links[0].ShortDebugString();
+    EXPECT_FALSE(links[0].alarm());
+  }
 }
 
 // The same with probes: then the way without room was never measured, and tcp was. Once the other

@@ -13,7 +13,7 @@ namespace tandem {
 
 // What a transport counts over all of its connections, since its start.
 struct TransportCounters {
-  // Bytes, headers included.
+  // Bytes, headers and what lanes bring included.
   std::atomic<uint64_t> sent{0};
   std::atomic<uint64_t> received{0};
   // As in RefusedFrames.

@@ -13,6 +13,10 @@
 
 namespace tandem {
 
+// The credit window that suits media with lanes where what is under way costs nothing: it lies
+// where it is (ipc), or goes by itself (nccl).
+inline constexpr uint64_t kLaneWindowBytes = uint64_t{64} << 20;
+
 struct FramedOptions {
   // Per stream, all of which stay posted until it ends: 24 bytes each besides the payload.
   int32_t max_queued_frames = 1 << 18;

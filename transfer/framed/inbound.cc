@@ -258,7 +258,11 @@ absl::Status InboundConnection::OnReference(const FrameHeader& header) {
     RETURN_IF_ERROR(Flush());
     Consume();
     GrantCredit(InboundGroup::Grant::kWorthAFrame);
+    // Now, and not at the end of the turn alone: all that the sender has named may come in one.
+    // Should it fail, the end of the turn says so, after what has come.
+    WriteReplies().IgnoreError();
   }
+  counters_.received += header.payload_bytes;
   coming_bytes_ += header.payload_bytes;
   if (!group_->refused().Find(KeyOf(header))) {
     const absl::StatusOr<std::span<std::byte>> place = AskForPlace(header);

@@ -5,6 +5,12 @@
 #include "base/status.h"
 
 namespace tandem {
+namespace {
+
+// However large the window: the sender sees by it how fast the link is (LinkMeter).
+constexpr uint64_t kEnoughForAFrame = 4 << 20;
+
+}  // namespace
 
 absl::Status InboundGroup::Join(const FrameHeader& hello, uint64_t id) {
   const uint32_t bit = 1u << hello.layer;
@@ -36,7 +42,7 @@ absl::StatusOr<bool> InboundGroup::CommitCame(const FrameHeader& commit, uint32_
 std::optional<uint64_t> InboundGroup::TakeGrant(Grant grant) {
   const uint64_t allowed = consumed_ + window_;
   if (grant == Grant::kRepeat) return granted_ = std::max(granted_, allowed);
-  const uint64_t worth = grant == Grant::kAll ? 1 : window_ / 4;
+  const uint64_t worth = grant == Grant::kAll ? 1 : std::min(window_ / 4, kEnoughForAFrame);
   if (granted_ != 0 && allowed < granted_ + worth) return std::nullopt;
   granted_ = allowed;
   return allowed;

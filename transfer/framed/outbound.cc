@@ -104,8 +104,7 @@ absl::StatusOr<Turn> OutboundConnection::Send() {
     if (batch_.empty()) return FlushChannel();
     ASSIGN_OR_RETURN(const size_t count, SendBatch());
     if (count == 0) return Turn::kDone;
-    total += count;
-    TakeSent(count);
+    total += TakeSent(count);
     GiveSlotsBack();
   }
   return Turn::kMore;
@@ -269,8 +268,9 @@ absl::StatusOr<size_t> OutboundConnection::SendBatch() {
   return channel_->Write(std::span(parts).first(num_parts));
 }
 
-void OutboundConnection::TakeSent(size_t count) {
-  counters_.sent += count;
+// The channel took `count` bytes; with what a lane brings beside them.
+size_t OutboundConnection::TakeSent(size_t count) {
+  size_t moved = count;
   written_ += count;
   batch_bytes_ -= count;
   const TimePoint now = std::chrono::steady_clock::now();
@@ -281,13 +281,16 @@ void OutboundConnection::TakeSent(size_t count) {
     const size_t taken = std::min(count, frame.left());
     frame.sent += taken;
     count -= taken;
-    if (frame.left() > 0) return;
+    if (frame.left() > 0) break;
     payload_bytes_ += frame.brought_bytes();
+    if (frame.fields.type == FrameType::kReference) moved += frame.fields.payload_bytes;
     if (frame.slot) {
       sent_slots_.push_back({.slot = std::move(frame.slot), .end = written_ - count});
     }
     batch_.pop_front();
   }
+  counters_.sent += moved;
+  return moved;
 }
 
 void OutboundConnection::GiveSlotsBack() {

@@ -75,7 +75,7 @@ class OutboundConnection final : public Connection, private FrameHandler {
   size_t num_slots_held() const;
   absl::Status CopyToSlots(size_t first);
   absl::StatusOr<size_t> SendBatch();
-  void TakeSent(size_t count);
+  size_t TakeSent(size_t count);
   void GiveSlotsBack();
   void CountPayload();
   void CountZeroCopy();

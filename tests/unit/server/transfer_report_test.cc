@@ -16,6 +16,7 @@ TEST(TransferReportTest, ALinkIsToldWhole) {
                                    .probe_setup = std::chrono::microseconds(120),
                                    .probe_operation = std::chrono::nanoseconds(1500),
                                    .gigabytes_per_second = 1.25,
+                                   .fastest_gigabytes_per_second = 1.75,
                                    .alarm = true,
                                    .alarms = 4,
                                    .payload_bytes = 1000,
@@ -46,6 +47,7 @@ TEST(TransferReportTest, ALinkIsToldWhole) {
   EXPECT_TRUE(status.in_use());
   EXPECT_EQ(status.failure(), "cut");
   EXPECT_DOUBLE_EQ(status.best_probe_gb_per_s(), 3.5);
+  EXPECT_DOUBLE_EQ(status.fastest_gb_per_s(), 1.75);
   EXPECT_EQ(status.alarms(), 4u);
   EXPECT_EQ(status.zero_copy_writes(), 11u);
   EXPECT_EQ(status.zero_copy_given_up(), 2u);

@@ -22,12 +22,13 @@ class LinkMeterTest : public ::testing::Test {
     meter_.Arrived(now_, bytes, left);
   }
   // Kept full for `windows` of kWindowBytes, in `each`.
-  void Fill(int windows, Duration each) {
-    constexpr int kAnswers = 8;
+  void Fill(size_t windows, Duration each) {
+    constexpr size_t kAnswers = 8;
     constexpr uint64_t kBytes = LinkMeter::kWindowBytes / kAnswers;
     Arrive(milliseconds(1), kBytes, kBytes);  // says nothing
-    for (int i = 0; i < windows * kAnswers; ++i) Arrive(each / kAnswers, kBytes, kBytes);
+    for (size_t i = 0; i < windows * kAnswers; ++i) Arrive(each / kAnswers, kBytes, kBytes);
     meter_.Interrupted();
+    Arrive(milliseconds(1), 1, 0);  // what is over counts with the next answer
   }
 
   LinkMeter meter_;
@@ -35,23 +36,24 @@ class LinkMeterTest : public ::testing::Test {
 };
 
 TEST_F(LinkMeterTest, CountsTheTimeBetweenAnswersOfALinkThatWasFull) {
-  Fill(static_cast<int>(LinkMeter::kWindows) - 1, milliseconds(4));
-  EXPECT_EQ(meter_.bytes_per_second(), 0) << "too few windows";
-  EXPECT_EQ(meter_.fastest_bytes_per_second(), 0);
-  Fill(1, milliseconds(4));
+  EXPECT_EQ(meter_.bytes_per_second(), 0);
+  Fill(1, milliseconds(2));
   EXPECT_NEAR(meter_.bytes_per_second(), 2e9, 1e3);
+  Fill(LinkMeter::kWindowsOfFastest - 2, milliseconds(2));
+  EXPECT_EQ(meter_.fastest_bytes_per_second(), 0) << "too few windows";
+  Fill(1, milliseconds(2));
   EXPECT_NEAR(meter_.fastest_bytes_per_second(), 2e9, 1e3);
 }
 
-// As a prefill sends its layers: 1 MB each, of which the first quarter comes after a wait for a
-// core that is a hundred times as long as the bytes take.
+// As a prefill sends its layers: 1.25 MB each, of which the first fifth comes after a wait for a
+// core that is hundreds of times as long as the bytes take.
 TEST_F(LinkMeterTest, WaitsBeforeTheFirstAnswerOfABurstDoNotCount) {
   for (int burst = 0; burst < 100; ++burst) {
-    Arrive(milliseconds(50), 250'000, 750'000);
-    Arrive(microseconds(50), 250'000, 500'000);
+    Arrive(milliseconds(50), 250'000, 1'000'000);
+    Arrive(microseconds(50), 500'000, 500'000);
     Arrive(microseconds(50), 500'000, 0);
   }
-  EXPECT_NEAR(meter_.bytes_per_second(), 7.5e9, 1e3);
+  EXPECT_NEAR(meter_.bytes_per_second(), 10e9, 1e3);
 }
 
 TEST_F(LinkMeterTest, ABurstThatIsAnsweredAtOnceSaysNothing) {
@@ -76,12 +78,24 @@ TEST_F(LinkMeterTest, AnswersThatWereReadTogetherSayNothing) {
   EXPECT_EQ(meter_.bytes_per_second(), 0);
 }
 
+// Likewise in the middle of a burst: the megabytes that came in no time are part of those before.
+TEST_F(LinkMeterTest, AnswersThatWereReadTogetherAreOne) {
+  constexpr uint64_t kBytes = LinkMeter::kPartBytes;
+  constexpr uint64_t kLeft = 1'000 * kBytes;
+  for (int i = 0; i < 100; ++i) {
+    Arrive(milliseconds(4), kBytes, kLeft);
+    for (int j = 0; j < 3; ++j) Arrive(microseconds(1), kBytes, kLeft);
+  }
+  EXPECT_NEAR(meter_.fastest_bytes_per_second(), 1e9, 1e6);
+  EXPECT_NEAR(meter_.bytes_per_second(), 1e9, 1e6);
+}
+
 TEST_F(LinkMeterTest, AProcessThatStandsStillOnceSpoilsAQuarter) {
-  Fill(10, milliseconds(4));
+  Fill(10, milliseconds(2));
   Arrive(milliseconds(1), 100'000, 100'000);
   Arrive(std::chrono::seconds(10), 100'000, 0);
   EXPECT_GT(meter_.bytes_per_second(), 0.74 * 2e9);
-  Fill(20, milliseconds(4));
+  Fill(20, milliseconds(2));
   EXPECT_GT(meter_.bytes_per_second(), 0.99 * 2e9);
 }
 
@@ -89,15 +103,16 @@ TEST_F(LinkMeterTest, AProcessThatStandsStillOnceSpoilsAQuarter) {
 TEST_F(LinkMeterTest, ThreadsThatWaitForACoreAreNoSlowLink) {
   constexpr uint64_t kBytes = LinkMeter::kPartBytes;
   Arrive(milliseconds(1), kBytes, kBytes);
-  for (int i = 0; i < 100; ++i) Arrive(milliseconds(i % 4 == 0 ? 1 : 11), kBytes, kBytes);
+  for (int i = 0; i < 100; ++i) Arrive(microseconds(i % 4 == 0 ? 500 : 10'500), kBytes, kBytes);
   EXPECT_LT(meter_.bytes_per_second(), 0.25 * 2e9);
   EXPECT_NEAR(meter_.fastest_bytes_per_second(), 2e9, 1e3);
-  for (size_t i = 0; i < 4 * LinkMeter::kWindows; ++i) Arrive(milliseconds(11), kBytes, kBytes);
+  for (size_t i = 0; i < 5 * LinkMeter::kWindowsOfFastest; ++i)
+    Arrive(milliseconds(11), kBytes, kBytes);
   EXPECT_LT(meter_.fastest_bytes_per_second(), 0.25 * 2e9) << "none of late";
 }
 
 TEST_F(LinkMeterTest, ASlowLinkShowsAfterSecondsHoweverSmallItsBursts) {
-  Fill(10, milliseconds(4));
+  Fill(10, milliseconds(2));
   for (int burst = 0; burst < 40; ++burst) {  // at 100 kB/s, 3 s of it counted
     Arrive(milliseconds(200), 2'500, 7'500);
     for (const uint64_t left : {5'000, 2'500, 0}) Arrive(milliseconds(25), 2'500, left);

@@ -233,7 +233,7 @@ TEST_F(PeerTableTest, AlarmsWhenALinkFallsFarBelowItsProbe) {
   EXPECT_EQ(on[0].transport, "shm");
   EXPECT_TRUE(on[0].on);
   EXPECT_DOUBLE_EQ(on[0].best_gigabytes_per_second, 4);
-  EXPECT_DOUBLE_EQ(on[0].gigabytes_per_second, 0.9);
+  EXPECT_DOUBLE_EQ(on[0].fastest_gigabytes_per_second, 0.9);
   EXPECT_THAT(ChangesAt(0.8), testing::IsEmpty()) << "told once";
   EXPECT_TRUE(LinkOf("a", "shm").stats.alarm);
   EXPECT_FALSE(LinkOf("a", "tcp").stats.alarm);
