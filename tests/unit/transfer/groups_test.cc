@@ -78,6 +78,16 @@ TEST(InboundGroupTest, CreditComesInQuartersAndAtTheEnd) {
   EXPECT_EQ(group.TakeGrant(Grant::kAll), std::nullopt);
 }
 
+TEST(InboundGroupTest, ALargeWindowIsToldOfEveryFourMebibytes) {
+  constexpr uint64_t kWindow = 64 << 20;
+  InboundGroup group(1, kWindow);
+  EXPECT_EQ(group.TakeGrant(Grant::kWorthAFrame), kWindow);
+  group.Consumed((4 << 20) - 1);
+  EXPECT_EQ(group.TakeGrant(Grant::kWorthAFrame), std::nullopt);
+  group.Consumed(1);
+  EXPECT_EQ(group.TakeGrant(Grant::kWorthAFrame), kWindow + (4 << 20));
+}
+
 class OutboundGroupTest : public ::testing::Test {
  protected:
   void Make(uint32_t connections, uint64_t window = 1 << 20) {
