@@ -83,7 +83,7 @@ absl::StatusOr<Turn> InboundConnection::Read() {
     total += count;
     last_progress_ = std::chrono::steady_clock::now();
     RETURN_IF_ERROR(Take(count, with_place));
-    GrantCredit(InboundGroup::Grant::kWorthAFrame);
+    GrantWhatIsWorthAFrame();
     if (read_ahead > 0 && count < with_place + ahead) return Turn::kDone;
   }
   return Turn::kMore;
@@ -257,10 +257,7 @@ absl::Status InboundConnection::OnReference(const FrameHeader& header) {
   if (landings_.pulled != nullptr && landings_.pulled->full()) {
     RETURN_IF_ERROR(Flush());
     Consume();
-    GrantCredit(InboundGroup::Grant::kWorthAFrame);
-    // Now, and not at the end of the turn alone: all that the sender has named may come in one.
-    // Should it fail, the end of the turn says so, after what has come.
-    WriteReplies().IgnoreError();
+    GrantWhatIsWorthAFrame();
   }
   counters_.received += header.payload_bytes;
   coming_bytes_ += header.payload_bytes;
@@ -339,11 +336,16 @@ void InboundConnection::Reply(const FrameHeader& header) {
   replies_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-void InboundConnection::GrantCredit(InboundGroup::Grant grant) {
-  if (group_ == nullptr) return;
-  if (const auto credit = group_->TakeGrant(grant)) {
-    Reply({.type = FrameType::kCredit, .frames = *credit});
-  }
+// At once: what an answer tells of, the sender takes to have just arrived (LinkMeter), and the turn
+// may go on for megabytes. Should it fail, the end of the turn says so, after what has come.
+void InboundConnection::GrantWhatIsWorthAFrame() {
+  if (GrantCredit(InboundGroup::Grant::kWorthAFrame)) WriteReplies().IgnoreError();
+}
+
+bool InboundConnection::GrantCredit(InboundGroup::Grant grant) {
+  const auto credit = group_ == nullptr ? std::nullopt : group_->TakeGrant(grant);
+  if (credit) Reply({.type = FrameType::kCredit, .frames = *credit});
+  return credit.has_value();
 }
 
 }  // namespace tandem

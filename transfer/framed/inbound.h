@@ -74,7 +74,8 @@ class InboundConnection final : public Connection, private FrameHandler {
   void Reject(StreamKey key, uint32_t commit, absl::StatusCode code);
   void Reply(const FrameHeader& header);
   void Consume();
-  void GrantCredit(InboundGroup::Grant grant);
+  void GrantWhatIsWorthAFrame();
+  bool GrantCredit(InboundGroup::Grant grant);  // whether there was any
 
   const std::unique_ptr<ByteChannel> channel_;
   FrameReceiver& receiver_;
