@@ -17,6 +17,7 @@ constexpr int32_t kQueryHeads = 32;
 constexpr int32_t kKvHeads = 8;
 constexpr int32_t kHeadDim = 128;
 constexpr int32_t kBlockTokens = 16;
+constexpr int32_t kOtherBlockTokens = 64;
 constexpr double kMovedShare = 0.85;    // of the copy ceiling
 constexpr double kMovedCounts = 100e6;  // bytes from which on a share of it is asked for
 constexpr double kStoreSlack = 1.3;     // over its bytes at the copy ceiling, for many tokens
@@ -29,12 +30,13 @@ std::optional<TimeLimits> Moved(const CudaBench& bench, double bytes, double sha
   return TimeLimits{us, us};
 }
 
-absl::StatusOr<KvPoolView> NewPool(CudaBench& bench, CaseMemory& memory, int64_t num_blocks) {
+absl::StatusOr<KvPoolView> NewPool(CudaBench& bench, CaseMemory& memory, int64_t num_blocks,
+                                   int32_t block_tokens = kBlockTokens) {
   KvPoolView pool = {.dtype = DType::kBF16,
                      .num_layers = kLayers,
                      .num_blocks = static_cast<int32_t>(num_blocks),
                      .num_kv_heads = kKvHeads,
-                     .block_tokens = kBlockTokens,
+                     .block_tokens = block_tokens,
                      .head_dim = kHeadDim};
   ASSIGN_OR_RETURN(const TensorView data,
                    bench.Normal(memory, DType::kBF16,
@@ -138,6 +140,58 @@ absl::Status RunMoves(CudaBench& bench, int64_t blocks) {
   return AddHashedMove(bench, move, shape);
 }
 
+// Extents of blocks of 16 tokens, each to its quarter of a block of 64, as a hand-off from a worker
+// of another layout brings them: `extents` at once, in as many sets as exceed the cache. Nothing is
+// asked of it: it leaves most of the device to the passes beside it.
+absl::Status RunConversion(CudaBench& bench, int64_t extents, DType from) {
+  constexpr int32_t kQuarters = kOtherBlockTokens / kBlockTokens;
+  const int64_t count = bench.Scaled(extents, kQuarters) / kQuarters * kQuarters;
+  const std::string shape = fmt::format("{} extents, {} by {} to {} by {}", count, Name(from),
+                                        kBlockTokens, Name(DType::kBF16), kOtherBlockTokens);
+  if (!bench.Wanted("convert_kv", shape)) return absl::OkStatus();
+  CaseMemory memory(bench.device());
+  const int64_t extent_values = int64_t{2} * kKvHeads * kBlockTokens * kHeadDim;
+  const int64_t extent_bytes = extent_values * SizeOf(from);
+  const int64_t sets =
+      bench.SetsOf(static_cast<double>(count * extent_values * (SizeOf(from) + 2)));
+  const int64_t blocks = (sets * count / kQuarters + kLayers - 1) / kLayers;
+  ConvertKvArgs convert = {.src_dtype = from, .src_block_tokens = kBlockTokens};
+  ASSIGN_OR_RETURN(convert.pool, NewPool(bench, memory, blocks, kOtherBlockTokens));
+  // Random halves of bf16: their bytes are numbers of f8e4m3 as well, or its NaN.
+  ASSIGN_OR_RETURN(const TensorView sources,
+                   bench.Normal(memory, DType::kBF16, {sets * count, extent_bytes / 2}));
+  const auto* const source = static_cast<const std::byte*>(sources.data);
+  const std::vector<int32_t> order = RandomOrder(static_cast<int32_t>(blocks));
+  std::vector<KvRun> runs;
+  for (int64_t i = 0; i < sets * count; ++i) {
+    const int64_t place = i / kQuarters;
+    runs.push_back({.src = {source + i * extent_bytes, static_cast<size_t>(extent_bytes)},
+                    .dst = {static_cast<int32_t>(place % kLayers), order[place / kLayers]},
+                    .dst_token = static_cast<int32_t>(i % kQuarters) * kBlockTokens,
+                    .num_tokens = kBlockTokens});
+  }
+  const auto set = [&](int64_t i) {
+    return std::span<const KvRun>(runs).subspan(static_cast<size_t>(i % sets * count),
+                                                static_cast<size_t>(count));
+  };
+  convert.runs = set(0);
+  const OpCost cost = Cost(convert);
+  const cuda::LaunchTarget on = bench.target();
+  const CudaVariant variant = {"ours", [&](int32_t launch) {
+                                 convert.runs = set(launch);
+                                 return cuda::ToStatus(cuda::ConvertKv(on, convert), "convert");
+                               }};
+  ASSIGN_OR_RETURN(const auto times, bench.Time({&variant, 1}, bench.LaunchesOf(cost.bytes)));
+  bench.Add({.section = "movement",
+             .op = "convert_kv",
+             .shape = shape,
+             .variant = variant.name,
+             .timing = times[0],
+             .cost = cost,
+             .bound = Bound::kCopy});
+  return absl::OkStatus();
+}
+
 // The arrays of the fused rotation and store for some tokens, as many sets as exceed the cache.
 struct StoreCase {
   explicit StoreCase(Device& device) : memory(device) {}
@@ -227,6 +281,11 @@ absl::Status RunStore(CudaBench& bench, int64_t tokens) {
 absl::Status MovementSection(CudaBench& bench) {
   for (const int64_t blocks : {8, 64, 512})
     RETURN_IF_ERROR(bench.Tolerate(RunMoves(bench, blocks)));
+  for (const int64_t extents : {32, 2048}) {
+    for (const DType from : {DType::kBF16, DType::kF8E4M3}) {
+      RETURN_IF_ERROR(bench.Tolerate(RunConversion(bench, extents, from)));
+    }
+  }
   for (const int64_t tokens : {1, 64, 4096, 16384})
     RETURN_IF_ERROR(bench.Tolerate(RunStore(bench, tokens)));
   return absl::OkStatus();
