@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -124,10 +125,10 @@ TEST(EmulatedDaemonTest, BuffersThatHoldNoConnectionAreRefusedWithTheLeastThatDo
   EXPECT_EQ(CountLines(refused.output), 1) << refused.output;
 }
 
-// Prefill and decode workers, each on the GPU: the tokens of transformers, through each transport.
-class EmulatedHandoffTest : public testing::TestWithParam<std::string> {};
-
-TEST_P(EmulatedHandoffTest, ServesWhatTransformersSays) {
+// Prefill and decode workers, each on the GPU, of any layouts: the tokens of transformers.
+void ExpectHandoffsAsTransformersSays(const std::string& transport,
+                                      std::vector<std::string> prefill_flags = {},
+                                      std::vector<std::string> decode_flags = {}) {
   std::ifstream file(TANDEM_SOURCE_DIR "/tests/golden/logits/sample.json");
   const nlohmann::json golden = nlohmann::json::parse(file)["cases"][0];
   TestCluster cluster(
@@ -136,7 +137,9 @@ TEST_P(EmulatedHandoffTest, ServesWhatTransformersSays) {
        .decode = 1,
        .unified = 0,
        .worker_flags = {"--device=cuda:0", "--batch-invariant", "--device-memory-fraction=0.45",
-                        "--kv-transport=" + GetParam()}});
+                        "--kv-transport=" + transport},
+       .prefill_flags = std::move(prefill_flags),
+       .decode_flags = std::move(decode_flags)});
   constexpr size_t kTokens = 16;
   std::vector<int32_t> expected = golden["greedy_ids"];
   expected.resize(kTokens);
@@ -147,6 +150,17 @@ TEST_P(EmulatedHandoffTest, ServesWhatTransformersSays) {
     EXPECT_EQ(outcome.generation.choices.at(0).token_ids, expected);
   }
   cluster.WaitUntilIdle();
+}
+
+class EmulatedHandoffTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(EmulatedHandoffTest, ServesWhatTransformersSays) {
+  ExpectHandoffsAsTransformersSays(GetParam());
+}
+
+// Converted on the GPU of the decode worker.
+TEST_P(EmulatedHandoffTest, ServesTheSameFromBlocksOfAnotherSize) {
+  ExpectHandoffsAsTransformersSays(GetParam(), {"--block-tokens=16"}, {"--block-tokens=64"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, EmulatedHandoffTest,
