@@ -49,6 +49,7 @@ class RandomWeights final : public WeightStore {
   }
   absl::StatusOr<HeadWeights> Head() override { return head_; }
   bool addresses_are_fixed() const override { return true; }
+  bool loaded() const override { return true; }
   int64_t resident_bytes() const override { return bytes_; }
 
  private:
@@ -160,6 +161,7 @@ void CudaModel::Append(int32_t sequence, int32_t begin, int32_t end) {
 absl::StatusOr<TensorView> CudaModel::Forward(int32_t num_decodes) {
   query_starts_.insert(query_starts_.begin(), 0);
   table_starts_.insert(table_starts_.begin(), 0);
+  sample_rows_.assign(logit_rows_.size(), SampleRow{.num_logprobs = -1});
   const ForwardBatch batch = {.token_ids = ids_,
                               .positions = positions_,
                               .slots = slots_,
@@ -167,7 +169,8 @@ absl::StatusOr<TensorView> CudaModel::Forward(int32_t num_decodes) {
                               .context_lens = context_lens_,
                               .block_tables = {.ids = tables_, .starts = table_starts_},
                               .num_decodes = num_decodes,
-                              .logit_rows = logit_rows_};
+                              .logit_rows = logit_rows_,
+                              .sample_rows = sample_rows_};
   auto logits = transformer_->Forward(bench_.stream(), batch, pool_, nullptr);
   ids_.clear();
   positions_.clear();
@@ -192,10 +195,11 @@ absl::StatusOr<TensorView> CudaModel::QueueDecode(int32_t batch, int32_t positio
 
 absl::Status CudaModel::Sample(const TensorView& logits) {
   const auto rows = static_cast<size_t>(logits.rows());
-  sample_rows_.assign(rows, SampleRow{.num_logprobs = -1});
   sampled_.resize(rows);
-  RETURN_IF_ERROR(
-      ops_->Sample(bench_.stream(), {.logits = logits, .rows = sample_rows_, .out = sampled_}));
+  RETURN_IF_ERROR(ops_->Sample(bench_.stream(), {.logits = logits,
+                                                 .rows = sample_rows_,
+                                                 .out = sampled_,
+                                                 .plan = transformer_->sample_plan()}));
   for (size_t i = 0; i < rows; ++i) next_ids_[i] = sampled_[i].token_id;
   return absl::OkStatus();
 }

@@ -34,7 +34,7 @@ class CudaModel {
   absl::Status QueuePrefill(int32_t tokens);
   // Queues one pass of `batch` sequences of one row at `position`.
   absl::StatusOr<TensorView> QueueDecode(int32_t batch, int32_t position);
-  // Greedily, from these logits; the tokens are what the next pass computes on.
+  // Greedily, from these logits of the latest pass; the tokens are what the next pass computes on.
   absl::Status Sample(const TensorView& logits);
 
   // Computes with another Ops of the same device from here on; its first pass of each size runs op

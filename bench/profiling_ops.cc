@@ -79,16 +79,6 @@ absl::Status ProfilingOps::DoRopeStoreKv(Stream& stream, const RopeArgs& rope,
                [&] { return ops_->RopeStoreKv(stream, rope, store); });
 }
 
-absl::StatusOr<AttentionPlan> ProfilingOps::DoPlanPrefill(Stream& stream,
-                                                          const AttentionArgs& args) {
-  AttentionPlan plan;
-  RETURN_IF_ERROR(Timed(stream, OpKind::kOther, {}, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(plan, ops_->PlanPrefill(stream, args));
-    return absl::OkStatus();
-  }));
-  return plan;
-}
-
 absl::StatusOr<AttentionPlan> ProfilingOps::DoPlanDecode(Stream& stream,
                                                          const AttentionArgs& args) {
   AttentionPlan plan;

@@ -56,6 +56,7 @@ class ProfilingOps final : public Ops {
 
   DType ActivationType(DType weights) const override { return ops_->ActivationType(weights); }
   absl::Status Reserve(const WorkLimits& limits) override { return ops_->Reserve(limits); }
+  size_t PlanBytes() const override { return ops_->PlanBytes(); }
   int64_t PackedBytes(DType dtype, int64_t n, int64_t k) const override {
     return ops_->PackedBytes(dtype, n, k);
   }
@@ -86,11 +87,15 @@ class ProfilingOps final : public Ops {
   absl::Status DoRmsNorm(Stream& stream, const RmsNormArgs& args) override;
   absl::Status DoRope(Stream& stream, const RopeArgs& args) override;
   absl::Status DoGemm(Stream& stream, const GemmArgs& args) override;
+  absl::Status DoPrepareGemm(const GemmArgs& args) override { return ops_->PrepareGemm(args); }
   absl::Status DoSiluMul(Stream& stream, const SiluMulArgs& args) override;
   absl::Status DoStoreKv(Stream& stream, const StoreKvArgs& args) override;
   absl::Status DoRopeStoreKv(Stream& stream, const RopeArgs& rope,
                              const StoreKvArgs& store) override;
-  absl::StatusOr<AttentionPlan> DoPlanPrefill(Stream& stream, const AttentionArgs& args) override;
+  absl::StatusOr<AttentionPlan> DoPlanPrefill(const AttentionArgs& args,
+                                              StepStaging& staging) override {
+    return ops_->PlanPrefill(args, staging);
+  }
   absl::StatusOr<AttentionPlan> DoPlanDecode(Stream& stream, const AttentionArgs& args) override;
   absl::Status DoAttentionPrefill(Stream& stream, const AttentionArgs& args) override;
   absl::Status DoAttentionDecode(Stream& stream, const AttentionArgs& args) override;
@@ -99,6 +104,9 @@ class ProfilingOps final : public Ops {
   absl::Status DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) override;
   absl::Status DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) override;
   absl::Status DoConvertKv(Stream& stream, const ConvertKvArgs& args) override;
+  SamplePlan DoPlanSample(std::span<const SampleRow> rows, StepStaging& staging) override {
+    return ops_->PlanSample(rows, staging);
+  }
   absl::Status DoSample(Stream& stream, const SampleArgs& args) override;
 
   std::unique_ptr<Ops> ops_;

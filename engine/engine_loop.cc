@@ -36,7 +36,8 @@ EngineLoop::EngineLoop(const EngineOptions& options, Parts parts)
                           .view = view_,
                           .zone = parts.zone,
                           .clock = parts.clock}),
-      waiting_(options.max_waiting_reservations, options.max_reservation_wait) {
+      waiting_(options.max_waiting_reservations, options.max_reservation_wait),
+      warm_(!parts.runner.can_warm_up()) {
   Publish();
 }
 
@@ -46,7 +47,9 @@ void EngineLoop::Run() {
   while (!MayStop()) {
     HandleAll(idle ? AwaitMessages() : TakeMessages());
     ActOnTime(clock_.Now());
-    idle = !Step();
+    const bool warming_up = !warm_ && runner_.weights_loaded();
+    if (warming_up) WarmUp();
+    idle = !Step() && !warming_up;
     PollStore();
     AdmitWaiting();
     if (options_.check_invariants) CheckInvariants();

@@ -84,6 +84,8 @@ class EngineLoop {
   // Takes note of the copies that have ended, and has the store copy ahead of evictions.
   void PollStore();
 
+  // A part of what must be done before the first step.
+  void WarmUp();
   // One step; whether there was anything to do.
   bool Step();
   void Apply(const StepPlan& plan, TimePoint now);
@@ -180,6 +182,7 @@ class EngineLoop {
 
   std::vector<Chunk> chunks_;   // of the step in progress
   std::vector<Message> early_;  // taken from the inbox during that step, to be handled after it
+  bool warm_;                   // all of that is done, or there is nothing
   bool draining_ = false;
   TimePoint shutdown_deadline_ = kNoDeadline;
   EngineStats counts_;  // the fields that count events

@@ -10,6 +10,20 @@
 
 namespace tandem {
 
+// In parts, and not while weights load, so that messages are handled in between; the first step
+// waits for all of it.
+void EngineLoop::WarmUp() {
+  const DecodeSteps decodes =
+      on_layer_stored_ == nullptr ? DecodeSteps::kRecorded : DecodeSteps::kPlain;
+  const absl::StatusOr<bool> last = runner_.WarmUp(decodes);
+  warm_ = last.value_or(true);
+  progress_.Count();
+  if (last.ok()) return;
+  spdlog::warn("warming up failed, the first steps do what it did not: {}",
+               last.status().ToString());
+  failed_(last.status());
+}
+
 bool EngineLoop::Step() {
   const TimePoint now = clock_.Now();
   const StepPlan plan = scheduler_.Plan(now, view_);
@@ -20,6 +34,11 @@ bool EngineLoop::Step() {
   if (chunks_.empty()) {  // all of them expired with a sibling
     scheduler_.Advance(plan);
     return true;
+  }
+  TimePoint began = now;
+  while (!warm_) {
+    WarmUp();
+    began = clock_.Now();
   }
   const auto is_decode = [](const Chunk& chunk) { return chunk.decode; };
   const auto num_decodes = std::count_if(chunks_.begin(), chunks_.end(), is_decode);
@@ -34,7 +53,7 @@ bool EngineLoop::Step() {
   if (status.ok()) {
     const TimePoint computed = clock_.Now();
     const std::span<absl::StatusOr<SampledToken>> tokens = runner_.Sample(chunks_);
-    Observe((decodes_alone ? clock_.Now() : computed) - now);
+    Observe((decodes_alone ? clock_.Now() : computed) - began);
     Collect(tokens, computed);
   } else {
     spdlog::error("step={} rows={} failed: {}", counts_.steps, chunks_.size(), status.ToString());

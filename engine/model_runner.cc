@@ -1,12 +1,16 @@
 #include "engine/model_runner.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "model/transformer/sampler.h"
+#include "spdlog/spdlog.h"
 
 namespace tandem {
 
@@ -17,6 +21,57 @@ ModelRunner::ModelRunner(Transformer& transformer, Ops& ops, KvStore& store, con
       store_(store),
       stream_(stream),
       runs_later_(!device.is_host()) {}
+
+absl::StatusOr<bool> ModelRunner::WarmUp(DecodeSteps decodes) {
+  const auto began = std::chrono::steady_clock::now();
+  ASSIGN_OR_RETURN(const bool last, WarmUpPart(decodes));
+  warming_up_->took += std::chrono::steady_clock::now() - began;
+  if (last) {
+    spdlog::info("warmed up graphs={} took_ms={:.0f}", warming_up_->recorded,
+                 ToMilliseconds(warming_up_->took));
+  }
+  return last;
+}
+
+absl::StatusOr<bool> ModelRunner::WarmUpPart(DecodeSteps decodes) {
+  if (!warming_up_) {
+    warming_up_.emplace();
+    if (decodes == DecodeSteps::kRecorded) warming_up_->sizes = transformer_.decode_sizes();
+    RETURN_IF_ERROR(transformer_.PrepareProducts());
+    return false;
+  }
+  if (warming_up_->recorded < warming_up_->sizes.size()) {
+    const int32_t size = warming_up_->sizes[warming_up_->recorded];
+    RETURN_IF_ERROR(transformer_.RecordDecodes(stream_, store_.view(), size));
+    ++warming_up_->recorded;
+    return false;
+  }
+  RETURN_IF_ERROR(RunForNobody());
+  return true;
+}
+
+// Stores nothing, and sees whatever the pool holds: nobody looks at what comes of it.
+absl::Status ModelRunner::RunForNobody() {
+  constexpr int32_t kTokens = 64;
+  const KvPoolView pool = store_.view();
+  const Transformer::Limits& limits = transformer_.limits();
+  const int32_t count = std::min(
+      {kTokens, limits.max_tokens, limits.max_context_tokens, pool.block_tokens * pool.num_blocks});
+  token_ids_.assign(static_cast<size_t>(count), 0);
+  positions_.resize(token_ids_.size());
+  std::iota(positions_.begin(), positions_.end(), 0);
+  slots_.assign(token_ids_.size(), -1);
+  query_starts_ = {0, count};
+  context_lens_ = {count};
+  block_ids_.resize(static_cast<size_t>((count + pool.block_tokens - 1) / pool.block_tokens));
+  std::iota(block_ids_.begin(), block_ids_.end(), 0);
+  table_starts_ = {0, static_cast<int32_t>(block_ids_.size())};
+  logit_rows_ = {count - 1};
+  sample_rows_ = {{.temperature = 1, .top_p = 0.9f}};
+  ASSIGN_OR_RETURN(logits_, transformer_.Forward(stream_, Batch(0), pool, nullptr));
+  SampleRows().IgnoreError();
+  return stream_.Synchronize();
+}
 
 absl::Status ModelRunner::Forward(std::span<const Chunk> chunks, int32_t num_decodes,
                                   const LayerStored& layer_stored) {
@@ -65,6 +120,7 @@ void ModelRunner::BuildBatch(std::span<const Chunk> chunks) {
   query_starts_.assign(1, 0);
   context_lens_.clear();
   logit_rows_.clear();
+  sample_rows_.clear();
   block_ids_.clear();
   table_starts_.assign(1, 0);
   for (const Chunk& chunk : chunks) AppendChunk(chunk);
@@ -85,6 +141,7 @@ void ModelRunner::AppendChunk(const Chunk& chunk) {
   // Sampling changes the logits, so each of several choices gets its own.
   logit_rows_.insert(logit_rows_.end(), static_cast<size_t>(chunk.samples),
                      static_cast<int32_t>(token_ids_.size()) - 1);
+  AppendSampleRows(chunk);
 }
 
 ForwardBatch ModelRunner::Batch(int32_t num_decodes) {
@@ -95,12 +152,13 @@ ForwardBatch ModelRunner::Batch(int32_t num_decodes) {
           .context_lens = context_lens_,
           .block_tables = {.ids = block_ids_, .starts = table_starts_},
           .num_decodes = num_decodes,
-          .logit_rows = logit_rows_};
+          .logit_rows = logit_rows_,
+          .sample_rows = sample_rows_};
 }
 
 std::span<absl::StatusOr<SampledToken>> ModelRunner::Sample(std::span<const Chunk> chunks) {
   results_.clear();
-  const absl::Status status = SampleRows(chunks);
+  const absl::Status status = SampleRows();
   if (status.ok()) {
     for (SampledToken& token : sampled_) results_.emplace_back(std::move(token));
     return results_;
@@ -112,15 +170,17 @@ std::span<absl::StatusOr<SampledToken>> ModelRunner::Sample(std::span<const Chun
   return results_;
 }
 
-absl::Status ModelRunner::SampleRows(std::span<const Chunk> chunks) {
-  sample_rows_.clear();
-  for (const Chunk& chunk : chunks) AppendSampleRows(chunk);
+absl::Status ModelRunner::SampleRows() {
   sampled_.assign(sample_rows_.size(), SampledToken{});
   if (sample_rows_.empty()) return absl::OkStatus();
-  return ops_.Sample(stream_, {.logits = logits_, .rows = sample_rows_, .out = sampled_});
+  return ops_.Sample(stream_, {.logits = logits_,
+                               .rows = sample_rows_,
+                               .out = sampled_,
+                               .plan = transformer_.sample_plan()});
 }
 
 void ModelRunner::AppendSampleRows(const Chunk& chunk) {
+  if (chunk.samples == 0) return;
   const Sequence& sequence = *chunk.sequence;
   const RequestState& request = sequence.request;
   if (request.search) {
@@ -153,7 +213,7 @@ void ModelRunner::SampleAlone(const Chunk& chunk) {
   absl::Status status = logits.status();
   if (status.ok()) {
     logits_ = *logits;
-    status = SampleRows({&last, 1});
+    status = SampleRows();
   }
   for (int32_t i = 0; i < chunk.samples; ++i) {
     results_.push_back(status.ok() ? absl::StatusOr<SampledToken>(std::move(sampled_[i])) : status);

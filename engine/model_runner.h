@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "engine/sequence.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
@@ -13,6 +15,9 @@
 #include "model/transformer/forward.h"
 
 namespace tandem {
+
+// Whether steps of decodes alone are graphs: they are not where somebody is told of each layer.
+enum class DecodeSteps : uint8_t { kRecorded, kPlain };
 
 // Turns the chunks of one step into the ragged batch of a forward pass, and its logits into tokens.
 // The metadata vectors are kept from step to step: a steady state allocates nothing here.
@@ -24,6 +29,16 @@ class ModelRunner {
               Stream& stream);
   // Waits for what is queued: it writes to memory of the transformer and the store.
   ~ModelRunner() { stream_.Synchronize().IgnoreError(); }
+
+  // Whether WarmUp has anything to do, and whether it would not wait for weights.
+  bool can_warm_up() const { return transformer_.can_warm_up(); }
+  bool weights_loaded() const { return transformer_.weights_loaded(); }
+  // Does a part of what steps would otherwise do once each; whether it was the last, which logs
+  // what was done. First products are prepared; then, with DecodeSteps::kRecorded, a pass of each
+  // size of decodes is recorded; then a prefill and a sampling run for nobody, so that their
+  // kernels are loaded. Nothing of it is stored. After an error, steps do the rest as they come to
+  // it.
+  absl::StatusOr<bool> WarmUp(DecodeSteps decodes);
 
   // Queues the computation of `chunks`, prefills first, then `num_decodes` of one token each. Makes
   // room for them in their tables, which the scheduler has seen to. `layer_stored`, if there is
@@ -40,12 +55,20 @@ class ModelRunner {
   std::span<absl::StatusOr<SampledToken>> Sample(std::span<const Chunk> chunks);
 
  private:
+  struct WarmUpState {
+    std::vector<int32_t> sizes;  // of decodes, to be recorded
+    size_t recorded = 0;         // of these
+    Duration took{};
+  };
+
   absl::Status Queue(std::span<const Chunk> chunks, int32_t num_decodes);
+  absl::StatusOr<bool> WarmUpPart(DecodeSteps decodes);
+  absl::Status RunForNobody();
   absl::Status MakeRoom(std::span<const Chunk> chunks);
   void BuildBatch(std::span<const Chunk> chunks);
   void AppendChunk(const Chunk& chunk);
   ForwardBatch Batch(int32_t num_decodes);
-  absl::Status SampleRows(std::span<const Chunk> chunks);
+  absl::Status SampleRows();
   void AppendSampleRows(const Chunk& chunk);
   void SampleAlone(const Chunk& chunk);
 
@@ -54,6 +77,8 @@ class ModelRunner {
   KvStore& store_;
   Stream& stream_;
   const bool runs_later_;  // than it is queued
+
+  std::optional<WarmUpState> warming_up_;  // once it has begun
 
   // Of the latest Forward, while it runs later than it was queued.
   const LayerStored* layer_stored_ = nullptr;

@@ -119,7 +119,8 @@ enum class SplitMode : uint8_t {
 
 // How the sequences of a step are cut, made once per step (Ops::PlanDecode, Ops::PlanPrefill) and
 // used by every layer. Valid until the next plan of that kind by the same Ops; it fits every call
-// with the same query_starts, context_lens, heads, window and splits.
+// with the same query_starts, context_lens, heads, window and splits. One of PlanPrefill can be
+// used once the staging that it was made with has been uploaded.
 struct AttentionPlan {
   const void* data = nullptr;  // the backend's own; null: the op plans by itself
 };
@@ -241,6 +242,13 @@ struct SampledToken {
   std::vector<TokenLogprob> top;  // num_logprobs entries, most probable first
 };
 
+// What rows ask for as the backend has it, brought to the device ahead of the call
+// (Ops::PlanSample). Valid until the next plan or call of sampling by the same Ops, for the same
+// rows.
+struct SamplePlan {
+  const void* data = nullptr;  // the backend's own; null: the op brings the rows itself
+};
+
 // Chooses a token per row. Order: penalties (repetition, then frequency and presence), temperature,
 // top_k, top_p over what top_k left, min_p; the draw runs over the ids in rising order. Equal logits
 // rank by rising id. INTERNAL naming the row when a logit is NaN or infinite, since a model that
@@ -249,6 +257,7 @@ struct SampleArgs {
   TensorView logits;                // [R, V] f32; used as scratch
   std::span<const SampleRow> rows;  // [R]
   std::span<SampledToken> out;      // [R]
+  SamplePlan plan;
 };
 
 }  // namespace tandem

@@ -32,6 +32,11 @@ absl::Status Ops::Gemm(Stream& stream, const GemmArgs& args) {
   return args.x.rows() == 0 ? absl::OkStatus() : DoGemm(stream, args);
 }
 
+absl::Status Ops::PrepareGemm(const GemmArgs& args) {
+  RETURN_IF_ERROR(Annotate(validate::Check(args, *this), "gemm"));
+  return args.x.rows() == 0 ? absl::OkStatus() : DoPrepareGemm(args);
+}
+
 absl::Status Ops::SiluMul(Stream& stream, const SiluMulArgs& args) {
   RETURN_IF_ERROR(Annotate(validate::Check(args, *this), "silu_mul"));
   return args.out.rows() == 0 ? absl::OkStatus() : DoSiluMul(stream, args);
@@ -51,11 +56,11 @@ absl::Status Ops::RopeStoreKv(Stream& stream, const RopeArgs& rope, const StoreK
   return rope.q.rows() == 0 ? absl::OkStatus() : DoRopeStoreKv(stream, rope, store);
 }
 
-absl::StatusOr<AttentionPlan> Ops::PlanPrefill(Stream& stream, const AttentionArgs& args) {
-  RETURN_IF_ERROR(Annotate(validate::Check(args, *this, validate::QueryRows::kAnyNumber),
-                           "attention_prefill"));
+absl::StatusOr<AttentionPlan> Ops::PlanPrefill(const AttentionArgs& args, StepStaging& staging) {
+  RETURN_IF_ERROR(
+      Annotate(validate::Check(args, *this, validate::QueryRows::kAnyNumber), "attention_prefill"));
   if (args.q.rows() == 0) return AttentionPlan();
-  return DoPlanPrefill(stream, args);
+  return DoPlanPrefill(args, staging);
 }
 
 absl::StatusOr<AttentionPlan> Ops::PlanDecode(Stream& stream, const AttentionArgs& args) {
@@ -100,6 +105,10 @@ absl::Status Ops::ScatterBlocks(Stream& stream, const MoveBlocksArgs& args) {
 absl::Status Ops::ConvertKv(Stream& stream, const ConvertKvArgs& args) {
   RETURN_IF_ERROR(Annotate(validate::Check(args), "convert_kv"));
   return args.runs.empty() ? absl::OkStatus() : DoConvertKv(stream, args);
+}
+
+SamplePlan Ops::PlanSample(std::span<const SampleRow> rows, StepStaging& staging) {
+  return rows.empty() ? SamplePlan() : DoPlanSample(rows, staging);
 }
 
 absl::Status Ops::Sample(Stream& stream, const SampleArgs& args) {

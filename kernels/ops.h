@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
 #include "kernels/op_args.h"
+#include "kernels/step_staging.h"
 
 namespace tandem {
 
@@ -39,8 +40,12 @@ class Ops {
   // `act` beside f32. CPU: f32.
   virtual DType ActivationType(DType weights) const = 0;
   // Makes the memory that calls within `limits` work in, so that none of them allocates. Without
-  // it, and beyond it, memory grows as calls need it. RESOURCE_EXHAUSTED with the size.
+  // it, and beyond it, memory grows as calls need it, and as Sample needs it to bring rows that
+  // were not planned. RESOURCE_EXHAUSTED with the size.
   virtual absl::Status Reserve(const WorkLimits& limits) = 0;
+  // Bytes that PlanPrefill and PlanSample of one step within the reserved limits add to its
+  // staging.
+  virtual size_t PlanBytes() const = 0;
 
   // Bytes of a packed weight [n, k].
   virtual int64_t PackedBytes(DType dtype, int64_t n, int64_t k) const = 0;
@@ -53,11 +58,15 @@ class Ops {
   absl::Status RmsNorm(Stream& stream, const RmsNormArgs& args);
   absl::Status Rope(Stream& stream, const RopeArgs& args);
   absl::Status Gemm(Stream& stream, const GemmArgs& args);
+  // Chooses ahead how Gemm computes with such arguments, where there is a choice that takes time.
+  // Nothing is computed.
+  absl::Status PrepareGemm(const GemmArgs& args);
   absl::Status SiluMul(Stream& stream, const SiluMulArgs& args);
   absl::Status StoreKv(Stream& stream, const StoreKvArgs& args);
   // Rope, then StoreKv of the rotated k: one pass where the backend can.
   absl::Status RopeStoreKv(Stream& stream, const RopeArgs& rope, const StoreKvArgs& store);
-  absl::StatusOr<AttentionPlan> PlanPrefill(Stream& stream, const AttentionArgs& args);
+  // Adds what the plan needs on the device to `staging`, which goes up with the step's arrays.
+  absl::StatusOr<AttentionPlan> PlanPrefill(const AttentionArgs& args, StepStaging& staging);
   absl::StatusOr<AttentionPlan> PlanDecode(Stream& stream, const AttentionArgs& args);
   absl::Status AttentionPrefill(Stream& stream, const AttentionArgs& args);
   // As prefill, every q_len 1: spread over the context rather than over the queries.
@@ -67,6 +76,8 @@ class Ops {
   absl::Status GatherBlocks(Stream& stream, const MoveBlocksArgs& args);
   absl::Status ScatterBlocks(Stream& stream, const MoveBlocksArgs& args);
   absl::Status ConvertKv(Stream& stream, const ConvertKvArgs& args);
+  // Adds what `rows` ask for to `staging`, likewise. They are checked by Sample.
+  SamplePlan PlanSample(std::span<const SampleRow> rows, StepStaging& staging);
   // Returns when `args.out` is filled.
   absl::Status Sample(Stream& stream, const SampleArgs& args);
 
@@ -77,14 +88,14 @@ class Ops {
   virtual absl::Status DoRmsNorm(Stream& stream, const RmsNormArgs& args) = 0;
   virtual absl::Status DoRope(Stream& stream, const RopeArgs& args) = 0;
   virtual absl::Status DoGemm(Stream& stream, const GemmArgs& args) = 0;
+  virtual absl::Status DoPrepareGemm(const GemmArgs& args) = 0;
   virtual absl::Status DoSiluMul(Stream& stream, const SiluMulArgs& args) = 0;
   virtual absl::Status DoStoreKv(Stream& stream, const StoreKvArgs& args) = 0;
   virtual absl::Status DoRopeStoreKv(Stream& stream, const RopeArgs& rope,
                                      const StoreKvArgs& store) = 0;
-  virtual absl::StatusOr<AttentionPlan> DoPlanPrefill(Stream& stream,
-                                                      const AttentionArgs& args) = 0;
-  virtual absl::StatusOr<AttentionPlan> DoPlanDecode(Stream& stream,
-                                                     const AttentionArgs& args) = 0;
+  virtual absl::StatusOr<AttentionPlan> DoPlanPrefill(const AttentionArgs& args,
+                                                      StepStaging& staging) = 0;
+  virtual absl::StatusOr<AttentionPlan> DoPlanDecode(Stream& stream, const AttentionArgs& args) = 0;
   virtual absl::Status DoAttentionPrefill(Stream& stream, const AttentionArgs& args) = 0;
   virtual absl::Status DoAttentionDecode(Stream& stream, const AttentionArgs& args) = 0;
   virtual absl::Status DoColumnMass(Stream& stream, const ColumnMassArgs& args) = 0;
@@ -92,6 +103,7 @@ class Ops {
   virtual absl::Status DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) = 0;
   virtual absl::Status DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) = 0;
   virtual absl::Status DoConvertKv(Stream& stream, const ConvertKvArgs& args) = 0;
+  virtual SamplePlan DoPlanSample(std::span<const SampleRow> rows, StepStaging& staging) = 0;
   virtual absl::Status DoSample(Stream& stream, const SampleArgs& args) = 0;
 };
 

@@ -34,7 +34,7 @@ class StepStaging {
   absl::Status Upload(Stream& stream);
 
  private:
-  static constexpr size_t kRing = 3;
+  static constexpr size_t kRing = 2;
 
   struct Slot {
     DeviceBuffer host;

@@ -14,6 +14,7 @@ target_link_libraries(tandem_simt PUBLIC Boost::context Threads::Threads ${CMAKE
 # The stand-ins for cuBLASLt and NCCL, opened at run time like the real ones, find these in the
 # program.
 target_link_options(tandem_simt INTERFACE LINKER:--export-dynamic-symbol=simt_queue
+                    LINKER:--export-dynamic-symbol=simt_note_heuristic
                     LINKER:--export-dynamic-symbol=simt_queue_polled)
 
 add_library(tandem_fake_cublaslt SHARED simt/fake_cublaslt.cc)

@@ -52,7 +52,7 @@ absl::Status CpuOps::DoRopeStoreKv(Stream&, const RopeArgs& rope, const StoreKvA
 }
 
 // Planning costs next to nothing beside a layer, so that every call plans by itself.
-absl::StatusOr<AttentionPlan> CpuOps::DoPlanPrefill(Stream&, const AttentionArgs&) {
+absl::StatusOr<AttentionPlan> CpuOps::DoPlanPrefill(const AttentionArgs&, StepStaging&) {
   return AttentionPlan();
 }
 

@@ -19,6 +19,7 @@ class CpuOps final : public Ops {
   DType ActivationType(DType) const override { return DType::kF32; }
   // Scratch belongs to the threads that call and grows there.
   absl::Status Reserve(const WorkLimits&) override { return absl::OkStatus(); }
+  size_t PlanBytes() const override { return 0; }
   int64_t PackedBytes(DType dtype, int64_t n, int64_t k) const override;
 
  private:
@@ -28,11 +29,13 @@ class CpuOps final : public Ops {
   absl::Status DoRmsNorm(Stream& stream, const RmsNormArgs& args) override;
   absl::Status DoRope(Stream& stream, const RopeArgs& args) override;
   absl::Status DoGemm(Stream& stream, const GemmArgs& args) override;
+  absl::Status DoPrepareGemm(const GemmArgs&) override { return absl::OkStatus(); }
   absl::Status DoSiluMul(Stream& stream, const SiluMulArgs& args) override;
   absl::Status DoStoreKv(Stream& stream, const StoreKvArgs& args) override;
   absl::Status DoRopeStoreKv(Stream& stream, const RopeArgs& rope,
                              const StoreKvArgs& store) override;
-  absl::StatusOr<AttentionPlan> DoPlanPrefill(Stream& stream, const AttentionArgs& args) override;
+  absl::StatusOr<AttentionPlan> DoPlanPrefill(const AttentionArgs& args,
+                                              StepStaging& staging) override;
   absl::StatusOr<AttentionPlan> DoPlanDecode(Stream& stream, const AttentionArgs& args) override;
   absl::Status DoAttentionPrefill(Stream& stream, const AttentionArgs& args) override;
   absl::Status DoAttentionDecode(Stream& stream, const AttentionArgs& args) override;
@@ -41,6 +44,7 @@ class CpuOps final : public Ops {
   absl::Status DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) override;
   absl::Status DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) override;
   absl::Status DoConvertKv(Stream& stream, const ConvertKvArgs& args) override;
+  SamplePlan DoPlanSample(std::span<const SampleRow>, StepStaging&) override { return {}; }
   absl::Status DoSample(Stream& stream, const SampleArgs& args) override;
 
   ThreadPool pool_;

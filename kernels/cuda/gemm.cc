@@ -9,8 +9,9 @@
 namespace tandem::cuda {
 namespace {
 
-// Prefill chunks come in any number of rows: the solutions kept do not grow beyond this.
-constexpr size_t kMaxSolutions = 4096;
+// Prefill chunks come in any number of rows: the solutions kept do not grow beyond this. More than
+// a model prepares (model/transformer/forward.cc), at some 700 bytes each.
+constexpr size_t kMaxSolutions = 16384;
 constexpr uint32_t kMaxAlignment = 256;  // what cuBLASLt makes use of
 
 cudaDataType_t TypeOf(DType dtype) {
@@ -125,7 +126,7 @@ absl::StatusOr<CublasLtGemm::Solution> CublasLtGemm::Solve(const Problem& p) con
   return Solution{std::move(product), std::move(weight), std::move(x), std::move(out), best.algo};
 }
 
-absl::Status CublasLtGemm::Run(CudaStream& stream, const GemmArgs& args, std::byte* workspace) {
+absl::StatusOr<const CublasLtGemm::Solution*> CublasLtGemm::SolutionOf(const GemmArgs& args) {
   RETURN_IF_ERROR(Prepare());
   const Problem problem = ProblemOf(args);
   auto it = solutions_.find(problem);
@@ -134,7 +135,12 @@ absl::Status CublasLtGemm::Run(CudaStream& stream, const GemmArgs& args, std::by
     if (solutions_.size() >= kMaxSolutions) solutions_.clear();
     it = solutions_.emplace(problem, std::move(solution)).first;
   }
-  const Solution& s = it->second;
+  return &it->second;
+}
+
+absl::Status CublasLtGemm::Run(CudaStream& stream, const GemmArgs& args, std::byte* workspace) {
+  ASSIGN_OR_RETURN(const Solution* const solution, SolutionOf(args));
+  const Solution& s = *solution;
   const float alpha = 1;
   const float beta = args.output == GemmOutput::kAccumulate ? 1 : 0;
   return ToStatus(

@@ -28,6 +28,8 @@ class CublasLtGemm {
 
   // Makes the library's state, which takes device memory of its own; Run does it otherwise.
   absl::Status Prepare();
+  // Asks the library now for what Run of such arguments needs. INTERNAL as Run.
+  absl::Status Prepare(const GemmArgs& args) { return SolutionOf(args).status(); }
   // out = x * weight^T, or out += ...; x is of the weight's type, the bias is not looked at.
   // `workspace` has kWorkspaceBytes. INTERNAL when the library knows no way.
   absl::Status Run(CudaStream& stream, const GemmArgs& args, std::byte* workspace);
@@ -65,6 +67,8 @@ class CublasLtGemm {
 
   static Problem ProblemOf(const GemmArgs& args);
   absl::StatusOr<Solution> Solve(const Problem& problem) const;
+  // Valid until the next call.
+  absl::StatusOr<const Solution*> SolutionOf(const GemmArgs& args);
   absl::StatusOr<Owned<cublasLtMatmulDesc_t>> NewProduct() const;
   absl::StatusOr<Owned<cublasLtMatrixLayout_t>> NewLayout(DType type, int64_t rows, int64_t columns,
                                                           int64_t stride) const;

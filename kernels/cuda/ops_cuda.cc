@@ -23,8 +23,7 @@ CudaOps::CudaOps(CudaDevice& device, const CublasLtLibrary& library)
       decode_plan_(device, "attention_decode: plan"),
       own_decode_plan_(device, "attention_decode: plan"),
       decode_partials_(device, "attention_decode: partial results"),
-      prefill_plan_{Scratch(device, "attention_prefill: plan")},
-      own_prefill_plan_{Scratch(device, "attention_prefill: plan")},
+      own_prefill_tiles_(device, "attention_prefill: plan"),
       prefill_partials_(device, "attention_prefill: partial results") {}
 
 // What a GEMM of f32 rows with 16-bit weights converts is not known here; it grows with the first.
@@ -34,6 +33,10 @@ absl::Status CudaOps::Reserve(const WorkLimits& limits) {
   RETURN_IF_ERROR(gemm_workspace_.Reserve(CublasLtGemm::kWorkspaceBytes));
   RETURN_IF_ERROR(sampler_.Reserve(limits));
   return ReserveAttention(limits);
+}
+
+size_t CudaOps::PlanBytes() const {
+  return PrefillPlanBytes(device_.target(), LargestPrefill()) + Sampler::PlanBytes(limits_);
 }
 
 // Row-major [n, k], as the checkpoint has it: what cuBLASLt and the other readers take.
@@ -110,6 +113,13 @@ absl::Status CudaOps::QueueGemm(CudaStream& stream, const LaunchTarget& on, Gemm
   return ToStatus(cuda::AddBias(on, args.out, args.bias), "gemm");
 }
 
+absl::Status CudaOps::DoPrepareGemm(const GemmArgs& args) {
+  // Where x is converted, it will lie in memory that is made by the call.
+  const bool is_converted = args.x.dtype != args.weight.dtype;
+  if (cuda::TakesSkinnyGemm(args) || is_converted) return absl::OkStatus();
+  return gemm_.Prepare(args);
+}
+
 absl::Status CudaOps::DoSiluMul(Stream& stream, const SiluMulArgs& args) {
   return Run(stream,
              [&](const LaunchTarget& on) { return ToStatus(cuda::SiluMul(on, args), "silu_mul"); });
@@ -182,6 +192,10 @@ absl::Status CudaOps::DoConvertKv(Stream& stream, const ConvertKvArgs& args) {
   return Run(stream, [&](const LaunchTarget& on) {
     return ToStatus(cuda::ConvertKv(on, args), "convert_kv");
   });
+}
+
+SamplePlan CudaOps::DoPlanSample(std::span<const SampleRow> rows, StepStaging& staging) {
+  return sampler_.Plan(rows, staging);
 }
 
 absl::Status CudaOps::DoSample(Stream& stream, const SampleArgs& args) {

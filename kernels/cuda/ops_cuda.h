@@ -28,6 +28,7 @@ class CudaOps final : public Ops {
 
   DType ActivationType(DType weights) const override { return weights; }
   absl::Status Reserve(const WorkLimits& limits) override;
+  size_t PlanBytes() const override;
   int64_t PackedBytes(DType dtype, int64_t n, int64_t k) const override;
 
  private:
@@ -37,11 +38,13 @@ class CudaOps final : public Ops {
   absl::Status DoRmsNorm(Stream& stream, const RmsNormArgs& args) override;
   absl::Status DoRope(Stream& stream, const RopeArgs& args) override;
   absl::Status DoGemm(Stream& stream, const GemmArgs& args) override;
+  absl::Status DoPrepareGemm(const GemmArgs& args) override;
   absl::Status DoSiluMul(Stream& stream, const SiluMulArgs& args) override;
   absl::Status DoStoreKv(Stream& stream, const StoreKvArgs& args) override;
   absl::Status DoRopeStoreKv(Stream& stream, const RopeArgs& rope,
                              const StoreKvArgs& store) override;
-  absl::StatusOr<AttentionPlan> DoPlanPrefill(Stream& stream, const AttentionArgs& args) override;
+  absl::StatusOr<AttentionPlan> DoPlanPrefill(const AttentionArgs& args,
+                                              StepStaging& staging) override;
   absl::StatusOr<AttentionPlan> DoPlanDecode(Stream& stream, const AttentionArgs& args) override;
   absl::Status DoAttentionPrefill(Stream& stream, const AttentionArgs& args) override;
   absl::Status DoAttentionDecode(Stream& stream, const AttentionArgs& args) override;
@@ -50,13 +53,8 @@ class CudaOps final : public Ops {
   absl::Status DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) override;
   absl::Status DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) override;
   absl::Status DoConvertKv(Stream& stream, const ConvertKvArgs& args) override;
+  SamplePlan DoPlanSample(std::span<const SampleRow> rows, StepStaging& staging) override;
   absl::Status DoSample(Stream& stream, const SampleArgs& args) override;
-
-  // A prefill plan: its tiles on the device, and what a launch is told of them.
-  struct PrefillPlan {
-    Scratch tiles;
-    PrefillWork work = {};
-  };
 
   // Where a call on `stream` runs.
   LaunchTarget On(const CudaStream& stream) const;
@@ -71,11 +69,13 @@ class CudaOps final : public Ops {
   absl::Status QueuePlanDecode(CudaStream& stream, const LaunchTarget& on,
                                const AttentionArgs& args, Scratch& plan);
   absl::Status QueueDecode(CudaStream& stream, const LaunchTarget& on, const AttentionArgs& args);
-  absl::Status QueuePlanPrefill(CudaStream& stream, const LaunchTarget& on,
-                                const AttentionArgs& args, PrefillPlan& plan);
+  // Cuts a prefill into tiles_; what is returned knows their number, not their place.
+  PrefillWork CutPrefill(const AttentionArgs& args);
+  absl::StatusOr<PrefillWork> QueueOwnTiles(CudaStream& stream, const AttentionArgs& args);
   absl::Status QueuePrefill(CudaStream& stream, const LaunchTarget& on, const AttentionArgs& args);
   absl::Status ReserveAttention(const WorkLimits& limits);
   DecodeShape ShapeOf(const AttentionArgs& args) const;
+  PrefillShape LargestPrefill() const;
 
   CudaDevice& device_;
   CallStaging staging_;
@@ -85,12 +85,13 @@ class CudaOps final : public Ops {
 
   Scratch gemm_workspace_;
   Scratch gemm_converted_;
-  // One plan for Plan*, one for attention calls that came without.
+  // One plan for Plan*, one for attention calls that came without. The tiles that PlanPrefill makes
+  // lie in the step's staging.
   Scratch decode_plan_;
   Scratch own_decode_plan_;
   Scratch decode_partials_;
-  PrefillPlan prefill_plan_;
-  PrefillPlan own_prefill_plan_;
+  PrefillWork prefill_work_ = {};
+  Scratch own_prefill_tiles_;
   Scratch prefill_partials_;
   std::vector<PrefillTile> tiles_;  // of the plan being made
   std::vector<int2> pairs_;         // of the blocks being moved

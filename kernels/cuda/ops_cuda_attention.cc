@@ -42,19 +42,19 @@ absl::Status CudaOps::ReserveAttention(const WorkLimits& limits) {
   }
   RETURN_IF_ERROR(decode_partials_.Reserve(DecodeScratchBytes(on, decode)));
 
-  const PrefillShape prefill = {
-      .num_tokens = limits.max_tokens,
-      .num_sequences = limits.max_sequences,
-      .num_heads = limits.num_heads,
-      .num_kv_heads = limits.num_kv_heads,
-      .head_dim = limits.head_dim,
-      .splits = limits.splits,
-  };
-  for (PrefillPlan* plan : {&prefill_plan_, &own_prefill_plan_}) {
-    RETURN_IF_ERROR(plan->tiles.Reserve(PrefillPlanBytes(on, prefill)));
-  }
+  const PrefillShape prefill = LargestPrefill();
+  RETURN_IF_ERROR(own_prefill_tiles_.Reserve(PrefillPlanBytes(on, prefill)));
   RETURN_IF_ERROR(staging_.Reserve(PrefillPlanBytes(on, prefill)));
   return prefill_partials_.Reserve(PrefillScratchBytes(on, prefill));
+}
+
+PrefillShape CudaOps::LargestPrefill() const {
+  return {.num_tokens = limits_.max_tokens,
+          .num_sequences = limits_.max_sequences,
+          .num_heads = limits_.num_heads,
+          .num_kv_heads = limits_.num_kv_heads,
+          .head_dim = limits_.head_dim,
+          .splits = limits_.splits};
 }
 
 absl::Status CudaOps::QueuePlanDecode(CudaStream& stream, const LaunchTarget& on,
@@ -99,25 +99,31 @@ absl::Status CudaOps::DoAttentionDecode(Stream& stream, const AttentionArgs& arg
 }
 
 // The plan of a prefill is made here on the host, so it cannot be part of a recording.
-absl::Status CudaOps::QueuePlanPrefill(CudaStream& stream, const LaunchTarget& on,
-                                       const AttentionArgs& args, PrefillPlan& plan) {
-  plan.work.num_partials = PlanPrefillTiles(args, TilingOfPrefill(on, args), tiles_);
-  plan.work.num_tiles = static_cast<int32_t>(tiles_.size());
-  const size_t bytes = CallStaging::RoomFor<PrefillTile>(tiles_.size());
-  ASSIGN_OR_RETURN(CallStaging::Call call, staging_.Begin(stream, bytes));
-  ASSIGN_OR_RETURN(std::byte* const memory, plan.tiles.Get(stream, bytes));
-  call.Add(std::span<const PrefillTile>(tiles_));
-  RETURN_IF_ERROR(call.UploadTo(stream, memory));
-  plan.work.tiles = reinterpret_cast<const PrefillTile*>(memory);
-  return call.End(stream);
+PrefillWork CudaOps::CutPrefill(const AttentionArgs& args) {
+  PrefillWork work = {};
+  work.num_partials = PlanPrefillTiles(args, TilingOfPrefill(device_.target(), args), tiles_);
+  work.num_tiles = static_cast<int32_t>(tiles_.size());
+  return work;
 }
 
-absl::StatusOr<AttentionPlan> CudaOps::DoPlanPrefill(Stream& stream, const AttentionArgs& args) {
+absl::StatusOr<AttentionPlan> CudaOps::DoPlanPrefill(const AttentionArgs& args,
+                                                     StepStaging& staging) {
   if (!TakesTensorCores(device_.target(), args)) return AttentionPlan();
-  RETURN_IF_ERROR(Run(stream, [&](const LaunchTarget& on) {
-    return QueuePlanPrefill(static_cast<CudaStream&>(stream), on, args, prefill_plan_);
-  }));
-  return AttentionPlan{&prefill_plan_.work};
+  prefill_work_ = CutPrefill(args);
+  prefill_work_.tiles = staging.Add(std::span<const PrefillTile>(tiles_)).device();
+  return AttentionPlan{&prefill_work_};
+}
+
+absl::StatusOr<PrefillWork> CudaOps::QueueOwnTiles(CudaStream& stream, const AttentionArgs& args) {
+  PrefillWork work = CutPrefill(args);
+  const size_t bytes = CallStaging::RoomFor<PrefillTile>(tiles_.size());
+  ASSIGN_OR_RETURN(CallStaging::Call call, staging_.Begin(stream, bytes));
+  ASSIGN_OR_RETURN(std::byte* const memory, own_prefill_tiles_.Get(stream, bytes));
+  call.Add(std::span<const PrefillTile>(tiles_));
+  RETURN_IF_ERROR(call.UploadTo(stream, memory));
+  RETURN_IF_ERROR(call.End(stream));
+  work.tiles = reinterpret_cast<const PrefillTile*>(memory);
+  return work;
 }
 
 absl::Status CudaOps::QueuePrefill(CudaStream& stream, const LaunchTarget& on,
@@ -125,11 +131,12 @@ absl::Status CudaOps::QueuePrefill(CudaStream& stream, const LaunchTarget& on,
   if (!TakesTensorCores(on, args)) {
     return ToStatus(AttentionReference(on, args), "attention_prefill");
   }
-  if (args.plan.data == nullptr) {
-    RETURN_IF_ERROR(QueuePlanPrefill(stream, on, args, own_prefill_plan_));
+  PrefillWork work = {};
+  if (args.plan.data != nullptr) {
+    work = *static_cast<const PrefillWork*>(args.plan.data);
+  } else {
+    ASSIGN_OR_RETURN(work, QueueOwnTiles(stream, args));
   }
-  PrefillWork work = args.plan.data == nullptr ? own_prefill_plan_.work
-                                               : *static_cast<const PrefillWork*>(args.plan.data);
   const size_t partial_bytes = PrefillPartialFloats(on, args) * sizeof(float);
   ASSIGN_OR_RETURN(
       std::byte* const partials,

@@ -24,12 +24,16 @@ size_t RoomFor(size_t rows, size_t ids) {
 
 }  // namespace
 
+size_t Sampler::PlanBytes(const WorkLimits& limits) {
+  return RoomFor(static_cast<size_t>(limits.max_logit_rows),
+                 static_cast<size_t>(limits.max_total_tokens));
+}
+
 absl::Status Sampler::Reserve(const WorkLimits& limits) {
   const auto rows = static_cast<size_t>(limits.max_logit_rows);
   const size_t bytes = ResultBytes(rows, rows * kExpectedLogprobs);
   RETURN_IF_ERROR(work_.Reserve(SampleScratchBytes(limits.max_logit_rows, limits.vocab_size)));
   RETURN_IF_ERROR(results_.Reserve(bytes));
-  RETURN_IF_ERROR(staging_.Reserve(RoomFor(rows, static_cast<size_t>(limits.max_total_tokens))));
   if (bytes > host_results_.size()) {
     ASSIGN_OR_RETURN(host_results_, device_.AllocateHost(bytes));
   }
@@ -37,11 +41,11 @@ absl::Status Sampler::Reserve(const WorkLimits& limits) {
   return absl::OkStatus();
 }
 
-size_t Sampler::Describe(const SampleArgs& args) {
+void Sampler::Describe(std::span<const SampleRow> rows) {
   rows_.clear();
   ids_.clear();
-  size_t alternatives = 0;
-  for (const SampleRow& row : args.rows) {
+  alternatives_ = 0;
+  for (const SampleRow& row : rows) {
     const auto prompt_begin = static_cast<int32_t>(ids_.size());
     if (row.HasPenalties()) ids_.insert(ids_.end(), row.prompt_ids.begin(), row.prompt_ids.end());
     const auto output_begin = static_cast<int32_t>(ids_.size());
@@ -59,15 +63,23 @@ size_t Sampler::Describe(const SampleArgs& args) {
         .prompt_begin = prompt_begin,
         .output_begin = output_begin,
         .ids_end = static_cast<int32_t>(ids_.size()),
-        .logprobs_begin = static_cast<int32_t>(alternatives),
+        .logprobs_begin = static_cast<int32_t>(alternatives_),
     });
-    alternatives += static_cast<size_t>(std::max(row.num_logprobs, 0));
+    alternatives_ += static_cast<size_t>(std::max(row.num_logprobs, 0));
   }
-  return alternatives;
+}
+
+SamplePlan Sampler::Plan(std::span<const SampleRow> rows, StepStaging& staging) {
+  Describe(rows);
+  planned_ = {.rows = staging.Add(std::span<const DeviceSampleRow>(rows_)).device(),
+              .ids = staging.Add(std::span<const int32_t>(ids_)).device()};
+  return {&planned_};
 }
 
 absl::Status Sampler::Launch(CudaStream& stream, const LaunchTarget& on, const SampleArgs& args) {
-  const size_t bytes = ResultBytes(args.rows.size(), Describe(args));
+  const auto* const planned = static_cast<const Described*>(args.plan.data);
+  if (planned == nullptr) Describe(args.rows);
+  const size_t bytes = ResultBytes(args.rows.size(), alternatives_);
   const auto num_rows = static_cast<int32_t>(args.rows.size());
   const auto vocab = static_cast<int32_t>(args.logits.shape[1]);
   ASSIGN_OR_RETURN(std::byte* const work,
@@ -76,17 +88,20 @@ absl::Status Sampler::Launch(CudaStream& stream, const LaunchTarget& on, const S
   if (bytes > host_results_.size()) {
     ASSIGN_OR_RETURN(host_results_, device_.AllocateHost(std::bit_ceil(bytes)));
   }
-  ASSIGN_OR_RETURN(CallStaging::Call call,
-                   staging_.Begin(stream, CallStaging::RoomFor<DeviceSampleRow>(rows_.size()) +
-                                              CallStaging::RoomFor<int32_t>(ids_.size())));
+  const size_t room = planned == nullptr ? RoomFor(rows_.size(), ids_.size()) : 0;
+  ASSIGN_OR_RETURN(CallStaging::Call call, staging_.Begin(stream, room));
+  const Described described =
+      planned != nullptr ? *planned
+                         : Described{.rows = call.Add(std::span<const DeviceSampleRow>(rows_)),
+                                     .ids = call.Add(std::span<const int32_t>(ids_))};
   auto* const sampled = reinterpret_cast<DeviceSampledToken*>(results);
   const SampleLaunch launch = {
       .logits = args.logits.Row<const float>(0),
       .row_stride = args.logits.row_stride,
       .num_rows = num_rows,
       .vocab = vocab,
-      .rows = call.Add(std::span<const DeviceSampleRow>(rows_)),
-      .token_ids = call.Add(std::span<const int32_t>(ids_)),
+      .rows = described.rows,
+      .token_ids = described.ids,
       .scratch = work,
       .sampled = sampled,
       .top = reinterpret_cast<DeviceTokenLogprob*>(sampled + num_rows),

@@ -14,8 +14,9 @@
 
 namespace tandem::cuda {
 
-// Samples on the device: what the rows ask for goes up in one copy, the chosen tokens come back in
-// one. Thread: one at a time. `device` must outlive it.
+// Samples on the device: what the rows ask for goes up with the step's arrays where it was planned,
+// else in a copy of its own; the chosen tokens come back in one. Thread: one at a time. `device`
+// must outlive it.
 class Sampler {
  public:
   explicit Sampler(CudaDevice& device)
@@ -24,13 +25,23 @@ class Sampler {
         work_(device, "sample: scratch"),
         results_(device, "sample: results") {}
 
+  // Bytes that a plan within `limits` takes in a staging.
+  static size_t PlanBytes(const WorkLimits& limits);
+  // Without room to bring rows that were not planned.
   absl::Status Reserve(const WorkLimits& limits);
+  SamplePlan Plan(std::span<const SampleRow> rows, StepStaging& staging);
   // Returns when args.out is filled.
   absl::Status Sample(CudaStream& stream, const LaunchTarget& on, const SampleArgs& args);
 
  private:
-  // Describes the rows in rows_ and ids_; returns how many alternatives they ask for together.
-  size_t Describe(const SampleArgs& args);
+  // The rows on the device.
+  struct Described {
+    const DeviceSampleRow* rows;
+    const int32_t* ids;
+  };
+
+  // Describes the rows in rows_, ids_ and alternatives_.
+  void Describe(std::span<const SampleRow> rows);
   absl::Status Launch(CudaStream& stream, const LaunchTarget& on, const SampleArgs& args);
   absl::Status Collect(const SampleArgs& args) const;
 
@@ -41,6 +52,8 @@ class Sampler {
   DeviceBuffer host_results_;  // the same
   std::vector<DeviceSampleRow> rows_;
   std::vector<int32_t> ids_;
+  size_t alternatives_ = 0;  // that the rows ask for together
+  Described planned_ = {};
 };
 
 }  // namespace tandem::cuda

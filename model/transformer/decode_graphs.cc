@@ -16,6 +16,12 @@ int32_t DecodeGraphs::SizeFor(int32_t rows) const {
   return std::min(max_rows_, (rows + step - 1) / step * step);
 }
 
+std::vector<int32_t> DecodeGraphs::Sizes() const {
+  std::vector<int32_t> sizes = {SizeFor(1)};
+  while (sizes.back() < max_rows_) sizes.push_back(SizeFor(sizes.back() + 1));
+  return sizes;
+}
+
 DecodeGraphs::Entry& DecodeGraphs::For(int32_t size, const std::byte* pool) {
   if (pool != pool_) entries_.clear();
   pool_ = pool;

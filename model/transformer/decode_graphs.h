@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "kernels/device.h"
 
@@ -24,6 +25,8 @@ class DecodeGraphs {
 
   // The rows that a batch of `rows` is filled up to: few sizes, little filling.
   int32_t SizeFor(int32_t rows) const;
+  // All of them, rising.
+  std::vector<int32_t> Sizes() const;
   // The entry of a size. Graphs recorded with another `pool` are let go: they write there.
   Entry& For(int32_t size, const std::byte* pool);
 

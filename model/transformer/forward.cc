@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -34,6 +35,27 @@ AttentionArgs PartOf(const AttentionArgs& args, const AttentionInputs& inputs,
   return part;
 }
 
+// The matrix products of a layer and of the head. Preparing and computing must see the same.
+GemmArgs QkvProduct(const LayerWeights& w, const Activations& a) {
+  return {.x = a.normed, .weight = w.qkv, .bias = w.qkv_bias, .out = a.qkv};
+}
+GemmArgs OutputProduct(const LayerWeights& w, const Activations& a) {
+  return {.x = a.attention,
+          .weight = w.output,
+          .bias = w.output_bias,
+          .out = a.x,
+          .output = GemmOutput::kAccumulate};
+}
+GemmArgs GateUpProduct(const LayerWeights& w, const Activations& a) {
+  return {.x = a.normed, .weight = w.gate_up, .out = a.gate_up};
+}
+GemmArgs DownProduct(const LayerWeights& w, const Activations& a) {
+  return {.x = a.gated, .weight = w.down, .out = a.x, .output = GemmOutput::kAccumulate};
+}
+GemmArgs HeadProduct(const HeadWeights& w, const Activations& a, const TensorView& logits) {
+  return {.x = a.normed, .weight = w.lm_head, .out = logits};
+}
+
 }  // namespace
 
 struct Transformer::State {
@@ -48,11 +70,11 @@ struct Transformer::State {
   DeviceBuffer memory;
   Activations activations;         // views of `memory`, all rows
   std::vector<int32_t> kept_rows;  // of this step: the logit rows, each once
+  SamplePlan sample_plan;          // of this step
 
   absl::Status CheckBatch(const ForwardBatch& batch) const;
   AttentionArgs AttentionOf(const Activations& a, const KvPoolView& pool, int32_t layer) const;
-  absl::StatusOr<AttentionPlans> Plan(Stream& stream, const StepInputs& inputs,
-                                      const AttentionArgs& args);
+  absl::StatusOr<AttentionPlan> PlanChunks(const StepInputs& inputs, const KvPoolView& pool);
   absl::Status Qkv(Stream& stream, const LayerWeights& w, const StepInputs& inputs,
                    const AttentionArgs& attention, const Activations& a);
   absl::Status Attention(Stream& stream, const StepInputs& inputs, const AttentionArgs& args,
@@ -63,9 +85,13 @@ struct Transformer::State {
   absl::Status OutputAndMlp(Stream& stream, const LayerWeights& w, const Activations& a);
   absl::Status Head(Stream& stream, const Activations& a, const TensorView& logits);
   absl::Status Compute(Stream& stream, const StepInputs& inputs, std::span<const int32_t> rows,
-                       const KvPoolView& pool, const LayerStored& layer_stored);
+                       const AttentionPlan& chunks, const KvPoolView& pool,
+                       const LayerStored& layer_stored);
   bool CanRecord(const ForwardBatch& batch, const LayerStored& layer_stored) const;
-  absl::Status ComputeRecorded(Stream& stream, const ForwardBatch& batch, const KvPoolView& pool);
+  absl::Status ComputeRecorded(Stream& stream, const StepInputs& inputs, const KvPoolView& pool);
+  absl::Status PrepareProducts(int32_t rows);
+  absl::Status RecordDecodes(Stream& stream, const KvPoolView& pool, int32_t rows);
+  bool can_warm_up() const { return can_record && weights.addresses_are_fixed(); }
   absl::StatusOr<TensorView> Forward(Stream& stream, const ForwardBatch& batch,
                                      const KvPoolView& pool, const LayerStored& layer_stored);
 };
@@ -88,6 +114,10 @@ absl::Status Transformer::State::CheckBatch(const ForwardBatch& batch) const {
     return Internal("{} sequences with {} blocks; at most {} of up to {}", sequences,
                     batch.block_tables.ids.size(), limits.max_sequences,
                     limits.max_blocks_per_sequence);
+  }
+  if (!batch.sample_rows.empty() && batch.sample_rows.size() != batch.logit_rows.size()) {
+    return Internal("{} rows to sample of {} rows of logits", batch.sample_rows.size(),
+                    batch.logit_rows.size());
   }
   for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
     const int64_t floor = i == 0 ? 0 : batch.logit_rows[i - 1];
@@ -120,16 +150,12 @@ AttentionArgs Transformer::State::AttentionOf(const Activations& a, const KvPool
           .splits = limits.splits};
 }
 
-absl::StatusOr<AttentionPlans> Transformer::State::Plan(Stream& stream, const StepInputs& inputs,
-                                                        const AttentionArgs& args) {
-  AttentionPlans plans;
-  if (inputs.chunks.num_rows > 0) {
-    ASSIGN_OR_RETURN(plans.chunks, ops.PlanPrefill(stream, PartOf(args, inputs.chunks, {})));
-  }
-  if (inputs.decodes.num_rows > 0) {
-    ASSIGN_OR_RETURN(plans.decodes, ops.PlanDecode(stream, PartOf(args, inputs.decodes, {})));
-  }
-  return plans;
+// Before the upload, which takes the plan along.
+absl::StatusOr<AttentionPlan> Transformer::State::PlanChunks(const StepInputs& inputs,
+                                                             const KvPoolView& pool) {
+  if (inputs.chunks.num_rows == 0) return AttentionPlan();
+  const AttentionArgs args = AttentionOf(activations.ForRows(inputs.num_rows), pool, 0);
+  return ops.PlanPrefill(PartOf(args, inputs.chunks, {}), stage->staging());
 }
 
 // x -> normed -> q, k, v, rotated; k and v into the pool.
@@ -141,8 +167,7 @@ absl::Status Transformer::State::Qkv(Stream& stream, const LayerWeights& w,
   const int64_t dim = config.head_dim;
   RETURN_IF_ERROR(ops.RmsNorm(
       stream, {.x = a.x, .weight = w.attention_norm, .out = a.normed, .eps = config.rms_norm_eps}));
-  RETURN_IF_ERROR(
-      ops.Gemm(stream, {.x = a.normed, .weight = w.qkv, .bias = w.qkv_bias, .out = a.qkv}));
+  RETURN_IF_ERROR(ops.Gemm(stream, QkvProduct(w, a)));
   const TensorView k = Heads(a.qkv, heads * dim, kv_heads, dim);
   return ops.RopeStoreKv(stream,
                          {.q = attention.q,
@@ -209,17 +234,12 @@ absl::Status Transformer::State::RepeatLogits(Stream& stream, std::span<const in
 // x += output(attention); x += down(silu(gate(norm x)) * up(norm x)).
 absl::Status Transformer::State::OutputAndMlp(Stream& stream, const LayerWeights& w,
                                               const Activations& a) {
-  RETURN_IF_ERROR(ops.Gemm(stream, {.x = a.attention,
-                                    .weight = w.output,
-                                    .bias = w.output_bias,
-                                    .out = a.x,
-                                    .output = GemmOutput::kAccumulate}));
+  RETURN_IF_ERROR(ops.Gemm(stream, OutputProduct(w, a)));
   RETURN_IF_ERROR(ops.RmsNorm(
       stream, {.x = a.x, .weight = w.mlp_norm, .out = a.normed, .eps = config.rms_norm_eps}));
-  RETURN_IF_ERROR(ops.Gemm(stream, {.x = a.normed, .weight = w.gate_up, .out = a.gate_up}));
+  RETURN_IF_ERROR(ops.Gemm(stream, GateUpProduct(w, a)));
   RETURN_IF_ERROR(ops.SiluMul(stream, {.gate_up = a.gate_up, .out = a.gated}));
-  return ops.Gemm(stream,
-                  {.x = a.gated, .weight = w.down, .out = a.x, .output = GemmOutput::kAccumulate});
+  return ops.Gemm(stream, DownProduct(w, a));
 }
 
 absl::Status Transformer::State::Head(Stream& stream, const Activations& a,
@@ -227,19 +247,23 @@ absl::Status Transformer::State::Head(Stream& stream, const Activations& a,
   ASSIGN_OR_RETURN(const HeadWeights head, weights.Head());
   RETURN_IF_ERROR(ops.RmsNorm(
       stream, {.x = a.x, .weight = head.final_norm, .out = a.normed, .eps = config.rms_norm_eps}));
-  return ops.Gemm(stream, {.x = a.normed, .weight = head.lm_head, .out = logits});
+  return ops.Gemm(stream, HeadProduct(head, a, logits));
 }
 
 // Everything from token ids to the logits of `rows`, each row once, which stand in order at the
 // front of the logits.
 absl::Status Transformer::State::Compute(Stream& stream, const StepInputs& inputs,
-                                         std::span<const int32_t> rows, const KvPoolView& pool,
-                                         const LayerStored& layer_stored) {
+                                         std::span<const int32_t> rows, const AttentionPlan& chunks,
+                                         const KvPoolView& pool, const LayerStored& layer_stored) {
   Activations a = activations.ForRows(inputs.num_rows);
   ASSIGN_OR_RETURN(const PackedMatrix embedding, weights.Embedding());
   RETURN_IF_ERROR(
       ops.Embedding(stream, {.token_ids = inputs.token_ids, .table = embedding, .out = a.x}));
-  ASSIGN_OR_RETURN(const AttentionPlans plans, Plan(stream, inputs, AttentionOf(a, pool, 0)));
+  AttentionPlans plans = {.chunks = chunks};
+  if (inputs.decodes.num_rows > 0) {
+    const AttentionArgs args = AttentionOf(a, pool, 0);
+    ASSIGN_OR_RETURN(plans.decodes, ops.PlanDecode(stream, PartOf(args, inputs.decodes, {})));
+  }
 
   const auto logit_rows = static_cast<int64_t>(rows.size());
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
@@ -269,17 +293,16 @@ bool Transformer::State::CanRecord(const ForwardBatch& batch,
          graphs.SizeFor(batch.num_decodes) <= limits.max_logit_rows;
 }
 
-absl::Status Transformer::State::ComputeRecorded(Stream& stream, const ForwardBatch& batch,
+absl::Status Transformer::State::ComputeRecorded(Stream& stream, const StepInputs& inputs,
                                                  const KvPoolView& pool) {
-  const int32_t size = graphs.SizeFor(batch.num_decodes);
-  ASSIGN_OR_RETURN(const StepInputs inputs, stage->StageDecodes(stream, batch, size));
+  const auto size = static_cast<int32_t>(inputs.num_rows);
   DecodeGraphs::Entry& entry = graphs.For(size, pool.data);
   // Row i of the logits belongs to row i of the batch.
   const std::span<const int32_t> rows = inputs.decodes.query_starts.host().first(size);
-  if (!std::exchange(entry.warm, true)) return Compute(stream, inputs, rows, pool, nullptr);
+  if (!std::exchange(entry.warm, true)) return Compute(stream, inputs, rows, {}, pool, nullptr);
   if (entry.graph == nullptr) {
     RETURN_IF_ERROR(stream.BeginRecording());
-    const absl::Status computed = Compute(stream, inputs, rows, pool, nullptr);
+    const absl::Status computed = Compute(stream, inputs, rows, {}, pool, nullptr);
     absl::StatusOr<std::unique_ptr<Graph>> graph = stream.EndRecording();
     RETURN_IF_ERROR(computed);
     ASSIGN_OR_RETURN(entry.graph, std::move(graph));
@@ -293,15 +316,57 @@ absl::StatusOr<TensorView> Transformer::State::Forward(Stream& stream, const For
   RETURN_IF_ERROR(CheckBatch(batch));
   kept_rows.assign(batch.logit_rows.begin(), batch.logit_rows.end());
   kept_rows.erase(std::unique(kept_rows.begin(), kept_rows.end()), kept_rows.end());
-  if (CanRecord(batch, layer_stored)) {
-    RETURN_IF_ERROR(ComputeRecorded(stream, batch, pool));
+  const bool recorded = CanRecord(batch, layer_stored);
+  ASSIGN_OR_RETURN(
+      const StepInputs inputs,
+      recorded ? stage->AddDecodes(batch, graphs.SizeFor(batch.num_decodes)) : stage->Add(batch));
+  ASSIGN_OR_RETURN(const AttentionPlan chunks, PlanChunks(inputs, pool));
+  sample_plan = ops.PlanSample(batch.sample_rows, stage->staging());
+  RETURN_IF_ERROR(stage->staging().Upload(stream));
+  if (recorded) {
+    RETURN_IF_ERROR(ComputeRecorded(stream, inputs, pool));
   } else {
-    ASSIGN_OR_RETURN(const StepInputs inputs, stage->Stage(stream, batch));
-    RETURN_IF_ERROR(Compute(stream, inputs, kept_rows, pool, layer_stored));
+    RETURN_IF_ERROR(Compute(stream, inputs, kept_rows, chunks, pool, layer_stored));
   }
   const TensorView all = Rows(activations.logits, 0, std::ssize(batch.logit_rows));
   RETURN_IF_ERROR(RepeatLogits(stream, batch.logit_rows, all));
   return all;
+}
+
+// All layers are of one shape, and weights begin at addresses that are as round.
+absl::Status Transformer::State::PrepareProducts(int32_t rows) {
+  const Activations a = activations.ForRows(rows);
+  ASSIGN_OR_RETURN(const LayerWeights w, weights.Layer(0));
+  for (const GemmArgs& product :
+       {QkvProduct(w, a), OutputProduct(w, a), GateUpProduct(w, a), DownProduct(w, a)}) {
+    RETURN_IF_ERROR(ops.PrepareGemm(product));
+  }
+  if (rows > limits.max_logit_rows) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const HeadWeights head, weights.Head());
+  return ops.PrepareGemm(HeadProduct(head, a, Rows(a.logits, 0, rows)));
+}
+
+// Twice: as it is, then recorded.
+absl::Status Transformer::State::RecordDecodes(Stream& stream, const KvPoolView& pool,
+                                               int32_t rows) {
+  const auto count = static_cast<size_t>(rows);
+  const std::vector<int32_t> zeros(count + 1);
+  const std::vector<int64_t> not_stored(count, -1);
+  std::vector<int32_t> rising(count + 1);
+  std::iota(rising.begin(), rising.end(), 0);
+  const std::span<const int32_t> none(zeros.data(), count);
+  const ForwardBatch batch = {.token_ids = none,
+                              .positions = none,
+                              .slots = not_stored,
+                              .query_starts = rising,
+                              .context_lens = none,
+                              .block_tables = {.ids = {}, .starts = zeros},
+                              .num_decodes = rows,
+                              .logit_rows = std::span(rising).first(count)};
+  for (int pass = 0; pass < 2; ++pass) {
+    RETURN_IF_ERROR(Forward(stream, batch, pool, nullptr).status());
+  }
+  return stream.Synchronize();
 }
 
 Transformer::Transformer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -326,7 +391,8 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
                    .max_total_tokens = int64_t{limits.max_sequences} * limits.max_context_tokens,
                    .splits = limits.splits}));
   ASSIGN_OR_RETURN(RopeTable rope, RopeTable::Create(config, limits.max_context_tokens, device));
-  ASSIGN_OR_RETURN(std::unique_ptr<InputStage> stage, InputStage::Create(limits, device));
+  ASSIGN_OR_RETURN(std::unique_ptr<InputStage> stage,
+                   InputStage::Create(limits, ops.PlanBytes(), device));
   const Activations::Sizes sizes = {.tokens = limits.max_tokens,
                                     .logit_rows = limits.max_logit_rows,
                                     .dtype = ops.ActivationType(config.dtype)};
@@ -334,16 +400,17 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
   Activations::Carve(config, sizes, counter);
   ASSIGN_OR_RETURN(DeviceBuffer memory, device.Allocate(counter.highest()));
   Carver carver(memory.data());
-  std::unique_ptr<State> state(new State{.config = config,
-                                         .limits = limits,
-                                         .weights = weights,
-                                         .ops = ops,
-                                         .rope = std::move(rope),
-                                         .stage = std::move(stage),
-                                         .graphs = DecodeGraphs(limits.max_logit_rows),
-                                         .can_record = device.can_record_graphs(),
-                                         .memory = std::move(memory),
-                                         .activations = Activations::Carve(config, sizes, carver)});
+  std::unique_ptr<State> state(
+      new State{.config = config,
+                .limits = limits,
+                .weights = weights,
+                .ops = ops,
+                .rope = std::move(rope),
+                .stage = std::move(stage),
+                .graphs = DecodeGraphs(std::min(limits.max_logit_rows, limits.max_tokens)),
+                .can_record = device.can_record_graphs(),
+                .memory = std::move(memory),
+                .activations = Activations::Carve(config, sizes, carver)});
   return std::unique_ptr<Transformer>(new Transformer(std::move(state)));
 }
 
@@ -351,6 +418,28 @@ absl::StatusOr<TensorView> Transformer::Forward(Stream& stream, const ForwardBat
                                                 const KvPoolView& pool,
                                                 const LayerStored& layer_stored) {
   return state_->Forward(stream, batch, pool, layer_stored);
+}
+
+SamplePlan Transformer::sample_plan() const { return state_->sample_plan; }
+
+const Transformer::Limits& Transformer::limits() const { return state_->limits; }
+
+bool Transformer::can_warm_up() const { return state_->can_warm_up(); }
+
+bool Transformer::weights_loaded() const { return state_->weights.loaded(); }
+
+absl::Status Transformer::PrepareProducts() {
+  const int32_t most = state_->limits.max_tokens;
+  for (int32_t rows = 1; rows <= std::min(most, kPreparedRows); ++rows) {
+    RETURN_IF_ERROR(state_->PrepareProducts(rows));
+  }
+  return most > kPreparedRows ? state_->PrepareProducts(most) : absl::OkStatus();
+}
+
+std::vector<int32_t> Transformer::decode_sizes() const { return state_->graphs.Sizes(); }
+
+absl::Status Transformer::RecordDecodes(Stream& stream, const KvPoolView& pool, int32_t size) {
+  return state_->RecordDecodes(stream, pool, size);
 }
 
 }  // namespace tandem

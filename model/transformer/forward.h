@@ -27,6 +27,8 @@ struct ForwardBatch {
   // [R] rows of T whose logits are wanted, rising; one that repeats is computed once and given as
   // often, since sampling changes the logits.
   std::span<const int32_t> logit_rows;
+  // [R] how they will be sampled: goes up in the step's one copy. Empty: Ops::Sample brings it.
+  std::span<const SampleRow> sample_rows;
 };
 
 // Called on the forward thread when K and V of `layer` for all tokens of the batch are in the pool:
@@ -35,8 +37,9 @@ using LayerStored = std::function<void(int32_t layer)>;
 
 // One decoder-only transformer, one straight line from token ids to logits. Owns the activations,
 // allocated once for `max_tokens` rows and `max_logit_rows` rows of logits. A batch of decodes
-// alone is filled up to one of a few sizes and, where the device can, run as a graph recorded the
-// second time that size came. Thread: engine. The parts passed in must outlive it.
+// alone is filled up to one of a few sizes and, where the device can, run as a graph: one recorded
+// by RecordDecodes, or else the second time that size came. Thread: engine. The parts passed in
+// must outlive it.
 class Transformer {
  public:
   struct Limits {
@@ -48,6 +51,10 @@ class Transformer {
     SplitMode splits = SplitMode::kBalanced;
   };
 
+  // More rows than that, but for the most that a step has, are rare enough for the backend to
+  // choose when they come; the bound keeps a start short.
+  static constexpr int32_t kPreparedRows = 2048;
+
   static absl::StatusOr<std::unique_ptr<Transformer>> Create(const ModelConfig& config,
                                                              WeightStore& weights, Device& device,
                                                              Ops& ops, const Limits& limits);
@@ -57,6 +64,23 @@ class Transformer {
   // scratch of sampling) until the next call.
   absl::StatusOr<TensorView> Forward(Stream& stream, const ForwardBatch& batch,
                                      const KvPoolView& pool, const LayerStored& layer_stored);
+  // Of the sample_rows of the latest batch, until the next call.
+  SamplePlan sample_plan() const;
+
+  const Limits& limits() const;
+  // What passes would otherwise do once each can be done ahead, by the two functions below, unless
+  // the device records nothing or weights move. These wait for weights that are not loaded yet.
+  bool can_warm_up() const;
+  // Whether they, and a pass, would not wait.
+  bool weights_loaded() const;
+  // Has the backend choose how it computes the products of up to kPreparedRows rows, and of as many
+  // as a step has at most.
+  absl::Status PrepareProducts();
+  // The sizes that decodes are filled up to, rising.
+  std::vector<int32_t> decode_sizes() const;
+  // Runs and records a pass of `size` decodes, whose rows store nothing and see nothing: `pool` is
+  // neither read nor written. Returns when it has ended.
+  absl::Status RecordDecodes(Stream& stream, const KvPoolView& pool, int32_t size);
 
  private:
   struct State;

@@ -79,6 +79,10 @@ class ResidentWeights final : public WeightStore {
   }
 
   bool addresses_are_fixed() const override { return true; }
+  bool loaded() const override {
+    absl::MutexLock lock(&mutex_);
+    return num_packed_ == layers_.size() + 2 || !failure_.ok();
+  }
   int64_t resident_bytes() const override { return static_cast<int64_t>(buffer_.size()); }
 
  private:
@@ -134,7 +138,7 @@ class ResidentWeights final : public WeightStore {
   const PackedMatrix embedding_;
   std::vector<LayerWeights> layers_;
   HeadWeights head_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   size_t num_packed_ ABSL_GUARDED_BY(mutex_) = 0;  // groups
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);

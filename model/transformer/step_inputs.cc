@@ -32,21 +32,16 @@ std::span<const T> FilledUp(std::span<const T> from, size_t size, T filler, std:
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<InputStage>> InputStage::Create(const Transformer::Limits& limits,
-                                                               Device& device) {
+                                                               size_t plan_bytes, Device& device) {
   ASSIGN_OR_RETURN(std::unique_ptr<StepStaging> staging,
-                   StepStaging::Create(device, CapacityBytes(limits)));
+                   StepStaging::Create(device, CapacityBytes(limits) + plan_bytes));
   std::unique_ptr<InputStage> stage(new InputStage(std::move(staging)));
   stage->decode_starts_.resize(static_cast<size_t>(limits.max_tokens) + 1);
   std::iota(stage->decode_starts_.begin(), stage->decode_starts_.end(), 0);
   return stage;
 }
 
-absl::StatusOr<StepInputs> InputStage::Stage(Stream& stream, const ForwardBatch& batch) {
-  return StageArrays(stream, batch);
-}
-
-absl::StatusOr<StepInputs> InputStage::StageDecodes(Stream& stream, const ForwardBatch& batch,
-                                                    int64_t num_rows) {
+absl::StatusOr<StepInputs> InputStage::AddDecodes(const ForwardBatch& batch, int64_t num_rows) {
   const auto rows = static_cast<size_t>(num_rows);
   const int32_t end = batch.block_tables.starts.back();
   ForwardBatch filled = batch;
@@ -58,11 +53,12 @@ absl::StatusOr<StepInputs> InputStage::StageDecodes(Stream& stream, const Forwar
       FilledUp<int32_t>(batch.block_tables.starts.host(), rows + 1, end, table_starts_);
   filled.query_starts = std::span<const int32_t>(decode_starts_).first(rows + 1);
   filled.num_decodes = static_cast<int32_t>(num_rows);
-  return StageArrays(stream, filled);
+  return Add(filled);
 }
 
-// The block ids come last: they alone differ in length among batches of as many sequences.
-absl::StatusOr<StepInputs> InputStage::StageArrays(Stream& stream, const ForwardBatch& batch) {
+// The block ids come last: they alone differ in length among batches of as many sequences. Behind
+// them is no array that a recorded pass reads.
+absl::StatusOr<StepInputs> InputStage::Add(const ForwardBatch& batch) {
   const auto decodes = static_cast<size_t>(batch.num_decodes);
   const size_t chunks = batch.context_lens.size() - decodes;
   RETURN_IF_ERROR(staging_->Begin());
@@ -78,7 +74,6 @@ absl::StatusOr<StepInputs> InputStage::StageArrays(Stream& stream, const Forward
   BlockTables tables;
   tables.starts = staging_->Add(batch.block_tables.starts.host());
   tables.ids = staging_->Add(batch.block_tables.ids.host());
-  RETURN_IF_ERROR(staging_->Upload(stream));
 
   const int64_t chunk_rows = batch.query_starts[chunks];
   inputs.chunks = {.first_row = 0,

@@ -31,24 +31,26 @@ struct StepInputs {
   AttentionInputs decodes;
 };
 
-// Brings the arrays of a batch to the device in one copy. What it returns is valid until the next
-// call, as long as the batch's own arrays are.
+// Gathers the arrays of a batch, and what else the step needs on the device, for one copy. What it
+// returns is valid until the next call, as long as the batch's own arrays are.
 // Thread: engine. `device` must outlive it.
 class InputStage {
  public:
-  // For batches within `limits`.
+  // For batches within `limits`, and `plan_bytes` that are added to staging().
   static absl::StatusOr<std::unique_ptr<InputStage>> Create(const Transformer::Limits& limits,
-                                                            Device& device);
+                                                            size_t plan_bytes, Device& device);
 
-  absl::StatusOr<StepInputs> Stage(Stream& stream, const ForwardBatch& batch);
+  // Begin the next step with the arrays of its batch; kernels find them once staging() has been
+  // uploaded. Errors as StepStaging::Begin.
+  absl::StatusOr<StepInputs> Add(const ForwardBatch& batch);
   // Of a batch of decodes alone: filled up to `num_rows` rows that store nothing and see nothing.
   // For equal num_rows all arrays lie at the same addresses in every step.
-  absl::StatusOr<StepInputs> StageDecodes(Stream& stream, const ForwardBatch& batch,
-                                          int64_t num_rows);
+  absl::StatusOr<StepInputs> AddDecodes(const ForwardBatch& batch, int64_t num_rows);
+  // Takes what else the step needs.
+  StepStaging& staging() { return *staging_; }
 
  private:
   explicit InputStage(std::unique_ptr<StepStaging> staging) : staging_(std::move(staging)) {}
-  absl::StatusOr<StepInputs> StageArrays(Stream& stream, const ForwardBatch& batch);
 
   std::unique_ptr<StepStaging> staging_;
   std::vector<int32_t> decode_starts_;  // 0, 1, 2, ...: one query row each

@@ -24,6 +24,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::string kModel = TANDEM_SOURCE_DIR "/models/sample";
+// Steps of each size that decodes are filled up to run at the start, which takes long on this GPU.
+const std::string kFewSizes = "--max-sequences=8";
 
 // Both streams of the command, which must end by itself.
 CommandResult Ended(const std::string& command) {
@@ -47,7 +49,7 @@ TEST(EmulatedDaemonTest, ServesWhatTransformersSays) {
                        .prefill = 0,
                        .decode = 0,
                        .unified = 1,
-                       .worker_flags = {"--device=cuda:0", "--batch-invariant"}});
+                       .worker_flags = {"--device=cuda:0", "--batch-invariant", kFewSizes}});
   cluster.WaitFor("the status names the device", [](const v1::GetStatusResponse& status) {
     const v1::WorkerStatus* worker = FindWorker(status, "unified-0");
     return worker != nullptr && worker->device() == "cuda:0";
@@ -63,11 +65,12 @@ TEST(EmulatedDaemonTest, ServesWhatTransformersSays) {
 }
 
 TEST(EmulatedDaemonTest, TwoWorkersShareTheDevice) {
-  TestCluster cluster({.binary = TANDEM_EMULATED_BINARY,
-                       .prefill = 0,
-                       .decode = 0,
-                       .unified = 2,
-                       .worker_flags = {"--device=cuda", "--device-memory-fraction=0.45"}});
+  TestCluster cluster(
+      {.binary = TANDEM_EMULATED_BINARY,
+       .prefill = 0,
+       .decode = 0,
+       .unified = 2,
+       .worker_flags = {"--device=cuda", "--device-memory-fraction=0.45", kFewSizes}});
   for (int i = 0; i < 4; ++i) {
     const Outcome outcome = Ask(cluster.client(), TextRequest("It was a", v1::ROUTE_UNIFIED, 4));
     EXPECT_TRUE(outcome.status.ok()) << outcome.status;
@@ -75,7 +78,7 @@ TEST(EmulatedDaemonTest, TwoWorkersShareTheDevice) {
 }
 
 TEST(EmulatedDaemonTest, UpStartsOneUnifiedWorker) {
-  auto up = ChildProcess::Start({"up", "--device=cuda", "--port=0", "--model=" + kModel},
+  auto up = ChildProcess::Start({"up", "--device=cuda", "--port=0", "--model=" + kModel, kFewSizes},
                                 TANDEM_EMULATED_BINARY);
   ASSERT_TRUE(up.ok()) << up.status();
   Client client(up->TakeReadyLine());
@@ -137,7 +140,7 @@ void ExpectHandoffsAsTransformersSays(const std::string& transport,
        .decode = 1,
        .unified = 0,
        .worker_flags = {"--device=cuda:0", "--batch-invariant", "--device-memory-fraction=0.45",
-                        "--kv-transport=" + transport},
+                        "--kv-transport=" + transport, kFewSizes},
        .prefill_flags = std::move(prefill_flags),
        .decode_flags = std::move(decode_flags)});
   constexpr size_t kTokens = 16;
@@ -169,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, EmulatedHandoffTest,
 
 TEST(EmulatedDaemonTest, UpStartsTheWorkersThatItIsAskedFor) {
   auto up = ChildProcess::Start({"up", "--device=cuda", "--prefill=1", "--decode=1", "--unified=0",
-                                 "--port=0", "--model=" + kModel},
+                                 "--port=0", "--model=" + kModel, kFewSizes},
                                 TANDEM_EMULATED_BINARY);
   ASSERT_TRUE(up.ok()) << up.status();
   Client client(up->TakeReadyLine());

@@ -153,6 +153,13 @@ extern "C" int simt_queue_polled(cudaStream_t stream, int (*poll)(void*), void (
   return machine.QueuePolled(stream, [poll, owned] { return poll(owned.get()) != 0; });
 }
 
+// The library was asked how to compute something (fake_cublaslt.cc).
+extern "C" void simt_note_heuristic() {
+  Machine& machine = TheMachine();
+  std::lock_guard lock(machine.mutex);
+  ++machine.counters.heuristics;
+}
+
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
   Machine& machine = TheMachine();
   std::lock_guard lock(machine.mutex);

@@ -155,24 +155,19 @@ AttentionOutput AttentionOpsTest::Run(const AttentionProblem& p, const Attention
   if (run.mass_blocks > 0) {
     args.block_mass = Tensor(mass, {batch.num_sequences(), p.shape.kv_heads, run.mass_blocks});
   }
-  std::unique_ptr<StepStaging> staging;
+  const std::unique_ptr<StepStaging> staging = StepStaging::Create(device(), 1 << 20).value();
+  EXPECT_TRUE(staging->Begin().ok());
   if (run.staged) {
-    staging = StepStaging::Create(device(), 1 << 20).value();
-    EXPECT_TRUE(staging->Begin().ok());
     const auto stage = [&](StagedSpan<int32_t>& array) { array = staging->Add(array.host()); };
     stage(args.query_starts);
     stage(args.context_lens);
     stage(args.block_tables.ids);
     stage(args.block_tables.starts);
-    EXPECT_TRUE(staging->Upload(stream()).ok());
   }
   const bool prefill = run.op == AttentionOp::kPrefill;
-  if (run.planned) {
-    const absl::StatusOr<AttentionPlan> plan =
-        prefill ? ops().PlanPrefill(stream(), args) : ops().PlanDecode(stream(), args);
-    EXPECT_TRUE(plan.ok()) << plan.status();
-    args.plan = *plan;
-  }
+  if (run.planned && prefill) args.plan = ops().PlanPrefill(args, *staging).value();
+  EXPECT_TRUE(staging->Upload(stream()).ok());
+  if (run.planned && !prefill) args.plan = ops().PlanDecode(stream(), args).value();
   const absl::Status status =
       prefill ? ops().AttentionPrefill(stream(), args) : ops().AttentionDecode(stream(), args);
   EXPECT_TRUE(status.ok()) << status;
