@@ -26,6 +26,7 @@ constexpr uint32_t kCutsBeforeThePause = 2;
 constexpr milliseconds kWithinThePause(100);
 // Of two small pools each has room for one long request: two wait.
 constexpr int kFillers = 4;
+constexpr int32_t kFillersThatWait = 2;
 constexpr int32_t kLayers = 6;
 constexpr int32_t kBlockTokens = 16;
 
@@ -86,21 +87,33 @@ FrameAction::Kind ActionOf(FaultKind kind) {
   }
 }
 
-// How much of what the moment is about is at a worker.
-int32_t Concerned(const v1::WorkerStatus& worker, Moment moment) {
+// What is at a worker.
+int64_t BusyWith(const v1::WorkerStatus& worker) {
   const v1::HandoffUse& handoffs = worker.handoffs();
-  const int32_t moving = handoffs.sending() + handoffs.reservations();
-  const int32_t busy = worker.running() + worker.waiting();
-  switch (moment) {
-    case Moment::kWaiting:
-      return handoffs.waiting_reservations();
-    case Moment::kMoving:
-      return moving;
-    case Moment::kIdle:
-      return busy + moving + handoffs.waiting_reservations() == 0 ? 1 : 0;
+  return worker.running() + worker.waiting() + handoffs.sending() + handoffs.reservations() +
+         handoffs.waiting_reservations();
+}
+
+// What grows by one when a worker is given a request, and does not fall when it has done its part.
+int64_t Given(const v1::WorkerStatus& worker, const FaultRow& row) {
+  const v1::HandoffUse& handoffs = worker.handoffs();
+  if (row.moment == Moment::kWaiting) return handoffs.waiting_reservations();
+  switch (row.target) {
+    case FaultTarget::kPrefill:
+      return static_cast<int64_t>(handoffs.sent()) + handoffs.sending();
+    case FaultTarget::kDecode:
+      return static_cast<int64_t>(handoffs.received()) + handoffs.reservations();
     default:
-      return busy;
+      return static_cast<int64_t>(worker.requests_finished()) + worker.running() + worker.waiting();
   }
+}
+
+// By how much that grew at a worker; nothing of one that is not in both.
+int64_t Grown(const v1::GetStatusResponse& before, const v1::GetStatusResponse& now,
+              const std::string& name, const FaultRow& row) {
+  const v1::WorkerStatus* was = FindWorker(before, name);
+  const v1::WorkerStatus* is = FindWorker(now, name);
+  return was == nullptr || is == nullptr ? 0 : Given(*is, row) - Given(*was, row);
 }
 
 // Requests that wait for room at any decode worker.
@@ -174,6 +187,7 @@ void EventRunner::Submit(Running& running, const std::function<void()>& before,
 void EventRunner::Send(Running& running) {
   running.ticket = desk_.Set(TriggerOf(running));
   running.sent = std::chrono::steady_clock::now();
+  running.before = fleet_.status().latest();
   running.call = std::make_unique<GenerateCall>(*stub_, running.request, running.timeout,
                                                 [this] { desk_.Nudge(); });
   running.to_cancel = running.call.get();
@@ -227,7 +241,7 @@ FrameAction EventRunner::Act(Running& running, const ObservedFrame& frame, size_
   const FaultRow& row = running.event.row;
   running.proxy = proxy;
   running.connection = frame.connection;
-  running.member = Choose(running, frame, proxy);
+  running.member = Choose(running, proxy, frame.sender_port);
   running.did = true;
   if (row.moment == Moment::kDraining) return {.kind = FrameAction::Kind::kHoldInside};
   if (row.kind == FaultKind::kDeadline) return {.kind = FrameAction::Kind::kHold};
@@ -274,9 +288,10 @@ bool EventRunner::RunWhileHeld(Running& running, FaultTarget held) {
   bool came_about = false;
   std::unique_ptr<RoleHold> hold;  // not while others wait for the answers of those workers
   const auto before = [&] { hold = std::make_unique<RoleHold>(fleet_.members(held)); };
-  const auto is_reserved = [](const v1::GetStatusResponse& status) {
-    return std::ranges::any_of(status.workers(), [](const v1::WorkerStatus& worker) {
-      return worker.handoffs().reservations() > 0;
+  const auto is_reserved = [&](const v1::GetStatusResponse& status) {
+    const FaultRow at_decode = {.target = FaultTarget::kDecode, .moment = Moment::kQueued};
+    return std::ranges::any_of(fleet_.members(FaultTarget::kDecode), [&](const auto* member) {
+      return Grown(*running.before, status, member->name(), at_decode) > 0;
     });
   };
   Submit(running, before, [&] {
@@ -331,7 +346,7 @@ std::vector<std::unique_ptr<EventRunner::Running>> EventRunner::FillPools(const 
   }
   const uint64_t sent = sent_;
   AwaitStatus([sent](const v1::GetStatusResponse& status) {
-    return status.requests_total() >= sent && Waiting(status) > 0;
+    return status.requests_total() >= sent && Waiting(status) >= kFillersThatWait;
   });
   return fillers;
 }
@@ -399,7 +414,7 @@ bool EventRunner::RunWhileDecoding(Running& running) {
 
 // The request comes when it is done already, and must not be lost at such a worker.
 bool EventRunner::RunWhileIdle(Running& running) {
-  FleetMember* const member = Choose(running);
+  FleetMember* const member = ChooseIdle(running);
   const bool acted = member != nullptr && member->Disturb(running.event.row.kind, running.pause);
   Submit(running);
   return acted;
@@ -414,31 +429,48 @@ bool EventRunner::ActOnCall(Running& running) {
     return true;
   }
   FleetMember* const member = Choose(running);
+  running.guessed = member;
   return member != nullptr && member->Disturb(running.event.row.kind, running.pause);
 }
 
-FleetMember* EventRunner::Choose(const Running& running, const ObservedFrame& frame,
-                                 size_t proxy) const {
+FleetMember* EventRunner::Choose(const Running& running, size_t proxy, uint16_t sender_port) const {
   const std::vector<FleetMember*> members = fleet_.members(running.event.row.target);
   if (running.event.row.target == FaultTarget::kDecode) return members[proxy];
   for (FleetMember* member : members) {
-    if (OwnsSocket(member->pid(), frame.sender_port)) return member;
+    if (OwnsSocket(member->pid(), sender_port)) return member;
   }
   return nullptr;
 }
 
-FleetMember* EventRunner::Choose(const Running& running) const {
-  const Moment moment = running.event.row.moment;
+FleetMember* EventRunner::ChooseIdle(const Running& running) const {
   const auto status = fleet_.status().latest();
-  const auto concerned = [&](const FleetMember* member) {
+  for (FleetMember* member : fleet_.members(running.event.row.target)) {
     const v1::WorkerStatus* worker = FindWorker(*status, member->name());
-    return worker == nullptr ? 0 : Concerned(*worker, moment);
+    if (worker != nullptr && BusyWith(*worker) == 0) return member;
+  }
+  return nullptr;
+}
+
+// A frame of it tells; else a worker that was given something since it was sent; else, while those
+// that were given it do not report, the one that had the least to do: the router's rule.
+FleetMember* EventRunner::Choose(const Running& running) const {
+  const FaultRow& row = running.event.row;
+  const auto way = desk_.WayOf(running.ticket);
+  if (way && row.target != FaultTarget::kUnified) {
+    return Choose(running, way->proxy, way->sender_port);
+  }
+  const auto status = fleet_.status().latest();
+  const std::vector<FleetMember*> members = fleet_.members(row.target);
+  const auto grown = [&](const FleetMember* member) {
+    return Grown(*running.before, *status, member->name(), row);
   };
-  const std::vector<FleetMember*> members = fleet_.members(running.event.row.target);
-  FleetMember* const most = *std::ranges::max_element(members, {}, concerned);
-  // Of one that decodes the latest report may not tell yet.
-  const bool may_be_none = moment != Moment::kWaiting && moment != Moment::kIdle;
-  return may_be_none || concerned(most) > 0 ? most : nullptr;
+  FleetMember* const most = *std::ranges::max_element(members, {}, grown);
+  if (grown(most) > 0) return most;
+  if (row.moment == Moment::kWaiting) return nullptr;
+  return *std::ranges::min_element(members, {}, [&](const FleetMember* member) {
+    const v1::WorkerStatus* worker = FindWorker(*running.before, member->name());
+    return worker == nullptr ? std::numeric_limits<int64_t>::max() : BusyWith(*worker);
+  });
 }
 
 bool EventRunner::AwaitAccepted() const {

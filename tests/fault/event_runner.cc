@@ -18,8 +18,6 @@ using std::chrono::seconds;
 constexpr seconds kTimeout(60);
 // Of those that shall expire.
 constexpr milliseconds kShortTimeout(1500);
-// A call ends with its deadline, and what the system needs to say so.
-constexpr seconds kGrace(2);
 
 // The whole of `told`, or a beginning of it.
 bool IsPrefix(const std::vector<int32_t>& part, const std::vector<int32_t>& whole) {
@@ -87,15 +85,26 @@ bool EventRunner::Run(const FaultEvent& event) {
   desk_.Take(running.ticket);
   Check(running);
   const bool expires = running.is(FaultKind::kDeadline);
-  return came_about && (!expires || absl::IsDeadlineExceeded(running.call->status()));
+  if (expires && !absl::IsDeadlineExceeded(running.call->status())) return false;
+  return came_about && HadTheWorker(running);
+}
+
+// Whether the answer shows that the request was at the worker that was chosen by the status: it
+// lost a worker where it had to, or names that one and none before.
+bool EventRunner::HadTheWorker(const Running& running) {
+  const GenerateCall& call = *running.call;
+  if (running.guessed == nullptr || !call.status().ok()) return true;
+  const Generation& answer = call.generation();
+  if (answer.summary.usage().resumes() > 0) return true;
+  if (MustResume(running.event.row)) return false;
+  return std::ranges::any_of(answer.choices, [&running](const Generation::Choice& choice) {
+    const std::string& name = running.guessed->name();
+    return choice.finish.prefill_worker() == name || choice.finish.decode_worker() == name;
+  });
 }
 
 void EventRunner::Check(const Running& running) {
   const GenerateCall& call = *running.call;
-  if (call.took() > running.timeout + kGrace) {
-    Found(running, fmt::format("ended {:.0f} ms after it began, past its deadline",
-                               ToMilliseconds(call.took())));
-  }
   const std::string mismatch = Mismatch(running);
   const absl::Status& status = call.status();
   const bool was_cancelled = running.MayBeCancelled() && absl::IsCancelled(status);

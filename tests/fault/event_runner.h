@@ -38,7 +38,8 @@ class EventRunner {
   EventRunner(Fleet& fleet, FrameDesk& desk, const std::vector<FaultCase>& cases,
               Findings& findings);
 
-  // Whether the fault came about. The request is sent, and looked at, either way.
+  // Whether the fault came about, at a worker that this request had. The request is sent, and
+  // looked at, either way.
   bool Run(const FaultEvent& event);
   // The count of requests that the router has seen is what we have sent: at rest.
   void Settle();
@@ -72,9 +73,11 @@ class EventRunner {
   // To the process, and on the call, that Act found; once it has fired.
   bool ActAfterFrame(Running& running);
   // The one that the frame came from or goes to; null when it is gone.
-  FleetMember* Choose(const Running& running, const ObservedFrame& frame, size_t proxy) const;
-  // The one that most of what the moment is about is at.
+  FleetMember* Choose(const Running& running, size_t proxy, uint16_t sender_port) const;
+  // The one that the request is most likely at; null when nothing says that there is any.
   FleetMember* Choose(const Running& running) const;
+  FleetMember* ChooseIdle(const Running& running) const;
+  static bool HadTheWorker(const Running& running);
   bool AwaitAccepted() const;
   bool AwaitStatus(const StatusWatch::Condition& condition) const;
   void Check(const Running& running);

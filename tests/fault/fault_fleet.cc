@@ -127,7 +127,9 @@ bool FleetMember::Disturb(FaultKind kind, Duration pause) {
   pause_ = pause;
   if (kind == FaultKind::kKill) process_->Signal(SIGKILL);
   if (kind == FaultKind::kLeave) process_->Signal(SIGTERM);
-  if (kind == FaultKind::kPause || kind == FaultKind::kStop) AddStop();
+  if (kind == FaultKind::kPause || kind == FaultKind::kStop || kind == FaultKind::kReplace) {
+    AddStop();
+  }
   return true;
 }
 
@@ -158,8 +160,15 @@ void FleetMember::RemoveStop() {
   if (--stops_ == 0) process_->Signal(SIGCONT);
 }
 
+// Once it is whole again: before, it cannot be disturbed.
+void FleetMember::SetUp() {
+  absl::MutexLock lock(&mutex_);
+  state_ = State::kUp;
+}
+
 void FleetMember::Run() {
   Start();
+  SetUp();
   while (true) {
     const auto woken = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
       return state_ == State::kDisturbed || ending_;
@@ -178,10 +187,10 @@ void FleetMember::Run() {
     }
     if (disturbed) {
       Recover(kind, began, pause);
-      absl::MutexLock lock(&mutex_);
-      state_ = State::kUp;
+      SetUp();
     } else if (EndedByItself()) {
       Start();
+      SetUp();
     }
   }
   EndedByItself();
@@ -240,8 +249,6 @@ void FleetMember::Start() {
     stops_ = 0;
   }
   AwaitAlive();
-  absl::MutexLock lock(&mutex_);
-  state_ = State::kUp;
 }
 
 void FleetMember::AwaitAlive() {
@@ -292,12 +299,41 @@ void FleetMember::Recover(FaultKind kind, TimePoint began, Duration pause) {
     RecoverFromLeave(began);
   } else if (kind == FaultKind::kFreeze) {
     RecoverFromFreeze(Now());
+  } else if (kind == FaultKind::kReplace) {
+    RecoverFromReplace(pause);
   }
 }
 
-// One that does not end is killed: what it was doing is found.
 void FleetMember::RecoverFromLeave(TimePoint began) {
-  const pid_t child = pid();
+  AwaitLeft(pid());
+  AddLoss(&LossTimes::leave_ms, Now() - began);
+  Start();
+}
+
+// The first is frozen while the other comes into its place. Half of them speak again: nobody may
+// listen.
+void FleetMember::RecoverFromReplace(Duration pause) {
+  const pid_t first = pid();
+  Start();
+  if (pause >= kLongPause) {
+    kill(first, SIGCONT);
+    std::this_thread::sleep_for(pause);  // the fault itself
+    kill(first, SIGTERM);
+    AwaitLeft(first);
+  } else {
+    kill(first, SIGKILL);
+    waitpid(first, nullptr, 0);
+  }
+  const auto status = context_.status.latest();
+  const v1::WorkerStatus* worker = FindWorker(*status, name_);
+  if (worker == nullptr || worker->pid() != pid()) {
+    context_.findings.Add(fmt::format("{} (pid {}) lost its name to the one before (pid {}): {}",
+                                      name_, pid(), first, Seen(*status, name_)));
+  }
+}
+
+// One that was told to leave and does not end is killed: what it was doing is found.
+void FleetMember::AwaitLeft(pid_t child) {
   if (!AwaitExit(child, kLeftWithin)) {
     context_.findings.Add(fmt::format("{} (pid {}) did not end within {} s of SIGTERM: {}", name_,
                                       child, kLeftWithin.count(),
@@ -306,12 +342,10 @@ void FleetMember::RecoverFromLeave(TimePoint began) {
   }
   int status = 0;
   waitpid(child, &status, 0);
-  AddLoss(&LossTimes::leave_ms, Now() - began);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     context_.findings.Add(fmt::format("{} (pid {}) ended after SIGTERM with wait status {:#x}",
                                       name_, child, static_cast<unsigned>(status)));
   }
-  Start();
 }
 
 void FleetMember::RecoverFromStop(TimePoint began) {

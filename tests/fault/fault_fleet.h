@@ -65,7 +65,8 @@ class FleetMember {
 
   // Does it at once, unless one is still being recovered from; whether it did. kFreeze neither
   // while the worker is held. kPause lasts for `pause`; after kKill of at least kLongPause it is
-  // started again only once it was missed. Never blocks.
+  // started again only once it was missed; after kReplace of at least kLongPause it lives on for so
+  // long beside the other. Never blocks.
   bool Disturb(FaultKind kind, Duration pause);
   // SIGSTOP from the first Hold to the last Unhold, of the process that Hold returns: 0, and
   // without effect, while the worker is down.
@@ -81,10 +82,13 @@ class FleetMember {
 
   void Run();
   void Start();
+  void SetUp();
   void Recover(FaultKind kind, TimePoint began, Duration pause);
   void RecoverFromStop(TimePoint began);
   void RecoverFromFreeze(TimePoint began);
   void RecoverFromLeave(TimePoint began);
+  void RecoverFromReplace(Duration pause);
+  void AwaitLeft(pid_t child);
   void AddLoss(std::vector<double> LossTimes::*times, Duration took);
   // Until the router has given the worker up; counts how long that took.
   void AwaitNoticed(TimePoint began, Duration bound, std::vector<double> LossTimes::*times);

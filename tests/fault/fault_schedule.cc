@@ -51,6 +51,13 @@ void AddUnifiedRows(Rows& rows) {
   AddProcessRows(rows, FaultTarget::kUnified, Moment::kDecoding);
 }
 
+void AddReplaceRows(Rows& rows) {
+  for (const FaultTarget target :
+       {FaultTarget::kPrefill, FaultTarget::kDecode, FaultTarget::kUnified}) {
+    rows.push_back({FaultKind::kReplace, target, Moment::kDecoding});
+  }
+}
+
 void AddFreezeRows(Rows& rows) {
   for (const FaultTarget target :
        {FaultTarget::kPrefill, FaultTarget::kDecode, FaultTarget::kUnified}) {
@@ -89,6 +96,8 @@ std::string_view Name(FaultKind kind) {
       return "leave";
     case FaultKind::kFreeze:
       return "freeze";
+    case FaultKind::kReplace:
+      return "replace";
     case FaultKind::kCancel:
       return "cancel";
     case FaultKind::kDeadline:
@@ -200,7 +209,16 @@ std::string Name(const FaultRow& row) {
 
 bool LosesWorker(const FaultRow& row) {
   return row.kind == FaultKind::kKill || row.kind == FaultKind::kStop ||
-         row.kind == FaultKind::kLeave || row.kind == FaultKind::kFreeze;
+         row.kind == FaultKind::kLeave || row.kind == FaultKind::kFreeze ||
+         row.kind == FaultKind::kReplace;
+}
+
+// Of what leaves each may end where it is; from a prefill worker all may have come.
+bool MustResume(const FaultRow& row) {
+  const bool lost = LosesWorker(row) && row.kind != FaultKind::kLeave;
+  if (row.target == FaultTarget::kDecode || row.target == FaultTarget::kUnified) return lost;
+  return lost && (row.moment == Moment::kAccepted || row.moment == Moment::kQueued ||
+                  row.moment == Moment::kMoving);
 }
 
 std::vector<FaultRow> AllRows(FaultSetup setup) {
@@ -212,6 +230,9 @@ std::vector<FaultRow> AllRows(FaultSetup setup) {
       rows.push_back({FaultKind::kCutInside, FaultTarget::kFrame, Moment::kDraining});
       AddUnifiedRows(rows);
       AddFreezeRows(rows);
+      AddReplaceRows(rows);
+      rows.push_back({FaultKind::kReplace, FaultTarget::kPrefill, Moment::kDataFrame});
+      rows.push_back({FaultKind::kReplace, FaultTarget::kDecode, Moment::kDataFrame});
       AddFrameRows(rows);
       break;
     case FaultSetup::kTcpTight:
@@ -223,6 +244,7 @@ std::vector<FaultRow> AllRows(FaultSetup setup) {
       AddHandoffRows(rows, kUnseenMoments);
       AddUnifiedRows(rows);
       AddFreezeRows(rows);
+      AddReplaceRows(rows);
       break;
     case FaultSetup::kShmSlow:
     case FaultSetup::kIpcSlow:

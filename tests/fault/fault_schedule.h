@@ -13,12 +13,13 @@ namespace tandem {
 
 // What is done.
 enum class FaultKind : uint8_t {
-  kKill,    // SIGKILL; the process is started again
-  kPause,   // SIGSTOP, and SIGCONT before anybody must have noticed
-  kStop,    // SIGSTOP, and SIGCONT after the router gave the worker up
-  kLeave,   // SIGTERM: it drains and ends; the process is started again
-  kFreeze,  // the engine's thread alone is stopped, until the worker says that it is not ready
-  kCancel,  // by the client
+  kKill,     // SIGKILL; the process is started again
+  kPause,    // SIGSTOP, and SIGCONT before anybody must have noticed
+  kStop,     // SIGSTOP, and SIGCONT after the router gave the worker up
+  kLeave,    // SIGTERM: it drains and ends; the process is started again
+  kFreeze,   // the engine's thread alone is stopped, until the worker says that it is not ready
+  kReplace,  // SIGSTOP; another process is started under its name; then SIGKILL or SIGCONT, SIGTERM
+  kCancel,   // by the client
   kDeadline,
   kCutBefore,  // of the connection, beside or inside a frame
   kCutInside,
@@ -69,6 +70,8 @@ struct FaultRow {
 std::string Name(const FaultRow& row);
 // Whether it costs the router a worker for a while. At most one of a role is lost at a time.
 bool LosesWorker(const FaultRow& row);
+// Whether no request that is at this worker then can do without going elsewhere.
+bool MustResume(const FaultRow& row);
 
 // A cluster of its own for each. Slow: KV is held to a rate, so that hand-offs last and overlap.
 enum class FaultSetup : uint8_t {

@@ -55,6 +55,17 @@ TEST(FaultScheduleTest, RowsAreDistinctAndFramesAreSeenOnTcpAlone) {
   }
 }
 
+TEST(FaultScheduleTest, WhatIsLostMustBeResumedUnlessItMayHaveDoneItsPart) {
+  for (const FaultKind kind : {FaultKind::kKill, FaultKind::kStop, FaultKind::kReplace}) {
+    EXPECT_TRUE(MustResume({kind, FaultTarget::kDecode, Moment::kDecoding}));
+    EXPECT_TRUE(MustResume({kind, FaultTarget::kUnified, Moment::kAccepted}));
+    EXPECT_TRUE(MustResume({kind, FaultTarget::kPrefill, Moment::kQueued}));
+    EXPECT_FALSE(MustResume({kind, FaultTarget::kPrefill, Moment::kDecoding})) << "all has come";
+  }
+  EXPECT_FALSE(MustResume({FaultKind::kPause, FaultTarget::kDecode, Moment::kDecoding}));
+  EXPECT_FALSE(MustResume({FaultKind::kLeave, FaultTarget::kDecode, Moment::kDecoding}));
+}
+
 TEST(FaultScheduleTest, RequestsAreWithinTheirBounds) {
   for (const v1::GenerateRequest& request : DrawRequests(3, 200, 100)) {
     EXPECT_GE(request.token_ids().ids_size(), 1);

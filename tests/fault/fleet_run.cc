@@ -227,20 +227,20 @@ void FleetRun::RunBatch(EventRunner& runner, Fleet& fleet, std::vector<FaultEven
   for (size_t i = 0; i < at_once_; ++i) {
     threads.emplace_back([&] {
       while (const std::optional<FaultEvent> event = queue.Take()) {
-        RunEvent(runner, *event);
-        if (LosesWorker(event->row)) fleet.AwaitUp(event->row.target);
+        RunEvent(runner, fleet, *event);
         queue.Done(*event);
       }
     });
   }
 }
 
-// A fault whose moment did not come, because the request was over or the worker was down, is tried
-// again with another request.
-void FleetRun::RunEvent(EventRunner& runner, FaultEvent event) {
+// A fault whose moment did not come, because the request was over, the worker was down or the
+// request was at another one, is tried again with another request.
+void FleetRun::RunEvent(EventRunner& runner, Fleet& fleet, FaultEvent event) {
   bool hit = false;
   for (int i = 0; i < kTries && !hit; ++i) {
     hit = runner.Run(event);
+    if (LosesWorker(event.row)) fleet.AwaitUp(event.row.target);
     std::mt19937_64 random(event.seed);
     event.seed = random();
     event.request = random() % cases_.size();

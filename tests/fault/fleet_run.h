@@ -55,7 +55,7 @@ class FleetRun {
   bool RunBatches(EventRunner& runner, Fleet& fleet, FrameDesk& desk,
                   const std::vector<FaultEvent>& events);
   void RunBatch(EventRunner& runner, Fleet& fleet, std::vector<FaultEvent> batch);
-  void RunEvent(EventRunner& runner, FaultEvent event);
+  void RunEvent(EventRunner& runner, Fleet& fleet, FaultEvent event);
   std::vector<FaultRow> RowsThatNeverCameAbout() const;
   void AddStatus(const v1::GetStatusResponse& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

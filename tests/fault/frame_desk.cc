@@ -69,6 +69,13 @@ void FrameDesk::AwaitClaimed(Ticket ticket, const std::function<bool()>& over) c
   mutex_.Await(absl::Condition(&done));
 }
 
+std::optional<FrameDesk::Way> FrameDesk::WayOf(Ticket ticket) const {
+  absl::MutexLock lock(&mutex_);
+  const Waiting* one = Find(ticket);
+  if (one == nullptr || !one->stream) return std::nullopt;
+  return one->way;
+}
+
 bool FrameDesk::IsQuietSince(Ticket ticket) const {
   absl::MutexLock lock(&mutex_);
   const Waiting* one = Find(ticket);
@@ -89,7 +96,7 @@ FrameAction FrameDesk::OnFrame(size_t proxy, const ObservedFrame& frame) {
   {
     absl::MutexLock lock(&mutex_);
     if (IsOfAStream(frame) && (frame.header.stream & kProbeBit) != 0) return {};
-    ClaimStream(frame);
+    ClaimStream(proxy, frame);
     for (Waiting& one : waiting_) {
       const Verdict verdict = Judge(one, frame);
       if (verdict == Verdict::kDrop) return {.kind = FrameAction::Kind::kDrop};
@@ -107,13 +114,14 @@ FrameAction FrameDesk::OnFrame(size_t proxy, const ObservedFrame& frame) {
   return action;
 }
 
-void FrameDesk::ClaimStream(const ObservedFrame& frame) {
+void FrameDesk::ClaimStream(size_t proxy, const ObservedFrame& frame) {
   if (!IsOfAStream(frame) || frame.direction != FrameDirection::kToReceiver) return;
   const StreamId stream = {frame.header.stream, frame.header.epoch};
   if (!seen_.insert(stream).second) return;
   for (Waiting& one : waiting_) {
     if (one.trigger.whose != FrameTrigger::Whose::kNextStream || one.stream) continue;
     one.stream = stream;
+    one.way = {.proxy = proxy, .sender_port = frame.sender_port};
     return;
   }
 }

@@ -50,6 +50,12 @@ class FrameDesk {
   // ... or it knows its stream.
   void AwaitClaimed(Ticket ticket, const std::function<bool()>& over) const;
   void Nudge();
+  // Where the first frame of the stream came from and went to; nothing while none was seen.
+  struct Way {
+    size_t proxy = 0;
+    uint16_t sender_port = 0;
+  };
+  std::optional<Way> WayOf(Ticket ticket) const;
 
   // Whether it has fired, and no frame came since of the stream that it fired at.
   bool IsQuietSince(Ticket ticket) const;
@@ -65,6 +71,7 @@ class FrameDesk {
     Ticket ticket = 0;
     FrameTrigger trigger;
     std::optional<StreamId> stream;
+    Way way;  // of the stream
     uint32_t data_frames = 0;
     uint32_t cuts = 0;
     uint32_t frames_since = 0;  // it fired
@@ -75,7 +82,7 @@ class FrameDesk {
 
   FrameAction OnFrame(size_t proxy, const ObservedFrame& frame);
   // The first trigger that waits for a stream gets one that has not been seen before.
-  void ClaimStream(const ObservedFrame& frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ClaimStream(size_t proxy, const ObservedFrame& frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool IsMeant(const Waiting& one, const ObservedFrame& frame);
   static bool IsToBeLost(const Waiting& one, FrameType type);
   static Verdict Judge(Waiting& one, const ObservedFrame& frame);

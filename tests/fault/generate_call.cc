@@ -19,7 +19,6 @@ GenerateCall::GenerateCall(v1::Inference::Stub& stub, const v1::GenerateRequest&
 GenerateCall::~GenerateCall() { thread_.join(); }
 
 void GenerateCall::Run(v1::Inference::Stub& stub, const v1::GenerateRequest& request) {
-  const TimePoint began = std::chrono::steady_clock::now();
   const auto reader = stub.Generate(&context_, request);
   v1::GenerateResponse event;
   while (reader->Read(&event)) Note(event);
@@ -27,7 +26,6 @@ void GenerateCall::Run(v1::Inference::Stub& stub, const v1::GenerateRequest& req
   {
     absl::MutexLock lock(&mutex_);
     status_ = status;
-    took_ = std::chrono::steady_clock::now() - began;
     ended_ = true;
   }
   moved_();

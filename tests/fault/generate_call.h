@@ -41,7 +41,6 @@ class GenerateCall {
   // Finishes, of all choices, and summaries.
   size_t finishes() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return finished_.size(); }
   bool has_summary() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return has_summary_; }
-  Duration took() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return took_; }
 
  private:
   void Run(v1::Inference::Stub& stub, const v1::GenerateRequest& request);
@@ -60,7 +59,6 @@ class GenerateCall {
   std::string disorder_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  Duration took_ ABSL_GUARDED_BY(mutex_){};
   std::thread thread_;
 };
 

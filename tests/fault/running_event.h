@@ -26,6 +26,7 @@ struct EventRunner::Running {
   FrameDesk::Ticket ticket = 0;
   std::unique_ptr<GenerateCall> call;
   TimePoint sent{};
+  std::shared_ptr<const v1::GetStatusResponse> before;  // the status as it was when this was sent
   std::atomic<GenerateCall*> to_cancel = nullptr;
   std::atomic<bool> did = false;
   // Set on the proxy's thread before the desk says that it fired: where that was, and to whom it
@@ -33,6 +34,8 @@ struct EventRunner::Running {
   size_t proxy = 0;
   uint64_t connection = 0;
   FleetMember* member = nullptr;
+  // The one that it was done to, where that was chosen by the status; else null.
+  const FleetMember* guessed = nullptr;
 
   uint64_t Draw(uint64_t least, uint64_t most) { return least + random() % (most - least + 1); }
   bool is(FaultKind kind) const { return event.row.kind == kind; }
