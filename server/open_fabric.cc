@@ -28,6 +28,7 @@ struct KvMemory {
   Device& device;
   size_t extent_bytes = 0;            // its own
   size_t largest_extent_bytes = 0;    // that comes: peers may keep theirs otherwise
+  int64_t most_frames = 0;            // of a hand-off
   std::span<const std::byte> shared;  // of which other processes may read; empty: none
 };
 
@@ -53,7 +54,8 @@ size_t LargestExtentBytes(const EngineOptions& made) {
 constexpr size_t kLeastStagedExtents = 8;
 
 FramedOptions Framing(const TransferTuning& tuning, const KvMemory& kv, TurnCounter& counter) {
-  return {.connections = tuning.connections,
+  return {.max_queued_frames = kv.most_frames,
+          .connections = tuning.connections,
           .max_bytes_per_second = tuning.bandwidth,
           .turns = &counter.turns,
           .device = &kv.device,
@@ -204,6 +206,12 @@ void LeaveOut(const std::string& transport, const absl::Status& why, std::vector
   spdlog::warn("transport={} left out reason=\"{}\"", transport, all.back().reason);
 }
 
+int64_t MostFramesOf(const EngineOptions& engine) {
+  const KvLayout& layout = engine.layout;
+  const int64_t blocks = layout.BlocksFor(engine.max_context_tokens);
+  return std::max(FramedOptions().max_queued_frames, layout.num_layers * blocks);
+}
+
 bool MayKeepKvPrivate(const WorkerOptions& options) {
   return WishFor(options, "ipc") != Wish::kNamed;
 }
@@ -241,6 +249,7 @@ absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options,
   const KvMemory kv = {.device = device,
                        .extent_bytes = static_cast<size_t>(made.layout.ExtentBytes()),
                        .largest_extent_bytes = LargestExtentBytes(made),
+                       .most_frames = MostFramesOf(made),
                        .shared = made.share_kv ? engine.kv_memory() : std::span<const std::byte>()};
   std::vector<FabricPart> parts;  // best first
   const bool has_to_share = options.role == Role::kPrefill;

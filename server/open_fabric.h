@@ -39,6 +39,10 @@ int64_t FabricDeviceBytes(const WorkerOptions& options, const EngineOptions& eng
 // What OpenFabric takes at the least of the host's memory: what flags ask for.
 int64_t FabricSharedBytes(const WorkerOptions& options);
 
+// The frames that a hand-off has at the most: those of a prompt as long as the context of `engine`,
+// but no fewer than probes have.
+int64_t MostFramesOf(const EngineOptions& engine);
+
 // The transports of a worker that hands KV over, as its flags say. `engine`, `device`, where its KV
 // lies, and `clock` outlive the fabric, and so do `turns`, which gets one for the thread of each
 // transport. `left_out` gets what is missing. Errors name the address or the flag at fault.

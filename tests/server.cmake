@@ -2,10 +2,12 @@
 tandem_test(server_test
   SOURCES unit/server/generation_test.cc unit/server/host_memory_test.cc
           unit/server/kv_layouts_test.cc unit/server/metrics_test.cc
+          unit/server/open_fabric_test.cc
           unit/server/parse_message_test.cc unit/server/registration_test.cc
           unit/server/status_mapping_test.cc unit/server/status_report_test.cc
           unit/server/transfer_report_test.cc
           unit/server/watchdog_test.cc unit/server/worker_messages_test.cc
+          support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_server)
 
 tandem_fuzz_test(request_fuzz SOURCES fuzz/request_fuzz.cc DEPS tandem_server

@@ -18,8 +18,9 @@ namespace tandem {
 inline constexpr uint64_t kLaneWindowBytes = uint64_t{64} << 20;
 
 struct FramedOptions {
-  // Per stream, all of which stay posted until it ends: 24 bytes each besides the payload.
-  int32_t max_queued_frames = 1 << 18;
+  // Per stream, all of which stay posted until it ends, since they may be asked for again: 24 bytes
+  // each besides the payload. At least what the largest stream has; a probe has no more than this.
+  int64_t max_queued_frames = 1 << 18;
   int32_t max_connections = 256;  // accepted ones; further ones are closed at once
   // Toward each peer, at most kMaxGroupConnections. One thread serves them all, so more than one
   // pay only where the network holds a single connection to less than its own rate.
