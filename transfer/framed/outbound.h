@@ -29,7 +29,8 @@ class OutboundConnection final : public Connection, private FrameHandler {
 
   OutboundGroup& group() const { return group_; }
   // Once it returns, no payload of the stream is read any more. The rest of a frame that is half
-  // on the wire is copied and still sent, so that the other streams of the connection go on.
+  // on the wire is still sent, so that the other streams of the connection go on: where its payload
+  // is the caller's, from a copy on the heap, of which a connection has at most one.
   void DropStream(StreamKey key);
 
   int fd() const override { return channel_->fd(); }
