@@ -209,7 +209,7 @@ void EngineLoop::DeliverBeams(Sequence& sequence, std::span<const SampledToken> 
 }
 
 void EngineLoop::HandOff(Sequence& root) {
-  const absl::Status status = sender_.Commit(root.request);
+  const absl::Status status = sender_.Commit(root);
   if (!status.ok()) return End(root.request, status);
   scheduler_.Park(root.id);
 }

@@ -97,6 +97,10 @@ absl::Status KvSender::PostChunk(int32_t layer, const Chunk& chunk) {
   if (is_last_layer) outgoing.ready_blocks = last;
   if (!HasStream(outgoing)) return absl::OkStatus();
   const int32_t layers = LayersPerPost(last - first);
+  if (chunk.samples > 0 && layers == layout.num_layers && layers > 1) {
+    outgoing.posted_with_commit = first;
+    return absl::OkStatus();
+  }
   if ((layer + 1) % layers != 0 && !is_last_layer) return absl::OkStatus();
   return PostBlocks(layer - layer % layers, layer + 1, *chunk.sequence, first, last);
 }
@@ -131,15 +135,26 @@ absl::Status KvSender::PostBlocks(int32_t first_layer, int32_t last_layer, Seque
   return absl::OkStatus();
 }
 
-absl::Status KvSender::Commit(RequestState& request) {
+absl::Status KvSender::Commit(Sequence& root) {
   const TimePoint began = clock_.Now();
-  OutgoingKv& outgoing = *request.outgoing;
+  OutgoingKv& outgoing = *root.request.outgoing;
   outgoing.computed = true;
   absl::Status status;
-  if (HasStream(outgoing)) status = FinishStream(outgoing);
+  if (HasStream(outgoing)) {
+    status = PostRest(root);
+    if (status.ok()) status = FinishStream(outgoing);
+  }
   if (status.ok()) Advance(outgoing.state, SendEvent::kCommit);
   time_spent_ += clock_.Now() - began;
   return status;
+}
+
+absl::Status KvSender::PostRest(Sequence& root) {
+  OutgoingKv& outgoing = *root.request.outgoing;
+  const std::optional<int32_t> first = std::exchange(outgoing.posted_with_commit, std::nullopt);
+  if (!first) return absl::OkStatus();
+  return AboutPeer(PostBlocks(0, store_.layout().num_layers, root, *first, outgoing.ready_blocks),
+                   outgoing.target);
 }
 
 absl::Status KvSender::FinishStream(OutgoingKv& outgoing) {
@@ -228,7 +243,7 @@ KvReport KvSender::Report(const RequestState& request, TimePoint acknowledged) c
   return {.raw_bytes = static_cast<uint64_t>(sent_tokens * layout.BytesPerToken()),
           .wire_bytes = outgoing.frames * frame_bytes + kFrameHeaderBytes,
           .duration = acknowledged - began,
-          .exposed = acknowledged - outgoing.first_token};
+          .exposed = acknowledged - std::max(began, outgoing.first_token)};
 }
 
 }  // namespace tandem

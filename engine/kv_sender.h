@@ -37,11 +37,13 @@ class KvSender {
   // already: posts the full blocks of these.
   void Begin(Sequence& sequence, int32_t cached_tokens);
   // `layer` of the step's chunks is in the pool: posts each block that is now full, or the last of
-  // its prompt, or keeps it for the post of a later layer if it is little. A block is posted once
-  // per layer and stream, none later than the last layer.
+  // its prompt, or keeps it for the post of a later layer if it is little, or for the commit if all
+  // layers of the prompt's last chunk are: the first token does not wait for it then. A block is
+  // posted once per layer and stream.
   void PostLayer(int32_t layer, std::span<const Chunk> chunks);
-  // All chunks were computed and posted: asks the peer to acknowledge.
-  absl::Status Commit(RequestState& request);
+  // All chunks were computed, and the first token is on its way: posts what was kept and asks the
+  // peer to acknowledge.
+  absl::Status Commit(Sequence& root);
   // Stops sending, in whatever state. Afterwards nothing reads the blocks any more.
   void Abort(OutgoingKv& outgoing);
 
@@ -79,6 +81,7 @@ class KvSender {
   // has not.
   absl::Status PostBlocks(int32_t first_layer, int32_t last_layer, Sequence& sequence,
                           int32_t first, int32_t last);
+  absl::Status PostRest(Sequence& root);
   absl::Status FinishStream(OutgoingKv& outgoing);
   void End(OutgoingKv& outgoing, SendEvent event);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
@@ -20,7 +21,8 @@ struct OutgoingKv {
   TimePoint reopen_at{};     // while it is lost
   int32_t ready_blocks = 0;  // of the prompt, whose KV of all layers is in the pool
   bool computed = false;     // the prompt is, to its end
-  uint64_t frames = 0;       // posted, on all of its streams
+  std::optional<int32_t> posted_with_commit;  // the first of the blocks that are
+  uint64_t frames = 0;                        // posted, on all of its streams
   TimePoint first_posted{};
   TimePoint first_token{};  // when it was sampled: what comes after is not hidden by computing
 };
