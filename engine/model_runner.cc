@@ -35,7 +35,7 @@ absl::StatusOr<bool> ModelRunner::WarmUp(DecodeSteps decodes) {
 
 absl::StatusOr<bool> ModelRunner::WarmUpPart(DecodeSteps decodes) {
   if (!warming_up_) {
-    warming_up_.emplace();
+    warming_up_ = WarmUpState{};
     if (decodes == DecodeSteps::kRecorded) warming_up_->sizes = transformer_.decode_sizes();
     RETURN_IF_ERROR(transformer_.PrepareProducts());
     return false;

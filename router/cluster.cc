@@ -70,9 +70,8 @@ absl::Status Cluster::CheckMayJoin(const WorkerView& joining) const {
       RETURN_IF_ERROR(CheckAgrees(joining, other));
     } else if (other.id.incarnation > joining.id.incarnation) {
       return FailedPrecondition(
-          "the name {} belongs to a younger process (pid {}, incarnation {}) than this one (pid "
-          "{}, "
-          "incarnation {}): give each worker its own --name",
+          "the name {} belongs to a younger process (pid {}, incarnation {}) than this one "
+          "(pid {}, incarnation {}): give each worker its own --name",
           other.id.name, other.pid, other.id.incarnation, joining.pid, joining.id.incarnation);
     }  // else replaced by this registration
   }
