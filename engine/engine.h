@@ -126,9 +126,9 @@ struct EngineOptions {
   // the device's memory, for the largest extent there is of this model. What comes beyond is sent
   // again. Role decode.
   int32_t conversion_slots = 32;
-  // Layers of a chunk that have less KV wait for the next ones: to post wakes the transport's
-  // thread, some 40 us of the engine's time on a virtual machine, which short prompts would feel
-  // in their TTFT once per layer. Role prefill.
+  // Layers of a chunk that have less KV wait for the next ones, all of a prompt's last chunk for
+  // its first token: to post wakes the transport's thread, some 40 us of the engine's time on a
+  // virtual machine, which short prompts would feel in their TTFT. Role prefill.
   int64_t least_post_bytes = int64_t{1} << 20;
   bool share_kv = false;  // the KV pool is memory that other processes can open (Device::Share)
   bool check_invariants = false;  // after every step; tests and debug builds

@@ -95,12 +95,14 @@ void AddBlocks(const v1::WorkerStatus& worker, const Labels& labels, Page& page)
                labels, kv.query_tokens());
   page.Counter("tandem_prefix_hit_tokens_total", "Prompt tokens found there", labels,
                kv.hit_tokens());
-  page.Counter("tandem_preemptions_total", "Sequences that made room for others",
-               With(labels, "how", "recompute"), kv.preempted_recompute());
-  page.Counter("tandem_preemptions_total", "", With(labels, "how", "swap"), kv.preempted_swap());
-  page.Gauge("tandem_host_kv_bytes", "KV kept on the host", With(labels, "of", "budget"),
+  for (const auto& [how, count] :
+       {std::pair("recompute", kv.preempted_recompute()), std::pair("swap", kv.preempted_swap())}) {
+    page.Counter("tandem_preemptions_total", "Sequences that made room for others",
+                 With(labels, "how", how), count);
+  }
+  page.Gauge("tandem_host_kv_budget_bytes", "For KV that leaves the device", labels,
              static_cast<double>(kv.host_budget_bytes()));
-  page.Gauge("tandem_host_kv_bytes", "", With(labels, "of", "used"),
+  page.Gauge("tandem_host_kv_used_bytes", "Of that budget", labels,
              static_cast<double>(kv.host_used_bytes()));
 }
 
@@ -151,6 +153,9 @@ void AddLink(const v1::LinkStatus& link, const Labels& labels, Page& page) {
              link.best_probe_gb_per_s() * kPerGiga);
   page.Gauge("tandem_link_bytes_per_second", "Of late, while it was full; 0: not measured", labels,
              link.gb_per_s() * kPerGiga);
+  page.Gauge("tandem_link_fastest_bytes_per_second",
+             "At times of late, which the alarm looks at; 0: not measured", labels,
+             link.fastest_gb_per_s() * kPerGiga);
   page.Gauge("tandem_link_setup_seconds", "To make a connection", labels,
              link.setup_us() * kPerMicro);
   page.Gauge("tandem_link_operation_seconds", "Per frame", labels, link.operation_us() * kPerMicro);

@@ -32,6 +32,7 @@ v1::GetStatusResponse Status() {
   slow.set_transport("tcp");
   slow.set_best_probe_gb_per_s(2.5);
   slow.set_gb_per_s(0.25);
+  slow.set_fastest_gb_per_s(0.5);
   slow.set_setup_us(1500);
   slow.set_alarm(true);
   slow.set_alarms(2);
@@ -73,6 +74,7 @@ TEST(MetricsPageTest, HasTheRouterItsWorkersAndTheLinksBetweenThem) {
            "tandem_link_fallbacks_total" + link + " 4\n",
            "tandem_link_best_probe_bytes_per_second" + link + " 2500000000\n",
            "tandem_link_bytes_per_second" + link + " 250000000\n",
+           "tandem_link_fastest_bytes_per_second" + link + " 500000000\n",
            "tandem_link_setup_seconds" + link + " 0.0015\n",
        }) {
     EXPECT_THAT(page, HasSubstr(line));
