@@ -103,7 +103,7 @@ void SendingPath::Send(const Load& load, std::span<const std::byte> pool) {
   std::vector<PostedExtent> extents(load.blocks);
   for (uint32_t layer = 0; layer < load.layers; ++layer) {
     for (uint32_t i = 0; i < load.blocks; ++i) {
-      const uint32_t block = layer * load.blocks + i;
+      const uint32_t block = load.first + layer * load.blocks + i;
       extents[i] = {.layer = layer,
                     .block = block,
                     .payload = pool.subspan(size_t{block} * load.extent_bytes, load.extent_bytes)};

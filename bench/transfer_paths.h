@@ -13,15 +13,18 @@
 
 namespace tandem {
 
-// What one stream carries: `layers` times `blocks` extents.
+// What one stream carries: `layers` times `blocks` extents, behind one another in the pools of both
+// sides.
 struct Load {
   std::string name;
   uint32_t extent_bytes = 0;
   uint32_t layers = 1;
   uint32_t blocks = 0;
+  uint32_t first = 0;  // the place of the first extent, in extents
 
   uint32_t extents() const { return layers * blocks; }
   size_t bytes() const { return size_t{extents()} * extent_bytes; }
+  size_t offset() const { return size_t{first} * extent_bytes; }
 };
 
 struct PathOptions {

@@ -90,7 +90,9 @@ class ReceiverProcess::Receiving {
     memory_ =
         *OpenedSegments::Open(device(), *ParseIpcGreeting(bytes), std::move(received->descriptors));
   }
-  void ReadMemory(std::span<std::byte> place) { MustCopy(place, *memory_->Find(0, place.size())); }
+  void ReadMemory(PoolPart part) {
+    MustCopy(part.Of(pool()), *memory_->Find(part.offset, part.bytes));
+  }
   // Clears it.
   bool Holds(std::span<std::byte> place, std::span<const std::byte> expected) {
     const std::span<std::byte> readable =
@@ -167,7 +169,7 @@ void ReceiverProcess::Serve(const std::string& device, const OpenTransports& ope
 }
 
 double ReceiverProcess::Carry(const Request& request, Receiving& receiving) {
-  const std::span<std::byte> place = receiving.pool().first(request.bytes);
+  const std::span<std::byte> place = request.part.Of(receiving.pool());
   switch (request.order) {
     case Order::kReadRing:
       receiving.relay().Read(ring_, place);
@@ -179,12 +181,12 @@ double ReceiverProcess::Carry(const Request& request, Receiving& receiving) {
       receiving.OpenMemory(control_);
       return 0;
     case Order::kReadMemory:
-      receiving.ReadMemory(place);
+      receiving.ReadMemory(request.part);
       return 0;
     case Order::kCpu:
       return tandem::CpuSeconds();
     case Order::kCompare:
-      return receiving.Holds(place, source_.first(place.size())) ? 1 : 0;
+      return receiving.Holds(place, request.part.Of(source_)) ? 1 : 0;
   }
   return 0;
 }
@@ -203,37 +205,37 @@ void ReceiverProcess::Show(Device& device, std::span<const std::byte> pool) {
   const std::array<std::span<const std::byte>, 1> memory = {pool};
   const auto segments = SharedSegments::Share(device, memory);
   TANDEM_CHECK(segments.ok(), segments.status().ToString());
-  Ask({Order::kOpenMemory, 0});
+  Ask({Order::kOpenMemory, {}});
   const absl::Status sent = SendWithDescriptors(
       control_.get(), EncodeIpcGreeting(segments->greeting()), segments->files());
   TANDEM_CHECK(sent.ok(), sent.ToString());
   Answer();
 }
 
-void ReceiverProcess::SendByRing(RelayEnd& end, std::span<const std::byte> bytes) {
-  Ask({Order::kReadRing, bytes.size()});
-  end.Write(ring_, bytes);
+void ReceiverProcess::SendByRing(RelayEnd& end, std::span<const std::byte> pool, PoolPart part) {
+  Ask({Order::kReadRing, part});
+  end.Write(ring_, part.Of(pool));
   Answer();
 }
 
-void ReceiverProcess::SendBySocket(std::span<const std::byte> bytes) {
-  Ask({Order::kReadSocket, bytes.size()});
-  socket_.Write(bytes);
+void ReceiverProcess::SendBySocket(std::span<const std::byte> pool, PoolPart part) {
+  Ask({Order::kReadSocket, part});
+  socket_.Write(part.Of(pool));
   Answer();
 }
 
-void ReceiverProcess::ReadMemory(size_t bytes) {
-  Ask({Order::kReadMemory, bytes});
+void ReceiverProcess::ReadMemory(PoolPart part) {
+  Ask({Order::kReadMemory, part});
   Answer();
 }
 
 double ReceiverProcess::CpuSeconds() {
-  Ask({Order::kCpu, 0});
+  Ask({Order::kCpu, {}});
   return Answer();
 }
 
-bool ReceiverProcess::HasAll(size_t bytes) {
-  Ask({Order::kCompare, bytes});
+bool ReceiverProcess::HasAll(PoolPart part) {
+  Ask({Order::kCompare, part});
   return Answer() != 0;
 }
 

@@ -18,6 +18,17 @@ namespace tandem {
 // CPU seconds that this process has used.
 double CpuSeconds();
 
+// Bytes of the pools of both sides.
+struct PoolPart {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+
+  template <typename Byte>
+  std::span<Byte> Of(std::span<Byte> pool) const {
+    return pool.subspan(offset, bytes);
+  }
+};
+
 // Puts block i at offset i * payload_bytes; acknowledges everything.
 class PoolReceiver final : public FrameReceiver {
  public:
@@ -53,22 +64,22 @@ class ReceiverProcess {
   // Shows it the memory that ReadMemory reads: the whole of what AllocateShared gave.
   void Show(Device& device, std::span<const std::byte> pool);
 
-  // `bytes`, the first of the source, by the plainest ways; return when they have been read.
-  void SendByRing(RelayEnd& end, std::span<const std::byte> bytes);
-  void SendBySocket(std::span<const std::byte> bytes);
-  // The first `bytes` of what was shown, by one copy of the other's device.
-  void ReadMemory(size_t bytes);
+  // The bytes of `pool` at `part`, which are those of the source, to the same place by the plainest
+  // ways; return when they have been read.
+  void SendByRing(RelayEnd& end, std::span<const std::byte> pool, PoolPart part);
+  void SendBySocket(std::span<const std::byte> pool, PoolPart part);
+  // That part of what was shown, by one copy of the other's device.
+  void ReadMemory(PoolPart part);
 
   double CpuSeconds();
-  // Whether the first `bytes` of its pool are the source's. Clears the pool, so that the next check
-  // tells.
-  bool HasAll(size_t bytes);
+  // Whether that part of its pool has the source's bytes. Clears it, so that the next check tells.
+  bool HasAll(PoolPart part);
 
  private:
   enum class Order : uint32_t { kReadRing, kReadSocket, kOpenMemory, kReadMemory, kCpu, kCompare };
   struct Request {
     Order order;
-    uint64_t bytes;
+    PoolPart part;
   };
   class Receiving;
 
