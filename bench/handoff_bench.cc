@@ -1,15 +1,16 @@
 // What handing a request from a prefill worker to a decode worker costs its client, over real
 // processes of this machine:
 //   handoff_bench --model DIR [--binary build/release/bin/tandem] [--transports shm,tcp]
-//                 [--threads 0] [--pairs 40] [--long 3] [--json FILE]
+//                 [--threads 0] [--services 1] [--pairs 40] [--long 3] [--json FILE]
 // Per transport a service of a router, a prefill, a decode and a unified worker, without a prefix
-// cache. Short: prompts of 16 tokens on either route in turn; how much more TTFT, as the client
-// sees it, is than that of the one before it, or by turns after it, is what the hand-off adds: the
-// median, with the interval in which it lies at 95%; beside it what the stages of TTFT name:
-// reserving at the decode worker and posting KV. Long: prompts of 2,048 tokens on the disaggregated
-// route; how much of their KV had reached the decode worker by the first token, and the time from
-// there to the acknowledgement of the rest. The client of one request waits for its end before the
-// next begins.
+// cache; the pairs are divided among that many services, started one after another: the pages that
+// a process got make its computing a few tenths of a percent faster or slower than another's, which
+// is as much as is looked for. Short: prompts of 16 tokens on either route in turn; how much more
+// TTFT, as the client sees it, is than that of the one before it, or by turns after it, is what the
+// hand-off adds: the median, with the interval in which it lies at 95%; beside it the medians of
+// the stages of TTFT on either route. Long: prompts of 2,048 tokens on the disaggregated route; how
+// much of their KV had reached the decode worker by the first token, and the time from there to the
+// acknowledgement of the rest. The client of one request waits for its end before the next begins.
 // --threads is that of each worker.
 #include <signal.h>
 #include <sys/wait.h>
@@ -46,6 +47,7 @@ struct Flags {
   std::string binary = "build/release/bin/tandem";
   std::string transports = "shm,tcp";
   int32_t threads = 0;
+  int32_t services = 1;
   int32_t pairs = 40;
   int32_t long_prompts = 3;
   std::string json_path;
@@ -127,13 +129,47 @@ absl::Status WarmUp(Client& client) {
 struct ShortPrompts {
   std::vector<double> unified;  // TTFT, one more than of the other route
   std::vector<double> split;
-  std::vector<double> reserve;  // of the latter, as its stages say
-  std::vector<double> transfer;
+  std::vector<v1::Stages> unified_stages;
+  std::vector<v1::Stages> split_stages;
+};
+
+void Append(const ShortPrompts& times, ShortPrompts& to) {
+  const auto append = [](const auto& from, auto& all) {
+    all.insert(all.end(), from.begin(), from.end());
+  };
+  append(times.unified, to.unified);
+  append(times.split, to.split);
+  append(times.unified_stages, to.unified_stages);
+  append(times.split_stages, to.split_stages);
+}
+
+// The median of each stage of TTFT.
+Json MedianStages(const std::vector<v1::Stages>& all) {
+  const auto middle = [&all](double (v1::Stages::*stage)() const) {
+    std::vector<double> values;
+    for (const v1::Stages& stages : all) values.push_back((stages.*stage)());
+    return Median(std::move(values));
+  };
+  return {{"ttft_ms", middle(&v1::Stages::ttft_ms)},
+          {"queue_ms", middle(&v1::Stages::queue_ms)},
+          {"admission_ms", middle(&v1::Stages::admission_ms)},
+          {"reserve_ms", middle(&v1::Stages::reserve_ms)},
+          {"prefill_ms", middle(&v1::Stages::prefill_ms)},
+          {"transfer_ms", middle(&v1::Stages::transfer_ms)},
+          {"first_token_ms", middle(&v1::Stages::first_token_ms)},
+          {"residual_ms", middle(&v1::Stages::residual_ms)}};
+}
+
+struct Measured {
+  ShortPrompts times;
+  std::vector<double> added;             // of each pair, ms
+  std::vector<double> added_by_service;  // the medians
+  std::vector<Answer> long_prompts;
 };
 
 // Each request follows one of the other route: both find the caches as the other's weights left
 // them. With turns of both orders the second of two alike is faster by as much as is looked for.
-absl::StatusOr<ShortPrompts> AskInTurns(Client& client, int32_t pairs) {
+absl::StatusOr<std::vector<double>> AskInTurns(Client& client, int32_t pairs, ShortPrompts& all) {
   ShortPrompts times;
   for (int32_t turn = 0; turn <= 2 * pairs; ++turn) {
     const bool is_split = turn % 2 != 0;
@@ -141,75 +177,90 @@ absl::StatusOr<ShortPrompts> AskInTurns(Client& client, int32_t pairs) {
     ASSIGN_OR_RETURN(const Answer answer, Ask(client, route, kShortPrompt,
                                               1000 + static_cast<uint64_t>(turn), kShortOutput));
     (is_split ? times.split : times.unified).push_back(answer.ttft_ms);
-    if (!is_split) continue;
-    const v1::Stages& stages = answer.finish.stages();
-    times.reserve.push_back(stages.reserve_ms() + stages.admission_ms());
-    times.transfer.push_back(stages.transfer_ms());
+    (is_split ? times.split_stages : times.unified_stages).push_back(answer.finish.stages());
   }
-  return times;
-}
-
-absl::StatusOr<Json> MeasureShort(Client& client, int32_t pairs) {
-  ASSIGN_OR_RETURN(const ShortPrompts times, AskInTurns(client, pairs));
   std::vector<double> added;
   for (size_t i = 0; i < times.split.size(); ++i) {
     added.push_back(times.split[i] - times.unified[i + i % 2]);  // the one before, the one after
   }
-  const double median_added = Median(added);
-  const MedianInterval interval = IntervalOfMedian(added);
-  return Json{{"prompt_tokens", kShortPrompt},
-              {"pairs", pairs},
-              {"unified_ttft_ms", Median(times.unified)},
-              {"disaggregated_ttft_ms", Median(times.split)},
-              {"added_ms", median_added},
-              {"added_low_ms", interval.low},
-              {"added_high_ms", interval.high},
-              {"reserve_ms", Median(times.reserve)},
-              {"transfer_ms", Median(times.transfer)},
-              {"most_ms", kMostAddedMs},
-              {"met", median_added < kMostAddedMs},
-              {"all_added_ms", added}};
+  Append(times, all);
+  return added;
 }
 
-absl::StatusOr<Json> MeasureLong(Client& client, int32_t prompts) {
-  Json rows = Json::array();
+absl::Status MeasureService(const Flags& flags, const std::string& transport, Measured& measured) {
+  ASSIGN_OR_RETURN(Service service, Service::Start(flags, transport));
+  RETURN_IF_ERROR(WarmUp(service.client()));
+  const int32_t pairs = flags.pairs / flags.services;
+  ASSIGN_OR_RETURN(const std::vector<double> added,
+                   AskInTurns(service.client(), pairs, measured.times));
+  measured.added.insert(measured.added.end(), added.begin(), added.end());
+  measured.added_by_service.push_back(Median(added));
+  if (measured.added_by_service.size() > 1) return absl::OkStatus();
+  for (int32_t i = 0; i < flags.long_prompts; ++i) {
+    ASSIGN_OR_RETURN(measured.long_prompts.emplace_back(),
+                     Ask(service.client(), v1::ROUTE_DISAGGREGATED, kLongPrompt,
+                         5000 + static_cast<uint64_t>(i), kShortOutput));
+  }
+  return absl::OkStatus();
+}
+
+Json ShortRow(const Measured& measured) {
+  const double median_added = Median(measured.added);
+  const MedianInterval interval = IntervalOfMedian(measured.added);
+  return {{"prompt_tokens", kShortPrompt},
+          {"pairs", measured.added.size()},
+          {"unified_ttft_ms", Median(measured.times.unified)},
+          {"disaggregated_ttft_ms", Median(measured.times.split)},
+          {"added_ms", median_added},
+          {"added_low_ms", interval.low},
+          {"added_high_ms", interval.high},
+          {"added_by_service_ms", measured.added_by_service},
+          {"unified_stages", MedianStages(measured.times.unified_stages)},
+          {"disaggregated_stages", MedianStages(measured.times.split_stages)},
+          {"most_ms", kMostAddedMs},
+          {"met", median_added < kMostAddedMs},
+          {"all_added_ms", measured.added}};
+}
+
+Json LongRow(const std::vector<Answer>& answers) {
+  Json prompts = Json::array();
   std::vector<double> shares;
-  for (int32_t i = 0; i < prompts; ++i) {
-    ASSIGN_OR_RETURN(const Answer answer, Ask(client, v1::ROUTE_DISAGGREGATED, kLongPrompt,
-                                              5000 + static_cast<uint64_t>(i), kShortOutput));
+  for (const Answer& answer : answers) {
     const v1::KvBytes& kv = answer.finish.kv_bytes();
     shares.push_back(static_cast<double>(answer.usage.kv_hidden_bytes()) /
                      static_cast<double>(kv.raw()));
-    rows.push_back({{"ttft_ms", answer.ttft_ms},
-                    {"bytes", kv.raw()},
-                    {"hidden_bytes", answer.usage.kv_hidden_bytes()},
-                    {"transfer_ms", kv.transfer_ms()},
-                    {"exposed_ms", kv.exposed_ms()}});
+    prompts.push_back({{"ttft_ms", answer.ttft_ms},
+                       {"bytes", kv.raw()},
+                       {"hidden_bytes", answer.usage.kv_hidden_bytes()},
+                       {"transfer_ms", kv.transfer_ms()},
+                       {"exposed_ms", kv.exposed_ms()}});
   }
   const double share = Median(shares);
-  return Json{{"prompt_tokens", kLongPrompt},
-              {"hidden_share", share},
-              {"least", kLeastHidden},
-              {"met", share >= kLeastHidden},
-              {"prompts", std::move(rows)}};
+  return {{"prompt_tokens", kLongPrompt},
+          {"hidden_share", share},
+          {"least", kLeastHidden},
+          {"met", share >= kLeastHidden},
+          {"prompts", std::move(prompts)}};
 }
 
 absl::StatusOr<Json> MeasureTransport(const Flags& flags, const std::string& transport) {
-  ASSIGN_OR_RETURN(Service service, Service::Start(flags, transport));
-  RETURN_IF_ERROR(WarmUp(service.client()));
-  ASSIGN_OR_RETURN(Json short_prompts, MeasureShort(service.client(), flags.pairs));
-  ASSIGN_OR_RETURN(Json long_prompts, MeasureLong(service.client(), flags.long_prompts));
+  Measured measured;
+  for (int32_t i = 0; i < flags.services; ++i) {
+    RETURN_IF_ERROR(MeasureService(flags, transport, measured));
+  }
+  Json row = {{"transport", transport}, {"short", ShortRow(measured)}};
+  const Json& added = row["short"];
   fmt::print(
       "{:5} 16 tokens: TTFT {:.2f} ms unified, {:.2f} ms disaggregated, added {:.2f} ms "
       "({:.2f} to {:.2f})\n",
-      transport, short_prompts["unified_ttft_ms"].get<double>(),
-      short_prompts["disaggregated_ttft_ms"].get<double>(), short_prompts["added_ms"].get<double>(),
-      short_prompts["added_low_ms"].get<double>(), short_prompts["added_high_ms"].get<double>());
+      transport, added["unified_ttft_ms"].get<double>(),
+      added["disaggregated_ttft_ms"].get<double>(), added["added_ms"].get<double>(),
+      added["added_low_ms"].get<double>(), added["added_high_ms"].get<double>());
+  if (measured.long_prompts.empty()) return row;
+  row["long"] = LongRow(measured.long_prompts);
   fmt::print("{:5} 2,048 tokens: {:.1f}% of the bytes hidden\n", transport,
-             100 * long_prompts["hidden_share"].get<double>());
-  return Json{{"transport", transport},
-              {"short", std::move(short_prompts)},
-              {"long", std::move(long_prompts)}};
+             100 * row["long"]["hidden_share"].get<double>());
+  return row;
 }
 
 absl::StatusOr<Json> Run(const Flags& flags) {
@@ -230,15 +281,23 @@ absl::Status Main(int argc, char** argv) {
   parser.Text("--binary", flags.binary);
   parser.Text("--transports", flags.transports);
   parser.Count("--threads", flags.threads, 0);
+  parser.Count("--services", flags.services);
   parser.Count("--pairs", flags.pairs);
   parser.Count("--long", flags.long_prompts, 0);
   parser.Text("--json", flags.json_path);
   RETURN_IF_ERROR(parser.Parse(argc, argv));
   if (flags.model.empty()) return InvalidArgument("--model DIR is missing");
+  if (flags.pairs < flags.services) {
+    return InvalidArgument("--pairs {} are fewer than --services {}", flags.pairs, flags.services);
+  }
   ASSIGN_OR_RETURN(Json rows, Run(flags));
-  const Json result = {{"bench", "handoff"},       {"machine", MachineName()},
-                       {"date", Today()},          {"command", CommandLine(argc, argv)},
-                       {"threads", flags.threads}, {"transports", std::move(rows)}};
+  const Json result = {{"bench", "handoff"},
+                       {"machine", MachineName()},
+                       {"date", Today()},
+                       {"command", CommandLine(argc, argv)},
+                       {"threads", flags.threads},
+                       {"services", flags.services},
+                       {"transports", std::move(rows)}};
   return WriteJson(result, flags.json_path);
 }
 

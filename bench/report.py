@@ -138,7 +138,8 @@ def transfer(result):
 a model of 24 layers, 8 KV heads of 64 in bf16: extents of 32 KiB, 48 KiB per token. The first rows of each load are its
 ceilings: the same bytes
 {passes}.
-All run turn by turn, {result['repeats']} turns after one that does not count; shares are medians of the ratio within a turn.
+All run turn by turn, {result['repeats']} turns after one that does not count, each between places of the pools that nothing touched for
+longest, as the blocks of a prompt are; shares are medians of the ratio within a turn.
 Memory set aside by the sender: {buffers}.
 
 {transfer_targets(result['targets'])}
@@ -191,7 +192,18 @@ def added(short):
 
 
 def stages(short):
-    return f"{short['reserve_ms']:.2f}", f"{short['transfer_ms']:.2f}"
+    """Of what is added: reserving, opening the stream and posting, computing, the rest at the router."""
+    more = {name: short["disaggregated_stages"][name] - unified for name, unified in short["unified_stages"].items()}
+    parts = (("reserve_ms", "admission_ms"), ("transfer_ms",), ("queue_ms", "prefill_ms", "first_token_ms"), ("residual_ms",))
+    return [f"{sum(more[name] for name in names):.2f}" for names in parts]
+
+
+STAGES = ["of that reserving", "KV stream", "computing", "rest"]
+
+
+def by_service(short):
+    medians = short["added_by_service_ms"]
+    return f"{min(medians):.2f} to {max(medians):.2f}"
 
 
 def added_target(case):
@@ -213,7 +225,7 @@ prompts of {cases[0]['short']['prompt_tokens']} tokens, {cases[0]['short']['pair
 
 {verdicts([added_target(case) for case in cases])}. Command: `{result['command']}`
 
-{table(['transport', 'TTFT unified ms', 'TTFT handed off ms', 'added ms', 'of that reserving', 'posting KV'], rows)}"""
+{table(['transport', 'TTFT unified ms', 'TTFT handed off ms', 'added ms', *STAGES], rows)}"""
 
 
 def handoff(result):
@@ -222,7 +234,7 @@ def handoff(result):
         short, long = case["short"], case["long"]
         exposed = sorted(row["exposed_ms"] for row in long["prompts"])[len(long["prompts"]) // 2]
         rows.append([case["transport"], f"{short['unified_ttft_ms']:.2f}", f"{short['disaggregated_ttft_ms']:.2f}",
-                     added(short), *stages(short), f"{100 * long['hidden_share']:.1f}%", f"{exposed:.1f}"])
+                     added(short), by_service(short), *stages(short), f"{100 * long['hidden_share']:.1f}%", f"{exposed:.1f}"])
         targets += [added_target(case),
                     {"what": f"{case['transport']}, bytes hidden", "measured": f"{100 * long['hidden_share']:.1f}%",
                      "wanted": f"{100 * long['least']:.0f}%", "met": long["met"]}]
@@ -234,12 +246,13 @@ def handoff(result):
 {result['machine']}, {result['date']}; the model of 0.35 B parameters, `tandem up` with a prefill, a decode and a unified worker, each with
 {threads}, on the same cores. *Added*: prompts of {short['prompt_tokens']} tokens, the routes in strict turns, so that each finds the
 caches as the other left them, {short['pairs']} pairs, the median of the differences of TTFT at the client, and the interval in which it lies at 95%;
-*reserving*, *posting KV*: what the stages of TTFT name of it. *Hidden*: of the KV of prompts of {long['prompt_tokens']:,} tokens, what had landed when the decode worker was given
+*by service*: the medians of {result['services']} services that were started one after another, whose workers compute a little faster or slower by
+the pages that they got; then by how much the medians of the stages of TTFT differ. *Hidden*: of the KV of prompts of {long['prompt_tokens']:,} tokens, what had landed when the decode worker was given
 the request, which is after the first token by one hop of the router; *exposed*: from the first token to the acknowledgement.
 
 {verdicts(targets)}. Command: `{result['command']}`
 
-{table(['transport', 'TTFT unified ms', 'TTFT handed off ms', 'added ms', 'of that reserving', 'posting KV', 'bytes hidden', 'exposed ms'], rows)}"""
+{table(['transport', 'TTFT unified ms', 'TTFT handed off ms', 'added ms', 'by service', *STAGES, 'bytes hidden', 'exposed ms'], rows)}"""
 
 
 def scheduler(result):

@@ -246,6 +246,11 @@ bool PeerTable::IsToBeProbedLater(const Way& way) {
   return way.alarm.on() || way.failed_probes >= kProbeTries;
 }
 
+Duration PeerTable::ProbePauseOf(const Way& way) {
+  const int doublings = std::clamp(way.failed_probes - kProbeTries, 0, 4);
+  return std::min(kLaterProbePause * (1 << doublings), kLongestProbePause);
+}
+
 void PeerTable::LookForReprobes(std::span<const LinkStats> links, TimePoint now) {
   absl::MutexLock lock(&mutex_);
   for (auto& [address, peer] : peers_) {
@@ -257,7 +262,7 @@ void PeerTable::LookForReprobes(std::span<const LinkStats> links, TimePoint now)
         WantProbe(way, now);
         way.failed_probes = 0;
       }
-      const TimePoint later = way.not_before + (kLaterProbePause - kProbePause);
+      const TimePoint later = way.not_before + (ProbePauseOf(way) - kProbePause);
       if (IsToBeProbedLater(way) && now >= later) WantProbe(way, now);
     }
   }

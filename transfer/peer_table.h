@@ -67,8 +67,11 @@ class PeerTable {
   // A probe that failed so often in a row is repeated after kLaterProbePause only.
   static constexpr int kProbeTries = 3;
   // A way that is slow, has damaged a stream or cannot be probed is probed again so often: streams
-  // take another way meanwhile, and it is seen when it is well again.
+  // take another way meanwhile, and it is seen when it is well again. From failure to failure the
+  // pause doubles up to the longest: what a failed try takes of the peer may be little but for good
+  // (NcclContext::kMaxUnusedIds).
   static constexpr Duration kLaterProbePause = std::chrono::seconds(30);
+  static constexpr Duration kLongestProbePause = std::chrono::minutes(8);
 
   // Names the peers that there are; named ones that are missing are forgotten, and one that has
   // another epoch or other endpoints begins anew, but for its counts, which are kept for the latest
@@ -177,6 +180,7 @@ class PeerTable {
   static Past SumOf(const Peer& peer);
   static void NoteEnd(Way& way, const absl::Status& status);
   static bool IsToBeProbedLater(const Way& way);
+  static Duration ProbePauseOf(const Way& way);
   static void NoteProbe(Way& way, const LinkProbe& probe);
   static void WantProbe(Way& way, TimePoint now);
   static bool IsSame(const Peer& peer, const KnownPeer& named);

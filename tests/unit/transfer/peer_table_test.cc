@@ -121,7 +121,8 @@ TEST_F(PeerTableTest, AFailedProbeIsRepeatedAFewTimesAndKeepsStreamsAway) {
   EXPECT_EQ(Probe(Rate(2)), "none");
 }
 
-// The room for it may have become free: nobody would tell.
+// The room for it may have become free: nobody would tell. Less and less often, since each try may
+// take something of the peer.
 TEST_F(PeerTableTest, AWayWhoseProbesFailIsProbedAgainForEver) {
   table_.SetPeers({Peer("a")}, now_);
   EXPECT_EQ(Probe(absl::UnavailableError("no room")), "a shm");
@@ -130,8 +131,9 @@ TEST_F(PeerTableTest, AWayWhoseProbesFailIsProbedAgainForEver) {
     now_ += PeerTable::kProbePause;
     EXPECT_EQ(Probe(absl::UnavailableError("no room")), "a shm") << i;
   }
+  Duration pause = PeerTable::kLaterProbePause;
   for (int i = 0; i < 10; ++i) {
-    now_ += PeerTable::kLaterProbePause - milliseconds(1);
+    now_ += pause - milliseconds(1);
     table_.LookForReprobes({}, now_);
     EXPECT_EQ(Probe(Rate(2)), "none") << i;
     now_ += milliseconds(1);
@@ -141,11 +143,13 @@ TEST_F(PeerTableTest, AWayWhoseProbesFailIsProbedAgainForEver) {
     EXPECT_EQ(next.job->endpoint.transport, "shm");
     EXPECT_TRUE(next.job->later);
     table_.Probed(*next.job, absl::UnavailableError("no room"), {}, now_);
+    pause = std::min(2 * pause, PeerTable::kLongestProbePause);
   }
+  EXPECT_EQ(pause, PeerTable::kLongestProbePause);
   EXPECT_EQ(Choose("a").endpoint.transport, "tcp");
   EXPECT_EQ(LinkOf("a", "tcp").fallbacks, 1u);
   EXPECT_EQ(LinkOf("a", "tcp").fallback_reason, "no room");
-  now_ += PeerTable::kLaterProbePause + PeerTable::kProbePatience;
+  now_ += PeerTable::kLongestProbePause + PeerTable::kProbePatience;
   table_.LookForReprobes({}, now_ - PeerTable::kProbePatience);
   EXPECT_EQ(Probe(Rate(4)), "a shm");
   EXPECT_EQ(Choose("a").endpoint.transport, "shm");
@@ -179,11 +183,12 @@ TEST_F(PeerTableTest, AWayThatDamagesStreamsIsLeftAndProbedLater) {
   now_ += PeerTable::kProbePatience;
   EXPECT_EQ(Probe(absl::DataLossError("0 of 1 frames")), "a shm");
   EXPECT_EQ(Choose("a").endpoint.transport, "tcp");
-  now_ += PeerTable::kLaterProbePause;
+  now_ += 2 * PeerTable::kLaterProbePause;
   table_.LookForReprobes({}, now_);
   now_ += PeerTable::kProbePatience;
   EXPECT_EQ(Probe(Rate(4)), "a shm");
   EXPECT_EQ(Choose("a").endpoint.transport, "shm");
+  EXPECT_GT(LinkOf("a", "shm").stats.probe_gigabytes_per_second, 0);
 }
 
 TEST_F(PeerTableTest, AWayThatFailedSaysWhyUntilItWorks) {
