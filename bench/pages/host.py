@@ -1,0 +1,113 @@
+"""Pages of what was measured on a host without a GPU, but for moving KV: daemon, kernels, scheduler, store."""
+from pages.text import table
+
+
+def against_peer(result):
+    rows = [[case, f"{row['tandem']:.1f}", f"{row['peer']:.1f}", f"{row['ratio']:.2f}", f"{row['daemon']:.1f}",
+             f"{100 * row['daemon_over_engine']:.1f}%"] for case, row in result["summary"].items()]
+    middle = result["rounds"][len(result["rounds"]) // 2]["engine"]
+    shares = [[f"{row['kind']} {row.get('tokens', '')}{'batch ' + str(row['batch']) if 'batch' in row else ''}"
+               f"{' at depth ' + str(row['depth']) if row.get('depth') else ''}",
+               f"{row['bytes_per_step'] / 1e6:.0f}", f"{row['flops_per_step'] / 1e9:.2f}",
+               f"{row['gbytes_per_s']:.1f}", f"{100 * row['share_of_dram_read']:.0f}%",
+               f"{row['gflops_per_s']:.0f}", f"{100 * row['share_of_fma']:.0f}%"] for row in middle["results"]]
+    ceilings = middle["ceilings"]
+    build = result["rounds"][0]["peer"]["build"]
+    return f"""
+## A model of {middle['parameters'] / 1e9:.2f} B parameters, beside llama.cpp {build}
+
+{result['cpu']}, {result['cores']} cores, {result['threads']} threads, {result['date']}; bf16 weights, random, the same in both;
+{len(result['rounds'])} rounds in which both ran turn by turn, medians, tokens per second. The last two columns are the same
+work through `tandem up` and gRPC: without a prefix cache, after a warm-up of 2,048 + 64 tokens, medians of three requests.
+
+{table(['case', 'tandem', 'llama.cpp', 'ratio', 'daemon', 'daemon / in process'], rows)}
+Command: `{result['command']}`
+
+Of one round, per step, beside the ceilings of that round (DRAM read {ceilings['dram_read_gbytes_per_s']:.1f} GB/s, f32 FMA
+{ceilings['fma_gflops_per_s']:.0f} GFLOP/s):
+
+{table(['case', 'MB', 'GFLOP', 'GB/s', 'of DRAM read', 'GFLOP/s', 'of FMA'], shares)}"""
+
+
+def daemon(result):
+    rows = [[name, f"{value}"] for name, value in result["figures"].items()]
+    ready = ", ".join(f"{entry['ready_s']:.2f}" for entry in result["starts"])
+    first = ", ".join(f"{entry['ready_s'] + entry['first_token_at_once_s']:.2f}" for entry in result["starts"])
+    return f"""
+## The daemon
+
+{result['date']}, {result['model']}. Command: `{result['command']}`
+
+{table(['what', 'figure'], rows)}
+Plain starts, the file in the page cache. A worker is ready before its weights are packed: a forward pass waits for each layer
+that is not there yet. Start by start, seconds to ready: {ready}; from the start to the first token of a request sent the
+moment that it was ready: {first}.
+"""
+
+
+def kernels(result):
+    rows = [[row["op"], row["shape"], f"{row['us']:.0f}", f"{row['bytes'] / 1e6:.2f}", f"{row['flops'] / 1e9:.3f}",
+             f"{100 * row['share_of_dram_read']:.0f}%", f"{100 * row['share_of_fma']:.0f}%"]
+            for row in result["results"]]
+    ceilings = result["ceilings"]
+    return f"""
+## Kernels
+
+{result['threads']} threads; ceilings of the same run: DRAM read {ceilings['dram_read_gbytes_per_s']:.1f} GB/s, f32 FMA
+{ceilings['fma_gflops_per_s']:.0f} GFLOP/s. Weights are cold (rotating copies); what stays in a cache can exceed the DRAM ceiling.
+Command: `kernel_bench --threads {result['threads']} --repeats {result['repeats']}`
+
+{table(['op', 'shape', 'us', 'MB', 'GFLOP', 'of DRAM read', 'of FMA'], rows)}"""
+
+
+def scheduler(result):
+    def row(name, case):
+        plan = case["plan_and_advance"]
+        return [name, f"{case['mean_running']:.0f}", f"{case['waiting']}", f"{case['preempted_per_step']:.2f}",
+                f"{plan['median_us']:.1f}", f"{plan['p99_us']:.1f}"]
+
+    rows = [row("blocks for all", result["blocks_for_all"]), row("blocks for half", result["blocks_short"])]
+    return f"""
+## Planning a step
+
+{result['steps']} steps of {result['tenants']} tenants, in each of which {result['ending_per_step']} sequences end and others come.
+Command: `scheduler_bench`
+
+{table(['pool', 'running', 'waiting', 'preempted per step', 'median us', 'p99 us'], rows)}"""
+
+
+def kvstore(result):
+    middle = result["rounds"][len(result["rounds"]) // 2]
+    rows = [[name, f"{row['seconds']:.1f}", f"{row['ttft_ms_median']:.0f}", f"{row['prefill_tokens']}",
+             f"{row['output_tokens_per_s']:.0f}", f"{row['blocks']}", f"{row['preempted_recompute']}",
+             f"{row['preempted_swap']}"] for name, row in middle.items()]
+    summary = result["summary"]
+    return f"""
+## What the KV store saves and costs
+
+{result['model']}, one unified engine, {len(result['rounds'])} rounds in which all variants ran one after the other, with equal
+answers. *prefix*: 100 requests of 1,600 tokens that share the first 1,500, with the prefix cache off and on. *crowded*: 64
+requests of unknown output length, in a pool for all and in one for a third of what they hold at the most. Medians over the
+rounds:
+
+- prefill tokens saved by the prefix cache: {100 * summary['prefill_tokens_saved']:.0f}%; TTFT {summary['ttft_ratio_together']:.1f}x shorter
+  when all arrive together, {summary['ttft_ratio_one_at_a_time']:.1f}x one at a time
+- throughput in a third of the room: {100 * summary['throughput_third']:.0f}% with preemption by recompute,
+  {100 * summary['throughput_third_and_host']:.0f}% with a host tier
+- one block to the host and back: {1e3 * summary['swap_ms_per_block']:.0f} us; computing it again: {1e3 * summary['recompute_ms_per_block']:.0f} us
+
+One round. Command: `kvstore_bench --rounds {len(result['rounds'])}`
+
+{table(['variant', 's', 'TTFT ms', 'prefill tokens', 'tokens/s', 'blocks', 'recomputed', 'swapped'], rows)}"""
+
+
+def tokenizer(result):
+    return f"""
+## Tokenizing
+
+{result['model']}, {result['text_bytes'] / 1e6:.1f} MB of text: {result['encode_mb_per_s']:.1f} MB/s encoded,
+{result['stream_ids_per_s'] / 1e6:.1f} M ids/s streamed back, loaded in {result['load_ms']:.1f} ms. Command: `tokenizer_bench`
+"""
+
+
+# ---------------------------------------------------------------- a GPU: h200_STAGE.json, one per stage of tests/gpu/run.sh
