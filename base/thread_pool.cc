@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/thread_name.h"
 
 namespace tandem {
 namespace {
@@ -82,7 +83,10 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
   TANDEM_CHECK(num_threads >= 1, "a pool has at least the calling thread");
   for (int thread = 1; thread < num_threads; ++thread) {
-    state_->workers.emplace_back([state = state_.get(), thread] { state->Work(thread); });
+    state_->workers.emplace_back([state = state_.get(), thread] {
+      NameThisThread("compute");
+      state->Work(thread);
+    });
   }
 }
 

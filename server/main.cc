@@ -4,6 +4,7 @@
 #include "CLI/CLI.hpp"
 #include "base/process.h"
 #include "base/retry_after.h"
+#include "base/thread_name.h"
 #include "fmt/format.h"
 #include "server/commands.h"
 
@@ -55,6 +56,8 @@ int Main(int argc, char** argv) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
+  // Not "exe", as a worker that `tandem up` started would be called.
+  tandem::NameThisThread("tandem");
   tandem::LockWithoutLookingForDeadlocks();
   return tandem::Main(argc, argv);
 }

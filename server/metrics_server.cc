@@ -8,6 +8,7 @@
 
 #include "base/host_port.h"
 #include "base/status.h"
+#include "base/thread_name.h"
 #include "httplib.h"
 
 namespace tandem {
@@ -58,7 +59,10 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::s
                        HostPortText(host, port));
   }
   parts->port = static_cast<uint16_t>(bound);
-  parts->thread = std::thread([&server] { server.listen_after_bind(); });
+  parts->thread = std::thread([&server] {
+    NameThisThread("metrics");
+    server.listen_after_bind();
+  });
   // Stop would not be seen before.
   while (!server.is_running()) std::this_thread::yield();
   return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(parts)));

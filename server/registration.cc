@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/status.h"
+#include "base/thread_name.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -236,6 +237,7 @@ void Registration::TakeKvPeers(Link& link, const v1::HeartbeatResponse& response
 }
 
 void Registration::Run(Link& link) {
+  NameThisThread("heartbeat");
   BackOff back_off;
   absl::Duration heartbeat;
   bool told_leaving = false;

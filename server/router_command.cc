@@ -8,6 +8,7 @@
 #include "base/host_port.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/thread_name.h"
 #include "model/checkpoint/model_config.h"
 #include "model/tokenizer/tokenizer.h"
 #include "router/grpc_worker_client.h"
@@ -152,7 +153,10 @@ absl::Status Serve(const RouterFlags& flags) {
                          .services = {&inference, &cluster_service}}));
   ASSIGN_OR_RETURN(const std::unique_ptr<MetricsServer> metrics, ServeMetrics(flags, router));
   router.Start();
-  std::thread loop_thread([&loop] { loop->Run(); });
+  std::thread loop_thread([&loop] {
+    NameThisThread("router");
+    loop->Run();
+  });
   const std::string address = HostPortText(flags.host, server->port());
   spdlog::info("router ready address={} model={}", address, options.limits.model);
   TellReady(flags.ready_fd, address);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/thread_name.h"
 #include "fmt/format.h"
 #include "spdlog/spdlog.h"
 
@@ -45,6 +46,7 @@ std::string Watchdog::reason() const {
 }
 
 void Watchdog::Run() {
+  NameThisThread("watchdog");
   PulseJudge judge(options_.patience, 2 * options_.interval);
   while (true) {
     {

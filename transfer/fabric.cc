@@ -6,6 +6,7 @@
 #include "absl/time/time.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "base/thread_name.h"
 #include "spdlog/spdlog.h"
 #include "transfer/probe_memory.h"
 
@@ -305,6 +306,7 @@ void Fabric::WakeProber() {
 }
 
 void Fabric::RunProbes() {
+  NameThisThread("kv-probes");
   while (true) {
     const PeerTable::Next next = peers_.NextProbe(clock_.Now());
     if (next.job) Probe(*next.job);

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "base/thread_name.h"
 
 namespace tandem {
 namespace {
@@ -59,6 +60,7 @@ void Copier::Stop() {
 }
 
 void Copier::Run(CopyDirection direction) {
+  NameThisThread("kv-copies");
   for (;;) {
     const std::vector<Job> jobs = LaneOf(direction).jobs.WaitAndDrain(kNoDeadline);
     if (jobs.empty()) return;

@@ -6,6 +6,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "base/thread_name.h"
 #include "model/transformer/weight_layout.h"
 #include "model/transformer/weight_loader.h"
 #include "model/transformer/weight_store.h"
@@ -51,7 +52,10 @@ class ResidentWeights final : public WeightStore {
     const bool tied = layout.lm_head.sources.empty();
     head_ = {.final_norm = layout.final_norm.In(buffer_.data()),
              .lm_head = tied ? embedding_ : layout.lm_head.In(buffer_.data())};
-    packing_ = std::thread([this, packing = std::move(packing)] { Pack(packing); });
+    packing_ = std::thread([this, packing = std::move(packing)] {
+      NameThisThread("weights");
+      Pack(packing);
+    });
   }
 
   ~ResidentWeights() override {

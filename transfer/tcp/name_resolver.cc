@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/thread_name.h"
+
 namespace tandem {
 
 NameResolver::~NameResolver() {
@@ -15,6 +17,7 @@ bool NameResolver::Resolve(HostPort peer, Done done) {
 }
 
 void NameResolver::Run() {
+  NameThisThread("kv-names");
   while (!questions_.closed()) {
     for (const Question& question : questions_.WaitAndDrain(kNoDeadline)) {
       if (questions_.closed()) return;
