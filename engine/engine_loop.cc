@@ -222,6 +222,7 @@ void EngineLoop::PollStore() {
 
 void EngineLoop::StartDecode(RequestState& request, TimePoint arrived) {
   const SequenceId id(next_sequence_++);
+  request.widened = receiver_.IsWidened(*request.awaiting);
   BlockTable table = receiver_.Take(*request.awaiting, SpecOf(id, request.spec));
   request.awaiting.reset();
   request.stages.wait_kv = std::max(Duration{}, arrived - request.accepted);

@@ -153,8 +153,10 @@ void EngineLoop::Deliver(Sequence& sequence, int32_t computed_tokens,
     }
     sampled.push_back(*std::move(token));
   }
-  // What beams decode after they have parted is nobody else's prefix.
-  if (sequence.rows.size() == 1) {
+  // What beams decode after they have parted is nobody else's prefix. Nor is an answer where
+  // prompts come in a narrower type: KV that is sent for it would be rounded, that of this worker
+  // is not.
+  if (sequence.rows.size() == 1 && !request.widened) {
     store_.Insert(sequence.key, sequence.rows.front().tokens, computed_tokens,
                   sequence.tables.front());
   }

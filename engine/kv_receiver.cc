@@ -134,6 +134,10 @@ bool KvReceiver::IsComplete(ReservationId id) const {
   return incoming_.at(id).state == ReceiveState::kComplete;
 }
 
+bool KvReceiver::IsWidened(ReservationId id) const {
+  return incoming_.at(id).request.layout.dtype != options_.layout.dtype;
+}
+
 BlockTable KvReceiver::Take(ReservationId id, const SequenceSpec& heir) {
   const auto place = incoming_.find(id);
   TANDEM_CHECK(place != incoming_.end(), "took KV of a reservation that is gone");

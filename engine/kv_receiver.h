@@ -60,6 +60,8 @@ class KvReceiver {
   uint64_t LandedBytes(ReservationId id) const { return zone_.LandedBytes(id); }
   // Whether all KV of a reservation is in place and verified.
   bool IsComplete(ReservationId id) const;
+  // Whether the KV of an existing reservation came in another type than it is kept in here.
+  bool IsWidened(ReservationId id) const;
   // The KV of a complete reservation; its place passes to `heir`, which is parked.
   BlockTable Take(ReservationId id, const SequenceSpec& heir);
   // Gives the blocks back; unknown ids are ignored.

@@ -35,6 +35,7 @@ struct RequestState {
   std::optional<ReservationId> awaiting;   // role decode, until its KV is complete
   std::vector<SampledToken> first_tokens;  // role decode
   uint64_t hidden_bytes = 0;               // role decode: KV that had landed when it came
+  bool widened = false;                    // role decode: its KV came in a narrower type
   std::vector<bool> ended;                 // of the choices that are sampled
 
   bool prefilled = false;  // the first tokens were sampled, here or elsewhere

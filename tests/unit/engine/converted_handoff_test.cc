@@ -18,6 +18,15 @@ EngineRequest Request(uint64_t id, int32_t prompt_tokens) {
   return Greedy(id, RandomPrompt(7, prompt_tokens, kVocabSize), 12);
 }
 
+// ... of which the first answer and more is part.
+EngineRequest SecondTurn(uint64_t id, int32_t prompt_tokens, const std::vector<int32_t>& answer) {
+  std::vector<int32_t> prompt = RandomPrompt(7, prompt_tokens, kVocabSize);
+  prompt.insert(prompt.end(), answer.begin(), answer.end());
+  const std::vector<int32_t> question = RandomPrompt(9, 5, kVocabSize);
+  prompt.insert(prompt.end(), question.begin(), question.end());
+  return Greedy(id, prompt, 12);
+}
+
 std::vector<int32_t> Unified(int32_t prompt_tokens) {
   TestEngine engine({});
   Recording whole;
@@ -32,13 +41,17 @@ struct Answer {
   int32_t cached_tokens = 0;  // at the decode worker
 };
 
-Answer HandOver(HandoffPair& pair, uint64_t id, int32_t prompt_tokens) {
-  const auto run = pair.Start(Request(id, prompt_tokens));
+Answer HandOver(HandoffPair& pair, const EngineRequest& request) {
+  const auto run = pair.Start(request);
   if (!run.ok()) return {.status = run.status()};
   pair.Continue(**run);
   return {.status = pair.AwaitEnd(**run),
           .tokens = (*run)->token_ids(),
           .cached_tokens = (*run)->reservation.cached_tokens};
+}
+
+Answer HandOver(HandoffPair& pair, uint64_t id, int32_t prompt_tokens) {
+  return HandOver(pair, Request(id, prompt_tokens));
 }
 
 using Sizes = std::tuple<int32_t, int32_t>;
@@ -75,6 +88,21 @@ TEST_P(TypePairTest, WiderNumbersTakeTheKv) {
   const Answer run = HandOver(pair, 1, 50);
   EXPECT_TRUE(run.status.ok()) << run.status;
   EXPECT_EQ(run.tokens.size(), 12u);
+}
+
+// What the decode worker computed itself is not what would be sent for it: it is no part of a later
+// prompt, while in one type it is.
+TEST_P(TypePairTest, OnlyWhatWasSentIsCached) {
+  const auto [from, to] = GetParam();
+  for (const DType kept : {from, to}) {
+    HandoffPair pair({.block_tokens = 8, .kv_dtype = from}, {.block_tokens = 8, .kv_dtype = kept},
+                     Wire::kLoopback);
+    const Answer first = HandOver(pair, 1, 50);
+    ASSERT_TRUE(first.status.ok()) << first.status;
+    const Answer second = HandOver(pair, SecondTurn(2, 50, first.tokens));
+    ASSERT_TRUE(second.status.ok()) << second.status;
+    EXPECT_EQ(second.cached_tokens, kept == from ? 56 : 48);
+  }
 }
 
 TEST_P(TypePairTest, NarrowerOnesDoNot) {
