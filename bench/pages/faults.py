@@ -37,6 +37,17 @@ def fleets_of(result):
     return table(head, lines) + "\n"
 
 
+def handoffs(result):
+    """What the workers counted, of records that have it of all their lives."""
+    if "lives" not in result.get("handoffs", {}):
+        return ""
+    counts = {name: f"{count:,}" for name, count in result["handoffs"].items()}
+    return (f"The workers, {counts['lives']} lives of them, counted {counts['sent']} hand-offs that were acknowledged, "
+            f"{counts['retried']} streams opened again, {counts['lapsed']} reservations that lapsed; frames: "
+            f"{counts['corrupted_frames']} corrupted, {counts['stale_frames']} stale, {counts['stranger_frames']} of strangers; "
+            f"{counts['connections_closed']} connections closed for them.\n\n")
+
+
 def faults(result):
     head = ["count", "p50 ms", "p99 ms", "max ms"]
     resumes = result["resumes"]
@@ -67,7 +78,7 @@ Command: `build/release/bin/fault_harness --events {result['events']} --seed {re
 From the loss noticed to the next token told; the largest of the fleets' quantiles, each over the latest 1,000 pauses of
 its router. {gave_up:,} gave up.
 
-{fleets_of(result)}{table(['fault', 'scheduled', 'hit at its moment', 'missed'], fault_counts(result['rows'], "fault"))}"""
+{handoffs(result)}{fleets_of(result)}{table(['fault', 'scheduled', 'hit at its moment', 'missed'], fault_counts(result['rows'], "fault"))}"""
 
 
 def with_record(page, record):
@@ -92,7 +103,11 @@ def check_faults():
     with_fleets = faults(made_up | {"fleets_of": {"tcp": fleet}, "left": entry,
                                      "resumes_with_slow_kv": made_up["resumes"] | {"lost": 30, "p50_ms": 9.0}})
     around = with_record(f"# A\n\n{HEAD}\nold\n\n## After\nkept\n", page)
+    lives = {"lives": 1234, "sent": 5, "retried": 6, "lapsed": 7, "corrupted_frames": 8, "stale_frames": 9,
+             "stranger_frames": 10, "connections_closed": 11}
+    with_handoffs = faults(made_up | {"handoffs": lives})
     facts = {
+        "counts of all lives": "1,234 lives of them, counted 5 hand-offs" in with_handoffs and "lives of them" not in page,
         "command": "--events 9999 --seed 9 --fleets 4 --json" in page,
         "what ran, not what was asked for": "3,600 events, of which 2,205 hit" in page and "9,999" not in page,
         "fleets": "| tcp | 3,600 | 2,205 | 300 | 7 | 5 | 6 | 1 |" in with_fleets and "most hand-offs" not in page,

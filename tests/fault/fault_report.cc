@@ -111,7 +111,7 @@ std::string FaultReport::Table() const {
 
 std::string FaultReport::Json() const {
   const FleetReport all = All();
-  const v1::HandoffUse& handoffs = all.handoffs;
+  const v1::HandoffUse& handoffs = all.handoffs.counts;
   const LossTimes& losses = all.losses;
   nlohmann::ordered_json json;
   json["events"] = options.events;
@@ -134,7 +134,8 @@ std::string FaultReport::Json() const {
   json["left"] = Summary(losses.leave_ms);
   json["resumes"] = ResumeJson(Resumes(false));
   json["resumes_with_slow_kv"] = ResumeJson(Resumes(true));
-  json["handoffs"] = {{"sent", handoffs.sent()},
+  json["handoffs"] = {{"lives", all.handoffs.lives},
+                      {"sent", handoffs.sent()},
                       {"received", handoffs.received()},
                       {"retried", handoffs.retried()},
                       {"lapsed", handoffs.lapsed()},

@@ -115,18 +115,6 @@ void AddResumes(const v1::ResumeUse& some, v1::ResumeUse& all) {
   for (const v1::ResumeCause& cause : some.causes()) AddCause(cause, all);
 }
 
-void AddHandoffs(const v1::HandoffUse& some, v1::HandoffUse& all) {
-  all.set_sent(all.sent() + some.sent());
-  all.set_received(all.received() + some.received());
-  all.set_retried(all.retried() + some.retried());
-  all.set_lapsed(all.lapsed() + some.lapsed());
-  all.set_refused(all.refused() + some.refused());
-  all.set_corrupted_frames(all.corrupted_frames() + some.corrupted_frames());
-  all.set_stale_frames(all.stale_frames() + some.stale_frames());
-  all.set_stranger_frames(all.stranger_frames() + some.stranger_frames());
-  all.set_connections_closed(all.connections_closed() + some.connections_closed());
-}
-
 }  // namespace
 
 RowCount FleetReport::Total() const {
@@ -154,7 +142,7 @@ void FleetReport::Add(const FleetReport& some) {
   losses.Add(some.losses);
   peaks.Raise(some.peaks);
   AddResumes(some.resumes, resumes);
-  AddHandoffs(some.handoffs, handoffs);
+  handoffs.Add(some.handoffs);
 }
 
 FleetRun::FleetRun(Options options, const std::vector<FaultCase>& cases, Findings& findings)
@@ -201,7 +189,8 @@ FleetReport FleetRun::Run() {
   report_.wrong = runner.endings().wrong;
   report_.losses = losses;
   report_.peaks = fleet.status().peaks();
-  AddStatus(*status);
+  report_.handoffs = fleet.status().handoffs();
+  AddResumes(status->resumes(), report_.resumes);
   return report_;
 }
 
@@ -258,13 +247,6 @@ std::vector<FaultRow> FleetRun::RowsThatNeverCameAbout() const {
     if (count.hit == 0) rows.push_back(row);
   }
   return rows;
-}
-
-void FleetRun::AddStatus(const v1::GetStatusResponse& status) {
-  AddResumes(status.resumes(), report_.resumes);
-  for (const v1::WorkerStatus& worker : status.workers()) {
-    AddHandoffs(worker.handoffs(), report_.handoffs);
-  }
 }
 
 }  // namespace tandem

@@ -27,8 +27,8 @@ struct FleetReport {
   uint64_t ok = 0, cancelled = 0, expired = 0, wrong = 0;  // endings of requests
   LossTimes losses;
   StatusWatch::Peaks peaks;
-  v1::ResumeUse resumes;    // summed; times are the largest of the fleets
-  v1::HandoffUse handoffs;  // of the workers that live at the end
+  v1::ResumeUse resumes;  // summed; times are the largest of the fleets
+  HandoffSum handoffs;
 
   RowCount Total() const;
   void Add(const FleetReport& some);
@@ -57,7 +57,6 @@ class FleetRun {
   void RunBatch(EventRunner& runner, Fleet& fleet, std::vector<FaultEvent> batch);
   void RunEvent(EventRunner& runner, Fleet& fleet, FaultEvent event);
   std::vector<FaultRow> RowsThatNeverCameAbout() const;
-  void AddStatus(const v1::GetStatusResponse& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   const std::vector<FaultCase>& cases_;

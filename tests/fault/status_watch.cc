@@ -19,6 +19,20 @@ bool AllHeardSince(const v1::GetStatusResponse& status, TimePoint asked, TimePoi
 
 }  // namespace
 
+void HandoffSum::Add(const HandoffSum& some) {
+  lives += some.lives;
+  const v1::HandoffUse& more = some.counts;
+  counts.set_sent(counts.sent() + more.sent());
+  counts.set_received(counts.received() + more.received());
+  counts.set_retried(counts.retried() + more.retried());
+  counts.set_lapsed(counts.lapsed() + more.lapsed());
+  counts.set_refused(counts.refused() + more.refused());
+  counts.set_corrupted_frames(counts.corrupted_frames() + more.corrupted_frames());
+  counts.set_stale_frames(counts.stale_frames() + more.stale_frames());
+  counts.set_stranger_frames(counts.stranger_frames() + more.stranger_frames());
+  counts.set_connections_closed(counts.connections_closed() + more.connections_closed());
+}
+
 StatusWatch::StatusWatch(const std::string& router)
     : client_(router), latest_(std::make_shared<const v1::GetStatusResponse>()) {
   thread_ = std::thread([this] { Run(); });
@@ -53,6 +67,7 @@ void StatusWatch::Note(const v1::GetStatusResponse& status) {
     now.sending += worker.handoffs().sending();
     now.waiting_reservations += worker.handoffs().waiting_reservations();
     now.draining_reservations += worker.handoffs().draining_reservations();
+    handoffs_[{worker.name(), worker.pid()}] = worker.handoffs();
   }
   peaks_.Raise(now);
 }
@@ -66,6 +81,13 @@ void StatusWatch::Peaks::Raise(const Peaks& some) {
 StatusWatch::Peaks StatusWatch::peaks() const {
   absl::MutexLock lock(&mutex_);
   return peaks_;
+}
+
+HandoffSum StatusWatch::handoffs() const {
+  absl::MutexLock lock(&mutex_);
+  HandoffSum all;
+  for (const auto& [life, handoffs] : handoffs_) all.Add({.lives = 1, .counts = handoffs});
+  return all;
 }
 
 TimePoint StatusWatch::Await(const Condition& condition, Duration patience) const {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -11,6 +13,15 @@
 #include "server/client.h"
 
 namespace tandem {
+
+// Counts of hand-offs, summed over the lives of workers: what each reported last, so without what
+// one did in the half second before it was killed.
+struct HandoffSum {
+  uint64_t lives = 0;
+  v1::HandoffUse counts;
+
+  void Add(const HandoffSum& some);
+};
 
 // Asks a router for its status again and again, for many who wait for something in it.
 // Thread-safe.
@@ -28,6 +39,8 @@ class StatusWatch {
     void Raise(const Peaks& some);
   };
   Peaks peaks() const;
+  // Of all lives of all workers.
+  HandoffSum handoffs() const;
 
   using Condition = std::function<bool(const v1::GetStatusResponse&)>;
   // When a status that was asked for after this call first met the condition; kNoDeadline when none
@@ -51,6 +64,8 @@ class StatusWatch {
   TimePoint asked_ ABSL_GUARDED_BY(mutex_);  // for the latest
   TimePoint told_ ABSL_GUARDED_BY(mutex_);
   Peaks peaks_ ABSL_GUARDED_BY(mutex_);
+  using Life = std::pair<std::string, int32_t>;  // name, process id
+  std::map<Life, v1::HandoffUse> handoffs_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
