@@ -188,6 +188,15 @@ void Cluster::Discharge(const WorkerId& id, const WorkerCharge& charge) {
   Charge(id, {.sequences = -charge.sequences, .prompt_tokens = -charge.prompt_tokens});
 }
 
+void Cluster::Postpone(Duration stood_still) {
+  absl::MutexLock lock(&mutex_);
+  const TimePoint now = clock_.Now();
+  for (WorkerView& worker : current_.workers) {
+    worker.last_heard = std::min(now, worker.last_heard + stood_still);
+  }
+  Publish();
+}
+
 std::vector<WorkerId> Cluster::Expire() {
   absl::MutexLock lock(&mutex_);
   std::vector<WorkerId> expired;

@@ -57,6 +57,8 @@ class Cluster {
   void Charge(const WorkerId& id, const WorkerCharge& charge);
   void Discharge(const WorkerId& id, const WorkerCharge& charge);
 
+  // This router stood still for so long, and could hear nobody: all leases last longer by as much.
+  void Postpone(Duration stood_still);
   // Drops the workers whose lease has lapsed and returns them.
   std::vector<WorkerId> Expire();
   // The lives that a younger one has taken the name of since the last call. The process may live

@@ -33,7 +33,7 @@ Router::Router(RouterOptions options, const RouterParts& parts)
 Router::~Router() { parts_.cluster.SetListener(nullptr); }
 
 void Router::Start() {
-  parts_.loop.Post([this] { WatchLeases(); });
+  parts_.loop.Post([this] { WatchLeases(parts_.clock.Now()); });
   parts_.cluster.SetListener([this] {
     if (!has_news_.exchange(true)) parts_.loop.Post([this] { OnClusterChanged(); });
   });
@@ -155,13 +155,19 @@ void Router::Forget(RequestId id) {
   if (requests_.empty() && drained_) std::exchange(drained_, nullptr)();
 }
 
-void Router::WatchLeases() {
+void Router::WatchLeases(TimePoint due) {
+  const Duration turn = parts_.cluster.options().lease / 4;
+  const TimePoint now = parts_.clock.Now();
+  // It was stopped, or its machine was: the heartbeats of that time wait unread.
+  if (now - due > turn) {
+    spdlog::warn("this router stood still for {} ms: leases last longer by as much",
+                 std::chrono::duration_cast<std::chrono::milliseconds>(now - due).count());
+    parts_.cluster.Postpone(now - due);
+  }
   Lose(parts_.cluster.Expire(), "its lease lapsed");
   parts_.workers.KeepOnly(*parts_.cluster.View());
-  const TimePoint now = parts_.clock.Now();
-  const TimePoint next =
-      std::min(parts_.cluster.NextExpiry(), now + parts_.cluster.options().lease);
-  parts_.loop.PostAt(next, [this] { WatchLeases(); });
+  const TimePoint next = std::min(parts_.cluster.NextExpiry(), now + turn);
+  parts_.loop.PostAt(next, [this, next] { WatchLeases(next); });
 }
 
 // Workers that are not heard of any more, or not under their name.

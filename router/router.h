@@ -58,7 +58,8 @@ class Router {
   absl::Status Admit(int32_t width);
   void Begin(RequestId id, RequestSpec spec, ResponseStream& stream);
   void Forget(RequestId id);
-  void WatchLeases();
+  // due: when this was to run.
+  void WatchLeases(TimePoint due);
   void Lose(const std::vector<WorkerId>& lost, const char* why);
   void OnClusterChanged();
 

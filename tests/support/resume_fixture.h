@@ -59,10 +59,9 @@ class ResumeFixture : public RouterFixture {
   }
   // Time goes by in which only these workers are heard of.
   void LetLapseAllBut(const std::vector<std::string>& alive) {
-    clock_.Advance(std::chrono::seconds(4));
+    Pass(std::chrono::seconds(4));
     for (const std::string& name : alive) Beat(name);
-    clock_.Advance(std::chrono::seconds(1));
-    loop_.RunReady();
+    Pass(std::chrono::seconds(1));
   }
   // Why requests went on elsewhere so far, and how often.
   std::string Causes() {

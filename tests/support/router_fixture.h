@@ -118,6 +118,16 @@ class RouterFixture : public testing::Test {
   void Join(const std::string& name, v1::WorkerRole role, uint64_t incarnation = 1) {
     Join(Registration(name, role, incarnation));
   }
+  // Time goes by for a router that runs.
+  void Pass(Duration time) {
+    constexpr std::chrono::milliseconds kStep(500);
+    for (; time > kStep; time -= kStep) {
+      clock_.Advance(kStep);
+      loop_.RunReady();
+    }
+    clock_.Advance(time);
+    loop_.RunReady();
+  }
   // The worker reports; why it is not ready, if it is not.
   void Beat(const std::string& name, const std::string& not_ready = "") {
     clock_.Advance(std::chrono::milliseconds(1));

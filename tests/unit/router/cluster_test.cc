@@ -124,6 +124,21 @@ TEST_F(ClusterTest, LeaseLapsesWithoutHeartbeats) {
   EXPECT_EQ(cluster_.NextExpiry(), kNoDeadline);
 }
 
+TEST_F(ClusterTest, ARoutersOwnStandstillIsNotTheWorkers) {
+  ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
+  clock_.Advance(seconds(2));
+  ASSERT_TRUE(cluster_.Register(Worker("v", v1::WORKER_ROLE_UNIFIED)).ok());
+  clock_.Advance(seconds(8));
+  cluster_.Postpone(seconds(8));
+  EXPECT_THAT(cluster_.Expire(), IsEmpty());
+  EXPECT_EQ(cluster_.View()->workers[0].last_heard, clock_.Now() - seconds(2));
+  EXPECT_EQ(cluster_.View()->workers[1].last_heard, clock_.Now());
+  cluster_.Postpone(seconds(1));  // nobody was heard of in the future
+  EXPECT_EQ(cluster_.View()->workers[1].last_heard, clock_.Now());
+  clock_.Advance(seconds(4));
+  EXPECT_THAT(cluster_.Expire(), ElementsAre(WorkerId{"u", 10}));
+}
+
 TEST_F(ClusterTest, SuspectedUntilHeardOfAgain) {
   ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
   cluster_.Suspect({"u", 9});  // an earlier life
