@@ -55,13 +55,18 @@ RouteQuery Dispatch::Query(const ClusterView& view) const {
                    .begun = begun_,
                    .prompt_at = prompt_at_};
   for (const Exclusion& exclusion : excluded_) {
+    if (exclusion.until == Exclusion::Until::kNobodyElse) query.excluded.push_back(exclusion.id);
+  }
+  const bool somebody_else = HasCandidates(view, query);
+  query.excluded.clear();
+  for (const Exclusion& exclusion : excluded_) {
     const bool heard_of = std::any_of(
         view.workers.begin(), view.workers.end(), [&exclusion](const WorkerView& worker) {
           return worker.id == exclusion.id && worker.last_heard > exclusion.since;
         });
-    if (exclusion.until == Exclusion::Until::kEver || !heard_of) {
-      query.excluded.push_back(exclusion.id);
-    }
+    const bool lapses = exclusion.until == Exclusion::Until::kHeardOf ||
+                        (exclusion.until == Exclusion::Until::kNobodyElse && !somebody_else);
+    if (!heard_of || !lapses) query.excluded.push_back(exclusion.id);
   }
   return query;
 }
@@ -134,22 +139,19 @@ v1::ReserveRequest Dispatch::ReserveFor(const RouteDecision& decision, uint64_t 
   return request;
 }
 
-// Whether the request could decode elsewhere than was decided: only where it has no other place
-// does it wait for room.
-bool Dispatch::HasAnotherPlace() const {
+bool Dispatch::HasPlaceWithout(const WorkerId& id) const {
   const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
   RouteQuery query = Query(*view);
-  query.excluded.push_back(decision_.decode.id);
-  if (!Candidates(*view, v1::WORKER_ROLE_DECODE, query).empty()) return true;
-  return spec_.wanted == v1::ROUTE_AUTO &&
-         !Candidates(*view, v1::WORKER_ROLE_UNIFIED, query).empty();
+  query.excluded.push_back(id);
+  return HasCandidates(*view, query);
 }
 
 void Dispatch::StartReserve() {
   state_ = State::kReserving;
   reserve_started_ = parts_.clock.Now();
   v1::ReserveRequest request = ReserveFor(decision_, attempts_);
-  asked_at_once_ = HasAnotherPlace();
+  // Only where the request has no other place does it wait for room.
+  asked_at_once_ = HasPlaceWithout(decision_.decode.id);
   request.set_at_once(asked_at_once_);
   reserve_call_ =
       parts_.workers.Reserve(EndpointOf(decision_.decode), request, spec_.deadline,

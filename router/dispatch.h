@@ -134,11 +134,14 @@ class Dispatch {
 
   // A worker that this request should not be sent to.
   struct Exclusion {
-    enum class Until : uint8_t { kHeardOf, kEver };
+    // kNobodyElse: until it was heard of and no other worker could take the request, not even one
+    // that has to be waited for.
+    enum class Until : uint8_t { kHeardOf, kNobodyElse, kEver };
     WorkerId id;
     TimePoint since;
     Until until = Until::kHeardOf;
     bool asked_at_once = false;  // it has no room now: whether it had soon was not waited for
+    std::optional<WorkerId> unreached_by = {};  // a prefill worker whose hand-off to it failed
   };
   // Since when the client hears nothing, and why.
   struct Interruption {
@@ -179,7 +182,7 @@ class Dispatch {
   void AddSoFar(Request& request) const;
   void StartUnified();
   v1::ReserveRequest ReserveFor(const RouteDecision& decision, uint64_t attempt) const;
-  bool HasAnotherPlace() const;
+  bool HasPlaceWithout(const WorkerId& id) const;
   void StartReserve();
   void OnReserved(const CallEnd& end, const v1::ReserveResponse& response);
   void StartPrefill();
@@ -204,6 +207,7 @@ class Dispatch {
   void OnFailure(const WorkerView& worker, const CallEnd& end);
   bool IsLoss(const WorkerView& worker, const CallEnd& end, const absl::Status& status) const;
   void Exclude(const WorkerId& id, Exclusion::Until until);
+  void ExcludeOfHandOff();
   void TryAnother(const WorkerView& worker, const absl::Status& status);
   void Resume(ResumeCause cause);
   // Leaves the present attempt; false when nothing is left to be done elsewhere.

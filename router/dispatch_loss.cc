@@ -157,11 +157,15 @@ void Dispatch::OnFailure(const WorkerView& worker, const CallEnd& end) {
   if (absl::IsResourceExhausted(status) && !reports_.heard) return TryAnother(worker, status);
   if (!IsLoss(worker, end, status)) return Fail(status);
   last_failure_ = status;
-  Exclude(worker.id, Exclusion::Until::kHeardOf);
-  // A prefill worker that answers UNAVAILABLE has lost its peer: neither pair is worth a retry.
   const bool hands_over = state_ == State::kPrefilling || state_ == State::kDecoding;
-  if (hands_over && worker.role == v1::WORKER_ROLE_PREFILL && !end.lost()) {
-    Exclude(decision_.decode.id, Exclusion::Until::kHeardOf);
+  // NOT_FOUND: a reservation lapsed, or a worker lives anew.
+  const bool hand_off_failed =
+      hands_over && !end.lost() && !reports_.decode_heard && !absl::IsNotFound(end.status);
+  if (hand_off_failed && worker.role == v1::WORKER_ROLE_PREFILL) {
+    ExcludeOfHandOff();
+  } else {
+    Exclude(worker.id,
+            hand_off_failed ? Exclusion::Until::kNobodyElse : Exclusion::Until::kHeardOf);
   }
   if (IsLeaving(worker.id)) return Resume(ResumeCause::kLeaving);
   lost_.push_back(worker.id.name);
@@ -173,6 +177,24 @@ void Dispatch::OnFailure(const WorkerView& worker, const CallEnd& end) {
 void Dispatch::Exclude(const WorkerId& id, Exclusion::Until until) {
   std::erase_if(excluded_, [&id](const Exclusion& one) { return one.id == id; });
   excluded_.push_back({.id = id, .since = parts_.clock.Now(), .until = until});
+}
+
+// Which of the two is at fault nobody knows. That both send heartbeats says nothing of the way
+// between them, and a decode worker that gets no KV looks idle. The prefill worker has the prompt:
+// it may send it to another one, unless it failed so before and another one can prefill.
+void Dispatch::ExcludeOfHandOff() {
+  const WorkerId& prefill = decision_.prefill.id;
+  const WorkerId& decode = decision_.decode.id;
+  const bool failed_before = std::any_of(
+      excluded_.begin(), excluded_.end(),
+      [&](const Exclusion& one) { return one.unreached_by == prefill && one.id != decode; });
+  if (failed_before && HasPlaceWithout(prefill)) {
+    Exclude(prefill, Exclusion::Until::kNobodyElse);
+    return;
+  }
+  Exclude(decode, Exclusion::Until::kNobodyElse);
+  excluded_.back().unreached_by = prefill;
+  if (!HasPlaceWithout(decode)) Exclude(prefill, Exclusion::Until::kHeardOf);
 }
 
 // What the decode worker refused of a hand-off has lapsed there, or belongs to its last life.
@@ -226,7 +248,9 @@ bool Dispatch::Leave(ResumeCause cause) {
                resumes_, Name(cause), decision_.prefill.id.name, decision_.decode.id.name,
                last_failure_.ToString());
   if (!interrupted_) interrupted_ = Interruption{.since = now, .cause = cause};
-  for (Exclusion& exclusion : excluded_) exclusion.until = Exclusion::Until::kHeardOf;
+  for (Exclusion& exclusion : excluded_) {
+    if (exclusion.until == Exclusion::Until::kEver) exclusion.until = Exclusion::Until::kHeardOf;
+  }
   BePatient();
   return true;
 }

@@ -60,6 +60,13 @@ std::vector<const WorkerView*> Candidates(const ClusterView& view, v1::WorkerRol
   return candidates;
 }
 
+bool HasCandidates(const ClusterView& view, const RouteQuery& query) {
+  const auto has = [&](v1::WorkerRole role) { return !Candidates(view, role, query).empty(); };
+  if (query.wanted != v1::ROUTE_DISAGGREGATED && has(v1::WORKER_ROLE_UNIFIED)) return true;
+  return query.wanted != v1::ROUTE_UNIFIED && has(v1::WORKER_ROLE_PREFILL) &&
+         has(v1::WORKER_ROLE_DECODE);
+}
+
 const WorkerView* HolderOfPrompt(const std::vector<const WorkerView*>& prefill,
                                  const RouteQuery& query) {
   for (const WorkerView* worker : prefill) {

@@ -53,6 +53,8 @@ std::vector<std::string> RoutingPolicyNames();
 // The workers of `role` that the query may use. What every policy chooses from.
 std::vector<const WorkerView*> Candidates(const ClusterView& view, v1::WorkerRole role,
                                           const RouteQuery& query);
+// Whether some wanted route has a candidate for each of its roles.
+bool HasCandidates(const ClusterView& view, const RouteQuery& query);
 // Of these candidates the one that has the prompt already, or null.
 const WorkerView* HolderOfPrompt(const std::vector<const WorkerView*>& prefill,
                                  const RouteQuery& query);
