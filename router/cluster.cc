@@ -89,23 +89,33 @@ absl::Status Cluster::Register(const v1::RegisterRequest& request) {
     absl::MutexLock lock(&mutex_);
     WorkerView joining = ToView(request, clock_.Now());
     RETURN_IF_ERROR(CheckMayJoin(joining));
-    auto& workers = current_.workers;
-    auto place = std::lower_bound(
-        workers.begin(), workers.end(), request.name(),
-        [](const WorkerView& worker, const std::string& name) { return worker.id.name < name; });
-    if (place == workers.end() || place->id.name != request.name()) {
-      place = workers.insert(place, WorkerView());
-    } else if (place->id == joining.id) {
+    Admit(std::move(joining));
+    Publish();
+  }
+  TellListener();
+  return absl::OkStatus();
+}
+
+void Cluster::Admit(WorkerView joining) {
+  auto& workers = current_.workers;
+  auto place = std::find_if(workers.begin(), workers.end(), [&joining](const WorkerView& worker) {
+    return worker.id.name >= joining.id.name;
+  });
+  // Those that are leaving end what they have.
+  for (; place != workers.end() && place->id.name == joining.id.name; ++place) {
+    if (place->id == joining.id) {
       joining.charged = place->charged;
+    } else if (place->leaving) {
+      place->name_taken = true;
+      continue;
     } else {
       replaced_.push_back(place->id);
       latest_departure_ = joining.last_heard;
     }
     *place = std::move(joining);
-    Publish();
+    return;
   }
-  TellListener();
-  return absl::OkStatus();
+  workers.insert(place, std::move(joining));
 }
 
 absl::Status Cluster::Heartbeat(const v1::HeartbeatRequest& request) {

@@ -33,7 +33,7 @@ class Cluster {
   Cluster(ClusterOptions options, const Clock& clock);
 
   // A name that is known already changes hands only to a younger incarnation: the older one is then
-  // lost (TakeReplaced).
+  // lost (TakeReplaced), unless it is leaving: it keeps its lease beside the younger one.
   // NOT_FOUND: another model than this router serves. FAILED_PRECONDITION: it does not agree with
   // one of the workers that are not leaving (router/agreement.h), or its incarnation is older than
   // the known one. INVALID_ARGUMENT: a field is missing, or the load cannot be.
@@ -77,6 +77,7 @@ class Cluster {
   absl::Status CheckMayJoin(const WorkerView& joining) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status NoLease(const WorkerId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   WorkerView* Find(const WorkerId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Admit(WorkerView joining) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellListener() ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -25,7 +25,7 @@ bool ClusterView::HasUsable(v1::WorkerRole role) const {
 std::vector<v1::KvPeer> ClusterView::KvPeersOf(const WorkerView& prefill) const {
   std::vector<v1::KvPeer> peers;
   for (const WorkerView& worker : workers) {
-    if (worker.role != v1::WORKER_ROLE_DECODE) continue;
+    if (worker.role != v1::WORKER_ROLE_DECODE || worker.name_taken) continue;
     // One that is leaving need not have agreed with a prefill worker that came since.
     if (worker.model_fingerprint != prefill.model_fingerprint) continue;
     if (!CheckCanHandOver(prefill, worker).ok()) continue;

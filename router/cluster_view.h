@@ -17,7 +17,7 @@ struct WorkerId {
   std::string name;
   uint64_t incarnation = 0;
 
-  friend bool operator==(const WorkerId&, const WorkerId&) = default;
+  friend auto operator<=>(const WorkerId&, const WorkerId&) = default;
 };
 
 // What one request adds to a worker's load.
@@ -40,8 +40,9 @@ struct WorkerView {
   v1::WorkerLoad load;       // as last reported
   WorkerCharge charged;
   TimePoint last_heard;
-  bool suspected = false;  // a call failed to reach it, and nothing was heard of it since
-  bool leaving = false;    // it ends what it has and takes nothing new
+  bool suspected = false;   // a call failed to reach it, and nothing was heard of it since
+  bool leaving = false;     // it ends what it has and takes nothing new
+  bool name_taken = false;  // meanwhile, by a younger life
 
   // Whether it may be sent anything.
   bool usable() const { return !suspected && !leaving && load.not_ready().empty(); }
@@ -54,8 +55,8 @@ struct WorkerView {
   int32_t AvailableBlocks() const;
 };
 
-// All workers with a lease at one moment, in the order of their names: a value, never changed once
-// published.
+// All workers with a lease at one moment, in the order of their names, then of their incarnations:
+// a value, never changed once published. Of one name all but the last are leaving (name_taken).
 struct ClusterView {
   std::vector<WorkerView> workers;
 

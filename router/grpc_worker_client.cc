@@ -1,9 +1,8 @@
 #include "router/grpc_worker_client.h"
 
-#include <string_view>
+#include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -134,12 +133,9 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
 }  // namespace
 
 v1::Worker::Stub& GrpcWorkerClient::StubFor(const WorkerEndpoint& worker) {
-  Channel& channel = channels_[worker.id.name];
-  if (channel.incarnation != worker.id.incarnation) {
-    channel.incarnation = worker.id.incarnation;
-    channel.stub = v1::Worker::NewStub(OpenChannel(worker.address));
-  }
-  return *channel.stub;
+  std::unique_ptr<v1::Worker::Stub>& stub = stubs_[worker.id];
+  if (stub == nullptr) stub = v1::Worker::NewStub(OpenChannel(worker.address));
+  return *stub;
 }
 
 std::unique_ptr<WorkerCall> GrpcWorkerClient::Generate(const WorkerEndpoint& worker,
@@ -190,24 +186,22 @@ std::unique_ptr<WorkerCall> GrpcWorkerClient::Reserve(const WorkerEndpoint& work
   return std::make_unique<ReserveHandle>(std::move(call));
 }
 
-bool GrpcWorkerClient::IsGone(const WorkerEndpoint& worker) const {
-  const auto found = channels_.find(worker.id.name);
-  return found != channels_.end() && found->second.incarnation > worker.id.incarnation;
-}
-
+// Who has no channel any more is gone, and with it what it held.
 void GrpcWorkerClient::Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) {
-  if (IsGone(worker)) return;
+  const auto found = stubs_.find(worker.id);
+  if (found == stubs_.end()) return;
   auto call = NewForgottenCall<v1::ReleaseRequest, v1::ReleaseResponse>(request);
-  StubFor(worker).async()->Release(&call->context, &call->request, &call->response,
-                                   [call](const grpc::Status&) {});
+  found->second->async()->Release(&call->context, &call->request, &call->response,
+                                  [call](const grpc::Status&) {});
 }
 
 void GrpcWorkerClient::EndChoice(const WorkerEndpoint& worker,
                                  const v1::EndChoiceRequest& request) {
-  if (IsGone(worker)) return;
+  const auto found = stubs_.find(worker.id);
+  if (found == stubs_.end()) return;
   auto call = NewForgottenCall<v1::EndChoiceRequest, v1::EndChoiceResponse>(request);
-  StubFor(worker).async()->EndChoice(&call->context, &call->request, &call->response,
-                                     [call](const grpc::Status&) {});
+  found->second->async()->EndChoice(&call->context, &call->request, &call->response,
+                                    [call](const grpc::Status&) {});
 }
 
 void GrpcWorkerClient::ReleaseUnused(const WorkerEndpoint& worker, const v1::KvTarget& target) {
@@ -218,9 +212,9 @@ void GrpcWorkerClient::ReleaseUnused(const WorkerEndpoint& worker, const v1::KvT
 }
 
 void GrpcWorkerClient::KeepOnly(const ClusterView& view) {
-  absl::flat_hash_set<std::string_view> names;
-  for (const WorkerView& worker : view.workers) names.insert(worker.id.name);
-  absl::erase_if(channels_, [&names](const auto& entry) { return !names.contains(entry.first); });
+  std::erase_if(stubs_, [&view](const auto& entry) {
+    return !std::ranges::binary_search(view.workers, entry.first, {}, &WorkerView::id);
+  });
 }
 
 }  // namespace tandem

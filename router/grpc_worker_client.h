@@ -1,10 +1,9 @@
 #pragma once
 
+#include <map>
 #include <memory>
-#include <string>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "router/event_loop.h"
 #include "router/worker_client.h"
 #include "tandem/v1/worker.grpc.pb.h"
@@ -40,19 +39,13 @@ class GrpcWorkerClient final : public WorkerClient {
   void KeepOnly(const ClusterView& view) override;
 
  private:
-  struct Channel {
-    uint64_t incarnation = 0;
-    std::unique_ptr<v1::Worker::Stub> stub;
-  };
   // A new life of a worker gets a new channel: the old one may sit out a reconnect back-off.
-  // Whether a younger life has its name: what that one held ended with it.
-  bool IsGone(const WorkerEndpoint& worker) const;
   v1::Worker::Stub& StubFor(const WorkerEndpoint& worker);
   // Granted to a request that had ended meanwhile: else it would stay until its lease lapses.
   void ReleaseUnused(const WorkerEndpoint& worker, const v1::KvTarget& target);
 
   const std::shared_ptr<EventLoop> loop_;
-  absl::flat_hash_map<std::string, Channel> channels_;  // by worker name
+  std::map<WorkerId, std::unique_ptr<v1::Worker::Stub>> stubs_;  // each with its channel
 };
 
 }  // namespace tandem

@@ -221,6 +221,7 @@ v1::GetStatusResponse Router::Status() const {
   *response.mutable_reroutes() = parts_.reroutes.Use();
   const TimePoint now = parts_.clock.Now();
   for (const WorkerView& worker : view->workers) {
+    if (worker.name_taken) continue;  // names are unique here
     v1::WorkerStatus& status = *response.add_workers();
     status.set_name(worker.id.name);
     status.set_role(std::string(Name(worker.role)));

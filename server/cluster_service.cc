@@ -15,11 +15,8 @@ int64_t Millis(Duration duration) {
 }
 
 // Who sends KV learns where it may go.
-void FillKvPeers(const ClusterView& view, const std::string& name,
-                 v1::HeartbeatResponse& response) {
-  const auto asking =
-      std::find_if(view.workers.begin(), view.workers.end(),
-                   [&name](const WorkerView& worker) { return worker.id.name == name; });
+void FillKvPeers(const ClusterView& view, const WorkerId& id, v1::HeartbeatResponse& response) {
+  const auto asking = std::ranges::find(view.workers, id, &WorkerView::id);
   if (asking == view.workers.end() || asking->role != v1::WORKER_ROLE_PREFILL) return;
   for (v1::KvPeer& peer : view.KvPeersOf(*asking)) *response.add_kv_peers() = std::move(peer);
 }
@@ -51,7 +48,9 @@ grpc::ServerUnaryReactor* ClusterService::Heartbeat(grpc::CallbackServerContext*
                                                     const v1::HeartbeatRequest* request,
                                                     v1::HeartbeatResponse* response) {
   const absl::Status status = cluster_.Heartbeat(*request);
-  if (status.ok()) FillKvPeers(*cluster_.View(), request->name(), *response);
+  if (status.ok()) {
+    FillKvPeers(*cluster_.View(), {request->name(), request->incarnation()}, *response);
+  }
   return Answer(*context, status);
 }
 

@@ -232,6 +232,33 @@ TEST(TakenNameTest, AnotherProcessGoesOnForOneThatIsFrozen) {
   EXPECT_EQ(cluster.Terminate("unified-0-before"), 0);
 }
 
+// As a service manager does that starts the next one without waiting for the last.
+TEST(TakenNameTest, AWorkerThatLeavesEndsWhatItHasThoughItsNameIsTaken) {
+  TestCluster cluster({.prefill = 0, .decode = 0, .router_flags = {"--max-resumes=0"}});
+  const v1::GenerateRequest request = TextRequest(kPrompt, v1::ROUTE_UNIFIED, kLong);
+  Outcome outcome;
+  int events = 0;
+  outcome.status = cluster.client().Generate(
+      request, std::chrono::minutes(1), [&](const v1::GenerateResponse& event) {
+        outcome.generation.Add(event);
+        if (++events != 20) return true;
+        cluster.Signal("unified-0", SIGTERM);
+        cluster.WaitFor("it leaves", [](const v1::GetStatusResponse& status) {
+          return status.routes().empty();
+        });
+        cluster.StartBeside("unified-0");
+        return true;
+      });
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.generation.choices[0].token_ids.size(), size_t{kLong});
+  EXPECT_EQ(cluster.AwaitExit("unified-0-before"), 0) << "within its time to drain";
+  const auto status = cluster.client().GetStatus(std::chrono::minutes(1));
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->resumes().lost(), 0u);
+  cluster.WaitUntilIdle();
+  EXPECT_TRUE(Ask(cluster.client(), TextRequest(kPrompt, v1::ROUTE_UNIFIED, 4)).status.ok());
+}
+
 TEST_F(WorkerLossTest, ADeadWorkerLeavesTheView) {
   cluster_.Kill("unified-0");
   cluster_.WaitFor("its lease lapsed", [](const v1::GetStatusResponse& status) {

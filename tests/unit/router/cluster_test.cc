@@ -196,6 +196,44 @@ TEST_F(ClusterTest, AWorkerThatLeavesGetsNothingAndKeepsItsLeaseUntilItIsGone) {
   EXPECT_TRUE(Names().empty());
 }
 
+TEST_F(ClusterTest, AWorkerThatLeavesKeepsItsLeaseBesideTheOneThatTakesItsName) {
+  v1::RegisterRequest worker = Worker("d", v1::WORKER_ROLE_DECODE);
+  ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
+  ASSERT_TRUE(cluster_.Register(worker).ok());
+  cluster_.Charge({"d", 10}, {.sequences = 2});
+  cluster_.Deregister("d", 10);
+  for (const uint64_t younger : {11, 12}) {
+    worker.set_incarnation(younger);
+    ASSERT_TRUE(cluster_.Register(worker).ok());
+  }
+  EXPECT_THAT(cluster_.TakeReplaced(), ElementsAre(WorkerId{"d", 11})) << "it was not leaving";
+  EXPECT_THAT(Names(), ElementsAre("d", "d", "p"));
+  const WorkerView older = cluster_.View()->workers[0];
+  EXPECT_EQ(older.id.incarnation, 10u);
+  EXPECT_EQ(older.charged.sequences, 2);
+  EXPECT_TRUE(older.leaving && older.name_taken);
+  EXPECT_TRUE(cluster_.View()->workers[1].usable());
+  EXPECT_THAT(PeersOf("p"), ElementsAre("d")) << "only where new KV may go";
+  clock_.Advance(seconds(4));
+  ASSERT_TRUE(Beat("d", 10).ok());
+  ASSERT_TRUE(Beat("d", 12).ok());
+  clock_.Advance(seconds(4));
+  EXPECT_THAT(cluster_.Expire(), ElementsAre(WorkerId{"p", 10}));
+  cluster_.Deregister("d", 10);
+  EXPECT_THAT(Names(), ElementsAre("d"));
+  EXPECT_EQ(cluster_.View()->workers[0].id.incarnation, 12u);
+  // Of two it may be the younger that leaves first, or is lost.
+  worker.set_incarnation(13);
+  cluster_.Deregister("d", 12);
+  ASSERT_TRUE(cluster_.Register(worker).ok());
+  clock_.Advance(seconds(4));
+  ASSERT_TRUE(Beat("d", 12).ok());
+  clock_.Advance(seconds(4));
+  EXPECT_THAT(cluster_.Expire(), ElementsAre(WorkerId{"d", 13}));
+  ASSERT_TRUE(Beat("d", 12).ok());
+  EXPECT_THAT(cluster_.TakeReplaced(), IsEmpty());
+}
+
 TEST_F(ClusterTest, AWorkerThatIsNotReadyGetsNothingUntilItIs) {
   ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
   v1::HeartbeatRequest stuck;

@@ -85,6 +85,38 @@ TEST_F(LeavingTest, ALeavingWorkerFinishesWhatNobodyElseCanTake) {
   ExpectTheAnswer(1);
 }
 
+TEST_F(LeavingTest, AStreamStaysWithALeavingWorkerWhoseNameIsTaken) {
+  SubmitAndHandOver();
+  Say("decode d0", {11});
+  Leave("d0");
+  Join("d0", kDecodeRole, 2);
+  EXPECT_THAT(workers_.Open(), UnorderedElementsAre("decode d0", "reserve d0"));
+  EXPECT_EQ(workers_.reservations.back()->request.epoch(), 2u);
+  EXPECT_EQ(router_.Status().workers_size(), 2) << "names are told once";
+  RefuseReservation(ResourceExhausted("full"));
+  Beat("d0");  // the one that leaves keeps its lease
+  EXPECT_THAT(workers_.Open(), ElementsAre("decode d0"));
+  Say("decode d0", {12, 13});
+  Finish("decode d0", kLength);
+  ExpectTheAnswer(0);
+  Leave("d0");
+  EXPECT_EQ(Causes(), "");
+}
+
+TEST_F(LeavingTest, AStreamMovesToTheOneThatTookTheNameAndCostsNoBudget) {
+  Join("u0", kUnifiedRole);
+  Submit(Ask(v1::ROUTE_UNIFIED));
+  Say("generate u0", {10});
+  Leave("u0");
+  Join("u0", kUnifiedRole, 2);
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
+  EXPECT_EQ(workers_.streams.back()->epoch, 2u);
+  Say("generate u0", {11, 12, 13});
+  Finish("generate u0", kLength);
+  ExpectTheAnswer(1);
+  EXPECT_EQ(Causes(), "leaving 1");
+}
+
 TEST_F(LeavingTest, ANewRequestWaitsForWhoComesInALeavingWorkersPlace) {
   Join("u0", kUnifiedRole);
   Leave("u0");
