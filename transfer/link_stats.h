@@ -43,9 +43,10 @@ struct RefusedFrames {
   uint64_t corrupted = 0;  // payloads whose hash was wrong
   uint64_t stale = 0;      // for a reservation that has ended, or complete ones: late or replayed
   // Of another epoch, for what was never given out, extents that a reservation does not have; and
-  // peers that are not who they should be (ByteChannel), before they said anything.
+  // peers that are not who they should be (ByteChannel), or never said who they are.
   uint64_t strangers = 0;
-  uint64_t closed = 0;  // connections that were closed because of these
+  // Connections that were closed because of these, or since all places were taken.
+  uint64_t closed = 0;
 };
 
 }  // namespace tandem

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <utility>
 
@@ -17,11 +16,6 @@
 
 namespace tandem {
 namespace {
-constexpr uint64_t kWakeId = 0;
-constexpr uint64_t kListenerId = 1;
-constexpr uint64_t kFirstConnectionId = 2;
-// After a medium had no room for another connection.
-constexpr std::chrono::milliseconds kAcceptPause{200};
 // Where somebody counts turns.
 constexpr std::chrono::milliseconds kTurnAtLeast{500};
 
@@ -257,65 +251,14 @@ void IoLoop::CloseOverdue() {
     if (slot.connection->deadline() <= now) overdue.push_back(id);
   }
   for (uint64_t id : overdue) {
-    // Not when it went with another one of its group.
-    if (slots_.contains(id)) Close(id, Unavailable("timed out: nothing moved"));
+    if (IsSilent(id)) {
+      CloseStranger(id, Unavailable("it has said nothing for too long"));
+    } else if (slots_.contains(id)) {  // it did not go with another one of its group
+      Close(id, Unavailable("timed out: nothing moved"));
+    }
   }
   if (accept_again_ <= now) ResumeAccepting();
   EndStreams();
-}
-
-void IoLoop::Accept() {
-  while (true) {
-    absl::StatusOr<std::unique_ptr<ByteChannel>> channel = medium_.Accept();
-    if (absl::IsPermissionDenied(channel.status())) {
-      CountStranger(channel.status());
-      continue;
-    }
-    if (!channel.ok()) return PauseAccepting(channel.status());
-    if (*channel == nullptr) return;
-    if (num_inbound_ >= options_.max_connections) {
-      spdlog::warn("transfer connection refused: there are {} already", num_inbound_);
-      continue;
-    }
-    const uint64_t id = next_id_++;
-    slots_[id].connection = std::make_unique<InboundConnection>(
-        *std::move(channel), receiver_, payloads_.in,
-        [this, id](const FrameHeader& hello) { return JoinGroup(id, hello); }, read_ahead_,
-        counters_, Timeouts{.connect = options_.connect_timeout, .stall = options_.stall_timeout});
-    ++num_inbound_;
-    Advance(id);
-  }
-}
-
-void IoLoop::CountStranger(const absl::Status& status) {
-  ++counters_.closed;
-  // They try again: a line for each would fill the disk.
-  if (const uint64_t so_far = ++counters_.strangers; std::has_single_bit(so_far)) {
-    spdlog::warn("transfer connection refused strangers_so_far={} reason=\"{}\"", so_far,
-                 Text(status));
-  }
-}
-
-// The connection stays in the backlog and the listener readable: look again after a pause.
-void IoLoop::PauseAccepting(const absl::Status& status) {
-  spdlog::warn("transfer cannot accept reason=\"{}\"", Text(status));
-  accept_again_ = std::chrono::steady_clock::now() + kAcceptPause;
-  epoll_ctl(sockets_.epoll.get(), EPOLL_CTL_DEL, medium_.listener_fd(), nullptr);
-}
-
-absl::StatusOr<InboundGroup*> IoLoop::JoinGroup(uint64_t id, const FrameHeader& hello) {
-  auto& group = inbound_groups_[hello.stream];
-  if (group == nullptr) {
-    group = std::make_unique<InboundGroup>(hello.block, options_.credit_window_bytes);
-  }
-  RETURN_IF_ERROR(group->Join(hello, id));
-  slots_.at(id).group_id = hello.stream;
-  return group.get();
-}
-
-void IoLoop::ResumeAccepting() {
-  accept_again_ = kNoDeadline;
-  Watch(medium_.listener_fd(), kListenerId);
 }
 
 void IoLoop::Shutdown() {

@@ -86,6 +86,10 @@ class IoLoop {
   void Abort(StreamKey key, uint64_t serial);
 
  private:
+  static constexpr uint64_t kWakeId = 0;
+  static constexpr uint64_t kListenerId = 1;
+  static constexpr uint64_t kFirstConnectionId = 2;
+
   // A peer that this side sends to, and its connections. They live and die together.
   struct Peer {
     std::unique_ptr<OutboundGroup> group;
@@ -130,7 +134,13 @@ class IoLoop {
   void CloseSlot(uint64_t id, std::string_view peer, const absl::Status& status);
 
   void Accept();
+  // Whether it came from a peer that has not said hello.
+  bool IsSilent(uint64_t id) const;
+  std::vector<uint64_t> Silent() const;  // those, the oldest first
+  bool MakeRoomForOneMore();
+  void CloseStranger(uint64_t id, const absl::Status& status);
   void CountStranger(const absl::Status& status);
+  void CountRefusedForRoom();
   void PauseAccepting(const absl::Status& status);
   void ResumeAccepting();
   absl::StatusOr<InboundGroup*> JoinGroup(uint64_t id, const FrameHeader& hello);
@@ -173,6 +183,7 @@ class IoLoop {
   std::random_device random_;
   uint64_t next_id_;
   int num_inbound_ = 0;
+  uint64_t refused_for_room_ = 0;
   TimePoint accept_again_ = kNoDeadline;
 
   std::thread thread_;  // last: starts when all else stands

@@ -1,22 +1,26 @@
-// Peers that are refused at their greeting, before any frame: the transport counts them.
+// Peers that are refused before any frame, at their greeting or since they say nothing: the
+// transport counts them.
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <span>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "base/hash.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
 #include "tests/support/ipc_fixture.h"
+#include "tests/support/raw_peer.h"
 #include "tests/support/test_certificates.h"
 #include "tests/support/transport_probe.h"
 #include "transfer/framed/framed_transport.h"
@@ -28,11 +32,14 @@ namespace tandem {
 namespace {
 
 constexpr uint64_t kEpoch = 7;
+constexpr std::chrono::milliseconds kForEver{1'000'000};
 
 class StrangersTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Transport> TransportOf(std::unique_ptr<Medium> medium) {
-    auto transport = NewFramedTransport({.device = &Cpu()}, std::move(medium), &receiver_probe_);
+  std::unique_ptr<Transport> TransportOf(std::unique_ptr<Medium> medium,
+                                         int32_t max_connections = 256) {
+    auto transport = NewFramedTransport({.max_connections = max_connections, .device = &Cpu()},
+                                        std::move(medium), &receiver_probe_);
     EXPECT_TRUE(transport.ok()) << transport.status();
     return *std::move(transport);
   }
@@ -113,6 +120,57 @@ TEST_F(StrangersTest, AnotherUserOfTheHost) {
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_EQ(WEXITSTATUS(status), 0);
   }
+}
+
+// One in four connections may be one that has said nothing: the oldest of them gives way.
+TEST_F(StrangersTest, WhoSaysNothingGivesWayToOthers) {
+  const auto receiver =
+      *OpenTcpTransport({}, &receiver_probe_, {.max_connections = 8, .connect_timeout = kForEver});
+  RawPeer worker = RawPeer::ConnectTo(receiver->address());
+  worker.Greet();
+  std::vector<RawPeer> silent;
+  for (int i = 0; i < 300; ++i) silent.push_back(RawPeer::ConnectTo(receiver->address()));
+  ExpectStrangers(*receiver, 298);
+  EXPECT_TRUE(silent.front().IsClosed());
+  // Whoever comes now finds room, and whoever was there before them stays.
+  const auto sender = *OpenTcpTransport({}, nullptr);
+  EndProbe ends;
+  ASSERT_EQ(sender->OpenStream(receiver->address(), 1, kEpoch, Duration::zero(), ends.Callback()),
+            absl::OkStatus());
+  ASSERT_EQ(sender->FinishStream(1, kEpoch), absl::OkStatus());
+  EXPECT_EQ(ends.Wait(1), absl::OkStatus());
+  worker.Send(HeaderBytes({.type = FrameType::kCommit, .stream = 2, .epoch = kEpoch}));
+  EXPECT_EQ(worker.ReceiveHeader().type, FrameType::kAck);
+  ExpectStrangers(*receiver, 299);
+}
+
+TEST_F(StrangersTest, WhoSaysNothingToAUnixSocketGivesWayToOthers) {
+  std::unique_ptr<Medium> media[] = {NewReceiver(), *ShmMedium::Open({.device = &Cpu()})};
+  for (std::unique_ptr<Medium>& medium : media) {
+    const std::string name = ParseHostAddress(medium->address())->name;
+    const auto transport = TransportOf(std::move(medium), 8);
+    std::vector<UniqueFd> silent;
+    for (int i = 0; i < 5; ++i) silent.push_back(*ConnectUnix(name));
+    ExpectStrangers(*transport, 3);
+  }
+}
+
+TEST_F(StrangersTest, WhoSaysNothingIsCountedOnceItsTimeIsOver) {
+  const auto receiver =
+      *OpenTcpTransport({}, &receiver_probe_, {.connect_timeout = std::chrono::milliseconds(20)});
+  RawPeer silent = RawPeer::ConnectTo(receiver->address());
+  EXPECT_TRUE(silent.IsClosed());
+  ExpectStrangers(*receiver, 1);
+}
+
+TEST_F(StrangersTest, WhoComesWhenAllPlacesAreTakenIsCounted) {
+  const auto receiver = *OpenTcpTransport({}, &receiver_probe_, {.max_connections = 1});
+  RawPeer worker = RawPeer::ConnectTo(receiver->address());
+  worker.Greet();
+  RawPeer late = RawPeer::ConnectTo(receiver->address());
+  EXPECT_TRUE(late.IsClosed());
+  EXPECT_EQ(receiver->refused().closed, 1u);
+  EXPECT_EQ(receiver->refused().strangers, 0u) << "one of ours, as far as anybody knows";
 }
 
 TEST_F(StrangersTest, WhoHasNoCertificateOfOurs) {
