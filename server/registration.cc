@@ -256,6 +256,7 @@ void Registration::Run(Link& link) {
     link.known = false;
     absl::MutexLock lock(&mutex_);
     --num_known_;
+    link.kv_peers.clear();
   }
   if (!link.known) return;
   if (!told_leaving) link.Deregister(options_.self);

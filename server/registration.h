@@ -65,7 +65,8 @@ class Registration {
   // Sleeps until the next heartbeat is due, or a moment after a nudge that `link` has not told of.
   void SleepUntilNews(Phase during, Link& link, absl::Duration heartbeat);
   void TakeKvPeers(Link& link, const v1::HeartbeatResponse& response);
-  // Those that any router knows. What a router said last counts on when it is away.
+  // Those that any router knows with which the link stands. While none does nobody is told: those
+  // that were known last go on to be.
   std::vector<v1::KvPeer> KvPeers() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const RegistrationOptions options_;

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/security/server_credentials.h"
@@ -23,13 +25,20 @@ class SilentRouter final : public v1::Cluster::Service {
     return Take(*context, request->load());
   }
   grpc::Status Heartbeat(grpc::ServerContext* context, const v1::HeartbeatRequest* request,
-                         v1::HeartbeatResponse*) override {
+                         v1::HeartbeatResponse* response) override {
+    if (!peer.empty()) {
+      v1::KvPeer& known = *response->add_kv_peers();
+      known.set_name(peer);
+      known.set_epoch(1);
+    }
     return Take(*context, request->load());
   }
   grpc::Status Deregister(grpc::ServerContext*, const v1::DeregisterRequest*,
                           v1::DeregisterResponse*) override {
     return grpc::Status::OK;
   }
+
+  std::string peer;  // that KV may be sent to; set before the first call
 
   void Hold(bool held) {
     absl::MutexLock lock(&mutex_);
@@ -76,21 +85,28 @@ class SilentRouter final : public v1::Cluster::Service {
   std::string word_ ABSL_GUARDED_BY(mutex_) = "nothing yet";
 };
 
+std::unique_ptr<grpc::Server> Serve(SilentRouter& router, std::string& address) {
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&router);
+  auto server = builder.BuildAndStart();
+  address = "127.0.0.1:" + std::to_string(port);
+  return server;
+}
+
 class RegistrationTest : public testing::Test {
  protected:
   RegistrationTest() {
-    int port = 0;
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(&router_);
-    server_ = builder.BuildAndStart();
-    registration_ = std::make_unique<Registration>(RegistrationOptions{
-        .routers = {"127.0.0.1:" + std::to_string(port)}, .self = {}, .load = [this] {
-          absl::MutexLock lock(&mutex_);
-          v1::WorkerLoad load;
-          load.set_not_ready(not_ready_);
-          return load;
-        }});
+    std::string address;
+    server_ = Serve(router_, address);
+    registration_ = std::make_unique<Registration>(
+        RegistrationOptions{.routers = {address}, .self = {}, .load = [this] {
+                              absl::MutexLock lock(&mutex_);
+                              v1::WorkerLoad load;
+                              load.set_not_ready(not_ready_);
+                              return load;
+                            }});
   }
   ~RegistrationTest() override {
     router_.Hold(false);
@@ -127,6 +143,43 @@ TEST_F(RegistrationTest, WhatMustBeToldNowWaitsForNoAnswer) {
   registration_->TellNow();
   EXPECT_TRUE(router_.AwaitWord("the engine hangs"));
   EXPECT_EQ(router_.num_timed_out(), before) << "it waited for a call's deadline";
+}
+
+// The last word of each router on whom KV may be sent to.
+class KnownPeers {
+ public:
+  void Set(const std::vector<v1::KvPeer>& peers) {
+    absl::MutexLock lock(&mutex_);
+    names_.clear();
+    for (const v1::KvPeer& peer : peers) names_.push_back(peer.name());
+  }
+  // False after a minute.
+  bool Await(const std::vector<std::string>& names) {
+    absl::MutexLock lock(&mutex_);
+    const auto so = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return names_ == names; };
+    return mutex_.AwaitWithTimeout(absl::Condition(&so), absl::Minutes(1));
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::vector<std::string> names_ ABSL_GUARDED_BY(mutex_);
+};
+
+TEST(RegistrationPeersTest, WhatARouterSaidThatIsGoneDoesNotCountAgainstOneThatIsThere) {
+  SilentRouter stays;
+  SilentRouter goes;
+  stays.peer = "d0";
+  goes.peer = "d1";
+  RegistrationOptions options{
+      .routers = {"", ""}, .self = {}, .load = [] { return v1::WorkerLoad(); }};
+  const auto server = Serve(stays, options.routers[0]);
+  const auto lost = Serve(goes, options.routers[1]);
+  KnownPeers known;
+  options.kv_peers = [&known](const std::vector<v1::KvPeer>& peers) { known.Set(peers); };
+  Registration registration(std::move(options));
+  ASSERT_TRUE(known.Await({"d0", "d1"}));
+  lost->Shutdown();
+  EXPECT_TRUE(known.Await({"d0"}));
 }
 
 }  // namespace
