@@ -105,6 +105,7 @@ void Cluster::Admit(WorkerView joining) {
   for (; place != workers.end() && place->id.name == joining.id.name; ++place) {
     if (place->id == joining.id) {
       joining.charged = place->charged;
+      joining.unreachable = place->unreachable;
     } else if (place->leaving) {
       place->name_taken = true;
       continue;
@@ -183,6 +184,29 @@ void Cluster::Suspect(const WorkerId& id) {
     latest_departure_ = clock_.Now();
     Publish();
   }
+}
+
+void Cluster::MarkUnreachable(const WorkerId& id) {
+  {
+    absl::MutexLock lock(&mutex_);
+    WorkerView* const worker = Find(id);
+    if (worker == nullptr) return;
+    worker->unreachable = true;
+    latest_departure_ = clock_.Now();
+    Publish();
+  }
+  TellListener();
+}
+
+void Cluster::MarkReachable(const WorkerId& id) {
+  {
+    absl::MutexLock lock(&mutex_);
+    WorkerView* const worker = Find(id);
+    if (worker == nullptr) return;
+    worker->unreachable = false;
+    Publish();
+  }
+  TellListener();
 }
 
 void Cluster::Charge(const WorkerId& id, const WorkerCharge& charge) {

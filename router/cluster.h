@@ -52,6 +52,10 @@ class Cluster {
   // A call to this worker failed to reach it: nothing is sent there until it is heard of again.
   void Suspect(const WorkerId& id);
 
+  // Nothing is sent to this worker, though it is heard of, until it can be reached again.
+  void MarkUnreachable(const WorkerId& id);
+  void MarkReachable(const WorkerId& id);
+
   // Load that the worker's next report may not yet show: taken at decision time, given back when
   // that part of the request has ended. Unknown workers are ignored.
   void Charge(const WorkerId& id, const WorkerCharge& charge);
@@ -66,8 +70,8 @@ class Cluster {
   std::vector<WorkerId> TakeReplaced();
   // When Expire is due next; kNoDeadline without workers.
   TimePoint NextExpiry() const;
-  // When a worker was last suspected, dropped by Expire, replaced, or began to leave; nothing while
-  // none ever was.
+  // When a worker was last suspected, unreachable, dropped by Expire, replaced, or began to leave;
+  // nothing while none ever was.
   std::optional<TimePoint> LatestDeparture() const;
 
   std::shared_ptr<const ClusterView> View() const;

@@ -40,12 +40,14 @@ struct WorkerView {
   v1::WorkerLoad load;       // as last reported
   WorkerCharge charged;
   TimePoint last_heard;
-  bool suspected = false;   // a call failed to reach it, and nothing was heard of it since
+  bool suspected = false;  // a call failed to reach it, and nothing was heard of it since
+  // It is heard of, but leaves this router's pings unanswered (router/pings.h).
+  bool unreachable = false;
   bool leaving = false;     // it ends what it has and takes nothing new
   bool name_taken = false;  // meanwhile, by a younger life
 
   // Whether it may be sent anything.
-  bool usable() const { return !suspected && !leaving && load.not_ready().empty(); }
+  bool usable() const { return !suspected && !unreachable && !leaving && load.not_ready().empty(); }
 
   // The larger of what the worker reported and what this router knows that it sent there: the
   // report is late by up to a heartbeat, and other routers send work too.

@@ -107,12 +107,22 @@ class Handle final : public WorkerCall {
 void DropStream(StreamCall& call) { call.Drop(); }
 using StreamHandle = Handle<StreamCall, DropStream>;
 
-using ReserveCall = UnaryCall<v1::ReserveRequest, v1::ReserveResponse>;
-void DropReserve(ReserveCall& call) {
+template <typename Call>
+void DropUnary(Call& call) {
   call.dropped = true;
   call.context.TryCancel();
 }
-using ReserveHandle = Handle<ReserveCall, DropReserve>;
+using ReserveCall = UnaryCall<v1::ReserveRequest, v1::ReserveResponse>;
+using ReserveHandle = Handle<ReserveCall, DropUnary<ReserveCall>>;
+using PingCall = UnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>;
+using PingHandle = Handle<PingCall, DropUnary<PingCall>>;
+
+// Not what the network says in a worker's place, or whoever gave up the call.
+bool IsAnswer(const grpc::Status& status) {
+  return status.error_code() != grpc::StatusCode::UNAVAILABLE &&
+         status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED &&
+         status.error_code() != grpc::StatusCode::CANCELLED;
+}
 
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
   constexpr int kMaxMessageBytes = 64 << 20;
@@ -122,8 +132,10 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // How long an attempt to connect may take.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
   // A host that vanished without a word is noticed within these, also while a long prefill says
-  // nothing.
+  // nothing, where neither its lease nor a ping (router/pings.h) has told before.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
@@ -132,10 +144,10 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
 
 }  // namespace
 
-v1::Worker::Stub& GrpcWorkerClient::StubFor(const WorkerEndpoint& worker) {
-  std::unique_ptr<v1::Worker::Stub>& stub = stubs_[worker.id];
-  if (stub == nullptr) stub = v1::Worker::NewStub(OpenChannel(worker.address));
-  return *stub;
+GrpcWorkerClient::Channel& GrpcWorkerClient::ChannelTo(const WorkerEndpoint& worker) {
+  std::unique_ptr<Channel>& channel = channels_[worker.id];
+  if (channel == nullptr) channel = std::make_unique<Channel>(OpenChannel(worker.address));
+  return *channel;
 }
 
 std::unique_ptr<WorkerCall> GrpcWorkerClient::Generate(const WorkerEndpoint& worker,
@@ -188,20 +200,20 @@ std::unique_ptr<WorkerCall> GrpcWorkerClient::Reserve(const WorkerEndpoint& work
 
 // Who has no channel any more is gone, and with it what it held.
 void GrpcWorkerClient::Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) {
-  const auto found = stubs_.find(worker.id);
-  if (found == stubs_.end()) return;
+  const auto found = channels_.find(worker.id);
+  if (found == channels_.end()) return;
   auto call = NewForgottenCall<v1::ReleaseRequest, v1::ReleaseResponse>(request);
-  found->second->async()->Release(&call->context, &call->request, &call->response,
-                                  [call](const grpc::Status&) {});
+  found->second->worker.async()->Release(&call->context, &call->request, &call->response,
+                                         [call](const grpc::Status&) {});
 }
 
 void GrpcWorkerClient::EndChoice(const WorkerEndpoint& worker,
                                  const v1::EndChoiceRequest& request) {
-  const auto found = stubs_.find(worker.id);
-  if (found == stubs_.end()) return;
+  const auto found = channels_.find(worker.id);
+  if (found == channels_.end()) return;
   auto call = NewForgottenCall<v1::EndChoiceRequest, v1::EndChoiceResponse>(request);
-  found->second->async()->EndChoice(&call->context, &call->request, &call->response,
-                                    [call](const grpc::Status&) {});
+  found->second->worker.async()->EndChoice(&call->context, &call->request, &call->response,
+                                           [call](const grpc::Status&) {});
 }
 
 void GrpcWorkerClient::ReleaseUnused(const WorkerEndpoint& worker, const v1::KvTarget& target) {
@@ -211,8 +223,24 @@ void GrpcWorkerClient::ReleaseUnused(const WorkerEndpoint& worker, const v1::KvT
   Release(worker, request);
 }
 
+std::unique_ptr<WorkerCall> GrpcWorkerClient::Ping(const WorkerEndpoint& worker,
+                                                   std::function<void()> answered) {
+  auto call = std::make_shared<PingCall>();
+  const grpc::Slice no_field;
+  call->request = grpc::ByteBuffer(&no_field, 1);
+  ChannelTo(worker).health.UnaryCall(
+      &call->context, "/grpc.health.v1.Health/Check", {}, &call->request, &call->response,
+      [loop = loop_, call, answered = std::move(answered)](const grpc::Status& status) {
+        if (!IsAnswer(status)) return;
+        loop->Post([call, answered] {
+          if (!call->dropped) answered();
+        });
+      });
+  return std::make_unique<PingHandle>(std::move(call));
+}
+
 void GrpcWorkerClient::KeepOnly(const ClusterView& view) {
-  std::erase_if(stubs_, [&view](const auto& entry) {
+  std::erase_if(channels_, [&view](const auto& entry) {
     return !std::ranges::binary_search(view.workers, entry.first, {}, &WorkerView::id);
   });
 }

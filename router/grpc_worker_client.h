@@ -4,6 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "grpcpp/channel.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "router/event_loop.h"
 #include "router/worker_client.h"
 #include "tandem/v1/worker.grpc.pb.h"
@@ -36,16 +38,27 @@ class GrpcWorkerClient final : public WorkerClient {
                                       ReserveDone done) override;
   void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) override;
   void EndChoice(const WorkerEndpoint& worker, const v1::EndChoiceRequest& request) override;
+  // By the standard health service, which every server here has.
+  std::unique_ptr<WorkerCall> Ping(const WorkerEndpoint& worker,
+                                   std::function<void()> answered) override;
+  void Disconnect(const WorkerId& id) override { channels_.erase(id); }
   void KeepOnly(const ClusterView& view) override;
 
  private:
+  struct Channel {
+    explicit Channel(std::shared_ptr<grpc::Channel> opened)
+        : worker(opened), health(std::move(opened)) {}
+    v1::Worker::Stub worker;
+    grpc::GenericStub health;
+  };
   // A new life of a worker gets a new channel: the old one may sit out a reconnect back-off.
-  v1::Worker::Stub& StubFor(const WorkerEndpoint& worker);
+  Channel& ChannelTo(const WorkerEndpoint& worker);
+  v1::Worker::Stub& StubFor(const WorkerEndpoint& worker) { return ChannelTo(worker).worker; }
   // Granted to a request that had ended meanwhile: else it would stay until its lease lapses.
   void ReleaseUnused(const WorkerEndpoint& worker, const v1::KvTarget& target);
 
   const std::shared_ptr<EventLoop> loop_;
-  std::map<WorkerId, std::unique_ptr<v1::Worker::Stub>> stubs_;  // each with its channel
+  std::map<WorkerId, std::unique_ptr<Channel>> channels_;
 };
 
 }  // namespace tandem

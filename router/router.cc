@@ -25,7 +25,7 @@ absl::Status Busy(absl::Status status) {
 }  // namespace
 
 Router::Router(RouterOptions options, const RouterParts& parts)
-    : options_(std::move(options)), parts_(parts) {
+    : options_(std::move(options)), parts_(parts), pings_(parts.workers) {
   // Ids of several routers meet at the workers: each starts at a random place.
   next_id_ = RandomBits(options_.random_seed, 0);
 }
@@ -33,7 +33,11 @@ Router::Router(RouterOptions options, const RouterParts& parts)
 Router::~Router() { parts_.cluster.SetListener(nullptr); }
 
 void Router::Start() {
-  parts_.loop.Post([this] { WatchLeases(parts_.clock.Now()); });
+  parts_.loop.Post([this] {
+    const TimePoint now = parts_.clock.Now();
+    WatchLeases(now);
+    WatchConnections(now);
+  });
   parts_.cluster.SetListener([this] {
     if (!has_news_.exchange(true)) parts_.loop.Post([this] { OnClusterChanged(); });
   });
@@ -164,26 +168,43 @@ void Router::WatchLeases(TimePoint due) {
                  std::chrono::duration_cast<std::chrono::milliseconds>(now - due).count());
     parts_.cluster.Postpone(now - due);
   }
-  Lose(parts_.cluster.Expire(), "its lease lapsed");
+  Lose(parts_.cluster.Expire(), CallEnd::Source::kLease, "its lease lapsed");
   parts_.workers.KeepOnly(*parts_.cluster.View());
   const TimePoint next = std::min(parts_.cluster.NextExpiry(), now + turn);
   parts_.loop.PostAt(next, [this, next] { WatchLeases(next); });
 }
 
-// Workers that are not heard of any more, or not under their name.
-void Router::Lose(const std::vector<WorkerId>& lost, const char* why) {
+// Three turns per lease: a connection that is cut is noticed no later than a process that is
+// killed.
+void Router::WatchConnections(TimePoint due) {
+  const Duration turn = parts_.cluster.options().lease / 3;
+  const TimePoint now = parts_.clock.Now();
+  const Pings::Pace pace = now - due > turn ? Pings::Pace::kLate : Pings::Pace::kOnTime;
+  const Pings::Changes changes = pings_.Turn(*parts_.cluster.View(), now, pace);
+  for (const WorkerId& id : changes.reachable) {
+    spdlog::info("worker={} incarnation={} answers again", id.name, id.incarnation);
+    parts_.cluster.MarkReachable(id);
+  }
+  for (const WorkerId& id : changes.unreachable) parts_.cluster.MarkUnreachable(id);
+  Lose(changes.unreachable, CallEnd::Source::kNetwork, "it does not answer, though it is heard of");
+  parts_.loop.PostAt(now + turn, [this, next = now + turn] { WatchConnections(next); });
+}
+
+// Workers that are not heard of any more, or not under their name, or that do not answer.
+void Router::Lose(const std::vector<WorkerId>& lost, CallEnd::Source source, const char* why) {
   if (lost.empty()) return;
   for (const WorkerId& id : lost) {
     spdlog::warn("worker={} incarnation={} lost why=\"{}\"", id.name, id.incarnation, why);
   }
-  const CallEnd end{Unavailable("{}", why), CallEnd::Source::kLease};
+  const CallEnd end{Unavailable("{}", why), source};
   for (auto& [id, request] : requests_) request->OnWorkersLost(lost, end);
 }
 
 void Router::OnClusterChanged() {
   has_news_ = false;
   // Their connections may stand, and no lease of theirs will lapse: now or never.
-  Lose(parts_.cluster.TakeReplaced(), "another process has taken its name");
+  Lose(parts_.cluster.TakeReplaced(), CallEnd::Source::kLease,
+       "another process has taken its name");
   std::vector<WorkerId> stuck;
   std::vector<WorkerId> leaving;
   const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
@@ -238,7 +259,9 @@ v1::GetStatusResponse Router::Status() const {
     status.set_kv_bytes_received(worker.load.kv_bytes_received());
     status.set_heartbeat_age_ms(ToMilliseconds(now - worker.last_heard));
     status.set_pid(worker.pid);
-    status.set_not_ready(worker.load.not_ready());
+    status.set_not_ready(worker.unreachable
+                             ? fmt::format("does not answer the router at {}", worker.address)
+                             : worker.load.not_ready());
     status.set_device(worker.device);
     *status.mutable_kv() = worker.load.kv();
     *status.mutable_handoffs() = worker.load.handoffs();

@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "router/pings.h"
 #include "router/request.h"
 #include "router/request_validation.h"
 
@@ -60,11 +61,13 @@ class Router {
   void Forget(RequestId id);
   // due: when this was to run.
   void WatchLeases(TimePoint due);
-  void Lose(const std::vector<WorkerId>& lost, const char* why);
+  void WatchConnections(TimePoint due);  // likewise
+  void Lose(const std::vector<WorkerId>& lost, CallEnd::Source source, const char* why);
   void OnClusterChanged();
 
   const RouterOptions options_;
   const RouterParts parts_;
+  Pings pings_;
   std::atomic<uint64_t> next_id_;
   std::atomic<uint64_t> total_ = 0;
   std::atomic<int32_t> in_flight_ = 0;  // rows: choices and beams

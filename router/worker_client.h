@@ -22,8 +22,8 @@ inline WorkerEndpoint EndpointOf(const WorkerView& worker) { return {worker.id, 
 // How a call to a worker ended.
 struct CallEnd {
   // kWorker: the worker itself answered so. With the others it is lost: kNetwork: it could not be
-  // reached, or the connection ended; kLease: it was not heard of for too long, or another process
-  // took its name; kStuck: it makes no progress.
+  // reached, or the connection ended or fell silent; kLease: it was not heard of for too long, or
+  // another process took its name; kStuck: it makes no progress.
   enum class Source : uint8_t { kWorker, kNetwork, kLease, kStuck };
   absl::Status status;
   Source source = Source::kWorker;
@@ -67,6 +67,12 @@ class WorkerClient {
   virtual void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) = 0;
   // Likewise: a choice that this does not reach goes on unheard until it ends by itself.
   virtual void EndChoice(const WorkerEndpoint& worker, const v1::EndChoiceRequest& request) = 0;
+  // Asks for a sign of life on the connection that the calls above take. `answered` is called at
+  // most once, whatever the answer says; not if there is none, as when nobody can be reached.
+  virtual std::unique_ptr<WorkerCall> Ping(const WorkerEndpoint& worker,
+                                           std::function<void()> answered) = 0;
+  // The next call to this worker connects anew. Those in progress stay where they are.
+  virtual void Disconnect(const WorkerId& id) = 0;
   // Closes the connections to workers that are not in `view`, once their calls have ended.
   virtual void KeepOnly(const ClusterView& view) = 0;
 };

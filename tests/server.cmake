@@ -24,10 +24,13 @@ add_dependencies(tandem_test_cluster tandem)
 
 foreach(name routes_test several_choices_test cached_prompts_test endings_test worker_loss_test
              resume_test watchdog_test overload_test command_line_test standard_services_test transports_test
-             kv_tls_test)
+             kv_tls_test silent_connection_test)
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
               LABELS integration TIMEOUT 300)
 endforeach()
+
+target_sources(silent_connection_test PRIVATE support/silent_proxy.cc)
+target_link_libraries(silent_connection_test PRIVATE tandem_transfer)
 
 target_sources(kv_tls_test PRIVATE support/test_certificates.cc)
 target_link_libraries(kv_tls_test PRIVATE tandem_transfer)

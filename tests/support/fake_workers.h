@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,11 @@ class FakeWorkers final : public WorkerClient {
     std::string name;
     v1::ReserveRequest request;
     ReserveDone done;
+    bool open = true;
+  };
+
+  struct Sign {
+    std::string name;
     bool open = true;
   };
 
@@ -59,6 +65,14 @@ class FakeWorkers final : public WorkerClient {
   void EndChoice(const WorkerEndpoint& worker, const v1::EndChoiceRequest& request) override {
     ended_choices.push_back(worker.id.name + "#" + std::to_string(request.index()));
   }
+  std::unique_ptr<WorkerCall> Ping(const WorkerEndpoint& worker,
+                                   std::function<void()> answered) override {
+    auto call = std::make_shared<Sign>(Sign{.name = worker.id.name});
+    pings.push_back(call);
+    if (!silent.contains(worker.id.name)) answered();
+    return std::make_unique<Handle<Sign>>(call);
+  }
+  void Disconnect(const WorkerId& id) override { disconnected.push_back(id.name); }
   void KeepOnly(const ClusterView&) override {}
 
   // The open call of this name, or null.
@@ -82,6 +96,9 @@ class FakeWorkers final : public WorkerClient {
 
   std::vector<std::shared_ptr<Stream>> streams;
   std::vector<std::shared_ptr<Reservation>> reservations;
+  std::vector<std::shared_ptr<Sign>> pings;
+  std::set<std::string> silent;  // they answer no ping
+  std::vector<std::string> disconnected;
   std::vector<std::string> released;
   std::vector<std::string> ended_choices;
   v1::KvTarget target;                          // of the last Prefill
