@@ -13,6 +13,7 @@ Dispatch::Dispatch(const RouterParts& parts, const RequestSpec& spec, DispatchOb
     : parts_(parts),
       spec_(spec),
       observer_(observer),
+      last_told_(spec.received),
       told_(spec.sequence),
       told_end_(spec.sequence.n()) {}
 
@@ -307,10 +308,12 @@ void Dispatch::TellTokens(const WorkerView& worker, const v1::WorkerTokens& toke
   }
   if (fresh->token_ids().empty()) return;
   if (!begun_) begun_ = NumericsOfAttempt();
+  const TimePoint now = parts_.clock.Now();
   if (interrupted_) {
-    parts_.resumes.AddPause(interrupted_->cause, parts_.clock.Now() - interrupted_->since);
+    parts_.resumes.AddPause(interrupted_->cause, now - interrupted_->since, now - last_told_);
   }
   interrupted_.reset();
+  last_told_ = now;
   const bool searched_here = state_ == State::kDecoding && spec_.has_beams();
   observer_.OnTokens(*fresh, searched_here ? beam_stages_ : fresh->stages());
 }

@@ -234,6 +234,7 @@ class Dispatch {
   const RouterParts parts_;
   const RequestSpec& spec_;
   DispatchObserver& observer_;
+  TimePoint last_told_;  // when the client was told its latest tokens; before any: its arrival
 
   State state_ = State::kDeciding;
   RouteDecision decision_;

@@ -15,7 +15,7 @@ double Percentile(const std::vector<Duration>& sorted, double share) {
   return ToMilliseconds(sorted[std::max<size_t>(rank, 1) - 1]);
 }
 
-// `use`: ResumeUse or ResumeCause.
+// `use`: ResumeUse, ResumeCause or ResumeTimes.
 template <typename Use>
 void SetTimes(std::vector<Duration> pauses, Use& use) {
   std::sort(pauses.begin(), pauses.end());
@@ -52,12 +52,12 @@ void ResumeStats::CountGaveUp() {
   ++gave_up_;
 }
 
-void ResumeStats::AddPause(ResumeCause cause, Duration pause) {
+void ResumeStats::AddPause(ResumeCause cause, Duration pause, Duration waited) {
   absl::MutexLock lock(&mutex_);
   if (pauses_.size() < kPauses) {
-    pauses_.push_back({cause, pause});
+    pauses_.push_back({cause, pause, waited});
   } else {
-    pauses_[num_pauses_ % kPauses] = {cause, pause};
+    pauses_[num_pauses_ % kPauses] = {cause, pause, waited};
   }
   ++num_pauses_;
 }
@@ -65,6 +65,7 @@ void ResumeStats::AddPause(ResumeCause cause, Duration pause) {
 v1::ResumeUse ResumeStats::Use() const {
   v1::ResumeUse use;
   std::vector<Duration> all;
+  std::vector<Duration> waited;
   std::array<std::vector<Duration>, kNumResumeCauses> by_cause;
   std::array<uint64_t, kNumResumeCauses> resumes;
   {
@@ -73,10 +74,12 @@ v1::ResumeUse ResumeStats::Use() const {
     use.set_gave_up(gave_up_);
     for (const Pause& pause : pauses_) {
       all.push_back(pause.length);
+      waited.push_back(pause.waited);
       by_cause[static_cast<size_t>(pause.cause)].push_back(pause.length);
     }
   }
   SetTimes(std::move(all), use);
+  SetTimes(std::move(waited), *use.mutable_waited());
   for (size_t i = 0; i < kNumResumeCauses; ++i) {
     if (resumes[i] == 0) continue;
     const auto cause = static_cast<ResumeCause>(i);

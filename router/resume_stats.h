@@ -23,8 +23,9 @@ class ResumeStats {
  public:
   void Count(ResumeCause cause);
   void CountGaveUp();
-  // From a loss noticed to the next token told. `cause`: of the first loss where there were more.
-  void AddPause(ResumeCause cause, Duration pause);
+  // pause: from a loss noticed to the next token told. waited: to the same from the last token told
+  // before, or the request's arrival. `cause`: of the first loss where there were more.
+  void AddPause(ResumeCause cause, Duration pause, Duration waited);
 
   v1::ResumeUse Use() const;
 
@@ -33,6 +34,7 @@ class ResumeStats {
   struct Pause {
     ResumeCause cause = ResumeCause::kConnection;
     Duration length{};
+    Duration waited{};
   };
 
   mutable absl::Mutex mutex_;

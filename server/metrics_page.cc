@@ -67,10 +67,18 @@ void AddRouter(const v1::GetStatusResponse& status, Page& page) {
   }
   page.Counter("tandem_resumes_given_up_total", "Requests that nobody could go on with", {},
                resumes.gave_up());
-  page.Gauge("tandem_resume_pause_p50_seconds", "Pauses of clients whose requests went on, of late",
-             {}, resumes.p50_ms() * kPerMilli);
-  page.Gauge("tandem_resume_pause_p99_seconds", "Pauses of clients whose requests went on, of late",
-             {}, resumes.p99_ms() * kPerMilli);
+  page.Gauge("tandem_resume_pause_p50_seconds",
+             "Pauses of requests that went on elsewhere, of late, from the loss noticed", {},
+             resumes.p50_ms() * kPerMilli);
+  page.Gauge("tandem_resume_pause_p99_seconds",
+             "Pauses of requests that went on elsewhere, of late, from the loss noticed", {},
+             resumes.p99_ms() * kPerMilli);
+  page.Gauge("tandem_resume_waited_p50_seconds",
+             "The same pauses as clients saw them, from the last token before", {},
+             resumes.waited().p50_ms() * kPerMilli);
+  page.Gauge("tandem_resume_waited_p99_seconds",
+             "The same pauses as clients saw them, from the last token before", {},
+             resumes.waited().p99_ms() * kPerMilli);
   const v1::RerouteUse& reroutes = status.reroutes();
   for (const auto& [kind, count] : {std::pair("other_worker", reroutes.other_worker()),
                                     std::pair("to_unified", reroutes.to_unified()),

@@ -148,10 +148,17 @@ Json ResumeJson(const v1::ResumeUse& resumes) {
                              {"p99_ms", cause.p99_ms()},
                              {"max_ms", cause.max_ms()}};
   }
-  return {{"lost", resumes.lost()},       {"migrated", resumes.migrated()},
-          {"gave_up", resumes.gave_up()}, {"p50_ms", resumes.p50_ms()},
-          {"p99_ms", resumes.p99_ms()},   {"max_ms", resumes.max_ms()},
-          {"causes", std::move(causes)}};
+  return {{"lost", resumes.lost()},
+          {"migrated", resumes.migrated()},
+          {"gave_up", resumes.gave_up()},
+          {"p50_ms", resumes.p50_ms()},
+          {"p99_ms", resumes.p99_ms()},
+          {"max_ms", resumes.max_ms()},
+          {"causes", std::move(causes)},
+          {"waited",
+           {{"p50_ms", resumes.waited().p50_ms()},
+            {"p99_ms", resumes.waited().p99_ms()},
+            {"max_ms", resumes.waited().max_ms()}}}};
 }
 
 Json RerouteJson(const v1::RerouteUse& reroutes) {
@@ -177,9 +184,10 @@ std::string ResumeLine(const v1::ResumeUse& resumes) {
   if (resumes.lost() + resumes.migrated() + resumes.gave_up() == 0) return "";
   return fmt::format(
       "resumed: {} after a loss, {} away from a leaving worker, {} gave up; pause ms: p50 {:.0f}, "
-      "p99 {:.0f}, max {:.0f}\n",
+      "p99 {:.0f}, max {:.0f}; since the last token: p50 {:.0f}, p99 {:.0f}, max {:.0f}\n",
       resumes.lost(), resumes.migrated(), resumes.gave_up(), resumes.p50_ms(), resumes.p99_ms(),
-      resumes.max_ms());
+      resumes.max_ms(), resumes.waited().p50_ms(), resumes.waited().p99_ms(),
+      resumes.waited().max_ms());
 }
 
 }  // namespace

@@ -51,7 +51,10 @@ def handoffs(result):
 def faults(result):
     head = ["count", "p50 ms", "p99 ms", "max ms"]
     resumes = result["resumes"]
-    pauses = [times("all", resumes | {"count": resumes["lost"] + resumes["migrated"]})]
+    count = {"count": resumes["lost"] + resumes["migrated"]}
+    pauses = [times("all", resumes | count)]
+    if "waited" in resumes:  # older records do not tell
+        pauses.append(times("all, since the last token before", resumes["waited"] | count))
     pauses += [times(CAUSES[cause], entry) for cause, entry in resumes.get("causes", {}).items()]
     slow = result.get("resumes_with_slow_kv")
     if slow:
@@ -100,6 +103,7 @@ def check_faults():
                "rows": [row, row | {"moment": "ack"}, row | {"fault": "drop", "hit": 5}]}
     page = faults(made_up)
     with_causes = faults(made_up | {"resumes": made_up["resumes"] | {"causes": {"lease": entry}}})
+    with_waits = faults(made_up | {"resumes": made_up["resumes"] | {"waited": entry}})
     with_fleets = faults(made_up | {"fleets_of": {"tcp": fleet}, "left": entry,
                                      "resumes_with_slow_kv": made_up["resumes"] | {"lost": 30, "p50_ms": 9.0}})
     around = with_record(f"# A\n\n{HEAD}\nold\n\n## After\nkept\n", page)
@@ -117,6 +121,7 @@ def check_faults():
         "found": "must not be: 1 (x)." in page,
         "times": "| hanging, idle | 3 | 1 | 2,346 | 7 |" in page,
         "all pauses": "| all | 21 | 5 | 6 | 7 |" in page and "2 gave up" in page,
+        "waits": "| all, since the last token before | 21 | 1 | 2,346 | 7 |" in with_waits and "token before" not in page,
         "kinds summed": "| kill | 2,400 | 2,200 | 200 |" in page and "| drop | 1,200 | 5 | 100 |" in page,
         "causes": "not heard of" not in page and "for too long, or lost its name | 3 | 1 |" in with_causes,
         "only its section": around.startswith("# A\n\n" + page) and around.endswith("\n## After\nkept\n"),

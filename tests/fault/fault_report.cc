@@ -51,9 +51,10 @@ std::string CauseLines(const v1::ResumeUse& resumes) {
 std::string ResumeLines(std::string_view where, const v1::ResumeUse& resumes) {
   return fmt::format(
              "resumes{}: {} after a loss, {} migrated, {} given up, p50 {:.0f} ms, p99 {:.0f} ms, "
-             "max {:.0f} ms\n",
+             "max {:.0f} ms; since the last token p50 {:.0f} ms, p99 {:.0f} ms, max {:.0f} ms\n",
              where, resumes.lost(), resumes.migrated(), resumes.gave_up(), resumes.p50_ms(),
-             resumes.p99_ms(), resumes.max_ms()) +
+             resumes.p99_ms(), resumes.max_ms(), resumes.waited().p50_ms(),
+             resumes.waited().p99_ms(), resumes.waited().max_ms()) +
          CauseLines(resumes);
 }
 
@@ -75,6 +76,10 @@ nlohmann::ordered_json ResumeJson(const v1::ResumeUse& resumes) {
           {"p50_ms", std::round(resumes.p50_ms())},
           {"p99_ms", std::round(resumes.p99_ms())},
           {"max_ms", std::round(resumes.max_ms())},
+          {"waited",
+           {{"p50_ms", std::round(resumes.waited().p50_ms())},
+            {"p99_ms", std::round(resumes.waited().p99_ms())},
+            {"max_ms", std::round(resumes.waited().max_ms())}}},
           {"causes", Causes(resumes)}};
 }
 

@@ -112,6 +112,7 @@ void AddResumes(const v1::ResumeUse& some, v1::ResumeUse& all) {
   all.set_migrated(all.migrated() + some.migrated());
   all.set_gave_up(all.gave_up() + some.gave_up());
   LargestTimes(some, all);
+  LargestTimes(some.waited(), *all.mutable_waited());
   for (const v1::ResumeCause& cause : some.causes()) AddCause(cause, all);
 }
 

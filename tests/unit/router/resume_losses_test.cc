@@ -16,6 +16,7 @@ TEST_F(LossTest, DecodeLostWhileDecoding) {
   Join("d1", kDecodeRole);
   SubmitAndHandOver();
   Say("decode d0", {11});
+  clock_.Advance(milliseconds(2500));
   LoseCall("decode d0");
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
   EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
@@ -38,6 +39,7 @@ TEST_F(LossTest, DecodeLostWhileDecoding) {
   EXPECT_EQ(use.migrated(), 0u);
   EXPECT_DOUBLE_EQ(use.p50_ms(), 7);
   EXPECT_DOUBLE_EQ(use.max_ms(), 7);
+  EXPECT_DOUBLE_EQ(use.waited().max_ms(), 2507) << "since 11 was told";
   EXPECT_EQ(Causes(), "connection 1");
 }
 
@@ -107,11 +109,15 @@ TEST_F(LossTest, AWorkerWhoseNameAnotherProcessTookIsLostAtOnce) {
 
 TEST_F(LossTest, PrefillReplacedWhilePrefilling) {
   Submit(Ask());
+  clock_.Advance(milliseconds(100));
   Reserved(5);
   Join("p0", kPrefillRole, 2);
   EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
+  clock_.Advance(milliseconds(7));
   GoOnAt("p0", "d0", 6, {11, 12, 13});
   ExpectTheAnswer(1);
+  EXPECT_DOUBLE_EQ(router_.Status().resumes().max_ms(), 7);
+  EXPECT_DOUBLE_EQ(router_.Status().resumes().waited().max_ms(), 107) << "since it arrived";
 }
 
 // It would be called once there is room, and nobody would hear that it is lost.

@@ -18,7 +18,9 @@ TEST(ResumeStatsTest, CountsAndPercentiles) {
   for (int i = 0; i < 3; ++i) stats.Count(ResumeCause::kLease);
   for (int i = 0; i < 2; ++i) stats.Count(ResumeCause::kLeaving);
   stats.CountGaveUp();
-  for (int i = 100; i >= 1; --i) stats.AddPause(ResumeCause::kLease, milliseconds(i));
+  for (int i = 100; i >= 1; --i) {
+    stats.AddPause(ResumeCause::kLease, milliseconds(i), milliseconds(1000 + i));
+  }
   const v1::ResumeUse use = stats.Use();
   EXPECT_EQ(use.lost(), 3u);
   EXPECT_EQ(use.migrated(), 2u);
@@ -26,16 +28,19 @@ TEST(ResumeStatsTest, CountsAndPercentiles) {
   EXPECT_DOUBLE_EQ(use.p50_ms(), 50);
   EXPECT_DOUBLE_EQ(use.p99_ms(), 99);
   EXPECT_DOUBLE_EQ(use.max_ms(), 100);
+  EXPECT_DOUBLE_EQ(use.waited().p50_ms(), 1050);
+  EXPECT_DOUBLE_EQ(use.waited().p99_ms(), 1099);
+  EXPECT_DOUBLE_EQ(use.waited().max_ms(), 1100);
 }
 
 TEST(ResumeStatsTest, EachCauseHasItsOwnTimes) {
   ResumeStats stats;
   for (int i = 0; i < 3; ++i) {
     stats.Count(ResumeCause::kConnection);
-    stats.AddPause(ResumeCause::kConnection, milliseconds(10 + i));
+    stats.AddPause(ResumeCause::kConnection, milliseconds(10 + i), {});
   }
   stats.Count(ResumeCause::kNoProgress);
-  stats.AddPause(ResumeCause::kNoProgress, milliseconds(4000));
+  stats.AddPause(ResumeCause::kNoProgress, milliseconds(4000), {});
   const v1::ResumeUse use = stats.Use();
   EXPECT_EQ(use.lost(), 4u);
   EXPECT_DOUBLE_EQ(use.p99_ms(), 4000);
@@ -50,10 +55,10 @@ TEST(ResumeStatsTest, EachCauseHasItsOwnTimes) {
 
 TEST(ResumeStatsTest, OnlyTheLatestThousandPausesCount) {
   ResumeStats stats;
-  for (int i = 0; i < 10; ++i) stats.AddPause(ResumeCause::kConnection, milliseconds(9000));
-  for (int i = 0; i < 990; ++i) stats.AddPause(ResumeCause::kConnection, milliseconds(1));
+  for (int i = 0; i < 10; ++i) stats.AddPause(ResumeCause::kConnection, milliseconds(9000), {});
+  for (int i = 0; i < 990; ++i) stats.AddPause(ResumeCause::kConnection, milliseconds(1), {});
   EXPECT_DOUBLE_EQ(stats.Use().max_ms(), 9000);
-  for (int i = 0; i < 10; ++i) stats.AddPause(ResumeCause::kConnection, milliseconds(2));
+  for (int i = 0; i < 10; ++i) stats.AddPause(ResumeCause::kConnection, milliseconds(2), {});
   EXPECT_DOUBLE_EQ(stats.Use().max_ms(), 2);
 }
 

@@ -19,6 +19,7 @@ v1::GetStatusResponse Status() {
   status.set_ready(true);
   status.set_requests_total(12);
   status.mutable_resumes()->set_p99_ms(250);
+  status.mutable_resumes()->mutable_waited()->set_p99_ms(2250);
   v1::ResumeCause& cause = *status.mutable_resumes()->add_causes();
   cause.set_cause("lease");
   cause.set_resumes(3);
@@ -64,6 +65,7 @@ TEST(MetricsPageTest, HasTheRouterItsWorkersAndTheLinksBetweenThem) {
            std::string("# TYPE tandem_requests_total counter\ntandem_requests_total 12\n"),
            std::string("tandem_resumes_total{cause=\"lease\"} 3\n"),
            std::string("tandem_resume_pause_p99_seconds 0.25\n"),
+           std::string("tandem_resume_waited_p99_seconds 2.25\n"),
            std::string(R"(tandem_worker_ready{worker="prefill-0",role="prefill"} 1)"
                        "\n"),
            std::string(R"(tandem_worker_ready{worker="decode-1",role="decode"} 0)"

@@ -144,12 +144,15 @@ TEST(WorkerTableTest, SaysWhatLossesCostOnceThereWereSome) {
   EXPECT_THAT(WorkerTable(status), testing::Not(HasSubstr("resumed")));
   status.mutable_resumes()->set_lost(7);
   status.mutable_resumes()->set_p99_ms(41.6);
+  status.mutable_resumes()->mutable_waited()->set_p99_ms(2541.6);
   v1::ResumeCause& lease = *status.mutable_resumes()->add_causes();
   lease.set_cause("lease");
   lease.set_resumes(7);
   EXPECT_THAT(WorkerTable(status), HasSubstr("resumed: 7 after a loss, 0 away"));
   EXPECT_THAT(WorkerTable(status), HasSubstr("p99 42"));
+  EXPECT_THAT(WorkerTable(status), HasSubstr("since the last token: p50 0, p99 2542"));
   EXPECT_EQ(nlohmann::json::parse(StatusJson(status))["resumes"]["lost"], 7);
+  EXPECT_EQ(nlohmann::json::parse(StatusJson(status))["resumes"]["waited"]["p99_ms"], 2541.6);
   EXPECT_EQ(nlohmann::json::parse(StatusJson(status))["resumes"]["causes"]["lease"]["resumes"], 7);
 }
 
