@@ -47,6 +47,9 @@ class PayloadLane {
   // may read them where they lie even after they were taken back: what changes in them meanwhile
   // fails the frame's hash.
   virtual bool keeps_copies() const { return false; }
+  // Whether something is on its way over which the lane watches by itself, until its deadline: the
+  // peer may have nothing to answer before.
+  virtual bool sending() const { return false; }
 
   // Receiving.
   // The peer announces an operation of `bytes`, whose payloads the frames after it name; the

@@ -95,7 +95,8 @@ class Transport {
   virtual absl::Status FinishStream(uint64_t stream, uint64_t epoch) = 0;
   // Drops what is queued; once it returns this side reads no payload of the stream any more, and a
   // peer that reads them where they lie (ipc) takes nothing that changed: it fails the hash.
-  // `ended` is called with CANCELLED, before or soon after, unless it was already. May wait for the
+  // `ended` is called before or soon after, unless it was already: with CANCELLED, or UNAVAILABLE
+  // where the peer has answered nothing for so long that this may be why. May wait for the
   // thread of the transport to let go of a payload, never for a peer.
   virtual void AbortStream(uint64_t stream, uint64_t epoch) = 0;
 

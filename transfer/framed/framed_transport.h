@@ -33,6 +33,9 @@ struct FramedOptions {
   std::chrono::milliseconds connect_timeout{5000};
   // A connection on which something is under way and nothing moved for so long is closed.
   std::chrono::milliseconds stall_timeout{30000};
+  // So are those to a peer that owes an answer and gives none for so long, whatever they still
+  // take. A receiver says within a fifth of it that something is coming.
+  std::chrono::milliseconds answer_timeout{5000};
   // Rises with every turn of the transport's thread, at least once a second while the medium is in
   // health, for whoever watches over it; may be null, else it outlives the transport.
   std::atomic<uint64_t>* turns = nullptr;

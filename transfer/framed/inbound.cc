@@ -343,7 +343,8 @@ void InboundConnection::GrantWhatIsWorthAFrame() {
 }
 
 bool InboundConnection::GrantCredit(InboundGroup::Grant grant) {
-  const auto credit = group_ == nullptr ? std::nullopt : group_->TakeGrant(grant);
+  const auto credit =
+      group_ == nullptr ? std::nullopt : group_->TakeGrant(grant, std::chrono::steady_clock::now());
   if (credit) Reply({.type = FrameType::kCredit, .frames = *credit});
   return credit.has_value();
 }

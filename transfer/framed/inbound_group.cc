@@ -1,6 +1,7 @@
 #include "transfer/framed/inbound_group.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/status.h"
 
@@ -39,13 +40,29 @@ absl::StatusOr<bool> InboundGroup::CommitCame(const FrameHeader& commit, uint32_
   return true;
 }
 
-std::optional<uint64_t> InboundGroup::TakeGrant(Grant grant) {
+std::optional<uint64_t> InboundGroup::TakeGrant(Grant grant, TimePoint now) {
   const uint64_t allowed = consumed_ + window_;
-  if (grant == Grant::kRepeat) return granted_ = std::max(granted_, allowed);
+  const bool fresh = std::exchange(looked_at_, consumed_) != consumed_;
   const uint64_t worth = grant == Grant::kAll ? 1 : std::min(window_ / 4, kEnoughForAFrame);
-  if (granted_ != 0 && allowed < granted_ + worth) return std::nullopt;
-  granted_ = allowed;
-  return allowed;
+  const bool enough = granted_ == 0 || allowed >= granted_ + worth;
+  if (grant == Grant::kWorthAFrame && !enough) return TakeByTime(allowed, fresh, now);
+  coming_since_ = kNoDeadline;
+  if (grant != Grant::kRepeat && !enough) return std::nullopt;
+  return granted_ = std::max(granted_, allowed);
+}
+
+// A sender takes what an answer tells to have just arrived (LinkMeter): only what is fresh is told,
+// or nothing new.
+std::optional<uint64_t> InboundGroup::TakeByTime(uint64_t allowed, bool fresh, TimePoint now) {
+  coming_since_ = std::min(coming_since_, now);
+  if (now - coming_since_ < answer_every_) return std::nullopt;
+  if (fresh) {
+    coming_since_ = now;
+    return granted_ = std::max(granted_, allowed);
+  }
+  if (now - repeated_at_ < answer_every_) return std::nullopt;
+  repeated_at_ = now;
+  return granted_;
 }
 
 }  // namespace tandem

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "transfer/frame.h"
 #include "transfer/refused_streams.h"
 
@@ -17,9 +19,11 @@ namespace tandem {
 // Thread: the loop's.
 class InboundGroup {
  public:
-  // `window`: bytes of payload that the sender may have under way.
-  InboundGroup(uint32_t connections, uint64_t window)
-      : connections_(connections), window_(window) {}
+  // `window`: bytes of payload that the sender may have under way. While payload comes the sender
+  // hears something every `answer_every`.
+  InboundGroup(uint32_t connections, uint64_t window,
+               Duration answer_every = std::chrono::seconds(1))
+      : connections_(connections), window_(window), answer_every_(answer_every) {}
 
   // The connection that the loop knows as `id` is number `index` of the group.
   // INVALID_ARGUMENT when that is there already, or the hello says another number of connections.
@@ -36,8 +40,10 @@ class InboundGroup {
   void Consumed(int64_t payload_bytes) { consumed_ += static_cast<uint64_t>(payload_bytes); }
   // The credit to tell the sender of; empty while it is not worth a frame. With kAll any more than
   // was told is worth one, with kRepeat what was told is, too: the frame may have been lost.
+  // kWorthAFrame is asked after each read of a payload: so time makes worth a frame what has just
+  // been consumed, and of a payload that is long in coming what was told already.
   enum class Grant : uint8_t { kWorthAFrame, kAll, kRepeat };
-  std::optional<uint64_t> TakeGrant(Grant grant);
+  std::optional<uint64_t> TakeGrant(Grant grant, TimePoint now);
 
   RefusedStreams& refused() { return refused_; }
 
@@ -48,13 +54,19 @@ class InboundGroup {
     uint32_t came_on = 0;  // a bit for each connection
   };
 
+  std::optional<uint64_t> TakeByTime(uint64_t allowed, bool fresh, TimePoint now);
+
   const uint32_t connections_;
   const uint64_t window_;
+  const Duration answer_every_;
   uint32_t joined_ = 0;  // a bit for each connection
   std::vector<uint64_t> members_;
   absl::flat_hash_map<StreamKey, PendingCommit> pending_;
   uint64_t consumed_ = 0;
   uint64_t granted_ = 0;
+  uint64_t looked_at_ = 0;                // of consumed_
+  TimePoint coming_since_ = kNoDeadline;  // what is not granted yet
+  TimePoint repeated_at_{};
   RefusedStreams refused_;
 };
 

@@ -127,7 +127,7 @@ int IoLoop::WaitMilliseconds() const {
   const TimePoint now = std::chrono::steady_clock::now();
   for (const auto& [name, peer] : peers_) {
     if (peer->group->has_news()) return 0;
-    earliest = std::min(earliest, peer->group->wake_at());
+    earliest = std::min({earliest, peer->group->wake_at(), AnswerDeadline(*peer->group)});
   }
   if (options_.turns != nullptr) earliest = std::min(earliest, now + kTurnAtLeast);
   if (earliest == kNoDeadline) return -1;
@@ -257,8 +257,27 @@ void IoLoop::CloseOverdue() {
       Close(id, Unavailable("timed out: nothing moved"));
     }
   }
+  CloseUnanswering(now);
   if (accept_again_ <= now) ResumeAccepting();
   EndStreams();
+}
+
+TimePoint IoLoop::AnswerDeadline(const OutboundGroup& group) const {
+  const TimePoint since = group.silent_since();
+  return since == kNoDeadline ? kNoDeadline : since + options_.answer_timeout;
+}
+
+void IoLoop::CloseUnanswering(TimePoint now) {
+  std::vector<std::pair<std::string, std::vector<uint64_t>>> overdue;
+  for (const auto& [name, peer] : peers_) {
+    if (AnswerDeadline(*peer->group) <= now) overdue.emplace_back(name, peer->ids);
+  }
+  for (const auto& [name, ids] : overdue) {
+    for (const uint64_t id : ids) Advance(id);  // what came while this side stood still
+    const auto place = peers_.find(name);
+    if (place == peers_.end() || AnswerDeadline(*place->second->group) > now) continue;
+    ClosePeer(*place->second, place->second->group->NoAnswer(now));
+  }
 }
 
 void IoLoop::Shutdown() {

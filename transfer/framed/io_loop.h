@@ -125,6 +125,8 @@ class IoLoop {
   void AdvanceThoseWithoutSlots();
   void RunTimers();
   void CloseOverdue();
+  TimePoint AnswerDeadline(const OutboundGroup& group) const;
+  void CloseUnanswering(TimePoint now);
   void Shutdown();
 
   // Closing one connection closes its group.
@@ -155,6 +157,8 @@ class IoLoop {
   absl::StatusOr<Peer*> ConnectTo(const std::string& name);
   void StreamOver(StreamKey key, uint64_t serial, const absl::Status& status);
   void Drop(StreamKey key, uint64_t serial);
+  // UNAVAILABLE where the peer has owed an answer for long.
+  absl::Status SilenceOf(OutboundGroup& group) const;
   void EndStreams();
   std::vector<LoopCommand> TakeCommands();
   void Wake() const;

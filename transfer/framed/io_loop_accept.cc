@@ -17,6 +17,8 @@ namespace {
 constexpr std::chrono::milliseconds kAcceptPause{200};
 // One in so many connections may be one that has said nothing yet.
 constexpr int kShareOfSilent = 4;
+// A sender that waits hears so often that something is coming.
+constexpr int kAnswersInTime = 5;
 
 }  // namespace
 
@@ -110,7 +112,8 @@ void IoLoop::ResumeAccepting() {
 absl::StatusOr<InboundGroup*> IoLoop::JoinGroup(uint64_t id, const FrameHeader& hello) {
   auto& group = inbound_groups_[hello.stream];
   if (group == nullptr) {
-    group = std::make_unique<InboundGroup>(hello.block, options_.credit_window_bytes);
+    group = std::make_unique<InboundGroup>(hello.block, options_.credit_window_bytes,
+                                           options_.answer_timeout / kAnswersInTime);
   }
   RETURN_IF_ERROR(group->Join(hello, id));
   slots_.at(id).group_id = hello.stream;

@@ -7,6 +7,13 @@
 #include "transfer/framed/io_loop.h"
 
 namespace tandem {
+namespace {
+
+// Of a stream that is aborted: a peer that was silent for such a part of the time that it has to
+// answer is taken for the reason.
+constexpr int kSilentAtAbort = 5;
+
+}  // namespace
 
 std::vector<LoopCommand> IoLoop::TakeCommands() {
   absl::MutexLock lock(&mutex_);
@@ -101,12 +108,22 @@ void IoLoop::StreamOver(StreamKey key, uint64_t serial, const absl::Status& stat
 }
 
 void IoLoop::Drop(StreamKey key, uint64_t serial) {
+  absl::Status status = Cancelled("stream {} was aborted", key.stream);
   if (Peer* const peer = PeerOf(key, serial); peer != nullptr) {
+    if (absl::Status silent = SilenceOf(*peer->group); !silent.ok()) status = std::move(silent);
     peer->group->Drop(key);
     for (OutboundConnection* connection : peer->connections) connection->DropStream(key);
     routes_.erase(key);
   }
-  streams_.End(key, serial, Cancelled("stream {} was aborted", key.stream));
+  streams_.End(key, serial, status);
+}
+
+// Whoever waits for a stream may give it up long before this side gives up the connection.
+absl::Status IoLoop::SilenceOf(OutboundGroup& group) const {
+  const TimePoint now = std::chrono::steady_clock::now();
+  if (group.silence(now) <= options_.answer_timeout / kSilentAtAbort) return absl::OkStatus();
+  group.link().StreamFailed();
+  return Annotate(group.NoAnswer(now), fmt::format("connection to {}", group.peer()));
 }
 
 // Calls back once the event that ended the streams has been dealt with, so that a callback may open

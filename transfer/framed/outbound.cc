@@ -72,6 +72,9 @@ absl::StatusOr<Turn> OutboundConnection::Advance() {
     if (index_ == 0) group_.link().Connected();
   }
   const absl::StatusOr<Turn> turn = ReadAndSend();
+  if (PayloadLane* const lane = channel_->lane(); lane != nullptr && lane->sending()) {
+    group_.Excuse(std::chrono::steady_clock::now());
+  }
   CountZeroCopy();
   UpdateDeadline();
   return turn;

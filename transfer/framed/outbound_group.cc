@@ -81,6 +81,7 @@ void OutboundGroup::TakeBack(uint64_t unsent_bytes) {
   if (unsent_bytes == 0) return;
   sent_ -= unsent_bytes;
   news_ = true;
+  if (in_flight() == 0) silent_since_ = kNoDeadline;
   link_->TakenBack(unsent_bytes);
 }
 
@@ -110,6 +111,10 @@ std::optional<NextFrame> OutboundGroup::Next(uint32_t index, TimePoint now) {
   if (auto& control = control_[index]; !control.empty()) {
     NextFrame frame = control.front();
     control.pop_front();
+    // Of several hellos the first is answered.
+    if (frame.header.type != FrameType::kHello || window_ == 0) {
+      silent_since_ = std::min(silent_since_, now);
+    }
     if (frame.header.type == FrameType::kRenew) {
       const auto place = streams_.find(KeyOf(frame.header));
       if (place != streams_.end()) place->second.renewal_queued = false;
@@ -130,6 +135,7 @@ std::optional<NextFrame> OutboundGroup::Next(uint32_t index, TimePoint now) {
   waiting_ -= payload_bytes;
   sent_ += payload_bytes;
   link_->Sent(payload_bytes);
+  silent_since_ = std::min(silent_since_, now);
   NextFrame frame = {.serial = stream.serial,
                      .header = {.type = FrameType::kData,
                                 .stream = key.stream,
@@ -169,6 +175,11 @@ void OutboundGroup::QueueCommits(StreamKey key, Stream& stream) {
   news_ = true;
 }
 
+absl::Status OutboundGroup::NoAnswer(TimePoint now) const {
+  return Unavailable("the peer has answered nothing for {:.1f} s, {} bytes are on their way",
+                     std::chrono::duration<double>(silence(now)).count(), in_flight());
+}
+
 void OutboundGroup::End(StreamKey key, const absl::Status& status) {
   const uint64_t serial = streams_.at(key).serial;
   Drop(key);
@@ -177,6 +188,12 @@ void OutboundGroup::End(StreamKey key, const absl::Status& status) {
 }
 
 absl::Status OutboundGroup::OnReply(const FrameHeader& header, TimePoint now) {
+  const absl::Status status = TakeReply(header, now);
+  silent_since_ = in_flight() > 0 ? now : kNoDeadline;
+  return status;
+}
+
+absl::Status OutboundGroup::TakeReply(const FrameHeader& header, TimePoint now) {
   switch (header.type) {
     case FrameType::kAck:
       return OnAck(header);

@@ -83,6 +83,19 @@ class OutboundGroup {
   // An answer of the peer. A status: it makes no sense, the connection must be closed.
   absl::Status OnReply(const FrameHeader& header, TimePoint now);
 
+  // How long the peer has owed an answer and given none; zero: it owes none. Whoever answers
+  // anything is there, so there is one clock for all connections: payload, a commit and a renewal
+  // are answered each, payload also while it comes (InboundGroup).
+  Duration silence(TimePoint now) const {
+    return silent_since_ < now ? now - silent_since_ : Duration::zero();
+  }
+  TimePoint silent_since() const { return silent_since_; }  // kNoDeadline: it owes none
+  absl::Status NoAnswer(TimePoint now) const;               // UNAVAILABLE: says for how long
+  // Something else watches over what is under way now: what the peer owes it owes from here on.
+  void Excuse(TimePoint now) {
+    if (silent_since_ != kNoDeadline) silent_since_ = now;
+  }
+
   // When OnTimer wants to be called: a renewal is due, or the rate allows another frame.
   TimePoint wake_at() const { return std::min(renew_at_, resume_at_); }
   void OnTimer(TimePoint now);
@@ -123,6 +136,7 @@ class OutboundGroup {
   void RepeatCommits(StreamKey key, Stream& stream);
   void QueueRenewal(StreamKey key, Stream& stream);
   void End(StreamKey key, const absl::Status& status);
+  absl::Status TakeReply(const FrameHeader& header, TimePoint now);
   absl::Status OnAck(const FrameHeader& header);
   void OnReject(const FrameHeader& header);
   absl::Status OnCredit(const FrameHeader& header, TimePoint now);
@@ -141,6 +155,7 @@ class OutboundGroup {
   uint64_t sent_ = 0;     // that were handed to connections
   uint64_t waiting_ = 0;  // that were not yet, of all streams
   uint32_t commits_ = 0;
+  TimePoint silent_since_ = kNoDeadline;
   TimePoint resume_at_ = kNoDeadline;  // when the rate allows what it has held back
   TimePoint renew_at_ = kNoDeadline;   // not after the earliest of all streams
   bool news_ = false;

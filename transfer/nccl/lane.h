@@ -25,6 +25,7 @@ class NcclLane final : public PayloadLane {
   Room room() const override;
   absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) override;
   bool keeps_copies() const override { return true; }
+  bool sending() const override { return !receives_ && !state_->operations.empty(); }
   absl::Status Expect(uint32_t bytes) override;
   bool arriving() const override { return state_->Arriving(); }
   absl::StatusOr<std::span<const std::byte>> Find(uint64_t place, size_t bytes) const override;

@@ -15,10 +15,12 @@ namespace tandem {
 namespace {
 
 constexpr int kListenBacklog = 128;
-// A peer whose machine vanished is noticed after about 10 + 3 * 5 seconds.
+// Bytes that the peer's system does not take for so long end the connection.
+constexpr int kUntakenMilliseconds = 5000;
+// A peer whose machine vanished while nothing is under way is noticed after about 10 + 5 seconds:
+// the limit above is one for the answer to a probe, too.
 constexpr int kKeepIdleSeconds = 10;
 constexpr int kKeepIntervalSeconds = 5;
-constexpr int kKeepProbes = 3;
 
 void SetInt(const UniqueFd& socket, int level, int option, int value) {
   const int result = setsockopt(socket.get(), level, option, &value, sizeof(value));
@@ -108,10 +110,10 @@ absl::StatusOr<bool> IsConnected(const UniqueFd& socket) {
 
 void SetStreamOptions(const UniqueFd& socket) {
   SetInt(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  SetInt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kUntakenMilliseconds);
   SetInt(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   SetInt(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds);
   SetInt(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds);
-  SetInt(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes);
 }
 
 }  // namespace tandem

@@ -206,6 +206,42 @@ TEST_F(FabricTest, AWayThatDamagesPayloadsIsLeftForAnother) {
   receiver_.reset();
 }
 
+// The near way takes everything and brings nothing. Whether the stream waits for the end of it or
+// is aborted before, by whoever waits for its KV, the next one takes another way.
+TEST_F(FabricTest, AWayThatSwallowsEverythingIsLeftForAnother) {
+  const auto swallowing = [this](std::chrono::milliseconds answer_timeout) {
+    return FabricPart{.name = "near",
+                      .open = [this, answer_timeout](FrameReceiver* receiver, auto) {
+                        return NewFramedTransport(
+                            {.answer_timeout = answer_timeout},
+                            NewFaultyMedium(near_.NewMedium(),
+                                            [](const ObservedFrame&) {
+                                              return FrameAction{.kind = FrameAction::Kind::kDrop};
+                                            }),
+                            receiver);
+                      }};
+  };
+  for (const bool aborted : {false, true}) {
+    const std::chrono::milliseconds timeout(aborted ? 1000 : 50);
+    receiver_ = Open({swallowing(timeout), On("far", far_)}, &received_);
+    sender_ = Open({swallowing(timeout), On("far", far_)}, nullptr);
+    const uint64_t stream = aborted ? 3 : 1;
+    EXPECT_EQ(Send(stream), absl::OkStatus());
+    if (aborted) {
+      const auto enough = std::chrono::steady_clock::now() + timeout / 4;
+      while (std::chrono::steady_clock::now() < enough) std::this_thread::yield();
+      sender_->AbortStream(stream, kEpoch);
+    }
+    EXPECT_TRUE(absl::IsUnavailable(ends_.Wait(stream)));
+    ExpectArrives(stream + 1);
+    EXPECT_EQ(LinkBy("far").fallbacks, 1u);
+    EXPECT_THAT(LinkBy("far").fallback_reason, HasSubstr("answered nothing"));
+    EXPECT_EQ(LinkBy("near").failure, LinkBy("far").fallback_reason);
+    sender_.reset();
+    receiver_.reset();
+  }
+}
+
 TEST_F(FabricTest, WhatTheReceiverRefusesIsNoFaultOfTheWay) {
   OpenScriptedBeforeFar();
   EXPECT_EQ(Send(1), absl::OkStatus());

@@ -61,31 +61,55 @@ TEST(InboundGroupTest, CommitsThatWaitAreBounded) {
 
 TEST(InboundGroupTest, CreditComesInQuartersAndAtTheEnd) {
   InboundGroup group(1, 1000);
-  EXPECT_EQ(group.TakeGrant(Grant::kWorthAFrame), 1000u) << "the window, before anything came";
+  EXPECT_EQ(group.TakeGrant(Grant::kWorthAFrame, kNow), 1000u)
+      << "the window, before anything came";
   group.Consumed(249);
-  EXPECT_EQ(group.TakeGrant(Grant::kWorthAFrame), std::nullopt);
+  EXPECT_EQ(group.TakeGrant(Grant::kWorthAFrame, kNow), std::nullopt);
   group.Consumed(1);
-  EXPECT_EQ(group.TakeGrant(Grant::kWorthAFrame), 1250u);
+  EXPECT_EQ(group.TakeGrant(Grant::kWorthAFrame, kNow), 1250u);
   group.Consumed(1);
-  EXPECT_EQ(group.TakeGrant(Grant::kAll), 1251u);
-  EXPECT_EQ(group.TakeGrant(Grant::kAll), std::nullopt);
+  EXPECT_EQ(group.TakeGrant(Grant::kAll, kNow), 1251u);
+  EXPECT_EQ(group.TakeGrant(Grant::kAll, kNow), std::nullopt);
   group.Consumed(-1);  // it had come twice
-  EXPECT_EQ(group.TakeGrant(Grant::kAll), std::nullopt);
-  EXPECT_EQ(group.TakeGrant(Grant::kRepeat), 1251u) << "what was told is not taken back";
+  EXPECT_EQ(group.TakeGrant(Grant::kAll, kNow), std::nullopt);
+  EXPECT_EQ(group.TakeGrant(Grant::kRepeat, kNow), 1251u) << "what was told is not taken back";
   group.Consumed(3);
-  EXPECT_EQ(group.TakeGrant(Grant::kRepeat), 1253u);
-  EXPECT_EQ(group.TakeGrant(Grant::kRepeat), 1253u);
-  EXPECT_EQ(group.TakeGrant(Grant::kAll), std::nullopt);
+  EXPECT_EQ(group.TakeGrant(Grant::kRepeat, kNow), 1253u);
+  EXPECT_EQ(group.TakeGrant(Grant::kRepeat, kNow), 1253u);
+  EXPECT_EQ(group.TakeGrant(Grant::kAll, kNow), std::nullopt);
 }
 
 TEST(InboundGroupTest, ALargeWindowIsToldOfEveryFourMebibytes) {
   constexpr uint64_t kWindow = 64 << 20;
   InboundGroup group(1, kWindow);
-  EXPECT_EQ(group.TakeGrant(Grant::kWorthAFrame), kWindow);
+  EXPECT_EQ(group.TakeGrant(Grant::kWorthAFrame, kNow), kWindow);
   group.Consumed((4 << 20) - 1);
-  EXPECT_EQ(group.TakeGrant(Grant::kWorthAFrame), std::nullopt);
+  EXPECT_EQ(group.TakeGrant(Grant::kWorthAFrame, kNow), std::nullopt);
   group.Consumed(1);
-  EXPECT_EQ(group.TakeGrant(Grant::kWorthAFrame), kWindow + (4 << 20));
+  EXPECT_EQ(group.TakeGrant(Grant::kWorthAFrame, kNow), kWindow + (4 << 20));
+}
+
+// Of payload that is long in coming the sender hears all the same, and of nothing that has not just
+// been consumed.
+TEST(InboundGroupTest, WhatComesSlowlyIsAnsweredByTheSecond) {
+  InboundGroup group(1, 1 << 20, milliseconds(10));
+  const auto after = [](int ms) { return kNow + milliseconds(ms); };
+  const auto ask = [&](int ms) { return group.TakeGrant(Grant::kWorthAFrame, after(ms)); };
+  EXPECT_EQ(ask(0), 1u << 20);
+  EXPECT_EQ(ask(100), std::nullopt) << "what comes has only begun";
+  EXPECT_EQ(ask(109), std::nullopt);
+  EXPECT_EQ(ask(110), 1u << 20) << "as it was told";
+  EXPECT_EQ(ask(119), std::nullopt);
+  group.Consumed(1000);
+  EXPECT_EQ(ask(119), (1u << 20) + 1000) << "at once, since nothing new was told for longer";
+  group.Consumed(1000);
+  EXPECT_EQ(ask(125), std::nullopt);
+  EXPECT_EQ(ask(130), (1u << 20) + 1000) << "the rest came a while ago";
+  group.Consumed(1000);
+  EXPECT_EQ(ask(131), (1u << 20) + 3000);
+  // Once nothing is under way, time begins anew with what comes next.
+  EXPECT_EQ(group.TakeGrant(Grant::kAll, after(132)), std::nullopt);
+  EXPECT_EQ(ask(200), std::nullopt);
 }
 
 class OutboundGroupTest : public ::testing::Test {
@@ -230,6 +254,59 @@ TEST_F(OutboundGroupTest, AnswersToAnOpeningBeforeSayNothingOfThisOne) {
   EXPECT_TRUE(Ack(kFirst, 2).ok());
   EXPECT_EQ(ends_, (std::vector<std::string>{"1/2 OK"}));
   EXPECT_EQ(Ack(kFirst, 3).code(), absl::StatusCode::kInvalidArgument) << "of no commit";
+}
+
+TEST_F(OutboundGroupTest, APeerIsSilentFromTheFirstThingThatItOwesAnAnswerTo) {
+  Make(2, /*window=*/0);
+  EXPECT_EQ(group_->silent_since(), kNow) << "the first credit";
+  EXPECT_TRUE(Reply({.type = FrameType::kCredit, .frames = 1000}).ok());
+  EXPECT_EQ(group_->silence(kNow + milliseconds(5)), Duration::zero());
+  group_->AddStream(kFirst, 1, milliseconds(10), kNow);
+  const auto next = [&](int ms) { group_->Next(0, kNow + milliseconds(ms)); };
+  next(1);  // a renewal
+  EXPECT_EQ(group_->silent_since(), kNow + milliseconds(1));
+  Post(kFirst, 0, 100);
+  next(2);
+  EXPECT_EQ(group_->silence(kNow + milliseconds(5)), milliseconds(4)) << "since the renewal";
+  const auto credit = [&](uint64_t bytes, int ms) {
+    EXPECT_TRUE(
+        group_->OnReply({.type = FrameType::kCredit, .frames = bytes}, kNow + milliseconds(ms))
+            .ok());
+  };
+  credit(1000, 6);  // nothing new
+  EXPECT_EQ(group_->silent_since(), kNow + milliseconds(6)) << "it owes one for the payload";
+  group_->Excuse(kNow + milliseconds(7));
+  EXPECT_EQ(group_->silent_since(), kNow + milliseconds(7));
+  credit(1100, 8);
+  EXPECT_EQ(group_->silent_since(), kNoDeadline);
+  group_->Excuse(kNow + milliseconds(9));
+  EXPECT_EQ(group_->silent_since(), kNoDeadline);
+  group_->Finish(kFirst, 1);
+  next(10);
+  EXPECT_EQ(group_->silent_since(), kNow + milliseconds(10));
+  EXPECT_TRUE(Ack(kFirst, 1).ok());
+  EXPECT_EQ(group_->silent_since(), kNoDeadline);
+}
+
+TEST_F(OutboundGroupTest, WhatWasNeverSentIsOwedNoAnswer) {
+  Make(1);
+  group_->AddStream(kFirst, 1, Duration::zero(), kNow);
+  Post(kFirst, 0, 100);
+  EXPECT_EQ(Next(0), "data 1:0");
+  EXPECT_EQ(group_->silent_since(), kNow);
+  group_->Drop(kFirst);
+  group_->TakeBack(100);
+  EXPECT_EQ(group_->silent_since(), kNoDeadline);
+}
+
+TEST_F(OutboundGroupTest, OfSeveralHellosOneIsAnswered) {
+  group_ = std::make_unique<OutboundGroup>(
+      OutboundGroup::Options{.peer = "peer", .id = 9, .connections = 2}, links_.Find("peer"),
+      [](StreamKey, uint64_t, const absl::Status&) {});
+  EXPECT_EQ(Next(0), "hello");
+  EXPECT_TRUE(Reply({.type = FrameType::kCredit, .frames = 1000}).ok());
+  EXPECT_EQ(Next(1), "hello");
+  EXPECT_EQ(group_->silent_since(), kNoDeadline);
 }
 
 TEST_F(OutboundGroupTest, AtMostOneRenewalWaits) {

@@ -20,9 +20,16 @@ namespace {
 
 using Kind = ReceiverProbe::Call::Kind;
 using Bytes = std::vector<std::byte>;
+using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
 constexpr uint64_t kEpoch = 7;
+
+// A peer or a path that is as slow as the test says.
+void SpinFor(Duration time) {
+  const TimePoint end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+}
 
 FrameHeader DataHeader(uint64_t stream, const Bytes& payload) {
   return {.type = FrameType::kData,
@@ -290,6 +297,102 @@ TEST_F(TcpTransportTest, ReceiverThatDoesNotReadIsLeft) {
   ASSERT_EQ(PostOne(*transport_, {1, kEpoch}, {.payload = payload}), absl::OkStatus());
   RawPeer peer = listener.Accept();
   EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kUnavailable);
+}
+
+// As a path that swallows all of it: whatever the system takes, nobody answers.
+TEST_F(TcpTransportTest, PeerThatTakesEverythingAndAnswersNothingIsLeft) {
+  Start({.answer_timeout = milliseconds(50)});
+  RawListener listener;
+  ASSERT_EQ(
+      transport_->OpenStream(listener.address(), 1, kEpoch, milliseconds(5), ends_.Callback()),
+      absl::OkStatus());
+  RawPeer peer = listener.Accept();
+  peer.GreetBack();
+  ASSERT_EQ(PostOne(*transport_, {1, kEpoch}, {.payload = payload_}), absl::OkStatus());
+  EXPECT_TRUE(peer.IsClosed());  // having read renewal after renewal
+  const absl::Status status = ends_.Wait(1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("answered nothing for 0.1 s, 5000 bytes"));
+}
+
+TEST_F(TcpTransportTest, PeerThatNeverGreetsBackIsLeft) {
+  Start({.answer_timeout = milliseconds(50)});
+  RawListener listener;
+  ASSERT_EQ(Open(listener.address(), 1), absl::OkStatus());
+  EXPECT_TRUE(listener.Accept().IsClosed());
+  EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kUnavailable);
+}
+
+// The reason why it was aborted is most likely the peer: who takes another way then, shall.
+TEST_F(TcpTransportTest, AbortedStreamOfASilentPeerEndsUnavailable) {
+  Start({.answer_timeout = milliseconds(1000)});
+  RawListener listener;
+  ASSERT_EQ(Open(listener.address(), 1), absl::OkStatus());
+  ASSERT_EQ(PostOne(*transport_, {1, kEpoch}, {.payload = payload_}), absl::OkStatus());
+  RawPeer peer = listener.Accept();
+  peer.GreetBack();
+  EXPECT_EQ(peer.ReceiveHeader().type, FrameType::kData);
+  SpinFor(milliseconds(250));
+  transport_->AbortStream(1, kEpoch);
+  EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(transport_->links().front().streams_failed, 1u);
+}
+
+TEST_F(TcpTransportTest, PeerThatStandsStillForAShorterTimeIsWaitedFor) {
+  Start({.answer_timeout = milliseconds(5000)});
+  RawListener listener;
+  ASSERT_EQ(Open(listener.address(), 1), absl::OkStatus());
+  ASSERT_EQ(transport_->FinishStream(1, kEpoch), absl::OkStatus());
+  RawPeer peer = listener.Accept();
+  SpinFor(milliseconds(150));
+  peer.GreetBack();
+  EXPECT_EQ(peer.ReceiveHeader().type, FrameType::kCommit);
+  SpinFor(milliseconds(150));
+  peer.Send(HeaderBytes({.type = FrameType::kAck, .stream = 1, .epoch = kEpoch, .block = 1}));
+  EXPECT_EQ(ends_.Wait(1), absl::OkStatus());
+}
+
+// One payload that is under way for longer than an answer may take: the receiver says meanwhile
+// that it is coming.
+TEST_F(TcpTransportTest, PayloadThatIsLongUnderWayIsWaitedFor) {
+  constexpr size_t kPiece = 8 << 10;
+  constexpr int kPieces = 40;
+  Start({.answer_timeout = milliseconds(1000)});
+  const Bytes payload = PatternBytes(kPiece * kPieces, 3);
+  RawListener listener;
+  ASSERT_EQ(Open(listener.address(), 1), absl::OkStatus());
+  ASSERT_EQ(PostOne(*transport_, {1, kEpoch}, {.payload = payload}), absl::OkStatus());
+  ASSERT_EQ(transport_->FinishStream(1, kEpoch), absl::OkStatus());
+  RawPeer sender = listener.Accept();
+  RawPeer receiver = Stranger();
+  std::thread answers([&] {
+    for (Bytes frame; (frame = receiver.Receive(kFrameHeaderBytes)).size() == kFrameHeaderBytes;) {
+      sender.Send(frame);
+    }
+  });
+  receiver.Send(sender.Receive(kFrameHeaderBytes));  // the hello
+  receiver.Send(sender.Receive(kFrameHeaderBytes));  // of the payload, once the hello is answered
+  for (int i = 0; i < kPieces; ++i) {
+    receiver.Send(sender.Receive(kPiece));
+    SpinFor(milliseconds(40));
+  }
+  receiver.Send(sender.Receive(kFrameHeaderBytes));  // the commit
+  EXPECT_EQ(ends_.Wait(1), absl::OkStatus());
+  transport_.reset();
+  answers.join();
+}
+
+TEST_F(TcpTransportTest, WhatTheRateHoldsBackIsOwedNoAnswer) {
+  constexpr size_t kBytes = 200'000;
+  Start({.max_bytes_per_second = 5 * kBytes, .answer_timeout = milliseconds(100)});
+  const Bytes payload = PatternBytes(kBytes, 3);
+  ASSERT_EQ(Open(transport_->address(), 1), absl::OkStatus());
+  for (uint32_t block = 0; block < 4; ++block) {
+    ASSERT_EQ(PostOne(*transport_, {1, kEpoch}, {.block = block, .payload = payload}),
+              absl::OkStatus());
+  }
+  ASSERT_EQ(transport_->FinishStream(1, kEpoch), absl::OkStatus());
+  EXPECT_EQ(ends_.Wait(1), absl::OkStatus());
 }
 
 TEST_F(TcpTransportTest, ConnectionsAreBounded) {
