@@ -80,6 +80,10 @@ pid_t TestCluster::pid(const std::string& name) const { return processes_.at(nam
 
 void TestCluster::Signal(const std::string& name, int signal) {
   processes_.at(name).Signal(signal);
+  if (signal != SIGSTOP) return;
+  // It is sent, not done: a thread that runs on another core may still answer a call.
+  siginfo_t info{};
+  waitid(P_PID, static_cast<id_t>(pid(name)), &info, WSTOPPED | WEXITED | WNOWAIT);
 }
 
 void TestCluster::Kill(const std::string& name) {

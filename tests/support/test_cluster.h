@@ -39,6 +39,7 @@ class TestCluster {
   const std::string& address() const { return address_; }
   pid_t pid(const std::string& name) const;
 
+  // With SIGSTOP it stands still when this returns.
   void Signal(const std::string& name, int signal);
   // SIGKILL, and waits until it is gone.
   void Kill(const std::string& name);
