@@ -106,6 +106,7 @@ void Cluster::Admit(WorkerView joining) {
     if (place->id == joining.id) {
       joining.charged = place->charged;
       joining.unreachable = place->unreachable;
+      joining.avoided_until = place->avoided_until;
     } else if (place->leaving) {
       place->name_taken = true;
       continue;
@@ -182,6 +183,14 @@ void Cluster::Suspect(const WorkerId& id) {
   if (WorkerView* worker = Find(id)) {
     worker->suspected = true;
     latest_departure_ = clock_.Now();
+    Publish();
+  }
+}
+
+void Cluster::Avoid(const WorkerId& id) {
+  absl::MutexLock lock(&mutex_);
+  if (WorkerView* worker = Find(id)) {
+    worker->avoided_until = clock_.Now() + kAvoided;
     Publish();
   }
 }

@@ -52,6 +52,10 @@ class Cluster {
   // A call to this worker failed to reach it: nothing is sent there until it is heard of again.
   void Suspect(const WorkerId& id);
 
+  // A hand-off to this worker failed: for kAvoided requests go to others where there are any.
+  static constexpr Duration kAvoided = std::chrono::seconds(10);
+  void Avoid(const WorkerId& id);
+
   // Nothing is sent to this worker, though it is heard of, until it can be reached again.
   void MarkUnreachable(const WorkerId& id);
   void MarkReachable(const WorkerId& id);

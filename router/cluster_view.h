@@ -43,8 +43,9 @@ struct WorkerView {
   bool suspected = false;  // a call failed to reach it, and nothing was heard of it since
   // It is heard of, but leaves this router's pings unanswered (router/pings.h).
   bool unreachable = false;
-  bool leaving = false;     // it ends what it has and takes nothing new
-  bool name_taken = false;  // meanwhile, by a younger life
+  TimePoint avoided_until{};  // a hand-off to it failed of late: others are taken before it
+  bool leaving = false;       // it ends what it has and takes nothing new
+  bool name_taken = false;    // meanwhile, by a younger life
 
   // Whether it may be sent anything.
   bool usable() const { return !suspected && !unreachable && !leaving && load.not_ready().empty(); }

@@ -69,7 +69,11 @@ RouteQuery Dispatch::Query(const ClusterView& view) const {
                         (exclusion.until == Exclusion::Until::kNobodyElse && !somebody_else);
     if (!heard_of || !lapses) query.excluded.push_back(exclusion.id);
   }
-  return query;
+  RouteQuery careful = query;
+  for (const WorkerView& worker : view.workers) {
+    if (worker.avoided_until > parts_.clock.Now()) careful.excluded.push_back(worker.id);
+  }
+  return HasCandidates(view, careful) ? careful : query;
 }
 
 void Dispatch::BeginAttempt(RouteDecision decision) {

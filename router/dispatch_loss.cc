@@ -161,6 +161,7 @@ void Dispatch::OnFailure(const WorkerView& worker, const CallEnd& end) {
   // NOT_FOUND: a reservation lapsed, or a worker lives anew.
   const bool hand_off_failed =
       hands_over && !end.lost() && !reports_.decode_heard && !absl::IsNotFound(end.status);
+  if (hand_off_failed) parts_.cluster.Avoid(decision_.decode.id);
   if (hand_off_failed && worker.role == v1::WORKER_ROLE_PREFILL) {
     ExcludeOfHandOff();
   } else {
