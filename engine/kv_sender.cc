@@ -75,24 +75,40 @@ absl::Status KvSender::PostReady(Sequence& sequence) {
 }
 
 void KvSender::PostLayer(int32_t layer, std::span<const Chunk> chunks) {
+  // Each look at the chunks finds them gone from the caches, for the weights of a layer.
+  if (layer != 0 && layer < next_layer_) return;
   const TimePoint began = clock_.Now();
+  next_layer_ = store_.layout().num_layers;
   for (const Chunk& chunk : chunks) {
     if (!chunk.sequence->request.outgoing) continue;
     OutgoingKv& outgoing = *chunk.sequence->request.outgoing;
     if (!outgoing.error.ok()) continue;
     outgoing.error = AboutPeer(PostChunk(layer, chunk), outgoing.target);
+    next_layer_ = std::min(next_layer_, NextPost(layer, chunk));
   }
   time_spent_ += clock_.Now() - began;
+}
+
+KvSender::ChunkBlocks KvSender::BlocksOf(const Chunk& chunk) const {
+  const KvLayout& layout = store_.layout();
+  // The block that `begin` lies in was not full before this chunk, so it was not posted.
+  return {.first = chunk.begin / layout.block_tokens,
+          .last = chunk.samples > 0 ? layout.BlocksFor(chunk.end())
+                                    : chunk.end() / layout.block_tokens};
+}
+
+int32_t KvSender::NextPost(int32_t layer, const Chunk& chunk) const {
+  const ChunkBlocks blocks = BlocksOf(chunk);
+  const int32_t layers = LayersPerPost(blocks.last - blocks.first);
+  const int32_t next = layer + layers - (layer + 1) % layers;
+  return std::min(next, store_.layout().num_layers - 1);
 }
 
 // Of a stream that is lost, what becomes ready is posted when it is open again.
 absl::Status KvSender::PostChunk(int32_t layer, const Chunk& chunk) {
   const KvLayout& layout = store_.layout();
   OutgoingKv& outgoing = *chunk.sequence->request.outgoing;
-  // The block that `begin` lies in was not full before this chunk, so it was not posted.
-  const int32_t first = chunk.begin / layout.block_tokens;
-  const int32_t last =
-      chunk.samples > 0 ? layout.BlocksFor(chunk.end()) : chunk.end() / layout.block_tokens;
+  const auto [first, last] = BlocksOf(chunk);
   const bool is_last_layer = layer == layout.num_layers - 1;
   if (is_last_layer) outgoing.ready_blocks = last;
   if (!HasStream(outgoing)) return absl::OkStatus();

@@ -76,7 +76,15 @@ class KvSender {
   absl::Status OpenStream(RequestId id, OutgoingKv& outgoing);
   absl::Status PostReady(Sequence& sequence);
   absl::Status PostChunk(int32_t layer, const Chunk& chunk);
+  struct ChunkBlocks {
+    int32_t first = 0;
+    int32_t last = 0;
+  };
+  // Those that the chunk has filled, or ended the prompt in: [first, last).
+  ChunkBlocks BlocksOf(const Chunk& chunk) const;
   int32_t LayersPerPost(int32_t blocks) const;
+  // The next layer after `layer` at which PostChunk has something to do.
+  int32_t NextPost(int32_t layer, const Chunk& chunk) const;
   // Of layers [first_layer, last_layer) those of the sequence's blocks [first, last) that the peer
   // has not.
   absl::Status PostBlocks(int32_t first_layer, int32_t last_layer, Sequence& sequence,
@@ -96,6 +104,7 @@ class KvSender {
   uint64_t last_attempt_ = 0;
   std::vector<Pause> pauses_;          // of those that are lost
   std::vector<PostedExtent> extents_;  // of the post that is being made
+  int32_t next_layer_ = 0;             // of the step: none of its chunks posts before
 };
 
 }  // namespace tandem

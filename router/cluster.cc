@@ -195,24 +195,13 @@ void Cluster::Avoid(const WorkerId& id) {
   }
 }
 
-void Cluster::MarkUnreachable(const WorkerId& id) {
+void Cluster::SetReach(const WorkerId& id, Reach reach) {
   {
     absl::MutexLock lock(&mutex_);
     WorkerView* const worker = Find(id);
     if (worker == nullptr) return;
-    worker->unreachable = true;
-    latest_departure_ = clock_.Now();
-    Publish();
-  }
-  TellListener();
-}
-
-void Cluster::MarkReachable(const WorkerId& id) {
-  {
-    absl::MutexLock lock(&mutex_);
-    WorkerView* const worker = Find(id);
-    if (worker == nullptr) return;
-    worker->unreachable = false;
+    worker->unreachable = reach == Reach::kLost;
+    if (worker->unreachable) latest_departure_ = clock_.Now();
     Publish();
   }
   TellListener();

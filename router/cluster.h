@@ -56,9 +56,9 @@ class Cluster {
   static constexpr Duration kAvoided = std::chrono::seconds(10);
   void Avoid(const WorkerId& id);
 
-  // Nothing is sent to this worker, though it is heard of, until it can be reached again.
-  void MarkUnreachable(const WorkerId& id);
-  void MarkReachable(const WorkerId& id);
+  // Nothing is sent to a worker that cannot be reached, though it is heard of.
+  enum class Reach : bool { kLost, kRegained };
+  void SetReach(const WorkerId& id, Reach reach);
 
   // Load that the worker's next report may not yet show: taken at decision time, given back when
   // that part of the request has ended. Unknown workers are ignored.

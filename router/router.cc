@@ -183,9 +183,11 @@ void Router::WatchConnections(TimePoint due) {
   const Pings::Changes changes = pings_.Turn(*parts_.cluster.View(), now, pace);
   for (const WorkerId& id : changes.reachable) {
     spdlog::info("worker={} incarnation={} answers again", id.name, id.incarnation);
-    parts_.cluster.MarkReachable(id);
+    parts_.cluster.SetReach(id, Cluster::Reach::kRegained);
   }
-  for (const WorkerId& id : changes.unreachable) parts_.cluster.MarkUnreachable(id);
+  for (const WorkerId& id : changes.unreachable) {
+    parts_.cluster.SetReach(id, Cluster::Reach::kLost);
+  }
   Lose(changes.unreachable, CallEnd::Source::kNetwork, "it does not answer, though it is heard of");
   parts_.loop.PostAt(now + turn, [this, next = now + turn] { WatchConnections(next); });
 }

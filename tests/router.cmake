@@ -5,5 +5,5 @@ tandem_test(router_test
           unit/router/resume_losses_test.cc unit/router/resume_numerics_test.cc
           unit/router/resume_stats_test.cc unit/router/router_test.cc
           unit/router/routing_policy_test.cc unit/router/stages_test.cc
-          unit/router/told_output_test.cc
+          unit/router/told_output_test.cc unit/router/unreached_test.cc
   DEPS tandem_router)

@@ -78,6 +78,7 @@ class Transport {
 
   // Opens a stream toward `peer`; connections are made when needed and shared by its streams. While
   // the stream is open the receiver is told every `renew_every` that its sender lives; zero: never.
+  // Its first word may be half a second in coming where nothing is posted and no renewal is due.
   // `ended` is called exactly once, at the latest by the transport's destructor, unless an error is
   // returned: UNAVAILABLE when it was shut down, INTERNAL when the stream is open already, and what
   // MayReach says.

@@ -195,6 +195,16 @@ TEST_P(RecoveryTest, SendersTellThatTheyLive) {
   EXPECT_EQ(receiver_probe_.Count(2, Kind::kRenewed), 0);
 }
 
+// Opening it woke nobody: it is told of at the next turn.
+TEST_P(RecoveryTest, ASenderTellsThatItLivesThoughItPostsNothing) {
+  Start();
+  ASSERT_EQ(sender_->OpenStream(receiver_->address(), 1, kEpoch, std::chrono::seconds(20),
+                                ends_.Callback()),
+            absl::OkStatus());
+  EXPECT_TRUE(receiver_probe_.WaitFor(1, Kind::kRenewed, 1));
+  EXPECT_EQ(ends_.total(), 0);
+}
+
 TEST_P(RecoveryTest, ARenewalThatComesTooLateEndsTheStream) {
   receiver_probe_.renewed_policy = [](uint64_t) { return NotFound("it lapsed"); };
   Start();

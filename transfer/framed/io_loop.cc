@@ -16,8 +16,16 @@
 
 namespace tandem {
 namespace {
-// Where somebody counts turns.
+// The loop turns as often: for who counts its turns, and for commands that wake nobody.
 constexpr std::chrono::milliseconds kTurnAtLeast{500};
+
+// A stream is opened with its first post, or at the loop's next turn. To open it alone would wake
+// the loop twice, and the first time while its poster begins to compute; its reservation was made
+// just now.
+bool MayWait(const LoopCommand& command) {
+  const auto* open = std::get_if<OpenCommand>(&command);
+  return open != nullptr && open->renew_every >= kTurnAtLeast;
+}
 
 std::string_view Text(const absl::Status& status) {
   return {status.message().data(), status.message().size()};
@@ -69,13 +77,13 @@ IoLoop::~IoLoop() {
 }
 
 void IoLoop::Post(LoopCommand command) {
-  bool first = false;
   {
     absl::MutexLock lock(&mutex_);
-    first = commands_.empty();
+    const bool may_wait = MayWait(command);
     commands_.push_back(std::move(command));
+    if (may_wait || !std::exchange(asleep_, false)) return;
   }
-  if (first) Wake();
+  Wake();
 }
 
 void IoLoop::Abort(StreamKey key, uint64_t serial) {
@@ -94,6 +102,12 @@ void IoLoop::Wake() const {
   [[maybe_unused]] const ssize_t written = write(sockets_.wake.get(), &one, sizeof(one));
 }
 
+bool IoLoop::FallAsleep() {
+  absl::MutexLock lock(&mutex_);
+  asleep_ = commands_.empty();
+  return asleep_;
+}
+
 bool IoLoop::Stopping() {
   absl::MutexLock lock(&mutex_);
   return stopping_;
@@ -106,9 +120,12 @@ void IoLoop::Run() {
     if (options_.turns != nullptr && medium_.health().ok()) {
       options_.turns->fetch_add(1, std::memory_order_relaxed);
     }
-    const int count =
-        epoll_wait(sockets_.epoll.get(), events.data(), events.size(), WaitMilliseconds());
+    const int most_ms = WaitMilliseconds();
+    const int wait_ms = most_ms != 0 && FallAsleep() ? most_ms : 0;
+    const int count = epoll_wait(sockets_.epoll.get(), events.data(), events.size(), wait_ms);
     for (int i = 0; i < count; ++i) Handle(events[i].data.u64);
+    ExecuteCommands();
+    // The timers look through the peers for those that have something new to send.
     RunTimers();
     AdvanceUnfinished();
     CloseOverdue();
@@ -129,12 +146,10 @@ int IoLoop::WaitMilliseconds() const {
     if (peer->group->has_news()) return 0;
     earliest = std::min({earliest, peer->group->wake_at(), AnswerDeadline(*peer->group)});
   }
-  if (options_.turns != nullptr) earliest = std::min(earliest, now + kTurnAtLeast);
-  if (earliest == kNoDeadline) return -1;
-  const auto left = earliest - now;
+  const auto left = std::min(earliest, now + kTurnAtLeast) - now;
   // Rounded up, so that the loop does not spin through the last millisecond.
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
-  return static_cast<int>(std::clamp<int64_t>(ms, 0, 60'000));
+  return static_cast<int>(std::max<int64_t>(ms, 0));
 }
 
 void IoLoop::Watch(int fd, uint64_t id) {
@@ -156,7 +171,7 @@ void IoLoop::UpdateInterest(uint64_t id, Slot& slot) {
 }
 
 void IoLoop::Handle(uint64_t id) {
-  if (id == kWakeId) return ExecuteCommands();
+  if (id == kWakeId) return ClearWake();
   if (id == kListenerId) return Accept();
   Advance(id);
   EndStreams();

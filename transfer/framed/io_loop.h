@@ -66,8 +66,8 @@ struct PayloadWays {
 };
 
 // The thread that does all I/O of a framed transport: it owns the connections and everything in
-// them; other threads reach it through Post alone. Asleep in epoll_wait when there is nothing to
-// do.
+// them; other threads reach it through Post alone. Asleep in epoll_wait, but for two
+// turns a second, when there is nothing to do.
 class IoLoop {
  public:
   // Set aside at the start for what a connection reads before it has a place.
@@ -114,6 +114,8 @@ class IoLoop {
   };
 
   void Run();
+  // False where commands wait. Whoever brings one afterwards wakes the loop.
+  bool FallAsleep();
   bool Stopping();
   int WaitMilliseconds() const;
   void Watch(int fd, uint64_t id);
@@ -162,6 +164,7 @@ class IoLoop {
   void EndStreams();
   std::vector<LoopCommand> TakeCommands();
   void Wake() const;
+  void ClearWake() const;
 
   const FramedOptions options_;
   const LoopSockets sockets_;
@@ -174,6 +177,7 @@ class IoLoop {
 
   absl::Mutex mutex_;
   std::vector<LoopCommand> commands_ ABSL_GUARDED_BY(mutex_);
+  bool asleep_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
   // The thread's own.

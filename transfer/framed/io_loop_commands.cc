@@ -15,21 +15,21 @@ constexpr int kSilentAtAbort = 5;
 
 }  // namespace
 
+void IoLoop::ClearWake() const {
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t cleared = read(sockets_.wake.get(), &count, sizeof(count));
+}
+
 std::vector<LoopCommand> IoLoop::TakeCommands() {
   absl::MutexLock lock(&mutex_);
+  asleep_ = false;
   return std::exchange(commands_, {});
 }
 
 void IoLoop::ExecuteCommands() {
-  uint64_t count = 0;
-  // Cleared before the commands are taken: one that comes later wakes the loop again.
-  [[maybe_unused]] const ssize_t cleared = read(sockets_.wake.get(), &count, sizeof(count));
   for (LoopCommand& command : TakeCommands()) {
     std::visit([this](auto& typed) { Execute(typed); }, command);
   }
-  // The timers look through the peers for those that have something new to send.
-  RunTimers();
-  AdvanceUnfinished();
 }
 
 void IoLoop::Execute(OpenCommand& command) {

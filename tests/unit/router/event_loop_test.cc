@@ -1,8 +1,11 @@
 #include "router/event_loop.h"
 
+#include <algorithm>
+#include <atomic>
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_clock.h"
@@ -55,6 +58,125 @@ TEST(EventLoopTest, RunEndsAfterStopWithEverythingPostedBefore) {
   EXPECT_EQ(ran, 100);
   loop.Post([&] { ++ran; });
   EXPECT_FALSE(loop.TryPost([&] { ++ran; }));
+}
+
+class RunningLoopTest : public testing::Test {
+ protected:
+  // From here on who posts runs.
+  void SetUp() override {
+    absl::Notification runs;
+    loop_.Post([&] { runs.Notify(); });
+    thread_ = std::thread([this] { loop_.Run(); });
+    runs.WaitForNotification();
+  }
+  void TearDown() override {
+    loop_.Stop();
+    thread_.join();
+  }
+  // Posts until this thread is the one that runs what it posts: until then somebody else is busy.
+  void AwaitIdle() {
+    std::thread::id ran_by;
+    while (ran_by != std::this_thread::get_id()) {
+      absl::Notification ran;
+      loop_.Post([&] {
+        ran_by = std::this_thread::get_id();
+        ran.Notify();
+      });
+      ran.WaitForNotification();
+    }
+  }
+
+  const SteadyClock clock_;
+  EventLoop loop_{clock_, 8};
+  std::thread thread_;
+};
+
+TEST_F(RunningLoopTest, WhoPostsWhileNobodyRunsTasksRunsThem) {
+  AwaitIdle();
+  std::vector<int> ran;
+  loop_.Post([&] {
+    loop_.Post([&] { ran.push_back(2); });
+    ran.push_back(1);
+  });
+  EXPECT_THAT(ran, ElementsAre(1, 2));
+}
+
+TEST_F(RunningLoopTest, WhoPostsWhileAnotherRunsTasksDoesNotWait) {
+  AwaitIdle();
+  absl::Notification running;
+  absl::Notification go_on;
+  std::thread busy([&] {
+    loop_.Post([&] {
+      running.Notify();
+      go_on.WaitForNotification();
+    });
+  });
+  running.WaitForNotification();
+  std::thread::id ran_by;
+  loop_.Post([&] { ran_by = std::this_thread::get_id(); });
+  const std::thread::id busy_id = busy.get_id();
+  go_on.Notify();
+  busy.join();
+  EXPECT_EQ(ran_by, busy_id);
+}
+
+TEST_F(RunningLoopTest, TasksOfManyThreadsNeverOverlapAndKeepTheirOrder) {
+  constexpr int kThreads = 8;
+  constexpr int kEach = 2000;
+  std::vector<std::vector<int>> ran(kThreads);  // by poster
+  std::atomic<int> inside = 0;
+  int overlaps = 0;
+  std::vector<std::thread> posters;
+  for (int poster = 0; poster < kThreads; ++poster) {
+    posters.emplace_back([&, poster] {
+      for (int i = 0; i < kEach; ++i) {
+        loop_.Post([&, poster, i] {
+          if (inside.fetch_add(1) != 0) ++overlaps;
+          ran[poster].push_back(i);
+          inside.fetch_sub(1);
+        });
+      }
+    });
+  }
+  for (std::thread& poster : posters) poster.join();
+  AwaitIdle();
+  EXPECT_EQ(overlaps, 0);
+  for (const std::vector<int>& one : ran) {
+    ASSERT_EQ(one.size(), kEach);
+    EXPECT_TRUE(std::ranges::is_sorted(one));
+  }
+}
+
+// Nobody posts any more by then: the thread in Run sees to it.
+TEST_F(RunningLoopTest, ATimerThatAPosterSetsIsRunWhenItIsDue) {
+  AwaitIdle();
+  absl::Notification later;
+  absl::Notification sooner;
+  loop_.Post([&] { loop_.PostAt(clock_.Now() + milliseconds(20), [&] { later.Notify(); }); });
+  loop_.Post([&] { loop_.PostAt(clock_.Now() + milliseconds(5), [&] { sooner.Notify(); }); });
+  sooner.WaitForNotification();
+  later.WaitForNotification();
+}
+
+TEST_F(RunningLoopTest, RunEndsOnlyAfterWhoeverIsBusy) {
+  AwaitIdle();
+  absl::Notification running;
+  absl::Notification go_on;
+  std::atomic<bool> ran = false;
+  std::thread busy([&] {
+    loop_.Post([&] {
+      running.Notify();
+      go_on.WaitForNotification();
+      ran = true;
+    });
+  });
+  running.WaitForNotification();
+  loop_.Stop();
+  go_on.Notify();
+  thread_.join();
+  EXPECT_TRUE(ran);
+  busy.join();
+  thread_ = std::thread([] {});  // for TearDown
 }
 
 }  // namespace
