@@ -1,22 +1,30 @@
 #include "router/event_loop.h"
 
 #include <limits>
+#include <utility>
 
 #include "absl/time/time.h"
 
 namespace tandem {
+namespace {
 
-void EventLoop::Post(Task task) { (void)Add(std::move(task), std::numeric_limits<size_t>::max()); }
+constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+// That somebody who came to post one runs before the rest is left to the thread in Run.
+constexpr size_t kMostOfPoster = 8;
 
-bool EventLoop::Add(Task task, size_t most) {
+}  // namespace
+
+void EventLoop::Post(Task task) { (void)Add(std::move(task), kNoLimit); }
+
+bool EventLoop::Add(Task task, size_t most_waiting) {
   {
     absl::MutexLock lock(&mutex_);
-    if (closed_ || tasks_.size() >= most) return false;
+    if (closed_ || tasks_.size() >= most_waiting) return false;
     tasks_.push_back(std::move(task));
     if (!running_ || busy_) return true;
     busy_ = true;
   }
-  RunTasks();
+  RunTasks(kMostOfPoster);
   return true;
 }
 
@@ -30,21 +38,22 @@ TimePoint EventLoop::RunDueTimers() {
   return timers_.empty() ? kNoDeadline : timers_.begin()->first;
 }
 
-void EventLoop::RunTasks() {
-  while (true) {
+void EventLoop::RunTasks(size_t most) {
+  for (size_t ran = 0;;) {
     const TimePoint next_timer = RunDueTimers();
     std::vector<Task> tasks;
     {
       absl::MutexLock lock(&mutex_);
-      if (tasks_.empty()) {
+      if (tasks_.empty() || ran >= most) {
         busy_ = false;
         next_timer_ = next_timer;
-        if (closed_ || next_timer < sleeps_until_) changed_.Signal();
+        if (!tasks_.empty() || closed_ || next_timer < sleeps_until_) changed_.Signal();
         return;
       }
       tasks.swap(tasks_);
     }
     for (const Task& task : tasks) task();
+    ran += tasks.size();
   }
 }
 
@@ -66,7 +75,7 @@ bool EventLoop::AwaitTurn() {
 }
 
 void EventLoop::Run() {
-  while (AwaitTurn()) RunTasks();
+  while (AwaitTurn()) RunTasks(kNoLimit);
 }
 
 void EventLoop::Stop() {
@@ -80,7 +89,7 @@ void EventLoop::RunReady() {
     absl::MutexLock lock(&mutex_);
     busy_ = true;
   }
-  RunTasks();
+  RunTasks(kNoLimit);
 }
 
 }  // namespace tandem

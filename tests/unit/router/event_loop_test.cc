@@ -120,6 +120,23 @@ TEST_F(RunningLoopTest, WhoPostsWhileAnotherRunsTasksDoesNotWait) {
   EXPECT_EQ(ran_by, busy_id);
 }
 
+// Else a worker's report would not be answered while others keep the router busy.
+TEST_F(RunningLoopTest, WhoPostsComesBackThoughThereIsAlwaysMore) {
+  AwaitIdle();
+  std::atomic<bool> enough = false;
+  std::thread::id ran_by;
+  absl::Notification ended;
+  std::function<void()> again = [&] {
+    ran_by = std::this_thread::get_id();
+    if (enough) return ended.Notify();
+    loop_.Post(again);
+  };
+  loop_.Post(again);
+  enough = true;
+  ended.WaitForNotification();
+  EXPECT_EQ(ran_by, thread_.get_id());
+}
+
 TEST_F(RunningLoopTest, TasksOfManyThreadsNeverOverlapAndKeepTheirOrder) {
   constexpr int kThreads = 8;
   constexpr int kEach = 2000;
