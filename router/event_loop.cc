@@ -9,7 +9,7 @@ namespace tandem {
 namespace {
 
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
-// That somebody who came to post one runs before the rest is left to the thread in Run.
+// Once somebody who came to post one has run so many, what came meanwhile is for Run.
 constexpr size_t kMostOfPoster = 8;
 
 }  // namespace

@@ -20,8 +20,8 @@ namespace {
 constexpr std::chrono::milliseconds kTurnAtLeast{500};
 
 // A stream is opened with its first post, or at the loop's next turn. To open it alone would wake
-// the loop twice, and the first time while its poster begins to compute; its reservation was made
-// just now.
+// the loop twice, and the first time while its poster begins to compute. A lease is long enough for
+// that: what is six turns long was prolonged, or made, a moment ago.
 bool MayWait(const LoopCommand& command) {
   const auto* open = std::get_if<OpenCommand>(&command);
   return open != nullptr && open->renew_every >= kTurnAtLeast;
