@@ -1,7 +1,7 @@
 // Part of the thread-sanitizer build only. The packaged Abseil is not instrumented, so the
-// sanitizer does not see that its Mutex, Notification and Status order memory and reports what they
-// guard. The linker (cmake/compiler.cmake) sends our calls of them through here, where the order is
-// declared to the sanitizer.
+// sanitizer does not see that its Mutex, CondVar, Notification and Status order memory and reports
+// what they guard. The linker (cmake/compiler.cmake) sends our calls of them through here, where
+// the order is declared to the sanitizer.
 #include <cstdint>
 
 #include "absl/synchronization/mutex.h"
@@ -77,6 +77,26 @@ bool WRAP(_ZN,
       mutex, absl::Condition(&ordered, &OrderedCondition::Eval), timeout);
   __tsan_acquire(mutex);
   return held;
+}
+
+void REAL(_ZN, 7CondVar4WaitEPNS0_5MutexE)(absl::CondVar* variable, absl::Mutex* mutex);
+void WRAP(_ZN, 7CondVar4WaitEPNS0_5MutexE)(absl::CondVar* variable, absl::Mutex* mutex) {
+  __tsan_release(mutex);
+  REAL(_ZN, 7CondVar4WaitEPNS0_5MutexE)(variable, mutex);
+  __tsan_acquire(mutex);
+}
+
+bool REAL(_ZN, 7CondVar15WaitWithTimeoutEPNS0_5MutexENS0_8DurationE)(absl::CondVar* variable,
+                                                                     absl::Mutex* mutex,
+                                                                     absl::Duration timeout);
+bool WRAP(_ZN, 7CondVar15WaitWithTimeoutEPNS0_5MutexENS0_8DurationE)(absl::CondVar* variable,
+                                                                     absl::Mutex* mutex,
+                                                                     absl::Duration timeout) {
+  __tsan_release(mutex);
+  const bool timed_out =
+      REAL(_ZN, 7CondVar15WaitWithTimeoutEPNS0_5MutexENS0_8DurationE)(variable, mutex, timeout);
+  __tsan_acquire(mutex);
+  return timed_out;
 }
 
 void REAL(_ZN, 12Notification6NotifyEv)(absl::Notification* notification);

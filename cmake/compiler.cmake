@@ -29,6 +29,8 @@ elseif(TANDEM_SANITIZE STREQUAL "thread")
   set(TANDEM_ABSL_NAMESPACE ${length}${namespace})
   foreach(name _ZN@5Mutex4LockEv _ZN@5Mutex6UnlockEv _ZN@5Mutex5AwaitERKNS0_9ConditionE
           _ZN@5Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE
+          _ZN@7CondVar4WaitEPNS0_5MutexE
+          _ZN@7CondVar15WaitWithTimeoutEPNS0_5MutexENS0_8DurationE
           _ZN@12Notification6NotifyEv _ZNK@12Notification19WaitForNotificationEv
           _ZNK@12Notification30WaitForNotificationWithTimeoutENS0_8DurationE
           _ZN@6Status15UnrefNonInlinedEm)

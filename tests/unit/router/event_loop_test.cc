@@ -86,7 +86,7 @@ class RunningLoopTest : public testing::Test {
     }
   }
 
-  const SteadyClock clock_;
+  SteadyClock clock_;
   EventLoop loop_{clock_, 8};
   std::thread thread_;
 };
