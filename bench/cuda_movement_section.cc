@@ -104,22 +104,20 @@ absl::Status RunMoves(CudaBench& bench, int64_t blocks) {
   const std::vector<int32_t> order = RandomOrder(pool.num_blocks);
   std::vector<LayerBlock> items;
   std::vector<int2> device_items;
-  std::vector<std::pair<int32_t, int32_t>> pairs;
-  std::vector<int2> device_pairs;
+  std::vector<BlockPair> pairs;
   for (int64_t i = 0; i < moved; ++i) {
     for (int32_t layer = 0; layer < kLayers; ++layer) {
       items.push_back({layer, order[i]});
       device_items.push_back(make_int2(layer, order[i]));
     }
-    pairs.emplace_back(order[i], order[moved + i]);
-    device_pairs.push_back(make_int2(order[i], order[moved + i]));
+    pairs.push_back({order[i], order[moved + i]});
   }
   ASSIGN_OR_RETURN(const int2* on_items, bench.Upload(memory, std::span<const int2>(device_items)));
-  ASSIGN_OR_RETURN(const int2* on_pairs, bench.Upload(memory, std::span<const int2>(device_pairs)));
+  ASSIGN_OR_RETURN(const BlockPair* on_pairs, bench.Upload(memory, std::span<const BlockPair>(pairs)));
   const auto staging_bytes = static_cast<size_t>(std::ssize(items) * pool.ExtentBytes());
   ASSIGN_OR_RETURN(std::byte * staging, memory.Take(static_cast<int64_t>(staging_bytes)));
   const MoveBlocksArgs move = {pool, items, {staging, staging_bytes}};
-  const CopyBlocksArgs copy = {pool, pairs};
+  const CopyBlocksArgs copy = {pool, {pairs, on_pairs}};
   const cuda::LaunchTarget on = bench.target();
   const std::string shape = fmt::format("{} blocks of {} layers", moved, kLayers);
   RETURN_IF_ERROR(AddMove(
@@ -135,7 +133,7 @@ absl::Status RunMoves(CudaBench& bench, int64_t blocks) {
   RETURN_IF_ERROR(AddMove(
       bench,
       {"ours",
-       [&](int32_t) { return cuda::ToStatus(cuda::CopyBlocks(on, copy, on_pairs), "copy"); }},
+       [&](int32_t) { return cuda::ToStatus(cuda::CopyBlocks(on, copy), "copy"); }},
       "copy_blocks", shape, Cost(copy)));
   return AddHashedMove(bench, move, shape);
 }

@@ -166,7 +166,7 @@ absl::Status AddExtents(KernelArrays& arrays, Cases& cases) {
 absl::Status AddKvBlocks(KernelArrays& arrays, Cases& cases) {
   struct Lists {
     std::vector<int64_t> slots;
-    std::vector<std::pair<int32_t, int32_t>> pairs;
+    std::vector<BlockPair> pairs;
     std::vector<LayerBlock> items;
   };
   static constexpr int32_t kTokens = 512;
@@ -175,7 +175,7 @@ absl::Status AddKvBlocks(KernelArrays& arrays, Cases& cases) {
   lists->slots.resize(kTokens);
   std::iota(lists->slots.begin(), lists->slots.end(), 0);
   for (int32_t i = 0; i < kMoved; ++i) {
-    lists->pairs.emplace_back(i, kMoved + i);
+    lists->pairs.push_back({i, kMoved + i});
     for (int32_t layer = 0; layer < kLayers; ++layer) lists->items.push_back({layer, i});
   }
   KvPoolView pool = {nullptr, DType::kBF16, kLayers, 2 * kMoved, kKvHeads, kBlockTokens, kHeadDim};

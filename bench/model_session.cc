@@ -153,10 +153,10 @@ absl::StatusOr<BenchRun> ModelSession::Prefill(int32_t tokens) {
 
 absl::StatusOr<BenchRun> ModelSession::Decode(int32_t batch, int32_t depth, int32_t steps) {
   RETURN_IF_ERROR(PrefillSequence(depth));
-  std::vector<std::pair<int32_t, int32_t>> copies;
+  std::vector<BlockPair> copies;
   for (int32_t sequence = 1; sequence < batch; ++sequence) {
     for (int32_t block = 0; block * kBlockTokens < depth; ++block) {
-      copies.emplace_back(block, sequence * BlocksPerSequence() + block);
+      copies.push_back({block, sequence * BlocksPerSequence() + block});
     }
   }
   RETURN_IF_ERROR(ops_->CopyBlocks(*stream_, {.pool = pool_, .pairs = copies}));

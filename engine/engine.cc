@@ -275,7 +275,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
                                                 .eviction = complete.eviction,
                                                 .host_bytes = complete.host_bytes,
                                                 .shared = complete.share_kv},
-                                               parts.device, parts.ops, *made.stream, wake));
+                                               parts.device, *made.stream, wake));
   ASSIGN_OR_RETURN(
       made.conversion.converter,
       KvConverter::Create(parts.device, parts.ops, complete.layout, made.store->view()));

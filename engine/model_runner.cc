@@ -78,6 +78,7 @@ absl::Status ModelRunner::Forward(std::span<const Chunk> chunks, int32_t num_dec
   layer_stored_ = &layer_stored;
   layers_.clear();
   absl::Status status = Queue(chunks, num_decodes);
+  copies_.Clear();
   // Its blocks may go to others, whose KV comes by other ways than this stream.
   if (!status.ok()) stream_.Synchronize().IgnoreError();
   return status;
@@ -108,7 +109,7 @@ absl::Status ModelRunner::MakeRoom(std::span<const Chunk> chunks) {
     BlockTable& table = chunk.table();
     const absl::Status reserved = store_.Reserve(table, chunk.end());
     TANDEM_CHECK(reserved.ok(), "the scheduler planned with blocks that the pool does not have");
-    RETURN_IF_ERROR(store_.MakeWritable(table, chunk.begin, chunk.end()));
+    RETURN_IF_ERROR(store_.MakeWritable(table, chunk.begin, chunk.end(), copies_));
   }
   return absl::OkStatus();
 }
@@ -151,6 +152,7 @@ ForwardBatch ModelRunner::Batch(int32_t num_decodes) {
           .query_starts = query_starts_,
           .context_lens = context_lens_,
           .block_tables = {.ids = block_ids_, .starts = table_starts_},
+          .copies = copies_.pairs,
           .num_decodes = num_decodes,
           .logit_rows = logit_rows_,
           .sample_rows = sample_rows_};

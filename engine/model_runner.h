@@ -83,6 +83,7 @@ class ModelRunner {
   // Of the latest Forward, while it runs later than it was queued.
   const LayerStored* layer_stored_ = nullptr;
   std::vector<absl::StatusOr<std::unique_ptr<Event>>> layers_;  // each stored
+  BlockCopies copies_;                                          // of the step being queued
   TensorView logits_;                                           // of the latest Forward
   std::vector<int32_t> token_ids_;
   std::vector<int32_t> positions_;

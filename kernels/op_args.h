@@ -166,10 +166,15 @@ struct ColumnMassArgs {
   TensorView out;          // [S, Hkv, max_tokens] f32, max_tokens at least the longest context
 };
 
+struct BlockPair {
+  int32_t from = 0;
+  int32_t to = 0;
+};
+
 // Copies whole blocks, all layers: what copy-on-write executes. No block is both read and written.
 struct CopyBlocksArgs {
   KvPoolView pool;
-  std::span<const std::pair<int32_t, int32_t>> pairs;  // (from, to)
+  StagedSpan<BlockPair> pairs;
 };
 
 struct LayerBlock {

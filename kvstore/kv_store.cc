@@ -31,7 +31,7 @@ struct KvStore::HostSide {
 };
 
 absl::StatusOr<std::unique_ptr<KvStore>> KvStore::Create(const KvStoreOptions& options,
-                                                         Device& device, Ops& ops, Stream& compute,
+                                                         Device& device, Stream& compute,
                                                          std::function<void()> wake) {
   const KvLayout& layout = options.layout;
   RETURN_IF_ERROR(layout.Validate());
@@ -46,15 +46,14 @@ absl::StatusOr<std::unique_ptr<KvStore>> KvStore::Create(const KvStoreOptions& o
     return Annotate(memory.status(), fmt::format("KV pool of {} blocks of {} bytes",
                                                  options.num_blocks, layout.BlockBytes()));
   }
-  std::unique_ptr<KvStore> store(new KvStore(options, *std::move(memory), ops, compute));
+  std::unique_ptr<KvStore> store(new KvStore(options, *std::move(memory), compute));
   if (options.host_bytes != 0) RETURN_IF_ERROR(store->StartHostTier(device, std::move(wake)));
   return store;
 }
 
-KvStore::KvStore(const KvStoreOptions& options, DeviceBuffer memory, Ops& ops, Stream& compute)
+KvStore::KvStore(const KvStoreOptions& options, DeviceBuffer memory, Stream& compute)
     : options_(options),
       memory_(std::move(memory)),
-      ops_(ops),
       compute_(compute),
       pool_(options.num_blocks),
       cache_({options.layout, Fingerprint(), options.eviction}, pool_, host_tier_) {}
@@ -95,15 +94,17 @@ absl::Status KvStore::Reserve(BlockTable& table, int64_t num_tokens) {
   return table.Reserve(pool_, num_tokens);
 }
 
-absl::Status KvStore::MakeWritable(BlockTable& table, int64_t begin, int64_t end) {
+absl::Status KvStore::MakeWritable(BlockTable& table, int64_t begin, int64_t end,
+                                   BlockCopies& copies) {
   RETURN_IF_ERROR(MakeFree(table.NumShared(begin, end)));
-  ASSIGN_OR_RETURN(const std::vector<BlockCopy> copies, table.MakeWritable(pool_, begin, end));
-  if (copies.empty()) return absl::OkStatus();
-  std::vector<std::pair<int32_t, int32_t>> pairs;
-  pairs.reserve(copies.size());
-  for (const BlockCopy& copy : copies) pairs.emplace_back(copy.from.id().value(), copy.to.value());
-  RETURN_IF_ERROR(ops_.CopyBlocks(compute_, {.pool = view(), .pairs = pairs}));
-  copied_blocks_ += static_cast<int64_t>(pairs.size());
+  ASSIGN_OR_RETURN(std::vector<BlockCopy> asked, table.MakeWritable(pool_, begin, end));
+  for (BlockCopy& copy : asked) {
+    copies.pairs.push_back({.from = copy.from.id().value(), .to = copy.to.value()});
+    // The last table to write takes the block as it is, which a pin of ours would keep it from.
+    const bool in_other_tables = pool_.pins(copy.from.id()).tables > 1;
+    if (!in_other_tables) copies.kept.push_back(std::move(copy.from));
+  }
+  copied_blocks_ += std::ssize(asked);
   return absl::OkStatus();
 }
 

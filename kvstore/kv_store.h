@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "kernels/device.h"
-#include "kernels/ops.h"
+#include "kernels/op_args.h"
 #include "kvstore/block_pool.h"
 #include "kvstore/block_table.h"
 #include "kvstore/eviction_policy.h"
@@ -60,6 +60,19 @@ struct KvStats {
   int64_t host_dropped_blocks = 0;  // left the host tier, or never entered it, for want of room
 };
 
+// The copies that copy-on-write asks for, of several tables.
+struct BlockCopies {
+  std::vector<BlockPair> pairs;  // no block is both read and written
+  // Those that are read and that no table holds any more: not to be handed out, or one of the pairs
+  // would write there, until the copies are queued.
+  std::vector<BlockRef> kept;
+
+  void Clear() {
+    pairs.clear();
+    kept.clear();
+  }
+};
+
 // What the cache holds of one sequence's tokens.
 struct PrefixMatch {
   int64_t device_tokens = 0;  // full blocks, and of one more the tokens that agree
@@ -79,13 +92,13 @@ struct PrefixMatch {
 // and be shared through the prefix cache, as soon as what writes or reads it is queued: whoever has
 // it next queues behind that. The copies between device and host see to their own order
 // (kvstore/tier/copier.h).
-// Thread: engine. `device`, `ops` and `compute` must outlive it.
+// Thread: engine. `device` and `compute` must outlive it.
 class KvStore {
  public:
   // INVALID_ARGUMENT for a layout or a size that cannot be; RESOURCE_EXHAUSTED with the sizes when
   // the device or the host has not that much memory.
   static absl::StatusOr<std::unique_ptr<KvStore>> Create(const KvStoreOptions& options,
-                                                         Device& device, Ops& ops, Stream& compute,
+                                                         Device& device, Stream& compute,
                                                          std::function<void()> wake);
   // Waits for the copies in flight and for what is queued on `compute`. All tables must be gone.
   ~KvStore();
@@ -103,9 +116,10 @@ class KvStore {
   // Makes room in `table` for tokens [0, num_tokens), evicting idle cached blocks where none is
   // free: all of it or, with RESOURCE_EXHAUSTED, none.
   absl::Status Reserve(BlockTable& table, int64_t num_tokens);
-  // Before tokens [begin, end) are written: copies each block there that others hold too, ahead of
-  // whatever is queued on `compute` later. All or, with RESOURCE_EXHAUSTED, nothing.
-  absl::Status MakeWritable(BlockTable& table, int64_t begin, int64_t end);
+  // Before tokens [begin, end) are written: replaces each block there that others hold too by one
+  // of the table's own, and adds to `copies` what Ops::CopyBlocks must copy on `compute` before
+  // anything that reads or writes through this table. All or, with RESOURCE_EXHAUSTED, nothing.
+  absl::Status MakeWritable(BlockTable& table, int64_t begin, int64_t end, BlockCopies& copies);
   // Blocks that writing [begin, end) would take, the growth of the table included.
   int32_t BlocksToWrite(const BlockTable& table, int64_t begin, int64_t end) const;
   // Blocks that would become available if these tables, and no others, gave all back.
@@ -166,7 +180,7 @@ class KvStore {
   // What there is only with a host tier.
   struct HostSide;
 
-  KvStore(const KvStoreOptions& options, DeviceBuffer memory, Ops& ops, Stream& compute);
+  KvStore(const KvStoreOptions& options, DeviceBuffer memory, Stream& compute);
   absl::Status StartHostTier(Device& device, std::function<void()> wake);
   uint64_t Fingerprint() const { return layout().Fingerprint(options_.model_fingerprint); }
   bool caching() const { return options_.prefix_caching == PrefixCaching::kOn; }
@@ -174,7 +188,6 @@ class KvStore {
 
   const KvStoreOptions options_;
   DeviceBuffer memory_;
-  Ops& ops_;
   Stream& compute_;
   // Each may hold what those above it lent.
   BlockPool pool_;

@@ -9,8 +9,7 @@ namespace tandem {
 namespace {
 
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
-// Once somebody who came to post one has run so many, what came meanwhile is for Run.
-constexpr size_t kMostOfPoster = 8;
+constexpr size_t kMostOfPoster = 8;  // that somebody runs who came to post one
 
 }  // namespace
 
@@ -21,7 +20,8 @@ bool EventLoop::Add(Task task, size_t most_waiting) {
     absl::MutexLock lock(&mutex_);
     if (closed_ || tasks_.size() >= most_waiting) return false;
     tasks_.push_back(std::move(task));
-    if (!running_ || busy_) return true;
+    // Where some wait though nobody is busy, Run is on its way to them.
+    if (!running_ || busy_ || tasks_.size() > 1) return true;
     busy_ = true;
   }
   RunTasks(kMostOfPoster);
@@ -44,7 +44,7 @@ void EventLoop::RunTasks(size_t most) {
     std::vector<Task> tasks;
     {
       absl::MutexLock lock(&mutex_);
-      if (tasks_.empty() || ran >= most) {
+      if (tasks_.empty() || tasks_.size() > most - ran) {
         busy_ = false;
         next_timer_ = next_timer;
         if (!tasks_.empty() || closed_ || next_timer < sleeps_until_) changed_.Signal();

@@ -15,9 +15,9 @@ namespace tandem {
 // What owns a router's requests in flight. Whatever happens elsewhere (a client calls, a worker
 // answers, a lease lapses) becomes a task here, and tasks run one after another, so that the state
 // machines of requests need no lock. Who posts a task while none runs, runs it: a word from a
-// worker goes to its client without the wake-up of another thread. It runs what waits beside it,
-// too, but not what goes on coming, so that it gets back to its own work; that is for the thread in
-// Run. "The loop's thread" is whoever runs its tasks. These must not block. Idle, it uses no CPU.
+// worker goes to its client without the wake-up of another thread. It runs what comes meanwhile,
+// too, but only a few, so that it gets back to its own work; the rest is for the thread in Run.
+// "The loop's thread" is whoever runs its tasks. These must not block. Idle, it uses no CPU.
 class EventLoop {
  public:
   using Task = std::function<void()>;
@@ -48,7 +48,8 @@ class EventLoop {
   // Waits until there is something to run and nobody who does; the caller is to run it. False once
   // there never will be.
   bool AwaitTurn();
-  // Lot by lot, until there is nothing or `most` have run. The caller is the one that is busy.
+  // Lot by lot, until there is nothing or more than would make `most` in all. The caller is the one
+  // that is busy.
   void RunTasks(size_t most);
   // Returns when the next timer is due.
   TimePoint RunDueTimers();

@@ -22,6 +22,10 @@ absl::Status Busy(absl::Status status) {
   return status;
 }
 
+absl::Status ShuttingDown() {
+  return Unavailable("the router is shutting down: retry elsewhere");
+}
+
 }  // namespace
 
 Router::Router(RouterOptions options, const RouterParts& parts)
@@ -46,7 +50,7 @@ void Router::Start() {
 absl::StatusOr<RequestId> Router::Submit(const v1::GenerateRequest& request, TimePoint deadline,
                                          ResponseStream& stream) {
   const TimePoint received = parts_.clock.Now();
-  if (draining_) return Unavailable("the router is shutting down: retry elsewhere");
+  if (draining_) return ShuttingDown();
   ASSIGN_OR_RETURN(RequestSpec spec, Resolve(request, received, deadline));
   const int32_t width = spec.width();
   RETURN_IF_ERROR(Admit(width));
@@ -122,6 +126,10 @@ absl::StatusOr<RequestSpec> Router::Resolve(const v1::GenerateRequest& request, 
 
 void Router::Begin(RequestId id, RequestSpec spec, ResponseStream& stream) {
   const int32_t width = spec.width();
+  if (draining_) {  // since it was looked at: whoever drains may have counted already
+    in_flight_ -= width;
+    return stream.End(ShuttingDown());
+  }
   auto request = std::make_unique<Request>(parts_, std::move(spec), stream, [this, id, width] {
     in_flight_ -= width;
     parts_.loop.Post([this, id] { Forget(id); });
@@ -148,7 +156,7 @@ void Router::Drain(TimePoint deadline, std::function<void()> drained) {
     drained_ = drained;
     parts_.loop.PostAt(deadline, [this] {
       for (auto& [id, request] : requests_) {
-        request->Cancel(Unavailable("the router is shutting down: retry elsewhere"));
+        request->Cancel(ShuttingDown());
       }
     });
   });

@@ -160,7 +160,9 @@ cudaError_t StoreKv(const LaunchTarget& on, const StoreKvArgs& args) {
   });
 }
 
-cudaError_t CopyBlocks(const LaunchTarget& on, const CopyBlocksArgs& args, const int2* pairs) {
+cudaError_t CopyBlocks(const LaunchTarget& on, const CopyBlocksArgs& args) {
+  static_assert(sizeof(BlockPair) == sizeof(int2));
+  const auto* pairs = reinterpret_cast<const int2*>(args.pairs.device());
   const auto num_layers = static_cast<size_t>(args.pool.num_layers);
   return LaunchMove<Move::kCopy>(on, ParamsOf(args.pool, pairs, args.pairs.size() * num_layers),
                                  on.num_sms);

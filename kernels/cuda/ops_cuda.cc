@@ -155,22 +155,18 @@ absl::Status CudaOps::DoColumnMass(Stream& stream, const ColumnMassArgs& args) {
 }
 
 absl::Status CudaOps::DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) {
-  pairs_.clear();
-  for (const auto& [from, to] : args.pairs) pairs_.push_back({from, to});
-  StagedSpan<int2> pairs(pairs_);
+  CopyBlocksArgs a = args;
   return Run(
       stream,
-      [&](const LaunchTarget& on) {
-        return ToStatus(cuda::CopyBlocks(on, args, pairs.device()), "copy_blocks");
-      },
-      pairs);
+      [&](const LaunchTarget& on) { return ToStatus(cuda::CopyBlocks(on, a), "copy_blocks"); },
+      a.pairs);
 }
 
 template <class Move>
 absl::Status CudaOps::MoveBlocks(Stream& stream, const MoveBlocksArgs& args, Move move) {
-  pairs_.clear();
-  for (const LayerBlock& item : args.items) pairs_.push_back({item.layer, item.block});
-  StagedSpan<int2> items(pairs_);
+  items_.clear();
+  for (const LayerBlock& item : args.items) items_.push_back({item.layer, item.block});
+  StagedSpan<int2> items(items_);
   return Run(
       stream, [&](const LaunchTarget& on) { return move(on, items.device()); }, items);
 }

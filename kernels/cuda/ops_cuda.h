@@ -94,7 +94,7 @@ class CudaOps final : public Ops {
   Scratch own_prefill_tiles_;
   Scratch prefill_partials_;
   std::vector<PrefillTile> tiles_;  // of the plan being made
-  std::vector<int2> pairs_;         // of the blocks being moved
+  std::vector<int2> items_;         // of the blocks being moved
 };
 
 template <class Queue, class... T>

@@ -115,6 +115,9 @@ absl::Status Transformer::State::CheckBatch(const ForwardBatch& batch) const {
                     batch.block_tables.ids.size(), limits.max_sequences,
                     limits.max_blocks_per_sequence);
   }
+  if (std::ssize(batch.copies) > rows) {
+    return Internal("{} blocks to copy for {} tokens", batch.copies.size(), rows);
+  }
   if (!batch.sample_rows.empty() && batch.sample_rows.size() != batch.logit_rows.size()) {
     return Internal("{} rows to sample of {} rows of logits", batch.sample_rows.size(),
                     batch.logit_rows.size());
@@ -323,6 +326,7 @@ absl::StatusOr<TensorView> Transformer::State::Forward(Stream& stream, const For
   ASSIGN_OR_RETURN(const AttentionPlan chunks, PlanChunks(inputs, pool));
   sample_plan = ops.PlanSample(batch.sample_rows, stage->staging());
   RETURN_IF_ERROR(stage->staging().Upload(stream));
+  RETURN_IF_ERROR(ops.CopyBlocks(stream, {.pool = pool, .pairs = inputs.copies}));
   if (recorded) {
     RETURN_IF_ERROR(ComputeRecorded(stream, inputs, pool));
   } else {

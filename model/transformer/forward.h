@@ -23,6 +23,7 @@ struct ForwardBatch {
   std::span<const int32_t> query_starts;  // [S + 1]
   std::span<const int32_t> context_lens;  // [S], this step's tokens included
   BlockTables block_tables;               // of the S sequences
+  std::span<const BlockPair> copies;      // of blocks, before anything else; at most T
   int32_t num_decodes = 0;                // of the S sequences, the last ones
   // [R] rows of T whose logits are wanted, rising; one that repeats is computed once and given as
   // often, since sampling changes the logits.

@@ -10,12 +10,12 @@ namespace {
 
 // The arrays of the largest batch, each rounded up to the staging's alignment.
 size_t CapacityBytes(const Transformer::Limits& limits) {
-  constexpr size_t kArrays = 8;
+  constexpr size_t kArrays = 9;
   constexpr size_t kAlignment = 64;
   const auto rows = static_cast<size_t>(limits.max_tokens);
   const auto sequences = static_cast<size_t>(limits.max_sequences);
   const size_t blocks = sequences * static_cast<size_t>(limits.max_blocks_per_sequence);
-  const size_t per_row = 2 * sizeof(int32_t) + sizeof(int64_t);
+  const size_t per_row = 2 * sizeof(int32_t) + sizeof(int64_t) + sizeof(BlockPair);
   const size_t per_sequence = 3 * sizeof(int32_t);
   return rows * per_row + (sequences + 1) * per_sequence + (rows + 1) * sizeof(int32_t) +
          blocks * sizeof(int32_t) + kArrays * kAlignment;
@@ -56,8 +56,8 @@ absl::StatusOr<StepInputs> InputStage::AddDecodes(const ForwardBatch& batch, int
   return Add(filled);
 }
 
-// The block ids come last: they alone differ in length among batches of as many sequences. Behind
-// them is no array that a recorded pass reads.
+// The block ids and the copies come last: they alone differ in length among batches of as many
+// sequences. Behind the ids is no array that a recorded pass reads.
 absl::StatusOr<StepInputs> InputStage::Add(const ForwardBatch& batch) {
   const auto decodes = static_cast<size_t>(batch.num_decodes);
   const size_t chunks = batch.context_lens.size() - decodes;
@@ -74,6 +74,7 @@ absl::StatusOr<StepInputs> InputStage::Add(const ForwardBatch& batch) {
   BlockTables tables;
   tables.starts = staging_->Add(batch.block_tables.starts.host());
   tables.ids = staging_->Add(batch.block_tables.ids.host());
+  inputs.copies = staging_->Add(batch.copies);
 
   const int64_t chunk_rows = batch.query_starts[chunks];
   inputs.chunks = {.first_row = 0,

@@ -27,6 +27,7 @@ struct StepInputs {
   StagedSpan<int32_t> token_ids;
   StagedSpan<int32_t> positions;
   StagedSpan<int64_t> slots;
+  StagedSpan<BlockPair> copies;
   AttentionInputs chunks;
   AttentionInputs decodes;
 };

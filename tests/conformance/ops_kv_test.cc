@@ -195,7 +195,7 @@ TEST_P(KvBlocksTest, CopyGatherAndScatterMoveWholeExtents) {
   const auto extent = static_cast<size_t>(pool.ExtentBytes()) / sizeof(uint16_t);
   const auto at = [&](size_t layer, size_t block) { return (layer * 5 + block) * extent; };
 
-  const std::pair<int32_t, int32_t> pairs[] = {{0, 3}, {2, 4}};
+  const BlockPair pairs[] = {{0, 3}, {2, 4}};
   ASSERT_TRUE(ops().CopyBlocks(stream(), {pool, pairs}).ok());
   std::vector<uint16_t> expected = content;
   for (size_t layer = 0; layer < 3; ++layer) {

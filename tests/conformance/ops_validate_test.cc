@@ -325,7 +325,7 @@ TEST_P(ValidateAttentionTest, ColumnMass) {
 }
 
 TEST_P(ValidateTest, Blocks) {
-  const auto copy = [&](std::vector<std::pair<int32_t, int32_t>> pairs) {
+  const auto copy = [&](std::vector<BlockPair> pairs) {
     return ops().CopyBlocks(stream(), {Pool(), pairs});
   };
   ExpectRefused(copy({{0, 4}}), {"pairs[0].to is 4"});

@@ -88,7 +88,7 @@ struct Swapped {
 class Trace {
  public:
   Trace(uint64_t seed, Backend& backend, Coverage& coverage)
-      : random_(seed), coverage_(coverage), stream_(*backend.device->NewStream()) {
+      : random_(seed), coverage_(coverage), ops_(*backend.ops), stream_(*backend.device->NewStream()) {
     KvStoreOptions options = {
         .layout = Layout(),
         .num_blocks = static_cast<int32_t>(Pick(16, 240)),
@@ -97,8 +97,7 @@ class Trace {
         .host_bytes = 0};
     // A slab is three pages. One trace in five has no host tier.
     if (Pick(0, 4) > 0) options.host_bytes = Pick(1, 40) * 3 * 4096;
-    store_ = *KvStore::Create(options, *backend.device, *backend.ops, *stream_,
-                              [this] { wakes_.Wake(); });
+    store_ = *KvStore::Create(options, *backend.device, *stream_, [this] { wakes_.Wake(); });
     for (auto& stem : stems_) stem = RandomTokens(Pick(20, 300));
   }
 
@@ -189,36 +188,60 @@ class Trace {
     EXPECT_GE(now.device_tokens, match.host_tokens) << "what was restored is there";
   }
 
+  // One to three sequences, as a step does it: room for all, then the copies of all, then the rest.
   void Append() {
-    Sequence& sequence = PickSequence();
-    const int64_t room = kMaxTokens - std::ssize(sequence.tokens);
-    if (room > 0) Extend(sequence, RandomTokens(Pick(1, std::min(room, kMaxAppended))));
+    BlockCopies copies;
+    std::map<Sequence*, std::vector<int32_t>> added;
+    for (int64_t i = Pick(1, 3); i > 0; --i) {
+      Sequence& sequence = PickSequence();
+      const int64_t room = kMaxTokens - std::ssize(sequence.tokens);
+      if (room == 0 || added.contains(&sequence)) continue;
+      const auto tokens = RandomTokens(Pick(1, std::min(room, kMaxAppended)));
+      if (MakeRoom(sequence, std::ssize(tokens), copies)) added.emplace(&sequence, tokens);
+    }
+    Copy(copies);
+    for (const auto& [sequence, tokens] : added) Fill(*sequence, tokens);
   }
 
   void Extend(Sequence& sequence, const std::vector<int32_t>& tokens) {
+    BlockCopies copies;
+    if (!MakeRoom(sequence, std::ssize(tokens), copies)) return;
+    Copy(copies);
+    Fill(sequence, tokens);
+  }
+
+  bool MakeRoom(Sequence& sequence, int64_t num_tokens, BlockCopies& copies) {
     const auto begin = static_cast<int64_t>(sequence.tokens.size());
-    const int64_t end = begin + std::ssize(tokens);
+    const int64_t end = begin + num_tokens;
     const int32_t needed = store_->BlocksToWrite(sequence.table, begin, end);
     const int32_t available = store_->AvailableBlocks();
-    if (!Writable(sequence, begin, end)) {
-      EXPECT_GT(needed, available);
-      ++coverage_.exhausted;
-      return Shorten(sequence, begin);
+    absl::Status status = store_->Reserve(sequence.table, end);
+    if (status.ok()) status = store_->MakeWritable(sequence.table, begin, end, copies);
+    if (status.ok()) {
+      // More when a block left the cache with what was evicted before it, and need not be copied.
+      EXPECT_GE(store_->AvailableBlocks(), available - needed);
+      return true;
     }
-    // More when what was copied is idle now.
-    EXPECT_GE(store_->AvailableBlocks(), available - needed);
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_GT(needed, available);
+    ++coverage_.exhausted;
+    Copy(copies);  // of what is let go of here, perhaps
+    Shorten(sequence, begin);
+    return false;
+  }
+
+  void Copy(BlockCopies& copies) {
+    EXPECT_EQ(ops_.CopyBlocks(*stream_, {.pool = store_->view(), .pairs = copies.pairs}),
+              absl::OkStatus());
+    copies.Clear();
+  }
+
+  void Fill(Sequence& sequence, const std::vector<int32_t>& tokens) {
     for (const int32_t token : tokens) {
       Note(sequence, token);
       Write(sequence, std::ssize(sequence.tokens) - 1);
     }
     if (Pick(0, 1) == 0) Insert(sequence);
-  }
-
-  bool Writable(Sequence& sequence, int64_t begin, int64_t end) {
-    absl::Status status = store_->Reserve(sequence.table, end);
-    if (status.ok()) status = store_->MakeWritable(sequence.table, begin, end);
-    EXPECT_TRUE(status.ok() || status.code() == absl::StatusCode::kResourceExhausted) << status;
-    return status.ok();
   }
 
   void Fork() {
@@ -448,6 +471,7 @@ class Trace {
 
   std::mt19937_64 random_;
   Coverage& coverage_;
+  Ops& ops_;
   std::unique_ptr<Stream> stream_;
   Wakes wakes_;
   int64_t wakes_seen_ = 0;

@@ -115,6 +115,25 @@ TEST_F(EmulatedStepTest, AStepOfPrefillsAndDecodesIsOneCopy) {
   EXPECT_EQ(after.copies_to_device - before.copies_to_device, steps);
 }
 
+// Four choices write where they share the last block of their prompt.
+TEST_F(EmulatedStepTest, BlocksThatAreCopiedComeInTheStepsOneCopy) {
+  TestEngine engine(EngineOf(48, 8, 0));
+  Serve(engine, 1, 1, 1);
+  const simt::Counters before = simt::Counts();
+  const EngineStats stats_before = engine->stats();
+  EngineRequest request = requests_.Next(20, 10);
+  request.n = 4;
+  Recording recording;
+  engine->Submit(request, recording.NewSink());
+  EXPECT_EQ(recording.AwaitFinish().status, absl::OkStatus());
+  AwaitRest(engine);
+  const simt::Counters after = simt::Counts();
+  const EngineStats stats = engine->stats();
+  ASSERT_EQ(stats.kv.copied_blocks - stats_before.kv.copied_blocks, 3);
+  EXPECT_EQ(after.copies_to_device - before.copies_to_device,
+            static_cast<int64_t>(stats.steps - stats_before.steps));
+}
+
 // 1 to 12 decodes at once, chunks of all sizes.
 TEST_F(EmulatedStepTest, AfterTheStartNothingIsRecordedOrChosen) {
   constexpr int64_t kSizes = 5;  // 1, 2, 4, 8, 12

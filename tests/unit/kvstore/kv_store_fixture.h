@@ -58,7 +58,7 @@ class KvStoreFixture : public ::testing::Test {
     ASSERT_TRUE(stream.ok()) << stream.status();
     stream_ = *std::move(stream);
     options.layout = Layout();
-    auto store = KvStore::Create(options, *device_, *backend_.ops, *stream_, wakes_.wake());
+    auto store = KvStore::Create(options, *device_, *stream_, wakes_.wake());
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -69,11 +69,17 @@ class KvStoreFixture : public ::testing::Test {
     return tokens;
   }
 
+  absl::Status CopyBlocks(const BlockCopies& copies) {
+    return backend_.ops->CopyBlocks(*stream_, {.pool = store_->view(), .pairs = copies.pairs});
+  }
+
   // Computes the KV of tokens [begin, tokens.size()) into `table`.
   void Compute(BlockTable& table, const std::vector<int32_t>& tokens, int64_t begin = 0) {
     const auto end = static_cast<int64_t>(tokens.size());
     ASSERT_EQ(store_->Reserve(table, end), absl::OkStatus());
-    ASSERT_EQ(store_->MakeWritable(table, begin, end), absl::OkStatus());
+    BlockCopies copies;
+    ASSERT_EQ(store_->MakeWritable(table, begin, end, copies), absl::OkStatus());
+    ASSERT_EQ(CopyBlocks(copies), absl::OkStatus());
     for (int64_t position = begin; position < end; ++position) {
       for (int32_t layer = 0; layer < Layout().num_layers; ++layer) {
         const uint32_t value = Kv(tokens, position, layer);

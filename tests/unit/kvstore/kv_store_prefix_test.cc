@@ -105,9 +105,43 @@ TEST_F(KvStorePrefixTest, CopyOnWriteEvictsToo) {
   Compute(table, Tokens(4 * kBlockTokens, 1000));
   BlockTable fork = table.Fork();
   EXPECT_EQ(store_->BlocksGivenBack(std::span(&fork, 1)), 0);
-  ASSERT_EQ(store_->MakeWritable(fork, 0, 16), absl::OkStatus());
+  BlockCopies copies;
+  ASSERT_EQ(store_->MakeWritable(fork, 0, 16, copies), absl::OkStatus());
   EXPECT_EQ(store_->stats().evicted_blocks, 2);
   EXPECT_EQ(store_->BlocksGivenBack(std::span(&fork, 1)), 2);
+}
+
+// Three tables write where they shared a cached block, in a pool with just enough room.
+TEST_F(KvStorePrefixTest, WhatIsToBeCopiedIsNotHandedOutBefore) {
+  const auto tokens = Tokens(kBlockTokens);
+  Cache(tokens);
+  PrefixKey key = store_->NewKey("");
+  std::vector<BlockTable> tables;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(store_->Attach(key, tokens, kBlockTokens, tables.emplace_back(kBlockTokens)),
+              kBlockTokens);
+  }
+  const int32_t read = tables[0].block_ids()[0];
+  BlockTable other(kBlockTokens);
+  ASSERT_EQ(store_->Reserve(other, (store_->AvailableBlocks() - 3) * kBlockTokens),
+            absl::OkStatus());
+  BlockCopies copies;
+  for (BlockTable& table : tables) {
+    ASSERT_EQ(store_->MakeWritable(table, 0, kBlockTokens, copies), absl::OkStatus());
+  }
+  ASSERT_EQ(copies.pairs.size(), 3u);
+  for (const BlockPair& pair : copies.pairs) EXPECT_EQ(pair.from, read);
+  EXPECT_EQ(store_->AvailableBlocks(), 0) << "the cached one is still to be read";
+  ASSERT_EQ(CopyBlocks(copies), absl::OkStatus());
+  for (const BlockTable& table : tables) ExpectHolds(table, tokens, kBlockTokens);
+  copies.Clear();
+  EXPECT_EQ(store_->AvailableBlocks(), 1);
+  // Of two tables alone, the last to write takes the block as it is.
+  BlockTable fork = tables[0].Fork();
+  ASSERT_EQ(store_->MakeWritable(fork, 0, kBlockTokens, copies), absl::OkStatus());
+  EXPECT_TRUE(copies.kept.empty());
+  ASSERT_EQ(store_->MakeWritable(tables[0], 0, kBlockTokens, copies), absl::OkStatus());
+  EXPECT_EQ(copies.pairs.size(), 1u);
 }
 
 TEST_F(KvStorePrefixTest, WhatSomebodyComputesIsPending) {
@@ -150,7 +184,7 @@ TEST(KvStorePrefixOffTest, NothingIsCached) {
       {.layout = {.num_layers = 1, .num_kv_heads = 1, .head_dim = 8, .block_tokens = 8},
        .num_blocks = 4,
        .prefix_caching = PrefixCaching::kOff},
-      *backend->device, *backend->ops, *stream, [] {});
+      *backend->device, *stream, [] {});
   PrefixKey key = store->NewKey("");
   BlockTable table(8);
   std::vector<int32_t> tokens(16);

@@ -29,7 +29,11 @@ class KvStoreTest : public ::testing::Test {
 
   auto Create(const KvLayout& layout, int32_t num_blocks, int64_t host_bytes = 0) {
     return KvStore::Create({.layout = layout, .num_blocks = num_blocks, .host_bytes = host_bytes},
-                           *backend_.device, *backend_.ops, *stream_, [] {});
+                           *backend_.device, *stream_, [] {});
+  }
+
+  absl::Status Copy(const KvStore& store, const BlockCopies& copies) {
+    return backend_.ops->CopyBlocks(*stream_, {.pool = store.view(), .pairs = copies.pairs});
   }
 
   Backend backend_;
@@ -71,7 +75,9 @@ TEST_F(KvStoreTest, CopiesAllLayersAndCountsThem) {
   BlockTable fork = table.Fork();
   EXPECT_EQ(store->BlocksToWrite(fork, 8, 9), 1);
   EXPECT_EQ(store->BlocksToWrite(fork, 8, 17), 2);
-  ASSERT_EQ(store->MakeWritable(fork, 8, 9), absl::OkStatus());
+  BlockCopies copies;
+  ASSERT_EQ(store->MakeWritable(fork, 8, 9, copies), absl::OkStatus());
+  ASSERT_EQ(Copy(*store, copies), absl::OkStatus());
   ASSERT_NE(fork.block_ids()[1], table.block_ids()[1]);
   for (int32_t layer = 0; layer < 3; ++layer) {
     const auto copied = store->Extent(layer, BlockId(fork.block_ids()[1]));

@@ -120,6 +120,21 @@ TEST_F(RunningLoopTest, WhoPostsWhileAnotherRunsTasksDoesNotWait) {
   EXPECT_EQ(ran_by, busy_id);
 }
 
+TEST_F(RunningLoopTest, WhoPostsDoesNotRunAllThatCameMeanwhile) {
+  AwaitIdle();
+  constexpr int kMany = 50;
+  std::vector<std::thread::id> ran_by;
+  absl::Notification ended;
+  loop_.Post([&] {
+    for (int i = 0; i < kMany; ++i) {
+      loop_.Post([&] { ran_by.push_back(std::this_thread::get_id()); });
+    }
+    loop_.Post([&] { ended.Notify(); });
+  });
+  ended.WaitForNotification();
+  EXPECT_EQ(std::ranges::count(ran_by, thread_.get_id()), kMany);
+}
+
 // Else a worker's report would not be answered while others keep the router busy.
 TEST_F(RunningLoopTest, WhoPostsComesBackThoughThereIsAlwaysMore) {
   AwaitIdle();

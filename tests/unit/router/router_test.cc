@@ -268,6 +268,16 @@ TEST_F(RouterTest, DrainRefusesNewAndWaitsForOld) {
   EXPECT_TRUE(drained);
 }
 
+TEST_F(RouterTest, WhatWasTakenAsDrainingBeganIsEnded) {
+  Join("u0", v1::WORKER_ROLE_UNIFIED);
+  ASSERT_TRUE(router_.Submit(Ask(), kNoDeadline, stream_).ok());
+  bool drained = false;
+  router_.Drain(clock_.Now() + seconds(10), [&drained] { drained = true; });
+  loop_.RunReady();
+  ExpectFailed(absl::StatusCode::kUnavailable, "shutting down");
+  EXPECT_TRUE(drained);
+}
+
 TEST_F(RouterTest, DrainFailsWhatIsLeftAtItsDeadline) {
   Submit(Ask());
   bool drained = false;
