@@ -49,7 +49,7 @@ class RandomWeights final : public WeightStore {
   }
   absl::StatusOr<HeadWeights> Head() override { return head_; }
   bool addresses_are_fixed() const override { return true; }
-  bool loaded() const override { return true; }
+  absl::StatusOr<bool> loaded() const override { return true; }
   int64_t resident_bytes() const override { return bytes_; }
 
  private:

@@ -124,7 +124,7 @@ class Engine::Impl {
                      std::min(options.scheduler.max_sequences, options.scheduler.max_step_tokens)}),
         clock_(parts.clock),
         device_(parts.device),
-        device_lost_(parts.device_lost),
+        lost_(parts.lost),
         inbox_(std::move(made.inbox)),
         stream_(std::move(made.stream)),
         transformer_(std::move(made.transformer)),
@@ -141,7 +141,8 @@ class Engine::Impl {
                          .runner = runner_,
                          .progress = progress_,
                          .publish = [this](const EngineStats& stats) { Publish(stats); },
-                         .failed = [this](const absl::Status& status) { CheckDevice(status); }}),
+                         .failed = [this](const absl::Status& status) { CheckDevice(status); },
+                         .lost = [this](const absl::Status& status) { Lose(status); }}),
         thread_([this] {
           NameThisThread("engine");
           loop_.Run();
@@ -227,15 +228,18 @@ class Engine::Impl {
 
   // A step failed with `status`. A device that says nothing any more will not come back.
   void CheckDevice(const absl::Status& status) {
-    if (device_lost_ == nullptr || device_.Memory().ok()) return;
-    std::exchange(device_lost_, nullptr)(status);
+    if (!device_.Memory().ok()) Lose(Annotate(status, device_.name() + " has failed"));
+  }
+
+  void Lose(const absl::Status& why) {
+    if (lost_ != nullptr) std::exchange(lost_, nullptr)(why);
   }
 
   const EngineOptions options_;
   const EngineLimits limits_;
   const Clock& clock_;
   const Device& device_;
-  std::function<void(const absl::Status&)> device_lost_;  // engine thread
+  std::function<void(const absl::Status&)> lost_;  // engine thread; null: was called
 
   mutable absl::Mutex stats_mutex_;
   EngineStats stats_ ABSL_GUARDED_BY(stats_mutex_);

@@ -146,6 +146,7 @@ struct HandoffCounts {
 // A snapshot for status pages, heartbeats and tests. `kv.free_blocks` are in no sequence, nor
 // cached.
 struct EngineStats {
+  bool starting = true;  // weights load, or what steps would do once is done ahead: answers wait
   SchedulerStats scheduler;
   KvStats kv;
   int32_t most_used_blocks = 0;       // that sequences held at any time since the start
@@ -174,9 +175,9 @@ struct EngineParts {
   Ops& ops;
   WeightStore& weights;
   const Clock& clock;
-  // Called once, on the engine thread, when the device has failed for good, after which no request
-  // will be served; why. May be empty.
-  std::function<void(const absl::Status&)> device_lost;
+  // Called once, on the engine thread, when no request will be served any more, with the reason: the
+  // device has failed for good, or the weights could not be loaded. May be empty.
+  std::function<void(const absl::Status&)> lost;
 };
 
 // One worker's engine: one thread that owns sequences, block tables, pool, scheduler and hand-offs.

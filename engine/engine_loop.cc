@@ -13,6 +13,7 @@ namespace {
 
 // Twice a second costs nothing that could be measured, and is often beside a watchdog's patience.
 constexpr std::chrono::milliseconds kIdleTurn(500);
+constexpr std::chrono::milliseconds kStartingTurn(20);  // looks whether the weights are loaded
 
 }  // namespace
 
@@ -26,6 +27,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, Parts parts)
       runner_(parts.runner),
       publish_(std::move(parts.publish)),
       failed_(std::move(parts.failed)),
+      lost_(std::move(parts.lost)),
       progress_(parts.progress),
       on_layer_stored_(WhatFollowsALayer(parts.device)),
       view_(parts.store, [this](SequenceId id) -> const Sequence& { return *Find(id); }),
@@ -47,9 +49,8 @@ void EngineLoop::Run() {
   while (!MayStop()) {
     HandleAll(idle ? AwaitMessages() : TakeMessages());
     ActOnTime(clock_.Now());
-    const bool warming_up = !warm_ && runner_.weights_loaded();
-    if (warming_up) WarmUp();
-    idle = !Step() && !warming_up;
+    const bool prepared = Prepare();
+    idle = !Step() && !prepared;
     PollStore();
     AdmitWaiting();
     if (options_.check_invariants) CheckInvariants();
@@ -61,7 +62,7 @@ void EngineLoop::Run() {
 // An idle engine turns, too: nobody could tell one that waits from one that hangs. The turn is of
 // real time, as the wait is.
 std::vector<Message> EngineLoop::AwaitMessages() {
-  const TimePoint turn = std::chrono::steady_clock::now() + kIdleTurn;
+  const auto turn = std::chrono::steady_clock::now() + (starting_ ? kStartingTurn : kIdleTurn);
   std::vector<Message> messages = inbox_.WaitAndDrain(std::min(WakeTime(), turn));
   progress_.Count();
   return messages;
@@ -301,6 +302,7 @@ double EngineLoop::Fragmentation() const {
 
 void EngineLoop::Publish() {
   EngineStats stats = counts_;
+  stats.starting = starting_;
   stats.scheduler = scheduler_.stats();
   stats.kv = store_.stats();
   const int32_t used = stats.kv.total_blocks - stats.kv.free_blocks - stats.kv.idle_blocks;

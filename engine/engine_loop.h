@@ -54,6 +54,7 @@ class EngineLoop {
     Progress& progress;
     std::function<void(const EngineStats&)> publish;
     std::function<void(const absl::Status&)> failed;  // a step, or the sampling of a token
+    std::function<void(const absl::Status&)> lost;    // every step from now on, once
   };
 
   // `options` must outlive it, validated.
@@ -84,6 +85,7 @@ class EngineLoop {
   // Takes note of the copies that have ended, and has the store copy ahead of evictions.
   void PollStore();
 
+  bool Prepare();
   // A part of what must be done before the first step.
   void WarmUp();
   // One step; whether there was anything to do.
@@ -163,6 +165,7 @@ class EngineLoop {
   ModelRunner& runner_;
   const std::function<void(const EngineStats&)> publish_;
   const std::function<void(const absl::Status&)> failed_;
+  const std::function<void(const absl::Status&)> lost_;
   Progress& progress_;
   const LayerStored on_layer_stored_;
 
@@ -182,7 +185,8 @@ class EngineLoop {
 
   std::vector<Chunk> chunks_;   // of the step in progress
   std::vector<Message> early_;  // taken from the inbox during that step, to be handled after it
-  bool warm_;                   // all of that is done, or there is nothing
+  bool warm_;                   // the runner has warmed up, or has nothing to
+  bool starting_ = true;        // weights load, or the runner warms up
   bool draining_ = false;
   TimePoint shutdown_deadline_ = kNoDeadline;
   EngineStats counts_;  // the fields that count events

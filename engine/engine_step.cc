@@ -10,8 +10,23 @@
 
 namespace tandem {
 
-// In parts, and not while weights load, so that messages are handled in between; the first step
-// waits for all of it.
+// What comes after the start, in parts, so that messages are handled in between; the first step
+// waits for all of it. Whether it did something.
+bool EngineLoop::Prepare() {
+  if (!starting_) return false;
+  const absl::StatusOr<bool> loaded = runner_.weights_loaded();
+  if (!loaded.ok()) {
+    starting_ = false;
+    lost_(loaded.status());
+    return true;
+  }
+  if (!*loaded) return false;
+  const bool warms_up = !warm_;
+  if (warms_up) WarmUp();
+  starting_ = !warm_;
+  return warms_up;
+}
+
 void EngineLoop::WarmUp() {
   const DecodeSteps decodes =
       on_layer_stored_ == nullptr ? DecodeSteps::kRecorded : DecodeSteps::kPlain;

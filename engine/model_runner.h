@@ -32,7 +32,7 @@ class ModelRunner {
 
   // Whether WarmUp has anything to do, and whether it would not wait for weights.
   bool can_warm_up() const { return transformer_.can_warm_up(); }
-  bool weights_loaded() const { return transformer_.weights_loaded(); }
+  absl::StatusOr<bool> weights_loaded() const { return transformer_.weights_loaded(); }
   // Does a part of what steps would otherwise do once each; whether it was the last, which logs
   // what was done. First products are prepared; then, with DecodeSteps::kRecorded, a pass of each
   // size of decodes is recorded; then a prefill and a sampling run for nobody, so that their

@@ -71,7 +71,8 @@ RouteQuery Dispatch::Query(const ClusterView& view) const {
   }
   RouteQuery careful = query;
   for (const WorkerView& worker : view.workers) {
-    if (worker.avoided_until > parts_.clock.Now()) careful.excluded.push_back(worker.id);
+    const bool is_avoided = worker.avoided_until > parts_.clock.Now();
+    if (is_avoided || worker.load.starting()) careful.excluded.push_back(worker.id);
   }
   return HasCandidates(view, careful) ? careful : query;
 }

@@ -272,6 +272,7 @@ v1::GetStatusResponse Router::Status() const {
     status.set_not_ready(worker.unreachable
                              ? fmt::format("does not answer the router at {}", worker.address)
                              : worker.load.not_ready());
+    status.set_starting(worker.load.starting());
     status.set_device(worker.device);
     *status.mutable_kv() = worker.load.kv();
     *status.mutable_handoffs() = worker.load.handoffs();

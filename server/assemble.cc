@@ -205,7 +205,7 @@ struct Worker::Parts {
   // Of the host; `transfers` bytes are in the buffers of transfers.
   HostMemoryUse MemoryUse(const EngineOptions& engine_options, int64_t transfers) const;
   absl::Status CheckMemory(const DeviceMemory& before_transfers);
-  void OnDeviceLost(const absl::Status& why);
+  void OnLost(const absl::Status& why);
   absl::Status Listen();
   v1::WorkerLoad Load() const;  // thread-safe
   void SetKvPeers(const std::vector<v1::KvPeer>& peers);
@@ -236,7 +236,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Worker::Parts::CreateEngine(
                          .ops = *backend.ops,
                          .weights = *weights,
                          .clock = clock,
-                         .device_lost = [this](const auto& why) { OnDeviceLost(why); }});
+                         .lost = [this](const auto& why) { OnLost(why); }});
 }
 
 HostMemoryUse Worker::Parts::MemoryUse(const EngineOptions& engine_options,
@@ -303,11 +303,11 @@ absl::Status Worker::Parts::CheckMemory(const DeviceMemory& before_transfers) {
   return CheckFits(use, memory_limit);
 }
 
-// Another process may find the device in order; this one will not.
-void Worker::Parts::OnDeviceLost(const absl::Status& why) {
+// Another process may find the device, or the file, in order; this one will not.
+void Worker::Parts::OnLost(const absl::Status& why) {
   {
     absl::MutexLock lock(&failure_mutex);
-    failure = Annotate(why, backend.device->name() + " has failed, and this worker ends");
+    failure = Annotate(why, "this worker serves no request any more and ends");
   }
   kill(getpid(), SIGTERM);
 }

@@ -196,6 +196,8 @@ void AddWorker(const v1::WorkerStatus& worker, Page& page) {
   const Labels labels = {{"worker", worker.name()}, {"role", worker.role()}};
   page.Gauge("tandem_worker_ready", "1 when it gets requests", labels,
              worker.alive() && worker.not_ready().empty());
+  page.Gauge("tandem_worker_starting", "1 while it loads weights or warms up: others come first",
+             labels, worker.starting());
   page.Gauge("tandem_worker_heartbeat_age_seconds", "Since it was heard of", labels,
              worker.heartbeat_age_ms() * kPerMilli);
   page.Gauge("tandem_worker_running", "Sequences computed", labels, worker.running());

@@ -83,7 +83,8 @@ Json LinksJson(const v1::WorkerStatus& worker) {
 
 std::string State(const v1::WorkerStatus& worker) {
   if (!worker.alive()) return "lost";
-  return worker.not_ready().empty() ? "alive" : "not-ready";
+  if (!worker.not_ready().empty()) return "not-ready";
+  return worker.starting() ? "starting" : "alive";
 }
 
 std::string HitRate(const v1::KvUse& kv) {
@@ -204,6 +205,7 @@ std::string StatusJson(const v1::GetStatusResponse& status) {
                        {"device", worker.device()},
                        {"alive", worker.alive()},
                        {"not_ready", worker.not_ready()},
+                       {"starting", worker.starting()},
                        {"running", worker.running()},
                        {"waiting", worker.waiting()},
                        {"total_blocks", worker.total_blocks()},

@@ -306,6 +306,7 @@ v1::WorkerLoad ToLoad(const EngineStats& stats) {
   load.set_waiting_prompt_tokens(stats.scheduler.waiting_prompt_tokens);
   *load.mutable_kv() = ToKvUse(stats);
   *load.mutable_handoffs() = ToHandoffUse(stats);
+  load.set_starting(stats.starting);
   return load;
 }
 

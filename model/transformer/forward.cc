@@ -430,7 +430,7 @@ const Transformer::Limits& Transformer::limits() const { return state_->limits; 
 
 bool Transformer::can_warm_up() const { return state_->can_warm_up(); }
 
-bool Transformer::weights_loaded() const { return state_->weights.loaded(); }
+absl::StatusOr<bool> Transformer::weights_loaded() const { return state_->weights.loaded(); }
 
 absl::Status Transformer::PrepareProducts() {
   const int32_t most = state_->limits.max_tokens;

@@ -72,8 +72,8 @@ class Transformer {
   // What passes would otherwise do once each can be done ahead, by the two functions below, unless
   // the device records nothing or weights move. These wait for weights that are not loaded yet.
   bool can_warm_up() const;
-  // Whether they, and a pass, would not wait.
-  bool weights_loaded() const;
+  // Whether they, and a pass, would not wait. Its error is that of every pass from now on.
+  absl::StatusOr<bool> weights_loaded() const;
   // Has the backend choose how it computes the products of up to kPreparedRows rows, and of as many
   // as a step has at most.
   absl::Status PrepareProducts();

@@ -83,9 +83,10 @@ class ResidentWeights final : public WeightStore {
   }
 
   bool addresses_are_fixed() const override { return true; }
-  bool loaded() const override {
+  absl::StatusOr<bool> loaded() const override {
     absl::MutexLock lock(&mutex_);
-    return num_packed_ == layers_.size() + 2 || !failure_.ok();
+    RETURN_IF_ERROR(failure_);
+    return num_packed_ == layers_.size() + 2;
   }
   int64_t resident_bytes() const override { return static_cast<int64_t>(buffer_.size()); }
 
@@ -103,7 +104,6 @@ class ResidentWeights final : public WeightStore {
   void Pack(const Packing& packing) {
     const absl::Status status = PackGroups(packing);
     if (status.ok()) return;
-    spdlog::error("weights cannot be loaded: {}; no request will be served", status.ToString());
     absl::MutexLock lock(&mutex_);
     failure_ = Annotate(status, "the weights could not be loaded");
   }

@@ -47,8 +47,8 @@ class WeightStore {
   virtual absl::StatusOr<HeadWeights> Head() = 0;
   // Whether a group, once returned, stays where it is for good: then work on it may be recorded.
   virtual bool addresses_are_fixed() const = 0;
-  // Whether no ask waits any more.
-  virtual bool loaded() const = 0;
+  // Whether no ask waits any more. Its error is that of every ask from now on.
+  virtual absl::StatusOr<bool> loaded() const = 0;
   // Bytes that the store keeps resident.
   virtual int64_t resident_bytes() const = 0;
 };

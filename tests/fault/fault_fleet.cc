@@ -31,11 +31,11 @@ constexpr absl::Duration kLookAfterIt = absl::Milliseconds(200);
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
-// Whether the worker with this name and pid gets requests.
+// Whether the worker with this name and pid gets requests as others do.
 bool IsWell(const v1::GetStatusResponse& status, const std::string& name, pid_t pid) {
   const v1::WorkerStatus* worker = FindWorker(status, name);
   return worker != nullptr && worker->pid() == pid && worker->alive() &&
-         worker->not_ready().empty();
+         worker->not_ready().empty() && !worker->starting();
 }
 
 // How the router sees the worker with this name, for a person.

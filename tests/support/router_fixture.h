@@ -131,10 +131,15 @@ class RouterFixture : public testing::Test {
   // The worker reports; why it is not ready, if it is not.
   void Beat(const std::string& name, const std::string& not_ready = "") {
     clock_.Advance(std::chrono::milliseconds(1));
+    v1::WorkerLoad load;
+    load.set_not_ready(not_ready);
+    Report(name, load);
+  }
+  void Report(const std::string& name, const v1::WorkerLoad& load) {
     v1::HeartbeatRequest request;
     request.set_name(name);
     request.set_incarnation(1);
-    request.mutable_load()->set_not_ready(not_ready);
+    *request.mutable_load() = load;
     ASSERT_TRUE(cluster_.Heartbeat(request).ok());
     loop_.RunReady();
   }

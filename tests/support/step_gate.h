@@ -79,7 +79,7 @@ class GatedWeights final : public WeightStore {
   absl::StatusOr<HeadWeights> Head() override { return weights_.Head(); }
   // A recorded step would pass by the gate.
   bool addresses_are_fixed() const override { return false; }
-  bool loaded() const override { return weights_.loaded(); }
+  absl::StatusOr<bool> loaded() const override { return weights_.loaded(); }
   int64_t resident_bytes() const override { return weights_.resident_bytes(); }
 
  private:

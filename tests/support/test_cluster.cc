@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -37,6 +38,10 @@ TestCluster::TestCluster(TestClusterOptions options) : options_(std::move(option
   for (const std::string& name : names) {
     EXPECT_FALSE(processes_.at(name).TakeReadyLine().empty()) << name << " did not start";
   }
+  // Those that are still starting would get less than their share.
+  WaitFor("every worker has started", [](const v1::GetStatusResponse& status) {
+    return std::ranges::none_of(status.workers(), &v1::WorkerStatus::starting);
+  });
 }
 
 TestCluster::~TestCluster() {

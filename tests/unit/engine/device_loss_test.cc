@@ -1,12 +1,14 @@
 // A device that fails for good: its requests end with that error, and whoever can start another
-// process hears of it, once.
+// process hears of it, once. Likewise of weights that cannot be loaded.
 
 #include <atomic>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "engine/engine.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/forwarding_device.h"
 #include "tests/support/recording_sink.h"
@@ -14,6 +16,8 @@
 
 namespace tandem {
 namespace {
+
+using ::testing::HasSubstr;
 
 absl::Status Gone() { return absl::UnavailableError("the device fell off the bus"); }
 
@@ -54,15 +58,51 @@ class FragileDevice final : public ForwardingDevice {
   std::atomic<bool> lost_ = false;
 };
 
+// Whose file was cut short after it had been looked at.
+class UnreadableWeights final : public WeightStore {
+ public:
+  static absl::Status Unreadable() { return absl::DataLossError("layer 3 cannot be read"); }
+
+  absl::StatusOr<PackedMatrix> Embedding() override { return Unreadable(); }
+  absl::StatusOr<LayerWeights> Layer(int32_t) override { return Unreadable(); }
+  absl::StatusOr<HeadWeights> Head() override { return Unreadable(); }
+  bool addresses_are_fixed() const override { return true; }
+  absl::StatusOr<bool> loaded() const override { return Unreadable(); }
+  int64_t resident_bytes() const override { return 0; }
+};
+
+EngineOptions OptionsFor(const ModelConfig& config) {
+  return {.layout = {.num_layers = config.num_layers,
+                     .num_kv_heads = config.num_kv_heads,
+                     .head_dim = config.head_dim,
+                     .block_tokens = 8},
+          .num_blocks = 32,
+          .max_context_tokens = 128};
+}
+
+TEST(WeightsLossTest, IsToldThoughNobodyAsks) {
+  const auto model = TestModel::Load("tests/golden/checkpoints/llama2", 1, "cpu");
+  UnreadableWeights weights;
+  const SteadyClock clock;
+  absl::Notification told;
+  const auto engine = Engine::Create(OptionsFor(model->config),
+                                     {.model = model->config,
+                                      .device = *model->backend.device,
+                                      .ops = *model->backend.ops,
+                                      .weights = weights,
+                                      .clock = clock,
+                                      .lost = [&](const absl::Status& why) {
+                                        EXPECT_EQ(why, UnreadableWeights::Unreadable());
+                                        told.Notify();
+                                      }});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  told.WaitForNotification();
+}
+
 TEST(DeviceLossTest, IsToldOnceAndEndsEveryRequest) {
   const auto model = TestModel::Load("tests/golden/checkpoints/llama2", 1, "cpu");
   const ModelConfig& config = model->config;
-  const EngineOptions options = {.layout = {.num_layers = config.num_layers,
-                                            .num_kv_heads = config.num_kv_heads,
-                                            .head_dim = config.head_dim,
-                                            .block_tokens = 8},
-                                 .num_blocks = 32,
-                                 .max_context_tokens = 128};
+  const EngineOptions options = OptionsFor(config);
   FragileDevice device(*model->backend.device);
   const SteadyClock clock;
   std::atomic<int> told = 0;
@@ -71,8 +111,10 @@ TEST(DeviceLossTest, IsToldOnceAndEndsEveryRequest) {
                                                .ops = *model->backend.ops,
                                                .weights = *model->weights,
                                                .clock = clock,
-                                               .device_lost = [&](const absl::Status& why) {
-                                                 EXPECT_EQ(why, Gone());
+                                               .lost = [&](const absl::Status& why) {
+                                                 EXPECT_EQ(why.code(), Gone().code());
+                                                 EXPECT_THAT(why.message(),
+                                                             HasSubstr("cpu has failed: "));
                                                  ++told;
                                                }});
   ASSERT_TRUE(engine.ok()) << engine.status();

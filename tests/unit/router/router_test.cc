@@ -8,6 +8,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
@@ -46,6 +47,25 @@ TEST_F(RouterTest, DisaggregatedRequestGoesThroughBothWorkers) {
   EXPECT_EQ(stream_.summary->usage().completion_tokens(), 4);
   EXPECT_THAT(workers_.released, IsEmpty());
   ExpectNothingLeft();
+}
+
+// A worker that loads its weights has nothing to do, and would draw all requests.
+TEST_F(RouterTest, WhoStillStartsGetsWhatNobodyElseCanTake) {
+  Join("u0", v1::WORKER_ROLE_UNIFIED);
+  Join("u1", v1::WORKER_ROLE_UNIFIED);
+  v1::WorkerLoad load;
+  load.set_running(5);
+  Report("u1", load);
+  load.set_running(0);
+  load.set_starting(true);
+  Report("u0", load);
+  Submit(Ask(v1::ROUTE_UNIFIED));
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u1"));
+  RecordingStream second;
+  Leave("u1");
+  ASSERT_TRUE(router_.Submit(Ask(v1::ROUTE_UNIFIED), kNoDeadline, second).ok());
+  loop_.RunReady();
+  EXPECT_THAT(workers_.Open(), Contains("generate u0"));
 }
 
 TEST_F(RouterTest, WhatWasWaitedInVainIsAdmissionToo) {

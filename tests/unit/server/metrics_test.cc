@@ -55,6 +55,7 @@ v1::GetStatusResponse Status() {
   stuck.set_role("decode");
   stuck.set_alive(true);
   stuck.set_not_ready("engine: no progress");
+  stuck.set_starting(true);
   return status;
 }
 
@@ -69,6 +70,10 @@ TEST(MetricsPageTest, HasTheRouterItsWorkersAndTheLinksBetweenThem) {
            std::string(R"(tandem_worker_ready{worker="prefill-0",role="prefill"} 1)"
                        "\n"),
            std::string(R"(tandem_worker_ready{worker="decode-1",role="decode"} 0)"
+                       "\n"),
+           std::string(R"(tandem_worker_starting{worker="prefill-0",role="prefill"} 0)"
+                       "\n"),
+           std::string(R"(tandem_worker_starting{worker="decode-1",role="decode"} 1)"
                        "\n"),
            std::string(R"(tandem_kv_blocks{worker="prefill-0",role="prefill",state="total"} 64)"),
            "# TYPE tandem_link_alarm gauge\ntandem_link_alarm" + link + " 1\n",
