@@ -18,6 +18,11 @@ bool DeviceFailed(cudaError_t error) {
     case cudaErrorInvalidAddressSpace:
     case cudaErrorInvalidPc:
     case cudaErrorLaunchFailure:
+    case cudaErrorExternalDevice:
+    case cudaErrorMpsClientTerminated:
+#if CUDART_VERSION >= 13000
+    case cudaErrorContained:  // of the hardware, without harm to other processes
+#endif
       return true;
     default:
       return false;

@@ -29,8 +29,9 @@ CudaOps::CudaOps(CudaDevice& device, const CublasLtLibrary& library)
 // What a GEMM of f32 rows with 16-bit weights converts is not known here; it grows with the first.
 absl::Status CudaOps::Reserve(const WorkLimits& limits) {
   limits_ = limits;
-  RETURN_IF_ERROR(gemm_.Prepare());
+  // Makes the device the calling thread's, to which the library's state belongs from then on.
   RETURN_IF_ERROR(gemm_workspace_.Reserve(CublasLtGemm::kWorkspaceBytes));
+  RETURN_IF_ERROR(gemm_.Prepare());
   RETURN_IF_ERROR(sampler_.Reserve(limits));
   return ReserveAttention(limits);
 }

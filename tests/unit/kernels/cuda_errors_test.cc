@@ -133,6 +133,7 @@ TEST_F(CudaErrorsTest, StatusesSayWhoIsToBlame) {
   EXPECT_EQ(lost.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(lost.message()),
               AllOf(HasSubstr("rope: an illegal memory access"), HasSubstr("restart the process")));
+  EXPECT_EQ(ToStatus(cudaErrorContained, "").code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(ToStatus(cudaErrorMemoryAllocation, "").code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ToStatus(cudaErrorStreamCaptureInvalidated, "").code(),
             absl::StatusCode::kFailedPrecondition);

@@ -25,6 +25,7 @@ enum cudaError_t {
   cudaErrorMapBufferObjectFailed = 205,
   cudaErrorNoKernelImageForDevice = 209,
   cudaErrorECCUncorrectable = 214,
+  cudaErrorContained = 226,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorIllegalState = 401,
   cudaErrorNotReady = 600,
@@ -41,6 +42,7 @@ enum cudaError_t {
   cudaErrorLaunchFailure = 719,
   cudaErrorNotSupported = 801,
   cudaErrorSystemDriverMismatch = 803,
+  cudaErrorMpsClientTerminated = 810,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
   cudaErrorStreamCaptureMerge = 902,
@@ -49,6 +51,7 @@ enum cudaError_t {
   cudaErrorStreamCaptureIsolation = 905,
   cudaErrorStreamCaptureImplicit = 906,
   cudaErrorCapturedEvent = 907,
+  cudaErrorExternalDevice = 911,
   cudaErrorUnknown = 999,
 };
 
