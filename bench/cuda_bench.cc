@@ -20,6 +20,7 @@ constexpr int32_t kMinSets = 4;
 constexpr int32_t kMaxSets = 64;
 constexpr double kMaxError = 1e-2;    // beyond rounding: the result is wrong, however fast it came
 constexpr double kGraphBytes = 16e9;  // that the launches of one graph read, about
+constexpr double kH200ReadTbps = 4.37;  // what the limits of memory-bound ops were derived from
 
 // Replays of one graph.
 struct Replays {
@@ -122,8 +123,23 @@ absl::StatusOr<std::unique_ptr<CudaBench>> CudaBench::Open(const CudaBenchOption
   RETURN_IF_CUDA_ERROR(cudaGetDevice(&index), "ask for the device");
   RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, index), "ask for the device");
   bench->l2_bytes_ = properties.l2CacheSize;
+  bench->is_h200_ = std::string_view(properties.name).find("H200") != std::string_view::npos;
   bench->Describe("machine", MachineOf(properties));
   return bench;
+}
+
+void CudaBench::set_ceilings(const CudaCeilings& ceilings) {
+  ceilings_ = ceilings;
+  if (is_h200_ || ceilings.read_tbps <= 0 || ceilings.read_tbps >= kH200ReadTbps) return;
+  Describe("scaled_limits",
+           fmt::format("those of an H200 that memory bounds, {:.2f} TB/s there, {:.2f} here",
+                       kH200ReadTbps, ceilings.read_tbps));
+}
+
+TimeLimits CudaBench::BoundByMemory(const TimeLimits& h200, double bytes) const {
+  if (!facts_.contains("scaled_limits")) return h200;
+  const double longer_us = bytes * (1 / ceilings_.read_tbps - 1 / kH200ReadTbps) * 1e-6;
+  return {h200.target_us + longer_us, h200.fail_above_us + longer_us};
 }
 
 int64_t CudaBench::Scaled(int64_t n, int64_t step) const {

@@ -114,7 +114,11 @@ class CudaBench {
   const cuda::LaunchTarget& target() const { return target_; }
   int64_t l2_bytes() const { return l2_bytes_; }
   const CudaCeilings& ceilings() const { return ceilings_; }
-  void set_ceilings(const CudaCeilings& ceilings) { ceilings_ = ceilings; }
+  void set_ceilings(const CudaCeilings& ceilings);
+
+  // `h200`: what is asked of an H200 for an op that its memory bounds. On a GPU that reads more
+  // slowly, by as much longer as `bytes` take there at best.
+  TimeLimits BoundByMemory(const TimeLimits& h200, double bytes) const;
 
   // n * scale, a multiple of `step` and at least that.
   int64_t Scaled(int64_t n, int64_t step = 1) const;
@@ -171,6 +175,7 @@ class CudaBench {
   std::unique_ptr<Stream> stream_;
   cuda::LaunchTarget target_;
   int64_t l2_bytes_ = 0;
+  bool is_h200_ = false;
   nlohmann::json facts_ = nlohmann::json::object();
   CudaCeilings ceilings_;
   uint64_t seed_ = 0;

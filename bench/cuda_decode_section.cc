@@ -36,7 +36,9 @@ constexpr Point kPoints[] = {
 };
 
 // Where there is no public number: latency and rate of the best there is, and of what is accepted.
-TimeLimits LimitsByBytes(double bytes) { return {6 + bytes / 4.2e6, 9.5 + bytes / 4.1e6}; }
+TimeLimits LimitsByBytes(const CudaBench& bench, double bytes) {
+  return bench.BoundByMemory({6 + bytes / 4.2e6, 9.5 + bytes / 4.1e6}, bytes);
+}
 
 std::string Title(const AttentionShape& shape) {
   const auto [shortest, longest] =
@@ -142,7 +144,7 @@ absl::Status RunPoint(CudaBench& bench, const Point& point) {
   }
   const auto limits = [&](size_t i,
                           const std::vector<CudaTiming>& times) -> std::optional<TimeLimits> {
-    if (i == 0) return TimeLimits{point.target_us, point.fail_above_us};
+    if (i == 0) return bench.BoundByMemory({point.target_us, point.fail_above_us}, bytes);
     if (i == 1) return TimeLimits{times[0].us * kMassCost, times[0].us * kMassCost};
     if (i == 2 && bytes >= kFp8Counts) {
       return TimeLimits{times[0].us / kFp8Gain, times[0].us / kFp8Gain};
@@ -192,7 +194,7 @@ absl::Status RunGrid(CudaBench& bench) {
       const AttentionShape shape = Uniform(bench, batch, context);
       const double bytes = shape.KvBytes();
       if (InTable(batch, context) || bytes > kLargePool) continue;
-      RETURN_IF_ERROR(bench.Tolerate(RunAlone(bench, shape, LimitsByBytes(bytes))));
+      RETURN_IF_ERROR(bench.Tolerate(RunAlone(bench, shape, LimitsByBytes(bench, bytes))));
     }
   }
   return absl::OkStatus();
@@ -216,7 +218,8 @@ absl::Status RunHeads(CudaBench& bench) {
     shape.num_heads = heads.query;
     shape.num_kv_heads = heads.kv;
     shape.head_dim = heads.dim;
-    RETURN_IF_ERROR(bench.Tolerate(RunAlone(bench, shape, LimitsByBytes(shape.KvBytes()))));
+    const TimeLimits limits = LimitsByBytes(bench, shape.KvBytes());
+    RETURN_IF_ERROR(bench.Tolerate(RunAlone(bench, shape, limits)));
   }
   return absl::OkStatus();
 }

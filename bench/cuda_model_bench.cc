@@ -263,6 +263,9 @@ class ModelBench {
     ASSIGN_OR_RETURN(const auto microseconds, clock.TakeMicroseconds());
     const OpProfile profile = ops.Take();
     row.cost = Sum(profile).cost;
+    if (row.bound == Bound::kRead && row.limits.has_value()) {
+      row.limits = bench_.BoundByMemory(*row.limits, row.cost.bytes);
+    }
     bench_.Add(row);
     for (size_t kind = 0; kind < profile.size(); ++kind) {
       if (profile[kind].calls == 0) continue;

@@ -152,19 +152,18 @@ def main():
     shapes = [("attention_decode", Shape(batch, 1, scaled(context))) for batch, context in DECODE]
     shapes += [("attention_prefill", Shape(batch, scaled(rows), scaled(context)))
                for batch, rows, context in PREFILL]
+    gpu = torch.cuda.get_device_name(0) if args.device == "cuda" else "cpu"
+    now = datetime.datetime.now(datetime.timezone.utc)
     results = []
+    report = {"kind": "sdpa", "date": now.strftime("%Y-%m-%dT%H:%M:%SZ"), "commit": args.commit,
+              "machine": {"gpu": gpu, "torch": torch.__version__}, "scale": args.scale, "results": results}
     for op, shape in shapes:
         results += measure(torch, shape, args.device, op)
         if args.device == "cuda":
             torch.cuda.empty_cache()
-    if not args.json:
-        return
-    gpu = torch.cuda.get_device_name(0) if args.device == "cuda" else "cpu"
-    now = datetime.datetime.now(datetime.timezone.utc)
-    report = {"kind": "sdpa", "date": now.strftime("%Y-%m-%dT%H:%M:%SZ"), "commit": args.commit,
-              "machine": {"gpu": gpu, "torch": torch.__version__}, "scale": args.scale, "results": results}
-    with open(args.json, "w") as file:
-        json.dump(report, file, indent=1)
+        if args.json:  # every time: what was measured is kept when the run is ended
+            with open(args.json, "w") as file:
+                json.dump(report, file, indent=1)
 
 
 if __name__ == "__main__":

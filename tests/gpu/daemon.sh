@@ -168,6 +168,22 @@ measure_8b() {
   echo "8b: ${ENTRIES[-1]}"
 }
 
+# After every model, so that what was shown is kept when the run is ended.
+write_results() {
+  {
+    printf '{"kind": "cuda_daemon", "date": "%s", "commit": "%s", "gpu": %s, "passed": %s, "results": [' \
+      "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$COMMIT" \
+      "$(json_string "$(nvidia-smi --query-gpu=name --format=csv,noheader -i 0 2>/dev/null | head -1)")" \
+      "$(((failed == 0)) && echo true || echo false)"
+    comma=
+    for entry in "${ENTRIES[@]}"; do
+      printf '%s%s' "$comma" "$entry"
+      comma=', '
+    done
+    printf ']}\n'
+  } >"$OUT/daemon.json"
+}
+
 for model in ${models//,/ }; do
   case $model in
     sample) compare_sample || { failed=1; echo "sample: FAILED"; } ;;
@@ -177,18 +193,7 @@ for model in ${models//,/ }; do
       exit 2
       ;;
   esac
+  write_results
 done
-{
-  printf '{"kind": "cuda_daemon", "date": "%s", "commit": "%s", "gpu": %s, "passed": %s, "results": [' \
-    "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$COMMIT" \
-    "$(json_string "$(nvidia-smi --query-gpu=name --format=csv,noheader -i 0 2>/dev/null | head -1)")" \
-    "$(((failed == 0)) && echo true || echo false)"
-  comma=
-  for entry in "${ENTRIES[@]}"; do
-    printf '%s%s' "$comma" "$entry"
-    comma=', '
-  done
-  printf ']}\n'
-} >"$OUT/daemon.json"
 echo "daemon.sh: $( ((failed)) && echo failed || echo passed), $OUT/daemon.json"
 exit $failed

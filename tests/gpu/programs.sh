@@ -68,8 +68,10 @@ use_programs() {
   # Where toolkits and frameworks keep cuBLASLt and NCCL when the system's linker does not know them.
   # Not for python3: a framework comes with libraries of its own.
   local folder folders
-  mapfile -t folders < <(python3 -c 'import nvidia
-for path in nvidia.__path__: print(path + "/cu13/lib", path + "/nccl/lib", sep="\n")' 2>/dev/null)
+  mapfile -t folders < <(python3 -c 'import glob, nvidia
+for path in nvidia.__path__:
+    for name in ("libcublasLt.so.1[23]", "libnccl.so.2"):
+        for found in sorted(glob.glob(f"{path}/*/lib/{name}"), reverse=True): print(found.rpartition("/")[0])' 2>/dev/null)
   for folder in /usr/local/cuda/lib64 "${folders[@]}"; do
     if [[ -d $folder ]]; then
       export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder

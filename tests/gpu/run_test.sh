@@ -16,10 +16,23 @@ fail() {
   exit 1
 }
 
-# A test program: $FAKES/tests says how many tests it finds, $FAKES/rc.NAME how it ends.
+# A test program: $FAKES/tests says how many tests it finds, $FAKES/rc.NAME how it ends. It dies in
+# the first of the tests in $FAKES/deadly.NAME that it is not told to leave out.
 cat >"$pack/bin/test" <<'END'
 #!/usr/bin/env bash
 name=${0##*/}
+echo "[ RUN      ] Suite.First/cuda_0"
+echo "[       OK ] Suite.First/cuda_0 (1 ms)"
+for deadly in $(cat "$FAKES/deadly.$name" 2>/dev/null); do
+  if [[ "$*" == *-*Suite.First/cuda_0:*$deadly* ]]; then continue; fi
+  echo "[ RUN      ] $deadly"
+  if [[ $deadly != *Lost* ]]; then exit 134; fi
+  echo "rope: the device has failed, by this or an earlier call; restart the process"
+  echo "[  FAILED  ] $deadly (1 ms)"
+  echo "[ RUN      ] Suite.Next/cuda_0"
+  echo "[  FAILED  ] Suite.Next/cuda_0 (1 ms)"
+  exit 1
+done
 for flag in "$@"; do
   if [[ $flag == --gtest_output=xml:* ]]; then
     echo "<testsuites tests=\"$(cat "$FAKES/tests")\" failures=\"0\" disabled=\"0\" errors=\"0\">" >"${flag#*xml:}"
@@ -85,7 +98,7 @@ says() {
   [[ $line == *"${3:-}"* ]] || fail "no '$3' in: $line"
 }
 ends() { echo "$2" >"$home/rc.$1"; }
-forget() { rm -f "$home"/rc.*; }
+forget() { rm -f "$home"/rc.* "$home"/deadly.*; }
 
 report met near
 runs conformance,decode,memcheck,racecheck 0
@@ -120,6 +133,15 @@ runs conformance 1
 says conformance timeout "timeout: model_device_test"
 forget
 
+# What comes behind a fault is run without it, and shown, but under a tool.
+echo "Suite.Dead/cuda_0 Suite.Lost/cuda_0" >"$home/deadly.ops_kv_test"
+runs conformance,memcheck 1
+says conformance failed "; failed: ops_kv_test, lost in Suite.Dead/cuda_0, lost in Suite.Lost/cuda_0"
+says conformance failed "$((7 * (${#OPS_TESTS[@]} + ${#DEVICE_TESTS[@]}) + 4)) tests of"
+says memcheck failed "failed: memcheck ops_kv_test"
+[[ $(grep -c "^memcheck ops_kv_test" "$home/sanitized") == 1 ]] || fail "memcheck ran again"
+forget
+
 # Targets.
 report met near missed
 runs decode 1
@@ -136,6 +158,11 @@ ends cuda_model_bench 124
 runs model 1
 says model timeout
 forget
+report met
+{ echo '{'; echo ' "scaled_limits": "those of a GPU",'; tail -n +2 "$home/report"; } >"$home/scaled"
+mv "$home/scaled" "$home/report"
+runs decode 0
+says decode passed "0 wrong; scaled: those of a GPU"
 report
 runs decode,ceilings 1
 says decode failed "0 met"
