@@ -12,6 +12,7 @@
 #include <chrono>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -96,11 +97,10 @@ class EventClock final : public OpClock {
   // Of all calls since the last time; the stream has ended them.
   absl::StatusOr<std::array<double, kNumOpKinds>> TakeMicroseconds() {
     std::array<double, kNumOpKinds> sums = {};
-    for (const Call& call : calls_) {
+    for (const Call& call : std::exchange(calls_, {})) {
       ASSIGN_OR_RETURN(const double us, call.end.MicrosecondsSince(call.begin));
       sums[static_cast<size_t>(call.kind)] += us;
     }
-    calls_.clear();
     return sums;
   }
 
@@ -120,19 +120,22 @@ class ModelBench {
       : bench_(bench), model_(model), plan_(plan), steps_(steps) {}
 
   absl::Status Run() {
-    std::vector<CudaTiming> prefills;
-    std::vector<CudaTiming> decodes;
+    Timings prefills;
+    Timings decodes;
     for (const int32_t tokens : plan_.prompts) {
-      ASSIGN_OR_RETURN(prefills.emplace_back(), TimePrefill(tokens));
+      prefills.push_back(TimePrefill(tokens));
+      RETURN_IF_ERROR(bench_.Tolerate(prefills.back().status()));
     }
     for (const int32_t batch : plan_.batches) {
-      ASSIGN_OR_RETURN(decodes.emplace_back(), TimeDecode(batch));
+      decodes.push_back(TimeDecode(batch));
+      RETURN_IF_ERROR(bench_.Tolerate(decodes.back().status()));
     }
     return Profile(prefills, decodes);
   }
 
  private:
   using Clock = std::chrono::steady_clock;
+  using Timings = std::vector<absl::StatusOr<CudaTiming>>;
 
   static double MicrosecondsSince(Clock::time_point start) {
     return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
@@ -222,46 +225,54 @@ class ModelBench {
   }
 
   // Bytes and FLOPs come with the profile, so the rows of the steps do as well.
-  absl::Status Profile(const std::vector<CudaTiming>& prefills,
-                       const std::vector<CudaTiming>& decodes) {
+  absl::Status Profile(const Timings& prefills, const Timings& decodes) {
     ASSIGN_OR_RETURN(Backend backend, OpenBackend(bench_.options().device, {}));
     EventClock clock(bench_.target().stream);
     ProfilingOps ops(std::move(backend.ops), &clock);
     RETURN_IF_ERROR(model_.ComputeWith(ops));
     for (size_t i = 0; i < plan_.prompts.size(); ++i) {
+      if (!prefills[i].ok()) continue;
       const int32_t tokens = plan_.prompts[i];
       const double limit = kPrefillUsPerToken * tokens;
       CudaRow row = {.section = "model",
                      .op = "prefill",
                      .shape = fmt::format("{} tokens", tokens),
                      .variant = "",
-                     .timing = prefills[i],
+                     .timing = *prefills[i],
                      .bound = Bound::kGemm,
                      .limits = TimeLimits{limit, limit}};
-      RETURN_IF_ERROR(AddStep(ops, clock, row, [&] { return model_.QueuePrefill(tokens); }));
+      RETURN_IF_ERROR(bench_.Tolerate(
+          AddStep(ops, clock, row, [&] { return model_.QueuePrefill(tokens); })));
     }
     for (size_t i = 0; i < plan_.batches.size(); ++i) {
+      if (!decodes[i].ok()) continue;
       const int32_t batch = plan_.batches[i];
       CudaRow row = {.section = "model",
                      .op = "decode step",
                      .shape = fmt::format("batch {}, context {}", batch, plan_.depth),
                      .variant = "",
-                     .timing = decodes[i],
+                     .timing = *decodes[i],
                      .bound = Bound::kRead};
       if (batch == 1) row.limits = TimeLimits{kBetaUs, kBetaUs};
-      RETURN_IF_ERROR(AddStep(ops, clock, row,
-                              [&] { return model_.QueueDecode(batch, plan_.depth - 1).status(); }));
+      RETURN_IF_ERROR(bench_.Tolerate(AddStep(ops, clock, row, [&] {
+        return model_.QueueDecode(batch, plan_.depth - 1).status();
+      })));
     }
     return absl::OkStatus();
   }
 
   template <class Queue>
   absl::Status AddStep(ProfilingOps& ops, EventClock& clock, CudaRow row, Queue queue) {
-    RETURN_IF_ERROR(KeepBusy());
-    RETURN_IF_ERROR(queue());
-    RETURN_IF_ERROR(bench_.stream().Synchronize());
-    ASSIGN_OR_RETURN(const auto microseconds, clock.TakeMicroseconds());
+    absl::Status run = KeepBusy();
+    if (run.ok()) run = queue();
+    run.Update(bench_.stream().Synchronize());
+    const auto microseconds = clock.TakeMicroseconds();
     const OpProfile profile = ops.Take();
+    run.Update(microseconds.status());
+    if (!run.ok()) {
+      bench_.Add(row);  // its time was taken before
+      return run;
+    }
     row.cost = Sum(profile).cost;
     if (row.bound == Bound::kRead && row.limits.has_value()) {
       row.limits = bench_.BoundByMemory(*row.limits, row.cost.bytes);
@@ -269,7 +280,7 @@ class ModelBench {
     bench_.Add(row);
     for (size_t kind = 0; kind < profile.size(); ++kind) {
       if (profile[kind].calls == 0) continue;
-      const double us = microseconds[kind];
+      const double us = (*microseconds)[kind];
       const auto op = static_cast<OpKind>(kind);
       const bool large =
           op == OpKind::kGemm || op == OpKind::kAttentionPrefill || op == OpKind::kAttentionDecode;

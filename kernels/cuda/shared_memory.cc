@@ -184,9 +184,22 @@ absl::StatusOr<DeviceBuffer> OpenTokenMemory(int device, const MemoryHandle& han
   return DeviceBuffer(data, handle.bytes, FreePlace);
 }
 
-bool Works(int device, Sharing sharing) {
-  const absl::StatusOr<DeviceBuffer> memory = AllocateSharedMemory(device, sharing, 1);
-  return memory.ok() && ShareMemory(memory->bytes()).ok();
+// These do not wait for the device, as FreePlace does: nothing has used the memory, and another
+// thread of the process may record meanwhile.
+bool FilesWork(int device) {
+  const absl::StatusOr<ExportedMemory> memory = MapNewMemory(device, 1);
+  if (memory.ok()) UnmapMemory(memory->memory);
+  return memory.ok();
+}
+
+bool TokensWork() {
+  void* data = nullptr;
+  cudaIpcMemHandle_t token;
+  const bool works = cudaMalloc(&data, kPageBytes) == cudaSuccess &&
+                     cudaIpcGetMemHandle(&token, data) == cudaSuccess;
+  cudaFree(data);
+  cudaGetLastError();
+  return works;
 }
 
 }  // namespace
@@ -204,10 +217,8 @@ std::string_view NameOf(Sharing sharing) {
 }
 
 Sharing SharingOf(int device) {
-  for (Sharing sharing : {Sharing::kFiles, Sharing::kTokens}) {
-    if (Works(device, sharing)) return sharing;
-  }
-  return Sharing::kNone;
+  if (FilesWork(device)) return Sharing::kFiles;
+  return TokensWork() ? Sharing::kTokens : Sharing::kNone;
 }
 
 absl::StatusOr<DeviceBuffer> AllocateSharedMemory(int device, Sharing sharing, size_t bytes) {

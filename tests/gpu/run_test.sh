@@ -55,7 +55,7 @@ END
 cat >"$home/path/compute-sanitizer" <<'END'
 #!/usr/bin/env bash
 tool=$2
-shift 6
+while [[ $1 == -* ]]; do shift 2; done
 echo "$tool ${1##*/} $*" >>"$FAKES/sanitized"
 "$@" || exit $?
 exit "$(cat "$FAKES/rc.$tool" 2>/dev/null || echo 0)"
@@ -153,6 +153,8 @@ ends cuda_kernel_bench 1
 report met
 "$run" --stages decode "$pack" >"$home/output" 2>&1 && fail "a device that cannot be used passes"
 grep -q "the GPU cannot be used" "$home/output" || fail "why the device cannot be used"
+says start failed
+says decode failed
 forget
 ends cuda_model_bench 124
 runs model 1
