@@ -241,8 +241,8 @@ class ModelBench {
                      .timing = *prefills[i],
                      .bound = Bound::kGemm,
                      .limits = TimeLimits{limit, limit}};
-      RETURN_IF_ERROR(bench_.Tolerate(
-          AddStep(ops, clock, row, [&] { return model_.QueuePrefill(tokens); })));
+      RETURN_IF_ERROR(
+          bench_.Tolerate(AddStep(ops, clock, row, [&] { return model_.QueuePrefill(tokens); })));
     }
     for (size_t i = 0; i < plan_.batches.size(); ++i) {
       if (!decodes[i].ok()) continue;
@@ -254,9 +254,8 @@ class ModelBench {
                      .timing = *decodes[i],
                      .bound = Bound::kRead};
       if (batch == 1) row.limits = TimeLimits{kBetaUs, kBetaUs};
-      RETURN_IF_ERROR(bench_.Tolerate(AddStep(ops, clock, row, [&] {
-        return model_.QueueDecode(batch, plan_.depth - 1).status();
-      })));
+      RETURN_IF_ERROR(bench_.Tolerate(AddStep(
+          ops, clock, row, [&] { return model_.QueueDecode(batch, plan_.depth - 1).status(); })));
     }
     return absl::OkStatus();
   }

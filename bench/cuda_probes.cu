@@ -78,6 +78,18 @@ __global__ void __launch_bounds__(kThreads)
   if (seen == 0x5bd1e995u) *sink = seen;
 }
 
+__global__ void __launch_bounds__(kThreads)
+    CopyStreamKernel(uint4* to, const uint4* from, int64_t vectors) {
+  const int64_t step = int64_t{gridDim.x} * kThreads * 4;
+  for (int64_t at = int64_t{blockIdx.x} * kThreads * 4 + threadIdx.x; at < vectors; at += step) {
+    uint4 loaded[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) loaded[i] = ptx::LoadStreaming(from + at + i * kThreads);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) ptx::StoreStreaming(to + at + i * kThreads, loaded[i]);
+  }
+}
+
 __global__ void EmptyKernelBody(Overlap overlap) {
   if (overlap == Overlap::kProgrammatic) {
     ptx::GridDependencyLaunch();
@@ -132,6 +144,14 @@ cudaError_t ReadStream(cudaStream_t stream, int num_sms, const void* data, int64
   const auto blocks = static_cast<unsigned>(num_sms * 8);
   return Launch(ReadStreamKernel, {.grid = dim3(blocks), .block = dim3(kThreads)}, stream,
                 static_cast<const uint4*>(data), bytes / static_cast<int64_t>(sizeof(uint4)), sink);
+}
+
+cudaError_t CopyStream(cudaStream_t stream, int num_sms, void* to, const void* from,
+                       int64_t bytes) {
+  const auto blocks = static_cast<unsigned>(num_sms * 8);
+  return Launch(CopyStreamKernel, {.grid = dim3(blocks), .block = dim3(kThreads)}, stream,
+                static_cast<uint4*>(to), static_cast<const uint4*>(from),
+                bytes / static_cast<int64_t>(sizeof(uint4)));
 }
 
 cudaError_t EmptyKernel(cudaStream_t stream, Overlap overlap) {

@@ -23,6 +23,8 @@ cudaError_t FillNormal(cudaStream_t stream, const DeviceRun& run, float deviatio
 // Reads `bytes` (a multiple of 64 KiB) and keeps nothing; `sink` has one uint32.
 cudaError_t ReadStream(cudaStream_t stream, int num_sms, const void* data, int64_t bytes,
                        uint32_t* sink);
+// Copies `bytes`, a multiple of 16 KiB.
+cudaError_t CopyStream(cudaStream_t stream, int num_sms, void* to, const void* from, int64_t bytes);
 
 // A kernel of one warp that does nothing.
 enum class Overlap : uint8_t { kNone, kProgrammatic };

@@ -71,7 +71,8 @@ use_programs() {
   mapfile -t folders < <(python3 -c 'import glob, nvidia
 for path in nvidia.__path__:
     for name in ("libcublasLt.so.1[23]", "libnccl.so.2"):
-        for found in sorted(glob.glob(f"{path}/*/lib/{name}"), reverse=True): print(found.rpartition("/")[0])' 2>/dev/null)
+        for found in sorted(glob.glob(f"{path}/*/lib/{name}"), reverse=True):
+            print(found.rpartition("/")[0])' 2>/dev/null)
   for folder in /usr/local/cuda/lib64 "${folders[@]}"; do
     if [[ -d $folder ]]; then
       export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
