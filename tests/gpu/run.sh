@@ -169,7 +169,7 @@ test_on_device() {
     where=
     if ((${#ended[@]})) && [[ ${ended[-1]} == !* ]]; then where=${ended[-1]#!}; fi
     echo "---- $title: rc $one${where:+, lost in $where}" && said "$log" 15
-    cat "$log" >>"$bad"
+    { cat "$log" && echo "rc $one"; } >>"$bad"
     if [[ -z $where ]] || (($# || $(limit 20) < 20)); then break; fi
     lost+=", lost in $where"
     all=$((all + ${#ended[@]})) tests=0 seconds=$((seconds < 45 ? seconds : 45))

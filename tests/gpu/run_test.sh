@@ -140,6 +140,11 @@ says conformance failed "; failed: ops_kv_test, lost in Suite.Dead/cuda_0, lost 
 says conformance failed "$((7 * (${#OPS_TESTS[@]} + ${#DEVICE_TESTS[@]}) + 4)) tests of"
 says memcheck failed "failed: memcheck ops_kv_test"
 [[ $(grep -c "^memcheck ops_kv_test" "$home/sanitized") == 1 ]] || fail "memcheck ran again"
+if command -v python3 >/dev/null; then
+  python3 -m json.tool "$OUT/conformance.json" >/dev/null || fail "conformance.json is no JSON"
+  grep -q '"program": "ops_kv_test, lost in Suite.Dead/cuda_0, lost in .*"rc": [1-9].*RUN .*Suite.Dead' "$OUT/conformance.json" ||
+    fail "what was lost is not in conformance.json"
+fi
 forget
 
 # Targets.
