@@ -148,8 +148,7 @@ compare_sample() {
 }
 
 measure_8b() {
-  local script=$ROOT/tools/make_random_checkpoint.py folder=$WORK/8b begin=$SECONDS
-  if [[ ! -e $script ]]; then script=tools/make_random_checkpoint.py; fi
+  local script=tools/make_random_checkpoint.py folder=$WORK/8b begin=$SECONDS
   if ! python3 -c 'import numpy' 2>/dev/null; then
     echo "8b: skipped, no python3 with numpy here"
     return 0

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # tests/gpu/pack.sh [PACK]: builds everything that tests/gpu/run.sh and daemon.sh run, and packs it
 # with the libraries that it needs into PACK/pack.tar.xz (default build/gpu_pack), for a GPU machine
-# that has none of the packages: a driver and cuBLASLt are all that is needed there.
+# that has none of the packages: a driver and cuBLASLt are all that is needed there. Models, test data
+# and scripts are the tree's, from whose root the programs are run: it goes there anyway, and what may
+# go there is 64 MiB.
 # ARCHITECTURES in the environment names those of the portable kernels, default 90-real; JOBS the
 # number of compilers at once.
 set -euo pipefail
@@ -11,7 +13,7 @@ pack=${1:-build/gpu_pack}
 build=build/pack_build
 staging=$build/pack
 
-# An rpath that also serves the libraries' own libraries, and test data relative to where one is.
+# An rpath that also serves the libraries' own libraries, and test data relative to the root.
 cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DTANDEM_CUDA=ON -DTANDEM_GRPC=ON \
   -DTANDEM_CUDA_ARCHITECTURES="${ARCHITECTURES:-90-real}" -DTANDEM_TEST_ROOT=. \
   -DCMAKE_BUILD_RPATH='$ORIGIN/../lib' -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags >/dev/null
@@ -32,10 +34,6 @@ done
 cp -L /lib64/ld-linux-x86-64.so.2 $staging/libc/
 chmod -R u+w $staging/lib $staging/libc
 strip --strip-unneeded $staging/lib/* 2>/dev/null || true
-mkdir -p $staging/models $staging/tests $staging/tools
-cp -r models/sample $staging/models/
-cp -r tests/golden $staging/tests/
-cp tools/make_random_checkpoint.py bench/sdpa_baseline.py $staging/tools/
 git rev-parse --short HEAD >$staging/COMMIT
 
 # One window over all programs: most of what is in them is the same.

@@ -58,7 +58,6 @@ use_programs() {
   fi
   BIN=$pack/bin
   COMMIT=$(cat "$pack/COMMIT")
-  cd "$pack" || return 1  # tests look for models/ and tests/ in it
   # With this machine's own libc where it is new enough; else with the one that was built against.
   if [[ $("$BIN/cuda_kernel_bench" --none 2>&1) != "cuda_kernel_bench: "* ]]; then
     LOADER=("$pack/libc/ld-linux-x86-64.so.2" --library-path

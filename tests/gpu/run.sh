@@ -267,11 +267,10 @@ measure() {
 }
 
 sdpa() {
-  local rc=0 start=$SECONDS script=$ROOT/bench/sdpa_baseline.py
-  if [[ ! -e $script ]]; then script=tools/sdpa_baseline.py; fi
+  local rc=0 start=$SECONDS
   echo "==== sdpa"
-  LD_LIBRARY_PATH=$PYTHON_LIBRARY_PATH timeout -k 5 "$(limit 120)" python3 "$script" --json "$OUT/sdpa.json" --commit "$COMMIT" 2>&1 |
-    tee "$LOGS/sdpa.log"
+  LD_LIBRARY_PATH=$PYTHON_LIBRARY_PATH timeout -k 5 "$(limit 120)" python3 bench/sdpa_baseline.py \
+    --json "$OUT/sdpa.json" --commit "$COMMIT" 2>&1 | tee "$LOGS/sdpa.log"
   rc=${PIPESTATUS[0]}
   if ((rc == 77)); then
     note sdpa skipped $((SECONDS - start)) "$(tail -n 1 "$LOGS/sdpa.log")"
