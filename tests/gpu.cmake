@@ -42,6 +42,8 @@ set_tests_properties(gpu_run PROPERTIES TIMEOUT 300)
 add_test(NAME gpu_filters COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/gpu/filters_test.sh
   ${CMAKE_BINARY_DIR}/bin)
 tandem_test(verdict_test SOURCES unit/bench/verdict_test.cc DEPS tandem_base LABELS unit)
+tandem_emulated_test(cuda_bench_test SOURCES unit/bench/cuda_bench_test.cc
+  DEPS tandem_cuda_bench_emulated tandem_kernels)
 
 # Between two processes that share memory of the emulated GPU.
 include(${CMAKE_SOURCE_DIR}/bench/transfer_sources.cmake)
