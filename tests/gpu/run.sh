@@ -17,9 +17,10 @@
 #   failed    a program failed, a result was wrong, or no test or no target was found
 #   skipped   what it needs is not on this machine, and why
 # A stage that ends otherwise than passed does not stop the rest. Targets are those of an H200; what
-# memory bounds is asked less of on a GPU whose memory is slower, and the table says so. DEADLINE in the environment ends
-# all of them that many seconds after the start. A lent machine gives ten minutes and eight files per
-# call: three calls, each with DEADLINE=530,
+# memory bounds is asked less of on a GPU whose memory is slower, and the table says so. DEADLINE in
+# the environment ends all of them that many seconds after the start. A lent machine gives ten minutes
+# and eight files per call: three calls, each with OUT=$OUT DEADLINE=530 before it (a variable that is
+# not exported there is not seen here),
 #   --stages conformance,decode,prefill,movement,model,transfer,sdpa
 #   --stages memcheck
 #   --stages racecheck
