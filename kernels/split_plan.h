@@ -113,7 +113,8 @@ TANDEM_HOST_DEVICE inline int64_t SplitPayload(const SplitRule& rule, int64_t to
 
 // What one worker does: the pairs [first_pair, first_pair + num_pairs), of the first one from
 // unit_begin on, of the last one up to unit_end. A pair is sequence * num_kv_heads + kv_head.
-struct SplitPart {
+// Aligned, so that a device reads it at once.
+struct alignas(16) SplitPart {
   int32_t first_pair;
   int32_t num_pairs;  // 0: nothing
   int32_t unit_begin;
@@ -179,14 +180,15 @@ struct PairPartials {
 TANDEM_HOST_DEVICE inline PairPartials PartialsOfPair(const SplitRule& rule, const SplitLine& line,
                                                       int32_t pair) {
   const int32_t seq = pair / rule.num_kv_heads;
+  const int64_t total = line.total();  // these first, so that a device asks for all at once
+  const int64_t start = line.starts[seq];
   const int32_t units = VisibleUnits(rule, line.context_lens[seq]).size();
-  const int64_t first_unit = line.starts[seq] +
-                             int64_t{pair % rule.num_kv_heads} * (rule.pair_cost + units) +
-                             rule.pair_cost;
+  const int64_t first_unit =
+      start + int64_t{pair % rule.num_kv_heads} * (rule.pair_cost + units) + rule.pair_cost;
   if (rule.mode == SplitMode::kFixed) {
     return {units, static_cast<int32_t>(first_unit), static_cast<int32_t>(first_unit)};
   }
-  const int64_t payload = SplitPayload(rule, line.total());
+  const int64_t payload = SplitPayload(rule, total);
   const auto first = static_cast<int32_t>(first_unit / payload);
   const auto last = static_cast<int32_t>((first_unit + units - 1) / payload);
   return {last - first + 1, rule.num_parts + first, first};
@@ -222,9 +224,13 @@ class SplitWalk {
         unit_(part.unit_begin),
         last_unit_end_(part.unit_end) {}
 
+  TANDEM_HOST_DEVICE bool Done() const { return pair_ == end_pair_; }
+  // Of the next piece, before it is taken.
+  TANDEM_HOST_DEVICE int32_t Sequence() const { return pair_ / rule_.num_kv_heads; }
+
   TANDEM_HOST_DEVICE bool Next(SplitPiece* piece) {
-    if (pair_ == end_pair_) return false;
-    piece->seq = pair_ / rule_.num_kv_heads;
+    if (Done()) return false;
+    piece->seq = Sequence();
     piece->kv_head = pair_ - piece->seq * rule_.num_kv_heads;
     piece->context_len = line_.context_lens[piece->seq];
     const UnitRange units = VisibleUnits(rule_, piece->context_len);

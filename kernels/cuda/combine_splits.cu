@@ -11,7 +11,10 @@ namespace {
 
 constexpr int kCombineThreads = 128;
 constexpr int kCombineWarps = kCombineThreads / kWarpLanes;
-constexpr int kBlocksPerFold = 256;  // of the pool, that one thread block folds at least
+constexpr int kMergesInFlight = 4;  // partial results that a thread asks for at a time
+constexpr int kCombineBlocksPerSm =
+    8;                               // said, or the compiler saves registers and loads one by one
+constexpr int kBlocksPerFold = 128;  // of the pool, that one thread block folds at least
 constexpr int kFoldsPerSm = 8;       // enough to keep the device busy
 
 // A sum of 2^log_sum * output, taken relative to the largest of them.
@@ -46,12 +49,22 @@ __device__ __forceinline__ void MergeRow(const DecodeParams& params, int32_t pai
   const int32_t rows = params.heads.rows();
   RunningMerge merge = {-kInfinity, 0, make_float4(0, 0, 0, 0)};
   if (thread < shares * columns) {
-#pragma unroll 4
-    for (int32_t k = thread / columns; k < partials.count; k += shares) {
-      const int32_t slot = partials.Slot(k);
-      const auto* outputs = reinterpret_cast<const float4*>(params.scratch.Outputs(slot) +
-                                                            int64_t{row} * params.head_dim);
-      merge.Add(params.scratch.LogSums(slot, rows, params.head_dim)[row], 1, outputs[column]);
+    // Asked for together, or each would be waited for by itself; past the end, the last one again.
+    for (int32_t first = thread / columns; first < partials.count;
+         first += kMergesInFlight * shares) {
+      float log_sums[kMergesInFlight];
+      float4 outputs[kMergesInFlight];
+#pragma unroll
+      for (int i = 0; i < kMergesInFlight; ++i) {
+        const int32_t slot = partials.Slot(min(first + i * shares, partials.count - 1));
+        log_sums[i] = params.scratch.LogSums(slot, rows, params.head_dim)[row];
+        outputs[i] = reinterpret_cast<const float4*>(params.scratch.Outputs(slot) +
+                                                     int64_t{row} * params.head_dim)[column];
+      }
+#pragma unroll
+      for (int i = 0; i < kMergesInFlight; ++i) {
+        merge.Add(first + i * shares < partials.count ? log_sums[i] : -kInfinity, 1, outputs[i]);
+      }
     }
     merges[thread] = merge;
   }
@@ -83,22 +96,24 @@ __device__ __forceinline__ float RowLogSum(const DecodeParams& params, int32_t p
     const int64_t first = int64_t{pair / pair_heads} * params.heads.num_heads();
     return params.scratch.row_lse[first + params.heads.FirstHead(pair % pair_heads) + row];
   }
-  float max = -kInfinity;
+  float lane_max = -kInfinity;
   float sum = 0;
   for (int32_t k = lane; k < partials.count; k += kWarpLanes) {
     const float log_sum =
         params.scratch.LogSums(partials.Slot(k), params.heads.rows(), params.head_dim)[row];
-    const float base = FiniteMax(fmaxf(max, log_sum));
-    sum = sum * ptx::Exp2(max - base) + ptx::Exp2(log_sum - base);
-    max = fmaxf(max, log_sum);
+    const float base = FiniteMax(fmaxf(lane_max, log_sum));
+    sum = sum * ptx::Exp2(lane_max - base) + ptx::Exp2(log_sum - base);
+    lane_max = fmaxf(lane_max, log_sum);
   }
+  float max = lane_max;
 #pragma unroll
   for (int distance = kWarpLanes / 2; distance > 0; distance /= 2) {
-    const float other_max = __shfl_xor_sync(kAllLanes, max, distance);
-    const float other_sum = __shfl_xor_sync(kAllLanes, sum, distance);
-    const float base = FiniteMax(fmaxf(max, other_max));
-    sum = sum * ptx::Exp2(max - base) + other_sum * ptx::Exp2(other_max - base);
-    max = fmaxf(max, other_max);
+    max = fmaxf(max, __shfl_xor_sync(kAllLanes, max, distance));
+  }
+  sum *= ptx::Exp2(lane_max - FiniteMax(max));
+#pragma unroll
+  for (int distance = kWarpLanes / 2; distance > 0; distance /= 2) {
+    sum += __shfl_xor_sync(kAllLanes, sum, distance);
   }
   return sum > 0 ? max + log2f(sum) : -kInfinity;
 }
@@ -142,9 +157,10 @@ __device__ __forceinline__ void FoldMass(const DecodeParams& params, int32_t fir
 // Blocks (x, y) with y below the rows of a pair merge one row, the others fold. x counts the parts,
 // of whose pairs only the last can be one that was cut there first; or, where more than these have
 // something to do, all pairs.
-__global__ void __launch_bounds__(kCombineThreads)
+__global__ void __launch_bounds__(kCombineThreads, kCombineBlocksPerSm)
     CombineSplitsKernel(DecodeParams params, int32_t by_part) {
   ptx::GridDependencyWait();
+  ptx::GridDependencyLaunch();
   const auto item = static_cast<int32_t>(blockIdx.x);
   const auto row = static_cast<int32_t>(blockIdx.y);
   const int32_t rows = params.heads.rows();
