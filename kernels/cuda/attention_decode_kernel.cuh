@@ -53,6 +53,7 @@ class DecodeBlock {
     }
     while (walk.Next(&piece_)) {
       rows_ = params_.heads.RowsOf(piece_.kv_head);
+      head_ = params_.heads.FirstHead(piece_.kv_head);
       StoreQueries();
       __syncthreads();
       Attend(loader);
@@ -67,13 +68,12 @@ class DecodeBlock {
 
   // The piece's rows of Q to shared memory, zeros below them.
   __device__ __forceinline__ void StoreQueries() {
-    const int head = params_.heads.FirstHead(piece_.kv_head);
     for (int index = threadIdx.x; index < kRowsPerTile * kDim / 8; index += kDecodeThreads) {
       const int row = index / (kDim / 8);
       const int eight = index % (kDim / 8);
       float x[8] = {};
       if (row < rows_) {
-        LoadEight(params_.Query(piece_.seq, head + row) + eight * 8 * ActivationBytes(params_.act),
+        LoadEight(params_.Query(piece_.seq, head_ + row) + eight * 8 * ActivationBytes(params_.act),
                   params_.act, x);
       }
       StoreQuery(row, eight, x);
@@ -239,10 +239,9 @@ class DecodeBlock {
   // Where the masses of the piece's chunks begin, those of the lane's rows.
   __device__ __forceinline__ float* PieceMass() const {
     const DecodeHeads& heads = params_.heads;
-    const int32_t head = heads.FirstHead(piece_.kv_head);
-    const int64_t pair = piece_.seq * int64_t{heads.num_kv_heads} + head / heads.group;
+    const int64_t pair = piece_.seq * int64_t{heads.num_kv_heads} + head_ / heads.group;
     return params_.scratch.chunk_mass + pair * params_.scratch.mass_chunks * heads.group +
-           head % heads.group + Lane() / 4;
+           head_ % heads.group + Lane() / 4;
   }
 
   // log(sum of 2^logit) of a chunk, for each row.
@@ -262,13 +261,13 @@ class DecodeBlock {
     float scale[2];  // of this warp's part of the lane's two rows
     float log_sum[2];
     MergeState(scale, log_sum);
-    StoreLogSums(log_sum);
     for (int half = 0; half * 8 < rows_; ++half) {
       if (half > 0) __syncthreads();  // the rows before have been read
       half == 0 ? StoreRows<0>(scale[0]) : StoreRows<1>(scale[1]);
       __syncthreads();
       WriteRows(half * 8, min(8, rows_ - half * 8));
     }
+    StoreLogSums(log_sum);  // at last: no other warp waits for it
   }
 
   __device__ __forceinline__ void MergeState(float (&scale)[2], float (&log_sum)[2]) {
@@ -304,7 +303,6 @@ class DecodeBlock {
   // The logarithms of the rows' sums: to the caller or to the merge of pieces.
   __device__ __forceinline__ void StoreLogSums(const float (&log_sum)[2]) const {
     if (Warp() != 0 || Lane() % 4 != 0) return;
-    const int64_t head = params_.heads.FirstHead(piece_.kv_head);
     const DecodeScratch& scratch = params_.scratch;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -315,10 +313,10 @@ class DecodeBlock {
         continue;
       }
       if (params_.lse != nullptr) {
-        params_.lse[piece_.seq * params_.lse_stride + head + row] = log_sum[i] * kLn2;
+        params_.lse[piece_.seq * params_.lse_stride + head_ + row] = log_sum[i] * kLn2;
       }
       if (scratch.mass_chunks > 0) {
-        scratch.row_lse[int64_t{piece_.seq} * params_.heads.num_heads() + head + row] = log_sum[i];
+        scratch.row_lse[int64_t{piece_.seq} * params_.heads.num_heads() + head_ + row] = log_sum[i];
       }
     }
   }
@@ -351,7 +349,7 @@ class DecodeBlock {
 
   // Rows [first_row, first_row + count) of the tile, which lie in the merge buffer.
   __device__ __forceinline__ void WriteRows(int first_row, int count) const {
-    const int32_t head = params_.heads.FirstHead(piece_.kv_head) + first_row;
+    const int32_t head = head_ + first_row;
     float* slot =
         piece_.slot < 0 ? nullptr : params_.scratch.Outputs(piece_.slot) + first_row * kDim;
     for (int index = threadIdx.x; index < count * kDim / 4; index += kDecodeThreads) {
@@ -381,7 +379,8 @@ class DecodeBlock {
   const SwizzledPairs<Loader::kRowChunks> value_pairs_;
   int slot_ = 0;  // of the next chunk
   SplitPiece piece_ = {};
-  int rows_ = 0;  // of the piece's head
+  int32_t head_ = 0;  // the first query head of the piece
+  int rows_ = 0;      // and how many it has
   SoftmaxRows softmax_;
   float output_[2 * kSteps][4];
 };

@@ -96,13 +96,16 @@ class ChunkLoader {
   // from the table well before it is needed.
   __device__ __forceinline__ void FindChunk() {
     SplitPiece piece;
-    while (chunk_ >= end_ && walk_.Next(&piece)) {
+    while (chunk_ >= end_ && !walk_.Done()) {
+      // Asked for together with the length of the context, not behind it.
+      const int32_t table_start = params_.block_starts[walk_.Sequence()];
+      walk_.Next(&piece);
       const WarpChunks chunks(params_.rule, piece, threadIdx.x / kWarpLanes);
       chunk_ = chunks.first;
       end_ = chunks.end;
       seen_ = VisibleKeys(params_.rule, piece.context_len);
       if (chunk_ >= end_) continue;
-      table_ = params_.block_ids + params_.block_starts[piece.seq];
+      table_ = params_.block_ids + table_start;
       head_ = params_.kv.keys + piece.kv_head / params_.heads.row_groups * params_.kv.head_bytes +
               Lane() * kChunkBytes;
     }
