@@ -102,9 +102,13 @@ __device__ __forceinline__ float Logits(const Problem& p, int begin, int end, fl
   const uint16_t* q_row = p.q + int64_t{seq} * p.q_stride + int64_t{head} * D;
 #pragma unroll
   for (int i = 0; i < D / 16; ++i) {
+    const uint4 packed = *reinterpret_cast<const uint4*>(q_row + (2 * i + half) * 8);
+    const uint32_t pairs[4] = {packed.x, packed.y, packed.z, packed.w};
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      q[8 * i + j] = ptx::FromBf16(q_row[(2 * i + half) * 8 + j]) * p.scale;
+    for (int j = 0; j < 4; ++j) {
+      const float2 pair = ptx::UnpackBf16(pairs[j]);
+      q[8 * i + 2 * j] = pair.x * p.scale;
+      q[8 * i + 2 * j + 1] = pair.y * p.scale;
     }
   }
   float largest = -INFINITY;
@@ -119,30 +123,41 @@ __device__ __forceinline__ float Logits(const Problem& p, int begin, int end, fl
   return largest;
 }
 
-// Adds weights[i] * V of token begin + i: each warp takes every fourth token, each lane D / 32 of
-// the dimensions. The warps' sums are added through `sums` [kWarps][D]; thread i < D has dimension
-// i.
+// Adds weights[i] * V of token begin + i: as many lanes of a warp share a token as its row has
+// vectors of 8 elements, and the warps take turns. What lanes and warps have is added up, the
+// latter through `sums` [kWarps][D]; thread i < D has dimension i.
 template <int D>
 __device__ __forceinline__ float WeighValues(const Problem& p, int begin, int end,
                                              const float* weights, float* sums) {
-  constexpr int kPerLane = D / 32;
+  constexpr int kLanes = D / 8;
+  constexpr int kTokens = 32 / kLanes;  // of a warp at a time
   const int seq = static_cast<int>(blockIdx.y);
   const int kv_head = static_cast<int>(blockIdx.x) / (p.num_heads / p.num_kv_heads);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  float sum[kPerLane] = {};
-  for (int token = begin + warp; token < end; token += kWarps) {
-    const uint16_t* row = RowOf<D>(p, seq, kv_head, token, 1) + lane * kPerLane;
+  const int first_dim = lane % kLanes * 8;
+  float sum[8] = {};
+#pragma unroll 4
+  for (int token = begin + warp * kTokens + lane / kLanes; token < end; token += kWarps * kTokens) {
+    const uint4 v =
+        *reinterpret_cast<const uint4*>(RowOf<D>(p, seq, kv_head, token, 1) + first_dim);
+    const uint32_t pairs[4] = {v.x, v.y, v.z, v.w};
     const float weight = weights[token - begin];
 #pragma unroll
-    for (int i = 0; i < kPerLane; i += 2) {
-      const float2 pair = ptx::UnpackBf16(*reinterpret_cast<const uint32_t*>(row + i));
-      sum[i] = fmaf(weight, pair.x, sum[i]);
-      sum[i + 1] = fmaf(weight, pair.y, sum[i + 1]);
+    for (int j = 0; j < 4; ++j) {
+      const float2 pair = ptx::UnpackBf16(pairs[j]);
+      sum[2 * j] = fmaf(weight, pair.x, sum[2 * j]);
+      sum[2 * j + 1] = fmaf(weight, pair.y, sum[2 * j + 1]);
     }
   }
+  for (int distance = kLanes; distance < 32; distance *= 2) {
 #pragma unroll
-  for (int i = 0; i < kPerLane; ++i) sums[warp * D + lane * kPerLane + i] = sum[i];
+    for (int i = 0; i < 8; ++i) sum[i] += __shfl_xor_sync(kFullMask, sum[i], distance);
+  }
+  if (lane < kLanes) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sums[warp * D + first_dim + i] = sum[i];
+  }
   __syncthreads();
   float total = 0;
   if (threadIdx.x < D) {
