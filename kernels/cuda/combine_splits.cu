@@ -11,11 +11,10 @@ namespace {
 
 constexpr int kCombineThreads = 128;
 constexpr int kCombineWarps = kCombineThreads / kWarpLanes;
-constexpr int kMergesInFlight = 4;  // partial results that a thread asks for at a time
-constexpr int kCombineBlocksPerSm =
-    8;                               // said, or the compiler saves registers and loads one by one
-constexpr int kBlocksPerFold = 128;  // of the pool, that one thread block folds at least
-constexpr int kFoldsPerSm = 8;       // enough to keep the device busy
+constexpr int kMergesInFlight = 4;      // partial results that a thread asks for at a time
+constexpr int kCombineBlocksPerSm = 8;  // unsaid, the compiler saves registers and loads one by one
+constexpr int kBlocksPerFold = 128;     // of the pool, that one thread block folds at least
+constexpr int kFoldsPerSm = 8;          // enough to keep the device busy
 
 // A sum of 2^log_sum * output, taken relative to the largest of them.
 struct RunningMerge {
@@ -124,14 +123,6 @@ __device__ __forceinline__ void FoldMass(const DecodeParams& params, int32_t fir
                                          int32_t fold, int32_t folds) {
   __shared__ float row_log_sums[kMaxDecodeGroup];
   const DecodeHeads& heads = params.heads;
-  for (int32_t head = threadIdx.x / kWarpLanes; head < heads.group; head += kCombineWarps) {
-    const int32_t pair = first_pair + head / kRowsPerTile;
-    const PairPartials partials = PartialsOfPair(params.rule, params.Line(), pair);
-    const float log_sum = RowLogSum(params, pair, head % kRowsPerTile, partials);
-    if (threadIdx.x % kWarpLanes == 0) row_log_sums[head] = log_sum;
-  }
-  __syncthreads();
-
   const int32_t seq = first_pair / params.rule.num_kv_heads;
   const int32_t kv_head = first_pair % params.rule.num_kv_heads / heads.row_groups;
   const KeyRange seen = VisibleKeys(params.rule, params.context_lens[seq]);
@@ -141,6 +132,15 @@ __device__ __forceinline__ void FoldMass(const DecodeParams& params, int32_t fir
   const float* masses = params.scratch.chunk_mass + (seq * int64_t{heads.num_kv_heads} + kv_head) *
                                                         params.scratch.mass_chunks * heads.group;
   float* out = params.block_mass + seq * params.mass_stride + int64_t{kv_head} * params.max_blocks;
+
+  for (int32_t head = threadIdx.x / kWarpLanes; head < heads.group; head += kCombineWarps) {
+    const int32_t pair = first_pair + head / kRowsPerTile;
+    const PairPartials partials = PartialsOfPair(params.rule, params.Line(), pair);
+    const float log_sum = RowLogSum(params, pair, head % kRowsPerTile, partials);
+    if (threadIdx.x % kWarpLanes == 0) row_log_sums[head] = log_sum;
+  }
+  __syncthreads();
+
   for (int32_t block = fold * kCombineThreads + threadIdx.x; block < params.max_blocks;
        block += folds * kCombineThreads) {
     float mass = 0;

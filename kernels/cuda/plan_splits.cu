@@ -38,6 +38,8 @@ __device__ __forceinline__ int64_t BlockPrefixSum(int64_t x, int64_t* warp_sums,
 __global__ void __launch_bounds__(kPlanThreads)
     PlanSplitsKernel(SplitRule rule, DecodePlan plan, const int32_t* context_lens,
                      int32_t num_sequences, int32_t shared_starts) {
+  ptx::GridDependencyWait();
+  ptx::GridDependencyLaunch();
   __shared__ int64_t warp_sums[kPlanWarps];
   auto* const copy = ptx::DynamicShared<int64_t>();
   int64_t* const starts = shared_starts > 0 ? copy : plan.starts;
@@ -83,6 +85,7 @@ cudaError_t PlanDecode(const LaunchTarget& on, const AttentionArgs& args, void* 
   shape.grid = dim3(1);
   shape.block = dim3(kPlanThreads);
   shape.shared_bytes = fits ? starts_bytes : 0;
+  shape.after_previous = true;
   return Launch(PlanSplitsKernel, shape, on.stream, rule, DecodePlanAt(plan, launch.num_parts),
                 args.context_lens.device(), num_sequences, fits ? num_sequences + 1 : 0);
 }
