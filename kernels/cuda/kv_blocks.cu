@@ -32,8 +32,8 @@ __device__ __forceinline__ void StoreHeads(const T* heads, const KvTarget& to, i
 template <class T, Access kAccess>
 __global__ void __launch_bounds__(kMaxStoreThreads)
     StoreTokens(Rows<const T> k, Rows<const T> v, KvTarget to) {
-  ptx::GridDependencyWait();
   ptx::GridDependencyLaunch();
+  ptx::GridDependencyWait();
   const int64_t token = blockIdx.x;
   const int64_t slot = to.slots[token];
   if (slot < 0) return;

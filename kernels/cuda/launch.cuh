@@ -13,8 +13,9 @@ struct LaunchShape {
   dim3 grid;
   dim3 block;
   size_t shared_bytes = 0;      // dynamic shared memory; at most what the device allows a block
-  bool after_previous = false;  // may start before the kernel before it in the stream has ended: it
-                                // calls ptx::GridDependencyWait before it touches that one's memory
+  // May start before the kernels before it in the stream have ended. All its threads call
+  // ptx::GridDependencyWait, and before that touch no memory that any kernel writes.
+  bool after_previous = false;
 };
 
 // Dynamic shared memory that a kernel may have without asking.

@@ -248,8 +248,10 @@ __device__ __forceinline__ int Opaque(int x) {
 
 // ---- streams of kernels and of data ----
 
-// Waits for the memory of the kernels before this one in its stream, when it was launched
-// after_previous (launch.cuh); nothing below sm_90. Lane, all of the block. griddepcontrol.wait
+// Waits for the end and the memory of the kernel before this one in its stream, and so of all that
+// were waited for by that one, when this was launched after_previous (launch.cuh); nothing below
+// sm_90. ptxas moves loads of data that nobody writes behind it. Lane, all of the block.
+// griddepcontrol.wait
 __device__ __forceinline__ void GridDependencyWait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -257,10 +259,20 @@ __device__ __forceinline__ void GridDependencyWait() {
 }
 
 // Lets the next kernel of the stream start when every block has called this or ended; nothing below
-// sm_90. Lane. griddepcontrol.launch_dependents
+// sm_90. Called first, so that what follows lies ready, its own wait passed only when this has
+// ended. Lane. griddepcontrol.launch_dependents
 __device__ __forceinline__ void GridDependencyLaunch() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Asks for bytes that are soon to be read, from 16 aligned bytes on and a multiple of 16 of them, to
+// be brought into the L2 cache; nothing below sm_90. Stays in front of GridDependencyWait, where a
+// load does not. Lane. cp.async.bulk.prefetch.L2
+__device__ __forceinline__ void PrefetchL2(const void* p, uint32_t bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
 #endif
 }
 

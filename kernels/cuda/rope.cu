@@ -136,8 +136,8 @@ template <class T, Storing kStoring, Access kAccess>
 __global__ void __launch_bounds__(kMaxThreads,
                                   kStoring == Storing::kYes && kAccess == Access::kVectors ? 3 : 1)
     RotateHeads(RopeParams<T> p, KvTarget to) {
-  ptx::GridDependencyWait();
   ptx::GridDependencyLaunch();
+  ptx::GridDependencyWait();
   const int64_t token = blockIdx.x;
   const int64_t slot = kStoring == Storing::kYes ? to.slots[token] : -1;
   const int half = p.head_dim / 2;

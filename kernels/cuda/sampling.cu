@@ -282,8 +282,8 @@ __host__ __device__ __forceinline__ int64_t CountsOfBlock(int32_t vocab) {
 __global__ void __launch_bounds__(kMaxSampleThreads, 1)
     SampleRows(SampleLaunch launch, Access access) {
   __shared__ Workspace shared;
-  ptx::GridDependencyWait();
   ptx::GridDependencyLaunch();
+  ptx::GridDependencyWait();
   int32_t* counts =
       static_cast<int32_t*>(launch.scratch) + blockIdx.x * CountsOfBlock(launch.vocab);
   for (auto i = static_cast<int32_t>(blockIdx.x); i < launch.num_rows;

@@ -51,6 +51,7 @@ constexpr int kTileColumns = 16;   // weight rows of a product
 constexpr int kStepInputs = 32;    // that the 4 lanes of a row load at once: two products
 constexpr int kTurnInputs = 128;   // that a warp takes before the next warp's
 constexpr int kLoadsInFlight = 8;  // of weights, per lane
+constexpr int64_t kPrefetchBytes = 64 << 10;
 
 __device__ __forceinline__ void Multiply(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0,
                                          uint32_t b1, Bf16) {
@@ -61,51 +62,95 @@ __device__ __forceinline__ void Multiply(float (&sums)[4], const uint32_t (&a)[4
   ptx::MmaF16(sums, a, b0, b1);
 }
 
-// The weights and inputs of kSteps steps, on their way.
+// The weights of kSteps steps, on their way.
 template <int kTiles, int kSteps>
 struct Batch {
   uint4 weights[kSteps][kTiles][2];  // rows g and g + 8 of each tile
 };
 
-// Where the lanes of a warp read: lane / 4 is the weight row, and the row of x; lane % 4 the place.
+// Where a lane reads: lane / 4 is the weight row, and the row of x; lane % 4 the place of its 8
+// inputs in a step. Rows that are not there are read as the last one is; nothing is made of them.
+template <class T, int kTiles>
 struct LanePlace {
-  int64_t column;  // the first weight row of the block's tiles + lane / 4
-  int row;
-  int offset;  // of the lane's 8 inputs in a step
-};
+  const T* weights[kTiles][2];  // of rows g and g + 8 of each tile
+  const T* x;
+  int offset;    // of the lane's inputs in a step
+  int32_t left;  // inputs from the warp's step on to the end of the row
 
-template <class T, int kTiles, int kSteps>
-__device__ __forceinline__ void LoadWeights(const GemmParams& p, const LanePlace& at,
-                                            int64_t first_input, Batch<kTiles, kSteps>& batch) {
-  const T* weight = static_cast<const T*>(p.weight);
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) {
-    const int64_t input = first_input + step * kStepInputs + at.offset;
+  __device__ __forceinline__ LanePlace(const GemmParams& p, int64_t first_column) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    const int first = static_cast<int>(threadIdx.x / 32) * kTurnInputs;
+    offset = lane % 4 * kChunk;
+    left = static_cast<int32_t>(p.k) - first;
 #pragma unroll
     for (int half = 0; half < 2 * kTiles; ++half) {
-      const int64_t column = min(at.column + half * 8, p.n - 1);
-      uint4& to = batch.weights[step][half / 2][half % 2];
-      to = make_uint4(0, 0, 0, 0);
-      if (input < p.k) {
-        to = ptx::LoadStreaming(reinterpret_cast<const uint4*>(weight + column * p.k + input));
-      }
+      const int64_t column = min(first_column + lane / 4 + half * 8, p.n - 1);
+      weights[half / 2][half % 2] =
+          static_cast<const T*>(p.weight) + column * p.k + first + offset;
     }
+    x = static_cast<const T*>(p.x) + min(lane / 4, p.num_rows - 1) * p.x_stride + first + offset;
+  }
+
+  __device__ __forceinline__ void Advance(int inputs) {
+    left -= inputs;
+    x += inputs;
+#pragma unroll
+    for (int half = 0; half < 2 * kTiles; ++half) weights[half / 2][half % 2] += inputs;
+  }
+};
+
+// The first weights of a block are asked for while the kernels before still run: no kernel writes
+// weights. They wait in the L2 cache; loads into registers the compiler would not leave in front of
+// the wait.
+template <class T, int kTiles>
+__device__ __forceinline__ void PrefetchWeights(const GemmParams& p, int64_t first_column) {
+  constexpr int kRowsPerWarp = kTiles * kTileColumns / kWarps;
+  constexpr int64_t kRowBytes = kPrefetchBytes / (kTiles * kTileColumns);
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int64_t column = first_column + threadIdx.x / 32 * kRowsPerWarp + lane;
+  if (lane >= kRowsPerWarp || column >= p.n) return;
+  const auto bytes = min(p.k * static_cast<int64_t>(sizeof(T)), kRowBytes);
+  ptx::PrefetchL2(static_cast<const T*>(p.weight) + column * p.k, static_cast<uint32_t>(bytes));
+}
+
+// Zeros where a row has ended.
+template <class T, int kTiles, int kSteps>
+__device__ __forceinline__ void LoadWeights(const LanePlace<T, kTiles>& at,
+                                            Batch<kTiles, kSteps>& batch) {
+  const auto load = [&](int step, int half) {
+    return ptx::LoadStreaming(
+        reinterpret_cast<const uint4*>(at.weights[half / 2][half % 2] + step * kStepInputs));
+  };
+  const bool whole = at.left >= kSteps * kStepInputs;
+  if (whole) {
+#pragma unroll
+    for (int i = 0; i < kSteps * 2 * kTiles; ++i) {
+      const int half = i % (2 * kTiles);
+      batch.weights[i / (2 * kTiles)][half / 2][half % 2] = load(i / (2 * kTiles), half);
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kSteps * 2 * kTiles; ++i) {
+    const int step = i / (2 * kTiles);
+    const int half = i % (2 * kTiles);
+    uint4& to = batch.weights[step][half / 2][half % 2];
+    to = make_uint4(0, 0, 0, 0);
+    if (step * kStepInputs + at.offset < at.left) to = load(step, half);
   }
 }
 
 // Adds the products of a batch; even and odd halves of a step have sums of their own.
 template <class T, int kTiles, int kSteps>
-__device__ __forceinline__ void AddProducts(const GemmParams& p, const LanePlace& at,
-                                            int64_t first_input, const Batch<kTiles, kSteps>& batch,
+__device__ __forceinline__ void AddProducts(const LanePlace<T, kTiles>& at,
+                                            const Batch<kTiles, kSteps>& batch,
                                             float (&sums)[kTiles][2][4]) {
-  const T* x = static_cast<const T*>(p.x) + at.row * p.x_stride;
   uint4 inputs[kSteps];
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    const int64_t input = first_input + step * kStepInputs + at.offset;
     inputs[step] = make_uint4(0, 0, 0, 0);
-    if (at.row < p.num_rows && input < p.k) {
-      inputs[step] = *reinterpret_cast<const uint4*>(x + input);
+    if (step * kStepInputs + at.offset < at.left) {
+      inputs[step] = *reinterpret_cast<const uint4*>(at.x + step * kStepInputs);
     }
   }
 #pragma unroll
@@ -143,30 +188,27 @@ __device__ __forceinline__ void ShareSums(const float (&sums)[kTiles][2][4],
 
 // A block has kTiles * 16 weight rows.
 template <class T, class Out, int kTiles>
-__global__ void __launch_bounds__(kThreads, 2) TensorCoreGemm(GemmParams p) {
+__global__ void __launch_bounds__(kThreads, 3) TensorCoreGemm(GemmParams p) {
   constexpr int kSteps = kLoadsInFlight / (2 * kTiles);
   constexpr int kColumns = kTiles * kTileColumns;
   constexpr int kBatches = kTurnInputs / (kSteps * kStepInputs);  // of a turn
   __shared__ BlockSums<kTiles> shared;
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  const int warp = static_cast<int>(threadIdx.x / 32);
   const int64_t first_column = int64_t{blockIdx.x} * kColumns;
-  const LanePlace at = {first_column + lane / 4, lane / 4, lane % 4 * kChunk};
+  ptx::GridDependencyLaunch();
+  PrefetchWeights<T, kTiles>(p, first_column);
+  LanePlace<T, kTiles> at(p, first_column);
+  ptx::GridDependencyWait();
 
   float sums[kTiles][2][4] = {};
   Batch<kTiles, kSteps> batch;
-  // No kernel writes weights: their first batch need not wait for the kernel before this one.
-  LoadWeights<T>(p, at, warp * kTurnInputs, batch);
-  ptx::GridDependencyWait();
-  ptx::GridDependencyLaunch();
-  for (int64_t turn = warp * kTurnInputs; turn < p.k; turn += kWarps * kTurnInputs) {
+  LoadWeights(at, batch);
+  while (at.left > 0) {
 #pragma unroll
     for (int i = 0; i < kBatches; ++i) {
-      const int64_t input = turn + i * kSteps * kStepInputs;
-      AddProducts<T>(p, at, input, batch, sums);
-      const int64_t next =
-          i + 1 < kBatches ? input + kSteps * kStepInputs : turn + kWarps * kTurnInputs;
-      if (i + 1 < kBatches || next < p.k) LoadWeights<T>(p, at, next, batch);
+      AddProducts(at, batch, sums);
+      at.Advance(i + 1 < kBatches ? kSteps * kStepInputs
+                                  : kWarps * kTurnInputs - (kBatches - 1) * kSteps * kStepInputs);
+      LoadWeights(at, batch);
     }
   }
   ShareSums<kTiles>(sums, shared);
@@ -186,8 +228,8 @@ __global__ void __launch_bounds__(kThreads, 2) TensorCoreGemm(GemmParams p) {
 // A warp has one weight row, its lanes chunks of 8 inputs.
 template <class W>
 __global__ void __launch_bounds__(kThreads, 2) FmaGemm(GemmParams p) {
-  ptx::GridDependencyWait();
   ptx::GridDependencyLaunch();
+  ptx::GridDependencyWait();
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int64_t column = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
   if (column >= p.n) return;

@@ -29,8 +29,8 @@ __device__ __forceinline__ int64_t FirstElement() {
 }
 
 __device__ __forceinline__ void FollowPrevious() {
-  ptx::GridDependencyWait();
   ptx::GridDependencyLaunch();
+  ptx::GridDependencyWait();
 }
 
 template <class T>
@@ -100,11 +100,14 @@ __device__ __forceinline__ float BlockSum(float x) {
 }
 
 // The row is read again to be scaled: it comes from the L1 cache. A thread writes what it alone has
-// read, so that x may be out.
+// read, so that x may be out. No kernel writes weights: they are fetched while the one before runs.
 template <class T>
 __global__ void __launch_bounds__(kMaxNormThreads)
     RmsNormRows(Rows<const float> x, const float* weight, Rows<T> out, int64_t n, float eps,
                 Access access) {
+  if (access == Access::kVectors && blockIdx.x == 0 && threadIdx.x == 0) {
+    ptx::PrefetchL2(weight, static_cast<uint32_t>(n / 4 * 4 * sizeof(float)));
+  }
   FollowPrevious();
   const float* row = x[blockIdx.x];
   const int64_t first = threadIdx.x * kChunk;

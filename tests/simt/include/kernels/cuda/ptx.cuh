@@ -113,6 +113,7 @@ inline int Opaque(int x) { return x; }
 
 inline void GridDependencyWait() { simt::detail::GridDependencyWaited(); }
 inline void GridDependencyLaunch() {}
+inline void PrefetchL2(const void*, uint32_t) {}
 inline uint4 LoadStreaming(const uint4* p) { return *p; }
 inline void StoreStreaming(uint4* p, uint4 v) { *p = v; }
 
