@@ -23,7 +23,7 @@ __device__ __forceinline__ void StoreHeads(const T* heads, const KvTarget& to, i
   for (int chunk = threadIdx.x; chunk < to.num_kv_heads * chunks; chunk += blockDim.x) {
     const int64_t at = int64_t{chunk} * kChunk;
     float x[kChunk];
-    LoadChunk(heads, at, at + kChunk, kAccess, x);
+    LoadChunk<kAccess>(heads, at, at + kChunk, x);
     StoreToSlot<kAccess>(x, to, {slot, part, chunk / chunks, chunk % chunks * kChunk, kChunk});
   }
 }
@@ -92,9 +92,8 @@ __global__ void __launch_bounds__(kMoveThreads) MoveExtents(MoveParams p) {
   const auto first_piece = static_cast<int32_t>(blockIdx.x * kMoveWarps + threadIdx.x / 32);
   const auto step = static_cast<int32_t>(gridDim.x * kMoveWarps);
   for (int32_t piece = first_piece; piece < p.num_extents * p.num_pieces; piece += step) {
-    const int32_t extent = piece / p.num_pieces;
     const int32_t first = piece % p.num_pieces * kPieceVectors + lane;
-    const Ends ends = EndsOf<kMove>(p, extent);
+    const Ends ends = EndsOf<kMove>(p, piece / p.num_pieces);
     const auto* from = reinterpret_cast<const uint4*>(ends.from) + first;
     auto* to = reinterpret_cast<uint4*>(ends.to) + first;
     uint4 held[kLoadsInFlight];
@@ -109,8 +108,7 @@ __global__ void __launch_bounds__(kMoveThreads) MoveExtents(MoveParams p) {
   }
 }
 
-// Vectors of 16 bytes: the pool and the staging must lie so. What is moved is read as data that no
-// kernel writes meanwhile, so this starts when the kernel before it has ended.
+// Vectors of 16 bytes: the pool and the staging must lie so.
 template <Move kMove>
 cudaError_t LaunchMove(const LaunchTarget& on, const MoveParams& params, int64_t max_blocks) {
   const uint64_t places =

@@ -41,7 +41,7 @@ struct KvPlace {
 template <class T, Access kAccess>
 __device__ __forceinline__ void StoreRounded(const float (&x)[kChunk], const KvTarget& to,
                                              int64_t element, int count) {
-  StoreChunk(x, reinterpret_cast<T*>(to.layer) + element, 0, count, kAccess);
+  StoreChunk<kAccess>(x, reinterpret_cast<T*>(to.layer) + element, 0, count);
 }
 
 template <Access kAccess>

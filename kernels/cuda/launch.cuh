@@ -12,7 +12,7 @@ namespace tandem {
 struct LaunchShape {
   dim3 grid;
   dim3 block;
-  size_t shared_bytes = 0;      // dynamic shared memory; at most what the device allows a block
+  size_t shared_bytes = 0;  // dynamic shared memory; at most what the device allows a block
   // May start before the kernels before it in the stream have ended. All its threads call
   // ptx::GridDependencyWait, and before that touch no memory that any kernel writes.
   bool after_previous = false;

@@ -99,35 +99,36 @@ __device__ __forceinline__ void StoreVector(const float (&x)[kChunk], F8E4m3* p)
 
 // ---- 8 elements of a row of n, wherever it lies ----
 
-// How a kernel may touch the rows it was given.
+// How a kernel may touch the rows it was given. Known when it is compiled: of both ways in one
+// kernel the compiler makes one that stores 4 bytes at a time.
 enum class Access : uint8_t {
   kVectors,   // each row begins on a multiple of 16 bytes
   kElements,  // they begin anywhere
 };
 
-// Elements [at, at + 8) of a row of n; 0 for those past its end.
-template <class T>
-__device__ __forceinline__ void LoadChunk(const T* row, int64_t at, int64_t n, Access access,
-                                          float (&x)[kChunk]) {
-  if (access == Access::kVectors && at + kChunk <= n) {
+// Elements [at, at + 8) of a row of n. With vectors all of them are there; otherwise 0 for those
+// past its end.
+template <Access kAccess, class T>
+__device__ __forceinline__ void LoadChunk(const T* row, int64_t at, int64_t n, float (&x)[kChunk]) {
+  if constexpr (kAccess == Access::kVectors) {
     LoadVector(row + at, x);
-    return;
-  }
+  } else {
 #pragma unroll
-  for (int i = 0; i < kChunk; ++i) x[i] = at + i < n ? ToFloat(row[at + i]) : 0.0f;
+    for (int i = 0; i < kChunk; ++i) x[i] = at + i < n ? ToFloat(row[at + i]) : 0.0f;
+  }
 }
 
 // The reverse; nothing is written past the end.
-template <class T>
-__device__ __forceinline__ void StoreChunk(const float (&x)[kChunk], T* row, int64_t at, int64_t n,
-                                           Access access) {
-  if (access == Access::kVectors && at + kChunk <= n) {
+template <Access kAccess, class T>
+__device__ __forceinline__ void StoreChunk(const float (&x)[kChunk], T* row, int64_t at,
+                                           int64_t n) {
+  if constexpr (kAccess == Access::kVectors) {
     StoreVector(x, row + at);
-    return;
-  }
+  } else {
 #pragma unroll
-  for (int i = 0; i < kChunk; ++i) {
-    if (at + i < n) Round(x[i], row[at + i]);
+    for (int i = 0; i < kChunk; ++i) {
+      if (at + i < n) Round(x[i], row[at + i]);
+    }
   }
 }
 
@@ -158,6 +159,11 @@ inline Access AccessOf(std::initializer_list<TensorView> tensors) {
     if (places % kVectorBytes != 0) return Access::kElements;
   }
   return Access::kVectors;
+}
+
+// kVectors if these rows of n elements are whole chunks, too.
+inline Access AccessOfRows(int64_t n, std::initializer_list<TensorView> tensors) {
+  return n % kChunk == 0 ? AccessOf(tensors) : Access::kElements;
 }
 
 // Calls `launch` with a value of the type that activations of `dtype` are stored in.

@@ -267,20 +267,20 @@ __device__ __forceinline__ void GridDependencyLaunch() {
 #endif
 }
 
-// Asks for bytes that are soon to be read, from 16 aligned bytes on and a multiple of 16 of them, to
-// be brought into the L2 cache; nothing below sm_90. Stays in front of GridDependencyWait, where a
-// load does not. Lane. cp.async.bulk.prefetch.L2
+// Asks for bytes that are soon to be read, from 16 aligned bytes on and a multiple of 16 of them,
+// to be brought into the L2 cache; nothing below sm_90. Stays in front of GridDependencyWait, where
+// a load does not. Lane. cp.async.bulk.prefetch.L2
 __device__ __forceinline__ void PrefetchL2(const void* p, uint32_t bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
 #endif
 }
 
-// 16 aligned bytes that no other block reads again and nobody writes meanwhile. Lane.
-// ld.global.nc.L1::no_allocate
+// 16 aligned bytes that no other block reads again. Not .nc: ptxas would put the last of several such
+// loads behind the stores of the first. Lane. ld.global.L1::no_allocate
 __device__ __forceinline__ uint4 LoadStreaming(const uint4* p) {
   uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(p));
   return v;

@@ -85,8 +85,7 @@ struct LanePlace {
 #pragma unroll
     for (int half = 0; half < 2 * kTiles; ++half) {
       const int64_t column = min(first_column + lane / 4 + half * 8, p.n - 1);
-      weights[half / 2][half % 2] =
-          static_cast<const T*>(p.weight) + column * p.k + first + offset;
+      weights[half / 2][half % 2] = static_cast<const T*>(p.weight) + column * p.k + first + offset;
     }
     x = static_cast<const T*>(p.x) + min(lane / 4, p.num_rows - 1) * p.x_stride + first + offset;
   }

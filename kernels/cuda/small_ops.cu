@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kPieceThreads = 256;
 constexpr int kPieceElements = kPieceThreads * kChunk;
+constexpr float kLog2OfE = 1.4426950408889634f;
 
 // One block per row (x) and piece of it (y).
 LaunchShape PiecesOfRows(int64_t rows, int64_t n) {
@@ -33,54 +34,56 @@ __device__ __forceinline__ void FollowPrevious() {
   ptx::GridDependencyWait();
 }
 
-template <class T>
+template <class T, Access kAccess>
 __global__ void EmbeddingRows(const int32_t* token_ids, Rows<const T> table, Rows<float> out,
-                              int64_t n, Access access) {
+                              int64_t n) {
   FollowPrevious();
   const int64_t at = FirstElement();
   if (at >= n) return;
   float x[kChunk];
-  LoadChunk(table[token_ids[blockIdx.x]], at, n, access, x);
-  StoreChunk(x, out[blockIdx.x], at, n, access);
+  LoadChunk<kAccess>(table[token_ids[blockIdx.x]], at, n, x);
+  StoreChunk<kAccess>(x, out[blockIdx.x], at, n);
 }
 
-template <class T>
-__global__ void SiluMulRows(Rows<const T> gate_up, Rows<T> out, int64_t n, Access access) {
+template <class T, Access kAccess>
+__global__ void SiluMulRows(Rows<const T> gate_up, Rows<T> out, int64_t n) {
   FollowPrevious();
   const int64_t at = FirstElement();
   if (at >= n) return;
   const T* gates = gate_up[blockIdx.x];
   float gate[kChunk];
   float up[kChunk];
-  LoadChunk(gates, at, n, access, gate);
-  LoadChunk(gates + n, at, n, access, up);
+  LoadChunk<kAccess>(gates, at, n, gate);
+  LoadChunk<kAccess>(gates + n, at, n, up);
 #pragma unroll
-  for (int i = 0; i < kChunk; ++i) up[i] *= gate[i] / (1.0f + expf(-gate[i]));
-  StoreChunk(up, out[blockIdx.x], at, n, access);
+  for (int i = 0; i < kChunk; ++i) {
+    up[i] *= gate[i] * ptx::Rcp(1.0f + ptx::Exp2(-kLog2OfE * gate[i]));
+  }
+  StoreChunk<kAccess>(up, out[blockIdx.x], at, n);
 }
 
-template <class T>
-__global__ void AddBiasRows(Rows<T> out, const float* bias, int64_t n, Access access) {
+template <class T, Access kAccess>
+__global__ void AddBiasRows(Rows<T> out, const float* bias, int64_t n) {
   FollowPrevious();
   const int64_t at = FirstElement();
   if (at >= n) return;
   float x[kChunk];
   float added[kChunk];
-  LoadChunk(out[blockIdx.x], at, n, access, x);
-  LoadChunk(bias, at, n, access, added);
+  LoadChunk<kAccess>(out[blockIdx.x], at, n, x);
+  LoadChunk<kAccess>(bias, at, n, added);
 #pragma unroll
   for (int i = 0; i < kChunk; ++i) x[i] += added[i];
-  StoreChunk(x, out[blockIdx.x], at, n, access);
+  StoreChunk<kAccess>(x, out[blockIdx.x], at, n);
 }
 
-template <class From, class To>
-__global__ void ConvertRows(Rows<const From> x, Rows<To> out, int64_t n, Access access) {
+template <class From, class To, Access kAccess>
+__global__ void ConvertRows(Rows<const From> x, Rows<To> out, int64_t n) {
   FollowPrevious();
   const int64_t at = FirstElement();
   if (at >= n) return;
   float values[kChunk];
-  LoadChunk(x[blockIdx.x], at, n, access, values);
-  StoreChunk(values, out[blockIdx.x], at, n, access);
+  LoadChunk<kAccess>(x[blockIdx.x], at, n, values);
+  StoreChunk<kAccess>(values, out[blockIdx.x], at, n);
 }
 
 constexpr int kMaxNormThreads = 512;
@@ -101,12 +104,11 @@ __device__ __forceinline__ float BlockSum(float x) {
 
 // The row is read again to be scaled: it comes from the L1 cache. A thread writes what it alone has
 // read, so that x may be out. No kernel writes weights: they are fetched while the one before runs.
-template <class T>
+template <class T, Access kAccess>
 __global__ void __launch_bounds__(kMaxNormThreads)
-    RmsNormRows(Rows<const float> x, const float* weight, Rows<T> out, int64_t n, float eps,
-                Access access) {
-  if (access == Access::kVectors && blockIdx.x == 0 && threadIdx.x == 0) {
-    ptx::PrefetchL2(weight, static_cast<uint32_t>(n / 4 * 4 * sizeof(float)));
+    RmsNormRows(Rows<const float> x, const float* weight, Rows<T> out, int64_t n, float eps) {
+  if (kAccess == Access::kVectors && blockIdx.x == 0 && threadIdx.x == 0) {
+    ptx::PrefetchL2(weight, static_cast<uint32_t>(n * sizeof(float)));
   }
   FollowPrevious();
   const float* row = x[blockIdx.x];
@@ -115,7 +117,7 @@ __global__ void __launch_bounds__(kMaxNormThreads)
   float squares = 0;
   for (int64_t at = first; at < n; at += step) {
     float values[kChunk];
-    LoadChunk(row, at, n, access, values);
+    LoadChunk<kAccess>(row, at, n, values);
 #pragma unroll
     for (float value : values) squares = __fmaf_rn(value, value, squares);
   }
@@ -123,11 +125,11 @@ __global__ void __launch_bounds__(kMaxNormThreads)
   for (int64_t at = first; at < n; at += step) {
     float values[kChunk];
     float weights[kChunk];
-    LoadChunk(row, at, n, access, values);
-    LoadChunk(weight, at, n, access, weights);
+    LoadChunk<kAccess>(row, at, n, values);
+    LoadChunk<kAccess>(weight, at, n, weights);
 #pragma unroll
     for (int i = 0; i < kChunk; ++i) values[i] *= scale * weights[i];
-    StoreChunk(values, out[blockIdx.x], at, n, access);
+    StoreChunk<kAccess>(values, out[blockIdx.x], at, n);
   }
 }
 
@@ -143,11 +145,13 @@ TensorView UpOf(const SiluMulArgs& args) {
 cudaError_t Embedding(const LaunchTarget& on, const EmbeddingArgs& args) {
   const int64_t n = args.table.k;
   const TensorView table(args.table.data, args.table.dtype, {args.table.n, n});
+  const bool vectors = AccessOfRows(n, {table, args.out}) == Access::kVectors;
   return WithActivationType(table.dtype, [&](auto type) {
     using T = decltype(type);
-    return Launch(EmbeddingRows<T>, PiecesOfRows(args.out.rows(), n), on.stream,
-                  args.token_ids.device(), RowsOf<const T>(table), RowsOf<float>(args.out), n,
-                  AccessOf({table, args.out}));
+    const auto kernel =
+        vectors ? EmbeddingRows<T, Access::kVectors> : EmbeddingRows<T, Access::kElements>;
+    return Launch(kernel, PiecesOfRows(args.out.rows(), n), on.stream, args.token_ids.device(),
+                  RowsOf<const T>(table), RowsOf<float>(args.out), n);
   });
 }
 
@@ -159,41 +163,51 @@ cudaError_t RmsNorm(const LaunchTarget& on, const RmsNormArgs& args) {
   const LaunchShape shape = {.grid = dim3(static_cast<unsigned>(args.x.rows())),
                              .block = dim3(threads),
                              .after_previous = true};
+  const bool vectors = AccessOfRows(n, {args.x, args.weight, args.out}) == Access::kVectors;
   return WithActivationType(args.out.dtype, [&](auto type) {
     using T = decltype(type);
-    return Launch(RmsNormRows<T>, shape, on.stream, RowsOf<const float>(args.x),
-                  static_cast<const float*>(args.weight.data), RowsOf<T>(args.out), n, args.eps,
-                  AccessOf({args.x, args.weight, args.out}));
+    const auto kernel =
+        vectors ? RmsNormRows<T, Access::kVectors> : RmsNormRows<T, Access::kElements>;
+    return Launch(kernel, shape, on.stream, RowsOf<const float>(args.x),
+                  static_cast<const float*>(args.weight.data), RowsOf<T>(args.out), n, args.eps);
   });
 }
 
 cudaError_t SiluMul(const LaunchTarget& on, const SiluMulArgs& args) {
   const int64_t n = args.out.shape[1];
+  const bool vectors = AccessOfRows(n, {args.gate_up, UpOf(args), args.out}) == Access::kVectors;
   return WithActivationType(args.out.dtype, [&](auto type) {
     using T = decltype(type);
-    return Launch(SiluMulRows<T>, PiecesOfRows(args.out.rows(), n), on.stream,
-                  RowsOf<const T>(args.gate_up), RowsOf<T>(args.out), n,
-                  AccessOf({args.gate_up, UpOf(args), args.out}));
+    const auto kernel =
+        vectors ? SiluMulRows<T, Access::kVectors> : SiluMulRows<T, Access::kElements>;
+    return Launch(kernel, PiecesOfRows(args.out.rows(), n), on.stream,
+                  RowsOf<const T>(args.gate_up), RowsOf<T>(args.out), n);
   });
 }
 
 cudaError_t AddBias(const LaunchTarget& on, const TensorView& out, const TensorView& bias) {
   const int64_t n = out.shape[1];
+  const bool vectors = AccessOfRows(n, {out, bias}) == Access::kVectors;
   return WithActivationType(out.dtype, [&](auto type) {
     using T = decltype(type);
-    return Launch(AddBiasRows<T>, PiecesOfRows(out.rows(), n), on.stream, RowsOf<T>(out),
-                  static_cast<const float*>(bias.data), n, AccessOf({out, bias}));
+    const auto kernel =
+        vectors ? AddBiasRows<T, Access::kVectors> : AddBiasRows<T, Access::kElements>;
+    return Launch(kernel, PiecesOfRows(out.rows(), n), on.stream, RowsOf<T>(out),
+                  static_cast<const float*>(bias.data), n);
   });
 }
 
 cudaError_t Convert(const LaunchTarget& on, const TensorView& x, const TensorView& out) {
   const int64_t n = x.shape[1];
+  const bool vectors = AccessOfRows(n, {x, out}) == Access::kVectors;
   return WithActivationType(x.dtype, [&](auto from_type) {
     using From = decltype(from_type);
     return WithActivationType(out.dtype, [&](auto to_type) {
       using To = decltype(to_type);
-      return Launch(ConvertRows<From, To>, PiecesOfRows(x.rows(), n), on.stream,
-                    RowsOf<const From>(x), RowsOf<To>(out), n, AccessOf({x, out}));
+      const auto kernel = vectors ? ConvertRows<From, To, Access::kVectors>
+                                  : ConvertRows<From, To, Access::kElements>;
+      return Launch(kernel, PiecesOfRows(x.rows(), n), on.stream, RowsOf<const From>(x),
+                    RowsOf<To>(out), n);
     });
   });
 }
