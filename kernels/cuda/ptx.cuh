@@ -276,8 +276,8 @@ __device__ __forceinline__ void PrefetchL2(const void* p, uint32_t bytes) {
 #endif
 }
 
-// 16 aligned bytes that no other block reads again. Not .nc: ptxas would put the last of several such
-// loads behind the stores of the first. Lane. ld.global.L1::no_allocate
+// 16 aligned bytes that no other block reads again. Not .nc: ptxas would put the last of several
+// such loads behind the stores of the first. Lane. ld.global.L1::no_allocate
 __device__ __forceinline__ uint4 LoadStreaming(const uint4* p) {
   uint4 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
