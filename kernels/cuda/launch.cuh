@@ -18,7 +18,7 @@ struct LaunchShape {
   bool after_previous = false;
 };
 
-// Dynamic shared memory that a kernel may have without asking.
+// Shared memory that a kernel may have without asking, dynamic and static together.
 inline constexpr size_t kSharedBytesWithoutAsking = 48 << 10;
 
 // Queues kernel(args...) on the stream. The arguments are converted to the kernel's parameter types
@@ -28,7 +28,8 @@ template <class... P, class... A>
 cudaError_t Launch(void (*kernel)(P...), const LaunchShape& shape, cudaStream_t stream,
                    A&&... args) {
   static_assert(sizeof...(P) == sizeof...(A), "one argument per parameter of the kernel");
-  if (shape.shared_bytes > kSharedBytesWithoutAsking) {
+  // Half of it leaves room for what any kernel has statically.
+  if (shape.shared_bytes > kSharedBytesWithoutAsking / 2) {
     const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                    static_cast<int>(shape.shared_bytes));
