@@ -23,22 +23,28 @@ class PrefillBlock {
                                           SpoiledKeys<C::kKeys>& spoiled)
       : p_(params),
         view_(view),
+        key_begin_(Uniform(view.tile.key_begin)),
+        key_end_(Uniform(view.tile.key_end)),
+        all_see_begin_(Uniform(view.all_see_begin)),
+        all_see_end_(Uniform(view.all_see_end)),
+        kv_head_(Uniform(view.tile.kv_head)),
+        num_rows_(Uniform(view.tile.row_end - view.tile.row_begin)),
         spoiled_(spoiled),
         shared_(ptx::DynamicShared<unsigned char>()),
-        warp_(static_cast<int>(threadIdx.x) / kWarpLanes),
+        warp_(Uniform(static_cast<int>(threadIdx.x) / kWarpLanes)),
         lane_(static_cast<int>(threadIdx.x) % kWarpLanes),
         sums_{} {}
 
   __device__ __forceinline__ void Run() {
     block_ = view_.BlockOf(p_, WarpKey(0));
     const int32_t next = view_.BlockOf(p_, WarpKey(1));
+    CopyQueryTile();
     Copy(0);
     Copy(1);
     block_ = next;
-    LoadQueryTile();
     for (int i = 0; HasTile(i); ++i) {
       const int key = TileKey(i);
-      if (key >= view_.all_see_begin && key + C::kKeys <= view_.all_see_end) {
+      if (key >= all_see_begin_ && key + C::kKeys <= all_see_end_) {
         Step<false>(i);
       } else {
         Step<true>(i);
@@ -49,16 +55,20 @@ class PrefillBlock {
   }
 
  private:
+  // The same in all lanes: from a shuffle the compiler knows it, and branches do not diverge.
+  static __device__ __forceinline__ int Uniform(int x) { return __shfl_sync(kAllLanes, x, 0); }
+
   // ---- places
+
+  static constexpr int kTileRowBytes = C::kDim * 2;
+  using Pairs = SwizzledPairs<C::kDim / 8>;
 
   // A warp's keys start at a multiple of 8 rows, so that offsets from there swizzle alike.
   static __device__ __forceinline__ int TileByte(int row, int chunk) {
     return SwizzledChunk<C::kDim / 8>(row, chunk) * kChunkBytes;
   }
-  __device__ __forceinline__ int TileKey(int i) const {
-    return view_.tile.key_begin + i * C::kKeys;
-  }
-  __device__ __forceinline__ bool HasTile(int i) const { return TileKey(i) < view_.tile.key_end; }
+  __device__ __forceinline__ int TileKey(int i) const { return key_begin_ + i * C::kKeys; }
+  __device__ __forceinline__ bool HasTile(int i) const { return TileKey(i) < key_end_; }
   __device__ __forceinline__ int WarpKey(int i) const { return TileKey(i) + warp_ * C::kWarpKeys; }
   // Half step 2i is the K of tile i, 2i + 1 its V. Slots are what copies fill, tiles what products
   // read.
@@ -84,13 +94,16 @@ class PrefillBlock {
   __device__ __forceinline__ int PassByte(int pass) const {
     if constexpr (C::kFp8) {
       return pass * C::kPassBytes + lane_ * kChunkBytes;
+    } else if constexpr (C::kPassBytes % C::kRowBytes == 0) {
+      // Keys further on by whole passes differ in the swizzle alone.
+      constexpr int kPassKeys = C::kPassBytes / C::kRowBytes;
+      const int swizzle = pass * kPassKeys % 8 * kChunkBytes;
+      return (TileByte(PassRow(0), PassChunk(0)) ^ swizzle) + pass * C::kPassBytes;
     } else {
       return TileByte(PassRow(pass), PassChunk(pass));
     }
   }
-  __device__ __forceinline__ bool HasRows() const {
-    return view_.tile.row_begin + warp_ * C::kWarpRows < view_.tile.row_end;
-  }
+  __device__ __forceinline__ bool HasRows() const { return warp_ * C::kWarpRows < num_rows_; }
   // A lane has the rows lane / 4 [0] and lane / 4 + 8 [1] of each 16.
   __device__ __forceinline__ int PackedRow(int m, int upper) const {
     return view_.tile.row_begin + warp_ * C::kWarpRows + m * 16 + upper * 8 + lane_ / 4;
@@ -103,7 +116,7 @@ class PrefillBlock {
   __device__ __forceinline__ void Copy(int half) {
     const int i = half / 2;
     if (HasTile(i)) {
-      const unsigned char* from = p_.kv.Keys(block_, view_.tile.kv_head, WarpKey(i)) +
+      const unsigned char* from = p_.kv.Keys(block_, kv_head_, WarpKey(i)) +
                                   half % 2 * p_.kv.value_bytes + lane_ * kChunkBytes;
       unsigned char* slot = Slot(half) + warp_ * C::kWarpKeys * C::kRowBytes;
 #pragma unroll
@@ -142,7 +155,6 @@ class PrefillBlock {
   __device__ __forceinline__ void Arrive(int half) {
     // Addresses are cheaper to compute again than to keep: registers are what this kernel lacks.
     lane_ = ptx::Opaque(lane_) & (kWarpLanes - 1);  // which says that it is not negative
-    warp_ = ptx::Opaque(warp_) & (kPrefillWarps - 1);
     ptx::CpAsyncWait<1>();
     if constexpr (kWiden) Widen(half);
     if constexpr (C::kFp8) CopyAhead(half);
@@ -172,37 +184,36 @@ class PrefillBlock {
     __syncthreads();
   }
 
-  __device__ __forceinline__ void LoadQueryTile() {
+  // Comes with the first half step. Rows that the tile does not have are as the last one, and not
+  // stored.
+  __device__ __forceinline__ void CopyQueryTile() {
     constexpr int kPerRow = C::kDim / 8;
 #pragma unroll 4
     for (int i = static_cast<int>(threadIdx.x); i < C::kRows * kPerRow; i += kPrefillThreads) {
       const int row = i / kPerRow;
-      const int packed = view_.tile.row_begin + row;
-      uint4 eight = make_uint4(0, 0, 0, 0);
-      if (packed < view_.tile.row_end) {
-        eight = LoadQueries<Type>(
-            p_, view_.RowIndex(p_, packed, C::kDim, p_.q_stride) + i % kPerRow * 8);
-      }
-      *reinterpret_cast<uint4*>(shared_ + TileByte(row, i % kPerRow)) = eight;
+      const int packed = min(view_.tile.row_begin + row, view_.tile.row_end - 1);
+      CopyQueries<Type>(p_, view_.RowIndex(p_, packed, C::kDim, p_.q_stride) + i % kPerRow * 8,
+                        shared_ + TileByte(row, i % kPerRow));
     }
   }
 
   // ---- products and softmax
 
   __device__ __forceinline__ void MultiplyKeys(const unsigned char* keys, Scores& s) const {
+    const Pairs query_pairs(lane_ % 16, lane_ / 16);
+    const Pairs key_pairs(lane_ / 16 * 8 + lane_ % 8, lane_ / 8 % 2);
+    const unsigned char* queries = shared_ + warp_ * C::kWarpRows * kTileRowBytes;
 #pragma unroll(C::kScoreUnroll)
     for (int k = 0; k < C::kDim / 16; ++k) {
       uint32_t a[C::kMTiles][4];
 #pragma unroll
       for (int m = 0; m < C::kMTiles; ++m) {
-        const int row = warp_ * C::kWarpRows + m * 16 + lane_ % 16;
-        ptx::LdMatrixX4(a[m], shared_ + TileByte(row, 2 * k + lane_ / 16));
+        ptx::LdMatrixX4(a[m], queries + query_pairs.At(2 * k) + m * 16 * kTileRowBytes);
       }
 #pragma unroll
       for (int n = 0; n < C::kNTiles; n += 2) {
         uint32_t b[4];
-        const int key = n * 8 + lane_ / 16 * 8 + lane_ % 8;
-        ptx::LdMatrixX4(b, keys + TileByte(key, 2 * k + lane_ / 8 % 2));
+        ptx::LdMatrixX4(b, keys + key_pairs.At(2 * k) + n * 8 * kTileRowBytes);
 #pragma unroll
         for (int m = 0; m < C::kMTiles; ++m) {
           Mma<Type>(s[m][n], a[m], b[0], b[1]);
@@ -283,6 +294,7 @@ class PrefillBlock {
   }
 
   __device__ __forceinline__ void MultiplyValues(const unsigned char* values, const Weights& w) {
+    const Pairs value_pairs(lane_ % 16, lane_ / 16);
 #pragma unroll
     for (int k = 0; k < C::kKeys / 16; ++k) {
       uint32_t a[C::kMTiles][4];
@@ -294,7 +306,7 @@ class PrefillBlock {
 #pragma unroll
       for (int d = 0; d < C::kDim / 8; d += 2) {
         uint32_t b[4];
-        ptx::LdMatrixX4Trans(b, values + TileByte(k * 16 + lane_ % 16, d + lane_ / 16));
+        ptx::LdMatrixX4Trans(b, values + value_pairs.At(d) + k * 16 * kTileRowBytes);
 #pragma unroll
         for (int m = 0; m < C::kMTiles; ++m) {
           Mma<Type>(sums_[m][d], a[m], b[0], b[1]);
@@ -309,7 +321,7 @@ class PrefillBlock {
   __device__ __forceinline__ void Step(int i) {
     Arrive(2 * i);
     if constexpr (kMasked) CleanseValues(i);
-    Weights weights = {};
+    Weights weights;
     if (HasRows()) {
       Scores s = {};
       MultiplyKeys(Tile(2 * i), s);
@@ -338,9 +350,16 @@ class PrefillBlock {
 
   const PrefillParams& p_;
   const TileView& view_;
+  // Of the view, in registers.
+  const int key_begin_;
+  const int key_end_;
+  const int all_see_begin_;
+  const int all_see_end_;
+  const int kv_head_;
+  const int num_rows_;
   SpoiledKeys<C::kKeys>& spoiled_;
   unsigned char* const shared_;
-  int warp_;
+  const int warp_;
   int lane_;
   int32_t block_;  // with this warp's keys of the tile that is copied next
   SoftmaxRow rows_[2 * C::kMTiles];

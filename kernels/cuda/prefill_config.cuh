@@ -28,8 +28,8 @@ struct PrefillConfig {
   static constexpr int kRowBytes = kDim * (kFp8 ? 1 : 2);  // in the pool
   static constexpr int kPassBytes = kWarpLanes * kChunkBytes;
   static constexpr int kPasses = kWarpKeys * kRowBytes / kPassBytes;  // of a warp over its keys
-  // Fragments that are loaded ahead need registers; the second block of the SM hides the latency.
-  static constexpr int kScoreUnroll = kDim == 128 ? 2 : kDim / 16;
+  // Fragments that are loaded ahead need registers, which widening takes, too.
+  static constexpr int kScoreUnroll = kFp8 && kDim == 128 ? 4 : kDim / 16;
   static_assert(kPasses * kPassBytes == kWarpKeys * kRowBytes, "the lanes copy unequal numbers");
 
   // 16 bit: a ring of three tiles, one in use and two under way. fp8: two under way as they are in

@@ -121,6 +121,19 @@ __device__ __forceinline__ uint4 LoadQueries(const PrefillParams& p, int64_t ind
                     Pack<Type>(x[6], x[7]));
 }
 
+// The same into shared memory. Where nothing is to be rounded it is one of the lane's asynchronous
+// copies, of the group that it closes next.
+template <class Type>
+__device__ __forceinline__ void CopyQueries(const PrefillParams& p, int64_t index,
+                                            unsigned char* to) {
+  constexpr DType kType = std::is_same_v<Type, ptx::Bf16> ? DType::kBF16 : DType::kF16;
+  if (p.act == kType) {
+    ptx::CpAsync16(to, static_cast<const uint16_t*>(p.q) + index);
+  } else {
+    *reinterpret_cast<uint4*>(to) = LoadQueries<Type>(p, index);
+  }
+}
+
 // Sixteen fp8 to two chunks of f16.
 __device__ __forceinline__ void WidenF8(uint4 packed, uint4 (&wide)[2]) {
   const auto low = [](uint32_t quad) { return ptx::E4m3x2ToF16x2(static_cast<uint16_t>(quad)); };
