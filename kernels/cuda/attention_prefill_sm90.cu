@@ -32,8 +32,8 @@ constexpr int kGroupOfRowsBytes = 8 * kPanelRowBytes;
 static_assert(kRows == kKeys, "tiles of Q, K and V have one layout");
 
 // Of a thread: what the copying group gives up, the computing ones get.
-constexpr int kCopyRegisters = 40;
-constexpr int kComputeRegisters = 232;
+constexpr int kCopyRegisters = 56;
+constexpr int kComputeRegisters = 224;
 
 // Named barriers.
 constexpr int kTurnBarrier = 1;   // + compute group: its turn to start products
@@ -96,6 +96,7 @@ class Copier {
         ring_(thread / (kCopyWarps * kWarpLanes)),
         first_key_(thread / kWarpLanes % kCopyWarps * kWarpKeys),
         lane_(thread % kWarpLanes),
+        first_byte_(PanelByte(first_key_ + lane_ / kRowChunks, lane_ % kRowChunks)),
         slots_(ptx::DynamicShared<unsigned char>() +
                HopperShared<D>::kTileBytes * (1 + ring_ * kSlots)) {}
 
@@ -115,7 +116,10 @@ class Copier {
   static constexpr int kWarpKeys = kKeys / kCopyWarps;
   static constexpr int kSlabs = kWarpKeys / kSlabKeys;
   static constexpr int kRowChunks = D / 8;
-  static constexpr int kPasses = kSlabKeys * kRowChunks / kWarpLanes;  // of a warp over a slab
+  static constexpr int kPassKeys = kWarpLanes / kRowChunks;  // that a warp copies at a time
+  static constexpr int kPasses = kSlabKeys / kPassKeys;      // of a warp over a slab
+  static_assert(kPassKeys * kRowChunks == kWarpLanes && 8 % kPassKeys == 0,
+                "whole keys, within a group of rows that is swizzled");
 
   __device__ __forceinline__ const TileView& ReadView(int item) {
     TileView& view = control_.views[ring_ * kCopyWarps + first_key_ / kWarpKeys];
@@ -137,12 +141,11 @@ class Copier {
     ptx::MbarrierWait(&ring.empty[slot], FullParity(used_) ^ 1);  // of the use before
     unsigned char* tile = slots_ + slot * HopperShared<D>::kTileBytes;
     const int key = view.tile.key_begin + i * kKeys + first_key_;
-#pragma unroll 1
+    const int kv_head = view.tile.kv_head;
+#pragma unroll
     for (int slab = 0; slab < kSlabs; ++slab) {
-      // Or the addresses of all passes would be kept in registers.
-      lane_ = ptx::Opaque(lane_) & (kWarpLanes - 1);
       const int32_t block = __shfl_sync(kAllLanes, blocks, slab);
-      const unsigned char* from = p_.kv.Keys(block, view.tile.kv_head, key + slab * kSlabKeys) +
+      const unsigned char* from = p_.kv.Keys(block, kv_head, key + slab * kSlabKeys) +
                                   ring_ * p_.kv.value_bytes + lane_ * kChunkBytes;
 #pragma unroll
       for (int pass = 0; pass < kPasses; ++pass) {
@@ -158,10 +161,11 @@ class Copier {
     ++used_;
   }
 
-  // Where this lane's chunk of a pass lies in a tile.
+  // Where this lane's chunk of a pass lies in a tile. Keys further on by a pass are swizzled
+  // otherwise, by a slab alike.
   __device__ __forceinline__ int ChunkByte(int slab, int pass) const {
-    const int chunk = pass * kWarpLanes + lane_;
-    return PanelByte(first_key_ + slab * kSlabKeys + chunk / kRowChunks, chunk % kRowChunks);
+    const int swizzle = pass * kPassKeys % 8 * kChunkBytes;
+    return (first_byte_ ^ swizzle) + (slab * kSlabKeys + pass * kPassKeys) * kPanelRowBytes;
   }
 
   // Each lane looks at what it has copied.
@@ -172,8 +176,8 @@ class Copier {
       for (int pass = 0; pass < kPasses; ++pass) {
         if (!Cleanse<Type>(tile + ChunkByte(slab, pass))) continue;
         SpoiledKeys<kKeys>& spoiled = control_.spoiled[slot];
-        const int row = (pass * kWarpLanes + lane_) / kRowChunks;
-        spoiled.last_tile = spoiled.tile_of[first_key_ + slab * kSlabKeys + row] = used_;
+        const int key = slab * kSlabKeys + pass * kPassKeys + lane_ / kRowChunks;
+        spoiled.last_tile = spoiled.tile_of[first_key_ + key] = used_;
       }
     }
   }
@@ -182,7 +186,8 @@ class Copier {
   Control& control_;
   const int ring_;
   const int first_key_;  // of this warp in each tile
-  int lane_;
+  const int lane_;
+  const int first_byte_;  // that this lane copies in a tile
   unsigned char* const slots_;
   int used_ = 0;  // tiles copied so far, of all work items
 };
@@ -269,6 +274,8 @@ class Computer {
       ptx::WgmmaFenceOperands(scores);
       Release(0, used_ + 1);
       Softmax(view, i, scores, rows, rescale);
+      // Past the first tiles maxima seldom rise.
+      const bool raised = __any_sync(kAllLanes, rescale[0] != 1 || rescale[1] != 1);
       ptx::WgmmaFenceOperands(scores);
       // Here, not above: over this loop the compiler does not move the wait that follows, which it
       // would else put before the softmax that is to run beside the products.
@@ -276,8 +283,10 @@ class Computer {
       ptx::WgmmaWait<0>();
       ptx::WgmmaFenceOperands(sums);
       Release(1, used_);
+      if (raised) {
 #pragma unroll
-      for (int j = 0; j < kSums; ++j) sums[j] *= rescale[j / 2 % 2];
+        for (int j = 0; j < kSums; ++j) sums[j] *= rescale[j / 2 % 2];
+      }
       PackWeights(scores, weights);
     }
     AwaitTile(1, used_);
@@ -305,14 +314,13 @@ class Computer {
 #pragma unroll 4
     for (int i = thread_; i < kGroupRows * kRowChunks; i += kGroupThreads) {
       const int row = group_ * kGroupRows + i / kRowChunks;
-      const int packed = view.tile.row_begin + row;
-      uint4 eight = make_uint4(0, 0, 0, 0);
-      if (packed < view.tile.row_end) {
-        eight =
-            LoadQueries<Type>(p_, view.RowIndex(p_, packed, D, p_.q_stride) + i % kRowChunks * 8);
-      }
-      *reinterpret_cast<uint4*>(shared_ + PanelByte(row, i % kRowChunks)) = eight;
+      // Rows that the tile does not have are as the last one, and not stored.
+      const int packed = min(view.tile.row_begin + row, view.tile.row_end - 1);
+      CopyQueries<Type>(p_, view.RowIndex(p_, packed, D, p_.q_stride) + i % kRowChunks * 8,
+                        shared_ + PanelByte(row, i % kRowChunks));
     }
+    ptx::CpAsyncCommit();
+    ptx::CpAsyncWait<0>();
     ptx::FenceProxyAsync();
     ptx::NamedBarrierSync(kQueryBarrier + group_, kGroupThreads);
   }
