@@ -235,10 +235,20 @@ __device__ __forceinline__ void StoreRow(const PrefillParams& p, const TileView&
   }
   const int64_t begin = view.RowIndex(p, packed, D, p.out_stride) + quad_lane * 2;
   const float factor = RowFactor(p, row.sum);
+  // One branch by type, not one for each pair.
+  const auto store_as = [&](auto act) {
 #pragma unroll
-  for (int d = 0; d < D / 8; ++d) {
-    const float2 pair = pair_of(d);
-    StorePair(p.out, begin + 8 * d, p.act, pair.x * factor, pair.y * factor);
+    for (int d = 0; d < D / 8; ++d) {
+      const float2 pair = pair_of(d);
+      StorePair(p.out, begin + 8 * d, act.value, pair.x * factor, pair.y * factor);
+    }
+  };
+  if (p.act == DType::kBF16) {
+    store_as(std::integral_constant<DType, DType::kBF16>());
+  } else if (p.act == DType::kF16) {
+    store_as(std::integral_constant<DType, DType::kF16>());
+  } else {
+    store_as(std::integral_constant<DType, DType::kF32>());
   }
   if (p.lse != nullptr && quad_lane == 0) {
     p.lse[view.RowIndex(p, packed, 1, p.lse_stride)] = (max + ptx::Log2(row.sum)) * kLn2;
