@@ -36,8 +36,13 @@ absl::StatusOr<bool> ModelRunner::WarmUp(DecodeSteps decodes) {
 absl::StatusOr<bool> ModelRunner::WarmUpPart(DecodeSteps decodes) {
   if (!warming_up_) {
     warming_up_ = WarmUpState{};
+    warming_up_->products = transformer_.product_rows();
     if (decodes == DecodeSteps::kRecorded) warming_up_->sizes = transformer_.decode_sizes();
-    RETURN_IF_ERROR(transformer_.PrepareProducts());
+  }
+  if (warming_up_->prepared < warming_up_->products.size()) {
+    for (const int32_t rows : NextProducts()) {
+      RETURN_IF_ERROR(transformer_.PrepareProducts(rows));
+    }
     return false;
   }
   if (warming_up_->recorded < warming_up_->sizes.size()) {
@@ -48,6 +53,15 @@ absl::StatusOr<bool> ModelRunner::WarmUpPart(DecodeSteps decodes) {
   }
   RETURN_IF_ERROR(RunForNobody());
   return true;
+}
+
+// As many as take some tens of milliseconds.
+std::span<const int32_t> ModelRunner::NextProducts() {
+  constexpr size_t kAtOnce = 64;
+  const auto left = std::span(warming_up_->products).subspan(warming_up_->prepared);
+  const auto next = left.first(std::min(left.size(), kAtOnce));
+  warming_up_->prepared += next.size();
+  return next;
 }
 
 // Stores nothing, and sees whatever the pool holds: nobody looks at what comes of it.

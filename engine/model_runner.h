@@ -56,13 +56,16 @@ class ModelRunner {
 
  private:
   struct WarmUpState {
-    std::vector<int32_t> sizes;  // of decodes, to be recorded
-    size_t recorded = 0;         // of these
+    std::vector<int32_t> products;  // by their rows, to be prepared
+    size_t prepared = 0;            // of these
+    std::vector<int32_t> sizes;     // of decodes, to be recorded
+    size_t recorded = 0;            // of these
     Duration took{};
   };
 
   absl::Status Queue(std::span<const Chunk> chunks, int32_t num_decodes);
   absl::StatusOr<bool> WarmUpPart(DecodeSteps decodes);
+  std::span<const int32_t> NextProducts();
   absl::Status RunForNobody();
   absl::Status MakeRoom(std::span<const Chunk> chunks);
   void BuildBatch(std::span<const Chunk> chunks);

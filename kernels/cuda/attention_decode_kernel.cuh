@@ -394,8 +394,8 @@ inline constexpr int kTargetCapability = 90;
 template <class Type, bool kFp8, int kDim>
 __global__ void __launch_bounds__(kDecodeThreads, DecodeBlocksPerSm(kDim, kFp8, kTargetCapability))
     AttentionDecodeKernel(DecodeParams params) {
-  ptx::GridDependencyWait();
   ptx::GridDependencyLaunch();
+  ptx::GridDependencyWait();
   DecodeBlock<Type, kFp8, kDim>(params, ptx::DynamicShared<unsigned char>()).Run();
 }
 

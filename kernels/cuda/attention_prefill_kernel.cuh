@@ -374,6 +374,7 @@ __global__ void __launch_bounds__(kPrefillThreads, kPrefillBlocksPerSm)
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < C::kKeys) spoiled.tile_of[thread] = -1;
   if (thread == 0) spoiled.last_tile = -1;
+  ptx::GridDependencyLaunch();
   ptx::GridDependencyWait();
   if (thread == 0) view = MakeTileView(p, p.tiles[blockIdx.x]);
   __syncthreads();

@@ -458,6 +458,7 @@ __global__ void __launch_bounds__(kThreads, 1) HopperPrefillKernel(PrefillParams
   }
   if (thread < kSlots * kKeys) control.spoiled[thread / kKeys].tile_of[thread % kKeys] = -1;
   __syncthreads();
+  ptx::GridDependencyLaunch();
   ptx::GridDependencyWait();
   if (__shfl_sync(kAllLanes, thread / kGroupThreads, 0) == 0) {
     ptx::SetMaxRegistersDec<kCopyRegisters>();

@@ -171,6 +171,7 @@ __global__ void __launch_bounds__(kThreads) ColumnMassKernel(MassParams params) 
   __shared__ RowsInUse rows;
   const int first_key = static_cast<int>(blockIdx.x) * kKeys;
   const int thread = static_cast<int>(threadIdx.x);
+  ptx::GridDependencyLaunch();
   ptx::GridDependencyWait();
   if (thread == 0) {
     view = LastRows(params, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y));
@@ -216,6 +217,7 @@ __global__ void __launch_bounds__(kThreads)
     PlainColumnMassKernel(MassParams params, PlainShape shape) {
   const PrefillParams& p = params.attention;
   const int key = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  ptx::GridDependencyLaunch();
   ptx::GridDependencyWait();
   if (key >= params.max_tokens) return;
   const TileView view =

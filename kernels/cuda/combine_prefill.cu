@@ -60,6 +60,7 @@ __device__ __forceinline__ void CombineRow(const PrefillParams& p, const TileVie
 
 __global__ void __launch_bounds__(kWarps* kWarpLanes)
     CombinePrefillKernel(PrefillParams p, CombineShape shape) {
+  ptx::GridDependencyLaunch();
   ptx::GridDependencyWait();
   const PrefillTile tile = p.tiles[blockIdx.x];
   if (tile.num_partials == 0) return;

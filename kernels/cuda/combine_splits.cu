@@ -159,8 +159,8 @@ __device__ __forceinline__ void FoldMass(const DecodeParams& params, int32_t fir
 // something to do, all pairs.
 __global__ void __launch_bounds__(kCombineThreads, kCombineBlocksPerSm)
     CombineSplitsKernel(DecodeParams params, int32_t by_part) {
-  ptx::GridDependencyWait();
   ptx::GridDependencyLaunch();
+  ptx::GridDependencyWait();
   const auto item = static_cast<int32_t>(blockIdx.x);
   const auto row = static_cast<int32_t>(blockIdx.y);
   const int32_t rows = params.heads.rows();

@@ -38,8 +38,8 @@ __device__ __forceinline__ int64_t BlockPrefixSum(int64_t x, int64_t* warp_sums,
 __global__ void __launch_bounds__(kPlanThreads)
     PlanSplitsKernel(SplitRule rule, DecodePlan plan, const int32_t* context_lens,
                      int32_t num_sequences, int32_t shared_starts) {
-  ptx::GridDependencyWait();
   ptx::GridDependencyLaunch();
+  ptx::GridDependencyWait();
   __shared__ int64_t warp_sums[kPlanWarps];
   auto* const copy = ptx::DynamicShared<int64_t>();
   int64_t* const starts = shared_starts > 0 ? copy : plan.starts;

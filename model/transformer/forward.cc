@@ -432,13 +432,15 @@ bool Transformer::can_warm_up() const { return state_->can_warm_up(); }
 
 absl::StatusOr<bool> Transformer::weights_loaded() const { return state_->weights.loaded(); }
 
-absl::Status Transformer::PrepareProducts() {
+std::vector<int32_t> Transformer::product_rows() const {
   const int32_t most = state_->limits.max_tokens;
-  for (int32_t rows = 1; rows <= std::min(most, kPreparedRows); ++rows) {
-    RETURN_IF_ERROR(state_->PrepareProducts(rows));
-  }
-  return most > kPreparedRows ? state_->PrepareProducts(most) : absl::OkStatus();
+  std::vector<int32_t> rows(static_cast<size_t>(std::min(most, kPreparedRows)));
+  std::iota(rows.begin(), rows.end(), 1);
+  if (most > kPreparedRows) rows.push_back(most);
+  return rows;
 }
+
+absl::Status Transformer::PrepareProducts(int32_t rows) { return state_->PrepareProducts(rows); }
 
 std::vector<int32_t> Transformer::decode_sizes() const { return state_->graphs.Sizes(); }
 

@@ -74,9 +74,11 @@ class Transformer {
   bool can_warm_up() const;
   // Whether they, and a pass, would not wait. Its error is that of every pass from now on.
   absl::StatusOr<bool> weights_loaded() const;
-  // Has the backend choose how it computes the products of up to kPreparedRows rows, and of as many
+  // The numbers of rows whose products are worth preparing, rising: up to kPreparedRows, and as many
   // as a step has at most.
-  absl::Status PrepareProducts();
+  std::vector<int32_t> product_rows() const;
+  // Has the backend choose how it computes the products of so many rows.
+  absl::Status PrepareProducts(int32_t rows);
   // The sizes that decodes are filled up to, rising.
   std::vector<int32_t> decode_sizes() const;
   // Runs and records a pass of `size` decodes, whose rows store nothing and see nothing: `pool` is
