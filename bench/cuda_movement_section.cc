@@ -113,7 +113,8 @@ absl::Status RunMoves(CudaBench& bench, int64_t blocks) {
     pairs.push_back({order[i], order[moved + i]});
   }
   ASSIGN_OR_RETURN(const int2* on_items, bench.Upload(memory, std::span<const int2>(device_items)));
-  ASSIGN_OR_RETURN(const BlockPair* on_pairs, bench.Upload(memory, std::span<const BlockPair>(pairs)));
+  ASSIGN_OR_RETURN(const BlockPair* on_pairs,
+                   bench.Upload(memory, std::span<const BlockPair>(pairs)));
   const auto staging_bytes = static_cast<size_t>(std::ssize(items) * pool.ExtentBytes());
   ASSIGN_OR_RETURN(std::byte * staging, memory.Take(static_cast<int64_t>(staging_bytes)));
   const MoveBlocksArgs move = {pool, items, {staging, staging_bytes}};
@@ -131,9 +132,7 @@ absl::Status RunMoves(CudaBench& bench, int64_t blocks) {
        [&](int32_t) { return cuda::ToStatus(cuda::ScatterBlocks(on, move, on_items), "scatter"); }},
       "scatter_blocks", shape, Cost(move)));
   RETURN_IF_ERROR(AddMove(
-      bench,
-      {"ours",
-       [&](int32_t) { return cuda::ToStatus(cuda::CopyBlocks(on, copy), "copy"); }},
+      bench, {"ours", [&](int32_t) { return cuda::ToStatus(cuda::CopyBlocks(on, copy), "copy"); }},
       "copy_blocks", shape, Cost(copy)));
   return AddHashedMove(bench, move, shape);
 }

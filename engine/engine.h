@@ -175,8 +175,8 @@ struct EngineParts {
   Ops& ops;
   WeightStore& weights;
   const Clock& clock;
-  // Called once, on the engine thread, when no request will be served any more, with the reason: the
-  // device has failed for good, or the weights could not be loaded. May be empty.
+  // Called once, on the engine thread, when no request will be served any more, with the reason:
+  // the device has failed for good, or the weights could not be loaded. May be empty.
   std::function<void(const absl::Status&)> lost;
 };
 

@@ -50,7 +50,7 @@ void EngineLoop::Run() {
     HandleAll(idle ? AwaitMessages() : TakeMessages());
     ActOnTime(clock_.Now());
     const bool prepared = Prepare();
-    idle = !Step() && !prepared;
+    idle = !(warm_ && Step()) && !prepared;
     PollStore();
     AdmitWaiting();
     if (options_.check_invariants) CheckInvariants();

@@ -54,7 +54,7 @@ class EngineLoop {
     Progress& progress;
     std::function<void(const EngineStats&)> publish;
     std::function<void(const absl::Status&)> failed;  // a step, or the sampling of a token
-    std::function<void(const absl::Status&)> lost;    // every step from now on, once
+    std::function<void(const absl::Status&)> lost;    // every step from now on; not only once
   };
 
   // `options` must outlive it, validated.
@@ -86,7 +86,7 @@ class EngineLoop {
   void PollStore();
 
   bool Prepare();
-  // A part of what must be done before the first step.
+  // A part of what is done before the first step.
   void WarmUp();
   // One step; whether there was anything to do.
   bool Step();

@@ -10,15 +10,15 @@
 
 namespace tandem {
 
-// What comes after the start, in parts, so that messages are handled in between; the first step
-// waits for all of it. Whether it did something.
+// What comes after the start, in parts, so that messages are handled in between. Whether it did
+// something.
 bool EngineLoop::Prepare() {
   if (!starting_) return false;
   const absl::StatusOr<bool> loaded = runner_.weights_loaded();
   if (!loaded.ok()) {
-    starting_ = false;
+    warm_ = true;  // requests end with that error, which is each step's
     lost_(loaded.status());
-    return true;
+    return false;
   }
   if (!*loaded) return false;
   const bool warms_up = !warm_;
@@ -50,11 +50,6 @@ bool EngineLoop::Step() {
     scheduler_.Advance(plan);
     return true;
   }
-  TimePoint began = now;
-  while (!warm_) {
-    WarmUp();
-    began = clock_.Now();
-  }
   const auto is_decode = [](const Chunk& chunk) { return chunk.decode; };
   const auto num_decodes = std::count_if(chunks_.begin(), chunks_.end(), is_decode);
   absl::Status status =
@@ -68,7 +63,7 @@ bool EngineLoop::Step() {
   if (status.ok()) {
     const TimePoint computed = clock_.Now();
     const std::span<absl::StatusOr<SampledToken>> tokens = runner_.Sample(chunks_);
-    Observe((decodes_alone ? clock_.Now() : computed) - began);
+    Observe((decodes_alone ? clock_.Now() : computed) - now);
     Collect(tokens, computed);
   } else {
     spdlog::error("step={} rows={} failed: {}", counts_.steps, chunks_.size(), status.ToString());

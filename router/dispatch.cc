@@ -41,7 +41,7 @@ void Dispatch::Decide() {
 
 absl::StatusOr<RouteDecision> Dispatch::Choose() {
   const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
-  return parts_.policy.Choose(*view, Query(*view));
+  return parts_.policy.Choose(*view, FirstChoice(*view, Query(*view)));
 }
 
 // Those that refused because there was somebody else may be asked once more, who is gone since.
@@ -69,12 +69,22 @@ RouteQuery Dispatch::Query(const ClusterView& view) const {
                         (exclusion.until == Exclusion::Until::kNobodyElse && !somebody_else);
     if (!heard_of || !lapses) query.excluded.push_back(exclusion.id);
   }
-  RouteQuery careful = query;
-  for (const WorkerView& worker : view.workers) {
-    const bool is_avoided = worker.avoided_until > parts_.clock.Now();
-    if (is_avoided || worker.load.starting()) careful.excluded.push_back(worker.id);
+  return query;
+}
+
+// Others come before those that start, and these before those that are avoided.
+RouteQuery Dispatch::FirstChoice(const ClusterView& view, const RouteQuery& query) const {
+  for (const bool with_starting : {false, true}) {
+    RouteQuery careful = query;
+    for (const WorkerView& worker : view.workers) {
+      const bool is_avoided = worker.avoided_until > parts_.clock.Now();
+      if (is_avoided || (worker.load.starting() && !with_starting)) {
+        careful.excluded.push_back(worker.id);
+      }
+    }
+    if (HasCandidates(view, careful)) return careful;
   }
-  return HasCandidates(view, careful) ? careful : query;
+  return query;
 }
 
 void Dispatch::BeginAttempt(RouteDecision decision) {

@@ -173,6 +173,7 @@ class Dispatch {
   void Decide();
   absl::StatusOr<RouteDecision> Choose();
   RouteQuery Query(const ClusterView& view) const;
+  RouteQuery FirstChoice(const ClusterView& view, const RouteQuery& query) const;
   bool ForgiveHaste();
   void BeginAttempt(RouteDecision decision);
   void StartAttempt(RouteDecision decision);

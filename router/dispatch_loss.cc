@@ -88,6 +88,8 @@ void Dispatch::OnWorkersLeaving(const std::vector<WorkerId>& leaving) {
   if (settled_ || move_ || !DependsOn(leaving)) return;
   absl::StatusOr<RouteDecision> decision = Choose();
   if (!decision.ok()) return;  // it ends where it is
+  // So it does before another one is ready to go on.
+  if (decision->prefill.load.starting() || decision->decode.load.starting()) return;
   const bool decodes = state_ == State::kUnified || state_ == State::kDecoding;
   if (decodes && decision->route == v1::ROUTE_DISAGGREGATED) {
     ReserveElsewhere(*std::move(decision));

@@ -22,9 +22,7 @@ absl::Status Busy(absl::Status status) {
   return status;
 }
 
-absl::Status ShuttingDown() {
-  return Unavailable("the router is shutting down: retry elsewhere");
-}
+absl::Status ShuttingDown() { return Unavailable("the router is shutting down: retry elsewhere"); }
 
 }  // namespace
 

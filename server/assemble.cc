@@ -230,13 +230,12 @@ absl::StatusOr<uint64_t> Worker::Parts::LoadModel() {
 
 absl::StatusOr<std::unique_ptr<Engine>> Worker::Parts::CreateEngine(
     const EngineOptions& engine_options) {
-  return Engine::Create(engine_options,
-                        {.model = config,
-                         .device = *backend.device,
-                         .ops = *backend.ops,
-                         .weights = *weights,
-                         .clock = clock,
-                         .lost = [this](const auto& why) { OnLost(why); }});
+  return Engine::Create(engine_options, {.model = config,
+                                         .device = *backend.device,
+                                         .ops = *backend.ops,
+                                         .weights = *weights,
+                                         .clock = clock,
+                                         .lost = [this](const auto& why) { OnLost(why); }});
 }
 
 HostMemoryUse Worker::Parts::MemoryUse(const EngineOptions& engine_options,
@@ -308,8 +307,9 @@ void Worker::Parts::OnLost(const absl::Status& why) {
   {
     absl::MutexLock lock(&failure_mutex);
     failure = Annotate(why, "this worker serves no request any more and ends");
+    spdlog::error("{}", failure.ToString());
   }
-  kill(getpid(), SIGTERM);
+  if (!draining) kill(getpid(), SIGTERM);  // else it ends anyway
 }
 
 absl::Status Worker::Parts::OpenTransport() {

@@ -48,7 +48,8 @@ __device__ __forceinline__ void MergeRow(const DecodeParams& params, int32_t pai
   const int32_t rows = params.heads.rows();
   RunningMerge merge = {-kInfinity, 0, make_float4(0, 0, 0, 0)};
   if (thread < shares * columns) {
-    // Asked for together, or each would be waited for by itself; past the end, the last one again.
+    // Asked for together, or each would be waited for by itself; past the end, the last one again,
+    // of which nothing is added: by a weight of 0 its infinities would become NaN.
     for (int32_t first = thread / columns; first < partials.count;
          first += kMergesInFlight * shares) {
       float log_sums[kMergesInFlight];
@@ -62,7 +63,9 @@ __device__ __forceinline__ void MergeRow(const DecodeParams& params, int32_t pai
       }
 #pragma unroll
       for (int i = 0; i < kMergesInFlight; ++i) {
-        merge.Add(first + i * shares < partials.count ? log_sums[i] : -kInfinity, 1, outputs[i]);
+        const bool is_there = first + i * shares < partials.count;
+        merge.Add(is_there ? log_sums[i] : -kInfinity, 1,
+                  is_there ? outputs[i] : make_float4(0, 0, 0, 0));
       }
     }
     merges[thread] = merge;

@@ -55,14 +55,15 @@ struct MoveParams {
   int32_t num_blocks;
 };
 
-constexpr int kMoveThreads = 1024;
+constexpr int kMoveThreads = 256;
 constexpr int kMoveWarps = kMoveThreads / 32;
 constexpr int kLoadsInFlight = 8;
 constexpr int kPieceVectors = 32 * kLoadsInFlight;  // what a warp moves at a time
-// A transfer must leave the device to the forward passes beside it. A block has 128 KiB in flight,
-// as much as one SM can take in. With half as many each SM would have to read and to write 57 GB/s
-// for 85% of what the memory of an H200 copies, which no source says that it can.
-constexpr int64_t kMaxTransferBlocks = 64;
+// A transfer must leave the device to the forward passes beside it: a block fits beside two of
+// attention's on an SM. It has 32 KiB in flight, all of them together 8 MiB, more than an H200
+// needs.
+constexpr int64_t kMaxTransferBlocks = 256;
+constexpr int64_t kCopyBlocksPerSm = 4;  // of copies within the pool, which forward passes wait for
 
 struct Ends {
   const std::byte* from;
@@ -164,7 +165,7 @@ cudaError_t CopyBlocks(const LaunchTarget& on, const CopyBlocksArgs& args) {
   const auto* pairs = reinterpret_cast<const int2*>(args.pairs.device());
   const auto num_layers = static_cast<size_t>(args.pool.num_layers);
   return LaunchMove<Move::kCopy>(on, ParamsOf(args.pool, pairs, args.pairs.size() * num_layers),
-                                 on.num_sms);
+                                 kCopyBlocksPerSm * on.num_sms);
 }
 
 cudaError_t GatherBlocks(const LaunchTarget& on, const MoveBlocksArgs& args, const int2* items) {

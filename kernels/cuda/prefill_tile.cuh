@@ -82,7 +82,7 @@ struct TileView {
   __device__ __forceinline__ int32_t BlockOf(const PrefillParams& p, int key) const {
     const int32_t last = (tile.key_end - 1) >> p.kv.block_shift;
     const int32_t first = min(first_seen >> p.kv.block_shift, last);
-    return __ldg(table + min(max(key >> p.kv.block_shift, first), last));
+    return table[min(max(key >> p.kv.block_shift, first), last)];
   }
 
   // Index of a packed row's first element, in q or in out.

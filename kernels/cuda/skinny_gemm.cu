@@ -32,6 +32,7 @@ struct GemmParams {
   int64_t k;
   int32_t num_rows;
   GemmOutput output;
+  uint32_t first_wave = 0;  // of the blocks: those that may start while the kernel before runs
 };
 
 template <class Out>
@@ -51,6 +52,7 @@ constexpr int kTileColumns = 16;   // weight rows of a product
 constexpr int kStepInputs = 32;    // that the 4 lanes of a row load at once: two products
 constexpr int kTurnInputs = 128;   // that a warp takes before the next warp's
 constexpr int kLoadsInFlight = 8;  // of weights, per lane
+constexpr int kTensorBlocksPerSm = 3;
 constexpr int64_t kPrefetchBytes = 64 << 10;
 
 __device__ __forceinline__ void Multiply(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0,
@@ -187,14 +189,15 @@ __device__ __forceinline__ void ShareSums(const float (&sums)[kTiles][2][4],
 
 // A block has kTiles * 16 weight rows.
 template <class T, class Out, int kTiles>
-__global__ void __launch_bounds__(kThreads, 3) TensorCoreGemm(GemmParams p) {
+__global__ void __launch_bounds__(kThreads, kTensorBlocksPerSm) TensorCoreGemm(GemmParams p) {
   constexpr int kSteps = kLoadsInFlight / (2 * kTiles);
   constexpr int kColumns = kTiles * kTileColumns;
   constexpr int kBatches = kTurnInputs / (kSteps * kStepInputs);  // of a turn
   __shared__ BlockSums<kTiles> shared;
   const int64_t first_column = int64_t{blockIdx.x} * kColumns;
   ptx::GridDependencyLaunch();
-  PrefetchWeights<T, kTiles>(p, first_column);
+  // A later one would ask for what it reads at once.
+  if (blockIdx.x < p.first_wave) PrefetchWeights<T, kTiles>(p, first_column);
   LanePlace<T, kTiles> at(p, first_column);
   ptx::GridDependencyWait();
 
@@ -279,7 +282,8 @@ LaunchShape BlockPerColumns(int64_t n, int64_t columns) {
 
 // Two tiles halve the reading of x, once that leaves each SM enough blocks.
 template <class T, class Out>
-cudaError_t LaunchTensorCores(const LaunchTarget& on, const GemmParams& params) {
+cudaError_t LaunchTensorCores(const LaunchTarget& on, GemmParams params) {
+  params.first_wave = static_cast<uint32_t>(kTensorBlocksPerSm * on.num_sms);
   constexpr int kBlocksPerSm = 4;
   const bool wide = params.n >= int64_t{kBlocksPerSm} * on.num_sms * 2 * kTileColumns;
   const auto kernel = wide ? TensorCoreGemm<T, Out, 2> : TensorCoreGemm<T, Out, 1>;

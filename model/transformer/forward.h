@@ -74,8 +74,8 @@ class Transformer {
   bool can_warm_up() const;
   // Whether they, and a pass, would not wait. Its error is that of every pass from now on.
   absl::StatusOr<bool> weights_loaded() const;
-  // The numbers of rows whose products are worth preparing, rising: up to kPreparedRows, and as many
-  // as a step has at most.
+  // The numbers of rows whose products are worth preparing, rising: up to kPreparedRows, and as
+  // many as a step has at most.
   std::vector<int32_t> product_rows() const;
   // Has the backend choose how it computes the products of so many rows.
   absl::Status PrepareProducts(int32_t rows);

@@ -187,7 +187,8 @@ TEST_F(WorkerLossTest, AHungWorkerLosesItsLeaseAndItsRequests) {
     return FindWorker(status, "unified-0") != nullptr;
   });
   cluster_.WaitUntilIdle();
-  EXPECT_TRUE(Ask(cluster_.client(), TextRequest(kPrompt, v1::ROUTE_UNIFIED, 4)).status.ok());
+  EXPECT_EQ(Ask(cluster_.client(), TextRequest(kPrompt, v1::ROUTE_UNIFIED, 4)).status,
+            absl::OkStatus());
 }
 
 // The connections to the frozen one stand: nothing but the name says that it is lost.

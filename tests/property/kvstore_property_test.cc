@@ -88,7 +88,10 @@ struct Swapped {
 class Trace {
  public:
   Trace(uint64_t seed, Backend& backend, Coverage& coverage)
-      : random_(seed), coverage_(coverage), ops_(*backend.ops), stream_(*backend.device->NewStream()) {
+      : random_(seed),
+        coverage_(coverage),
+        ops_(*backend.ops),
+        stream_(*backend.device->NewStream()) {
     KvStoreOptions options = {
         .layout = Layout(),
         .num_blocks = static_cast<int32_t>(Pick(16, 240)),

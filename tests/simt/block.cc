@@ -48,6 +48,9 @@ void ReleaseBarrierWhenComplete() {
 }
 
 void EndLane(Lane& lane) {
+  if (block.grid->after_previous && !lane.waited_for_previous) {
+    detail::Fail("launched after_previous, it has ended without GridDependencyWait");
+  }
   Warp& warp = block.warps[lane.warp()];
   warp.alive &= ~lane.bit();
   --block.alive;
@@ -129,6 +132,7 @@ void StartBlock(uint64_t index) {
   for (int i = 0; i < block.num_threads; ++i) {
     Lane& lane = block.lanes[i];
     lane.at = nullptr;
+    lane.waited_for_previous = false;
     lane.copies.Clear();
     block.Wake(lane);
   }
@@ -164,7 +168,6 @@ void RunBlock(uint64_t index) {
 void RunGrid(const Grid& grid, Random& random) {
   block.grid = &grid;
   block.random = &random;
-  block.waited_for_previous = false;
   ++block.launch;
   simt_grid_dim = grid.grid;
   simt_block_dim = grid.block;
@@ -181,9 +184,6 @@ void RunGrid(const Grid& grid, Random& random) {
     std::swap(order[i - 1], order[random.Below(i)]);
   }
   for (uint32_t index : order) RunBlock(index);
-  if (grid.after_previous && !block.waited_for_previous) {
-    detail::Fail("it was launched after_previous, but no thread called GridDependencyWait");
-  }
   block.grid = nullptr;
 }
 
@@ -280,7 +280,7 @@ void SyncThreads() {
 }
 
 int LaneOfWarp() { return block.running->in_warp(); }
-void GridDependencyWaited() { block.waited_for_previous = true; }
+void GridDependencyWaited() { block.running->waited_for_previous = true; }
 
 }  // namespace detail
 }  // namespace simt

@@ -69,6 +69,7 @@ struct Lane {
   const detail::Collective* at = nullptr;
   void* arguments = nullptr;
   CopyQueue copies;
+  bool waited_for_previous = false;
 
   int warp() const { return index / kWarpSize; }
   int in_warp() const { return index % kWarpSize; }
@@ -118,7 +119,6 @@ struct Block {
   bool backwards = false;
   Lane* running = nullptr;
   Random* random = nullptr;
-  bool waited_for_previous = false;
   bool eager_products = false;
 
   void Wake(Lane& lane) {

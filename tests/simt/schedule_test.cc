@@ -154,6 +154,9 @@ __global__ void WaitsForEver(int* out) {
 __global__ void StrangeMask(int* out) { out[threadIdx.x] = __shfl_sync(0x0000ffffu, 1, 0); }
 __global__ void PastTheEnd(int*) { ptx::DynamicShared<char>()[256 + threadIdx.x] = 1; }
 __global__ void NoWait(int*) {}
+__global__ void OneWaits(int*) {
+  if (threadIdx.x == 0) ptx::GridDependencyWait();
+}
 
 void RunOnce(void (*kernel)(int*), bool after_previous) {
   int* out = nullptr;
@@ -170,6 +173,7 @@ TEST(ScheduleDeathTest, WhatCannotGoOnIsNamed) {
   EXPECT_DEATH(RunOnce(StrangeMask, false), "does not name the caller");
   EXPECT_DEATH(RunOnce(PastTheEnd, false), "dynamic shared memory was written|use-after-poison");
   EXPECT_DEATH(RunOnce(NoWait, true), "GridDependencyWait");
+  EXPECT_DEATH(RunOnce(OneWaits, true), "lane [0-9]+: .*without GridDependencyWait");
 }
 
 }  // namespace

@@ -114,7 +114,13 @@ void TestCluster::Start(const std::string& name, const std::vector<std::string>&
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   ChildProcess process = StartTandem(arguments);
   EXPECT_FALSE(process.TakeReadyLine().empty()) << name << " did not start";
+  const pid_t pid = process.pid();
   processes_.emplace(name, std::move(process));
+  if (name == "router") return;
+  WaitFor(name + " has started", [&name, pid](const v1::GetStatusResponse& status) {
+    const v1::WorkerStatus* worker = FindWorker(status, name);
+    return worker != nullptr && worker->pid() == pid && !worker->starting();
+  });
 }
 
 void TestCluster::StartBeside(const std::string& name) {

@@ -85,16 +85,16 @@ TEST(WeightsLossTest, IsToldThoughNobodyAsks) {
   UnreadableWeights weights;
   const SteadyClock clock;
   absl::Notification told;
-  const auto engine = Engine::Create(OptionsFor(model->config),
-                                     {.model = model->config,
-                                      .device = *model->backend.device,
-                                      .ops = *model->backend.ops,
-                                      .weights = weights,
-                                      .clock = clock,
-                                      .lost = [&](const absl::Status& why) {
-                                        EXPECT_EQ(why, UnreadableWeights::Unreadable());
-                                        told.Notify();
-                                      }});
+  const auto engine =
+      Engine::Create(OptionsFor(model->config), {.model = model->config,
+                                                 .device = *model->backend.device,
+                                                 .ops = *model->backend.ops,
+                                                 .weights = weights,
+                                                 .clock = clock,
+                                                 .lost = [&](const absl::Status& why) {
+                                                   EXPECT_EQ(why, UnreadableWeights::Unreadable());
+                                                   told.Notify();
+                                                 }});
   ASSERT_TRUE(engine.ok()) << engine.status();
   told.WaitForNotification();
 }
@@ -106,17 +106,17 @@ TEST(DeviceLossTest, IsToldOnceAndEndsEveryRequest) {
   FragileDevice device(*model->backend.device);
   const SteadyClock clock;
   std::atomic<int> told = 0;
-  const auto engine = Engine::Create(options, {.model = config,
-                                               .device = device,
-                                               .ops = *model->backend.ops,
-                                               .weights = *model->weights,
-                                               .clock = clock,
-                                               .lost = [&](const absl::Status& why) {
-                                                 EXPECT_EQ(why.code(), Gone().code());
-                                                 EXPECT_THAT(why.message(),
-                                                             HasSubstr("cpu has failed: "));
-                                                 ++told;
-                                               }});
+  const auto engine =
+      Engine::Create(options, {.model = config,
+                               .device = device,
+                               .ops = *model->backend.ops,
+                               .weights = *model->weights,
+                               .clock = clock,
+                               .lost = [&](const absl::Status& why) {
+                                 EXPECT_EQ(why.code(), Gone().code());
+                                 EXPECT_THAT(why.message(), HasSubstr("cpu has failed: "));
+                                 ++told;
+                               }});
   ASSERT_TRUE(engine.ok()) << engine.status();
   uint64_t id = 0;
   const auto ask = [&] {

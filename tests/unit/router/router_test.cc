@@ -68,6 +68,32 @@ TEST_F(RouterTest, WhoStillStartsGetsWhatNobodyElseCanTake) {
   EXPECT_THAT(workers_.Open(), Contains("generate u0"));
 }
 
+TEST_F(RouterTest, WhoStartsIsAskedBeforeARequestWaitsForRoom) {
+  v1::WorkerLoad load;
+  load.set_starting(true);
+  Join("d1", v1::WORKER_ROLE_DECODE);
+  Report("d1", load);
+  Submit(Ask());
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+  RefuseReservation(ResourceExhausted("full"));
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
+}
+
+TEST_F(RouterTest, AWorkerThatLeavesKeepsItsRequestsWhileTheOtherStarts) {
+  Join("u0", v1::WORKER_ROLE_UNIFIED);
+  Submit(Ask(v1::ROUTE_UNIFIED));
+  Say("generate u0", {1});
+  v1::WorkerLoad load;
+  load.set_starting(true);
+  Join("u1", v1::WORKER_ROLE_UNIFIED);
+  Report("u1", load);
+  Leave("u0");
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
+  load.set_starting(false);
+  Report("u1", load);
+  EXPECT_THAT(workers_.Open(), Contains("generate u1"));
+}
+
 TEST_F(RouterTest, WhatWasWaitedInVainIsAdmissionToo) {
   Submit(Ask());  // nobody but d0 has room for it some day
   clock_.Advance(milliseconds(30));
