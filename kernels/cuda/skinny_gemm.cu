@@ -12,7 +12,8 @@
 // bytes of a weight row are two fragments of A as they come, and those of a row of x two of B.
 // The 8 warps of a block share its weight rows and take their inputs in turn; their sums are added
 // in warp order. Both orders depend on k alone, so that a row's result does not depend on the
-// others, and a row that is not there costs no reading. x comes from the L1 cache.
+// others; one that is not there is read as the last one, from where that lies. x comes from the L1
+// cache.
 
 namespace tandem::cuda {
 namespace {
