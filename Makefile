@@ -2,45 +2,70 @@
 PRESET ?= release
 JOBS ?= $(shell nproc)
 BUILD = build/$(PRESET)
+# Where `make demo` computes: cpu, or cuda:0 and so on.
+DEVICE ?= cpu
+# Empty: as the preset says (CUDA when nvcc is found); OFF: without CUDA kernels.
+CUDA ?=
+CONFIGURE = cmake --preset $(PRESET) $(if $(CUDA),-DTANDEM_CUDA=$(CUDA))
 
-.PHONY: help deps build test demo test-asan test-tsan fuzz bench format clean
+.PHONY: help deps build test test-long test-room cuda demo test-asan test-tsan fuzz bench check check-all mutants format clean
 
 help:
-	@echo "make demo       install packages, build, serve models/sample through a router and three workers"
-	@echo "make test       install packages, build, run every test"
+	@echo "make demo       install packages, build tandem alone, serve models/sample through a router and"
+	@echo "                three workers, compare their answers (DEVICE=cuda:0: on a GPU)"
+	@echo "make test       install packages, build everything, run every test (CUDA=OFF: without CUDA kernels)"
+	@echo "make test-long  what takes too long for make test: 10,000 faults and the like (hours)"
+	@echo "make test-room  the tests of one room (ROOM=base, router, ... as the files in tests/*.cmake are called)"
+	@echo "make cuda       install packages, build tandem with CUDA kernels for every architecture"
 	@echo "make build      install packages, build (PRESET=release|debug|asan|tsan|fuzz|cuda)"
 	@echo "make test-asan  the tests under AddressSanitizer and UndefinedBehaviorSanitizer (clang)"
 	@echo "make test-tsan  the tests under ThreadSanitizer (clang)"
 	@echo "make bench      kernels, model, transfer and scheduler on this machine, JSON in build/bench"
+	@echo "make check      what a reader sees before a test does: layers, circles, sizes, locks, format (ONLY=classes: that alone)"
+	@echo "make check-all  the same, and clang and clang-tidy read every source"
+	@echo "make mutants    how many deliberate faults the tests notice (ROOM=kvstore,engine: of these rooms)"
 	@echo "make format     clang-format over the tree"
 
 deps:
-	tools/install_deps.sh core
+	tools/install_deps.sh core test
 
 build: deps
-	cmake --preset $(PRESET)
+	$(CONFIGURE)
 	cmake --build --preset $(PRESET) -j $(JOBS)
 
 test: build
-	ctest --preset $(PRESET)
+	ctest --preset $(PRESET) -j $(JOBS)
 
-demo: build
-	$(BUILD)/bin/tandem demo --model models/sample
+test-long: build
+	ctest --preset long
+
+test-room: deps
+	$(CONFIGURE)
+	cmake --build --preset $(PRESET) -j $(JOBS) --target $(ROOM)_tests
+	ctest --preset $(PRESET) -j $(JOBS) -L '^$(ROOM)$$'
+
+cuda:
+	tools/install_deps.sh core
+	cmake --preset cuda -DTANDEM_TESTS=OFF
+	cmake --build --preset cuda -j $(JOBS) --target tandem
+
+demo:
+	@tools/demo.sh $(DEVICE) $(JOBS)
 
 test-asan:
-	tools/install_deps.sh core sanitize
+	tools/install_deps.sh core test sanitize
 	cmake --preset asan
 	cmake --build --preset asan -j $(JOBS)
 	ctest --preset asan
 
 test-tsan:
-	tools/install_deps.sh core sanitize
+	tools/install_deps.sh core test sanitize
 	cmake --preset tsan
 	cmake --build --preset tsan -j $(JOBS)
 	ctest --preset tsan
 
 fuzz:
-	tools/install_deps.sh core sanitize
+	tools/install_deps.sh core test sanitize
 	cmake --preset fuzz
 	cmake --build --preset fuzz -j $(JOBS)
 	@echo "built: run $$(ls -d build/fuzz/bin/*_libfuzzer | tr '\n' ' ')with a corpus directory"
@@ -48,8 +73,20 @@ fuzz:
 bench: build
 	bench/run.sh $(BUILD)/bin build/bench
 
+check:
+	@tools/install_deps.sh core test check
+	@tools/check.py $(ONLY)
+
+check-all:
+	@tools/install_deps.sh core test check
+	@tools/check.py --all $(ONLY)
+
+mutants: deps
+	tools/mutants/run.py --room "$(ROOM)" --jobs $(JOBS)
+
 format:
-	git ls-files '*.h' '*.cc' | xargs clang-format -i
+	@tools/install_deps.sh check
+	@tools/check.py --format
 
 clean:
 	rm -rf build

@@ -8,8 +8,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/condition_variable.h"
 
 namespace tandem {
 
@@ -29,9 +29,8 @@ class BoundedQueue {
     return true;
   }
 
-  // Past the capacity too: for messages that free resources (cancel, release, completion), which
-  // must not be lost to overload and whose number is bounded by what was admitted. False when
-  // closed.
+  // Ignores the capacity. For messages that free resources (cancel, release, completion): they must
+  // not be lost to overload, and their number is bounded by what was admitted. False when closed.
   bool PushAlways(T&& item) {
     absl::MutexLock lock(&mutex_);
     if (closed_) return false;
@@ -39,33 +38,29 @@ class BoundedQueue {
     return true;
   }
 
-  // Takes all that is there, at once, without waiting.
+  // Returns all queued messages without waiting.
   std::vector<T> Drain() {
     absl::MutexLock lock(&mutex_);
     return TakeAll();
   }
 
-  // Waits until there is a message, the queue is closed, or `deadline`; then takes all that is
-  // there. An idle consumer uses no CPU.
+  // Waits until there is a message, the queue is closed, or `deadline` has passed; then returns all
+  // queued messages. An idle consumer uses no CPU.
   std::vector<T> WaitAndDrain(TimePoint deadline) {
     absl::MutexLock lock(&mutex_);
-    auto ready = [this] {
-      mutex_.AssertHeld();
+    waiting_ = true;
+    changed_.AwaitUntil(mutex_, deadline, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return closed_ || !items_.empty();
-    };
-    if (deadline == kNoDeadline) {
-      mutex_.Await(absl::Condition(&ready));
-    } else {
-      const auto left = deadline - std::chrono::steady_clock::now();
-      mutex_.AwaitWithTimeout(absl::Condition(&ready), absl::FromChrono(left));
-    }
+    });
+    waiting_ = false;
     return TakeAll();
   }
 
-  // No further message is taken; what is queued can still be drained.
+  // Later pushes are refused; messages that are queued already can still be drained.
   void Close() {
     absl::MutexLock lock(&mutex_);
     closed_ = true;
+    if (waiting_) changed_.Signal();
   }
 
   bool closed() const {
@@ -73,14 +68,15 @@ class BoundedQueue {
     return closed_;
   }
 
-  // How many wait. Takes no lock: a consumer may ask in the middle of its work, and whoever watches
-  // over a thread that hangs with the queue's lock in its hands does not hang with it.
+  // The number of queued messages. Takes no lock, so that a watchdog does not hang when a thread
+  // hangs while it holds the queue's lock.
   size_t size() const { return size_.load(std::memory_order_acquire); }
 
  private:
   void Append(T&& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     items_.push_back(std::move(item));
     size_.store(items_.size(), std::memory_order_release);
+    if (waiting_) changed_.Signal();
   }
 
   std::vector<T> TakeAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -95,7 +91,9 @@ class BoundedQueue {
   mutable absl::Mutex mutex_;
   std::deque<T> items_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  std::atomic<size_t> size_ = 0;  // of items_
+  bool waiting_ ABSL_GUARDED_BY(mutex_) = false;  // the consumer is in WaitAndDrain
+  MonotonicCondVar changed_;
+  std::atomic<size_t> size_ = 0;  // items_.size(), readable without the lock
 };
 
 }  // namespace tandem

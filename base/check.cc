@@ -2,13 +2,14 @@
 
 #include <cstdlib>
 
-#include "spdlog/spdlog.h"
+#include "base/log.h"
 
 namespace tandem::internal {
 
 void CheckFailed(const char* file, int line, const char* condition, std::string_view message) {
-  spdlog::critical("check_failed at={}:{} condition=\"{}\" {}", file, line, condition, message);
-  spdlog::shutdown();
+  Log(LogLevel::kCritical, "check_failed at={}:{} condition=\"{}\" {}", file, line, condition,
+      message);
+  CloseLog();
   std::abort();
 }
 

@@ -9,7 +9,7 @@ using Duration = std::chrono::nanoseconds;
 
 inline constexpr TimePoint kNoDeadline = TimePoint::max();
 
-// The only source of time of everything below server/, so that tests own the time.
+// The only source of time for all code below server/, so that tests control the time.
 // Thread-safe.
 class Clock {
  public:

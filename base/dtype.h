@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// The numbers are part of the KV layout's fingerprint: new types go to the end.
+// The numeric values are part of the KV layout's fingerprint, so new types are added at the end.
 enum class DType : uint8_t { kF32, kF16, kBF16, kI32, kI64, kF8E4M3 };
 
 constexpr int64_t SizeOf(DType dtype) {
@@ -44,7 +44,7 @@ constexpr std::string_view Name(DType dtype) {
   return "?";
 }
 
-// Whether every value of `from` is one of `to`: the same type, or a wider one.
+// Whether `to` can represent every value of `from`: the same type, or a wider one.
 constexpr bool Widens(DType from, DType to) {
   if (from == to) return true;
   switch (from) {
@@ -59,8 +59,8 @@ constexpr bool Widens(DType from, DType to) {
 }
 
 constexpr std::optional<DType> DTypeFromName(std::string_view name) {
-  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI32, DType::kI64,
-                      DType::kF8E4M3}) {
+  for (DType dtype :
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kI32, DType::kI64, DType::kF8E4M3}) {
     if (Name(dtype) == name) return dtype;
   }
   return std::nullopt;

@@ -2,7 +2,7 @@
 
 #include <xxhash.h>
 #if defined(__x86_64__)
-// The same functions, with the widest vectors that this machine has: about three times the rate.
+// Dispatches to the widest vector instructions of this machine, which is about three times as fast.
 #include <xxh_x86dispatch.h>
 #endif
 

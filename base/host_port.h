@@ -19,11 +19,11 @@ absl::StatusOr<HostPort> ParseHostPort(std::string_view address);
 // "host:port", with a v6 address in brackets.
 std::string HostPortText(std::string_view host, uint16_t port);
 
-// What the name of a host, or its address, says of who can connect to it.
+// Which machines can connect to a host of this name or address.
 enum class HostKind : uint8_t {
-  kAnywhere,     // whoever the network lets
-  kThisHost,     // only processes here: localhost, 127.*, ::1
-  kUnspecified,  // nobody: 0.0.0.0, ::, nothing
+  kAnywhere,     // every machine that the network allows
+  kThisHost,     // only processes of this machine: localhost, 127.*, ::1
+  kUnspecified,  // none: 0.0.0.0, ::, or an empty name
 };
 HostKind KindOfHost(std::string_view host);
 

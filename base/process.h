@@ -4,9 +4,9 @@
 
 namespace tandem {
 
-// For programs that serve or measure, before their first thread. absl as Debian builds it looks for
-// cycles of locks whenever one is taken, with one lock of the whole process: three times the cost
-// of a lock. Tests keep that.
+// Call it before the first thread of a program that serves or measures. Debian builds absl with a
+// search for lock cycles at every acquisition, under one lock of the process, which triples the
+// cost of a lock. Tests keep the search.
 inline void LockWithoutLookingForDeadlocks() {
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 }

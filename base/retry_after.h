@@ -8,15 +8,17 @@
 
 namespace tandem {
 
-// How long whoever got this status (RESOURCE_EXHAUSTED) should wait before it asks again. It
-// travels inside the status, over gRPC as trailing metadata "retry-after-ms".
-// None is longer: what a peer says beyond is no answer.
+// The retry-after: how long the receiver of a status (RESOURCE_EXHAUSTED) should wait before it
+// asks again. It is a payload of the status and, over gRPC, the trailing metadata "retry-after-ms".
+
+// The upper bound of a retry-after; a longer value from a peer is ignored.
 inline constexpr std::chrono::hours kMaxRetryAfter{24};
-// Less than 0 or more than kMaxRetryAfter is cut to that.
+
+// `after` is clamped to [0, kMaxRetryAfter].
 void SetRetryAfter(absl::Status& status, std::chrono::milliseconds after);
 std::optional<std::chrono::milliseconds> RetryAfter(const absl::Status& status);
 
-// Reads the milliseconds that travel. Total over any bytes; empty for what is no such number.
+// Parses the metadata. Accepts any bytes; empty unless `text` is a number of milliseconds in range.
 std::optional<std::chrono::milliseconds> ParseRetryAfter(std::string_view text);
 
 }  // namespace tandem

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace tandem {
 
@@ -82,7 +82,7 @@ absl::Status Annotate(const absl::Status& status, std::string_view context);
 #define TANDEM_CONCAT_INNER_(a, b) a##b
 #define TANDEM_CONCAT_(a, b) TANDEM_CONCAT_INNER_(a, b)
 
-// Returns from the enclosing function when `expr` is not OK.
+// Returns the status of `expr` from the enclosing function when it is not OK.
 #define RETURN_IF_ERROR(expr)                                                              \
   do {                                                                                     \
     if (absl::Status tandem_status_ = (expr); !tandem_status_.ok()) return tandem_status_; \

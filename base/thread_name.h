@@ -4,7 +4,7 @@
 
 namespace tandem {
 
-// What debuggers, top -H and /proc call the calling thread; at most 15 characters.
+// Names the calling thread for debuggers, top -H and /proc; at most 15 characters.
 inline void NameThisThread(const char* name) { pthread_setname_np(pthread_self(), name); }
 
 }  // namespace tandem

@@ -13,7 +13,8 @@ namespace {
 
 using Body = absl::FunctionRef<void(int64_t index, int thread)>;
 
-// Longer than the gap between two ops of a forward pass, shorter than anybody's idea of idle.
+// Longer than the gap between two operations of a forward pass, so that workers do not sleep within
+// one; short enough that an idle process uses no CPU.
 constexpr std::chrono::microseconds kSpinTime{80};
 
 void Pause() {
@@ -24,7 +25,7 @@ void Pause() {
 #endif
 }
 
-// Spins while `value` is `old`, then sleeps until it is something else.
+// Spins for kSpinTime while `value` equals `old`, then sleeps until it changes.
 template <typename T>
 void WaitWhile(std::atomic<T>& value, T old) {
   const auto deadline = std::chrono::steady_clock::now() + kSpinTime;

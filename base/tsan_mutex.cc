@@ -1,7 +1,7 @@
 // Part of the thread-sanitizer build only. The packaged Abseil is not instrumented, so the
 // sanitizer does not see that its Mutex, CondVar, Notification and Status order memory and reports
-// what they guard. The linker (cmake/compiler.cmake) sends our calls of them through here, where
-// the order is declared to the sanitizer.
+// races on the data that they guard. The linker (cmake/compiler.cmake) redirects our calls of them
+// to this file, which declares the order to the sanitizer.
 #include <cstdint>
 
 #include "absl/synchronization/mutex.h"
@@ -22,10 +22,11 @@ void __tsan_release(void* address);
 
 namespace {
 
-// spdlog's registry is made by the first use, unseen by the sanitizer as well: before any thread.
+// spdlog creates its registry at its first use, which the sanitizer does not see either. Creating
+// it before any thread starts avoids the report.
 [[maybe_unused]] const spdlog::logger* const kLoggerBeforeThreads = spdlog::default_logger_raw();
 
-// A condition is evaluated by whichever thread holds the mutex just then.
+// Wraps a condition, because any thread that holds the mutex may evaluate it.
 struct OrderedCondition {
   absl::Mutex* mutex;
   const absl::Condition* condition;
@@ -121,8 +122,8 @@ bool WRAP(_ZNK, 12Notification30WaitForNotificationWithTimeoutENS0_8DurationE)(
   return notified;
 }
 
-// Gives up one reference to the text of a status; the last one frees it. The count comes first in
-// what `rep` names, one byte before it.
+// Drops one reference to the heap representation of a status; the last reference frees it. The
+// count is its first member; `rep` points one byte behind its beginning.
 void REAL(_ZN, 6Status15UnrefNonInlinedEm)(uintptr_t rep);
 void WRAP(_ZN, 6Status15UnrefNonInlinedEm)(uintptr_t rep) {
   void* const count = reinterpret_cast<void*>(rep - 1);

@@ -30,7 +30,7 @@ struct Part {
   bool truncated;  // ill-formed only because the text ends
 };
 
-// text is not empty.
+// `text` must not be empty.
 Part FirstPart(std::string_view text) {
   const Lead lead = Classify(static_cast<uint8_t>(text[0]));
   if (lead.length == 0) return {1, false, false};

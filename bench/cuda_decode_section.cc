@@ -102,6 +102,17 @@ absl::StatusOr<bool> HasMemoryFor(CudaBench& bench, double bytes) {
   return bytes < kShare * static_cast<double>(memory.free_bytes);
 }
 
+// What the row at `index` of a point may take, given the times of the rows before it.
+std::optional<TimeLimits> LimitsOf(const CudaBench& bench, const Point& point, double bytes,
+                                   size_t index, const std::vector<CudaTiming>& times) {
+  if (index == 0) return bench.BoundByMemory({point.target_us, point.fail_above_us}, bytes);
+  if (index == 1) return TimeLimits{times[0].us * kMassCost, times[0].us * kMassCost};
+  if (index == 2 && bytes >= kFp8Counts) {
+    return TimeLimits{times[0].us / kFp8Gain, times[0].us / kFp8Gain};
+  }
+  return std::nullopt;
+}
+
 // One point of the table: ours as served by default, the other forms of a pool beside it (blocks of
 // 64 where there is memory for all: not of the largest on 80 GB), and the baseline.
 absl::Status RunPoint(CudaBench& bench, const Point& point) {
@@ -142,14 +153,8 @@ absl::Status RunPoint(CudaBench& bench, const Point& point) {
                      ClassicVariant(bench, *plain, "classic", Partitions::kNone));
     group.Add(*plain, std::move(whole));
   }
-  const auto limits = [&](size_t i,
-                          const std::vector<CudaTiming>& times) -> std::optional<TimeLimits> {
-    if (i == 0) return bench.BoundByMemory({point.target_us, point.fail_above_us}, bytes);
-    if (i == 1) return TimeLimits{times[0].us * kMassCost, times[0].us * kMassCost};
-    if (i == 2 && bytes >= kFp8Counts) {
-      return TimeLimits{times[0].us / kFp8Gain, times[0].us / kFp8Gain};
-    }
-    return std::nullopt;
+  const auto limits = [&](size_t i, const std::vector<CudaTiming>& earlier) {
+    return LimitsOf(bench, point, bytes, i, earlier);
   };
   ASSIGN_OR_RETURN(const std::vector<CudaTiming> times, group.Run(limits));
   if (block64 == nullptr) return absl::OkStatus();

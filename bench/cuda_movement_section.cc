@@ -53,7 +53,7 @@ std::vector<int32_t> RandomOrder(int32_t count) {
 }
 
 absl::Status AddMove(CudaBench& bench, CudaVariant variant, std::string op, std::string shape,
-                     const OpCost& cost) {
+                     const OpCost& cost, std::optional<TimeLimits> limits) {
   if (!bench.Wanted(op, shape)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const auto times, bench.Time({&variant, 1}, bench.LaunchesOf(cost.bytes)));
   bench.Add({.section = "movement",
@@ -63,11 +63,12 @@ absl::Status AddMove(CudaBench& bench, CudaVariant variant, std::string op, std:
              .timing = times[0],
              .cost = cost,
              .bound = Bound::kCopy,
-             .limits = Moved(bench, cost.bytes, kMovedShare)});
+             .limits = limits});
   return absl::OkStatus();
 }
 
-// The same to staging, as Stream::CopyAll does it.
+// The same to staging, as Stream::CopyAll does it. This row has no target: CopyAll limits its warps
+// (kMovingWarps in kernels/cuda/extents.cu) so that it leaves the device to the forward passes.
 absl::Status AddHashedMove(CudaBench& bench, const MoveBlocksArgs& move, const std::string& shape) {
   const auto extent_bytes = static_cast<size_t>(move.pool.ExtentBytes());
   ASSIGN_OR_RETURN(const DeviceBuffer hashes,
@@ -92,7 +93,7 @@ absl::Status AddHashedMove(CudaBench& bench, const MoveBlocksArgs& move, const s
                                  }
                                  return absl::OkStatus();
                                }};
-  return AddMove(bench, variant, "copy_all", shape, Cost(move));
+  return AddMove(bench, variant, "copy_all", shape, Cost(move), std::nullopt);
 }
 
 // All layers of half the blocks of a pool, in random order: to staging, back, and to the other
@@ -121,19 +122,22 @@ absl::Status RunMoves(CudaBench& bench, int64_t blocks) {
   const CopyBlocksArgs copy = {pool, {pairs, on_pairs}};
   const cuda::LaunchTarget on = bench.target();
   const std::string shape = fmt::format("{} blocks of {} layers", moved, kLayers);
+  const auto limits = [&bench](const OpCost& cost) {
+    return Moved(bench, cost.bytes, kMovedShare);
+  };
   RETURN_IF_ERROR(AddMove(
       bench,
       {"ours",
        [&](int32_t) { return cuda::ToStatus(cuda::GatherBlocks(on, move, on_items), "gather"); }},
-      "gather_blocks", shape, Cost(move)));
+      "gather_blocks", shape, Cost(move), limits(Cost(move))));
   RETURN_IF_ERROR(AddMove(
       bench,
       {"ours",
        [&](int32_t) { return cuda::ToStatus(cuda::ScatterBlocks(on, move, on_items), "scatter"); }},
-      "scatter_blocks", shape, Cost(move)));
+      "scatter_blocks", shape, Cost(move), limits(Cost(move))));
   RETURN_IF_ERROR(AddMove(
       bench, {"ours", [&](int32_t) { return cuda::ToStatus(cuda::CopyBlocks(on, copy), "copy"); }},
-      "copy_blocks", shape, Cost(copy)));
+      "copy_blocks", shape, Cost(copy), limits(Cost(copy))));
   return AddHashedMove(bench, move, shape);
 }
 

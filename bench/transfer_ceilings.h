@@ -7,7 +7,7 @@
 #include <span>
 
 #include "kernels/device.h"
-#include "transfer/tcp/socket.h"
+#include "transfer/media/tcp/socket.h"
 
 namespace tandem {
 

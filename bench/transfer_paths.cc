@@ -2,11 +2,11 @@
 
 #include "absl/synchronization/notification.h"
 #include "base/check.h"
-#include "transfer/fabric.h"
+#include "transfer/fabric/fabric.h"
 #include "transfer/framed/framed_transport.h"
-#include "transfer/ipc/ipc_medium.h"
-#include "transfer/shm/shm_medium.h"
-#include "transfer/tcp/tcp_medium.h"
+#include "transfer/media/ipc/ipc_medium.h"
+#include "transfer/media/shm/shm_medium.h"
+#include "transfer/media/tcp/tcp_medium.h"
 
 namespace tandem {
 namespace {
@@ -30,10 +30,8 @@ class Ends {
   Ends(const PathOptions& options, Device& device, FrameReceiver* receiver)
       : options_(options), device_(device), receiver_(receiver) {}
 
-  std::unique_ptr<Transport> Over(std::unique_ptr<Medium> medium, int32_t connections = 1) const {
-    return *NewFramedTransport({.connections = connections,
-                                .device = &device_,
-                                .staged_payload_bytes = options_.extent_bytes},
+  std::unique_ptr<Transport> Over(std::unique_ptr<Medium> medium) const {
+    return *NewFramedTransport({.device = &device_, .staged_payload_bytes = options_.extent_bytes},
                                std::move(medium), receiver_);
   }
   std::unique_ptr<Transport> OverIpc(std::vector<std::span<const std::byte>> shared) const {
@@ -82,8 +80,6 @@ std::vector<SendingPath> OpenSenders(const PathOptions& options, Device& device,
   if (!device.is_host()) return paths;
   paths.emplace_back("shm, by the fabric", ends.BothWays(), addresses[kFabric]);
   paths.emplace_back("tcp", ends.Over(Tcp()), addresses[kTcp]);
-  paths.emplace_back("tcp, 2 connections", ends.Over(Tcp(), 2), addresses[kTcp]);
-  paths.emplace_back("tcp, 4 connections", ends.Over(Tcp(), 4), addresses[kTcp]);
   paths.emplace_back("tcp, TLS", ends.Over(Tcp(options.tls)), addresses[kTls]);
   return paths;
 }
@@ -95,11 +91,12 @@ void SendingPath::Send(const Load& load, std::span<const std::byte> pool) {
     TANDEM_CHECK(status.ok(), "a transport refused a stream");
   };
   const uint64_t stream = ++last_stream_;
-  check(transport_->OpenStream(peer_, stream, kEpoch, Duration::zero(),
-                               [&](uint64_t, uint64_t, const absl::Status& status) {
-                                 result = status;
-                                 done.Notify();
-                               }));
+  const absl::StatusOr<StreamHandle> handle = transport_->OpenStream(
+      peer_, stream, kEpoch, Duration::zero(), [&](uint64_t, uint64_t, const absl::Status& status) {
+        result = status;
+        done.Notify();
+      });
+  check(handle.status());
   std::vector<PostedExtent> extents(load.blocks);
   for (uint32_t layer = 0; layer < load.layers; ++layer) {
     for (uint32_t i = 0; i < load.blocks; ++i) {
@@ -108,9 +105,9 @@ void SendingPath::Send(const Load& load, std::span<const std::byte> pool) {
                     .block = block,
                     .payload = pool.subspan(size_t{block} * load.extent_bytes, load.extent_bytes)};
     }
-    check(transport_->Post(stream, kEpoch, extents));
+    check((*handle)->Post(extents));
   }
-  check(transport_->FinishStream(stream, kEpoch));
+  check((*handle)->Finish());
   done.WaitForNotification();
   check(result);
 }

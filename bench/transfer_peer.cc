@@ -16,8 +16,8 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "kernels/registry.h"
-#include "transfer/ipc/segments.h"
-#include "transfer/unix_socket.h"
+#include "transfer/media/ipc/segments.h"
+#include "transfer/media/unix_socket.h"
 
 namespace tandem {
 namespace {

@@ -50,8 +50,12 @@ if(TANDEM_FUZZ)
   add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=fuzzer-no-link>")
 endif()
 
-find_program(CCACHE ccache)
-if(CCACHE)
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  # Paths below the source directory are hashed as relative ones, so that every clone and worktree of
+  # a machine finds what another one has compiled. Precompiled headers need the two sloppiness flags.
+  set(CCACHE env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=true
+             CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 find_program(LLD ld.lld)

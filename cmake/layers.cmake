@@ -21,8 +21,13 @@ set(MAY_INCLUDE_proto "")
 # Foreign headers that only some rooms may include: regex of the header -> regex of the file.
 set(FOREIGN
     "^(grpcpp|grpc)/" "^(server|router)/|^engine/worker_client"
-    "^(cuda|cublas|nccl)" "^(kernels/cuda|transfer/nccl)/"
+    "^(cuda|cublas|nccl)" "^(kernels/cuda|transfer/media/nccl)/"
     "^zstd" "^kvstore/codec/"
     "^hwy/" "^kernels/cpu/"
-    "^openssl/" "^transfer/tcp/"
+    "^openssl/" "^transfer/media/tcp/"
     "^(pcre2|unicode/)" "^model/tokenizer/")
+
+# Calls that only base/tsan_mutex.cc may name: regex of the call -> what to use in its place.
+set(FORBIDDEN_CALLS
+    "(Await|Wait|LockWhen|WaitForNotification)With(Timeout|Deadline)"
+    "waits by the clock of the day, which may be set back: use base/condition_variable.h")

@@ -6,9 +6,10 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "engine/engine.h"
 #include "engine/handoff_states.h"
+#include "engine/request.h"
 #include "kvstore/prefix_key.h"
 
 namespace tandem {

@@ -7,25 +7,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/status.h"
 
 namespace tandem {
-
-absl::Status BeamParams::Validate() const {
-  if (width < 2 || width > kMaxBeamWidth) {
-    return InvalidArgument("beam_width is {}: it must be from 2 to {}", width, kMaxBeamWidth);
-  }
-  if (!(std::abs(length_penalty) <= kMaxLengthPenalty)) {  // NaN too
-    return InvalidArgument("length_penalty is {}: it must be from {} to {}", length_penalty,
-                           -kMaxLengthPenalty, kMaxLengthPenalty);
-  }
-  return absl::OkStatus();
-}
-
-// A live beam has at most one candidate per stop token among them, so `width` others are left.
-int32_t BeamCandidates(const BeamParams& params, int32_t num_stop_tokens) {
-  return params.width * std::max(2, 1 + num_stop_tokens);
-}
 
 BeamSearch::BeamSearch(Options options) : options_(std::move(options)) {
   TANDEM_CHECK(options_.max_tokens >= 1, "a search without a token to find");
@@ -33,7 +16,8 @@ BeamSearch::BeamSearch(Options options) : options_(std::move(options)) {
 }
 
 int32_t BeamSearch::candidates_per_beam() const {
-  return BeamCandidates(options_.params, static_cast<int32_t>(options_.stop_token_ids.size()));
+  return BeamCandidates(options_.params.width,
+                        static_cast<int32_t>(options_.stop_token_ids.size()));
 }
 
 int32_t BeamSearch::num_live() const { return static_cast<int32_t>(live_.size()); }
@@ -81,9 +65,7 @@ std::vector<BeamSearch::Candidate> BeamSearch::Rank(
 }
 
 FinishReason BeamSearch::EndOf(int32_t token_id) const {
-  const std::vector<int32_t>& stops = options_.stop_token_ids;
-  if (std::binary_search(stops.begin(), stops.end(), token_id)) return FinishReason::kStop;
-  return length_ == options_.max_tokens ? FinishReason::kLength : FinishReason::kNone;
+  return StopReasonOf(options_.stop_token_ids, options_.max_tokens, token_id, length_);
 }
 
 // Keeps the hypothesis where its score ranks, and drops the worst when there are too many.

@@ -4,26 +4,11 @@
 #include <span>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "engine/output_stream.h"
+#include "base/finish_reason.h"
+#include "base/sampling_params.h"
 #include "kernels/op_args.h"
 
 namespace tandem {
-
-// How a request wants its beams searched; the public API's fields.
-struct BeamParams {
-  enum class EarlyStopping : uint8_t { kHeuristic, kFirst, kNever };
-
-  int32_t width = 2;
-  float length_penalty = 1;
-  EarlyStopping early_stopping = EarlyStopping::kHeuristic;
-
-  // INVALID_ARGUMENT naming the field, its value and its range.
-  absl::Status Validate() const;
-};
-
-inline constexpr int32_t kMaxBeamWidth = 16;
-inline constexpr float kMaxLengthPenalty = 10;  // either sign
 
 // One token of a beam or a hypothesis.
 struct BeamToken {
@@ -122,8 +107,5 @@ class BeamSearch {
   std::vector<LiveBeam> live_ = {{.node = kRoot}};  // highest sum first
   std::vector<Finished> finished_;                  // highest score first, at most the width
 };
-
-// candidates_per_beam() of a search with this many stop tokens.
-int32_t BeamCandidates(const BeamParams& params, int32_t num_stop_tokens);
 
 }  // namespace tandem

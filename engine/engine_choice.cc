@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/engine_loop.h"
+#include "model/transformer/sampler.h"
 
 namespace tandem {
 

@@ -6,10 +6,10 @@
 #include <iterator>
 #include <utility>
 
+#include "base/log.h"
 #include "base/retry_after.h"
 #include "base/status.h"
 #include "engine/engine_loop.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 namespace {
@@ -80,7 +80,7 @@ void EngineLoop::TurnAwayExpired(TimePoint now) {
     ++counts_.handoff_counts.refused;
     const Duration waited = now - one.asked;
     const double waited_ms = std::round(ToMilliseconds(waited));
-    spdlog::warn("request={} waited {} ms for room for its KV, in vain", one.request.id, waited_ms);
+    LogWarn("request={} waited {} ms for room for its KV, in vain", one.request.id, waited_ms);
     TurnAway(one, one.request.deadline <= now
                       ? DeadlineExceeded("the deadline passed after {} ms of waiting for room for "
                                          "the KV of the prompt",
@@ -117,7 +117,7 @@ void EngineLoop::Handle(KvDrainedMessage& message) { receiver_.Drained(message.r
 
 void EngineLoop::EndLapsedReservations(TimePoint now) {
   for (const Lapse& lapse : receiver_.Lapsed(now)) {
-    spdlog::warn("reservation={} lapsed: {}", lapse.reservation, lapse.status.ToString());
+    LogWarn("reservation={} lapsed: {}", lapse.reservation, lapse.status.ToString());
     ++counts_.handoff_counts.lapsed;
     if (lapse.claimed_by) {
       End(*requests_.at(*lapse.claimed_by), lapse.status);

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/status.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 namespace {
@@ -223,7 +223,7 @@ void EngineLoop::PollStore() {
 
 void EngineLoop::StartDecode(RequestState& request, TimePoint arrived) {
   const SequenceId id(next_sequence_++);
-  request.widened = receiver_.IsWidened(*request.awaiting);
+  request.sent_dtype = receiver_.NarrowerDType(*request.awaiting);
   BlockTable table = receiver_.Take(*request.awaiting, SpecOf(id, request.spec));
   request.awaiting.reset();
   request.stages.wait_kv = std::max(Duration{}, arrived - request.accepted);

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "engine/engine_loop.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 
@@ -21,7 +21,7 @@ void EngineLoop::Apply(const StepPlan& plan, TimePoint now) {
     Sequence& sequence = *Find(id);
     const absl::Status status = store_.Restore(sequence.key, sequence.rows.front().tokens);
     if (!status.ok()) {
-      spdlog::debug("sequence={} computes what the host has: {}", id, status.ToString());
+      LogDebug("sequence={} computes what the host has: {}", id, status.ToString());
     }
   }
 }
@@ -39,9 +39,8 @@ void EngineLoop::Preempt(const Preemption& preemption) {
   RequestState& request = sequence.request;
   ++request.preemptions;
   store_.Unexpect(sequence.id);
-  spdlog::debug("preempt request={} sequence={} tokens={} how={}", request.spec.id, sequence.id,
-                sequence.num_tokens(),
-                preemption.how == Preemption::How::kSwap ? "swap" : "recompute");
+  LogDebug("preempt request={} sequence={} tokens={} how={}", request.spec.id, sequence.id,
+           sequence.num_tokens(), preemption.how == Preemption::How::kSwap ? "swap" : "recompute");
   if (preemption.how == Preemption::How::kSwap) {
     absl::StatusOr<SwapId> swap = store_.SwapOut(sequence.tables);
     if (swap.ok()) {
@@ -50,7 +49,7 @@ void EngineLoop::Preempt(const Preemption& preemption) {
       swaps_.emplace(*swap, sequence.id);
       return;
     }
-    spdlog::warn("sequence={} is computed again: {}", sequence.id, swap.status().ToString());
+    LogWarn("sequence={} is computed again: {}", sequence.id, swap.status().ToString());
     scheduler_.SwapFailed(sequence.id);
   }
   ForgetKv(sequence);
@@ -150,7 +149,7 @@ void EngineLoop::Handle(const KvCompletion& completion) {
     sequence.tables = store_.TakeSwapped(completion.swap);
     scheduler_.SwappedIn(sequence.id);
   } else {
-    spdlog::error("sequence={} is computed again: {}", sequence.id, completion.status.ToString());
+    LogError("sequence={} is computed again: {}", sequence.id, completion.status.ToString());
     store_.DropSwapped(completion.swap);
     ForgetKv(sequence);
     scheduler_.SwapFailed(sequence.id);

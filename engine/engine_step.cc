@@ -4,9 +4,9 @@
 #include <span>
 #include <utility>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "engine/engine_loop.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 
@@ -34,8 +34,7 @@ void EngineLoop::WarmUp() {
   warm_ = last.value_or(true);
   progress_.Count();
   if (last.ok()) return;
-  spdlog::warn("warming up failed, the first steps do what it did not: {}",
-               last.status().ToString());
+  LogWarn("warming up failed, the first steps do what it did not: {}", last.status().ToString());
   failed_(last.status());
 }
 
@@ -66,7 +65,7 @@ bool EngineLoop::Step() {
     Observe((decodes_alone ? clock_.Now() : computed) - now);
     Collect(tokens, computed);
   } else {
-    spdlog::error("step={} rows={} failed: {}", counts_.steps, chunks_.size(), status.ToString());
+    LogError("step={} rows={} failed: {}", counts_.steps, chunks_.size(), status.ToString());
     failed_(status);
     std::vector<RequestId> failed;
     for (const Chunk& chunk : chunks_) failed.push_back(chunk.sequence->request.spec.id);
@@ -157,7 +156,7 @@ void EngineLoop::Deliver(Sequence& sequence, int32_t computed_tokens,
   for (absl::StatusOr<SampledToken>& token : tokens) {
     if (!token.ok()) {
       const absl::Status status = token.status();
-      spdlog::error("request={} sampling failed: {}", request.spec.id, status.ToString());
+      LogError("request={} sampling failed: {}", request.spec.id, status.ToString());
       failed_(status);
       return End(request, status);
     }
@@ -166,7 +165,7 @@ void EngineLoop::Deliver(Sequence& sequence, int32_t computed_tokens,
   // What beams decode after they have parted is nobody else's prefix. Nor is an answer where
   // prompts come in a narrower type: KV that is sent for it would be rounded, that of this worker
   // is not.
-  if (sequence.rows.size() == 1 && !request.widened) {
+  if (sequence.rows.size() == 1 && !request.sent_dtype) {
     store_.Insert(sequence.key, sequence.rows.front().tokens, computed_tokens,
                   sequence.tables.front());
   }

@@ -9,9 +9,9 @@
 #include "base/bounded_queue.h"
 #include "base/clock.h"
 #include "base/ids.h"
-#include "engine/engine.h"
 #include "engine/outgoing_kv.h"
 #include "engine/output_stream.h"
+#include "engine/request.h"
 #include "transfer/transport.h"
 
 // What other threads tell the engine thread. Messages that ask for resources are refused when the

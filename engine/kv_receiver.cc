@@ -26,7 +26,7 @@ absl::Status KvReceiver::Check(const ReserveRequest& request) const {
         request.model_fingerprint, options_.model_fingerprint);
   }
   RETURN_IF_ERROR(request.layout.Validate());
-  RETURN_IF_ERROR(CanConvert(request.layout, options_.layout));
+  RETURN_IF_ERROR(CanConvert(request.layout.shape(), options_.layout.shape()));
   const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
   if (prompt_tokens < 1 || request.max_tokens < 1 || request.width < 1 ||
       prompt_tokens + request.max_tokens > options_.max_context_tokens) {
@@ -134,8 +134,9 @@ bool KvReceiver::IsComplete(ReservationId id) const {
   return incoming_.at(id).state == ReceiveState::kComplete;
 }
 
-bool KvReceiver::IsWidened(ReservationId id) const {
-  return incoming_.at(id).request.layout.dtype != options_.layout.dtype;
+std::optional<DType> KvReceiver::NarrowerDType(ReservationId id) const {
+  const DType sent = incoming_.at(id).request.layout.dtype;
+  return sent == options_.layout.dtype ? std::nullopt : std::optional(sent);
 }
 
 BlockTable KvReceiver::Take(ReservationId id, const SequenceSpec& heir) {

@@ -11,10 +11,11 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "engine/admission_queue.h"
-#include "engine/engine.h"
 #include "engine/handoff_states.h"
 #include "engine/inbox.h"
 #include "engine/landing_zone.h"
+#include "engine/options.h"
+#include "engine/request.h"
 #include "engine/store_view.h"
 #include "kvstore/kv_store.h"
 #include "scheduler/scheduler.h"
@@ -60,8 +61,8 @@ class KvReceiver {
   uint64_t LandedBytes(ReservationId id) const { return zone_.LandedBytes(id); }
   // Whether all KV of a reservation is in place and verified.
   bool IsComplete(ReservationId id) const;
-  // Whether the KV of an existing reservation came in another type than it is kept in here.
-  bool IsWidened(ReservationId id) const;
+  // The dtype that the KV of an existing reservation came in, when it is kept in a wider one here.
+  std::optional<DType> NarrowerDType(ReservationId id) const;
   // The KV of a complete reservation; its place passes to `heir`, which is parked.
   BlockTable Take(ReservationId id, const SequenceSpec& heir);
   // Gives the blocks back; unknown ids are ignored.

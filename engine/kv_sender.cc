@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/status.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 namespace {
@@ -56,8 +56,10 @@ absl::Status KvSender::OpenStream(RequestId id, OutgoingKv& outgoing) {
                                                             const absl::Status& status) {
     inbox_.PushAlways(StreamEndedMessage{id, attempt, status, clock_.Now()});
   };
-  return transport_->OpenStream(target.data_address, target.reservation.value(), target.epoch,
-                                target.lease / kRenewalsPerLease, ended);
+  ASSIGN_OR_RETURN(outgoing.stream,
+                   transport_->OpenStream(target.data_address, target.reservation.value(),
+                                          target.epoch, target.lease / kRenewalsPerLease, ended));
+  return absl::OkStatus();
 }
 
 void KvSender::Begin(Sequence& sequence, int32_t cached_tokens) {
@@ -146,7 +148,7 @@ absl::Status KvSender::PostBlocks(int32_t first_layer, int32_t last_layer, Seque
   }
   if (extents_.empty()) return absl::OkStatus();
   if (outgoing.frames == 0) outgoing.first_posted = clock_.Now();
-  RETURN_IF_ERROR(transport_->Post(target.reservation.value(), target.epoch, extents_));
+  RETURN_IF_ERROR(outgoing.stream->Post(extents_));
   outgoing.frames += extents_.size();
   return absl::OkStatus();
 }
@@ -174,14 +176,11 @@ absl::Status KvSender::PostRest(Sequence& root) {
 }
 
 absl::Status KvSender::FinishStream(OutgoingKv& outgoing) {
-  const HandoffTarget& target = outgoing.target;
-  return AboutPeer(transport_->FinishStream(target.reservation.value(), target.epoch), target);
+  return AboutPeer(outgoing.stream->Finish(), outgoing.target);
 }
 
 void KvSender::Abort(OutgoingKv& outgoing) {
-  if (HasStream(outgoing)) {
-    transport_->AbortStream(outgoing.target.reservation.value(), outgoing.target.epoch);
-  }
+  if (HasStream(outgoing)) outgoing.stream->Abort();
   End(outgoing, SendEvent::kAbort);
 }
 
@@ -202,10 +201,9 @@ std::optional<absl::Status> KvSender::Ended(RequestState& request,
     Advance(outgoing.state, SendEvent::kLose);
     outgoing.reopen_at = clock_.Now() + kPauses[outgoing.reopened++];
     pauses_.push_back({outgoing.reopen_at, request.spec.id});
-    spdlog::warn(
-        "request={} reservation={} lost its KV stream to {}, opens it again ({} of {}): {}",
-        request.spec.id, outgoing.target.reservation, outgoing.target.data_address,
-        outgoing.reopened, std::ssize(kPauses), message.status.ToString());
+    LogWarn("request={} reservation={} lost its KV stream to {}, opens it again ({} of {}): {}",
+            request.spec.id, outgoing.target.reservation, outgoing.target.data_address,
+            outgoing.reopened, std::ssize(kPauses), message.status.ToString());
     return std::nullopt;
   }
   End(outgoing, SendEvent::kRefuse);

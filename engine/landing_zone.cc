@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/status.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 namespace {
@@ -211,7 +211,7 @@ void LandingZone::ConvertVerified() {
   }
   const absl::Status status = converter_->Run();
   if (!status.ok()) {
-    spdlog::error("{} extents of KV could not be converted: {}", frames.size(), status.ToString());
+    LogError("{} extents of KV could not be converted: {}", frames.size(), status.ToString());
   }
   std::vector<ReservationId> drained;
   {

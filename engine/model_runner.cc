@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
-#include "model/transformer/sampler.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 
@@ -27,8 +24,8 @@ absl::StatusOr<bool> ModelRunner::WarmUp(DecodeSteps decodes) {
   ASSIGN_OR_RETURN(const bool last, WarmUpPart(decodes));
   warming_up_->took += std::chrono::steady_clock::now() - began;
   if (last) {
-    spdlog::info("warmed up graphs={} took_ms={:.0f}", warming_up_->recorded,
-                 ToMilliseconds(warming_up_->took));
+    LogInfo("warmed up graphs={} took_ms={:.0f}", warming_up_->recorded,
+            ToMilliseconds(warming_up_->took));
   }
   return last;
 }
@@ -71,18 +68,9 @@ absl::Status ModelRunner::RunForNobody() {
   const Transformer::Limits& limits = transformer_.limits();
   const int32_t count = std::min(
       {kTokens, limits.max_tokens, limits.max_context_tokens, pool.block_tokens * pool.num_blocks});
-  token_ids_.assign(static_cast<size_t>(count), 0);
-  positions_.resize(token_ids_.size());
-  std::iota(positions_.begin(), positions_.end(), 0);
-  slots_.assign(token_ids_.size(), -1);
-  query_starts_ = {0, count};
-  context_lens_ = {count};
-  block_ids_.resize(static_cast<size_t>((count + pool.block_tokens - 1) / pool.block_tokens));
-  std::iota(block_ids_.begin(), block_ids_.end(), 0);
-  table_starts_ = {0, static_cast<int32_t>(block_ids_.size())};
-  logit_rows_ = {count - 1};
-  sample_rows_ = {{.temperature = 1, .top_p = 0.9f}};
-  ASSIGN_OR_RETURN(logits_, transformer_.Forward(stream_, Batch(0), pool, nullptr));
+  batch_.AssignDummy(count, pool.block_tokens);
+  ASSIGN_OR_RETURN(logits_,
+                   transformer_.Forward(stream_, batch_.view(0, copies_.pairs), pool, nullptr));
   SampleRows().IgnoreError();
   return stream_.Synchronize();
 }
@@ -100,11 +88,13 @@ absl::Status ModelRunner::Forward(std::span<const Chunk> chunks, int32_t num_dec
 
 absl::Status ModelRunner::Queue(std::span<const Chunk> chunks, int32_t num_decodes) {
   RETURN_IF_ERROR(MakeRoom(chunks));
-  BuildBatch(chunks);
+  batch_.Clear();
+  for (const Chunk& chunk : chunks) batch_.Append(chunk);
   const bool told_later = runs_later_ && *layer_stored_ != nullptr;
   const LayerStored record = [this](int32_t) { layers_.push_back(stream_.Record()); };
-  ASSIGN_OR_RETURN(logits_, transformer_.Forward(stream_, Batch(num_decodes), store_.view(),
-                                                 told_later ? record : *layer_stored_));
+  ASSIGN_OR_RETURN(
+      logits_, transformer_.Forward(stream_, batch_.view(num_decodes, copies_.pairs), store_.view(),
+                                    told_later ? record : *layer_stored_));
   return absl::OkStatus();
 }
 
@@ -128,50 +118,6 @@ absl::Status ModelRunner::MakeRoom(std::span<const Chunk> chunks) {
   return absl::OkStatus();
 }
 
-void ModelRunner::BuildBatch(std::span<const Chunk> chunks) {
-  token_ids_.clear();
-  positions_.clear();
-  slots_.clear();
-  query_starts_.assign(1, 0);
-  context_lens_.clear();
-  logit_rows_.clear();
-  sample_rows_.clear();
-  block_ids_.clear();
-  table_starts_.assign(1, 0);
-  for (const Chunk& chunk : chunks) AppendChunk(chunk);
-}
-
-void ModelRunner::AppendChunk(const Chunk& chunk) {
-  const BlockTable& table = chunk.table();
-  for (int32_t position = chunk.begin; position < chunk.end(); ++position) {
-    token_ids_.push_back(chunk.tokens()[static_cast<size_t>(position)]);
-    positions_.push_back(position);
-    slots_.push_back(table.Slot(position));
-  }
-  query_starts_.push_back(static_cast<int32_t>(token_ids_.size()));
-  context_lens_.push_back(chunk.end());
-  const std::span<const int32_t> blocks = table.block_ids();
-  block_ids_.insert(block_ids_.end(), blocks.begin(), blocks.end());
-  table_starts_.push_back(static_cast<int32_t>(block_ids_.size()));
-  // Sampling changes the logits, so each of several choices gets its own.
-  logit_rows_.insert(logit_rows_.end(), static_cast<size_t>(chunk.samples),
-                     static_cast<int32_t>(token_ids_.size()) - 1);
-  AppendSampleRows(chunk);
-}
-
-ForwardBatch ModelRunner::Batch(int32_t num_decodes) {
-  return {.token_ids = token_ids_,
-          .positions = positions_,
-          .slots = slots_,
-          .query_starts = query_starts_,
-          .context_lens = context_lens_,
-          .block_tables = {.ids = block_ids_, .starts = table_starts_},
-          .copies = copies_.pairs,
-          .num_decodes = num_decodes,
-          .logit_rows = logit_rows_,
-          .sample_rows = sample_rows_};
-}
-
 std::span<absl::StatusOr<SampledToken>> ModelRunner::Sample(std::span<const Chunk> chunks) {
   results_.clear();
   const absl::Status status = SampleRows();
@@ -187,45 +133,21 @@ std::span<absl::StatusOr<SampledToken>> ModelRunner::Sample(std::span<const Chun
 }
 
 absl::Status ModelRunner::SampleRows() {
-  sampled_.assign(sample_rows_.size(), SampledToken{});
-  if (sample_rows_.empty()) return absl::OkStatus();
-  return ops_.Sample(stream_, {.logits = logits_,
-                               .rows = sample_rows_,
-                               .out = sampled_,
-                               .plan = transformer_.sample_plan()});
-}
-
-void ModelRunner::AppendSampleRows(const Chunk& chunk) {
-  if (chunk.samples == 0) return;
-  const Sequence& sequence = *chunk.sequence;
-  const RequestState& request = sequence.request;
-  if (request.search) {
-    // Greedy, for its most probable tokens.
-    SampleRow row;
-    row.position = chunk.end();
-    row.num_logprobs = request.search->candidates_per_beam();
-    sample_rows_.push_back(row);
-    return;
-  }
-  SamplingParams params = request.spec.sampling;
-  for (int32_t i = 0; i < chunk.samples; ++i) {
-    params.seed = chunk.samples > 1 ? ChoiceSeed(request.spec.sampling.seed, i) : sequence.seed;
-    sample_rows_.push_back(MakeSampleRow(params, chunk.end(), request.spec.prompt,
-                                         sequence.OutputOf(sequence.rows[chunk.row])));
-  }
+  const std::vector<SampleRow>& rows = batch_.sample_rows();
+  sampled_.assign(rows.size(), SampledToken{});
+  if (rows.empty()) return absl::OkStatus();
+  return ops_.Sample(
+      stream_,
+      {.logits = logits_, .rows = rows, .out = sampled_, .plan = transformer_.sample_plan()});
 }
 
 // The failed call may have changed the logits, so they are computed anew: a pass over the last
 // token alone, whose KV is in the pool already and is not stored again (a peer may be reading it).
 // The result is the same where a row does not depend on its batch (P2), and as good elsewhere.
 void ModelRunner::SampleAlone(const Chunk& chunk) {
-  Chunk last = chunk;
-  last.begin = chunk.end() - 1;
-  last.count = 1;
-  BuildBatch({&last, 1});
-  slots_.assign(1, -1);
+  batch_.AssignLastToken(chunk);
   absl::StatusOr<TensorView> logits =
-      transformer_.Forward(stream_, Batch(1), store_.view(), nullptr);
+      transformer_.Forward(stream_, batch_.view(1, copies_.pairs), store_.view(), nullptr);
   absl::Status status = logits.status();
   if (status.ok()) {
     logits_ = *logits;

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "engine/sequence.h"
+#include "engine/step_batch.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
 #include "kvstore/kv_store.h"
@@ -20,7 +21,6 @@ namespace tandem {
 enum class DecodeSteps : uint8_t { kRecorded, kPlain };
 
 // Turns the chunks of one step into the ragged batch of a forward pass, and its logits into tokens.
-// The metadata vectors are kept from step to step: a steady state allocates nothing here.
 // Thread: engine. What it is made of must outlive it.
 class ModelRunner {
  public:
@@ -68,11 +68,7 @@ class ModelRunner {
   std::span<const int32_t> NextProducts();
   absl::Status RunForNobody();
   absl::Status MakeRoom(std::span<const Chunk> chunks);
-  void BuildBatch(std::span<const Chunk> chunks);
-  void AppendChunk(const Chunk& chunk);
-  ForwardBatch Batch(int32_t num_decodes);
   absl::Status SampleRows();
-  void AppendSampleRows(const Chunk& chunk);
   void SampleAlone(const Chunk& chunk);
 
   Transformer& transformer_;
@@ -88,15 +84,7 @@ class ModelRunner {
   std::vector<absl::StatusOr<std::unique_ptr<Event>>> layers_;  // each stored
   BlockCopies copies_;                                          // of the step being queued
   TensorView logits_;                                           // of the latest Forward
-  std::vector<int32_t> token_ids_;
-  std::vector<int32_t> positions_;
-  std::vector<int64_t> slots_;
-  std::vector<int32_t> query_starts_;
-  std::vector<int32_t> context_lens_;
-  std::vector<int32_t> block_ids_;     // of all sequences, one table behind the other
-  std::vector<int32_t> table_starts_;  // [S + 1]
-  std::vector<int32_t> logit_rows_;
-  std::vector<SampleRow> sample_rows_;
+  StepBatch batch_;
   std::vector<SampledToken> sampled_;
   std::vector<absl::StatusOr<SampledToken>> results_;
 };

@@ -5,8 +5,9 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
-#include "engine/engine.h"
 #include "engine/handoff_states.h"
+#include "engine/request.h"
+#include "transfer/transport.h"
 
 namespace tandem {
 
@@ -14,6 +15,7 @@ namespace tandem {
 // Thread: engine.
 struct OutgoingKv {
   HandoffTarget target;
+  StreamHandle stream;  // the latest of its streams; null before the first
   SendState state = SendState::kClosed;
   absl::Status error;        // of the first call that failed; acted upon after the step
   uint64_t attempt = 0;      // names the latest of its streams among all of the sender's

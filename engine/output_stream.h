@@ -7,17 +7,10 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "base/finish_reason.h"
 #include "kernels/op_args.h"
 
 namespace tandem {
-
-enum class FinishReason : uint8_t {
-  kNone,       // the status says why there is none
-  kStop,       // a stop token (EOS among them); it is the last token that was emitted
-  kLength,     // max_tokens
-  kHandedOff,  // prefill worker: the decode worker acknowledged the KV
-  kEnded,      // by EndChoice
-};
 
 // Where the time of one request went at one worker, on that worker's clock. Durations, so that
 // they can travel. Zero where the worker has no such stage.

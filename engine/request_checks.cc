@@ -60,7 +60,7 @@ absl::Status CheckSoFar(const EngineRequest& request, int32_t vocab_size) {
 
 // Tokens that a step looks at for each beam of `request`.
 int32_t CandidatesOf(const EngineRequest& request) {
-  return BeamCandidates(*request.beams, static_cast<int32_t>(request.stop_token_ids.size()));
+  return BeamCandidates(request.beams->width, static_cast<int32_t>(request.stop_token_ids.size()));
 }
 
 absl::Status CheckBeams(const EngineRequest& request, const EngineLimits& limits) {

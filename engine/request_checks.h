@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "engine/engine.h"
+#include "engine/request.h"
 
 namespace tandem {
 

@@ -8,9 +8,7 @@
 namespace tandem {
 
 FinishReason StopReasonOf(const EngineRequest& request, int32_t token, int32_t count) {
-  const std::vector<int32_t>& stops = request.stop_token_ids;
-  if (std::find(stops.begin(), stops.end(), token) != stops.end()) return FinishReason::kStop;
-  return count >= request.max_tokens ? FinishReason::kLength : FinishReason::kNone;
+  return StopReasonOf(request.stop_token_ids, request.max_tokens, token, count);
 }
 
 RequestState::RequestState(EngineRequest request) : spec(std::move(request)) {

@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "engine/beam_search.h"
-#include "engine/engine.h"
 #include "engine/outgoing_kv.h"
 #include "engine/output_stream.h"
+#include "engine/request.h"
 #include "kvstore/block_table.h"
 #include "kvstore/kv_store.h"
 #include "scheduler/sequence_state.h"
@@ -35,7 +35,7 @@ struct RequestState {
   std::optional<ReservationId> awaiting;   // role decode, until its KV is complete
   std::vector<SampledToken> first_tokens;  // role decode
   uint64_t hidden_bytes = 0;               // role decode: KV that had landed when it came
-  bool widened = false;                    // role decode: its KV came in a narrower type
+  std::optional<DType> sent_dtype;         // role decode: its KV came in this narrower dtype
   std::vector<bool> ended;                 // of the choices that are sampled
 
   bool prefilled = false;  // the first tokens were sampled, here or elsewhere

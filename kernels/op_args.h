@@ -134,18 +134,18 @@ struct AttentionPlan {
 // slots past the context is never read into a result.
 // Source: Dao, "FlashAttention-2", 2023; Kwon et al., "PagedAttention", 2023.
 struct AttentionArgs {
-  TensorView q;                      // [T, Hq, D] act
+  TensorView q;  // [T, Hq, D] act
   KvPoolView pool;
   int32_t layer = 0;
   StagedSpan<int32_t> query_starts;  // [S + 1], from 0 to T, rising
   StagedSpan<int32_t> context_lens;  // [S], the step's tokens included; 0 only with q_len 0, or in
                                      // decode
   BlockTables block_tables;
-  TensorView out;                    // [T, Hq, D] as q; must not alias q
-  float scale = 0;                   // usually 1 / sqrt(D)
-  int32_t window = 0;                // 0: all
-  float softcap = 0;                 // > 0: a logit x becomes softcap * tanh(x / softcap)
-  TensorView lse;                    // [T, Hq] f32, or absent: ln(sum(e^logit)), -inf of nothing
+  TensorView out;      // [T, Hq, D] as q; must not alias q
+  float scale = 0;     // usually 1 / sqrt(D)
+  int32_t window = 0;  // 0: all
+  float softcap = 0;   // > 0: a logit x becomes softcap * tanh(x / softcap)
+  TensorView lse;      // [T, Hq] f32, or absent: ln(sum(e^logit)), -inf of nothing
   // Decode alone. [S, Hkv, max_blocks] f32, or absent: the softmax weights in each block, summed
   // over the query heads of the group, 0 for a block that is not seen. max_blocks is at least the
   // number of blocks of the longest context.
@@ -219,14 +219,14 @@ struct ConvertKvArgs {
 // What one row of logits is sampled with. temperature 0 is greedy: the lowest id of the maximum.
 struct SampleRow {
   float temperature = 0;
-  int32_t top_k = 0;    // 0: all
-  float top_p = 1;      // (0, 1]
-  float min_p = 0;      // [0, 1): drop tokens below min_p * p(max)
+  int32_t top_k = 0;             // 0: all
+  float top_p = 1;               // (0, 1]
+  float min_p = 0;               // [0, 1): drop tokens below min_p * p(max)
   float repetition_penalty = 1;  // > 0, over prompt and output (CTRL, Keskar et al., 2019)
   float presence_penalty = 0;    // over the output
   float frequency_penalty = 0;   // over the output
   uint64_t seed = 0;
-  int64_t position = 0;     // of the token to be sampled: the draw is a function of (seed, position)
+  int64_t position = 0;  // of the token to be sampled: the draw is a function of (seed, position)
   int32_t num_logprobs = 0;  // alternatives to report beside the sampled token; -1: none at all
   std::span<const int32_t> prompt_ids;
   std::span<const int32_t> output_ids;

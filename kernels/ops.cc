@@ -4,6 +4,13 @@
 #include "kernels/validate.h"
 
 namespace tandem {
+namespace {
+
+auto ActivationTypes(const Ops& ops) {
+  return [&ops](DType weights) { return ops.ActivationType(weights); };
+}
+
+}  // namespace
 
 absl::Status Ops::PackWeight(Stream& stream, const PackedMatrix& dst,
                              std::span<const TensorView> sources) {
@@ -18,38 +25,38 @@ absl::Status Ops::Embedding(Stream& stream, const EmbeddingArgs& args) {
 }
 
 absl::Status Ops::RmsNorm(Stream& stream, const RmsNormArgs& args) {
-  RETURN_IF_ERROR(Annotate(validate::Check(args, *this), "rms_norm"));
+  RETURN_IF_ERROR(Annotate(validate::Check(args, ActivationTypes(*this)), "rms_norm"));
   return args.x.rows() == 0 ? absl::OkStatus() : DoRmsNorm(stream, args);
 }
 
 absl::Status Ops::Rope(Stream& stream, const RopeArgs& args) {
-  RETURN_IF_ERROR(Annotate(validate::Check(args, *this), "rope"));
+  RETURN_IF_ERROR(Annotate(validate::Check(args, ActivationTypes(*this)), "rope"));
   return args.q.rows() == 0 ? absl::OkStatus() : DoRope(stream, args);
 }
 
 absl::Status Ops::Gemm(Stream& stream, const GemmArgs& args) {
-  RETURN_IF_ERROR(Annotate(validate::Check(args, *this), "gemm"));
+  RETURN_IF_ERROR(Annotate(validate::Check(args, ActivationTypes(*this)), "gemm"));
   return args.x.rows() == 0 ? absl::OkStatus() : DoGemm(stream, args);
 }
 
 absl::Status Ops::PrepareGemm(const GemmArgs& args) {
-  RETURN_IF_ERROR(Annotate(validate::Check(args, *this), "gemm"));
+  RETURN_IF_ERROR(Annotate(validate::Check(args, ActivationTypes(*this)), "gemm"));
   return args.x.rows() == 0 ? absl::OkStatus() : DoPrepareGemm(args);
 }
 
 absl::Status Ops::SiluMul(Stream& stream, const SiluMulArgs& args) {
-  RETURN_IF_ERROR(Annotate(validate::Check(args, *this), "silu_mul"));
+  RETURN_IF_ERROR(Annotate(validate::Check(args, ActivationTypes(*this)), "silu_mul"));
   return args.out.rows() == 0 ? absl::OkStatus() : DoSiluMul(stream, args);
 }
 
 absl::Status Ops::StoreKv(Stream& stream, const StoreKvArgs& args) {
-  RETURN_IF_ERROR(Annotate(validate::Check(args, *this), "store_kv"));
+  RETURN_IF_ERROR(Annotate(validate::Check(args, ActivationTypes(*this)), "store_kv"));
   return args.slots.empty() ? absl::OkStatus() : DoStoreKv(stream, args);
 }
 
 absl::Status Ops::RopeStoreKv(Stream& stream, const RopeArgs& rope, const StoreKvArgs& store) {
-  RETURN_IF_ERROR(Annotate(validate::Check(rope, *this), "rope"));
-  RETURN_IF_ERROR(Annotate(validate::Check(store, *this), "store_kv"));
+  RETURN_IF_ERROR(Annotate(validate::Check(rope, ActivationTypes(*this)), "rope"));
+  RETURN_IF_ERROR(Annotate(validate::Check(store, ActivationTypes(*this)), "store_kv"));
   if (store.k.data != rope.k.data || store.k.row_stride != rope.k.row_stride) {
     return InvalidArgument("rope_store_kv: the k that is stored must be the k that is rotated");
   }
@@ -58,32 +65,36 @@ absl::Status Ops::RopeStoreKv(Stream& stream, const RopeArgs& rope, const StoreK
 
 absl::StatusOr<AttentionPlan> Ops::PlanPrefill(const AttentionArgs& args, StepStaging& staging) {
   RETURN_IF_ERROR(
-      Annotate(validate::Check(args, *this, validate::QueryRows::kAnyNumber), "attention_prefill"));
+      Annotate(validate::Check(args, ActivationTypes(*this), validate::QueryRows::kAnyNumber),
+               "attention_prefill"));
   if (args.q.rows() == 0) return AttentionPlan();
   return DoPlanPrefill(args, staging);
 }
 
 absl::StatusOr<AttentionPlan> Ops::PlanDecode(Stream& stream, const AttentionArgs& args) {
   RETURN_IF_ERROR(
-      Annotate(validate::Check(args, *this, validate::QueryRows::kOneEach), "attention_decode"));
+      Annotate(validate::Check(args, ActivationTypes(*this), validate::QueryRows::kOneEach),
+               "attention_decode"));
   if (args.q.rows() == 0) return AttentionPlan();
   return DoPlanDecode(stream, args);
 }
 
 absl::Status Ops::AttentionPrefill(Stream& stream, const AttentionArgs& args) {
   RETURN_IF_ERROR(
-      Annotate(validate::Check(args, *this, validate::QueryRows::kAnyNumber), "attention_prefill"));
+      Annotate(validate::Check(args, ActivationTypes(*this), validate::QueryRows::kAnyNumber),
+               "attention_prefill"));
   return args.q.rows() == 0 ? absl::OkStatus() : DoAttentionPrefill(stream, args);
 }
 
 absl::Status Ops::AttentionDecode(Stream& stream, const AttentionArgs& args) {
   RETURN_IF_ERROR(
-      Annotate(validate::Check(args, *this, validate::QueryRows::kOneEach), "attention_decode"));
+      Annotate(validate::Check(args, ActivationTypes(*this), validate::QueryRows::kOneEach),
+               "attention_decode"));
   return args.q.rows() == 0 ? absl::OkStatus() : DoAttentionDecode(stream, args);
 }
 
 absl::Status Ops::ColumnMass(Stream& stream, const ColumnMassArgs& args) {
-  RETURN_IF_ERROR(Annotate(validate::Check(args, *this), "column_mass"));
+  RETURN_IF_ERROR(Annotate(validate::Check(args, ActivationTypes(*this)), "column_mass"));
   return args.out.rows() == 0 ? absl::OkStatus() : DoColumnMass(stream, args);
 }
 

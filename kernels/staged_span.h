@@ -16,8 +16,8 @@ class StagedSpan {
  public:
   constexpr StagedSpan() = default;
   template <class Range>
-    requires(std::convertible_to<const Range&, std::span<const T>>)
-  StagedSpan(const Range& host) : host_(host) {}  // implicit: an array that is not staged
+  requires(std::convertible_to<const Range&, std::span<const T>>) StagedSpan(const Range& host)
+      : host_(host) {}  // implicit: an array that is not staged
   constexpr StagedSpan(std::span<const T> host, const T* device) : host_(host), device_(device) {}
 
   constexpr std::span<const T> host() const { return host_; }

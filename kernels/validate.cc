@@ -100,11 +100,11 @@ absl::Status Check(const EmbeddingArgs& a) {
   return CheckIds("token_ids", a.token_ids.host(), a.table.n);
 }
 
-absl::Status Check(const RmsNormArgs& a, const Ops& ops) {
+absl::Status Check(const RmsNormArgs& a, ActivationTypeOf activation_type) {
   RETURN_IF_ERROR(CheckTensor("x", a.x, DType::kF32, {kAny, kAny}));
   if (a.x.shape[1] == 0) return InvalidArgument("x has rows of no elements");
   RETURN_IF_ERROR(CheckTensor("weight", a.weight, DType::kF32, {a.x.shape[1]}));
-  RETURN_IF_ERROR(CheckActivation("out", a.out, ops, {a.x.shape[0], a.x.shape[1]}));
+  RETURN_IF_ERROR(CheckActivation("out", a.out, activation_type, {a.x.shape[0], a.x.shape[1]}));
   if (!(a.eps >= 0) || std::isinf(a.eps)) {
     return InvalidArgument("eps is {}, must be finite and not negative", a.eps);
   }
@@ -116,8 +116,8 @@ absl::Status Check(const RmsNormArgs& a, const Ops& ops) {
   return absl::OkStatus();
 }
 
-absl::Status Check(const RopeArgs& a, const Ops& ops) {
-  RETURN_IF_ERROR(CheckActivation("q", a.q, ops, {kAny, kAny, kAny}));
+absl::Status Check(const RopeArgs& a, ActivationTypeOf activation_type) {
+  RETURN_IF_ERROR(CheckActivation("q", a.q, activation_type, {kAny, kAny, kAny}));
   const int64_t num_tokens = a.q.shape[0];
   const int64_t head_dim = a.q.shape[2];
   if (head_dim <= 0 || head_dim % 2 != 0) {
@@ -141,9 +141,9 @@ absl::Status Check(const RopeArgs& a, const Ops& ops) {
   return absl::OkStatus();
 }
 
-absl::Status Check(const GemmArgs& a, const Ops& ops) {
+absl::Status Check(const GemmArgs& a, ActivationTypeOf activation_type) {
   RETURN_IF_ERROR(CheckPacked("weight", a.weight));
-  RETURN_IF_ERROR(CheckActivation("x", a.x, ops, {kAny, a.weight.k}));
+  RETURN_IF_ERROR(CheckActivation("x", a.x, activation_type, {kAny, a.weight.k}));
   if (a.x.dtype != DType::kF32 && a.x.dtype != a.weight.dtype) {
     return InvalidArgument("x is {}, must be f32 or as the weight, {}", Name(a.x.dtype),
                            Name(a.weight.dtype));
@@ -158,21 +158,21 @@ absl::Status Check(const GemmArgs& a, const Ops& ops) {
   return absl::OkStatus();
 }
 
-absl::Status Check(const SiluMulArgs& a, const Ops& ops) {
-  RETURN_IF_ERROR(CheckActivation("out", a.out, ops, {kAny, kAny}));
+absl::Status Check(const SiluMulArgs& a, ActivationTypeOf activation_type) {
+  RETURN_IF_ERROR(CheckActivation("out", a.out, activation_type, {kAny, kAny}));
   RETURN_IF_ERROR(
       CheckTensor("gate_up", a.gate_up, a.out.dtype, {a.out.shape[0], 2 * a.out.shape[1]}));
   if (!Disjoint(a.gate_up, a.out)) return InvalidArgument("out overlaps gate_up: must be apart");
   return absl::OkStatus();
 }
 
-absl::Status Check(const StoreKvArgs& a, const Ops& ops) {
+absl::Status Check(const StoreKvArgs& a, ActivationTypeOf activation_type) {
   RETURN_IF_ERROR(CheckPool(a.pool));
   RETURN_IF_ERROR(CheckIndex("layer", a.layer, a.pool.num_layers));
   const auto num_tokens = static_cast<int64_t>(a.slots.size());
   for (const auto& [name, tensor] : {std::pair("k", &a.k), {"v", &a.v}}) {
-    RETURN_IF_ERROR(
-        CheckActivation(name, *tensor, ops, {num_tokens, a.pool.num_kv_heads, a.pool.head_dim}));
+    RETURN_IF_ERROR(CheckActivation(name, *tensor, activation_type,
+                                    {num_tokens, a.pool.num_kv_heads, a.pool.head_dim}));
   }
   if (a.v.dtype != a.k.dtype) {
     return InvalidArgument("v is {}, must be as k, {}", Name(a.v.dtype), Name(a.k.dtype));

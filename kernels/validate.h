@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/op_args.h"
-#include "kernels/ops.h"
+#include "kernels/validate_checks.h"
 
 // What every op refuses, the same for all backends: INVALID_ARGUMENT naming the argument, what it
 // is and what it must be. Cheap beside the op: shapes, types, overlaps and the range of indices;
@@ -17,14 +17,13 @@ enum class QueryRows : uint8_t { kAnyNumber, kOneEach };
 
 absl::Status Check(const PackedMatrix& dst, std::span<const TensorView> sources);
 absl::Status Check(const EmbeddingArgs& a);
-// `ops` says which types it takes as activations.
-absl::Status Check(const RmsNormArgs& a, const Ops& ops);
-absl::Status Check(const RopeArgs& a, const Ops& ops);
-absl::Status Check(const GemmArgs& a, const Ops& ops);
-absl::Status Check(const SiluMulArgs& a, const Ops& ops);
-absl::Status Check(const StoreKvArgs& a, const Ops& ops);
-absl::Status Check(const AttentionArgs& a, const Ops& ops, QueryRows query_rows);
-absl::Status Check(const ColumnMassArgs& a, const Ops& ops);
+absl::Status Check(const RmsNormArgs& a, ActivationTypeOf activation_type);
+absl::Status Check(const RopeArgs& a, ActivationTypeOf activation_type);
+absl::Status Check(const GemmArgs& a, ActivationTypeOf activation_type);
+absl::Status Check(const SiluMulArgs& a, ActivationTypeOf activation_type);
+absl::Status Check(const StoreKvArgs& a, ActivationTypeOf activation_type);
+absl::Status Check(const AttentionArgs& a, ActivationTypeOf activation_type, QueryRows query_rows);
+absl::Status Check(const ColumnMassArgs& a, ActivationTypeOf activation_type);
 absl::Status Check(const CopyBlocksArgs& a);
 absl::Status Check(const MoveBlocksArgs& a);
 absl::Status Check(const ConvertKvArgs& a);

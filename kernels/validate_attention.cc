@@ -99,10 +99,10 @@ absl::Status CheckReports(const AttentionArgs& a, QueryRows query_rows) {
 
 }  // namespace
 
-absl::Status Check(const AttentionArgs& a, const Ops& ops, QueryRows query_rows) {
+absl::Status Check(const AttentionArgs& a, ActivationTypeOf activation_type, QueryRows query_rows) {
   RETURN_IF_ERROR(CheckPool(a.pool));
   RETURN_IF_ERROR(CheckIndex("layer", a.layer, a.pool.num_layers));
-  RETURN_IF_ERROR(CheckActivation("q", a.q, ops, {kAny, kAny, a.pool.head_dim}));
+  RETURN_IF_ERROR(CheckActivation("q", a.q, activation_type, {kAny, kAny, a.pool.head_dim}));
   const int64_t num_heads = a.q.shape[1];
   if (num_heads == 0 || num_heads % a.pool.num_kv_heads != 0) {
     return InvalidArgument("q has {} heads, must be a multiple of the {} KV heads", num_heads,
@@ -119,9 +119,9 @@ absl::Status Check(const AttentionArgs& a, const Ops& ops, QueryRows query_rows)
   return CheckReports(a, query_rows);
 }
 
-absl::Status Check(const ColumnMassArgs& a, const Ops& ops) {
+absl::Status Check(const ColumnMassArgs& a, ActivationTypeOf activation_type) {
   constexpr int32_t kMaxRows = 64;
-  RETURN_IF_ERROR(Check(a.attention, ops, QueryRows::kAnyNumber));
+  RETURN_IF_ERROR(Check(a.attention, activation_type, QueryRows::kAnyNumber));
   if (!a.attention.lse.present()) return InvalidArgument("lse has no data");
   if (a.last_rows < 1 || a.last_rows > kMaxRows) {
     return InvalidArgument("last_rows is {}, must be from 1 to {}", a.last_rows, kMaxRows);

@@ -59,10 +59,11 @@ absl::Status CheckTensor(std::string_view name, const TensorView& tensor, DType 
   return absl::OkStatus();
 }
 
-absl::Status CheckActivation(std::string_view name, const TensorView& tensor, const Ops& ops,
+absl::Status CheckActivation(std::string_view name, const TensorView& tensor,
+                             ActivationTypeOf activation_type,
                              std::initializer_list<int64_t> shape) {
   if (tensor.dtype != DType::kF32 &&
-      (!IsFloat(tensor.dtype) || ops.ActivationType(tensor.dtype) != tensor.dtype)) {
+      (!IsFloat(tensor.dtype) || activation_type(tensor.dtype) != tensor.dtype)) {
     return InvalidArgument("{} is {}, which this device does not compute in; f32 it does", name,
                            Name(tensor.dtype));
   }

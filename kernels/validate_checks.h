@@ -5,9 +5,9 @@
 #include <span>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "kernels/op_args.h"
-#include "kernels/ops.h"
 
 // What the checks of several ops are made of (kernels/validate.h).
 
@@ -15,13 +15,17 @@ namespace tandem::validate {
 
 inline constexpr int64_t kAny = -1;
 
+// In what type a backend takes activations beside weights of a type (Ops::ActivationType).
+using ActivationTypeOf = absl::FunctionRef<DType(DType weights)>;
+
 bool IsFloat(DType dtype);
 
 // `shape` holds kAny where every extent is right. A tensor without elements needs no memory.
 absl::Status CheckTensor(std::string_view name, const TensorView& tensor, DType dtype,
                          std::initializer_list<int64_t> shape);
-// A tensor of activations; its type is whatever `ops` takes.
-absl::Status CheckActivation(std::string_view name, const TensorView& tensor, const Ops& ops,
+// A tensor of activations, in any type that the backend takes.
+absl::Status CheckActivation(std::string_view name, const TensorView& tensor,
+                             ActivationTypeOf activation_type,
                              std::initializer_list<int64_t> shape);
 // True also for slices of one fused tensor whose columns are apart: those share no element.
 bool Disjoint(const TensorView& a, const TensorView& b);

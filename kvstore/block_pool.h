@@ -12,12 +12,12 @@ namespace tandem {
 
 class BlockPool;
 
-// Who pins a block: a block table; the prefix cache, at most once per block; a copy under way, to
-// the host or to another worker.
+// What pins a block: a block table, the prefix cache (at most once per block), or a copy under way
+// to the host or to another worker.
 enum class PinKind : uint8_t { kTable, kCache, kCopy };
 
 // A counted pin on one block: the only way to keep KV alive. Move-only; Share() makes a second pin
-// on the same block. The block returns to the pool when its last pin goes.
+// on the same block. The block returns to the pool when its last pin is dropped.
 // Thread: engine. The pool must outlive its pins.
 class BlockRef {
  public:
@@ -34,7 +34,7 @@ class BlockRef {
   bool present() const { return pool_ != nullptr; }
   BlockId id() const { return id_; }
   BlockRef Share(PinKind kind = PinKind::kTable) const;
-  // Whether somebody else holds a pin too: then the block must be copied before it is written.
+  // Whether there are other pins on this block; a shared block must be copied before it is written.
   bool shared() const;
 
  private:
@@ -53,12 +53,13 @@ struct BlockPins {
   int32_t copies = 0;
 
   int32_t total() const { return tables + cache + copies; }
-  // Only the prefix cache holds it: it may be evicted.
+  // Whether only the prefix cache pins the block, so that it may be evicted.
   bool idle() const { return cache > 0 && tables + copies == 0; }
 };
 
-// Is told when a block becomes idle, and whose pin was the last, or is pinned again. Not when an
-// idle one is freed: only the cache itself can do that.
+// Is notified when a block becomes idle, with the kind of pin that was dropped last, and when an
+// idle block is pinned again. Freeing an idle block is not reported, because only the cache does
+// that.
 class IdleObserver {
  public:
   virtual ~IdleObserver() = default;
@@ -66,8 +67,8 @@ class IdleObserver {
   virtual void BecameBusy(BlockId id) = 0;
 };
 
-// Reference counts and the free list of `num_blocks` blocks. Knows ids, not memory. The block freed
-// last is handed out first, since its memory is the warmest.
+// Reference counts and the free list of `num_blocks` blocks. It knows ids and no memory. The block
+// that was freed last is allocated first, because its memory is most likely in a cache.
 // Thread: engine.
 class BlockPool {
  public:
@@ -79,27 +80,28 @@ class BlockPool {
   // Empty when no block is free.
   std::optional<BlockRef> Allocate(PinKind kind = PinKind::kTable);
 
-  // nullptr: nobody is told. The observer must outlive the pool or be taken off before.
+  // nullptr removes the observer. It must outlive the pool or be removed before.
   void set_observer(IdleObserver* observer) { observer_ = observer; }
 
   int32_t num_blocks() const { return static_cast<int32_t>(pins_.size()); }
   int32_t num_free() const { return static_cast<int32_t>(free_.size()); }
   int32_t num_used() const { return num_blocks() - num_free(); }
-  int32_t num_shared() const { return sums_.shared; }  // in more than one table
+  int32_t num_shared() const { return sums_.shared; }  // pinned by more than one table
   int32_t num_cached() const { return sums_.cached; }
   int32_t num_idle() const { return sums_.idle; }
   int32_t num_copying() const { return sums_.copying; }  // pinned by copies
   const BlockPins& pins(BlockId id) const;
   int32_t count(BlockId id) const { return pins(id).total(); }
 
-  // Every block is either free without a pin or used with one, never free twice, and the sums are
-  // right. INTERNAL names the first block for which that does not hold.
+  // Checks that every block is either free without pins or used with at least one, that none is in
+  // the free list twice, and that the sums are right. INTERNAL names the first block that violates
+  // this.
   absl::Status CheckInvariants() const;
 
  private:
   friend class BlockRef;
 
-  // How many blocks are in each of these states.
+  // The number of blocks in each of these states.
   struct Sums {
     int32_t shared = 0;
     int32_t cached = 0;

@@ -10,47 +10,48 @@
 
 namespace tandem {
 
-// One copy that copy-on-write asks for: `from` stays pinned until the copy has run.
+// One copy that copy-on-write requires. `from` must stay pinned until the copy has run.
 struct BlockCopy {
   BlockRef from;
   BlockId to;
 };
 
-// Logical to physical blocks of one sequence: token t lies in block t / block_tokens, at offset
-// t % block_tokens. Blocks may be shared with other tables after Fork.
+// Maps the logical blocks of one sequence to blocks of the pool: token t lies in block
+// t / block_tokens, at offset t % block_tokens. After Fork, blocks may be shared with other tables.
 // Thread: engine.
 class BlockTable {
  public:
   explicit BlockTable(int32_t block_tokens) : block_tokens_(block_tokens) {}
   BlockTable(BlockTable&&) = default;
   BlockTable& operator=(BlockTable&&) = default;
-  // The last block first: what is idle in the prefix cache is then a leaf there.
+  // Frees the last block first, so that each block that becomes idle is a leaf of the prefix cache.
   ~BlockTable() { Truncate(0); }
 
-  // A table over these blocks, in this order.
+  // Makes a table over `blocks`, in this order.
   static BlockTable Over(int32_t block_tokens, std::vector<BlockRef> blocks);
 
-  // Makes room for tokens [0, num_tokens): all of it or, with RESOURCE_EXHAUSTED, none.
+  // Allocates blocks for tokens [0, num_tokens). RESOURCE_EXHAUSTED when the pool has too few; then
+  // none is allocated.
   absl::Status Reserve(BlockPool& pool, int64_t num_tokens);
 
-  // Before tokens [begin, end) are written: replaces each block there that others hold too by a
-  // new one. The copies must be executed before anything is read or written through this table.
-  // All or, with RESOURCE_EXHAUSTED, none.
+  // Must be called before tokens [begin, end) are written: replaces each shared block of that range
+  // by a new one. The returned copies must run before anything reads or writes through this table.
+  // RESOURCE_EXHAUSTED when the pool has too few blocks; then none is replaced.
   absl::StatusOr<std::vector<BlockCopy>> MakeWritable(BlockPool& pool, int64_t begin, int64_t end);
 
-  // A second table over the same blocks; costs no block.
+  // Makes a second table over the same blocks. No block is allocated.
   BlockTable Fork() const;
 
-  // Gives back the blocks past those that hold tokens [0, num_tokens).
+  // Frees the blocks that hold none of the tokens [0, num_tokens).
   void Truncate(int64_t num_tokens);
 
-  // Where token `position` lies in the pool: block * block_tokens + offset.
+  // The slot of the token at `position` in the pool: block * block_tokens + offset.
   int64_t Slot(int64_t position) const;
-  // Pins on blocks [first, last), for whoever sends or copies them.
+  // Pins blocks [first, last), for sending or copying them.
   std::vector<BlockRef> Pin(int32_t first, int32_t last) const;
   const BlockRef& block(int32_t index) const;
 
-  // How many blocks MakeWritable would copy of those there are.
+  // The number of existing blocks that MakeWritable would copy.
   int32_t NumShared(int64_t begin, int64_t end) const;
 
   std::span<const int32_t> block_ids() const { return ids_; }
@@ -60,10 +61,10 @@ class BlockTable {
  private:
   int32_t block_tokens_;
   std::vector<BlockRef> blocks_;
-  std::vector<int32_t> ids_;  // blocks_[i].id(), in the form that the ops read
+  std::vector<int32_t> ids_;  // ids_[i] == blocks_[i].id(), as the kernels read it
 };
 
-// The distinct blocks of these tables that no other table holds, in rising order.
+// Returns the distinct blocks that are in `tables` and in no other table, in rising order.
 std::vector<BlockId> HeldOnlyBy(const BlockPool& pool, std::span<const BlockTable> tables);
 
 }  // namespace tandem

@@ -9,14 +9,14 @@
 
 namespace tandem {
 
-// Which blocks, by chained hash, are being computed by whom, so that a second sequence with the
-// same prefix can wait for them instead of computing them too. A hint: of a block that two compute,
-// the first is known. Thread: engine.
+// Records which sequence is computing which block, by chained hash, so that a second sequence with
+// the same prefix can wait instead of computing the block too. It is a hint: when two sequences
+// compute the same block, only the first is recorded. Thread: engine.
 class Expectations {
  public:
   void Add(SequenceId owner, std::span<const uint64_t> hashes);
   void Remove(SequenceId owner);
-  // These blocks exist now.
+  // Reports that these blocks are in the cache now, so nobody needs to wait for them.
   void Fulfil(std::span<const uint64_t> hashes);
 
   bool Contains(uint64_t hash) const { return owners_.contains(hash); }

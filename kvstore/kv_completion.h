@@ -8,17 +8,17 @@
 
 namespace tandem {
 
-// KV that left the device, until it is taken back or dropped.
+// Names the KV of one swapped sequence until it is taken back or dropped.
 using SwapId = StrongId<struct SwapIdTag, uint64_t>;
 
-// A copy that has ended.
+// The end of a copy between device and host.
 struct KvCompletion {
   enum class Kind : uint8_t { kSwapOut, kSwapIn, kRestore, kDemote };
   Kind kind = Kind::kSwapOut;
-  SwapId swap;          // of the first two
-  int32_t blocks = 0;   // copied
-  Duration took{};      // from its first byte to its last
-  absl::Status status;  // DATA_LOSS: what came from the host was not what went there
+  SwapId swap;          // for kSwapOut and kSwapIn
+  int32_t blocks = 0;   // number of blocks copied
+  Duration took{};      // from the first byte to the last
+  absl::Status status;  // DATA_LOSS when the bytes from the host fail their checksum
 };
 
 }  // namespace tandem

@@ -12,10 +12,10 @@
 namespace tandem {
 namespace {
 
-// Far above any model, low enough that no product of them overflows.
+// Far above the values of any model, yet low enough that no product of them overflows.
 constexpr int32_t kMaxLayers = 1024;
 constexpr int32_t kMaxKvHeads = 1024;
-// What the attention kernels take.
+// The limits of the attention kernels.
 constexpr int32_t kMaxHeadDim = 256;
 constexpr int32_t kHeadDimStep = 8;
 constexpr int32_t kMinBlockTokens = 8;
@@ -66,7 +66,7 @@ int32_t KvLayout::BlocksFor(int64_t num_tokens) const {
 }
 
 uint64_t KvLayout::Fingerprint(uint64_t model_fingerprint) const {
-  // The version changes whenever the order of the bytes inside an extent does.
+  // The version must change whenever the order of the bytes inside an extent changes.
   constexpr uint64_t kLayoutVersion = 1;
   const std::array<uint64_t, 7> fields = {kLayoutVersion,
                                           static_cast<uint64_t>(num_layers),

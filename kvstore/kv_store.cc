@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<KvStore>> KvStore::Create(const KvStoreOptions& o
     return InvalidArgument("KV pool of {} blocks: give between 1 and {}", options.num_blocks,
                            kMaxBlocks);
   }
-  // Not touched here: a page of the pool costs memory once a token was stored in it.
+  // The pool is not filled in here, because a page costs memory only once a token is stored in it.
   const auto bytes = static_cast<size_t>(layout.BlockBytes()) * options.num_blocks;
   auto memory = options.shared ? device.AllocateShared(bytes) : device.Allocate(bytes);
   if (!memory.ok()) {
@@ -72,7 +72,7 @@ absl::Status KvStore::StartHostTier(Device& device, std::function<void()> wake) 
 
 KvStore::~KvStore() {
   if (host_ != nullptr) host_->copier->Stop();
-  compute_.Synchronize().IgnoreError();  // of work whose results nobody wants any more
+  compute_.Synchronize().IgnoreError();  // the results are not needed any more, so errors are not
 }
 
 std::span<std::byte> KvStore::Extent(int32_t layer, BlockId block) const {
@@ -81,7 +81,7 @@ std::span<std::byte> KvStore::Extent(int32_t layer, BlockId block) const {
   return {view().Extent(layer, block.value()), static_cast<size_t>(layout().ExtentBytes())};
 }
 
-// Room.
+// Allocation.
 
 absl::Status KvStore::MakeFree(int32_t num_blocks) {
   if (cache_.MakeFree(num_blocks)) return absl::OkStatus();
@@ -100,7 +100,7 @@ absl::Status KvStore::MakeWritable(BlockTable& table, int64_t begin, int64_t end
   ASSIGN_OR_RETURN(std::vector<BlockCopy> asked, table.MakeWritable(pool_, begin, end));
   for (BlockCopy& copy : asked) {
     copies.pairs.push_back({.from = copy.from.id().value(), .to = copy.to.value()});
-    // The last table to write takes the block as it is, which a pin of ours would keep it from.
+    // The last table to write uses the block without a copy, which another pin would prevent.
     const bool in_other_tables = pool_.pins(copy.from.id()).tables > 1;
     if (!in_other_tables) copies.kept.push_back(std::move(copy.from));
   }
@@ -196,7 +196,7 @@ std::optional<int32_t> KvStore::BlocksToSwapOut(std::span<const BlockTable> tabl
   return host_->swap.BlocksToSwapOut(tables);
 }
 
-// Only a store with a host tier gives out the ids that these take.
+// Swap ids exist only in a store with a host tier, so `host_` is not nullptr here.
 
 int32_t KvStore::BlocksToSwapIn(SwapId id) const { return host_->swap.BlocksToSwapIn(id); }
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr size_t kFirstSweep = 64;
 
-// The node and those that continue it, parents first, as far as `member` holds.
+// Returns the node and its descendants, parents first, without the subtrees where `member` is
+// false.
 template <typename Member>
 std::vector<PrefixNode*> Subtree(PrefixNode& node, Member member) {
   std::vector<PrefixNode*> nodes = {&node};
@@ -54,8 +55,8 @@ PrefixKey PrefixCache::NewKey(std::string_view salt) {
   return PrefixKey(found->second.name, options_.layout.block_tokens);
 }
 
-// Roots without nodes and keys go. Twice as many as were of use at the last sweep may be there, so
-// that a sweep costs each new root a constant.
+// Removes roots that have neither nodes nor keys. It runs when there are twice as many roots as the
+// last sweep left, so that the cost of sweeping is constant per new root.
 void PrefixCache::SweepRoots() {
   if (roots_.size() < sweep_at_) return;
   absl::erase_if(roots_, [](const auto& entry) {
@@ -89,7 +90,7 @@ PrefixPath PrefixCache::Find(const PrefixKey& key, std::span<const int32_t> toke
   for (size_t i = 0; i < hashes.size(); ++i) {
     PrefixNode* node = Child(*parent, hashes[i], tokens.subspan(i * size, size));
     if (node == nullptr) break;
-    if (node->restoring && !node->on_device()) {  // also when the limit cuts this block
+    if (node->restoring && !node->on_device()) {  // even if `max_tokens` ends within this block
       path.restoring = path.host.empty();
       break;
     }
@@ -158,7 +159,7 @@ void PrefixCache::Insert(PrefixKey& key, std::span<const int32_t> tokens, int64_
   key.cursor() = {.blocks = full, .node = i == full ? node->id.serial : 0};
 }
 
-// nullptr when another prefix has the same hash: then this one is not cached.
+// nullptr when another prefix has the same hash; then this block is not cached.
 PrefixNode* PrefixCache::NewChild(PrefixNode& parent, uint64_t hash,
                                   std::span<const int32_t> tokens) {
   auto [place, is_new] = nodes_.try_emplace(hash);
@@ -213,7 +214,8 @@ void PrefixCache::EnqueueIfEvictable(PrefixNode& node) {
   if (!node.rank && node.idle_children == 0 && Idle(node)) Enqueue(node);
 }
 
-// A copy is no use: what was copied ahead of its eviction is still the next to go.
+// Dropping the pin of a copy does not count as a use, because a block that was copied to the host
+// before its eviction must remain the next to be evicted.
 void PrefixCache::BecameIdle(BlockId id, PinKind last) {
   PrefixNode& node = *by_block_[id.value()];
   if (last == PinKind::kTable) {
@@ -246,9 +248,9 @@ std::vector<PrefixNode*> PrefixCache::NextEvicted(int32_t count) const {
   return nodes;
 }
 
-// A sequence that computed a prefix which was cached already holds blocks of its own there, and may
-// have had later ones cached: so a block that only the cache holds can be continued by one in use.
-// That one leaves the cache with it.
+// A sequence may compute a prefix that is cached already, keep its own blocks for it, and add later
+// blocks to the cache. So an idle block can be continued by a block in use; evicting the idle one
+// removes its descendants from the cache, too.
 void PrefixCache::EvictNext() {
   TANDEM_CHECK(!queue_.empty(), "no block is left to evict");
   PrefixNode& node = *queue_.begin()->second;
@@ -267,7 +269,7 @@ void PrefixCache::EvictNext() {
 
 void PrefixCache::TakeOffDevice(PrefixNode& node) {
   const BlockId id = node.block.id();
-  if (pool_.pins(id).idle()) BecameBusy(id);  // it counts as idle no more
+  if (pool_.pins(id).idle()) BecameBusy(id);  // takes it out of the eviction queue
   by_block_[id.value()] = nullptr;
   node.block = BlockRef();
   --node.parent->device_children;
@@ -285,7 +287,7 @@ void PrefixCache::TakeOffHost(PrefixNode& node) {
   tier_.Unlink(*std::exchange(node.group, nullptr), node.group_index);
 }
 
-// The deepest first: nodes that go with those above are then gone already.
+// Removes the deepest node first, because removing a node also removes its descendants.
 void PrefixCache::DropHost(HostGroup& group) {
   tier_.AddReader(group);
   for (int32_t i = group.num_blocks - 1; i >= 0; --i) {

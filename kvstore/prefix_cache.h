@@ -21,20 +21,20 @@
 
 namespace tandem {
 
-// What the cache holds of one sequence, in the order of its tokens.
+// The cached blocks of one sequence, in the order of its tokens.
 struct PrefixPath {
-  PrefixNode* end = nullptr;  // the last of `device`, or the root; nullptr: nothing is known
+  PrefixNode* end = nullptr;  // the last of `device`, or the root; nullptr when the salt is unknown
   std::vector<PrefixNode*> device;
-  PrefixNode* tail = nullptr;  // one more on the device, of which only the first tokens agree
+  PrefixNode* tail = nullptr;  // a further block whose first `tail_tokens` tokens match
   int64_t tail_tokens = 0;
-  std::vector<PrefixNode*> host;  // behind `device`, on the host alone
-  bool restoring = false;         // the block behind `device` is on its way from the host
+  std::vector<PrefixNode*> host;  // the blocks after `device` that are only on the host
+  bool restoring = false;         // the block after `device` is being copied from the host
 };
 
 // The tree of cached prefixes: one root per salt, one node per full block, found by chained hash
-// and compared by its tokens and its parent's identity, so that no collision of hashes is a hit.
-// The mechanism alone: which idle block goes is the policy's affair, what is copied the mover's.
-// Thread: engine.
+// and compared by its tokens and its parent's identity, so that a hash collision is never a hit.
+// The eviction policy chooses which idle block is evicted, and PrefixMover what is copied to the
+// host. Thread: engine.
 class PrefixCache final : public IdleObserver {
  public:
   struct Options {
@@ -43,7 +43,7 @@ class PrefixCache final : public IdleObserver {
     EvictionKind eviction = EvictionKind::kLru;
   };
 
-  // Observes `pool`; both must outlive it.
+  // Registers itself as the observer of `pool`. `pool` and `tier` must outlive the cache.
   PrefixCache(const Options& options, BlockPool& pool, HostTier& tier);
   ~PrefixCache() override;
   PrefixCache(const PrefixCache&) = delete;
@@ -52,34 +52,34 @@ class PrefixCache final : public IdleObserver {
   PrefixKey NewKey(std::string_view salt);
 
   PrefixPath Find(const PrefixKey& key, std::span<const int32_t> tokens, int64_t max_tokens) const;
-  // nullptr when the node is gone.
+  // nullptr when the node was removed.
   PrefixNode* Find(PrefixNodeId id) const;
-  // A sequence took these from the cache.
+  // Records that a sequence attached the blocks of `path`.
   void Hit(const PrefixPath& path);
-  // The full blocks of the first `num_computed` tokens join the cache. Costs the blocks that were
-  // not inserted before.
+  // Adds the full blocks of the first `num_computed` tokens to the cache. The cost is proportional
+  // to the number of blocks that this key has not inserted before.
   void Insert(PrefixKey& key, std::span<const int32_t> tokens, int64_t num_computed,
               const BlockTable& table);
-  // A node that is only on the host is on the device too.
+  // Attaches a device block to a node that is only on the host.
   void PutOnDevice(PrefixNode& node, const BlockRef& block);
 
-  // Evicts idle blocks until `num_blocks` are free; false, and nothing is evicted, when these and
-  // the free ones are fewer.
+  // Evicts idle blocks until `num_blocks` are free. False, and nothing is evicted, when free and
+  // idle blocks together are fewer.
   bool MakeFree(int32_t num_blocks);
-  // The first `count` in the order of eviction.
+  // The first `count` nodes in the order of eviction.
   std::vector<PrefixNode*> NextEvicted(int32_t count) const;
 
-  // Node is what block `index` of the group holds; an older copy of it is forgotten.
+  // Records that block `index` of `group` holds `node`, instead of an older host copy of it.
   void PutOnHost(PrefixNode& node, HostGroup& group, int32_t index);
-  // The group's nodes leave the host. It ends unless a copy reads it.
+  // Removes all nodes of `group` from the host. The group ends unless a copy reads it.
   void DropHost(HostGroup& group);
 
-  // Every idle block, and everything on the host that no copy reads.
+  // Evicts every idle block, and drops everything on the host that no copy reads.
   void Clear();
 
   int32_t num_roots() const { return static_cast<int32_t>(roots_.size()); }
   int64_t num_evicted() const { return num_evicted_; }
-  int64_t num_lost() const { return num_lost_; }  // of these, those with no copy on the host
+  int64_t num_lost() const { return num_lost_; }  // evicted blocks without a copy on the host
   absl::Status CheckInvariants() const;
 
  private:
@@ -95,7 +95,7 @@ class PrefixCache final : public IdleObserver {
   void SweepRoots();
   PrefixNode* Child(const PrefixNode& parent, uint64_t hash, std::span<const int32_t> tokens) const;
   void FindTail(std::span<const int32_t> tokens, PrefixPath& path) const;
-  // Where Insert goes on: the last node that it came to, and how many blocks lead there.
+  // Where Insert continues: the last node that it reached for this key, and its depth in blocks.
   std::pair<PrefixNode*, int32_t> Resume(PrefixKey& key) const;
   PrefixNode* NewChild(PrefixNode& parent, uint64_t hash, std::span<const int32_t> tokens);
   void Touch(PrefixNode& node);
@@ -108,7 +108,7 @@ class PrefixCache final : public IdleObserver {
   void EvictNext();
   void TakeOffDevice(PrefixNode& node);
   void TakeOffHost(PrefixNode& node);
-  // Forgets the node and all that continue it.
+  // Removes the node and all nodes that continue it.
   void Remove(PrefixNode& node);
   absl::Status CheckNode(const PrefixNode& node) const;
 
@@ -117,10 +117,10 @@ class PrefixCache final : public IdleObserver {
   HostTier& tier_;
   const std::unique_ptr<EvictionPolicy> policy_;
   absl::flat_hash_map<std::string, Root> roots_;  // by salt
-  size_t sweep_at_;                               // roots, beyond which unused ones are looked for
+  size_t sweep_at_;                               // number of roots that triggers a sweep
   absl::flat_hash_map<uint64_t, std::unique_ptr<PrefixNode>> nodes_;  // by chained hash
-  std::vector<PrefixNode*> by_block_;  // [num_blocks]: whose block it is, or nullptr
-  std::set<std::pair<EvictionRank, PrefixNode*>> queue_;  // idle, with no idle children
+  std::vector<PrefixNode*> by_block_;  // [num_blocks]: the node of each block, or nullptr
+  std::set<std::pair<EvictionRank, PrefixNode*>> queue_;  // idle nodes without idle children
   uint64_t last_serial_ = 0;
   uint64_t last_use_ = 0;
   int64_t num_evicted_ = 0;

@@ -9,29 +9,30 @@
 
 namespace tandem {
 
-// Where the chains of one salt begin. `hash` covers the model, the layout and the salt; equal
-// hashes of two salts share nothing, since the salts themselves are compared.
+// The root of all chained hashes of one salt. `hash` covers the model, the layout and the salt. Two
+// salts with equal hashes share nothing, because the salts themselves are compared.
 struct PrefixRoot {
   std::string salt;
   uint64_t hash = 0;
 };
 
 // The chained hashes of one sequence's full blocks: hash i covers the tokens of blocks [0, i], the
-// model, the layout and the salt. It grows as the sequence does; what is hashed once is not again.
-// A copy serves a fork of the sequence.
+// model, the layout and the salt. The key grows with the sequence, and no token is hashed twice. A
+// fork of the sequence uses a copy of the key.
 // Thread: engine.
 class PrefixKey {
  public:
-  // How far Insert has come with this sequence; kept by the prefix cache.
+  // The progress of PrefixCache::Insert with this sequence; maintained by the prefix cache.
   struct Cursor {
-    int32_t blocks = 0;  // tried
-    uint64_t node = 0;   // of the last of them; 0: none
+    int32_t blocks = 0;  // number of blocks handled
+    uint64_t node = 0;   // serial of the node of the last one; 0: none
   };
 
   PrefixKey(std::shared_ptr<const PrefixRoot> root, int32_t block_tokens)
       : root_(std::move(root)), block_tokens_(block_tokens) {}
 
-  // The hashes of the full blocks of `tokens`, which begin with those of the calls before.
+  // Returns the hashes of the full blocks of `tokens`, which must begin with the tokens of all
+  // earlier calls.
   std::span<const uint64_t> Extend(std::span<const int32_t> tokens) const;
 
   const PrefixRoot& root() const { return *root_; }
@@ -41,8 +42,7 @@ class PrefixKey {
  private:
   std::shared_ptr<const PrefixRoot> root_;
   int32_t block_tokens_;
-  mutable std::vector<uint64_t>
-      hashes_;  // a memory of what Extend computes, which depends on nothing
+  mutable std::vector<uint64_t> hashes_;  // cache of Extend's results
   Cursor cursor_;
 };
 

@@ -10,9 +10,10 @@ namespace tandem {
 namespace {
 
 constexpr int32_t kMaxDemotions = 4;
-// Below this share of free blocks, what is evicted next is copied ahead of it.
+// Blocks that will be evicted next are copied to the host when less than 1 / kLowWaterShare of the
+// pool is free.
 constexpr int32_t kLowWaterShare = 8;
-// How far ahead.
+// The number of blocks in eviction order that are considered.
 constexpr int32_t kLookAhead = 32;
 
 }  // namespace
@@ -24,7 +25,7 @@ void PrefixMover::WriteThrough(const PrefixPath& path) {
     PrefixNode& node = *path.device[end - 1];
     if (!node.on_host() && node.demotions == 0) Demote(GroupUpTo(node));
   }
-  // The deepest first: it leaves the host before what it continues.
+  // Copies the deepest store block first, so that it is dropped from the host before its parents.
   for (size_t end = full; end > 0; end -= size) {
     const PrefixNode& node = *path.device[end - 1];
     if (node.on_host()) parts_.tier.Touch(*node.group);
@@ -35,9 +36,11 @@ void PrefixMover::DemoteAhead() {
   const int32_t low_water = parts_.pool.num_blocks() / kLowWaterShare;
   if (parts_.pool.num_free() >= low_water) return;
   for (PrefixNode* node : parts_.cache.NextEvicted(kLookAhead)) {
-    // What is pinned by copies is not available: no more of it than is to be free, or one.
+    // Blocks pinned by copies are not available to sequences, so copies pin at most as many as
+    // should be free, or one store block.
     if (num_demotions_ > 0 && parts_.pool.num_copying() >= low_water) return;
-    // Once: else a host smaller than what is idle would be copied to without end.
+    // Each block is offered once: otherwise blocks would be copied without end to a host that is
+    // smaller than the idle blocks.
     const bool is_due = !node->on_host() && node->demotions == 0 && !node->offered;
     if (is_due) Demote(GroupUpTo(*node));
   }
@@ -57,7 +60,7 @@ void PrefixMover::Demote(const std::vector<PrefixNode*>& nodes) {
   if (num_demotions_ >= kMaxDemotions) return;
   std::vector<HostSlab> slabs = TakeSlabs(1);
   if (slabs.empty()) return;
-  // Making room on the host takes nothing from the cache that is on the device, as these are.
+  // Making room on the host removes no node that is on the device, so these nodes stay valid.
   GroupMove group;
   SlabCopy copy = {.slab = slabs[0].bytes(),
                    .chained_hash = nodes.back()->id.hash,
@@ -138,7 +141,7 @@ void PrefixMover::FinishDemotion(Move& move, const CopyDone& done) {
   }
   for (int32_t i = 0; i < num_blocks; ++i) {
     PrefixNode* node = parts_.cache.Find(moved.nodes[i]);
-    if (node == nullptr) continue;  // left the cache meanwhile
+    if (node == nullptr) continue;  // was removed from the cache meanwhile
     --node->demotions;
     if (group != nullptr) parts_.cache.PutOnHost(*node, *group, i);
   }
@@ -164,7 +167,7 @@ int32_t PrefixMover::FinishRestore(Move& move, const CopyDone& done) {
   return restored;
 }
 
-// What a damaged store block of the same copy came before cannot be continued.
+// Blocks that continue a damaged store block of the same copy are not restored.
 int32_t PrefixMover::PutBack(const GroupMove& group) {
   int32_t restored = 0;
   for (size_t i = 0; i < group.nodes.size(); ++i) {

@@ -15,15 +15,14 @@
 
 namespace tandem {
 
-// Moves cached prefixes between the device and the host, a store block at a time: which go and
-// when, and what becomes of the cache when a copy ends.
+// Moves cached prefixes between the device and the host, one store block at a time: it decides
+// which ones and when, and updates the cache when a copy ends.
 //
-// To the host: a store block that is full and was asked for again is written through; one that is
-// about to be evicted follows when free blocks run low. Its blocks stay pinned until the copy has
-// ended. Never more than a few at once: these pins are taken from what sequences could have.
-// Back: only when asked for. The device blocks are taken at the start, and are in the cache when
-// their store block was verified.
-// Thread: engine.
+// To the host: a full store block that was hit again is copied at once; one that is about to be
+// evicted is copied when free blocks run low. Its blocks stay pinned until the copy has ended, so
+// only a few copies run at a time: pinned blocks are not available to sequences. To the device:
+// only on request. The device blocks are allocated when the copy starts and enter the cache when
+// their store block was verified. Thread: engine.
 class PrefixMover {
  public:
   struct Parts {
@@ -36,28 +35,31 @@ class PrefixMover {
 
   PrefixMover(const Parts& parts, const StoreBlockShape& shape) : parts_(parts), shape_(shape) {}
 
-  // After the blocks of `path` were asked for again.
+  // Called after a sequence attached the blocks of `path`.
   void WriteThrough(const PrefixPath& path);
-  // When free blocks run low; costs little when they do not.
+  // Copies blocks that are about to be evicted when free blocks run low; cheap otherwise.
   void DemoteAhead();
-  // RESOURCE_EXHAUSTED when the device has no room; NOT_FOUND when the host has nothing of it.
+  // RESOURCE_EXHAUSTED when the device has no room; NOT_FOUND when no block of `path` is on the
+  // host.
   absl::Status Restore(const PrefixPath& path);
 
-  // Nothing when the copy is not one of this class.
+  // Empty when this class did not post the copy.
   std::optional<KvCompletion> Finish(const CopyDone& done);
 
-  // Slabs that TakeSlabs can hand out.
+  // The number of slabs that TakeSlabs can provide.
   int32_t AvailableSlabs() const;
-  // Drops prefixes from the host where no slab is free. All, or none when there are fewer.
+  // Takes `count` slabs and drops prefixes from the host when too few are free. Empty when there
+  // are fewer.
   std::vector<HostSlab> TakeSlabs(int32_t count);
 
-  // Slabs of copies to the host under way.
+  // The number of slabs that copies to the host are filling.
   int32_t num_slabs_in_flight() const { return num_demotions_; }
   int64_t num_demoted() const { return num_demoted_; }
   int64_t num_restored() const { return num_restored_; }
-  int64_t num_dropped() const { return num_dropped_; }  // blocks, for want of room on the host
+  int64_t num_dropped() const { return num_dropped_; }  // blocks that the host had no room for
 
-  // Blocks under a copy are pinned, the nodes say so, and the counts are right.
+  // Checks that blocks under a copy are pinned and marked in their nodes, and that counts are
+  // right.
   absl::Status CheckInvariants() const;
 
  private:
@@ -65,16 +67,16 @@ class PrefixMover {
   struct GroupMove {
     std::vector<PrefixNodeId> nodes;
     std::vector<BlockRef> blocks;
-    HostSlab slab;               // to the host
-    HostGroup* group = nullptr;  // from it
+    HostSlab slab;               // the target of a copy to the host
+    HostGroup* group = nullptr;  // the source of a copy from the host
   };
   struct Move {
     KvCompletion::Kind kind = KvCompletion::Kind::kDemote;
     std::vector<GroupMove> groups;
-    std::vector<BlockRef> path;  // what a restore continues, so that it stays
+    std::vector<BlockRef> path;  // pins the blocks that a restore continues
   };
 
-  // Nodes of the store block that `node` lies in, up to `node`.
+  // The nodes of the store block that contains `node`, up to and including `node`.
   std::vector<PrefixNode*> GroupUpTo(PrefixNode& node) const;
   void Demote(const std::vector<PrefixNode*>& nodes);
   void FinishDemotion(Move& move, const CopyDone& done);
@@ -83,8 +85,8 @@ class PrefixMover {
 
   const Parts parts_;
   const StoreBlockShape shape_;
-  absl::flat_hash_map<uint64_t, Move> moves_;  // by copy
-  int32_t num_demotions_ = 0;                  // under way
+  absl::flat_hash_map<uint64_t, Move> moves_;  // by the copier's id of the copy
+  int32_t num_demotions_ = 0;                  // copies to the host in flight
   int64_t num_demoted_ = 0;
   int64_t num_restored_ = 0;
   int64_t num_dropped_ = 0;

@@ -16,8 +16,8 @@ namespace tandem {
 
 struct PrefixNode;
 
-// Orders the blocks that continue the same prefix by their tokens, so that the one that agrees
-// longest with given tokens is a neighbour of where these would stand.
+// Orders the blocks that continue the same prefix by their tokens, so that the block with the
+// longest match for given tokens is next to their insertion point.
 struct ByTokens {
   using is_transparent = void;
   using Tokens = std::span<const int32_t>;
@@ -31,40 +31,41 @@ struct ByTokens {
   }
 };
 
-// Place in the order of eviction; no two are equal, since no two were used last at once.
+// Position in the order of eviction. No two are equal, because last_used is unique.
 struct EvictionRank {
   double rank = 0;
   uint64_t last_used = 0;
   friend auto operator<=>(const EvictionRank&, const EvictionRank&) = default;
 };
 
-// Names a node without keeping it: a serial is never used twice.
+// Identifies a node without keeping it alive. A serial is never reused.
 struct PrefixNodeId {
   uint64_t hash = 0;
   uint64_t serial = 0;
 };
 
-// One full block of a prefix, held on the device, on the host, or on both; or the root of a salt,
-// which holds nothing. What is on the device continues what is on the device.
+// One full block of a prefix on the device, on the host, or on both; or the root of a salt, which
+// has no block. The parent of a node on the device is on the device, too.
 struct PrefixNode {
   PrefixNodeId id;               // its chained hash
   PrefixNode* parent = nullptr;  // nullptr: a root
-  int32_t index = -1;            // block of the sequence
+  int32_t index = -1;            // index of the block in its sequence
   std::vector<int32_t> tokens;
 
-  BlockRef block;              // present: on the device
-  HostGroup* group = nullptr;  // not nullptr: on the host, there at group_index
+  BlockRef block;              // present when the block is on the device
+  HostGroup* group = nullptr;  // not nullptr when it is on the host, at group_index
   int32_t group_index = 0;
-  bool restoring = false;  // a copy from the host is under way
-  // Copies to the host under way: prefixes that part within a store block share its first blocks.
+  bool restoring = false;  // whether a copy from the host is in flight
+  // The number of copies to the host in flight. There can be several, because prefixes that diverge
+  // within a store block share its first blocks.
   int32_t demotions = 0;
-  bool offered = false;  // to the host, since it was used last
+  bool offered = false;  // whether it was offered to the host since its last use
 
   BlockUse use;
   std::set<PrefixNode*, ByTokens> children;
-  int32_t device_children = 0;       // on the device
-  int32_t idle_children = 0;         // on the device, and only the cache holds them
-  std::optional<EvictionRank> rank;  // present: may be evicted next
+  int32_t device_children = 0;       // number of children on the device
+  int32_t idle_children = 0;         // number of these that only the cache pins
+  std::optional<EvictionRank> rank;  // present while the node is in the eviction queue
 
   bool on_device() const { return block.present(); }
   bool on_host() const { return group != nullptr; }

@@ -35,7 +35,7 @@ absl::StatusOr<SwapId> SwapSpace::SwapOut(std::vector<BlockTable>& tables) {
   return id;
 }
 
-// What is to be moved is pinned for the copy; what stays, as by the tables that held it.
+// Blocks that will be moved get a pin of kind kCopy; blocks that stay keep a pin of kind kTable.
 SwapSpace::Record SwapSpace::RecordOf(std::span<const BlockTable> tables) const {
   absl::flat_hash_map<BlockId, int32_t> places;
   Record record;

@@ -17,8 +17,8 @@
 
 namespace tandem {
 
-// The KV of sequences that had to leave the device. The tables of a record may share blocks: each
-// is copied once, and shared again when they are back. Thread: engine.
+// The KV of swapped sequences. The tables of one record may share blocks: each block is copied once
+// and is shared again after the swap in. Thread: engine.
 class SwapSpace {
  public:
   struct Parts {
@@ -31,7 +31,7 @@ class SwapSpace {
   SwapSpace(const Parts& parts, const StoreBlockShape& shape, int32_t block_tokens)
       : parts_(parts), shape_(shape), block_tokens_(block_tokens) {}
 
-  // These are KvStore's.
+  // See the methods of the same names in KvStore.
   absl::StatusOr<SwapId> SwapOut(std::vector<BlockTable>& tables);
   std::optional<int32_t> BlocksToSwapOut(std::span<const BlockTable> tables) const;
   int32_t BlocksToSwapIn(SwapId id) const;
@@ -39,12 +39,12 @@ class SwapSpace {
   std::vector<BlockTable> TakeSwapped(SwapId id);
   void DropSwapped(SwapId id);
 
-  // Whether the copy is one of this class. Its completion goes to `completions`, unless its record
-  // was dropped.
+  // Returns whether this class posted the copy. If so, its completion is appended to `completions`
+  // unless its record was dropped.
   bool Finish(const CopyDone& done, std::vector<KvCompletion>& completions);
 
   int32_t num_slabs() const { return num_slabs_; }
-  int32_t num_blocks() const { return num_blocks_; }  // that are on the host, or on the way there
+  int32_t num_blocks() const { return num_blocks_; }  // on the host or being copied there
   int64_t num_swapped_out() const { return num_swapped_out_; }
   int64_t num_swapped_in() const { return num_swapped_in_; }
   absl::Status CheckInvariants() const;
@@ -54,9 +54,9 @@ class SwapSpace {
 
   struct Record {
     State state = State::kLeaving;
-    std::vector<std::vector<int32_t>> tables;  // per table, the places of its blocks
-    std::vector<BlockRef> places;              // per distinct block; absent: on the host alone
-    std::vector<int32_t> moved;                // places, in the order of the store blocks
+    std::vector<std::vector<int32_t>> tables;  // per table, indices into `places`
+    std::vector<BlockRef> places;              // per distinct block; absent when only on the host
+    std::vector<int32_t> moved;                // indices into `places`, in store block order
     std::vector<HostSlab> slabs;
     bool dropped = false;
   };
@@ -71,7 +71,7 @@ class SwapSpace {
   const StoreBlockShape shape_;
   const int32_t block_tokens_;
   absl::flat_hash_map<SwapId, Record> records_;
-  absl::flat_hash_map<uint64_t, SwapId> copies_;  // under way
+  absl::flat_hash_map<uint64_t, SwapId> copies_;  // in flight, by the copier's id
   uint64_t last_id_ = 0;
   int32_t num_slabs_ = 0;
   int32_t num_blocks_ = 0;

@@ -11,7 +11,8 @@ absl::Status CheckCanHandOver(const WorkerView& prefill, const WorkerView& decod
 
 // Whether `joining` may serve beside `other`: a request gets the same tokens of whichever it is
 // sent to, and KV can go from one to the other if they have the roles for that. With a worker that
-// is leaving nobody needs to agree: it takes nothing new. FAILED_PRECONDITION names both values.
+// is leaving nobody needs to agree: it takes nothing new. The hash of a worker's weights is compared
+// once it is known, which is when the worker has loaded them. FAILED_PRECONDITION names both values.
 absl::Status CheckAgrees(const WorkerView& joining, const WorkerView& other);
 
 }  // namespace tandem

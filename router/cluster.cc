@@ -6,41 +6,10 @@
 #include "base/status.h"
 #include "router/agreement.h"
 #include "router/load_check.h"
+#include "router/registration_check.h"
 
 namespace tandem {
 namespace {
-
-// What the other side of a hand-off has to know besides the layout.
-absl::Status CheckHandsOver(const v1::RegisterRequest& request) {
-  if (request.role() == v1::WORKER_ROLE_DECODE && request.data_address().empty()) {
-    return InvalidArgument("data_address is empty: a decode worker needs one for KV");
-  }
-  if (request.wire_version() <= 0) return InvalidArgument("wire_version is missing");
-  return absl::OkStatus();
-}
-
-absl::Status CheckComplete(const v1::RegisterRequest& request) {
-  if (request.name().empty()) return InvalidArgument("name is empty: a worker needs one");
-  if (request.incarnation() == 0) return InvalidArgument("incarnation is 0: use the start time");
-  if (request.address().empty()) return InvalidArgument("address is empty: give host:port");
-  if (request.max_context_tokens() < 2) {
-    return InvalidArgument("max_context_tokens={} must be at least 2",
-                           request.max_context_tokens());
-  }
-  if (request.layout().num_layers() <= 0 || request.layout().dtype().empty()) {
-    return InvalidArgument("layout is empty: a worker says how it keeps KV");
-  }
-  switch (request.role()) {
-    case v1::WORKER_ROLE_UNIFIED:
-      return absl::OkStatus();
-    case v1::WORKER_ROLE_PREFILL:
-    case v1::WORKER_ROLE_DECODE:
-      return CheckHandsOver(request);
-    default:
-      return InvalidArgument("role={} is none of unified, prefill and decode",
-                             static_cast<int>(request.role()));
-  }
-}
 
 WorkerView ToView(const v1::RegisterRequest& request, TimePoint now) {
   return WorkerView{.id = {request.name(), request.incarnation()},
@@ -57,6 +26,25 @@ WorkerView ToView(const v1::RegisterRequest& request, TimePoint now) {
                     .last_heard = now};
 }
 
+// A process that still sends heartbeats keeps its name, whatever start time another one claims.
+absl::Status CheckMayReplace(const WorkerView& joining, const WorkerView& holder,
+                             Duration heartbeat) {
+  constexpr int kSilentHeartbeats = 2;
+  if (holder.leaving) return absl::OkStatus();
+  const Duration silence = joining.last_heard - holder.last_heard;
+  const bool silent = silence > kSilentHeartbeats * heartbeat;
+  if (!silent && !holder.suspected && !holder.unreachable) {
+    return FailedPrecondition(
+        "the name {} belongs to a process that was heard of {} ms ago: give each worker its own "
+        "--name; if this one replaces that process, it may have the name once that one is silent",
+        holder.id.name, std::chrono::duration_cast<std::chrono::milliseconds>(silence).count());
+  }
+  if (holder.id.incarnation < joining.id.incarnation) return absl::OkStatus();
+  return FailedPrecondition(
+      "the name {} belongs to a process that started later: give each worker its own --name",
+      holder.id.name);
+}
+
 }  // namespace
 
 Cluster::Cluster(ClusterOptions options, const Clock& clock)
@@ -65,22 +53,25 @@ Cluster::Cluster(ClusterOptions options, const Clock& clock)
       published_(std::make_shared<const ClusterView>()) {}
 
 absl::Status Cluster::CheckMayJoin(const WorkerView& joining) const {
+  bool is_known = false;
   for (const WorkerView& other : current_.workers) {
-    if (other.id.name != joining.id.name) {
+    if (other.id == joining.id) {
+      is_known = true;
+    } else if (other.id.name != joining.id.name) {
       RETURN_IF_ERROR(CheckAgrees(joining, other));
-    } else if (other.id.incarnation > joining.id.incarnation) {
-      return FailedPrecondition(
-          "the name {} belongs to a younger process (pid {}, incarnation {}) than this one "
-          "(pid {}, incarnation {}): give each worker its own --name",
-          other.id.name, other.pid, other.id.incarnation, joining.pid, joining.id.incarnation);
-    }  // else replaced by this registration
+    } else {
+      RETURN_IF_ERROR(CheckMayReplace(joining, other, options_.heartbeat));
+      is_known = is_known || !other.leaving;
+    }
   }
-  return absl::OkStatus();
+  if (is_known || current_.workers.size() < options_.max_workers) return absl::OkStatus();
+  return ResourceExhausted(
+      "this router has {} workers and takes no more: raise its --max-workers, or start another",
+      current_.workers.size());
 }
 
 absl::Status Cluster::Register(const v1::RegisterRequest& request) {
-  RETURN_IF_ERROR(CheckComplete(request));
-  RETURN_IF_ERROR(CheckLoad(request.load()));
+  RETURN_IF_ERROR(CheckRegistration(request));
   if (request.model() != options_.model) {
     return NotFound("model {} is not served here; this router serves {}", request.model(),
                     options_.model);
@@ -122,46 +113,60 @@ void Cluster::Admit(WorkerView joining) {
 
 absl::Status Cluster::Heartbeat(const v1::HeartbeatRequest& request) {
   RETURN_IF_ERROR(CheckLoad(request.load()));
+  absl::Status disagrees;
   {
     absl::MutexLock lock(&mutex_);
     const WorkerId id{request.name(), request.incarnation()};
     WorkerView* worker = Find(id);
-    if (worker == nullptr) return NoLease(id);
+    // Names nobody: the holder of the name is no business of the caller.
+    if (worker == nullptr) return NotFound("this worker has no lease here: register again");
+    const bool news = worker->load.weights_hash() != request.load().weights_hash();
     worker->load = request.load();
-    worker->last_heard = clock_.Now();
+    const TimePoint now = clock_.Now();
+    const Duration silence = now - std::exchange(worker->last_heard, now);
     worker->suspected = false;
+    Follow(*worker, request.leaving(), silence);
+    if (news) disagrees = CheckMayJoin(*worker);
+    if (!disagrees.ok()) {
+      replaced_.push_back(id);  // its requests go on elsewhere
+      latest_departure_ = worker->last_heard;
+      std::erase_if(current_.workers, [&id](const WorkerView& one) { return one.id == id; });
+    }
     Publish();
   }
   TellListener();
-  return absl::OkStatus();
+  return disagrees;
 }
 
-absl::Status Cluster::NoLease(const WorkerId& id) const {
-  for (const WorkerView& other : current_.workers) {
-    if (other.id.name != id.name) continue;
-    return NotFound(
-        "worker {} has no lease here as incarnation {}: the name is that of incarnation {} (pid "
-        "{})",
-        id.name, id.incarnation, other.id.incarnation, other.pid);
-  }
-  return NotFound("worker {} has no lease here: register again", id.name);
+// A worker's own word counts more than a Deregister, which anyone may have sent. A heartbeat that
+// was under way when the Deregister came follows it at once and does not count.
+void Cluster::Follow(WorkerView& worker, bool says_leaving, Duration silence) {
+  if (says_leaving) return SetLeaving(worker);
+  if (!worker.leaving || worker.name_taken || silence < options_.heartbeat / 2) return;
+  if (CheckMayJoin(worker).ok()) worker.leaving = false;
 }
 
-void Cluster::Deregister(std::string_view name, uint64_t incarnation) {
+void Cluster::SetLeaving(WorkerView& worker) {
+  if (std::exchange(worker.leaving, true)) return;
+  latest_departure_ = clock_.Now();
+}
+
+bool Cluster::Deregister(std::string_view name, uint64_t incarnation) {
   {
     absl::MutexLock lock(&mutex_);
     const WorkerId id{std::string(name), incarnation};
     WorkerView* const worker = Find(id);
-    if (worker == nullptr) return;
-    if (!std::exchange(worker->leaving, true)) {
+    if (worker == nullptr) return false;
+    if (!worker->leaving) {
       worker->last_heard = clock_.Now();
-      latest_departure_ = worker->last_heard;
+      SetLeaving(*worker);
     } else {
       std::erase_if(current_.workers, [&id](const WorkerView& one) { return one.id == id; });
     }
     Publish();
   }
   TellListener();
+  return true;
 }
 
 void Cluster::SetListener(std::function<void()> changed) {

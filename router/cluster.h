@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,6 +24,7 @@ struct ClusterOptions {
   // A worker that was killed is missed within 3 s.
   Duration lease = std::chrono::milliseconds(2500);
   Duration heartbeat = std::chrono::milliseconds(500);
+  size_t max_workers = 1024;
 };
 
 // The workers that have a lease: what they reported, and what this router has charged them with
@@ -32,18 +34,23 @@ class Cluster {
  public:
   Cluster(ClusterOptions options, const Clock& clock);
 
-  // A name that is known already changes hands only to a younger incarnation: the older one is then
-  // lost (TakeReplaced), unless it is leaving: it keeps its lease beside the younger one.
+  // A name that is known already changes hands only when its holder has been silent for two
+  // heartbeats or is leaving, and only to a younger incarnation. A silent holder is then lost
+  // (TakeReplaced); one that is leaving keeps its lease beside the younger one.
   // NOT_FOUND: another model than this router serves. FAILED_PRECONDITION: it does not agree with
-  // one of the workers that are not leaving (router/agreement.h), or its incarnation is older than
-  // the known one. INVALID_ARGUMENT: a field is missing, or the load cannot be.
+  // one of the workers that are not leaving (router/agreement.h), or may not have the name.
+  // INVALID_ARGUMENT: a field is missing, too long or out of range (router/registration_check.h).
+  // RESOURCE_EXHAUSTED: there are max_workers already.
+  // No message tells what only another worker knows: its incarnation or its model's fingerprint.
   absl::Status Register(const v1::RegisterRequest& request);
   // NOT_FOUND when the lease has lapsed, was never there, or is another life's. INVALID_ARGUMENT
-  // for a load that cannot be: the lease is not renewed.
+  // for a load that cannot be: the lease is not renewed. FAILED_PRECONDITION when the worker has
+  // loaded other weights than those that serve already: it is dropped. A worker that was
+  // deregistered and says that it is not leaving gets requests again, from its second heartbeat on.
   absl::Status Heartbeat(const v1::HeartbeatRequest& request);
   // First: the worker is leaving; it gets nothing new and keeps its lease while it ends what it
-  // has. Again: it is gone.
-  void Deregister(std::string_view name, uint64_t incarnation);
+  // has. Again: it is gone. False when there is no such worker.
+  bool Deregister(std::string_view name, uint64_t incarnation);
 
   // `changed` is called after a worker has come, reported, begun to leave or gone: on the thread
   // that told so, with no lock held. Empty: nobody listens any more.
@@ -83,7 +90,9 @@ class Cluster {
 
  private:
   absl::Status CheckMayJoin(const WorkerView& joining) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status NoLease(const WorkerId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Follow(WorkerView& worker, bool says_leaving, Duration silence)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetLeaving(WorkerView& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   WorkerView* Find(const WorkerId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Admit(WorkerView joining) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

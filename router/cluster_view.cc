@@ -46,12 +46,19 @@ std::vector<v1::Route> ClusterView::Routes() const {
   return routes;
 }
 
-int32_t ClusterView::MaxContextTokens() const {
-  int32_t least = 0;
-  for (const WorkerView& worker : workers) {
-    if (least == 0 || worker.max_context_tokens < least) least = worker.max_context_tokens;
-  }
-  return least;
+int32_t ClusterView::MaxContextTokens(v1::Route route) const {
+  const auto longest = [this](v1::WorkerRole role) {
+    int32_t most = 0;
+    for (const WorkerView& worker : workers) {
+      if (worker.role == role && worker.usable()) most = std::max(most, worker.max_context_tokens);
+    }
+    return most;
+  };
+  const int32_t unified = longest(v1::WORKER_ROLE_UNIFIED);
+  const int32_t disaggregated =
+      std::min(longest(v1::WORKER_ROLE_PREFILL), longest(v1::WORKER_ROLE_DECODE));
+  if (route == v1::ROUTE_UNIFIED) return unified;
+  return route == v1::ROUTE_DISAGGREGATED ? disaggregated : std::max(unified, disaggregated);
 }
 
 std::string_view Name(v1::WorkerRole role) {

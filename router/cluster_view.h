@@ -68,8 +68,9 @@ struct ClusterView {
   std::vector<v1::KvPeer> KvPeersOf(const WorkerView& prefill) const;
   // The routes that could be taken now.
   std::vector<v1::Route> Routes() const;
-  // Prompt and output together; the least of all workers, 0 without one.
-  int32_t MaxContextTokens() const;
+  // Prompt and output together, of the longest request that the usable workers can take on this
+  // route; 0 when they cannot take it.
+  int32_t MaxContextTokens(v1::Route route) const;
 };
 
 // "unified", "prefill", "decode".

@@ -3,11 +3,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "base/retry_after.h"
 #include "base/status.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
+namespace {
+
+// Every attempt has its own request id, because the worker may still be cancelling the previous
+// attempt.
+uint64_t IdOfAttempt(const RequestSpec& spec, uint64_t number) {
+  return spec.sequence.request_id() ^ ((number - 1) << 48);
+}
+
+}  // namespace
 
 Dispatch::Dispatch(const RouterParts& parts, const RequestSpec& spec, DispatchObserver& observer)
     : parts_(parts),
@@ -52,6 +61,7 @@ bool Dispatch::ForgiveHaste() {
 RouteQuery Dispatch::Query(const ClusterView& view) const {
   RouteQuery query{.wanted = spec_.wanted,
                    .prompt_tokens = spec_.sequence.prompt_size(),
+                   .context_tokens = spec_.sequence.prompt_size() + spec_.sequence.max_tokens(),
                    .excluded = {},
                    .begun = begun_,
                    .prompt_at = prompt_at_};
@@ -94,6 +104,7 @@ void Dispatch::BeginAttempt(RouteDecision decision) {
   told_.ListenFromStart();
   told_end_.assign(told_end_.size(), false);
   reports_ = {};
+  queue_move_.OnQueued(parts_.clock.Now());
   prefill_charge_ = {.sequences = spec_.width(), .prompt_tokens = spec_.sequence.prompt_size()};
   parts_.cluster.Charge(decision_.prefill.id, prefill_charge_);
   if (decision_.route == v1::ROUTE_UNIFIED) return;
@@ -110,14 +121,9 @@ void Dispatch::StartAttempt(RouteDecision decision) {
   }
 }
 
-// One of its own for each: a worker may still be busy with giving up the last one.
-uint64_t Dispatch::IdOfAttempt(uint64_t number) const {
-  return spec_.sequence.request_id() ^ ((number - 1) << 48);
-}
-
 v1::SequenceRequest Dispatch::SequenceOfAttempt() const {
   v1::SequenceRequest sequence = spec_.sequence;
-  sequence.set_request_id(IdOfAttempt(attempts_));
+  sequence.set_request_id(IdOfAttempt(spec_, attempts_));
   return sequence;
 }
 
@@ -142,7 +148,7 @@ void Dispatch::StartUnified() {
 
 v1::ReserveRequest Dispatch::ReserveFor(const RouteDecision& decision, uint64_t attempt) const {
   v1::ReserveRequest request;
-  request.set_request_id(IdOfAttempt(attempt));
+  request.set_request_id(IdOfAttempt(spec_, attempt));
   *request.mutable_prompt() = spec_.sequence.prompt();
   request.set_max_tokens(spec_.sequence.max_tokens());
   request.set_width(spec_.width());
@@ -164,7 +170,7 @@ bool Dispatch::HasPlaceWithout(const WorkerId& id) const {
 
 void Dispatch::StartReserve() {
   state_ = State::kReserving;
-  reserve_started_ = parts_.clock.Now();
+  reserve_times_.started = parts_.clock.Now();
   v1::ReserveRequest request = ReserveFor(decision_, attempts_);
   // Only where the request has no other place does it wait for room.
   asked_at_once_ = HasPlaceWithout(decision_.decode.id);
@@ -178,14 +184,14 @@ void Dispatch::StartReserve() {
 
 void Dispatch::OnReserved(const CallEnd& end, const v1::ReserveResponse& response) {
   reserve_call_.reset();
-  const Duration took = parts_.clock.Now() - reserve_started_;
+  const Duration took = parts_.clock.Now() - reserve_times_.started;
   // A refusal does not tell how long it was waited for; by one that had to wait it was all of it.
   const bool waited_in_vain = absl::IsResourceExhausted(end.status) && !asked_at_once_;
   const Duration queued =
       waited_in_vain ? took : Duration(std::chrono::microseconds(response.queued_us()));
   if (!told_.any()) {
-    reserve_time_ += took - queued;
-    admission_time_ += queued;
+    reserve_times_.asking += took - queued;
+    reserve_times_.waiting += queued;
   }
   if (!end.status.ok()) {
     OnFailure(decision_.decode, end);
@@ -228,7 +234,7 @@ void Dispatch::EndChoice(int32_t index) {
   if ((state_ != State::kUnified && state_ != State::kDecoding) || told_end_[index]) return;
   told_end_[index] = true;
   v1::EndChoiceRequest request;
-  request.set_request_id(IdOfAttempt(attempts_));
+  request.set_request_id(IdOfAttempt(spec_, attempts_));
   request.set_index(index);
   const WorkerView& worker = state_ == State::kUnified ? decision_.prefill : decision_.decode;
   parts_.workers.EndChoice(EndpointOf(worker), request);

@@ -12,6 +12,7 @@
 #include "router/cluster.h"
 #include "router/event_loop.h"
 #include "router/numerics.h"
+#include "router/queue_move.h"
 #include "router/request_spec.h"
 #include "router/reroute_stats.h"
 #include "router/resume_stats.h"
@@ -23,6 +24,7 @@
 
 namespace tandem {
 
+class AnswerBuffers;
 class Tokenizer;
 
 // What a request may cost that loses its workers.
@@ -42,6 +44,7 @@ struct RouterParts {
   ResumeStats& resumes;
   RerouteStats& reroutes;
   ResumeLimits resume_limits = {};
+  const AnswerBuffers* answers = nullptr;  // for the status; null: answers are not counted
 };
 
 // Hears what the workers say of a request. It may destroy the dispatch only later, from another
@@ -67,14 +70,16 @@ class DispatchObserver {
 //   deciding -> unified ------------------------------> ended
 //            -> reserving -> prefilling -> decoding ---> ended
 //            -> waiting -> deciding       nobody can take it now, after a loss: until there is news
+//   unified, reserving -> unified, reserving   elsewhere, when that has become free while the
+//                            request still waits in a worker's queue (router/queue_move.h)
 //   reserving  -> deciding   no room there: another worker, or another route, or the same worker
 //                            once more, to wait for room there since the others are gone
 //   prefilling -> ended      the first token of each choice was also its last
 //   unified, reserving, prefilling, decoding -> deciding
 //                            a worker was lost, or is leaving and others can take it: a new attempt
 //                            goes on behind what the observer was told
-//   unified, decoding -> prefilling   ... is leaving, and another decode worker has set blocks
-//   aside
+//   unified, decoding -> prefilling
+//                            the worker is leaving, and another decode worker has reserved blocks
 //
 // Decode starts once every choice has its first token (a beam search: once it has its first
 // candidates). Whatever the way out, both workers' calls are dropped (which cancels the work
@@ -111,9 +116,9 @@ class Dispatch {
   // Fills in the route, the workers and the bytes moved.
   void Describe(v1::ChoiceFinish& finish) const;
   // Waiting for decode workers to set blocks aside, all attempts before the first token together.
-  Duration reserve_time() const { return reserve_time_; }
+  Duration reserve_time() const { return reserve_times_.asking; }
   // Waited for room at decode workers; not part of reserve_time.
-  Duration admission_time() const { return admission_time_; }
+  Duration admission_time() const { return reserve_times_.waiting; }
   int32_t cached_tokens() const { return reports_.cached_tokens; }
   int32_t preemptions() const { return reports_.preemptions; }
   // How often it went on elsewhere after a worker was lost or left.
@@ -156,6 +161,12 @@ class Dispatch {
     std::unique_ptr<WorkerCall> reserve;
   };
 
+  struct ReserveTimes {
+    TimePoint started;   // the call that is under way
+    Duration asking{};   // of all attempts before the first token
+    Duration waiting{};  // for room, likewise
+  };
+
   // What the workers of the present attempt have said.
   struct Reports {
     bool prefill_finished = false;  // by a finish, not only by the end of its stream
@@ -177,7 +188,6 @@ class Dispatch {
   bool ForgiveHaste();
   void BeginAttempt(RouteDecision decision);
   void StartAttempt(RouteDecision decision);
-  uint64_t IdOfAttempt(uint64_t number) const;
   v1::SequenceRequest SequenceOfAttempt() const;
   template <typename Request>
   void AddSoFar(Request& request) const;
@@ -206,7 +216,6 @@ class Dispatch {
   // dispatch_loss.cc. `worker` answered so, or was lost: goes elsewhere if that may help, else
   // fails.
   void OnFailure(const WorkerView& worker, const CallEnd& end);
-  bool IsLoss(const WorkerView& worker, const CallEnd& end, const absl::Status& status) const;
   void Exclude(const WorkerId& id, Exclusion::Until until);
   void ExcludeOfHandOff();
   void TryAnother(const WorkerView& worker, const absl::Status& status);
@@ -216,11 +225,12 @@ class Dispatch {
   void ReserveElsewhere(RouteDecision decision);
   void OnRoomElsewhere(const CallEnd& end, const v1::ReserveResponse& response);
   void DropMove();
+  void MoveFromQueue();
+  const WorkerView* QueuedAt(const ClusterView& view) const;
   bool IsWorthWaiting(const absl::Status& nobody) const;
   void BePatient();
   void WaitForNews(const absl::Status& nobody);
   void GiveUp(const std::string& why);
-  bool IsLeaving(const WorkerId& id) const;
   bool DependsOn(const std::vector<WorkerId>& workers) const;
   // Choices whose last token was told, and not that they ended.
   void EndWhatIsOver();
@@ -257,6 +267,7 @@ class Dispatch {
   std::vector<std::string> lost_;  // names of the workers
   std::optional<Interruption> interrupted_;
   std::optional<Move> move_;
+  QueueMove queue_move_;
   TimePoint wait_until_{};  // for news, where nobody can take the request
 
   WorkerCharge prefill_charge_;  // what is still to be given back
@@ -270,9 +281,7 @@ class Dispatch {
   std::vector<v1::TokenLogprobs> first_tokens_;
   v1::StageTimes beam_stages_;  // of the prefill worker, whose beams have no first token
 
-  TimePoint reserve_started_;
-  Duration reserve_time_{};
-  Duration admission_time_{};
+  ReserveTimes reserve_times_;
   Reports reports_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // outlived by timers
 };

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "fmt/ranges.h"
 #include "router/dispatch.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 namespace {
@@ -19,8 +19,10 @@ bool Contains(const std::vector<WorkerId>& ids, const WorkerId& id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
+enum class Refusal : bool { kOfOther, kOfDecode };
+
 // What the client is told of a worker's failure: always which worker it was.
-absl::Status StatusFor(const WorkerView& worker, const CallEnd& end) {
+absl::Status StatusFor(const WorkerView& worker, const CallEnd& end, Refusal of) {
   const std::string who = fmt::format("{} worker {}", Name(worker.role), worker.id.name);
   const std::string message(end.status.message());
   const absl::StatusCode code = end.status.code();
@@ -28,9 +30,27 @@ absl::Status StatusFor(const WorkerView& worker, const CallEnd& end) {
       code != absl::StatusCode::kResourceExhausted) {
     return Unavailable("{} ({}) was lost: {}", who, worker.address, message);
   }
+  // The decode worker took the request when it reserved: what it refuses now came from the prefill
+  // worker or this router, and is not the client's fault.
+  if (code == absl::StatusCode::kInvalidArgument && of == Refusal::kOfDecode) {
+    return Internal("{}: {}", who, message);
+  }
   // NOT_FOUND tells the client that its model does not exist; here a reservation has lapsed.
   if (code == absl::StatusCode::kNotFound) return Unavailable("{}: {}", who, message);
   return Annotate(end.status, who);
+}
+
+// A decode worker refuses a hand-off whose reservation has lapsed there or belonged to an earlier
+// process of its name: that is a loss, too.
+bool IsLoss(const WorkerView& worker, const CallEnd& end, const absl::Status& status) {
+  if (absl::IsUnavailable(status) || absl::IsDataLoss(status)) return true;
+  const bool refused = absl::IsFailedPrecondition(status) || absl::IsPermissionDenied(status);
+  return refused && !end.lost() && worker.role == v1::WORKER_ROLE_PREFILL;
+}
+
+bool IsLeaving(const ClusterView& view, const WorkerId& id) {
+  return std::any_of(view.workers.begin(), view.workers.end(),
+                     [&id](const WorkerView& worker) { return worker.id == id && worker.leaving; });
 }
 
 ResumeCause CauseOf(const CallEnd& end) {
@@ -147,11 +167,54 @@ bool Dispatch::DependsOn(const std::vector<WorkerId>& workers) const {
 }
 
 void Dispatch::OnClusterChanged() {
-  if (state_ == State::kWaiting) Decide();
+  if (state_ == State::kWaiting) return Decide();
+  MoveFromQueue();
+}
+
+// The worker in whose queue the request may be; null when it is in none.
+const WorkerView* Dispatch::QueuedAt(const ClusterView& view) const {
+  const bool at_decode = state_ == State::kReserving && !asked_at_once_;
+  if (settled_ || move_ || reports_.heard || (state_ != State::kUnified && !at_decode)) {
+    return nullptr;
+  }
+  const WorkerId& id = at_decode ? decision_.decode.id : decision_.prefill.id;
+  const auto found = std::find_if(view.workers.begin(), view.workers.end(),
+                                  [&id](const WorkerView& worker) { return worker.id == id; });
+  return found == view.workers.end() ? nullptr : &*found;
+}
+
+// Takes the request out of a worker's queue when workers that could begin it have become free.
+void Dispatch::MoveFromQueue() {
+  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
+  const WorkerView* const worker = QueuedAt(*view);
+  const TimePoint now = parts_.clock.Now();
+  if (worker == nullptr || !queue_move_.IsDue(*worker, now, parts_.cluster.options().heartbeat)) {
+    return;
+  }
+  // Workers that were full may have room by now.
+  for (Exclusion& one : excluded_) {
+    if (one.until == Exclusion::Until::kEver) one.until = Exclusion::Until::kHeardOf;
+  }
+  RouteQuery query = FirstChoice(*view, Query(*view));
+  query.excluded.push_back(worker->id);
+  absl::StatusOr<RouteDecision> other = parts_.policy.Choose(*view, query);
+  if (!other.ok() || !QueueMove::IsBetter(*worker, *other, spec_.width(), query.context_tokens)) {
+    return;
+  }
+  if (state_ == State::kReserving && !told_.any())
+    reserve_times_.waiting += now - reserve_times_.started;
+  LogDebug("move request={} from={} prefill={} decode={}", spec_.id, worker->id.name,
+           other->prefill.id.name, other->decode.id.name);
+  queue_move_.OnMoved();
+  parts_.reroutes.CountMoved();
+  LeaveWorkers();
+  StartAttempt(*std::move(other));
 }
 
 void Dispatch::OnFailure(const WorkerView& worker, const CallEnd& end) {
-  const absl::Status status = StatusFor(worker, end);
+  const bool of_decode = state_ == State::kDecoding && worker.role == v1::WORKER_ROLE_DECODE;
+  const absl::Status status =
+      StatusFor(worker, end, of_decode ? Refusal::kOfDecode : Refusal::kOfOther);
   if (end.lost() && absl::IsUnavailable(status)) {
     parts_.cluster.Suspect(worker.id);
   }
@@ -170,7 +233,7 @@ void Dispatch::OnFailure(const WorkerView& worker, const CallEnd& end) {
     Exclude(worker.id,
             hand_off_failed ? Exclusion::Until::kNobodyElse : Exclusion::Until::kHeardOf);
   }
-  if (IsLeaving(worker.id)) return Resume(ResumeCause::kLeaving);
+  if (IsLeaving(*parts_.cluster.View(), worker.id)) return Resume(ResumeCause::kLeaving);
   lost_.push_back(worker.id.name);
   if (losses_ == parts_.resume_limits.max_resumes) return GiveUp(std::string(status.message()));
   ++losses_;
@@ -200,20 +263,6 @@ void Dispatch::ExcludeOfHandOff() {
   if (!HasPlaceWithout(decode)) Exclude(prefill, Exclusion::Until::kHeardOf);
 }
 
-// What the decode worker refused of a hand-off has lapsed there, or belongs to its last life.
-bool Dispatch::IsLoss(const WorkerView& worker, const CallEnd& end,
-                      const absl::Status& status) const {
-  if (absl::IsUnavailable(status) || absl::IsDataLoss(status)) return true;
-  const bool refused = absl::IsFailedPrecondition(status) || absl::IsPermissionDenied(status);
-  return refused && !end.lost() && worker.role == v1::WORKER_ROLE_PREFILL;
-}
-
-bool Dispatch::IsLeaving(const WorkerId& id) const {
-  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
-  return std::any_of(view->workers.begin(), view->workers.end(),
-                     [&id](const WorkerView& worker) { return worker.id == id && worker.leaving; });
-}
-
 // Each worker is asked once; after a loss, once per report: it may have room by then. One that was
 // asked at once is asked again if nobody is left (ForgiveHaste), until one was waited for.
 void Dispatch::TryAnother(const WorkerView& worker, const absl::Status& status) {
@@ -224,7 +273,7 @@ void Dispatch::TryAnother(const WorkerView& worker, const absl::Status& status) 
     for (Exclusion& one : excluded_) one.asked_at_once = false;
   }
   refused_ = true;
-  spdlog::info("reroute request={} status=\"{}\"", spec_.id, status.ToString());
+  LogInfo("reroute request={} status=\"{}\"", spec_.id, status.ToString());
   last_failure_ = status;
   LeaveWorkers();
   Decide();
@@ -247,9 +296,9 @@ bool Dispatch::Leave(ResumeCause cause) {
   LeaveWorkers();
   ++resumes_;
   parts_.resumes.Count(cause);
-  spdlog::info("resume request={} number={} cause={} prefill={} decode={} why=\"{}\"", spec_.id,
-               resumes_, Name(cause), decision_.prefill.id.name, decision_.decode.id.name,
-               last_failure_.ToString());
+  LogInfo("resume request={} number={} cause={} prefill={} decode={} why=\"{}\"", spec_.id,
+          resumes_, Name(cause), decision_.prefill.id.name, decision_.decode.id.name,
+          last_failure_.ToString());
   if (!interrupted_) interrupted_ = Interruption{.since = now, .cause = cause};
   for (Exclusion& exclusion : excluded_) {
     if (exclusion.until == Exclusion::Until::kEver) exclusion.until = Exclusion::Until::kHeardOf;
@@ -296,7 +345,7 @@ void Dispatch::WaitForNews(const absl::Status& nobody) {
     return GiveUp(fmt::format("{}; then {}", std::string(last_failure_.message()), why));
   }
   state_ = State::kWaiting;
-  spdlog::debug("wait request={} for=\"{}\"", spec_.id, std::string(nobody.message()));
+  LogDebug("wait request={} for=\"{}\"", spec_.id, std::string(nobody.message()));
 }
 
 void Dispatch::GiveUp(const std::string& why) {

@@ -3,8 +3,6 @@
 #include <limits>
 #include <utility>
 
-#include "absl/time/time.h"
-
 namespace tandem {
 namespace {
 
@@ -64,11 +62,7 @@ bool EventLoop::AwaitTurn() {
     if (closed_ && !busy_) return false;
     // Who is busy sees to the timers, and says when the next one is due.
     sleeps_until_ = busy_ ? kNoDeadline : next_timer_;
-    if (sleeps_until_ == kNoDeadline) {
-      changed_.Wait(&mutex_);
-    } else {
-      changed_.WaitWithTimeout(&mutex_, absl::FromChrono(sleeps_until_ - clock_.Now()));
-    }
+    changed_.WaitUntil(mutex_, sleeps_until_);
   }
   busy_ = true;
   return true;

@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
+#include "base/condition_variable.h"
 
 namespace tandem {
 
@@ -59,7 +60,7 @@ class EventLoop {
   std::multimap<TimePoint, Task> timers_;  // of who is busy
 
   absl::Mutex mutex_;
-  absl::CondVar changed_;  // for Run
+  MonotonicCondVar changed_;  // for Run
   std::vector<Task> tasks_ ABSL_GUARDED_BY(mutex_);
   bool running_ ABSL_GUARDED_BY(mutex_) = false;  // Run has begun
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;     // somebody runs tasks

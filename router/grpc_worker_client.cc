@@ -1,7 +1,10 @@
 #include "router/grpc_worker_client.h"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
@@ -113,7 +116,13 @@ void DropUnary(Call& call) {
   call.context.TryCancel();
 }
 using ReserveCall = UnaryCall<v1::ReserveRequest, v1::ReserveResponse>;
-using ReserveHandle = Handle<ReserveCall, DropUnary<ReserveCall>>;
+// A worker that does not wait for room answers soon. Its answer is awaited, so that what it has
+// reserved can be released: cancelling might lose the answer and leave the blocks to their lease.
+void DropReserve(ReserveCall& call) {
+  call.dropped = true;
+  if (!call.request.at_once()) call.context.TryCancel();
+}
+using ReserveHandle = Handle<ReserveCall, DropReserve>;
 using PingCall = UnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>;
 using PingHandle = Handle<PingCall, DropUnary<PingCall>>;
 
@@ -122,6 +131,18 @@ bool IsAnswer(const grpc::Status& status) {
   return status.error_code() != grpc::StatusCode::UNAVAILABLE &&
          status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED &&
          status.error_code() != grpc::StatusCode::CANCELLED;
+}
+
+// Reads a grpc.health.v1.HealthCheckResponse, whose one field is the status.
+Health HealthIn(const grpc::ByteBuffer& response) {
+  constexpr std::string_view kServing("\x08\x01", 2);  // status: SERVING
+  std::vector<grpc::Slice> slices;
+  std::string bytes;
+  if (!response.Dump(&slices).ok()) return Health::kNotServing;
+  for (const grpc::Slice& slice : slices) {
+    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return bytes == kServing ? Health::kServing : Health::kNotServing;
 }
 
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
@@ -224,7 +245,7 @@ void GrpcWorkerClient::ReleaseUnused(const WorkerEndpoint& worker, const v1::KvT
 }
 
 std::unique_ptr<WorkerCall> GrpcWorkerClient::Ping(const WorkerEndpoint& worker,
-                                                   std::function<void()> answered) {
+                                                   std::function<void(Health)> answered) {
   auto call = std::make_shared<PingCall>();
   const grpc::Slice no_field;
   call->request = grpc::ByteBuffer(&no_field, 1);
@@ -232,8 +253,9 @@ std::unique_ptr<WorkerCall> GrpcWorkerClient::Ping(const WorkerEndpoint& worker,
       &call->context, "/grpc.health.v1.Health/Check", {}, &call->request, &call->response,
       [loop = loop_, call, answered = std::move(answered)](const grpc::Status& status) {
         if (!IsAnswer(status)) return;
-        loop->Post([call, answered] {
-          if (!call->dropped) answered();
+        const Health health = status.ok() ? HealthIn(call->response) : Health::kNotServing;
+        loop->Post([call, answered, health] {
+          if (!call->dropped) answered(health);
         });
       });
   return std::make_unique<PingHandle>(std::move(call));

@@ -40,7 +40,7 @@ class GrpcWorkerClient final : public WorkerClient {
   void EndChoice(const WorkerEndpoint& worker, const v1::EndChoiceRequest& request) override;
   // By the standard health service, which every server here has.
   std::unique_ptr<WorkerCall> Ping(const WorkerEndpoint& worker,
-                                   std::function<void()> answered) override;
+                                   std::function<void(Health)> answered) override;
   void Disconnect(const WorkerId& id) override { channels_.erase(id); }
   void KeepOnly(const ClusterView& view) override;
 

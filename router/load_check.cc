@@ -20,6 +20,12 @@ absl::Status CheckRange(std::string_view name, int64_t value, int64_t most) {
 }  // namespace
 
 absl::Status CheckLoad(const v1::WorkerLoad& load) {
+  constexpr int kMostLinks = 1024;
+  constexpr size_t kMostBytes = 256 << 10;  // every snapshot of the cluster holds a copy
+  RETURN_IF_ERROR(CheckRange("links", load.links_size(), kMostLinks));
+  if (const size_t bytes = load.ByteSizeLong(); bytes > kMostBytes) {
+    return InvalidArgument("load has {} bytes; at most {} are taken", bytes, kMostBytes);
+  }
   RETURN_IF_ERROR(CheckRange("running", load.running(), kMostAtOnce));
   RETURN_IF_ERROR(CheckRange("waiting", load.waiting(), kMostAtOnce));
   RETURN_IF_ERROR(CheckRange("total_blocks", load.total_blocks(), kMostAtOnce));

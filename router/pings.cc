@@ -11,7 +11,7 @@ Pings::Changes Pings::Turn(const ClusterView& view, TimePoint now, Pace pace) {
   Changes changes;
   for (const WorkerView& worker : view.workers) {
     Ping& ping = pings_[worker.id];
-    if (ping.answered) {
+    if (IsWell(ping, worker)) {
       ping.missed = 0;
       if (worker.unreachable) changes.reachable.push_back(worker.id);
     } else if (IsMissed(ping, worker, pace) && !worker.unreachable) {
@@ -23,6 +23,10 @@ Pings::Changes Pings::Turn(const ClusterView& view, TimePoint now, Pace pace) {
   return changes;
 }
 
+bool Pings::IsWell(const Ping& ping, const WorkerView& worker) {
+  return ping.answer && (*ping.answer == Health::kServing || worker.leaving);
+}
+
 bool Pings::IsMissed(Ping& ping, const WorkerView& worker, Pace pace) {
   constexpr int kMostMissed = 2;
   if (ping.call == nullptr || pace == Pace::kLate || worker.last_heard <= ping.sent) return false;
@@ -31,8 +35,8 @@ bool Pings::IsMissed(Ping& ping, const WorkerView& worker, Pace pace) {
 
 void Pings::Send(Ping& ping, const WorkerView& worker, TimePoint now) {
   ping.sent = now;
-  ping.answered = false;
-  ping.call = workers_.Ping(EndpointOf(worker), [&ping] { ping.answered = true; });
+  ping.answer.reset();
+  ping.call = workers_.Ping(EndpointOf(worker), [&ping](Health health) { ping.answer = health; });
 }
 
 }  // namespace tandem

@@ -2,16 +2,19 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "router/worker_client.h"
 
 namespace tandem {
 
-// Asks each worker once a turn, on the connection that its calls take, whether it answers. Its
-// heartbeats come on another one: they go on when this one is cut without a word.
-// A worker that leaves two turns in a row unanswered, though it is heard of in each, is
-// unreachable, and its connection is given up; the first answer ends that. Who is not heard of
+// Asks each worker once a turn, on the connection that its calls take, whether it serves. Its
+// heartbeats come on another connection, and from another thread than its work: they go on when
+// this connection is cut without a word, or when the worker hangs.
+// A worker that does not say in two turns in a row that it serves, though it is heard of in each,
+// is unreachable, and its connection is given up; the first such answer ends that. A worker that is
+// leaving serves nothing new and says so; any answer of it counts. A worker that is not heard of
 // either is a matter of its lease.
 // Thread: the router's loop.
 class Pings {
@@ -34,10 +37,11 @@ class Pings {
   struct Ping {
     int missed = 0;  // turns in a row
     TimePoint sent;
-    bool answered = false;
+    std::optional<Health> answer;
     std::unique_ptr<WorkerCall> call;
   };
 
+  static bool IsWell(const Ping& ping, const WorkerView& worker);
   // Whether enough of them were missed now.
   static bool IsMissed(Ping& ping, const WorkerView& worker, Pace pace);
   void Send(Ping& ping, const WorkerView& worker, TimePoint now);

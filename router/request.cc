@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
+#include "base/retry_after.h"
 #include "base/status.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 
@@ -136,7 +137,13 @@ void Request::SendSummary() {
 void Request::Send(const v1::GenerateResponse& response) {
   const Pace pace = spec_.ranked() || spec_.has_beams() ? Pace::kWhole : Pace::kLive;
   if (ended_ || stream_.Send(response, pace)) return;
-  End(ResourceExhausted("the client reads too slowly: its stream's buffer is full"));
+  if (pace == Pace::kLive) {
+    return End(ResourceExhausted("the client reads too slowly: its stream's buffer is full"));
+  }
+  absl::Status status = ResourceExhausted(
+      "answers that clients have not read fill the router's --answer-buffer-bytes: retry later");
+  SetRetryAfter(status, std::chrono::seconds(1));
+  End(status);
 }
 
 void Request::End(const absl::Status& status) {
@@ -149,7 +156,7 @@ void Request::End(const absl::Status& status) {
 }
 
 void Request::LogEnd(const absl::Status& status) const {
-  spdlog::info(
+  LogInfo(
       "request id={} choices={} prompt_tokens={} completion_tokens={} resumes={} "
       "e2e_ms={:.1f} status={}",
       spec_.id, choices_.size(), spec_.sequence.prompt_size(), CompletionTokens(),

@@ -1,33 +1,14 @@
 #include "router/request_validation.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "base/sampling_params.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "router/registration_check.h"
 
 namespace tandem {
 namespace {
-
-// A field of floats with its range; NaN is in no range.
-struct FloatRange {
-  std::string_view field;
-  float min;
-  float max;
-  enum class End : uint8_t { kIncluded, kExcluded };
-  End low = End::kIncluded;
-  End high = End::kIncluded;
-};
-
-absl::Status CheckFloat(const FloatRange& range, float value) {
-  const bool low = range.low == FloatRange::End::kIncluded;
-  const bool high = range.high == FloatRange::End::kIncluded;
-  const bool inside = (low ? value >= range.min : value > range.min) &&
-                      (high ? value <= range.max : value < range.max);
-  if (inside) return absl::OkStatus();
-  return InvalidArgument("{}={} must be in {}{}, {}{}", range.field, value, low ? '[' : '(',
-                         range.min, range.max, high ? ']' : ')');
-}
 
 absl::Status CheckUtf8(std::string_view field, std::string_view text) {
   const size_t valid = ValidUtf8Prefix(text);
@@ -47,6 +28,19 @@ absl::Status CheckTokenIds(std::string_view field,
   return absl::OkStatus();
 }
 
+// The text has more tokens than the context can hold, whatever they are. Told by its length alone,
+// because tokenizing megabytes takes seconds.
+absl::Status CheckTextBytes(std::string_view text, const RequestLimits& limits) {
+  if (!limits.max_bytes_per_token) return absl::OkStatus();
+  const size_t most_tokens = static_cast<size_t>(std::max(limits.max_context_tokens - 1, 0));
+  const size_t most_bytes = most_tokens * *limits.max_bytes_per_token;
+  if (text.size() <= most_bytes) return absl::OkStatus();
+  return InvalidArgument(
+      "text has {} bytes; the context of {} holds at most {} tokens of at most {} bytes each, {} "
+      "bytes in all: shorten the prompt",
+      text.size(), limits.max_context_tokens, most_tokens, *limits.max_bytes_per_token, most_bytes);
+}
+
 absl::Status CheckPrompt(const v1::GenerateRequest& request, const RequestLimits& limits) {
   switch (request.prompt_case()) {
     case v1::GenerateRequest::PROMPT_NOT_SET:
@@ -57,6 +51,7 @@ absl::Status CheckPrompt(const v1::GenerateRequest& request, const RequestLimits
         return InvalidArgument("text: model {} has no tokenizer.json here; give token_ids",
                                limits.model);
       }
+      RETURN_IF_ERROR(CheckTextBytes(request.text(), limits));
       return CheckUtf8("text", request.text());
     case v1::GenerateRequest::kTokenIds:
       if (request.token_ids().ids().empty()) {
@@ -67,27 +62,17 @@ absl::Status CheckPrompt(const v1::GenerateRequest& request, const RequestLimits
   return absl::OkStatus();
 }
 
-// As workers do (SamplingParams::Validate), which the router does not see.
-absl::Status CheckSampling(const v1::SamplingParams& params, const RequestLimits& limits) {
-  constexpr float kMaxTemperature = 100;
-  constexpr float kMaxRepetition = 100;
-  constexpr float kMaxPenalty = 2;
+absl::Status CheckSampling(const v1::SamplingParams& params) {
   const v1::SamplingParams p = ResolveSampling(params, 0);
-  RETURN_IF_ERROR(CheckFloat({"temperature", 0, kMaxTemperature}, p.temperature()));
-  if (p.top_k() < 0) return InvalidArgument("top_k={} must be 0 (all) or more", p.top_k());
-  RETURN_IF_ERROR(CheckFloat({"top_p", 0, 1, FloatRange::End::kExcluded}, p.top_p()));
-  RETURN_IF_ERROR(CheckFloat(
-      {"min_p", 0, 1, FloatRange::End::kIncluded, FloatRange::End::kExcluded}, p.min_p()));
-  RETURN_IF_ERROR(CheckFloat({"repetition_penalty", 0, kMaxRepetition, FloatRange::End::kExcluded},
-                             p.repetition_penalty()));
-  RETURN_IF_ERROR(
-      CheckFloat({"presence_penalty", -kMaxPenalty, kMaxPenalty}, p.presence_penalty()));
-  RETURN_IF_ERROR(
-      CheckFloat({"frequency_penalty", -kMaxPenalty, kMaxPenalty}, p.frequency_penalty()));
-  if (params.has_logprobs() && (p.logprobs() < 0 || p.logprobs() > limits.max_logprobs)) {
-    return InvalidArgument("logprobs={} must be in [0, {}]", p.logprobs(), limits.max_logprobs);
-  }
-  return absl::OkStatus();
+  const SamplingParams sampling = {.temperature = p.temperature(),
+                                   .top_k = p.top_k(),
+                                   .top_p = p.top_p(),
+                                   .min_p = p.min_p(),
+                                   .repetition_penalty = p.repetition_penalty(),
+                                   .presence_penalty = p.presence_penalty(),
+                                   .frequency_penalty = p.frequency_penalty()};
+  RETURN_IF_ERROR(sampling.Validate());
+  return params.has_logprobs() ? CheckLogprobs(params.logprobs()) : absl::OkStatus();
 }
 
 absl::Status CheckStops(const v1::GenerateRequest& request, const RequestLimits& limits) {
@@ -113,19 +98,6 @@ absl::Status CheckStops(const v1::GenerateRequest& request, const RequestLimits&
                            request.stop_token_ids_size(), limits.max_stop_token_ids);
   }
   return CheckTokenIds("stop_token_ids", request.stop_token_ids(), limits.vocab_size);
-}
-
-// They are shown on log lines: no spaces, no control characters.
-absl::Status CheckName(std::string_view field, std::string_view name) {
-  constexpr size_t kMaxBytes = 128;
-  if (name.size() > kMaxBytes) {
-    return InvalidArgument("{} has {} bytes; at most {} are taken", field, name.size(), kMaxBytes);
-  }
-  const auto printable = [](char c) { return c > ' ' && c < '\x7f'; };
-  if (!std::all_of(name.begin(), name.end(), printable)) {
-    return InvalidArgument("{} may hold printable ASCII without spaces only", field);
-  }
-  return absl::OkStatus();
 }
 
 absl::Status CheckChoices(const v1::GenerateRequest& request, const RequestLimits& limits) {
@@ -168,19 +140,13 @@ absl::Status CheckNoSampling(const v1::SamplingParams& params) {
 }
 
 absl::Status CheckBeams(const v1::GenerateRequest& request, const RequestLimits& limits) {
-  constexpr float kMaxLengthPenalty = 10;
-  const v1::BeamSearch& beams = request.beam_search();
+  const v1::BeamSearch beams = ResolveBeams(request);
   const int32_t width = beams.beam_width();
-  if (width < 2 || width > limits.max_beam_width) {
-    return InvalidArgument("beam_width={} must be in [2, {}]", width, limits.max_beam_width);
-  }
+  const BeamParams params = {.width = width, .length_penalty = beams.length_penalty()};
+  RETURN_IF_ERROR(params.Validate());
   if (request.n() > width) {
     return InvalidArgument("n={} exceeds beam_width={}: a search returns at most that many",
                            request.n(), width);
-  }
-  if (beams.has_length_penalty()) {
-    RETURN_IF_ERROR(CheckFloat({"length_penalty", -kMaxLengthPenalty, kMaxLengthPenalty},
-                               beams.length_penalty()));
   }
   if (!v1::BeamSearch::EarlyStopping_IsValid(beams.early_stopping())) {
     return InvalidArgument(
@@ -193,7 +159,7 @@ absl::Status CheckBeams(const v1::GenerateRequest& request, const RequestLimits&
   }
   RETURN_IF_ERROR(CheckNoSampling(request.sampling()));
   const auto stop_tokens = static_cast<int32_t>(ResolveStopTokens(request, limits).size());
-  if ((1 + stop_tokens) * width > limits.max_beam_candidates) {
+  if (BeamCandidates(width, stop_tokens) > limits.max_beam_candidates) {
     return InvalidArgument(
         "stop_token_ids: {} stop tokens, EOS included, are too many for beam_width={}: at most {}",
         stop_tokens, width, limits.max_beam_candidates / width - 1);
@@ -210,7 +176,7 @@ absl::Status ValidateRequest(const v1::GenerateRequest& request, const RequestLi
                     request.model().substr(0, 80), limits.model);
   }
   RETURN_IF_ERROR(CheckPrompt(request, limits));
-  RETURN_IF_ERROR(CheckSampling(request.sampling(), limits));
+  RETURN_IF_ERROR(CheckSampling(request.sampling()));
   if (request.has_max_tokens() && request.max_tokens() < 1) {
     return InvalidArgument("max_tokens={} must be at least 1", request.max_tokens());
   }

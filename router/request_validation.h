@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,14 +19,14 @@ struct RequestLimits {
   int32_t max_context_tokens = 0;      // prompt and output together
   std::vector<int32_t> eos_token_ids;  // end a choice unless the client ignores them
   bool has_tokenizer = false;          // without one, text and stop strings cannot be served
+  // Tokenizer::MaxBytesPerToken: longer texts are refused before they are tokenized.
+  std::optional<size_t> max_bytes_per_token = {};
   int32_t default_max_tokens = 256;
-  int32_t max_choices = 64;  // n and best_of
-  int32_t max_beam_width = 16;
+  int32_t max_choices = 64;           // n and best_of
   int32_t max_beam_candidates = 128;  // most probable tokens looked at in a step of all beams
   int32_t max_stop_strings = 16;
   int32_t max_stop_bytes = 512;  // of one stop string
   int32_t max_stop_token_ids = 64;
-  int32_t max_logprobs = 20;
 };
 
 // Checks every field that can be judged without tokenizing. INVALID_ARGUMENT names the field and

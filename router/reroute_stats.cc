@@ -18,6 +18,11 @@ void RerouteStats::Count(Reroute kind, std::string why) {
   latest_ = std::move(why);
 }
 
+void RerouteStats::CountMoved() {
+  absl::MutexLock lock(&mutex_);
+  ++moved_;
+}
+
 v1::RerouteUse RerouteStats::Use() const {
   absl::MutexLock lock(&mutex_);
   const auto count = [this](Reroute kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -28,6 +33,7 @@ v1::RerouteUse RerouteStats::Use() const {
   use.set_to_unified(count(Reroute::kUnified));
   use.set_to_disaggregated(count(Reroute::kDisaggregated));
   use.set_asked_again(count(Reroute::kAskedAgain));
+  use.set_moved(moved_);
   use.set_latest(latest_);
   return use;
 }

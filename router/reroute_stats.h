@@ -25,11 +25,15 @@ class RerouteStats {
   // `why`: what the worker said.
   void Count(Reroute kind, std::string why);
 
+  // A request was taken out of a worker's queue because other workers had become free.
+  void CountMoved();
+
   v1::RerouteUse Use() const;
 
  private:
   mutable absl::Mutex mutex_;
   std::array<uint64_t, kNumReroutes> counts_ ABSL_GUARDED_BY(mutex_) = {};
+  uint64_t moved_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string latest_ ABSL_GUARDED_BY(mutex_);
 };
 

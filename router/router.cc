@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "base/retry_after.h"
 #include "base/rng.h"
 #include "base/status.h"
-#include "spdlog/spdlog.h"
+#include "router/answer_buffers.h"
 
 namespace tandem {
 namespace {
@@ -27,7 +28,10 @@ absl::Status ShuttingDown() { return Unavailable("the router is shutting down: r
 }  // namespace
 
 Router::Router(RouterOptions options, const RouterParts& parts)
-    : options_(std::move(options)), parts_(parts), pings_(parts.workers) {
+    : options_(std::move(options)),
+      parts_(parts),
+      pings_(parts.workers),
+      pool_(parts.tokenizer, options_.tokenizing) {
   // Ids of several routers meet at the workers: each starts at a random place.
   next_id_ = RandomBits(options_.random_seed, 0);
 }
@@ -45,23 +49,88 @@ void Router::Start() {
   });
 }
 
-absl::StatusOr<RequestId> Router::Submit(const v1::GenerateRequest& request, TimePoint deadline,
-                                         ResponseStream& stream) {
+RequestIdentity Router::NewIdentity(TimePoint deadline) {
+  const uint64_t id = next_id_.fetch_add(1);
   const TimePoint received = parts_.clock.Now();
+  return {.id = id,
+          .seed = RandomBits(options_.random_seed, ~id),
+          .received = received,
+          .deadline = std::min(deadline, received + options_.max_request_time)};
+}
+
+absl::StatusOr<RequestId> Router::Submit(v1::GenerateRequest request, TimePoint deadline,
+                                         ResponseStream& stream) {
   if (draining_) return ShuttingDown();
-  ASSIGN_OR_RETURN(RequestSpec spec, Resolve(request, received, deadline));
+  const RequestLimits limits = CurrentLimits(request.route());
+  RETURN_IF_ERROR(ValidateRequest(request, limits));
+  RequestSpec spec = ResolveRequest(request, limits, NewIdentity(deadline));
+  if (request.has_text()) return SubmitText(std::move(request), limits, std::move(spec), stream);
+  RETURN_IF_ERROR(
+      SetPrompt(std::move(*request.mutable_token_ids()->mutable_ids()), request, limits, spec));
   const int32_t width = spec.width();
-  RETURN_IF_ERROR(Admit(width));
   const RequestId id(spec.sequence.request_id());
   auto shared = std::make_shared<RequestSpec>(std::move(spec));
-  const bool taken =
-      parts_.loop.TryPost([this, id, shared, &stream] { Begin(id, std::move(*shared), stream); });
-  if (!taken) {
-    in_flight_ -= width;
-    return Busy(ResourceExhausted("the router's queue is full: retry later"));
-  }
-  ++total_;
+  RETURN_IF_ERROR(HandOver(width, [this, shared, &stream] { Begin(std::move(*shared), stream); }));
   return id;
+}
+
+absl::StatusOr<RequestId> Router::SubmitText(v1::GenerateRequest request,
+                                             const RequestLimits& limits, RequestSpec spec,
+                                             ResponseStream& stream) {
+  ASSIGN_OR_RETURN(TokenizePool::Admission admission, pool_.Admit(request.text().size()));
+  const int32_t width = spec.width();
+  const RequestId id(spec.sequence.request_id());
+  auto job = std::make_shared<TokenizePool::Job>(TokenizePool::Job{
+      .admission = std::move(admission), .text = std::move(*request.mutable_text())});
+  const std::shared_ptr<Arrival> arrival(new Arrival{
+      .request = std::move(request), .limits = limits, .spec = std::move(spec), .stream = stream});
+  RETURN_IF_ERROR(HandOver(width, [this, arrival, job] { AwaitTokens(arrival, std::move(*job)); }));
+  return id;
+}
+
+// Admits a request of so many rows and has the loop begin it.
+absl::Status Router::HandOver(int32_t width, std::function<void()> begin) {
+  RETURN_IF_ERROR(Admit(width));
+  if (parts_.loop.TryPost(std::move(begin))) return absl::OkStatus();
+  in_flight_ -= width;
+  return Busy(ResourceExhausted("the router's queue is full: retry later"));
+}
+
+void Router::AwaitTokens(std::shared_ptr<Arrival> arrival, TokenizePool::Job job) {
+  arrivals_.emplace(RequestId(arrival->spec.sequence.request_id()), arrival);
+  job.unwanted = [arrival] { return arrival->ended.load(); };
+  job.done = [this, arrival](absl::StatusOr<std::vector<int32_t>> ids) {
+    parts_.loop.Post(
+        [this, arrival, ids = std::move(ids)]() mutable { OnTokenized(*arrival, std::move(ids)); });
+  };
+  pool_.Tokenize(std::move(job));
+}
+
+void Router::OnTokenized(Arrival& arrival, absl::StatusOr<std::vector<int32_t>> ids) {
+  if (arrival.ended) return;
+  const RequestId id(arrival.spec.sequence.request_id());
+  if (!ids.ok()) return EndArrival(id, ids.status());
+  const absl::Status fits =
+      SetPrompt({ids->begin(), ids->end()}, arrival.request, arrival.limits, arrival.spec);
+  if (!fits.ok()) return EndArrival(id, fits);
+  if (parts_.clock.Now() >= arrival.spec.deadline) {
+    return EndArrival(id, DeadlineExceeded("the deadline passed before the prompt was tokenized"));
+  }
+  RequestSpec spec = std::move(arrival.spec);
+  ResponseStream& stream = arrival.stream;
+  arrivals_.erase(id);
+  Begin(std::move(spec), stream);
+}
+
+void Router::EndArrival(RequestId id, const absl::Status& status) {
+  const auto found = arrivals_.find(id);
+  if (found == arrivals_.end()) return;
+  const std::shared_ptr<Arrival> arrival = found->second;
+  arrivals_.erase(found);
+  arrival->ended = true;
+  in_flight_ -= arrival->spec.width();
+  arrival->stream.End(status);
+  TellIfDrained();
 }
 
 absl::Status Router::Admit(int32_t width) {
@@ -72,62 +141,22 @@ absl::Status Router::Admit(int32_t width) {
                         width, options_.max_in_flight));
 }
 
-RequestLimits Router::CurrentLimits() const {
+RequestLimits Router::CurrentLimits(v1::Route wanted) const {
   RequestLimits limits = options_.limits;
-  const int32_t served = parts_.cluster.View()->MaxContextTokens();
+  const int32_t served = parts_.cluster.View()->MaxContextTokens(wanted);
   if (served > 0) limits.max_context_tokens = std::min(limits.max_context_tokens, served);
   return limits;
 }
 
-absl::StatusOr<RequestSpec> Router::Resolve(const v1::GenerateRequest& request, TimePoint received,
-                                            TimePoint deadline) {
-  const RequestLimits limits = CurrentLimits();
-  RETURN_IF_ERROR(ValidateRequest(request, limits));
-  const uint64_t id = next_id_.fetch_add(1);
-  RequestSpec spec{
-      .id = request.request_id().empty() ? fmt::format("{:016x}", id) : request.request_id(),
-      .model = limits.model,
-      .sequence = {},
-      .stop_strings = {request.stop().begin(), request.stop().end()},
-      .n = request.has_n() ? request.n() : 1,
-      .logprobs = request.sampling().has_logprobs() ? RequestSpec::Logprobs::kWanted
-                                                    : RequestSpec::Logprobs::kUnwanted,
-      .wanted = request.route(),
-      .received = received,
-      .deadline = std::min(deadline, received + options_.max_request_time)};
-  v1::SequenceRequest& sequence = spec.sequence;
-  if (request.has_text()) {
-    ASSIGN_OR_RETURN(const auto ids, parts_.tokenizer->Encode(request.text(), {}));
-    sequence.mutable_prompt()->Add(ids.begin(), ids.end());
-  } else {
-    *sequence.mutable_prompt() = request.token_ids().ids();
-  }
-  ASSIGN_OR_RETURN(const int32_t max_tokens,
-                   ResolveMaxTokens(request, sequence.prompt_size(), limits));
-  const auto stops = ResolveStopTokens(request, limits);
-  sequence.set_request_id(id);
-  *sequence.mutable_sampling() =
-      ResolveSampling(request.sampling(), RandomBits(options_.random_seed, ~id));
-  sequence.set_max_tokens(max_tokens);
-  sequence.mutable_stop_token_ids()->Add(stops.begin(), stops.end());
-  sequence.set_priority(request.priority());
-  sequence.set_n(ResolveChoices(request));
-  sequence.set_tenant(request.tenant());
-  sequence.set_cache_salt(request.cache_salt());
-  if (request.has_beam_search()) *sequence.mutable_beam_search() = ResolveBeams(request);
-  // Ranking needs them, whether the client does or not.
-  if (spec.ranked() && !sequence.sampling().has_logprobs()) {
-    sequence.mutable_sampling()->set_logprobs(0);
-  }
-  return spec;
-}
-
-void Router::Begin(RequestId id, RequestSpec spec, ResponseStream& stream) {
+void Router::Begin(RequestSpec spec, ResponseStream& stream) {
+  const RequestId id(spec.sequence.request_id());
   const int32_t width = spec.width();
   if (draining_) {  // since it was looked at: whoever drains may have counted already
     in_flight_ -= width;
-    return stream.End(ShuttingDown());
+    stream.End(ShuttingDown());
+    return TellIfDrained();
   }
+  ++total_;
   auto request = std::make_unique<Request>(parts_, std::move(spec), stream, [this, id, width] {
     in_flight_ -= width;
     parts_.loop.Post([this, id] { Forget(id); });
@@ -140,29 +169,35 @@ void Router::Begin(RequestId id, RequestSpec spec, ResponseStream& stream) {
 void Router::Cancel(RequestId id, const absl::Status& status) {
   parts_.loop.Post([this, id, status] {
     const auto found = requests_.find(id);
-    if (found != requests_.end()) found->second->Cancel(status);
+    if (found != requests_.end()) return found->second->Cancel(status);
+    EndArrival(id, status);
   });
 }
 
 void Router::Drain(TimePoint deadline, std::function<void()> drained) {
   draining_ = true;
   parts_.loop.Post([this, deadline, drained = std::move(drained)] {
-    if (requests_.empty()) {
-      drained();
-      return;
-    }
     drained_ = drained;
+    TellIfDrained();
+    if (!drained_) return;
     parts_.loop.PostAt(deadline, [this] {
       for (auto& [id, request] : requests_) {
         request->Cancel(ShuttingDown());
       }
+      std::vector<RequestId> arriving;
+      for (const auto& [id, arrival] : arrivals_) arriving.push_back(id);
+      for (const RequestId id : arriving) EndArrival(id, ShuttingDown());
     });
   });
 }
 
 void Router::Forget(RequestId id) {
   requests_.erase(id);
-  if (requests_.empty() && drained_) std::exchange(drained_, nullptr)();
+  TellIfDrained();
+}
+
+void Router::TellIfDrained() {
+  if (requests_.empty() && arrivals_.empty() && drained_) std::exchange(drained_, nullptr)();
 }
 
 void Router::WatchLeases(TimePoint due) {
@@ -170,11 +205,13 @@ void Router::WatchLeases(TimePoint due) {
   const TimePoint now = parts_.clock.Now();
   // It was stopped, or its machine was: the heartbeats of that time wait unread.
   if (now - due > turn) {
-    spdlog::warn("this router stood still for {} ms: leases last longer by as much",
-                 std::chrono::duration_cast<std::chrono::milliseconds>(now - due).count());
+    LogWarn("this router stood still for {} ms: leases last longer by as much",
+            std::chrono::duration_cast<std::chrono::milliseconds>(now - due).count());
     parts_.cluster.Postpone(now - due);
   }
-  Lose(parts_.cluster.Expire(), CallEnd::Source::kLease, "its lease lapsed");
+  const std::vector<WorkerId> lapsed = parts_.cluster.Expire();
+  leases_lapsed_ += lapsed.size();
+  Lose(lapsed, CallEnd::Source::kLease, "its lease lapsed");
   parts_.workers.KeepOnly(*parts_.cluster.View());
   const TimePoint next = std::min(parts_.cluster.NextExpiry(), now + turn);
   parts_.loop.PostAt(next, [this, next] { WatchLeases(next); });
@@ -188,7 +225,7 @@ void Router::WatchConnections(TimePoint due) {
   const Pings::Pace pace = now - due > turn ? Pings::Pace::kLate : Pings::Pace::kOnTime;
   const Pings::Changes changes = pings_.Turn(*parts_.cluster.View(), now, pace);
   for (const WorkerId& id : changes.reachable) {
-    spdlog::info("worker={} incarnation={} answers again", id.name, id.incarnation);
+    LogInfo("worker={} incarnation={} answers again", id.name, id.incarnation);
     parts_.cluster.SetReach(id, Cluster::Reach::kRegained);
   }
   for (const WorkerId& id : changes.unreachable) {
@@ -202,7 +239,7 @@ void Router::WatchConnections(TimePoint due) {
 void Router::Lose(const std::vector<WorkerId>& lost, CallEnd::Source source, const char* why) {
   if (lost.empty()) return;
   for (const WorkerId& id : lost) {
-    spdlog::warn("worker={} incarnation={} lost why=\"{}\"", id.name, id.incarnation, why);
+    LogWarn("worker={} incarnation={} lost why=\"{}\"", id.name, id.incarnation, why);
   }
   const CallEnd end{Unavailable("{}", why), source};
   for (auto& [id, request] : requests_) request->OnWorkersLost(lost, end);
@@ -228,12 +265,18 @@ void Router::OnClusterChanged() {
   }
 }
 
-absl::StatusOr<std::vector<int32_t>> Router::Tokenize(const v1::TokenizeRequest& request) const {
+void Router::Tokenize(v1::TokenizeRequest request, std::function<bool()> unwanted, Tokenized done) {
   if (parts_.tokenizer == nullptr) {
-    return FailedPrecondition("model {} has no tokenizer.json here", options_.limits.model);
+    return done(FailedPrecondition("model {} has no tokenizer.json here", options_.limits.model));
   }
-  return parts_.tokenizer->Encode(
-      request.text(), {.add_template = request.omit_template() ? Template::kOmit : Template::kAdd});
+  absl::StatusOr<TokenizePool::Admission> admission = pool_.Admit(request.text().size());
+  if (!admission.ok()) return done(admission.status());
+  const Template add = request.omit_template() ? Template::kOmit : Template::kAdd;
+  pool_.Tokenize({.admission = *std::move(admission),
+                  .text = std::move(*request.mutable_text()),
+                  .options = {.add_template = add},
+                  .unwanted = std::move(unwanted),
+                  .done = std::move(done)});
 }
 
 v1::GetStatusResponse Router::Status() const {
@@ -243,11 +286,14 @@ v1::GetStatusResponse Router::Status() const {
   response.set_ready(response.routes_size() > 0 && !draining_);
   response.set_model(options_.limits.model);
   response.set_version(options_.version);
-  response.set_max_context_tokens(CurrentLimits().max_context_tokens);
+  response.set_max_context_tokens(CurrentLimits(v1::ROUTE_AUTO).max_context_tokens);
   response.set_requests_in_flight(in_flight_);
   response.set_requests_total(total_);
   *response.mutable_resumes() = parts_.resumes.Use();
   *response.mutable_reroutes() = parts_.reroutes.Use();
+  *response.mutable_tokenizing() = pool_.Use();
+  response.set_leases_lapsed(leases_lapsed_);
+  if (parts_.answers != nullptr) *response.mutable_answers() = parts_.answers->Use();
   const TimePoint now = parts_.clock.Now();
   for (const WorkerView& worker : view->workers) {
     if (worker.name_taken) continue;  // names are unique here
@@ -275,6 +321,8 @@ v1::GetStatusResponse Router::Status() const {
     *status.mutable_kv() = worker.load.kv();
     *status.mutable_handoffs() = worker.load.handoffs();
     *status.mutable_links() = worker.load.links();
+    *status.mutable_connections() = worker.load.connections();
+    status.set_log_lines_dropped(worker.load.log_lines_dropped());
   }
   return response;
 }

@@ -14,6 +14,8 @@
 #include "router/pings.h"
 #include "router/request.h"
 #include "router/request_validation.h"
+#include "router/resolve_request.h"
+#include "router/tokenize_pool.h"
 
 namespace tandem {
 
@@ -23,6 +25,7 @@ struct RouterOptions {
   Duration max_request_time = std::chrono::minutes(10);  // for requests without a nearer deadline
   uint64_t random_seed = 0;                              // of request ids and of seeds nobody gave
   std::string version;
+  TokenizePoolOptions tokenizing;
 };
 
 // Takes requests, sends them through workers, streams the answers. Holds no state but the requests
@@ -36,16 +39,19 @@ class Router {
   // Begins to watch the workers. Call once, before the loop runs.
   void Start();
 
-  // Validates and tokenizes on the caller's thread, then hands over. On success the request is in
-  // flight: `stream` hears its events and exactly one End, and must live until then. On error
+  // Validates and admits on the caller's thread, and never tokenizes there. On success the request
+  // is in flight: `stream` gets its events and exactly one End, and must live until then. On error
   // (the client's fault, RESOURCE_EXHAUSTED when too many are in flight, UNAVAILABLE when draining)
-  // it hears nothing.
-  absl::StatusOr<RequestId> Submit(const v1::GenerateRequest& request, TimePoint deadline,
+  // it gets nothing.
+  absl::StatusOr<RequestId> Submit(v1::GenerateRequest request, TimePoint deadline,
                                    ResponseStream& stream);
   // The client is gone: ends the request, if it is still in flight, with `status`.
   void Cancel(RequestId id, const absl::Status& status);
 
-  absl::StatusOr<std::vector<int32_t>> Tokenize(const v1::TokenizeRequest& request) const;
+  // `done` is called once, on any thread, maybe before this returns. RESOURCE_EXHAUSTED when too
+  // much text waits. `unwanted`: asked before the work, whether the client has gone.
+  using Tokenized = std::function<void(absl::StatusOr<std::vector<int32_t>>)>;
+  void Tokenize(v1::TokenizeRequest request, std::function<bool()> unwanted, Tokenized done);
   v1::GetStatusResponse Status() const;
 
   // Refuses new requests from now on, lets those in flight end until `deadline` and fails the rest
@@ -53,12 +59,28 @@ class Router {
   void Drain(TimePoint deadline, std::function<void()> drained);
 
  private:
-  absl::StatusOr<RequestSpec> Resolve(const v1::GenerateRequest& request, TimePoint received,
-                                      TimePoint deadline);
-  RequestLimits CurrentLimits() const;
+  // A request that is in flight and whose text is still to be tokenized.
+  struct Arrival {
+    v1::GenerateRequest request;  // but for its text, which the pool has
+    RequestLimits limits;
+    RequestSpec spec;
+    ResponseStream& stream;
+    std::atomic<bool> ended = false;
+  };
+
+  RequestIdentity NewIdentity(TimePoint deadline);
+  // The limits of requests that want this route.
+  RequestLimits CurrentLimits(v1::Route wanted) const;
   absl::Status Admit(int32_t width);
-  void Begin(RequestId id, RequestSpec spec, ResponseStream& stream);
+  absl::StatusOr<RequestId> SubmitText(v1::GenerateRequest request, const RequestLimits& limits,
+                                       RequestSpec spec, ResponseStream& stream);
+  absl::Status HandOver(int32_t width, std::function<void()> begin);
+  void AwaitTokens(std::shared_ptr<Arrival> arrival, TokenizePool::Job job);
+  void OnTokenized(Arrival& arrival, absl::StatusOr<std::vector<int32_t>> ids);
+  void EndArrival(RequestId id, const absl::Status& status);
+  void Begin(RequestSpec spec, ResponseStream& stream);
   void Forget(RequestId id);
+  void TellIfDrained();
   // due: when this was to run.
   void WatchLeases(TimePoint due);
   void WatchConnections(TimePoint due);  // likewise
@@ -73,8 +95,11 @@ class Router {
   std::atomic<int32_t> in_flight_ = 0;  // rows: choices and beams
   std::atomic<bool> draining_ = false;
   std::atomic<bool> has_news_ = false;  // of the cluster; a task that will look at it is posted
+  std::atomic<uint64_t> leases_lapsed_ = 0;
   absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests_;  // loop's thread
+  absl::flat_hash_map<RequestId, std::shared_ptr<Arrival>> arrivals_;  // likewise
   std::function<void()> drained_;                                      // likewise
+  TokenizePool pool_;  // last: its threads must have ended before the rest goes
 };
 
 }  // namespace tandem

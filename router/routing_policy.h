@@ -16,6 +16,7 @@ namespace tandem {
 struct RouteQuery {
   v1::Route wanted = v1::ROUTE_AUTO;
   int32_t prompt_tokens = 0;
+  int32_t context_tokens = 0;      // prompt and output: what a worker's context must hold
   std::vector<WorkerId> excluded;  // tried already for this request
   std::optional<Begun> begun;      // the client has tokens that others may not differ from
   // Has computed the prompt before, and may still hold its KV: it prefills again, if it can and

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/finish_reason.h"
 #include "base/status.h"
 
 namespace tandem {
@@ -51,13 +52,16 @@ absl::StatusOr<v1::WorkerTokens> ToldOutput::Take(const v1::WorkerTokens& tokens
 
 v1::WorkerFinish::Reason ToldOutput::ReasonOf(int32_t index) const {
   const auto& told = choices_[index].token_ids();
-  const auto& stops = sequence_.stop_token_ids();
   if (told.empty()) return v1::WorkerFinish::REASON_UNSPECIFIED;
-  if (std::find(stops.begin(), stops.end(), *told.rbegin()) != stops.end()) {
-    return v1::WorkerFinish::REASON_STOP;
+  switch (StopReasonOf(sequence_.stop_token_ids(), sequence_.max_tokens(), *told.rbegin(),
+                       told.size())) {
+    case FinishReason::kStop:
+      return v1::WorkerFinish::REASON_STOP;
+    case FinishReason::kLength:
+      return v1::WorkerFinish::REASON_LENGTH;
+    default:
+      return v1::WorkerFinish::REASON_UNSPECIFIED;
   }
-  return told.size() >= sequence_.max_tokens() ? v1::WorkerFinish::REASON_LENGTH
-                                               : v1::WorkerFinish::REASON_UNSPECIFIED;
 }
 
 v1::OutputSoFar ToldOutput::SoFar(int32_t index) const {

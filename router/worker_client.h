@@ -44,6 +44,10 @@ struct StreamHandlers {
   std::function<void(const CallEnd&)> on_end;  // exactly once, last, unless the call was dropped
 };
 
+// A worker's answer to a ping. Its watchdog sees to it that a worker whose engine makes no progress
+// does not answer that it serves.
+enum class Health : bool { kNotServing, kServing };
+
 using ReserveDone = std::function<void(const CallEnd&, const v1::ReserveResponse&)>;
 
 // The calls that a router makes to workers. None blocks. The deadline travels with the call.
@@ -67,10 +71,10 @@ class WorkerClient {
   virtual void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) = 0;
   // Likewise: a choice that this does not reach goes on unheard until it ends by itself.
   virtual void EndChoice(const WorkerEndpoint& worker, const v1::EndChoiceRequest& request) = 0;
-  // Asks for a sign of life on the connection that the calls above take. `answered` is called at
-  // most once, whatever the answer says; not if there is none, as when nobody can be reached.
+  // Asks the worker's health service, on the connection that the calls above take. `answered` is
+  // called at most once; not if there is no answer, as when nobody can be reached.
   virtual std::unique_ptr<WorkerCall> Ping(const WorkerEndpoint& worker,
-                                           std::function<void()> answered) = 0;
+                                           std::function<void(Health)> answered) = 0;
   // The next call to this worker connects anew. Those in progress stay where they are.
   virtual void Disconnect(const WorkerId& id) = 0;
   // Closes the connections to workers that are not in `view`, once their calls have ended.

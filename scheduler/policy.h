@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "scheduler/sequence_state.h"
 
@@ -43,7 +42,5 @@ class SchedulingPolicy {
   // ever.
   virtual bool Outranks(const SequenceState& a, const SequenceState& b) const = 0;
 };
-
-std::unique_ptr<SchedulingPolicy> NewSchedulingPolicy(SchedulingPolicyKind kind);
 
 }  // namespace tandem

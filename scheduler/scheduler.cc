@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "scheduler/policy/policies.h"
 
 namespace tandem {
 namespace {

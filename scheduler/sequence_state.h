@@ -7,17 +7,20 @@
 
 namespace tandem {
 
-// Where a sequence stands. Positions lie on one axis: computed < known <= max_total + 1, where
-// `known` tokens exist and KV of `computed` of them is in the pool.
-//   waiting     -> prefilling    admitted: its cached prefix is attached, blocks for a chunk are
-//   free prefilling  -> running       all known tokens were computed and the next one is sampled
-//   parked                       holds blocks but is not run: KV on its way in or out
-//   parked      -> running       all of its KV has arrived
-//   parked      -> prefilling    ... of its prompt, and more is known already
-//   prefilling, running -> waiting       preempted: gives its blocks back, computes them again
-//   later running     -> swapping out -> swapped -> swapping in -> running   preempted: its KV goes
-//   to the
-//                                        host and comes back
+// The phase of a sequence. Positions lie on one axis: computed < known <= max_total + 1, where
+// `known` tokens exist and the pool holds the KV of the first `computed` of them.
+//   waiting             -> prefilling    admitted: its cached prefix is attached, and blocks for
+//                                        its first chunk are free
+//   prefilling          -> running       all known tokens were computed, the next one is sampled
+//   running             -> parked        its KV is being transferred: it holds blocks, is not run
+//   parked              -> running       all of its KV has arrived
+//   parked              -> prefilling    the KV of its prompt has arrived, and more tokens than
+//                                        those of the prompt are known already
+//   prefilling, running -> waiting       preempted: it frees its blocks and is computed again later
+//   running             -> swapping out  preempted: its KV is copied to the host
+//   swapping out        -> swapped       the copy is complete and its blocks are free
+//   swapped             -> swapping in   blocks are free for it again
+//   swapping in         -> running       its KV is back in the pool
 // In phase running, computed == known - 1: a decode step computes the last known token.
 enum class Phase : uint8_t {
   kWaiting,

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "base/host_port.h"
+#include "base/log.h"
 #include "base/status.h"
-#include "spdlog/spdlog.h"
-#include "transfer/endpoints.h"
+#include "transfer/fabric/endpoints.h"
 
 namespace tandem {
 namespace {
@@ -43,7 +43,7 @@ absl::Status CheckAddresses(const WorkerOptions& options) {
     const absl::StatusOr<HostPort> place = ParseHostPort(router);
     if (!place.ok()) return Annotate(place.status(), "--router");
     if (kind == HostKind::kAnywhere || KindOfHost(place->host) != HostKind::kAnywhere) continue;
-    spdlog::warn(
+    LogWarn(
         "host={} is reached from this machine only, router={} may be on another: --host and "
         "--advertise say where this worker is",
         host, router);

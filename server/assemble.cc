@@ -15,11 +15,13 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "base/host_port.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "kernels/registry.h"
 #include "model/checkpoint/checkpoint.h"
 #include "router/cluster_view.h"
 #include "server/addresses.h"
+#include "server/connection_acceptor.h"
 #include "server/grpc_server.h"
 #include "server/host_memory.h"
 #include "server/load_progress.h"
@@ -30,8 +32,7 @@
 #include "server/watchdog.h"
 #include "server/worker_messages.h"
 #include "server/worker_service.h"
-#include "spdlog/spdlog.h"
-#include "transfer/frame.h"
+#include "transfer/wire/frame.h"
 
 namespace tandem {
 namespace {
@@ -172,18 +173,25 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const WorkerOptions& options,
 
 }  // namespace
 
-// In the order of construction; members end in reverse.
+// Why the worker can serve no more; OK while it can. Thread-safe.
+struct Failure {
+  mutable absl::Mutex mutex;
+  absl::Status status ABSL_GUARDED_BY(mutex);
+};
+
+// Members are constructed in this order and destroyed in reverse.
 struct Worker::Parts {
   WorkerOptions options;
-  const int64_t memory_limit = HostMemoryLimit();
   SteadyClock clock;
   Backend backend;
   ModelConfig config;
-  std::unique_ptr<WeightStore> weights;  // filled while the rest starts, and after
-  std::deque<TurnCounter> turns;         // of the threads of the transports
-  std::vector<LeftOut> left_out;         // constant once it listens
+  std::atomic<uint64_t> weights_hash = 0;  // 0 until all weights have been read
+  std::unique_ptr<WeightStore> weights;    // filled while the rest starts, and after
+  std::deque<TurnCounter> turns;           // of the threads of the transports
+  std::vector<LeftOut> left_out;           // constant once it listens
   std::unique_ptr<Engine> engine;
-  std::unique_ptr<Fabric> transport;  // after the engine, whose receiver it calls
+  std::unique_ptr<Fabric> transport;             // after the engine, whose receiver it calls
+  std::unique_ptr<ConnectionAcceptor> acceptor;  // of the server
   std::unique_ptr<WorkerService> service;
   std::unique_ptr<GrpcServer> server;
   std::unique_ptr<Watchdog> watchdog;
@@ -192,8 +200,7 @@ struct Worker::Parts {
   std::atomic<Registration*> to_nudge = nullptr;  // set once it exists: calls may come before
   std::string address;
   std::string data_address;  // where KV arrives; empty on a unified worker
-  absl::Mutex failure_mutex;
-  absl::Status failure ABSL_GUARDED_BY(failure_mutex);
+  Failure failure;
 
   ~Parts() {
     if (engine != nullptr) engine->Shutdown(std::chrono::steady_clock::now());
@@ -218,13 +225,15 @@ absl::StatusOr<uint64_t> Worker::Parts::LoadModel() {
   ASSIGN_OR_RETURN(backend, OpenBackend(tuning.device, {.num_threads = tuning.threads}));
   ASSIGN_OR_RETURN(config, LoadModelConfig(options.model_dir));
   ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(options.model_dir));
+  AdoptDType(*checkpoint, config);
   ASSIGN_OR_RETURN(const uint64_t fingerprint, FingerprintModel(options.model_dir, *checkpoint));
   ASSIGN_OR_RETURN(Backend packing, OpenBackend(tuning.device, {.num_threads = tuning.threads}));
   const auto display = std::make_shared<LoadProgressDisplay>(options.model_name);
   ASSIGN_OR_RETURN(
       weights, LoadResidentWeights(
                    config, std::move(checkpoint), *backend.device, std::move(packing.ops),
-                   [display](uint64_t loaded, uint64_t total) { display->Update(loaded, total); }));
+                   [display](uint64_t loaded, uint64_t total) { display->Update(loaded, total); },
+                   [this](uint64_t hash) { weights_hash = hash; }));
   return fingerprint;
 }
 
@@ -253,7 +262,8 @@ absl::Status Worker::Parts::OpenEngine(uint64_t fingerprint) {
   engine_options.reserved_device_bytes =
       FabricDeviceBytes(options, engine_options, *backend.device);
   // Before any of it is taken: a pool costs memory as it fills, not when it is made.
-  RETURN_IF_ERROR(CheckFits(MemoryUse(engine_options, FabricSharedBytes(options)), memory_limit));
+  RETURN_IF_ERROR(
+      CheckFits(MemoryUse(engine_options, FabricSharedBytes(options)), HostMemoryLimit()));
   absl::StatusOr<std::unique_ptr<Engine>> created = CreateEngine(engine_options);
   // The system may give this process private memory and no more of the other kind.
   if (absl::IsResourceExhausted(created.status()) && engine_options.share_kv) {
@@ -268,7 +278,7 @@ absl::Status Worker::Parts::OpenEngine(uint64_t fingerprint) {
   }
   ASSIGN_OR_RETURN(engine, std::move(created));
   const EngineOptions& made = engine->options();
-  spdlog::info(
+  LogInfo(
       "engine ready device={} role={} blocks={} block_tokens={} kv_megabytes={:.1f} "
       "host_megabytes={:.1f} prefix_cache={} schedule={} max_context={} layout={:016x}",
       backend.device->name(), Name(ToProto(made.role)), made.num_blocks, made.layout.block_tokens,
@@ -287,14 +297,15 @@ absl::Status Worker::Parts::CheckMemory(const DeviceMemory& before_transfers) {
     ASSIGN_OR_RETURN(const DeviceMemory memory, backend.device->Memory());
     const auto taken = static_cast<int64_t>(memory.own_bytes - before_transfers.own_bytes);
     if (taken > made.reserved_device_bytes) {
-      spdlog::warn("device={} transfers took bytes={} reserved={}", backend.device->name(), taken,
-                   made.reserved_device_bytes);
+      LogWarn("device={} transfers took bytes={} reserved={}", backend.device->name(), taken,
+              made.reserved_device_bytes);
     }
     transfers -= taken;
   }
   const HostMemoryUse use = MemoryUse(made, transfers);
+  const int64_t memory_limit = HostMemoryLimit();
   const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
-  spdlog::info(
+  LogInfo(
       "host memory megabytes={:.1f} weights={:.1f} kv_pool={:.1f} host_tier={:.1f} "
       "transfers={:.1f} limit={:.1f}",
       megabytes(use.sum()), megabytes(use.weights), megabytes(use.kv_pool),
@@ -305,9 +316,9 @@ absl::Status Worker::Parts::CheckMemory(const DeviceMemory& before_transfers) {
 // Another process may find the device, or the file, in order; this one will not.
 void Worker::Parts::OnLost(const absl::Status& why) {
   {
-    absl::MutexLock lock(&failure_mutex);
-    failure = Annotate(why, "this worker serves no request any more and ends");
-    spdlog::error("{}", failure.ToString());
+    absl::MutexLock lock(&failure.mutex);
+    failure.status = Annotate(why, "this worker serves no request any more and ends");
+    LogError("{}", failure.status.ToString());
   }
   if (!draining) kill(getpid(), SIGTERM);  // else it ends anyway
 }
@@ -319,11 +330,10 @@ absl::Status Worker::Parts::OpenTransport() {
   engine->SetTransport(transport.get());
   data_address = options.advertised_data.empty() ? transport->address() : options.advertised_data;
   if (data_address != transport->address()) {
-    spdlog::info("transfer by what --advertise-data names alone, not by \"{}\"",
-                 transport->address());
+    LogInfo("transfer by what --advertise-data names alone, not by \"{}\"", transport->address());
   }
-  spdlog::info("transfer ready data_address=\"{}\" buffer_megabytes={:.1f}", data_address,
-               static_cast<double>(transport->buffer_bytes()) / 1e6);
+  LogInfo("transfer ready data_address=\"{}\" buffer_megabytes={:.1f}", data_address,
+          static_cast<double>(transport->buffer_bytes()) / 1e6);
   return absl::OkStatus();
 }
 
@@ -336,12 +346,13 @@ absl::Status Worker::Parts::Listen() {
   service = std::make_unique<WorkerService>(*engine, data_address, [this] {
     if (Registration* known = to_nudge) known->Nudge();
   });
-  ASSIGN_OR_RETURN(server, GrpcServer::Start({.host = options.host,
-                                              .port = options.port,
-                                              .max_message_bytes = kMaxMessageBytes,
-                                              .services = {service.get()}}));
-  address = HostPortText(advertised, server->port());
-  spdlog::info("listening address={}", address);
+  ASSIGN_OR_RETURN(acceptor,
+                   ConnectionAcceptor::Listen(options.host, options.port, options.server));
+  ASSIGN_OR_RETURN(server, GrpcServer::Start(*acceptor, {.limits = options.server,
+                                                         .max_message_bytes = kMaxMessageBytes,
+                                                         .services = {service.get()}}));
+  address = HostPortText(advertised, acceptor->port());
+  LogInfo("listening address={}", address);
   return absl::OkStatus();
 }
 
@@ -366,8 +377,12 @@ void Worker::Parts::Watch() {
 
 v1::WorkerLoad Worker::Parts::Load() const {
   v1::WorkerLoad load = ToLoad(engine->stats());
+  // After the engine's report: who reads that it has started finds the hash beside it.
+  load.set_weights_hash(weights_hash);
   if (transport != nullptr) AddTransfers(*transport, load);
   AddLeftOut(left_out, load);
+  *load.mutable_connections() = acceptor->use();
+  load.set_log_lines_dropped(LogLinesDropped());
   load.set_not_ready(watchdog->reason());
   return load;
 }
@@ -427,13 +442,12 @@ std::string Worker::data_address() const {
 }
 
 absl::Status Worker::failure() const {
-  absl::MutexLock lock(&parts_->failure_mutex);
-  return parts_->failure;
+  const Failure& failure = parts_->failure;
+  absl::MutexLock lock(&failure.mutex);
+  return failure.status;
 }
 
-bool Worker::WaitUntilKnown(TimePoint deadline) {
-  return parts_->registration->WaitUntilKnown(deadline);
-}
+bool Worker::WaitUntilKnown() { return parts_->registration->WaitUntilKnown(); }
 
 void Worker::Drain(TimePoint deadline) {
   parts_->registration->Leave();

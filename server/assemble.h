@@ -10,7 +10,8 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "engine/engine.h"
-#include "transfer/tcp/tls_context.h"
+#include "server/server_limits.h"
+#include "transfer/media/tcp/tls_context.h"
 
 namespace tandem {
 
@@ -28,10 +29,8 @@ inline constexpr std::string_view kTransports[] = {"ipc", "nccl", "shm", "tcp"};
 struct TransferTuning {
   std::string transport = "auto";              // or some of kTransports, with commas between
   uint64_t buffer_bytes = uint64_t{64} << 20;  // shared memory, of a decode worker
-  int32_t connections = 1;                     // toward each peer, of each transport
   uint64_t bandwidth = 0;                      // payload per second to each peer; 0: no limit
   std::string probe = "on";                    // on, off: of the ways to the decode workers
-  std::string zero_copy = "auto";              // auto, on, off: of what tcp sends without TLS
   TlsFiles tls;                                // of tcp; none: no TLS
   int32_t lease_ms = 3000;                     // of a reservation
   int32_t max_waiting_reservations = 256;      // at a decode worker, for room
@@ -79,6 +78,7 @@ struct WorkerOptions {
   // empty: where it listens.
   std::string advertised_data;
   WorkerTuning tuning;
+  ServerLimits server;
 };
 
 // The composition root of a worker process: backend, weights, KV pool, engine, transport, services,
@@ -94,8 +94,8 @@ class Worker {
   const std::string& address() const;
   // Where KV arrives, endpoints as the transport gives them; empty for a unified worker.
   std::string data_address() const;
-  // True once every router knows this worker; false when `deadline` came first.
-  bool WaitUntilKnown(TimePoint deadline);
+  // Returns true once every router knows this worker, false once it drains.
+  bool WaitUntilKnown();
   // Why the worker can serve nothing any more, or OK. It has asked for its own end, with SIGTERM.
   absl::Status failure() const;
   // Leaves the routers, lets requests end until `deadline`, fails the rest, and stops listening.

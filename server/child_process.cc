@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -15,6 +16,9 @@
 
 namespace tandem {
 namespace {
+
+// Begins the line of a child that cannot start.
+constexpr std::string_view kFailure = "error: ";
 
 // What runs between fork and exec: only calls that are safe there.
 [[noreturn]] void BecomeTandem(const char* binary, char* const* argv, int write_fd, pid_t parent) {
@@ -56,11 +60,14 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
 }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), ready_fd_(std::exchange(other.ready_fd_, -1)) {}
+    : pid_(std::exchange(other.pid_, -1)),
+      ready_fd_(std::exchange(other.ready_fd_, -1)),
+      failure_(std::move(other.failure_)) {}
 
 ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   std::swap(pid_, other.pid_);
   std::swap(ready_fd_, other.ready_fd_);
+  std::swap(failure_, other.failure_);
   return *this;
 }
 
@@ -79,7 +86,9 @@ std::string ChildProcess::TakeReadyLine() {
   }
   if (ready_fd_ >= 0) close(std::exchange(ready_fd_, -1));
   if (line.ends_with('\n')) line.pop_back();
-  return line;
+  if (!line.starts_with(kFailure)) return line;
+  failure_ = line.substr(kFailure.size());
+  return "";
 }
 
 void ChildProcess::Signal(int signal) const { kill(pid_, signal); }
@@ -106,6 +115,10 @@ void TellReady(int ready_fd, const std::string& address) {
   // A parent that no longer reads is no reason to stop.
   [[maybe_unused]] const ssize_t written = write(ready_fd, line.data(), line.size());
   close(ready_fd);
+}
+
+void TellFailure(int ready_fd, const std::string& why) {
+  TellReady(ready_fd, std::string(kFailure) + why);
 }
 
 }  // namespace tandem

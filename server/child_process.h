@@ -33,6 +33,8 @@ class ChildProcess {
   // What the child wrote when it was ready, its address; empty when it never will be. Blocks until
   // either is known. Closes the pipe.
   std::string TakeReadyLine();
+  // Afterwards: why it never will be, as "CODE: message"; empty when it did not say.
+  const std::string& failure() const { return failure_; }
 
   void Signal(int signal) const;
 
@@ -41,6 +43,7 @@ class ChildProcess {
 
   pid_t pid_ = -1;
   int ready_fd_ = -1;
+  std::string failure_;
 };
 
 // For a process that adopts its orphans (PR_SET_CHILD_SUBREAPER): reaps children until none is
@@ -53,5 +56,7 @@ void KeepFromChildren(int ready_fd);
 // Writes `address` to the descriptor that --ready-fd named and closes it. Both do nothing when it
 // named none (-1).
 void TellReady(int ready_fd, const std::string& address);
+// The same with the reason for which this process ends instead, "CODE: message" on one line.
+void TellFailure(int ready_fd, const std::string& why);
 
 }  // namespace tandem

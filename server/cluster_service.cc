@@ -4,8 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "base/log.h"
+#include "router/registration_check.h"
 #include "server/status_mapping.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 namespace {
@@ -36,10 +37,12 @@ grpc::ServerUnaryReactor* ClusterService::Register(grpc::CallbackServerContext* 
   if (status.ok()) {
     response->set_lease_ms(Millis(cluster_.options().lease));
     response->set_heartbeat_ms(Millis(cluster_.options().heartbeat));
-    spdlog::info("worker={} joined role={} address={} pid={}", request->name(),
-                 Name(request->role()), request->address(), request->pid());
+    LogInfo("worker={} joined role={} address={} pid={}", request->name(), Name(request->role()),
+            request->address(), request->pid());
   } else {
-    spdlog::warn("worker={} refused status=\"{}\"", request->name(), status.ToString());
+    const bool may_be_logged = CheckName("name", request->name()).ok();
+    LogWarn("worker={} refused status=\"{}\"", may_be_logged ? request->name() : "(no valid name)",
+            status.ToString());
   }
   return Answer(*context, status);
 }
@@ -57,8 +60,9 @@ grpc::ServerUnaryReactor* ClusterService::Heartbeat(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* ClusterService::Deregister(grpc::CallbackServerContext* context,
                                                      const v1::DeregisterRequest* request,
                                                      v1::DeregisterResponse*) {
-  cluster_.Deregister(request->name(), request->incarnation());
-  spdlog::info("worker={} leaves", request->name());
+  if (cluster_.Deregister(request->name(), request->incarnation())) {
+    LogInfo("worker={} leaves", request->name());
+  }
   return Answer(*context, absl::OkStatus());
 }
 

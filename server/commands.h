@@ -34,5 +34,8 @@ inline constexpr int kExitUsage = 2;
 
 // "error: CODE: message" on one line of stderr. Returns kExitFailed.
 int PrintError(const absl::Status& status);
+// For a process that cannot start: the same, or where there is a parent that waits for
+// `ready_fd`, to it alone, which prints one line for all its children. Returns kExitFailed.
+int FailStart(int ready_fd, const absl::Status& status);
 
 }  // namespace tandem

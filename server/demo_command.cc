@@ -18,12 +18,14 @@
 namespace tandem {
 namespace {
 
-constexpr std::chrono::seconds kTimeout(60);
+constexpr std::chrono::seconds kDemoTimeout(60);
 constexpr std::chrono::seconds kSettle(5);
 constexpr double kMaxStagesErrorMs = 0.001;
+constexpr int kMaxSequences = 4;  // The demo sends one request at a time.
 
 struct DemoFlags {
   std::string model_dir = "models/sample";
+  std::string device = "cpu";
   int32_t max_tokens = 64;
 };
 
@@ -61,7 +63,7 @@ std::optional<Generation> Show(Client& client, const DemoCase& demo, v1::Route r
                                int32_t max_tokens) {
   fmt::print("\n[{}] {}", Name(route), demo.prompt);
   Generation generation;
-  const absl::Status status = client.Generate(MakeRequest(demo, route, max_tokens), kTimeout,
+  const absl::Status status = client.Generate(MakeRequest(demo, route, max_tokens), kDemoTimeout,
                                               [&generation](const v1::GenerateResponse& event) {
                                                 generation.Add(event);
                                                 std::fwrite(event.chunk().text().data(), 1,
@@ -119,7 +121,7 @@ void CheckNothingLeaks(Client& client, Checks& checks) {
   const auto deadline = std::chrono::steady_clock::now() + kSettle;
   bool all_free = false;
   while (!all_free && std::chrono::steady_clock::now() < deadline) {
-    const auto status = client.GetStatus(kTimeout);
+    const auto status = client.GetStatus(kDemoTimeout);
     all_free = status.ok() && status->requests_in_flight() == 0;
     for (int i = 0; all_free && i < status->workers_size(); ++i) {
       const v1::WorkerStatus& worker = status->workers(i);
@@ -141,15 +143,31 @@ void CheckEndsClean(const ChildProcess& up, Checks& checks) {
   checks.Expect(ReapAllChildren(kSettle), "no process is left behind");
 }
 
+// The three workers share the device. A GPU serves one unified worker unless more are asked for, and
+// only batch-invariant kernels give a cached prompt the same tokens as one that is computed anew.
+std::vector<std::string> UpArguments(const DemoFlags& flags) {
+  return {"up",
+          "--model=" + flags.model_dir,
+          "--port=0",
+          "--device=" + flags.device,
+          "--prefill=1",
+          "--decode=1",
+          "--unified=1",
+          "--batch-invariant",
+          fmt::format("--max-sequences={}", kMaxSequences)};
+}
+
 int RunDemo(const DemoFlags& flags) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  fmt::print("Starting a router, a prefill, a decode and a unified worker on {} ...\n",
-             flags.model_dir);
+  fmt::print("Starting a router, a prefill, a decode and a unified worker on {}, device {} ...\n",
+             flags.model_dir, flags.device);
   std::fflush(stdout);
-  auto up = ChildProcess::Start({"up", "--model=" + flags.model_dir, "--port=0"});
+  auto up = ChildProcess::Start(UpArguments(flags));
   if (!up.ok()) return PrintError(up.status());
   const std::string address = up->TakeReadyLine();
-  if (address.empty()) return PrintError(FailedPrecondition("the service could not start"));
+  if (address.empty()) {
+    return PrintError(FailedPrecondition("the service could not start: {}", up->failure()));
+  }
   Client client(address);
   Checks checks;
   const DemoCase cases[] = {
@@ -171,10 +189,13 @@ void AddDemoCommand(CLI::App& app, Action& chosen) {
   CLI::App* demo = app.add_subcommand(
       "demo", "Serve the sample model in four processes, use each route, compare, and stop");
   demo->add_option("--model", flags->model_dir, "the model to serve")->capture_default_str();
+  demo->add_option("--device", flags->device,
+                   "where the workers compute: cpu, or cuda:0 and so on; they share it")
+      ->capture_default_str();
   demo->add_option("--max-tokens", flags->max_tokens, "of each answer")
       ->check(Positive())
       ->capture_default_str();
-  demo->footer("Exit status 0 only if every check held. Example:\n  tandem demo");
+  demo->footer("Exit status 0 only if every check held. Example:\n  tandem demo --device cuda:0");
   demo->callback([flags, &chosen] { chosen = [flags] { return RunDemo(*flags); }; });
 }
 

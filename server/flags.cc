@@ -40,9 +40,7 @@ void AddKvFlags(CLI::App& app, WorkerTuning& tuning) {
       ->group(kTuningGroup);
 }
 
-}  // namespace
-
-void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
+void AddDeviceFlags(CLI::App& app, WorkerTuning& tuning) {
   const std::string group = kTuningGroup;
   app.add_option("--device", tuning.device, "where to compute: cpu, or cuda:0 and so on")
       ->capture_default_str()
@@ -72,6 +70,13 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
       ->check(CLI::IsMember({"auto", "bf16", "f16", "f8e4m3", "f32"}))
       ->capture_default_str()
       ->group(group);
+}
+
+}  // namespace
+
+void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
+  const std::string group = kTuningGroup;
+  AddDeviceFlags(app, tuning);
   app.add_option(
          "--max-step-tokens", tuning.max_step_tokens,
          "token budget of one step, decodes and prefill chunks together; default: 512, on a "

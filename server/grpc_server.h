@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "server/server_limits.h"
 
 namespace grpc {
 class Server;
@@ -15,32 +15,34 @@ class Service;
 
 namespace tandem {
 
+class ConnectionAcceptor;
+
 struct GrpcServerOptions {
-  std::string host = "127.0.0.1";
-  uint16_t port = 0;                     // 0: the system chooses
+  ServerLimits limits;
   int32_t max_message_bytes = 4 << 20;   // of one request; larger ones get RESOURCE_EXHAUSTED
   std::vector<grpc::Service*> services;  // outlive the server
 };
 
-// A listening gRPC server with the standard health and reflection services.
+// A gRPC server with the standard health and reflection services, on the port of a
+// ConnectionAcceptor.
 class GrpcServer {
  public:
-  // UNAVAILABLE with the address when it cannot listen there.
-  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const GrpcServerOptions& options);
+  // Starts `acceptor`, which must outlive the server. INTERNAL when gRPC cannot serve.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(ConnectionAcceptor& acceptor,
+                                                           const GrpcServerOptions& options);
   ~GrpcServer();
 
-  uint16_t port() const { return port_; }
   // What the health service answers from now on.
   enum class Health : bool { kNotServing, kServing };
   void SetHealth(Health health);
-  // Takes no new calls, waits for those in progress until `deadline`, then cancels them.
+  // Takes no new connections and calls, waits for those in progress until `deadline`, then cancels them.
   void Shutdown(TimePoint deadline);
 
  private:
-  GrpcServer(std::unique_ptr<grpc::Server> server, uint16_t port);
+  GrpcServer(ConnectionAcceptor& acceptor, std::unique_ptr<grpc::Server> server);
 
+  ConnectionAcceptor& acceptor_;
   std::unique_ptr<grpc::Server> server_;
-  const uint16_t port_;
 };
 
 }  // namespace tandem

@@ -1,7 +1,9 @@
 #include "server/inference_service.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -32,7 +34,13 @@ absl::StatusOr<std::string> Flatten(const grpc::ByteBuffer& buffer) {
   return bytes;
 }
 
-absl::Status Parse(const grpc::ByteBuffer& buffer, google::protobuf::Message& message) {
+absl::Status Parse(const grpc::ByteBuffer& buffer, size_t max_bytes,
+                   google::protobuf::Message& message) {
+  if (buffer.Length() > max_bytes) {
+    return InvalidArgument(
+        "the request has {} bytes; at most {} are taken (--max-message-bytes of the router)",
+        buffer.Length(), max_bytes);
+  }
   ASSIGN_OR_RETURN(const std::string bytes, Flatten(buffer));
   return ParseMessage(bytes, message);
 }
@@ -42,9 +50,16 @@ absl::Status Parse(const grpc::ByteBuffer& buffer, google::protobuf::Message& me
 class LateCancel {
  public:
   explicit LateCancel(grpc::CallbackServerContext& context) : context_(&context) {}
-  void Cancel() {
+  // False when the call has ended already.
+  bool Cancel() {
     absl::MutexLock lock(&mutex_);
-    if (context_ != nullptr) context_->TryCancel();
+    if (context_ == nullptr) return false;
+    context_->TryCancel();
+    return true;
+  }
+  bool IsOver() {
+    absl::MutexLock lock(&mutex_);
+    return context_ == nullptr;
   }
   void Forget() {
     absl::MutexLock lock(&mutex_);
@@ -59,24 +74,27 @@ class LateCancel {
 class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public ResponseStream {
  public:
   GenerateStream(grpc::CallbackServerContext& context, Router& router, EventLoop& loop,
-                 const InferenceServiceOptions& options)
-      : WriteStream(options.max_queued_bytes),
+                 AnswerBuffers& answers, const InferenceServiceOptions& options)
+      : WriteStream(options.max_queued_bytes, &answers),
         context_(context),
         deadline_(DeadlineOf(context)),
         router_(router),
         loop_(loop),
+        answers_(answers),
+        max_message_bytes_(options.max_message_bytes),
         grace_(options.slow_reader_grace),
+        max_reading_time_(options.max_reading_time),
         late_cancel_(std::make_shared<LateCancel>(context)) {
     context.AddTrailingMetadata(kOriginKey, kOriginRouter);
   }
 
   void Start(const grpc::ByteBuffer& bytes) {
     v1::GenerateRequest request;
-    if (absl::Status status = Parse(bytes, request); !status.ok()) {
+    if (absl::Status status = Parse(bytes, max_message_bytes_, request); !status.ok()) {
       Close(ToGrpcStatus(status));
       return;
     }
-    absl::StatusOr<RequestId> id = router_.Submit(request, deadline_, *this);
+    absl::StatusOr<RequestId> id = router_.Submit(std::move(request), deadline_, *this);
     if (id.ok()) {
       id_ = *id;
     } else {
@@ -89,18 +107,18 @@ class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public Respon
     grpc::ByteBuffer bytes = Serialize(response);
     const size_t size = bytes.Length();
     if (pace == Pace::kLive) return Push(std::move(bytes), size);
-    PushAlways(std::move(bytes), size);
-    return true;
+    return PushWhole(std::move(bytes), size);
   }
 
   void End(const absl::Status& status) override {
     if (status.ok()) {
+      if (HasUnwritten()) EndUnlessRead();
       Close(grpc::Status::OK);
       return;
     }
     if (absl::IsResourceExhausted(status)) {
       loop_.PostAt(std::chrono::steady_clock::now() + grace_,
-                   [cancel = late_cancel_] { cancel->Cancel(); });
+                   [cancel = late_cancel_] { (void)cancel->Cancel(); });
     }
     SendRetryAfter(context_, status);
     Abort(ToGrpcStatus(status));  // last: afterwards this may be gone
@@ -118,11 +136,28 @@ class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public Respon
   }
 
  private:
+  // The request is over, but its answer takes memory until its client has read it.
+  // Nearly all clients have read within a second, so that only few wait for the long timer.
+  void EndUnlessRead() {
+    const TimePoint now = std::chrono::steady_clock::now();
+    const TimePoint until = std::min(deadline_, now + max_reading_time_);
+    const auto end = [cancel = late_cancel_, &answers = answers_] {
+      if (cancel->Cancel()) answers.CountUnread();
+    };
+    const auto look = [cancel = late_cancel_, end, until, &loop = loop_] {
+      if (!cancel->IsOver()) loop.PostAt(until, end);
+    };
+    loop_.PostAt(std::min(until, now + std::chrono::seconds(1)), look);
+  }
+
   grpc::CallbackServerContext& context_;
   const TimePoint deadline_;
   Router& router_;
   EventLoop& loop_;
+  AnswerBuffers& answers_;
+  const size_t max_message_bytes_;
   const Duration grace_;
+  const Duration max_reading_time_;
   const std::shared_ptr<LateCancel> late_cancel_;
   RequestId id_;
 };
@@ -137,7 +172,7 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const abs
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
-  auto* stream = new GenerateStream(*context, router_, loop_, options_);
+  auto* stream = new GenerateStream(*context, router_, loop_, answers_, options_);
   stream->Start(*request);
   return stream;
 }
@@ -146,19 +181,31 @@ grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext
                                                      const grpc::ByteBuffer* bytes,
                                                      grpc::ByteBuffer* response) {
   v1::TokenizeRequest request;
-  if (absl::Status status = Parse(*bytes, request); !status.ok()) return Answer(*context, status);
-  const auto ids = router_.Tokenize(request);
-  if (!ids.ok()) return Answer(*context, ids.status());
-  v1::TokenizeResponse answer;
-  answer.mutable_token_ids()->Add(ids->begin(), ids->end());
-  *response = Serialize(answer);
-  return Answer(*context, absl::OkStatus());
+  if (absl::Status status = Parse(*bytes, options_.max_message_bytes, request); !status.ok()) {
+    return Answer(*context, status);
+  }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  // The call, and so its context and response, live until Finish.
+  router_.Tokenize(
+      std::move(request), [context] { return context->IsCancelled(); },
+      [context, response, reactor](const absl::StatusOr<std::vector<int32_t>>& ids) {
+        if (ids.ok()) {
+          v1::TokenizeResponse answer;
+          answer.mutable_token_ids()->Add(ids->begin(), ids->end());
+          *response = Serialize(answer);
+        } else {
+          SendRetryAfter(*context, ids.status());
+        }
+        reactor->Finish(ToGrpcStatus(ids.status()));
+      });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* InferenceService::GetStatus(grpc::CallbackServerContext* context,
                                                       const v1::GetStatusRequest*,
                                                       v1::GetStatusResponse* response) {
   *response = router_.Status();
+  if (options_.add_process) options_.add_process(*response);
   return Answer(*context, absl::OkStatus());
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 
+#include "router/answer_buffers.h"
 #include "router/event_loop.h"
 #include "router/router.h"
 #include "tandem/v1/inference.grpc.pb.h"
@@ -9,10 +11,17 @@
 namespace tandem {
 
 struct InferenceServiceOptions {
+  // A longer request is the client's fault (INVALID_ARGUMENT). gRPC itself refuses much longer ones
+  // with RESOURCE_EXHAUSTED.
+  size_t max_message_bytes = 4 << 20;
   // Of one stream, beyond what the network takes; a reader slower than that is cancelled.
   size_t max_queued_bytes = 256 << 10;
   // How long a stream that was ended for that may stay open for its client to learn why.
   Duration slow_reader_grace = std::chrono::seconds(10);
+  // How long a client may take to read an answer that has ended, where its deadline is not nearer.
+  Duration max_reading_time = std::chrono::minutes(10);
+  // Adds what the router itself does not know of its process; thread-safe.
+  std::function<void(v1::GetStatusResponse&)> add_process;
 };
 
 // The raw methods take bytes: gRPC answers text that is not UTF-8, which protobuf refuses to parse,
@@ -24,8 +33,10 @@ using InferenceServiceBase =
 // What clients call: parses, hands over to the router, maps errors.
 class InferenceService final : public InferenceServiceBase {
  public:
-  InferenceService(Router& router, EventLoop& loop, InferenceServiceOptions options)
-      : router_(router), loop_(loop), options_(options) {}
+  // All outlive it.
+  InferenceService(Router& router, EventLoop& loop, AnswerBuffers& answers,
+                   InferenceServiceOptions options)
+      : router_(router), loop_(loop), answers_(answers), options_(options) {}
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request) override;
@@ -39,6 +50,7 @@ class InferenceService final : public InferenceServiceBase {
  private:
   Router& router_;
   EventLoop& loop_;
+  AnswerBuffers& answers_;
   const InferenceServiceOptions options_;
 };
 

@@ -4,8 +4,8 @@
 
 #include <cstdio>
 
+#include "base/log.h"
 #include "fmt/format.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 
@@ -35,8 +35,8 @@ void LoadProgressDisplay::Done(uint64_t total_bytes) {
   if (on_terminal_) fmt::print(stderr, "\033[K");
   const double ms = ToMilliseconds(std::chrono::steady_clock::now() - started_);
   const double megabytes = static_cast<double>(total_bytes) / 1e6;
-  spdlog::info("weights loaded model={} megabytes={:.1f} ms={:.0f} megabytes_per_s={:.0f}", what_,
-               megabytes, ms, ms > 0 ? megabytes / ms * 1e3 : 0.0);
+  LogInfo("weights loaded model={} megabytes={:.1f} ms={:.0f} megabytes_per_s={:.0f}", what_,
+          megabytes, ms, ms > 0 ? megabytes / ms * 1e3 : 0.0);
 }
 
 }  // namespace tandem

@@ -55,11 +55,50 @@ constexpr double kPerMilli = 1e-3;
 constexpr double kPerMicro = 1e-6;
 constexpr double kPerGiga = 1e9;
 
+void AddTokenizing(const v1::TokenizeUse& use, Page& page) {
+  const char* const waiting = "Texts that wait to be tokenized or are being tokenized";
+  page.Gauge("tandem_tokenize_texts", waiting, {{"length", "short"}}, use.short_texts());
+  page.Gauge("tandem_tokenize_texts", waiting, {{"length", "long"}}, use.long_texts());
+  page.Gauge("tandem_tokenize_long_text_bytes", "Bytes of the long texts among these", {},
+             static_cast<double>(use.long_text_bytes()));
+  page.Counter("tandem_tokenized_texts_total", "Texts tokenized", {}, use.texts_total());
+  page.Counter("tandem_tokenize_refused_total", "Texts refused because too much text waited", {},
+               use.refused());
+}
+
+void AddAnswers(const v1::AnswerBufferUse& use, Page& page) {
+  page.Gauge("tandem_unread_answer_bytes", "Bytes of answers that clients have not read", {},
+             static_cast<double>(use.bytes()));
+  const char* const ended = "Answers ended because clients did not read";
+  page.Counter("tandem_answers_ended_unread_total", ended, {{"why", "limit"}}, use.refused());
+  page.Counter("tandem_answers_ended_unread_total", ended, {{"why", "deadline"}}, use.unread());
+}
+
+void AddConnections(const v1::ConnectionUse& use, const Labels& labels, Page& page) {
+  page.Gauge("tandem_connections", "Open connections to the gRPC port", labels, use.open());
+  page.Gauge("tandem_connections_limit", "Connections beyond it are refused", labels, use.limit());
+  page.Counter("tandem_connections_refused_total", "Connections closed because of the limit",
+               labels, use.refused());
+}
+
+// What the router and each worker tell alike of themselves.
+template <typename Status>
+void AddProcess(const Status& status, const Labels& labels, Page& page) {
+  AddConnections(status.connections(), labels, page);
+  page.Counter("tandem_log_lines_dropped_total", "Lines of the log that nobody read in time",
+               labels, status.log_lines_dropped());
+}
+
 void AddRouter(const v1::GetStatusResponse& status, Page& page) {
+  AddProcess(status, {{"server", "router"}}, page);
   page.Gauge("tandem_ready", "1 when at least one route can be served", {}, status.ready());
   page.Gauge("tandem_requests_in_flight", "Requests that have not ended", {},
              status.requests_in_flight());
   page.Counter("tandem_requests_total", "Requests taken", {}, status.requests_total());
+  page.Counter("tandem_leases_lapsed_total", "Workers that were not heard of for a whole lease", {},
+               status.leases_lapsed());
+  AddTokenizing(status.tokenizing(), page);
+  AddAnswers(status.answers(), page);
   const v1::ResumeUse& resumes = status.resumes();
   for (const v1::ResumeCause& one : resumes.causes()) {
     page.Counter("tandem_resumes_total", "Requests that went on at other workers",
@@ -80,11 +119,14 @@ void AddRouter(const v1::GetStatusResponse& status, Page& page) {
              "The same pauses as clients saw them, from the last token before", {},
              resumes.waited().p99_ms() * kPerMilli);
   const v1::RerouteUse& reroutes = status.reroutes();
-  for (const auto& [kind, count] : {std::pair("other_worker", reroutes.other_worker()),
-                                    std::pair("to_unified", reroutes.to_unified()),
-                                    std::pair("to_disaggregated", reroutes.to_disaggregated()),
-                                    std::pair("asked_again", reroutes.asked_again())}) {
-    page.Counter("tandem_reroutes_total", "Requests that a worker refused for want of room",
+  for (const auto& [kind, count] :
+       {std::pair("other_worker", reroutes.other_worker()),
+        std::pair("to_unified", reroutes.to_unified()),
+        std::pair("to_disaggregated", reroutes.to_disaggregated()),
+        std::pair("asked_again", reroutes.asked_again()), std::pair("moved", reroutes.moved())}) {
+    page.Counter("tandem_reroutes_total",
+                 "Requests that a worker refused for want of room, or that were moved out of its "
+                 "queue",
                  {{"kind", kind}}, count);
   }
 }
@@ -132,7 +174,7 @@ void AddHandoffs(const v1::WorkerStatus& worker, const Labels& labels, Page& pag
   }
   for (const auto& [why, count] :
        {std::pair("corrupted", use.corrupted_frames()), std::pair("stale", use.stale_frames()),
-        std::pair("stranger", use.stranger_frames())}) {
+        std::pair("unauthenticated", use.stranger_frames())}) {
     page.Counter("tandem_refused_frames_total", "Frames of peers that were not taken",
                  With(labels, "why", why), count);
   }
@@ -148,11 +190,8 @@ void AddHandoffs(const v1::WorkerStatus& worker, const Labels& labels, Page& pag
 
 void AddLink(const v1::LinkStatus& link, const Labels& labels, Page& page) {
   if (!link.unreachable().empty()) return;
-  page.Gauge("tandem_link_in_use", "1 for the way that the latest hand-off to this peer took",
+  page.Gauge("tandem_link_in_use", "1 for the link that the latest hand-off to this peer took",
              labels, link.in_use());
-  page.Gauge("tandem_link_alarm", "1 while the link is far slower than its best probe", labels,
-             link.alarm());
-  page.Counter("tandem_link_alarms_total", "Times that the alarm went on", labels, link.alarms());
   page.Gauge("tandem_link_failed", "1 after a hand-off or probe failed, until one succeeds", labels,
              !link.failure().empty() || !link.probe_failure().empty());
   page.Gauge("tandem_link_probe_bytes_per_second", "By the latest probe", labels,
@@ -161,8 +200,7 @@ void AddLink(const v1::LinkStatus& link, const Labels& labels, Page& page) {
              link.best_probe_gb_per_s() * kPerGiga);
   page.Gauge("tandem_link_bytes_per_second", "Of late, while it was full; 0: not measured", labels,
              link.gb_per_s() * kPerGiga);
-  page.Gauge("tandem_link_fastest_bytes_per_second",
-             "At times of late, which the alarm looks at; 0: not measured", labels,
+  page.Gauge("tandem_link_fastest_bytes_per_second", "The fastest of late; 0: not measured", labels,
              link.fastest_gb_per_s() * kPerGiga);
   page.Gauge("tandem_link_setup_seconds", "To make a connection", labels,
              link.setup_us() * kPerMicro);
@@ -172,7 +210,7 @@ void AddLink(const v1::LinkStatus& link, const Labels& labels, Page& page) {
              static_cast<double>(link.bytes_in_flight()));
   page.Counter("tandem_link_resent_frames_total", "Frames that were asked for again", labels,
                link.resent_frames());
-  page.Counter("tandem_link_fallbacks_total", "Times that it was given up for a worse way", labels,
+  page.Counter("tandem_link_fallbacks_total", "Times that it was given up for a worse link", labels,
                link.fallbacks());
 }
 
@@ -208,6 +246,7 @@ void AddWorker(const v1::WorkerStatus& worker, Page& page) {
                worker.prompt_tokens());
   page.Counter("tandem_worker_output_tokens_total", "Tokens sampled", labels,
                worker.output_tokens());
+  AddProcess(worker, {{"server", worker.name()}}, page);
   AddBlocks(worker, labels, page);
   AddHandoffs(worker, labels, page);
 }

@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-// Tells one model from another without reading all of it: hashes config.json and, of each tensor,
-// its name, dtype, shape and a sample of its bytes. Two workers with equal fingerprints compute the
-// same KV, short of an edit that misses every sample.
+// Tells one model from another before its weights are read: hashes config.json and, of each tensor,
+// its name, dtype, shape and a sample of its bytes. Damage that misses every sample is found by the
+// hash of all bytes, which is known when the weights have been loaded (WeightsHashed).
 absl::StatusOr<uint64_t> FingerprintModel(const std::string& directory,
                                           const Checkpoint& checkpoint);
 

@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "kvstore/kv_convert.h"
-#include "spdlog/spdlog.h"
 #include "transfer/framed/framed_transport.h"
-#include "transfer/ipc/ipc_medium.h"
-#include "transfer/nccl/nccl_medium.h"
-#include "transfer/shm/shm_medium.h"
-#include "transfer/tcp/tcp_medium.h"
+#include "transfer/media/ipc/ipc_medium.h"
+#include "transfer/media/nccl/nccl_medium.h"
+#include "transfer/media/shm/shm_medium.h"
+#include "transfer/media/tcp/tcp_medium.h"
 
 namespace tandem {
 namespace {
@@ -55,18 +55,12 @@ constexpr size_t kLeastStagedExtents = 8;
 
 FramedOptions Framing(const TransferTuning& tuning, const KvMemory& kv, TurnCounter& counter) {
   return {.max_queued_frames = kv.most_frames,
-          .connections = tuning.connections,
           .max_bytes_per_second = tuning.bandwidth,
           .turns = &counter.turns,
           .device = &kv.device,
           .staged_payload_bytes = kv.largest_extent_bytes,
           .staging_bytes = std::max(FramedOptions().staging_bytes,
                                     kLeastStagedExtents * kv.largest_extent_bytes)};
-}
-
-ZeroCopy ZeroCopyOf(const TransferTuning& tuning) {
-  if (tuning.zero_copy == "on") return ZeroCopy::kOn;
-  return tuning.zero_copy == "off" ? ZeroCopy::kOff : ZeroCopy::kAuto;
 }
 
 absl::Status CannotShare(const Device& device) {
@@ -140,7 +134,6 @@ absl::Status AddNcclPart(const WorkerOptions& options, const KvMemory& kv,
   }
   if (!opened.ok()) return Annotate(opened.status(), "--kv-transport=nccl");
   FramedOptions framing = Framing(options.tuning.transfer, kv, turns.emplace_back("kv-nccl"));
-  framing.connections = 1;  // a communicator for each peer
   framing.credit_window_bytes = kLaneWindowBytes;
   framing.connect_timeout = kNcclConnectTimeout;
   const auto medium = std::make_shared<std::unique_ptr<Medium>>(*std::move(opened));
@@ -189,7 +182,6 @@ FabricPart TcpPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
       .listen_host = options.host,
       .listen_port = options.data_port,
       .advertised_host = options.advertised_host.empty() ? options.host : options.advertised_host,
-      .zero_copy = ZeroCopyOf(options.tuning.transfer),
       .tls = options.tuning.transfer.tls};
   const FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
   return {.name = "tcp",
@@ -203,7 +195,7 @@ FabricPart TcpPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
 
 void LeaveOut(const std::string& transport, const absl::Status& why, std::vector<LeftOut>& all) {
   all.push_back({.transport = transport, .reason = why.ToString()});
-  spdlog::warn("transport={} left out reason=\"{}\"", transport, all.back().reason);
+  LogWarn("transport={} left out reason=\"{}\"", transport, all.back().reason);
 }
 
 int64_t MostFramesOf(const EngineOptions& engine) {

@@ -10,7 +10,7 @@
 #include "engine/engine.h"
 #include "server/assemble.h"
 #include "server/watchdog.h"
-#include "transfer/fabric.h"
+#include "transfer/fabric/fabric.h"
 
 namespace tandem {
 

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "base/thread_name.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "server/status_mapping.h"
-#include "spdlog/spdlog.h"
 #include "tandem/v1/cluster.grpc.pb.h"
 
 namespace tandem {
@@ -21,23 +21,23 @@ namespace {
 constexpr std::chrono::seconds kCallTimeout(2);
 constexpr std::chrono::milliseconds kGoodbyeTimeout(500);
 // Long enough for a burst of changes, short enough for a fresh view.
-constexpr absl::Duration kNudgeDelay = absl::Milliseconds(50);
+constexpr Duration kNudgeDelay = std::chrono::milliseconds(50);
 
 // Doubles from 50 ms to 2 s, each less a random part of up to half, so that workers that lost
 // their router together do not come back together.
 class BackOff {
  public:
-  absl::Duration Next() {
+  Duration Next() {
     std::uniform_real_distribution<double> part(0.5, 1.0);
-    const absl::Duration wait = next_ * part(random_);
-    next_ = std::min(next_ * 2, absl::Seconds(2));
+    const auto wait = std::chrono::duration_cast<Duration>(next_ * part(random_));
+    next_ = std::min<Duration>(next_ * 2, std::chrono::seconds(2));
     return wait;
   }
   void Reset() { next_ = kFirst; }
 
  private:
-  static constexpr absl::Duration kFirst = absl::Milliseconds(50);
-  absl::Duration next_ = kFirst;
+  static constexpr Duration kFirst = std::chrono::milliseconds(50);
+  Duration next_ = kFirst;
   std::minstd_rand random_{std::random_device()()};
 };
 
@@ -65,13 +65,13 @@ class Registration::Link {
   }
 
   // The heartbeat that the router asks for.
-  absl::StatusOr<absl::Duration> Register(const v1::RegisterRequest& request, uint64_t turn) {
+  absl::StatusOr<Duration> Register(const v1::RegisterRequest& request, uint64_t turn) {
     v1::RegisterResponse response;
     RETURN_IF_ERROR(Call(turn, [&](grpc::ClientContext& context) {
       context.set_wait_for_ready(true);  // registered the moment that the router is there
       return stub_->Register(&context, request, &response);
     }));
-    return absl::Milliseconds(std::max<int64_t>(response.heartbeat_ms(), 10));
+    return std::chrono::milliseconds(std::max<int64_t>(response.heartbeat_ms(), 10));
   }
 
   absl::StatusOr<v1::HeartbeatResponse> Heartbeat(const v1::HeartbeatRequest& request,
@@ -91,19 +91,18 @@ class Registration::Link {
     request.set_incarnation(self.incarnation());
     v1::DeregisterResponse response;
     const grpc::Status status = stub_->Deregister(&context, request, &response);
-    if (!status.ok()) spdlog::debug("router={} not told of leaving", router_);
+    if (!status.ok()) LogDebug("router={} not told of leaving", router_);
   }
 
   // Says in the log that the router did not take the registration, and why.
   void ReportRefusal(const absl::Status& status) {
     if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
-      return spdlog::warn("router={} does not take us status=\"{}\"", router_, status.ToString());
+      return LogWarn("router={} does not take us status=\"{}\"", router_, status.ToString());
     }
     const TimePoint now = std::chrono::steady_clock::now();
     if (now < told_away_ + kAwayToldEvery) return;
     told_away_ = now;
-    spdlog::warn("router={} cannot be reached, is tried on status=\"{}\"", router_,
-                 status.ToString());
+    LogWarn("router={} cannot be reached, is tried on status=\"{}\"", router_, status.ToString());
   }
 
   // Ends the call in progress with CANCELLED.
@@ -154,6 +153,7 @@ Registration::~Registration() { Stop(); }
 void Registration::Nudge() {
   absl::MutexLock lock(&mutex_);
   ++nudges_;
+  changed_.Signal();
 }
 
 void Registration::TellNow() {
@@ -161,14 +161,13 @@ void Registration::TellNow() {
   for (auto& link : links_) link->Interrupt();
 }
 
-bool Registration::WaitUntilKnown(TimePoint deadline) {
+bool Registration::WaitUntilKnown() {
   absl::MutexLock lock(&mutex_);
   const auto known = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return num_known_ == links_.size() || phase_ != Phase::kServing;
   };
-  const auto left = deadline - std::chrono::steady_clock::now();
-  return mutex_.AwaitWithTimeout(absl::Condition(&known), absl::FromChrono(left)) &&
-         phase_ == Phase::kServing;
+  changed_.AwaitUntil(mutex_, kNoDeadline, known);
+  return phase_ == Phase::kServing;
 }
 
 void Registration::Leave() { Enter(Phase::kLeaving); }
@@ -184,6 +183,7 @@ void Registration::Enter(Phase phase) {
     absl::MutexLock lock(&mutex_);
     if (phase_ >= phase) return;
     phase_ = phase;
+    changed_.Signal();
   }
   for (auto& link : links_) link->Interrupt();
 }
@@ -193,20 +193,20 @@ Registration::Phase Registration::phase() {
   return phase_;
 }
 
-bool Registration::Sleep(Phase during, absl::Duration duration) {
+bool Registration::Sleep(Phase during, Duration duration) {
   absl::MutexLock lock(&mutex_);
   const auto over = [this, during]()
                         ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return phase_ != during; };
-  return mutex_.AwaitWithTimeout(absl::Condition(&over), duration);
+  return changed_.AwaitFor(mutex_, duration, over);
 }
 
-void Registration::SleepUntilNews(Phase during, Link& link, absl::Duration heartbeat) {
+void Registration::SleepUntilNews(Phase during, Link& link, Duration heartbeat) {
   {
     absl::MutexLock lock(&mutex_);
     const auto news = [this, during, &link]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return phase_ != during || nudges_ != link.nudges_told;
     };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&news), heartbeat)) return;
+    if (!changed_.AwaitFor(mutex_, heartbeat, news)) return;
   }
   Sleep(during, kNudgeDelay);
   absl::MutexLock lock(&mutex_);
@@ -239,7 +239,7 @@ void Registration::TakeKvPeers(Link& link, const v1::HeartbeatResponse& response
 void Registration::Run(Link& link) {
   NameThisThread("heartbeat");
   BackOff back_off;
-  absl::Duration heartbeat;
+  Duration heartbeat{};
   bool told_leaving = false;
   for (Phase now = phase(); now != Phase::kStopped; now = phase()) {
     if (!link.known && now == Phase::kLeaving) break;  // nobody to take leave of
@@ -263,7 +263,7 @@ void Registration::Run(Link& link) {
   link.Deregister(options_.self);
 }
 
-bool Registration::Join(Link& link, absl::Duration& heartbeat) {
+bool Registration::Join(Link& link, Duration& heartbeat) {
   const uint64_t turn = link.Turn();
   v1::RegisterRequest request = options_.self;
   *request.mutable_load() = options_.load();
@@ -272,11 +272,12 @@ bool Registration::Join(Link& link, absl::Duration& heartbeat) {
     if (!absl::IsCancelled(registered.status())) link.ReportRefusal(registered.status());
     return false;
   }
-  spdlog::info("router={} registered", link.router());
+  LogInfo("router={} registered", link.router());
   heartbeat = *registered;
   link.known = true;
   absl::MutexLock lock(&mutex_);
   ++num_known_;
+  changed_.Signal();
   return true;
 }
 
@@ -286,6 +287,7 @@ bool Registration::Beat(Link& link) {
   request.set_name(options_.self.name());
   request.set_incarnation(options_.self.incarnation());
   *request.mutable_load() = options_.load();
+  request.set_leaving(phase() != Phase::kServing);
   const auto response = link.Heartbeat(request, turn);
   if (response.ok()) {
     TakeKvPeers(link, *response);
@@ -295,7 +297,7 @@ bool Registration::Beat(Link& link) {
   // Cancelled by a change of phase or by news: the router still knows us.
   if (absl::IsCancelled(status)) return true;
   // Forgotten, or the router is gone or new: either way the next word is a registration.
-  spdlog::info("router={} heartbeat failed status=\"{}\"", link.router(), status.ToString());
+  LogInfo("router={} heartbeat failed status=\"{}\"", link.router(), status.ToString());
   return false;
 }
 

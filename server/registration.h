@@ -10,8 +10,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/condition_variable.h"
 #include "tandem/v1/cluster.pb.h"
 
 namespace tandem {
@@ -39,8 +39,8 @@ class Registration {
   // The same at once, of what must not wait for the answer to a call that is under way: whatever
   // hangs here may keep it from being read. Never blocks.
   void TellNow();
-  // True once every router knows this worker; false when `deadline` came first.
-  bool WaitUntilKnown(TimePoint deadline);
+  // Returns true once every router knows this worker, false once it leaves.
+  bool WaitUntilKnown();
   // Tells every router that this worker is leaving: it gets nothing new. The leases are renewed
   // until Stop, for what it still serves. Idempotent.
   void Leave();
@@ -55,15 +55,15 @@ class Registration {
 
   void Run(Link& link);
   // Whether `link` knows this worker now; if so, how often it wants to hear.
-  bool Join(Link& link, absl::Duration& heartbeat);
+  bool Join(Link& link, Duration& heartbeat);
   // Whether the lease is renewed, or nothing is known of that.
   bool Beat(Link& link);
   void Enter(Phase phase);
   Phase phase();
   // True when the wait ended because the phase is no longer `during`.
-  bool Sleep(Phase during, absl::Duration duration);
+  bool Sleep(Phase during, Duration duration);
   // Sleeps until the next heartbeat is due, or a moment after a nudge that `link` has not told of.
-  void SleepUntilNews(Phase during, Link& link, absl::Duration heartbeat);
+  void SleepUntilNews(Phase during, Link& link, Duration heartbeat);
   void TakeKvPeers(Link& link, const v1::HeartbeatResponse& response);
   // Those that any router knows with which the link stands. While none does nobody is told: those
   // that were known last go on to be.
@@ -71,6 +71,7 @@ class Registration {
 
   const RegistrationOptions options_;
   mutable absl::Mutex mutex_;
+  MonotonicCondVar changed_;  // of what follows
   Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kServing;
   uint64_t nudges_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t num_known_ ABSL_GUARDED_BY(mutex_) = 0;

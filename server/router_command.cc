@@ -1,3 +1,4 @@
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -17,16 +18,18 @@
 #include "server/child_process.h"
 #include "server/cluster_service.h"
 #include "server/commands.h"
+#include "server/connection_acceptor.h"
+#include "server/descriptor_limit.h"
 #include "server/flags.h"
 #include "server/grpc_server.h"
 #include "server/inference_service.h"
 #include "server/metrics_page.h"
 #include "server/metrics_server.h"
 #include "server/number_flag.h"
+#include "server/server_limit_flags.h"
 #include "server/signals.h"
 #include "server/size_flag.h"
 #include "server/version.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 namespace {
@@ -41,12 +44,17 @@ struct RouterFlags {
   std::string policy = "least-loaded";
   int32_t max_in_flight = 1024;
   int32_t max_choices = 64;
+  int tokenize_threads = TokenizePoolOptions().threads;
+  uint64_t tokenize_queue_bytes = TokenizePoolOptions().max_long_text_bytes;
   uint64_t max_message_bytes = 4 << 20;
   uint64_t stream_buffer_bytes = 256 << 10;
+  uint64_t answer_buffer_bytes = 256 << 20;
   int max_request_seconds = 600;
   int32_t max_resumes = ResumeLimits().max_resumes;
+  size_t max_workers = ClusterOptions().max_workers;
   int lease_ms = 2500;
   int heartbeat_ms = 500;
+  ServerLimits server;
   std::optional<uint16_t> metrics_port;
   int drain_seconds = 30;
   std::string log_level = "info";
@@ -68,6 +76,8 @@ RouterOptions MakeRouterOptions(const RouterFlags& flags, const ModelConfig& con
   options.limits.max_choices = flags.max_choices;
   options.max_in_flight = flags.max_in_flight;
   options.max_request_time = std::chrono::seconds(flags.max_request_seconds);
+  options.tokenizing.threads = flags.tokenize_threads;
+  options.tokenizing.max_long_text_bytes = flags.tokenize_queue_bytes;
   options.random_seed = RandomSeed();
   options.version = kVersion;
   return options;
@@ -77,7 +87,7 @@ RouterOptions MakeRouterOptions(const RouterFlags& flags, const ModelConfig& con
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerIfAny(const std::string& directory) {
   auto tokenizer = LoadTokenizer(directory);
   if (absl::IsNotFound(tokenizer.status())) {
-    spdlog::warn("{}: prompts must be token ids", std::string(tokenizer.status().message()));
+    LogWarn("{}: prompts must be token ids", std::string(tokenizer.status().message()));
     return std::unique_ptr<Tokenizer>();
   }
   return tokenizer;
@@ -105,17 +115,48 @@ absl::Status CheckLease(const RouterFlags& flags) {
       flags.lease_ms, flags.heartbeat_ms, kLeastReportsPerLease);
 }
 
+using StatusSource = std::function<v1::GetStatusResponse()>;
+
 // Null where none was asked for.
 absl::StatusOr<std::unique_ptr<MetricsServer>> ServeMetrics(const RouterFlags& flags,
-                                                            const Router& router) {
+                                                            const StatusSource& status) {
   if (!flags.metrics_port) return nullptr;
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<MetricsServer> metrics,
-      MetricsServer::Start(flags.host, *flags.metrics_port,
-                           {.metrics = [&router] { return MetricsPage(router.Status()); },
-                            .is_ready = [&router] { return router.Status().ready(); }}));
-  spdlog::info("metrics at=http://{}/metrics", HostPortText(flags.host, metrics->port()));
+  ASSIGN_OR_RETURN(std::unique_ptr<MetricsServer> metrics,
+                   MetricsServer::Start(flags.host, *flags.metrics_port,
+                                        {.metrics = [status] { return MetricsPage(status()); },
+                                         .is_ready =
+                                             [status] {
+                                               const v1::GetStatusResponse now = status();
+                                               return now.ready() && !now.connections().full();
+                                             }}));
+  LogInfo("metrics at=http://{}/metrics", HostPortText(flags.host, metrics->port()));
   return metrics;
+}
+
+ClusterOptions MakeClusterOptions(const RouterFlags& flags, const RouterOptions& router) {
+  return {.model = router.limits.model,
+          .lease = std::chrono::milliseconds(flags.lease_ms),
+          .heartbeat = std::chrono::milliseconds(flags.heartbeat_ms),
+          .max_workers = flags.max_workers};
+}
+
+// Serves until SIGTERM or SIGINT, then drains.
+void RunUntilTerminated(const RouterFlags& flags, const std::string& address,
+                        const std::string& model, Router& router, EventLoop& loop,
+                        GrpcServer& server) {
+  router.Start();
+  std::thread loop_thread([&loop] {
+    NameThisThread("router");
+    loop.Run();
+  });
+  LogInfo("router ready address={} model={}", address, model);
+  TellReady(flags.ready_fd, address);
+  WaitForTermination();
+  LogInfo("draining seconds={}", flags.drain_seconds);
+  Drain(router, loop, server,
+        std::chrono::steady_clock::now() + std::chrono::seconds(flags.drain_seconds));
+  loop_thread.join();
+  LogInfo("ended");
 }
 
 absl::Status Serve(const RouterFlags& flags) {
@@ -124,14 +165,13 @@ absl::Status Serve(const RouterFlags& flags) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizerIfAny(flags.model_dir));
   RouterOptions options = MakeRouterOptions(flags, config);
   options.limits.has_tokenizer = tokenizer != nullptr;
+  if (tokenizer != nullptr) options.limits.max_bytes_per_token = tokenizer->MaxBytesPerToken();
   ASSIGN_OR_RETURN(const std::unique_ptr<RoutingPolicy> policy, NewRoutingPolicy(flags.policy));
   const SteadyClock clock;
   const auto loop = std::make_shared<EventLoop>(clock, kMaxLoopTasks);
-  Cluster cluster({.model = options.limits.model,
-                   .lease = std::chrono::milliseconds(flags.lease_ms),
-                   .heartbeat = std::chrono::milliseconds(flags.heartbeat_ms)},
-                  clock);
+  Cluster cluster(MakeClusterOptions(flags, options), clock);
   GrpcWorkerClient workers(loop);
+  AnswerBuffers answers(flags.answer_buffer_bytes);
   ResumeStats resumes;
   RerouteStats reroutes;
   Router router(options, {.tokenizer = tokenizer.get(),
@@ -142,38 +182,44 @@ absl::Status Serve(const RouterFlags& flags) {
                           .clock = clock,
                           .resumes = resumes,
                           .reroutes = reroutes,
-                          .resume_limits = {.max_resumes = flags.max_resumes}});
-  InferenceService inference(router, *loop, {.max_queued_bytes = flags.stream_buffer_bytes});
+                          .resume_limits = {.max_resumes = flags.max_resumes},
+                          .answers = &answers});
+  ASSIGN_OR_RETURN(const std::unique_ptr<ConnectionAcceptor> acceptor,
+                   ConnectionAcceptor::Listen(flags.host, flags.port, flags.server));
+  const auto add_process = [&acceptor](v1::GetStatusResponse& status) {
+    *status.mutable_connections() = acceptor->use();
+    status.set_log_lines_dropped(LogLinesDropped());
+  };
+  InferenceService inference(router, *loop, answers,
+                             {.max_message_bytes = flags.max_message_bytes,
+                              .max_queued_bytes = flags.stream_buffer_bytes,
+                              .max_reading_time = std::chrono::seconds(flags.max_request_seconds),
+                              .add_process = add_process});
   ClusterService cluster_service(cluster);
   ASSIGN_OR_RETURN(
       const std::unique_ptr<GrpcServer> server,
-      GrpcServer::Start({.host = flags.host,
-                         .port = flags.port,
-                         .max_message_bytes = static_cast<int32_t>(flags.max_message_bytes),
+      GrpcServer::Start(*acceptor,
+                        {.limits = flags.server,
+                         // Above the router's limit, so that it can say what is wrong.
+                         .max_message_bytes = static_cast<int32_t>(2 * flags.max_message_bytes),
                          .services = {&inference, &cluster_service}}));
-  ASSIGN_OR_RETURN(const std::unique_ptr<MetricsServer> metrics, ServeMetrics(flags, router));
-  router.Start();
-  std::thread loop_thread([&loop] {
-    NameThisThread("router");
-    loop->Run();
-  });
-  const std::string address = HostPortText(flags.host, server->port());
-  spdlog::info("router ready address={} model={}", address, options.limits.model);
-  TellReady(flags.ready_fd, address);
-  WaitForTermination();
-  spdlog::info("draining seconds={}", flags.drain_seconds);
-  Drain(router, *loop, *server,
-        std::chrono::steady_clock::now() + std::chrono::seconds(flags.drain_seconds));
-  loop_thread.join();
-  spdlog::info("ended");
+  const auto status = [&router, &add_process] {
+    v1::GetStatusResponse now = router.Status();
+    add_process(now);
+    return now;
+  };
+  ASSIGN_OR_RETURN(const std::unique_ptr<MetricsServer> metrics, ServeMetrics(flags, status));
+  RunUntilTerminated(flags, HostPortText(flags.host, acceptor->port()), options.limits.model,
+                     router, *loop, *server);
   return absl::OkStatus();
 }
 
 int RunRouter(const RouterFlags& flags) {
   BlockTerminationSignals();
-  absl::Status status = SetUpLogging(flags.log_level, "router");
+  absl::Status status = RaiseDescriptorLimit().status();
+  if (status.ok()) status = SetUpLogging(flags.log_level, "router");
   if (status.ok()) status = Serve(flags);
-  return status.ok() ? kExitOk : PrintError(status);
+  return status.ok() ? kExitOk : FailStart(flags.ready_fd, status);
 }
 
 void AddLimitFlags(CLI::App& router, RouterFlags& flags) {
@@ -188,9 +234,22 @@ void AddLimitFlags(CLI::App& router, RouterFlags& flags) {
       ->check(Positive())
       ->capture_default_str()
       ->group(group);
+  router
+      .add_option("--tokenize-threads", flags.tokenize_threads,
+                  "threads that tokenize texts; with two or more, one takes short texts only")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str()
+      ->group(group);
+  router
+      .add_option("--tokenize-queue-bytes", flags.tokenize_queue_bytes,
+                  "long texts (above 16 KiB) that may wait to be tokenized, as 32MiB; more are "
+                  "answered RESOURCE_EXHAUSTED")
+      ->transform(SizeFlag(Kilo::k1024))
+      ->capture_default_str()
+      ->group(group);
   router.add_option("--max-message-bytes", flags.max_message_bytes, "of one request, as 4MiB")
       ->transform(SizeFlag(Kilo::k1024))
-      ->check(CLI::Range(uint64_t{1024}, uint64_t{1} << 30))
+      ->check(CLI::Range(uint64_t{1024}, uint64_t{1} << 29))
       ->capture_default_str()
       ->group(group);
   router
@@ -200,8 +259,16 @@ void AddLimitFlags(CLI::App& router, RouterFlags& flags) {
       ->capture_default_str()
       ->group(group);
   router
+      .add_option("--answer-buffer-bytes", flags.answer_buffer_bytes,
+                  "what clients have not read of all answers together, as 256MiB; more answers "
+                  "of best_of and beam searches are ended with RESOURCE_EXHAUSTED")
+      ->transform(SizeFlag(Kilo::k1024))
+      ->capture_default_str()
+      ->group(group);
+  router
       .add_option("--max-request-seconds", flags.max_request_seconds,
-                  "deadline of requests that bring none, or a later one")
+                  "deadline of requests that bring none, or a later one; also for reading what was "
+                  "answered")
       ->check(Positive())
       ->capture_default_str()
       ->group(group);
@@ -215,6 +282,12 @@ void AddLimitFlags(CLI::App& router, RouterFlags& flags) {
 
 void AddLeaseFlags(CLI::App& router, RouterFlags& flags) {
   const std::string group = "Leases";
+  router
+      .add_option("--max-workers", flags.max_workers,
+                  "workers that may be registered; more are answered RESOURCE_EXHAUSTED")
+      ->check(Positive())
+      ->capture_default_str()
+      ->group(group);
   router.add_option("--lease-ms", flags.lease_ms, "a worker not heard of for so long is gone")
       ->check(Positive())
       ->capture_default_str()
@@ -251,6 +324,7 @@ void AddRouterCommand(CLI::App& app, Action& chosen) {
       ->check(NotNegative())
       ->capture_default_str();
   AddLimitFlags(*router, *flags);
+  AddServerLimitFlags(*router, flags->server);
   AddLeaseFlags(*router, *flags);
   AddLogLevelFlag(*router, flags->log_level);
   AddReadyFlag(*router, flags->ready_fd);

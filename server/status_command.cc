@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::chrono::seconds kTimeout(5);
+constexpr std::chrono::seconds kStatusTimeout(5);
 constexpr std::chrono::milliseconds kPollInterval(20);
 
 struct StatusFlags {
@@ -30,7 +30,7 @@ int RunStatus(const StatusFlags& flags) {
   while (true) {
     const auto left = std::chrono::duration_cast<Client::Timeout>(deadline - SteadyTime::now());
     if (left > Client::Timeout::zero()) client.WaitUntilConnected(left);
-    const auto status = client.GetStatus(kTimeout);
+    const auto status = client.GetStatus(kStatusTimeout);
     const bool ready = status.ok() && status->ready();
     if (!ready && SteadyTime::now() < deadline) {
       std::this_thread::sleep_for(kPollInterval);
@@ -40,7 +40,7 @@ int RunStatus(const StatusFlags& flags) {
     if (flags.json) {
       fmt::print("{}\n", StatusJson(*status));
     } else {
-      fmt::print("{}{}{}", WorkerTable(*status), flags.blocks ? "\n" + BlockTable(*status) : "",
+      fmt::print("{}{}{}", WorkerTable(*status), flags.blocks ? "\n" + BlocksTable(*status) : "",
                  flags.links ? "\n" + LinkTable(*status) : "");
     }
     if (ready) return kExitOk;

@@ -47,7 +47,7 @@ Json HandoffJson(const v1::HandoffUse& handoffs) {
           {"refused", handoffs.refused()},
           {"corrupted_frames", handoffs.corrupted_frames()},
           {"stale_frames", handoffs.stale_frames()},
-          {"stranger_frames", handoffs.stranger_frames()},
+          {"unauthenticated_frames", handoffs.stranger_frames()},
           {"connections_closed", handoffs.connections_closed()},
           {"buffer_bytes", handoffs.buffer_bytes()}};
 }
@@ -62,8 +62,6 @@ Json LinksJson(const v1::WorkerStatus& worker) {
                      {"best_probe_gb_per_s", link.best_probe_gb_per_s()},
                      {"gb_per_s", link.gb_per_s()},
                      {"fastest_gb_per_s", link.fastest_gb_per_s()},
-                     {"alarm", link.alarm()},
-                     {"alarms", link.alarms()},
                      {"setup_us", link.setup_us()},
                      {"operation_us", link.operation_us()},
                      {"bytes", link.bytes()},
@@ -73,10 +71,7 @@ Json LinksJson(const v1::WorkerStatus& worker) {
                      {"fallback_reason", link.fallback_reason()},
                      {"failure", link.failure()},
                      {"probe_failure", link.probe_failure()},
-                     {"unreachable", link.unreachable()},
-                     {"zero_copy_writes", link.zero_copy_writes()},
-                     {"zero_copy_given_up", link.zero_copy_given_up()},
-                     {"zero_copy_reason", link.zero_copy_reason()}});
+                     {"unreachable", link.unreachable()}});
   }
   return links;
 }
@@ -109,11 +104,6 @@ std::string Setup(double microseconds) {
   return microseconds > 0 ? fmt::format("{:.0f}", microseconds) : "-";
 }
 
-std::string Alarm(const v1::LinkStatus& link) {
-  const std::string now = link.alarm() ? "SLOW" : "-";
-  return link.alarms() > 0 ? fmt::format("{} ({})", now, link.alarms()) : now;
-}
-
 std::string Fallbacks(const v1::LinkStatus& link) {
   if (link.fallbacks() == 0) return "0";
   return fmt::format("{}: {}", link.fallbacks(), link.fallback_reason());
@@ -121,10 +111,10 @@ std::string Fallbacks(const v1::LinkStatus& link) {
 
 std::string HandoffTable(const v1::GetStatusResponse& status) {
   static constexpr char kRow[] =
-      "{:<14} {:>7} {:>8} {:>7} {:>7} {:>8} {:>7} {:>6} {:>7} {:>9} {:>5} {:>9} {:>6} {:>9}\n";
+      "{:<14} {:>7} {:>8} {:>7} {:>7} {:>8} {:>7} {:>6} {:>7} {:>9} {:>5} {:>15} {:>6} {:>9}\n";
   std::string table = fmt::format(kRow, "HAND-OFFS OF", "SENDING", "RESERVED", "WAITING", "SENT",
                                   "RECEIVED", "RETRIED", "LAPSED", "REFUSED", "CORRUPTED", "STALE",
-                                  "STRANGERS", "CLOSED", "BUFFER MB");
+                                  "UNAUTHENTICATED", "CLOSED", "BUFFER MB");
   for (const v1::WorkerStatus& worker : status.workers()) {
     const v1::HandoffUse& use = worker.handoffs();
     table +=
@@ -167,6 +157,7 @@ Json RerouteJson(const v1::RerouteUse& reroutes) {
           {"to_unified", reroutes.to_unified()},
           {"to_disaggregated", reroutes.to_disaggregated()},
           {"asked_again", reroutes.asked_again()},
+          {"moved", reroutes.moved()},
           {"latest", reroutes.latest()}};
 }
 
@@ -191,7 +182,29 @@ std::string ResumeLine(const v1::ResumeUse& resumes) {
       resumes.waited().max_ms());
 }
 
+Json TokenizeJson(const v1::TokenizeUse& use) {
+  return {{"short_texts", use.short_texts()},
+          {"long_texts", use.long_texts()},
+          {"long_text_bytes", use.long_text_bytes()},
+          {"texts_total", use.texts_total()},
+          {"refused", use.refused()}};
+}
+
+Json AnswersJson(const v1::AnswerBufferUse& use) {
+  return {{"bytes", use.bytes()},
+          {"limit_bytes", use.limit_bytes()},
+          {"refused", use.refused()},
+          {"unread", use.unread()}};
+}
+
 }  // namespace
+
+Json ConnectionsJson(const v1::ConnectionUse& use) {
+  return {{"open", use.open()},
+          {"limit", use.limit()},
+          {"refused", use.refused()},
+          {"full", use.full()}};
+}
 
 std::string StatusJson(const v1::GetStatusResponse& status) {
   Json routes = Json::array();
@@ -218,7 +231,9 @@ std::string StatusJson(const v1::GetStatusResponse& status) {
                        {"heartbeat_age_ms", worker.heartbeat_age_ms()},
                        {"kv", KvJson(worker.kv())},
                        {"handoffs", HandoffJson(worker.handoffs())},
-                       {"links", LinksJson(worker)}});
+                       {"links", LinksJson(worker)},
+                       {"connections", ConnectionsJson(worker.connections())},
+                       {"log_lines_dropped", worker.log_lines_dropped()}});
   }
   return Json({{"ready", status.ready()},
                {"routes", std::move(routes)},
@@ -229,6 +244,11 @@ std::string StatusJson(const v1::GetStatusResponse& status) {
                {"requests_total", status.requests_total()},
                {"resumes", ResumeJson(status.resumes())},
                {"reroutes", RerouteJson(status.reroutes())},
+               {"tokenizing", TokenizeJson(status.tokenizing())},
+               {"leases_lapsed", status.leases_lapsed()},
+               {"answers", AnswersJson(status.answers())},
+               {"connections", ConnectionsJson(status.connections())},
+               {"log_lines_dropped", status.log_lines_dropped()},
                {"workers", std::move(workers)}})
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -279,8 +299,7 @@ std::string Remarks(const std::string& worker, const v1::LinkStatus& link) {
   add("cannot reach", link.unreachable());
   add("does not reach", link.failure());
   // Else it is the same.
-  if (link.failure().empty()) add("has no probe of the way to", link.probe_failure());
-  add("sends with copies to", link.zero_copy_reason());
+  if (link.failure().empty()) add("could not probe the link to", link.probe_failure());
   return text;
 }
 
@@ -294,16 +313,16 @@ std::string Remarks(const v1::GetStatusResponse& status) {
 
 std::string LinkTable(const v1::GetStatusResponse& status) {
   static constexpr char kRow[] =
-      "{:<14} {:<14} {:<9} {:<6} {:>10} {:>8} {:>8} {:<8} {:>9} {:>9} {:>10} {:>8} {:>6} {}\n";
+      "{:<14} {:<14} {:<9} {:<6} {:>10} {:>8} {:>8} {:>9} {:>9} {:>10} {:>8} {:>6} {}\n";
   std::string table =
-      fmt::format(kRow, "KV FROM", "TO", "WAY", "IN USE", "PROBE GB/S", "BEST", "OF LATE", "ALARM",
+      fmt::format(kRow, "KV FROM", "TO", "OVER", "IN USE", "PROBE GB/S", "BEST", "OF LATE",
                   "SETUP US", "FRAME US", "MB MOVED", "MB OUT", "RESENT", "FALLBACKS");
   for (const v1::WorkerStatus& worker : status.workers()) {
     for (const v1::LinkStatus& link : worker.links()) {
       if (IsLeftOut(link)) continue;
       table += fmt::format(kRow, worker.name(), link.peer(), link.transport(),
                            link.in_use() ? "yes" : "-", Rate(link.probe_gb_per_s()),
-                           Rate(link.best_probe_gb_per_s()), Rate(link.gb_per_s()), Alarm(link),
+                           Rate(link.best_probe_gb_per_s()), Rate(link.gb_per_s()),
                            Setup(link.setup_us()), fmt::format("{:.1f}", link.operation_us()),
                            Megabytes(link.bytes()), Megabytes(link.bytes_in_flight()),
                            link.resent_frames(), Fallbacks(link));
@@ -312,7 +331,7 @@ std::string LinkTable(const v1::GetStatusResponse& status) {
   return table + Remarks(status) + "\n" + HandoffTable(status);
 }
 
-std::string BlockTable(const v1::GetStatusResponse& status) {
+std::string BlocksTable(const v1::GetStatusResponse& status) {
   static constexpr char kRow[] =
       "{:<14} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>17} {:>8} {:>6} {:>16}\n";
   std::string table =

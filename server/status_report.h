@@ -13,9 +13,9 @@ std::string StatusJson(const v1::GetStatusResponse& status);
 std::string WorkerTable(const v1::GetStatusResponse& status);
 
 // Where the KV blocks of each worker are, one line per worker, and what was preempted.
-std::string BlockTable(const v1::GetStatusResponse& status);
+std::string BlocksTable(const v1::GetStatusResponse& status);
 
-// The ways that KV takes from each worker to others, one line per way, and what the workers' hand-
+// The links over which each worker sends KV, one line per link, and what the workers' hand-
 // offs met with.
 std::string LinkTable(const v1::GetStatusResponse& status);
 

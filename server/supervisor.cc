@@ -13,10 +13,10 @@
 #include <string_view>
 #include <utility>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "fmt/format.h"
 #include "server/child_process.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 namespace {
@@ -48,6 +48,7 @@ int OpenSignals() {
   sigemptyset(&set);
   for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
   sigprocmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);  // whoever reads our output may go; the service goes on
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
@@ -79,7 +80,7 @@ class Supervisor {
 
   absl::Status StartMember(Member& member) {
     ASSIGN_OR_RETURN(ChildProcess process, ChildProcess::Start(member.arguments));
-    spdlog::debug("started name={} pid={}", member.name, process.pid());
+    LogDebug("started name={} pid={}", member.name, process.pid());
     member.process = std::move(process);
     member.ready = false;
     member.started = Now();
@@ -133,6 +134,7 @@ class Supervisor {
       if (poll(&fd, 1, 0) < 1) continue;
       const std::string line = member.process->TakeReadyLine();
       if (!line.empty()) RETURN_IF_ERROR(OnReady(member, line));
+      // When nothing was written it is about to be reaped.
     }
     return absl::OkStatus();
   }
@@ -174,17 +176,20 @@ class Supervisor {
     for (Member& member : members_) {
       int how = 0;
       if (!member.process || waitpid(member.process->pid(), &how, WNOHANG) <= 0) continue;
-      const std::string what = WIFSIGNALED(how)
-                                   ? fmt::format("killed by signal {}", WTERMSIG(how))
-                                   : fmt::format("exited with status {}", WEXITSTATUS(how));
+      member.process->TakeReadyLine();  // it may have said why since it was looked at
+      const std::string why = member.process->failure();
+      std::string what = WIFSIGNALED(how) ? fmt::format("killed by signal {}", WTERMSIG(how))
+                                          : fmt::format("exited with status {}", WEXITSTATUS(how));
+      if (!why.empty()) what = why;
       member.process.reset();
       if (stopping_) continue;
       if (!member.was_ready) {
-        return FailedPrecondition("{} could not start: {} (its log says why)", member.name, what);
+        return FailedPrecondition("{} could not start: {}{}", member.name, what,
+                                  why.empty() ? " (its log says why)" : "");
       }
       if (Now() - member.started > kHealthyLife) member.back_off = kFirstBackOff;
-      spdlog::warn("{} {}; it starts again in {} ms", member.name, what,
-                   ToMilliseconds(member.back_off));
+      LogWarn("{} {}; it starts again in {} ms", member.name, what,
+              ToMilliseconds(member.back_off));
       member.restart_at = Now() + member.back_off;
       member.back_off = std::min(member.back_off * 2, kMaxBackOff);
     }
@@ -218,7 +223,7 @@ class Supervisor {
     }
     for (Member* member : members) {
       if (!member->process) continue;
-      spdlog::warn("{} did not end in time: killed", member->name);
+      LogWarn("{} did not end in time: killed", member->name);
       member->process->Signal(SIGKILL);
       waitpid(member->process->pid(), nullptr, 0);
       member->process.reset();

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::chrono::seconds kTimeout(30);
+constexpr std::chrono::seconds kTokenizeTimeout(30);
 
 struct TokenizeFlags {
   std::string text;
@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<int32_t>> Tokenize(const TokenizeFlags& flags) {
   request.set_text(flags.text);
   request.set_omit_template(flags.omit_template);
   ASSIGN_OR_RETURN(const v1::TokenizeResponse response,
-                   Client(flags.server).Tokenize(request, kTimeout));
+                   Client(flags.server).Tokenize(request, kTokenizeTimeout));
   return std::vector<int32_t>(response.token_ids().begin(), response.token_ids().end());
 }
 

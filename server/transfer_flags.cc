@@ -8,7 +8,6 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "server/size_flag.h"
-#include "transfer/frame.h"
 
 namespace tandem {
 
@@ -81,28 +80,17 @@ void AddTransferFlags(CLI::App& app, TransferTuning& tuning) {
       ->check(CLI::Range(uint64_t{4} << 20, uint64_t{1} << 36))
       ->capture_default_str()
       ->group(group);
-  app.add_option("--kv-connections", tuning.connections,
-                 "connections to each decode worker, over which KV is spread")
-      ->check(CLI::Range(1, static_cast<int>(kMaxGroupConnections)))
-      ->capture_default_str()
-      ->group(group);
   app.add_option("--kv-bandwidth", tuning.bandwidth,
                  "KV that goes to each decode worker per second, as 500MB, for tests and "
                  "experiments; 0: as fast as it goes")
       ->transform(SizeFlag(Kilo::k1000))
       ->capture_default_str()
       ->group(group);
-  app.add_option("--kv-zero-copy", tuning.zero_copy,
-                 "whether tcp sends KV from where it lies, without a copy: auto (to other hosts), "
-                 "on, off; never with TLS")
-      ->check(CLI::IsMember({"auto", "on", "off"}))
-      ->capture_default_str()
-      ->group(group);
   AddTlsFlags(app, tuning.tls);
   AddReservationFlags(app, tuning);
   app.add_option(
          "--kv-probe", tuning.probe,
-         "whether prefill workers measure the ways to each decode worker, each with at most "
+         "whether prefill workers measure the links to each decode worker, each with at most "
          "52 MB, when they meet and when one has become slow: on, off")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str()
@@ -113,9 +101,7 @@ std::vector<std::string> TransferArguments(const TransferTuning& tuning) {
   std::vector<std::string> arguments = {
       fmt::format("--kv-transport={}", tuning.transport),
       fmt::format("--kv-buffer-bytes={}", tuning.buffer_bytes),
-      fmt::format("--kv-connections={}", tuning.connections),
       fmt::format("--kv-bandwidth={}", tuning.bandwidth),
-      fmt::format("--kv-zero-copy={}", tuning.zero_copy),
       fmt::format("--kv-probe={}", tuning.probe),
       fmt::format("--kv-lease-ms={}", tuning.lease_ms),
       fmt::format("--max-waiting-reservations={}", tuning.max_waiting_reservations),

@@ -17,7 +17,6 @@ v1::LinkStatus ToProto(const PeerLink& link) {
   status.set_gb_per_s(link.stats.gigabytes_per_second);
   status.set_setup_us(Microseconds(link.stats.probe_setup));
   status.set_operation_us(Microseconds(link.stats.probe_operation));
-  status.set_alarm(link.stats.alarm);
   status.set_bytes(link.stats.payload_bytes);
   status.set_fallbacks(link.fallbacks);
   status.set_fallback_reason(link.fallback_reason);
@@ -27,12 +26,8 @@ v1::LinkStatus ToProto(const PeerLink& link) {
   status.set_failure(link.failure);
   status.set_best_probe_gb_per_s(link.stats.best_gigabytes_per_second);
   status.set_fastest_gb_per_s(link.stats.fastest_gigabytes_per_second);
-  status.set_alarms(link.stats.alarms);
   status.set_probe_failure(link.probe_failure);
   status.set_unreachable(link.unreachable);
-  status.set_zero_copy_writes(link.stats.zero_copy_writes);
-  status.set_zero_copy_given_up(link.stats.zero_copy_given_up);
-  status.set_zero_copy_reason(link.stats.zero_copy_reason);
   return status;
 }
 

@@ -4,7 +4,7 @@
 
 #include "server/open_fabric.h"
 #include "tandem/v1/cluster.pb.h"
-#include "transfer/fabric.h"
+#include "transfer/fabric/fabric.h"
 
 namespace tandem {
 

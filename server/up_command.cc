@@ -7,8 +7,10 @@
 #include "base/status.h"
 #include "server/assemble.h"
 #include "server/commands.h"
+#include "server/descriptor_limit.h"
 #include "server/flags.h"
 #include "server/number_flag.h"
+#include "server/server_limit_flags.h"
 #include "server/supervisor.h"
 
 namespace tandem {
@@ -29,11 +31,17 @@ struct UpFlags {
   std::string log_level = "warn";
   int ready_fd = -1;
   WorkerTuning tuning;
+  ServerLimits server;  // of the router and of each worker
 };
 
 std::vector<std::string> CommonArguments(const UpFlags& flags, const std::string& model_name) {
-  return {"--model=" + flags.model_dir, "--model-name=" + model_name,
-          "--log-level=" + flags.log_level, fmt::format("--drain-seconds={}", flags.drain_seconds)};
+  std::vector<std::string> arguments = {"--model=" + flags.model_dir, "--model-name=" + model_name,
+                                        "--log-level=" + flags.log_level,
+                                        fmt::format("--drain-seconds={}", flags.drain_seconds)};
+  for (std::string& argument : ServerLimitArguments(flags.server)) {
+    arguments.push_back(std::move(argument));
+  }
+  return arguments;
 }
 
 // Workers are called from this machine only.
@@ -88,11 +96,15 @@ absl::Status ChooseWorkers(UpFlags& flags) {
 
 int RunUp(UpFlags flags) {
   if (absl::Status status = SetUpLogging(flags.log_level, "up"); !status.ok()) {
-    return PrintError(status);
+    return FailStart(flags.ready_fd, status);
   }
-  if (absl::Status status = ChooseWorkers(flags); !status.ok()) return PrintError(status);
+  if (auto limit = RaiseDescriptorLimit(); !limit.ok()) {
+    return FailStart(flags.ready_fd, limit.status());
+  }
+  if (absl::Status status = ChooseWorkers(flags); !status.ok())
+    return FailStart(flags.ready_fd, status);
   if (absl::Status status = flags.tuning.transfer.tls.Check(); !status.ok()) {
-    return PrintError(status);
+    return FailStart(flags.ready_fd, status);
   }
   SupervisorOptions options;
   options.model = flags.model_name.empty() ? ModelNameFor(flags.model_dir) : flags.model_name;
@@ -104,7 +116,7 @@ int RunUp(UpFlags flags) {
   AddWorkers("decode", *flags.decode, flags, options);
   AddWorkers("unified", flags.unified, flags, options);
   const absl::Status status = RunSupervisor(options);
-  return status.ok() ? kExitOk : PrintError(status);
+  return status.ok() ? kExitOk : FailStart(flags.ready_fd, status);
 }
 
 }  // namespace
@@ -135,6 +147,7 @@ void AddUpCommand(CLI::App& app, Action& chosen) {
   AddLogLevelFlag(*up, flags->log_level);
   AddReadyFlag(*up, flags->ready_fd);
   AddTuningFlags(*up, flags->tuning);
+  AddServerLimitFlags(*up, flags->server);
   up->footer(
       "Prints one line that begins with \"ready:\" and names the address.\n"
       "Example:\n"

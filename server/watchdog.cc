@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "base/thread_name.h"
 #include "fmt/format.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 
@@ -36,6 +36,7 @@ Watchdog::~Watchdog() {
   {
     absl::MutexLock lock(&mutex_);
     stop_ = true;
+    stopped_.Signal();
   }
   thread_.join();
 }
@@ -51,8 +52,8 @@ void Watchdog::Run() {
   while (true) {
     {
       absl::MutexLock lock(&mutex_);
-      const auto interval = absl::FromChrono(options_.interval);
-      if (mutex_.AwaitWithTimeout(absl::Condition(&stop_), interval)) return;
+      const auto stop = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_; };
+      if (stopped_.AwaitFor(mutex_, options_.interval, stop)) return;
     }
     Look(judge);
   }
@@ -66,9 +67,9 @@ void Watchdog::Look(PulseJudge& judge) {
     reason_ = reason;
   }
   if (reason.empty()) {
-    spdlog::info("watchdog: moves again, ready");
+    LogInfo("watchdog: moves again, ready");
   } else {
-    spdlog::error("watchdog: not ready reason=\"{}\"", reason);
+    LogError("watchdog: not ready reason=\"{}\"", reason);
   }
   changed_(reason);
 }

@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
+#include "base/condition_variable.h"
 
 namespace tandem {
 
@@ -82,6 +83,7 @@ class Watchdog {
   const std::function<std::vector<Pulse>()> pulses_;
   const std::function<void(const std::string&)> changed_;
   mutable absl::Mutex mutex_;
+  MonotonicCondVar stopped_;
   std::string reason_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -2,16 +2,19 @@
 
 #include <map>
 #include <memory>
+#include <thread>
 
 #include "CLI/CLI.hpp"
 #include "base/log.h"
+#include "model/checkpoint/mapped_file.h"
 #include "server/assemble.h"
 #include "server/child_process.h"
 #include "server/commands.h"
+#include "server/descriptor_limit.h"
 #include "server/flags.h"
 #include "server/number_flag.h"
+#include "server/server_limit_flags.h"
 #include "server/signals.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 namespace {
@@ -28,22 +31,28 @@ int RunWorker(WorkerFlags flags, const std::string& role) {
   if (options.name.empty()) options.name = fmt::format("{}-{}", role, getpid());
   if (options.model_name.empty()) options.model_name = ModelNameFor(options.model_dir);
   if (absl::Status status = options.tuning.transfer.tls.Check(); !status.ok()) {
-    return PrintError(status);
+    return FailStart(flags.ready_fd, status);
   }
+  if (auto limit = RaiseDescriptorLimit(); !limit.ok()) {
+    return FailStart(flags.ready_fd, limit.status());
+  }
+  ExplainReadFaults();
   BlockTerminationSignals();
   if (absl::Status status = SetUpLogging(flags.log_level, options.name); !status.ok()) {
-    return PrintError(status);
+    return FailStart(flags.ready_fd, status);
   }
   auto worker = Worker::Start(options);
-  if (!worker.ok()) return PrintError(worker.status());
-  // A parent waits for this; without one, nobody does, and a router may come at any time.
-  if (flags.ready_fd >= 0 && (*worker)->WaitUntilKnown(kNoDeadline)) {
+  if (!worker.ok()) return FailStart(flags.ready_fd, worker.status());
+  // A router may come at any time, so this has a thread of its own: the main one waits for SIGTERM.
+  std::thread known([&worker, &flags] {
+    if (!(*worker)->WaitUntilKnown()) return;
     TellReady(flags.ready_fd, (*worker)->address() + " " + (*worker)->data_address());
-  }
+  });
   WaitForTermination();
-  spdlog::info("draining seconds={}", flags.drain_seconds);
+  LogInfo("draining seconds={}", flags.drain_seconds);
   (*worker)->Drain(std::chrono::steady_clock::now() + std::chrono::seconds(flags.drain_seconds));
-  spdlog::info("ended");
+  known.join();
+  LogInfo("ended");
   if (absl::Status status = (*worker)->failure(); !status.ok()) return PrintError(status);
   return kExitOk;
 }
@@ -84,6 +93,7 @@ void AddWorkerCommand(CLI::App& app, Action& chosen) {
   AddLogLevelFlag(*worker, flags->log_level);
   AddReadyFlag(*worker, flags->ready_fd);
   AddTuningFlags(*worker, options.tuning);
+  AddServerLimitFlags(*worker, options.server);
   worker->footer(
       "Example:\n"
       "  tandem worker --role decode --model models/sample --router 10.0.0.1:8080 \\\n"

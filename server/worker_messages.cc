@@ -226,13 +226,13 @@ absl::StatusOr<HandoffTarget> ToHandoffTarget(const v1::PrefillRequest& request)
   const v1::KvTarget& target = request.target();
   const int32_t prompt_tokens = request.sequence().prompt_size();
   if (target.cached_tokens() < 0 || target.cached_tokens() > prompt_tokens) {
-    return InvalidArgument("KV target: cached_tokens={}: must be from 0 to the prompt's {}",
-                           target.cached_tokens(), prompt_tokens);
+    return FailedPrecondition("KV target: cached_tokens={}: must be from 0 to the prompt's {}",
+                              target.cached_tokens(), prompt_tokens);
   }
   const std::chrono::milliseconds longest = kLongestLease;
   if (target.lease_ms() < 0 || target.lease_ms() > longest.count()) {
-    return InvalidArgument("KV target: lease_ms={}: must be from 0 to {}", target.lease_ms(),
-                           longest.count());
+    return FailedPrecondition("KV target: lease_ms={}: must be from 0 to {}", target.lease_ms(),
+                              longest.count());
   }
   return HandoffTarget{.data_address = target.data_address(),
                        .reservation = ReservationId(target.reservation_id()),

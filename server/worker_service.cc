@@ -149,8 +149,8 @@ absl::Status WorkerService::CheckMeant(Role role, uint64_t epoch) const {
                               Name(ToProto(self.role)), Name(ToProto(role)));
   }
   if (self.epoch == epoch) return absl::OkStatus();
-  return NotFound("the call is meant for life {} of this worker; this is life {}", epoch,
-                  self.epoch);
+  // Does not say which: whoever knows it may give this worker orders.
+  return NotFound("the call is meant for another process of this worker's name");
 }
 
 grpc::ServerWriteReactor<v1::WorkerEvent>* WorkerService::Generate(

@@ -2,8 +2,8 @@
 tandem_library(test_engine
   SOURCES support/handoff_pair.cc support/recording_sink.cc support/test_engine.cc
           support/test_model.cc
-  DEPS tandem_engine GTest::gtest)
-target_compile_definitions(tandem_test_engine PRIVATE TANDEM_SOURCE_DIR="${TANDEM_TEST_ROOT}")
+  DEPS tandem_engine tandem_test_transports GTest::gtest)
+tandem_define_paths(support/test_model.cc)
 
 tandem_test(same_answer_test SOURCES unit/engine/same_answer_test.cc DEPS tandem_test_engine
             TIMEOUT 900)
@@ -13,7 +13,8 @@ tandem_fuzz_test(inbound_fuzz SOURCES fuzz/inbound_fuzz.cc DEPS tandem_engine
 tandem_test(output_stream_test SOURCES unit/engine/output_stream_test.cc DEPS tandem_test_engine)
 tandem_test(pool_size_test SOURCES unit/engine/pool_size_test.cc DEPS tandem_test_engine)
 tandem_test(device_loss_test SOURCES unit/engine/device_loss_test.cc DEPS tandem_test_engine)
-tandem_test(engine_test SOURCES unit/engine/engine_test.cc DEPS tandem_test_engine)
+tandem_test(engine_test SOURCES unit/engine/engine_test.cc unit/engine/store_view_test.cc
+            DEPS tandem_test_engine)
 tandem_test(prefill_handoff_test SOURCES unit/engine/prefill_handoff_test.cc
             DEPS tandem_test_engine)
 tandem_test(decode_handoff_test SOURCES unit/engine/decode_handoff_test.cc DEPS tandem_test_engine)
@@ -27,7 +28,9 @@ tandem_test(progress_test SOURCES unit/engine/progress_test.cc DEPS tandem_test_
 tandem_test(fork_test SOURCES unit/engine/fork_test.cc DEPS tandem_test_engine)
 tandem_test(engine_resume_test SOURCES unit/engine/resume_test.cc DEPS tandem_test_engine TIMEOUT 300)
 tandem_test(shared_prefix_test SOURCES unit/engine/shared_prefix_test.cc DEPS tandem_test_engine)
-tandem_test(preemption_test SOURCES unit/engine/preemption_test.cc DEPS tandem_test_engine)
+tandem_test(preemption_test
+            SOURCES unit/engine/preemption_test.cc unit/engine/swapped_sequence_test.cc
+            DEPS tandem_test_engine)
 tandem_test(engine_soak_test SOURCES property/engine_soak_test.cc DEPS tandem_test_engine
             TIMEOUT 300)
 tandem_test(beam_search_test SOURCES unit/engine/beam_search_test.cc

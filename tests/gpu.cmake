@@ -11,6 +11,7 @@ set_source_files_properties(${CUDA_BENCH_KERNEL_SOURCES} PROPERTIES LANGUAGE CXX
 add_library(tandem_cuda_bench_emulated OBJECT ${CUDA_BENCH_KERNEL_SOURCES} ${CUDA_BENCH_SOURCES})
 target_link_libraries(tandem_cuda_bench_emulated PUBLIC tandem_kernels_cuda_emulated tandem_simt
   tandem_base nlohmann_json::nlohmann_json)
+tandem_precompile(tandem_cuda_bench_emulated)
 
 # emulated_bench(NAME SOURCES a.cc ... DEPS lib ... SECTIONS s ... FLAGS f ...): runs it with the
 # flags; each section must have rows.
@@ -20,6 +21,7 @@ function(emulated_bench name)
   target_include_directories(${name}_emulated BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/tests/simt/include)
   target_link_libraries(${name}_emulated PRIVATE tandem_cuda_bench_emulated
     tandem_kernels_cuda_emulated tandem_simt ${arg_DEPS} tandem_kernels)
+  tandem_precompile(${name}_emulated)
   add_dependencies(${name}_emulated tandem_fake_cublaslt)
   add_test(NAME ${name}_emulated COMMAND ${CMAKE_COMMAND}
     -DPROGRAM=$<TARGET_FILE:${name}_emulated> "-DFLAGS=${arg_FLAGS}" "-DSECTIONS=${arg_SECTIONS}"
@@ -51,6 +53,7 @@ list(TRANSFORM TRANSFER_BENCH_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/bench/)
 add_executable(transfer_bench_emulated ${TRANSFER_BENCH_SOURCES} support/test_certificates.cc)
 target_link_libraries(transfer_bench_emulated PRIVATE tandem_kernels_cuda_emulated tandem_simt
   tandem_transfer tandem_kernels nlohmann_json::nlohmann_json GTest::gtest)
+tandem_precompile(transfer_bench_emulated)
 add_dependencies(transfer_bench_emulated tandem_fake_cublaslt)
 add_test(NAME transfer_bench_emulated COMMAND ${CMAKE_COMMAND}
   -DPROGRAM=$<TARGET_FILE:transfer_bench_emulated>

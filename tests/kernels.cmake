@@ -6,6 +6,7 @@ set(OPS_SUPPORT_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/support/attention_fixture.cc
     ${CMAKE_CURRENT_SOURCE_DIR}/support/sharing_peer.cc)
 add_library(tandem_ops_support STATIC ${OPS_SUPPORT_SOURCES})
 target_link_libraries(tandem_ops_support PUBLIC tandem_kernels hwy::hwy GTest::gtest)
+tandem_precompile(tandem_ops_support TEST)
 
 set(OPS_CONFORMANCE_TESTS device_extents device_sharing ops ops_attention ops_attention_bits
     ops_attention_mass ops_kv ops_rows ops_sample ops_validate)

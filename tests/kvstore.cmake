@@ -2,7 +2,8 @@
 tandem_test(kvstore_test
   SOURCES unit/kvstore/block_pool_test.cc unit/kvstore/block_table_test.cc
           unit/kvstore/copier_test.cc unit/kvstore/eviction_policy_test.cc
-          unit/kvstore/host_pool_test.cc unit/kvstore/kv_convert_test.cc
+          unit/kvstore/expectations_test.cc unit/kvstore/host_pool_test.cc
+          unit/kvstore/kv_convert_test.cc
           unit/kvstore/kv_layout_test.cc unit/kvstore/kv_store_test.cc
           unit/kvstore/prefix_cache_test.cc unit/kvstore/prefix_key_test.cc
           unit/kvstore/store_block_test.cc

@@ -1,14 +1,14 @@
 # Tests of server, and of whole processes.
 tandem_test(server_test
   SOURCES unit/server/generation_test.cc unit/server/host_memory_test.cc
-          unit/server/kv_layouts_test.cc unit/server/metrics_test.cc
-          unit/server/open_fabric_test.cc
+          unit/server/metrics_test.cc
+          unit/server/open_connections_test.cc unit/server/open_fabric_test.cc
           unit/server/parse_message_test.cc unit/server/registration_test.cc
           unit/server/status_mapping_test.cc unit/server/status_report_test.cc
           unit/server/transfer_report_test.cc
           unit/server/watchdog_test.cc unit/server/worker_messages_test.cc
           support/payload_memory.cc support/transport_probe.cc
-  DEPS tandem_server)
+  DEPS tandem_test_transports tandem_server)
 
 tandem_fuzz_test(request_fuzz SOURCES fuzz/request_fuzz.cc DEPS tandem_server
   CORPUS fuzz/corpus/request)
@@ -16,19 +16,20 @@ tandem_fuzz_test(worker_messages_fuzz SOURCES fuzz/worker_messages_fuzz.cc DEPS 
   CORPUS fuzz/corpus/worker_messages)
 
 tandem_library(test_cluster SOURCES support/test_cluster.cc support/call_by_bytes.cc support/shell.cc
-                                    support/frozen_thread.cc
+                                    support/frozen_thread.cc support/wrapped_binary.cc
                DEPS tandem_server GTest::gtest)
-target_compile_definitions(tandem_test_cluster PUBLIC TANDEM_BINARY="$<TARGET_FILE:tandem>"
-                           PRIVATE TANDEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+tandem_define_paths(support/test_cluster.cc support/shell.cc support/wrapped_binary.cc)
 add_dependencies(tandem_test_cluster tandem)
 
 foreach(name routes_test several_choices_test cached_prompts_test endings_test worker_loss_test
              resume_test watchdog_test overload_test command_line_test standard_services_test transports_test
-             kv_tls_test silent_connection_test)
+             kv_tls_test silent_connection_test large_prompts_test connections_test log_test
+             weights_hash_test)
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
               LABELS integration TIMEOUT 300)
 endforeach()
 
+target_sources(connections_test PRIVATE support/raw_connections.cc)
 target_sources(silent_connection_test PRIVATE support/silent_proxy.cc)
 target_link_libraries(silent_connection_test PRIVATE tandem_transfer)
 
@@ -37,18 +38,12 @@ target_link_libraries(kv_tls_test PRIVATE tandem_transfer)
 
 tandem_emulated_test(device_memory_test SOURCES unit/server/device_memory_test.cc
                      DEPS tandem_transfer_nccl_emulated tandem_server TIMEOUT 300)
-target_compile_definitions(device_memory_test PRIVATE TANDEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 
 # The daemon on the emulated GPU.
-get_target_property(TANDEM_SOURCES tandem SOURCES)
-list(TRANSFORM TANDEM_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/server/)
-add_executable(tandem_emulated ${TANDEM_SOURCES})
+add_executable(tandem_emulated $<TARGET_OBJECTS:tandem_commands>)
 target_link_libraries(tandem_emulated PRIVATE tandem_kernels_cuda_emulated tandem_transfer_nccl_emulated
                                               tandem_simt tandem_server CLI11::CLI11)
-target_compile_definitions(tandem_emulated PRIVATE TANDEM_VERSION="${PROJECT_VERSION}")
 add_dependencies(tandem_emulated tandem_fake_cublaslt tandem_fake_nccl)
 tandem_test(emulated_daemon_test SOURCES integration/emulated_daemon_test.cc
             DEPS tandem_test_cluster LABELS integration TIMEOUT 600)
-target_compile_definitions(emulated_daemon_test PRIVATE
-  TANDEM_EMULATED_BINARY="$<TARGET_FILE:tandem_emulated>")
 add_dependencies(emulated_daemon_test tandem_emulated)

@@ -37,16 +37,18 @@ if(emulated)
     TANDEM_CUBLASLT_NAME="$<TARGET_FILE:tandem_fake_cublaslt>"
     TANDEM_CUDA_ARCHITECTURES="80-real,89-real,90-real")
   target_link_libraries(tandem_kernels_cuda_emulated PUBLIC tandem_simt tandem_base)
+  tandem_precompile(tandem_kernels_cuda_emulated)
 endif()
 
 # NCCL's users on the emulated GPU, with the stand-in for NCCL.
-include(${CMAKE_SOURCE_DIR}/transfer/nccl/sources.cmake)
-list(TRANSFORM NCCL_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/transfer/nccl/)
+include(${CMAKE_SOURCE_DIR}/transfer/media/nccl/sources.cmake)
+list(TRANSFORM NCCL_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/transfer/media/nccl/)
 add_library(tandem_transfer_nccl_emulated OBJECT ${NCCL_SOURCES})
 target_compile_definitions(tandem_transfer_nccl_emulated PRIVATE
   TANDEM_NCCL_NAME="$<TARGET_FILE:tandem_fake_nccl>")
 target_include_directories(tandem_transfer_nccl_emulated BEFORE PRIVATE simt/include)
 target_link_libraries(tandem_transfer_nccl_emulated PUBLIC tandem_transfer)
+tandem_precompile(tandem_transfer_nccl_emulated)
 add_dependencies(tandem_transfer_nccl_emulated tandem_fake_nccl)
 
 function(tandem_emulated_test name)

@@ -1,11 +1,16 @@
 # Tests of transfer.
+tandem_library(test_transports
+  SOURCES support/loopback_transport.cc support/tcp_transport.cc
+  DEPS tandem_transfer)
+
 tandem_test(transfer_test
   SOURCES unit/transfer/frame_test.cc unit/transfer/frame_reader_test.cc
-          unit/transfer/groups_test.cc unit/transfer/link_meter_test.cc
-          unit/transfer/nccl_setup_test.cc unit/transfer/streams_test.cc
+          unit/transfer/link_meter_test.cc
+          unit/transfer/nccl_setup_test.cc unit/transfer/peer_streams_test.cc
+          unit/transfer/streams_test.cc
           unit/transfer/tcp_transport_test.cc
           support/payload_memory.cc support/transport_probe.cc
-  DEPS tandem_transfer)
+  DEPS tandem_test_transports tandem_transfer)
 tandem_test(frame_proxy_test
   SOURCES unit/transfer/frame_proxy_test.cc support/frame_faults.cc support/frame_proxy.cc
           support/payload_memory.cc support/transport_probe.cc
@@ -22,24 +27,17 @@ set_tests_properties(transfer_memory_test PROPERTIES ENVIRONMENT
 tandem_test(tls_test
   SOURCES unit/transfer/tls_test.cc unit/transfer/tls_transport_test.cc support/frame_faults.cc
           support/frame_proxy.cc support/test_certificates.cc support/payload_memory.cc support/transport_probe.cc
-  DEPS tandem_transfer)
-tandem_test(zero_copy_test
-  SOURCES unit/transfer/zero_copy_test.cc support/payload_memory.cc support/transport_probe.cc
-  DEPS tandem_transfer)
+  DEPS tandem_test_transports tandem_transfer)
 tandem_test(fabric_test
-  SOURCES unit/transfer/fabric_test.cc unit/transfer/peer_paths_test.cc
+  SOURCES unit/transfer/fabric_test.cc unit/transfer/link_selector_test.cc
           unit/transfer/peer_table_test.cc unit/transfer/probe_test.cc
           support/faulty_medium.cc support/frame_faults.cc support/payload_memory.cc
           support/transport_probe.cc
-  DEPS tandem_transfer tandem_kernels)
-tandem_test(link_alarm_test
-  SOURCES unit/transfer/link_alarm_test.cc support/payload_memory.cc support/transport_probe.cc
-  DEPS tandem_transfer tandem_kernels
-  TIMEOUT 300)
+  DEPS tandem_test_transports tandem_transfer tandem_kernels)
 tandem_test(staging_test
   SOURCES unit/transfer/staged_transport_test.cc unit/transfer/staging_test.cc
           support/payload_memory.cc support/transport_probe.cc
-  DEPS tandem_transfer)
+  DEPS tandem_test_transports tandem_transfer)
 tandem_test(lane_test
   SOURCES unit/transfer/lane_test.cc support/lane_medium.cc support/payload_memory.cc
           support/transport_probe.cc
@@ -51,12 +49,12 @@ set(TRANSPORT_CONFORMANCE_TEST
     support/test_certificates.cc support/transport_probe.cc)
 tandem_test(transport_conformance_test
   SOURCES ${TRANSPORT_CONFORMANCE_TEST}
-  DEPS tandem_transfer_nccl tandem_transfer tandem_kernels
+  DEPS tandem_test_transports tandem_transfer_nccl tandem_transfer tandem_kernels
   ARGS --gtest_filter=-*/nccl*
   LABELS conformance)
 tandem_emulated_test(transport_conformance_emulated_test
   SOURCES ${TRANSPORT_CONFORMANCE_TEST}
-  DEPS tandem_transfer_nccl_emulated tandem_transfer tandem_kernels
+  DEPS tandem_test_transports tandem_transfer_nccl_emulated tandem_transfer tandem_kernels
   ARGS --gtest_filter=*/ipc*:*/nccl*:*/shm*:*/tcp*
   LABELS conformance TIMEOUT 600)
 set_tests_properties(transport_conformance_emulated_test PROPERTIES
@@ -85,12 +83,12 @@ set(MEDIUM_CONFORMANCE_TEST
     conformance/medium_test.cc support/channel_pair.cc support/test_certificates.cc)
 tandem_test(medium_conformance_test
   SOURCES ${MEDIUM_CONFORMANCE_TEST}
-  DEPS tandem_transfer_nccl tandem_transfer tandem_kernels
+  DEPS tandem_test_transports tandem_transfer_nccl tandem_transfer tandem_kernels
   ARGS --gtest_filter=-*/nccl
   LABELS conformance)
 tandem_emulated_test(medium_conformance_emulated_test
   SOURCES ${MEDIUM_CONFORMANCE_TEST}
-  DEPS tandem_transfer_nccl_emulated tandem_transfer tandem_kernels
+  DEPS tandem_test_transports tandem_transfer_nccl_emulated tandem_transfer tandem_kernels
   ARGS --gtest_filter=*/nccl
   LABELS conformance)
 set_tests_properties(medium_conformance_emulated_test PROPERTIES
@@ -107,7 +105,7 @@ tandem_fuzz_test(ipc_greeting_fuzz
 tandem_test(strangers_test
   SOURCES unit/transfer/strangers_test.cc support/channel_pair.cc support/payload_memory.cc
           support/test_certificates.cc support/transport_probe.cc
-  DEPS tandem_transfer tandem_kernels)
+  DEPS tandem_test_transports tandem_transfer tandem_kernels)
 tandem_test(shm_test
   SOURCES unit/transfer/shm_area_test.cc unit/transfer/shm_core_choice_test.cc
           unit/transfer/shm_medium_test.cc unit/transfer/shm_ring_test.cc support/channel_pair.cc

@@ -1,25 +1,33 @@
 #!/usr/bin/env bash
 # Installs what Tandem is built with, from Debian 12's or Ubuntu 24.04's own packages.
-#   tools/install_deps.sh [core] [sanitize] [python]
+#   tools/install_deps.sh [core] [test] [check] [sanitize] [python]        without a group: core and test
 # Idempotent: says what is missing, installs that and nothing else. Needs root or sudo only then.
 set -euo pipefail
 
+# make demo: what the tandem program is built with
 core=(build-essential cmake ninja-build pkg-config ccache lld git
       libabsl-dev libfmt-dev libspdlog-dev libxxhash-dev libzstd-dev libhwy-dev libpcre2-dev libicu-dev
       libssl-dev nlohmann-json3-dev libcli11-dev libprotobuf-dev protobuf-compiler libgrpc-dev libgrpc++-dev
-      protobuf-compiler-grpc prometheus-cpp-dev libcpp-httplib-dev libgtest-dev libgmock-dev libboost-context-dev)
-# make test-asan, make test-tsan, make fuzz, make format
-sanitize=(clang libclang-rt-dev clang-format)
+      protobuf-compiler-grpc prometheus-cpp-dev libcpp-httplib-dev)
+# make build, make test, make bench
+test=(libgtest-dev libgmock-dev libboost-context-dev)
+# make check, make format (clang-format and clang-tidy are used in version 14 alone, the one of Debian 12)
+check=(python3 clang clang-format clang-tidy)
+# make test-asan, make test-tsan, make fuzz
+sanitize=(clang libclang-rt-dev)
 # tools/*.py and tests/golden/*.py: the rest comes from tools/requirements.txt
 python=(python3 python3-venv)
 
 wanted=()
-for group in "${@:-core}"; do
+if (($# == 0)); then set -- core test; fi
+for group in "$@"; do
   case "$group" in
     core) wanted+=("${core[@]}") ;;
+    test) wanted+=("${test[@]}") ;;
+    check) wanted+=("${check[@]}") ;;
     sanitize) wanted+=("${sanitize[@]}") ;;
     python) wanted+=("${python[@]}") ;;
-    *) echo "install_deps: unknown group \"$group\"; use core, sanitize or python" >&2; exit 2 ;;
+    *) echo "install_deps: unknown group \"$group\"; use core, test, check, sanitize or python" >&2; exit 2 ;;
   esac
 done
 
@@ -42,7 +50,14 @@ if ((EUID != 0)); then
   }
   run=(sudo)
 fi
-"${run[@]}" apt-get update -qq
+"${run[@]}" apt-get update -qq || {
+  echo "install_deps: apt-get update failed (above): check the network, /etc/apt/sources.list and any proxy" >&2
+  exit 1
+}
 "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-  "${missing[@]}" >/dev/null
+  "${missing[@]}" >/dev/null || {
+  echo "install_deps: apt-get install failed (above): Debian 12 and Ubuntu 24.04 (universe) have all of" \
+    "these packages; elsewhere install their counterparts" >&2
+  exit 1
+}
 echo "install_deps: installed ${#missing[@]} packages"

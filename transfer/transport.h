@@ -12,12 +12,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "transfer/frame.h"
 #include "transfer/link_stats.h"
+#include "transfer/wire/frame.h"
 
 namespace tandem {
 
-// An extent that is to be sent: where its bytes lie, which stay the caller's.
+// An extent to send. Its bytes stay where they are and remain the caller's.
 struct PostedExtent {
   uint32_t layer = 0;
   uint32_t block = 0;
@@ -30,82 +30,96 @@ struct MissingExtent {
   friend bool operator==(const MissingExtent&, const MissingExtent&) = default;
 };
 
-// What a receiver says to a commit. OK and nothing missing: the stream is acknowledged. OK and
-// extents missing: they are asked for again, and another commit follows them. Else it is rejected.
+// What a receiver answers to a commit. OK without missing extents acknowledges the stream. OK with
+// missing extents asks for them again; another commit will follow them. An error rejects the stream.
 struct CommitAnswer {
   absl::Status status;
   std::vector<MissingExtent> missing;
 };
 
-// What a transport asks and tells of the streams that come in. Called on the transport's thread;
-// must be thread-safe and, but for a lot of payloads that is brought to its place, must not block.
+// The owner of the memory that incoming streams land in. The transport calls it on its own thread.
+// Implementations must be thread-safe and must not block, except to bring a batch of payloads into
+// place.
 class FrameReceiver {
  public:
   virtual ~FrameReceiver() = default;
-  // Where the payload of a data frame shall land, header.payload_bytes long; the bytes stay valid
-  // until Landed is called for it. A status refuses the stream: the sender gets kReject with it and
-  // the payload is read and dropped. But ALREADY_EXISTS (the stream is complete) and ABORTED (the
-  // place cannot be written now): this payload alone is dropped; and PERMISSION_DENIED (another
-  // epoch, what was never given out, an extent that there is not): the connection is closed, too.
+  // Returns the header.payload_bytes bytes where the payload of a data frame shall land. They stay
+  // valid until Landed is called for that frame. An error refuses the whole stream: the sender gets
+  // a kReject with its code, and the payload is read and dropped. Three codes mean something else.
+  // ALREADY_EXISTS (the stream is complete) and ABORTED (the place cannot be written now) drop this
+  // payload alone. PERMISSION_DENIED (another epoch, an unknown reservation, an extent that the
+  // reservation does not have) refuses the stream and also closes the connection.
   virtual absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) = 0;
-  // The payload is in place and its hash is right (OK), or it is not (DATA_LOSS, UNAVAILABLE when
-  // the connection was lost half-way): then the place holds nothing, and the stream goes on.
+  // OK says that the payload is in place and its hash is right. After an error (DATA_LOSS for a
+  // wrong hash, UNAVAILABLE when the connection ended half-way) the place holds nothing of use, and
+  // the stream goes on.
   virtual void Landed(const FrameHeader& header, const absl::Status& status) = 0;
-  // The sender says that all is sent.
+  // The sender says that it has sent everything.
   virtual CommitAnswer Commit(const FrameHeader& header) = 0;
-  // The sender of the stream lives. A status refuses the stream, as in Prepare.
+  // The sender of the stream is alive. An error refuses the stream, as in Prepare.
   virtual absl::Status Renewed(uint64_t stream, uint64_t epoch) = 0;
 };
 
-// How a stream that this side sends ended: OK once the receiver acknowledged its commit, the
-// receiver's status code when it rejected it, UNAVAILABLE when the connection was lost or could not
-// be made. Called once per stream, on the transport's thread; must not block.
+// Reports how a stream that this side sends ended: OK once the receiver acknowledged its commit, the
+// receiver's code when it rejected the stream, UNAVAILABLE when the connection was lost or could
+// not be made. Called once per stream, on the transport's thread; must not block.
 using StreamEnded =
     std::function<void(uint64_t stream, uint64_t epoch, const absl::Status& status)>;
 
-// Bytes between workers: frames of extents, in order per stream. Knows nothing of KV.
-// Calls never block: they queue, one thread of the transport does the I/O.
+// A stream that this side sends. Once it has ended, every call does nothing and succeeds, also after
+// the transport is gone.
+// Thread-safe.
+class SendStream {
+ public:
+  virtual ~SendStream() = default;
+
+  // Queues a data frame for each of `extents` in their order, or none of them if it fails. The cost
+  // is one lock and one wake-up however many they are, so post together what is ready together.
+  // Payloads are not copied: they must stay valid until the stream has ended or Abort returned.
+  // RESOURCE_EXHAUSTED when the stream would have too many frames; INVALID_ARGUMENT when a payload
+  // is empty, larger than kMaxPayloadBytes or not of the memory that the transport can send;
+  // INTERNAL after Finish.
+  virtual absl::Status Post(std::span<const PostedExtent> extents) = 0;
+  // Queues the commit: no more data frames follow. INTERNAL the second time.
+  virtual absl::Status Finish() = 0;
+  // Drops what is queued. Once it returns, this side reads no payload of the stream any more. A peer
+  // that reads payloads where they lie (ipc) may still do so, but what changed fails the hash.
+  // Unless the stream has ended already, `ended` is called before or soon after: with CANCELLED, or
+  // with UNAVAILABLE where the peer has been silent for so long that this may be why the caller
+  // gave up. May wait for the transport's thread, never for a peer.
+  virtual void Abort() = 0;
+};
+
+using StreamHandle = std::shared_ptr<SendStream>;
+
+// Moves bytes between workers: frames of extents, in order per stream. Knows nothing of KV. Calls
+// never block: they queue, and one thread of the transport does the I/O.
 // Thread-safe.
 class Transport {
  public:
   virtual ~Transport() = default;
 
-  // Where peers connect to.
+  // The address that peers connect to.
   virtual std::string address() const = 0;
-  // Whether trying `peer` makes sense from here. INVALID_ARGUMENT for an address that cannot be,
-  // UNAVAILABLE with the reason. Does no I/O.
+  // Whether trying `peer` makes sense from here. INVALID_ARGUMENT for a malformed address,
+  // UNAVAILABLE with the reason otherwise. Does no I/O.
   virtual absl::Status MayReach(std::string_view peer) const = 0;
 
-  // Opens a stream toward `peer`; connections are made when needed and shared by its streams. While
-  // the stream is open the receiver is told every `renew_every` that its sender lives; zero: never.
-  // Its first word may be half a second in coming where nothing is posted and no renewal is due.
-  // `ended` is called exactly once, at the latest by the transport's destructor, unless an error is
-  // returned: UNAVAILABLE when it was shut down, INTERNAL when the stream is open already, and what
-  // MayReach says.
-  virtual absl::Status OpenStream(std::string_view peer, uint64_t stream, uint64_t epoch,
-                                  Duration renew_every, StreamEnded ended) = 0;
-  // Queues a data frame for each of `extents`, in their order; all of them, or none when it fails.
-  // Costs a lock and a wake-up however many they are: post what is ready together. Payloads are not
-  // copied: they must stay valid until `ended` was called or AbortStream returned. Frames of a
-  // stream that already ended are dropped.
-  // RESOURCE_EXHAUSTED when the stream would have too many frames queued; INVALID_ARGUMENT when a
-  // payload is empty or larger than kMaxPayloadBytes; INTERNAL after FinishStream.
-  virtual absl::Status Post(uint64_t stream, uint64_t epoch,
-                            std::span<const PostedExtent> extents) = 0;
-  // No more data frames: queues the commit. INTERNAL the second time.
-  virtual absl::Status FinishStream(uint64_t stream, uint64_t epoch) = 0;
-  // Drops what is queued; once it returns this side reads no payload of the stream any more, and a
-  // peer that reads them where they lie (ipc) takes nothing that changed: it fails the hash.
-  // `ended` is called before or soon after, unless it was already: with CANCELLED, or UNAVAILABLE
-  // where the peer has answered nothing for so long that this may be why. May wait for the
-  // thread of the transport to let go of a payload, never for a peer.
-  virtual void AbortStream(uint64_t stream, uint64_t epoch) = 0;
+  // Opens a stream toward `peer`. Connections are made when needed and shared by the peer's streams.
+  // While the stream is open, the receiver hears every `renew_every` that its sender lives (zero:
+  // never). The first renewal may take half a second where nothing is posted and none is due.
+  // `ended` is called exactly once, at the latest by the transport's destructor and possibly before
+  // this returns, unless an error is returned: UNAVAILABLE after shutdown, INTERNAL when the stream
+  // is open already, or an error of MayReach.
+  virtual absl::StatusOr<StreamHandle> OpenStream(std::string_view peer, uint64_t stream,
+                                                  uint64_t epoch, Duration renew_every,
+                                                  StreamEnded ended) = 0;
 
-  // One per peer that was ever connected to, of the latest 256.
+  // One entry per peer that was ever connected to, for the latest 256 peers.
   virtual std::vector<LinkStats> links() const = 0;
   virtual RefusedFrames refused() const = 0;
-  // Memory for what is under way: set aside at the start, and with TLS what the connections that
-  // there are now may take besides.
+  // Memory for what is under way: set aside at the start, and with TLS what the present connections
+  // may take besides.
   virtual size_t buffer_bytes() const = 0;
   // Bytes sent and received since the start: frames and their payloads, however these travel.
   virtual uint64_t bytes_sent() const = 0;

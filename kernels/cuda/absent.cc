@@ -9,7 +9,7 @@ absl::StatusOr<Backend> OpenBackend(int index, const BackendOptions&) { return C
 
 absl::Status CheckDevice(int index) {
   return Unimplemented(
-      "device cuda:{}: this build has no CUDA backend: build where nvcc 12 or later is found, or "
+      "device cuda:{}: this build has no CUDA backend: build where nvcc 12.1 or later is found, or "
       "use --device cpu",
       index);
 }

@@ -5,13 +5,13 @@
 #include <memory>
 #include <utility>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "fmt/ranges.h"
 #include "kernels/cuda/architectures.h"
 #include "kernels/cuda/cublaslt_library.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/ops_cuda.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem::cuda {
 namespace {
@@ -109,7 +109,7 @@ void LogDevice(int index, Sharing sharing) {
   int driver = 0;
   cudaGetDeviceProperties(&properties, index);
   cudaDriverGetVersion(&driver);
-  spdlog::info(
+  LogInfo(
       "device={} gpu=\"{}\" capability={}.{} sms={} memory_gb={:.1f} driver_cuda={} "
       "cublaslt={} sharing={}",
       DeviceName(index), properties.name, properties.major, properties.minor,

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/registry.h"
+#include "kernels/backend.h"
 
 // What the registry knows of CUDA. There is one implementation per build: backend.cc with a
 // toolkit, absent.cc without one.

@@ -19,8 +19,8 @@ namespace tandem::cuda {
 struct LaunchTarget {
   cudaStream_t stream = nullptr;
   int num_sms = 0;
-  int compute_capability = 0;       // 90 for 9.0
-  size_t max_shared_bytes = 0;      // that one block may ask for
+  int compute_capability = 0;   // 90 for 9.0
+  size_t max_shared_bytes = 0;  // that one block may ask for
   size_t shared_bytes_per_sm = 0;
 };
 
@@ -79,11 +79,11 @@ struct SampleLaunch {
   int64_t row_stride;
   int32_t num_rows;
   int32_t vocab;
-  const DeviceSampleRow* rows;   // [R]
-  const int32_t* token_ids;      // the penalties' lists
-  void* scratch;                 // SampleScratchBytes(R, V); zero before the first use, and left so
-  DeviceSampledToken* sampled;   // [R]
-  DeviceTokenLogprob* top;       // sum of num_logprobs
+  const DeviceSampleRow* rows;  // [R]
+  const int32_t* token_ids;     // the penalties' lists
+  void* scratch;                // SampleScratchBytes(R, V); zero before the first use, and left so
+  DeviceSampledToken* sampled;  // [R]
+  DeviceTokenLogprob* top;      // sum of num_logprobs
 };
 size_t SampleScratchBytes(int32_t num_rows, int32_t vocab);
 cudaError_t Sample(const LaunchTarget& on, const SampleLaunch& launch);

@@ -103,7 +103,8 @@ absl::StatusOr<Granules> GranulesOf(int device) {
   const CUresult result = driver->mem_get_allocation_granularity(
       &bytes, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
   if (result != CUDA_SUCCESS || bytes == 0) {
-    return Failed(*driver, absl::StatusCode::kFailedPrecondition, result, "ask for the granularity");
+    return Failed(*driver, absl::StatusCode::kFailedPrecondition, result,
+                  "ask for the granularity");
   }
   return Granules{*driver, bytes};
 }

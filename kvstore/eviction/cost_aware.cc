@@ -5,15 +5,15 @@
 namespace tandem {
 namespace {
 
-// Attention over so many tokens costs what the rest of one token's forward pass does: 6 * hidden
-// for the usual 12 * hidden^2 weights per layer, at a hidden size of 2,048.
+// The context length at which attention costs as much as the rest of one token's forward pass:
+// 6 * hidden for the usual 12 * hidden^2 weights per layer, here for a hidden size of 2,048.
 constexpr double kEqualCostTokens = 12288;
 
-// What is lost with a block: its recompute cost, times how likely it is asked for again, per byte.
-// Hits stand for that likelihood, and age comes in by `floor_`: a block ranks above what was
-// evicted before it was last used, so that one that is never asked for again goes in the end,
-// however dear. Source: Cherkasova, "Improving WWW proxies performance with
-// greedy-dual-size-frequency caching policy", 1998.
+// The rank is the expected cost of losing the block: its recompute cost times the probability of
+// another hit, per byte. The number of hits stands for that probability. Age enters by `floor_`,
+// the highest rank evicted so far: each use raises a block above that floor, so that even an
+// expensive block is evicted when it is never used again. Source: Cherkasova, "Improving WWW
+// proxies performance with greedy-dual-size-frequency caching policy", 1998.
 class CostAwareEviction final : public EvictionPolicy {
  public:
   double Rank(const BlockUse& use) const override {

@@ -3,7 +3,7 @@
 namespace tandem {
 namespace {
 
-// The block that was used longest ago goes.
+// Evicts the least recently used block.
 class LruEviction final : public EvictionPolicy {
  public:
   double Rank(const BlockUse& use) const override { return static_cast<double>(use.last_used); }

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// Far above what pins and leases allow; the queue is bounded by these.
+// Never reached: the number of pinned blocks and leased slabs bounds the queue.
 constexpr size_t kMaxQueued = size_t{1} << 20;
 
 }  // namespace
@@ -73,7 +73,7 @@ void Copier::Run(CopyDirection direction) {
 }
 
 CopyDone Copier::Execute(CopyDirection direction, const Job& job) {
-  // Waited for here, not on the stream: the time that is told is the copy's alone.
+  // The thread waits here, instead of the stream, so that the measured time is that of the copy.
   const absl::Status ready = job.after.ok() ? (*job.after)->Synchronize() : job.after.status();
   const TimePoint start = std::chrono::steady_clock::now();
   CopyDone done = {.id = job.id, .took = {}, .statuses = {}};
@@ -101,7 +101,7 @@ absl::Status Copier::CopyIn(const SlabCopy& copy) {
   return Move(CopyDirection::kToDevice, copy);
 }
 
-// Also when it fails, nothing is under way any more once this returns.
+// Even if it fails, no operation of this copy is in flight after it returns.
 absl::Status Copier::Move(CopyDirection direction, const SlabCopy& copy) {
   Stream& stream = *LaneOf(direction).stream;
   const absl::Status queued = QueueMoves(stream, direction, copy);

@@ -21,41 +21,41 @@ namespace tandem {
 
 enum class CopyDirection : uint8_t { kToHost, kToDevice };
 
-// One block of the pool and its place in a store block.
+// One block of the pool and its index in a store block.
 struct BlockPlace {
   BlockId block;
   int32_t index = 0;
 };
 
-// The copy of one store block, or of a part of it to the device.
+// The copy of one store block in either direction; to the device it may be a part of one.
 struct SlabCopy {
   std::span<std::byte> slab;
   uint64_t chained_hash = 0;
-  int32_t num_blocks = 0;  // of the whole store block
+  int32_t num_blocks = 0;  // number of blocks in the whole store block
   std::vector<BlockPlace> places;
 };
 
 struct CopyDone {
   uint64_t id = 0;
-  Duration took{};                     // from its first byte to its last
+  Duration took{};                     // from the first byte to the last
   std::vector<absl::Status> statuses;  // per store block
 
-  absl::Status FirstError() const;  // or OK
+  absl::Status FirstError() const;  // OK when there is none
 };
 
-// Moves KV between the device and the host: one thread with a stream of its own for each direction,
-// so that what comes back does not queue behind what leaves. Copies of one direction run one after
-// another; a store block is sealed behind its copy to the host and verified ahead of the copy to
-// the device, so that no byte of a damaged one gets there.
+// Moves KV between the device and the host. Each direction has a thread and a stream, so that
+// copies to the device do not queue behind copies to the host. Copies of one direction run one
+// after another. A store block is sealed after its copy to the host and verified before its copy to
+// the device, so that no byte of a damaged store block reaches the device.
 //
-// Whoever posts a copy keeps its blocks pinned and its slabs leased until it has ended; that bounds
-// the queues. The blocks' other users all run on `compute`, and no more order than this is needed:
-//  - Behind them. A copy begins when all that was queued on `compute` up to its Post has run: what
-//    computes the blocks that leave, and what may still read the blocks that are written, for those
-//    who held them before.
-//  - Ahead of them. Nothing that is queued on `compute` while a copy is under way writes its blocks
-//    (they are pinned), or reads those being written (nobody has them yet). The end of a copy is
-//    told when its bytes are there, so whatever is queued after that comes later.
+// The caller keeps the blocks pinned and the slabs leased until the copy has ended, which bounds
+// the queues. All other users of the blocks run on `compute`, and two rules order copies with them:
+//  - A copy starts after everything that was queued on `compute` before its Post: the operations
+//    that compute the blocks being read, and those that may still read the previous content of the
+//    blocks being written.
+//  - Nothing that is queued on `compute` while a copy is in flight writes its blocks, because they
+//    are pinned, or reads the blocks being written, because no table holds them yet. Completion is
+//    reported after the last byte, so operations queued later see all of them.
 //
 // Post, Drain and Stop: engine thread, whose stream `compute` is. `wake` is called on the copier's
 // threads.
@@ -68,26 +68,26 @@ class Copier {
     std::function<void()> wake;  // may be empty
   };
 
-  // `compute` must outlive it. Errors as Device::NewStream.
+  // `compute` must outlive the copier. Returns the errors of Device::NewStream.
   static absl::StatusOr<std::unique_ptr<Copier>> Create(const Options& options, Device& device,
                                                         Stream& compute);
   ~Copier() { Stop(); }
 
   // Returns the id under which Drain will report it.
   uint64_t Post(CopyDirection direction, std::vector<SlabCopy> slabs);
-  // What has ended since the last call.
+  // Returns the copies that ended since the last call.
   std::vector<CopyDone> Drain() { return done_.Drain(); }
-  // Runs what was posted, then ends the threads.
+  // Finishes all posted copies, then ends the threads.
   void Stop();
 
  private:
   struct Job {
     uint64_t id = 0;
     std::vector<SlabCopy> slabs;
-    absl::StatusOr<std::unique_ptr<Event>> after;  // of `compute`
+    absl::StatusOr<std::unique_ptr<Event>> after;  // event of `compute` that the copy waits for
   };
 
-  // One direction: its queue, its stream, its thread.
+  // Queue, stream and thread of one direction.
   struct Lane {
     explicit Lane(std::unique_ptr<Stream> its_stream);
 
@@ -113,7 +113,7 @@ class Copier {
   Stream& compute_;
   uint64_t last_id_ = 0;  // engine thread
   BoundedQueue<CopyDone> done_;
-  Lane out_;  // the lanes last: their threads run on all of the above
+  Lane out_;  // last, because the threads of the lanes use all other members
   Lane in_;
 };
 

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/status.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 namespace {
@@ -17,13 +17,13 @@ constexpr int64_t kMaxSlabs = 1 << 24;
 
 int64_t PhysicalBytes() { return sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE); }
 
-// Where the pages may not be locked the pool works as well; under memory pressure copies may then
+// If the pages may not be locked, the pool works all the same, but under memory pressure copies may
 // wait for the swap device.
 void FillInAndLock(std::span<std::byte> memory) {
   if (mlock(memory.data(), memory.size()) == 0) return;
-  spdlog::warn("host_pool_not_locked bytes={} error=\"{}\" hint=\"raise RLIMIT_MEMLOCK\"",
-               memory.size(), std::strerror(errno));
-  madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE);  // as far as it goes
+  LogWarn("host_pool_not_locked bytes={} error=\"{}\" hint=\"raise RLIMIT_MEMLOCK\"", memory.size(),
+          std::strerror(errno));
+  madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE);  // best effort
 }
 
 }  // namespace

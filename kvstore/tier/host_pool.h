@@ -15,8 +15,8 @@ namespace tandem {
 
 class HostPool;
 
-// A lease of one slab, given back by its destructor. Move-only.
-// Thread: engine; the bytes belong to the copier while a copy is under way.
+// A lease of one slab, which the destructor returns. Move-only.
+// Thread: engine; while a copy is in flight its bytes belong to the copier.
 class HostSlab {
  public:
   HostSlab() = default;
@@ -38,28 +38,29 @@ class HostSlab {
   int32_t index_ = 0;
 };
 
-// Host memory in slabs of one size, all of it filled in at start and locked, so that nothing is
-// allocated later and the budget is hard. A device that is not the host gives it page-locked; the
-// host's own is locked where the system allows.
-// Thread: engine. The pool must outlive its leases.
+// Host memory in slabs of one size. All of it is populated and locked at start, so that nothing is
+// allocated later and the budget is never exceeded. The memory of a GPU device is page-locked by
+// the driver; that of the CPU device is locked where the system allows it. Thread: engine. The pool
+// must outlive its leases.
 class HostPool {
  public:
-  // As many slabs as `budget_bytes` hold. INVALID_ARGUMENT when that is none; RESOURCE_EXHAUSTED
-  // when the host has not that much memory.
+  // Makes as many slabs as fit into `budget_bytes`. INVALID_ARGUMENT when none fits;
+  // RESOURCE_EXHAUSTED when the host lacks the memory.
   static absl::StatusOr<std::unique_ptr<HostPool>> Create(Device& device, int64_t budget_bytes,
                                                           size_t slab_bytes);
   ~HostPool();
   HostPool(const HostPool&) = delete;
   HostPool& operator=(const HostPool&) = delete;
 
-  // Empty when all are leased.
+  // Empty when all slabs are leased.
   std::optional<HostSlab> Take();
 
   size_t slab_bytes() const { return slab_bytes_; }
   int32_t num_slabs() const { return static_cast<int32_t>(used_.size()); }
   int32_t num_free() const { return static_cast<int32_t>(free_.size()); }
 
-  // Every slab is either free or leased, once. INTERNAL names the first that is not.
+  // Checks that every slab is either free or leased exactly once. INTERNAL names the first that is
+  // not.
   absl::Status CheckInvariants() const;
 
  private:

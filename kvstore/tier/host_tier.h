@@ -11,42 +11,42 @@ namespace tandem {
 
 struct PrefixNode;
 
-// One store block of the prefix cache on the host. It lives while nodes of the cache, or a copy,
-// have use for it.
+// One store block of the prefix cache on the host. It exists while it is linked to nodes of the
+// cache or read by a copy.
 struct HostGroup {
   HostSlab slab;
   uint64_t chained_hash = 0;
   int32_t num_blocks = 0;
-  std::vector<PrefixNode*> nodes;  // [num_blocks]; nullptr: its node is gone or has a newer copy
+  std::vector<PrefixNode*> nodes;  // [num_blocks]; nullptr: node removed or linked to a newer copy
   int32_t num_linked = 0;
-  int32_t num_readers = 0;  // copies under way
+  int32_t num_readers = 0;  // number of copies in flight that read it
   std::list<HostGroup>::iterator self;
 };
 
-// The store blocks that the host keeps for the prefix cache, in the order of their last use. Those
-// of swapped sequences are none of its business: they are never dropped for want of room.
-// Thread: engine.
+// The store blocks on the host that belong to the prefix cache, in the order of their last use.
+// Store blocks of swapped sequences are not among them, because those are never dropped to make
+// room. Thread: engine.
 class HostTier {
  public:
-  // A store block without nodes and with one reader: its maker, who lets go of it when it has
-  // linked them.
+  // Adds a store block without nodes and with one reader, which is the caller: it links the nodes
+  // and then calls RemoveReader.
   HostGroup& Add(HostSlab slab, uint64_t chained_hash, int32_t num_blocks);
 
-  // Node `index` of the group is `node`.
+  // Records that block `index` of the group holds `node`.
   void Link(HostGroup& group, int32_t index, PrefixNode* node);
-  // May end the group.
+  // Erases the group when it is not used any more.
   void Unlink(HostGroup& group, int32_t index);
   void AddReader(HostGroup& group);
-  // May end the group.
+  // Erases the group when it is not used any more.
   void RemoveReader(HostGroup& group);
   void Touch(HostGroup& group);
 
-  // The group that was used longest ago and that no copy reads, or nullptr.
+  // The least recently used group that no copy reads, or nullptr.
   HostGroup* Oldest();
 
   int32_t num_groups() const { return static_cast<int32_t>(groups_.size()); }
-  int32_t num_unread() const { return num_groups() - num_read_; }  // without readers
-  int32_t num_blocks() const { return num_blocks_; }               // with nodes
+  int32_t num_unread() const { return num_groups() - num_read_; }  // groups without readers
+  int32_t num_blocks() const { return num_blocks_; }               // blocks linked to nodes
   absl::Status CheckInvariants() const;
 
  private:
@@ -54,7 +54,7 @@ class HostTier {
 
   std::list<HostGroup> groups_;  // the oldest first
   int32_t num_blocks_ = 0;
-  int32_t num_read_ = 0;  // groups with readers
+  int32_t num_read_ = 0;  // number of groups with readers
 };
 
 }  // namespace tandem

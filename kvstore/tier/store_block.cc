@@ -23,7 +23,7 @@ constexpr size_t kTokensAt = 24;
 constexpr size_t kLayersAt = 28;
 constexpr size_t kChecksumsAt = 32;
 
-// What KvLayout allows.
+// The limits of KvLayout.
 constexpr uint32_t kMaxLayers = 1024;
 constexpr uint32_t kMaxTokens = 256;
 

@@ -25,32 +25,32 @@ enum class StoreCodec : uint8_t { kRaw = 0 };
 struct StoreBlockHeader {
   StoreCodec codec = StoreCodec::kRaw;
   uint64_t layout_fingerprint = 0;
-  uint64_t chained_hash = 0;  // of its last block; 0: of no prefix
+  uint64_t chained_hash = 0;  // of the last block; 0 in the KV of swapped sequences
   uint32_t tokens = 0;
-  std::vector<uint64_t> checksums;  // of what `tokens` take of each layer's slice
+  std::vector<uint64_t> checksums;  // per layer, over the part of the slice that `tokens` fill
 
   friend bool operator==(const StoreBlockHeader&, const StoreBlockHeader&) = default;
 };
 
 size_t StoreHeaderBytes(int32_t num_layers);
-// `out` has StoreHeaderBytes of the number of checksums.
+// `out` must have StoreHeaderBytes(checksums.size()) bytes.
 void EncodeStoreBlockHeader(const StoreBlockHeader& header, std::span<std::byte> out);
-// `bytes` begins with a header. DATA_LOSS: they do not; FAILED_PRECONDITION: another version;
-// INVALID_ARGUMENT: a field has a value that it cannot have.
+// Parses the header at the beginning of `bytes`. DATA_LOSS when there is none or its hash is wrong,
+// FAILED_PRECONDITION for another version, INVALID_ARGUMENT for a field that is out of range.
 absl::StatusOr<StoreBlockHeader> ParseStoreBlockHeader(std::span<const std::byte> bytes);
 
-// Where things lie in the store blocks of one layout.
+// The offsets within store blocks of one KV layout.
 class StoreBlockShape {
  public:
   explicit StoreBlockShape(const KvLayout& layout);
 
   int32_t num_layers() const { return num_layers_; }
-  // Blocks of the pool in one store block.
+  // The number of pool blocks in one store block.
   int32_t num_blocks() const { return num_blocks_; }
   int64_t TokensOf(int32_t num_blocks) const { return int64_t{num_blocks} * block_tokens_; }
   size_t total_bytes() const { return slices_at_ + num_layers_ * slice_bytes_; }
   std::span<std::byte> Extent(std::span<std::byte> slab, int32_t layer, int32_t index) const;
-  // The first `num_blocks` of a layer.
+  // The first `num_blocks` extents of a layer.
   std::span<const std::byte> Slice(std::span<const std::byte> slab, int32_t layer,
                                    int32_t num_blocks) const;
 
@@ -63,17 +63,17 @@ class StoreBlockShape {
   size_t slice_bytes_;
 };
 
-// What a store block must say of itself.
+// The identity that a store block must have in its header.
 struct StoreBlockName {
   uint64_t layout_fingerprint = 0;
   uint64_t chained_hash = 0;
   int32_t num_blocks = 0;
 };
 
-// Computes the checksums of what is in `slab` and writes its header.
+// Computes the checksums of the content of `slab` and writes its header.
 void SealStoreBlock(const StoreBlockShape& shape, const StoreBlockName& name,
                     std::span<std::byte> slab);
-// DATA_LOSS when `slab` is not what was sealed under this name.
+// DATA_LOSS unless `slab` was sealed under `name` and is unchanged.
 absl::Status VerifyStoreBlock(const StoreBlockShape& shape, const StoreBlockName& name,
                               std::span<const std::byte> slab);
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/status.h"
@@ -61,7 +62,7 @@ absl::Status Checkpoint::AddShards(const std::string& directory, const std::stri
     if (!FileExists(path)) {
       return NotFound("{}: no such file, though {} names it: copy all shards", path, kIndexFile);
     }
-    // A tensor of this shard must come from it: what earlier shards had does not count.
+    // Each tensor must come from the shard that the index names, not from an earlier shard.
     for (const std::string& tensor : tensors) {
       if (Contains(tensor)) {
         return InvalidArgument("{}: {} promises tensor {} here, but an earlier shard has it", path,
@@ -97,13 +98,21 @@ std::vector<std::string> Checkpoint::Names() const {
   return names;
 }
 
+DType Checkpoint::PrevalentDType() const {
+  std::map<DType, size_t> bytes;
+  for (const auto& [name, tensor] : tensors_) bytes[tensor.dtype] += tensor.bytes.size();
+  const auto most = std::max_element(
+      bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == bytes.end() ? DType::kBF16 : most->first;
+}
+
 void Checkpoint::Forget(const CheckpointTensor& tensor) const {
-  // Only whole pages: what shares a page with a neighbour stays until the checkpoint goes.
+  // Only whole pages are released; a page that another tensor shares stays resident.
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto first = reinterpret_cast<uintptr_t>(tensor.bytes.data());
   const uintptr_t begin = (first + page - 1) / page * page;
   const uintptr_t end = (first + tensor.bytes.size()) / page * page;
-  // Advice: should the system not take it, memory is lost, not correctness.
+  // This is advice: if the system ignores it, only memory is lost.
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 

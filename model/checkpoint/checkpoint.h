@@ -15,7 +15,7 @@
 
 namespace tandem {
 
-// One tensor of a checkpoint: bytes in a mapped file, row-major.
+// One tensor of a checkpoint: a row-major view of a mapped file.
 struct CheckpointTensor {
   DType dtype = DType::kF32;  // f32 | f16 | bf16
   std::vector<int64_t> shape;
@@ -34,10 +34,12 @@ class Checkpoint {
   absl::StatusOr<CheckpointTensor> Find(std::string_view name) const;
   bool Contains(std::string_view name) const;
   std::vector<std::string> Names() const;
-  // Sum of all tensors.
+  // The sum of the sizes of all tensors.
   uint64_t total_bytes() const { return total_bytes_; }
-  // Tells the system that these bytes are not needed again soon, so that packed weights replace
-  // the mapped ones in resident memory instead of standing beside them.
+  // The dtype of most bytes of the tensors.
+  DType PrevalentDType() const;
+  // Tells the system that these bytes are not needed again soon, so that packed weights replace the
+  // mapped ones in resident memory.
   void Forget(const CheckpointTensor& tensor) const;
 
  private:

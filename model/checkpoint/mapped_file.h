@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-// A whole file, mapped read-only. Move-only. A file that another process cuts short while it is
-// mapped ends this process (SIGBUS), as for every program that maps files.
+// A whole file, mapped read-only. Move-only. Bytes that can no longer be read, because another
+// process cut the file short or the disk fails, end this process (ExplainReadFaults).
 class MappedFile {
  public:
   // NOT_FOUND or FAILED_PRECONDITION with the path and the system's reason.
@@ -30,9 +30,14 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+// From now on a process that cannot read bytes of a mapped file ends with exit status 1 and one line
+// on stderr that names the file, in place of a bare SIGBUS. Call it before the first thread starts.
+void ExplainReadFaults();
+
 bool FileExists(const std::string& path);
 
-// The content of a small file. As MappedFile::Open; INVALID_ARGUMENT when longer than `max_bytes`.
+// Returns the content of a small file. Errors as MappedFile::Open; INVALID_ARGUMENT above
+// `max_bytes`.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, size_t max_bytes);
 
 }  // namespace tandem

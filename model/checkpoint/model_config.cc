@@ -28,13 +28,13 @@ constexpr Range<double> kRopeTheta{1, 1e12};
 constexpr Range<double> kRopeFactor{1, 1e6};
 constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 
-// What differs between the families where config.json says nothing. Source: the configuration
+// The defaults of each family for fields that config.json leaves out. Source: the configuration
 // classes of transformers 5.
 struct Family {
   std::string_view model_type;
   std::string_view architecture;
-  std::optional<int32_t> default_head_dim;      // else hidden_size / num_attention_heads
-  std::optional<int32_t> default_num_kv_heads;  // else num_attention_heads
+  std::optional<int32_t> default_head_dim;      // empty: hidden_size / num_attention_heads
+  std::optional<int32_t> default_num_kv_heads;  // empty: num_attention_heads
   bool reads_attention_bias = false;
   bool always_qkv_bias = false;
   bool qk_norm = false;
@@ -75,7 +75,7 @@ absl::StatusOr<const Family*> FindFamily(const FieldReader& fields) {
   return &*family;
 }
 
-// Options that change the computation and are not computed here: refused, never ignored.
+// Refuses options that change the computation in a way that this build does not support.
 absl::Status RefuseUnsupported(const FieldReader& fields) {
   for (std::string_view name : {"quantization_config", "compression_config"}) {
     if (fields.Has(name)) {
@@ -166,7 +166,7 @@ absl::Status ReadLlama3Scaling(const FieldReader& fields, const FieldReader& sca
   return absl::OkStatus();
 }
 
-// `name`: the object that holds the rotary embedding's parameters.
+// `name` is the field with the parameters of the rotary embedding.
 absl::Status ReadRopeObject(const FieldReader& fields, const char* name, ModelConfig& config) {
   const Json& object = *fields.Find(name);
   if (!object.is_object()) {
@@ -206,7 +206,7 @@ absl::Status ReadRope(const FieldReader& fields, ModelConfig& config) {
   if (partial != 1) {
     return Unimplemented("partial_rotary_factor is {}: this build rotates whole heads", partial);
   }
-  // transformers 4 writes rope_scaling, 5 writes rope_parameters; it reads the former first.
+  // transformers 4 writes rope_scaling and 5 writes rope_parameters; both read the former first.
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     if (fields.Has(name)) return ReadRopeObject(fields, name, config);
   }
@@ -238,13 +238,13 @@ absl::StatusOr<LayerKinds> ReadLayerTypes(const FieldReader& fields, const Model
   return types->front() == "full_attention" ? LayerKinds::kAllFull : LayerKinds::kAllSliding;
 }
 
-// Absent means 4096, as in the first Mistral and in transformers; null means none.
+// An absent field means 4096, as in the first Mistral and in transformers; null means no window.
 absl::StatusOr<int32_t> WindowOrDefault(const FieldReader& fields) {
   const bool is_null = fields.HasKey("sliding_window") && !fields.Has("sliding_window");
   return fields.IntOr("sliding_window", kPositions, is_null ? 0 : 4096);
 }
 
-// The window of the Qwen families: used by the layers from max_window_layers on.
+// The window of the Qwen families, which applies to layers from max_window_layers on.
 absl::StatusOr<int32_t> QwenWindow(const FieldReader& fields, const ModelConfig& config,
                                    LayerKinds kinds) {
   ASSIGN_OR_RETURN(const bool use_window, fields.BoolOr("use_sliding_window", false));
@@ -307,25 +307,38 @@ absl::Status AddEosIds(const FieldReader& fields, ModelConfig& config) {
 }
 
 absl::Status ReadDType(const FieldReader& fields, ModelConfig& config) {
-  ASSIGN_OR_RETURN(const std::string newer, fields.StringOr("dtype", "bfloat16"));
-  ASSIGN_OR_RETURN(const std::string name, fields.StringOr("torch_dtype", newer));
-  if (name == "bfloat16") {
+  config.names_dtype = fields.Has("torch_dtype") || fields.Has("dtype");
+  const std::string_view field = fields.Has("torch_dtype") ? "torch_dtype" : "dtype";
+  const absl::StatusOr<std::string> name = fields.StringOr(field, "bfloat16");
+  RETURN_IF_ERROR(name.status());
+  if (*name == "bfloat16") {
     config.dtype = DType::kBF16;
-  } else if (name == "float16") {
+  } else if (*name == "float16") {
     config.dtype = DType::kF16;
-  } else if (name == "float32") {
+  } else if (*name == "float32") {
     config.dtype = DType::kF32;
   } else {
-    return Unimplemented("torch_dtype is {}: this build reads bfloat16, float16 and float32",
-                         Quoted(name));
+    return Unimplemented("{} is {}: this build reads bfloat16, float16 and float32", field,
+                         Quoted(*name));
   }
   return absl::OkStatus();
+}
+
+// Families that are not computed here (Mamba and its hybrids) write Infinity into their configs,
+// which is no JSON: then the status names the family, which says more than the number does.
+absl::StatusOr<Json> ParseConfigJson(std::string_view json) {
+  absl::StatusOr<Json> object = ParseStrictJson(json);
+  if (object.ok()) return object;
+  const absl::StatusOr<Json> lenient = ParseStrictJson(WithoutNonFiniteWords(json));
+  if (!lenient.ok() || !lenient->is_object()) return object;
+  const auto family = FindFamily(FieldReader(*lenient, ""));
+  return absl::IsUnimplemented(family.status()) ? family.status() : object.status();
 }
 
 }  // namespace
 
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json) {
-  ASSIGN_OR_RETURN(const Json object, ParseStrictJson(json));
+  ASSIGN_OR_RETURN(const Json object, ParseConfigJson(json));
   if (!object.is_object()) return InvalidArgument("{}, not an object", Shown(object));
   const FieldReader fields(object, "");
   ASSIGN_OR_RETURN(const Family* family, FindFamily(fields));
@@ -344,10 +357,16 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json) {
   return config;
 }
 
-absl::Status AddGenerationConfig(std::string_view json, ModelConfig& config) {
+absl::Status ApplyGenerationConfig(std::string_view json, ModelConfig& config) {
   ASSIGN_OR_RETURN(const Json object, ParseStrictJson(json));
   if (!object.is_object()) return InvalidArgument("{}, not an object", Shown(object));
-  return AddEosIds(FieldReader(object, ""), config);
+  const FieldReader fields(object, "");
+  if (fields.Has("eos_token_id")) config.eos_token_ids.clear();
+  return AddEosIds(fields, config);
+}
+
+void AdoptDType(const Checkpoint& checkpoint, ModelConfig& config) {
+  if (!config.names_dtype) config.dtype = checkpoint.PrevalentDType();
 }
 
 absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& directory) {
@@ -360,8 +379,8 @@ absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& directory) {
   if (!FileExists(generation_path)) return config;
   ASSIGN_OR_RETURN(const std::string generation_text,
                    ReadSmallFile(generation_path, kMaxConfigBytes));
-  const absl::Status added = AddGenerationConfig(generation_text, *config);
-  if (!added.ok()) return Annotate(added, generation_path);
+  const absl::Status applied = ApplyGenerationConfig(generation_text, *config);
+  if (!applied.ok()) return Annotate(applied, generation_path);
   return config;
 }
 

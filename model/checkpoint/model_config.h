@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
+#include "model/checkpoint/checkpoint.h"
 
 namespace tandem {
 
@@ -22,8 +23,8 @@ struct RopeConfig {
   int32_t original_max_position_embeddings = 0;
 };
 
-// What a decoder-only transformer of the supported families is: Llama 2/3.x, Mistral, Qwen2/2.5,
-// Qwen3. Families are fields, not classes: forward is one straight line.
+// A decoder-only transformer of the supported families: Llama 2/3.x, Mistral, Qwen2/2.5, Qwen3.
+// Families differ by fields and not by classes, so that the forward pass is one straight line.
 struct ModelConfig {
   std::string model_type;  // as in config.json: "llama", "mistral", "qwen2", "qwen3"
   int32_t hidden_size = 0;
@@ -36,28 +37,36 @@ struct ModelConfig {
   int32_t max_position_embeddings = 0;
   float rms_norm_eps = 1e-5f;
   RopeConfig rope;
-  int32_t sliding_window = 0;  // 0: none; a query sees the last `sliding_window` positions, its own
-                               // included
+  int32_t sliding_window = 0;  // positions that a query sees, including its own; 0: all
   bool qkv_bias = false;       // Qwen2, or attention_bias
   bool output_bias = false;    // attention_bias of Llama
   bool qk_norm = false;        // Qwen3
   bool tie_word_embeddings = false;
-  DType dtype = DType::kBF16;          // torch_dtype; the tensors' own dtypes count
-  std::vector<int32_t> eos_token_ids;  // config.json and generation_config.json together
+  // torch_dtype, which activations and KV follow; weights are kept in each tensor's own dtype.
+  // Without torch_dtype bf16, until AdoptDType replaces it.
+  DType dtype = DType::kBF16;
+  bool names_dtype = false;            // config.json has torch_dtype
+  std::vector<int32_t> eos_token_ids;  // of generation_config.json, or else of config.json
   int32_t bos_token_id = -1;           // -1: none
 };
 
-// Reads a config.json. Total over any bytes. INVALID_ARGUMENT for a missing, NaN or out-of-range
-// field, by name and value; UNIMPLEMENTED for a family, activation or option that this build does
-// not compute (it is refused, never ignored), with those it does.
+// Parses a config.json. Accepts any bytes. INVALID_ARGUMENT names a missing, NaN or out-of-range
+// field and its value; UNIMPLEMENTED names a family, activation or option that this build does not
+// compute, with those that it does. Unsupported options are refused and never ignored.
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json);
 
-// Adds the eos ids of a generation_config.json to those of `config`: nothing else of it counts
-// here. Total over any bytes. INVALID_ARGUMENT as above; then some may have been added.
-absl::Status AddGenerationConfig(std::string_view json, ModelConfig& config);
+// Replaces the eos ids of `config` by those of a generation_config.json, as transformers does;
+// nothing else of the file counts here. A file without eos ids changes nothing, since a model that
+// never ends its answers is no use to a server. Total over any bytes. INVALID_ARGUMENT as above;
+// the ids are then incomplete.
+absl::Status ApplyGenerationConfig(std::string_view json, ModelConfig& config);
 
-// config.json and, when present, the eos ids of generation_config.json. Errors name the path.
+// config.json, with the eos ids of generation_config.json where that has some. Errors name the
+// path.
 absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& directory);
+
+// Where config.json has no torch_dtype, takes the dtype that most bytes of the weights have.
+void AdoptDType(const Checkpoint& checkpoint, ModelConfig& config);
 
 // [head_dim / 2] inverse frequencies of the rotary embedding, scaling applied.
 std::vector<float> RopeInverseFrequencies(const ModelConfig& config);

@@ -6,7 +6,8 @@
 namespace tandem {
 namespace {
 
-// Long wavelengths are stretched by `factor`, short ones kept, those between interpolated.
+// Divides the frequency by `factor` for long wavelengths, keeps it for short ones, and interpolates
+// in between.
 float Llama3Frequency(const RopeConfig& rope, float frequency) {
   const float context = static_cast<float>(rope.original_max_position_embeddings);
   const float wavelength = 2 * std::numbers::pi_v<float> / frequency;
@@ -19,8 +20,8 @@ float Llama3Frequency(const RopeConfig& rope, float frequency) {
 
 }  // namespace
 
-// In float32 and in the reference's order of operations: at position 100,000 one rounding more or
-// less of a frequency is an angle that differs in the second decimal.
+// Computes in float32 and in the reference's order of operations, because at position 100,000 one
+// rounding of a frequency changes the angle in its second decimal.
 std::vector<float> RopeInverseFrequencies(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
   std::vector<float> frequencies(config.head_dim / 2);

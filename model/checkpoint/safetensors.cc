@@ -47,7 +47,7 @@ absl::StatusOr<DType> ParseDType(const FieldReader& fields) {
   return Unimplemented("dtype {}: this build reads BF16, F16 and F32", Quoted(name));
 }
 
-// The elements of `value` when it is an array of at most `max_size` numbers in [0, 2^63).
+// Returns the elements of `value` if it is an array of at most `max_size` integers in [0, 2^63).
 std::optional<std::vector<int64_t>> NaturalNumbers(const Json* value, size_t max_size) {
   if (value == nullptr || !value->is_array() || value->size() > max_size) return std::nullopt;
   std::vector<int64_t> numbers;
@@ -100,7 +100,7 @@ absl::StatusOr<SafetensorsEntry> ParseEntry(const std::string& name, const Json&
   return entry;
 }
 
-// The format allows neither overlap nor holes: each byte of data belongs to one tensor.
+// Checks that each byte of data belongs to exactly one tensor, as the format requires.
 absl::Status CheckTiling(std::span<const SafetensorsEntry> entries, uint64_t data_begin,
                          uint64_t file_size) {
   uint64_t covered = data_begin;

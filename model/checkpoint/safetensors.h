@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// Where the header of a safetensors file says that a tensor lies.
+// One tensor in the header of a safetensors file.
 struct SafetensorsEntry {
   std::string name;
   DType dtype = DType::kF32;
@@ -20,9 +20,9 @@ struct SafetensorsEntry {
   uint64_t end = 0;
 };
 
-// Reads the header of a safetensors file: 8 bytes little-endian header length, a JSON object of
-// name -> {dtype, shape, data_offsets}, then the data. Total over any bytes. `file_size` is checked
-// against every offset. INVALID_ARGUMENT names the tensor and the numbers; UNIMPLEMENTED a dtype
+// Parses the header of a safetensors file: 8 bytes little-endian header length, a JSON object of
+// name -> {dtype, shape, data_offsets}, then the data. Accepts any bytes. Every offset is checked
+// against `file_size`. INVALID_ARGUMENT names the tensor and the numbers; UNIMPLEMENTED a dtype
 // that is not F32, F16 or BF16.
 // Source: https://github.com/huggingface/safetensors (format description).
 absl::StatusOr<std::vector<SafetensorsEntry>> ParseSafetensorsHeader(

@@ -9,11 +9,11 @@
 
 namespace tandem {
 
-// Shard file -> the tensors that the index promises in it.
+// Maps each shard file to the tensors that the index lists for it.
 using ShardTensors = std::map<std::string, std::vector<std::string>>;
 
-// Reads a model.safetensors.index.json. Total over any bytes. INVALID_ARGUMENT where it is none, or
-// names a shard that does not lie beside it: a name that leads elsewhere is refused, not followed.
+// Parses a model.safetensors.index.json. Accepts any bytes. INVALID_ARGUMENT for other content and
+// for a shard name that leads out of the directory of the index.
 absl::StatusOr<ShardTensors> ParseShardIndex(std::string_view json);
 
 }  // namespace tandem

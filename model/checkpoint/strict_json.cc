@@ -1,6 +1,7 @@
 #include "model/checkpoint/strict_json.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <utility>
 #include <vector>
@@ -29,7 +30,7 @@ std::string WordAt(std::string_view text, size_t position) {
   return std::string(text.substr(begin, end - begin));
 }
 
-// Walks over the text without building anything; knows where it is when something is wrong.
+// Checks the text without building a document, and tracks the path for error messages.
 class Checker final : public nlohmann::json_sax<Json> {
  public:
   explicit Checker(std::string_view text) : text_(text) {}
@@ -75,7 +76,7 @@ class Checker final : public nlohmann::json_sax<Json> {
  private:
   struct Level {
     absl::flat_hash_set<std::string> keys;
-    std::string current;  // empty in an array
+    std::string current;  // the current key; empty in an array
   };
 
   bool Open() {
@@ -116,6 +117,28 @@ absl::StatusOr<nlohmann::json> ParseStrictJson(std::string_view text) {
   Json value = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (value.is_discarded()) return InvalidArgument("not JSON");
   return value;
+}
+
+std::string WithoutNonFiniteWords(std::string_view text) {
+  constexpr std::array<std::string_view, 2> kWords = {"NaN", "Infinity"};
+  std::string out;
+  out.reserve(text.size());
+  bool in_string = false;
+  while (!text.empty()) {
+    const auto word = std::find_if(kWords.begin(), kWords.end(), [&](std::string_view candidate) {
+      return !in_string && text.substr(0, candidate.size()) == candidate;
+    });
+    if (word != kWords.end()) {
+      out += '0';
+      text.remove_prefix(word->size());
+      continue;
+    }
+    const bool escaped = in_string && text.front() == '\\' && text.size() > 1;
+    if (text.front() == '"') in_string = !in_string;
+    out.append(text.substr(0, escaped ? 2 : 1));
+    text.remove_prefix(escaped ? 2 : 1);
+  }
+  return out;
 }
 
 std::string Quoted(std::string_view text) {

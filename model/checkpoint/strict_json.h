@@ -9,15 +9,20 @@
 
 namespace tandem {
 
-// Parses one JSON value. Total over any bytes. INVALID_ARGUMENT names the field where reading
+// Parses one JSON value. Accepts any bytes. INVALID_ARGUMENT names the field at which parsing
 // stopped: not JSON, a number that is not finite (NaN, Infinity, 1e999), nesting deeper than 32, or
-// a key that stands twice in one object.
+// a duplicate key.
 absl::StatusOr<nlohmann::json> ParseStrictJson(std::string_view text);
 
-// Text from a file, made fit for a message: quoted, at most 80 bytes, control characters as '?'.
+// Returns `text` with every NaN and Infinity outside of strings replaced by 0. Python's json module
+// writes these words, although JSON has no such numbers; the result serves to describe a file that
+// is refused.
+std::string WithoutNonFiniteWords(std::string_view text);
+
+// Formats text from a file for a message: quoted, at most 80 bytes, control characters as '?'.
 std::string Quoted(std::string_view text);
 
-// A value as a message shows it: scalars as written, "an array", "an object".
+// Formats a value for a message: scalars as written, otherwise "an array" or "an object".
 std::string Shown(const nlohmann::json& value);
 
 template <typename T>
@@ -31,12 +36,12 @@ struct Range {
 // The object must outlive it.
 class FieldReader {
  public:
-  // path: put before the names in messages; "" or "rope_scaling.".
+  // `path` is prepended to names in messages, such as "" or "rope_scaling.".
   FieldReader(const nlohmann::json& object, std::string path)
       : object_(object), path_(std::move(path)) {}
 
   bool Has(std::string_view name) const { return Find(name) != nullptr; }
-  // The name is there, be it null.
+  // Whether the field is present, even if it is null.
   bool HasKey(std::string_view name) const { return object_.contains(name); }
   // The value, or nullptr when absent or null.
   const nlohmann::json* Find(std::string_view name) const;

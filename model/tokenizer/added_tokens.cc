@@ -131,7 +131,7 @@ std::vector<AddedTokenPart> AddedTokens::Find(std::string_view text, Stage stage
     const size_t begin = token.lstrip
                              ? std::max(SkipSpaceBefore(text, match->begin, covered), covered)
                              : match->begin;
-    // The token before may have taken this white space already.
+    // The previous token may have included this white space already.
     const size_t end =
         token.rstrip ? SkipSpaceAfter(text, std::max(match->end, covered)) : match->end;
     if (covered < begin) parts.push_back({covered, begin, std::nullopt});

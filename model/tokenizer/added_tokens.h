@@ -15,19 +15,19 @@
 
 namespace tandem {
 
-// A token beside the model's own, found in the text before anything else happens to it.
+// A token outside the BPE model, which is cut out of the text before any other step.
 struct AddedToken {
   std::string content;
   int32_t id = 0;
-  bool single_word = false;  // only where no letter or digit is next to it
-  bool lstrip = false;       // takes the white space before it along
+  bool single_word = false;  // matches only where no letter or digit is adjacent
+  bool lstrip = false;       // the match includes the white space before it
   bool rstrip = false;
-  bool normalized = false;  // looked for in the normalized text rather than in the text as given
-  bool special = false;     // controls the model; left out of decoded text
-  std::string text;         // what is looked for, and what the decoder is given
+  bool normalized = false;  // searched in the normalized text instead of the given text
+  bool special = false;     // a control token, which is left out of decoded text
+  std::string text;         // the string that is searched for and that the decoder receives
 };
 
-// A stretch of text that is an added token, or one that is none.
+// A range of text that either is one added token (then `id` is present) or contains none.
 struct AddedTokenPart {
   size_t begin;
   size_t end;
@@ -42,8 +42,9 @@ class AddedTokens {
                                               const Normalizer& normalizer);
 
   enum class Stage : uint8_t { kAsGiven, kNormalized };
-  // The parts of `text`: at each place the longest token wins, leftmost first. They cover it in
-  // order, but a token that strips may reach over a token of white space next to it.
+  // Splits `text` into parts. The leftmost match wins, and of matches at one position the longest.
+  // The parts cover `text` in order, except that a token that strips may overlap an adjacent token
+  // of white space.
   std::vector<AddedTokenPart> Find(std::string_view text, Stage stage,
                                    SpecialTokens special_tokens) const;
 

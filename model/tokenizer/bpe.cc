@@ -11,7 +11,7 @@ namespace {
 constexpr int32_t kNone = -1;
 constexpr std::string_view kSpaceMark = "\u2581";
 
-// Whether `token` has a space mark behind another character.
+// Whether `token` has a space mark after another character.
 bool HasInnerSpaceMark(std::string_view token) {
   while (token.substr(0, kSpaceMark.size()) == kSpaceMark) token.remove_prefix(kSpaceMark.size());
   return token.find(kSpaceMark) != std::string_view::npos;
@@ -40,7 +40,7 @@ std::array<std::string, 256> MakeByteLevelCharacters() {
   return characters;
 }
 
-// Lowest rank on top, then the leftmost.
+// Heap order: the lowest rank first, then the leftmost position.
 bool ComesLater(const Bpe::Scratch::Candidate& a, const Bpe::Scratch::Candidate& b) {
   return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
 }
@@ -166,8 +166,8 @@ bool Bpe::FallBackToBytes(std::string_view character, Scratch& scratch) const {
 }
 
 void Bpe::CharactersToSymbols(std::string_view word, Scratch& scratch) const {
-  // An unknown token is written when the next known or second unknown character comes, so bytes of
-  // a fallback in between precede it: that is how the reference library orders them.
+  // An unknown token is appended only when the next known or second unknown character is reached,
+  // so that fallback bytes in between precede it, as in the reference library.
   bool unknown_pending = false;
   const auto write_pending = [&] {
     if (unknown_pending) scratch.symbols.push_back({*unk_id_, 0, 0, true});
@@ -201,7 +201,7 @@ void Bpe::PushPair(int32_t left, Scratch& scratch) const {
   scratch.heap.push_back({merge->second.rank, left, left_id, right_id, merge->second.id});
 }
 
-// One past the last symbol that could become one token with the one at `begin`.
+// One past the last symbol that merges could join with the symbol at `begin`.
 int32_t Bpe::EndOfMergeableRun(int32_t begin, const Scratch& scratch) const {
   const auto& symbols = scratch.symbols;
   const auto count = static_cast<int32_t>(symbols.size());
@@ -234,7 +234,7 @@ void Bpe::MergeSymbols(int32_t begin, int32_t end, Scratch& scratch) const {
     std::pop_heap(heap.begin(), heap.end(), ComesLater);
     heap.pop_back();
     Scratch::Symbol& left = symbols[best.position];
-    // Stale when one of the two has been merged since.
+    // The candidate is stale if one of its symbols has been merged since it was pushed.
     if (!left.alive || left.next == kNone || left.id != best.left_id) continue;
     Scratch::Symbol& right = symbols[left.next];
     if (right.id != best.right_id) continue;
@@ -245,6 +245,11 @@ void Bpe::MergeSymbols(int32_t begin, int32_t end, Scratch& scratch) const {
     if (left.previous != kNone) push(left.previous);
     push(best.position);
   }
+}
+
+bool Bpe::CoversAllText() const {
+  return (options_.byte_level || options_.byte_fallback) &&
+         std::none_of(byte_ids_.begin(), byte_ids_.end(), [](int32_t id) { return id == kNone; });
 }
 
 void Bpe::Encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const {

@@ -14,10 +14,10 @@
 
 namespace tandem {
 
-// The 256 bytes as characters, as byte-level BPE writes them in its vocabulary (GPT-2): printable
-// ones as themselves, the others from U+0100 on.
+// The character that stands for each byte in a byte-level BPE vocabulary (GPT-2): printable bytes
+// stand for themselves, the others are mapped to U+0100 and above.
 const std::array<std::string, 256>& ByteLevelCharacters();
-// The bytes that `token` stands for; empty optional when it has a character that stands for none.
+// The bytes that `token` stands for; empty when one of its characters stands for no byte.
 std::optional<std::string> ByteLevelBytes(std::string_view token);
 
 // Byte pair encoding of one word: symbols are merged in the order of their ranks, leftmost first,
@@ -27,9 +27,9 @@ class Bpe {
  public:
   struct Options {
     bool byte_level = false;     // words are bytes, tokens are written in ByteLevelCharacters
-    bool byte_fallback = false;  // a character without a token becomes its bytes' <0xNN> tokens
-    bool ignore_merges = false;  // a word that is a token stays one
-    bool fuse_unk = false;       // neighbouring unknown characters become one unknown token
+    bool byte_fallback = false;  // a character without a token becomes <0xNN> tokens of its bytes
+    bool ignore_merges = false;  // a word that is in the vocabulary is not split
+    bool fuse_unk = false;       // adjacent unknown characters become one unknown token
     std::optional<std::string> unk_token;
   };
   struct Vocabulary {
@@ -51,19 +51,23 @@ class Bpe {
     struct Candidate {
       uint32_t rank;
       int32_t position;
-      int32_t left_id;  // the pair, as it was when this was written down
+      int32_t left_id;  // the pair when the candidate was pushed
       int32_t right_id;
-      int32_t id;  // what it becomes
+      int32_t id;  // the merged token
     };
     std::vector<Symbol> symbols;
     std::vector<Candidate> heap;
   };
 
-  // Appends the ids of `word` (well-formed UTF-8 unless byte-level). A character that has no token
-  // and no fallback adds nothing.
+  // Appends the ids of `word` (well-formed UTF-8 unless byte-level). A character without token and
+  // without fallback appends nothing.
   void Encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const;
 
-  std::optional<int32_t> Find(std::string_view token) const;  // as written in the vocabulary
+  // Whether every byte of a word is a byte of one of its tokens: none is left out, and none is part
+  // of an unknown token.
+  bool CoversAllText() const;
+
+  std::optional<int32_t> Find(std::string_view token) const;  // in the vocabulary's spelling
   const std::vector<std::pair<std::string, int32_t>>& tokens() const { return tokens_; }
 
  private:
@@ -91,10 +95,10 @@ class Bpe {
   absl::flat_hash_map<int32_t, int32_t> character_ids_;  // code point that is a token -> id
   Index byte_index_;                                     // byte-level only: token as bytes -> id
   absl::flat_hash_map<uint64_t, Merge> merges_;
-  std::array<int32_t, 256> byte_ids_;  // byte-level: of the byte; fallback: of its <0xNN>; or -1
+  std::array<int32_t, 256> byte_ids_;  // id of the byte, or of <0xNN> with fallback; -1: none
   std::optional<int32_t> unk_id_;
-  // The SentencePiece mark of a space, when no merge joins it to something before it: then a text
-  // without a pre-tokenizer falls into words that are merged one by one.
+  // The SentencePiece space mark, present when no merge joins it to a preceding symbol. Then a text
+  // without a pre-tokenizer can be split into words that are merged independently.
   std::optional<int32_t> word_start_id_;
 };
 

@@ -42,8 +42,8 @@ class ByteLevelStep : public DecodeStep {
   std::string held_;
 };
 
-// A run of <0xNN> tokens becomes its text when the run ends: one ill-formed byte anywhere makes
-// U+FFFD of every byte of the run, so none of it is certain earlier.
+// Emits a run of <0xNN> tokens as text when the run ends. One ill-formed byte anywhere in the run
+// turns every byte of it into U+FFFD, so nothing of it is final earlier.
 class ByteFallbackStep : public DecodeStep {
  public:
   void Push(std::string_view token, std::vector<std::string>& out) override {
@@ -89,7 +89,7 @@ class ReplaceStep : public DecodeStep {
       : matcher_(std::move(matcher)), content_(std::move(content)) {}
 
   void Push(std::string_view token, std::vector<std::string>& out) override {
-    // Tokens are short; one on which the pattern gives up stays as it is.
+    // A token on which the pattern reaches its match limit is kept unchanged.
     absl::StatusOr<Replaced> replaced = ReplaceMatches(*matcher_, token, content_);
     out.push_back(replaced.ok() ? std::move(replaced->text) : std::string(token));
   }
@@ -103,7 +103,8 @@ class ReplaceStep : public DecodeStep {
   const std::string content_;
 };
 
-// The marks of spaces become spaces; in the first token they vanish when encoding had added one.
+// Replaces space marks by spaces. In the first token the marks are removed if encoding prepends
+// one.
 class MetaspaceStep : public DecodeStep {
  public:
   enum class First : uint8_t { kDropMarks, kKeepMarks };
@@ -133,10 +134,26 @@ class MetaspaceStep : public DecodeStep {
   bool at_start_ = true;
 };
 
+// What stands for a decoder where there is none: a space between every two tokens.
+class SpaceBetweenStep : public DecodeStep {
+ public:
+  void Push(std::string_view token, std::vector<std::string>& out) override {
+    if (!std::exchange(at_start_, false)) out.emplace_back(" ");
+    out.emplace_back(token);
+  }
+  void Finish(std::vector<std::string>&) override {}
+  std::unique_ptr<DecodeStep> Fresh() const override {
+    return std::make_unique<SpaceBetweenStep>();
+  }
+
+ private:
+  bool at_start_ = true;
+};
+
 struct StripLimits {
   std::string content;  // one character
-  int32_t start;        // at most so many at the start and at the end
-  int32_t stop;
+  int32_t start;        // maximum number of characters to strip at the start
+  int32_t stop;         // maximum number of characters to strip at the end
 };
 
 bool StartsWith(std::string_view text, std::string_view prefix) {
@@ -170,7 +187,7 @@ class StripTokenStep : public DecodeStep {
   const StripLimits limits_;
 };
 
-// Strips the text that all tokens make together: what may be its end is held back.
+// Strips the text that all tokens form together. Text that may be its end is held back.
 class StripTextStep : public DecodeStep {
  public:
   explicit StripTextStep(StripLimits limits)
@@ -223,11 +240,11 @@ absl::StatusOr<std::unique_ptr<DecodeStep>> ParseReplace(const JsonFields& field
 }  // namespace
 
 absl::StatusOr<Decoder> Decoder::FromJson(const nlohmann::json* value, std::string path) {
-  if (value == nullptr) {
-    return Unimplemented("{}: null is not supported; supported: ByteLevel, Metaspace, Sequence",
-                         path);
-  }
   Decoder decoder;
+  if (value == nullptr) {
+    decoder.steps_.push_back(std::make_unique<SpaceBetweenStep>());
+    return decoder;
+  }
   RETURN_IF_ERROR(decoder.Append(*value, path, 0));
   return decoder;
 }

@@ -10,27 +10,27 @@
 
 namespace tandem {
 
-// One step of turning tokens into text: takes strings one by one and passes strings on, some of
-// them later. What it passes on is whole characters.
+// One step that turns tokens into text: it receives strings one by one and emits strings, some of
+// them later. Every emitted string consists of whole characters.
 class DecodeStep {
  public:
   virtual ~DecodeStep() = default;
   virtual void Push(std::string_view token, std::vector<std::string>& out) = 0;
   virtual void Finish(std::vector<std::string>& out) = 0;
-  // The same step at its start.
+  // A new step with the same configuration and no state.
   virtual std::unique_ptr<DecodeStep> Fresh() const = 0;
 };
 
-// The decoder of a tokenizer.json, as a chain of steps that work on a stream.
+// The decoder of a tokenizer.json: a chain of steps over a stream of tokens.
 class Decoder {
  public:
-  // `value` is the field `path`.
+  // `value` is the field `path`; null stands for none: the tokens with a space between them.
   static absl::StatusOr<Decoder> FromJson(const nlohmann::json* value, std::string path);
 
-  // The steps of one text. Thread: one at a time; independent of the decoder's lifetime.
+  // The state of decoding one text. Thread: one at a time. It may outlive the decoder.
   class Run {
    public:
-    // The text that became certain with `token`, as the vocabulary writes it.
+    // Returns the text that is final after `token`, which has the vocabulary's spelling.
     std::string Push(std::string_view token);
     std::string Finish();
 
@@ -49,7 +49,7 @@ class Decoder {
   absl::StatusOr<std::unique_ptr<DecodeStep>> ParseStrip(const JsonFields& fields) const;
 
   std::vector<std::unique_ptr<DecodeStep>> steps_;
-  bool fused_ = false;  // the steps so far make one text of all tokens
+  bool fused_ = false;  // whether the steps so far join all tokens into one text
 };
 
 }  // namespace tandem

@@ -11,7 +11,7 @@ std::vector<std::string> WithoutEmpty(std::vector<std::string> strings) {
   return strings;
 }
 
-// How many bytes at the end of `text` are the beginning of `stop`, but not all of it.
+// The length of the longest suffix of `text` that is a proper prefix of `stop`.
 size_t OpenPrefix(std::string_view text, std::string_view stop) {
   for (size_t length = std::min(text.size(), stop.size() - 1); length > 0; --length) {
     if (text.substr(text.size() - length) == stop.substr(0, length)) return length;

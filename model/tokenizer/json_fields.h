@@ -12,13 +12,13 @@
 
 namespace tandem {
 
-// A JSON object with the path that led to it, so that every error names the field it is about:
-// "pre_tokenizer.pretokenizers[1].behavior: ...". A view: the document must outlive it.
+// A JSON object with its path in the document, so that every error names its field:
+// "pre_tokenizer.pretokenizers[1].behavior: ...". It is a view; the document must outlive it.
 class JsonFields {
  public:
   using Json = nlohmann::json;
 
-  // INVALID_ARGUMENT when `value` is no object.
+  // INVALID_ARGUMENT when `value` is not an object.
   static absl::StatusOr<JsonFields> Of(const Json& value, std::string path);
 
   // UNIMPLEMENTED for the first field that is not in `known`.
@@ -27,8 +27,8 @@ class JsonFields {
   // Null when the field is missing or null.
   const Json* Find(std::string_view key) const;
 
-  // INVALID_ARGUMENT when the field is missing or of another type; the forms with a default take
-  // that for a missing or null field.
+  // INVALID_ARGUMENT when the field is missing or of another type. The overloads with a default
+  // return it for a missing or null field.
   absl::StatusOr<const Json*> Array(std::string_view key) const;
   absl::StatusOr<JsonFields> Object(std::string_view key) const;
   absl::StatusOr<std::string> String(std::string_view key) const;
@@ -50,7 +50,7 @@ class JsonFields {
 // A short form of `value` for an error message.
 std::string Excerpt(const nlohmann::json& value);
 
-// The integer `value` when it is one in [0, limit).
+// Returns `value` if it is an integer in [0, limit).
 std::optional<int32_t> AsIndex(const nlohmann::json& value, int32_t limit);
 
 }  // namespace tandem

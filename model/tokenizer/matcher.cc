@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-// A replacement longer than what it replaces must not turn a request into gigabytes.
+// Bounds the result of replacements that are longer than the text they replace.
 constexpr size_t kMaxGrownBytes = size_t{64} << 20;
 
 void FindString(std::string_view wanted, std::string_view text, std::vector<MatchPart>& parts) {
@@ -65,6 +65,12 @@ std::shared_ptr<const Matcher> Matcher::ForString(std::string text) {
 
 std::shared_ptr<const Matcher> Matcher::ForCharacters(CharacterClass in_class) {
   return std::shared_ptr<const Matcher>(new Matcher(in_class));
+}
+
+std::optional<size_t> Matcher::MatchBytes() const {
+  const std::string* const fixed = std::get_if<std::string>(&target_);
+  if (fixed == nullptr) return std::nullopt;
+  return fixed->size();
 }
 
 absl::Status Matcher::FindAll(std::string_view text, std::vector<MatchPart>& parts) const {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -12,8 +14,8 @@
 
 namespace tandem {
 
-// What a Split or Replace of a tokenizer.json looks for: a pattern, a fixed string or characters of
-// a class. Immutable and thread-safe.
+// The search of a Split or Replace of a tokenizer.json: a pattern, a fixed string or a class of
+// characters. Immutable and thread-safe.
 class Matcher {
  public:
   using CharacterClass = bool (*)(int32_t code_point);
@@ -21,12 +23,15 @@ class Matcher {
   // {"Regex": "..."} or {"String": "..."}.
   static absl::StatusOr<std::shared_ptr<const Matcher>> FromJson(const JsonFields& fields);
   static absl::StatusOr<std::shared_ptr<const Matcher>> ForRegex(std::string_view pattern);
-  // `text` is not empty.
+  // `text` must not be empty.
   static std::shared_ptr<const Matcher> ForString(std::string text);
   // Matches each single character of the class.
   static std::shared_ptr<const Matcher> ForCharacters(CharacterClass in_class);
 
-  // Appends the parts of `text`, well-formed UTF-8; they cover it in order.
+  // The bytes of every match; nothing where matches differ in length.
+  std::optional<size_t> MatchBytes() const;
+
+  // Appends the parts of `text`, which must be well-formed UTF-8. The parts cover it in order.
   absl::Status FindAll(std::string_view text, std::vector<MatchPart>& parts) const;
 
  private:
@@ -38,9 +43,9 @@ class Matcher {
 
 struct Replaced {
   std::string text;
-  bool lost_start;  // the first character was replaced by nothing
+  bool lost_start;  // whether the first character was removed
 };
-// `text` with every match replaced by `content`. RESOURCE_EXHAUSTED when it grows beyond reason.
+// Returns `text` with every match replaced by `content`. RESOURCE_EXHAUSTED above 64 MiB of growth.
 absl::StatusOr<Replaced> ReplaceMatches(const Matcher& matcher, std::string_view text,
                                         std::string_view content);
 

@@ -8,14 +8,14 @@
 
 namespace tandem {
 
-// The settings of Metaspace, which SentencePiece vocabularies use: encoding writes a mark for every
-// space and, by its scheme, one before the text; decoding does the reverse.
+// The settings of Metaspace, which SentencePiece vocabularies use. Encoding replaces every space by
+// a mark and, depending on the scheme, prepends one to the text; decoding does the reverse.
 struct Metaspace {
   enum class PrependScheme : uint8_t { kAlways, kFirst, kNever };
 
   std::string mark;  // one character
   PrependScheme scheme = PrependScheme::kAlways;
-  bool split = true;  // cut the text before every mark
+  bool split = true;  // whether the text is split before every mark
 
   static absl::StatusOr<Metaspace> FromJson(const JsonFields& fields);
 };

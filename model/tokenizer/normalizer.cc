@@ -119,6 +119,25 @@ absl::Status Normalizer::ApplyStep(const Step& step, Result& result) {
       step);
 }
 
+std::optional<size_t> Normalizer::MaxShrink() const {
+  // A composed character has at least two bytes and replaces at most four characters of four bytes.
+  constexpr size_t kOfNormalForm = 8;
+  // A character has at most four bytes, and becomes at least one.
+  constexpr size_t kOfLowercase = 4;
+  size_t shrink = 1;
+  for (const Step& step : steps_) {
+    if (std::holds_alternative<Strip>(step)) return std::nullopt;
+    if (std::holds_alternative<NormalForm>(step)) shrink *= kOfNormalForm;
+    if (std::holds_alternative<Lowercase>(step)) shrink *= kOfLowercase;
+    const Replace* const replace = std::get_if<Replace>(&step);
+    if (replace == nullptr) continue;
+    const std::optional<size_t> replaced = replace->matcher->MatchBytes();
+    if (!replaced || replace->content.empty()) return std::nullopt;
+    shrink *= (*replaced + replace->content.size() - 1) / replace->content.size();
+  }
+  return shrink;
+}
+
 absl::StatusOr<Normalizer::Result> Normalizer::Apply(std::string_view text) const {
   Result result{std::string(text)};
   for (const Step& step : steps_) RETURN_IF_ERROR(ApplyStep(step, result));

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -21,12 +22,15 @@ class Normalizer {
   static absl::StatusOr<Normalizer> FromJson(const nlohmann::json* value, std::string path);
 
   bool empty() const { return steps_.empty(); }
+  // How many times shorter, in bytes, a text may become at most. Nothing when a step may remove any
+  // amount of text.
+  std::optional<size_t> MaxShrink() const;
 
   struct Result {
     std::string text;
-    bool lost_start = false;  // characters at the start were stripped
+    bool lost_start = false;  // whether characters at the start were removed
   };
-  // RESOURCE_EXHAUSTED when a pattern hits its match limit or the text grows beyond reason.
+  // RESOURCE_EXHAUSTED when a pattern hits its match limit or the text grows too large.
   absl::StatusOr<Result> Apply(std::string_view text) const;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-// What one Encode call carries along.
+// The state of one Encode call.
 struct TokenizerPipeline::Encoding {
   SpecialTokens special_tokens;
   TextArena arena;
@@ -122,6 +122,20 @@ std::unique_ptr<TextStream> TokenizerPipeline::StartText(SkipSpecial skip) const
 
 bool TokenizerPipeline::IsSpecial(int32_t id) const {
   return id >= 0 && id < vocab_size() && entries_[static_cast<size_t>(id)].special;
+}
+
+std::optional<size_t> TokenizerPipeline::MaxBytesPerToken() const {
+  const std::optional<size_t> shrink = parts_.normalizer.MaxShrink();
+  if (!shrink || parts_.pre_tokenizer.DropsText() || !parts_.model->CoversAllText()) {
+    return std::nullopt;
+  }
+  size_t longest = 1;
+  for (const auto& [token, id] : parts_.model->tokens()) longest = std::max(longest, token.size());
+  for (const AddedToken& added : parts_.added_tokens.tokens()) {
+    if (added.lstrip || added.rstrip) return std::nullopt;  // takes any amount of white space along
+    longest = std::max(longest, added.text.size());
+  }
+  return longest * *shrink;
 }
 
 std::optional<int32_t> TokenizerPipeline::TokenId(std::string_view token) const {

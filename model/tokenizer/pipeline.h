@@ -17,7 +17,7 @@
 
 namespace tandem {
 
-// The parts of a tokenizer.json, in the order in which a text passes them.
+// The parts of a tokenizer.json, in the order in which a text passes through them.
 struct TokenizerParts {
   AddedTokens added_tokens;
   Normalizer normalizer;
@@ -27,12 +27,12 @@ struct TokenizerParts {
   Decoder decoder;
 };
 
-// A Tokenizer that runs a text through its parts: added tokens are cut out of the text as given,
-// the rest is normalized, added tokens are cut out of that, the rest is cut into words, and BPE
-// turns each word into ids.
+// A Tokenizer made of these parts. Added tokens are cut out of the given text; the rest is
+// normalized; further added tokens are cut out of the normalized text; the rest is split into
+// words; and BPE turns each word into ids.
 class TokenizerPipeline : public Tokenizer {
  public:
-  // Ids of the parts are consistent: the parser has checked them.
+  // The ids of the parts must be consistent, which the parser checks.
   explicit TokenizerPipeline(TokenizerParts parts);
 
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text,
@@ -41,12 +41,13 @@ class TokenizerPipeline : public Tokenizer {
                                      SkipSpecial skip) const override;
   std::unique_ptr<TextStream> StartText(SkipSpecial skip) const override;
   bool IsSpecial(int32_t id) const override;
+  std::optional<size_t> MaxBytesPerToken() const override;
   int32_t vocab_size() const override { return static_cast<int32_t>(entries_.size()); }
   std::optional<int32_t> TokenId(std::string_view token) const override;
 
  private:
   struct Entry {
-    const std::string* token = nullptr;  // null where the ids have a hole
+    const std::string* token = nullptr;  // null for an unused id
     bool special = false;
   };
   class Stream;

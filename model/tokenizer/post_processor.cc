@@ -39,14 +39,15 @@ class Parser {
     ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, path));
     ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
     if (type == "ByteLevel") {
-      // It only trims offsets, which are not computed here.
+      // ByteLevel only trims offsets, which this tokenizer does not compute.
       return fields.RefuseOthers({"type", "add_prefix_space", "trim_offsets", "use_regex"});
     }
     if (type == "TemplateProcessing") return AppendTemplate(fields);
+    if (type == "RobertaProcessing") return AppendRoberta(fields);
     if (type != "Sequence") {
       return Unimplemented(
-          "{}: {} is not supported; supported: ByteLevel, TemplateProcessing, "
-          "Sequence",
+          "{}: {} is not supported; supported: ByteLevel, RobertaProcessing, "
+          "TemplateProcessing, Sequence",
           fields.PathOf("type"), type);
     }
     RETURN_IF_ERROR(fields.RefuseOthers({"type", "processors"}));
@@ -60,6 +61,36 @@ class Parser {
   PostProcessor Take() { return std::move(result_); }
 
  private:
+  // <s> text </s>. The other two fields are about offsets, which are not computed here.
+  absl::Status AppendRoberta(const JsonFields& fields) {
+    RETURN_IF_ERROR(
+        fields.RefuseOthers({"type", "sep", "cls", "trim_offsets", "add_prefix_space"}));
+    ASSIGN_OR_RETURN(const int32_t cls, TokenAndId(fields, "cls"));
+    ASSIGN_OR_RETURN(const int32_t sep, TokenAndId(fields, "sep"));
+    return Surround({.before = {cls}, .after = {sep}}, fields);
+  }
+
+  // The id of a field ["token", id].
+  absl::StatusOr<int32_t> TokenAndId(const JsonFields& fields, std::string_view key) const {
+    ASSIGN_OR_RETURN(const nlohmann::json* pair, fields.Array(key));
+    const std::optional<int32_t> id =
+        pair->size() == 2 ? AsIndex(pair->back(), id_limit_) : std::nullopt;
+    if (id.has_value()) return *id;
+    return InvalidArgument("{}: expected a token and its id in [0, {}), found {}",
+                           fields.PathOf(key), id_limit_,
+                           pair->size() == 2 ? Excerpt(pair->back()) : Excerpt(*pair));
+  }
+
+  // A later processor goes around what an earlier one made.
+  absl::Status Surround(const PostProcessor& around, const JsonFields& fields) {
+    result_.before.insert(result_.before.begin(), around.before.begin(), around.before.end());
+    result_.after.insert(result_.after.end(), around.after.begin(), around.after.end());
+    if (result_.before.size() + result_.after.size() > kMaxTemplateIds) {
+      return Unimplemented("{}: templates of more than {} ids", fields.path(), kMaxTemplateIds);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status AppendTemplate(const JsonFields& fields) {
     RETURN_IF_ERROR(fields.RefuseOthers({"type", "single", "pair", "special_tokens"}));
     ASSIGN_OR_RETURN(const nlohmann::json* pieces, fields.Array("single"));
@@ -81,13 +112,7 @@ class Parser {
           AppendSpecialToken(token, table, id_limit_, text_seen ? around.after : around.before));
     }
     if (!text_seen) return Unimplemented("{}: no text in it", fields.PathOf("single"));
-    // A later template goes around what an earlier one made.
-    result_.before.insert(result_.before.begin(), around.before.begin(), around.before.end());
-    result_.after.insert(result_.after.end(), around.after.begin(), around.after.end());
-    if (result_.before.size() + result_.after.size() > kMaxTemplateIds) {
-      return Unimplemented("{}: templates of more than {} ids", fields.path(), kMaxTemplateIds);
-    }
-    return absl::OkStatus();
+    return Surround(around, fields);
   }
 
   const int32_t id_limit_;

@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-// What the post_processor of a tokenizer.json puts around the ids of one text: a leading BOS, say.
+// The ids that the post_processor of a tokenizer.json adds around one text, such as a leading BOS.
 struct PostProcessor {
   std::vector<int32_t> before;
   std::vector<int32_t> after;

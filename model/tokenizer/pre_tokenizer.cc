@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "model/tokenizer/bpe.h"
 #include "model/tokenizer/metaspace.h"
 #include "model/tokenizer/overload.h"
 #include "model/tokenizer/unicode.h"
@@ -16,16 +17,16 @@ constexpr int kMaxDepth = 8;
 // The splitting pattern of GPT-2, which ByteLevel applies unless use_regex is false.
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// Words (UTS 18, annex C) and runs of everything else but white space.
+// Matches words (UTS 18, annex C) and runs of all other characters except white space.
 constexpr std::string_view kWordsPattern =
     R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}]+|)"
     R"([^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}\s]+)";
 
-// One part for every maximal run of neighbours that `joins` wants together.
+// Joins each maximal run of adjacent parts for which `joins` returns true into one part.
 template <typename Joins>
 void JoinNeighbours(std::vector<MatchPart>& parts, Joins joins) {
   size_t kept = 0;
-  bool previous = false;  // whether the part before matched
+  bool previous = false;  // whether the previous part matched
   for (size_t i = 0; i < parts.size(); ++i) {
     const bool matched = parts[i].matched;
     if (kept > 0 && joins(previous, matched)) {
@@ -67,7 +68,12 @@ absl::Status PreTokenizer::Append(const nlohmann::json& value, const std::string
   if (depth > kMaxDepth) return Unimplemented("{}: nested deeper than {}", path, kMaxDepth);
   ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, path));
   ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
-  if (byte_level_) return Unimplemented("{}: a step after ByteLevel", path);
+  if (byte_level_ && type != "Sequence") {
+    if (type == "ByteLevel" || type == "Metaspace") {
+      return Unimplemented("{}: {} after ByteLevel is not supported", path, type);
+    }
+    if (!std::exchange(written_bytes_, true)) steps_.emplace_back(std::in_place_type<WriteBytes>);
+  }
   if (type == "ByteLevel") return AppendByteLevel(fields);
   if (type == "Metaspace") return AppendMetaspace(fields);
   if (type == "Split") return AppendSplit(fields);
@@ -81,7 +87,7 @@ absl::Status PreTokenizer::Append(const nlohmann::json& value, const std::string
 }
 
 absl::Status PreTokenizer::AppendByteLevel(const JsonFields& fields) {
-  // trim_offsets is about offsets into the text, which are not computed here.
+  // trim_offsets concerns offsets into the text, which this tokenizer does not compute.
   RETURN_IF_ERROR(fields.RefuseOthers({"type", "add_prefix_space", "trim_offsets", "use_regex"}));
   ASSIGN_OR_RETURN(const bool add_prefix_space, fields.Bool("add_prefix_space", true));
   ASSIGN_OR_RETURN(const bool use_regex, fields.Bool("use_regex", true));
@@ -164,6 +170,13 @@ absl::Status PreTokenizer::AppendCharacterClass(const JsonFields& fields, const 
       fields.PathOf("type"), type);
 }
 
+bool PreTokenizer::DropsText() const {
+  return std::any_of(steps_.begin(), steps_.end(), [](const Step& step) {
+    const Split* const split = std::get_if<Split>(&step);
+    return split != nullptr && split->behavior == Behavior::kRemoved;
+  });
+}
+
 void PreTokenizer::Arrange(std::vector<MatchPart>& parts, const Split& split) {
   if (split.invert) {
     for (MatchPart& part : parts) part.matched = !part.matched;
@@ -222,6 +235,15 @@ absl::Status PreTokenizer::RunStep(const Step& step, Piece piece, TextArena& are
                           out.push_back({arena.Keep(std::move(text)), piece.at_start});
                           return absl::OkStatus();
                         },
+                        [&](const WriteBytes&) {
+                          std::string text;
+                          text.reserve(piece.text.size() * 2);
+                          for (const char byte : piece.text) {
+                            text += ByteLevelCharacters()[static_cast<uint8_t>(byte)];
+                          }
+                          out.push_back({arena.Keep(std::move(text)), piece.at_start});
+                          return absl::OkStatus();
+                        },
                     },
                     step);
 }
@@ -234,6 +256,9 @@ absl::Status PreTokenizer::Run(Piece piece, TextArena& arena, std::vector<Piece>
     next.clear();
     for (const Piece& part : pieces) RETURN_IF_ERROR(RunStep(step, part, arena, next));
     pieces.swap(next);
+  }
+  if (written_bytes_) {
+    for (Piece& part : pieces) part.text = arena.Keep(ByteLevelBytes(part.text).value());
   }
   words.insert(words.end(), pieces.begin(), pieces.end());
   return absl::OkStatus();

@@ -23,14 +23,14 @@ class TextArena {
   std::deque<std::string> texts_;
 };
 
-// A part of a text; at_start when it begins where the caller's text does.
+// A part of a text. `at_start` is true if it begins at the start of the caller's text.
 struct Piece {
   std::string_view text;
   bool at_start;
 };
 
-// The pre_tokenizer of a tokenizer.json: cuts a piece of normalized text into the words that BPE
-// sees one by one.
+// The pre_tokenizer of a tokenizer.json: splits a piece of normalized text into the words that BPE
+// encodes one by one.
 class PreTokenizer {
  public:
   // `value` is the field `path`; null stands for none: the whole piece is one word.
@@ -38,6 +38,8 @@ class PreTokenizer {
 
   // Whether the words are bytes for byte-level BPE.
   bool byte_level() const { return byte_level_; }
+  // Whether some text may be in none of the words.
+  bool DropsText() const;
 
   // Appends the words of `piece` (none of them empty) to `words`. RESOURCE_EXHAUSTED when a pattern
   // hits its match limit.
@@ -56,14 +58,15 @@ class PreTokenizer {
     Behavior behavior;
     bool invert;
   };
-  struct Prefix {  // a text that every piece, or the first, must start with
+  struct Prefix {  // a text that is prepended to every piece, or to the first, if it is missing
     std::string text;
     enum class Where : uint8_t { kEveryPiece, kFirstPiece } where;
   };
   struct ReplaceSpaces {
     std::string replacement;
   };
-  using Step = std::variant<Split, Prefix, ReplaceSpaces>;
+  struct WriteBytes {};  // every byte as its character of ByteLevelCharacters
+  using Step = std::variant<Split, Prefix, ReplaceSpaces, WriteBytes>;
 
   absl::Status Append(const nlohmann::json& value, const std::string& path, int depth);
   absl::Status AppendByteLevel(const JsonFields& fields);
@@ -79,6 +82,8 @@ class PreTokenizer {
 
   std::vector<Step> steps_;
   bool byte_level_ = false;
+  // Steps follow ByteLevel, which see what it has written; Run reads the bytes back from that.
+  bool written_bytes_ = false;
 };
 
 }  // namespace tandem

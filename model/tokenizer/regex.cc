@@ -25,8 +25,8 @@ using MatchContext =
 using CompileContext = std::unique_ptr<pcre2_compile_context,
                                        Freer<pcre2_compile_context, pcre2_compile_context_free>>;
 
-// Steps that one match may take: giving back a long run of spaces takes one each, a pattern that
-// explodes takes far more.
+// Bounds the backtracking steps of one match. Backtracking over a long run of spaces takes one step
+// per space; a pattern with exponential backtracking takes far more.
 constexpr uint32_t kMinMatchLimit = 10'000;
 constexpr uint32_t kMatchStepsPerByte = 16;
 constexpr uint32_t kHeapLimitKib = 64 * 1024;
@@ -69,7 +69,8 @@ absl::StatusOr<std::unique_ptr<const Regex>> Regex::Compile(std::string_view pat
   if (code == nullptr) {
     return Unimplemented("pattern {}: {}", pattern, ErrorText(error));
   }
-  // Without JIT (a kernel that forbids executable memory, say) matches are the same, only slower.
+  // If the JIT is not available, for example because the kernel forbids executable memory, matches
+  // are the same but slower.
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);
   return std::unique_ptr<const Regex>(
       new Regex(std::make_unique<Program>(Program{std::move(code)})));
@@ -87,7 +88,8 @@ absl::Status Regex::FindAll(std::string_view text, std::vector<MatchPart>& parts
   size_t from = 0;
   std::optional<size_t> last_match_end;
   while (from <= text.size()) {
-    // The text was validated once; without this flag PCRE2 would validate all of it per match.
+    // The text is known to be well-formed. Without this flag PCRE2 validates all of it in each
+    // match.
     constexpr uint32_t kOptions = PCRE2_NO_UTF_CHECK;
     int count = pcre2_match(program_->code.get(), subject, text.size(), from, kOptions, match.get(),
                             context.get());
@@ -102,7 +104,8 @@ absl::Status Regex::FindAll(std::string_view text, std::vector<MatchPart>& parts
     }
     const size_t begin = found[0];
     const size_t end = found[1];
-    // An empty match right behind another match is none: go on from the next character.
+    // An empty match directly after another match does not count; the search continues at the next
+    // character.
     if (begin == end && last_match_end == end) {
       if (end == text.size()) break;
       from = end + FirstCharacter(text.substr(end)).length;

@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-// A part of a text that a splitter saw, in bytes, and whether its pattern matched there. The parts
-// of one search lie side by side and cover the text.
+// A range of bytes of a text, and whether the pattern matched there. The parts of one search are
+// adjacent and cover the text.
 struct MatchPart {
   size_t begin;
   size_t end;
@@ -27,7 +27,8 @@ class Regex {
   Regex(const Regex&) = delete;
   Regex& operator=(const Regex&) = delete;
 
-  // Appends the parts of `text` (well-formed UTF-8). RESOURCE_EXHAUSTED at the match limit.
+  // Appends the parts of `text`, which must be well-formed UTF-8. RESOURCE_EXHAUSTED at the match
+  // limit.
   absl::Status FindAll(std::string_view text, std::vector<MatchPart>& parts) const;
 
  private:

@@ -7,9 +7,10 @@
 
 namespace tandem {
 
-// A pattern of a tokenizer.json (Oniguruma syntax) in the syntax of PCRE2, with the same matches.
-// What the two read differently is rewritten (\s, \d, \w, \v, \uHHHH, {,n}) or refused
-// (UNIMPLEMENTED, naming it): anchors, back references, class operations, options in the middle.
+// Translates a pattern of a tokenizer.json from Oniguruma's syntax to that of PCRE2, with the same
+// matches. Syntax that the two interpret differently is rewritten (\s, \d, \w, \v, \uHHHH, {,n}) or
+// refused with UNIMPLEMENTED, which names it: anchors (except in the pattern \s+$), back references,
+// class operations, options inside the pattern.
 absl::StatusOr<std::string> OnigurumaToPcre2(std::string_view pattern);
 
 }  // namespace tandem

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "model/tokenizer/json_fields.h"
 #include "model/tokenizer/pipeline.h"
@@ -20,7 +21,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxJsonBytes = size_t{256} << 20;
-// Ids may leave so many holes before what is meant cannot be a vocabulary.
+// A file with more unused ids than this is refused, because it cannot be a real vocabulary.
 constexpr size_t kMaxUnusedIds = 1 << 16;
 constexpr size_t kMaxTokens = 1 << 22;
 
@@ -86,14 +87,16 @@ absl::Status ParseMerges(const JsonFields& model, Bpe::Vocabulary& result) {
   return absl::OkStatus();
 }
 
+// The type is checked first, because a model of another type has fields that a message about the
+// first unknown field would name instead.
 absl::Status RefuseUnsupported(const JsonFields& model) {
-  RETURN_IF_ERROR(model.RefuseOthers({"type", "dropout", "unk_token", "continuing_subword_prefix",
-                                      "end_of_word_suffix", "fuse_unk", "byte_fallback",
-                                      "ignore_merges", "vocab", "merges"}));
   ASSIGN_OR_RETURN(const std::string type, model.String("type", "BPE"));
   if (type != "BPE") {
     return Unimplemented("{}: {} is not supported; supported: BPE", model.PathOf("type"), type);
   }
+  RETURN_IF_ERROR(model.RefuseOthers({"type", "dropout", "unk_token", "continuing_subword_prefix",
+                                      "end_of_word_suffix", "fuse_unk", "byte_fallback",
+                                      "ignore_merges", "vocab", "merges"}));
   const Json* dropout = model.Find("dropout");
   if (dropout != nullptr && *dropout != 0) {
     return Unimplemented("{}: {} is not supported; supported: null, 0", model.PathOf("dropout"),
@@ -130,8 +133,8 @@ absl::StatusOr<std::unique_ptr<const Bpe>> ParseModel(const JsonFields& model, i
   return Bpe::Create(std::move(tokens), std::move(options));
 }
 
-// One more than the largest id. An added token is either a token of the model or has an id of its
-// own.
+// Returns one more than the largest id. An added token either is a token of the model or has an id
+// of its own.
 absl::StatusOr<int32_t> CheckIds(const AddedTokens& added, const Bpe& model, int32_t id_limit) {
   std::vector<bool> taken(static_cast<size_t>(id_limit));
   for (const auto& [token, id] : model.tokens()) taken[static_cast<size_t>(id)] = true;
@@ -158,13 +161,19 @@ absl::Status RefuseUnsupportedRoot(const JsonFields& root) {
   if (version != "1.0") {
     return Unimplemented("version: {} is not supported; supported: 1.0", version);
   }
-  for (const std::string_view key : {"truncation", "padding"}) {
-    if (root.Find(key) != nullptr) {
-      return Unimplemented("{}: {} is not supported; supported: null", key,
-                           Excerpt(*root.Find(key)));
-    }
-  }
   return absl::OkStatus();
+}
+
+// transformers leaves both in the file after any call that padded or truncated. They are about
+// batches of a client's own; here a prompt that is too long is refused and none is padded.
+void LogIgnored(const JsonFields& root) {
+  std::vector<std::string_view> ignored;
+  for (const std::string_view key : {"truncation", "padding"}) {
+    if (root.Find(key) != nullptr) ignored.push_back(key);
+  }
+  if (ignored.empty()) return;
+  LogInfo("tokenizer.json: {} ignored: prompts are neither cut nor filled up here",
+          fmt::join(ignored, " and "));
 }
 
 }  // namespace
@@ -178,6 +187,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizerJson(std::string_view j
   if (document.is_discarded()) return InvalidArgument("tokenizer.json: not a JSON document");
   ASSIGN_OR_RETURN(const JsonFields root, JsonFields::Of(document, ""));
   RETURN_IF_ERROR(RefuseUnsupportedRoot(root));
+  LogIgnored(root);
   ASSIGN_OR_RETURN(const JsonFields model, root.Object("model"));
   RETURN_IF_ERROR(RefuseUnsupported(model));
   ASSIGN_OR_RETURN(const int32_t id_limit, IdLimit(root, model));

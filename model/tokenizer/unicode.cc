@@ -27,8 +27,8 @@ const icu::Normalizer2* Instance(NormalForm form, UErrorCode& error) {
   return nullptr;
 }
 
-// The reference library normalizes by the tables of Unicode 9.0: characters that came later stay as
-// they are, and marks among them do not change places.
+// The reference library normalizes by the tables of Unicode 9.0: later characters stay unchanged,
+// and marks among them are not reordered.
 const icu::UnicodeSet* KnownCharacters() {
   static const icu::UnicodeSet* const known = [] {
     UErrorCode error = U_ZERO_ERROR;
@@ -65,7 +65,7 @@ absl::StatusOr<std::string> ToNormalForm(std::string_view text, NormalForm form)
 }
 
 std::string ToLower(std::string_view text) {
-  // The only character whose full lower-case mapping is longer than one.
+  // The only character whose full lower-case mapping has more than one character.
   constexpr int32_t kCapitalDottedI = 0x130;
   std::string out;
   out.reserve(text.size());

@@ -16,7 +16,7 @@ enum class NormalForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
 // INTERNAL when ICU has no data for the form.
 absl::StatusOr<std::string> ToNormalForm(std::string_view text, NormalForm form);
 
-// Each character by its full lower-case mapping, without regard to its neighbours.
+// Maps each character to its full lower-case form, independently of its context.
 std::string ToLower(std::string_view text);
 
 // Classes of characters, each a predicate over one code point.
@@ -29,7 +29,7 @@ struct Character {
   int32_t code_point;
   size_t length;  // bytes
 };
-// The first and the last character; `text` is not empty.
+// The first and the last character of `text`, which must not be empty.
 Character FirstCharacter(std::string_view text);
 Character LastCharacter(std::string_view text);
 

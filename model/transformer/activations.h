@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// Hands out matrices one after the other; without memory it only counts.
+// Allocates matrices one after the other from a buffer. Without a buffer it only counts bytes.
 class Carver {
  public:
   explicit Carver(std::byte* memory) : memory_(memory) {}
@@ -24,7 +24,7 @@ class Carver {
   }
 
   int64_t used() const { return used_; }
-  // Goes back to an earlier used(): what follows shares memory with what was taken since.
+  // Returns to an earlier used(): later matrices share memory with those taken since then.
   void Rewind(int64_t used) { used_ = used; }
   int64_t highest() const { return highest_; }
 
@@ -34,9 +34,9 @@ class Carver {
   int64_t highest_ = 0;
 };
 
-// What flows between the ops of a step: the residual stream and the logits in f32, the rest in the
-// type that the backend computes in. For T rows and R rows of logits. Attention and MLP never live
-// at one time: the second group takes the memory of the first.
+// The intermediate results of a step with T rows and R rows of logits. The residual stream and the
+// logits are f32, the others have the type that the backend computes in. Attention and MLP are
+// never live at the same time, so their matrices share memory.
 struct Activations {
   TensorView x;          // [T, H] f32, the residual stream
   TensorView normed;     // [T, H]
@@ -53,11 +53,11 @@ struct Activations {
   };
 
   static Activations Carve(const ModelConfig& config, const Sizes& sizes, Carver& carver);
-  // The same memory with the rows of one step.
+  // Views of the same memory with the number of rows of one step.
   Activations ForRows(int64_t rows) const;
 };
 
-// `count` rows of `view` from row `begin`.
+// Rows [begin, begin + count) of `view`.
 TensorView Rows(const TensorView& view, int64_t begin, int64_t count);
 
 // Columns [begin, begin + heads * head_dim) of a [T, columns] matrix, as [T, heads, head_dim].

@@ -10,24 +10,25 @@
 
 namespace tandem {
 
-// The recorded forward passes of decode batches, one for each size that batches are filled up to.
+// The recorded forward passes of decode batches, one for each size to which batches are padded.
 // Thread: engine.
 class DecodeGraphs {
  public:
   struct Entry {
-    // The first batch of a size runs as it is: libraries choose and load their kernels then, which
-    // they may not do while a graph is recorded.
+    // Whether a batch of this size has run. The first one runs without recording, because libraries
+    // then choose and load their kernels, which is not allowed while a graph is recorded.
     bool warm = false;
     std::unique_ptr<Graph> graph;  // null: not recorded yet
   };
 
   explicit DecodeGraphs(int32_t max_rows) : max_rows_(max_rows) {}
 
-  // The rows that a batch of `rows` is filled up to: few sizes, little filling.
+  // The size to which a batch of `rows` is padded.
   int32_t SizeFor(int32_t rows) const;
-  // All of them, rising.
+  // All sizes, in rising order.
   std::vector<int32_t> Sizes() const;
-  // The entry of a size. Graphs recorded with another `pool` are let go: they write there.
+  // The entry of a size. Graphs that were recorded with another `pool` are dropped, because they
+  // would write to that pool.
   Entry& For(int32_t size, const std::byte* pool);
 
  private:

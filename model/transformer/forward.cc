@@ -16,13 +16,13 @@
 namespace tandem {
 namespace {
 
-// How the attention of a step's chunks and decodes is cut, the same in every layer.
+// The attention plans of a step's chunks and decodes, which are the same in every layer.
 struct AttentionPlans {
   AttentionPlan chunks;
   AttentionPlan decodes;
 };
 
-// `args` of the whole batch, narrowed to one part of it.
+// Restricts `args` of the whole batch to one part of it.
 AttentionArgs PartOf(const AttentionArgs& args, const AttentionInputs& inputs,
                      const AttentionPlan& plan) {
   AttentionArgs part = args;
@@ -35,7 +35,7 @@ AttentionArgs PartOf(const AttentionArgs& args, const AttentionInputs& inputs,
   return part;
 }
 
-// The matrix products of a layer and of the head. Preparing and computing must see the same.
+// The matrix products of a layer and of the head, used both for preparing and for computing.
 GemmArgs QkvProduct(const LayerWeights& w, const Activations& a) {
   return {.x = a.normed, .weight = w.qkv, .bias = w.qkv_bias, .out = a.qkv};
 }
@@ -67,10 +67,11 @@ struct Transformer::State {
   std::unique_ptr<InputStage> stage;
   DecodeGraphs graphs;
   bool can_record;
+  KvRounder rounder;
   DeviceBuffer memory;
   Activations activations;         // views of `memory`, all rows
-  std::vector<int32_t> kept_rows;  // of this step: the logit rows, each once
-  SamplePlan sample_plan;          // of this step
+  std::vector<int32_t> kept_rows;  // the distinct logit rows of this step
+  SamplePlan sample_plan;          // the sampling plan of this step
 
   absl::Status CheckBatch(const ForwardBatch& batch) const;
   AttentionArgs AttentionOf(const Activations& a, const KvPoolView& pool, int32_t layer) const;
@@ -96,8 +97,8 @@ struct Transformer::State {
                                      const KvPoolView& pool, const LayerStored& layer_stored);
 };
 
-// The batch is the engine's own making: what is wrong here is a bug, but one request's, so it does
-// not take the process down.
+// The engine builds the batch, so an error here is a bug. It is returned instead of ending the
+// process, because it affects only the requests of this batch.
 absl::Status Transformer::State::CheckBatch(const ForwardBatch& batch) const {
   const auto rows = static_cast<int64_t>(batch.token_ids.size());
   const auto sequences = static_cast<int64_t>(batch.context_lens.size());
@@ -117,6 +118,12 @@ absl::Status Transformer::State::CheckBatch(const ForwardBatch& batch) const {
   }
   if (std::ssize(batch.copies) > rows) {
     return Internal("{} blocks to copy for {} tokens", batch.copies.size(), rows);
+  }
+  for (const RoundedRows& range : batch.rounded) {
+    if (range.first_row >= 0 && range.num_rows >= 0 && range.num_rows <= rows - range.first_row) {
+      continue;
+    }
+    return Internal("rows [{}, +{}) to round of {}", range.first_row, range.num_rows, rows);
   }
   if (!batch.sample_rows.empty() && batch.sample_rows.size() != batch.logit_rows.size()) {
     return Internal("{} rows to sample of {} rows of logits", batch.sample_rows.size(),
@@ -153,7 +160,7 @@ AttentionArgs Transformer::State::AttentionOf(const Activations& a, const KvPool
           .splits = limits.splits};
 }
 
-// Before the upload, which takes the plan along.
+// Must run before the upload, which includes the plan.
 absl::StatusOr<AttentionPlan> Transformer::State::PlanChunks(const StepInputs& inputs,
                                                              const KvPoolView& pool) {
   if (inputs.chunks.num_rows == 0) return AttentionPlan();
@@ -161,7 +168,7 @@ absl::StatusOr<AttentionPlan> Transformer::State::PlanChunks(const StepInputs& i
   return ops.PlanPrefill(PartOf(args, inputs.chunks, {}), stage->staging());
 }
 
-// x -> normed -> q, k, v, rotated; k and v into the pool.
+// Computes normed x, then q, k and v, applies RoPE, and stores k and v in the pool.
 absl::Status Transformer::State::Qkv(Stream& stream, const LayerWeights& w,
                                      const StepInputs& inputs, const AttentionArgs& attention,
                                      const Activations& a) {
@@ -171,24 +178,25 @@ absl::Status Transformer::State::Qkv(Stream& stream, const LayerWeights& w,
   RETURN_IF_ERROR(ops.RmsNorm(
       stream, {.x = a.x, .weight = w.attention_norm, .out = a.normed, .eps = config.rms_norm_eps}));
   RETURN_IF_ERROR(ops.Gemm(stream, QkvProduct(w, a)));
-  const TensorView k = Heads(a.qkv, heads * dim, kv_heads, dim);
-  return ops.RopeStoreKv(stream,
-                         {.q = attention.q,
-                          .k = k,
-                          .positions = inputs.positions,
-                          .cos = rope.cos(),
-                          .sin = rope.sin(),
-                          .q_norm = w.q_norm,
-                          .k_norm = w.k_norm,
-                          .norm_eps = config.rms_norm_eps},
-                         {.k = k,
-                          .v = Heads(a.qkv, (heads + kv_heads) * dim, kv_heads, dim),
-                          .slots = inputs.slots,
-                          .pool = attention.pool,
-                          .layer = attention.layer});
+  const StoreKvArgs store = {.k = Heads(a.qkv, heads * dim, kv_heads, dim),
+                             .v = Heads(a.qkv, (heads + kv_heads) * dim, kv_heads, dim),
+                             .slots = inputs.slots,
+                             .pool = attention.pool,
+                             .layer = attention.layer};
+  RETURN_IF_ERROR(ops.RopeStoreKv(stream,
+                                  {.q = attention.q,
+                                   .k = store.k,
+                                   .positions = inputs.positions,
+                                   .cos = rope.cos(),
+                                   .sin = rope.sin(),
+                                   .q_norm = w.q_norm,
+                                   .k_norm = w.k_norm,
+                                   .norm_eps = config.rms_norm_eps},
+                                  store));
+  return rounder.Round(stream, inputs.rounded, store);
 }
 
-// The leading rows are chunks, the rest decodes.
+// The leading rows belong to chunks, the others to decodes.
 absl::Status Transformer::State::Attention(Stream& stream, const StepInputs& inputs,
                                            const AttentionArgs& args, const AttentionPlans& plans) {
   if (inputs.chunks.num_rows > 0) {
@@ -198,8 +206,8 @@ absl::Status Transformer::State::Attention(Stream& stream, const StepInputs& inp
   return ops.AttentionDecode(stream, PartOf(args, inputs.decodes, plans.decodes));
 }
 
-// Moves `rows` of the residual stream and of the attention's output to the front, neighbours
-// together as far as they do not overlap their new place.
+// Moves `rows` of the residual stream and of the attention output to the front. Adjacent rows are
+// moved together as long as source and target do not overlap.
 absl::Status Transformer::State::KeepRows(Stream& stream, std::span<const int32_t> rows,
                                           const Activations& a) {
   for (const TensorView& matrix : {a.x, a.attention}) {
@@ -219,8 +227,8 @@ absl::Status Transformer::State::KeepRows(Stream& stream, std::span<const int32_
   return absl::OkStatus();
 }
 
-// The logits of each row stand once at the front of `logits`, in order: spreads them so that
-// logits[i] belongs to rows[i]. From the back, so that none is overwritten before it was copied.
+// The logits of each distinct row are at the front of `logits`, in order. Copies them so that
+// logits[i] belongs to rows[i], from the back, so that none is overwritten before it was copied.
 absl::Status Transformer::State::RepeatLogits(Stream& stream, std::span<const int32_t> rows,
                                               const TensorView& logits) {
   const auto bytes = static_cast<size_t>(logits.row_stride * SizeOf(logits.dtype));
@@ -253,8 +261,8 @@ absl::Status Transformer::State::Head(Stream& stream, const Activations& a,
   return ops.Gemm(stream, HeadProduct(head, a, logits));
 }
 
-// Everything from token ids to the logits of `rows`, each row once, which stand in order at the
-// front of the logits.
+// Computes everything from token ids to the logits of the distinct `rows`, which end up in order at
+// the front of the logits.
 absl::Status Transformer::State::Compute(Stream& stream, const StepInputs& inputs,
                                          std::span<const int32_t> rows, const AttentionPlan& chunks,
                                          const KvPoolView& pool, const LayerStored& layer_stored) {
@@ -274,7 +282,7 @@ absl::Status Transformer::State::Compute(Stream& stream, const StepInputs& input
     const AttentionArgs attention = AttentionOf(a, pool, layer);
     RETURN_IF_ERROR(Qkv(stream, w, inputs, attention, a));
     if (layer_stored) layer_stored(layer);
-    // From the last layer's KV on, only the rows whose logits are wanted matter.
+    // After the KV of the last layer is stored, only the rows whose logits are needed matter.
     const bool last = layer + 1 == config.num_layers;
     if (last && logit_rows == 0) return absl::OkStatus();
     RETURN_IF_ERROR(Attention(stream, inputs, attention, plans));
@@ -287,7 +295,7 @@ absl::Status Transformer::State::Compute(Stream& stream, const StepInputs& input
   return Head(stream, a, Rows(a.logits, 0, logit_rows));
 }
 
-// Decodes alone, each of which wants its logits, and nobody who must be told in between.
+// Whether a batch can run as a graph: only decodes, each with logits, and no callback in between.
 bool Transformer::State::CanRecord(const ForwardBatch& batch,
                                    const LayerStored& layer_stored) const {
   return can_record && !layer_stored && weights.addresses_are_fixed() &&
@@ -337,7 +345,8 @@ absl::StatusOr<TensorView> Transformer::State::Forward(Stream& stream, const For
   return all;
 }
 
-// All layers are of one shape, and weights begin at addresses that are as round.
+// Preparing the products of one layer suffices, because all layers have the same shapes and
+// alignment.
 absl::Status Transformer::State::PrepareProducts(int32_t rows) {
   const Activations a = activations.ForRows(rows);
   ASSIGN_OR_RETURN(const LayerWeights w, weights.Layer(0));
@@ -350,7 +359,7 @@ absl::Status Transformer::State::PrepareProducts(int32_t rows) {
   return ops.PrepareGemm(HeadProduct(head, a, Rows(a.logits, 0, rows)));
 }
 
-// Twice: as it is, then recorded.
+// Runs the pass twice: the first run is not recorded, the second one is.
 absl::Status Transformer::State::RecordDecodes(Stream& stream, const KvPoolView& pool,
                                                int32_t rows) {
   const auto count = static_cast<size_t>(rows);
@@ -403,6 +412,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
   Carver counter(nullptr);
   Activations::Carve(config, sizes, counter);
   ASSIGN_OR_RETURN(DeviceBuffer memory, device.Allocate(counter.highest()));
+  ASSIGN_OR_RETURN(KvRounder rounder, KvRounder::Create(config, device, ops));
   Carver carver(memory.data());
   std::unique_ptr<State> state(
       new State{.config = config,
@@ -413,6 +423,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
                 .stage = std::move(stage),
                 .graphs = DecodeGraphs(std::min(limits.max_logit_rows, limits.max_tokens)),
                 .can_record = device.can_record_graphs(),
+                .rounder = std::move(rounder),
                 .memory = std::move(memory),
                 .activations = Activations::Carve(config, sizes, carver)});
   return std::unique_ptr<Transformer>(new Transformer(std::move(state)));

@@ -10,50 +10,27 @@
 #include "kernels/device.h"
 #include "kernels/ops.h"
 #include "model/checkpoint/model_config.h"
+#include "model/transformer/forward_batch.h"
 #include "model/transformer/weight_store.h"
 
 namespace tandem {
 
-// The ragged batch of one step: sequences with several query rows (prefill chunks) first, then
-// `num_decodes` sequences of one row each. All spans are the caller's and live through the call.
-struct ForwardBatch {
-  std::span<const int32_t> token_ids;     // [T]
-  std::span<const int32_t> positions;     // [T]
-  std::span<const int64_t> slots;         // [T] as StoreKvArgs
-  std::span<const int32_t> query_starts;  // [S + 1]
-  std::span<const int32_t> context_lens;  // [S], this step's tokens included
-  BlockTables block_tables;               // of the S sequences
-  std::span<const BlockPair> copies;      // of blocks, before anything else; at most T
-  int32_t num_decodes = 0;                // of the S sequences, the last ones
-  // [R] rows of T whose logits are wanted, rising; one that repeats is computed once and given as
-  // often, since sampling changes the logits.
-  std::span<const int32_t> logit_rows;
-  // [R] how they will be sampled: goes up in the step's one copy. Empty: Ops::Sample brings it.
-  std::span<const SampleRow> sample_rows;
-};
-
-// Called on the forward thread when K and V of `layer` for all tokens of the batch are in the pool:
-// from here on their blocks may be sent.
+// Called on the forward thread when K and V of `layer` are in the pool for all tokens of the batch,
+// so that their blocks may be sent.
 using LayerStored = std::function<void(int32_t layer)>;
 
-// One decoder-only transformer, one straight line from token ids to logits. Owns the activations,
-// allocated once for `max_tokens` rows and `max_logit_rows` rows of logits. A batch of decodes
-// alone is filled up to one of a few sizes and, where the device can, run as a graph: one recorded
-// by RecordDecodes, or else the second time that size came. Thread: engine. The parts passed in
-// must outlive it.
+// One decoder-only transformer: a straight line from token ids to logits. Owns the activations,
+// which are allocated once for `max_tokens` rows and `max_logit_rows` rows of logits. A batch of
+// only decodes is padded to one of a few sizes and, if the device supports graphs, runs as a graph
+// that was recorded by RecordDecodes or by the second batch of that size. Thread: engine. The parts
+// passed in must outlive it.
 class Transformer {
  public:
-  struct Limits {
-    int32_t max_tokens = 0;      // T of one step
-    int32_t max_logit_rows = 0;  // R of one step
-    int32_t max_sequences = 0;   // S of one step
-    int32_t max_blocks_per_sequence = 0;
-    int32_t max_context_tokens = 0;  // positions that a token can have
-    SplitMode splits = SplitMode::kBalanced;
-  };
+  using Limits = TransformerLimits;
 
-  // More rows than that, but for the most that a step has, are rare enough for the backend to
-  // choose when they come; the bound keeps a start short.
+  // The largest number of rows that is prepared at start, except for the largest step. Larger
+  // numbers are rare enough for the backend to choose when they occur, and the bound keeps the
+  // start short.
   static constexpr int32_t kPreparedRows = 2048;
 
   static absl::StatusOr<std::unique_ptr<Transformer>> Create(const ModelConfig& config,
@@ -65,24 +42,26 @@ class Transformer {
   // scratch of sampling) until the next call.
   absl::StatusOr<TensorView> Forward(Stream& stream, const ForwardBatch& batch,
                                      const KvPoolView& pool, const LayerStored& layer_stored);
-  // Of the sample_rows of the latest batch, until the next call.
+  // The plan for the sample_rows of the latest batch; valid until the next call of Forward.
   SamplePlan sample_plan() const;
 
   const Limits& limits() const;
-  // What passes would otherwise do once each can be done ahead, by the two functions below, unless
-  // the device records nothing or weights move. These wait for weights that are not loaded yet.
+  // Whether PrepareProducts and RecordDecodes can do ahead what forward passes would otherwise do
+  // once each. False if the device records no graphs or weights may move. Both functions wait for
+  // weights that are not loaded yet.
   bool can_warm_up() const;
-  // Whether they, and a pass, would not wait. Its error is that of every pass from now on.
+  // Whether these functions and Forward would run without waiting. An error is the error of every
+  // later pass.
   absl::StatusOr<bool> weights_loaded() const;
-  // The numbers of rows whose products are worth preparing, rising: up to kPreparedRows, and as
-  // many as a step has at most.
+  // The numbers of rows whose products should be prepared, in rising order: up to kPreparedRows,
+  // and the maximum of a step.
   std::vector<int32_t> product_rows() const;
-  // Has the backend choose how it computes the products of so many rows.
+  // Lets the backend choose how it computes products with `rows` rows.
   absl::Status PrepareProducts(int32_t rows);
-  // The sizes that decodes are filled up to, rising.
+  // The sizes to which decode batches are padded, in rising order.
   std::vector<int32_t> decode_sizes() const;
-  // Runs and records a pass of `size` decodes, whose rows store nothing and see nothing: `pool` is
-  // neither read nor written. Returns when it has ended.
+  // Runs and records a pass of `size` decodes whose rows neither store nor attend to anything, so
+  // that `pool` is neither read nor written. Returns when the pass has ended.
   absl::Status RecordDecodes(Stream& stream, const KvPoolView& pool, int32_t size);
 
  private:

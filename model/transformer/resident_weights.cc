@@ -5,12 +5,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "base/check.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "base/thread_name.h"
 #include "model/transformer/weight_layout.h"
 #include "model/transformer/weight_loader.h"
 #include "model/transformer/weight_store.h"
-#include "spdlog/spdlog.h"
 
 namespace tandem {
 namespace {
@@ -28,13 +28,14 @@ LayerWeights ViewsOf(const LayerLayout& placed, std::byte* memory) {
           .down = placed.down.In(memory)};
 }
 
-// What packing reads and works with; let go when it ends.
+// The inputs of packing, released when it ends.
 struct Packing {
   WeightLayout layout;
   std::unique_ptr<Checkpoint> checkpoint;
   std::unique_ptr<Ops> ops;
   std::unique_ptr<Stream> stream;
   LoadProgress progress;
+  WeightsHashed hashed;
 };
 
 // All weights in one buffer of the device. Groups are numbered in the order of a forward pass:
@@ -100,7 +101,7 @@ class ResidentWeights final : public WeightStore {
     return failure_;
   }
 
-  // The packing thread, until all is packed, something fails or the store goes.
+  // Runs on the packing thread until all is packed, packing fails, or the store is destroyed.
   void Pack(const Packing& packing) {
     const absl::Status status = PackGroups(packing);
     if (status.ok()) return;
@@ -127,11 +128,12 @@ class ResidentWeights final : public WeightStore {
     RETURN_IF_ERROR(loader.Load(layout.final_norm));
     RETURN_IF_ERROR(loader.Load(layout.lm_head));
     RETURN_IF_ERROR(loader.Await());
+    if (packing.hashed) packing.hashed(loader.hash());
     CountPacked();
     return absl::OkStatus();
   }
 
-  // One more group can be read. False: nobody will ask for more.
+  // Announces that one more group can be read. False when the store is being destroyed.
   bool CountPacked() {
     absl::MutexLock lock(&mutex_);
     ++num_packed_;
@@ -146,16 +148,18 @@ class ResidentWeights final : public WeightStore {
   size_t num_packed_ ABSL_GUARDED_BY(mutex_) = 0;  // groups
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-  std::thread packing_;  // last: it runs on all of the above
+  std::thread packing_;  // last, because it uses all other members
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WeightStore>> LoadResidentWeights(
     const ModelConfig& config, std::unique_ptr<Checkpoint> checkpoint, Device& device,
-    std::unique_ptr<Ops> ops, LoadProgress progress) {
-  Packing packing{
-      .checkpoint = std::move(checkpoint), .ops = std::move(ops), .progress = std::move(progress)};
+    std::unique_ptr<Ops> ops, LoadProgress progress, WeightsHashed hashed) {
+  Packing packing{.checkpoint = std::move(checkpoint),
+                  .ops = std::move(ops),
+                  .progress = std::move(progress),
+                  .hashed = std::move(hashed)};
   ASSIGN_OR_RETURN(packing.layout, PlanWeights(config, *packing.checkpoint, *packing.ops));
   ASSIGN_OR_RETURN(DeviceBuffer buffer, device.Allocate(packing.layout.packed_bytes));
   ASSIGN_OR_RETURN(packing.stream, device.NewStream());

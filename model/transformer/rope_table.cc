@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-// Angles in f32, as the reference computes them; their cosines in f64, rounded once.
+// Angles are computed in f32 as in the reference, their cosines and sines in f64 and rounded once.
 absl::StatusOr<RopeTable> RopeTable::Create(const ModelConfig& config, int32_t num_positions,
                                             Device& device) {
   const std::vector<float> frequencies = RopeInverseFrequencies(config);

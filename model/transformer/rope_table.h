@@ -10,10 +10,10 @@
 
 namespace tandem {
 
-// Cosines and sines of every position that a sequence can have, made once.
+// Cosines and sines of every possible position, computed once.
 class RopeTable {
  public:
-  // For the positions [0, num_positions).
+  // Computes the positions [0, num_positions).
   static absl::StatusOr<RopeTable> Create(const ModelConfig& config, int32_t num_positions,
                                           Device& device);
 

@@ -9,7 +9,7 @@ namespace tandem {
 namespace {
 
 // The arrays of the largest batch, each rounded up to the staging's alignment.
-size_t CapacityBytes(const Transformer::Limits& limits) {
+size_t CapacityBytes(const TransformerLimits& limits) {
   constexpr size_t kArrays = 9;
   constexpr size_t kAlignment = 64;
   const auto rows = static_cast<size_t>(limits.max_tokens);
@@ -21,7 +21,7 @@ size_t CapacityBytes(const Transformer::Limits& limits) {
          blocks * sizeof(int32_t) + kArrays * kAlignment;
 }
 
-// A copy of `from` with `size` elements, the new ones `filler`.
+// Copies `from` into `into` and pads it with `filler` to `size` elements.
 template <class T>
 std::span<const T> FilledUp(std::span<const T> from, size_t size, T filler, std::vector<T>& into) {
   into.assign(from.begin(), from.end());
@@ -31,7 +31,7 @@ std::span<const T> FilledUp(std::span<const T> from, size_t size, T filler, std:
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<InputStage>> InputStage::Create(const Transformer::Limits& limits,
+absl::StatusOr<std::unique_ptr<InputStage>> InputStage::Create(const TransformerLimits& limits,
                                                                size_t plan_bytes, Device& device) {
   ASSIGN_OR_RETURN(std::unique_ptr<StepStaging> staging,
                    StepStaging::Create(device, CapacityBytes(limits) + plan_bytes));
@@ -56,8 +56,9 @@ absl::StatusOr<StepInputs> InputStage::AddDecodes(const ForwardBatch& batch, int
   return Add(filled);
 }
 
-// The block ids and the copies come last: they alone differ in length among batches of as many
-// sequences. Behind the ids is no array that a recorded pass reads.
+// Block ids and copies come last, because only their lengths differ among batches with equal
+// numbers of sequences. A recorded pass reads no array after the block ids, so the addresses it
+// reads are fixed.
 absl::StatusOr<StepInputs> InputStage::Add(const ForwardBatch& batch) {
   const auto decodes = static_cast<size_t>(batch.num_decodes);
   const size_t chunks = batch.context_lens.size() - decodes;
@@ -75,6 +76,7 @@ absl::StatusOr<StepInputs> InputStage::Add(const ForwardBatch& batch) {
   tables.starts = staging_->Add(batch.block_tables.starts.host());
   tables.ids = staging_->Add(batch.block_tables.ids.host());
   inputs.copies = staging_->Add(batch.copies);
+  inputs.rounded = batch.rounded;
 
   const int64_t chunk_rows = batch.query_starts[chunks];
   inputs.chunks = {.first_row = 0,

@@ -117,7 +117,7 @@ absl::Status PlaceLayer(const ModelConfig& c, int32_t index, Planner& planner, L
   return planner.Place(prefix, {{"mlp.down_proj.weight", hidden}}, ffn, layer.down);
 }
 
-// A tied checkpoint may carry the head as well, so long as it says the same.
+// A checkpoint with tied embeddings may contain the head as well if both are equal.
 absl::Status CheckTiedHead(const Checkpoint& checkpoint) {
   ASSIGN_OR_RETURN(const CheckpointTensor head, checkpoint.Find("lm_head.weight"));
   ASSIGN_OR_RETURN(const CheckpointTensor embedding, checkpoint.Find("model.embed_tokens.weight"));
@@ -136,7 +136,7 @@ absl::Status RefuseUnplaced(const ModelConfig& config, const Checkpoint& checkpo
                             const Planner& planner) {
   for (const std::string& name : checkpoint.Names()) {
     if (planner.placed().contains(name)) continue;
-    // Old Llama checkpoints carry the frequencies, which follow from the config.
+    // Old Llama checkpoints contain these frequencies, which follow from the config.
     if (name.ends_with(".rotary_emb.inv_freq")) continue;
     if (config.tie_word_embeddings && name == "lm_head.weight") {
       RETURN_IF_ERROR(CheckTiedHead(checkpoint));

@@ -11,9 +11,9 @@
 
 namespace tandem {
 
-// A matrix of the model, the checkpoint's tensors stacked in order, and where it goes.
+// A matrix of the model, made of stacked tensors of the checkpoint, and its position in memory.
 struct PlacedMatrix {
-  std::vector<CheckpointTensor> sources;  // each [n_i, k]; none: the matrix is absent
+  std::vector<CheckpointTensor> sources;  // each [n_i, k]; empty when the matrix is absent
   DType dtype = DType::kBF16;
   int64_t n = 0;  // sum of n_i
   int64_t k = 0;
@@ -24,9 +24,9 @@ struct PlacedMatrix {
   }
 };
 
-// Norm weights or biases, stacked likewise, to be held as f32.
+// Norm weights or biases, stacked likewise and stored as f32.
 struct PlacedVector {
-  std::vector<CheckpointTensor> sources;  // each [n_i]; none: the vector is absent
+  std::vector<CheckpointTensor> sources;  // each [n_i]; empty when the vector is absent
   int64_t size = 0;                       // sum of n_i
   int64_t offset = 0;
 
@@ -57,9 +57,9 @@ struct WeightLayout {
   uint64_t source_bytes = 0;  // of all tensors placed
 };
 
-// Finds every tensor that the config asks for, checks its dtype and shape, and gives each its
-// place. Reads no weight. A tensor that the config does not ask for is refused too: it would be
-// left out of the computation silently. Errors as LoadResidentWeights.
+// Finds every tensor that the config requires, checks its dtype and shape, and assigns its
+// position. Reads no weight. A tensor that the config does not require is refused, because the
+// computation would silently leave it out. Errors as LoadResidentWeights.
 absl::StatusOr<WeightLayout> PlanWeights(const ModelConfig& config, const Checkpoint& checkpoint,
                                          const Ops& ops);
 

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/status.h"
 
 namespace tandem {
@@ -22,7 +23,7 @@ float WidenF16(uint16_t bits) {
   return sign * std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
 }
 
-// Appends the elements of `tensor` as f32. Its bytes may lie at any address.
+// Appends the elements of `tensor` as f32. Its bytes may be unaligned.
 void AppendAsF32(const CheckpointTensor& tensor, std::vector<float>& out) {
   const auto size = static_cast<size_t>(SizeOf(tensor.dtype));
   for (size_t at = 0; at < tensor.bytes.size(); at += size) {
@@ -44,8 +45,8 @@ void AppendAsF32(const CheckpointTensor& tensor, std::vector<float>& out) {
 
 }  // namespace
 
-// The format lets data begin at any byte; ops read whole elements. A file that keeps its data
-// aligned, as nearly all do, is read in place.
+// The format lets data begin at any byte, but ops read aligned elements. Aligned data, which nearly
+// all files have, is read in place; other data is copied.
 void* WeightLoader::Aligned(const CheckpointTensor& tensor) {
   const auto address = reinterpret_cast<uintptr_t>(tensor.bytes.data());
   if (address % static_cast<uintptr_t>(SizeOf(tensor.dtype)) == 0) {
@@ -99,6 +100,7 @@ absl::Status WeightLoader::Await() {
 
 void WeightLoader::Done(std::span<const CheckpointTensor> sources) {
   for (const CheckpointTensor& source : sources) {
+    hash_ = Hash64(source.bytes, hash_);  // here, because these bytes are in memory now
     parts_.checkpoint.Forget(source);
     loaded_bytes_ += source.bytes.size();
   }

@@ -14,9 +14,9 @@
 
 namespace tandem {
 
-// Fills the planned memory, one placed matrix or vector per call; what has been read leaves the
-// resident set at once. The work is done when the stream has done it: Await.
-// Thread: one at a time.
+// Fills the planned memory, one matrix or vector per call, and releases the mapped pages that it
+// has read. The work is complete when the stream has finished it, which Await waits for. Thread:
+// one at a time.
 class WeightLoader {
  public:
   struct Parts {
@@ -27,25 +27,28 @@ class WeightLoader {
     std::byte* memory;
     const LoadProgress& progress;
   };
-  // What `parts` refers to must outlive it.
+  // The objects that `parts` refers to must outlive it.
   explicit WeightLoader(const Parts& parts) : parts_(parts) {}
   ~WeightLoader() { Await().IgnoreError(); }
 
   absl::Status Load(const PlacedMatrix& placed);
   absl::Status Load(const PlacedVector& placed);
   absl::Status Load(const LayerLayout& placed);
-  // Returns when all that was loaded is there.
+  // Waits until everything loaded so far is in memory.
   absl::Status Await();
+  // Of all bytes read so far, in their order.
+  uint64_t hash() const { return hash_; }
 
  private:
   void* Aligned(const CheckpointTensor& tensor);
   void Done(std::span<const CheckpointTensor> sources);
 
   const Parts parts_;
-  // What the stream may still read from.
+  // Sources that the stream may still read.
   std::vector<std::vector<std::byte>> copies_;
   std::vector<std::vector<float>> widened_;
   uint64_t loaded_bytes_ = 0;
+  uint64_t hash_ = 0;
 };
 
 }  // namespace tandem

@@ -34,10 +34,10 @@ struct HeadWeights {
   PackedMatrix lm_head;   // [V, H]
 };
 
-// Where a forward pass gets its weights: it asks for each group right before it computes with it,
-// embedding, layers in order, head, so that a store whose weights are still being read, or are
-// larger than memory, can read ahead and let go behind. An ask waits until its group is there; its
-// error is the step's. What is returned stays valid until the next ask.
+// The source of weights for forward passes. A pass requests each group right before it computes
+// with it, in the order embedding, layers, head, so that a store whose weights are still loading,
+// or are larger than memory, can read ahead and release behind. A request waits until its group is
+// loaded; its error is the error of the step. The result stays valid until the next request.
 // Thread: engine.
 class WeightStore {
  public:
@@ -45,28 +45,32 @@ class WeightStore {
   virtual absl::StatusOr<PackedMatrix> Embedding() = 0;  // [V, H]
   virtual absl::StatusOr<LayerWeights> Layer(int32_t layer) = 0;
   virtual absl::StatusOr<HeadWeights> Head() = 0;
-  // Whether a group, once returned, stays where it is for good: then work on it may be recorded.
+  // Whether a returned group never moves, so that operations on it may be recorded.
   virtual bool addresses_are_fixed() const = 0;
-  // Whether no ask waits any more. Its error is that of every ask from now on.
+  // Whether no request waits any more. An error is the error of every later request.
   virtual absl::StatusOr<bool> loaded() const = 0;
   // Bytes that the store keeps resident.
   virtual int64_t resident_bytes() const = 0;
 };
 
-// Called while weights load, from the loading thread. Once all is loaded, and never before, both
-// are equal: that is the last call.
+// Called on the loading thread while weights load. Both values are equal in the last call, when all
+// is loaded, and never before.
 using LoadProgress = std::function<void(uint64_t loaded_bytes, uint64_t total_bytes)>;
 
-// All weights of the checkpoint, packed into memory of `device` that is set aside at once and
-// filled in the background, group by group in the order of a forward pass: the store serves what is
-// packed while the rest is under way. Before it returns, every tensor's name, dtype and shape is
-// checked against the config: NOT_FOUND and INVALID_ARGUMENT name the tensor, what it is and what
-// it must be. What fails later is logged and answers every ask from then on.
-// `ops` packs and does nothing else: forward passes run on another instance of the same backend
-// meanwhile. It and the checkpoint are let go when all is packed. The store's destructor waits for
-// no more than the group being packed. `device` must outlive it.
+// Called once on the loading thread, right before the last group can be requested, with a hash of all
+// bytes that were read. It is the same for the same tensors, in whatever files they are.
+using WeightsHashed = std::function<void(uint64_t hash)>;
+
+// Packs all weights of the checkpoint into memory of `device`, which is allocated at once and
+// filled in the background, group by group in the order of a forward pass; packed groups can be
+// used while others are still being packed. Before it returns, every tensor's name, dtype and shape
+// is checked against the config: NOT_FOUND and INVALID_ARGUMENT name the tensor with its actual and
+// expected properties. A later failure is logged and is the result of every request from then on.
+// `ops` is used for packing only; forward passes use another instance of the same backend. `ops`
+// and the checkpoint are released when all is packed. The store's destructor waits at most for the
+// group being packed. `device` must outlive the store.
 absl::StatusOr<std::unique_ptr<WeightStore>> LoadResidentWeights(
     const ModelConfig& config, std::unique_ptr<Checkpoint> checkpoint, Device& device,
-    std::unique_ptr<Ops> ops, LoadProgress progress);
+    std::unique_ptr<Ops> ops, LoadProgress progress, WeightsHashed hashed = nullptr);
 
 }  // namespace tandem

@@ -6,7 +6,9 @@
 
 namespace tandem {
 
-// One factory per file of this directory; policy.cc maps kinds to them.
+std::unique_ptr<SchedulingPolicy> NewSchedulingPolicy(SchedulingPolicyKind kind);
+
+// Each other file of this folder has one of the policies.
 std::unique_ptr<SchedulingPolicy> NewFairPolicy();
 std::unique_ptr<SchedulingPolicy> NewDeadlinePolicy();
 

@@ -1,4 +1,5 @@
-// What every medium promises (transfer/medium.h, transfer/byte_channel.h), over all of them.
+// What every medium promises (transfer/media/medium.h, transfer/wire/byte_channel.h), over all of
+// them.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,13 +15,13 @@
 #include "kernels/cpu/device.h"
 #include "kernels/registry.h"
 #include "tests/support/channel_pair.h"
+#include "tests/support/loopback_transport.h"
 #include "tests/support/test_certificates.h"
 #include "tests/support/test_device.h"
-#include "transfer/ipc/ipc_medium.h"
-#include "transfer/loopback/loopback_transport.h"
-#include "transfer/nccl/nccl_medium.h"
-#include "transfer/shm/shm_medium.h"
-#include "transfer/tcp/tcp_medium.h"
+#include "transfer/media/ipc/ipc_medium.h"
+#include "transfer/media/nccl/nccl_medium.h"
+#include "transfer/media/shm/shm_medium.h"
+#include "transfer/media/tcp/tcp_medium.h"
 
 namespace tandem {
 namespace {
@@ -52,8 +53,6 @@ std::unique_ptr<Medium> NewIpc() {
 }
 
 std::unique_ptr<Medium> NewTcp() { return *TcpMedium::Open({}); }
-
-std::unique_ptr<Medium> NewZeroCopy() { return *TcpMedium::Open({.zero_copy = ZeroCopy::kOn}); }
 
 std::unique_ptr<Medium> NewTls() {
   static const TestAuthority authority(::testing::TempDir(), fmt::format("media-{}", getpid()));
@@ -386,8 +385,7 @@ INSTANTIATE_TEST_SUITE_P(All, MediumTest,
                                            MediumCase{"nccl", Reach::kHost, NewNccl},
                                            MediumCase{"shm", Reach::kHost, NewShm},
                                            MediumCase{"tcp", Reach::kHost, NewTcp},
-                                           MediumCase{"tls", Reach::kHost, NewTls},
-                                           MediumCase{"zero_copy", Reach::kHost, NewZeroCopy}),
+                                           MediumCase{"tls", Reach::kHost, NewTls}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

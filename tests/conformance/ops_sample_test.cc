@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "base/rng.h"
 #include "tests/support/ops_fixture.h"
@@ -107,6 +108,19 @@ TEST_P(SampleTest, LogprobsAreOfTheUnmodifiedDistribution) {
   EXPECT_TRUE(Sample(logits, {{.num_logprobs = 0}})[0].top.empty());
 }
 
+// Every token is penalized here, so the one that is drawn is, too.
+TEST_P(SampleTest, TheLogprobOfAPenalizedTokenIsThatOfItsUnmodifiedLogit) {
+  const std::vector<float> logits = Random(500, 3.0f);
+  const std::vector<double> expected = reference::Logprobs(logits);
+  std::vector<int32_t> seen(logits.size());
+  std::iota(seen.begin(), seen.end(), 0);
+  const SampledToken token = Sample(logits, {{.repetition_penalty = 1.3f,
+                                              .presence_penalty = 0.5f,
+                                              .num_logprobs = 0,
+                                              .output_ids = seen}})[0];
+  EXPECT_NEAR(token.logprob, expected[static_cast<size_t>(token.token_id)], 1e-5);
+}
+
 // Chi-square over many positions: 11 degrees of freedom exceed 37.4 once in 10,000 right samplers,
 // and the seed is fixed.
 TEST_P(SampleTest, FrequenciesFollowTheTemperature) {
@@ -160,6 +174,31 @@ TEST_P(SampleTest, EqualLogitsAreCutByRisingId) {
     EXPECT_LT(id, 3);
   }
   ExpectDrawsFollowReference(logits, {.temperature = 1, .top_p = 0.101f, .num_logprobs = -1}, 200);
+}
+
+// The second token's weight is 1 - 2^-24, which is min_p exactly. Only what is below that is dropped.
+TEST_P(SampleTest, ATokenOfExactlyMinPIsKept) {
+  const std::vector<float> logits = {0.0f, -0x1p-24f, -1.0f};
+  std::set<int32_t> drawn;
+  const SampleRow row = {.temperature = 1, .min_p = 1.0f - 0x1p-24f, .num_logprobs = -1};
+  for (int32_t id : Draw(logits, row, 60)) drawn.insert(id);
+  EXPECT_EQ(drawn, (std::set<int32_t>{0, 1}));
+}
+
+// The uniform number of this position times 19,857 is exactly 18,679, so the draw falls on the
+// boundary behind the first 18,679 tokens of equal weight. What follows there is filtered out.
+TEST_P(SampleTest, ADrawOnABoundaryTakesNoTokenThatIsFilteredOut) {
+  constexpr int64_t kPosition = 59'039'572;
+  constexpr size_t kBefore = 18'679;
+  constexpr size_t kBehind = 19'857 - kBefore;
+  ASSERT_EQ(UniformAt(0, kPosition) * (kBefore + kBehind), kBefore);
+  for (const size_t filtered : {size_t{1}, size_t{1000}}) {
+    std::vector<float> logits(kBefore + filtered + kBehind, 2.0f);
+    std::fill_n(logits.begin() + kBefore, filtered, -2.0f);
+    const SampleRow row = {
+        .temperature = 1, .min_p = 0.5f, .position = kPosition, .num_logprobs = -1};
+    EXPECT_EQ(static_cast<size_t>(Sample(logits, {row})[0].token_id), kBefore + filtered);
+  }
 }
 
 TEST_P(SampleTest, TopKOfOneIsGreedyAtAnyTemperature) {

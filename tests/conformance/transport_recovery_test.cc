@@ -85,7 +85,7 @@ TEST_P(RecoveryTest, LostFramesGiveTheirCreditBack) {
   for (uint64_t stream = 1; stream <= 20; ++stream) {
     ASSERT_EQ(Open(stream), absl::OkStatus());
     ASSERT_EQ(Post(stream, 1, 0, payload), absl::OkStatus());
-    ASSERT_EQ(sender_->FinishStream(stream, kEpoch), absl::OkStatus());
+    ASSERT_EQ(streams_.Finish(*sender_, {stream, kEpoch}), absl::OkStatus());
     ASSERT_EQ(ends_.Wait(stream), absl::OkStatus());
   }
   SendWhole(21, 30, 20000);
@@ -165,8 +165,8 @@ TEST_P(RecoveryTest, AConnectionThatIsCutEndsTheStreamsOfItsGroup) {
     EndProbe ends;
     const auto payload = Payload(5000, 1);
     for (uint64_t stream = 1; stream <= 2; ++stream) {
-      ASSERT_EQ(sender_->OpenStream(receiver_->address(), stream, kEpoch, Duration::zero(),
-                                    ends.Callback()),
+      ASSERT_EQ(streams_.Open(*sender_, receiver_->address(), stream, kEpoch, Duration::zero(),
+                              ends.Callback()),
                 absl::OkStatus());
     }
     for (uint32_t block = 0; block < 40; ++block) {
@@ -183,14 +183,14 @@ TEST_P(RecoveryTest, AConnectionThatIsCutEndsTheStreamsOfItsGroup) {
 
 TEST_P(RecoveryTest, SendersTellThatTheyLive) {
   Start();
-  ASSERT_EQ(sender_->OpenStream(receiver_->address(), 1, kEpoch, std::chrono::milliseconds(2),
-                                ends_.Callback()),
+  ASSERT_EQ(streams_.Open(*sender_, receiver_->address(), 1, kEpoch, std::chrono::milliseconds(2),
+                          ends_.Callback()),
             absl::OkStatus());
   EXPECT_TRUE(receiver_probe_.WaitFor(1, Kind::kRenewed, 5));
-  ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
+  ASSERT_EQ(streams_.Finish(*sender_, {1, kEpoch}), absl::OkStatus());
   EXPECT_EQ(ends_.Wait(1), absl::OkStatus());
   ASSERT_EQ(Open(2), absl::OkStatus());
-  ASSERT_EQ(sender_->FinishStream(2, kEpoch), absl::OkStatus());
+  ASSERT_EQ(streams_.Finish(*sender_, {2, kEpoch}), absl::OkStatus());
   EXPECT_EQ(ends_.Wait(2), absl::OkStatus());
   EXPECT_EQ(receiver_probe_.Count(2, Kind::kRenewed), 0);
 }
@@ -198,8 +198,8 @@ TEST_P(RecoveryTest, SendersTellThatTheyLive) {
 // Opening it woke nobody: it is told of at the next turn.
 TEST_P(RecoveryTest, ASenderTellsThatItLivesThoughItPostsNothing) {
   Start();
-  ASSERT_EQ(sender_->OpenStream(receiver_->address(), 1, kEpoch, std::chrono::seconds(20),
-                                ends_.Callback()),
+  ASSERT_EQ(streams_.Open(*sender_, receiver_->address(), 1, kEpoch, std::chrono::seconds(20),
+                          ends_.Callback()),
             absl::OkStatus());
   EXPECT_TRUE(receiver_probe_.WaitFor(1, Kind::kRenewed, 1));
   EXPECT_EQ(ends_.total(), 0);
@@ -208,8 +208,8 @@ TEST_P(RecoveryTest, ASenderTellsThatItLivesThoughItPostsNothing) {
 TEST_P(RecoveryTest, ARenewalThatComesTooLateEndsTheStream) {
   receiver_probe_.renewed_policy = [](uint64_t) { return NotFound("it lapsed"); };
   Start();
-  ASSERT_EQ(sender_->OpenStream(receiver_->address(), 1, kEpoch, std::chrono::milliseconds(2),
-                                ends_.Callback()),
+  ASSERT_EQ(streams_.Open(*sender_, receiver_->address(), 1, kEpoch, std::chrono::milliseconds(2),
+                          ends_.Callback()),
             absl::OkStatus());
   EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(receiver_->refused().stale, 1u);
@@ -234,9 +234,10 @@ TEST_P(RecoveryTest, CreditBoundsWhatIsUnderWay) {
   // Another stream through the same thread: what that would still do for the first one is done.
   ReceiverProbe other_probe;
   const auto other = NewTransport(&other_probe);
-  ASSERT_EQ(sender_->OpenStream(other->address(), 2, kEpoch, Duration::zero(), ends_.Callback()),
-            absl::OkStatus());
-  ASSERT_EQ(sender_->FinishStream(2, kEpoch), absl::OkStatus());
+  ASSERT_EQ(
+      streams_.Open(*sender_, other->address(), 2, kEpoch, Duration::zero(), ends_.Callback()),
+      absl::OkStatus());
+  ASSERT_EQ(streams_.Finish(*sender_, {2, kEpoch}), absl::OkStatus());
   EXPECT_EQ(ends_.Wait(2), absl::OkStatus());
   const LinkStats held = sender_->links().front();
   EXPECT_EQ(held.bytes_in_flight, kWindow);
@@ -254,7 +255,7 @@ TEST_P(RecoveryTest, SmallRestsOfCreditComeBack) {
   for (uint32_t block = 0; block < 20; ++block) {
     ASSERT_EQ(Post(1, 0, block, Payload(block % 2 == 0 ? 200 : 900, block)), absl::OkStatus());
   }
-  ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
+  ASSERT_EQ(streams_.Finish(*sender_, {1, kEpoch}), absl::OkStatus());
   EXPECT_EQ(ends_.Wait(1), absl::OkStatus());
   EXPECT_EQ(Link().bytes_in_flight, 0u);
 }
@@ -274,7 +275,7 @@ TEST_P(RecoveryTest, ALostCreditComesAgainWithTheNextRenewal) {
   for (uint32_t block = 0; block < 2; ++block) {
     ASSERT_EQ(Post(1, 0, block, Payload(700, 1000 + block)), absl::OkStatus());
   }
-  ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
+  ASSERT_EQ(streams_.Finish(*sender_, {1, kEpoch}), absl::OkStatus());
   ExpectBytes(1, 2, 700);
   EXPECT_EQ(Link().connects, 1u);
   ExpectOneEndEach({1});
@@ -301,7 +302,7 @@ TEST_P(RecoveryTest, ARenewalComesBeforeAnyData) {
   ASSERT_EQ(Open(1, std::chrono::hours(1)), absl::OkStatus());
   EXPECT_TRUE(receiver_probe_.WaitFor(1, Kind::kRenewed, 1));
   ASSERT_EQ(Post(1, 0, 0, Payload(700, 1000)), absl::OkStatus());
-  ASSERT_EQ(sender_->FinishStream(1, kEpoch), absl::OkStatus());
+  ASSERT_EQ(streams_.Finish(*sender_, {1, kEpoch}), absl::OkStatus());
   ExpectArrived(1, 1, 700);
   EXPECT_EQ(receiver_probe_.Count(1, Kind::kRenewed), 1);
 }

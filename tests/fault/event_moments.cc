@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "tests/fault/event_runner.h"
 #include "tests/fault/running_event.h"
 #include "tests/fault/socket_owner.h"
 #include "tests/support/test_cluster.h"

@@ -16,6 +16,8 @@
 
 namespace tandem {
 
+struct RunningEvent;
+
 // A request of the run and what it comes to when nothing happens.
 struct FaultCase {
   v1::GenerateRequest request;
@@ -46,7 +48,7 @@ class EventRunner {
   const EndingCounts& endings() const { return endings_; }
 
  private:
-  struct Running;
+  using Running = RunningEvent;
 
   const FaultCase& CaseOf(const FaultEvent& event) const;
   Running MakeRunning(const FaultEvent& event) const;

@@ -44,6 +44,22 @@ TEST(FaultScheduleTest, EveryRowComesAsOftenAsTheOthersGiveOrTakeOne) {
   }
 }
 
+// tests/fault.cmake has the same numbers; FaultRun derives the seed and the share of TCP like this.
+TEST(FaultScheduleTest, TheRunOfMakeTestContainsEveryKindOfFault) {
+  constexpr size_t kEvents = 160;
+  constexpr size_t kOverTcp = kEvents - 24 - 32 - 32;
+  constexpr uint64_t kSeed = 5 * std::size(kFaultSetups);
+  const auto kinds_of = [](auto&& rows, auto&& row_of) {
+    std::set<FaultKind> kinds;
+    for (const auto& item : rows) kinds.insert(row_of(item).kind);
+    return kinds;
+  };
+  const auto rows = AllRows(FaultSetup::kTcp);
+  const auto events = MakeSchedule(kSeed, kOverTcp, rows, 10);
+  EXPECT_EQ(kinds_of(events, [](const FaultEvent& event) { return event.row; }),
+            kinds_of(rows, [](const FaultRow& row) { return row; }));
+}
+
 TEST(FaultScheduleTest, RowsAreDistinctAndFramesAreSeenOnTcpAlone) {
   for (const FaultSetup setup : kFaultSetups) {
     const auto rows = AllRows(setup);

@@ -6,12 +6,17 @@
 #include <random>
 
 #include "base/clock.h"
-#include "tests/fault/event_runner.h"
+#include "tests/fault/fault_fleet.h"
+#include "tests/fault/fault_schedule.h"
+#include "tests/fault/frame_desk.h"
+#include "tests/fault/generate_call.h"
 
 namespace tandem {
 
+struct FaultCase;
+
 // One request under way. Its address is known to the desk while its ticket is there.
-struct EventRunner::Running {
+struct RunningEvent {
   // Whether the event may end this request by a cancel or an expiry. Companions, which only take
   // room or time, end whole.
   enum class Part : uint8_t { kDisturbed, kCompanion };

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "transfer/endpoints.h"
-#include "transfer/tcp/socket.h"
+#include "transfer/fabric/endpoints.h"
+#include "transfer/media/tcp/socket.h"
 
 namespace tandem {
 namespace {

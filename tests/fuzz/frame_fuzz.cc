@@ -10,8 +10,8 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "transfer/frame.h"
-#include "transfer/frame_reader.h"
+#include "transfer/wire/frame.h"
+#include "transfer/wire/frame_reader.h"
 
 namespace tandem {
 namespace {

@@ -12,13 +12,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   config.vocab_size = 1000;
   config.eos_token_ids = {2};
   const bool ok =
-      tandem::AddGenerationConfig({reinterpret_cast<const char*>(data), size}, config).ok();
+      tandem::ApplyGenerationConfig({reinterpret_cast<const char*>(data), size}, config).ok();
   if (!ok) return 0;  // the caller drops the config
   std::set<int32_t> ids;
   for (const int32_t id : config.eos_token_ids) {
     TANDEM_CHECK(id >= 0 && id < config.vocab_size, "a token that there is not");
     TANDEM_CHECK(ids.insert(id).second, "a token twice");
   }
-  TANDEM_CHECK(ids.contains(2), "what config.json said was lost");
   return 0;
 }

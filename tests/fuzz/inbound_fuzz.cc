@@ -10,7 +10,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <utility>
@@ -26,7 +25,10 @@
 #include "tests/fuzz/memory_channel.h"
 #include "tests/fuzz/steps.h"
 #include "tests/support/fake_clock.h"
+#include "transfer/framed/direct_payloads.h"
 #include "transfer/framed/inbound.h"
+#include "transfer/framed/side_channel_payloads.h"
+#include "transfer/framed/staged_payloads.h"
 
 namespace tandem {
 namespace {
@@ -105,15 +107,15 @@ class Worker {
 
   explicit Worker(Ways ways) {
     Device& device = *Cpu().device;
+    if (ways == Ways::kDirect) path_ = std::make_unique<DirectPayloads>();
     if (ways == Ways::kStaged) {
-      staged_ = std::make_unique<StagedLandings>(
-          *StagingPool::Create(device, kLargestExtent, 2 * 4096), zone_);
+      path_ = *StagedPayloads::Create(device, kLargestExtent, 2 * 4096, &zone_);
     }
-    if (ways == Ways::kLane) pulled_ = *PulledLandings::Create(device, zone_);
+    if (ways == Ways::kLane) path_ = *SideChannelPayloads::Create(device, zone_);
     for (const Opened& opened : opened_) zone_.Open(opened.id, opened.plan);
   }
 
-  LandingWays ways() const { return {.staged = staged_.get(), .pulled = pulled_.get()}; }
+  PayloadPath& path() { return *path_; }
   FrameReceiver& receiver() { return zone_; }
   std::vector<Opened>& opened() { return opened_; }
 
@@ -212,8 +214,7 @@ class Worker {
        .converter = *KvConverter::Create(*Cpu().device, *Cpu().ops, kLayout, pool_)},
       clock_,
       inbox_};
-  std::unique_ptr<StagedLandings> staged_;
-  std::unique_ptr<PulledLandings> pulled_;
+  std::unique_ptr<PayloadPath> path_;
   int draining_ = 0;
 };
 
@@ -288,7 +289,6 @@ class HostileSenders {
   struct Line {
     MemoryChannel::Peer peer;
     std::unique_ptr<InboundConnection> connection;
-    uint64_t group_id = 0;
   };
 
   FrameHeader HeaderOf(FrameType type, uint64_t payload_bytes) {
@@ -433,30 +433,20 @@ class HostileSenders {
   }
 
   void Accept(Line& line) {
-    line.group_id = 0;
+    auto channel = std::make_unique<MemoryChannel>(line.peer);
+    auto payloads = worker_.path().NewInbound(*channel);
     line.connection = std::make_unique<InboundConnection>(
-        std::make_unique<MemoryChannel>(line.peer), worker_.receiver(), worker_.ways(),
-        [this, &line](const FrameHeader& hello) { return Join(line, hello); }, read_ahead_,
-        counters_, Timeouts{.connect = std::chrono::hours(1), .stall = std::chrono::hours(1)});
+        std::move(channel), std::move(payloads), ReceiveCredit(kWindow),
+        InboundConnection::Context{
+            .receiver = worker_.receiver(),
+            .read_ahead = read_ahead_,
+            .counters = counters_,
+            .timeouts = {.connect = std::chrono::hours(1), .stall = std::chrono::hours(1)},
+            .greeted = [] {}});
   }
 
-  absl::StatusOr<InboundGroup*> Join(Line& line, const FrameHeader& hello) {
-    auto& group = groups_[hello.stream];
-    if (group == nullptr) group = std::make_unique<InboundGroup>(hello.block, kWindow);
-    RETURN_IF_ERROR(group->Join(hello, static_cast<uint64_t>(&line - lines_.data())));
-    line.group_id = hello.stream;
-    return group.get();
-  }
-
-  // The end of one is the end of its group.
   void Close(Line& line, const absl::Status& status) {
-    const auto group = groups_.extract(line.group_id);
-    if (group.empty()) return CloseOne(line, status);
-    for (const uint64_t member : group.mapped()->members()) CloseOne(lines_[member], status);
-  }
-  void CloseOne(Line& line, const absl::Status& status) {
     line.peer.incoming.clear();
-    line.group_id = 0;
     if (line.connection == nullptr) return;
     line.connection->OnClosed(status);
     line.connection.reset();
@@ -469,7 +459,6 @@ class HostileSenders {
   SharedLaneOfAPeer lane_;
   std::vector<std::byte> read_ahead_ = std::vector<std::byte>(1024);
   TransportCounters counters_;
-  std::map<uint64_t, std::unique_ptr<InboundGroup>> groups_;
   std::array<Line, kConnections> lines_;
   size_t current_ = 0;
 };

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "transfer/ipc/greeting.h"
+#include "transfer/media/ipc/greeting.h"
 
 namespace tandem {
 namespace {

@@ -12,8 +12,8 @@
 #include "base/check.h"
 #include "kernels/cpu/device.h"
 #include "tests/fuzz/steps.h"
-#include "transfer/ipc/segments.h"
-#include "transfer/nccl/places.h"
+#include "transfer/media/ipc/segments.h"
+#include "transfer/media/nccl/received_payloads.h"
 
 namespace tandem {
 namespace {
@@ -45,7 +45,7 @@ class IpcMemory {
                  "bytes of another segment");
     if (bytes == 0) return;
     const auto sent_from = segments_[index].bytes().subspan(offset, bytes);
-    TANDEM_CHECK(*shared_.PlaceOf(sent_from) == place, "a place that its sender does not name");
+    TANDEM_CHECK(*shared_.HandleOf(sent_from) == place, "a place that its sender does not name");
   }
 
  private:
@@ -97,12 +97,12 @@ class NcclSlotOfAPeer {
     if (!inside) return;
     TANDEM_CHECK(found->data() == memory_.data() + offset && Sum(*found) == bytes,
                  "bytes that did not come with it");
-    TANDEM_CHECK(NcclPlaceOf(operations_ - 1, offset) == place, "a place of another operation");
+    TANDEM_CHECK(NcclHandleOf(operations_ - 1, offset) == place, "a place of another operation");
   }
 
  private:
   std::vector<std::byte> memory_;
-  NcclPlaces places_;
+  NcclReceivedPayloads places_;
   uint32_t operations_ = 0;
   uint64_t bytes_ = 0;
 };

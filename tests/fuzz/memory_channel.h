@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "transfer/byte_channel.h"
+#include "transfer/wire/byte_channel.h"
 
 namespace tandem {
 

@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "transfer/frame.h"
-#include "transfer/nccl/setup.h"
+#include "transfer/media/nccl/setup.h"
+#include "transfer/wire/frame.h"
 
 namespace tandem {
 namespace {

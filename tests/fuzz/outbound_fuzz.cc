@@ -4,8 +4,8 @@
 // frames of a sender, payloads as they were posted, commits that count what went before them; each
 // stream ends once; and no payload is read once its stream has ended or was aborted.
 //
-// The input: a byte each for the number of connections and whether payloads have a lane, and for
-// the size of the pieces that are read; then steps.
+// The input: a byte each for whether payloads have a side channel, and for the size of the pieces
+// that are read; then steps.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -21,13 +21,16 @@
 #include "base/status.h"
 #include "tests/fuzz/memory_channel.h"
 #include "tests/fuzz/steps.h"
+#include "tests/support/lone_streams.h"
+#include "transfer/framed/direct_payloads.h"
 #include "transfer/framed/outbound.h"
+#include "transfer/framed/side_channel_payloads.h"
 
 namespace tandem {
 namespace {
 
 constexpr uint64_t kEpoch = 11;
-constexpr uint64_t kGroup = 77;
+constexpr uint64_t kConnection = 77;
 constexpr uint64_t kStreams = 4;
 constexpr size_t kMostPayloads = 64;  // of a stream
 
@@ -39,7 +42,7 @@ std::byte ByteOf(const FrameHeader& header) {
 // Reads what one connection writes, as the receiver would.
 class WrittenFrames final : public FrameHandler {
  public:
-  WrittenFrames(uint32_t index, bool has_lane) : index_(index), has_lane_(has_lane) {}
+  explicit WrittenFrames(bool has_lane) : has_lane_(has_lane) {}
 
   void Take(std::vector<std::byte>& bytes) {
     TANDEM_CHECK(reader_.Feed(bytes).ok(), "what was written is no frame");
@@ -61,8 +64,7 @@ class WrittenFrames final : public FrameHandler {
   }
   absl::Status Control(const FrameHeader& header) override {
     if (header.type == FrameType::kHello) {
-      TANDEM_CHECK(!said_hello_ && header.layer == index_ && header.stream == kGroup,
-                   "a hello that is wrong");
+      TANDEM_CHECK(!said_hello_ && header.stream == kConnection, "a hello that is wrong");
       said_hello_ = true;
       return absl::OkStatus();
     }
@@ -80,7 +82,6 @@ class WrittenFrames final : public FrameHandler {
     return absl::OkStatus();
   }
 
-  const uint32_t index_;
   const bool has_lane_;
   bool said_hello_ = false;
   uint64_t payload_bytes_ = 0;
@@ -117,23 +118,20 @@ class HostileReceiver {
     const uint64_t which = steps.Take(1);
     const bool has_lane = which / 3 % 3 > 0;
     lane_.emplace(which / 3 % 3 == 1 ? SmallLane::Announces::kNothing : SmallLane::Announces::kAll);
-    lines_ = std::vector<Line>(1 + which % 3);
     const size_t piece_bytes = 1 + steps.Take(1);
-    group_ = std::make_unique<OutboundGroup>(
-        OutboundGroup::Options{
-            .peer = "peer", .id = kGroup, .connections = static_cast<uint32_t>(lines_.size())},
-        std::make_shared<Link>("peer", "memory"),
-        [this](StreamKey key, uint64_t serial, const absl::Status&) { StreamOver(key, serial); });
-    for (uint32_t index = 0; index < lines_.size(); ++index) {
-      Line& line = lines_[index];
-      line.peer.piece_bytes = piece_bytes;
-      line.peer.room_bytes = 0;
-      line.peer.lane = has_lane ? &*lane_ : nullptr;
-      line.written = std::make_unique<WrittenFrames>(index, has_lane);
-      line.connection = std::make_unique<OutboundConnection>(
-          *group_, index, std::make_unique<MemoryChannel>(line.peer), nullptr, index, counters_,
-          Timeouts{.connect = std::chrono::hours(1), .stall = std::chrono::hours(1)});
-    }
+    peer_streams_ = std::make_unique<PeerStreams>(
+        PeerStreams::Options{.peer = "peer", .connection_id = kConnection},
+        std::make_shared<Link>("peer", "memory"), open_.streams(),
+        [this](OutgoingStream& stream, const absl::Status&) { StreamOver(stream); });
+    line_.peer.piece_bytes = piece_bytes;
+    line_.peer.room_bytes = 0;
+    line_.peer.lane = has_lane ? &*lane_ : nullptr;
+    line_.written = std::make_unique<WrittenFrames>(has_lane);
+    auto channel = std::make_unique<MemoryChannel>(line_.peer);
+    auto payloads = has_lane ? NewSideChannelOutbound(*channel) : direct_.NewOutbound(*channel, 1);
+    line_.connection = std::make_unique<OutboundConnection>(
+        *peer_streams_, std::move(channel), std::move(payloads), counters_,
+        Timeouts{.connect = std::chrono::hours(1), .stall = std::chrono::hours(1)});
   }
 
   bool alive() const { return alive_; }
@@ -175,7 +173,7 @@ class HostileReceiver {
     std::unique_ptr<OutboundConnection> connection;
   };
   struct Stream {
-    uint64_t serial = 0;
+    std::shared_ptr<OutgoingStream> stream;
     bool finished = false;
     std::vector<std::vector<std::byte>> payloads;  // given back once nobody may read them
   };
@@ -184,9 +182,11 @@ class HostileReceiver {
 
   void Open(StreamKey key) {
     if (streams_.contains(key.stream)) return;
-    streams_[key.stream].serial = ++serials_;
     const Duration renew_every = std::chrono::milliseconds(steps_.Take(1) % 2 * 10);
-    group_->AddStream(key, serials_, renew_every, now_);
+    auto& stream = streams_[key.stream].stream;
+    stream = open_.Open(key);
+    TANDEM_CHECK(stream != nullptr, "a stream that is over is open");
+    peer_streams_->Add(stream, renew_every, now_);
     TurnAll();
   }
 
@@ -204,34 +204,37 @@ class HostileReceiver {
       payloads.emplace_back(bytes, ByteOf(header));
       extents.push_back({.layer = header.layer, .block = header.block, .payload = payloads.back()});
     }
-    if (!extents.empty()) group_->Post(key, extents);
+    if (!extents.empty()) peer_streams_->Post(stream->second.stream, extents);
     TurnAll();
   }
 
   void Finish(StreamKey key) {
     const auto stream = streams_.find(key.stream);
     if (stream == streams_.end() || std::exchange(stream->second.finished, true)) return;
-    group_->Finish(key, stream->second.payloads.size());
+    peer_streams_->Finish(stream->second.stream, stream->second.payloads.size());
     TurnAll();
   }
 
   void Abort(StreamKey key) {
-    if (!streams_.contains(key.stream)) return;
-    group_->Drop(key);
-    LetGo(key);
+    const auto stream = streams_.find(key.stream);
+    if (stream == streams_.end()) return;
+    peer_streams_->Drop(*stream->second.stream);
+    LetGo(*stream->second.stream);
     TurnAll();
   }
 
-  void StreamOver(StreamKey key, uint64_t serial) {
-    const auto stream = streams_.find(key.stream);
-    TANDEM_CHECK(stream != streams_.end() && stream->second.serial == serial,
+  void StreamOver(OutgoingStream& stream) {
+    const auto known = streams_.find(stream.key().stream);
+    TANDEM_CHECK(known != streams_.end() && known->second.stream.get() == &stream,
                  "a stream ended that was not open");
-    LetGo(key);
+    LetGo(stream);
   }
 
-  // From here on a sanitizer sees who still reads a payload.
-  void LetGo(StreamKey key) {
-    for (Line& line : lines_) line.connection->DropStream(key);
+  // Frees the payloads: a sanitizer sees who still reads one.
+  void LetGo(OutgoingStream& stream) {
+    const StreamKey key = stream.key();
+    line_.connection->DropStream(key);
+    open_.streams().End(stream, absl::OkStatus());
     streams_.erase(key.stream);
   }
 
@@ -269,42 +272,41 @@ class HostileReceiver {
   void AnswerRaw() { Say(std::as_bytes(steps_.TakeBytes(steps_.Take(1)))); }
 
   void Say(std::span<const std::byte> bytes) {
-    auto& incoming = lines_.front().peer.incoming;
+    auto& incoming = line_.peer.incoming;
     incoming.insert(incoming.end(), bytes.begin(), bytes.end());
     TurnAll();
   }
 
   void LetTimePass() {
     now_ += std::chrono::milliseconds(steps_.Take(1));
-    if (group_->wake_at() <= now_) group_->OnTimer(now_);
+    if (peer_streams_->wake_at() <= now_) peer_streams_->OnTimer(now_);
     TurnAll();
   }
 
   void TakeBytes() {
-    Line& line = lines_[steps_.Take(1) % lines_.size()];
-    line.peer.room_bytes += steps_.Take(2);
+    steps_.Take(1);  // means nothing any more; the inputs of the corpus have it
+    line_.peer.room_bytes += steps_.Take(2);
     TurnAll();
   }
 
-  // Until nobody has anything to do any more, as the loop does. The end of one connection is that
-  // of all.
+  // Until nothing is left to do, as the loop does.
   void TurnAll() {
     do {
-      for (Line& line : lines_) {
-        const absl::StatusOr<Turn> turn = line.connection->Advance();
-        line.written->Take(line.peer.outgoing);
-        alive_ = alive_ && turn.ok();
-      }
-    } while (alive_ && group_->TakeNews());
+      peer_streams_->queue().ClearNews();
+      const absl::StatusOr<Turn> turn = line_.connection->Advance();
+      line_.written->Take(line_.peer.outgoing);
+      alive_ = alive_ && turn.ok();
+    } while (alive_ && peer_streams_->queue().has_news());
   }
 
   Steps& steps_;
   std::optional<SmallLane> lane_;
   TransportCounters counters_;
-  std::unique_ptr<OutboundGroup> group_;
-  std::vector<Line> lines_;
+  LoneStreams open_;
+  DirectPayloads direct_;
+  std::unique_ptr<PeerStreams> peer_streams_;
+  Line line_;
   std::map<uint64_t, Stream> streams_;
-  uint64_t serials_ = 0;
   TimePoint now_ = std::chrono::steady_clock::now();
   bool alive_ = true;
 };

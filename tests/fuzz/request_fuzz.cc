@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/sampling_params.h"
 #include "router/cluster.h"
 #include "router/request_validation.h"
 #include "router/routing_policy.h"
@@ -40,7 +41,7 @@ void CheckSampling(const v1::SamplingParams& params) {
                "repetition_penalty");
   TANDEM_CHECK(std::abs(params.presence_penalty()) <= 2, "presence_penalty");
   TANDEM_CHECK(std::abs(params.frequency_penalty()) <= 2, "frequency_penalty");
-  TANDEM_CHECK(params.logprobs() >= 0 && params.logprobs() <= Limits().max_logprobs, "logprobs");
+  TANDEM_CHECK(params.logprobs() >= 0 && params.logprobs() <= kMaxLogprobs, "logprobs");
 }
 
 // What is let through is what a worker can take.
@@ -60,7 +61,7 @@ void OfAClient(std::string_view bytes) {
   TANDEM_CHECK(choices >= 1 && choices <= Limits().max_choices, "choices");
   if (request.has_beam_search()) {
     const v1::BeamSearch beams = ResolveBeams(request);
-    TANDEM_CHECK(beams.beam_width() >= choices && beams.beam_width() <= Limits().max_beam_width &&
+    TANDEM_CHECK(beams.beam_width() >= choices && beams.beam_width() <= kMaxBeamWidth &&
                      std::isfinite(beams.length_penalty()),
                  "beams");
   }

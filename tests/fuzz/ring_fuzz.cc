@@ -10,8 +10,8 @@
 
 #include "base/check.h"
 #include "tests/fuzz/steps.h"
-#include "transfer/shm/area.h"
-#include "transfer/shm/ring.h"
+#include "transfer/media/shm/area.h"
+#include "transfer/media/shm/ring.h"
 
 namespace tandem {
 namespace {

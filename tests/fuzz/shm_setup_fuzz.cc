@@ -8,9 +8,9 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "transfer/host_address.h"
-#include "transfer/shm/setup.h"
-#include "transfer/shm/slot.h"
+#include "transfer/media/host_address.h"
+#include "transfer/media/shm/setup.h"
+#include "transfer/media/shm/slot.h"
 
 namespace tandem {
 namespace {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tokenizer goldens: five kinds of tokenizer.json and what Hugging Face makes of them.
+"""Writes the tokenizer goldens: six kinds of tokenizer.json and what Hugging Face makes of them.
 
     nice tests/golden/make_tokenizer_golden.py
 
@@ -111,6 +111,23 @@ def make_qwen(text) -> dict:
     return t
 
 
+def make_falcon(text) -> dict:
+    """Steps behind ByteLevel, which see its characters instead of the text's, as Falcon has them,
+    and what other published files have: DeepSeek's white space at the end of a line, RoBERTa's
+    post-processor and no decoder."""
+    t = train_byte_level(text, pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(r"\s+$"), "isolated"),
+        pre_tokenizers.Punctuation("contiguous"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+        pre_tokenizers.Digits(individual_digits=False),
+        pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated")]))
+    t["added_tokens"] = added(enumerate(["<s>", "</s>", "<|endoftext|>"], VOCAB))
+    t["post_processor"] = {"type": "RobertaProcessing", "sep": ["</s>", VOCAB + 1],
+                           "cls": ["<s>", VOCAB], "trim_offsets": True, "add_prefix_space": False}
+    t["decoder"] = None
+    return t
+
+
 def template(token: str, ids: dict[str, int]) -> dict:
     return json.loads(processors.TemplateProcessing(
         single=f"{token} $A", pair=f"{token} $A {token}:1 $B:1",
@@ -219,6 +236,7 @@ def main() -> None:
             if group not in ("edge", "canonical", "invalid", "special")] + paragraphs[::8]
     spm = make_spm(text)
     kinds = {"gpt2": make_gpt2(text), "llama3": make_llama3(text), "qwen": make_qwen(text),
+             "falcon": make_falcon(text),
              "spm": spm, "spm_metaspace": make_spm_metaspace(spm)}
 
     starts, at = {}, 0

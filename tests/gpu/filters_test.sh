@@ -12,7 +12,7 @@ for stage in MEMCHECK RACECHECK; do
     sum=$((sum + seconds))
     IFS=: read -ra patterns <<<"$filter"
     for pattern in "${patterns[@]}"; do
-      if ! "$1/${name%_test}_emulated_test" --gtest_list_tests --gtest_filter="$pattern" | grep -q '^  '; then
+      if ! "$1/${name%_test}_emulated_test" --gtest_list_tests --gtest_filter="$pattern" | grep "^  " >/dev/null; then
         echo "FAILED: $tool $name: no test is $pattern"
         bad=1
       fi

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <sstream>
@@ -29,6 +30,14 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 constexpr char kModel[] = TANDEM_SOURCE_DIR "/models/sample";
+
+#if defined(__has_feature)
+#define TANDEM_HAS_FEATURE(feature) __has_feature(feature)
+#else
+#define TANDEM_HAS_FEATURE(feature) 0
+#endif
+constexpr bool kSanitized =
+    TANDEM_HAS_FEATURE(address_sanitizer) || TANDEM_HAS_FEATURE(thread_sanitizer);
 
 class CommandLineTest : public testing::Test {
  protected:
@@ -199,6 +208,77 @@ TEST_F(CommandLineTest, BadStartsSayWhatIsWrong) {
       Shell("router --log-level off --port " + port + " --model " + kModel + " 2>/dev/null");
   EXPECT_EQ(taken.exit_status, 1);
   EXPECT_EQ(Shell("up --prefill 1 --decode 0 --unified 0 --model x 2>/dev/null").exit_status, 1);
+}
+
+TEST_F(CommandLineTest, UpSaysOnOneLineWhyItCannotStart) {
+  for (const auto& [flags, said] :
+       {std::pair(std::string("--model /nowhere"), "/nowhere"),
+        std::pair(std::string("--kv-tokens 3 --port 0 --model ") + kModel, "--kv-tokens")}) {
+    const CommandResult failed = Shell("up --prefill 2 --decode 2 " + flags + " 2>&1");
+    EXPECT_EQ(failed.exit_status, 1);
+    EXPECT_EQ(std::count(failed.output.begin(), failed.output.end(), '\n'), 1) << failed.output;
+    EXPECT_THAT(failed.output, AllOf(StartsWith("error: "), HasSubstr(said)));
+  }
+}
+
+TEST_F(CommandLineTest, AStartWithoutDescriptorsSaysSo) {
+  const std::string worker = "worker --role unified --router 127.0.0.1:1 --log-level off --model " +
+                             std::string(kModel) + " 2>&1";
+  const std::string router = std::string("router --port 0 --model ") + kModel + " 2>&1";
+  for (const int descriptors : {20, 32, 48}) {
+    for (const std::string& command : {worker, router}) {
+      const CommandResult refused = Shell(command, fmt::format("ulimit -n {};", descriptors));
+      EXPECT_EQ(refused.exit_status, 1) << refused.output;
+      EXPECT_THAT(refused.output, StartsWith(fmt::format("error: RESOURCE_EXHAUSTED: this process "
+                                                         "may open {} files",
+                                                         descriptors)));
+    }
+  }
+}
+
+TEST_F(CommandLineTest, AStartWithoutMemorySaysSo) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes terabytes of address space";
+  const std::string worker = "worker --role unified --router 127.0.0.1:1 --log-level off --model " +
+                             std::string(kModel) + " 2>&1";
+  for (const int megabytes : {200, 300}) {
+    const CommandResult refused =
+        Shell(worker, fmt::format("ulimit -v {}; timeout 60", megabytes * 1000));
+    EXPECT_EQ(refused.exit_status, 1) << megabytes << " MB: " << refused.output;
+    EXPECT_THAT(refused.output, StartsWith("error: RESOURCE_EXHAUSTED: ")) << megabytes << " MB";
+  }
+}
+
+// Whether one of the threads of `pid` has that name.
+bool HasThread(pid_t pid, const std::string& name) {
+  std::error_code error;
+  const std::filesystem::path tasks = fmt::format("/proc/{}/task", pid);
+  for (const auto& task : std::filesystem::directory_iterator(tasks, error)) {
+    std::string comm;
+    std::getline(std::ifstream(task.path() / "comm"), comm);
+    if (comm == name) return true;
+  }
+  return false;
+}
+
+TEST_F(CommandLineTest, AWorkerThatNoRouterKnowsEndsWhenItIsToldTo) {
+  auto worker = ChildProcess::Start({"worker", "--role=unified", "--router=127.0.0.1:1",
+                                     "--log-level=off", std::string("--model=") + kModel},
+                                    TANDEM_BINARY);
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  const auto wait_until = [deadline](const std::function<bool()>& over) {
+    while (!over() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  };
+  wait_until([&worker] { return HasThread(worker->pid(), "heartbeat"); });
+  worker->Signal(SIGTERM);
+  int how = 0;
+  pid_t ended = 0;
+  wait_until([&] { return (ended = waitpid(worker->pid(), &how, WNOHANG)) != 0; });
+  EXPECT_EQ(ended, worker->pid());
+  EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+  if (ended == 0) kill(worker->pid(), SIGKILL);
 }
 
 TEST_F(CommandLineTest, AWorkerWithoutItsSharedMemorySaysHowToGoOn) {

@@ -184,6 +184,19 @@ TEST(EmulatedDaemonTest, UpStartsTheWorkersThatItIsAskedFor) {
   EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0);
 }
 
+TEST(EmulatedDaemonTest, DemoComparesItsRoutesOnTheDeviceThatItIsGiven) {
+  const CommandResult demo = Ended(std::string(TANDEM_EMULATED_BINARY) +
+                                   " demo --device=cuda:0 --max-tokens=4 --model=" + kModel);
+  EXPECT_EQ(demo.exit_status, 0) << demo.output;
+  EXPECT_THAT(demo.output, AllOf(HasSubstr("device cuda:0"), HasSubstr("All held.")));
+}
+
+TEST(EmulatedDaemonTest, DemoOnADeviceThatIsNotThereEndsWithTheReason) {
+  const CommandResult demo = Ended(TANDEM_BINARY " demo --device=cuda:7 --model=" + kModel);
+  EXPECT_NE(demo.exit_status, 0);
+  EXPECT_THAT(demo.output, HasSubstr("cuda:7"));
+}
+
 // The binary as it is built here, on a machine that may have no GPU.
 TEST(EmulatedDaemonTest, WithoutADriverTheAnswerIsNotTheCpu) {
   const std::string version = Ended(TANDEM_BINARY " version").output;

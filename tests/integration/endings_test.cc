@@ -145,6 +145,65 @@ TEST(EndingsTest, ASlowReaderIsEndedAndItsBlocksAreFree) {
   EXPECT_THAT(status.error_message(), HasSubstr("slowly"));
 }
 
+// Asks for a whole answer of many bytes, which is queued at once, and reads one event of it.
+class UnreadAnswer {
+ public:
+  explicit UnreadAnswer(const TestCluster& cluster) {
+    v1::GenerateRequest request = TextRequest(kPrompt, v1::ROUTE_UNIFIED, 100);
+    request.set_n(15);
+    request.set_best_of(16);
+    request.mutable_sampling()->set_logprobs(20);
+    request.set_ignore_eos(true);
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    stub_ = v1::Inference::NewStub(grpc::CreateCustomChannel(
+        cluster.address(), grpc::InsecureChannelCredentials(), arguments));
+    reader_ = stub_->Generate(&context_, request);
+    EXPECT_TRUE(reader_->Read(&event_));
+  }
+  grpc::Status ReadOn() {
+    while (reader_->Read(&event_)) continue;
+    return reader_->Finish();
+  }
+
+ private:
+  std::unique_ptr<v1::Inference::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;
+  v1::GenerateResponse event_;
+};
+
+TEST(EndingsTest, AWholeAnswerThatExceedsWhatMayBeUnreadIsEnded) {
+  TestCluster cluster({.router_flags = {"--answer-buffer-bytes=64KiB"}});
+  UnreadAnswer answer(cluster);
+  cluster.WaitFor("an answer that is ended", [](const v1::GetStatusResponse& status) {
+    return status.answers().refused() == 1 && status.answers().bytes() == 0;
+  });
+  const grpc::Status status = answer.ReadOn();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+  EXPECT_THAT(status.error_message(), HasSubstr("--answer-buffer-bytes"));
+}
+
+TEST(EndingsTest, AnAnswerThatIsNotReadInTimeIsDroppedThoughItsRequestIsOver) {
+  TestCluster cluster({.router_flags = {"--max-request-seconds=5"}});
+  UnreadAnswer answer(cluster);
+  cluster.WaitFor("an unread answer", [](const v1::GetStatusResponse& status) {
+    return status.answers().bytes() > 0 && status.requests_in_flight() == 0;
+  });
+  cluster.WaitFor("the answer to be dropped", [](const v1::GetStatusResponse& status) {
+    return status.answers().bytes() == 0 && status.answers().unread() == 1;
+  });
+  EXPECT_FALSE(answer.ReadOn().ok());
+}
+
+TEST(EndingsTest, ARequestThatIsTooLongIsTheClientsFault) {
+  TestCluster cluster({.router_flags = {"--max-message-bytes=64KiB"}});
+  const Outcome too_long =
+      Ask(cluster.client(), TextRequest(std::string(100 << 10, 'a'), v1::ROUTE_UNIFIED, 4));
+  EXPECT_EQ(too_long.status.code(), absl::StatusCode::kInvalidArgument) << too_long.status;
+  EXPECT_THAT(std::string(too_long.status.message()), HasSubstr("--max-message-bytes"));
+}
+
 TEST(EndingsTest, TooManyInFlightAreRefused) {
   TestCluster cluster({.router_flags = {"--max-in-flight=2"}});
   v1::GenerateRequest request = TextRequest(kPrompt, v1::ROUTE_UNIFIED, 4);

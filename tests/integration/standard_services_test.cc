@@ -7,7 +7,7 @@
 #include "httplib.h"
 #include "tests/support/call_by_bytes.h"
 #include "tests/support/test_cluster.h"
-#include "transfer/tcp/socket.h"
+#include "transfer/media/tcp/socket.h"
 
 namespace tandem {
 namespace {
@@ -46,7 +46,7 @@ TEST(StandardServicesTest, MetricsAreServedOverHttp) {
   for (const char* line :
        {"tandem_requests_total 1\n",
         "tandem_handoffs_total{worker=\"prefill-0\",role=\"prefill\",what=\"sent\"} 1\n",
-        "tandem_link_alarm{worker=\"prefill-0\",peer=\"decode-0\",transport=\"tcp\"} 0\n",
+        "tandem_link_in_use{worker=\"prefill-0\",peer=\"decode-0\",transport=\"tcp\"} 0\n",
         "tandem_link_in_use{worker=\"prefill-0\",peer=\"decode-0\",transport=\"ipc\"} 1\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }

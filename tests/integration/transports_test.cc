@@ -118,22 +118,23 @@ TEST(TransportsTest, WhoFindsNoRoomInSharedMemoryTakesTcpAndSaysSo) {
     }
     return shm && tcp;
   });
-  // What was counted of decode-0 is not forgotten with its process.
+  // The counts belong to the process of decode-0 and begin anew with the next one.
   cluster.Kill("decode-0");
   cluster.Start("decode-0");
-  cluster.WaitFor("the fallback is still told of", [](const v1::GetStatusResponse& status) {
-    const Links links = LinksIn(status);
-    return links.size() == 4 && std::ranges::none_of(links, &v1::LinkStatus::in_use) &&
-           std::ranges::any_of(links, [](const auto& link) { return link.fallbacks() > 0; });
-  });
+  cluster.WaitFor(
+      "the links to the new process are shown", [](const v1::GetStatusResponse& status) {
+        const Links links = LinksIn(status);
+        return links.size() == 4 && std::ranges::none_of(links, &v1::LinkStatus::in_use) &&
+               std::ranges::all_of(links, [](const auto& link) { return link.fallbacks() == 0; });
+      });
 }
 
-// KV of a prefill that has the machine to itself comes in small bursts, and late: the links are as
-// fast as ever.
-TEST(TransportsTest, HandOffsUnderLoadCallNoLinkSlow) {
+// A prefill that has the machine to itself sends KV late and in small bursts, although its links are
+// as fast as ever: the alert TandemLinkSlow (docs/prometheus/links.rules.yml) must not hold.
+TEST(TransportsTest, HandOffsUnderLoadMakeNoLinkLookSlow) {
   for (const std::string transport : {"ipc", "shm", "tcp"}) {
     TestCluster cluster({.unified = 0, .worker_flags = {"--kv-transport=" + transport}});
-    cluster.WaitFor("the way is probed", [](const v1::GetStatusResponse& status) {
+    cluster.WaitFor("the link is probed", [](const v1::GetStatusResponse& status) {
       const Links links = LinksIn(status);
       return links.size() == 1 && links[0].best_probe_gb_per_s() > 0;
     });
@@ -154,8 +155,9 @@ TEST(TransportsTest, HandOffsUnderLoadCallNoLinkSlow) {
     });
     const Links links = LinksOf(cluster);
     ASSERT_EQ(links.size(), 1u);
-    EXPECT_EQ(links[0].alarms(), 0u) << links[0].ShortDebugString();
-    EXPECT_FALSE(links[0].alarm());
+    const double fastest = links[0].fastest_gb_per_s();
+    EXPECT_TRUE(fastest == 0 || fastest >= 0.25 * links[0].best_probe_gb_per_s())
+        << links[0].ShortDebugString();
   }
 }
 

@@ -12,7 +12,7 @@
 #include "simt/vector_types.h"
 #include "tests/simt/fiber.h"
 #include "tests/simt/random.h"
-#include "tests/simt/warpgroup.h"
+#include "tests/simt/warpgroup_state.h"
 
 // The running block: its lanes, where each of them waits, and its shared memory. One block runs at
 // a time in the process (whoever runs it holds the machine's lock), so there is one of everything.

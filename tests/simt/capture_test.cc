@@ -147,6 +147,20 @@ TEST(Capture, NoThreadMayWaitForTheDevice) {
   }
 }
 
+// Whether result[rows, n] = 2 * x[rows, k] * weight[n, k]^T + 1.
+void ExpectProducts(const std::vector<float>& result, const std::vector<uint16_t>& x,
+                    const std::vector<uint16_t>& weight, int rows, int columns, int depth) {
+  for (int row = 0; row < rows; ++row) {
+    for (int n = 0; n < columns; ++n) {
+      float sum = 0;
+      for (int k = 0; k < depth; ++k) {
+        sum += FromBf16(x[row * depth + k]) * FromBf16(weight[n * depth + k]);
+      }
+      EXPECT_EQ(result[row * columns + n], 2 * sum + 1);
+    }
+  }
+}
+
 // out[rows, n] = x[rows, k] * weight[n, k]^T in rows, as the library sees it: in columns.
 TEST(FakeCublasLt, ProductsAreWorkOfTheStream) {
   void* library = dlopen(TANDEM_CUBLASLT_NAME, RTLD_NOW | RTLD_LOCAL);
@@ -196,16 +210,7 @@ TEST(FakeCublasLt, ProductsAreWorkOfTheStream) {
   cudaGraphExec_t exec = nullptr;
   ASSERT_EQ(cudaGraphInstantiate(&exec, graph), cudaSuccess);
   ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
-  const std::vector<float> result = out.Read();
-  for (int row = 0; row < kRows; ++row) {
-    for (int n = 0; n < kN; ++n) {
-      float sum = 0;
-      for (int k = 0; k < kK; ++k) {
-        sum += FromBf16(x[row * kK + k]) * FromBf16(weight[n * kK + k]);
-      }
-      EXPECT_EQ(result[row * kN + n], 2 * sum + 1);
-    }
-  }
+  ExpectProducts(out.Read(), x, weight, kRows, kN, kK);
   cudaGraphExecDestroy(exec);
   cudaGraphDestroy(graph);
   cublasLtMatrixLayoutDestroy_(a);

@@ -13,7 +13,7 @@ struct FakeNccl {
   std::atomic<bool> init_hangs = false;
   std::atomic<bool> init_fails = false;
   std::atomic<int> operations_until_error = -1;  // the one after so many fails; -1: none does
-  std::atomic<bool> abort_blocks = false;       // while true
+  std::atomic<bool> abort_blocks = false;        // while true
 
   // Since the start of the process.
   std::atomic<int> ids = 0;

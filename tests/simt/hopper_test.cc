@@ -33,7 +33,7 @@ int SwizzleBytes(int swizzle) {
 
 // Bytes from the start of the operand to element (row, k). K-major: panels of swizzle bytes along
 // k, each all rows deep; MN-major: panels of swizzle bytes along the rows, each all of k deep.
-__host__ __device__ int PlaceOf(const Placement& p, int row, int k) {
+__host__ __device__ int HandleOf(const Placement& p, int row, int k) {
   constexpr int kBytes[] = {16, 128, 64, 32};
   const int bytes = kBytes[p.swizzle];
   const int along = p.mn_major ? row : k;
@@ -74,10 +74,10 @@ __global__ void Product(ProductParams p) {
   unsigned char* smem_b = smem + kA * 2;
   const int thread = static_cast<int>(threadIdx.x);
   for (int i = thread; i < kA; i += 128) {
-    *reinterpret_cast<uint16_t*>(smem + PlaceOf(p.a_place, i / kDepth, i % kDepth)) = p.a[i];
+    *reinterpret_cast<uint16_t*>(smem + HandleOf(p.a_place, i / kDepth, i % kDepth)) = p.a[i];
   }
   for (int i = thread; i < N * kDepth; i += 128) {
-    *reinterpret_cast<uint16_t*>(smem_b + PlaceOf(p.b_place, i / kDepth, i % kDepth)) = p.b[i];
+    *reinterpret_cast<uint16_t*>(smem_b + HandleOf(p.b_place, i / kDepth, i % kDepth)) = p.b[i];
   }
   ptx::FenceProxyAsync();
   __syncthreads();

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tests/simt/block.h"
+#include "simt/machine.h"
 #include "tests/simt/sanitizers.h"
 
 namespace simt {
@@ -13,6 +13,7 @@ namespace {
 constexpr size_t kGuardBytes = 512;
 constexpr unsigned char kGuard = 0xa5;
 alignas(1024) unsigned char memory[kMaxSharedBytes + kGuardBytes];
+size_t current_bytes = 0;  // of the block that runs
 
 }  // namespace
 
@@ -23,6 +24,7 @@ extern unsigned char __stop_simt_shared[] __attribute__((weak));
 }
 
 void FillShared(size_t bytes) {
+  current_bytes = bytes;
   if (__start_simt_shared != nullptr) {
     std::fill(__start_simt_shared, __stop_simt_shared, static_cast<unsigned char>(0xff));
   }
@@ -51,9 +53,9 @@ void CheckSharedGuard(size_t bytes) {
 }
 
 const unsigned char* SharedBytes(size_t offset, size_t size, const char* reader) {
-  if (offset + size > block.grid->shared_bytes) {
+  if (offset + size > current_bytes) {
     detail::Fail("%s reads bytes %zu to %zu of dynamic shared memory, which has %zu", reader,
-                 offset, offset + size - 1, block.grid->shared_bytes);
+                 offset, offset + size - 1, current_bytes);
   }
   return memory + offset;
 }
@@ -64,7 +66,7 @@ unsigned char* DynamicShared() { return memory; }
 
 uint32_t SharedAddress(const void* p) {
   const auto offset = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(memory);
-  if (offset > block.grid->shared_bytes) Fail("%p is not an address of dynamic shared memory", p);
+  if (offset > current_bytes) Fail("%p is not an address of dynamic shared memory", p);
   return static_cast<uint32_t>(offset);
 }
 

@@ -2,14 +2,13 @@
 // on asynchronous warpgroup matrix instructions). A block computes its products either when they
 // are started or when they are waited for, by the seed: what is overwritten too early shows in the
 // one, what is written too late in the other.
-#include "tests/simt/warpgroup.h"
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "tests/simt/block.h"
 #include "tests/simt/shared_memory.h"
+#include "tests/simt/warpgroup_state.h"
 
 namespace simt {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "transfer/medium.h"
+#include "transfer/media/medium.h"
 
 namespace tandem {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/call_site.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/scripted_transport.h"
@@ -126,16 +127,16 @@ class DecodeHandoffTest : public testing::Test {
   void Settle() { engine_->Settle(); }
   void Nudge() { (*engine_)->Cancel(RequestId(kNobody), absl::OkStatus()); }
 
-  void ExpectEnd(absl::StatusCode code) {
-    EXPECT_EQ(recording_.AwaitFinish().status.code(), code) << recording_.AwaitFinish().status;
+  void ExpectEnd(absl::StatusCode code, CallSite line = CallSite::Current()) {
+    EXPECT_EQ(recording_.AwaitFinish(line).status.code(), code) << recording_.AwaitFinish().status;
     EXPECT_EQ(recording_.num_finishes(), 1);
     Settle();
     EXPECT_TRUE(engine_->AtRest());
     if (code == absl::StatusCode::kOk) return;
     EXPECT_TRUE(recording_.token_ids().empty()) << "decoded from KV that did not arrive";
   }
-  void ExpectTheAnswer() {
-    ExpectEnd(absl::StatusCode::kOk);
+  void ExpectTheAnswer(CallSite line = CallSite::Current()) {
+    ExpectEnd(absl::StatusCode::kOk, line);
     std::vector<int32_t> answer = {ThePrefill().first_token};
     const std::vector<int32_t> rest = recording_.token_ids();
     answer.insert(answer.end(), rest.begin(), rest.end());

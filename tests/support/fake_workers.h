@@ -66,10 +66,11 @@ class FakeWorkers final : public WorkerClient {
     ended_choices.push_back(worker.id.name + "#" + std::to_string(request.index()));
   }
   std::unique_ptr<WorkerCall> Ping(const WorkerEndpoint& worker,
-                                   std::function<void()> answered) override {
+                                   std::function<void(Health)> answered) override {
     auto call = std::make_shared<Sign>(Sign{.name = worker.id.name});
     pings.push_back(call);
-    if (!silent.contains(worker.id.name)) answered();
+    const bool serves = !not_serving.contains(worker.id.name);
+    if (!silent.contains(worker.id.name)) answered(serves ? Health::kServing : Health::kNotServing);
     return std::make_unique<Handle<Sign>>(call);
   }
   void Disconnect(const WorkerId& id) override { disconnected.push_back(id.name); }
@@ -97,7 +98,8 @@ class FakeWorkers final : public WorkerClient {
   std::vector<std::shared_ptr<Stream>> streams;
   std::vector<std::shared_ptr<Reservation>> reservations;
   std::vector<std::shared_ptr<Sign>> pings;
-  std::set<std::string> silent;  // they answer no ping
+  std::set<std::string> silent;       // they answer no ping
+  std::set<std::string> not_serving;  // they answer pings, and that they do not serve
   std::vector<std::string> disconnected;
   std::vector<std::string> released;
   std::vector<std::string> ended_choices;

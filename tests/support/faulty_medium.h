@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "tests/support/frame_faults.h"
-#include "transfer/medium.h"
+#include "transfer/media/medium.h"
 
 namespace tandem {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "transfer/frame.h"
+#include "transfer/wire/frame.h"
 
 namespace tandem {
 

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "tests/support/frame_faults.h"
-#include "transfer/tcp/socket.h"
+#include "transfer/media/tcp/socket.h"
 
 namespace tandem {
 

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "kvstore/kv_convert.h"
-#include "transfer/tcp/tcp_transport.h"
+#include "tests/support/tcp_transport.h"
 
 namespace tandem {
 namespace {
@@ -48,8 +48,9 @@ absl::StatusOr<Disaggregated*> HandoffPair::Start(EngineRequest request) {
 }
 
 absl::StatusOr<Disaggregated*> HandoffPair::StartIfThereIsRoom(EngineRequest request) {
-  ASSIGN_OR_RETURN(const Reservation reservation,
-                   decode_->ReserveAtOnce(decode_->ReservationFor(request)));
+  ReserveRequest wanted = decode_->ReservationFor(request);
+  wanted.layout = prefill_->layout();
+  ASSIGN_OR_RETURN(const Reservation reservation, decode_->ReserveAtOnce(wanted));
   return Start(std::move(request), reservation);
 }
 

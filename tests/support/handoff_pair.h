@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "tests/support/loopback_transport.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
-#include "transfer/loopback/loopback_transport.h"
 
 namespace tandem {
 

@@ -19,9 +19,9 @@
 #include "gtest/gtest.h"
 #include "kernels/cpu/device.h"
 #include "tests/support/channel_pair.h"
-#include "transfer/ipc/greeting.h"
-#include "transfer/ipc/ipc_medium.h"
-#include "transfer/unix_socket.h"
+#include "transfer/media/ipc/greeting.h"
+#include "transfer/media/ipc/ipc_medium.h"
+#include "transfer/media/unix_socket.h"
 
 // Both sides of an ipc connection on the CPU: one that shares, one that reads, one that lies.
 

@@ -9,7 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "transfer/medium.h"
+#include "transfer/media/medium.h"
 
 namespace tandem {
 

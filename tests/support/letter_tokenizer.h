@@ -11,7 +11,7 @@
 namespace tandem {
 
 // Token 'a' is the letter a, and so on through ASCII; other ids have no text.
-class LetterTokenizer final : public Tokenizer {
+class LetterTokenizer : public Tokenizer {
  public:
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text,
                                               const EncodeOptions&) const override {
@@ -26,6 +26,7 @@ class LetterTokenizer final : public Tokenizer {
   std::unique_ptr<TextStream> StartText(SkipSpecial) const override {
     return std::make_unique<Letters>();
   }
+  std::optional<size_t> MaxBytesPerToken() const override { return 1; }
   bool IsSpecial(int32_t) const override { return false; }
   int32_t vocab_size() const override { return 128; }
   std::optional<int32_t> TokenId(std::string_view token) const override {

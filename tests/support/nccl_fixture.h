@@ -16,7 +16,7 @@
 #include "tests/simt/fake_nccl.h"
 #include "tests/support/channel_pair.h"
 #include "tests/support/payload_memory.h"
-#include "transfer/nccl/nccl_medium.h"
+#include "transfer/media/nccl/nccl_medium.h"
 
 namespace tandem {
 

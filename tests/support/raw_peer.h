@@ -13,8 +13,8 @@
 #include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
-#include "transfer/frame.h"
-#include "transfer/tcp/socket.h"
+#include "transfer/media/tcp/socket.h"
+#include "transfer/wire/frame.h"
 
 namespace tandem {
 

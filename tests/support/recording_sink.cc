@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "tests/support/call_site.h"
+#include "tests/support/wait_limit.h"
 
 namespace tandem {
 
@@ -52,7 +54,7 @@ class Recording::Sink final : public TokenSink {
 
 std::unique_ptr<TokenSink> Recording::NewSink() { return std::make_unique<Sink>(*this); }
 
-bool Recording::AwaitTokens(size_t count) const {
+bool Recording::AwaitTokens(size_t count, CallSite line) const {
   absl::MutexLock lock(&mutex_);
   const auto enough = [this, count] {
     mutex_.AssertReaderHeld();
@@ -62,11 +64,11 @@ bool Recording::AwaitTokens(size_t count) const {
     mutex_.AssertReaderHeld();
     return enough() || !finishes_.empty();
   };
-  mutex_.Await(absl::Condition(&ready));
+  AwaitWithin(mutex_, absl::Condition(&ready), "tokens or the end of a request", line);
   return enough();
 }
 
-bool Recording::AwaitFirstTokens(size_t choices) const {
+bool Recording::AwaitFirstTokens(size_t choices, CallSite line) const {
   absl::MutexLock lock(&mutex_);
   const auto begun = [this, choices] {
     mutex_.AssertReaderHeld();
@@ -78,17 +80,17 @@ bool Recording::AwaitFirstTokens(size_t choices) const {
     mutex_.AssertReaderHeld();
     return begun() || !finishes_.empty();
   };
-  mutex_.Await(absl::Condition(&ready));
+  AwaitWithin(mutex_, absl::Condition(&ready), "first tokens or the end of a request", line);
   return begun();
 }
 
-FinishInfo Recording::AwaitFinish() const {
+FinishInfo Recording::AwaitFinish(CallSite line) const {
   absl::MutexLock lock(&mutex_);
   auto ended = [this] {
     mutex_.AssertReaderHeld();
     return !finishes_.empty();
   };
-  mutex_.Await(absl::Condition(&ended));
+  AwaitWithin(mutex_, absl::Condition(&ended), "the end of a request", line);
   return finishes_.front();
 }
 

@@ -8,10 +8,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "engine/output_stream.h"
+#include "tests/support/call_site.h"
 
 namespace tandem {
 
-// What one request produced, for the test to wait on and look at; outlives its sink.
+// What one request produced, for the test to wait on and look at; outlives its sink. A wait that
+// lasts longer than WaitLimit() ends the test program and names the line that waited.
 // Thread-safe.
 class Recording {
  public:
@@ -20,12 +22,12 @@ class Recording {
 
   // Wait for the n-th token of choice 0 or the end, whichever is first; whether there are that
   // many.
-  bool AwaitTokens(size_t count) const;
+  bool AwaitTokens(size_t count, CallSite line = CallSite::Current()) const;
   // Wait for the first token of each of `choices` choices, a beam start, or the end; whether it was
   // not the end.
-  bool AwaitFirstTokens(size_t choices) const;
+  bool AwaitFirstTokens(size_t choices, CallSite line = CallSite::Current()) const;
   // Waits for the end.
-  FinishInfo AwaitFinish() const;
+  FinishInfo AwaitFinish(CallSite line = CallSite::Current()) const;
 
   bool finished() const;
   int num_finishes() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,7 @@ class RouterFixture : public testing::Test {
     options.limits.has_tokenizer = true;
     options.max_in_flight = 8;
     options.random_seed = 1;
+    options.tokenizing.threads = 0;  // the loop tokenizes
     return options;
   }
 
@@ -104,18 +106,28 @@ class RouterFixture : public testing::Test {
     request.set_model("sample");
     request.set_max_context_tokens(100);
     request.mutable_layout()->set_num_layers(2);
+    request.mutable_layout()->set_block_tokens(16);
     request.mutable_layout()->set_dtype("bf16");
     request.set_data_address("tcp:" + name + ":2");
     request.set_wire_version(2);
     request.set_device("cpu");
     return request;
   }
+  bool IsUsable(const std::string& name) const {
+    const std::shared_ptr<const ClusterView> view = cluster_.View();
+    return std::any_of(
+        view->workers.begin(), view->workers.end(),
+        [&name](const WorkerView& worker) { return worker.id.name == name && worker.usable(); });
+  }
   void Join(const v1::RegisterRequest& request) {
     const absl::Status joined = cluster_.Register(request);
     ASSERT_TRUE(joined.ok()) << joined;
     loop_.RunReady();
   }
+  // A later incarnation takes the name of one that has been silent.
   void Join(const std::string& name, v1::WorkerRole role, uint64_t incarnation = 1) {
+    if (incarnation > 1 && IsUsable(name)) clock_.Advance(std::chrono::milliseconds(2001));
+    left_.erase(name);
     Join(Registration(name, role, incarnation));
   }
   // Time goes by for a router that runs.
@@ -139,12 +151,14 @@ class RouterFixture : public testing::Test {
     v1::HeartbeatRequest request;
     request.set_name(name);
     request.set_incarnation(1);
+    request.set_leaving(left_.contains(name));
     *request.mutable_load() = load;
     ASSERT_TRUE(cluster_.Heartbeat(request).ok());
     loop_.RunReady();
   }
   // Once: it is leaving. Twice: it is gone.
   void Leave(const std::string& name) {
+    left_.insert(name);
     cluster_.Deregister(name, 1);
     loop_.RunReady();
   }
@@ -228,6 +242,18 @@ class RouterFixture : public testing::Test {
     loop_.RunReady();
   }
 
+  // The parts of a second router among the same workers.
+  RouterParts Parts(const Tokenizer& tokenizer) {
+    return {.tokenizer = &tokenizer,
+            .cluster = cluster_,
+            .policy = *policy_,
+            .workers = workers_,
+            .loop = loop_,
+            .clock = clock_,
+            .resumes = resumes_,
+            .reroutes = reroutes_};
+  }
+
   void ExpectNothingLeft() {
     EXPECT_THAT(workers_.Open(), testing::IsEmpty());
     EXPECT_EQ(router_.Status().requests_in_flight(), 0);
@@ -243,6 +269,7 @@ class RouterFixture : public testing::Test {
     ExpectNothingLeft();
   }
 
+  std::set<std::string> left_;  // names of workers that are leaving, and say so
   FakeClock clock_;
   const LetterTokenizer tokenizer_;
   EventLoop loop_{clock_, 16};

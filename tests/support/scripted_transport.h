@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "tests/support/call_site.h"
+#include "tests/support/wait_limit.h"
 #include "transfer/transport.h"
 
 namespace tandem {
@@ -45,14 +48,14 @@ class ScriptedTransport final : public Transport {
     reach_answer_ = std::move(status);
   }
 
-  void AwaitCommit(uint64_t stream) {
+  void AwaitCommit(uint64_t stream, CallSite line = CallSite::Current()) {
     absl::MutexLock lock(&mutex_);
     auto committed = [this, stream] {
       mutex_.AssertReaderHeld();
       const auto place = streams_.find(stream);
       return place != streams_.end() && place->second.committed;
     };
-    mutex_.Await(absl::Condition(&committed));
+    AwaitWithin(mutex_, absl::Condition(&committed), "the commit of a stream", line);
   }
 
   // As the peer, or the loss of it, would.
@@ -69,13 +72,13 @@ class ScriptedTransport final : public Transport {
   }
 
   // Waits until streams were opened so many times, in all.
-  void AwaitOpened(int times) {
+  void AwaitOpened(int times, CallSite line = CallSite::Current()) {
     absl::MutexLock lock(&mutex_);
     auto opened = [this, times] {
       mutex_.AssertReaderHeld();
       return num_opened_ >= times;
     };
-    mutex_.Await(absl::Condition(&opened));
+    AwaitWithin(mutex_, absl::Condition(&opened), "the opening of a stream", line);
   }
   int num_opened() const {
     absl::MutexLock lock(&mutex_);
@@ -105,41 +108,14 @@ class ScriptedTransport final : public Transport {
     return reach_answer_;
   }
 
-  absl::Status OpenStream(std::string_view, uint64_t stream, uint64_t epoch, Duration renew_every,
-                          StreamEnded ended) override {
+  absl::StatusOr<StreamHandle> OpenStream(std::string_view, uint64_t stream, uint64_t epoch,
+                                          Duration renew_every, StreamEnded ended) override {
     absl::MutexLock lock(&mutex_);
     if (!open_answer_.ok()) return open_answer_;
     ++num_opened_;
     renew_every_ = renew_every;
     streams_[stream] = {.epoch = epoch, .ended = std::move(ended)};
-    return absl::OkStatus();
-  }
-
-  absl::Status Post(uint64_t stream, uint64_t epoch,
-                    std::span<const PostedExtent> extents) override {
-    if (on_post_ && !extents.empty()) on_post_(extents.front().layer);
-    absl::MutexLock lock(&mutex_);
-    if (!post_answer_.ok()) return post_answer_;
-    for (const auto& [layer, block, payload] : extents) {
-      frames_.push_back({stream, epoch, layer, block, {payload.begin(), payload.end()}});
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status FinishStream(uint64_t stream, uint64_t) override {
-    absl::MutexLock lock(&mutex_);
-    if (const auto place = streams_.find(stream); place != streams_.end()) {
-      place->second.committed = true;
-    }
-    return absl::OkStatus();
-  }
-
-  void AbortStream(uint64_t stream, uint64_t) override {
-    {
-      absl::MutexLock lock(&mutex_);
-      ++num_aborted_;
-    }
-    End(stream, absl::CancelledError("aborted"));
+    return std::make_shared<ScriptedStream>(*this, stream, epoch);
   }
 
   std::vector<LinkStats> links() const override { return {}; }
@@ -154,6 +130,48 @@ class ScriptedTransport final : public Transport {
     StreamEnded ended;
     bool committed = false;
   };
+
+  class ScriptedStream final : public SendStream {
+   public:
+    ScriptedStream(ScriptedTransport& transport, uint64_t stream, uint64_t epoch)
+        : transport_(transport), stream_(stream), epoch_(epoch) {}
+    absl::Status Post(std::span<const PostedExtent> extents) override {
+      return transport_.Post(stream_, epoch_, extents);
+    }
+    absl::Status Finish() override {
+      transport_.Finish(stream_);
+      return absl::OkStatus();
+    }
+    void Abort() override { transport_.Abort(stream_); }
+
+   private:
+    ScriptedTransport& transport_;
+    const uint64_t stream_;
+    const uint64_t epoch_;
+  };
+
+  absl::Status Post(uint64_t stream, uint64_t epoch, std::span<const PostedExtent> extents) {
+    if (on_post_ && !extents.empty()) on_post_(extents.front().layer);
+    absl::MutexLock lock(&mutex_);
+    if (!post_answer_.ok()) return post_answer_;
+    for (const auto& [layer, block, payload] : extents) {
+      frames_.push_back({stream, epoch, layer, block, {payload.begin(), payload.end()}});
+    }
+    return absl::OkStatus();
+  }
+  void Finish(uint64_t stream) {
+    absl::MutexLock lock(&mutex_);
+    if (const auto place = streams_.find(stream); place != streams_.end()) {
+      place->second.committed = true;
+    }
+  }
+  void Abort(uint64_t stream) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (streams_.contains(stream)) ++num_aborted_;
+    }
+    End(stream, absl::CancelledError("aborted"));
+  }
 
   std::function<void(uint32_t layer)> on_post_;
 

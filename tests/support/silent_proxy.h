@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "transfer/tcp/socket.h"
+#include "transfer/media/tcp/socket.h"
 
 namespace tandem {
 

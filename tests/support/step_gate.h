@@ -9,6 +9,8 @@
 #include "absl/synchronization/mutex.h"
 #include "base/status.h"
 #include "model/transformer/weight_store.h"
+#include "tests/support/call_site.h"
+#include "tests/support/wait_limit.h"
 
 namespace tandem {
 
@@ -25,9 +27,9 @@ class StepGate {
   void Open() { Allow(std::numeric_limits<int64_t>::max()); }
 
   // Waits until a step waits.
-  void AwaitHeld() {
+  void AwaitHeld(CallSite line = CallSite::Current()) {
     absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(&held_));
+    AwaitWithin(mutex_, absl::Condition(&held_), "a step at the gate", line);
   }
 
   // The next step that begins fails with `status`.

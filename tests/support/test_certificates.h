@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "transfer/tcp/tls_context.h"
+#include "transfer/media/tcp/tls_context.h"
 
 namespace tandem {
 

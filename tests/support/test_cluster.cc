@@ -27,6 +27,8 @@ std::vector<std::string> WorkerNames(const TestClusterOptions& options) {
 
 }  // namespace
 
+std::string DaemonBinary() { return TANDEM_BINARY; }
+
 TestCluster::TestCluster(TestClusterOptions options) : options_(std::move(options)) {
   ChildProcess router = StartTandem(ArgumentsOf("router"));
   address_ = router.TakeReadyLine();
@@ -77,7 +79,7 @@ std::vector<std::string> TestCluster::ArgumentsOf(const std::string& name) const
     }
   }
   arguments.push_back(std::string("--model=") + kModel);
-  arguments.push_back("--log-level=error");
+  arguments.push_back("--log-level=" + options_.log_level);
   return arguments;
 }
 

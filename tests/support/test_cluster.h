@@ -15,8 +15,11 @@
 
 namespace tandem {
 
+// The tandem program of this build.
+std::string DaemonBinary();
+
 struct TestClusterOptions {
-  std::string binary = TANDEM_BINARY;
+  std::string binary = DaemonBinary();
   int prefill = 1;
   int decode = 1;
   int unified = 1;
@@ -24,6 +27,7 @@ struct TestClusterOptions {
   std::vector<std::string> worker_flags;
   std::vector<std::string> prefill_flags;  // of prefill workers, after worker_flags
   std::vector<std::string> decode_flags;   // of decode workers, likewise
+  std::string log_level = "error";         // of all
 };
 
 // A real router and real workers on loopback, with the sample model. Processes can be stopped,

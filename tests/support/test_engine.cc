@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "base/check.h"
 #include "base/rng.h"
+#include "tests/support/wait_limit.h"
 
 namespace tandem {
 
@@ -37,8 +39,9 @@ TestEngine::TestEngine(const TestEngineSetup& setup)
                               .least_post_bytes = setup.least_post_bytes,
                               .check_invariants = true};
   const Clock& clock = setup.clock != nullptr ? *setup.clock : real_clock_;
+  if (setup.wrap_device) wrapped_device_ = setup.wrap_device(*model_->backend.device);
   auto engine = Engine::Create(options, {.model = config,
-                                         .device = *model_->backend.device,
+                                         .device = wrapped_device_ ? *wrapped_device_ : device(),
                                          .ops = *model_->backend.ops,
                                          .weights = setup.gated ? *weights_ : *model_->weights,
                                          .clock = clock});
@@ -68,7 +71,7 @@ absl::StatusOr<Reservation> TestEngine::Reserve(ReserveRequest request) {
     answer = std::move(reservation);
     answered.Notify();
   });
-  answered.WaitForNotification();
+  Await(answered);
   return answer;
 }
 
@@ -92,7 +95,7 @@ absl::StatusOr<Reservation> TestEngine::ReserveAtOnce(const ReserveRequest& requ
         answered.Notify();
       });
   engine_->CancelReserve(ticket);  // comes after it has been looked at
-  answered.WaitForNotification();
+  Await(answered);
   return answer;
 }
 
@@ -121,7 +124,10 @@ void TestEngine::Settle() {
 
 ::testing::AssertionResult TestEngine::AtRest() {
   // A copy ahead of evictions may outlast the requests; its blocks come back when it has ended.
-  while (engine_->stats().kv.pinned_blocks > 0) std::this_thread::yield();
+  const absl::Time give_up_at = absl::Now() + WaitLimit();
+  while (engine_->stats().kv.pinned_blocks > 0 && absl::Now() < give_up_at) {
+    std::this_thread::yield();
+  }
   const EngineStats stats = engine_->stats();
   const int32_t unused = stats.kv.free_blocks + stats.kv.idle_blocks;
   if (unused == stats.kv.total_blocks && stats.kv.swapped_blocks == 0 && stats.reservations == 0 &&

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,6 +38,8 @@ struct TestEngineSetup {
   SplitMode splits = SplitMode::kBalanced;
   bool gated = true;  // false: steps do not pass the gate, so that those of decodes are recorded
   const Clock* clock = nullptr;  // null: the real one
+  // Makes the device that the engine uses of the model's; null: that one itself.
+  std::function<std::unique_ptr<Device>(Device&)> wrap_device;
 };
 
 // An engine with its model, its gate and its transport, invariants checked after every step, taken
@@ -80,6 +83,7 @@ class TestEngine {
   SteadyClock real_clock_;
   StepGate gate_;
   std::unique_ptr<TestModel> model_;
+  std::unique_ptr<Device> wrapped_device_;
   std::unique_ptr<GatedWeights> weights_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Transport> transport_;

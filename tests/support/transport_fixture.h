@@ -18,17 +18,17 @@
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
 #include "tests/support/faulty_medium.h"
+#include "tests/support/loopback_transport.h"
 #include "tests/support/payload_memory.h"
 #include "tests/support/recycling_device.h"
 #include "tests/support/test_certificates.h"
 #include "tests/support/test_device.h"
 #include "tests/support/transport_probe.h"
 #include "transfer/framed/framed_transport.h"
-#include "transfer/ipc/ipc_medium.h"
-#include "transfer/loopback/loopback_transport.h"
-#include "transfer/nccl/nccl_medium.h"
-#include "transfer/shm/shm_medium.h"
-#include "transfer/tcp/tcp_medium.h"
+#include "transfer/media/ipc/ipc_medium.h"
+#include "transfer/media/nccl/nccl_medium.h"
+#include "transfer/media/shm/shm_medium.h"
+#include "transfer/media/tcp/tcp_medium.h"
 
 namespace tandem {
 
@@ -39,13 +39,11 @@ struct LaneMemory {
   const size_t& max_payload_bytes;    // when a medium is made
 };
 
-// What the conformance tests of transports run over: media that reach one another, and how many
-// connections a transport makes over them. Another one is one more line.
+// The media that the conformance tests of transports run over. Another one is one more line.
 struct FabricKind {
   using NewMedium = std::function<std::unique_ptr<Medium>()>;
 
   std::string name;
-  int32_t connections = 1;
   // One of the two.
   std::function<NewMedium()> open;
   std::function<NewMedium(const LaneMemory& memory)> open_with_lanes;
@@ -96,12 +94,9 @@ inline FabricKind::NewMedium OpenNccl(const LaneMemory& memory) {
   };
 }
 
-inline const FabricKind kFabrics[] = {
-    {"loopback", 1, &OpenLoopback}, {"tls", 1, &OpenTls},
-    {"tcp", 1, &OpenTcp},           {"tcp_times_3", 3, &OpenTcp},
-    {"shm", 1, {}, &OpenShm},       {"shm_times_3", 3, {}, &OpenShm},
-    {"ipc", 1, {}, &OpenIpc},       {"ipc_times_3", 3, {}, &OpenIpc},
-    {"nccl", 1, {}, &OpenNccl},     {"nccl_times_3", 3, {}, &OpenNccl}};
+inline const FabricKind kFabrics[] = {{"loopback", &OpenLoopback}, {"tls", &OpenTls},
+                                      {"tcp", &OpenTcp},           {"shm", {}, &OpenShm},
+                                      {"ipc", {}, &OpenIpc},       {"nccl", {}, &OpenNccl}};
 
 inline std::string FabricName(const ::testing::TestParamInfo<FabricKind>& info) {
   return info.param.name;
@@ -159,17 +154,16 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
     return Framed(new_medium_(), receiver);
   }
   std::unique_ptr<Transport> Framed(std::unique_ptr<Medium> medium, FrameReceiver* receiver) {
-    options_.connections = connections();
     auto transport = NewFramedTransport(options_, std::move(medium), receiver);
     EXPECT_TRUE(transport.ok()) << transport.status();
     return *std::move(transport);
   }
   // Where somebody was a moment ago.
   std::string DeadAddress() { return new_medium_()->address(); }
-  int32_t connections() const { return GetParam().connections; }
 
   absl::Status Open(uint64_t stream, Duration renew_every = Duration::zero()) {
-    return sender_->OpenStream(receiver_->address(), stream, kEpoch, renew_every, ends_.Callback());
+    return streams_.Open(*sender_, receiver_->address(), stream, kEpoch, renew_every,
+                         ends_.Callback());
   }
 
   // Kept until the end of the test, at a place that does not move.
@@ -181,8 +175,8 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
 
   absl::Status Post(uint64_t stream, uint32_t layer, uint32_t block,
                     std::span<const std::byte> payload) {
-    return PostOne(*sender_, {stream, kEpoch},
-                   {.layer = layer, .block = block, .payload = payload});
+    return streams_.PostOne(*sender_, {stream, kEpoch},
+                            {.layer = layer, .block = block, .payload = payload});
   }
 
   // Blocks [first, last) of layer 0, in one call. The payloads are those of SendWhole.
@@ -191,7 +185,7 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
     for (uint32_t block = first; block < last; ++block) {
       extents.push_back({.block = block, .payload = Payload(size, stream * 1000 + block)});
     }
-    return sender_->Post(stream, kEpoch, extents);
+    return streams_.Post(*sender_, {stream, kEpoch}, extents);
   }
 
   // Opens, posts `count` payloads of `size` and finishes.
@@ -200,7 +194,7 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
     for (uint32_t block = 0; block < count; ++block) {
       ASSERT_EQ(Post(stream, 0, block, Payload(size, stream * 1000 + block)), absl::OkStatus());
     }
-    ASSERT_EQ(sender_->FinishStream(stream, kEpoch), absl::OkStatus());
+    ASSERT_EQ(streams_.Finish(*sender_, {stream, kEpoch}), absl::OkStatus());
   }
 
   void ExpectArrived(uint64_t stream, uint32_t count, size_t size) {
@@ -240,6 +234,7 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
   FramedOptions options_ = {.device = has_lanes() ? &LaneDevice() : PayloadDevice(),
                             .staged_payload_bytes = 64 << 10,
                             .staging_bytes = 1 << 20};
+  StreamBook streams_;
   EndProbe ends_;
   ReceiverProbe receiver_probe_{PayloadDevice()};
   std::unique_ptr<Transport> receiver_;

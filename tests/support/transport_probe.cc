@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/rng.h"
 #include "base/status.h"
 #include "gtest/gtest.h"
@@ -16,6 +17,22 @@ std::vector<std::byte> PatternBytes(size_t size, uint64_t seed) {
     std::copy_n(word_bytes.begin(), std::min<size_t>(16, size - i), bytes.begin() + i);
   }
   return bytes;
+}
+
+absl::Status StreamBook::Open(Transport& transport, std::string_view peer, uint64_t stream,
+                              uint64_t epoch, Duration renew_every, StreamEnded ended) {
+  ASSIGN_OR_RETURN(StreamHandle handle,
+                   transport.OpenStream(peer, stream, epoch, renew_every, std::move(ended)));
+  absl::MutexLock lock(&mutex_);
+  handles_[{&transport, {.stream = stream, .epoch = epoch}}] = std::move(handle);
+  return absl::OkStatus();
+}
+
+StreamHandle StreamBook::Find(const Transport& transport, StreamKey key) const {
+  absl::MutexLock lock(&mutex_);
+  const auto place = handles_.find({&transport, key});
+  TANDEM_CHECK(place != handles_.end(), "a test names a stream that it has not opened");
+  return place->second;
 }
 
 absl::StatusOr<std::span<std::byte>> ReceiverProbe::Prepare(const FrameHeader& header) {

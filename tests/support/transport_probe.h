@@ -5,7 +5,9 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -14,8 +16,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "tests/support/payload_memory.h"
-#include "transfer/stream_key.h"
 #include "transfer/transport.h"
+#include "transfer/wire/stream_key.h"
 
 namespace tandem {
 
@@ -25,10 +27,32 @@ inline constexpr absl::Duration kPatience = absl::Seconds(60);
 // `size` bytes that differ from those of another seed.
 std::vector<std::byte> PatternBytes(size_t size, uint64_t seed);
 
-// Posts an extent by itself.
-inline absl::Status PostOne(Transport& transport, StreamKey key, const PostedExtent& extent) {
-  return transport.Post(key.stream, key.epoch, {&extent, 1});
-}
+// Keeps the handles of the streams that a test opens, by transport and key, so that the test can
+// name them by numbers. Thread-safe.
+class StreamBook {
+ public:
+  absl::Status Open(Transport& transport, std::string_view peer, uint64_t stream, uint64_t epoch,
+                    Duration renew_every, StreamEnded ended);
+  // Of the latest opening; the stream must have been opened before.
+  StreamHandle Find(const Transport& transport, StreamKey key) const;
+  absl::Status Post(const Transport& transport, StreamKey key,
+                    std::span<const PostedExtent> extents) const {
+    return Find(transport, key)->Post(extents);
+  }
+  absl::Status PostOne(const Transport& transport, StreamKey key,
+                       const PostedExtent& extent) const {
+    return Post(transport, key, {&extent, 1});
+  }
+  absl::Status Finish(const Transport& transport, StreamKey key) const {
+    return Find(transport, key)->Finish();
+  }
+  void Abort(const Transport& transport, StreamKey key) const { Find(transport, key)->Abort(); }
+
+ private:
+  mutable absl::Mutex mutex_;
+  absl::flat_hash_map<std::pair<const Transport*, StreamKey>, StreamHandle> handles_
+      ABSL_GUARDED_BY(mutex_);
+};
 
 // A receiver that keeps what lands, and notes every call in its order. Policies answer; the
 // default takes everything and commits a stream whose frames all landed; of others it takes the

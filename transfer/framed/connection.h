@@ -11,9 +11,9 @@
 
 namespace tandem {
 
-// What a transport counts over all of its connections, since its start.
+// What a transport counts over all of its connections since its start.
 struct TransportCounters {
-  // Bytes, headers and what lanes bring included.
+  // Bytes, including headers and payloads that travel beside the channel.
   std::atomic<uint64_t> sent{0};
   std::atomic<uint64_t> received{0};
   // As in RefusedFrames.
@@ -29,30 +29,30 @@ struct Timeouts {
   std::chrono::milliseconds stall{};    // without progress while something is under way
 };
 
-// What a connection knows after its turn.
+// How a connection's turn ended.
 enum class Turn : uint8_t {
-  kDone,  // waits for an event
-  kMore,  // has done its share and wants another turn
+  kDone,  // it waits for an event
+  kMore,  // it has done its share and wants another turn
 };
 
-// One connection as the I/O loop sees it. No call blocks; each does a bounded amount of work. An
-// error means that the connection is over.
+// One connection as the I/O loop sees it. No call blocks; each does a bounded amount of work. After
+// an error the connection is over.
 // Thread: the loop's.
 class Connection {
  public:
   virtual ~Connection() = default;
-  // As ByteChannel's.
+  // As in ByteChannel.
   virtual int fd() const = 0;
   virtual bool wants_output() const = 0;
-  // Goes on with what can go on: establishes, reads, writes.
+  // Establishes, reads and writes as far as that goes now.
   virtual absl::StatusOr<Turn> Advance() = 0;
-  // When it is to be closed unless something moves before.
+  // When the connection is closed unless something moves before.
   virtual TimePoint deadline() const = 0;
-  // It is over, `status` says why; called once, before the destructor.
+  // The connection is over for the reason in `status`. Called once, before the destructor.
   virtual void OnClosed(const absl::Status& status) = 0;
 };
 
-// The work of one turn, so that one busy peer does not keep the loop from the others.
+// Bounds the work of one turn, so that a busy peer does not keep the loop from the others.
 inline constexpr size_t kBytesPerTurn = 4 << 20;
 
 }  // namespace tandem

@@ -6,44 +6,33 @@
 #include "base/status.h"
 
 namespace tandem {
-namespace {
 
-// Far more replies than there can be streams under way: a peer that reads none of them is broken.
-constexpr size_t kMaxReplyBytes = 4 << 20;
-// As many missing extents are named in one answer; the others in the next one.
-constexpr size_t kMaxResends = 8192;
-
-}  // namespace
-
-InboundConnection::InboundConnection(std::unique_ptr<ByteChannel> channel, FrameReceiver& receiver,
-                                     const LandingWays& landings, JoinGroup join_group,
-                                     std::span<std::byte> read_ahead, TransportCounters& counters,
-                                     const Timeouts& timeouts)
+InboundConnection::InboundConnection(std::unique_ptr<ByteChannel> channel,
+                                     std::unique_ptr<InboundPayloads> payloads,
+                                     const ReceiveCredit& credit, Context context)
     : channel_(std::move(channel)),
-      receiver_(receiver),
-      landings_(landings),
-      join_group_(std::move(join_group)),
-      read_ahead_(read_ahead),
-      counters_(counters),
-      timeouts_(timeouts),
+      payloads_(std::move(payloads)),
+      context_(std::move(context)),
       reader_(*this),
+      credit_(credit),
       last_progress_(std::chrono::steady_clock::now()) {}
 
 absl::StatusOr<Turn> InboundConnection::Advance() {
-  if (!established_) {
-    ASSIGN_OR_RETURN(established_, Establish());
-    if (!established_) return Turn::kDone;
+  if (stage_ == Stage::kEstablishing) {
+    ASSIGN_OR_RETURN(const bool established, Establish());
+    if (!established) return Turn::kDone;
+    stage_ = Stage::kBeforeHello;
     last_progress_ = std::chrono::steady_clock::now();
   }
   const absl::StatusOr<Turn> turn = Read();
   const absl::Status landed = Flush();
-  // Where nothing more is under way on this connection, the sender may wait for any rest of credit.
-  // What a lane brings has landed, wherever the frames stand.
-  if (!reader_.mid_frame() || channel_->lane() != nullptr) {
-    Consume();
-    GrantCredit(InboundGroup::Grant::kAll);
+  // Between frames nothing more is under way, so the sender may wait for any rest of credit. Beside
+  // the bytes, payloads have landed wherever the frames stand.
+  if (!reader_.mid_frame() || !payloads_->carries_data()) {
+    credit_.Consume();
+    Grant(ReceiveCredit::Grant::kAll);
   }
-  const absl::Status written = WriteReplies();
+  const absl::Status written = replies_.WriteTo(*channel_, context_.counters);
   if (!turn.ok()) return turn.status();
   RETURN_IF_ERROR(landed);
   RETURN_IF_ERROR(written);
@@ -53,37 +42,29 @@ absl::StatusOr<Turn> InboundConnection::Advance() {
 absl::StatusOr<bool> InboundConnection::Establish() {
   absl::StatusOr<bool> established = channel_->Establish();
   if (absl::IsFailedPrecondition(established.status())) {
-    ++counters_.strangers;
-    ++counters_.closed;
+    ++context_.counters.strangers;
+    ++context_.counters.closed;
   }
   return established;
 }
 
-// The payload that came last has landed or was dropped; of a lane, all that was named.
-void InboundConnection::Consume() {
-  if (group_ == nullptr) return;
-  consumed_bytes_ += coming_bytes_;
-  group_->Consumed(static_cast<int64_t>(std::exchange(coming_bytes_, 0)));
-}
-
 absl::StatusOr<Turn> InboundConnection::Read() {
-  const size_t read_ahead = std::min(read_ahead_.size(), channel_->read_ahead_bytes());
-  const PayloadLane* const lane = channel_->lane();
+  const size_t read_ahead = std::min(context_.read_ahead.size(), channel_->read_ahead_bytes());
   for (size_t total = 0; total < kBytesPerTurn;) {
-    if (lane != nullptr && lane->arriving()) return Turn::kDone;
+    if (payloads_->is_arriving()) return Turn::kDone;
     const auto targets = reader_.Targets();
     const size_t with_place = targets[0].size() + targets[1].size();
     const size_t ahead = with_place < read_ahead ? read_ahead : 0;
     const iovec parts[3] = {{targets[0].data(), targets[0].size()},
                             {targets[1].data(), targets[1].size()},
-                            {read_ahead_.data(), ahead}};
+                            {context_.read_ahead.data(), ahead}};
     ASSIGN_OR_RETURN(const size_t count, channel_->Read(parts));
     if (count == 0) return Turn::kDone;
-    counters_.received += count;
+    context_.counters.received += count;
     total += count;
     last_progress_ = std::chrono::steady_clock::now();
     RETURN_IF_ERROR(Take(count, with_place));
-    GrantWhatIsWorthAFrame();
+    GrantNow();
     if (read_ahead > 0 && count < with_place + ahead) return Turn::kDone;
   }
   return Turn::kMore;
@@ -93,39 +74,21 @@ absl::StatusOr<Turn> InboundConnection::Read() {
 absl::Status InboundConnection::Take(size_t count, size_t with_place) {
   absl::Status status = reader_.Advance(std::min(count, with_place));
   if (status.ok() && count > with_place) {
-    status = reader_.Feed(std::span(read_ahead_).first(count - with_place));
+    status = reader_.Feed(context_.read_ahead.first(count - with_place));
   }
-  RETURN_IF_ERROR(lost_);  // no fault of the peer's
+  RETURN_IF_ERROR(lost_);
   if (!status.ok()) {
-    ++counters_.malformed;
+    ++context_.counters.malformed;
   } else {
     status = wrong_;
   }
-  if (!status.ok()) ++counters_.closed;
+  if (!status.ok()) ++context_.counters.closed;
   return status;
 }
 
-absl::Status InboundConnection::WriteReplies() {
-  while (!replies_.empty()) {
-    const iovec part = {replies_.data(), replies_.size()};
-    ASSIGN_OR_RETURN(const size_t count, channel_->Write({&part, 1}));
-    if (count == 0) break;
-    counters_.sent += count;
-    replies_.erase(0, count);
-  }
-  // The channel may hold bytes that it took before.
-  if (replies_.empty() && channel_->wants_output()) {
-    RETURN_IF_ERROR(channel_->Write({}).status());
-  }
-  if (replies_.size() > kMaxReplyBytes) {
-    return Unavailable("the peer does not read: {} bytes of replies wait", replies_.size());
-  }
-  return absl::OkStatus();
-}
-
 TimePoint InboundConnection::deadline() const {
-  if (group_ == nullptr) return last_progress_ + timeouts_.connect;
-  return reader_.mid_frame() ? last_progress_ + timeouts_.stall : kNoDeadline;
+  if (stage_ != Stage::kOpen) return last_progress_ + context_.timeouts.connect;
+  return reader_.mid_frame() ? last_progress_ + context_.timeouts.stall : kNoDeadline;
 }
 
 void InboundConnection::OnClosed(const absl::Status& status) {
@@ -133,220 +96,156 @@ void InboundConnection::OnClosed(const absl::Status& status) {
                         std::string_view(status.message().data(), status.message().size())));
 }
 
+absl::Status InboundConnection::CheckData() const {
+  if (stage_ != Stage::kOpen) return InvalidArgument("a data frame before the hello");
+  if (payloads_->carries_data()) return absl::OkStatus();
+  return InvalidArgument("a data frame where payloads have a side channel");
+}
+
 absl::StatusOr<std::span<std::byte>> InboundConnection::Prepare(const FrameHeader& header) {
-  if (group_ == nullptr) {
-    ++counters_.malformed;
-    wrong_ = InvalidArgument("a data frame before the hello");
-    return wrong_;
+  if (absl::Status status = CheckData(); !status.ok()) {
+    ++context_.counters.malformed;
+    return wrong_ = std::move(status);
   }
-  if (channel_->lane() != nullptr) {
-    ++counters_.malformed;
-    wrong_ = InvalidArgument("a data frame where payloads have a lane");
-    return wrong_;
-  }
-  Consume();
-  coming_bytes_ = header.payload_bytes;
+  credit_.Consume();
+  credit_.Arriving(header.payload_bytes);
   const StreamKey key = KeyOf(header);
-  if (group_->refused().Find(key)) return Cancelled("stream {} is refused already", key.stream);
-  return landings_.staged == nullptr ? AskForPlace(header) : PrepareStaged(header);
+  if (refused_.Find(key)) return Cancelled("stream {} is refused already", key.stream);
+  return payloads_->Prepare(header, *this);
 }
 
 absl::StatusOr<std::span<std::byte>> InboundConnection::AskForPlace(const FrameHeader& header) {
-  auto place = receiver_.Prepare(header);
-  // What has not been told of may be in its way: it stands where this one belongs, or the receiver
-  // has only so many places.
-  if (absl::IsAborted(place.status()) && landings_wait()) {
+  const StreamKey key = KeyOf(header);
+  if (refused_.Find(key)) return Cancelled("stream {} is refused already", key.stream);
+  auto place = context_.receiver.Prepare(header);
+  // A payload that the receiver has not been told of may be in the way: it stands where this one
+  // belongs, or takes one of the receiver's few places.
+  if (absl::IsAborted(place.status()) && payloads_->has_queued()) {
     RETURN_IF_ERROR(Flush());
-    place = receiver_.Prepare(header);
+    place = context_.receiver.Prepare(header);
   }
   if (absl::IsAlreadyExists(place.status())) {
-    ++counters_.stale;
+    ++context_.counters.stale;
   } else if (!place.ok() && !absl::IsAborted(place.status())) {
-    Refuse(KeyOf(header), 0, place.status());
+    Refuse(key, 0, place.status());
   }
   return place;
 }
 
-// The payload is read into a slot, and copied from there when it is whole.
-absl::StatusOr<std::span<std::byte>> InboundConnection::PrepareStaged(const FrameHeader& header) {
-  if (header.payload_bytes > landings_.staged->pool().payload_bytes()) {
-    const absl::Status status = InvalidArgument(
-        "stream {}: payload of {} bytes: this worker takes at most {}", header.stream,
-        header.payload_bytes, landings_.staged->pool().payload_bytes());
-    Refuse(KeyOf(header), 0, status);
-    return status;
-  }
-  absl::StatusOr<StagedSlot> slot = landings_.staged->Take();
-  if (!slot.ok()) return lost_ = slot.status();
-  // As when the receiver says ABORTED: it is missing at the commit and comes again.
-  if (!*slot) return ResourceExhausted("each of the slots has part of a payload");
-  ASSIGN_OR_RETURN(place_, AskForPlace(header));
-  slot_ = *std::move(slot);
-  return slot_.bytes().first(header.payload_bytes);
+void InboundConnection::RefuseStream(const FrameHeader& header, const absl::Status& status) {
+  Refuse(KeyOf(header), 0, status);
 }
 
-bool InboundConnection::landings_wait() const {
-  return (landings_.staged != nullptr && !landings_.staged->empty()) ||
-         (landings_.pulled != nullptr && !landings_.pulled->empty());
+absl::Status InboundConnection::FlushAndGrant() {
+  RETURN_IF_ERROR(Flush());
+  credit_.Consume();
+  GrantNow();
+  return absl::OkStatus();
 }
 
-// Whatever has come whole has landed, of all connections.
+void InboundConnection::Received(uint32_t payload_bytes) {
+  context_.counters.received += payload_bytes;
+  credit_.Arriving(payload_bytes);
+}
+
+absl::Status InboundConnection::Fail(const absl::Status& status) { return lost_ = status; }
+
+// Afterwards whatever came whole has landed, on all connections of the transport.
 absl::Status InboundConnection::Flush() {
-  absl::Status status;
-  if (landings_.staged != nullptr) status = landings_.staged->Flush();
-  if (landings_.pulled != nullptr) {
-    const absl::StatusOr<size_t> damaged = landings_.pulled->Flush();
-    if (damaged.ok()) counters_.corrupted += *damaged;
-    if (status.ok()) status = damaged.status();
-  }
-  if (named_) channel_->lane()->Release(named_->place, named_->bytes);
-  named_.reset();
-  if (!status.ok()) lost_ = status;
-  return status;
+  const absl::StatusOr<size_t> damaged = payloads_->Flush();
+  if (!damaged.ok()) return Fail(damaged.status());
+  context_.counters.corrupted += *damaged;
+  return absl::OkStatus();
 }
 
 void InboundConnection::Landed(const FrameHeader& header, const absl::Status& status) {
-  if (absl::IsDataLoss(status)) ++counters_.corrupted;
-  Consume();
-  if (slot_ && status.ok()) return landings_.staged->Queue(header, std::move(slot_), place_);
-  slot_ = StagedSlot();
-  receiver_.Landed(header, status);
+  if (absl::IsDataLoss(status)) ++context_.counters.corrupted;
+  credit_.Consume();
+  if (payloads_->Landed(header, status)) context_.receiver.Landed(header, status);
 }
 
 absl::Status InboundConnection::Control(const FrameHeader& header) {
-  if (header.type == FrameType::kReference) return OnReference(header);
-  RETURN_IF_ERROR(Flush());  // before the receiver hears of a commit
-  Consume();
-  if (header.type == FrameType::kHello) return OnHello(header);
-  if (group_ == nullptr) return InvalidArgument("a frame before the hello");
-  if (header.type == FrameType::kCommit) return OnCommit(header);
-  if (header.type == FrameType::kAnnounce) return OnAnnounce(header);
-  if (header.type != FrameType::kRenew) {
-    return InvalidArgument("frame of type {} from a sender", static_cast<int>(header.type));
+  if (header.type == FrameType::kHello) return OnHello();
+  if (stage_ != Stage::kOpen) return InvalidArgument("a frame before the hello");
+  if (header.type == FrameType::kReference) return payloads_->OnReference(header, *this);
+  // The receiver is told of payloads before it hears of their commit.
+  RETURN_IF_ERROR(Flush());
+  credit_.Consume();
+  switch (header.type) {
+    case FrameType::kCommit:
+      OnCommit(header);
+      return absl::OkStatus();
+    case FrameType::kAnnounce:
+      return payloads_->OnAnnouncement(header, *this);
+    case FrameType::kRenew:
+      OnRenewal(header);
+      return absl::OkStatus();
+    default:
+      return InvalidArgument("frame of type {} from a sender", static_cast<int>(header.type));
   }
-  OnRenewal(header);
+}
+
+absl::Status InboundConnection::OnHello() {
+  if (stage_ == Stage::kOpen) return InvalidArgument("a second hello");
+  stage_ = Stage::kOpen;
+  context_.greeted();
   return absl::OkStatus();
 }
 
-absl::Status InboundConnection::OnHello(const FrameHeader& header) {
-  if (group_ != nullptr) return InvalidArgument("a second hello");
-  ASSIGN_OR_RETURN(group_, join_group_(header));
-  index_ = header.layer;
-  return absl::OkStatus();
-}
-
-absl::Status InboundConnection::OnAnnounce(const FrameHeader& header) {
-  if (channel_->lane() == nullptr) return InvalidArgument("an announcement without a lane");
-  return LaneSays(channel_->lane()->Expect(header.payload_bytes));
-}
-
-absl::Status InboundConnection::LaneSays(const absl::Status& status) {
-  // What is no nonsense of the peer's is no fault of its either.
-  if (!status.ok() && !absl::IsInvalidArgument(status)) lost_ = status;
-  return status;
-}
-
-// The payload lies where the lane finds it, and is copied from there with others.
-absl::Status InboundConnection::OnReference(const FrameHeader& header) {
-  if (group_ == nullptr) return InvalidArgument("a reference before the hello");
-  if (channel_->lane() == nullptr) return InvalidArgument("a reference without a lane");
-  const absl::StatusOr<std::span<const std::byte>> source =
-      channel_->lane()->Find(header.place, header.payload_bytes);
-  if (!source.ok()) return LaneSays(source.status());
-  // Where nothing is received there are no landings: AskForPlace refuses.
-  if (landings_.pulled != nullptr && landings_.pulled->full()) {
-    RETURN_IF_ERROR(Flush());
-    Consume();
-    GrantWhatIsWorthAFrame();
-  }
-  counters_.received += header.payload_bytes;
-  coming_bytes_ += header.payload_bytes;
-  if (!group_->refused().Find(KeyOf(header))) {
-    const absl::StatusOr<std::span<std::byte>> place = AskForPlace(header);
-    // Else refused, or it is missing at the commit and comes again.
-    if (place.ok()) landings_.pulled->Queue(header, *source, *place);
-  }
-  named_ = {.place = header.place, .bytes = header.payload_bytes};
-  return absl::OkStatus();
-}
-
-absl::Status InboundConnection::OnCommit(const FrameHeader& header) {
-  // Whatever became of the payload before it, none of it is under way any more.
-  group_->Consumed(static_cast<int64_t>(header.sent_bytes - consumed_bytes_));
-  consumed_bytes_ = header.sent_bytes;
-  ASSIGN_OR_RETURN(const bool complete, group_->CommitCame(header, index_));
-  if (!complete) return absl::OkStatus();
+void InboundConnection::OnCommit(const FrameHeader& header) {
+  credit_.Settle(header.sent_bytes);
   const StreamKey key = KeyOf(header);
-  if (const auto refused = group_->refused().Find(key)) {
-    group_->refused().Erase(key);
-    Reject(key, header.block, *refused);
-    return absl::OkStatus();
+  if (const auto refused = refused_.Find(key)) {
+    refused_.Erase(key);
+    return replies_.Reject(key, header.block, *refused);
   }
-  const CommitAnswer answer = receiver_.Commit(header);
+  const CommitAnswer answer = context_.receiver.Commit(header);
   if (!answer.status.ok()) {
     Refuse(key, header.block, answer.status);
-    group_->refused().Erase(key);  // nothing of it is left to come
-    return absl::OkStatus();
+    refused_.Erase(key);  // nothing of the stream is left to come
+  } else if (!answer.missing.empty()) {
+    replies_.Resend(key, answer.missing);
+  } else {
+    replies_.Ack(key, header.block);
   }
-  const size_t missing = std::min(answer.missing.size(), kMaxResends);
-  for (const MissingExtent& extent : std::span(answer.missing).first(missing)) {
-    Reply({.type = FrameType::kResend,
-           .stream = key.stream,
-           .epoch = key.epoch,
-           .layer = extent.layer,
-           .block = extent.block,
-           .frames = missing});
-  }
-  if (missing > 0) return absl::OkStatus();
-  Reply({.type = FrameType::kAck, .stream = key.stream, .epoch = key.epoch, .block = header.block});
-  return absl::OkStatus();
 }
 
 void InboundConnection::OnRenewal(const FrameHeader& header) {
-  // Whoever waits for a credit that was lost has nothing else to say.
-  GrantCredit(InboundGroup::Grant::kRepeat);
+  // A sender that waits for a credit that was lost has nothing else to say.
+  Grant(ReceiveCredit::Grant::kRepeat);
   const StreamKey key = KeyOf(header);
-  if (group_->refused().Find(key)) return;
-  if (absl::Status status = receiver_.Renewed(key.stream, key.epoch); !status.ok()) {
-    Refuse(key, 0, status);
-  }
+  if (refused_.Find(key)) return;
+  const absl::Status status = context_.receiver.Renewed(key.stream, key.epoch);
+  if (!status.ok()) Refuse(key, 0, status);
 }
 
+// `commit` is the number of the commit that is answered, 0 when none is.
 void InboundConnection::Refuse(StreamKey key, uint32_t commit, const absl::Status& status) {
   if (absl::IsPermissionDenied(status)) {
-    ++counters_.strangers;
+    ++context_.counters.strangers;
     wrong_ = status;
   } else if (absl::IsNotFound(status) || absl::IsFailedPrecondition(status)) {
-    ++counters_.stale;
+    ++context_.counters.stale;
   }
-  group_->refused().Add(key, status.code());
-  Reject(key, commit, status.code());
+  refused_.Add(key, status.code());
+  replies_.Reject(key, commit, status.code());
 }
 
-void InboundConnection::Reject(StreamKey key, uint32_t commit, absl::StatusCode code) {
-  Reply({.type = FrameType::kReject,
-         .code = static_cast<uint8_t>(code),
-         .stream = key.stream,
-         .epoch = key.epoch,
-         .block = commit});
-}
-
-void InboundConnection::Reply(const FrameHeader& header) {
-  const auto bytes = EncodeFrameHeader(header);
-  replies_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-}
-
-// At once: what an answer tells of, the sender takes to have just arrived (LinkMeter), and the turn
-// may go on for megabytes. Should it fail, the end of the turn says so, after what has come.
-void InboundConnection::GrantWhatIsWorthAFrame() {
-  if (GrantCredit(InboundGroup::Grant::kWorthAFrame)) WriteReplies().IgnoreError();
-}
-
-bool InboundConnection::GrantCredit(InboundGroup::Grant grant) {
-  const auto credit =
-      group_ == nullptr ? std::nullopt : group_->TakeGrant(grant, std::chrono::steady_clock::now());
-  if (credit) Reply({.type = FrameType::kCredit, .frames = *credit});
+// Returns whether there was any credit to tell of.
+bool InboundConnection::Grant(ReceiveCredit::Grant grant) {
+  if (stage_ != Stage::kOpen) return false;
+  const auto credit = credit_.TakeGrant(grant, std::chrono::steady_clock::now());
+  if (credit) replies_.Credit(*credit);
   return credit.has_value();
+}
+
+// Writes credit at once, because the turn may go on for megabytes and the sender takes what a credit
+// tells of to have just arrived (LinkMeter). An error shows again at the end of the turn, after
+// whatever has come was read.
+void InboundConnection::GrantNow() {
+  if (Grant(ReceiveCredit::Grant::kWorthAFrame)) {
+    replies_.WriteTo(*channel_, context_.counters).IgnoreError();
+  }
 }
 
 }  // namespace tandem

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "spdlog/spdlog.h"
-
 namespace tandem {
 
 Link::Link(std::string_view peer, std::string_view transport)
@@ -27,22 +25,6 @@ void Link::StreamFailed() {
 void Link::Resent(uint64_t frames) {
   absl::MutexLock lock(&mutex_);
   stats_.resent_frames += frames;
-}
-
-void Link::SentWithoutCopy(uint64_t writes) {
-  absl::MutexLock lock(&mutex_);
-  stats_.zero_copy_writes += writes;
-}
-
-void Link::GaveUpZeroCopy(std::string_view why) {
-  std::string peer;
-  {
-    absl::MutexLock lock(&mutex_);
-    stats_.zero_copy_reason = std::string(why);
-    if (++stats_.zero_copy_given_up > 1) return;
-    peer = stats_.peer;
-  }
-  spdlog::info("kv_address={} sends with copies reason=\"{}\"", peer, why);
 }
 
 void Link::Sent(uint64_t payload_bytes) {
@@ -81,7 +63,7 @@ std::shared_ptr<Link> Links::Find(std::string_view peer) {
   const std::string name(peer);
   if (const auto place = links_.find(name); place != links_.end()) return place->second;
   if (order_.size() >= kCapacity) {
-    // The oldest that no connection uses; all of them are in use only where there are as many
+    // Forgets the oldest link that no connection uses. There is one unless there are kCapacity
     // connections.
     const auto unused = std::find_if(order_.begin(), order_.end(), [&](const std::string& known) {
       mutex_.AssertHeld();

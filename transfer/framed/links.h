@@ -10,12 +10,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
-#include "transfer/link_meter.h"
+#include "transfer/framed/link_meter.h"
 #include "transfer/link_stats.h"
 
 namespace tandem {
 
-// What is known of the way to one peer; it outlives the connections to it.
+// The statistics of the link to one peer. They outlive the connections to it.
 // Thread-safe.
 class Link {
  public:
@@ -25,15 +25,12 @@ class Link {
   void StreamOpened();
   void StreamFailed();
   void Resent(uint64_t frames);
-  void SentWithoutCopy(uint64_t writes);
-  // A connection goes on with copies, and why. Logs the first of each link.
-  void GaveUpZeroCopy(std::string_view why);
   void Sent(uint64_t payload_bytes);
-  // So much of it was not sent after all.
+  // So much of what was counted as sent was not sent after all.
   void TakenBack(uint64_t payload_bytes);
-  // The peer has consumed so much more; `left_bytes` are under way or wait to be sent.
+  // The peer has consumed `payload_bytes` more, and `left_bytes` are under way or wait to be sent.
   void Consumed(TimePoint now, uint64_t payload_bytes, uint64_t left_bytes);
-  // The connections are gone, and what was under way with them.
+  // The connection is gone, and with it what was under way.
   void Lost();
 
   LinkStats stats() const;
@@ -44,7 +41,7 @@ class Link {
   LinkMeter meter_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The links of one transport: of the latest kCapacity peers, and of all that are in use.
+// The links of one transport: those of the latest kCapacity peers, and all that are in use.
 // Thread-safe.
 class Links {
  public:
@@ -52,7 +49,7 @@ class Links {
 
   explicit Links(std::string_view transport) : transport_(transport) {}
 
-  std::shared_ptr<Link> Find(std::string_view peer);  // makes it when it is new
+  std::shared_ptr<Link> Find(std::string_view peer);  // made when the peer is new
   std::vector<LinkStats> stats() const;
 
  private:

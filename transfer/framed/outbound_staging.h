@@ -10,14 +10,15 @@
 
 namespace tandem {
 
-// The slots that the connections of a transport share for what they send, and who gets the next.
-// A connection gets one only while it holds fewer than are free, so that one whose peer does not
-// read leaves some to others. One that holds none and gets none waits; nobody passes those that do.
+// The slots that the connections of a transport share for sending, and the order in which they get
+// them. A connection gets a slot only while it holds fewer than are free, so that a connection whose
+// peer does not read leaves some to others.
 //
-// A connection that wants a slot:
-//   gets it   it has the turn or nobody waits, and more are free than it holds
-//   waits     else, where it holds none: the loop gives it a turn once a slot is free
-//   goes on   else, with those that it holds: it asks again when it has sent them
+// A connection that asks for a slot
+//   gets one   if more are free than it holds, and it has the turn or no connection waits;
+//   waits      otherwise, if it holds none: the loop gives it a turn once a slot is free;
+//   goes on    otherwise, with the slots that it holds, and asks again when it has sent them.
+// Nobody passes a connection that waits.
 // Thread: the loop's.
 class OutboundStaging {
  public:
@@ -25,20 +26,20 @@ class OutboundStaging {
 
   StagingPool& pool() const { return *pool_; }
 
-  // For the connection that the loop knows as `id` and that holds `held` slots; may be empty.
+  // A slot for the connection `id`, which holds `held` slots; may be empty.
   StagedSlot Take(uint64_t id, size_t held);
-  // It is closed.
+  // The connection is closed.
   void Forget(uint64_t id);
 
-  // Whether somebody waits for what is there now.
+  // Whether a connection waits and a slot is free.
   bool has_turn() const { return !waiting_.empty() && pool_->num_free() > 0; }
-  // Who gets it: advanced by the loop before EndTurn, it waits no more. Empty: nobody.
+  // The connection that has the turn until EndTurn and waits no more; empty when there is none.
   std::optional<uint64_t> BeginTurn();
   void EndTurn() { turn_.reset(); }
 
  private:
   const std::unique_ptr<StagingPool> pool_;
-  std::deque<uint64_t> waiting_;  // the first to come first
+  std::deque<uint64_t> waiting_;  // ids of connections, in the order in which they came
   std::optional<uint64_t> turn_;
 };
 

@@ -13,24 +13,24 @@
 
 namespace tandem {
 
-// Payloads that came whole, lie in slots, and are being copied to their places in the memory of a
-// device. The receiver hears that one has landed when its copy is done: Flush waits for all.
+// Payloads that have come whole, lie in slots, and are being copied to their places in the memory of a
+// device. The receiver is told of a payload when its copy is done; Flush waits for all of them.
 // Thread: the loop's.
 class StagedLandings {
  public:
-  // `receiver` outlives this.
+  // `receiver` outlives this object.
   StagedLandings(std::unique_ptr<StagingPool> pool, FrameReceiver& receiver);
 
   const StagingPool& pool() const { return *pool_; }
   bool empty() const { return queued_.empty(); }
 
-  // A slot to read a payload into, after a Flush when none is free: empty when all hold payloads
-  // that have come in part. Errors as Flush.
+  // A slot to read a payload into. Flushes when none is free; empty when all slots hold payloads of
+  // which only part has come. Errors as Flush.
   absl::StatusOr<StagedSlot> Take();
-  // The payload is whole and its hash is right. `place`: as long as the payload.
+  // The payload is whole and its hash is right. `place` is as long as the payload.
   void Queue(const FrameHeader& header, StagedSlot slot, std::span<std::byte> place);
-  // Tells the receiver of all that was queued. UNAVAILABLE when a copy failed: then none of them
-  // has landed.
+  // Tells the receiver of all queued payloads. UNAVAILABLE when a copy failed: then none of them has
+  // landed.
   absl::Status Flush();
 
  private:
@@ -42,7 +42,7 @@ class StagedLandings {
   const std::unique_ptr<StagingPool> pool_;
   FrameReceiver& receiver_;
   std::vector<Queued> queued_;
-  absl::Status copied_;  // what was queued
+  absl::Status copied_;  // of queueing the copies
 };
 
 }  // namespace tandem

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-// Slots begin on pages of their own: what is sent without a copy is pinned by the page.
+// Slots begin on pages of their own, because memory is locked by the page.
 constexpr size_t kPageBytes = 4 << 10;
 
 size_t StrideOf(size_t payload_bytes) {
@@ -50,7 +50,7 @@ StagingPool::StagingPool(std::string device, size_t payload_bytes, DeviceBuffer 
       num_slots_(memory_.size() / stride_bytes_),
       stream_(std::move(stream)),
       free_(num_slots_) {
-  std::iota(free_.rbegin(), free_.rend(), 0);  // the first ones first
+  std::iota(free_.rbegin(), free_.rend(), 0);  // the first slots are taken first
 }
 
 StagedSlot StagingPool::Take() {
@@ -66,7 +66,7 @@ absl::Status StagingPool::Copy(std::span<std::byte> dst, std::span<const std::by
 
 absl::Status StagingPool::Synchronize() { return Failed(stream_->Synchronize()); }
 
-// Whatever went wrong, it is no fault of a peer's: the streams may be sent another way.
+// A failing copy is not the peer's fault, and the streams may succeed over another link.
 absl::Status StagingPool::Failed(const absl::Status& status) const {
   if (status.ok()) return status;
   return Unavailable("a payload could not be copied between {} and page-locked memory: {}", device_,

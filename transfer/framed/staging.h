@@ -16,7 +16,7 @@ namespace tandem {
 
 class StagingPool;
 
-// A slot that was taken from a pool, given back by its destructor. Move-only; empty: none.
+// A slot of a pool, which its destructor gives back. May hold none. Move-only.
 class StagedSlot {
  public:
   StagedSlot() = default;
@@ -29,7 +29,7 @@ class StagedSlot {
   ~StagedSlot();
 
   explicit operator bool() const { return pool_ != nullptr; }
-  // As many bytes as the pool's payload_bytes().
+  // The slot has the pool's payload_bytes() bytes.
   std::span<std::byte> bytes() const;
 
  private:
@@ -40,8 +40,8 @@ class StagedSlot {
   uint32_t index_ = 0;
 };
 
-// Page-locked memory between payloads in the memory of a device and the wire: slots of equal size,
-// and the stream that copies from and into them. All of it is set aside when it is made.
+// Page-locked memory through which payloads in the memory of a device get to the wire and back: slots
+// of equal size, and the stream that copies from and into them. All is set aside at the start.
 // Thread: one at a time, the loop's once that runs.
 class StagingPool {
  public:
@@ -50,7 +50,7 @@ class StagingPool {
   static absl::StatusOr<std::unique_ptr<StagingPool>> Create(Device& device, size_t payload_bytes,
                                                              size_t total_bytes);
 
-  size_t payload_bytes() const { return payload_bytes_; }  // the largest that a slot holds
+  size_t payload_bytes() const { return payload_bytes_; }  // the largest payload of a slot
   size_t buffer_bytes() const { return memory_.size(); }
   size_t num_free() const { return free_.size(); }
   size_t num_slots() const { return num_slots_; }
@@ -58,10 +58,11 @@ class StagingPool {
   // Empty when none is free.
   StagedSlot Take();
 
-  // Queues a copy, one side of which is a slot. Both stay as they are until Synchronize returned.
+  // Queues a copy, one side of which is a slot. Both sides must stay as they are until Synchronize
+  // returned.
   absl::Status Copy(std::span<std::byte> dst, std::span<const std::byte> src);
-  // Waits for what is queued. Once it returned nothing of it is read or written any more, even
-  // where it failed.
+  // Waits for the queued copies. Once it returned they read and write nothing any more, even if
+  // one has failed.
   absl::Status Synchronize();
 
  private:
@@ -72,7 +73,7 @@ class StagingPool {
   void GiveBack(uint32_t index) { free_.push_back(index); }
   absl::Status Failed(const absl::Status& status) const;
 
-  const std::string device_;  // its name
+  const std::string device_;  // the device's name
   const size_t payload_bytes_;
   const size_t stride_bytes_;
   const DeviceBuffer memory_;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <set>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -38,6 +39,12 @@ TEST(UniformAt, DependsOnSeedAndPosition) {
   EXPECT_EQ(UniformAt(1, 2), UniformAt(1, 2));
   EXPECT_NE(UniformAt(1, 2), UniformAt(1, 3));
   EXPECT_NE(UniformAt(1, 2), UniformAt(2, 2));
+}
+
+TEST(UniformAt, DependsOnEveryBitOfThePosition) {
+  std::set<double> draws = {UniformAt(1, 0)};
+  for (int bit = 0; bit < 64; ++bit) draws.insert(UniformAt(1, uint64_t{1} << bit));
+  EXPECT_EQ(draws.size(), 65u);
 }
 
 }  // namespace

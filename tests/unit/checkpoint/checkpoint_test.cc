@@ -1,10 +1,14 @@
 #include "model/checkpoint/checkpoint.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "model/checkpoint/mapped_file.h"
+#include "model/checkpoint/model_config.h"
 #include "tests/unit/checkpoint/checkpoint_files.h"
 
 namespace tandem {
@@ -50,6 +54,24 @@ TEST_F(CheckpointTest, ReadsOneFile) {
   EXPECT_EQ((*checkpoint)->Find("b").status().code(), absl::StatusCode::kNotFound);
 }
 
+// config.json need not say what the weights are: KV follows them then (--kv-dtype auto).
+TEST_F(CheckpointTest, AConfigWithoutTorchDtypeFollowsTheWeights) {
+  directory_.Write(
+      "model.safetensors",
+      SafetensorsFile(R"({"a": {"dtype": "F32", "shape": [6], "data_offsets": [0, 24]},)"
+                      R"( "b": {"dtype": "BF16", "shape": [10], "data_offsets": [24, 44]}})",
+                      44));
+  const auto checkpoint = Checkpoint::Open(directory_.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_EQ((*checkpoint)->PrevalentDType(), DType::kF32);
+  ModelConfig silent;
+  AdoptDType(**checkpoint, silent);
+  EXPECT_EQ(silent.dtype, DType::kF32);
+  ModelConfig outspoken = {.dtype = DType::kF16, .names_dtype = true};
+  AdoptDType(**checkpoint, outspoken);
+  EXPECT_EQ(outspoken.dtype, DType::kF16);
+}
+
 TEST_F(CheckpointTest, ForgottenBytesCanBeReadAgain) {
   const size_t size = 1 << 16;
   std::string file = SafetensorsFile(
@@ -64,6 +86,24 @@ TEST_F(CheckpointTest, ForgottenBytesCanBeReadAgain) {
   for (size_t i = 0; i < size; ++i) {
     ASSERT_EQ(std::to_integer<int>(tensor->bytes[i]), static_cast<int>(i % 251)) << i;
   }
+}
+
+TEST_F(CheckpointTest, AFileThatIsCutShortWhileItIsReadEndsTheProcessWithItsName) {
+  const std::string path = directory_.Write(
+      "model.safetensors",
+      SafetensorsFile(R"({"a": {"dtype": "F32", "shape": [16384], "data_offsets": [0, 65536]}})",
+                      1 << 16));
+  const auto read_all = [&] {
+    ExplainReadFaults();
+    const auto checkpoint = Checkpoint::Open(directory_.path());
+    const auto tensor = (*checkpoint)->Find("a");
+    std::filesystem::resize_file(path, 4096);
+    unsigned sum = 0;
+    for (const std::byte byte : tensor->bytes) sum += std::to_integer<unsigned>(byte);
+    _exit(static_cast<int>(100 + sum));
+  };
+  EXPECT_EXIT(read_all(), testing::ExitedWithCode(1),
+              "error: DATA_LOSS: " + path + ": cannot be read any more");
 }
 
 TEST_F(CheckpointTest, ReadsShards) {

@@ -62,6 +62,7 @@ TEST(ModelConfigTest, Llama) {
   EXPECT_EQ(c.sliding_window, 0);
   EXPECT_FALSE(c.qkv_bias || c.output_bias || c.qk_norm || c.tie_word_embeddings);
   EXPECT_EQ(c.dtype, DType::kF16);
+  EXPECT_TRUE(c.names_dtype);
   EXPECT_THAT(c.eos_token_ids, ElementsAre(2, 5));
   EXPECT_EQ(c.bos_token_id, 1);
 }
@@ -245,6 +246,19 @@ TEST(ModelConfigTest, NamesTheFieldOfANumberThatIsNotFinite) {
                  "field 'rope_theta': 1e999 is not a finite number");
 }
 
+// What nemotron_h, falcon_h1 and mamba2 publish.
+TEST(ModelConfigTest, AnUnknownFamilyIsNamedRatherThanTheInfinityInItsConfig) {
+  for (const char* family : {"nemotron_h", "falcon_h1", "mamba2"}) {
+    EXPECT_REFUSED(kUnimplemented,
+                   std::string(R"({"time_step_limit": [0.0, Infinity], "model_type": ")") + family +
+                       R"(", "note": "\" Infinity"})",
+                   "model_type is '" + std::string(family) + "'");
+  }
+  EXPECT_REFUSED(kInvalidArgument, R"({"model_type": "llama", "rms_norm_eps": NaN})",
+                 "NaN is not a finite number");
+  EXPECT_REFUSED(kInvalidArgument, R"({"model_type": "mamba2", "a": [Infinity)", "Infinity");
+}
+
 TEST(ModelConfigTest, RefusesWhatIsNoConfig) {
   EXPECT_REFUSED(kInvalidArgument, "", "not JSON");
   EXPECT_REFUSED(kInvalidArgument, "[1]", "an array, not an object");
@@ -253,12 +267,16 @@ TEST(ModelConfigTest, RefusesWhatIsNoConfig) {
   EXPECT_REFUSED(kInvalidArgument, R"({"hidden_size": 12)", "not JSON at byte");
 }
 
-TEST(ModelConfigTest, LoadJoinsTheEndTokensOfBothFiles) {
+TEST(ModelConfigTest, TheEndTokensOfGenerationConfigReplaceThoseOfConfig) {
   const TempDirectory directory;
   directory.Write("config.json", With(Config("llama"), {{"eos_token_id", 7}}).dump());
   EXPECT_THAT(LoadModelConfig(directory.path())->eos_token_ids, ElementsAre(7));
-  directory.Write("generation_config.json", R"({"eos_token_id": [7, 9], "temperature": 0.6})");
-  EXPECT_THAT(LoadModelConfig(directory.path())->eos_token_ids, ElementsAre(7, 9));
+  directory.Write("generation_config.json", R"({"eos_token_id": [8, 9], "temperature": 0.6})");
+  EXPECT_THAT(LoadModelConfig(directory.path())->eos_token_ids, ElementsAre(8, 9));
+  for (const char* without : {R"({"temperature": 0.6})", R"({"eos_token_id": null})"}) {
+    directory.Write("generation_config.json", without);
+    EXPECT_THAT(LoadModelConfig(directory.path())->eos_token_ids, ElementsAre(7)) << without;
+  }
   directory.Write("generation_config.json", R"({"eos_token_id": [400]})");
   EXPECT_THAT(std::string(LoadModelConfig(directory.path()).status().message()),
               HasSubstr("generation_config.json: eos_token_id has 400"));

@@ -10,8 +10,10 @@
 #include "base/retry_after.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/call_site.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/test_engine.h"
+#include "tests/support/wait_limit.h"
 
 namespace tandem {
 namespace {
@@ -26,8 +28,8 @@ struct Asked {
   absl::Notification answered;
   absl::StatusOr<Reservation> answer;
 
-  const absl::StatusOr<Reservation>& Await() {
-    answered.WaitForNotification();
+  const absl::StatusOr<Reservation>& Await(CallSite line = CallSite::Current()) {
+    ::tandem::Await(answered, line);
     return answer;
   }
 };

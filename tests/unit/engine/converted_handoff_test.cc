@@ -105,6 +105,78 @@ TEST_P(TypePairTest, OnlyWhatWasSentIsCached) {
   }
 }
 
+constexpr uint64_t kShortAnswers = 12;
+
+// Short answers first, from which the decode worker learns to expect more of them, then long ones,
+// which outgrow the room that was set aside for them.
+std::vector<EngineRequest> ShortThenLongAnswers() {
+  std::vector<EngineRequest> requests;
+  for (uint64_t id = 1; id <= kShortAnswers + 16; ++id) {
+    const auto prompt_tokens = static_cast<int32_t>(10 + id * 7 % 60);
+    EngineRequest request = Greedy(id, RandomPrompt(id, prompt_tokens, kVocabSize), 90);
+    request.sampling = {.temperature = 0.9f, .seed = id};
+    if (id <= kShortAnswers) {
+      for (int32_t token = 0; token < kVocabSize; token += 3) {
+        request.stop_token_ids.push_back(token);
+      }
+    } else if (id % 8 == 1) {
+      request.beams = BeamParams{.width = 3};
+      request.sampling = {};
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+using Tokens = std::vector<std::vector<int32_t>>;
+
+void ContinueAll(HandoffPair& pair, std::vector<Disaggregated*>& runs, Tokens& answers) {
+  for (Disaggregated* const run : runs) pair.Continue(*run);
+  for (Disaggregated* const run : runs) {
+    const absl::Status status = pair.AwaitEnd(*run);
+    EXPECT_TRUE(status.ok()) << status;
+    answers.push_back(run->token_ids());
+  }
+  runs.clear();
+}
+
+// The answers to `requests`. As many as the decode worker has room for are reserved before the
+// first of them is decoded, so that it is not a matter of time whether they outgrow its pool.
+Tokens AnswerAll(HandoffPair& pair, const std::vector<EngineRequest>& requests) {
+  std::vector<Disaggregated*> runs;
+  Tokens answers;
+  for (const EngineRequest& request : requests) {
+    auto run = pair.StartIfThereIsRoom(request);
+    if (!run.ok() || request.id.value() == kShortAnswers + 1) {
+      ContinueAll(pair, runs, answers);
+      if (!run.ok()) run = pair.StartIfThereIsRoom(request);
+    }
+    EXPECT_TRUE(run.ok()) << "no room, though nothing runs: " << run.status();
+    if (run.ok()) runs.push_back(*run);
+  }
+  ContinueAll(pair, runs, answers);
+  return answers;
+}
+
+// A decode worker without room drops KV that was sent to it and computes the prompt again. It must
+// round as the sender did, or the request would go on with other tokens (P2).
+TEST_P(TypePairTest, APreemptedRequestGoesOnWithTheSameTokens) {
+  const auto [from, to] = GetParam();
+  const std::vector<EngineRequest> requests = ShortThenLongAnswers();
+  const TestEngineSetup prefill = {.num_blocks = 1200, .block_tokens = 16, .kv_dtype = from};
+  TestEngineSetup decode = {.num_blocks = 1200,
+                            .block_tokens = 8,
+                            .scheduler = {.max_step_tokens = 64, .max_sequences = 24},
+                            .kv_dtype = to};
+  HandoffPair roomy(prefill, decode, Wire::kLoopback);
+  const Tokens undisturbed = AnswerAll(roomy, requests);
+  EXPECT_EQ(roomy.decode()->stats().scheduler.preempted_recompute, 0u);
+  decode.num_blocks = 64;
+  HandoffPair crowded(prefill, decode, Wire::kLoopback);
+  EXPECT_EQ(AnswerAll(crowded, requests), undisturbed);
+  EXPECT_GT(crowded.decode()->stats().scheduler.preempted_recompute, 0u);
+}
+
 TEST_P(TypePairTest, NarrowerOnesDoNot) {
   const auto [to, from] = GetParam();
   HandoffPair pair({.kv_dtype = from}, {.kv_dtype = to}, Wire::kLoopback);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "model/transformer/sampler.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
 

@@ -13,6 +13,7 @@
 #include "tests/support/forwarding_device.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
+#include "tests/support/wait_limit.h"
 
 namespace tandem {
 namespace {
@@ -96,7 +97,7 @@ TEST(WeightsLossTest, IsToldThoughNobodyAsks) {
                                                    told.Notify();
                                                  }});
   ASSERT_TRUE(engine.ok()) << engine.status();
-  told.WaitForNotification();
+  Await(told);
 }
 
 TEST(DeviceLossTest, IsToldOnceAndEndsEveryRequest) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "model/transformer/sampler.h"
 #include "tests/support/handoff_pair.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"

@@ -211,6 +211,35 @@ TEST_P(LostStreamTest, WhileComputingItIsOpenedAgainAndGoesOn) {
   ExpectEnd(StatusCode::kOk);
 }
 
+// The second loss pauses the stream for 50 ms, in which the last two chunks are computed.
+TEST_P(LostStreamTest, BlocksComputedWhileTheStreamIsLostArePostedWhenItIsOpenAgain) {
+  Start({.block_tokens = 8, .scheduler = {.max_prefill_chunk = 8}, .clock = &clock_});
+  engine_->gate().Allow(1);
+  Prefill(40);
+  engine_->gate().AwaitHeld();
+  for (int loss = 1; loss <= 2; ++loss) {
+    wire_->End(kStream, Loss());
+    engine_->gate().Allow(1);
+    engine_->gate().AwaitHeld();
+  }
+  EXPECT_EQ(wire_->num_opened(), 2);
+  engine_->gate().Allow(1);
+  engine_->gate().AwaitHeld();
+  const size_t before = wire_->frames().size();
+  clock_.Advance(std::chrono::milliseconds(50));
+  engine_->gate().Open();
+  wire_->AwaitCommit(kStream);
+  EXPECT_EQ(wire_->num_opened(), 3);
+  const auto after = Places(wire_->frames(), before);
+  for (uint32_t layer = 0; layer < 2; ++layer) {
+    for (uint32_t block = 0; block < 5; ++block) {
+      EXPECT_EQ(after.count({layer, block}), 1u) << "layer " << layer << ", block " << block;
+    }
+  }
+  wire_->End(kStream, absl::OkStatus());
+  ExpectEnd(StatusCode::kOk);
+}
+
 TEST_P(LostStreamTest, TheFourthLossEndsItWithThePeersName) {
   Start();
   Prefill(40);
@@ -320,8 +349,16 @@ TEST_F(PrefillHandoffTest, AStreamThatDoesNotOpenEndsIt) {
   EXPECT_EQ(wire_->num_aborted(), 0);
 }
 
-TEST_F(PrefillHandoffTest, AFullQueueOfFramesEndsIt) {
+TEST_F(PrefillHandoffTest, AFullQueueOfFramesEndsTheRequest) {
   Start();
+  wire_->FailPost(absl::ResourceExhaustedError("too many frames"));
+  Prefill(40);
+  ExpectEnd(StatusCode::kResourceExhausted);
+  EXPECT_EQ(wire_->num_aborted(), 1);
+}
+
+TEST_F(PrefillHandoffTest, AFailedPostOfAnEarlyChunkEndsTheRequest) {
+  Start({.least_post_bytes = 1, .scheduler = {.max_prefill_chunk = 8}});
   wire_->FailPost(absl::ResourceExhaustedError("too many frames"));
   Prefill(40);
   ExpectEnd(StatusCode::kResourceExhausted);

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/decode_handoff_fixture.h"
+#include "tests/support/wait_limit.h"
 
 namespace tandem {
 namespace {
@@ -88,7 +89,7 @@ TEST_F(ReservationTest, NoBlockIsGivenBackUnderAWrite) {
   EXPECT_EQ((*engine_)->stats().waiting_reservations, 1);
   EXPECT_FALSE(answered.HasBeenNotified());
   receiver().Landed(HeaderOf(frame), absl::OkStatus());
-  answered.WaitForNotification();
+  Await(answered);
   ExpectReleased();
 }
 
@@ -127,7 +128,7 @@ TEST_F(ReservationTest, WhatFillsThePoolIsPromisedBesideACachedPrefix) {
     }
     answered.Notify();
   });
-  answered.WaitForNotification();
+  Await(answered);
   ExpectReleased();
 }
 
@@ -206,6 +207,41 @@ TEST_F(ReservationTest, AReservationIsClaimedOnce) {
   EXPECT_EQ(second.AwaitFinish().status.code(), StatusCode::kFailedPrecondition);
   LandAll();
   EXPECT_TRUE(CommitAll().ok());
+  ExpectTheAnswer();
+}
+
+TEST_F(ReservationTest, AClaimWithAnotherCacheSaltIsRefused) {
+  Start();
+  EngineRequest salted = TheRequest();
+  salted.cache_salt = "another tenant";
+  Decode(salted, reservation_.id);
+  EXPECT_EQ(recording_.AwaitFinish().status.code(), StatusCode::kFailedPrecondition);
+  (*engine_)->Release(reservation_.id);
+  ExpectReleased();
+}
+
+// The prompt ends inside a cached block that a running request holds. The reservation cannot share
+// that block, so it needs one more than a full pool has.
+TEST_F(ReservationTest, AFullPoolRefusesAPromptThatEndsInsideABlockInUse) {
+  Start({.num_blocks = 4, .block_tokens = 8});
+  LandAll();
+  ASSERT_TRUE(CommitAll().ok());
+  engine_->gate().Allow(5);
+  Decode();
+  engine_->gate().AwaitHeld();
+  EngineRequest request = TheRequest();
+  request.prompt.resize(12);
+  request.max_tokens = 1;
+  ReserveRequest reservation = engine_->ReservationFor(request);
+  reservation.when_full = WhenFull::kRefuse;
+  absl::Notification answered;
+  (*engine_)->Reserve(std::move(reservation), [&](const absl::StatusOr<Reservation>& next) {
+    EXPECT_EQ(next.status().code(), StatusCode::kResourceExhausted) << next.status();
+    answered.Notify();
+  });
+  engine_->gate().Allow(1);
+  Await(answered);
+  engine_->gate().Open();
   ExpectTheAnswer();
 }
 

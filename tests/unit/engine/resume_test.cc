@@ -200,6 +200,41 @@ TEST(ResumeOnDecodeTest, OnlyWhatWasSaidIsComputed) {
   EXPECT_EQ(pair.decode()->stats().prompt_tokens, 7u);
 }
 
+// Both choices of a request go on inside the prompt's last block, each with a block of its own. The
+// pool is two blocks short of both, so one has to wait, and none fails.
+TEST(ResumeOnDecodeTest, AChoiceWithoutRoomForItsOwnPartOfThePromptWaits) {
+  constexpr int32_t kBlockTokens = 8;
+  const TestEngineSetup setup = {.num_blocks = 9, .block_tokens = kBlockTokens};
+  TestEngine undisturbed({});
+  HandoffPair pair(setup, Wire::kLoopback);
+  // Outputs of two tokens, so that a reservation counts with few.
+  for (uint64_t id = 100; id < 112; ++id) {
+    EngineRequest request = Greedy(id, RandomPrompt(id, 5, kVocabSize), 14);
+    request.stop_token_ids = {Undisturbed(undisturbed, request).tokens[0][1].token_id};
+    const auto run = pair.Start(request);
+    ASSERT_TRUE(run.ok()) << run.status();
+    pair.Continue(**run);
+    ASSERT_TRUE(pair.AwaitEnd(**run).ok());
+  }
+  EngineRequest request = SampledRequest(2);
+  request.prompt = RandomPrompt(3, 20, kVocabSize);  // two blocks and a half
+  request.max_tokens = 14;
+  const Whole whole = Undisturbed(undisturbed, request);
+  const auto other = pair.decode().Reserve(4 * kBlockTokens, 1);
+  ASSERT_TRUE(other.ok()) << other.status();
+  const auto run = pair.Start(request);
+  ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_TRUE((*run)->prefill.AwaitFirstTokens(2));
+  const EngineRequest resumed = Resumed(request, whole, {12, 12});
+  Recording recording;
+  pair.decode()->SubmitDecode({.request = resumed, .reservation = (*run)->reservation.id},
+                              recording.NewSink());
+  ExpectTheRest(recording, resumed, whole);
+  pair.decode()->Release(other->id);
+  pair.decode().Settle();
+  EXPECT_TRUE(pair.decode().AtRest());
+}
+
 TEST(ResumeAgainTest, EachTimeBehindWhatWasSaidByThen) {
   const EngineRequest request = SampledRequest(4);
   TestEngine first({});
@@ -305,6 +340,21 @@ TEST(ResumeRefusalTest, WhatCannotGoOnIsRefused) {
   EXPECT_TRUE(refused({good, good})) << "beams";
   request.beams.reset();
   EXPECT_FALSE(refused({good, ended}));
+}
+
+// The queue takes the first of two choices and refuses the second: the first must leave it again.
+TEST(ResumeRefusalTest, AQueueThatIsFullForOneChoiceKeepsNone) {
+  TestEngine engine({.scheduler = {.max_waiting = 1}});
+  EngineRequest request = SampledRequest(2);
+  request.so_far = {{.token_ids = {1, 2}}, {.token_ids = {3}}};
+  Recording recording;
+  engine->Submit(request, recording.NewSink());
+  EXPECT_EQ(recording.AwaitFinish().status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(engine.AtRest());
+  EXPECT_EQ(engine->stats().scheduler.waiting, 0);
+  Recording next;
+  engine->Submit(Greedy(77, RandomPrompt(1, 20, kVocabSize), 3), next.NewSink());
+  EXPECT_TRUE(next.AwaitFinish().status.ok()) << next.AwaitFinish().status;
 }
 
 }  // namespace

@@ -138,6 +138,32 @@ TEST_F(SharedPrefixTest, APrefixUnderWayIsNotComputedTwice) {
   EXPECT_TRUE(engine.AtRest());
 }
 
+TEST_F(SharedPrefixTest, TheEndOfTheRequestThatComputesAPrefixReleasesThoseThatWaitForIt) {
+  TestEngine engine({.block_tokens = kBlockTokens, .scheduler = {.max_step_tokens = 32}});
+  engine.gate().Allow(1);
+  Recording first;
+  Recording second;
+  engine->Submit(Sharing(1, 160, 9), first.NewSink());
+  engine.gate().AwaitHeld();
+  engine->Submit(Sharing(2, 160, 9), second.NewSink());
+  engine->Cancel(RequestId(1), absl::OkStatus());
+  engine.gate().Open();
+  EXPECT_TRUE(second.AwaitFinish().status.ok());
+  EXPECT_EQ(first.AwaitFinish().status.code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(engine.AtRest());
+}
+
+// The cached prefix fills the pool, and to continue it takes a copy of its last block. There is no
+// room for that, so the prompt is computed again.
+TEST_F(SharedPrefixTest, APromptWhosePrefixFillsThePoolIsComputedAgain) {
+  TestEngine engine({.num_blocks = 3, .block_tokens = kBlockTokens});
+  EngineRequest request = Greedy(1, RandomPrompt(1, 20, kVocabSize), 5);
+  const Answer answer = Ask(engine, request);
+  request.id = RequestId(2);
+  EXPECT_EQ(Ask(engine, request).token_ids, answer.token_ids);
+  EXPECT_TRUE(engine.AtRest());
+}
+
 // 100 requests of 1,600 tokens, the first 1,500 of which they share.
 TEST(ManyWithOnePrefixTest, ComputeATenthOfTheirTokens) {
   constexpr uint64_t kRequests = 100;

@@ -1,8 +1,6 @@
 // Decode attention on devices of other sizes than the machine's: few and many multiprocessors, and
 // rings as short as small shared memory makes them, against the kernel that adds in double.
 
-#include "kernels/cuda/attention_decode.cuh"
-
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -18,6 +16,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/cuda/attention_decode.cuh"
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/ptx.cuh"
 #include "tests/simt/device_buffer.h"

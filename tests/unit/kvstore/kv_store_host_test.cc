@@ -151,6 +151,35 @@ TEST_F(KvStoreHostTest, TheOldestLeavesTheHost) {
   EXPECT_EQ(store_->stats().host_dropped_blocks, 16);
 }
 
+TEST_F(KvStoreHostTest, ARestoredPrefixIsTheLastToLeaveTheHost) {
+  OpenWithSlabs(2);
+  SendToHost(Tokens(kGroupTokens));
+  SendToHost(Tokens(kGroupTokens, 1000));
+  ASSERT_EQ(Restore(Tokens(kGroupTokens)), absl::OkStatus());
+  AllCompletions();
+  SendToHost(Tokens(kGroupTokens, 2000));  // the host has no slab left for it
+  EXPECT_EQ(Match(Tokens(kGroupTokens + 1)).host_tokens, kGroupTokens);
+  EXPECT_EQ(Match(Tokens(kGroupTokens + 1, 1000)).host_tokens, 0);
+}
+
+TEST_F(KvStoreHostTest, BlocksUnderACopyDoNotCountAsGivenBack) {
+  const auto tokens = Tokens(kGroupTokens + 24);
+  std::vector<BlockTable> tables;
+  Compute(tables.emplace_back(kBlockTokens), tokens);
+  PrefixKey key = store_->NewKey("");
+  store_->Insert(key, tokens, NumTokens(tokens), tables.front());
+  device_->CloseGate();
+  Cache(tokens);  // asks for the prefix, which copies its 16 first blocks to the host
+  ASSERT_EQ(store_->stats().pinned_blocks, 16);
+  const int32_t before = store_->AvailableBlocks();
+  EXPECT_EQ(store_->BlocksGivenBack(tables), 3);
+  tables.clear();
+  EXPECT_EQ(store_->AvailableBlocks(), before + 3);
+  device_->OpenGate();
+  AllCompletions();
+  EXPECT_EQ(store_->AvailableBlocks(), 40);
+}
+
 TEST_F(KvStoreHostTest, WhatIsReadDoesNotLeaveTheHost) {
   OpenWithSlabs(1);
   const auto tokens = Tokens(kGroupTokens);

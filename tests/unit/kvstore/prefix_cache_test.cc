@@ -46,6 +46,7 @@ class PrefixCacheTest : public ::testing::Test {
     cache_.Hit(path);
     std::vector<BlockRef> blocks;
     for (const PrefixNode* node : path.device) blocks.push_back(node->block.Share());
+    if (path.tail != nullptr) blocks.push_back(path.tail->block.Share());
     const BlockTable table = BlockTable::Over(kBlockTokens, std::move(blocks));
   }
 
@@ -122,6 +123,17 @@ TEST_F(PrefixCacheTest, TheOldestGoesAndAlwaysALeaf) {
   EXPECT_EQ(cache_.num_evicted(), 5);
 }
 
+// The second sequence that computes the prefix holds blocks of its own, so no block of the cache is
+// taken by it: only its Insert tells the cache that the prefix is in demand.
+TEST_F(PrefixCacheTest, APrefixThatIsComputedAgainCountsAsUsed) {
+  Cache(Tokens(16));
+  Cache(Tokens(16, 100));
+  Cache(Tokens(16));
+  ASSERT_TRUE(cache_.MakeFree(kNumBlocks - 2));
+  EXPECT_EQ(Find(Tokens(16)).device.size(), 2u);
+  EXPECT_EQ(Find(Tokens(16, 100)).device.size(), 0u);
+}
+
 class CostAwareCacheTest : public PrefixCacheTest {
  protected:
   CostAwareCacheTest() : PrefixCacheTest(EvictionKind::kCostAware) {}
@@ -134,6 +146,15 @@ TEST_F(CostAwareCacheTest, WhatWasAskedForOftenStays) {
   Cache(Tokens(32, 200));
   ASSERT_TRUE(cache_.MakeFree(kNumBlocks - 4));
   EXPECT_EQ(Find(Tokens(32)).device.size(), 4u) << "though it was used first";
+}
+
+TEST_F(CostAwareCacheTest, ABlockThatIsUsedInPartCountsAsAskedFor) {
+  Cache(Tokens(8));
+  Use(Tokens(5));
+  Cache(Tokens(8, 100));
+  ASSERT_TRUE(cache_.MakeFree(kNumBlocks - 1));
+  EXPECT_EQ(Find(Tokens(8)).device.size(), 1u) << "though it was used first";
+  EXPECT_EQ(Find(Tokens(8, 100)).device.size(), 0u);
 }
 
 }  // namespace

@@ -142,5 +142,33 @@ TEST_F(PingsTest, OneIsUnderWayForEachWorkerThatIsThere) {
   EXPECT_THAT(under_way(), ElementsAre("d0", "p0"));
 }
 
+// Its gRPC threads answer, and its heartbeats go on; its engine stands still.
+TEST_F(PingsTest, AWorkerThatAnswersThatItDoesNotServeLosesItsRequestsToOthers) {
+  Join("d1", kDecodeRole);
+  SubmitAndHandOver();
+  Say("decode d0", {11});
+  workers_.not_serving.insert("d0");
+  for (int i = 0; i < 3; ++i) Turn();
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
+  EXPECT_FALSE(Usable("d0"));
+  workers_.not_serving.clear();
+  for (int i = 0; i < 2; ++i) Turn();
+  EXPECT_TRUE(Usable("d0"));
+}
+
+// It refuses what is new, which is no reason to take from it what it still ends.
+TEST_F(PingsTest, AWorkerThatIsLeavingNeedNotServeToKeepItsRequests) {
+  SubmitAndHandOver();
+  Say("decode d0", {11});
+  Leave("d0");
+  workers_.not_serving.insert("d0");
+  for (int i = 0; i < 5; ++i) {
+    Beat("d0");
+    Beat("p0");
+    Pass(cluster_.options().lease / 3);
+  }
+  EXPECT_THAT(workers_.Open(), ElementsAre("decode d0"));
+}
+
 }  // namespace
 }  // namespace tandem

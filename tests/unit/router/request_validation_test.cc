@@ -33,6 +33,21 @@ TEST(ValidateRequestTest, TakesTheSimplestRequest) {
   EXPECT_TRUE(ValidateRequest(Good(), Limits()).ok());
 }
 
+// Tokenizing the text would take seconds to find that out.
+TEST(ValidateRequestTest, RefusesATextThatIsTooLongForTheContextWhateverItsTokensAre) {
+  RequestLimits limits = Limits();
+  limits.max_bytes_per_token = 10;
+  v1::GenerateRequest request = Good();
+  request.set_text(std::string(630, 'a'));
+  EXPECT_TRUE(ValidateRequest(request, limits).ok());
+  request.set_text(std::string(631, 'a'));
+  const absl::Status status = ValidateRequest(request, limits);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("text has 631 bytes; the context of 64"));
+  limits.max_bytes_per_token.reset();
+  EXPECT_TRUE(ValidateRequest(request, limits).ok()) << "its tokens may stand for any text";
+}
+
 struct BadCase {
   const char* name;
   std::function<void(v1::GenerateRequest&)> spoil;

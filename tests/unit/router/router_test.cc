@@ -1,6 +1,9 @@
 #include "router/router.h"
 
+#include <thread>
+
 #include "base/retry_after.h"
+#include "tests/support/blocking_tokenizer.h"
 #include "tests/support/router_fixture.h"
 
 namespace tandem {
@@ -47,6 +50,101 @@ TEST_F(RouterTest, DisaggregatedRequestGoesThroughBothWorkers) {
   EXPECT_EQ(stream_.summary->usage().completion_tokens(), 4);
   EXPECT_THAT(workers_.released, IsEmpty());
   ExpectNothingLeft();
+}
+
+v1::GenerateRequest AskInText(const std::string& text) {
+  v1::GenerateRequest request;
+  request.set_text(text);
+  request.set_max_tokens(4);
+  request.set_route(v1::ROUTE_DISAGGREGATED);
+  return request;
+}
+
+// Submit runs on the threads that take the workers' heartbeats, too.
+TEST_F(RouterTest, NoTextIsTokenizedBySubmitItself) {
+  const BlockingTokenizer tokenizer("");
+  Router router(Options(), Parts(tokenizer));
+  ASSERT_TRUE(router.Submit(AskInText("abc"), kNoDeadline, stream_).ok());
+  EXPECT_EQ(tokenizer.encoded(), 0);
+  loop_.RunReady();
+  EXPECT_EQ(tokenizer.encoded(), 1);
+  EXPECT_THAT(workers_.reservations.back()->request.prompt(), ElementsAre('a', 'b', 'c'));
+}
+
+TEST_F(RouterTest, APromptThatTurnsOutTooLongEndsWithInvalidArgument) {
+  Submit(AskInText(std::string(100, 'a')));
+  ExpectFailed(absl::StatusCode::kInvalidArgument, "prompt has 100 tokens");
+}
+
+TEST_F(RouterTest, ARequestWhoseClientGoesWhileItsTextWaitsEndsOnce) {
+  BlockingTokenizer tokenizer("abc");
+  RouterOptions options = Options();
+  options.tokenizing.threads = 1;
+  {
+    Router router(options, Parts(tokenizer));
+    const auto id = router.Submit(AskInText("abc"), kNoDeadline, stream_);
+    ASSERT_TRUE(id.ok()) << id.status();
+    loop_.RunReady();
+    tokenizer.WaitUntilBlocked();
+    EXPECT_EQ(router.Status().requests_in_flight(), 1);
+    EXPECT_EQ(router.Status().tokenizing().short_texts(), 1);
+    router.Cancel(*id, Cancelled("the client went away"));
+    loop_.RunReady();
+    ASSERT_TRUE(stream_.end.has_value());
+    EXPECT_EQ(stream_.end->code(), absl::StatusCode::kCancelled);
+    EXPECT_EQ(router.Status().requests_in_flight(), 0);
+    tokenizer.Unblock();
+    while (router.Status().tokenizing().short_texts() > 0) std::this_thread::yield();
+    loop_.RunReady();
+  }
+  EXPECT_THAT(workers_.Open(), IsEmpty());
+}
+
+TEST_F(RouterTest, DrainingWaitsForTextsThatAreBeingTokenized) {
+  BlockingTokenizer tokenizer("abc");
+  RouterOptions options = Options();
+  options.tokenizing.threads = 1;
+  Router router(options, Parts(tokenizer));
+  ASSERT_TRUE(router.Submit(AskInText("abc"), kNoDeadline, stream_).ok());
+  loop_.RunReady();
+  tokenizer.WaitUntilBlocked();
+  bool drained = false;
+  router.Drain(clock_.Now() + seconds(1), [&drained] { drained = true; });
+  loop_.RunReady();
+  EXPECT_FALSE(drained);
+  Pass(seconds(1));
+  EXPECT_TRUE(drained);
+  EXPECT_EQ(stream_.end.value_or(absl::OkStatus()).code(), absl::StatusCode::kUnavailable);
+  tokenizer.Unblock();
+  while (router.Status().tokenizing().short_texts() > 0) std::this_thread::yield();
+  loop_.RunReady();
+}
+
+// One worker with a tiny context must not have the requests of all others refused.
+TEST_F(RouterTest, ARequestGoesOnlyToWorkersWhoseContextHoldsIt) {
+  v1::RegisterRequest tiny = Registration("u0", v1::WORKER_ROLE_UNIFIED);
+  tiny.set_max_context_tokens(6);
+  Join(tiny);
+  EXPECT_EQ(router_.Status().max_context_tokens(), 100);
+  Submit(Ask(v1::ROUTE_AUTO));  // 3 tokens and 4 more
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+  RecordingStream second;
+  EXPECT_EQ(router_.Submit(Ask(v1::ROUTE_UNIFIED), kNoDeadline, second).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  v1::GenerateRequest brief = Ask(v1::ROUTE_UNIFIED);
+  brief.set_max_tokens(3);
+  ASSERT_TRUE(router_.Submit(brief, kNoDeadline, second).ok());
+  loop_.RunReady();
+  EXPECT_THAT(workers_.Open(), Contains("generate u0"));
+}
+
+// The decode worker took the request; what it cannot use comes from the prefill worker.
+TEST_F(RouterTest, ADecodeWorkersRefusalOfAHandOffIsNotTheClientsFault) {
+  Submit(Ask());
+  Reserved();
+  Say("prefill p0", {10});
+  End("decode d0", InvalidArgument("first_tokens: the log-probability of token 3 is nan"), kWorker);
+  ExpectFailed(absl::StatusCode::kInternal, "decode worker d0: first_tokens");
 }
 
 // A worker that loads its weights has nothing to do, and would draw all requests.

@@ -224,6 +224,18 @@ TEST_F(OrderTest, TheHeadIsOvertakenForWantOfRoomOnlySoOften) {
   EXPECT_THAT(Ids(Step().prefills), ElementsAre(2, 5));
 }
 
+// The pool has room for the fifth sequence, so only the bound of two overtakings keeps it back.
+TEST_F(OrderTest, TheHeadOfTheQueueIsOvertakenExactlyMaxSkipsTimes) {
+  Rebuild([](SchedulerOptions& options) {
+    options.total_blocks = 12;
+    options.max_skips = 2;
+  });
+  ASSERT_EQ(Enqueue(1, 64), absl::OkStatus());
+  ASSERT_EQ(Enqueue(2, 110), absl::OkStatus());
+  for (uint64_t id = 3; id <= 5; ++id) ASSERT_EQ(Enqueue(id, 10), absl::OkStatus());
+  EXPECT_THAT(Ids(Step().prefills), ElementsAre(1, 3, 4));
+}
+
 TEST_F(OrderTest, OnePrefillOfASharedPrefixIsWaitedFor) {
   Rebuild([](SchedulerOptions& options) { options.max_step_tokens = 100; });
   ASSERT_EQ(engine_->Enqueue(Spec(1, 170, 180), 7, 160), absl::OkStatus());

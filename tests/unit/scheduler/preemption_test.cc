@@ -206,6 +206,72 @@ TEST_F(PreemptionTest, PrefillsThatHoldEverythingBetweenThemDoNotStall) {
   EXPECT_THAT(Ids(plan.prefills), ElementsAre(1));
 }
 
+// The lowest ranked prefill (1) holds only blocks that it shares with the middle one (2), so taking
+// it off frees nothing and the middle one has to go as well before the highest (3) can continue.
+TEST_F(PreemptionTest, APrefillWhoseBlocksAreAllSharedDoesNotUnblockTheHighestRanked) {
+  Rebuild([](SchedulerOptions& options) {
+    options.total_blocks = 16;
+    options.max_step_tokens = 32;
+  });
+  for (uint64_t id = 1; id <= 3; ++id) {
+    SequenceSpec spec = Spec(id, 96, 96);
+    spec.priority = static_cast<int32_t>(id);
+    ASSERT_EQ(engine_->Enqueue(spec, id == 3 ? 0 : 7, id == 3 ? 0 : 32), absl::OkStatus());
+    EXPECT_THAT(Ids(Step().prefills), ElementsAre(id));
+  }
+  engine_->blocks.Know(Spec(99, 160, 160));  // a reservation takes every block that is left
+  engine_->blocks.Compute(Id(99), 160);
+  const StepPlan plan = Step();
+  EXPECT_THAT(Ids(plan.preempted), ElementsAre(1, 2));
+  EXPECT_THAT(Ids(plan.prefills), ElementsAre(3));
+}
+
+// Blocks change hands in a step that preempts, so a sequence on the host waits for the next step
+// even when the blocks of the preempted one would be enough for it.
+TEST_F(PreemptionTest, NothingComesBackFromTheHostInAStepThatPreempts) {
+  Measure(milliseconds(1), microseconds(10));
+  RunTwoIntoTheWall(0, 0);
+  engine_->blocks.set_host_blocks(3);  // room for the sequence 2 alone
+  ASSERT_THAT(Ids(Step().preempted), ElementsAre(2));
+  engine_->EndCopies();
+  for (int i = 0; i < 10; ++i) ASSERT_THAT(Step().decodes, ElementsAre(Id(1)));
+  SequenceSpec urgent = Spec(3, 33, 48);
+  urgent.priority = 1;
+  ASSERT_EQ(engine_->Enqueue(urgent), absl::OkStatus());
+  ASSERT_THAT(Ids(Step().prefills), ElementsAre(3));
+  StepPlan plan = Step();
+  while (plan.preempted.empty()) plan = Step();
+  ASSERT_THAT(Ids(plan.preempted), ElementsAre(1));
+  ASSERT_EQ(plan.preempted[0].how, How::kRecompute);
+  EXPECT_THAT(plan.swap_ins, IsEmpty());
+  EXPECT_THAT(Step().swap_ins, ElementsAre(Id(2)));
+}
+
+// Being admitted settles how often a sequence was overtaken: when it waits again after a
+// preemption, the others may overtake it again.
+TEST_F(PreemptionTest, APreemptedSequenceMayBeOvertakenAsOftenAsANewOne) {
+  Rebuild([](SchedulerOptions& options) {
+    options.total_blocks = 10;
+    options.max_skips = 1;
+  });
+  ExpectShortOutputs();
+  ASSERT_EQ(Enqueue(1, 64), absl::OkStatus());
+  ASSERT_EQ(engine_->Enqueue(Spec(2, 100, 140)), absl::OkStatus());
+  ASSERT_EQ(Enqueue(3, 10), absl::OkStatus());
+  ASSERT_THAT(Ids(Step().prefills), ElementsAre(1, 3)) << "2 is overtaken as often as it may be";
+  engine_->Finish(Id(1));
+  engine_->Finish(Id(3));
+  ASSERT_THAT(Ids(Step().prefills), ElementsAre(2));
+  SequenceSpec urgent = Spec(4, 30, 100);
+  urgent.priority = 1;
+  ASSERT_EQ(engine_->Enqueue(urgent), absl::OkStatus());
+  StepPlan plan = Step();
+  while (plan.preempted.empty()) plan = Step();
+  ASSERT_THAT(Ids(plan.preempted), ElementsAre(2));
+  ASSERT_EQ(Enqueue(5, 10), absl::OkStatus());
+  EXPECT_THAT(Ids(Step().prefills), ElementsAre(5));
+}
+
 TEST_F(PreemptionTest, AdmissionLeavesRoomToGrow) {
   RebuildSmall(10);
   ASSERT_EQ(engine_->Enqueue(Spec(1, 32, 96)), absl::OkStatus());  // 2 blocks now, 6 in the end

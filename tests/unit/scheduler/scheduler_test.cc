@@ -165,6 +165,17 @@ TEST_F(SchedulerTest, RowsAreLimitedByWidthsAddedUp) {
   EXPECT_EQ(engine_->Reserve(Spec(4, 1, 2)).code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(SchedulerTest, AReservationTakesARowForEachOfItsChoices) {
+  Rebuild([](SchedulerOptions& options) { options.max_sequences = 4; });
+  SequenceSpec spec = Spec(1, 20, 40);
+  spec.width = 3;
+  ASSERT_EQ(engine_->Reserve(spec), absl::OkStatus());
+  SequenceSpec wide = Spec(2, 20, 40);
+  wide.width = 2;
+  EXPECT_EQ(engine_->Reserve(wide).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(engine_->Reserve(Spec(3, 20, 40)), absl::OkStatus());
+}
+
 TEST_F(SchedulerTest, AForkedSequenceGoesOnAsSeveral) {
   SequenceSpec spec = Spec(1, 64, 128);
   spec.width = 3;

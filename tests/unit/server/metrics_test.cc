@@ -35,8 +35,6 @@ v1::GetStatusResponse Status() {
   slow.set_gb_per_s(0.25);
   slow.set_fastest_gb_per_s(0.5);
   slow.set_setup_us(1500);
-  slow.set_alarm(true);
-  slow.set_alarms(2);
   slow.set_fallbacks(4);
   v1::LinkStatus& unnamed = *prefill.add_links();
   unnamed.set_peer("tcp:127.0.0.1:7001");
@@ -76,8 +74,6 @@ TEST(MetricsPageTest, HasTheRouterItsWorkersAndTheLinksBetweenThem) {
            std::string(R"(tandem_worker_starting{worker="decode-1",role="decode"} 1)"
                        "\n"),
            std::string(R"(tandem_kv_blocks{worker="prefill-0",role="prefill",state="total"} 64)"),
-           "# TYPE tandem_link_alarm gauge\ntandem_link_alarm" + link + " 1\n",
-           "tandem_link_alarms_total" + link + " 2\n",
            "tandem_link_fallbacks_total" + link + " 4\n",
            "tandem_link_best_probe_bytes_per_second" + link + " 2500000000\n",
            "tandem_link_bytes_per_second" + link + " 250000000\n",

@@ -3,10 +3,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "tests/support/transport_probe.h"
-#include "transfer/framed/framed_transport.h"
-#include "transfer/link_probe.h"
-#include "transfer/send_streams.h"
+#include "tests/support/lone_streams.h"
+#include "transfer/fabric/link_probe.h"
 
 namespace tandem {
 namespace {
@@ -22,13 +20,9 @@ EngineOptions OfContext(int32_t num_layers, int32_t max_context_tokens) {
 // Whether a stream of `frames` is taken at a worker with these options.
 absl::Status Admit(const EngineOptions& engine, size_t frames) {
   static constexpr std::byte kByte{1};
-  SendStreams streams(static_cast<uint64_t>(MostFramesOf(engine)));
-  EndProbe ends;
-  EXPECT_TRUE(streams.Open(kKey, ends.Callback()).ok());
+  LoneStreams streams(static_cast<uint64_t>(MostFramesOf(engine)));
   const std::vector<PostedExtent> extents(frames, {.payload = {&kByte, 1}});
-  const absl::Status status = streams.Admit(kKey, extents).status();
-  streams.Close(absl::UnavailableError("over"));
-  return status;
+  return streams.Open(kKey)->Post(extents);
 }
 
 TEST(MostFramesTest, NoPromptOfTheContextHasTooMany) {

@@ -177,7 +177,8 @@ TEST_P(TokenizerGolden, StreamsWhatDecodeGivesInWholeCharacters) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerGolden,
-                         testing::Values("gpt2", "llama3", "qwen", "spm", "spm_metaspace"),
+                         testing::Values("gpt2", "llama3", "qwen", "falcon", "spm",
+                                         "spm_metaspace"),
                          [](const auto& kind) { return kind.param; });
 
 }  // namespace

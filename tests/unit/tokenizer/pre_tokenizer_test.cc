@@ -86,11 +86,28 @@ TEST(PreTokenizer, SequenceKeepsTrackOfTheStart) {
   EXPECT_EQ(Split(json, "-a-b"), (Words{"a", "b"}));
 }
 
-TEST(PreTokenizer, ByteLevelMustBeLast) {
-  const auto value = nlohmann::json::parse(
-      R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]})");
-  EXPECT_EQ(PreTokenizer::FromJson(&value, "pre_tokenizer").status().code(),
-            absl::StatusCode::kUnimplemented);
+// As Falcon has them. They see a character for every byte: the second byte of a superscript two is
+// one that counts as a digit.
+TEST(PreTokenizer, StepsBehindByteLevelSeeItsCharacters) {
+  const std::string json = R"({"type": "Sequence", "pretokenizers": [
+      {"type": "Punctuation", "behavior": "Contiguous"},
+      {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+      {"type": "Digits", "individual_digits": false},
+      {"type": "Split", "pattern": {"Regex": "[0-9][0-9][0-9]"}, "behavior": "Isolated",
+       "invert": false}]})";
+  EXPECT_EQ(Split(json, "pay 12345, now!! ²½ x"), (Words{"pay", " ", "123", "45", ",", " now", "!!",
+                                                         " \xc2", "\xb2", "\xc2", "\xbd", " x"}));
+  EXPECT_EQ(Split(json, "naïve 中 7"), (Words{"naïve", " 中", " ", "7"}));
+}
+
+TEST(PreTokenizer, WhatRewritesTextMustComeBeforeByteLevel) {
+  for (const char* type : {"ByteLevel", "Metaspace"}) {
+    const auto value = nlohmann::json::parse(
+        R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": ")" +
+        std::string(type) + R"("}]})");
+    EXPECT_EQ(PreTokenizer::FromJson(&value, "pre_tokenizer").status().code(),
+              absl::StatusCode::kUnimplemented);
+  }
 }
 
 }  // namespace

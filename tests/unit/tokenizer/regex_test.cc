@@ -57,6 +57,17 @@ TEST(Regex, RewritesWhatPcreReadsDifferently) {
 
 TEST(Regex, EmptyMatchesGoForward) { EXPECT_EQ(MatchesOf("a*", "aabé"), (Matches{"aa", "", ""})); }
 
+// Expected matches are those of HuggingFace tokenizers 0.23.3.
+TEST(Regex, WhiteSpaceAtTheEndOfALine) {
+  const char* pattern = R"(\s+$)";
+  EXPECT_EQ(MatchesOf(pattern, "a  \n b \t\nc  "), (Matches{"  ", " \t", "  "}));
+  EXPECT_EQ(MatchesOf(pattern, " \n\n x\n"), (Matches{" \n", "\n"}));
+  EXPECT_EQ(MatchesOf(pattern, "a\n\n\nb  \n"), (Matches{"\n\n", "  \n"}));
+  EXPECT_EQ(MatchesOf(pattern, " \n  x"), (Matches{" "}));
+  EXPECT_EQ(MatchesOf(pattern, "x"), Matches{});
+  EXPECT_EQ(MatchesOf(pattern, std::string(1'000'000, ' ') + "x"), Matches{}) << "in linear time";
+}
+
 TEST(Regex, RefusesWhatItCannotMatchAlike) {
   for (const char* pattern :
        {"^a",          "a$",     R"(\ba)", R"(\Aa)",  R"((a)\1)", "[a&&b]",          "[[a]]",

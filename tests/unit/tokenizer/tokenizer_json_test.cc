@@ -2,6 +2,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/tokenizer/small_tokenizer.h"
@@ -33,6 +34,39 @@ TEST(TokenizerJson, AcceptsMergesAsPairs) {
   Json json = Letters();
   json["model"]["merges"] = Json::array({Json::array({"a", "b"})});
   EXPECT_EQ(Tokens(json, "ab"), std::vector<std::string>{"ab"});
+}
+
+// With a token for each byte, so that no text is left out.
+Json LettersAndBytes() {
+  std::vector<std::string> tokens = {"a", "b", "ab"};
+  for (int byte = 0; byte < 256; ++byte) tokens.push_back(fmt::format("<0x{:02X}>", byte));
+  Json json = SmallTokenizer(tokens, {"a b"});
+  json["model"]["byte_fallback"] = true;
+  return json;
+}
+
+TEST(TokenizerJson, KnowsHowManyBytesATokenCanStandFor) {
+  Json json = LettersAndBytes();
+  EXPECT_EQ(Parse(json)->MaxBytesPerToken(), 6u) << "as long as <0x00> is written";
+  json["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "bbb"}}}, {"content", "b"}};
+  EXPECT_EQ(Parse(json)->MaxBytesPerToken(), 18u);
+  json["normalizer"] = {{"type", "NFC"}};
+  EXPECT_EQ(Parse(json)->MaxBytesPerToken(), 48u);
+}
+
+TEST(TokenizerJson, ATokenCanStandForAnyTextWhereSomeIsLeftOut) {
+  EXPECT_EQ(Parse(Letters())->MaxBytesPerToken(), std::nullopt) << "c has no token";
+  Json json = LettersAndBytes();
+  json["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+  EXPECT_EQ(Parse(json)->MaxBytesPerToken(), std::nullopt);
+  json = LettersAndBytes();
+  json["pre_tokenizer"] = {{"type", "WhitespaceSplit"}};
+  EXPECT_EQ(Parse(json)->MaxBytesPerToken(), std::nullopt);
+  json = LettersAndBytes();
+  json["added_tokens"].push_back(AddedTokenJson(json, "ab"));
+  EXPECT_EQ(Parse(json)->MaxBytesPerToken(), 6u);
+  json["added_tokens"][0]["lstrip"] = true;
+  EXPECT_EQ(Parse(json)->MaxBytesPerToken(), std::nullopt);
 }
 
 TEST(TokenizerJson, RefusesWhatIsNoTokenizer) {
@@ -67,24 +101,58 @@ TEST(TokenizerJson, NamesTheValueThatItDoesNotSupport) {
     json[Json::json_pointer(pointer)] = value;
     ExpectRefused(json, absl::StatusCode::kUnimplemented, named);
   };
-  expect("/model/type", "Unigram", "Unigram");
+  expect("/model/type", "Unigram", "model.type: Unigram");
   expect("/model/dropout", 0.5, "0.5");
   expect("/model/continuing_subword_prefix", "##", "##");
   expect("/model/end_of_word_suffix", "</w>", "</w>");
-  expect("/truncation", {{"max_length", 8}}, "truncation");
-  expect("/padding", {{"strategy", "BatchLongest"}}, "padding");
   expect("/version", "2.0", "2.0");
   expect("/normalizer", {{"type", "Precompiled"}}, "Precompiled");
   expect("/pre_tokenizer", {{"type", "BertPreTokenizer"}}, "BertPreTokenizer");
   expect("/post_processor", {{"type", "BertProcessing"}}, "BertProcessing");
   expect("/decoder", {{"type", "WordPiece"}}, "WordPiece");
-  expect("/decoder", nullptr, "decoder");
   expect("/pre_tokenizer", Json::parse(R"({"type": "Split", "pattern": {"Regex": "\\bx"},
                                            "behavior": "Isolated", "invert": false})"),
          "pre_tokenizer.pattern.Regex");
   expect("/pre_tokenizer", Json::parse(R"({"type": "Split", "pattern": {"String": "x"},
                                            "behavior": "Sideways", "invert": false})"),
          "Sideways");
+}
+
+// Their other fields are not what is wrong with them.
+TEST(TokenizerJson, NamesTheTypeOfAModelThatIsNotBpe) {
+  Json json = Letters();
+  json["model"] = {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", Json::array()}};
+  ExpectRefused(json, absl::StatusCode::kUnimplemented, "model.type: Unigram is not supported");
+  json["model"] = {{"type", "WordPiece"}, {"max_input_chars_per_word", 100}};
+  ExpectRefused(json, absl::StatusCode::kUnimplemented, "model.type: WordPiece is not supported");
+}
+
+// transformers writes both into the file after any call that padded or cut.
+TEST(TokenizerJson, TruncationAndPaddingAreIgnored) {
+  Json json = Letters();
+  json["truncation"] = {{"max_length", 1}, {"strategy", "LongestFirst"}};
+  json["padding"] = {{"strategy", "BatchLongest"}, {"pad_id", 0}, {"pad_to_multiple_of", 8}};
+  EXPECT_EQ(Tokens(json, "aab"), (std::vector<std::string>{"a", "ab"}));
+}
+
+TEST(TokenizerJson, WithoutADecoderASpaceStandsBetweenTokens) {
+  Json json = Letters();
+  json["decoder"] = nullptr;
+  EXPECT_EQ(*Parse(json)->Decode({0, 1, 2}, SkipSpecial::kNo), "a b ab");
+}
+
+TEST(TokenizerJson, RobertaProcessingSurroundsTheText) {
+  Json json = Letters();
+  json["post_processor"] = {{"type", "RobertaProcessing"},
+                            {"cls", {"a", 0}},
+                            {"sep", {"b", 1}},
+                            {"trim_offsets", true},
+                            {"add_prefix_space", false}};
+  EXPECT_EQ(*Parse(json)->Encode("ab", {}), (std::vector<int32_t>{0, 2, 1}));
+  json["post_processor"]["sep"] = {"b", 3};
+  ExpectRefused(json, absl::StatusCode::kInvalidArgument, "post_processor.sep");
+  json["post_processor"]["sep"] = "b";
+  ExpectRefused(json, absl::StatusCode::kInvalidArgument, "post_processor.sep");
 }
 
 TEST(TokenizerJson, AcceptsTheHarmlessFormsOfUnsupportedFields) {

@@ -13,8 +13,8 @@
 #include "base/hash.h"
 #include "gtest/gtest.h"
 #include "tests/support/transport_probe.h"
-#include "transfer/frame.h"
-#include "transfer/frame_reader.h"
+#include "transfer/wire/frame.h"
+#include "transfer/wire/frame_reader.h"
 
 namespace tandem {
 namespace {
@@ -139,7 +139,7 @@ std::vector<FrameHeader> HeadersWithoutPayload() {
            .sent_bytes = 1 << 20},
           {.type = FrameType::kAck, .stream = kStream, .epoch = kEpoch, .block = 3},
           {.type = FrameType::kReject, .code = 15, .stream = kStream, .epoch = kEpoch, .block = 3},
-          {.type = FrameType::kHello, .stream = 0xfeedfacecafef00d, .layer = 1, .block = 3},
+          {.type = FrameType::kHello, .stream = 0xfeedfacecafef00d, .layer = 0, .block = 1},
           {.type = FrameType::kCredit, .frames = 16 << 20},
           {.type = FrameType::kRenew, .stream = kStream, .epoch = kEpoch},
           {.type = FrameType::kResend,

@@ -1,4 +1,4 @@
-#include "transfer/fabric.h"
+#include "transfer/fabric/fabric.h"
 
 #include <algorithm>
 #include <memory>
@@ -13,10 +13,10 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/faulty_medium.h"
 #include "tests/support/forwarding_device.h"
+#include "tests/support/loopback_transport.h"
 #include "tests/support/scripted_transport.h"
 #include "tests/support/transport_probe.h"
-#include "transfer/ipc/ipc_medium.h"
-#include "transfer/loopback/loopback_transport.h"
+#include "transfer/media/ipc/ipc_medium.h"
 
 namespace tandem {
 namespace {
@@ -61,12 +61,12 @@ class FabricTest : public testing::Test {
   }
 
   absl::Status OpenStream(uint64_t stream, const std::string& peer) {
-    return sender_->OpenStream(peer, stream, kEpoch, Duration::zero(), ends_.Callback());
+    return streams_.Open(*sender_, peer, stream, kEpoch, Duration::zero(), ends_.Callback());
   }
   absl::Status Send(uint64_t stream) {
     RETURN_IF_ERROR(OpenStream(stream, receiver_->address()));
-    RETURN_IF_ERROR(PostOne(*sender_, {stream, kEpoch}, {.payload = payload_}));
-    return sender_->FinishStream(stream, kEpoch);
+    RETURN_IF_ERROR(streams_.PostOne(*sender_, {stream, kEpoch}, {.payload = payload_}));
+    return streams_.Finish(*sender_, {stream, kEpoch});
   }
   void ExpectArrives(uint64_t stream) {
     EXPECT_EQ(Send(stream), absl::OkStatus());
@@ -102,6 +102,7 @@ class FabricTest : public testing::Test {
   LoopbackNetwork near_;
   LoopbackNetwork far_;
   ScriptedTransport* scripted_ = nullptr;  // the latest made
+  StreamBook streams_;
   EndProbe ends_;
   ReceiverProbe received_;
   std::unique_ptr<Fabric> receiver_;
@@ -161,7 +162,7 @@ TEST_F(FabricTest, ARefusedOpeningTakesTheNextWayAtOnce) {
   EXPECT_TRUE(LinkBy("far").in_use);
 
   scripted_->FailOpen(absl::OkStatus());
-  clock_.Advance(PeerPaths::kFirstBackOff);
+  clock_.Advance(LinkSelector::kFirstBackOff);
   EXPECT_EQ(Send(3), absl::OkStatus());  // the trial
   ExpectArrives(4);                      // meanwhile
   scripted_->End(3, absl::OkStatus());
@@ -230,7 +231,7 @@ TEST_F(FabricTest, AWayThatSwallowsEverythingIsLeftForAnother) {
     if (aborted) {
       const auto enough = std::chrono::steady_clock::now() + timeout / 4;
       while (std::chrono::steady_clock::now() < enough) std::this_thread::yield();
-      sender_->AbortStream(stream, kEpoch);
+      streams_.Abort(*sender_, {stream, kEpoch});
     }
     EXPECT_TRUE(absl::IsUnavailable(ends_.Wait(stream)));
     ExpectArrives(stream + 1);
@@ -249,10 +250,10 @@ TEST_F(FabricTest, WhatTheReceiverRefusesIsNoFaultOfTheWay) {
   EXPECT_EQ(Send(2), absl::OkStatus());
   EXPECT_EQ(scripted_->frames().back().stream, 2u);
   EXPECT_EQ(LinkBy("near").fallbacks, 0u);
-  sender_->AbortStream(2, kEpoch);
+  streams_.Abort(*sender_, {2, kEpoch});
   EXPECT_TRUE(absl::IsCancelled(ends_.Wait(2)));
   EXPECT_EQ(scripted_->num_aborted(), 1);
-  sender_->AbortStream(2, kEpoch);  // again: it has ended
+  streams_.Abort(*sender_, {2, kEpoch});  // again: it has ended
   EXPECT_EQ(scripted_->num_aborted(), 1);
 }
 
@@ -318,8 +319,9 @@ TEST_F(FabricTest, PeersWhoseDevicesDoNotReachOneAnotherTakeAnotherWay) {
   sender_ = Open({ipc(*cpu.device, {pool.bytes()}), On("far", far_)}, nullptr);
   const auto send = [&](uint64_t stream) {
     EXPECT_EQ(OpenStream(stream, receiver_->address()), absl::OkStatus());
-    EXPECT_EQ(PostOne(*sender_, {stream, kEpoch}, {.payload = pool.bytes()}), absl::OkStatus());
-    EXPECT_EQ(sender_->FinishStream(stream, kEpoch), absl::OkStatus());
+    EXPECT_EQ(streams_.PostOne(*sender_, {stream, kEpoch}, {.payload = pool.bytes()}),
+              absl::OkStatus());
+    EXPECT_EQ(streams_.Finish(*sender_, {stream, kEpoch}), absl::OkStatus());
     return ends_.Wait(stream);
   };
   const absl::Status refused = send(1);

@@ -1,4 +1,4 @@
-#include "transfer/frame_reader.h"
+#include "transfer/wire/frame_reader.h"
 
 #include <string>
 #include <vector>

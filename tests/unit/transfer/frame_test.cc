@@ -1,4 +1,4 @@
-#include "transfer/frame.h"
+#include "transfer/wire/frame.h"
 
 #include <array>
 #include <string>
@@ -102,7 +102,7 @@ TEST(FrameTest, EveryTypeComesBack) {
        .frames = ~0ull,
        .sent_bytes = ~0ull},
       {.type = FrameType::kAck, .stream = 1, .epoch = ~0ull, .block = 9},
-      {.type = FrameType::kHello, .stream = 8, .layer = 15, .block = 16},
+      {.type = FrameType::kHello, .stream = 8, .block = 1},
       {.type = FrameType::kCredit, .frames = ~0ull},
       {.type = FrameType::kRenew, .stream = 1, .epoch = 2},
       {.type = FrameType::kResend, .stream = 1, .epoch = 2, .layer = 3, .block = 4, .frames = 5},
@@ -156,12 +156,12 @@ TEST(FrameTest, WhatCannotBeIsRefused) {
   EXPECT_EQ(code(With(ack, 40, 1)), kInvalid) << "ack with a hash";
   EXPECT_EQ(code(With(reject, 7, 0)), kInvalid) << "reject that says OK";
   EXPECT_EQ(code(With(reject, 7, 17)), kInvalid) << "reject with no status code";
-  const HeaderBytes hello =
-      EncodeFrameHeader({.type = FrameType::kHello, .stream = 1, .layer = 1, .block = 2});
-  EXPECT_EQ(code(With(hello, 8, 0)), kInvalid) << "hello of no group";
+  const HeaderBytes hello = EncodeFrameHeader({.type = FrameType::kHello, .stream = 1, .block = 1});
+  EXPECT_EQ(code(With(hello, 8, 0)), kInvalid) << "hello without a number";
   EXPECT_EQ(code(With(hello, 16, 1)), kInvalid) << "hello with an epoch";
-  EXPECT_EQ(code(With(hello, 24, 2)), kInvalid) << "hello of connection 2 of 2";
-  EXPECT_EQ(code(With(hello, 28, 17)), kInvalid) << "hello of too many connections";
+  EXPECT_EQ(code(With(hello, 24, 1)), kInvalid) << "hello of a second connection";
+  EXPECT_EQ(code(With(hello, 28, 0)), kInvalid) << "hello of no connection";
+  EXPECT_EQ(code(With(hello, 28, 2)), kInvalid) << "hello of several connections";
   EXPECT_EQ(code(EncodeFrameHeader({.type = FrameType::kResend, .stream = 1})), kInvalid)
       << "resend of nothing";
   const HeaderBytes announce =

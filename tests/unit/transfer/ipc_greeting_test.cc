@@ -1,9 +1,9 @@
-// What both sides of an ipc connection say before bytes flow (transfer/ipc/greeting.h).
+// What both sides of an ipc connection say before bytes flow (transfer/media/ipc/greeting.h).
 #include <cstring>
 
 #include "base/hash.h"
 #include "gtest/gtest.h"
-#include "transfer/ipc/greeting.h"
+#include "transfer/media/ipc/greeting.h"
 
 namespace tandem {
 namespace {

@@ -1,6 +1,6 @@
 // What only shared places can do: memory is shared whole, found where it lies and nowhere else, and
 // taken only by who can.
-#include "transfer/ipc/ipc_medium.h"
+#include "transfer/media/ipc/ipc_medium.h"
 
 #include <array>
 #include <memory>
@@ -42,7 +42,7 @@ TEST(IpcMedium, MemoryThatCannotBeSharedIsRefused) {
 }
 
 TEST(IpcMedium, SetsNothingAsideButHashes) {
-  EXPECT_EQ(NewReceiver()->buffer_bytes(), SharedLane::kMaxPayloads * sizeof(uint64_t));
+  EXPECT_EQ(NewReceiver()->buffer_bytes(), IpcSendSideChannel::kMaxPayloads * sizeof(uint64_t));
 }
 
 TEST(IpcMedium, CarriesOnlyWhatItShares) {

@@ -12,12 +12,14 @@
 #include "kernels/registry.h"
 #include "tests/support/forwarding_device.h"
 #include "tests/support/lane_medium.h"
+#include "tests/support/lone_streams.h"
 #include "tests/support/payload_memory.h"
 #include "tests/support/raw_peer.h"
 #include "tests/support/transport_probe.h"
 #include "transfer/framed/framed_transport.h"
 #include "transfer/framed/outbound.h"
-#include "transfer/tcp/tcp_medium.h"
+#include "transfer/framed/side_channel_payloads.h"
+#include "transfer/media/tcp/tcp_medium.h"
 
 namespace tandem {
 namespace {
@@ -64,16 +66,16 @@ class LaneTest : public testing::Test {
   std::unique_ptr<Medium> NewMedium() { return NewLaneMedium(*TcpMedium::Open({}), board_); }
 
   void Send(uint64_t stream, uint32_t count) {
-    ASSERT_EQ(
-        sender_->OpenStream(receiver_->address(), stream, kEpoch, renew_every_, ends_.Callback()),
-        absl::OkStatus());
+    ASSERT_EQ(streams_.Open(*sender_, receiver_->address(), stream, kEpoch, renew_every_,
+                            ends_.Callback()),
+              absl::OkStatus());
     for (uint32_t block = 0; block < count; ++block) {
       const std::span<std::byte> payload = payloads_.New(kPayloadBytes);
       payloads_.Write(payload, PatternBytes(kPayloadBytes, stream * 1000 + block));
-      ASSERT_EQ(PostOne(*sender_, {stream, kEpoch}, {.block = block, .payload = payload}),
+      ASSERT_EQ(streams_.PostOne(*sender_, {stream, kEpoch}, {.block = block, .payload = payload}),
                 absl::OkStatus());
     }
-    ASSERT_EQ(sender_->FinishStream(stream, kEpoch), absl::OkStatus());
+    ASSERT_EQ(streams_.Finish(*sender_, {stream, kEpoch}), absl::OkStatus());
   }
   void ExpectArrived(uint64_t stream, uint32_t count) {
     EXPECT_EQ(ends_.Wait(stream), absl::OkStatus());
@@ -103,6 +105,7 @@ class LaneTest : public testing::Test {
   FramedOptions options_ = {.device = &device_};
   Duration renew_every_ = Duration::zero();
   PayloadMemory payloads_;
+  StreamBook streams_;
   EndProbe ends_;
   ReceiverProbe probe_;
   std::unique_ptr<Transport> receiver_;
@@ -296,32 +299,36 @@ class RecordingChannel final : public ByteChannel {
   bool full_ = false;
 };
 
-// A connection that is made when the group has credit already, and one payload to send.
+// A connection that is made when the peer has given credit already, and one payload to send.
 class OutboundLaneTest : public testing::Test {
  protected:
   void Start(bool keeps_copies = false) {
-    ASSERT_TRUE(group_
+    ASSERT_TRUE(peer_
                     .OnReply({.type = FrameType::kCredit, .frames = 1 << 20},
                              std::chrono::steady_clock::now())
                     .ok());
     auto channel = std::make_unique<RecordingChannel>(types_, keeps_copies);
     channel_ = channel.get();
-    connection_.emplace(group_, 0, std::move(channel), nullptr, 1, counters_, Timeouts());
+    auto payloads = NewSideChannelOutbound(*channel);
+    connection_.emplace(peer_, std::move(channel), std::move(payloads), counters_, Timeouts());
   }
-  void Send(StreamKey key) {
-    const TimePoint now = std::chrono::steady_clock::now();
-    group_.AddStream(key, key.stream, Duration::zero(), now);
+  std::shared_ptr<OutgoingStream> Send(StreamKey key) {
+    auto stream = open_.Open(key);
+    peer_.Add(stream, Duration::zero(), std::chrono::steady_clock::now());
     const PostedExtent extent = {.payload = payload_};
-    group_.Post(key, {&extent, 1});
-    group_.Finish(key, 1);
+    peer_.Post(stream, {&extent, 1});
+    peer_.Finish(stream, 1);
+    return stream;
   }
   int CountOf(FrameType type) const { return static_cast<int>(std::ranges::count(types_, type)); }
 
   static constexpr StreamKey kStream = {.stream = 1, .epoch = kEpoch};
   const std::vector<std::byte> payload_ = std::vector<std::byte>(kPayloadBytes);
-  OutboundGroup group_{{.peer = "peer", .id = 9},
-                       std::make_shared<Link>("peer", "test"),
-                       [](StreamKey, uint64_t, const absl::Status&) {}};
+  LoneStreams open_;
+  PeerStreams peer_{{.peer = "peer", .connection_id = 9},
+                    std::make_shared<Link>("peer", "test"),
+                    open_.streams(),
+                    [](OutgoingStream&, const absl::Status&) {}};
   std::vector<FrameType> types_;
   TransportCounters counters_;
   RecordingChannel* channel_ = nullptr;
@@ -342,11 +349,15 @@ TEST_F(OutboundLaneTest, WhatWasCopiedIsNamedThoughItsStreamWasDropped) {
   for (const bool keeps_copies : {false, true}) {
     types_.clear();
     Start(keeps_copies);
-    Send(kStream);
+    const auto stream = Send(kStream);
     channel_->SetFull(true);
     ASSERT_TRUE(connection_->Advance().ok());
+    EXPECT_EQ(peer_.queue().in_flight(), kPayloadBytes);
     connection_->DropStream(kStream);
-    group_.Drop(kStream);
+    // Credit for a payload that is never sent comes back, or the window would shrink with each abort.
+    EXPECT_EQ(peer_.queue().in_flight(), keeps_copies ? kPayloadBytes : 0);
+    peer_.Drop(*stream);
+    open_.streams().End(*stream, absl::OkStatus());
     channel_->SetFull(false);
     ASSERT_TRUE(connection_->Advance().ok());
     EXPECT_EQ(CountOf(FrameType::kReference), keeps_copies ? 1 : 0);

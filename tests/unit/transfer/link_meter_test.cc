@@ -1,9 +1,8 @@
-// The pure parts that know of rates: one measures, one judges, one bounds.
-#include "transfer/link_meter.h"
+// The pure parts that handle rates: LinkMeter measures them and TokenBucket limits them.
+#include "transfer/framed/link_meter.h"
 
 #include "gtest/gtest.h"
-#include "transfer/link_alarm.h"
-#include "transfer/token_bucket.h"
+#include "transfer/framed/token_bucket.h"
 
 namespace tandem {
 namespace {
@@ -117,7 +116,7 @@ TEST_F(LinkMeterTest, ASlowLinkShowsAfterSecondsHoweverSmallItsBursts) {
     Arrive(milliseconds(200), 2'500, 7'500);
     for (const uint64_t left : {5'000, 2'500, 0}) Arrive(milliseconds(25), 2'500, left);
   }
-  EXPECT_LT(meter_.bytes_per_second(), LinkAlarm::kOnBelow * 2e9);
+  EXPECT_LT(meter_.bytes_per_second(), 0.25 * 2e9);
   for (int i = 0; i < 1000; ++i) Arrive(milliseconds(25), 2'500, 1'000'000);
   EXPECT_NEAR(meter_.bytes_per_second(), 1e5, 2e3);
   EXPECT_NEAR(meter_.fastest_bytes_per_second(), 1e5, 2e3);
@@ -129,30 +128,6 @@ TEST_F(LinkMeterTest, WhatWasLostSaysNothing) {
     meter_.Interrupted();
   }
   EXPECT_EQ(meter_.bytes_per_second(), 0);
-}
-
-TEST(LinkAlarmTest, GoesOnBelowAQuarterAndOffFromHalf) {
-  LinkAlarm alarm;
-  EXPECT_FALSE(alarm.Update(4, 1.0));
-  EXPECT_TRUE(alarm.Update(4, 0.99));
-  EXPECT_TRUE(alarm.on());
-  EXPECT_FALSE(alarm.Update(4, 0.5));
-  EXPECT_FALSE(alarm.Update(4, 1.99));
-  EXPECT_TRUE(alarm.Update(4, 2.0));
-  EXPECT_FALSE(alarm.on());
-  EXPECT_FALSE(alarm.Update(4, 1.5)) << "between the two nothing changes";
-  EXPECT_TRUE(alarm.Update(4, 0.5));
-  EXPECT_EQ(alarm.times(), 2u);
-}
-
-TEST(LinkAlarmTest, NothingFollowsFromWhatWasNotMeasured) {
-  LinkAlarm alarm;
-  EXPECT_FALSE(alarm.Update(0, 1));
-  EXPECT_FALSE(alarm.Update(4, 0));
-  EXPECT_FALSE(alarm.on());
-  EXPECT_TRUE(alarm.Update(4, 0.5));
-  EXPECT_FALSE(alarm.Update(4, 0));
-  EXPECT_TRUE(alarm.on());
 }
 
 TEST(TokenBucketTest, NoBound) {

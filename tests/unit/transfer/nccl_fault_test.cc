@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/support/nccl_fixture.h"
-#include "transfer/tcp/tcp_medium.h"
+#include "transfer/media/tcp/tcp_medium.h"
 
 namespace tandem {
 namespace {

@@ -16,7 +16,7 @@
 #include "tests/support/channel_pair.h"
 #include "tests/support/nccl_fixture.h"
 #include "tests/support/payload_memory.h"
-#include "transfer/tcp/tcp_medium.h"
+#include "transfer/media/tcp/tcp_medium.h"
 
 namespace tandem {
 namespace {

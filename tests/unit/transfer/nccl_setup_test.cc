@@ -2,7 +2,7 @@
 
 #include "base/hash.h"
 #include "gtest/gtest.h"
-#include "transfer/nccl/setup.h"
+#include "transfer/media/nccl/setup.h"
 
 namespace tandem {
 namespace {

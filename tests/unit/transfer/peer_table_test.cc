@@ -1,4 +1,4 @@
-#include "transfer/peer_table.h"
+#include "transfer/fabric/peer_table.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -9,12 +9,12 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-const std::vector<Endpoint> kWays = {{"shm", "s"}, {"tcp", "t"}};
+const std::vector<Endpoint> kEndpoints = {{"shm", "s"}, {"tcp", "t"}};
 
 class PeerTableTest : public testing::Test {
  protected:
   static KnownPeer Peer(const std::string& name, uint64_t epoch = 1) {
-    return {.name = name, .epoch = epoch, .address = "at " + name, .endpoints = kWays};
+    return {.name = name, .epoch = epoch, .address = "at " + name, .endpoints = kEndpoints};
   }
   // Probes the way that is due.
   std::string Probe(const absl::StatusOr<LinkProbe>& found, const LinkStats& link = {}) {
@@ -27,7 +27,7 @@ class PeerTableTest : public testing::Test {
     return {.gigabytes_per_second = gigabytes_per_second};
   }
   PeerTable::Choice Choose(const std::string& name) {
-    return table_.Choose("at " + name, kWays, now_);
+    return table_.Choose("at " + name, kEndpoints, now_);
   }
   PeerLink LinkOf(const std::string& peer, const std::string& transport,
                   std::vector<LinkStats> links = {}) {
@@ -38,13 +38,12 @@ class PeerTableTest : public testing::Test {
     return {};
   }
 
-  // What is told when shm moves at this rate.
-  std::vector<PeerTable::AlarmChange> ChangesAt(double gigabytes_per_second) {
-    const LinkStats link = {.peer = "s",
-                            .transport = "shm",
-                            .gigabytes_per_second = gigabytes_per_second,
-                            .fastest_gigabytes_per_second = gigabytes_per_second};
-    return table_.LookForSlowLinks({{link}});
+  // What shm has moved of late.
+  static LinkStats At(double gigabytes_per_second) {
+    return {.peer = "s",
+            .transport = "shm",
+            .gigabytes_per_second = gigabytes_per_second,
+            .fastest_gigabytes_per_second = gigabytes_per_second};
   }
 
   PeerTable table_;
@@ -164,6 +163,21 @@ TEST_F(PeerTableTest, APeerThatIsBusyWithProbesIsNotLeft) {
   EXPECT_EQ(LinkOf("a", "shm").fallbacks, 0u);
 }
 
+TEST_F(PeerTableTest, APeerThatIsBusyIsProbedSoonAndAsOftenAsItTakes) {
+  table_.SetPeers({Peer("a")}, now_);
+  for (int i = 0; i < 5 * PeerTable::kProbeTries; ++i) {
+    EXPECT_EQ(Probe(absl::ResourceExhaustedError("another worker probes")), "a shm") << i;
+    if (i == 0) {
+      EXPECT_EQ(Probe(Rate(3)), "a tcp");
+    }
+    EXPECT_EQ(Probe(Rate(2)), "none") << i;
+    now_ += PeerTable::kBusyPause;
+  }
+  EXPECT_EQ(LinkOf("a", "shm").probe_failure, "") << "nothing is wrong with the link";
+  EXPECT_EQ(Probe(Rate(4)), "a shm");
+  EXPECT_EQ(LinkOf("a", "shm").fallbacks, 0u);
+}
+
 TEST_F(PeerTableTest, AWayThatDamagesStreamsIsLeftAndProbedLater) {
   table_.SetPeers({Peer("a")}, now_);
   EXPECT_EQ(Probe(Rate(4)), "a shm");
@@ -202,11 +216,11 @@ TEST_F(PeerTableTest, AWayThatFailedSaysWhyUntilItWorks) {
   auto stream = Choose("a");
   table_.Ended(stream.use, absl::UnavailableError("cut"), now_);
   EXPECT_EQ(LinkOf("a", "shm").failure, "cut");
-  now_ += PeerPaths::kFirstBackOff;
+  now_ += LinkSelector::kFirstBackOff;
   stream = Choose("a");
   table_.Ended(stream.use, absl::CancelledError("by the client"), now_);
   EXPECT_EQ(LinkOf("a", "shm").failure, "cut") << "says nothing of the way";
-  now_ += PeerPaths::kFirstBackOff;
+  now_ += LinkSelector::kFirstBackOff;
   stream = Choose("a");
   table_.Ended(stream.use, absl::OkStatus(), now_);
   EXPECT_EQ(LinkOf("a", "shm").failure, "");
@@ -227,48 +241,29 @@ TEST_F(PeerTableTest, ANewConnectionIsProbedAgainAfterAPause) {
   EXPECT_EQ(Probe(Rate(2), link), "a shm");
 }
 
-TEST_F(PeerTableTest, AlarmsWhenALinkFallsFarBelowItsProbe) {
+TEST_F(PeerTableTest, ALinkFarBelowItsBestProbeIsProbedAgain) {
   table_.SetPeers({Peer("a")}, now_);
   EXPECT_EQ(Probe(Rate(4)), "a shm");
   EXPECT_EQ(Probe(Rate(3)), "a tcp");
-  EXPECT_THAT(ChangesAt(1.1), testing::IsEmpty());
-  const auto on = ChangesAt(0.9);
-  ASSERT_EQ(on.size(), 1u);
-  EXPECT_EQ(on[0].peer, "a");
-  EXPECT_EQ(on[0].transport, "shm");
-  EXPECT_TRUE(on[0].on);
-  EXPECT_DOUBLE_EQ(on[0].best_gigabytes_per_second, 4);
-  EXPECT_DOUBLE_EQ(on[0].fastest_gigabytes_per_second, 0.9);
-  EXPECT_THAT(ChangesAt(0.8), testing::IsEmpty()) << "told once";
-  EXPECT_TRUE(LinkOf("a", "shm").stats.alarm);
-  EXPECT_FALSE(LinkOf("a", "tcp").stats.alarm);
-  const auto off = ChangesAt(2.1);
-  ASSERT_EQ(off.size(), 1u);
-  EXPECT_FALSE(off[0].on);
-  EXPECT_FALSE(LinkOf("a", "shm").stats.alarm);
-  EXPECT_EQ(LinkOf("a", "shm").stats.alarms, 1u);
-  EXPECT_EQ(LinkOf("a", "tcp").stats.alarms, 0u);
-}
-
-TEST_F(PeerTableTest, ASlowLinkIsProbedAgainAndItsAlarmStays) {
-  table_.SetPeers({Peer("a")}, now_);
-  EXPECT_EQ(Probe(Rate(4)), "a shm");
-  EXPECT_EQ(Probe(Rate(3)), "a tcp");
-  EXPECT_EQ(ChangesAt(0.5).size(), 1u);
-  table_.LookForReprobes({}, now_ + PeerTable::kLaterProbePause - milliseconds(1));
-  EXPECT_EQ(Probe(Rate(1)), "none");
   now_ += PeerTable::kLaterProbePause;
-  table_.LookForReprobes({}, now_);
+  table_.LookForReprobes({{At(0)}}, now_);
+  EXPECT_EQ(Probe(Rate(1)), "none") << "nothing was measured of late";
+  table_.LookForReprobes({{At(1.1)}}, now_);
+  EXPECT_EQ(Probe(Rate(1)), "none") << "a quarter of the best probe is fast enough";
+  table_.LookForReprobes({{At(0.9)}}, now_);
   EXPECT_EQ(Probe(Rate(0.5)), "a shm");
   EXPECT_EQ(Choose("a").endpoint.transport, "tcp") << "which is faster now";
-  EXPECT_THAT(ChangesAt(0.5), testing::IsEmpty());
   const LinkStats slow = LinkOf("a", "shm").stats;
-  EXPECT_TRUE(slow.alarm);
   EXPECT_DOUBLE_EQ(slow.probe_gigabytes_per_second, 0.5);
   EXPECT_DOUBLE_EQ(slow.best_gigabytes_per_second, 4);
-  table_.SetPeers({Peer("a", 2)}, now_);  // another life
-  EXPECT_FALSE(LinkOf("a", "shm").stats.alarm);
-  EXPECT_DOUBLE_EQ(LinkOf("a", "shm").stats.best_gigabytes_per_second, 0);
+  table_.LookForReprobes({{At(0.5)}}, now_ + PeerTable::kLaterProbePause - milliseconds(1));
+  EXPECT_EQ(Probe(Rate(1)), "none");
+  now_ += PeerTable::kLaterProbePause + PeerTable::kProbePatience;
+  table_.LookForReprobes({{At(0.5)}}, now_ - PeerTable::kProbePatience);
+  EXPECT_EQ(Probe(Rate(4)), "a shm") << "the best probe stays the measure";
+  EXPECT_EQ(Choose("a").endpoint.transport, "shm");
+  table_.SetPeers({Peer("a", 2)}, now_);
+  EXPECT_DOUBLE_EQ(LinkOf("a", "shm").stats.best_gigabytes_per_second, 0) << "another process";
 }
 
 TEST_F(PeerTableTest, AProbeThatFoundAConnectionKeepsTheEarlierSetup) {
@@ -300,45 +295,14 @@ TEST_F(PeerTableTest, AProbeThatFailedSaysWhyUntilOneSucceeds) {
   EXPECT_EQ(LinkOf("a", "shm").probe_failure, "");
 }
 
-TEST_F(PeerTableTest, CountsOfANameOutliveItsPeers) {
-  const auto fall_back = [this] {
-    const auto stream = Choose("a");
-    table_.Ended(stream.use, absl::UnavailableError("cut"), now_);
-    table_.Ended(Choose("a").use, absl::OkStatus(), now_);
-  };
-  table_.SetPeers({Peer("a"), Peer("b")}, now_);
-  EXPECT_EQ(Probe(Rate(4)), "a shm");
-  EXPECT_EQ(ChangesAt(0.5).size(), 1u);
-  fall_back();
-  table_.SetPeers({Peer("a", 2), Peer("b")}, now_);
+TEST_F(PeerTableTest, CountsOfAPeerBeginAnewWhenItRestarts) {
+  table_.SetPeers({Peer("a")}, now_);
+  table_.Ended(Choose("a").use, absl::UnavailableError("cut"), now_);
+  Choose("a");
   EXPECT_EQ(LinkOf("a", "shm").fallbacks, 1u);
-  EXPECT_EQ(LinkOf("a", "shm").fallback_reason, "cut");
-  EXPECT_EQ(LinkOf("a", "shm").stats.alarms, 1u);
-  fall_back();
-  table_.SetPeers({Peer("b")}, now_);  // away for a while
-  KnownPeer moved = Peer("a", 3);
-  moved.address = "elsewhere";
-  table_.SetPeers({moved, Peer("b")}, now_);
-  EXPECT_EQ(LinkOf("a", "shm").fallbacks, 2u);
-  EXPECT_EQ(LinkOf("a", "shm").stats.alarms, 1u);
-  EXPECT_EQ(LinkOf("b", "shm").fallbacks, 0u);
-}
-
-TEST_F(PeerTableTest, CountsAreKeptOfTheLatestNames) {
-  const auto fall_back = [this](const std::string& name) {
-    table_.SetPeers({Peer(name)}, now_);
-    table_.Ended(Choose(name).use, absl::UnavailableError("cut"), now_);
-    Choose(name);
-  };
-  fall_back("first");
-  fall_back("second");
-  for (size_t i = 2; i <= PeerTable::kMaxNamed; ++i) {
-    table_.SetPeers({Peer(std::to_string(i))}, now_);
-  }
-  table_.SetPeers({}, now_);  // one more has left than are kept
-  table_.SetPeers({Peer("first"), Peer("second")}, now_);
-  EXPECT_EQ(LinkOf("first", "shm").fallbacks, 0u);
-  EXPECT_EQ(LinkOf("second", "shm").fallbacks, 1u);
+  table_.SetPeers({Peer("a", 2)}, now_);
+  EXPECT_EQ(LinkOf("a", "shm").fallbacks, 0u);
+  EXPECT_EQ(LinkOf("a", "shm").fallback_reason, "");
 }
 
 TEST_F(PeerTableTest, WaysThatCannotBeReachedAreShownAndToldOfOnce) {
@@ -362,7 +326,7 @@ TEST_F(PeerTableTest, WaysThatCannotBeReachedAreShownAndToldOfOnce) {
 
 TEST_F(PeerTableTest, PeersThatNobodyNamedAreForgottenFromTheOldest) {
   for (size_t i = 0; i <= PeerTable::kMaxUnnamed; ++i) Choose(std::to_string(i));
-  EXPECT_EQ(table_.Describe({}).size(), PeerTable::kMaxUnnamed * kWays.size());
+  EXPECT_EQ(table_.Describe({}).size(), PeerTable::kMaxUnnamed * kEndpoints.size());
   EXPECT_EQ(LinkOf("at 1", "shm").peer, "at 1");
 }
 

@@ -1,15 +1,18 @@
 // Probes: what the timings say, what a peer takes of them, and both together.
+#include <atomic>
 #include <map>
 #include <memory>
+#include <string>
+#include <thread>
 
 #include "gtest/gtest.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/loopback_transport.h"
 #include "tests/support/transport_probe.h"
-#include "transfer/link_probe.h"
-#include "transfer/link_prober.h"
-#include "transfer/loopback/loopback_transport.h"
-#include "transfer/probe_memory.h"
-#include "transfer/probe_receiver.h"
+#include "transfer/fabric/link_probe.h"
+#include "transfer/fabric/link_prober.h"
+#include "transfer/fabric/probe_memory.h"
+#include "transfer/fabric/probe_receiver.h"
 
 namespace tandem {
 namespace {
@@ -73,29 +76,12 @@ class TimedTransport final : public Transport {
 
   std::string address() const override { return "timed"; }
   absl::Status MayReach(std::string_view) const override { return absl::OkStatus(); }
-  absl::Status OpenStream(std::string_view, uint64_t stream, uint64_t, Duration,
-                          StreamEnded ended) override {
+  absl::StatusOr<StreamHandle> OpenStream(std::string_view, uint64_t stream, uint64_t epoch,
+                                          Duration, StreamEnded ended) override {
     EXPECT_NE(stream & kProbeStreamBit, 0u);
     opened_ = clock_.Now();
-    open_[stream] = std::move(ended);
-    return absl::OkStatus();
+    return std::make_shared<TimedStream>(*this, [=] { ended(stream, epoch, absl::OkStatus()); });
   }
-  absl::Status Post(uint64_t, uint64_t, std::span<const PostedExtent> extents) override {
-    for (const PostedExtent& extent : extents) {
-      const double ns = static_cast<double>(extent.payload.size()) * nanoseconds_per_byte_;
-      clock_.Advance(kOperation + nanoseconds(static_cast<int64_t>(ns)));
-    }
-    longest_ = std::max(longest_, Duration(clock_.Now() - opened_));
-    return absl::OkStatus();
-  }
-  absl::Status FinishStream(uint64_t stream, uint64_t epoch) override {
-    clock_.Advance(connected_ ? kRoundTrip : kConnect + kRoundTrip);
-    connected_ = true;
-    const auto ended = std::move(open_.extract(stream).mapped());
-    ended(stream, epoch, absl::OkStatus());
-    return absl::OkStatus();
-  }
-  void AbortStream(uint64_t, uint64_t) override {}
   std::vector<LinkStats> links() const override { return {}; }
   RefusedFrames refused() const override { return {}; }
   size_t buffer_bytes() const override { return 0; }
@@ -106,12 +92,41 @@ class TimedTransport final : public Transport {
   Duration longest() const { return longest_; }
 
  private:
+  class TimedStream final : public SendStream {
+   public:
+    TimedStream(TimedTransport& link, std::function<void()> ended)
+        : link_(link), ended_(std::move(ended)) {}
+    absl::Status Post(std::span<const PostedExtent> extents) override {
+      for (const PostedExtent& extent : extents) link_.Move(extent.payload.size());
+      return absl::OkStatus();
+    }
+    absl::Status Finish() override {
+      link_.TakeRoundTrip();
+      ended_();
+      return absl::OkStatus();
+    }
+    void Abort() override {}
+
+   private:
+    TimedTransport& link_;
+    const std::function<void()> ended_;
+  };
+
+  void Move(size_t bytes) {
+    const double ns = static_cast<double>(bytes) * nanoseconds_per_byte_;
+    clock_.Advance(kOperation + nanoseconds(static_cast<int64_t>(ns)));
+    longest_ = std::max(longest_, Duration(clock_.Now() - opened_));
+  }
+  void TakeRoundTrip() {
+    clock_.Advance(connected_ ? kRoundTrip : kConnect + kRoundTrip);
+    connected_ = true;
+  }
+
   FakeClock& clock_;
   const double nanoseconds_per_byte_;
   TimePoint opened_;
   Duration longest_{};
   bool connected_ = false;
-  std::map<uint64_t, StreamEnded> open_;
 };
 
 TEST(LinkProberTest, FindsWhatTheLinkTakes) {
@@ -214,6 +229,35 @@ TEST_F(ProbeReceiverTest, WhatIsTakenIsBounded) {
   EXPECT_EQ(Prepare(Data(kProbeStreamBit | 99, 0, 1)), absl::OkStatus());
 }
 
+// The payloads of one worker's probe may fill all slots while another worker begins to probe.
+TEST_F(ProbeReceiverTest, AWorkerThatProbesMeanwhileIsToldToComeLater) {
+  constexpr uint64_t kOther = kStream | uint64_t{1} << 40;
+  for (uint32_t block = 0; block < ProbeReceiver::kSlots; ++block) {
+    ASSERT_EQ(Prepare(Data(kStream, block, 100)), absl::OkStatus());
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(Prepare(Data(kOther, 0, 100))));
+  EXPECT_TRUE(absl::IsResourceExhausted(receiver_.Commit(CommitOf(kOther, 1)).status));
+  EXPECT_TRUE(absl::IsResourceExhausted(receiver_.Commit(CommitOf(kOther, 0)).status));
+  for (uint32_t block = 0; block < ProbeReceiver::kSlots; ++block) {
+    receiver_.Landed(Data(kStream, block, 100), absl::OkStatus());
+  }
+  EXPECT_EQ(receiver_.Commit(CommitOf(kStream, ProbeReceiver::kSlots)).status, absl::OkStatus());
+  EXPECT_TRUE(absl::IsResourceExhausted(receiver_.Commit(CommitOf(kOther, 0)).status))
+      << "a probe has many streams, and the next of the first worker may be on its way";
+  clock_.Advance(ProbeReceiver::kTurnEnds);
+  EXPECT_EQ(receiver_.Commit(CommitOf(kOther, 0)).status, absl::OkStatus());
+  EXPECT_TRUE(absl::IsResourceExhausted(receiver_.Commit(CommitOf(kStream, 0)).status));
+}
+
+// Slots stay taken while the payload of a worker that hangs is half received.
+TEST_F(ProbeReceiverTest, APayloadThatFoundNoSlotIsNoDamage) {
+  for (uint32_t block = 0; block < ProbeReceiver::kSlots; ++block) {
+    ASSERT_EQ(Prepare(Data(kStream, block, 100)), absl::OkStatus());
+  }
+  EXPECT_TRUE(absl::IsAborted(Prepare(Data(kStream + 1, 0, 100))));
+  EXPECT_TRUE(absl::IsResourceExhausted(receiver_.Commit(CommitOf(kStream + 1, 1)).status));
+}
+
 TEST_F(ProbeReceiverTest, AnotherEpochIsAStranger) {
   FrameHeader header = Data(kStream, 0, 1);
   header.epoch = kEpoch + 1;
@@ -221,6 +265,32 @@ TEST_F(ProbeReceiverTest, AnotherEpochIsAStranger) {
   header = CommitOf(kStream, 0);
   header.epoch = kEpoch + 1;
   EXPECT_TRUE(absl::IsPermissionDenied(receiver_.Commit(header).status));
+}
+
+TEST(ProbeTest, TwoWorkersThatProbeOneAtOnceFindItBusyAndNeverDamaged) {
+  const SteadyClock clock;
+  ProbeReceiver receiver(nullptr, kEpoch,
+                         *AllocateProbeMemory(nullptr, ProbeReceiver::kMemoryBytes, false), clock);
+  LoopbackNetwork network;
+  const auto there = network.NewTransport(&receiver);
+  const auto also_there = network.NewTransport(&receiver);
+  std::atomic<int> measured = 0;
+  const auto probe_until_measured = [&](std::string address) {
+    LinkProber prober(256 << 10, *AllocateProbeMemory(nullptr, LinkProber::kMemoryBytes, false),
+                      clock);
+    const auto here = network.NewTransport(nullptr);
+    while (true) {
+      const absl::Status status = prober.Measure(*here, address, kEpoch).status();
+      if (status.ok()) break;
+      ASSERT_TRUE(absl::IsResourceExhausted(status)) << status;
+    }
+    ++measured;
+  };
+  std::thread first(probe_until_measured, there->address());
+  std::thread second(probe_until_measured, also_there->address());
+  first.join();
+  second.join();
+  EXPECT_EQ(measured, 2);
 }
 
 TEST(ProbeTest, MeasuresARealLink) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "transfer/shm/area.h"
+#include "transfer/media/shm/area.h"
 
 namespace tandem {
 namespace {

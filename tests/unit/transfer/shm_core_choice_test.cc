@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "gtest/gtest.h"
-#include "transfer/shm/core_choice.h"
+#include "transfer/media/shm/core_choice.h"
 
 namespace tandem {
 namespace {

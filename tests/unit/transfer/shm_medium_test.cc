@@ -1,6 +1,6 @@
 // What only shared memory can do to a worker: peers that give memory which is not what they say,
 // wake without being asked, hang with a slot in their hands, or belong to another user.
-#include "transfer/shm/shm_medium.h"
+#include "transfer/media/shm/shm_medium.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -18,10 +18,10 @@
 #include "gtest/gtest.h"
 #include "kernels/cpu/device.h"
 #include "tests/support/channel_pair.h"
-#include "transfer/shm/doorbell.h"
-#include "transfer/shm/setup.h"
-#include "transfer/shm/shm_channel.h"
-#include "transfer/unix_socket.h"
+#include "transfer/media/shm/doorbell.h"
+#include "transfer/media/shm/setup.h"
+#include "transfer/media/shm/shm_channel.h"
+#include "transfer/media/unix_socket.h"
 
 namespace tandem {
 namespace {
@@ -97,6 +97,28 @@ TEST(ShmMedium, PayloadsThatDoNotFitAreRefusedByWhoHasThem) {
   const absl::Status status = medium->MayCarry(payload);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(status), HasSubstr("16385"));
+}
+
+TEST(ShmMedium, OneReleasedPayloadIsRoomForOneMore) {
+  constexpr size_t kHalfArea = kLayout.area_bytes / 2;
+  const auto from = NewMedium(kHalfArea);
+  const auto to = NewMedium(kHalfArea);
+  const ChannelPair pair = ConnectPair(*from, *to);
+  ASSERT_NE(pair.accepted, nullptr);
+  const std::vector<std::byte> bytes(kHalfArea, std::byte{7});
+  std::vector<LanePayload> payloads = {{.bytes = bytes}, {.bytes = bytes}};
+  PayloadLane& sending = *pair.connected->lane();
+  PayloadLane& receiving = *pair.accepted->lane();
+  ASSERT_TRUE(sending.Offer(payloads).ok());
+  ASSERT_EQ(sending.room().bytes, 0u);
+  for (const LanePayload& payload : payloads) {
+    ASSERT_TRUE(receiving.Find(payload.place, kHalfArea).ok());
+    receiving.Release(payload.place, kHalfArea);
+    EXPECT_EQ(sending.room().bytes, kHalfArea) << payload.place;
+    LanePayload next = {.bytes = bytes};
+    ASSERT_TRUE(sending.Offer({&next, 1}).ok());
+    EXPECT_EQ(sending.room().bytes, 0u);
+  }
 }
 
 TEST(ShmMedium, ReachesItsOwnHostOnly) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "transfer/shm/ring.h"
+#include "transfer/media/shm/ring.h"
 
 namespace tandem {
 namespace {

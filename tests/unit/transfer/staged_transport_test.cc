@@ -1,6 +1,5 @@
 // The framed transport between memories of devices: few slots for many, failing copies, what is
 // set aside.
-#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,14 +9,14 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/late_device.h"
+#include "tests/support/loopback_transport.h"
 #include "tests/support/payload_memory.h"
 #include "tests/support/transport_probe.h"
+#include "transfer/fabric/link_prober.h"
+#include "transfer/fabric/probe_memory.h"
+#include "transfer/fabric/probe_receiver.h"
 #include "transfer/framed/framed_transport.h"
-#include "transfer/link_prober.h"
-#include "transfer/loopback/loopback_transport.h"
-#include "transfer/probe_memory.h"
-#include "transfer/probe_receiver.h"
-#include "transfer/tcp/tcp_medium.h"
+#include "transfer/media/tcp/tcp_medium.h"
 
 namespace tandem {
 namespace {
@@ -33,11 +32,9 @@ constexpr size_t kBuffersBytes = 2 * kPayloadBytes;  // two slots
 
 class StagedTransportTest : public testing::Test {
  protected:
-  FramedOptions Options(int32_t connections = 1) {
-    return {.connections = connections,
-            .device = &device_,
-            .staged_payload_bytes = kPayloadBytes,
-            .staging_bytes = kBuffersBytes};
+  FramedOptions Options() {
+    return {
+        .device = &device_, .staged_payload_bytes = kPayloadBytes, .staging_bytes = kBuffersBytes};
   }
   std::unique_ptr<Transport> New(const FramedOptions& options, FrameReceiver* receiver) {
     return network_.NewTransport(receiver, options);
@@ -45,8 +42,9 @@ class StagedTransportTest : public testing::Test {
 
   void Open(Transport& sender, const Transport& receiver, uint64_t stream,
             Duration renew_every = Duration::zero()) {
-    ASSERT_EQ(sender.OpenStream(receiver.address(), stream, kEpoch, renew_every, ends_.Callback()),
-              absl::OkStatus());
+    ASSERT_EQ(
+        streams_.Open(sender, receiver.address(), stream, kEpoch, renew_every, ends_.Callback()),
+        absl::OkStatus());
   }
   // Of the device.
   std::span<std::byte> Payload(uint64_t stream, uint32_t block) {
@@ -57,11 +55,11 @@ class StagedTransportTest : public testing::Test {
   void Send(Transport& sender, const Transport& receiver, uint64_t stream, uint32_t count) {
     Open(sender, receiver, stream);
     for (uint32_t block = 0; block < count; ++block) {
-      ASSERT_EQ(
-          PostOne(sender, {stream, kEpoch}, {.block = block, .payload = Payload(stream, block)}),
-          absl::OkStatus());
+      ASSERT_EQ(streams_.PostOne(sender, {stream, kEpoch},
+                                 {.block = block, .payload = Payload(stream, block)}),
+                absl::OkStatus());
     }
-    ASSERT_EQ(sender.FinishStream(stream, kEpoch), absl::OkStatus());
+    ASSERT_EQ(streams_.Finish(sender, {stream, kEpoch}), absl::OkStatus());
   }
   void ExpectArrived(const ReceiverProbe& probe, uint64_t stream, uint32_t count) {
     EXPECT_EQ(ends_.Wait(stream), absl::OkStatus());
@@ -81,6 +79,7 @@ class StagedTransportTest : public testing::Test {
   LateDevice device_;
   PayloadMemory memory_{&device_};
   LoopbackNetwork network_;
+  StreamBook streams_;
   EndProbe ends_;
 };
 
@@ -108,22 +107,6 @@ TEST_F(StagedTransportTest, ManyShareTwoSlots) {
       }
     }
   });
-}
-
-TEST_F(StagedTransportTest, ThreeConnectionsToEachPeerShareTwoSlots) {
-  ReceiverProbe first(&device_);
-  ReceiverProbe second(&device_);
-  FramedOptions receiving = Options(3);
-  receiving.staging_bytes = 8 * kPayloadBytes;  // a slot for each connection that comes, and more
-  const auto there = New(receiving, &first);
-  const auto elsewhere = New(receiving, &second);
-  const auto sender = New(Options(3), nullptr);
-  for (uint64_t stream = 1; stream <= 6; ++stream) {
-    Send(*sender, stream % 2 == 0 ? *there : *elsewhere, stream, 30);
-  }
-  for (uint64_t stream = 1; stream <= 6; ++stream) {
-    ExpectArrived(stream % 2 == 0 ? first : second, stream, 30);
-  }
 }
 
 // Its batch keeps a slot; what it leaves is enough for others.
@@ -161,7 +144,7 @@ TEST_F(StagedTransportTest, AFailedCopyOfWhatIsSentEndsTheStreams) {
     ++stream;
     Open(*sender, *receiver, stream);
     device_.Fail(failure);
-    ASSERT_EQ(PostOne(*sender, {stream, kEpoch}, {.payload = payload}), absl::OkStatus());
+    ASSERT_EQ(streams_.PostOne(*sender, {stream, kEpoch}, {.payload = payload}), absl::OkStatus());
     const absl::Status status = ends_.Wait(stream);
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("fell off the bus"));
@@ -202,12 +185,12 @@ TEST_F(StagedTransportTest, APayloadThatNoSlotHoldsIsRefused) {
   const auto sender = New(Options(), nullptr);
   Open(*sender, *receiver, 1);
   const std::span<std::byte> large = memory_.New(kPayloadBytes + 1);
-  EXPECT_TRUE(absl::IsInvalidArgument(PostOne(*sender, {1, kEpoch}, {.payload = large})));
-  sender->AbortStream(1, kEpoch);
+  EXPECT_TRUE(absl::IsInvalidArgument(streams_.PostOne(*sender, {1, kEpoch}, {.payload = large})));
+  streams_.Abort(*sender, {1, kEpoch});
   const auto host = New({}, nullptr);
   const std::vector<std::byte> bytes(kPayloadBytes + 1);
   Open(*host, *receiver, 2);
-  ASSERT_EQ(PostOne(*host, {2, kEpoch}, {.payload = bytes}), absl::OkStatus());
+  ASSERT_EQ(streams_.PostOne(*host, {2, kEpoch}, {.payload = bytes}), absl::OkStatus());
   EXPECT_TRUE(absl::IsInvalidArgument(ends_.Wait(2)));
   EXPECT_EQ(probe.Count(2, Kind::kPrepare), 0);
   EXPECT_EQ(receiver->refused().closed, 0u);
@@ -299,69 +282,6 @@ TEST_F(StagedTransportTest, WhereEverySlotHoldsHalfAPayloadOthersAreDroppedAndMi
   ASSERT_TRUE(probe.WaitFor(102, Kind::kLanded, 1));
   Send(*sender, *receiver, 2, 3);
   ExpectArrived(probe, 2, 3);
-}
-
-// A medium whose channels say that they still read all that they took, until told otherwise.
-class HoldingMedium final : public Medium {
- public:
-  HoldingMedium(std::unique_ptr<Medium> medium, const std::atomic<bool>& holds)
-      : medium_(std::move(medium)), holds_(holds) {}
-
-  std::string_view name() const override { return medium_->name(); }
-  std::string address() const override { return medium_->address(); }
-  absl::Status MayReach(std::string_view peer) const override { return medium_->MayReach(peer); }
-  int listener_fd() const override { return medium_->listener_fd(); }
-  absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() override { return medium_->Accept(); }
-  absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) override {
-    return std::make_unique<Channel>(*medium_->Connect(peer), holds_);
-  }
-  size_t buffer_bytes() const override { return medium_->buffer_bytes(); }
-
- private:
-  class Channel final : public ByteChannel {
-   public:
-    Channel(std::unique_ptr<ByteChannel> channel, const std::atomic<bool>& holds)
-        : channel_(std::move(channel)), holds_(holds) {}
-    int fd() const override { return channel_->fd(); }
-    bool wants_output() const override { return channel_->wants_output(); }
-    absl::StatusOr<bool> Establish() override { return channel_->Establish(); }
-    absl::StatusOr<size_t> Read(std::span<const iovec> parts) override {
-      return channel_->Read(parts);
-    }
-    absl::StatusOr<size_t> Write(std::span<const iovec> parts) override {
-      auto count = channel_->Write(parts);
-      taken_ += count.value_or(0);
-      return count;
-    }
-    size_t held_bytes() const override { return holds_ ? taken_ : 0; }
-
-   private:
-    const std::unique_ptr<ByteChannel> channel_;
-    const std::atomic<bool>& holds_;
-    size_t taken_ = 0;
-  };
-
-  const std::unique_ptr<Medium> medium_;
-  const std::atomic<bool>& holds_;
-};
-
-TEST_F(StagedTransportTest, ASlotIsNotUsedAgainWhileTheChannelReadsIt) {
-  std::atomic<bool> holds = true;
-  ReceiverProbe probe(&device_);
-  const auto receiver = New(Options(), &probe);
-  const auto sender = *NewFramedTransport(
-      Options(), std::make_unique<HoldingMedium>(network_.NewMedium(), holds), nullptr);
-  Open(*sender, *receiver, 1, milliseconds(2));
-  for (uint32_t block = 0; block < 10; ++block) {
-    ASSERT_EQ(PostOne(*sender, {1, kEpoch}, {.block = block, .payload = Payload(1, block)}),
-              absl::OkStatus());
-  }
-  ASSERT_EQ(sender->FinishStream(1, kEpoch), absl::OkStatus());
-  // Each is a turn in which more could have been sent.
-  ASSERT_TRUE(probe.WaitFor(1, Kind::kRenewed, 5));
-  EXPECT_EQ(probe.Count(1, Kind::kPrepare), 1) << "the second slot is for others";
-  holds = false;
-  ExpectArrived(probe, 1, 10);
 }
 
 }  // namespace

@@ -21,12 +21,12 @@
 #include "gtest/gtest.h"
 #include "tests/support/ipc_fixture.h"
 #include "tests/support/raw_peer.h"
+#include "tests/support/tcp_transport.h"
 #include "tests/support/test_certificates.h"
 #include "tests/support/transport_probe.h"
 #include "transfer/framed/framed_transport.h"
-#include "transfer/shm/setup.h"
-#include "transfer/shm/shm_medium.h"
-#include "transfer/tcp/tcp_transport.h"
+#include "transfer/media/shm/setup.h"
+#include "transfer/media/shm/shm_medium.h"
 
 namespace tandem {
 namespace {
@@ -135,9 +135,11 @@ TEST_F(StrangersTest, WhoSaysNothingGivesWayToOthers) {
   // Whoever comes now finds room, and whoever was there before them stays.
   const auto sender = *OpenTcpTransport({}, nullptr);
   EndProbe ends;
-  ASSERT_EQ(sender->OpenStream(receiver->address(), 1, kEpoch, Duration::zero(), ends.Callback()),
-            absl::OkStatus());
-  ASSERT_EQ(sender->FinishStream(1, kEpoch), absl::OkStatus());
+  StreamBook streams;
+  ASSERT_EQ(
+      streams.Open(*sender, receiver->address(), 1, kEpoch, Duration::zero(), ends.Callback()),
+      absl::OkStatus());
+  ASSERT_EQ(streams.Finish(*sender, {1, kEpoch}), absl::OkStatus());
   EXPECT_EQ(ends.Wait(1), absl::OkStatus());
   worker.Send(HeaderBytes({.type = FrameType::kCommit, .stream = 2, .epoch = kEpoch}));
   EXPECT_EQ(worker.ReceiveHeader().type, FrameType::kAck);
@@ -181,8 +183,10 @@ TEST_F(StrangersTest, WhoHasNoCertificateOfOurs) {
   const auto receiver = *OpenTcpTransport({.tls = ours.Issue("receiver")}, &receiver_probe_);
   const auto sender = *OpenTcpTransport({.tls = theirs}, nullptr);
   EndProbe ends;
-  ASSERT_EQ(sender->OpenStream(receiver->address(), 1, kEpoch, Duration::zero(), ends.Callback()),
-            absl::OkStatus());
+  StreamBook streams;
+  ASSERT_EQ(
+      streams.Open(*sender, receiver->address(), 1, kEpoch, Duration::zero(), ends.Callback()),
+      absl::OkStatus());
   EXPECT_FALSE(ends.Wait(1).ok());
   ExpectStrangers(*receiver, 1);
 }

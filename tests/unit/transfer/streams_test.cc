@@ -1,12 +1,15 @@
-// The books that all transports keep: streams that are sent, streams that were refused.
+// Streams that are sent, the memory of streams that were refused, and the answers of a receiver.
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "base/status.h"
 #include "gtest/gtest.h"
+#include "tests/fuzz/memory_channel.h"
+#include "tests/support/lone_streams.h"
 #include "tests/support/transport_probe.h"
-#include "transfer/refused_streams.h"
-#include "transfer/send_streams.h"
+#include "transfer/framed/refused_streams.h"
+#include "transfer/framed/reply_buffer.h"
 
 namespace tandem {
 namespace {
@@ -19,45 +22,48 @@ std::vector<PostedExtent> Extents(size_t count) {
   return std::vector<PostedExtent>(count, {.payload = {&kByte, 1}});
 }
 
-TEST(SendStreamsTest, FramesAreBoundedPerStream) {
-  SendStreams streams(4);
-  EndProbe ends;
-  const uint64_t serial = *streams.Open(kKey, ends.Callback());
-  EXPECT_EQ(*streams.Admit(kKey, Extents(3)), serial);
-  EXPECT_EQ(streams.Admit(kKey, Extents(2)).status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(*streams.Admit(kKey, Extents(1)), serial);
-  EXPECT_EQ(*streams.Admit(kKey, Extents(0)), serial);
-  EXPECT_EQ(streams.Admit(kKey, Extents(1)).status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ((*streams.Finish(kKey))->frames, 4u) << "those that were refused do not count";
-  streams.Close(Unavailable("over"));
+TEST(OutgoingStreamTest, FramesAreBoundedPerStream) {
+  LoneStreams streams(4);
+  const auto stream = streams.Open(kKey);
+  EXPECT_EQ(stream->Post(Extents(3)), absl::OkStatus());
+  EXPECT_EQ(stream->Post(Extents(2)).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(stream->Post(Extents(1)), absl::OkStatus());
+  EXPECT_EQ(stream->Post(Extents(0)), absl::OkStatus());
+  EXPECT_EQ(stream->Post(Extents(1)).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(stream->Finish(), absl::OkStatus());
+  EXPECT_EQ(std::get<FinishCommand>(streams.commands().back()).frames, 4u)
+      << "those that were refused do not count";
 }
 
-TEST(SendStreamsTest, AnOpeningEndsOnceAndOnlyItself) {
-  SendStreams streams(10);
+TEST(OutgoingStreamTest, AnOpeningEndsOnceAndOnlyItself) {
+  LoneStreams streams;
   EndProbe ends;
-  const uint64_t first = *streams.Open(kKey, ends.Callback());
-  streams.End(kKey, first, absl::OkStatus());
-  streams.End(kKey, first, Unavailable("late"));
+  const auto first = streams.Open(kKey, ends.Callback());
+  EXPECT_EQ(streams.Open(kKey, ends.Callback()), nullptr) << "it is open already";
+  streams.streams().End(*first, absl::OkStatus());
+  streams.streams().End(*first, Unavailable("late"));
   EXPECT_EQ(ends.count(1), 1);
-  const uint64_t second = *streams.Open(kKey, ends.Callback());
-  EXPECT_NE(first, second);
-  streams.End(kKey, first, Unavailable("of the one before"));
+  const auto second = streams.Open(kKey, ends.Callback());
+  streams.streams().End(*first, Unavailable("of the one before"));
+  first->Abort();
   EXPECT_EQ(ends.count(1), 1);
-  EXPECT_EQ(streams.Find(kKey), second);
-  streams.Close(Unavailable("over"));
+  EXPECT_EQ(streams.streams().Find(kKey), second);
+  streams.streams().Close(Unavailable("over"));
   EXPECT_EQ(ends.count(1), 2);
-  EXPECT_EQ(streams.Find(kKey), std::nullopt);
+  EXPECT_EQ(streams.streams().Find(kKey), nullptr);
 }
 
-TEST(SendStreamsTest, ClosedRefusesAndEndedDrops) {
-  SendStreams streams(10);
+TEST(OutgoingStreamTest, AStreamThatHasEndedQueuesNothing) {
+  LoneStreams streams;
   EndProbe ends;
-  EXPECT_EQ(*streams.Admit(kKey, Extents(10)), std::nullopt);
-  EXPECT_EQ(*streams.Admit(kKey, Extents(1)), std::nullopt);
-  EXPECT_FALSE(streams.Finish(kKey)->has_value());
-  streams.Close(Unavailable("over"));
-  EXPECT_EQ(streams.Open(kKey, ends.Callback()).status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(ends.total(), 0);
+  const auto stream = streams.Open(kKey, ends.Callback());
+  streams.streams().Close(Unavailable("over"));
+  EXPECT_EQ(stream->Post(Extents(1)), absl::OkStatus());
+  EXPECT_EQ(stream->Finish(), absl::OkStatus());
+  stream->Abort();
+  EXPECT_TRUE(streams.commands().empty());
+  EXPECT_EQ(streams.Open(kKey, ends.Callback()), nullptr) << "after Close";
+  EXPECT_EQ(ends.total(), 1);
 }
 
 TEST(RefusedStreamsTest, RemembersTheLatest) {
@@ -70,6 +76,45 @@ TEST(RefusedStreamsTest, RemembersTheLatest) {
   EXPECT_EQ(refused.Find({.stream = 1, .epoch = 2}), std::nullopt);
   refused.Erase({.stream = 1, .epoch = 1});
   EXPECT_EQ(refused.Find({.stream = 1, .epoch = 1}), std::nullopt);
+}
+
+// The frames that a channel was given.
+std::vector<FrameHeader> HeadersOf(std::span<const std::byte> bytes) {
+  std::vector<FrameHeader> headers;
+  while (!bytes.empty()) {
+    headers.push_back(*ParseFrameHeader(bytes.first<kFrameHeaderBytes>()));
+    bytes = bytes.subspan(kFrameHeaderBytes);
+  }
+  return headers;
+}
+
+TEST(ReplyBufferTest, OneAnswerAsksForABoundedNumberOfExtents) {
+  std::vector<MissingExtent> missing(10'000);
+  for (uint32_t i = 0; i < missing.size(); ++i) missing[i].block = i;
+  ReplyBuffer replies;
+  replies.Resend(kKey, missing);
+  MemoryChannel::Peer peer;
+  MemoryChannel channel(peer);
+  TransportCounters counters;
+  EXPECT_EQ(replies.WriteTo(channel, counters), absl::OkStatus());
+  const std::vector<FrameHeader> asked = HeadersOf(peer.outgoing);
+  ASSERT_EQ(asked.size(), 8192u);
+  for (uint32_t i = 0; i < asked.size(); ++i) {
+    EXPECT_EQ(asked[i].type, FrameType::kResend);
+    EXPECT_EQ(asked[i].block, i);
+    EXPECT_EQ(asked[i].frames, 8192u) << "the sender waits for as many as are named";
+  }
+}
+
+TEST(ReplyBufferTest, APeerThatReadsNoAnswersIsLeft) {
+  ReplyBuffer replies;
+  MemoryChannel::Peer peer = {.room_bytes = 0};
+  MemoryChannel channel(peer);
+  TransportCounters counters;
+  replies.Ack(kKey, 1);
+  EXPECT_EQ(replies.WriteTo(channel, counters), absl::OkStatus());
+  for (size_t bytes = 0; bytes < (4 << 20); bytes += kFrameHeaderBytes) replies.Ack(kKey, 1);
+  EXPECT_EQ(replies.WriteTo(channel, counters).code(), absl::StatusCode::kUnavailable);
 }
 
 }  // namespace

@@ -10,10 +10,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/frame_proxy.h"
+#include "tests/support/tcp_transport.h"
 #include "tests/support/test_certificates.h"
 #include "tests/support/transport_probe.h"
-#include "transfer/tcp/tcp_transport.h"
-#include "transfer/tcp/tls_channel.h"
+#include "transfer/media/tcp/tls_channel.h"
 
 namespace tandem {
 namespace {
@@ -32,15 +32,16 @@ class TlsTransportTest : public ::testing::Test {
 
   // How a stream of one payload from `sender` to `address` ends.
   absl::Status Send(Transport& sender, const std::string& address) {
-    EXPECT_EQ(sender.OpenStream(address, 1, kEpoch, Duration::zero(), ends_.Callback()),
+    EXPECT_EQ(streams_.Open(sender, address, 1, kEpoch, Duration::zero(), ends_.Callback()),
               absl::OkStatus());
-    EXPECT_EQ(PostOne(sender, {1, kEpoch}, {.payload = payload_}), absl::OkStatus());
-    EXPECT_EQ(sender.FinishStream(1, kEpoch), absl::OkStatus());
+    EXPECT_EQ(streams_.PostOne(sender, {1, kEpoch}, {.payload = payload_}), absl::OkStatus());
+    EXPECT_EQ(streams_.Finish(sender, {1, kEpoch}), absl::OkStatus());
     return ends_.Wait(1);
   }
 
   const std::vector<std::byte> payload_ = PatternBytes(3 << 20, 1);
   TestAuthority ours_;
+  StreamBook streams_;
   EndProbe ends_;
   ReceiverProbe receiver_probe_;
 };

@@ -20,9 +20,9 @@
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
 #include "transfer/framed/framed_transport.h"
-#include "transfer/ipc/ipc_medium.h"
-#include "transfer/shm/shm_medium.h"
-#include "transfer/tcp/tcp_medium.h"
+#include "transfer/media/ipc/ipc_medium.h"
+#include "transfer/media/shm/shm_medium.h"
+#include "transfer/media/tcp/tcp_medium.h"
 
 namespace {
 
@@ -148,13 +148,13 @@ class TransferMemoryTest : public testing::TestWithParam<Kind> {
     for (int i = 0; i < streams; ++i) {
       absl::Notification ended;
       const uint64_t stream = ++last_stream_;
-      ASSERT_TRUE(sender_
-                      ->OpenStream(receiver_->address(), stream, 1, Duration::zero(),
-                                   [&](uint64_t, uint64_t, const absl::Status& status) {
-                                     EXPECT_TRUE(status.ok()) << status;
-                                     ended.Notify();
-                                   })
-                      .ok());
+      const absl::StatusOr<StreamHandle> handle =
+          sender_->OpenStream(receiver_->address(), stream, 1, Duration::zero(),
+                              [&](uint64_t, uint64_t, const absl::Status& status) {
+                                EXPECT_TRUE(status.ok()) << status;
+                                ended.Notify();
+                              });
+      ASSERT_TRUE(handle.ok());
       for (uint32_t layer = 0; layer < kLayers; ++layer) {
         std::array<PostedExtent, kBlocks> extents;
         for (uint32_t block = 0; block < kBlocks; ++block) {
@@ -162,9 +162,9 @@ class TransferMemoryTest : public testing::TestWithParam<Kind> {
           extents[block] = {
               .layer = layer, .block = block, .payload = source_.bytes().subspan(at, kExtentBytes)};
         }
-        ASSERT_TRUE(sender_->Post(stream, 1, extents).ok());
+        ASSERT_TRUE((*handle)->Post(extents).ok());
       }
-      ASSERT_TRUE(sender_->FinishStream(stream, 1).ok());
+      ASSERT_TRUE((*handle)->Finish().ok());
       ended.WaitForNotification();
     }
   }
@@ -176,22 +176,22 @@ class TransferMemoryTest : public testing::TestWithParam<Kind> {
     const uint64_t sent_before = sender_->bytes_sent();
     absl::Notification ended;
     pool_.Hold(true);
-    ASSERT_TRUE(sender_
-                    ->OpenStream(receiver_->address(), stream, 1, Duration::zero(),
-                                 [&](uint64_t, uint64_t, const absl::Status& status) {
-                                   EXPECT_TRUE(absl::IsCancelled(status)) << status;
-                                   ended.Notify();
-                                 })
-                    .ok());
+    const absl::StatusOr<StreamHandle> handle =
+        sender_->OpenStream(receiver_->address(), stream, 1, Duration::zero(),
+                            [&](uint64_t, uint64_t, const absl::Status& status) {
+                              EXPECT_TRUE(absl::IsCancelled(status)) << status;
+                              ended.Notify();
+                            });
+    ASSERT_TRUE(handle.ok());
     const std::vector<PostedExtent> extents(kMoreThanSocketsTake / kAbortedBytes,
                                             {.payload = source_.bytes().first(kAbortedBytes)});
-    ASSERT_TRUE(sender_->Post(stream, 1, extents).ok());
+    ASSERT_TRUE((*handle)->Post(extents).ok());
     uint64_t sent = 0;
     do {
       sent = sender_->bytes_sent();
       for (int i = 0; i < 1000; ++i) std::this_thread::yield();
     } while (sent == sent_before || sent != sender_->bytes_sent());
-    sender_->AbortStream(stream, 1);
+    (*handle)->Abort();
     pool_.Hold(false);
     ended.WaitForNotification();
     Send(1);

@@ -1,0 +1,60 @@
+# Precompiled headers of foreign libraries: parsing them is a third of what a small file costs. Each
+# set is compiled once and used by all targets of its kind (tandem_library.cmake chooses):
+#   tandem_headers            the standard library, absl, fmt
+#   tandem_headers_grpc       and protobuf, gRPC
+#   tandem_headers_test       as tandem_headers, and gtest, gmock
+#   tandem_headers_grpc_test  all of these
+# A set names installed headers only, in angle brackets, so that it is the same in every clone and the
+# compiler cache finds it there. Every file still includes what it uses: TANDEM_PRECOMPILED=OFF compiles
+# each file by itself, which make check does.
+#
+# By default for GCC alone: CMake gives Clang their paths behind -Xclang, where the compiler cache does
+# not make them relative, so that no clone would find what another one has compiled.
+set(default OFF)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(default ON)
+endif()
+option(TANDEM_PRECOMPILED "Use precompiled headers, and compile the files of commands together"
+       ${default})
+# A precompiled header fits only files that are compiled with the same flags.
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-pthread>")
+if(NOT TANDEM_PRECOMPILED)
+  return()
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 and 13 forget that a precompiled std::string is of a system header, and then tell of bounds
+  # that its inlined copies never exceed.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread>")
+elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  # The compiler cache compares the precompiled header byte by byte.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")
+endif()
+
+set(headers <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <deque> <functional> <limits>
+    <map> <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view> <thread> <tuple>
+    <unordered_map> <utility> <variant> <vector>
+    <absl/container/flat_hash_map.h> <absl/status/status.h> <absl/status/statusor.h>
+    <absl/synchronization/mutex.h> <absl/time/time.h> <fmt/format.h>)
+set(grpc_headers <google/protobuf/message.h> <grpcpp/grpcpp.h>)
+set(test_headers <gmock/gmock.h> <gtest/gtest.h>)
+
+function(tandem_headers name)
+  cmake_parse_arguments(arg "" "" "HEADERS;DEPS" ${ARGN})
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/headers/${name}.cc CONTENT "// Empty.\n")
+  add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/headers/${name}.cc)
+  target_link_libraries(${name} PRIVATE absl::flat_hash_map absl::statusor absl::synchronization
+    absl::time fmt::fmt ${arg_DEPS})
+  target_precompile_headers(${name} PRIVATE ${arg_HEADERS})
+endfunction()
+
+tandem_headers(tandem_headers HEADERS ${headers})
+if(TANDEM_TESTS)
+  tandem_headers(tandem_headers_test HEADERS ${headers} ${test_headers} DEPS GTest::gmock)
+endif()
+if(TANDEM_GRPC)
+  tandem_headers(tandem_headers_grpc HEADERS ${headers} ${grpc_headers} DEPS gRPC::grpc++)
+endif()
+if(TANDEM_GRPC AND TANDEM_TESTS)
+  tandem_headers(tandem_headers_grpc_test HEADERS ${headers} ${grpc_headers} ${test_headers}
+                 DEPS gRPC::grpc++ GTest::gmock)
+endif()

@@ -1,0 +1,113 @@
+#include "engine/step_batch.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "model/transformer/sampler.h"
+
+namespace tandem {
+
+void StepBatch::Clear() {
+  token_ids_.clear();
+  positions_.clear();
+  slots_.clear();
+  rounded_.clear();
+  query_starts_.assign(1, 0);
+  context_lens_.clear();
+  logit_rows_.clear();
+  sample_rows_.clear();
+  block_ids_.clear();
+  table_starts_.assign(1, 0);
+}
+
+// The part of a prompt that a preempted request computes again where a prefill worker had computed
+// it first: with that worker's rounding, so that the same tokens follow (P2). The tokens behind the
+// prompt were never rounded.
+void StepBatch::AppendRounded(const Chunk& chunk) {
+  const RequestState& request = chunk.sequence->request;
+  const int32_t num_rows = std::min(chunk.end(), request.prompt_tokens()) - chunk.begin;
+  if (!request.sent_dtype || num_rows <= 0) return;
+  rounded_.push_back({.first_row = static_cast<int32_t>(token_ids_.size()),
+                      .num_rows = num_rows,
+                      .dtype = *request.sent_dtype});
+}
+
+void StepBatch::Append(const Chunk& chunk) {
+  AppendRounded(chunk);
+  const BlockTable& table = chunk.table();
+  for (int32_t position = chunk.begin; position < chunk.end(); ++position) {
+    token_ids_.push_back(chunk.tokens()[static_cast<size_t>(position)]);
+    positions_.push_back(position);
+    slots_.push_back(table.Slot(position));
+  }
+  query_starts_.push_back(static_cast<int32_t>(token_ids_.size()));
+  context_lens_.push_back(chunk.end());
+  const std::span<const int32_t> blocks = table.block_ids();
+  block_ids_.insert(block_ids_.end(), blocks.begin(), blocks.end());
+  table_starts_.push_back(static_cast<int32_t>(block_ids_.size()));
+  // Sampling changes the logits, so each of several choices gets its own.
+  logit_rows_.insert(logit_rows_.end(), static_cast<size_t>(chunk.samples),
+                     static_cast<int32_t>(token_ids_.size()) - 1);
+  AppendSampleRows(chunk);
+}
+
+ForwardBatch StepBatch::view(int32_t num_decodes, std::span<const BlockPair> copies) const {
+  return {.token_ids = token_ids_,
+          .positions = positions_,
+          .slots = slots_,
+          .query_starts = query_starts_,
+          .context_lens = context_lens_,
+          .block_tables = {.ids = block_ids_, .starts = table_starts_},
+          .copies = copies,
+          .rounded = rounded_,
+          .num_decodes = num_decodes,
+          .logit_rows = logit_rows_,
+          .sample_rows = sample_rows_};
+}
+
+void StepBatch::AppendSampleRows(const Chunk& chunk) {
+  if (chunk.samples == 0) return;
+  const Sequence& sequence = *chunk.sequence;
+  const RequestState& request = sequence.request;
+  if (request.search) {
+    // Greedy, for its most probable tokens.
+    SampleRow row;
+    row.position = chunk.end();
+    row.num_logprobs = request.search->candidates_per_beam();
+    sample_rows_.push_back(row);
+    return;
+  }
+  SamplingParams params = request.spec.sampling;
+  for (int32_t i = 0; i < chunk.samples; ++i) {
+    params.seed = chunk.samples > 1 ? ChoiceSeed(request.spec.sampling.seed, i) : sequence.seed;
+    sample_rows_.push_back(MakeSampleRow(params, chunk.end(), request.spec.prompt,
+                                         sequence.OutputOf(sequence.rows[chunk.row])));
+  }
+}
+
+void StepBatch::AssignLastToken(const Chunk& chunk) {
+  Chunk last = chunk;
+  last.begin = chunk.end() - 1;
+  last.count = 1;
+  Clear();
+  Append(last);
+  slots_.assign(1, -1);
+  rounded_.clear();
+}
+
+void StepBatch::AssignDummy(int32_t count, int32_t block_tokens) {
+  Clear();
+  token_ids_.assign(static_cast<size_t>(count), 0);
+  positions_.resize(token_ids_.size());
+  std::iota(positions_.begin(), positions_.end(), 0);
+  slots_.assign(token_ids_.size(), -1);
+  query_starts_ = {0, count};
+  context_lens_ = {count};
+  block_ids_.resize(static_cast<size_t>((count + block_tokens - 1) / block_tokens));
+  std::iota(block_ids_.begin(), block_ids_.end(), 0);
+  table_starts_ = {0, static_cast<int32_t>(block_ids_.size())};
+  logit_rows_ = {count - 1};
+  sample_rows_ = {{.temperature = 1, .top_p = 0.9f}};
+}
+
+}  // namespace tandem

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/sequence.h"
+#include "kernels/op_args.h"
+#include "model/transformer/forward.h"
+
+namespace tandem {
+
+// The ragged arrays of one step: tokens, positions, block tables and sampling rows of all its
+// chunks, one behind the other. They keep their memory from step to step, so that a steady state
+// allocates nothing here. Thread: engine.
+class StepBatch {
+ public:
+  void Clear();
+  // Adds the tokens of a chunk, whose blocks are in its table, and the rows that it samples.
+  void Append(const Chunk& chunk);
+  // The last token of a chunk alone, whose KV is in the pool already and is not written again.
+  void AssignLastToken(const Chunk& chunk);
+  // A prompt of `count` tokens in the first blocks of the pool, with one row to sample. Stores
+  // nothing.
+  void AssignDummy(int32_t count, int32_t block_tokens);
+
+  // Valid until the batch changes.
+  ForwardBatch view(int32_t num_decodes, std::span<const BlockPair> copies) const;
+  const std::vector<SampleRow>& sample_rows() const { return sample_rows_; }
+
+ private:
+  void AppendRounded(const Chunk& chunk);
+  void AppendSampleRows(const Chunk& chunk);
+
+  std::vector<int32_t> token_ids_;
+  std::vector<int32_t> positions_;
+  std::vector<int64_t> slots_;
+  std::vector<RoundedRows> rounded_;
+  std::vector<int32_t> query_starts_;
+  std::vector<int32_t> context_lens_;
+  std::vector<int32_t> block_ids_;     // of all sequences, one table behind the other
+  std::vector<int32_t> table_starts_;  // [S + 1]
+  std::vector<int32_t> logit_rows_;
+  std::vector<SampleRow> sample_rows_;
+};
+
+}  // namespace tandem

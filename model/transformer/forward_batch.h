@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/op_args.h"
+#include "model/transformer/kv_rounder.h"
+
+namespace tandem {
+
+// The ragged batch of one step: first the sequences with several query rows (prefill chunks), then
+// `num_decodes` sequences with one row each. The caller owns all spans during the call.
+struct ForwardBatch {
+  std::span<const int32_t> token_ids;     // [T]
+  std::span<const int32_t> positions;     // [T]
+  std::span<const int64_t> slots;         // [T] as StoreKvArgs
+  std::span<const int32_t> query_starts;  // [S + 1]
+  std::span<const int32_t> context_lens;  // [S], including the tokens of this step
+  BlockTables block_tables;               // of the S sequences
+  std::span<const BlockPair> copies;      // block copies that run first; at most T
+  std::span<const RoundedRows> rounded;   // chunk rows whose KV is rounded to a narrower dtype
+  int32_t num_decodes = 0;                // the number of decodes, which are the last sequences
+  // [R] the rows whose logits are needed, in rising order. A repeated row is computed once and
+  // copied, because sampling overwrites logits.
+  std::span<const int32_t> logit_rows;
+  // [R] how the logits will be sampled; it is uploaded with the step's arrays. May be empty, then
+  // Ops::Sample uploads it.
+  std::span<const SampleRow> sample_rows;
+};
+
+// The largest steps that a Transformer is made for.
+struct TransformerLimits {
+  int32_t max_tokens = 0;      // T of one step
+  int32_t max_logit_rows = 0;  // R of one step
+  int32_t max_sequences = 0;   // S of one step
+  int32_t max_blocks_per_sequence = 0;
+  int32_t max_context_tokens = 0;  // number of possible token positions
+  SplitMode splits = SplitMode::kBalanced;
+};
+
+}  // namespace tandem

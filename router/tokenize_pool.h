@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "model/tokenizer/tokenizer.h"
+#include "tandem/v1/inference.pb.h"
+
+namespace tandem {
+
+struct TokenizePoolOptions {
+  // With two or more, one thread takes short texts only. 0: Tokenize does the work itself, for
+  // tests that own the time.
+  int threads = 2;
+  size_t short_text_bytes = 16 << 10;     // longer texts wait in a queue of their own
+  size_t max_long_text_bytes = 32 << 20;  // of all long texts that wait or are being tokenized
+  size_t max_short_texts = 1024;          // that wait or are being tokenized
+};
+
+// Tokenizes texts on its own threads, so that the threads of gRPC, which also take the workers'
+// heartbeats, never wait for a tokenizer: megabytes of text take seconds. The memory of waiting
+// texts is bounded, and long texts never make short ones wait or have them refused.
+// Thread-safe.
+class TokenizePool {
+ public:
+  // The right to hand in one text of a certain size. The pool must outlive it.
+  class Admission {
+   public:
+    Admission(Admission&& other) noexcept
+        : pool_(std::exchange(other.pool_, nullptr)), bytes_(other.bytes_) {}
+    Admission& operator=(Admission&&) = delete;
+    ~Admission() {
+      if (pool_ != nullptr) pool_->Leave(bytes_);
+    }
+
+   private:
+    friend class TokenizePool;
+    Admission(TokenizePool* pool, size_t bytes) : pool_(pool), bytes_(bytes) {}
+
+    TokenizePool* pool_;
+    size_t bytes_;
+  };
+
+  struct Job {
+    Admission admission;
+    std::string text;
+    EncodeOptions options;
+    std::function<bool()> unwanted;  // asked just before the work: then it is not done
+    // Called once, on a thread of the pool; CANCELLED where the text was unwanted.
+    std::function<void(absl::StatusOr<std::vector<int32_t>>)> done;
+  };
+
+  // `tokenizer` outlives the pool; null: nothing is ever handed in.
+  TokenizePool(const Tokenizer* tokenizer, TokenizePoolOptions options);
+  // Answers what still waits with UNAVAILABLE.
+  ~TokenizePool();
+  TokenizePool(const TokenizePool&) = delete;
+  TokenizePool& operator=(const TokenizePool&) = delete;
+
+  // RESOURCE_EXHAUSTED with a retry-after when too much text waits already.
+  absl::StatusOr<Admission> Admit(size_t text_bytes);
+  void Tokenize(Job job);
+
+  v1::TokenizeUse Use() const;
+
+ private:
+  enum class Takes : uint8_t { kShortTexts, kAllTexts };
+  struct Numbered {
+    uint64_t number;
+    Job job;
+  };
+
+  bool IsShort(size_t text_bytes) const { return text_bytes <= options_.short_text_bytes; }
+  void Leave(size_t text_bytes);
+  void Run(Takes takes);
+  void Answer(Job job);
+  bool HasJob(Takes takes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Job TakeJob(Takes takes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Tokenizer* const tokenizer_;
+  const TokenizePoolOptions options_;
+  mutable absl::Mutex mutex_;
+  std::deque<Numbered> short_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Numbered> long_ ABSL_GUARDED_BY(mutex_);
+  uint64_t handed_in_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  size_t long_text_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  v1::TokenizeUse use_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tandem

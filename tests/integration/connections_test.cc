@@ -1,0 +1,178 @@
+// Bounds on what callers may take of a gRPC port, and what is left after they took all of it.
+
+#include <sys/resource.h>
+
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "fmt/format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "httplib.h"
+#include "tests/support/raw_connections.h"
+#include "tests/support/test_cluster.h"
+#include "tests/support/wrapped_binary.h"
+#include "transfer/media/tcp/socket.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kDescriptors = 128;  // of each process
+constexpr int kBurst = 400;
+// The others cannot have been accepted.
+constexpr int kRefused = kBurst - kDescriptors;
+// Connections that say nothing stay open.
+constexpr char kPatient[] = "--handshake-seconds=3600";
+
+const std::string& FewDescriptors() {
+  static const std::string& binary =
+      *new std::string(WrappedBinary(fmt::format("ulimit -n {}", kDescriptors)));
+  return binary;
+}
+
+uint16_t FreePort() {
+  const auto listener = Listen("127.0.0.1", 0);
+  EXPECT_TRUE(listener.ok()) << listener.status();
+  return LocalPort(*listener);
+}
+
+bool CanServe(const v1::GetStatusResponse& status) {
+  const v1::WorkerStatus* worker = FindWorker(status, "unified-0");
+  return worker != nullptr && worker->not_ready().empty() && !worker->starting();
+}
+
+void ExpectAnAnswer(Client& client) {
+  const Outcome outcome = Ask(client, TextRequest("It was", v1::ROUTE_UNIFIED, 4));
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+}
+
+TEST(ConnectionsTest, ARouterTakesNewClientsAndWorkersAfterABurstOfConnections) {
+  const uint16_t metrics_port = FreePort();
+  TestCluster cluster({.binary = FewDescriptors(),
+                       .prefill = 0,
+                       .decode = 0,
+                       .router_flags = {fmt::format("--metrics-port={}", metrics_port), kPatient}});
+  httplib::Client http("127.0.0.1", metrics_port);
+  ASSERT_EQ(http.Get("/healthz")->status, 200);
+  {
+    RawConnections burst(cluster.address(), kBurst);
+    ASSERT_TRUE(burst.AwaitClosed(kRefused));
+    EXPECT_EQ(http.Get("/healthz")->status, 503) << "nobody can connect";
+  }
+  Client client(cluster.address());
+  ASSERT_TRUE(client.WaitUntilConnected(std::chrono::minutes(1)));
+  cluster.WaitFor("room for connections",
+                  [](const v1::GetStatusResponse& status) { return !status.connections().full(); });
+  EXPECT_EQ(http.Get("/healthz")->status, 200);
+  const auto status = client.GetStatus(std::chrono::minutes(1));
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_GE(status->connections().refused(), uint64_t{kRefused});
+  EXPECT_LT(status->connections().open(), 10);
+  EXPECT_THAT(http.Get("/metrics")->body,
+              testing::HasSubstr("tandem_connections_refused_total{server=\"router\"} "));
+  cluster.Kill("unified-0");
+  cluster.Start("unified-0");
+  ExpectAnAnswer(client);
+}
+
+TEST(ConnectionsTest, ANewRouterReachesAWorkerAfterABurstOfConnectionsToIt) {
+  TestCluster cluster(
+      {.binary = FewDescriptors(), .prefill = 0, .decode = 0, .worker_flags = {kPatient}});
+  const auto status = cluster.client().GetStatus(std::chrono::minutes(1));
+  ASSERT_TRUE(status.ok()) << status.status();
+  {
+    RawConnections burst(FindWorker(*status, "unified-0")->address(), kBurst);
+    ASSERT_TRUE(burst.AwaitClosed(kRefused));
+    cluster.WaitFor("the count of refused connections", [](const v1::GetStatusResponse& now) {
+      const v1::WorkerStatus* worker = FindWorker(now, "unified-0");
+      return worker != nullptr && worker->connections().refused() >= uint64_t{kRefused} &&
+             worker->connections().full();
+    });
+  }
+  cluster.Kill("router");
+  cluster.Start("router");
+  cluster.WaitFor("the worker can be reached", CanServe);
+  ExpectAnAnswer(cluster.client());
+}
+
+// "Max open files" of a process: the soft limit and the hard one.
+std::pair<std::string, std::string> DescriptorLimits(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/limits", pid));
+  for (std::string line; std::getline(file, line);) {
+    std::string max, open, files, soft, hard;
+    std::istringstream(line) >> max >> open >> files >> soft >> hard;
+    if (open == "open") return {soft, hard};
+  }
+  return {"", "none"};
+}
+
+TEST(ConnectionsTest, TheSoftLimitOnDescriptorsIsRaisedToTheHardOne) {
+  TestCluster cluster({.binary = WrappedBinary("ulimit -Sn 100"), .prefill = 0, .decode = 0});
+  for (const char* name : {"router", "unified-0"}) {
+    const auto [soft, hard] = DescriptorLimits(cluster.pid(name));
+    EXPECT_EQ(soft, hard) << name;
+  }
+}
+
+TEST(ConnectionsTest, MoreThanMaxConnectionsAreRefused) {
+  constexpr int kMost = 8;
+  TestCluster cluster({.prefill = 0,
+                       .decode = 0,
+                       .router_flags = {fmt::format("--max-connections={}", kMost), kPatient}});
+  RawConnections burst(cluster.address(), 20);
+  ASSERT_TRUE(burst.AwaitClosed(20 - kMost));
+  const auto status = cluster.client().GetStatus(std::chrono::minutes(1));
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->connections().limit(), kMost);
+  EXPECT_EQ(status->connections().open(), kMost);
+  EXPECT_TRUE(status->connections().full());
+}
+
+// The numbers of a server's first frame, SETTINGS: by identifier.
+std::map<int, uint32_t> ReadSettings(RawConnections& connection) {
+  const std::string bytes = connection.Receive(9 + 6);
+  const auto byte = [&bytes](size_t at) { return uint32_t{static_cast<uint8_t>(bytes.at(at))}; };
+  const size_t size = byte(0) << 16 | byte(1) << 8 | byte(2);
+  std::map<int, uint32_t> settings;
+  for (size_t at = 9; at + 6 <= std::min(9 + size, bytes.size()); at += 6) {
+    settings[static_cast<int>(byte(at) << 8 | byte(at + 1))] =
+        byte(at + 2) << 24 | byte(at + 3) << 16 | byte(at + 4) << 8 | byte(at + 5);
+  }
+  return settings;
+}
+
+TEST(ConnectionsTest, RouterAndWorkersTellTheirLimitsOnStreamsAndMetadata) {
+  const std::vector<std::string> flags = {"--max-streams=77", "--max-metadata-bytes=4321"};
+  TestCluster cluster({.prefill = 0, .decode = 0, .router_flags = flags, .worker_flags = flags});
+  const auto status = cluster.client().GetStatus(std::chrono::minutes(1));
+  ASSERT_TRUE(status.ok()) << status.status();
+  for (const std::string& address :
+       {cluster.address(), FindWorker(*status, "unified-0")->address()}) {
+    RawConnections connection(address, 1);
+    connection.Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + std::string("\0\0\0\4\0\0\0\0\0", 9));
+    const std::map<int, uint32_t> settings = ReadSettings(connection);
+    constexpr int kMaxConcurrentStreams = 3;
+    constexpr int kMaxHeaderListSize = 6;
+    ASSERT_TRUE(settings.contains(kMaxConcurrentStreams) && settings.contains(kMaxHeaderListSize));
+    EXPECT_EQ(settings.at(kMaxConcurrentStreams), 77u);
+    EXPECT_EQ(settings.at(kMaxHeaderListSize), 4321u);
+  }
+}
+
+TEST(ConnectionsTest, IdleAndSilentConnectionsAreClosed) {
+  TestCluster cluster({.prefill = 0,
+                       .decode = 0,
+                       .router_flags = {"--connection-idle-seconds=1", "--handshake-seconds=1"}});
+  RawConnections silent(cluster.address(), 3);
+  EXPECT_TRUE(silent.AwaitClosed(3));
+  RawConnections idle(cluster.address(), 3);
+  idle.Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + std::string("\0\0\0\4\0\0\0\0\0", 9));
+  EXPECT_TRUE(idle.AwaitClosed(3));
+  ExpectAnAnswer(cluster.client());
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,16 @@
+#include "tests/support/tcp_transport.h"
+
+#include <utility>
+
+#include "base/status.h"
+
+namespace tandem {
+
+absl::StatusOr<std::unique_ptr<Transport>> OpenTcpTransport(const TcpOptions& options,
+                                                            FrameReceiver* receiver,
+                                                            const FramedOptions& framed) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, TcpMedium::Open(options));
+  return NewFramedTransport(framed, std::move(medium), receiver);
+}
+
+}  // namespace tandem

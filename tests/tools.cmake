@@ -1,0 +1,5 @@
+# What `make check` runs (tools/check.py), as far as it needs nothing but Python, and the tests of its scripts.
+find_program(TANDEM_PYTHON python3)
+if(TANDEM_PYTHON)
+  add_test(NAME checks_test COMMAND ${TANDEM_PYTHON} ${CMAKE_SOURCE_DIR}/tests/unit/tools/checks_test.py)
+endif()

@@ -1,0 +1,127 @@
+// Requests that wait at a worker while others have nothing to do.
+
+#include "router/queue_move.h"
+
+#include "tests/support/router_fixture.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::ElementsAre;
+
+class QueueMoveTest : public RouterFixture {
+ protected:
+  QueueMoveTest() { Join("u0", v1::WORKER_ROLE_UNIFIED); }
+
+  static v1::WorkerLoad Idle() {
+    v1::WorkerLoad load;
+    load.set_total_blocks(100);
+    load.set_free_blocks(100);
+    return load;
+  }
+  static v1::WorkerLoad Backlog(int32_t waiting) {
+    v1::WorkerLoad load = Idle();
+    load.set_running(2);
+    load.set_waiting(waiting);
+    return load;
+  }
+  // A heartbeat of every worker, `unified` being that of u0.
+  void ReportAll(const v1::WorkerLoad& unified) {
+    clock_.Advance(cluster_.options().heartbeat);
+    Report("p0", Idle());
+    Report("d0", Idle());
+    Report("u0", unified);
+  }
+  // A request for any route that both decode and unified workers could take, and that ended up in
+  // the queue of u0 because d0 had no room when it was asked.
+  void QueueAtUnified() {
+    cluster_.Charge({"u0", 1}, {.sequences = 50});
+    Submit(Ask(v1::ROUTE_AUTO));
+    ASSERT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+    RefuseReservation(ResourceExhausted("no room"));
+    ASSERT_THAT(workers_.Open(), ElementsAre("generate u0"));
+    cluster_.Discharge({"u0", 1}, {.sequences = 50});
+  }
+};
+
+TEST_F(QueueMoveTest, ARequestInALongQueueGoesToWorkersThatHaveBecomeFree) {
+  QueueAtUnified();
+  ReportAll(Backlog(30));
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0")) << "it may begin at any moment";
+  ReportAll(Backlog(30));
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+  EXPECT_EQ(router_.Status().reroutes().moved(), 1u);
+  EXPECT_EQ(router_.Status().resumes().lost(), 0u) << "no worker was lost";
+  Reserved();
+  Say("prefill p0", {999});
+  Finish("prefill p0", kStop);
+  ASSERT_TRUE(stream_.end.has_value() && stream_.end->ok());
+  ExpectNothingLeft();
+}
+
+TEST_F(QueueMoveTest, ARequestThatHasBegunStaysWhereItIs) {
+  QueueAtUnified();
+  Say("generate u0", {10});
+  for (int i = 0; i < 5; ++i) ReportAll(Backlog(30));
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
+  EXPECT_EQ(router_.Status().reroutes().moved(), 0u);
+}
+
+TEST_F(QueueMoveTest, ARequestStaysWhereNothingElseIsMuchBetter) {
+  QueueAtUnified();
+  for (int i = 0; i < 5; ++i) ReportAll(Idle());
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0")) << "there is no queue";
+  cluster_.Charge({"d0", 1}, {.sequences = 20});
+  for (int i = 0; i < 5; ++i) ReportAll(Backlog(30));
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0")) << "d0 is more than half as busy";
+}
+
+// Requests that have just been sent there are not in its report yet.
+TEST_F(QueueMoveTest, NoMoreRequestsMoveThanTheFreeWorkersCanBegin) {
+  QueueAtUnified();
+  cluster_.Charge({"d0", 1}, {.sequences = 3});
+  v1::WorkerLoad small = Idle();
+  small.set_free_blocks(1);  // of 16 tokens: two requests of 7 tokens
+  for (int i = 0; i < 5; ++i) {
+    Report("d0", small);
+    clock_.Advance(cluster_.options().heartbeat);
+    Report("p0", Idle());
+    Report("u0", Backlog(30));
+  }
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
+}
+
+TEST_F(QueueMoveTest, ARequestThatWaitsForRoomAtADecodeWorkerGoesToAFreeUnifiedOne) {
+  Leave("u0");
+  Leave("u0");
+  Submit(Ask(v1::ROUTE_AUTO));
+  ASSERT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+  EXPECT_FALSE(workers_.reservations.back()->request.at_once());
+  Join("u1", v1::WORKER_ROLE_UNIFIED);
+  v1::WorkerLoad full = Backlog(0);
+  full.set_running(20);
+  full.mutable_handoffs()->set_waiting_reservations(5);
+  for (int i = 0; i < 2; ++i) {
+    clock_.Advance(cluster_.options().heartbeat);
+    Report("p0", Idle());
+    Report("u1", Idle());
+    Report("d0", full);
+  }
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u1"));
+}
+
+TEST_F(QueueMoveTest, ARequestIsNotHandedRoundForEver) {
+  QueueAtUnified();
+  for (int i = 0; i < 40; ++i) {
+    ReportAll(Backlog(30));
+    if (workers_.Find("generate u0") != nullptr) continue;
+    ASSERT_THAT(workers_.Open(), ElementsAre("reserve d0"));
+    RefuseReservation(ResourceExhausted("no room after all"));
+  }
+  EXPECT_EQ(router_.Status().reroutes().moved(), 4u);
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
+  router_.Cancel(RequestId(workers_.Find("generate u0")->sequence.request_id()), Cancelled("over"));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,177 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "base/clock.h"
+#include "transfer/fabric/endpoints.h"
+#include "transfer/fabric/link_probe.h"
+#include "transfer/fabric/link_selector.h"
+#include "transfer/link_stats.h"
+
+namespace tandem {
+
+// An endpoint that this worker never tries, such as another host's shared memory.
+struct UnreachableEndpoint {
+  Endpoint endpoint;
+  std::string reason;
+};
+
+// A worker that KV may be sent to.
+struct KnownPeer {
+  std::string name;
+  uint64_t epoch = 0;
+  std::string address;              // all of its endpoints as text; the table's key
+  std::vector<Endpoint> endpoints;  // those that this worker may reach, one link each
+  std::vector<UnreachableEndpoint> unreachable;
+};
+
+// One link to one peer, as status pages show it.
+struct PeerLink {
+  std::string peer;     // the peer's name, or its address while no router has named it
+  LinkStats stats;      // with the figures of the latest probe
+  bool in_use = false;  // the latest stream to this peer took this link
+  // How often streams to this peer left a better link for another, since the peer started.
+  uint64_t fallbacks = 0;
+  std::string fallback_reason;  // of the latest
+  // Why the latest stream or probe on this link failed with the connection: it was lost, was never
+  // made or damaged what it carried, or the two sides do not agree (TLS, version). Empty after a
+  // success.
+  std::string failure;
+  std::string probe_failure;  // why the latest probe measured nothing; empty after a success
+  std::string unreachable;    // as UnreachableEndpoint::reason; such a link has no other figures
+};
+
+// The peers of a fabric and the links to them: which link the next stream takes, what probes have
+// measured, and which link to probe next. Peers that SetPeers does not name are kept while they are
+// among the latest kMaxUnnamed. Does no I/O. Thread-safe.
+class PeerTable {
+ public:
+  static constexpr size_t kMaxUnnamed = 256;
+  static constexpr size_t kMaxNamed = 4096;
+  // A probe waits this long for a moment in which no stream to its peer is open.
+  static constexpr Duration kProbePatience = std::chrono::seconds(10);
+  // The least time between two probes of one link, also after a failure.
+  static constexpr Duration kProbePause = std::chrono::seconds(10);
+  // The time until a peer is asked again that was busy with another worker's probe.
+  static constexpr Duration kBusyPause = std::chrono::seconds(1);
+  // After this many failures in a row a link is probed again only every kLaterProbePause.
+  static constexpr int kProbeTries = 3;
+  // A link that is slow, has damaged a stream or cannot be probed is probed again after this pause.
+  // Streams take another link meanwhile, and return once a probe finds that it has recovered. The
+  // pause doubles from failure to failure up to the longest, because each failed attempt may cost
+  // the peer something that it never gets back (NcclContext::kMaxUnusedIds).
+  static constexpr Duration kLaterProbePause = std::chrono::seconds(30);
+  static constexpr Duration kLongestProbePause = std::chrono::minutes(8);
+  // A link is slow when even its fastest rate of late is below this share of its best probe. The
+  // share is a quarter because transport threads that compete with a prefill for cores move half
+  // of what a probe of an idle machine measures.
+  static constexpr double kSlowShare = 0.25;
+
+  // Sets which named peers exist. Named peers that are missing from `peers` are forgotten. A peer
+  // with another epoch or other endpoints begins anew, with counts of zero. New peers are to be
+  // probed. Returns the unreachable links that were not in the previous call.
+  std::vector<PeerLink> SetPeers(const std::vector<KnownPeer>& peers, TimePoint now);
+
+  // A stream that is open, to be given to Ended.
+  struct Use {
+    std::string peer;
+    uint64_t serial = 0;  // of the peer's entry
+    LinkSelector::Use link;
+  };
+  struct Choice {
+    Endpoint endpoint;
+    Use use;
+    std::string peer;  // name or address
+    std::optional<LinkSelector::Fallback> fallback;
+  };
+  // Chooses the link of a new stream to `peer`; the stream counts as open until Ended. A peer that
+  // the table does not know is added with `endpoints`, which must not be empty.
+  Choice Choose(std::string_view peer, const std::vector<Endpoint>& endpoints, TimePoint now);
+  // After UNAVAILABLE or DATA_LOSS the next stream takes another link if there is one. Other errors
+  // say nothing about the link.
+  void Ended(const Use& use, const absl::Status& status, TimePoint now);
+
+  struct ProbeJob {
+    std::string peer;
+    uint64_t serial = 0;
+    std::string name;
+    uint64_t epoch = 0;
+    LinkSelector::Use use;
+    Endpoint endpoint;
+    bool later = false;  // several probes in a row have failed before this one
+  };
+  // `job` is the probe to make now. Without one, `ask_again` says when to call NextProbe again;
+  // kNoDeadline means that no probe waits.
+  struct Next {
+    std::optional<ProbeJob> job;
+    TimePoint ask_again = kNoDeadline;
+  };
+  Next NextProbe(TimePoint now);
+  // Records the result of a probe; `link` has the link's counters after it. A failed probe counts
+  // as a failed stream, except when it was CANCELLED or when the peer was busy with another probe
+  // (RESOURCE_EXHAUSTED), neither of which says anything about the link.
+  void Probed(const ProbeJob& job, const absl::StatusOr<LinkProbe>& probe, const LinkStats& link,
+              TimePoint now);
+  // Asks for a probe of each link that has connected anew since its latest probe, and of each link
+  // that is slow or could not be probed, when its pause is over.
+  void LookForReprobes(std::span<const LinkStats> links, TimePoint now);
+
+  // All links that are known, those to named peers first. `links` has the counters of all
+  // transports.
+  std::vector<PeerLink> Describe(std::span<const LinkStats> links) const;
+
+ private:
+  struct Link {
+    Endpoint endpoint;
+    std::optional<LinkProbe> probe;  // the latest; its setup is that of the latest that connected
+    double best_gigabytes_per_second = 0;
+    bool probe_wanted = false;
+    TimePoint wanted_since{};
+    TimePoint not_before{};
+    int failed_probes = 0;                    // since the latest success
+    std::optional<uint64_t> probed_connects;  // LinkStats::connects at the latest probe
+    std::string failure;                      // as PeerLink::failure
+    std::string probe_failure;                // as PeerLink::probe_failure
+  };
+  struct Peer {
+    uint64_t serial = 0;
+    std::string name;  // empty while no router has named it
+    uint64_t epoch = 0;
+    std::vector<Link> links;  // in the order of the selector's
+    LinkSelector selector;
+    int32_t open_streams = 0;
+    uint64_t last_opened = 0;
+  };
+  using Peers = std::map<std::string, Peer, std::less<>>;  // by address
+
+  Peer MakePeer(const std::vector<Endpoint>& endpoints) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Peer* Find(const std::string& peer, uint64_t serial) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropOldestUnnamed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<PeerLink> SetUnreachable(const std::vector<KnownPeer>& peers)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static PeerLink Describe(const Peer& peer, const std::string& address, size_t index,
+                           std::span<const LinkStats> links);
+  static void NoteEnd(Link& link, const absl::Status& status);
+  static bool IsSlow(const Link& link, const LinkStats* stats);
+  static void NoteProbe(Link& link, const LinkProbe& probe);
+  static void WantProbe(Link& link, TimePoint now);
+
+  mutable absl::Mutex mutex_;
+  Peers peers_ ABSL_GUARDED_BY(mutex_);
+  std::vector<PeerLink> unreachable_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_serial_ ABSL_GUARDED_BY(mutex_) = 1;
+  uint64_t opened_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "base/unique_fd.h"
+#include "transfer/framed/outgoing_stream.h"
+
+namespace tandem {
+
+// The loop turns at least this often: for the watchdog that counts its turns, and for commands that
+// wake nobody.
+inline constexpr std::chrono::milliseconds kLongestSleep{500};
+
+// The commands that wait for the I/O loop, and the descriptor that wakes it.
+// Thread-safe.
+class CommandQueue {
+ public:
+  // UNAVAILABLE when the process has no descriptor left.
+  static absl::StatusOr<CommandQueue> Create();
+  explicit CommandQueue(UniqueFd wake) : wake_(std::move(wake)) {}
+  CommandQueue(CommandQueue&& other) noexcept : wake_(std::move(other.wake_)) {}  // while unused
+
+  // Never blocks. Wakes the loop if it sleeps, except for a stream whose first renewal can wait for
+  // the loop's next turn: opening it alone would wake the loop once more, just when its caller
+  // begins to compute. A lease that is renewed so rarely was made or prolonged a moment ago.
+  void Push(StreamCommand command);
+  // Asks the loop to stop.
+  void Stop();
+
+  // The rest is for the loop's thread.
+  int wake_fd() const { return wake_.get(); }
+  std::vector<StreamCommand> TakeAll();
+  // False where commands wait. After true, whoever pushes the next command wakes the loop.
+  bool FallAsleep();
+  bool stopping() const;
+  void ClearWake() const;
+
+ private:
+  void Wake() const;
+
+  UniqueFd wake_;  // an eventfd
+  mutable absl::Mutex mutex_;
+  std::vector<StreamCommand> commands_ ABSL_GUARDED_BY(mutex_);
+  bool asleep_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace tandem

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device.h"
+
+namespace tandem {
+
+// The credit window for media with side channels where payload under way costs no memory: it stays
+// where it lies (ipc) or goes straight to its place (nccl).
+inline constexpr uint64_t kLaneWindowBytes = uint64_t{64} << 20;
+
+struct FramedOptions {
+  // Data frames per stream. All stay posted until the stream ends, because the peer may ask for them
+  // again: 24 bytes each besides the payload. At least what the largest stream has; a probe has no
+  // more than the default.
+  int64_t max_queued_frames = 1 << 18;
+  int32_t max_connections = 256;  // that peers made; further ones are closed at once
+  // Bytes of payload that each peer may have under way toward here.
+  uint64_t credit_window_bytes = 16 << 20;
+  // Bytes of payload that go to each peer; 0: as fast as it goes.
+  uint64_t max_bytes_per_second = 0;
+  // For everything before the first byte, name lookup and handshakes included.
+  std::chrono::milliseconds connect_timeout{5000};
+  // A connection on which something is under way and nothing moves for so long is closed.
+  std::chrono::milliseconds stall_timeout{30000};
+  // So is a connection to a peer that owes an answer and gives none for so long, however much it
+  // still takes. A receiver says within a fifth of it that something is arriving.
+  std::chrono::milliseconds answer_timeout{5000};
+  // Rises with every turn of the transport's thread, at least once a second while the medium is
+  // healthy, for a watchdog. May be null; else it outlives the transport.
+  std::atomic<uint64_t>* turns = nullptr;
+  // The device in whose memory payloads lie, both those that are posted and the places that Prepare
+  // names; outlives the transport. Null or a device that is the host: the host's memory. Payloads of
+  // another device pass through page-locked memory, which is set aside when the transport is made.
+  // Over a medium with side channels nothing is staged; the device copies by itself, so it must be
+  // given, and it must be the medium's.
+  Device* device = nullptr;
+  // With staging, the largest payload. Post refuses a larger one with INVALID_ARGUMENT, and so is
+  // the stream of a larger one that comes.
+  size_t staged_payload_bytes = 0;
+  // With staging, the page-locked memory for each direction: at least two such payloads.
+  size_t staging_bytes = 32 << 20;
+};
+
+}  // namespace tandem

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "base/clock.h"
+
+namespace tandem {
+
+// The receiving side's account of one connection: how much payload of the sender was consumed, and
+// so how much more it may send.
+// Thread: the loop's.
+class ReceiveCredit {
+ public:
+  // The sender may have `window` bytes of payload under way. While payload arrives it gets an answer
+  // at least every `answer_every`.
+  explicit ReceiveCredit(uint64_t window, Duration answer_every = std::chrono::seconds(1))
+      : window_(window), answer_every_(answer_every) {}
+
+  // Payload arrives, which Consume counts once it has landed or was dropped.
+  void Arriving(uint64_t bytes) { arriving_ += bytes; }
+  void Consume();
+  // A commit says how much payload was sent before it: whatever became of that, none of it is under
+  // way any more. Less than was consumed where a frame came twice.
+  void Settle(uint64_t sent_bytes);
+
+  // The credit to tell the sender of; empty while it is not worth a frame. kWorthAFrame is asked for
+  // after each read of a payload, so time passing makes a frame worth its while for what has just
+  // been consumed, and for a payload that is slow to arrive repeats the latest credit. kAll tells
+  // of any credit that is new. kRepeat tells the credit even if it is not new: the frame with it may
+  // have been lost.
+  enum class Grant : uint8_t { kWorthAFrame, kAll, kRepeat };
+  std::optional<uint64_t> TakeGrant(Grant grant, TimePoint now);
+
+ private:
+  std::optional<uint64_t> TakeByTime(uint64_t allowed, bool fresh, TimePoint now);
+
+  const uint64_t window_;
+  const Duration answer_every_;
+  uint64_t arriving_ = 0;
+  uint64_t consumed_ = 0;
+  uint64_t granted_ = 0;
+  uint64_t looked_at_ = 0;                // the value of consumed_ at the latest TakeGrant
+  TimePoint coming_since_ = kNoDeadline;  // when what is not granted yet began to come
+  TimePoint repeated_at_{};
+};
+
+}  // namespace tandem

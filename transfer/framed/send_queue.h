@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "transfer/framed/links.h"
+#include "transfer/framed/outgoing_stream.h"
+#include "transfer/framed/token_bucket.h"
+
+namespace tandem {
+
+// A frame whose turn has come.
+struct NextFrame {
+  FrameHeader header;  // without the payload's hash
+  std::span<const std::byte> payload;
+  std::shared_ptr<OutgoingStream> stream;  // null for a hello
+  bool is_last_data = false;               // the stream has no more data for now
+};
+
+// The credit that a peer gives: how many bytes of payload may be under way toward it.
+class SendWindow {
+ public:
+  bool is_open() const { return size_ > 0; }
+  uint64_t in_flight() const { return sent_ - (credit_ - size_); }
+  // A payload that is larger than the window may go alone.
+  bool Allows(uint64_t bytes) const {
+    return is_open() && (in_flight() == 0 || sent_ + bytes <= credit_);
+  }
+  void Sent(uint64_t bytes) { sent_ += bytes; }
+  void TakeBack(uint64_t bytes) { sent_ -= bytes; }
+  // A credit frame came. Returns how many bytes the peer has consumed since the one before.
+  uint64_t Raise(uint64_t credit);
+
+ private:
+  uint64_t size_ = 0;    // the first credit
+  uint64_t credit_ = 0;  // bytes of payload that may have been sent since the start
+  uint64_t sent_ = 0;    // bytes of payload that were handed to the connection
+};
+
+// The frames that go to one peer, in their order: control frames first, then data frames, for which
+// the streams with data take turns, one frame each. Data waits for the peer's credit and for the
+// rate of the link. It does no I/O.
+// Thread: the loop's.
+class SendQueue {
+ public:
+  SendQueue(Link& link, uint64_t max_bytes_per_second)
+      : link_(link), bucket_(max_bytes_per_second) {}
+
+  void PushControl(const FrameHeader& header, std::shared_ptr<OutgoingStream> stream);
+  // `bytes` of payload wait from now on, and the stream takes turns unless it does already.
+  void AddData(const std::shared_ptr<OutgoingStream>& stream, uint64_t bytes);
+  // The stream's data is not sent any more.
+  void Remove(OutgoingStream& stream);
+  // `bytes` of payload that Next gave out were not sent after all.
+  void TakeBack(uint64_t bytes);
+
+  // Whether the next frame is data, whose size next_payload_bytes then tells.
+  bool NextIsData() const { return control_.empty() && !turns_.empty(); }
+  uint64_t next_payload_bytes() const;
+  // Empty when nothing may be sent now.
+  std::optional<NextFrame> Next(TimePoint now);
+  // Whether something waits that the peer alone holds up. What the rate holds back will come.
+  bool WaitsForPeer() const {
+    return !control_.empty() || (!turns_.empty() && resume_at_ == kNoDeadline);
+  }
+  // INVALID_ARGUMENT for a first credit of nothing.
+  absl::Status TakeCredit(uint64_t credit, TimePoint now);
+  uint64_t in_flight() const { return window_.in_flight(); }
+
+  // When the rate allows what it has held back.
+  TimePoint resume_at() const { return resume_at_; }
+  void Resume();
+  // Whether something may be sent that could not when Next was called last.
+  bool has_news() const { return news_; }
+  void ClearNews() { news_ = false; }
+
+ private:
+  NextFrame TakeData();
+
+  Link& link_;
+  TokenBucket bucket_;
+  SendWindow window_;
+  std::deque<NextFrame> control_;
+  std::deque<std::shared_ptr<OutgoingStream>> turns_;  // streams with data
+  uint64_t waiting_ = 0;  // bytes of payload that no connection has been given yet
+  TimePoint resume_at_ = kNoDeadline;
+  bool news_ = false;
+};
+
+}  // namespace tandem

@@ -1,0 +1,154 @@
+#include "transfer/framed/side_channel_payloads.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace tandem {
+namespace {
+
+// As many references as pay for one wait for the device.
+constexpr size_t kMaxOffered = 512;
+
+class SideChannelOutbound final : public OutboundPayloads {
+ public:
+  explicit SideChannelOutbound(ByteChannel& channel) : channel_(channel) {}
+
+  // All payloads of a batch are offered at once; the next batch begins when this one is out.
+  absl::Status Fill(PeerStreams& streams, FrameBatch& batch, TimePoint now) override {
+    lacks_room_ = false;
+    if (!batch.empty()) return absl::OkStatus();
+    const PayloadLane::Room room = lane().room();
+    const size_t most = std::min(room.payloads, kMaxOffered);
+    size_t bytes = 0;
+    offered_.clear();
+    while (batch.size() < FrameBatch::kMaxParts - 1) {
+      if (streams.queue().NextIsData()) {
+        lacks_room_ = room.payloads == 0 && !room.peer_holds_it;
+        if (offered_.size() >= most || bytes >= room.enough_bytes) break;
+        if (bytes + streams.queue().next_payload_bytes() > room.bytes) break;
+      }
+      std::optional<NextFrame> frame = streams.Next(now);
+      if (!frame) break;
+      if (frame->header.type == FrameType::kData) {
+        frame->header.type = FrameType::kReference;
+        offered_.push_back({.bytes = frame->payload});
+        bytes += frame->payload.size();
+      }
+      batch.Add(frame->header);
+    }
+    if (!offered_.empty()) RETURN_IF_ERROR(Offer(batch));
+    batch.Encode(0);
+    return absl::OkStatus();
+  }
+  bool lacks_room() const override { return lacks_room_; }
+  bool is_sending() const override { return channel_.lane() != nullptr && lane().sending(); }
+
+  // Payloads that were copied must all be named, or their room would never be free again. They are
+  // sent as what was sent a moment ago.
+  uint64_t Drop(StreamKey key, FrameBatch& batch) override {
+    if (channel_.lane() != nullptr && lane().keeps_copies()) return 0;
+    return OutboundPayloads::Drop(key, batch);
+  }
+
+ private:
+  PayloadLane& lane() const { return *channel_.lane(); }
+
+  absl::Status Offer(FrameBatch& batch) {
+    ASSIGN_OR_RETURN(const uint32_t announced, lane().Offer(offered_));
+    auto offered = offered_.begin();
+    for (size_t i = 0; i < batch.size(); ++i) {
+      FrameHeader& fields = batch.at(i).fields;
+      if (!BringsPayload(fields)) continue;
+      fields.payload_hash = offered->hash;
+      fields.place = offered->place;
+      ++offered;
+    }
+    if (announced > 0) batch.Announce(announced);
+    return absl::OkStatus();
+  }
+
+  ByteChannel& channel_;
+  std::vector<LanePayload> offered_;  // by the batch that is being filled
+  bool lacks_room_ = false;
+};
+
+// Payloads are copied to their places many at a time, from where the peer put them.
+class SideChannelInbound final : public InboundPayloads {
+ public:
+  SideChannelInbound(ByteChannel& channel, PulledLandings& landings)
+      : channel_(channel), landings_(landings) {}
+
+  absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader&, LandingHost&) override {
+    return Internal("a data frame where payloads have a side channel");
+  }
+  bool Landed(const FrameHeader&, const absl::Status&) override { return true; }
+  bool carries_data() const override { return false; }
+
+  absl::Status OnReference(const FrameHeader& header, LandingHost& host) override {
+    const absl::StatusOr<std::span<const std::byte>> source =
+        channel_.lane()->Find(header.place, header.payload_bytes);
+    if (!source.ok()) return Judge(source.status(), host);
+    if (landings_.full()) RETURN_IF_ERROR(host.FlushAndGrant());
+    host.Received(header.payload_bytes);
+    // Without a place the stream is refused, or the extent is missing at the commit and comes again.
+    const absl::StatusOr<std::span<std::byte>> place = host.AskForPlace(header);
+    if (place.ok()) landings_.Queue(header, *source, *place);
+    latest_ = {.place = header.place, .bytes = header.payload_bytes};
+    return absl::OkStatus();
+  }
+  absl::Status OnAnnouncement(const FrameHeader& header, LandingHost& host) override {
+    return Judge(channel_.lane()->Expect(header.payload_bytes), host);
+  }
+  bool is_arriving() const override {
+    return channel_.lane() != nullptr && channel_.lane()->arriving();
+  }
+
+  bool has_queued() const override { return !landings_.empty(); }
+  absl::StatusOr<size_t> Flush() override {
+    absl::StatusOr<size_t> damaged = landings_.Flush();
+    if (latest_.bytes > 0) channel_.lane()->Release(latest_.place, latest_.bytes);
+    latest_ = {};
+    return damaged;
+  }
+
+ private:
+  struct Reference {
+    uint64_t place = 0;
+    size_t bytes = 0;
+  };
+
+  // Only INVALID_ARGUMENT says that the peer named what there is not.
+  static absl::Status Judge(const absl::Status& status, LandingHost& host) {
+    return status.ok() || absl::IsInvalidArgument(status) ? status : host.Fail(status);
+  }
+
+  ByteChannel& channel_;
+  PulledLandings& landings_;
+  Reference latest_;  // the last one that came and was not released yet; 0 bytes: none
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PayloadPath>> SideChannelPayloads::Create(Device& device,
+                                                                         FrameReceiver& receiver) {
+  ASSIGN_OR_RETURN(std::unique_ptr<PulledLandings> landings,
+                   PulledLandings::Create(device, receiver));
+  return std::make_unique<SideChannelPayloads>(std::move(landings));
+}
+
+std::unique_ptr<OutboundPayloads> SideChannelPayloads::NewOutbound(ByteChannel& channel, uint64_t) {
+  return NewSideChannelOutbound(channel);
+}
+
+std::unique_ptr<InboundPayloads> SideChannelPayloads::NewInbound(ByteChannel& channel) {
+  return std::make_unique<SideChannelInbound>(channel, *landings_);
+}
+
+std::unique_ptr<OutboundPayloads> NewSideChannelOutbound(ByteChannel& channel) {
+  return std::make_unique<SideChannelOutbound>(channel);
+}
+
+}  // namespace tandem

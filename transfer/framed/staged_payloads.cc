@@ -1,0 +1,153 @@
+#include "transfer/framed/staged_payloads.h"
+
+#include <utility>
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "transfer/framed/direct_payloads.h"
+
+namespace tandem {
+namespace {
+
+// Each batch waits once for the device, so a larger one pays than where nothing is waited for.
+constexpr size_t kBatchBytes = 1 << 20;
+
+class StagedOutbound final : public OutboundPayloads {
+ public:
+  StagedOutbound(OutboundStaging& staging, uint64_t id) : staging_(staging), id_(id) {}
+  ~StagedOutbound() override { staging_.Forget(id_); }
+
+  absl::Status Fill(PeerStreams& streams, FrameBatch& batch, TimePoint now) override {
+    lacks_room_ = false;
+    const size_t first = batch.size();
+    while (batch.bytes() < kBatchBytes && batch.size() < kBatchFrames) {
+      // The slot is taken first, because a frame counts as sent once the queue has given it out.
+      StagedSlot slot;
+      if (streams.queue().NextIsData()) {
+        slot = staging_.Take(id_, batch.num_slots());
+        lacks_room_ = !slot;
+        if (lacks_room_) break;
+      }
+      std::optional<NextFrame> frame = streams.Next(now);
+      if (!frame) break;
+      batch.Add(frame->header, frame->payload, std::move(slot));
+    }
+    RETURN_IF_ERROR(CopyToSlots(batch, first));
+    batch.Encode(first);
+    return absl::OkStatus();
+  }
+  bool lacks_room() const override { return lacks_room_; }
+
+ private:
+  // Once it returns, nothing of the caller's memory is read any more.
+  absl::Status CopyToSlots(FrameBatch& batch, size_t first) {
+    absl::Status queued;
+    bool has_copies = false;
+    for (size_t i = first; i < batch.size(); ++i) {
+      OutFrame& frame = batch.at(i);
+      if (!frame.slot) continue;
+      has_copies = true;
+      const std::span<std::byte> staged = frame.slot.bytes().first(frame.payload.size());
+      if (queued.ok()) queued = staging_.pool().Copy(staged, frame.payload);
+      frame.payload = staged;
+    }
+    if (!has_copies) return absl::OkStatus();
+    const absl::Status done = staging_.pool().Synchronize();
+    RETURN_IF_ERROR(queued);
+    RETURN_IF_ERROR(done);
+    for (size_t i = first; i < batch.size(); ++i) {
+      OutFrame& frame = batch.at(i);
+      if (frame.slot) frame.fields.payload_hash = Hash64(frame.payload);
+    }
+    return absl::OkStatus();
+  }
+
+  OutboundStaging& staging_;
+  const uint64_t id_;
+  bool lacks_room_ = false;
+};
+
+// Reads a payload into a slot, from which it is copied once it is whole.
+class StagedInbound final : public InboundPayloads {
+ public:
+  explicit StagedInbound(StagedLandings& landings) : landings_(landings) {}
+
+  absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header,
+                                               LandingHost& host) override {
+    const size_t most = landings_.pool().payload_bytes();
+    if (header.payload_bytes > most) {
+      const absl::Status status =
+          InvalidArgument("stream {}: payload of {} bytes: this worker takes at most {}",
+                          header.stream, header.payload_bytes, most);
+      host.RefuseStream(header, status);
+      return status;
+    }
+    absl::StatusOr<StagedSlot> slot = landings_.Take();
+    if (!slot.ok()) return host.Fail(slot.status());
+    // The extent is missing at the commit and comes again, as when the receiver answers ABORTED.
+    if (!*slot) return ResourceExhausted("each of the slots has part of a payload");
+    ASSIGN_OR_RETURN(place_, host.AskForPlace(header));
+    slot_ = *std::move(slot);
+    return slot_.bytes().first(header.payload_bytes);
+  }
+
+  bool Landed(const FrameHeader& header, const absl::Status& status) override {
+    StagedSlot slot = std::move(slot_);
+    slot_ = StagedSlot();
+    if (!slot || !status.ok()) return true;
+    landings_.Queue(header, std::move(slot), place_);
+    return false;
+  }
+
+  bool has_queued() const override { return !landings_.empty(); }
+  absl::StatusOr<size_t> Flush() override {
+    RETURN_IF_ERROR(landings_.Flush());
+    return 0;
+  }
+
+ private:
+  StagedLandings& landings_;
+  StagedSlot slot_;  // the payload that is arriving
+  std::span<std::byte> place_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PayloadPath>> StagedPayloads::Create(Device& device,
+                                                                    size_t payload_bytes,
+                                                                    size_t total_bytes,
+                                                                    FrameReceiver* receiver) {
+  ASSIGN_OR_RETURN(std::unique_ptr<StagingPool> outbound,
+                   StagingPool::Create(device, payload_bytes, total_bytes));
+  std::unique_ptr<StagedLandings> inbound;
+  if (receiver != nullptr) {
+    ASSIGN_OR_RETURN(std::unique_ptr<StagingPool> pool,
+                     StagingPool::Create(device, payload_bytes, total_bytes));
+    inbound = std::make_unique<StagedLandings>(std::move(pool), *receiver);
+  }
+  return std::unique_ptr<PayloadPath>(new StagedPayloads(std::move(outbound), std::move(inbound)));
+}
+
+std::unique_ptr<OutboundPayloads> StagedPayloads::NewOutbound(ByteChannel&, uint64_t id) {
+  return std::make_unique<StagedOutbound>(outbound_, id);
+}
+
+// A worker that only sends refuses every stream before a slot would be needed.
+std::unique_ptr<InboundPayloads> StagedPayloads::NewInbound(ByteChannel&) {
+  if (inbound_ == nullptr) return std::make_unique<DirectInbound>();
+  return std::make_unique<StagedInbound>(*inbound_);
+}
+
+absl::Status StagedPayloads::CheckPayload(uint64_t stream, size_t bytes) const {
+  const size_t most = outbound_.pool().payload_bytes();
+  if (bytes <= most) return absl::OkStatus();
+  return InvalidArgument("stream {}: payload of {} bytes: this transport stages at most {}", stream,
+                         bytes, most);
+}
+
+size_t StagedPayloads::buffer_bytes() const {
+  return outbound_.pool().buffer_bytes() +
+         (inbound_ != nullptr ? inbound_->pool().buffer_bytes() : 0);
+}
+
+}  // namespace tandem

@@ -1,0 +1,96 @@
+#include "transfer/media/ipc/greeting.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "transfer/media/setup_message.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kCountAt = 6;  // in a greeting
+constexpr size_t kCodeAt = 6;   // in an answer
+constexpr size_t kSegmentsAt = 8;
+// Offsets in a segment.
+constexpr size_t kKindAt = 0;
+constexpr size_t kBytesAt = 8;
+constexpr size_t kTokenAt = 16;
+static_assert(kTokenAt + MemoryHandle::kTokenBytes == kIpcSegmentBytes);
+
+constexpr uint32_t kGreetingMagic = 0x50494454;  // "TDIP"
+constexpr uint32_t kAnswerMagic = 0x41494454;    // "TDIA"
+
+void EncodeSegment(std::span<std::byte> bytes, const IpcSegment& segment) {
+  StoreField(bytes, kKindAt, 1, static_cast<uint64_t>(segment.kind));
+  StoreField(bytes, kBytesAt, 8, segment.bytes);
+  std::ranges::copy(segment.token, bytes.begin() + kTokenAt);
+}
+
+absl::StatusOr<IpcSegment> ParseSegment(std::span<const std::byte> bytes) {
+  const uint64_t kind = LoadField(bytes, kKindAt, 1);
+  if (kind < static_cast<uint64_t>(MemoryHandle::Kind::kHostFile) ||
+      kind > static_cast<uint64_t>(MemoryHandle::Kind::kCudaIpc)) {
+    return InvalidArgument("ipc greeting: memory of kind {}", kind);
+  }
+  IpcSegment segment = {.kind = static_cast<MemoryHandle::Kind>(kind),
+                        .bytes = LoadField(bytes, kBytesAt, 8)};
+  if (segment.bytes == 0 || segment.bytes >= kMaxIpcSegmentBytes) {
+    return InvalidArgument("ipc greeting: a segment of {} bytes", segment.bytes);
+  }
+  std::ranges::copy(bytes.subspan(kTokenAt), segment.token.begin());
+  return segment;
+}
+
+}  // namespace
+
+bool HasFile(MemoryHandle::Kind kind) { return kind != MemoryHandle::Kind::kCudaIpc; }
+
+std::array<std::byte, kIpcGreetingBytes> EncodeIpcGreeting(const IpcGreeting& greeting) {
+  TANDEM_CHECK(greeting.segments.size() <= kMaxIpcSegments, "more segments than a greeting has");
+  std::array<std::byte, kIpcGreetingBytes> bytes{};
+  StoreField(bytes, kCountAt, 1, greeting.segments.size());
+  for (size_t i = 0; i < greeting.segments.size(); ++i) {
+    EncodeSegment(std::span(bytes).subspan(kSegmentsAt + i * kIpcSegmentBytes, kIpcSegmentBytes),
+                  greeting.segments[i]);
+  }
+  SealSetup(bytes, kGreetingMagic, kIpcVersion);
+  return bytes;
+}
+
+absl::StatusOr<IpcGreeting> ParseIpcGreeting(std::span<const std::byte, kIpcGreetingBytes> bytes) {
+  RETURN_IF_ERROR(CheckSetup(bytes, kGreetingMagic, kIpcVersion, "ipc greeting"));
+  const uint64_t count = LoadField(bytes, kCountAt, 1);
+  if (count > kMaxIpcSegments) {
+    return InvalidArgument("ipc greeting: {} segments, at most {} can be", count, kMaxIpcSegments);
+  }
+  IpcGreeting greeting;
+  for (size_t i = 0; i < count; ++i) {
+    ASSIGN_OR_RETURN(
+        greeting.segments.emplace_back(),
+        ParseSegment(bytes.subspan(kSegmentsAt + i * kIpcSegmentBytes, kIpcSegmentBytes)));
+  }
+  if (!std::ranges::equal(EncodeIpcGreeting(greeting), bytes)) {
+    return InvalidArgument("ipc greeting: bytes that this version does not use are set");
+  }
+  return greeting;
+}
+
+std::array<std::byte, kIpcAnswerBytes> EncodeIpcAnswer(absl::StatusCode code) {
+  std::array<std::byte, kIpcAnswerBytes> bytes{};
+  StoreField(bytes, kCodeAt, 1, static_cast<uint64_t>(code));
+  SealSetup(bytes, kAnswerMagic, kIpcVersion);
+  return bytes;
+}
+
+absl::StatusOr<absl::StatusCode> ParseIpcAnswer(std::span<const std::byte, kIpcAnswerBytes> bytes) {
+  RETURN_IF_ERROR(CheckSetup(bytes, kAnswerMagic, kIpcVersion, "ipc answer"));
+  const uint64_t code = LoadField(bytes, kCodeAt, 1);
+  if (code > kMaxStatusCode) return InvalidArgument("ipc answer: status code {}", code);
+  if (!std::ranges::equal(EncodeIpcAnswer(static_cast<absl::StatusCode>(code)), bytes)) {
+    return InvalidArgument("ipc answer: bytes that this version does not use are set");
+  }
+  return static_cast<absl::StatusCode>(code);
+}
+
+}  // namespace tandem

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/device.h"
+
+namespace tandem {
+
+// One piece of shared memory as the greeting describes it. Its file, if it has one, is sent beside
+// the bytes.
+struct IpcSegment {
+  MemoryHandle::Kind kind = MemoryHandle::Kind::kHostFile;
+  uint64_t bytes = 0;
+  std::array<std::byte, MemoryHandle::kTokenBytes> token{};
+
+  bool operator==(const IpcSegment&) const = default;
+};
+
+// The first message on the socket, from the connecting side: all memory that it sends from. The
+// files of the segments that have one come with it, in their order.
+//   offset 0  magic "TDIP" u32 · 4 version u16 · 6 count u8 · 7 0 u8
+//          8  8 segments of 80 bytes: kind u8, 7 zeros, bytes u64, token; unused
+//          segments are zeros
+//        648  XXH3-64 of the rest
+// All numbers are little-endian, and every greeting has exactly one encoding.
+struct IpcGreeting {
+  std::vector<IpcSegment> segments;  // at most kMaxIpcSegments
+
+  bool operator==(const IpcGreeting&) const = default;
+};
+
+inline constexpr uint16_t kIpcVersion = 1;
+inline constexpr size_t kMaxIpcSegments = 8;
+// An offset in a segment fits into this many bits, so that no sum of sizes overflows.
+inline constexpr int kIpcOffsetBits = 48;
+inline constexpr uint64_t kMaxIpcSegmentBytes = uint64_t{1} << kIpcOffsetBits;
+inline constexpr size_t kIpcSegmentBytes = 80;
+inline constexpr size_t kIpcGreetingBytes = 8 + kMaxIpcSegments * kIpcSegmentBytes + 8;
+
+std::array<std::byte, kIpcGreetingBytes> EncodeIpcGreeting(const IpcGreeting& greeting);
+
+// Any bytes may be given. DATA_LOSS for bytes that are not a greeting or were damaged,
+// FAILED_PRECONDITION for another version, INVALID_ARGUMENT for impossible fields.
+absl::StatusOr<IpcGreeting> ParseIpcGreeting(std::span<const std::byte, kIpcGreetingBytes> bytes);
+
+// Whether memory of this kind comes with a file.
+bool HasFile(MemoryHandle::Kind kind);
+
+// The answer of the accepting side: kOk, after which frames flow, or why it could not open the
+// memory.
+//   offset 0  magic "TDIA" u32 · 4 version u16 · 6 code u8 (gRPC's number) · 7 zeros
+//         56  XXH3-64 of the rest
+inline constexpr size_t kIpcAnswerBytes = 64;
+
+std::array<std::byte, kIpcAnswerBytes> EncodeIpcAnswer(absl::StatusCode code);
+
+// Errors as ParseIpcGreeting.
+absl::StatusOr<absl::StatusCode> ParseIpcAnswer(std::span<const std::byte, kIpcAnswerBytes> bytes);
+
+}  // namespace tandem

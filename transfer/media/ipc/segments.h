@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/device.h"
+#include "transfer/media/ipc/greeting.h"
+
+namespace tandem {
+
+// The memory of this process that peers may read. The handle of a payload in it is the number of
+// the segment << kIpcOffsetBits | the offset in the segment, on both sides.
+// Constant, so thread-safe.
+class SharedSegments {
+ public:
+  // `memory` has at most kMaxIpcSegments pieces, each the whole of a Device::AllocateShared that
+  // outlives this object; INVALID_ARGUMENT otherwise. Other errors as Device::Share.
+  static absl::StatusOr<SharedSegments> Share(Device& device,
+                                              std::span<const std::span<const std::byte>> memory);
+
+  // INVALID_ARGUMENT for bytes that do not lie in one segment.
+  absl::StatusOr<uint64_t> HandleOf(std::span<const std::byte> bytes) const;
+
+  // The greeting that describes the memory, and the files that are sent with it.
+  IpcGreeting greeting() const;
+  std::vector<int> files() const;
+
+ private:
+  struct Segment {
+    std::span<const std::byte> memory;
+    MemoryHandle handle;
+  };
+
+  explicit SharedSegments(std::vector<Segment> segments) : segments_(std::move(segments)) {}
+
+  std::vector<Segment> segments_;
+};
+
+// A peer's SharedSegments, open for reading during the lifetime of this object.
+// Constant, so thread-safe.
+class OpenedSegments {
+ public:
+  // `files` are all that came with the greeting. FAILED_PRECONDITION unless there is one for each
+  // segment that has a file; other errors as Device::OpenShared. May take milliseconds.
+  static absl::StatusOr<OpenedSegments> Open(Device& device, const IpcGreeting& greeting,
+                                             std::vector<UniqueFd> files);
+
+  // INVALID_ARGUMENT for a payload that is not within one segment.
+  absl::StatusOr<std::span<const std::byte>> Find(uint64_t handle, size_t bytes) const;
+
+ private:
+  explicit OpenedSegments(std::vector<DeviceBuffer> segments) : segments_(std::move(segments)) {}
+
+  std::vector<DeviceBuffer> segments_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,17 @@
+#include "base/status.h"
+#include "transfer/media/nccl/nccl_medium.h"
+
+// Replaces NCCL in a build that found no header of it.
+
+namespace tandem {
+
+absl::StatusOr<std::unique_ptr<NcclMedium>> NcclMedium::Open(Device& device, const NcclOptions&) {
+  return FailedPrecondition(
+      "device {}: this build has no NCCL: build where nvcc 12.1 or later and nccl.h (libnccl-dev) "
+      "are found, or use another KV transport",
+      device.name());
+}
+
+size_t NcclDeviceBytes(const NcclOptions&) { return 0; }
+
+}  // namespace tandem

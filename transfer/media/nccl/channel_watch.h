@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/unique_fd.h"
+
+namespace tandem {
+
+// The events of an NCCL connection: those of its socket, and ticks of a timer while something is
+// under way that has no descriptor (a communicator that is being made, an operation of the device).
+// A host function on the stream would not do instead of the timer, because an aborted stream may
+// never get to it, or only after the connection is gone, and because NCCL has to be asked for its
+// own errors.
+// Thread: the loop's.
+class NcclWatch {
+ public:
+  // About the time of 8 MiB over NVLink; ticking costs a few percent of a core.
+  static constexpr std::chrono::microseconds kTick{100};
+
+  // RESOURCE_EXHAUSTED when the process has no descriptor left. `socket` outlives the watch.
+  static absl::StatusOr<NcclWatch> Open(int socket);
+
+  // Readable when there is an event.
+  int fd() const { return epoll_.get(); }
+
+  // Chooses the events of the socket: input and room for output. Without `input` the watch still
+  // notices that the peer has gone.
+  void WatchSocket(bool input, bool output);
+  void Tick(bool on);
+  // Takes the ticks; to be called after each event. Returns whether the peer has gone, if the socket
+  // is not watched for input.
+  bool TakeEvents();
+
+ private:
+  NcclWatch(int socket, UniqueFd epoll, UniqueFd timer)
+      : socket_(socket), epoll_(std::move(epoll)), timer_(std::move(timer)) {}
+
+  int socket_;
+  UniqueFd epoll_;
+  UniqueFd timer_;
+  uint32_t interest_ = 0;
+  bool ticking_ = false;
+};
+
+}  // namespace tandem

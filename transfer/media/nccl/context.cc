@@ -1,0 +1,68 @@
+#include "transfer/media/nccl/context.h"
+
+#include "base/status.h"
+#include "transfer/wire/frame.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kPaddingBytes = NcclContext::kMaxPayloads * NcclContext::kPayloadAlignment;
+
+absl::Status CheckOptions(const Device& device, const NcclOptions& options) {
+  if (device.is_host()) {
+    return FailedPrecondition("device {}: NCCL moves the memory of GPUs: use another KV transport",
+                              device.name());
+  }
+  constexpr size_t kMost = kMaxPayloadBytes - kPaddingBytes;
+  if (options.chunk_bytes > 0 && options.chunk_bytes <= kMost) return absl::OkStatus();
+  return InvalidArgument("NCCL operations of {} bytes: must be between 1 and {}",
+                         options.chunk_bytes, kMost);
+}
+
+size_t SlotBytes(const NcclOptions& options) {
+  constexpr size_t kUnit = NcclContext::kPayloadAlignment;
+  const size_t rounded = (options.chunk_bytes + kUnit - 1) / kUnit * kUnit;
+  return rounded + kPaddingBytes - kUnit;
+}
+
+}  // namespace
+
+size_t NcclDeviceBytes(const NcclOptions& options) {
+  return SlotBytes(options) * (options.send_slots + options.receive_slots);
+}
+
+NcclContext::NcclContext(Device& device, const NcclOptions& options)
+    : device_(device), options_(options), reaper_(options.abort_patience) {}
+
+absl::StatusOr<std::unique_ptr<NcclContext>> NcclContext::Open(Device& device,
+                                                               const NcclOptions& options) {
+  RETURN_IF_ERROR(CheckOptions(device, options));
+  std::unique_ptr<NcclContext> context(new NcclContext(device, options));
+  ASSIGN_OR_RETURN(context->nccl_, NcclLibrary::Open(NcclNames()));
+  const size_t slot_bytes = SlotBytes(options);
+  ASSIGN_OR_RETURN(context->send_slots_,
+                   NcclSlotPool::Create(device, slot_bytes, options.send_slots));
+  ASSIGN_OR_RETURN(context->receive_slots_,
+                   NcclSlotPool::Create(device, slot_bytes, options.receive_slots));
+  ASSIGN_OR_RETURN(context->copy_stream_, ExtentStream::Create(device, kMaxPayloads));
+  return context;
+}
+
+size_t NcclContext::buffer_bytes() const {
+  return slot_bytes() * (send_slots_->slots() + receive_slots_->slots()) +
+         copy_stream_->buffer_bytes();
+}
+
+absl::StatusOr<ncclUniqueId> NcclContext::NewId(uint64_t& epoch) {
+  if (made_ids_ - used_ids_ >= kMaxUnusedIds) {
+    return ResourceExhausted(
+        "NCCL listens for {} peers that never came: restart this worker to use NCCL again",
+        kMaxUnusedIds);
+  }
+  ncclUniqueId id;
+  RETURN_IF_ERROR(nccl_->ToStatus(nccl_->get_unique_id(&id), "make an NCCL id"));
+  epoch = ++made_ids_;
+  return id;
+}
+
+}  // namespace tandem

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "transfer/media/nccl/communicator.h"
+#include "transfer/media/nccl/context.h"
+#include "transfer/media/nccl/setup.h"
+#include "transfer/media/socket_channel.h"
+
+namespace tandem {
+
+enum class NcclSide : uint8_t {
+  kAccepted,   // receives KV; rank 0, which makes the id
+  kConnected,  // sends KV; rank 1
+};
+
+// Makes a communicator between the two sides of a connected socket. Messages that a side receives
+// are in parentheses (transfer/media/nccl/setup.h):
+//   connecting: sends hello; (id) begins the communicator; sends ready when it has it; (ready) done
+//   accepting: (hello) takes a slot, sends id, begins the communicator; ready and (ready) likewise
+// A side that cannot go on says why, once.
+// Thread: the loop's. No call waits.
+class NcclHandshake {
+ public:
+  // `context` and `socket` outlive it.
+  NcclHandshake(NcclContext& context, SocketChannel& socket, NcclSide side);
+  // Gives a communicator that was begun and not taken to the reaper.
+  ~NcclHandshake();
+
+  // True once both sides have the communicator. FAILED_PRECONDITION names both values when the sides
+  // differ in version or size; other errors, and the end of init_timeout, are UNAVAILABLE.
+  absl::StatusOr<bool> Advance();
+  // To be called once after Advance returned true. On the accepting side the connection has a slot.
+  NcclConnection TakeConnection() { return std::move(connection_); }
+  uint64_t epoch() const { return epoch_; }
+
+ private:
+  absl::StatusOr<bool> TryAdvance();
+  absl::Status ReadMessages();
+  // Empty when no complete message has come.
+  absl::StatusOr<std::optional<NcclSetup>> Next();
+  absl::Status Handle(const NcclSetup& message);
+  absl::Status OnHello(const NcclSetup& hello);
+  absl::Status OnId(const NcclSetup& message);
+  absl::Status OnReady(const NcclSetup& message);
+  absl::Status Refusal(const NcclSetup& message) const;
+  absl::Status CheckVersion(const NcclSetup& message) const;
+  absl::Status BeginCommunicator(const ncclUniqueId& id);
+  absl::Status PollCommunicator();
+  void Say(const NcclSetup& message);
+  absl::Status Flush();
+
+  NcclContext& context_;
+  SocketChannel& socket_;
+  const NcclSide side_;
+  const TimePoint deadline_;
+
+  std::array<std::byte, kNcclSetupBytes> incoming_{};
+  size_t incoming_bytes_ = 0;
+  std::string outgoing_;  // not taken by the socket yet
+  NcclConnection connection_;
+  uint64_t epoch_ = 0;  // 0 before there is an id
+  bool ready_ = false;
+  bool peer_ready_ = false;
+};
+
+}  // namespace tandem

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace tandem {
+
+enum class NcclSetupKind : uint8_t {
+  kHello = 1,   // the first message, from the connecting side, with its version of NCCL
+  kId = 2,      // from the accepting side: the id of the communicator
+  kReady = 3,   // from both: this side has the communicator
+  kRefuse = 4,  // from either, instead of any of these, with the reason
+};
+
+// The messages on the socket of an NCCL connection before the first frame. All have one size:
+//   offset 0  magic "TDNC" u32 · 4 version u16 · 6 kind u8 · 7 code u8 (kRefuse: the gRPC number)
+//          8  nccl_version u32 · 12 zeros · 16 epoch u64 (kId, kReady) · 24 slot_bytes u64 (kId)
+//          32 zeros · 56 unique id, 128 bytes (kId) · 184 XXH3-64 of the rest
+// All numbers are little-endian. A field that a kind does not use is 0, so that every message has
+// exactly one encoding.
+struct NcclSetup {
+  static constexpr size_t kIdBytes = 128;
+
+  NcclSetupKind kind = NcclSetupKind::kHello;
+  absl::StatusCode code = absl::StatusCode::kOk;
+  uint32_t nccl_version = 0;  // as ncclGetVersion gives it: 22809 is 2.28.9
+  uint64_t epoch = 0;         // the communicator, counted from 1 by the accepting side
+  uint64_t slot_bytes = 0;    // the largest operation that the accepting side receives
+  std::array<std::byte, kIdBytes> id{};
+
+  bool operator==(const NcclSetup&) const = default;
+};
+
+inline constexpr size_t kNcclSetupBytes = 192;
+inline constexpr uint16_t kNcclSetupVersion = 1;
+
+std::array<std::byte, kNcclSetupBytes> EncodeNcclSetup(const NcclSetup& setup);
+
+// DATA_LOSS for bytes that are not such a message or were damaged, FAILED_PRECONDITION for another
+// version, INVALID_ARGUMENT for impossible fields.
+absl::StatusOr<NcclSetup> ParseNcclSetup(std::span<const std::byte, kNcclSetupBytes> bytes);
+
+// For example "2.28.9" for 22809.
+std::string NcclVersionText(uint32_t version);
+
+}  // namespace tandem

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "transfer/media/nccl/channel_watch.h"
+#include "transfer/media/nccl/context.h"
+#include "transfer/media/nccl/operations.h"
+#include "transfer/media/nccl/received_payloads.h"
+#include "transfer/wire/payload_lane.h"
+
+namespace tandem {
+
+// Moves payloads with NCCL: those of one Offer are copied into a slot and sent as one operation.
+// Thread: the loop's.
+class NcclSideChannel final : public PayloadLane {
+ public:
+  // `context` and `watch` outlive it.
+  NcclSideChannel(NcclContext& context, NcclWatch& watch, NcclConnection connection);
+  // The reaper aborts what is under way.
+  ~NcclSideChannel() override;
+
+  Room room() const override;
+  absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) override;
+  bool keeps_copies() const override { return true; }
+  bool sending() const override { return !receives_ && !state_->operations.empty(); }
+  absl::Status Expect(uint32_t bytes) override;
+  bool arriving() const override { return state_->Arriving(); }
+  absl::StatusOr<std::span<const std::byte>> Find(uint64_t handle, size_t bytes) const override;
+
+  // Advances what is under way. Returns the first error so far, after which the connection is over.
+  absl::Status Advance() { return state_->Advance(); }
+  // Says whether the socket took less than it was given.
+  void SocketIsFull(bool full);
+
+ private:
+  // Held by pointer, because the const questions room() and arriving() advance it.
+  struct State {
+    State(NcclContext& context_of_all, NcclWatch& watch_of_channel, NcclConnection connection);
+    absl::Status Advance();
+    bool Arriving();
+    bool HasRoom();
+    void UpdateWatch();
+
+    NcclContext& context;
+    NcclWatch& watch;
+    NcclOperations operations;
+    bool receiving = false;
+    bool lacks_slot = false;  // all slots are taken; each tick looks again
+    bool socket_is_full = false;
+  };
+
+  const bool receives_;
+  NcclReceivedPayloads payloads_;  // of operations that arrive
+  const std::unique_ptr<State> state_;
+  uint32_t offered_ = 0;  // operations
+};
+
+}  // namespace tandem

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "base/unique_fd.h"
+#include "transfer/wire/byte_channel.h"
+
+namespace tandem {
+
+// About as much as the receive buffer of a socket holds.
+inline constexpr size_t kSocketReadAheadBytes = 256 << 10;
+
+// A connected stream socket whose bytes travel unchanged.
+class SocketChannel final : public ByteChannel {
+ public:
+  explicit SocketChannel(UniqueFd socket) : socket_(std::move(socket)) {}
+
+  int fd() const override { return socket_.get(); }
+  bool wants_output() const override { return full_; }
+  absl::StatusOr<bool> Establish() override { return true; }
+  absl::StatusOr<size_t> Read(std::span<const iovec> parts) override;
+  size_t read_ahead_bytes() const override { return kSocketReadAheadBytes; }
+  absl::StatusOr<size_t> Write(std::span<const iovec> parts) override;
+
+ private:
+  const UniqueFd socket_;
+  bool full_ = false;  // the socket took less than the latest write offered
+};
+
+}  // namespace tandem

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transfer/media/tcp/socket.h"
+#include "transfer/wire/byte_channel.h"
+
+struct bio_st;      // OpenSSL's BIO
+struct ssl_st;      // SSL
+struct ssl_ctx_st;  // SSL_CTX
+
+namespace tandem {
+
+enum class TlsSide : uint8_t { kConnected, kAccepted };
+
+// Returns and clears the errors that OpenSSL has queued on this thread.
+std::string TakeTlsErrors();
+
+// TLS over a connected socket.
+//
+// Write encrypts the bytes that it takes into a buffer of this channel and sends them from there.
+// So a caller whose Write took nothing may come back with other bytes, which OpenSSL itself does not
+// allow.
+//
+// In TLS 1.3 the connecting side finishes its handshake before the other side has checked its
+// certificate. The accepting side therefore sends one byte when it is satisfied, and Establish of
+// the connecting side waits for it. A refused worker learns the reason there.
+// Thread: the loop's.
+class TlsChannel final : public ByteChannel {
+ public:
+  // TLS cuts what it carries into records of at most this many bytes.
+  static constexpr size_t kRecordBytes = 16 << 10;
+  // The encrypted bytes that may wait for the socket; a record that was begun may exceed it.
+  static constexpr size_t kOutBytes = 128 << 10;
+  // How much OpenSSL reads with one system call: several records.
+  static constexpr size_t kReadAheadBytes = 128 << 10;
+  // The most memory of one connection: the buffer above with its excess, and OpenSSL's own buffers,
+  // one for reading and one for a record that it writes.
+  static constexpr size_t kBufferBytes =
+      kOutBytes + 2 * kRecordBytes + kReadAheadBytes + 2 * kRecordBytes;
+
+  // `alive` counts the present channels; it outlives this one.
+  TlsChannel(ssl_ctx_st* context, UniqueFd socket, TlsSide side, std::atomic<size_t>& alive);
+  ~TlsChannel() override;
+  TlsChannel(const TlsChannel&) = delete;
+  TlsChannel& operator=(const TlsChannel&) = delete;
+
+  int fd() const override { return socket_.get(); }
+  bool wants_output() const override { return out_sent_ < out_.size(); }
+  absl::StatusOr<bool> Establish() override;
+  absl::StatusOr<size_t> Read(std::span<const iovec> parts) override;
+  absl::StatusOr<size_t> Write(std::span<const iovec> parts) override;
+
+ private:
+  enum class State : uint8_t { kHandshake, kWelcome, kOpen, kOver };
+  struct Free {
+    void operator()(ssl_st* ssl) const;
+  };
+
+  absl::StatusOr<bool> Handshake();
+  absl::StatusOr<bool> Welcome();
+  // The number of bytes that came; 0 when none have come yet.
+  absl::StatusOr<size_t> ReadPart(std::span<std::byte> part);
+  // Encrypts as much of `part` as the buffer has room for, and returns how much.
+  absl::StatusOr<size_t> Encrypt(std::span<const std::byte> part);
+  // Sends as much of the buffer as the socket takes.
+  absl::Status Flush();
+  // The error of the latest OpenSSL call, which returned `result`; OK when it must be repeated later.
+  absl::Status Outcome(int result);
+  absl::Status HandshakeError();
+
+  const UniqueFd socket_;
+  const TlsSide side_;
+  std::atomic<size_t>& alive_;
+  State state_ = State::kHandshake;
+  std::vector<std::byte> out_;  // encrypted
+  size_t out_sent_ = 0;
+  std::unique_ptr<ssl_st, Free> ssl_;
+};
+
+}  // namespace tandem
