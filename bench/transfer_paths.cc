@@ -20,7 +20,7 @@ std::unique_ptr<Medium> Tcp(const TlsFiles& tls = {}) { return *TcpMedium::Open(
 
 std::unique_ptr<Medium> Shm(const PathOptions& options, Device& device) {
   return *ShmMedium::Open({.device = &device,
-                           .slot_bytes = ShmSlotBytes(device, options.extent_bytes),
+                           .area_bytes = ShmAreaBytes(device, options.extent_bytes),
                            .max_payload_bytes = options.extent_bytes});
 }
 

@@ -84,11 +84,11 @@ class ReceiverProcess::Receiving {
   void OpenMemory(const UniqueFd& control) {
     pollfd watched = {.fd = control.get(), .events = POLLIN};
     TANDEM_CHECK(poll(&watched, 1, -1) == 1, "the sending process is gone");
-    std::array<std::byte, kIpcGreetingBytes> bytes;
+    std::array<std::byte, kMemoryGreetingBytes> bytes;
     auto received = ReceiveWithDescriptors(control.get(), bytes);
     TANDEM_CHECK(received.ok() && received->count == bytes.size(), "no memory was shown");
-    memory_ =
-        *OpenedSegments::Open(device(), *ParseIpcGreeting(bytes), std::move(received->descriptors));
+    memory_ = *OpenedSegments::Open(device(), *ParseMemoryGreeting(bytes),
+                                    std::move(received->descriptors));
   }
   void ReadMemory(PoolPart part) {
     MustCopy(part.Of(pool()), *memory_->Find(part.offset, part.bytes));
@@ -207,7 +207,7 @@ void ReceiverProcess::Show(Device& device, std::span<const std::byte> pool) {
   TANDEM_CHECK(segments.ok(), segments.status().ToString());
   Ask({Order::kOpenMemory, {}});
   const absl::Status sent = SendWithDescriptors(
-      control_.get(), EncodeIpcGreeting(segments->greeting()), segments->files());
+      control_.get(), EncodeMemoryGreeting(segments->greeting()), segments->files());
   TANDEM_CHECK(sent.ok(), sent.ToString());
   Answer();
 }

@@ -28,7 +28,7 @@ inline constexpr std::string_view kTransports[] = {"ipc", "nccl", "shm", "tcp"};
 
 struct TransferTuning {
   std::string transport = "auto";              // or some of kTransports, with commas between
-  uint64_t buffer_bytes = uint64_t{64} << 20;  // shared memory, of a decode worker
+  uint64_t buffer_bytes = uint64_t{64} << 20;  // shared memory, of a prefill worker
   uint64_t bandwidth = 0;                      // payload per second to each peer; 0: no limit
   std::string probe = "on";                    // on, off: of the ways to the decode workers
   TlsFiles tls;                                // of tcp; none: no TLS

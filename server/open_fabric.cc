@@ -82,7 +82,7 @@ absl::Status NoSharedMemory(const absl::Status& why, size_t bytes) {
 
 FabricPart IpcPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {
   FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
-  framing.credit_window_bytes = kLaneWindowBytes;
+  framing.credit_window_bytes = kSideChannelWindowBytes;
   return {
       .name = "ipc",
       .open = [=](FrameReceiver* receiver,
@@ -134,7 +134,7 @@ absl::Status AddNcclPart(const WorkerOptions& options, const KvMemory& kv,
   }
   if (!opened.ok()) return Annotate(opened.status(), "--kv-transport=nccl");
   FramedOptions framing = Framing(options.tuning.transfer, kv, turns.emplace_back("kv-nccl"));
-  framing.credit_window_bytes = kLaneWindowBytes;
+  framing.credit_window_bytes = kSideChannelWindowBytes;
   framing.connect_timeout = kNcclConnectTimeout;
   const auto medium = std::make_shared<std::unique_ptr<Medium>>(*std::move(opened));
   parts.push_back({.name = "nccl", .open = [=](FrameReceiver* receiver, auto) {
@@ -145,17 +145,14 @@ absl::Status AddNcclPart(const WorkerOptions& options, const KvMemory& kv,
 
 absl::StatusOr<ShmOptions> ShmOptionsFor(const WorkerOptions& options, const KvMemory& kv) {
   ShmOptions shm = {.device = &kv.device,
-                    .slot_bytes = ShmSlotBytes(kv.device, kv.extent_bytes),
+                    .buffer_bytes = static_cast<size_t>(FabricSharedBytes(options)),
+                    .area_bytes = ShmAreaBytes(kv.device, kv.extent_bytes),
                     .max_payload_bytes = kv.extent_bytes};
-  // Senders with the largest extents find room for two.
-  shm.slot_bytes = std::max(shm.slot_bytes, std::bit_ceil(3 * kv.largest_extent_bytes));
-  // Only those who are connected to need room.
-  shm.buffer_bytes = options.role == Role::kDecode ? options.tuning.transfer.buffer_bytes : 0;
-  if (options.role == Role::kDecode && shm.buffer_bytes < shm.slot_bytes) {
+  if (options.role == Role::kPrefill && shm.buffer_bytes < shm.area_bytes) {
     return InvalidArgument(
         "--kv-buffer-bytes={}: a connection takes {} bytes of KV of this model on {}: give at "
         "least that, or do without shared memory by --kv-transport=tcp",
-        shm.buffer_bytes, shm.slot_bytes, kv.device.name());
+        shm.buffer_bytes, shm.area_bytes, kv.device.name());
   }
   return shm;
 }
@@ -229,7 +226,7 @@ int64_t FabricDeviceBytes(const WorkerOptions& options, const EngineOptions& eng
 }
 
 int64_t FabricSharedBytes(const WorkerOptions& options) {
-  if (options.role != Role::kDecode || !Wants(options, "shm")) return 0;
+  if (options.role != Role::kPrefill || !Wants(options, "shm")) return 0;
   return static_cast<int64_t>(options.tuning.transfer.buffer_bytes);
 }
 

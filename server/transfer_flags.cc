@@ -73,9 +73,9 @@ void AddTransferFlags(CLI::App& app, TransferTuning& tuning) {
       ->capture_default_str()
       ->group(group);
   app.add_option("--kv-buffer-bytes", tuning.buffer_bytes,
-                 "shared memory that a decode worker sets aside for KV under way, as 64MiB, and at "
-                 "least for one connection; each 4MiB (16MiB on a GPU, and no less than 4 blocks "
-                 "of a layer) take one, those without a place travel by tcp")
+                 "shared memory that a prefill worker sets aside for KV under way, as 64MiB: each "
+                 "decode worker that it sends to takes 4MiB (16MiB on a GPU, and no less than 4 "
+                 "blocks of a layer), and when none is left the next one is reached by tcp")
       ->transform(SizeFlag(Kilo::k1024))
       ->check(CLI::Range(uint64_t{4} << 20, uint64_t{1} << 36))
       ->capture_default_str()

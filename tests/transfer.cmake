@@ -71,10 +71,6 @@ tandem_fuzz_test(lane_place_fuzz
   SOURCES fuzz/lane_place_fuzz.cc
   CORPUS fuzz/corpus/lane_place
   DEPS tandem_transfer tandem_kernels)
-tandem_fuzz_test(ring_fuzz
-  SOURCES fuzz/ring_fuzz.cc
-  CORPUS fuzz/corpus/ring
-  DEPS tandem_transfer)
 tandem_fuzz_test(address_fuzz
   SOURCES fuzz/address_fuzz.cc
   CORPUS fuzz/corpus/address
@@ -94,26 +90,21 @@ tandem_emulated_test(medium_conformance_emulated_test
 set_tests_properties(medium_conformance_emulated_test PROPERTIES
                      ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)
 tandem_test(ipc_test
-  SOURCES unit/transfer/ipc_greeting_refusal_test.cc unit/transfer/ipc_greeting_test.cc
+  SOURCES unit/transfer/memory_greeting_refusal_test.cc unit/transfer/memory_greeting_test.cc
           unit/transfer/ipc_medium_test.cc unit/transfer/ipc_peer_loss_test.cc
           support/channel_pair.cc
   DEPS tandem_transfer tandem_kernels)
-tandem_fuzz_test(ipc_greeting_fuzz
-  SOURCES fuzz/ipc_greeting_fuzz.cc
-  CORPUS fuzz/corpus/ipc_greeting
+tandem_fuzz_test(memory_greeting_fuzz
+  SOURCES fuzz/memory_greeting_fuzz.cc
+  CORPUS fuzz/corpus/memory_greeting
   DEPS tandem_transfer)
 tandem_test(strangers_test
   SOURCES unit/transfer/strangers_test.cc support/channel_pair.cc support/payload_memory.cc
           support/test_certificates.cc support/transport_probe.cc
   DEPS tandem_test_transports tandem_transfer tandem_kernels)
 tandem_test(shm_test
-  SOURCES unit/transfer/shm_area_test.cc unit/transfer/shm_core_choice_test.cc
-          unit/transfer/shm_medium_test.cc unit/transfer/shm_ring_test.cc support/channel_pair.cc
+  SOURCES unit/transfer/shm_area_test.cc unit/transfer/shm_medium_test.cc support/channel_pair.cc
   DEPS tandem_transfer tandem_kernels)
-tandem_fuzz_test(shm_setup_fuzz
-  SOURCES fuzz/shm_setup_fuzz.cc
-  CORPUS fuzz/corpus/shm_setup
-  DEPS tandem_transfer)
 
 # NCCL on the emulated GPU, with the stand-in for the library.
 function(tandem_nccl_test name)

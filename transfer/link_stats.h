@@ -39,7 +39,7 @@ struct RefusedFrames {
   uint64_t stale = 0;      // late or repeated: for a reservation that has ended or is complete
   // Frames of another epoch, for an unknown reservation, or for an extent that a reservation does
   // not have; and peers that are not who they should be (ByteChannel) or never said hello.
-  uint64_t strangers = 0;
+  uint64_t unauthenticated = 0;
   // Connections that were closed for one of these reasons, or because there were too many.
   uint64_t closed = 0;
 };

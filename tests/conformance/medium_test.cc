@@ -36,13 +36,11 @@ struct MediumCase {
 
 void PrintTo(const MediumCase& medium, std::ostream* out) { *out << medium.name; }
 
-// Small rings, so that they go round and fill up often.
 std::unique_ptr<Medium> NewShm() {
   static const std::unique_ptr<Device> device = NewCpuDevice();
   return *ShmMedium::Open({.device = device.get(),
                            .buffer_bytes = 8 << 18,
-                           .slot_bytes = 1 << 18,
-                           .ring_bytes = 16 << 10,
+                           .area_bytes = 1 << 18,
                            .max_payload_bytes = 64 << 10});
 }
 

@@ -328,7 +328,7 @@ TEST_P(RecoveryTest, StrangersAreRefusedCountedAndCutOff) {
   EXPECT_TRUE(code == absl::StatusCode::kPermissionDenied || code == absl::StatusCode::kUnavailable)
       << code;
   EXPECT_EQ(ends_.Wait(2).code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(receiver_->refused().strangers, 1u);
+  EXPECT_EQ(receiver_->refused().unauthenticated, 1u);
   EXPECT_EQ(receiver_->refused().closed, 1u);
   SendWhole(3, 3, 1000);
   ExpectBytes(3, 3, 1000);
@@ -364,7 +364,7 @@ TEST_P(RecoveryTest, FramesForWhatIsCompleteAreDroppedAndCounted) {
   EXPECT_EQ(receiver_probe_.BytesOf(1, 0, 2), PatternBytes(1000, 1002));
   EXPECT_TRUE(receiver_probe_.BytesOf(1, 0, 0).empty());
   EXPECT_EQ(receiver_->refused().stale, 2u);
-  EXPECT_EQ(receiver_->refused().strangers, 0u);
+  EXPECT_EQ(receiver_->refused().unauthenticated, 0u);
   EXPECT_EQ(receiver_->refused().closed, 0u);
   EXPECT_EQ(Link().connects, 1u);
   ExpectOneEndEach({1});

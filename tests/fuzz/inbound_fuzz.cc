@@ -70,7 +70,7 @@ std::vector<Opened> Reservations() {
 }
 
 // Memory that a peer shares: for each byte of an honest sender an extent of it.
-class SharedLaneOfAPeer final : public PayloadLane {
+class SharedLaneOfAPeer final : public SideChannel {
  public:
   static constexpr size_t kExtents = 8;
 
@@ -318,7 +318,8 @@ class HostileSenders {
     header.payload_hash = Hash64(payload);
     const bool damaged = content == Content::kDamaged;
     if (has_lane_) {
-      header.place = (std::to_integer<uint64_t>(byte) - 1) * kLargestExtent + (damaged ? 1 : 0);
+      header.payload_handle =
+          (std::to_integer<uint64_t>(byte) - 1) * kLargestExtent + (damaged ? 1 : 0);
       header.payload_hash ^= damaged ? 1 : 0;
       return Say(line, header);
     }
@@ -329,7 +330,7 @@ class HostileSenders {
   FrameHeader AnyReference() {
     FrameHeader header = ExtentHeader(FrameType::kReference);
     header.payload_bytes = 1 + static_cast<uint32_t>(steps_.Take(2));
-    header.place = steps_.Take(2);
+    header.payload_handle = steps_.Take(2);
     return header;
   }
 
@@ -374,7 +375,7 @@ class HostileSenders {
     if ((fields & 16) != 0) header.block = static_cast<uint32_t>(steps_.Take(4));
     if ((fields & 32) != 0) header.payload_bytes = static_cast<uint32_t>(steps_.Take(4));
     if ((fields & 64) != 0) header.payload_hash = header.sent_bytes = steps_.Take(8);
-    if ((fields & 128) != 0) header.frames = header.place = steps_.Take(8);
+    if ((fields & 128) != 0) header.frames = header.payload_handle = steps_.Take(8);
     // Only what an honest sender sends of an extent has a hash that fits it: libFuzzer learns the
     // numbers that the code compares.
     if (BringsPayload(header) && header.payload_bytes <= kLargestExtent) {

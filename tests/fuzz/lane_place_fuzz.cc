@@ -35,8 +35,8 @@ class IpcMemory {
 
   void Find(uint64_t place, uint64_t bytes) const {
     const auto found = opened_.Find(place, bytes);
-    const uint64_t index = place >> kIpcOffsetBits;
-    const uint64_t offset = place & (kMaxIpcSegmentBytes - 1);
+    const uint64_t index = place >> kSegmentOffsetBits;
+    const uint64_t offset = place & (kMaxMemorySegmentBytes - 1);
     const bool inside =
         index < kSizes.size() && offset <= kSizes[index] && bytes <= kSizes[index] - offset;
     TANDEM_CHECK(found.ok() == inside, "outside of a segment, or not found within");
@@ -123,7 +123,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       }
       case 1: {  // near what is right
         const uint64_t segment = steps.Take(1) % 4;
-        const uint64_t place = segment << kIpcOffsetBits | steps.Take(2);
+        const uint64_t place = segment << kSegmentOffsetBits | steps.Take(2);
         IpcMemory::Get().Find(place, steps.Take(2));
         break;
       }

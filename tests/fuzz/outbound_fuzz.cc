@@ -90,17 +90,17 @@ class WrittenFrames final : public FrameHandler {
 };
 
 // Takes a few payloads at a time and announces them, or not.
-class SmallLane final : public PayloadLane {
+class SmallLane final : public SideChannel {
  public:
   enum class Announces : uint8_t { kNothing, kAll };
   explicit SmallLane(Announces announces) : announces_(announces) {}
 
-  Room room() const override { return {.payloads = 3, .bytes = 1000}; }
-  absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) override {
+  Room room(uint64_t) override { return {.payloads = 3, .bytes = 1000}; }
+  absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload> payloads) override {
     uint32_t bytes = 0;
-    for (LanePayload& payload : payloads) {
+    for (OfferedPayload& payload : payloads) {
       payload.hash = Hash64(payload.bytes);
-      payload.place = bytes;
+      payload.handle = bytes;
       bytes += static_cast<uint32_t>(payload.bytes.size());
     }
     return announces_ == Announces::kAll ? bytes : 0;

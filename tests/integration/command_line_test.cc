@@ -286,11 +286,12 @@ TEST_F(CommandLineTest, AWorkerWithoutItsSharedMemorySaysHowToGoOn) {
   const std::string limited = "ulimit -f 1024;";
   const std::string worker = " --kv-buffer-bytes=12MiB --log-level off --model " +
                              std::string(kModel) + " --router 127.0.0.1:1 2>&1";
-  const CommandResult decode = Shell("worker --role decode" + worker, limited);
-  EXPECT_EQ(decode.exit_status, 1);
-  EXPECT_THAT(decode.output, StartsWith("error: UNAVAILABLE: shared memory for KV: "));
-  EXPECT_THAT(decode.output, HasSubstr("--kv-buffer-bytes=12582912"));
-  EXPECT_THAT(decode.output, HasSubstr("--kv-transport=tcp"));
+  const CommandResult relay =
+      Shell("worker --role prefill --kv-transport=shm,tcp" + worker, limited);
+  EXPECT_EQ(relay.exit_status, 1);
+  EXPECT_THAT(relay.output, StartsWith("error: UNAVAILABLE: shared memory for KV: "));
+  EXPECT_THAT(relay.output, HasSubstr("--kv-buffer-bytes=12582912"));
+  EXPECT_THAT(relay.output, HasSubstr("--kv-transport=tcp"));
   const CommandResult sharing =
       Shell("worker --role prefill --kv-transport=ipc,tcp" + worker, limited);
   EXPECT_EQ(sharing.exit_status, 1);

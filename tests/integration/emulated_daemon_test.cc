@@ -119,7 +119,7 @@ TEST(EmulatedDaemonTest, WhatDoesNotFitIsAnErrorOfOneLine) {
 
 TEST(EmulatedDaemonTest, BuffersThatHoldNoConnectionAreRefusedWithTheLeastThatDo) {
   const CommandResult refused = Ended(std::string(TANDEM_EMULATED_BINARY) +
-                                      " worker --role decode --router 127.0.0.1:1 "
+                                      " worker --role prefill --router 127.0.0.1:1 "
                                       "--log-level=error --device cuda:0 --kv-transport=shm "
                                       "--kv-buffer-bytes=4MiB --model=" +
                                       kModel);

@@ -66,8 +66,8 @@ TEST(TransportsTest, EveryWayIsProbedAndTheFastestIsTaken) {
   }
   const auto status = cluster.client().GetStatus(std::chrono::seconds(10));
   ASSERT_TRUE(status.ok());
-  // 64 MiB of rings and what probes land in.
-  EXPECT_GE(FindWorker(*status, "decode-0")->handoffs().buffer_bytes(), 68u << 20);
+  // The areas of shared memory, and what probes are sent from.
+  EXPECT_GE(FindWorker(*status, "prefill-0")->handoffs().buffer_bytes(), 68u << 20);
 }
 
 TEST(TransportsTest, AForcedOneIsTheOnlyOne) {
@@ -95,19 +95,26 @@ void AskSeveral(TestCluster& cluster) {
   }
 }
 
-// Room for one connection by shared memory, and two who want one.
+// A prefill worker with shared memory for one connection, and two decode workers to connect to.
 TestClusterOptions RoomForOne() {
-  return {.prefill = 2,
+  return {.prefill = 1,
+          .decode = 2,
           .unified = 0,
           .worker_flags = {"--kv-transport=shm,tcp", "--kv-buffer-bytes=4MiB"}};
 }
 
-TEST(TransportsTest, WhoFindsNoRoomInSharedMemoryTakesTcpAndSaysSo) {
+Links LinksTo(const v1::GetStatusResponse& status, const std::string& peer) {
+  Links links = LinksIn(status);
+  std::erase_if(links, [&peer](const v1::LinkStatus& link) { return link.peer() != peer; });
+  return links;
+}
+
+TEST(TransportsTest, WithoutRoomInSharedMemoryALinkTakesTcpAndSaysSo) {
   TestClusterOptions options = RoomForOne();
   options.worker_flags.push_back("--kv-probe=off");
   TestCluster cluster(options);
   AskSeveral(cluster);
-  cluster.WaitFor("one takes shm and the other tcp", [](const v1::GetStatusResponse& status) {
+  cluster.WaitFor("one link takes shm and the other tcp", [](const v1::GetStatusResponse& status) {
     bool shm = false;
     bool tcp = false;
     for (const v1::LinkStatus& link : LinksIn(status)) {
@@ -123,8 +130,8 @@ TEST(TransportsTest, WhoFindsNoRoomInSharedMemoryTakesTcpAndSaysSo) {
   cluster.Start("decode-0");
   cluster.WaitFor(
       "the links to the new process are shown", [](const v1::GetStatusResponse& status) {
-        const Links links = LinksIn(status);
-        return links.size() == 4 && std::ranges::none_of(links, &v1::LinkStatus::in_use) &&
+        const Links links = LinksTo(status, "decode-0");
+        return links.size() == 2 && std::ranges::none_of(links, &v1::LinkStatus::in_use) &&
                std::ranges::all_of(links, [](const auto& link) { return link.fallbacks() == 0; });
       });
 }
@@ -161,42 +168,37 @@ TEST(TransportsTest, HandOffsUnderLoadMakeNoLinkLookSlow) {
   }
 }
 
-// The same with probes: then the way without room was never measured, and tcp was. Once the other
-// has left there is room.
-TEST(TransportsTest, WhoFoundNoRoomForItsProbeSaysSoAndComesBack) {
+// The same with probes: the link without room is not measured by shm, only by tcp. Once the other
+// decode worker has left there is room.
+TEST(TransportsTest, ALinkWithoutRoomForItsProbeSaysSoAndComesBack) {
   TestCluster cluster(RoomForOne());
   std::string without_room;
-  const auto finds_who = [&without_room](const v1::GetStatusResponse& status) {
+  const auto finds_it = [&without_room](const v1::GetStatusResponse& status) {
     int measured = 0;
-    for (const v1::WorkerStatus& worker : status.workers()) {
-      for (const v1::LinkStatus& link : worker.links()) {
-        if (link.probe_gb_per_s() > 0) ++measured;
-        if (!link.probe_failure().empty()) without_room = worker.name();
-      }
+    for (const v1::LinkStatus& link : LinksIn(status)) {
+      if (link.probe_gb_per_s() > 0) ++measured;
+      if (!link.probe_failure().empty()) without_room = link.peer();
     }
     return measured == 3 && !without_room.empty();
   };
-  cluster.WaitFor("one has measured both ways, the other tcp", finds_who);
+  cluster.WaitFor("one link is measured by both transports, the other by tcp", finds_it);
   AskSeveral(cluster);
   cluster.WaitFor("tcp is a fallback", [&without_room](const v1::GetStatusResponse& status) {
-    const auto& links = FindWorker(status, without_room)->links();
-    return std::ranges::any_of(links, [](const v1::LinkStatus& link) {
+    return std::ranges::any_of(LinksTo(status, without_room), [](const v1::LinkStatus& link) {
       return link.transport() == "tcp" && link.in_use() && link.fallbacks() > 0 &&
              link.fallback_reason().find("shared memory") != std::string::npos;
     });
   });
-  cluster.Kill(without_room == "prefill-0" ? "prefill-1" : "prefill-0");
-  cluster.WaitFor("it measures shm", [&without_room](const v1::GetStatusResponse& status) {
-    const auto& links = FindWorker(status, without_room)->links();
-    return std::ranges::any_of(links, [](const v1::LinkStatus& link) {
+  cluster.Kill(without_room == "decode-0" ? "decode-1" : "decode-0");
+  cluster.WaitFor("it is measured by shm", [&without_room](const v1::GetStatusResponse& status) {
+    return std::ranges::any_of(LinksTo(status, without_room), [](const v1::LinkStatus& link) {
       return link.transport() == "shm" && link.probe_gb_per_s() > 0;
     });
   });
   const Outcome outcome = Ask(cluster.client(), Request());
   EXPECT_TRUE(outcome.status.ok()) << outcome.status;
   cluster.WaitFor("the faster is in use", [&without_room](const v1::GetStatusResponse& status) {
-    const Links links(FindWorker(status, without_room)->links().begin(),
-                      FindWorker(status, without_room)->links().end());
+    const Links links = LinksTo(status, without_room);
     const v1::LinkStatus* used = InUse(links);
     return used != nullptr && std::ranges::all_of(links, [used](const v1::LinkStatus& link) {
              return link.probe_gb_per_s() <= used->probe_gb_per_s();

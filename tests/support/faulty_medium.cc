@@ -23,7 +23,7 @@ class FaultyChannel final : public ByteChannel {
     return channel_->Write(parts);
   }
 
-  PayloadLane* lane() override { return channel_->lane(); }
+  SideChannel* side_channel() override { return channel_->side_channel(); }
 
   absl::StatusOr<size_t> Read(std::span<const iovec> parts) override {
     std::array<char, 64 << 10> bytes;
@@ -73,7 +73,7 @@ class FaultyMedium final : public Medium {
     ASSIGN_OR_RETURN(std::unique_ptr<ByteChannel> channel, medium_->Connect(peer));
     return Faulty(std::move(channel), FrameDirection::kToSender);
   }
-  bool has_lanes() const override { return medium_->has_lanes(); }
+  bool has_side_channels() const override { return medium_->has_side_channels(); }
   absl::Status MayCarry(std::span<const std::byte> payload) const override {
     return medium_->MayCarry(payload);
   }

@@ -19,8 +19,8 @@
 #include "gtest/gtest.h"
 #include "kernels/cpu/device.h"
 #include "tests/support/channel_pair.h"
-#include "transfer/media/ipc/greeting.h"
 #include "transfer/media/ipc/ipc_medium.h"
+#include "transfer/media/memory_greeting.h"
 #include "transfer/media/unix_socket.h"
 
 // Both sides of an ipc connection on the CPU: one that shares, one that reads, one that lies.
@@ -66,8 +66,8 @@ inline UniqueFd MemoryFile(size_t bytes, int seals = kSealed) {
   return memory;
 }
 
-inline IpcGreeting HostFiles(std::initializer_list<uint64_t> sizes) {
-  IpcGreeting greeting;
+inline MemoryGreeting HostFiles(std::initializer_list<uint64_t> sizes) {
+  MemoryGreeting greeting;
   for (uint64_t bytes : sizes) {
     greeting.segments.push_back({.kind = MemoryHandle::Kind::kHostFile, .bytes = bytes});
   }
@@ -84,16 +84,16 @@ class FalseConnector {
     channel_ = AwaitConnection(*medium_);
     return channel_->Establish().status();
   }
-  absl::Status Greet(const IpcGreeting& greeting, const std::vector<UniqueFd>& files) {
+  absl::Status Greet(const MemoryGreeting& greeting, const std::vector<UniqueFd>& files) {
     std::vector<int> numbers;
     for (const UniqueFd& file : files) numbers.push_back(file.get());
-    return Greet(EncodeIpcGreeting(greeting), std::move(numbers));
+    return Greet(EncodeMemoryGreeting(greeting), std::move(numbers));
   }
   // What it is answered.
   absl::StatusCode Answer() {
-    std::array<std::byte, kIpcAnswerBytes> answer;
-    EXPECT_EQ(recv(socket_.get(), answer.data(), answer.size(), 0), ssize_t{kIpcAnswerBytes});
-    return *ParseIpcAnswer(answer);
+    std::array<std::byte, kMemoryAnswerBytes> answer;
+    EXPECT_EQ(recv(socket_.get(), answer.data(), answer.size(), 0), ssize_t{kMemoryAnswerBytes});
+    return *ParseMemoryAnswer(answer);
   }
   UniqueFd& socket() { return socket_; }
   ByteChannel& channel() { return *channel_; }

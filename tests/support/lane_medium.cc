@@ -65,7 +65,7 @@ bool LaneBoard::held() const {
   return held_;
 }
 
-PayloadLane::Room LaneBoard::room() const {
+SideChannel::Room LaneBoard::room() const {
   absl::MutexLock lock(&mutex_);
   return room_;
 }
@@ -100,15 +100,15 @@ void LaneBoard::Ring() const {
 
 namespace {
 
-class BoardLane final : public PayloadLane {
+class BoardLane final : public SideChannel {
  public:
   explicit BoardLane(LaneBoard& board) : board_(board) {}
 
-  Room room() const override { return board_.room(); }
-  absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) override {
+  Room room(uint64_t) override { return board_.room(); }
+  absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload> payloads) override {
     LaneBoard::Bytes operation;
-    for (LanePayload& payload : payloads) {
-      payload.place = operation.size();
+    for (OfferedPayload& payload : payloads) {
+      payload.handle = operation.size();
       payload.hash = Hash64(payload.bytes);
       operation.insert(operation.end(), payload.bytes.begin(), payload.bytes.end());
     }
@@ -163,7 +163,7 @@ class LaneChannel final : public ByteChannel {
     Watch();
     return count;
   }
-  PayloadLane* lane() override { return &lane_; }
+  SideChannel* side_channel() override { return &lane_; }
 
  private:
   // The descriptor of one that connects may change, and so does what it waits for.
@@ -199,7 +199,7 @@ class LaneMedium final : public Medium {
     ASSIGN_OR_RETURN(std::unique_ptr<ByteChannel> channel, medium_->Connect(peer));
     return std::make_unique<LaneChannel>(std::move(channel), board_);
   }
-  bool has_lanes() const override { return true; }
+  bool has_side_channels() const override { return true; }
   size_t buffer_bytes() const override { return medium_->buffer_bytes(); }
 
  private:

@@ -38,7 +38,7 @@ class LaneBoard {
 
   // Of the lanes.
   bool held() const;
-  PayloadLane::Room room() const;
+  SideChannel::Room room() const;
   absl::Status Push(Bytes operation);
   // INVALID_ARGUMENT when the next operation is not of that size.
   absl::StatusOr<Bytes> Pop(size_t size);
@@ -51,7 +51,7 @@ class LaneBoard {
 
   mutable absl::Mutex mutex_;
   bool held_ ABSL_GUARDED_BY(mutex_) = false;
-  PayloadLane::Room room_ ABSL_GUARDED_BY(mutex_) = {.payloads = 64, .bytes = 1 << 20};
+  SideChannel::Room room_ ABSL_GUARDED_BY(mutex_) = {.payloads = 64, .bytes = 1 << 20};
   int expected_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t largest_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status offers_ ABSL_GUARDED_BY(mutex_);

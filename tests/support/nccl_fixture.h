@@ -103,7 +103,7 @@ class NcclTest : public ::testing::Test {
     std::byte byte;
     const iovec part = {&byte, 1};
     while (true) {
-      if (!channel.lane()->arriving()) {
+      if (!channel.side_channel()->arriving()) {
         const absl::StatusOr<size_t> count = channel.Read({&part, 1});
         if (!count.ok()) return count.status();
         EXPECT_EQ(*count, 0u);
@@ -114,10 +114,10 @@ class NcclTest : public ::testing::Test {
 
   // One operation with payloads of these sizes from one side to the other.
   void SendAndCheck(ChannelPair& pair, const std::vector<size_t>& sizes, std::mt19937_64& random) {
-    PayloadLane& from = *pair.connected->lane();
-    PayloadLane& to = *pair.accepted->lane();
+    SideChannel& from = *pair.connected->side_channel();
+    SideChannel& to = *pair.accepted->side_channel();
     std::vector<std::vector<std::byte>> sent;
-    std::vector<LanePayload> payloads;
+    std::vector<OfferedPayload> payloads;
     for (const size_t size : sizes) {
       sent.push_back(RandomBytes(random, size));
       const std::span<std::byte> at = memory_.New(size);
@@ -140,7 +140,7 @@ class NcclTest : public ::testing::Test {
   bool AwaitArrival(ChannelPair& pair) {
     const std::array<const ByteChannel*, 2> both = {pair.connected.get(), pair.accepted.get()};
     while (true) {
-      const bool arriving = pair.accepted->lane()->arriving();
+      const bool arriving = pair.accepted->side_channel()->arriving();
       const bool reads = Reads(*pair.connected) && (arriving || Reads(*pair.accepted));
       if (!reads || !arriving) return reads;
       if (!AwaitEventOfAny(both)) return false;

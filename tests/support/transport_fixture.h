@@ -66,12 +66,11 @@ inline FabricKind::NewMedium OpenTcp() { return MediumOf<TcpMedium>(TcpOptions{}
 // Areas that go round and fill up often.
 inline FabricKind::NewMedium OpenShm(const LaneMemory& memory) {
   return [memory] {
-    const size_t slot_bytes =
+    const size_t area_bytes =
         std::bit_ceil(std::max(4 * memory.max_payload_bytes, size_t{1} << 20));
     return Opened(ShmMedium::Open({.device = &memory.device,
-                                   .buffer_bytes = 4 * slot_bytes,
-                                   .slot_bytes = slot_bytes,
-                                   .ring_bytes = 8 << 10,
+                                   .buffer_bytes = 4 * area_bytes,
+                                   .area_bytes = area_bytes,
                                    .max_payload_bytes = memory.max_payload_bytes}));
   };
 }
@@ -217,12 +216,13 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
 
   static constexpr size_t kSharedBytes = size_t{50} << 20;
 
-  static bool has_lanes() { return GetParam().open_with_lanes != nullptr; }
+  static bool has_side_channels() { return GetParam().open_with_lanes != nullptr; }
   static PayloadMemory NewPayloads() {
-    return has_lanes() ? PayloadMemory(LaneDevice(), kSharedBytes) : PayloadMemory(PayloadDevice());
+    return has_side_channels() ? PayloadMemory(LaneDevice(), kSharedBytes)
+                               : PayloadMemory(PayloadDevice());
   }
   FabricKind::NewMedium OpenKind() const {
-    if (!has_lanes()) return GetParam().open();
+    if (!has_side_channels()) return GetParam().open();
     return GetParam().open_with_lanes({.device = LaneDevice(),
                                        .shared = payloads_.shared(),
                                        .max_payload_bytes = options_.staged_payload_bytes});
@@ -231,7 +231,7 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
   PayloadMemory payloads_ = NewPayloads();
   const FabricKind::NewMedium new_medium_ = OpenKind();
   // Of the transports that are made from here on.
-  FramedOptions options_ = {.device = has_lanes() ? &LaneDevice() : PayloadDevice(),
+  FramedOptions options_ = {.device = has_side_channels() ? &LaneDevice() : PayloadDevice(),
                             .staged_payload_bytes = 64 << 10,
                             .staging_bytes = 1 << 20};
   StreamBook streams_;

@@ -212,7 +212,7 @@ RefusedFrames Fabric::refused() const {
     sum.malformed += one.malformed;
     sum.corrupted += one.corrupted;
     sum.stale += one.stale;
-    sum.strangers += one.strangers;
+    sum.unauthenticated += one.unauthenticated;
     sum.closed += one.closed;
   }
   return sum;

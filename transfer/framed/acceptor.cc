@@ -100,7 +100,7 @@ void Acceptor::CloseUnauthenticated(uint64_t id, const absl::Status& status) {
 // fourth and so on is logged.
 void Acceptor::CountStranger(const absl::Status& status) {
   ++counters_.closed;
-  if (const uint64_t so_far = ++counters_.strangers; std::has_single_bit(so_far)) {
+  if (const uint64_t so_far = ++counters_.unauthenticated; std::has_single_bit(so_far)) {
     LogWarn("transfer connection refused strangers_so_far={} reason=\"{}\"", so_far,
             std::string(status.message()));
   }

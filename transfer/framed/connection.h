@@ -20,7 +20,7 @@ struct TransportCounters {
   std::atomic<uint64_t> malformed{0};
   std::atomic<uint64_t> corrupted{0};
   std::atomic<uint64_t> stale{0};
-  std::atomic<uint64_t> strangers{0};
+  std::atomic<uint64_t> unauthenticated{0};
   std::atomic<uint64_t> closed{0};
 };
 

@@ -11,7 +11,7 @@ namespace tandem {
 
 // The credit window for media with side channels where payload under way costs no memory: it stays
 // where it lies (ipc) or goes straight to its place (nccl).
-inline constexpr uint64_t kLaneWindowBytes = uint64_t{64} << 20;
+inline constexpr uint64_t kSideChannelWindowBytes = uint64_t{64} << 20;
 
 struct FramedOptions {
   // Data frames per stream. All stay posted until the stream ends, because the peer may ask for them

@@ -75,7 +75,7 @@ class FramedTransport final : public Transport, private StreamOwner {
     return {.malformed = counters_.malformed,
             .corrupted = counters_.corrupted,
             .stale = counters_.stale,
-            .strangers = counters_.strangers,
+            .unauthenticated = counters_.unauthenticated,
             .closed = counters_.closed};
   }
   size_t buffer_bytes() const override {
@@ -109,7 +109,7 @@ absl::StatusOr<std::unique_ptr<Transport>> NewFramedTransport(const FramedOption
                                                               FrameReceiver* receiver) {
   ASSIGN_OR_RETURN(IoLoop::Sockets sockets, IoLoop::Sockets::Open());
   ASSIGN_OR_RETURN(std::unique_ptr<PayloadPath> path,
-                   NewPath(options, medium->has_lanes(), receiver));
+                   NewPath(options, medium->has_side_channels(), receiver));
   return std::make_unique<FramedTransport>(options, std::move(sockets), std::move(medium),
                                            std::move(path), OrNoReceiver(receiver));
 }

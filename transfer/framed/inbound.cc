@@ -42,7 +42,7 @@ absl::StatusOr<Turn> InboundConnection::Advance() {
 absl::StatusOr<bool> InboundConnection::Establish() {
   absl::StatusOr<bool> established = channel_->Establish();
   if (absl::IsFailedPrecondition(established.status())) {
-    ++context_.counters.strangers;
+    ++context_.counters.unauthenticated;
     ++context_.counters.closed;
   }
   return established;
@@ -222,7 +222,7 @@ void InboundConnection::OnRenewal(const FrameHeader& header) {
 // `commit` is the number of the commit that is answered, 0 when none is.
 void InboundConnection::Refuse(StreamKey key, uint32_t commit, const absl::Status& status) {
   if (absl::IsPermissionDenied(status)) {
-    ++context_.counters.strangers;
+    ++context_.counters.unauthenticated;
     wrong_ = status;
   } else if (absl::IsNotFound(status) || absl::IsFailedPrecondition(status)) {
     ++context_.counters.stale;

@@ -113,7 +113,7 @@ absl::Status Peers::StatusOfAborted(const OutgoingStream& stream) {
 // medium with side channels that does not suit the two peers (their devices cannot reach each other,
 // their versions of NCCL differ) is a loss as well, because another medium may suit them.
 absl::Status Peers::StatusOfLost(const std::string& peer, const absl::Status& status) const {
-  if (absl::IsFailedPrecondition(status) && !medium_.has_lanes()) {
+  if (absl::IsFailedPrecondition(status) && !medium_.has_side_channels()) {
     return Annotate(status, fmt::format("connection to {}", peer));
   }
   return Unavailable("connection to {}: {}", peer, std::string(status.message()));

@@ -20,7 +20,7 @@ class SideChannelOutbound final : public OutboundPayloads {
   absl::Status Fill(PeerStreams& streams, FrameBatch& batch, TimePoint now) override {
     lacks_room_ = false;
     if (!batch.empty()) return absl::OkStatus();
-    const PayloadLane::Room room = lane().room();
+    const SideChannel::Room room = side_channel().room(streams.queue().in_flight());
     const size_t most = std::min(room.payloads, kMaxOffered);
     size_t bytes = 0;
     offered_.clear();
@@ -44,26 +44,28 @@ class SideChannelOutbound final : public OutboundPayloads {
     return absl::OkStatus();
   }
   bool lacks_room() const override { return lacks_room_; }
-  bool is_sending() const override { return channel_.lane() != nullptr && lane().sending(); }
+  bool is_sending() const override {
+    return channel_.side_channel() != nullptr && side_channel().sending();
+  }
 
   // Payloads that were copied must all be named, or their room would never be free again. They are
   // sent as what was sent a moment ago.
   uint64_t Drop(StreamKey key, FrameBatch& batch) override {
-    if (channel_.lane() != nullptr && lane().keeps_copies()) return 0;
+    if (channel_.side_channel() != nullptr && side_channel().keeps_copies()) return 0;
     return OutboundPayloads::Drop(key, batch);
   }
 
  private:
-  PayloadLane& lane() const { return *channel_.lane(); }
+  SideChannel& side_channel() const { return *channel_.side_channel(); }
 
   absl::Status Offer(FrameBatch& batch) {
-    ASSIGN_OR_RETURN(const uint32_t announced, lane().Offer(offered_));
+    ASSIGN_OR_RETURN(const uint32_t announced, side_channel().Offer(offered_));
     auto offered = offered_.begin();
     for (size_t i = 0; i < batch.size(); ++i) {
       FrameHeader& fields = batch.at(i).fields;
       if (!BringsPayload(fields)) continue;
       fields.payload_hash = offered->hash;
-      fields.place = offered->place;
+      fields.payload_handle = offered->handle;
       ++offered;
     }
     if (announced > 0) batch.Announce(announced);
@@ -71,7 +73,7 @@ class SideChannelOutbound final : public OutboundPayloads {
   }
 
   ByteChannel& channel_;
-  std::vector<LanePayload> offered_;  // by the batch that is being filled
+  std::vector<OfferedPayload> offered_;  // by the batch that is being filled
   bool lacks_room_ = false;
 };
 
@@ -89,37 +91,26 @@ class SideChannelInbound final : public InboundPayloads {
 
   absl::Status OnReference(const FrameHeader& header, LandingHost& host) override {
     const absl::StatusOr<std::span<const std::byte>> source =
-        channel_.lane()->Find(header.place, header.payload_bytes);
+        channel_.side_channel()->Find(header.payload_handle, header.payload_bytes);
     if (!source.ok()) return Judge(source.status(), host);
     if (landings_.full()) RETURN_IF_ERROR(host.FlushAndGrant());
     host.Received(header.payload_bytes);
     // Without a place the stream is refused, or the extent is missing at the commit and comes again.
     const absl::StatusOr<std::span<std::byte>> place = host.AskForPlace(header);
     if (place.ok()) landings_.Queue(header, *source, *place);
-    latest_ = {.place = header.place, .bytes = header.payload_bytes};
     return absl::OkStatus();
   }
   absl::Status OnAnnouncement(const FrameHeader& header, LandingHost& host) override {
-    return Judge(channel_.lane()->Expect(header.payload_bytes), host);
+    return Judge(channel_.side_channel()->Expect(header.payload_bytes), host);
   }
   bool is_arriving() const override {
-    return channel_.lane() != nullptr && channel_.lane()->arriving();
+    return channel_.side_channel() != nullptr && channel_.side_channel()->arriving();
   }
 
   bool has_queued() const override { return !landings_.empty(); }
-  absl::StatusOr<size_t> Flush() override {
-    absl::StatusOr<size_t> damaged = landings_.Flush();
-    if (latest_.bytes > 0) channel_.lane()->Release(latest_.place, latest_.bytes);
-    latest_ = {};
-    return damaged;
-  }
+  absl::StatusOr<size_t> Flush() override { return landings_.Flush(); }
 
  private:
-  struct Reference {
-    uint64_t place = 0;
-    size_t bytes = 0;
-  };
-
   // Only INVALID_ARGUMENT says that the peer named what there is not.
   static absl::Status Judge(const absl::Status& status, LandingHost& host) {
     return status.ok() || absl::IsInvalidArgument(status) ? status : host.Fail(status);
@@ -127,7 +118,6 @@ class SideChannelInbound final : public InboundPayloads {
 
   ByteChannel& channel_;
   PulledLandings& landings_;
-  Reference latest_;  // the last one that came and was not released yet; 0 bytes: none
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// Payloads travel beside the bytes of the connection (PayloadLane): frames name them instead of
+// Payloads travel beside the bytes of the connection (SideChannel): frames name them instead of
 // carrying them.
 class SideChannelPayloads final : public PayloadPath {
  public:

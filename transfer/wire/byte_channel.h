@@ -6,15 +6,15 @@
 #include <span>
 
 #include "absl/status/statusor.h"
-#include "transfer/wire/payload_lane.h"
+#include "transfer/wire/side_channel.h"
 
 namespace tandem {
 
-// The bytes of one connection, in order, in both directions: a socket, a socket with TLS, or a ring of
-// shared memory with a socket to wake the other side. No call blocks. After an error the connection is
+// The bytes of one connection, in order, in both directions: a socket, or a socket with TLS.
+// No call blocks. After an error the connection is
 // over. The error is UNAVAILABLE with the system's message, or FAILED_PRECONDITION when the peer is
-// not who it should be (TLS, another version, a malformed greeting): the accepting side counts a
-// stranger then.
+// not who it should be (TLS, another version, a malformed greeting): the accepting side counts an
+// unauthenticated peer then.
 // Thread: the loop's.
 class ByteChannel {
  public:
@@ -31,8 +31,8 @@ class ByteChannel {
 
   // Fills `parts` in order with bytes that have come, and returns how many: 0 when there are none for
   // now. The peer's orderly end is UNAVAILABLE as well, once all that it had sent was read. Only a
-  // Read that returned 0 is sure to be followed by an event, because TLS may hold plain text, and a
-  // ring bytes, of which the descriptor knows nothing. So a loop that stops reading earlier must come
+  // Read that returned 0 is sure to be followed by an event, because TLS may hold plain text of
+  // which the descriptor knows nothing. So a loop that stops reading earlier must come
   // back by itself.
   virtual absl::StatusOr<size_t> Read(std::span<const iovec> parts) = 0;
   // Not 0 where each Read is a system call, so that fewer and larger ones are better: asking for so
@@ -46,8 +46,8 @@ class ByteChannel {
   virtual absl::StatusOr<size_t> Write(std::span<const iovec> parts) = 0;
 
   // The side channel that moves payloads beside the bytes, once established; null where payloads are
-  // among the bytes. Both sides have one or neither has, as the medium's has_lanes() says.
-  virtual PayloadLane* lane() { return nullptr; }
+  // among the bytes. Both sides have one or neither has, as the medium's has_side_channels() says.
+  virtual SideChannel* side_channel() { return nullptr; }
 };
 
 }  // namespace tandem

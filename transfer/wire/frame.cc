@@ -24,7 +24,7 @@ constexpr size_t kReservedAt = 36;
 constexpr size_t kPayloadHashAt = 40;
 constexpr size_t kSentBytesAt = 40;  // only in a commit, which has no payload
 constexpr size_t kFramesAt = 48;
-constexpr size_t kPlaceAt = 48;  // only in a reference, which counts nothing
+constexpr size_t kPayloadHandleAt = 48;  // only in a reference, which counts nothing
 constexpr size_t kHeaderHashAt = 56;
 
 constexpr uint8_t kMaxStatusCode = 16;
@@ -58,7 +58,7 @@ struct UsedFields {
   bool payload_hash = false;
   bool frames = false;
   bool sent_bytes = false;
-  bool place = false;
+  bool payload_handle = false;
 };
 
 // Empty for an unknown type.
@@ -67,8 +67,11 @@ std::optional<UsedFields> FieldsOf(FrameType type) {
     case FrameType::kData:
       return UsedFields{.layer = true, .block = true, .payload_bytes = true, .payload_hash = true};
     case FrameType::kReference:
-      return UsedFields{
-          .layer = true, .block = true, .payload_bytes = true, .payload_hash = true, .place = true};
+      return UsedFields{.layer = true,
+                        .block = true,
+                        .payload_bytes = true,
+                        .payload_hash = true,
+                        .payload_handle = true};
     case FrameType::kAnnounce:
       return UsedFields{.stream = false, .epoch = false, .payload_bytes = true};
     case FrameType::kCommit:
@@ -94,7 +97,8 @@ absl::Status CheckUnusedFields(const FrameHeader& header, const UsedFields& used
       (used.epoch || header.epoch == 0) && (used.layer || header.layer == 0) &&
       (used.block || header.block == 0) && (used.payload_bytes || header.payload_bytes == 0) &&
       (used.payload_hash || header.payload_hash == 0) && (used.frames || header.frames == 0) &&
-      (used.sent_bytes || header.sent_bytes == 0) && (used.place || header.place == 0)) {
+      (used.sent_bytes || header.sent_bytes == 0) &&
+      (used.payload_handle || header.payload_handle == 0)) {
     return absl::OkStatus();
   }
   return InvalidArgument("frame of type {}: a field that the type does not use is set",
@@ -141,7 +145,8 @@ std::array<std::byte, kFrameHeaderBytes> EncodeFrameHeader(const FrameHeader& he
   Store(bytes, is_commit ? kSentBytesAt : kPayloadHashAt,
         is_commit ? header.sent_bytes : header.payload_hash);
   const bool is_reference = header.type == FrameType::kReference;
-  Store(bytes, is_reference ? kPlaceAt : kFramesAt, is_reference ? header.place : header.frames);
+  Store(bytes, is_reference ? kPayloadHandleAt : kFramesAt,
+        is_reference ? header.payload_handle : header.frames);
   Store(bytes, kHeaderHashAt, Hash64(std::span(bytes).first<kHeaderHashAt>()));
   return bytes;
 }
@@ -183,7 +188,7 @@ absl::StatusOr<FrameHeader> ParseFrameHeader(HeaderBytes bytes) {
     header.payload_hash = 0;
   }
   if (header.type == FrameType::kReference) {
-    header.place = Load<uint64_t>(bytes, kPlaceAt);
+    header.payload_handle = Load<uint64_t>(bytes, kPayloadHandleAt);
     header.frames = 0;
   }
   RETURN_IF_ERROR(CheckFields(header));

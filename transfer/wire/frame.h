@@ -40,8 +40,8 @@ struct FrameHeader {
   // kCommit: data frames of the whole stream. kResend: how many extents this answer asks for.
   // kCredit: bytes of payload since the start.
   uint64_t frames = 0;
-  uint64_t sent_bytes = 0;  // kCommit: bytes of payload that were sent before it
-  uint64_t place = 0;       // kReference: the payload handle, which the side channel understands
+  uint64_t sent_bytes = 0;      // kCommit: bytes of payload that were sent before it
+  uint64_t payload_handle = 0;  // kReference: which the side channel understands
 
   friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
 };

@@ -155,7 +155,7 @@ std::vector<FrameHeader> HeadersWithoutPayload() {
            .block = 11,
            .payload_bytes = 64 << 10,
            .payload_hash = 0x0123456789abcdef,
-           .place = uint64_t{3} << 48 | 4096},
+           .payload_handle = uint64_t{3} << 48 | 4096},
           {.type = FrameType::kAnnounce, .payload_bytes = 16 << 20}};
 }
 

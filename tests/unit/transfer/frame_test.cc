@@ -113,7 +113,7 @@ TEST(FrameTest, EveryTypeComesBack) {
        .block = 4,
        .payload_bytes = 5,
        .payload_hash = ~0ull,
-       .place = ~0ull},
+       .payload_handle = ~0ull},
       {.type = FrameType::kAnnounce, .payload_bytes = kMaxPayloadBytes},
       {.type = FrameType::kReject, .code = 16, .stream = 9, .epoch = 2}};
   for (const FrameHeader& header : headers) {

@@ -48,7 +48,7 @@ TEST(IpcMedium, SetsNothingAsideButHashes) {
 TEST(IpcMedium, CarriesOnlyWhatItShares) {
   const Sender sender;
   const IpcMedium& medium = *sender.medium;
-  EXPECT_TRUE(medium.has_lanes());
+  EXPECT_TRUE(medium.has_side_channels());
   const std::span<const std::byte> pool = sender.pool.bytes();
   EXPECT_EQ(medium.MayCarry(pool), absl::OkStatus());
   EXPECT_EQ(medium.MayCarry(pool.last(1)), absl::OkStatus());
@@ -69,19 +69,19 @@ TEST(IpcMedium, PayloadsAreFoundWhereTheyLie) {
   const auto receiver = NewReceiver();
   const ChannelPair pair = ConnectPair(*sender.medium, *receiver);
   ASSERT_TRUE(pair.accepted);
-  std::array<LanePayload, 3> payloads = {{{.bytes = sender.pool.bytes().first(1)},
-                                          {.bytes = sender.pool.bytes().last(5000)},
-                                          {.bytes = sender.probes.bytes()}}};
-  EXPECT_EQ(pair.connected->lane()->Offer(payloads).value(), 0u) << "something to announce";
-  for (const LanePayload& payload : payloads) {
+  std::array<OfferedPayload, 3> payloads = {{{.bytes = sender.pool.bytes().first(1)},
+                                             {.bytes = sender.pool.bytes().last(5000)},
+                                             {.bytes = sender.probes.bytes()}}};
+  EXPECT_EQ(pair.connected->side_channel()->Offer(payloads).value(), 0u) << "something to announce";
+  for (const OfferedPayload& payload : payloads) {
     EXPECT_EQ(payload.hash, Hash64(payload.bytes));
-    const auto found = pair.accepted->lane()->Find(payload.place, payload.bytes.size());
+    const auto found = pair.accepted->side_channel()->Find(payload.handle, payload.bytes.size());
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_NE(found->data(), payload.bytes.data());
     EXPECT_TRUE(std::ranges::equal(*found, payload.bytes));
   }
   // No copy of the moment of the Offer.
-  const auto found = *pair.accepted->lane()->Find(payloads[1].place, 5000);
+  const auto found = *pair.accepted->side_channel()->Find(payloads[1].handle, 5000);
   sender.pool.bytes().last(1)[0] ^= std::byte{1};
   EXPECT_TRUE(std::ranges::equal(found, payloads[1].bytes));
   EXPECT_NE(Hash64(found), payloads[1].hash);
@@ -92,8 +92,8 @@ TEST(IpcMedium, PlacesOutsideOfTheMemoryAreNotFound) {
   const auto receiver = NewReceiver();
   const ChannelPair pair = ConnectPair(*sender.medium, *receiver);
   ASSERT_TRUE(pair.accepted);
-  const PayloadLane& lane = *pair.accepted->lane();
-  constexpr uint64_t kProbes = uint64_t{1} << kIpcOffsetBits;
+  const SideChannel& lane = *pair.accepted->side_channel();
+  constexpr uint64_t kProbes = uint64_t{1} << kSegmentOffsetBits;
   EXPECT_TRUE(lane.Find(0, kPoolBytes).ok());
   EXPECT_TRUE(lane.Find(kPoolBytes, 0).ok());
   EXPECT_TRUE(lane.Find(kProbes | 4095, 1).ok());
@@ -103,16 +103,17 @@ TEST(IpcMedium, PlacesOutsideOfTheMemoryAreNotFound) {
                                                  {kProbes | 4095, 2},
                                                  {kProbes - 1, 1},
                                                  {kProbes - 1, ~size_t{0}},
-                                                 {uint64_t{2} << kIpcOffsetBits, 0},
+                                                 {uint64_t{2} << kSegmentOffsetBits, 0},
                                                  {~uint64_t{0}, 1},
                                                  {1, ~size_t{0}}};
   for (const auto& [place, bytes] : outside) {
     EXPECT_EQ(lane.Find(place, bytes).status().code(), absl::StatusCode::kInvalidArgument)
         << place << " " << bytes;
   }
-  EXPECT_EQ(pair.accepted->lane()->Expect(1).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(pair.connected->lane()->Expect(1).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(pair.connected->lane()->Find(0, 1).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(pair.accepted->side_channel()->Expect(1).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(pair.connected->side_channel()->Expect(1).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(pair.connected->side_channel()->Find(0, 1).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(IpcMedium, WhoSharesNothingConnectsAllTheSame) {
@@ -120,7 +121,7 @@ TEST(IpcMedium, WhoSharesNothingConnectsAllTheSame) {
   const auto other = NewReceiver();
   const ChannelPair pair = ConnectPair(*one, *other);
   ASSERT_TRUE(pair.accepted);
-  EXPECT_FALSE(pair.accepted->lane()->Find(0, 0).ok());
+  EXPECT_FALSE(pair.accepted->side_channel()->Find(0, 0).ok());
 }
 
 // A device that does not take others' memory.

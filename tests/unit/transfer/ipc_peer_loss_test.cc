@@ -20,9 +20,9 @@ namespace {
   auto channel = sender.medium->Connect(address);
   if (!channel.ok()) _exit(1);
   while (!(*channel)->Establish().value_or(false)) AwaitEvent(**channel);
-  std::array<LanePayload, 1> payload = {{{.bytes = sender.pool.bytes()}}};
-  if (!(*channel)->lane()->Offer(payload).ok()) _exit(2);
-  const std::array<uint64_t, 2> words = {payload[0].place, payload[0].hash};
+  std::array<OfferedPayload, 1> payload = {{{.bytes = sender.pool.bytes()}}};
+  if (!(*channel)->side_channel()->Offer(payload).ok()) _exit(2);
+  const std::array<uint64_t, 2> words = {payload[0].handle, payload[0].hash};
   const iovec part = {const_cast<uint64_t*>(words.data()), sizeof(words)};
   if ((*channel)->Write({&part, 1}).value_or(0) != sizeof(words)) _exit(3);
   while (true) pause();
@@ -40,7 +40,7 @@ TEST(IpcPeerLoss, WhatAPeerSharesOutlivesIt) {
   const iovec part = {words.data(), sizeof(words)};
   ASSERT_TRUE(AwaitEvent(*channel));
   ASSERT_EQ(channel->Read({&part, 1}).value(), sizeof(words));
-  const auto found = channel->lane()->Find(words[0], kPoolBytes);
+  const auto found = channel->side_channel()->Find(words[0], kPoolBytes);
   ASSERT_TRUE(found.ok()) << found.status();
   const auto first_half = found->first(kPoolBytes / 2);
   std::vector<std::byte> read(first_half.begin(), first_half.end());
@@ -59,7 +59,7 @@ TEST(IpcPeerLoss, ClosedConnectionsLeaveNothingBehind) {
   const auto connect = [&] {
     const ChannelPair pair = ConnectPair(*sender.medium, *receiver);
     ASSERT_TRUE(pair.accepted);
-    EXPECT_TRUE(pair.accepted->lane()->Find(0, kPoolBytes).ok());
+    EXPECT_TRUE(pair.accepted->side_channel()->Find(0, kPoolBytes).ok());
   };
   connect();  // what the first one opens for good
   const size_t mappings = Mappings();

@@ -96,7 +96,7 @@ class LaneTest : public testing::Test {
             .stream = 1,
             .epoch = kEpoch,
             .payload_bytes = payload_bytes,
-            .place = place};
+            .payload_handle = place};
   }
 
   const Backend cpu_ = *OpenBackend("cpu", {.num_threads = 1});
@@ -280,14 +280,14 @@ class RecordingChannel final : public ByteChannel {
     }
     return count;
   }
-  PayloadLane* lane() override { return &lane_; }
+  SideChannel* side_channel() override { return &lane_; }
 
  private:
-  class AnnouncingLane final : public PayloadLane {
+  class AnnouncingLane final : public SideChannel {
    public:
     explicit AnnouncingLane(bool keeps_copies) : keeps_copies_(keeps_copies) {}
-    Room room() const override { return {.payloads = 8, .bytes = 1 << 20}; }
-    absl::StatusOr<uint32_t> Offer(std::span<LanePayload>) override { return kPayloadBytes; }
+    Room room(uint64_t) override { return {.payloads = 8, .bytes = 1 << 20}; }
+    absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload>) override { return kPayloadBytes; }
     bool keeps_copies() const override { return keeps_copies_; }
 
    private:

@@ -64,11 +64,11 @@ TEST_F(NcclTest, AnErrorOfTheNetworkEndsTheConnectionWithNcclsWords) {
   ChannelPair pair = ConnectPair(*from, *to);
   ASSERT_TRUE(pair.accepted);
   fake_.operations_until_error = 0;
-  ASSERT_EQ(pair.accepted->lane()->Expect(128), absl::OkStatus());
+  ASSERT_EQ(pair.accepted->side_channel()->Expect(128), absl::OkStatus());
   const absl::Status status = AwaitFailure(*pair.accepted);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Message(status), AllOf(HasSubstr("network error"), HasSubstr("has failed")));
-  EXPECT_FALSE(pair.accepted->lane()->arriving());
+  EXPECT_FALSE(pair.accepted->side_channel()->arriving());
   const iovec nothing = {nullptr, 0};
   EXPECT_EQ(pair.accepted->Write({&nothing, 1}).status(), status);
 }
@@ -84,9 +84,9 @@ TEST_F(NcclTest, AnOperationThatIsNotDoneInTimeEndsTheConnection) {
   SendAndCheck(pair, {100}, random);  // the first may take longer
   const std::span<std::byte> at = memory_.New(256 << 10);
   memory_.Write(at, RandomBytes(random, at.size()));
-  LanePayload payload = {.bytes = at};
+  OfferedPayload payload = {.bytes = at};
   // Nobody receives: larger than what lies between the two.
-  ASSERT_TRUE(pair.connected->lane()->Offer({&payload, 1}).ok());
+  ASSERT_TRUE(pair.connected->side_channel()->Offer({&payload, 1}).ok());
   const absl::Status status = AwaitFailure(*pair.connected);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Message(status), HasSubstr("262144 bytes is not done"));
@@ -97,7 +97,7 @@ TEST_F(NcclTest, APeerThatLeavesInTheMiddleIsNoticed) {
   const auto to = OpenSmallNccl();
   ChannelPair pair = ConnectPair(*from, *to);
   ASSERT_TRUE(pair.accepted);
-  ASSERT_EQ(pair.accepted->lane()->Expect(1 << 10), absl::OkStatus());
+  ASSERT_EQ(pair.accepted->side_channel()->Expect(1 << 10), absl::OkStatus());
   pair.connected.reset();
   const absl::Status status = AwaitFailure(*pair.accepted);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -112,7 +112,7 @@ TEST_F(NcclTest, AnAbortThatBlocksKeepsItsSlots) {
   ChannelPair pair = ConnectPair(*from, *to);
   ASSERT_TRUE(pair.accepted);
   fake_.abort_blocks = true;
-  ASSERT_EQ(pair.accepted->lane()->Expect(128), absl::OkStatus());
+  ASSERT_EQ(pair.accepted->side_channel()->Expect(128), absl::OkStatus());
   pair.accepted.reset();
   ChannelPair second = ConnectPair(*from, *to);
   ASSERT_TRUE(second.accepted) << "there are two slots";

@@ -59,8 +59,8 @@ struct Pipe {
   PayloadMemory memory(&EmulatedGpu());
   const std::span<std::byte> at = memory.New(250'000);
   memory.Write(at, std::vector<std::byte>(at.size()));
-  LanePayload payload = {.bytes = at};
-  const auto announced = channel->lane()->Offer({&payload, 1});
+  OfferedPayload payload = {.bytes = at};
+  const auto announced = channel->side_channel()->Offer({&payload, 1});
   if (announced.ok()) reached();
   _exit(3);
 }
@@ -110,7 +110,7 @@ class NcclPeerTest : public ::testing::Test {
     std::byte byte;
     const iovec part = {&byte, 1};
     while (true) {
-      if (!channel.lane()->arriving()) {
+      if (!channel.side_channel()->arriving()) {
         const absl::StatusOr<size_t> count = channel.Read({&part, 1});
         if (!count.ok()) return count.status();
       }
@@ -163,8 +163,8 @@ TEST_F(NcclPeerTest, DiesInTheMiddleOfAnOperation) {
   const auto medium = OpenSmallNccl();
   auto channel = Accept(*medium, true);
   ASSERT_TRUE(channel);
-  ASSERT_EQ(channel->lane()->Expect(250'112), absl::OkStatus());
-  ASSERT_TRUE(channel->lane()->arriving());
+  ASSERT_EQ(channel->side_channel()->Expect(250'112), absl::OkStatus());
+  ASSERT_TRUE(channel->side_channel()->arriving());
   Kill();
   const absl::Status status = AwaitFailure(*channel);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -183,7 +183,7 @@ TEST_F(NcclPeerTest, StopsInTheMiddleOfAnOperation) {
   const auto channel = Accept(*medium, true);
   ASSERT_TRUE(channel);
   ASSERT_EQ(kill(child_, SIGSTOP), 0);
-  ASSERT_EQ(channel->lane()->Expect(250'112), absl::OkStatus());
+  ASSERT_EQ(channel->side_channel()->Expect(250'112), absl::OkStatus());
   const absl::Status status = AwaitFailure(*channel);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("250112 bytes is not done"));

@@ -24,7 +24,7 @@ TEST_F(NcclTest, OperationsOfManySizesArrive) {
   const auto to = OpenSmallNccl();
   ChannelPair pair = ConnectPair(*from, *to);
   ASSERT_TRUE(pair.accepted);
-  ASSERT_NE(pair.connected->lane(), nullptr);
+  ASSERT_NE(pair.connected->side_channel(), nullptr);
   std::mt19937_64 random(11);
   SendAndCheck(pair, {1}, random);
   SendAndCheck(pair, {size_t{256} << 10}, random);
@@ -45,7 +45,7 @@ TEST_F(NcclTest, PlacesOutsideOfTheOperationAreRefused) {
   const auto to = OpenSmallNccl();
   ChannelPair pair = ConnectPair(*from, *to);
   ASSERT_TRUE(pair.accepted);
-  PayloadLane& lane = *pair.accepted->lane();
+  SideChannel& lane = *pair.accepted->side_channel();
   EXPECT_EQ(lane.Find(0, 1).status().code(), absl::StatusCode::kInvalidArgument);
   for (const uint32_t bytes : {0u, 1u << 20, ~0u}) {
     EXPECT_EQ(lane.Expect(bytes).code(), absl::StatusCode::kInvalidArgument) << bytes;
@@ -69,7 +69,7 @@ TEST_F(NcclTest, PlacesOutsideOfTheOperationAreRefused) {
   EXPECT_FALSE(lane.Find(0, 1000).ok());
   EXPECT_TRUE(lane.Find(uint64_t{1} << 32, 1000).ok());
   // Who sends receives nothing.
-  EXPECT_EQ(pair.connected->lane()->Expect(128).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(pair.connected->side_channel()->Expect(128).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(lane.room().payloads, 0u);
 }
 
@@ -83,20 +83,20 @@ TEST_F(NcclTest, SendSlotsAreSharedAndComeBack) {
   ASSERT_TRUE(one.accepted && two.accepted);
   const std::span<std::byte> at = memory_.New(100);
   memory_.Write(at, std::vector<std::byte>(100));
-  LanePayload payload = {.bytes = at};
-  const auto announced = one.connected->lane()->Offer({&payload, 1});
+  OfferedPayload payload = {.bytes = at};
+  const auto announced = one.connected->side_channel()->Offer({&payload, 1});
   ASSERT_TRUE(announced.ok()) << announced.status();
-  EXPECT_EQ(two.connected->lane()->room().payloads, 0u);
-  ASSERT_EQ(one.accepted->lane()->Expect(*announced), absl::OkStatus());
+  EXPECT_EQ(two.connected->side_channel()->room().payloads, 0u);
+  ASSERT_EQ(one.accepted->side_channel()->Expect(*announced), absl::OkStatus());
   ASSERT_TRUE(AwaitArrival(one));
-  while (one.connected->lane()->room().payloads == 0) {
+  while (one.connected->side_channel()->room().payloads == 0) {
     ASSERT_TRUE(Reads(*one.connected));
     ASSERT_TRUE(AwaitEvent(*one.connected));
   }
   // The other one is told by an event.
   ASSERT_TRUE(AwaitEvent(*two.connected));
   ASSERT_TRUE(Reads(*two.connected));
-  EXPECT_EQ(two.connected->lane()->room().payloads, 512u);
+  EXPECT_EQ(two.connected->side_channel()->room().payloads, 512u);
   EXPECT_FALSE(HasEventAtOnce(*two.connected));
 }
 
@@ -113,7 +113,7 @@ TEST_F(NcclTest, AThousandCommunicatorsLeaveNothing) {
       ChannelPair pair = ConnectPair(*from, *to);
       ASSERT_TRUE(pair.accepted) << cycle;
       if (cycle % 5 == 1) {
-        EXPECT_EQ(pair.accepted->lane()->Expect(128), absl::OkStatus());
+        EXPECT_EQ(pair.accepted->side_channel()->Expect(128), absl::OkStatus());
       }
     }
     while (fake_.communicators > 0) std::this_thread::yield();
@@ -192,7 +192,7 @@ TEST_F(NcclTest, ADeviceOfTheHostHasNone) {
 
 TEST_F(NcclTest, SaysWhatItCarriesAndWhatItSetsAside) {
   const auto medium = OpenSmallNccl();
-  EXPECT_TRUE(medium->has_lanes());
+  EXPECT_TRUE(medium->has_side_channels());
   const std::vector<std::byte> bytes((256 << 10) + 1);
   EXPECT_EQ(medium->MayCarry(std::span(bytes).first(256 << 10)), absl::OkStatus());
   EXPECT_EQ(medium->MayCarry(bytes).code(), absl::StatusCode::kInvalidArgument);

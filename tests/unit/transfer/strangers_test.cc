@@ -25,7 +25,6 @@
 #include "tests/support/test_certificates.h"
 #include "tests/support/transport_probe.h"
 #include "transfer/framed/framed_transport.h"
-#include "transfer/media/shm/setup.h"
 #include "transfer/media/shm/shm_medium.h"
 
 namespace tandem {
@@ -47,9 +46,10 @@ class StrangersTest : public ::testing::Test {
   // Counted, and nothing else is.
   static void ExpectStrangers(const Transport& transport, uint64_t count) {
     const absl::Time end = absl::Now() + kPatience;
-    while (transport.refused().strangers < count && absl::Now() < end) std::this_thread::yield();
+    while (transport.refused().unauthenticated < count && absl::Now() < end)
+      std::this_thread::yield();
     const RefusedFrames refused = transport.refused();
-    EXPECT_EQ(refused.strangers, count);
+    EXPECT_EQ(refused.unauthenticated, count);
     EXPECT_EQ(refused.closed, count);
     EXPECT_EQ(refused.malformed + refused.corrupted + refused.stale, 0u);
   }
@@ -77,15 +77,15 @@ TEST_F(StrangersTest, WhoGreetsOverIpcWithNonsenseOrInAnotherVersion) {
     EXPECT_EQ(SendWithDescriptors(socket.get(), bytes, {}), absl::OkStatus());
     return ReadAll(socket).size();
   };
-  std::array<std::byte, kIpcGreetingBytes> nonsense;
+  std::array<std::byte, kMemoryGreetingBytes> nonsense;
   nonsense.fill(std::byte{0x5A});
-  EXPECT_EQ(greet(nonsense), kIpcAnswerBytes);
+  EXPECT_EQ(greet(nonsense), kMemoryAnswerBytes);
   ExpectStrangers(*transport, 1);
-  auto later = EncodeIpcGreeting({});
-  later[4] = std::byte{kIpcVersion + 1};
-  const uint64_t hash = Hash64(std::span(later).first(kIpcGreetingBytes - sizeof(uint64_t)));
-  std::memcpy(&later[kIpcGreetingBytes - sizeof(hash)], &hash, sizeof(hash));
-  EXPECT_EQ(greet(later), kIpcAnswerBytes);
+  auto later = EncodeMemoryGreeting({});
+  later[4] = std::byte{kMemoryGreetingVersion + 1};
+  const uint64_t hash = Hash64(std::span(later).first(kMemoryGreetingBytes - sizeof(uint64_t)));
+  std::memcpy(&later[kMemoryGreetingBytes - sizeof(hash)], &hash, sizeof(hash));
+  EXPECT_EQ(greet(later), kMemoryAnswerBytes);
   ExpectStrangers(*transport, 2);
   EXPECT_TRUE(receiver_probe_.calls().empty());
 }
@@ -106,10 +106,9 @@ std::string Text(const std::array<std::byte, kSize>& bytes) {
 TEST_F(StrangersTest, AnotherUserOfTheHost) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const auto refused = absl::StatusCode::kPermissionDenied;
-  std::pair<std::unique_ptr<Medium>, std::string> media[] = {
-      {NewReceiver(), Text(EncodeIpcAnswer(refused))},
-      {*ShmMedium::Open({.device = &Cpu()}), Text(EncodeShmSetup({.code = refused}))}};
-  for (auto& [medium, told] : media) {
+  const std::string told = Text(EncodeMemoryAnswer(refused));
+  std::unique_ptr<Medium> media[] = {NewReceiver(), *ShmMedium::Open({.device = &Cpu()})};
+  for (std::unique_ptr<Medium>& medium : media) {
     const std::string address = medium->address();
     const pid_t child = fork();  // before there is another thread
     ASSERT_GE(child, 0);
@@ -172,7 +171,7 @@ TEST_F(StrangersTest, WhoComesWhenAllPlacesAreTakenIsCounted) {
   RawPeer late = RawPeer::ConnectTo(receiver->address());
   EXPECT_TRUE(late.IsClosed());
   EXPECT_EQ(receiver->refused().closed, 1u);
-  EXPECT_EQ(receiver->refused().strangers, 0u) << "one of ours, as far as anybody knows";
+  EXPECT_EQ(receiver->refused().unauthenticated, 0u) << "one of ours, as far as anybody knows";
 }
 
 TEST_F(StrangersTest, WhoHasNoCertificateOfOurs) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -204,8 +205,11 @@ class TransferMemoryTest : public testing::TestWithParam<Kind> {
   }
   std::unique_ptr<Transport> NewTransport(FrameReceiver* receiver) {
     return *NewFramedTransport(
-        {.credit_window_bytes = kMoreThanSocketsTake, .device = cpu_.device.get()}, NewMedium(),
-        receiver);
+        // A machine that is busy may keep the threads of a held receiver waiting for long.
+        {.credit_window_bytes = kMoreThanSocketsTake,
+         .answer_timeout = std::chrono::minutes(1),
+         .device = cpu_.device.get()},
+        NewMedium(), receiver);
   }
 
   static constexpr uint64_t kMoreThanSocketsTake = 64 << 20;
@@ -253,9 +257,9 @@ TEST(ShmMemoryTest, WhatIsMappedIsWhatIsSetAside) {
   const Backend cpu = *OpenBackend("cpu", {.num_threads = 1});
   const uint64_t before = Mapped().bytes;
   const auto medium = *ShmMedium::Open({.device = cpu.device.get()});
-  EXPECT_GT(medium->memory().size(), 0u);
-  EXPECT_GE(medium->buffer_bytes(), medium->memory().size());
-  EXPECT_GE(Mapped().bytes - before, medium->memory().size());
+  const size_t areas = ShmOptions().buffer_bytes;
+  EXPECT_GE(medium->buffer_bytes(), areas);
+  EXPECT_EQ(Mapped().bytes - before, areas);
 }
 
 INSTANTIATE_TEST_SUITE_P(Media, TransferMemoryTest,

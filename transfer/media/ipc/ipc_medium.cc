@@ -1,7 +1,6 @@
 #include "transfer/media/ipc/ipc_medium.h"
 
 #include "base/status.h"
-#include "transfer/media/unix_socket.h"
 
 namespace tandem {
 
@@ -19,23 +18,16 @@ absl::StatusOr<std::unique_ptr<IpcMedium>> IpcMedium::Open(const IpcOptions& opt
   return medium;
 }
 
-absl::StatusOr<std::unique_ptr<ByteChannel>> IpcMedium::Accept() {
-  ASSIGN_OR_RETURN(UniqueFd socket, listener_.Accept());
-  if (!socket.valid()) return nullptr;
-  if (PeerIsSameUser(socket.get())) {
-    return std::make_unique<AcceptedIpcChannel>(std::move(socket), device_);
-  }
-  // The peer sees the end of the connection if this answer does not reach it.
-  SendWithDescriptors(socket.get(), EncodeIpcAnswer(absl::StatusCode::kPermissionDenied), {})
-      .IgnoreError();
-  return MakeStatus(absl::StatusCode::kPermissionDenied, "ipc: the peer is of another user");
+absl::StatusOr<HostMedium::SharedMemory> IpcMedium::Share() {
+  return SharedMemory{
+      .greeting = segments_.greeting(), .files = segments_.files(), .side_channel = side_channel_};
 }
 
-absl::StatusOr<std::unique_ptr<ByteChannel>> IpcMedium::Connect(std::string_view peer) {
-  ASSIGN_OR_RETURN(UniqueFd socket, listener_.Connect(peer));
-  RETURN_IF_ERROR(SendWithDescriptors(socket.get(), EncodeIpcGreeting(segments_.greeting()),
-                                      segments_.files()));
-  return std::make_unique<ConnectedIpcChannel>(std::move(socket), *side_channel_);
+absl::StatusOr<std::unique_ptr<SideChannel>> IpcMedium::OpenMemory(const MemoryGreeting& greeting,
+                                                                   std::vector<UniqueFd> files) {
+  ASSIGN_OR_RETURN(OpenedSegments segments,
+                   OpenedSegments::Open(device_, greeting, std::move(files)));
+  return std::make_unique<IpcReceiveSideChannel>(std::move(segments));
 }
 
 }  // namespace tandem

@@ -23,15 +23,15 @@ std::optional<size_t> OffsetIn(std::span<const std::byte> whole, std::span<const
 
 absl::StatusOr<SharedSegments> SharedSegments::Share(
     Device& device, std::span<const std::span<const std::byte>> memory) {
-  if (memory.size() > kMaxIpcSegments) {
+  if (memory.size() > kMaxMemorySegments) {
     return InvalidArgument("{} pieces of memory to share over ipc: at most {}", memory.size(),
-                           kMaxIpcSegments);
+                           kMaxMemorySegments);
   }
   std::vector<Segment> segments;
   for (const std::span<const std::byte> piece : memory) {
-    if (piece.empty() || piece.size() >= kMaxIpcSegmentBytes) {
+    if (piece.empty() || piece.size() >= kMaxMemorySegmentBytes) {
       return InvalidArgument("a piece of {} bytes to share over ipc: at least 1, less than {}",
-                             piece.size(), kMaxIpcSegmentBytes);
+                             piece.size(), kMaxMemorySegmentBytes);
     }
     ASSIGN_OR_RETURN(MemoryHandle handle, device.Share(piece));
     segments.push_back({.memory = piece, .handle = std::move(handle)});
@@ -42,7 +42,7 @@ absl::StatusOr<SharedSegments> SharedSegments::Share(
 absl::StatusOr<uint64_t> SharedSegments::HandleOf(std::span<const std::byte> bytes) const {
   for (size_t i = 0; i < segments_.size(); ++i) {
     if (const std::optional<size_t> offset = OffsetIn(segments_[i].memory, bytes)) {
-      return uint64_t{i} << kIpcOffsetBits | *offset;
+      return uint64_t{i} << kSegmentOffsetBits | *offset;
     }
   }
   return InvalidArgument(
@@ -51,8 +51,8 @@ absl::StatusOr<uint64_t> SharedSegments::HandleOf(std::span<const std::byte> byt
       bytes.size(), static_cast<const void*>(bytes.data()), segments_.size());
 }
 
-IpcGreeting SharedSegments::greeting() const {
-  IpcGreeting greeting;
+MemoryGreeting SharedSegments::greeting() const {
+  MemoryGreeting greeting;
   for (const Segment& segment : segments_) {
     greeting.segments.push_back({.kind = segment.handle.kind,
                                  .bytes = segment.handle.bytes,
@@ -69,17 +69,17 @@ std::vector<int> SharedSegments::files() const {
   return files;
 }
 
-absl::StatusOr<OpenedSegments> OpenedSegments::Open(Device& device, const IpcGreeting& greeting,
+absl::StatusOr<OpenedSegments> OpenedSegments::Open(Device& device, const MemoryGreeting& greeting,
                                                     std::vector<UniqueFd> files) {
   const auto wanted = static_cast<size_t>(std::ranges::count_if(
-      greeting.segments, [](const IpcSegment& segment) { return HasFile(segment.kind); }));
+      greeting.segments, [](const MemorySegment& segment) { return HasFile(segment.kind); }));
   if (files.size() != wanted) {
     return FailedPrecondition("the peer sent {} files with memory that has {}", files.size(),
                               wanted);
   }
   std::vector<DeviceBuffer> segments;
   size_t next_file = 0;
-  for (const IpcSegment& segment : greeting.segments) {
+  for (const MemorySegment& segment : greeting.segments) {
     MemoryHandle handle = {.kind = segment.kind, .bytes = segment.bytes, .token = segment.token};
     if (HasFile(segment.kind)) handle.file = std::move(files[next_file++]);
     ASSIGN_OR_RETURN(segments.emplace_back(), device.OpenShared(handle));
@@ -89,8 +89,8 @@ absl::StatusOr<OpenedSegments> OpenedSegments::Open(Device& device, const IpcGre
 
 absl::StatusOr<std::span<const std::byte>> OpenedSegments::Find(uint64_t handle,
                                                                 size_t bytes) const {
-  const uint64_t index = handle >> kIpcOffsetBits;
-  const uint64_t offset = handle & (kMaxIpcSegmentBytes - 1);
+  const uint64_t index = handle >> kSegmentOffsetBits;
+  const uint64_t offset = handle & (kMaxMemorySegmentBytes - 1);
   if (index >= segments_.size()) {
     return InvalidArgument("a payload in segment {} of a peer that shares {}", index,
                            segments_.size());

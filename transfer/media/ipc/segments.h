@@ -8,16 +8,16 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
-#include "transfer/media/ipc/greeting.h"
+#include "transfer/media/memory_greeting.h"
 
 namespace tandem {
 
 // The memory of this process that peers may read. The handle of a payload in it is the number of
-// the segment << kIpcOffsetBits | the offset in the segment, on both sides.
+// the segment << kSegmentOffsetBits | the offset in the segment, on both sides.
 // Constant, so thread-safe.
 class SharedSegments {
  public:
-  // `memory` has at most kMaxIpcSegments pieces, each the whole of a Device::AllocateShared that
+  // `memory` has at most kMaxMemorySegments pieces, each the whole of a Device::AllocateShared that
   // outlives this object; INVALID_ARGUMENT otherwise. Other errors as Device::Share.
   static absl::StatusOr<SharedSegments> Share(Device& device,
                                               std::span<const std::span<const std::byte>> memory);
@@ -26,7 +26,7 @@ class SharedSegments {
   absl::StatusOr<uint64_t> HandleOf(std::span<const std::byte> bytes) const;
 
   // The greeting that describes the memory, and the files that are sent with it.
-  IpcGreeting greeting() const;
+  MemoryGreeting greeting() const;
   std::vector<int> files() const;
 
  private:
@@ -46,7 +46,7 @@ class OpenedSegments {
  public:
   // `files` are all that came with the greeting. FAILED_PRECONDITION unless there is one for each
   // segment that has a file; other errors as Device::OpenShared. May take milliseconds.
-  static absl::StatusOr<OpenedSegments> Open(Device& device, const IpcGreeting& greeting,
+  static absl::StatusOr<OpenedSegments> Open(Device& device, const MemoryGreeting& greeting,
                                              std::vector<UniqueFd> files);
 
   // INVALID_ARGUMENT for a payload that is not within one segment.

@@ -23,11 +23,11 @@ IpcSendSideChannel::IpcSendSideChannel(const SharedSegments& segments, ExtentStr
   extents_.reserve(kMaxPayloads);
 }
 
-absl::StatusOr<uint32_t> IpcSendSideChannel::Offer(std::span<LanePayload> payloads) {
+absl::StatusOr<uint32_t> IpcSendSideChannel::Offer(std::span<OfferedPayload> payloads) {
   TANDEM_CHECK(payloads.size() <= kMaxPayloads, "more payloads than there was room for");
   extents_.clear();
-  for (LanePayload& payload : payloads) {
-    ASSIGN_OR_RETURN(payload.place, segments_.HandleOf(payload.bytes));
+  for (OfferedPayload& payload : payloads) {
+    ASSIGN_OR_RETURN(payload.handle, segments_.HandleOf(payload.bytes));
     extents_.push_back(payload.bytes);
   }
   ASSIGN_OR_RETURN(const std::span<const uint64_t> hashes, stream_.HashAll(extents_));

@@ -11,13 +11,13 @@
 #include "kernels/device.h"
 #include "transfer/framed/extent_stream.h"
 #include "transfer/media/ipc/segments.h"
-#include "transfer/wire/payload_lane.h"
+#include "transfer/wire/side_channel.h"
 
 namespace tandem {
 
 // The sending side of all connections of a medium. Payloads stay where they are and are hashed
 // there.
-class IpcSendSideChannel final : public PayloadLane {
+class IpcSendSideChannel final : public SideChannel {
  public:
   static constexpr size_t kMaxPayloads = 512;
   static constexpr size_t kMaxBytes = size_t{64} << 20;
@@ -29,10 +29,10 @@ class IpcSendSideChannel final : public PayloadLane {
   static absl::StatusOr<std::unique_ptr<IpcSendSideChannel>> Create(Device& device,
                                                                     const SharedSegments& segments);
 
-  Room room() const override {
+  Room room(uint64_t /*in_flight*/) override {
     return {.payloads = kMaxPayloads, .bytes = kMaxBytes, .enough_bytes = enough_bytes_};
   }
-  absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) override;
+  absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload> payloads) override;
 
   // Memory for the hashes.
   size_t buffer_bytes() const { return stream_.buffer_bytes(); }
@@ -47,7 +47,7 @@ class IpcSendSideChannel final : public PayloadLane {
 };
 
 // The receiving side of one connection. Payloads lie in the memory that the peer shares.
-class IpcReceiveSideChannel final : public PayloadLane {
+class IpcReceiveSideChannel final : public SideChannel {
  public:
   explicit IpcReceiveSideChannel(OpenedSegments segments) : segments_(std::move(segments)) {}
 

@@ -27,7 +27,7 @@ class NcclChannel final : public ByteChannel {
   // Both also report an operation of the side channel that has failed.
   absl::StatusOr<size_t> Read(std::span<const iovec> parts) override;
   absl::StatusOr<size_t> Write(std::span<const iovec> parts) override;
-  PayloadLane* lane() override { return side_channel_ ? &*side_channel_ : nullptr; }
+  SideChannel* side_channel() override { return side_channel_ ? &*side_channel_ : nullptr; }
 
  private:
   NcclChannel(NcclContext& context, UniqueFd socket, NcclWatch watch, NcclSide side)

@@ -43,7 +43,7 @@ class SocketNcclMedium final : public NcclMedium {
   int listener_fd() const override { return listener_.get(); }
   absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() override;
   absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) override;
-  bool has_lanes() const override { return true; }
+  bool has_side_channels() const override { return true; }
   absl::Status MayCarry(std::span<const std::byte> payload) const override;
   size_t buffer_bytes() const override { return context_->buffer_bytes(); }
   absl::Status health() const override { return context_->reaper().health(); }

@@ -82,12 +82,12 @@ void NcclSideChannel::SocketIsFull(bool full) {
   state_->UpdateWatch();
 }
 
-PayloadLane::Room NcclSideChannel::room() const {
+SideChannel::Room NcclSideChannel::room(uint64_t /*in_flight*/) {
   if (receives_ || !state_->HasRoom()) return {};
   return {.payloads = NcclContext::kMaxPayloads, .bytes = state_->context.options().chunk_bytes};
 }
 
-absl::StatusOr<uint32_t> NcclSideChannel::Offer(std::span<LanePayload> payloads) {
+absl::StatusOr<uint32_t> NcclSideChannel::Offer(std::span<OfferedPayload> payloads) {
   NcclContext& context = state_->context;
   TANDEM_CHECK(payloads.size() <= NcclContext::kMaxPayloads,
                "more payloads than there is room for");
@@ -99,7 +99,7 @@ absl::StatusOr<uint32_t> NcclSideChannel::Offer(std::span<LanePayload> payloads)
     const size_t size = payloads[i].bytes.size();
     TANDEM_CHECK(size <= slot->bytes().size() - end, "more bytes than there is room for");
     copies[i] = {.dst = slot->bytes().subspan(end, size), .src = payloads[i].bytes};
-    payloads[i].place = NcclHandleOf(offered_, end);
+    payloads[i].handle = NcclHandleOf(offered_, end);
     end = RoundUp(end + size);
   }
   ASSIGN_OR_RETURN(const std::span<const uint64_t> hashes,

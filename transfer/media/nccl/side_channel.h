@@ -9,21 +9,21 @@
 #include "transfer/media/nccl/context.h"
 #include "transfer/media/nccl/operations.h"
 #include "transfer/media/nccl/received_payloads.h"
-#include "transfer/wire/payload_lane.h"
+#include "transfer/wire/side_channel.h"
 
 namespace tandem {
 
 // Moves payloads with NCCL: those of one Offer are copied into a slot and sent as one operation.
 // Thread: the loop's.
-class NcclSideChannel final : public PayloadLane {
+class NcclSideChannel final : public SideChannel {
  public:
   // `context` and `watch` outlive it.
   NcclSideChannel(NcclContext& context, NcclWatch& watch, NcclConnection connection);
   // The reaper aborts what is under way.
   ~NcclSideChannel() override;
 
-  Room room() const override;
-  absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) override;
+  Room room(uint64_t in_flight) override;
+  absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload> payloads) override;
   bool keeps_copies() const override { return true; }
   bool sending() const override { return !receives_ && !state_->operations.empty(); }
   absl::Status Expect(uint32_t bytes) override;

@@ -3,12 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "transfer/framed/extent_stream.h"
 #include "transfer/media/shm/area.h"
-#include "transfer/media/shm/ring_stream.h"
-#include "transfer/wire/payload_lane.h"
+#include "transfer/media/shm/area_pool.h"
+#include "transfer/wire/side_channel.h"
 
 namespace tandem {
 
@@ -17,42 +18,39 @@ struct AreaCopier {
   static constexpr size_t kMaxPayloads = 512;
 
   ExtentStream stream;
-  size_t max_payload_bytes = 0;    // the largest payload that may be offered
   std::vector<ExtentCopy> copies;  // of the Offer in progress
 };
 
-// The sending end of a connection: copies payloads into the area and hashes them in the same pass.
-class ShmSendSideChannel final : public PayloadLane {
+// The sending end of a connection: copies payloads into its area and hashes them in the same pass.
+class ShmSendSideChannel final : public SideChannel {
  public:
-  // The medium's `copier` and the connection's `stream` outlive this object.
-  ShmSendSideChannel(AreaCopier& copier, AreaWriter area, RingStream& stream)
-      : copier_(copier), area_(area), stream_(stream) {}
+  // `area` was taken from `areas`, and goes back with the destructor. `areas` and `copier` are the
+  // medium's and outlive this object. `piece_bytes` as for Area.
+  ShmSendSideChannel(AreaPool& areas, size_t area, size_t piece_bytes, AreaCopier& copier);
+  ~ShmSendSideChannel() override;
 
-  Room room() const override;
-  absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads) override;
+  Room room(uint64_t in_flight) override;
+  absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload> payloads) override;
   bool keeps_copies() const override { return true; }
 
  private:
+  AreaPool& areas_;
+  const size_t index_;
+  Area area_;
   AreaCopier& copier_;
-  // Mutable because room() reads what the peer has freed, or asks to be woken when it frees more.
-  mutable AreaWriter area_;
-  RingStream& stream_;
 };
 
-// The receiving end of a connection: finds payloads in the area, from where the transport copies
-// them to their destinations, and frees the area behind them.
-class ShmReceiveSideChannel final : public PayloadLane {
+// The receiving end of a connection: finds payloads in the sender's area.
+class ShmReceiveSideChannel final : public SideChannel {
  public:
-  ShmReceiveSideChannel(AreaReader area, RingStream& stream) : area_(area), stream_(stream) {}
+  ShmReceiveSideChannel(Mapping mapping, DeviceBuffer registration)
+      : mapping_(std::move(mapping)), registration_(std::move(registration)) {}
 
-  absl::StatusOr<std::span<const std::byte>> Find(uint64_t handle, size_t bytes) const override {
-    return area_.Find(handle, bytes);
-  }
-  void Release(uint64_t handle, size_t bytes) override;
+  absl::StatusOr<std::span<const std::byte>> Find(uint64_t handle, size_t bytes) const override;
 
  private:
-  AreaReader area_;
-  RingStream& stream_;
+  const Mapping mapping_;
+  const DeviceBuffer registration_;  // of the mapping, and destroyed before it
 };
 
 }  // namespace tandem

@@ -51,7 +51,9 @@ class ConnectingChannel final : public ByteChannel {
   absl::StatusOr<size_t> Write(std::span<const iovec> parts) override {
     return open_->Write(parts);
   }
-  PayloadLane* lane() override { return open_ == nullptr ? nullptr : open_->lane(); }
+  SideChannel* side_channel() override {
+    return open_ == nullptr ? nullptr : open_->side_channel();
+  }
 
  private:
   absl::StatusOr<bool> TryNextAddress(absl::Status last_error);

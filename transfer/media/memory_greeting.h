@@ -13,12 +13,12 @@ namespace tandem {
 
 // One piece of shared memory as the greeting describes it. Its file, if it has one, is sent beside
 // the bytes.
-struct IpcSegment {
+struct MemorySegment {
   MemoryHandle::Kind kind = MemoryHandle::Kind::kHostFile;
   uint64_t bytes = 0;
   std::array<std::byte, MemoryHandle::kTokenBytes> token{};
 
-  bool operator==(const IpcSegment&) const = default;
+  bool operator==(const MemorySegment&) const = default;
 };
 
 // The first message on the socket, from the connecting side: all memory that it sends from. The
@@ -28,25 +28,26 @@ struct IpcSegment {
 //          segments are zeros
 //        648  XXH3-64 of the rest
 // All numbers are little-endian, and every greeting has exactly one encoding.
-struct IpcGreeting {
-  std::vector<IpcSegment> segments;  // at most kMaxIpcSegments
+struct MemoryGreeting {
+  std::vector<MemorySegment> segments;  // at most kMaxMemorySegments
 
-  bool operator==(const IpcGreeting&) const = default;
+  bool operator==(const MemoryGreeting&) const = default;
 };
 
-inline constexpr uint16_t kIpcVersion = 1;
-inline constexpr size_t kMaxIpcSegments = 8;
+inline constexpr uint16_t kMemoryGreetingVersion = 1;
+inline constexpr size_t kMaxMemorySegments = 8;
 // An offset in a segment fits into this many bits, so that no sum of sizes overflows.
-inline constexpr int kIpcOffsetBits = 48;
-inline constexpr uint64_t kMaxIpcSegmentBytes = uint64_t{1} << kIpcOffsetBits;
-inline constexpr size_t kIpcSegmentBytes = 80;
-inline constexpr size_t kIpcGreetingBytes = 8 + kMaxIpcSegments * kIpcSegmentBytes + 8;
+inline constexpr int kSegmentOffsetBits = 48;
+inline constexpr uint64_t kMaxMemorySegmentBytes = uint64_t{1} << kSegmentOffsetBits;
+inline constexpr size_t kMemorySegmentBytes = 80;
+inline constexpr size_t kMemoryGreetingBytes = 8 + kMaxMemorySegments * kMemorySegmentBytes + 8;
 
-std::array<std::byte, kIpcGreetingBytes> EncodeIpcGreeting(const IpcGreeting& greeting);
+std::array<std::byte, kMemoryGreetingBytes> EncodeMemoryGreeting(const MemoryGreeting& greeting);
 
 // Any bytes may be given. DATA_LOSS for bytes that are not a greeting or were damaged,
 // FAILED_PRECONDITION for another version, INVALID_ARGUMENT for impossible fields.
-absl::StatusOr<IpcGreeting> ParseIpcGreeting(std::span<const std::byte, kIpcGreetingBytes> bytes);
+absl::StatusOr<MemoryGreeting> ParseMemoryGreeting(
+    std::span<const std::byte, kMemoryGreetingBytes> bytes);
 
 // Whether memory of this kind comes with a file.
 bool HasFile(MemoryHandle::Kind kind);
@@ -55,11 +56,12 @@ bool HasFile(MemoryHandle::Kind kind);
 // memory.
 //   offset 0  magic "TDIA" u32 · 4 version u16 · 6 code u8 (gRPC's number) · 7 zeros
 //         56  XXH3-64 of the rest
-inline constexpr size_t kIpcAnswerBytes = 64;
+inline constexpr size_t kMemoryAnswerBytes = 64;
 
-std::array<std::byte, kIpcAnswerBytes> EncodeIpcAnswer(absl::StatusCode code);
+std::array<std::byte, kMemoryAnswerBytes> EncodeMemoryAnswer(absl::StatusCode code);
 
-// Errors as ParseIpcGreeting.
-absl::StatusOr<absl::StatusCode> ParseIpcAnswer(std::span<const std::byte, kIpcAnswerBytes> bytes);
+// Errors as ParseMemoryGreeting.
+absl::StatusOr<absl::StatusCode> ParseMemoryAnswer(
+    std::span<const std::byte, kMemoryAnswerBytes> bytes);
 
 }  // namespace tandem

@@ -1,17 +1,18 @@
-// What both sides of an ipc connection say before bytes flow (transfer/media/ipc/greeting.h).
+// What both sides of an ipc connection say before bytes flow (transfer/media/memory_greeting.h).
+#include "transfer/media/memory_greeting.h"
+
 #include <cstring>
 
 #include "base/hash.h"
 #include "gtest/gtest.h"
-#include "transfer/media/ipc/greeting.h"
 
 namespace tandem {
 namespace {
 
 using Kind = MemoryHandle::Kind;
 
-IpcGreeting TwoSegments() {
-  IpcSegment token = {.kind = Kind::kCudaIpc, .bytes = kMaxIpcSegmentBytes - 1};
+MemoryGreeting TwoSegments() {
+  MemorySegment token = {.kind = Kind::kCudaIpc, .bytes = kMaxMemorySegmentBytes - 1};
   token.token.fill(std::byte{7});
   return {.segments = {{.kind = Kind::kHostFile, .bytes = 4096}, token}};
 }
@@ -25,35 +26,35 @@ std::array<std::byte, kSize> With(std::array<std::byte, kSize> message, size_t a
 }
 
 absl::StatusCode CodeOfGreetingWith(size_t at, uint8_t value) {
-  return ParseIpcGreeting(With(EncodeIpcGreeting(TwoSegments()), at, value)).status().code();
+  return ParseMemoryGreeting(With(EncodeMemoryGreeting(TwoSegments()), at, value)).status().code();
 }
 
-TEST(IpcGreetingMessage, HasOneEncoding) {
-  for (const IpcGreeting& greeting :
-       {IpcGreeting{}, TwoSegments(),
-        IpcGreeting{.segments = std::vector<IpcSegment>(kMaxIpcSegments, {.bytes = 1})}}) {
-    const auto again = ParseIpcGreeting(EncodeIpcGreeting(greeting));
+TEST(MemoryGreetingMessage, HasOneEncoding) {
+  for (const MemoryGreeting& greeting :
+       {MemoryGreeting{}, TwoSegments(),
+        MemoryGreeting{.segments = std::vector<MemorySegment>(kMaxMemorySegments, {.bytes = 1})}}) {
+    const auto again = ParseMemoryGreeting(EncodeMemoryGreeting(greeting));
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(*again, greeting);
   }
 }
 
-TEST(IpcGreetingMessage, AnyFlippedBitIsNoticed) {
-  const auto whole = EncodeIpcGreeting(TwoSegments());
+TEST(MemoryGreetingMessage, AnyFlippedBitIsNoticed) {
+  const auto whole = EncodeMemoryGreeting(TwoSegments());
   for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
     auto flipped = whole;
     flipped[bit / 8] ^= std::byte{1} << (bit % 8);
-    EXPECT_EQ(ParseIpcGreeting(flipped).status().code(), absl::StatusCode::kDataLoss) << bit;
+    EXPECT_EQ(ParseMemoryGreeting(flipped).status().code(), absl::StatusCode::kDataLoss) << bit;
   }
 }
 
-TEST(IpcGreetingMessage, FieldsThatCannotBeAreRefused) {
+TEST(MemoryGreetingMessage, FieldsThatCannotBeAreRefused) {
   constexpr size_t kFirst = 8;
-  constexpr size_t kSecond = kFirst + kIpcSegmentBytes;
-  constexpr size_t kThird = kSecond + kIpcSegmentBytes;
+  constexpr size_t kSecond = kFirst + kMemorySegmentBytes;
+  constexpr size_t kThird = kSecond + kMemorySegmentBytes;
   EXPECT_EQ(CodeOfGreetingWith(4, 1), absl::StatusCode::kOk) << "the version is 1";
   EXPECT_EQ(CodeOfGreetingWith(4, 2), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(CodeOfGreetingWith(6, kMaxIpcSegments + 1), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CodeOfGreetingWith(6, kMaxMemorySegments + 1), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(CodeOfGreetingWith(6, 3), absl::StatusCode::kInvalidArgument) << "of kind 0";
   EXPECT_EQ(CodeOfGreetingWith(6, 1), absl::StatusCode::kInvalidArgument) << "bytes behind";
   EXPECT_EQ(CodeOfGreetingWith(7, 1), absl::StatusCode::kInvalidArgument);
@@ -64,20 +65,22 @@ TEST(IpcGreetingMessage, FieldsThatCannotBeAreRefused) {
   EXPECT_EQ(CodeOfGreetingWith(kThird + 20, 1), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(IpcAnswerMessage, HasOneEncoding) {
+TEST(MemoryAnswerMessage, HasOneEncoding) {
   for (const auto code : {absl::StatusCode::kOk, absl::StatusCode::kPermissionDenied}) {
-    EXPECT_EQ(*ParseIpcAnswer(EncodeIpcAnswer(code)), code);
+    EXPECT_EQ(*ParseMemoryAnswer(EncodeMemoryAnswer(code)), code);
   }
-  const auto whole = EncodeIpcAnswer(absl::StatusCode::kOk);
+  const auto whole = EncodeMemoryAnswer(absl::StatusCode::kOk);
   for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
     auto flipped = whole;
     flipped[bit / 8] ^= std::byte{1} << (bit % 8);
-    EXPECT_EQ(ParseIpcAnswer(flipped).status().code(), absl::StatusCode::kDataLoss) << bit;
+    EXPECT_EQ(ParseMemoryAnswer(flipped).status().code(), absl::StatusCode::kDataLoss) << bit;
   }
-  EXPECT_EQ(ParseIpcAnswer(With(whole, 4, 2)).status().code(),
+  EXPECT_EQ(ParseMemoryAnswer(With(whole, 4, 2)).status().code(),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(ParseIpcAnswer(With(whole, 6, 17)).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(ParseIpcAnswer(With(whole, 7, 1)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ParseMemoryAnswer(With(whole, 6, 17)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ParseMemoryAnswer(With(whole, 7, 1)).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -7,28 +7,29 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "transfer/media/ipc/greeting.h"
+#include "transfer/media/memory_greeting.h"
 
 namespace tandem {
 namespace {
 
-void ParseOne(const std::array<std::byte, kIpcGreetingBytes>& bytes) {
-  const auto greeting = ParseIpcGreeting(bytes);
+void ParseOne(const std::array<std::byte, kMemoryGreetingBytes>& bytes) {
+  const auto greeting = ParseMemoryGreeting(bytes);
   if (!greeting.ok()) return;
-  TANDEM_CHECK(EncodeIpcGreeting(*greeting) == bytes, "a greeting has a second encoding");
-  TANDEM_CHECK(greeting->segments.size() <= kMaxIpcSegments, "too many segments");
+  TANDEM_CHECK(EncodeMemoryGreeting(*greeting) == bytes, "a greeting has a second encoding");
+  TANDEM_CHECK(greeting->segments.size() <= kMaxMemorySegments, "too many segments");
   uint64_t total = 0;
-  for (const IpcSegment& segment : greeting->segments) {
-    TANDEM_CHECK(segment.bytes > 0 && segment.bytes < kMaxIpcSegmentBytes, "a size out of bounds");
+  for (const MemorySegment& segment : greeting->segments) {
+    TANDEM_CHECK(segment.bytes > 0 && segment.bytes < kMaxMemorySegmentBytes,
+                 "a size out of bounds");
     TANDEM_CHECK(total + segment.bytes > total, "the sum of the sizes overflows");
     total += segment.bytes;
   }
 }
 
-void ParseOne(const std::array<std::byte, kIpcAnswerBytes>& bytes) {
-  const auto code = ParseIpcAnswer(bytes);
+void ParseOne(const std::array<std::byte, kMemoryAnswerBytes>& bytes) {
+  const auto code = ParseMemoryAnswer(bytes);
   if (!code.ok()) return;
-  TANDEM_CHECK(EncodeIpcAnswer(*code) == bytes, "an answer has a second encoding");
+  TANDEM_CHECK(EncodeMemoryAnswer(*code) == bytes, "an answer has a second encoding");
 }
 
 // As they are, and with a right hash, which mutations break nearly always.
@@ -46,7 +47,7 @@ void ParseBoth(const uint8_t* data, size_t size) {
 }  // namespace tandem
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  tandem::ParseBoth<tandem::kIpcGreetingBytes>(data, size);
-  tandem::ParseBoth<tandem::kIpcAnswerBytes>(data, size);
+  tandem::ParseBoth<tandem::kMemoryGreetingBytes>(data, size);
+  tandem::ParseBoth<tandem::kMemoryAnswerBytes>(data, size);
   return 0;
 }

@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(IpcGreetingRefusal, MemoryThatIsNotWhatThePeerSaysIsNotOpened) {
+TEST(MemoryGreetingRefusal, MemoryThatIsNotWhatThePeerSaysIsNotOpened) {
   FalseConnector peer;
   EXPECT_EQ(peer.Greet(HostFiles({4096, 8192}), Files({4096, 8192})), absl::OkStatus());
   EXPECT_EQ(peer.Answer(), absl::StatusCode::kOk);
@@ -36,7 +36,7 @@ TEST(IpcGreetingRefusal, MemoryThatIsNotWhatThePeerSaysIsNotOpened) {
   refused(4096, std::move(no_memory));
 }
 
-TEST(IpcGreetingRefusal, EachSegmentComesWithItsFile) {
+TEST(MemoryGreetingRefusal, EachSegmentComesWithItsFile) {
   FalseConnector peer;
   EXPECT_EQ(peer.Greet(HostFiles({4096, 4096}), Files({4096})).code(),
             absl::StatusCode::kFailedPrecondition);
@@ -47,16 +47,16 @@ TEST(IpcGreetingRefusal, EachSegmentComesWithItsFile) {
   EXPECT_EQ(peer.Greet(HostFiles({}), {}), absl::OkStatus());
 }
 
-TEST(IpcGreetingRefusal, AGreetingThatIsNoneIsRefused) {
+TEST(MemoryGreetingRefusal, AGreetingThatIsNoneIsRefused) {
   FalseConnector peer;
-  std::array<std::byte, kIpcGreetingBytes> nonsense;
+  std::array<std::byte, kMemoryGreetingBytes> nonsense;
   nonsense.fill(std::byte{0x5A});
   EXPECT_EQ(peer.Greet(nonsense, {}).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(peer.Answer(), absl::StatusCode::kDataLoss);
 }
 
 // A message per byte, each with as many files as it may have.
-TEST(IpcGreetingRefusal, APeerCannotFillTheTableOfFiles) {
+TEST(MemoryGreetingRefusal, APeerCannotFillTheTableOfFiles) {
   FalseConnector peer;
   const std::vector<UniqueFd> files = Files({64, 64, 64, 64, 64, 64, 64, 64});
   std::vector<int> numbers;
@@ -72,13 +72,13 @@ TEST(IpcGreetingRefusal, APeerCannotFillTheTableOfFiles) {
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(rounds, 2u);
-  EXPECT_LE(OpenDescriptors(), before + 2 + 2 * kMaxIpcSegments);
+  EXPECT_LE(OpenDescriptors(), before + 2 + 2 * kMaxMemorySegments);
 }
 
 // More at once than Received has room for.
-TEST(IpcGreetingRefusal, NineFilesAtOnceAreRefused) {
+TEST(MemoryGreetingRefusal, NineFilesAtOnceAreRefused) {
   FalseConnector peer;
-  ASSERT_EQ(peer.Greet(std::span<const std::byte>(EncodeIpcGreeting({})).first(1), {}),
+  ASSERT_EQ(peer.Greet(std::span<const std::byte>(EncodeMemoryGreeting({})).first(1), {}),
             absl::OkStatus());
   const UniqueFd file = MemoryFile(64);
   alignas(cmsghdr) std::byte space[CMSG_SPACE(9 * sizeof(int))] = {};
@@ -103,29 +103,29 @@ TEST(IpcGreetingRefusal, NineFilesAtOnceAreRefused) {
   EXPECT_EQ(OpenDescriptors(), before);
 }
 
-TEST(IpcGreetingRefusal, AGreetingMayComeByteByByte) {
+TEST(MemoryGreetingRefusal, AGreetingMayComeByteByByte) {
   FalseConnector peer;
-  const auto greeting = EncodeIpcGreeting(HostFiles({4096}));
+  const auto greeting = EncodeMemoryGreeting(HostFiles({4096}));
   const UniqueFd file = MemoryFile(4096);
   ASSERT_EQ(peer.Greet(std::span(greeting).first(1), {file.get()}), absl::OkStatus());
   for (size_t at = 1; at < greeting.size(); ++at) {
-    EXPECT_EQ(peer.channel().lane(), nullptr);
+    EXPECT_EQ(peer.channel().side_channel(), nullptr);
     ASSERT_EQ(send(peer.socket().get(), &greeting[at], 1, 0), 1);
     ASSERT_EQ(peer.channel().Establish().value(), at + 1 == greeting.size());
   }
   EXPECT_EQ(peer.Answer(), absl::StatusCode::kOk);
-  EXPECT_TRUE(peer.channel().lane()->Find(4095, 1).ok());
+  EXPECT_TRUE(peer.channel().side_channel()->Find(4095, 1).ok());
 }
 
 // An answer of something else that listens at a name.
-TEST(IpcGreetingRefusal, AnAnswerThatIsNoneIsRefused) {
+TEST(MemoryGreetingRefusal, AnAnswerThatIsNoneIsRefused) {
   const Sender sender;
   const HostAddress address = *NewHostAddress();
   const UniqueFd listener = *ListenUnix(address.name);
   const auto connected = *sender.medium->Connect(address.Text());
   const UniqueFd socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  const std::array<std::byte, kIpcAnswerBytes> nonsense{};
-  ASSERT_EQ(send(socket.get(), nonsense.data(), nonsense.size(), 0), ssize_t{kIpcAnswerBytes});
+  const std::array<std::byte, kMemoryAnswerBytes> nonsense{};
+  ASSERT_EQ(send(socket.get(), nonsense.data(), nonsense.size(), 0), ssize_t{kMemoryAnswerBytes});
   EXPECT_EQ(connected->Establish().status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
@@ -138,14 +138,14 @@ int ConnectAsNobody(const std::string& address) {
     return 2;
   }
   const auto socket = ConnectUnix(ParseHostAddress(address)->name);
-  std::array<std::byte, kIpcAnswerBytes> answer;
+  std::array<std::byte, kMemoryAnswerBytes> answer;
   pollfd watched = {.fd = socket->get(), .events = POLLIN};
   if (poll(&watched, 1, 60'000) <= 0) return 3;
-  if (recv(socket->get(), answer.data(), answer.size(), 0) != ssize_t{kIpcAnswerBytes}) return 4;
-  return *ParseIpcAnswer(answer) == absl::StatusCode::kPermissionDenied ? 0 : 5;
+  if (recv(socket->get(), answer.data(), answer.size(), 0) != ssize_t{kMemoryAnswerBytes}) return 4;
+  return *ParseMemoryAnswer(answer) == absl::StatusCode::kPermissionDenied ? 0 : 5;
 }
 
-TEST(IpcGreetingRefusal, AnotherUserIsRefused) {
+TEST(MemoryGreetingRefusal, AnotherUserIsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const auto receiver = NewReceiver();
   const pid_t child = fork();
@@ -161,7 +161,7 @@ TEST(IpcGreetingRefusal, AnotherUserIsRefused) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST(IpcGreetingRefusal, RefusedConnectionsLeaveNothingBehind) {
+TEST(MemoryGreetingRefusal, RefusedConnectionsLeaveNothingBehind) {
   FalseConnector peer;
   peer.Greet(HostFiles({1 << 20, 4096}), Files({1 << 20, 64})).IgnoreError();
   const size_t mappings = Mappings();

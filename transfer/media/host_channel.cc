@@ -1,4 +1,4 @@
-#include "transfer/media/ipc/ipc_channel.h"
+#include "transfer/media/host_channel.h"
 
 #include <iterator>
 #include <string_view>
@@ -35,25 +35,25 @@ absl::Status Refusal(absl::StatusCode code) {
 
 }  // namespace
 
-absl::StatusOr<bool> ConnectedIpcChannel::Establish() {
+absl::StatusOr<bool> ConnectedHostChannel::Establish() {
   if (answer_count_ < answer_.size()) {
     ASSIGN_OR_RETURN(const Received received,
                      ReceiveWithDescriptors(fd(), std::span(answer_).subspan(answer_count_)));
     answer_count_ += received.count;
   }
   if (answer_count_ < answer_.size()) return false;
-  const auto code = ParseIpcAnswer(answer_);
+  const auto code = ParseMemoryAnswer(answer_);
   if (!code.ok()) return FailedPrecondition("{}", Text(code.status()));
   if (*code != absl::StatusCode::kOk) return Refusal(*code);
   return true;
 }
 
-absl::StatusOr<bool> AcceptedIpcChannel::Establish() {
+absl::StatusOr<bool> AcceptedHostChannel::Establish() {
   if (side_channel_) return true;
   ASSIGN_OR_RETURN(const bool whole, ReceiveGreeting());
   if (!whole) return false;
   const absl::Status opened = OpenMemory();
-  const absl::Status told = SendWithDescriptors(fd(), EncodeIpcAnswer(opened.code()), {});
+  const absl::Status told = SendWithDescriptors(fd(), EncodeMemoryAnswer(opened.code()), {});
   if (opened.ok()) {
     RETURN_IF_ERROR(told);
     return true;
@@ -64,24 +64,22 @@ absl::StatusOr<bool> AcceptedIpcChannel::Establish() {
   return FailedPrecondition("{}", Text(opened));
 }
 
-absl::StatusOr<bool> AcceptedIpcChannel::ReceiveGreeting() {
+absl::StatusOr<bool> AcceptedHostChannel::ReceiveGreeting() {
   ASSIGN_OR_RETURN(Received received,
                    ReceiveWithDescriptors(fd(), std::span(greeting_).subspan(greeting_count_)));
   std::ranges::move(received.descriptors, std::back_inserter(files_));
   // A peer may send descriptors with every byte.
-  if (files_.size() > kMaxIpcSegments) {
+  if (files_.size() > kMaxMemorySegments) {
     return FailedPrecondition("the peer sent more than {} files with its greeting",
-                              kMaxIpcSegments);
+                              kMaxMemorySegments);
   }
   greeting_count_ += received.count;
   return greeting_count_ == greeting_.size();
 }
 
-absl::Status AcceptedIpcChannel::OpenMemory() {
-  ASSIGN_OR_RETURN(const IpcGreeting greeting, ParseIpcGreeting(greeting_));
-  ASSIGN_OR_RETURN(OpenedSegments segments,
-                   OpenedSegments::Open(device_, greeting, std::move(files_)));
-  side_channel_.emplace(std::move(segments));
+absl::Status AcceptedHostChannel::OpenMemory() {
+  ASSIGN_OR_RETURN(const MemoryGreeting greeting, ParseMemoryGreeting(greeting_));
+  ASSIGN_OR_RETURN(side_channel_, opener_.OpenMemory(greeting, std::move(files_)));
   return absl::OkStatus();
 }
 

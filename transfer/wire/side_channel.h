@@ -10,26 +10,28 @@
 namespace tandem {
 
 // A payload that is to reach the other side of a channel.
-struct LanePayload {
+struct OfferedPayload {
   std::span<const std::byte> bytes;
-  uint64_t hash = 0;   // XXH3-64 of the bytes; set by Offer
-  uint64_t place = 0;  // the payload handle by which Find on the other side finds it; set by Offer
+  uint64_t hash = 0;    // XXH3-64 of the bytes; set by Offer
+  uint64_t handle = 0;  // by which Find on the other side finds the payload; set by Offer
 };
 
 // The side channel of a connection: moves payloads beside its bytes. The receiver reads a payload
-// where it lies (memory that the sender shares), where the sender copied it to (memory that both
-// share), or where the device put it (NCCL). Frames name payloads by their handles instead of carrying
+// where it lies (memory that the sender shares), where the sender copied it to (such memory as well),
+// or where the device put it (NCCL). Frames name payloads by their handles instead of carrying
 // them (kReference). Payloads go in one direction, so each side implements one half of this class and
 // leaves the other half as it is here.
 // Thread: the loop's. No call waits for the peer; some wait for the device to do this side's work.
-class PayloadLane {
+class SideChannel {
  public:
-  virtual ~PayloadLane() = default;
+  virtual ~SideChannel() = default;
 
   // The sending half.
 
   // How many payloads and bytes one Offer takes now: at least one payload if there is any room. If
-  // there is none, an event on the channel's fd() says when to ask again.
+  // there is none, credit of the peer or an event on the channel's fd() says when to ask again.
+  // `in_flight`: the number of bytes of the latest payloads that the peer has not consumed yet, by
+  // its credit. It does not read the payloads before these any more.
   struct Room {
     size_t payloads = 0;
     size_t bytes = 0;
@@ -38,11 +40,11 @@ class PayloadLane {
     size_t enough_bytes = SIZE_MAX;
     bool peer_holds_it = false;  // there is no room because the peer frees none
   };
-  virtual Room room() const { return {}; }
+  virtual Room room(uint64_t /*in_flight*/) { return {}; }
   // Makes the payloads reachable for the peer and fills in their hashes and handles. Waits for the
   // device. Returns the number of bytes to announce to Expect on the other side before the first of
   // them is named; 0 when nothing has to be announced. An error ends the connection.
-  virtual absl::StatusOr<uint32_t> Offer(std::span<LanePayload> payloads);
+  virtual absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload> payloads);
   // Whether Offer copies the payloads: then all of them must be named. Otherwise the peer may read
   // them where they lie even after their stream was aborted, and whatever changed meanwhile fails the
   // frame's hash.
@@ -62,9 +64,7 @@ class PayloadLane {
   virtual bool arriving() const { return false; }
   // Where the payload lies, in memory that the device reaches (Stream::CopyAll). INVALID_ARGUMENT
   // for a handle that the peer cannot have given out: the connection is closed.
-  virtual absl::StatusOr<std::span<const std::byte>> Find(uint64_t place, size_t bytes) const;
-  // The payload with this handle, and those that were named before it, are not read any more.
-  virtual void Release(uint64_t /*place*/, size_t /*bytes*/) {}
+  virtual absl::StatusOr<std::span<const std::byte>> Find(uint64_t handle, size_t bytes) const;
 };
 
 }  // namespace tandem

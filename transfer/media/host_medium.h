@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/unique_fd.h"
+#include "transfer/media/host_address.h"
+#include "transfer/media/host_channel.h"
+#include "transfer/media/medium.h"
+#include "transfer/media/memory_greeting.h"
+
+namespace tandem {
+
+// A unix socket on which peers of this host find a medium.
+struct HostListener {
+  HostAddress address;
+  UniqueFd socket;
+
+  // UNAVAILABLE when it cannot listen.
+  static absl::StatusOr<HostListener> Open();
+};
+
+// A medium that connects processes of the same host, network namespace and user: the connecting side
+// shares memory, from which the accepting side reads payloads (docs/media/ipc.md). The media that
+// derive from it differ in which memory that is. Outlives its channels.
+class HostMedium : public Medium, private MemoryOpener {
+ public:
+  std::string address() const override { return listener_.address.Text(); }
+  absl::Status MayReach(std::string_view peer) const override;
+
+  int listener_fd() const override { return listener_.socket.get(); }
+  absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() override;
+  absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) override;
+
+  bool has_side_channels() const override { return true; }
+
+ protected:
+  explicit HostMedium(HostListener listener) : listener_(std::move(listener)) {}
+
+  // What this side shares over one connection that it makes.
+  struct SharedMemory {
+    MemoryGreeting greeting;
+    std::vector<int> files;  // of the segments that have one, in their order
+    std::shared_ptr<SideChannel> side_channel;
+  };
+  // UNAVAILABLE when there is nothing left to share.
+  virtual absl::StatusOr<SharedMemory> Share() = 0;
+
+ private:
+  const HostListener listener_;
+};
+
+}  // namespace tandem
