@@ -38,8 +38,8 @@ tandem_test(staging_test
   SOURCES unit/transfer/staged_transport_test.cc unit/transfer/staging_test.cc
           support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_test_transports tandem_transfer)
-tandem_test(lane_test
-  SOURCES unit/transfer/lane_test.cc support/lane_medium.cc support/payload_memory.cc
+tandem_test(side_channel_test
+  SOURCES unit/transfer/side_channel_test.cc support/side_channel_medium.cc support/payload_memory.cc
           support/transport_probe.cc
   DEPS tandem_transfer tandem_kernels)
 # Payloads in the memory of the host, and of the device that TANDEM_TEST_DEVICE names.
@@ -67,9 +67,9 @@ tandem_fuzz_test(outbound_fuzz
   SOURCES fuzz/outbound_fuzz.cc
   CORPUS fuzz/corpus/outbound
   DEPS tandem_transfer)
-tandem_fuzz_test(lane_place_fuzz
-  SOURCES fuzz/lane_place_fuzz.cc
-  CORPUS fuzz/corpus/lane_place
+tandem_fuzz_test(payload_handle_fuzz
+  SOURCES fuzz/payload_handle_fuzz.cc
+  CORPUS fuzz/corpus/payload_handle
   DEPS tandem_transfer tandem_kernels)
 tandem_fuzz_test(address_fuzz
   SOURCES fuzz/address_fuzz.cc
@@ -98,8 +98,8 @@ tandem_fuzz_test(memory_greeting_fuzz
   SOURCES fuzz/memory_greeting_fuzz.cc
   CORPUS fuzz/corpus/memory_greeting
   DEPS tandem_transfer)
-tandem_test(strangers_test
-  SOURCES unit/transfer/strangers_test.cc support/channel_pair.cc support/payload_memory.cc
+tandem_test(unauthenticated_peers_test
+  SOURCES unit/transfer/unauthenticated_peers_test.cc support/channel_pair.cc support/payload_memory.cc
           support/test_certificates.cc support/transport_probe.cc
   DEPS tandem_test_transports tandem_transfer tandem_kernels)
 tandem_test(shm_test

@@ -70,11 +70,11 @@ std::vector<Opened> Reservations() {
 }
 
 // Memory that a peer shares: for each byte of an honest sender an extent of it.
-class SharedLaneOfAPeer final : public SideChannel {
+class SharedMemoryOfAPeer final : public SideChannel {
  public:
   static constexpr size_t kExtents = 8;
 
-  SharedLaneOfAPeer() : memory_(kExtents * kLargestExtent) {
+  SharedMemoryOfAPeer() : memory_(kExtents * kLargestExtent) {
     for (size_t i = 0; i < memory_.size(); ++i) {
       memory_[i] = static_cast<std::byte>(1 + i / kLargestExtent);
     }
@@ -103,7 +103,7 @@ const Backend& Cpu() {
 // A decode worker as far as frames see it.
 class Worker {
  public:
-  enum class Ways : uint8_t { kDirect, kStaged, kLane };
+  enum class Ways : uint8_t { kDirect, kStaged, kSideChannel };
 
   explicit Worker(Ways ways) {
     Device& device = *Cpu().device;
@@ -111,7 +111,7 @@ class Worker {
     if (ways == Ways::kStaged) {
       path_ = *StagedPayloads::Create(device, kLargestExtent, 2 * 4096, &zone_);
     }
-    if (ways == Ways::kLane) path_ = *SideChannelPayloads::Create(device, zone_);
+    if (ways == Ways::kSideChannel) path_ = *SideChannelPayloads::Create(device, zone_);
     for (const Opened& opened : opened_) zone_.Open(opened.id, opened.plan);
   }
 
@@ -237,14 +237,14 @@ class AnswerReader final : public FrameHandler {
 // The connections of hostile senders, and what the loop does with them.
 class HostileSenders {
  public:
-  HostileSenders(Worker& worker, Steps& steps, bool has_lane)
-      : worker_(worker), steps_(steps), has_lane_(has_lane) {
+  HostileSenders(Worker& worker, Steps& steps, bool has_side_channel)
+      : worker_(worker), steps_(steps), has_side_channel_(has_side_channel) {
     const size_t piece_bytes = 1 + 3 * steps.Take(1);
     const size_t read_ahead_bytes = 4 * steps.Take(1);
     for (Line& line : lines_) {
       line.peer.piece_bytes = piece_bytes;
-      line.peer.read_ahead_bytes = has_lane ? 0 : read_ahead_bytes;
-      line.peer.lane = has_lane ? &lane_ : nullptr;
+      line.peer.read_ahead_bytes = has_side_channel ? 0 : read_ahead_bytes;
+      line.peer.side_channel = has_side_channel ? &side_channel_ : nullptr;
     }
   }
 
@@ -312,12 +312,12 @@ class HostileSenders {
   }
 
   void SayData(Line& line, Content content) {
-    FrameHeader header = ExtentHeader(has_lane_ ? FrameType::kReference : FrameType::kData);
+    FrameHeader header = ExtentHeader(has_side_channel_ ? FrameType::kReference : FrameType::kData);
     const std::byte byte = ByteOf(header.stream, header.layer);
     std::vector<std::byte> payload(header.payload_bytes, byte);
     header.payload_hash = Hash64(payload);
     const bool damaged = content == Content::kDamaged;
-    if (has_lane_) {
+    if (has_side_channel_) {
       header.payload_handle =
           (std::to_integer<uint64_t>(byte) - 1) * kLargestExtent + (damaged ? 1 : 0);
       header.payload_hash ^= damaged ? 1 : 0;
@@ -456,8 +456,8 @@ class HostileSenders {
 
   Worker& worker_;
   Steps& steps_;
-  const bool has_lane_;
-  SharedLaneOfAPeer lane_;
+  const bool has_side_channel_;
+  SharedMemoryOfAPeer side_channel_;
   std::vector<std::byte> read_ahead_ = std::vector<std::byte>(1024);
   TransportCounters counters_;
   std::array<Line, kConnections> lines_;
@@ -472,7 +472,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Steps steps(std::span(data, size));
   const auto ways = static_cast<Worker::Ways>(steps.Take(1) % 3);
   Worker worker(ways);
-  HostileSenders senders(worker, steps, ways == Worker::Ways::kLane);
+  HostileSenders senders(worker, steps, ways == Worker::Ways::kSideChannel);
   while (!steps.done()) senders.DoStep();
   senders.CloseAll();
   worker.ExpectNothingUnderWay();

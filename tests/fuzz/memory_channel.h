@@ -24,7 +24,7 @@ class MemoryChannel final : public ByteChannel {
     std::vector<std::byte> outgoing;
     size_t room_bytes = SIZE_MAX;  // that Write takes from here on
     size_t read_ahead_bytes = 0;
-    SideChannel* lane = nullptr;
+    SideChannel* side_channel = nullptr;
   };
 
   explicit MemoryChannel(Peer& peer) : peer_(peer) {}
@@ -33,7 +33,7 @@ class MemoryChannel final : public ByteChannel {
   bool wants_output() const override { return false; }
   absl::StatusOr<bool> Establish() override { return true; }
   size_t read_ahead_bytes() const override { return peer_.read_ahead_bytes; }
-  SideChannel* side_channel() override { return peer_.lane; }
+  SideChannel* side_channel() override { return peer_.side_channel; }
 
   absl::StatusOr<size_t> Read(std::span<const iovec> parts) override {
     const size_t most = std::min(peer_.piece_bytes, peer_.incoming.size());

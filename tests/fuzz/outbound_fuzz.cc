@@ -42,7 +42,7 @@ std::byte ByteOf(const FrameHeader& header) {
 // Reads what one connection writes, as the receiver would.
 class WrittenFrames final : public FrameHandler {
  public:
-  explicit WrittenFrames(bool has_lane) : has_lane_(has_lane) {}
+  explicit WrittenFrames(bool has_side_channel) : has_side_channel_(has_side_channel) {}
 
   void Take(std::vector<std::byte>& bytes) {
     TANDEM_CHECK(reader_.Feed(bytes).ok(), "what was written is no frame");
@@ -51,7 +51,8 @@ class WrittenFrames final : public FrameHandler {
 
  private:
   absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) override {
-    TANDEM_CHECK(said_hello_ && !has_lane_, "data before the hello, or beside a lane");
+    TANDEM_CHECK(said_hello_ && !has_side_channel_,
+                 "data before the hello, or beside a side channel");
     payload_bytes_ += header.payload_bytes;
     place_.resize(header.payload_bytes);
     return std::span<std::byte>(place_);
@@ -69,8 +70,8 @@ class WrittenFrames final : public FrameHandler {
       return absl::OkStatus();
     }
     TANDEM_CHECK(said_hello_, "a frame before the hello");
-    if (has_lane_ && header.type == FrameType::kAnnounce) return absl::OkStatus();
-    if (has_lane_ && header.type == FrameType::kReference) {
+    if (has_side_channel_ && header.type == FrameType::kAnnounce) return absl::OkStatus();
+    if (has_side_channel_ && header.type == FrameType::kReference) {
       payload_bytes_ += header.payload_bytes;
       place_.assign(header.payload_bytes, ByteOf(header));
       return CheckPayloadHash(header, Hash64(place_));
@@ -82,7 +83,7 @@ class WrittenFrames final : public FrameHandler {
     return absl::OkStatus();
   }
 
-  const bool has_lane_;
+  const bool has_side_channel_;
   bool said_hello_ = false;
   uint64_t payload_bytes_ = 0;
   std::vector<std::byte> place_;
@@ -90,10 +91,10 @@ class WrittenFrames final : public FrameHandler {
 };
 
 // Takes a few payloads at a time and announces them, or not.
-class SmallLane final : public SideChannel {
+class SmallSideChannel final : public SideChannel {
  public:
   enum class Announces : uint8_t { kNothing, kAll };
-  explicit SmallLane(Announces announces) : announces_(announces) {}
+  explicit SmallSideChannel(Announces announces) : announces_(announces) {}
 
   Room room(uint64_t) override { return {.payloads = 3, .bytes = 1000}; }
   absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload> payloads) override {
@@ -116,8 +117,9 @@ class HostileReceiver {
  public:
   explicit HostileReceiver(Steps& steps) : steps_(steps) {
     const uint64_t which = steps.Take(1);
-    const bool has_lane = which / 3 % 3 > 0;
-    lane_.emplace(which / 3 % 3 == 1 ? SmallLane::Announces::kNothing : SmallLane::Announces::kAll);
+    const bool has_side_channel = which / 3 % 3 > 0;
+    side_channel_.emplace(which / 3 % 3 == 1 ? SmallSideChannel::Announces::kNothing
+                                             : SmallSideChannel::Announces::kAll);
     const size_t piece_bytes = 1 + steps.Take(1);
     peer_streams_ = std::make_unique<PeerStreams>(
         PeerStreams::Options{.peer = "peer", .connection_id = kConnection},
@@ -125,10 +127,11 @@ class HostileReceiver {
         [this](OutgoingStream& stream, const absl::Status&) { StreamOver(stream); });
     line_.peer.piece_bytes = piece_bytes;
     line_.peer.room_bytes = 0;
-    line_.peer.lane = has_lane ? &*lane_ : nullptr;
-    line_.written = std::make_unique<WrittenFrames>(has_lane);
+    line_.peer.side_channel = has_side_channel ? &*side_channel_ : nullptr;
+    line_.written = std::make_unique<WrittenFrames>(has_side_channel);
     auto channel = std::make_unique<MemoryChannel>(line_.peer);
-    auto payloads = has_lane ? NewSideChannelOutbound(*channel) : direct_.NewOutbound(*channel, 1);
+    auto payloads =
+        has_side_channel ? NewSideChannelOutbound(*channel) : direct_.NewOutbound(*channel, 1);
     line_.connection = std::make_unique<OutboundConnection>(
         *peer_streams_, std::move(channel), std::move(payloads), counters_,
         Timeouts{.connect = std::chrono::hours(1), .stall = std::chrono::hours(1)});
@@ -300,7 +303,7 @@ class HostileReceiver {
   }
 
   Steps& steps_;
-  std::optional<SmallLane> lane_;
+  std::optional<SmallSideChannel> side_channel_;
   TransportCounters counters_;
   LoneStreams open_;
   DirectPayloads direct_;

@@ -29,15 +29,15 @@ struct FrameAction {
     kPass,
     kDrop,
     kDuplicate,
-    kSwap,         // it goes after the next frame of its direction and connection
-    kFlipHeader,   // `bits` different bits, chosen by `seed`
-    kFlipPayload,  // the same; of the header where there is no payload. Where a lane brings the
+    kSwap,        // it goes after the next frame of its direction and connection
+    kFlipHeader,  // `bits` different bits, chosen by `seed`
+    kFlipPayload,  // the same; of the header where there is no payload. Where a side channel brings the
                    // payload: of its hash, in a header that is whole
-    kCutBefore,    // the connection ends: this frame and all after it are lost
-    kCutInside,    // half of it goes first
-    kCutAfter,     // all of it goes first
-    kHold,         // it waits for Release, with all after it in its direction and connection
-    kHoldInside,   // half of it goes; the rest waits likewise
+    kCutBefore,   // the connection ends: this frame and all after it are lost
+    kCutInside,   // half of it goes first
+    kCutAfter,    // all of it goes first
+    kHold,        // it waits for Release, with all after it in its direction and connection
+    kHoldInside,  // half of it goes; the rest waits likewise
   };
   Kind kind = Kind::kPass;
   uint32_t bits = 1;

@@ -130,7 +130,7 @@ class NcclTest : public ::testing::Test {
     ASSERT_TRUE(AwaitArrival(pair));
     for (size_t i = 0; i < sizes.size(); ++i) {
       EXPECT_EQ(payloads[i].hash, Hash64(sent[i]));
-      const auto found = to.Find(payloads[i].place, sizes[i]);
+      const auto found = to.Find(payloads[i].handle, sizes[i]);
       ASSERT_TRUE(found.ok()) << found.status();
       EXPECT_EQ(memory_.Read(*found), sent[i]) << "payload " << i;
     }

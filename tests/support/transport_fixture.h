@@ -32,8 +32,8 @@
 
 namespace tandem {
 
-// Of a test whose payloads lie where a lane finds them.
-struct LaneMemory {
+// Of a test whose payloads lie where a side channel finds them.
+struct SideChannelMemory {
   Device& device;
   std::span<const std::byte> shared;  // all payloads
   const size_t& max_payload_bytes;    // when a medium is made
@@ -46,7 +46,7 @@ struct FabricKind {
   std::string name;
   // One of the two.
   std::function<NewMedium()> open;
-  std::function<NewMedium(const LaneMemory& memory)> open_with_lanes;
+  std::function<NewMedium(const SideChannelMemory& memory)> open_with_side_channels;
 };
 
 inline std::unique_ptr<Medium> Opened(absl::StatusOr<std::unique_ptr<Medium>> medium) {
@@ -64,7 +64,7 @@ inline FabricKind::NewMedium OpenLoopback() {
 }
 inline FabricKind::NewMedium OpenTcp() { return MediumOf<TcpMedium>(TcpOptions{}); }
 // Areas that go round and fill up often.
-inline FabricKind::NewMedium OpenShm(const LaneMemory& memory) {
+inline FabricKind::NewMedium OpenShm(const SideChannelMemory& memory) {
   return [memory] {
     const size_t area_bytes =
         std::bit_ceil(std::max(4 * memory.max_payload_bytes, size_t{1} << 20));
@@ -80,12 +80,12 @@ inline FabricKind::NewMedium OpenTls() {
   return MediumOf<TcpMedium>(TcpOptions{.tls = authority.Issue("worker")});
 }
 
-inline FabricKind::NewMedium OpenIpc(const LaneMemory& memory) {
+inline FabricKind::NewMedium OpenIpc(const SideChannelMemory& memory) {
   return MediumOf<IpcMedium>(IpcOptions{.device = &memory.device, .shared = {memory.shared}});
 }
 
 // On the emulated GPU. Tests hold the receiver up for longer than a peer may be.
-inline FabricKind::NewMedium OpenNccl(const LaneMemory& memory) {
+inline FabricKind::NewMedium OpenNccl(const SideChannelMemory& memory) {
   return [&device = memory.device] {
     return Opened(NcclMedium::Open(
         device,
@@ -115,8 +115,8 @@ inline Device* PayloadDevice() {
   return device.get();
 }
 
-// Where payloads with a lane lie: that, or the host as a device.
-inline Device& LaneDevice() {
+// Where payloads with a side channel lie: that, or the host as a device.
+inline Device& SideChannelDevice() {
   static const Backend cpu = *OpenBackend("cpu", {.num_threads = 1});
   static RecyclingDevice device(PayloadDevice() != nullptr ? *PayloadDevice() : *cpu.device);
   return device;
@@ -216,22 +216,22 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
 
   static constexpr size_t kSharedBytes = size_t{50} << 20;
 
-  static bool has_side_channels() { return GetParam().open_with_lanes != nullptr; }
+  static bool has_side_channels() { return GetParam().open_with_side_channels != nullptr; }
   static PayloadMemory NewPayloads() {
-    return has_side_channels() ? PayloadMemory(LaneDevice(), kSharedBytes)
+    return has_side_channels() ? PayloadMemory(SideChannelDevice(), kSharedBytes)
                                : PayloadMemory(PayloadDevice());
   }
   FabricKind::NewMedium OpenKind() const {
     if (!has_side_channels()) return GetParam().open();
-    return GetParam().open_with_lanes({.device = LaneDevice(),
-                                       .shared = payloads_.shared(),
-                                       .max_payload_bytes = options_.staged_payload_bytes});
+    return GetParam().open_with_side_channels({.device = SideChannelDevice(),
+                                               .shared = payloads_.shared(),
+                                               .max_payload_bytes = options_.staged_payload_bytes});
   }
 
   PayloadMemory payloads_ = NewPayloads();
   const FabricKind::NewMedium new_medium_ = OpenKind();
   // Of the transports that are made from here on.
-  FramedOptions options_ = {.device = has_side_channels() ? &LaneDevice() : PayloadDevice(),
+  FramedOptions options_ = {.device = has_side_channels() ? &SideChannelDevice() : PayloadDevice(),
                             .staged_payload_bytes = 64 << 10,
                             .staging_bytes = 1 << 20};
   StreamBook streams_;

@@ -92,11 +92,11 @@ TEST(IpcMedium, PlacesOutsideOfTheMemoryAreNotFound) {
   const auto receiver = NewReceiver();
   const ChannelPair pair = ConnectPair(*sender.medium, *receiver);
   ASSERT_TRUE(pair.accepted);
-  const SideChannel& lane = *pair.accepted->side_channel();
+  const SideChannel& side_channel = *pair.accepted->side_channel();
   constexpr uint64_t kProbes = uint64_t{1} << kSegmentOffsetBits;
-  EXPECT_TRUE(lane.Find(0, kPoolBytes).ok());
-  EXPECT_TRUE(lane.Find(kPoolBytes, 0).ok());
-  EXPECT_TRUE(lane.Find(kProbes | 4095, 1).ok());
+  EXPECT_TRUE(side_channel.Find(0, kPoolBytes).ok());
+  EXPECT_TRUE(side_channel.Find(kPoolBytes, 0).ok());
+  EXPECT_TRUE(side_channel.Find(kProbes | 4095, 1).ok());
   const std::pair<uint64_t, size_t> outside[] = {{0, kPoolBytes + 1},
                                                  {kPoolBytes, 1},
                                                  {1, kPoolBytes},
@@ -107,7 +107,7 @@ TEST(IpcMedium, PlacesOutsideOfTheMemoryAreNotFound) {
                                                  {~uint64_t{0}, 1},
                                                  {1, ~size_t{0}}};
   for (const auto& [place, bytes] : outside) {
-    EXPECT_EQ(lane.Find(place, bytes).status().code(), absl::StatusCode::kInvalidArgument)
+    EXPECT_EQ(side_channel.Find(place, bytes).status().code(), absl::StatusCode::kInvalidArgument)
         << place << " " << bytes;
   }
   EXPECT_EQ(pair.accepted->side_channel()->Expect(1).code(), absl::StatusCode::kInvalidArgument);

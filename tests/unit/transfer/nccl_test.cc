@@ -45,14 +45,14 @@ TEST_F(NcclTest, PlacesOutsideOfTheOperationAreRefused) {
   const auto to = OpenSmallNccl();
   ChannelPair pair = ConnectPair(*from, *to);
   ASSERT_TRUE(pair.accepted);
-  SideChannel& lane = *pair.accepted->side_channel();
-  EXPECT_EQ(lane.Find(0, 1).status().code(), absl::StatusCode::kInvalidArgument);
+  SideChannel& side_channel = *pair.accepted->side_channel();
+  EXPECT_EQ(side_channel.Find(0, 1).status().code(), absl::StatusCode::kInvalidArgument);
   for (const uint32_t bytes : {0u, 1u << 20, ~0u}) {
-    EXPECT_EQ(lane.Expect(bytes).code(), absl::StatusCode::kInvalidArgument) << bytes;
+    EXPECT_EQ(side_channel.Expect(bytes).code(), absl::StatusCode::kInvalidArgument) << bytes;
   }
   std::mt19937_64 random(5);
   SendAndCheck(pair, {1000}, random);
-  EXPECT_TRUE(lane.Find(0, 1024).ok());  // an operation's end is rounded up
+  EXPECT_TRUE(side_channel.Find(0, 1024).ok());  // an operation's end is rounded up
   for (const auto& [place, bytes] :
        std::vector<std::pair<uint64_t, size_t>>{{0, 0},
                                                 {0, 1025},
@@ -61,16 +61,16 @@ TEST_F(NcclTest, PlacesOutsideOfTheOperationAreRefused) {
                                                 {~uint64_t{0}, 2},
                                                 {1, ~size_t{0}},
                                                 {uint64_t{1} << 32, 1}}) {
-    EXPECT_EQ(lane.Find(place, bytes).status().code(), absl::StatusCode::kInvalidArgument)
+    EXPECT_EQ(side_channel.Find(place, bytes).status().code(), absl::StatusCode::kInvalidArgument)
         << place << " " << bytes;
   }
   // What the next operation brings has other places.
   SendAndCheck(pair, {1000}, random);
-  EXPECT_FALSE(lane.Find(0, 1000).ok());
-  EXPECT_TRUE(lane.Find(uint64_t{1} << 32, 1000).ok());
+  EXPECT_FALSE(side_channel.Find(0, 1000).ok());
+  EXPECT_TRUE(side_channel.Find(uint64_t{1} << 32, 1000).ok());
   // Who sends receives nothing.
   EXPECT_EQ(pair.connected->side_channel()->Expect(128).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(lane.room().payloads, 0u);
+  EXPECT_EQ(side_channel.room(0).payloads, 0u);
 }
 
 TEST_F(NcclTest, SendSlotsAreSharedAndComeBack) {
@@ -86,17 +86,17 @@ TEST_F(NcclTest, SendSlotsAreSharedAndComeBack) {
   OfferedPayload payload = {.bytes = at};
   const auto announced = one.connected->side_channel()->Offer({&payload, 1});
   ASSERT_TRUE(announced.ok()) << announced.status();
-  EXPECT_EQ(two.connected->side_channel()->room().payloads, 0u);
+  EXPECT_EQ(two.connected->side_channel()->room(0).payloads, 0u);
   ASSERT_EQ(one.accepted->side_channel()->Expect(*announced), absl::OkStatus());
   ASSERT_TRUE(AwaitArrival(one));
-  while (one.connected->side_channel()->room().payloads == 0) {
+  while (one.connected->side_channel()->room(0).payloads == 0) {
     ASSERT_TRUE(Reads(*one.connected));
     ASSERT_TRUE(AwaitEvent(*one.connected));
   }
   // The other one is told by an event.
   ASSERT_TRUE(AwaitEvent(*two.connected));
   ASSERT_TRUE(Reads(*two.connected));
-  EXPECT_EQ(two.connected->side_channel()->room().payloads, 512u);
+  EXPECT_EQ(two.connected->side_channel()->room(0).payloads, 512u);
   EXPECT_FALSE(HasEventAtOnce(*two.connected));
 }
 

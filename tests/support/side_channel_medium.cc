@@ -1,4 +1,4 @@
-#include "tests/support/lane_medium.h"
+#include "tests/support/side_channel_medium.h"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -15,68 +15,68 @@
 
 namespace tandem {
 
-void LaneBoard::SetHeld(bool held) {
+void SideChannelBoard::SetHeld(bool held) {
   absl::MutexLock lock(&mutex_);
   held_ = held;
   Ring();
 }
 
-void LaneBoard::SetRoom(size_t payloads, size_t enough_bytes) {
+void SideChannelBoard::SetRoom(size_t payloads, size_t enough_bytes) {
   absl::MutexLock lock(&mutex_);
   room_.payloads = payloads;
   room_.enough_bytes = enough_bytes;
   Ring();
 }
 
-void LaneBoard::BlamePeer() {
+void SideChannelBoard::BlamePeer() {
   absl::MutexLock lock(&mutex_);
   room_.peer_holds_it = true;
 }
 
-void LaneBoard::FailOffers(absl::Status status) {
+void SideChannelBoard::FailOffers(absl::Status status) {
   absl::MutexLock lock(&mutex_);
   offers_ = std::move(status);
 }
 
-void LaneBoard::FailExpects(absl::Status status) {
+void SideChannelBoard::FailExpects(absl::Status status) {
   absl::MutexLock lock(&mutex_);
   expects_ = std::move(status);
 }
 
-int LaneBoard::expected() const {
+int SideChannelBoard::expected() const {
   absl::MutexLock lock(&mutex_);
   return expected_;
 }
 
-size_t LaneBoard::largest_operation() const {
+size_t SideChannelBoard::largest_operation() const {
   absl::MutexLock lock(&mutex_);
   return largest_;
 }
 
-bool LaneBoard::AwaitExpected(int count) const {
+bool SideChannelBoard::AwaitExpected(int count) const {
   absl::MutexLock lock(&mutex_);
   const auto enough = [this, count]()
                           ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return expected_ >= count; };
   return mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Minutes(1));
 }
 
-bool LaneBoard::held() const {
+bool SideChannelBoard::held() const {
   absl::MutexLock lock(&mutex_);
   return held_;
 }
 
-SideChannel::Room LaneBoard::room() const {
+SideChannel::Room SideChannelBoard::room() const {
   absl::MutexLock lock(&mutex_);
   return room_;
 }
 
-absl::Status LaneBoard::Push(Bytes operation) {
+absl::Status SideChannelBoard::Push(Bytes operation) {
   absl::MutexLock lock(&mutex_);
   if (offers_.ok()) operations_.push_back(std::move(operation));
   return offers_;
 }
 
-absl::StatusOr<LaneBoard::Bytes> LaneBoard::Pop(size_t size) {
+absl::StatusOr<SideChannelBoard::Bytes> SideChannelBoard::Pop(size_t size) {
   absl::MutexLock lock(&mutex_);
   ++expected_;
   largest_ = std::max(largest_, size);
@@ -89,24 +89,24 @@ absl::StatusOr<LaneBoard::Bytes> LaneBoard::Pop(size_t size) {
   return operation;
 }
 
-int LaneBoard::AddBell() {
+int SideChannelBoard::AddBell() {
   absl::MutexLock lock(&mutex_);
   return bells_.emplace_back(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 }
 
-void LaneBoard::Ring() const {
+void SideChannelBoard::Ring() const {
   for (const int bell : bells_) eventfd_write(bell, 1);
 }
 
 namespace {
 
-class BoardLane final : public SideChannel {
+class BoardSideChannel final : public SideChannel {
  public:
-  explicit BoardLane(LaneBoard& board) : board_(board) {}
+  explicit BoardSideChannel(SideChannelBoard& board) : board_(board) {}
 
   Room room(uint64_t) override { return board_.room(); }
   absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload> payloads) override {
-    LaneBoard::Bytes operation;
+    SideChannelBoard::Bytes operation;
     for (OfferedPayload& payload : payloads) {
       payload.handle = operation.size();
       payload.hash = Hash64(payload.bytes);
@@ -130,18 +130,18 @@ class BoardLane final : public SideChannel {
   }
 
  private:
-  LaneBoard& board_;
-  LaneBoard::Bytes arrived_;
+  SideChannelBoard& board_;
+  SideChannelBoard::Bytes arrived_;
   bool announced_ = false;
 };
 
-class LaneChannel final : public ByteChannel {
+class BoardChannel final : public ByteChannel {
  public:
-  LaneChannel(std::unique_ptr<ByteChannel> channel, LaneBoard& board)
+  BoardChannel(std::unique_ptr<ByteChannel> channel, SideChannelBoard& board)
       : channel_(std::move(channel)),
         bell_(board.AddBell()),
         watch_(epoll_create1(EPOLL_CLOEXEC)),
-        lane_(board) {
+        side_channel_(board) {
     epoll_event event{.events = EPOLLIN, .data = {}};
     epoll_ctl(watch_.get(), EPOLL_CTL_ADD, bell_, &event);
   }
@@ -163,7 +163,7 @@ class LaneChannel final : public ByteChannel {
     Watch();
     return count;
   }
-  SideChannel* side_channel() override { return &lane_; }
+  SideChannel* side_channel() override { return &side_channel_; }
 
  private:
   // The descriptor of one that connects may change, and so does what it waits for.
@@ -178,12 +178,12 @@ class LaneChannel final : public ByteChannel {
   const std::unique_ptr<ByteChannel> channel_;
   const int bell_;
   const UniqueFd watch_;
-  BoardLane lane_;
+  BoardSideChannel side_channel_;
 };
 
-class LaneMedium final : public Medium {
+class SideChannelMedium final : public Medium {
  public:
-  LaneMedium(std::unique_ptr<Medium> medium, LaneBoard& board)
+  SideChannelMedium(std::unique_ptr<Medium> medium, SideChannelBoard& board)
       : medium_(std::move(medium)), board_(board) {}
 
   std::string_view name() const override { return medium_->name(); }
@@ -193,24 +193,25 @@ class LaneMedium final : public Medium {
   absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() override {
     ASSIGN_OR_RETURN(std::unique_ptr<ByteChannel> channel, medium_->Accept());
     if (channel == nullptr) return nullptr;
-    return std::make_unique<LaneChannel>(std::move(channel), board_);
+    return std::make_unique<BoardChannel>(std::move(channel), board_);
   }
   absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) override {
     ASSIGN_OR_RETURN(std::unique_ptr<ByteChannel> channel, medium_->Connect(peer));
-    return std::make_unique<LaneChannel>(std::move(channel), board_);
+    return std::make_unique<BoardChannel>(std::move(channel), board_);
   }
   bool has_side_channels() const override { return true; }
   size_t buffer_bytes() const override { return medium_->buffer_bytes(); }
 
  private:
   const std::unique_ptr<Medium> medium_;
-  LaneBoard& board_;
+  SideChannelBoard& board_;
 };
 
 }  // namespace
 
-std::unique_ptr<Medium> NewLaneMedium(std::unique_ptr<Medium> medium, LaneBoard& board) {
-  return std::make_unique<LaneMedium>(std::move(medium), board);
+std::unique_ptr<Medium> NewSideChannelMedium(std::unique_ptr<Medium> medium,
+                                             SideChannelBoard& board) {
+  return std::make_unique<SideChannelMedium>(std::move(medium), board);
 }
 
 }  // namespace tandem

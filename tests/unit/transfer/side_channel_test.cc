@@ -1,5 +1,5 @@
-// The framed transport where payloads have a lane beside the bytes: what is announced is waited
-// for, a lane without room or that fails, and peers that name what there is not.
+// The framed transport where payloads have a side channel beside the bytes: what is announced is waited
+// for, a side channel without room or that fails, and peers that name what there is not.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -11,10 +11,10 @@
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
 #include "tests/support/forwarding_device.h"
-#include "tests/support/lane_medium.h"
 #include "tests/support/lone_streams.h"
 #include "tests/support/payload_memory.h"
 #include "tests/support/raw_peer.h"
+#include "tests/support/side_channel_medium.h"
 #include "tests/support/transport_probe.h"
 #include "transfer/framed/framed_transport.h"
 #include "transfer/framed/outbound.h"
@@ -57,13 +57,13 @@ class FailingDevice final : public ForwardingDevice {
   std::atomic<bool> failing_ = false;
 };
 
-class LaneTest : public testing::Test {
+class SideChannelTest : public testing::Test {
  protected:
   void Start() {
     receiver_ = *NewFramedTransport(options_, NewMedium(), &probe_);
     sender_ = *NewFramedTransport(options_, NewMedium(), nullptr);
   }
-  std::unique_ptr<Medium> NewMedium() { return NewLaneMedium(*TcpMedium::Open({}), board_); }
+  std::unique_ptr<Medium> NewMedium() { return NewSideChannelMedium(*TcpMedium::Open({}), board_); }
 
   void Send(uint64_t stream, uint32_t count) {
     ASSERT_EQ(streams_.Open(*sender_, receiver_->address(), stream, kEpoch, renew_every_,
@@ -101,7 +101,7 @@ class LaneTest : public testing::Test {
 
   const Backend cpu_ = *OpenBackend("cpu", {.num_threads = 1});
   FailingDevice device_{*cpu_.device};
-  LaneBoard board_;
+  SideChannelBoard board_;
   FramedOptions options_ = {.device = &device_};
   Duration renew_every_ = Duration::zero();
   PayloadMemory payloads_;
@@ -112,20 +112,20 @@ class LaneTest : public testing::Test {
   std::unique_ptr<Transport> sender_;
 };
 
-TEST_F(LaneTest, PayloadsOfManyOperationsArrive) {
+TEST_F(SideChannelTest, PayloadsOfManyOperationsArrive) {
   Start();
   Send(1, 300);
   Send(2, 10);
   ExpectArrived(1, 300);
   ExpectArrived(2, 10);
   EXPECT_GE(board_.expected(), 310 / 64);
-  // Payloads went by the lane alone, not over the bytes of the connection, too.
+  // Payloads went by the side channel alone, not over the bytes of the connection, too.
   EXPECT_GE(sender_->bytes_sent(), 310 * kPayloadBytes);
   EXPECT_LT(sender_->bytes_sent(), 310 * kPayloadBytes * 11 / 10);
 }
 
 // Sender and receiver work side by side only where not all that may go goes at once.
-TEST_F(LaneTest, AnOperationIsNoLargerThanIsEnough) {
+TEST_F(SideChannelTest, AnOperationIsNoLargerThanIsEnough) {
   board_.SetRoom(64, 3 * kPayloadBytes + 1);
   Start();
   Send(1, 100);
@@ -134,7 +134,7 @@ TEST_F(LaneTest, AnOperationIsNoLargerThanIsEnough) {
   EXPECT_EQ(board_.largest_operation(), 4 * kPayloadBytes);
 }
 
-TEST_F(LaneTest, NothingIsReadBeforeWhatWasAnnouncedHasCome) {
+TEST_F(SideChannelTest, NothingIsReadBeforeWhatWasAnnouncedHasCome) {
   board_.HoldArrivals();
   Start();
   Send(1, 5);
@@ -149,7 +149,7 @@ TEST_F(LaneTest, NothingIsReadBeforeWhatWasAnnouncedHasCome) {
   ExpectArrived(1, 5);
 }
 
-TEST_F(LaneTest, WithoutRoomPayloadsWaitAndRenewalsGoOn) {
+TEST_F(SideChannelTest, WithoutRoomPayloadsWaitAndRenewalsGoOn) {
   board_.SetRoom(0);
   renew_every_ = std::chrono::milliseconds(1);
   options_.stall_timeout = std::chrono::milliseconds(20);  // no fault of the peer's
@@ -162,7 +162,7 @@ TEST_F(LaneTest, WithoutRoomPayloadsWaitAndRenewalsGoOn) {
   EXPECT_GE(board_.expected(), 3);
 }
 
-TEST_F(LaneTest, APeerThatMakesNoRoomIsGivenUp) {
+TEST_F(SideChannelTest, APeerThatMakesNoRoomIsGivenUp) {
   board_.SetRoom(0);
   board_.BlamePeer();
   renew_every_ = std::chrono::milliseconds(1);  // which is no progress
@@ -173,7 +173,7 @@ TEST_F(LaneTest, APeerThatMakesNoRoomIsGivenUp) {
   EXPECT_EQ(probe_.Count(1, Kind::kPrepare), 0);
 }
 
-TEST_F(LaneTest, AnOfferThatFailsEndsTheStreams) {
+TEST_F(SideChannelTest, AnOfferThatFailsEndsTheStreams) {
   board_.FailOffers(Unavailable("the communicator is gone"));
   Start();
   Send(1, 1);
@@ -185,7 +185,7 @@ TEST_F(LaneTest, AnOfferThatFailsEndsTheStreams) {
   ExpectArrived(2, 3);
 }
 
-TEST_F(LaneTest, AnAnnouncementThatFailsHereIsNoFaultOfThePeers) {
+TEST_F(SideChannelTest, AnAnnouncementThatFailsHereIsNoFaultOfThePeers) {
   board_.FailExpects(Unavailable("the communicator is gone"));
   Start();
   Send(1, 1);
@@ -194,21 +194,21 @@ TEST_F(LaneTest, AnAnnouncementThatFailsHereIsNoFaultOfThePeers) {
   EXPECT_EQ(receiver_->refused().closed, 0u);
 }
 
-TEST_F(LaneTest, WhoNamesWhatThereIsNotIsClosed) {
+TEST_F(SideChannelTest, WhoNamesWhatThereIsNotIsClosed) {
   Start();
   EXPECT_TRUE(ClosesOn({Reference(100, 0)})) << "nothing was announced";
   EXPECT_TRUE(ClosesOn({{.type = FrameType::kAnnounce, .payload_bytes = 100}}))
       << "nothing was offered";
-  EXPECT_EQ(board_.Push(LaneBoard::Bytes(100)), absl::OkStatus());
+  EXPECT_EQ(board_.Push(SideChannelBoard::Bytes(100)), absl::OkStatus());
   EXPECT_TRUE(ClosesOn({{.type = FrameType::kAnnounce, .payload_bytes = 100}, Reference(90, 11)}))
       << "beyond the operation";
-  EXPECT_EQ(board_.Push(LaneBoard::Bytes(100)), absl::OkStatus());
+  EXPECT_EQ(board_.Push(SideChannelBoard::Bytes(100)), absl::OkStatus());
   EXPECT_TRUE(ClosesOn(
       {{.type = FrameType::kAnnounce, .payload_bytes = 100}, Reference(100, ~uint64_t{0} - 50)}))
       << "a place whose end is beyond all numbers";
   EXPECT_TRUE(
       ClosesOn({{.type = FrameType::kData, .stream = 1, .epoch = kEpoch, .payload_bytes = 100}}))
-      << "bytes where payloads have a lane";
+      << "bytes where payloads have a side channel";
   EXPECT_EQ(receiver_->refused().malformed, 5u);
   EXPECT_EQ(receiver_->refused().closed, 5u);
   EXPECT_EQ(probe_.Count(1, Kind::kPrepare), 0);
@@ -216,7 +216,7 @@ TEST_F(LaneTest, WhoNamesWhatThereIsNotIsClosed) {
   ExpectArrived(2, 3);
 }
 
-TEST_F(LaneTest, WithoutALaneNothingCanBeNamed) {
+TEST_F(SideChannelTest, WithoutASideChannelNothingCanBeNamed) {
   receiver_ = *NewFramedTransport({}, *TcpMedium::Open({}), &probe_);
   EXPECT_TRUE(ClosesOn({Reference(100, 0)}));
   EXPECT_TRUE(ClosesOn({{.type = FrameType::kAnnounce, .payload_bytes = 100}}));
@@ -224,9 +224,9 @@ TEST_F(LaneTest, WithoutALaneNothingCanBeNamed) {
   EXPECT_TRUE(probe_.calls().empty());
 }
 
-TEST_F(LaneTest, ADamagedPayloadIsCountedAndDoesNotLand) {
+TEST_F(SideChannelTest, ADamagedPayloadIsCountedAndDoesNotLand) {
   Start();
-  EXPECT_EQ(board_.Push(LaneBoard::Bytes(100)), absl::OkStatus());
+  EXPECT_EQ(board_.Push(SideChannelBoard::Bytes(100)), absl::OkStatus());
   RawPeer peer = RawPeer::ConnectTo(receiver_->address());
   peer.Greet();
   peer.Send(HeaderBytes({.type = FrameType::kAnnounce, .payload_bytes = 100}));
@@ -239,7 +239,7 @@ TEST_F(LaneTest, ADamagedPayloadIsCountedAndDoesNotLand) {
   EXPECT_EQ(receiver_->refused().corrupted, 1u);
 }
 
-TEST_F(LaneTest, ADeviceThatFailsLandsNothing) {
+TEST_F(SideChannelTest, ADeviceThatFailsLandsNothing) {
   Start();
   device_.Fail();
   Send(1, 3);
@@ -259,7 +259,7 @@ TEST_F(LaneTest, ADeviceThatFailsLandsNothing) {
 class RecordingChannel final : public ByteChannel {
  public:
   RecordingChannel(std::vector<FrameType>& types, bool keeps_copies)
-      : types_(types), lane_(keeps_copies) {}
+      : types_(types), side_channel_(keeps_copies) {}
 
   void SetFull(bool full) { full_ = full; }
 
@@ -280,12 +280,12 @@ class RecordingChannel final : public ByteChannel {
     }
     return count;
   }
-  SideChannel* side_channel() override { return &lane_; }
+  SideChannel* side_channel() override { return &side_channel_; }
 
  private:
-  class AnnouncingLane final : public SideChannel {
+  class AnnouncingSideChannel final : public SideChannel {
    public:
-    explicit AnnouncingLane(bool keeps_copies) : keeps_copies_(keeps_copies) {}
+    explicit AnnouncingSideChannel(bool keeps_copies) : keeps_copies_(keeps_copies) {}
     Room room(uint64_t) override { return {.payloads = 8, .bytes = 1 << 20}; }
     absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload>) override { return kPayloadBytes; }
     bool keeps_copies() const override { return keeps_copies_; }
@@ -295,12 +295,12 @@ class RecordingChannel final : public ByteChannel {
   };
 
   std::vector<FrameType>& types_;
-  AnnouncingLane lane_;
+  AnnouncingSideChannel side_channel_;
   bool full_ = false;
 };
 
 // A connection that is made when the peer has given credit already, and one payload to send.
-class OutboundLaneTest : public testing::Test {
+class OutboundSideChannelTest : public testing::Test {
  protected:
   void Start(bool keeps_copies = false) {
     ASSERT_TRUE(peer_
@@ -335,7 +335,7 @@ class OutboundLaneTest : public testing::Test {
   std::optional<OutboundConnection> connection_;
 };
 
-TEST_F(OutboundLaneTest, TheHelloGoesBeforeAnnouncementAndReferences) {
+TEST_F(OutboundSideChannelTest, TheHelloGoesBeforeAnnouncementAndReferences) {
   Start();
   Send(kStream);
   ASSERT_TRUE(connection_->Advance().ok());
@@ -345,7 +345,7 @@ TEST_F(OutboundLaneTest, TheHelloGoesBeforeAnnouncementAndReferences) {
 
 // The receiver says how far it is by what was named: copies that nobody names would take their room
 // for ever.
-TEST_F(OutboundLaneTest, WhatWasCopiedIsNamedThoughItsStreamWasDropped) {
+TEST_F(OutboundSideChannelTest, WhatWasCopiedIsNamedThoughItsStreamWasDropped) {
   for (const bool keeps_copies : {false, true}) {
     types_.clear();
     Start(keeps_copies);

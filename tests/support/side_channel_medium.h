@@ -13,9 +13,9 @@
 
 namespace tandem {
 
-// What moves between the two ends of a lane of the test, one operation after the other, and what a
+// What moves between the two ends of a side channel of the test, one operation after the other, and what a
 // test does to it. For one connection. Thread-safe.
-class LaneBoard {
+class SideChannelBoard {
  public:
   using Bytes = std::vector<std::byte>;
 
@@ -36,7 +36,7 @@ class LaneBoard {
   // False when it took longer than a minute.
   bool AwaitExpected(int count) const;
 
-  // Of the lanes.
+  // Of the side channels.
   bool held() const;
   SideChannel::Room room() const;
   absl::Status Push(Bytes operation);
@@ -60,7 +60,8 @@ class LaneBoard {
   std::vector<int> bells_ ABSL_GUARDED_BY(mutex_);  // closed with the process
 };
 
-// Another medium whose channels have a lane: operations over `board`, which outlives it.
-std::unique_ptr<Medium> NewLaneMedium(std::unique_ptr<Medium> medium, LaneBoard& board);
+// Another medium whose channels have a side channel: operations over `board`, which outlives it.
+std::unique_ptr<Medium> NewSideChannelMedium(std::unique_ptr<Medium> medium,
+                                             SideChannelBoard& board);
 
 }  // namespace tandem

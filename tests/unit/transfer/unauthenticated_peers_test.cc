@@ -33,7 +33,7 @@ namespace {
 constexpr uint64_t kEpoch = 7;
 constexpr std::chrono::milliseconds kForEver{1'000'000};
 
-class StrangersTest : public ::testing::Test {
+class UnauthenticatedPeersTest : public ::testing::Test {
  protected:
   std::unique_ptr<Transport> TransportOf(std::unique_ptr<Medium> medium,
                                          int32_t max_connections = 256) {
@@ -44,7 +44,7 @@ class StrangersTest : public ::testing::Test {
   }
 
   // Counted, and nothing else is.
-  static void ExpectStrangers(const Transport& transport, uint64_t count) {
+  static void ExpectUnauthenticated(const Transport& transport, uint64_t count) {
     const absl::Time end = absl::Now() + kPatience;
     while (transport.refused().unauthenticated < count && absl::Now() < end)
       std::this_thread::yield();
@@ -70,7 +70,7 @@ std::string ReadAll(const UniqueFd& socket) {
   }
 }
 
-TEST_F(StrangersTest, WhoGreetsOverIpcWithNonsenseOrInAnotherVersion) {
+TEST_F(UnauthenticatedPeersTest, WhoGreetsOverIpcWithNonsenseOrInAnotherVersion) {
   const auto transport = TransportOf(NewReceiver());
   const auto greet = [&transport](std::span<const std::byte> bytes) {
     const UniqueFd socket = *ConnectUnix(ParseHostAddress(transport->address())->name);
@@ -80,13 +80,13 @@ TEST_F(StrangersTest, WhoGreetsOverIpcWithNonsenseOrInAnotherVersion) {
   std::array<std::byte, kMemoryGreetingBytes> nonsense;
   nonsense.fill(std::byte{0x5A});
   EXPECT_EQ(greet(nonsense), kMemoryAnswerBytes);
-  ExpectStrangers(*transport, 1);
+  ExpectUnauthenticated(*transport, 1);
   auto later = EncodeMemoryGreeting({});
   later[4] = std::byte{kMemoryGreetingVersion + 1};
   const uint64_t hash = Hash64(std::span(later).first(kMemoryGreetingBytes - sizeof(uint64_t)));
   std::memcpy(&later[kMemoryGreetingBytes - sizeof(hash)], &hash, sizeof(hash));
   EXPECT_EQ(greet(later), kMemoryAnswerBytes);
-  ExpectStrangers(*transport, 2);
+  ExpectUnauthenticated(*transport, 2);
   EXPECT_TRUE(receiver_probe_.calls().empty());
 }
 
@@ -103,7 +103,7 @@ std::string Text(const std::array<std::byte, kSize>& bytes) {
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-TEST_F(StrangersTest, AnotherUserOfTheHost) {
+TEST_F(UnauthenticatedPeersTest, AnotherUserOfTheHost) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const auto refused = absl::StatusCode::kPermissionDenied;
   const std::string told = Text(EncodeMemoryAnswer(refused));
@@ -114,7 +114,7 @@ TEST_F(StrangersTest, AnotherUserOfTheHost) {
     ASSERT_GE(child, 0);
     if (child == 0) _exit(ConnectAsNobody(address, told));
     const auto transport = TransportOf(std::move(medium));
-    ExpectStrangers(*transport, 1);
+    ExpectUnauthenticated(*transport, 1);
     int status = -1;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_EQ(WEXITSTATUS(status), 0);
@@ -122,14 +122,14 @@ TEST_F(StrangersTest, AnotherUserOfTheHost) {
 }
 
 // One in four connections may be one that has said nothing: the oldest of them gives way.
-TEST_F(StrangersTest, WhoSaysNothingGivesWayToOthers) {
+TEST_F(UnauthenticatedPeersTest, WhoSaysNothingGivesWayToOthers) {
   const auto receiver =
       *OpenTcpTransport({}, &receiver_probe_, {.max_connections = 8, .connect_timeout = kForEver});
   RawPeer worker = RawPeer::ConnectTo(receiver->address());
   worker.Greet();
   std::vector<RawPeer> silent;
   for (int i = 0; i < 300; ++i) silent.push_back(RawPeer::ConnectTo(receiver->address()));
-  ExpectStrangers(*receiver, 298);
+  ExpectUnauthenticated(*receiver, 298);
   EXPECT_TRUE(silent.front().IsClosed());
   // Whoever comes now finds room, and whoever was there before them stays.
   const auto sender = *OpenTcpTransport({}, nullptr);
@@ -142,29 +142,29 @@ TEST_F(StrangersTest, WhoSaysNothingGivesWayToOthers) {
   EXPECT_EQ(ends.Wait(1), absl::OkStatus());
   worker.Send(HeaderBytes({.type = FrameType::kCommit, .stream = 2, .epoch = kEpoch}));
   EXPECT_EQ(worker.ReceiveHeader().type, FrameType::kAck);
-  ExpectStrangers(*receiver, 299);
+  ExpectUnauthenticated(*receiver, 299);
 }
 
-TEST_F(StrangersTest, WhoSaysNothingToAUnixSocketGivesWayToOthers) {
+TEST_F(UnauthenticatedPeersTest, WhoSaysNothingToAUnixSocketGivesWayToOthers) {
   std::unique_ptr<Medium> media[] = {NewReceiver(), *ShmMedium::Open({.device = &Cpu()})};
   for (std::unique_ptr<Medium>& medium : media) {
     const std::string name = ParseHostAddress(medium->address())->name;
     const auto transport = TransportOf(std::move(medium), 8);
     std::vector<UniqueFd> silent;
     for (int i = 0; i < 5; ++i) silent.push_back(*ConnectUnix(name));
-    ExpectStrangers(*transport, 3);
+    ExpectUnauthenticated(*transport, 3);
   }
 }
 
-TEST_F(StrangersTest, WhoSaysNothingIsCountedOnceItsTimeIsOver) {
+TEST_F(UnauthenticatedPeersTest, WhoSaysNothingIsCountedOnceItsTimeIsOver) {
   const auto receiver =
       *OpenTcpTransport({}, &receiver_probe_, {.connect_timeout = std::chrono::milliseconds(20)});
   RawPeer silent = RawPeer::ConnectTo(receiver->address());
   EXPECT_TRUE(silent.IsClosed());
-  ExpectStrangers(*receiver, 1);
+  ExpectUnauthenticated(*receiver, 1);
 }
 
-TEST_F(StrangersTest, WhoComesWhenAllPlacesAreTakenIsCounted) {
+TEST_F(UnauthenticatedPeersTest, WhoComesWhenAllPlacesAreTakenIsCounted) {
   const auto receiver = *OpenTcpTransport({}, &receiver_probe_, {.max_connections = 1});
   RawPeer worker = RawPeer::ConnectTo(receiver->address());
   worker.Greet();
@@ -174,7 +174,7 @@ TEST_F(StrangersTest, WhoComesWhenAllPlacesAreTakenIsCounted) {
   EXPECT_EQ(receiver->refused().unauthenticated, 0u) << "one of ours, as far as anybody knows";
 }
 
-TEST_F(StrangersTest, WhoHasNoCertificateOfOurs) {
+TEST_F(UnauthenticatedPeersTest, WhoHasNoCertificateOfOurs) {
   TestAuthority ours(::testing::TempDir(), fmt::format("strangers-{}", getpid()));
   TestAuthority foreign(::testing::TempDir(), fmt::format("strangers-foreign-{}", getpid()));
   TlsFiles theirs = foreign.Issue("stranger");
@@ -187,7 +187,7 @@ TEST_F(StrangersTest, WhoHasNoCertificateOfOurs) {
       streams.Open(*sender, receiver->address(), 1, kEpoch, Duration::zero(), ends.Callback()),
       absl::OkStatus());
   EXPECT_FALSE(ends.Wait(1).ok());
-  ExpectStrangers(*receiver, 1);
+  ExpectUnauthenticated(*receiver, 1);
 }
 
 }  // namespace
