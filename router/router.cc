@@ -302,27 +302,15 @@ v1::GetStatusResponse Router::Status() const {
     status.set_role(std::string(Name(worker.role)));
     status.set_address(worker.address);
     status.set_alive(!worker.suspected);
-    status.set_running(worker.load.running());
-    status.set_waiting(worker.load.waiting());
-    status.set_total_blocks(worker.load.total_blocks());
-    status.set_free_blocks(worker.load.free_blocks());
-    status.set_requests_finished(worker.load.requests_finished());
-    status.set_prompt_tokens(worker.load.prompt_tokens());
-    status.set_output_tokens(worker.load.output_tokens());
-    status.set_kv_bytes_sent(worker.load.kv_bytes_sent());
-    status.set_kv_bytes_received(worker.load.kv_bytes_received());
     status.set_heartbeat_age_ms(ToMilliseconds(now - worker.last_heard));
     status.set_pid(worker.pid);
-    status.set_not_ready(worker.unreachable
-                             ? fmt::format("does not answer the router at {}", worker.address)
-                             : worker.load.not_ready());
-    status.set_starting(worker.load.starting());
     status.set_device(worker.device);
-    *status.mutable_kv() = worker.load.kv();
-    *status.mutable_handoffs() = worker.load.handoffs();
-    *status.mutable_links() = worker.load.links();
-    *status.mutable_connections() = worker.load.connections();
-    status.set_log_lines_dropped(worker.load.log_lines_dropped());
+    v1::WorkerLoad& load = *status.mutable_load();
+    load = worker.load;
+    load.clear_weights_hash();  // workers prove by it that they belong here
+    if (worker.unreachable) {
+      load.set_not_ready(fmt::format("does not answer the router at {}", worker.address));
+    }
   }
   return response;
 }

@@ -125,7 +125,8 @@ void CheckNothingLeaks(Client& client, Checks& checks) {
     all_free = status.ok() && status->requests_in_flight() == 0;
     for (int i = 0; all_free && i < status->workers_size(); ++i) {
       const v1::WorkerStatus& worker = status->workers(i);
-      all_free = worker.free_blocks() + worker.kv().idle_blocks() == worker.total_blocks();
+      all_free = worker.load().free_blocks() + worker.load().kv().idle_blocks() ==
+                 worker.load().total_blocks();
     }
     if (!all_free) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }

@@ -7,6 +7,7 @@
 #include "server/client.h"
 #include "server/commands.h"
 #include "server/number_flag.h"
+#include "server/status_json.h"
 #include "server/status_report.h"
 
 namespace tandem {

@@ -37,7 +37,7 @@ void AddTransfers(const Fabric& fabric, v1::WorkerLoad& load) {
   v1::HandoffUse& handoffs = *load.mutable_handoffs();
   handoffs.set_corrupted_frames(refused.corrupted);
   handoffs.set_stale_frames(refused.stale);
-  handoffs.set_stranger_frames(refused.unauthenticated + refused.malformed);
+  handoffs.set_unauthenticated_frames(refused.unauthenticated + refused.malformed);
   handoffs.set_connections_closed(refused.closed);
   handoffs.set_buffer_bytes(fabric.buffer_bytes());
 }

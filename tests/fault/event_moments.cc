@@ -90,14 +90,14 @@ FrameAction::Kind ActionOf(FaultKind kind) {
 
 // What is at a worker.
 int64_t BusyWith(const v1::WorkerStatus& worker) {
-  const v1::HandoffUse& handoffs = worker.handoffs();
-  return worker.running() + worker.waiting() + handoffs.sending() + handoffs.reservations() +
-         handoffs.waiting_reservations();
+  const v1::HandoffUse& handoffs = worker.load().handoffs();
+  return worker.load().running() + worker.load().waiting() + handoffs.sending() +
+         handoffs.reservations() + handoffs.waiting_reservations();
 }
 
 // What grows by one when a worker is given a request, and does not fall when it has done its part.
 int64_t Given(const v1::WorkerStatus& worker, const FaultRow& row) {
-  const v1::HandoffUse& handoffs = worker.handoffs();
+  const v1::HandoffUse& handoffs = worker.load().handoffs();
   if (row.moment == Moment::kWaiting) return handoffs.waiting_reservations();
   switch (row.target) {
     case FaultTarget::kPrefill:
@@ -105,7 +105,8 @@ int64_t Given(const v1::WorkerStatus& worker, const FaultRow& row) {
     case FaultTarget::kDecode:
       return static_cast<int64_t>(handoffs.received()) + handoffs.reservations();
     default:
-      return static_cast<int64_t>(worker.requests_finished()) + worker.running() + worker.waiting();
+      return static_cast<int64_t>(worker.load().requests_finished()) + worker.load().running() +
+             worker.load().waiting();
   }
 }
 
@@ -120,7 +121,8 @@ int64_t Grown(const v1::GetStatusResponse& before, const v1::GetStatusResponse& 
 // Requests that wait for room at any decode worker.
 int32_t Waiting(const v1::GetStatusResponse& status) {
   int32_t waiting = 0;
-  for (const auto& worker : status.workers()) waiting += worker.handoffs().waiting_reservations();
+  for (const auto& worker : status.workers())
+    waiting += worker.load().handoffs().waiting_reservations();
   return waiting;
 }
 
@@ -393,7 +395,7 @@ bool EventRunner::RunWhileDraining(Running& running) {
   const std::string receiver = fleet_.members(FaultTarget::kDecode)[running.proxy]->name();
   const bool drains = AwaitStatus([&receiver](const v1::GetStatusResponse& status) {
     const v1::WorkerStatus* worker = FindWorker(status, receiver);
-    return worker != nullptr && worker->handoffs().draining_reservations() > 0;
+    return worker != nullptr && worker->load().handoffs().draining_reservations() > 0;
   });
   bool acted = drains;
   if (drains && running.is(FaultKind::kCutInside)) desk_.proxy(running.proxy).CutConnections();

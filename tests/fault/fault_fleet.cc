@@ -35,7 +35,7 @@ TimePoint Now() { return std::chrono::steady_clock::now(); }
 bool IsWell(const v1::GetStatusResponse& status, const std::string& name, pid_t pid) {
   const v1::WorkerStatus* worker = FindWorker(status, name);
   return worker != nullptr && worker->pid() == pid && worker->alive() &&
-         worker->not_ready().empty() && !worker->starting();
+         worker->load().not_ready().empty() && !worker->load().starting();
 }
 
 // How the router sees the worker with this name, for a person.
@@ -44,8 +44,8 @@ std::string Seen(const v1::GetStatusResponse& status, const std::string& name) {
   if (worker == nullptr) return "not known";
   return fmt::format(
       "pid={} alive={} not_ready=\"{}\" heartbeat_age_ms={:.0f} running={} waiting={}",
-      worker->pid(), worker->alive(), worker->not_ready(), worker->heartbeat_age_ms(),
-      worker->running(), worker->waiting());
+      worker->pid(), worker->alive(), worker->load().not_ready(), worker->heartbeat_age_ms(),
+      worker->load().running(), worker->load().waiting());
 }
 
 // What is not at rest, for a person; empty when all is.
@@ -58,20 +58,22 @@ std::string Unrest(const v1::GetStatusResponse& status, size_t num_workers) {
     unrest += fmt::format(" workers={}", status.workers_size());
   }
   for (const v1::WorkerStatus& worker : status.workers()) {
-    const v1::HandoffUse& handoffs = worker.handoffs();
+    const v1::HandoffUse& handoffs = worker.load().handoffs();
     uint64_t bytes_in_flight = 0;
-    for (const v1::LinkStatus& link : worker.links()) bytes_in_flight += link.bytes_in_flight();
-    const bool rests = worker.alive() && worker.not_ready().empty() && BlocksInUse(worker) == 0 &&
-                       worker.running() == 0 && worker.waiting() == 0 && handoffs.sending() == 0 &&
+    for (const v1::LinkStatus& link : worker.load().links())
+      bytes_in_flight += link.bytes_in_flight();
+    const bool rests = worker.alive() && worker.load().not_ready().empty() &&
+                       BlocksInUse(worker) == 0 && worker.load().running() == 0 &&
+                       worker.load().waiting() == 0 && handoffs.sending() == 0 &&
                        handoffs.reservations() == 0 && handoffs.waiting_reservations() == 0 &&
                        bytes_in_flight == 0;
     if (rests) continue;
     unrest += fmt::format(
         " [{} alive={} not_ready=\"{}\" blocks={} running={} waiting={} sending={} reservations={} "
         "waiting_reservations={} bytes_in_flight={}]",
-        worker.name(), worker.alive(), worker.not_ready(), BlocksInUse(worker), worker.running(),
-        worker.waiting(), handoffs.sending(), handoffs.reservations(),
-        handoffs.waiting_reservations(), bytes_in_flight);
+        worker.name(), worker.alive(), worker.load().not_ready(), BlocksInUse(worker),
+        worker.load().running(), worker.load().waiting(), handoffs.sending(),
+        handoffs.reservations(), handoffs.waiting_reservations(), bytes_in_flight);
   }
   return unrest;
 }

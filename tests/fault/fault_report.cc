@@ -147,7 +147,7 @@ std::string FaultReport::Json() const {
                       {"refused", handoffs.refused()},
                       {"corrupted_frames", handoffs.corrupted_frames()},
                       {"stale_frames", handoffs.stale_frames()},
-                      {"stranger_frames", handoffs.stranger_frames()},
+                      {"stranger_frames", handoffs.unauthenticated_frames()},
                       {"connections_closed", handoffs.connections_closed()}};
   for (const auto& [setup, report] : setups) {
     json["fleets_of"][std::string(Name(setup))] = {

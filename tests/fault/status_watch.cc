@@ -29,7 +29,8 @@ void HandoffSum::Add(const HandoffSum& some) {
   counts.set_refused(counts.refused() + more.refused());
   counts.set_corrupted_frames(counts.corrupted_frames() + more.corrupted_frames());
   counts.set_stale_frames(counts.stale_frames() + more.stale_frames());
-  counts.set_stranger_frames(counts.stranger_frames() + more.stranger_frames());
+  counts.set_unauthenticated_frames(counts.unauthenticated_frames() +
+                                    more.unauthenticated_frames());
   counts.set_connections_closed(counts.connections_closed() + more.connections_closed());
 }
 
@@ -64,10 +65,10 @@ void StatusWatch::Run() {
 void StatusWatch::Note(const v1::GetStatusResponse& status) {
   Peaks now;
   for (const v1::WorkerStatus& worker : status.workers()) {
-    now.sending += worker.handoffs().sending();
-    now.waiting_reservations += worker.handoffs().waiting_reservations();
-    now.draining_reservations += worker.handoffs().draining_reservations();
-    handoffs_[{worker.name(), worker.pid()}] = worker.handoffs();
+    now.sending += worker.load().handoffs().sending();
+    now.waiting_reservations += worker.load().handoffs().waiting_reservations();
+    now.draining_reservations += worker.load().handoffs().draining_reservations();
+    handoffs_[{worker.name(), worker.pid()}] = worker.load().handoffs();
   }
   peaks_.Raise(now);
 }

@@ -148,7 +148,7 @@ uint64_t Preempted(TestCluster& cluster) {
   uint64_t preempted = 0;
   if (!status.ok()) return preempted;
   for (const v1::WorkerStatus& worker : status->workers()) {
-    preempted += worker.kv().preempted_recompute() + worker.kv().preempted_swap();
+    preempted += worker.load().kv().preempted_recompute() + worker.load().kv().preempted_swap();
   }
   return preempted;
 }

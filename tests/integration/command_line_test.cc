@@ -164,7 +164,7 @@ TEST_F(CommandLineTest, StatusSaysWhereTheBlocksAre) {
   const auto wait_for = [](const std::function<bool(const v1::KvUse&)>& holds) {
     cluster_->WaitFor("such blocks", [&holds](const v1::GetStatusResponse& status) {
       const v1::WorkerStatus* worker = FindWorker(status, "unified-0");
-      return worker != nullptr && holds(worker->kv());
+      return worker != nullptr && holds(worker->load().kv());
     });
   };
   std::string running;

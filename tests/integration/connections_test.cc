@@ -41,7 +41,7 @@ uint16_t FreePort() {
 
 bool CanServe(const v1::GetStatusResponse& status) {
   const v1::WorkerStatus* worker = FindWorker(status, "unified-0");
-  return worker != nullptr && worker->not_ready().empty() && !worker->starting();
+  return worker != nullptr && worker->load().not_ready().empty() && !worker->load().starting();
 }
 
 void ExpectAnAnswer(Client& client) {
@@ -88,8 +88,8 @@ TEST(ConnectionsTest, ANewRouterReachesAWorkerAfterABurstOfConnectionsToIt) {
     ASSERT_TRUE(burst.AwaitClosed(kRefused));
     cluster.WaitFor("the count of refused connections", [](const v1::GetStatusResponse& now) {
       const v1::WorkerStatus* worker = FindWorker(now, "unified-0");
-      return worker != nullptr && worker->connections().refused() >= uint64_t{kRefused} &&
-             worker->connections().full();
+      return worker != nullptr && worker->load().connections().refused() >= uint64_t{kRefused} &&
+             worker->load().connections().full();
     });
   }
   cluster.Kill("router");

@@ -111,7 +111,7 @@ TEST(EndingsTest, APoolThatIsFullIsWaitedForInAQueueThatIsSeen) {
                             [&cluster, request] { return Ask(cluster.client(), request); });
   cluster.WaitFor("a reservation that waits", [](const v1::GetStatusResponse& status) {
     const v1::WorkerStatus* decode = FindWorker(status, "decode-0");
-    return decode != nullptr && decode->handoffs().waiting_reservations() > 0;
+    return decode != nullptr && decode->load().handoffs().waiting_reservations() > 0;
   });
   cluster.Signal("prefill-0", SIGCONT);
   const Outcome held = holder.get();

@@ -32,7 +32,9 @@ class KvTlsTest : public testing::Test {
   // Of the only prefill worker to the only decode worker; empty while it did not fail.
   static std::string Failure(const v1::GetStatusResponse& status) {
     const v1::WorkerStatus* prefill = FindWorker(status, "prefill-0");
-    return prefill == nullptr || prefill->links().empty() ? "" : prefill->links(0).failure();
+    return prefill == nullptr || prefill->load().links().empty()
+               ? ""
+               : prefill->load().links(0).failure();
   }
   // No KV gets from prefill to decode, and `tandem status --links` says `why`.
   static void ExpectNotReached(const TestClusterOptions& options, const std::string& why) {

@@ -56,8 +56,8 @@ TEST_F(OverloadTest, RequestsWaitForBlocksOfTheDecodeWorkerAndAllAreServed) {
   auto outcomes = std::async(std::launch::async, [&] { return AskAll(cluster); });
   cluster.WaitFor("a queue of reservations", [](const v1::GetStatusResponse& status) {
     const v1::WorkerStatus* decode = FindWorker(status, "decode-0");
-    return decode != nullptr && decode->handoffs().reservations() > 0 &&
-           decode->handoffs().waiting_reservations() > kRequests / 2;
+    return decode != nullptr && decode->load().handoffs().reservations() > 0 &&
+           decode->load().handoffs().waiting_reservations() > kRequests / 2;
   });
   cluster.Signal("prefill-0", SIGCONT);
   EXPECT_EQ(CountWhole(outcomes.get()), kRequests);
@@ -72,7 +72,7 @@ TEST_F(OverloadTest, WhoFindsTheQueueFullIsToldWhenToComeAgain) {
   auto asked = std::async(std::launch::async, [&] { return AskAll(cluster); });
   cluster.WaitFor("refusals", [](const v1::GetStatusResponse& status) {
     const v1::WorkerStatus* decode = FindWorker(status, "decode-0");
-    return decode != nullptr && decode->handoffs().refused() > 0;
+    return decode != nullptr && decode->load().handoffs().refused() > 0;
   });
   cluster.Signal("prefill-0", SIGCONT);
   const std::vector<Outcome> outcomes = asked.get();

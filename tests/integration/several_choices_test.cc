@@ -158,8 +158,8 @@ TEST_F(SeveralChoicesTest, StoppedChoicesStopComputingAtTheWorker) {
     cluster_->WaitUntilIdle();
     const auto after = client().GetStatus(std::chrono::seconds(30));
     ASSERT_TRUE(after.ok()) << after.status();
-    const uint64_t computed =
-        FindWorker(*after, worker)->output_tokens() - FindWorker(*before, worker)->output_tokens();
+    const uint64_t computed = FindWorker(*after, worker)->load().output_tokens() -
+                              FindWorker(*before, worker)->load().output_tokens();
     EXPECT_LT(computed, 1900u) << "tokens that nobody wanted";
   }
 }

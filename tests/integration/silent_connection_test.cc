@@ -33,13 +33,13 @@ class SilentConnectionTest : public testing::Test {
   void WaitUntilReady() {
     cluster_.WaitFor("it is ready", [](const v1::GetStatusResponse& status) {
       const v1::WorkerStatus* worker = FindWorker(status, "unified-0");
-      return worker != nullptr && worker->not_ready().empty();
+      return worker != nullptr && worker->load().not_ready().empty();
     });
   }
   uint64_t Finished() {
     const auto status = cluster_.client().GetStatus(std::chrono::minutes(1));
     const v1::WorkerStatus* worker = status.ok() ? FindWorker(*status, "unified-0") : nullptr;
-    return worker == nullptr ? 0 : worker->requests_finished();
+    return worker == nullptr ? 0 : worker->load().requests_finished();
   }
 
   SilentProxy proxy_;
@@ -84,7 +84,7 @@ TEST_F(SilentConnectionTest, ItsRequestsGoOnElsewhereUntilItIsBack) {
   EXPECT_EQ(status->resumes().causes(0).cause(), "connection");
   const v1::WorkerStatus* cut = FindWorker(*status, "unified-0");
   ASSERT_NE(cut, nullptr) << "it is heard of";
-  EXPECT_THAT(cut->not_ready(), HasSubstr("does not answer the router at 127.0.0.2:"));
+  EXPECT_THAT(cut->load().not_ready(), HasSubstr("does not answer the router at 127.0.0.2:"));
   const Outcome meanwhile = Ask(cluster_.client(), TextRequest(kPrompt, v1::ROUTE_UNIFIED, 4));
   ASSERT_TRUE(meanwhile.status.ok()) << meanwhile.status;
   EXPECT_EQ(meanwhile.generation.summary.usage().resumes(), 0) << "nothing is sent there";
@@ -97,7 +97,7 @@ TEST_F(SilentConnectionTest, ItsRequestsGoOnElsewhereUntilItIsBack) {
   cluster_.WaitUntilIdle();
   cluster_.WaitFor("it was used", [before](const v1::GetStatusResponse& now) {
     const v1::WorkerStatus* worker = FindWorker(now, "unified-0");
-    return worker != nullptr && worker->requests_finished() > before;
+    return worker != nullptr && worker->load().requests_finished() > before;
   });
 }
 

@@ -37,8 +37,8 @@ TEST(StandardServicesTest, MetricsAreServedOverHttp) {
   EXPECT_TRUE(Ask(cluster.client(), TextRequest("It was", v1::ROUTE_DISAGGREGATED, 4)).status.ok());
   cluster.WaitFor("the hand-off and its peer's name", [](const v1::GetStatusResponse& status) {
     const v1::WorkerStatus& prefill = *FindWorker(status, "prefill-0");
-    return prefill.handoffs().sent() == 1 && prefill.links_size() > 0 &&
-           prefill.links(0).peer() == "decode-0";
+    return prefill.load().handoffs().sent() == 1 && prefill.load().links_size() > 0 &&
+           prefill.load().links(0).peer() == "decode-0";
   });
   httplib::Client http("127.0.0.1", port);
   EXPECT_EQ(http.Get("/healthz")->status, 200);

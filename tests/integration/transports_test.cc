@@ -23,7 +23,7 @@ Links LinksIn(const v1::GetStatusResponse& status) {
   Links links;
   for (const v1::WorkerStatus& worker : status.workers()) {
     if (worker.role() == "prefill") {
-      links.insert(links.end(), worker.links().begin(), worker.links().end());
+      links.insert(links.end(), worker.load().links().begin(), worker.load().links().end());
     }
   }
   return links;
@@ -67,7 +67,7 @@ TEST(TransportsTest, EveryWayIsProbedAndTheFastestIsTaken) {
   const auto status = cluster.client().GetStatus(std::chrono::seconds(10));
   ASSERT_TRUE(status.ok());
   // The areas of shared memory, and what probes are sent from.
-  EXPECT_GE(FindWorker(*status, "prefill-0")->handoffs().buffer_bytes(), 68u << 20);
+  EXPECT_GE(FindWorker(*status, "prefill-0")->load().handoffs().buffer_bytes(), 68u << 20);
 }
 
 TEST(TransportsTest, AForcedOneIsTheOnlyOne) {
@@ -158,7 +158,7 @@ TEST(TransportsTest, HandOffsUnderLoadMakeNoLinkLookSlow) {
       EXPECT_TRUE(got.status.ok()) << got.status;
     }
     cluster.WaitFor("all that moved is told of", [](const v1::GetStatusResponse& status) {
-      return FindWorker(status, "prefill-0")->kv_bytes_sent() > 64'000'000;
+      return FindWorker(status, "prefill-0")->load().kv_bytes_sent() > 64'000'000;
     });
     const Links links = LinksOf(cluster);
     ASSERT_EQ(links.size(), 1u);

@@ -32,8 +32,8 @@ class WatchdogTest : public testing::Test {
     cluster_.WaitFor("not_ready with \"" + part + "\"", [&](const v1::GetStatusResponse& status) {
       const v1::WorkerStatus* worker = FindWorker(status, "unified-0");
       if (worker != nullptr) worker_address_ = worker->address();
-      return worker != nullptr && worker->not_ready().empty() == part.empty() &&
-             worker->not_ready().find(part) != std::string::npos;
+      return worker != nullptr && worker->load().not_ready().empty() == part.empty() &&
+             worker->load().not_ready().find(part) != std::string::npos;
     });
   }
 
@@ -110,7 +110,7 @@ TEST(TransportWatchdogTest, AHangingTransportIsNotReadyAndItsRequestsGoElsewhere
   TestCluster cluster({.decode = 2, .unified = 0, .worker_flags = {"--kv-transport=tcp"}});
   const auto reason_of = [](const v1::GetStatusResponse& status) {
     const v1::WorkerStatus* worker = FindWorker(status, "decode-0");
-    return worker == nullptr ? std::string() : worker->not_ready();
+    return worker == nullptr ? std::string() : worker->load().not_ready();
   };
   auto frozen = FrozenThread::Freeze(cluster.pid("decode-0"), "kv-tcp");
   if (frozen == nullptr) {
@@ -126,7 +126,7 @@ TEST(TransportWatchdogTest, AHangingTransportIsNotReadyAndItsRequestsGoElsewhere
   frozen.reset();
   cluster.WaitFor("decode-0 is ready again", [&](const v1::GetStatusResponse& status) {
     const v1::WorkerStatus* worker = FindWorker(status, "decode-0");
-    return worker != nullptr && worker->alive() && worker->not_ready().empty();
+    return worker != nullptr && worker->alive() && worker->load().not_ready().empty();
   });
   cluster.WaitUntilIdle();
 }

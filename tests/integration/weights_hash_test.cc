@@ -99,7 +99,8 @@ TEST_F(WeightsHashTest, AWorkerWithACopyOfTheSameWeightsServesBesideTheOthers) {
   ASSERT_TRUE(copy.ok()) << copy.status();
   cluster.WaitFor("both have started", [](const v1::GetStatusResponse& status) {
     const v1::WorkerStatus* worker = FindWorker(status, "copy");
-    return worker != nullptr && !worker->starting() && FindWorker(status, "unified-0") != nullptr;
+    return worker != nullptr && !worker->load().starting() &&
+           FindWorker(status, "unified-0") != nullptr;
   });
   copy->Signal(SIGKILL);
   waitpid(copy->pid(), nullptr, 0);

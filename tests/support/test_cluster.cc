@@ -42,7 +42,8 @@ TestCluster::TestCluster(TestClusterOptions options) : options_(std::move(option
   }
   // Those that are still starting would get less than their share.
   WaitFor("every worker has started", [](const v1::GetStatusResponse& status) {
-    return std::ranges::none_of(status.workers(), &v1::WorkerStatus::starting);
+    return std::ranges::none_of(
+        status.workers(), [](const v1::WorkerStatus& worker) { return worker.load().starting(); });
   });
 }
 
@@ -121,7 +122,7 @@ void TestCluster::Start(const std::string& name, const std::vector<std::string>&
   if (name == "router") return;
   WaitFor(name + " has started", [&name, pid](const v1::GetStatusResponse& status) {
     const v1::WorkerStatus* worker = FindWorker(status, name);
-    return worker != nullptr && worker->pid() == pid && !worker->starting();
+    return worker != nullptr && worker->pid() == pid && !worker->load().starting();
   });
 }
 
@@ -163,7 +164,8 @@ const v1::WorkerStatus* FindWorker(const v1::GetStatusResponse& status, const st
 }
 
 int32_t BlocksInUse(const v1::WorkerStatus& worker) {
-  return worker.total_blocks() - worker.free_blocks() - worker.kv().idle_blocks();
+  return worker.load().total_blocks() - worker.load().free_blocks() -
+         worker.load().kv().idle_blocks();
 }
 
 v1::GenerateRequest TextRequest(const std::string& prompt, v1::Route route, int32_t max_tokens) {

@@ -31,7 +31,7 @@ class PingsTest : public ResumeFixture {
   std::string NotReady(const std::string& name) {
     const v1::GetStatusResponse status = router_.Status();
     for (const v1::WorkerStatus& worker : status.workers()) {
-      if (worker.name() == name) return worker.not_ready();
+      if (worker.name() == name) return worker.load().not_ready();
     }
     return "not there";
   }

@@ -166,6 +166,18 @@ TEST_F(RouterTest, WhoStillStartsGetsWhatNobodyElseCanTake) {
   EXPECT_THAT(workers_.Open(), Contains("generate u0"));
 }
 
+TEST_F(RouterTest, TheStatusHasAWorkersReportButNotTheHashOfItsWeights) {
+  v1::WorkerLoad load;
+  load.set_waiting_prompt_tokens(70);
+  load.mutable_kv()->set_hit_tokens(30);
+  load.set_weights_hash(12345);
+  Report("d0", load);
+  const v1::GetStatusResponse status = router_.Status();
+  ASSERT_EQ(status.workers(0).name(), "d0");
+  load.clear_weights_hash();
+  EXPECT_EQ(status.workers(0).load().SerializeAsString(), load.SerializeAsString());
+}
+
 TEST_F(RouterTest, WhoStartsIsAskedBeforeARequestWaitsForRoom) {
   v1::WorkerLoad load;
   load.set_starting(true);

@@ -27,8 +27,8 @@ v1::GetStatusResponse Status() {
   prefill.set_name("prefill-0");
   prefill.set_role("prefill");
   prefill.set_alive(true);
-  prefill.set_total_blocks(64);
-  v1::LinkStatus& slow = *prefill.add_links();
+  prefill.mutable_load()->set_total_blocks(64);
+  v1::LinkStatus& slow = *prefill.mutable_load()->add_links();
   slow.set_peer("decode \"0\"");
   slow.set_transport("tcp");
   slow.set_best_probe_gb_per_s(2.5);
@@ -36,14 +36,14 @@ v1::GetStatusResponse Status() {
   slow.set_fastest_gb_per_s(0.5);
   slow.set_setup_us(1500);
   slow.set_fallbacks(4);
-  v1::LinkStatus& unnamed = *prefill.add_links();
+  v1::LinkStatus& unnamed = *prefill.mutable_load()->add_links();
   unnamed.set_peer("tcp:127.0.0.1:7001");
   unnamed.set_transport("nccl");
-  v1::LinkStatus& elsewhere = *prefill.add_links();
+  v1::LinkStatus& elsewhere = *prefill.mutable_load()->add_links();
   elsewhere.set_peer("decode-1");
   elsewhere.set_transport("shm");
   elsewhere.set_unreachable("another host");
-  v1::LinkStatus& left_out = *prefill.add_links();
+  v1::LinkStatus& left_out = *prefill.mutable_load()->add_links();
   left_out.set_transport("ipc");
   left_out.set_failure("no shared memory");
   v1::WorkerStatus& decode = *status.add_workers();
@@ -52,8 +52,8 @@ v1::GetStatusResponse Status() {
   stuck.set_name("decode-1");
   stuck.set_role("decode");
   stuck.set_alive(true);
-  stuck.set_not_ready("engine: no progress");
-  stuck.set_starting(true);
+  stuck.mutable_load()->set_not_ready("engine: no progress");
+  stuck.mutable_load()->set_starting(true);
   return status;
 }
 

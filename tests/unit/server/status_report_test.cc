@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "server/status_json.h"
 
 namespace tandem {
 namespace {
@@ -23,14 +24,14 @@ v1::GetStatusResponse StatusWithoutLinks() {
   status.set_model("sample");
   v1::WorkerStatus& idle = *status.add_workers();
   idle.set_name("unified-0");
-  idle.set_total_blocks(64);
-  idle.set_free_blocks(64);
+  idle.mutable_load()->set_total_blocks(64);
+  idle.mutable_load()->set_free_blocks(64);
   v1::WorkerStatus& busy = *status.add_workers();
   busy.set_name("decode-0");
-  busy.set_total_blocks(100);
-  busy.set_free_blocks(17);
+  busy.mutable_load()->set_total_blocks(100);
+  busy.mutable_load()->set_free_blocks(17);
   busy.set_device("cuda:3");
-  v1::KvUse& kv = *busy.mutable_kv();
+  v1::KvUse& kv = *busy.mutable_load()->mutable_kv();
   kv.set_cached_blocks(31);
   kv.set_idle_blocks(23);
   kv.set_shared_blocks(11);
@@ -44,12 +45,12 @@ v1::GetStatusResponse StatusWithoutLinks() {
   kv.set_preempted_recompute(3);
   kv.set_preempted_swap(2);
   busy.set_alive(true);
-  busy.set_not_ready("no step for 5 s");
-  v1::HandoffUse& handoffs = *busy.mutable_handoffs();
+  busy.mutable_load()->set_not_ready("no step for 5 s");
+  v1::HandoffUse& handoffs = *busy.mutable_load()->mutable_handoffs();
   handoffs.set_reservations(2);
   handoffs.set_waiting_reservations(9);
   handoffs.set_draining_reservations(6);
-  handoffs.set_stranger_frames(4);
+  handoffs.set_unauthenticated_frames(4);
   handoffs.set_buffer_bytes(71303168);
   return status;
 }
@@ -60,7 +61,7 @@ v1::GetStatusResponse Status() {
   v1::WorkerStatus& sender = *status.add_workers();
   sender.set_name("prefill-0");
   sender.set_alive(true);
-  v1::LinkStatus& ring = *sender.add_links();
+  v1::LinkStatus& ring = *sender.mutable_load()->add_links();
   ring.set_peer("decode-0");
   ring.set_transport("shm");
   ring.set_probe_gb_per_s(4.25);
@@ -68,7 +69,7 @@ v1::GetStatusResponse Status() {
   ring.set_probe_failure("DEADLINE_EXCEEDED: too slow");
   ring.set_setup_us(180);
   ring.set_operation_us(1.5);
-  v1::LinkStatus& wire = *sender.add_links();
+  v1::LinkStatus& wire = *sender.mutable_load()->add_links();
   wire.set_peer("decode-0");
   wire.set_transport("tcp");
   wire.set_in_use(true);
@@ -81,11 +82,11 @@ v1::GetStatusResponse Status() {
   wire.set_fallbacks(1);
   wire.set_fallback_reason("refused");
   wire.set_failure("the connection was cut");
-  v1::LinkStatus& far = *sender.add_links();
+  v1::LinkStatus& far = *sender.mutable_load()->add_links();
   far.set_peer("decode-0");
   far.set_transport("nccl");
   far.set_unreachable("another host");
-  v1::LinkStatus& left_out = *sender.add_links();
+  v1::LinkStatus& left_out = *sender.mutable_load()->add_links();
   left_out.set_transport("ipc");
   left_out.set_failure("no memory to share");
   return status;

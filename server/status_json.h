@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "tandem/v1/inference.pb.h"
+
+namespace tandem {
+
+// What a router answered to GetStatus, as one JSON object: every field under its name in
+// proto/tandem/v1, also where it is zero or empty. A worker's load is part of the worker's object,
+// "causes" of "resumes" is an object with the causes as keys, and routes have their names on the
+// command line.
+std::string StatusJson(const v1::GetStatusResponse& status);
+
+}  // namespace tandem

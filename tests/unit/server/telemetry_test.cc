@@ -1,0 +1,245 @@
+// The status as JSON and as metrics is made from the messages' descriptors: what holds for every
+// field, the ones that are still to come included.
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fmt/format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "server/metrics_page.h"
+#include "server/metrics_table.h"
+#include "server/status_json.h"
+
+namespace tandem {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+bool IsNumber(const FieldDescriptor& field) {
+  return field.cpp_type() != FieldDescriptor::CPPTYPE_STRING &&
+         field.cpp_type() != FieldDescriptor::CPPTYPE_ENUM &&
+         field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE;
+}
+
+// "Message.field" of all fields that are neither messages nor lists, of `type` and all within it.
+void CollectFields(const Descriptor& type, std::map<std::string, const FieldDescriptor*>& fields) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor* field = type.field(i);
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      CollectFields(*field->message_type(), fields);
+    } else if (!field->is_repeated()) {
+      fields[type.name() + "." + field->name()] = field;
+    }
+  }
+}
+
+std::map<std::string, const FieldDescriptor*> AllFields() {
+  std::map<std::string, const FieldDescriptor*> fields;
+  CollectFields(*v1::GetStatusResponse::descriptor(), fields);
+  return fields;
+}
+
+// Gives every field a value of its own, and every list one element. Returns the values by field, as
+// JSON prints them; bools are true.
+class Filled {
+ public:
+  Filled() { Fill(status); }
+
+  v1::GetStatusResponse status;
+  std::map<std::string, std::string> values;
+
+ private:
+  void Fill(Message& message) {
+    const Reflection& to = *message.GetReflection();
+    const Descriptor& type = *message.GetDescriptor();
+    for (int i = 0; i < type.field_count(); ++i) {
+      const FieldDescriptor* field = type.field(i);
+      if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+        Fill(*(field->is_repeated() ? to.AddMessage(&message, field)
+                                    : to.MutableMessage(&message, field)));
+      } else if (!field->is_repeated()) {
+        SetNext(message, *field);
+      }
+    }
+  }
+
+  void SetNext(Message& message, const FieldDescriptor& field) {
+    const Reflection& to = *message.GetReflection();
+    const int next = 1000 + static_cast<int>(values.size());
+    std::string printed = std::to_string(next);
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_BOOL:
+        to.SetBool(&message, &field, true);
+        printed = "true";
+        break;
+      case FieldDescriptor::CPPTYPE_INT32:
+        to.SetInt32(&message, &field, next);
+        break;
+      case FieldDescriptor::CPPTYPE_INT64:
+        to.SetInt64(&message, &field, next);
+        break;
+      case FieldDescriptor::CPPTYPE_UINT64:
+        to.SetUInt64(&message, &field, static_cast<uint64_t>(next));
+        break;
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        to.SetDouble(&message, &field, next + 0.5);
+        printed += ".5";
+        break;
+      default:
+        to.SetString(&message, &field, printed);
+        printed = "\"" + printed + "\"";
+    }
+    values[field.full_name() + "#" + std::to_string(next)] = printed;
+  }
+};
+
+void CollectLeaves(const nlohmann::json& json, std::multiset<std::string>& leaves) {
+  if (!json.is_structured()) {
+    leaves.insert(json.dump());
+    return;
+  }
+  for (const auto& [key, value] : json.items()) {
+    if (json.is_object()) leaves.insert("\"" + key + "\"");  // of "causes", the keys are values
+    CollectLeaves(value, leaves);
+  }
+}
+
+TEST(StatusJsonTest, HasEveryFieldButTheHashOfTheWeights) {
+  const Filled filled;
+  std::multiset<std::string> leaves;
+  CollectLeaves(nlohmann::json::parse(StatusJson(filled.status)), leaves);
+  ASSERT_GT(filled.values.size(), 90u);
+  int hidden = 0;
+  for (const auto& [field, printed] : filled.values) {
+    if (field.find("weights_hash") != std::string::npos) {
+      EXPECT_THAT(leaves, Not(Contains(printed)));
+      ++hidden;
+    } else {
+      EXPECT_THAT(leaves, Contains(printed)) << field;
+    }
+  }
+  EXPECT_EQ(hidden, 1);
+}
+
+TEST(StatusJsonTest, AFieldThatIsNotSetIsPrintedAsZero) {
+  v1::GetStatusResponse status;
+  status.add_workers()->set_name("w");
+  const auto json = nlohmann::json::parse(StatusJson(status));
+  EXPECT_EQ(json["requests_total"], 0);
+  EXPECT_EQ(json["resumes"]["waited"]["p50_ms"], 0.0);
+  EXPECT_EQ(json["resumes"]["causes"], nlohmann::json::object());
+  EXPECT_EQ(json["routes"], nlohmann::json::array());
+  EXPECT_EQ(json["workers"][0]["running"], 0);
+  EXPECT_EQ(json["workers"][0]["kv"]["hit_tokens"], 0);
+  EXPECT_EQ(json["workers"][0]["links"], nlohmann::json::array());
+}
+
+TEST(StatusJsonTest, RoutesHaveTheNamesOfTheCommandLine) {
+  v1::GetStatusResponse status;
+  status.add_routes(v1::ROUTE_UNIFIED);
+  status.add_routes(v1::ROUTE_DISAGGREGATED);
+  const auto json = nlohmann::json::parse(StatusJson(status));
+  EXPECT_EQ(json["routes"], nlohmann::json({"unified", "disaggregated"}));
+}
+
+TEST(MetricsTableTest, EveryRowNamesANumberAndIsExplained) {
+  const std::map<std::string, const FieldDescriptor*> fields = AllFields();
+  std::string_view family;
+  std::set<std::string> families;
+  for (const Metric& metric : Metrics()) {
+    if (metric.value == nullptr) {
+      const auto field = fields.find(std::string(metric.source));
+      ASSERT_NE(field, fields.end()) << metric.source;
+      EXPECT_TRUE(IsNumber(*field->second)) << metric.source;
+    }
+    if (metric.name == family) continue;
+    family = metric.name;
+    EXPECT_TRUE(families.insert(std::string(family)).second) << family << " is in two places";
+    EXPECT_FALSE(metric.help.empty()) << family;
+    EXPECT_TRUE(family.starts_with("tandem_")) << family;
+  }
+}
+
+// A field that is new is either a metric, or here with those that only `tandem status --json` shows.
+TEST(MetricsTableTest, EveryNumberIsAMetricOrForPeopleOnly) {
+  const std::set<std::string> only_in_json = {
+      // Not of interest over time.
+      "AnswerBufferUse.limit_bytes", "GetStatusResponse.max_context_tokens", "WorkerStatus.pid",
+      "WorkerLoad.weights_hash",
+      // What tandem_connections and its limit say.
+      "ConnectionUse.full",
+      // Part of tandem_worker_ready.
+      "WorkerStatus.alive",
+      // Shown by another sum: tandem_resumes_total by cause, tandem_worker_waiting.
+      "ResumeUse.lost", "ResumeUse.migrated", "WorkerLoad.waiting_prompt_tokens",
+      // Maxima and percentiles of single causes.
+      "ResumeUse.max_ms", "ResumeTimes.max_ms", "ResumeCause.p50_ms", "ResumeCause.p99_ms",
+      "ResumeCause.max_ms",
+      // Details of the KV store.
+      "KvUse.fragmentation", "KvUse.copied_blocks", "KvUse.evicted_blocks", "KvUse.swapped",
+      "KvUse.swapped_out_blocks", "KvUse.swapped_in_blocks", "KvUse.demoted_blocks",
+      "KvUse.restored_blocks", "KvUse.host_prefix_blocks"};
+  std::set<std::string> missing;
+  for (const auto& [name, field] : AllFields()) {
+    if (IsNumber(*field)) missing.insert(name);
+  }
+  for (const Metric& metric : Metrics()) missing.erase(std::string(metric.source));
+  EXPECT_EQ(missing, only_in_json);
+}
+
+TEST(MetricsPageTest, UnitsAreSecondsAndBytes) {
+  v1::GetStatusResponse status;
+  v1::WorkerStatus& worker = *status.add_workers();
+  worker.set_name("w");
+  worker.set_heartbeat_age_ms(1500);
+  v1::LinkStatus& link = *worker.mutable_load()->add_links();
+  link.set_peer("w");
+  link.set_operation_us(250);
+  link.set_probe_gb_per_s(1.5);
+  link.set_bytes(77);
+  const std::string page = MetricsPage(status);
+  EXPECT_THAT(page, HasSubstr("tandem_worker_heartbeat_age_seconds{worker=\"w\",role=\"\"} 1.5\n"));
+  const std::string labels = R"({worker="w",peer="w",transport=""})";
+  EXPECT_THAT(page, HasSubstr("tandem_link_operation_seconds" + labels + " 0.00025\n"));
+  EXPECT_THAT(page, HasSubstr("tandem_link_probe_bytes_per_second" + labels + " 1500000000\n"));
+  EXPECT_THAT(page, HasSubstr("tandem_link_bytes_total" + labels + " 77\n"));
+}
+
+TEST(MetricsPageTest, WhatEveryProcessReportsIsLabelledWithItsName) {
+  v1::GetStatusResponse status;
+  status.set_log_lines_dropped(1);
+  status.mutable_connections()->set_open(2);
+  v1::WorkerStatus& worker = *status.add_workers();
+  worker.set_name("w");
+  worker.mutable_load()->set_log_lines_dropped(3);
+  worker.mutable_load()->mutable_connections()->set_open(4);
+  const std::string page = MetricsPage(status);
+  EXPECT_THAT(page, HasSubstr("# TYPE tandem_log_lines_dropped_total counter\n"
+                              "tandem_log_lines_dropped_total{server=\"router\"} 1\n"
+                              "tandem_log_lines_dropped_total{server=\"w\"} 3\n"));
+  EXPECT_THAT(page, HasSubstr("# TYPE tandem_connections gauge\n"
+                              "tandem_connections{server=\"router\"} 2\n"
+                              "tandem_connections{server=\"w\"} 4\n"));
+}
+
+TEST(MetricsPageTest, WhatHasNoSampleIsNotOnThePage) {
+  const std::string page = MetricsPage(v1::GetStatusResponse());
+  EXPECT_THAT(page, HasSubstr("tandem_requests_total 0\n"));
+  EXPECT_THAT(page, Not(HasSubstr("tandem_resumes_total")));
+  EXPECT_THAT(page, Not(HasSubstr("tandem_worker_ready")));
+}
+
+}  // namespace
+}  // namespace tandem
