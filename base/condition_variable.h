@@ -44,7 +44,7 @@ class MonotonicCondVar {
     }
     return true;
   }
-  // The same for at most as long.
+  // As AwaitUntil, with a deadline that is `timeout` from now.
   template <typename Condition>
   bool AwaitFor(absl::Mutex& mutex, Duration timeout, const Condition& condition)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {

@@ -50,13 +50,13 @@ class ConnectionTable {
   bool contains(uint64_t id) const { return connections_.contains(id); }
   // Closes the connection, logs why, and tells its owner.
   void Close(uint64_t id, const absl::Status& status);
-  // The same without a line in the log.
+  // Closes the connection and tells its owner, without a line in the log.
   void CloseQuietly(uint64_t id, const absl::Status& status);
   void CloseAll(const absl::Status& status);
 
   // Gives the connection a turn, after which it may be closed. No effect on one that is not here.
   void Advance(uint64_t id);
-  // The connection gets a turn without an event.
+  // Gives the connection a turn in the next AdvanceUnfinished, whether or not it has an event.
   void WantTurn(uint64_t id) { unfinished_.push_back(id); }
   bool has_unfinished() const { return !unfinished_.empty(); }
   void AdvanceUnfinished();

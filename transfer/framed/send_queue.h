@@ -72,7 +72,7 @@ class SendQueue {
   absl::Status TakeCredit(uint64_t credit, TimePoint now);
   uint64_t in_flight() const { return window_.in_flight(); }
 
-  // When the rate allows what it has held back.
+  // When the limit on the rate next allows data; kNoDeadline while it holds nothing back.
   TimePoint resume_at() const { return resume_at_; }
   void Resume();
   // Whether something may be sent that could not when Next was called last.
