@@ -20,7 +20,7 @@ set(MAY_INCLUDE_proto "")
 
 # Foreign headers that only some rooms may include: regex of the header -> regex of the file.
 set(FOREIGN
-    "^(grpcpp|grpc)/" "^(server|router)/|^engine/worker_client"
+    "^(grpcpp|grpc)/" "^(server|router/client)/|^engine/worker_client"
     "^(cuda|cublas|nccl)" "^(kernels/cuda|transfer/media/nccl)/"
     "^zstd" "^kvstore/codec/"
     "^hwy/" "^kernels/cpu/"

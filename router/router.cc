@@ -7,7 +7,7 @@
 #include "base/retry_after.h"
 #include "base/rng.h"
 #include "base/status.h"
-#include "router/answer_buffers.h"
+#include "router/request/answer_buffers.h"
 
 namespace tandem {
 namespace {

@@ -11,11 +11,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
-#include "router/pings.h"
-#include "router/request.h"
-#include "router/request_validation.h"
-#include "router/resolve_request.h"
-#include "router/tokenize_pool.h"
+#include "router/cluster/pings.h"
+#include "router/request/request.h"
+#include "router/request/request_validation.h"
+#include "router/request/resolve_request.h"
+#include "router/request/tokenize_pool.h"
 
 namespace tandem {
 

@@ -19,7 +19,7 @@
 #include "base/status.h"
 #include "kernels/registry.h"
 #include "model/checkpoint/checkpoint.h"
-#include "router/cluster_view.h"
+#include "router/cluster/cluster_view.h"
 #include "server/addresses.h"
 #include "server/connection_acceptor.h"
 #include "server/grpc_server.h"

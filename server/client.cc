@@ -4,8 +4,8 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
-#include "router/grpc_worker_client.h"
-#include "router/retry_metadata.h"
+#include "router/client/grpc_worker_client.h"
+#include "router/client/retry_metadata.h"
 #include "server/status_mapping.h"
 #include "tandem/v1/inference.grpc.pb.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "router/registration_check.h"
+#include "router/cluster/registration_check.h"
 #include "server/status_mapping.h"
 
 namespace tandem {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "router/cluster.h"
+#include "router/cluster/cluster.h"
 #include "tandem/v1/cluster.grpc.pb.h"
 
 namespace tandem {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "router/grpc_worker_client.h"
-#include "router/retry_metadata.h"
+#include "router/client/grpc_worker_client.h"
+#include "router/client/retry_metadata.h"
 #include "server/deadline.h"
 #include "server/parse_message.h"
 #include "server/status_mapping.h"

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <functional>
 
-#include "router/answer_buffers.h"
 #include "router/event_loop.h"
+#include "router/request/answer_buffers.h"
 #include "router/router.h"
 #include "tandem/v1/inference.grpc.pb.h"
 

@@ -12,7 +12,7 @@
 #include "base/thread_name.h"
 #include "model/checkpoint/model_config.h"
 #include "model/tokenizer/tokenizer.h"
-#include "router/grpc_worker_client.h"
+#include "router/client/grpc_worker_client.h"
 #include "router/router.h"
 #include "server/assemble.h"
 #include "server/child_process.h"

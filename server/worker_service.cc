@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/status.h"
-#include "router/grpc_worker_client.h"
-#include "router/retry_metadata.h"
+#include "router/client/grpc_worker_client.h"
+#include "router/client/retry_metadata.h"
 #include "server/deadline.h"
 #include "server/status_mapping.h"
 #include "server/worker_messages.h"

@@ -9,7 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/support/server_callback.h"
-#include "router/answer_buffers.h"
+#include "router/request/answer_buffers.h"
 
 namespace tandem {
 

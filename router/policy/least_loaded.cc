@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "router/routing_policy.h"
+#include "router/policy/routing_policy.h"
 
 namespace tandem {
 namespace {

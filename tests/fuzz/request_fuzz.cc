@@ -13,9 +13,9 @@
 
 #include "base/check.h"
 #include "base/sampling_params.h"
-#include "router/cluster.h"
-#include "router/request_validation.h"
-#include "router/routing_policy.h"
+#include "router/cluster/cluster.h"
+#include "router/policy/routing_policy.h"
+#include "router/request/request_validation.h"
 #include "server/parse_message.h"
 #include "tests/fuzz/steps.h"
 #include "tests/support/fake_clock.h"

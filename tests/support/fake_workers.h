@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "router/worker_client.h"
+#include "router/client/worker_client.h"
 
 namespace tandem {
 

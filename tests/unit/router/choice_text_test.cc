@@ -1,4 +1,4 @@
-#include "router/choice_text.h"
+#include "router/request/choice_text.h"
 
 #include "gtest/gtest.h"
 #include "tests/support/letter_tokenizer.h"

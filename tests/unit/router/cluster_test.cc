@@ -1,4 +1,4 @@
-#include "router/cluster.h"
+#include "router/cluster/cluster.h"
 
 #include <limits>
 

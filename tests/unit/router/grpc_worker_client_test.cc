@@ -1,6 +1,6 @@
 // The client that calls workers, with a real server in the place of the worker.
 
-#include "router/grpc_worker_client.h"
+#include "router/client/grpc_worker_client.h"
 
 #include <future>
 #include <memory>

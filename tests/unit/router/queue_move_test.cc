@@ -1,6 +1,6 @@
 // Requests that wait at a worker while others have nothing to do.
 
-#include "router/queue_move.h"
+#include "router/attempt/queue_move.h"
 
 #include "tests/support/router_fixture.h"
 

@@ -1,4 +1,4 @@
-#include "router/request_validation.h"
+#include "router/request/request_validation.h"
 
 #include <cmath>
 #include <functional>

@@ -1,4 +1,4 @@
-#include "router/resume_stats.h"
+#include "router/attempt/resume_stats.h"
 
 #include "gtest/gtest.h"
 

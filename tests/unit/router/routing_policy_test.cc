@@ -1,4 +1,4 @@
-#include "router/routing_policy.h"
+#include "router/policy/routing_policy.h"
 
 #include <map>
 

@@ -1,4 +1,4 @@
-#include "router/stages.h"
+#include "router/request/stages.h"
 
 #include "gtest/gtest.h"
 

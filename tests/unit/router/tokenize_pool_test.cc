@@ -1,4 +1,4 @@
-#include "router/tokenize_pool.h"
+#include "router/request/tokenize_pool.h"
 
 #include <optional>
 #include <string>

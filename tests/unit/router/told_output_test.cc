@@ -1,4 +1,4 @@
-#include "router/told_output.h"
+#include "router/attempt/told_output.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

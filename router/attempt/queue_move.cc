@@ -1,0 +1,41 @@
+#include "router/attempt/queue_move.h"
+
+#include <algorithm>
+
+namespace tandem {
+namespace {
+
+int32_t Queued(const WorkerView& worker) {
+  return worker.load.waiting() + worker.load.handoffs().waiting_reservations();
+}
+
+// Whether it could begin at once.
+bool HasRoom(const WorkerView& worker, int32_t width, int32_t context_tokens) {
+  const int64_t free_tokens = int64_t{worker.AvailableBlocks()} * worker.layout.block_tokens();
+  // The worker's report does not show these yet.
+  const int32_t on_their_way = std::max(0, worker.charged.sequences - worker.load.running());
+  return Queued(worker) == 0 && !worker.load.starting() &&
+         free_tokens >= int64_t{width + on_their_way} * context_tokens;
+}
+
+bool IsHalfAsBusy(const WorkerView& worker, const WorkerView& than, int32_t width) {
+  return 2 * (worker.Sequences() + width) <= than.Sequences();
+}
+
+}  // namespace
+
+bool QueueMove::IsDue(const WorkerView& worker, TimePoint now, Duration heartbeat) const {
+  return queued_since_ != kNoDeadline && moves_ < kMaxMoves && Queued(worker) > 0 &&
+         now - queued_since_ >= 2 * heartbeat;
+}
+
+bool QueueMove::IsBetter(const WorkerView& worker, const RouteDecision& other, int32_t width,
+                         int32_t context_tokens) {
+  if (other.prefill.id == worker.id || other.decode.id == worker.id) return false;
+  const auto is_better = [&](const WorkerView& one) {
+    return HasRoom(one, width, context_tokens) && IsHalfAsBusy(one, worker, width);
+  };
+  return is_better(other.prefill) && (other.route == v1::ROUTE_UNIFIED || is_better(other.decode));
+}
+
+}  // namespace tandem

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+#include "router/policy/routing_policy.h"
+
+namespace tandem {
+
+// Decides when a request that waits at a worker should be taken from there because another route
+// has become free. A worker's refusal sends requests to whoever queues them; without this they stay
+// in that queue while the workers that refused them have long been idle.
+// A move costs what the worker may have computed of the prompt, so it is made only where the wait
+// is likely to be much longer: the worker has had the request for two heartbeats without a word and
+// reports a queue, and the other workers have at most half its sequences.
+class QueueMove {
+ public:
+  // The request came to a worker that may queue it.
+  void OnQueued(TimePoint now) { queued_since_ = now; }
+  // Whether the request has waited long enough at `worker` that another route should be looked for.
+  bool IsDue(const WorkerView& worker, TimePoint now, Duration heartbeat) const;
+  // Whether a request with `width` sequences is better off there than at `worker`.
+  static bool IsBetter(const WorkerView& worker, const RouteDecision& other, int32_t width,
+                       int32_t context_tokens);
+  void OnMoved() { ++moves_; }
+
+ private:
+  static constexpr int32_t kMaxMoves = 4;  // a request must not be handed round for ever
+
+  TimePoint queued_since_ = kNoDeadline;
+  int32_t moves_ = 0;
+};
+
+}  // namespace tandem

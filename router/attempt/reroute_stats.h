@@ -1,0 +1,40 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "router/policy/routing_policy.h"
+#include "tandem/v1/inference.pb.h"
+
+namespace tandem {
+
+// Where a request went that a worker had no room for (v1::RerouteUse says what is what).
+enum class Reroute : uint8_t { kOtherWorker, kUnified, kDisaggregated, kAskedAgain };
+inline constexpr size_t kNumReroutes = 4;
+
+// From what was decided first to what was decided then.
+Reroute KindOf(const RouteDecision& refused, const RouteDecision& taken);
+
+// How often requests went elsewhere because a worker refused them. Thread-safe.
+class RerouteStats {
+ public:
+  // `why`: what the worker said.
+  void Count(Reroute kind, std::string why);
+
+  // A request was taken out of a worker's queue because other workers had become free.
+  void CountMoved();
+
+  v1::RerouteUse Use() const;
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::array<uint64_t, kNumReroutes> counts_ ABSL_GUARDED_BY(mutex_) = {};
+  uint64_t moved_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string latest_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tandem

@@ -1,0 +1,270 @@
+#include "router/client/grpc_worker_client.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "grpcpp/client_context.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/support/client_callback.h"
+#include "router/client/retry_metadata.h"
+
+namespace tandem {
+namespace {
+
+std::chrono::system_clock::time_point ToSystemTime(TimePoint deadline) {
+  const auto now = std::chrono::system_clock::now();
+  const auto left = deadline - std::chrono::steady_clock::now();
+  return now + std::chrono::duration_cast<std::chrono::system_clock::duration>(left);
+}
+
+CallEnd ToCallEnd(const grpc::Status& status, const grpc::ClientContext& context) {
+  if (status.ok()) return {absl::OkStatus(), CallEnd::Source::kWorker};
+  const auto& trailers = context.GetServerTrailingMetadata();
+  const auto origin = trailers.find(kOriginKey);
+  const bool answered = origin != trailers.end() && origin->second == kOriginWorker;
+  // The codes of both are the same numbers (server/status_mapping.h).
+  absl::Status ours(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  TakeRetryAfter(context, ours);
+  return {std::move(ours), answered ? CallEnd::Source::kWorker : CallEnd::Source::kNetwork};
+}
+
+// What a call and its handle share. `dropped` and `handlers` belong to the loop's thread; gRPC's
+// threads only post.
+class StreamCall final : public grpc::ClientReadReactor<v1::WorkerEvent>,
+                         public std::enable_shared_from_this<StreamCall> {
+ public:
+  StreamCall(std::shared_ptr<EventLoop> loop, TimePoint deadline, StreamHandlers handlers)
+      : loop_(std::move(loop)), handlers_(std::move(handlers)) {
+    if (deadline != kNoDeadline) context_.set_deadline(ToSystemTime(deadline));
+  }
+
+  grpc::ClientContext& context() { return context_; }
+
+  void Start() {
+    self_ = shared_from_this();  // until OnDone
+    StartRead(&event_);
+    StartCall();
+  }
+
+  void Drop() {
+    dropped_ = true;
+    context_.TryCancel();
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    loop_->Post([self = shared_from_this(), event = std::exchange(event_, {})] {
+      if (!self->dropped_) self->handlers_.on_event(event);
+    });
+    StartRead(&event_);
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    loop_->Post([self = std::move(self_), end = ToCallEnd(status, context_)] {
+      if (!self->dropped_) self->handlers_.on_end(end);
+    });
+  }
+
+ private:
+  const std::shared_ptr<EventLoop> loop_;
+  const StreamHandlers handlers_;
+  bool dropped_ = false;
+  grpc::ClientContext context_;
+  v1::WorkerEvent event_;
+  std::shared_ptr<StreamCall> self_;
+};
+
+// A unary call with everything that it needs until it is done.
+template <typename Request, typename Response>
+struct UnaryCall {
+  grpc::ClientContext context;
+  Request request;
+  Response response;
+  bool dropped = false;  // loop's thread
+};
+
+// A call whose answer nobody waits for.
+template <typename Request, typename Response>
+std::shared_ptr<UnaryCall<Request, Response>> NewForgottenCall(const Request& request) {
+  constexpr std::chrono::seconds kTimeout(5);
+  auto call = std::make_shared<UnaryCall<Request, Response>>();
+  call->request = request;
+  call->context.set_deadline(std::chrono::system_clock::now() + kTimeout);
+  return call;
+}
+
+template <typename Call, void (*drop)(Call&)>
+class Handle final : public WorkerCall {
+ public:
+  explicit Handle(std::shared_ptr<Call> call) : call_(std::move(call)) {}
+  ~Handle() override { drop(*call_); }
+
+ private:
+  const std::shared_ptr<Call> call_;
+};
+
+void DropStream(StreamCall& call) { call.Drop(); }
+using StreamHandle = Handle<StreamCall, DropStream>;
+
+template <typename Call>
+void DropUnary(Call& call) {
+  call.dropped = true;
+  call.context.TryCancel();
+}
+using ReserveCall = UnaryCall<v1::ReserveRequest, v1::ReserveResponse>;
+// A worker that does not wait for room answers soon. Its answer is awaited, so that what it has
+// reserved can be released: cancelling might lose the answer and leave the blocks to their lease.
+void DropReserve(ReserveCall& call) {
+  call.dropped = true;
+  if (!call.request.at_once()) call.context.TryCancel();
+}
+using ReserveHandle = Handle<ReserveCall, DropReserve>;
+using PingCall = UnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>;
+using PingHandle = Handle<PingCall, DropUnary<PingCall>>;
+
+// Not what the network says in a worker's place, or whoever gave up the call.
+bool IsAnswer(const grpc::Status& status) {
+  return status.error_code() != grpc::StatusCode::UNAVAILABLE &&
+         status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED &&
+         status.error_code() != grpc::StatusCode::CANCELLED;
+}
+
+// Reads a grpc.health.v1.HealthCheckResponse, whose one field is the status.
+Health HealthIn(const grpc::ByteBuffer& response) {
+  constexpr std::string_view kServing("\x08\x01", 2);  // status: SERVING
+  std::vector<grpc::Slice> slices;
+  std::string bytes;
+  if (!response.Dump(&slices).ok()) return Health::kNotServing;
+  for (const grpc::Slice& slice : slices) {
+    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return bytes == kServing ? Health::kServing : Health::kNotServing;
+}
+
+std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
+  constexpr int kMaxMessageBytes = 64 << 20;
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // How long an attempt to connect may take.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
+  // A host that vanished without a word is noticed within these, also while a long prefill says
+  // nothing, where neither its lease nor a ping (router/cluster/pings.h) has told before.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+GrpcWorkerClient::Channel& GrpcWorkerClient::ChannelTo(const WorkerEndpoint& worker) {
+  std::unique_ptr<Channel>& channel = channels_[worker.id];
+  if (channel == nullptr) channel = std::make_unique<Channel>(OpenChannel(worker.address));
+  return *channel;
+}
+
+std::unique_ptr<WorkerCall> GrpcWorkerClient::Generate(const WorkerEndpoint& worker,
+                                                       const v1::GenerateOnWorkerRequest& request,
+                                                       TimePoint deadline,
+                                                       StreamHandlers handlers) {
+  auto call = std::make_shared<StreamCall>(loop_, deadline, std::move(handlers));
+  StubFor(worker).async()->Generate(&call->context(), &request, call.get());
+  call->Start();
+  return std::make_unique<StreamHandle>(std::move(call));
+}
+
+std::unique_ptr<WorkerCall> GrpcWorkerClient::Prefill(const WorkerEndpoint& worker,
+                                                      const v1::PrefillRequest& request,
+                                                      TimePoint deadline, StreamHandlers handlers) {
+  auto call = std::make_shared<StreamCall>(loop_, deadline, std::move(handlers));
+  StubFor(worker).async()->Prefill(&call->context(), &request, call.get());
+  call->Start();
+  return std::make_unique<StreamHandle>(std::move(call));
+}
+
+std::unique_ptr<WorkerCall> GrpcWorkerClient::Decode(const WorkerEndpoint& worker,
+                                                     const v1::DecodeRequest& request,
+                                                     TimePoint deadline, StreamHandlers handlers) {
+  auto call = std::make_shared<StreamCall>(loop_, deadline, std::move(handlers));
+  StubFor(worker).async()->Decode(&call->context(), &request, call.get());
+  call->Start();
+  return std::make_unique<StreamHandle>(std::move(call));
+}
+
+std::unique_ptr<WorkerCall> GrpcWorkerClient::Reserve(const WorkerEndpoint& worker,
+                                                      const v1::ReserveRequest& request,
+                                                      TimePoint deadline, ReserveDone done) {
+  auto call = std::make_shared<ReserveCall>();
+  call->request = request;
+  if (deadline != kNoDeadline) call->context.set_deadline(ToSystemTime(deadline));
+  StubFor(worker).async()->Reserve(
+      &call->context, &call->request, &call->response,
+      [this, loop = loop_, worker, call, done = std::move(done)](const grpc::Status& status) {
+        loop->Post([this, worker, call, done, end = ToCallEnd(status, call->context)] {
+          if (!call->dropped) {
+            done(end, call->response);
+          } else if (end.status.ok()) {
+            ReleaseUnused(worker, call->response.target());
+          }
+        });
+      });
+  return std::make_unique<ReserveHandle>(std::move(call));
+}
+
+// Who has no channel any more is gone, and with it what it held.
+void GrpcWorkerClient::Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) {
+  const auto found = channels_.find(worker.id);
+  if (found == channels_.end()) return;
+  auto call = NewForgottenCall<v1::ReleaseRequest, v1::ReleaseResponse>(request);
+  found->second->worker.async()->Release(&call->context, &call->request, &call->response,
+                                         [call](const grpc::Status&) {});
+}
+
+void GrpcWorkerClient::EndChoice(const WorkerEndpoint& worker,
+                                 const v1::EndChoiceRequest& request) {
+  const auto found = channels_.find(worker.id);
+  if (found == channels_.end()) return;
+  auto call = NewForgottenCall<v1::EndChoiceRequest, v1::EndChoiceResponse>(request);
+  found->second->worker.async()->EndChoice(&call->context, &call->request, &call->response,
+                                           [call](const grpc::Status&) {});
+}
+
+void GrpcWorkerClient::ReleaseUnused(const WorkerEndpoint& worker, const v1::KvTarget& target) {
+  v1::ReleaseRequest request;
+  request.set_reservation_id(target.reservation_id());
+  request.set_epoch(target.epoch());
+  Release(worker, request);
+}
+
+std::unique_ptr<WorkerCall> GrpcWorkerClient::Ping(const WorkerEndpoint& worker,
+                                                   std::function<void(Health)> answered) {
+  auto call = std::make_shared<PingCall>();
+  const grpc::Slice no_field;
+  call->request = grpc::ByteBuffer(&no_field, 1);
+  ChannelTo(worker).health.UnaryCall(
+      &call->context, "/grpc.health.v1.Health/Check", {}, &call->request, &call->response,
+      [loop = loop_, call, answered = std::move(answered)](const grpc::Status& status) {
+        if (!IsAnswer(status)) return;
+        const Health health = status.ok() ? HealthIn(call->response) : Health::kNotServing;
+        loop->Post([call, answered, health] {
+          if (!call->dropped) answered(health);
+        });
+      });
+  return std::make_unique<PingHandle>(std::move(call));
+}
+
+void GrpcWorkerClient::KeepOnly(const ClusterView& view) {
+  std::erase_if(channels_, [&view](const auto& entry) {
+    return !std::ranges::binary_search(view.workers, entry.first, {}, &WorkerView::id);
+  });
+}
+
+}  // namespace tandem

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "grpcpp/channel.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "router/client/worker_client.h"
+#include "router/event_loop.h"
+#include "tandem/v1/worker.grpc.pb.h"
+
+namespace tandem {
+
+// Trailing metadata that a worker adds to each of its answers: an UNAVAILABLE without it comes from
+// the network, so the worker itself is gone.
+inline constexpr char kOriginKey[] = "tandem-origin";
+inline constexpr char kOriginWorker[] = "worker";
+inline constexpr char kOriginRouter[] = "router";  // likewise, to its clients
+
+// Calls workers by gRPC, over one channel per life of a worker.
+class GrpcWorkerClient final : public WorkerClient {
+ public:
+  // Handlers run on `loop`, which must not run any more when this is gone; calls keep it alive
+  // until gRPC is done with them.
+  explicit GrpcWorkerClient(std::shared_ptr<EventLoop> loop) : loop_(std::move(loop)) {}
+
+  std::unique_ptr<WorkerCall> Generate(const WorkerEndpoint& worker,
+                                       const v1::GenerateOnWorkerRequest& request,
+                                       TimePoint deadline, StreamHandlers handlers) override;
+  std::unique_ptr<WorkerCall> Prefill(const WorkerEndpoint& worker,
+                                      const v1::PrefillRequest& request, TimePoint deadline,
+                                      StreamHandlers handlers) override;
+  std::unique_ptr<WorkerCall> Decode(const WorkerEndpoint& worker, const v1::DecodeRequest& request,
+                                     TimePoint deadline, StreamHandlers handlers) override;
+  std::unique_ptr<WorkerCall> Reserve(const WorkerEndpoint& worker,
+                                      const v1::ReserveRequest& request, TimePoint deadline,
+                                      ReserveDone done) override;
+  void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) override;
+  void EndChoice(const WorkerEndpoint& worker, const v1::EndChoiceRequest& request) override;
+  // By the standard health service, which every server here has.
+  std::unique_ptr<WorkerCall> Ping(const WorkerEndpoint& worker,
+                                   std::function<void(Health)> answered) override;
+  void Disconnect(const WorkerId& id) override { channels_.erase(id); }
+  void KeepOnly(const ClusterView& view) override;
+
+ private:
+  struct Channel {
+    explicit Channel(std::shared_ptr<grpc::Channel> opened)
+        : worker(opened), health(std::move(opened)) {}
+    v1::Worker::Stub worker;
+    grpc::GenericStub health;
+  };
+  // A new life of a worker gets a new channel: the old one may sit out a reconnect back-off.
+  Channel& ChannelTo(const WorkerEndpoint& worker);
+  v1::Worker::Stub& StubFor(const WorkerEndpoint& worker) { return ChannelTo(worker).worker; }
+  // Granted to a request that had ended meanwhile: else it would stay until its lease lapses.
+  void ReleaseUnused(const WorkerEndpoint& worker, const v1::KvTarget& target);
+
+  const std::shared_ptr<EventLoop> loop_;
+  std::map<WorkerId, std::unique_ptr<Channel>> channels_;
+};
+
+}  // namespace tandem

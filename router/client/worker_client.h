@@ -1,0 +1,84 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "router/cluster/cluster_view.h"
+#include "tandem/v1/kv_transfer.pb.h"
+#include "tandem/v1/worker.pb.h"
+
+namespace tandem {
+
+struct WorkerEndpoint {
+  WorkerId id;
+  std::string address;
+};
+
+inline WorkerEndpoint EndpointOf(const WorkerView& worker) { return {worker.id, worker.address}; }
+
+// How a call to a worker ended.
+struct CallEnd {
+  // kWorker: the worker itself answered so. With the others it is lost: kNetwork: it could not be
+  // reached, or the connection ended or fell silent; kLease: it was not heard of for too long, or
+  // another process took its name; kStuck: it makes no progress.
+  enum class Source : uint8_t { kWorker, kNetwork, kLease, kStuck };
+  absl::Status status;
+  Source source = Source::kWorker;
+
+  bool lost() const { return source != Source::kWorker; }
+};
+
+// A call in progress. Dropping it cancels the call; nothing is heard of it afterwards.
+// Thread: the router's loop.
+class WorkerCall {
+ public:
+  virtual ~WorkerCall() = default;
+};
+
+// Called on the router's loop, one at a time.
+struct StreamHandlers {
+  std::function<void(const v1::WorkerEvent&)> on_event;
+  std::function<void(const CallEnd&)> on_end;  // exactly once, last, unless the call was dropped
+};
+
+// A worker's answer to a ping. Its watchdog sees to it that a worker whose engine makes no progress
+// does not answer that it serves.
+enum class Health : bool { kNotServing, kServing };
+
+using ReserveDone = std::function<void(const CallEnd&, const v1::ReserveResponse&)>;
+
+// The calls that a router makes to workers. None blocks. The deadline travels with the call.
+// Thread: the router's loop.
+class WorkerClient {
+ public:
+  virtual ~WorkerClient() = default;
+  virtual std::unique_ptr<WorkerCall> Generate(const WorkerEndpoint& worker,
+                                               const v1::GenerateOnWorkerRequest& request,
+                                               TimePoint deadline, StreamHandlers handlers) = 0;
+  virtual std::unique_ptr<WorkerCall> Prefill(const WorkerEndpoint& worker,
+                                              const v1::PrefillRequest& request, TimePoint deadline,
+                                              StreamHandlers handlers) = 0;
+  virtual std::unique_ptr<WorkerCall> Decode(const WorkerEndpoint& worker,
+                                             const v1::DecodeRequest& request, TimePoint deadline,
+                                             StreamHandlers handlers) = 0;
+  virtual std::unique_ptr<WorkerCall> Reserve(const WorkerEndpoint& worker,
+                                              const v1::ReserveRequest& request, TimePoint deadline,
+                                              ReserveDone done) = 0;
+  // Sent and forgotten: a reservation that this does not reach lapses with its lease.
+  virtual void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) = 0;
+  // Likewise: a choice that this does not reach goes on unheard until it ends by itself.
+  virtual void EndChoice(const WorkerEndpoint& worker, const v1::EndChoiceRequest& request) = 0;
+  // Asks the worker's health service, on the connection that the calls above take. `answered` is
+  // called at most once; not if there is no answer, as when nobody can be reached.
+  virtual std::unique_ptr<WorkerCall> Ping(const WorkerEndpoint& worker,
+                                           std::function<void(Health)> answered) = 0;
+  // The next call to this worker connects anew. Those in progress stay where they are.
+  virtual void Disconnect(const WorkerId& id) = 0;
+  // Closes the connections to workers that are not in `view`, once their calls have ended.
+  virtual void KeepOnly(const ClusterView& view) = 0;
+};
+
+}  // namespace tandem

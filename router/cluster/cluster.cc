@@ -1,0 +1,286 @@
+#include "router/cluster/cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status.h"
+#include "router/cluster/agreement.h"
+#include "router/cluster/load_check.h"
+#include "router/cluster/registration_check.h"
+
+namespace tandem {
+namespace {
+
+WorkerView ToView(const v1::RegisterRequest& request, TimePoint now) {
+  return WorkerView{.id = {request.name(), request.incarnation()},
+                    .role = request.role(),
+                    .address = request.address(),
+                    .device = request.device(),
+                    .pid = request.pid(),
+                    .max_context_tokens = request.max_context_tokens(),
+                    .model_fingerprint = request.model_fingerprint(),
+                    .layout = request.layout(),
+                    .data_address = request.data_address(),
+                    .wire_version = request.wire_version(),
+                    .load = request.load(),
+                    .last_heard = now};
+}
+
+// A process that still sends heartbeats keeps its name, whatever start time another one claims.
+absl::Status CheckMayReplace(const WorkerView& joining, const WorkerView& holder,
+                             Duration heartbeat) {
+  constexpr int kSilentHeartbeats = 2;
+  if (holder.leaving) return absl::OkStatus();
+  const Duration silence = joining.last_heard - holder.last_heard;
+  const bool silent = silence > kSilentHeartbeats * heartbeat;
+  if (!silent && !holder.suspected && !holder.unreachable) {
+    return FailedPrecondition(
+        "the name {} belongs to a process that was heard of {} ms ago: give each worker its own "
+        "--name; if this one replaces that process, it may have the name once that one is silent",
+        holder.id.name, std::chrono::duration_cast<std::chrono::milliseconds>(silence).count());
+  }
+  if (holder.id.incarnation < joining.id.incarnation) return absl::OkStatus();
+  return FailedPrecondition(
+      "the name {} belongs to a process that started later: give each worker its own --name",
+      holder.id.name);
+}
+
+}  // namespace
+
+Cluster::Cluster(ClusterOptions options, const Clock& clock)
+    : options_(std::move(options)),
+      clock_(clock),
+      published_(std::make_shared<const ClusterView>()) {}
+
+absl::Status Cluster::CheckMayJoin(const WorkerView& joining) const {
+  bool is_known = false;
+  for (const WorkerView& other : current_.workers) {
+    if (other.id == joining.id) {
+      is_known = true;
+    } else if (other.id.name != joining.id.name) {
+      RETURN_IF_ERROR(CheckAgrees(joining, other));
+    } else {
+      RETURN_IF_ERROR(CheckMayReplace(joining, other, options_.heartbeat));
+      is_known = is_known || !other.leaving;
+    }
+  }
+  if (is_known || current_.workers.size() < options_.max_workers) return absl::OkStatus();
+  return ResourceExhausted(
+      "this router has {} workers and takes no more: raise its --max-workers, or start another",
+      current_.workers.size());
+}
+
+absl::Status Cluster::Register(const v1::RegisterRequest& request) {
+  RETURN_IF_ERROR(CheckRegistration(request));
+  if (request.model() != options_.model) {
+    return NotFound("model {} is not served here; this router serves {}", request.model(),
+                    options_.model);
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    WorkerView joining = ToView(request, clock_.Now());
+    RETURN_IF_ERROR(CheckMayJoin(joining));
+    Admit(std::move(joining));
+    Publish();
+  }
+  TellListener();
+  return absl::OkStatus();
+}
+
+void Cluster::Admit(WorkerView joining) {
+  auto& workers = current_.workers;
+  auto place = std::find_if(workers.begin(), workers.end(), [&joining](const WorkerView& worker) {
+    return worker.id.name >= joining.id.name;
+  });
+  // Those that are leaving end what they have.
+  for (; place != workers.end() && place->id.name == joining.id.name; ++place) {
+    if (place->id == joining.id) {
+      joining.charged = place->charged;
+      joining.unreachable = place->unreachable;
+      joining.avoided_until = place->avoided_until;
+    } else if (place->leaving) {
+      place->name_taken = true;
+      continue;
+    } else {
+      replaced_.push_back(place->id);
+      latest_departure_ = joining.last_heard;
+    }
+    *place = std::move(joining);
+    return;
+  }
+  workers.insert(place, std::move(joining));
+}
+
+absl::Status Cluster::Heartbeat(const v1::HeartbeatRequest& request) {
+  RETURN_IF_ERROR(CheckLoad(request.load()));
+  absl::Status disagrees;
+  {
+    absl::MutexLock lock(&mutex_);
+    const WorkerId id{request.name(), request.incarnation()};
+    WorkerView* worker = Find(id);
+    // Names nobody: the holder of the name is no business of the caller.
+    if (worker == nullptr) return NotFound("this worker has no lease here: register again");
+    const bool news = worker->load.weights_hash() != request.load().weights_hash();
+    worker->load = request.load();
+    const TimePoint now = clock_.Now();
+    const Duration silence = now - std::exchange(worker->last_heard, now);
+    worker->suspected = false;
+    Follow(*worker, request.leaving(), silence);
+    if (news) disagrees = CheckMayJoin(*worker);
+    if (!disagrees.ok()) {
+      replaced_.push_back(id);  // its requests go on elsewhere
+      latest_departure_ = worker->last_heard;
+      std::erase_if(current_.workers, [&id](const WorkerView& one) { return one.id == id; });
+    }
+    Publish();
+  }
+  TellListener();
+  return disagrees;
+}
+
+// A worker's own word counts more than a Deregister, which anyone may have sent. A heartbeat that
+// was under way when the Deregister came follows it at once and does not count.
+void Cluster::Follow(WorkerView& worker, bool says_leaving, Duration silence) {
+  if (says_leaving) return SetLeaving(worker);
+  if (!worker.leaving || worker.name_taken || silence < options_.heartbeat / 2) return;
+  if (CheckMayJoin(worker).ok()) worker.leaving = false;
+}
+
+void Cluster::SetLeaving(WorkerView& worker) {
+  if (std::exchange(worker.leaving, true)) return;
+  latest_departure_ = clock_.Now();
+}
+
+bool Cluster::Deregister(std::string_view name, uint64_t incarnation) {
+  {
+    absl::MutexLock lock(&mutex_);
+    const WorkerId id{std::string(name), incarnation};
+    WorkerView* const worker = Find(id);
+    if (worker == nullptr) return false;
+    if (!worker->leaving) {
+      worker->last_heard = clock_.Now();
+      SetLeaving(*worker);
+    } else {
+      std::erase_if(current_.workers, [&id](const WorkerView& one) { return one.id == id; });
+    }
+    Publish();
+  }
+  TellListener();
+  return true;
+}
+
+void Cluster::SetListener(std::function<void()> changed) {
+  absl::MutexLock lock(&mutex_);
+  listener_ = std::move(changed);
+}
+
+void Cluster::TellListener() {
+  std::function<void()> listener;
+  {
+    absl::MutexLock lock(&mutex_);
+    listener = listener_;
+  }
+  if (listener) listener();
+}
+
+void Cluster::Suspect(const WorkerId& id) {
+  absl::MutexLock lock(&mutex_);
+  if (WorkerView* worker = Find(id)) {
+    worker->suspected = true;
+    latest_departure_ = clock_.Now();
+    Publish();
+  }
+}
+
+void Cluster::Avoid(const WorkerId& id) {
+  absl::MutexLock lock(&mutex_);
+  if (WorkerView* worker = Find(id)) {
+    worker->avoided_until = clock_.Now() + kAvoided;
+    Publish();
+  }
+}
+
+void Cluster::SetReach(const WorkerId& id, Reach reach) {
+  {
+    absl::MutexLock lock(&mutex_);
+    WorkerView* const worker = Find(id);
+    if (worker == nullptr) return;
+    worker->unreachable = reach == Reach::kLost;
+    if (worker->unreachable) latest_departure_ = clock_.Now();
+    Publish();
+  }
+  TellListener();
+}
+
+void Cluster::Charge(const WorkerId& id, const WorkerCharge& charge) {
+  absl::MutexLock lock(&mutex_);
+  if (WorkerView* worker = Find(id)) {
+    worker->charged.sequences += charge.sequences;
+    worker->charged.prompt_tokens += charge.prompt_tokens;
+    Publish();
+  }
+}
+
+void Cluster::Discharge(const WorkerId& id, const WorkerCharge& charge) {
+  Charge(id, {.sequences = -charge.sequences, .prompt_tokens = -charge.prompt_tokens});
+}
+
+void Cluster::Postpone(Duration stood_still) {
+  absl::MutexLock lock(&mutex_);
+  const TimePoint now = clock_.Now();
+  for (WorkerView& worker : current_.workers) {
+    worker.last_heard = std::min(now, worker.last_heard + stood_still);
+  }
+  Publish();
+}
+
+std::vector<WorkerId> Cluster::Expire() {
+  absl::MutexLock lock(&mutex_);
+  std::vector<WorkerId> expired;
+  const TimePoint now = clock_.Now();
+  for (const WorkerView& worker : current_.workers) {
+    if (worker.last_heard + options_.lease <= now) expired.push_back(worker.id);
+  }
+  if (expired.empty()) return expired;
+  latest_departure_ = now;
+  std::erase_if(current_.workers, [this, now](const WorkerView& worker) {
+    return worker.last_heard + options_.lease <= now;
+  });
+  Publish();
+  return expired;
+}
+
+std::vector<WorkerId> Cluster::TakeReplaced() {
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(replaced_, {});
+}
+
+TimePoint Cluster::NextExpiry() const {
+  absl::MutexLock lock(&mutex_);
+  TimePoint next = kNoDeadline;
+  for (const WorkerView& worker : current_.workers) {
+    next = std::min(next, worker.last_heard + options_.lease);
+  }
+  return next;
+}
+
+std::optional<TimePoint> Cluster::LatestDeparture() const {
+  absl::MutexLock lock(&mutex_);
+  return latest_departure_;
+}
+
+std::shared_ptr<const ClusterView> Cluster::View() const {
+  absl::MutexLock lock(&mutex_);
+  return published_;
+}
+
+WorkerView* Cluster::Find(const WorkerId& id) {
+  for (WorkerView& worker : current_.workers) {
+    if (worker.id == id) return &worker;
+  }
+  return nullptr;
+}
+
+void Cluster::Publish() { published_ = std::make_shared<const ClusterView>(current_); }
+
+}  // namespace tandem

@@ -1,0 +1,81 @@
+#include "router/cluster/registration_check.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "base/status.h"
+#include "router/cluster/load_check.h"
+
+namespace tandem {
+namespace {
+
+// A hand-off needs more than the layout.
+absl::Status CheckHandsOver(const v1::RegisterRequest& request) {
+  if (request.role() == v1::WORKER_ROLE_DECODE && request.data_address().empty()) {
+    return InvalidArgument("data_address is empty: a decode worker needs one for KV");
+  }
+  if (request.wire_version() <= 0) return InvalidArgument("wire_version is missing");
+  return absl::OkStatus();
+}
+
+absl::Status CheckComplete(const v1::RegisterRequest& request) {
+  if (request.name().empty()) return InvalidArgument("name is empty: a worker needs one");
+  if (request.incarnation() == 0) return InvalidArgument("incarnation is 0: use the start time");
+  if (request.address().empty()) return InvalidArgument("address is empty: give host:port");
+  if (request.max_context_tokens() < 2) {
+    return InvalidArgument("max_context_tokens={} must be at least 2",
+                           request.max_context_tokens());
+  }
+  if (request.layout().num_layers() <= 0 || request.layout().dtype().empty()) {
+    return InvalidArgument("layout is empty: a worker says how it keeps KV");
+  }
+  switch (request.role()) {
+    case v1::WORKER_ROLE_UNIFIED:
+      return absl::OkStatus();
+    case v1::WORKER_ROLE_PREFILL:
+    case v1::WORKER_ROLE_DECODE:
+      return CheckHandsOver(request);
+    default:
+      return InvalidArgument("role={} is none of unified, prefill and decode",
+                             static_cast<int>(request.role()));
+  }
+}
+
+// Text that ends up in logs, metrics and refusals.
+absl::Status CheckText(std::string_view field, std::string_view text, size_t most_bytes) {
+  if (text.size() > most_bytes) {
+    return InvalidArgument("{} has {} bytes; at most {} are taken", field, text.size(), most_bytes);
+  }
+  const auto is_control = [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; };
+  if (std::none_of(text.begin(), text.end(), is_control)) return absl::OkStatus();
+  return InvalidArgument("{} may hold no control characters", field);
+}
+
+}  // namespace
+
+absl::Status CheckName(std::string_view field, std::string_view name) {
+  constexpr size_t kMaxBytes = 128;
+  if (name.size() > kMaxBytes) {
+    return InvalidArgument("{} has {} bytes; at most {} are taken", field, name.size(), kMaxBytes);
+  }
+  const auto printable = [](char c) { return c > ' ' && c < '\x7f'; };
+  if (!std::all_of(name.begin(), name.end(), printable)) {
+    return InvalidArgument("{} may hold printable ASCII without spaces only", field);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRegistration(const v1::RegisterRequest& request) {
+  constexpr size_t kMaxAddressBytes = 256;
+  constexpr size_t kMaxDataAddressBytes = 4096;  // one for each transport
+  RETURN_IF_ERROR(CheckName("name", request.name()));
+  RETURN_IF_ERROR(CheckText("address", request.address(), kMaxAddressBytes));
+  RETURN_IF_ERROR(CheckText("data_address", request.data_address(), kMaxDataAddressBytes));
+  RETURN_IF_ERROR(CheckText("device", request.device(), kMaxAddressBytes));
+  RETURN_IF_ERROR(CheckText("model", request.model(), kMaxAddressBytes));
+  RETURN_IF_ERROR(CheckText("layout.dtype", request.layout().dtype(), kMaxAddressBytes));
+  RETURN_IF_ERROR(CheckComplete(request));
+  return CheckLoad(request.load());
+}
+
+}  // namespace tandem

@@ -1,0 +1,95 @@
+#include "router/request/choice.h"
+
+#include <vector>
+
+namespace tandem {
+namespace {
+
+// With all the logprobs that may be asked for, a quarter of a megabyte.
+constexpr int kMaxChunkTokens = 1024;
+
+std::vector<int32_t> ToVector(const google::protobuf::RepeatedField<int32_t>& ids) {
+  return {ids.begin(), ids.end()};
+}
+
+v1::FinishReason ToFinishReason(v1::WorkerFinish::Reason reason) {
+  switch (reason) {
+    case v1::WorkerFinish::REASON_STOP:
+      return v1::FINISH_REASON_STOP;
+    case v1::WorkerFinish::REASON_LENGTH:
+      return v1::FINISH_REASON_LENGTH;
+    default:  // ended by nobody that we know: it has not ended
+      return v1::FINISH_REASON_UNSPECIFIED;
+  }
+}
+
+}  // namespace
+
+Choice::Choice(const RequestSpec& spec, int32_t index, const Tokenizer* tokenizer)
+    : spec_(spec),
+      index_(index),
+      text_(tokenizer, spec.stop_strings, ToVector(spec.sequence.stop_token_ids())) {
+  times_.received = spec.received;
+}
+
+std::vector<v1::Chunk> Choice::Take(const v1::WorkerTokens& tokens, const v1::StageTimes& stages,
+                                    TimePoint now) {
+  times_.last_token = now;
+  if (completion_tokens_ == 0) {
+    times_.first_token = now;
+    stages_ = stages;
+  }
+  std::vector<v1::Chunk> chunks;
+  for (int i = 0; i < tokens.token_ids_size() && !text_.ended(); ++i) {
+    if (i % kMaxChunkTokens == 0) chunks.emplace_back().set_index(index_);
+    v1::Chunk& chunk = chunks.back();
+    chunk.mutable_text()->append(text_.Push(tokens.token_ids(i)));
+    chunk.add_token_ids(tokens.token_ids(i));
+    ++completion_tokens_;
+    if (i >= tokens.logprobs_size()) continue;
+    cumulative_logprob_ += tokens.logprobs(i).sampled().logprob();
+    if (spec_.logprobs == RequestSpec::Logprobs::kWanted) {
+      *chunk.add_logprobs() = tokens.logprobs(i);
+    }
+  }
+  if (!text_.matched_stop().empty()) reason_ = v1::FINISH_REASON_STOP;
+  return chunks;
+}
+
+v1::Chunk Choice::End(const v1::WorkerChoiceFinish& finish) {
+  reason_ = ToFinishReason(finish.reason());
+  if (spec_.has_beams()) {
+    cumulative_logprob_ = finish.cumulative_logprob();
+    score_ = finish.score();
+  }
+  v1::Chunk chunk;
+  chunk.set_index(index_);
+  chunk.set_text(text_.Flush());
+  if (!text_.matched_stop().empty()) reason_ = v1::FINISH_REASON_STOP;
+  return chunk;
+}
+
+bool Choice::goes_on() const {
+  return !ended() && !text_.ended() && completion_tokens_ < spec_.sequence.max_tokens();
+}
+
+v1::ChoiceFinish Choice::MakeFinish(Duration reserve, Duration admission, TimePoint now) const {
+  ChoiceTimes times = times_;
+  times.reserve = reserve;
+  times.admission = admission;
+  v1::ChoiceFinish finish;
+  finish.set_index(index_);
+  finish.set_reason(reason_);
+  finish.set_stop(text_.matched_stop());
+  finish.set_completion_tokens(completion_tokens_);
+  *finish.mutable_stages() = SplitTtft(times, stages_);
+  finish.set_tpot_ms(TimePerOutputTokenMs(times, completion_tokens_));
+  finish.set_e2e_ms(ToMilliseconds(now - times.received));
+  if (spec_.sequence.sampling().has_logprobs() || spec_.has_beams()) {
+    finish.set_cumulative_logprob(cumulative_logprob_);
+  }
+  finish.set_score(score_);
+  return finish;
+}
+
+}  // namespace tandem

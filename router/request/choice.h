@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+#include "router/request/choice_text.h"
+#include "router/request/request_spec.h"
+#include "router/request/stages.h"
+#include "tandem/v1/inference.pb.h"
+#include "tandem/v1/worker.pb.h"
+
+namespace tandem {
+
+// One choice of a request, as its tokens come: its text, what was counted and when.
+// Thread: the router's loop. `spec` and the tokenizer outlive it.
+class Choice {
+ public:
+  // tokenizer: null for token ids only.
+  Choice(const RequestSpec& spec, int32_t index, const Tokenizer* tokenizer);
+
+  // The next tokens, as the client gets them: none that follow a stop string or a stop token. The
+  // choice has ended once a stop string has come.
+  // Many at once, as a beam search brings them, come in several chunks: clients bound a message.
+  // stages: where the time before the choice's first token went at the workers.
+  std::vector<v1::Chunk> Take(const v1::WorkerTokens& tokens, const v1::StageTimes& stages,
+                              TimePoint now);
+  // Its worker says how it ended. Returns what is left of the text.
+  v1::Chunk End(const v1::WorkerChoiceFinish& finish);
+
+  bool ended() const { return reason_ != v1::FINISH_REASON_UNSPECIFIED; }
+  // Whether tokens may follow; its worker's word on how it ended may still be on its way.
+  bool goes_on() const;
+  int32_t completion_tokens() const { return completion_tokens_; }
+  // Of an ended choice: all but the route, the workers and the KV. reserve, admission: as in
+  // ChoiceTimes.
+  v1::ChoiceFinish MakeFinish(Duration reserve, Duration admission, TimePoint now) const;
+
+ private:
+  const RequestSpec& spec_;
+  const int32_t index_;
+  ChoiceText text_;
+  ChoiceTimes times_;
+  v1::StageTimes stages_;
+  v1::FinishReason reason_ = v1::FINISH_REASON_UNSPECIFIED;
+  int32_t completion_tokens_ = 0;
+  double cumulative_logprob_ = 0;
+  double score_ = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "router/attempt/dispatch.h"
+#include "router/request/best_choices.h"
+#include "router/request/choice.h"
+#include "router/request/request_spec.h"
+#include "router/request/response_stream.h"
+
+namespace tandem {
+
+// A request in flight: its choices as its client sees them, and the one ending that they have
+// together. Choices are streamed as they come; where only the best of them are wanted, once all
+// have ended.
+// Thread: the router's loop.
+class Request final : public DispatchObserver {
+ public:
+  // `ended` is called once, after the stream's End; it may destroy the request only later.
+  Request(const RouterParts& parts, RequestSpec spec, ResponseStream& stream,
+          std::function<void()> ended);
+
+  void Start() { dispatch_.Start(); }
+  // The client is gone or the router stops: ends with `status` and cancels the work.
+  void Cancel(const absl::Status& status) { End(status); }
+  // As Dispatch's.
+  void OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end);
+  void OnWorkersLeaving(const std::vector<WorkerId>& leaving);
+  void OnClusterChanged();
+
+  void OnTokens(const v1::WorkerTokens& tokens, const v1::StageTimes& stages) override;
+  void OnChoiceEnded(const v1::WorkerChoiceFinish& finish) override;
+  bool NeedsDecode() const override;
+  void OnAccounted() override { SendFinishes(); }
+  void OnFinished() override;
+  void OnFailed(const absl::Status& status) override { End(status); }
+
+ private:
+  void TakeChunk(v1::Chunk chunk);
+  void OnChoiceOver();
+  v1::ChoiceFinish MakeFinish(const Choice& choice) const;
+  // Of the choices that have ended and were not told of.
+  void SendFinishes();
+  void SendBest();
+  void SendSummary();
+  void Send(const v1::GenerateResponse& response);
+  void End(const absl::Status& status);
+  void LogEnd(const absl::Status& status) const;
+  int32_t CompletionTokens() const;
+
+  const RequestSpec spec_;
+  const Clock& clock_;
+  ResponseStream& stream_;
+  const std::function<void()> ended_callback_;
+  std::vector<Choice> choices_;
+  std::vector<bool> told_finish_;  // per choice
+  std::vector<KeptChoice> kept_;   // likewise, where the best are to be chosen
+  Dispatch dispatch_;
+  bool ended_ = false;
+};
+
+}  // namespace tandem

@@ -1,0 +1,48 @@
+#include "router/request/resolve_request.h"
+
+#include <utility>
+
+#include "base/status.h"
+
+namespace tandem {
+
+RequestSpec ResolveRequest(const v1::GenerateRequest& request, const RequestLimits& limits,
+                           const RequestIdentity& identity) {
+  RequestSpec spec{.id = request.request_id().empty() ? fmt::format("{:016x}", identity.id)
+                                                      : request.request_id(),
+                   .model = limits.model,
+                   .sequence = {},
+                   .stop_strings = {request.stop().begin(), request.stop().end()},
+                   .n = request.has_n() ? request.n() : 1,
+                   .logprobs = request.sampling().has_logprobs() ? RequestSpec::Logprobs::kWanted
+                                                                 : RequestSpec::Logprobs::kUnwanted,
+                   .wanted = request.route(),
+                   .received = identity.received,
+                   .deadline = identity.deadline};
+  v1::SequenceRequest& sequence = spec.sequence;
+  const auto stops = ResolveStopTokens(request, limits);
+  sequence.set_request_id(identity.id);
+  *sequence.mutable_sampling() = ResolveSampling(request.sampling(), identity.seed);
+  sequence.mutable_stop_token_ids()->Add(stops.begin(), stops.end());
+  sequence.set_priority(request.priority());
+  sequence.set_n(ResolveChoices(request));
+  sequence.set_tenant(request.tenant());
+  sequence.set_cache_salt(request.cache_salt());
+  if (request.has_beam_search()) *sequence.mutable_beam_search() = ResolveBeams(request);
+  // Ranking needs log-probabilities, whether the client wants them or not.
+  if (spec.ranked() && !sequence.sampling().has_logprobs()) {
+    sequence.mutable_sampling()->set_logprobs(0);
+  }
+  return spec;
+}
+
+absl::Status SetPrompt(google::protobuf::RepeatedField<int32_t> prompt,
+                       const v1::GenerateRequest& request, const RequestLimits& limits,
+                       RequestSpec& spec) {
+  ASSIGN_OR_RETURN(const int32_t max_tokens, ResolveMaxTokens(request, prompt.size(), limits));
+  spec.sequence.set_max_tokens(max_tokens);
+  *spec.sequence.mutable_prompt() = std::move(prompt);
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

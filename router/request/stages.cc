@@ -1,0 +1,33 @@
+#include "router/request/stages.h"
+
+namespace tandem {
+namespace {
+
+double MicrosToMs(int64_t us) { return static_cast<double>(us) / 1e3; }
+
+}  // namespace
+
+v1::Stages SplitTtft(const ChoiceTimes& times, const v1::StageTimes& worker) {
+  // Two clocks of the same rate: spans of the worker lie within ours, up to their rounding.
+  constexpr double kRoundingMs = 0.01;
+  v1::Stages stages;
+  stages.set_ttft_ms(ToMilliseconds(times.first_token - times.received));
+  stages.set_queue_ms(MicrosToMs(worker.queue_us()));
+  stages.set_prefill_ms(MicrosToMs(worker.prefill_us()));
+  stages.set_reserve_ms(ToMilliseconds(times.reserve));
+  stages.set_admission_ms(ToMilliseconds(times.admission));
+  stages.set_transfer_ms(MicrosToMs(worker.transfer_us()));
+  stages.set_first_token_ms(MicrosToMs(worker.first_token_us()));
+  const double named = stages.queue_ms() + stages.prefill_ms() + stages.reserve_ms() +
+                       stages.admission_ms() + stages.transfer_ms() + stages.first_token_ms();
+  const double residual = stages.ttft_ms() - named;
+  stages.set_residual_ms(residual < 0 && residual > -kRoundingMs ? 0 : residual);
+  return stages;
+}
+
+double TimePerOutputTokenMs(const ChoiceTimes& times, int32_t completion_tokens) {
+  if (completion_tokens < 2) return 0;
+  return ToMilliseconds(times.last_token - times.first_token) / (completion_tokens - 1);
+}
+
+}  // namespace tandem
