@@ -254,7 +254,7 @@ void Router::OnClusterChanged() {
   std::vector<WorkerId> leaving;
   const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
   for (const WorkerView& worker : view->workers) {
-    if (!worker.load.not_ready().empty()) stuck.push_back(worker.id);
+    if (!worker.load->not_ready().empty()) stuck.push_back(worker.id);
     if (worker.leaving) leaving.push_back(worker.id);
   }
   const CallEnd end{Unavailable("it makes no progress"), CallEnd::Source::kStuck};
@@ -300,16 +300,16 @@ v1::GetStatusResponse Router::Status() const {
     v1::WorkerStatus& status = *response.add_workers();
     status.set_name(worker.id.name);
     status.set_role(std::string(Name(worker.role)));
-    status.set_address(worker.address);
+    status.set_address(worker.info->address);
     status.set_alive(!worker.suspected);
     status.set_heartbeat_age_ms(ToMilliseconds(now - worker.last_heard));
-    status.set_pid(worker.pid);
-    status.set_device(worker.device);
+    status.set_pid(worker.info->pid);
+    status.set_device(worker.info->device);
     v1::WorkerLoad& load = *status.mutable_load();
-    load = worker.load;
+    load = *worker.load;
     load.clear_weights_hash();  // workers prove by it that they belong here
     if (worker.unreachable) {
-      load.set_not_ready(fmt::format("does not answer the router at {}", worker.address));
+      load.set_not_ready(fmt::format("does not answer the router at {}", worker.info->address));
     }
   }
   return response;

@@ -88,7 +88,7 @@ RouteQuery Dispatch::FirstChoice(const ClusterView& view, const RouteQuery& quer
     RouteQuery careful = query;
     for (const WorkerView& worker : view.workers) {
       const bool is_avoided = worker.avoided_until > parts_.clock.Now();
-      if (is_avoided || (worker.load.starting() && !with_starting)) {
+      if (is_avoided || (worker.load->starting() && !with_starting)) {
         careful.excluded.push_back(worker.id);
       }
     }
@@ -155,8 +155,8 @@ v1::ReserveRequest Dispatch::ReserveFor(const RouteDecision& decision, uint64_t 
   request.set_priority(spec_.sequence.priority());
   request.set_tenant(spec_.sequence.tenant());
   request.set_cache_salt(spec_.sequence.cache_salt());
-  *request.mutable_layout() = decision.prefill.layout;
-  request.set_model_fingerprint(decision.prefill.model_fingerprint);
+  *request.mutable_layout() = decision.prefill.info->layout;
+  request.set_model_fingerprint(decision.prefill.info->model_fingerprint);
   request.set_epoch(decision.decode.id.incarnation);
   return request;
 }

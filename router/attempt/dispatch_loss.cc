@@ -28,7 +28,7 @@ absl::Status StatusFor(const WorkerView& worker, const CallEnd& end, Refusal of)
   const absl::StatusCode code = end.status.code();
   if (end.lost() && code != absl::StatusCode::kDeadlineExceeded &&
       code != absl::StatusCode::kResourceExhausted) {
-    return Unavailable("{} ({}) was lost: {}", who, worker.address, message);
+    return Unavailable("{} ({}) was lost: {}", who, worker.info->address, message);
   }
   // The decode worker took the request when it reserved: what it refuses now came from the prefill
   // worker or this router, and is not the client's fault.
@@ -109,7 +109,7 @@ void Dispatch::OnWorkersLeaving(const std::vector<WorkerId>& leaving) {
   absl::StatusOr<RouteDecision> decision = Choose();
   if (!decision.ok()) return;  // it ends where it is
   // So it does before another one is ready to go on.
-  if (decision->prefill.load.starting() || decision->decode.load.starting()) return;
+  if (decision->prefill.load->starting() || decision->decode.load->starting()) return;
   const bool decodes = state_ == State::kUnified || state_ == State::kDecoding;
   if (decodes && decision->route == v1::ROUTE_DISAGGREGATED) {
     ReserveElsewhere(*std::move(decision));

@@ -6,15 +6,16 @@ namespace tandem {
 namespace {
 
 int32_t Queued(const WorkerView& worker) {
-  return worker.load.waiting() + worker.load.handoffs().waiting_reservations();
+  return worker.load->waiting() + worker.load->handoffs().waiting_reservations();
 }
 
 // Whether it could begin at once.
 bool HasRoom(const WorkerView& worker, int32_t width, int32_t context_tokens) {
-  const int64_t free_tokens = int64_t{worker.AvailableBlocks()} * worker.layout.block_tokens();
+  const int64_t free_tokens =
+      int64_t{worker.AvailableBlocks()} * worker.info->layout.block_tokens();
   // The worker's report does not show these yet.
-  const int32_t on_their_way = std::max(0, worker.charged.sequences - worker.load.running());
-  return Queued(worker) == 0 && !worker.load.starting() &&
+  const int32_t on_their_way = std::max(0, worker.charged.sequences - worker.load->running());
+  return Queued(worker) == 0 && !worker.load->starting() &&
          free_tokens >= int64_t{width + on_their_way} * context_tokens;
 }
 

@@ -17,7 +17,9 @@ struct WorkerEndpoint {
   std::string address;
 };
 
-inline WorkerEndpoint EndpointOf(const WorkerView& worker) { return {worker.id, worker.address}; }
+inline WorkerEndpoint EndpointOf(const WorkerRef& worker) {
+  return {worker.id, worker.info->address};
+}
 
 // How a call to a worker ended.
 struct CallEnd {

@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// A payload goes to the log with its status and never to the caller.
+// The payload of a status is written to the log with it and never sent to the caller.
 constexpr char kLogOnly[] = "tandem/log-only";
 
 KvShape ShapeOf(const v1::KvLayout& layout) {
@@ -23,23 +23,23 @@ std::string ToText(const v1::KvLayout& layout) {
                      layout.dtype());
 }
 
-bool IsPair(const WorkerView& prefill, const WorkerView& decode) {
+bool IsPair(const WorkerRef& prefill, const WorkerRef& decode) {
   return prefill.role == v1::WORKER_ROLE_PREFILL && decode.role == v1::WORKER_ROLE_DECODE;
 }
 
 absl::Status CheckModel(const WorkerView& joining, const WorkerView& other) {
-  if (other.model_fingerprint != joining.model_fingerprint) {
+  if (other.info->model_fingerprint != joining.info->model_fingerprint) {
     absl::Status status = FailedPrecondition(
         "model fingerprint {:016x} of {} differs from that of {}: they loaded different weights; "
-        "it "
-        "can join once the others are leaving; the router's log has both",
-        joining.model_fingerprint, joining.id.name, other.id.name);
-    status.SetPayload(kLogOnly, absl::Cord(fmt::format("the fingerprint of {} is {:016x}",
-                                                       other.id.name, other.model_fingerprint)));
+        "it can join once the others are leaving; the router's log has both",
+        joining.info->model_fingerprint, joining.id.name, other.id.name);
+    status.SetPayload(kLogOnly,
+                      absl::Cord(fmt::format("the fingerprint of {} is {:016x}", other.id.name,
+                                             other.info->model_fingerprint)));
     return status;
   }
-  const uint64_t mine = joining.load.weights_hash();
-  const uint64_t others = other.load.weights_hash();
+  const uint64_t mine = joining.load->weights_hash();
+  const uint64_t others = other.load->weights_hash();
   if (mine == 0 || others == 0 || mine == others) return absl::OkStatus();
   return FailedPrecondition(
       "the weights that {} loaded differ from those of {}: compare the model files of both (was a "
@@ -47,30 +47,31 @@ absl::Status CheckModel(const WorkerView& joining, const WorkerView& other) {
       joining.id.name, other.id.name);
 }
 
-// A prompt is computed with the KV type of prefill workers, what follows with that of decode
-// workers, and both with that of unified ones.
-absl::Status CheckKvType(const WorkerView& joining, const WorkerView& other) {
-  if (other.layout.dtype() == joining.layout.dtype()) return absl::OkStatus();
+// A prompt is computed with the KV type of the prefill workers, the output with that of the decode
+// workers, and both with that of the unified ones.
+absl::Status CheckKvType(const WorkerRef& joining, const WorkerRef& other) {
+  if (other.info->layout.dtype() == joining.info->layout.dtype()) return absl::OkStatus();
   return FailedPrecondition(
       "KV type {} of {} worker {} differs from {} of {} worker {}: a request would get other "
       "tokens there; give them the same --kv-dtype",
-      joining.layout.dtype(), Name(joining.role), joining.id.name, other.layout.dtype(),
+      joining.info->layout.dtype(), Name(joining.role), joining.id.name, other.info->layout.dtype(),
       Name(other.role), other.id.name);
 }
 
 }  // namespace
 
-absl::Status CheckCanHandOver(const WorkerView& prefill, const WorkerView& decode) {
-  if (prefill.wire_version != decode.wire_version) {
+absl::Status CheckCanHandOver(const WorkerRef& prefill, const WorkerRef& decode) {
+  if (prefill.info->wire_version != decode.info->wire_version) {
     return FailedPrecondition("KV wire version {} of {} differs from {} of {}: run the same build",
-                              prefill.wire_version, prefill.id.name, decode.wire_version,
-                              decode.id.name);
+                              prefill.info->wire_version, prefill.id.name,
+                              decode.info->wire_version, decode.id.name);
   }
-  const absl::Status status = CanConvert(ShapeOf(prefill.layout), ShapeOf(decode.layout));
+  const absl::Status status =
+      CanConvert(ShapeOf(prefill.info->layout), ShapeOf(decode.info->layout));
   if (status.ok()) return status;
-  return Annotate(status,
-                  fmt::format("KV layout of {} ({}) and of {} ({})", prefill.id.name,
-                              ToText(prefill.layout), decode.id.name, ToText(decode.layout)));
+  return Annotate(status, fmt::format("KV layout of {} ({}) and of {} ({})", prefill.id.name,
+                                      ToText(prefill.info->layout), decode.id.name,
+                                      ToText(decode.info->layout)));
 }
 
 absl::Status CheckAgrees(const WorkerView& joining, const WorkerView& other) {

@@ -12,18 +12,21 @@ namespace tandem {
 namespace {
 
 WorkerView ToView(const v1::RegisterRequest& request, TimePoint now) {
-  return WorkerView{.id = {request.name(), request.incarnation()},
-                    .role = request.role(),
-                    .address = request.address(),
-                    .device = request.device(),
-                    .pid = request.pid(),
-                    .max_context_tokens = request.max_context_tokens(),
-                    .model_fingerprint = request.model_fingerprint(),
-                    .layout = request.layout(),
-                    .data_address = request.data_address(),
-                    .wire_version = request.wire_version(),
-                    .load = request.load(),
-                    .last_heard = now};
+  WorkerView worker;
+  worker.id = {request.name(), request.incarnation()};
+  worker.role = request.role();
+  worker.info = std::make_shared<const WorkerInfo>(
+      WorkerInfo{.address = request.address(),
+                 .device = request.device(),
+                 .pid = request.pid(),
+                 .max_context_tokens = request.max_context_tokens(),
+                 .model_fingerprint = request.model_fingerprint(),
+                 .layout = request.layout(),
+                 .data_address = request.data_address(),
+                 .wire_version = request.wire_version()});
+  worker.load = std::make_shared<const v1::WorkerLoad>(request.load());
+  worker.last_heard = now;
+  return worker;
 }
 
 // A process that still sends heartbeats keeps its name, whatever start time another one claims.
@@ -113,6 +116,7 @@ void Cluster::Admit(WorkerView joining) {
 
 absl::Status Cluster::Heartbeat(const v1::HeartbeatRequest& request) {
   RETURN_IF_ERROR(CheckLoad(request.load()));
+  auto report = std::make_shared<const v1::WorkerLoad>(request.load());
   absl::Status disagrees;
   {
     absl::MutexLock lock(&mutex_);
@@ -120,13 +124,13 @@ absl::Status Cluster::Heartbeat(const v1::HeartbeatRequest& request) {
     WorkerView* worker = Find(id);
     // Names nobody: the holder of the name is no business of the caller.
     if (worker == nullptr) return NotFound("this worker has no lease here: register again");
-    const bool news = worker->load.weights_hash() != request.load().weights_hash();
-    worker->load = request.load();
+    const bool has_new_hash = worker->load->weights_hash() != report->weights_hash();
+    worker->load = std::move(report);
     const TimePoint now = clock_.Now();
     const Duration silence = now - std::exchange(worker->last_heard, now);
     worker->suspected = false;
     Follow(*worker, request.leaving(), silence);
-    if (news) disagrees = CheckMayJoin(*worker);
+    if (has_new_hash) disagrees = CheckMayJoin(*worker);
     if (!disagrees.ok()) {
       replaced_.push_back(id);  // its requests go on elsewhere
       latest_departure_ = worker->last_heard;

@@ -6,15 +6,10 @@
 
 namespace tandem {
 
-int32_t WorkerView::Sequences() const {
-  return std::max(load.running() + load.waiting(), charged.sequences);
+const WorkerView* ClusterView::Find(const WorkerId& id) const {
+  const auto found = std::ranges::lower_bound(workers, id, {}, &WorkerView::id);
+  return found == workers.end() || found->id != id ? nullptr : &*found;
 }
-
-int64_t WorkerView::PendingPromptTokens() const {
-  return std::max<int64_t>(load.waiting_prompt_tokens(), charged.prompt_tokens);
-}
-
-int32_t WorkerView::AvailableBlocks() const { return load.free_blocks() + load.kv().idle_blocks(); }
 
 bool ClusterView::HasUsable(v1::WorkerRole role) const {
   return std::any_of(workers.begin(), workers.end(), [role](const WorkerView& worker) {
@@ -26,13 +21,13 @@ std::vector<v1::KvPeer> ClusterView::KvPeersOf(const WorkerView& prefill) const 
   std::vector<v1::KvPeer> peers;
   for (const WorkerView& worker : workers) {
     if (worker.role != v1::WORKER_ROLE_DECODE || worker.name_taken) continue;
-    // One that is leaving need not have agreed with a prefill worker that came since.
-    if (worker.model_fingerprint != prefill.model_fingerprint) continue;
+    // A leaving decode worker need not agree with a prefill worker that registered later.
+    if (worker.info->model_fingerprint != prefill.info->model_fingerprint) continue;
     if (!CheckCanHandOver(prefill, worker).ok()) continue;
     v1::KvPeer& peer = peers.emplace_back();
     peer.set_name(worker.id.name);
     peer.set_epoch(worker.id.incarnation);
-    peer.set_data_address(worker.data_address);
+    peer.set_data_address(worker.info->data_address);
   }
   return peers;
 }
@@ -50,7 +45,8 @@ int32_t ClusterView::MaxContextTokens(v1::Route route) const {
   const auto longest = [this](v1::WorkerRole role) {
     int32_t most = 0;
     for (const WorkerView& worker : workers) {
-      if (worker.role == role && worker.usable()) most = std::max(most, worker.max_context_tokens);
+      if (worker.role != role || !worker.usable()) continue;
+      most = std::max(most, worker.info->max_context_tokens);
     }
     return most;
   };
@@ -59,19 +55,6 @@ int32_t ClusterView::MaxContextTokens(v1::Route route) const {
       std::min(longest(v1::WORKER_ROLE_PREFILL), longest(v1::WORKER_ROLE_DECODE));
   if (route == v1::ROUTE_UNIFIED) return unified;
   return route == v1::ROUTE_DISAGGREGATED ? disaggregated : std::max(unified, disaggregated);
-}
-
-std::string_view Name(v1::WorkerRole role) {
-  switch (role) {
-    case v1::WORKER_ROLE_UNIFIED:
-      return "unified";
-    case v1::WORKER_ROLE_PREFILL:
-      return "prefill";
-    case v1::WORKER_ROLE_DECODE:
-      return "decode";
-    default:  // protobuf enums are open: a newer peer may send more
-      return "unknown";
-  }
 }
 
 }  // namespace tandem

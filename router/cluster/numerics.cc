@@ -10,7 +10,7 @@ std::string ToText(const Numerics& numerics) {
                      numerics.kv_dtype, numerics.device_kind);
 }
 
-absl::Status MustEqual(const WorkerView& worker, std::string_view part, const Numerics& begun) {
+absl::Status MustEqual(const WorkerRef& worker, std::string_view part, const Numerics& begun) {
   const Numerics is = NumericsOf(worker);
   if (is == begun) return absl::OkStatus();
   return FailedPrecondition("{} worker {} has {}, and the {} was begun by {}", Name(worker.role),
@@ -19,13 +19,14 @@ absl::Status MustEqual(const WorkerView& worker, std::string_view part, const Nu
 
 }  // namespace
 
-Numerics NumericsOf(const WorkerView& worker) {
-  return {.model_fingerprint = worker.model_fingerprint,
-          .kv_dtype = worker.layout.dtype(),
-          .device_kind = worker.device.substr(0, worker.device.find(':'))};
+Numerics NumericsOf(const WorkerRef& worker) {
+  const WorkerInfo& info = *worker.info;
+  return {.model_fingerprint = info.model_fingerprint,
+          .kv_dtype = info.layout.dtype(),
+          .device_kind = info.device.substr(0, info.device.find(':'))};
 }
 
-absl::Status CheckGoesOn(const WorkerView& worker, const Begun& begun) {
+absl::Status CheckGoesOn(const WorkerRef& worker, const Begun& begun) {
   if (worker.role != v1::WORKER_ROLE_DECODE) {
     RETURN_IF_ERROR(MustEqual(worker, "prompt", begun.prompt));
   }

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "router/cluster/cluster_view.h"
+#include "router/cluster/worker_view.h"
 
 namespace tandem {
 
@@ -19,7 +19,7 @@ struct Numerics {
   friend bool operator==(const Numerics&, const Numerics&) = default;
 };
 
-Numerics NumericsOf(const WorkerView& worker);
+Numerics NumericsOf(const WorkerRef& worker);
 
 // What a request began with: where its prompt was computed, and all behind the first token. Both
 // are the same on a unified worker.
@@ -30,6 +30,6 @@ struct Begun {
 
 // Whether `worker` comes to the tokens that the client would have had. FAILED_PRECONDITION names
 // the worker and both values.
-absl::Status CheckGoesOn(const WorkerView& worker, const Begun& begun);
+absl::Status CheckGoesOn(const WorkerRef& worker, const Begun& begun);
 
 }  // namespace tandem

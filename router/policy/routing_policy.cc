@@ -27,11 +27,11 @@ std::string State(const ClusterView& view, v1::WorkerRole role, const RouteQuery
     const absl::Status status = CheckGoesOn(worker, *query.begun);
     if (!status.ok()) return std::string(status.message());
   }
-  const bool has_room = std::any_of(view.workers.begin(), view.workers.end(),
-                                    [&query, role](const WorkerView& worker) {
-                                      return worker.role == role && worker.usable() &&
-                                             worker.max_context_tokens >= query.context_tokens;
-                                    });
+  const bool has_room = std::any_of(
+      view.workers.begin(), view.workers.end(), [&query, role](const WorkerView& worker) {
+        return worker.role == role && worker.usable() &&
+               worker.info->max_context_tokens >= query.context_tokens;
+      });
   if (has_room) return "ready, but tried already";
   if (view.HasUsable(role)) {
     return fmt::format("ready, but with contexts of fewer than {} tokens", query.context_tokens);
@@ -62,7 +62,7 @@ std::vector<const WorkerView*> Candidates(const ClusterView& view, v1::WorkerRol
   std::vector<const WorkerView*> candidates;
   for (const WorkerView& worker : view.workers) {
     if (worker.role != role || !worker.usable() || WasTried(worker, query)) continue;
-    if (worker.max_context_tokens < query.context_tokens) continue;
+    if (worker.info->max_context_tokens < query.context_tokens) continue;
     if (query.begun && !CheckGoesOn(worker, *query.begun).ok()) continue;
     candidates.push_back(&worker);
   }

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/worker_views.h"
 
 namespace tandem {
 namespace {
@@ -11,11 +12,13 @@ namespace {
 using ::testing::HasSubstr;
 
 WorkerView Worker(const std::string& name, v1::WorkerRole role, int32_t running = 0) {
-  WorkerView worker;
-  worker.id = {name, 1};
-  worker.role = role;
-  worker.load.set_running(running);
+  WorkerView worker = MakeWorker(name, role);
+  SetRunning(worker, running);
   return worker;
+}
+
+void SetDtype(WorkerView& worker, const std::string& dtype) {
+  ChangeInfo(worker, [&dtype](WorkerInfo& info) { info.layout.set_dtype(dtype); });
 }
 
 ClusterView TwoOfEach() {
@@ -76,7 +79,7 @@ TEST_P(AnyPolicyTest, NeverTakesASuspectedOrTriedWorker) {
 
 TEST_P(AnyPolicyTest, WhoHasThePromptPrefillsAgain) {
   ClusterView view = TwoOfEach();
-  view.workers[3].load.set_running(50);  // p1: busy as it is
+  SetRunning(view.workers[3], 50);  // p1: busy as it is
   for (int i = 0; i < 4; ++i) {
     for (const v1::Route wanted : {v1::ROUTE_AUTO, v1::ROUTE_DISAGGREGATED}) {
       const auto decision = policy_->Choose(view, {.wanted = wanted, .prompt_at = {{"p1", 1}}});
@@ -104,10 +107,10 @@ TEST_P(AnyPolicyTest, WhoHasThePromptPrefillsAgain) {
 TEST_P(AnyPolicyTest, TakesOnlyWhoSaysTheTokensThatWereBegun) {
   ClusterView view = TwoOfEach();
   for (WorkerView& worker : view.workers) {
-    worker.layout.set_dtype(worker.role == v1::WORKER_ROLE_DECODE ? "f32" : "bf16");
+    SetDtype(worker, worker.role == v1::WORKER_ROLE_DECODE ? "f32" : "bf16");
   }
-  view.workers[0].model_fingerprint = 7;       // d0
-  view.workers[2].layout.set_dtype("f8e4m3");  // p0
+  ChangeInfo(view.workers[0], [](WorkerInfo& d0) { d0.model_fingerprint = 7; });
+  SetDtype(view.workers[2], "f8e4m3");  // p0
   const Numerics prompt{.model_fingerprint = 0, .kv_dtype = "bf16", .device_kind = ""};
   const Numerics output{.model_fingerprint = 0, .kv_dtype = "f32", .device_kind = ""};
   for (int i = 0; i < 8; ++i) {
@@ -129,10 +132,11 @@ INSTANTIATE_TEST_SUITE_P(All, AnyPolicyTest, testing::ValuesIn(RoutingPolicyName
 
 TEST(LeastLoadedTest, AmongEquallyBusyTheOneWithMoreRoom) {
   ClusterView view = TwoOfEach();
-  WorkerView& full_of_cached = view.workers[5];
-  full_of_cached.load.set_free_blocks(2);
-  full_of_cached.load.mutable_kv()->set_idle_blocks(60);
-  view.workers[4].load.set_free_blocks(30);
+  ChangeLoad(view.workers[5], [](v1::WorkerLoad& full_of_cached) {
+    full_of_cached.set_free_blocks(2);
+    full_of_cached.mutable_kv()->set_idle_blocks(60);
+  });
+  ChangeLoad(view.workers[4], [](v1::WorkerLoad& load) { load.set_free_blocks(30); });
   const auto decision = NewLeastLoadedPolicy()->Choose(view, {.wanted = v1::ROUTE_UNIFIED});
   ASSERT_TRUE(decision.ok());
   EXPECT_EQ(decision->prefill.id.name, "u1") << "idle cached blocks are room, too";
@@ -153,7 +157,7 @@ TEST(LeastLoadedTest, AutoComparesTheBusierEnd) {
                                Worker("p0", v1::WORKER_ROLE_PREFILL, 0),
                                Worker("u0", v1::WORKER_ROLE_UNIFIED, 1)}};
   EXPECT_EQ(NewLeastLoadedPolicy()->Choose(view, {})->route, v1::ROUTE_UNIFIED);  // a tie
-  view.workers[2].load.set_running(2);
+  SetRunning(view.workers[2], 2);
   EXPECT_EQ(NewLeastLoadedPolicy()->Choose(view, {})->route, v1::ROUTE_DISAGGREGATED);
   view.workers[1].charged.prompt_tokens = 2000;  // a long prompt waits at p0
   EXPECT_EQ(NewLeastLoadedPolicy()->Choose(view, {})->route, v1::ROUTE_UNIFIED);

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "tandem/v1/cluster.pb.h"
+
+namespace tandem {
+
+// One life of one worker: a restarted worker keeps its name and gets a new incarnation.
+struct WorkerId {
+  std::string name;
+  uint64_t incarnation = 0;
+
+  friend auto operator<=>(const WorkerId&, const WorkerId&) = default;
+};
+
+// What a worker says when it registers. It stays the same until the worker registers again.
+struct WorkerInfo {
+  std::string address;  // host:port of its Worker service
+  std::string device;   // the device that it computes on: "cpu", "cuda:0"
+  int32_t pid = 0;
+  int32_t max_context_tokens = 0;
+  uint64_t model_fingerprint = 0;
+  v1::KvLayout layout;
+  std::string data_address;  // where KV arrives; empty: the worker receives none
+  int32_t wire_version = 0;  // of the frames that carry KV
+};
+
+// A worker as requests need to know it: cheap to copy, and valid after the worker has gone.
+struct WorkerRef {
+  WorkerId id;
+  v1::WorkerRole role = v1::WORKER_ROLE_UNSPECIFIED;
+  std::shared_ptr<const WorkerInfo> info = std::make_shared<const WorkerInfo>();
+};
+
+// What one request adds to a worker's load.
+struct WorkerCharge {
+  int32_t sequences = 0;
+  int64_t prompt_tokens = 0;  // of prompts that the worker has yet to prefill
+
+  bool empty() const { return sequences == 0 && prompt_tokens == 0; }
+};
+
+// One worker at one moment, as this router sees it. Its report is shared by all snapshots until the
+// next report replaces it.
+struct WorkerView : WorkerRef {
+  std::shared_ptr<const v1::WorkerLoad> load = std::make_shared<const v1::WorkerLoad>();
+  WorkerCharge charged;
+  TimePoint last_heard;
+  // A call failed to reach the worker, and no heartbeat has arrived since.
+  bool suspected = false;
+  // Its heartbeats arrive, but it does not answer this router's pings (router/cluster/pings.h).
+  bool unreachable = false;
+  // A hand-off to the worker failed: until then requests prefer other workers.
+  TimePoint avoided_until{};
+  bool leaving = false;     // the worker finishes its requests and takes no new ones
+  bool name_taken = false;  // a younger process has registered under the name of a leaving worker
+
+  // Whether the worker may be sent anything.
+  bool usable() const {
+    return !suspected && !unreachable && !leaving && load->not_ready().empty();
+  }
+
+  // The larger of what the worker reported and what this router has charged it with: the report is
+  // late by up to a heartbeat, and other routers send work too.
+  int32_t Sequences() const;
+  int64_t PendingPromptTokens() const;
+  // Blocks that new sequences can have: free ones, and cached ones that no sequence holds.
+  int32_t AvailableBlocks() const;
+};
+
+// "unified", "prefill", "decode".
+std::string_view Name(v1::WorkerRole role);
+
+// "decode worker d0", for messages.
+std::string RoleAndName(const WorkerRef& worker);
+
+}  // namespace tandem
