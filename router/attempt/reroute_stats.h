@@ -7,22 +7,23 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "router/attempt/attempt_workers.h"
 #include "router/policy/routing_policy.h"
 #include "tandem/v1/inference.pb.h"
 
 namespace tandem {
 
-// Where a request went that a worker had no room for (v1::RerouteUse says what is what).
+// Where a request went that a worker had no room for (v1::RerouteUse explains the values).
 enum class Reroute : uint8_t { kOtherWorker, kUnified, kDisaggregated, kAskedAgain };
 inline constexpr size_t kNumReroutes = 4;
 
-// From what was decided first to what was decided then.
-Reroute KindOf(const RouteDecision& refused, const RouteDecision& taken);
+// How the route that is taken now differs from the workers that had no room.
+Reroute KindOf(const AttemptWorkers& refused, const RouteDecision& taken);
 
 // How often requests went elsewhere because a worker refused them. Thread-safe.
 class RerouteStats {
  public:
-  // `why`: what the worker said.
+  // `why`: the message of the refusal.
   void Count(Reroute kind, std::string why);
 
   // A request was taken out of a worker's queue because other workers had become free.

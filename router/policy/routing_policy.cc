@@ -76,6 +76,20 @@ bool HasCandidates(const ClusterView& view, const RouteQuery& query) {
          has(v1::WORKER_ROLE_DECODE);
 }
 
+RouteQuery PreferReady(const ClusterView& view, const RouteQuery& query, TimePoint now) {
+  for (const bool with_starting : {false, true}) {
+    RouteQuery preferred = query;
+    for (const WorkerView& worker : view.workers) {
+      const bool is_avoided = worker.avoided_until > now;
+      if (is_avoided || (worker.load->starting() && !with_starting)) {
+        preferred.excluded.push_back(worker.id);
+      }
+    }
+    if (HasCandidates(view, preferred)) return preferred;
+  }
+  return query;
+}
+
 const WorkerView* HolderOfPrompt(const std::vector<const WorkerView*>& prefill,
                                  const RouteQuery& query) {
   for (const WorkerView* worker : prefill) {

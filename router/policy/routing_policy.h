@@ -56,6 +56,9 @@ std::vector<const WorkerView*> Candidates(const ClusterView& view, v1::WorkerRol
                                           const RouteQuery& query);
 // Whether some wanted route has a candidate for each of its roles.
 bool HasCandidates(const ClusterView& view, const RouteQuery& query);
+// `query`, narrowed where that leaves a candidate: a worker that is ready comes before one that
+// starts, and that before one that is avoided.
+RouteQuery PreferReady(const ClusterView& view, const RouteQuery& query, TimePoint now);
 // Of these candidates the one that has the prompt already, or null.
 const WorkerView* HolderOfPrompt(const std::vector<const WorkerView*>& prefill,
                                  const RouteQuery& query);

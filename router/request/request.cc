@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/retry_after.h"
 #include "base/status.h"
+#include "router/request/best_choices.h"
 
 namespace tandem {
 
@@ -15,10 +16,10 @@ Request::Request(const RouterParts& parts, RequestSpec spec, ResponseStream& str
       clock_(parts.clock),
       stream_(stream),
       ended_callback_(std::move(ended)),
-      told_finish_(spec_.sequence.n()),
-      kept_(spec_.ranked() ? spec_.sequence.n() : 0),
       dispatch_(parts, spec_, *this) {
-  for (int32_t i = 0; i < spec_.sequence.n(); ++i) choices_.emplace_back(spec_, i, parts.tokenizer);
+  for (int32_t i = 0; i < spec_.sequence.n(); ++i) {
+    choices_.push_back({.choice = Choice(spec_, i, parts.tokenizer), .unsent = {}});
+  }
 }
 
 void Request::OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end) {
@@ -34,7 +35,7 @@ void Request::OnClusterChanged() {
 }
 
 void Request::OnTokens(const v1::WorkerTokens& tokens, const v1::StageTimes& stages) {
-  Choice& choice = choices_[tokens.index()];
+  Choice& choice = choices_[tokens.index()].choice;
   if (choice.ended()) {
     dispatch_.EndChoice(tokens.index());
     return;
@@ -46,28 +47,28 @@ void Request::OnTokens(const v1::WorkerTokens& tokens, const v1::StageTimes& sta
 }
 
 void Request::OnChoiceEnded(const v1::WorkerChoiceFinish& finish) {
-  Choice& choice = choices_[finish.index()];
+  Choice& choice = choices_[finish.index()].choice;
   if (choice.ended()) return;  // by a stop string
   TakeChunk(choice.End(finish));
   if (!ended_) OnChoiceOver();
 }
 
 void Request::OnChoiceOver() {
-  if (dispatch_.accounted()) SendFinishes();
+  if (dispatch_.Report().last.accounted) SendFinishes();
   const bool all = std::all_of(choices_.begin(), choices_.end(),
-                               [](const Choice& choice) { return choice.ended(); });
+                               [](const ChoiceState& one) { return one.choice.ended(); });
   if (all && !ended_) dispatch_.Settle();
 }
 
 bool Request::NeedsDecode() const {
   return std::any_of(choices_.begin(), choices_.end(),
-                     [](const Choice& choice) { return choice.goes_on(); });
+                     [](const ChoiceState& one) { return one.choice.goes_on(); });
 }
 
 void Request::OnFinished() {
   for (size_t i = 0; i < choices_.size(); ++i) {
-    if (choices_[i].ended()) continue;
-    End(Internal("the workers finished without a word on how choice {} ended", i));
+    if (choices_[i].choice.ended()) continue;
+    End(Internal("the workers finished without saying how choice {} ended", i));
     return;
   }
   SendFinishes();
@@ -79,7 +80,7 @@ void Request::OnFinished() {
 void Request::TakeChunk(v1::Chunk chunk) {
   if (chunk.text().empty() && chunk.token_ids().empty()) return;
   if (spec_.ranked()) {
-    kept_[chunk.index()].chunks.push_back(std::move(chunk));
+    choices_[chunk.index()].unsent.push_back(std::move(chunk));
     return;
   }
   v1::GenerateResponse response;
@@ -89,25 +90,36 @@ void Request::TakeChunk(v1::Chunk chunk) {
 
 void Request::SendFinishes() {
   if (spec_.ranked()) return;
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    if (!choices_[i].ended() || told_finish_[i]) continue;
-    told_finish_[i] = true;
+  for (ChoiceState& one : choices_) {
+    if (!one.choice.ended() || std::exchange(one.finish_sent, true)) continue;
     v1::GenerateResponse response;
-    *response.mutable_finish() = MakeFinish(choices_[i]);
+    *response.mutable_finish() = MakeFinish(one.choice);
     Send(response);
   }
 }
 
 v1::ChoiceFinish Request::MakeFinish(const Choice& choice) const {
+  const RequestReport report = dispatch_.Report();
   v1::ChoiceFinish finish =
-      choice.MakeFinish(dispatch_.reserve_time(), dispatch_.admission_time(), clock_.Now());
-  dispatch_.Describe(finish);
+      choice.MakeFinish(report.reserve.asking, report.reserve.waiting, clock_.Now());
+  finish.set_route(report.route);
+  finish.set_prefill_worker(report.prefill.name);
+  finish.set_decode_worker(report.decode.name);
+  if (report.route != v1::ROUTE_DISAGGREGATED) return finish;
+  const v1::KvReport& kv = report.last.kv;
+  finish.mutable_kv_bytes()->set_raw(kv.raw_bytes());
+  finish.mutable_kv_bytes()->set_wire(kv.wire_bytes());
+  finish.mutable_kv_bytes()->set_transfer_ms(static_cast<double>(kv.duration_us()) / 1e3);
+  finish.mutable_kv_bytes()->set_exposed_ms(static_cast<double>(kv.exposed_us()) / 1e3);
   return finish;
 }
 
 void Request::SendBest() {
-  for (size_t i = 0; i < choices_.size(); ++i) kept_[i].finish = MakeFinish(choices_[i]);
-  for (KeptChoice& choice : BestChoices(std::move(kept_), spec_.n)) {
+  std::vector<KeptChoice> kept;
+  for (ChoiceState& one : choices_) {
+    kept.push_back({.chunks = std::move(one.unsent), .finish = MakeFinish(one.choice)});
+  }
+  for (KeptChoice& choice : BestChoices(std::move(kept), spec_.n)) {
     v1::GenerateResponse response;
     for (v1::Chunk& chunk : choice.chunks) {
       *response.mutable_chunk() = std::move(chunk);
@@ -124,13 +136,14 @@ void Request::SendSummary() {
   summary.set_request_id(spec_.id);
   summary.set_model(spec_.model);
   summary.set_seed(spec_.sequence.sampling().seed());
+  const RequestReport report = dispatch_.Report();
   v1::Usage& usage = *summary.mutable_usage();
   usage.set_prompt_tokens(spec_.sequence.prompt_size());
   usage.set_completion_tokens(CompletionTokens());
-  usage.set_cached_tokens(dispatch_.cached_tokens());
-  usage.set_preemptions(dispatch_.preemptions());
-  usage.set_resumes(dispatch_.resumes());
-  usage.set_kv_hidden_bytes(dispatch_.kv_hidden_bytes());
+  usage.set_cached_tokens(report.last.cached_tokens);
+  usage.set_preemptions(report.last.preemptions);
+  usage.set_resumes(report.resumes);
+  usage.set_kv_hidden_bytes(report.last.kv_hidden_bytes);
   Send(response);
 }
 
@@ -160,13 +173,13 @@ void Request::LogEnd(const absl::Status& status) const {
       "request id={} choices={} prompt_tokens={} completion_tokens={} resumes={} "
       "e2e_ms={:.1f} status={}",
       spec_.id, choices_.size(), spec_.sequence.prompt_size(), CompletionTokens(),
-      dispatch_.resumes(), ToMilliseconds(clock_.Now() - spec_.received),
+      dispatch_.Report().resumes, ToMilliseconds(clock_.Now() - spec_.received),
       status.ok() ? "OK" : status.ToString());
 }
 
 int32_t Request::CompletionTokens() const {
   int32_t tokens = 0;
-  for (const Choice& choice : choices_) tokens += choice.completion_tokens();
+  for (const ChoiceState& one : choices_) tokens += one.choice.completion_tokens();
   return tokens;
 }
 

@@ -6,16 +6,15 @@
 #include <vector>
 
 #include "router/attempt/dispatch.h"
-#include "router/request/best_choices.h"
 #include "router/request/choice.h"
 #include "router/request/request_spec.h"
 #include "router/request/response_stream.h"
 
 namespace tandem {
 
-// A request in flight: its choices as its client sees them, and the one ending that they have
-// together. Choices are streamed as they come; where only the best of them are wanted, once all
-// have ended.
+// A request in flight: its choices as its client sees them, and the one ending that they share.
+// Choices are streamed while they are generated; where the client wants only the best of them, they
+// are sent once all have ended.
 // Thread: the router's loop.
 class Request final : public DispatchObserver {
  public:
@@ -26,7 +25,7 @@ class Request final : public DispatchObserver {
   void Start() { dispatch_.Start(); }
   // The client is gone or the router stops: ends with `status` and cancels the work.
   void Cancel(const absl::Status& status) { End(status); }
-  // As Dispatch's.
+  // The three events of the cluster, as for Dispatch.
   void OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end);
   void OnWorkersLeaving(const std::vector<WorkerId>& leaving);
   void OnClusterChanged();
@@ -39,10 +38,16 @@ class Request final : public DispatchObserver {
   void OnFailed(const absl::Status& status) override { End(status); }
 
  private:
+  struct ChoiceState {
+    Choice choice;
+    bool finish_sent = false;
+    std::vector<v1::Chunk> unsent;  // until the best choices are known, where only they are sent
+  };
+
   void TakeChunk(v1::Chunk chunk);
   void OnChoiceOver();
   v1::ChoiceFinish MakeFinish(const Choice& choice) const;
-  // Of the choices that have ended and were not told of.
+  // Sends the finishes of the choices that have ended, each once.
   void SendFinishes();
   void SendBest();
   void SendSummary();
@@ -55,9 +60,7 @@ class Request final : public DispatchObserver {
   const Clock& clock_;
   ResponseStream& stream_;
   const std::function<void()> ended_callback_;
-  std::vector<Choice> choices_;
-  std::vector<bool> told_finish_;  // per choice
-  std::vector<KeptChoice> kept_;   // likewise, where the best are to be chosen
+  std::vector<ChoiceState> choices_;
   Dispatch dispatch_;
   bool ended_ = false;
 };

@@ -1,0 +1,347 @@
+#include "router/attempt/attempt.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status.h"
+
+namespace tandem {
+namespace {
+
+// Every attempt has its own request id, because the worker may still be cancelling the previous
+// attempt.
+uint64_t IdOfAttempt(const RequestSpec& spec, uint64_t number) {
+  return spec.sequence.request_id() ^ ((number - 1) << 48);
+}
+
+v1::SequenceRequest SequenceOf(const RequestSpec& spec, uint64_t request_id) {
+  v1::SequenceRequest sequence = spec.sequence;
+  sequence.set_request_id(request_id);
+  return sequence;
+}
+
+v1::ReserveRequest MakeReserveRequest(const RequestSpec& spec, const AttemptWorkers& workers,
+                                      uint64_t request_id) {
+  v1::ReserveRequest request;
+  request.set_request_id(request_id);
+  *request.mutable_prompt() = spec.sequence.prompt();
+  request.set_max_tokens(spec.sequence.max_tokens());
+  request.set_width(spec.width());
+  request.set_priority(spec.sequence.priority());
+  request.set_tenant(spec.sequence.tenant());
+  request.set_cache_salt(spec.sequence.cache_salt());
+  *request.mutable_layout() = workers.prefill.info->layout;
+  request.set_model_fingerprint(workers.prefill.info->model_fingerprint);
+  request.set_epoch(workers.decode->id.incarnation);
+  return request;
+}
+
+// Tells the worker what its output has to continue.
+template <typename Request>
+void AddEmitted(const StreamedOutput& output, int32_t num_choices, Request& request) {
+  for (int32_t i = 0; i < num_choices; ++i) *request.add_so_far() = output.Emitted(i);
+}
+
+bool Contains(const std::vector<WorkerId>& ids, const WorkerRef& worker) {
+  return std::find(ids.begin(), ids.end(), worker.id) != ids.end();
+}
+
+bool Contains(const std::vector<WorkerId>& ids, const std::optional<WorkerRef>& worker) {
+  return worker && Contains(ids, *worker);
+}
+
+}  // namespace
+
+Attempt::Attempt(const AttemptParts& parts, const RequestSpec& spec, OutputRelay& relay,
+                 AttemptOwner& owner, AttemptWorkers workers, uint64_t number)
+    : parts_(parts),
+      spec_(spec),
+      relay_(relay),
+      owner_(owner),
+      workers_(std::move(workers)),
+      request_id_(IdOfAttempt(spec, number)),
+      choices_(spec.sequence.n()) {}
+
+// From here on the client gets the tokens of this attempt.
+void Attempt::Begin() {
+  continues_ = relay_.output().any() && !spec_.has_beams();
+  relay_.output().ExpectFromStart();
+  prefill_charge_ =
+      LoadCharge(parts_.cluster, workers_.prefill.id,
+                 {.sequences = spec_.width(), .prompt_tokens = spec_.sequence.prompt_size()});
+}
+
+void Attempt::Generate() {
+  Begin();
+  stage_ = AttemptStage::kUnified;
+  reports_.accounted = true;  // no KV moves
+  v1::GenerateOnWorkerRequest request;
+  *request.mutable_sequence() = SequenceOf(spec_, request_id_);
+  request.set_epoch(workers_.prefill.id.incarnation);
+  if (continues_) {
+    AddEmitted(relay_.output(), spec_.sequence.n(), request);
+    relay_.output().ExpectAfterEmitted();
+  }
+  prefill_call_ = parts_.workers.Generate(EndpointOf(workers_.prefill), request, spec_.deadline,
+                                          PrefillHandlers());
+}
+
+void Attempt::Reserve(WithoutRoom without_room) {
+  Begin();
+  Ask(AttemptStage::kReserving, without_room);
+}
+
+void Attempt::ReserveAhead() { Ask(AttemptStage::kReservingAhead, WithoutRoom::kQueue); }
+
+void Attempt::Ask(AttemptStage stage, WithoutRoom without_room) {
+  stage_ = stage;
+  const WorkerRef& decode = *workers_.decode;
+  reservation_.charge = LoadCharge(parts_.cluster, decode.id, {.sequences = spec_.width()});
+  reservation_.asked = parts_.clock.Now();
+  reservation_.without_room = without_room;
+  v1::ReserveRequest request = MakeReserveRequest(spec_, workers_, request_id_);
+  request.set_at_once(without_room == WithoutRoom::kRefuse);
+  reservation_.call =
+      parts_.workers.Reserve(EndpointOf(decode), request, spec_.deadline,
+                             [this](const CallEnd& end, const v1::ReserveResponse& response) {
+                               OnReserved(end, response);
+                             });
+}
+
+void Attempt::OnReserved(const CallEnd& end, const v1::ReserveResponse& response) {
+  reservation_.call.reset();
+  const Duration took = parts_.clock.Now() - reservation_.asked;
+  // A refusal does not say how long the request was queued; where it could queue, that was all of
+  // the time.
+  const bool queued_in_vain =
+      absl::IsResourceExhausted(end.status) && reservation_.without_room == WithoutRoom::kQueue;
+  const Duration queued =
+      queued_in_vain ? took : Duration(std::chrono::microseconds(response.queued_us()));
+  if (stage_ == AttemptStage::kReserving && !relay_.output().any()) {
+    reports_.reserve = {.asking = took - queued, .waiting = queued};
+  }
+  if (!end.status.ok()) return Fail(*workers_.decode, end);
+  reservation_.target = response.target();
+  owner_.OnReserved(*this);
+}
+
+void Attempt::Prefill() {
+  if (stage_ == AttemptStage::kReservingAhead) Begin();
+  stage_ = AttemptStage::kPrefilling;
+  v1::PrefillRequest request;
+  *request.mutable_sequence() = SequenceOf(spec_, request_id_);
+  *request.mutable_target() = reservation_.target;
+  request.set_epoch(workers_.prefill.id.incarnation);
+  prefill_call_ = parts_.workers.Prefill(EndpointOf(workers_.prefill), request, spec_.deadline,
+                                         PrefillHandlers());
+}
+
+void Attempt::Decode() {
+  stage_ = AttemptStage::kDecoding;
+  v1::DecodeRequest request;
+  *request.mutable_sequence() = SequenceOf(spec_, request_id_);
+  request.set_reservation_id(reservation_.target.reservation_id());
+  request.set_epoch(reservation_.target.epoch());
+  if (beam_start_) {
+    *request.add_first_tokens() = beam_start_->first();
+  } else {
+    for (Choice& choice : choices_) *request.add_first_tokens() = std::move(choice.first_token);
+  }
+  if (continues_) {
+    AddEmitted(relay_.output(), spec_.sequence.n(), request);
+    relay_.output().ExpectAfterEmitted();
+  }
+  decode_call_ = parts_.workers.Decode(
+      EndpointOf(*workers_.decode), request, spec_.deadline,
+      {.on_event = [this](const v1::WorkerEvent& event) { OnDecodeEvent(event); },
+       .on_end = [this](const CallEnd& end) { OnDecodeEnd(end); }});
+}
+
+// The prefill worker has sent its token already. The decode worker may not know of the request yet;
+// it is told when it sends a token of the choice.
+void Attempt::EndChoice(int32_t index) {
+  const bool runs = stage_ == AttemptStage::kUnified || stage_ == AttemptStage::kDecoding;
+  if (!runs || std::exchange(choices_[index].end_sent, true)) return;
+  v1::EndChoiceRequest request;
+  request.set_request_id(request_id_);
+  request.set_index(index);
+  parts_.workers.EndChoice(EndpointOf(workers_.output()), request);
+}
+
+StreamHandlers Attempt::PrefillHandlers() {
+  return {.on_event = [this](const v1::WorkerEvent& event) { OnPrefillEvent(event); },
+          .on_end = [this](const CallEnd& end) { (void)OnPrefillEnd(end); }};
+}
+
+void Attempt::OnPrefillEvent(const v1::WorkerEvent& event) {
+  reports_.heard = true;
+  absl::Status status;
+  switch (event.event_case()) {
+    case v1::WorkerEvent::kTokens:
+      prefill_charge_.GiveBackPrompt();
+      status = relay_.OnTokens(workers_, workers_.prefill, event.tokens(), event.tokens().stages());
+      if (!status.ok()) return owner_.OnAttemptBroken(status);
+      if (stage_ == AttemptStage::kPrefilling) KeepFirstToken(event.tokens());
+      return;
+    case v1::WorkerEvent::kBeamStart:
+      prefill_charge_.GiveBackPrompt();
+      if (stage_ != AttemptStage::kPrefilling) return;
+      beam_start_ = event.beam_start();
+      return Decode();
+    case v1::WorkerEvent::kChoiceFinish:
+      status = relay_.OnChoiceEnded(workers_.prefill, event.choice_finish());
+      if (!status.ok()) owner_.OnAttemptBroken(status);
+      return;
+    case v1::WorkerEvent::kFinish:
+      reports_.prefill_finished = true;
+      reports_.kv = event.finish().kv();
+      reports_.cached_tokens = event.finish().cached_tokens();
+      reports_.preemptions += event.finish().preemptions();
+      return SetAccounted();
+    case v1::WorkerEvent::EVENT_NOT_SET:
+      return;
+  }
+}
+
+bool Attempt::OnPrefillEnd(const CallEnd& end) {
+  prefill_call_.reset();
+  prefill_charge_.Reset();
+  // Without the KV the decode worker waits in vain; with it the prefill worker is not needed.
+  const bool matters = stage_ != AttemptStage::kDecoding || !reports_.kv_arrived;
+  if (!end.status.ok() && matters) {
+    Fail(workers_.prefill, end);
+    return false;
+  }
+  if (stage_ == AttemptStage::kDecoding) {
+    SetAccounted();
+    if (stage_ == AttemptStage::kStopped) return false;
+    if (decode_call_ != nullptr) return true;
+  } else if (!reports_.prefill_finished) {
+    owner_.OnAttemptBroken(
+        Internal("{} ended its stream without a finish", RoleAndName(workers_.prefill)));
+    return false;
+  }
+  owner_.OnAttemptFinished();
+  return false;
+}
+
+void Attempt::OnDecodeEvent(const v1::WorkerEvent& event) {
+  reports_.heard = true;
+  reports_.kv_arrived = true;
+  absl::Status status;
+  if (event.has_tokens()) {
+    status = relay_.OnTokens(workers_, *workers_.decode, event.tokens(),
+                             beam_start_ ? beam_start_->stages() : event.tokens().stages());
+  } else if (event.has_choice_finish()) {
+    status = relay_.OnChoiceEnded(*workers_.decode, event.choice_finish());
+  } else if (event.has_finish()) {
+    reports_.decode_finished = true;
+    reports_.kv_hidden_bytes = event.finish().kv().hidden_bytes();
+    reports_.preemptions += event.finish().preemptions();
+  }
+  if (!status.ok()) owner_.OnAttemptBroken(status);
+}
+
+void Attempt::OnDecodeEnd(const CallEnd& end) {
+  decode_call_.reset();
+  if (!end.status.ok()) return Fail(*workers_.decode, end);
+  if (!reports_.decode_finished) {
+    return owner_.OnAttemptBroken(
+        Internal("{} ended its stream without a finish", RoleAndName(*workers_.decode)));
+  }
+  reservation_.target.Clear();
+  if (reports_.accounted) owner_.OnAttemptFinished();
+}
+
+void Attempt::KeepFirstToken(const v1::WorkerTokens& tokens) {
+  if (spec_.has_beams() || tokens.token_ids().empty()) return;
+  v1::TokenLogprobs& first = choices_[tokens.index()].first_token;
+  if (tokens.logprobs_size() > 0) first = tokens.logprobs(0);
+  first.mutable_sampled()->set_token_id(tokens.token_ids(0));
+  const bool all = std::all_of(choices_.begin(), choices_.end(), [](const Choice& choice) {
+    return choice.first_token.has_sampled();
+  });
+  if (all && relay_.NeedsDecode()) Decode();
+}
+
+void Attempt::SetAccounted() {
+  if (reports_.accounted || stage_ == AttemptStage::kStopped) return;
+  reports_.accounted = true;
+  relay_.OnAccounted();
+}
+
+void Attempt::OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end) {
+  if (stage_ == AttemptStage::kStopped) return;
+  if (Contains(lost, workers_.prefill)) {
+    // The prefill worker is called once blocks are reserved; no call would report its loss.
+    if (stage_ == AttemptStage::kReserving) return Fail(workers_.prefill, end);
+    if (prefill_call_ != nullptr && !OnPrefillEnd(end)) return;
+  }
+  if (!Contains(lost, workers_.decode)) return;
+  if (reservation_.call != nullptr) {
+    OnReserved(end, {});
+  } else if (decode_call_ != nullptr || reservation_.target.reservation_id() != 0) {
+    OnDecodeEnd(end);
+  }
+}
+
+void Attempt::Fail(const WorkerRef& worker, const CallEnd& end) {
+  const AttemptFailure failure = {.worker = worker,
+                                  .end = end,
+                                  .stage = stage_,
+                                  .workers = workers_,
+                                  .heard = reports_.heard,
+                                  .kv_arrived = reports_.kv_arrived,
+                                  .could_queue = reservation_.without_room == WithoutRoom::kQueue};
+  owner_.OnAttemptFailed(*this, failure);
+}
+
+void Attempt::Stop() {
+  stage_ = AttemptStage::kStopped;
+  reservation_.call.reset();
+  prefill_call_.reset();
+  decode_call_.reset();
+  if (reservation_.target.reservation_id() != 0) {
+    v1::ReleaseRequest request;
+    request.set_reservation_id(reservation_.target.reservation_id());
+    request.set_epoch(reservation_.target.epoch());
+    parts_.workers.Release(EndpointOf(*workers_.decode), request);
+  }
+  reservation_.target.Clear();
+  prefill_charge_.Reset();
+  reservation_.charge.Reset();
+}
+
+void Attempt::LeaveQueue() {
+  if (stage_ == AttemptStage::kReserving && !relay_.output().any()) {
+    reports_.reserve.waiting += parts_.clock.Now() - reservation_.asked;
+  }
+  Stop();
+}
+
+bool Attempt::DependsOn(const std::vector<WorkerId>& ids) const {
+  switch (stage_) {
+    case AttemptStage::kUnified:
+      return Contains(ids, workers_.prefill);
+    case AttemptStage::kReserving:
+    case AttemptStage::kReservingAhead:
+      return Contains(ids, workers_.prefill) || Contains(ids, workers_.decode);
+    case AttemptStage::kPrefilling:
+    case AttemptStage::kDecoding:
+      return Contains(ids, workers_.decode);
+    case AttemptStage::kIdle:
+    case AttemptStage::kStopped:
+      return false;
+  }
+  return false;
+}
+
+const WorkerId* Attempt::QueuedAt() const {
+  if (reports_.heard) return nullptr;
+  if (stage_ == AttemptStage::kUnified) return &workers_.prefill.id;
+  const bool queues =
+      stage_ == AttemptStage::kReserving && reservation_.without_room == WithoutRoom::kQueue;
+  return queues ? &workers_.decode->id : nullptr;
+}
+
+}  // namespace tandem

@@ -1,0 +1,159 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "router/attempt/attempt_workers.h"
+#include "router/attempt/failover.h"
+#include "router/attempt/load_charge.h"
+#include "router/attempt/output_relay.h"
+#include "router/client/worker_client.h"
+#include "router/request/request_spec.h"
+
+namespace tandem {
+
+class Attempt;
+
+// Receives how an attempt goes. Thread: the router's loop.
+class AttemptOwner {
+ public:
+  virtual ~AttemptOwner() = default;
+  // The decode worker has reserved blocks: Prefill follows.
+  virtual void OnReserved(Attempt& attempt) = 0;
+  // One of these three ends the attempt; the owner may destroy it there. OnAttemptBroken: a worker
+  // sent what it must not send, which fails the request.
+  virtual void OnAttemptFinished() = 0;
+  virtual void OnAttemptFailed(Attempt& attempt, const AttemptFailure& failure) = 0;
+  virtual void OnAttemptBroken(const absl::Status& status) = 0;
+};
+
+// Time before the first token that was spent on reservations.
+struct ReserveTimes {
+  Duration asking{};   // until decode workers answered
+  Duration waiting{};  // until decode workers had room; not part of `asking`
+};
+
+// What the workers of one attempt have reported.
+struct AttemptReports {
+  bool prefill_finished = false;  // by a finish, not only by the end of its stream
+  bool decode_finished = false;   // likewise
+  bool heard = false;             // some worker has sent an event
+  bool kv_arrived = false;        // the decode worker has sent an event, so it has the KV
+  // Whether the prefill worker's report on its transfer has come, or never will.
+  bool accounted = false;
+  v1::KvReport kv;               // the prefill worker's
+  uint64_t kv_hidden_bytes = 0;  // bytes that arrived during the prefill, as the decode worker saw
+  int32_t cached_tokens = 0;
+  int32_t preemptions = 0;
+  ReserveTimes reserve;
+};
+
+// What attempts work with; outlives them.
+struct AttemptParts {
+  Cluster& cluster;
+  WorkerClient& workers;
+  const Clock& clock;
+};
+
+// One attempt of a request at its workers: the calls to them, the load that they are charged with,
+// the reservation at the decode worker, and what they report. All choices of the request share it:
+// their prompt is computed, and moved, once.
+//
+//   Generate ------------> unified -------------------------------------> finished
+//   Reserve -------------> reserving -------> prefilling -> decoding ----> finished
+//   ReserveAhead -> reserving ahead --------> prefilling -> decoding ----> finished
+//
+// ReserveAhead is for a request that still runs elsewhere: it stays there until blocks are reserved.
+// Decode starts once every choice has its first token (a beam search: its first candidates); where
+// no choice needs more, prefilling is the end. Any stage may fail.
+// Stop, which also runs on destruction, drops the calls (which cancels the work at the workers),
+// releases a reservation that was not used up, and gives the charges back.
+// Thread: the router's loop.
+class Attempt {
+ public:
+  // Without room, the decode worker queues the request or refuses it at once.
+  enum class WithoutRoom : bool { kQueue, kRefuse };
+
+  // `number` counts the attempts of a request from 1. `spec`, `relay` and `owner` outlive it.
+  Attempt(const AttemptParts& parts, const RequestSpec& spec, OutputRelay& relay,
+          AttemptOwner& owner, AttemptWorkers workers, uint64_t number);
+  ~Attempt() { Stop(); }
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+
+  void Generate();
+  void Reserve(WithoutRoom without_room);
+  void ReserveAhead();
+  // Prefills with the blocks that were reserved, then decodes.
+  void Prefill();
+
+  // Choice `index` needs no more tokens; tells the worker that would continue it. Idempotent.
+  void EndChoice(int32_t index);
+  // Nothing more will come from these workers: their calls end with `end`.
+  void OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end);
+  void Stop();
+  // Stop, for a request that is taken out of a worker's queue: the wait there counts.
+  void LeaveQueue();
+
+  // Whether the request would have to begin another attempt without one of these workers. One
+  // without its prefill worker need not, as long as that worker finishes what it has begun.
+  bool DependsOn(const std::vector<WorkerId>& ids) const;
+  // The worker in whose queue the request may be; null when it is in none.
+  const WorkerId* QueuedAt() const;
+
+  AttemptStage stage() const { return stage_; }
+  const AttemptWorkers& workers() const { return workers_; }
+  const AttemptReports& reports() const { return reports_; }
+
+ private:
+  struct Choice {
+    v1::TokenLogprobs first_token;  // decode begins with it; `sampled` is unset until it has come
+    bool end_sent = false;          // its worker knows that it needs no more tokens
+  };
+  struct Reservation {
+    WithoutRoom without_room = WithoutRoom::kQueue;
+    TimePoint asked;
+    std::unique_ptr<WorkerCall> call;
+    v1::KvTarget target;  // reservation_id 0: there is none to release
+    LoadCharge charge;    // of the decode worker
+  };
+
+  void Begin();
+  void Ask(AttemptStage stage, WithoutRoom without_room);
+  void Decode();
+
+  void OnReserved(const CallEnd& end, const v1::ReserveResponse& response);
+  StreamHandlers PrefillHandlers();
+  void OnPrefillEvent(const v1::WorkerEvent& event);
+  // False when the attempt is over, and may be destroyed.
+  bool OnPrefillEnd(const CallEnd& end);
+  void OnDecodeEvent(const v1::WorkerEvent& event);
+  void OnDecodeEnd(const CallEnd& end);
+
+  void KeepFirstToken(const v1::WorkerTokens& tokens);
+  void SetAccounted();
+  void Fail(const WorkerRef& worker, const CallEnd& end);
+
+  const AttemptParts parts_;
+  const RequestSpec& spec_;
+  OutputRelay& relay_;
+  AttemptOwner& owner_;
+  const AttemptWorkers workers_;
+  const uint64_t request_id_;  // at the workers
+
+  AttemptStage stage_ = AttemptStage::kIdle;
+  bool continues_ = false;  // the worker that decodes continues after tokens of earlier attempts
+  std::vector<Choice> choices_;
+  std::optional<v1::BeamStart> beam_start_;  // decode of a beam search begins with it
+  AttemptReports reports_;
+  Reservation reservation_;
+  LoadCharge prefill_charge_;
+  std::unique_ptr<WorkerCall> prefill_call_;  // to the worker that prefills, unified or not
+  std::unique_ptr<WorkerCall> decode_call_;
+};
+
+}  // namespace tandem
