@@ -56,14 +56,12 @@ class Store final : public CacheView {
     const bool copies = !holders.empty() && holders.back() > 1;
     return static_cast<int32_t>(Blocks(end) - holders.size()) + (copies ? 1 : 0);
   }
-  int32_t BlocksGivenBack(SequenceId id) const override {
+  int32_t BlocksFreedBy(SequenceId id) const override {
     const std::vector<int32_t>& holders = tables_.at(id);
     return static_cast<int32_t>(std::count(holders.begin(), holders.end(), 1));
   }
-  std::optional<int32_t> BlocksToSwapOut(SequenceId id) const override {
-    return BlocksGivenBack(id);
-  }
-  int32_t BlocksToSwapIn(SequenceId id) const override { return BlocksGivenBack(id); }
+  std::optional<int32_t> BlocksToSwapOut(SequenceId id) const override { return BlocksFreedBy(id); }
+  int32_t BlocksToSwapIn(SequenceId id) const override { return BlocksFreedBy(id); }
   CachedPrefix Prefix(SequenceId id) const override {
     TANDEM_CHECK(tables_.contains(id), "the view is asked for a sequence that it does not know");
     return {};

@@ -48,7 +48,7 @@ void EngineLoop::Resume(SubmitMessage& message) {
     if (said.ended) continue;
     SequenceSpec spec = SpecOf(SequenceId(next_sequence_++), request->spec);
     spec.width = 1;
-    spec.said_tokens = static_cast<int32_t>(said.token_ids.size());
+    spec.emitted_tokens = static_cast<int32_t>(said.token_ids.size());
     if (absl::Status status = scheduler_.Enqueue(spec, clock_.Now()); !status.ok()) {
       for (const auto& [id, index] : queued) scheduler_.Finish(id);
       return request->stream.Fail(status);
@@ -72,13 +72,13 @@ void EngineLoop::ResumeFrom(Sequence& root) {
     const auto said = static_cast<int32_t>(request.spec.so_far[i].token_ids.size());
     if (choices.empty()) {
       root.index = i;
-      choices.push_back({.id = root.id, .computed_tokens = prompt, .said_tokens = said});
+      choices.push_back({.id = root.id, .computed_tokens = prompt, .emitted_tokens = said});
       continue;
     }
     AddFork(root, i);
     Sequence& fork = *Find(request.sequences.back());
     fork.tables.front().Truncate(whole_blocks);
-    choices.push_back({.id = fork.id, .computed_tokens = whole_blocks, .said_tokens = said});
+    choices.push_back({.id = fork.id, .computed_tokens = whole_blocks, .emitted_tokens = said});
   }
   for (const Scheduler::Resumed& choice : choices) {
     Sequence& sequence = *Find(choice.id);

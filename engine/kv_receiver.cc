@@ -145,7 +145,7 @@ BlockTable KvReceiver::Take(ReservationId id, const SequenceSpec& heir) {
   Advance(place->second.state, ReceiveEvent::kTake);
   const LandingZone::Closing closing = zone_.Close(id);
   TANDEM_CHECK(closing == LandingZone::Closing::kDone, "a write into committed KV");
-  scheduler_.PassOn(place->second.promise, heir);
+  scheduler_.TransferTo(place->second.promise, heir);
   BlockTable table = std::move(place->second.table);
   incoming_.erase(place);
   return table;

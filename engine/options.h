@@ -9,7 +9,7 @@
 #include "kvstore/eviction_policy.h"
 #include "kvstore/kv_layout.h"
 #include "kvstore/kv_store.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/options.h"
 
 namespace tandem {
 

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "kvstore/kv_store.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/stats.h"
 
 namespace tandem {
 

@@ -48,7 +48,7 @@ int32_t StoreView::BlocksToGrow(const Sequence& sequence, int32_t end) const {
   return blocks;
 }
 
-int32_t StoreView::BlocksGivenBack(SequenceId id) const {
+int32_t StoreView::BlocksFreedBy(SequenceId id) const {
   return store_.BlocksGivenBack(find_(id).tables);
 }
 

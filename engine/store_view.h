@@ -26,7 +26,7 @@ class StoreView final : public CacheView {
 
   int32_t AvailableBlocks() const override { return store_.AvailableBlocks(); }
   int32_t BlocksToReach(SequenceId id, int32_t end) const override;
-  int32_t BlocksGivenBack(SequenceId id) const override;
+  int32_t BlocksFreedBy(SequenceId id) const override;
   std::optional<int32_t> BlocksToSwapOut(SequenceId id) const override;
   int32_t BlocksToSwapIn(SequenceId id) const override;
   CachedPrefix Prefix(SequenceId id) const override;

@@ -8,8 +8,9 @@
 
 namespace tandem {
 
-// How long outputs turn out, as shares of what each was allowed: a histogram of those that ended,
-// in which recent ones count most. Until some have ended, all of what is allowed is expected.
+// The lengths of recent outputs as fractions of the allowed length: a histogram in which old
+// outputs lose weight. Until some outputs have ended, every output is expected to be as long as it
+// may.
 class ExpectedOutput {
  public:
   ExpectedOutput() {
@@ -17,47 +18,48 @@ class ExpectedOutput {
     Sum();
   }
 
+  // An output ended after `tokens` of at most `allowed` tokens.
   void Observe(int32_t tokens, int32_t allowed) {
     if (allowed < 1) return;
-    for (double& weight : weights_) weight *= kMemory;
+    for (double& weight : weights_) weight *= kDecay;
     weights_[Bucket(int64_t{tokens} * kBuckets - 1, allowed)] += 1.0;
     Sum();
   }
 
-  // How many tokens more are expected of an output that has `done` of at most `allowed`: the mean
-  // of those that went on beyond that.
-  int32_t Left(int32_t done, int32_t allowed) const {
+  // The expected number of further tokens of an output that has `done` of at most `allowed` tokens:
+  // the mean over the outputs that became longer than that.
+  int32_t Remaining(int32_t done, int32_t allowed) const {
     if (done >= allowed) return 0;
     const size_t bucket = Bucket(int64_t{done} * kBuckets, allowed);
-    if (longer_[bucket] < kLeastWeight) return allowed - done;
+    if (longer_[bucket] < kMinWeight) return allowed - done;
     const double end = mean_[bucket] * allowed;
     return std::clamp(static_cast<int32_t>(std::ceil(end)) - done, 1, allowed - done);
   }
 
  private:
   static constexpr int64_t kBuckets = 32;
-  static constexpr double kMemory = 1.0 - 1.0 / 128;  // about so many outputs are remembered
-  static constexpr double kLeastWeight = 0.05;
+  static constexpr double kDecay = 1.0 - 1.0 / 128;  // remembers about 128 outputs
+  static constexpr double kMinWeight = 0.05;
 
-  // Bucket i holds outputs whose share is in (i, i + 1] / kBuckets.
+  // Bucket i holds outputs whose fraction is in (i, i + 1] / kBuckets.
   static size_t Bucket(int64_t parts, int32_t allowed) {
     return static_cast<size_t>(std::clamp<int64_t>(parts / allowed, 0, kBuckets - 1));
   }
 
   void Sum() {
     double weight = 0.0;
-    double shares = 0.0;
+    double fractions = 0.0;
     for (size_t i = kBuckets; i-- > 0;) {
       weight += weights_[i];
-      shares += weights_[i] * static_cast<double>(i + 1) / kBuckets;
+      fractions += weights_[i] * static_cast<double>(i + 1) / kBuckets;
       longer_[i] = weight;
-      mean_[i] = weight > 0.0 ? shares / weight : 1.0;
+      mean_[i] = weight > 0.0 ? fractions / weight : 1.0;
     }
   }
 
   std::array<double, kBuckets> weights_{};
-  std::array<double, kBuckets> longer_{};  // weight of those that end in this bucket or later
-  std::array<double, kBuckets> mean_{};    // and the share at which they end
+  std::array<double, kBuckets> longer_{};  // weight of the outputs that end in bucket i or later
+  std::array<double, kBuckets> mean_{};    // mean fraction at which those end
 };
 
 }  // namespace tandem

@@ -11,15 +11,16 @@ enum class SchedulingPolicyKind : uint8_t {
   kDeadline,  // priority, then the earliest deadline, then arrival
 };
 
-// Who may have a turn in a walk.
-enum class Turns : uint8_t {
-  kAll,
-  kPrefilling,  // nobody is admitted any more
+// Which sequences an iteration over the queue returns.
+enum class AdmissionFilter : uint8_t {
+  kAll,             // waiting sequences may be admitted
+  kPrefillingOnly,  // no sequence is admitted any more
 };
 
-// The order in which sequences get their prefill chunks, and who gives way when blocks run out.
-// It knows sequences in phases waiting and prefilling, by reference: they stay where they are, and
-// what it orders by, the phase included, changes only while they are not in here.
+// The order in which sequences get their prefill chunks, and the rank by which sequences keep their
+// blocks when blocks run out. A policy holds the sequences in phases waiting and prefilling by
+// reference: they stay at their addresses, and the fields that it orders by (the phase is one of
+// them) change only while the sequence is not in the policy.
 // Pure: no clock, no device. Thread: engine.
 class SchedulingPolicy {
  public:
@@ -28,18 +29,18 @@ class SchedulingPolicy {
   virtual void Add(const SequenceState& sequence) = 0;
   virtual void Remove(const SequenceState& sequence) = 0;
 
-  // One walk per step: each sequence has at most one turn, nothing when all had theirs. `turns` may
-  // narrow during a walk, never widen. Nobody is added or removed between Rewind and the last Next.
+  // One iteration per step: Rewind begins it, and Next returns each sequence at most once, then
+  // null. `filter` may become narrower during an iteration, never wider. No sequence is added or
+  // removed between Rewind and the last Next.
   virtual void Rewind() = 0;
-  virtual const SequenceState* Next(Turns turns) = 0;
+  virtual const SequenceState* Next(AdmissionFilter filter) = 0;
 
-  // The sequence computes `tokens` in this step, prefill or decode. A turn that was offered and not
-  // charged was not taken.
+  // The sequence computes `tokens` in this step, in a prefill or a decode. A sequence that Next
+  // returned and that is not charged did not use its turn.
   virtual void Charge(const SequenceState& sequence, int32_t tokens) = 0;
 
-  // Whether `a` keeps its blocks before `b` does. A total order that does not change while both
-  // live: were it to follow what they were charged, two sequences could preempt each other for
-  // ever.
+  // Whether `b` is preempted before `a`. A total order that does not change while both live: if it
+  // followed what they were charged, two sequences could preempt each other for ever.
   virtual bool Outranks(const SequenceState& a, const SequenceState& b) const = 0;
 };
 

@@ -7,16 +7,16 @@
 
 namespace tandem {
 
-// Known tokens [begin, begin + count) of one sequence: of its prompt, and of its output too when
-// it was preempted.
+// Known tokens [begin, begin + count) of one sequence: tokens of its prompt, and also of its output
+// when it was preempted or resumed.
 struct PrefillChunk {
   SequenceId id;
   int32_t begin = 0;
   int32_t count = 0;
-  bool last = false;  // the next token is sampled after it
+  bool last = false;  // the next token is sampled after this chunk
 };
 
-// A sequence that left the waiting queue. Its first `cached_tokens` tokens are attached from the
+// A sequence that leaves the waiting queue. Its first `cached_tokens` tokens are attached from the
 // prefix cache before the step; its first chunk begins behind them.
 struct Admission {
   SequenceId id;
@@ -25,27 +25,27 @@ struct Admission {
 
 struct Preemption {
   enum class How : uint8_t {
-    kRecompute,  // its blocks are given back at once; it waits to be computed again
-    kSwap,       // its KV is copied to the host; its blocks come back when that is done
+    kRecompute,  // its blocks are freed at once; it waits until it is computed again
+    kSwap,       // its KV is copied to the host; its blocks are freed when the copy has ended
   };
   SequenceId id;
   How how = How::kRecompute;
 };
 
-// What one step does, in this order: a value. prefills and decodes together keep the token budget,
-// where a decode counts as many tokens as its sequence is wide.
+// The work of one step, in this order; a value. The prefills and decodes together stay within the
+// token budget, where a decode counts as many tokens as its sequence is wide.
 struct StepPlan {
-  std::vector<SequenceId> expired;  // passed their deadline; already forgotten by the scheduler
+  std::vector<SequenceId> expired;  // their deadline passed; the scheduler has forgotten them
   std::vector<Preemption> preempted;
   std::vector<SequenceId> swap_ins;  // there is room for their KV again
-  std::vector<SequenceId> restores;  // worth loading their prefix from the host before admission
+  std::vector<SequenceId> restores;  // their prefix is worth copying from the host before admission
   std::vector<Admission> admitted;
   std::vector<PrefillChunk> prefills;
   std::vector<SequenceId> decodes;
 
-  // Whether it computes nothing.
+  // Whether the step computes nothing.
   bool empty() const { return prefills.empty() && decodes.empty(); }
-  // Whether another plan made now may differ although nothing was computed.
+  // Whether a plan that is made right after this one may differ although nothing was computed.
   bool ChangesSomething() const {
     return !expired.empty() || !preempted.empty() || !swap_ins.empty() || !restores.empty() ||
            !admitted.empty();

@@ -1,4 +1,4 @@
-#include "scheduler/line.h"
+#include "scheduler/ordered_queue.h"
 #include "scheduler/policy/policies.h"
 
 namespace tandem {
@@ -10,20 +10,20 @@ bool MoreUrgent(const SequenceState& a, const SequenceState& b) {
   return ArrivedBefore(a, b);
 }
 
-// Earliest deadline first, which among requests of like length is least slack first.
+// Earliest deadline first. Among requests of similar length that is also least slack first.
 class DeadlinePolicy final : public SchedulingPolicy {
  public:
-  void Add(const SequenceState& sequence) override { line_.Add(sequence); }
-  void Remove(const SequenceState& sequence) override { line_.Remove(sequence); }
-  void Rewind() override { line_.Rewind(); }
-  const SequenceState* Next(Turns turns) override { return line_.Next(turns); }
+  void Add(const SequenceState& sequence) override { queue_.Add(sequence); }
+  void Remove(const SequenceState& sequence) override { queue_.Remove(sequence); }
+  void Rewind() override { queue_.Rewind(); }
+  const SequenceState* Next(AdmissionFilter filter) override { return queue_.Next(filter); }
   void Charge(const SequenceState& /*sequence*/, int32_t /*tokens*/) override {}
   bool Outranks(const SequenceState& a, const SequenceState& b) const override {
     return MoreUrgent(a, b);
   }
 
  private:
-  Line line_{&MoreUrgent};
+  OrderedQueue queue_{&MoreUrgent};
 };
 
 }  // namespace

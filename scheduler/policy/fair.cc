@@ -1,9 +1,9 @@
 // Deficit round robin: M. Shreedhar, G. Varghese, "Efficient Fair Queuing using Deficit Round
-// Robin", SIGCOMM 1995. Differences: the cost of a turn is known only when it is taken, and decodes
-// cost too, so that a tenant may fall into debt, which later rounds pay back; a round begins for
-// all of its tenants at once, so that rounds in which nobody could afford anything are one step;
-// and it begins only when somebody takes a turn in it: to be offered one and find no room pays no
-// debt.
+// Robin", SIGCOMM 1995. This implementation differs in three points. The cost of a turn is known
+// only when the turn is used, and decodes cost as well, so a tenant may fall into debt, which later
+// rounds pay back. A round begins for all of its tenants at once, so that any number of rounds in
+// which no tenant can afford a turn is computed in one step. And a round begins only when a tenant
+// uses a turn in it: a tenant that is offered a turn and finds no room pays back nothing.
 #include "scheduler/policy/fair.h"
 
 #include <algorithm>
@@ -20,83 +20,85 @@ namespace {
 
 constexpr int64_t kQuantum = 256;             // tokens that a round grants each tenant
 constexpr int64_t kMaxCredit = 4 * kQuantum;  // of a tenant that found no room for its turns
-constexpr int64_t kMaxDebt = 64 * kQuantum;   // what ran long ago does not count for ever
+constexpr int64_t kMaxDebt = 64 * kQuantum;   // so that old work is forgotten some day
 
 }  // namespace
 
 void FairLevel::Add(const SequenceState& sequence) {
-  shares_[sequence.spec.tenant].line.Add(sequence);
+  tenants_[sequence.spec.tenant].queue.Add(sequence);
 }
 
 void FairLevel::Remove(const SequenceState& sequence) {
-  const auto place = shares_.find(sequence.spec.tenant);
-  TANDEM_CHECK(place != shares_.end(), "a sequence of an unknown tenant");
-  place->second.line.Remove(sequence);
+  const auto place = tenants_.find(sequence.spec.tenant);
+  TANDEM_CHECK(place != tenants_.end(), "a sequence of an unknown tenant");
+  place->second.queue.Remove(sequence);
 }
 
 bool FairLevel::Rewind() {
   offered_ = false;
   rounds_ = 0;
   bool idle = true;
-  for (auto& [tenant, share] : shares_) {
-    share.line.Rewind();
-    idle &= share.line.empty();
+  for (auto& [id, tenant] : tenants_) {
+    tenant.queue.Rewind();
+    idle &= tenant.queue.empty();
   }
-  // Debts count only relative to each other: one alone owes nobody.
-  if (idle) Grant(RoundsUntilOne([](const Share& /*share*/) { return true; }, 0));
-  cursor_ = shares_.lower_bound(turn_);
+  // Debts count only relative to each other, so the tenants of an idle level owe nothing.
+  if (idle) Grant(RoundsUntilOne([](const TenantQueue& /*tenant*/) { return true; }, 0));
+  cursor_ = tenants_.lower_bound(first_tenant_);
   return std::exchange(charged_, false) || !idle;
 }
 
-const SequenceState* FairLevel::Next(Turns turns) {
-  const auto in_walk = [turns](const Share& share) { return share.line.HasNext(turns); };
+const SequenceState* FairLevel::Next(AdmissionFilter filter) {
+  const auto has_next = [filter](const TenantQueue& tenant) {
+    return tenant.queue.HasNext(filter);
+  };
   if (std::exchange(offered_, false)) ++cursor_;
   for (;;) {
-    for (size_t i = 0; i < shares_.size(); ++i, ++cursor_) {
-      if (cursor_ == shares_.end()) cursor_ = shares_.begin();
-      Share& share = cursor_->second;
-      if (share.credit + rounds_ * kQuantum <= 0 || !in_walk(share)) continue;
+    for (size_t i = 0; i < tenants_.size(); ++i, ++cursor_) {
+      if (cursor_ == tenants_.end()) cursor_ = tenants_.begin();
+      TenantQueue& tenant = cursor_->second;
+      if (tenant.credit + rounds_ * kQuantum <= 0 || !has_next(tenant)) continue;
       offered_ = true;
-      return share.line.Next(turns);
+      return tenant.queue.Next(filter);
     }
-    const int64_t more = RoundsUntilOne(in_walk, 1);
+    const int64_t more = RoundsUntilOne(has_next, 1);
     if (more == 0) return nullptr;
     rounds_ += more;
   }
 }
 
-void FairLevel::Charge(uint64_t tenant, int64_t tokens) {
+void FairLevel::Charge(uint64_t id, int64_t tokens) {
   charged_ = true;
-  const bool takes_turn = offered_ && cursor_->first == tenant;
-  if (takes_turn) Grant(std::exchange(rounds_, 0));
-  Share& share = shares_[tenant];
-  share.credit = std::max(share.credit - tokens, -kMaxDebt);
-  if (!takes_turn) return;
+  const bool uses_turn = offered_ && cursor_->first == id;
+  if (uses_turn) Grant(std::exchange(rounds_, 0));
+  TenantQueue& tenant = tenants_[id];
+  tenant.credit = std::max(tenant.credit - tokens, -kMaxDebt);
+  if (!uses_turn) return;
   offered_ = false;
-  if (share.credit <= 0) ++cursor_;
-  turn_ = cursor_ == shares_.end() ? 0 : cursor_->first;
+  if (tenant.credit <= 0) ++cursor_;
+  first_tenant_ = cursor_ == tenants_.end() ? 0 : cursor_->first;
 }
 
-// Rounds beyond rounds_ after which the first of those asked about has a credit of `least`; 0
-// when there are none.
+// The number of rounds, beyond rounds_, after which the richest tenant that satisfies the predicate
+// has a credit of at least `least`; 0 when there is no such tenant.
 template <typename Predicate>
-int64_t FairLevel::RoundsUntilOne(Predicate asked, int64_t least) const {
+int64_t FairLevel::RoundsUntilOne(Predicate predicate, int64_t least) const {
   int64_t credit = std::numeric_limits<int64_t>::min();
-  for (const auto& [tenant, share] : shares_) {
-    if (asked(share)) credit = std::max(credit, share.credit + rounds_ * kQuantum);
+  for (const auto& [id, tenant] : tenants_) {
+    if (predicate(tenant)) credit = std::max(credit, tenant.credit + rounds_ * kQuantum);
   }
   if (credit == std::numeric_limits<int64_t>::min() || credit >= least) return 0;
   return (least - credit + kQuantum - 1) / kQuantum;
 }
 
-// Forgets tenants that then have neither a sequence in line nor a debt.
+// Deletes the tenants that then have neither a sequence nor a debt.
 void FairLevel::Grant(int64_t rounds) {
   if (rounds == 0) return;
-  for (auto place = shares_.begin(); place != shares_.end();) {
-    Share& share = place->second;
-    share.credit = std::min(share.credit + rounds * kQuantum, kMaxCredit);
-    const bool forget = share.line.empty() && share.credit >= 0;
-    place = forget ? shares_.erase(place) : std::next(place);
+  for (auto place = tenants_.begin(); place != tenants_.end();) {
+    TenantQueue& tenant = place->second;
+    tenant.credit = std::min(tenant.credit + rounds * kQuantum, kMaxCredit);
+    const bool forget = tenant.queue.empty() && tenant.credit >= 0;
+    place = forget ? tenants_.erase(place) : std::next(place);
   }
 }
 
@@ -107,9 +109,9 @@ void FairPolicy::Rewind() {
   current_ = levels_.begin();
 }
 
-const SequenceState* FairPolicy::Next(Turns turns) {
+const SequenceState* FairPolicy::Next(AdmissionFilter filter) {
   for (; current_ != levels_.end(); ++current_) {
-    if (const SequenceState* next = current_->second.Next(turns)) return next;
+    if (const SequenceState* next = current_->second.Next(filter)) return next;
   }
   return nullptr;
 }

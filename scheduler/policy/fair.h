@@ -5,45 +5,44 @@
 #include <functional>
 #include <map>
 
-#include "scheduler/line.h"
+#include "scheduler/ordered_queue.h"
 #include "scheduler/policy.h"
 #include "scheduler/sequence_state.h"
 
 namespace tandem {
 
-// The tenants of one priority, which take turns by deficit round robin. Credits are compared within
-// a level only: between levels the priority decides.
+// The tenants of one priority, served by deficit round robin. Credits are compared only within a
+// level: between levels the priority decides.
 // Thread: engine.
 class FairLevel {
  public:
   void Add(const SequenceState& sequence);
   void Remove(const SequenceState& sequence);
 
-  // Begins a walk, as SchedulingPolicy::Rewind. Returns false when the level can be deleted: no
-  // sequence of it stands in line, and none was computed since the last walk, so that the debts that
-  // it keeps are owed to nobody.
+  // Begins an iteration, as SchedulingPolicy::Rewind. Returns false when the level can be deleted:
+  // it has no sequence, and none of its sequences computed since the last iteration, so that no
+  // tenant is left to whom the debts in it are owed.
   bool Rewind();
-  const SequenceState* Next(Turns turns);
-  void Charge(uint64_t tenant, int64_t tokens);
+  const SequenceState* Next(AdmissionFilter filter);
+  void Charge(uint64_t id, int64_t tokens);
 
  private:
-  // What one tenant has in line.
-  struct Share {
-    Line line{&ArrivedBefore};
-    int64_t credit = 0;
+  struct TenantQueue {
+    OrderedQueue queue{&ArrivedBefore};
+    int64_t credit = 0;  // tokens; negative: a debt
   };
-  using Shares = std::map<uint64_t, Share>;
+  using Tenants = std::map<uint64_t, TenantQueue>;
 
   template <typename Predicate>
-  int64_t RoundsUntilOne(Predicate asked, int64_t least) const;
+  int64_t RoundsUntilOne(Predicate predicate, int64_t least) const;
   void Grant(int64_t rounds);
 
-  Shares shares_;
-  uint64_t turn_ = 0;                        // the tenant that goes first in the next walk
-  Shares::iterator cursor_ = shares_.end();  // whose turn it is in this one
-  bool offered_ = false;                     // it was offered a turn and has not taken it
-  bool charged_ = false;                     // a sequence was computed since the last Rewind
-  int64_t rounds_ = 0;                       // of this walk, in which nobody took a turn yet
+  Tenants tenants_;
+  uint64_t first_tenant_ = 0;                  // goes first in the next iteration
+  Tenants::iterator cursor_ = tenants_.end();  // the tenant whose turn it is in this iteration
+  bool offered_ = false;  // Next returned a sequence of that tenant, and it was not charged yet
+  bool charged_ = false;  // a sequence of this level computed since the last Rewind
+  int64_t rounds_ = 0;    // rounds of this iteration in which no tenant has used a turn yet
 };
 
 // Priority, then tenants by deficit round robin, then arrival.
@@ -52,11 +51,12 @@ class FairPolicy final : public SchedulingPolicy {
   void Add(const SequenceState& sequence) override { LevelOf(sequence).Add(sequence); }
   void Remove(const SequenceState& sequence) override { LevelOf(sequence).Remove(sequence); }
   void Rewind() override;
-  const SequenceState* Next(Turns turns) override;
+  const SequenceState* Next(AdmissionFilter filter) override;
   void Charge(const SequenceState& sequence, int32_t tokens) override;
   bool Outranks(const SequenceState& a, const SequenceState& b) const override;
 
-  // Every walk visits each level, so a client that makes up priorities must not leave any behind.
+  // Every iteration visits each level, so a client that invents priorities must not leave levels
+  // behind.
   size_t num_levels() const { return levels_.size(); }
 
  private:

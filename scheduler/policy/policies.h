@@ -8,7 +8,7 @@ namespace tandem {
 
 std::unique_ptr<SchedulingPolicy> NewSchedulingPolicy(SchedulingPolicyKind kind);
 
-// Each other file of this folder has one of the policies.
+// Each policy is defined in the file of this folder that has its name.
 std::unique_ptr<SchedulingPolicy> NewFairPolicy();
 std::unique_ptr<SchedulingPolicy> NewDeadlinePolicy();
 

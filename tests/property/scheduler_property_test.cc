@@ -164,7 +164,7 @@ class Trace {
       if (BooksOf(id).known > BooksOf(id).spec.prompt_tokens) {
         End(id);
       } else if (Chance(3)) {
-        PassOn(id);
+        TransferTo(id);
       } else {
         engine_.Activate(id);
         CountOutput(id);
@@ -185,15 +185,15 @@ class Trace {
     requests_.at(id).waits_since = engine_.now;
   }
 
-  void PassOn(SequenceId id) {
-    SequenceSpec heir = BooksOf(id).spec;
-    heir.id = SequenceId(next_id_++);
-    heir.max_total_tokens = Pick(heir.prompt_tokens, heir.max_total_tokens);
-    engine_.PassOn(id, heir);
+  void TransferTo(SequenceId id) {
+    SequenceSpec successor = BooksOf(id).spec;
+    successor.id = SequenceId(next_id_++);
+    successor.max_total_tokens = Pick(successor.prompt_tokens, successor.max_total_tokens);
+    engine_.TransferTo(id, successor);
     Request request = requests_.at(id);
     request.outputs = 1;
     requests_.erase(id);
-    requests_[heir.id] = request;
+    requests_[successor.id] = request;
   }
 
   void Step() {

@@ -86,7 +86,7 @@ int32_t BlockModel::BlocksToReach(SequenceId id, int32_t end) const {
   return idle + copies + std::max(0, BlocksAt(table.spec, end) - CountBlocks(table));
 }
 
-int32_t BlockModel::BlocksGivenBack(SequenceId id) const {
+int32_t BlockModel::BlocksFreedBy(SequenceId id) const {
   const Table& table = tables_.at(id);
   int32_t count = 0;
   for (Block* block : Blocks(const_cast<Table&>(table))) count += holders_[*block] == 1 ? 1 : 0;
@@ -245,12 +245,12 @@ void BlockModel::Fork(SequenceId parent, SequenceId child) {
   tables_[child] = std::move(to);
 }
 
-void BlockModel::PassOn(SequenceId from, SequenceId to) {
-  Table& heir = tables_.at(to);
+void BlockModel::TransferTo(SequenceId from, SequenceId to) {
+  Table& successor = tables_.at(to);
   Table& before = tables_.at(from);
-  std::swap(heir.shared, before.shared);
-  std::swap(heir.tails, before.tails);
-  heir.computed = before.computed;
+  std::swap(successor.shared, before.shared);
+  std::swap(successor.tails, before.tails);
+  successor.computed = before.computed;
   Forget(from);
 }
 

@@ -31,7 +31,7 @@ class BlockModel final : public CacheView {
   void Compute(SequenceId id, int32_t end);
   void GiveBack(SequenceId id);
   void Fork(SequenceId parent, SequenceId child);
-  void PassOn(SequenceId from, SequenceId to);
+  void TransferTo(SequenceId from, SequenceId to);
   void BeginSwapOut(SequenceId id);
   void EndSwapOut(SequenceId id);
   void BeginSwapIn(SequenceId id);
@@ -47,7 +47,7 @@ class BlockModel final : public CacheView {
 
   int32_t AvailableBlocks() const override;
   int32_t BlocksToReach(SequenceId id, int32_t end) const override;
-  int32_t BlocksGivenBack(SequenceId id) const override;
+  int32_t BlocksFreedBy(SequenceId id) const override;
   std::optional<int32_t> BlocksToSwapOut(SequenceId id) const override;
   int32_t BlocksToSwapIn(SequenceId id) const override;
   CachedPrefix Prefix(SequenceId id) const override;

@@ -7,32 +7,32 @@ namespace {
 
 TEST(ExpectedOutputTest, AtFirstAllThatIsAllowedIsExpected) {
   const ExpectedOutput expected;
-  EXPECT_EQ(expected.Left(0, 100), 100);
-  EXPECT_EQ(expected.Left(40, 100), 60);
-  EXPECT_EQ(expected.Left(100, 100), 0);
+  EXPECT_EQ(expected.Remaining(0, 100), 100);
+  EXPECT_EQ(expected.Remaining(40, 100), 60);
+  EXPECT_EQ(expected.Remaining(100, 100), 0);
 }
 
 TEST(ExpectedOutputTest, FollowsTheOutputsThatEnd) {
   ExpectedOutput expected;
   for (int i = 0; i < 1000; ++i) expected.Observe(25, 100);
-  EXPECT_NEAR(expected.Left(0, 100), 25, 4);
-  EXPECT_NEAR(expected.Left(0, 400), 100, 13) << "what counts is the share of what is allowed";
+  EXPECT_NEAR(expected.Remaining(0, 100), 25, 4);
+  EXPECT_NEAR(expected.Remaining(0, 400), 100, 13) << "what counts is the share of what is allowed";
   for (int i = 0; i < 1000; ++i) expected.Observe(75, 100);
-  EXPECT_NEAR(expected.Left(0, 100), 75, 4);
+  EXPECT_NEAR(expected.Remaining(0, 100), 75, 4);
 }
 
 TEST(ExpectedOutputTest, WhatWentOnIsExpectedToEndWhereOthersThatWentOnDid) {
   ExpectedOutput expected;
   for (int i = 0; i < 1000; ++i) expected.Observe(i % 2 == 0 ? 10 : 90, 100);
-  EXPECT_NEAR(expected.Left(0, 100), 50, 4);
-  EXPECT_NEAR(expected.Left(20, 100), 70, 4);
-  EXPECT_EQ(expected.Left(95, 100), 5) << "nobody went so far: all that is allowed";
+  EXPECT_NEAR(expected.Remaining(0, 100), 50, 4);
+  EXPECT_NEAR(expected.Remaining(20, 100), 70, 4);
+  EXPECT_EQ(expected.Remaining(95, 100), 5) << "nobody went so far: all that is allowed";
 }
 
 TEST(ExpectedOutputTest, AShortOutputThatWasCutOffIsNotTakenForOneThatEndedEarly) {
   ExpectedOutput expected;
   for (int32_t allowed = 1; allowed < 40; ++allowed) expected.Observe(allowed, allowed);
-  EXPECT_EQ(expected.Left(0, 1000), 1000);
+  EXPECT_EQ(expected.Remaining(0, 1000), 1000);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ SequenceState Waiting(uint64_t id, int32_t priority, uint64_t tenant = 0) {
 void Serve(FairPolicy& policy, SequenceState& sequence, int32_t tokens) {
   policy.Add(sequence);
   policy.Rewind();
-  ASSERT_EQ(policy.Next(Turns::kAll), &sequence);
+  ASSERT_EQ(policy.Next(AdmissionFilter::kAll), &sequence);
   policy.Charge(sequence, tokens);
   policy.Remove(sequence);
 }
@@ -56,7 +56,7 @@ TEST(FairPolicyTest, ADebtThatIsOwedToNobodyDoesNotKeepAPriority) {
   policy.Add(a);
   policy.Add(b);
   policy.Rewind();
-  for (const SequenceState* next; (next = policy.Next(Turns::kAll)) != nullptr;) {
+  for (const SequenceState* next; (next = policy.Next(AdmissionFilter::kAll)) != nullptr;) {
     policy.Charge(*next, 3);
   }
   policy.Remove(a);
@@ -76,7 +76,7 @@ TEST(FairPolicyTest, APriorityInUseKeepsTheDebtsOfItsTenants) {
   policy.Add(second);
   policy.Add(other);
   policy.Rewind();
-  EXPECT_EQ(policy.Next(Turns::kAll), &other) << "tenant 1 has had 2,000 tokens more";
+  EXPECT_EQ(policy.Next(AdmissionFilter::kAll), &other) << "tenant 1 has had 2,000 tokens more";
 }
 
 }  // namespace

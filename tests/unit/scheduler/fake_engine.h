@@ -30,7 +30,7 @@ class FakeEngine {
     const absl::Status status = scheduler.Enqueue(spec, now);
     if (!status.ok()) return status;
     blocks.Know(spec, group, group_tokens);
-    sequences[spec.id] = {.spec = spec, .known = spec.prompt_tokens + spec.said_tokens};
+    sequences[spec.id] = {.spec = spec, .known = spec.prompt_tokens + spec.emitted_tokens};
     return status;
   }
 
@@ -58,7 +58,7 @@ class FakeEngine {
   void Resume(SequenceId id, int32_t said) {
     Sequence& one = sequences.at(id);
     const Scheduler::Resumed itself = {
-        .id = id, .computed_tokens = one.spec.prompt_tokens, .said_tokens = said};
+        .id = id, .computed_tokens = one.spec.prompt_tokens, .emitted_tokens = said};
     scheduler.Resume(id, {&itself, 1});
     one.phase = Phase::kPrefilling;
     one.computed = one.spec.prompt_tokens;
@@ -70,12 +70,13 @@ class FakeEngine {
     sequences.at(id).phase = Phase::kParked;
   }
 
-  void PassOn(SequenceId parked, const SequenceSpec& heir) {
-    scheduler.PassOn(parked, heir);
-    blocks.Know(heir);
-    blocks.PassOn(parked, heir.id);
+  void TransferTo(SequenceId parked, const SequenceSpec& successor) {
+    scheduler.TransferTo(parked, successor);
+    blocks.Know(successor);
+    blocks.TransferTo(parked, successor.id);
     sequences.erase(parked);
-    sequences[heir.id] = {.spec = heir, .phase = Phase::kParked, .known = heir.prompt_tokens};
+    sequences[successor.id] = {
+        .spec = successor, .phase = Phase::kParked, .known = successor.prompt_tokens};
   }
 
   void Fork(SequenceId parent, const std::vector<SequenceId>& children) {

@@ -104,16 +104,16 @@ TEST_F(SchedulerTest, AReservedSequenceMayGoOnBehindWhatWasSaid) {
 
 TEST_F(SchedulerTest, WhatWasSaidIsComputedWithThePrompt) {
   SequenceSpec spec = Spec(1, 100, 200);
-  spec.said_tokens = 20;
+  spec.emitted_tokens = 20;
   ASSERT_EQ(engine_->Enqueue(spec), absl::OkStatus());
   const StepPlan plan = Step();
   ASSERT_EQ(plan.prefills.size(), 1u);
   EXPECT_EQ(plan.prefills[0].count, 120);
   EXPECT_THAT(Step().decodes, ElementsAre(Id(1)));
   spec.id = Id(2);
-  spec.said_tokens = 101;  // more than it may say
+  spec.emitted_tokens = 101;  // more than it may say
   EXPECT_EQ(engine_->Enqueue(spec).code(), absl::StatusCode::kInvalidArgument);
-  spec.said_tokens = 20;
+  spec.emitted_tokens = 20;
   spec.width = 2;
   EXPECT_EQ(engine_->Enqueue(spec).code(), absl::StatusCode::kInvalidArgument);
 }
@@ -139,7 +139,7 @@ TEST_F(SchedulerTest, APlaceIsPassedOnPastTheQueue) {
   Rebuild([](SchedulerOptions& options) { options.total_blocks = 10; });
   ASSERT_EQ(engine_->Reserve(Spec(1, 40, 48)), absl::OkStatus());
   ASSERT_EQ(Enqueue(5, 130), absl::OkStatus());
-  engine_->PassOn(Id(1), Spec(2, 40, 45));
+  engine_->TransferTo(Id(1), Spec(2, 40, 45));
   EXPECT_FALSE(scheduler().Contains(Id(1)));
   engine_->Activate(Id(2));
   EXPECT_THAT(Step().decodes, ElementsAre(Id(2)));

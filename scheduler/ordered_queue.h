@@ -7,24 +7,24 @@
 
 namespace tandem {
 
-// Sequences in one fixed order, those that prefill apart from those that wait, so that a walk over
-// the former does not pass a thousand of the latter.
-class Line {
+// Waiting and prefilling sequences in one fixed order. The two phases are kept in two sets, so that
+// an iteration over the prefilling sequences does not pass a thousand waiting ones.
+class OrderedQueue {
  public:
   using Before = bool (*)(const SequenceState&, const SequenceState&);
 
-  explicit Line(Before before);
-  Line(const Line&) = delete;
-  Line& operator=(const Line&) = delete;
+  explicit OrderedQueue(Before before);
+  OrderedQueue(const OrderedQueue&) = delete;
+  OrderedQueue& operator=(const OrderedQueue&) = delete;
 
   void Add(const SequenceState& sequence);
-  // The walk goes on behind it.
+  // An iteration that is under way continues behind the removed sequence.
   void Remove(const SequenceState& sequence);
   bool empty() const { return prefilling_.empty() && waiting_.empty(); }
 
   void Rewind();
-  bool HasNext(Turns turns) const;
-  const SequenceState* Next(Turns turns);
+  bool HasNext(AdmissionFilter filter) const;
+  const SequenceState* Next(AdmissionFilter filter);
 
  private:
   struct Order {

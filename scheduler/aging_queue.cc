@@ -1,17 +1,17 @@
-#include "scheduler/turn_order.h"
+#include "scheduler/aging_queue.h"
 
 #include <utility>
 
 namespace tandem {
 
-TurnOrder::TurnOrder(std::unique_ptr<SchedulingPolicy> policy, Duration max_wait)
+AgingQueue::AgingQueue(std::unique_ptr<SchedulingPolicy> policy, Duration max_wait)
     : policy_(std::move(policy)), max_wait_(max_wait) {}
 
-TimePoint TurnOrder::AgesAt(const SequenceState& sequence) const {
+TimePoint AgingQueue::AgesAt(const SequenceState& sequence) const {
   return sequence.waits_since + (max_wait_ - sequence.waited);
 }
 
-void TurnOrder::Add(SequenceState& sequence, TimePoint now) {
+void AgingQueue::Add(SequenceState& sequence, TimePoint now) {
   ++size_;
   if (sequence.aged) return aged_.Add(sequence);
   policy_->Add(sequence);
@@ -20,7 +20,7 @@ void TurnOrder::Add(SequenceState& sequence, TimePoint now) {
   aging_.emplace(AgesAt(sequence), &sequence);
 }
 
-void TurnOrder::Remove(SequenceState& sequence, TimePoint now) {
+void AgingQueue::Remove(SequenceState& sequence, TimePoint now) {
   --size_;
   if (sequence.aged) return aged_.Remove(sequence);
   policy_->Remove(sequence);
@@ -29,7 +29,7 @@ void TurnOrder::Remove(SequenceState& sequence, TimePoint now) {
   sequence.waited += now - sequence.waits_since;
 }
 
-void TurnOrder::Age(TimePoint now) {
+void AgingQueue::Age(TimePoint now) {
   while (!aging_.empty() && aging_.begin()->first < now) {
     SequenceState& sequence = *aging_.begin()->second;
     Remove(sequence, now);
@@ -38,17 +38,26 @@ void TurnOrder::Age(TimePoint now) {
   }
 }
 
-void TurnOrder::Rewind() {
+const SequenceState* AgingQueue::FirstWaiting(TimePoint now) {
+  Age(now);
+  Rewind();
+  const SequenceState* first = Next(AdmissionFilter::kAll);
+  while (first != nullptr && first->phase != Phase::kWaiting) first = Next(AdmissionFilter::kAll);
+  Rewind();
+  return first;
+}
+
+void AgingQueue::Rewind() {
   aged_.Rewind();
   policy_->Rewind();
 }
 
-const SequenceState* TurnOrder::Next(Turns turns) {
-  if (const SequenceState* next = aged_.Next(turns)) return next;
-  return policy_->Next(turns);
+const SequenceState* AgingQueue::Next(AdmissionFilter filter) {
+  if (const SequenceState* next = aged_.Next(filter)) return next;
+  return policy_->Next(filter);
 }
 
-bool TurnOrder::Outranks(const SequenceState& a, const SequenceState& b) const {
+bool AgingQueue::Outranks(const SequenceState& a, const SequenceState& b) const {
   if (a.aged != b.aged) return a.aged;
   return a.aged ? ArrivedBefore(a, b) : policy_->Outranks(a, b);
 }

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+
+#include "scheduler/cache_view.h"
+#include "scheduler/expected_output.h"
+#include "scheduler/memory_forecast.h"
+#include "scheduler/sequence_book.h"
+#include "scheduler/sequence_state.h"
+
+namespace tandem {
+
+// How many blocks a sequence needs at a given length, and how long sequences will live, learned
+// from the outputs that have ended.
+// Thread: engine.
+class Forecast {
+ public:
+  explicit Forecast(int32_t block_tokens) : block_tokens_(block_tokens) {}
+
+  // Learns from a running sequence that ends now.
+  void ObserveEnd(const SequenceState& sequence);
+
+  // Blocks that hold `tokens` tokens of each row. All rows share the full blocks of the prompt.
+  int64_t BlocksAt(const SequenceSpec& spec, int64_t tokens) const;
+  // The most blocks that the sequence may ever hold.
+  int64_t MaxBlocks(const SequenceSpec& spec) const;
+
+  SequenceForecast Of(const SequenceState& sequence) const;
+  // All admitted sequences, with the blocks that the prefilling ones still take for known tokens.
+  MemoryForecast OfAdmitted(const SequenceBook& book, const CacheView& view) const;
+
+ private:
+  const int32_t block_tokens_;
+  ExpectedOutput expected_output_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+
+#include "scheduler/forecast.h"
+#include "scheduler/latency_model.h"
+#include "scheduler/memory_forecast.h"
+#include "scheduler/options.h"
+#include "scheduler/policy.h"
+#include "scheduler/sequence_book.h"
+#include "scheduler/step_draft.h"
+
+namespace tandem {
+
+// Plans the prefill chunks of one step, in the order of the queue: chunks of prefilling sequences,
+// and admissions of waiting ones. A waiting sequence is admitted when its first chunk fits and the
+// forecast has room for it until it ends. The first sequence that has no room may be overtaken by
+// others max_skips times; an aged one is not overtaken at all.
+// Made for one Run. Thread: engine. Everything that the constructor takes must outlive it.
+class PrefillPlanner {
+ public:
+  PrefillPlanner(const SchedulerOptions& options, const LatencyModel& latency,
+                 const Forecast& forecast, SequenceBook& book, StepDraft& draft);
+
+  void Run();
+
+ private:
+  struct TokenRange {
+    int32_t begin = 0;
+    int32_t end = 0;
+  };
+
+  // A sequence in phase waiting, the next in the order of the queue.
+  void TryAdmit(SequenceState& sequence);
+  bool RequestRestore(SequenceState& sequence, const CachedPrefix& prefix);
+  int32_t TokensToAttach(const SequenceState& sequence, const CachedPrefix& prefix);
+  bool HasRoomFor(const SequenceState& sequence) const;
+  void NoteNoRoom(SequenceState& sequence);
+  void CountFailedAttempt();
+  void Admit(const Admission& admission);
+
+  // Adds the longest chunk from `begin` on for which there are tokens and blocks to the plan;
+  // returns false when there is none.
+  bool PlanChunk(const SequenceState& sequence, int32_t begin);
+  TokenRange FittingChunk(const SequenceState& sequence, int32_t begin) const;
+  int64_t BlocksToReach(const SequenceState& sequence, int32_t end) const;
+  // Whether the sequence in question would be the only one that computes.
+  bool NoneComputes() const { return book_.NoneComputes() && draft_.plan.admitted.empty(); }
+
+  const SchedulerOptions& options_;
+  const LatencyModel& latency_;
+  const Forecast& forecast_;
+  SequenceBook& book_;
+  StepDraft& draft_;
+  int32_t rows_ = 0;  // left of max_sequences
+  AdmissionFilter filter_ = AdmissionFilter::kAll;
+  MemoryForecast memory_;                          // only while sequences may be admitted
+  bool attaches_ = false;                          // an admitted sequence attaches a cached prefix
+  const SequenceState* ignores_prefix_ = nullptr;  // begins at token 0 although a prefix is cached
+  int32_t failed_attempts_ = 0;                    // to admit a sequence, in this step
+  SequenceState* first_without_room_ = nullptr;
+};
+
+}  // namespace tandem

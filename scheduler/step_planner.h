@@ -1,0 +1,47 @@
+#pragma once
+
+#include "scheduler/cache_view.h"
+#include "scheduler/forecast.h"
+#include "scheduler/latency_model.h"
+#include "scheduler/options.h"
+#include "scheduler/preempter.h"
+#include "scheduler/sequence_book.h"
+#include "scheduler/stats.h"
+#include "scheduler/step_draft.h"
+#include "scheduler/step_plan.h"
+
+namespace tandem {
+
+// Plans one step after another: sequences whose deadline passed leave, running sequences decode,
+// swapped ones come back, and the rest of the budget goes to prefill chunks.
+// Thread: engine. Everything that the constructor takes must outlive it.
+class StepPlanner {
+ public:
+  StepPlanner(const SchedulerOptions& options, const LatencyModel& latency,
+              const Forecast& forecast, SequenceBook& book)
+      : options_(options),
+        latency_(latency),
+        forecast_(forecast),
+        book_(book),
+        preempter_(options, latency, book) {}
+
+  // The next step, at the time of the book.
+  StepPlan Plan(TimePoint now, const CacheView& view);
+
+  // Sets the fields that count preemptions.
+  void AddCounts(SchedulerStats& stats) const { preempter_.AddCounts(stats); }
+
+ private:
+  void RemoveExpired(StepDraft& draft);
+  void PlanDecodes(StepDraft& draft);
+  void PlanSwapIns(StepDraft& draft);
+  void PlanPrefills(StepDraft& draft);
+
+  const SchedulerOptions& options_;
+  const LatencyModel& latency_;
+  const Forecast& forecast_;
+  SequenceBook& book_;
+  Preempter preempter_;
+};
+
+}  // namespace tandem
