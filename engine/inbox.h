@@ -9,7 +9,7 @@
 #include "base/bounded_queue.h"
 #include "base/clock.h"
 #include "base/ids.h"
-#include "engine/outgoing_kv.h"
+#include "engine/handoff/outgoing_kv.h"
 #include "engine/output_stream.h"
 #include "engine/request.h"
 #include "transfer/transport.h"

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "engine/beam_search.h"
-#include "engine/outgoing_kv.h"
+#include "engine/handoff/outgoing_kv.h"
 #include "engine/output_stream.h"
 #include "engine/request.h"
 #include "kvstore/block_table.h"

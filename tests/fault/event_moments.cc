@@ -21,8 +21,8 @@ using std::chrono::seconds;
 
 // Workers are held meanwhile, and must not be missed for that.
 constexpr milliseconds kSeenWithin(700);
-// The pause before a stream is opened again for the third time is 200 ms (engine/kv_sender.cc): a
-// deadline falls into its middle.
+// The pause before a stream is opened again for the third time is 200 ms
+// (engine/handoff/sender.cc): a deadline falls into its middle.
 constexpr uint32_t kCutsBeforeThePause = 2;
 constexpr milliseconds kWithinThePause(100);
 // Of two small pools each has room for one long request: two wait.

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/handoff_states.h"
+#include "engine/handoff/states.h"
 #include "tests/fault/fault_schedule.h"
 
 namespace tandem {

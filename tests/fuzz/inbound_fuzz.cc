@@ -19,7 +19,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "engine/landing_zone.h"
+#include "engine/handoff/landing_zone.h"
 #include "kernels/registry.h"
 #include "kvstore/kv_convert.h"
 #include "tests/fuzz/memory_channel.h"

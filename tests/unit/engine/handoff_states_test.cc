@@ -1,7 +1,7 @@
 // The tables of the hand-off: what docs/hand_off.md shows is what the code does, every state can be
 // left, and every hand-off can end from every state.
 
-#include "engine/handoff_states.h"
+#include "engine/handoff/states.h"
 
 #include <fstream>
 #include <set>

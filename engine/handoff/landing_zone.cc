@@ -1,4 +1,4 @@
-#include "engine/landing_zone.h"
+#include "engine/handoff/landing_zone.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "engine/kv_converter.h"
+#include "engine/handoff/conversion.h"
 
 #include <algorithm>
 

@@ -10,10 +10,10 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/ids.h"
-#include "engine/admission_queue.h"
-#include "engine/handoff_states.h"
+#include "engine/handoff/admission_queue.h"
+#include "engine/handoff/landing_zone.h"
+#include "engine/handoff/states.h"
 #include "engine/inbox.h"
-#include "engine/landing_zone.h"
 #include "engine/options.h"
 #include "engine/request.h"
 #include "engine/store_view.h"
@@ -30,7 +30,7 @@ struct Lapse {
 };
 
 // The receiving half of hand-offs: reservations, from the promise of blocks until their KV is
-// taken over by a request, or they are given back. States: engine/handoff_states.h, but for those
+// taken over by a request, or they are given back. States: engine/handoff/states.h, but for those
 // that wait for room, which the AdmissionQueue keeps.
 // Claimed or not is a second axis: a claimed reservation has a request waiting for it.
 // Thread: engine. What it is made of must outlive it.

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "engine/handoff_states.h"
+#include "engine/handoff/states.h"
 #include "engine/request.h"
 #include "kvstore/prefix_key.h"
 

@@ -1,4 +1,4 @@
-#include "engine/admission_queue.h"
+#include "engine/handoff/admission_queue.h"
 
 #include <algorithm>
 #include <chrono>

@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "engine/handoff/outgoing_kv.h"
 #include "engine/inbox.h"
-#include "engine/outgoing_kv.h"
 #include "engine/output_stream.h"
 #include "engine/sequence.h"
 #include "kvstore/kv_store.h"
@@ -17,7 +17,7 @@
 namespace tandem {
 
 // The sending half of hand-offs: posts the KV of each sequence that has a target, layer by layer,
-// while it is computed. Its state machine (engine/handoff_states.h, docs/hand_off.md) lies in the
+// while it is computed. Its state machine (engine/handoff/states.h, docs/hand_off.md) lies in the
 // request's OutgoingKv; how a stream ended comes back through the inbox. A stream that was lost is
 // opened again, and all that was posted is posted again, a few times per request. Until the state
 // is kEnded the blocks are read by the transport: they must neither be written nor given back.

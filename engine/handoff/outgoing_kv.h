@@ -5,13 +5,13 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
-#include "engine/handoff_states.h"
+#include "engine/handoff/states.h"
 #include "engine/request.h"
 #include "transfer/transport.h"
 
 namespace tandem {
 
-// The sending half of a hand-off, as far as one request goes. States: engine/handoff_states.h.
+// The sending half of a hand-off, as far as one request goes. States: engine/handoff/states.h.
 // Thread: engine.
 struct OutgoingKv {
   HandoffTarget target;

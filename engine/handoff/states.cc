@@ -1,4 +1,4 @@
-#include "engine/handoff_states.h"
+#include "engine/handoff/states.h"
 
 #include <algorithm>
 #include <iterator>
