@@ -1,8 +1,6 @@
 // The tables of the hand-off: what docs/hand_off.md shows is what the code does, every state can be
 // left, and every hand-off can end from every state.
 
-#include "engine/handoff/states.h"
-
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -10,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/handoff/states.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
