@@ -13,6 +13,7 @@
 #include "model/checkpoint/model_config.h"
 #include "model/tokenizer/tokenizer.h"
 #include "router/client/grpc_worker_client.h"
+#include "router/policy/policies.h"
 #include "router/router.h"
 #include "server/assemble.h"
 #include "server/child_process.h"

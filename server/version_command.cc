@@ -3,7 +3,7 @@
 #include "CLI/CLI.hpp"
 #include "fmt/ranges.h"
 #include "kernels/registry.h"
-#include "router/policy/routing_policy.h"
+#include "router/policy/policies.h"
 #include "server/commands.h"
 #include "server/version.h"
 

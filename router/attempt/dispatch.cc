@@ -26,9 +26,10 @@ Dispatch::~Dispatch() { Abandon(); }
 
 void Dispatch::Decide() {
   state_ = State::kDeciding;
-  absl::StatusOr<RouteDecision> decision = Choose();
+  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
+  absl::StatusOr<RouteDecision> decision = Choose(*view);
   if (!decision.ok() && failover_.exclusions().ClearNoWait()) {
-    decision = Choose();
+    decision = Choose(*view);
     if (!decision.ok()) failover_.ForgetRefusal();
   }
   if (decision.ok()) {
@@ -36,7 +37,7 @@ void Dispatch::Decide() {
       parts_.reroutes.Count(KindOf(attempt_->workers(), *decision),
                             std::string(failover_.last_failure().message()));
     }
-    return StartAttempt(*decision);
+    return StartAttempt(*decision, *view);
   }
   const std::optional<TimePoint> scheduled = failover_.retry_deadline();
   FailoverStep step =
@@ -55,10 +56,9 @@ void Dispatch::Decide() {
   Fail(step.status);
 }
 
-absl::StatusOr<RouteDecision> Dispatch::Choose() {
-  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
-  const RouteQuery query = failover_.exclusions().Apply(*view, Query());
-  return parts_.policy.Choose(*view, PreferReady(*view, query, parts_.clock.Now()));
+absl::StatusOr<RouteDecision> Dispatch::Choose(const ClusterView& view) {
+  const RouteQuery query = failover_.exclusions().Apply(view, Query());
+  return parts_.policy.Choose(view, PreferReady(view, query, parts_.clock.Now()));
 }
 
 RouteQuery Dispatch::Query() const {
@@ -70,22 +70,24 @@ RouteQuery Dispatch::Query() const {
           .prompt_at = prompt_at_};
 }
 
-std::unique_ptr<Attempt> Dispatch::NewAttempt(const RouteDecision& decision) {
-  AttemptWorkers workers{.prefill = decision.prefill};
-  if (decision.route == v1::ROUTE_DISAGGREGATED) workers.decode = decision.decode;
+std::unique_ptr<Attempt> Dispatch::NewAttempt(const RouteDecision& decision,
+                                              const ClusterView& view) {
+  AttemptWorkers workers{.prefill = *view.Find(decision.prefill)};
+  if (decision.route == v1::ROUTE_DISAGGREGATED) workers.decode = *view.Find(decision.decode);
   AttemptOwner& owner = *this;
   return std::make_unique<Attempt>(
       AttemptParts{.cluster = parts_.cluster, .workers = parts_.workers, .clock = parts_.clock},
       spec_, relay_, owner, std::move(workers), attempts_ + 1);
 }
 
-void Dispatch::StartAttempt(const RouteDecision& decision) {
-  ReplaceAttempt(NewAttempt(decision));
+void Dispatch::StartAttempt(const RouteDecision& decision, const ClusterView& view) {
+  LogDebug("route request={} prefill={} decode={} {}", spec_.id, decision.prefill.name,
+           decision.decode.name, ToText(decision.score));
+  ReplaceAttempt(NewAttempt(decision, view));
   if (decision.route == v1::ROUTE_UNIFIED) return attempt_->Generate();
   // The request queues for room only where no other worker can take it.
-  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
   const bool has_other_place =
-      failover_.exclusions().HasPlaceWithout(decision.decode.id, *view, Query());
+      failover_.exclusions().HasPlaceWithout(decision.decode, view, Query());
   attempt_->Reserve(has_other_place ? Attempt::WithoutRoom::kRefuse : Attempt::WithoutRoom::kQueue);
 }
 
@@ -178,17 +180,21 @@ void Dispatch::OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& e
 
 void Dispatch::OnWorkersLeaving(const std::vector<WorkerId>& leaving) {
   if (settled_ || next_ != nullptr || attempt_ == nullptr || !attempt_->DependsOn(leaving)) return;
-  const absl::StatusOr<RouteDecision> decision = Choose();
+  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
+  const absl::StatusOr<RouteDecision> decision = Choose(*view);
   if (!decision.ok()) return;  // it ends where it is
   // A starting worker cannot take requests yet, so the request stays where it is until another
   // worker is ready.
-  if (decision->prefill.load->starting() || decision->decode.load->starting()) return;
+  for (const WorkerId& id : {decision->prefill, decision->decode}) {
+    const WorkerView* const worker = view->Find(id);
+    if (worker != nullptr && worker->load->starting()) return;
+  }
   const bool produces =
       attempt_->stage() == AttemptStage::kUnified || attempt_->stage() == AttemptStage::kDecoding;
   if (!produces || decision->route != v1::ROUTE_DISAGGREGATED) {
     return Resume(ResumeCause::kLeaving);
   }
-  next_ = NewAttempt(*decision);
+  next_ = NewAttempt(*decision, *view);
   next_->ReserveAhead();
 }
 
@@ -211,15 +217,16 @@ void Dispatch::MoveFromQueue() {
   RouteQuery query = PreferReady(*view, failover_.exclusions().Apply(*view, Query()), now);
   query.excluded.push_back(worker->id);
   const absl::StatusOr<RouteDecision> other = parts_.policy.Choose(*view, query);
-  if (!other.ok() || !QueueMove::IsBetter(*worker, *other, spec_.width(), query.context_tokens)) {
+  if (!other.ok() ||
+      !QueueMove::IsBetter(*worker, *other, *view, spec_.width(), query.context_tokens)) {
     return;
   }
   LogDebug("move request={} from={} prefill={} decode={}", spec_.id, worker->id.name,
-           other->prefill.id.name, other->decode.id.name);
+           other->prefill.name, other->decode.name);
   queue_move_.OnMoved();
   parts_.reroutes.CountMoved();
   attempt_->LeaveQueue();
-  StartAttempt(*other);
+  StartAttempt(*other, *view);
 }
 
 void Dispatch::EndChoice(int32_t index) {

@@ -96,11 +96,12 @@ class Dispatch final : private AttemptOwner {
   void OnAttemptBroken(const absl::Status& status) override { Fail(status); }
 
   void Decide();
-  absl::StatusOr<RouteDecision> Choose();
+  absl::StatusOr<RouteDecision> Choose(const ClusterView& view);
   // What the request asks of a route, without exclusions.
   RouteQuery Query() const;
-  std::unique_ptr<Attempt> NewAttempt(const RouteDecision& decision);
-  void StartAttempt(const RouteDecision& decision);
+  // `decision` comes from `view`, in which its workers are.
+  std::unique_ptr<Attempt> NewAttempt(const RouteDecision& decision, const ClusterView& view);
+  void StartAttempt(const RouteDecision& decision, const ClusterView& view);
   void ReplaceAttempt(std::unique_ptr<Attempt> attempt);
   void MoveFromQueue();
   // Leaves the attempt and decides anew.

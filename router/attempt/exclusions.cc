@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "router/policy/candidates.h"
+
 namespace tandem {
 
 void Exclusions::Add(const WorkerId& id, Until until, TimePoint now) {

@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "router/policy/routing_policy.h"
+#include "router/cluster/cluster_view.h"
+#include "router/policy/route_query.h"
 
 namespace tandem {
 

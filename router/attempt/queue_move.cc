@@ -30,11 +30,13 @@ bool QueueMove::IsDue(const WorkerView& worker, TimePoint now, Duration heartbea
          now - queued_since_ >= 2 * heartbeat;
 }
 
-bool QueueMove::IsBetter(const WorkerView& worker, const RouteDecision& other, int32_t width,
-                         int32_t context_tokens) {
-  if (other.prefill.id == worker.id || other.decode.id == worker.id) return false;
-  const auto is_better = [&](const WorkerView& one) {
-    return HasRoom(one, width, context_tokens) && IsHalfAsBusy(one, worker, width);
+bool QueueMove::IsBetter(const WorkerView& worker, const RouteDecision& other,
+                         const ClusterView& view, int32_t width, int32_t context_tokens) {
+  if (other.prefill == worker.id || other.decode == worker.id) return false;
+  const auto is_better = [&](const WorkerId& id) {
+    const WorkerView* const one = view.Find(id);
+    return one != nullptr && HasRoom(*one, width, context_tokens) &&
+           IsHalfAsBusy(*one, worker, width);
   };
   return is_better(other.prefill) && (other.route == v1::ROUTE_UNIFIED || is_better(other.decode));
 }

@@ -3,7 +3,8 @@
 #include <cstdint>
 
 #include "base/clock.h"
-#include "router/policy/routing_policy.h"
+#include "router/cluster/cluster_view.h"
+#include "router/policy/placement.h"
 
 namespace tandem {
 
@@ -19,9 +20,10 @@ class QueueMove {
   void OnQueued(TimePoint now) { queued_since_ = now; }
   // Whether the request has waited long enough at `worker` that another route should be looked for.
   bool IsDue(const WorkerView& worker, TimePoint now, Duration heartbeat) const;
-  // Whether a request with `width` sequences is better off there than at `worker`.
-  static bool IsBetter(const WorkerView& worker, const RouteDecision& other, int32_t width,
-                       int32_t context_tokens);
+  // Whether a request with `width` sequences is better off with `other`, whose workers are in
+  // `view`, than at `worker`.
+  static bool IsBetter(const WorkerView& worker, const RouteDecision& other,
+                       const ClusterView& view, int32_t width, int32_t context_tokens);
   void OnMoved() { ++moves_; }
 
  private:

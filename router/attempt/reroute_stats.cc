@@ -8,8 +8,8 @@ Reroute KindOf(const AttemptWorkers& refused, const RouteDecision& taken) {
   if (taken.route != refused.route()) {
     return taken.route == v1::ROUTE_UNIFIED ? Reroute::kUnified : Reroute::kDisaggregated;
   }
-  const bool same = taken.prefill.id == refused.prefill.id &&
-                    (!refused.decode || taken.decode.id == refused.decode->id);
+  const bool same = taken.prefill == refused.prefill.id &&
+                    (!refused.decode || taken.decode == refused.decode->id);
   return same ? Reroute::kAskedAgain : Reroute::kOtherWorker;
 }
 

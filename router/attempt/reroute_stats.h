@@ -8,7 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "router/attempt/attempt_workers.h"
-#include "router/policy/routing_policy.h"
+#include "router/policy/placement.h"
 #include "tandem/v1/inference.pb.h"
 
 namespace tandem {

@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "base/sampling_params.h"
 #include "router/cluster/cluster.h"
-#include "router/policy/routing_policy.h"
+#include "router/policy/policies.h"
 #include "router/request/request_validation.h"
 #include "server/parse_message.h"
 #include "tests/fuzz/steps.h"
@@ -107,7 +107,7 @@ class HostileWorkers {
     for (const auto& policy : policies_) {
       for (const v1::Route wanted : {v1::ROUTE_AUTO, v1::ROUTE_UNIFIED, v1::ROUTE_DISAGGREGATED}) {
         const auto decision = policy->Choose(*view, {.wanted = wanted, .prompt_tokens = 5});
-        if (decision.ok()) TANDEM_CHECK(names.contains(decision->prefill.id.name), "a stranger");
+        if (decision.ok()) TANDEM_CHECK(names.contains(decision->prefill.name), "a stranger");
       }
     }
   }

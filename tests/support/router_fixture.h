@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "router/policy/policies.h"
 #include "router/router.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_workers.h"

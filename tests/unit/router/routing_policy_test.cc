@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "router/policy/policies.h"
 #include "tests/support/worker_views.h"
 
 namespace tandem {
@@ -28,7 +29,12 @@ ClusterView TwoOfEach() {
                       Worker("u1", v1::WORKER_ROLE_UNIFIED)}};
 }
 
-// What every policy must keep.
+v1::WorkerRole RoleOf(const ClusterView& view, const WorkerId& id) {
+  const WorkerView* const worker = view.Find(id);
+  return worker == nullptr ? v1::WORKER_ROLE_UNSPECIFIED : worker->role;
+}
+
+// The promises that every policy keeps.
 class AnyPolicyTest : public testing::TestWithParam<std::string> {
  protected:
   std::unique_ptr<RoutingPolicy> policy_ = *NewRoutingPolicy(GetParam());
@@ -40,12 +46,12 @@ TEST_P(AnyPolicyTest, TakesTheRouteAskedFor) {
     const auto unified = policy_->Choose(view, {.wanted = v1::ROUTE_UNIFIED});
     ASSERT_TRUE(unified.ok());
     EXPECT_EQ(unified->route, v1::ROUTE_UNIFIED);
-    EXPECT_EQ(unified->prefill.role, v1::WORKER_ROLE_UNIFIED);
+    EXPECT_EQ(RoleOf(view, unified->prefill), v1::WORKER_ROLE_UNIFIED);
     const auto split = policy_->Choose(view, {.wanted = v1::ROUTE_DISAGGREGATED});
     ASSERT_TRUE(split.ok());
     EXPECT_EQ(split->route, v1::ROUTE_DISAGGREGATED);
-    EXPECT_EQ(split->prefill.role, v1::WORKER_ROLE_PREFILL);
-    EXPECT_EQ(split->decode.role, v1::WORKER_ROLE_DECODE);
+    EXPECT_EQ(RoleOf(view, split->prefill), v1::WORKER_ROLE_PREFILL);
+    EXPECT_EQ(RoleOf(view, split->decode), v1::WORKER_ROLE_DECODE);
   }
 }
 
@@ -72,8 +78,8 @@ TEST_P(AnyPolicyTest, NeverTakesASuspectedOrTriedWorker) {
   for (int i = 0; i < 8; ++i) {
     const auto decision = policy_->Choose(view, query);
     ASSERT_TRUE(decision.ok());
-    EXPECT_EQ(decision->decode.id.name, "d1");
-    EXPECT_EQ(decision->prefill.id.name, "p0");
+    EXPECT_EQ(decision->decode.name, "d1");
+    EXPECT_EQ(decision->prefill.name, "p0");
   }
 }
 
@@ -85,14 +91,14 @@ TEST_P(AnyPolicyTest, WhoHasThePromptPrefillsAgain) {
       const auto decision = policy_->Choose(view, {.wanted = wanted, .prompt_at = {{"p1", 1}}});
       ASSERT_TRUE(decision.ok());
       EXPECT_EQ(decision->route, v1::ROUTE_DISAGGREGATED);
-      EXPECT_EQ(decision->prefill.id.name, "p1");
+      EXPECT_EQ(decision->prefill.name, "p1");
     }
   }
   EXPECT_EQ(policy_->Choose(view, {.wanted = v1::ROUTE_UNIFIED, .prompt_at = {{"p1", 1}}})->route,
             v1::ROUTE_UNIFIED);
   const auto without = policy_->Choose(
       view, {.wanted = v1::ROUTE_DISAGGREGATED, .excluded = {{"p1", 1}}, .prompt_at = {{"p1", 1}}});
-  EXPECT_EQ(without->prefill.id.name, "p0") << "it was asked in vain";
+  EXPECT_EQ(without->prefill.name, "p0") << "it was asked in vain";
   view.workers[3].id.incarnation = 2;
   view.workers[2].suspected = true;
   EXPECT_EQ(policy_
@@ -117,8 +123,8 @@ TEST_P(AnyPolicyTest, TakesOnlyWhoSaysTheTokensThatWereBegun) {
     const auto split = policy_->Choose(view, {.begun = Begun{prompt, output}});
     ASSERT_TRUE(split.ok()) << split.status();
     EXPECT_EQ(split->route, v1::ROUTE_DISAGGREGATED) << "no unified worker is like both";
-    EXPECT_EQ(split->prefill.id.name, "p1");
-    EXPECT_EQ(split->decode.id.name, "d1");
+    EXPECT_EQ(split->prefill.name, "p1");
+    EXPECT_EQ(split->decode.name, "d1");
     EXPECT_EQ(policy_->Choose(view, {.begun = Begun{prompt, prompt}})->route, v1::ROUTE_UNIFIED);
   }
 }
@@ -139,7 +145,7 @@ TEST(LeastLoadedTest, AmongEquallyBusyTheOneWithMoreRoom) {
   ChangeLoad(view.workers[4], [](v1::WorkerLoad& load) { load.set_free_blocks(30); });
   const auto decision = NewLeastLoadedPolicy()->Choose(view, {.wanted = v1::ROUTE_UNIFIED});
   ASSERT_TRUE(decision.ok());
-  EXPECT_EQ(decision->prefill.id.name, "u1") << "idle cached blocks are room, too";
+  EXPECT_EQ(decision->prefill.name, "u1") << "idle cached blocks are room, too";
 }
 
 TEST(LeastLoadedTest, TakesTheIdleWorkerOfEachRole) {
@@ -148,8 +154,8 @@ TEST(LeastLoadedTest, TakesTheIdleWorkerOfEachRole) {
                                      Worker("p0", v1::WORKER_ROLE_PREFILL, 0),
                                      Worker("p1", v1::WORKER_ROLE_PREFILL, 2)}};
   const auto decision = NewLeastLoadedPolicy()->Choose(view, {});
-  EXPECT_EQ(decision->prefill.id.name, "p0");
-  EXPECT_EQ(decision->decode.id.name, "d1");
+  EXPECT_EQ(decision->prefill.name, "p0");
+  EXPECT_EQ(decision->decode.name, "d1");
 }
 
 TEST(LeastLoadedTest, AutoComparesTheBusierEnd) {
@@ -169,8 +175,8 @@ TEST(RoundRobinTest, EveryWorkerHasItsTurn) {
   std::map<std::string, int> turns;
   for (int i = 0; i < 8; ++i) {
     const auto decision = policy->Choose(view, {});
-    ++turns[decision->prefill.id.name];
-    if (decision->route == v1::ROUTE_DISAGGREGATED) ++turns[decision->decode.id.name];
+    ++turns[decision->prefill.name];
+    if (decision->route == v1::ROUTE_DISAGGREGATED) ++turns[decision->decode.name];
   }
   for (const char* name : {"p0", "p1", "d0", "d1", "u0", "u1"}) EXPECT_EQ(turns[name], 2) << name;
 }

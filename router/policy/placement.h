@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "router/cluster/worker_view.h"
+#include "tandem/v1/inference.pb.h"
+
+namespace tandem {
+
+// One way to run a request: unified on `prefill`, or prefill and decode on one worker each.
+struct Placement {
+  const WorkerView* prefill;           // never null
+  const WorkerView* decode = nullptr;  // null when unified
+
+  v1::Route route() const {
+    return decode == nullptr ? v1::ROUTE_UNIFIED : v1::ROUTE_DISAGGREGATED;
+  }
+};
+
+// One number that a score was computed from, for whoever asks why. The name is a constant.
+struct Feature {
+  std::string_view name;
+  double value = 0;
+};
+
+// What a policy thinks of one placement.
+struct PlacementScore {
+  enum class Unit : uint8_t {
+    kKey,           // the cost only orders the placements of one decision
+    kMilliseconds,  // the cost is a predicted time
+  };
+  double cost = 0;  // the placement with the lowest cost is taken
+  Unit unit = Unit::kKey;
+  std::string ineligible = {};  // why the placement must not be taken; empty: it may be
+  std::vector<Feature> features = {};
+};
+
+// "cost=128 prefill_load=128 decode_load=64", for logs.
+std::string ToText(const PlacementScore& score);
+
+// The placement that was chosen, by ids that stay valid when the workers are gone.
+struct RouteDecision {
+  v1::Route route = v1::ROUTE_UNIFIED;
+  WorkerId prefill;
+  WorkerId decode;  // empty when unified
+  PlacementScore score;
+};
+
+}  // namespace tandem

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "router/cluster/numerics.h"
+#include "router/cluster/worker_view.h"
+#include "tandem/v1/inference.pb.h"
+
+namespace tandem {
+
+// What a request asks of a route.
+struct RouteQuery {
+  v1::Route wanted = v1::ROUTE_AUTO;
+  int32_t prompt_tokens = 0;
+  int32_t context_tokens = 0;      // prompt and output: a worker's context must hold them
+  std::vector<WorkerId> excluded;  // not to be used, mostly because they were tried already
+  std::optional<Begun> begun;      // the client has tokens that other workers must continue
+  // The prefill worker that computed the prompt before and may still hold its KV: it prefills again
+  // where it can and some worker can decode.
+  std::optional<WorkerId> prompt_at;
+};
+
+}  // namespace tandem
