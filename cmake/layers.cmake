@@ -1,7 +1,7 @@
 # Which room may include which (docs/architecture.md), as data. A room may always include itself.
 # LAYERS lists the rooms, longest path first, so that a file belongs to the first that matches.
-set(LAYERS model/tokenizer model/checkpoint model/transformer base kernels kvstore transfer scheduler
-    engine router server proto)
+set(LAYERS model/tokenizer model/checkpoint model/transformer base kernels kvstore transfer
+    scheduler/latency_model scheduler engine router server proto)
 
 set(MAY_INCLUDE_base "")
 set(MAY_INCLUDE_kernels base)
@@ -10,7 +10,8 @@ set(MAY_INCLUDE_model/checkpoint base)
 set(MAY_INCLUDE_model/transformer base kernels model/checkpoint)
 set(MAY_INCLUDE_kvstore base kernels)
 set(MAY_INCLUDE_transfer base kernels/device.h)
-set(MAY_INCLUDE_scheduler base)
+set(MAY_INCLUDE_scheduler/latency_model base)
+set(MAY_INCLUDE_scheduler base scheduler/latency_model)
 set(MAY_INCLUDE_engine base kernels model/tokenizer model/checkpoint model/transformer kvstore
     transfer scheduler proto)
 set(MAY_INCLUDE_router base proto model/tokenizer scheduler/latency_model)

@@ -1,6 +1,7 @@
 #include "scheduler/latency_model.h"
 
-#include <algorithm>
+#include <chrono>
+#include <utility>
 
 namespace tandem {
 namespace {
@@ -16,11 +17,6 @@ constexpr double kSequences = 1e1;
 constexpr double kContext = 1e4;
 constexpr double kBlocks = 1e1;
 
-double Pairs(int32_t begin, int32_t end) {
-  const auto triangle = [](double n) { return n * (n + 1.0) / 2.0; };
-  return triangle(end) - triangle(begin);
-}
-
 NonNegativeFit<5>::Vector Terms(const StepFeatures& features) {
   return {1.0, features.prefill_tokens / kTokens,
           static_cast<double>(features.prefill_pairs) / kPairs,
@@ -28,9 +24,7 @@ NonNegativeFit<5>::Vector Terms(const StepFeatures& features) {
           static_cast<double>(features.decode_context) / kContext};
 }
 
-Duration FromMilliseconds(double value) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(value));
-}
+Duration ToDuration(ModelTime time) { return std::chrono::duration_cast<Duration>(time); }
 
 }  // namespace
 
@@ -44,19 +38,34 @@ void LatencyModel::ObserveCopy(int32_t blocks, Duration took) {
 }
 
 std::optional<Duration> LatencyModel::Prefill(int32_t begin, int32_t end) const {
-  if (prefill_steps_ < kMinPrefillSteps) return std::nullopt;
-  return FromMilliseconds(
-      steps_.Predict({0.0, (end - begin) / kTokens, Pairs(begin, end) / kPairs, 0.0, 0.0}));
+  const std::optional<StepModel> model = steps();
+  if (!model || prefill_steps_ < kMinPrefillSteps) return std::nullopt;
+  return ToDuration(model->AddedPrefill(begin, end));
 }
 
 std::optional<Duration> LatencyModel::Copy(int32_t blocks) const {
   if (copies_.seen() == 0) return std::nullopt;
-  return FromMilliseconds(copies_.Predict({1.0, blocks / kBlocks}));
+  return ToDuration(ModelTime(copies_.Predict({1.0, blocks / kBlocks})));
 }
 
 std::optional<Duration> LatencyModel::Step(const StepFeatures& features) const {
+  const std::optional<StepModel> model = steps();
+  if (!model) return std::nullopt;
+  return ToDuration(model->Step(features));
+}
+
+std::optional<StepModel> LatencyModel::steps() const {
   if (steps_.seen() == 0) return std::nullopt;
-  return FromMilliseconds(steps_.Predict(Terms(features)));
+  const auto& [base, tokens, pairs, sequences, context] = steps_.coefficients();
+  StepCoefficients coefficients;
+  coefficients.alpha = {
+      .floor_ms = 0, .base_ms = base, .token_ms = tokens / kTokens, .pair_ms = pairs / kPairs};
+  coefficients.beta = {.buckets = {{.max_sequences = 1, .base_ms = base}},
+                       .sequence_ms = sequences / kSequences,
+                       .context_token_ms = context / kContext};
+  absl::StatusOr<StepModel> model = StepModel::Create(std::move(coefficients));
+  if (!model.ok()) return std::nullopt;  // times so extreme that the fit overflowed
+  return *std::move(model);
 }
 
 }  // namespace tandem

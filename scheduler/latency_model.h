@@ -4,22 +4,17 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "scheduler/latency_model/step_features.h"
+#include "scheduler/latency_model/step_model.h"
 #include "scheduler/non_negative_fit.h"
 
 namespace tandem {
 
-// What one step computed, in the terms of the cost model (docs/architecture.md).
-struct StepFeatures {
-  int32_t prefill_tokens = 0;  // N: new tokens of prefill chunks
-  int64_t prefill_pairs = 0;   // A: causal (query, key) pairs of these, the cached context included
-  int32_t decode_sequences = 0;  // B
-  int64_t decode_context = 0;    // C: tokens of context that the decodes read
-};
-
-// How long steps and copies take on this machine, learned from those that ran: nothing is assumed
-// before it was measured. A step takes a0 + a1 N + a2 A + b1 B + b2 C, a copy t0 + t1 blocks, no
-// coefficient below 0, fitted on relative error with a memory of some hundred observations; a step
-// that was held up by something else hardly counts. Pure: time comes in as durations.
+// Learns how long steps and copies take on this machine from those that ran; nothing is assumed
+// before it was measured. The steps become a StepModel whose prefills and decodes share one base,
+// without a floor, buckets or a gamma table; a copy takes t0 + t1 blocks. All coefficients are at
+// least 0 and are fitted on relative error with a memory of some hundred observations; a step that
+// something else delayed hardly counts. Pure: time comes in as durations.
 // Thread: one at a time.
 class LatencyModel {
  public:
@@ -34,6 +29,8 @@ class LatencyModel {
   std::optional<Duration> Copy(int32_t blocks) const;
   // A whole step. Nothing before one was seen.
   std::optional<Duration> Step(const StepFeatures& features) const;
+  // What was learned of the steps. Nothing before one was seen.
+  std::optional<StepModel> steps() const;
 
  private:
   static constexpr double kForgetting = 0.998;

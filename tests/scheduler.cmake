@@ -5,7 +5,10 @@ tandem_test(scheduler_test
           unit/scheduler/preemption_test.cc unit/scheduler/expected_output_test.cc
           unit/scheduler/block_model.cc
   DEPS tandem_scheduler)
-tandem_test(latency_model_test SOURCES unit/scheduler/latency_model_test.cc
+tandem_test(latency_model_test
+  SOURCES unit/scheduler/latency_model_test.cc unit/scheduler/step_model_test.cc
+          unit/scheduler/step_fit_test.cc
+          unit/scheduler/placement_model_test.cc property/placement_property_test.cc
   DEPS tandem_latency_model)
 tandem_test(scheduler_property_test
   SOURCES property/scheduler_property_test.cc property/scheduler_pressure_test.cc

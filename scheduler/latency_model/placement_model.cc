@@ -1,0 +1,102 @@
+#include "scheduler/latency_model/placement_model.h"
+
+#include <algorithm>
+
+#include "scheduler/latency_model/queue_roll.h"
+
+namespace tandem {
+namespace {
+
+// The prompt without its cached prefix. At least one token is computed, because the first output
+// token is sampled from it.
+WaitingGroup PromptOf(const RequestShape& request, int32_t cached_tokens) {
+  const int32_t prompt = std::max(request.prompt_tokens, 1);
+  const int32_t cached = std::clamp(cached_tokens, 0, prompt - 1);
+  return {.count = 1,
+          .new_tokens = prompt - cached,
+          .cached_tokens = cached,
+          .output_tokens = std::max(request.output_tokens, 1.0)};
+}
+
+double FurtherTokens(const RequestShape& request) {
+  return std::max(0.0, request.output_tokens - 1.0);
+}
+
+void AddUp(const RequestShape& request, PlacementPrediction& prediction) {
+  const PredictedStages& stages = prediction.stages;
+  prediction.ttft = stages.admission + stages.queue + stages.prefill;
+  prediction.e2e = prediction.ttft + stages.transfer + stages.decode;
+  const double further = FurtherTokens(request);
+  if (further > 0) prediction.tpot = (stages.transfer + stages.decode) / further;
+}
+
+}  // namespace
+
+std::optional<PlacementPrediction> PredictUnified(const WorkerState& worker,
+                                                  const RequestShape& request,
+                                                  int32_t cached_tokens) {
+  QueueRoll roll(worker);
+  if (!roll.Serve(PromptOf(request, cached_tokens))) return std::nullopt;
+  PlacementPrediction prediction;
+  prediction.stages.queue = ModelTime(roll.began_ms());
+  prediction.stages.prefill = ModelTime(roll.now_ms() - roll.began_ms());
+  prediction.stages.decode =
+      ModelTime(roll.Decode(request.prompt_tokens + 1.0, FurtherTokens(request)));
+  prediction.externality = ModelTime(roll.externality_ms());
+  AddUp(request, prediction);
+  return prediction;
+}
+
+std::optional<PrefillForecast> ForecastPrefill(const WorkerState& worker,
+                                               const RequestShape& request, int32_t cached_tokens) {
+  QueueRoll roll(worker);
+  WaitingGroup prompt = PromptOf(request, cached_tokens);
+  prompt.output_tokens = 0;
+  if (!roll.Serve(prompt)) return std::nullopt;
+  return PrefillForecast{.queue = ModelTime(roll.began_ms()),
+                         .prefill = ModelTime(roll.now_ms() - roll.began_ms()),
+                         .externality = ModelTime(roll.externality_ms()),
+                         .chunks = static_cast<int32_t>(std::max(1.0, roll.chunks()))};
+}
+
+std::optional<DecodeForecast> ForecastDecode(const WorkerState& worker, const RequestShape& request,
+                                             int32_t cached_tokens, ModelTime kv_arrives) {
+  QueueRoll roll(worker);
+  WaitingGroup parked = PromptOf(request, 0);
+  parked.cached_tokens = parked.new_tokens;
+  parked.new_tokens = 0;
+  if (!roll.Serve(parked)) return std::nullopt;
+  DecodeForecast forecast;
+  forecast.cached_tokens = std::clamp(cached_tokens, 0, request.prompt_tokens);
+  forecast.admission = ModelTime(roll.now_ms());
+  const double arrival = roll.now_ms() + std::max(0.0, kv_arrives.count());
+  roll.RunUntil(arrival);
+  forecast.wait = ModelTime(roll.now_ms() - arrival);
+  forecast.decode = ModelTime(roll.Decode(request.prompt_tokens + 1.0, FurtherTokens(request)));
+  forecast.externality = ModelTime(roll.externality_ms());
+  return forecast;
+}
+
+PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvShape& kv,
+                                      const PrefillForecast& prefill, const DecodeForecast& decode,
+                                      const LinkModel& link, int32_t streams) {
+  const int32_t moved = std::max(0, request.prompt_tokens - decode.cached_tokens);
+  const int32_t blocks = (moved + kv.block_tokens - 1) / kv.block_tokens;
+  const ModelTime transfer =
+      link.Transfer(moved * kv.bytes_per_token, int64_t{blocks} * kv.layers, streams);
+  PlacementPrediction prediction;
+  PredictedStages& stages = prediction.stages;
+  stages.admission = decode.admission;
+  // The prefill worker's queue drains while the request waits for the decode worker.
+  stages.queue = std::max(ModelTime::zero(), prefill.queue - decode.admission);
+  stages.prefill = prefill.prefill;
+  if (FurtherTokens(request) > 0) {
+    stages.transfer = ExposedTransfer(transfer, prefill.prefill, prefill.chunks * kv.layers);
+    stages.decode = decode.wait + decode.decode;
+  }
+  prediction.externality = prefill.externality + decode.externality;
+  AddUp(request, prediction);
+  return prediction;
+}
+
+}  // namespace tandem

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "scheduler/latency_model/link_model.h"
+#include "scheduler/latency_model/worker_state.h"
+
+namespace tandem {
+
+// A request whose placement is to be predicted.
+struct RequestShape {
+  int32_t prompt_tokens = 0;  // at least 1
+  double output_tokens = 1;   // that are expected, the first included; at least 1
+};
+
+// What of a request's KV moves to a decode worker, and how.
+struct KvShape {
+  int64_t bytes_per_token = 0;
+  int32_t layers = 1;
+  int32_t block_tokens = 16;
+};
+
+// Where the predicted time goes. The stages add up: admission, queue and prefill to the time to
+// first token, and with the two others to the end of the output.
+struct PredictedStages {
+  ModelTime admission{};  // until the decode worker has room; it is asked first
+  ModelTime queue{};      // then until the first chunk of the prompt runs
+  ModelTime prefill{};    // until the first token
+  ModelTime transfer{};   // what of moving the KV the prefill does not hide
+  ModelTime decode{};     // all further tokens, the wait for the step in progress included
+};
+
+struct PlacementPrediction {
+  PredictedStages stages;
+  ModelTime ttft{};
+  ModelTime tpot{};  // mean time per token after the first; 0 when there is only one
+  ModelTime e2e{};
+  // What the request costs the sequences that decode beside it: the time added to each of them,
+  // summed over all.
+  ModelTime externality{};
+};
+
+// The prediction for prefill and decode on one worker, `cached_tokens` of the prompt being in its
+// prefix cache. Nothing when the request does not fit into the worker even alone.
+std::optional<PlacementPrediction> PredictUnified(const WorkerState& worker,
+                                                  const RequestShape& request,
+                                                  int32_t cached_tokens);
+
+// The two halves of a disaggregated placement. With P prefill and D decode workers, P + D of them
+// and P x D joins, which are cheap, predict all pairs.
+struct PrefillForecast {
+  ModelTime queue{};
+  ModelTime prefill{};
+  ModelTime externality{};
+  int32_t chunks = 1;  // steps that compute the prompt
+};
+std::optional<PrefillForecast> ForecastPrefill(const WorkerState& worker,
+                                               const RequestShape& request, int32_t cached_tokens);
+
+struct DecodeForecast {
+  ModelTime admission{};
+  ModelTime wait{};  // from the arrival of the KV until the sequence's first step begins
+  ModelTime decode{};
+  ModelTime externality{};
+  int32_t cached_tokens = 0;  // of the prompt: they need not be moved
+};
+// `kv_arrives` is the time until the KV is there, if the worker admits the request at once. An
+// estimate does: the fastest prefill, say.
+std::optional<DecodeForecast> ForecastDecode(const WorkerState& worker, const RequestShape& request,
+                                             int32_t cached_tokens, ModelTime kv_arrives);
+
+// `streams` is the number of streams on the link, this one included.
+PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvShape& kv,
+                                      const PrefillForecast& prefill, const DecodeForecast& decode,
+                                      const LinkModel& link, int32_t streams);
+
+}  // namespace tandem

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "scheduler/latency_model/worker_state.h"
+
+namespace tandem {
+
+// Rolls the step model forward over the queues of one worker, as its scheduler would run them: every
+// decoding sequence in every step, the rest of the token budget to prefill chunks, first come, first
+// served; a sequence is admitted when a place is free and the KV of all admitted sequences fits at
+// the worst moment to come. One request, the subject, is followed; it stands behind all others.
+// Steps that are alike are rolled as one segment. After kExactSegments the segments grow, and after
+// kMostSegments the queue is taken as full steps, so that the cost of a roll is bounded. Requests that are yet to come are known
+// only as a rate.
+class QueueRoll {
+ public:
+  // `worker` must outlive the roll. Time 0 is the moment of its state, in the middle of a step.
+  explicit QueueRoll(const WorkerState& worker);
+
+  // Rolls until the subject's last new token is computed, or, when it has none, until it is
+  // admitted. False when it does not fit into the worker even alone. Called at most once.
+  bool Serve(const WaitingGroup& subject);
+  // The worker runs on until that moment; a step that has begun ends.
+  void RunUntil(double moment_ms);
+  // The subject decodes `steps` tokens, the first of which reads `context` tokens. Returns the time.
+  double Decode(double context, double steps);
+
+  double now_ms() const { return now_ms_; }
+  // When the first step with tokens of the subject began.
+  double began_ms() const { return began_ms_; }
+  // The number of steps that computed tokens of the subject.
+  double chunks() const { return chunks_; }
+  // The time that the subject added to the decodes of the others, summed over all of these.
+  double externality_ms() const { return externality_ms_; }
+
+ private:
+  static constexpr int kExactSegments = 96;
+  static constexpr int kMostSegments = 160;
+
+  // Admitted prompts that are alike; their tokens are computed one prompt after the other.
+  struct Prompts {
+    WaitingGroup group;
+    double tokens_left = 0;  // of all of them together
+    double token_pairs = 0;  // of a token, on average
+    bool subject = false;
+  };
+  // What the prefill chunks of one step hold.
+  struct Chunks {
+    double tokens = 0;
+    double pairs = 0;
+    double subject_tokens = 0;
+    double subject_pairs = 0;
+  };
+
+  bool IsSubject(size_t waiting) const { return has_subject_ && waiting + 1 == waiting_.size(); }
+  void SkipQueue();
+  void Admit();
+  int32_t CountThatFits(const WaitingGroup& group);
+  std::vector<DecodeGroup> Admitted() const;
+
+  Chunks NextChunks() const;
+  double SegmentSteps(double wanted, double most);
+  double PromptSteps(double budget) const;
+  double StepsUntilAnEnd() const;
+  double StepMs(double tokens, double pairs, double steps) const;
+  double Budget() const;
+  double NumDecoding() const;
+  double Slowdown(double context) const;
+
+  // Runs steps that are alike, `most` at most.
+  void RunSegment(double most);
+  void AdvanceDecodes(double steps);
+  void ConsumePrompts(double tokens);
+
+  const WorkerState& worker_;
+  std::vector<DecodeGroup> decoding_;
+  std::vector<Prompts> prompts_;       // the first next_prompt_ are computed
+  std::vector<WaitingGroup> waiting_;  // the first next_waiting_ are admitted
+  size_t next_prompt_ = 0;
+  size_t next_waiting_ = 0;
+  double capacity_tokens_ = 0;  // of KV that all admitted sequences share
+  // The tokens by which the next in the queue exceeds the capacity; 0 when it does not.
+  double excess_tokens_ = 0;
+  bool has_subject_ = false;  // it is the last in waiting_
+  bool served_ = false;
+  double now_ms_ = 0;
+  double began_ms_ = 0;
+  double chunks_ = 0;
+  double externality_ms_ = 0;
+  int segments_ = 0;
+};
+
+}  // namespace tandem

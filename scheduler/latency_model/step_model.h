@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "scheduler/latency_model/interference_table.h"
+#include "scheduler/latency_model/step_features.h"
+
+namespace tandem {
+
+// alpha: a step of prefill chunks alone takes max(floor, a0 + a1 N) + a2 A.
+struct PrefillCost {
+  double floor_ms = 0;
+  double base_ms = 0;   // a0
+  double token_ms = 0;  // a1, the classic scalar alpha
+  double pair_ms = 0;   // a2
+};
+
+// beta: a step of decodes alone takes b0[bucket(B)] + b1 B + b2 C.
+struct DecodeCost {
+  struct Bucket {
+    int32_t max_sequences = 0;  // the bucket holds every B up to this one, above the one before
+    double base_ms = 0;         // b0
+  };
+  std::vector<Bucket> buckets;  // ascending; the last one holds larger B, too
+  double sequence_ms = 0;       // b1
+  double context_token_ms = 0;  // b2
+};
+
+// batch_thresh: the number of tokens N + B at which the measured step curve turns from flat to
+// rising, with its 95% interval.
+struct Knee {
+  int32_t tokens = 0;
+  int32_t low = 0;
+  int32_t high = 0;
+};
+
+// All that is known of the steps of one worker. Without a grid a prefill token adds what alpha says,
+// whatever decodes beside it.
+struct StepCoefficients {
+  PrefillCost alpha;
+  DecodeCost beta;
+  InterferenceGrid gamma;
+  std::optional<Knee> batch_thresh;  // none: the curve has no knee
+};
+
+// The time of one step of a worker, from measured coefficients. It never falls when a feature
+// grows. Immutable after Create, so any thread may read it.
+class StepModel {
+ public:
+  // Steps that take no time.
+  StepModel() = default;
+  // INVALID_ARGUMENT names the coefficient that is negative, not finite or out of order.
+  static absl::StatusOr<StepModel> Create(StepCoefficients coefficients);
+
+  const StepCoefficients& coefficients() const { return coefficients_; }
+
+  // A step with these features; an empty step takes no time.
+  ModelTime Step(const StepFeatures& features) const {
+    return ModelTime(StepMs(features.prefill_tokens, static_cast<double>(features.prefill_pairs),
+                            features.decode_sequences,
+                            static_cast<double>(features.decode_context)));
+  }
+  // The same for averages, in milliseconds.
+  double StepMs(double tokens, double pairs, double sequences, double context) const;
+
+  // The time that computing tokens [begin, end) of one sequence adds to steps that run anyway.
+  ModelTime AddedPrefill(int32_t begin, int32_t end) const;
+
+  // gamma: the milliseconds that each of `tokens` fresh prefill tokens adds to a step of these
+  // decodes. `tokens` must be above 0.
+  double GammaMs(int32_t tokens, int32_t sequences, int64_t context) const;
+
+ private:
+  double PrefillMs(double tokens, double pairs) const;
+  double DecodeMs(double sequences, double context) const;
+
+  StepCoefficients coefficients_;
+  InterferenceTable interference_;
+};
+
+}  // namespace tandem

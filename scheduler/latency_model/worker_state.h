@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "scheduler/latency_model/step_model.h"
+
+namespace tandem {
+
+// Sequences that decode on a worker and are alike. A group of one describes a sequence exactly; a
+// larger group is what is left of a report that only has totals.
+struct DecodeGroup {
+  int32_t count = 1;
+  double context_tokens = 0;    // that the next decode of each reads
+  double remaining_tokens = 0;  // that each is expected to decode until it ends
+};
+
+// Requests that wait on a worker, or are being prefilled there, and are alike.
+struct WaitingGroup {
+  int32_t count = 1;
+  int32_t new_tokens = 0;     // of each, to be prefilled; 0: its KV comes from elsewhere
+  int32_t cached_tokens = 0;  // before these, with KV in the worker's prefix cache
+  double output_tokens = 0;   // that each is expected to have, the first included
+};
+
+enum class PrefillEnds : uint8_t {
+  kInDecode,   // a unified worker: the sequence decodes here
+  kInHandOff,  // a prefill worker: its KV moves, and it leaves
+};
+
+// What is known of a worker at the moment of a prediction: its model, its limits, and its queues as
+// it reported them together with what was sent there since.
+struct WorkerState {
+  const StepModel* steps = nullptr;  // never null in a prediction
+  PrefillEnds prefill_ends = PrefillEnds::kInDecode;
+  int32_t max_step_tokens = 512;
+  int32_t max_sequences = 64;
+  int64_t available_kv_tokens = 0;  // that new sequences can have: free and idle blocks
+  std::vector<DecodeGroup> decoding;
+  std::vector<WaitingGroup> waiting;  // first come, first served
+  std::vector<WaitingGroup> charged;  // sent after the report; behind `waiting`
+  // Of the requests that are yet to come. Their prefills slow the decodes of those before them.
+  double arriving_tokens_per_second = 0;
+};
+
+}  // namespace tandem

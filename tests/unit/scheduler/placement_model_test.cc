@@ -1,0 +1,205 @@
+#include "scheduler/latency_model/placement_model.h"
+
+#include "gtest/gtest.h"
+#include "scheduler/latency_model/kv_peak.h"
+
+namespace tandem {
+namespace {
+
+// A step of prefills takes 10 + 0.1 N ms, one of decodes 10 + B + 0.001 C ms.
+class PlacementModelTest : public ::testing::Test {
+ protected:
+  PlacementModelTest() {
+    StepCoefficients c;
+    c.alpha = {.floor_ms = 0, .base_ms = 10, .token_ms = 0.1, .pair_ms = 0};
+    c.beta = {.buckets = {{.max_sequences = 64, .base_ms = 10}},
+              .sequence_ms = 1,
+              .context_token_ms = 1e-3};
+    steps_ = StepModel::Create(c).value();
+  }
+
+  WorkerState Idle() const {
+    WorkerState worker;
+    worker.steps = &steps_;
+    worker.available_kv_tokens = 100000;
+    return worker;
+  }
+  WorkerState TwoDecodes() const {
+    WorkerState worker = Idle();
+    worker.decoding = {{.count = 2, .context_tokens = 500, .remaining_tokens = 1000}};
+    return worker;
+  }
+  WorkerState IdlePrefill() const {
+    WorkerState worker = Idle();
+    worker.prefill_ends = PrefillEnds::kInHandOff;
+    return worker;
+  }
+
+  StepModel steps_;
+  LinkModel link_{.setup = ModelTime(2), .operation = ModelTime(0.01), .bytes_per_second = 1e6};
+  KvShape kv_{.bytes_per_token = 100, .layers = 10, .block_tokens = 16};
+};
+
+constexpr double kExact = 1e-9;
+
+TEST_F(PlacementModelTest, AnIdleWorkerComputesThePromptAndThenEachToken) {
+  const auto p = PredictUnified(Idle(), {.prompt_tokens = 100, .output_tokens = 11}, 0);
+  ASSERT_TRUE(p.has_value());
+  EXPECT_NEAR(p->stages.queue.count(), 0, kExact);
+  EXPECT_NEAR(p->stages.prefill.count(), 20, kExact) << "10 + 0.1 * 100";
+  // Ten steps of 11 ms that read 101, 102, ... 110 tokens.
+  EXPECT_NEAR(p->stages.decode.count(), 110 + 1.055, kExact);
+  EXPECT_NEAR(p->ttft.count(), 20, kExact);
+  EXPECT_NEAR(p->tpot.count(), 11.1055, kExact);
+  EXPECT_NEAR(p->e2e.count(), 131.055, kExact);
+  EXPECT_NEAR(p->externality.count(), 0, kExact) << "nobody decodes beside it";
+}
+
+TEST_F(PlacementModelTest, DecodesThatRunSlowItDownAndAreSlowedDown) {
+  const auto p = PredictUnified(TwoDecodes(), {.prompt_tokens = 100, .output_tokens = 2}, 0);
+  ASSERT_TRUE(p.has_value());
+  // Half of the decode step in progress, which takes 10 + 2 + 0.001 * 1000 = 13 ms.
+  EXPECT_NEAR(p->stages.queue.count(), 6.5, kExact);
+  EXPECT_NEAR(p->stages.prefill.count(), 13 + 10, kExact);
+  // 10 + 3 + 0.001 * (1002 + 101)
+  EXPECT_NEAR(p->stages.decode.count(), 14.103, kExact);
+  // Two sequences wait 10 ms longer for one token, and 1 + 0.001 * 101 ms for the next.
+  EXPECT_NEAR(p->externality.count(), 2 * 10 + 2 * 1.101, kExact);
+}
+
+TEST_F(PlacementModelTest, PromptsThatWaitGoFirstAndShareSteps) {
+  WorkerState worker = Idle();
+  worker.waiting = {{.new_tokens = 400, .output_tokens = 1}};
+  worker.charged = {{.new_tokens = 200, .output_tokens = 1}};
+  const auto p = PredictUnified(worker, {.prompt_tokens = 100}, 0);
+  ASSERT_TRUE(p.has_value());
+  // A step of 512 tokens, half of which is over; another of the same size; the third computes the
+  // last 88 tokens of those before and the 100 of the request.
+  EXPECT_NEAR(p->stages.queue.count(), 30.6 + 61.2, kExact);
+  EXPECT_NEAR(p->stages.prefill.count(), 10 + 0.1 * 188, kExact);
+  EXPECT_NEAR(p->tpot.count(), 0, kExact) << "there is one token only";
+}
+
+TEST_F(PlacementModelTest, PromptsBeforeItDecodeBesideIt) {
+  WorkerState worker = Idle();
+  worker.waiting = {{.new_tokens = 512, .output_tokens = 100}};
+  const auto p = PredictUnified(worker, {.prompt_tokens = 100, .output_tokens = 2}, 0);
+  ASSERT_TRUE(p.has_value());
+  // The first prompt decodes with 513 tokens of context while the second is computed.
+  EXPECT_NEAR(p->stages.prefill.count(), 10 + 1 + 0.513 + 0.1 * 100, kExact);
+  EXPECT_NEAR(p->stages.decode.count(), 10 + 2 + 1e-3 * (514 + 101), kExact);
+}
+
+TEST_F(PlacementModelTest, ACachedPrefixIsNotComputed) {
+  const auto p = PredictUnified(Idle(), {.prompt_tokens = 100}, 60);
+  EXPECT_NEAR(p->ttft.count(), 10 + 0.1 * 40, kExact);
+  const auto whole = PredictUnified(Idle(), {.prompt_tokens = 100}, 100);
+  EXPECT_NEAR(whole->ttft.count(), 10 + 0.1, kExact) << "the last token is always computed";
+}
+
+TEST_F(PlacementModelTest, ItWaitsForAPlaceUntilASequenceEnds) {
+  WorkerState worker = Idle();
+  worker.max_sequences = 1;
+  worker.decoding = {{.context_tokens = 100, .remaining_tokens = 5}};
+  const auto p = PredictUnified(worker, {.prompt_tokens = 100}, 0);
+  ASSERT_TRUE(p.has_value());
+  // Half a step of 11.1 ms, then five that read 100, ... 104 tokens.
+  EXPECT_NEAR(p->stages.queue.count(), 5.55 + 55 + 0.510, kExact);
+  EXPECT_NEAR(p->stages.prefill.count(), 20, kExact);
+}
+
+TEST_F(PlacementModelTest, ItWaitsForKvUntilASequenceEnds) {
+  WorkerState worker = Idle();
+  worker.available_kv_tokens = 50;
+  worker.decoding = {{.context_tokens = 100, .remaining_tokens = 5}};
+  const RequestShape request = {.prompt_tokens = 100, .output_tokens = 11};
+  EXPECT_NEAR(PredictUnified(worker, request, 0)->stages.queue.count(), 61.06, kExact);
+  worker.available_kv_tokens = 150;  // 250 in all, and the two hold 210 at most
+  EXPECT_NEAR(PredictUnified(worker, request, 0)->stages.queue.count(), 5.55, kExact);
+  EXPECT_FALSE(PredictUnified(worker, {.prompt_tokens = 300}, 0)) << "it never fits";
+}
+
+TEST_F(PlacementModelTest, ThePeakOfKvIsReachedJustBeforeASequenceEnds) {
+  EXPECT_EQ(PeakKvTokens({}), 0);
+  // At the end of the first: 105 + 45; later the second alone reaches 60.
+  EXPECT_EQ(PeakKvTokens({{.context_tokens = 100, .remaining_tokens = 5},
+                          {.context_tokens = 40, .remaining_tokens = 20}}),
+            150);
+  // The second outgrows what both held before.
+  EXPECT_EQ(PeakKvTokens({{.context_tokens = 10, .remaining_tokens = 5},
+                          {.context_tokens = 40, .remaining_tokens = 200}}),
+            240);
+}
+
+TEST_F(PlacementModelTest, RequestsToComeSlowTheDecodesDown) {
+  WorkerState worker = Idle();
+  const RequestShape request = {.prompt_tokens = 100, .output_tokens = 11};
+  const ModelTime alone = PredictUnified(worker, request, 0)->stages.decode;
+  worker.arriving_tokens_per_second = 1000;  // that take 0.1 ms each: a tenth of the time
+  EXPECT_NEAR(PredictUnified(worker, request, 0)->stages.decode / alone, 1 / 0.9, kExact);
+  worker.arriving_tokens_per_second = 1e9;
+  EXPECT_NEAR(PredictUnified(worker, request, 0)->stages.decode / alone, 10, kExact)
+      << "decodes run in every step, so they never stand still";
+}
+
+TEST_F(PlacementModelTest, ADisaggregatedPlacementAddsItsStagesUp) {
+  const RequestShape request = {.prompt_tokens = 100, .output_tokens = 2};
+  const auto prefill = ForecastPrefill(IdlePrefill(), request, 0);
+  ASSERT_TRUE(prefill.has_value());
+  EXPECT_NEAR(prefill->prefill.count(), 20, kExact);
+  EXPECT_EQ(prefill->chunks, 1);
+  const auto decode = ForecastDecode(TwoDecodes(), request, 0, ModelTime(20));
+  ASSERT_TRUE(decode.has_value());
+  // The decode worker answers after the step in progress. The KV arrives in the middle of the second
+  // step after that: two steps of 13.001 ms on average run 6.002 ms longer than the 20.
+  EXPECT_NEAR(decode->admission.count(), 6.5, kExact);
+  EXPECT_NEAR(decode->wait.count(), 6.002, kExact);
+  EXPECT_NEAR(decode->decode.count(), 10 + 3 + 1e-3 * (1004 + 101), kExact);
+  EXPECT_NEAR(decode->externality.count(), 2 * 1.101, kExact);
+
+  const auto p = JoinDisaggregated(request, kv_, *prefill, *decode, link_, 1);
+  // 2 + 7 blocks * 10 layers * 0.01 + 10000 bytes = 12.7 ms, a tenth of which is exposed.
+  EXPECT_NEAR(p.stages.transfer.count(), 1.27, kExact);
+  EXPECT_NEAR(p.ttft.count(), 6.5 + 20, kExact);
+  EXPECT_NEAR(p.e2e.count(), 26.5 + 1.27 + 6.002 + 14.105, kExact);
+  EXPECT_NEAR(p.tpot.count(), 1.27 + 6.002 + 14.105, kExact);
+}
+
+TEST_F(PlacementModelTest, ABusyPrefillWorkerDrainsWhileTheDecodeWorkerHasNoRoom) {
+  WorkerState busy = IdlePrefill();
+  busy.waiting = {{.new_tokens = 400}};
+  const RequestShape request = {.prompt_tokens = 112, .output_tokens = 2};
+  const auto prefill = ForecastPrefill(busy, request, 0);
+  EXPECT_NEAR(prefill->queue.count(), 25, kExact) << "half of a step of 400 tokens";
+  WorkerState full = Idle();
+  full.max_sequences = 1;
+  full.decoding = {{.context_tokens = 100, .remaining_tokens = 5}};
+  const auto decode = ForecastDecode(full, request, 0, ModelTime(0));
+  EXPECT_NEAR(decode->admission.count(), 61.06, kExact);
+  const auto p = JoinDisaggregated(request, kv_, *prefill, *decode, link_, 1);
+  EXPECT_NEAR(p.stages.queue.count(), 0, kExact);
+  EXPECT_NEAR(p.ttft.count(), 61.06 + prefill->prefill.count(), kExact);
+}
+
+TEST_F(PlacementModelTest, WhatTheDecodeWorkerHasCachedIsNotMoved) {
+  const RequestShape request = {.prompt_tokens = 100, .output_tokens = 2};
+  const auto prefill = ForecastPrefill(IdlePrefill(), request, 0);
+  const auto decode = ForecastDecode(Idle(), request, 80, ModelTime(20));
+  // 20 tokens in 2 blocks: 2 + 0.2 + 2 = 4.2 ms, of which the tenth is exposed.
+  EXPECT_NEAR(JoinDisaggregated(request, kv_, *prefill, *decode, link_, 1).stages.transfer.count(),
+              0.42, kExact);
+  const auto all = ForecastDecode(Idle(), request, 100, ModelTime(20));
+  EXPECT_EQ(JoinDisaggregated(request, kv_, *prefill, *all, link_, 1).stages.transfer.count(), 0);
+}
+
+TEST_F(PlacementModelTest, StreamsOnTheSameLinkShareItsBandwidth) {
+  const RequestShape request = {.prompt_tokens = 100, .output_tokens = 2};
+  const auto prefill = ForecastPrefill(IdlePrefill(), request, 0);
+  const auto decode = ForecastDecode(Idle(), request, 0, ModelTime(20));
+  // 2.7 + 4 * 10 ms: behind 18 ms of the prefill that hide it, 24.7 ms remain.
+  EXPECT_NEAR(JoinDisaggregated(request, kv_, *prefill, *decode, link_, 4).stages.transfer.count(),
+              24.7, kExact);
+}
+
+}  // namespace
+}  // namespace tandem
