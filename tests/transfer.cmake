@@ -44,7 +44,8 @@ tandem_test(side_channel_test
   DEPS tandem_transfer tandem_kernels)
 # Payloads in the memory of the host, and of the device that TANDEM_TEST_DEVICE names.
 set(TRANSPORT_CONFORMANCE_TEST
-    conformance/transport_test.cc conformance/transport_recovery_test.cc
+    conformance/transport_delivery_test.cc conformance/transport_ending_test.cc
+    conformance/transport_recovery_test.cc conformance/transport_refusal_test.cc
     support/faulty_medium.cc support/frame_faults.cc support/payload_memory.cc
     support/test_certificates.cc support/transport_probe.cc)
 tandem_test(transport_conformance_test
