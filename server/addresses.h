@@ -1,7 +1,7 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "server/assemble.h"
+#include "server/assembly/worker_options.h"
 
 namespace tandem {
 

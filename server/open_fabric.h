@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/engine.h"
-#include "server/assemble.h"
+#include "server/assembly/worker_options.h"
 #include "server/watchdog.h"
 #include "transfer/fabric/fabric.h"
 

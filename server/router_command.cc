@@ -15,7 +15,7 @@
 #include "router/client/grpc_worker_client.h"
 #include "router/policy/policies.h"
 #include "router/router.h"
-#include "server/assemble.h"
+#include "server/assembly/model_name.h"
 #include "server/child_process.h"
 #include "server/cluster_service.h"
 #include "server/commands.h"

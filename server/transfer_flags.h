@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "server/assemble.h"
+#include "server/assembly/worker_options.h"
 
 namespace CLI {
 class App;

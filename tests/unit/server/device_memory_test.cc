@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
 #include "kvstore/kv_layout.h"
-#include "server/assemble.h"
+#include "server/assembly/worker.h"
 #include "spdlog/sinks/ostream_sink.h"
 #include "spdlog/spdlog.h"
 #include "tests/simt/simt.h"

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "engine/options.h"
+#include "kernels/device.h"
+#include "model/checkpoint/model_config.h"
+#include "server/assembly/worker_options.h"
+
+namespace tandem {
+
+// The engine that a worker's flags ask for, for the model `config` on `device`. Its epoch is the
+// present time. INVALID_ARGUMENT or FAILED_PRECONDITION names the flag at fault.
+absl::StatusOr<EngineOptions> EngineOptionsFor(const WorkerOptions& options,
+                                               const ModelConfig& config,
+                                               uint64_t model_fingerprint, const Device& device);
+
+}  // namespace tandem

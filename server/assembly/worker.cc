@@ -1,0 +1,314 @@
+#include "server/assembly/worker.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "base/host_port.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "engine/engine.h"
+#include "router/cluster/cluster_view.h"
+#include "server/addresses.h"
+#include "server/assembly/engine_options.h"
+#include "server/assembly/loaded_model.h"
+#include "server/connection_acceptor.h"
+#include "server/grpc_server.h"
+#include "server/host_memory.h"
+#include "server/open_fabric.h"
+#include "server/registration.h"
+#include "server/transfer_report.h"
+#include "server/watchdog.h"
+#include "server/worker_messages.h"
+#include "server/worker_service.h"
+#include "transfer/wire/frame.h"
+
+namespace tandem {
+namespace {
+
+constexpr int32_t kMaxMessageBytes = 64 << 20;  // prompts come from routers, which bound them
+
+}  // namespace
+
+// Why the worker can serve no more; OK while it can. Thread-safe.
+struct Failure {
+  mutable absl::Mutex mutex;
+  absl::Status status ABSL_GUARDED_BY(mutex);
+};
+
+// How a worker's KV travels. Members are destroyed in reverse order.
+struct Transfers {
+  std::deque<TurnCounter> turns;   // of the threads of the transports
+  std::vector<LeftOut> left_out;   // constant once the worker listens
+  std::unique_ptr<Fabric> fabric;  // null for a unified worker
+  std::string data_address;        // where KV arrives; empty for a unified worker
+};
+
+// Members are constructed in this order and destroyed in reverse.
+struct Worker::Parts {
+  WorkerOptions options;
+  SteadyClock clock;
+  std::unique_ptr<LoadedModel> model;
+  std::unique_ptr<Engine> engine;
+  Transfers transfers;  // after the engine, whose receiver the fabric calls
+  std::unique_ptr<ConnectionAcceptor> acceptor;  // of the server
+  std::unique_ptr<WorkerService> service;
+  std::unique_ptr<GrpcServer> server;
+  std::unique_ptr<Watchdog> watchdog;
+  std::atomic<bool> draining = false;
+  std::unique_ptr<Registration> registration;
+  std::atomic<Registration*> to_nudge = nullptr;  // set once it exists: calls may come before
+  std::string address;
+  Failure failure;
+
+  ~Parts() {
+    if (engine != nullptr) engine->Shutdown(std::chrono::steady_clock::now());
+  }
+  Device& device() const { return *model->backend.device; }
+  absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& engine_options);
+  absl::Status OpenEngine();
+  absl::Status OpenTransport();
+  // Of the host; `transfer_bytes` are in the buffers of transfers.
+  HostMemoryUse MemoryUse(const EngineOptions& engine_options, int64_t transfer_bytes) const;
+  absl::Status CheckMemory(const DeviceMemory& before_transfers);
+  void OnLost(const absl::Status& why);
+  absl::Status Listen();
+  v1::WorkerLoad Load() const;  // thread-safe
+  void SetKvPeers(const std::vector<v1::KvPeer>& peers);
+  void Watch();
+  void Register();
+};
+
+absl::StatusOr<std::unique_ptr<Engine>> Worker::Parts::CreateEngine(
+    const EngineOptions& engine_options) {
+  return Engine::Create(engine_options, {.model = model->config,
+                                         .device = device(),
+                                         .ops = *model->backend.ops,
+                                         .weights = *model->weights,
+                                         .clock = clock,
+                                         .lost = [this](const auto& why) { OnLost(why); }});
+}
+
+HostMemoryUse Worker::Parts::MemoryUse(const EngineOptions& engine_options,
+                                       int64_t transfer_bytes) const {
+  HostMemoryUse use = {.host_tier = engine_options.host_bytes, .transfers = transfer_bytes};
+  if (!device().is_host()) return use;
+  use.weights = model->weights->resident_bytes();
+  use.kv_pool = engine_options.num_blocks * engine_options.layout.BlockBytes();
+  return use;
+}
+
+absl::Status Worker::Parts::OpenEngine() {
+  ASSIGN_OR_RETURN(EngineOptions engine_options,
+                   EngineOptionsFor(options, model->config, model->fingerprint, device()));
+  engine_options.reserved_device_bytes = FabricDeviceBytes(options, engine_options, device());
+  // Before any of it is taken: a pool costs memory as it fills, not when it is made.
+  RETURN_IF_ERROR(
+      CheckFits(MemoryUse(engine_options, FabricSharedBytes(options)), HostMemoryLimit()));
+  absl::StatusOr<std::unique_ptr<Engine>> created = CreateEngine(engine_options);
+  // The system may give this process private memory and no more of the other kind.
+  if (absl::IsResourceExhausted(created.status()) && engine_options.share_kv) {
+    const absl::Status why = created.status();
+    if (!MayKeepKvPrivate(options)) {
+      return ResourceExhausted("{}; or do without sharing it by --kv-transport=shm,tcp",
+                               std::string(why.message()));
+    }
+    engine_options.share_kv = false;
+    created = CreateEngine(engine_options);
+    if (created.ok()) LeaveOut("ipc", why, transfers.left_out);
+  }
+  ASSIGN_OR_RETURN(engine, std::move(created));
+  const EngineOptions& made = engine->options();
+  LogInfo(
+      "engine ready device={} role={} blocks={} block_tokens={} kv_megabytes={:.1f} "
+      "host_megabytes={:.1f} prefix_cache={} schedule={} max_context={} layout={:016x}",
+      device().name(), Name(ToProto(made.role)), made.num_blocks, made.layout.block_tokens,
+      static_cast<double>(made.num_blocks * made.layout.BlockBytes()) / 1e6,
+      static_cast<double>(made.host_bytes) / 1e6, options.tuning.prefix_cache,
+      options.tuning.schedule, made.max_context_tokens,
+      made.layout.Fingerprint(made.model_fingerprint));
+  return absl::OkStatus();
+}
+
+// What transfers take, now that it is known, of the device's memory and of the host's.
+absl::Status Worker::Parts::CheckMemory(const DeviceMemory& before_transfers) {
+  const EngineOptions& made = engine->options();
+  const Fabric* fabric = transfers.fabric.get();
+  int64_t bytes = fabric == nullptr ? 0 : static_cast<int64_t>(fabric->buffer_bytes());
+  if (!device().is_host()) {
+    ASSIGN_OR_RETURN(const DeviceMemory memory, device().Memory());
+    const auto taken = static_cast<int64_t>(memory.own_bytes - before_transfers.own_bytes);
+    if (taken > made.reserved_device_bytes) {
+      LogWarn("device={} transfers took bytes={} reserved={}", device().name(), taken,
+              made.reserved_device_bytes);
+    }
+    bytes -= taken;
+  }
+  const HostMemoryUse use = MemoryUse(made, bytes);
+  const int64_t memory_limit = HostMemoryLimit();
+  const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
+  LogInfo(
+      "host memory megabytes={:.1f} weights={:.1f} kv_pool={:.1f} host_tier={:.1f} "
+      "transfers={:.1f} limit={:.1f}",
+      megabytes(use.sum()), megabytes(use.weights), megabytes(use.kv_pool),
+      megabytes(use.host_tier), megabytes(use.transfers), megabytes(memory_limit));
+  return CheckFits(use, memory_limit);
+}
+
+// Another process may find the device, or the file, in order; this one will not.
+void Worker::Parts::OnLost(const absl::Status& why) {
+  {
+    absl::MutexLock lock(&failure.mutex);
+    failure.status = Annotate(why, "this worker serves no request any more and ends");
+    LogError("{}", failure.status.ToString());
+  }
+  if (!draining) kill(getpid(), SIGTERM);  // else it ends anyway
+}
+
+absl::Status Worker::Parts::OpenTransport() {
+  if (options.role == Role::kUnified) return absl::OkStatus();
+  ASSIGN_OR_RETURN(transfers.fabric, OpenFabric(options, *engine, device(), clock, transfers.turns,
+                                                transfers.left_out));
+  const Fabric& fabric = *transfers.fabric;
+  engine->SetTransport(transfers.fabric.get());
+  std::string& data_address = transfers.data_address;
+  data_address = options.advertised_data.empty() ? fabric.address() : options.advertised_data;
+  if (data_address != fabric.address()) {
+    LogInfo("transfer by what --advertise-data names alone, not by \"{}\"", fabric.address());
+  }
+  LogInfo("transfer ready data_address=\"{}\" buffer_megabytes={:.1f}", data_address,
+          static_cast<double>(fabric.buffer_bytes()) / 1e6);
+  return absl::OkStatus();
+}
+
+absl::Status Worker::Parts::Listen() {
+  const std::string& advertised =
+      options.advertised_host.empty() ? options.host : options.advertised_host;
+  ASSIGN_OR_RETURN(const DeviceMemory before, device().Memory());
+  RETURN_IF_ERROR(OpenTransport());
+  RETURN_IF_ERROR(CheckMemory(before));
+  service = std::make_unique<WorkerService>(*engine, transfers.data_address, [this] {
+    if (Registration* known = to_nudge) known->Nudge();
+  });
+  ASSIGN_OR_RETURN(acceptor,
+                   ConnectionAcceptor::Listen(options.host, options.port, options.server));
+  ASSIGN_OR_RETURN(server, GrpcServer::Start(*acceptor, {.limits = options.server,
+                                                         .max_message_bytes = kMaxMessageBytes,
+                                                         .services = {service.get()}}));
+  address = HostPortText(advertised, acceptor->port());
+  LogInfo("listening address={}", address);
+  return absl::OkStatus();
+}
+
+// What hangs is told to the routers, which send nothing here meanwhile, and by the health service.
+void Worker::Parts::Watch() {
+  const auto pulses = [this] {
+    std::vector<Pulse> all = {{.name = "engine", .count = engine->progress()}};
+    for (const TurnCounter& one : transfers.turns) {
+      const uint64_t count = one.turns;
+      // One that never began is a transport that could not be had here.
+      if (count > 0) all.push_back({.name = one.name, .count = count});
+    }
+    return all;
+  };
+  watchdog = std::make_unique<Watchdog>(WatchdogOptions(), pulses, [this](const auto& reason) {
+    using Health = GrpcServer::Health;
+    server->SetHealth(reason.empty() && !draining ? Health::kServing : Health::kNotServing);
+    if (draining) server->SetHealth(Health::kNotServing);  // since it was looked at
+    if (Registration* known = to_nudge) known->TellNow();
+  });
+}
+
+v1::WorkerLoad Worker::Parts::Load() const {
+  v1::WorkerLoad load = ToLoad(engine->stats());
+  // After the engine's report: who reads that it has started finds the hash beside it.
+  load.set_weights_hash(model->weights_hash);
+  if (transfers.fabric != nullptr) AddTransfers(*transfers.fabric, load);
+  AddLeftOut(transfers.left_out, load);
+  *load.mutable_connections() = acceptor->use();
+  load.set_log_lines_dropped(LogLinesDropped());
+  load.set_not_ready(watchdog->reason());
+  return load;
+}
+
+void Worker::Parts::SetKvPeers(const std::vector<v1::KvPeer>& peers) {
+  std::vector<FabricPeer> known;
+  for (const v1::KvPeer& peer : peers) {
+    known.push_back({.name = peer.name(), .epoch = peer.epoch(), .address = peer.data_address()});
+  }
+  transfers.fabric->SetPeers(known);
+}
+
+void Worker::Parts::Register() {
+  v1::RegisterRequest self;
+  self.set_name(options.name);
+  self.set_incarnation(engine->options().epoch);
+  self.set_role(ToProto(options.role));
+  self.set_address(address);
+  self.set_model(options.model_name);
+  self.set_model_fingerprint(engine->options().model_fingerprint);
+  *self.mutable_layout() = ToProto(engine->options().layout);
+  self.set_max_context_tokens(engine->options().max_context_tokens);
+  self.set_block_tokens(engine->options().layout.block_tokens);
+  if (options.role == Role::kDecode) self.set_data_address(transfers.data_address);
+  self.set_wire_version(kFrameVersion);
+  self.set_pid(getpid());
+  self.set_device(device().name());
+  RegistrationOptions joining = {
+      .routers = options.routers, .self = std::move(self), .load = [this] { return Load(); }};
+  if (options.role == Role::kPrefill) {
+    joining.kv_peers = [this](const std::vector<v1::KvPeer>& peers) { SetKvPeers(peers); };
+  }
+  registration = std::make_unique<Registration>(std::move(joining));
+  to_nudge = registration.get();
+}
+
+absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options) {
+  RETURN_IF_ERROR(CheckAddresses(options));
+  auto parts = std::make_unique<Parts>();
+  parts->options = options;
+  ASSIGN_OR_RETURN(parts->model, LoadModel(options));
+  RETURN_IF_ERROR(parts->OpenEngine());
+  RETURN_IF_ERROR(parts->Listen());
+  parts->Watch();
+  parts->Register();
+  return std::unique_ptr<Worker>(new Worker(std::move(parts)));
+}
+
+Worker::Worker(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+Worker::~Worker() { Drain(std::chrono::steady_clock::now()); }
+
+const std::string& Worker::address() const { return parts_->address; }
+
+std::string Worker::data_address() const {
+  return parts_->transfers.fabric == nullptr ? "" : parts_->transfers.fabric->address();
+}
+
+absl::Status Worker::failure() const {
+  const Failure& failure = parts_->failure;
+  absl::MutexLock lock(&failure.mutex);
+  return failure.status;
+}
+
+bool Worker::WaitUntilKnown() { return parts_->registration->WaitUntilKnown(); }
+
+void Worker::Drain(TimePoint deadline) {
+  parts_->registration->Leave();
+  parts_->draining = true;
+  parts_->server->SetHealth(GrpcServer::Health::kNotServing);
+  parts_->engine->Shutdown(deadline);
+  parts_->registration->Stop();
+  parts_->watchdog.reset();  // it has nobody to tell
+  // All streams have ended with the engine; what is left is being written.
+  parts_->server->Shutdown(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
+}
+
+}  // namespace tandem
