@@ -1,5 +1,5 @@
 // What every transport promises when frames are lost or damaged, peers are slow, silent or
-// strangers (docs/kv_wire_format.md), run over all of them.
+// unauthenticated peers (docs/kv_wire_format.md), run over all of them.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
