@@ -13,12 +13,13 @@
 
 namespace tandem {
 
-// What owns a router's requests in flight. Whatever happens elsewhere (a client calls, a worker
+// Owns a router's requests in flight. Everything that happens elsewhere (a client calls, a worker
 // answers, a lease lapses) becomes a task here, and tasks run one after another, so that the state
-// machines of requests need no lock. Who posts a task while none runs, runs it: a word from a
-// worker goes to its client without the wake-up of another thread. It runs what comes meanwhile,
-// too, but only a few, so that it gets back to its own work; the rest is for the thread in Run.
-// "The loop's thread" is whoever runs its tasks. These must not block. Idle, it uses no CPU.
+// machines of requests need no lock. A thread that posts a task while none runs also runs it, so
+// that a worker's token reaches its client without waking another thread. That thread runs a few of
+// the tasks that arrive meanwhile and then returns to its own work; the thread in Run does the rest.
+// "The loop's thread" is the thread that runs its tasks. Tasks must not block. An idle loop uses no
+// CPU.
 class EventLoop {
  public:
   using Task = std::function<void()>;
@@ -26,47 +27,48 @@ class EventLoop {
   // Once `max_tasks` wait, TryPost refuses.
   EventLoop(const Clock& clock, size_t max_tasks) : clock_(clock), max_tasks_(max_tasks) {}
 
-  // Thread-safe; not to be called with a lock in hand that a task may want. TryPost brings new work
-  // and is refused on overload; Post is for what belongs to work already admitted, whose number is
-  // bounded by it. Both do nothing after Stop.
+  // Thread-safe; the caller must hold no lock that a task may take. TryPost brings new work and is
+  // refused on overload; Post is for tasks of work that was admitted, which bounds their number.
+  // Both do nothing after Stop.
   [[nodiscard]] bool TryPost(Task task) { return Add(std::move(task), max_tasks_); }
   void Post(Task task);
 
   // Runs `task` once `when` has come. Thread: the loop's.
   void PostAt(TimePoint when, Task task);
 
-  // Serves until Stop: what was posted before, timers, and since when it is called what is posted
-  // runs at once. What was posted before Stop has run when it returns. `clock` must be real time.
+  // Runs tasks and timers until Stop. Before Run is called, posted tasks only wait; once it was,
+  // they run as they come. All tasks that were posted before Stop have run when it returns. `clock`
+  // must be real time.
   void Run();
   void Stop();  // thread-safe
 
-  // Runs what is queued and due now, and what that posts, then returns: for tests, which own the
-  // time.
+  // Runs the tasks and timers that are due now, and what they post, then returns: for tests, which
+  // own the time.
   void RunReady();
 
  private:
   bool Add(Task task, size_t most_waiting);
-  // Waits until there is something to run and nobody who does; the caller is to run it. False once
-  // there never will be.
+  // Waits until there is a task or a timer to run and no thread runs any; the caller then runs it.
+  // False once there never will be one.
   bool AwaitTurn();
-  // Lot by lot, until there is nothing or more than would make `most` in all. The caller is the one
-  // that is busy.
+  // Runs tasks, a batch at a time, until none waits or the next batch would exceed `most` in all.
+  // The caller has set busy_.
   void RunTasks(size_t most);
   // Returns when the next timer is due.
   TimePoint RunDueTimers();
 
   const Clock& clock_;
   const size_t max_tasks_;
-  std::multimap<TimePoint, Task> timers_;  // of who is busy
+  std::multimap<TimePoint, Task> timers_;  // belongs to the thread that set busy_
 
   absl::Mutex mutex_;
   MonotonicCondVar changed_;  // for Run
   std::vector<Task> tasks_ ABSL_GUARDED_BY(mutex_);
   bool running_ ABSL_GUARDED_BY(mutex_) = false;  // Run has begun
-  bool busy_ ABSL_GUARDED_BY(mutex_) = false;     // somebody runs tasks
+  bool busy_ ABSL_GUARDED_BY(mutex_) = false;     // a thread runs tasks
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  TimePoint next_timer_ ABSL_GUARDED_BY(mutex_) = kNoDeadline;    // as who was busy last left them
-  TimePoint sleeps_until_ ABSL_GUARDED_BY(mutex_) = kNoDeadline;  // who runs Run
+  TimePoint next_timer_ ABSL_GUARDED_BY(mutex_) = kNoDeadline;    // when timers_ were last run
+  TimePoint sleeps_until_ ABSL_GUARDED_BY(mutex_) = kNoDeadline;  // the thread in Run
 };
 
 }  // namespace tandem

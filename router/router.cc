@@ -17,7 +17,7 @@ uint64_t RandomBits(uint64_t seed, uint64_t counter) {
   return (uint64_t{bits[1]} << 32) | bits[0];
 }
 
-// Requests end all the time; when the next one does is not known.
+// When the next request ends is not known, so the client is asked to retry soon.
 absl::Status Busy(absl::Status status) {
   SetRetryAfter(status, std::chrono::milliseconds(500));
   return status;
@@ -32,7 +32,7 @@ Router::Router(RouterOptions options, const RouterParts& parts)
       parts_(parts),
       pings_(parts.workers),
       pool_(parts.tokenizer, options_.tokenizing) {
-  // Ids of several routers meet at the workers: each starts at a random place.
+  // Workers see the ids of several routers, so each router starts at a random number.
   next_id_ = RandomBits(options_.random_seed, 0);
 }
 
@@ -45,7 +45,7 @@ void Router::Start() {
     WatchConnections(now);
   });
   parts_.cluster.SetListener([this] {
-    if (!has_news_.exchange(true)) parts_.loop.Post([this] { OnClusterChanged(); });
+    if (!change_posted_.exchange(true)) parts_.loop.Post([this] { OnClusterChanged(); });
   });
 }
 
@@ -88,7 +88,7 @@ absl::StatusOr<RequestId> Router::SubmitText(v1::GenerateRequest request,
   return id;
 }
 
-// Admits a request of so many rows and has the loop begin it.
+// Admits a request of `width` rows and has the loop begin it.
 absl::Status Router::HandOver(int32_t width, std::function<void()> begin) {
   RETURN_IF_ERROR(Admit(width));
   if (parts_.loop.TryPost(std::move(begin))) return absl::OkStatus();
@@ -130,7 +130,7 @@ void Router::EndArrival(RequestId id, const absl::Status& status) {
   arrival->ended = true;
   in_flight_ -= arrival->spec.width();
   arrival->stream.End(status);
-  TellIfDrained();
+  ReportIfDrained();
 }
 
 absl::Status Router::Admit(int32_t width) {
@@ -151,10 +151,10 @@ RequestLimits Router::CurrentLimits(v1::Route wanted) const {
 void Router::Begin(RequestSpec spec, ResponseStream& stream) {
   const RequestId id(spec.sequence.request_id());
   const int32_t width = spec.width();
-  if (draining_) {  // since it was looked at: whoever drains may have counted already
+  if (draining_) {  // it may have begun after Submit looked, and must not miss this request
     in_flight_ -= width;
     stream.End(ShuttingDown());
-    return TellIfDrained();
+    return ReportIfDrained();
   }
   ++total_;
   auto request = std::make_unique<Request>(parts_, std::move(spec), stream, [this, id, width] {
@@ -178,7 +178,7 @@ void Router::Drain(TimePoint deadline, std::function<void()> drained) {
   draining_ = true;
   parts_.loop.Post([this, deadline, drained = std::move(drained)] {
     drained_ = drained;
-    TellIfDrained();
+    ReportIfDrained();
     if (!drained_) return;
     parts_.loop.PostAt(deadline, [this] {
       for (auto& [id, request] : requests_) {
@@ -193,19 +193,19 @@ void Router::Drain(TimePoint deadline, std::function<void()> drained) {
 
 void Router::Forget(RequestId id) {
   requests_.erase(id);
-  TellIfDrained();
+  ReportIfDrained();
 }
 
-void Router::TellIfDrained() {
+void Router::ReportIfDrained() {
   if (requests_.empty() && arrivals_.empty() && drained_) std::exchange(drained_, nullptr)();
 }
 
 void Router::WatchLeases(TimePoint due) {
   const Duration turn = parts_.cluster.options().lease / 4;
   const TimePoint now = parts_.clock.Now();
-  // It was stopped, or its machine was: the heartbeats of that time wait unread.
+  // The process or its machine was stopped: the heartbeats of that time are still unread.
   if (now - due > turn) {
-    LogWarn("this router stood still for {} ms: leases last longer by as much",
+    LogWarn("this router was stalled for {} ms: leases last longer by as much",
             std::chrono::duration_cast<std::chrono::milliseconds>(now - due).count());
     parts_.cluster.Postpone(now - due);
   }
@@ -217,25 +217,26 @@ void Router::WatchLeases(TimePoint due) {
   parts_.loop.PostAt(next, [this, next] { WatchLeases(next); });
 }
 
-// Three turns per lease: a connection that is cut is noticed no later than a process that is
-// killed.
+// There are three turns per lease, so that a connection that is cut is noticed no later than a
+// process that is killed.
 void Router::WatchConnections(TimePoint due) {
   const Duration turn = parts_.cluster.options().lease / 3;
   const TimePoint now = parts_.clock.Now();
   const Pings::Pace pace = now - due > turn ? Pings::Pace::kLate : Pings::Pace::kOnTime;
   const Pings::Changes changes = pings_.Turn(*parts_.cluster.View(), now, pace);
   for (const WorkerId& id : changes.reachable) {
-    LogInfo("worker={} incarnation={} answers again", id.name, id.incarnation);
+    LogInfo("worker={} incarnation={} answers pings again", id.name, id.incarnation);
     parts_.cluster.SetReach(id, Cluster::Reach::kRegained);
   }
   for (const WorkerId& id : changes.unreachable) {
     parts_.cluster.SetReach(id, Cluster::Reach::kLost);
   }
-  Lose(changes.unreachable, CallEnd::Source::kNetwork, "it does not answer, though it is heard of");
+  Lose(changes.unreachable, CallEnd::Source::kNetwork,
+       "it does not answer the router's pings, though its heartbeats arrive");
   parts_.loop.PostAt(now + turn, [this, next = now + turn] { WatchConnections(next); });
 }
 
-// Workers that are not heard of any more, or not under their name, or that do not answer.
+// Workers whose lease lapsed, whose name another process took, or that do not answer.
 void Router::Lose(const std::vector<WorkerId>& lost, CallEnd::Source source, const char* why) {
   if (lost.empty()) return;
   for (const WorkerId& id : lost) {
@@ -246,8 +247,8 @@ void Router::Lose(const std::vector<WorkerId>& lost, CallEnd::Source source, con
 }
 
 void Router::OnClusterChanged() {
-  has_news_ = false;
-  // Their connections may stand, and no lease of theirs will lapse: now or never.
+  change_posted_ = false;
+  // Nothing else would report the loss of these: their connections may stand, and they have no lease.
   Lose(parts_.cluster.TakeReplaced(), CallEnd::Source::kLease,
        "another process has taken its name");
   std::vector<WorkerId> stuck;
@@ -302,7 +303,7 @@ v1::GetStatusResponse Router::Status() const {
     status.set_role(std::string(Name(worker.role)));
     status.set_address(worker.info->address);
     status.set_alive(!worker.suspected);
-    status.set_heartbeat_age_ms(ToMilliseconds(now - worker.last_heard));
+    status.set_heartbeat_age_ms(ToMilliseconds(now - worker.last_report));
     status.set_pid(worker.info->pid);
     status.set_device(worker.info->device);
     v1::WorkerLoad& load = *status.mutable_load();

@@ -22,46 +22,47 @@ namespace tandem {
 struct RouterOptions {
   RequestLimits limits;
   int32_t max_in_flight = 1024;                          // choices (or beams) of all requests
-  Duration max_request_time = std::chrono::minutes(10);  // for requests without a nearer deadline
-  uint64_t random_seed = 0;                              // of request ids and of seeds nobody gave
+  Duration max_request_time = std::chrono::minutes(10);  // of requests without a nearer deadline
+  uint64_t random_seed = 0;  // of request ids, and of sampling seeds that clients left out
   std::string version;
   TokenizePoolOptions tokenizing;
 };
 
-// Takes requests, sends them through workers, streams the answers. Holds no state but the requests
-// in flight, all of which live on the loop's thread.
+// Takes requests, sends them through workers and streams the answers. Its only state is the requests
+// in flight, which live on the loop's thread.
 // Submit, Cancel, Tokenize, Status and Drain are thread-safe.
 class Router {
  public:
   Router(RouterOptions options, const RouterParts& parts);
   ~Router();
 
-  // Begins to watch the workers. Call once, before the loop runs.
+  // Begins to watch leases and connections of the workers. Call once, before the loop runs.
   void Start();
 
   // Validates and admits on the caller's thread, and never tokenizes there. On success the request
   // is in flight: `stream` gets its events and exactly one End, and must live until then. On error
   // (the client's fault, RESOURCE_EXHAUSTED when too many are in flight, UNAVAILABLE when draining)
-  // it gets nothing.
+  // `stream` gets nothing.
   absl::StatusOr<RequestId> Submit(v1::GenerateRequest request, TimePoint deadline,
                                    ResponseStream& stream);
-  // The client is gone: ends the request, if it is still in flight, with `status`.
+  // Ends the request with `status`, if it is still in flight: its client has gone.
   void Cancel(RequestId id, const absl::Status& status);
 
   // `done` is called once, on any thread, maybe before this returns. RESOURCE_EXHAUSTED when too
-  // much text waits. `unwanted`: asked before the work, whether the client has gone.
+  // much text waits. `unwanted` is asked before the work whether the client has gone.
   using Tokenized = std::function<void(absl::StatusOr<std::vector<int32_t>>)>;
   void Tokenize(v1::TokenizeRequest request, std::function<bool()> unwanted, Tokenized done);
   v1::GetStatusResponse Status() const;
 
   // Refuses new requests from now on, lets those in flight end until `deadline` and fails the rest
-  // with UNAVAILABLE. `drained` is called once, on the loop's thread, when none is left. Call once.
+  // with UNAVAILABLE. `drained` is called once, on the loop's thread, when no request is left. Call
+  // once.
   void Drain(TimePoint deadline, std::function<void()> drained);
 
  private:
   // A request that is in flight and whose text is still to be tokenized.
   struct Arrival {
-    v1::GenerateRequest request;  // but for its text, which the pool has
+    v1::GenerateRequest request;  // without its text, which the pool has
     RequestLimits limits;
     RequestSpec spec;
     ResponseStream& stream;
@@ -80,10 +81,10 @@ class Router {
   void EndArrival(RequestId id, const absl::Status& status);
   void Begin(RequestSpec spec, ResponseStream& stream);
   void Forget(RequestId id);
-  void TellIfDrained();
-  // due: when this was to run.
+  void ReportIfDrained();
+  // due: the time at which the timer of this call should have fired.
   void WatchLeases(TimePoint due);
-  void WatchConnections(TimePoint due);  // likewise
+  void WatchConnections(TimePoint due);
   void Lose(const std::vector<WorkerId>& lost, CallEnd::Source source, const char* why);
   void OnClusterChanged();
 
@@ -94,12 +95,13 @@ class Router {
   std::atomic<uint64_t> total_ = 0;
   std::atomic<int32_t> in_flight_ = 0;  // rows: choices and beams
   std::atomic<bool> draining_ = false;
-  std::atomic<bool> has_news_ = false;  // of the cluster; a task that will look at it is posted
+  std::atomic<bool> change_posted_ = false;  // a task that calls OnClusterChanged waits
   std::atomic<uint64_t> leases_lapsed_ = 0;
-  absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests_;  // loop's thread
-  absl::flat_hash_map<RequestId, std::shared_ptr<Arrival>> arrivals_;  // likewise
-  std::function<void()> drained_;                                      // likewise
-  TokenizePool pool_;  // last: its threads must have ended before the rest goes
+  // These three belong to the loop's thread.
+  absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests_;
+  absl::flat_hash_map<RequestId, std::shared_ptr<Arrival>> arrivals_;
+  std::function<void()> drained_;
+  TokenizePool pool_;  // last, because its threads must have ended before the rest is destroyed
 };
 
 }  // namespace tandem

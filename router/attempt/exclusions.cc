@@ -49,7 +49,7 @@ RouteQuery Exclusions::Apply(const ClusterView& view, RouteQuery query) const {
   const bool has_other_place = HasCandidates(view, elsewhere);
   for (const Exclusion& one : list_) {
     const WorkerView* const worker = view.Find(one.id);
-    const bool has_reported = worker != nullptr && worker->last_heard > one.since;
+    const bool has_reported = worker != nullptr && worker->last_report > one.since;
     const bool ends_with_report =
         one.until == Until::kReport || (one.until == Until::kNoOtherPlace && !has_other_place);
     if (!has_reported || !ends_with_report) query.excluded.push_back(one.id);

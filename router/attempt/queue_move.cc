@@ -9,14 +9,14 @@ int32_t Queued(const WorkerView& worker) {
   return worker.load->waiting() + worker.load->handoffs().waiting_reservations();
 }
 
-// Whether it could begin at once.
+// Whether the worker could begin such a request without queueing it.
 bool HasRoom(const WorkerView& worker, int32_t width, int32_t context_tokens) {
   const int64_t free_tokens =
       int64_t{worker.AvailableBlocks()} * worker.info->layout.block_tokens();
-  // The worker's report does not show these yet.
-  const int32_t on_their_way = std::max(0, worker.charged.sequences - worker.load->running());
+  // The worker's report does not contain these requests yet.
+  const int32_t unreported = std::max(0, worker.charged.sequences - worker.load->running());
   return Queued(worker) == 0 && !worker.load->starting() &&
-         free_tokens >= int64_t{width + on_their_way} * context_tokens;
+         free_tokens >= int64_t{width + unreported} * context_tokens;
 }
 
 bool IsHalfAsBusy(const WorkerView& worker, const WorkerView& than, int32_t width) {

@@ -8,15 +8,15 @@
 
 namespace tandem {
 
-// Decides when a request that waits at a worker should be taken from there because another route
-// has become free. A worker's refusal sends requests to whoever queues them; without this they stay
+// Decides when a request that is queued at a worker should leave it for another route that has
+// become free. Refusals send requests to the worker that queues them; without a move they would stay
 // in that queue while the workers that refused them have long been idle.
-// A move costs what the worker may have computed of the prompt, so it is made only where the wait
-// is likely to be much longer: the worker has had the request for two heartbeats without a word and
-// reports a queue, and the other workers have at most half its sequences.
+// A move loses what the worker may have computed of the prompt, so it is made only where the wait is
+// likely to be much longer: the worker has had the request for two heartbeats without sending an
+// event and reports a queue, and the other workers have at most half its sequences.
 class QueueMove {
  public:
-  // The request came to a worker that may queue it.
+  // The request was sent to a worker that may queue it.
   void OnQueued(TimePoint now) { queued_since_ = now; }
   // Whether the request has waited long enough at `worker` that another route should be looked for.
   bool IsDue(const WorkerView& worker, TimePoint now, Duration heartbeat) const;
@@ -27,7 +27,7 @@ class QueueMove {
   void OnMoved() { ++moves_; }
 
  private:
-  static constexpr int32_t kMaxMoves = 4;  // a request must not be handed round for ever
+  static constexpr int32_t kMaxMoves = 4;  // so that a request is not moved for ever
 
   TimePoint queued_since_ = kNoDeadline;
   int32_t moves_ = 0;

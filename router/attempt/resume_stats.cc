@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-// The smallest that at least this share of all do not exceed.
+// The smallest duration that at least this share of all do not exceed.
 double Percentile(const std::vector<Duration>& sorted, double share) {
   if (sorted.empty()) return 0;
   const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(sorted.size())));
@@ -88,10 +88,10 @@ v1::ResumeUse ResumeStats::Use() const {
     } else {
       use.set_lost(use.lost() + resumes[i]);
     }
-    v1::ResumeCause& told = *use.add_causes();
-    told.set_cause(std::string(Name(cause)));
-    told.set_resumes(resumes[i]);
-    SetTimes(std::move(by_cause[i]), told);
+    v1::ResumeCause& entry = *use.add_causes();
+    entry.set_cause(std::string(Name(cause)));
+    entry.set_resumes(resumes[i]);
+    SetTimes(std::move(by_cause[i]), entry);
   }
   return use;
 }

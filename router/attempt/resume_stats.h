@@ -13,24 +13,25 @@
 
 namespace tandem {
 
-// Why a request had to go on elsewhere, as the router saw it (v1::ResumeCause says what is what).
+// Why a request had to continue elsewhere, as the router saw it (v1::ResumeCause explains the
+// values).
 enum class ResumeCause : uint8_t { kConnection, kLease, kNoProgress, kHandOff, kLeaving };
 inline constexpr size_t kNumResumeCauses = 5;
 std::string_view Name(ResumeCause cause);
 
-// How often requests went on elsewhere, and how long their clients waited for that. Thread-safe.
+// How often requests continued elsewhere, and how long their clients waited for that. Thread-safe.
 class ResumeStats {
  public:
   void Count(ResumeCause cause);
   void CountGaveUp();
-  // pause: from a loss noticed to the next token told. waited: to the same from the last token told
-  // before, or the request's arrival. `cause`: of the first loss where there were more.
+  // The client got its next token `pause` after the loss was noticed and `waited` after its previous
+  // token, or after the request's arrival. `cause` is that of the first loss where there were more.
   void AddPause(ResumeCause cause, Duration pause, Duration waited);
 
   v1::ResumeUse Use() const;
 
  private:
-  static constexpr size_t kPauses = 1000;  // the latest
+  static constexpr size_t kPauses = 1000;  // that are kept, the latest ones
   struct Pause {
     ResumeCause cause = ResumeCause::kConnection;
     Duration length{};

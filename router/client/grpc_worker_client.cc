@@ -32,8 +32,8 @@ CallEnd ToCallEnd(const grpc::Status& status, const grpc::ClientContext& context
   return {std::move(ours), answered ? CallEnd::Source::kWorker : CallEnd::Source::kNetwork};
 }
 
-// What a call and its handle share. `dropped` and `handlers` belong to the loop's thread; gRPC's
-// threads only post.
+// The state that a call and its handle share. `dropped_` and `handlers_` belong to the loop's thread;
+// gRPC's threads only post to it.
 class StreamCall final : public grpc::ClientReadReactor<v1::WorkerEvent>,
                          public std::enable_shared_from_this<StreamCall> {
  public:
@@ -78,7 +78,7 @@ class StreamCall final : public grpc::ClientReadReactor<v1::WorkerEvent>,
   std::shared_ptr<StreamCall> self_;
 };
 
-// A unary call with everything that it needs until it is done.
+// A unary call and everything that must live until it is done.
 template <typename Request, typename Response>
 struct UnaryCall {
   grpc::ClientContext context;
@@ -87,9 +87,9 @@ struct UnaryCall {
   bool dropped = false;  // loop's thread
 };
 
-// A call whose answer nobody waits for.
+// A call whose answer is not used.
 template <typename Request, typename Response>
-std::shared_ptr<UnaryCall<Request, Response>> NewForgottenCall(const Request& request) {
+std::shared_ptr<UnaryCall<Request, Response>> NewUnansweredCall(const Request& request) {
   constexpr std::chrono::seconds kTimeout(5);
   auto call = std::make_shared<UnaryCall<Request, Response>>();
   call->request = request;
@@ -126,7 +126,7 @@ using ReserveHandle = Handle<ReserveCall, DropReserve>;
 using PingCall = UnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>;
 using PingHandle = Handle<PingCall, DropUnary<PingCall>>;
 
-// Not what the network says in a worker's place, or whoever gave up the call.
+// Whether the worker itself answered, and not the network in its place or a call that was dropped.
 bool IsAnswer(const grpc::Status& status) {
   return status.error_code() != grpc::StatusCode::UNAVAILABLE &&
          status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED &&
@@ -153,10 +153,10 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  // How long an attempt to connect may take.
+  // The time that an attempt to connect may take.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
-  // A host that vanished without a word is noticed within these, also while a long prefill says
-  // nothing, where neither its lease nor a ping (router/cluster/pings.h) has told before.
+  // A host that vanished is noticed within the sum of these two, also during a long prefill that
+  // sends nothing, unless its lease or a ping (router/cluster/pings.h) has shown it before.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
@@ -219,11 +219,11 @@ std::unique_ptr<WorkerCall> GrpcWorkerClient::Reserve(const WorkerEndpoint& work
   return std::make_unique<ReserveHandle>(std::move(call));
 }
 
-// Who has no channel any more is gone, and with it what it held.
+// A worker without a channel is gone, and its reservations with it.
 void GrpcWorkerClient::Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) {
   const auto found = channels_.find(worker.id);
   if (found == channels_.end()) return;
-  auto call = NewForgottenCall<v1::ReleaseRequest, v1::ReleaseResponse>(request);
+  auto call = NewUnansweredCall<v1::ReleaseRequest, v1::ReleaseResponse>(request);
   found->second->worker.async()->Release(&call->context, &call->request, &call->response,
                                          [call](const grpc::Status&) {});
 }
@@ -232,7 +232,7 @@ void GrpcWorkerClient::EndChoice(const WorkerEndpoint& worker,
                                  const v1::EndChoiceRequest& request) {
   const auto found = channels_.find(worker.id);
   if (found == channels_.end()) return;
-  auto call = NewForgottenCall<v1::EndChoiceRequest, v1::EndChoiceResponse>(request);
+  auto call = NewUnansweredCall<v1::EndChoiceRequest, v1::EndChoiceResponse>(request);
   found->second->worker.async()->EndChoice(&call->context, &call->request, &call->response,
                                            [call](const grpc::Status&) {});
 }

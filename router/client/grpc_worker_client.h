@@ -16,7 +16,7 @@ namespace tandem {
 // the network, so the worker itself is gone.
 inline constexpr char kOriginKey[] = "tandem-origin";
 inline constexpr char kOriginWorker[] = "worker";
-inline constexpr char kOriginRouter[] = "router";  // likewise, to its clients
+inline constexpr char kOriginRouter[] = "router";  // what a router adds to answers to clients
 
 // Calls workers by gRPC, over one channel per life of a worker.
 class GrpcWorkerClient final : public WorkerClient {
@@ -38,7 +38,7 @@ class GrpcWorkerClient final : public WorkerClient {
                                       ReserveDone done) override;
   void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) override;
   void EndChoice(const WorkerEndpoint& worker, const v1::EndChoiceRequest& request) override;
-  // By the standard health service, which every server here has.
+  // Uses the standard health service, which every server here has.
   std::unique_ptr<WorkerCall> Ping(const WorkerEndpoint& worker,
                                    std::function<void(Health)> answered) override;
   void Disconnect(const WorkerId& id) override { channels_.erase(id); }
@@ -51,10 +51,11 @@ class GrpcWorkerClient final : public WorkerClient {
     v1::Worker::Stub worker;
     grpc::GenericStub health;
   };
-  // A new life of a worker gets a new channel: the old one may sit out a reconnect back-off.
+  // A restarted worker gets a new channel, because the old one may be in a reconnect back-off.
   Channel& ChannelTo(const WorkerEndpoint& worker);
   v1::Worker::Stub& StubFor(const WorkerEndpoint& worker) { return ChannelTo(worker).worker; }
-  // Granted to a request that had ended meanwhile: else it would stay until its lease lapses.
+  // Releases a reservation that was granted after the request had ended. Otherwise its blocks would
+  // stay reserved until its lease lapses.
   void ReleaseUnused(const WorkerEndpoint& worker, const v1::KvTarget& target);
 
   const std::shared_ptr<EventLoop> loop_;

@@ -9,9 +9,9 @@ namespace tandem {
 // How a status' retry-after (base/retry_after.h) travels over gRPC: as trailing metadata.
 inline constexpr char kRetryAfterKey[] = "retry-after-ms";
 
-// Before the call is finished with `status`. Nothing where it has none.
+// Call before the call is finished with `status`. Adds nothing if `status` has no retry-after.
 void SendRetryAfter(grpc::ServerContextBase& context, const absl::Status& status);
-// Once the call has ended with `status`, which is not OK.
+// Call once the call has ended with `status`, which is not OK: adds the retry-after that it came with.
 void TakeRetryAfter(const grpc::ClientContext& context, absl::Status& status);
 
 }  // namespace tandem

@@ -23,9 +23,9 @@ inline WorkerEndpoint EndpointOf(const WorkerRef& worker) {
 
 // How a call to a worker ended.
 struct CallEnd {
-  // kWorker: the worker itself answered so. With the others it is lost: kNetwork: it could not be
-  // reached, or the connection ended or fell silent; kLease: it was not heard of for too long, or
-  // another process took its name; kStuck: it makes no progress.
+  // kWorker: the worker itself answered. In the other cases it is lost. kNetwork: it could not be
+  // reached, or the connection ended or became silent. kLease: its heartbeats stopped, or another
+  // process took its name. kStuck: it makes no progress.
   enum class Source : uint8_t { kWorker, kNetwork, kLease, kStuck };
   absl::Status status;
   Source source = Source::kWorker;
@@ -33,7 +33,7 @@ struct CallEnd {
   bool lost() const { return source != Source::kWorker; }
 };
 
-// A call in progress. Dropping it cancels the call; nothing is heard of it afterwards.
+// A call in progress. Dropping it cancels the call; no handler is called afterwards.
 // Thread: the router's loop.
 class WorkerCall {
  public:
@@ -46,13 +46,13 @@ struct StreamHandlers {
   std::function<void(const CallEnd&)> on_end;  // exactly once, last, unless the call was dropped
 };
 
-// A worker's answer to a ping. Its watchdog sees to it that a worker whose engine makes no progress
-// does not answer that it serves.
+// A worker's answer to a ping. The watchdog of a worker whose engine makes no progress keeps it from
+// answering that it serves.
 enum class Health : bool { kNotServing, kServing };
 
 using ReserveDone = std::function<void(const CallEnd&, const v1::ReserveResponse&)>;
 
-// The calls that a router makes to workers. None blocks. The deadline travels with the call.
+// The calls that a router makes to workers. None of them blocks. The worker gets the deadline, too.
 // Thread: the router's loop.
 class WorkerClient {
  public:
@@ -69,15 +69,16 @@ class WorkerClient {
   virtual std::unique_ptr<WorkerCall> Reserve(const WorkerEndpoint& worker,
                                               const v1::ReserveRequest& request, TimePoint deadline,
                                               ReserveDone done) = 0;
-  // Sent and forgotten: a reservation that this does not reach lapses with its lease.
+  // Sent without waiting for the answer: if it does not arrive, the reservation's lease lapses.
   virtual void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) = 0;
-  // Likewise: a choice that this does not reach goes on unheard until it ends by itself.
+  // Sent without waiting for the answer: if it does not arrive, the choice runs to its own end and
+  // its tokens are dropped.
   virtual void EndChoice(const WorkerEndpoint& worker, const v1::EndChoiceRequest& request) = 0;
   // Asks the worker's health service, on the connection that the calls above take. `answered` is
-  // called at most once; not if there is no answer, as when nobody can be reached.
+  // called at most once, and never when no worker can be reached.
   virtual std::unique_ptr<WorkerCall> Ping(const WorkerEndpoint& worker,
                                            std::function<void(Health)> answered) = 0;
-  // The next call to this worker connects anew. Those in progress stay where they are.
+  // The next call to this worker opens a new connection. Calls in progress keep theirs.
   virtual void Disconnect(const WorkerId& id) = 0;
   // Closes the connections to workers that are not in `view`, once their calls have ended.
   virtual void KeepOnly(const ClusterView& view) = 0;

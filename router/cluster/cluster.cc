@@ -25,7 +25,7 @@ WorkerView ToView(const v1::RegisterRequest& request, TimePoint now) {
                  .data_address = request.data_address(),
                  .wire_version = request.wire_version()});
   worker.load = std::make_shared<const v1::WorkerLoad>(request.load());
-  worker.last_heard = now;
+  worker.last_report = now;
   return worker;
 }
 
@@ -34,11 +34,11 @@ absl::Status CheckMayReplace(const WorkerView& joining, const WorkerView& holder
                              Duration heartbeat) {
   constexpr int kSilentHeartbeats = 2;
   if (holder.leaving) return absl::OkStatus();
-  const Duration silence = joining.last_heard - holder.last_heard;
+  const Duration silence = joining.last_report - holder.last_report;
   const bool silent = silence > kSilentHeartbeats * heartbeat;
   if (!silent && !holder.suspected && !holder.unreachable) {
     return FailedPrecondition(
-        "the name {} belongs to a process that was heard of {} ms ago: give each worker its own "
+        "the name {} belongs to a process whose heartbeat came {} ms ago: give each worker its own "
         "--name; if this one replaces that process, it may have the name once that one is silent",
         holder.id.name, std::chrono::duration_cast<std::chrono::milliseconds>(silence).count());
   }
@@ -86,7 +86,7 @@ absl::Status Cluster::Register(const v1::RegisterRequest& request) {
     Admit(std::move(joining));
     Publish();
   }
-  TellListener();
+  NotifyListener();
   return absl::OkStatus();
 }
 
@@ -95,7 +95,7 @@ void Cluster::Admit(WorkerView joining) {
   auto place = std::find_if(workers.begin(), workers.end(), [&joining](const WorkerView& worker) {
     return worker.id.name >= joining.id.name;
   });
-  // Those that are leaving end what they have.
+  // Leaving workers of that name stay until they have finished their requests.
   for (; place != workers.end() && place->id.name == joining.id.name; ++place) {
     if (place->id == joining.id) {
       joining.charged = place->charged;
@@ -106,7 +106,7 @@ void Cluster::Admit(WorkerView joining) {
       continue;
     } else {
       replaced_.push_back(place->id);
-      latest_departure_ = joining.last_heard;
+      latest_departure_ = joining.last_report;
     }
     *place = std::move(joining);
     return;
@@ -122,30 +122,30 @@ absl::Status Cluster::Heartbeat(const v1::HeartbeatRequest& request) {
     absl::MutexLock lock(&mutex_);
     const WorkerId id{request.name(), request.incarnation()};
     WorkerView* worker = Find(id);
-    // Names nobody: the holder of the name is no business of the caller.
+    // The message does not say whether the name has another holder: the caller may be anyone.
     if (worker == nullptr) return NotFound("this worker has no lease here: register again");
     const bool has_new_hash = worker->load->weights_hash() != report->weights_hash();
     worker->load = std::move(report);
     const TimePoint now = clock_.Now();
-    const Duration silence = now - std::exchange(worker->last_heard, now);
+    const Duration silence = now - std::exchange(worker->last_report, now);
     worker->suspected = false;
-    Follow(*worker, request.leaving(), silence);
+    UpdateLeaving(*worker, request.leaving(), silence);
     if (has_new_hash) disagrees = CheckMayJoin(*worker);
     if (!disagrees.ok()) {
-      replaced_.push_back(id);  // its requests go on elsewhere
-      latest_departure_ = worker->last_heard;
+      replaced_.push_back(id);  // its requests continue elsewhere
+      latest_departure_ = worker->last_report;
       std::erase_if(current_.workers, [&id](const WorkerView& one) { return one.id == id; });
     }
     Publish();
   }
-  TellListener();
+  NotifyListener();
   return disagrees;
 }
 
-// A worker's own word counts more than a Deregister, which anyone may have sent. A heartbeat that
-// was under way when the Deregister came follows it at once and does not count.
-void Cluster::Follow(WorkerView& worker, bool says_leaving, Duration silence) {
-  if (says_leaving) return SetLeaving(worker);
+// A worker's own report counts more than a Deregister, which anyone may have sent. A heartbeat that
+// arrives right after the Deregister was sent before it and does not count.
+void Cluster::UpdateLeaving(WorkerView& worker, bool reports_leaving, Duration silence) {
+  if (reports_leaving) return SetLeaving(worker);
   if (!worker.leaving || worker.name_taken || silence < options_.heartbeat / 2) return;
   if (CheckMayJoin(worker).ok()) worker.leaving = false;
 }
@@ -162,14 +162,14 @@ bool Cluster::Deregister(std::string_view name, uint64_t incarnation) {
     WorkerView* const worker = Find(id);
     if (worker == nullptr) return false;
     if (!worker->leaving) {
-      worker->last_heard = clock_.Now();
+      worker->last_report = clock_.Now();
       SetLeaving(*worker);
     } else {
       std::erase_if(current_.workers, [&id](const WorkerView& one) { return one.id == id; });
     }
     Publish();
   }
-  TellListener();
+  NotifyListener();
   return true;
 }
 
@@ -178,7 +178,7 @@ void Cluster::SetListener(std::function<void()> changed) {
   listener_ = std::move(changed);
 }
 
-void Cluster::TellListener() {
+void Cluster::NotifyListener() {
   std::function<void()> listener;
   {
     absl::MutexLock lock(&mutex_);
@@ -213,7 +213,7 @@ void Cluster::SetReach(const WorkerId& id, Reach reach) {
     if (worker->unreachable) latest_departure_ = clock_.Now();
     Publish();
   }
-  TellListener();
+  NotifyListener();
 }
 
 void Cluster::Charge(const WorkerId& id, const WorkerCharge& charge) {
@@ -229,11 +229,11 @@ void Cluster::Discharge(const WorkerId& id, const WorkerCharge& charge) {
   Charge(id, {.sequences = -charge.sequences, .prompt_tokens = -charge.prompt_tokens});
 }
 
-void Cluster::Postpone(Duration stood_still) {
+void Cluster::Postpone(Duration stall) {
   absl::MutexLock lock(&mutex_);
   const TimePoint now = clock_.Now();
   for (WorkerView& worker : current_.workers) {
-    worker.last_heard = std::min(now, worker.last_heard + stood_still);
+    worker.last_report = std::min(now, worker.last_report + stall);
   }
   Publish();
 }
@@ -243,12 +243,12 @@ std::vector<WorkerId> Cluster::Expire() {
   std::vector<WorkerId> expired;
   const TimePoint now = clock_.Now();
   for (const WorkerView& worker : current_.workers) {
-    if (worker.last_heard + options_.lease <= now) expired.push_back(worker.id);
+    if (worker.last_report + options_.lease <= now) expired.push_back(worker.id);
   }
   if (expired.empty()) return expired;
   latest_departure_ = now;
   std::erase_if(current_.workers, [this, now](const WorkerView& worker) {
-    return worker.last_heard + options_.lease <= now;
+    return worker.last_report + options_.lease <= now;
   });
   Publish();
   return expired;
@@ -263,7 +263,7 @@ TimePoint Cluster::NextExpiry() const {
   absl::MutexLock lock(&mutex_);
   TimePoint next = kNoDeadline;
   for (const WorkerView& worker : current_.workers) {
-    next = std::min(next, worker.last_heard + options_.lease);
+    next = std::min(next, worker.last_report + options_.lease);
   }
   return next;
 }

@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-// Sums of two fit in 32 bits, and no worker comes near.
+// The sum of two such values fits in 32 bits, and no worker has so many.
 constexpr int64_t kMostAtOnce = 1'000'000'000;
 constexpr int64_t kMostTokens = int64_t{1} << 50;
 
@@ -21,7 +21,7 @@ absl::Status CheckRange(std::string_view name, int64_t value, int64_t most) {
 
 absl::Status CheckLoad(const v1::WorkerLoad& load) {
   constexpr int kMostLinks = 1024;
-  constexpr size_t kMostBytes = 256 << 10;  // every snapshot of the cluster holds a copy
+  constexpr size_t kMostBytes = 256 << 10;  // the router keeps the latest report of each worker
   RETURN_IF_ERROR(CheckRange("links", load.links_size(), kMostLinks));
   if (const size_t bytes = load.ByteSizeLong(); bytes > kMostBytes) {
     return InvalidArgument("load has {} bytes; at most {} are taken", bytes, kMostBytes);

@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-// Whether a worker can have such a load: what is added up here must neither be negative nor
+// Whether the router can use this report: values that it adds up must neither be negative nor
 // overflow. INVALID_ARGUMENT names the field and its value.
 absl::Status CheckLoad(const v1::WorkerLoad& load);
 

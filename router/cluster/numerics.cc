@@ -26,7 +26,7 @@ Numerics NumericsOf(const WorkerRef& worker) {
           .device_kind = info.device.substr(0, info.device.find(':'))};
 }
 
-absl::Status CheckGoesOn(const WorkerRef& worker, const Begun& begun) {
+absl::Status CheckContinues(const WorkerRef& worker, const Begun& begun) {
   if (worker.role != v1::WORKER_ROLE_DECODE) {
     RETURN_IF_ERROR(MustEqual(worker, "prompt", begun.prompt));
   }

@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-// What decides, besides the request, which tokens a worker comes to. Of kinds of devices: sums on a
-// GPU and on a CPU differ in the last bits.
+// What decides, besides the request, which tokens a worker generates. The kind of device counts
+// because sums on a GPU and on a CPU differ in the last bits.
 struct Numerics {
   uint64_t model_fingerprint = 0;
   std::string kv_dtype;
@@ -21,15 +21,16 @@ struct Numerics {
 
 Numerics NumericsOf(const WorkerRef& worker);
 
-// What a request began with: where its prompt was computed, and all behind the first token. Both
-// are the same on a unified worker.
+// The numerics that a request has begun with: those of the worker that computed its prompt and first
+// token, and those of the worker that computes all further tokens. On a unified worker both are the
+// same.
 struct Begun {
   Numerics prompt;
   Numerics output;
 };
 
-// Whether `worker` comes to the tokens that the client would have had. FAILED_PRECONDITION names
-// the worker and both values.
-absl::Status CheckGoesOn(const WorkerRef& worker, const Begun& begun);
+// Whether `worker` generates the tokens that the client would have got without the failure.
+// FAILED_PRECONDITION names the worker and both values.
+absl::Status CheckContinues(const WorkerRef& worker, const Begun& begun);
 
 }  // namespace tandem

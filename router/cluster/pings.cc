@@ -29,7 +29,7 @@ bool Pings::IsWell(const Ping& ping, const WorkerView& worker) {
 
 bool Pings::IsMissed(Ping& ping, const WorkerView& worker, Pace pace) {
   constexpr int kMostMissed = 2;
-  if (ping.call == nullptr || pace == Pace::kLate || worker.last_heard <= ping.sent) return false;
+  if (ping.call == nullptr || pace == Pace::kLate || worker.last_report <= ping.sent) return false;
   return ++ping.missed >= kMostMissed;
 }
 

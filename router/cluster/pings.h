@@ -9,19 +9,19 @@
 
 namespace tandem {
 
-// Asks each worker once a turn, on the connection that its calls take, whether it serves. Its
-// heartbeats come on another connection, and from another thread than its work: they go on when
-// this connection is cut without a word, or when the worker hangs.
-// A worker that does not say in two turns in a row that it serves, though it is heard of in each,
-// is unreachable, and its connection is given up; the first such answer ends that. A worker that is
-// leaving serves nothing new and says so; any answer of it counts. A worker that is not heard of
-// either is a matter of its lease.
+// Asks each worker once a turn, on the connection that its calls take, whether it serves. Heartbeats
+// use another connection and another thread of the worker: they continue when this connection is cut
+// or when the engine hangs.
+// A worker that does not answer in two turns in a row that it serves, though a heartbeat arrives in
+// each, is unreachable, and its connection is closed; the first such answer makes it reachable
+// again. A leaving worker answers that it does not serve, so any answer of it counts. A worker whose
+// heartbeats stop as well loses its lease, which is not decided here.
 // Thread: the router's loop.
 class Pings {
  public:
-  // Whether a turn came when it was due. One that came late tells nothing of the workers.
+  // Whether a turn came when it was due. After a late one nothing is known of the workers.
   enum class Pace : uint8_t { kOnTime, kLate };
-  // What changed since the last turn.
+  // The workers whose state has changed since the last turn.
   struct Changes {
     std::vector<WorkerId> unreachable;
     std::vector<WorkerId> reachable;
@@ -30,19 +30,19 @@ class Pings {
   // `workers` outlives it.
   explicit Pings(WorkerClient& workers) : workers_(workers) {}
 
-  // Judges what the last turn sent to the workers of `view`, and sends to each again.
+  // Judges the pings of the last turn to the workers of `view`, and sends each of them another.
   Changes Turn(const ClusterView& view, TimePoint now, Pace pace);
 
  private:
   struct Ping {
-    int missed = 0;  // turns in a row
+    int missed = 0;  // answers in a row
     TimePoint sent;
     std::optional<Health> answer;
     std::unique_ptr<WorkerCall> call;
   };
 
   static bool IsWell(const Ping& ping, const WorkerView& worker);
-  // Whether enough of them were missed now.
+  // Counts a missed answer. Whether the worker has missed enough of them in a row.
   static bool IsMissed(Ping& ping, const WorkerView& worker, Pace pace);
   void Send(Ping& ping, const WorkerView& worker, TimePoint now);
 

@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// A hand-off needs more than the layout.
+// A worker that takes part in hand-offs needs more than a layout.
 absl::Status CheckHandsOver(const v1::RegisterRequest& request) {
   if (request.role() == v1::WORKER_ROLE_DECODE && request.data_address().empty()) {
     return InvalidArgument("data_address is empty: a decode worker needs one for KV");
@@ -27,7 +27,7 @@ absl::Status CheckComplete(const v1::RegisterRequest& request) {
                            request.max_context_tokens());
   }
   if (request.layout().num_layers() <= 0 || request.layout().dtype().empty()) {
-    return InvalidArgument("layout is empty: a worker says how it keeps KV");
+    return InvalidArgument("layout is empty: a worker must say how it stores KV");
   }
   switch (request.role()) {
     case v1::WORKER_ROLE_UNIFIED:
@@ -41,7 +41,7 @@ absl::Status CheckComplete(const v1::RegisterRequest& request) {
   }
 }
 
-// Text that ends up in logs, metrics and refusals.
+// Checks text that is written to logs, metrics and refusals.
 absl::Status CheckText(std::string_view field, std::string_view text, size_t most_bytes) {
   if (text.size() > most_bytes) {
     return InvalidArgument("{} has {} bytes; at most {} are taken", field, text.size(), most_bytes);

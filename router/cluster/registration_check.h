@@ -7,9 +7,8 @@
 
 namespace tandem {
 
-// Whether a router may keep what this registration says, and write it to its log: every field is
-// there, in range and of bounded length. INVALID_ARGUMENT names the field and, unless it is text,
-// its value.
+// Whether a router may keep this registration and write it to its log: every field is present, in
+// range and of bounded length. INVALID_ARGUMENT names the field and, unless it is text, its value.
 absl::Status CheckRegistration(const v1::RegisterRequest& request);
 
 // Whether `name` may be the name of a worker or of a request: at most 128 characters of printable

@@ -51,7 +51,7 @@ struct WorkerCharge {
 struct WorkerView : WorkerRef {
   std::shared_ptr<const v1::WorkerLoad> load = std::make_shared<const v1::WorkerLoad>();
   WorkerCharge charged;
-  TimePoint last_heard;
+  TimePoint last_report;
   // A call failed to reach the worker, and no heartbeat has arrived since.
   bool suspected = false;
   // Its heartbeats arrive, but it does not answer this router's pings (router/cluster/pings.h).

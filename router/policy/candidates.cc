@@ -22,7 +22,7 @@ constexpr size_t kNumEligibilities = 5;
 
 Eligibility EligibilityOf(const WorkerView& worker, const RouteQuery& query) {
   if (!worker.usable()) return Eligibility::kUnusable;
-  if (query.begun && !CheckGoesOn(worker, *query.begun).ok()) return Eligibility::kOtherNumerics;
+  if (query.begun && !CheckContinues(worker, *query.begun).ok()) return Eligibility::kOtherNumerics;
   if (worker.info->max_context_tokens < query.context_tokens) return Eligibility::kContextTooSmall;
   const bool is_excluded = std::ranges::find(query.excluded, worker.id) != query.excluded.end();
   return is_excluded ? Eligibility::kExcluded : Eligibility::kEligible;
@@ -48,7 +48,7 @@ std::string StateOf(v1::WorkerRole role, const ClusterView& view, const RouteQue
   }
   const auto find = [&first](Eligibility one) { return first[static_cast<size_t>(one)]; };
   if (const WorkerView* const other = find(Eligibility::kOtherNumerics)) {
-    return std::string(CheckGoesOn(*other, *query.begun).message());
+    return std::string(CheckContinues(*other, *query.begun).message());
   }
   if (find(Eligibility::kEligible) != nullptr) return "ready";
   if (find(Eligibility::kExcluded) != nullptr) return "ready, but tried already";

@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-// Counts the bytes of all answers that clients have not read yet, so that whole answers, which are
-// queued at once, cannot fill the memory when their clients do not read.
+// Counts the bytes of all answers that clients have not read yet. Whole answers are queued in one
+// piece; the limit keeps them from filling the memory when their clients do not read.
 // Thread-safe.
 class AnswerBuffers {
  public:

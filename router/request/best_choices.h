@@ -7,14 +7,14 @@
 
 namespace tandem {
 
-// A choice that its client has not been told of yet.
+// A choice that its client has not been sent yet.
 struct KeptChoice {
   std::vector<v1::Chunk> chunks;
   v1::ChoiceFinish finish;
 };
 
-// The n of the highest total log-probability, best first, numbered anew from 0. Among equals the
-// one that had the lower number goes first.
+// The n choices of the highest total log-probability, best first, numbered anew from 0. Among equals
+// the one that had the lower number comes first.
 std::vector<KeptChoice> BestChoices(std::vector<KeptChoice> choices, int32_t n);
 
 }  // namespace tandem

@@ -5,7 +5,7 @@
 namespace tandem {
 namespace {
 
-// With all the logprobs that may be asked for, a quarter of a megabyte.
+// With the most log-probabilities that a request may ask for, a chunk has a quarter of a megabyte.
 constexpr int kMaxChunkTokens = 1024;
 
 std::vector<int32_t> ToVector(const google::protobuf::RepeatedField<int32_t>& ids) {
@@ -18,7 +18,7 @@ v1::FinishReason ToFinishReason(v1::WorkerFinish::Reason reason) {
       return v1::FINISH_REASON_STOP;
     case v1::WorkerFinish::REASON_LENGTH:
       return v1::FINISH_REASON_LENGTH;
-    default:  // ended by nobody that we know: it has not ended
+    default:  // the workers use no other reason for a choice that has ended
       return v1::FINISH_REASON_UNSPECIFIED;
   }
 }
@@ -69,7 +69,7 @@ v1::Chunk Choice::End(const v1::WorkerChoiceFinish& finish) {
   return chunk;
 }
 
-bool Choice::goes_on() const {
+bool Choice::continues() const {
   return !ended() && !text_.ended() && completion_tokens_ < spec_.sequence.max_tokens();
 }
 

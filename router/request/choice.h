@@ -12,28 +12,30 @@
 
 namespace tandem {
 
-// One choice of a request, as its tokens come: its text, what was counted and when.
+// One choice of a request while its tokens arrive: its text, and what its finish will report.
 // Thread: the router's loop. `spec` and the tokenizer outlive it.
 class Choice {
  public:
   // tokenizer: null for token ids only.
   Choice(const RequestSpec& spec, int32_t index, const Tokenizer* tokenizer);
 
-  // The next tokens, as the client gets them: none that follow a stop string or a stop token. The
-  // choice has ended once a stop string has come.
-  // Many at once, as a beam search brings them, come in several chunks: clients bound a message.
+  // Returns the next tokens as the client gets them: none that follow a stop string or a stop token.
+  // The choice has ended once a stop string has come.
+  // A beam search brings many tokens in one message; they are returned in several chunks, because
+  // clients bound the size of a message.
   // stages: where the time before the choice's first token went at the workers.
   std::vector<v1::Chunk> Take(const v1::WorkerTokens& tokens, const v1::StageTimes& stages,
                               TimePoint now);
-  // Its worker says how it ended. Returns what is left of the text.
+  // The worker says how the choice ended. Returns the text that was held back.
   v1::Chunk End(const v1::WorkerChoiceFinish& finish);
 
   bool ended() const { return reason_ != v1::FINISH_REASON_UNSPECIFIED; }
-  // Whether tokens may follow; its worker's word on how it ended may still be on its way.
-  bool goes_on() const;
+  // Whether tokens may follow. False once the last token has come, also before its worker says how
+  // the choice ended.
+  bool continues() const;
   int32_t completion_tokens() const { return completion_tokens_; }
-  // Of an ended choice: all but the route, the workers and the KV. reserve, admission: as in
-  // ChoiceTimes.
+  // The finish of a choice that has ended, without the route, the workers and the KV. reserve,
+  // admission: as in ChoiceTimes.
   v1::ChoiceFinish MakeFinish(Duration reserve, Duration admission, TimePoint now) const;
 
  private:

@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-// The text of one choice as its tokens come: whole characters, nothing of a stop string, nothing of
-// the stop token that ended it. Without a tokenizer there is no text.
+// The text of one choice while its tokens arrive: whole characters, nothing of a stop string and
+// nothing of the stop token that ended it. Without a tokenizer there is no text.
 // Thread: one at a time. The tokenizer must outlive it.
 class ChoiceText {
  public:
@@ -21,7 +21,7 @@ class ChoiceText {
 
   // The text that became certain with `id`. After ended() no token may follow.
   std::string Push(int32_t id);
-  // What was held back, once the choice has ended.
+  // The text that was held back; called once the choice has ended.
   std::string Flush();
 
   // Whether a stop token or a stop string has come.

@@ -62,7 +62,7 @@ void Request::OnChoiceOver() {
 
 bool Request::NeedsDecode() const {
   return std::any_of(choices_.begin(), choices_.end(),
-                     [](const ChoiceState& one) { return one.choice.goes_on(); });
+                     [](const ChoiceState& one) { return one.choice.continues(); });
 }
 
 void Request::OnFinished() {

@@ -10,22 +10,23 @@
 
 namespace tandem {
 
-// One client's request, everything resolved.
+// One client's request with every default filled in.
 struct RequestSpec {
-  std::string id;  // for logs and the summary
+  std::string id;  // in logs and in the summary
   std::string model;
   v1::SequenceRequest sequence;  // sequence.n: choices that the workers report
   std::vector<std::string> stop_strings;
   int32_t n = 1;  // choices that the client gets: the best of those, if fewer
-  enum class Logprobs : uint8_t { kUnwanted, kWanted } logprobs = Logprobs::kUnwanted;  // by it
+  // Whether the client wants log-probabilities; ranking needs them in any case.
+  enum class Logprobs : uint8_t { kUnwanted, kWanted } logprobs = Logprobs::kUnwanted;
   v1::Route wanted = v1::ROUTE_AUTO;
   TimePoint received;
   TimePoint deadline = kNoDeadline;
 
   bool has_beams() const { return sequence.has_beam_search(); }
-  // Whether all choices must have ended before the client can be told of one.
+  // Whether all choices must have ended before the client can be sent one.
   bool ranked() const { return n < sequence.n(); }
-  // Rows that a worker decodes for it.
+  // The rows that a worker decodes for the request.
   int32_t width() const { return has_beams() ? sequence.beam_search().beam_width() : sequence.n(); }
 };
 

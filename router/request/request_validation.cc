@@ -28,7 +28,7 @@ absl::Status CheckTokenIds(std::string_view field,
   return absl::OkStatus();
 }
 
-// The text has more tokens than the context can hold, whatever they are. Told by its length alone,
+// Whether the text has more tokens than the context can hold, whatever they are. Its length decides,
 // because tokenizing megabytes takes seconds.
 absl::Status CheckTextBytes(std::string_view text, const RequestLimits& limits) {
   if (!limits.max_bytes_per_token) return absl::OkStatus();

@@ -41,7 +41,7 @@ absl::StatusOr<int32_t> ResolveMaxTokens(const v1::GenerateRequest& request, int
 // The sampling fields with every default filled in. `seed` is used where the client gave none.
 v1::SamplingParams ResolveSampling(const v1::SamplingParams& params, uint64_t seed);
 
-// The beam search, likewise.
+// The beam search with every default filled in.
 v1::BeamSearch ResolveBeams(const v1::GenerateRequest& request);
 
 // The tokens that end a choice: the client's, and EOS unless it is ignored. Sorted, each once.

@@ -8,21 +8,20 @@
 
 namespace tandem {
 
-// The router itself gives these to a request.
+// What the router itself gives to a request.
 struct RequestIdentity {
-  uint64_t id = 0;    // at the workers; clients see it where they gave no name
-  uint64_t seed = 0;  // of sampling, where the client gave none
+  uint64_t id = 0;    // used at the workers, and towards clients that gave the request no name
+  uint64_t seed = 0;  // of sampling, used where the client gave none
   TimePoint received;
   TimePoint deadline;
 };
 
-// A valid request (ValidateRequest) with every default filled in, but for what depends on the
-// prompt.
+// Fills in every default of a valid request (ValidateRequest), except what depends on the prompt.
 RequestSpec ResolveRequest(const v1::GenerateRequest& request, const RequestLimits& limits,
                            const RequestIdentity& identity);
 
-// Adds the prompt's tokens and what depends on them. INVALID_ARGUMENT when prompt and output do not
-// fit into the context.
+// Adds the prompt's tokens and the values that depend on them. INVALID_ARGUMENT when prompt and
+// output do not fit into the context.
 absl::Status SetPrompt(google::protobuf::RepeatedField<int32_t> prompt,
                        const v1::GenerateRequest& request, const RequestLimits& limits,
                        RequestSpec& spec);

@@ -8,7 +8,7 @@ double MicrosToMs(int64_t us) { return static_cast<double>(us) / 1e3; }
 }  // namespace
 
 v1::Stages SplitTtft(const ChoiceTimes& times, const v1::StageTimes& worker) {
-  // Two clocks of the same rate: spans of the worker lie within ours, up to their rounding.
+  // Both clocks have the same rate, so the worker's spans lie within ours, up to rounding.
   constexpr double kRoundingMs = 0.01;
   v1::Stages stages;
   stages.set_ttft_ms(ToMilliseconds(times.first_token - times.received));

@@ -6,12 +6,12 @@
 
 namespace tandem {
 
-// When one choice reached which point, on the router's clock.
+// When one choice reached each point, on the router's clock.
 struct ChoiceTimes {
   TimePoint received;     // the request arrived at the router
-  TimePoint first_token;  // ... at the router
+  TimePoint first_token;  // arrived at the router
   TimePoint last_token;
-  // Of all attempts together: asking decode workers to set blocks aside, and waiting until they
+  // Time of all attempts together until decode workers answered requests for blocks, and until they
   // had room.
   Duration reserve{};
   Duration admission{};

@@ -87,7 +87,7 @@ bool TokenizePool::HasJob(Takes takes) const {
   return !short_.empty() || (takes == Takes::kAllTexts && !long_.empty());
 }
 
-// The oldest that may be taken.
+// Returns the oldest job that the thread may take.
 TokenizePool::Job TokenizePool::TakeJob(Takes takes) {
   const bool takes_long = takes == Takes::kAllTexts && !long_.empty() &&
                           (short_.empty() || long_.front().number < short_.front().number);

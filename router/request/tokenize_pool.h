@@ -23,13 +23,13 @@ struct TokenizePoolOptions {
   // tests that own the time.
   int threads = 2;
   size_t short_text_bytes = 16 << 10;     // longer texts wait in a queue of their own
-  size_t max_long_text_bytes = 32 << 20;  // of all long texts that wait or are being tokenized
-  size_t max_short_texts = 1024;          // that wait or are being tokenized
+  size_t max_long_text_bytes = 32 << 20;  // of all long texts, waiting or being tokenized
+  size_t max_short_texts = 1024;          // waiting or being tokenized
 };
 
 // Tokenizes texts on its own threads, so that the threads of gRPC, which also take the workers'
 // heartbeats, never wait for a tokenizer: megabytes of text take seconds. The memory of waiting
-// texts is bounded, and long texts never make short ones wait or have them refused.
+// texts is bounded, and long texts neither delay short ones nor cause their refusal.
 // Thread-safe.
 class TokenizePool {
  public:
@@ -55,14 +55,14 @@ class TokenizePool {
     Admission admission;
     std::string text;
     EncodeOptions options;
-    std::function<bool()> unwanted;  // asked just before the work: then it is not done
+    std::function<bool()> unwanted;  // asked just before the work, which true prevents
     // Called once, on a thread of the pool; CANCELLED where the text was unwanted.
     std::function<void(absl::StatusOr<std::vector<int32_t>>)> done;
   };
 
-  // `tokenizer` outlives the pool; null: nothing is ever handed in.
+  // `tokenizer` outlives the pool; null: there are no calls.
   TokenizePool(const Tokenizer* tokenizer, TokenizePoolOptions options);
-  // Answers what still waits with UNAVAILABLE.
+  // Answers the waiting jobs with UNAVAILABLE.
   ~TokenizePool();
   TokenizePool(const TokenizePool&) = delete;
   TokenizePool& operator=(const TokenizePool&) = delete;

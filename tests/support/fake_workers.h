@@ -18,7 +18,7 @@ class FakeWorkers final : public WorkerClient {
     std::string name;
     v1::SequenceRequest sequence;
     StreamHandlers handlers;
-    uint64_t epoch = 0;  // of the worker that is meant
+    uint64_t epoch = 0;  // the incarnation of the worker that is called
     bool open = true;
   };
   struct Reservation {

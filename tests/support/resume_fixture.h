@@ -26,9 +26,9 @@ class ResumeFixture : public RouterFixture {
     return {ids.begin(), ids.end()};
   }
 
-  // The rest of a disaggregated attempt: 10 to 13 in all, of which the client was told some.
-  void GoOnAt(const std::string& prefill, const std::string& decode, uint64_t reservation,
-              const std::vector<int32_t>& rest) {
+  // The rest of a disaggregated attempt: 10 to 13 in all, of which the client has some.
+  void ContinueAt(const std::string& prefill, const std::string& decode, uint64_t reservation,
+                  const std::vector<int32_t>& rest) {
     Reserved(reservation);
     Say("prefill " + prefill, {10});
     Finish("prefill " + prefill, kHandedOff);
@@ -46,7 +46,7 @@ class ResumeFixture : public RouterFixture {
     ExpectNothingLeft();
   }
 
-  // Its first token was told; d0 waits for its KV in reservation 5.
+  // The client has the first token; d0 waits for the KV in reservation 5.
   void SubmitAndPrefill() {
     Submit(Ask());
     Reserved(5);
@@ -57,13 +57,13 @@ class ResumeFixture : public RouterFixture {
     SubmitAndPrefill();
     Finish("prefill p0", kHandedOff);
   }
-  // Time goes by in which only these workers are heard of.
+  // Time goes by in which only these workers report.
   void LetLapseAllBut(const std::vector<std::string>& alive) {
     Pass(std::chrono::seconds(4));
     for (const std::string& name : alive) Beat(name);
     Pass(std::chrono::seconds(1));
   }
-  // Why requests went on elsewhere so far, and how often.
+  // Why requests continued elsewhere so far, and how often.
   std::string Causes() {
     const v1::ResumeUse use = router_.Status().resumes();
     std::string text;

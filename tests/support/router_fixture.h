@@ -125,7 +125,7 @@ class RouterFixture : public testing::Test {
     ASSERT_TRUE(joined.ok()) << joined;
     loop_.RunReady();
   }
-  // A later incarnation takes the name of one that has been silent.
+  // A later incarnation takes the name of a worker that has been silent.
   void Join(const std::string& name, v1::WorkerRole role, uint64_t incarnation = 1) {
     if (incarnation > 1 && IsUsable(name)) clock_.Advance(std::chrono::milliseconds(2001));
     left_.erase(name);
@@ -179,14 +179,14 @@ class RouterFixture : public testing::Test {
     return id.ok() ? *id : RequestId();
   }
 
-  // The worker of this call says so.
+  // The worker of this call sends `event`.
   void Say(const std::string& call, const v1::WorkerEvent& event) {
     const auto stream = workers_.Find(call);
     ASSERT_NE(stream, nullptr) << call;
     stream->handlers.on_event(event);
     loop_.RunReady();
   }
-  // ... these tokens of choice `index`, each with this log-probability if one is given.
+  // The worker sends tokens of choice `index`, each with this log-probability if one is given.
   void Say(const std::string& call, const std::vector<int32_t>& ids, int32_t index = 0,
            std::optional<float> logprob = std::nullopt) {
     v1::WorkerEvent event;
@@ -202,14 +202,14 @@ class RouterFixture : public testing::Test {
     tokens.mutable_stages()->set_prefill_us(1000);
     Say(call, event);
   }
-  // ... that choice `index` has ended.
+  // The worker says that choice `index` has ended.
   void EndChoice(const std::string& call, int32_t index, v1::WorkerFinish::Reason reason) {
     v1::WorkerEvent event;
     event.mutable_choice_finish()->set_index(index);
     event.mutable_choice_finish()->set_reason(reason);
     Say(call, event);
   }
-  // ... that it has done its part, and ends its stream.
+  // The worker says that it has done its part, and ends its stream.
   void Close(const std::string& call, v1::WorkerFinish::Reason reason) {
     v1::WorkerEvent event;
     event.mutable_finish()->set_reason(reason);
@@ -219,7 +219,7 @@ class RouterFixture : public testing::Test {
     Say(call, event);
     End(call, absl::OkStatus(), kWorker);
   }
-  // Both, of a request with one choice.
+  // Ends choice 0 and the stream, for a request with one choice.
   void Finish(const std::string& call, v1::WorkerFinish::Reason reason) {
     if (reason != kHandedOff) EndChoice(call, 0, reason);
     Close(call, reason);
@@ -270,7 +270,7 @@ class RouterFixture : public testing::Test {
     ExpectNothingLeft();
   }
 
-  std::set<std::string> left_;  // names of workers that are leaving, and say so
+  std::set<std::string> left_;  // names of workers that report that they are leaving
   FakeClock clock_;
   const LetterTokenizer tokenizer_;
   EventLoop loop_{clock_, 16};

@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 
 class AgreementTest : public ClusterFixture {};
 
-TEST_F(AgreementTest, PeersMustAgree) {
+TEST_F(AgreementTest, WorkersMustHaveTheSameModel) {
   ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
   v1::RegisterRequest other = Worker("d", v1::WORKER_ROLE_DECODE);
   other.set_model("llama");
@@ -49,7 +49,7 @@ TEST_F(AgreementTest, AWorkerThatTurnsOutToHaveLoadedOtherWeightsIsDropped) {
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
   EXPECT_EQ(cluster_.View()->workers.size(), 1u);
   const std::vector<WorkerId> lost = cluster_.TakeReplaced();
-  ASSERT_EQ(lost.size(), 1u) << "its requests must go on elsewhere";
+  ASSERT_EQ(lost.size(), 1u) << "its requests must continue elsewhere";
   EXPECT_EQ(lost[0].name, "damaged");
   *damaged.mutable_load() = hash(8);
   ExpectDisagree(damaged, {"the weights that damaged loaded differ from those of whole"});
@@ -57,7 +57,7 @@ TEST_F(AgreementTest, AWorkerThatTurnsOutToHaveLoadedOtherWeightsIsDropped) {
   EXPECT_TRUE(cluster_.Register(damaged).ok());
 }
 
-TEST_F(AgreementTest, KvThatCannotBeHandedOverIsRefusedAtTheDoor) {
+TEST_F(AgreementTest, WorkersThatCannotHandOverKvAreRefused) {
   ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
   v1::RegisterRequest other = Worker("d", v1::WORKER_ROLE_DECODE);
   other.set_wire_version(3);
@@ -69,15 +69,15 @@ TEST_F(AgreementTest, KvThatCannotBeHandedOverIsRefusedAtTheDoor) {
   other.mutable_layout()->set_num_kv_heads(8);
   ExpectDisagree(other, {"num_kv_heads=2 cannot be kept with num_kv_heads=8",
                          "of p (4 layers, 2 KV heads of 64, 16 tokens per block, bf16)"});
-  // Those who never meet may frame and lay out KV as they like.
+  // Workers that never exchange KV may use other frames and layouts.
   other = Worker("u", v1::WORKER_ROLE_UNIFIED);
   other.set_wire_version(3);
   other.mutable_layout()->set_block_tokens(64);
   EXPECT_TRUE(cluster_.Register(other).ok());
 }
 
-// By its route and when it is resumed a request may come to any of them.
-TEST_F(AgreementTest, WorkersThatWouldSayOtherTokensAreRefusedAtTheDoor) {
+// A request may be sent to any of them, by its route or when it is resumed.
+TEST_F(AgreementTest, WorkersThatWouldGenerateOtherTokensAreRefused) {
   ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
   v1::RegisterRequest other = Worker("u", v1::WORKER_ROLE_UNIFIED);
   other.mutable_layout()->set_dtype("f8e4m3");
@@ -98,7 +98,7 @@ TEST_F(AgreementTest, WorkersThatWouldSayOtherTokensAreRefusedAtTheDoor) {
   }
 }
 
-TEST_F(AgreementTest, OtherWeightsMayComeOnceTheOldOnesLeave) {
+TEST_F(AgreementTest, WorkersWithOtherWeightsMayJoinOnceTheOldOnesAreLeaving) {
   ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
   ASSERT_TRUE(cluster_.Register(Worker("d", v1::WORKER_ROLE_DECODE)).ok());
   v1::RegisterRequest p2 = Worker("p2", v1::WORKER_ROLE_PREFILL);
@@ -123,7 +123,7 @@ TEST_F(AgreementTest, OtherWeightsMayComeOnceTheOldOnesLeave) {
   EXPECT_THAT(cluster_.View()->Routes(), ElementsAre(v1::ROUTE_DISAGGREGATED));
 }
 
-// Wherever the memory of the receiver is.
+// The kind of memory that the receiver has does not matter.
 TEST_F(AgreementTest, KvThatCanBeConvertedIsHandedOver) {
   for (const char* device : {"cpu", "cuda:0"}) {
     SCOPED_TRACE(device);

@@ -7,7 +7,7 @@ namespace tandem {
 namespace {
 
 // "b" may be the beginning of the stop string "bc", so it is held back until the output ends.
-TEST(ChoiceTextTest, TextHeldBackForAStopStringComesWithTheEnd) {
+TEST(ChoiceTextTest, TextHeldBackForAStopStringIsReturnedAtTheEnd) {
   LetterTokenizer tokenizer;
   ChoiceText text(&tokenizer, {"bc"}, {});
   EXPECT_EQ(text.Push('a'), "a");
@@ -15,7 +15,7 @@ TEST(ChoiceTextTest, TextHeldBackForAStopStringComesWithTheEnd) {
   EXPECT_EQ(text.Flush(), "b");
 }
 
-TEST(ChoiceTextTest, NothingOfAStopStringComesWithTheEnd) {
+TEST(ChoiceTextTest, NoTextOfAStopStringIsReturnedAtTheEnd) {
   LetterTokenizer tokenizer;
   ChoiceText text(&tokenizer, {"bc"}, {});
   EXPECT_EQ(text.Push('a'), "a");

@@ -47,7 +47,7 @@ TEST_F(ChoicesTest, OneCallServesAllAndTheWorkersDeriveTheSeeds) {
     Say("generate u0", {index}, index);
     EXPECT_FALSE(stream_.summary.has_value());
     EndChoice("generate u0", index, kLength);
-    EXPECT_EQ(stream_.finishes.back().index(), index) << "told at once";
+    EXPECT_EQ(stream_.finishes.back().index(), index) << "sent immediately";
   }
   Close("generate u0", kLength);
   ExpectOk();
@@ -58,7 +58,7 @@ TEST_F(ChoicesTest, OneCallServesAllAndTheWorkersDeriveTheSeeds) {
   EXPECT_THAT(workers_.ended_choices, IsEmpty());
 }
 
-TEST_F(ChoicesTest, DecodeBeginsOnceWithTheFirstTokensOfAll) {
+TEST_F(ChoicesTest, DecodeBeginsOnceEveryChoiceHasItsFirstToken) {
   v1::GenerateRequest request = AskFor(3);
   request.set_tenant("alice");
   request.set_cache_salt("salt");
@@ -95,7 +95,7 @@ TEST_F(ChoicesTest, DecodeBeginsOnceWithTheFirstTokensOfAll) {
   EXPECT_THAT(workers_.released, IsEmpty());
 }
 
-TEST_F(ChoicesTest, OneThatEndsWithItsFirstTokenDoesNotKeepTheOthersFromDecoding) {
+TEST_F(ChoicesTest, AChoiceThatEndsWithItsFirstTokenDoesNotKeepTheOthersFromDecoding) {
   Submit(AskFor(2));
   Reserved();
   Say("prefill p0", {999}, 0);  // EOS
@@ -113,7 +113,7 @@ TEST_F(ChoicesTest, OneThatEndsWithItsFirstTokenDoesNotKeepTheOthersFromDecoding
   EXPECT_THAT(stream_.ids[0], ElementsAre(999));
 }
 
-TEST_F(ChoicesTest, NoDecodeWhenAllEndWithTheirFirstToken) {
+TEST_F(ChoicesTest, NoWorkerDecodesWhenAllChoicesEndWithTheirFirstToken) {
   v1::GenerateRequest request = AskFor(2);
   request.set_max_tokens(1);
   Submit(request);
@@ -128,7 +128,7 @@ TEST_F(ChoicesTest, NoDecodeWhenAllEndWithTheirFirstToken) {
   EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
 }
 
-TEST_F(ChoicesTest, AStopStringEndsOneChoiceAndItsWorkerIsTold) {
+TEST_F(ChoicesTest, AStopStringEndsOneChoiceAndItsWorkerIsNotified) {
   v1::GenerateRequest request = AskFor(2, v1::ROUTE_UNIFIED);
   request.add_stop("bc");
   Submit(request);
@@ -147,11 +147,11 @@ TEST_F(ChoicesTest, AStopStringEndsOneChoiceAndItsWorkerIsTold) {
   ExpectOk();
   EXPECT_EQ(stream_.text[0], "abxy");
   EXPECT_EQ(stream_.text[1], "x");
-  EXPECT_THAT(workers_.ended_choices, ElementsAre("u0#1")) << "told once";
+  EXPECT_THAT(workers_.ended_choices, ElementsAre("u0#1")) << "the worker is notified once";
   EXPECT_EQ(stream_.finishes.size(), 2u);
 }
 
-TEST_F(ChoicesTest, AStopStringInTheFirstTokenIsToldToTheDecodeWorkerWhenItSpeaks) {
+TEST_F(ChoicesTest, AStopStringInTheFirstTokenIsSentToTheDecodeWorkerAfterItsFirstEvent) {
   v1::GenerateRequest request = AskFor(2);
   request.add_stop("b");
   Submit(request);
@@ -200,7 +200,7 @@ TEST_F(ChoicesTest, AWorkerThatDoesNotStopDoesNotKeepTheClientWaiting) {
   ExpectOk();
 }
 
-TEST_F(ChoicesTest, AWorkerLostAfterAllHaveEndedDoesNotMatter) {
+TEST_F(ChoicesTest, AWorkerLostAfterAllChoicesHaveEndedDoesNotMatter) {
   v1::GenerateRequest request = AskFor(1, v1::ROUTE_UNIFIED);
   request.add_stop("b");
   Submit(request);
@@ -210,7 +210,7 @@ TEST_F(ChoicesTest, AWorkerLostAfterAllHaveEndedDoesNotMatter) {
   EXPECT_FALSE(cluster_.View()->HasUsable(v1::WORKER_ROLE_UNIFIED));
 }
 
-TEST_F(ChoicesTest, ALostWorkerEndsAllWithOneStatus) {
+TEST_F(ChoicesTest, AFailingWorkerEndsAllChoicesWithOneStatus) {
   Submit(AskFor(3, v1::ROUTE_UNIFIED));
   Say("generate u0", {1}, 0);
   EndChoice("generate u0", 0, kStop);
@@ -220,7 +220,7 @@ TEST_F(ChoicesTest, ALostWorkerEndsAllWithOneStatus) {
   EXPECT_FALSE(stream_.summary.has_value());
 }
 
-TEST_F(ChoicesTest, AChoiceThatNobodyEndedIsAnError) {
+TEST_F(ChoicesTest, AChoiceThatNoWorkerEndedIsAnError) {
   Submit(AskFor(2, v1::ROUTE_UNIFIED));
   Say("generate u0", {1}, 0);
   EndChoice("generate u0", 0, kLength);
@@ -229,14 +229,14 @@ TEST_F(ChoicesTest, AChoiceThatNobodyEndedIsAnError) {
   ExpectFailed(absl::StatusCode::kInternal, "choice 1");
 }
 
-TEST_F(ChoicesTest, AChoiceThatIsNotIsAnError) {
+TEST_F(ChoicesTest, TokensOfAChoiceThatDoesNotExistAreAnError) {
   Submit(AskFor(2, v1::ROUTE_UNIFIED));
   Say("generate u0", {1}, 2);
   ExpectFailed(absl::StatusCode::kInternal,
                "unified worker u0 spoke of choice 2; the request has 2");
 }
 
-TEST_F(ChoicesTest, MoreThanMayBeInFlightIsRefused) {
+TEST_F(ChoicesTest, MoreChoicesThanMayBeInFlightAreRefused) {
   RecordingStream other;
   EXPECT_TRUE(absl::IsResourceExhausted(router_.Submit(AskFor(9), kNoDeadline, other).status()));
   v1::GenerateRequest best = AskFor(1);
@@ -313,7 +313,7 @@ TEST_F(ChoicesTest, BestOfCountsTheLogprobsOfAStoppedChoice) {
   EXPECT_DOUBLE_EQ(stream_.FinishOf(0).cumulative_logprob(), -2.5);
 }
 
-TEST_F(ChoicesTest, BestOfNIsStreamedAsItComes) {
+TEST_F(ChoicesTest, BestOfNIsStreamedWhileItIsGenerated) {
   v1::GenerateRequest request = AskFor(2, v1::ROUTE_UNIFIED);
   request.set_best_of(2);
   Submit(request);
@@ -360,7 +360,7 @@ class BeamsTest : public ChoicesTest {
   }
 };
 
-TEST_F(BeamsTest, TheStartIsHandedToTheDecodeWorkerAndNotToTheClient) {
+TEST_F(BeamsTest, TheFirstCandidatesGoToTheDecodeWorkerAndNotToTheClient) {
   Submit(AskForBeams());
   EXPECT_EQ(workers_.reservations.back()->request.width(), 3);
   clock_.Advance(milliseconds(2));
@@ -388,10 +388,10 @@ TEST_F(BeamsTest, TheStartIsHandedToTheDecodeWorkerAndNotToTheClient) {
   EXPECT_DOUBLE_EQ(finish.score(), -2);
   EXPECT_DOUBLE_EQ(finish.cumulative_logprob(), -4);
   EXPECT_DOUBLE_EQ(finish.stages().prefill_ms(), 3) << "as the worker that prefilled said";
-  EXPECT_DOUBLE_EQ(finish.stages().ttft_ms(), 57) << "nothing is told before the search has ended";
+  EXPECT_DOUBLE_EQ(finish.stages().ttft_ms(), 57) << "nothing is sent before the search has ended";
 }
 
-TEST_F(BeamsTest, OneTokenNeedsNoDecode) {
+TEST_F(BeamsTest, ABeamSearchForOneTokenNeedsNoDecode) {
   v1::GenerateRequest request = AskForBeams();
   request.set_max_tokens(1);
   Submit(request);
@@ -407,7 +407,7 @@ TEST_F(BeamsTest, OneTokenNeedsNoDecode) {
   EXPECT_THAT(stream_.tokens, ElementsAre(7, 8));
 }
 
-TEST_F(BeamsTest, ALongHypothesisComesInSeveralChunks) {
+TEST_F(BeamsTest, ALongHypothesisIsSentInSeveralChunks) {
   Submit(AskForBeams());
   Reserved();
   StartBeams("prefill p0");

@@ -39,7 +39,7 @@ TEST_F(ClusterTest, AChargeCopiesNoReport) {
   }
   EXPECT_EQ(before->Find({"u7", 10})->charged.sequences, 0);
   EXPECT_EQ(after->Find({"u7", 10})->charged.sequences, 2);
-  EXPECT_EQ(after->Find({"u7", 11}), nullptr) << "there is no such life of u7";
+  EXPECT_EQ(after->Find({"u7", 11}), nullptr) << "u7 has no such incarnation";
 }
 
 TEST_F(ClusterTest, LeaseLapsesWithoutHeartbeats) {
@@ -56,22 +56,22 @@ TEST_F(ClusterTest, LeaseLapsesWithoutHeartbeats) {
   EXPECT_EQ(cluster_.NextExpiry(), kNoDeadline);
 }
 
-TEST_F(ClusterTest, ARoutersOwnStandstillIsNotTheWorkers) {
+TEST_F(ClusterTest, AStallOfTheRouterItselfCostsNoLease) {
   ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
   clock_.Advance(seconds(2));
   ASSERT_TRUE(cluster_.Register(Worker("v", v1::WORKER_ROLE_UNIFIED)).ok());
   clock_.Advance(seconds(8));
   cluster_.Postpone(seconds(8));
   EXPECT_THAT(cluster_.Expire(), IsEmpty());
-  EXPECT_EQ(cluster_.View()->workers[0].last_heard, clock_.Now() - seconds(2));
-  EXPECT_EQ(cluster_.View()->workers[1].last_heard, clock_.Now());
-  cluster_.Postpone(seconds(1));  // nobody was heard of in the future
-  EXPECT_EQ(cluster_.View()->workers[1].last_heard, clock_.Now());
+  EXPECT_EQ(cluster_.View()->workers[0].last_report, clock_.Now() - seconds(2));
+  EXPECT_EQ(cluster_.View()->workers[1].last_report, clock_.Now());
+  cluster_.Postpone(seconds(1));  // no report lies in the future
+  EXPECT_EQ(cluster_.View()->workers[1].last_report, clock_.Now());
   clock_.Advance(seconds(4));
   EXPECT_THAT(cluster_.Expire(), ElementsAre(WorkerId{"u", 10}));
 }
 
-TEST_F(ClusterTest, SuspectedUntilHeardOfAgain) {
+TEST_F(ClusterTest, AWorkerIsSuspectedUntilItsNextHeartbeat) {
   ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
   cluster_.Suspect({"u", 9});  // an earlier life
   EXPECT_TRUE(cluster_.View()->HasUsable(v1::WORKER_ROLE_UNIFIED));
@@ -81,7 +81,7 @@ TEST_F(ClusterTest, SuspectedUntilHeardOfAgain) {
   EXPECT_TRUE(cluster_.View()->HasUsable(v1::WORKER_ROLE_UNIFIED));
 }
 
-TEST_F(ClusterTest, WorkersBeyondTheBoundAreRefusedUntilOthersHaveGone) {
+TEST_F(ClusterTest, WorkersBeyondTheLimitAreRefusedUntilOthersHaveGone) {
   Cluster cluster(
       {.model = "sample", .lease = seconds(5), .heartbeat = seconds(1), .max_workers = 2}, clock_);
   ASSERT_TRUE(cluster.Register(Worker("a", v1::WORKER_ROLE_UNIFIED)).ok());
@@ -107,7 +107,7 @@ TEST_F(ClusterTest, AWorkerThatIsDeregisteredAndNotLeavingComesBack) {
   EXPECT_TRUE(cluster_.View()->HasUsable(v1::WORKER_ROLE_UNIFIED));
 }
 
-TEST_F(ClusterTest, AWorkerThatLeavesGetsNothingAndKeepsItsLeaseUntilItIsGone) {
+TEST_F(ClusterTest, ALeavingWorkerGetsNothingAndKeepsItsLeaseUntilItIsGone) {
   ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
   cluster_.Charge({"u", 10}, {.sequences = 2});
   cluster_.Deregister("u", 10);
@@ -134,7 +134,7 @@ TEST_F(ClusterTest, AWorkerThatIsNotReadyGetsNothingUntilItIs) {
   EXPECT_TRUE(cluster_.View()->HasUsable(v1::WORKER_ROLE_UNIFIED));
 }
 
-TEST_F(ClusterTest, AListenerHearsOfWorkersAndNotOfCharges) {
+TEST_F(ClusterTest, TheListenerIsCalledForWorkersAndNotForCharges) {
   int news = 0;
   cluster_.SetListener([&news] { ++news; });
   ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());

@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 
 class ClusterViewTest : public ClusterFixture {};
 
-TEST_F(ClusterViewTest, ARouteIsThereWithItsRoles) {
+TEST_F(ClusterViewTest, ARouteIsPossibleOnceAllItsRolesHaveAWorker) {
   EXPECT_TRUE(cluster_.View()->Routes().empty());
   ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
   EXPECT_TRUE(cluster_.View()->Routes().empty());
@@ -42,7 +42,7 @@ TEST_F(ClusterViewTest, TheContextIsThatOfTheBestUsableWorkersOfTheRoute) {
   EXPECT_EQ(cluster_.View()->MaxContextTokens(v1::ROUTE_DISAGGREGATED), 0);
 }
 
-TEST_F(ClusterViewTest, DecodeWorkersAreThePeersForKv) {
+TEST_F(ClusterViewTest, ThePeersOfAPrefillWorkerAreTheDecodeWorkers) {
   ASSERT_TRUE(cluster_.Register(Worker("d", v1::WORKER_ROLE_DECODE)).ok());
   ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
   ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());

@@ -36,7 +36,7 @@ TEST(EventLoopTest, RunsTasksInOrderAndTimersWhenDue) {
   EXPECT_THAT(ran, ElementsAre(1, 2, 3, 4));
 }
 
-TEST(EventLoopTest, RefusesNewWorkWhenFullButNotWhatBelongsToOld) {
+TEST(EventLoopTest, RefusesNewWorkWhenFullButNotTasksOfAdmittedWork) {
   FakeClock clock;
   EventLoop loop(clock, 1);
   int ran = 0;
@@ -62,7 +62,7 @@ TEST(EventLoopTest, RunEndsAfterStopWithEverythingPostedBefore) {
 
 class RunningLoopTest : public testing::Test {
  protected:
-  // From here on who posts runs.
+  // From here on a thread that posts a task runs it.
   void SetUp() override {
     absl::Notification runs;
     loop_.Post([&] { runs.Notify(); });
@@ -73,7 +73,7 @@ class RunningLoopTest : public testing::Test {
     loop_.Stop();
     thread_.join();
   }
-  // Posts until this thread is the one that runs what it posts: until then somebody else is busy.
+  // Posts until this thread runs the task that it posts: until then another thread is busy.
   void AwaitIdle() {
     std::thread::id ran_by;
     while (ran_by != std::this_thread::get_id()) {
@@ -91,7 +91,7 @@ class RunningLoopTest : public testing::Test {
   std::thread thread_;
 };
 
-TEST_F(RunningLoopTest, WhoPostsWhileNobodyRunsTasksRunsThem) {
+TEST_F(RunningLoopTest, AThreadThatPostsWhileNoTaskRunsAlsoRunsIt) {
   AwaitIdle();
   std::vector<int> ran;
   loop_.Post([&] {
@@ -101,7 +101,7 @@ TEST_F(RunningLoopTest, WhoPostsWhileNobodyRunsTasksRunsThem) {
   EXPECT_THAT(ran, ElementsAre(1, 2));
 }
 
-TEST_F(RunningLoopTest, WhoPostsWhileAnotherRunsTasksDoesNotWait) {
+TEST_F(RunningLoopTest, AThreadThatPostsWhileAnotherRunsTasksDoesNotWait) {
   AwaitIdle();
   absl::Notification running;
   absl::Notification go_on;
@@ -120,7 +120,7 @@ TEST_F(RunningLoopTest, WhoPostsWhileAnotherRunsTasksDoesNotWait) {
   EXPECT_EQ(ran_by, busy_id);
 }
 
-TEST_F(RunningLoopTest, WhoPostsDoesNotRunAllThatCameMeanwhile) {
+TEST_F(RunningLoopTest, AThreadThatPostsDoesNotRunAllTasksThatArriveMeanwhile) {
   AwaitIdle();
   constexpr int kMany = 50;
   std::vector<std::thread::id> ran_by;
@@ -136,7 +136,7 @@ TEST_F(RunningLoopTest, WhoPostsDoesNotRunAllThatCameMeanwhile) {
 }
 
 // Else a worker's report would not be answered while others keep the router busy.
-TEST_F(RunningLoopTest, WhoPostsComesBackThoughThereIsAlwaysMore) {
+TEST_F(RunningLoopTest, AThreadThatPostsReturnsThoughThereIsAlwaysAnotherTask) {
   AwaitIdle();
   std::atomic<bool> enough = false;
   std::thread::id ran_by;
@@ -179,8 +179,8 @@ TEST_F(RunningLoopTest, TasksOfManyThreadsNeverOverlapAndKeepTheirOrder) {
   }
 }
 
-// Nobody posts any more by then: the thread in Run sees to it.
-TEST_F(RunningLoopTest, ATimerThatAPosterSetsIsRunWhenItIsDue) {
+// No thread posts any more by then, so the thread in Run has to run it.
+TEST_F(RunningLoopTest, ATimerThatAPostedTaskSetsRunsWhenItIsDue) {
   AwaitIdle();
   absl::Notification later;
   absl::Notification sooner;
@@ -190,7 +190,7 @@ TEST_F(RunningLoopTest, ATimerThatAPosterSetsIsRunWhenItIsDue) {
   later.WaitForNotification();
 }
 
-TEST_F(RunningLoopTest, RunEndsOnlyAfterWhoeverIsBusy) {
+TEST_F(RunningLoopTest, RunEndsOnlyAfterTheBusyThread) {
   AwaitIdle();
   absl::Notification running;
   absl::Notification go_on;

@@ -46,7 +46,7 @@ class FailoverTest : public testing::Test {
   }
   void Report(const std::string& name) {
     now_ += seconds(1);
-    At(name).last_heard = now_;
+    At(name).last_report = now_;
   }
   std::vector<std::string> Excluded() {
     std::vector<std::string> names;

@@ -90,14 +90,14 @@ class GrpcWorkerClientTest : public testing::Test {
   std::thread thread_;
 };
 
-TEST_F(GrpcWorkerClientTest, APingTellsWhetherTheWorkerSaysThatItServes) {
+TEST_F(GrpcWorkerClientTest, APingReturnsWhetherTheWorkerServes) {
   EXPECT_EQ(Ping(), Health::kServing);
   server_->GetHealthCheckService()->SetServingStatus(false);
   EXPECT_EQ(Ping(), Health::kNotServing);
 }
 
 // A cancelled call could lose the answer, and the blocks would be held until their lease lapses.
-TEST_F(GrpcWorkerClientTest, AReservationThatNobodyWantsAnyMoreIsReleased) {
+TEST_F(GrpcWorkerClientTest, AReservationGrantedAfterItsRequestEndedIsReleased) {
   std::unique_ptr<WorkerCall> call;
   v1::ReserveRequest request;
   request.set_at_once(true);

@@ -1,4 +1,4 @@
-// A worker that is heard of, but does not answer the router.
+// Workers whose heartbeats arrive, but that do not answer the router.
 
 #include "tests/support/resume_fixture.h"
 
@@ -11,7 +11,7 @@ using ::testing::IsEmpty;
 
 class PingsTest : public ResumeFixture {
  protected:
-  // Time goes by until the next pings; all but `unheard` are heard of.
+  // Time goes by until the next pings; all workers but `unheard` report.
   void Turn(const std::string& unheard = "") {
     BeatAllBut(unheard);
     Pass(cluster_.options().lease / 3);
@@ -45,7 +45,7 @@ class PingsTest : public ResumeFixture {
   }
 };
 
-TEST_F(PingsTest, AConnectionCutWithoutAWordIsNoticedAndTheWorkerComesBack) {
+TEST_F(PingsTest, ASilentlyCutConnectionIsNoticedAndTheWorkerBecomesUsableAgain) {
   Join("d1", kDecodeRole);
   SubmitAndHandOver();
   Say("decode d0", {11});
@@ -58,7 +58,7 @@ TEST_F(PingsTest, AConnectionCutWithoutAWordIsNoticedAndTheWorkerComesBack) {
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
   EXPECT_EQ(NotReady("d0"), "does not answer the router at d0:1");
   EXPECT_THAT(workers_.disconnected, ElementsAre("d0"));
-  GoOnAt("p0", "d1", 6, {12, 13});
+  ContinueAt("p0", "d1", 6, {12, 13});
   ExpectTheAnswer(1);
   EXPECT_EQ(Causes(), "connection 1");
   Turn();
@@ -71,7 +71,7 @@ TEST_F(PingsTest, AConnectionCutWithoutAWordIsNoticedAndTheWorkerComesBack) {
   EXPECT_EQ(NotReady("d0"), "");
 }
 
-TEST_F(PingsTest, AWorkerThatAnswersInBetweenIsNotLost) {
+TEST_F(PingsTest, AWorkerThatMissesEverySecondPingIsNotLost) {
   SubmitAndHandOver();
   for (int i = 0; i < 4; ++i) {
     workers_.silent.insert("d0");
@@ -83,7 +83,7 @@ TEST_F(PingsTest, AWorkerThatAnswersInBetweenIsNotLost) {
   EXPECT_THAT(workers_.disconnected, IsEmpty());
 }
 
-TEST_F(PingsTest, AStandstillOfTheRouterIsHeldAgainstNobody) {
+TEST_F(PingsTest, AStallOfTheRouterCountsAgainstNoWorker) {
   SubmitAndHandOver();
   workers_.silent.insert("d0");
   Turn();
@@ -95,7 +95,7 @@ TEST_F(PingsTest, AStandstillOfTheRouterIsHeldAgainstNobody) {
   EXPECT_FALSE(Usable("d0"));
 }
 
-TEST_F(PingsTest, WhoIsNotHeardOfEitherIsLostByItsLease) {
+TEST_F(PingsTest, AWorkerWhoseHeartbeatsStopAsWellIsLostByItsLease) {
   Join("d1", kDecodeRole);
   SubmitAndHandOver();
   workers_.silent.insert("d0");
@@ -112,17 +112,17 @@ TEST_F(PingsTest, ANewWorkerThatNeverAnsweredIsNotUsed) {
   for (int i = 0; i < 3; ++i) Turn();
   EXPECT_FALSE(Usable("u0"));
   Submit(Ask(v1::ROUTE_UNIFIED));
-  EXPECT_THAT(workers_.Open(), IsEmpty()) << "it waits: one was lost of late";
+  EXPECT_THAT(workers_.Open(), IsEmpty()) << "it waits, because a worker was lost recently";
   workers_.silent.clear();
   Turn();
   Turn();
-  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0")) << "who waits is told";
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0")) << "the waiting request learns of it";
   Say("generate u0", {10, 11, 12, 13});
   Finish("generate u0", kLength);
   ExpectTheAnswer(0);
 }
 
-TEST_F(PingsTest, OneIsUnderWayForEachWorkerThatIsThere) {
+TEST_F(PingsTest, EachWorkerHasOnePingInFlight) {
   const auto under_way = [this] {
     std::vector<std::string> names;
     for (const auto& ping : workers_.pings) {
@@ -142,7 +142,7 @@ TEST_F(PingsTest, OneIsUnderWayForEachWorkerThatIsThere) {
   EXPECT_THAT(under_way(), ElementsAre("d0", "p0"));
 }
 
-// Its gRPC threads answer, and its heartbeats go on; its engine stands still.
+// Its gRPC threads answer, and its heartbeats continue; its engine hangs.
 TEST_F(PingsTest, AWorkerThatAnswersThatItDoesNotServeLosesItsRequestsToOthers) {
   Join("d1", kDecodeRole);
   SubmitAndHandOver();
@@ -157,7 +157,7 @@ TEST_F(PingsTest, AWorkerThatAnswersThatItDoesNotServeLosesItsRequestsToOthers) 
 }
 
 // It refuses what is new, which is no reason to take from it what it still ends.
-TEST_F(PingsTest, AWorkerThatIsLeavingNeedNotServeToKeepItsRequests) {
+TEST_F(PingsTest, ALeavingWorkerNeedNotServeToKeepItsRequests) {
   SubmitAndHandOver();
   Say("decode d0", {11});
   Leave("d0");

@@ -110,7 +110,7 @@ TEST_F(QueueMoveTest, ARequestThatWaitsForRoomAtADecodeWorkerGoesToAFreeUnifiedO
   EXPECT_THAT(workers_.Open(), ElementsAre("generate u1"));
 }
 
-TEST_F(QueueMoveTest, ARequestIsNotHandedRoundForEver) {
+TEST_F(QueueMoveTest, ARequestIsMovedABoundedNumberOfTimes) {
   QueueAtUnified();
   for (int i = 0; i < 40; ++i) {
     ReportAll(Backlog(30));

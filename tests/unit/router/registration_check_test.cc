@@ -12,8 +12,8 @@ using ::testing::Not;
 
 class RegistrationCheckTest : public ClusterFixture {};
 
-// Routes are chosen by sums of these.
-TEST_F(RegistrationCheckTest, ALoadThatCannotBeIsRefused) {
+// Policies add these numbers up.
+TEST_F(RegistrationCheckTest, ALoadThatIsOutOfRangeIsRefused) {
   v1::RegisterRequest worker = Worker("u", v1::WORKER_ROLE_UNIFIED);
   worker.mutable_load()->set_free_blocks(-1);
   EXPECT_EQ(cluster_.Register(worker).code(), absl::StatusCode::kInvalidArgument);
@@ -34,8 +34,8 @@ TEST_F(RegistrationCheckTest, ALoadThatCannotBeIsRefused) {
   EXPECT_EQ(cluster_.Heartbeat(beat).code(), absl::StatusCode::kInvalidArgument);
 }
 
-// A stranger who knows a worker's incarnation can speak in its name.
-TEST_F(RegistrationCheckTest, RefusalsTellNeitherFingerprintNorIncarnationOfOthers) {
+// A process that knows a worker's incarnation can send calls in its name.
+TEST_F(RegistrationCheckTest, RefusalsContainNeitherFingerprintNorIncarnationOfOthers) {
   v1::RegisterRequest worker = Worker("u", v1::WORKER_ROLE_UNIFIED);
   worker.set_model_fingerprint(0xABCDEF);
   worker.set_incarnation(1795420144998968055);
@@ -50,7 +50,7 @@ TEST_F(RegistrationCheckTest, RefusalsTellNeitherFingerprintNorIncarnationOfOthe
   };
   const absl::Status other_weights = cluster_.Register(other);
   tells_nothing(other_weights);
-  EXPECT_THAT(other_weights.ToString(), HasSubstr("abcdef")) << "the log tells the operator";
+  EXPECT_THAT(other_weights.ToString(), HasSubstr("abcdef")) << "the log shows it to the operator";
   other = worker;
   other.set_incarnation(7);
   tells_nothing(cluster_.Register(other));
@@ -93,7 +93,7 @@ TEST_F(RegistrationCheckTest, ALoadIsBounded) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("load has "));
 }
 
-TEST_F(RegistrationCheckTest, WorkersThatMoveKvSayHow) {
+TEST_F(RegistrationCheckTest, WorkersThatMoveKvMustRegisterHow) {
   v1::RegisterRequest worker = Worker("d", v1::WORKER_ROLE_DECODE);
   worker.clear_data_address();
   EXPECT_TRUE(absl::IsInvalidArgument(cluster_.Register(worker)));

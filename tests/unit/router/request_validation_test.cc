@@ -154,8 +154,8 @@ TEST(ValidateRequestTest, TakesABeamSearch) {
   v1::GenerateRequest request = GoodBeams();
   EXPECT_TRUE(ValidateRequest(request, Limits()).ok()) << ValidateRequest(request, Limits());
   request.mutable_sampling()->set_logprobs(5);
-  request.mutable_sampling()->set_seed(1);                // of no effect
-  request.mutable_sampling()->set_repetition_penalty(1);  // likewise
+  request.mutable_sampling()->set_seed(1);                // has no effect
+  request.mutable_sampling()->set_repetition_penalty(1);  // has no effect either
   request.mutable_beam_search()->set_length_penalty(-10);
   request.mutable_beam_search()->set_early_stopping(v1::BeamSearch::EARLY_STOPPING_NEVER);
   for (int i = 0; i < 29; ++i) request.add_stop_token_ids(i * 3 + 1);  // 7 is EOS: 30 in all

@@ -1,4 +1,4 @@
-// A request whose worker is leaving goes on elsewhere, if somebody can take it.
+// A request whose worker is leaving continues elsewhere, if another worker can take it.
 
 #include "tests/support/resume_fixture.h"
 
@@ -46,20 +46,20 @@ TEST_F(LeavingTest, WithoutRoomElsewhereAStreamStaysUntilThereIsSome) {
   EXPECT_THAT(workers_.Open(), UnorderedElementsAre("decode d0", "reserve d1"));
   Say("decode d0", {11, 12, 13});
   Finish("decode d0", kLength);
-  ExpectTheAnswer(0);  // it ended first, and nothing is left of the attempt to move
+  ExpectTheAnswer(0);  // it ended first, and the attempt to move it was undone
 }
 
-TEST_F(LeavingTest, LostWhileItWasToMoveGoesElsewhereAsEver) {
+TEST_F(LeavingTest, AWorkerLostDuringAMoveIsALossAsUsual) {
   Join("d1", kDecodeRole);
   SubmitAndHandOver();
   Leave("d0");
   LoseCall("decode d0");
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
-  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  ContinueAt("p0", "d1", 6, {11, 12, 13});
   ExpectTheAnswer(1);
 }
 
-TEST_F(LeavingTest, AMoveIsGivenUpWithThePrefillWorkerThatItMeant) {
+TEST_F(LeavingTest, AMoveIsCancelledWhenItsPrefillWorkerIsLost) {
   Join("d1", kDecodeRole);
   SubmitAndHandOver();
   Leave("d0");
@@ -67,18 +67,18 @@ TEST_F(LeavingTest, AMoveIsGivenUpWithThePrefillWorkerThatItMeant) {
   Join("p0", kPrefillRole, 2);
   EXPECT_THAT(workers_.Open(), UnorderedElementsAre("decode d0", "reserve d1"));
   EXPECT_EQ(workers_.reservations.size(), 3u) << "asked anew, for the one that is there now";
-  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  ContinueAt("p0", "d1", 6, {11, 12, 13});
   EXPECT_EQ(workers_.streams.back()->name, "decode d1");
   ExpectTheAnswer(1);
 }
 
-TEST_F(LeavingTest, ALeavingWorkerFinishesWhatNobodyElseCanTake) {
+TEST_F(LeavingTest, ALeavingWorkerFinishesRequestsThatNoOtherWorkerCanTake) {
   Join("u0", kUnifiedRole);
   Submit(Ask(v1::ROUTE_UNIFIED));
   Say("generate u0", {10});
   Leave("u0");
   EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
-  Join("u1", kUnifiedRole);  // now somebody can
+  Join("u1", kUnifiedRole);  // this worker can
   EXPECT_THAT(workers_.Open(), ElementsAre("generate u1"));
   Say("generate u1", {11, 12, 13});
   Finish("generate u1", kLength);
@@ -92,7 +92,7 @@ TEST_F(LeavingTest, AStreamStaysWithALeavingWorkerWhoseNameIsTaken) {
   Join("d0", kDecodeRole, 2);
   EXPECT_THAT(workers_.Open(), UnorderedElementsAre("decode d0", "reserve d0"));
   EXPECT_EQ(workers_.reservations.back()->request.epoch(), 2u);
-  EXPECT_EQ(router_.Status().workers_size(), 2) << "names are told once";
+  EXPECT_EQ(router_.Status().workers_size(), 2) << "the status lists each name once";
   RefuseReservation(ResourceExhausted("full"));
   Beat("d0");  // the one that leaves keeps its lease
   EXPECT_THAT(workers_.Open(), ElementsAre("decode d0"));
@@ -103,7 +103,7 @@ TEST_F(LeavingTest, AStreamStaysWithALeavingWorkerWhoseNameIsTaken) {
   EXPECT_EQ(Causes(), "");
 }
 
-TEST_F(LeavingTest, AStreamMovesToTheOneThatTookTheNameAndCostsNoBudget) {
+TEST_F(LeavingTest, AStreamMovesToTheWorkerThatTookTheNameAndCostsNoBudget) {
   Join("u0", kUnifiedRole);
   Submit(Ask(v1::ROUTE_UNIFIED));
   Say("generate u0", {10});
@@ -117,7 +117,7 @@ TEST_F(LeavingTest, AStreamMovesToTheOneThatTookTheNameAndCostsNoBudget) {
   EXPECT_EQ(Causes(), "leaving 1");
 }
 
-TEST_F(LeavingTest, ANewRequestWaitsForWhoComesInALeavingWorkersPlace) {
+TEST_F(LeavingTest, ANewRequestWaitsForTheReplacementOfALeavingWorker) {
   Join("u0", kUnifiedRole);
   Leave("u0");
   Submit(Ask(v1::ROUTE_UNIFIED));
@@ -130,7 +130,7 @@ TEST_F(LeavingTest, ANewRequestWaitsForWhoComesInALeavingWorkersPlace) {
   ExpectTheAnswer(0);
 }
 
-TEST_F(LeavingTest, ANewRequestIsRefusedWhenNobodyCameInALeavingWorkersPlace) {
+TEST_F(LeavingTest, ANewRequestIsRefusedWhenALeavingWorkerIsNotReplaced) {
   Join("u0", kUnifiedRole);
   Leave("u0");
   Submit(Ask(v1::ROUTE_UNIFIED));
@@ -141,7 +141,7 @@ TEST_F(LeavingTest, ANewRequestIsRefusedWhenNobodyCameInALeavingWorkersPlace) {
   ExpectFailed(absl::StatusCode::kUnavailable, "needs a unified worker: not answering or leaving");
 }
 
-TEST_F(LeavingTest, ALeavingPrefillWorkerEndsWhatItHasBegun) {
+TEST_F(LeavingTest, ALeavingPrefillWorkerFinishesWhatItHasBegun) {
   Join("p1", kPrefillRole);
   Submit(Ask());
   Reserved(5);
@@ -154,27 +154,27 @@ TEST_F(LeavingTest, ALeavingPrefillWorkerEndsWhatItHasBegun) {
   ExpectTheAnswer(0);
 }
 
-TEST_F(LeavingTest, ADecodeWorkerLeavingWhileItsKvIsOnTheWayIsLeftAtOnce) {
+TEST_F(LeavingTest, ADecodeWorkerThatLeavesBeforeItsKvArrivesIsReplacedImmediately) {
   Join("d1", kDecodeRole);
   Submit(Ask());
   Reserved(5);
   Leave("d0");
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
   EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
-  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  ContinueAt("p0", "d1", 6, {11, 12, 13});
   ExpectTheAnswer(1);
 }
 
-TEST_F(LeavingTest, LeavingWhileReservingGoesElsewhere) {
+TEST_F(LeavingTest, ARequestThatReservesAtALeavingWorkerGoesElsewhere) {
   Join("p1", kPrefillRole);
   Submit(Ask());
   Leave("p0");
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
-  GoOnAt("p1", "d0", 6, {11, 12, 13});
+  ContinueAt("p1", "d0", 6, {11, 12, 13});
   ExpectTheAnswer(1);
 }
 
-TEST_F(LeavingTest, WhatALeavingWorkerCouldNotEndCostsNoBudget) {
+TEST_F(LeavingTest, ARequestThatALeavingWorkerCouldNotFinishCostsNoBudget) {
   Join("u0", kUnifiedRole);
   Submit(Ask(v1::ROUTE_UNIFIED));
   Say("generate u0", {10});

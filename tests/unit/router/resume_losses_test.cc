@@ -1,4 +1,4 @@
-// A request whose workers are lost goes on elsewhere, behind what its client was told.
+// A request whose workers are lost continues elsewhere, after the tokens that its client has.
 
 #include "tests/support/resume_fixture.h"
 
@@ -25,7 +25,7 @@ TEST_F(LossTest, DecodeLostWhileDecoding) {
   EXPECT_NE(workers_.streams.back()->sequence.request_id(), first_id)
       << "a worker may still know the first attempt";
   Say("prefill p0", {10});
-  EXPECT_THAT(stream_.tokens, ElementsAre(10, 11)) << "told already";
+  EXPECT_THAT(stream_.tokens, ElementsAre(10, 11)) << "10 was sent before";
   EXPECT_THAT(SoFar(), ElementsAre(10, 11));
   clock_.Advance(milliseconds(7));
   Say("decode d1", {12});
@@ -39,16 +39,16 @@ TEST_F(LossTest, DecodeLostWhileDecoding) {
   EXPECT_EQ(use.migrated(), 0u);
   EXPECT_DOUBLE_EQ(use.p50_ms(), 7);
   EXPECT_DOUBLE_EQ(use.max_ms(), 7);
-  EXPECT_DOUBLE_EQ(use.waited().max_ms(), 2507) << "since 11 was told";
+  EXPECT_DOUBLE_EQ(use.waited().max_ms(), 2507) << "since 11 was sent";
   EXPECT_EQ(Causes(), "connection 1");
 }
 
-TEST_F(LossTest, DecodeLostBeforeItSaidAnything) {
+TEST_F(LossTest, DecodeLostBeforeItsFirstEvent) {
   Join("d1", kDecodeRole);
   SubmitAndPrefill();
   LoseCall("decode d0");
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1")) << "the prefill is begun anew";
-  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  ContinueAt("p0", "d1", 6, {11, 12, 13});
   EXPECT_THAT(SoFar(), ElementsAre(10));
   ExpectTheAnswer(1);
 }
@@ -59,14 +59,14 @@ TEST_F(LossTest, DecodeLostWhilePrefilling) {
   Reserved(5);
   LetLapseAllBut({"p0", "d1"});
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
-  GoOnAt("p0", "d1", 6, {11, 12, 13});
-  EXPECT_THAT(workers_.so_far, IsEmpty()) << "nothing was told when it began";
+  ContinueAt("p0", "d1", 6, {11, 12, 13});
+  EXPECT_THAT(workers_.so_far, IsEmpty()) << "the client had no token when it began";
   ExpectTheAnswer(1);
   EXPECT_EQ(Causes(), "lease 1");
 }
 
-// It was stopped for longer than a lease, and reads the heartbeats of that time later.
-TEST_F(LossTest, ARouterThatStoodStillLosesNobody) {
+// The router was stopped for longer than a lease and reads the heartbeats of that time later.
+TEST_F(LossTest, ARouterThatWasStalledLosesNoWorker) {
   SubmitAndHandOver();
   for (int i = 0; i < 2; ++i) {
     clock_.Advance(seconds(30));
@@ -77,7 +77,7 @@ TEST_F(LossTest, ARouterThatStoodStillLosesNobody) {
   }
   clock_.Advance(seconds(30));
   loop_.RunReady();
-  Pass(seconds(6));  // now it listens, and hears nobody
+  Pass(seconds(6));  // now it runs, and no heartbeat arrives
   EXPECT_THAT(workers_.Open(), IsEmpty());
   EXPECT_TRUE(cluster_.View()->workers.empty());
   EXPECT_EQ(Causes(), "lease 1");
@@ -88,12 +88,12 @@ TEST_F(LossTest, DecodeLostWhileReserving) {
   Submit(Ask());
   RefuseReservation(Unavailable("Connection refused"), kNetwork);
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
-  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  ContinueAt("p0", "d1", 6, {11, 12, 13});
   ExpectTheAnswer(1);
 }
 
-// Its process may be frozen, with connections that stand: none of them says that it is lost.
-TEST_F(LossTest, AWorkerWhoseNameAnotherProcessTookIsLostAtOnce) {
+// The process may be frozen while its connections stand, so no call reports the loss.
+TEST_F(LossTest, AWorkerWhoseNameAnotherProcessTookIsLostImmediately) {
   SubmitAndHandOver();
   Say("decode d0", {11});
   clock_.Advance(seconds(2));
@@ -101,7 +101,7 @@ TEST_F(LossTest, AWorkerWhoseNameAnotherProcessTookIsLostAtOnce) {
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
   EXPECT_EQ(workers_.reservations.back()->request.epoch(), 2u);
   clock_.Advance(milliseconds(7));
-  GoOnAt("p0", "d0", 6, {12, 13});
+  ContinueAt("p0", "d0", 6, {12, 13});
   ExpectTheAnswer(1);
   EXPECT_EQ(Causes(), "lease 1");
   EXPECT_DOUBLE_EQ(router_.Status().resumes().max_ms(), 7);
@@ -114,26 +114,26 @@ TEST_F(LossTest, PrefillReplacedWhilePrefilling) {
   Join("p0", kPrefillRole, 2);
   EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
   clock_.Advance(milliseconds(7));
-  GoOnAt("p0", "d0", 6, {11, 12, 13});
+  ContinueAt("p0", "d0", 6, {11, 12, 13});
   ExpectTheAnswer(1);
   EXPECT_DOUBLE_EQ(router_.Status().resumes().max_ms(), 7);
   EXPECT_DOUBLE_EQ(router_.Status().resumes().waited().max_ms(), 2108)
       << "since it arrived; the name changed hands after two heartbeats";
 }
 
-// It would be called once there is room, and nobody would hear that it is lost.
+// The prefill worker is called only once blocks are reserved, so no call reports its loss.
 TEST_F(LossTest, PrefillLostWhileReserving) {
   Join("p1", kPrefillRole);
   Submit(Ask());
   LetLapseAllBut({"p1", "d0"});
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
-  GoOnAt("p1", "d0", 6, {11, 12, 13});
+  ContinueAt("p1", "d0", 6, {11, 12, 13});
   ExpectTheAnswer(1);
   EXPECT_EQ(stream_.finishes[0].prefill_worker(), "p1");
 }
 
 // It still holds the blocks: computing the prompt elsewhere would be in vain.
-TEST_F(LossTest, ThePrefillWorkerThatHasThePromptSendsItAgain) {
+TEST_F(LossTest, ThePrefillWorkerThatHasThePromptSendsItsKvAgain) {
   Join("p1", kPrefillRole);
   Join("d1", kDecodeRole);
   Join("u0", kUnifiedRole);
@@ -147,7 +147,7 @@ TEST_F(LossTest, ThePrefillWorkerThatHasThePromptSendsItAgain) {
   cluster_.Discharge({"u0", 1}, {.sequences = 1});
   LoseCall("decode d0");
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
-  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  ContinueAt("p0", "d1", 6, {11, 12, 13});
   cluster_.Discharge({"p0", 1}, {.sequences = 50, .prompt_tokens = 5000});
   ExpectTheAnswer(1);
 }
@@ -158,7 +158,7 @@ TEST_F(LossTest, PrefillLostBeforeTheFirstToken) {
   Reserved(5);
   LoseCall("prefill p0");
   EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
-  GoOnAt("p1", "d0", 6, {11, 12, 13});
+  ContinueAt("p1", "d0", 6, {11, 12, 13});
   ExpectTheAnswer(1);
 }
 
@@ -167,12 +167,12 @@ TEST_F(LossTest, PrefillLostBeforeItsKvArrived) {
   SubmitAndPrefill();
   LoseCall("prefill p0");
   EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
-  GoOnAt("p1", "d0", 6, {11, 12, 13});
+  ContinueAt("p1", "d0", 6, {11, 12, 13});
   EXPECT_THAT(SoFar(), ElementsAre(10));
   ExpectTheAnswer(1);
 }
 
-TEST_F(LossTest, UnifiedLostGoesOnBehindItsTokens) {
+TEST_F(LossTest, UnifiedLostContinuesAfterTheEmittedTokens) {
   Join("u0", kUnifiedRole);
   Join("u1", kUnifiedRole);
   Submit(Ask(v1::ROUTE_UNIFIED));
@@ -212,24 +212,24 @@ TEST_F(LossTest, ARefusedHandOffIsALoss) {
     stream_ = {};
     SubmitAndPrefill();
     End("prefill p0", status, kWorker);
-    EXPECT_THAT(workers_.Open(), IsEmpty()) << "neither is tried again before it is heard of";
+    EXPECT_THAT(workers_.Open(), IsEmpty()) << "neither is tried again before it reports";
     Beat("p0");
     EXPECT_THAT(workers_.Open(), IsEmpty());
     Beat("d0");
     EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
-    GoOnAt("p0", "d0", 6, {11, 12, 13});
+    ContinueAt("p0", "d0", 6, {11, 12, 13});
     ExpectTheAnswer(1);
   }
   EXPECT_EQ(Causes(), "hand_off 2");
 }
 
-TEST_F(LossTest, AReservationThatLapsedIsNoFaultOfTheDecodeWorker) {
+TEST_F(LossTest, ALapsedReservationIsNoFaultOfTheDecodeWorker) {
   SubmitAndPrefill();
   End("prefill p0", NotFound("it lapsed"), kWorker);
   EXPECT_THAT(workers_.Open(), IsEmpty());
   Beat("p0");
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
-  GoOnAt("p0", "d0", 6, {11, 12, 13});
+  ContinueAt("p0", "d0", 6, {11, 12, 13});
   ExpectTheAnswer(1);
 }
 
@@ -248,12 +248,12 @@ TEST_F(LossTest, ARestartedWorkerTakesOver) {
   clock_.Advance(seconds(2));
   Join("d0", kDecodeRole, 2);
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
-  GoOnAt("p0", "d0", 6, {13});
+  ContinueAt("p0", "d0", 6, {13});
   ExpectTheAnswer(1);
   EXPECT_DOUBLE_EQ(router_.Status().resumes().max_ms(), 2000);
 }
 
-TEST_F(LossTest, NobodyComesWithinTheWait) {
+TEST_F(LossTest, WithoutAnotherWorkerTheRequestFailsAfterTheWait) {
   SubmitAndPrefill();
   LoseCall("decode d0");
   for (int i = 0; i < 3; ++i) {  // whoever lives keeps its lease
@@ -267,7 +267,7 @@ TEST_F(LossTest, NobodyComesWithinTheWait) {
   EXPECT_EQ(router_.Status().resumes().gave_up(), 1u);
 }
 
-TEST_F(LossTest, ANewRequestWaitsForAWorkerThatWasLostOfLate) {
+TEST_F(LossTest, ANewRequestWaitsForAWorkerThatWasLostRecently) {
   cluster_.Suspect({"d0", 1});
   Submit(Ask());
   EXPECT_FALSE(stream_.end.has_value());
@@ -275,11 +275,11 @@ TEST_F(LossTest, ANewRequestWaitsForAWorkerThatWasLostOfLate) {
   clock_.Advance(seconds(2));
   Join("d0", kDecodeRole, 2);
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
-  GoOnAt("p0", "d0", 6, {11, 12, 13});
+  ContinueAt("p0", "d0", 6, {11, 12, 13});
   ExpectTheAnswer(0);
 }
 
-TEST_F(LossTest, ANewRequestDoesNotWaitForWhoWasLostLongAgo) {
+TEST_F(LossTest, ANewRequestDoesNotWaitForAWorkerThatWasLostLongAgo) {
   cluster_.Suspect({"d0", 1});
   for (int i = 0; i < 7; ++i) {  // its lease lapses in the second turn
     Pass(seconds(3));
@@ -299,7 +299,7 @@ TEST_F(LossTest, TheDeadlineBoundsTheWait) {
   ExpectFailed(absl::StatusCode::kDeadlineExceeded, "lost: d0");
 }
 
-TEST_F(LossTest, CancelWhileItWaits) {
+TEST_F(LossTest, CancelWhileWaitingForAWorker) {
   const RequestId id = Submit(Ask());
   Reserved();
   Say("prefill p0", {10});
@@ -344,7 +344,7 @@ TEST_F(LossTest, AWorkerThatMakesNoProgressIsLostUntilItDoes) {
   EXPECT_EQ(Causes(), "no_progress 2");
 }
 
-TEST_F(LossTest, AnotherTokenThanWasToldIsOurBug) {
+TEST_F(LossTest, ATokenThatDiffersFromTheEmittedOneIsOurBug) {
   Join("d1", kDecodeRole);
   SubmitAndPrefill();
   LoseCall("decode d0");
@@ -354,7 +354,7 @@ TEST_F(LossTest, AnotherTokenThanWasToldIsOurBug) {
   ExpectFailed(absl::StatusCode::kInternal, "prefill worker p0: token 0 of choice 0 is 77 now");
 }
 
-TEST_F(LossTest, NoRoomAfterALossWaitsForNews) {
+TEST_F(LossTest, NoRoomAfterALossWaitsForTheNextReport) {
   Join("d1", kDecodeRole);
   SubmitAndPrefill();
   LoseCall("decode d0");
@@ -363,18 +363,18 @@ TEST_F(LossTest, NoRoomAfterALossWaitsForNews) {
   EXPECT_FALSE(stream_.end.has_value());
   Beat("d1");
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
-  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  ContinueAt("p0", "d1", 6, {11, 12, 13});
   ExpectTheAnswer(1);
 }
 
-TEST_F(LossTest, LostAfterTheLastTokenNeedsNobody) {
+TEST_F(LossTest, AWorkerLostAfterTheLastTokenNeedsNoReplacement) {
   SubmitAndHandOver();
   Say("decode d0", {11, 12, 13});
   LoseCall("decode d0");
   ExpectTheAnswer(0);
 }
 
-TEST_F(LossTest, EachChoiceGoesOnWhereItWas) {
+TEST_F(LossTest, EachChoiceContinuesWhereItWas) {
   Join("d1", kDecodeRole);
   v1::GenerateRequest request = Ask();
   request.set_n(4);
@@ -413,7 +413,7 @@ TEST_F(LossTest, EachChoiceGoesOnWhereItWas) {
   ExpectNothingLeft();
 }
 
-TEST_F(LossTest, WhatAStopStringEndedStaysEnded) {
+TEST_F(LossTest, AChoiceThatAStopStringEndedStaysEnded) {
   Join("u0", kUnifiedRole);
   Join("u1", kUnifiedRole);
   v1::GenerateRequest request = Ask(v1::ROUTE_UNIFIED);

@@ -1,4 +1,4 @@
-// A request goes on only where its client gets the tokens that it would have had.
+// A request continues only where its client gets the tokens that it would have got anyway.
 
 #include "tests/support/resume_fixture.h"
 
@@ -16,7 +16,7 @@ class NumericsTest : public ResumeFixture {
   v1::RegisterRequest SecondLife(const std::string& name, v1::WorkerRole role) {
     return Registration(name, role, 2);
   }
-  // Nobody else is there, so that a worker may come back with what it likes.
+  // Without other workers a worker may return with other weights or another KV type.
   void LeaveOnly(const std::string& name) {
     const auto view = cluster_.View();
     for (const WorkerView& worker : view->workers) {
@@ -26,7 +26,7 @@ class NumericsTest : public ResumeFixture {
     }
     loop_.RunReady();
   }
-  // u0 has told two of four tokens and is lost.
+  // u0 has sent two of four tokens and is lost.
   void LoseUnifiedHalfWay() {
     Join("u0", kUnifiedRole);
     LeaveOnly("u0");
@@ -35,12 +35,12 @@ class NumericsTest : public ResumeFixture {
     LoseCall("generate u0");
     ASSERT_THAT(workers_.Open(), IsEmpty());
   }
-  // It does not go on at that worker, however long it waits, and says why.
+  // The request does not continue at that worker, however long it waits, and its error says why.
   void ExpectGivenUp(const v1::RegisterRequest& other, const std::vector<std::string>& said) {
     LoseUnifiedHalfWay();
     Join(other);
     EXPECT_THAT(workers_.Open(), IsEmpty()) << "tokens of two kinds in one answer";
-    EXPECT_FALSE(stream_.end.has_value()) << "the right one may come back";
+    EXPECT_FALSE(stream_.end.has_value()) << "the right one may return";
     for (int i = 0; i < 5; ++i) {
       clock_.Advance(seconds(2));
       v1::HeartbeatRequest beat;
@@ -58,25 +58,25 @@ class NumericsTest : public ResumeFixture {
   }
 };
 
-TEST_F(NumericsTest, ANameThatComesBackWithOtherWeightsDoesNotGoOn) {
+TEST_F(NumericsTest, AWorkerThatReturnsWithOtherWeightsDoesNotContinue) {
   v1::RegisterRequest other = SecondLife("u0", kUnifiedRole);
   other.set_model_fingerprint(0xabc);
   ExpectGivenUp(other, {"u0 has model 0000000000000abc", "begun by model 0000000000000000"});
 }
 
-TEST_F(NumericsTest, NorOneThatKeepsKvOtherwise) {
+TEST_F(NumericsTest, AWorkerThatReturnsWithAnotherKvTypeDoesNotContinue) {
   v1::RegisterRequest other = SecondLife("u0", kUnifiedRole);
   other.mutable_layout()->set_dtype("f32");
   ExpectGivenUp(other, {"KV of f32", "KV of bf16"});
 }
 
-TEST_F(NumericsTest, NorOneOnAnotherKindOfDevice) {
+TEST_F(NumericsTest, AWorkerThatReturnsOnAnotherKindOfDeviceDoesNotContinue) {
   v1::RegisterRequest other = SecondLife("u0", kUnifiedRole);
   other.set_device("cuda:0");
   ExpectGivenUp(other, {"on cuda", "on cpu"});
 }
 
-TEST_F(NumericsTest, TheRightOneIsWaitedForAndTaken) {
+TEST_F(NumericsTest, TheRequestWaitsForAWorkerWithTheSameNumerics) {
   LoseUnifiedHalfWay();
   v1::RegisterRequest other = SecondLife("u0", kUnifiedRole);
   other.set_model_fingerprint(0xabc);
@@ -90,7 +90,7 @@ TEST_F(NumericsTest, TheRightOneIsWaitedForAndTaken) {
   ExpectTheAnswer(1);
 }
 
-TEST_F(NumericsTest, WhatNobodyWasToldOfBeginsAnywhere) {
+TEST_F(NumericsTest, ARequestWithoutEmittedTokensMayBeginAnywhere) {
   Join("u0", kUnifiedRole);
   LeaveOnly("u0");
   Submit(Ask(v1::ROUTE_UNIFIED));
@@ -106,7 +106,7 @@ TEST_F(NumericsTest, WhatNobodyWasToldOfBeginsAnywhere) {
 
 // Prompts are computed with bf16 and decoded with f32, exactly converted: a unified worker would
 // have to be like both.
-TEST_F(NumericsTest, PromptAndOutputAreEachHeldToTheirOwn) {
+TEST_F(NumericsTest, PromptAndOutputAreEachComparedWithTheirOwnNumerics) {
   cluster_.Deregister("d0", 1);
   cluster_.Deregister("d0", 1);
   for (const char* name : {"d0", "d1"}) {
@@ -118,11 +118,11 @@ TEST_F(NumericsTest, PromptAndOutputAreEachHeldToTheirOwn) {
   SubmitAndPrefill();
   LoseCall("decode d0");
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
-  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  ContinueAt("p0", "d1", 6, {11, 12, 13});
   ExpectTheAnswer(1);
 }
 
-TEST_F(NumericsTest, CallsNameTheLifeThatIsMeant) {
+TEST_F(NumericsTest, CallsNameTheIncarnationOfTheWorker) {
   Join("u0", kUnifiedRole, 7);
   Submit(Ask(v1::ROUTE_UNIFIED));
   EXPECT_EQ(workers_.streams.back()->epoch, 7u);
@@ -136,7 +136,7 @@ TEST_F(NumericsTest, CallsNameTheLifeThatIsMeant) {
   EXPECT_EQ(workers_.streams.back()->epoch, 9u);
 }
 
-TEST_F(NumericsTest, AnAnswerOfAnotherLifeIsALoss) {
+TEST_F(NumericsTest, AnAnswerOfAnotherIncarnationIsALoss) {
   Join("u0", kUnifiedRole);
   Join("u1", kUnifiedRole);
   Submit(Ask(v1::ROUTE_UNIFIED));

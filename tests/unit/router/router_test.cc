@@ -61,7 +61,7 @@ v1::GenerateRequest AskInText(const std::string& text) {
 }
 
 // Submit runs on the threads that take the workers' heartbeats, too.
-TEST_F(RouterTest, NoTextIsTokenizedBySubmitItself) {
+TEST_F(RouterTest, SubmitItselfTokenizesNoText) {
   const BlockingTokenizer tokenizer("");
   Router router(Options(), Parts(tokenizer));
   ASSERT_TRUE(router.Submit(AskInText("abc"), kNoDeadline, stream_).ok());
@@ -76,7 +76,7 @@ TEST_F(RouterTest, APromptThatTurnsOutTooLongEndsWithInvalidArgument) {
   ExpectFailed(absl::StatusCode::kInvalidArgument, "prompt has 100 tokens");
 }
 
-TEST_F(RouterTest, ARequestWhoseClientGoesWhileItsTextWaitsEndsOnce) {
+TEST_F(RouterTest, ARequestWhoseClientLeavesWhileItsTextWaitsEndsOnce) {
   BlockingTokenizer tokenizer("abc");
   RouterOptions options = Options();
   options.tokenizing.threads = 1;
@@ -148,7 +148,7 @@ TEST_F(RouterTest, ADecodeWorkersRefusalOfAHandOffIsNotTheClientsFault) {
 }
 
 // A worker that loads its weights has nothing to do, and would draw all requests.
-TEST_F(RouterTest, WhoStillStartsGetsWhatNobodyElseCanTake) {
+TEST_F(RouterTest, AStartingWorkerGetsRequestsThatNoOtherWorkerCanTake) {
   Join("u0", v1::WORKER_ROLE_UNIFIED);
   Join("u1", v1::WORKER_ROLE_UNIFIED);
   v1::WorkerLoad load;
@@ -178,7 +178,7 @@ TEST_F(RouterTest, TheStatusHasAWorkersReportButNotTheHashOfItsWeights) {
   EXPECT_EQ(status.workers(0).load().SerializeAsString(), load.SerializeAsString());
 }
 
-TEST_F(RouterTest, WhoStartsIsAskedBeforeARequestWaitsForRoom) {
+TEST_F(RouterTest, AStartingWorkerIsAskedBeforeARequestWaitsForRoom) {
   v1::WorkerLoad load;
   load.set_starting(true);
   Join("d1", v1::WORKER_ROLE_DECODE);
@@ -189,7 +189,7 @@ TEST_F(RouterTest, WhoStartsIsAskedBeforeARequestWaitsForRoom) {
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
 }
 
-TEST_F(RouterTest, AWorkerThatLeavesKeepsItsRequestsWhileTheOtherStarts) {
+TEST_F(RouterTest, ALeavingWorkerKeepsItsRequestsWhileTheOtherStarts) {
   Join("u0", v1::WORKER_ROLE_UNIFIED);
   Submit(Ask(v1::ROUTE_UNIFIED));
   Say("generate u0", {1});
@@ -204,8 +204,8 @@ TEST_F(RouterTest, AWorkerThatLeavesKeepsItsRequestsWhileTheOtherStarts) {
   EXPECT_THAT(workers_.Open(), Contains("generate u1"));
 }
 
-TEST_F(RouterTest, WhatWasWaitedInVainIsAdmissionToo) {
-  Submit(Ask());  // nobody but d0 has room for it some day
+TEST_F(RouterTest, AWaitForRoomThatEndsInARefusalIsAdmissionTime) {
+  Submit(Ask());  // only d0 can take it
   clock_.Advance(milliseconds(30));
   Join("d1", v1::WORKER_ROLE_DECODE);
   RefuseReservation(ResourceExhausted("it waited too long"));
@@ -256,7 +256,7 @@ TEST_F(RouterTest, AReportThatNeverComesDoesNotKeepTheClientWaiting) {
   ExpectNothingLeft();
 }
 
-TEST_F(RouterTest, CancelEndsBothWorkersWorkAndGivesTheReservationBack) {
+TEST_F(RouterTest, CancelStopsBothWorkersAndReleasesTheReservation) {
   const RequestId id = Submit(Ask());
   Reserved();
   Say("prefill p0", {10});
@@ -277,10 +277,10 @@ TEST_F(RouterTest, NoRoomIsAnsweredWhenThereIsNoOtherDecodeWorker) {
   Submit(Ask());
   RefuseReservation(ResourceExhausted("no 3 blocks free"));
   ExpectFailed(absl::StatusCode::kResourceExhausted, "decode worker d0: no 3 blocks free");
-  EXPECT_EQ(RetryAfter(*stream_.end), seconds(1)) << "when there is news";
+  EXPECT_EQ(RetryAfter(*stream_.end), seconds(1)) << "after the next report";
 }
 
-TEST_F(RouterTest, OnlyTheLastPlaceIsWaitedFor) {
+TEST_F(RouterTest, OnlyTheLastCandidateQueuesTheRequest) {
   Join("d1", v1::WORKER_ROLE_DECODE);
   Join("u0", v1::WORKER_ROLE_UNIFIED);
   Submit(Ask(v1::ROUTE_DISAGGREGATED));
@@ -292,7 +292,7 @@ TEST_F(RouterTest, OnlyTheLastPlaceIsWaitedFor) {
   ExpectFailed(absl::StatusCode::kResourceExhausted, "d1");
 }
 
-TEST_F(RouterTest, AFullWorkerIsWaitedForWhenTheOtherPlaceIsGone) {
+TEST_F(RouterTest, AFullWorkerQueuesTheRequestWhenTheOtherIsGone) {
   Join("d1", v1::WORKER_ROLE_DECODE);
   Submit(Ask());
   EXPECT_TRUE(workers_.reservations.back()->request.at_once()) << "there is d1";
@@ -303,10 +303,10 @@ TEST_F(RouterTest, AFullWorkerIsWaitedForWhenTheOtherPlaceIsGone) {
   EXPECT_EQ(router_.Status().reroutes().asked_again(), 1u);
   RefuseReservation(ResourceExhausted("waited in vain"));
   ExpectFailed(absl::StatusCode::kResourceExhausted, "d0: waited in vain");
-  EXPECT_EQ(workers_.reservations.size(), 2u) << "it is not asked for ever";
+  EXPECT_EQ(workers_.reservations.size(), 2u) << "it is not asked again and again";
 }
 
-TEST_F(RouterTest, ARefusalInHasteIsNotTheAnswerWhenNobodyIsLeft) {
+TEST_F(RouterTest, ARefusalWithoutQueueingIsNotTheAnswerWhenNoWorkerIsLeft) {
   Join("d1", v1::WORKER_ROLE_DECODE);
   Submit(Ask());
   EXPECT_TRUE(workers_.reservations.back()->request.at_once()) << "there is d1";
@@ -320,7 +320,7 @@ TEST_F(RouterTest, ARefusalInHasteIsNotTheAnswerWhenNobodyIsLeft) {
   EXPECT_FALSE(workers_.reservations.back()->request.at_once());
 }
 
-TEST_F(RouterTest, FullWorkersAreWaitedForWhenTheUnifiedOneIsFullToo) {
+TEST_F(RouterTest, FullDecodeWorkersAreAskedAgainWhenTheUnifiedOneIsFullToo) {
   Join("d1", v1::WORKER_ROLE_DECODE);
   Join("u0", v1::WORKER_ROLE_UNIFIED);
   cluster_.Charge({"u0", 1}, {.sequences = 9});
@@ -345,7 +345,7 @@ TEST_F(RouterTest, FullWorkersAreWaitedForWhenTheUnifiedOneIsFullToo) {
   EXPECT_EQ(use.latest(), "decode worker d0: full");
 }
 
-TEST_F(RouterTest, TheWorkerKnowsBestWhenToRetry) {
+TEST_F(RouterTest, TheRetryAfterOfTheWorkerIsPassedOn) {
   absl::Status refusal = ResourceExhausted("no 3 blocks free");
   SetRetryAfter(refusal, milliseconds(70));
   Submit(Ask());
@@ -424,7 +424,7 @@ TEST_F(RouterTest, DrainRefusesNewAndWaitsForOld) {
   EXPECT_TRUE(drained);
 }
 
-TEST_F(RouterTest, WhatWasTakenAsDrainingBeganIsEnded) {
+TEST_F(RouterTest, ARequestSubmittedAsDrainingBeginsIsEnded) {
   Join("u0", v1::WORKER_ROLE_UNIFIED);
   ASSERT_TRUE(router_.Submit(Ask(), kNoDeadline, stream_).ok());
   bool drained = false;
@@ -434,7 +434,7 @@ TEST_F(RouterTest, WhatWasTakenAsDrainingBeganIsEnded) {
   EXPECT_TRUE(drained);
 }
 
-TEST_F(RouterTest, DrainFailsWhatIsLeftAtItsDeadline) {
+TEST_F(RouterTest, DrainFailsTheRemainingRequestsAtItsDeadline) {
   Submit(Ask());
   bool drained = false;
   router_.Drain(clock_.Now() + seconds(4), [&drained] { drained = true; });

@@ -55,7 +55,7 @@ TEST_P(AnyPolicyTest, TakesTheRouteAskedFor) {
   }
 }
 
-TEST_P(AnyPolicyTest, AutoTakesWhatThereIs) {
+TEST_P(AnyPolicyTest, AutoTakesTheRouteThatIsPossible) {
   ClusterView view{.workers = {Worker("u0", v1::WORKER_ROLE_UNIFIED)}};
   EXPECT_EQ(policy_->Choose(view, {})->route, v1::ROUTE_UNIFIED);
   view.workers = {Worker("d0", v1::WORKER_ROLE_DECODE), Worker("p0", v1::WORKER_ROLE_PREFILL)};
@@ -83,7 +83,7 @@ TEST_P(AnyPolicyTest, NeverTakesASuspectedOrTriedWorker) {
   }
 }
 
-TEST_P(AnyPolicyTest, WhoHasThePromptPrefillsAgain) {
+TEST_P(AnyPolicyTest, TheWorkerThatHasThePromptPrefillsAgain) {
   ClusterView view = TwoOfEach();
   SetRunning(view.workers[3], 50);  // p1: busy as it is
   for (int i = 0; i < 4; ++i) {
@@ -107,10 +107,10 @@ TEST_P(AnyPolicyTest, WhoHasThePromptPrefillsAgain) {
                                 .prompt_at = {{"p1", 1}}})
                 ->route,
             v1::ROUTE_UNIFIED)
-      << "with nobody to decode";
+      << "no worker can decode";
 }
 
-TEST_P(AnyPolicyTest, TakesOnlyWhoSaysTheTokensThatWereBegun) {
+TEST_P(AnyPolicyTest, TakesOnlyWorkersThatContinueTheEmittedTokens) {
   ClusterView view = TwoOfEach();
   for (WorkerView& worker : view.workers) {
     SetDtype(worker, worker.role == v1::WORKER_ROLE_DECODE ? "f32" : "bf16");
@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(All, AnyPolicyTest, testing::ValuesIn(RoutingPolicyName
                            return name;
                          });
 
-TEST(LeastLoadedTest, AmongEquallyBusyTheOneWithMoreRoom) {
+TEST(LeastLoadedTest, AmongEquallyBusyWorkersTheOneWithMoreRoomIsTaken) {
   ClusterView view = TwoOfEach();
   ChangeLoad(view.workers[5], [](v1::WorkerLoad& full_of_cached) {
     full_of_cached.set_free_blocks(2);

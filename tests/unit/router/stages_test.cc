@@ -37,7 +37,7 @@ TEST(SplitTtftTest, PartsAddUp) {
   EXPECT_NEAR(Sum(stages), stages.ttft_ms(), 1e-9);
 }
 
-TEST(SplitTtftTest, OnlyRoundingIsForgiven) {
+TEST(SplitTtftTest, OnlyRoundingErrorsAreHidden) {
   v1::StageTimes worker;
   worker.set_prefill_us(1005);
   EXPECT_EQ(SplitTtft(FirstTokenAfter(microseconds(1000)), worker).residual_ms(), 0);

@@ -70,7 +70,7 @@ TEST_F(StreamedOutputTest, TheLastTokenSaysWhyAChoiceEnds) {
   Take(output, {4});
   EXPECT_EQ(output.ReasonOf(0), v1::WorkerFinish::REASON_LENGTH);
   EXPECT_TRUE(output.Emitted(0).ended());
-  EXPECT_FALSE(output.ended(0)) << "nobody said so yet";
+  EXPECT_FALSE(output.ended(0)) << "no worker has said so yet";
   Take(output, {9}, 1);
   EXPECT_EQ(output.ReasonOf(1), v1::WorkerFinish::REASON_STOP);
   output.End(1);

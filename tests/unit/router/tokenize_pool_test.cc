@@ -92,7 +92,7 @@ TEST(TokenizePoolTest, ATextWhoseClientHasGoneIsNotTokenized) {
   EXPECT_EQ(tokenizer.encoded(), 0);
 }
 
-TEST(TokenizePoolTest, TextsThatStillWaitWhenThePoolEndsAreAnswered) {
+TEST(TokenizePoolTest, TextsThatWaitWhenThePoolEndsAreAnswered) {
   BlockingTokenizer tokenizer(kLong);
   Answer first;
   Answer second;

@@ -11,7 +11,7 @@ using ::testing::IsEmpty;
 
 class UnreachedTest : public ResumeFixture {
  protected:
-  // From p0 to the decode worker that was chosen; then all are heard of.
+  // The hand-off to the chosen decode worker fails; then all workers report.
   void FailHandOff(const std::string& prefill = "p0") {
     Reserved(5);
     Say("prefill " + prefill, {10});
@@ -20,14 +20,14 @@ class UnreachedTest : public ResumeFixture {
   }
 };
 
-TEST_F(UnreachedTest, AnotherOneIsTakenHoweverBusy) {
+TEST_F(UnreachedTest, AnotherDecodeWorkerIsTakenHoweverBusy) {
   Join("d1", kDecodeRole);
   cluster_.Charge({"d1", 1}, {.sequences = 50});
   Submit(Ask());
   FailHandOff();
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
   EXPECT_FALSE(workers_.reservations.back()->request.at_once()) << "d0 is no other place";
-  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  ContinueAt("p0", "d1", 6, {11, 12, 13});
   cluster_.Discharge({"d1", 1}, {.sequences = 50});
   ExpectTheAnswer(1);
 }
@@ -36,7 +36,7 @@ TEST_F(UnreachedTest, LaterRequestsGoElsewhereForAWhile) {
   Join("d1", kDecodeRole);
   const auto answer_at_d1 = [this](int32_t resumes) {
     EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
-    GoOnAt("p0", "d1", 6, {11, 12, 13});
+    ContinueAt("p0", "d1", 6, {11, 12, 13});
     ExpectTheAnswer(resumes);
     stream_ = {};
   };
@@ -54,7 +54,7 @@ TEST_F(UnreachedTest, LaterRequestsGoElsewhereForAWhile) {
   }
 }
 
-TEST_F(UnreachedTest, AnotherOneThatIsFullIsWaitedFor) {
+TEST_F(UnreachedTest, TheRequestWaitsForRoomAtTheOtherDecodeWorker) {
   Join("d1", kDecodeRole);
   Submit(Ask());
   FailHandOff();
@@ -63,7 +63,7 @@ TEST_F(UnreachedTest, AnotherOneThatIsFullIsWaitedFor) {
   EXPECT_THAT(workers_.Open(), IsEmpty());
   Beat("d1");
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
-  GoOnAt("p0", "d1", 6, {11, 12, 13});
+  ContinueAt("p0", "d1", 6, {11, 12, 13});
   ExpectTheAnswer(1);
 }
 
@@ -79,18 +79,18 @@ TEST_F(UnreachedTest, AUnifiedWorkerIsAnotherPlace) {
   ExpectTheAnswer(1);
 }
 
-TEST_F(UnreachedTest, OnceTheOtherIsGoneItIsAskedAgain) {
+TEST_F(UnreachedTest, AnUnreachedWorkerIsAskedAgainOnceTheOtherIsGone) {
   Join("d1", kDecodeRole);
   Submit(Ask());
   FailHandOff();
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
   RefuseReservation(Unavailable("Connection refused"), kNetwork);
-  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0")) << "it was heard of";
-  GoOnAt("p0", "d0", 6, {11, 12, 13});
+  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0")) << "it has reported";
+  ContinueAt("p0", "d0", 6, {11, 12, 13});
   ExpectTheAnswer(2);
 }
 
-TEST_F(UnreachedTest, AllOfThemAreAskedAgainOnceHeardOf) {
+TEST_F(UnreachedTest, UnreachedWorkersAreAskedAgainAfterTheirNextHeartbeat) {
   Join("d1", kDecodeRole);
   Submit(Ask());
   FailHandOff();
@@ -98,7 +98,7 @@ TEST_F(UnreachedTest, AllOfThemAreAskedAgainOnceHeardOf) {
   FailHandOff();
   ASSERT_THAT(workers_.Open(), testing::SizeIs(1)) << "p0 as well";
   const std::string decode = workers_.Open()[0].substr(std::string("reserve ").size());
-  GoOnAt("p0", decode, 6, {11, 12, 13});
+  ContinueAt("p0", decode, 6, {11, 12, 13});
   ExpectTheAnswer(2);
 }
 

@@ -27,7 +27,7 @@ TEST_F(WorkerNamesTest, ANameChangesHandsOnceItsHolderIsSilentAndOnlyToAYoungerP
   LetFallSilent();
   worker.set_incarnation(10);
   ExpectDisagree(worker, {"the name u belongs to a process that started later"});
-  cluster_.Deregister("u", 10);  // a late goodbye of the old one
+  cluster_.Deregister("u", 10);  // the old process deregisters late
   EXPECT_TRUE(cluster_.View()->HasUsable(v1::WORKER_ROLE_UNIFIED));
 }
 
@@ -38,7 +38,7 @@ TEST_F(WorkerNamesTest, AWorkerThatSendsHeartbeatsKeepsItsNameWhateverIncarnatio
   v1::RegisterRequest stranger = worker;
   stranger.set_incarnation(std::numeric_limits<uint64_t>::max());
   for (int i = 0; i < 10; ++i) {
-    ExpectDisagree(stranger, {"the name u belongs to a process that was heard of 0 ms ago"});
+    ExpectDisagree(stranger, {"the name u belongs to a process whose heartbeat came 0 ms ago"});
     clock_.Advance(seconds(1));
     ASSERT_TRUE(Beat("u").ok());
   }
@@ -48,7 +48,7 @@ TEST_F(WorkerNamesTest, AWorkerThatSendsHeartbeatsKeepsItsNameWhateverIncarnatio
 }
 
 // Its lease is another's now and will not lapse.
-TEST_F(WorkerNamesTest, ALifeThatWasReplacedIsToldOfOnce) {
+TEST_F(WorkerNamesTest, AReplacedIncarnationIsReportedOnce) {
   v1::RegisterRequest worker = Worker("u", v1::WORKER_ROLE_UNIFIED);
   ASSERT_TRUE(cluster_.Register(worker).ok());
   ASSERT_TRUE(cluster_.Register(worker).ok());  // the same life once more
@@ -62,7 +62,7 @@ TEST_F(WorkerNamesTest, ALifeThatWasReplacedIsToldOfOnce) {
   EXPECT_THAT(cluster_.TakeReplaced(), IsEmpty());
 }
 
-TEST_F(WorkerNamesTest, AWorkerThatLeavesKeepsItsLeaseBesideTheOneThatTakesItsName) {
+TEST_F(WorkerNamesTest, ALeavingWorkerKeepsItsLeaseBesideTheOneThatTakesItsName) {
   v1::RegisterRequest worker = Worker("d", v1::WORKER_ROLE_DECODE);
   ASSERT_TRUE(cluster_.Register(Worker("p", v1::WORKER_ROLE_PREFILL)).ok());
   ASSERT_TRUE(cluster_.Register(worker).ok());
@@ -91,7 +91,7 @@ TEST_F(WorkerNamesTest, AWorkerThatLeavesKeepsItsLeaseBesideTheOneThatTakesItsNa
   cluster_.Deregister("d", 10);
   EXPECT_THAT(Names(), ElementsAre("d"));
   EXPECT_EQ(cluster_.View()->workers[0].id.incarnation, 12u);
-  // Of two it may be the younger that leaves first, or is lost.
+  // The younger of two may be the first to leave or to be lost.
   worker.set_incarnation(13);
   cluster_.Deregister("d", 12);
   ASSERT_TRUE(cluster_.Register(worker).ok());
