@@ -11,7 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
-#include "router/cluster/pings.h"
+#include "router/client/pings.h"
 #include "router/request/request.h"
 #include "router/request/request_validation.h"
 #include "router/request/resolve_request.h"

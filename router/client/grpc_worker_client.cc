@@ -156,7 +156,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
   // The time that an attempt to connect may take.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
   // A host that vanished is noticed within the sum of these two, also during a long prefill that
-  // sends nothing, unless its lease or a ping (router/cluster/pings.h) has shown it before.
+  // sends nothing, unless its lease or a ping (router/client/pings.h) has shown it before.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);

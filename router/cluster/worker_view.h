@@ -54,7 +54,7 @@ struct WorkerView : WorkerRef {
   TimePoint last_report;
   // A call failed to reach the worker, and no heartbeat has arrived since.
   bool suspected = false;
-  // Its heartbeats arrive, but it does not answer this router's pings (router/cluster/pings.h).
+  // Its heartbeats arrive, but it does not answer this router's pings (router/client/pings.h).
   bool unreachable = false;
   // A hand-off to the worker failed: until then requests prefer other workers.
   TimePoint avoided_until{};

@@ -16,7 +16,9 @@ double Load(const WorkerView& worker) {
 
 class LeastLoadedPolicy final : public RoutingPolicy {
  protected:
-  double Rank(const Candidate& candidate) const override { return Load(*candidate.worker); }
+  double Rank(const Candidate& candidate, const RouteQuery&) const override {
+    return Load(*candidate.worker);
+  }
 
   PlacementScore Score(const Placement& placement, const RouteQuery&) const override {
     const double prefill = Load(*placement.prefill);

@@ -5,7 +5,7 @@ namespace {
 
 class RoundRobinPolicy final : public RoutingPolicy {
  protected:
-  void Begin(const Candidates& candidates) override {
+  void Begin(const Candidates& candidates, const RouteQuery&) override {
     const uint64_t turn = turn_++;
     // With both routes possible a worker's turn comes at every second request.
     const bool alternates = candidates.can_unify() && candidates.can_disaggregate();
@@ -14,7 +14,7 @@ class RoundRobinPolicy final : public RoutingPolicy {
   }
 
   // How many turns later it would be this worker's turn.
-  double Rank(const Candidate& candidate) const override {
+  double Rank(const Candidate& candidate, const RouteQuery&) const override {
     const size_t count = candidate.count;
     return static_cast<double>((candidate.position + count - round_ % count) % count);
   }

@@ -71,9 +71,9 @@ RouteDecision ToDecision(const Placement& placement, PlacementScore score) {
 absl::StatusOr<RouteDecision> RoutingPolicy::Choose(const ClusterView& view,
                                                     const RouteQuery& query) {
   const Candidates candidates = FindCandidates(view, query);
-  Begin(candidates);
+  Begin(candidates, query);
   const std::vector<Placement> placements =
-      Enumerate(candidates, query, [this](const Candidate& one) { return Rank(one); });
+      Enumerate(candidates, query, [&](const Candidate& one) { return Rank(one, query); });
   if (placements.empty()) return NoCandidates(view, query);
   const Placement* best = nullptr;
   PlacementScore best_score;

@@ -27,9 +27,12 @@ class RoutingPolicy {
 
  protected:
   // A decision begins; Rank and Score are asked about these candidates.
-  virtual void Begin(const Candidates& candidates) { (void)candidates; }
+  virtual void Begin(const Candidates& candidates, const RouteQuery& query) {
+    (void)candidates;
+    (void)query;
+  }
   // Orders the workers of one role, lowest first; among equals the one with more room is first.
-  virtual double Rank(const Candidate& candidate) const = 0;
+  virtual double Rank(const Candidate& candidate, const RouteQuery& query) const = 0;
   virtual PlacementScore Score(const Placement& placement, const RouteQuery& query) const = 0;
 };
 

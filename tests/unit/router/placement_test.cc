@@ -24,7 +24,7 @@ class ScriptedPolicy final : public RoutingPolicy {
   mutable std::vector<std::string> scored;
 
  protected:
-  double Rank(const Candidate& candidate) const override {
+  double Rank(const Candidate& candidate, const RouteQuery&) const override {
     const auto found = ranks.find(candidate.worker->id.name);
     return found == ranks.end() ? 0 : found->second;
   }

@@ -1,4 +1,4 @@
-#include "router/cluster/pings.h"
+#include "router/client/pings.h"
 
 #include <algorithm>
 
