@@ -11,9 +11,9 @@
 #include "absl/synchronization/mutex.h"
 #include "base/status.h"
 #include "base/thread_name.h"
-#include "engine/engine_loop.h"
 #include "engine/handoff/landing_zone.h"
 #include "engine/inbox.h"
+#include "engine/loop/loop.h"
 #include "engine/model_runner.h"
 #include "engine/pool_size.h"
 #include "engine/progress.h"
@@ -37,7 +37,7 @@ std::string_view Name(Role role) {
   return "?";
 }
 
-// A bound, so that nobody asks for memory without end.
+// These bound the memory that options can ask for.
 constexpr int32_t kMaxWaiting = 1 << 16;
 constexpr int32_t kMaxConversionSlots = 1024;
 
@@ -87,8 +87,8 @@ Transformer::Limits LimitsFor(const EngineOptions& options) {
           .splits = options.splits};
 }
 
-// Of what is left once weights and activations have their memory, and others what is theirs. What
-// does not fit into the pool need not be let in.
+// The pool takes the memory that weights, activations and other processes leave. A context that does
+// not fit into the pool need not be accepted.
 absl::Status SizePool(const Device& device, EngineOptions& options) {
   ASSIGN_OR_RETURN(options.num_blocks, BlocksThatFit(options.layout, options.device_memory_fraction,
                                                      options.reserved_device_bytes, device));
@@ -103,9 +103,45 @@ absl::StatusOr<ConversionSlots> NewSlots(const EngineOptions& options, Device& d
   return ConversionSlots::Create(device, count, LargestExtentBytesTo(options.layout));
 }
 
+// The latest stats of an engine, written by its thread and read by any.
+class PublishedStats {
+ public:
+  void Set(const EngineStats& stats) {
+    absl::MutexLock lock(&mutex_);
+    stats_ = stats;
+  }
+  EngineStats Get() const {
+    absl::MutexLock lock(&mutex_);
+    return stats_;
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  EngineStats stats_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Calls EngineParts::lost once, when the engine cannot serve any more. Thread: engine.
+class LossReport {
+ public:
+  LossReport(const Device& device, std::function<void(const absl::Status&)> lost)
+      : device_(device), lost_(std::move(lost)) {}
+
+  // A step failed with `status`. A device that does not answer even this will not come back.
+  void CheckDevice(const absl::Status& status) {
+    if (!device_.Memory().ok()) Report(Annotate(status, device_.name() + " has failed"));
+  }
+  void Report(const absl::Status& why) {
+    if (lost_ != nullptr) std::exchange(lost_, nullptr)(why);
+  }
+
+ private:
+  const Device& device_;
+  std::function<void(const absl::Status&)> lost_;  // null once it was called
+};
+
 }  // namespace
 
-// The parts of an engine in the order of their making, and its thread.
+// The parts of an engine in the order of their construction, and its thread.
 class Engine::Impl {
  public:
   struct Made {
@@ -113,7 +149,7 @@ class Engine::Impl {
     std::unique_ptr<Stream> stream;
     std::unique_ptr<Transformer> transformer;
     std::unique_ptr<KvStore> store;      // tells the inbox, computes on the stream
-    LandingZone::Conversion conversion;  // into the store's pool
+    LandingZone::Conversion conversion;  // into the store's pool; moved into the landing zone
   };
 
   Impl(const EngineOptions& options, const EngineParts& parts, Made made)
@@ -123,26 +159,22 @@ class Engine::Impl {
                  .max_width =
                      std::min(options.scheduler.max_sequences, options.scheduler.max_step_tokens)}),
         clock_(parts.clock),
-        device_(parts.device),
-        lost_(parts.lost),
-        inbox_(std::move(made.inbox)),
-        stream_(std::move(made.stream)),
-        transformer_(std::move(made.transformer)),
-        store_(std::move(made.store)),
-        runner_(*transformer_, parts.ops, *store_, parts.device, *stream_),
+        loss_(parts.device, parts.lost),
+        made_(std::move(made)),
+        runner_(*made_.transformer, parts.ops, *made_.store, parts.device, *made_.stream),
         zone_(
             {.layout = options.layout, .epoch = options.epoch, .lease = options.reservation_lease},
-            store_->view(), std::move(made.conversion), parts.clock, *inbox_),
+            made_.store->view(), std::move(made_.conversion), parts.clock, *made_.inbox),
         loop_(options_, {.clock = parts.clock,
                          .device = parts.device,
-                         .inbox = *inbox_,
-                         .store = *store_,
+                         .inbox = *made_.inbox,
+                         .store = *made_.store,
                          .zone = zone_,
                          .runner = runner_,
                          .progress = progress_,
-                         .publish = [this](const EngineStats& stats) { Publish(stats); },
-                         .failed = [this](const absl::Status& status) { CheckDevice(status); },
-                         .lost = [this](const absl::Status& status) { Lose(status); }}),
+                         .publish = [this](const EngineStats& stats) { stats_.Set(stats); },
+                         .failed = [this](const absl::Status& why) { loss_.CheckDevice(why); },
+                         .lost = [this](const absl::Status& why) { loss_.Report(why); }}),
         thread_([this] {
           NameThisThread("engine");
           loop_.Run();
@@ -172,12 +204,12 @@ class Engine::Impl {
       return ticket;
     }
     Message item = std::move(message);
-    if (!inbox_->TryPush(std::move(item))) std::get<ReserveMessage>(item).done(Refusal());
+    if (!made_.inbox->TryPush(std::move(item))) std::get<ReserveMessage>(item).done(Refusal());
     return ticket;
   }
 
   // For messages that are never refused.
-  void Tell(Message message) { inbox_->PushAlways(std::move(message)); }
+  void Tell(Message message) { made_.inbox->PushAlways(std::move(message)); }
 
   void Shutdown(TimePoint deadline) {
     std::call_once(shutdown_, [this, deadline] {
@@ -186,17 +218,14 @@ class Engine::Impl {
     });
   }
 
-  EngineStats stats() const {
-    absl::MutexLock lock(&stats_mutex_);
-    return stats_;
-  }
+  EngineStats stats() const { return stats_.Get(); }
 
   uint64_t progress() const { return progress_.count(); }
 
   TimePoint Now() const { return clock_.Now(); }
   const EngineOptions& options() const { return options_; }
   FrameReceiver* frame_receiver() { return &zone_; }
-  std::span<const std::byte> kv_memory() const { return store_->memory(); }
+  std::span<const std::byte> kv_memory() const { return made_.store->memory(); }
 
  private:
   absl::Status CheckRole(Role needed) const {
@@ -211,44 +240,23 @@ class Engine::Impl {
     if (!status.ok()) return message.stream.Fail(status);
     message.accepted = clock_.Now();
     Message item = std::move(message);
-    if (inbox_->TryPush(std::move(item))) return;
+    if (made_.inbox->TryPush(std::move(item))) return;
     std::get<Admission>(item).stream.Fail(Refusal());
   }
 
   absl::Status Refusal() const {
-    if (inbox_->closed()) return Unavailable("this worker has shut down: retry elsewhere");
+    if (made_.inbox->closed()) return Unavailable("this worker has shut down: retry elsewhere");
     return ResourceExhausted("the worker's inbox is full ({} messages): retry later",
                              options_.inbox_capacity);
-  }
-
-  void Publish(const EngineStats& stats) {
-    absl::MutexLock lock(&stats_mutex_);
-    stats_ = stats;
-  }
-
-  // A step failed with `status`. A device that says nothing any more will not come back.
-  void CheckDevice(const absl::Status& status) {
-    if (!device_.Memory().ok()) Lose(Annotate(status, device_.name() + " has failed"));
-  }
-
-  void Lose(const absl::Status& why) {
-    if (lost_ != nullptr) std::exchange(lost_, nullptr)(why);
   }
 
   const EngineOptions options_;
   const EngineLimits limits_;
   const Clock& clock_;
-  const Device& device_;
-  std::function<void(const absl::Status&)> lost_;  // engine thread; null: was called
-
-  mutable absl::Mutex stats_mutex_;
-  EngineStats stats_ ABSL_GUARDED_BY(stats_mutex_);
-
+  LossReport loss_;
+  PublishedStats stats_;
   std::atomic<uint64_t> last_ticket_ = 0;
-  const std::unique_ptr<Inbox> inbox_;
-  const std::unique_ptr<Stream> stream_;
-  const std::unique_ptr<Transformer> transformer_;
-  const std::unique_ptr<KvStore> store_;
+  Made made_;
   ModelRunner runner_;
   LandingZone zone_;
   Progress progress_;

@@ -48,7 +48,7 @@ absl::StatusOr<bool> ModelRunner::WarmUpPart(DecodeSteps decodes) {
     ++warming_up_->recorded;
     return false;
   }
-  RETURN_IF_ERROR(RunForNobody());
+  RETURN_IF_ERROR(RunDummyStep());
   return true;
 }
 
@@ -62,7 +62,7 @@ std::span<const int32_t> ModelRunner::NextProducts() {
 }
 
 // Stores nothing, and sees whatever the pool holds: nobody looks at what comes of it.
-absl::Status ModelRunner::RunForNobody() {
+absl::Status ModelRunner::RunDummyStep() {
   constexpr int32_t kTokens = 64;
   const KvPoolView pool = store_.view();
   const Transformer::Limits& limits = transformer_.limits();

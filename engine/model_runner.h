@@ -35,8 +35,8 @@ class ModelRunner {
   absl::StatusOr<bool> weights_loaded() const { return transformer_.weights_loaded(); }
   // Does a part of what steps would otherwise do once each; whether it was the last, which logs
   // what was done. First products are prepared; then, with DecodeSteps::kRecorded, a pass of each
-  // size of decodes is recorded; then a prefill and a sampling run for nobody, so that their
-  // kernels are loaded. Nothing of it is stored. After an error, steps do the rest as they come to
+  // size of decodes is recorded; then a dummy step with a prefill and a sampling runs, so that their
+  // kernels are loaded. Nothing of it is stored. After an error, steps do the rest when they need
   // it.
   absl::StatusOr<bool> WarmUp(DecodeSteps decodes);
 
@@ -66,7 +66,7 @@ class ModelRunner {
   absl::Status Queue(std::span<const Chunk> chunks, int32_t num_decodes);
   absl::StatusOr<bool> WarmUpPart(DecodeSteps decodes);
   std::span<const int32_t> NextProducts();
-  absl::Status RunForNobody();
+  absl::Status RunDummyStep();
   absl::Status MakeRoom(std::span<const Chunk> chunks);
   absl::Status SampleRows();
   void SampleAlone(const Chunk& chunk);

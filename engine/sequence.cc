@@ -17,6 +17,14 @@ RequestState::RequestState(EngineRequest request) : spec(std::move(request)) {
   if (spec.beams) RestartSearch();
 }
 
+std::optional<ReservationId> RequestState::awaiting() const {
+  return incoming() == nullptr ? std::nullopt : incoming()->awaiting;
+}
+
+std::optional<DType> RequestState::sent_dtype() const {
+  return incoming() == nullptr ? std::nullopt : incoming()->sent_dtype;
+}
+
 bool RequestState::AllEnded() const {
   return std::find(ended.begin(), ended.end(), false) == ended.end();
 }
@@ -29,6 +37,13 @@ void RequestState::RestartSearch() {
 FinishReason Sequence::StopReason() const {
   if (num_output() == 0) return FinishReason::kNone;
   return StopReasonOf(request.spec, rows.front().tokens.back(), num_output());
+}
+
+void Sequence::ForgetKv() {
+  tables.clear();
+  if (!request.search) return;
+  request.RestartSearch();
+  rows.assign(1, {.tokens = request.spec.prompt});
 }
 
 uint64_t TenantKey(std::string_view tenant) {

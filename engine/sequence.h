@@ -5,11 +5,15 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/ids.h"
 #include "engine/beam_search.h"
+#include "engine/handoff/incoming_kv.h"
 #include "engine/handoff/outgoing_kv.h"
 #include "engine/output_stream.h"
 #include "engine/request.h"
@@ -20,47 +24,52 @@
 namespace tandem {
 
 // One request inside an engine: its stream, its times, and what its sequences have in common. It
-// has one sequence until its prompt is computed. Then that forks: sampling, into one sequence per
-// choice; a beam search, into the rows of that one.
+// has one sequence until its prompt is computed. Then the sequence forks: into one sequence per
+// choice when tokens are sampled, into several rows of the one sequence in a beam search.
 // Thread: engine.
 struct RequestState {
   explicit RequestState(EngineRequest request);
 
   EngineRequest spec;
   OutputStream stream;
-  std::vector<SequenceId> sequences;  // that have not ended
-  std::optional<BeamSearch> search;   // of a beam search
-
-  std::optional<OutgoingKv> outgoing;      // role prefill
-  std::optional<ReservationId> awaiting;   // role decode, until its KV is complete
-  std::vector<SampledToken> first_tokens;  // role decode
-  uint64_t hidden_bytes = 0;               // role decode: KV that had landed when it came
-  std::optional<DType> sent_dtype;         // role decode: its KV came in this narrower dtype
-  std::vector<bool> ended;                 // of the choices that are sampled
+  std::vector<SequenceId> sequences;  // those that have not ended
+  std::optional<BeamSearch> search;
+  // Its part in a hand-off, by the role of the engine: none, prefill, decode.
+  std::variant<std::monostate, OutgoingKv, IncomingKv> handoff;
+  std::vector<bool> ended;  // [choice], for sampled choices
 
   bool prefilled = false;  // the first tokens were sampled, here or elsewhere
   TimePoint accepted{};
   TimePoint prefill_began{};
-  Duration handoff_time_before{};  // the engine's hand-off time when the prefill began
+  Duration handoff_time_before{};  // KvSender::time_spent when the prefill began
   StageTimes stages;
   FinishReason last_reason = FinishReason::kNone;  // of the latest choice that ended
   int32_t cached_tokens = 0;
   int32_t preemptions = 0;
 
   int32_t prompt_tokens() const { return static_cast<int32_t>(spec.prompt.size()); }
+  // Null in an engine of another role.
+  OutgoingKv* outgoing() { return std::get_if<OutgoingKv>(&handoff); }
+  const OutgoingKv* outgoing() const { return std::get_if<OutgoingKv>(&handoff); }
+  IncomingKv* incoming() { return std::get_if<IncomingKv>(&handoff); }
+  const IncomingKv* incoming() const { return std::get_if<IncomingKv>(&handoff); }
+  // The reservation whose KV the request waits for.
+  std::optional<ReservationId> awaiting() const;
+  // The dtype of the prompt's KV when it arrived in a narrower one than the pool's.
+  std::optional<DType> sent_dtype() const;
   bool AllEnded() const;
-  // A beam search begins anew: nothing of it was emitted.
+  // A beam search begins again: none of its tokens were emitted.
   void RestartSearch();
 };
 
-// One line of tokens: the prompt and what followed it.
+// The tokens of one choice or beam: the prompt and its output.
 struct Row {
   std::vector<int32_t> tokens;
-  double cumulative_logprob = 0;  // of the tokens behind the prompt
+  double cumulative_logprob = 0;  // of the output
 };
 
-// What the scheduler runs as one: rows of equal length that decode together, each with a block
-// table of its own. One row, unless a beam search has forked it.
+// The unit that the scheduler runs: rows of equal length that decode together, each with its own
+// block table. There is one row, unless a beam search has forked it.
 // Thread: engine.
 struct Sequence {
   Sequence(SequenceId id, RequestState& request, PrefixKey key)
@@ -68,12 +77,12 @@ struct Sequence {
 
   SequenceId id;
   RequestState& request;
-  int32_t index = 0;  // of the choice
+  int32_t index = 0;  // its choice
   uint64_t seed = 0;
-  PrefixKey key;  // of row 0
+  PrefixKey key;  // row 0
   std::vector<Row> rows;
-  std::vector<BlockTable> tables;  // tables[i]: of rows[i]; none while waiting or swapped
-  std::optional<SwapId> swap;      // its KV is on the host, or on its way
+  std::vector<BlockTable> tables;  // tables[i] belongs to rows[i]; none while waiting or swapped
+  std::optional<SwapId> swap;      // its KV is on the host, or being copied there or back
 
   int32_t num_tokens() const { return static_cast<int32_t>(rows.front().tokens.size()); }
   int32_t num_output() const { return num_tokens() - request.prompt_tokens(); }
@@ -82,6 +91,8 @@ struct Sequence {
   }
   // Why the last token of row 0 ends the choice; kNone when it does not.
   FinishReason StopReason() const;
+  // Frees its blocks: its tokens will be computed again. A beam search will be run again.
+  void ForgetKv();
 };
 
 // Tokens [begin, begin + count) of one row, computed in one step: a prefill chunk or, of one
@@ -91,7 +102,7 @@ struct Chunk {
   int32_t row = 0;
   int32_t begin = 0;
   int32_t count = 0;
-  int32_t samples = 0;  // tokens wanted after it: of several choices, one each
+  int32_t samples = 0;  // tokens to sample after it: one for each of several choices
   bool decode = false;
 
   int32_t end() const { return begin + count; }
@@ -105,8 +116,8 @@ FinishReason StopReasonOf(const EngineRequest& request, int32_t token, int32_t c
 // The fair share that a tenant's name stands for.
 uint64_t TenantKey(std::string_view tenant);
 
-// What the scheduler is told of the sequence that `request` begins as. KV is kept of all tokens but
-// the last, which ends the request and is never computed with.
+// The first sequence of `request` as the scheduler sees it. The last token of a request ends it and
+// is never computed, so no KV is kept of that token.
 SequenceSpec SpecOf(SequenceId id, const EngineRequest& request);
 
 }  // namespace tandem

@@ -26,10 +26,11 @@ void StepBatch::Clear() {
 void StepBatch::AppendRounded(const Chunk& chunk) {
   const RequestState& request = chunk.sequence->request;
   const int32_t num_rows = std::min(chunk.end(), request.prompt_tokens()) - chunk.begin;
-  if (!request.sent_dtype || num_rows <= 0) return;
+  const std::optional<DType> dtype = request.sent_dtype();
+  if (!dtype || num_rows <= 0) return;
   rounded_.push_back({.first_row = static_cast<int32_t>(token_ids_.size()),
                       .num_rows = num_rows,
-                      .dtype = *request.sent_dtype});
+                      .dtype = *dtype});
 }
 
 void StepBatch::Append(const Chunk& chunk) {

@@ -19,7 +19,7 @@ int32_t StoreView::BlocksToReach(SequenceId id, int32_t end) const {
 
 // A prompt whose KV is sent while it is computed cannot be preempted: it gets its blocks at once.
 int32_t StoreView::BlocksToAdmit(const Sequence& sequence, int32_t end) const {
-  if (sequence.request.outgoing) end = sequence.num_tokens();
+  if (sequence.request.outgoing()) end = sequence.num_tokens();
   const PrefixMatch match = Match(sequence);
   const int32_t all = store_.layout().BlocksFor(end);
   // The last block of a match that ends inside it is copied before it is written.

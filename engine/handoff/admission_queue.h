@@ -41,7 +41,7 @@ class AdmissionQueue {
   void Push(WaitingReservation reservation);
   // Who is to be admitted next; not when empty.
   WaitingReservation& Head() { return waiting_.front(); }
-  // The head was admitted at `now`, or turned away for a reason of its own.
+  // The head was admitted at `now`, or rejected for a reason of its own.
   WaitingReservation TakeHead(TimePoint now);
   std::optional<WaitingReservation> Take(ReserveTicket ticket);
   std::vector<WaitingReservation> TakeExpired(TimePoint now);

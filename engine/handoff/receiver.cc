@@ -139,13 +139,13 @@ std::optional<DType> KvReceiver::NarrowerDType(ReservationId id) const {
   return sent == options_.layout.dtype ? std::nullopt : std::optional(sent);
 }
 
-BlockTable KvReceiver::Take(ReservationId id, const SequenceSpec& heir) {
+BlockTable KvReceiver::Take(ReservationId id, const SequenceSpec& successor) {
   const auto place = incoming_.find(id);
   TANDEM_CHECK(place != incoming_.end(), "took KV of a reservation that is gone");
   Advance(place->second.state, ReceiveEvent::kTake);
   const LandingZone::Closing closing = zone_.Close(id);
   TANDEM_CHECK(closing == LandingZone::Closing::kDone, "a write into committed KV");
-  scheduler_.TransferTo(place->second.promise, heir);
+  scheduler_.TransferTo(place->second.promise, successor);
   BlockTable table = std::move(place->second.table);
   incoming_.erase(place);
   return table;
@@ -192,30 +192,33 @@ void KvReceiver::Drained(ReservationId id) {
   Drop(id);
 }
 
-std::vector<Lapse> KvReceiver::Lapsed(TimePoint now) {
-  std::vector<Lapse> lapsed;
+std::vector<ExpiredReservation> KvReceiver::Expired(TimePoint now) {
+  std::vector<ExpiredReservation> expired;
   for (auto& [id, incoming] : incoming_) {
-    if (std::optional<Lapse> lapse = LapseOf(id, incoming, now)) lapsed.push_back(*lapse);
+    if (const auto one = CheckExpiry(id, incoming, now)) expired.push_back(*one);
   }
-  return lapsed;
+  return expired;
 }
 
-std::optional<Lapse> KvReceiver::LapseOf(ReservationId id, Incoming& incoming, TimePoint now) {
+std::optional<ExpiredReservation> KvReceiver::CheckExpiry(ReservationId id, Incoming& incoming,
+                                                          TimePoint now) {
   if (incoming.state == ReceiveState::kDraining) return std::nullopt;
   if (incoming.deadline <= now) {
-    return Lapse{id, incoming.claimed_by,
-                 DeadlineExceeded("the deadline passed while the request waited for its KV")};
+    return ExpiredReservation{
+        id, incoming.claimed_by,
+        DeadlineExceeded("the deadline passed while the request waited for its KV")};
   }
   if (incoming.lease_end > now) return std::nullopt;
   // Frames and renewals prolong it; they are asked after only here, not told one by one.
   incoming.lease_end = zone_.LeaseEnd(id);
   if (incoming.lease_end > now) return std::nullopt;
-  return Lapse{id, incoming.claimed_by,
-               Unavailable("no KV for reservation {} in {:.0f} ms: the prefill worker seems lost",
-                           id, ToMilliseconds(options_.reservation_lease))};
+  return ExpiredReservation{
+      id, incoming.claimed_by,
+      Unavailable("no KV for reservation {} in {:.0f} ms: the prefill worker seems lost", id,
+                  ToMilliseconds(options_.reservation_lease))};
 }
 
-TimePoint KvReceiver::NextLapse() const {
+TimePoint KvReceiver::NextExpiry() const {
   TimePoint next = kNoDeadline;
   for (const auto& [id, incoming] : incoming_) {
     if (incoming.state == ReceiveState::kDraining) continue;

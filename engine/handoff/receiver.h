@@ -22,18 +22,19 @@
 
 namespace tandem {
 
-// A reservation whose time is up, with the request that waits for it, if any, and its status.
-struct Lapse {
+// A reservation whose lease or deadline has passed, the request that waits for it, if any, and the
+// status that the request ends with.
+struct ExpiredReservation {
   ReservationId reservation;
   std::optional<RequestId> claimed_by;
   absl::Status status;
 };
 
 // The receiving half of hand-offs: reservations, from the promise of blocks until their KV is
-// taken over by a request, or they are given back. States: engine/handoff/states.h, but for those
-// that wait for room, which the AdmissionQueue keeps.
-// Claimed or not is a second axis: a claimed reservation has a request waiting for it.
-// Thread: engine. What it is made of must outlive it.
+// taken over by a request, or the blocks are freed. Their states are in engine/handoff/states.h; the
+// AdmissionQueue has the reservations that wait for room. A reservation is claimed when a request
+// waits for its KV, which may happen in any state.
+// Thread: engine. Everything that the constructor takes must outlive it.
 class KvReceiver {
  public:
   struct Parts {
@@ -63,8 +64,8 @@ class KvReceiver {
   bool IsComplete(ReservationId id) const;
   // The dtype that the KV of an existing reservation came in, when it is kept in a wider one here.
   std::optional<DType> NarrowerDType(ReservationId id) const;
-  // The KV of a complete reservation; its place passes to `heir`, which is parked.
-  BlockTable Take(ReservationId id, const SequenceSpec& heir);
+  // The KV of a complete reservation. In the scheduler `successor`, which is parked, replaces it.
+  BlockTable Take(ReservationId id, const SequenceSpec& successor);
   // Gives the blocks back; unknown ids are ignored.
   void Release(ReservationId id);
   // The request that waits for `id`, if it exists and is claimed.
@@ -73,10 +74,10 @@ class KvReceiver {
   void Arrived(const KvArrivedMessage& message);
   void Drained(ReservationId id);
 
-  // Those whose lease or deadline has passed. They stay until they are released.
-  std::vector<Lapse> Lapsed(TimePoint now);
-  // When the next one might lapse.
-  TimePoint NextLapse() const;
+  // The reservations whose lease or deadline has passed. They stay until they are released.
+  std::vector<ExpiredReservation> Expired(TimePoint now);
+  // The earliest time at which a reservation may expire.
+  TimePoint NextExpiry() const;
 
   // Takes no more frames and gives all blocks back at once, under a write too: the pool is not used
   // again.
@@ -102,7 +103,8 @@ class KvReceiver {
   int32_t BlocksToTake(const PrefixKey& key, std::span<const int32_t> prompt) const;
   int32_t TakeBlocks(PrefixKey& key, Incoming& incoming);
   void Drop(ReservationId id);
-  std::optional<Lapse> LapseOf(ReservationId id, Incoming& incoming, TimePoint now);
+  std::optional<ExpiredReservation> CheckExpiry(ReservationId id, Incoming& incoming,
+                                                TimePoint now);
 
   const EngineOptions& options_;
   Scheduler& scheduler_;

@@ -64,14 +64,14 @@ absl::Status KvSender::OpenStream(RequestId id, OutgoingKv& outgoing) {
 
 void KvSender::Begin(Sequence& sequence, int32_t cached_tokens) {
   const TimePoint began = clock_.Now();
-  OutgoingKv& outgoing = *sequence.request.outgoing;
+  OutgoingKv& outgoing = *sequence.request.outgoing();
   outgoing.ready_blocks = cached_tokens / store_.layout().block_tokens;
   if (HasStream(outgoing)) outgoing.error = AboutPeer(PostReady(sequence), outgoing.target);
   time_spent_ += clock_.Now() - began;
 }
 
 absl::Status KvSender::PostReady(Sequence& sequence) {
-  const OutgoingKv& outgoing = *sequence.request.outgoing;
+  const OutgoingKv& outgoing = *sequence.request.outgoing();
   if (outgoing.ready_blocks == 0) return absl::OkStatus();
   return PostBlocks(0, store_.layout().num_layers, sequence, 0, outgoing.ready_blocks);
 }
@@ -82,8 +82,8 @@ void KvSender::PostLayer(int32_t layer, std::span<const Chunk> chunks) {
   const TimePoint began = clock_.Now();
   next_layer_ = store_.layout().num_layers;
   for (const Chunk& chunk : chunks) {
-    if (!chunk.sequence->request.outgoing) continue;
-    OutgoingKv& outgoing = *chunk.sequence->request.outgoing;
+    if (!chunk.sequence->request.outgoing()) continue;
+    OutgoingKv& outgoing = *chunk.sequence->request.outgoing();
     if (!outgoing.error.ok()) continue;
     outgoing.error = AboutPeer(PostChunk(layer, chunk), outgoing.target);
     next_layer_ = std::min(next_layer_, NextPost(layer, chunk));
@@ -109,7 +109,7 @@ int32_t KvSender::NextPost(int32_t layer, const Chunk& chunk) const {
 // Of a stream that is lost, what becomes ready is posted when it is open again.
 absl::Status KvSender::PostChunk(int32_t layer, const Chunk& chunk) {
   const KvLayout& layout = store_.layout();
-  OutgoingKv& outgoing = *chunk.sequence->request.outgoing;
+  OutgoingKv& outgoing = *chunk.sequence->request.outgoing();
   const auto [first, last] = BlocksOf(chunk);
   const bool is_last_layer = layer == layout.num_layers - 1;
   if (is_last_layer) outgoing.ready_blocks = last;
@@ -134,7 +134,7 @@ int32_t KvSender::LayersPerPost(int32_t blocks) const {
 absl::Status KvSender::PostBlocks(int32_t first_layer, int32_t last_layer, Sequence& sequence,
                                   int32_t first, int32_t last) {
   const BlockTable& table = sequence.tables.front();
-  OutgoingKv& outgoing = *sequence.request.outgoing;
+  OutgoingKv& outgoing = *sequence.request.outgoing();
   const HandoffTarget& target = outgoing.target;
   first = std::max(first, target.cached_tokens / store_.layout().block_tokens);
   extents_.clear();
@@ -155,7 +155,7 @@ absl::Status KvSender::PostBlocks(int32_t first_layer, int32_t last_layer, Seque
 
 absl::Status KvSender::Commit(Sequence& root) {
   const TimePoint began = clock_.Now();
-  OutgoingKv& outgoing = *root.request.outgoing;
+  OutgoingKv& outgoing = *root.request.outgoing();
   outgoing.computed = true;
   absl::Status status;
   if (HasStream(outgoing)) {
@@ -168,7 +168,7 @@ absl::Status KvSender::Commit(Sequence& root) {
 }
 
 absl::Status KvSender::PostRest(Sequence& root) {
-  OutgoingKv& outgoing = *root.request.outgoing;
+  OutgoingKv& outgoing = *root.request.outgoing();
   const std::optional<int32_t> first = std::exchange(outgoing.posted_with_commit, std::nullopt);
   if (!first) return absl::OkStatus();
   return AboutPeer(PostBlocks(0, store_.layout().num_layers, root, *first, outgoing.ready_blocks),
@@ -191,7 +191,7 @@ void KvSender::End(OutgoingKv& outgoing, SendEvent event) {
 
 std::optional<absl::Status> KvSender::Ended(RequestState& request,
                                             const StreamEndedMessage& message) {
-  OutgoingKv& outgoing = *request.outgoing;
+  OutgoingKv& outgoing = *request.outgoing();
   if (message.attempt != outgoing.attempt || !HasStream(outgoing)) return std::nullopt;
   if (message.status.ok() && outgoing.state == SendState::kCommitted) {
     End(outgoing, SendEvent::kAcknowledged);
@@ -228,7 +228,7 @@ TimePoint KvSender::NextReopen() const {
 }
 
 absl::Status KvSender::Reopen(Sequence& root, TimePoint now) {
-  OutgoingKv& outgoing = *root.request.outgoing;
+  OutgoingKv& outgoing = *root.request.outgoing();
   // The pause may have been that of an earlier request with this id.
   if (outgoing.state != SendState::kLost || outgoing.reopen_at > now) return absl::OkStatus();
   if (absl::Status status = OpenStream(root.request.spec.id, outgoing); !status.ok()) {
@@ -248,7 +248,7 @@ absl::Status KvSender::Reopen(Sequence& root, TimePoint now) {
 }
 
 KvReport KvSender::Report(const RequestState& request, TimePoint acknowledged) const {
-  const OutgoingKv& outgoing = *request.outgoing;
+  const OutgoingKv& outgoing = *request.outgoing();
   const KvLayout& layout = store_.layout();
   const uint64_t frame_bytes = kFrameHeaderBytes + static_cast<uint64_t>(layout.ExtentBytes());
   const int32_t sent_tokens = std::max(0, request.prompt_tokens() - outgoing.target.cached_tokens);

@@ -86,8 +86,8 @@ std::string_view Name(ReceiveEvent event) {
   switch (event) {
     case ReceiveEvent::kAdmit:
       return "admit";
-    case ReceiveEvent::kTurnAway:
-      return "turn away";
+    case ReceiveEvent::kReject:
+      return "reject";
     case ReceiveEvent::kComplete:
       return "complete";
     case ReceiveEvent::kBreak:

@@ -39,7 +39,7 @@ enum class ReceiveState : uint8_t {
 };
 enum class ReceiveEvent : uint8_t {
   kAdmit,              // there is room
-  kTurnAway,           // its time is over, its caller has left, or the queue is full
+  kReject,             // its time is over, its caller has left, or the queue is full
   kComplete,           // the commit was acknowledged
   kBreak,              // the commit was refused
   kTake,               // a request takes the KV over
@@ -81,7 +81,7 @@ inline constexpr SendTransition kSendTransitions[] = {
 
 inline constexpr ReceiveTransition kReceiveTransitions[] = {
     {ReceiveState::kWaiting, ReceiveEvent::kAdmit, ReceiveState::kAwaited},
-    {ReceiveState::kWaiting, ReceiveEvent::kTurnAway, ReceiveState::kGone},
+    {ReceiveState::kWaiting, ReceiveEvent::kReject, ReceiveState::kGone},
     {ReceiveState::kAwaited, ReceiveEvent::kComplete, ReceiveState::kComplete},
     {ReceiveState::kAwaited, ReceiveEvent::kBreak, ReceiveState::kBroken},
     {ReceiveState::kAwaited, ReceiveEvent::kRelease, ReceiveState::kGone},

@@ -82,7 +82,7 @@ TEST(HandoffStatesTest, EveryStateCanBeEnded) {
     if (one.to == ReceiveState::kGone) continue;
     EXPECT_EQ(After(one.to, ReceiveEvent::kShutDown), ReceiveState::kGone) << Name(one.to);
   }
-  EXPECT_EQ(After(ReceiveState::kWaiting, ReceiveEvent::kTurnAway), ReceiveState::kGone);
+  EXPECT_EQ(After(ReceiveState::kWaiting, ReceiveEvent::kReject), ReceiveState::kGone);
 }
 
 TEST(HandoffStatesTest, KvThatIsNotCompleteIsNeverTaken) {

@@ -1,0 +1,104 @@
+#include "engine/loop/delivery.h"
+
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+
+namespace tandem {
+
+// Sequences are remembered by id, because the end of one may end others of its request.
+void Delivery::Deliver(std::span<const Chunk> chunks,
+                       std::span<absl::StatusOr<SampledToken>> tokens, TimePoint computed) {
+  struct Part {
+    SequenceId id;
+    int32_t computed_tokens = 0;
+    size_t samples = 0;
+  };
+  std::vector<Part> parts;
+  for (const Chunk& chunk : chunks) {
+    if (parts.empty() || parts.back().id != chunk.sequence->id) {
+      parts.push_back({.id = chunk.sequence->id, .computed_tokens = chunk.end()});
+    }
+    parts.back().samples += static_cast<size_t>(chunk.samples);
+  }
+  size_t next = 0;
+  for (const Part& part : parts) {
+    Sequence* const sequence = core_.requests.Find(part.id);
+    if (sequence != nullptr) {
+      DeliverTo(*sequence, part.computed_tokens, tokens.subspan(next, part.samples), computed);
+    }
+    next += part.samples;
+  }
+}
+
+void Delivery::DeliverTo(Sequence& sequence, int32_t computed_tokens,
+                         std::span<absl::StatusOr<SampledToken>> tokens, TimePoint computed) {
+  RequestState& request = sequence.request;
+  if (const OutgoingKv* outgoing = request.outgoing(); outgoing && !outgoing->error.ok()) {
+    const absl::Status error = outgoing->error;
+    return core_.requests.End(request, error);
+  }
+  std::vector<SampledToken> sampled;
+  for (absl::StatusOr<SampledToken>& token : tokens) {
+    if (!token.ok()) {
+      const absl::Status status = token.status();
+      LogError("request={} sampling failed: {}", request.spec.id, status.ToString());
+      failed_(status);
+      return core_.requests.End(request, status);
+    }
+    sampled.push_back(*std::move(token));
+  }
+  // No other request can share the tokens of beams that have forked. Nor may KV enter the cache
+  // that was computed from a prompt in a narrower dtype: this worker would compute other values.
+  if (sequence.rows.size() == 1 && !request.sent_dtype()) {
+    core_.store.Insert(sequence.key, sequence.rows.front().tokens, computed_tokens,
+                       sequence.tables.front());
+  }
+  if (sampled.empty()) return;
+  core_.store.Unexpect(sequence.id);
+  output_tokens_ += sampled.size();
+  const bool first = !std::exchange(request.prefilled, true);
+  if (first) EndPrefill(request, computed);
+  if (request.search) return DeliverBeams(sequence, sampled);
+  if (first) return DeliverFirst(sequence, sampled);
+  core_.choices.Append(sequence, sampled.front());
+}
+
+void Delivery::EndPrefill(RequestState& request, TimePoint computed) {
+  StageTimes& stages = request.stages;
+  const TimePoint now = core_.clock.Now();
+  stages.transfer = core_.sender.time_spent() - request.handoff_time_before;
+  stages.prefill = computed - request.prefill_began - stages.transfer;
+  stages.first_token = now - computed;
+  if (OutgoingKv* outgoing = request.outgoing()) outgoing->first_token = now;
+}
+
+void Delivery::DeliverFirst(Sequence& root, std::span<const SampledToken> first) {
+  RequestState& request = root.request;
+  for (size_t i = 0; i < first.size(); ++i) {
+    const auto index = static_cast<int32_t>(i);
+    request.stream.Emit(index, {&first[i], 1}, request.stages);
+    const FinishReason reason = StopReasonOf(request.spec, first[i].token_id, 1);
+    if (reason == FinishReason::kNone) continue;
+    request.ended[i] = true;
+    request.last_reason = reason;
+    request.stream.EndChoice(
+        {.index = index, .reason = reason, .cumulative_logprob = first[i].logprob});
+  }
+  if (request.AllEnded()) return core_.requests.End(request, {.reason = request.last_reason});
+  if (request.outgoing()) return handoffs_.Commit(root);
+  core_.choices.Fork(root, first);
+}
+
+// A search that may emit one token only has ended with it, so there is nothing to hand off.
+void Delivery::DeliverBeams(Sequence& sequence, std::span<const SampledToken> tokens) {
+  RequestState& request = sequence.request;
+  if (!request.outgoing() || request.spec.max_tokens == 1) {
+    return core_.choices.AdvanceBeams(sequence, tokens);
+  }
+  request.stream.EmitBeamStart(tokens.front(), request.stages);
+  handoffs_.Commit(sequence);
+}
+
+}  // namespace tandem

@@ -1,0 +1,107 @@
+#include "engine/loop/step.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace tandem {
+
+StepRunner::StepRunner(const Parts& parts)
+    : parts_(parts), applier_(parts.core), delivery_(parts.core, parts.handoffs, parts.failed) {}
+
+bool StepRunner::Run() {
+  EngineCore& core = parts_.core;
+  const TimePoint now = core.clock.Now();
+  const StepPlan plan = core.scheduler.Plan(now, core.view);
+  applier_.Apply(plan, now);
+  if (plan.empty()) return plan.ChangesSomething();
+
+  BuildChunks(plan);
+  if (chunks_.empty()) {  // all of the plan's sequences ended while it was applied
+    core.scheduler.Advance(plan);
+    return true;
+  }
+  const auto is_decode = [](const Chunk& chunk) { return chunk.decode; };
+  const auto num_decodes = std::count_if(chunks_.begin(), chunks_.end(), is_decode);
+  absl::Status status =
+      parts_.runner.Forward(chunks_, static_cast<int32_t>(num_decodes), parts_.layer_stored);
+  // The sampling of decodes waits for them, so the device does not pause in between.
+  const bool decodes_alone = num_decodes == std::ssize(chunks_);
+  if (status.ok() && !decodes_alone) status = parts_.runner.Await();
+  core.scheduler.Advance(plan);
+  ++steps_;
+  parts_.progress.Count();
+  if (!status.ok()) {
+    Fail(status);
+    return true;
+  }
+  const TimePoint computed = core.clock.Now();
+  const std::span<absl::StatusOr<SampledToken>> tokens = parts_.runner.Sample(chunks_);
+  Observe((decodes_alone ? core.clock.Now() : computed) - now);
+  delivery_.Deliver(chunks_, tokens, computed);
+  return true;
+}
+
+void StepRunner::Fail(const absl::Status& status) {
+  LogError("step={} rows={} failed: {}", steps_, chunks_.size(), status.ToString());
+  parts_.failed(status);
+  std::vector<RequestId> failed;
+  for (const Chunk& chunk : chunks_) failed.push_back(chunk.sequence->request.spec.id);
+  RequestTable& requests = parts_.core.requests;
+  for (const RequestId id : failed) {
+    if (RequestState* const request = requests.Find(id)) requests.End(*request, status);
+  }
+}
+
+void StepRunner::BuildChunks(const StepPlan& plan) {
+  chunks_.clear();
+  for (const PrefillChunk& chunk : plan.prefills) {
+    Sequence* const sequence = parts_.core.requests.Find(chunk.id);
+    if (sequence == nullptr) continue;  // its request has just expired
+    const RequestState& request = sequence->request;
+    const int32_t first_tokens = request.search || request.prefilled ? 1 : request.spec.n;
+    chunks_.push_back({.sequence = sequence,
+                       .begin = chunk.begin,
+                       .count = chunk.count,
+                       .samples = chunk.last ? first_tokens : 0});
+    prompt_tokens_ += static_cast<uint64_t>(chunk.count);
+  }
+  for (const SequenceId id : plan.decodes) {
+    if (Sequence* const sequence = parts_.core.requests.Find(id)) AddDecodes(*sequence);
+  }
+}
+
+void StepRunner::AddDecodes(Sequence& sequence) {
+  for (size_t row = 0; row < sequence.rows.size(); ++row) {
+    chunks_.push_back({.sequence = &sequence,
+                       .row = static_cast<int32_t>(row),
+                       .begin = sequence.num_tokens() - 1,
+                       .count = 1,
+                       .samples = 1,
+                       .decode = true});
+  }
+}
+
+void StepRunner::Observe(Duration took) {
+  StepFeatures features;
+  for (const Chunk& chunk : chunks_) {
+    if (chunk.decode) {
+      ++features.decode_sequences;
+      features.decode_context += chunk.end();
+      continue;
+    }
+    features.prefill_tokens += chunk.count;
+    // The i-th token of the chunk attends to begin + i + 1 positions.
+    const int64_t count = chunk.count;
+    features.prefill_pairs += count * chunk.begin + count * (count + 1) / 2;
+  }
+  parts_.core.latency.ObserveStep(features, took);
+}
+
+void StepRunner::AddTo(EngineStats& stats) const {
+  stats.steps = steps_;
+  stats.prompt_tokens = prompt_tokens_;
+  stats.output_tokens = delivery_.output_tokens();
+}
+
+}  // namespace tandem
