@@ -91,9 +91,7 @@ void StepRunner::Observe(Duration took) {
       continue;
     }
     features.prefill_tokens += chunk.count;
-    // The i-th token of the chunk attends to begin + i + 1 positions.
-    const int64_t count = chunk.count;
-    features.prefill_pairs += count * chunk.begin + count * (count + 1) / 2;
+    features.prefill_pairs += CausalPairs(chunk.begin, chunk.end());
   }
   parts_.core.latency.ObserveStep(features, took);
 }
