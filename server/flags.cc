@@ -1,7 +1,6 @@
 #include "server/flags.h"
 
 #include "CLI/CLI.hpp"
-#include "fmt/format.h"
 #include "server/number_flag.h"
 #include "server/size_flag.h"
 #include "server/transfer_flags.h"
@@ -108,38 +107,6 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
   app.add_flag("--check-invariants", tuning.check_invariants,
                "check the bookkeeping after every step (slow); a debug build always does")
       ->group(group);
-}
-
-std::vector<std::string> TuningArguments(const WorkerTuning& tuning) {
-  std::vector<std::string> arguments;
-  const auto add = [&arguments](const char* flag, const auto& value) {
-    arguments.push_back(fmt::format("{}={}", flag, value));
-  };
-  add("--device", tuning.device);
-  add("--threads", tuning.threads);
-  if (tuning.kv_tokens > 0) add("--kv-tokens", tuning.kv_tokens);
-  if (tuning.kv_bytes > 0) add("--kv-bytes", tuning.kv_bytes);
-  if (tuning.device_memory_fraction) {
-    add("--device-memory-fraction", *tuning.device_memory_fraction);
-  }
-  add("--block-tokens", tuning.block_tokens);
-  add("--kv-dtype", tuning.kv_dtype);
-  if (tuning.max_step_tokens > 0) add("--max-step-tokens", tuning.max_step_tokens);
-  add("--max-prefill-chunk", tuning.max_prefill_chunk);
-  if (tuning.max_sequences > 0) add("--max-sequences", tuning.max_sequences);
-  add("--max-waiting", tuning.max_waiting);
-  if (tuning.max_context > 0) add("--max-context", tuning.max_context);
-  add("--prefix-cache", tuning.prefix_cache);
-  add("--eviction", tuning.eviction);
-  add("--host-kv-bytes", tuning.host_kv_bytes);
-  add("--schedule", tuning.schedule);
-  add("--max-wait", tuning.max_wait_seconds);
-  if (tuning.batch_invariant) arguments.push_back("--batch-invariant");
-  if (tuning.check_invariants) arguments.push_back("--check-invariants");
-  for (std::string& argument : TransferArguments(tuning.transfer)) {
-    arguments.push_back(std::move(argument));
-  }
-  return arguments;
 }
 
 void AddLogLevelFlag(CLI::App& app, std::string& level) {

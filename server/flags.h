@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "server/assembly/worker_options.h"
 
@@ -13,8 +12,6 @@ namespace tandem {
 
 // The flags that `tandem worker` and `tandem up` share.
 void AddTuningFlags(CLI::App& app, WorkerTuning& tuning);
-// The same as a command line, for a child process.
-std::vector<std::string> TuningArguments(const WorkerTuning& tuning);
 
 void AddLogLevelFlag(CLI::App& app, std::string& level);
 // How a parent process learns that this one is ready; not shown in --help.

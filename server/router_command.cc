@@ -27,9 +27,9 @@
 #include "server/metrics_page.h"
 #include "server/metrics_server.h"
 #include "server/number_flag.h"
+#include "server/router_flags.h"
 #include "server/server_limit_flags.h"
 #include "server/signals.h"
-#include "server/size_flag.h"
 #include "server/version.h"
 
 namespace tandem {
@@ -42,19 +42,7 @@ struct RouterFlags {
   std::string model_name;
   std::string host = "127.0.0.1";
   uint16_t port = kDefaultPort;
-  std::string policy = "least-loaded";
-  int32_t max_in_flight = 1024;
-  int32_t max_choices = 64;
-  int tokenize_threads = TokenizePoolOptions().threads;
-  uint64_t tokenize_queue_bytes = TokenizePoolOptions().max_long_text_bytes;
-  uint64_t max_message_bytes = 4 << 20;
-  uint64_t stream_buffer_bytes = 256 << 10;
-  uint64_t answer_buffer_bytes = 256 << 20;
-  int max_request_seconds = 600;
-  int32_t max_resumes = ResumeLimits().max_resumes;
-  size_t max_workers = ClusterOptions().max_workers;
-  int lease_ms = 2500;
-  int heartbeat_ms = 500;
+  RouterTuning tuning;
   ServerLimits server;
   std::optional<uint16_t> metrics_port;
   int drain_seconds = 30;
@@ -74,11 +62,11 @@ RouterOptions MakeRouterOptions(const RouterFlags& flags, const ModelConfig& con
   options.limits.vocab_size = config.vocab_size;
   options.limits.max_context_tokens = config.max_position_embeddings;
   options.limits.eos_token_ids = config.eos_token_ids;
-  options.limits.max_choices = flags.max_choices;
-  options.max_in_flight = flags.max_in_flight;
-  options.max_request_time = std::chrono::seconds(flags.max_request_seconds);
-  options.tokenizing.threads = flags.tokenize_threads;
-  options.tokenizing.max_long_text_bytes = flags.tokenize_queue_bytes;
+  options.limits.max_choices = flags.tuning.max_choices;
+  options.max_in_flight = flags.tuning.max_in_flight;
+  options.max_request_time = std::chrono::seconds(flags.tuning.max_request_seconds);
+  options.tokenizing.threads = flags.tuning.tokenize_threads;
+  options.tokenizing.max_long_text_bytes = flags.tuning.tokenize_queue_bytes;
   options.random_seed = RandomSeed();
   options.version = kVersion;
   return options;
@@ -108,12 +96,12 @@ void Drain(Router& router, EventLoop& loop, GrpcServer& server, TimePoint deadli
 // A worker whose report is late by one is not gone.
 constexpr int kLeastReportsPerLease = 2;
 
-absl::Status CheckLease(const RouterFlags& flags) {
-  if (flags.lease_ms / kLeastReportsPerLease >= flags.heartbeat_ms) return absl::OkStatus();
+absl::Status CheckLease(const RouterTuning& tuning) {
+  if (tuning.lease_ms / kLeastReportsPerLease >= tuning.heartbeat_ms) return absl::OkStatus();
   return InvalidArgument(
       "--lease-ms {}: workers report every --heartbeat-ms {}, and would be taken for gone: give at "
       "least {} times that",
-      flags.lease_ms, flags.heartbeat_ms, kLeastReportsPerLease);
+      tuning.lease_ms, tuning.heartbeat_ms, kLeastReportsPerLease);
 }
 
 using StatusSource = std::function<v1::GetStatusResponse()>;
@@ -134,11 +122,11 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> ServeMetrics(const RouterFlags& f
   return metrics;
 }
 
-ClusterOptions MakeClusterOptions(const RouterFlags& flags, const RouterOptions& router) {
+ClusterOptions MakeClusterOptions(const RouterTuning& tuning, const RouterOptions& router) {
   return {.model = router.limits.model,
-          .lease = std::chrono::milliseconds(flags.lease_ms),
-          .heartbeat = std::chrono::milliseconds(flags.heartbeat_ms),
-          .max_workers = flags.max_workers};
+          .lease = std::chrono::milliseconds(tuning.lease_ms),
+          .heartbeat = std::chrono::milliseconds(tuning.heartbeat_ms),
+          .max_workers = tuning.max_workers};
 }
 
 // Serves until SIGTERM or SIGINT, then drains.
@@ -161,18 +149,19 @@ void RunUntilTerminated(const RouterFlags& flags, const std::string& address,
 }
 
 absl::Status Serve(const RouterFlags& flags) {
-  RETURN_IF_ERROR(CheckLease(flags));
+  const RouterTuning& tuning = flags.tuning;
+  RETURN_IF_ERROR(CheckLease(tuning));
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(flags.model_dir));
   ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizerIfAny(flags.model_dir));
   RouterOptions options = MakeRouterOptions(flags, config);
   options.limits.has_tokenizer = tokenizer != nullptr;
   if (tokenizer != nullptr) options.limits.max_bytes_per_token = tokenizer->MaxBytesPerToken();
-  ASSIGN_OR_RETURN(const std::unique_ptr<RoutingPolicy> policy, NewRoutingPolicy(flags.policy));
+  ASSIGN_OR_RETURN(const std::unique_ptr<RoutingPolicy> policy, NewRoutingPolicy(tuning.policy));
   const SteadyClock clock;
   const auto loop = std::make_shared<EventLoop>(clock, kMaxLoopTasks);
-  Cluster cluster(MakeClusterOptions(flags, options), clock);
+  Cluster cluster(MakeClusterOptions(tuning, options), clock);
   GrpcWorkerClient workers(loop);
-  AnswerBuffers answers(flags.answer_buffer_bytes);
+  AnswerBuffers answers(tuning.answer_buffer_bytes);
   ResumeStats resumes;
   RerouteStats reroutes;
   Router router(options, {.tokenizer = tokenizer.get(),
@@ -183,7 +172,7 @@ absl::Status Serve(const RouterFlags& flags) {
                           .clock = clock,
                           .resumes = resumes,
                           .reroutes = reroutes,
-                          .resume_limits = {.max_resumes = flags.max_resumes},
+                          .resume_limits = {.max_resumes = tuning.max_resumes},
                           .answers = &answers});
   ASSIGN_OR_RETURN(const std::unique_ptr<ConnectionAcceptor> acceptor,
                    ConnectionAcceptor::Listen(flags.host, flags.port, flags.server));
@@ -192,18 +181,18 @@ absl::Status Serve(const RouterFlags& flags) {
     status.set_log_lines_dropped(LogLinesDropped());
   };
   InferenceService inference(router, *loop, answers,
-                             {.max_message_bytes = flags.max_message_bytes,
-                              .max_queued_bytes = flags.stream_buffer_bytes,
-                              .max_reading_time = std::chrono::seconds(flags.max_request_seconds),
+                             {.max_message_bytes = tuning.max_message_bytes,
+                              .max_queued_bytes = tuning.stream_buffer_bytes,
+                              .max_reading_time = std::chrono::seconds(tuning.max_request_seconds),
                               .add_process = add_process});
   ClusterService cluster_service(cluster);
   ASSIGN_OR_RETURN(
       const std::unique_ptr<GrpcServer> server,
-      GrpcServer::Start(*acceptor,
-                        {.limits = flags.server,
-                         // Above the router's limit, so that it can say what is wrong.
-                         .max_message_bytes = static_cast<int32_t>(2 * flags.max_message_bytes),
-                         .services = {&inference, &cluster_service}}));
+      GrpcServer::Start(*acceptor, {.limits = flags.server,
+                                    // Above the router's limit, so that it can say what is wrong.
+                                    .max_message_bytes = static_cast<int32_t>(
+                                        2 * tuning.max_message_bytes),
+                                    .services = {&inference, &cluster_service}}));
   const auto status = [&router, &add_process] {
     v1::GetStatusResponse now = router.Status();
     add_process(now);
@@ -223,82 +212,6 @@ int RunRouter(const RouterFlags& flags) {
   return status.ok() ? kExitOk : FailStart(flags.ready_fd, status);
 }
 
-void AddLimitFlags(CLI::App& router, RouterFlags& flags) {
-  const std::string group = "Limits";
-  router
-      .add_option("--max-in-flight", flags.max_in_flight,
-                  "choices of all requests together; more are answered RESOURCE_EXHAUSTED")
-      ->check(Positive())
-      ->capture_default_str()
-      ->group(group);
-  router.add_option("--max-choices", flags.max_choices, "largest n or best_of of a request")
-      ->check(Positive())
-      ->capture_default_str()
-      ->group(group);
-  router
-      .add_option("--tokenize-threads", flags.tokenize_threads,
-                  "threads that tokenize texts; with two or more, one takes short texts only")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str()
-      ->group(group);
-  router
-      .add_option("--tokenize-queue-bytes", flags.tokenize_queue_bytes,
-                  "long texts (above 16 KiB) that may wait to be tokenized, as 32MiB; more are "
-                  "answered RESOURCE_EXHAUSTED")
-      ->transform(SizeFlag(Kilo::k1024))
-      ->capture_default_str()
-      ->group(group);
-  router.add_option("--max-message-bytes", flags.max_message_bytes, "of one request, as 4MiB")
-      ->transform(SizeFlag(Kilo::k1024))
-      ->check(CLI::Range(uint64_t{1024}, uint64_t{1} << 29))
-      ->capture_default_str()
-      ->group(group);
-  router
-      .add_option("--stream-buffer-bytes", flags.stream_buffer_bytes,
-                  "what may wait for a slow reader before its request is ended")
-      ->transform(SizeFlag(Kilo::k1024))
-      ->capture_default_str()
-      ->group(group);
-  router
-      .add_option("--answer-buffer-bytes", flags.answer_buffer_bytes,
-                  "what clients have not read of all answers together, as 256MiB; more answers "
-                  "of best_of and beam searches are ended with RESOURCE_EXHAUSTED")
-      ->transform(SizeFlag(Kilo::k1024))
-      ->capture_default_str()
-      ->group(group);
-  router
-      .add_option("--max-request-seconds", flags.max_request_seconds,
-                  "deadline of requests that bring none, or a later one; also for reading what was "
-                  "answered")
-      ->check(Positive())
-      ->capture_default_str()
-      ->group(group);
-  router
-      .add_option("--max-resumes", flags.max_resumes,
-                  "how often a request may go on elsewhere after a worker was lost")
-      ->check(NotNegative())
-      ->capture_default_str()
-      ->group(group);
-}
-
-void AddLeaseFlags(CLI::App& router, RouterFlags& flags) {
-  const std::string group = "Leases";
-  router
-      .add_option("--max-workers", flags.max_workers,
-                  "workers that may be registered; more are answered RESOURCE_EXHAUSTED")
-      ->check(Positive())
-      ->capture_default_str()
-      ->group(group);
-  router.add_option("--lease-ms", flags.lease_ms, "a worker not heard of for so long is gone")
-      ->check(Positive())
-      ->capture_default_str()
-      ->group(group);
-  router.add_option("--heartbeat-ms", flags.heartbeat_ms, "how often workers shall report")
-      ->check(Positive())
-      ->capture_default_str()
-      ->group(group);
-}
-
 }  // namespace
 
 void AddRouterCommand(CLI::App& app, Action& chosen) {
@@ -313,20 +226,14 @@ void AddRouterCommand(CLI::App& app, Action& chosen) {
                      "served under this name; default: its folder");
   router->add_option("--port", flags->port, "0: a free one")->capture_default_str();
   router->add_option("--host", flags->host, "address to listen on")->capture_default_str();
-  router->add_option("--metrics-port", flags->metrics_port,
-                     "serve /metrics, for Prometheus, and /healthz there over HTTP; 0: a free one; "
-                     "default: not at all");
-  router->add_option("--policy", flags->policy, "how route=auto and workers are chosen")
-      ->check(CLI::IsMember(RoutingPolicyNames()))
-      ->capture_default_str();
+  AddMetricsFlag(*router, flags->metrics_port);
   router
       ->add_option("--drain-seconds", flags->drain_seconds,
                    "at SIGTERM, how long requests may still take")
       ->check(NotNegative())
       ->capture_default_str();
-  AddLimitFlags(*router, *flags);
+  AddRouterFlags(*router, flags->tuning);
   AddServerLimitFlags(*router, flags->server);
-  AddLeaseFlags(*router, *flags);
   AddLogLevelFlag(*router, flags->log_level);
   AddReadyFlag(*router, flags->ready_fd);
   router->footer(

@@ -1,7 +1,6 @@
 #include "server/server_limit_flags.h"
 
 #include "CLI/CLI.hpp"
-#include "fmt/format.h"
 
 namespace tandem {
 namespace {
@@ -51,14 +50,6 @@ void AddServerLimitFlags(CLI::App& app, ServerLimits& limits) {
         ->capture_default_str()
         ->group("Limits of the gRPC server");
   }
-}
-
-std::vector<std::string> ServerLimitArguments(const ServerLimits& limits) {
-  std::vector<std::string> arguments;
-  for (const LimitFlag& flag : kLimitFlags) {
-    arguments.push_back(fmt::format("{}={}", flag.name, limits.*flag.field));
-  }
-  return arguments;
 }
 
 }  // namespace tandem

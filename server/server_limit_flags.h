@@ -1,8 +1,5 @@
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "server/server_limits.h"
 
 namespace CLI {
@@ -13,7 +10,5 @@ namespace tandem {
 
 // The flags that `tandem router`, `tandem worker` and `tandem up` share.
 void AddServerLimitFlags(CLI::App& app, ServerLimits& limits);
-// The same as a command line, for a child process.
-std::vector<std::string> ServerLimitArguments(const ServerLimits& limits);
 
 }  // namespace tandem

@@ -97,19 +97,4 @@ void AddTransferFlags(CLI::App& app, TransferTuning& tuning) {
       ->group(group);
 }
 
-std::vector<std::string> TransferArguments(const TransferTuning& tuning) {
-  std::vector<std::string> arguments = {
-      fmt::format("--kv-transport={}", tuning.transport),
-      fmt::format("--kv-buffer-bytes={}", tuning.buffer_bytes),
-      fmt::format("--kv-bandwidth={}", tuning.bandwidth),
-      fmt::format("--kv-probe={}", tuning.probe),
-      fmt::format("--kv-lease-ms={}", tuning.lease_ms),
-      fmt::format("--max-waiting-reservations={}", tuning.max_waiting_reservations),
-      fmt::format("--max-reservation-wait={}", tuning.max_reservation_wait_seconds)};
-  if (!tuning.tls.cert.empty()) arguments.push_back("--kv-tls-cert=" + tuning.tls.cert);
-  if (!tuning.tls.key.empty()) arguments.push_back("--kv-tls-key=" + tuning.tls.key);
-  if (!tuning.tls.ca.empty()) arguments.push_back("--kv-tls-ca=" + tuning.tls.ca);
-  return arguments;
-}
-
 }  // namespace tandem

@@ -11,6 +11,8 @@
 #include "server/descriptor_limit.h"
 #include "server/flags.h"
 #include "server/number_flag.h"
+#include "server/passed_options.h"
+#include "server/router_flags.h"
 #include "server/server_limit_flags.h"
 #include "server/supervisor.h"
 
@@ -24,7 +26,6 @@ struct UpFlags {
   std::string model_name;
   std::string host = "127.0.0.1";
   uint16_t port = kDefaultPort;
-  std::optional<uint16_t> metrics_port;
   std::optional<int> prefill;  // nothing: one on the CPU, none on a GPU
   std::optional<int> decode;   // likewise
   int unified = 1;
@@ -32,16 +33,25 @@ struct UpFlags {
   std::string log_level = "warn";
   int ready_fd = -1;
   WorkerTuning tuning;
-  ServerLimits server;  // of the router and of each worker
+  // Only children use the values of these.
+  RouterTuning router;
+  ServerLimits server;
+  std::optional<uint16_t> metrics_port;
+  // The arguments of children that were given to this command.
+  std::vector<std::string> to_all;
+  std::vector<std::string> to_router;
+  std::vector<std::string> to_workers;
 };
+
+void Append(const std::vector<std::string>& more, std::vector<std::string>& arguments) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+}
 
 std::vector<std::string> CommonArguments(const UpFlags& flags, const std::string& model_name) {
   std::vector<std::string> arguments = {"--model=" + flags.model_dir, "--model-name=" + model_name,
                                         "--log-level=" + flags.log_level,
                                         fmt::format("--drain-seconds={}", flags.drain_seconds)};
-  for (std::string& argument : ServerLimitArguments(flags.server)) {
-    arguments.push_back(std::move(argument));
-  }
+  Append(flags.to_all, arguments);
   return arguments;
 }
 
@@ -52,12 +62,8 @@ std::string WorkersHost(const std::string& host) {
 
 std::vector<std::string> RouterArguments(const UpFlags& flags, const std::string& model_name) {
   std::vector<std::string> arguments = {"router", "--host=" + flags.host};
-  for (std::string& argument : CommonArguments(flags, model_name)) {
-    arguments.push_back(std::move(argument));
-  }
-  if (flags.metrics_port) {
-    arguments.push_back(fmt::format("--metrics-port={}", *flags.metrics_port));
-  }
+  Append(CommonArguments(flags, model_name), arguments);
+  Append(flags.to_router, arguments);
   return arguments;
 }
 
@@ -67,12 +73,8 @@ void AddWorkers(const std::string& role, int count, const UpFlags& flags,
     const std::string name = fmt::format("{}-{}", role, i);
     std::vector<std::string> arguments = {"worker", "--role", role, "--name=" + name,
                                           "--host=" + WorkersHost(flags.host)};
-    for (std::string& argument : CommonArguments(flags, options.model)) {
-      arguments.push_back(std::move(argument));
-    }
-    for (std::string& argument : TuningArguments(flags.tuning)) {
-      arguments.push_back(std::move(argument));
-    }
+    Append(CommonArguments(flags, options.model), arguments);
+    Append(flags.to_workers, arguments);
     options.workers.push_back({name, std::move(arguments)});
   }
 }
@@ -90,7 +92,8 @@ absl::Status ChooseWorkers(UpFlags& flags) {
   }
   if (!on_cpu && !flags.tuning.device_memory_fraction) {
     const int workers = flags.unified + *flags.prefill + *flags.decode;
-    flags.tuning.device_memory_fraction = kDefaultDeviceMemoryFraction / workers;
+    flags.to_workers.push_back(
+        fmt::format("--device-memory-fraction={}", kDefaultDeviceMemoryFraction / workers));
   }
   return absl::OkStatus();
 }
@@ -120,6 +123,24 @@ int RunUp(UpFlags flags) {
   return status.ok() ? kExitOk : FailStart(flags.ready_fd, status);
 }
 
+// The flags that children get as they were given.
+struct Passed {
+  PassedOptions to_all;
+  PassedOptions to_router;
+  PassedOptions to_workers;
+};
+
+Passed AddPassedFlags(CLI::App& up, UpFlags& flags) {
+  Passed passed;
+  passed.to_router = OptionsAddedBy(up, [&] {
+    AddMetricsFlag(up, flags.metrics_port);
+    AddRouterFlags(up, flags.router);
+  });
+  passed.to_workers = OptionsAddedBy(up, [&] { AddTuningFlags(up, flags.tuning); });
+  passed.to_all = OptionsAddedBy(up, [&] { AddServerLimitFlags(up, flags.server); });
+  return passed;
+}
+
 }  // namespace
 
 void AddUpCommand(CLI::App& app, Action& chosen) {
@@ -131,9 +152,6 @@ void AddUpCommand(CLI::App& app, Action& chosen) {
   up->add_option("--model-name", flags->model_name, "served under this name; default: its folder");
   up->add_option("--port", flags->port, "of the router; 0: a free one")->capture_default_str();
   up->add_option("--host", flags->host, "address to listen on")->capture_default_str();
-  up->add_option("--metrics-port", flags->metrics_port,
-                 "serve /metrics, for Prometheus, and /healthz there over HTTP; 0: a free one; "
-                 "default: not at all");
   const CLI::Range count(0, kMaxWorkers);
   up->add_option("--prefill", flags->prefill, "prefill workers; default: 1 on the CPU, 0 on a GPU")
       ->check(count);
@@ -147,14 +165,18 @@ void AddUpCommand(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   AddLogLevelFlag(*up, flags->log_level);
   AddReadyFlag(*up, flags->ready_fd);
-  AddTuningFlags(*up, flags->tuning);
-  AddServerLimitFlags(*up, flags->server);
+  const Passed passed = AddPassedFlags(*up, *flags);
   up->footer(
       "Prints one line that begins with \"ready:\" and names the address.\n"
       "Example:\n"
       "  tandem up --model models/sample --port 8080\n"
       "  tandem generate \"It was a fine morning\" --server 127.0.0.1:8080");
-  up->callback([flags, &chosen] { chosen = [flags] { return RunUp(*flags); }; });
+  up->callback([flags, passed, &chosen] {
+    flags->to_all = GivenArguments(passed.to_all);
+    flags->to_router = GivenArguments(passed.to_router);
+    flags->to_workers = GivenArguments(passed.to_workers);
+    chosen = [flags] { return RunUp(*flags); };
+  });
 }
 
 }  // namespace tandem

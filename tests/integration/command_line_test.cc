@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "fmt/format.h"
 #include "gmock/gmock.h"
@@ -26,7 +27,12 @@
 namespace tandem {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 constexpr char kModel[] = TANDEM_SOURCE_DIR "/models/sample";
@@ -411,6 +417,59 @@ TEST(UpTest, RestartsWhatDiesAndLeavesNothingBehind) {
   ASSERT_EQ(waitpid(up->pid(), &how, 0), up->pid());
   EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0);
   EXPECT_TRUE(ReapAllChildren(std::chrono::seconds(30))) << "a process is left";
+}
+
+// The arguments of a process, as the kernel knows them.
+std::vector<std::string> ArgumentsOf(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/cmdline", pid));
+  std::vector<std::string> arguments;
+  for (std::string one; std::getline(file, one, '\0');) arguments.push_back(one);
+  return arguments;
+}
+
+TEST(UpTest, RouterAndWorkersGetTheFlagsThatWereGivenAndNoOthers) {
+  const std::string file = testing::TempDir() + "tandem_up_" + std::to_string(getpid());
+  std::ofstream(file) << "[up]\nmax-choices = 2\nmax-waiting = 7\n";
+  auto up = ChildProcess::Start(
+      {"up", std::string("--model=") + kModel, "--port=0", "--prefill=0", "--decode=0",
+       "--log-level=off", "--threads=1", "--policy=round-robin", "--answer-buffer-bytes=1MiB",
+       "--max-streams=100", "--batch-invariant", "--config=" + file},
+      TANDEM_BINARY);
+  ASSERT_TRUE(up.ok()) << up.status();
+  const std::string address = up->TakeReadyLine();
+  ASSERT_FALSE(address.empty());
+  using namespace std::string_literals;
+  const std::vector<std::string> router = ArgumentsOf(FindChild(up->pid(), "tandem\0router"s));
+  const std::vector<std::string> worker = ArgumentsOf(FindChild(up->pid(), "--name=unified-0"));
+  EXPECT_THAT(router, IsSupersetOf({"--policy=round-robin", "--answer-buffer-bytes=1048576",
+                                    "--max-choices=2", "--max-streams=100"}));
+  EXPECT_THAT(router,
+              Not(Contains(AnyOf(StartsWith("--threads"), StartsWith("--max-waiting"),
+                                 StartsWith("--batch-invariant"), StartsWith("--lease-ms")))));
+  EXPECT_THAT(worker, IsSupersetOf({"--threads=1", "--max-waiting=7", "--batch-invariant=true",
+                                    "--max-streams=100"}));
+  EXPECT_THAT(worker, Not(Contains(AnyOf(StartsWith("--policy"), StartsWith("--max-choices"),
+                                         StartsWith("--kv-tokens")))));
+  Client client(address);
+  v1::GenerateRequest request = TextRequest("It was", v1::ROUTE_AUTO, 4);
+  request.set_n(3);
+  const absl::Status refused = Ask(client, request).status;
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("n=3 must be in [1, 2]"));
+  up->Signal(SIGTERM);
+  int how = 0;
+  EXPECT_EQ(waitpid(up->pid(), &how, 0), up->pid());
+  std::remove(file.c_str());
+}
+
+TEST(UpTest, AFlagOfTheRouterThatCannotBeIsRefusedAtOnce) {
+  const CommandResult policy = Shell("up --model x --policy best 2>&1");
+  EXPECT_EQ(policy.exit_status, 2);
+  EXPECT_THAT(policy.output, HasSubstr("--policy"));
+  const CommandResult lease = Shell(
+      std::string("up --port 0 --lease-ms 999 --heartbeat-ms 500 --model ") + kModel + " 2>&1");
+  EXPECT_EQ(lease.exit_status, 1);
+  EXPECT_THAT(lease.output, AllOf(HasSubstr("--lease-ms 999"), HasSubstr("--heartbeat-ms 500")));
 }
 
 TEST(UpTest, NothingOutlivesAKilledSupervisor) {

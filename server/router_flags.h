@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "router/cluster.h"
+#include "router/router.h"
+#include "router/tokenize_pool.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tandem {
+
+// What may be tuned of a router, by `tandem router` and by `tandem up`.
+struct RouterTuning {
+  std::string policy = "least-loaded";
+  int32_t max_in_flight = 1024;
+  int32_t max_choices = 64;
+  int tokenize_threads = TokenizePoolOptions().threads;
+  uint64_t tokenize_queue_bytes = TokenizePoolOptions().max_long_text_bytes;
+  uint64_t max_message_bytes = 4 << 20;
+  uint64_t stream_buffer_bytes = 256 << 10;
+  uint64_t answer_buffer_bytes = 256 << 20;
+  int max_request_seconds = 600;
+  int32_t max_resumes = ResumeLimits().max_resumes;
+  size_t max_workers = ClusterOptions().max_workers;
+  int lease_ms = 2500;
+  int heartbeat_ms = 500;
+};
+
+void AddRouterFlags(CLI::App& app, RouterTuning& tuning);
+void AddMetricsFlag(CLI::App& app, std::optional<uint16_t>& port);
+
+}  // namespace tandem
