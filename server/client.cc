@@ -6,6 +6,7 @@
 #include "grpcpp/security/credentials.h"
 #include "router/client/grpc_worker_client.h"
 #include "router/client/retry_metadata.h"
+#include "server/message_limit.h"
 #include "server/status_mapping.h"
 #include "tandem/v1/inference.grpc.pb.h"
 
@@ -30,6 +31,9 @@ struct Client::Connection {
     absl::Status mapped = ToAbslStatus(status);
     TakeRetryAfter(context, mapped);
     const bool answered = context.GetServerTrailingMetadata().count(kOriginKey) > 0;
+    if (const auto too_large = ReadTooLarge(status.error_message()); too_large && !answered) {
+      return *too_large;
+    }
     const bool network = !answered && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
                          status.error_message().find("connect") != std::string::npos;
     return network ? Annotate(mapped, "no router at " + server) : mapped;

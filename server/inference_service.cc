@@ -10,6 +10,7 @@
 #include "router/client/grpc_worker_client.h"
 #include "router/client/retry_metadata.h"
 #include "server/deadline.h"
+#include "server/message_limit.h"
 #include "server/parse_message.h"
 #include "server/status_mapping.h"
 #include "server/write_stream.h"
@@ -37,9 +38,7 @@ absl::StatusOr<std::string> Flatten(const grpc::ByteBuffer& buffer) {
 absl::Status Parse(const grpc::ByteBuffer& buffer, size_t max_bytes,
                    google::protobuf::Message& message) {
   if (buffer.Length() > max_bytes) {
-    return InvalidArgument(
-        "the request has {} bytes; at most {} are taken (--max-message-bytes of the router)",
-        buffer.Length(), max_bytes);
+    return RequestTooLarge(buffer.Length(), max_bytes);
   }
   ASSIGN_OR_RETURN(const std::string bytes, Flatten(buffer));
   return ParseMessage(bytes, message);

@@ -24,6 +24,7 @@
 #include "server/flags.h"
 #include "server/grpc_server.h"
 #include "server/inference_service.h"
+#include "server/message_limit.h"
 #include "server/metrics_page.h"
 #include "server/metrics_server.h"
 #include "server/number_flag.h"
@@ -191,7 +192,7 @@ absl::Status Serve(const RouterFlags& flags) {
       GrpcServer::Start(*acceptor, {.limits = flags.server,
                                     // Above the router's limit, so that it can say what is wrong.
                                     .max_message_bytes = static_cast<int32_t>(
-                                        2 * tuning.max_message_bytes),
+                                        kGrpcLimitFactor * tuning.max_message_bytes),
                                     .services = {&inference, &cluster_service}}));
   const auto status = [&router, &add_process] {
     v1::GetStatusResponse now = router.Status();

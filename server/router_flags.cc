@@ -1,7 +1,7 @@
 #include "server/router_flags.h"
 
 #include "CLI/CLI.hpp"
-#include "router/routing_policy.h"
+#include "router/policy/routing_policy.h"
 #include "server/number_flag.h"
 #include "server/size_flag.h"
 

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "router/cluster.h"
+#include "router/cluster/cluster.h"
 #include "router/router.h"
-#include "router/tokenize_pool.h"
+#include "router/request/tokenize_pool.h"
 
 namespace CLI {
 class App;

@@ -1,6 +1,8 @@
 // Bounds on what callers may take of a gRPC port, and what is left after they took all of it.
 
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 #include <fstream>
 #include <iterator>
@@ -12,6 +14,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "httplib.h"
+#include "server/child_process.h"
+#include "server/client.h"
 #include "tests/support/raw_connections.h"
 #include "tests/support/test_cluster.h"
 #include "tests/support/wrapped_binary.h"
@@ -172,6 +176,44 @@ TEST(ConnectionsTest, IdleAndSilentConnectionsAreClosed) {
   idle.Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + std::string("\0\0\0\4\0\0\0\0\0", 9));
   EXPECT_TRUE(idle.AwaitClosed(3));
   ExpectAnAnswer(cluster.client());
+}
+
+// A router that listens on `host`, until this is gone.
+class RouterOn {
+ public:
+  explicit RouterOn(const std::string& host)
+      : process_(*ChildProcess::Start({"router", "--host=" + host, "--port=0", "--log-level=off",
+                                       "--model=" TANDEM_SOURCE_DIR "/models/sample"},
+                                      DaemonBinary())) {
+    const std::string address = process_.TakeReadyLine();
+    port_ = address.substr(address.rfind(':') + 1);
+  }
+  ~RouterOn() {
+    process_.Signal(SIGKILL);
+    waitpid(process_.pid(), nullptr, 0);
+  }
+
+  // Asks it by that address of this machine.
+  absl::Status AskAt(const std::string& host) const {
+    return Client(host + ":" + port_).GetStatus(std::chrono::minutes(1)).status();
+  }
+
+ private:
+  ChildProcess process_;
+  std::string port_;
+};
+
+TEST(ConnectionsTest, TheUnspecifiedAddressOfIpv4ServesIpv4Only) {
+  const RouterOn router("0.0.0.0");
+  EXPECT_TRUE(router.AskAt("127.0.0.1").ok());
+  EXPECT_EQ(router.AskAt("[::1]").code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(ConnectionsTest, TheUnspecifiedAddressOfIpv6ServesBothVersions) {
+  if (!Listen("::1", 0).ok()) GTEST_SKIP() << "this machine has no IPv6";
+  const RouterOn router("::");
+  EXPECT_TRUE(router.AskAt("127.0.0.1").ok());
+  EXPECT_TRUE(router.AskAt("[::1]").ok());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fmt/format.h"
 #include "gtest/gtest.h"
 #include "tests/support/test_cluster.h"
 
@@ -75,6 +76,21 @@ class LargePromptsTest : public testing::Test {
   Client client_{cluster_.address()};
   Client others_{cluster_.address()};
 };
+
+// The first is refused by the router, the second by gRPC in its place.
+TEST_F(LargePromptsTest, ARequestThatIsTooLargeIsToldItsSizeTheLimitAndTheFlag) {
+  for (const size_t megabytes : {5, 9}) {
+    const v1::GenerateRequest request =
+        TextRequest(std::string(megabytes << 20, 'a'), v1::ROUTE_AUTO, 1);
+    const std::string told = fmt::format(
+        "the request has {} bytes; at most 4194304 are taken (--max-message-bytes of "
+        "the router)",
+        request.ByteSizeLong());
+    const absl::Status status = Ask(client_, request).status;
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_EQ(std::string(status.message()), told);
+  }
+}
 
 TEST_F(LargePromptsTest, PromptsThatCannotFitAreRefusedByTheirLength) {
   Counts counts;

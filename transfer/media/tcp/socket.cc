@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 
@@ -62,6 +63,8 @@ absl::StatusOr<UniqueFd> Listen(const std::string& host, uint16_t port) {
   };
   if (!listener.valid()) return failed("socket");
   SetInt(listener, SOL_SOCKET, SO_REUSEADDR, 1);
+  // On "::" IPv4 is served as well, whatever net.ipv6.bindv6only says.
+  if (address.storage.ss_family == AF_INET6) SetInt(listener, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
   if (bind(listener.get(), name, address.size) != 0) return failed("bind");
   if (listen(listener.get(), kListenBacklog) != 0) return failed("listen");
