@@ -340,6 +340,8 @@ void Engine::EndChoice(RequestId id, int32_t index) {
 
 void Engine::Release(ReservationId id) { impl_->Tell(ReleaseMessage{id}); }
 
+void Engine::ReleaseOf(RequestId id) { impl_->Tell(ReleaseMessage{id}); }
+
 void Engine::Shutdown(TimePoint deadline) { impl_->Shutdown(deadline); }
 
 EngineStats Engine::stats() const { return impl_->stats(); }

@@ -93,6 +93,9 @@ class Engine {
   // Gives a reservation back that no Decode will claim; a request that waits for its KV ends with
   // CANCELLED.
   void Release(ReservationId id);
+  // Gives back what this request has reserved, unless a Decode has claimed it. A reservation that
+  // waits for room ends with CANCELLED.
+  void ReleaseOf(RequestId id);
 
   // Accepts nothing new (but decodes of what is reserved); returns when all requests have ended or
   // at `deadline`, then fails the rest with UNAVAILABLE, gives all blocks back and ends the thread.

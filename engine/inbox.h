@@ -50,8 +50,9 @@ struct EndChoiceMessage {
   RequestId id;
   int32_t index = 0;
 };
+// By the id of the reservation or, where nobody knows that, of its request.
 struct ReleaseMessage {
-  ReservationId reservation;
+  std::variant<ReservationId, RequestId> what;
 };
 struct ShutdownMessage {
   TimePoint deadline = kNoDeadline;

@@ -211,7 +211,7 @@ grpc::ServerUnaryReactor* WorkerService::Reserve(grpc::CallbackServerContext* co
   call->Start(*wanted, [this, context, response, call](absl::StatusOr<Reservation> got) {
     if (got.ok()) {
       *response = ToProto(*got, data_address_);
-      // Nobody will hear of this reservation; what slips past the check lapses with its lease.
+      // The router releases by its request what slips past this check.
       if (context->IsCancelled()) engine_.Release(got->id);
     }
     SendRetryAfter(*context, got.status());
@@ -225,7 +225,11 @@ grpc::ServerUnaryReactor* WorkerService::Release(grpc::CallbackServerContext* co
                                                  v1::ReleaseResponse*) {
   MarkAnswered(*context);
   const absl::Status status = CheckMeant(Role::kDecode, request->epoch());
-  if (status.ok()) engine_.Release(ReservationId(request->reservation_id()));
+  if (status.ok() && request->reservation_id() != 0) {
+    engine_.Release(ReservationId(request->reservation_id()));
+  } else if (status.ok()) {
+    engine_.ReleaseOf(RequestId(request->request_id()));
+  }
   load_changed_();
   return Answer(*context, status);
 }

@@ -51,13 +51,21 @@ WaitingReservation AdmissionQueue::TakeHead(TimePoint now) {
   return head;
 }
 
-std::optional<WaitingReservation> AdmissionQueue::Take(ReserveTicket ticket) {
-  const auto place = std::find_if(waiting_.begin(), waiting_.end(),
-                                  [&](const auto& one) { return one.ticket == ticket; });
+template <typename Condition>
+std::optional<WaitingReservation> AdmissionQueue::TakeFirst(const Condition& condition) {
+  const auto place = std::find_if(waiting_.begin(), waiting_.end(), condition);
   if (place == waiting_.end()) return std::nullopt;
   WaitingReservation taken = std::move(*place);
   waiting_.erase(place);
   return taken;
+}
+
+std::optional<WaitingReservation> AdmissionQueue::Take(ReserveTicket ticket) {
+  return TakeFirst([ticket](const auto& one) { return one.ticket == ticket; });
+}
+
+std::optional<WaitingReservation> AdmissionQueue::Take(RequestId request) {
+  return TakeFirst([request](const auto& one) { return one.request.id == request; });
 }
 
 std::vector<WaitingReservation> AdmissionQueue::TakeExpired(TimePoint now) {

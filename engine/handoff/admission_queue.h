@@ -44,6 +44,7 @@ class AdmissionQueue {
   // The head was admitted at `now`, or rejected for a reason of its own.
   WaitingReservation TakeHead(TimePoint now);
   std::optional<WaitingReservation> Take(ReserveTicket ticket);
+  std::optional<WaitingReservation> Take(RequestId request);
   std::vector<WaitingReservation> TakeExpired(TimePoint now);
   TimePoint NextExpiry() const;
 
@@ -52,6 +53,8 @@ class AdmissionQueue {
   Duration RetryAfter(TimePoint now, Duration waited = {}) const;
 
  private:
+  template <typename Condition>
+  std::optional<WaitingReservation> TakeFirst(const Condition& condition);
   TimePoint ExpiryOf(const WaitingReservation& one) const;
   // Since when the head stands there.
   TimePoint HeadSince() const;

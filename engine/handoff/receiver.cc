@@ -164,6 +164,15 @@ void KvReceiver::Release(ReservationId id) {
   Drop(id);
 }
 
+void KvReceiver::ReleaseUnclaimed(RequestId request) {
+  const auto place = std::find_if(incoming_.begin(), incoming_.end(), [request](const auto& one) {
+    return one.second.request.id == request && !one.second.claimed_by;
+  });
+  if (place == incoming_.end()) return;
+  const ReservationId id = place->first;
+  Release(id);
+}
+
 void KvReceiver::Drop(ReservationId id) {
   const auto place = incoming_.find(id);
   scheduler_.Finish(place->second.promise);

@@ -68,6 +68,9 @@ class KvReceiver {
   BlockTable Take(ReservationId id, const SequenceSpec& successor);
   // Gives the blocks back; unknown ids are ignored.
   void Release(ReservationId id);
+  // Gives the blocks back that were reserved for `request`, if there are any and no request has
+  // claimed them.
+  void ReleaseUnclaimed(RequestId request);
   // The request that waits for `id`, if it exists and is claimed.
   std::optional<RequestId> ClaimedBy(ReservationId id) const;
 

@@ -151,11 +151,18 @@ void Reservations::StartDecode(RequestState& request, TimePoint arrived) {
 }
 
 void Reservations::Release(const ReleaseMessage& message) {
-  if (const std::optional<RequestId> claim = core_.receiver.ClaimedBy(message.reservation)) {
+  if (const RequestId* request = std::get_if<RequestId>(&message.what)) {
+    if (std::optional<WaitingReservation> left = waiting_.Take(*request)) {
+      return Reject(*left, Cancelled("the reservation was no longer wanted"));
+    }
+    return core_.receiver.ReleaseUnclaimed(*request);
+  }
+  const ReservationId reservation = std::get<ReservationId>(message.what);
+  if (const std::optional<RequestId> claim = core_.receiver.ClaimedBy(reservation)) {
     return core_.requests.End(core_.requests.Get(*claim),
                               Cancelled("its reservation was released"));
   }
-  core_.receiver.Release(message.reservation);
+  core_.receiver.Release(reservation);
 }
 
 void Reservations::Arrived(const KvArrivedMessage& message) {

@@ -84,7 +84,8 @@ struct UnaryCall {
   grpc::ClientContext context;
   Request request;
   Response response;
-  bool dropped = false;  // loop's thread
+  bool dropped = false;   // loop's thread
+  bool answered = false;  // likewise
 };
 
 // A call whose answer is not used.
@@ -117,12 +118,27 @@ void DropUnary(Call& call) {
 }
 using ReserveCall = UnaryCall<v1::ReserveRequest, v1::ReserveResponse>;
 // A worker that does not wait for room answers soon. Its answer is awaited, so that what it has
-// reserved can be released: cancelling might lose the answer and leave the blocks to their lease.
-void DropReserve(ReserveCall& call) {
-  call.dropped = true;
-  if (!call.request.at_once()) call.context.TryCancel();
-}
-using ReserveHandle = Handle<ReserveCall, DropReserve>;
+// reserved can be released by its id. One that waits may give room at the moment in which it is
+// cancelled, and that answer is lost: then the reservation is released by the request's id.
+class ReserveHandle final : public WorkerCall {
+ public:
+  ReserveHandle(GrpcWorkerClient& client, WorkerEndpoint worker, std::shared_ptr<ReserveCall> call)
+      : client_(client), worker_(std::move(worker)), call_(std::move(call)) {}
+  ~ReserveHandle() override {
+    call_->dropped = true;
+    if (call_->answered || call_->request.at_once()) return;
+    call_->context.TryCancel();
+    v1::ReleaseRequest release;
+    release.set_request_id(call_->request.request_id());
+    release.set_epoch(call_->request.epoch());
+    client_.Release(worker_, release);
+  }
+
+ private:
+  GrpcWorkerClient& client_;
+  const WorkerEndpoint worker_;
+  const std::shared_ptr<ReserveCall> call_;
+};
 using PingCall = UnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>;
 using PingHandle = Handle<PingCall, DropUnary<PingCall>>;
 
@@ -210,13 +226,14 @@ std::unique_ptr<WorkerCall> GrpcWorkerClient::Reserve(const WorkerEndpoint& work
       [this, loop = loop_, worker, call, done = std::move(done)](const grpc::Status& status) {
         loop->Post([this, worker, call, done, end = ToCallEnd(status, call->context)] {
           if (!call->dropped) {
+            call->answered = true;
             done(end, call->response);
           } else if (end.status.ok()) {
             ReleaseUnused(worker, call->response.target());
           }
         });
       });
-  return std::make_unique<ReserveHandle>(std::move(call));
+  return std::make_unique<ReserveHandle>(*this, worker, std::move(call));
 }
 
 // A worker without a channel is gone, and its reservations with it.

@@ -2,6 +2,7 @@
 
 #include "router/client/grpc_worker_client.h"
 
+#include <atomic>
 #include <future>
 #include <memory>
 #include <string>
@@ -33,14 +34,16 @@ class SlowReserve final : public v1::Worker::Service {
   }
   grpc::Status Release(grpc::ServerContext*, const v1::ReleaseRequest* request,
                        v1::ReleaseResponse*) override {
-    released.set_value(request->reservation_id());
+    ++num_released;
+    released.set_value(*request);
     return grpc::Status::OK;
   }
 
   absl::Notification asked;
   absl::Notification answer;
   std::promise<bool> was_cancelled;
-  std::promise<uint64_t> released;
+  std::atomic<int> num_released = 0;
+  std::promise<v1::ReleaseRequest> released;
 };
 
 class GrpcWorkerClientTest : public testing::Test {
@@ -111,7 +114,47 @@ TEST_F(GrpcWorkerClientTest, AReservationGrantedAfterItsRequestEndedIsReleased) 
   OnLoop([&call] { call.reset(); });
   service_.answer.Notify();
   EXPECT_FALSE(service_.was_cancelled.get_future().get());
-  EXPECT_EQ(service_.released.get_future().get(), 7u);
+  EXPECT_EQ(service_.released.get_future().get().reservation_id(), 7u);
+}
+
+// It may be given room at the moment in which the call is cancelled, and the answer is lost.
+TEST_F(GrpcWorkerClientTest, AReservationThatWaitsIsCancelledAndReleasedByItsRequest) {
+  std::unique_ptr<WorkerCall> call;
+  v1::ReserveRequest request;
+  request.set_request_id(5);
+  request.set_epoch(1);
+  OnLoop([&] {
+    call = client_.Reserve(worker_, request, kNoDeadline,
+                           [](const CallEnd&, const v1::ReserveResponse&) {
+                             ADD_FAILURE() << "the call was dropped";
+                           });
+  });
+  service_.asked.WaitForNotification();
+  OnLoop([&call] { call.reset(); });
+  const v1::ReleaseRequest release = service_.released.get_future().get();
+  EXPECT_EQ(release.request_id(), 5u);
+  EXPECT_EQ(release.epoch(), 1u);
+  EXPECT_EQ(release.reservation_id(), 0u);
+  service_.answer.Notify();
+  EXPECT_TRUE(service_.was_cancelled.get_future().get());
+}
+
+TEST_F(GrpcWorkerClientTest, AReservationThatWasAnsweredIsNotReleased) {
+  std::unique_ptr<WorkerCall> call;
+  std::promise<uint64_t> reserved;
+  OnLoop([&] {
+    call = client_.Reserve(worker_, {}, kNoDeadline,
+                           [&reserved](const CallEnd&, const v1::ReserveResponse& response) {
+                             reserved.set_value(response.target().reservation_id());
+                           });
+  });
+  service_.answer.Notify();
+  EXPECT_EQ(reserved.get_future().get(), 7u);
+  OnLoop([&call] { call.reset(); });
+  // A call that came before the ping is taken by now, and Shutdown waits for its end.
+  EXPECT_EQ(Ping(), Health::kServing);
+  server_->Shutdown();
+  EXPECT_EQ(service_.num_released, 0);
 }
 
 }  // namespace
