@@ -26,8 +26,8 @@
 #include "bench/flags.h"
 #include "bench/result.h"
 #include "nlohmann/json.hpp"
-#include "server/child_process.h"
-#include "server/client.h"
+#include "server/commands/child_process.h"
+#include "server/commands/client.h"
 
 namespace tandem {
 namespace {

@@ -26,7 +26,7 @@ CallEnd ToCallEnd(const grpc::Status& status, const grpc::ClientContext& context
   const auto& trailers = context.GetServerTrailingMetadata();
   const auto origin = trailers.find(kOriginKey);
   const bool answered = origin != trailers.end() && origin->second == kOriginWorker;
-  // The codes of both are the same numbers (server/status_mapping.h).
+  // The codes of both are the same numbers (server/services/status_mapping.h).
   absl::Status ours(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
   TakeRetryAfter(context, ours);
   return {std::move(ours), answered ? CallEnd::Source::kWorker : CallEnd::Source::kNetwork};

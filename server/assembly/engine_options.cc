@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "server/open_fabric.h"
+#include "server/assembly/open_fabric.h"
 
 namespace tandem {
 namespace {

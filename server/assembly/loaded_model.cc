@@ -4,8 +4,8 @@
 
 #include "base/status.h"
 #include "model/checkpoint/checkpoint.h"
-#include "server/load_progress.h"
-#include "server/model_fingerprint.h"
+#include "server/assembly/load_progress.h"
+#include "server/assembly/model_fingerprint.h"
 
 namespace tandem {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/options.h"
-#include "server/server_limits.h"
+#include "server/services/server_limits.h"
 #include "transfer/media/tcp/tls_context.h"
 
 namespace tandem {

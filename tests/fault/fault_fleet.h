@@ -11,7 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
-#include "server/child_process.h"
+#include "server/commands/child_process.h"
 #include "tests/fault/fault_schedule.h"
 #include "tests/fault/findings.h"
 #include "tests/fault/status_watch.h"

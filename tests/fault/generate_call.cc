@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "server/status_mapping.h"
+#include "server/services/status_mapping.h"
 
 namespace tandem {
 

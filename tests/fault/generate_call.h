@@ -10,7 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
 #include "grpcpp/client_context.h"
-#include "server/generation.h"
+#include "server/commands/generation.h"
 #include "tandem/v1/inference.grpc.pb.h"
 
 namespace tandem {

@@ -10,7 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
-#include "server/client.h"
+#include "server/commands/client.h"
 
 namespace tandem {
 

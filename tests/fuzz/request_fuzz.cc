@@ -15,8 +15,9 @@
 #include "base/sampling_params.h"
 #include "router/cluster/cluster.h"
 #include "router/policy/policies.h"
+#include "router/policy/routing_policy.h"
 #include "router/request/request_validation.h"
-#include "server/parse_message.h"
+#include "server/services/parse_message.h"
 #include "tests/fuzz/steps.h"
 #include "tests/support/fake_clock.h"
 

@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 #include "engine/request_checks.h"
-#include "server/parse_message.h"
-#include "server/worker_messages.h"
+#include "server/services/parse_message.h"
+#include "server/services/worker_messages.h"
 
 namespace tandem {
 namespace {

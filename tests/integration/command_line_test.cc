@@ -19,8 +19,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "server/child_process.h"
-#include "server/host_memory.h"
+#include "server/assembly/host_memory.h"
+#include "server/commands/child_process.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
 

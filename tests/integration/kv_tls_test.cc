@@ -9,7 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/child_process.h"
+#include "server/commands/child_process.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_certificates.h"
 #include "tests/support/test_cluster.h"

@@ -12,7 +12,7 @@
 
 #include "fmt/format.h"
 #include "gtest/gtest.h"
-#include "server/child_process.h"
+#include "server/commands/child_process.h"
 #include "tests/support/test_cluster.h"
 #include "tests/support/wrapped_binary.h"
 

@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "server/child_process.h"
+#include "server/commands/child_process.h"
 #include "tests/support/test_cluster.h"
 #include "tests/support/wrapped_binary.h"
 

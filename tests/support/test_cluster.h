@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "server/child_process.h"
-#include "server/client.h"
-#include "server/generation.h"
+#include "server/commands/child_process.h"
+#include "server/commands/client.h"
+#include "server/commands/generation.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-#include "server/generation.h"
+#include "server/commands/generation.h"
 
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

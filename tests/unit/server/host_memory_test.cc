@@ -1,4 +1,4 @@
-#include "server/host_memory.h"
+#include "server/assembly/host_memory.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "server/message_limit.h"
+#include "server/services/message_limit.h"
 
 #include <string>
 

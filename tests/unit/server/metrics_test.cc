@@ -5,8 +5,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "httplib.h"
-#include "server/metrics_page.h"
-#include "server/metrics_server.h"
+#include "server/admin/metrics_page.h"
+#include "server/admin/metrics_server.h"
 
 namespace tandem {
 namespace {

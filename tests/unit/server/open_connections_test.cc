@@ -1,4 +1,4 @@
-#include "server/open_connections.h"
+#include "server/services/open_connections.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "server/open_fabric.h"
+#include "server/assembly/open_fabric.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "server/parse_message.h"
+#include "server/services/parse_message.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,5 +1,5 @@
 // How a worker keeps its routers told, against a router of the test.
-#include "server/registration.h"
+#include "server/assembly/registration.h"
 
 #include <chrono>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "server/status_mapping.h"
+#include "server/services/status_mapping.h"
 
 #include "base/status.h"
 #include "gtest/gtest.h"

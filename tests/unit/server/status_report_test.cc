@@ -1,4 +1,4 @@
-#include "server/status_report.h"
+#include "server/admin/status_report.h"
 
 #include <algorithm>
 #include <iterator>
@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "server/status_json.h"
+#include "server/admin/status_json.h"
 
 namespace tandem {
 namespace {

@@ -11,9 +11,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "server/metrics_page.h"
-#include "server/metrics_table.h"
-#include "server/status_json.h"
+#include "server/admin/metrics_page.h"
+#include "server/admin/metrics_table.h"
+#include "server/admin/status_json.h"
 
 namespace tandem {
 namespace {

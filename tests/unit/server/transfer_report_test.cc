@@ -1,4 +1,4 @@
-#include "server/transfer_report.h"
+#include "server/assembly/transfer_report.h"
 
 #include "gtest/gtest.h"
 #include "tests/support/fake_clock.h"

@@ -1,4 +1,4 @@
-#include "server/watchdog.h"
+#include "server/admin/watchdog.h"
 
 #include <atomic>
 

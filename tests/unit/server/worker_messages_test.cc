@@ -1,4 +1,4 @@
-#include "server/worker_messages.h"
+#include "server/services/worker_messages.h"
 
 #include <limits>
 #include <string>

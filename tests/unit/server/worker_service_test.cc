@@ -1,6 +1,6 @@
 // The calls of a router, with a real server and a real decode engine.
 
-#include "server/worker_service.h"
+#include "server/services/worker_service.h"
 
 #include <future>
 #include <memory>
@@ -14,7 +14,7 @@
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
-#include "server/worker_messages.h"
+#include "server/services/worker_messages.h"
 #include "tests/support/test_engine.h"
 
 namespace tandem {

@@ -1,0 +1,165 @@
+#include "server/admin/metrics_page.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "fmt/format.h"
+#include "prometheus/text_serializer.h"
+#include "server/admin/metrics_table.h"
+
+namespace tandem {
+namespace {
+
+using google::protobuf::DynamicCastToGenerated;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+// A message within a router's status, and what its samples are labelled with.
+struct Subject {
+  const Message* message;
+  Labels labels;
+  std::string server;  // kServerLabel
+};
+
+// All messages of a router's status by the names of their types. Links that cannot be taken are left
+// out, and so are those to peers that the router has not named yet: their address, which changes
+// with each start, would become a label.
+class Subjects {
+ public:
+  explicit Subjects(const v1::GetStatusResponse& status) : status_(status) {
+    Add({.message = &status, .labels = {}, .server = "router"});
+  }
+
+  std::span<const Subject> Of(std::string_view type) const {
+    const auto found = by_type_.find(type);
+    return found == by_type_.end() ? std::span<const Subject>() : found->second;
+  }
+
+ private:
+  void Add(Subject subject) {
+    if (const auto* link = DynamicCastToGenerated<v1::LinkStatus>(subject.message)) {
+      if (!link->unreachable().empty() || !IsWorker(link->peer())) return;
+      subject.labels = {
+          {"worker", subject.server}, {"peer", link->peer()}, {"transport", link->transport()}};
+    } else if (const auto* worker = DynamicCastToGenerated<v1::WorkerStatus>(subject.message)) {
+      subject.labels = {{"worker", worker->name()}, {"role", worker->role()}};
+      subject.server = worker->name();
+    } else if (const auto* cause = DynamicCastToGenerated<v1::ResumeCause>(subject.message)) {
+      subject.labels = {{"cause", cause->cause()}};
+    }
+    AddParts(subject);
+    by_type_[subject.message->GetDescriptor()->name()].push_back(std::move(subject));
+  }
+
+  void AddParts(const Subject& whole) {
+    const Reflection& reflection = *whole.message->GetReflection();
+    const google::protobuf::Descriptor& type = *whole.message->GetDescriptor();
+    for (int i = 0; i < type.field_count(); ++i) {
+      const FieldDescriptor* field = type.field(i);
+      if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
+      Subject part = whole;
+      if (!field->is_repeated()) {
+        part.message = &reflection.GetMessage(*whole.message, field);
+        Add(std::move(part));
+        continue;
+      }
+      for (int j = 0; j < reflection.FieldSize(*whole.message, field); ++j) {
+        part.message = &reflection.GetRepeatedMessage(*whole.message, field, j);
+        Add(part);
+      }
+    }
+  }
+
+  bool IsWorker(const std::string& name) const {
+    return std::ranges::any_of(status_.workers(), [&name](const v1::WorkerStatus& worker) {
+      return worker.name() == name;
+    });
+  }
+
+  const v1::GetStatusResponse& status_;
+  std::map<std::string, std::vector<Subject>, std::less<>> by_type_;
+};
+
+double Number(const Message& message, const FieldDescriptor* field) {
+  const Reflection& reflection = *message.GetReflection();
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(message, field);
+    case FieldDescriptor::CPPTYPE_INT32:
+      return reflection.GetInt32(message, field);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return static_cast<double>(reflection.GetInt64(message, field));
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return static_cast<double>(reflection.GetUInt64(message, field));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return reflection.GetDouble(message, field);
+    default:
+      TANDEM_CHECK(false, fmt::format("{} is not a number", field->full_name()));
+      return 0;
+  }
+}
+
+// How many of Prometheus' units, seconds and bytes, one unit of this field is.
+double UnitOf(std::string_view field) {
+  if (field.ends_with("_ms")) return 1e-3;
+  if (field.ends_with("_us")) return 1e-6;
+  return field.ends_with("gb_per_s") ? 1e9 : 1;
+}
+
+double Value(const Metric& metric, const Message& message) {
+  if (metric.value != nullptr) return metric.value(message);
+  const std::string name(metric.source.substr(metric.source.find('.') + 1));
+  const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
+  TANDEM_CHECK(field != nullptr, fmt::format("{} names no field", metric.source));
+  return Number(message, field) * UnitOf(name);
+}
+
+Labels LabelsOf(const Metric& metric, const Subject& subject) {
+  if (metric.label_name == kServerLabel) return {{std::string(kServerLabel), subject.server}};
+  Labels labels = subject.labels;
+  if (!metric.label_name.empty()) {
+    labels.push_back({std::string(metric.label_name), std::string(metric.label_value)});
+  }
+  return labels;
+}
+
+MetricFamily& FamilyOf(const Metric& metric, std::vector<MetricFamily>& families) {
+  if (families.empty() || families.back().name != metric.name) {
+    const MetricType type =
+        metric.name.ends_with("_total") ? MetricType::Counter : MetricType::Gauge;
+    families.push_back({std::string(metric.name), std::string(metric.help), type, {}});
+  }
+  return families.back();
+}
+
+}  // namespace
+
+std::string MetricsPage(const v1::GetStatusResponse& status) {
+  const Subjects subjects(status);
+  std::vector<MetricFamily> families;
+  for (const Metric& metric : Metrics()) {
+    MetricFamily& family = FamilyOf(metric, families);
+    for (const Subject& subject : subjects.Of(metric.source.substr(0, metric.source.find('.')))) {
+      ClientMetric& sample = family.metric.emplace_back();
+      sample.label = LabelsOf(metric, subject);
+      // The serializer reads the one that the family's type names.
+      sample.gauge.value = sample.counter.value = Value(metric, *subject.message);
+    }
+  }
+  std::erase_if(families, [](const MetricFamily& family) { return family.metric.empty(); });
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace tandem

@@ -1,0 +1,155 @@
+#include "server/admin/metrics_table.h"
+
+#include "tandem/v1/telemetry.pb.h"
+
+namespace tandem {
+namespace {
+
+using google::protobuf::DynamicCastToGenerated;
+using google::protobuf::Message;
+
+double IsReady(const Message& message) {
+  const auto& worker = *DynamicCastToGenerated<v1::WorkerStatus>(&message);
+  return worker.alive() && worker.load().not_ready().empty();
+}
+
+double HasFailed(const Message& message) {
+  const auto& link = *DynamicCastToGenerated<v1::LinkStatus>(&message);
+  return !link.failure().empty() || !link.probe_failure().empty();
+}
+
+constexpr Metric kMetrics[] = {
+    // The gRPC port and the log, of the router and of each worker.
+    {"tandem_connections", "ConnectionUse.open", "Open connections to the gRPC port", kServerLabel},
+    {"tandem_connections_limit", "ConnectionUse.limit", "Connections beyond it are refused",
+     kServerLabel},
+    {"tandem_connections_refused_total", "ConnectionUse.refused",
+     "Connections closed because of the limit", kServerLabel},
+    {"tandem_log_lines_dropped_total", "GetStatusResponse.log_lines_dropped",
+     "Lines of the log that nobody read in time", kServerLabel},
+    {"tandem_log_lines_dropped_total", "WorkerLoad.log_lines_dropped", "", kServerLabel},
+
+    // The router.
+    {"tandem_ready", "GetStatusResponse.ready", "1 when at least one route can be served"},
+    {"tandem_requests_in_flight", "GetStatusResponse.requests_in_flight",
+     "Requests that have not ended"},
+    {"tandem_requests_total", "GetStatusResponse.requests_total", "Requests taken"},
+    {"tandem_leases_lapsed_total", "GetStatusResponse.leases_lapsed",
+     "Workers that sent no heartbeat for a whole lease"},
+    {"tandem_tokenize_texts", "TokenizeUse.short_texts",
+     "Texts that wait to be tokenized or are being tokenized", "length", "short"},
+    {"tandem_tokenize_texts", "TokenizeUse.long_texts", "", "length", "long"},
+    {"tandem_tokenize_long_text_bytes", "TokenizeUse.long_text_bytes",
+     "Bytes of the long texts among these"},
+    {"tandem_tokenized_texts_total", "TokenizeUse.texts_total", "Texts tokenized"},
+    {"tandem_tokenize_refused_total", "TokenizeUse.refused",
+     "Texts refused because too much text waited"},
+    {"tandem_unread_answer_bytes", "AnswerBufferUse.bytes",
+     "Bytes of answers that clients have not read"},
+    {"tandem_answers_ended_unread_total", "AnswerBufferUse.refused",
+     "Answers ended because clients did not read", "why", "limit"},
+    {"tandem_answers_ended_unread_total", "AnswerBufferUse.unread", "", "why", "deadline"},
+    {"tandem_resumes_total", "ResumeCause.resumes", "Requests that continued at other workers"},
+    {"tandem_resumes_given_up_total", "ResumeUse.gave_up",
+     "Requests that no other worker could continue"},
+    {"tandem_resume_pause_p50_seconds", "ResumeUse.p50_ms",
+     "Recent pauses of requests that continued at other workers, from the noticed loss"},
+    {"tandem_resume_pause_p99_seconds", "ResumeUse.p99_ms",
+     "Recent pauses of requests that continued at other workers, from the noticed loss"},
+    {"tandem_resume_waited_p50_seconds", "ResumeTimes.p50_ms",
+     "The same pauses as clients saw them, from the last token before the loss"},
+    {"tandem_resume_waited_p99_seconds", "ResumeTimes.p99_ms",
+     "The same pauses as clients saw them, from the last token before the loss"},
+    {"tandem_reroutes_total", "RerouteUse.other_worker",
+     "Requests that a worker had no room for, or that were moved out of its queue", "kind",
+     "other_worker"},
+    {"tandem_reroutes_total", "RerouteUse.to_unified", "", "kind", "to_unified"},
+    {"tandem_reroutes_total", "RerouteUse.to_disaggregated", "", "kind", "to_disaggregated"},
+    {"tandem_reroutes_total", "RerouteUse.asked_again", "", "kind", "asked_again"},
+    {"tandem_reroutes_total", "RerouteUse.moved", "", "kind", "moved"},
+
+    // Each worker.
+    {"tandem_worker_ready", "WorkerStatus", "1 when it gets requests", "", "", IsReady},
+    {"tandem_worker_starting", "WorkerLoad.starting",
+     "1 while it loads weights or warms up: others come first"},
+    {"tandem_worker_heartbeat_age_seconds", "WorkerStatus.heartbeat_age_ms",
+     "Time since its latest heartbeat"},
+    {"tandem_worker_running", "WorkerLoad.running", "Sequences computed"},
+    {"tandem_worker_waiting", "WorkerLoad.waiting", "Sequences that wait"},
+    {"tandem_worker_requests_total", "WorkerLoad.requests_finished", "Requests ended"},
+    {"tandem_worker_prompt_tokens_total", "WorkerLoad.prompt_tokens", "Prompt tokens computed"},
+    {"tandem_worker_output_tokens_total", "WorkerLoad.output_tokens", "Tokens sampled"},
+
+    // The KV store of each worker.
+    {"tandem_kv_blocks", "WorkerLoad.total_blocks",
+     "KV blocks of the worker; docs/kv_store.md explains the states", "state", "total"},
+    {"tandem_kv_blocks", "WorkerLoad.free_blocks", "", "state", "free"},
+    {"tandem_kv_blocks", "KvUse.cached_blocks", "", "state", "cached"},
+    {"tandem_kv_blocks", "KvUse.idle_blocks", "", "state", "idle"},
+    {"tandem_kv_blocks", "KvUse.shared_blocks", "", "state", "shared"},
+    {"tandem_kv_blocks", "KvUse.pinned_blocks", "", "state", "pinned"},
+    {"tandem_kv_blocks", "KvUse.swapped_blocks", "", "state", "swapped"},
+    {"tandem_prefix_query_tokens_total", "KvUse.query_tokens",
+     "Prompt tokens looked up in the prefix cache"},
+    {"tandem_prefix_hit_tokens_total", "KvUse.hit_tokens",
+     "Prompt tokens found in the prefix cache"},
+    {"tandem_preemptions_total", "KvUse.preempted_recompute", "Sequences that made room for others",
+     "how", "recompute"},
+    {"tandem_preemptions_total", "KvUse.preempted_swap", "", "how", "swap"},
+    {"tandem_host_kv_budget_bytes", "KvUse.host_budget_bytes",
+     "Host memory for KV that leaves the device"},
+    {"tandem_host_kv_used_bytes", "KvUse.host_used_bytes",
+     "The part of that memory which is in use"},
+
+    // The hand-offs of each worker.
+    {"tandem_handoffs", "HandoffUse.sending", "Hand-offs now: streams that are sent; reservations",
+     "state", "sending"},
+    {"tandem_handoffs", "HandoffUse.reservations", "", "state", "awaited"},
+    {"tandem_handoffs", "HandoffUse.waiting_reservations", "", "state", "waiting"},
+    {"tandem_handoffs", "HandoffUse.draining_reservations", "", "state", "draining"},
+    {"tandem_handoffs_total", "HandoffUse.sent", "Hand-offs, by how they ended", "what", "sent"},
+    {"tandem_handoffs_total", "HandoffUse.received", "", "what", "received"},
+    {"tandem_handoffs_total", "HandoffUse.retried", "", "what", "retried"},
+    {"tandem_handoffs_total", "HandoffUse.lapsed", "", "what", "lapsed"},
+    {"tandem_handoffs_total", "HandoffUse.refused", "", "what", "refused"},
+    {"tandem_refused_frames_total", "HandoffUse.corrupted_frames",
+     "Frames of peers that were refused", "why", "corrupted"},
+    {"tandem_refused_frames_total", "HandoffUse.stale_frames", "", "why", "stale"},
+    {"tandem_refused_frames_total", "HandoffUse.unauthenticated_frames", "", "why",
+     "unauthenticated"},
+    {"tandem_refused_connections_total", "HandoffUse.connections_closed",
+     "Connections of peers closed because of refused frames"},
+    {"tandem_transfer_buffer_bytes", "HandoffUse.buffer_bytes", "Memory for KV under way"},
+    {"tandem_kv_sent_bytes_total", "WorkerLoad.kv_bytes_sent",
+     "KV sent to other workers, headers included"},
+    {"tandem_kv_received_bytes_total", "WorkerLoad.kv_bytes_received",
+     "KV received from other workers, headers included"},
+
+    // Each link between two workers.
+    {"tandem_link_in_use", "LinkStatus.in_use",
+     "1 for the link that the latest hand-off to this peer took"},
+    {"tandem_link_failed", "LinkStatus", "1 after a hand-off or probe failed, until one succeeds",
+     "", "", HasFailed},
+    {"tandem_link_probe_bytes_per_second", "LinkStatus.probe_gb_per_s", "Rate of the latest probe"},
+    {"tandem_link_best_probe_bytes_per_second", "LinkStatus.best_probe_gb_per_s",
+     "Rate of the best probe since the peer started"},
+    {"tandem_link_bytes_per_second", "LinkStatus.gb_per_s",
+     "Recent rate while the link was full; 0: not measured"},
+    {"tandem_link_fastest_bytes_per_second", "LinkStatus.fastest_gb_per_s",
+     "Fastest recent rate; 0: not measured"},
+    {"tandem_link_setup_seconds", "LinkStatus.setup_us", "Time to make a connection"},
+    {"tandem_link_operation_seconds", "LinkStatus.operation_us", "Time per frame"},
+    {"tandem_link_bytes_total", "LinkStatus.bytes", "Payload carried"},
+    {"tandem_link_in_flight_bytes", "LinkStatus.bytes_in_flight",
+     "Bytes sent and not acknowledged"},
+    {"tandem_link_resent_frames_total", "LinkStatus.resent_frames",
+     "Frames that the peer requested again"},
+    {"tandem_link_fallbacks_total", "LinkStatus.fallbacks",
+     "Times that a hand-off took a worse link because this one failed"},
+};
+
+}  // namespace
+
+std::span<const Metric> Metrics() { return kMetrics; }
+
+}  // namespace tandem

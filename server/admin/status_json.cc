@@ -1,0 +1,99 @@
+#include "server/admin/status_json.h"
+
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "server/commands/generation.h"
+
+namespace tandem {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using Json = nlohmann::ordered_json;
+
+// Known to the router and its workers only.
+constexpr std::string_view kSecret = "tandem.v1.WorkerLoad.weights_hash";
+// The message whose fields become fields of the message that has it.
+constexpr std::string_view kInlined = "tandem.v1.WorkerStatus.load";
+// The list that becomes an object, and the field of its elements that is the key.
+constexpr std::string_view kKeyed = "tandem.v1.ResumeUse.causes";
+constexpr char kKey[] = "cause";
+
+Json ToJson(const Message& message);
+
+Json OneToJson(const Message& message, const FieldDescriptor* field) {
+  const Reflection& from = *message.GetReflection();
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return from.GetBool(message, field);
+    case FieldDescriptor::CPPTYPE_INT32:
+      return from.GetInt32(message, field);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return from.GetInt64(message, field);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return from.GetUInt64(message, field);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return from.GetDouble(message, field);
+    case FieldDescriptor::CPPTYPE_STRING:
+      return from.GetString(message, field);
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return ToJson(from.GetMessage(message, field));
+    default:
+      TANDEM_CHECK(false, fmt::format("{} has no form in JSON", field->full_name()));
+      return nullptr;
+  }
+}
+
+Json ListToJson(const Message& message, const FieldDescriptor* field) {
+  const Reflection& from = *message.GetReflection();
+  Json list = Json::array();
+  for (int i = 0; i < from.FieldSize(message, field); ++i) {
+    if (field->enum_type() == v1::Route_descriptor()) {
+      const int route = from.GetRepeatedEnumValue(message, field, i);
+      list.push_back(Name(static_cast<v1::Route>(route)));
+    } else {
+      list.push_back(ToJson(from.GetRepeatedMessage(message, field, i)));
+    }
+  }
+  return list;
+}
+
+Json ByKey(const Json& list) {
+  Json object = Json::object();
+  for (Json element : list) {
+    const std::string key = element[kKey];
+    element.erase(kKey);
+    object[key] = std::move(element);
+  }
+  return object;
+}
+
+Json ToJson(const Message& message) {
+  const Descriptor& type = *message.GetDescriptor();
+  Json json = Json::object();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor* field = type.field(i);
+    if (field->full_name() == kSecret) continue;
+    Json value = field->is_repeated() ? ListToJson(message, field) : OneToJson(message, field);
+    if (field->full_name() == kInlined) {
+      json.update(value);
+    } else {
+      json[field->name()] = field->full_name() == kKeyed ? ByKey(value) : std::move(value);
+    }
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string StatusJson(const v1::GetStatusResponse& status) {
+  return ToJson(status).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace tandem

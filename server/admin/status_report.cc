@@ -1,0 +1,189 @@
+#include "server/admin/status_report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fmt/format.h"
+#include "server/commands/generation.h"
+
+namespace tandem {
+namespace {
+
+std::string State(const v1::WorkerStatus& worker) {
+  if (!worker.alive()) return "lost";
+  if (!worker.load().not_ready().empty()) return "not-ready";
+  return worker.load().starting() ? "starting" : "alive";
+}
+
+std::string HitRate(const v1::KvUse& kv) {
+  if (kv.query_tokens() == 0) return "-";
+  return fmt::format("{:.1f}%", 100.0 * static_cast<double>(kv.hit_tokens()) /
+                                    static_cast<double>(kv.query_tokens()));
+}
+
+std::string Megabytes(uint64_t bytes) {
+  return fmt::format("{:.1f}", static_cast<double>(bytes) / 1e6);
+}
+
+// Three digits that count, however slow the link.
+std::string Rate(double gigabytes_per_second) {
+  if (gigabytes_per_second <= 0) return "-";
+  const int digits = 2 - static_cast<int>(std::floor(std::log10(gigabytes_per_second)));
+  return fmt::format("{:.{}f}", gigabytes_per_second, std::clamp(digits, 0, 9));
+}
+
+// Not measured where the connection was there before the first probe.
+std::string Setup(double microseconds) {
+  return microseconds > 0 ? fmt::format("{:.0f}", microseconds) : "-";
+}
+
+std::string Fallbacks(const v1::LinkStatus& link) {
+  if (link.fallbacks() == 0) return "0";
+  return fmt::format("{}: {}", link.fallbacks(), link.fallback_reason());
+}
+
+std::string HandoffTable(const v1::GetStatusResponse& status) {
+  static constexpr char kRow[] =
+      "{:<14} {:>7} {:>8} {:>7} {:>7} {:>8} {:>7} {:>6} {:>7} {:>9} {:>5} {:>15} {:>6} {:>9}\n";
+  std::string table = fmt::format(kRow, "HAND-OFFS OF", "SENDING", "RESERVED", "WAITING", "SENT",
+                                  "RECEIVED", "RETRIED", "LAPSED", "REFUSED", "CORRUPTED", "STALE",
+                                  "UNAUTHENTICATED", "CLOSED", "BUFFER MB");
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    const v1::HandoffUse& use = worker.load().handoffs();
+    table += fmt::format(kRow, worker.name(), use.sending(), use.reservations(),
+                         use.waiting_reservations(), use.sent(), use.received(), use.retried(),
+                         use.lapsed(), use.refused(), use.corrupted_frames(), use.stale_frames(),
+                         use.unauthenticated_frames(), use.connections_closed(),
+                         Megabytes(use.buffer_bytes()));
+  }
+  return table;
+}
+
+std::string HostUse(const v1::KvUse& kv) {
+  if (kv.host_budget_bytes() == 0) return "off";
+  return Megabytes(kv.host_used_bytes()) + "/" + Megabytes(kv.host_budget_bytes());
+}
+
+// Nothing where no worker ever refused a request.
+std::string RerouteLine(const v1::RerouteUse& reroutes) {
+  if (reroutes.latest().empty()) return "";
+  return fmt::format(
+      "refused for want of room and rerouted: {} to another worker, {} to unified, {} to "
+      "disaggregated, {} asked again; latest: {}\n",
+      reroutes.other_worker(), reroutes.to_unified(), reroutes.to_disaggregated(),
+      reroutes.asked_again(), reroutes.latest());
+}
+
+// Nothing where no request ever lost a worker.
+std::string ResumeLine(const v1::ResumeUse& resumes) {
+  if (resumes.lost() + resumes.migrated() + resumes.gave_up() == 0) return "";
+  return fmt::format(
+      "resumed: {} after a loss, {} away from a leaving worker, {} gave up; pause ms: p50 {:.0f}, "
+      "p99 {:.0f}, max {:.0f}; since the last token: p50 {:.0f}, p99 {:.0f}, max {:.0f}\n",
+      resumes.lost(), resumes.migrated(), resumes.gave_up(), resumes.p50_ms(), resumes.p99_ms(),
+      resumes.max_ms(), resumes.waited().p50_ms(), resumes.waited().p99_ms(),
+      resumes.waited().max_ms());
+}
+
+}  // namespace
+
+std::string WorkerTable(const v1::GetStatusResponse& status) {
+  std::string routes;
+  for (int i = 0; i < status.routes_size(); ++i) {
+    routes += fmt::format("{}{}", i == 0 ? "" : ", ", Name(status.routes(i)));
+  }
+  std::string table =
+      fmt::format("{}: model {}, context {}, routes: {}, {} in flight, {} so far, version {}\n",
+                  status.ready() ? "ready" : "not ready", status.model(),
+                  status.max_context_tokens(), routes.empty() ? "none" : routes,
+                  status.requests_in_flight(), status.requests_total(), status.version());
+  table += ResumeLine(status.resumes());
+  table += RerouteLine(status.reroutes());
+  static constexpr char kRow[] =
+      "{:<14} {:<8} {:<8} {:<21} {:>7} {:<9} {:>7} {:>7} {:>15} {:>9} {:>10} {:>9}\n";
+  table += fmt::format(kRow, "NAME", "ROLE", "DEVICE", "ADDRESS", "PID", "STATE", "RUNNING",
+                       "WAITING", "FREE/ALL BLOCKS", "FINISHED", "TOKENS OUT", "HEARD MS");
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    table +=
+        fmt::format(kRow, worker.name(), worker.role(), worker.device(), worker.address(),
+                    worker.pid(), State(worker), worker.load().running(), worker.load().waiting(),
+                    fmt::format("{}/{}", worker.load().free_blocks(), worker.load().total_blocks()),
+                    worker.load().requests_finished(), worker.load().output_tokens(),
+                    fmt::format("{:.0f}", worker.heartbeat_age_ms()));
+  }
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    if (worker.load().not_ready().empty()) continue;
+    table += fmt::format("{} is not ready: {}\n", worker.name(), worker.load().not_ready());
+  }
+  return table;
+}
+
+// To nobody: a transport that this worker has not.
+bool IsLeftOut(const v1::LinkStatus& link) { return link.peer().empty(); }
+
+// What is not as it might be with one link, a line each.
+std::string Remarks(const std::string& worker, const v1::LinkStatus& link) {
+  if (IsLeftOut(link)) {
+    return fmt::format("{} does without {}: {}\n", worker, link.transport(), link.failure());
+  }
+  std::string text;
+  const auto add = [&](std::string_view what, const std::string& why) {
+    if (why.empty()) return;
+    text += fmt::format("{} {} {} by {}: {}\n", worker, what, link.peer(), link.transport(), why);
+  };
+  add("cannot reach", link.unreachable());
+  add("does not reach", link.failure());
+  // Else it is the same.
+  if (link.failure().empty()) add("could not probe the link to", link.probe_failure());
+  return text;
+}
+
+std::string Remarks(const v1::GetStatusResponse& status) {
+  std::string text;
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    for (const v1::LinkStatus& link : worker.load().links()) text += Remarks(worker.name(), link);
+  }
+  return text;
+}
+
+std::string LinkTable(const v1::GetStatusResponse& status) {
+  static constexpr char kRow[] =
+      "{:<14} {:<14} {:<9} {:<6} {:>10} {:>8} {:>8} {:>9} {:>9} {:>10} {:>8} {:>6} {}\n";
+  std::string table =
+      fmt::format(kRow, "KV FROM", "TO", "OVER", "IN USE", "PROBE GB/S", "BEST", "OF LATE",
+                  "SETUP US", "FRAME US", "MB MOVED", "MB OUT", "RESENT", "FALLBACKS");
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    for (const v1::LinkStatus& link : worker.load().links()) {
+      if (IsLeftOut(link)) continue;
+      table += fmt::format(kRow, worker.name(), link.peer(), link.transport(),
+                           link.in_use() ? "yes" : "-", Rate(link.probe_gb_per_s()),
+                           Rate(link.best_probe_gb_per_s()), Rate(link.gb_per_s()),
+                           Setup(link.setup_us()), fmt::format("{:.1f}", link.operation_us()),
+                           Megabytes(link.bytes()), Megabytes(link.bytes_in_flight()),
+                           link.resent_frames(), Fallbacks(link));
+    }
+  }
+  return table + Remarks(status) + "\n" + HandoffTable(status);
+}
+
+std::string BlocksTable(const v1::GetStatusResponse& status) {
+  static constexpr char kRow[] =
+      "{:<14} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>17} {:>8} {:>6} {:>16}\n";
+  std::string table =
+      fmt::format(kRow, "KV BLOCKS OF", "POOL", "FREE", "CACHED", "IDLE", "SHARED", "PINNED",
+                  "SWAPPED", "HOST MB/BUDGET", "UNFILLED", "HITS", "PREEMPTED (SWAP)");
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    const v1::KvUse& kv = worker.load().kv();
+    table += fmt::format(kRow, worker.name(), worker.load().total_blocks(),
+                         worker.load().free_blocks(), kv.cached_blocks(), kv.idle_blocks(),
+                         kv.shared_blocks(), kv.pinned_blocks(), kv.swapped_blocks(), HostUse(kv),
+                         fmt::format("{:.1f}%", 100 * kv.fragmentation()), HitRate(kv),
+                         fmt::format("{} ({})", kv.preempted_recompute() + kv.preempted_swap(),
+                                     kv.preempted_swap()));
+  }
+  return table +
+         "idle: cached and in no sequence, given up when room is needed; unfilled: slots of "
+         "sequences' blocks\nwithout a token; hits: cached ones of the prompt tokens looked up\n";
+}
+
+}  // namespace tandem

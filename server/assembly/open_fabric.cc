@@ -1,0 +1,263 @@
+#include "server/assembly/open_fabric.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "kvstore/kv_convert.h"
+#include "transfer/framed/framed_transport.h"
+#include "transfer/media/ipc/ipc_medium.h"
+#include "transfer/media/nccl/nccl_medium.h"
+#include "transfer/media/shm/shm_medium.h"
+#include "transfer/media/tcp/tcp_medium.h"
+
+namespace tandem {
+namespace {
+
+// Where the KV lies that goes and comes.
+struct KvMemory {
+  Device& device;
+  size_t extent_bytes = 0;            // its own
+  size_t largest_extent_bytes = 0;    // that comes: peers may keep theirs otherwise
+  int64_t most_frames = 0;            // of a hand-off
+  std::span<const std::byte> shared;  // of which other processes may read; empty: none
+};
+
+enum class Wish : uint8_t { kNot, kIfThereIs, kNamed };
+
+Wish WishFor(const WorkerOptions& options, std::string_view transport) {
+  const std::string& wanted = options.tuning.transfer.transport;
+  if (wanted == "auto") return Wish::kIfThereIs;
+  const std::vector<std::string> some = absl::StrSplit(wanted, ',');
+  return std::ranges::find(some, transport) == some.end() ? Wish::kNot : Wish::kNamed;
+}
+
+bool Wants(const WorkerOptions& options, std::string_view transport) {
+  return WishFor(options, transport) != Wish::kNot;
+}
+
+size_t LargestExtentBytes(const EngineOptions& made) {
+  const KvLayout& layout = made.layout;
+  return static_cast<size_t>(made.role == Role::kDecode ? LargestExtentBytesTo(layout)
+                                                        : layout.ExtentBytes());
+}
+
+constexpr size_t kLeastStagedExtents = 8;
+
+FramedOptions Framing(const TransferTuning& tuning, const KvMemory& kv, TurnCounter& counter) {
+  return {.max_queued_frames = kv.most_frames,
+          .max_bytes_per_second = tuning.bandwidth,
+          .turns = &counter.turns,
+          .device = &kv.device,
+          .staged_payload_bytes = kv.largest_extent_bytes,
+          .staging_bytes = std::max(FramedOptions().staging_bytes,
+                                    kLeastStagedExtents * kv.largest_extent_bytes)};
+}
+
+absl::Status CannotShare(const Device& device) {
+  return FailedPrecondition("processes cannot open memory of {} of one another here",
+                            device.name());
+}
+
+bool Probes(const WorkerOptions& options) {
+  return options.role == Role::kPrefill && options.tuning.transfer.probe == "on";
+}
+
+// With what whoever starts a worker can do where the system has not the memory.
+absl::Status NoSharedMemory(const absl::Status& why, size_t bytes) {
+  return Unavailable(
+      "shared memory for KV: {}: ask for less than --kv-buffer-bytes={}, or do without by "
+      "--kv-transport=tcp",
+      std::string(why.message()), bytes);
+}
+
+FabricPart IpcPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {
+  FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
+  framing.credit_window_bytes = kSideChannelWindowBytes;
+  return {
+      .name = "ipc",
+      .open = [=](FrameReceiver* receiver,
+                  std::span<const std::byte> probes) -> absl::StatusOr<std::unique_ptr<Transport>> {
+        IpcOptions ipc = {.device = &kv.device};
+        for (const std::span<const std::byte> memory : {kv.shared, probes}) {
+          if (!memory.empty()) ipc.shared.push_back(memory);
+        }
+        ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, IpcMedium::Open(ipc));
+        return NewFramedTransport(framing, std::move(medium), receiver);
+      }};
+}
+
+// A communicator takes its time to come up.
+constexpr std::chrono::milliseconds kNcclConnectTimeout{12'000};
+
+NcclOptions NcclOptionsFor(const WorkerOptions& options, size_t largest_extent_bytes) {
+  NcclOptions nccl;
+  nccl.listen_host = options.host;
+  nccl.listen_port = options.data_port == 0 ? 0 : static_cast<uint16_t>(options.data_port + 1);
+  nccl.advertised_host = options.advertised_host;
+  nccl.chunk_bytes = std::max(nccl.chunk_bytes, largest_extent_bytes);
+  (options.role == Role::kPrefill ? nccl.receive_slots : nccl.send_slots) = 0;
+  return nccl;
+}
+
+absl::StatusOr<std::unique_ptr<Medium>> OpenNccl(const WorkerOptions& options, const KvMemory& kv) {
+  if (options.tuning.transfer.tls.enabled()) {
+    return FailedPrecondition("KV over nccl is not encrypted, and the --kv-tls options ask for it");
+  }
+  if (options.data_port == UINT16_MAX) {
+    return InvalidArgument("--data-port {}: nccl takes the port after it", options.data_port);
+  }
+  return NcclMedium::Open(kv.device, NcclOptionsFor(options, kv.largest_extent_bytes));
+}
+
+// Adds nccl where it is wanted and can be had.
+absl::Status AddNcclPart(const WorkerOptions& options, const KvMemory& kv,
+                         std::deque<TurnCounter>& turns, std::vector<FabricPart>& parts,
+                         std::vector<LeftOut>& left_out) {
+  const Wish wish = WishFor(options, "nccl");
+  if (wish == Wish::kNot || (wish == Wish::kIfThereIs && kv.device.is_host())) {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<Medium>> opened = OpenNccl(options, kv);
+  if (!opened.ok() && wish == Wish::kIfThereIs) {
+    LeaveOut("nccl", opened.status(), left_out);
+    return absl::OkStatus();
+  }
+  if (!opened.ok()) return Annotate(opened.status(), "--kv-transport=nccl");
+  FramedOptions framing = Framing(options.tuning.transfer, kv, turns.emplace_back("kv-nccl"));
+  framing.credit_window_bytes = kSideChannelWindowBytes;
+  framing.connect_timeout = kNcclConnectTimeout;
+  const auto medium = std::make_shared<std::unique_ptr<Medium>>(*std::move(opened));
+  parts.push_back({.name = "nccl", .open = [=](FrameReceiver* receiver, auto) {
+                     return NewFramedTransport(framing, std::move(*medium), receiver);
+                   }});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ShmOptions> ShmOptionsFor(const WorkerOptions& options, const KvMemory& kv) {
+  ShmOptions shm = {.device = &kv.device,
+                    .buffer_bytes = static_cast<size_t>(FabricSharedBytes(options)),
+                    .area_bytes = ShmAreaBytes(kv.device, kv.extent_bytes),
+                    .max_payload_bytes = kv.extent_bytes};
+  if (options.role == Role::kPrefill && shm.buffer_bytes < shm.area_bytes) {
+    return InvalidArgument(
+        "--kv-buffer-bytes={}: a connection takes {} bytes of KV of this model on {}: give at "
+        "least that, or do without shared memory by --kv-transport=tcp",
+        shm.buffer_bytes, shm.area_bytes, kv.device.name());
+  }
+  return shm;
+}
+
+absl::StatusOr<FabricPart> ShmPart(const WorkerOptions& options, const KvMemory& kv,
+                                   TurnCounter& turns) {
+  ASSIGN_OR_RETURN(const ShmOptions shm, ShmOptionsFor(options, kv));
+  const FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
+  return FabricPart{
+      .name = "shm",
+      .open = [=](FrameReceiver* receiver, auto) -> absl::StatusOr<std::unique_ptr<Transport>> {
+        absl::StatusOr<std::unique_ptr<Medium>> medium = ShmMedium::Open(shm);
+        // Not there, or not to be page-locked.
+        if (absl::IsUnavailable(medium.status()) || absl::IsResourceExhausted(medium.status())) {
+          return NoSharedMemory(medium.status(), shm.buffer_bytes);
+        }
+        RETURN_IF_ERROR(medium.status());
+        return NewFramedTransport(framing, *std::move(medium), receiver);
+      }};
+}
+
+FabricPart TcpPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter& turns) {
+  const TcpOptions tcp = {
+      .listen_host = options.host,
+      .listen_port = options.data_port,
+      .advertised_host = options.advertised_host.empty() ? options.host : options.advertised_host,
+      .tls = options.tuning.transfer.tls};
+  const FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
+  return {.name = "tcp",
+          .open = [=](FrameReceiver* receiver, auto) -> absl::StatusOr<std::unique_ptr<Transport>> {
+            ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, TcpMedium::Open(tcp));
+            return NewFramedTransport(framing, std::move(medium), receiver);
+          }};
+}
+
+}  // namespace
+
+void LeaveOut(const std::string& transport, const absl::Status& why, std::vector<LeftOut>& all) {
+  all.push_back({.transport = transport, .reason = why.ToString()});
+  LogWarn("transport={} left out reason=\"{}\"", transport, all.back().reason);
+}
+
+int64_t MostFramesOf(const EngineOptions& engine) {
+  const KvLayout& layout = engine.layout;
+  const int64_t blocks = layout.BlocksFor(engine.max_context_tokens);
+  return std::max(FramedOptions().max_queued_frames, layout.num_layers * blocks);
+}
+
+bool MayKeepKvPrivate(const WorkerOptions& options) {
+  return WishFor(options, "ipc") != Wish::kNamed;
+}
+
+absl::StatusOr<bool> SharesKv(const WorkerOptions& options, const Device& device) {
+  if (WishFor(options, "ipc") == Wish::kNamed && options.role != Role::kUnified &&
+      !device.can_share()) {
+    return FailedPrecondition("--kv-transport=ipc: {}: use another transport, or auto",
+                              std::string(CannotShare(device).message()));
+  }
+  return options.role == Role::kPrefill && Wants(options, "ipc") && device.can_share();
+}
+
+int64_t FabricDeviceBytes(const WorkerOptions& options, const EngineOptions& engine,
+                          const Device& device) {
+  if (options.role == Role::kUnified || device.is_host()) return 0;
+  size_t bytes = ProbeReceiver::kMemoryBytes;
+  if (Probes(options)) bytes += LinkProber::kMemoryBytes;
+  if (Wants(options, "nccl")) {
+    bytes += NcclDeviceBytes(NcclOptionsFor(options, LargestExtentBytes(engine)));
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+int64_t FabricSharedBytes(const WorkerOptions& options) {
+  if (options.role != Role::kPrefill || !Wants(options, "shm")) return 0;
+  return static_cast<int64_t>(options.tuning.transfer.buffer_bytes);
+}
+
+absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options, Engine& engine,
+                                                   Device& device, const Clock& clock,
+                                                   std::deque<TurnCounter>& turns,
+                                                   std::vector<LeftOut>& left_out) {
+  const EngineOptions& made = engine.options();
+  const KvMemory kv = {.device = device,
+                       .extent_bytes = static_cast<size_t>(made.layout.ExtentBytes()),
+                       .largest_extent_bytes = LargestExtentBytes(made),
+                       .most_frames = MostFramesOf(made),
+                       .shared = made.share_kv ? engine.kv_memory() : std::span<const std::byte>()};
+  std::vector<FabricPart> parts;  // best first
+  const bool has_to_share = options.role == Role::kPrefill;
+  if (Wants(options, "ipc") && !device.can_share()) {
+    LeaveOut("ipc", CannotShare(device), left_out);
+  } else if (Wants(options, "ipc") && (made.share_kv || !has_to_share)) {
+    parts.push_back(IpcPart(options, kv, turns.emplace_back("kv-ipc")));
+  }
+  RETURN_IF_ERROR(AddNcclPart(options, kv, turns, parts, left_out));
+  if (Wants(options, "shm")) {
+    ASSIGN_OR_RETURN(FabricPart part, ShmPart(options, kv, turns.emplace_back("kv-shm")));
+    parts.push_back(std::move(part));
+  }
+  if (Wants(options, "tcp")) parts.push_back(TcpPart(options, kv, turns.emplace_back("kv-tcp")));
+  return Fabric::Open({.epoch = made.epoch,
+                       .probe_extent_bytes = Probes(options) ? kv.extent_bytes : 0,
+                       .device = &device,
+                       .share_probes = made.share_kv},
+                      parts, engine.frame_receiver(), clock);
+}
+
+}  // namespace tandem

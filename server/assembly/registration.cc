@@ -1,0 +1,304 @@
+#include "server/assembly/registration.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "base/thread_name.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "server/services/status_mapping.h"
+#include "tandem/v1/cluster.grpc.pb.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::chrono::seconds kCallTimeout(2);
+constexpr std::chrono::milliseconds kGoodbyeTimeout(500);
+// Long enough for a burst of changes, short enough for a fresh view.
+constexpr Duration kNudgeDelay = std::chrono::milliseconds(50);
+
+// Doubles from 50 ms to 2 s, each less a random part of up to half, so that workers that lost
+// their router together do not come back together.
+class BackOff {
+ public:
+  Duration Next() {
+    std::uniform_real_distribution<double> part(0.5, 1.0);
+    const auto wait = std::chrono::duration_cast<Duration>(next_ * part(random_));
+    next_ = std::min<Duration>(next_ * 2, std::chrono::seconds(2));
+    return wait;
+  }
+  void Reset() { next_ = kFirst; }
+
+ private:
+  static constexpr Duration kFirst = std::chrono::milliseconds(50);
+  Duration next_ = kFirst;
+  std::minstd_rand random_{std::random_device()()};
+};
+
+// A router that is away may be so for long: that is told so often.
+constexpr std::chrono::seconds kAwayToldEvery(10);
+
+}  // namespace
+
+// The way to one router. Used by its thread, but for Interrupt.
+class Registration::Link {
+ public:
+  explicit Link(const std::string& router) : router_(router) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+    stub_ = v1::Cluster::NewStub(
+        grpc::CreateCustomChannel(router, grpc::InsecureChannelCredentials(), arguments));
+  }
+
+  // What a call is given whose request is put together from here on: Interrupt ends it even before
+  // it begins.
+  uint64_t Turn() {
+    absl::MutexLock lock(&mutex_);
+    return interrupts_;
+  }
+
+  // The heartbeat that the router asks for.
+  absl::StatusOr<Duration> Register(const v1::RegisterRequest& request, uint64_t turn) {
+    v1::RegisterResponse response;
+    RETURN_IF_ERROR(Call(turn, [&](grpc::ClientContext& context) {
+      context.set_wait_for_ready(true);  // registered the moment that the router is there
+      return stub_->Register(&context, request, &response);
+    }));
+    return std::chrono::milliseconds(std::max<int64_t>(response.heartbeat_ms(), 10));
+  }
+
+  absl::StatusOr<v1::HeartbeatResponse> Heartbeat(const v1::HeartbeatRequest& request,
+                                                  uint64_t turn) {
+    v1::HeartbeatResponse response;
+    RETURN_IF_ERROR(Call(turn, [&](grpc::ClientContext& context) {
+      return stub_->Heartbeat(&context, request, &response);
+    }));
+    return response;
+  }
+
+  void Deregister(const v1::RegisterRequest& self) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kGoodbyeTimeout);
+    v1::DeregisterRequest request;
+    request.set_name(self.name());
+    request.set_incarnation(self.incarnation());
+    v1::DeregisterResponse response;
+    const grpc::Status status = stub_->Deregister(&context, request, &response);
+    if (!status.ok()) LogDebug("router={} not told of leaving", router_);
+  }
+
+  // Says in the log that the router did not take the registration, and why.
+  void ReportRefusal(const absl::Status& status) {
+    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
+      return LogWarn("router={} does not take us status=\"{}\"", router_, status.ToString());
+    }
+    const TimePoint now = std::chrono::steady_clock::now();
+    if (now < told_away_ + kAwayToldEvery) return;
+    told_away_ = now;
+    LogWarn("router={} cannot be reached, is tried on status=\"{}\"", router_, status.ToString());
+  }
+
+  // Ends the call in progress with CANCELLED.
+  void Interrupt() {
+    absl::MutexLock lock(&mutex_);
+    ++interrupts_;
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
+  const std::string& router() const { return router_; }
+  bool known = false;                // whether the router took the registration
+  uint64_t nudges_told = 0;          // those before the last report of the load
+  std::vector<v1::KvPeer> kv_peers;  // as it last said; guarded by the registration's mutex
+
+ private:
+  template <typename Stub>
+  absl::Status Call(uint64_t turn, const Stub& stub) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+    {
+      absl::MutexLock lock(&mutex_);
+      if (interrupts_ != turn) return Cancelled("interrupted");
+      context_ = &context;
+    }
+    const grpc::Status status = stub(context);
+    absl::MutexLock lock(&mutex_);
+    context_ = nullptr;
+    return ToAbslStatus(status);
+  }
+
+  const std::string router_;
+  TimePoint told_away_ = TimePoint::min() + kAwayToldEvery;  // when that was logged last
+  std::unique_ptr<v1::Cluster::Stub> stub_;
+  absl::Mutex mutex_;  // held across TryCancel, which never blocks and calls nobody back
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the call in progress
+  uint64_t interrupts_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+Registration::Registration(RegistrationOptions options) : options_(std::move(options)) {
+  for (const std::string& router : options_.routers) {
+    links_.push_back(std::make_unique<Link>(router));
+  }
+  for (auto& link : links_) threads_.emplace_back([this, &link] { Run(*link); });
+}
+
+Registration::~Registration() { Stop(); }
+
+void Registration::Nudge() {
+  absl::MutexLock lock(&mutex_);
+  ++nudges_;
+  changed_.Signal();
+}
+
+void Registration::TellNow() {
+  Nudge();
+  for (auto& link : links_) link->Interrupt();
+}
+
+bool Registration::WaitUntilKnown() {
+  absl::MutexLock lock(&mutex_);
+  const auto known = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return num_known_ == links_.size() || phase_ != Phase::kServing;
+  };
+  changed_.AwaitUntil(mutex_, kNoDeadline, known);
+  return phase_ == Phase::kServing;
+}
+
+void Registration::Leave() { Enter(Phase::kLeaving); }
+
+void Registration::Stop() {
+  Enter(Phase::kStopped);
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+void Registration::Enter(Phase phase) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (phase_ >= phase) return;
+    phase_ = phase;
+    changed_.Signal();
+  }
+  for (auto& link : links_) link->Interrupt();
+}
+
+Registration::Phase Registration::phase() {
+  absl::MutexLock lock(&mutex_);
+  return phase_;
+}
+
+bool Registration::Sleep(Phase during, Duration duration) {
+  absl::MutexLock lock(&mutex_);
+  const auto over = [this, during]()
+                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return phase_ != during; };
+  return changed_.AwaitFor(mutex_, duration, over);
+}
+
+void Registration::SleepUntilNews(Phase during, Link& link, Duration heartbeat) {
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto news = [this, during, &link]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return phase_ != during || nudges_ != link.nudges_told;
+    };
+    if (!changed_.AwaitFor(mutex_, heartbeat, news)) return;
+  }
+  Sleep(during, kNudgeDelay);
+  absl::MutexLock lock(&mutex_);
+  link.nudges_told = nudges_;
+}
+
+std::vector<v1::KvPeer> Registration::KvPeers() const {
+  absl::MutexLock lock(&mutex_);
+  std::map<std::string, v1::KvPeer> peers;  // by name; the younger life counts
+  for (const auto& link : links_) {
+    for (const v1::KvPeer& peer : link->kv_peers) {
+      v1::KvPeer& known = peers[peer.name()];
+      if (known.epoch() < peer.epoch()) known = peer;
+    }
+  }
+  std::vector<v1::KvPeer> all;
+  for (auto& [name, peer] : peers) all.push_back(std::move(peer));
+  return all;
+}
+
+void Registration::TakeKvPeers(Link& link, const v1::HeartbeatResponse& response) {
+  if (!options_.kv_peers) return;
+  {
+    absl::MutexLock lock(&mutex_);
+    link.kv_peers.assign(response.kv_peers().begin(), response.kv_peers().end());
+  }
+  options_.kv_peers(KvPeers());
+}
+
+void Registration::Run(Link& link) {
+  NameThisThread("heartbeat");
+  BackOff back_off;
+  Duration heartbeat{};
+  bool told_leaving = false;
+  for (Phase now = phase(); now != Phase::kStopped; now = phase()) {
+    if (!link.known && now == Phase::kLeaving) break;  // nobody to take leave of
+    if (!link.known && !Join(link, heartbeat)) {
+      Sleep(now, back_off.Next());
+      continue;
+    }
+    back_off.Reset();
+    if (now == Phase::kLeaving && !std::exchange(told_leaving, true)) {
+      link.Deregister(options_.self);
+    }
+    SleepUntilNews(now, link, heartbeat);
+    if (phase() != now || Beat(link)) continue;
+    link.known = false;
+    absl::MutexLock lock(&mutex_);
+    --num_known_;
+    link.kv_peers.clear();
+  }
+  if (!link.known) return;
+  if (!told_leaving) link.Deregister(options_.self);
+  link.Deregister(options_.self);
+}
+
+bool Registration::Join(Link& link, Duration& heartbeat) {
+  const uint64_t turn = link.Turn();
+  v1::RegisterRequest request = options_.self;
+  *request.mutable_load() = options_.load();
+  const auto registered = link.Register(request, turn);
+  if (!registered.ok()) {
+    if (!absl::IsCancelled(registered.status())) link.ReportRefusal(registered.status());
+    return false;
+  }
+  LogInfo("router={} registered", link.router());
+  heartbeat = *registered;
+  link.known = true;
+  absl::MutexLock lock(&mutex_);
+  ++num_known_;
+  changed_.Signal();
+  return true;
+}
+
+bool Registration::Beat(Link& link) {
+  const uint64_t turn = link.Turn();
+  v1::HeartbeatRequest request;
+  request.set_name(options_.self.name());
+  request.set_incarnation(options_.self.incarnation());
+  *request.mutable_load() = options_.load();
+  request.set_leaving(phase() != Phase::kServing);
+  const auto response = link.Heartbeat(request, turn);
+  if (response.ok()) {
+    TakeKvPeers(link, *response);
+    return true;
+  }
+  const absl::Status status = response.status();
+  // Cancelled by a change of phase or by news: the router still knows us.
+  if (absl::IsCancelled(status)) return true;
+  // Forgotten, or the router is gone or new: either way the next word is a registration.
+  LogInfo("router={} heartbeat failed status=\"{}\"", link.router(), status.ToString());
+  return false;
+}
+
+}  // namespace tandem

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <span>
+
+#include "server/assembly/open_fabric.h"
+#include "tandem/v1/cluster.pb.h"
+#include "transfer/fabric/fabric.h"
+
+namespace tandem {
+
+// What a worker's report says of its transfers: the ways to its peers, what was refused, the memory
+// set aside.
+void AddTransfers(const Fabric& fabric, v1::WorkerLoad& load);
+
+// Transports that this worker has not, each as a link to nobody (`peer` is empty) with the reason
+// as its `failure`.
+void AddLeftOut(std::span<const LeftOut> left_out, v1::WorkerLoad& load);
+
+v1::LinkStatus ToProto(const PeerLink& link);
+
+}  // namespace tandem

@@ -1,0 +1,98 @@
+#include "server/commands/client.h"
+
+#include "base/status.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "router/client/grpc_worker_client.h"
+#include "router/client/retry_metadata.h"
+#include "server/services/message_limit.h"
+#include "server/services/status_mapping.h"
+#include "tandem/v1/inference.grpc.pb.h"
+
+namespace tandem {
+namespace {
+
+void SetTimeout(grpc::ClientContext& context, Client::Timeout timeout) {
+  if (timeout == Client::kNoTimeout) return;
+  context.set_deadline(std::chrono::system_clock::now() + timeout);
+}
+
+}  // namespace
+
+struct Client::Connection {
+  std::string server;
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::Inference::Stub> stub;
+
+  // The router's own errors stand for themselves; without one the address is worth saying.
+  absl::Status Explain(const grpc::Status& status, const grpc::ClientContext& context) const {
+    if (status.ok()) return absl::OkStatus();
+    absl::Status mapped = ToAbslStatus(status);
+    TakeRetryAfter(context, mapped);
+    const bool answered = context.GetServerTrailingMetadata().count(kOriginKey) > 0;
+    if (const auto too_large = ReadTooLarge(status.error_message()); too_large && !answered) {
+      return *too_large;
+    }
+    const bool network = !answered && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+                         status.error_message().find("connect") != std::string::npos;
+    return network ? Annotate(mapped, "no router at " + server) : mapped;
+  }
+};
+
+Client::Client(const std::string& server) : connection_(std::make_unique<Connection>()) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
+  // Each client object its own connection: tests count on it.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  connection_->server = server;
+  connection_->channel =
+      grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
+  connection_->stub = v1::Inference::NewStub(connection_->channel);
+}
+
+Client::~Client() = default;
+
+bool Client::WaitUntilConnected(Timeout timeout) {
+  return connection_->channel->WaitForConnected(std::chrono::system_clock::now() + timeout);
+}
+
+absl::Status Client::Generate(const v1::GenerateRequest& request, Timeout timeout,
+                              const OnEvent& on_event) {
+  grpc::ClientContext context;
+  SetTimeout(context, timeout);
+  auto reader = connection_->stub->Generate(&context, request);
+  v1::GenerateResponse event;
+  while (reader->Read(&event)) {
+    if (!on_event(event)) {
+      context.TryCancel();
+      break;
+    }
+  }
+  while (reader->Read(&event)) {
+  }
+  return connection_->Explain(reader->Finish(), context);
+}
+
+absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request,
+                                                      Timeout timeout) {
+  grpc::ClientContext context;
+  SetTimeout(context, timeout);
+  v1::TokenizeResponse response;
+  RETURN_IF_ERROR(
+      connection_->Explain(connection_->stub->Tokenize(&context, request, &response), context));
+  return response;
+}
+
+absl::StatusOr<v1::GetStatusResponse> Client::GetStatus(Timeout timeout) {
+  grpc::ClientContext context;
+  SetTimeout(context, timeout);
+  v1::GetStatusResponse response;
+  RETURN_IF_ERROR(
+      connection_->Explain(connection_->stub->GetStatus(&context, {}, &response), context));
+  return response;
+}
+
+}  // namespace tandem

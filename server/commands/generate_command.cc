@@ -1,0 +1,270 @@
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "CLI/CLI.hpp"
+#include "base/status.h"
+#include "base/utf8.h"
+#include "server/commands/client.h"
+#include "server/commands/commands.h"
+#include "server/commands/generation.h"
+#include "server/commands/number_flag.h"
+
+namespace tandem {
+namespace {
+
+// A number that was given, or nothing: what is not given takes the server's default.
+struct GenerateFlags {
+  std::string prompt;
+  std::vector<int32_t> token_ids;
+  std::string server = kDefaultServer;
+  std::string model;
+  std::string route = "auto";
+  std::optional<int32_t> max_tokens;
+  std::optional<float> temperature;
+  std::optional<int32_t> top_k;
+  std::optional<float> top_p;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
+  std::optional<float> presence_penalty;
+  std::optional<float> frequency_penalty;
+  std::optional<uint64_t> seed;
+  std::optional<int32_t> logprobs;
+  std::optional<int32_t> n;
+  std::optional<int32_t> best_of;
+  std::optional<int32_t> beam_width;
+  std::optional<float> length_penalty;
+  std::string early_stopping = "heuristic";
+  std::vector<std::string> stop;
+  std::vector<int32_t> stop_token_ids;
+  bool ignore_eos = false;
+  int32_t priority = 0;
+  std::string tenant;
+  std::string cache_salt;
+  std::string request_id;
+  double timeout_seconds = 0;
+  bool json = false;
+  bool verbose = false;
+};
+
+const std::map<std::string, v1::Route> kRoutes = {{"auto", v1::ROUTE_AUTO},
+                                                  {"unified", v1::ROUTE_UNIFIED},
+                                                  {"disaggregated", v1::ROUTE_DISAGGREGATED}};
+
+const std::map<std::string, v1::BeamSearch::EarlyStopping> kEarlyStopping = {
+    {"heuristic", v1::BeamSearch::EARLY_STOPPING_HEURISTIC},
+    {"first", v1::BeamSearch::EARLY_STOPPING_FIRST},
+    {"never", v1::BeamSearch::EARLY_STOPPING_NEVER}};
+
+absl::Status CheckUtf8(std::string_view what, std::string_view text) {
+  const size_t valid = ValidUtf8Prefix(text);
+  if (valid == text.size()) return absl::OkStatus();
+  return InvalidArgument("{} is not UTF-8: byte {} begins no character", what, valid);
+}
+
+void FillSampling(const GenerateFlags& flags, v1::SamplingParams& sampling) {
+  if (flags.temperature) sampling.set_temperature(*flags.temperature);
+  if (flags.top_k) sampling.set_top_k(*flags.top_k);
+  if (flags.top_p) sampling.set_top_p(*flags.top_p);
+  if (flags.min_p) sampling.set_min_p(*flags.min_p);
+  if (flags.repetition_penalty) sampling.set_repetition_penalty(*flags.repetition_penalty);
+  if (flags.presence_penalty) sampling.set_presence_penalty(*flags.presence_penalty);
+  if (flags.frequency_penalty) sampling.set_frequency_penalty(*flags.frequency_penalty);
+  if (flags.seed) sampling.set_seed(*flags.seed);
+  if (flags.logprobs) sampling.set_logprobs(*flags.logprobs);
+}
+
+void FillChoices(const GenerateFlags& flags, v1::GenerateRequest& request) {
+  if (flags.n) request.set_n(*flags.n);
+  if (flags.best_of) request.set_best_of(*flags.best_of);
+  if (!flags.beam_width) return;
+  v1::BeamSearch& beams = *request.mutable_beam_search();
+  beams.set_beam_width(*flags.beam_width);
+  if (flags.length_penalty) beams.set_length_penalty(*flags.length_penalty);
+  beams.set_early_stopping(kEarlyStopping.at(flags.early_stopping));
+}
+
+// Only what protobuf cannot carry is refused here; the router judges the rest.
+absl::StatusOr<v1::GenerateRequest> MakeRequest(const GenerateFlags& flags) {
+  v1::GenerateRequest request;
+  if (flags.token_ids.empty()) {
+    RETURN_IF_ERROR(CheckUtf8("the prompt", flags.prompt));
+    request.set_text(flags.prompt);
+  } else if (!flags.prompt.empty()) {
+    return InvalidArgument("give a prompt or --token-ids, not both");
+  } else {
+    request.mutable_token_ids()->mutable_ids()->Add(flags.token_ids.begin(), flags.token_ids.end());
+  }
+  RETURN_IF_ERROR(CheckUtf8("--model", flags.model));
+  RETURN_IF_ERROR(CheckUtf8("--request-id", flags.request_id));
+  RETURN_IF_ERROR(CheckUtf8("--tenant", flags.tenant));
+  RETURN_IF_ERROR(CheckUtf8("--cache-salt", flags.cache_salt));
+  for (const std::string& stop : flags.stop) {
+    RETURN_IF_ERROR(CheckUtf8("--stop", stop));
+    request.add_stop(stop);
+  }
+  request.set_model(flags.model);
+  request.set_request_id(flags.request_id);
+  request.set_tenant(flags.tenant);
+  request.set_cache_salt(flags.cache_salt);
+  request.mutable_stop_token_ids()->Add(flags.stop_token_ids.begin(), flags.stop_token_ids.end());
+  request.set_ignore_eos(flags.ignore_eos);
+  request.set_priority(flags.priority);
+  request.set_route(kRoutes.at(flags.route));
+  if (flags.max_tokens) request.set_max_tokens(*flags.max_tokens);
+  FillChoices(flags, request);
+  FillSampling(flags, *request.mutable_sampling());
+  return request;
+}
+
+Client::Timeout TimeoutOf(double seconds) {
+  if (seconds <= 0) return Client::kNoTimeout;
+  return Client::Timeout(static_cast<int64_t>(std::ceil(seconds * 1e3)));
+}
+
+// Streams the first choice as it comes; further ones follow whole, each under its number.
+void PrintChunk(const v1::Chunk& chunk) {
+  if (chunk.index() != 0) return;
+  std::fwrite(chunk.text().data(), 1, chunk.text().size(), stdout);
+  std::fflush(stdout);
+}
+
+void PrintRest(const Generation& generation, const GenerateFlags& flags) {
+  if (flags.json) {
+    fmt::print("{}\n", ToJson(generation));
+  } else {
+    fmt::print("\n");
+    for (size_t i = 1; i < generation.choices.size(); ++i) {
+      fmt::print("--- choice {}\n{}\n", i, generation.choices[i].text);
+    }
+  }
+  if (!flags.verbose) return;
+  std::fflush(stdout);
+  for (const Generation::Choice& choice : generation.choices) {
+    fmt::print(stderr, "{}", StageTable(choice.finish));
+  }
+  const v1::Usage& usage = generation.summary.usage();
+  fmt::print(stderr,
+             "  request {} seed {}, {} of {} prompt tokens cached, preempted {} times, resumed {} "
+             "times\n",
+             generation.summary.request_id(), generation.summary.seed(), usage.cached_tokens(),
+             usage.prompt_tokens(), usage.preemptions(), usage.resumes());
+}
+
+int RunGenerate(const GenerateFlags& flags) {
+  const auto request = MakeRequest(flags);
+  if (!request.ok()) return PrintError(request.status());
+  Generation generation;
+  bool streamed = false;
+  const auto on_event = [&](const v1::GenerateResponse& event) {
+    generation.Add(event);
+    if (!flags.json && event.has_chunk()) {
+      PrintChunk(event.chunk());
+      streamed = true;
+    }
+    return true;
+  };
+  const absl::Status status =
+      Client(flags.server).Generate(*request, TimeoutOf(flags.timeout_seconds), on_event);
+  if (!status.ok()) {
+    if (streamed) fmt::print("\n");
+    std::fflush(stdout);
+    return PrintError(status);
+  }
+  PrintRest(generation, flags);
+  return kExitOk;
+}
+
+void AddSamplingFlags(CLI::App& generate, GenerateFlags& flags) {
+  const std::string group = "Sampling (unset: the server's default)";
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return generate.add_option(name, value, help)->group(group);
+  };
+  add("--temperature", flags.temperature, "0 is greedy; default 1");
+  add("--top-k", flags.top_k, "keep the k most probable; 0: all");
+  add("--top-p", flags.top_p, "keep the most probable that make up p; in (0, 1]");
+  add("--min-p", flags.min_p, "drop what is less probable than p times the best");
+  add("--repetition-penalty", flags.repetition_penalty, "over prompt and output; 1: none");
+  add("--presence-penalty", flags.presence_penalty, "over the output; 0: none");
+  add("--frequency-penalty", flags.frequency_penalty, "over the output; 0: none");
+  add("--seed", flags.seed, "the same seed gives the same tokens on every route")
+      ->check(NotNegative());  // else -1 would be read as the largest of all
+  add("--logprobs", flags.logprobs, "report each token's and of the n most probable (--json)");
+}
+
+void AddChoiceFlags(CLI::App& generate, GenerateFlags& flags) {
+  const std::string group = "Choices";
+  generate.add_option("--n", flags.n, "choices to generate; default 1")->group(group);
+  generate
+      .add_option("--best-of", flags.best_of, "sample so many, give the n most probable; default n")
+      ->group(group);
+  CLI::Option* beams =
+      generate
+          .add_option("--beam-width", flags.beam_width,
+                      "search with so many beams instead of sampling; n of them are given")
+          ->group(group);
+  generate
+      .add_option("--length-penalty", flags.length_penalty,
+                  "beams are ranked by log-probability / length^this; default 1")
+      ->needs(beams)
+      ->group(group);
+  generate
+      .add_option("--early-stopping", flags.early_stopping,
+                  "when a search that has enough ends: first (at once), heuristic, never")
+      ->check(CLI::IsMember({"first", "heuristic", "never"}))
+      ->needs(beams)
+      ->capture_default_str()
+      ->group(group);
+}
+
+void AddEndFlags(CLI::App& generate, GenerateFlags& flags) {
+  const std::string group = "Where it ends";
+  generate.add_option("--max-tokens", flags.max_tokens, "default 256")->group(group);
+  generate.add_option("--stop", flags.stop, "end before this text; may be repeated")
+      ->allow_extra_args(false)
+      ->group(group);
+  generate.add_option("--stop-token-ids", flags.stop_token_ids, "comma-separated ids")
+      ->delimiter(',')
+      ->group(group);
+  generate.add_flag("--ignore-eos", flags.ignore_eos, "do not end at the end-of-text token")
+      ->group(group);
+  generate.add_option("--timeout", flags.timeout_seconds, "deadline in seconds; 0: none")
+      ->check(NotNegative())
+      ->group(group);
+}
+
+}  // namespace
+
+void AddGenerateCommand(CLI::App& app, Action& chosen) {
+  auto flags = std::make_shared<GenerateFlags>();
+  CLI::App* generate = app.add_subcommand("generate", "Continue a prompt, streaming the text");
+  generate->add_option("prompt", flags->prompt, "the text to continue");
+  generate->add_option("--token-ids", flags->token_ids, "the prompt as ids: 1,2,3")->delimiter(',');
+  generate->add_option("--server", flags->server, "host:port of the router")->capture_default_str();
+  generate->add_option("--route", flags->route, "auto, unified or disaggregated")
+      ->check(CLI::IsMember({"auto", "unified", "disaggregated"}))
+      ->capture_default_str();
+  generate->add_option("--model", flags->model, "refuse if the server serves another");
+  generate->add_option("--priority", flags->priority, "higher goes first")->capture_default_str();
+  generate->add_option("--tenant", flags->tenant, "whose request: tenants get equal shares");
+  generate->add_option("--cache-salt", flags->cache_salt,
+                       "share cached prefixes only with requests of the same salt");
+  generate->add_option("--request-id", flags->request_id, "for the server's logs");
+  generate->add_flag("--json", flags->json, "print one JSON object at the end");
+  generate->add_flag("-v,--verbose", flags->verbose, "print where the time went to stderr");
+  AddChoiceFlags(*generate, *flags);
+  AddSamplingFlags(*generate, *flags);
+  AddEndFlags(*generate, *flags);
+  generate->footer(
+      "Errors are one line on stderr, \"error: CODE: message\", and exit status 1.\n"
+      "Examples:\n"
+      "  tandem generate \"It was a fine morning\" --server 127.0.0.1:8080 --max-tokens 40\n"
+      "  tandem generate \"Dear Jane,\" --route disaggregated --temperature 0.8 --seed 7 -v\n"
+      "  tandem generate --token-ids 1,2,3 --n 2 --json\n"
+      "  tandem generate \"It was a fine morning\" --beam-width 4 --n 2 --max-tokens 20");
+  generate->callback([flags, &chosen] { chosen = [flags] { return RunGenerate(*flags); }; });
+}
+
+}  // namespace tandem

@@ -1,0 +1,28 @@
+#include "server/commands/number_flag.h"
+
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "fmt/format.h"
+
+namespace tandem {
+
+CLI::Validator Positive() {
+  const auto check = [](const std::string& text) -> std::string {
+    double value = 0;
+    if (absl::SimpleAtod(text, &value) && value > 0) return {};
+    return fmt::format("{} is no number above 0", text);
+  };
+  return CLI::Validator(check, "POSITIVE");
+}
+
+CLI::Validator NotNegative() {
+  const auto check = [](const std::string& text) -> std::string {
+    double value = 0;
+    if (absl::SimpleAtod(text, &value) && value >= 0) return {};
+    return fmt::format("{} is no number from 0 on", text);
+  };
+  return CLI::Validator(check, "NONNEGATIVE");
+}
+
+}  // namespace tandem

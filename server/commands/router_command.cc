@@ -1,0 +1,246 @@
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "CLI/CLI.hpp"
+#include "absl/synchronization/notification.h"
+#include "base/host_port.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "base/thread_name.h"
+#include "model/checkpoint/model_config.h"
+#include "model/tokenizer/tokenizer.h"
+#include "router/client/grpc_worker_client.h"
+#include "router/policy/policies.h"
+#include "router/router.h"
+#include "server/admin/metrics_page.h"
+#include "server/admin/metrics_server.h"
+#include "server/assembly/model_name.h"
+#include "server/commands/child_process.h"
+#include "server/commands/commands.h"
+#include "server/commands/flags.h"
+#include "server/commands/number_flag.h"
+#include "server/commands/router_flags.h"
+#include "server/commands/server_limit_flags.h"
+#include "server/commands/signals.h"
+#include "server/commands/version.h"
+#include "server/services/cluster_service.h"
+#include "server/services/connection_acceptor.h"
+#include "server/services/descriptor_limit.h"
+#include "server/services/grpc_server.h"
+#include "server/services/inference_service.h"
+#include "server/services/message_limit.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kMaxLoopTasks = 4096;
+
+struct RouterFlags {
+  std::string model_dir;
+  std::string model_name;
+  std::string host = "127.0.0.1";
+  uint16_t port = kDefaultPort;
+  RouterTuning tuning;
+  ServerLimits server;
+  std::optional<uint16_t> metrics_port;
+  int drain_seconds = 30;
+  std::string log_level = "info";
+  int ready_fd = -1;
+};
+
+uint64_t RandomSeed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+RouterOptions MakeRouterOptions(const RouterFlags& flags, const ModelConfig& config) {
+  RouterOptions options;
+  options.limits.model =
+      flags.model_name.empty() ? ModelNameFor(flags.model_dir) : flags.model_name;
+  options.limits.vocab_size = config.vocab_size;
+  options.limits.max_context_tokens = config.max_position_embeddings;
+  options.limits.eos_token_ids = config.eos_token_ids;
+  options.limits.max_choices = flags.tuning.max_choices;
+  options.max_in_flight = flags.tuning.max_in_flight;
+  options.max_request_time = std::chrono::seconds(flags.tuning.max_request_seconds);
+  options.tokenizing.threads = flags.tuning.tokenize_threads;
+  options.tokenizing.max_long_text_bytes = flags.tuning.tokenize_queue_bytes;
+  options.random_seed = RandomSeed();
+  options.version = kVersion;
+  return options;
+}
+
+// A model without tokenizer.json is served by token ids; one whose file is wrong is not served.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerIfAny(const std::string& directory) {
+  auto tokenizer = LoadTokenizer(directory);
+  if (absl::IsNotFound(tokenizer.status())) {
+    LogWarn("{}: prompts must be token ids", std::string(tokenizer.status().message()));
+    return std::unique_ptr<Tokenizer>();
+  }
+  return tokenizer;
+}
+
+// Lets requests end until the deadline, fails the rest and ends the loop.
+void Drain(Router& router, EventLoop& loop, GrpcServer& server, TimePoint deadline) {
+  server.SetHealth(GrpcServer::Health::kNotServing);
+  absl::Notification drained;
+  router.Drain(deadline, [&drained] { drained.Notify(); });
+  drained.WaitForNotification();
+  // Last words are being written. Not longer: gRPC would wait for idle clients to hang up, too.
+  server.Shutdown(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
+  loop.Stop();
+}
+
+// A worker whose report is late by one is not gone.
+constexpr int kLeastReportsPerLease = 2;
+
+absl::Status CheckLease(const RouterTuning& tuning) {
+  if (tuning.lease_ms / kLeastReportsPerLease >= tuning.heartbeat_ms) return absl::OkStatus();
+  return InvalidArgument(
+      "--lease-ms {}: workers report every --heartbeat-ms {}, and would be taken for gone: give at "
+      "least {} times that",
+      tuning.lease_ms, tuning.heartbeat_ms, kLeastReportsPerLease);
+}
+
+using StatusSource = std::function<v1::GetStatusResponse()>;
+
+// Null where none was asked for.
+absl::StatusOr<std::unique_ptr<MetricsServer>> ServeMetrics(const RouterFlags& flags,
+                                                            const StatusSource& status) {
+  if (!flags.metrics_port) return nullptr;
+  ASSIGN_OR_RETURN(std::unique_ptr<MetricsServer> metrics,
+                   MetricsServer::Start(flags.host, *flags.metrics_port,
+                                        {.metrics = [status] { return MetricsPage(status()); },
+                                         .is_ready =
+                                             [status] {
+                                               const v1::GetStatusResponse now = status();
+                                               return now.ready() && !now.connections().full();
+                                             }}));
+  LogInfo("metrics at=http://{}/metrics", HostPortText(flags.host, metrics->port()));
+  return metrics;
+}
+
+ClusterOptions MakeClusterOptions(const RouterTuning& tuning, const RouterOptions& router) {
+  return {.model = router.limits.model,
+          .lease = std::chrono::milliseconds(tuning.lease_ms),
+          .heartbeat = std::chrono::milliseconds(tuning.heartbeat_ms),
+          .max_workers = tuning.max_workers};
+}
+
+// Serves until SIGTERM or SIGINT, then drains.
+void RunUntilTerminated(const RouterFlags& flags, const std::string& address,
+                        const std::string& model, Router& router, EventLoop& loop,
+                        GrpcServer& server) {
+  router.Start();
+  std::thread loop_thread([&loop] {
+    NameThisThread("router");
+    loop.Run();
+  });
+  LogInfo("router ready address={} model={}", address, model);
+  TellReady(flags.ready_fd, address);
+  WaitForTermination();
+  LogInfo("draining seconds={}", flags.drain_seconds);
+  Drain(router, loop, server,
+        std::chrono::steady_clock::now() + std::chrono::seconds(flags.drain_seconds));
+  loop_thread.join();
+  LogInfo("ended");
+}
+
+absl::Status Serve(const RouterFlags& flags) {
+  const RouterTuning& tuning = flags.tuning;
+  RETURN_IF_ERROR(CheckLease(tuning));
+  ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(flags.model_dir));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizerIfAny(flags.model_dir));
+  RouterOptions options = MakeRouterOptions(flags, config);
+  options.limits.has_tokenizer = tokenizer != nullptr;
+  if (tokenizer != nullptr) options.limits.max_bytes_per_token = tokenizer->MaxBytesPerToken();
+  ASSIGN_OR_RETURN(const std::unique_ptr<RoutingPolicy> policy, NewRoutingPolicy(tuning.policy));
+  const SteadyClock clock;
+  const auto loop = std::make_shared<EventLoop>(clock, kMaxLoopTasks);
+  Cluster cluster(MakeClusterOptions(tuning, options), clock);
+  GrpcWorkerClient workers(loop);
+  AnswerBuffers answers(tuning.answer_buffer_bytes);
+  ResumeStats resumes;
+  RerouteStats reroutes;
+  Router router(options, {.tokenizer = tokenizer.get(),
+                          .cluster = cluster,
+                          .policy = *policy,
+                          .workers = workers,
+                          .loop = *loop,
+                          .clock = clock,
+                          .resumes = resumes,
+                          .reroutes = reroutes,
+                          .resume_limits = {.max_resumes = tuning.max_resumes},
+                          .answers = &answers});
+  ASSIGN_OR_RETURN(const std::unique_ptr<ConnectionAcceptor> acceptor,
+                   ConnectionAcceptor::Listen(flags.host, flags.port, flags.server));
+  const auto add_process = [&acceptor](v1::GetStatusResponse& status) {
+    *status.mutable_connections() = acceptor->use();
+    status.set_log_lines_dropped(LogLinesDropped());
+  };
+  InferenceService inference(router, *loop, answers,
+                             {.max_message_bytes = tuning.max_message_bytes,
+                              .max_queued_bytes = tuning.stream_buffer_bytes,
+                              .max_reading_time = std::chrono::seconds(tuning.max_request_seconds),
+                              .add_process = add_process});
+  ClusterService cluster_service(cluster);
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<GrpcServer> server,
+      GrpcServer::Start(*acceptor, {.limits = flags.server,
+                                    // Above the router's limit, so that it can say what is wrong.
+                                    .max_message_bytes = static_cast<int32_t>(
+                                        kGrpcLimitFactor * tuning.max_message_bytes),
+                                    .services = {&inference, &cluster_service}}));
+  const auto status = [&router, &add_process] {
+    v1::GetStatusResponse now = router.Status();
+    add_process(now);
+    return now;
+  };
+  ASSIGN_OR_RETURN(const std::unique_ptr<MetricsServer> metrics, ServeMetrics(flags, status));
+  RunUntilTerminated(flags, HostPortText(flags.host, acceptor->port()), options.limits.model,
+                     router, *loop, *server);
+  return absl::OkStatus();
+}
+
+int RunRouter(const RouterFlags& flags) {
+  BlockTerminationSignals();
+  absl::Status status = RaiseDescriptorLimit().status();
+  if (status.ok()) status = SetUpLogging(flags.log_level, "router");
+  if (status.ok()) status = Serve(flags);
+  return status.ok() ? kExitOk : FailStart(flags.ready_fd, status);
+}
+
+}  // namespace
+
+void AddRouterCommand(CLI::App& app, Action& chosen) {
+  auto flags = std::make_shared<RouterFlags>();
+  CLI::App* router =
+      app.add_subcommand("router", "Take clients' requests and send them to workers");
+  router
+      ->add_option("--model", flags->model_dir,
+                   "directory with config.json and tokenizer.json; weights are not read")
+      ->required();
+  router->add_option("--model-name", flags->model_name,
+                     "served under this name; default: its folder");
+  router->add_option("--port", flags->port, "0: a free one")->capture_default_str();
+  router->add_option("--host", flags->host, "address to listen on")->capture_default_str();
+  AddMetricsFlag(*router, flags->metrics_port);
+  router
+      ->add_option("--drain-seconds", flags->drain_seconds,
+                   "at SIGTERM, how long requests may still take")
+      ->check(NotNegative())
+      ->capture_default_str();
+  AddRouterFlags(*router, flags->tuning);
+  AddServerLimitFlags(*router, flags->server);
+  AddLogLevelFlag(*router, flags->log_level);
+  AddReadyFlag(*router, flags->ready_fd);
+  router->footer(
+      "Example:\n"
+      "  tandem router --model models/sample --host 0.0.0.0 --port 8080");
+  router->callback([flags, &chosen] { chosen = [flags] { return RunRouter(*flags); }; });
+}
+
+}  // namespace tandem

@@ -1,0 +1,95 @@
+#include "server/commands/router_flags.h"
+
+#include "CLI/CLI.hpp"
+#include "router/policy/routing_policy.h"
+#include "server/commands/number_flag.h"
+#include "server/commands/size_flag.h"
+
+namespace tandem {
+namespace {
+
+void AddLimitFlags(CLI::App& app, RouterTuning& tuning) {
+  const std::string group = "Limits of the router";
+  app.add_option("--max-in-flight", tuning.max_in_flight,
+                 "choices of all requests together; more are answered RESOURCE_EXHAUSTED")
+      ->check(Positive())
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--max-choices", tuning.max_choices, "largest n or best_of of a request")
+      ->check(Positive())
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--tokenize-threads", tuning.tokenize_threads,
+                 "threads that tokenize texts; with two or more, one takes short texts only")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--tokenize-queue-bytes", tuning.tokenize_queue_bytes,
+                 "long texts (above 16 KiB) that may wait to be tokenized, as 32MiB; more are "
+                 "answered RESOURCE_EXHAUSTED")
+      ->transform(SizeFlag(Kilo::k1024))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--max-message-bytes", tuning.max_message_bytes, "of one request, as 4MiB")
+      ->transform(SizeFlag(Kilo::k1024))
+      ->check(CLI::Range(uint64_t{1024}, uint64_t{1} << 29))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--stream-buffer-bytes", tuning.stream_buffer_bytes,
+                 "what may wait for a slow reader before its request is ended")
+      ->transform(SizeFlag(Kilo::k1024))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--answer-buffer-bytes", tuning.answer_buffer_bytes,
+                 "what clients have not read of all answers together, as 256MiB; more answers "
+                 "of best_of and beam searches are ended with RESOURCE_EXHAUSTED")
+      ->transform(SizeFlag(Kilo::k1024))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--max-request-seconds", tuning.max_request_seconds,
+                 "deadline of requests that bring none, or a later one; also for reading what was "
+                 "answered")
+      ->check(Positive())
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--max-resumes", tuning.max_resumes,
+                 "how often a request may go on elsewhere after a worker was lost")
+      ->check(NotNegative())
+      ->capture_default_str()
+      ->group(group);
+}
+
+void AddLeaseFlags(CLI::App& app, RouterTuning& tuning) {
+  const std::string group = "Leases of workers";
+  app.add_option("--max-workers", tuning.max_workers,
+                 "workers that may be registered; more are answered RESOURCE_EXHAUSTED")
+      ->check(Positive())
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--lease-ms", tuning.lease_ms, "a worker not heard of for so long is gone")
+      ->check(Positive())
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--heartbeat-ms", tuning.heartbeat_ms, "how often workers shall report")
+      ->check(Positive())
+      ->capture_default_str()
+      ->group(group);
+}
+
+}  // namespace
+
+void AddRouterFlags(CLI::App& app, RouterTuning& tuning) {
+  app.add_option("--policy", tuning.policy, "how route=auto and workers are chosen")
+      ->check(CLI::IsMember(RoutingPolicyNames()))
+      ->capture_default_str();
+  AddLimitFlags(app, tuning);
+  AddLeaseFlags(app, tuning);
+}
+
+void AddMetricsFlag(CLI::App& app, std::optional<uint16_t>& port) {
+  app.add_option("--metrics-port", port,
+                 "serve /metrics, for Prometheus, and /healthz there over HTTP; 0: a free one; "
+                 "default: not at all");
+}
+
+}  // namespace tandem

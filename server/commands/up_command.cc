@@ -1,0 +1,182 @@
+#include <memory>
+#include <optional>
+
+#include "CLI/CLI.hpp"
+#include "base/host_port.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "server/assembly/model_name.h"
+#include "server/assembly/worker_options.h"
+#include "server/commands/commands.h"
+#include "server/commands/flags.h"
+#include "server/commands/number_flag.h"
+#include "server/commands/passed_options.h"
+#include "server/commands/router_flags.h"
+#include "server/commands/server_limit_flags.h"
+#include "server/commands/supervisor.h"
+#include "server/services/descriptor_limit.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kMaxWorkers = 64;  // of one role
+
+struct UpFlags {
+  std::string model_dir;
+  std::string model_name;
+  std::string host = "127.0.0.1";
+  uint16_t port = kDefaultPort;
+  std::optional<int> prefill;  // nothing: one on the CPU, none on a GPU
+  std::optional<int> decode;   // likewise
+  int unified = 1;
+  int drain_seconds = 30;
+  std::string log_level = "warn";
+  int ready_fd = -1;
+  WorkerTuning tuning;
+  // Only children use the values of these.
+  RouterTuning router;
+  ServerLimits server;
+  std::optional<uint16_t> metrics_port;
+  // The arguments of children that were given to this command.
+  std::vector<std::string> to_all;
+  std::vector<std::string> to_router;
+  std::vector<std::string> to_workers;
+};
+
+void Append(const std::vector<std::string>& more, std::vector<std::string>& arguments) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+}
+
+std::vector<std::string> CommonArguments(const UpFlags& flags, const std::string& model_name) {
+  std::vector<std::string> arguments = {"--model=" + flags.model_dir, "--model-name=" + model_name,
+                                        "--log-level=" + flags.log_level,
+                                        fmt::format("--drain-seconds={}", flags.drain_seconds)};
+  Append(flags.to_all, arguments);
+  return arguments;
+}
+
+// Workers are called from this machine only.
+std::string WorkersHost(const std::string& host) {
+  return KindOfHost(host) == HostKind::kUnspecified ? "127.0.0.1" : host;
+}
+
+std::vector<std::string> RouterArguments(const UpFlags& flags, const std::string& model_name) {
+  std::vector<std::string> arguments = {"router", "--host=" + flags.host};
+  Append(CommonArguments(flags, model_name), arguments);
+  Append(flags.to_router, arguments);
+  return arguments;
+}
+
+void AddWorkers(const std::string& role, int count, const UpFlags& flags,
+                SupervisorOptions& options) {
+  for (int i = 0; i < count; ++i) {
+    const std::string name = fmt::format("{}-{}", role, i);
+    std::vector<std::string> arguments = {"worker", "--role", role, "--name=" + name,
+                                          "--host=" + WorkersHost(flags.host)};
+    Append(CommonArguments(flags, options.model), arguments);
+    Append(flags.to_workers, arguments);
+    options.workers.push_back({name, std::move(arguments)});
+  }
+}
+
+// Workers that share one GPU have nothing to gain from handing KV over: unless it is asked for, one
+// unified worker has it alone.
+absl::Status ChooseWorkers(UpFlags& flags) {
+  const bool on_cpu = flags.tuning.device == "cpu";
+  flags.prefill = flags.prefill.value_or(on_cpu ? 1 : 0);
+  flags.decode = flags.decode.value_or(on_cpu ? 1 : 0);
+  if (flags.unified == 0 && (flags.prefill == 0 || flags.decode == 0)) {
+    return InvalidArgument(
+        "no route: give a unified worker, or a prefill worker and a decode worker (--unified, "
+        "--prefill, --decode)");
+  }
+  if (!on_cpu && !flags.tuning.device_memory_fraction) {
+    const int workers = flags.unified + *flags.prefill + *flags.decode;
+    flags.to_workers.push_back(
+        fmt::format("--device-memory-fraction={}", kDefaultDeviceMemoryFraction / workers));
+  }
+  return absl::OkStatus();
+}
+
+int RunUp(UpFlags flags) {
+  if (absl::Status status = SetUpLogging(flags.log_level, "up"); !status.ok()) {
+    return FailStart(flags.ready_fd, status);
+  }
+  if (auto limit = RaiseDescriptorLimit(); !limit.ok()) {
+    return FailStart(flags.ready_fd, limit.status());
+  }
+  if (absl::Status status = ChooseWorkers(flags); !status.ok())
+    return FailStart(flags.ready_fd, status);
+  if (absl::Status status = flags.tuning.transfer.tls.Check(); !status.ok()) {
+    return FailStart(flags.ready_fd, status);
+  }
+  SupervisorOptions options;
+  options.model = flags.model_name.empty() ? ModelNameFor(flags.model_dir) : flags.model_name;
+  options.drain = std::chrono::seconds(flags.drain_seconds);
+  options.ready_fd = flags.ready_fd;
+  options.router_port = flags.port;
+  options.router_arguments = RouterArguments(flags, options.model);
+  AddWorkers("prefill", *flags.prefill, flags, options);
+  AddWorkers("decode", *flags.decode, flags, options);
+  AddWorkers("unified", flags.unified, flags, options);
+  const absl::Status status = RunSupervisor(options);
+  return status.ok() ? kExitOk : FailStart(flags.ready_fd, status);
+}
+
+// The flags that children get as they were given.
+struct Passed {
+  PassedOptions to_all;
+  PassedOptions to_router;
+  PassedOptions to_workers;
+};
+
+Passed AddPassedFlags(CLI::App& up, UpFlags& flags) {
+  Passed passed;
+  passed.to_router = OptionsAddedBy(up, [&] {
+    AddMetricsFlag(up, flags.metrics_port);
+    AddRouterFlags(up, flags.router);
+  });
+  passed.to_workers = OptionsAddedBy(up, [&] { AddTuningFlags(up, flags.tuning); });
+  passed.to_all = OptionsAddedBy(up, [&] { AddServerLimitFlags(up, flags.server); });
+  return passed;
+}
+
+}  // namespace
+
+void AddUpCommand(CLI::App& app, Action& chosen) {
+  auto flags = std::make_shared<UpFlags>();
+  CLI::App* up = app.add_subcommand(
+      "up", "Serve a model on this machine: a router and workers, watched and restarted");
+  up->add_option("--model", flags->model_dir, "directory with config.json and *.safetensors")
+      ->required();
+  up->add_option("--model-name", flags->model_name, "served under this name; default: its folder");
+  up->add_option("--port", flags->port, "of the router; 0: a free one")->capture_default_str();
+  up->add_option("--host", flags->host, "address to listen on")->capture_default_str();
+  const CLI::Range count(0, kMaxWorkers);
+  up->add_option("--prefill", flags->prefill, "prefill workers; default: 1 on the CPU, 0 on a GPU")
+      ->check(count);
+  up->add_option("--decode", flags->decode, "decode workers; default: as --prefill")->check(count);
+  up->add_option("--unified", flags->unified, "workers that do both")
+      ->check(count)
+      ->capture_default_str();
+  up->add_option("--drain-seconds", flags->drain_seconds,
+                 "at SIGTERM, how long requests may still take")
+      ->check(NotNegative())
+      ->capture_default_str();
+  AddLogLevelFlag(*up, flags->log_level);
+  AddReadyFlag(*up, flags->ready_fd);
+  const Passed passed = AddPassedFlags(*up, *flags);
+  up->footer(
+      "Prints one line that begins with \"ready:\" and names the address.\n"
+      "Example:\n"
+      "  tandem up --model models/sample --port 8080\n"
+      "  tandem generate \"It was a fine morning\" --server 127.0.0.1:8080");
+  up->callback([flags, passed, &chosen] {
+    flags->to_all = GivenArguments(passed.to_all);
+    flags->to_router = GivenArguments(passed.to_router);
+    flags->to_workers = GivenArguments(passed.to_workers);
+    chosen = [flags] { return RunUp(*flags); };
+  });
+}
+
+}  // namespace tandem

@@ -1,0 +1,69 @@
+#include "server/services/cluster_service.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "router/cluster/registration_check.h"
+#include "server/services/status_mapping.h"
+
+namespace tandem {
+namespace {
+
+int64_t Millis(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+
+// Who sends KV learns where it may go.
+void FillKvPeers(const ClusterView& view, const WorkerId& id, v1::HeartbeatResponse& response) {
+  const auto asking = std::ranges::find(view.workers, id, &WorkerView::id);
+  if (asking == view.workers.end() || asking->role != v1::WORKER_ROLE_PREFILL) return;
+  for (v1::KvPeer& peer : view.KvPeersOf(*asking)) *response.add_kv_peers() = std::move(peer);
+}
+
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const absl::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* ClusterService::Register(grpc::CallbackServerContext* context,
+                                                   const v1::RegisterRequest* request,
+                                                   v1::RegisterResponse* response) {
+  const absl::Status status = cluster_.Register(*request);
+  if (status.ok()) {
+    response->set_lease_ms(Millis(cluster_.options().lease));
+    response->set_heartbeat_ms(Millis(cluster_.options().heartbeat));
+    LogInfo("worker={} joined role={} address={} pid={}", request->name(), Name(request->role()),
+            request->address(), request->pid());
+  } else {
+    const bool may_be_logged = CheckName("name", request->name()).ok();
+    LogWarn("worker={} refused status=\"{}\"", may_be_logged ? request->name() : "(no valid name)",
+            status.ToString());
+  }
+  return Answer(*context, status);
+}
+
+grpc::ServerUnaryReactor* ClusterService::Heartbeat(grpc::CallbackServerContext* context,
+                                                    const v1::HeartbeatRequest* request,
+                                                    v1::HeartbeatResponse* response) {
+  const absl::Status status = cluster_.Heartbeat(*request);
+  if (status.ok()) {
+    FillKvPeers(*cluster_.View(), {request->name(), request->incarnation()}, *response);
+  }
+  return Answer(*context, status);
+}
+
+grpc::ServerUnaryReactor* ClusterService::Deregister(grpc::CallbackServerContext* context,
+                                                     const v1::DeregisterRequest* request,
+                                                     v1::DeregisterResponse*) {
+  if (cluster_.Deregister(request->name(), request->incarnation())) {
+    LogInfo("worker={} leaves", request->name());
+  }
+  return Answer(*context, absl::OkStatus());
+}
+
+}  // namespace tandem

@@ -1,0 +1,177 @@
+#include "server/services/connection_acceptor.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/host_port.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "base/thread_name.h"
+#include "server/services/descriptor_limit.h"
+#include "transfer/media/tcp/socket.h"
+
+namespace tandem {
+namespace {
+
+// Connections that wait to be accepted; the system may allow fewer (net.core.somaxconn).
+constexpr int kBacklog = 4096;
+// How long accepting rests when the system has no descriptor or memory for one more connection.
+constexpr int kPauseMilliseconds = 100;
+constexpr std::chrono::seconds kLogInterval(10);
+
+std::string NumericHost(const SocketAddress& address) {
+  char host[NI_MAXHOST];
+  const int error = getnameinfo(reinterpret_cast<const sockaddr*>(&address.storage), address.size,
+                                host, sizeof(host), nullptr, 0, NI_NUMERICHOST);
+  return error == 0 ? host : "";
+}
+
+// On every address of the host, with the same port. At least one; the error is the last one's.
+absl::StatusOr<std::vector<UniqueFd>> ListenEverywhere(const std::string& host, uint16_t port) {
+  ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses,
+                   Resolve({.host = host, .port = std::to_string(port)}, NameLookup::kByName));
+  std::vector<UniqueFd> listeners;
+  absl::Status error;
+  for (const SocketAddress& address : addresses) {
+    auto listener = Listen(NumericHost(address), port);
+    if (!listener.ok()) {
+      error = listener.status();
+      continue;
+    }
+    listen(listener->get(), kBacklog);  // a larger backlog than the one that it has
+    if (port == 0) port = LocalPort(*listener);
+    listeners.push_back(*std::move(listener));
+  }
+  if (listeners.empty()) return error;
+  return listeners;
+}
+
+// A peer that takes no byte for as long as it may leave a ping unanswered is disconnected.
+void SetOptions(int connection, int32_t timeout_seconds) {
+  const int yes = 1;
+  setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+  const int milliseconds = timeout_seconds * 1000;
+  setsockopt(connection, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof(milliseconds));
+}
+
+bool IsOutOfResources(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ConnectionAcceptor>> ConnectionAcceptor::Listen(
+    const std::string& host, uint16_t port, const ServerLimits& limits) {
+  ASSIGN_OR_RETURN(const int descriptor_limit, RaiseDescriptorLimit());
+  auto listeners = ListenEverywhere(host, port);
+  if (!listeners.ok()) {
+    return Unavailable("cannot listen on {}: choose another --host or --port: {}",
+                       HostPortText(host, port), std::string(listeners.status().message()));
+  }
+  return std::unique_ptr<ConnectionAcceptor>(
+      new ConnectionAcceptor(limits, *std::move(listeners), descriptor_limit));
+}
+
+ConnectionAcceptor::ConnectionAcceptor(const ServerLimits& limits, std::vector<UniqueFd> listeners,
+                                       int descriptor_limit)
+    : limits_(limits),
+      listeners_(std::move(listeners)),
+      port_(LocalPort(listeners_.front())),
+      first_reserved_fd_(descriptor_limit - ReservedDescriptors(descriptor_limit)),
+      stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+ConnectionAcceptor::~ConnectionAcceptor() { Stop(); }
+
+void ConnectionAcceptor::Start(Handler handler) {
+  handler_ = std::move(handler);
+  thread_ = std::thread([this] { Run(); });
+}
+
+void ConnectionAcceptor::Stop() {
+  if (!thread_.joinable()) return;
+  stopping_ = true;
+  eventfd_write(stop_.get(), 1);
+  thread_.join();
+}
+
+v1::ConnectionUse ConnectionAcceptor::use() const {
+  // Its number is the one that the next connection would get.
+  const UniqueFd next(fcntl(stop_.get(), F_DUPFD_CLOEXEC, 0));
+  v1::ConnectionUse use;
+  use.set_limit(std::min(limits_.max_connections, first_reserved_fd_));
+  use.set_refused(refused_);
+  absl::MutexLock lock(&mutex_);
+  use.set_open(open_.Count());
+  use.set_full(out_of_descriptors_ || !next.valid() || !HasRoomFor(next.get()));
+  return use;
+}
+
+void ConnectionAcceptor::Run() {
+  NameThisThread("accept");
+  while (!stopping_) {
+    Wait(out_of_descriptors_ ? WaitFor::kPause : WaitFor::kConnections);
+    out_of_descriptors_ = false;
+    for (const UniqueFd& listener : listeners_) AcceptAll(listener);
+  }
+}
+
+void ConnectionAcceptor::Wait(WaitFor what) {
+  std::vector<pollfd> fds = {{.fd = stop_.get(), .events = POLLIN, .revents = 0}};
+  if (what == WaitFor::kConnections) {
+    for (const UniqueFd& listener : listeners_) {
+      fds.push_back({.fd = listener.get(), .events = POLLIN, .revents = 0});
+    }
+  }
+  poll(fds.data(), fds.size(), what == WaitFor::kPause ? kPauseMilliseconds : -1);
+}
+
+void ConnectionAcceptor::AcceptAll(const UniqueFd& listener) {
+  while (!stopping_) {
+    const int connection = accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (connection < 0) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      out_of_descriptors_ = out_of_descriptors_ || IsOutOfResources(errno);
+      return;
+    }
+    SetOptions(connection, limits_.keepalive_timeout_seconds);
+    bool taken = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      taken = HasRoomFor(connection);
+      if (taken) open_.Add(connection);
+    }
+    if (taken) {
+      handler_(connection);
+    } else {
+      close(connection);
+      Refuse();
+    }
+  }
+}
+
+bool ConnectionAcceptor::HasRoomFor(int fd) const {
+  if (fd >= first_reserved_fd_) return false;
+  return open_.upper_bound() < limits_.max_connections || open_.Count() < limits_.max_connections;
+}
+
+void ConnectionAcceptor::Refuse() {
+  const uint64_t refused = ++refused_;
+  const TimePoint now = std::chrono::steady_clock::now();
+  if (now < next_log_) return;
+  next_log_ = now + kLogInterval;
+  LogWarn(
+      "connection refused port={} refused={} max_connections={} max_descriptors={}: close idle "
+      "clients, raise --max-connections or the limit on open files (ulimit -n)",
+      port_, refused, limits_.max_connections, first_reserved_fd_);
+}
+
+}  // namespace tandem

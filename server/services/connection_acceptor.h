@@ -1,0 +1,80 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "server/services/open_connections.h"
+#include "server/services/server_limits.h"
+#include "tandem/v1/inference.pb.h"
+
+namespace tandem {
+
+// Accepts the connections of a gRPC server in gRPC's place: the listener of gRPC 1.51 never accepts
+// again after it has run out of descriptors once. This one stays below `max_connections` and below
+// the process's limit on descriptors. What comes beyond that is closed at once, logged and counted,
+// and the next connection is taken as soon as one has ended.
+//
+// A connection is taken only if its descriptor's number is below the limit minus a reserve. The
+// system gives out the lowest number that is free, so the numbers above always remain for the rest
+// of the process.
+class ConnectionAcceptor {
+ public:
+  // Takes over the descriptor of a connection and closes it in the end.
+  using Handler = std::function<void(int connection)>;
+
+  // Listens on every address of `host`; port 0: the system chooses. Nothing is accepted before
+  // Start. UNAVAILABLE with the address.
+  static absl::StatusOr<std::unique_ptr<ConnectionAcceptor>> Listen(const std::string& host,
+                                                                    uint16_t port,
+                                                                    const ServerLimits& limits);
+  // As Stop.
+  ~ConnectionAcceptor();
+
+  uint16_t port() const { return port_; }
+  // Accepts on a thread of its own, which calls `handler` with each connection, non-blocking.
+  void Start(Handler handler);
+  // The handler is not called any more afterwards. Idempotent.
+  void Stop();
+
+  // Costs one system call for each open connection. Thread-safe.
+  v1::ConnectionUse use() const;
+
+ private:
+  ConnectionAcceptor(const ServerLimits& limits, std::vector<UniqueFd> listeners,
+                     int descriptor_limit);
+
+  void Run();
+  void AcceptAll(const UniqueFd& listener);
+  // Whether a connection whose descriptor is `fd` may be kept.
+  bool HasRoomFor(int fd) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Refuse();
+  // Waits until `listeners_` have something, or for `pause` without looking at them.
+  enum class WaitFor : bool { kConnections, kPause };
+  void Wait(WaitFor what);
+
+  const ServerLimits limits_;
+  const std::vector<UniqueFd> listeners_;
+  const uint16_t port_;
+  const int first_reserved_fd_;
+  const UniqueFd stop_;  // an eventfd
+  Handler handler_;      // constant once the thread runs
+  std::atomic<bool> stopping_ = false;
+  std::atomic<bool> out_of_descriptors_ = false;
+  std::atomic<uint64_t> refused_ = 0;
+  TimePoint next_log_;  // of the thread
+  mutable absl::Mutex mutex_;
+  mutable OpenConnections open_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,124 @@
+#include "server/services/grpc_server.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "grpc/support/log.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/resource_quota.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "server/services/connection_acceptor.h"
+
+namespace tandem {
+namespace {
+
+using Connections = grpc::experimental::ExternalConnectionAcceptor;
+
+// What gRPC says before it aborts because the system gave it no thread for its calls.
+constexpr std::string_view kNoThread = "assertion failed: worker->created()";
+
+void LogOfGrpc(gpr_log_func_args* line) {
+  if (line->message == kNoThread) {
+    WriteToStderr(
+        "error: RESOURCE_EXHAUSTED: the system gives this process no more threads: raise its "
+        "limits (ulimit -v, ulimit -u, the container's)\n");
+    _exit(1);
+  }
+  const auto level = line->severity == GPR_LOG_SEVERITY_ERROR  ? LogLevel::kWarn
+                     : line->severity == GPR_LOG_SEVERITY_INFO ? LogLevel::kInfo
+                                                               : LogLevel::kDebug;
+  Log(level, "grpc {}:{} {}", line->file, line->line, line->message);
+}
+
+int Milliseconds(int32_t seconds) {
+  return static_cast<int>(std::min<int64_t>(int64_t{seconds} * 1000, INT32_MAX));
+}
+
+// 0: without end.
+int MillisecondsOrNever(int32_t seconds) {
+  return seconds == 0 ? INT32_MAX : Milliseconds(seconds);
+}
+
+void SetLimits(const ServerLimits& limits, grpc::ServerBuilder& builder) {
+  const std::pair<const char*, int> arguments[] = {
+      {GRPC_ARG_MAX_CONCURRENT_STREAMS, limits.max_streams},
+      {GRPC_ARG_MAX_METADATA_SIZE, limits.max_metadata_bytes},
+      {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(limits.handshake_seconds)},
+      {GRPC_ARG_MAX_CONNECTION_IDLE_MS, MillisecondsOrNever(limits.idle_seconds)},
+      {GRPC_ARG_MAX_CONNECTION_AGE_MS, MillisecondsOrNever(limits.age_seconds)},
+      {GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, Milliseconds(limits.age_grace_seconds)},
+      {GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(limits.keepalive_seconds)},
+      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(limits.keepalive_timeout_seconds)},
+      // Clients may ping also while no call is in progress.
+      {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
+      {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+       Milliseconds(limits.min_ping_interval_seconds)},
+  };
+  for (const auto& [name, value] : arguments) builder.AddChannelArgument(name, value);
+  grpc::ResourceQuota quota;
+  quota.Resize(static_cast<size_t>(limits.memory_mebibytes) << 20);
+  builder.SetResourceQuota(quota);
+}
+
+// Process-wide switches of the library; they must be set before a server is built.
+void SetUpPlugins() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    // By default gRPC writes to stderr and waits for whoever reads that.
+    gpr_set_log_function(&LogOfGrpc);
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(ConnectionAcceptor& acceptor,
+                                                              const GrpcServerOptions& options) {
+  SetUpPlugins();
+  grpc::ServerBuilder builder;
+  const std::shared_ptr<Connections> connections =
+      builder.experimental().AddExternalConnectionAcceptor(
+          grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+          grpc::InsecureServerCredentials());
+  SetLimits(options.limits, builder);
+  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  builder.SetMaxSendMessageSize(-1);
+  for (grpc::Service* service : options.services) builder.RegisterService(service);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr) return Internal("gRPC could not start a server");
+  acceptor.Start([connections](int connection) {
+    Connections::NewConnectionParameters parameters;
+    parameters.fd = connection;
+    connections->HandleNewConnection(&parameters);
+  });
+  return std::unique_ptr<GrpcServer>(new GrpcServer(acceptor, std::move(server)));
+}
+
+GrpcServer::GrpcServer(ConnectionAcceptor& acceptor, std::unique_ptr<grpc::Server> server)
+    : acceptor_(acceptor), server_(std::move(server)) {}
+
+GrpcServer::~GrpcServer() { Shutdown(std::chrono::steady_clock::now()); }
+
+void GrpcServer::SetHealth(Health health) {
+  server_->GetHealthCheckService()->SetServingStatus(health == Health::kServing);
+}
+
+void GrpcServer::Shutdown(TimePoint deadline) {
+  acceptor_.Stop();
+  const auto left = deadline - std::chrono::steady_clock::now();
+  server_->Shutdown(std::chrono::system_clock::now() +
+                    std::chrono::duration_cast<std::chrono::system_clock::duration>(left));
+}
+
+}  // namespace tandem

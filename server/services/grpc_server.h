@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "server/services/server_limits.h"
+
+namespace grpc {
+class Server;
+class Service;
+}  // namespace grpc
+
+namespace tandem {
+
+class ConnectionAcceptor;
+
+struct GrpcServerOptions {
+  ServerLimits limits;
+  int32_t max_message_bytes = 4 << 20;   // of one request; larger ones get RESOURCE_EXHAUSTED
+  std::vector<grpc::Service*> services;  // outlive the server
+};
+
+// A gRPC server with the standard health and reflection services, on the port of a
+// ConnectionAcceptor.
+class GrpcServer {
+ public:
+  // Starts `acceptor`, which must outlive the server. INTERNAL when gRPC cannot serve.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(ConnectionAcceptor& acceptor,
+                                                           const GrpcServerOptions& options);
+  ~GrpcServer();
+
+  // What the health service answers from now on.
+  enum class Health : bool { kNotServing, kServing };
+  void SetHealth(Health health);
+  // Takes no new connections and calls, waits for those in progress until `deadline`, then cancels them.
+  void Shutdown(TimePoint deadline);
+
+ private:
+  GrpcServer(ConnectionAcceptor& acceptor, std::unique_ptr<grpc::Server> server);
+
+  ConnectionAcceptor& acceptor_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace tandem
