@@ -6,8 +6,8 @@
 #include <string>
 
 #include "router/cluster/cluster.h"
-#include "router/router.h"
 #include "router/request/tokenize_pool.h"
+#include "router/router.h"
 
 namespace CLI {
 class App;
