@@ -54,7 +54,8 @@ class ClusterFixture : public testing::Test {
   }
   std::vector<std::string> Names() {
     std::vector<std::string> names;
-    for (const WorkerView& worker : cluster_.View()->workers) names.push_back(worker.id.name);
+    const auto view = cluster_.View();
+    for (const WorkerView& worker : view->workers) names.push_back(worker.id.name);
     return names;
   }
 

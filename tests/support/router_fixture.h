@@ -258,7 +258,8 @@ class RouterFixture : public testing::Test {
   void ExpectNothingLeft() {
     EXPECT_THAT(workers_.Open(), testing::IsEmpty());
     EXPECT_EQ(router_.Status().requests_in_flight(), 0);
-    for (const WorkerView& worker : cluster_.View()->workers) {
+    const std::shared_ptr<const ClusterView> view = cluster_.View();
+    for (const WorkerView& worker : view->workers) {
       EXPECT_EQ(worker.charged.sequences, 0) << worker.id.name;
       EXPECT_EQ(worker.charged.prompt_tokens, 0) << worker.id.name;
     }

@@ -16,7 +16,8 @@ class UnreachedTest : public ResumeFixture {
     Reserved(5);
     Say("prefill " + prefill, {10});
     End("prefill " + prefill, Unavailable("Connection refused"), kWorker);
-    for (const WorkerView& worker : cluster_.View()->workers) Beat(worker.id.name);
+    const std::shared_ptr<const ClusterView> view = cluster_.View();
+    for (const WorkerView& worker : view->workers) Beat(worker.id.name);
   }
 };
 
