@@ -8,40 +8,6 @@
 namespace tandem {
 namespace {
 
-// Every attempt has its own request id, because the worker may still be cancelling the previous
-// attempt.
-uint64_t IdOfAttempt(const RequestSpec& spec, uint64_t number) {
-  return spec.sequence.request_id() ^ ((number - 1) << 48);
-}
-
-v1::SequenceRequest SequenceOf(const RequestSpec& spec, uint64_t request_id) {
-  v1::SequenceRequest sequence = spec.sequence;
-  sequence.set_request_id(request_id);
-  return sequence;
-}
-
-v1::ReserveRequest MakeReserveRequest(const RequestSpec& spec, const AttemptWorkers& workers,
-                                      uint64_t request_id) {
-  v1::ReserveRequest request;
-  request.set_request_id(request_id);
-  *request.mutable_prompt() = spec.sequence.prompt();
-  request.set_max_tokens(spec.sequence.max_tokens());
-  request.set_width(spec.width());
-  request.set_priority(spec.sequence.priority());
-  request.set_tenant(spec.sequence.tenant());
-  request.set_cache_salt(spec.sequence.cache_salt());
-  *request.mutable_layout() = workers.prefill.info->layout;
-  request.set_model_fingerprint(workers.prefill.info->model_fingerprint);
-  request.set_epoch(workers.decode->id.incarnation);
-  return request;
-}
-
-// Tells the worker what its output has to continue.
-template <typename Request>
-void AddEmitted(const StreamedOutput& output, int32_t num_choices, Request& request) {
-  for (int32_t i = 0; i < num_choices; ++i) *request.add_so_far() = output.Emitted(i);
-}
-
 bool Contains(const std::vector<WorkerId>& ids, const WorkerRef& worker) {
   return std::find(ids.begin(), ids.end(), worker.id) != ids.end();
 }
@@ -59,7 +25,7 @@ Attempt::Attempt(const AttemptParts& parts, const RequestSpec& spec, OutputRelay
       relay_(relay),
       owner_(owner),
       workers_(std::move(workers)),
-      request_id_(IdOfAttempt(spec, number)),
+      requests_(spec, workers_, number),
       choices_(spec.sequence.n()) {}
 
 // From here on the client gets the tokens of this attempt.
@@ -75,32 +41,21 @@ void Attempt::Generate() {
   Begin();
   stage_ = AttemptStage::kUnified;
   reports_.accounted = true;  // no KV moves
-  v1::GenerateOnWorkerRequest request;
-  *request.mutable_sequence() = SequenceOf(spec_, request_id_);
-  request.set_epoch(workers_.prefill.id.incarnation);
-  if (continues_) {
-    AddEmitted(relay_.output(), spec_.sequence.n(), request);
-    relay_.output().ExpectAfterEmitted();
-  }
-  prefill_call_ = parts_.workers.Generate(EndpointOf(workers_.prefill), request, spec_.deadline,
-                                          PrefillHandlers());
+  prefill_call_ =
+      parts_.workers.Generate(EndpointOf(workers_.prefill), requests_.Generate(TakeContinued()),
+                              spec_.deadline, PrefillHandlers());
 }
 
-void Attempt::Reserve(WithoutRoom without_room) {
-  Begin();
-  Ask(AttemptStage::kReserving, without_room);
-}
-
-void Attempt::ReserveAhead() { Ask(AttemptStage::kReservingAhead, WithoutRoom::kQueue); }
-
-void Attempt::Ask(AttemptStage stage, WithoutRoom without_room) {
-  stage_ = stage;
+void Attempt::Reserve(ReserveMode mode) {
+  const bool is_ahead = mode == ReserveMode::kAhead;
+  if (!is_ahead) Begin();
+  stage_ = is_ahead ? AttemptStage::kReservingAhead : AttemptStage::kReserving;
   const WorkerRef& decode = *workers_.decode;
   reservation_.charge = LoadCharge(parts_.cluster, decode.id, {.sequences = spec_.width()});
   reservation_.asked = parts_.clock.Now();
-  reservation_.without_room = without_room;
-  v1::ReserveRequest request = MakeReserveRequest(spec_, workers_, request_id_);
-  request.set_at_once(without_room == WithoutRoom::kRefuse);
+  reservation_.mode = mode;
+  v1::ReserveRequest request = requests_.Reserve();
+  request.set_at_once(mode == ReserveMode::kRefuse);
   reservation_.call =
       parts_.workers.Reserve(EndpointOf(decode), request, spec_.deadline,
                              [this](const CallEnd& end, const v1::ReserveResponse& response) {
@@ -114,7 +69,7 @@ void Attempt::OnReserved(const CallEnd& end, const v1::ReserveResponse& response
   // A refusal does not say how long the request was queued; where it could queue, that was all of
   // the time.
   const bool queued_in_vain =
-      absl::IsResourceExhausted(end.status) && reservation_.without_room == WithoutRoom::kQueue;
+      absl::IsResourceExhausted(end.status) && reservation_.mode != ReserveMode::kRefuse;
   const Duration queued =
       queued_in_vain ? took : Duration(std::chrono::microseconds(response.queued_us()));
   if (stage_ == AttemptStage::kReserving && !relay_.output().any()) {
@@ -128,33 +83,31 @@ void Attempt::OnReserved(const CallEnd& end, const v1::ReserveResponse& response
 void Attempt::Prefill() {
   if (stage_ == AttemptStage::kReservingAhead) Begin();
   stage_ = AttemptStage::kPrefilling;
-  v1::PrefillRequest request;
-  *request.mutable_sequence() = SequenceOf(spec_, request_id_);
-  *request.mutable_target() = reservation_.target;
-  request.set_epoch(workers_.prefill.id.incarnation);
-  prefill_call_ = parts_.workers.Prefill(EndpointOf(workers_.prefill), request, spec_.deadline,
-                                         PrefillHandlers());
+  prefill_call_ =
+      parts_.workers.Prefill(EndpointOf(workers_.prefill), requests_.Prefill(reservation_.target),
+                             spec_.deadline, PrefillHandlers());
 }
 
 void Attempt::Decode() {
   stage_ = AttemptStage::kDecoding;
-  v1::DecodeRequest request;
-  *request.mutable_sequence() = SequenceOf(spec_, request_id_);
-  request.set_reservation_id(reservation_.target.reservation_id());
-  request.set_epoch(reservation_.target.epoch());
+  std::vector<v1::TokenLogprobs> first_tokens;
   if (beam_start_) {
-    *request.add_first_tokens() = beam_start_->first();
+    first_tokens.push_back(beam_start_->first());
   } else {
-    for (Choice& choice : choices_) *request.add_first_tokens() = std::move(choice.first_token);
+    for (Choice& choice : choices_) first_tokens.push_back(std::move(choice.first_token));
   }
-  if (continues_) {
-    AddEmitted(relay_.output(), spec_.sequence.n(), request);
-    relay_.output().ExpectAfterEmitted();
-  }
+  const v1::DecodeRequest request =
+      requests_.Decode(reservation_.target, std::move(first_tokens), TakeContinued());
   decode_call_ = parts_.workers.Decode(
       EndpointOf(*workers_.decode), request, spec_.deadline,
       {.on_event = [this](const v1::WorkerEvent& event) { OnDecodeEvent(event); },
        .on_end = [this](const CallEnd& end) { OnDecodeEnd(end); }});
+}
+
+const StreamedOutput* Attempt::TakeContinued() {
+  if (!continues_) return nullptr;
+  relay_.output().ExpectAfterEmitted();
+  return &relay_.output();
 }
 
 // The prefill worker has sent its token already. The decode worker may not know of the request yet;
@@ -162,10 +115,7 @@ void Attempt::Decode() {
 void Attempt::EndChoice(int32_t index) {
   const bool runs = stage_ == AttemptStage::kUnified || stage_ == AttemptStage::kDecoding;
   if (!runs || std::exchange(choices_[index].end_sent, true)) return;
-  v1::EndChoiceRequest request;
-  request.set_request_id(request_id_);
-  request.set_index(index);
-  parts_.workers.EndChoice(EndpointOf(workers_.output()), request);
+  parts_.workers.EndChoice(EndpointOf(workers_.output()), requests_.EndChoice(index));
 }
 
 StreamHandlers Attempt::PrefillHandlers() {
@@ -292,7 +242,7 @@ void Attempt::Fail(const WorkerRef& worker, const CallEnd& end) {
                                   .workers = workers_,
                                   .heard = reports_.heard,
                                   .kv_arrived = reports_.kv_arrived,
-                                  .could_queue = reservation_.without_room == WithoutRoom::kQueue};
+                                  .could_queue = reservation_.mode != ReserveMode::kRefuse};
   owner_.OnAttemptFailed(*this, failure);
 }
 
@@ -302,10 +252,8 @@ void Attempt::Stop() {
   prefill_call_.reset();
   decode_call_.reset();
   if (reservation_.target.reservation_id() != 0) {
-    v1::ReleaseRequest request;
-    request.set_reservation_id(reservation_.target.reservation_id());
-    request.set_epoch(reservation_.target.epoch());
-    parts_.workers.Release(EndpointOf(*workers_.decode), request);
+    parts_.workers.Release(EndpointOf(*workers_.decode),
+                           WorkerRequests::Release(reservation_.target));
   }
   reservation_.target.Clear();
   prefill_charge_.Reset();
@@ -340,7 +288,7 @@ const WorkerId* Attempt::QueuedAt() const {
   if (reports_.heard) return nullptr;
   if (stage_ == AttemptStage::kUnified) return &workers_.prefill.id;
   const bool queues =
-      stage_ == AttemptStage::kReserving && reservation_.without_room == WithoutRoom::kQueue;
+      stage_ == AttemptStage::kReserving && reservation_.mode != ReserveMode::kRefuse;
   return queues ? &workers_.decode->id : nullptr;
 }
 

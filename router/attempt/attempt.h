@@ -11,6 +11,7 @@
 #include "router/attempt/failover.h"
 #include "router/attempt/load_charge.h"
 #include "router/attempt/output_relay.h"
+#include "router/attempt/worker_requests.h"
 #include "router/client/worker_client.h"
 #include "router/request/request_spec.h"
 
@@ -63,11 +64,11 @@ struct AttemptParts {
 // the reservation at the decode worker, and what they report. All choices of the request share it:
 // their prompt is computed, and moved, once.
 //
-//   Generate ------------> unified -------------------------------------> finished
-//   Reserve -------------> reserving -------> prefilling -> decoding ----> finished
-//   ReserveAhead -> reserving ahead --------> prefilling -> decoding ----> finished
+//   Generate ---------> unified -------------------------------------> finished
+//   Reserve ----------> reserving -------> prefilling -> decoding ----> finished
+//   Reserve(kAhead) --> reserving ahead -> prefilling -> decoding ----> finished
 //
-// ReserveAhead is for a request that still runs elsewhere: it stays there until blocks are reserved.
+// kAhead is for a request that still runs elsewhere: it stays there until blocks are reserved.
 // Decode starts once every choice has its first token (a beam search: its first candidates); where
 // no choice needs more, prefilling is the end. Any stage may fail.
 // Stop, which also runs on destruction, drops the calls (which cancels the work at the workers),
@@ -75,8 +76,12 @@ struct AttemptParts {
 // Thread: the router's loop.
 class Attempt {
  public:
-  // Without room, the decode worker queues the request or refuses it at once.
-  enum class WithoutRoom : bool { kQueue, kRefuse };
+  // What the decode worker does without room, and whether the request waits there or elsewhere.
+  enum class ReserveMode : uint8_t {
+    kRefuse,  // it refuses at once, because the request can go to another worker
+    kQueue,   // it queues the request
+    kAhead,   // it queues the request, which still runs at its previous worker
+  };
 
   // `number` counts the attempts of a request from 1. `spec`, `relay` and `owner` outlive it.
   Attempt(const AttemptParts& parts, const RequestSpec& spec, OutputRelay& relay,
@@ -86,8 +91,7 @@ class Attempt {
   Attempt& operator=(const Attempt&) = delete;
 
   void Generate();
-  void Reserve(WithoutRoom without_room);
-  void ReserveAhead();
+  void Reserve(ReserveMode mode);
   // Prefills with the blocks that were reserved, then decodes.
   void Prefill();
 
@@ -115,7 +119,7 @@ class Attempt {
     bool end_sent = false;          // its worker knows that it needs no more tokens
   };
   struct Reservation {
-    WithoutRoom without_room = WithoutRoom::kQueue;
+    ReserveMode mode = ReserveMode::kQueue;
     TimePoint asked;
     std::unique_ptr<WorkerCall> call;
     v1::KvTarget target;  // reservation_id 0: there is none to release
@@ -123,8 +127,10 @@ class Attempt {
   };
 
   void Begin();
-  void Ask(AttemptStage stage, WithoutRoom without_room);
   void Decode();
+  // The emitted tokens that the worker continues, which then sends only what follows them; null when
+  // it begins with the first token.
+  const StreamedOutput* TakeContinued();
 
   void OnReserved(const CallEnd& end, const v1::ReserveResponse& response);
   StreamHandlers PrefillHandlers();
@@ -143,7 +149,7 @@ class Attempt {
   OutputRelay& relay_;
   AttemptOwner& owner_;
   const AttemptWorkers workers_;
-  const uint64_t request_id_;  // at the workers
+  const WorkerRequests requests_;
 
   AttemptStage stage_ = AttemptStage::kIdle;
   bool continues_ = false;  // the worker that decodes continues after tokens of earlier attempts

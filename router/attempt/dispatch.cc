@@ -88,7 +88,7 @@ void Dispatch::StartAttempt(const RouteDecision& decision, const ClusterView& vi
   // The request queues for room only where no other worker can take it.
   const bool has_other_place =
       failover_.exclusions().HasPlaceWithout(decision.decode, view, Query());
-  attempt_->Reserve(has_other_place ? Attempt::WithoutRoom::kRefuse : Attempt::WithoutRoom::kQueue);
+  attempt_->Reserve(has_other_place ? Attempt::ReserveMode::kRefuse : Attempt::ReserveMode::kQueue);
 }
 
 void Dispatch::ReplaceAttempt(std::unique_ptr<Attempt> attempt) {
@@ -195,7 +195,7 @@ void Dispatch::OnWorkersLeaving(const std::vector<WorkerId>& leaving) {
     return Resume(ResumeCause::kLeaving);
   }
   next_ = NewAttempt(*decision, *view);
-  next_->ReserveAhead();
+  next_->Reserve(Attempt::ReserveMode::kAhead);
 }
 
 void Dispatch::OnClusterChanged() {
