@@ -37,47 +37,6 @@ std::string_view Name(Role role) {
   return "?";
 }
 
-// These bound the memory that options can ask for.
-constexpr int32_t kMaxWaiting = 1 << 16;
-constexpr int32_t kMaxConversionSlots = 1024;
-
-absl::Status CheckHandoffOptions(const EngineOptions& options) {
-  if (options.reservation_lease <= Duration::zero()) {
-    return InvalidArgument("reservation_lease is {} ms: it must be more than 0",
-                           ToMilliseconds(options.reservation_lease));
-  }
-  if (options.max_waiting_reservations < 1 || options.max_waiting_reservations > kMaxWaiting) {
-    return InvalidArgument("max_waiting_reservations is {}: it must be from 1 to {}",
-                           options.max_waiting_reservations, kMaxWaiting);
-  }
-  if (options.conversion_slots < 1 || options.conversion_slots > kMaxConversionSlots) {
-    return InvalidArgument("conversion_slots is {}: it must be from 1 to {}",
-                           options.conversion_slots, kMaxConversionSlots);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckOptions(const EngineOptions& options, const EngineParts& parts) {
-  const ModelConfig& model = parts.model;
-  RETURN_IF_ERROR(options.layout.Validate());
-  RETURN_IF_ERROR(options.scheduler.Validate());
-  const KvLayout& layout = options.layout;
-  if (layout.num_layers != model.num_layers || layout.num_kv_heads != model.num_kv_heads ||
-      layout.head_dim != model.head_dim) {
-    return InvalidArgument(
-        "the KV layout has {} layers of {} KV heads of {}, the model {} of {} of {}",
-        layout.num_layers, layout.num_kv_heads, layout.head_dim, model.num_layers,
-        model.num_kv_heads, model.head_dim);
-  }
-  if (options.max_context_tokens < 2 ||
-      options.max_context_tokens > model.max_position_embeddings) {
-    return InvalidArgument("max_context_tokens is {}: it must be from 2 to the model's {}",
-                           options.max_context_tokens, model.max_position_embeddings);
-  }
-  if (options.inbox_capacity < 1) return InvalidArgument("inbox_capacity must be at least 1");
-  return CheckHandoffOptions(options);
-}
-
 Transformer::Limits LimitsFor(const EngineOptions& options) {
   return {.max_tokens = options.scheduler.max_step_tokens,
           .max_logit_rows = options.scheduler.max_sequences,
@@ -87,8 +46,8 @@ Transformer::Limits LimitsFor(const EngineOptions& options) {
           .splits = options.splits};
 }
 
-// The pool takes the memory that weights, activations and other processes leave. A context that does
-// not fit into the pool need not be accepted.
+// The pool takes the memory that weights, activations and other processes leave. A context that
+// does not fit into the pool need not be accepted.
 absl::Status SizePool(const Device& device, EngineOptions& options) {
   ASSIGN_OR_RETURN(options.num_blocks, BlocksThatFit(options.layout, options.device_memory_fraction,
                                                      options.reserved_device_bytes, device));
@@ -270,7 +229,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   EngineOptions complete = options;
   complete.scheduler.total_blocks = std::max(options.num_blocks, 1);
   complete.scheduler.block_tokens = options.layout.block_tokens;
-  RETURN_IF_ERROR(CheckOptions(complete, parts));
+  RETURN_IF_ERROR(CheckOptions(complete, parts.model));
   Impl::Made made;
   made.inbox = std::make_unique<Inbox>(complete.inbox_capacity);
   ASSIGN_OR_RETURN(made.stream, parts.device.NewStream());

@@ -20,8 +20,8 @@
 
 namespace tandem {
 
-// The parts that an engine runs on; they outlive it. `clock` must run with real time, since idle
-// waits do.
+// The parts that an engine runs on; they must outlive it. `clock` must run with real time, because
+// idle waits do.
 struct EngineParts {
   const ModelConfig& model;
   Device& device;
@@ -35,10 +35,10 @@ struct EngineParts {
 
 // One worker's engine: one thread that owns sequences, block tables, pool, scheduler and hand-offs.
 // It drains its inbox, asks the scheduler for a StepPlan, runs one forward pass over the ragged
-// batch, samples, emits, and sends or receives KV in between. A step has ended on the device before
-// the next is planned, so that its errors are its own and what the cost model learns is its time;
-// only the tokens of decodes are waited for later, by their sampling. Every accepted request ends
-// with exactly one OnFinish. Public calls are thread-safe and never block on a step.
+// batch, samples and emits, and it sends or receives KV in between. A step ends on the device
+// before the next is planned, so that an error belongs to one step and the cost model learns the
+// time of one step. Every accepted request ends with exactly one OnFinish. Thread-safe. Public
+// calls never wait for a step.
 class Engine {
  public:
   // Makes the pool, the activations and the thread. Errors as KvStore::Create, Transformer::Create
@@ -56,11 +56,12 @@ class Engine {
   std::span<const std::byte> kv_memory() const;
   void SetTransport(Transport* transport);
 
-  // Prefill and decode here; with so_far from its prompt on, as after a preemption. Role unified.
-  // What can be said at once is told to the sink on the calling thread, before this returns:
+  // Prefill and decode here. A request with so_far is computed from its prompt on, as after a
+  // preemption. Role unified.
+  // Errors that are found at once go to the sink on the calling thread, before this returns:
   // INVALID_ARGUMENT, FAILED_PRECONDITION (wrong role), RESOURCE_EXHAUSTED (inbox full),
-  // UNAVAILABLE (shut down). The rest comes from the engine thread: RESOURCE_EXHAUSTED (queue
-  // full), UNAVAILABLE (draining).
+  // UNAVAILABLE (shut down). Later errors come from the engine thread, among them
+  // RESOURCE_EXHAUSTED (queue full) and UNAVAILABLE (draining).
   void Submit(EngineRequest request, std::unique_ptr<TokenSink> sink);
 
   // Prefill here, decode elsewhere: emits the first token of each choice (or a beam start), pushes
@@ -70,18 +71,18 @@ class Engine {
   // Role prefill.
   void SubmitPrefill(EngineRequest request, HandoffTarget target, std::unique_ptr<TokenSink> sink);
 
-  // Sets blocks aside for KV that will come; waits for room, by priority and then arrival. `done`
-  // is called once, on the engine thread or, when that cannot take it, on the calling one.
-  // RESOURCE_EXHAUSTED with a RetryAfter when too many wait or it waited too long,
+  // Sets blocks aside for KV that will arrive; waits for room, by priority and then arrival. `done`
+  // is called once, on the engine thread, or on the calling one when the request is refused at
+  // once. RESOURCE_EXHAUSTED with a RetryAfter when too many wait or it waited too long,
   // DEADLINE_EXCEEDED; INVALID_ARGUMENT when it could never fit. Role decode.
   ReserveTicket Reserve(const ReserveRequest& request,
                         std::function<void(absl::StatusOr<Reservation>)> done);
-  // Nobody wants the answer any more: a reservation that waits ends with CANCELLED. One that was
-  // made is not touched.
+  // The caller no longer needs the answer: a reservation that waits ends with CANCELLED. One that
+  // was made stays.
   void CancelReserve(ReserveTicket ticket);
 
   // Decodes from a reservation once its KV is complete and verified. NOT_FOUND for an unknown or
-  // lapsed reservation; FAILED_PRECONDITION when it was made for another length or is claimed;
+  // expired reservation; FAILED_PRECONDITION when it was made for another length or is claimed;
   // DATA_LOSS or UNAVAILABLE when its KV did not arrive whole.
   void SubmitDecode(DecodeRequest request, std::unique_ptr<TokenSink> sink);
 
@@ -90,21 +91,22 @@ class Engine {
   void EndChoice(RequestId id, int32_t index);
   // Ends the request, in whatever state, with CANCELLED (or `status`); unknown ids are ignored.
   void Cancel(RequestId id, absl::Status status);
-  // Gives a reservation back that no Decode will claim; a request that waits for its KV ends with
-  // CANCELLED.
+  // Releases a reservation that no SubmitDecode will claim. A request that waits for its KV ends
+  // with CANCELLED.
   void Release(ReservationId id);
   // Gives back what this request has reserved, unless a Decode has claimed it. A reservation that
   // waits for room ends with CANCELLED.
   void ReleaseOf(RequestId id);
 
-  // Accepts nothing new (but decodes of what is reserved); returns when all requests have ended or
-  // at `deadline`, then fails the rest with UNAVAILABLE, gives all blocks back and ends the thread.
-  // Idempotent.
+  // Accepts no new requests except decodes for existing reservations. Waits until all requests have
+  // ended or `deadline` has come, then fails the rest with UNAVAILABLE, frees all blocks and ends
+  // the thread. Idempotent.
   void Shutdown(TimePoint deadline);
 
   EngineStats stats() const;
-  // What tells an engine that waits from one that hangs: rises with every message, every step, on a
-  // device that is the host every layer, and with nothing to do twice a second. Takes no lock.
+  // A number that rises with every message, every step, every layer on a device that is the host,
+  // and twice a second when there is nothing to do. So it tells an idle engine from one that hangs.
+  // Takes no lock.
   uint64_t progress() const;
   const EngineOptions& options() const;
 

@@ -14,9 +14,9 @@
 #include "engine/request.h"
 #include "transfer/transport.h"
 
-// What other threads tell the engine thread. Messages that ask for resources are refused when the
-// inbox is full (TryPush); those that free some or report on what was admitted never are
-// (PushAlways).
+// The messages of other threads to the engine thread. Messages that ask for resources are refused
+// when the inbox is full (TryPush). Messages that free resources, or report on admitted requests,
+// are never refused (PushAlways).
 
 namespace tandem {
 
@@ -24,7 +24,7 @@ namespace tandem {
 struct SubmitMessage {
   EngineRequest request;
   std::optional<HandoffTarget> target;  // role prefill
-  std::optional<OutgoingKv> outgoing;   // role prefill, once the engine thread has seen it
+  std::optional<OutgoingKv> outgoing;   // role prefill, once the engine thread opened its stream
   OutputStream stream;
   TimePoint accepted{};
 };
@@ -64,17 +64,17 @@ struct TransportMessage {
 // From the transport's thread.
 struct StreamEndedMessage {
   RequestId request;
-  uint64_t attempt = 0;  // which of its streams
+  uint64_t attempt = 0;  // OutgoingKv::attempt of the stream
   absl::Status status;
   TimePoint at{};
 };
-// All KV of the reservation is in place and verified (OK), or never will be.
+// All KV of the reservation is in place and verified (OK), or will never be complete (error).
 struct KvArrivedMessage {
   ReservationId reservation;
   absl::Status status;
   TimePoint at{};
 };
-// Nothing writes into the blocks of a closed reservation any more.
+// The last write into the blocks of a closed reservation has ended.
 struct KvDrainedMessage {
   ReservationId reservation;
 };

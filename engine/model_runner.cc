@@ -52,7 +52,7 @@ absl::StatusOr<bool> ModelRunner::WarmUpPart(DecodeSteps decodes) {
   return true;
 }
 
-// As many as take some tens of milliseconds.
+// The next products to prepare, as many as take some tens of milliseconds.
 std::span<const int32_t> ModelRunner::NextProducts() {
   constexpr size_t kAtOnce = 64;
   const auto left = std::span(warming_up_->products).subspan(warming_up_->prepared);
@@ -61,7 +61,7 @@ std::span<const int32_t> ModelRunner::NextProducts() {
   return next;
 }
 
-// Stores nothing, and sees whatever the pool holds: nobody looks at what comes of it.
+// A step that stores nothing. It reads whatever the pool holds, and its results are not used.
 absl::Status ModelRunner::RunDummyStep() {
   constexpr int32_t kTokens = 64;
   const KvPoolView pool = store_.view();

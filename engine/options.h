@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "base/clock.h"
 #include "kernels/op_args.h"
 #include "kvstore/eviction_policy.h"
 #include "kvstore/kv_layout.h"
 #include "kvstore/kv_store.h"
+#include "model/checkpoint/model_config.h"
 #include "scheduler/options.h"
 
 namespace tandem {
@@ -19,31 +21,36 @@ struct EngineOptions {
   Role role = Role::kUnified;
   KvLayout layout;
   int32_t num_blocks = 0;  // of the KV pool; 0: as many as device_memory_fraction leaves
-  // Of the memory of a device that is not the host, for weights, activations and KV together.
+  // The share of the device's memory for weights, activations and KV together, unless the device is
+  // the host.
   double device_memory_fraction = 0.9;
-  int64_t reserved_device_bytes = 0;  // of that memory: what the caller takes of it later
+  int64_t reserved_device_bytes = 0;  // the part of it that the caller will allocate later
   int32_t max_context_tokens = 0;     // prompt and output together; at most the model's
   SchedulerOptions scheduler;         // total_blocks and block_tokens are set from the above
   uint64_t model_fingerprint = 0;
   uint64_t epoch = 0;  // unique per incarnation
   PrefixCaching prefix_caching = PrefixCaching::kOn;
   EvictionKind eviction = EvictionKind::kLru;
-  int64_t host_bytes = 0;  // budget of the host tier; 0: none
+  int64_t host_bytes = 0;  // budget of the host tier; 0: no host tier
   size_t inbox_capacity = 4096;
-  SplitMode splits = SplitMode::kBalanced;  // of attention; kFixed: no row sees its batch
+  SplitMode splits = SplitMode::kBalanced;  // of attention; kFixed is batch-invariant
   Duration reservation_lease = std::chrono::seconds(3);
-  int32_t max_waiting_reservations = 256;  // for room; more are refused
+  int32_t max_waiting_reservations = 256;  // without room; more are refused
   Duration max_reservation_wait = std::chrono::seconds(30);
-  // Frames of peers with another layout that may be under way at once; each has room set aside, in
-  // the device's memory, for the largest extent there is of this model. What comes beyond is sent
-  // again. Role decode.
+  // Slots for frames of peers with another layout. Each has memory of the device for the largest
+  // extent of this model. A frame that finds no slot is sent again. Role decode.
   int32_t conversion_slots = 32;
-  // Layers of a chunk that have less KV wait for the next ones, all of a prompt's last chunk for
-  // its first token: to post wakes the transport's thread, some 40 us of the engine's time on a
-  // virtual machine, which short prompts would feel in their TTFT. Role prefill.
+  // Layers of a chunk with fewer bytes of KV are posted together with the next layers, and those of
+  // a prompt's last chunk after its first token. A post wakes the transport's thread, which takes
+  // the engine some 40 us on a virtual machine and would delay the TTFT of short prompts. Role
+  // prefill.
   int64_t least_post_bytes = int64_t{1} << 20;
   bool share_kv = false;  // the KV pool is memory that other processes can open (Device::Share)
   bool check_invariants = false;  // after every step; tests and debug builds
 };
+
+// INVALID_ARGUMENT that names the option and its value, when an engine cannot serve `model` with
+// it.
+absl::Status CheckOptions(const EngineOptions& options, const ModelConfig& model);
 
 }  // namespace tandem

@@ -12,8 +12,8 @@
 
 namespace tandem {
 
-// Where the time of one request went at one worker, on that worker's clock. Durations, so that
-// they can travel. Zero where the worker has no such stage.
+// How one worker spent the time of one request. These are durations, because clocks of different
+// machines cannot be compared. A stage that the worker does not have is zero.
 struct StageTimes {
   Duration queue{};        // accepted -> first chunk begins
   Duration prefill{};      // first chunk begins -> last layer of the last chunk, less `transfer`
@@ -22,43 +22,44 @@ struct StageTimes {
   Duration wait_kv{};      // decode worker: accepted -> the KV is complete
 };
 
-// What moved between workers for one request.
+// The transfer of KV for one request.
 struct KvReport {
   uint64_t raw_bytes = 0;   // KV of the prompt's tokens that the peer had not cached
   uint64_t wire_bytes = 0;  // as sent, headers included
   Duration duration{};      // first frame posted -> acknowledged
-  Duration exposed{};       // first token sampled -> acknowledged: what the transfer did not hide
-  // Of raw_bytes, what had landed when the decode worker was given the request. It alone tells.
+  Duration exposed{};       // first token sampled -> acknowledged: not hidden by computation
+  // The part of raw_bytes that had landed when the request arrived at the decode worker, which
+  // alone reports it.
   uint64_t hidden_bytes = 0;
 };
 
-// How one choice ended.
+// The end of one choice.
 struct ChoiceEnd {
   int32_t index = 0;
   FinishReason reason = FinishReason::kNone;
-  double cumulative_logprob = 0;  // of its tokens; sampling reports it where logprobs are wanted
-  double score = 0;               // beam search: what hypotheses are ranked by
+  double cumulative_logprob = 0;  // of its tokens; sampling reports it when logprobs are requested
+  double score = 0;               // the rank of a hypothesis of a beam search
 };
 
 struct FinishInfo {
-  absl::Status
-      status;  // OK: every choice has ended, or was handed off, and every token was emitted
+  absl::Status status;  // OK: every choice has ended or was handed off, and every token was emitted
   FinishReason reason = FinishReason::kNone;  // kHandedOff, or how the last choice ended
   StageTimes stages;
   KvReport kv;
-  int32_t cached_tokens = 0;  // of the prompt: taken from the prefix cache instead of computed
+  int32_t cached_tokens = 0;  // tokens of the prompt that came from the prefix cache
   int32_t preemptions = 0;    // of its sequences
 };
 
-// Takes what a request produces. Called on the engine thread, one call at a time; must not block
-// and must not call back into the engine's thread-confined parts.
+// Receives the output of a request. It is called on the engine thread, one call at a time. It must
+// not block, nor call parts of the engine that belong to the engine thread.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
   // The next tokens of choice `index`.
   virtual void OnTokens(int32_t index, std::span<const SampledToken> tokens,
                         const StageTimes& stages) = 0;
-  // Prefill of a beam search: the most probable first tokens (`first.top`), for who decodes.
+  // Prefill of a beam search: `first.top` has the most probable first tokens, for the decode
+  // worker.
   virtual void OnBeamStart(const SampledToken& first, const StageTimes& stages) = 0;
   // Once per choice that ends here, after its last tokens, unless the request fails.
   virtual void OnChoiceEnd(const ChoiceEnd& end) = 0;
@@ -66,8 +67,8 @@ class TokenSink {
   virtual void OnFinish(const FinishInfo& info) = 0;
 };
 
-// Owns a sink and sees to it that the sink hears exactly one OnFinish, whatever becomes of the
-// request (P1): dropped without Finish, it reports INTERNAL. Move-only.
+// Owns a sink and guarantees that it receives exactly one OnFinish, whatever happens to the request
+// (P1): a stream that is destroyed without Finish reports INTERNAL. Move-only.
 class OutputStream {
  public:
   OutputStream() = default;

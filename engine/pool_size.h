@@ -8,10 +8,10 @@
 
 namespace tandem {
 
-// How many blocks of KV `fraction` of the device's memory holds beside what this process has of it
-// already, and `reserved_bytes` that it is to have. RESOURCE_EXHAUSTED with the figures when that
-// is none, or more than is free; INVALID_ARGUMENT for a fraction that is not in (0, 1], or on a
-// device that is the host.
+// The number of KV blocks that fit into `fraction` of the device's memory beside the memory that
+// this process uses already and `reserved_bytes` that it will use. RESOURCE_EXHAUSTED, with the
+// figures, when that is no block, or more than is free; INVALID_ARGUMENT for a fraction that is not
+// in (0, 1], or on a device that is the host.
 absl::StatusOr<int32_t> BlocksThatFit(const KvLayout& layout, double fraction,
                                       int64_t reserved_bytes, const Device& device);
 

@@ -5,11 +5,12 @@
 
 namespace tandem {
 
-// Whether the engine thread moves, for whoever watches it while it may hang, in a step or at rest.
-// Written by the engine thread, read by any: one number, which guards nothing.
+// Shows other threads whether the engine thread makes progress, in a step or while it is idle.
+// Written by the engine thread and read by any. Relaxed order is enough, because the number guards
+// no other data.
 class Progress {
  public:
-  // One thing more is done: a message, a layer, a step, or a turn with nothing to do.
+  // A message, a layer, a step, or a wait without a message has ended.
   void Count() { count_.fetch_add(1, std::memory_order_relaxed); }
   uint64_t count() const { return count_.load(std::memory_order_relaxed); }
 

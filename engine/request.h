@@ -14,66 +14,67 @@
 
 namespace tandem {
 
-// What a choice had said when its worker was lost or left: it goes on behind these tokens.
+// The tokens that a choice had emitted when its worker was lost or left. It continues behind them.
 struct OutputSoFar {
   std::vector<int32_t> token_ids;
   double cumulative_logprob = 0;
-  bool ended = false;  // it needs no more
+  bool ended = false;  // the choice needs no more tokens
 };
 
-// One request as an engine gets it: tokens in, everything resolved.
+// One request as an engine receives it: as token ids, with all defaults filled in.
 struct EngineRequest {
   RequestId id;
   std::vector<int32_t> prompt;  // at least one token, each in [0, vocab)
   SamplingParams sampling;
-  // Choices that are sampled, each with a seed of its own (ChoiceSeed), or hypotheses returned.
+  // The number of sampled choices, each with its own seed (ChoiceSeed), or of returned hypotheses.
   int32_t n = 1;
-  std::optional<BeamParams> beams;      // then of `sampling` only num_logprobs is looked at
+  std::optional<BeamParams> beams;      // a beam search uses only num_logprobs of `sampling`
   int32_t max_tokens = 0;               // at least 1
   std::vector<int32_t> stop_token_ids;  // EOS among them unless the client ignores it; sorted
   int32_t priority = 0;
   TimePoint deadline = kNoDeadline;
-  std::string tenant;      // whose: tenants of equal priority get equal shares
-  std::string cache_salt;  // prefixes are shared among equal salts only
-  // Empty: from the start. Else one per choice: only the tokens behind these are emitted. Of a beam
-  // search always empty.
+  std::string tenant;      // tenants of equal priority get equal shares
+  std::string cache_salt;  // prefixes are shared only among requests with equal salts
+  // One per choice for a request that resumes: only the tokens behind these are emitted. Otherwise
+  // empty; always empty for a beam search.
   std::vector<OutputSoFar> so_far;
 
   // Rows of one decode step.
   int32_t width() const { return beams ? beams->width : n; }
 };
 
-// Where a prefill worker pushes the KV of a request, as the decode worker's Reserve answered.
+// The decode worker that a prefill worker pushes the KV of a request to, from its answer to
+// Reserve.
 struct HandoffTarget {
   std::string data_address;
   ReservationId reservation;
   uint64_t epoch = 0;
-  int32_t cached_tokens = 0;  // of the prompt, that the decode worker has: their KV is not sent
-  Duration lease{};           // it is renewed several times in that span; zero: never
+  int32_t cached_tokens = 0;  // tokens of the prompt whose KV the decode worker has cached
+  Duration lease{};           // renewed several times in that time; zero: never renewed
 };
 
 struct Reservation {
   ReservationId id;
   uint64_t epoch = 0;         // this engine's incarnation
-  int32_t cached_tokens = 0;  // of the prompt, held already: frames begin behind them
-  Duration lease{};   // without a frame, a renewal or a claim for that long the blocks go back
-  Duration queued{};  // waited for room
+  int32_t cached_tokens = 0;  // tokens of the prompt that are cached here: frames begin behind them
+  Duration lease{};   // without a frame, a renewal or a claim for that time the blocks are freed
+  Duration queued{};  // how long it waited for room
 };
 
 // One call of Reserve.
 using ReserveTicket = StrongId<struct ReserveTicketTag, uint64_t>;
 
-// What becomes of a reservation for which there is no room now.
+// Whether a reservation for which there is no room now waits or is refused.
 enum class WhenFull : uint8_t { kWait, kRefuse };
 
 struct ReserveRequest {
   RequestId id;
   std::vector<int32_t> prompt;
   int32_t max_tokens = 0;
-  int32_t width = 1;  // rows that it will decode with: its choices, or its beams
+  int32_t width = 1;  // rows that will decode: its choices or its beams
   int32_t priority = 0;
-  // Of the worker that will push. FAILED_PRECONDITION when it serves another model, or its KV
-  // cannot be kept here without changing its values (CanConvert).
+  // Layout and model of the worker that will push. FAILED_PRECONDITION when it serves another
+  // model, or when its KV cannot be converted without changing its values (CanConvert).
   KvLayout layout;
   uint64_t model_fingerprint = 0;
   TimePoint deadline = kNoDeadline;
@@ -82,9 +83,10 @@ struct ReserveRequest {
   WhenFull when_full = WhenFull::kWait;
 };
 
-// A decode worker's part: the reservation with its KV, and what was sampled elsewhere: the first
-// token of each choice (emitted there and not emitted again; those that end with it have ended
-// there), or for beams the one that OnBeamStart gave. Not looked at where request.so_far says more.
+// A request for a decode worker: the reservation that receives its KV, and the tokens that the
+// prefill worker sampled. These are the first token of each choice, which was emitted there and is
+// not emitted again, or for a beam search the token of OnBeamStart. A choice that ended with its
+// first token has ended there. first_tokens is not used when request.so_far is not empty.
 struct DecodeRequest {
   EngineRequest request;
   ReservationId reservation;

@@ -7,17 +7,17 @@
 
 namespace tandem {
 
-// What requests a worker can take.
+// The largest requests that a worker accepts.
 struct EngineLimits {
   int32_t vocab_size = 0;
   int32_t max_context_tokens = 0;  // prompt and output together
   int32_t max_width = 0;           // choices, or beams: each is a row of a step
 };
 
-// INVALID_ARGUMENT naming what cannot be and its value, so_far included.
+// INVALID_ARGUMENT that names the field and its value. Checks so_far as well.
 absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limits);
 
-// The same of a request that comes to decode, with what it begins with.
+// The same for a request of role decode; checks its first tokens as well.
 absl::Status CheckDecode(const DecodeRequest& decode, const EngineLimits& limits);
 
 }  // namespace tandem

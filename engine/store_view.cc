@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// All known tokens but the last, whose logits are wanted.
+// The last known token is left out, because its logits are needed.
 PrefixMatch StoreView::Match(const Sequence& sequence) const {
   return store_.Match(sequence.key, sequence.rows.front().tokens, sequence.num_tokens() - 1);
 }
@@ -17,7 +17,8 @@ int32_t StoreView::BlocksToReach(SequenceId id, int32_t end) const {
   return sequence.tables.empty() ? BlocksToAdmit(sequence, end) : BlocksToGrow(sequence, end);
 }
 
-// A prompt whose KV is sent while it is computed cannot be preempted: it gets its blocks at once.
+// A prompt whose KV is sent while it is computed cannot be preempted, so all of its blocks are
+// allocated on admission.
 int32_t StoreView::BlocksToAdmit(const Sequence& sequence, int32_t end) const {
   if (sequence.request.outgoing()) end = sequence.num_tokens();
   const PrefixMatch match = Match(sequence);
@@ -33,7 +34,7 @@ int32_t StoreView::BlocksToGrow(const Sequence& sequence, int32_t end) const {
     const BlockTable& table = sequence.tables.front();
     return store_.BlocksToWrite(table, std::min<int64_t>(begin, table.capacity_tokens()), end);
   }
-  // Rows that share a block among themselves alone: the last of them need not copy it.
+  // When only rows of this sequence share a block, the last of them writes it without a copy.
   int32_t blocks = 0;
   absl::flat_hash_map<int32_t, int32_t> holders;
   for (const BlockTable& table : sequence.tables) {

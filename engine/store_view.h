@@ -11,14 +11,15 @@
 namespace tandem {
 
 // The KV store as the scheduler sees it: translates sequences into counts of blocks.
-// Thread: engine. What it is made of must outlive it.
+// Thread: engine. Everything that the constructor takes must outlive it.
 class StoreView final : public CacheView {
  public:
   using FindSequence = std::function<const Sequence&(SequenceId)>;
-  // `find` knows every sequence that the scheduler knows, but reservations.
+  // `find` must know every sequence that the scheduler knows, except for reservations.
   StoreView(const KvStore& store, FindSequence find) : store_(store), find_(std::move(find)) {}
 
-  // A reservation that is being asked for takes so many blocks; until the next call.
+  // The scheduler is about to be asked for this reservation, which takes `blocks` blocks. Holds
+  // until the next call.
   void SetReservation(SequenceId id, int32_t blocks) {
     reservation_ = id;
     reservation_blocks_ = blocks;

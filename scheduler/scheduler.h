@@ -87,13 +87,13 @@ class Scheduler {
   void SwapFailed(SequenceId id);
 
   // The next step. Its decisions about sequences take effect at once: expired ones are forgotten,
-  // preempted ones wait or swap out, admitted ones prefill from their cached tokens on, and restores
-  // are not requested again. The caller must carry these out, or report SwapFailed.
+  // preempted ones wait or swap out, admitted ones prefill from their cached tokens on, and
+  // restores are not requested again. The caller must carry these out, or report SwapFailed.
   // Prefills and decodes are proposals that count when Advance is called. A plan that was not
-  // computed is simply followed by another; its tokens stay charged to the fair shares.
-  // A plan that computes nothing but frees blocks (expired, preempted) is to be followed by another
-  // at once. Otherwise nothing can run before a sequence is added, activated, finished or copied, or
-  // a deadline passes.
+  // computed is simply followed by another; its tokens stay charged to the fair shares. A plan that
+  // computes nothing but frees blocks (expired, preempted) is to be followed by another at once.
+  // Otherwise nothing can run before a sequence is added, activated, finished or copied, or a
+  // deadline passes.
   StepPlan Plan(TimePoint now, const CacheView& view);
 
   // The latest plan was computed: its chunks and decodes count, and sequences whose last chunk it

@@ -9,11 +9,10 @@
 namespace tandem {
 namespace {
 
-// Before anything was measured.
-constexpr Duration kFirstRetryAfter = std::chrono::seconds(1);
+constexpr Duration kFirstRetryAfter = std::chrono::seconds(1);  // before the rate is known
 constexpr Duration kLeastRetryAfter = std::chrono::milliseconds(50);
 constexpr Duration kMostRetryAfter = std::chrono::seconds(30);
-// The weight of the latest interval is one in so many.
+// The latest interval enters the mean with a weight of 1 / kIntervalWeight.
 constexpr int kIntervalWeight = 8;
 
 }  // namespace
@@ -40,7 +39,7 @@ WaitingReservation AdmissionQueue::TakeHead(TimePoint now) {
   const TimePoint since = HeadSince();
   WaitingReservation head = std::move(waiting_.front());
   waiting_.pop_front();
-  // What was admitted as it came says nothing of how fast room is made.
+  // A reservation that was admitted on arrival says nothing about how fast room becomes free.
   if (now > since) {
     const Duration interval = now - since;
     mean_interval_ = mean_interval_

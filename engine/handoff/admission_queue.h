@@ -24,22 +24,22 @@ struct WaitingReservation {
   ReceiveState state = ReceiveState::kWaiting;
 };
 
-// The reservations of a decode engine that wait for room: by priority, then in the order in which
-// they came, none overtakes another for being smaller, so that none starves. Bounded in number and
-// in time. Decides who is next, who has waited too long, and when it is worth asking again; answers
-// nobody. Thread: engine.
+// The reservations of a decode engine that wait for room, by priority, then by arrival. A small one
+// never overtakes a large one, so that none starves. The queue is bounded in number and in time. It
+// decides which reservation is next, which has waited too long, and after what time a caller should
+// retry; the Reservations answer the callers. Thread: engine.
 class AdmissionQueue {
  public:
-  // At most `capacity`, each until its deadline or for `max_wait`.
+  // Holds at most `capacity` reservations, each until its deadline or for `max_wait`.
   AdmissionQueue(int32_t capacity, Duration max_wait) : capacity_(capacity), max_wait_(max_wait) {}
 
   bool full() const { return size() >= capacity_; }
   bool empty() const { return waiting_.empty(); }
   int32_t size() const { return static_cast<int32_t>(waiting_.size()); }
 
-  // Not when full.
+  // The queue must not be full.
   void Push(WaitingReservation reservation);
-  // Who is to be admitted next; not when empty.
+  // The reservation to be admitted next. The queue must not be empty.
   WaitingReservation& Head() { return waiting_.front(); }
   // The head was admitted at `now`, or rejected for a reason of its own.
   WaitingReservation TakeHead(TimePoint now);
@@ -48,21 +48,22 @@ class AdmissionQueue {
   std::vector<WaitingReservation> TakeExpired(TimePoint now);
   TimePoint NextExpiry() const;
 
-  // When room for one more is likely, as fast as the queue has moved of late: no faster than its
-  // head, or one that `waited` in vain, shows that it moves.
+  // After what time room for one more is likely, by the recent rate of admissions. The rate is
+  // assumed to be no higher than the waiting time of the head, or of a reservation that `waited` in
+  // vain, shows.
   Duration RetryAfter(TimePoint now, Duration waited = {}) const;
 
  private:
   template <typename Condition>
   std::optional<WaitingReservation> TakeFirst(const Condition& condition);
   TimePoint ExpiryOf(const WaitingReservation& one) const;
-  // Since when the head stands there.
+  // The time at which the head became the head.
   TimePoint HeadSince() const;
 
   const int32_t capacity_;
   const Duration max_wait_;
   std::list<WaitingReservation> waiting_;
-  std::optional<TimePoint> latest_admission_;  // since which the queue was never empty
+  std::optional<TimePoint> latest_admission_;  // none when the queue was empty since then
   std::optional<Duration> mean_interval_;      // between admissions while others waited
 };
 

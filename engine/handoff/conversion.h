@@ -19,13 +19,12 @@
 
 namespace tandem {
 
-// Room for payloads on their way into blocks of another layout: a fixed number of equal slots in
-// memory of the device that the pool lies in, set aside at the start. Of the host's no page is
-// touched before it is used.
-// Thread-compatible.
+// Memory for payloads that must be converted to the layout of the pool: a fixed number of equal
+// slots in the memory of the pool's device, allocated at the start. On the host no page is touched
+// before it is used. Thread-compatible.
 class ConversionSlots {
  public:
-  ConversionSlots() = default;  // none
+  ConversionSlots() = default;  // without slots
   // Errors as Device::Allocate.
   static absl::StatusOr<ConversionSlots> Create(Device& device, int32_t count, int64_t slot_bytes) {
     ASSIGN_OR_RETURN(DeviceBuffer memory, device.Allocate(static_cast<size_t>(count * slot_bytes)));
@@ -53,22 +52,23 @@ class ConversionSlots {
   std::vector<int32_t> free_;
 };
 
-// Brings KV that came in other layouts into the pool: on the pool's device, many extents at once.
-// Thread: one at a time, whatever else uses the Ops.
+// Converts KV that arrived in other layouts into the pool, on the pool's device, many extents at
+// once. Thread: one at a time; other threads may use the Ops meanwhile.
 class KvConverter {
  public:
-  // `pool` lies as `layout`, in memory of `device`; that and `ops` outlive this. Errors as
-  // Device::NewStream.
+  // `pool` has the layout `layout` and is in the memory of `device`. `device` and `ops` must
+  // outlive this. Errors as Device::NewStream.
   static absl::StatusOr<std::unique_ptr<KvConverter>> Create(Device& device, Ops& ops,
                                                              const KvLayout& layout,
                                                              const KvPoolView& pool);
 
-  // The tokens of `wanted` that `extent` holds, of a sequence that lies as `from`, are to go to
-  // `blocks`, that sequence's in the pool. `extent` stays as it is until Run returned.
+  // Run will convert those tokens of `wanted` that `extent` holds. The extent has the layout
+  // `from`; `blocks` are the sequence's blocks in the pool. The bytes of `extent` must stay
+  // unchanged until Run has returned.
   void Add(const KvLayout& from, const SequenceExtent& extent, TokenSpan wanted,
            std::span<const int32_t> blocks);
-  // Converts all that was added and waits for the device. Once it returned nothing is read or
-  // written any more; when it failed the places hold nothing.
+  // Converts all that was added and waits for the device, so nothing is read or written afterwards.
+  // After an error the tokens' slots in the pool hold no valid KV.
   absl::Status Run();
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMaxCompleted = 1024;
 
-// This frame alone is dropped.
+// Only this frame is dropped, and the stream continues.
 template <typename... Args>
 absl::Status Aborted(fmt::format_string<Args...> format, Args&&... args) {
   return MakeStatus(absl::StatusCode::kAborted, format, std::forward<Args>(args)...);
@@ -190,7 +190,7 @@ bool LandingZone::Settle(const FrameHeader& header, const absl::Status& status) 
   return true;
 }
 
-// Slots of payloads that came whole are free once these are converted.
+// Converting the verified payloads frees their slots.
 void LandingZone::MakeRoom() {
   {
     absl::MutexLock lock(&mutex_);
@@ -199,7 +199,8 @@ void LandingZone::MakeRoom() {
   ConvertVerified();
 }
 
-// Nobody else touches the slots, the tokens, or the landings' plans: the extents are being written.
+// The conversion runs without the lock. While extents are being written no other thread touches
+// their slots, their tokens or the plans of their landings.
 void LandingZone::ConvertVerified() {
   std::vector<FrameHeader> frames;
   {
@@ -246,7 +247,7 @@ CommitAnswer LandingZone::Commit(const FrameHeader& header) {
   {
     absl::MutexLock lock(&mutex_);
     const absl::StatusOr<Landing*> found = Find(header.stream, header.epoch, now);
-    // The acknowledgement was lost, so it is given again.
+    // The acknowledgement was lost, so it is sent again.
     if (absl::IsAlreadyExists(found.status())) return {};
     if (!found.ok()) return {.status = found.status(), .missing = {}};
     Landing& landing = **found;
@@ -269,7 +270,7 @@ absl::Status LandingZone::Renewed(uint64_t stream, uint64_t epoch) {
   const TimePoint now = clock_.Now();
   absl::MutexLock lock(&mutex_);
   const absl::StatusOr<Landing*> found = Find(stream, epoch, now);
-  // Complete ones wait for their request, not for their sender.
+  // A complete reservation waits for its request, not for its sender.
   if (absl::IsAlreadyExists(found.status())) return absl::OkStatus();
   RETURN_IF_ERROR(found.status());
   (*found)->lease_end = now + options_.lease;
@@ -294,12 +295,13 @@ absl::StatusOr<LandingZone::Landing*> LandingZone::Find(uint64_t stream, uint64_
   }
   if (!known) return NoSuchReservation(stream);
   RETURN_IF_ERROR(place->second->broken);
-  // The engine thread will see that, too, as soon as its step has ended.
+  // The engine thread will notice the expired lease as soon as its step has ended.
   if (place->second->lease_end <= now) return NoSuchReservation(stream);
   return place->second.get();
 }
 
-// Senders were told all of this when they reserved: who names another extent was told nothing.
+// The sender learned the layout and the cached tokens from its reservation. A peer that names
+// another extent did not make the reservation.
 absl::StatusOr<size_t> LandingZone::ExtentIndex(const FrameHeader& header,
                                                 const Landing& landing) const {
   const KvLayout& layout = landing.plan.layout;

@@ -23,37 +23,40 @@
 
 namespace tandem {
 
-// Where the KV of one sequence shall land.
+// The place in the pool for the KV of one sequence.
 struct LandingPlan {
-  std::vector<int32_t> blocks;  // of the pool, that the sequence lies in
-  // How it comes: frames name blocks of this layout, which CanConvert to the pool's.
+  std::vector<int32_t> blocks;  // the sequence's blocks in the pool
+  // The layout of the sender. Frames name blocks of this layout; CanConvert it to the pool's.
   KvLayout layout;
   int32_t prompt_tokens = 0;
-  int32_t cached_tokens = 0;  // of the prompt, in place already: nobody may write them
+  int32_t cached_tokens = 0;  // tokens of the prompt that are in place already and must not change
 };
 
-// Where incoming KV lands: says to the transport's thread, frame by frame, which place is meant,
-// finds out whether all of a reservation's KV is there, and keeps its lease, which frames and
-// renewals prolong and which ends on time however busy the engine thread is. The only part of a
-// worker that two threads share. Payloads of the pool's own layout land in the pool, others in a
-// slot. From there their tokens are converted into the pool, on its device: those of all slots that
-// hold a verified payload together, when a slot is needed and there is none, and before a commit is
-// answered. The transport's thread waits for that, at most for one lot of its own and one of
-// another transport's thread. Whatever else the device does, the tokens are in place when it
-// returns.
+// Receives incoming KV: it tells the transport's thread where to write the payload of each frame,
+// knows whether all KV of a reservation has arrived, and keeps its lease. Frames and renewals
+// extend the lease, and it ends on time however busy the engine thread is. This is the only part of
+// a worker that two threads share.
+//
+// Payloads in the layout of the pool are written into the pool, others into a slot. From the slots
+// their tokens are converted into the pool, on its device, all verified payloads together. This
+// happens when a slot is needed and none is free, and before a commit is answered. The transport's
+// thread waits for it, at most for one conversion of its own and one of another transport's thread.
 //
 // One extent (layer, block of the sender) of a reservation:
-//   empty    -> writing   Prepare; a landed one too, for a duplicate: what it will hold is unknown
-//   writing  -> landed    Landed(OK); of another layout: converted
-//   writing  -> empty     Landed(error): it is missing, and asked for again at the commit
+//   empty    -> writing   Prepare
+//   landed   -> writing   Prepare of a duplicate: the bytes are unknown until it has landed
+//   writing  -> landed    Landed(OK), and the payload is converted if it has another layout
+//   writing  -> empty     Landed(error): the extent is requested again at the commit
 // One reservation:
-//   open      -> committed  Commit, all extents landed, none being written: frames that still come
-//                           are dropped, further commits acknowledged again
-//   open      -> broken     a commit of another number of frames: refuses everything with that
-//   open      -> lapsed     nothing prolonged its lease in time: refuses everything as closed ones
-//   any       -> closed     Close: gone at once, or once the writes in flight have landed, so that
-//                           no block is given back under a write; what waits in slots is dropped
-// Outcomes are told to the engine through the inbox.
+//   open      -> committed  Commit when all extents have landed: later frames are dropped, and
+//                           later commits are acknowledged again
+//   open      -> broken     a commit with another number of frames: everything is refused with that
+//                           error
+//   open      -> expired    nothing extended its lease in time: everything is refused, as if it was
+//                           closed
+//   any       -> closed     Close: it is forgotten at once, or after the writes in flight, so that
+//                           no block is freed during a write; payloads in slots are dropped
+// The engine learns of outcomes through the inbox.
 // Thread-safe. No lock is held while tokens are converted.
 class LandingZone final : public FrameReceiver {
  public:
@@ -64,10 +67,10 @@ class LandingZone final : public FrameReceiver {
 
   struct Options {
     KvLayout layout;     // of the pool
-    uint64_t epoch = 0;  // of this engine; frames for another one come from strangers
+    uint64_t epoch = 0;  // of this engine; a frame for another one is from an unauthenticated peer
     Duration lease{};
   };
-  // For KV of other layouts: each slot takes LargestExtentBytesTo(layout).
+  // For KV in other layouts. Each slot has LargestExtentBytesTo(layout) bytes.
   struct Conversion {
     ConversionSlots slots;
     std::unique_ptr<KvConverter> converter;
@@ -75,17 +78,17 @@ class LandingZone final : public FrameReceiver {
   LandingZone(const Options& options, const KvPoolView& pool, Conversion conversion,
               const Clock& clock, Inbox& inbox);
 
-  // Takes frames for `id`, which rises from call to call.
+  // Accepts frames for `id` from now on. Ids must rise from call to call.
   void Open(ReservationId id, LandingPlan plan);
   // Refuses further frames and forgets the reservation, which must be open.
   Closing Close(ReservationId id);
-  // Refuses all frames from here on with UNAVAILABLE.
+  // Refuses all frames from now on with UNAVAILABLE.
   void ShutDown();
-  // When the lease of `id` ends unless it is prolonged before; kept, as all its times, by this.
+  // The time at which the lease of `id` ends unless it is extended before.
   TimePoint LeaseEnd(ReservationId id) const;
-  // Of the bytes that are to come for `id`, how many have landed.
+  // How many of the bytes that are expected for `id` have landed.
   uint64_t LandedBytes(ReservationId id) const;
-  // Prolongs the lease, from now on.
+  // Extends the lease to its full length from now on.
   void Renew(ReservationId id);
 
   absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) override;
@@ -98,13 +101,13 @@ class LandingZone final : public FrameReceiver {
 
   struct Landing {
     LandingPlan plan;
-    bool direct = false;          // it comes in the pool's layout
-    uint32_t first_block = 0;     // of the sender's, that holds a token that is not cached
-    uint32_t num_blocks = 0;      // of the sender's
+    bool direct = false;          // the sender's layout is the pool's
+    uint32_t first_block = 0;     // the sender's first block with a token that is not cached
+    uint32_t num_blocks = 0;      // blocks of the sender
     std::vector<Extent> extents;  // [layer][block - first_block]
-    absl::flat_hash_map<size_t, int32_t> slots;  // of the extents being written that need one
+    absl::flat_hash_map<size_t, int32_t> slots;  // by extent, for those that use a slot
     int64_t num_landed = 0;
-    int64_t num_verified = 0;  // of those being written: in their slots, whole
+    int64_t num_verified = 0;  // verified payloads in slots; their extents count as being written
     int32_t num_writing = 0;
     TimePoint lease_end{};
     bool committed = false;
@@ -114,23 +117,23 @@ class LandingZone final : public FrameReceiver {
     int64_t num_extents() const { return static_cast<int64_t>(extents.size()); }
   };
 
-  // Those that frames may come for. PERMISSION_DENIED for another epoch and for what was never
-  // given out, NOT_FOUND for what has ended, ALREADY_EXISTS for what is complete.
+  // A reservation that accepts frames. PERMISSION_DENIED for another epoch and for a reservation
+  // that was never made, NOT_FOUND for one that has ended, ALREADY_EXISTS for one that is complete.
   absl::StatusOr<Landing*> Find(uint64_t stream, uint64_t epoch, TimePoint now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The extent that the header names, inside [0, landing.extents.size()). PERMISSION_DENIED when
-  // the reservation has none such, of that size.
+  // The index of the extent that the header names, in [0, landing.extents.size()).
+  // PERMISSION_DENIED when the reservation has no such extent of that size.
   absl::StatusOr<size_t> ExtentIndex(const FrameHeader& header, const Landing& landing) const;
   std::vector<MissingExtent> MissingOf(const Landing& landing) const;
   // The landing whose extent a prepared frame writes.
   Landing& Writing(const FrameHeader& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::byte*> PlaceFor(const FrameHeader& header, Landing& landing, size_t index)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The extent holds its payload, or nothing; nobody writes it any more. True when that was what
-  // the closed landing waited for: it is gone.
+  // The write of an extent has ended, with an OK status when its payload is in the pool. Returns
+  // true when the landing was closed and this was its last write: it is deleted then.
   bool Settle(const FrameHeader& header, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Those of `id` that wait for their conversion will not be converted.
+  // Drops the verified payloads of `id` in slots.
   void DropVerified(ReservationId id, Landing& landing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MakeRoom();
   void ConvertVerified();
@@ -146,11 +149,12 @@ class LandingZone final : public FrameReceiver {
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<ReservationId, std::unique_ptr<Landing>> landings_ ABSL_GUARDED_BY(mutex_);
   ConversionSlots slots_ ABSL_GUARDED_BY(mutex_);
-  std::vector<FrameHeader> verified_ ABSL_GUARDED_BY(mutex_);  // that wait for their conversion
-  bool converting_ ABSL_GUARDED_BY(mutex_) = false;            // a thread has the converter
-  const std::unique_ptr<KvConverter> converter_;               // of the thread that set that
-  ReservationId latest_ ABSL_GUARDED_BY(mutex_);               // that was opened
-  // The latest that were closed complete: their senders may have missed the acknowledgement.
+  std::vector<FrameHeader> verified_ ABSL_GUARDED_BY(mutex_);  // payloads to convert from slots
+  bool converting_ ABSL_GUARDED_BY(mutex_) = false;            // a thread uses the converter
+  const std::unique_ptr<KvConverter> converter_;  // used only by the thread that set converting_
+  ReservationId latest_ ABSL_GUARDED_BY(mutex_);  // the latest that was opened
+  // Reservations that were complete when they were closed. Their senders may have missed the
+  // acknowledgement and commit again; the oldest are forgotten.
   absl::flat_hash_set<ReservationId> completed_ ABSL_GUARDED_BY(mutex_);
   std::deque<ReservationId> completed_in_order_ ABSL_GUARDED_BY(mutex_);
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;

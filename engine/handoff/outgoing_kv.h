@@ -17,16 +17,16 @@ struct OutgoingKv {
   HandoffTarget target;
   StreamHandle stream;  // the latest of its streams; null before the first
   SendState state = SendState::kClosed;
-  absl::Status error;        // of the first call that failed; acted upon after the step
-  uint64_t attempt = 0;      // names the latest of its streams among all of the sender's
-  int32_t reopened = 0;      // times, or about to be
+  absl::Status error;        // of the first call that failed; it ends the request after the step
+  uint64_t attempt = 0;      // number of its latest stream among all streams of the sender
+  int32_t reopened = 0;      // how often it was opened again, a pending time included
   TimePoint reopen_at{};     // while it is lost
-  int32_t ready_blocks = 0;  // of the prompt, whose KV of all layers is in the pool
-  bool computed = false;     // the prompt is, to its end
-  std::optional<int32_t> posted_with_commit;  // the first of the blocks that are
-  uint64_t frames = 0;                        // posted, on all of its streams
+  int32_t ready_blocks = 0;  // blocks of the prompt whose KV of all layers is in the pool
+  bool computed = false;     // the whole prompt is computed
+  std::optional<int32_t> posted_with_commit;  // the first block that is kept for the commit
+  uint64_t frames = 0;                        // posted on all of its streams
   TimePoint first_posted{};
-  TimePoint first_token{};  // when it was sampled: what comes after is not hidden by computing
+  TimePoint first_token{};  // sampled; later transfer time is not hidden by computation
 };
 
 }  // namespace tandem

@@ -31,10 +31,10 @@ struct ExpiredReservation {
 };
 
 // The receiving half of hand-offs: reservations, from the promise of blocks until their KV is
-// taken over by a request, or the blocks are freed. Their states are in engine/handoff/states.h; the
-// AdmissionQueue has the reservations that wait for room. A reservation is claimed when a request
-// waits for its KV, which may happen in any state.
-// Thread: engine. Everything that the constructor takes must outlive it.
+// taken over by a request, or the blocks are freed. Their states are in engine/handoff/states.h;
+// the AdmissionQueue has the reservations that wait for room. A reservation is claimed when a
+// request waits for its KV, which may happen in any state. Thread: engine. Everything that the
+// constructor takes must outlive it.
 class KvReceiver {
  public:
   struct Parts {

@@ -12,8 +12,8 @@
 namespace tandem {
 namespace {
 
-// Before a lost stream is opened again: a peer that dropped one connection takes another at once,
-// one that was busy in a moment, one that is gone never.
+// The pauses before a lost stream is opened again. A peer that dropped one connection accepts
+// another at once, a busy peer accepts one soon, and a peer that is gone never does.
 constexpr std::chrono::milliseconds kPauses[] = {
     std::chrono::milliseconds(0), std::chrono::milliseconds(50), std::chrono::milliseconds(200)};
 // A lease outlives several renewals that come late.
@@ -77,7 +77,7 @@ absl::Status KvSender::PostReady(Sequence& sequence) {
 }
 
 void KvSender::PostLayer(int32_t layer, std::span<const Chunk> chunks) {
-  // Each look at the chunks finds them gone from the caches, for the weights of a layer.
+  // The weights of a layer evict the chunks from the CPU's caches, so reading them costs misses.
   if (layer != 0 && layer < next_layer_) return;
   const TimePoint began = clock_.Now();
   next_layer_ = store_.layout().num_layers;
@@ -106,7 +106,7 @@ int32_t KvSender::NextPost(int32_t layer, const Chunk& chunk) const {
   return std::min(next, store_.layout().num_layers - 1);
 }
 
-// Of a stream that is lost, what becomes ready is posted when it is open again.
+// While a stream is lost, KV that becomes ready waits until the stream is open again.
 absl::Status KvSender::PostChunk(int32_t layer, const Chunk& chunk) {
   const KvLayout& layout = store_.layout();
   OutgoingKv& outgoing = *chunk.sequence->request.outgoing();
@@ -130,7 +130,7 @@ int32_t KvSender::LayersPerPost(int32_t blocks) const {
   return static_cast<int32_t>(std::clamp<int64_t>(layers, 1, layout.num_layers));
 }
 
-// The peer names what it has in tokens: its blocks may be of another size.
+// The peer counts its cached prefix in tokens, because its blocks may have another size.
 absl::Status KvSender::PostBlocks(int32_t first_layer, int32_t last_layer, Sequence& sequence,
                                   int32_t first, int32_t last) {
   const BlockTable& table = sequence.tables.front();
@@ -229,7 +229,7 @@ TimePoint KvSender::NextReopen() const {
 
 absl::Status KvSender::Reopen(Sequence& root, TimePoint now) {
   OutgoingKv& outgoing = *root.request.outgoing();
-  // The pause may have been that of an earlier request with this id.
+  // The pause may belong to an earlier request with the same id.
   if (outgoing.state != SendState::kLost || outgoing.reopen_at > now) return absl::OkStatus();
   if (absl::Status status = OpenStream(root.request.spec.id, outgoing); !status.ok()) {
     End(outgoing, SendEvent::kRefuse);
@@ -252,7 +252,7 @@ KvReport KvSender::Report(const RequestState& request, TimePoint acknowledged) c
   const KvLayout& layout = store_.layout();
   const uint64_t frame_bytes = kFrameHeaderBytes + static_cast<uint64_t>(layout.ExtentBytes());
   const int32_t sent_tokens = std::max(0, request.prompt_tokens() - outgoing.target.cached_tokens);
-  // With nothing to send, the commit is all that went.
+  // When the peer had the whole prompt cached, only the commit was sent.
   const TimePoint began = outgoing.frames > 0 ? outgoing.first_posted : outgoing.first_token;
   return {.raw_bytes = static_cast<uint64_t>(sent_tokens * layout.BytesPerToken()),
           .wire_bytes = outgoing.frames * frame_bytes + kFrameHeaderBytes,

@@ -17,11 +17,12 @@
 namespace tandem {
 
 // The sending half of hand-offs: posts the KV of each sequence that has a target, layer by layer,
-// while it is computed. Its state machine (engine/handoff/states.h, docs/hand_off.md) lies in the
-// request's OutgoingKv; how a stream ended comes back through the inbox. A stream that was lost is
-// opened again, and all that was posted is posted again, a few times per request. Until the state
-// is kEnded the blocks are read by the transport: they must neither be written nor given back.
-// Thread: engine. What it is made of must outlive it and the transport's streams.
+// while it is computed. The state of each hand-off (engine/handoff/states.h, docs/hand_off.md) is
+// in the request's OutgoingKv; the transport reports the end of a stream through the inbox. A
+// stream that was lost is opened again, a few times per request, and all KV is posted again. Until
+// the state is kEnded the transport reads the blocks, so they must be neither written nor freed.
+// Thread: engine. Everything that the constructor takes must outlive this and the transport's
+// streams.
 class KvSender {
  public:
   // `least_post_bytes`: see EngineOptions.
@@ -30,39 +31,38 @@ class KvSender {
 
   void Attach(Transport* transport) { transport_ = transport; }
 
-  // Opens the stream of a request as it arrives: from here on the transport renews the lease of the
-  // reservation, however long the request waits. What went wrong is in the result's `error`.
+  // Opens the stream of a request when it arrives. From then on the transport renews the lease of
+  // the reservation, however long the request waits. A failure is in the result's `error`.
   OutgoingKv Open(RequestId id, HandoffTarget target);
-  // The first chunk is about to be computed, behind `cached_tokens` whose KV is in the table
-  // already: posts the full blocks of these.
+  // The first chunk is about to be computed. The KV of `cached_tokens` is in the table already:
+  // posts their full blocks.
   void Begin(Sequence& sequence, int32_t cached_tokens);
-  // `layer` of the step's chunks is in the pool: posts each block that is now full, or the last of
-  // its prompt, or keeps it for the post of a later layer if it is little, or for the commit if all
-  // layers of the prompt's last chunk are: the first token does not wait for it then. A block is
-  // posted once per layer and stream.
+  // The KV of `layer` of the step's chunks is in the pool: posts each block that is full or the
+  // last of its prompt. KV of few bytes is kept for the post of a later layer. If all layers of the
+  // last chunk have few bytes, they are kept for the commit, so that the first token does not wait
+  // for them. A block is posted once per layer and stream.
   void PostLayer(int32_t layer, std::span<const Chunk> chunks);
-  // All chunks were computed, and the first token is on its way: posts what was kept and asks the
-  // peer to acknowledge.
+  // All chunks were computed, and the first token is emitted: posts the KV that was kept and asks
+  // the peer to acknowledge.
   absl::Status Commit(Sequence& root);
-  // Stops sending, in whatever state. Afterwards nothing reads the blocks any more.
+  // Stops sending, in whatever state. Afterwards the transport does not read the blocks any more.
   void Abort(OutgoingKv& outgoing);
 
-  // The transport reported the end of a stream. OK when the peer has it all, an error when the
-  // hand-off is over, nothing when it goes on: it will be opened again, or this was not its latest
-  // stream.
+  // The transport reported the end of a stream. OK when the peer has all KV, an error when the
+  // hand-off has failed, nothing when it continues: the stream will be opened again, or this was
+  // not the latest stream of the request.
   std::optional<absl::Status> Ended(RequestState& request, const StreamEndedMessage& message);
-  // Requests whose pause is over, to be passed to Reopen; among them such that have ended
-  // meanwhile.
+  // Requests whose pause is over, to be passed to Reopen. Some of them may have ended meanwhile.
   std::vector<RequestId> TakeDue(TimePoint now);
   TimePoint NextReopen() const;
-  // Opens a stream that was lost again and posts all that is ready, as far as that still is to be
-  // done. An error ends the hand-off.
+  // Opens a lost stream again and posts all KV that is ready. Does nothing for a stream that is not
+  // lost. An error ends the hand-off.
   absl::Status Reopen(Sequence& root, TimePoint now);
 
-  // What was sent for a sequence that was acknowledged at `acknowledged`.
+  // The traffic of a request whose KV the peer acknowledged at `acknowledged`.
   KvReport Report(const RequestState& request, TimePoint acknowledged) const;
 
-  // The engine thread's time spent here, in all.
+  // The total time that the engine thread has spent in this class.
   Duration time_spent() const { return time_spent_; }
   int32_t num_open() const { return num_open_; }
   uint64_t num_reopened() const { return num_reopened_; }
@@ -80,13 +80,14 @@ class KvSender {
     int32_t first = 0;
     int32_t last = 0;
   };
-  // Those that the chunk has filled, or ended the prompt in: [first, last).
+  // The blocks that the chunk has filled, and the last one when the prompt ends in it: [first,
+  // last).
   ChunkBlocks BlocksOf(const Chunk& chunk) const;
   int32_t LayersPerPost(int32_t blocks) const;
   // The next layer after `layer` at which PostChunk has something to do.
   int32_t NextPost(int32_t layer, const Chunk& chunk) const;
-  // Of layers [first_layer, last_layer) those of the sequence's blocks [first, last) that the peer
-  // has not.
+  // Posts layers [first_layer, last_layer) of the sequence's blocks [first, last), except for the
+  // blocks that the peer has cached.
   absl::Status PostBlocks(int32_t first_layer, int32_t last_layer, Sequence& sequence,
                           int32_t first, int32_t last);
   absl::Status PostRest(Sequence& root);
@@ -102,9 +103,9 @@ class KvSender {
   int32_t num_open_ = 0;  // neither closed nor ended
   uint64_t num_reopened_ = 0;
   uint64_t last_attempt_ = 0;
-  std::vector<Pause> pauses_;          // of those that are lost
-  std::vector<PostedExtent> extents_;  // of the post that is being made
-  int32_t next_layer_ = 0;             // of the step: none of its chunks posts before
+  std::vector<Pause> pauses_;          // one for each lost stream
+  std::vector<PostedExtent> extents_;  // the post that is being built; kept for its memory
+  int32_t next_layer_ = 0;             // the first layer of the step at which a chunk posts again
 };
 
 }  // namespace tandem

@@ -14,14 +14,14 @@ namespace tandem {
 enum class SendState : uint8_t {
   kClosed,     // no stream yet
   kStreaming,  // the stream is open: extents are posted as they are computed
-  kCommitted,  // all was posted, the peer's answer is awaited
-  kLost,       // the stream was lost; it is opened again when its pause is over
+  kCommitted,  // all KV was posted, and the peer's answer is awaited
+  kLost,       // the stream was lost; it is opened again after a pause
   kEnded,      // the transport reads none of the blocks any more
 };
 enum class SendEvent : uint8_t {
   kOpen,          // the request arrived
   kCommit,        // the prompt is computed to its end
-  kAcknowledged,  // the peer has all of it
+  kAcknowledged,  // the peer has all KV
   kLose,          // the stream ended, and may be opened again
   kReopen,        // the pause is over
   kRefuse,        // the stream could not be opened, or ended for good
@@ -30,21 +30,21 @@ enum class SendEvent : uint8_t {
 
 // One reservation at the decode worker.
 enum class ReceiveState : uint8_t {
-  kWaiting,   // for room
-  kAwaited,   // blocks are set aside, KV is on its way
-  kComplete,  // all of it is in place and verified
-  kBroken,    // it never will be
-  kDraining,  // given up while a payload was being written: the blocks are kept until it is not
+  kWaiting,   // there is no room yet
+  kAwaited,   // blocks are set aside, and KV is expected
+  kComplete,  // all KV is in place and verified
+  kBroken,    // the KV will never be complete
+  kDraining,  // released while a payload was being written; the blocks are freed after the write
   kGone,
 };
 enum class ReceiveEvent : uint8_t {
   kAdmit,              // there is room
-  kReject,             // its time is over, its caller has left, or the queue is full
+  kReject,             // it waited too long, its caller has left, or the queue is full
   kComplete,           // the commit was acknowledged
   kBreak,              // the commit was refused
-  kTake,               // a request takes the KV over
-  kRelease,            // released, lapsed or cancelled; nothing is being written
-  kReleaseUnderWrite,  // ... while a payload is being written
+  kTake,               // a request takes over the KV
+  kRelease,            // released, expired or cancelled while nothing is being written
+  kReleaseUnderWrite,  // released, expired or cancelled while a payload is being written
   kDrain,              // that payload has landed
   kShutDown,           // the pool is not used again
 };
@@ -103,11 +103,11 @@ std::string_view Name(SendEvent event);
 std::string_view Name(ReceiveState state);
 std::string_view Name(ReceiveEvent event);
 
-// Where `event` leads; nothing when it cannot come.
+// The state after `event`; nothing when the event is impossible in `state`.
 std::optional<SendState> After(SendState state, SendEvent event);
 std::optional<ReceiveState> After(ReceiveState state, ReceiveEvent event);
 
-// Goes on to the next state, which there must be.
+// Changes `state` to the state after `event`. CHECKs that the event is possible.
 void Advance(SendState& state, SendEvent event);
 void Advance(ReceiveState& state, ReceiveEvent event);
 

@@ -1,5 +1,5 @@
-// What fits the pool is admitted, however tightly: nothing that was let in waits for room that is
-// there.
+// A sequence that fits into the pool is admitted, down to the last block, and an accepted one does
+// not wait while there is room.
 #include <algorithm>
 #include <cstdint>
 #include <random>
@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kPools = 4000;
 constexpr int32_t kMaxWidth = 6;
 
-// One pool of a random size, and what runs in it.
+// A pool of random size and the sequences in it.
 class Pool {
  public:
   explicit Pool(uint64_t seed, int32_t max_step_tokens = 0)
@@ -28,7 +28,7 @@ class Pool {
   int32_t total_blocks() const { return options_.total_blocks; }
   int32_t tokens() const { return options_.total_blocks * options_.block_tokens; }
 
-  // Of any shape that `blocks` blocks might just hold, or might just not.
+  // A sequence that needs about as many blocks as `blocks`: some fit, some do not.
   SequenceSpec RandomSpec(int32_t blocks) {
     SequenceSpec spec = {.id = SequenceId(next_id_++)};
     if (Chance(3)) spec.width = Pick(2, kMaxWidth);
@@ -39,8 +39,8 @@ class Pool {
     return spec;
   }
 
-  // Counted one block at a time: the prompt's full ones once, the others in every row, and while
-  // the rows copy the prompt's last one, its source, of which there may be one for two rows.
+  // Counts one block at a time: full blocks of the prompt once, the others in every row. While rows
+  // copy the last block of the prompt its source exists as well, at worst one for every two rows.
   int32_t MostBlocks(const SequenceSpec& spec) const {
     int32_t blocks = 0;
     for (int32_t begin = 0; begin < spec.max_total_tokens; begin += options_.block_tokens) {
@@ -50,7 +50,7 @@ class Pool {
     return spec.max_total_tokens > spec.prompt_tokens ? blocks + spec.width / 2 : blocks;
   }
 
-  // Blocks beside those that sequences which have not ended may come to hold.
+  // The blocks that no sequence needs even at its full length.
   int32_t UnpromisedBlocks() {
     std::erase_if(promises_, [this](const Promise& one) {
       return std::ranges::none_of(one.ids,
@@ -61,7 +61,7 @@ class Pool {
     return left;
   }
 
-  // Outputs that end at once, so that such are expected; the last of them leave a cached prefix.
+  // Runs outputs that end at once, so that short ones are expected. They leave a cached prefix.
   void LearnShortOutputs(int32_t group) {
     const int32_t total = std::min(tokens(), 40);
     for (int i = 0; i < 20; ++i) {
@@ -79,7 +79,7 @@ class Pool {
     return status;
   }
 
-  // The KV of a reserved sequence has come. Choices go on alone, beams together.
+  // The KV of a reserved sequence has arrived: it forks into choices or continues as beams.
   void Begin(const SequenceSpec& spec) {
     engine.Activate(spec.id);
     if (spec.max_total_tokens == spec.prompt_tokens) return engine.Finish(spec.id);
@@ -98,7 +98,7 @@ class Pool {
     }
   }
 
-  // One step, after which what is complete ends.
+  // One step, after which complete sequences end.
   StepPlan Step() {
     StepPlan plan = engine.Step();
     std::vector<SequenceId> ended;
@@ -141,7 +141,7 @@ class Pool {
   FakeEngine engine{options_, latency_};
 };
 
-TEST(SchedulerAdmission, AnEmptyPoolAdmitsWhateverItLetsIn) {
+TEST(SchedulerAdmission, AnEmptyPoolAdmitsEverySequenceThatItAccepts) {
   int reserved = 0;
   int filled = 0;
   int refused = 0;
@@ -164,7 +164,7 @@ TEST(SchedulerAdmission, AnEmptyPoolAdmitsWhateverItLetsIn) {
       pool.RunToTheEnd();
       spec.id = SequenceId(1'000'000 + i);
       ASSERT_EQ(pool.engine.Enqueue(spec, 1, spec.prompt_tokens), absl::OkStatus());
-      ASSERT_EQ(pool.Step().admitted.size(), 1u) << "what is to be computed here";
+      ASSERT_EQ(pool.Step().admitted.size(), 1u) << "as a sequence that is prefilled here";
       pool.RunToTheEnd();
     }
   }
@@ -173,8 +173,8 @@ TEST(SchedulerAdmission, AnEmptyPoolAdmitsWhateverItLetsIn) {
   EXPECT_GT(refused, 1000);
 }
 
-// Others are at any point of theirs: what they hold and may come to hold leaves the rest.
-TEST(SchedulerAdmission, WhatFitsBesideOthersAtTheirFullLengthIsAdmitted) {
+// The other sequences have any length. A newcomer fits into the blocks that they never need.
+TEST(SchedulerAdmission, ASequenceThatFitsBesideOthersAtTheirFullLengthIsAdmitted) {
   int reserved = 0;
   int beside = 0;
   for (uint64_t seed = 1; seed <= kPools && !testing::Test::HasFailure(); ++seed) {
@@ -209,8 +209,8 @@ TEST(SchedulerAdmission, WhatFitsBesideOthersAtTheirFullLengthIsAdmitted) {
   EXPECT_GT(beside, 5000);
 }
 
-// Nor is anybody let in for whom there is no room in the end, when that comes as expected.
-TEST(SchedulerAdmission, NobodyIsPreemptedWhileOutputsAreAsLongAsExpected) {
+// No sequence is admitted that will lack blocks while outputs are as long as expected.
+TEST(SchedulerAdmission, NoSequenceIsPreemptedWhileOutputsAreAsLongAsExpected) {
   int admitted = 0;
   int waited = 0;
   for (uint64_t seed = 1; seed <= kPools && !testing::Test::HasFailure(); ++seed) {

@@ -1,4 +1,4 @@
-// A pool that is too small for what is asked of it: used, but without thrashing.
+// A pool that is too small for its load is used well, without thrashing.
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -22,7 +22,7 @@ struct Pressure {
   double occupancy = 0.0;  // of the pool, on average
 };
 
-// A full queue of prompts of 30 to 400 tokens with outputs of up to 200 that end where they end.
+// A full queue of prompts of 30 to 400 tokens, whose outputs may have 200 tokens and end earlier.
 Pressure RunUnderPressure(int32_t total_blocks, int32_t shortest, int32_t longest) {
   constexpr int kRequests = 400;
   std::mt19937_64 random(7);
@@ -64,8 +64,8 @@ Pressure RunUnderPressure(int32_t total_blocks, int32_t shortest, int32_t longes
   return pressure;
 }
 
-// Room to grow: neither so little that what runs is forever preempted, nor so much that blocks lie
-// idle.
+// Admission leaves enough room to grow that few sequences are preempted, and so little that blocks
+// are not idle.
 TEST(SchedulerPressure, APoolOfAThirdOfTheDemandIsUsedAndThrashesLittle) {
   for (const auto& [shortest, longest] : {std::pair{1, 200}, {200, 200}, {5, 20}, {100, 120}}) {
     const int32_t demand = 32 * (215 + (shortest + longest) / 2) / 16;  // of 32 sequences

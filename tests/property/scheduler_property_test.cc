@@ -1,5 +1,5 @@
-// Random traces of requests through the scheduler over a naive model of the KV store, against what
-// it promises. TANDEM_SEED=n replays one trace.
+// Random traces of requests through the scheduler, over a naive model of the KV store, keep every
+// promise of the scheduler. TANDEM_SEED=n replays one trace.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -23,13 +23,13 @@ constexpr uint64_t kTraces = 100'000;
 constexpr int kArrivalSteps = 10;
 constexpr int kMaxDrainSteps = 5000;
 
-// How often each thing happened in all traces: what never does is not tested.
+// How often each event happened in all traces. An event that never happens is not tested.
 struct Coverage {
   int64_t requests = 0, finished = 0, steps = 0, recomputed = 0, swapped = 0, swap_ins = 0;
   int64_t failed_swaps = 0, restores = 0, hits = 0, forks = 0, expired = 0, aged = 0, idle = 0;
 };
 
-// What the test knows of a request beyond the engine's books.
+// The test's record of a request beside that of the FakeEngine.
 struct Request {
   uint64_t order = 0;
   int32_t outputs = 1;  // it ends after so many
@@ -98,7 +98,7 @@ class Trace {
     };
   }
 
-  // Requests that end at once: the scheduler then admits more than will fit.
+  // Runs requests that end at once, so that the scheduler admits more than will fit.
   void ExpectShortOutputs() {
     const int32_t total = std::min(31, options_.total_blocks * options_.block_tokens);
     for (int i = 0; i < 20; ++i) {
@@ -157,7 +157,7 @@ class Trace {
     requests_.erase(id);
   }
 
-  // What arrives, leaves and ends between two steps.
+  // Events between two steps: KV arrives or leaves, copies end.
   void Surroundings() {
     for (SequenceId id : InPhase(Phase::kParked)) {
       if (!Chance(4)) continue;
@@ -238,7 +238,7 @@ class Trace {
     return first.order != second.order ? first.order < second.order : a < b;
   }
 
-  // Only what ranks below all that stay is preempted.
+  // Every preempted sequence ranks below all that stay.
   void CheckPreempted(const StepPlan& plan) {
     std::set<SequenceId> victims;
     for (const Preemption& one : plan.preempted) {
@@ -257,7 +257,7 @@ class Trace {
     }
   }
 
-  // All decode for which there are tokens and blocks, in turns.
+  // Every sequence decodes for which there are tokens and blocks, in turns.
   void CheckDecodes(const StepPlan& plan) {
     const std::set<SequenceId> decoded(plan.decodes.begin(), plan.decodes.end());
     EXPECT_EQ(decoded.size(), plan.decodes.size());
@@ -279,7 +279,7 @@ class Trace {
     }
   }
 
-  // Who waited too long is overtaken by nobody, but for what waits for a prefix anyway.
+  // No sequence that waited too long is overtaken, unless it waits for a prefix.
   void CheckAdmitted(const StepPlan& plan) {
     std::set<SequenceId> admitted;
     for (const Admission& one : plan.admitted) {
@@ -314,7 +314,7 @@ class Trace {
     EXPECT_LE(tokens, options_.max_step_tokens);
   }
 
-  // A plan that does nothing at all: nothing could be done.
+  // When a plan does nothing at all, nothing could be done.
   void CheckWorkConserved(const StepPlan& plan) {
     if (!plan.empty() || !plan.expired.empty() || !plan.preempted.empty() ||
         !plan.swap_ins.empty() || !plan.restores.empty() || engine_.blocks.restoring() ||
@@ -332,7 +332,8 @@ class Trace {
     }
     if (!InPhase(Phase::kParked).empty()) return;
     EXPECT_TRUE(InPhase(Phase::kRunning).empty() && InPhase(Phase::kPrefilling).empty());
-    EXPECT_TRUE(InPhase(Phase::kSwapped).empty()) << "the pool is empty, but nobody comes back";
+    EXPECT_TRUE(InPhase(Phase::kSwapped).empty())
+        << "the pool is empty, but no sequence comes back";
     for (SequenceId id : InPhase(Phase::kWaiting)) {
       EXPECT_TRUE(engine_.blocks.Prefix(id).pending) << id.value() << " could run alone";
     }
@@ -417,7 +418,7 @@ TEST(SchedulerProperty, RandomTracesKeepEveryPromise) {
       seen.failed_swaps, seen.restores, seen.hits, seen.forks, seen.expired, seen.aged, seen.idle);
   for (int64_t count : {seen.recomputed, seen.swapped, seen.swap_ins, seen.failed_swaps,
                         seen.restores, seen.hits, seen.forks, seen.expired, seen.aged, seen.idle}) {
-    EXPECT_GT(count, 1000) << "something is hardly ever tried";
+    EXPECT_GT(count, 1000) << "an event hardly ever happens";
   }
   EXPECT_LT(preemptions / static_cast<double>(seen.finished), 0.2);
 }

@@ -51,7 +51,7 @@ int32_t BlockModel::AvailableBlocks() const {
   return static_cast<int32_t>(std::count(holders_.begin(), holders_.end(), 0));
 }
 
-// The block that the next token goes into has other holders, or is one of the cache's.
+// Whether the block of the next token has other holders, or is in the cache.
 bool BlockModel::CopiesLast(const Table& table) const {
   if (table.computed % block_tokens_ == 0) return false;
   if (!table.tails.empty()) {
@@ -122,7 +122,7 @@ CachedPrefix BlockModel::Prefix(SequenceId id) const {
   return prefix;
 }
 
-// The last idle block of some group; what comes behind it is held, but nobody will find it.
+// Evicts the last idle block of a group. Blocks behind it may be held, but are not found any more.
 void BlockModel::Evict() {
   for (auto& [number, group] : groups_) {
     const auto last = std::find_if(group.device.rbegin(), group.device.rend(),
@@ -168,7 +168,7 @@ void BlockModel::Attach(SequenceId id, int32_t cached_tokens) {
   while (static_cast<int32_t>(table.shared.size()) < all) table.shared.push_back(Allocate("take"));
 }
 
-// From here on each row has a tail of its own.
+// Each row gets its own copy of the blocks behind the full blocks of the prompt.
 void BlockModel::SplitRows(Table& table) {
   const auto full = static_cast<size_t>(table.spec.prompt_tokens / block_tokens_);
   table.tails.resize(static_cast<size_t>(table.spec.width));
@@ -235,7 +235,7 @@ void BlockModel::GiveBack(SequenceId id) {
   table.on_host = 0;
 }
 
-// A fork of the first row; the parent keeps one row.
+// The child gets the first row, and the parent keeps one row.
 void BlockModel::Fork(SequenceId parent, SequenceId child) {
   Table& from = tables_.at(parent);
   from.spec.width = 1;

@@ -13,17 +13,17 @@ namespace tandem {
 
 // A naive KV store of counted blocks, for tests of the scheduler: block tables with shared prompts,
 // copies of shared blocks, a prefix cache in which sequences of one group share their first tokens,
-// and a host. It refuses what a store would refuse: an operation that lacks blocks names it in
-// error(), the first one stays.
+// and a host. An operation that lacks blocks sets error(), which keeps the first error.
 class BlockModel final : public CacheView {
  public:
   BlockModel(int32_t total_blocks, int32_t block_tokens);
 
-  // The sequence's first `tokens` prompt tokens are those of `group`; 0: of none.
+  // The first `tokens` tokens of the prompt are shared by all sequences of `group`; group 0 shares
+  // none.
   void Know(const SequenceSpec& spec, int32_t group = 0, int32_t tokens = 0);
-  // It takes the blocks of its whole prompt when it is attached, not as it is computed.
+  // The sequence takes the blocks of its whole prompt on admission, not chunk by chunk.
   void TakeWhole(SequenceId id) { tables_.at(id).whole = true; }
-  // It was computed again, and knows so many tokens now.
+  // The sequence will be computed again, up to `known` tokens.
   void SetKnown(SequenceId id, int32_t known);
   void Forget(SequenceId id);  // and gives back
 
@@ -39,7 +39,7 @@ class BlockModel final : public CacheView {
   void EndRestores();
 
   void set_host_blocks(int32_t blocks) { host_blocks_ = blocks; }
-  // What was evicted goes to the host while this is so.
+  // Whether evicted blocks go to the host.
   void set_demotes(bool demotes) { demotes_ = demotes; }
   const std::string& error() const { return error_; }
   int32_t held(SequenceId id) const;

@@ -5,7 +5,7 @@
 namespace tandem {
 namespace {
 
-TEST(ExpectedOutputTest, AtFirstAllThatIsAllowedIsExpected) {
+TEST(ExpectedOutputTest, ExpectsTheAllowedLengthBeforeAnyOutputEnded) {
   const ExpectedOutput expected;
   EXPECT_EQ(expected.Remaining(0, 100), 100);
   EXPECT_EQ(expected.Remaining(40, 100), 60);
@@ -16,17 +16,17 @@ TEST(ExpectedOutputTest, FollowsTheOutputsThatEnd) {
   ExpectedOutput expected;
   for (int i = 0; i < 1000; ++i) expected.Observe(25, 100);
   EXPECT_NEAR(expected.Remaining(0, 100), 25, 4);
-  EXPECT_NEAR(expected.Remaining(0, 400), 100, 13) << "what counts is the share of what is allowed";
+  EXPECT_NEAR(expected.Remaining(0, 400), 100, 13) << "fractions of the allowed length count";
   for (int i = 0; i < 1000; ++i) expected.Observe(75, 100);
   EXPECT_NEAR(expected.Remaining(0, 100), 75, 4);
 }
 
-TEST(ExpectedOutputTest, WhatWentOnIsExpectedToEndWhereOthersThatWentOnDid) {
+TEST(ExpectedOutputTest, AnOutputIsExpectedToEndLikeOthersThatBecameAsLong) {
   ExpectedOutput expected;
   for (int i = 0; i < 1000; ++i) expected.Observe(i % 2 == 0 ? 10 : 90, 100);
   EXPECT_NEAR(expected.Remaining(0, 100), 50, 4);
   EXPECT_NEAR(expected.Remaining(20, 100), 70, 4);
-  EXPECT_EQ(expected.Remaining(95, 100), 5) << "nobody went so far: all that is allowed";
+  EXPECT_EQ(expected.Remaining(95, 100), 5) << "no output became so long";
 }
 
 TEST(ExpectedOutputTest, AShortOutputThatWasCutOffIsNotTakenForOneThatEndedEarly) {

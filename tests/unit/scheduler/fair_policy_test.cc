@@ -25,7 +25,7 @@ void Serve(FairPolicy& policy, SequenceState& sequence, int32_t tokens) {
   policy.Remove(sequence);
 }
 
-TEST(FairPolicyTest, PrioritiesThatWereUsedOnceCostLaterStepsNothing) {
+TEST(FairPolicyTest, AnUnusedPriorityCostsLaterStepsNothing) {
   FairPolicy policy;
   for (int32_t priority = -10'000; priority < 10'000; ++priority) {
     SequenceState sequence = Waiting(static_cast<uint64_t>(priority + 20'000), priority);

@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// Carries out what a scheduler plans, over a BlockModel, and keeps books of its own on every
+// Carries out the plans of a scheduler over a BlockModel, and keeps its own record of every
 // sequence. Copies between device and host end when EndCopies is called.
 class FakeEngine {
  public:
@@ -54,15 +54,15 @@ class FakeEngine {
     one.known = one.computed + 1;
   }
 
-  // One row, with the KV of its prompt.
-  void Resume(SequenceId id, int32_t said) {
+  // Resumes a sequence of one row whose prompt KV is complete.
+  void Resume(SequenceId id, int32_t emitted) {
     Sequence& one = sequences.at(id);
     const Scheduler::Resumed itself = {
-        .id = id, .computed_tokens = one.spec.prompt_tokens, .emitted_tokens = said};
+        .id = id, .computed_tokens = one.spec.prompt_tokens, .emitted_tokens = emitted};
     scheduler.Resume(id, {&itself, 1});
     one.phase = Phase::kPrefilling;
     one.computed = one.spec.prompt_tokens;
-    one.known = one.computed + said;
+    one.known = one.computed + emitted;
   }
 
   void Park(SequenceId id) {

@@ -1,4 +1,4 @@
-// Who goes first: policies, aging, and how often the head of the queue may be overtaken.
+// The order of sequences: policies, aging, and how often the head of the queue may be overtaken.
 #include <chrono>
 #include <map>
 
@@ -63,8 +63,8 @@ TEST_F(OrderTest, ATenantWithALongQueueDoesNotHoldUpAnother) {
   EXPECT_THAT(order, ElementsAre(2, 100, 3, 101));
 }
 
-// Both want everything; one asks for ten times as much at once. Ten times the requests, or the
-// tokens, do not buy a larger share.
+// Both tenants always have requests waiting, of 300 tokens and of 30. Neither longer prompts nor
+// more requests give a tenant a larger share.
 TEST_F(OrderTest, TenantsShareTokensEquallyUnderSaturation) {
   Rebuild([](SchedulerOptions& options) {
     options.max_step_tokens = 256;
@@ -96,7 +96,7 @@ TEST_F(OrderTest, TenantsShareTokensEquallyUnderSaturation) {
   EXPECT_NEAR(static_cast<double>(tokens[1]) / static_cast<double>(tokens[2]), 1.0, 0.1);
 }
 
-// What decodes while nobody waits is counted between tenants, not against one that is alone.
+// Tokens that a tenant decodes while no other tenant has work do not become a debt.
 TEST_F(OrderTest, DecodingAloneMakesNoDebt) {
   Rebuild([](SchedulerOptions& options) { options.max_step_tokens = 64; });
   ASSERT_EQ(EnqueueFor(1, 1, 64, 2000), absl::OkStatus());
@@ -114,7 +114,7 @@ TEST_F(OrderTest, DecodingAloneMakesNoDebt) {
   EXPECT_NEAR(turns[1], turns[2], 4);
 }
 
-// Offers that come to nothing for want of room do not pay debts.
+// A tenant that is offered a turn and finds no room pays back nothing of its debt.
 TEST_F(OrderTest, ATurnThatFindsNoRoomPaysNothing) {
   Rebuild([](SchedulerOptions& options) {
     options.max_step_tokens = 1024;
@@ -177,7 +177,7 @@ TEST_F(OrderTest, TheDeadlinePolicyServesTheMostUrgentFirst) {
   EXPECT_THAT(order, ElementsAre(4, 3, 2, 1));
 }
 
-TEST_F(OrderTest, WhatWaitedTooLongGoesBeforeEverything) {
+TEST_F(OrderTest, ASequenceThatWaitedTooLongGoesFirst) {
   Rebuild([](SchedulerOptions& options) {
     options.max_step_tokens = 64;
     options.max_wait = seconds(5);
@@ -193,7 +193,7 @@ TEST_F(OrderTest, WhatWaitedTooLongGoesBeforeEverything) {
   EXPECT_THAT(Ids(Step().prefills), ElementsAre(1));
 }
 
-TEST_F(OrderTest, WhileAnAgedOneHasNoRoomNobodyIsAdmitted) {
+TEST_F(OrderTest, WhileAnAgedSequenceHasNoRoomNoOtherIsAdmitted) {
   Rebuild([](SchedulerOptions& options) {
     options.total_blocks = 10;
     options.max_wait = seconds(5);
@@ -208,7 +208,7 @@ TEST_F(OrderTest, WhileAnAgedOneHasNoRoomNobodyIsAdmitted) {
   EXPECT_THAT(Ids(Step().prefills), ElementsAre(2));
 }
 
-TEST_F(OrderTest, TheHeadIsOvertakenForWantOfRoomOnlySoOften) {
+TEST_F(OrderTest, TheOvertakenHeadIsAdmittedBeforeOthersWithRoom) {
   Rebuild([](SchedulerOptions& options) {
     options.total_blocks = 10;
     options.max_skips = 2;
@@ -236,13 +236,13 @@ TEST_F(OrderTest, TheHeadOfTheQueueIsOvertakenExactlyMaxSkipsTimes) {
   EXPECT_THAT(Ids(Step().prefills), ElementsAre(1, 3, 4));
 }
 
-TEST_F(OrderTest, OnePrefillOfASharedPrefixIsWaitedFor) {
+TEST_F(OrderTest, ASequenceWaitsForASharedPrefixThatAnotherComputes) {
   Rebuild([](SchedulerOptions& options) { options.max_step_tokens = 100; });
   ASSERT_EQ(engine_->Enqueue(Spec(1, 170, 180), 7, 160), absl::OkStatus());
   EXPECT_THAT(Ids(Step().prefills), ElementsAre(1));
   ASSERT_EQ(engine_->Enqueue(Spec(2, 200, 210), 7, 160), absl::OkStatus());
   ASSERT_EQ(Enqueue(3, 20), absl::OkStatus());
-  EXPECT_THAT(Ids(Step().prefills), ElementsAre(1, 3)) << "2 waits for what 1 computes";
+  EXPECT_THAT(Ids(Step().prefills), ElementsAre(1, 3)) << "2 waits for the prefix that 1 computes";
   const StepPlan plan = Step();
   ASSERT_EQ(plan.admitted.size(), 1u);
   EXPECT_EQ(plan.admitted[0].cached_tokens, 160);

@@ -20,7 +20,7 @@ class PreemptionTest : public SchedulerFixture {
     Rebuild([&](SchedulerOptions& options) { options.total_blocks = total_blocks; });
   }
 
-  // What ends early lets the scheduler expect short outputs, so that it admits more than fits.
+  // Outputs that end early make the scheduler expect short ones, so that it admits more than fits.
   void ExpectShortOutputs() {
     for (uint64_t id = 1000; id < 1200; ++id) {
       ASSERT_EQ(engine_->Enqueue(Spec(id, 1, 60)), absl::OkStatus());
@@ -29,8 +29,8 @@ class PreemptionTest : public SchedulerFixture {
     }
   }
 
-  // Two sequences that take 3 blocks each of 7 when both lack another.
-  void RunTwoIntoTheWall(int32_t first_priority, int32_t second_priority) {
+  // Runs two sequences until each holds 3 of 7 blocks and needs another one.
+  void RunTwoUntilBlocksRunOut(int32_t first_priority, int32_t second_priority) {
     RebuildSmall(7);
     ExpectShortOutputs();
     SequenceSpec spec = Spec(1, 32, 80);
@@ -45,8 +45,8 @@ class PreemptionTest : public SchedulerFixture {
   }
 };
 
-TEST_F(PreemptionTest, TheLatestOfLowestPriorityGivesWayAndIsComputedAgain) {
-  RunTwoIntoTheWall(0, 0);
+TEST_F(PreemptionTest, TheLatestSequenceOfTheLowestPriorityIsPreemptedAndComputedAgain) {
+  RunTwoUntilBlocksRunOut(0, 0);
   const StepPlan plan = Step();
   EXPECT_THAT(Ids(plan.preempted), ElementsAre(2));
   EXPECT_EQ(plan.preempted[0].how, How::kRecompute);
@@ -61,13 +61,13 @@ TEST_F(PreemptionTest, TheLatestOfLowestPriorityGivesWayAndIsComputedAgain) {
 }
 
 TEST_F(PreemptionTest, HigherPriorityKeepsItsBlocks) {
-  RunTwoIntoTheWall(0, 1);
+  RunTwoUntilBlocksRunOut(0, 1);
   EXPECT_THAT(Ids(Step().preempted), ElementsAre(1));
 }
 
-TEST_F(PreemptionTest, WhatIsCheaperToCopyIsSwappedAndComesBack) {
+TEST_F(PreemptionTest, ASequenceThatIsCheaperToCopyIsSwappedAndComesBack) {
   Measure(milliseconds(1), microseconds(10));
-  RunTwoIntoTheWall(0, 0);
+  RunTwoUntilBlocksRunOut(0, 0);
   engine_->blocks.set_host_blocks(8);
   StepPlan plan = Step();
   ASSERT_THAT(Ids(plan.preempted), ElementsAre(2));
@@ -86,23 +86,23 @@ TEST_F(PreemptionTest, WhatIsCheaperToCopyIsSwappedAndComesBack) {
   EXPECT_EQ(scheduler().stats().preempted_recompute, 0u);
 }
 
-TEST_F(PreemptionTest, WhatIsCheaperToComputeIsComputedAgain) {
+TEST_F(PreemptionTest, ASequenceThatIsCheaperToComputeIsComputedAgain) {
   Measure(microseconds(1), milliseconds(10));
-  RunTwoIntoTheWall(0, 0);
+  RunTwoUntilBlocksRunOut(0, 0);
   engine_->blocks.set_host_blocks(8);
   EXPECT_EQ(Step().preempted.at(0).how, How::kRecompute);
 }
 
 TEST_F(PreemptionTest, WithoutRoomOnTheHostItIsComputedAgain) {
   Measure(milliseconds(1), microseconds(10));
-  RunTwoIntoTheWall(0, 0);
+  RunTwoUntilBlocksRunOut(0, 0);
   engine_->blocks.set_host_blocks(1);
   EXPECT_EQ(Step().preempted.at(0).how, How::kRecompute);
 }
 
 TEST_F(PreemptionTest, AFailedSwapIsComputedAgain) {
   Measure(milliseconds(1), microseconds(10));
-  RunTwoIntoTheWall(0, 0);
+  RunTwoUntilBlocksRunOut(0, 0);
   engine_->blocks.set_host_blocks(8);
   Step();
   engine_->FailSwap(Id(2));
@@ -112,7 +112,7 @@ TEST_F(PreemptionTest, AFailedSwapIsComputedAgain) {
   EXPECT_EQ(plan.prefills[0].count, 49);
 }
 
-TEST_F(PreemptionTest, BlocksOnTheirWayBackAreWaitedFor) {
+TEST_F(PreemptionTest, DecodesWaitForBlocksThatASwapWillFree) {
   Measure(milliseconds(1), microseconds(10));
   RebuildSmall(10);
   ExpectShortOutputs();
@@ -123,29 +123,30 @@ TEST_F(PreemptionTest, BlocksOnTheirWayBackAreWaitedFor) {
   ASSERT_EQ(Step().prefills.size(), 3u);
   for (int i = 0; i < 16; ++i) ASSERT_EQ(Step().decodes.size(), 3u);
   const StepPlan plan = Step();
-  EXPECT_THAT(Ids(plan.preempted), ElementsAre(3)) << "3 blocks are had once it is away";
+  EXPECT_THAT(Ids(plan.preempted), ElementsAre(3)) << "its 3 blocks become free after the copy";
   EXPECT_THAT(plan.decodes, ElementsAre(Id(1))) << "one block is left until then";
   EXPECT_THAT(Step().preempted, IsEmpty());
   engine_->EndCopies();
   EXPECT_THAT(Step().decodes, ElementsAre(Id(2), Id(1)));
 }
 
-TEST_F(PreemptionTest, NoMoreArePreemptedThanItTakes) {
+TEST_F(PreemptionTest, NoMoreSequencesArePreemptedThanNecessary) {
   RebuildSmall(4);
   ExpectShortOutputs();
   for (uint64_t id = 1; id <= 3; ++id) {
     ASSERT_EQ(engine_->Enqueue(Spec(id, 14, 58)), absl::OkStatus());
   }
   ASSERT_EQ(Step().prefills.size(), 3u);
-  for (int i = 0; i < 2; ++i) ASSERT_EQ(Step().decodes.size(), 3u) << "the blocks have room";
+  for (int i = 0; i < 2; ++i)
+    ASSERT_EQ(Step().decodes.size(), 3u) << "the last blocks have free slots";
   const StepPlan plan = Step();
-  EXPECT_THAT(Ids(plan.preempted), ElementsAre(3)) << "its block, and the one it would have taken";
+  EXPECT_THAT(Ids(plan.preempted), ElementsAre(3)) << "it frees its block and needs no other";
   EXPECT_THAT(plan.decodes, ElementsAre(Id(1), Id(2)));
 }
 
-TEST_F(PreemptionTest, WhatIsOnTheHostIsNotOvertakenByWhatRanksBelow) {
+TEST_F(PreemptionTest, ASequenceOnTheHostIsNotOvertakenByALowerRankedOne) {
   Measure(milliseconds(1), microseconds(10));
-  RunTwoIntoTheWall(0, 0);
+  RunTwoUntilBlocksRunOut(0, 0);
   engine_->blocks.set_host_blocks(8);
   ASSERT_THAT(Ids(Step().preempted), ElementsAre(2));
   engine_->EndCopies();
@@ -187,7 +188,7 @@ TEST_F(PreemptionTest, ParkedSequencesKeepTheirBlocksAndTheLastOneWaits) {
   EXPECT_THAT(Step().decodes, ElementsAre(Id(2)));
 }
 
-TEST_F(PreemptionTest, PrefillsThatHoldEverythingBetweenThemDoNotStall) {
+TEST_F(PreemptionTest, PrefillsThatHoldAllBlocksBetweenThemDoNotStall) {
   RebuildSmall(8);
   ExpectShortOutputs();
   Rebuild([](SchedulerOptions& options) {
@@ -230,7 +231,7 @@ TEST_F(PreemptionTest, APrefillWhoseBlocksAreAllSharedDoesNotUnblockTheHighestRa
 // even when the blocks of the preempted one would be enough for it.
 TEST_F(PreemptionTest, NothingComesBackFromTheHostInAStepThatPreempts) {
   Measure(milliseconds(1), microseconds(10));
-  RunTwoIntoTheWall(0, 0);
+  RunTwoUntilBlocksRunOut(0, 0);
   engine_->blocks.set_host_blocks(3);  // room for the sequence 2 alone
   ASSERT_THAT(Ids(Step().preempted), ElementsAre(2));
   engine_->EndCopies();
@@ -247,8 +248,8 @@ TEST_F(PreemptionTest, NothingComesBackFromTheHostInAStepThatPreempts) {
   EXPECT_THAT(Step().swap_ins, ElementsAre(Id(2)));
 }
 
-// Being admitted settles how often a sequence was overtaken: when it waits again after a
-// preemption, the others may overtake it again.
+// An admission resets how often a sequence was overtaken: when it waits again after a preemption,
+// others may overtake it again.
 TEST_F(PreemptionTest, APreemptedSequenceMayBeOvertakenAsOftenAsANewOne) {
   Rebuild([](SchedulerOptions& options) {
     options.total_blocks = 10;
@@ -281,7 +282,7 @@ TEST_F(PreemptionTest, AdmissionLeavesRoomToGrow) {
   ExpectShortOutputs();
   ASSERT_EQ(engine_->Enqueue(Spec(1, 32, 96)), absl::OkStatus());
   ASSERT_EQ(engine_->Enqueue(Spec(2, 32, 96)), absl::OkStatus());
-  EXPECT_THAT(Ids(Step().prefills), ElementsAre(1, 2)) << "outputs turned out shorter";
+  EXPECT_THAT(Ids(Step().prefills), ElementsAre(1, 2)) << "recent outputs were shorter";
 }
 
 // Leaves the first 96 tokens of group 7 on the host, in a pool of 12 blocks.
@@ -305,14 +306,14 @@ TEST_F(RestoreTest, APrefixIsRestoredWhereCopyingIsCheaper) {
   const StepPlan plan = Step();
   EXPECT_THAT(plan.restores, ElementsAre(Id(3)));
   EXPECT_TRUE(plan.empty());
-  EXPECT_THAT(Step().restores, IsEmpty()) << "it is on its way";
+  EXPECT_THAT(Step().restores, IsEmpty()) << "the copy is not complete";
   engine_->EndCopies();
   const StepPlan after = Step();
   ASSERT_EQ(after.admitted.size(), 1u);
   EXPECT_EQ(after.admitted[0].cached_tokens, 96);
 }
 
-TEST_F(RestoreTest, WhatCouldNotBeRestoredIsComputed) {
+TEST_F(RestoreTest, APrefixThatCouldNotBeRestoredIsComputed) {
   ASSERT_EQ(engine_->Enqueue(Spec(3, 100, 110), 7, 96), absl::OkStatus());
   EXPECT_THAT(engine_->Plan().restores, ElementsAre(Id(3)));
   const StepPlan plan = Step();  // the restore was not begun
@@ -321,7 +322,7 @@ TEST_F(RestoreTest, WhatCouldNotBeRestoredIsComputed) {
   EXPECT_EQ(plan.prefills[0].count, 100);
 }
 
-TEST_F(RestoreTest, NobodyAttachesWhatARestoreMayEvict) {
+TEST_F(RestoreTest, AStepThatRestoresAttachesNoCachedPrefix) {
   ASSERT_EQ(engine_->Enqueue(Spec(3, 40, 41), 8, 32), absl::OkStatus());
   Step();
   engine_->Finish(Id(3));

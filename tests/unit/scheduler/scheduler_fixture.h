@@ -61,7 +61,8 @@ class SchedulerFixture : public ::testing::Test {
     while (scheduler().stats().waiting + scheduler().stats().prefilling > 0) Step();
   }
 
-  // Steps and copies as measured: a token of prefill takes `token`, a block's copy `block`.
+  // Teaches the latency model that a token of prefill takes `token` and the copy of a block
+  // `block`.
   void Measure(Duration token, Duration block) {
     for (int i = 1; i <= 50; ++i) {
       latency_.ObserveStep({.prefill_tokens = i, .prefill_pairs = i}, i * token);

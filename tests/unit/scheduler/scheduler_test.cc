@@ -90,7 +90,7 @@ TEST_F(SchedulerTest, ReservedSequenceDecodesOnceActivated) {
   EXPECT_EQ(engine_->sequences.at(Id(1)).known, 102);
 }
 
-TEST_F(SchedulerTest, AReservedSequenceMayGoOnBehindWhatWasSaid) {
+TEST_F(SchedulerTest, AReservedSequenceMayResumeBehindEmittedTokens) {
   ASSERT_EQ(engine_->Reserve(Spec(1, 100, 200)), absl::OkStatus());
   engine_->Resume(Id(1), 5);
   const StepPlan plan = Step();
@@ -102,7 +102,7 @@ TEST_F(SchedulerTest, AReservedSequenceMayGoOnBehindWhatWasSaid) {
   EXPECT_EQ(engine_->sequences.at(Id(1)).known, 107);
 }
 
-TEST_F(SchedulerTest, WhatWasSaidIsComputedWithThePrompt) {
+TEST_F(SchedulerTest, EmittedTokensAreComputedWithThePrompt) {
   SequenceSpec spec = Spec(1, 100, 200);
   spec.emitted_tokens = 20;
   ASSERT_EQ(engine_->Enqueue(spec), absl::OkStatus());
@@ -111,14 +111,14 @@ TEST_F(SchedulerTest, WhatWasSaidIsComputedWithThePrompt) {
   EXPECT_EQ(plan.prefills[0].count, 120);
   EXPECT_THAT(Step().decodes, ElementsAre(Id(1)));
   spec.id = Id(2);
-  spec.emitted_tokens = 101;  // more than it may say
+  spec.emitted_tokens = 101;  // more than it may emit
   EXPECT_EQ(engine_->Enqueue(spec).code(), absl::StatusCode::kInvalidArgument);
   spec.emitted_tokens = 20;
   spec.width = 2;
   EXPECT_EQ(engine_->Enqueue(spec).code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(SchedulerTest, ReservationLeavesTheHeadItsClaim) {
+TEST_F(SchedulerTest, AReservationLeavesRoomForTheHeadOfTheQueue) {
   Rebuild([](SchedulerOptions& options) { options.total_blocks = 10; });
   ASSERT_EQ(Enqueue(1, 100), absl::OkStatus());  // 8 blocks with its output
   SequenceSpec spec = Spec(2, 40, 60);           // 4, the last before the head ends
@@ -128,14 +128,14 @@ TEST_F(SchedulerTest, ReservationLeavesTheHeadItsClaim) {
   EXPECT_EQ(engine_->Reserve(spec), absl::OkStatus());
 }
 
-TEST_F(SchedulerTest, ReservationNeedsRoomToGrowBesideThoseAdmitted) {
+TEST_F(SchedulerTest, AReservationNeedsRoomToGrowBesideAdmittedSequences) {
   Rebuild([](SchedulerOptions& options) { options.total_blocks = 10; });
   ASSERT_EQ(engine_->Reserve(Spec(1, 32, 96)), absl::OkStatus());  // 2 blocks now, 6 in the end
   EXPECT_EQ(engine_->Reserve(Spec(2, 32, 96)).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(engine_->Reserve(Spec(3, 32, 64)), absl::OkStatus());
 }
 
-TEST_F(SchedulerTest, APlaceIsPassedOnPastTheQueue) {
+TEST_F(SchedulerTest, ASuccessorTakesOverAReservationPastTheQueue) {
   Rebuild([](SchedulerOptions& options) { options.total_blocks = 10; });
   ASSERT_EQ(engine_->Reserve(Spec(1, 40, 48)), absl::OkStatus());
   ASSERT_EQ(Enqueue(5, 130), absl::OkStatus());
@@ -154,7 +154,7 @@ TEST_F(SchedulerTest, ParkedSequenceKeepsItsBlocksAndDoesNotRun) {
   EXPECT_EQ(scheduler().stats().parked, 0);
 }
 
-TEST_F(SchedulerTest, RowsAreLimitedByWidthsAddedUp) {
+TEST_F(SchedulerTest, TheSumOfAllWidthsIsLimited) {
   Rebuild([](SchedulerOptions& options) { options.max_sequences = 4; });
   SequenceSpec spec = Spec(1, 20, 40);
   spec.width = 3;
@@ -176,7 +176,7 @@ TEST_F(SchedulerTest, AReservationTakesARowForEachOfItsChoices) {
   EXPECT_EQ(engine_->Reserve(Spec(3, 20, 40)), absl::OkStatus());
 }
 
-TEST_F(SchedulerTest, AForkedSequenceGoesOnAsSeveral) {
+TEST_F(SchedulerTest, AForkedSequenceContinuesAsSeveral) {
   SequenceSpec spec = Spec(1, 64, 128);
   spec.width = 3;
   spec.deadline = engine_->now + seconds(9);
@@ -191,7 +191,7 @@ TEST_F(SchedulerTest, AForkedSequenceGoesOnAsSeveral) {
   EXPECT_THAT(Step().expired, ElementsAre(Id(1), Id(3)));
 }
 
-TEST_F(SchedulerTest, PassedDeadlinesLeaveInWhateverPhase) {
+TEST_F(SchedulerTest, ASequenceWhoseDeadlinePassedLeavesInAnyPhase) {
   MakeRunning(1, 1);
   const auto spec = [&](uint64_t id, int after) {
     SequenceSpec one = Spec(id, 2000, 2100);
@@ -215,7 +215,7 @@ TEST_F(SchedulerTest, PassedDeadlinesLeaveInWhateverPhase) {
   EXPECT_EQ(scheduler().stats().waiting_prompt_tokens, 0);
 }
 
-TEST_F(SchedulerTest, WhatAnAdmissionTakesIsWhatTheViewSays) {
+TEST_F(SchedulerTest, AnAdmissionTakesAsManyBlocksAsTheViewSays) {
   Rebuild([](SchedulerOptions& options) {
     options.total_blocks = 10;
     options.max_prefill_chunk = 16;
@@ -229,7 +229,7 @@ TEST_F(SchedulerTest, WhatAnAdmissionTakesIsWhatTheViewSays) {
   for (int step = 0; step < 4; ++step) EXPECT_THAT(Ids(Step().prefills), ElementsAre(1, 2));
 }
 
-// The copy of the block that it shares with the cache would be the fourth.
+// The prefix takes three blocks, and the copy of its last one would be the fourth.
 TEST_F(SchedulerTest, APrefixThatDoesNotFitBesideItsCopyIsComputedAgain) {
   Rebuild([](SchedulerOptions& options) { options.total_blocks = 3; });
   ASSERT_EQ(engine_->Enqueue(Spec(1, 48, 48), 7, 48), absl::OkStatus());
@@ -242,7 +242,7 @@ TEST_F(SchedulerTest, APrefixThatDoesNotFitBesideItsCopyIsComputedAgain) {
   EXPECT_EQ(plan.prefills.at(0).count, 48);
 }
 
-TEST_F(SchedulerTest, MoreRunningThanBudgetTakeTurns) {
+TEST_F(SchedulerTest, MoreRunningSequencesThanTheBudgetTakeTurns) {
   Rebuild([](SchedulerOptions& options) { options.max_step_tokens = 3; });
   for (uint64_t id = 1; id <= 7; ++id) {
     ASSERT_EQ(engine_->Reserve(Spec(id, 1, 9)), absl::OkStatus());
@@ -270,7 +270,7 @@ TEST_F(SchedulerTest, AWideDecodeTakesAsManyTokensAsItIsWide) {
   EXPECT_EQ(plan.prefills[0].count, 6);
 }
 
-TEST_F(SchedulerTest, FinishDuringTheStepIsSkippedByAdvance) {
+TEST_F(SchedulerTest, AdvanceSkipsSequencesThatFinishedDuringTheStep) {
   ASSERT_EQ(Enqueue(1, 64), absl::OkStatus());
   ASSERT_EQ(Enqueue(2, 64), absl::OkStatus());
   const StepPlan plan = engine_->Plan();
@@ -281,7 +281,7 @@ TEST_F(SchedulerTest, FinishDuringTheStepIsSkippedByAdvance) {
   EXPECT_THAT(engine_->Plan().decodes, ElementsAre(Id(2)));
 }
 
-TEST_F(SchedulerTest, RefusesWhatCanNeverFitWithTheNumbers) {
+TEST_F(SchedulerTest, RefusesASequenceThatCanNeverFitAndNamesTheNumbers) {
   const absl::Status status = engine_->Enqueue(Spec(1, 60000, 70000));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("4375"));
@@ -306,7 +306,7 @@ TEST_F(SchedulerTest, RefusesRowsThatCanNeverFit) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("max_sequences=64"));
 }
 
-TEST_F(SchedulerTest, FullQueueIsAnsweredNotAbsorbed) {
+TEST_F(SchedulerTest, AFullQueueRefusesNewSequences) {
   Rebuild([](SchedulerOptions& options) { options.max_waiting = 2; });
   EXPECT_EQ(Enqueue(1, 10), absl::OkStatus());
   EXPECT_EQ(Enqueue(2, 10), absl::OkStatus());
