@@ -31,14 +31,17 @@ v1::LinkStatus ToProto(const PeerLink& link) {
   return status;
 }
 
-void AddTransfers(const Fabric& fabric, v1::WorkerLoad& load) {
-  for (const PeerLink& link : fabric.peer_links()) *load.add_links() = ToProto(link);
-  const RefusedFrames refused = fabric.refused();
-  v1::HandoffUse& handoffs = *load.mutable_handoffs();
+void AddRefused(const RefusedFrames& refused, v1::HandoffUse& handoffs) {
   handoffs.set_corrupted_frames(refused.corrupted);
   handoffs.set_stale_frames(refused.stale);
   handoffs.set_unauthenticated_frames(refused.unauthenticated + refused.malformed);
   handoffs.set_connections_closed(refused.closed);
+}
+
+void AddTransfers(const Fabric& fabric, v1::WorkerLoad& load) {
+  for (const PeerLink& link : fabric.peer_links()) *load.add_links() = ToProto(link);
+  v1::HandoffUse& handoffs = *load.mutable_handoffs();
+  AddRefused(fabric.refused(), handoffs);
   handoffs.set_buffer_bytes(fabric.buffer_bytes());
 }
 

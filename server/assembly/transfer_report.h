@@ -17,5 +17,6 @@ void AddTransfers(const Fabric& fabric, v1::WorkerLoad& load);
 void AddLeftOut(std::span<const LeftOut> left_out, v1::WorkerLoad& load);
 
 v1::LinkStatus ToProto(const PeerLink& link);
+void AddRefused(const RefusedFrames& refused, v1::HandoffUse& handoffs);
 
 }  // namespace tandem

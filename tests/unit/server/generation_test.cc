@@ -78,5 +78,18 @@ TEST(GenerationTest, StagesErrorIsTheDistanceFromTtft) {
   EXPECT_DOUBLE_EQ(StagesErrorMs(stages), 0.5);
 }
 
+TEST(GenerationTest, EveryStageIsPartOfTtft) {
+  v1::Stages stages;
+  stages.set_ttft_ms(127);
+  stages.set_queue_ms(1);
+  stages.set_prefill_ms(2);
+  stages.set_reserve_ms(4);
+  stages.set_admission_ms(8);
+  stages.set_transfer_ms(16);
+  stages.set_first_token_ms(32);
+  stages.set_residual_ms(64);
+  EXPECT_DOUBLE_EQ(StagesErrorMs(stages), 0);
+}
+
 }  // namespace
 }  // namespace tandem

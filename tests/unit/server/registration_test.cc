@@ -1,6 +1,7 @@
 // How a worker keeps its routers told, against a router of the test.
 #include "server/assembly/registration.h"
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -21,7 +22,7 @@ class SilentRouter final : public v1::Cluster::Service {
  public:
   grpc::Status Register(grpc::ServerContext* context, const v1::RegisterRequest* request,
                         v1::RegisterResponse* response) override {
-    response->set_heartbeat_ms(10);
+    response->set_heartbeat_ms(heartbeat_ms);
     return Take(*context, request->load());
   }
   grpc::Status Heartbeat(grpc::ServerContext* context, const v1::HeartbeatRequest* request,
@@ -29,7 +30,12 @@ class SilentRouter final : public v1::Cluster::Service {
     if (!peer.empty()) {
       v1::KvPeer& known = *response->add_kv_peers();
       known.set_name(peer);
-      known.set_epoch(1);
+      known.set_epoch(peer_epoch);
+    }
+    {
+      absl::MutexLock lock(&mutex_);
+      ++num_heartbeats_;
+      has_heard_leaving_ = has_heard_leaving_ || request->leaving();
     }
     return Take(*context, request->load());
   }
@@ -38,7 +44,10 @@ class SilentRouter final : public v1::Cluster::Service {
     return grpc::Status::OK;
   }
 
-  std::string peer;  // that KV may be sent to; set before the first call
+  // Set before the first call.
+  int64_t heartbeat_ms = 10;
+  std::string peer;  // that KV may be sent to
+  uint64_t peer_epoch = 1;
 
   void Hold(bool held) {
     absl::MutexLock lock(&mutex_);
@@ -54,6 +63,19 @@ class SilentRouter final : public v1::Cluster::Service {
     absl::MutexLock lock(&mutex_);
     const auto came = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return word_ == not_ready; };
     return mutex_.AwaitWithTimeout(absl::Condition(&came), absl::Minutes(1));
+  }
+  // False after a minute.
+  bool AwaitHeartbeats(int least) {
+    absl::MutexLock lock(&mutex_);
+    const auto came = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return num_heartbeats_ >= least;
+    };
+    return mutex_.AwaitWithTimeout(absl::Condition(&came), absl::Minutes(1));
+  }
+  // Until a heartbeat says that the worker is leaving. False after a minute.
+  bool AwaitLeaving() {
+    absl::MutexLock lock(&mutex_);
+    return mutex_.AwaitWithTimeout(absl::Condition(&has_heard_leaving_), absl::Minutes(1));
   }
   // Calls that were held until their time was over.
   int num_timed_out() {
@@ -82,6 +104,8 @@ class SilentRouter final : public v1::Cluster::Service {
   bool held_ ABSL_GUARDED_BY(mutex_) = false;
   int num_held_ ABSL_GUARDED_BY(mutex_) = 0;
   int num_timed_out_ ABSL_GUARDED_BY(mutex_) = 0;
+  int num_heartbeats_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool has_heard_leaving_ ABSL_GUARDED_BY(mutex_) = false;
   std::string word_ ABSL_GUARDED_BY(mutex_) = "nothing yet";
 };
 
@@ -132,6 +156,30 @@ TEST_F(RegistrationTest, TheLoadIsToldWithEveryHeartbeat) {
   EXPECT_TRUE(router_.AwaitWord("the engine hangs"));
 }
 
+TEST_F(RegistrationTest, AWorkerThatLeavesSaysSoInItsHeartbeats) {
+  ASSERT_TRUE(registration_->WaitUntilKnown());
+  registration_->Leave();
+  EXPECT_TRUE(router_.AwaitLeaving());
+}
+
+TEST(RegistrationNudgeTest, AChangeOfTheLoadDoesNotWaitForTheNextHeartbeat) {
+  SilentRouter router;
+  router.heartbeat_ms = 3'600'000;
+  RegistrationOptions options{.routers = {""}, .self = {}, .load = {}};
+  const auto server = Serve(router, options.routers[0]);
+  std::atomic<bool> changed = false;
+  options.load = [&changed] {
+    v1::WorkerLoad load;
+    load.set_not_ready(changed ? "changed" : "");
+    return load;
+  };
+  Registration registration(std::move(options));
+  ASSERT_TRUE(registration.WaitUntilKnown());
+  changed = true;
+  registration.Nudge();
+  EXPECT_TRUE(router.AwaitWord("changed"));
+}
+
 // A process of which one thread hangs may not get to read an answer that has come: the call ends by
 // its deadline of 2 s, and until then the routers would know nothing.
 TEST_F(RegistrationTest, WhatMustBeToldNowWaitsForNoAnswer) {
@@ -151,7 +199,10 @@ class KnownPeers {
   void Set(const std::vector<v1::KvPeer>& peers) {
     absl::MutexLock lock(&mutex_);
     names_.clear();
-    for (const v1::KvPeer& peer : peers) names_.push_back(peer.name());
+    for (const v1::KvPeer& peer : peers) {
+      names_.push_back(peer.epoch() == 1 ? peer.name()
+                                         : peer.name() + " of " + std::to_string(peer.epoch()));
+    }
   }
   // False after a minute.
   bool Await(const std::vector<std::string>& names) {
@@ -164,6 +215,24 @@ class KnownPeers {
   absl::Mutex mutex_;
   std::vector<std::string> names_ ABSL_GUARDED_BY(mutex_);
 };
+
+TEST(RegistrationPeersTest, OfTwoLivesOfAPeerTheYoungerOneCounts) {
+  SilentRouter older;
+  SilentRouter younger;
+  older.peer = younger.peer = "d0";
+  younger.peer_epoch = 2;
+  RegistrationOptions options{
+      .routers = {"", ""}, .self = {}, .load = [] { return v1::WorkerLoad(); }};
+  const auto first = Serve(older, options.routers[0]);
+  const auto second = Serve(younger, options.routers[1]);
+  KnownPeers known;
+  options.kv_peers = [&known](const std::vector<v1::KvPeer>& peers) { known.Set(peers); };
+  Registration registration(std::move(options));
+  // What a router answers is known before it gets the next heartbeat.
+  ASSERT_TRUE(older.AwaitHeartbeats(2));
+  ASSERT_TRUE(younger.AwaitHeartbeats(2));
+  EXPECT_TRUE(known.Await({"d0 of 2"}));
+}
 
 TEST(RegistrationPeersTest, WhatARouterSaidThatIsGoneDoesNotCountAgainstOneThatIsThere) {
   SilentRouter stays;

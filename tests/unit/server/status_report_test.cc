@@ -120,6 +120,12 @@ TEST(WorkerTableTest, OneLinePerWorkerUnderTheRouters) {
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 6);
 }
 
+TEST(WorkerTableTest, AWorkerThatStillStartsIsCalledSo) {
+  v1::GetStatusResponse status = Status();
+  status.mutable_workers(2)->mutable_load()->set_starting(true);
+  EXPECT_THAT(Words(WorkerTable(status), "prefill-0"), testing::Contains("starting"));
+}
+
 TEST(LinkTableTest, OneLinePerWayAndWhyABetterOneWasGivenUp) {
   const std::string table = LinkTable(Status());
   EXPECT_THAT(Words(table, "prefill-0"),

@@ -217,6 +217,26 @@ TEST(MetricsPageTest, UnitsAreSecondsAndBytes) {
   EXPECT_THAT(page, HasSubstr("tandem_link_bytes_total" + labels + " 77\n"));
 }
 
+TEST(MetricsPageTest, ALinkHasFailedAfterAHandOffOrAProbeFailed) {
+  v1::GetStatusResponse status;
+  v1::WorkerStatus& worker = *status.add_workers();
+  worker.set_name("w");
+  const auto add = [&worker](const char* transport) -> v1::LinkStatus& {
+    v1::LinkStatus& link = *worker.mutable_load()->add_links();
+    link.set_peer("w");
+    link.set_transport(transport);
+    return link;
+  };
+  add("ipc");
+  add("shm").set_failure("the connection was cut");
+  add("tcp").set_probe_failure("too slow");
+  const std::string page = MetricsPage(status);
+  const std::string name = R"(tandem_link_failed{worker="w",peer="w",transport=)";
+  EXPECT_THAT(page, HasSubstr(name + "\"ipc\"} 0\n"));
+  EXPECT_THAT(page, HasSubstr(name + "\"shm\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr(name + "\"tcp\"} 1\n"));
+}
+
 TEST(MetricsPageTest, WhatEveryProcessReportsIsLabelledWithItsName) {
   v1::GetStatusResponse status;
   status.set_log_lines_dropped(1);

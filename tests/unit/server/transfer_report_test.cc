@@ -64,6 +64,15 @@ TEST(TransferReportTest, ALoadHasTheLinksToNamedPeersAndTheMemory) {
   EXPECT_GT(load.handoffs().buffer_bytes(), 0u);
 }
 
+TEST(TransferReportTest, BytesThatAreNoFrameCountAsUnauthenticated) {
+  v1::HandoffUse handoffs;
+  AddRefused({.malformed = 1, .corrupted = 2, .stale = 4, .strangers = 8, .closed = 16}, handoffs);
+  EXPECT_EQ(handoffs.corrupted_frames(), 2u);
+  EXPECT_EQ(handoffs.stale_frames(), 4u);
+  EXPECT_EQ(handoffs.unauthenticated_frames(), 9u);
+  EXPECT_EQ(handoffs.connections_closed(), 16u);
+}
+
 TEST(TransferReportTest, WhatIsLeftOutIsALinkToNobody) {
   std::vector<LeftOut> left_out;
   LeaveOut("nccl", absl::UnavailableError("no such library"), left_out);
