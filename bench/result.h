@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/machine_name.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 
@@ -39,18 +40,6 @@ inline MedianInterval IntervalOfMedian(std::vector<double> values) {
         std::clamp<ptrdiff_t>(static_cast<ptrdiff_t>(rank), 0, last))];
   };
   return {at(std::floor(n / 2 - reach)), at(std::ceil(n / 2 + reach))};
-}
-
-// The processor and how many cores of it.
-inline std::string MachineName() {
-  std::ifstream file("/proc/cpuinfo");
-  int cores = 0;
-  std::string model;
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("processor")) ++cores;
-    if (line.starts_with("model name")) model = line.substr(line.find(':') + 2);
-  }
-  return fmt::format("{}, {} cores", model, cores);
 }
 
 inline std::string Today() {

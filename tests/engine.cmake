@@ -8,6 +8,12 @@ tandem_define_paths(support/test_model.cc)
 tandem_test(same_answer_test SOURCES unit/engine/same_answer_test.cc DEPS tandem_test_engine
             TIMEOUT 900)
 tandem_test(landing_zone_test SOURCES unit/engine/landing_zone_test.cc DEPS tandem_test_engine)
+tandem_test(profile_test
+  SOURCES unit/engine/cost_parameters_test.cc unit/engine/measure_steps_test.cc
+          unit/engine/step_session_test.cc
+  DEPS tandem_profile tandem_test_engine)
+tandem_fuzz_test(cost_parameters_fuzz SOURCES fuzz/cost_parameters_fuzz.cc DEPS tandem_profile
+                 CORPUS fuzz/corpus/cost_parameters)
 tandem_fuzz_test(inbound_fuzz SOURCES fuzz/inbound_fuzz.cc DEPS tandem_engine
                  CORPUS fuzz/corpus/inbound)
 tandem_test(output_stream_test SOURCES unit/engine/output_stream_test.cc DEPS tandem_test_engine)

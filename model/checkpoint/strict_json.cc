@@ -188,7 +188,7 @@ absl::StatusOr<int32_t> FieldReader::IntOr(std::string_view name, Range<int32_t>
   return Int(name, range);
 }
 
-absl::StatusOr<float> FieldReader::Float(std::string_view name, Range<double> range) const {
+absl::StatusOr<double> FieldReader::Double(std::string_view name, Range<double> range) const {
   const Json* value = Find(name);
   if (value == nullptr) return Missing(name);
   const double number = value->is_number() ? value->get<double>() : range.min - 1;
@@ -196,6 +196,11 @@ absl::StatusOr<float> FieldReader::Float(std::string_view name, Range<double> ra
     return InvalidArgument("{} is {}: it must be a number from {} to {}", Path(name), Shown(*value),
                            range.min, range.max);
   }
+  return number;
+}
+
+absl::StatusOr<float> FieldReader::Float(std::string_view name, Range<double> range) const {
+  ASSIGN_OR_RETURN(const double number, Double(name, range));
   return static_cast<float>(number);
 }
 

@@ -51,6 +51,7 @@ class FieldReader {
   absl::StatusOr<int32_t> Int(std::string_view name, Range<int32_t> range) const;
   absl::StatusOr<int32_t> IntOr(std::string_view name, Range<int32_t> range,
                                 int32_t fallback) const;
+  absl::StatusOr<double> Double(std::string_view name, Range<double> range) const;
   absl::StatusOr<float> Float(std::string_view name, Range<double> range) const;
   absl::StatusOr<float> FloatOr(std::string_view name, Range<double> range, float fallback) const;
   absl::StatusOr<bool> BoolOr(std::string_view name, bool fallback) const;

@@ -77,6 +77,7 @@ int Main(int argc, char** argv) {
   AddDemoCommand(app, chosen);
   AddRouterCommand(app, chosen);
   AddWorkerCommand(app, chosen);
+  AddProfileCommand(app, chosen);
   AddVersionCommand(app, chosen);
   app.require_subcommand(1);
   app.set_config("--config", "", "read flags from a file: [worker] role=decode ...");

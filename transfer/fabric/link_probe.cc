@@ -29,6 +29,7 @@ LinkProbe Evaluate(const ProbeTimings& timings) {
   const Duration frames = Median(timings.many_small) - Median(timings.one_small);
   return {.gigabytes_per_second = static_cast<double>(timings.bulk_bytes) / 1e9 / Seconds(moving),
           .setup = timings.first,
+          .round_trip = Median(timings.empty),
           .operation = std::max(Duration(0), frames / (kProbeSmallFrames - 1))};
 }
 

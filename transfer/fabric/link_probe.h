@@ -40,6 +40,7 @@ struct ProbeTimings {
 struct LinkProbe {
   double gigabytes_per_second = 0;
   std::optional<Duration> setup;  // empty when the connection existed before the probe
+  Duration round_trip{};          // a stream without frames on the existing connection
   Duration operation{};           // what each further small frame costs
 };
 

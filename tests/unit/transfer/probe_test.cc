@@ -33,6 +33,7 @@ TEST(LinkProbeTest, TakesMediansAndLeavesOutWhatAnEmptyStreamTakes) {
                 .bulk = {milliseconds(900), microseconds(5100), microseconds(4000)},
                 .bulk_bytes = 10'000'000});
   EXPECT_EQ(probe.setup, milliseconds(3));
+  EXPECT_EQ(probe.round_trip, microseconds(100));
   EXPECT_EQ(probe.operation, microseconds(2));
   EXPECT_DOUBLE_EQ(probe.gigabytes_per_second, 2.0);
 }

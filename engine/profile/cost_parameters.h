@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "scheduler/latency_model/link_model.h"
+#include "scheduler/latency_model/step_fit.h"
+
+namespace tandem {
+
+// What parameters were measured with. They are wrong anywhere else.
+struct CostProvenance {
+  std::string machine;  // MachineName
+  std::string device;   // "cpu", "cuda:0"
+  int32_t threads = 0;  // of the CPU backend
+  std::string model;    // its name; not compared
+  uint64_t model_fingerprint = 0;
+  std::string dtype;  // of the weights
+  std::string kv_dtype;
+  int32_t block_tokens = 0;
+  std::string build;     // version of the binary
+  std::string measured;  // date; not compared
+};
+
+// The name of a link: "shm", "tcp".
+struct NamedLink {
+  std::string name;
+  LinkModel model;
+};
+
+// The six scalars that sum a model up as the literature does.
+struct ClassicScalars {
+  double alpha_ms = 0;                       // per prompt token
+  double beta_ms = 0;                        // a step of one decode with 512 tokens of context
+  double gamma_ms = 0;                       // per prompt token beside 8 decodes
+  std::optional<int32_t> batch_thresh;       // tokens; none: the step curve has no knee
+  std::optional<double> bandwidth_gb_per_s;  // of the first link
+  std::optional<double> setup_ms;
+};
+
+// The content of a parameter file (docs/cost_model.md).
+struct CostParameters {
+  CostProvenance provenance;
+  StepCoefficients steps;
+  std::vector<NamedLink> links;
+  std::vector<FittedCoefficient> intervals;
+  std::vector<ComponentError> held_out;
+};
+
+ClassicScalars ClassicOf(const StepModel& model, const std::vector<NamedLink>& links);
+
+// As JSON. Equal parameters give equal text.
+std::string WriteCostParameters(const CostParameters& parameters);
+
+// Accepts any bytes. INVALID_ARGUMENT names the field that is missing, negative, not finite or out of
+// order; FAILED_PRECONDITION another format or version.
+absl::StatusOr<CostParameters> ParseCostParameters(std::string_view text);
+// The same of a file of at most 16 MiB, and NOT_FOUND when it cannot be read.
+absl::StatusOr<CostParameters> LoadCostParameters(const std::string& path);
+
+// FAILED_PRECONDITION names the first thing that differs, with both values: parameters measured with
+// `measured` say nothing about `here`.
+absl::Status CheckProvenance(const CostProvenance& measured, const CostProvenance& here);
+
+}  // namespace tandem

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/profile/step_session.h"
+#include "scheduler/latency_model/step_fit.h"
+
+namespace tandem {
+
+struct PlannedStep {
+  StepShape shape;
+  SampleUse use = SampleUse::kFit;
+};
+
+enum class PlanSize : uint8_t { kQuick, kFull };
+
+// The steps whose times tell all coefficients: prefills behind random cached prefixes, decodes of
+// many batches and contexts, the grid of the gamma table, the step curve of one decode beside a
+// growing chunk, and random steps that are held out. All are within `limits`. Equal arguments give
+// an equal plan.
+std::vector<PlannedStep> PlanSteps(const StepSession::Options& limits, PlanSize size,
+                                   uint64_t seed);
+
+}  // namespace tandem

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "engine/model_runner.h"
+#include "engine/sequence.h"
+#include "kernels/registry.h"
+#include "kvstore/kv_store.h"
+#include "model/checkpoint/model_config.h"
+#include "model/transformer/forward.h"
+#include "scheduler/latency_model/step_features.h"
+
+namespace tandem {
+
+// One step to be measured: a chunk of one prompt beside sequences that decode. Either may be absent.
+struct StepShape {
+  int32_t prefill_tokens = 0;
+  int32_t cached_tokens = 0;   // of the prompt, before the chunk
+  int32_t sequences = 0;       // that decode
+  int32_t context_tokens = 0;  // that each of these reads
+
+  StepFeatures features() const;
+  friend bool operator==(const StepShape&, const StepShape&) = default;
+};
+
+// A checkpoint with its KV pool, run step by step with the engine's own model runner. Every sequence
+// has a block table of its own, and all of its KV is there, so that a step of any shape reads the
+// memory that it would read when it serves. Thread: one at a time.
+class StepSession {
+ public:
+  struct Options {
+    std::string model_dir;
+    std::string device = "cpu";
+    int32_t threads = 0;            // of the CPU backend; 0: one per core
+    std::optional<DType> kv_dtype;  // none: as the weights
+    int32_t block_tokens = 16;
+    int32_t max_step_tokens = 512;
+    int32_t max_sequences = 64;      // that decode
+    int32_t max_context_tokens = 0;  // of each; 0: what the model and max_kv_bytes allow
+    int64_t max_kv_bytes = int64_t{1} << 30;
+  };
+
+  // NOT_FOUND and INVALID_ARGUMENT name what is wrong with the checkpoint or the device;
+  // RESOURCE_EXHAUSTED when its memory is too small.
+  static absl::StatusOr<std::unique_ptr<StepSession>> Open(const Options& options,
+                                                           LoadProgress progress);
+
+  // Runs one step, its sampling included, and returns its time. The shape must be within limits().
+  absl::StatusOr<Duration> Run(const StepShape& shape);
+
+  // The largest shapes; max_context_tokens is the actual number.
+  const Options& limits() const { return options_; }
+  const ModelConfig& config() const { return config_; }
+  const KvLayout& layout() const { return store_->layout(); }
+  Device& device() const { return *backend_.device; }
+
+ private:
+  StepSession() = default;
+  absl::Status LoadWeights(LoadProgress progress);
+  absl::Status CreateStore();
+  absl::Status WarmUp();
+  absl::Status AddSequences();
+  absl::Status FillKv();
+
+  Options options_;
+  ModelConfig config_;
+  Backend backend_;
+  std::unique_ptr<WeightStore> weights_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Transformer> transformer_;
+  std::unique_ptr<KvStore> store_;
+  std::unique_ptr<ModelRunner> runner_;
+  std::unique_ptr<RequestState> request_;
+  // The first has the prompt that is prefilled, the others decode.
+  std::vector<std::unique_ptr<Sequence>> sequences_;
+  std::vector<Chunk> chunks_;
+};
+
+}  // namespace tandem

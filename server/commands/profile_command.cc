@@ -1,0 +1,254 @@
+// tandem profile: measures the steps of a model on this machine and fits the cost model to them.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <system_error>
+
+#include "CLI/CLI.hpp"
+#include "base/machine_name.h"
+#include "base/status.h"
+#include "engine/profile/cost_parameters.h"
+#include "engine/profile/measure_links.h"
+#include "engine/profile/measure_steps.h"
+#include "engine/profile/step_plan.h"
+#include "engine/profile/step_session.h"
+#include "model/checkpoint/checkpoint.h"
+#include "server/admin/profile_report.h"
+#include "server/assembly/model_fingerprint.h"
+#include "server/assembly/worker_options.h"
+#include "server/commands/commands.h"
+#include "server/commands/size_flag.h"
+#include "server/commands/version.h"
+
+namespace tandem {
+namespace {
+
+struct ProfileFlags {
+  StepSession::Options session = {.max_step_tokens = 0, .max_sequences = 0};
+  std::string kv_dtype = "auto";
+  uint64_t kv_bytes = uint64_t{1} << 30;
+  MeasureOptions measure;
+  bool quick = false;
+  std::string out = "cost_model.json";
+  std::string report;
+  std::string check;
+  std::string links = "on";
+};
+
+// The largest steps unless they are chosen.
+struct StepLimits {
+  int32_t tokens;
+  int32_t sequences;
+  int32_t context;
+};
+constexpr StepLimits kFullLimits = {.tokens = 512, .sequences = 64, .context = 0};
+// A quick profile measures noisy steps again only while its steps take no longer, so that it ends
+// within a minute with its links.
+constexpr Duration kQuickTime = std::chrono::seconds(30);
+constexpr StepLimits kQuickLimits = {.tokens = 256, .sequences = 16, .context = 512};
+
+// A bar on a terminal, nothing elsewhere.
+class RunProgress {
+ public:
+  void Update(int64_t done, int64_t total) {
+    if (!on_terminal_) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - shown_ < std::chrono::milliseconds(100) && done < total) return;
+    shown_ = now;
+    constexpr int kWidth = 40;
+    const int filled = static_cast<int>(done * kWidth / total);
+    const double left = std::chrono::duration<double>(now - began_).count() *
+                        static_cast<double>(total - done) / static_cast<double>(done);
+    fmt::print(stderr, "\033[K[{:=<{}}{: <{}}] {} of {} steps, {:.0f} s left\r", "", filled, "",
+               kWidth - filled, done, total, left);
+    if (done == total) fmt::print(stderr, "\033[K");
+    std::fflush(stderr);
+  }
+
+ private:
+  const bool on_terminal_ = isatty(STDERR_FILENO) != 0;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point shown_{};
+};
+
+std::string Today() {
+  const std::time_t now = std::time(nullptr);
+  char text[sizeof("2000-01-01")];
+  std::strftime(text, sizeof(text), "%Y-%m-%d", std::gmtime(&now));
+  return text;
+}
+
+// Written beside `path` first, so that a file that is there is whole. Before a profile this is tried
+// with nothing, because it would be in vain where nothing can be written.
+std::string NewFile(const std::string& path) { return path + ".new"; }
+
+absl::Status CheckWritable(const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  const bool writable = std::ofstream(NewFile(path)).good();
+  std::error_code ignored;
+  std::filesystem::remove(NewFile(path), ignored);
+  if (writable && !std::filesystem::is_directory(path, ignored)) return absl::OkStatus();
+  return InvalidArgument("{} cannot be written: choose another file", path);
+}
+
+absl::Status WriteWhole(const std::string& path, const std::string& content) {
+  std::ofstream file(NewFile(path), std::ios::binary);
+  file << content;
+  file.close();
+  std::error_code error;
+  if (file) std::filesystem::rename(NewFile(path), path, error);
+  if (file && !error) return absl::OkStatus();
+  return Internal("{} cannot be written: {}", path,
+                  error ? error.message() : "the disk may be full");
+}
+
+absl::StatusOr<CostProvenance> ProvenanceHere(const ProfileFlags& flags) {
+  const std::string& directory = flags.session.model_dir;
+  ASSIGN_OR_RETURN(ModelConfig config, LoadModelConfig(directory));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(directory));
+  AdoptDType(*checkpoint, config);
+  ASSIGN_OR_RETURN(const uint64_t fingerprint, FingerprintModel(directory, *checkpoint));
+  return CostProvenance{
+      .machine = MachineName(),
+      .device = flags.session.device,
+      .threads = flags.session.threads,
+      .model = ModelNameFor(directory),
+      .model_fingerprint = fingerprint,
+      .dtype = std::string(Name(config.dtype)),
+      .kv_dtype = std::string(Name(flags.session.kv_dtype.value_or(config.dtype))),
+      .block_tokens = flags.session.block_tokens,
+      .build = kVersion,
+      .measured = Today()};
+}
+
+absl::Status CompleteFlags(ProfileFlags& flags) {
+  StepSession::Options& session = flags.session;
+  const StepLimits& limits = flags.quick ? kQuickLimits : kFullLimits;
+  if (session.max_step_tokens == 0) session.max_step_tokens = limits.tokens;
+  if (session.max_sequences == 0) session.max_sequences = limits.sequences;
+  if (session.max_context_tokens == 0) session.max_context_tokens = limits.context;
+  if (flags.quick) flags.measure.max_time = kQuickTime;
+  session.max_kv_bytes = static_cast<int64_t>(flags.kv_bytes);
+  if (flags.kv_dtype == "auto") return absl::OkStatus();
+  session.kv_dtype = DTypeFromName(flags.kv_dtype);
+  if (session.kv_dtype) return absl::OkStatus();
+  return InvalidArgument("--kv-dtype {} is unknown; use auto, bf16, f16, f8e4m3 or f32",
+                         flags.kv_dtype);
+}
+
+absl::Status CheckFile(const ProfileFlags& flags) {
+  ASSIGN_OR_RETURN(const CostParameters parameters, LoadCostParameters(flags.check));
+  ASSIGN_OR_RETURN(const CostProvenance here, ProvenanceHere(flags));
+  RETURN_IF_ERROR(Annotate(CheckProvenance(parameters.provenance, here), flags.check));
+  fmt::print("{} fits this machine and this model\n{}", flags.check, ProfileText(parameters, {}));
+  return absl::OkStatus();
+}
+
+absl::Status RunProfile(ProfileFlags& flags) {
+  RETURN_IF_ERROR(CompleteFlags(flags));
+  if (!flags.check.empty()) return CheckFile(flags);
+  RETURN_IF_ERROR(CheckWritable(flags.out));
+  RETURN_IF_ERROR(CheckWritable(flags.report));
+  CostParameters parameters;
+  ASSIGN_OR_RETURN(parameters.provenance, ProvenanceHere(flags));
+  ASSIGN_OR_RETURN(const std::unique_ptr<StepSession> session,
+                   StepSession::Open(flags.session, nullptr));
+  const std::vector<PlannedStep> plan = PlanSteps(
+      session->limits(), flags.quick ? PlanSize::kQuick : PlanSize::kFull, flags.measure.seed);
+  const StepSession::Options& limits = session->limits();
+  fmt::print(
+      stderr,
+      "{} kinds of steps, {} runs each: up to {} tokens, {} sequences, {} tokens of context\n",
+      plan.size(), flags.measure.repeats, limits.max_step_tokens, limits.max_sequences,
+      limits.max_context_tokens);
+  RunProgress progress;
+  ASSIGN_OR_RETURN(
+      const std::vector<MeasuredStep> steps,
+      MeasureSteps(
+          plan, flags.measure, [&session](const StepShape& shape) { return session->Run(shape); },
+          [&progress](int64_t done, int64_t total) { progress.Update(done, total); }));
+  std::vector<StepSample> samples;
+  for (const MeasuredStep& step : steps) samples.push_back(step.sample);
+  ASSIGN_OR_RETURN(StepFit fit, FitSteps(samples, flags.measure.seed));
+  parameters.steps = std::move(fit.coefficients);
+  parameters.intervals = std::move(fit.intervals);
+  parameters.held_out = std::move(fit.held_out);
+  if (flags.links == "on") {
+    ASSIGN_OR_RETURN(parameters.links, MeasureLinks(session->layout(), session->device()));
+  }
+  RETURN_IF_ERROR(WriteWhole(flags.out, WriteCostParameters(parameters)));
+  if (!flags.report.empty()) {
+    RETURN_IF_ERROR(WriteWhole(flags.report, ProfilePage(parameters, steps)));
+  }
+  fmt::print("{}written: {}{}\n", ProfileText(parameters, steps), flags.out,
+             flags.report.empty() ? "" : " and " + flags.report);
+  return absl::OkStatus();
+}
+
+void AddProfileFlags(CLI::App& app, ProfileFlags& flags) {
+  StepSession::Options& session = flags.session;
+  app.add_option("--model", session.model_dir, "folder of the checkpoint")->required();
+  app.add_option("--out", flags.out, "parameter file to write")->capture_default_str();
+  app.add_option("--report", flags.report, "HTML page with plots to write");
+  app.add_option("--check", flags.check,
+                 "measure nothing: say whether this parameter file fits the machine, the model and "
+                 "the other flags");
+  app.add_flag("--quick", flags.quick, "fewer and smaller steps");
+  app.add_option("--device", session.device, "cpu, or a GPU such as cuda:0")->capture_default_str();
+  app.add_option("--threads", session.threads, "of the CPU backend; 0: one per core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_option("--kv-dtype", flags.kv_dtype, "auto, bf16, f16, f8e4m3 or f32")
+      ->capture_default_str();
+  app.add_option("--block-tokens", session.block_tokens, "tokens per KV block")
+      ->check(CLI::Range(8, 256))
+      ->capture_default_str();
+  app.add_option("--max-step-tokens", session.max_step_tokens,
+                 "of the largest step (512; --quick: 256)")
+      ->check(CLI::Range(32, 65536));
+  app.add_option("--max-sequences", session.max_sequences,
+                 "that decode in one step (64; --quick: 16)")
+      ->check(CLI::Range(8, 1024));
+  app.add_option("--max-context", session.max_context_tokens,
+                 "of each sequence (what --kv-bytes and the model allow; --quick: 512)")
+      ->check(CLI::Range(64, 1 << 24));
+  app.add_option("--kv-bytes", flags.kv_bytes, "memory for KV, as 512MiB")
+      ->transform(SizeFlag(Kilo::k1024))
+      ->capture_default_str();
+  app.add_option("--repeats", flags.measure.repeats, "runs of each kind of step")
+      ->check(CLI::Range(30, 10000))
+      ->capture_default_str();
+  app.add_option("--links", flags.links,
+                 "measure transfers over shared memory and loopback TCP: on, off")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+  app.add_option("--seed", flags.measure.seed, "of the steps and their order")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void AddProfileCommand(CLI::App& app, Action& chosen) {
+  auto flags = std::make_shared<ProfileFlags>();
+  CLI::App* profile =
+      app.add_subcommand("profile", "Measure what steps cost here, and fit the cost model");
+  AddProfileFlags(*profile, *flags);
+  profile->footer(
+      "The machine should be otherwise idle. Steps whose repeats differ much are measured again,\n"
+      "and listed when they stay so.\n"
+      "Example:\n"
+      "  tandem profile --model models/sample --quick --report profile.html");
+  profile->callback([flags, &chosen] {
+    chosen = [flags] {
+      const absl::Status status = RunProfile(*flags);
+      return status.ok() ? kExitOk : PrintError(status);
+    };
+  });
+}
+
+}  // namespace tandem

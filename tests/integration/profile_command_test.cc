@@ -1,0 +1,99 @@
+// `tandem profile` as people and scripts use it, with steps small enough for a test.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "fmt/format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/support/shell.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kSmall[] =
+    "profile --model " TANDEM_SOURCE_DIR
+    "/models/sample --quick --threads 1 --max-step-tokens 32 --max-sequences 8 --max-context 64";
+
+class ProfileCommandTest : public testing::Test {
+ protected:
+  ProfileCommandTest() {
+    std::string directory = ::testing::TempDir() + "profileXXXXXX";
+    directory_ = mkdtemp(directory.data());
+  }
+  ~ProfileCommandTest() override { std::filesystem::remove_all(directory_); }
+
+  std::string File(const std::string& name) const { return directory_ / name; }
+  static std::string Read(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  std::filesystem::path directory_;
+};
+
+TEST_F(ProfileCommandTest, WritesParametersThatFitThisMachineAndAPageWithPlots) {
+  const std::string out = File("cost.json");
+  const CommandResult profile =
+      Shell(fmt::format("{} --out {} --report {} 2>&1", kSmall, out, File("report.html")));
+  ASSERT_EQ(profile.exit_status, 0) << profile.output;
+  EXPECT_THAT(profile.output, HasSubstr("alpha.a1"));
+  EXPECT_THAT(profile.output, HasSubstr("held out mixed"));
+
+  const auto json = nlohmann::json::parse(Read(out));
+  EXPECT_EQ(json["format"], "tandem-cost-model");
+  EXPECT_EQ(json["provenance"]["device"], "cpu");
+  EXPECT_EQ(json["provenance"]["threads"], 1);
+  EXPECT_GT(json["classic"]["alpha_ms_per_token"], 0);
+  EXPECT_GT(json["classic"]["beta_ms"], 0);
+  EXPECT_GT(json["classic"]["bandwidth_gb_per_s"], 0);
+  EXPECT_EQ(json["links"].size(), 2u);
+  EXPECT_EQ(json["fit"]["held_out"].size(), 3u);
+  EXPECT_FALSE(json["step"]["gamma"]["ms"].empty());
+
+  const std::string page = Read(File("report.html"));
+  EXPECT_THAT(page, HasSubstr("<svg"));
+  EXPECT_THAT(page, HasSubstr("Predicted and measured"));
+  EXPECT_THAT(page, Not(HasSubstr("<script")));
+  EXPECT_THAT(page, Not(HasSubstr("nan")));
+
+  EXPECT_EQ(Shell(fmt::format("{} --check {} 2>&1", kSmall, out)).exit_status, 0);
+}
+
+TEST_F(ProfileCommandTest, ParametersOfOtherFlagsAreRefusedWithTheReason) {
+  const std::string out = File("cost.json");
+  ASSERT_EQ(Shell(fmt::format("{} --links off --out {} 2>&1", kSmall, out)).exit_status, 0);
+  const CommandResult other =
+      Shell(fmt::format("{} --block-tokens 32 --check {} 2>&1", kSmall, out));
+  EXPECT_EQ(other.exit_status, 1);
+  EXPECT_THAT(other.output, HasSubstr("block tokens 16, and here it is 32"));
+  std::ofstream(out) << "{\"format\": \"other\"}";
+  const CommandResult foreign = Shell(fmt::format("{} --check {} 2>&1", kSmall, out));
+  EXPECT_EQ(foreign.exit_status, 1);
+  EXPECT_THAT(foreign.output, HasSubstr("this is no parameter file"));
+}
+
+TEST_F(ProfileCommandTest, RefusesBadFlagsBeforeItMeasures) {
+  const auto refused = [](const std::string& flags) {
+    const CommandResult result = Shell(fmt::format("{} {} 2>&1", kSmall, flags));
+    EXPECT_NE(result.exit_status, 0) << flags;
+    EXPECT_THAT(result.output, Not(HasSubstr("kinds of steps"))) << flags;
+    return result.output;
+  };
+  EXPECT_THAT(refused("--out /nowhere/cost.json"),
+              HasSubstr("/nowhere/cost.json cannot be written"));
+  EXPECT_THAT(refused("--repeats 29"), HasSubstr("--repeats"));
+  EXPECT_THAT(refused("--kv-dtype i4"), HasSubstr("--kv-dtype i4 is unknown"));
+  EXPECT_THAT(refused("--kv-bytes 1MiB"), HasSubstr("more KV bytes"));
+  EXPECT_THAT(refused("--device tpu"), HasSubstr("tpu"));
+  EXPECT_THAT(refused("--check " + File("absent.json")), HasSubstr("cannot be opened"));
+}
+
+}  // namespace
+}  // namespace tandem
