@@ -20,6 +20,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "server/admin/profile_report.h"
 #include "server/assembly/model_fingerprint.h"
+#include "server/assembly/model_name.h"
 #include "server/assembly/worker_options.h"
 #include "server/commands/commands.h"
 #include "server/commands/size_flag.h"
