@@ -2,7 +2,7 @@
 # LAYERS lists the rooms, longest path first, so that a file belongs to the first that matches.
 set(LAYERS model/tokenizer model/checkpoint model/transformer router/cluster router/policy
     router/client router/attempt router/request base kernels kvstore transfer
-    scheduler/latency_model scheduler engine router server proto)
+    scheduler/latency_model scheduler engine router server proto bench/serving)
 
 set(MAY_INCLUDE_base "")
 set(MAY_INCLUDE_kernels base)
@@ -23,12 +23,14 @@ set(MAY_INCLUDE_router/attempt base proto router/cluster router/policy router/cl
 set(MAY_INCLUDE_router/request base proto model/tokenizer router/cluster router/attempt)
 set(MAY_INCLUDE_router base proto router model/tokenizer)
 set(MAY_INCLUDE_server engine router proto base model/tokenizer model/checkpoint model/transformer
-    kernels kvstore transfer scheduler)
+    kernels kvstore transfer scheduler bench/serving)
 set(MAY_INCLUDE_proto "")
+set(MAY_INCLUDE_bench/serving base proto)
 
 # Foreign headers that only some rooms may include: regex of the header -> regex of the file.
 set(FOREIGN
-    "^(grpcpp|grpc)/" "^(server|router/client)/|^engine/worker_client"
+    "^(grpcpp|grpc)/" "^(server|router/client|bench/serving)/|^engine/worker_client"
+    "^curl/" "^bench/serving/"
     "^(cuda|cublas|nccl)" "^(kernels/cuda|transfer/media/nccl)/"
     "^zstd" "^kvstore/codec/"
     "^hwy/" "^kernels/cpu/"

@@ -1,0 +1,151 @@
+#include "bench/serving/openai_messages.h"
+
+#include <limits>
+#include <utility>
+
+#include "base/status.h"
+#include "bench/serving/prompt.h"
+#include "nlohmann/json.hpp"
+
+namespace tandem::loadgen {
+namespace {
+
+using Json = nlohmann::json;
+
+Json Parse(std::string_view text) { return Json::parse(text, nullptr, /*allow_exceptions=*/false); }
+
+// The member of that name, or null; also of what is no object.
+const Json& Member(const Json& json, const char* name) {
+  static const Json* const kNull = new Json(nullptr);
+  if (!json.is_object()) return *kNull;
+  const auto found = json.find(name);
+  return found == json.end() ? *kNull : *found;
+}
+
+std::string TextOr(const Json& json, std::string fallback) {
+  return json.is_string() ? json.get<std::string>() : std::move(fallback);
+}
+
+// A number from 0 on that fits, or the fallback.
+int32_t CountOr(const Json& json, int32_t fallback) {
+  if (!json.is_number_unsigned()) return fallback;
+  const auto count = json.get<uint64_t>();
+  return count <= std::numeric_limits<int32_t>::max() ? static_cast<int32_t>(count) : fallback;
+}
+
+bool HasText(const Json& json) {
+  return json.is_string() && !json.get_ref<const std::string&>().empty();
+}
+
+// Whether a choice carries output: text of a completion, or a part of a chat message.
+bool HasOutput(const Json& choice) {
+  if (HasText(Member(choice, "text"))) return true;
+  const Json& delta = Member(choice, "delta");
+  return HasText(Member(delta, "content")) || HasText(Member(delta, "reasoning")) ||
+         HasText(Member(delta, "reasoning_content")) || Member(delta, "tool_calls").is_array();
+}
+
+}  // namespace
+
+std::string MakeOpenAiBody(const OpenAiBody& body, const ScheduledRequest& request,
+                           const std::vector<int32_t>& pool) {
+  Json json = {{"model", body.model},
+               {"temperature", body.options.temperature},
+               {"stream", true},
+               {"stream_options", {{"include_usage", true}}}};
+  // Servers without this field ignore it.
+  if (body.options.ignore_eos) json["ignore_eos"] = true;
+  if (body.api == OpenAiApi::kChat) {
+    json["messages"] = {{{"role", "user"}, {"content", MakePromptText(request)}}};
+    json["max_completion_tokens"] = request.output_tokens;
+  } else {
+    json["prompt"] =
+        pool.empty() ? Json(MakePromptText(request)) : Json(MakePromptTokens(request, pool));
+    json["max_tokens"] = request.output_tokens;
+  }
+  if (!body.extra_json.empty()) json.update(Parse(body.extra_json));
+  return json.dump();
+}
+
+absl::Status CheckExtraBody(const std::string& text) {
+  if (text.empty() || Parse(text).is_object()) return absl::OkStatus();
+  return InvalidArgument("--extra-body {}: give a JSON object, such as {{\"top_p\": 0.9}}", text);
+}
+
+absl::StatusOr<ServerInfo> ParseModels(std::string_view json, const std::string& wanted) {
+  const Json answer = Parse(json);
+  const Json& models = Member(answer, "data");
+  if (!models.is_array() || models.empty()) {
+    return InvalidArgument("the answer of /v1/models names no model");
+  }
+  std::string names;
+  for (const Json& model : models) {
+    const std::string id = TextOr(Member(model, "id"), "");
+    names += (names.empty() ? "" : ", ") + id;
+    if (!wanted.empty() && id != wanted) continue;
+    return ServerInfo{.model = id,
+                      .max_context_tokens = CountOr(Member(model, "max_model_len"), 0)};
+  }
+  return NotFound("--model {}: the server has {}", wanted, names);
+}
+
+std::vector<int32_t> ParseTokens(std::string_view json) {
+  std::vector<int32_t> tokens;
+  const Json answer = Parse(json);
+  const Json& ids = Member(answer, "tokens");
+  if (!ids.is_array()) return tokens;
+  for (const Json& id : ids) {
+    const int32_t token = CountOr(id, -1);
+    if (token >= 0) tokens.push_back(token);
+  }
+  return tokens;
+}
+
+std::string ErrorText(std::string_view body) {
+  constexpr size_t kMostBytes = 300;
+  const Json answer = Parse(body);
+  const Json& error = Member(answer, "error");
+  std::string text = TextOr(error, TextOr(Member(error, "message"), std::string(body)));
+  if (text.size() > kMostBytes) text.resize(kMostBytes);
+  return text;
+}
+
+bool OpenAiAnswer::Add(std::string_view data) {
+  if (data == "[DONE]") {
+    done_ = true;
+    return false;
+  }
+  const Json event = Parse(data);
+  if (!event.is_object()) {
+    end_.status = DataLoss("an event of the stream is no JSON object");
+    return false;
+  }
+  if (!Member(event, "error").is_null()) {
+    end_.status = Internal("the server ended the stream: {}", ErrorText(data));
+    return false;
+  }
+  const Json& usage = Member(event, "usage");
+  if (usage.is_object()) {
+    end_.prompt_tokens = CountOr(Member(usage, "prompt_tokens"), -1);
+    end_.output_tokens = CountOr(Member(usage, "completion_tokens"), -1);
+    end_.cached_tokens =
+        CountOr(Member(Member(usage, "prompt_tokens_details"), "cached_tokens"), -1);
+  }
+  const Json& choices = Member(event, "choices");
+  if (!choices.is_array() || choices.empty()) return false;
+  const Json& reason = Member(choices[0], "finish_reason");
+  if (reason.is_string()) {
+    finished_ = true;
+    end_.finish_reason = reason.get<std::string>();
+  }
+  return HasOutput(choices[0]);
+}
+
+CallEnd OpenAiAnswer::Take(absl::Status transport) {
+  if (end_.status.ok()) end_.status = std::move(transport);
+  end_.whole = finished_ && done_;
+  end_.counts_are_exact = false;
+  return std::move(end_);
+}
+
+}  // namespace tandem::loadgen

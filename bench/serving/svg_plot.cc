@@ -1,0 +1,192 @@
+#include "bench/serving/svg_plot.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "fmt/format.h"
+
+namespace tandem::loadgen {
+namespace {
+
+constexpr double kWidth = 640;
+constexpr double kHeight = 300;
+constexpr double kLeft = 70;
+constexpr double kRight = 20;
+constexpr double kTop = 34;
+constexpr double kBottom = 48;
+constexpr size_t kMostPoints = 3000;
+constexpr std::array<std::string_view, 8> kPalette = {"#4477aa", "#ee6677", "#228833", "#ccbb44",
+                                                      "#66ccee", "#aa3377", "#bbbbbb", "#dd7711"};
+
+// From values to pixels.
+struct Scale {
+  double x_end = 1;
+  double y_end = 1;
+
+  double X(double x) const { return kLeft + x / x_end * (kWidth - kLeft - kRight); }
+  double Y(double y) const { return kHeight - kBottom - y / y_end * (kHeight - kTop - kBottom); }
+};
+
+// The end of an axis: the first tick at or above the highest value.
+double AxisEnd(double highest) {
+  if (!(highest > 0)) return 1;
+  const double step = TickStep(highest);
+  return std::ceil(highest / step) * step;
+}
+
+Scale ScaleOf(const Plot& plot) {
+  double x = 0;
+  double y = 0;
+  for (const PlotSeries& series : plot.series) {
+    for (const PlotPoint& point : series.points) {
+      x = std::max(x, point.x);
+      y = std::max(y, point.y);
+    }
+  }
+  if (plot.diagonal) x = y = std::max(x, y);
+  return {AxisEnd(x), AxisEnd(y)};
+}
+
+std::string Text(double x, double y, std::string_view anchor, std::string_view text) {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor,
+                     EscapeHtml(text));
+}
+
+std::string GridLine(double x1, double y1, double x2, double y2, std::string_view color) {
+  return fmt::format(
+      "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\"/>\n", x1, y1, x2,
+      y2, color);
+}
+
+std::string Axes(const Plot& plot, const Scale& scale) {
+  constexpr std::string_view kGrid = "#e4e4e4";
+  std::string svg;
+  const double x_step = TickStep(scale.x_end);
+  const double y_step = TickStep(scale.y_end);
+  for (int i = 0; i * x_step <= scale.x_end * 1.0001; ++i) {
+    const double at = scale.X(i * x_step);
+    svg += GridLine(at, kTop, at, kHeight - kBottom, kGrid);
+    svg += Text(at, kHeight - kBottom + 16, "middle", fmt::format("{:g}", i * x_step));
+  }
+  for (int i = 0; i * y_step <= scale.y_end * 1.0001; ++i) {
+    const double at = scale.Y(i * y_step);
+    svg += GridLine(kLeft, at, kWidth - kRight, at, kGrid);
+    svg += Text(kLeft - 6, at + 4, "end", fmt::format("{:g}", i * y_step));
+  }
+  svg += GridLine(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, "#333");
+  svg += GridLine(kLeft, kTop, kLeft, kHeight - kBottom, "#333");
+  svg += Text(kWidth / 2, kHeight - 12, "middle", plot.x_label);
+  svg += fmt::format(
+      "<text transform=\"translate(16 {:.1f}) rotate(-90)\" "
+      "text-anchor=\"middle\">{}</text>\n",
+      kHeight / 2, EscapeHtml(plot.y_label));
+  return svg;
+}
+
+std::string Series(const PlotSeries& series, const Scale& scale) {
+  const size_t stride = series.points.size() / kMostPoints + 1;
+  std::string svg;
+  for (size_t i = 0; i < series.points.size(); i += stride) {
+    const double x = scale.X(series.points[i].x);
+    const double y = scale.Y(series.points[i].y);
+    if (series.mark == PlotSeries::Mark::kLine) {
+      svg += fmt::format("{}{:.1f} {:.1f}", svg.empty() ? "M" : " L", x, y);
+    } else {
+      svg += fmt::format(
+          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2\" fill=\"{}\" "
+          "fill-opacity=\"0.6\"/>\n",
+          x, y, series.color);
+    }
+  }
+  if (series.mark == PlotSeries::Mark::kDots || svg.empty()) return svg;
+  return fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\"/>\n", svg,
+                     series.color);
+}
+
+std::string Legend(const std::vector<PlotSeries>& all) {
+  std::string svg;
+  double x = kLeft;
+  for (const PlotSeries& series : all) {
+    svg += fmt::format("<rect x=\"{:.1f}\" y=\"22\" width=\"9\" height=\"9\" fill=\"{}\"/>\n", x,
+                       series.color);
+    svg += Text(x + 13, 30, "start", series.name);
+    x += 30 + 6.2 * static_cast<double>(series.name.size());
+  }
+  return svg;
+}
+
+std::string Frame(double height, const std::string& title, const std::string& inside) {
+  return fmt::format(
+      "<svg viewBox=\"0 0 {} {}\" width=\"{}\" role=\"img\">\n<title>{}</title>\n"
+      "<text x=\"{}\" y=\"14\" class=\"title\">{}</text>\n{}</svg>\n",
+      kWidth, height, kWidth, EscapeHtml(title), kLeft, EscapeHtml(title), inside);
+}
+
+}  // namespace
+
+double TickStep(double highest) {
+  const double power = std::pow(10, std::floor(std::log10(highest)));
+  const double leading = highest / power;
+  if (leading <= 2) return power / 5;
+  return leading <= 5 ? power / 2 : power;
+}
+
+std::string EscapeHtml(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
+std::string RenderSvg(const Plot& plot) {
+  const Scale scale = ScaleOf(plot);
+  std::string inside = Axes(plot, scale);
+  if (plot.diagonal) {
+    inside += GridLine(scale.X(0), scale.Y(0), scale.X(scale.x_end), scale.Y(scale.y_end), "#999");
+  }
+  for (const PlotSeries& series : plot.series) inside += Series(series, scale);
+  return Frame(kHeight, plot.title, inside + Legend(plot.series));
+}
+
+std::string RenderBar(const std::string& title, const std::vector<BarPart>& parts,
+                      const std::string& unit) {
+  constexpr double kLineHeight = 18;
+  double sum = 0;
+  for (const BarPart& part : parts) sum += part.value;
+  std::string inside;
+  double x = kLeft;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string_view color = kPalette[i % kPalette.size()];
+    const double width = sum > 0 ? parts[i].value / sum * (kWidth - kLeft - kRight) : 0;
+    inside += fmt::format(
+        "<rect x=\"{:.1f}\" y=\"24\" width=\"{:.1f}\" height=\"24\" "
+        "fill=\"{}\"/>\n",
+        x, width, color);
+    const double y = 68 + kLineHeight * static_cast<double>(i);
+    inside += fmt::format("<rect x=\"{}\" y=\"{:.1f}\" width=\"9\" height=\"9\" fill=\"{}\"/>\n",
+                          kLeft, y - 9, color);
+    inside += Text(kLeft + 14, y, "start",
+                   fmt::format("{} {:.2f} {}", parts[i].name, parts[i].value, unit));
+    x += width;
+  }
+  return Frame(72 + kLineHeight * static_cast<double>(parts.size()), title, inside);
+}
+
+}  // namespace tandem::loadgen
