@@ -11,6 +11,10 @@ tandem_test(server_test
           support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_test_transports tandem_test_engine tandem_server)
 
+tandem_test(loadgen_backend_test SOURCES unit/loadgen/grpc_backend_test.cc
+            unit/loadgen/openai_backend_test.cc DEPS tandem_loadgen_backends tandem_proto
+            PkgConfig::httplib)
+
 tandem_fuzz_test(request_fuzz SOURCES fuzz/request_fuzz.cc DEPS tandem_server
   CORPUS fuzz/corpus/request)
 tandem_fuzz_test(worker_messages_fuzz SOURCES fuzz/worker_messages_fuzz.cc DEPS tandem_server
@@ -25,7 +29,7 @@ add_dependencies(tandem_test_cluster tandem)
 foreach(name routes_test several_choices_test cached_prompts_test endings_test worker_loss_test
              resume_test watchdog_test overload_test command_line_test standard_services_test transports_test
              kv_tls_test silent_connection_test large_prompts_test connections_test log_test
-             profile_command_test weights_hash_test)
+             profile_command_test weights_hash_test bench_serve_test)
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
               LABELS integration TIMEOUT 300)
 endforeach()
@@ -43,7 +47,8 @@ tandem_emulated_test(device_memory_test SOURCES unit/server/device_memory_test.c
 # The daemon on the emulated GPU.
 add_executable(tandem_emulated $<TARGET_OBJECTS:tandem_commands>)
 target_link_libraries(tandem_emulated PRIVATE tandem_kernels_cuda_emulated tandem_transfer_nccl_emulated
-                                              tandem_simt tandem_server CLI11::CLI11)
+                                              tandem_simt tandem_server
+                                              tandem_loadgen_backends CLI11::CLI11)
 add_dependencies(tandem_emulated tandem_fake_cublaslt tandem_fake_nccl)
 tandem_test(emulated_daemon_test SOURCES integration/emulated_daemon_test.cc
             DEPS tandem_test_cluster LABELS integration TIMEOUT 600)

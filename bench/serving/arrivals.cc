@@ -9,7 +9,7 @@
 namespace tandem::loadgen {
 namespace {
 
-// Slower than this no run ends, and faster ones differ by less than the clock's resolution.
+// No run at a lower rate would end, and the gaps of a higher one are shorter than the clock's tick.
 constexpr double kLowestRate = 1e-6;
 constexpr double kHighestRate = 1e9;
 
@@ -19,7 +19,7 @@ absl::Status CheckRate(const char* flag, double rate) {
                          kHighestRate);
 }
 
-// Of the request `index` of `count`.
+// Requests/s at request `index` of `count`.
 double RateAt(const ArrivalOptions& options, int index, int count) {
   const double progress = static_cast<double>(index) / std::max(count - 1, 1);
   switch (options.ramp) {

@@ -57,18 +57,19 @@ class CallObserver {
   virtual ~CallObserver() = default;
   // A message with so many tokens, at least one, arrived.
   virtual void OnTokens(TimePoint at, int32_t tokens) = 0;
-  // Exactly once, and last.
+  // Called exactly once, after all other events.
   virtual void OnEnd(TimePoint at, CallEnd end) = 0;
 };
 
 // One request to a server.
 class Call {
  public:
-  // A call that was started goes on without its handle.
+  // Destroying the handle does not end a call that was started.
   virtual ~Call() = default;
-  // Sends it, without waiting for anything. Once.
+  // Sends the request and returns at once. To be called once.
   virtual void Start() = 0;
-  // The observer is still told the end, with CANCELLED unless the call had ended. After Start.
+  // To be called after Start. The observer's OnEnd still comes, with CANCELLED unless the call ended
+  // before.
   virtual void Cancel() = 0;
 };
 
@@ -90,7 +91,7 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
   // Finds out what the calls need. Waits up to `patience` for a server that is not there or not
-  // ready, and is UNAVAILABLE after that. Before anything else.
+  // ready, and returns UNAVAILABLE after that. To be called before anything else.
   virtual absl::StatusOr<ServerInfo> Connect(Duration patience) = 0;
   // Makes a call that only has to be started. `observer` must live until its end.
   virtual std::unique_ptr<Call> Prepare(const ScheduledRequest& request, const std::string& id,

@@ -21,7 +21,7 @@ struct LengthDistribution {
   double sigma = 0;            // log-normal: standard deviation of the logarithm
   int32_t limit = kMaxLength;  // no length exceeds it
 
-  // From 1 on.
+  // Draws a length from 1 to `limit`.
   int32_t Draw(RandomStream& random) const;
 };
 

@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 
 Json Parse(std::string_view text) { return Json::parse(text, nullptr, /*allow_exceptions=*/false); }
 
-// The member of that name, or null; also of what is no object.
+// The member of that name; null when there is none or `json` is no object.
 const Json& Member(const Json& json, const char* name) {
   static const Json* const kNull = new Json(nullptr);
   if (!json.is_object()) return *kNull;
@@ -26,7 +26,7 @@ std::string TextOr(const Json& json, std::string fallback) {
   return json.is_string() ? json.get<std::string>() : std::move(fallback);
 }
 
-// A number from 0 on that fits, or the fallback.
+// The value of `json` if it is an integer from 0 on that fits, else the fallback.
 int32_t CountOr(const Json& json, int32_t fallback) {
   if (!json.is_number_unsigned()) return fallback;
   const auto count = json.get<uint64_t>();
@@ -53,7 +53,7 @@ std::string MakeOpenAiBody(const OpenAiBody& body, const ScheduledRequest& reque
                {"temperature", body.options.temperature},
                {"stream", true},
                {"stream_options", {{"include_usage", true}}}};
-  // Servers without this field ignore it.
+  // Servers that do not know this field ignore it.
   if (body.options.ignore_eos) json["ignore_eos"] = true;
   if (body.api == OpenAiApi::kChat) {
     json["messages"] = {{{"role", "user"}, {"content", MakePromptText(request)}}};

@@ -8,11 +8,11 @@
 
 namespace tandem::loadgen {
 
-// Two-letter words: a text whose tokens are ordinary ones in every vocabulary. Their ids, in the
-// server's vocabulary, are what prompts are made of.
+// A text of two-letter words, whose tokens are ordinary ones in every vocabulary. Prompts are made of
+// the ids that these tokens have at the server.
 std::string PoolText();
 
-// The distinct ids, sorted.
+// Sorts the ids and drops repeated ones.
 std::vector<int32_t> MakeTokenPool(std::vector<int32_t> ids);
 
 // The prompt of `request`, drawn from `pool`, which is not empty: equal segments give equal tokens.

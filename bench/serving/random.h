@@ -13,12 +13,12 @@ class RandomStream {
  public:
   explicit RandomStream(uint64_t seed) : seed_(seed) {}
 
-  // In [0, 1).
+  // Uniform in [0, 1).
   double Uniform();
-  // Of mean 0 and variance 1.
+  // Normal, with mean 0 and variance 1.
   double Normal();
-  // Of mean 1 and variance 1 / shape. `shape` is above 0; 1 gives the exponential distribution and
-  // infinity always 1.
+  // Gamma-distributed, with mean 1 and variance 1 / shape. `shape` is above 0; a shape of 1 is the
+  // exponential distribution, and an infinite one always gives 1.
   double GammaOfMeanOne(double shape);
 
  private:

@@ -9,6 +9,9 @@ struct RateSearchOptions {
   double start_rate = 1;    // requests/s
   double tolerance = 0.05;  // the answer is at most this share below the highest rate that holds
   int max_probes = 16;
+  // A probe lasts so long at least, whatever the rate: in a short one even a hopeless rate holds,
+  // because the queue has no time to grow.
+  double probe_seconds = 30;
 };
 
 // Finds the highest request rate at which enough requests are good: doubles or halves the rate until

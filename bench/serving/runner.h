@@ -33,7 +33,7 @@ struct RunResult {
 struct RunCounts {
   std::atomic<int64_t> sent = 0;
   std::atomic<int64_t> ended = 0;
-  std::atomic<int64_t> failed = 0;  // with another status than OK
+  std::atomic<int64_t> failed = 0;  // with another status than OK and CANCELLED
   std::atomic<int64_t> tokens = 0;
 };
 

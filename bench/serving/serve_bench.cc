@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -87,14 +88,14 @@ class Bench {
     return CheckFits(schedule, server_.max_context_tokens);
   }
 
-  // Their answers do not count, but that they are answered does.
+  // The answers to warm-up requests are in no figure, but a warm-up that fails ends the benchmark.
   absl::Status WarmUp(const Schedule& schedule) {
     if (options_.num_warmups == 0) return absl::OkStatus();
     Schedule few;
     for (int32_t i = 0; i < options_.num_warmups; ++i) {
       few.requests.push_back(schedule.requests[i % schedule.requests.size()]);
       few.requests.back().cancel_after.reset();
-      // Other text, so that the run does not find its prompts in a prefix cache.
+      // The prompts differ from those of the run, which would else find them in a prefix cache.
       for (PromptSegment& segment : few.requests.back().prompt) segment.seed = ~segment.seed;
     }
     RunOptions run = options_.run;
@@ -200,6 +201,13 @@ absl::Status Publish(const ServeBenchOptions& options, const Outcome& outcome,
   return Unavailable("not one of {} requests was complete", outcome.run.records.size());
 }
 
+// The requests that arrive within the time of a probe, but at least as many as were asked for.
+int32_t PromptsOfProbe(const ServeBenchOptions& options, double rate) {
+  constexpr double kMost = 10'000'000;
+  const double arriving = std::min(std::ceil(rate * options.search->probe_seconds), kMost);
+  return std::max(options.workload.num_prompts.value_or(1), static_cast<int32_t>(arriving));
+}
+
 absl::Status Search(const ServeBenchOptions& options, Bench& bench) {
   RateSearch search(*options.search);
   std::vector<RateProbe> probes;
@@ -207,6 +215,7 @@ absl::Status Search(const ServeBenchOptions& options, Bench& bench) {
   ServeBenchOptions at_rate = options;
   while (const auto rate = search.Next()) {
     at_rate.arrivals->rate = *rate;
+    at_rate.workload.num_prompts = PromptsOfProbe(options, *rate);
     ASSIGN_OR_RETURN(const Schedule schedule,
                      MakeSchedule(at_rate.workload, at_rate.arrivals, options.seed));
     RunResult run = bench.Run(schedule);
@@ -214,11 +223,12 @@ absl::Status Search(const ServeBenchOptions& options, Bench& bench) {
     const bool attained = summary.attainment.share >= options.search->attainment;
     probes.push_back({*rate, summary.attainment, summary.goodput.value_or(0)});
     fmt::print(
-        "{:>10.3f} req/s: {:6.2f}% good (95% within {:.1f} and {:.1f}), goodput {:.3f} "
+        "{:>10.3f} req/s for {:.1f} s: {:6.2f}% good (95% within {:.1f} and {:.1f}), goodput "
+        "{:.3f} "
         "req/s, lag p99 {:.2f} ms, schedule {}\n",
-        *rate, summary.attainment.share * 100, summary.attainment.low * 100,
-        summary.attainment.high * 100, summary.goodput.value_or(0), summary.lag.Percentile(99),
-        schedule.HashText());
+        *rate, ToMilliseconds(schedule.Length()) / 1e3, summary.attainment.share * 100,
+        summary.attainment.low * 100, summary.attainment.high * 100, summary.goodput.value_or(0),
+        summary.lag.Percentile(99), schedule.HashText());
     std::fflush(stdout);
     search.Report(attained);
     if (attained || !best) {
@@ -258,6 +268,10 @@ absl::Status Validate(const ServeBenchOptions& options) {
       return InvalidArgument("--attainment={}: give a share above 0 and up to 1",
                              search.attainment);
     }
+    if (!(search.probe_seconds > 0 && search.probe_seconds <= 86400)) {
+      return InvalidArgument("--probe-seconds={}: give a number above 0 and up to 86400",
+                             search.probe_seconds);
+    }
     if (!options.arrivals || options.arrivals->ramp != Ramp::kNone ||
         std::isinf(options.arrivals->rate)) {
       return InvalidArgument(
@@ -275,9 +289,23 @@ absl::Status Validate(const ServeBenchOptions& options) {
   return absl::OkStatus();
 }
 
+namespace {
+
+// A closed loop has no times before it runs.
+absl::Status CheckWarmUp(const ServeBenchOptions& options, const Schedule& schedule) {
+  const Duration warmup = options.summary.warmup;
+  if (IsClosedLoop(options) || warmup <= schedule.Length()) return absl::OkStatus();
+  return InvalidArgument(
+      "--warmup-seconds={}: the last request arrives after {:.3f} s, so none would be measured",
+      ToMilliseconds(warmup) / 1e3, ToMilliseconds(schedule.Length()) / 1e3);
+}
+
+}  // namespace
+
 absl::Status ServeBench(const ServeBenchOptions& options, Backend& backend) {
   ASSIGN_OR_RETURN(const Schedule schedule,
                    MakeSchedule(options.workload, options.arrivals, options.seed));
+  RETURN_IF_ERROR(CheckWarmUp(options, schedule));
   PrintSchedule(schedule, ArrivalText(options));
   std::fflush(stdout);
   if (options.dry_run) return absl::OkStatus();

@@ -163,7 +163,7 @@ std::vector<PredictionSummary> Predictions(const Records& complete) {
   return predictions;
 }
 
-// Tokens of the best second of the run, of all measured requests.
+// The tokens of measured requests that arrived in the best second of the run.
 double PeakOutput(const Records& measured) {
   std::map<int64_t, int64_t> per_second;
   for (const RequestRecord* record : measured) {
@@ -176,7 +176,7 @@ double PeakOutput(const Records& measured) {
   return static_cast<double>(best);
 }
 
-// All requests count here, also those that arrived before the window.
+// Also counts what requests from before the window get in it.
 std::optional<SteadyWindow> Steady(const RunResult& run, const SummaryOptions& options) {
   Duration end{};
   for (const RequestRecord& record : run.records) end = std::max(end, record.scheduled);

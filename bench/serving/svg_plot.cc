@@ -19,7 +19,7 @@ constexpr size_t kMostPoints = 3000;
 constexpr std::array<std::string_view, 8> kPalette = {"#4477aa", "#ee6677", "#228833", "#ccbb44",
                                                       "#66ccee", "#aa3377", "#bbbbbb", "#dd7711"};
 
-// From values to pixels.
+// Maps values to pixels.
 struct Scale {
   double x_end = 1;
   double y_end = 1;

@@ -23,6 +23,7 @@ void AddTokenizeCommand(CLI::App& app, Action& chosen);
 void AddStatusCommand(CLI::App& app, Action& chosen);
 void AddDemoCommand(CLI::App& app, Action& chosen);
 void AddProfileCommand(CLI::App& app, Action& chosen);
+void AddBenchCommand(CLI::App& app, Action& chosen);
 void AddVersionCommand(CLI::App& app, Action& chosen);
 
 // Where a router listens and a client looks unless told otherwise.

@@ -74,6 +74,7 @@ int Main(int argc, char** argv) {
   AddGenerateCommand(app, chosen);
   AddStatusCommand(app, chosen);
   AddTokenizeCommand(app, chosen);
+  AddBenchCommand(app, chosen);
   AddDemoCommand(app, chosen);
   AddRouterCommand(app, chosen);
   AddWorkerCommand(app, chosen);

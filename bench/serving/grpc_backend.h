@@ -1,0 +1,19 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "bench/serving/backend.h"
+
+namespace tandem::loadgen {
+
+struct GrpcBackendOptions {
+  std::string server;          // host:port of a router
+  std::string route = "auto";  // or unified, disaggregated
+  RequestOptions request;
+};
+
+// Tandem's own service, tandem.v1.Inference.
+std::unique_ptr<Backend> NewGrpcBackend(GrpcBackendOptions options);
+
+}  // namespace tandem::loadgen

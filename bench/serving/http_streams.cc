@@ -1,0 +1,226 @@
+#include "bench/serving/http_streams.h"
+
+#include <curl/curl.h>
+
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "base/status.h"
+#include "base/thread_name.h"
+
+namespace tandem::loadgen {
+namespace {
+
+void SetUpCurl() {
+  static std::once_flag once;
+  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+}
+
+absl::Status ToStatus(CURLcode code, const std::string& url) {
+  if (code == CURLE_OK) return absl::OkStatus();
+  if (code == CURLE_OPERATION_TIMEDOUT) {
+    return DeadlineExceeded("{}: {}", url, curl_easy_strerror(code));
+  }
+  return Unavailable("{}: {}", url, curl_easy_strerror(code));
+}
+
+// A handle of libcurl with the request that it points to.
+class EasyHandle {
+ public:
+  explicit EasyHandle(HttpRequest request) : request_(std::move(request)) {
+    SetUpCurl();
+    easy_ = curl_easy_init();
+    for (const std::string& header : request_.headers) {
+      headers_ = curl_slist_append(headers_, header.c_str());
+    }
+    curl_easy_setopt(easy_, CURLOPT_URL, request_.url.c_str());
+    curl_easy_setopt(easy_, CURLOPT_HTTPHEADER, headers_);
+    curl_easy_setopt(easy_, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy_, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+    // A proxy of the environment would be measured along with the server.
+    curl_easy_setopt(easy_, CURLOPT_PROXY, "");
+    const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(request_.timeout);
+    curl_easy_setopt(easy_, CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
+    if (!request_.body.empty()) {
+      curl_easy_setopt(easy_, CURLOPT_POSTFIELDS, request_.body.data());
+      curl_easy_setopt(easy_, CURLOPT_POSTFIELDSIZE_LARGE,
+                       static_cast<curl_off_t>(request_.body.size()));
+    }
+  }
+  ~EasyHandle() {
+    curl_easy_cleanup(easy_);
+    curl_slist_free_all(headers_);
+  }
+  EasyHandle(const EasyHandle&) = delete;
+  EasyHandle& operator=(const EasyHandle&) = delete;
+
+  CURL* get() const { return easy_; }
+  const std::string& url() const { return request_.url; }
+  long code() const {
+    long code = 0;
+    curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &code);
+    return code;
+  }
+  using OnBytes = size_t (*)(char*, size_t, size_t, void*);
+  void SendBodyTo(OnBytes on_bytes, void* receiver) {
+    curl_easy_setopt(easy_, CURLOPT_WRITEFUNCTION, on_bytes);
+    curl_easy_setopt(easy_, CURLOPT_WRITEDATA, receiver);
+  }
+
+ private:
+  const HttpRequest request_;
+  CURL* easy_ = nullptr;
+  curl_slist* headers_ = nullptr;
+};
+
+size_t AppendTo(char* bytes, size_t size, size_t count, void* text) {
+  static_cast<std::string*>(text)->append(bytes, size * count);
+  return size * count;
+}
+
+}  // namespace
+
+absl::StatusOr<HttpAnswer> Fetch(const HttpRequest& request) {
+  EasyHandle handle(request);
+  HttpAnswer answer;
+  handle.SendBodyTo(AppendTo, &answer.body);
+  RETURN_IF_ERROR(ToStatus(curl_easy_perform(handle.get()), request.url));
+  answer.code = handle.code();
+  return answer;
+}
+
+class HttpExchange {
+ public:
+  HttpExchange(HttpRequest request, std::unique_ptr<HttpSink> sink)
+      : handle_(std::move(request)), sink_(std::move(sink)) {
+    handle_.SendBodyTo(&HttpExchange::OnBytes, this);
+  }
+
+  CURL* easy() const { return handle_.get(); }
+  void End(CURLcode code) { sink_->OnEnd(handle_.code(), ToStatus(code, handle_.url())); }
+  void EndCancelled() { sink_->OnEnd(handle_.code(), Cancelled("by the load generator")); }
+
+ private:
+  static size_t OnBytes(char* bytes, size_t size, size_t count, void* self) {
+    auto& exchange = *static_cast<HttpExchange*>(self);
+    exchange.sink_->OnBody(exchange.handle_.code(), {bytes, size * count});
+    return size * count;
+  }
+
+  EasyHandle handle_;
+  const std::unique_ptr<HttpSink> sink_;
+};
+
+// The thread that all exchanges run on.
+class HttpStreams::Loop {
+ public:
+  using Exchange = std::shared_ptr<HttpExchange>;
+
+  Loop() {
+    SetUpCurl();
+    multi_ = curl_multi_init();
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~Loop() {
+    {
+      absl::MutexLock lock(&mutex_);
+      stopping_ = true;
+    }
+    curl_multi_wakeup(multi_);
+    thread_.join();
+    curl_multi_cleanup(multi_);
+  }
+
+  void Start(Exchange exchange) {
+    {
+      absl::MutexLock lock(&mutex_);
+      to_start_.push_back(std::move(exchange));
+    }
+    curl_multi_wakeup(multi_);
+  }
+  void Cancel(Exchange exchange) {
+    {
+      absl::MutexLock lock(&mutex_);
+      to_cancel_.push_back(std::move(exchange));
+    }
+    curl_multi_wakeup(multi_);
+  }
+
+ private:
+  void Run() {
+    NameThisThread("http-streams");
+    constexpr int kPollMs = 1000;
+    while (TakeCommands()) {
+      int running = 0;
+      curl_multi_perform(multi_, &running);
+      EndFinished();
+      curl_multi_poll(multi_, nullptr, 0, kPollMs, nullptr);
+    }
+  }
+
+  // Returns false when the thread must stop.
+  bool TakeCommands() {
+    std::vector<Exchange> start;
+    std::vector<Exchange> cancel;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stopping_) return false;
+      start.swap(to_start_);
+      cancel.swap(to_cancel_);
+    }
+    for (Exchange& exchange : start) {
+      CURL* const easy = exchange->easy();
+      running_[easy] = std::move(exchange);
+      curl_multi_add_handle(multi_, easy);
+    }
+    for (const Exchange& exchange : cancel) {
+      if (running_.count(exchange->easy()) == 0) continue;
+      TakeOut(exchange->easy())->EndCancelled();
+    }
+    return true;
+  }
+
+  void EndFinished() {
+    int left = 0;
+    while (CURLMsg* const message = curl_multi_info_read(multi_, &left)) {
+      if (message->msg != CURLMSG_DONE) continue;
+      const CURLcode code = message->data.result;
+      TakeOut(message->easy_handle)->End(code);
+    }
+  }
+
+  Exchange TakeOut(CURL* easy) {
+    curl_multi_remove_handle(multi_, easy);
+    return std::move(running_.extract(easy).mapped());
+  }
+
+  CURLM* multi_ = nullptr;
+  std::map<CURL*, Exchange> running_;  // used by the thread alone
+  absl::Mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<Exchange> to_start_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Exchange> to_cancel_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+HttpStreams::HttpStreams() : loop_(std::make_unique<Loop>()) {}
+HttpStreams::~HttpStreams() = default;
+
+std::shared_ptr<HttpExchange> HttpStreams::Prepare(const HttpRequest& request,
+                                                   std::unique_ptr<HttpSink> sink) {
+  return std::make_shared<HttpExchange>(request, std::move(sink));
+}
+
+void HttpStreams::Start(std::shared_ptr<HttpExchange> exchange) {
+  loop_->Start(std::move(exchange));
+}
+
+void HttpStreams::Cancel(std::shared_ptr<HttpExchange> exchange) {
+  loop_->Cancel(std::move(exchange));
+}
+
+}  // namespace tandem::loadgen
