@@ -1,7 +1,7 @@
 #include "bench/serving/runner.h"
 
+#include <sched.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <deque>
@@ -218,28 +218,31 @@ class Sender {
 };
 
 // Makes the calling thread wake up in time while this lives: the kernel would let it sleep 50 us
-// longer than asked, and, on a busy machine, wait for others to use up their share of a core. The
-// second needs a right (CAP_SYS_NICE) that the process may lack; it does without it then.
+// longer than asked, and on a busy machine it would wait until others have used up their share of a
+// core. Real-time priority needs a right (CAP_SYS_NICE) that the process may lack; the thread then
+// runs without it. Threads that are started meanwhile do not inherit it.
 class PunctualThread {
  public:
-  PunctualThread()
-      : slack_ns_(prctl(PR_GET_TIMERSLACK)), priority_(getpriority(PRIO_PROCESS, kThisThread)) {
+  PunctualThread() : slack_ns_(prctl(PR_GET_TIMERSLACK)), policy_(sched_getscheduler(kThisThread)) {
     constexpr unsigned long kSlackNs = 1000;
-    constexpr int kHighPriority = -15;
     prctl(PR_SET_TIMERSLACK, kSlackNs);
-    setpriority(PRIO_PROCESS, kThisThread, kHighPriority);
+    sched_getparam(kThisThread, &parameters_);
+    sched_param lowest{};
+    lowest.sched_priority = sched_get_priority_min(SCHED_FIFO);
+    sched_setscheduler(kThisThread, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest);
   }
   ~PunctualThread() {
     if (slack_ns_ > 0) prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(slack_ns_));
-    setpriority(PRIO_PROCESS, kThisThread, priority_);
+    if (policy_ >= 0) sched_setscheduler(kThisThread, policy_, &parameters_);
   }
   PunctualThread(const PunctualThread&) = delete;
   PunctualThread& operator=(const PunctualThread&) = delete;
 
  private:
-  static constexpr id_t kThisThread = 0;
+  static constexpr pid_t kThisThread = 0;
   const int slack_ns_;
-  const int priority_;
+  const int policy_;
+  sched_param parameters_{};
 };
 
 }  // namespace
