@@ -4,8 +4,8 @@
 #include "CLI/CLI.hpp"
 #include "base/status.h"
 #include "bench/serving/serve_bench.h"
-#include "server/commands.h"
 #include "server/commands/bench_flags.h"
+#include "server/commands/commands.h"
 #include "server/commands/number_flag.h"
 
 namespace tandem {

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "bench/serving/openai_backend.h"
 #include "bench/serving/serve_bench.h"
-#include "server/commands.h"
+#include "server/commands/commands.h"
 
 namespace tandem {
 
