@@ -66,7 +66,8 @@ TEST(TransferReportTest, ALoadHasTheLinksToNamedPeersAndTheMemory) {
 
 TEST(TransferReportTest, BytesThatAreNoFrameCountAsUnauthenticated) {
   v1::HandoffUse handoffs;
-  AddRefused({.malformed = 1, .corrupted = 2, .stale = 4, .unauthenticated = 8, .closed = 16}, handoffs);
+  AddRefused({.malformed = 1, .corrupted = 2, .stale = 4, .unauthenticated = 8, .closed = 16},
+             handoffs);
   EXPECT_EQ(handoffs.corrupted_frames(), 2u);
   EXPECT_EQ(handoffs.stale_frames(), 4u);
   EXPECT_EQ(handoffs.unauthenticated_frames(), 9u);
