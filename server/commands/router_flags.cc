@@ -1,7 +1,7 @@
 #include "server/commands/router_flags.h"
 
 #include "CLI/CLI.hpp"
-#include "router/policy/routing_policy.h"
+#include "router/policy/policies.h"
 #include "server/commands/number_flag.h"
 #include "server/commands/size_flag.h"
 
