@@ -31,8 +31,11 @@ class Ends {
       : options_(options), device_(device), receiver_(receiver) {}
 
   std::unique_ptr<Transport> Over(std::unique_ptr<Medium> medium) const {
-    return *NewFramedTransport({.device = &device_, .staged_payload_bytes = options_.extent_bytes},
-                               std::move(medium), receiver_);
+    FramedOptions framing = {.device = &device_, .staged_payload_bytes = options_.extent_bytes};
+    if (medium->name() == "shm") {  // as a worker does
+      framing.credit_window_bytes = ShmAreaBytes(device_, options_.extent_bytes);
+    }
+    return *NewFramedTransport(framing, std::move(medium), receiver_);
   }
   std::unique_ptr<Transport> OverIpc(std::vector<std::span<const std::byte>> shared) const {
     return Over(*IpcMedium::Open({.device = &device_, .shared = std::move(shared)}));

@@ -160,7 +160,9 @@ absl::StatusOr<ShmOptions> ShmOptionsFor(const WorkerOptions& options, const KvM
 absl::StatusOr<FabricPart> ShmPart(const WorkerOptions& options, const KvMemory& kv,
                                    TurnCounter& turns) {
   ASSIGN_OR_RETURN(const ShmOptions shm, ShmOptionsFor(options, kv));
-  const FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
+  FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
+  // A larger window than the sender's area has no use, and a smaller one is credited more often.
+  framing.credit_window_bytes = shm.area_bytes;
   return FabricPart{
       .name = "shm",
       .open = [=](FrameReceiver* receiver, auto) -> absl::StatusOr<std::unique_ptr<Transport>> {
