@@ -65,6 +65,9 @@ RouteQuery Dispatch::Query() const {
   return {.wanted = spec_.wanted,
           .prompt_tokens = spec_.sequence.prompt_size(),
           .context_tokens = spec_.sequence.prompt_size() + spec_.sequence.max_tokens(),
+          .sequences = spec_.width(),
+          .expected_output_tokens = static_cast<double>(spec_.sequence.max_tokens()),
+          .slo = {},
           .excluded = {},
           .begun = relay_.begun(),
           .prompt_at = prompt_at_};

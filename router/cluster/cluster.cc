@@ -23,10 +23,26 @@ WorkerView ToView(const v1::RegisterRequest& request, TimePoint now) {
                  .model_fingerprint = request.model_fingerprint(),
                  .layout = request.layout(),
                  .data_address = request.data_address(),
-                 .wire_version = request.wire_version()});
+                 .wire_version = request.wire_version(),
+                 .max_step_tokens = request.max_step_tokens(),
+                 .max_sequences = request.max_sequences()});
   worker.load = std::make_shared<const v1::WorkerLoad>(request.load());
   worker.last_report = now;
   return worker;
+}
+
+// The costs in `load`. Those of the revision that is known are not read again, because they are equal
+// but for the error, which changes with every step of the worker.
+absl::StatusOr<std::shared_ptr<const WorkerCosts>> CostsIn(
+    const v1::WorkerLoad& load, const std::shared_ptr<const WorkerCosts>& known) {
+  if (!load.has_cost()) return nullptr;
+  const v1::CostModel& cost = load.cost();
+  if (known == nullptr || known->revision != cost.revision()) return ReadCosts(cost);
+  if (known->error == cost.error()) return known;
+  RETURN_IF_ERROR(CheckError(cost.error()));
+  WorkerCosts costs = *known;
+  costs.error = cost.error();
+  return std::make_shared<const WorkerCosts>(std::move(costs));
 }
 
 // A process that still sends heartbeats keeps its name, whatever start time another one claims.
@@ -75,6 +91,7 @@ absl::Status Cluster::CheckMayJoin(const WorkerView& joining) const {
 
 absl::Status Cluster::Register(const v1::RegisterRequest& request) {
   RETURN_IF_ERROR(CheckRegistration(request));
+  ASSIGN_OR_RETURN(std::shared_ptr<const WorkerCosts> costs, CostsIn(request.load(), nullptr));
   if (request.model() != options_.model) {
     return NotFound("model {} is not served here; this router serves {}", request.model(),
                     options_.model);
@@ -82,6 +99,7 @@ absl::Status Cluster::Register(const v1::RegisterRequest& request) {
   {
     absl::MutexLock lock(&mutex_);
     WorkerView joining = ToView(request, clock_.Now());
+    joining.costs = std::move(costs);
     RETURN_IF_ERROR(CheckMayJoin(joining));
     Admit(std::move(joining));
     Publish();
@@ -124,6 +142,7 @@ absl::Status Cluster::Heartbeat(const v1::HeartbeatRequest& request) {
     WorkerView* worker = Find(id);
     // The message does not say whether the name has another holder: the caller may be anyone.
     if (worker == nullptr) return NotFound("this worker has no lease here: register again");
+    ASSIGN_OR_RETURN(worker->costs, CostsIn(*report, worker->costs));
     const bool has_new_hash = worker->load->weights_hash() != report->weights_hash();
     worker->load = std::move(report);
     const TimePoint now = clock_.Now();

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "router/cluster/worker_costs.h"
 #include "tandem/v1/cluster.pb.h"
 
 namespace tandem {
@@ -29,6 +30,9 @@ struct WorkerInfo {
   v1::KvLayout layout;
   std::string data_address;  // where KV arrives; empty: the worker receives none
   int32_t wire_version = 0;  // of the frames that carry KV
+  // Of the scheduler there; 0 where the worker did not say.
+  int32_t max_step_tokens = 0;
+  int32_t max_sequences = 0;
 };
 
 // A worker as requests need to know it: cheap to copy, and valid after the worker has gone.
@@ -50,6 +54,8 @@ struct WorkerCharge {
 // next report replaces it.
 struct WorkerView : WorkerRef {
   std::shared_ptr<const v1::WorkerLoad> load = std::make_shared<const v1::WorkerLoad>();
+  // What `load` says of the time of steps; null until the worker has measured some.
+  std::shared_ptr<const WorkerCosts> costs;
   WorkerCharge charged;
   TimePoint last_report;
   // A call failed to reach the worker, and no heartbeat has arrived since.

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "router/cluster/worker_view.h"
+#include "scheduler/latency_model/placement_model.h"
 #include "tandem/v1/inference.pb.h"
 
 namespace tandem {
@@ -36,17 +39,28 @@ struct PlacementScore {
   Unit unit = Unit::kKey;
   std::string ineligible = {};  // why the placement must not be taken; empty: it may be
   std::vector<Feature> features = {};
+  // Where the policy predicts: the stages of the request there.
+  std::optional<PlacementPrediction> prediction = std::nullopt;
 };
 
 // "cost=128 prefill_load=128 decode_load=64", for logs.
 std::string ToText(const PlacementScore& score);
 
-// The placement that was chosen, by ids that stay valid when the workers are gone.
-struct RouteDecision {
+// A placement with its score, by ids that stay valid when the workers are gone.
+struct ScoredPlacement {
   v1::Route route = v1::ROUTE_UNIFIED;
   WorkerId prefill;
   WorkerId decode;  // empty when unified
   PlacementScore score;
+};
+
+// What a policy chose, and why.
+struct RouteDecision : ScoredPlacement {
+  // The placements with the lowest costs, the chosen one among them, at most kMostConsidered.
+  static constexpr size_t kMostConsidered = 8;
+  std::vector<ScoredPlacement> considered;
+  size_t placements = 0;  // that were scored
+  std::string reason;     // why this one, where it is not the one with the lowest cost; else empty
 };
 
 }  // namespace tandem

@@ -59,11 +59,29 @@ std::vector<Placement> Enumerate(const Candidates& candidates, const RouteQuery&
   return placements;
 }
 
-RouteDecision ToDecision(const Placement& placement, PlacementScore score) {
+ScoredPlacement ToScored(const Placement& placement, PlacementScore score) {
   return {.route = placement.route(),
           .prefill = placement.prefill->id,
           .decode = placement.decode == nullptr ? WorkerId() : placement.decode->id,
           .score = std::move(score)};
+}
+
+// A placement that may be taken.
+struct Eligible {
+  const Placement* placement;
+  PlacementScore score;
+};
+
+// The placements in `eligible`, lowest cost first, become those of the decision.
+RouteDecision ToDecision(std::vector<Eligible> eligible, size_t num_placements) {
+  const size_t kept = std::min(eligible.size(), RouteDecision::kMostConsidered);
+  RouteDecision decision;
+  decision.placements = num_placements;
+  for (size_t i = 0; i < kept; ++i) {
+    decision.considered.push_back(ToScored(*eligible[i].placement, std::move(eligible[i].score)));
+  }
+  static_cast<ScoredPlacement&>(decision) = decision.considered.front();
+  return decision;
 }
 
 }  // namespace
@@ -75,21 +93,24 @@ absl::StatusOr<RouteDecision> RoutingPolicy::Choose(const ClusterView& view,
   const std::vector<Placement> placements =
       Enumerate(candidates, query, [&](const Candidate& one) { return Rank(one, query); });
   if (placements.empty()) return NoCandidates(view, query);
-  const Placement* best = nullptr;
-  PlacementScore best_score;
+  std::vector<Eligible> eligible;
   std::string refusal;
   for (const Placement& placement : placements) {
     PlacementScore score = Score(placement, query);
     if (!score.ineligible.empty()) {
       refusal = std::move(score.ineligible);
-    } else if (best == nullptr || score.cost < best_score.cost) {
-      best = &placement;
-      best_score = std::move(score);
+    } else {
+      eligible.push_back({&placement, std::move(score)});
     }
   }
-  if (best != nullptr) return ToDecision(*best, std::move(best_score));
-  return Unavailable("the routing policy refused all {} placements, the last one because {}",
-                     placements.size(), refusal);
+  if (eligible.empty()) {
+    return Unavailable("the routing policy refused all {} placements, the last one because {}",
+                       placements.size(), refusal);
+  }
+  std::stable_sort(eligible.begin(), eligible.end(), [](const Eligible& a, const Eligible& b) {
+    return a.score.cost < b.score.cost;
+  });
+  return ToDecision(std::move(eligible), placements.size());
 }
 
 }  // namespace tandem

@@ -259,6 +259,8 @@ void Worker::Parts::Register() {
   self.set_block_tokens(engine->options().layout.block_tokens);
   if (options.role == Role::kDecode) self.set_data_address(transfers.data_address);
   self.set_wire_version(kFrameVersion);
+  self.set_max_step_tokens(engine->options().scheduler.max_step_tokens);
+  self.set_max_sequences(engine->options().scheduler.max_sequences);
   self.set_pid(getpid());
   self.set_device(device().name());
   RegistrationOptions joining = {

@@ -2,7 +2,10 @@
 
 #include "router/cluster/cluster.h"
 
+#include <cmath>
+
 #include "fmt/format.h"
+#include "router/cluster/worker_costs.h"
 #include "tests/support/cluster_fixture.h"
 
 namespace tandem {
@@ -146,6 +149,71 @@ TEST_F(ClusterTest, TheListenerIsCalledForWorkersAndNotForCharges) {
   EXPECT_EQ(news, 2);
   cluster_.Deregister("u", 10);
   EXPECT_EQ(news, 3);
+}
+
+StepCoefficients SomeCoefficients() {
+  return {
+      .alpha = {.floor_ms = 1, .base_ms = 2, .token_ms = 3, .pair_ms = 0.5},
+      .beta = {.buckets = {{.max_sequences = 4, .base_ms = 5}, {.max_sequences = 8, .base_ms = 6}},
+               .sequence_ms = 7,
+               .context_token_ms = 0.25},
+      .gamma = {.tokens = {16, 32}, .sequences = {1, 2}, .context = {64}, .gamma_ms = {4, 4, 4, 4}},
+      .batch_thresh = Knee{.tokens = 32, .low = 20, .high = 40}};
+}
+
+v1::HeartbeatRequest BeatWithCosts(uint64_t revision, const StepCoefficients& coefficients) {
+  v1::HeartbeatRequest request;
+  request.set_name("u");
+  request.set_incarnation(10);
+  v1::CostModel& cost = *request.mutable_load()->mutable_cost();
+  cost = ToReport(coefficients);
+  cost.set_revision(revision);
+  return request;
+}
+
+TEST_F(ClusterTest, AReportedCostModelPredictsWhatTheWorkersOwnDoes) {
+  const StepModel model = *StepModel::Create(SomeCoefficients());
+  ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
+  EXPECT_EQ(cluster_.View()->workers[0].costs, nullptr);
+  ASSERT_TRUE(cluster_.Heartbeat(BeatWithCosts(1, SomeCoefficients())).ok());
+  const StepModel& read = cluster_.View()->workers[0].costs->steps;
+  for (const StepFeatures& step : {StepFeatures{.prefill_tokens = 40, .prefill_pairs = 820},
+                                   StepFeatures{.decode_sequences = 5, .decode_context = 700},
+                                   StepFeatures{20, 210, 2, 100}}) {
+    EXPECT_DOUBLE_EQ(read.Step(step).count(), model.Step(step).count());
+  }
+  EXPECT_EQ(read.coefficients().batch_thresh->high, 40);
+}
+
+TEST_F(ClusterTest, CoefficientsAreReadOncePerRevisionAndTheErrorAlways) {
+  ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
+  v1::HeartbeatRequest beat = BeatWithCosts(1, SomeCoefficients());
+  ASSERT_TRUE(cluster_.Heartbeat(beat).ok());
+  const auto first = cluster_.View()->workers[0].costs;
+  ASSERT_TRUE(cluster_.Heartbeat(beat).ok());
+  EXPECT_EQ(cluster_.View()->workers[0].costs, first);
+  beat.mutable_load()->mutable_cost()->set_error(0.25);
+  ASSERT_TRUE(cluster_.Heartbeat(beat).ok());
+  EXPECT_EQ(cluster_.View()->workers[0].costs->error, 0.25);
+  EXPECT_EQ(cluster_.View()->workers[0].costs->revision, 1);
+  StepCoefficients slower = SomeCoefficients();
+  slower.alpha.token_ms = 30;
+  ASSERT_TRUE(cluster_.Heartbeat(BeatWithCosts(2, slower)).ok());
+  EXPECT_EQ(cluster_.View()->workers[0].costs->steps.coefficients().alpha.token_ms, 30);
+}
+
+TEST_F(ClusterTest, ACostModelThatCannotBeIsRefusedAndTheOneBeforeStays) {
+  ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
+  ASSERT_TRUE(cluster_.Heartbeat(BeatWithCosts(1, SomeCoefficients())).ok());
+  StepCoefficients wrong = SomeCoefficients();
+  wrong.alpha.token_ms = -1;
+  const absl::Status refused = cluster_.Heartbeat(BeatWithCosts(2, wrong));
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("load.cost"));
+  v1::HeartbeatRequest nan = BeatWithCosts(1, SomeCoefficients());
+  nan.mutable_load()->mutable_cost()->set_error(std::nan(""));
+  EXPECT_TRUE(absl::IsInvalidArgument(cluster_.Heartbeat(nan)));
+  EXPECT_EQ(cluster_.View()->workers[0].costs->revision, 1);
 }
 
 }  // namespace
