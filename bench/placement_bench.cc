@@ -97,7 +97,7 @@ class Cluster {
 
   std::mt19937 random_{1};
   StepModel steps_;
-  KvShape kv_{.bytes_per_token = 147456, .layers = 36, .block_tokens = 16};
+  KvTransferShape kv_{.bytes_per_token = 147456, .layers = 36, .block_tokens = 16};
   LinkModel link_{
       .setup = ModelTime(0.1), .operation = ModelTime(0.005), .bytes_per_second = 12.9e9};
   std::vector<WorkerState> unified_;

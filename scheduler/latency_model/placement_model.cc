@@ -77,7 +77,7 @@ std::optional<DecodeForecast> ForecastDecode(const WorkerState& worker, const Re
   return forecast;
 }
 
-PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvShape& kv,
+PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvTransferShape& kv,
                                       const PrefillForecast& prefill, const DecodeForecast& decode,
                                       const LinkModel& link, int32_t streams) {
   const int32_t moved = std::max(0, request.prompt_tokens - decode.cached_tokens);

@@ -15,7 +15,7 @@ struct RequestShape {
 };
 
 // What of a request's KV moves to a decode worker, and how.
-struct KvShape {
+struct KvTransferShape {
   int64_t bytes_per_token = 0;
   int32_t layers = 1;
   int32_t block_tokens = 16;
@@ -71,7 +71,7 @@ std::optional<DecodeForecast> ForecastDecode(const WorkerState& worker, const Re
                                              int32_t cached_tokens, ModelTime kv_arrives);
 
 // `streams` is the number of streams on the link, this one included.
-PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvShape& kv,
+PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvTransferShape& kv,
                                       const PrefillForecast& prefill, const DecodeForecast& decode,
                                       const LinkModel& link, int32_t streams);
 

@@ -266,7 +266,7 @@ TEST(PlacementPropertyTest, DisaggregatedPredictionsAreSoundAndShrinkWithBandwid
     const auto p = ForecastPrefill(prefill, request, any.Pick(0, 1500));
     const auto d = ForecastDecode(decode, request, any.Pick(0, 1500), ModelTime(any.Pick(0, 500)));
     ASSERT_TRUE(p.has_value() && d.has_value());
-    const KvShape kv = {.bytes_per_token = any.Pick(1, 100000), .layers = any.Pick(1, 40)};
+    const KvTransferShape kv = {.bytes_per_token = any.Pick(1, 100000), .layers = any.Pick(1, 40)};
     LinkModel link = {.setup = ModelTime(any.Share()),
                       .operation = ModelTime(0.01 * any.Share()),
                       .bytes_per_second = 1e5 + 1e9 * any.Share()};

@@ -37,7 +37,7 @@ class PlacementModelTest : public ::testing::Test {
 
   StepModel steps_;
   LinkModel link_{.setup = ModelTime(2), .operation = ModelTime(0.01), .bytes_per_second = 1e6};
-  KvShape kv_{.bytes_per_token = 100, .layers = 10, .block_tokens = 16};
+  KvTransferShape kv_{.bytes_per_token = 100, .layers = 10, .block_tokens = 16};
 };
 
 constexpr double kExact = 1e-9;
