@@ -107,7 +107,8 @@ class Engine::Impl {
     std::unique_ptr<Inbox> inbox;
     std::unique_ptr<Stream> stream;
     std::unique_ptr<Transformer> transformer;
-    std::unique_ptr<KvStore> store;      // tells the inbox, computes on the stream
+    std::unique_ptr<KvStore> store;                // tells the inbox, computes on the stream
+    std::unique_ptr<StepComputation> computation;  // works on all of the above
     LandingZone::Conversion conversion;  // into the store's pool; moved into the landing zone
   };
 
@@ -120,7 +121,6 @@ class Engine::Impl {
         clock_(parts.clock),
         loss_(parts.device, parts.lost),
         made_(std::move(made)),
-        runner_(*made_.transformer, parts.ops, *made_.store, parts.device, *made_.stream),
         zone_(
             {.layout = options.layout, .epoch = options.epoch, .lease = options.reservation_lease},
             made_.store->view(), std::move(made_.conversion), parts.clock, *made_.inbox),
@@ -129,7 +129,7 @@ class Engine::Impl {
                          .inbox = *made_.inbox,
                          .store = *made_.store,
                          .zone = zone_,
-                         .runner = runner_,
+                         .computation = *made_.computation,
                          .progress = progress_,
                          .publish = [this](const EngineStats& stats) { stats_.Set(stats); },
                          .failed = [this](const absl::Status& why) { loss_.CheckDevice(why); },
@@ -216,7 +216,6 @@ class Engine::Impl {
   PublishedStats stats_;
   std::atomic<uint64_t> last_ticket_ = 0;
   Made made_;
-  ModelRunner runner_;
   LandingZone zone_;
   Progress progress_;
   EngineLoop loop_;
@@ -247,6 +246,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
                                                 .host_bytes = complete.host_bytes,
                                                 .shared = complete.share_kv},
                                                parts.device, *made.stream, wake));
+  made.computation = std::make_unique<ModelRunner>(*made.transformer, parts.ops, *made.store,
+                                                   parts.device, *made.stream);
   ASSIGN_OR_RETURN(
       made.conversion.converter,
       KvConverter::Create(parts.device, parts.ops, complete.layout, made.store->view()));

@@ -4,10 +4,10 @@
 #include <chrono>
 #include <utility>
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "engine/step_chunks.h"
 
 namespace tandem {
 
@@ -87,7 +87,7 @@ absl::Status ModelRunner::Forward(std::span<const Chunk> chunks, int32_t num_dec
 }
 
 absl::Status ModelRunner::Queue(std::span<const Chunk> chunks, int32_t num_decodes) {
-  RETURN_IF_ERROR(MakeRoom(chunks));
+  RETURN_IF_ERROR(MakeRoom(chunks, store_, copies_));
   batch_.Clear();
   for (const Chunk& chunk : chunks) batch_.Append(chunk);
   const bool told_later = runs_later_ && *layer_stored_ != nullptr;
@@ -106,16 +106,6 @@ absl::Status ModelRunner::Await() {
   }
   layers_.clear();
   return stream_.Synchronize();
-}
-
-absl::Status ModelRunner::MakeRoom(std::span<const Chunk> chunks) {
-  for (const Chunk& chunk : chunks) {
-    BlockTable& table = chunk.table();
-    const absl::Status reserved = store_.Reserve(table, chunk.end());
-    TANDEM_CHECK(reserved.ok(), "the scheduler planned with blocks that the pool does not have");
-    RETURN_IF_ERROR(store_.MakeWritable(table, chunk.begin, chunk.end(), copies_));
-  }
-  return absl::OkStatus();
 }
 
 std::span<absl::StatusOr<SampledToken>> ModelRunner::Sample(std::span<const Chunk> chunks) {

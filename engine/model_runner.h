@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "engine/sequence.h"
 #include "engine/step_batch.h"
+#include "engine/step_computation.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
 #include "kvstore/kv_store.h"
@@ -17,43 +18,27 @@
 
 namespace tandem {
 
-// Whether steps that consist of decodes alone run as recorded graphs. They cannot when a callback
-// is called for each layer.
-enum class DecodeSteps : uint8_t { kRecorded, kPlain };
-
 // Turns the chunks of one step into the ragged batch of a forward pass, and its logits into tokens.
 // Thread: engine. Everything that the constructor takes must outlive it.
-class ModelRunner {
+class ModelRunner final : public StepComputation {
  public:
   // `stream` is a stream of `device`, the one that `store` computes on.
   ModelRunner(Transformer& transformer, Ops& ops, KvStore& store, const Device& device,
               Stream& stream);
   // Waits for queued work, because it writes to memory of the transformer and the store.
-  ~ModelRunner() { stream_.Synchronize().IgnoreError(); }
+  ~ModelRunner() override { stream_.Synchronize().IgnoreError(); }
 
-  // Whether WarmUp has anything to do, and whether it can run without waiting for weights.
-  bool can_warm_up() const { return transformer_.can_warm_up(); }
-  absl::StatusOr<bool> weights_loaded() const { return transformer_.weights_loaded(); }
-  // Does a part of the work that the first steps would otherwise do, and returns whether it was the
-  // last part, which logs a summary. First products are prepared; then, with
-  // DecodeSteps::kRecorded, a pass of each size of decodes is recorded; then a dummy step with a
-  // prefill and a sampling runs, so that their kernels are loaded. Nothing of it is stored. After
-  // an error, steps do the rest when they need it.
-  absl::StatusOr<bool> WarmUp(DecodeSteps decodes);
+  bool can_warm_up() const override { return transformer_.can_warm_up(); }
+  absl::StatusOr<bool> weights_loaded() const override { return transformer_.weights_loaded(); }
+  // First products are prepared; then, with DecodeSteps::kRecorded, a pass of each size of decodes is
+  // recorded; then a dummy step with a prefill and a sampling runs, so that their kernels are loaded.
+  // Nothing of it is stored. The last part logs a summary.
+  absl::StatusOr<bool> WarmUp(DecodeSteps decodes) override;
 
-  // Queues the computation of `chunks`, prefills first, then `num_decodes` of one token each. Makes
-  // room for them in their tables, which the scheduler has seen to. `layer_stored`, if there is
-  // one, is called for each layer once the layer's KV of these chunks is in the pool: within this
-  // call where the device is the host, within Await elsewhere; it must live until then. An error is
-  // the whole step's, and nothing of it is queued any more.
   absl::Status Forward(std::span<const Chunk> chunks, int32_t num_decodes,
-                       const LayerStored& layer_stored);
-  // Waits until the computation is done. An error concerns the whole step.
-  absl::Status Await();
-
-  // The tokens after each chunk that wants some, in their order. Once, after a Forward of the same
-  // chunks, which it awaits. An error is that token's alone.
-  std::span<absl::StatusOr<SampledToken>> Sample(std::span<const Chunk> chunks);
+                       const LayerStored& layer_stored) override;
+  absl::Status Await() override;
+  std::span<absl::StatusOr<SampledToken>> Sample(std::span<const Chunk> chunks) override;
 
  private:
   struct WarmUpState {
@@ -68,7 +53,6 @@ class ModelRunner {
   absl::StatusOr<bool> WarmUpPart(DecodeSteps decodes);
   std::span<const int32_t> NextProducts();
   absl::Status RunDummyStep();
-  absl::Status MakeRoom(std::span<const Chunk> chunks);
   absl::Status SampleRows();
   void SampleAlone(const Chunk& chunk);
 

@@ -13,10 +13,10 @@
 #include "engine/loop/core.h"
 #include "engine/loop/start_up.h"
 #include "engine/loop/step.h"
-#include "engine/model_runner.h"
 #include "engine/options.h"
 #include "engine/progress.h"
 #include "engine/stats.h"
+#include "engine/step_computation.h"
 #include "kvstore/kv_store.h"
 
 namespace tandem {
@@ -38,7 +38,7 @@ class EngineLoop {
     Inbox& inbox;
     KvStore& store;
     LandingZone& zone;
-    ModelRunner& runner;
+    StepComputation& computation;
     Progress& progress;
     std::function<void(const EngineStats&)> publish;
     std::function<void(const absl::Status&)> failed;  // a step or the sampling of a token failed

@@ -4,18 +4,18 @@
 
 namespace tandem {
 
-StartUp::StartUp(ModelRunner& runner, DecodeSteps decodes, Progress& progress, const Report& failed,
-                 const Report& lost)
-    : runner_(runner),
+StartUp::StartUp(StepComputation& computation, DecodeSteps decodes, Progress& progress,
+                 const Report& failed, const Report& lost)
+    : computation_(computation),
       decodes_(decodes),
       progress_(progress),
       failed_(failed),
       lost_(lost),
-      warm_(!runner.can_warm_up()) {}
+      warm_(!computation.can_warm_up()) {}
 
 bool StartUp::Continue() {
   if (!starting_) return false;
-  const absl::StatusOr<bool> loaded = runner_.weights_loaded();
+  const absl::StatusOr<bool> loaded = computation_.weights_loaded();
   if (!loaded.ok()) {
     warm_ = true;  // every step fails with this error, so that requests end with it
     lost_(loaded.status());
@@ -29,7 +29,7 @@ bool StartUp::Continue() {
 }
 
 void StartUp::WarmUp() {
-  const absl::StatusOr<bool> last = runner_.WarmUp(decodes_);
+  const absl::StatusOr<bool> last = computation_.WarmUp(decodes_);
   warm_ = last.value_or(true);
   progress_.Count();
   if (last.ok()) return;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "engine/step_chunks.h"
 
 namespace tandem {
 
@@ -24,10 +25,10 @@ bool StepRunner::Run() {
   const auto is_decode = [](const Chunk& chunk) { return chunk.decode; };
   const auto num_decodes = std::count_if(chunks_.begin(), chunks_.end(), is_decode);
   absl::Status status =
-      parts_.runner.Forward(chunks_, static_cast<int32_t>(num_decodes), parts_.layer_stored);
+      parts_.computation.Forward(chunks_, static_cast<int32_t>(num_decodes), parts_.layer_stored);
   // The sampling of decodes waits for them, so the device does not pause in between.
   const bool decodes_alone = num_decodes == std::ssize(chunks_);
-  if (status.ok() && !decodes_alone) status = parts_.runner.Await();
+  if (status.ok() && !decodes_alone) status = parts_.computation.Await();
   core.scheduler.Advance(plan);
   ++steps_;
   parts_.progress.Count();
@@ -36,7 +37,7 @@ bool StepRunner::Run() {
     return true;
   }
   const TimePoint computed = core.clock.Now();
-  const std::span<absl::StatusOr<SampledToken>> tokens = parts_.runner.Sample(chunks_);
+  const std::span<absl::StatusOr<SampledToken>> tokens = parts_.computation.Sample(chunks_);
   Observe((decodes_alone ? core.clock.Now() : computed) - now);
   delivery_.Deliver(chunks_, tokens, computed);
   return true;
@@ -83,17 +84,7 @@ void StepRunner::AddDecodes(Sequence& sequence) {
 }
 
 void StepRunner::Observe(Duration took) {
-  StepFeatures features;
-  for (const Chunk& chunk : chunks_) {
-    if (chunk.decode) {
-      ++features.decode_sequences;
-      features.decode_context += chunk.end();
-      continue;
-    }
-    features.prefill_tokens += chunk.count;
-    features.prefill_pairs += CausalPairs(chunk.begin, chunk.end());
-  }
-  parts_.core.latency.ObserveStep(features, took);
+  parts_.core.latency.ObserveStep(FeaturesOf(chunks_), took);
 }
 
 void StepRunner::AddTo(EngineStats& stats) const {

@@ -11,10 +11,10 @@
 #include "engine/loop/core.h"
 #include "engine/loop/delivery.h"
 #include "engine/loop/plan_applier.h"
-#include "engine/model_runner.h"
 #include "engine/progress.h"
 #include "engine/sequence.h"
 #include "engine/stats.h"
+#include "engine/step_computation.h"
 #include "model/transformer/forward.h"
 
 namespace tandem {
@@ -26,7 +26,7 @@ class StepRunner {
   struct Parts {
     EngineCore& core;
     OutgoingHandoffs& handoffs;
-    ModelRunner& runner;
+    StepComputation& computation;
     Progress& progress;
     const LayerStored& layer_stored;  // called for each layer whose KV is in the pool; may be null
     // Called when a step, or the sampling of a token, failed.

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+
+#include "absl/status/status.h"
+#include "engine/sequence.h"
+#include "kvstore/kv_store.h"
+#include "scheduler/latency_model/step_features.h"
+
+namespace tandem {
+
+// Reserves blocks for the tokens of `chunks` and makes those blocks writable; blocks that are shared
+// with other sequences are to be copied first, as `copies` then says. The scheduler has seen to it
+// that there is room.
+absl::Status MakeRoom(std::span<const Chunk> chunks, KvStore& store, BlockCopies& copies);
+
+// A step of `chunks` in the terms of the cost model.
+StepFeatures FeaturesOf(std::span<const Chunk> chunks);
+
+}  // namespace tandem

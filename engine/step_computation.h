@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/sequence.h"
+#include "kernels/op_args.h"
+#include "model/transformer/forward.h"
+
+namespace tandem {
+
+// Whether steps that consist of decodes alone run as recorded graphs. They cannot when a callback
+// is called for each layer.
+enum class DecodeSteps : uint8_t { kRecorded, kPlain };
+
+// What computes the steps of an engine: a model on a device, or a simulation that only takes the
+// time. The engine makes room in the KV store, schedules, samples and delivers in the same way for
+// both. Thread: engine.
+class StepComputation {
+ public:
+  virtual ~StepComputation() = default;
+
+  // Whether WarmUp has anything to do, and whether it can run without waiting for weights.
+  virtual bool can_warm_up() const = 0;
+  virtual absl::StatusOr<bool> weights_loaded() const = 0;
+  // Does a part of the work that the first steps would otherwise do, and returns whether it was the
+  // last part. After an error, steps do the rest when they need it.
+  virtual absl::StatusOr<bool> WarmUp(DecodeSteps decodes) = 0;
+
+  // Queues the computation of `chunks`, prefills first, then `num_decodes` of one token each. Makes
+  // room for them in their tables, which the scheduler has seen to. `layer_stored`, if there is
+  // one, is called for each layer once the layer's KV of these chunks is in the pool: within this
+  // call where the device is the host, within Await elsewhere; it must live until then. An error is
+  // the whole step's, and nothing of it is queued any more.
+  virtual absl::Status Forward(std::span<const Chunk> chunks, int32_t num_decodes,
+                               const LayerStored& layer_stored) = 0;
+  // Waits until the computation is done. An error concerns the whole step.
+  virtual absl::Status Await() = 0;
+
+  // The tokens after each chunk that wants some, in their order. Once, after a Forward of the same
+  // chunks, which it awaits. An error is that token's alone.
+  virtual std::span<absl::StatusOr<SampledToken>> Sample(std::span<const Chunk> chunks) = 0;
+};
+
+}  // namespace tandem
