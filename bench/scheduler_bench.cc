@@ -168,7 +168,7 @@ class Load {
 
   const Outputs kinds_;
   int64_t turnovers_ = 0;
-  LatencyModel latency_;
+  StepLearner latency_;
   Scheduler scheduler_;
   Store store_;
   StepPlan plan_;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "scheduler/cache_view.h"
-#include "scheduler/latency_model.h"
+#include "scheduler/latency_model/step_learner.h"
 #include "scheduler/options.h"
 #include "scheduler/sequence_book.h"
 #include "scheduler/stats.h"
@@ -24,7 +24,7 @@ struct BlockDemand {
 // Thread: engine. Everything that the constructor takes must outlive it.
 class Preempter {
  public:
-  Preempter(const SchedulerOptions& options, const LatencyModel& latency, SequenceBook& book)
+  Preempter(const SchedulerOptions& options, const StepLearner& latency, SequenceBook& book)
       : options_(options), latency_(latency), book_(book) {}
 
   // Preempts from the lowest rank upwards until the demands of the sequences that remain fit into
@@ -45,7 +45,7 @@ class Preempter {
   bool SwapIsCheaper(const SequenceState& victim, const CacheView& view) const;
 
   const SchedulerOptions& options_;
-  const LatencyModel& latency_;
+  const StepLearner& latency_;
   SequenceBook& book_;
   uint64_t recomputed_ = 0;
   uint64_t swapped_ = 0;

@@ -16,7 +16,7 @@ constexpr int32_t kMaxFailedAttempts = 16;
 
 // A step that preempts or swaps in admits no sequence. In both cases blocks change hands, so that a
 // cached prefix may cost other than the view says; and a step that preempts has no room.
-PrefillPlanner::PrefillPlanner(const SchedulerOptions& options, const LatencyModel& latency,
+PrefillPlanner::PrefillPlanner(const SchedulerOptions& options, const StepLearner& latency,
                                const Forecast& forecast, SequenceBook& book, StepDraft& draft)
     : options_(options),
       latency_(latency),

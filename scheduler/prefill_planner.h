@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "scheduler/forecast.h"
-#include "scheduler/latency_model.h"
+#include "scheduler/latency_model/step_learner.h"
 #include "scheduler/memory_forecast.h"
 #include "scheduler/options.h"
 #include "scheduler/policy.h"
@@ -19,7 +19,7 @@ namespace tandem {
 // Made for one Run. Thread: engine. Everything that the constructor takes must outlive it.
 class PrefillPlanner {
  public:
-  PrefillPlanner(const SchedulerOptions& options, const LatencyModel& latency,
+  PrefillPlanner(const SchedulerOptions& options, const StepLearner& latency,
                  const Forecast& forecast, SequenceBook& book, StepDraft& draft);
 
   void Run();
@@ -48,7 +48,7 @@ class PrefillPlanner {
   bool NoneComputes() const { return book_.NoneComputes() && draft_.plan.admitted.empty(); }
 
   const SchedulerOptions& options_;
-  const LatencyModel& latency_;
+  const StepLearner& latency_;
   const Forecast& forecast_;
   SequenceBook& book_;
   StepDraft& draft_;

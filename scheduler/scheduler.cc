@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-Scheduler::Scheduler(const SchedulerOptions& options, const LatencyModel& latency)
+Scheduler::Scheduler(const SchedulerOptions& options, const StepLearner& latency)
     : options_(options),
       book_(NewSchedulingPolicy(options.policy), options.max_wait),
       forecast_(options.block_tokens),

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "scheduler/cache_view.h"
 #include "scheduler/forecast.h"
-#include "scheduler/latency_model.h"
+#include "scheduler/latency_model/step_learner.h"
 #include "scheduler/options.h"
 #include "scheduler/sequence_book.h"
 #include "scheduler/sequence_state.h"
@@ -35,7 +35,7 @@ namespace tandem {
 // Thread: engine. `latency` must outlive it.
 class Scheduler {
  public:
-  Scheduler(const SchedulerOptions& options, const LatencyModel& latency);
+  Scheduler(const SchedulerOptions& options, const StepLearner& latency);
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 

@@ -2,7 +2,7 @@
 
 #include "scheduler/cache_view.h"
 #include "scheduler/forecast.h"
-#include "scheduler/latency_model.h"
+#include "scheduler/latency_model/step_learner.h"
 #include "scheduler/options.h"
 #include "scheduler/preempter.h"
 #include "scheduler/sequence_book.h"
@@ -17,8 +17,8 @@ namespace tandem {
 // Thread: engine. Everything that the constructor takes must outlive it.
 class StepPlanner {
  public:
-  StepPlanner(const SchedulerOptions& options, const LatencyModel& latency,
-              const Forecast& forecast, SequenceBook& book)
+  StepPlanner(const SchedulerOptions& options, const StepLearner& latency, const Forecast& forecast,
+              SequenceBook& book)
       : options_(options),
         latency_(latency),
         forecast_(forecast),
@@ -38,7 +38,7 @@ class StepPlanner {
   void PlanPrefills(StepDraft& draft);
 
   const SchedulerOptions& options_;
-  const LatencyModel& latency_;
+  const StepLearner& latency_;
   const Forecast& forecast_;
   SequenceBook& book_;
   Preempter preempter_;

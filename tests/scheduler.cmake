@@ -6,7 +6,7 @@ tandem_test(scheduler_test
           unit/scheduler/block_model.cc
   DEPS tandem_scheduler)
 tandem_test(latency_model_test
-  SOURCES unit/scheduler/latency_model_test.cc unit/scheduler/step_model_test.cc
+  SOURCES unit/scheduler/step_learner_test.cc unit/scheduler/step_model_test.cc
           unit/scheduler/step_fit_test.cc
           unit/scheduler/placement_model_test.cc property/placement_property_test.cc
   DEPS tandem_latency_model)

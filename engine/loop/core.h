@@ -13,7 +13,7 @@
 #include "engine/options.h"
 #include "engine/store_view.h"
 #include "kvstore/kv_store.h"
-#include "scheduler/latency_model.h"
+#include "scheduler/latency_model/step_learner.h"
 #include "scheduler/scheduler.h"
 
 namespace tandem {
@@ -60,7 +60,7 @@ struct EngineCore {
   const EngineOptions& options;
   const Clock& clock;
   KvStore& store;
-  LatencyModel latency;
+  StepLearner latency;
   Scheduler scheduler;
   HostCopies copies;
   StoreView view;

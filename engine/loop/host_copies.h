@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "engine/sequence.h"
 #include "kvstore/kv_store.h"
-#include "scheduler/latency_model.h"
+#include "scheduler/latency_model/step_learner.h"
 #include "scheduler/scheduler.h"
 
 namespace tandem {
@@ -18,7 +18,7 @@ namespace tandem {
 // Thread: engine. Everything that the constructor takes must outlive it.
 class HostCopies {
  public:
-  HostCopies(KvStore& store, LatencyModel& latency, Scheduler& scheduler)
+  HostCopies(KvStore& store, StepLearner& latency, Scheduler& scheduler)
       : store_(store), latency_(latency), scheduler_(scheduler) {}
 
   // Starts copying `blocks` blocks to the host and back, unless the pool has fewer.
@@ -47,7 +47,7 @@ class HostCopies {
   void ContinueProbe(const KvCompletion& completion);
 
   KvStore& store_;
-  LatencyModel& latency_;
+  StepLearner& latency_;
   Scheduler& scheduler_;
   absl::flat_hash_map<SwapId, Sequence*> swaps_;
   std::optional<SwapId> probe_;

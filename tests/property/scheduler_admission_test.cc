@@ -134,7 +134,7 @@ class Pool {
   std::mt19937_64 random_;
   const SchedulerOptions options_;
   std::vector<Promise> promises_;
-  LatencyModel latency_;
+  StepLearner latency_;
   uint64_t next_id_ = 1;
 
  public:

@@ -29,7 +29,7 @@ Pressure RunUnderPressure(int32_t total_blocks, int32_t shortest, int32_t longes
   const auto pick = [&](int32_t low, int32_t high) {
     return std::uniform_int_distribution<int32_t>(low, high)(random);
   };
-  LatencyModel latency;
+  StepLearner latency;
   FakeEngine engine({.max_step_tokens = 256,
                      .max_sequences = 32,
                      .max_waiting = kRequests,

@@ -390,7 +390,7 @@ class Trace {
 
   std::mt19937_64 random_;
   Coverage& coverage_;
-  LatencyModel latency_;
+  StepLearner latency_;
   const SchedulerOptions options_;
   FakeEngine engine_;
   std::map<SequenceId, Request> requests_;

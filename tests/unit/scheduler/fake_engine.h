@@ -23,7 +23,7 @@ class FakeEngine {
     int32_t preemptions = 0;
   };
 
-  FakeEngine(const SchedulerOptions& options, const LatencyModel& latency)
+  FakeEngine(const SchedulerOptions& options, const StepLearner& latency)
       : scheduler(options, latency), blocks(options.total_blocks, options.block_tokens) {}
 
   absl::Status Enqueue(const SequenceSpec& spec, int32_t group = 0, int32_t group_tokens = 0) {

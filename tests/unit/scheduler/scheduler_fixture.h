@@ -70,7 +70,7 @@ class SchedulerFixture : public ::testing::Test {
     }
   }
 
-  LatencyModel latency_;
+  StepLearner latency_;
   std::unique_ptr<FakeEngine> engine_ = std::make_unique<FakeEngine>(Options(), latency_);
 };
 

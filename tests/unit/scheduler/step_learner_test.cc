@@ -1,4 +1,4 @@
-#include "scheduler/latency_model.h"
+#include "scheduler/latency_model/step_learner.h"
 
 #include <chrono>
 #include <functional>
@@ -36,7 +36,7 @@ Duration Milliseconds(double value) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(value));
 }
 
-class LatencyModelTest : public ::testing::Test {
+class StepLearnerTest : public ::testing::Test {
  protected:
   int32_t Pick(int32_t low, int32_t high) {
     return std::uniform_int_distribution<int32_t>(low, high)(random_);
@@ -84,10 +84,10 @@ class LatencyModelTest : public ::testing::Test {
   }
 
   std::mt19937_64 random_{20240611};
-  LatencyModel model_;
+  StepLearner model_;
 };
 
-TEST_F(LatencyModelTest, KnowsNothingBeforeItWasMeasured) {
+TEST_F(StepLearnerTest, KnowsNothingBeforeItWasMeasured) {
   EXPECT_FALSE(model_.Prefill(0, 100));
   EXPECT_FALSE(model_.Copy(10));
   for (int i = 0; i < 100; ++i) {
@@ -102,13 +102,13 @@ TEST_F(LatencyModelTest, KnowsNothingBeforeItWasMeasured) {
   EXPECT_TRUE(model_.Copy(10));
 }
 
-TEST_F(LatencyModelTest, LearnsAMachineThroughNoise) {
+TEST_F(StepLearnerTest, LearnsAMachineThroughNoise) {
   const Machine machine;
   Run(machine, 1500);
   ExpectWithinTenPercent(machine);
 }
 
-TEST_F(LatencyModelTest, StepsThatWereHeldUpHardlyCount) {
+TEST_F(StepLearnerTest, StepsThatWereHeldUpHardlyCount) {
   const Machine machine;
   Run(machine, 1500, 0.02);
   ExpectWithinTenPercent(machine);
@@ -116,7 +116,7 @@ TEST_F(LatencyModelTest, StepsThatWereHeldUpHardlyCount) {
 
 // Least squares of the relative error alone would predict 2.7% too much here for steps and 2.8% for
 // copies: an error counts less than that only because it is far off the usual ones.
-TEST_F(LatencyModelTest, OneStepInTenThatTakesTwiceAsLongMovesThePredictionByUnderTwoPercent) {
+TEST_F(StepLearnerTest, OneStepInTenThatTakesTwiceAsLongMovesThePredictionByUnderTwoPercent) {
   const Machine machine;
   Run(machine, 1500, 0.1, 2.0);
   double steps = 0;
@@ -131,7 +131,7 @@ TEST_F(LatencyModelTest, OneStepInTenThatTakesTwiceAsLongMovesThePredictionByUnd
   EXPECT_NEAR(copies, 1.0, 0.018);
 }
 
-TEST_F(LatencyModelTest, FollowsAMachineThatChanges) {
+TEST_F(StepLearnerTest, FollowsAMachineThatChanges) {
   Run({}, 1500);
   Machine slower;
   slower.floor *= 2;
@@ -145,7 +145,7 @@ TEST_F(LatencyModelTest, FollowsAMachineThatChanges) {
   ExpectWithinTenPercent(slower);
 }
 
-TEST_F(LatencyModelTest, KeepsWhatWasLongUnseen) {
+TEST_F(StepLearnerTest, KeepsWhatWasLongUnseen) {
   const Machine machine;
   Run(machine, 1500);
   std::normal_distribution<double> noise(1.0, 0.05);
@@ -159,7 +159,7 @@ TEST_F(LatencyModelTest, KeepsWhatWasLongUnseen) {
   EXPECT_NEAR(ToMilliseconds(*model_.Prefill(0, 512)), expected, 0.1 * expected);
 }
 
-TEST_F(LatencyModelTest, NoCostIsBelowZero) {
+TEST_F(StepLearnerTest, NoCostIsBelowZero) {
   Machine machine;
   machine.pair = 0.0;
   machine.context = 0.0;

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "scheduler/latency_model/step_features.h"
 #include "scheduler/latency_model/step_model.h"
-#include "scheduler/non_negative_fit.h"
+#include "scheduler/latency_model/non_negative_fit.h"
 
 namespace tandem {
 
@@ -16,7 +16,7 @@ namespace tandem {
 // least 0 and are fitted on relative error with a memory of some hundred observations; a step that
 // something else delayed hardly counts. Pure: time comes in as durations.
 // Thread: one at a time.
-class LatencyModel {
+class StepLearner {
  public:
   void ObserveStep(const StepFeatures& features, Duration took);
   // `blocks` KV blocks were copied between device and host, in either direction.

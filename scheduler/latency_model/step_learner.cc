@@ -1,4 +1,4 @@
-#include "scheduler/latency_model.h"
+#include "scheduler/latency_model/step_learner.h"
 
 #include <chrono>
 #include <utility>
@@ -28,33 +28,33 @@ Duration ToDuration(ModelTime time) { return std::chrono::duration_cast<Duration
 
 }  // namespace
 
-void LatencyModel::ObserveStep(const StepFeatures& features, Duration took) {
+void StepLearner::ObserveStep(const StepFeatures& features, Duration took) {
   steps_.Observe(Terms(features), ToMilliseconds(took));
   if (features.prefill_tokens > 0) ++prefill_steps_;
 }
 
-void LatencyModel::ObserveCopy(int32_t blocks, Duration took) {
+void StepLearner::ObserveCopy(int32_t blocks, Duration took) {
   if (blocks > 0) copies_.Observe({1.0, blocks / kBlocks}, ToMilliseconds(took));
 }
 
-std::optional<Duration> LatencyModel::Prefill(int32_t begin, int32_t end) const {
+std::optional<Duration> StepLearner::Prefill(int32_t begin, int32_t end) const {
   const std::optional<StepModel> model = steps();
   if (!model || prefill_steps_ < kMinPrefillSteps) return std::nullopt;
   return ToDuration(model->AddedPrefill(begin, end));
 }
 
-std::optional<Duration> LatencyModel::Copy(int32_t blocks) const {
+std::optional<Duration> StepLearner::Copy(int32_t blocks) const {
   if (copies_.seen() == 0) return std::nullopt;
   return ToDuration(ModelTime(copies_.Predict({1.0, blocks / kBlocks})));
 }
 
-std::optional<Duration> LatencyModel::Step(const StepFeatures& features) const {
+std::optional<Duration> StepLearner::Step(const StepFeatures& features) const {
   const std::optional<StepModel> model = steps();
   if (!model) return std::nullopt;
   return ToDuration(model->Step(features));
 }
 
-std::optional<StepModel> LatencyModel::steps() const {
+std::optional<StepModel> StepLearner::steps() const {
   if (steps_.seen() == 0) return std::nullopt;
   const auto& [base, tokens, pairs, sequences, context] = steps_.coefficients();
   StepCoefficients coefficients;
