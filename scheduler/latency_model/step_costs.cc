@@ -1,0 +1,194 @@
+#include "scheduler/latency_model/step_costs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace tandem {
+namespace {
+
+// The first steps find caches, pages and threads cold.
+constexpr uint64_t kColdSteps = 8;
+constexpr size_t kWindow = 32;      // steps of one kind that are compared with the model
+constexpr size_t kLeastSteps = 16;  // of them before it is changed
+constexpr int32_t kCheckEvery = 4;  // steps of one kind
+// The median of a window differs from the model when it is off by more than this, and by more than
+// so many standard errors of a median.
+constexpr double kLeastChange = 0.1;
+constexpr double kStandardErrors = 4.0;
+// What changes the steps of one kind by more is the machine, so steps of the other kind have changed
+// alike unless they say otherwise.
+constexpr double kMachineChange = 1.25;
+// A revision costs every router a new model, so they are no more frequent than this.
+constexpr Duration kLeastTimeBetweenRevisions = std::chrono::milliseconds(200);
+
+// Steps of each kind before a model is learned from them.
+constexpr uint64_t kLeastLearned = 24;
+
+constexpr double kLatest = 1.0 / 64;  // weight of a step in the running error and drift
+constexpr double kMostRatio = 4.0;    // beyond it, a step counts like this
+
+double Median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double RatioOf(const StepModel& model, const TimedStep& step) {
+  return step.ms / std::max(model.Step(step.features).count(), 1e-9);
+}
+
+double RelativeError(double ratio) { return std::abs(1.0 / ratio - 1.0); }
+
+StepCoefficients Scaled(StepCoefficients c, double prefill, double decode) {
+  for (double* ms : {&c.alpha.floor_ms, &c.alpha.base_ms, &c.alpha.token_ms, &c.alpha.pair_ms}) {
+    *ms *= prefill;
+  }
+  for (double& ms : c.gamma.gamma_ms) ms *= prefill;
+  for (DecodeCost::Bucket& bucket : c.beta.buckets) bucket.base_ms *= decode;
+  c.beta.sequence_ms *= decode;
+  c.beta.context_token_ms *= decode;
+  return c;
+}
+
+}  // namespace
+
+absl::Status StepCosts::SetModel(StepCoefficients coefficients, CostSource source, double error) {
+  ASSIGN_OR_RETURN(StepModel model, StepModel::Create(std::move(coefficients)));
+  for (Window& window : windows_) window = {};
+  Adopt(std::move(model), source);
+  state_.error = error;
+  return absl::OkStatus();
+}
+
+void StepCosts::Observe(const StepFeatures& features, Duration took) {
+  const TimedStep step = {.features = features, .ms = ToMilliseconds(took)};
+  if (++seen_ <= kColdSteps || !(step.ms > 0)) return;
+  learner_.ObserveStep(features, took);
+  since_revision_ += took;
+  const Kind kind = features.prefill_tokens > 0 ? kPrefill : kDecode;
+  ++seen_of_[kind];
+  if (state_.model != nullptr) Count(step);
+  Remember(step);
+  if (state_.model == nullptr) return Learn();
+  if (++windows_[kind].since_check < kCheckEvery) return;
+  windows_[kind].since_check = 0;
+  Refine(kind);
+}
+
+// Steps that were held up for long would else make the mean useless for a long time.
+void StepCosts::Count(const TimedStep& step) {
+  const double ratio = std::clamp(RatioOf(*state_.model, step), 1 / kMostRatio, kMostRatio);
+  state_.error += kLatest * (RelativeError(ratio) - state_.error);
+  state_.drift = state_.drift > 0 ? state_.drift + kLatest * (ratio - state_.drift) : ratio;
+  ++state_.steps;
+}
+
+void StepCosts::Remember(const TimedStep& step) {
+  Window& window = windows_[step.features.prefill_tokens > 0 ? kPrefill : kDecode];
+  window.steps.push_back(step);
+  window.numbers.push_back(seen_);
+  if (window.steps.size() <= kWindow) return;
+  window.steps.pop_front();
+  window.numbers.pop_front();
+}
+
+bool StepCosts::LearnerKnowsEnough() const {
+  return (!kinds_.prefills || seen_of_[kPrefill] >= kLeastLearned) &&
+         (!kinds_.decodes || seen_of_[kDecode] >= kLeastLearned);
+}
+
+void StepCosts::Learn() {
+  if (!LearnerKnowsEnough()) return;
+  std::optional<StepModel> learned = learner_.steps();
+  if (!learned) return;
+  learned_at_ = seen_;
+  Adopt(*std::move(learned), CostSource::kLearned);
+}
+
+void StepCosts::Refine(Kind kind) {
+  std::optional<StepModel> better;
+  if (since_revision_ >= kLeastTimeBetweenRevisions) better = Rescaled(kind);
+  const bool learns = state_.source == CostSource::kLearned;
+  if (learns && (better || seen_ >= 2 * learned_at_)) {
+    learned_at_ = seen_;
+    std::optional<StepModel> learned = learner_.steps();
+    const StepModel& rival = better ? *better : *state_.model;
+    if (learned && ErrorOf(*learned) < ErrorOf(rival)) better = std::move(learned);
+  }
+  if (better) Adopt(*std::move(better), state_.source);
+}
+
+// Nothing when the model is right about the latest steps of this kind.
+std::optional<StepModel> StepCosts::Rescaled(Kind kind) {
+  const std::optional<double> change = ChangeOf(windows_[kind]);
+  if (!change) return std::nullopt;
+  Window& other = windows_[1 - kind];
+  const bool machine = std::max(*change, 1 / *change) > kMachineChange;
+  const bool other_is_old = machine && other.IsOlderThan(windows_[kind]);
+  if (other_is_old) other = {};
+  const bool both = other_is_old || (kind == kPrefill && !IsOfPrefills(windows_[kind]));
+  absl::StatusOr<StepModel> scaled = StepModel::Create(
+      Scaled(state_.model->coefficients(), kind == kPrefill || both ? *change : 1.0,
+             kind == kDecode || both ? *change : 1.0));
+  if (!scaled.ok()) return std::nullopt;  // factors so extreme that a coefficient overflowed
+  return *std::move(scaled);
+}
+
+// By which factor these steps take longer than the model says; nothing when chance explains it.
+std::optional<double> StepCosts::ChangeOf(const Window& window) const {
+  if (window.steps.size() < kLeastSteps) return std::nullopt;
+  std::vector<double> logs;
+  for (const TimedStep& step : window.steps) logs.push_back(std::log(RatioOf(*state_.model, step)));
+  const double change = Median(logs);
+  for (double& one : logs) one = std::abs(one - change);
+  // Of a normal distribution: its deviation is 1.48 median deviations, and the standard error of its
+  // median is 1.25 deviations over the root of their number.
+  const double error = 1.48 * 1.25 * Median(logs) / std::sqrt(static_cast<double>(logs.size()));
+  if (std::abs(change) <= std::max(std::log1p(kLeastChange), kStandardErrors * error)) {
+    return std::nullopt;
+  }
+  return std::exp(change);
+}
+
+// Whether the time of these steps tells what prefills cost: in most of them they take most of it.
+bool StepCosts::IsOfPrefills(const Window& window) const {
+  size_t of_prefills = 0;
+  for (const TimedStep& step : window.steps) {
+    const StepFeatures decodes = {.decode_sequences = step.features.decode_sequences,
+                                  .decode_context = step.features.decode_context};
+    const ModelTime whole = state_.model->Step(step.features);
+    if (state_.model->Step(decodes) < whole / 2) ++of_prefills;
+  }
+  return 2 * of_prefills > window.steps.size();
+}
+
+double StepCosts::ErrorOf(const StepModel& model) const {
+  double sum = 0;
+  size_t steps = 0;
+  for (const Window& window : windows_) {
+    for (const TimedStep& step : window.steps) sum += RelativeError(RatioOf(model, step));
+    steps += window.steps.size();
+  }
+  return steps > 0 ? sum / static_cast<double>(steps) : 0.0;
+}
+
+// Error and drift go on from what the new model would have predicted.
+void StepCosts::Adopt(StepModel model, CostSource source) {
+  state_.model = std::make_shared<const StepModel>(std::move(model));
+  state_.source = source;
+  ++state_.revision;
+  state_.error = ErrorOf(*state_.model);
+  std::vector<double> ratios;
+  for (const Window& window : windows_) {
+    for (const TimedStep& step : window.steps) ratios.push_back(RatioOf(*state_.model, step));
+  }
+  state_.drift = ratios.empty() ? 0 : Median(ratios);
+  since_revision_ = {};
+}
+
+}  // namespace tandem

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "scheduler/latency_model/component_fit.h"
+#include "scheduler/latency_model/step_learner.h"
+#include "scheduler/latency_model/step_model.h"
+
+namespace tandem {
+
+// Where a worker's step model comes from.
+enum class CostSource : uint8_t {
+  kNone,
+  kFile,      // a parameter file that fits this machine and this model
+  kMeasured,  // measured by the worker before it served
+  kLearned,   // fitted to steps that ran while it served
+};
+
+// What a worker knows of the time that its steps take, at one moment.
+struct CostState {
+  std::shared_ptr<const StepModel> model;  // null: no step was measured yet
+  CostSource source = CostSource::kNone;
+  uint64_t revision = 0;  // another value than before: the model has changed
+  double error = 0;       // mean of |predicted - measured| / measured of the latest steps
+  double drift = 0;       // mean of measured / predicted of the latest steps; 0: none has run
+  uint64_t steps = 0;     // that error and drift were computed from, in all
+};
+
+// The step model of a worker, kept true to the steps that it runs. A model that was given is scaled
+// when the machine gets slower or faster: prefills and decodes by a factor each. Without one, a
+// model is learned from the steps. The median of the latest steps decides, and it must differ from
+// the model by more than chance explains, so that single steps, noise and a cold start change
+// nothing. Pure: time comes in as durations.
+// Thread: one at a time.
+class StepCosts {
+ public:
+  // The kinds of steps that the worker runs: a model that it learns must know these.
+  struct Kinds {
+    bool prefills = true;
+    bool decodes = true;
+  };
+
+  // `learner` must outlive this. It is told of every step that counts.
+  StepCosts(Kinds kinds, StepLearner& learner) : kinds_(kinds), learner_(learner) {}
+
+  // Predictions come from these coefficients from now on; `error` is their mean relative error as
+  // far as it is known. INVALID_ARGUMENT as StepModel::Create; then nothing changes.
+  absl::Status SetModel(StepCoefficients coefficients, CostSource source, double error);
+
+  // A step that served requests took so long. The first ones, which pay for what later ones find
+  // prepared, do not count.
+  void Observe(const StepFeatures& features, Duration took);
+
+  const CostState& state() const { return state_; }
+
+ private:
+  enum Kind : uint8_t { kPrefill, kDecode };
+  // The latest steps of one kind, in order.
+  struct Window {
+    std::deque<TimedStep> steps;
+    std::deque<uint64_t> numbers;  // of each, among all steps
+    int32_t since_check = 0;       // steps
+
+    // Whether none of these ran since the later half of `other`.
+    bool IsOlderThan(const Window& other) const {
+      if (numbers.empty() || other.numbers.empty()) return true;
+      return numbers.back() < other.numbers[other.numbers.size() / 2];
+    }
+  };
+
+  void Count(const TimedStep& step);
+  void Remember(const TimedStep& step);
+  bool LearnerKnowsEnough() const;
+  void Learn();
+  void Refine(Kind kind);
+  std::optional<StepModel> Rescaled(Kind kind);
+  std::optional<double> ChangeOf(const Window& window) const;
+  bool IsOfPrefills(const Window& window) const;
+  double ErrorOf(const StepModel& model) const;
+  void Adopt(StepModel model, CostSource source);
+
+  const Kinds kinds_;
+  StepLearner& learner_;
+  CostState state_;
+  std::array<Window, 2> windows_;  // [Kind]
+  uint64_t seen_ = 0;
+  std::array<uint64_t, 2> seen_of_{};  // [Kind]
+  uint64_t learned_at_ = 0;            // value of seen_ when the learner was last asked
+  Duration since_revision_{};          // time of the steps since
+};
+
+}  // namespace tandem

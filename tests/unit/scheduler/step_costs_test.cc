@@ -1,0 +1,205 @@
+// A worker's model beside the steps that it runs: when it is changed, and when it is not.
+#include "scheduler/latency_model/step_costs.h"
+
+#include <chrono>
+#include <cmath>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+StepCoefficients Machine() {
+  StepCoefficients c;
+  c.alpha = {.floor_ms = 0, .base_ms = 1, .token_ms = 0.05, .pair_ms = 1e-5};
+  c.beta = {.buckets = {{.max_sequences = 1, .base_ms = 1}},
+            .sequence_ms = 0.1,
+            .context_token_ms = 2e-4};
+  return c;
+}
+
+class StepCostsTest : public ::testing::Test {
+ protected:
+  int32_t Pick(int32_t low, int32_t high) {
+    return std::uniform_int_distribution<int32_t>(low, high)(random_);
+  }
+  StepFeatures AnyPrefill() {
+    const int32_t tokens = Pick(32, 512);
+    return {.prefill_tokens = tokens, .prefill_pairs = CausalPairs(0, tokens)};
+  }
+  StepFeatures AnyDecode() {
+    const int32_t sequences = Pick(1, 16);
+    return {.decode_sequences = sequences, .decode_context = int64_t{sequences} * Pick(64, 1024)};
+  }
+
+  void Run(const StepFeatures& step, double factor) {
+    std::normal_distribution<double> noise(0.0, noise_);
+    const double ms = machine_.Step(step).count() * factor * std::exp(noise(random_));
+    costs_.Observe(step, std::chrono::duration_cast<Duration>(ModelTime(ms)));
+  }
+  // A prompt, then its output.
+  void RunRequests(int requests, double prefill = 1.0, double decode = 1.0, int outputs = 8) {
+    for (int i = 0; i < requests; ++i) {
+      Run(AnyPrefill(), prefill);
+      for (int j = 0; j < outputs; ++j) Run(AnyDecode(), decode);
+    }
+  }
+  double PredictedFactor(const StepFeatures& step) {
+    return costs_.state().model->Step(step) / machine_.Step(step);
+  }
+  void ExpectFactors(double prefill, double decode) {
+    EXPECT_NEAR(PredictedFactor(AnyPrefill()), prefill, 0.1 * prefill);
+    EXPECT_NEAR(PredictedFactor(AnyDecode()), decode, 0.1 * decode);
+  }
+  void Know() { ASSERT_TRUE(costs_.SetModel(Machine(), CostSource::kFile, 0.07).ok()); }
+
+  const StepModel machine_ = *StepModel::Create(Machine());
+  std::mt19937_64 random_{7};
+  double noise_ = 0.05;
+  StepLearner learner_;
+  StepCosts costs_{{}, learner_};
+};
+
+TEST_F(StepCostsTest, KnowsNothingBeforeItWasToldOrLearned) {
+  EXPECT_EQ(costs_.state().model, nullptr);
+  EXPECT_EQ(costs_.state().source, CostSource::kNone);
+  EXPECT_EQ(costs_.state().revision, 0u);
+}
+
+TEST_F(StepCostsTest, AModelThatWasGivenIsUsedWithTheErrorThatIsKnownOfIt) {
+  Know();
+  EXPECT_EQ(costs_.state().source, CostSource::kFile);
+  EXPECT_EQ(costs_.state().error, 0.07);
+  EXPECT_EQ(costs_.state().drift, 0);
+  ExpectFactors(1, 1);
+}
+
+TEST_F(StepCostsTest, AModelThatIsNoneIsRefusedAndChangesNothing) {
+  Know();
+  StepCoefficients bad = Machine();
+  bad.alpha.token_ms = -1;
+  EXPECT_THAT(std::string(costs_.SetModel(bad, CostSource::kFile, 0).message()), HasSubstr("-1"));
+  EXPECT_EQ(costs_.state().revision, 1u);
+}
+
+TEST_F(StepCostsTest, NoiseDoesNotChangeTheModel) {
+  for (const double noise : {0.05, 0.2}) {
+    noise_ = noise;
+    Know();
+    const uint64_t revision = costs_.state().revision;
+    RunRequests(1000);
+    EXPECT_EQ(costs_.state().revision, revision) << noise;
+    EXPECT_NEAR(costs_.state().drift, 1.0, 0.1);
+    EXPECT_NEAR(costs_.state().error, 0.8 * noise, 0.4 * noise);
+  }
+}
+
+TEST_F(StepCostsTest, SingleStepsThatTakeLongChangeNothing) {
+  Know();
+  for (int i = 0; i < 100; ++i) {
+    RunRequests(2);
+    Run(AnyDecode(), 30);
+    Run(AnyPrefill(), 30);
+  }
+  EXPECT_EQ(costs_.state().revision, 1u);
+}
+
+TEST_F(StepCostsTest, AWorkerThatGetsTwiceAsSlowIsPricedSoWithinFiftyRequests) {
+  for (const double factor : {2.0, 0.5}) {
+    Know();
+    RunRequests(200);
+    RunRequests(50, factor, factor);
+    ExpectFactors(factor, factor);
+    EXPECT_NEAR(costs_.state().drift, 1.0, 0.15);
+    EXPECT_LE(costs_.state().revision, 6u) << "few revisions";
+  }
+}
+
+TEST_F(StepCostsTest, OneTokenRequestsSufficeToSeeIt) {
+  Know();
+  RunRequests(200);
+  RunRequests(50, 2.0, 2.0, 0);
+  ExpectFactors(2, 2);
+}
+
+TEST_F(StepCostsTest, WhatDidNotRunLatelyHasChangedAlike) {
+  Know();
+  RunRequests(200);
+  for (int i = 0; i < 100; ++i) Run(AnyDecode(), 2.0);
+  ExpectFactors(2, 2);
+}
+
+TEST_F(StepCostsTest, PrefillsAndDecodesChangeApart) {
+  Know();
+  RunRequests(100);
+  RunRequests(100, 1.0, 1.6);
+  ExpectFactors(1, 1.6);
+  RunRequests(100, 1.4, 1.6);
+  ExpectFactors(1.4, 1.6);
+}
+
+TEST_F(StepCostsTest, StepsThatAreMostlyDecodesDoNotBlameThePrefills) {
+  Know();
+  for (int i = 0; i < 200; ++i) {
+    StepFeatures step = {.prefill_tokens = 8,
+                         .prefill_pairs = CausalPairs(0, 8),
+                         .decode_sequences = 64,
+                         .decode_context = 64 * Pick(256, 1024)};
+    Run(step, 2.0);
+  }
+  ExpectFactors(2, 2);
+}
+
+TEST_F(StepCostsTest, RevisionsAreRareEvenWhenTheMachineNeverRests) {
+  Know();
+  double seconds = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const double factor = i / 40 % 2 == 0 ? 1.0 : 2.0;
+    const StepFeatures step = AnyDecode();
+    Run(step, factor);
+    seconds += machine_.Step(step).count() * factor / 1e3;
+  }
+  EXPECT_LE(static_cast<double>(costs_.state().revision), 1 + 5 * seconds);
+}
+
+TEST_F(StepCostsTest, TheFirstStepsDoNotCount) {
+  for (int i = 0; i < 4; ++i) {
+    Run(AnyPrefill(), 100);
+    Run(AnyDecode(), 100);
+  }
+  EXPECT_FALSE(learner_.steps()) << "nothing is learned from them";
+  Know();
+  EXPECT_EQ(costs_.state().steps, 0u);
+  Run(AnyDecode(), 1);
+  EXPECT_EQ(costs_.state().steps, 1u);
+  EXPECT_NEAR(costs_.state().drift, 1.0, 0.3);
+}
+
+TEST_F(StepCostsTest, LearnsAModelFromStepsThatWereServed) {
+  RunRequests(2, 100, 100, 3);  // cold
+  RunRequests(23);
+  EXPECT_EQ(costs_.state().model, nullptr) << "too few prefills";
+  RunRequests(300);
+  EXPECT_EQ(costs_.state().source, CostSource::kLearned);
+  ExpectFactors(1, 1);
+  EXPECT_LT(costs_.state().error, 0.1);
+  EXPECT_LE(costs_.state().revision, 12u);
+  RunRequests(50, 2.0, 2.0);
+  ExpectFactors(2, 2);
+}
+
+TEST_F(StepCostsTest, AWorkerThatOnlyDecodesLearnsFromDecodes) {
+  StepCosts decodes({.prefills = false, .decodes = true}, learner_);
+  for (int i = 0; i < 60; ++i) {
+    const StepFeatures step = AnyDecode();
+    decodes.Observe(step, std::chrono::duration_cast<Duration>(machine_.Step(step)));
+  }
+  EXPECT_EQ(decodes.state().source, CostSource::kLearned);
+}
+
+}  // namespace
+}  // namespace tandem
