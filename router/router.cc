@@ -292,6 +292,7 @@ v1::GetStatusResponse Router::Status() const {
   response.set_requests_total(total_);
   *response.mutable_resumes() = parts_.resumes.Use();
   *response.mutable_reroutes() = parts_.reroutes.Use();
+  *response.mutable_output_lengths() = parts_.length_forecasts.Use();
   *response.mutable_tokenizing() = pool_.Use();
   response.set_leases_lapsed(leases_lapsed_);
   if (parts_.answers != nullptr) *response.mutable_answers() = parts_.answers->Use();

@@ -5,6 +5,7 @@ tandem_test(router_test
           unit/router/cluster_test.cc unit/router/cluster_view_test.cc
           unit/router/event_loop_test.cc unit/router/failover_test.cc
           unit/router/grpc_worker_client_test.cc unit/router/pings_test.cc
+          unit/router/output_length_predictor_test.cc unit/router/length_forecasts_test.cc
           unit/router/placement_test.cc
           unit/router/queue_move_test.cc unit/router/registration_check_test.cc
           unit/router/request_validation_test.cc unit/router/resume_leaving_test.cc

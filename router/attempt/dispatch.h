@@ -17,6 +17,7 @@
 #include "router/client/worker_client.h"
 #include "router/cluster/cluster.h"
 #include "router/event_loop.h"
+#include "router/output_length/length_forecasts.h"
 #include "router/policy/routing_policy.h"
 #include "router/request/request_spec.h"
 
@@ -35,6 +36,7 @@ struct RouterParts {
   const Clock& clock;
   ResumeStats& resumes;
   RerouteStats& reroutes;
+  LengthForecasts& length_forecasts;
   ResumeLimits resume_limits = {};
   const AnswerBuffers* answers = nullptr;  // for the status; null: answers are not counted
 };

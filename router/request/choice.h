@@ -33,6 +33,8 @@ class Choice {
   // Whether tokens may follow. False once the last token has come, also before its worker says how
   // the choice ended.
   bool continues() const;
+  // Unspecified until it has ended.
+  v1::FinishReason reason() const { return reason_; }
   int32_t completion_tokens() const { return completion_tokens_; }
   // The finish of a choice that has ended, without the route, the workers and the KV. reserve,
   // admission: as in ChoiceTimes.

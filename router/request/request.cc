@@ -16,7 +16,9 @@ Request::Request(const RouterParts& parts, RequestSpec spec, ResponseStream& str
       clock_(parts.clock),
       stream_(stream),
       ended_callback_(std::move(ended)),
-      dispatch_(parts, spec_, *this) {
+      dispatch_(parts, spec_, *this),
+      length_forecasts_(parts.length_forecasts),
+      forecast_(length_forecasts_.Predict(spec_.length_query())) {
   for (int32_t i = 0; i < spec_.sequence.n(); ++i) {
     choices_.push_back({.choice = Choice(spec_, i, parts.tokenizer), .unsent = {}});
   }
@@ -43,21 +45,31 @@ void Request::OnTokens(const v1::WorkerTokens& tokens, const v1::StageTimes& sta
   for (v1::Chunk& chunk : choice.Take(tokens, stages, clock_.Now())) TakeChunk(std::move(chunk));
   if (ended_ || !choice.ended()) return;
   dispatch_.EndChoice(tokens.index());
-  OnChoiceOver();
+  OnChoiceOver(choice);
 }
 
 void Request::OnChoiceEnded(const v1::WorkerChoiceFinish& finish) {
   Choice& choice = choices_[finish.index()].choice;
   if (choice.ended()) return;  // by a stop string
   TakeChunk(choice.End(finish));
-  if (!ended_) OnChoiceOver();
+  if (!ended_) OnChoiceOver(choice);
 }
 
-void Request::OnChoiceOver() {
+void Request::OnChoiceOver(const Choice& choice) {
+  ObserveLength(choice);
   if (dispatch_.Report().last.accounted) SendFinishes();
   const bool all = std::all_of(choices_.begin(), choices_.end(),
                                [](const ChoiceState& one) { return one.choice.ended(); });
   if (all && !ended_) dispatch_.Settle();
+}
+
+void Request::ObserveLength(const Choice& choice) {
+  if (!spec_.may_stop() || choice.completion_tokens() == 0) return;
+  const LengthQuery query = spec_.length_query();
+  if (!choice.ended()) return length_forecasts_.OnInterrupted(query, choice.completion_tokens());
+  const bool stopped = choice.reason() == v1::FINISH_REASON_STOP;
+  length_forecasts_.OnEnded(query, forecast_, choice.completion_tokens(),
+                            stopped ? FinishKind::kStopped : FinishKind::kCapped);
 }
 
 bool Request::NeedsDecode() const {
@@ -163,6 +175,9 @@ void Request::End(const absl::Status& status) {
   if (ended_) return;
   ended_ = true;
   dispatch_.Abandon();
+  for (const ChoiceState& one : choices_) {
+    if (!one.choice.ended()) ObserveLength(one.choice);
+  }
   LogEnd(status);
   stream_.End(status);
   ended_callback_();

@@ -45,7 +45,9 @@ class Request final : public DispatchObserver {
   };
 
   void TakeChunk(v1::Chunk chunk);
-  void OnChoiceOver();
+  void OnChoiceOver(const Choice& choice);
+  // An output is over, and with it one more length known.
+  void ObserveLength(const Choice& choice);
   v1::ChoiceFinish MakeFinish(const Choice& choice) const;
   // Sends the finishes of the choices that have ended, each once.
   void SendFinishes();
@@ -62,6 +64,8 @@ class Request final : public DispatchObserver {
   const std::function<void()> ended_callback_;
   std::vector<ChoiceState> choices_;
   Dispatch dispatch_;
+  LengthForecasts& length_forecasts_;
+  const LengthForecast forecast_;  // of each choice, when the request came
   bool ended_ = false;
 };
 

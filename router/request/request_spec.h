@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "router/output_length/output_length_predictor.h"
 #include "tandem/v1/inference.pb.h"
 #include "tandem/v1/worker.pb.h"
 
@@ -26,6 +27,17 @@ struct RequestSpec {
   bool has_beams() const { return sequence.has_beam_search(); }
   // Whether all choices must have ended before the client can be sent one.
   bool ranked() const { return n < sequence.n(); }
+  // Whether its outputs may end before max_tokens. The length of others is known.
+  bool may_stop() const {
+    return !has_beams() && (sequence.stop_token_ids_size() > 0 || !stop_strings.empty());
+  }
+  // What the length of one of its outputs is predicted from. It points into this.
+  LengthQuery length_query(int32_t emitted = 0) const {
+    return {.tenant = sequence.tenant(),
+            .prompt_tokens = sequence.prompt_size(),
+            .max_tokens = sequence.max_tokens(),
+            .emitted = emitted};
+  }
   // The rows that a worker decodes for the request.
   int32_t width() const { return has_beams() ? sequence.beam_search().beam_width() : sequence.n(); }
 };

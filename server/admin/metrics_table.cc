@@ -68,6 +68,18 @@ constexpr Metric kMetrics[] = {
     {"tandem_reroutes_total", "RerouteUse.asked_again", "", "kind", "asked_again"},
     {"tandem_reroutes_total", "RerouteUse.moved", "", "kind", "moved"},
 
+    {"tandem_output_lengths_total", "OutputLengthUse.stopped",
+     "Outputs whose length was learned, by how they ended", "how", "stopped"},
+    {"tandem_output_lengths_total", "OutputLengthUse.capped", "", "how", "capped"},
+    {"tandem_output_lengths_total", "OutputLengthUse.interrupted", "", "how", "interrupted"},
+    {"tandem_output_length_tokens", "OutputLengthUse.mean_tokens",
+     "Mean length of recent outputs, and what was predicted", "what", "actual"},
+    {"tandem_output_length_tokens", "OutputLengthUse.predicted_tokens", "", "what", "predicted"},
+    {"tandem_output_length_error_tokens", "OutputLengthUse.error_tokens",
+     "Mean distance between predicted median and actual length of recent outputs"},
+    {"tandem_output_length_within_p90", "OutputLengthUse.within_p90",
+     "Share of recent outputs within their predicted 90th percentile"},
+
     // Each worker.
     {"tandem_worker_ready", "WorkerStatus", "1 when it gets requests", "", "", IsReady},
     {"tandem_worker_starting", "WorkerLoad.starting",

@@ -85,6 +85,18 @@ std::string ResumeLine(const v1::ResumeUse& resumes) {
       resumes.waited().max_ms());
 }
 
+// Nothing before an output has ended by itself or at its limit.
+std::string LengthLine(const v1::OutputLengthUse& lengths) {
+  if (lengths.stopped() + lengths.capped() == 0) return "";
+  return fmt::format(
+      "output lengths ({}): {:.1f} tokens, predicted {:.1f}; off from the median by {:.1f}, "
+      "{:.0f}% "
+      "within p90; {} stopped, {} capped, {} interrupted\n",
+      lengths.predictor(), lengths.mean_tokens(), lengths.predicted_tokens(),
+      lengths.error_tokens(), 100 * lengths.within_p90(), lengths.stopped(), lengths.capped(),
+      lengths.interrupted());
+}
+
 }  // namespace
 
 std::string WorkerTable(const v1::GetStatusResponse& status) {
@@ -99,6 +111,7 @@ std::string WorkerTable(const v1::GetStatusResponse& status) {
                   status.requests_in_flight(), status.requests_total(), status.version());
   table += ResumeLine(status.resumes());
   table += RerouteLine(status.reroutes());
+  table += LengthLine(status.output_lengths());
   static constexpr char kRow[] =
       "{:<14} {:<8} {:<8} {:<21} {:>7} {:<9} {:>7} {:>7} {:>15} {:>9} {:>10} {:>9}\n";
   table += fmt::format(kRow, "NAME", "ROLE", "DEVICE", "ADDRESS", "PID", "STATE", "RUNNING",

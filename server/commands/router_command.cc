@@ -165,6 +165,8 @@ absl::Status Serve(const RouterFlags& flags) {
   AnswerBuffers answers(tuning.answer_buffer_bytes);
   ResumeStats resumes;
   RerouteStats reroutes;
+  ASSIGN_OR_RETURN(const std::unique_ptr<LengthForecasts> length_forecasts,
+                   LengthForecasts::New(tuning.output_predictor));
   Router router(options, {.tokenizer = tokenizer.get(),
                           .cluster = cluster,
                           .policy = *policy,
@@ -173,6 +175,7 @@ absl::Status Serve(const RouterFlags& flags) {
                           .clock = clock,
                           .resumes = resumes,
                           .reroutes = reroutes,
+                          .length_forecasts = *length_forecasts,
                           .resume_limits = {.max_resumes = tuning.max_resumes},
                           .answers = &answers});
   ASSIGN_OR_RETURN(const std::unique_ptr<ConnectionAcceptor> acceptor,

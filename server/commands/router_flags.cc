@@ -1,6 +1,7 @@
 #include "server/commands/router_flags.h"
 
 #include "CLI/CLI.hpp"
+#include "router/output_length/output_length_predictor.h"
 #include "router/policy/policies.h"
 #include "server/commands/number_flag.h"
 #include "server/commands/size_flag.h"
@@ -81,6 +82,12 @@ void AddLeaseFlags(CLI::App& app, RouterTuning& tuning) {
 void AddRouterFlags(CLI::App& app, RouterTuning& tuning) {
   app.add_option("--policy", tuning.policy, "how route=auto and workers are chosen")
       ->check(CLI::IsMember(RoutingPolicyNames()))
+      ->capture_default_str();
+  app.add_option(
+         "--output-predictor", tuning.output_predictor,
+         "how lengths of outputs are predicted: adaptive (learns their distribution), window "
+         "(mean of the latest)")
+      ->check(CLI::IsMember(OutputLengthPredictorNames()))
       ->capture_default_str();
   AddLimitFlags(app, tuning);
   AddLeaseFlags(app, tuning);

@@ -18,6 +18,7 @@ namespace tandem {
 // What may be tuned of a router, by `tandem router` and by `tandem up`.
 struct RouterTuning {
   std::string policy = "least-loaded";
+  std::string output_predictor = "adaptive";
   int32_t max_in_flight = 1024;
   int32_t max_choices = 64;
   int tokenize_threads = TokenizePoolOptions().threads;

@@ -252,7 +252,8 @@ class RouterFixture : public testing::Test {
             .loop = loop_,
             .clock = clock_,
             .resumes = resumes_,
-            .reroutes = reroutes_};
+            .reroutes = reroutes_,
+            .length_forecasts = length_forecasts_};
   }
 
   void ExpectNothingLeft() {
@@ -283,6 +284,7 @@ class RouterFixture : public testing::Test {
   RecordingStream stream_;
   ResumeStats resumes_;
   RerouteStats reroutes_;
+  LengthForecasts length_forecasts_{"adaptive", NewAdaptiveLengthPredictor()};
   Router router_{Options(),
                  {.tokenizer = &tokenizer_,
                   .cluster = cluster_,
@@ -291,7 +293,8 @@ class RouterFixture : public testing::Test {
                   .loop = loop_,
                   .clock = clock_,
                   .resumes = resumes_,
-                  .reroutes = reroutes_}};
+                  .reroutes = reroutes_,
+                  .length_forecasts = length_forecasts_}};
 };
 
 }  // namespace tandem

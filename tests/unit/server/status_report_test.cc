@@ -183,6 +183,23 @@ TEST(WorkerTableTest, SaysWhereRefusedRequestsWentOnceThereWereSome) {
   EXPECT_EQ(json["latest"], "decode worker d0: full");
 }
 
+TEST(WorkerTableTest, SaysHowLongOutputsAreOnceSomeHaveEnded) {
+  v1::GetStatusResponse status = Status();
+  EXPECT_THAT(WorkerTable(status), testing::Not(HasSubstr("output lengths")));
+  v1::OutputLengthUse& lengths = *status.mutable_output_lengths();
+  lengths.set_predictor("adaptive");
+  lengths.set_stopped(5);
+  lengths.set_capped(2);
+  lengths.set_interrupted(1);
+  lengths.set_mean_tokens(40.25);
+  lengths.set_predicted_tokens(38.5);
+  lengths.set_error_tokens(6.5);
+  lengths.set_within_p90(0.875);
+  EXPECT_THAT(WorkerTable(status),
+              HasSubstr("output lengths (adaptive): 40.2 tokens, predicted 38.5; off from the "
+                        "median by 6.5, 88% within p90; 5 stopped, 2 capped, 1 interrupted\n"));
+}
+
 TEST(StatusJsonTest, HasTheBlocksOfEachWorker) {
   const auto json = nlohmann::json::parse(StatusJson(Status()));
   ASSERT_EQ(json["workers"].size(), 3u);

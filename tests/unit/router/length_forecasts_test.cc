@@ -1,0 +1,100 @@
+// The router learns from the outputs that it streams, and says how its forecasts came true.
+
+#include "router/output_length/length_forecasts.h"
+
+#include "tests/support/router_fixture.h"
+
+namespace tandem {
+namespace {
+
+constexpr LengthQuery kQuery = {.tenant = "", .prompt_tokens = 3, .max_tokens = 4};
+
+TEST(LengthForecastsTest, ComparesForecastsWithWhatCameTrue) {
+  LengthForecasts lengths("window", NewWindowLengthPredictor());
+  EXPECT_EQ(lengths.Use().predictor(), "window");
+  EXPECT_EQ(lengths.Use().mean_tokens(), 0);
+  lengths.OnEnded(kQuery, {.mean = 30, .p50 = 20, .p90 = 39.5, .observations = 1}, 40,
+                  FinishKind::kStopped);
+  lengths.OnEnded(kQuery, {.mean = 10, .p50 = 10, .p90 = 15, .observations = 1}, 16,
+                  FinishKind::kCapped);
+  lengths.OnInterrupted(kQuery, 7);
+  const v1::OutputLengthUse use = lengths.Use();
+  EXPECT_EQ(use.stopped(), 1u);
+  EXPECT_EQ(use.capped(), 1u);
+  EXPECT_EQ(use.interrupted(), 1u);
+  EXPECT_EQ(use.mean_tokens(), 28);
+  EXPECT_EQ(use.predicted_tokens(), 20);
+  EXPECT_EQ(use.error_tokens(), 13);
+  EXPECT_EQ(use.within_p90(), 0.5);
+}
+
+TEST(LengthForecastsTest, KeepsTheLatestThousandOutcomes) {
+  LengthForecasts lengths("adaptive", NewAdaptiveLengthPredictor());
+  const LengthForecast forecast = {.mean = 1, .p50 = 1, .p90 = 1, .observations = 0};
+  for (int i = 0; i < 2500; ++i) {
+    lengths.OnEnded(kQuery, forecast, i < 1500 ? 1 : 3, FinishKind::kStopped);
+  }
+  EXPECT_EQ(lengths.Use().mean_tokens(), 3);
+  EXPECT_EQ(lengths.Use().stopped(), 2500u);
+}
+
+class LearnedLengthsTest : public RouterFixture {
+ protected:
+  v1::OutputLengthUse Learned() const { return router_.Status().output_lengths(); }
+};
+
+TEST_F(LearnedLengthsTest, StopTokensAndLimitsEndOutputs) {
+  v1::GenerateRequest request = Ask(v1::ROUTE_UNIFIED);
+  Join("u0", v1::WORKER_ROLE_UNIFIED);
+  request.set_n(3);
+  request.set_tenant("alice");
+  Submit(request);
+  Say("generate u0", {5, 999}, 0);
+  EndChoice("generate u0", 0, kStop);
+  Say("generate u0", {5, 6, 7, 8}, 1);
+  EndChoice("generate u0", 1, kLength);
+  EXPECT_EQ(Learned().stopped(), 1u);
+  EXPECT_EQ(Learned().capped(), 1u);
+  EXPECT_EQ(Learned().mean_tokens(), 3);
+  Say("generate u0", {9, 999}, 2);
+  EndChoice("generate u0", 2, kStop);
+  Close("generate u0", kStop);
+  EXPECT_EQ(Learned().stopped(), 2u);
+  EXPECT_EQ(Learned().interrupted(), 0u);
+  EXPECT_EQ(Learned().tenants(), 1);
+  EXPECT_EQ(length_forecasts_.Predict({.tenant = "alice", .prompt_tokens = 3, .max_tokens = 90})
+                .observations,
+            3);
+}
+
+TEST_F(LearnedLengthsTest, ACancelledRequestGivesALowerBoundIfItHasTokens) {
+  const RequestId none = Submit(Ask());
+  router_.Cancel(none, absl::CancelledError("gone"));
+  loop_.RunReady();
+  EXPECT_EQ(Learned().interrupted(), 0u);
+
+  Join("u0", v1::WORKER_ROLE_UNIFIED);
+  RecordingStream stream;
+  const auto some = router_.Submit(Ask(v1::ROUTE_UNIFIED), kNoDeadline, stream);
+  ASSERT_TRUE(some.ok());
+  loop_.RunReady();
+  Say("generate u0", {5, 6});
+  router_.Cancel(*some, absl::CancelledError("gone"));
+  loop_.RunReady();
+  EXPECT_EQ(Learned().interrupted(), 1u);
+  EXPECT_EQ(Learned().stopped() + Learned().capped(), 0u);
+}
+
+TEST_F(LearnedLengthsTest, NothingIsLearnedFromOutputsThatOnlyTheirLimitCanEnd) {
+  Join("u0", v1::WORKER_ROLE_UNIFIED);
+  v1::GenerateRequest request = Ask(v1::ROUTE_UNIFIED);
+  request.set_ignore_eos(true);
+  Submit(request);
+  Say("generate u0", {5, 6, 7, 8});
+  Finish("generate u0", kLength);
+  ASSERT_TRUE(stream_.summary.has_value());
+  EXPECT_EQ(Learned().capped(), 0u);
+}
+
+}  // namespace
+}  // namespace tandem
