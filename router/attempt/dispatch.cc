@@ -1,5 +1,6 @@
 #include "router/attempt/dispatch.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -12,6 +13,13 @@ namespace {
 // How long a request whose choices have all ended waits for its workers' last reports: their streams
 // end with the next step, and the KV has arrived. Only a lost worker keeps it waiting.
 constexpr std::chrono::seconds kReportTimeout(2);
+
+// How many tokens a choice that has `emitted` ones is expected to have still to come.
+double TokensToCome(const LengthForecasts& forecasts, const RequestSpec& spec, int32_t emitted) {
+  const double length = spec.may_stop() ? forecasts.Predict(spec.length_query(emitted)).mean
+                                        : spec.sequence.max_tokens();
+  return std::max(length - emitted, 1.0);
+}
 
 }  // namespace
 
@@ -66,7 +74,8 @@ RouteQuery Dispatch::Query() const {
           .prompt_tokens = spec_.sequence.prompt_size(),
           .context_tokens = spec_.sequence.prompt_size() + spec_.sequence.max_tokens(),
           .sequences = spec_.width(),
-          .expected_output_tokens = static_cast<double>(spec_.sequence.max_tokens()),
+          .expected_output_tokens =
+              TokensToCome(parts_.length_forecasts, spec_, relay_.output().LeastEmitted()),
           .slo = {},
           .excluded = {},
           .begun = relay_.begun(),

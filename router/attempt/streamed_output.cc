@@ -1,5 +1,8 @@
 #include "router/attempt/streamed_output.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "base/check.h"
 #include "base/finish_reason.h"
 #include "base/status.h"
@@ -47,6 +50,16 @@ absl::StatusOr<v1::WorkerTokens> StreamedOutput::Add(const v1::WorkerTokens& tok
     any_ = true;
   }
   return fresh;
+}
+
+int32_t StreamedOutput::LeastEmitted() const {
+  std::optional<int32_t> least;
+  for (const Choice& choice : choices_) {
+    if (choice.emitted.ended()) continue;
+    const int32_t emitted = choice.emitted.token_ids_size();
+    least = std::min(least.value_or(emitted), emitted);
+  }
+  return least.value_or(0);
 }
 
 v1::WorkerFinish::Reason StreamedOutput::ReasonOf(int32_t index) const {

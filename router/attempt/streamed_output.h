@@ -30,6 +30,8 @@ class StreamedOutput {
 
   // Whether any token has been emitted.
   bool any() const { return any_; }
+  // How many tokens the shortest choice that goes on has; 0 when none goes on.
+  int32_t LeastEmitted() const;
   bool ended(int32_t index) const { return choices_[index].emitted.ended(); }
   // Why the emitted tokens end the choice, also when no worker has said that it ended; unspecified
   // while more tokens may follow.

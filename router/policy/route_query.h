@@ -23,7 +23,7 @@ struct RouteQuery {
   int32_t prompt_tokens = 0;
   int32_t context_tokens = 0;         // prompt and output: a worker's context must hold them
   int32_t sequences = 1;              // that decode at a time: choices or beams
-  double expected_output_tokens = 1;  // of each of them, the first token included
+  double expected_output_tokens = 1;  // still to come of each, the next token included
   Slo slo;
   std::vector<WorkerId> excluded;  // not to be used, mostly because they were tried already
   std::optional<Begun> begun;      // the client has tokens that other workers must continue

@@ -96,5 +96,70 @@ TEST_F(LearnedLengthsTest, NothingIsLearnedFromOutputsThatOnlyTheirLimitCanEnd) 
   EXPECT_EQ(Learned().capped(), 0u);
 }
 
+// Remembers what is asked of it.
+class AskedPolicy final : public RoutingPolicy {
+ public:
+  explicit AskedPolicy(std::vector<RouteQuery>& asked) : asked_(asked) {}
+
+ protected:
+  double Rank(const Candidate&, const RouteQuery&) const override { return 0; }
+  PlacementScore Score(const Placement&, const RouteQuery& query) const override {
+    asked_.push_back(query);
+    return {};
+  }
+
+ private:
+  std::vector<RouteQuery>& asked_;
+};
+
+// A router whose policy is asked about outputs of four tokens at most, two of which are usual.
+class ExpectedLengthTest : public LearnedLengthsTest {
+ protected:
+  ExpectedLengthTest() {
+    Join("u0", v1::WORKER_ROLE_UNIFIED);
+    for (int i = 0; i < 100; ++i) {
+      length_forecasts_.OnEnded(kQuery, length_forecasts_.Predict(kQuery), 2, FinishKind::kStopped);
+    }
+  }
+
+  void Send(const v1::GenerateRequest& request) {
+    ASSERT_TRUE(asking_router_.Submit(request, kNoDeadline, stream_).ok());
+    loop_.RunReady();
+  }
+
+  std::vector<RouteQuery> asked_;
+  const std::unique_ptr<RoutingPolicy> usual_policy_ =
+      std::exchange(policy_, std::make_unique<AskedPolicy>(asked_));
+  Router asking_router_{Options(), Parts(tokenizer_)};
+};
+
+TEST_F(ExpectedLengthTest, PoliciesAreToldTheExpectedLengthOfEachChoice) {
+  v1::GenerateRequest request = Ask(v1::ROUTE_UNIFIED);
+  request.set_n(2);
+  Send(request);
+  ASSERT_FALSE(asked_.empty());
+  EXPECT_EQ(asked_.back().sequences, 2);
+  EXPECT_NEAR(asked_.back().expected_output_tokens, 2, 0.2);
+}
+
+TEST_F(ExpectedLengthTest, WhatOnlyItsLimitCanEndIsExpectedToReachIt) {
+  v1::GenerateRequest request = Ask(v1::ROUTE_UNIFIED);
+  request.set_ignore_eos(true);
+  Send(request);
+  ASSERT_FALSE(asked_.empty());
+  EXPECT_EQ(asked_.back().expected_output_tokens, 4);
+}
+
+TEST_F(ExpectedLengthTest, AfterALossOnlyTheTokensStillToComeAreExpected) {
+  Join("u1", v1::WORKER_ROLE_UNIFIED);
+  v1::GenerateRequest request = Ask(v1::ROUTE_UNIFIED);
+  request.set_ignore_eos(true);
+  Send(request);
+  Say("generate u0", {5, 6, 7});
+  End("generate u0", Unavailable("Connection reset by peer"), kNetwork);
+  EXPECT_EQ(workers_.Open(), std::vector<std::string>{"generate u1"});
+  EXPECT_EQ(asked_.back().expected_output_tokens, 1);
+}
+
 }  // namespace
 }  // namespace tandem
