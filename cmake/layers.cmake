@@ -15,7 +15,7 @@ set(MAY_INCLUDE_scheduler/latency_model base)
 set(MAY_INCLUDE_scheduler base scheduler/latency_model)
 set(MAY_INCLUDE_engine base kernels model/tokenizer model/checkpoint model/transformer kvstore
     transfer scheduler proto)
-set(MAY_INCLUDE_router/cluster base proto)
+set(MAY_INCLUDE_router/cluster base proto scheduler/latency_model)
 set(MAY_INCLUDE_router/policy base proto router/cluster scheduler/latency_model)
 set(MAY_INCLUDE_router/client base proto router/cluster router/event_loop.h)
 set(MAY_INCLUDE_router/output_length base proto)
