@@ -93,7 +93,7 @@ absl::StatusOr<ServingResult> Serve(const ServingLoad& load) {
                    Engine::Create(options, {.model = config,
                                             .device = *backend.device,
                                             .ops = *backend.ops,
-                                            .weights = *weights,
+                                            .weights = weights.get(),
                                             .clock = clock}));
 
   std::vector<std::unique_ptr<Answer>> answers;

@@ -18,6 +18,7 @@
 #include "engine/pool_size.h"
 #include "engine/progress.h"
 #include "engine/request_checks.h"
+#include "engine/simulated/simulated_steps.h"
 #include "kvstore/kv_convert.h"
 #include "kvstore/kv_store.h"
 #include "model/transformer/forward.h"
@@ -106,11 +107,14 @@ class Engine::Impl {
   struct Made {
     std::unique_ptr<Inbox> inbox;
     std::unique_ptr<Stream> stream;
-    std::unique_ptr<Transformer> transformer;
+    std::unique_ptr<Transformer> transformer;      // null where steps are simulated
     std::unique_ptr<KvStore> store;                // tells the inbox, computes on the stream
     std::unique_ptr<StepComputation> computation;  // works on all of the above
     LandingZone::Conversion conversion;  // into the store's pool; moved into the landing zone
   };
+
+  static std::unique_ptr<StepComputation> NewComputation(const EngineParts& parts,
+                                                         const Made& made);
 
   Impl(const EngineOptions& options, const EngineParts& parts, Made made)
       : options_(options),
@@ -223,6 +227,21 @@ class Engine::Impl {
   std::thread thread_;  // last: it runs on all of the above
 };
 
+std::unique_ptr<StepComputation> Engine::Impl::NewComputation(const EngineParts& parts,
+                                                              const Made& made) {
+  if (parts.simulated == nullptr) {
+    return std::make_unique<ModelRunner>(*made.transformer, parts.ops, *made.store, parts.device,
+                                         *made.stream);
+  }
+  return std::make_unique<SimulatedSteps>(
+      SimulatedSteps::Parts{.options = *parts.simulated,
+                            .vocab_size = parts.model.vocab_size,
+                            .ops = parts.ops,
+                            .store = *made.store,
+                            .stream = *made.stream,
+                            .clock = parts.clock});
+}
+
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options,
                                                        const EngineParts& parts) {
   EngineOptions complete = options;
@@ -232,8 +251,13 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   Impl::Made made;
   made.inbox = std::make_unique<Inbox>(complete.inbox_capacity);
   ASSIGN_OR_RETURN(made.stream, parts.device.NewStream());
-  ASSIGN_OR_RETURN(made.transformer, Transformer::Create(parts.model, parts.weights, parts.device,
-                                                         parts.ops, LimitsFor(complete)));
+  if (parts.simulated != nullptr) {
+    RETURN_IF_ERROR(CheckSimulatedSteps(complete, *parts.simulated));
+  } else {
+    ASSIGN_OR_RETURN(made.transformer,
+                     Transformer::Create(parts.model, *parts.weights, parts.device, parts.ops,
+                                         LimitsFor(complete)));
+  }
   ASSIGN_OR_RETURN(made.conversion.slots, NewSlots(complete, parts.device));
   if (complete.num_blocks == 0) RETURN_IF_ERROR(SizePool(parts.device, complete));
   complete.scheduler.total_blocks = complete.num_blocks;
@@ -246,8 +270,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
                                                 .host_bytes = complete.host_bytes,
                                                 .shared = complete.share_kv},
                                                parts.device, *made.stream, wake));
-  made.computation = std::make_unique<ModelRunner>(*made.transformer, parts.ops, *made.store,
-                                                   parts.device, *made.stream);
+  made.computation = Impl::NewComputation(parts, made);
   ASSIGN_OR_RETURN(
       made.conversion.converter,
       KvConverter::Create(parts.device, parts.ops, complete.layout, made.store->view()));

@@ -20,13 +20,16 @@
 
 namespace tandem {
 
+struct SimulatedStepsOptions;
+
 // The parts that an engine runs on; they must outlive it. `clock` must run with real time, because
-// idle waits do.
+// idle waits do. Steps are computed with `weights`, or simulated: one of the two is given.
 struct EngineParts {
   const ModelConfig& model;
   Device& device;
   Ops& ops;
-  WeightStore& weights;
+  WeightStore* weights = nullptr;
+  const SimulatedStepsOptions* simulated = nullptr;
   const Clock& clock;
   // Called once, on the engine thread, when no request will be served any more, with the reason:
   // the device has failed for good, or the weights could not be loaded. May be empty.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/step_chunks.h"
 #include "model/transformer/sampler.h"
 
 namespace tandem {
@@ -80,7 +81,7 @@ void StepBatch::AppendSampleRows(const Chunk& chunk) {
   }
   SamplingParams params = request.spec.sampling;
   for (int32_t i = 0; i < chunk.samples; ++i) {
-    params.seed = chunk.samples > 1 ? ChoiceSeed(request.spec.sampling.seed, i) : sequence.seed;
+    params.seed = SeedOf(chunk, i);
     sample_rows_.push_back(MakeSampleRow(params, chunk.end(), request.spec.prompt,
                                          sequence.OutputOf(sequence.rows[chunk.row])));
   }

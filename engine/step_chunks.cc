@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "model/transformer/sampler.h"
 
 namespace tandem {
 
@@ -13,6 +14,12 @@ absl::Status MakeRoom(std::span<const Chunk> chunks, KvStore& store, BlockCopies
     RETURN_IF_ERROR(store.MakeWritable(table, chunk.begin, chunk.end(), copies));
   }
   return absl::OkStatus();
+}
+
+uint64_t SeedOf(const Chunk& chunk, int32_t choice) {
+  const Sequence& sequence = *chunk.sequence;
+  return chunk.samples > 1 ? ChoiceSeed(sequence.request.spec.sampling.seed, choice)
+                           : sequence.seed;
 }
 
 StepFeatures FeaturesOf(std::span<const Chunk> chunks) {

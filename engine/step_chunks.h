@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "absl/status/status.h"
@@ -13,6 +14,10 @@ namespace tandem {
 // with other sequences are to be copied first, as `copies` then says. The scheduler has seen to it
 // that there is room.
 absl::Status MakeRoom(std::span<const Chunk> chunks, KvStore& store, BlockCopies& copies);
+
+// The seed of a token that is sampled after `chunk`: of its choice number `choice` where it samples the
+// first token of several.
+uint64_t SeedOf(const Chunk& chunk, int32_t choice);
 
 // A step of `chunks` in the terms of the cost model.
 StepFeatures FeaturesOf(std::span<const Chunk> chunks);

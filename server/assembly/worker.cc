@@ -91,7 +91,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Worker::Parts::CreateEngine(
   return Engine::Create(engine_options, {.model = model->config,
                                          .device = device(),
                                          .ops = *model->backend.ops,
-                                         .weights = *model->weights,
+                                         .weights = model->weights.get(),
                                          .clock = clock,
                                          .lost = [this](const auto& why) { OnLost(why); }});
 }

@@ -40,11 +40,13 @@ TestEngine::TestEngine(const TestEngineSetup& setup)
                               .check_invariants = true};
   const Clock& clock = setup.clock != nullptr ? *setup.clock : real_clock_;
   if (setup.wrap_device) wrapped_device_ = setup.wrap_device(*model_->backend.device);
-  auto engine = Engine::Create(options, {.model = config,
-                                         .device = wrapped_device_ ? *wrapped_device_ : device(),
-                                         .ops = *model_->backend.ops,
-                                         .weights = setup.gated ? *weights_ : *model_->weights,
-                                         .clock = clock});
+  auto engine = Engine::Create(
+      options,
+      {.model = config,
+       .device = wrapped_device_ ? *wrapped_device_ : device(),
+       .ops = *model_->backend.ops,
+       .weights = setup.gated ? static_cast<WeightStore*>(weights_.get()) : model_->weights.get(),
+       .clock = clock});
   TANDEM_CHECK(engine.ok(), engine.status().ToString());
   engine_ = *std::move(engine);
 }

@@ -90,7 +90,7 @@ TEST(WeightsLossTest, IsToldThoughNobodyAsks) {
       Engine::Create(OptionsFor(model->config), {.model = model->config,
                                                  .device = *model->backend.device,
                                                  .ops = *model->backend.ops,
-                                                 .weights = weights,
+                                                 .weights = &weights,
                                                  .clock = clock,
                                                  .lost = [&](const absl::Status& why) {
                                                    EXPECT_EQ(why, UnreadableWeights::Unreadable());
@@ -111,7 +111,7 @@ TEST(DeviceLossTest, IsToldOnceAndEndsEveryRequest) {
       Engine::Create(options, {.model = config,
                                .device = device,
                                .ops = *model->backend.ops,
-                               .weights = *model->weights,
+                               .weights = model->weights.get(),
                                .clock = clock,
                                .lost = [&](const absl::Status& why) {
                                  EXPECT_EQ(why.code(), Gone().code());

@@ -333,7 +333,7 @@ TEST_F(EngineTest, OptionsThatCannotBeAreRefused) {
     return Engine::Create(options, {.model = model->config,
                                     .device = *model->backend.device,
                                     .ops = *model->backend.ops,
-                                    .weights = *model->weights,
+                                    .weights = model->weights.get(),
                                     .clock = clock_})
         .status()
         .code();

@@ -115,7 +115,7 @@ TEST_F(PoolSizeTest, AnEngineSizesItsPool) {
     return Engine::Create(options, {.model = config,
                                     .device = device,
                                     .ops = *model->backend.ops,
-                                    .weights = *model->weights,
+                                    .weights = model->weights.get(),
                                     .clock = clock});
   };
   const auto engine = create();

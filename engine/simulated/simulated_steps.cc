@@ -1,0 +1,138 @@
+#include "engine/simulated/simulated_steps.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "base/rng.h"
+#include "base/status.h"
+#include "engine/step_chunks.h"
+
+namespace tandem {
+namespace {
+
+constexpr double kMostStepMs = 60'000;
+// A process that stood still for longer does not catch up: it would be faster than its parameters.
+constexpr Duration kMostLateness = std::chrono::milliseconds(20);
+// Keeps these draws apart from those of output lengths.
+constexpr uint64_t kTokenStream = 1;
+
+StepFeatures LargestStep(const EngineOptions& options) {
+  const int32_t tokens = options.scheduler.max_step_tokens;
+  const int32_t sequences = options.scheduler.max_sequences;
+  const int32_t context = options.max_context_tokens;
+  return {.prefill_tokens = tokens,
+          .prefill_pairs = int64_t{tokens} * context,
+          .decode_sequences = sequences,
+          .decode_context = std::min(int64_t{sequences} * context,
+                                     int64_t{options.num_blocks} * options.layout.block_tokens)};
+}
+
+Duration ToDuration(ModelTime time) { return std::chrono::duration_cast<Duration>(time); }
+
+// What a step reports beside the sampled token, which counts as the most probable one.
+std::vector<TokenLogprob> MostProbable(const SampledToken& token, int32_t count,
+                                       int32_t vocab_size) {
+  constexpr float kFurther =
+      0.5f;  // that each is less probable than the one before, as a logarithm
+  std::vector<TokenLogprob> top;
+  for (int32_t i = 0; i < std::min(count, vocab_size); ++i) {
+    top.push_back({.token_id = static_cast<int32_t>((int64_t{token.token_id} + i) % vocab_size),
+                   .logprob = token.logprob - kFurther * static_cast<float>(i)});
+  }
+  return top;
+}
+
+}  // namespace
+
+absl::Status CheckSimulatedSteps(const EngineOptions& options,
+                                 const SimulatedStepsOptions& simulated) {
+  if (!std::isfinite(simulated.slowdown) || simulated.slowdown <= 0) {
+    return InvalidArgument("the slowdown is {}: it must be a number above 0", simulated.slowdown);
+  }
+  const StepFeatures largest = LargestStep(options);
+  const double ms = simulated.slowdown * simulated.steps.Step(largest).count();
+  if (ms <= kMostStepMs) return absl::OkStatus();
+  return InvalidArgument(
+      "a step of {} prompt tokens beside {} decodes takes {:.0f} s by these parameters, at most "
+      "{:.0f} "
+      "s are simulated: check the coefficients, --simulated-slowdown and --max-step-tokens",
+      largest.prefill_tokens, largest.decode_sequences, ms / 1e3, kMostStepMs / 1e3);
+}
+
+absl::Status SimulatedSteps::Forward(std::span<const Chunk> chunks, int32_t num_decodes,
+                                     const LayerStored& layer_stored) {
+  const TimePoint began = parts_.clock.Now();
+  RETURN_IF_ERROR(MakeRoom(chunks, parts_.store, copies_));
+  const absl::Status copied =
+      parts_.ops.CopyBlocks(parts_.stream, {.pool = parts_.store.view(), .pairs = {copies_.pairs}});
+  copies_.Clear();
+  RETURN_IF_ERROR(copied);
+
+  const Duration whole =
+      ToDuration(parts_.options.slowdown * parts_.options.steps.Step(FeaturesOf(chunks)));
+  const Duration paid = std::min(late_, whole);
+  const Duration left = whole - paid;
+  const int32_t layers = parts_.store.layout().num_layers;
+  const bool has_prompts = num_decodes < std::ssize(chunks);
+  for (int32_t layer = 0; layer_stored != nullptr && layer < layers; ++layer) {
+    if (has_prompts) WaitUntil(began + left * (layer + 1) / layers);
+    layer_stored(layer);
+  }
+  WaitUntil(began + left);
+  const Duration beyond = std::max(Duration::zero(), parts_.clock.Now() - (began + left));
+  late_ = std::min(late_ - paid + beyond, kMostLateness);
+  return absl::OkStatus();
+}
+
+void SimulatedSteps::WaitUntil(TimePoint when) {
+  if (parts_.options.wait_until != nullptr) return parts_.options.wait_until(when);
+  std::this_thread::sleep_until(when);
+}
+
+std::span<absl::StatusOr<SampledToken>> SimulatedSteps::Sample(std::span<const Chunk> chunks) {
+  results_.clear();
+  for (const Chunk& chunk : chunks) {
+    for (int32_t choice = 0; choice < chunk.samples; ++choice) {
+      results_.emplace_back(Draw(chunk, choice));
+    }
+  }
+  return results_;
+}
+
+SampledToken SimulatedSteps::Draw(const Chunk& chunk, int32_t choice) const {
+  const RequestState& request = chunk.sequence->request;
+  // Beams have no seed, but their candidates must differ.
+  const uint64_t seed =
+      request.search ? static_cast<uint64_t>(chunk.tokens().back()) : SeedOf(chunk, choice);
+  const int32_t num_top =
+      request.search ? request.search->candidates_per_beam() : request.spec.sampling.num_logprobs;
+  const auto drawn = Philox4x32(seed, static_cast<uint64_t>(chunk.end()), kTokenStream);
+  constexpr float kLeastLogprob = -3;
+  SampledToken token = {.token_id = TokenAt(seed, chunk, drawn[0]),
+                        .logprob = kLeastLogprob * static_cast<float>(drawn[1]) / 0x1p32f};
+  token.top = MostProbable(token, num_top, parts_.vocab_size);
+  return token;
+}
+
+// Only the end of the output's length gives a token that ends it.
+int32_t SimulatedSteps::TokenAt(uint64_t seed, const Chunk& chunk, uint32_t drawn) const {
+  const RequestState& request = chunk.sequence->request;
+  const std::vector<int32_t>& stops = request.spec.stop_token_ids;
+  const auto is_stop = [&stops](int32_t id) { return std::ranges::binary_search(stops, id); };
+  const std::vector<int32_t>& eos_ids = parts_.options.eos_token_ids;
+  const auto eos = std::ranges::find_if(eos_ids, is_stop);
+  const auto length = parts_.options.lengths.LengthOf(seed, request.prompt_tokens());
+  const int32_t number = chunk.end() - request.prompt_tokens() + 1;  // of the token, in its output
+  const bool may_end = eos != eos_ids.end() && !request.search;
+  if (may_end && length && number >= *length) return *eos;
+  auto id =
+      static_cast<int32_t>((uint64_t{drawn} * static_cast<uint64_t>(parts_.vocab_size)) >> 32);
+  for (size_t tries = 0; tries < stops.size() && is_stop(id); ++tries) {
+    id = (id + 1) % parts_.vocab_size;
+  }
+  return id;
+}
+
+}  // namespace tandem

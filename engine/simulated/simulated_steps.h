@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "engine/options.h"
+#include "engine/sequence.h"
+#include "engine/simulated/output_lengths.h"
+#include "engine/step_computation.h"
+#include "kernels/device.h"
+#include "kernels/ops.h"
+#include "kvstore/kv_store.h"
+#include "scheduler/latency_model/step_model.h"
+
+namespace tandem {
+
+// What the steps of a simulated model are like.
+struct SimulatedStepsOptions {
+  StepModel steps;
+  double slowdown = 1;  // every step takes this multiple of what `steps` says
+  OutputLengths lengths;
+  std::vector<int32_t> eos_token_ids;  // one of them ends an output that has its length
+  // Returns at that time of the engine's clock, or a little later. Tests move a clock of their own.
+  std::function<void(TimePoint)> wait_until;
+};
+
+// INVALID_ARGUMENT when the slowdown is no positive number, or when the largest step of an engine
+// with these options would take more than a minute: nothing ends a step that has begun.
+absl::Status CheckSimulatedSteps(const EngineOptions& options,
+                                 const SimulatedStepsOptions& simulated);
+
+// Takes the time of a step without computing it, and makes up its tokens: the token at a position
+// follows from the seed and the position alone, so that every worker, batch and route gives the same
+// (P2). Blocks are reserved and copied as for a real step, but nothing is written to them.
+//
+// A step that contains prompts reports its layers at even parts of its time. A thread wakes up a
+// little after the time that it waits for, so what one step took too long the next one takes less:
+// many steps together take what the model says. Thread: engine. Everything that the constructor
+// takes must outlive it.
+class SimulatedSteps final : public StepComputation {
+ public:
+  struct Parts {
+    const SimulatedStepsOptions& options;  // valid
+    int32_t vocab_size = 0;
+    Ops& ops;
+    KvStore& store;
+    Stream& stream;  // that `store` computes on
+    const Clock& clock;
+  };
+  explicit SimulatedSteps(const Parts& parts) : parts_(parts) {}
+
+  bool can_warm_up() const override { return false; }
+  absl::StatusOr<bool> weights_loaded() const override { return true; }
+  absl::StatusOr<bool> WarmUp(DecodeSteps) override { return true; }
+
+  // Returns when the time of the step has passed.
+  absl::Status Forward(std::span<const Chunk> chunks, int32_t num_decodes,
+                       const LayerStored& layer_stored) override;
+  absl::Status Await() override { return absl::OkStatus(); }
+  std::span<absl::StatusOr<SampledToken>> Sample(std::span<const Chunk> chunks) override;
+
+ private:
+  void WaitUntil(TimePoint when);
+  int32_t TokenAt(uint64_t seed, const Chunk& chunk, uint32_t drawn) const;
+  SampledToken Draw(const Chunk& chunk, int32_t choice) const;
+
+  const Parts parts_;
+  Duration late_{};  // by which the steps so far took too long together
+  BlockCopies copies_;
+  std::vector<absl::StatusOr<SampledToken>> results_;
+};
+
+}  // namespace tandem
