@@ -7,7 +7,10 @@ tandem_define_paths(support/test_model.cc)
 
 tandem_test(same_answer_test SOURCES unit/engine/same_answer_test.cc DEPS tandem_test_engine
             TIMEOUT 900)
-tandem_test(simulated_test SOURCES unit/engine/simulated_steps_test.cc DEPS tandem_test_engine)
+tandem_test(simulated_test
+  SOURCES unit/engine/simulated_device_test.cc unit/engine/simulated_steps_test.cc
+  DEPS tandem_simulated tandem_test_engine nlohmann_json::nlohmann_json)
+tandem_define_paths(unit/engine/simulated_device_test.cc)
 tandem_test(landing_zone_test SOURCES unit/engine/landing_zone_test.cc DEPS tandem_test_engine)
 tandem_test(profile_test
   SOURCES unit/engine/cost_parameters_test.cc unit/engine/measure_steps_test.cc

@@ -2,4 +2,5 @@
 find_program(TANDEM_PYTHON python3)
 if(TANDEM_PYTHON)
   add_test(NAME checks_test COMMAND ${TANDEM_PYTHON} ${CMAKE_SOURCE_DIR}/tests/unit/tools/checks_test.py)
+  add_test(NAME simulated_gpus_test COMMAND ${TANDEM_PYTHON} ${CMAKE_SOURCE_DIR}/tools/simulated_gpus.py --check)
 endif()

@@ -328,15 +328,20 @@ absl::StatusOr<CostParameters> ParseCostParameters(std::string_view text) {
   return parameters;
 }
 
-absl::StatusOr<CostParameters> LoadCostParameters(const std::string& path) {
+absl::StatusOr<std::string> ReadParameterFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return NotFound("the parameter file {} cannot be opened", path);
   if (file.tellg() > kMaxFileBytes) {
     return InvalidArgument("the parameter file {} is larger than {} bytes", path, kMaxFileBytes);
   }
   file.seekg(0);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+  std::string text(std::istreambuf_iterator<char>(file), {});
   if (file.bad()) return NotFound("the parameter file {} cannot be read", path);
+  return text;
+}
+
+absl::StatusOr<CostParameters> LoadCostParameters(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadParameterFile(path));
   absl::StatusOr<CostParameters> parameters = ParseCostParameters(text);
   if (!parameters.ok()) return Annotate(parameters.status(), path);
   return parameters;

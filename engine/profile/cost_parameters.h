@@ -59,7 +59,9 @@ std::string WriteCostParameters(const CostParameters& parameters);
 // Accepts any bytes. INVALID_ARGUMENT names the field that is missing, negative, not finite or out of
 // order; FAILED_PRECONDITION another format or version.
 absl::StatusOr<CostParameters> ParseCostParameters(std::string_view text);
-// The same of a file of at most 16 MiB, and NOT_FOUND when it cannot be read.
+// The text of a parameter file. NOT_FOUND when it cannot be read, INVALID_ARGUMENT above 16 MiB.
+absl::StatusOr<std::string> ReadParameterFile(const std::string& path);
+// Both of a file. Errors name it.
 absl::StatusOr<CostParameters> LoadCostParameters(const std::string& path);
 
 // FAILED_PRECONDITION names the first thing that differs, with both values: parameters measured with

@@ -229,7 +229,8 @@ TEST_F(SimulatedStepsTest, CachedPromptIsNotComputedAgain) {
 }
 
 TEST_F(SimulatedStepsTest, StepsWithoutEndAreRefused) {
-  simulated_.steps = *StepModel::Create({.alpha = {.token_ms = 400}, .beta = {.buckets = {{1, 1}}}});
+  simulated_.steps =
+      *StepModel::Create({.alpha = {.token_ms = 400}, .beta = {.buckets = {{1, 1}}}});
   EXPECT_THAT(std::string(Create(Options()).message()), HasSubstr("256 prompt tokens"));
   simulated_.steps = TestSteps();
   for (const double slowdown : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN()}) {
