@@ -13,6 +13,10 @@ namespace tandem {
 // where it lies (ipc) or goes straight to its place (nccl).
 inline constexpr uint64_t kSideChannelWindowBytes = uint64_t{64} << 20;
 
+// Long enough that a loop which wakes every millisecond keeps the rate, short enough that a measurement
+// over a second sees the rate.
+inline constexpr Duration kDefaultRateBurst = std::chrono::milliseconds(10);
+
 struct FramedOptions {
   // Data frames per stream. All stay posted until the stream ends, because the peer may ask for them
   // again: 24 bytes each besides the payload. At least what the largest stream has; a probe has no
@@ -23,6 +27,8 @@ struct FramedOptions {
   uint64_t credit_window_bytes = 16 << 20;
   // Bytes of payload that go to each peer; 0: as fast as it goes.
   uint64_t max_bytes_per_second = 0;
+  // What may go at once after a pause is what that rate gives in this time.
+  Duration rate_burst = kDefaultRateBurst;
   // For everything before the first byte, name lookup and handshakes included.
   std::chrono::milliseconds connect_timeout{5000};
   // A connection on which something is under way and nothing moves for so long is closed.

@@ -57,6 +57,7 @@ class PeerStreams {
     std::string peer;
     uint64_t connection_id = 0;  // random, not 0; the hello carries it
     uint64_t max_bytes_per_second = 0;
+    Duration rate_burst{};
   };
   // How often the peer may ask for what is missing of one stream.
   static constexpr int kMaxRounds = 8;

@@ -68,7 +68,8 @@ absl::StatusOr<Peers::Peer*> Peers::ConnectTo(const std::string& name) {
   peer.streams = std::make_unique<PeerStreams>(
       PeerStreams::Options{.peer = name,
                            .connection_id = number,
-                           .max_bytes_per_second = options_.max_bytes_per_second},
+                           .max_bytes_per_second = options_.max_bytes_per_second,
+                           .rate_burst = options_.rate_burst},
       links_.Find(name), streams_,
       [this, name](OutgoingStream& stream, const absl::Status& status) {
         // The stream's payloads are let go of before its end is told.

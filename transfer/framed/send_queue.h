@@ -48,8 +48,7 @@ class SendWindow {
 // Thread: the loop's.
 class SendQueue {
  public:
-  SendQueue(Link& link, uint64_t max_bytes_per_second)
-      : link_(link), bucket_(max_bytes_per_second) {}
+  SendQueue(Link& link, const TokenBucket& rate) : link_(link), bucket_(rate) {}
 
   void PushControl(const FrameHeader& header, std::shared_ptr<OutgoingStream> stream);
   // `bytes` of payload wait from now on, and the stream takes turns unless it does already.

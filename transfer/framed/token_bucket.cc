@@ -4,16 +4,10 @@
 #include <cmath>
 
 namespace tandem {
-namespace {
 
-// The burst in time at the rate: long enough that a loop which wakes every millisecond keeps the rate,
-// short enough that a measurement over a second sees the rate.
-constexpr double kBurstSeconds = 0.01;
-
-}  // namespace
-
-TokenBucket::TokenBucket(uint64_t bytes_per_second)
-    : rate_(static_cast<double>(bytes_per_second)), burst_(rate_ * kBurstSeconds) {}
+TokenBucket::TokenBucket(uint64_t bytes_per_second, Duration burst)
+    : rate_(static_cast<double>(bytes_per_second)),
+      burst_(rate_ * std::chrono::duration<double>(burst).count()) {}
 
 double TokenBucket::TokensAt(TimePoint now) const {
   // The bucket is full at the start.

@@ -11,8 +11,8 @@ namespace tandem {
 // Pure: the caller passes the time.
 class TokenBucket {
  public:
-  // 0 bytes per second means no bound.
-  explicit TokenBucket(uint64_t bytes_per_second);
+  // 0 bytes per second means no bound. The bucket holds what the rate gives in `burst`.
+  TokenBucket(uint64_t bytes_per_second, Duration burst);
 
   // Takes `bytes` if they may go now, and returns whether they may.
   [[nodiscard]] bool Take(TimePoint now, uint64_t bytes);

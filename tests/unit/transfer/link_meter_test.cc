@@ -130,14 +130,16 @@ TEST_F(LinkMeterTest, WhatWasLostSaysNothing) {
   EXPECT_EQ(meter_.bytes_per_second(), 0);
 }
 
+constexpr Duration kBurst = milliseconds(10);
+
 TEST(TokenBucketTest, NoBound) {
-  TokenBucket bucket(0);
+  TokenBucket bucket(0, kBurst);
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(bucket.Take(kStart, 1 << 30));
   EXPECT_EQ(bucket.ready_at(kStart), kStart);
 }
 
 TEST(TokenBucketTest, KeepsTheRateOverTime) {
-  TokenBucket bucket(1'000'000);
+  TokenBucket bucket(1'000'000, kBurst);
   TimePoint now = kStart;
   uint64_t taken = 0;
   while (now < kStart + std::chrono::seconds(10)) {
@@ -148,7 +150,7 @@ TEST(TokenBucketTest, KeepsTheRateOverTime) {
 }
 
 TEST(TokenBucketTest, ALargeFrameIsPaidForAfterwards) {
-  TokenBucket bucket(1'000'000);  // holds 10,000
+  TokenBucket bucket(1'000'000, kBurst);  // holds 10,000
   EXPECT_TRUE(bucket.Take(kStart, 1'010'000));
   EXPECT_FALSE(bucket.Take(kStart, 1));
   const TimePoint ready = bucket.ready_at(kStart);
@@ -158,11 +160,20 @@ TEST(TokenBucketTest, ALargeFrameIsPaidForAfterwards) {
 }
 
 TEST(TokenBucketTest, APauseSavesNoMoreThanTheBucketHolds) {
-  TokenBucket bucket(1'000'000);
+  TokenBucket bucket(1'000'000, kBurst);
   EXPECT_TRUE(bucket.Take(kStart, 10'000));
   const TimePoint later = kStart + std::chrono::hours(1);
   EXPECT_TRUE(bucket.Take(later, 10'000));
   EXPECT_TRUE(bucket.Take(later, 10'000)) << "what is not owed may be begun";
+  EXPECT_FALSE(bucket.Take(later, 1));
+}
+
+TEST(TokenBucketTest, ASmallerBurstSavesLess) {
+  TokenBucket bucket(1'000'000, milliseconds(1));
+  EXPECT_TRUE(bucket.Take(kStart, 1'000));
+  const TimePoint later = kStart + std::chrono::hours(1);
+  EXPECT_TRUE(bucket.Take(later, 1'000));
+  EXPECT_TRUE(bucket.Take(later, 1'000)) << "what is not owed may be begun";
   EXPECT_FALSE(bucket.Take(later, 1));
 }
 
