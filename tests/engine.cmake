@@ -7,7 +7,7 @@ tandem_define_paths(support/test_model.cc)
 
 tandem_test(same_answer_test SOURCES unit/engine/same_answer_test.cc DEPS tandem_test_engine
             TIMEOUT 900)
-tandem_test(simulated_test
+tandem_test(simulated_device_test
   SOURCES unit/engine/simulated_device_test.cc unit/engine/simulated_steps_test.cc
   DEPS tandem_simulated tandem_test_engine nlohmann_json::nlohmann_json)
 tandem_define_paths(unit/engine/simulated_device_test.cc)

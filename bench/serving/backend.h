@@ -46,7 +46,8 @@ struct CallEnd {
   int32_t cached_tokens = -1;
   // False where prompt and answer travel as text, whose tokens only the server can count.
   bool counts_are_exact = true;
-  std::string route;  // "unified", "disaggregated"; empty where the server has no routes
+  bool simulated = false;  // the server said that no model computed the answer
+  std::string route;       // "unified", "disaggregated"; empty where the server has no routes
   std::optional<ServerStages> stages;
   std::optional<PredictedLatency> predicted;
 };

@@ -128,6 +128,7 @@ Json RequestJson(const RequestRecord& record, const SummaryOptions& options) {
                {"scheduled_e2el_ms", latency.scheduled_e2e}};
   if (options.objectives.any()) json["good"] = IsGood(record, options);
   if (record.end.cached_tokens >= 0) json["cached_tokens"] = record.end.cached_tokens;
+  if (record.end.simulated) json["simulated"] = true;
   if (!record.end.route.empty()) json["route"] = record.end.route;
   if (record.end.stages) json["server_stages_ms"] = StagesJson(*record.end.stages);
   if (record.end.predicted) {
@@ -146,6 +147,7 @@ Json JsonReport(const RunDescription& description, const Summary& summary,
                 const ReportChoice& choice) {
   Json json;
   AddDescription(description, json);
+  json["simulated"] = summary.simulated;
   AddCounts(summary, json);
   AddSections(summary, choice, json);
   json["generator_lag_ms"] = DistributionJson(summary.lag);

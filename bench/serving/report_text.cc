@@ -126,6 +126,7 @@ std::string Predictions(const std::vector<PredictionSummary>& predictions) {
 std::string TextReport(const RunDescription& description, const Summary& summary,
                        const ReportChoice& choice) {
   std::string text = Rule("Serving Benchmark Result", '=');
+  if (summary.simulated) text += Line("Measured on", "a simulated device, not a real one");
   text += Line("Arrivals", description.arrivals);
   text += Line("Schedule hash", description.schedule_hash);
   text += Requests(description, summary) + Throughput(summary);

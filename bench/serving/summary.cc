@@ -239,6 +239,8 @@ Summary Summarize(const RunResult& run, const SummaryOptions& options) {
   const Records complete = CompleteOf(measured, options.ignore_eos);
   Summary summary;
   summary.counts = Count(measured, options.ignore_eos);
+  summary.simulated = std::ranges::any_of(
+      measured, [](const RequestRecord* record) { return record->end.simulated; });
   FillThroughput(measured, complete, options, summary);
   summary.achieved_rate = AchievedRate(measured);
   summary.peak_output_throughput = PeakOutput(measured);

@@ -76,6 +76,7 @@ struct SteadyWindow {
 
 struct Summary {
   VerdictCounts counts;
+  bool simulated = false;       // the server said so of a measured request
   double duration_seconds = 0;  // end of the warm-up -> last end of a measured request
   double achieved_rate = 0;     // measured requests per second, by the times of sending
   int64_t input_tokens = 0;     // of complete requests, as all below

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/simulated_model.h"
 #include "base/status.h"
 #include "router/cluster/load_check.h"
 
@@ -51,6 +52,17 @@ absl::Status CheckText(std::string_view field, std::string_view text, size_t mos
   return InvalidArgument("{} may hold no control characters", field);
 }
 
+// A client tells made-up tokens from answers by the model's name.
+absl::Status CheckSimulated(const v1::RegisterRequest& request) {
+  if (request.simulated() == IsSimulatedModel(request.model())) return absl::OkStatus();
+  if (request.simulated()) {
+    return InvalidArgument("model {}: the name of a simulated one begins with {}", request.model(),
+                           kSimulatedModelPrefix);
+  }
+  return InvalidArgument("model {}: names that begin with {} are for simulated devices",
+                         request.model(), kSimulatedModelPrefix);
+}
+
 }  // namespace
 
 absl::Status CheckName(std::string_view field, std::string_view name) {
@@ -75,6 +87,7 @@ absl::Status CheckRegistration(const v1::RegisterRequest& request) {
   RETURN_IF_ERROR(CheckText("model", request.model(), kMaxAddressBytes));
   RETURN_IF_ERROR(CheckText("layout.dtype", request.layout().dtype(), kMaxAddressBytes));
   RETURN_IF_ERROR(CheckComplete(request));
+  RETURN_IF_ERROR(CheckSimulated(request));
   return CheckLoad(request.load());
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/retry_after.h"
+#include "base/simulated_model.h"
 #include "base/status.h"
 #include "router/request/best_choices.h"
 
@@ -147,6 +148,7 @@ void Request::SendSummary() {
   v1::Summary& summary = *response.mutable_summary();
   summary.set_request_id(spec_.id);
   summary.set_model(spec_.model);
+  summary.set_simulated(IsSimulatedModel(spec_.model));
   summary.set_seed(spec_.sequence.sampling().seed());
   const RequestReport report = dispatch_.Report();
   v1::Usage& usage = *summary.mutable_usage();

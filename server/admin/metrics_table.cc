@@ -1,5 +1,7 @@
 #include "server/admin/metrics_table.h"
 
+#include "base/simulated_model.h"
+#include "tandem/v1/inference.pb.h"
 #include "tandem/v1/telemetry.pb.h"
 
 namespace tandem {
@@ -18,6 +20,11 @@ double HasFailed(const Message& message) {
   return !link.failure().empty() || !link.probe_failure().empty();
 }
 
+double IsSimulated(const Message& message) {
+  const auto& status = *DynamicCastToGenerated<v1::GetStatusResponse>(&message);
+  return IsSimulatedModel(status.model());
+}
+
 constexpr Metric kMetrics[] = {
     // The gRPC port and the log, of the router and of each worker.
     {"tandem_connections", "ConnectionUse.open", "Open connections to the gRPC port", kServerLabel},
@@ -31,6 +38,12 @@ constexpr Metric kMetrics[] = {
 
     // The router.
     {"tandem_ready", "GetStatusResponse.ready", "1 when at least one route can be served"},
+    {"tandem_simulated",
+     "GetStatusResponse",
+     "1 when the workers are simulated devices: every other figure here is simulated then",
+     {},
+     {},
+     IsSimulated},
     {"tandem_requests_in_flight", "GetStatusResponse.requests_in_flight",
      "Requests that have not ended"},
     {"tandem_requests_total", "GetStatusResponse.requests_total", "Requests taken"},

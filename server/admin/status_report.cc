@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/simulated_model.h"
 #include "fmt/format.h"
 #include "server/commands/generation.h"
 
@@ -109,6 +110,9 @@ std::string WorkerTable(const v1::GetStatusResponse& status) {
                   status.ready() ? "ready" : "not ready", status.model(),
                   status.max_context_tokens(), routes.empty() ? "none" : routes,
                   status.requests_in_flight(), status.requests_total(), status.version());
+  if (IsSimulatedModel(status.model())) {
+    table += "simulated: workers take the times of a parameter file and make tokens up\n";
+  }
   table += ResumeLine(status.resumes());
   table += RerouteLine(status.reroutes());
   table += LengthLine(status.output_lengths());

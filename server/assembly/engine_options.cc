@@ -64,6 +64,7 @@ absl::Status SetKvOptions(const WorkerTuning& tuning, EngineOptions& engine) {
 void SetReservationOptions(const TransferTuning& tuning, EngineOptions& engine) {
   engine.reservation_lease = std::chrono::milliseconds(tuning.lease_ms);
   engine.max_waiting_reservations = tuning.max_waiting_reservations;
+  engine.least_post_bytes = tuning.least_post_bytes;
   engine.max_reservation_wait = std::chrono::duration_cast<Duration>(
       std::chrono::duration<double>(tuning.max_reservation_wait_seconds));
 }

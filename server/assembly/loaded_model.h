@@ -3,8 +3,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
+#include "engine/simulated/simulated_steps.h"
 #include "kernels/registry.h"
 #include "model/checkpoint/model_config.h"
 #include "model/transformer/weight_store.h"
@@ -12,17 +15,23 @@
 
 namespace tandem {
 
-// A worker's model on the device that computes it. Members are destroyed in reverse order.
+// A worker's model on the device that computes it, or a simulated one. Members are destroyed in
+// reverse order.
 struct LoadedModel {
   Backend backend;
+  std::string device_name;  // "cpu", "cuda:0", "simulated:qwen3-8b-h200"
+  std::string name;         // that it is served under
   ModelConfig config;
   uint64_t fingerprint = 0;                // FingerprintModel
   std::atomic<uint64_t> weights_hash = 0;  // 0 until all weights have been read
-  std::unique_ptr<WeightStore> weights;    // filled while the worker starts, and after
+  // Filled while the worker starts, and after; null where steps are simulated.
+  std::unique_ptr<WeightStore> weights;
+  std::optional<SimulatedStepsOptions> simulated;  // in place of the weights
 };
 
-// Opens the device and the checkpoint and begins to load the weights, on other threads. Errors name
-// the device or the file at fault.
-absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const WorkerOptions& options);
+// Opens the device and the checkpoint and begins to load the weights, on other threads; or reads what
+// a simulated device is like and changes `options` accordingly. Errors name the device, the file or
+// the flag at fault.
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(WorkerOptions& options);
 
 }  // namespace tandem

@@ -56,6 +56,7 @@ constexpr size_t kLeastStagedExtents = 8;
 FramedOptions Framing(const TransferTuning& tuning, const KvMemory& kv, TurnCounter& counter) {
   return {.max_queued_frames = kv.most_frames,
           .max_bytes_per_second = tuning.bandwidth,
+          .rate_burst = tuning.bandwidth_burst,
           .turns = &counter.turns,
           .device = &kv.device,
           .staged_payload_bytes = kv.largest_extent_bytes,

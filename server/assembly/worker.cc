@@ -88,19 +88,21 @@ struct Worker::Parts {
 
 absl::StatusOr<std::unique_ptr<Engine>> Worker::Parts::CreateEngine(
     const EngineOptions& engine_options) {
-  return Engine::Create(engine_options, {.model = model->config,
-                                         .device = device(),
-                                         .ops = *model->backend.ops,
-                                         .weights = model->weights.get(),
-                                         .clock = clock,
-                                         .lost = [this](const auto& why) { OnLost(why); }});
+  return Engine::Create(engine_options,
+                        {.model = model->config,
+                         .device = device(),
+                         .ops = *model->backend.ops,
+                         .weights = model->weights.get(),
+                         .simulated = model->simulated ? &*model->simulated : nullptr,
+                         .clock = clock,
+                         .lost = [this](const auto& why) { OnLost(why); }});
 }
 
 HostMemoryUse Worker::Parts::MemoryUse(const EngineOptions& engine_options,
                                        int64_t transfer_bytes) const {
   HostMemoryUse use = {.host_tier = engine_options.host_bytes, .transfers = transfer_bytes};
   if (!device().is_host()) return use;
-  use.weights = model->weights->resident_bytes();
+  if (model->weights != nullptr) use.weights = model->weights->resident_bytes();
   use.kv_pool = engine_options.num_blocks * engine_options.layout.BlockBytes();
   return use;
 }
@@ -129,7 +131,7 @@ absl::Status Worker::Parts::OpenEngine() {
   LogInfo(
       "engine ready device={} role={} blocks={} block_tokens={} kv_megabytes={:.1f} "
       "host_megabytes={:.1f} prefix_cache={} schedule={} max_context={} layout={:016x}",
-      device().name(), Name(ToProto(made.role)), made.num_blocks, made.layout.block_tokens,
+      model->device_name, Name(ToProto(made.role)), made.num_blocks, made.layout.block_tokens,
       static_cast<double>(made.num_blocks * made.layout.BlockBytes()) / 1e6,
       static_cast<double>(made.host_bytes) / 1e6, options.tuning.prefix_cache,
       options.tuning.schedule, made.max_context_tokens,
@@ -252,7 +254,8 @@ void Worker::Parts::Register() {
   self.set_incarnation(engine->options().epoch);
   self.set_role(ToProto(options.role));
   self.set_address(address);
-  self.set_model(options.model_name);
+  self.set_model(model->name);
+  self.set_simulated(model->simulated.has_value());
   self.set_model_fingerprint(engine->options().model_fingerprint);
   *self.mutable_layout() = ToProto(engine->options().layout);
   self.set_max_context_tokens(engine->options().max_context_tokens);
@@ -262,7 +265,7 @@ void Worker::Parts::Register() {
   self.set_max_step_tokens(engine->options().scheduler.max_step_tokens);
   self.set_max_sequences(engine->options().scheduler.max_sequences);
   self.set_pid(getpid());
-  self.set_device(device().name());
+  self.set_device(model->device_name);
   RegistrationOptions joining = {
       .routers = options.routers, .self = std::move(self), .load = [this] { return Load(); }};
   if (options.role == Role::kPrefill) {
@@ -276,7 +279,7 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& optio
   RETURN_IF_ERROR(CheckAddresses(options));
   auto parts = std::make_unique<Parts>();
   parts->options = options;
-  ASSIGN_OR_RETURN(parts->model, LoadModel(options));
+  ASSIGN_OR_RETURN(parts->model, LoadModel(parts->options));
   RETURN_IF_ERROR(parts->OpenEngine());
   RETURN_IF_ERROR(parts->Listen());
   parts->Watch();

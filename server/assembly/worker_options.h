@@ -8,6 +8,7 @@
 
 #include "engine/options.h"
 #include "server/services/server_limits.h"
+#include "transfer/framed/framed_options.h"
 #include "transfer/media/tcp/tls_context.h"
 
 namespace tandem {
@@ -24,21 +25,24 @@ inline constexpr double kDefaultDeviceMemoryFraction = 0.9;
 inline constexpr std::string_view kTransports[] = {"ipc", "nccl", "shm", "tcp"};
 
 struct TransferTuning {
-  std::string transport = "auto";              // or some of kTransports, with commas between
-  uint64_t buffer_bytes = uint64_t{64} << 20;  // shared memory, of a prefill worker
-  uint64_t bandwidth = 0;                      // payload per second to each peer; 0: no limit
-  std::string probe = "on";                    // on, off: of the ways to the decode workers
-  TlsFiles tls;                                // of tcp; none: no TLS
-  int32_t lease_ms = 3000;                     // of a reservation
-  int32_t max_waiting_reservations = 256;      // at a decode worker, for room
+  std::string transport = "auto";                // or some of kTransports, with commas between
+  uint64_t buffer_bytes = uint64_t{64} << 20;    // shared memory, of a prefill worker
+  uint64_t bandwidth = 0;                        // payload per second to each peer; 0: no limit
+  Duration bandwidth_burst = kDefaultRateBurst;  // no flag: FramedOptions::rate_burst
+  int64_t least_post_bytes = EngineOptions().least_post_bytes;  // no flag
+  std::string probe = "on";                // on, off: of the ways to the decode workers
+  TlsFiles tls;                            // of tcp; none: no TLS
+  int32_t lease_ms = 3000;                 // of a reservation
+  int32_t max_waiting_reservations = 256;  // at a decode worker, for room
   double max_reservation_wait_seconds = 30;
 };
 
 // What may be tuned of a worker; the same for all that `tandem up` starts. 0: chosen by the worker.
 struct WorkerTuning {
   std::string device = "cpu";
-  int32_t threads = 0;    // 0: one per core
-  int64_t kv_tokens = 0;  // size of the KV pool; 0: from kv_bytes
+  double simulated_slowdown = 1;  // of a simulated device
+  int32_t threads = 0;            // 0: one per core
+  int64_t kv_tokens = 0;          // size of the KV pool; 0: from kv_bytes
   // 0: on the CPU sixteen full contexts, at most 1 GiB; elsewhere what device_memory_fraction
   // leaves.
   uint64_t kv_bytes = 0;

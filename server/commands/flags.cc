@@ -41,7 +41,14 @@ void AddKvFlags(CLI::App& app, WorkerTuning& tuning) {
 
 void AddDeviceFlags(CLI::App& app, WorkerTuning& tuning) {
   const std::string group = kTuningGroup;
-  app.add_option("--device", tuning.device, "where to compute: cpu, or cuda:0 and so on")
+  app.add_option("--device", tuning.device,
+                 "where to compute: cpu, or cuda:0 and so on; simulated:FILE takes the "
+                 "times of a parameter file and makes tokens up")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--simulated-slowdown", tuning.simulated_slowdown,
+                 "a simulated device takes this many times as long as its parameters say")
+      ->check(CLI::Range(0.01, 1000.0))
       ->capture_default_str()
       ->group(group);
   app.add_option("--threads", tuning.threads, "threads of one worker; 0: one per core")

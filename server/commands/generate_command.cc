@@ -131,6 +131,16 @@ void PrintChunk(const v1::Chunk& chunk) {
   std::fflush(stdout);
 }
 
+// Goes to stderr, also where the output is JSON, which says it by a field.
+void PrintWhetherSimulated(const Generation& generation) {
+  if (!generation.summary.simulated()) return;
+  std::fflush(stdout);
+  fmt::print(
+      stderr,
+      "simulated: no model computed this; the tokens are made up, at the pace of a parameter "
+      "file\n");
+}
+
 void PrintRest(const Generation& generation, const GenerateFlags& flags) {
   if (flags.json) {
     fmt::print("{}\n", ToJson(generation));
@@ -174,6 +184,7 @@ int RunGenerate(const GenerateFlags& flags) {
     return PrintError(status);
   }
   PrintRest(generation, flags);
+  PrintWhetherSimulated(generation);
   return kExitOk;
 }
 

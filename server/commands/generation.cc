@@ -118,6 +118,7 @@ std::string ToJson(const Generation& generation) {
                    {"kv_hidden_bytes", usage.kv_hidden_bytes()}};
   json["seed"] = generation.summary.seed();
   json["model"] = generation.summary.model();
+  json["simulated"] = generation.summary.simulated();
   json["request_id"] = generation.summary.request_id();
   if (generation.choices.size() > 1) {
     Json choices = Json::array();

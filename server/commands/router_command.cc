@@ -18,6 +18,7 @@
 #include "server/admin/metrics_page.h"
 #include "server/admin/metrics_server.h"
 #include "server/assembly/model_name.h"
+#include "server/assembly/simulated_worker.h"
 #include "server/commands/child_process.h"
 #include "server/commands/commands.h"
 #include "server/commands/flags.h"
@@ -40,6 +41,7 @@ constexpr size_t kMaxLoopTasks = 4096;
 
 struct RouterFlags {
   std::string model_dir;
+  std::string simulated;  // parameter file
   std::string model_name;
   std::string host = "127.0.0.1";
   uint16_t port = kDefaultPort;
@@ -56,13 +58,35 @@ uint64_t RandomSeed() {
   return (uint64_t{device()} << 32) | device();
 }
 
-RouterOptions MakeRouterOptions(const RouterFlags& flags, const ModelConfig& config) {
+// What is served, as far as a router needs to know it.
+struct ServedModel {
+  std::string name;
+  ModelConfig config;
+};
+
+absl::StatusOr<ServedModel> ServedBy(const RouterFlags& flags) {
+  ServedModel served;
+  if (!flags.simulated.empty()) {
+    ASSIGN_OR_RETURN(const SimulatedDevice device,
+                     LoadSimulatedDevice(flags.simulated, flags.model_dir));
+    ASSIGN_OR_RETURN(served.name, SimulatedModelName(device, flags.model_name));
+    served.config = StandInFor(device);
+    return served;
+  }
+  if (flags.model_dir.empty()) {
+    return InvalidArgument("--model is missing: give a directory with config.json");
+  }
+  served.name = flags.model_name.empty() ? ModelNameFor(flags.model_dir) : flags.model_name;
+  ASSIGN_OR_RETURN(served.config, LoadModelConfig(flags.model_dir));
+  return served;
+}
+
+RouterOptions MakeRouterOptions(const RouterFlags& flags, const ServedModel& served) {
   RouterOptions options;
-  options.limits.model =
-      flags.model_name.empty() ? ModelNameFor(flags.model_dir) : flags.model_name;
-  options.limits.vocab_size = config.vocab_size;
-  options.limits.max_context_tokens = config.max_position_embeddings;
-  options.limits.eos_token_ids = config.eos_token_ids;
+  options.limits.model = served.name;
+  options.limits.vocab_size = served.config.vocab_size;
+  options.limits.max_context_tokens = served.config.max_position_embeddings;
+  options.limits.eos_token_ids = served.config.eos_token_ids;
   options.limits.max_choices = flags.tuning.max_choices;
   options.max_in_flight = flags.tuning.max_in_flight;
   options.max_request_time = std::chrono::seconds(flags.tuning.max_request_seconds);
@@ -75,6 +99,7 @@ RouterOptions MakeRouterOptions(const RouterFlags& flags, const ModelConfig& con
 
 // A model without tokenizer.json is served by token ids; one whose file is wrong is not served.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerIfAny(const std::string& directory) {
+  if (directory.empty()) return nullptr;
   auto tokenizer = LoadTokenizer(directory);
   if (absl::IsNotFound(tokenizer.status())) {
     LogWarn("{}: prompts must be token ids", std::string(tokenizer.status().message()));
@@ -152,9 +177,9 @@ void RunUntilTerminated(const RouterFlags& flags, const std::string& address,
 absl::Status Serve(const RouterFlags& flags) {
   const RouterTuning& tuning = flags.tuning;
   RETURN_IF_ERROR(CheckLease(tuning));
-  ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(flags.model_dir));
+  ASSIGN_OR_RETURN(const ServedModel served, ServedBy(flags));
   ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizerIfAny(flags.model_dir));
-  RouterOptions options = MakeRouterOptions(flags, config);
+  RouterOptions options = MakeRouterOptions(flags, served);
   options.limits.has_tokenizer = tokenizer != nullptr;
   if (tokenizer != nullptr) options.limits.max_bytes_per_token = tokenizer->MaxBytesPerToken();
   ASSIGN_OR_RETURN(const std::unique_ptr<RoutingPolicy> policy, NewRoutingPolicy(tuning.policy));
@@ -222,10 +247,12 @@ void AddRouterCommand(CLI::App& app, Action& chosen) {
   auto flags = std::make_shared<RouterFlags>();
   CLI::App* router =
       app.add_subcommand("router", "Take clients' requests and send them to workers");
-  router
-      ->add_option("--model", flags->model_dir,
-                   "directory with config.json and tokenizer.json; weights are not read")
-      ->required();
+  router->add_option("--model", flags->model_dir,
+                     "directory with config.json and tokenizer.json; weights are not read");
+  router->add_option(
+      "--simulated", flags->simulated,
+      "parameter file of the workers' --device simulated:FILE; prompts are token ids "
+      "unless --model has a tokenizer");
   router->add_option("--model-name", flags->model_name,
                      "served under this name; default: its folder");
   router->add_option("--port", flags->port, "0: a free one")->capture_default_str();

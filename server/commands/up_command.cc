@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "server/assembly/model_name.h"
+#include "server/assembly/simulated_worker.h"
 #include "server/assembly/worker_options.h"
 #include "server/commands/commands.h"
 #include "server/commands/flags.h"
@@ -48,9 +49,10 @@ void Append(const std::vector<std::string>& more, std::vector<std::string>& argu
 }
 
 std::vector<std::string> CommonArguments(const UpFlags& flags, const std::string& model_name) {
-  std::vector<std::string> arguments = {"--model=" + flags.model_dir, "--model-name=" + model_name,
+  std::vector<std::string> arguments = {"--model-name=" + model_name,
                                         "--log-level=" + flags.log_level,
                                         fmt::format("--drain-seconds={}", flags.drain_seconds)};
+  if (!flags.model_dir.empty()) arguments.push_back("--model=" + flags.model_dir);
   Append(flags.to_all, arguments);
   return arguments;
 }
@@ -64,6 +66,9 @@ std::vector<std::string> RouterArguments(const UpFlags& flags, const std::string
   std::vector<std::string> arguments = {"router", "--host=" + flags.host};
   Append(CommonArguments(flags, model_name), arguments);
   Append(flags.to_router, arguments);
+  if (const std::optional<std::string> file = SimulatedFile(flags.tuning.device)) {
+    arguments.push_back("--simulated=" + *file);
+  }
   return arguments;
 }
 
@@ -82,7 +87,7 @@ void AddWorkers(const std::string& role, int count, const UpFlags& flags,
 // Workers that share one GPU have nothing to gain from handing KV over: unless it is asked for, one
 // unified worker has it alone.
 absl::Status ChooseWorkers(UpFlags& flags) {
-  const bool on_cpu = flags.tuning.device == "cpu";
+  const bool on_cpu = flags.tuning.device == "cpu" || SimulatedFile(flags.tuning.device);
   flags.prefill = flags.prefill.value_or(on_cpu ? 1 : 0);
   flags.decode = flags.decode.value_or(on_cpu ? 1 : 0);
   if (flags.unified == 0 && (flags.prefill == 0 || flags.decode == 0)) {
@@ -98,6 +103,18 @@ absl::Status ChooseWorkers(UpFlags& flags) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> ServedName(const UpFlags& flags) {
+  if (const std::optional<std::string> file = SimulatedFile(flags.tuning.device)) {
+    ASSIGN_OR_RETURN(const SimulatedDevice device, LoadSimulatedDevice(*file, flags.model_dir));
+    return SimulatedModelName(device, flags.model_name);
+  }
+  if (flags.model_dir.empty()) {
+    return InvalidArgument(
+        "--model is missing: give a directory with config.json and *.safetensors");
+  }
+  return flags.model_name.empty() ? ModelNameFor(flags.model_dir) : flags.model_name;
+}
+
 int RunUp(UpFlags flags) {
   if (absl::Status status = SetUpLogging(flags.log_level, "up"); !status.ok()) {
     return FailStart(flags.ready_fd, status);
@@ -111,7 +128,9 @@ int RunUp(UpFlags flags) {
     return FailStart(flags.ready_fd, status);
   }
   SupervisorOptions options;
-  options.model = flags.model_name.empty() ? ModelNameFor(flags.model_dir) : flags.model_name;
+  const absl::StatusOr<std::string> name = ServedName(flags);
+  if (!name.ok()) return FailStart(flags.ready_fd, name.status());
+  options.model = *name;
   options.drain = std::chrono::seconds(flags.drain_seconds);
   options.ready_fd = flags.ready_fd;
   options.router_port = flags.port;
@@ -147,8 +166,10 @@ void AddUpCommand(CLI::App& app, Action& chosen) {
   auto flags = std::make_shared<UpFlags>();
   CLI::App* up = app.add_subcommand(
       "up", "Serve a model on this machine: a router and workers, watched and restarted");
-  up->add_option("--model", flags->model_dir, "directory with config.json and *.safetensors")
-      ->required();
+  up->add_option(
+      "--model", flags->model_dir,
+      "directory with config.json and *.safetensors; with --device simulated:FILE only its "
+      "tokenizer is used, and none is needed");
   up->add_option("--model-name", flags->model_name, "served under this name; default: its folder");
   up->add_option("--port", flags->port, "of the router; 0: a free one")->capture_default_str();
   up->add_option("--host", flags->host, "address to listen on")->capture_default_str();
@@ -170,7 +191,8 @@ void AddUpCommand(CLI::App& app, Action& chosen) {
       "Prints one line that begins with \"ready:\" and names the address.\n"
       "Example:\n"
       "  tandem up --model models/sample --port 8080\n"
-      "  tandem generate \"It was a fine morning\" --server 127.0.0.1:8080");
+      "  tandem generate \"It was a fine morning\" --server 127.0.0.1:8080\n"
+      "  tandem up --device simulated:models/simulated/qwen3-8b-h200.json --prefill 4 --decode 8");
   up->callback([flags, passed, &chosen] {
     flags->to_all = GivenArguments(passed.to_all);
     flags->to_router = GivenArguments(passed.to_router);

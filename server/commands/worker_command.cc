@@ -7,7 +7,6 @@
 #include "CLI/CLI.hpp"
 #include "base/log.h"
 #include "model/checkpoint/mapped_file.h"
-#include "server/assembly/model_name.h"
 #include "server/assembly/worker.h"
 #include "server/commands/child_process.h"
 #include "server/commands/commands.h"
@@ -30,7 +29,6 @@ struct WorkerFlags {
 int RunWorker(WorkerFlags flags, const std::string& role) {
   WorkerOptions& options = flags.options;
   if (options.name.empty()) options.name = fmt::format("{}-{}", role, getpid());
-  if (options.model_name.empty()) options.model_name = ModelNameFor(options.model_dir);
   if (absl::Status status = options.tuning.transfer.tls.Check(); !status.ok()) {
     return FailStart(flags.ready_fd, status);
   }
@@ -70,8 +68,10 @@ void AddWorkerCommand(CLI::App& app, Action& chosen) {
   worker->add_option("--role", *role, "prefill, decode, or unified (both)")
       ->required()
       ->check(CLI::IsMember({"prefill", "decode", "unified"}));
-  worker->add_option("--model", options.model_dir, "directory with config.json and *.safetensors")
-      ->required();
+  worker->add_option(
+      "--model", options.model_dir,
+      "directory with config.json and *.safetensors; with --device simulated:FILE none "
+      "is needed");
   worker->add_option("--router", options.routers, "host:port of a router; may be repeated")
       ->required();
   worker->add_option("--model-name", options.model_name, "as the router's; default: its folder");

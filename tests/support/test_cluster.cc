@@ -7,13 +7,13 @@
 #include <thread>
 #include <utility>
 
+#include "fmt/format.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
 namespace {
 
 constexpr std::chrono::seconds kTimeout(60);
-constexpr char kModel[] = TANDEM_SOURCE_DIR "/models/sample";
 
 std::vector<std::string> WorkerNames(const TestClusterOptions& options) {
   std::vector<std::string> names;
@@ -79,7 +79,9 @@ std::vector<std::string> TestCluster::ArgumentsOf(const std::string& name) const
       arguments.insert(arguments.end(), options_.decode_flags.begin(), options_.decode_flags.end());
     }
   }
-  arguments.push_back(std::string("--model=") + kModel);
+  if (!options_.model.empty()) {
+    arguments.push_back(fmt::format("--model={}/{}", TANDEM_SOURCE_DIR, options_.model));
+  }
   arguments.push_back("--log-level=" + options_.log_level);
   return arguments;
 }

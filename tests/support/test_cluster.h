@@ -20,6 +20,7 @@ std::string DaemonBinary();
 
 struct TestClusterOptions {
   std::string binary = DaemonBinary();
+  std::string model = "models/sample";  // relative to the root of the tree; empty: none
   int prefill = 1;
   int decode = 1;
   int unified = 1;
@@ -30,7 +31,7 @@ struct TestClusterOptions {
   std::string log_level = "error";         // of all
 };
 
-// A real router and real workers on loopback, with the sample model. Processes can be stopped,
+// A real router and real workers on loopback, with the sample model unless another is named. Processes can be stopped,
 // killed and started again by name ("router", "decode-0"). All waiting is for conditions seen
 // through the public status, and fails the test after a minute.
 class TestCluster {

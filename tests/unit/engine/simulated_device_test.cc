@@ -118,8 +118,7 @@ TEST(SimulatedDeviceTest, WrongOutputLengthsAreRefused) {
   EXPECT_THAT(Refused("/simulated/output_lengths", twice), HasSubstr("100 after 100"));
   Json misspelt = Quantiles(0, 1);
   misspelt[0]["max_tokens"] = 50;
-  EXPECT_THAT(Refused("/simulated/output_lengths", misspelt),
-              HasSubstr("'max_tokens' is unknown"));
+  EXPECT_THAT(Refused("/simulated/output_lengths", misspelt), HasSubstr("'max_tokens' is unknown"));
 }
 
 TEST(SimulatedDeviceTest, OutputLengthsAreRead) {

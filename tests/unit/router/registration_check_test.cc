@@ -34,6 +34,22 @@ TEST_F(RegistrationCheckTest, ALoadThatIsOutOfRangeIsRefused) {
   EXPECT_EQ(cluster_.Heartbeat(beat).code(), absl::StatusCode::kInvalidArgument);
 }
 
+// A client tells made-up tokens from answers by the model's name, so neither kind of worker may serve
+// under a name of the other.
+TEST_F(RegistrationCheckTest, SimulatedWorkersAndNamesOfSimulatedModelsGoTogether) {
+  v1::RegisterRequest worker = Worker("u", v1::WORKER_ROLE_UNIFIED);
+  worker.set_simulated(true);
+  EXPECT_EQ(cluster_.Register(worker).code(), absl::StatusCode::kInvalidArgument);
+  worker.set_model("simulated/gpu");
+  Cluster simulated({.model = "simulated/gpu"}, clock_);
+  EXPECT_EQ(simulated.Register(worker), absl::OkStatus());
+  worker.set_simulated(false);
+  worker.set_name("v");
+  const absl::Status refused = simulated.Register(worker);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("for simulated devices"));
+}
+
 // A process that knows a worker's incarnation can send calls in its name.
 TEST_F(RegistrationCheckTest, RefusalsContainNeitherFingerprintNorIncarnationOfOthers) {
   v1::RegisterRequest worker = Worker("u", v1::WORKER_ROLE_UNIFIED);
