@@ -206,6 +206,7 @@ void AddBenchCommand(CLI::App& app, Action& chosen) {
       return status.ok() ? kExitOk : PrintError(status);
     };
   });
+  AddSweepCommand(*bench, chosen);
 }
 
 }  // namespace tandem

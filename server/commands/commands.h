@@ -24,6 +24,8 @@ void AddStatusCommand(CLI::App& app, Action& chosen);
 void AddDemoCommand(CLI::App& app, Action& chosen);
 void AddProfileCommand(CLI::App& app, Action& chosen);
 void AddBenchCommand(CLI::App& app, Action& chosen);
+// Below `bench`.
+void AddSweepCommand(CLI::App& bench, Action& chosen);
 void AddVersionCommand(CLI::App& app, Action& chosen);
 
 // Where a router listens and a client looks unless told otherwise.

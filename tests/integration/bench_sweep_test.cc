@@ -1,0 +1,92 @@
+// `tandem bench sweep` starts a real service for each point.
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/support/shell.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class BenchSweepTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "bench_sweep_" + std::to_string(getpid());
+    std::filesystem::remove_all(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  CommandResult Sweep(const std::string& flags) const {
+    return Shell("bench sweep --workers 2 --workloads short --rates 20 --seeds 7 --context 512 " +
+                 flags + " --out " + folder_ + " 2>&1");
+  }
+
+  std::string folder_;
+};
+
+TEST_F(BenchSweepTest, ServesEachStrategyAndKeepsItsResults) {
+  const std::string flags = "--num-prompts 20 --goodput e2el:60000 --up-flag=--threads=1";
+  const CommandResult result = Sweep(flags);
+  ASSERT_EQ(result.exit_status, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("fewer than 1000 requests"));
+  std::string hash;
+  for (const auto& [strategy, route] : {std::pair<std::string, std::string>{"unified-2", "unified"},
+                                        {"split-1-1", "disaggregated"}}) {
+    const auto json =
+        nlohmann::json::parse(ReadFile(folder_ + "/short_20rps_seed7_" + strategy + ".json"));
+    EXPECT_EQ(json["result"]["slo_attainment"]["share"], 1) << strategy;
+    EXPECT_EQ(json["result"]["routes"], nlohmann::json({{route, 20}}));
+    if (hash.empty()) hash = json["schedule_hash"];
+    EXPECT_EQ(json["schedule_hash"], hash) << "another strategy, the same requests";
+  }
+  EXPECT_THAT(ReadFile(folder_ + "/report.md"), HasSubstr("## short"));
+
+  const CommandResult again = Sweep(flags);
+  EXPECT_EQ(again.exit_status, 0);
+  EXPECT_THAT(again.output, HasSubstr("2 of them measured before"));
+  EXPECT_THAT(again.output, testing::Not(HasSubstr("[1/2]")));
+  const CommandResult other = Sweep("--num-prompts 21 --goodput e2el:60000 --up-flag=--threads=1");
+  EXPECT_EQ(other.exit_status, 1);
+  EXPECT_THAT(other.output, HasSubstr("belongs to another sweep: its requests is 20 and not 21"));
+}
+
+TEST_F(BenchSweepTest, BadPlansAreRefusedBeforeAnythingRuns) {
+  const std::pair<std::string, std::string> wrong[] = {
+      {"--goodput ttft:0", "--goodput ttft:0"},
+      {"--goodput ttft:9 --strategy a:least-loaded:unified=2 --strategy b:least-loaded:unified=3",
+       "only equal resources"},
+      {"--goodput ttft:9 --strategy a:lucky:unified=2", "the policy lucky is none of"},
+      {"--goodput ttft:9 --num-prompts -5", "--num-prompts=-5"},
+  };
+  for (const auto& [flags, what] : wrong) {
+    const CommandResult result = Sweep(flags);
+    EXPECT_EQ(result.exit_status, 1) << flags;
+    EXPECT_THAT(result.output, HasSubstr(what));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_));
+}
+
+TEST_F(BenchSweepTest, AServiceThatCannotStartIsReported) {
+  const CommandResult result = Sweep("--num-prompts 5 --goodput ttft:9 --model /no/such/model");
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_THAT(result.output, HasSubstr("the service for unified-2 could not start"));
+}
+
+}  // namespace
+}  // namespace tandem
