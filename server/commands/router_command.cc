@@ -174,6 +174,40 @@ void RunUntilTerminated(const RouterFlags& flags, const std::string& address,
   LogInfo("ended");
 }
 
+// Takes clients and workers until the process is to end. `answers` are counted by `router`.
+absl::Status ServePorts(const RouterFlags& flags, const std::string& model, Router& router,
+                        EventLoop& loop, Cluster& cluster, AnswerBuffers& answers) {
+  const RouterTuning& tuning = flags.tuning;
+  ASSIGN_OR_RETURN(const std::unique_ptr<ConnectionAcceptor> acceptor,
+                   ConnectionAcceptor::Listen(flags.host, flags.port, flags.server));
+  const auto add_process = [&acceptor](v1::GetStatusResponse& status) {
+    *status.mutable_connections() = acceptor->use();
+    status.set_log_lines_dropped(LogLinesDropped());
+  };
+  InferenceService inference(router, loop, answers,
+                             {.max_message_bytes = tuning.max_message_bytes,
+                              .max_queued_bytes = tuning.stream_buffer_bytes,
+                              .max_reading_time = std::chrono::seconds(tuning.max_request_seconds),
+                              .add_process = add_process});
+  ClusterService cluster_service(cluster);
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<GrpcServer> server,
+      GrpcServer::Start(*acceptor, {.limits = flags.server,
+                                    // Above the router's limit, so that it can say what is wrong.
+                                    .max_message_bytes = static_cast<int32_t>(
+                                        kGrpcLimitFactor * tuning.max_message_bytes),
+                                    .services = {&inference, &cluster_service}}));
+  const auto status = [&router, &add_process] {
+    v1::GetStatusResponse now = router.Status();
+    add_process(now);
+    return now;
+  };
+  ASSIGN_OR_RETURN(const std::unique_ptr<MetricsServer> metrics, ServeMetrics(flags, status));
+  RunUntilTerminated(flags, HostPortText(flags.host, acceptor->port()), model, router, loop,
+                     *server);
+  return absl::OkStatus();
+}
+
 absl::Status Serve(const RouterFlags& flags) {
   const RouterTuning& tuning = flags.tuning;
   RETURN_IF_ERROR(CheckLease(tuning));
@@ -203,34 +237,7 @@ absl::Status Serve(const RouterFlags& flags) {
                           .length_forecasts = *length_forecasts,
                           .resume_limits = {.max_resumes = tuning.max_resumes},
                           .answers = &answers});
-  ASSIGN_OR_RETURN(const std::unique_ptr<ConnectionAcceptor> acceptor,
-                   ConnectionAcceptor::Listen(flags.host, flags.port, flags.server));
-  const auto add_process = [&acceptor](v1::GetStatusResponse& status) {
-    *status.mutable_connections() = acceptor->use();
-    status.set_log_lines_dropped(LogLinesDropped());
-  };
-  InferenceService inference(router, *loop, answers,
-                             {.max_message_bytes = tuning.max_message_bytes,
-                              .max_queued_bytes = tuning.stream_buffer_bytes,
-                              .max_reading_time = std::chrono::seconds(tuning.max_request_seconds),
-                              .add_process = add_process});
-  ClusterService cluster_service(cluster);
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<GrpcServer> server,
-      GrpcServer::Start(*acceptor, {.limits = flags.server,
-                                    // Above the router's limit, so that it can say what is wrong.
-                                    .max_message_bytes = static_cast<int32_t>(
-                                        kGrpcLimitFactor * tuning.max_message_bytes),
-                                    .services = {&inference, &cluster_service}}));
-  const auto status = [&router, &add_process] {
-    v1::GetStatusResponse now = router.Status();
-    add_process(now);
-    return now;
-  };
-  ASSIGN_OR_RETURN(const std::unique_ptr<MetricsServer> metrics, ServeMetrics(flags, status));
-  RunUntilTerminated(flags, HostPortText(flags.host, acceptor->port()), options.limits.model,
-                     router, *loop, *server);
-  return absl::OkStatus();
+  return ServePorts(flags, options.limits.model, router, *loop, cluster, answers);
 }
 
 int RunRouter(const RouterFlags& flags) {
