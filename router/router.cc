@@ -280,6 +280,16 @@ void Router::Tokenize(v1::TokenizeRequest request, std::function<bool()> unwante
                   .done = std::move(done)});
 }
 
+void Router::Explain(v1::ExplainRequest request, Explained done) {
+  if (absl::Status valid = ValidateExplain(request); !valid.ok()) return done(std::move(valid));
+  const auto explain = [this, request = std::move(request), done] {
+    done(parts_.decisions.Explain(request, parts_.clock.Now()));
+  };
+  if (!parts_.loop.TryPost(explain)) {
+    done(Busy(ResourceExhausted("the router's queue is full: retry later")));
+  }
+}
+
 v1::GetStatusResponse Router::Status() const {
   const auto view = parts_.cluster.View();
   v1::GetStatusResponse response;
@@ -295,6 +305,7 @@ v1::GetStatusResponse Router::Status() const {
   *response.mutable_output_lengths() = parts_.length_forecasts.Use();
   *response.mutable_tokenizing() = pool_.Use();
   response.set_leases_lapsed(leases_lapsed_);
+  *response.mutable_predictions() = parts_.decisions.Use();
   if (parts_.answers != nullptr) *response.mutable_answers() = parts_.answers->Use();
   const TimePoint now = parts_.clock.Now();
   for (const WorkerView& worker : view->workers) {

@@ -30,7 +30,7 @@ struct RouterOptions {
 
 // Takes requests, sends them through workers and streams the answers. Its only state is the requests
 // in flight, which live on the loop's thread.
-// Submit, Cancel, Tokenize, Status and Drain are thread-safe.
+// Submit, Cancel, Tokenize, Status, Explain and Drain are thread-safe.
 class Router {
  public:
   Router(RouterOptions options, const RouterParts& parts);
@@ -53,6 +53,11 @@ class Router {
   using Tokenized = std::function<void(absl::StatusOr<std::vector<int32_t>>)>;
   void Tokenize(v1::TokenizeRequest request, std::function<bool()> unwanted, Tokenized done);
   v1::GetStatusResponse Status() const;
+
+  // `done` is called once, on any thread, maybe before this returns. INVALID_ARGUMENT names the field
+  // at fault; NOT_FOUND where nothing is kept of the request; RESOURCE_EXHAUSTED on overload.
+  using Explained = std::function<void(absl::StatusOr<v1::ExplainResponse>)>;
+  void Explain(v1::ExplainRequest request, Explained done);
 
   // Refuses new requests from now on, lets those in flight end until `deadline` and fails the rest
   // with UNAVAILABLE. `drained` is called once, on the loop's thread, when no request is left. Call

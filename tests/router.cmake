@@ -3,10 +3,12 @@ tandem_test(router_test
   SOURCES unit/router/agreement_test.cc
           unit/router/choice_text_test.cc unit/router/choices_test.cc
           unit/router/cluster_test.cc unit/router/cluster_view_test.cc
-          unit/router/event_loop_test.cc unit/router/failover_test.cc
+          unit/router/decision_log_test.cc unit/router/event_loop_test.cc
+          unit/router/explained_requests_test.cc unit/router/failover_test.cc
           unit/router/grpc_worker_client_test.cc unit/router/pings_test.cc
           unit/router/output_length_predictor_test.cc unit/router/length_forecasts_test.cc
-          unit/router/placement_test.cc
+          unit/router/placement_test.cc unit/router/prediction_book_test.cc
+          unit/router/prediction_comparison_test.cc
           unit/router/queue_move_test.cc unit/router/registration_check_test.cc
           unit/router/request_validation_test.cc unit/router/resume_leaving_test.cc
           unit/router/resume_losses_test.cc unit/router/resume_numerics_test.cc

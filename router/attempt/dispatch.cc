@@ -41,11 +41,13 @@ void Dispatch::Decide() {
     if (!decision.ok()) failover_.ForgetRefusal();
   }
   if (decision.ok()) {
+    DecisionCause cause = attempts_ > 0 ? DecisionCause::kResumed : DecisionCause::kArrival;
     if (std::exchange(refused_, false)) {
+      cause = DecisionCause::kRefused;
       parts_.reroutes.Count(KindOf(attempt_->workers(), *decision),
                             std::string(failover_.last_failure().message()));
     }
-    return StartAttempt(*decision, *view);
+    return StartAttempt(*decision, *view, cause);
   }
   const std::optional<TimePoint> scheduled = failover_.retry_deadline();
   FailoverStep step =
@@ -83,7 +85,8 @@ RouteQuery Dispatch::Query() const {
 }
 
 std::unique_ptr<Attempt> Dispatch::NewAttempt(const RouteDecision& decision,
-                                              const ClusterView& view) {
+                                              const ClusterView& view, DecisionCause cause) {
+  parts_.decisions.Add(spec_, Query(), cause, decision, parts_.clock.Now());
   AttemptWorkers workers{.prefill = *view.Find(decision.prefill)};
   if (decision.route == v1::ROUTE_DISAGGREGATED) workers.decode = *view.Find(decision.decode);
   AttemptOwner& owner = *this;
@@ -92,10 +95,11 @@ std::unique_ptr<Attempt> Dispatch::NewAttempt(const RouteDecision& decision,
       spec_, relay_, owner, std::move(workers), attempts_ + 1);
 }
 
-void Dispatch::StartAttempt(const RouteDecision& decision, const ClusterView& view) {
+void Dispatch::StartAttempt(const RouteDecision& decision, const ClusterView& view,
+                            DecisionCause cause) {
   LogDebug("route request={} prefill={} decode={} {}", spec_.id, decision.prefill.name,
            decision.decode.name, ToText(decision.score));
-  ReplaceAttempt(NewAttempt(decision, view));
+  ReplaceAttempt(NewAttempt(decision, view, cause));
   if (decision.route == v1::ROUTE_UNIFIED) return attempt_->Generate();
   // The request queues for room only where no other worker can take it.
   const bool has_other_place =
@@ -206,7 +210,7 @@ void Dispatch::OnWorkersLeaving(const std::vector<WorkerId>& leaving) {
   if (!produces || decision->route != v1::ROUTE_DISAGGREGATED) {
     return Resume(ResumeCause::kLeaving);
   }
-  next_ = NewAttempt(*decision, *view);
+  next_ = NewAttempt(*decision, *view, DecisionCause::kResumed);
   next_->Reserve(Attempt::ReserveMode::kAhead);
 }
 
@@ -238,7 +242,7 @@ void Dispatch::MoveFromQueue() {
   queue_move_.OnMoved();
   parts_.reroutes.CountMoved();
   attempt_->LeaveQueue();
-  StartAttempt(*other, *view);
+  StartAttempt(*other, *view, DecisionCause::kMoved);
 }
 
 void Dispatch::EndChoice(int32_t index) {

@@ -17,6 +17,7 @@
 #include "router/client/worker_client.h"
 #include "router/cluster/cluster.h"
 #include "router/event_loop.h"
+#include "router/explain/decision_log.h"
 #include "router/output_length/length_forecasts.h"
 #include "router/policy/routing_policy.h"
 #include "router/request/request_spec.h"
@@ -37,6 +38,7 @@ struct RouterParts {
   ResumeStats& resumes;
   RerouteStats& reroutes;
   LengthForecasts& length_forecasts;
+  DecisionLog& decisions;
   ResumeLimits resume_limits = {};
   const AnswerBuffers* answers = nullptr;  // for the status; null: answers are not counted
 };
@@ -101,9 +103,10 @@ class Dispatch final : private AttemptOwner {
   absl::StatusOr<RouteDecision> Choose(const ClusterView& view);
   // What the request asks of a route, without exclusions.
   RouteQuery Query() const;
-  // `decision` comes from `view`, in which its workers are.
-  std::unique_ptr<Attempt> NewAttempt(const RouteDecision& decision, const ClusterView& view);
-  void StartAttempt(const RouteDecision& decision, const ClusterView& view);
+  // `decision` comes from `view`, in which its workers are. Both enter it in the log.
+  std::unique_ptr<Attempt> NewAttempt(const RouteDecision& decision, const ClusterView& view,
+                                      DecisionCause cause);
+  void StartAttempt(const RouteDecision& decision, const ClusterView& view, DecisionCause cause);
   void ReplaceAttempt(std::unique_ptr<Attempt> attempt);
   void MoveFromQueue();
   // Leaves the attempt and decides anew.

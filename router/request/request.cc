@@ -10,11 +10,24 @@
 #include "router/request/best_choices.h"
 
 namespace tandem {
+namespace {
+
+v1::KvBytes ToKvBytes(const v1::KvReport& kv) {
+  v1::KvBytes bytes;
+  bytes.set_raw(kv.raw_bytes());
+  bytes.set_wire(kv.wire_bytes());
+  bytes.set_transfer_ms(static_cast<double>(kv.duration_us()) / 1e3);
+  bytes.set_exposed_ms(static_cast<double>(kv.exposed_us()) / 1e3);
+  return bytes;
+}
+
+}  // namespace
 
 Request::Request(const RouterParts& parts, RequestSpec spec, ResponseStream& stream,
                  std::function<void()> ended)
     : spec_(std::move(spec)),
       clock_(parts.clock),
+      decisions_(parts.decisions),
       stream_(stream),
       ended_callback_(std::move(ended)),
       dispatch_(parts, spec_, *this),
@@ -111,19 +124,19 @@ void Request::SendFinishes() {
   }
 }
 
-v1::ChoiceFinish Request::MakeFinish(const Choice& choice) const {
+v1::ChoiceFinish Request::MakeFinish(const Choice& choice) {
   const RequestReport report = dispatch_.Report();
   v1::ChoiceFinish finish =
       choice.MakeFinish(report.reserve.asking, report.reserve.waiting, clock_.Now());
   finish.set_route(report.route);
   finish.set_prefill_worker(report.prefill.name);
   finish.set_decode_worker(report.decode.name);
-  if (report.route != v1::ROUTE_DISAGGREGATED) return finish;
-  const v1::KvReport& kv = report.last.kv;
-  finish.mutable_kv_bytes()->set_raw(kv.raw_bytes());
-  finish.mutable_kv_bytes()->set_wire(kv.wire_bytes());
-  finish.mutable_kv_bytes()->set_transfer_ms(static_cast<double>(kv.duration_us()) / 1e3);
-  finish.mutable_kv_bytes()->set_exposed_ms(static_cast<double>(kv.exposed_us()) / 1e3);
+  if (auto predicted = decisions_.PredictionFor(spec_)) {
+    *finish.mutable_predicted() = *std::move(predicted);
+  }
+  if (report.route == v1::ROUTE_DISAGGREGATED)
+    *finish.mutable_kv_bytes() = ToKvBytes(report.last.kv);
+  if (!longest_ || longest_->completion_tokens() < finish.completion_tokens()) longest_ = finish;
   return finish;
 }
 
@@ -180,9 +193,21 @@ void Request::End(const absl::Status& status) {
   for (const ChoiceState& one : choices_) {
     if (!one.choice.ended()) ObserveLength(one.choice);
   }
+  RecordEnd(status);
   LogEnd(status);
   stream_.End(status);
   ended_callback_();
+}
+
+void Request::RecordEnd(const absl::Status& status) {
+  const RequestReport report = dispatch_.Report();
+  if (longest_) longest_->clear_stop();  // it is the client's text, which is not kept
+  decisions_.End(spec_, {.status = status,
+                         .finish = std::move(longest_),
+                         .admission = report.last.reserve.waiting,
+                         .resumes = report.resumes,
+                         .cached_tokens = report.last.cached_tokens,
+                         .sent_whole = spec_.has_beams()});
 }
 
 void Request::LogEnd(const absl::Status& status) const {

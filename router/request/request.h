@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -48,21 +49,24 @@ class Request final : public DispatchObserver {
   void OnChoiceOver(const Choice& choice);
   // An output is over, and with it one more length known.
   void ObserveLength(const Choice& choice);
-  v1::ChoiceFinish MakeFinish(const Choice& choice) const;
+  v1::ChoiceFinish MakeFinish(const Choice& choice);
   // Sends the finishes of the choices that have ended, each once.
   void SendFinishes();
   void SendBest();
   void SendSummary();
   void Send(const v1::GenerateResponse& response);
   void End(const absl::Status& status);
+  void RecordEnd(const absl::Status& status);
   void LogEnd(const absl::Status& status) const;
   int32_t CompletionTokens() const;
 
   const RequestSpec spec_;
   const Clock& clock_;
+  DecisionLog& decisions_;
   ResponseStream& stream_;
   const std::function<void()> ended_callback_;
   std::vector<ChoiceState> choices_;
+  std::optional<v1::ChoiceFinish> longest_;  // of the choices whose finishes were made
   Dispatch dispatch_;
   LengthForecasts& length_forecasts_;
   const LengthForecast forecast_;  // of each choice, when the request came

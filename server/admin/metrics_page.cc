@@ -58,6 +58,12 @@ class Subjects {
       subject.server = worker->name();
     } else if (const auto* cause = DynamicCastToGenerated<v1::ResumeCause>(subject.message)) {
       subject.labels = {{"cause", cause->cause()}};
+    } else if (const auto* use = DynamicCastToGenerated<v1::PredictionUse>(subject.message)) {
+      subject.labels = {{"policy", use->policy()}};
+    } else if (const auto* error = DynamicCastToGenerated<v1::PredictionError>(subject.message)) {
+      subject.labels.push_back({"term", error->term()});
+      if (!error->worker().empty()) subject.labels.push_back({"worker", error->worker()});
+      if (!error->peer().empty()) subject.labels.push_back({"peer", error->peer()});
     }
     AddParts(subject);
     by_type_[subject.message->GetDescriptor()->name()].push_back(std::move(subject));

@@ -1,6 +1,7 @@
 #include "server/admin/status_report.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "base/simulated_model.h"
@@ -98,6 +99,33 @@ std::string LengthLine(const v1::OutputLengthUse& lengths) {
       lengths.interrupted());
 }
 
+std::string ErrorText(const v1::PredictionError& error) {
+  std::string name = error.term();
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
+  std::string text = fmt::format("{} off by {:.1f}% (bias {:+.1f}%", name, 100 * error.error(),
+                                 100 * error.bias());
+  // Nothing is stated until there is an interval.
+  if (error.interval() > 0) {
+    text += fmt::format(", {:.0f}% within the stated {:.1f}%", 100 * error.coverage(),
+                        100 * error.interval());
+  }
+  return text + ")";
+}
+
+// Nothing where no request was predicted.
+std::string PredictionLine(const v1::PredictionUse& use) {
+  std::string text;
+  uint64_t compared = 0;
+  for (const v1::PredictionError& error : use.errors()) {
+    const bool whole = error.term() == "ttft" || error.term() == "tpot" || error.term() == "e2e";
+    if (!whole || !error.worker().empty()) continue;
+    text += (text.empty() ? "" : ", ") + ErrorText(error);
+    compared = std::max(compared, error.compared());
+  }
+  if (text.empty()) return "";
+  return fmt::format("predictions of {}, {} requests compared: {}\n", use.policy(), compared, text);
+}
+
 }  // namespace
 
 std::string WorkerTable(const v1::GetStatusResponse& status) {
@@ -116,6 +144,7 @@ std::string WorkerTable(const v1::GetStatusResponse& status) {
   table += ResumeLine(status.resumes());
   table += RerouteLine(status.reroutes());
   table += LengthLine(status.output_lengths());
+  table += PredictionLine(status.predictions());
   static constexpr char kRow[] =
       "{:<14} {:<8} {:<8} {:<21} {:>7} {:<9} {:>7} {:>7} {:>15} {:>9} {:>10} {:>9}\n";
   table += fmt::format(kRow, "NAME", "ROLE", "DEVICE", "ADDRESS", "PID", "STATE", "RUNNING",

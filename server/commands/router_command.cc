@@ -226,6 +226,8 @@ absl::Status Serve(const RouterFlags& flags) {
   RerouteStats reroutes;
   ASSIGN_OR_RETURN(const std::unique_ptr<LengthForecasts> length_forecasts,
                    LengthForecasts::New(tuning.output_predictor));
+  PredictionBook predictions;
+  DecisionLog decisions(tuning.policy, predictions);
   Router router(options, {.tokenizer = tokenizer.get(),
                           .cluster = cluster,
                           .policy = *policy,
@@ -235,6 +237,7 @@ absl::Status Serve(const RouterFlags& flags) {
                           .resumes = resumes,
                           .reroutes = reroutes,
                           .length_forecasts = *length_forecasts,
+                          .decisions = decisions,
                           .resume_limits = {.max_resumes = tuning.max_resumes},
                           .answers = &answers});
   return ServePorts(flags, options.limits.model, router, *loop, cluster, answers);

@@ -200,6 +200,27 @@ grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext
   return reactor;
 }
 
+grpc::ServerUnaryReactor* InferenceService::Explain(grpc::CallbackServerContext* context,
+                                                    const grpc::ByteBuffer* bytes,
+                                                    grpc::ByteBuffer* response) {
+  v1::ExplainRequest request;
+  if (absl::Status status = Parse(*bytes, options_.max_message_bytes, request); !status.ok()) {
+    return Answer(*context, status);
+  }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  // The call, and so its context and response, live until Finish.
+  router_.Explain(std::move(request),
+                  [context, response, reactor](const absl::StatusOr<v1::ExplainResponse>& answer) {
+                    if (answer.ok()) {
+                      *response = Serialize(*answer);
+                    } else {
+                      SendRetryAfter(*context, answer.status());
+                    }
+                    reactor->Finish(ToGrpcStatus(answer.status()));
+                  });
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* InferenceService::GetStatus(grpc::CallbackServerContext* context,
                                                       const v1::GetStatusRequest*,
                                                       v1::GetStatusResponse* response) {

@@ -26,9 +26,9 @@ struct InferenceServiceOptions {
 
 // The raw methods take bytes: gRPC answers text that is not UTF-8, which protobuf refuses to parse,
 // with a bare UNIMPLEMENTED; we say which field it was.
-using InferenceServiceBase =
-    v1::Inference::WithRawCallbackMethod_Generate<v1::Inference::WithRawCallbackMethod_Tokenize<
-        v1::Inference::WithCallbackMethod_GetStatus<v1::Inference::Service>>>;
+using InferenceServiceBase = v1::Inference::WithRawCallbackMethod_Generate<
+    v1::Inference::WithRawCallbackMethod_Tokenize<v1::Inference::WithRawCallbackMethod_Explain<
+        v1::Inference::WithCallbackMethod_GetStatus<v1::Inference::Service>>>>;
 
 // What clients call: parses, hands over to the router, maps errors.
 class InferenceService final : public InferenceServiceBase {
@@ -43,6 +43,9 @@ class InferenceService final : public InferenceServiceBase {
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
                                      const grpc::ByteBuffer* request,
                                      grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* Explain(grpc::CallbackServerContext* context,
+                                    const grpc::ByteBuffer* request,
+                                    grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const v1::GetStatusRequest* request,
                                       v1::GetStatusResponse* response) override;

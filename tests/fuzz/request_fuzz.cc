@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/sampling_params.h"
 #include "router/cluster/cluster.h"
+#include "router/explain/decision_log.h"
 #include "router/policy/policies.h"
 #include "router/policy/routing_policy.h"
 #include "router/request/request_validation.h"
@@ -45,8 +46,19 @@ void CheckSampling(const v1::SamplingParams& params) {
   TANDEM_CHECK(params.logprobs() >= 0 && params.logprobs() <= kMaxLogprobs, "logprobs");
 }
 
+// What is let through can be looked up at bounded cost.
+void OfAnInquirer(std::string_view bytes) {
+  v1::ExplainRequest request;
+  if (!ParseMessage(bytes, request).ok() || !ValidateExplain(request).ok()) return;
+  TANDEM_CHECK(request.has_latest()
+                   ? request.latest() >= 1 && request.latest() <= DecisionLog::kMaxLatest
+                   : !request.request_id().empty() && request.request_id().size() <= 128,
+               "an explanation of anything");
+}
+
 // What is let through is what a worker can take.
 void OfAClient(std::string_view bytes) {
+  OfAnInquirer(bytes);
   v1::GenerateRequest request;
   if (!ParseMessage(bytes, request).ok() || !ValidateRequest(request, Limits()).ok()) return;
   for (const int32_t id : request.token_ids().ids()) {

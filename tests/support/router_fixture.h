@@ -77,7 +77,8 @@ class RouterFixture : public testing::Test {
   static constexpr auto kLength = v1::WorkerFinish::REASON_LENGTH;
   static constexpr auto kHandedOff = v1::WorkerFinish::REASON_HANDED_OFF;
 
-  RouterFixture() {
+  explicit RouterFixture(std::unique_ptr<RoutingPolicy> policy = NewLeastLoadedPolicy())
+      : policy_(std::move(policy)) {
     Join("p0", v1::WORKER_ROLE_PREFILL);
     Join("d0", v1::WORKER_ROLE_DECODE);
     router_.Start();
@@ -253,7 +254,8 @@ class RouterFixture : public testing::Test {
             .clock = clock_,
             .resumes = resumes_,
             .reroutes = reroutes_,
-            .length_forecasts = length_forecasts_};
+            .length_forecasts = length_forecasts_,
+            .decisions = decisions_};
   }
 
   void ExpectNothingLeft() {
@@ -279,12 +281,14 @@ class RouterFixture : public testing::Test {
   Cluster cluster_{
       {.model = "sample", .lease = std::chrono::seconds(5), .heartbeat = std::chrono::seconds(1)},
       clock_};
-  std::unique_ptr<RoutingPolicy> policy_ = NewLeastLoadedPolicy();
+  const std::unique_ptr<RoutingPolicy> policy_;
   FakeWorkers workers_;
   RecordingStream stream_;
   ResumeStats resumes_;
   RerouteStats reroutes_;
   LengthForecasts length_forecasts_{"adaptive", NewAdaptiveLengthPredictor()};
+  PredictionBook book_;
+  DecisionLog decisions_{"least-loaded", book_};
   Router router_{Options(),
                  {.tokenizer = &tokenizer_,
                   .cluster = cluster_,
@@ -294,7 +298,8 @@ class RouterFixture : public testing::Test {
                   .clock = clock_,
                   .resumes = resumes_,
                   .reroutes = reroutes_,
-                  .length_forecasts = length_forecasts_}};
+                  .length_forecasts = length_forecasts_,
+                  .decisions = decisions_}};
 };
 
 }  // namespace tandem

@@ -183,6 +183,30 @@ TEST(WorkerTableTest, SaysWhereRefusedRequestsWentOnceThereWereSome) {
   EXPECT_EQ(json["latest"], "decode worker d0: full");
 }
 
+TEST(WorkerTableTest, SaysHowPredictionsCameTrueOnceSomeWereCompared) {
+  v1::GetStatusResponse status = Status();
+  EXPECT_THAT(WorkerTable(status), testing::Not(HasSubstr("predictions")));
+  status.mutable_predictions()->set_policy("auto");
+  const auto add = [&status](const char* term, const char* worker, double interval) {
+    v1::PredictionError& error = *status.mutable_predictions()->add_errors();
+    error.set_term(term);
+    error.set_worker(worker);
+    error.set_compared(7);
+    error.set_error(0.054);
+    error.set_bias(-0.021);
+    error.set_coverage(0.91);
+    error.set_interval(interval);
+  };
+  add("ttft", "", 0.125);
+  add("tpot", "", 0);
+  add("queue", "", 0.125);
+  add("e2e", "decode-0", 0.125);
+  EXPECT_THAT(
+      WorkerTable(status),
+      HasSubstr("predictions of auto, 7 requests compared: TTFT off by 5.4% (bias -2.1%, 91% "
+                "within the stated 12.5%), TPOT off by 5.4% (bias -2.1%)\n"));
+}
+
 TEST(WorkerTableTest, SaysHowLongOutputsAreOnceSomeHaveEnded) {
   v1::GetStatusResponse status = Status();
   EXPECT_THAT(WorkerTable(status), testing::Not(HasSubstr("output lengths")));

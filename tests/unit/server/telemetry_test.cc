@@ -254,6 +254,29 @@ TEST(MetricsPageTest, WhatEveryProcessReportsIsLabelledWithItsName) {
                               "tandem_connections{server=\"w\"} 4\n"));
 }
 
+TEST(MetricsPageTest, ErrorsOfPredictionsAreLabelledWithWhomTheyAreOf) {
+  v1::GetStatusResponse status;
+  status.mutable_predictions()->set_policy("auto");
+  const auto add = [&status](const char* term, const char* worker, const char* peer) {
+    v1::PredictionError& error = *status.mutable_predictions()->add_errors();
+    error.set_term(term);
+    error.set_worker(worker);
+    error.set_peer(peer);
+    error.set_error(0.25);
+    error.set_compared(7);
+  };
+  add("ttft", "", "");
+  add("ttft", "p0", "");
+  add("transfer", "p0", "d0");
+  const std::string page = MetricsPage(status);
+  const std::string name = "tandem_prediction_error_ratio";
+  EXPECT_THAT(page, HasSubstr(name + R"({policy="auto",term="ttft"} 0.25)"));
+  EXPECT_THAT(page, HasSubstr(name + R"({policy="auto",term="ttft",worker="p0"} 0.25)"));
+  EXPECT_THAT(page,
+              HasSubstr(name + R"({policy="auto",term="transfer",worker="p0",peer="d0"} 0.25)"));
+  EXPECT_THAT(page, HasSubstr("# TYPE tandem_predictions_compared_total counter\n"));
+}
+
 TEST(MetricsPageTest, WhatHasNoSampleIsNotOnThePage) {
   const std::string page = MetricsPage(v1::GetStatusResponse());
   EXPECT_THAT(page, HasSubstr("tandem_requests_total 0\n"));

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "router/explain/decision_record.h"
+#include "router/explain/prediction_book.h"
+#include "router/request/request_spec.h"
+#include "tandem/v1/inference.pb.h"
+#include "tandem/v1/telemetry.pb.h"
+
+namespace tandem {
+
+struct DecisionLogLimits {
+  size_t requests = 4096;
+  size_t bytes = size_t{32} << 20;
+};
+
+// INVALID_ARGUMENT names the field at fault: a number of requests that is out of range, or an id that
+// no request can have.
+absl::Status ValidateExplain(const v1::ExplainRequest& request);
+
+// Remembers why the latest requests went where they went, what was predicted for them, and what came
+// true. When a request has ended, the two are compared and its errors are entered in the book. The
+// oldest request makes room for another; the text of requests is not kept.
+// Thread: the router's loop; Use is thread-safe.
+class DecisionLog {
+ public:
+  // Of one request the first decision and the latest ones are kept, so many in all.
+  static constexpr size_t kMaxDecisions = 8;
+  // That one call of Explain returns.
+  static constexpr int32_t kMaxLatest = 256;
+
+  // policy: its name. `book` outlives the log.
+  DecisionLog(std::string policy, PredictionBook& book, DecisionLogLimits limits = {});
+
+  // The request goes to `route.prefill` and `route.decode`. `query` is what the policy was asked.
+  void Add(const RequestSpec& spec, const RouteQuery& query, DecisionCause cause,
+           const RouteDecision& route, TimePoint now);
+  // The prediction of the request's last decision, if there was one and it is still kept.
+  std::optional<v1::Prediction> PredictionFor(const RequestSpec& spec) const;
+  // The request has ended. To be called once.
+  void End(const RequestSpec& spec, RequestEnd end);
+
+  // `request` is valid (ValidateExplain). NOT_FOUND when no decision on such a request is kept.
+  absl::StatusOr<v1::ExplainResponse> Explain(const v1::ExplainRequest& request,
+                                              TimePoint now) const;
+  v1::PredictionUse Use() const;
+
+ private:
+  struct Entry {
+    uint64_t number;  // of the request, at the workers
+    DecisionRecord record;
+    size_t bytes = 0;  // that were counted for the record
+  };
+
+  Entry* Find(const RequestSpec& spec) const;
+  Entry& EntryOf(const RequestSpec& spec, const RouteQuery& query);
+  void CountBytes(Entry& entry);
+  void DropOldest();
+
+  const std::string policy_;
+  PredictionBook& book_;
+  const DecisionLogLimits limits_;
+  std::deque<std::unique_ptr<Entry>> entries_;  // oldest first
+  absl::flat_hash_map<uint64_t, Entry*> by_number_;
+  absl::flat_hash_map<std::string, Entry*> by_id_;  // the latest of each id
+  std::atomic<uint64_t> decisions_ = 0;
+  std::atomic<size_t> kept_ = 0;
+  std::atomic<size_t> bytes_ = 0;
+};
+
+}  // namespace tandem
