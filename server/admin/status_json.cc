@@ -25,10 +25,25 @@ constexpr std::string_view kInlined = "tandem.v1.WorkerStatus.load";
 constexpr std::string_view kKeyed = "tandem.v1.ResumeUse.causes";
 constexpr char kKey[] = "cause";
 
-Json ToJson(const Message& message);
+// How a field that was not set is printed, where that can be told.
+enum class Unset : uint8_t { kZero, kNull };
 
-Json OneToJson(const Message& message, const FieldDescriptor* field) {
+Json ToJson(const Message& message, Unset unset);
+
+Json EnumToJson(const FieldDescriptor* field, int value) {
+  if (field->enum_type() == v1::Route_descriptor()) return Name(static_cast<v1::Route>(value));
+  if (field->enum_type() == v1::FinishReason_descriptor()) {
+    return Name(static_cast<v1::FinishReason>(value));
+  }
+  TANDEM_CHECK(false, fmt::format("{} has no form in JSON", field->full_name()));
+  return nullptr;
+}
+
+Json OneToJson(const Message& message, const FieldDescriptor* field, Unset unset) {
   const Reflection& from = *message.GetReflection();
+  if (unset == Unset::kNull && field->has_presence() && !from.HasField(message, field)) {
+    return nullptr;
+  }
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_BOOL:
       return from.GetBool(message, field);
@@ -42,23 +57,24 @@ Json OneToJson(const Message& message, const FieldDescriptor* field) {
       return from.GetDouble(message, field);
     case FieldDescriptor::CPPTYPE_STRING:
       return from.GetString(message, field);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return EnumToJson(field, from.GetEnumValue(message, field));
     case FieldDescriptor::CPPTYPE_MESSAGE:
-      return ToJson(from.GetMessage(message, field));
+      return ToJson(from.GetMessage(message, field), unset);
     default:
       TANDEM_CHECK(false, fmt::format("{} has no form in JSON", field->full_name()));
       return nullptr;
   }
 }
 
-Json ListToJson(const Message& message, const FieldDescriptor* field) {
+Json ListToJson(const Message& message, const FieldDescriptor* field, Unset unset) {
   const Reflection& from = *message.GetReflection();
   Json list = Json::array();
   for (int i = 0; i < from.FieldSize(message, field); ++i) {
-    if (field->enum_type() == v1::Route_descriptor()) {
-      const int route = from.GetRepeatedEnumValue(message, field, i);
-      list.push_back(Name(static_cast<v1::Route>(route)));
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+      list.push_back(EnumToJson(field, from.GetRepeatedEnumValue(message, field, i)));
     } else {
-      list.push_back(ToJson(from.GetRepeatedMessage(message, field, i)));
+      list.push_back(ToJson(from.GetRepeatedMessage(message, field, i), unset));
     }
   }
   return list;
@@ -74,13 +90,14 @@ Json ByKey(const Json& list) {
   return object;
 }
 
-Json ToJson(const Message& message) {
+Json ToJson(const Message& message, Unset unset) {
   const Descriptor& type = *message.GetDescriptor();
   Json json = Json::object();
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor* field = type.field(i);
     if (field->full_name() == kSecret) continue;
-    Json value = field->is_repeated() ? ListToJson(message, field) : OneToJson(message, field);
+    Json value =
+        field->is_repeated() ? ListToJson(message, field, unset) : OneToJson(message, field, unset);
     if (field->full_name() == kInlined) {
       json.update(value);
     } else {
@@ -93,7 +110,11 @@ Json ToJson(const Message& message) {
 }  // namespace
 
 std::string StatusJson(const v1::GetStatusResponse& status) {
-  return ToJson(status).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return ToJson(status, Unset::kZero).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string ExplanationJson(const v1::ExplainResponse& response) {
+  return ToJson(response, Unset::kNull).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace tandem

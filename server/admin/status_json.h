@@ -12,4 +12,8 @@ namespace tandem {
 // command line.
 std::string StatusJson(const v1::GetStatusResponse& status);
 
+// What a router answered to Explain, likewise. What is not known is null: the outcome of a request in
+// flight, a prediction that was not made.
+std::string ExplanationJson(const v1::ExplainResponse& response);
+
 }  // namespace tandem

@@ -95,4 +95,14 @@ absl::StatusOr<v1::GetStatusResponse> Client::GetStatus(Timeout timeout) {
   return response;
 }
 
+absl::StatusOr<v1::ExplainResponse> Client::Explain(const v1::ExplainRequest& request,
+                                                    Timeout timeout) {
+  grpc::ClientContext context;
+  SetTimeout(context, timeout);
+  v1::ExplainResponse response;
+  RETURN_IF_ERROR(
+      connection_->Explain(connection_->stub->Explain(&context, request, &response), context));
+  return response;
+}
+
 }  // namespace tandem

@@ -32,6 +32,7 @@ class Client {
   absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,
                                                 Timeout timeout);
   absl::StatusOr<v1::GetStatusResponse> GetStatus(Timeout timeout);
+  absl::StatusOr<v1::ExplainResponse> Explain(const v1::ExplainRequest& request, Timeout timeout);
 
  private:
   struct Connection;

@@ -21,6 +21,7 @@ void AddWorkerCommand(CLI::App& app, Action& chosen);
 void AddGenerateCommand(CLI::App& app, Action& chosen);
 void AddTokenizeCommand(CLI::App& app, Action& chosen);
 void AddStatusCommand(CLI::App& app, Action& chosen);
+void AddExplainCommand(CLI::App& app, Action& chosen);
 void AddDemoCommand(CLI::App& app, Action& chosen);
 void AddProfileCommand(CLI::App& app, Action& chosen);
 void AddBenchCommand(CLI::App& app, Action& chosen);

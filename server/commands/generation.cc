@@ -1,5 +1,6 @@
 #include "server/commands/generation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -32,6 +33,19 @@ Json StagesJson(const v1::Stages& stages) {
           {"residual_ms", stages.residual_ms()}};
 }
 
+Json PredictionJson(const v1::Prediction& prediction) {
+  return {{"ttft_ms", prediction.ttft_ms()},
+          {"tpot_ms", prediction.tpot_ms()},
+          {"e2e_ms", prediction.e2e_ms()},
+          {"queue_ms", prediction.queue_ms()},
+          {"prefill_ms", prediction.prefill_ms()},
+          {"transfer_ms", prediction.transfer_ms()},
+          {"admission_ms", prediction.admission_ms()},
+          {"decode_ms", prediction.decode_ms()},
+          {"decided_ms", prediction.decided_ms()},
+          {"output_tokens", prediction.output_tokens()}};
+}
+
 Json ChoiceJson(const Generation::Choice& choice) {
   const v1::ChoiceFinish& finish = choice.finish;
   const v1::KvBytes& kv = finish.kv_bytes();
@@ -49,6 +63,7 @@ Json ChoiceJson(const Generation::Choice& choice) {
                  {"exposed_ms", kv.exposed_ms()}}},
                {"prefill_worker", finish.prefill_worker()},
                {"decode_worker", finish.decode_worker()}};
+  if (finish.has_predicted()) json["predicted"] = PredictionJson(finish.predicted());
   if (!finish.stop().empty()) json["stop"] = finish.stop();
   if (finish.cumulative_logprob() != 0) json["cumulative_logprob"] = finish.cumulative_logprob();
   if (finish.score() != 0) json["score"] = finish.score();
@@ -137,6 +152,40 @@ double StagesErrorMs(const v1::Stages& stages) {
   return std::abs(sum - stages.ttft_ms());
 }
 
+namespace {
+
+// What the router predicted, beside the same quantities as they came true; nothing where it did not.
+std::string PredictionLines(const v1::ChoiceFinish& finish) {
+  if (!finish.has_predicted()) return "";
+  const v1::Prediction& p = finish.predicted();
+  const v1::Stages& s = finish.stages();
+  const double exposed = finish.kv_bytes().exposed_ms();
+  const double further = finish.tpot_ms() * std::max(0, finish.completion_tokens() - 1);
+  struct Row {
+    std::string_view name;
+    double predicted_ms;
+    double actual_ms;
+  };
+  const Row rows[] = {
+      {"admission", p.admission_ms(), s.admission_ms()},
+      {"queue", p.queue_ms(), s.queue_ms()},
+      {"prefill", p.prefill_ms(), s.prefill_ms() + s.transfer_ms() + s.first_token_ms()},
+      {"TTFT", p.ttft_ms(), s.ttft_ms()},
+      {"transfer", p.transfer_ms(), exposed},
+      {"decode", p.decode_ms(), std::max(0.0, further - exposed)},
+      {"TPOT", p.tpot_ms(), finish.tpot_ms()},
+      {"end to end", p.e2e_ms(), finish.e2e_ms()}};
+  std::string lines =
+      fmt::format("    predicted for {:.1f} output tokens, and actual:\n", p.output_tokens());
+  for (const Row& row : rows) {
+    lines += fmt::format("    {:<12}{:>10.3f} ms {:>10.3f} ms\n", row.name, row.predicted_ms,
+                         row.actual_ms);
+  }
+  return lines;
+}
+
+}  // namespace
+
 std::string StageTable(const v1::ChoiceFinish& finish) {
   const v1::Stages& s = finish.stages();
   std::string table = fmt::format("  route {} ({} -> {}), {} tokens, {}\n", Name(finish.route()),
@@ -162,7 +211,7 @@ std::string StageTable(const v1::ChoiceFinish& finish) {
     table += fmt::format(", moved in {:.3f} ms of which {:.3f} ms after the first token",
                          kv.transfer_ms(), kv.exposed_ms());
   }
-  return table + "\n";
+  return table + "\n" + PredictionLines(finish);
 }
 
 }  // namespace tandem

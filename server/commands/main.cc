@@ -73,6 +73,7 @@ int Main(int argc, char** argv) {
   AddUpCommand(app, chosen);
   AddGenerateCommand(app, chosen);
   AddStatusCommand(app, chosen);
+  AddExplainCommand(app, chosen);
   AddTokenizeCommand(app, chosen);
   AddBenchCommand(app, chosen);
   AddDemoCommand(app, chosen);

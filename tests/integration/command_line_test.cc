@@ -126,6 +126,37 @@ TEST_F(CommandLineTest, StatusKnowsWhetherItCanServe) {
   EXPECT_EQ(Shell("status --server 127.0.0.1:1 2>/dev/null").exit_status, 1);
 }
 
+TEST_F(CommandLineTest, ARequestIsExplainedAfterItsEnd) {
+  ASSERT_EQ(Shell("generate 'It was a fine morning' --request-id explained --max-tokens 8 "
+                  "--ignore-eos --route disaggregated" +
+                  Server())
+                .exit_status,
+            0);
+  const CommandResult text = Shell("explain explained" + Server());
+  EXPECT_EQ(text.exit_status, 0);
+  EXPECT_THAT(text.output,
+              AllOf(StartsWith("request explained of "), HasSubstr("  * prefill-0 -> decode-0"),
+                    HasSubstr("ended: OK on prefill-0 -> decode-0, 8 output tokens"),
+                    HasSubstr("to the first token: "), Not(HasSubstr("\x1b"))));
+  const CommandResult json = Shell("explain explained --json" + Server());
+  ASSERT_EQ(json.exit_status, 0);
+  const auto explained = nlohmann::json::parse(json.output)["requests"][0];
+  EXPECT_EQ(explained["outcome"]["finish"]["completion_tokens"], 8);
+  EXPECT_EQ(explained["decisions"][0]["cause"], "arrival");
+  EXPECT_GT(explained["outcome"]["finish"]["stages"]["ttft_ms"], 0);
+  const CommandResult list = Shell("explain --last 2 --router " + cluster_->address());
+  EXPECT_EQ(list.exit_status, 0);
+  EXPECT_THAT(list.output, HasSubstr("\nexplained "));
+  const CommandResult unknown = Shell("explain nobody" + Server() + "2>&1 >/dev/null");
+  EXPECT_EQ(unknown.exit_status, 1);
+  EXPECT_THAT(unknown.output, StartsWith("error: NOT_FOUND: request_id=nobody"));
+  const CommandResult both = Shell("explain explained --last 2" + Server() + "2>&1 >/dev/null");
+  EXPECT_EQ(both.exit_status, 1);
+  EXPECT_THAT(both.output, HasSubstr("either the id of a request or --last N"));
+  const CommandResult none = Shell("explain --last 0" + Server() + "2>&1 >/dev/null");
+  EXPECT_THAT(none.output, HasSubstr("latest=0 must be in [1, 256]"));
+}
+
 TEST_F(CommandLineTest, ChoicesAndBeamsHaveFlags) {
   const CommandResult best = Shell(
       "generate 'It was a fine' --max-tokens 6 --n 2 --best-of 4 --seed 3 --tenant alice "

@@ -1,10 +1,14 @@
 #include "server/commands/generation.h"
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
 namespace tandem {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 v1::GenerateResponse Chunk(int32_t index, const std::string& text, int32_t id) {
   v1::GenerateResponse event;
@@ -68,6 +72,21 @@ TEST(GenerationTest, JsonHasWhatScriptsRead) {
   EXPECT_EQ(json["usage"]["preemptions"], 1);
   EXPECT_EQ(json["usage"]["resumes"], 2);
   EXPECT_EQ(json["usage"]["kv_hidden_bytes"], 30);
+}
+
+TEST(GenerationTest, APredictionStandsBesideWhatCameTrue) {
+  Generation generation = TwoChoices();
+  v1::ChoiceFinish& finish = generation.choices[0].finish;
+  EXPECT_THAT(StageTable(finish), Not(HasSubstr("predicted")));
+  EXPECT_FALSE(nlohmann::json::parse(ToJson(generation)).contains("predicted"));
+  finish.set_e2e_ms(44);
+  finish.mutable_predicted()->set_e2e_ms(42.5);
+  finish.mutable_predicted()->set_output_tokens(9.5);
+  EXPECT_THAT(StageTable(finish), HasSubstr("predicted for 9.5 output tokens, and actual:\n"));
+  EXPECT_THAT(StageTable(finish), HasSubstr("    end to end      42.500 ms     44.000 ms\n"));
+  const auto json = nlohmann::json::parse(ToJson(generation));
+  EXPECT_EQ(json["predicted"]["e2e_ms"], 42.5);
+  EXPECT_EQ(json["predicted"]["output_tokens"], 9.5);
 }
 
 TEST(GenerationTest, StagesErrorIsTheDistanceFromTtft) {
