@@ -52,6 +52,24 @@ ServerStages StagesOf(const v1::Stages& stages) {
           .residual = stages.residual_ms()};
 }
 
+// The decode was predicted for another number of tokens than came: it is proportional to those after
+// the first.
+PredictedLatency PredictedOf(const v1::ChoiceFinish& finish) {
+  const v1::Prediction& predicted = finish.predicted();
+  PredictedLatency latency;
+  latency.ttft = predicted.ttft_ms();
+  const double further = finish.completion_tokens() - 1;
+  const double expected = predicted.output_tokens() - 1;
+  if (further <= 0) {
+    latency.e2e = predicted.ttft_ms();
+  } else if (expected > 0) {
+    const double rest = predicted.transfer_ms() + predicted.decode_ms() * further / expected;
+    latency.tpot = rest / further;
+    latency.e2e = predicted.ttft_ms() + rest;
+  }
+  return latency;
+}
+
 // Reads one answer. gRPC calls it on its threads, one event after another.
 class StreamReader final : public grpc::ClientReadReactor<v1::GenerateResponse> {
  public:
@@ -100,6 +118,7 @@ class StreamReader final : public grpc::ClientReadReactor<v1::GenerateResponse> 
     end_.finish_reason = NameOf(finish.reason());
     end_.route = NameOf(finish.route());
     if (finish.has_stages()) end_.stages = StagesOf(finish.stages());
+    if (finish.has_predicted()) end_.predicted = PredictedOf(finish);
   }
 
   void TakeSummary(const v1::Summary& summary) {

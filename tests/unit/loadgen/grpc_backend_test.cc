@@ -68,6 +68,39 @@ TEST(GrpcBackendTest, AWholeAnswerIsCompleteWithItsStages) {
   EXPECT_FALSE(record.end.predicted);
 }
 
+// A whole answer whose finish carries `predicted`.
+ScriptedInference::Script Predicting(const v1::Prediction& predicted) {
+  return [predicted](const v1::GenerateRequest& request, Writer& writer) {
+    ScriptedInference::WriteTokens(writer, request.max_tokens());
+    v1::GenerateResponse event;
+    event.mutable_finish()->set_reason(v1::FINISH_REASON_LENGTH);
+    event.mutable_finish()->set_completion_tokens(request.max_tokens());
+    *event.mutable_finish()->mutable_predicted() = predicted;
+    writer.Write(event);
+    ScriptedInference::WriteSummary(writer, request.token_ids().ids_size(), request.max_tokens());
+    return grpc::Status::OK;
+  };
+}
+
+TEST(GrpcBackendTest, APredictionIsScaledToTheTokensThatCame) {
+  v1::Prediction predicted;
+  predicted.set_ttft_ms(10);
+  predicted.set_transfer_ms(6);
+  predicted.set_decode_ms(40);
+  predicted.set_output_tokens(5);  // and kOutput came: 3 after the first instead of 4
+  const RequestRecord record = Ask(Predicting(predicted));
+  ASSERT_TRUE(record.end.predicted);
+  EXPECT_EQ(record.end.predicted->ttft, 10);
+  EXPECT_EQ(record.end.predicted->tpot, 12);
+  EXPECT_EQ(record.end.predicted->e2e, 46);
+  predicted.set_output_tokens(1);
+  const RequestRecord no_decode = Ask(Predicting(predicted));
+  ASSERT_TRUE(no_decode.end.predicted);
+  EXPECT_EQ(no_decode.end.predicted->ttft, 10);
+  EXPECT_EQ(no_decode.end.predicted->tpot, std::nullopt);
+  EXPECT_EQ(no_decode.end.predicted->e2e, std::nullopt);
+}
+
 TEST(GrpcBackendTest, TheRequestAsksForWhatTheScheduleSays) {
   v1::GenerateRequest asked;
   Ask(
