@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "router/cluster/worker_view.h"
+
+namespace tandem {
+
+// What a cost model predicts of one request.
+enum class PredictionTerm : uint8_t {
+  kTtft,
+  kTpot,
+  kE2e,
+  kQueue,
+  kPrefill,
+  kTransfer,
+  kAdmission,
+  kDecode,
+};
+inline constexpr size_t kNumPredictionTerms = 8;
+inline constexpr std::array<std::string_view, kNumPredictionTerms> kPredictionTermNames = {
+    "ttft", "tpot", "e2e", "queue", "prefill", "transfer", "admission", "decode"};
+
+// How wrong the predictions of recent requests were, for policies that want to know how much to
+// trust a predicted difference. An error is the mean of |predicted - actual| / actual; a stage is
+// related to the TTFT (queue, prefill, admission) or E2E (transfer, decode) that it is part of.
+// Nothing is returned until enough requests were compared.
+// Thread-safe.
+class PredictionErrors {
+ public:
+  virtual ~PredictionErrors() = default;
+
+  // Over all requests.
+  virtual std::optional<double> Overall(PredictionTerm term) const = 0;
+  // Over those that the worker computed: ttft, queue and prefill of those that it prefilled; tpot,
+  // e2e, admission and decode of those that it decoded. Nothing is known of transfer here.
+  virtual std::optional<double> OfWorker(PredictionTerm term, const WorkerId& worker) const = 0;
+  // Of transfer between these two workers.
+  virtual std::optional<double> OfLink(const WorkerId& prefill, const WorkerId& decode) const = 0;
+};
+
+}  // namespace tandem
