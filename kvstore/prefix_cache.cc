@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/block_hash.h"
 #include "base/check.h"
-#include "base/hash.h"
 
 namespace tandem {
 namespace {
@@ -46,7 +46,7 @@ PrefixKey PrefixCache::NewKey(std::string_view salt) {
   auto found = roots_.find(std::string(salt));
   if (found == roots_.end()) {
     SweepRoots();
-    const uint64_t hash = Hash64(std::as_bytes(std::span(salt)), options_.fingerprint);
+    const uint64_t hash = PrefixRootHash(options_.fingerprint, salt);
     auto name = std::make_shared<const PrefixRoot>(PrefixRoot{std::string(salt), hash});
     auto node = std::make_unique<PrefixNode>();
     node->id.hash = hash;
