@@ -108,6 +108,7 @@ class Engine::Impl {
     std::unique_ptr<Inbox> inbox;
     std::unique_ptr<Stream> stream;
     std::unique_ptr<Transformer> transformer;      // null where steps are simulated
+    std::unique_ptr<PrefixJournal> journal;        // of the store; null without a prefix cache
     std::unique_ptr<KvStore> store;                // tells the inbox, computes on the stream
     std::unique_ptr<StepComputation> computation;  // works on all of the above
     LandingZone::Conversion conversion;  // into the store's pool; moved into the landing zone
@@ -189,6 +190,7 @@ class Engine::Impl {
   const EngineOptions& options() const { return options_; }
   FrameReceiver* frame_receiver() { return &zone_; }
   std::span<const std::byte> kv_memory() const { return made_.store->memory(); }
+  const PrefixJournal* prefix_journal() const { return made_.journal.get(); }
 
  private:
   absl::Status CheckRole(Role needed) const {
@@ -262,12 +264,16 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   if (complete.num_blocks == 0) RETURN_IF_ERROR(SizePool(parts.device, complete));
   complete.scheduler.total_blocks = complete.num_blocks;
   const auto wake = [inbox = made.inbox.get()] { inbox->PushAlways(KvCopiedMessage{}); };
+  if (complete.prefix_caching == PrefixCaching::kOn) {
+    made.journal = std::make_unique<PrefixJournal>();
+  }
   ASSIGN_OR_RETURN(made.store, KvStore::Create({.layout = complete.layout,
                                                 .num_blocks = complete.num_blocks,
                                                 .model_fingerprint = complete.model_fingerprint,
                                                 .prefix_caching = complete.prefix_caching,
                                                 .eviction = complete.eviction,
                                                 .host_bytes = complete.host_bytes,
+                                                .journal = made.journal.get(),
                                                 .shared = complete.share_kv},
                                                parts.device, *made.stream, wake));
   made.computation = Impl::NewComputation(parts, made);
@@ -285,6 +291,8 @@ Engine::~Engine() { Shutdown(impl_->Now()); }
 FrameReceiver* Engine::frame_receiver() { return impl_->frame_receiver(); }
 
 std::span<const std::byte> Engine::kv_memory() const { return impl_->kv_memory(); }
+
+const PrefixJournal* Engine::prefix_journal() const { return impl_->prefix_journal(); }
 
 void Engine::SetTransport(Transport* transport) { impl_->Tell(TransportMessage{transport}); }
 

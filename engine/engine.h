@@ -58,6 +58,9 @@ class Engine {
   // The memory of the KV pool, of the device that the engine was made with. Thread-safe, constant.
   std::span<const std::byte> kv_memory() const;
   void SetTransport(Transport* transport);
+  // The hashes of the blocks that the prefix cache has; null where prefix caching is off.
+  // Thread-safe, constant.
+  const PrefixJournal* prefix_journal() const;
 
   // Prefill and decode here. A request with so_far is computed from its prompt on, as after a
   // preemption. Role unified.

@@ -34,7 +34,8 @@ struct KvStoreOptions {
   PrefixCaching prefix_caching = PrefixCaching::kOn;
   EvictionKind eviction = EvictionKind::kLru;
   int64_t host_bytes = 0;  // budget of the host tier, allocated at start; 0: no host tier
-  bool shared = false;     // the pool is memory that other processes can open (Device::Share)
+  PrefixJournal* journal = nullptr;  // of the prefix cache; outlives the store; may be nullptr
+  bool shared = false;  // the pool is memory that other processes can open (Device::Share)
 };
 
 // Counts at one moment, for status pages and the scheduler's view.

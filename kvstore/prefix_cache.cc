@@ -176,6 +176,7 @@ PrefixNode* PrefixCache::NewChild(PrefixNode& parent, uint64_t hash,
                .num_tokens = options_.layout.block_tokens,
                .bytes = options_.layout.BlockBytes()};
   parent.children.insert(node);
+  if (options_.journal != nullptr) options_.journal->Add(hash);
   return node;
 }
 
@@ -306,6 +307,7 @@ void PrefixCache::Remove(PrefixNode& node) {
     if (gone->on_device()) TakeOffDevice(*gone);
     TakeOffHost(*gone);
     gone->parent->children.erase(gone);
+    if (options_.journal != nullptr) options_.journal->Remove(gone->id.hash);
     nodes_.erase(gone->id.hash);
   }
 }

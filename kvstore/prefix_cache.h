@@ -15,6 +15,7 @@
 #include "kvstore/block_table.h"
 #include "kvstore/eviction_policy.h"
 #include "kvstore/kv_layout.h"
+#include "kvstore/prefix_journal.h"
 #include "kvstore/prefix_key.h"
 #include "kvstore/prefix_node.h"
 #include "kvstore/tier/host_tier.h"
@@ -41,6 +42,9 @@ class PrefixCache final : public IdleObserver {
     KvLayout layout;
     uint64_t fingerprint = 0;  // of layout and model: the root of every chained hash
     EvictionKind eviction = EvictionKind::kLru;
+    // Records every block that enters or leaves the cache, whether it is on the device or on the
+    // host; outlives the cache. nullptr: nothing is recorded.
+    PrefixJournal* journal = nullptr;
   };
 
   // Registers itself as the observer of `pool`. `pool` and `tier` must outlive the cache.

@@ -59,6 +59,10 @@ absl::Status PrefixCache::CheckInvariants() const {
         "counted {}, {}, {}",
         on_device, on_host, queued, pool_.num_cached(), tier_.num_blocks(), queue_.size());
   }
+  if (options_.journal != nullptr && options_.journal->num_cached() != nodes_.size()) {
+    return Internal("the journal has {} cached blocks, the cache {}",
+                    options_.journal->num_cached(), nodes_.size());
+  }
   return absl::OkStatus();
 }
 

@@ -5,7 +5,8 @@ tandem_test(kvstore_test
           unit/kvstore/expectations_test.cc unit/kvstore/host_pool_test.cc
           unit/kvstore/kv_convert_test.cc
           unit/kvstore/kv_layout_test.cc unit/kvstore/kv_store_test.cc
-          unit/kvstore/prefix_cache_test.cc unit/kvstore/prefix_key_test.cc
+          unit/kvstore/prefix_cache_test.cc unit/kvstore/prefix_journal_test.cc
+          unit/kvstore/prefix_key_test.cc
           unit/kvstore/store_block_test.cc
   DEPS tandem_kvstore)
 tandem_test(kvstore_property_test

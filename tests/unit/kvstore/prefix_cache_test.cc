@@ -26,7 +26,8 @@ class PrefixCacheTest : public ::testing::Test {
                            .head_dim = 8,
                            .block_tokens = kBlockTokens},
                 .fingerprint = 1,
-                .eviction = eviction},
+                .eviction = eviction,
+                .journal = &journal_},
                pool_, tier_) {}
 
   void Cache(const std::vector<int32_t>& tokens) {
@@ -54,6 +55,7 @@ class PrefixCacheTest : public ::testing::Test {
 
   BlockPool pool_{kNumBlocks};
   HostTier tier_;
+  PrefixJournal journal_;  // CheckInvariants compares it with the cache
   PrefixCache cache_;
 };
 
@@ -132,6 +134,18 @@ TEST_F(PrefixCacheTest, APrefixThatIsComputedAgainCountsAsUsed) {
   ASSERT_TRUE(cache_.MakeFree(kNumBlocks - 2));
   EXPECT_EQ(Find(Tokens(16)).device.size(), 2u);
   EXPECT_EQ(Find(Tokens(16, 100)).device.size(), 0u);
+}
+
+TEST_F(PrefixCacheTest, TheJournalHasTheHashesOfWhatIsCached) {
+  PrefixReader reader(journal_);
+  Cache(Tokens(24));
+  const PrefixChanges first = reader.Next(0, 100);
+  const PrefixKey key = cache_.NewKey("");
+  const auto hashes = key.Extend(Tokens(24));
+  EXPECT_EQ(first.added, std::vector(hashes.begin(), hashes.end())) << "a prefix comes first";
+  ASSERT_TRUE(cache_.MakeFree(kNumBlocks - 1));
+  const PrefixChanges second = reader.Next(first.sequence, 100);
+  EXPECT_EQ(second.removed, (std::vector{first.added[2], first.added[1]})) << "and goes last";
 }
 
 class CostAwareCacheTest : public PrefixCacheTest {
