@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/clock.h"
 #include "kernels/device.h"
 
 namespace tandem {
