@@ -22,6 +22,11 @@ double FurtherTokens(const RequestShape& request) {
   return std::max(0.0, request.output_tokens - 1.0);
 }
 
+double DecodeAll(QueueRoll& roll, const RequestShape& request) {
+  return roll.Decode(request.prompt_tokens + 1.0, FurtherTokens(request),
+                     std::max(request.sequences, 1));
+}
+
 void AddUp(const RequestShape& request, PlacementPrediction& prediction) {
   const PredictedStages& stages = prediction.stages;
   prediction.ttft = stages.admission + stages.queue + stages.prefill;
@@ -40,8 +45,7 @@ std::optional<PlacementPrediction> PredictUnified(const WorkerState& worker,
   PlacementPrediction prediction;
   prediction.stages.queue = ModelTime(roll.began_ms());
   prediction.stages.prefill = ModelTime(roll.now_ms() - roll.began_ms());
-  prediction.stages.decode =
-      ModelTime(roll.Decode(request.prompt_tokens + 1.0, FurtherTokens(request)));
+  prediction.stages.decode = ModelTime(DecodeAll(roll, request));
   prediction.externality = ModelTime(roll.externality_ms());
   AddUp(request, prediction);
   return prediction;
@@ -72,7 +76,7 @@ std::optional<DecodeForecast> ForecastDecode(const WorkerState& worker, const Re
   const double arrival = roll.now_ms() + std::max(0.0, kv_arrives.count());
   roll.RunUntil(arrival);
   forecast.wait = ModelTime(roll.now_ms() - arrival);
-  forecast.decode = ModelTime(roll.Decode(request.prompt_tokens + 1.0, FurtherTokens(request)));
+  forecast.decode = ModelTime(DecodeAll(roll, request));
   forecast.externality = ModelTime(roll.externality_ms());
   return forecast;
 }

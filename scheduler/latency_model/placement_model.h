@@ -11,7 +11,8 @@ namespace tandem {
 // A request whose placement is to be predicted.
 struct RequestShape {
   int32_t prompt_tokens = 0;  // at least 1
-  double output_tokens = 1;   // that are expected, the first included; at least 1
+  double output_tokens = 1;   // of each sequence, that are expected, the first included; at least 1
+  int32_t sequences = 1;      // that decode beside each other after the prompt
 };
 
 // What of a request's KV moves to a decode worker, and how.

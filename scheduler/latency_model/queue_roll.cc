@@ -47,9 +47,43 @@ QueueRoll::QueueRoll(const WorkerState& worker)
     capacity_tokens_ += group.count * group.context_tokens;
   }
   Admit();
-  // A request arrives in the middle of a step, on average, and a worker handles it after the step.
-  const Chunks chunks = NextChunks();
-  now_ms_ = StepMs(chunks.tokens, chunks.pairs, 1) / 2;
+  if (worker.elapsed_ms) {
+    CatchUp(*worker.elapsed_ms);
+  } else {
+    // A request arrives in the middle of a step, on average, and a worker handles it after the step.
+    const Chunks chunks = NextChunks();
+    now_ms_ = StepMs(chunks.tokens, chunks.pairs, 1) / 2;
+  }
+}
+
+// Runs the steps since the state was known, and the one in progress to its end. A step that samples
+// tokens would have been noticed at its end: it is the one in progress, however late it is.
+void QueueRoll::CatchUp(double elapsed_ms) {
+  now_ms_ = -std::max(0.0, elapsed_ms);
+  while (now_ms_ < 0 && !(decoding_.empty() && next_prompt_ == prompts_.size())) {
+    const Chunks chunks = NextChunks();
+    const double step_ms = StepMs(chunks.tokens, chunks.pairs, 1);
+    const double unnoticed = StepsWithoutNews(Budget());
+    if (unnoticed < 1) {
+      now_ms_ = std::max(now_ms_, -step_ms);
+      RunSegment(1);
+      Admit();
+      break;
+    }
+    if (!(step_ms > 0)) break;
+    RunSegment(std::min(unnoticed, std::max(1.0, std::ceil(-now_ms_ / step_ms))));
+    Admit();
+  }
+  now_ms_ = std::max(now_ms_, 0.0);
+}
+
+// The steps from now on that sample no token, because they compute only a part of a prompt.
+double QueueRoll::StepsWithoutNews(double budget) const {
+  if (!decoding_.empty() || next_prompt_ == prompts_.size()) return 0;
+  const Prompts& first = prompts_[next_prompt_];
+  const double until_end =
+      first.tokens_left - static_cast<double>(first.group.count - 1) * first.group.new_tokens;
+  return std::ceil(until_end / budget - kRounding) - 1;
 }
 
 bool QueueRoll::Serve(const WaitingGroup& subject) {
@@ -98,16 +132,16 @@ void QueueRoll::RunUntil(double moment_ms) {
   now_ms_ = std::max(now_ms_, moment_ms);
 }
 
-double QueueRoll::Decode(double context, double steps) {
+double QueueRoll::Decode(double context, double steps, int32_t sequences) {
   const double began = now_ms_;
-  const double slowdown = Slowdown(context);
+  const double slowdown = Slowdown(context, sequences);
   for (double left = steps; left > kRounding;) {
     const double run = SegmentSteps(StepsUntilAnEnd(), left);
     const double others = NumDecoding();
     const double alone = StepMs(0, 0, run);
-    double all_context = context + (others + 1) * (run - 1) / 2;
+    double all_context = sequences * context + (others + sequences) * (run - 1) / 2;
     for (const DecodeGroup& group : decoding_) all_context += group.count * group.context_tokens;
-    const double together = worker_.steps->StepMs(0, 0, others + 1, all_context);
+    const double together = worker_.steps->StepMs(0, 0, others + sequences, all_context);
     externality_ms_ += (together - alone) * others * run;
     now_ms_ += together * run * slowdown;
     AdvanceDecodes(run);
@@ -118,10 +152,10 @@ double QueueRoll::Decode(double context, double steps) {
 }
 
 // How much slower decodes get because prefills of requests that are yet to come share their steps.
-double QueueRoll::Slowdown(double context) const {
+double QueueRoll::Slowdown(double context, int32_t own) const {
   if (!(worker_.arriving_tokens_per_second > 0)) return 1.0;
-  const double sequences = NumDecoding() + 1;
-  double all_context = context;
+  const double sequences = NumDecoding() + own;
+  double all_context = own * context;
   for (const DecodeGroup& group : decoding_) all_context += group.count * group.context_tokens;
   const double tokens = std::max(1.0, worker_.max_step_tokens - sequences);
   const double pairs = tokens * (tokens + 1) / 2;

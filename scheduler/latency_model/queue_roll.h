@@ -17,7 +17,8 @@ namespace tandem {
 // only as a rate.
 class QueueRoll {
  public:
-  // `worker` must outlive the roll. Time 0 is the moment of its state, in the middle of a step.
+  // `worker` must outlive the roll. Time 0 is now; where the worker's state does not say when its
+  // step began, that is the middle of a step.
   explicit QueueRoll(const WorkerState& worker);
 
   // Rolls until the subject's last new token is computed, or, when it has none, until it is
@@ -25,8 +26,9 @@ class QueueRoll {
   bool Serve(const WaitingGroup& subject);
   // The worker runs on until that moment; a step that has begun ends.
   void RunUntil(double moment_ms);
-  // The subject decodes `steps` tokens, the first of which reads `context` tokens. Returns the time.
-  double Decode(double context, double steps);
+  // The subject decodes `steps` tokens in each of its `sequences`, the first of which reads `context`
+  // tokens. Returns the time.
+  double Decode(double context, double steps, int32_t sequences = 1);
 
   double now_ms() const { return now_ms_; }
   // When the first step with tokens of the subject began.
@@ -56,6 +58,8 @@ class QueueRoll {
   };
 
   bool IsSubject(size_t waiting) const { return has_subject_ && waiting + 1 == waiting_.size(); }
+  void CatchUp(double elapsed_ms);
+  double StepsWithoutNews(double budget) const;
   void SkipQueue();
   void Admit();
   int32_t CountThatFits(const WaitingGroup& group);
@@ -68,7 +72,7 @@ class QueueRoll {
   double StepMs(double tokens, double pairs, double steps) const;
   double Budget() const;
   double NumDecoding() const;
-  double Slowdown(double context) const;
+  double Slowdown(double context, int32_t own) const;
 
   // Runs steps that are alike, `most` at most.
   void RunSegment(double most);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "scheduler/latency_model/step_model.h"
@@ -39,6 +40,10 @@ struct WorkerState {
   std::vector<DecodeGroup> decoding;
   std::vector<WaitingGroup> waiting;  // first come, first served
   std::vector<WaitingGroup> charged;  // sent after the report; behind `waiting`
+  // Where it is known: the time since the step began to which `decoding` and `waiting` belong, which
+  // may have been followed by others that only computed parts of a prompt. Otherwise they are taken
+  // to be what the step in progress leaves.
+  std::optional<double> elapsed_ms;
   // Of the requests that are yet to come. Their prefills slow the decodes of those before them.
   double arriving_tokens_per_second = 0;
 };

@@ -80,6 +80,36 @@ TEST_F(PlacementModelTest, PromptsThatWaitGoFirstAndShareSteps) {
   EXPECT_NEAR(p->tpot.count(), 0, kExact) << "there is one token only";
 }
 
+TEST_F(PlacementModelTest, AStepThatIsKnownToHaveBegunIsWaitedForToItsEnd) {
+  WorkerState worker = TwoDecodes();
+  worker.elapsed_ms = 4;
+  EXPECT_NEAR(PredictUnified(worker, {.prompt_tokens = 100}, 0)->stages.queue.count(), 13 - 4,
+              kExact);
+  worker.elapsed_ms = 40;  // its tokens are due
+  EXPECT_NEAR(PredictUnified(worker, {.prompt_tokens = 100}, 0)->stages.queue.count(), 0, kExact);
+}
+
+TEST_F(PlacementModelTest, PartsOfAPromptThatWereComputedSinceAreNotWaitedForAgain) {
+  WorkerState worker = Idle();
+  worker.waiting = {{.new_tokens = 1200, .output_tokens = 1}};
+  // Steps of 512, 512 and 176 tokens take 61.2, 61.2 and 27.6 ms.
+  const auto queue_ms = [&](double elapsed) {
+    worker.elapsed_ms = elapsed;
+    return PredictUnified(worker, {.prompt_tokens = 400}, 0)->stages.queue.count();
+  };
+  EXPECT_NEAR(queue_ms(0), 122.4, kExact) << "the third step has room for this prompt";
+  EXPECT_NEAR(queue_ms(100), 22.4, kExact);
+  EXPECT_NEAR(queue_ms(130), 150 - 130, kExact) << "the third step began without it";
+  EXPECT_NEAR(queue_ms(1000), 0, kExact) << "the prompt's first token is due";
+}
+
+TEST_F(PlacementModelTest, SeveralChoicesDecodeBesideEachOther) {
+  const auto p =
+      PredictUnified(Idle(), {.prompt_tokens = 100, .output_tokens = 2, .sequences = 4}, 0);
+  EXPECT_NEAR(p->stages.prefill.count(), 20, kExact) << "they share the prompt";
+  EXPECT_NEAR(p->stages.decode.count(), 10 + 4 + 1e-3 * 4 * 101, kExact);
+}
+
 TEST_F(PlacementModelTest, PromptsBeforeItDecodeBesideIt) {
   WorkerState worker = Idle();
   worker.waiting = {{.new_tokens = 512, .output_tokens = 100}};
