@@ -1,20 +1,24 @@
 // What one decision of a cost-model policy costs: every placement that a cluster allows is predicted,
 // unified on each unified worker, and prefill and decode on each pair. Half of the workers are
 // unified, a quarter each prefill and decode. Each decodes 32 sequences in 8 groups and has 8
-// requests waiting.
+// requests waiting. Then the same with policy `auto` of a router, which finds the workers, takes the
+// queues from its ledger of 32 decoding and 8 waiting requests per worker, and predicts a shortlist.
 //   placement_bench [--decisions N] [--json FILE]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "bench/flags.h"
 #include "bench/result.h"
 #include "nlohmann/json.hpp"
+#include "router/policy/policies.h"
 #include "scheduler/latency_model/placement_model.h"
 
 namespace tandem {
@@ -35,9 +39,9 @@ StepModel Steps() {
   return StepModel::Create(std::move(c)).value();
 }
 
-class Cluster {
+class Fleet {
  public:
-  explicit Cluster(int workers) : steps_(Steps()) {
+  explicit Fleet(int workers) : steps_(Steps()) {
     for (int i = 0; i < workers / 2; ++i) unified_.push_back(Worker());
     for (int i = 0; i < workers / 4; ++i) {
       WorkerState& prefill = prefill_.emplace_back(Worker());
@@ -106,8 +110,87 @@ class Cluster {
   std::vector<std::optional<PrefillForecast>> prefills_;
 };
 
+// A router among as many workers of the same kind, with its policy `auto`.
+class RoutedCluster {
+ public:
+  explicit RoutedCluster(int workers) {
+    WorkerCosts costs;
+    costs.steps = Steps();
+    costs_ = std::make_shared<const WorkerCosts>(std::move(costs));
+    for (int i = 0; i < workers / 4; ++i) Add("d", i, v1::WORKER_ROLE_DECODE, workers);
+    for (int i = 0; i < workers / 4; ++i) Add("p", i, v1::WORKER_ROLE_PREFILL, workers);
+    for (int i = 0; i < workers / 2; ++i) Add("u", i, v1::WORKER_ROLE_UNIFIED, workers);
+  }
+
+  // The end-to-end time that is predicted of the placement that is taken.
+  double Decide() {
+    const RouteQuery query = {.prompt_tokens = Pick(64, 2048), .expected_output_tokens = 128};
+    const auto decision = policy_->Choose(view_, query);
+    const bool is_predicted = decision.ok() && decision->score.prediction.has_value();
+    return is_predicted ? decision->score.prediction->e2e.count() : 0;
+  }
+
+ private:
+  int32_t Pick(int32_t low, int32_t high) {
+    return std::uniform_int_distribution<int32_t>(low, high)(random_);
+  }
+
+  void Add(const char* letter, int number, v1::WorkerRole role, int workers) {
+    WorkerView worker;
+    worker.id = {fmt::format("{}{:04}", letter, number), 1};
+    worker.role = role;
+    worker.costs = costs_;
+    WorkerInfo info;
+    info.max_context_tokens = 32768;
+    info.max_step_tokens = 2048;
+    info.max_sequences = 256;
+    info.layout.set_num_layers(36);
+    info.layout.set_num_kv_heads(8);
+    info.layout.set_head_dim(128);
+    info.layout.set_block_tokens(16);
+    info.layout.set_dtype("bf16");
+    worker.info = std::make_shared<const WorkerInfo>(info);
+    v1::WorkerLoad load;
+    load.set_total_blocks(25000);
+    for (int i = 0; role == v1::WORKER_ROLE_PREFILL && i < workers / 4; ++i) {
+      v1::LinkStatus& link = *load.add_links();
+      link.set_peer(fmt::format("d{:04}", i));
+      link.set_in_use(true);
+      link.set_setup_us(100);
+      link.set_operation_us(5);
+      link.set_gb_per_s(12.9);
+    }
+    worker.load = std::make_shared<const v1::WorkerLoad>(load);
+    for (int i = 0; i < 40; ++i) Send(worker, i >= 8);
+    view_.workers.push_back(std::move(worker));
+  }
+
+  void Send(const WorkerView& worker, bool decodes) {
+    using Kind = RequestPart::Kind;
+    const Kind kind = worker.role == v1::WORKER_ROLE_UNIFIED   ? Kind::kUnified
+                      : worker.role == v1::WORKER_ROLE_PREFILL ? Kind::kPrefill
+                                                               : Kind::kDecode;
+    if (decodes && kind == Kind::kPrefill) return;
+    sent_.push_back(ledger_.Add(worker.id, {.kind = kind,
+                                            .prompt_tokens = Pick(64, 2048),
+                                            .output_tokens = 1.0 * Pick(2, 500),
+                                            .most_output_tokens = 500}));
+    if (kind == Kind::kPrefill) sent_.back().Send();
+    if (decodes) sent_.back().AddTokens(1);
+  }
+
+  std::mt19937 random_{1};
+  SteadyClock clock_;
+  RequestLedger ledger_{clock_};
+  std::vector<RequestLedger::Entry> sent_;
+  std::shared_ptr<const WorkerCosts> costs_;
+  ClusterView view_;
+  std::unique_ptr<RoutingPolicy> policy_ = NewAutoPolicy({.clock = clock_, .ledger = ledger_});
+};
+
+template <typename OneCluster>
 nlohmann::json Measure(int workers, int decisions) {
-  Cluster cluster(workers);
+  OneCluster cluster(workers);
   std::vector<double> microseconds;
   double sum = 0;
   for (int i = 0; i < decisions; ++i) {
@@ -132,9 +215,12 @@ absl::Status Main(int argc, char** argv) {
   parser.Count("--decisions", decisions);
   parser.Text("--json", json_path);
   RETURN_IF_ERROR(parser.Parse(argc, argv));
-  const nlohmann::json result = {{"bench", "placement"},
-                                 {"decisions", decisions},
-                                 {"clusters", {Measure(8, decisions), Measure(256, decisions)}}};
+  const nlohmann::json result = {
+      {"bench", "placement"},
+      {"decisions", decisions},
+      {"clusters", {Measure<Fleet>(8, decisions), Measure<Fleet>(256, decisions)}},
+      {"policy_auto",
+       {Measure<RoutedCluster>(8, decisions), Measure<RoutedCluster>(256, decisions)}}};
   std::puts(result.dump(2).c_str());
   return WriteJson(result, json_path);
 }

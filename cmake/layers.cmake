@@ -1,7 +1,8 @@
 # Which room may include which (docs/architecture.md), as data. A room may always include itself.
 # LAYERS lists the rooms, longest path first, so that a file belongs to the first that matches.
-set(LAYERS model/tokenizer model/checkpoint model/transformer router/cluster router/policy
-    router/explain router/output_length router/client router/attempt router/request base kernels
+set(LAYERS model/tokenizer model/checkpoint model/transformer router/cluster router/ledger
+    router/policy router/explain router/output_length router/client router/attempt router/request
+    base kernels
     kvstore transfer
     scheduler/latency_model scheduler engine router server proto bench/serving)
 
@@ -17,15 +18,16 @@ set(MAY_INCLUDE_scheduler base scheduler/latency_model)
 set(MAY_INCLUDE_engine base kernels model/tokenizer model/checkpoint model/transformer kvstore
     transfer scheduler proto)
 set(MAY_INCLUDE_router/cluster base proto scheduler/latency_model)
-set(MAY_INCLUDE_router/policy base proto router/cluster scheduler/latency_model)
+set(MAY_INCLUDE_router/ledger base proto router/cluster scheduler/latency_model)
+set(MAY_INCLUDE_router/policy base proto router/cluster router/ledger scheduler/latency_model)
 set(MAY_INCLUDE_router/explain base proto router/policy router/cluster
     scheduler/latency_model router/request/request_spec.h)
 set(MAY_INCLUDE_router/client base proto router/cluster router/event_loop.h)
 set(MAY_INCLUDE_router/output_length base proto)
-set(MAY_INCLUDE_router/attempt base proto router/cluster router/policy router/client
+set(MAY_INCLUDE_router/attempt base proto router/cluster router/ledger router/policy router/client
     router/explain router/output_length router/event_loop.h router/request/request_spec.h)
 set(MAY_INCLUDE_router/request base proto model/tokenizer router/cluster router/attempt
-    router/explain router/output_length)
+    router/explain router/output_length router/policy/slo.h)
 set(MAY_INCLUDE_router base proto router model/tokenizer)
 set(MAY_INCLUDE_server engine router proto base model/tokenizer model/checkpoint model/transformer
     kernels kvstore transfer scheduler bench/serving)

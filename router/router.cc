@@ -254,6 +254,7 @@ void Router::OnClusterChanged() {
   std::vector<WorkerId> stuck;
   std::vector<WorkerId> leaving;
   const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
+  parts_.ledger.OnReports(*view);
   for (const WorkerView& worker : view->workers) {
     if (!worker.load->not_ready().empty()) stuck.push_back(worker.id);
     if (worker.leaving) leaving.push_back(worker.id);
@@ -302,6 +303,7 @@ v1::GetStatusResponse Router::Status() const {
   response.set_requests_total(total_);
   *response.mutable_resumes() = parts_.resumes.Use();
   *response.mutable_reroutes() = parts_.reroutes.Use();
+  *response.mutable_routing() = parts_.routing.Use();
   *response.mutable_output_lengths() = parts_.length_forecasts.Use();
   *response.mutable_tokenizing() = pool_.Use();
   response.set_leases_lapsed(leases_lapsed_);

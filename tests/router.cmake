@@ -1,6 +1,6 @@
 # Tests of router.
 tandem_test(router_test
-  SOURCES unit/router/agreement_test.cc
+  SOURCES unit/router/agreement_test.cc unit/router/auto_policy_test.cc
           unit/router/choice_text_test.cc unit/router/choices_test.cc
           unit/router/cluster_test.cc unit/router/cluster_view_test.cc
           unit/router/decision_log_test.cc unit/router/event_loop_test.cc
@@ -10,10 +10,12 @@ tandem_test(router_test
           unit/router/placement_test.cc unit/router/prediction_book_test.cc
           unit/router/prediction_comparison_test.cc
           unit/router/queue_move_test.cc unit/router/registration_check_test.cc
+          unit/router/request_ledger_test.cc
           unit/router/request_validation_test.cc unit/router/resume_leaving_test.cc
           unit/router/resume_losses_test.cc unit/router/resume_numerics_test.cc
           unit/router/resume_stats_test.cc unit/router/router_test.cc
           unit/router/routing_policy_test.cc unit/router/stages_test.cc
           unit/router/streamed_output_test.cc unit/router/tokenize_pool_test.cc
           unit/router/unreached_test.cc unit/router/worker_names_test.cc
+          unit/router/worker_queues_test.cc
   DEPS tandem_router)

@@ -19,12 +19,14 @@ bool Contains(const std::vector<WorkerId>& ids, const std::optional<WorkerRef>& 
 }  // namespace
 
 Attempt::Attempt(const AttemptParts& parts, const RequestSpec& spec, OutputRelay& relay,
-                 AttemptOwner& owner, AttemptWorkers workers, uint64_t number)
+                 AttemptOwner& owner, AttemptWorkers workers, const ExpectedWork& expected,
+                 uint64_t number)
     : parts_(parts),
       spec_(spec),
       relay_(relay),
       owner_(owner),
       workers_(std::move(workers)),
+      expected_(expected),
       requests_(spec, workers_, number),
       choices_(spec.sequence.n()) {}
 
@@ -32,16 +34,25 @@ Attempt::Attempt(const AttemptParts& parts, const RequestSpec& spec, OutputRelay
 void Attempt::Begin() {
   continues_ = relay_.output().any() && !spec_.has_beams();
   relay_.output().ExpectFromStart();
-  prefill_charge_ =
-      LoadCharge(parts_.cluster, workers_.prefill.id,
-                 {.sequences = spec_.width(), .prompt_tokens = spec_.sequence.prompt_size()});
+  const auto kind = workers_.decode ? RequestPart::Kind::kPrefill : RequestPart::Kind::kUnified;
+  prefill_.charge = LoadCharge(parts_.cluster, parts_.ledger, workers_.prefill.id, PartOf(kind));
+}
+
+RequestPart Attempt::PartOf(RequestPart::Kind kind) const {
+  const bool has_prompt = kind != RequestPart::Kind::kDecode;
+  return {.kind = kind,
+          .sequences = spec_.width(),
+          .prompt_tokens = expected_.prompt_tokens,
+          .cached_tokens = has_prompt ? expected_.prefill_cached_tokens : 0,
+          .output_tokens = expected_.output_tokens,
+          .most_output_tokens = expected_.most_output_tokens};
 }
 
 void Attempt::Generate() {
   Begin();
   stage_ = AttemptStage::kUnified;
   reports_.accounted = true;  // no KV moves
-  prefill_call_ =
+  prefill_.call =
       parts_.workers.Generate(EndpointOf(workers_.prefill), requests_.Generate(TakeContinued()),
                               spec_.deadline, PrefillHandlers());
 }
@@ -51,7 +62,8 @@ void Attempt::Reserve(ReserveMode mode) {
   if (!is_ahead) Begin();
   stage_ = is_ahead ? AttemptStage::kReservingAhead : AttemptStage::kReserving;
   const WorkerRef& decode = *workers_.decode;
-  reservation_.charge = LoadCharge(parts_.cluster, decode.id, {.sequences = spec_.width()});
+  reservation_.charge =
+      LoadCharge(parts_.cluster, parts_.ledger, decode.id, PartOf(RequestPart::Kind::kDecode));
   reservation_.asked = parts_.clock.Now();
   reservation_.mode = mode;
   v1::ReserveRequest request = requests_.Reserve();
@@ -83,7 +95,8 @@ void Attempt::OnReserved(const CallEnd& end, const v1::ReserveResponse& response
 void Attempt::Prefill() {
   if (stage_ == AttemptStage::kReservingAhead) Begin();
   stage_ = AttemptStage::kPrefilling;
-  prefill_call_ =
+  prefill_.charge.Send();
+  prefill_.call =
       parts_.workers.Prefill(EndpointOf(workers_.prefill), requests_.Prefill(reservation_.target),
                              spec_.deadline, PrefillHandlers());
 }
@@ -128,17 +141,18 @@ void Attempt::OnPrefillEvent(const v1::WorkerEvent& event) {
   absl::Status status;
   switch (event.event_case()) {
     case v1::WorkerEvent::kTokens:
-      prefill_charge_.GiveBackPrompt();
+      prefill_.charge.AddTokens(event.tokens().token_ids_size());
       status = relay_.OnTokens(workers_, workers_.prefill, event.tokens(), event.tokens().stages());
       if (!status.ok()) return owner_.OnAttemptBroken(status);
       if (stage_ == AttemptStage::kPrefilling) KeepFirstToken(event.tokens());
       return;
     case v1::WorkerEvent::kBeamStart:
-      prefill_charge_.GiveBackPrompt();
+      prefill_.charge.AddTokens(1);
       if (stage_ != AttemptStage::kPrefilling) return;
       beam_start_ = event.beam_start();
       return Decode();
     case v1::WorkerEvent::kChoiceFinish:
+      prefill_.charge.EndSequence();
       status = relay_.OnChoiceEnded(workers_.prefill, event.choice_finish());
       if (!status.ok()) owner_.OnAttemptBroken(status);
       return;
@@ -154,8 +168,8 @@ void Attempt::OnPrefillEvent(const v1::WorkerEvent& event) {
 }
 
 bool Attempt::OnPrefillEnd(const CallEnd& end) {
-  prefill_call_.reset();
-  prefill_charge_.Reset();
+  prefill_.call.reset();
+  prefill_.charge.Reset();
   // Without the KV the decode worker waits in vain; with it the prefill worker is not needed.
   const bool matters = stage_ != AttemptStage::kDecoding || !reports_.kv_arrived;
   if (!end.status.ok() && matters) {
@@ -180,9 +194,11 @@ void Attempt::OnDecodeEvent(const v1::WorkerEvent& event) {
   reports_.kv_arrived = true;
   absl::Status status;
   if (event.has_tokens()) {
+    reservation_.charge.AddTokens(event.tokens().token_ids_size());
     status = relay_.OnTokens(workers_, *workers_.decode, event.tokens(),
                              beam_start_ ? beam_start_->stages() : event.tokens().stages());
   } else if (event.has_choice_finish()) {
+    reservation_.charge.EndSequence();
     status = relay_.OnChoiceEnded(*workers_.decode, event.choice_finish());
   } else if (event.has_finish()) {
     reports_.decode_finished = true;
@@ -225,7 +241,7 @@ void Attempt::OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& en
   if (Contains(lost, workers_.prefill)) {
     // The prefill worker is called once blocks are reserved; no call would report its loss.
     if (stage_ == AttemptStage::kReserving) return Fail(workers_.prefill, end);
-    if (prefill_call_ != nullptr && !OnPrefillEnd(end)) return;
+    if (prefill_.call != nullptr && !OnPrefillEnd(end)) return;
   }
   if (!Contains(lost, workers_.decode)) return;
   if (reservation_.call != nullptr) {
@@ -249,14 +265,14 @@ void Attempt::Fail(const WorkerRef& worker, const CallEnd& end) {
 void Attempt::Stop() {
   stage_ = AttemptStage::kStopped;
   reservation_.call.reset();
-  prefill_call_.reset();
+  prefill_.call.reset();
   decode_call_.reset();
   if (reservation_.target.reservation_id() != 0) {
     parts_.workers.Release(EndpointOf(*workers_.decode),
                            WorkerRequests::Release(reservation_.target));
   }
   reservation_.target.Clear();
-  prefill_charge_.Reset();
+  prefill_.charge.Reset();
   reservation_.charge.Reset();
 }
 

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "router/attempt/attempt_workers.h"
+#include "router/attempt/expected_work.h"
 #include "router/attempt/failover.h"
 #include "router/attempt/load_charge.h"
 #include "router/attempt/output_relay.h"
@@ -56,6 +57,7 @@ struct AttemptReports {
 // What attempts work with; outlives them.
 struct AttemptParts {
   Cluster& cluster;
+  RequestLedger& ledger;
   WorkerClient& workers;
   const Clock& clock;
 };
@@ -85,7 +87,8 @@ class Attempt {
 
   // `number` counts the attempts of a request from 1. `spec`, `relay` and `owner` outlive it.
   Attempt(const AttemptParts& parts, const RequestSpec& spec, OutputRelay& relay,
-          AttemptOwner& owner, AttemptWorkers workers, uint64_t number);
+          AttemptOwner& owner, AttemptWorkers workers, const ExpectedWork& expected,
+          uint64_t number);
   ~Attempt() { Stop(); }
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
@@ -125,8 +128,14 @@ class Attempt {
     v1::KvTarget target;  // reservation_id 0: there is none to release
     LoadCharge charge;    // of the decode worker
   };
+  // At the worker that prefills, unified or not.
+  struct PrefillPart {
+    LoadCharge charge;
+    std::unique_ptr<WorkerCall> call;
+  };
 
   void Begin();
+  RequestPart PartOf(RequestPart::Kind kind) const;
   void Decode();
   // The emitted tokens that the worker continues, which then sends only what follows them; null when
   // it begins with the first token.
@@ -149,6 +158,7 @@ class Attempt {
   OutputRelay& relay_;
   AttemptOwner& owner_;
   const AttemptWorkers workers_;
+  const ExpectedWork expected_;
   const WorkerRequests requests_;
 
   AttemptStage stage_ = AttemptStage::kIdle;
@@ -157,8 +167,7 @@ class Attempt {
   std::optional<v1::BeamStart> beam_start_;  // decode of a beam search begins with it
   AttemptReports reports_;
   Reservation reservation_;
-  LoadCharge prefill_charge_;
-  std::unique_ptr<WorkerCall> prefill_call_;  // to the worker that prefills, unified or not
+  PrefillPart prefill_;
   std::unique_ptr<WorkerCall> decode_call_;
 };
 

@@ -1,6 +1,5 @@
 #include "router/attempt/dispatch.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -72,13 +71,14 @@ absl::StatusOr<RouteDecision> Dispatch::Choose(const ClusterView& view) {
 }
 
 RouteQuery Dispatch::Query() const {
+  // Another worker computes the tokens that the client has together with the prompt.
+  const int32_t emitted = relay_.output().LeastEmitted();
   return {.wanted = spec_.wanted,
-          .prompt_tokens = spec_.sequence.prompt_size(),
+          .prompt_tokens = spec_.sequence.prompt_size() + emitted,
           .context_tokens = spec_.sequence.prompt_size() + spec_.sequence.max_tokens(),
           .sequences = spec_.width(),
-          .expected_output_tokens =
-              TokensToCome(parts_.length_forecasts, spec_, relay_.output().LeastEmitted()),
-          .slo = {},
+          .expected_output_tokens = TokensToCome(parts_.length_forecasts, spec_, emitted),
+          .slo = spec_.slo,
           .excluded = {},
           .begun = relay_.begun(),
           .prompt_at = prompt_at_};
@@ -90,15 +90,23 @@ std::unique_ptr<Attempt> Dispatch::NewAttempt(const RouteDecision& decision,
   AttemptWorkers workers{.prefill = *view.Find(decision.prefill)};
   if (decision.route == v1::ROUTE_DISAGGREGATED) workers.decode = *view.Find(decision.decode);
   AttemptOwner& owner = *this;
-  return std::make_unique<Attempt>(
-      AttemptParts{.cluster = parts_.cluster, .workers = parts_.workers, .clock = parts_.clock},
-      spec_, relay_, owner, std::move(workers), attempts_ + 1);
+  const AttemptParts parts{.cluster = parts_.cluster,
+                           .ledger = parts_.ledger,
+                           .workers = parts_.workers,
+                           .clock = parts_.clock};
+  const RouteQuery query = Query();
+  const ExpectedWork expected{.prompt_tokens = query.prompt_tokens,
+                              .output_tokens = query.expected_output_tokens,
+                              .most_output_tokens = query.context_tokens - query.prompt_tokens};
+  return std::make_unique<Attempt>(parts, spec_, relay_, owner, std::move(workers), expected,
+                                   attempts_ + 1);
 }
 
 void Dispatch::StartAttempt(const RouteDecision& decision, const ClusterView& view,
                             DecisionCause cause) {
   LogDebug("route request={} prefill={} decode={} {}", spec_.id, decision.prefill.name,
            decision.decode.name, ToText(decision.score));
+  parts_.routing.Count(decision);
   ReplaceAttempt(NewAttempt(decision, view, cause));
   if (decision.route == v1::ROUTE_UNIFIED) return attempt_->Generate();
   // The request queues for room only where no other worker can take it.

@@ -14,6 +14,7 @@
 #include "router/attempt/queue_move.h"
 #include "router/attempt/reroute_stats.h"
 #include "router/attempt/resume_stats.h"
+#include "router/attempt/routing_stats.h"
 #include "router/client/worker_client.h"
 #include "router/cluster/cluster.h"
 #include "router/event_loop.h"
@@ -31,12 +32,14 @@ class Tokenizer;
 struct RouterParts {
   const Tokenizer* tokenizer = nullptr;  // null: token ids only
   Cluster& cluster;
+  RequestLedger& ledger;
   RoutingPolicy& policy;
   WorkerClient& workers;
   EventLoop& loop;
   const Clock& clock;
   ResumeStats& resumes;
   RerouteStats& reroutes;
+  RoutingStats& routing;
   LengthForecasts& length_forecasts;
   DecisionLog& decisions;
   ResumeLimits resume_limits = {};

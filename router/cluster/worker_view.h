@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/clock.h"
 #include "router/cluster/worker_costs.h"
@@ -18,6 +19,10 @@ struct WorkerId {
   uint64_t incarnation = 0;
 
   friend auto operator<=>(const WorkerId&, const WorkerId&) = default;
+  template <typename Hash>
+  friend Hash AbslHashValue(Hash hash, const WorkerId& id) {
+    return Hash::combine(std::move(hash), id.name, id.incarnation);
+  }
 };
 
 // What a worker says when it registers. It stays the same until the worker registers again.

@@ -56,11 +56,17 @@ struct ScoredPlacement {
 
 // What a policy chose, and why.
 struct RouteDecision : ScoredPlacement {
+  enum class Basis : uint8_t {
+    kLowestCost,
+    kWithinError,  // the gain of another placement is smaller than the error of the prediction
+    kNotMeasured,  // the policy predicts costs, but nothing was measured to predict them from
+  };
+  Basis basis = Basis::kLowestCost;
   // The placements with the lowest costs, the chosen one among them, at most kMostConsidered.
   static constexpr size_t kMostConsidered = 8;
   std::vector<ScoredPlacement> considered;
   size_t placements = 0;  // that were scored
-  std::string reason;     // why this one, where it is not the one with the lowest cost; else empty
+  std::string reason;     // why this one, where it is not for its predicted cost; else empty
 };
 
 }  // namespace tandem

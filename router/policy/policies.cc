@@ -6,20 +6,28 @@
 namespace tandem {
 namespace {
 
+using MadePolicy = absl::StatusOr<std::unique_ptr<RoutingPolicy>>;
+
 struct NamedPolicy {
   std::string_view name;
-  std::unique_ptr<RoutingPolicy> (*make)();
+  MadePolicy (*make)(const PolicyParts& parts);
 };
 constexpr NamedPolicy kPolicies[] = {
-    {"least-loaded", NewLeastLoadedPolicy},
-    {"round-robin", NewRoundRobinPolicy},
+    {"auto", [](const PolicyParts& parts) -> MadePolicy { return NewAutoPolicy(parts); }},
+    {"least-loaded", [](const PolicyParts&) -> MadePolicy { return NewLeastLoadedPolicy(); }},
+    {"round-robin", [](const PolicyParts&) -> MadePolicy { return NewRoundRobinPolicy(); }},
+    {"unified",
+     [](const PolicyParts&) -> MadePolicy { return NewFixedRoutePolicy(v1::ROUTE_UNIFIED); }},
+    {"disaggregated",
+     [](const PolicyParts&) -> MadePolicy { return NewFixedRoutePolicy(v1::ROUTE_DISAGGREGATED); }},
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RoutingPolicy>> NewRoutingPolicy(std::string_view name) {
+absl::StatusOr<std::unique_ptr<RoutingPolicy>> NewRoutingPolicy(std::string_view name,
+                                                                const PolicyParts& parts) {
   for (const NamedPolicy& policy : kPolicies) {
-    if (policy.name == name) return policy.make();
+    if (policy.name == name) return policy.make(parts);
   }
   return NotFound("routing policy {}: there is none of that name; choose one of {}", name,
                   fmt::join(RoutingPolicyNames(), ", "));

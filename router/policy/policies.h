@@ -6,9 +6,21 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "router/ledger/request_ledger.h"
+#include "router/policy/policy_options.h"
+#include "router/policy/prediction_errors.h"
 #include "router/policy/routing_policy.h"
 
 namespace tandem {
+
+// What policies may ask besides the snapshot and the query of a decision. All of it outlives them.
+struct PolicyParts {
+  const Clock& clock;
+  const RequestLedger& ledger;
+  const PredictionErrors* errors = nullptr;  // of recent requests; null: predictions are not compared
+  PolicyOptions options = {};
+};
 
 // The least busy worker of each role. The two routes are compared by their busier worker.
 std::unique_ptr<RoutingPolicy> NewLeastLoadedPolicy();
@@ -16,8 +28,16 @@ std::unique_ptr<RoutingPolicy> NewLeastLoadedPolicy();
 // possible.
 std::unique_ptr<RoutingPolicy> NewRoundRobinPolicy();
 
-// "least-loaded", "round-robin". NOT_FOUND lists the names.
-absl::StatusOr<std::unique_ptr<RoutingPolicy>> NewRoutingPolicy(std::string_view name);
+// The lowest predicted cost (docs/cost_model.md). Where a worker has not reported what its steps cost,
+// or no link was measured, the least busy workers.
+std::unique_ptr<RoutingPolicy> NewAutoPolicy(const PolicyParts& parts);
+// The least busy workers of this route wherever it is possible, else of the other one.
+std::unique_ptr<RoutingPolicy> NewFixedRoutePolicy(v1::Route route);
+
+// "auto", "least-loaded", "round-robin", "unified", "disaggregated". NOT_FOUND lists the
+// names. Other errors say what the policy lacks.
+absl::StatusOr<std::unique_ptr<RoutingPolicy>> NewRoutingPolicy(std::string_view name,
+                                                                const PolicyParts& parts);
 std::vector<std::string> RoutingPolicyNames();
 
 }  // namespace tandem

@@ -6,16 +6,10 @@
 
 #include "router/cluster/numerics.h"
 #include "router/cluster/worker_view.h"
-#include "scheduler/latency_model/step_features.h"
+#include "router/policy/slo.h"
 #include "tandem/v1/inference.pb.h"
 
 namespace tandem {
-
-// What a request should keep to. Nothing where no limit was set.
-struct Slo {
-  std::optional<ModelTime> ttft;
-  std::optional<ModelTime> tpot;
-};
 
 // What a request asks of a route.
 struct RouteQuery {
@@ -30,6 +24,10 @@ struct RouteQuery {
   // The prefill worker that computed the prompt before and may still hold its KV: it prefills again
   // where it can and some worker can decode.
   std::optional<WorkerId> prompt_at;
+
+  // The tokens of the prompt that this worker is predicted to have in its prefix cache; 0 where
+  // nothing is known.
+  int32_t CachedTokens(const WorkerId&) const { return 0; }
 };
 
 }  // namespace tandem

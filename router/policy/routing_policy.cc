@@ -66,24 +66,6 @@ ScoredPlacement ToScored(const Placement& placement, PlacementScore score) {
           .score = std::move(score)};
 }
 
-// A placement that may be taken.
-struct Eligible {
-  const Placement* placement;
-  PlacementScore score;
-};
-
-// The placements in `eligible`, lowest cost first, become those of the decision.
-RouteDecision ToDecision(std::vector<Eligible> eligible, size_t num_placements) {
-  const size_t kept = std::min(eligible.size(), RouteDecision::kMostConsidered);
-  RouteDecision decision;
-  decision.placements = num_placements;
-  for (size_t i = 0; i < kept; ++i) {
-    decision.considered.push_back(ToScored(*eligible[i].placement, std::move(eligible[i].score)));
-  }
-  static_cast<ScoredPlacement&>(decision) = decision.considered.front();
-  return decision;
-}
-
 }  // namespace
 
 absl::StatusOr<RouteDecision> RoutingPolicy::Choose(const ClusterView& view,
@@ -93,24 +75,37 @@ absl::StatusOr<RouteDecision> RoutingPolicy::Choose(const ClusterView& view,
   const std::vector<Placement> placements =
       Enumerate(candidates, query, [&](const Candidate& one) { return Rank(one, query); });
   if (placements.empty()) return NoCandidates(view, query);
-  std::vector<Eligible> eligible;
+  Prepare(placements, query);
+  std::vector<Option> options;
   std::string refusal;
   for (const Placement& placement : placements) {
     PlacementScore score = Score(placement, query);
     if (!score.ineligible.empty()) {
       refusal = std::move(score.ineligible);
     } else {
-      eligible.push_back({&placement, std::move(score)});
+      options.push_back({placement, std::move(score)});
     }
   }
-  if (eligible.empty()) {
+  if (options.empty()) {
     return Unavailable("the routing policy refused all {} placements, the last one because {}",
                        placements.size(), refusal);
   }
-  std::stable_sort(eligible.begin(), eligible.end(), [](const Eligible& a, const Eligible& b) {
-    return a.score.cost < b.score.cost;
-  });
-  return ToDecision(std::move(eligible), placements.size());
+  std::stable_sort(options.begin(), options.end(),
+                   [](const Option& a, const Option& b) { return a.score.cost < b.score.cost; });
+  Verdict verdict = Pick(options, query);
+  RouteDecision decision;
+  decision.placements = placements.size();
+  decision.basis = verdict.basis;
+  decision.reason = std::move(verdict.reason);
+  // The option that is taken is among those that are kept.
+  const size_t kept = std::min(options.size(), RouteDecision::kMostConsidered);
+  if (verdict.option >= kept) std::swap(options[kept - 1], options[verdict.option]);
+  const size_t taken = std::min(verdict.option, kept - 1);
+  for (size_t i = 0; i < kept; ++i) {
+    decision.considered.push_back(ToScored(options[i].placement, std::move(options[i].score)));
+  }
+  static_cast<ScoredPlacement&>(decision) = decision.considered[taken];
+  return decision;
 }
 
 }  // namespace tandem

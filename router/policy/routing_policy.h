@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <span>
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "router/cluster/cluster_view.h"
 #include "router/policy/candidates.h"
@@ -10,7 +14,8 @@ namespace tandem {
 
 // Answers where a request goes, from one snapshot; owns no request and calls no worker. Choose finds
 // the workers that may take the request, enumerates the placements on them and takes the one with
-// the lowest cost; a policy only scores placements (router/policy/round_robin.cc is a short example).
+// the lowest cost; a policy only scores placements (router/policy/round_robin.cc is a short example),
+// and may prefer another one than the cheapest (Pick).
 // Thread: the router's loop.
 class RoutingPolicy {
  public:
@@ -33,7 +38,29 @@ class RoutingPolicy {
   }
   // Orders the workers of one role, lowest first; among equals the one with more room is first.
   virtual double Rank(const Candidate& candidate, const RouteQuery& query) const = 0;
+  // These placements are about to be scored.
+  virtual void Prepare(std::span<const Placement> placements, const RouteQuery& query) {
+    (void)placements;
+    (void)query;
+  }
   virtual PlacementScore Score(const Placement& placement, const RouteQuery& query) const = 0;
+
+  // A placement that may be taken.
+  struct Option {
+    Placement placement;
+    PlacementScore score;
+  };
+  struct Verdict {
+    size_t option = 0;
+    RouteDecision::Basis basis = RouteDecision::Basis::kLowestCost;
+    std::string reason = {};  // of RouteDecision
+  };
+  // Which option is taken; there is at least one, and the first has the lowest cost.
+  virtual Verdict Pick(std::span<const Option> options, const RouteQuery& query) {
+    (void)options;
+    (void)query;
+    return {};
+  }
 };
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "router/output_length/output_length_predictor.h"
+#include "router/policy/slo.h"
 #include "tandem/v1/inference.pb.h"
 #include "tandem/v1/worker.pb.h"
 
@@ -21,6 +22,7 @@ struct RequestSpec {
   // Whether the client wants log-probabilities; ranking needs them in any case.
   enum class Logprobs : uint8_t { kUnwanted, kWanted } logprobs = Logprobs::kUnwanted;
   v1::Route wanted = v1::ROUTE_AUTO;
+  Slo slo;
   TimePoint received;
   TimePoint deadline = kNoDeadline;
 

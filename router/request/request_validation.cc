@@ -1,6 +1,7 @@
 #include "router/request/request_validation.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/sampling_params.h"
 #include "base/status.h"
@@ -167,6 +168,13 @@ absl::Status CheckBeams(const v1::GenerateRequest& request, const RequestLimits&
   return absl::OkStatus();
 }
 
+absl::Status CheckSlo(std::string_view field, double milliseconds) {
+  if (std::isfinite(milliseconds) && milliseconds > 0) return absl::OkStatus();
+  return InvalidArgument(
+      "{}={} must be a number of milliseconds above 0: leave it out to keep to no limit", field,
+      milliseconds);
+}
+
 }  // namespace
 
 absl::Status ValidateRequest(const v1::GenerateRequest& request, const RequestLimits& limits) {
@@ -186,6 +194,12 @@ absl::Status ValidateRequest(const v1::GenerateRequest& request, const RequestLi
   if (!v1::Route_IsValid(request.route())) {
     return InvalidArgument("route={} is unknown: use 0 (auto), 1 (unified) or 2 (disaggregated)",
                            static_cast<int>(request.route()));
+  }
+  if (request.has_ttft_slo_ms()) {
+    RETURN_IF_ERROR(CheckSlo("ttft_slo_ms", request.ttft_slo_ms()));
+  }
+  if (request.has_tpot_slo_ms()) {
+    RETURN_IF_ERROR(CheckSlo("tpot_slo_ms", request.tpot_slo_ms()));
   }
   RETURN_IF_ERROR(CheckName("tenant", request.tenant()));
   RETURN_IF_ERROR(CheckName("cache_salt", request.cache_salt()));
@@ -229,6 +243,13 @@ v1::BeamSearch ResolveBeams(const v1::GenerateRequest& request) {
   v1::BeamSearch resolved = request.beam_search();
   if (!resolved.has_length_penalty()) resolved.set_length_penalty(1);
   return resolved;
+}
+
+Slo ResolveSlo(const v1::GenerateRequest& request, const RequestLimits& limits) {
+  Slo slo = limits.default_slo;
+  if (request.has_ttft_slo_ms()) slo.ttft = ModelTime(request.ttft_slo_ms());
+  if (request.has_tpot_slo_ms()) slo.tpot = ModelTime(request.tpot_slo_ms());
+  return slo;
 }
 
 std::vector<int32_t> ResolveStopTokens(const v1::GenerateRequest& request,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "router/policy/slo.h"
 #include "tandem/v1/inference.pb.h"
 
 namespace tandem {
@@ -22,6 +23,7 @@ struct RequestLimits {
   // Tokenizer::MaxBytesPerToken: longer texts are refused before they are tokenized.
   std::optional<size_t> max_bytes_per_token = {};
   int32_t default_max_tokens = 256;
+  Slo default_slo = {};
   int32_t max_choices = 64;           // n and best_of
   int32_t max_beam_candidates = 128;  // most probable tokens looked at in a step of all beams
   int32_t max_stop_strings = 16;
@@ -43,6 +45,9 @@ v1::SamplingParams ResolveSampling(const v1::SamplingParams& params, uint64_t se
 
 // The beam search with every default filled in.
 v1::BeamSearch ResolveBeams(const v1::GenerateRequest& request);
+
+// The client's SLOs, and the default for each that it did not give.
+Slo ResolveSlo(const v1::GenerateRequest& request, const RequestLimits& limits);
 
 // The tokens that end a choice: the client's, and EOS unless it is ignored. Sorted, each once.
 std::vector<int32_t> ResolveStopTokens(const v1::GenerateRequest& request,

@@ -17,6 +17,7 @@ RequestSpec ResolveRequest(const v1::GenerateRequest& request, const RequestLimi
                    .logprobs = request.sampling().has_logprobs() ? RequestSpec::Logprobs::kWanted
                                                                  : RequestSpec::Logprobs::kUnwanted,
                    .wanted = request.route(),
+                   .slo = ResolveSlo(request, limits),
                    .received = identity.received,
                    .deadline = identity.deadline};
   v1::SequenceRequest& sequence = spec.sequence;

@@ -126,6 +126,23 @@ std::string PredictionLine(const v1::PredictionUse& use) {
   return fmt::format("predictions of {}, {} requests compared: {}\n", use.policy(), compared, text);
 }
 
+std::string SloText(std::string_view name, double milliseconds) {
+  return milliseconds > 0 ? fmt::format(", {} within {} ms", name, milliseconds) : "";
+}
+
+// Nothing before the first request.
+std::string RoutingLine(const v1::RoutingUse& routing) {
+  if (routing.unified() + routing.disaggregated() == 0) return "";
+  const std::string missing =
+      routing.missing().empty() ? "" : fmt::format("; now {}", routing.missing());
+  return fmt::format(
+      "routed by {}{}{}: {} unified, {} disaggregated; {} to the lowest cost, {} to a less loaded "
+      "placement within the error, {} without measured costs{}\n",
+      routing.policy(), SloText("TTFT", routing.ttft_slo_ms()),
+      SloText("TPOT", routing.tpot_slo_ms()), routing.unified(), routing.disaggregated(),
+      routing.lowest_cost(), routing.within_error(), routing.not_measured(), missing);
+}
+
 }  // namespace
 
 std::string WorkerTable(const v1::GetStatusResponse& status) {
@@ -141,6 +158,7 @@ std::string WorkerTable(const v1::GetStatusResponse& status) {
   if (IsSimulatedModel(status.model())) {
     table += "simulated: workers take the times of a parameter file and make tokens up\n";
   }
+  table += RoutingLine(status.routing());
   table += ResumeLine(status.resumes());
   table += RerouteLine(status.reroutes());
   table += LengthLine(status.output_lengths());

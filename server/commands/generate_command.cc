@@ -44,6 +44,8 @@ struct GenerateFlags {
   std::string tenant;
   std::string cache_salt;
   std::string request_id;
+  std::optional<double> ttft_slo_ms;
+  std::optional<double> tpot_slo_ms;
   double timeout_seconds = 0;
   bool json = false;
   bool verbose = false;
@@ -114,6 +116,8 @@ absl::StatusOr<v1::GenerateRequest> MakeRequest(const GenerateFlags& flags) {
   request.set_priority(flags.priority);
   request.set_route(kRoutes.at(flags.route));
   if (flags.max_tokens) request.set_max_tokens(*flags.max_tokens);
+  if (flags.ttft_slo_ms) request.set_ttft_slo_ms(*flags.ttft_slo_ms);
+  if (flags.tpot_slo_ms) request.set_tpot_slo_ms(*flags.tpot_slo_ms);
   FillChoices(flags, request);
   FillSampling(flags, *request.mutable_sampling());
   return request;
@@ -257,6 +261,9 @@ void AddGenerateCommand(CLI::App& app, Action& chosen) {
   generate->add_option("--route", flags->route, "auto, unified or disaggregated")
       ->check(CLI::IsMember({"auto", "unified", "disaggregated"}))
       ->capture_default_str();
+  generate->add_option("--ttft-slo-ms", flags->ttft_slo_ms,
+                       "route so that the first token comes within this time, if possible");
+  generate->add_option("--tpot-slo-ms", flags->tpot_slo_ms, "the same for each further token");
   generate->add_option("--model", flags->model, "refuse if the server serves another");
   generate->add_option("--priority", flags->priority, "higher goes first")->capture_default_str();
   generate->add_option("--tenant", flags->tenant, "whose request: tenants get equal shares");

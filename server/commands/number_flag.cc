@@ -1,5 +1,6 @@
 #include "server/commands/number_flag.h"
 
+#include <cmath>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -10,7 +11,7 @@ namespace tandem {
 CLI::Validator Positive() {
   const auto check = [](const std::string& text) -> std::string {
     double value = 0;
-    if (absl::SimpleAtod(text, &value) && value > 0) return {};
+    if (absl::SimpleAtod(text, &value) && value > 0 && std::isfinite(value)) return {};
     return fmt::format("{} is no number above 0", text);
   };
   return CLI::Validator(check, "POSITIVE");

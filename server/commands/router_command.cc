@@ -81,6 +81,13 @@ absl::StatusOr<ServedModel> ServedBy(const RouterFlags& flags) {
   return served;
 }
 
+Slo SloOf(const RouterTuning& tuning) {
+  Slo slo;
+  if (tuning.ttft_slo_ms) slo.ttft = ModelTime(*tuning.ttft_slo_ms);
+  if (tuning.tpot_slo_ms) slo.tpot = ModelTime(*tuning.tpot_slo_ms);
+  return slo;
+}
+
 RouterOptions MakeRouterOptions(const RouterFlags& flags, const ServedModel& served) {
   RouterOptions options;
   options.limits.model = served.name;
@@ -88,6 +95,7 @@ RouterOptions MakeRouterOptions(const RouterFlags& flags, const ServedModel& ser
   options.limits.max_context_tokens = served.config.max_position_embeddings;
   options.limits.eos_token_ids = served.config.eos_token_ids;
   options.limits.max_choices = flags.tuning.max_choices;
+  options.limits.default_slo = SloOf(flags.tuning);
   options.max_in_flight = flags.tuning.max_in_flight;
   options.max_request_time = std::chrono::seconds(flags.tuning.max_request_seconds);
   options.tokenizing.threads = flags.tuning.tokenize_threads;
@@ -216,26 +224,33 @@ absl::Status Serve(const RouterFlags& flags) {
   RouterOptions options = MakeRouterOptions(flags, served);
   options.limits.has_tokenizer = tokenizer != nullptr;
   if (tokenizer != nullptr) options.limits.max_bytes_per_token = tokenizer->MaxBytesPerToken();
-  ASSIGN_OR_RETURN(const std::unique_ptr<RoutingPolicy> policy, NewRoutingPolicy(tuning.policy));
   const SteadyClock clock;
+  RequestLedger ledger(clock);
+  PredictionBook predictions;
+  const PolicyParts policy_parts{
+      .clock = clock, .ledger = ledger, .errors = &predictions, .options = tuning.policy_options};
+  ASSIGN_OR_RETURN(const std::unique_ptr<RoutingPolicy> policy,
+                   NewRoutingPolicy(tuning.policy, policy_parts));
   const auto loop = std::make_shared<EventLoop>(clock, kMaxLoopTasks);
   Cluster cluster(MakeClusterOptions(tuning, options), clock);
   GrpcWorkerClient workers(loop);
   AnswerBuffers answers(tuning.answer_buffer_bytes);
   ResumeStats resumes;
   RerouteStats reroutes;
+  RoutingStats routing(tuning.policy, options.limits.default_slo);
   ASSIGN_OR_RETURN(const std::unique_ptr<LengthForecasts> length_forecasts,
                    LengthForecasts::New(tuning.output_predictor));
-  PredictionBook predictions;
   DecisionLog decisions(tuning.policy, predictions);
   Router router(options, {.tokenizer = tokenizer.get(),
                           .cluster = cluster,
+                          .ledger = ledger,
                           .policy = *policy,
                           .workers = workers,
                           .loop = *loop,
                           .clock = clock,
                           .resumes = resumes,
                           .reroutes = reroutes,
+                          .routing = routing,
                           .length_forecasts = *length_forecasts,
                           .decisions = decisions,
                           .resume_limits = {.max_resumes = tuning.max_resumes},

@@ -9,6 +9,25 @@
 namespace tandem {
 namespace {
 
+void AddCostFlags(CLI::App& app, RouterTuning& tuning) {
+  const std::string group = "Routing by cost (--policy auto)";
+  app.add_option("--ttft-slo-ms", tuning.ttft_slo_ms,
+                 "time to the first token that requests should keep to which bring no ttft_slo_ms; "
+                 "default: none")
+      ->check(Positive())
+      ->group(group);
+  app.add_option("--tpot-slo-ms", tuning.tpot_slo_ms,
+                 "the same for the time from token to token after the first")
+      ->check(Positive())
+      ->group(group);
+  app.add_option("--routing-error", tuning.policy_options.least_error,
+                 "relative error that predictions are taken to have at least: a request leaves the "
+                 "least loaded workers only for a gain beyond the error")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str()
+      ->group(group);
+}
+
 void AddLimitFlags(CLI::App& app, RouterTuning& tuning) {
   const std::string group = "Limits of the router";
   app.add_option("--max-in-flight", tuning.max_in_flight,
@@ -89,6 +108,7 @@ void AddRouterFlags(CLI::App& app, RouterTuning& tuning) {
          "(mean of the latest)")
       ->check(CLI::IsMember(OutputLengthPredictorNames()))
       ->capture_default_str();
+  AddCostFlags(app, tuning);
   AddLimitFlags(app, tuning);
   AddLeaseFlags(app, tuning);
 }

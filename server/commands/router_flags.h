@@ -6,6 +6,7 @@
 #include <string>
 
 #include "router/cluster/cluster.h"
+#include "router/policy/policy_options.h"
 #include "router/request/tokenize_pool.h"
 #include "router/router.h"
 
@@ -18,6 +19,9 @@ namespace tandem {
 // What may be tuned of a router, by `tandem router` and by `tandem up`.
 struct RouterTuning {
   std::string policy = "least-loaded";
+  PolicyOptions policy_options;
+  std::optional<double> ttft_slo_ms;
+  std::optional<double> tpot_slo_ms;
   std::string output_predictor = "adaptive";
   int32_t max_in_flight = 1024;
   int32_t max_choices = 64;

@@ -84,6 +84,16 @@ void OfAClient(std::string_view bytes) {
   }
 }
 
+std::vector<std::unique_ptr<RoutingPolicy>> EveryPolicy(const PolicyParts& parts) {
+  std::vector<std::unique_ptr<RoutingPolicy>> policies;
+  for (const std::string& name : RoutingPolicyNames()) {
+    auto policy = NewRoutingPolicy(name, parts);
+    TANDEM_CHECK(policy.ok(), "a policy that cannot be made");
+    policies.push_back(*std::move(policy));
+  }
+  return policies;
+}
+
 // A router's cluster, and workers that are not what they say.
 class HostileWorkers {
  public:
@@ -117,6 +127,7 @@ class HostileWorkers {
         TANDEM_CHECK(names.contains(peer.name()), "a peer that there is not");
       }
     }
+    ledger_.OnReports(*view);
     for (const auto& policy : policies_) {
       for (const v1::Route wanted : {v1::ROUTE_AUTO, v1::ROUTE_UNIFIED, v1::ROUTE_DISAGGREGATED}) {
         const auto decision = policy->Choose(*view, {.wanted = wanted, .prompt_tokens = 5});
@@ -142,8 +153,9 @@ class HostileWorkers {
 
   FakeClock clock_;
   Cluster cluster_{{.model = "sample"}, clock_};
-  const std::unique_ptr<RoutingPolicy> policies_[2] = {NewLeastLoadedPolicy(),
-                                                       NewRoundRobinPolicy()};
+  RequestLedger ledger_{clock_};
+  const std::vector<std::unique_ptr<RoutingPolicy>> policies_ =
+      EveryPolicy({.clock = clock_, .ledger = ledger_});
 };
 
 std::string_view Text(std::span<const uint8_t> bytes) {

@@ -248,12 +248,14 @@ class RouterFixture : public testing::Test {
   RouterParts Parts(const Tokenizer& tokenizer) {
     return {.tokenizer = &tokenizer,
             .cluster = cluster_,
+            .ledger = ledger_,
             .policy = *policy_,
             .workers = workers_,
             .loop = loop_,
             .clock = clock_,
             .resumes = resumes_,
             .reroutes = reroutes_,
+            .routing = routing_,
             .length_forecasts = length_forecasts_,
             .decisions = decisions_};
   }
@@ -265,6 +267,8 @@ class RouterFixture : public testing::Test {
     for (const WorkerView& worker : view->workers) {
       EXPECT_EQ(worker.charged.sequences, 0) << worker.id.name;
       EXPECT_EQ(worker.charged.prompt_tokens, 0) << worker.id.name;
+      const WorkerLedger* const sent = ledger_.Find(worker.id);
+      EXPECT_TRUE(sent == nullptr || sent->parts().empty()) << worker.id.name;
     }
   }
   void ExpectFailed(absl::StatusCode code, const std::string& says) {
@@ -281,23 +285,27 @@ class RouterFixture : public testing::Test {
   Cluster cluster_{
       {.model = "sample", .lease = std::chrono::seconds(5), .heartbeat = std::chrono::seconds(1)},
       clock_};
+  RequestLedger ledger_{clock_};
   const std::unique_ptr<RoutingPolicy> policy_;
   FakeWorkers workers_;
   RecordingStream stream_;
   ResumeStats resumes_;
   RerouteStats reroutes_;
+  RoutingStats routing_{"least-loaded", {}};
   LengthForecasts length_forecasts_{"adaptive", NewAdaptiveLengthPredictor()};
   PredictionBook book_;
   DecisionLog decisions_{"least-loaded", book_};
   Router router_{Options(),
                  {.tokenizer = &tokenizer_,
                   .cluster = cluster_,
+                  .ledger = ledger_,
                   .policy = *policy_,
                   .workers = workers_,
                   .loop = loop_,
                   .clock = clock_,
                   .resumes = resumes_,
                   .reroutes = reroutes_,
+                  .routing = routing_,
                   .length_forecasts = length_forecasts_,
                   .decisions = decisions_}};
 };

@@ -142,6 +142,25 @@ TEST_F(ExpectedLengthTest, PoliciesAreToldTheExpectedLengthOfEachChoice) {
   EXPECT_NEAR(asked_.back().expected_output_tokens, 2, 0.2);
 }
 
+TEST_F(ExpectedLengthTest, PoliciesAreToldTheSlos) {
+  v1::GenerateRequest request = Ask(v1::ROUTE_UNIFIED);
+  request.set_ttft_slo_ms(150);
+  Send(request);
+  ASSERT_FALSE(asked_.empty());
+  EXPECT_EQ(asked_.back().slo.ttft, ModelTime(150));
+  EXPECT_FALSE(asked_.back().slo.tpot.has_value());
+}
+
+TEST_F(ExpectedLengthTest, TheTokensThatTheClientHasAreComputedWithThePrompt) {
+  Join("u1", v1::WORKER_ROLE_UNIFIED);
+  Send(Ask(v1::ROUTE_UNIFIED));
+  EXPECT_EQ(asked_.back().prompt_tokens, 3);
+  Say("generate u0", {5, 6});
+  End("generate u0", Unavailable("Connection reset by peer"), kNetwork);
+  EXPECT_EQ(asked_.back().prompt_tokens, 5);
+  EXPECT_EQ(asked_.back().context_tokens, 7);
+}
+
 TEST_F(ExpectedLengthTest, WhatOnlyItsLimitCanEndIsExpectedToReachIt) {
   v1::GenerateRequest request = Ask(v1::ROUTE_UNIFIED);
   request.set_ignore_eos(true);

@@ -109,6 +109,31 @@ TEST(PlacementTest, APlacementThatThePolicyRefusesIsNotTakenHoweverCheap) {
   EXPECT_THAT(std::string(none.status().message()), HasSubstr("the deadline cannot be met"));
 }
 
+TEST(PlacementTest, APolicyMayPreferAnotherPlacementThanTheCheapestAndSaysWhy) {
+  class Picky final : public RoutingPolicy {
+   protected:
+    double Rank(const Candidate&, const RouteQuery&) const override { return 0; }
+    PlacementScore Score(const Placement& placement, const RouteQuery&) const override {
+      return {.cost = placement.route() == v1::ROUTE_UNIFIED ? 100.0 : 1.0};
+    }
+    Verdict Pick(std::span<const Option> options, const RouteQuery&) override {
+      EXPECT_LE(options.front().score.cost, options.back().score.cost);
+      return {.option = options.size() - 1,
+              .basis = RouteDecision::Basis::kWithinError,
+              .reason = "it is the last"};
+    }
+  } policy;
+  const auto decision = policy.Choose(ManyOfEach(4), {});
+  ASSERT_TRUE(decision.ok());
+  EXPECT_EQ(decision->route, v1::ROUTE_UNIFIED);
+  EXPECT_EQ(decision->prefill.name, "u03");
+  EXPECT_EQ(decision->basis, RouteDecision::Basis::kWithinError);
+  EXPECT_EQ(decision->reason, "it is the last");
+  EXPECT_EQ(decision->placements, 20u);
+  ASSERT_EQ(decision->considered.size(), RouteDecision::kMostConsidered);
+  EXPECT_EQ(decision->considered.back().prefill.name, "u03") << "what is taken was considered";
+}
+
 TEST(PlacementTest, WithoutAPlacementTheStateOfEachRoleIsTold) {
   ScriptedPolicy policy;
   ClusterView view = ManyOfEach(1);

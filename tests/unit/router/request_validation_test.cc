@@ -140,6 +140,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"StopId", [](R& r) { r.add_stop_token_ids(100); }, kInvalid,
                 "stop_token_ids[0]=100"},
         BadCase{"Route", [](R& r) { r.set_route(static_cast<v1::Route>(9)); }, kInvalid, "route=9"},
+        BadCase{"TtftSloOfZero", [](R& r) { r.set_ttft_slo_ms(0); }, kInvalid,
+                "ttft_slo_ms=0 must"},
+        BadCase{"TtftSloNaN", [](R& r) { r.set_ttft_slo_ms(kNaN); }, kInvalid, "ttft_slo_ms=nan"},
+        BadCase{"TpotSloNegative", [](R& r) { r.set_tpot_slo_ms(-3); }, kInvalid, "tpot_slo_ms=-3"},
+        BadCase{"TpotSloInf", [](R& r) { r.set_tpot_slo_ms(kInf); }, kInvalid, "tpot_slo_ms=inf"},
         BadCase{"RequestId", [](R& r) { r.set_request_id("a b"); }, kInvalid, "request_id"}),
     [](const auto& info) { return info.param.name; });
 
@@ -218,6 +223,17 @@ INSTANTIATE_TEST_SUITE_P(
                 "stop_token_ids: 33 stop tokens, EOS included, are too many for beam_width=4: at "
                 "most 31"}),
     [](const auto& info) { return info.param.name; });
+
+TEST(ResolveSloTest, TheRoutersSlosAreThoseThatTheClientDidNotGive) {
+  RequestLimits limits = Limits();
+  v1::GenerateRequest request = Good();
+  EXPECT_FALSE(ResolveSlo(request, limits).ttft.has_value());
+  limits.default_slo = {.ttft = ModelTime(500), .tpot = ModelTime(40)};
+  request.set_tpot_slo_ms(12.5);
+  const Slo slo = ResolveSlo(request, limits);
+  EXPECT_EQ(slo.ttft, ModelTime(500));
+  EXPECT_EQ(slo.tpot, ModelTime(12.5));
+}
 
 TEST(ResolveChoicesTest, BestOfElseNElseOne) {
   v1::GenerateRequest request = Good();

@@ -52,6 +52,29 @@ TEST_F(RouterTest, DisaggregatedRequestGoesThroughBothWorkers) {
   ExpectNothingLeft();
 }
 
+TEST_F(RouterTest, TheLedgerFollowsARequestThroughItsWorkers) {
+  const auto own = [this](const char* name) { return ledger_.Find({name, 1})->own(); };
+  Submit(Ask());
+  EXPECT_EQ(own("p0").waiting_prompt_tokens, 3);
+  EXPECT_EQ(own("d0").decoding, 1) << "its place is taken from the reservation on";
+  EXPECT_EQ(ledger_.Find({"p0", 1})->parts().front().stage, PartInFlight::Stage::kAwaitingRoom);
+  Reserved();
+  EXPECT_EQ(ledger_.Find({"p0", 1})->parts().front().stage, PartInFlight::Stage::kWaiting);
+  Say("prefill p0", {10});
+  EXPECT_EQ(own("p0").waiting_prompt_tokens, 0);
+  Say("decode d0", {11, 12});
+  EXPECT_EQ(own("d0").decode_context_tokens, 5);
+  Finish("prefill p0", kHandedOff);
+  Say("decode d0", {13});
+  Finish("decode d0", kLength);
+  ExpectNothingLeft();
+  const v1::RoutingUse routing = router_.Status().routing();
+  EXPECT_EQ(routing.policy(), "least-loaded");
+  EXPECT_EQ(routing.disaggregated(), 1u);
+  EXPECT_EQ(routing.unified(), 0u);
+  EXPECT_EQ(routing.lowest_cost(), 1u);
+}
+
 v1::GenerateRequest AskInText(const std::string& text) {
   v1::GenerateRequest request;
   request.set_text(text);

@@ -5,7 +5,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "router/policy/policies.h"
-#include "tests/support/worker_views.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/measured_workers.h"
 
 namespace tandem {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 
 WorkerView Worker(const std::string& name, v1::WorkerRole role, int32_t running = 0) {
-  WorkerView worker = MakeWorker(name, role);
+  WorkerView worker = MeasuredWorker(name, role);
   SetRunning(worker, running);
   return worker;
 }
@@ -23,10 +24,15 @@ void SetDtype(WorkerView& worker, const std::string& dtype) {
 }
 
 ClusterView TwoOfEach() {
-  return {.workers = {Worker("d0", v1::WORKER_ROLE_DECODE), Worker("d1", v1::WORKER_ROLE_DECODE),
-                      Worker("p0", v1::WORKER_ROLE_PREFILL), Worker("p1", v1::WORKER_ROLE_PREFILL),
-                      Worker("u0", v1::WORKER_ROLE_UNIFIED),
-                      Worker("u1", v1::WORKER_ROLE_UNIFIED)}};
+  ClusterView view{
+      .workers = {Worker("d0", v1::WORKER_ROLE_DECODE), Worker("d1", v1::WORKER_ROLE_DECODE),
+                  Worker("p0", v1::WORKER_ROLE_PREFILL), Worker("p1", v1::WORKER_ROLE_PREFILL),
+                  Worker("u0", v1::WORKER_ROLE_UNIFIED), Worker("u1", v1::WORKER_ROLE_UNIFIED)}};
+  for (const size_t prefill : {2, 3}) {
+    SetLink(view.workers[prefill], "d0", 1);
+    SetLink(view.workers[prefill], "d1", 1);
+  }
+  return view;
 }
 
 v1::WorkerRole RoleOf(const ClusterView& view, const WorkerId& id) {
@@ -37,7 +43,10 @@ v1::WorkerRole RoleOf(const ClusterView& view, const WorkerId& id) {
 // The promises that every policy keeps.
 class AnyPolicyTest : public testing::TestWithParam<std::string> {
  protected:
-  std::unique_ptr<RoutingPolicy> policy_ = *NewRoutingPolicy(GetParam());
+  FakeClock clock_;
+  RequestLedger ledger_{clock_};
+  std::unique_ptr<RoutingPolicy> policy_ =
+      *NewRoutingPolicy(GetParam(), {.clock = clock_, .ledger = ledger_});
 };
 
 TEST_P(AnyPolicyTest, TakesTheRouteAskedFor) {
@@ -182,9 +191,11 @@ TEST(RoundRobinTest, EveryWorkerHasItsTurn) {
 }
 
 TEST(RoutingPolicyTest, UnknownNamesAreRefusedWithTheList) {
-  const auto policy = NewRoutingPolicy("magic");
+  const FakeClock clock;
+  const RequestLedger ledger(clock);
+  const auto policy = NewRoutingPolicy("magic", {.clock = clock, .ledger = ledger});
   EXPECT_TRUE(absl::IsNotFound(policy.status()));
-  EXPECT_THAT(std::string(policy.status().message()), HasSubstr("least-loaded, round-robin"));
+  EXPECT_THAT(std::string(policy.status().message()), HasSubstr("auto, least-loaded, round-robin"));
 }
 
 }  // namespace

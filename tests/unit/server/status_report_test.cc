@@ -207,6 +207,25 @@ TEST(WorkerTableTest, SaysHowPredictionsCameTrueOnceSomeWereCompared) {
                 "within the stated 12.5%), TPOT off by 5.4% (bias -2.1%)\n"));
 }
 
+TEST(WorkerTableTest, SaysWhereRequestsWentAndWhatIsNotMeasured) {
+  v1::GetStatusResponse status = Status();
+  EXPECT_THAT(WorkerTable(status), testing::Not(HasSubstr("routed by")));
+  v1::RoutingUse& routing = *status.mutable_routing();
+  routing.set_policy("auto");
+  routing.set_ttft_slo_ms(300);
+  routing.set_unified(7);
+  routing.set_disaggregated(5);
+  routing.set_lowest_cost(6);
+  routing.set_within_error(4);
+  routing.set_not_measured(2);
+  EXPECT_THAT(WorkerTable(status),
+              HasSubstr("routed by auto, TTFT within 300 ms: 7 unified, 5 disaggregated; 6 to the "
+                        "lowest cost, 4 to a less loaded placement within the error, 2 without "
+                        "measured costs\n"));
+  routing.set_missing("least loaded, because worker u0 has reported no costs");
+  EXPECT_THAT(WorkerTable(status), HasSubstr("without measured costs; now least loaded, because"));
+}
+
 TEST(WorkerTableTest, SaysHowLongOutputsAreOnceSomeHaveEnded) {
   v1::GetStatusResponse status = Status();
   EXPECT_THAT(WorkerTable(status), testing::Not(HasSubstr("output lengths")));

@@ -177,7 +177,8 @@ TEST(MetricsTableTest, EveryNumberIsAMetricOrForPeopleOnly) {
   const std::set<std::string> only_in_json = {
       // Not of interest over time.
       "AnswerBufferUse.limit_bytes", "GetStatusResponse.max_context_tokens", "WorkerStatus.pid",
-      "WorkerLoad.weights_hash", "OutputLengthUse.tenants",
+      "WorkerLoad.weights_hash", "OutputLengthUse.tenants", "RoutingUse.ttft_slo_ms",
+      "RoutingUse.tpot_slo_ms",
       // What tandem_connections and its limit say.
       "ConnectionUse.full",
       // Part of tandem_worker_ready.

@@ -1,0 +1,65 @@
+#include "router/ledger/request_ledger.h"
+
+namespace tandem {
+
+RequestLedger::Entry& RequestLedger::Entry::operator=(Entry&& other) noexcept {
+  if (this == &other) return *this;
+  Reset();
+  clock_ = other.clock_;
+  worker_ = std::exchange(other.worker_, nullptr);
+  position_ = other.position_;
+  return *this;
+}
+
+void RequestLedger::Entry::Send() {
+  if (worker_ != nullptr) worker_->Send(position_, clock_->Now());
+}
+
+void RequestLedger::Entry::AddTokens(int32_t tokens) {
+  if (worker_ != nullptr) worker_->AddTokens(position_, tokens, clock_->Now());
+}
+
+void RequestLedger::Entry::EndSequence() {
+  if (worker_ != nullptr) worker_->EndSequence(position_);
+}
+
+void RequestLedger::Entry::Reset() {
+  if (worker_ != nullptr) worker_->Remove(position_);
+  worker_ = nullptr;
+}
+
+RequestLedger::Entry RequestLedger::Add(const WorkerId& worker, const RequestPart& part) {
+  std::shared_ptr<WorkerLedger>& known = workers_[worker];
+  if (known == nullptr) known = std::make_shared<WorkerLedger>();
+  PartInFlight sent{part};
+  sent.sent = clock_.Now();
+  sent.live_sequences = part.sequences;
+  if (part.kind == RequestPart::Kind::kPrefill) sent.stage = PartInFlight::Stage::kAwaitingRoom;
+  if (part.kind == RequestPart::Kind::kUnified) {
+    unified_prompts_.Add(part.prompt_tokens - part.cached_tokens, sent.sent);
+  }
+  Entry entry;
+  entry.clock_ = &clock_;
+  entry.worker_ = known;
+  entry.position_ = known->Add(sent);
+  return entry;
+}
+
+void RequestLedger::OnReports(const ClusterView& view) {
+  for (const WorkerView& worker : view.workers) {
+    std::shared_ptr<WorkerLedger>& known = workers_[worker.id];
+    if (known == nullptr) known = std::make_shared<WorkerLedger>();
+    known->OnReport(worker);
+  }
+  if (workers_.size() == view.workers.size()) return;
+  absl::erase_if(workers_, [&view](const auto& known) {
+    return known.second->parts().empty() && view.Find(known.first) == nullptr;
+  });
+}
+
+const WorkerLedger* RequestLedger::Find(const WorkerId& worker) const {
+  const auto found = workers_.find(worker);
+  return found == workers_.end() ? nullptr : found->second.get();
+}
+
+}  // namespace tandem

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/clock.h"
+#include "router/cluster/cluster_view.h"
+#include "router/ledger/demand_rate.h"
+#include "router/ledger/worker_ledger.h"
+
+namespace tandem {
+
+// What this router has in flight at every worker. Its own requests are exact up to the latest event,
+// while a worker's report is late by up to a heartbeat. The cost of an event does not depend on how
+// much is in flight.
+// Thread: the router's loop.
+class RequestLedger {
+ public:
+  explicit RequestLedger(const Clock& clock) : clock_(clock) {}
+
+  // One part of one request at one worker, until it is destroyed or Reset. Without a ledger every
+  // call does nothing.
+  class Entry {
+   public:
+    Entry() = default;
+    ~Entry() { Reset(); }
+    Entry(Entry&& other) noexcept { *this = std::move(other); }
+    Entry& operator=(Entry&& other) noexcept;
+
+    // A prompt whose decode worker has reserved is sent to the worker.
+    void Send();
+    void AddTokens(int32_t tokens);
+    void EndSequence();
+    void Reset();
+
+   private:
+    friend RequestLedger;
+    const Clock* clock_ = nullptr;
+    std::shared_ptr<WorkerLedger> worker_;  // null: there is no part
+    WorkerLedger::Position position_;
+  };
+
+  Entry Add(const WorkerId& worker, const RequestPart& part);
+
+  // Takes the reports that are new since the last call, and forgets workers that have gone.
+  void OnReports(const ClusterView& view);
+
+  // Null where the worker has neither requests of this router nor a report.
+  const WorkerLedger* Find(const WorkerId& worker) const;
+  // Prompt tokens per second that are sent to unified workers, of all of them together.
+  double UnifiedPromptRate() const { return unified_prompts_.At(clock_.Now()); }
+  TimePoint Now() const { return clock_.Now(); }
+
+ private:
+  const Clock& clock_;
+  // Entries share them, because a worker may go before its requests.
+  absl::flat_hash_map<WorkerId, std::shared_ptr<WorkerLedger>> workers_;
+  DemandRate unified_prompts_;
+};
+
+}  // namespace tandem

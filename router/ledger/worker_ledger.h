@@ -1,0 +1,48 @@
+#pragma once
+
+#include <list>
+
+#include "base/clock.h"
+#include "router/cluster/worker_view.h"
+#include "router/ledger/request_part.h"
+
+namespace tandem {
+
+// The work of one worker as a router knows it: its own requests, each of them, up to the moment; and
+// what other routers have there, as totals from the worker's report.
+// Thread: the router's loop.
+class WorkerLedger {
+ public:
+  using Position = std::list<PartInFlight>::iterator;
+
+  Position Add(const PartInFlight& part);
+  // A part that awaited room is sent to the worker at `now`.
+  void Send(Position position, TimePoint now);
+  // The worker sent `tokens` tokens of the part, at `now`.
+  void AddTokens(Position position, int32_t tokens, TimePoint now);
+  // One of the part's sequences ended.
+  void EndSequence(Position position);
+  void Remove(Position position);
+
+  // The worker's report. What it has beyond this router's own requests belongs to other routers. A
+  // report and the events of requests cross on their way, so only what two reports in a row agree on
+  // is taken to be there.
+  void OnReport(const WorkerView& worker);
+
+  // In the order in which they were sent, or are likely to be.
+  const std::list<PartInFlight>& parts() const { return parts_; }
+  const WorkerDemand& own() const { return own_; }
+  const WorkerDemand& others() const { return others_; }
+  // When the worker last sent a token, which it does at the end of a step.
+  TimePoint latest_event() const { return latest_event_; }
+
+ private:
+  std::list<PartInFlight> parts_;
+  WorkerDemand own_;
+  WorkerDemand others_;
+  WorkerDemand latest_excess_;  // of the latest report over own_
+  TimePoint latest_report_{};
+  TimePoint latest_event_{};
+};
+
+}  // namespace tandem

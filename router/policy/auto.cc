@@ -1,0 +1,197 @@
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "fmt/format.h"
+#include "router/policy/objective.h"
+#include "router/policy/placement_predictor.h"
+#include "router/policy/policies.h"
+#include "router/policy/worker_load.h"
+
+namespace tandem {
+namespace {
+
+using Basis = RouteDecision::Basis;
+
+// Above every cost that can be predicted: placements without a prediction come last.
+constexpr double kUnpredictedMs = 1e15;
+// A gain below this share of the request's time is not worth another placement.
+constexpr double kLeastGain = 0.01;
+
+// Predicts what each placement costs and takes the one with the lowest cost, unless the gain over the
+// least loaded one is within the error of the prediction. Requests with about as long a prompt keep
+// their route until another one gains more than that.
+class AutoPolicy final : public RoutingPolicy {
+ public:
+  explicit AutoPolicy(const PolicyParts& parts)
+      : options_(parts.options), errors_(parts.errors), predictor_(parts.ledger) {}
+
+ protected:
+  void Begin(const Candidates& candidates, const RouteQuery&) override {
+    const std::string worker = PlacementPredictor::WithoutCosts(candidates);
+    not_measured_ =
+        worker.empty() ? "" : fmt::format("{} has not reported what its steps cost", worker);
+    num_unified_ = candidates.unified.size();
+  }
+
+  double Rank(const Candidate& candidate, const RouteQuery& query) const override {
+    if (!not_measured_.empty()) return LoadOf(*candidate.worker);
+    return RoughMs(*candidate.worker, query);
+  }
+
+  void Prepare(std::span<const Placement> placements, const RouteQuery& query) override {
+    if (!not_measured_.empty()) return;
+    predictor_.Prepare(placements, query, num_unified_);
+    worker_errors_.clear();
+    for (const Placement& placement : placements) {
+      for (const WorkerView* const worker : {placement.prefill, placement.decode}) {
+        if (worker == nullptr) continue;
+        const auto [at, is_new] = worker_errors_.try_emplace(worker);
+        if (is_new) at->second = ErrorOf(*worker);
+      }
+    }
+    SetNotMeasured(placements);
+  }
+
+  PlacementScore Score(const Placement& placement, const RouteQuery& query) const override {
+    if (!not_measured_.empty()) return {.cost = LoadOf(placement)};
+    PlacementScore score{.cost = kUnpredictedMs, .unit = PlacementScore::Unit::kMilliseconds};
+    score.prediction = predictor_.Predict(placement);
+    if (!score.prediction) return score;
+    const PlacementCost cost =
+        CostOf(*score.prediction, query.slo, query.expected_output_tokens, ErrorOf(placement));
+    score.cost = cost.total_ms();
+    score.features = {{"latency_ms", cost.latency_ms},
+                      {"externality_ms", cost.externality_ms},
+                      {"slo_ms", cost.slo_ms}};
+    return score;
+  }
+
+  Verdict Pick(std::span<const Option> options, const RouteQuery& query) override {
+    if (!not_measured_.empty()) {
+      return {.basis = Basis::kNotMeasured, .reason = "least loaded, because " + not_measured_};
+    }
+    std::optional<v1::Route>& route = routes_[ClassOf(query)];
+    Verdict verdict = Compare(options, route);
+    route = options[verdict.option].placement.route();
+    return verdict;
+  }
+
+ private:
+  // Says so where there are pairs and no link between any of them was measured.
+  void SetNotMeasured(std::span<const Placement> placements) {
+    const Placement* unlinked = nullptr;
+    for (const Placement& placement : placements) {
+      if (placement.decode == nullptr) continue;
+      if (predictor_.HasLink(placement)) return;
+      unlinked = &placement;
+    }
+    if (unlinked == nullptr) return;
+    not_measured_ = fmt::format("no link for KV was measured, such as from {} to {}",
+                                unlinked->prefill->id.name, unlinked->decode->id.name);
+  }
+
+  static constexpr size_t kClasses = 32;
+  // Prompts of 1, 2 to 3, 4 to 7 tokens, and so on.
+  static size_t ClassOf(const RouteQuery& query) {
+    return std::bit_width(static_cast<uint32_t>(std::max(query.prompt_tokens, 1))) - 1;
+  }
+
+  // What the request costs there, without the order of what waits: enough for a shortlist.
+  static double RoughMs(const WorkerView& worker, const RouteQuery& query) {
+    const StepModel& steps = worker.costs->steps;
+    double ms = 0;
+    if (worker.role != v1::WORKER_ROLE_DECODE) {
+      const auto uncached = query.prompt_tokens - query.CachedTokens(worker.id);
+      const auto pending = worker.PendingPromptTokens() + uncached;
+      ms += steps.coefficients().alpha.token_ms * static_cast<double>(pending);
+    }
+    if (worker.role != v1::WORKER_ROLE_PREFILL) {
+      const auto context = worker.load->decode_context_tokens() + query.prompt_tokens;
+      ms += query.expected_output_tokens *
+            steps.StepMs(0, 0, worker.Sequences() + query.sequences, static_cast<double>(context));
+    }
+    return ms;
+  }
+
+  // The largest error that is known: of the worker's steps, and of recent requests there.
+  double ErrorOf(const WorkerView& worker) const {
+    double error = std::max(options_.least_error, worker.costs->error);
+    if (errors_ == nullptr) return error;
+    const auto add = [&](PredictionTerm term) {
+      error = std::max(error, errors_->OfWorker(term, worker.id).value_or(0));
+    };
+    if (worker.role != v1::WORKER_ROLE_DECODE) add(PredictionTerm::kTtft);
+    if (worker.role != v1::WORKER_ROLE_PREFILL) add(PredictionTerm::kE2e);
+    return error;
+  }
+  double ErrorOf(const Placement& placement) const {
+    const double error = worker_errors_.at(placement.prefill);
+    return placement.decode == nullptr ? error
+                                       : std::max(error, worker_errors_.at(placement.decode));
+  }
+
+  // The least that `other` must gain over `reference`.
+  double MarginMs(const Option& reference, const Option& other) const {
+    const auto& a = reference.score.prediction;
+    const auto& b = other.score.prediction;
+    if (!a || !b) return 0;
+    const double error = std::max(ErrorOf(reference.placement), ErrorOf(other.placement));
+    const double least = kLeastGain * std::min(a->e2e, b->e2e).count();
+    return std::max(least, DifferenceErrorMs(*a, *b, error));
+  }
+
+  static double Gain(const Option& over, const Option& of) {
+    return over.score.cost - of.score.cost;
+  }
+
+  // The least loaded option, of `route` where one is given; among equals the cheapest.
+  static size_t LeastLoaded(std::span<const Option> options, std::optional<v1::Route> route) {
+    size_t least = options.size();
+    double load = 0;
+    for (size_t i = 0; i < options.size(); ++i) {
+      if (route && options[i].placement.route() != *route) continue;
+      const double of_this = LoadOf(options[i].placement);
+      if (least < options.size() && of_this >= load) continue;
+      least = i;
+      load = of_this;
+    }
+    return least;
+  }
+
+  Verdict Compare(std::span<const Option> options, std::optional<v1::Route> route) const {
+    size_t reference = LeastLoaded(options, route);
+    // Every placement of that route is gone.
+    if (reference == options.size()) reference = LeastLoaded(options, std::nullopt);
+    const double gain = Gain(options[reference], options.front());
+    const double margin = MarginMs(options[reference], options.front());
+    if (gain > margin) return {};
+    if (reference == 0) return {};
+    return {
+        .option = reference,
+        .basis = Basis::kWithinError,
+        .reason = fmt::format("the cheapest placement would gain {:.1f} ms, and a gain of up to "
+                              "{:.1f} ms is within the error of the prediction",
+                              gain, margin)};
+  }
+
+  const PolicyOptions options_;
+  const PredictionErrors* const errors_;  // may be null
+  PlacementPredictor predictor_;
+  std::string not_measured_;  // why the present decision cannot predict; empty: it can
+  absl::flat_hash_map<const WorkerView*, double> worker_errors_;  // of the present decision
+  size_t num_unified_ = 0;                                 // candidates of the present decision
+  std::array<std::optional<v1::Route>, kClasses> routes_;  // that was taken last
+};
+
+}  // namespace
+
+std::unique_ptr<RoutingPolicy> NewAutoPolicy(const PolicyParts& parts) {
+  return std::make_unique<AutoPolicy>(parts);
+}
+
+}  // namespace tandem

@@ -1,0 +1,62 @@
+#include "router/policy/link_costs.h"
+
+#include <utility>
+
+#include "base/dtype.h"
+
+namespace tandem {
+namespace {
+
+constexpr double kBytesPerGigabyte = 1e9;
+
+// A link that was full shows what it carries; a probe is shorter than most hand-offs.
+double RateOf(const v1::LinkStatus& link) {
+  return link.gb_per_s() > 0 ? link.gb_per_s() : link.probe_gb_per_s();
+}
+
+std::optional<LinkModel> ModelOf(const v1::LinkStatus& link) {
+  if (link.peer().empty() || !link.failure().empty() || !link.unreachable().empty()) {
+    return std::nullopt;
+  }
+  LinkModel model{.setup = ModelTime(link.setup_us() * 1e-3),
+                  .operation = ModelTime(link.operation_us() * 1e-3),
+                  .bytes_per_second = RateOf(link) * kBytesPerGigabyte};
+  // What was not measured, or cannot be.
+  if (!model.Validate().ok()) return std::nullopt;
+  return model;
+}
+
+}  // namespace
+
+absl::flat_hash_map<std::string_view, LinkModel> LinksOf(const WorkerView& prefill) {
+  struct Found {
+    LinkModel model;
+    bool in_use = false;
+  };
+  absl::flat_hash_map<std::string_view, Found> found;
+  for (const v1::LinkStatus& link : prefill.load->links()) {
+    std::optional<LinkModel> model = ModelOf(link);
+    if (!model) continue;
+    Found& best = found[link.peer()];
+    const bool is_better = link.in_use() != best.in_use
+                               ? link.in_use()
+                               : model->bytes_per_second > best.model.bytes_per_second;
+    if (is_better) best = {*std::move(model), link.in_use()};
+  }
+  absl::flat_hash_map<std::string_view, LinkModel> links;
+  for (auto& [peer, one] : found) links.emplace(peer, std::move(one.model));
+  return links;
+}
+
+std::optional<KvTransferShape> KvOf(const WorkerView& prefill) {
+  const v1::KvLayout& layout = prefill.info->layout;
+  const std::optional<DType> dtype = DTypeFromName(layout.dtype());
+  if (!dtype || layout.num_layers() < 1 || layout.block_tokens() < 1) return std::nullopt;
+  const int64_t values =
+      int64_t{2} * layout.num_layers() * layout.num_kv_heads() * layout.head_dim();
+  return KvTransferShape{.bytes_per_token = values * static_cast<int64_t>(SizeOf(*dtype)),
+                         .layers = layout.num_layers(),
+                         .block_tokens = layout.block_tokens()};
+}
+
+}  // namespace tandem

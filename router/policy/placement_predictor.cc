@@ -1,0 +1,117 @@
+#include "router/policy/placement_predictor.h"
+
+#include <algorithm>
+
+#include "router/ledger/worker_queues.h"
+#include "router/policy/link_costs.h"
+
+namespace tandem {
+namespace {
+
+const LinkModel* FindLink(const absl::flat_hash_map<std::string_view, LinkModel>& links,
+                          const WorkerView& decode) {
+  const auto found = links.find(decode.id.name);
+  return found == links.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+std::string PlacementPredictor::WithoutCosts(const Candidates& candidates) {
+  for (const auto* role : {&candidates.unified, &candidates.prefill, &candidates.decode}) {
+    for (const Candidate& one : *role) {
+      if (one.worker->costs == nullptr) return RoleAndName(*one.worker);
+    }
+  }
+  return "";
+}
+
+WorkerState PlacementPredictor::QueuesAt(const WorkerView& worker,
+                                         double arriving_tokens_per_second) const {
+  return QueuesOf(worker, ledger_.Find(worker.id),
+                  {.now = ledger_.Now(),
+                   .arriving_tokens_per_second = arriving_tokens_per_second,
+                   .output_tokens = shape_.output_tokens});
+}
+
+void PlacementPredictor::Prepare(std::span<const Placement> placements, const RouteQuery& query,
+                                 size_t unified_workers) {
+  shape_ = {.prompt_tokens = std::max(query.prompt_tokens, 1),
+            .output_tokens = std::max(query.expected_output_tokens, 1.0),
+            .sequences = std::max(query.sequences, 1)};
+  unified_.clear();
+  const double arriving = ledger_.UnifiedPromptRate() / std::max<size_t>(unified_workers, 1);
+  for (const Placement& placement : placements) {
+    if (placement.decode != nullptr) continue;
+    unified_[placement.prefill] = PredictUnified(QueuesAt(*placement.prefill, arriving), shape_,
+                                                 query.CachedTokens(placement.prefill->id));
+  }
+  ForecastPrefills(placements, query);
+  ForecastDecodes(placements, query);
+}
+
+void PlacementPredictor::ForecastPrefills(std::span<const Placement> placements,
+                                          const RouteQuery& query) {
+  prefill_.clear();
+  for (const Placement& placement : placements) {
+    if (placement.decode == nullptr) continue;
+    const auto [at, is_new] = prefill_.try_emplace(placement.prefill);
+    if (!is_new) continue;
+    const WorkerView& worker = *placement.prefill;
+    PrefillWorker& prefill = at->second;
+    prefill.forecast = ForecastPrefill(QueuesAt(worker, 0), shape_, query.CachedTokens(worker.id));
+    prefill.kv = KvOf(worker);
+    prefill.links = LinksOf(worker);
+    if (prefill.kv) prefill.queued_bytes = QueuedBytes(worker, prefill.kv->bytes_per_token);
+  }
+}
+
+// A worker sends the KV of its requests one after the other, more or less, whichever peer they go to.
+double PlacementPredictor::QueuedBytes(const WorkerView& prefill, int64_t bytes_per_token) const {
+  const WorkerLedger* const ledger = ledger_.Find(prefill.id);
+  if (ledger == nullptr) return 0;
+  double tokens = 0;
+  for (const PartInFlight& part : ledger->parts()) tokens += part.prompt_tokens;
+  return tokens * static_cast<double>(bytes_per_token);
+}
+
+// A reservation is made before the prefill; how long its KV takes is estimated by the fastest prefill
+// worker, so that one roll per decode worker is enough.
+void PlacementPredictor::ForecastDecodes(std::span<const Placement> placements,
+                                         const RouteQuery& query) {
+  decode_.clear();
+  std::optional<ModelTime> fastest;
+  for (const auto& [worker, prefill] : prefill_) {
+    if (!prefill.forecast) continue;
+    const ModelTime time = prefill.forecast->queue + prefill.forecast->prefill;
+    fastest = std::min(fastest.value_or(time), time);
+  }
+  for (const Placement& placement : placements) {
+    if (placement.decode == nullptr) continue;
+    const auto [at, is_new] = decode_.try_emplace(placement.decode);
+    if (!is_new) continue;
+    at->second = ForecastDecode(QueuesAt(*placement.decode, 0), shape_,
+                                query.CachedTokens(placement.decode->id),
+                                fastest.value_or(ModelTime::zero()));
+  }
+}
+
+bool PlacementPredictor::HasLink(const Placement& pair) const {
+  const PrefillWorker& prefill = prefill_.at(pair.prefill);
+  return prefill.kv && FindLink(prefill.links, *pair.decode) != nullptr;
+}
+
+std::optional<PlacementPrediction> PlacementPredictor::Predict(const Placement& placement) const {
+  if (placement.decode == nullptr) return unified_.at(placement.prefill);
+  const PrefillWorker& prefill = prefill_.at(placement.prefill);
+  const std::optional<DecodeForecast>& decode = decode_.at(placement.decode);
+  const LinkModel* const measured = FindLink(prefill.links, *placement.decode);
+  if (!prefill.forecast || !decode || !prefill.kv || measured == nullptr) return std::nullopt;
+  LinkModel link = *measured;
+  // What the link carries before: a part of it has left by the time at which this prefill begins.
+  const ModelTime queued(prefill.queued_bytes / link.bytes_per_second * 1e3);
+  const ModelTime begins = std::max(decode->admission, prefill.forecast->queue);
+  link.setup += std::max(ModelTime::zero(), queued - begins);
+  return JoinDisaggregated(shape_, *prefill.kv, *prefill.forecast, *decode, link, 1);
+}
+
+}  // namespace tandem

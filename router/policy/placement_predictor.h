@@ -1,0 +1,61 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "router/ledger/request_ledger.h"
+#include "router/policy/candidates.h"
+#include "router/policy/placement.h"
+#include "router/policy/route_query.h"
+#include "scheduler/latency_model/placement_model.h"
+
+namespace tandem {
+
+// Predicts the placements of one decision at a time. The queue of each worker is rolled forward once,
+// and every pair is joined from two of these, so that pairs cost little.
+// Thread: the router's loop.
+class PlacementPredictor {
+ public:
+  // `ledger` outlives it.
+  explicit PlacementPredictor(const RequestLedger& ledger) : ledger_(ledger) {}
+
+  // Which of these workers has not reported what its steps cost; empty when all have.
+  static std::string WithoutCosts(const Candidates& candidates);
+
+  // A decision begins, among workers that have costs. `unified_workers`: those that share the
+  // requests to come; at least 1 where there is a unified placement.
+  void Prepare(std::span<const Placement> placements, const RouteQuery& query,
+               size_t unified_workers);
+  // Nothing where a worker could not hold the request even alone, or where the link of a pair is not
+  // measured. `placement` is one of those that were prepared.
+  std::optional<PlacementPrediction> Predict(const Placement& placement) const;
+  // Whether the link between the two was measured.
+  bool HasLink(const Placement& pair) const;
+
+ private:
+  struct PrefillWorker {
+    std::optional<PrefillForecast> forecast;
+    std::optional<KvTransferShape> kv;
+    absl::flat_hash_map<std::string_view, LinkModel> links;
+    // KV of other requests that the link has yet to carry.
+    double queued_bytes = 0;
+  };
+
+  WorkerState QueuesAt(const WorkerView& worker, double arriving_tokens_per_second) const;
+  void ForecastPrefills(std::span<const Placement> placements, const RouteQuery& query);
+  void ForecastDecodes(std::span<const Placement> placements, const RouteQuery& query);
+  double QueuedBytes(const WorkerView& prefill, int64_t bytes_per_token) const;
+
+  const RequestLedger& ledger_;
+  // Of the decision that was begun last.
+  RequestShape shape_;
+  absl::flat_hash_map<const WorkerView*, std::optional<PlacementPrediction>> unified_;
+  absl::flat_hash_map<const WorkerView*, PrefillWorker> prefill_;
+  absl::flat_hash_map<const WorkerView*, std::optional<DecodeForecast>> decode_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "router/policy/placement.h"
+
+namespace tandem {
+
+// How busy a worker is, by counts alone. It only orders workers.
+double LoadOf(const WorkerView& worker);
+// Of the busier worker.
+double LoadOf(const Placement& placement);
+
+}  // namespace tandem

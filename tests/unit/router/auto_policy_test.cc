@@ -1,0 +1,283 @@
+// Where requests go by predicted cost.
+
+#include <deque>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "router/policy/objective.h"
+#include "router/policy/policies.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/measured_workers.h"
+
+namespace tandem {
+namespace {
+
+using Basis = RouteDecision::Basis;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class AutoPolicyTest : public testing::Test {
+ protected:
+  // One worker of each role; the KV link carries so many gigabytes per second.
+  static ClusterView OneOfEach(double link_gb_per_s) {
+    ClusterView view{.workers = {MeasuredWorker("d0", v1::WORKER_ROLE_DECODE),
+                                 MeasuredWorker("p0", v1::WORKER_ROLE_PREFILL),
+                                 MeasuredWorker("u0", v1::WORKER_ROLE_UNIFIED)}};
+    SetLink(view.workers[1], "d0", link_gb_per_s);
+    return view;
+  }
+  static RouteQuery Query(int32_t prompt, double output) {
+    return {.prompt_tokens = prompt,
+            .context_tokens = prompt + static_cast<int32_t>(output),
+            .expected_output_tokens = output};
+  }
+  RouteDecision Choose(const ClusterView& view, const RouteQuery& query) {
+    const auto decision = policy_->Choose(view, query);
+    EXPECT_TRUE(decision.ok()) << decision.status();
+    return *decision;
+  }
+  v1::Route RouteOf(const ClusterView& view, const RouteQuery& query) {
+    return Choose(view, query).route;
+  }
+  // `count` sequences decode at the worker, with many tokens to go.
+  void Decode(const std::string& name, int count) {
+    for (int i = 0; i < count; ++i) {
+      Wait(name, 100);
+      entries_.back().AddTokens(1);
+    }
+  }
+  // A request waits at the worker.
+  void Wait(const std::string& name, int32_t prompt) {
+    entries_.push_back(ledger_.Add(
+        {name, 1}, {.prompt_tokens = prompt, .output_tokens = 1000, .most_output_tokens = 1000}));
+  }
+  // What the decision sends to its workers is in flight until Forget.
+  void Send(const RouteDecision& decision, const RouteQuery& query) {
+    const bool is_unified = decision.route == v1::ROUTE_UNIFIED;
+    RequestPart part{.kind = is_unified ? RequestPart::Kind::kUnified : RequestPart::Kind::kPrefill,
+                     .prompt_tokens = query.prompt_tokens,
+                     .output_tokens = query.expected_output_tokens,
+                     .most_output_tokens = 1000};
+    entries_.push_back(ledger_.Add(decision.prefill, part));
+    if (is_unified) return;
+    entries_.back().Send();
+    part.kind = RequestPart::Kind::kDecode;
+    entries_.push_back(ledger_.Add(decision.decode, part));
+  }
+
+  FakeClock clock_;
+  RequestLedger ledger_{clock_};
+  std::deque<RequestLedger::Entry> entries_;
+  std::unique_ptr<RoutingPolicy> policy_ = NewAutoPolicy({.clock = clock_, .ledger = ledger_});
+};
+
+TEST_F(AutoPolicyTest, AnIdleUnifiedWorkerIsTakenBecauseItMovesNothing) {
+  const RouteDecision decision = Choose(OneOfEach(5), Query(500, 50));
+  EXPECT_EQ(decision.route, v1::ROUTE_UNIFIED);
+  ASSERT_TRUE(decision.score.prediction.has_value());
+  // Two steps of 256 tokens at most: 10 + 25.6 and 10 + 24.4 ms.
+  EXPECT_NEAR(decision.score.prediction->ttft.count(), 70, 0.01);
+  EXPECT_EQ(decision.placements, 2u);
+  ASSERT_EQ(decision.considered.size(), 2u);
+  EXPECT_TRUE(decision.considered[1].score.prediction.has_value());
+  EXPECT_THAT(decision.score.features, ::testing::SizeIs(3));
+}
+
+TEST_F(AutoPolicyTest, ABusyUnifiedWorkerIsLeftForAFastLinkAndKeptBeforeASlowOne) {
+  Decode("u0", 12);
+  int flips = 0;
+  v1::Route before = v1::ROUTE_UNIFIED;
+  std::map<v1::Route, int> taken;
+  for (double rate = 0.00005; rate < 5; rate *= 1.5) {
+    policy_ = NewAutoPolicy({.clock = clock_, .ledger = ledger_});
+    const RouteDecision decision = Choose(OneOfEach(rate), Query(500, 50));
+    flips += decision.route != before ? 1 : 0;
+    before = decision.route;
+    ++taken[before];
+    // It is the cheaper one of the two, or within the error of that.
+    EXPECT_TRUE(decision.score.cost == decision.considered[0].score.cost ||
+                decision.basis == Basis::kWithinError);
+  }
+  EXPECT_EQ(flips, 1);
+  EXPECT_GT(taken[v1::ROUTE_UNIFIED], 3) << "slow links";
+  EXPECT_GT(taken[v1::ROUTE_DISAGGREGATED], 3) << "fast links";
+}
+
+TEST_F(AutoPolicyTest, TheMoreDecodesRunOnAUnifiedWorkerTheSoonerAPromptGoesElsewhere) {
+  const ClusterView view = OneOfEach(0.003);
+  EXPECT_EQ(RouteOf(view, Query(200, 50)), v1::ROUTE_UNIFIED);
+  Decode("u0", 20);
+  const RouteDecision busy = Choose(view, Query(200, 50));
+  EXPECT_EQ(busy.route, v1::ROUTE_DISAGGREGATED);
+  EXPECT_EQ(busy.basis, Basis::kLowestCost);
+  // The 20 sequences would all have waited for the prompt.
+  const PlacementScore& unified = busy.considered[1].score;
+  EXPECT_GT(unified.prediction->externality, 20 * busy.score.prediction->stages.prefill / 4);
+}
+
+TEST_F(AutoPolicyTest, ATightTtftSloBuysTheFirstTokenAndALooseOneDoesNot) {
+  const ClusterView view = OneOfEach(0.0005);  // 500 tokens take a second
+  for (int i = 0; i < 5; ++i) Wait("u0", 256);
+  RouteQuery query = Query(500, 20);
+  query.slo.ttft = ModelTime(10000);
+  EXPECT_EQ(RouteOf(view, query), v1::ROUTE_UNIFIED);
+  query.slo.ttft = ModelTime(100);
+  const RouteDecision tight = Choose(view, query);
+  EXPECT_EQ(tight.route, v1::ROUTE_DISAGGREGATED);
+  EXPECT_LT(tight.score.prediction->ttft.count(), 100);
+}
+
+TEST_F(AutoPolicyTest, ATpotSloKeepsARequestFromSlowDecodes) {
+  const ClusterView view = OneOfEach(0.0002);
+  Decode("u0", 9);
+  RouteQuery query = Query(500, 400);
+  query.slo.tpot = ModelTime(18);  // 20 ms and more at u0, 11 ms at d0 and what the transfer adds
+  EXPECT_EQ(RouteOf(view, query), v1::ROUTE_DISAGGREGATED);
+}
+
+TEST_F(AutoPolicyTest, ASlowerWorkerGetsFewerRequests) {
+  ClusterView view{.workers = {MeasuredWorker("u0", v1::WORKER_ROLE_UNIFIED),
+                               MeasuredWorker("u1", v1::WORKER_ROLE_UNIFIED)}};
+  view.workers[1].costs = MeasuredCosts(2);
+  std::map<std::string, int> taken;
+  for (int i = 0; i < 200; ++i) {
+    const RouteDecision decision = Choose(view, Query(250, 20));
+    ++taken[decision.prefill.name];
+    Send(decision, Query(250, 20));
+    while (entries_.size() > 12) entries_.pop_front();
+    clock_.Advance(std::chrono::milliseconds(5));
+  }
+  EXPECT_GT(taken["u0"], 1.5 * taken["u1"]);
+  EXPECT_GT(taken["u1"], 10) << "it is not idle beside a busy one";
+}
+
+TEST_F(AutoPolicyTest, WithoutCostsTheLeastLoadedIsTakenAndTheReasonSaysWhose) {
+  ClusterView view = OneOfEach(5);
+  view.workers[0].costs = nullptr;
+  SetRunning(view.workers[2], 3);
+  const RouteDecision decision = Choose(view, Query(500, 50));
+  EXPECT_EQ(decision.route, v1::ROUTE_DISAGGREGATED);
+  EXPECT_EQ(decision.basis, Basis::kNotMeasured);
+  EXPECT_THAT(decision.reason, HasSubstr("decode worker d0 has not reported"));
+  EXPECT_EQ(decision.score.cost, NewLeastLoadedPolicy()->Choose(view, Query(500, 50))->score.cost);
+  view.workers[0].costs = MeasuredCosts();
+  EXPECT_NE(Choose(view, Query(500, 50)).basis, Basis::kNotMeasured);
+}
+
+TEST_F(AutoPolicyTest, WithoutAMeasuredLinkTheLeastLoadedIsTaken) {
+  const RouteDecision decision = Choose(OneOfEach(0), Query(500, 50));
+  EXPECT_EQ(decision.basis, Basis::kNotMeasured);
+  EXPECT_THAT(decision.reason, HasSubstr("such as from p0 to d0"));
+}
+
+TEST_F(AutoPolicyTest, APairWithoutALinkComesLastWhereAnotherHasOne) {
+  ClusterView view = OneOfEach(5);
+  view.workers.insert(view.workers.begin(), MeasuredWorker("c0", v1::WORKER_ROLE_DECODE));
+  RouteQuery query = Query(500, 50);
+  query.wanted = v1::ROUTE_DISAGGREGATED;
+  Decode("d0", 20);
+  EXPECT_EQ(Choose(view, query).decode.name, "d0");
+}
+
+TEST_F(AutoPolicyTest, AGainWithinTheErrorLeavesTheRequestWithTheLeastLoaded) {
+  ClusterView view{.workers = {MeasuredWorker("u0", v1::WORKER_ROLE_UNIFIED),
+                               MeasuredWorker("u1", v1::WORKER_ROLE_UNIFIED)}};
+  SetRunning(view.workers[1], 1);  // so that u0 is the least loaded
+  view.workers[0].costs = MeasuredCosts(1.005);
+  const RouteDecision near = Choose(view, Query(250, 100));
+  EXPECT_EQ(near.prefill.name, "u0");
+  EXPECT_EQ(near.basis, Basis::kWithinError);
+  EXPECT_THAT(near.reason, HasSubstr("would gain"));
+  view.workers[0].costs = MeasuredCosts(1.05);
+  const RouteDecision far = Choose(view, Query(250, 100));
+  EXPECT_EQ(far.prefill.name, "u1");
+  EXPECT_EQ(far.basis, Basis::kLowestCost);
+}
+
+TEST(ObjectiveTest, OnlyWhatTwoPlacementsDifferInCanBeWrongOfTheirDifference) {
+  PlacementPrediction a;
+  a.stages.queue = ModelTime(400);
+  a.stages.decode = ModelTime(5000);
+  PlacementPrediction b;
+  b.stages.transfer = ModelTime(300);
+  b.stages.decode = ModelTime(5000);
+  EXPECT_DOUBLE_EQ(DifferenceErrorMs(a, b, 0.1), 50);
+  EXPECT_DOUBLE_EQ(DifferenceErrorMs(a, a, 0.1), 0);
+}
+
+TEST(ObjectiveTest, TheRiskToMissAnSloCountsMoreThanTimeAndGrowsWithTheDelay) {
+  PlacementPrediction p;
+  p.e2e = ModelTime(1000);
+  const auto slo_ms = [&p](double ttft, double tpot) {
+    p.ttft = ModelTime(ttft);
+    p.tpot = ModelTime(tpot);
+    return CostOf(p, {.ttft = ModelTime(100), .tpot = ModelTime(20)}, 50, 0.1).slo_ms;
+  };
+  EXPECT_NEAR(slo_ms(50, 10), 0, 1e-6);
+  EXPECT_NEAR(slo_ms(100, 10), 30000, 1) << "it may be met or missed";
+  EXPECT_GT(slo_ms(300, 10), 60000);
+  EXPECT_GT(slo_ms(400, 10), slo_ms(300, 10));
+  EXPECT_GT(slo_ms(300, 40), slo_ms(300, 10) + 60000) << "both are missed";
+  EXPECT_EQ(CostOf(p, {}, 50, 0.1).slo_ms, 0);
+}
+
+TEST_F(AutoPolicyTest, AtConstantLoadTheRouteDoesNotFlip) {
+  ClusterView view = OneOfEach(0.003);
+  std::mt19937 random(7);
+  std::deque<size_t> parts;  // of each request in flight
+  std::map<v1::Route, int> taken;
+  int flips = 0;
+  v1::Route before = v1::ROUTE_AUTO;
+  Decode("u0", 8);
+  const size_t background = entries_.size();
+  for (int i = 0; i < 2000; ++i) {
+    const RouteQuery query = Query(190 + static_cast<int>(random() % 20), 50);
+    const RouteDecision decision = Choose(view, query);
+    flips += i > 0 && decision.route != before ? 1 : 0;
+    before = decision.route;
+    ++taken[before];
+    // It ends before the next one comes; the workers' reports are a little different every time.
+    Send(decision, query);
+    while (entries_.size() > background) entries_.pop_back();
+    SetLink(view.workers[1], "d0", 0.0028 + 0.0004 * static_cast<double>(random() % 100) / 100);
+    clock_.Advance(std::chrono::milliseconds(900));
+  }
+  EXPECT_LE(flips, 1) << taken[v1::ROUTE_UNIFIED] << " unified";
+}
+
+TEST_F(AutoPolicyTest, EqualCostsGoToTheFirstOfTheLeastLoaded) {
+  const ClusterView view{.workers = {MeasuredWorker("u0", v1::WORKER_ROLE_UNIFIED),
+                                     MeasuredWorker("u1", v1::WORKER_ROLE_UNIFIED)}};
+  const RouteDecision decision = Choose(view, Query(250, 100));
+  EXPECT_EQ(decision.prefill.name, "u0");
+  EXPECT_EQ(decision.basis, Basis::kLowestCost);
+  EXPECT_THAT(decision.reason, IsEmpty());
+}
+
+TEST_F(AutoPolicyTest, ARequestThatFitsNowhereIsStillSentSomewhere) {
+  const ClusterView view{.workers = {MeasuredWorker("u0", v1::WORKER_ROLE_UNIFIED)}};
+  const RouteDecision decision = Choose(view, Query(20000, 100));  // the worker holds 16000
+  EXPECT_EQ(decision.prefill.name, "u0") << "the worker says what is wrong";
+  EXPECT_FALSE(decision.score.prediction.has_value());
+}
+
+TEST(FixedRouteTest, TheOtherRouteIsTakenOnlyWhereTheOwnIsNotPossible) {
+  ClusterView view{.workers = {MakeWorker("d0", v1::WORKER_ROLE_DECODE),
+                               MakeWorker("p0", v1::WORKER_ROLE_PREFILL),
+                               MakeWorker("u0", v1::WORKER_ROLE_UNIFIED),
+                               MakeWorker("u1", v1::WORKER_ROLE_UNIFIED)}};
+  SetRunning(view.workers[2], 9);
+  SetRunning(view.workers[3], 8);
+  EXPECT_EQ(NewFixedRoutePolicy(v1::ROUTE_UNIFIED)->Choose(view, {})->prefill.name, "u1");
+  SetRunning(view.workers[1], 100);
+  EXPECT_EQ(NewFixedRoutePolicy(v1::ROUTE_DISAGGREGATED)->Choose(view, {})->prefill.name, "p0");
+  view.workers[0].suspected = true;
+  EXPECT_EQ(NewFixedRoutePolicy(v1::ROUTE_DISAGGREGATED)->Choose(view, {})->prefill.name, "u1");
+}
+
+}  // namespace
+}  // namespace tandem

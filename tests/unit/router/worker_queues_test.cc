@@ -1,0 +1,139 @@
+#include "router/ledger/worker_queues.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "router/ledger/request_ledger.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/measured_workers.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::SizeIs;
+
+class WorkerQueuesTest : public testing::Test {
+ protected:
+  WorkerState State() {
+    return QueuesOf(worker_, ledger_.Find(worker_.id), {.now = clock_.Now(), .output_tokens = 7});
+  }
+  RequestLedger::Entry Add(RequestPart::Kind kind, int32_t prompt, double output) {
+    return ledger_.Add(worker_.id, {.kind = kind,
+                                    .prompt_tokens = prompt,
+                                    .output_tokens = output,
+                                    .most_output_tokens = 10000});
+  }
+
+  FakeClock clock_;
+  RequestLedger ledger_{clock_};
+  WorkerView worker_ = MeasuredWorker("u0", v1::WORKER_ROLE_UNIFIED);
+};
+
+TEST_F(WorkerQueuesTest, AWorkerWithoutRequestsIsIdleAndHasItsLimits) {
+  const WorkerState state = State();
+  EXPECT_THAT(state.decoding, SizeIs(0));
+  EXPECT_THAT(state.waiting, SizeIs(0));
+  EXPECT_FALSE(state.elapsed_ms.has_value());
+  EXPECT_EQ(state.max_step_tokens, 256);
+  EXPECT_EQ(state.max_sequences, 32);
+  EXPECT_EQ(state.available_kv_tokens, 1000 * 16);
+  EXPECT_EQ(state.prefill_ends, PrefillEnds::kInDecode);
+}
+
+TEST_F(WorkerQueuesTest, RequestsOfThisRouterAreExact) {
+  RequestLedger::Entry decoding = Add(RequestPart::Kind::kUnified, 100, 50);
+  decoding.AddTokens(10);
+  const RequestLedger::Entry first = Add(RequestPart::Kind::kUnified, 200, 20);
+  const RequestLedger::Entry second = Add(RequestPart::Kind::kUnified, 300, 30);
+  clock_.Advance(std::chrono::milliseconds(4));
+  const WorkerState state = State();
+  ASSERT_THAT(state.decoding, SizeIs(1));
+  EXPECT_EQ(state.decoding[0].count, 1);
+  EXPECT_EQ(state.decoding[0].context_tokens, 110);
+  EXPECT_EQ(state.decoding[0].remaining_tokens, 40);
+  ASSERT_THAT(state.waiting, SizeIs(2));
+  EXPECT_EQ(state.waiting[0].new_tokens, 200);
+  EXPECT_EQ(state.waiting[1].new_tokens, 300);
+  EXPECT_EQ(state.waiting[1].output_tokens, 30);
+  EXPECT_EQ(state.elapsed_ms, 4) << "since the latest token came";
+  EXPECT_EQ(state.available_kv_tokens, 1000 * 16 - 110);
+}
+
+TEST_F(WorkerQueuesTest, HoweverManyRequestsThereAreTheirGroupsAreFewAndKeepTheTotals) {
+  std::vector<RequestLedger::Entry> entries;
+  int64_t prompts = 0;
+  int64_t contexts = 0;
+  for (int i = 1; i <= 400; ++i) {
+    entries.push_back(Add(RequestPart::Kind::kUnified, 100 * i, 10 * i));
+    if (i % 2 == 0) {
+      entries.back().AddTokens(1);
+      contexts += 100 * i + 1;
+    } else {
+      prompts += 100 * i;
+    }
+  }
+  const WorkerState state = State();
+  EXPECT_LE(state.decoding.size(), size_t{kMostGroups});
+  EXPECT_LE(state.waiting.size(), size_t{kMostGroups});
+  int count = 0;
+  double of_groups = 0;
+  for (const DecodeGroup& group : state.decoding) {
+    count += group.count;
+    of_groups += group.count * group.context_tokens;
+  }
+  EXPECT_EQ(count, 200);
+  EXPECT_NEAR(of_groups, static_cast<double>(contexts), 1);
+  of_groups = 0;
+  for (const WaitingGroup& group : state.waiting) of_groups += group.count * group.new_tokens;
+  EXPECT_NEAR(of_groups / static_cast<double>(prompts), 1, 0.001);
+  EXPECT_LT(state.waiting.front().new_tokens, state.waiting.back().new_tokens) << "in order";
+}
+
+TEST_F(WorkerQueuesTest, KvThatIsOnItsWayNeedsNoPrefill) {
+  worker_.role = v1::WORKER_ROLE_DECODE;
+  const RequestLedger::Entry reserved = Add(RequestPart::Kind::kDecode, 100, 50);
+  const WorkerState state = State();
+  ASSERT_THAT(state.waiting, SizeIs(1));
+  EXPECT_EQ(state.waiting[0].new_tokens, 0);
+  EXPECT_EQ(state.waiting[0].cached_tokens, 100);
+}
+
+TEST_F(WorkerQueuesTest, APromptIsNotBegunWhileItAwaitsRoomElsewhere) {
+  worker_.role = v1::WORKER_ROLE_PREFILL;
+  RequestLedger::Entry entry = Add(RequestPart::Kind::kPrefill, 100, 50);
+  clock_.Advance(std::chrono::milliseconds(9));
+  EXPECT_THAT(State().waiting, SizeIs(1)) << "it will come";
+  EXPECT_FALSE(State().elapsed_ms.has_value());
+  entry.Send();
+  clock_.Advance(std::chrono::milliseconds(2));
+  EXPECT_EQ(State().elapsed_ms, 2);
+  EXPECT_EQ(State().prefill_ends, PrefillEnds::kInHandOff);
+  entry.AddTokens(1);
+  EXPECT_THAT(State().waiting, SizeIs(0));
+}
+
+TEST_F(WorkerQueuesTest, WhatOtherRoutersHaveThereIsOneGroupOfEachKind) {
+  ChangeLoad(worker_, [](v1::WorkerLoad& load) {
+    load.set_running(4);
+    load.set_decode_context_tokens(400);
+    load.set_expected_decode_tokens(80);
+    load.set_waiting(2);
+    load.set_waiting_prompt_tokens(600);
+  });
+  for (int i = 0; i < 2; ++i) {
+    clock_.Advance(std::chrono::milliseconds(500));
+    worker_.last_report = clock_.Now();
+    ledger_.OnReports({.workers = {worker_}});
+  }
+  const WorkerState state = State();
+  ASSERT_THAT(state.decoding, SizeIs(1));
+  EXPECT_EQ(state.decoding[0].count, 4);
+  EXPECT_EQ(state.decoding[0].context_tokens, 100);
+  EXPECT_EQ(state.decoding[0].remaining_tokens, 20);
+  ASSERT_THAT(state.waiting, SizeIs(1));
+  EXPECT_EQ(state.waiting[0].count, 2);
+  EXPECT_EQ(state.waiting[0].new_tokens, 300);
+  EXPECT_EQ(state.waiting[0].output_tokens, 7);
+}
+
+}  // namespace
+}  // namespace tandem
