@@ -135,6 +135,8 @@ class Engine::Impl {
                          .store = *made_.store,
                          .zone = zone_,
                          .computation = *made_.computation,
+                         .stream = *made_.stream,
+                         .vocab_size = parts.model.vocab_size,
                          .progress = progress_,
                          .publish = [this](const EngineStats& stats) { stats_.Set(stats); },
                          .failed = [this](const absl::Status& why) { loss_.CheckDevice(why); },

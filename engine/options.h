@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
@@ -11,9 +12,18 @@
 #include "kvstore/kv_layout.h"
 #include "kvstore/kv_store.h"
 #include "model/checkpoint/model_config.h"
+#include "scheduler/latency_model/step_model.h"
 #include "scheduler/options.h"
 
 namespace tandem {
+
+// What an engine knows at its start of the time that its steps take (docs/cost_model.md).
+struct StartCosts {
+  // Measured before, on this machine with this model; StepModel::Create accepts them.
+  std::optional<StepCoefficients> steps;
+  double error = 0;        // of these: mean of |predicted - measured| / measured
+  Duration measure_for{};  // without `steps`: for so long steps are measured first; 0: not at all
+};
 
 enum class Role : uint8_t { kUnified, kPrefill, kDecode };
 
@@ -45,6 +55,7 @@ struct EngineOptions {
   // the engine some 40 us on a virtual machine and would delay the TTFT of short prompts. Role
   // prefill.
   int64_t least_post_bytes = int64_t{1} << 20;
+  StartCosts costs;
   bool share_kv = false;  // the KV pool is memory that other processes can open (Device::Share)
   bool check_invariants = false;  // after every step; tests and debug builds
 };

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "kvstore/kv_store.h"
+#include "scheduler/latency_model/step_costs.h"
 #include "scheduler/stats.h"
 
 namespace tandem {
@@ -20,8 +21,10 @@ struct HandoffCounts {
 // A snapshot for status pages, heartbeats and tests. `kv.free_blocks` are neither in a sequence nor
 // cached.
 struct EngineStats {
-  bool starting = true;  // weights load or the runner warms up: requests are accepted and wait
+  // Weights load, the runner warms up or steps are measured: requests are accepted and wait.
+  bool starting = true;
   SchedulerStats scheduler;
+  CostState costs;
   KvStats kv;
   int32_t most_used_blocks = 0;      // the most blocks that sequences held at any time
   double fragmentation = 0;          // share of the slots in sequences' blocks that hold no token

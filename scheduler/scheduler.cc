@@ -214,6 +214,11 @@ void Scheduler::Finish(SequenceId id) {
 
 SchedulerStats Scheduler::stats() const {
   SchedulerStats stats = book_.stats();
+  for (const SequenceState& running : book_.InPhase(Phase::kRunning)) {
+    const int64_t rows = running.spec.width;
+    stats.decode_context_tokens += rows * running.known_tokens;
+    stats.expected_decode_tokens += rows * forecast_.Of(running).steps_left;
+  }
   planner_.AddCounts(stats);
   return stats;
 }

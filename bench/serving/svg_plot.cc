@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "fmt/format.h"
 
@@ -19,33 +20,85 @@ constexpr size_t kMostPoints = 3000;
 constexpr std::array<std::string_view, 8> kPalette = {"#4477aa", "#ee6677", "#228833", "#ccbb44",
                                                       "#66ccee", "#aa3377", "#bbbbbb", "#dd7711"};
 
-// Maps values to pixels.
-struct Scale {
-  double x_end = 1;
-  double y_end = 1;
+// One axis: values to the share of its length.
+class Scale {
+ public:
+  explicit Scale(Axis axis) : axis_(axis) {}
 
-  double X(double x) const { return kLeft + x / x_end * (kWidth - kLeft - kRight); }
-  double Y(double y) const { return kHeight - kBottom - y / y_end * (kHeight - kTop - kBottom); }
+  bool Holds(double value) const {
+    return std::isfinite(value) && (axis_ == Axis::kLinear || value > 0);
+  }
+  void Include(double value) {
+    if (!Holds(value)) return;
+    low_ = std::min(low_, value);
+    high_ = std::max(high_, value);
+  }
+  // After all values.
+  void Finish() {
+    if (low_ > high_) low_ = high_ = 1;
+    if (axis_ == Axis::kLogarithmic) {
+      low_ /= kRoom;
+      high_ *= kRoom;
+      return;
+    }
+    low_ = 0;
+    if (!(high_ > 0)) high_ = 1;
+    high_ = std::ceil(high_ / TickStep(high_)) * TickStep(high_);
+  }
+  double low() const { return low_; }
+  double high() const { return high_; }
+  double Share(double value) const {
+    if (axis_ == Axis::kLinear) return value / high_;
+    return std::log(value / low_) / std::log(high_ / low_);
+  }
+  std::vector<double> Ticks() const {
+    std::vector<double> ticks;
+    if (axis_ == Axis::kLinear) {
+      const double step = TickStep(high_);
+      for (int i = 0; i * step <= high_ * 1.0001; ++i) ticks.push_back(i * step);
+      return ticks;
+    }
+    for (double power = std::pow(10, std::floor(std::log10(low_))); power <= high_; power *= 10) {
+      for (const double tick : {power, 2 * power, 5 * power}) {
+        if (tick >= low_ && tick <= high_) ticks.push_back(tick);
+      }
+    }
+    return ticks;
+  }
+
+ private:
+  static constexpr double kRoom = 1.2;  // on both sides of a logarithmic axis
+
+  const Axis axis_;
+  double low_ = std::numeric_limits<double>::infinity();
+  double high_ = -std::numeric_limits<double>::infinity();
 };
 
-// The end of an axis: the first tick at or above the highest value.
-double AxisEnd(double highest) {
-  if (!(highest > 0)) return 1;
-  const double step = TickStep(highest);
-  return std::ceil(highest / step) * step;
-}
+// Maps values to pixels.
+struct Scales {
+  Scale x;
+  Scale y;
 
-Scale ScaleOf(const Plot& plot) {
-  double x = 0;
-  double y = 0;
+  double X(double value) const { return kLeft + x.Share(value) * (kWidth - kLeft - kRight); }
+  double Y(double value) const {
+    return kHeight - kBottom - y.Share(value) * (kHeight - kTop - kBottom);
+  }
+};
+
+Scales ScalesOf(const Plot& plot) {
+  Scales scales{Scale(plot.x_axis), Scale(plot.y_axis)};
   for (const PlotSeries& series : plot.series) {
     for (const PlotPoint& point : series.points) {
-      x = std::max(x, point.x);
-      y = std::max(y, point.y);
+      scales.x.Include(point.x);
+      scales.y.Include(point.y);
+      if (!plot.diagonal) continue;
+      scales.x.Include(point.y);
+      scales.y.Include(point.x);
     }
   }
-  if (plot.diagonal) x = y = std::max(x, y);
-  return {AxisEnd(x), AxisEnd(y)};
+  scales.x.Finish();
+  scales.y.Finish();
+  return scales;
 }
 
 std::string Text(double x, double y, std::string_view anchor, std::string_view text) {
@@ -59,20 +112,18 @@ std::string GridLine(double x1, double y1, double x2, double y2, std::string_vie
       y2, color);
 }
 
-std::string Axes(const Plot& plot, const Scale& scale) {
+std::string Axes(const Plot& plot, const Scales& scales) {
   constexpr std::string_view kGrid = "#e4e4e4";
   std::string svg;
-  const double x_step = TickStep(scale.x_end);
-  const double y_step = TickStep(scale.y_end);
-  for (int i = 0; i * x_step <= scale.x_end * 1.0001; ++i) {
-    const double at = scale.X(i * x_step);
+  for (const double tick : scales.x.Ticks()) {
+    const double at = scales.X(tick);
     svg += GridLine(at, kTop, at, kHeight - kBottom, kGrid);
-    svg += Text(at, kHeight - kBottom + 16, "middle", fmt::format("{:g}", i * x_step));
+    svg += Text(at, kHeight - kBottom + 16, "middle", fmt::format("{:g}", tick));
   }
-  for (int i = 0; i * y_step <= scale.y_end * 1.0001; ++i) {
-    const double at = scale.Y(i * y_step);
+  for (const double tick : scales.y.Ticks()) {
+    const double at = scales.Y(tick);
     svg += GridLine(kLeft, at, kWidth - kRight, at, kGrid);
-    svg += Text(kLeft - 6, at + 4, "end", fmt::format("{:g}", i * y_step));
+    svg += Text(kLeft - 6, at + 4, "end", fmt::format("{:g}", tick));
   }
   svg += GridLine(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, "#333");
   svg += GridLine(kLeft, kTop, kLeft, kHeight - kBottom, "#333");
@@ -84,12 +135,14 @@ std::string Axes(const Plot& plot, const Scale& scale) {
   return svg;
 }
 
-std::string Series(const PlotSeries& series, const Scale& scale) {
+std::string Series(const PlotSeries& series, const Scales& scales) {
   const size_t stride = series.points.size() / kMostPoints + 1;
   std::string svg;
   for (size_t i = 0; i < series.points.size(); i += stride) {
-    const double x = scale.X(series.points[i].x);
-    const double y = scale.Y(series.points[i].y);
+    const PlotPoint& point = series.points[i];
+    if (!scales.x.Holds(point.x) || !scales.y.Holds(point.y)) continue;
+    const double x = scales.X(point.x);
+    const double y = scales.Y(point.y);
     if (series.mark == PlotSeries::Mark::kLine) {
       svg += fmt::format("{}{:.1f} {:.1f}", svg.empty() ? "M" : " L", x, y);
     } else {
@@ -118,7 +171,8 @@ std::string Legend(const std::vector<PlotSeries>& all) {
 
 std::string Frame(double height, const std::string& title, const std::string& inside) {
   return fmt::format(
-      "<svg viewBox=\"0 0 {} {}\" width=\"{}\" role=\"img\">\n<title>{}</title>\n"
+      "<svg viewBox=\"0 0 {} {}\" width=\"{}\" role=\"img\" font-family=\"sans-serif\" "
+      "font-size=\"12\">\n<title>{}</title>\n"
       "<text x=\"{}\" y=\"14\" class=\"title\">{}</text>\n{}</svg>\n",
       kWidth, height, kWidth, EscapeHtml(title), kLeft, EscapeHtml(title), inside);
 }
@@ -156,12 +210,13 @@ std::string EscapeHtml(std::string_view text) {
 }
 
 std::string RenderSvg(const Plot& plot) {
-  const Scale scale = ScaleOf(plot);
-  std::string inside = Axes(plot, scale);
+  const Scales scales = ScalesOf(plot);
+  std::string inside = Axes(plot, scales);
   if (plot.diagonal) {
-    inside += GridLine(scale.X(0), scale.Y(0), scale.X(scale.x_end), scale.Y(scale.y_end), "#999");
+    inside += GridLine(scales.X(scales.x.low()), scales.Y(scales.y.low()),
+                       scales.X(scales.x.high()), scales.Y(scales.y.high()), "#999");
   }
-  for (const PlotSeries& series : plot.series) inside += Series(series, scale);
+  for (const PlotSeries& series : plot.series) inside += Series(series, scales);
   return Frame(kHeight, plot.title, inside + Legend(plot.series));
 }
 

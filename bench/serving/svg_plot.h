@@ -6,6 +6,8 @@
 
 namespace tandem::loadgen {
 
+enum class Axis : unsigned char { kLinear, kLogarithmic };
+
 struct PlotPoint {
   double x = 0;
   double y = 0;
@@ -23,12 +25,16 @@ struct Plot {
   std::string title;
   std::string x_label;
   std::string y_label;
+  Axis x_axis = Axis::kLinear;
+  Axis y_axis = Axis::kLinear;
   std::vector<PlotSeries> series;
   bool diagonal = false;  // the line y = x
 };
 
-// An <svg> element with axes, ticks and a legend, without scripts. Both axes begin at 0 and end
-// above the largest value. Of a series with many points, evenly spaced ones are drawn.
+// An <svg> element with axes, ticks and a legend, without scripts. A linear axis begins at 0 and ends
+// at a tick above the largest value; a logarithmic one holds all values. Points that are not finite,
+// or not above 0 on a logarithmic axis, are left out. Of a series with many points, evenly spaced
+// ones are drawn.
 std::string RenderSvg(const Plot& plot);
 
 struct BarPart {

@@ -13,6 +13,7 @@
 #include "engine/options.h"
 #include "engine/store_view.h"
 #include "kvstore/kv_store.h"
+#include "scheduler/latency_model/step_costs.h"
 #include "scheduler/latency_model/step_learner.h"
 #include "scheduler/scheduler.h"
 
@@ -35,6 +36,9 @@ struct EngineCore {
       : options(parts.options),
         clock(parts.clock),
         store(parts.store),
+        costs({.prefills = parts.options.role != Role::kDecode,
+               .decodes = parts.options.role != Role::kPrefill},
+              latency),
         scheduler(parts.options.scheduler, latency),
         copies(parts.store, latency, scheduler),
         view(parts.store, [this](SequenceId id) -> const Sequence& { return requests.Get(id); }),
@@ -61,6 +65,7 @@ struct EngineCore {
   const Clock& clock;
   KvStore& store;
   StepLearner latency;
+  StepCosts costs;
   Scheduler scheduler;
   HostCopies copies;
   StoreView view;

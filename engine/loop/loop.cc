@@ -24,6 +24,14 @@ struct Overloaded : Functions... {
 template <typename... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 
+// Those that need KV blocks or steps, and the end.
+bool EndsMeasurement(const Message& message) {
+  return std::holds_alternative<SubmitMessage>(message) ||
+         std::holds_alternative<ReserveMessage>(message) ||
+         std::holds_alternative<DecodeMessage>(message) ||
+         std::holds_alternative<ShutdownMessage>(message);
+}
+
 std::unique_ptr<RequestState> NewRequest(SubmitMessage& message) {
   auto request = std::make_unique<RequestState>(std::move(message.request));
   if (message.outgoing) request->handoff = *std::move(message.outgoing);
@@ -45,7 +53,13 @@ EngineLoop::EngineLoop(const EngineOptions& options, Parts parts)
       handoffs_(core_),
       reservations_(core_),
       layer_stored_(LayerCallback(parts_.device)),
-      start_up_(parts_.computation,
+      measurement_(options,
+                   {.store = parts_.store,
+                    .stream = parts_.stream,
+                    .computation = parts_.computation,
+                    .vocab_size = parts_.vocab_size},
+                   core_.costs),
+      start_up_(parts_.computation, measurement_,
                 layer_stored_ == nullptr ? DecodeSteps::kRecorded : DecodeSteps::kPlain,
                 parts_.progress, parts_.failed, parts_.lost),
       step_({.core = core_,
@@ -54,7 +68,15 @@ EngineLoop::EngineLoop(const EngineOptions& options, Parts parts)
              .progress = parts_.progress,
              .layer_stored = layer_stored_,
              .failed = parts_.failed}) {
+  SetKnownCosts();
   Publish();
+}
+
+void EngineLoop::SetKnownCosts() {
+  const StartCosts& known = core_.options.costs;
+  if (!known.steps) return;
+  const absl::Status set = core_.costs.SetModel(*known.steps, CostSource::kFile, known.error);
+  TANDEM_CHECK(set.ok(), "the coefficients of the cost model were not validated");
 }
 
 void EngineLoop::Run() {
@@ -156,6 +178,7 @@ void EngineLoop::Stop() {
 
 void EngineLoop::HandleAll(std::vector<Message> messages) {
   for (Message& message : messages) {
+    if (EndsMeasurement(message)) measurement_.End();
     Handle(message);
     parts_.progress.Count();
   }
@@ -224,9 +247,10 @@ void EngineLoop::Publish() {
   reservations_.AddTo(stats);
   stats.starting = start_up_.starting();
   stats.scheduler = core_.scheduler.stats();
+  stats.costs = core_.costs.state();
   stats.kv = core_.store.stats();
   const int32_t used = stats.kv.total_blocks - stats.kv.free_blocks - stats.kv.idle_blocks;
-  most_used_blocks_ = std::max(most_used_blocks_, used);
+  if (!measurement_.running()) most_used_blocks_ = std::max(most_used_blocks_, used);
   stats.most_used_blocks = most_used_blocks_;
   stats.fragmentation = core_.requests.Fragmentation();
   stats.handoffs = core_.sender.num_open();
@@ -248,7 +272,8 @@ void EngineLoop::CheckInvariants() const {
   TANDEM_CHECK(scheduler.ok(), scheduler.ToString());
   const absl::Status store = core_.store.CheckInvariants();
   TANDEM_CHECK(store.ok(), store.ToString());
-  const bool at_rest = core_.requests.empty() && core_.receiver.num_reservations() == 0;
+  const bool at_rest =
+      core_.requests.empty() && core_.receiver.num_reservations() == 0 && !measurement_.running();
   const KvStats stats = core_.store.stats();
   TANDEM_CHECK(!at_rest || (core_.requests.num_sequences() == 0 && core_.copies.empty()),
                "a sequence outlived its request");

@@ -11,6 +11,7 @@
 #include "engine/handoff/reservations.h"
 #include "engine/inbox.h"
 #include "engine/loop/core.h"
+#include "engine/loop/cost_measurement.h"
 #include "engine/loop/start_up.h"
 #include "engine/loop/step.h"
 #include "engine/options.h"
@@ -39,6 +40,8 @@ class EngineLoop {
     KvStore& store;
     LandingZone& zone;
     StepComputation& computation;
+    Stream& stream;  // the one that the store computes on
+    int32_t vocab_size = 0;
     Progress& progress;
     std::function<void(const EngineStats&)> publish;
     std::function<void(const absl::Status&)> failed;  // a step or the sampling of a token failed
@@ -67,6 +70,7 @@ class EngineLoop {
   void BeginShutdown(TimePoint deadline);
 
   LayerStored LayerCallback(const Device& device);
+  void SetKnownCosts();
   void MeasureCopies();
   void ActOnTime(TimePoint now);
   TimePoint WakeTime() const;
@@ -80,6 +84,7 @@ class EngineLoop {
   OutgoingHandoffs handoffs_;
   Reservations reservations_;
   const LayerStored layer_stored_;
+  CostMeasurement measurement_;
   StartUp start_up_;
   StepRunner step_;
   Transport* transport_ = nullptr;

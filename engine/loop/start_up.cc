@@ -4,9 +4,10 @@
 
 namespace tandem {
 
-StartUp::StartUp(StepComputation& computation, DecodeSteps decodes, Progress& progress,
-                 const Report& failed, const Report& lost)
+StartUp::StartUp(StepComputation& computation, CostMeasurement& measurement, DecodeSteps decodes,
+                 Progress& progress, const Report& failed, const Report& lost)
     : computation_(computation),
+      measurement_(measurement),
       decodes_(decodes),
       progress_(progress),
       failed_(failed),
@@ -22,10 +23,15 @@ bool StartUp::Continue() {
     return false;
   }
   if (!*loaded) return false;
-  const bool warms_up = !warm_;
-  if (warms_up) WarmUp();
-  starting_ = !warm_;
-  return warms_up;
+  bool did = !warm_;
+  if (warm_) {
+    did = measurement_.Continue();
+    progress_.Count();
+  } else {
+    WarmUp();
+  }
+  starting_ = !warm_ || !measurement_.done();
+  return did;
 }
 
 void StartUp::WarmUp() {

@@ -3,13 +3,14 @@
 #include <functional>
 
 #include "absl/status/status.h"
+#include "engine/loop/cost_measurement.h"
 #include "engine/progress.h"
 #include "engine/step_computation.h"
 
 namespace tandem {
 
 // What an engine does before its first step: it waits for the weights, then lets what
-// computes the steps warm up. Both happen in parts, so that messages are handled in between.
+// computes the steps warm up, and at last steps are measured. All happens in parts, so that messages are handled in between.
 // Thread: engine. Everything that the constructor takes must outlive it.
 class StartUp {
  public:
@@ -17,21 +18,22 @@ class StartUp {
 
   // `failed` is called when warming up failed: the first steps then do what it did not. `lost` is
   // called, maybe more than once, when the weights cannot be loaded: every step fails then.
-  StartUp(StepComputation& computation, DecodeSteps decodes, Progress& progress,
-          const Report& failed, const Report& lost);
+  StartUp(StepComputation& computation, CostMeasurement& measurement, DecodeSteps decodes,
+          Progress& progress, const Report& failed, const Report& lost);
 
   // Does one part, if there is one to do now. Returns whether it did.
   bool Continue();
 
   // Whether steps may be run.
   bool warm() const { return warm_; }
-  // Whether weights load, or the computation warms up.
+  // Whether weights load, the computation warms up, or steps are measured.
   bool starting() const { return starting_; }
 
  private:
   void WarmUp();
 
   StepComputation& computation_;
+  CostMeasurement& measurement_;
   const DecodeSteps decodes_;
   Progress& progress_;
   const Report& failed_;

@@ -37,9 +37,11 @@ bool StepRunner::Run() {
     return true;
   }
   const TimePoint computed = core.clock.Now();
+  const StepFeatures features = FeaturesOf(chunks_);  // their sequences may end when delivered
   const std::span<absl::StatusOr<SampledToken>> tokens = parts_.computation.Sample(chunks_);
-  Observe((decodes_alone ? core.clock.Now() : computed) - now);
   delivery_.Deliver(chunks_, tokens, computed);
+  // All that the next step had to wait for.
+  core.costs.Observe(features, core.clock.Now() - now);
   return true;
 }
 
@@ -81,10 +83,6 @@ void StepRunner::AddDecodes(Sequence& sequence) {
                        .samples = 1,
                        .decode = true});
   }
-}
-
-void StepRunner::Observe(Duration took) {
-  parts_.core.latency.ObserveStep(FeaturesOf(chunks_), took);
 }
 
 void StepRunner::AddTo(EngineStats& stats) const {

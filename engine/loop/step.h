@@ -46,7 +46,6 @@ class StepRunner {
  private:
   void BuildChunks(const StepPlan& plan);
   void AddDecodes(Sequence& sequence);
-  void Observe(Duration took);
   void Fail(const absl::Status& status);
 
   const Parts parts_;

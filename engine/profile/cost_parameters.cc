@@ -276,7 +276,7 @@ ClassicScalars ClassicOf(const StepModel& model, const std::vector<NamedLink>& l
   const StepCoefficients& c = model.coefficients();
   ClassicScalars scalars;
   scalars.alpha_ms = c.alpha.token_ms;
-  scalars.beta_ms = model.Step({.decode_sequences = 1, .decode_context = kClassicContext}).count();
+  scalars.beta_ms = Beta(model).count();
   scalars.gamma_ms = model.GammaMs(kClassicChunk, kClassicBatch, kClassicBatch * kClassicContext);
   if (c.batch_thresh) scalars.batch_thresh = c.batch_thresh->tokens;
   if (!links.empty()) {

@@ -12,14 +12,16 @@ constexpr int32_t kShortContext = 16;
 
 class Planner {
  public:
-  Planner(const StepSession::Options& limits, PlanSize size, uint64_t seed)
-      : limits_(limits), quick_(size == PlanSize::kQuick), random_(seed) {}
+  Planner(const StepLimits& limits, PlanSize size, uint64_t seed)
+      : limits_(limits), size_(size), random_(seed) {}
 
   std::vector<PlannedStep> Plan() {
     AddPrefills();
     AddDecodes();
-    AddGrid();
-    AddCurve();
+    if (size_ != PlanSize::kStart) {
+      AddGrid();
+      AddCurve();
+    }
     AddHeldOut();
     return std::move(steps_);
   }
@@ -31,12 +33,13 @@ class Planner {
   }
   int32_t most_context() const { return limits_.max_context_tokens; }
 
-  // Every power of two and, in a full plan, a number between each two; the last one is `most`.
+  // Every power of two (at a start, of four) and, in a full plan, a number between each two; the last
+  // one is `most`.
   std::vector<int32_t> Sizes(int32_t least, int32_t most) const {
     std::set<int32_t> sizes = {most};
-    for (int32_t size = least; size < most; size *= 2) {
+    for (int32_t size = least; size < most; size *= size_ == PlanSize::kStart ? 4 : 2) {
       sizes.insert(size);
-      if (!quick_ && size * 3 / 2 < most) sizes.insert(size * 3 / 2);
+      if (size_ == PlanSize::kFull && size * 3 / 2 < most) sizes.insert(size * 3 / 2);
     }
     return {sizes.begin(), sizes.end()};
   }
@@ -72,7 +75,7 @@ class Planner {
     const std::set<int32_t> tokens = {std::min(16, most), std::min(64, most), std::min(160, most),
                                       most};
     std::set<int32_t> sequences = {1, std::min(4, most_sequences()), most_sequences()};
-    if (!quick_) sequences.insert(std::min(16, most_sequences()));
+    if (size_ == PlanSize::kFull) sequences.insert(std::min(16, most_sequences()));
     const std::set<int32_t> contexts = {std::max(kShortContext, most_context() / 8),
                                         most_context()};
     for (const int32_t n : tokens) {
@@ -93,7 +96,7 @@ class Planner {
   }
 
   void AddHeldOut() {
-    const int count = quick_ ? 8 : 16;
+    const int count = size_ == PlanSize::kFull ? 16 : size_ == PlanSize::kQuick ? 8 : 4;
     for (int i = 0; i < count; ++i) {
       const int32_t sequences = AnyOrder(1, most_sequences());
       const int32_t context = Any(kShortContext, most_context());
@@ -109,16 +112,15 @@ class Planner {
     }
   }
 
-  const StepSession::Options& limits_;
-  const bool quick_;
+  const StepLimits& limits_;
+  const PlanSize size_;
   std::mt19937_64 random_;
   std::vector<PlannedStep> steps_;
 };
 
 }  // namespace
 
-std::vector<PlannedStep> PlanSteps(const StepSession::Options& limits, PlanSize size,
-                                   uint64_t seed) {
+std::vector<PlannedStep> PlanSteps(const StepLimits& limits, PlanSize size, uint64_t seed) {
   return Planner(limits, size, seed).Plan();
 }
 

@@ -4,34 +4,21 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "engine/model_runner.h"
-#include "engine/sequence.h"
+#include "engine/profile/dummy_steps.h"
+#include "engine/profile/step_shape.h"
 #include "kernels/registry.h"
 #include "kvstore/kv_store.h"
 #include "model/checkpoint/model_config.h"
 #include "model/transformer/forward.h"
-#include "scheduler/latency_model/step_features.h"
 
 namespace tandem {
 
-// One step to be measured: a chunk of one prompt beside sequences that decode. Either may be absent.
-struct StepShape {
-  int32_t prefill_tokens = 0;
-  int32_t cached_tokens = 0;   // of the prompt, before the chunk
-  int32_t sequences = 0;       // that decode
-  int32_t context_tokens = 0;  // that each of these reads
-
-  StepFeatures features() const;
-  friend bool operator==(const StepShape&, const StepShape&) = default;
-};
-
-// A checkpoint with its KV pool, run step by step with the engine's own model runner. Every sequence
-// has a block table of its own, and all of its KV is there, so that a step of any shape reads the
-// memory that it would read when it serves. Thread: one at a time.
+// A checkpoint with its KV pool, run step by step with the engine's own model runner.
+// Thread: one at a time.
 class StepSession {
  public:
   struct Options {
@@ -52,10 +39,10 @@ class StepSession {
                                                            LoadProgress progress);
 
   // Runs one step, its sampling included, and returns its time. The shape must be within limits().
-  absl::StatusOr<Duration> Run(const StepShape& shape);
+  absl::StatusOr<Duration> Run(const StepShape& shape) { return steps_->Run(shape); }
 
-  // The largest shapes; max_context_tokens is the actual number.
-  const Options& limits() const { return options_; }
+  // The largest shapes that there is room for.
+  const StepLimits& limits() const { return limits_; }
   const ModelConfig& config() const { return config_; }
   const KvLayout& layout() const { return store_->layout(); }
   Device& device() const { return *backend_.device; }
@@ -63,12 +50,12 @@ class StepSession {
  private:
   StepSession() = default;
   absl::Status LoadWeights(LoadProgress progress);
+  absl::Status SetLimits(const KvLayout& layout);
   absl::Status CreateStore();
   absl::Status WarmUp();
-  absl::Status AddSequences();
-  absl::Status FillKv();
 
   Options options_;
+  StepLimits limits_;
   ModelConfig config_;
   Backend backend_;
   std::unique_ptr<WeightStore> weights_;
@@ -76,10 +63,7 @@ class StepSession {
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<KvStore> store_;
   std::unique_ptr<ModelRunner> runner_;
-  std::unique_ptr<RequestState> request_;
-  // The first has the prompt that is prefilled, the others decode.
-  std::vector<std::unique_ptr<Sequence>> sequences_;
-  std::vector<Chunk> chunks_;
+  std::unique_ptr<DummySteps> steps_;
 };
 
 }  // namespace tandem

@@ -230,6 +230,12 @@ double RelativeSpread(std::span<const double> ms) {
   return (at(0.84) - at(0.16)) / 2 / MedianMs(ms);
 }
 
+double MeanError(std::span<const ComponentError> held_out) {
+  double sum = 0;
+  for (const ComponentError& one : held_out) sum += one.mean;
+  return held_out.empty() ? 0 : sum / static_cast<double>(held_out.size());
+}
+
 absl::StatusOr<StepFit> FitSteps(std::span<const StepSample> samples, uint64_t seed) {
   ASSIGN_OR_RETURN(const Sorted sorted, Sort(samples));
   const std::vector<TimedStep> prefills = Medians(sorted.prefill);

@@ -48,6 +48,9 @@ struct ComponentError {
   double spread = 0;  // the median of RelativeSpread
 };
 
+// Over the components; 0: none was held out.
+double MeanError(std::span<const ComponentError> held_out);
+
 struct StepFit {
   StepCoefficients coefficients;
   std::vector<FittedCoefficient> intervals;

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "scheduler/latency_model/non_negative_fit.h"
 #include "scheduler/latency_model/step_features.h"
 #include "scheduler/latency_model/step_model.h"
-#include "scheduler/latency_model/non_negative_fit.h"
 
 namespace tandem {
 

@@ -81,4 +81,9 @@ class StepModel {
   InterferenceTable interference_;
 };
 
+// beta, the classic scalar: a step that decodes one sequence with 512 tokens of context.
+inline ModelTime Beta(const StepModel& model) {
+  return model.Step({.decode_sequences = 1, .decode_context = 512});
+}
+
 }  // namespace tandem

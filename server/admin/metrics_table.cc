@@ -25,6 +25,15 @@ double IsSimulated(const Message& message) {
   return IsSimulatedModel(status.model());
 }
 
+// The step that the scalar beta is the time of (docs/cost_model.md).
+double Beta(const Message& message) {
+  constexpr double kContext = 512;
+  const auto& cost = *DynamicCastToGenerated<v1::DecodeCost>(&message);
+  if (cost.buckets_size() == 0) return 0;
+  return 1e-3 *
+         (cost.buckets(0).base_ms() + cost.sequence_ms() + kContext * cost.context_token_ms());
+}
+
 constexpr Metric kMetrics[] = {
     // The gRPC port and the log, of the router and of each worker.
     {"tandem_connections", "ConnectionUse.open", "Open connections to the gRPC port", kServerLabel},
@@ -129,6 +138,25 @@ constexpr Metric kMetrics[] = {
     {"tandem_worker_requests_total", "WorkerLoad.requests_finished", "Requests ended"},
     {"tandem_worker_prompt_tokens_total", "WorkerLoad.prompt_tokens", "Prompt tokens computed"},
     {"tandem_worker_output_tokens_total", "WorkerLoad.output_tokens", "Tokens sampled"},
+
+    {"tandem_worker_decode_context_tokens", "WorkerLoad.decode_context_tokens",
+     "Context of the sequences that decode, together"},
+    {"tandem_worker_expected_decode_tokens", "WorkerLoad.expected_decode_tokens",
+     "Tokens that these are expected to decode until they end"},
+
+    // The cost model of each worker.
+    {"tandem_step_alpha_seconds", "PrefillCost.token_ms",
+     "Time that a prompt token adds to a step, by the worker's cost model; 0: not known"},
+    {"tandem_step_beta_seconds", "DecodeCost",
+     "Time to decode one sequence with 512 tokens of context; 0: not known", "", "", Beta},
+    {"tandem_step_error_ratio", "CostModel.error",
+     "Mean of |predicted - measured| / measured of the latest steps"},
+    {"tandem_step_drift_ratio", "CostModel.drift",
+     "Mean of measured / predicted of the latest steps; 0: none has run"},
+    {"tandem_step_model_revisions_total", "CostModel.revision",
+     "Times that the cost model was set or changed"},
+    {"tandem_steps_predicted_total", "CostModel.steps",
+     "Steps whose time was compared with the cost model"},
 
     // The KV store of each worker.
     {"tandem_kv_blocks", "WorkerLoad.total_blocks",

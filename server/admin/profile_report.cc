@@ -3,11 +3,17 @@
 #include <algorithm>
 #include <set>
 
+#include "bench/serving/svg_plot.h"
 #include "fmt/format.h"
-#include "server/admin/svg_plot.h"
 
 namespace tandem {
 namespace {
+
+using loadgen::Axis;
+using loadgen::EscapeHtml;
+using loadgen::Plot;
+using loadgen::PlotSeries;
+using Mark = PlotSeries::Mark;
 
 constexpr char kMeasured[] = "#1f77b4";
 constexpr char kMeasuredToo[] = "#ff7f0e";
@@ -24,7 +30,7 @@ bool IsDecode(const StepShape& shape) { return shape.prefill_tokens == 0; }
 template <typename Belongs, typename X>
 PlotSeries Measured(std::string name, const char* color, const std::vector<MeasuredStep>& steps,
                     Belongs belongs, X x) {
-  PlotSeries series{.name = std::move(name), .color = color, .points = {}};
+  PlotSeries series{.name = std::move(name), .color = color, .mark = Mark::kDots, .points = {}};
   for (const MeasuredStep& one : steps) {
     if (!belongs(one.step.shape)) continue;
     series.points.push_back({static_cast<double>(x(one.step.shape)), MedianMs(one.sample.ms)});
@@ -36,8 +42,7 @@ PlotSeries Measured(std::string name, const char* color, const std::vector<Measu
 template <typename ShapeAt>
 PlotSeries Modelled(std::string name, const char* color, const StepModel& model, int32_t most,
                     ShapeAt shape_at) {
-  PlotSeries series{
-      .name = std::move(name), .color = color, .kind = PlotSeries::Kind::kLine, .points = {}};
+  PlotSeries series{.name = std::move(name), .color = color, .mark = Mark::kLine, .points = {}};
   std::set<int32_t> sizes = {1};
   for (int i = 1; i <= kCurvePoints; ++i) sizes.insert(std::max(1, most * i / kCurvePoints));
   for (const int32_t size : sizes) {
@@ -105,9 +110,8 @@ Plot CurvePlot(const StepModel& model, const std::vector<MeasuredStep>& steps) {
             .x_axis = Axis::kLogarithmic,
             .y_axis = Axis::kLogarithmic,
             .series = {}};
-  PlotSeries measured{.name = "measured", .color = kMeasured, .points = {}};
-  PlotSeries modelled{
-      .name = "model", .color = kModel, .kind = PlotSeries::Kind::kLine, .points = {}};
+  PlotSeries measured{.name = "measured", .color = kMeasured, .mark = Mark::kDots, .points = {}};
+  PlotSeries modelled{.name = "model", .color = kModel, .mark = Mark::kLine, .points = {}};
   for (const MeasuredStep& one : steps) {
     if (one.sample.use != SampleUse::kCurve) continue;
     const double tokens = one.step.shape.prefill_tokens + 1.0;
@@ -124,17 +128,16 @@ Plot ErrorPlot(const StepModel& model, const std::vector<MeasuredStep>& steps) {
             .y_label = "predicted ms",
             .x_axis = Axis::kLogarithmic,
             .y_axis = Axis::kLogarithmic,
-            .series = {}};
-  PlotSeries fitted{.name = "fitted", .color = kModelToo, .points = {}};
-  PlotSeries held_out{.name = "held out", .color = kMeasured, .points = {}};
-  PlotSeries equal{.name = "equal", .color = kModel, .kind = PlotSeries::Kind::kLine, .points = {}};
+            .series = {},
+            .diagonal = true};
+  PlotSeries fitted{.name = "fitted", .color = kModelToo, .mark = Mark::kDots, .points = {}};
+  PlotSeries held_out{.name = "held out", .color = kMeasured, .mark = Mark::kDots, .points = {}};
   for (const MeasuredStep& one : steps) {
     const double ms = MedianMs(one.sample.ms);
     PlotSeries& series = one.sample.use == SampleUse::kHeldOut ? held_out : fitted;
     series.points.push_back({ms, model.Step(one.sample.features).count()});
-    equal.points.push_back({ms, ms});
   }
-  plot.series = {fitted, held_out, equal};
+  plot.series = {fitted, held_out};
   return plot;
 }
 
@@ -210,7 +213,7 @@ std::string ProfilePage(const CostParameters& parameters, const std::vector<Meas
       EscapeHtml(ClassicLine(ClassicOf(model, parameters.links))));
   for (const Plot& plot : {PrefillPlot(model, steps), DecodePlot(model, steps),
                            CurvePlot(model, steps), ErrorPlot(model, steps)}) {
-    page += SvgOf(plot);
+    page += loadgen::RenderSvg(plot);
   }
   page += "<h2>Coefficients</h2>\n<table><tr><th>name</th><th>ms</th><th>95% interval</th></tr>\n";
   for (const FittedCoefficient& one : parameters.intervals) {

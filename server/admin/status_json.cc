@@ -1,5 +1,6 @@
 #include "server/admin/status_json.h"
 
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -35,6 +36,9 @@ Json EnumToJson(const FieldDescriptor* field, int value) {
   if (field->enum_type() == v1::FinishReason_descriptor()) {
     return Name(static_cast<v1::FinishReason>(value));
   }
+  if (field->enum_type() == v1::CostModel::Source_descriptor()) {
+    return Name(static_cast<v1::CostModel::Source>(value));
+  }
   TANDEM_CHECK(false, fmt::format("{} has no form in JSON", field->full_name()));
   return nullptr;
 }
@@ -67,15 +71,27 @@ Json OneToJson(const Message& message, const FieldDescriptor* field, Unset unset
   }
 }
 
-Json ListToJson(const Message& message, const FieldDescriptor* field, Unset unset) {
+Json ElementToJson(const Message& message, const FieldDescriptor* field, int index, Unset unset) {
   const Reflection& from = *message.GetReflection();
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return from.GetRepeatedInt32(message, field, index);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return from.GetRepeatedDouble(message, field, index);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return EnumToJson(field, from.GetRepeatedEnumValue(message, field, index));
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return ToJson(from.GetRepeatedMessage(message, field, index), unset);
+    default:
+      TANDEM_CHECK(false, fmt::format("a list of {} has no form in JSON", field->full_name()));
+      return nullptr;
+  }
+}
+
+Json ListToJson(const Message& message, const FieldDescriptor* field, Unset unset) {
   Json list = Json::array();
-  for (int i = 0; i < from.FieldSize(message, field); ++i) {
-    if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
-      list.push_back(EnumToJson(field, from.GetRepeatedEnumValue(message, field, i)));
-    } else {
-      list.push_back(ToJson(from.GetRepeatedMessage(message, field, i), unset));
-    }
+  for (int i = 0; i < message.GetReflection()->FieldSize(message, field); ++i) {
+    list.push_back(ElementToJson(message, field, i, unset));
   }
   return list;
 }

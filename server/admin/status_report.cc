@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <memory>
 
 #include "base/simulated_model.h"
 #include "fmt/format.h"
+#include "router/cluster/worker_costs.h"
 #include "server/commands/generation.h"
 
 namespace tandem {
@@ -180,6 +182,31 @@ std::string WorkerTable(const v1::GetStatusResponse& status) {
     table += fmt::format("{} is not ready: {}\n", worker.name(), worker.load().not_ready());
   }
   return table;
+}
+
+std::string CostTable(const v1::GetStatusResponse& status) {
+  static constexpr char kRow[] = "{:<14} {:<9} {:>14} {:>9} {:>7} {:>7} {:>9} {:>10}\n";
+  std::string table = fmt::format(kRow, "COST OF", "SOURCE", "ALPHA MS/TOKEN", "BETA MS", "ERROR",
+                                  "DRIFT", "REVISION", "STEPS");
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    const v1::CostModel& cost = worker.load().cost();
+    const absl::StatusOr<std::shared_ptr<const WorkerCosts>> costs = ReadCosts(cost);
+    if (!worker.load().has_cost() || !costs.ok()) {
+      table += fmt::format(kRow, worker.name(), "none", "-", "-", "-", "-", "-", "-");
+      continue;
+    }
+    const StepModel& steps = (*costs)->steps;
+    table += fmt::format(kRow, worker.name(), Name(cost.source()),
+                         fmt::format("{:.4f}", steps.coefficients().alpha.token_ms),
+                         fmt::format("{:.3f}", Beta(steps).count()),
+                         fmt::format("{:.1f}%", 100 * cost.error()),
+                         cost.drift() > 0 ? fmt::format("{:.2f}", cost.drift()) : "-",
+                         cost.revision(), cost.steps());
+  }
+  return table +
+         "alpha: time per prompt token; beta: time to decode one sequence with 512 tokens of "
+         "context; error: of the\npredicted time of the latest steps; drift: measured / "
+         "predicted; none: nothing was measured yet\n";
 }
 
 // To nobody: a transport that this worker has not.

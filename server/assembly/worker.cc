@@ -18,6 +18,7 @@
 #include "router/cluster/cluster_view.h"
 #include "server/admin/watchdog.h"
 #include "server/assembly/addresses.h"
+#include "server/assembly/cost_options.h"
 #include "server/assembly/engine_options.h"
 #include "server/assembly/host_memory.h"
 #include "server/assembly/loaded_model.h"
@@ -110,6 +111,9 @@ HostMemoryUse Worker::Parts::MemoryUse(const EngineOptions& engine_options,
 absl::Status Worker::Parts::OpenEngine() {
   ASSIGN_OR_RETURN(EngineOptions engine_options,
                    EngineOptionsFor(options, model->config, model->fingerprint, device()));
+  ASSIGN_OR_RETURN(
+      engine_options.costs,
+      StartCostsFor(options.tuning, *model, ProvenanceOf(options, *model, engine_options)));
   engine_options.reserved_device_bytes = FabricDeviceBytes(options, engine_options, device());
   // Before any of it is taken: a pool costs memory as it fills, not when it is made.
   RETURN_IF_ERROR(

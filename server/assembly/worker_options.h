@@ -54,13 +54,15 @@ struct WorkerTuning {
   int32_t max_prefill_chunk = 0;  // 0: up to max_step_tokens
   int32_t max_sequences = 0;      // 0: 64 on the CPU, 256 on a GPU
   int32_t max_waiting = 1024;
-  int32_t max_context = 0;          // 0: the model's
-  std::string prefix_cache = "on";  // on, off
-  std::string eviction = "lru";     // of cached blocks: lru, cost-aware
-  uint64_t host_kv_bytes = 0;       // for KV that leaves the device; 0: none does
-  std::string schedule = "fair";    // fair, deadline
-  double max_wait_seconds = 30;     // what has waited for longer goes first
-  bool batch_invariant = false;     // attention sums in an order that no batch changes
+  int32_t max_context = 0;              // 0: the model's
+  std::string prefix_cache = "on";      // on, off
+  std::string eviction = "lru";         // of cached blocks: lru, cost-aware
+  uint64_t host_kv_bytes = 0;           // for KV that leaves the device; 0: none does
+  std::string schedule = "fair";        // fair, deadline
+  double max_wait_seconds = 30;         // what has waited for longer goes first
+  std::string cost_model;               // parameter file of `tandem profile`; empty: none
+  double profile_at_start_seconds = 2;  // without one: so long steps are measured; 0: not at all
+  bool batch_invariant = false;         // attention sums in an order that no batch changes
   bool check_invariants = kDebugBuild;
   TransferTuning transfer;
 };
@@ -68,6 +70,7 @@ struct WorkerTuning {
 struct WorkerOptions {
   Role role = Role::kUnified;
   std::string name;
+  std::string build;  // version of this binary
   std::string model_dir;
   std::string model_name;
   std::vector<std::string> routers;

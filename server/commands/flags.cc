@@ -105,6 +105,16 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
                  "tokens of prompt and output together; default: the model's")
       ->check(Positive())
       ->group(group);
+  app.add_option("--cost-model", tuning.cost_model,
+                 "parameter file of `tandem profile` that says what steps take here; default: none")
+      ->group(group);
+  app.add_option(
+         "--profile-at-start", tuning.profile_at_start_seconds,
+         "without --cost-model: how long a worker may measure its steps before it is ready; "
+         "a request ends it")
+      ->transform(SecondsOrOff(600))
+      ->capture_default_str()
+      ->group(group);
   AddKvFlags(app, tuning);
   AddTransferFlags(app, tuning.transfer);
   app.add_flag("--batch-invariant", tuning.batch_invariant,

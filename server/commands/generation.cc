@@ -108,6 +108,19 @@ std::string_view Name(v1::FinishReason reason) {
   }
 }
 
+std::string_view Name(v1::CostModel::Source source) {
+  switch (source) {
+    case v1::CostModel::SOURCE_FILE:
+      return "file";
+    case v1::CostModel::SOURCE_MEASURED:
+      return "measured";
+    case v1::CostModel::SOURCE_LEARNED:
+      return "learned";
+    default:
+      return "none";
+  }
+}
+
 std::string_view Name(v1::Route route) {
   switch (route) {
     case v1::ROUTE_AUTO:

@@ -23,9 +23,10 @@ struct Generation {
   void Add(const v1::GenerateResponse& event);
 };
 
-// "stop", "length"; "unified", "disaggregated", "auto".
+// "stop", "length"; "unified", "disaggregated", "auto"; "file", "measured", "learned", "none".
 std::string_view Name(v1::FinishReason reason);
 std::string_view Name(v1::Route route);
+std::string_view Name(v1::CostModel::Source source);
 
 // One JSON object: the fields of the first choice, and with several also "choices".
 std::string ToJson(const Generation& generation);

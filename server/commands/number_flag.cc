@@ -26,4 +26,14 @@ CLI::Validator NotNegative() {
   return CLI::Validator(check, "NONNEGATIVE");
 }
 
+CLI::Validator SecondsOrOff(double most) {
+  const auto check = [most](std::string& text) -> std::string {
+    if (text == "off") text = "0";
+    double value = 0;
+    if (absl::SimpleAtod(text, &value) && value >= 0 && value <= most) return {};
+    return fmt::format("{} is neither off nor a number of seconds up to {}", text, most);
+  };
+  return CLI::Validator(check, "SECONDS|off");
+}
+
 }  // namespace tandem

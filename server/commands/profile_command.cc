@@ -41,17 +41,14 @@ struct ProfileFlags {
   std::string links = "on";
 };
 
-// The largest steps unless they are chosen.
-struct StepLimits {
-  int32_t tokens;
-  int32_t sequences;
-  int32_t context;
-};
-constexpr StepLimits kFullLimits = {.tokens = 512, .sequences = 64, .context = 0};
+// The largest steps unless they are chosen; 0 tokens of context: as many as there is room for.
+constexpr StepLimits kFullLimits = {
+    .max_step_tokens = 512, .max_sequences = 64, .max_context_tokens = 0};
 // A quick profile measures noisy steps again only while its steps take no longer, so that it ends
 // within a minute with its links.
 constexpr Duration kQuickTime = std::chrono::seconds(30);
-constexpr StepLimits kQuickLimits = {.tokens = 256, .sequences = 16, .context = 512};
+constexpr StepLimits kQuickLimits = {
+    .max_step_tokens = 256, .max_sequences = 16, .max_context_tokens = 512};
 
 // A bar on a terminal, nothing elsewhere.
 class RunProgress {
@@ -130,9 +127,9 @@ absl::StatusOr<CostProvenance> ProvenanceHere(const ProfileFlags& flags) {
 absl::Status CompleteFlags(ProfileFlags& flags) {
   StepSession::Options& session = flags.session;
   const StepLimits& limits = flags.quick ? kQuickLimits : kFullLimits;
-  if (session.max_step_tokens == 0) session.max_step_tokens = limits.tokens;
-  if (session.max_sequences == 0) session.max_sequences = limits.sequences;
-  if (session.max_context_tokens == 0) session.max_context_tokens = limits.context;
+  if (session.max_step_tokens == 0) session.max_step_tokens = limits.max_step_tokens;
+  if (session.max_sequences == 0) session.max_sequences = limits.max_sequences;
+  if (session.max_context_tokens == 0) session.max_context_tokens = limits.max_context_tokens;
   if (flags.quick) flags.measure.max_time = kQuickTime;
   session.max_kv_bytes = static_cast<int64_t>(flags.kv_bytes);
   if (flags.kv_dtype == "auto") return absl::OkStatus();
@@ -161,7 +158,7 @@ absl::Status RunProfile(ProfileFlags& flags) {
                    StepSession::Open(flags.session, nullptr));
   const std::vector<PlannedStep> plan = PlanSteps(
       session->limits(), flags.quick ? PlanSize::kQuick : PlanSize::kFull, flags.measure.seed);
-  const StepSession::Options& limits = session->limits();
+  const StepLimits& limits = session->limits();
   fmt::print(
       stderr,
       "{} kinds of steps, {} runs each: up to {} tokens, {} sequences, {} tokens of context\n",

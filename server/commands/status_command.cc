@@ -21,6 +21,7 @@ struct StatusFlags {
   double wait_seconds = 0;
   bool blocks = false;
   bool links = false;
+  bool costs = false;
   bool json = false;
 };
 
@@ -41,8 +42,9 @@ int RunStatus(const StatusFlags& flags) {
     if (flags.json) {
       fmt::print("{}\n", StatusJson(*status));
     } else {
-      fmt::print("{}{}{}", WorkerTable(*status), flags.blocks ? "\n" + BlocksTable(*status) : "",
-                 flags.links ? "\n" + LinkTable(*status) : "");
+      fmt::print("{}{}{}{}", WorkerTable(*status), flags.blocks ? "\n" + BlocksTable(*status) : "",
+                 flags.links ? "\n" + LinkTable(*status) : "",
+                 flags.costs ? "\n" + CostTable(*status) : "");
     }
     if (ready) return kExitOk;
     return PrintError(Unavailable("not ready: no route can be served yet"));
@@ -62,11 +64,14 @@ void AddStatusCommand(CLI::App& app, Action& chosen) {
   status->add_flag("--links", flags->links,
                    "also the ways that KV takes between workers, with their measured rates, and "
                    "the hand-offs; --json always says so");
+  status->add_flag("--costs", flags.costs,
+                   "also what each worker's steps take by its cost model, and how well that "
+                   "predicts them; --json always says so");
   status->add_flag("--json", flags->json, "print one JSON object");
   status->footer(
       "Examples:\n"
       "  tandem status --server 127.0.0.1:8080 --wait 10\n"
-      "  tandem status --blocks --links");
+      "  tandem status --blocks --links --costs");
   status->callback([flags, &chosen] { chosen = [flags] { return RunStatus(*flags); }; });
 }
 

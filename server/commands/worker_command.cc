@@ -14,6 +14,7 @@
 #include "server/commands/number_flag.h"
 #include "server/commands/server_limit_flags.h"
 #include "server/commands/signals.h"
+#include "server/commands/version.h"
 #include "server/services/descriptor_limit.h"
 
 namespace tandem {
@@ -29,6 +30,7 @@ struct WorkerFlags {
 int RunWorker(WorkerFlags flags, const std::string& role) {
   WorkerOptions& options = flags.options;
   if (options.name.empty()) options.name = fmt::format("{}-{}", role, getpid());
+  options.build = kVersion;
   if (absl::Status status = options.tuning.transfer.tls.Check(); !status.ok()) {
     return FailStart(flags.ready_fd, status);
   }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "router/cluster/worker_costs.h"
 
 namespace tandem {
 namespace {
@@ -292,6 +293,20 @@ v1::WorkerFinish ToProto(const FinishInfo& info) {
   return finish;
 }
 
+v1::CostModel::Source ToProto(CostSource source) {
+  switch (source) {
+    case CostSource::kNone:
+      return v1::CostModel::SOURCE_UNSPECIFIED;
+    case CostSource::kFile:
+      return v1::CostModel::SOURCE_FILE;
+    case CostSource::kMeasured:
+      return v1::CostModel::SOURCE_MEASURED;
+    case CostSource::kLearned:
+      return v1::CostModel::SOURCE_LEARNED;
+  }
+  return v1::CostModel::SOURCE_UNSPECIFIED;
+}
+
 v1::WorkerLoad ToLoad(const EngineStats& stats) {
   v1::WorkerLoad load;
   load.set_running(stats.scheduler.running + stats.scheduler.parked);
@@ -307,6 +322,17 @@ v1::WorkerLoad ToLoad(const EngineStats& stats) {
   *load.mutable_kv() = ToKvUse(stats);
   *load.mutable_handoffs() = ToHandoffUse(stats);
   load.set_starting(stats.starting);
+  load.set_decode_context_tokens(stats.scheduler.decode_context_tokens);
+  load.set_expected_decode_tokens(stats.scheduler.expected_decode_tokens);
+  const CostState& costs = stats.costs;
+  if (costs.model == nullptr) return load;
+  v1::CostModel& cost = *load.mutable_cost();
+  cost = ToReport(costs.model->coefficients());
+  cost.set_source(ToProto(costs.source));
+  cost.set_revision(costs.revision);
+  cost.set_error(costs.error);
+  cost.set_drift(costs.drift);
+  cost.set_steps(costs.steps);
   return load;
 }
 

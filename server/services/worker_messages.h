@@ -27,6 +27,7 @@ enum class LogprobsWanted : uint8_t { kNo, kYes };
 v1::WorkerTokens ToWorkerTokens(std::span<const SampledToken> tokens, LogprobsWanted logprobs);
 v1::TokenLogprobs ToTokenLogprobs(const SampledToken& token);
 v1::KvLayout ToProto(const KvLayout& layout);
+v1::CostModel::Source ToProto(CostSource source);
 v1::ReserveResponse ToProto(const Reservation& reservation, std::string_view data_address);
 v1::StageTimes ToProto(const StageTimes& stages);
 v1::WorkerChoiceFinish ToProto(const ChoiceEnd& end);

@@ -223,6 +223,7 @@ void FleetMember::Start() {
                                         context_.router,
                                         "--threads=1",
                                         "--check-invariants",
+                                        "--profile-at-start=off",
                                         "--model=" + context_.options.model,
                                         "--log-level=error"};
   if (role_ != FaultTarget::kUnified) {

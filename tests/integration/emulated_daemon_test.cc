@@ -78,8 +78,9 @@ TEST(EmulatedDaemonTest, TwoWorkersShareTheDevice) {
 }
 
 TEST(EmulatedDaemonTest, UpStartsOneUnifiedWorker) {
-  auto up = ChildProcess::Start({"up", "--device=cuda", "--port=0", "--model=" + kModel, kFewSizes},
-                                TANDEM_EMULATED_BINARY);
+  auto up = ChildProcess::Start(
+      {"up", "--device=cuda", "--port=0", "--profile-at-start=off", "--model=" + kModel, kFewSizes},
+      TANDEM_EMULATED_BINARY);
   ASSERT_TRUE(up.ok()) << up.status();
   Client client(up->TakeReadyLine());
   const auto status = client.GetStatus(std::chrono::minutes(1));
@@ -171,9 +172,10 @@ INSTANTIATE_TEST_SUITE_P(Transports, EmulatedHandoffTest,
                          [](const auto& info) { return info.param; });
 
 TEST(EmulatedDaemonTest, UpStartsTheWorkersThatItIsAskedFor) {
-  auto up = ChildProcess::Start({"up", "--device=cuda", "--prefill=1", "--decode=1", "--unified=0",
-                                 "--port=0", "--model=" + kModel, kFewSizes},
-                                TANDEM_EMULATED_BINARY);
+  auto up =
+      ChildProcess::Start({"up", "--device=cuda", "--prefill=1", "--decode=1", "--unified=0",
+                           "--port=0", "--profile-at-start=off", "--model=" + kModel, kFewSizes},
+                          TANDEM_EMULATED_BINARY);
   ASSERT_TRUE(up.ok()) << up.status();
   Client client(up->TakeReadyLine());
   const Outcome outcome = Ask(client, TextRequest("It was a", v1::ROUTE_DISAGGREGATED, 4));

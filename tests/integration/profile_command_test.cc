@@ -1,4 +1,6 @@
 // `tandem profile` as people and scripts use it, with steps small enough for a test.
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/shell.h"
+#include "tests/support/test_cluster.h"
 
 namespace tandem {
 namespace {
@@ -77,6 +80,58 @@ TEST_F(ProfileCommandTest, ParametersOfOtherFlagsAreRefusedWithTheReason) {
   const CommandResult foreign = Shell(fmt::format("{} --check {} 2>&1", kSmall, out));
   EXPECT_EQ(foreign.exit_status, 1);
   EXPECT_THAT(foreign.output, HasSubstr("this is no parameter file"));
+}
+
+// How many workers report a model from there.
+int64_t CountCosts(const v1::GetStatusResponse& status, v1::CostModel::Source source) {
+  return std::ranges::count_if(status.workers(), [source](const v1::WorkerStatus& worker) {
+    return worker.load().cost().source() == source;
+  });
+}
+
+TEST_F(ProfileCommandTest, WorkersPredictFromAFileThatFitsAndRefuseOneThatDoesNot) {
+  const std::string out = File("cost.json");
+  ASSERT_EQ(Shell(fmt::format("{} --links off --out {} 2>&1", kSmall, out)).exit_status, 0);
+  TestCluster cluster({.worker_flags = {"--cost-model=" + out}});
+  cluster.WaitFor("every worker reports the file's model", [](const auto& status) {
+    return CountCosts(status, v1::CostModel::SOURCE_FILE) == 3;
+  });
+  const auto status = cluster.client().GetStatus(std::chrono::minutes(1));
+  ASSERT_TRUE(status.ok()) << status.status();
+  const auto json = nlohmann::json::parse(Read(out));
+  for (const v1::WorkerStatus& worker : status->workers()) {
+    EXPECT_EQ(worker.load().cost().alpha().token_ms(), json["step"]["alpha"]["a1_ms"]);
+    EXPECT_EQ(worker.load().cost().revision(), 1u);
+  }
+  const CommandResult table = Shell("status --costs --server " + cluster.address());
+  EXPECT_THAT(table.output, HasSubstr("COST OF"));
+  EXPECT_THAT(table.output, HasSubstr("decode-0       file "));
+
+  const auto worker = [&](const std::string& flags) {
+    return Shell(
+        fmt::format("worker --role unified --log-level off --model {}/models/sample "
+                    "--router {} {} 2>&1",
+                    TANDEM_SOURCE_DIR, cluster.address(), flags));
+  };
+  const CommandResult other =
+      worker(fmt::format("--threads 1 --block-tokens 32 --cost-model {}", out));
+  EXPECT_EQ(other.exit_status, 1);
+  EXPECT_THAT(other.output, HasSubstr("--cost-model " + out));
+  EXPECT_THAT(other.output, HasSubstr("block tokens 16, and here it is 32: run `tandem profile`"));
+  EXPECT_THAT(worker("--cost-model /absent.json").output,
+              HasSubstr("/absent.json cannot be opened"));
+  EXPECT_THAT(worker("--profile-at-start never").output, HasSubstr("neither off nor a number"));
+  EXPECT_THAT(worker("--profile-at-start=-1").output, HasSubstr("neither off nor a number"));
+}
+
+TEST_F(ProfileCommandTest, WorkersWithoutAFileMeasureThemselvesBeforeTheyAreReady) {
+  TestCluster cluster({.prefill = 0, .decode = 0, .worker_flags = {"--profile-at-start=60"}});
+  const auto status = cluster.client().GetStatus(std::chrono::minutes(1));
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(CountCosts(*status, v1::CostModel::SOURCE_MEASURED), 1) << status->DebugString();
+  const v1::CostModel& cost = status->workers(0).load().cost();
+  EXPECT_GT(cost.alpha().token_ms(), 0);
+  EXPECT_GT(cost.beta().buckets_size(), 0);
 }
 
 TEST_F(ProfileCommandTest, RefusesBadFlagsBeforeItMeasures) {

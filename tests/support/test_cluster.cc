@@ -71,6 +71,13 @@ std::vector<std::string> TestCluster::ArgumentsOf(const std::string& name) const
                  "--name", name,          "--router",
                  address_, "--threads=1", "--check-invariants"};
     arguments.insert(arguments.end(), options_.worker_flags.begin(), options_.worker_flags.end());
+    const auto measures = [](const std::string& flag) {
+      return flag.starts_with("--profile-at-start");
+    };
+    // Tests start some hundred workers, few of which need to know what their steps take.
+    if (std::ranges::none_of(options_.worker_flags, measures)) {
+      arguments.push_back("--profile-at-start=off");
+    }
     if (name.starts_with("prefill")) {
       arguments.insert(arguments.end(), options_.prefill_flags.begin(),
                        options_.prefill_flags.end());

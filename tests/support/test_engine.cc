@@ -37,6 +37,7 @@ TestEngine::TestEngine(const TestEngineSetup& setup)
                               .max_reservation_wait = setup.max_reservation_wait,
                               .conversion_slots = setup.conversion_slots,
                               .least_post_bytes = setup.least_post_bytes,
+                              .costs = setup.costs,
                               .check_invariants = true};
   const Clock& clock = setup.clock != nullptr ? *setup.clock : real_clock_;
   if (setup.wrap_device) wrapped_device_ = setup.wrap_device(*model_->backend.device);

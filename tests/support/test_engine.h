@@ -36,6 +36,7 @@ struct TestEngineSetup {
   int64_t host_bytes = 0;
   DType kv_dtype = DType::kBF16;
   SplitMode splits = SplitMode::kBalanced;
+  StartCosts costs;
   bool gated = true;  // false: steps do not pass the gate, so that those of decodes are recorded
   const Clock* clock = nullptr;  // null: the real one
   // Makes the device that the engine uses of the model's; null: that one itself.

@@ -23,7 +23,7 @@ StepSession::Options SampleOptions() {
 TEST(StepSessionTest, EveryPlannedStepRuns) {
   const auto session = StepSession::Open(SampleOptions(), nullptr);
   ASSERT_TRUE(session.ok()) << session.status();
-  const StepSession::Options& limits = (*session)->limits();
+  const StepLimits& limits = (*session)->limits();
   EXPECT_EQ(limits.max_context_tokens, 96) << "whole blocks";
   EXPECT_EQ((*session)->layout().num_layers, (*session)->config().num_layers);
   for (const PlannedStep& step : PlanSteps(limits, PlanSize::kFull, 1)) {

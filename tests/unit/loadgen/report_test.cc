@@ -224,6 +224,22 @@ TEST(SvgPlotTest, PointsLieInTheFrame) {
   EXPECT_THAT(svg, HasSubstr("<circle cx=\"620.0\" cy=\"34.0\""));
 }
 
+TEST(SvgPlotTest, ALogarithmicAxisSpacesDecadesEvenlyAndLeavesOutWhatItCannotHold) {
+  const std::string svg = RenderSvg(
+      {.title = "t",
+       .x_axis = Axis::kLogarithmic,
+       .series = {
+           {"s", "#000", PlotSeries::Mark::kDots, {{0, 5}, {-1, 5}, {1, 5}, {10, 5}, {100, 5}}}}});
+  EXPECT_THAT(svg, HasSubstr("<circle cx=\"345.0\""));
+  const auto circles = [&svg] {
+    int count = 0;
+    for (size_t at = svg.find("<circle"); at != std::string::npos; at = svg.find("<circle", at + 1))
+      ++count;
+    return count;
+  };
+  EXPECT_EQ(circles(), 3);
+}
+
 TEST(SvgPlotTest, ALongSeriesIsThinned) {
   PlotSeries series{"s", "#000", PlotSeries::Mark::kDots, {}};
   for (int i = 0; i < 100000; ++i) series.points.push_back({1.0 * i, 1});

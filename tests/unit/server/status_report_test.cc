@@ -126,6 +126,25 @@ TEST(WorkerTableTest, AWorkerThatStillStartsIsCalledSo) {
   EXPECT_THAT(Words(WorkerTable(status), "prefill-0"), testing::Contains("starting"));
 }
 
+TEST(CostTableTest, OneLinePerWorkerWithWhatItsStepsTake) {
+  v1::GetStatusResponse status = StatusWithoutLinks();
+  v1::CostModel& cost = *status.mutable_workers(1)->mutable_load()->mutable_cost();
+  cost.set_source(v1::CostModel::SOURCE_MEASURED);
+  cost.mutable_alpha()->set_token_ms(0.0625);
+  v1::DecodeCost::Bucket& bucket = *cost.mutable_beta()->add_buckets();
+  bucket.set_max_sequences(8);
+  bucket.set_base_ms(1);
+  cost.mutable_beta()->set_context_token_ms(0.001);
+  cost.set_error(0.125);
+  cost.set_drift(1.03);
+  cost.set_revision(3);
+  cost.set_steps(4711);
+  const std::string table = CostTable(status);
+  EXPECT_THAT(table, HasSubstr("unified-0      none                   -         -"));
+  EXPECT_THAT(table, HasSubstr("decode-0       measured          0.0625     1.512   12.5%    1.03"
+                               "         3       4711\n"));
+}
+
 TEST(LinkTableTest, OneLinePerWayAndWhyABetterOneWasGivenUp) {
   const std::string table = LinkTable(Status());
   EXPECT_THAT(Words(table, "prefill-0"),

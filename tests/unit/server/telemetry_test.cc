@@ -69,15 +69,38 @@ class Filled {
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
         Fill(*(field->is_repeated() ? to.AddMessage(&message, field)
                                     : to.MutableMessage(&message, field)));
-      } else if (!field->is_repeated()) {
+      } else if (field->is_repeated()) {
+        AddNext(message, *field);
+      } else {
         SetNext(message, *field);
       }
     }
   }
 
+  int Next() const { return 1000 + static_cast<int>(values.size()); }
+
+  void AddNext(Message& message, const FieldDescriptor& field) {
+    const Reflection& to = *message.GetReflection();
+    const std::string next = std::to_string(Next());
+    const std::string key = field.full_name() + "#" + next;
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_INT32:
+        to.AddInt32(&message, &field, Next());
+        values[key] = next;
+        break;
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        to.AddDouble(&message, &field, Next() + 0.5);
+        values[key] = next + ".5";
+        break;
+      default:
+        break;  // an enum, whose values have names
+    }
+  }
+
   void SetNext(Message& message, const FieldDescriptor& field) {
     const Reflection& to = *message.GetReflection();
-    const int next = 1000 + static_cast<int>(values.size());
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) return;  // its values have names
+    const int next = Next();
     std::string printed = std::to_string(next);
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_BOOL:
@@ -146,12 +169,20 @@ TEST(StatusJsonTest, AFieldThatIsNotSetIsPrintedAsZero) {
   EXPECT_EQ(json["workers"][0]["links"], nlohmann::json::array());
 }
 
-TEST(StatusJsonTest, RoutesHaveTheNamesOfTheCommandLine) {
+TEST(StatusJsonTest, EnumsAreNames) {
   v1::GetStatusResponse status;
+  v1::CostModel& cost = *status.add_workers()->mutable_load()->mutable_cost();
+  cost.set_source(v1::CostModel::SOURCE_MEASURED);
+  cost.mutable_gamma()->add_tokens(64);
+  cost.mutable_gamma()->add_gamma_ms(0.25);
   status.add_routes(v1::ROUTE_UNIFIED);
   status.add_routes(v1::ROUTE_DISAGGREGATED);
   const auto json = nlohmann::json::parse(StatusJson(status));
   EXPECT_EQ(json["routes"], nlohmann::json({"unified", "disaggregated"}));
+  const auto worker = json["workers"][0];
+  EXPECT_EQ(worker["cost"]["source"], "measured");
+  EXPECT_EQ(worker["cost"]["gamma"]["tokens"], nlohmann::json({64}));
+  EXPECT_EQ(worker["cost"]["gamma"]["gamma_ms"], nlohmann::json({0.25}));
 }
 
 TEST(MetricsTableTest, EveryRowNamesANumberAndIsExplained) {
@@ -191,7 +222,11 @@ TEST(MetricsTableTest, EveryNumberIsAMetricOrForPeopleOnly) {
       // Details of the KV store.
       "KvUse.fragmentation", "KvUse.copied_blocks", "KvUse.evicted_blocks", "KvUse.swapped",
       "KvUse.swapped_out_blocks", "KvUse.swapped_in_blocks", "KvUse.demoted_blocks",
-      "KvUse.restored_blocks", "KvUse.host_prefix_blocks"};
+      "KvUse.restored_blocks", "KvUse.host_prefix_blocks",
+      // The coefficients of a cost model other than alpha; beta and its time are made of them.
+      "PrefillCost.floor_ms", "PrefillCost.base_ms", "PrefillCost.pair_ms", "Bucket.max_sequences",
+      "Bucket.base_ms", "DecodeCost.sequence_ms", "DecodeCost.context_token_ms", "StepKnee.tokens",
+      "StepKnee.low", "StepKnee.high"};
   std::set<std::string> missing;
   for (const auto& [name, field] : AllFields()) {
     if (IsNumber(*field)) missing.insert(name);

@@ -1,6 +1,7 @@
 #include "server/services/worker_messages.h"
 
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -289,6 +290,35 @@ TEST(ToLoadTest, CarriesTheHandoffs) {
   EXPECT_EQ(use.retried(), 6u);
   EXPECT_EQ(use.lapsed(), 7u);
   EXPECT_EQ(use.refused(), 8u);
+}
+
+TEST(ToLoadTest, CarriesTheCostModelOnceThereIsOne) {
+  EngineStats stats;
+  stats.scheduler.decode_context_tokens = 700;
+  stats.scheduler.expected_decode_tokens = 90;
+  EXPECT_FALSE(ToLoad(stats).has_cost());
+  StepCoefficients known;
+  known.alpha = {.floor_ms = 1, .base_ms = 2, .token_ms = 0.5, .pair_ms = 0.25};
+  known.beta = {.buckets = {{.max_sequences = 4, .base_ms = 3}},
+                .sequence_ms = 0.125,
+                .context_token_ms = 0.0625};
+  stats.costs = {.model = std::make_shared<const StepModel>(*StepModel::Create(known)),
+                 .source = CostSource::kMeasured,
+                 .revision = 7,
+                 .error = 0.1,
+                 .drift = 1.5,
+                 .steps = 42};
+  const v1::WorkerLoad load = ToLoad(stats);
+  EXPECT_EQ(load.decode_context_tokens(), 700);
+  EXPECT_EQ(load.expected_decode_tokens(), 90);
+  const v1::CostModel& cost = load.cost();
+  EXPECT_EQ(cost.source(), v1::CostModel::SOURCE_MEASURED);
+  EXPECT_EQ(cost.revision(), 7u);
+  EXPECT_EQ(cost.error(), 0.1);
+  EXPECT_EQ(cost.drift(), 1.5);
+  EXPECT_EQ(cost.steps(), 42u);
+  EXPECT_EQ(cost.alpha().token_ms(), 0.5);
+  EXPECT_EQ(cost.beta().buckets(0).base_ms(), 3);
 }
 
 TEST(ToLoadTest, CarriesTheUseOfThePool) {

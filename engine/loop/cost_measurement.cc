@@ -1,0 +1,99 @@
+#include "engine/loop/cost_measurement.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "engine/profile/step_plan.h"
+
+namespace tandem {
+namespace {
+
+constexpr int32_t kMostSequences = 16;
+constexpr int32_t kMostContext = 512;
+
+// As large as the engine's steps may be, in at most half of its pool.
+StepLimits LimitsOf(const EngineOptions& options) {
+  const SchedulerOptions& scheduler = options.scheduler;
+  const int32_t block_tokens = options.layout.block_tokens;
+  StepLimits limits;
+  limits.max_step_tokens = std::min(scheduler.max_step_tokens, options.max_context_tokens / 2);
+  // Beside them a prompt is prefilled.
+  limits.max_sequences =
+      std::min({kMostSequences, scheduler.max_sequences - 1, limits.max_step_tokens / 2});
+  const int64_t pool_tokens = int64_t{options.num_blocks} * block_tokens;
+  const int64_t affordable =
+      (pool_tokens / 2 - limits.max_step_tokens) / (std::max(limits.max_sequences, 0) + 1);
+  const int64_t context = std::min<int64_t>(
+      {kMostContext, options.max_context_tokens - limits.max_step_tokens, affordable});
+  limits.max_context_tokens = static_cast<int32_t>(context / block_tokens * block_tokens);
+  return limits;
+}
+
+}  // namespace
+
+CostMeasurement::CostMeasurement(const EngineOptions& options, const DummySteps::Parts& parts,
+                                 StepCosts& costs)
+    : options_(options),
+      parts_(parts),
+      costs_(costs),
+      done_(options.costs.measure_for <= Duration::zero() || options.costs.steps) {}
+
+bool CostMeasurement::Continue() {
+  if (done_) return false;
+  if (!measurement_) {
+    Begin();
+  } else if (!measurement_->Continue()) {
+    Finish();
+  }
+  return true;
+}
+
+void CostMeasurement::Begin() {
+  const StepLimits limits = LimitsOf(options_);
+  if (limits.max_sequences < 1 || limits.max_context_tokens < kLeastMeasuredContext) {
+    LogInfo(
+        "cost model: steps of {} sequences with {} tokens of context tell too little, it is "
+        "learned while serving",
+        limits.max_sequences, limits.max_context_tokens);
+    done_ = true;
+    return;
+  }
+  auto steps = DummySteps::Create(limits, parts_);
+  if (!steps.ok()) {
+    LogWarn("cost model: not measured: {}", steps.status().ToString());
+    done_ = true;
+    return;
+  }
+  steps_ = *std::move(steps);
+  measurement_.emplace(PlanSteps(limits, PlanSize::kStart, 1), options_.costs.measure_for,
+                       [this](const StepShape& shape) { return steps_->Run(shape); });
+}
+
+void CostMeasurement::End() {
+  if (measurement_ && !done_) Finish();
+  done_ = true;
+}
+
+void CostMeasurement::Finish() {
+  done_ = true;
+  absl::StatusOr<StepFit> fit = measurement_->Fit();
+  steps_.reset();
+  absl::Status status = fit.status();
+  if (status.ok()) {
+    const double error = MeanError(fit->held_out);
+    status = costs_.SetModel(std::move(fit->coefficients), CostSource::kMeasured, error);
+  }
+  if (!status.ok()) {
+    LogInfo("cost model: learned while serving, not measured before: {}", status.message());
+    return;
+  }
+  const StepModel& model = *costs_.state().model;
+  LogInfo("cost model measured steps={} took_ms={:.0f} alpha_ms={:.4f} beta_ms={:.3f} error={:.3f}",
+          measurement_->num_runs(), ToMilliseconds(measurement_->took()),
+          model.coefficients().alpha.token_ms, Beta(model).count(), costs_.state().error);
+}
+
+}  // namespace tandem

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "engine/profile/step_plan.h"
+#include "scheduler/latency_model/step_fit.h"
+
+namespace tandem {
+
+// Measures planned steps in bounded time, one with each call, so that other work can be done in
+// between. A first round runs each step once, the small ones first. Its times do not count, because
+// they hold what a first run pays for; but a step that would take too much of the time is left out
+// after it, with all larger ones. Further rounds run in random orders until each step has run often
+// enough, or the time is over. Pure: the time is that of the steps.
+// Thread: one at a time.
+class StartMeasurement {
+ public:
+  using RunStep = std::function<absl::StatusOr<Duration>(const StepShape&)>;
+
+  StartMeasurement(std::vector<PlannedStep> plan, Duration max_time, RunStep run);
+
+  // Runs one step. Returns whether there are more to be run.
+  bool Continue();
+
+  Duration took() const { return took_; }
+  int64_t num_runs() const { return runs_; }
+  // From the steps that have run so far. FAILED_PRECONDITION when these are too few; the error of a
+  // step that failed.
+  absl::StatusOr<StepFit> Fit() const;
+
+ private:
+  struct Step {
+    PlannedStep planned;
+    std::vector<double> ms;
+  };
+
+  bool NextRound();
+  bool TakesTooLong(const Step& step) const;
+
+  const double max_ms_;
+  const RunStep run_;
+  std::vector<Step> steps_;  // in the order of this round
+  size_t next_ = 0;
+  int32_t round_ = 0;
+  double committed_ms_ = 0;  // that the rounds after the first need at least
+  double ms_per_row_ = 0;    // of the latest step of the first round
+  Duration took_{};
+  int64_t runs_ = 0;
+  absl::Status status_;
+  std::mt19937_64 random_{1};
+};
+
+}  // namespace tandem

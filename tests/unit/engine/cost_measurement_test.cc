@@ -1,0 +1,109 @@
+// Where an engine's step model comes from, and that measuring leaves nothing behind.
+#include <chrono>
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "tests/support/recording_sink.h"
+#include "tests/support/test_engine.h"
+
+namespace tandem {
+namespace {
+
+TestEngineSetup Measuring(Role role = Role::kUnified) {
+  TestEngineSetup setup;
+  setup.role = role;
+  setup.num_blocks = 1024;
+  setup.costs.measure_for = std::chrono::hours(1);
+  return setup;
+}
+
+void AwaitStart(TestEngine& engine) {
+  while (engine->stats().starting) std::this_thread::yield();
+}
+
+std::vector<int32_t> Answer(TestEngine& engine) {
+  Recording one;
+  engine->Submit(Greedy(1, {1, 2, 3}, 8), one.NewSink());
+  EXPECT_TRUE(one.AwaitFinish().status.ok());
+  return one.token_ids();
+}
+
+TEST(CostMeasurementTest, AnEngineThatKnowsNothingMeasuresBeforeItServes) {
+  for (const Role role : {Role::kUnified, Role::kPrefill, Role::kDecode}) {
+    TestEngine engine(Measuring(role));
+    AwaitStart(engine);
+    const EngineStats stats = engine->stats();
+    EXPECT_EQ(stats.costs.source, CostSource::kMeasured);
+    EXPECT_EQ(stats.costs.revision, 1u);
+    ASSERT_NE(stats.costs.model, nullptr);
+    EXPECT_GT(stats.costs.model->coefficients().alpha.token_ms, 0);
+    EXPECT_EQ(stats.kv.free_blocks, stats.kv.total_blocks);
+    EXPECT_EQ(stats.most_used_blocks, 0);
+    EXPECT_EQ(stats.steps, 0u) << "no step has served";
+    EXPECT_EQ(stats.prompt_tokens, 0u);
+  }
+}
+
+TEST(CostMeasurementTest, AnswersAreTheSameAfterIt) {
+  TestEngine measured(Measuring());
+  AwaitStart(measured);
+  TestEngine plain({});
+  EXPECT_EQ(Answer(measured), Answer(plain));
+}
+
+TEST(CostMeasurementTest, ARequestEndsIt) {
+  TestEngine engine(Measuring());
+  engine.gate().Allow(3);
+  engine.gate().AwaitHeld();
+  while (engine->stats().kv.free_blocks == 1024) std::this_thread::yield();
+  EXPECT_TRUE(engine->stats().starting);
+  Recording one;
+  engine->Submit(Greedy(1, {1, 2, 3}, 2), one.NewSink());
+  engine.gate().Open();
+  EXPECT_TRUE(one.AwaitFinish().status.ok());
+  EXPECT_EQ(engine->stats().costs.source, CostSource::kNone) << "three steps were too few";
+  EXPECT_TRUE(engine.AtRest());
+}
+
+TEST(CostMeasurementTest, AnEngineThatIsShutDownMeanwhileLeavesNoBlock) {
+  TestEngine engine(Measuring());
+  engine.gate().Allow(3);
+  engine.gate().AwaitHeld();
+  engine.Die();
+  EXPECT_EQ(engine->stats().kv.free_blocks, 1024);
+}
+
+TEST(CostMeasurementTest, WhereThePoolIsTooSmallItLearnsWhileServing) {
+  TestEngineSetup setup = Measuring();
+  setup.num_blocks = 16;
+  TestEngine engine(setup);
+  AwaitStart(engine);
+  EXPECT_EQ(engine->stats().costs.source, CostSource::kNone);
+  for (uint64_t id = 1; id <= 40; ++id) {
+    Recording one;
+    engine->Submit(Greedy(id, RandomPrompt(id, 20, engine.model().vocab_size), 4), one.NewSink());
+    EXPECT_TRUE(one.AwaitFinish().status.ok());
+  }
+  EXPECT_EQ(engine->stats().costs.source, CostSource::kLearned);
+}
+
+TEST(CostMeasurementTest, WhatIsKnownIsNotMeasured) {
+  TestEngineSetup setup = Measuring();
+  setup.costs.steps =
+      StepCoefficients{.alpha = {.floor_ms = 0, .base_ms = 1, .token_ms = 2, .pair_ms = 0},
+                       .beta = {.buckets = {{.max_sequences = 1, .base_ms = 1}},
+                                .sequence_ms = 1,
+                                .context_token_ms = 0},
+                       .gamma = {},
+                       .batch_thresh = {}};
+  setup.costs.error = 0.08;
+  TestEngine engine(setup);
+  AwaitStart(engine);
+  const CostState costs = engine->stats().costs;
+  EXPECT_EQ(costs.source, CostSource::kFile);
+  EXPECT_EQ(costs.error, 0.08);
+  EXPECT_EQ(costs.model->coefficients().alpha.token_ms, 2);
+}
+
+}  // namespace
+}  // namespace tandem
