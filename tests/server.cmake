@@ -1,6 +1,6 @@
 # Tests of server, and of whole processes.
 tandem_test(server_test
-  SOURCES unit/server/explain_report_test.cc unit/server/generation_test.cc unit/server/host_memory_test.cc
+  SOURCES unit/server/classic_parameters_test.cc unit/server/explain_report_test.cc unit/server/generation_test.cc unit/server/host_memory_test.cc
           unit/server/message_limit_test.cc unit/server/metrics_test.cc
           unit/server/open_connections_test.cc unit/server/open_fabric_test.cc
           unit/server/parse_message_test.cc unit/server/registration_test.cc

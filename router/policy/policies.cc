@@ -8,6 +8,13 @@ namespace {
 
 using MadePolicy = absl::StatusOr<std::unique_ptr<RoutingPolicy>>;
 
+MadePolicy MakeClassic(const PolicyParts& parts) {
+  if (parts.options.classic) return NewClassicPolicy(*parts.options.classic);
+  return FailedPrecondition(
+      "the routing policy classic needs measured scalars: give --classic-parameters FILE, as "
+      "written by tandem profile");
+}
+
 struct NamedPolicy {
   std::string_view name;
   MadePolicy (*make)(const PolicyParts& parts);
@@ -20,6 +27,7 @@ constexpr NamedPolicy kPolicies[] = {
      [](const PolicyParts&) -> MadePolicy { return NewFixedRoutePolicy(v1::ROUTE_UNIFIED); }},
     {"disaggregated",
      [](const PolicyParts&) -> MadePolicy { return NewFixedRoutePolicy(v1::ROUTE_DISAGGREGATED); }},
+    {"classic", MakeClassic},
 };
 
 }  // namespace

@@ -18,7 +18,8 @@ namespace tandem {
 struct PolicyParts {
   const Clock& clock;
   const RequestLedger& ledger;
-  const PredictionErrors* errors = nullptr;  // of recent requests; null: predictions are not compared
+  const PredictionErrors* errors =
+      nullptr;  // of recent requests; null: predictions are not compared
   PolicyOptions options = {};
 };
 
@@ -33,9 +34,11 @@ std::unique_ptr<RoutingPolicy> NewRoundRobinPolicy();
 std::unique_ptr<RoutingPolicy> NewAutoPolicy(const PolicyParts& parts);
 // The least busy workers of this route wherever it is possible, else of the other one.
 std::unique_ptr<RoutingPolicy> NewFixedRoutePolicy(v1::Route route);
+// The closed formulas that the literature started from, as a baseline (router/policy/classic_model.h).
+std::unique_ptr<RoutingPolicy> NewClassicPolicy(const ClassicCoefficients& coefficients);
 
-// "auto", "least-loaded", "round-robin", "unified", "disaggregated". NOT_FOUND lists the
-// names. Other errors say what the policy lacks.
+// "auto", "least-loaded", "round-robin", "unified", "disaggregated", "classic". NOT_FOUND
+// lists the names. Other errors say what the policy lacks.
 absl::StatusOr<std::unique_ptr<RoutingPolicy>> NewRoutingPolicy(std::string_view name,
                                                                 const PolicyParts& parts);
 std::vector<std::string> RoutingPolicyNames();

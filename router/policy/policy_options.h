@@ -1,5 +1,9 @@
 #pragma once
 
+#include <optional>
+
+#include "router/policy/classic_model.h"
+
 namespace tandem {
 
 // What may be set of routing policies. Each field names the policy that reads it.
@@ -7,6 +11,8 @@ struct PolicyOptions {
   // auto: the relative error that predictions are taken to have at least. It leaves the least loaded
   // placement only for a gain that is larger than the error of what the two differ in.
   double least_error = 0.05;
+  // classic: its scalars. It cannot be made without them.
+  std::optional<ClassicCoefficients> classic = std::nullopt;
 };
 
 }  // namespace tandem

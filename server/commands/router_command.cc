@@ -17,6 +17,7 @@
 #include "router/router.h"
 #include "server/admin/metrics_page.h"
 #include "server/admin/metrics_server.h"
+#include "server/assembly/classic_parameters.h"
 #include "server/assembly/model_name.h"
 #include "server/assembly/simulated_worker.h"
 #include "server/commands/child_process.h"
@@ -163,6 +164,13 @@ ClusterOptions MakeClusterOptions(const RouterTuning& tuning, const RouterOption
           .max_workers = tuning.max_workers};
 }
 
+absl::StatusOr<PolicyOptions> MakePolicyOptions(const RouterTuning& tuning) {
+  PolicyOptions options = tuning.policy_options;
+  if (tuning.classic_parameters.empty()) return options;
+  ASSIGN_OR_RETURN(options.classic, LoadClassicParameters(tuning.classic_parameters));
+  return options;
+}
+
 // Serves until SIGTERM or SIGINT, then drains.
 void RunUntilTerminated(const RouterFlags& flags, const std::string& address,
                         const std::string& model, Router& router, EventLoop& loop,
@@ -227,8 +235,9 @@ absl::Status Serve(const RouterFlags& flags) {
   const SteadyClock clock;
   RequestLedger ledger(clock);
   PredictionBook predictions;
+  ASSIGN_OR_RETURN(const PolicyOptions policy_options, MakePolicyOptions(tuning));
   const PolicyParts policy_parts{
-      .clock = clock, .ledger = ledger, .errors = &predictions, .options = tuning.policy_options};
+      .clock = clock, .ledger = ledger, .errors = &predictions, .options = policy_options};
   ASSIGN_OR_RETURN(const std::unique_ptr<RoutingPolicy> policy,
                    NewRoutingPolicy(tuning.policy, policy_parts));
   const auto loop = std::make_shared<EventLoop>(clock, kMaxLoopTasks);

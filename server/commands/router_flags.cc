@@ -102,6 +102,8 @@ void AddRouterFlags(CLI::App& app, RouterTuning& tuning) {
   app.add_option("--policy", tuning.policy, "how route=auto and workers are chosen")
       ->check(CLI::IsMember(RoutingPolicyNames()))
       ->capture_default_str();
+  app.add_option("--classic-parameters", tuning.classic_parameters,
+                 "parameter file of tandem profile with the scalars of --policy classic");
   app.add_option(
          "--output-predictor", tuning.output_predictor,
          "how lengths of outputs are predicted: adaptive (learns their distribution), window "

@@ -19,7 +19,8 @@ namespace tandem {
 // What may be tuned of a router, by `tandem router` and by `tandem up`.
 struct RouterTuning {
   std::string policy = "least-loaded";
-  PolicyOptions policy_options;
+  PolicyOptions policy_options;    // without the content of classic_parameters
+  std::string classic_parameters;  // a file
   std::optional<double> ttft_slo_ms;
   std::optional<double> tpot_slo_ms;
   std::string output_predictor = "adaptive";

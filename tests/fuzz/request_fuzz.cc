@@ -84,6 +84,11 @@ void OfAClient(std::string_view bytes) {
   }
 }
 
+PolicyOptions Options() {
+  return {.classic = ClassicCoefficients{
+              .alpha_ms = 0.1, .beta_ms = 10, .gamma_ms = 0.1, .bandwidth_gb_per_s = 1}};
+}
+
 std::vector<std::unique_ptr<RoutingPolicy>> EveryPolicy(const PolicyParts& parts) {
   std::vector<std::unique_ptr<RoutingPolicy>> policies;
   for (const std::string& name : RoutingPolicyNames()) {
@@ -155,7 +160,7 @@ class HostileWorkers {
   Cluster cluster_{{.model = "sample"}, clock_};
   RequestLedger ledger_{clock_};
   const std::vector<std::unique_ptr<RoutingPolicy>> policies_ =
-      EveryPolicy({.clock = clock_, .ledger = ledger_});
+      EveryPolicy({.clock = clock_, .ledger = ledger_, .options = Options()});
 };
 
 std::string_view Text(std::span<const uint8_t> bytes) {

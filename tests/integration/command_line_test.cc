@@ -494,9 +494,19 @@ TEST(UpTest, RouterAndWorkersGetTheFlagsThatWereGivenAndNoOthers) {
 }
 
 TEST(UpTest, AFlagOfTheRouterThatCannotBeIsRefusedAtOnce) {
+  const CommandResult predictor = Shell("up --model x --output-predictor oracle 2>&1");
+  EXPECT_EQ(predictor.exit_status, 2);
+  EXPECT_THAT(predictor.output, HasSubstr("--output-predictor"));
   const CommandResult policy = Shell("up --model x --policy best 2>&1");
   EXPECT_EQ(policy.exit_status, 2);
   EXPECT_THAT(policy.output, HasSubstr("--policy"));
+  const std::string classic = std::string("up --port 0 --policy classic --model ") + kModel;
+  const CommandResult without = Shell(classic + " 2>&1");
+  EXPECT_EQ(without.exit_status, 1);
+  EXPECT_THAT(without.output, HasSubstr("give --classic-parameters FILE"));
+  const CommandResult missing = Shell(classic + " --classic-parameters /no/file 2>&1");
+  EXPECT_EQ(missing.exit_status, 1);
+  EXPECT_THAT(missing.output, HasSubstr("--classic-parameters=/no/file"));
   const CommandResult lease = Shell(
       std::string("up --port 0 --lease-ms 999 --heartbeat-ms 500 --model ") + kModel + " 2>&1");
   EXPECT_EQ(lease.exit_status, 1);

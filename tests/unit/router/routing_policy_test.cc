@@ -40,13 +40,21 @@ v1::WorkerRole RoleOf(const ClusterView& view, const WorkerId& id) {
   return worker == nullptr ? v1::WORKER_ROLE_UNSPECIFIED : worker->role;
 }
 
+PolicyOptions Options() {
+  return {.classic = ClassicCoefficients{.alpha_ms = 0.1,
+                                         .beta_ms = 10,
+                                         .gamma_ms = 0.1,
+                                         .batch_thresh = 16,
+                                         .bandwidth_gb_per_s = 1}};
+}
+
 // The promises that every policy keeps.
 class AnyPolicyTest : public testing::TestWithParam<std::string> {
  protected:
   FakeClock clock_;
   RequestLedger ledger_{clock_};
   std::unique_ptr<RoutingPolicy> policy_ =
-      *NewRoutingPolicy(GetParam(), {.clock = clock_, .ledger = ledger_});
+      *NewRoutingPolicy(GetParam(), {.clock = clock_, .ledger = ledger_, .options = Options()});
 };
 
 TEST_P(AnyPolicyTest, TakesTheRouteAskedFor) {
