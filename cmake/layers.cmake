@@ -1,10 +1,9 @@
 # Which room may include which (docs/architecture.md), as data. A room may always include itself.
 # LAYERS lists the rooms, longest path first, so that a file belongs to the first that matches.
 set(LAYERS model/tokenizer model/checkpoint model/transformer router/cluster router/ledger
-    router/policy router/explain router/output_length router/client router/attempt router/request
-    base kernels
-    kvstore transfer
-    scheduler/latency_model scheduler engine router server proto bench/serving)
+    router/prefix router/policy router/explain router/output_length router/client router/attempt
+    router/request base kernels kvstore transfer scheduler/latency_model scheduler engine router
+    server proto bench/serving)
 
 set(MAY_INCLUDE_base "")
 set(MAY_INCLUDE_kernels base)
@@ -19,15 +18,18 @@ set(MAY_INCLUDE_engine base kernels model/tokenizer model/checkpoint model/trans
     transfer scheduler proto)
 set(MAY_INCLUDE_router/cluster base proto scheduler/latency_model)
 set(MAY_INCLUDE_router/ledger base proto router/cluster scheduler/latency_model)
-set(MAY_INCLUDE_router/policy base proto router/cluster router/ledger scheduler/latency_model)
+set(MAY_INCLUDE_router/prefix base proto router/cluster)
+set(MAY_INCLUDE_router/policy base proto router/cluster router/ledger router/prefix
+    scheduler/latency_model)
 set(MAY_INCLUDE_router/explain base proto router/policy router/cluster
     scheduler/latency_model router/request/request_spec.h)
 set(MAY_INCLUDE_router/client base proto router/cluster router/event_loop.h)
 set(MAY_INCLUDE_router/output_length base proto)
-set(MAY_INCLUDE_router/attempt base proto router/cluster router/ledger router/policy router/client
-    router/explain router/output_length router/event_loop.h router/request/request_spec.h)
-set(MAY_INCLUDE_router/request base proto model/tokenizer router/cluster router/attempt
-    router/explain router/output_length router/policy/slo.h)
+set(MAY_INCLUDE_router/attempt base proto router/cluster router/ledger router/prefix router/policy
+    router/client router/explain router/output_length router/event_loop.h
+    router/request/request_spec.h)
+set(MAY_INCLUDE_router/request base proto model/tokenizer router/cluster router/prefix
+    router/attempt router/explain router/output_length router/policy/slo.h)
 set(MAY_INCLUDE_router base proto router model/tokenizer)
 set(MAY_INCLUDE_server engine router proto base model/tokenizer model/checkpoint model/transformer
     kernels kvstore transfer scheduler bench/serving)

@@ -56,7 +56,8 @@ KvStore::KvStore(const KvStoreOptions& options, DeviceBuffer memory, Stream& com
       memory_(std::move(memory)),
       compute_(compute),
       pool_(options.num_blocks),
-      cache_({options.layout, Fingerprint(), options.eviction, options.journal}, pool_, host_tier_) {}
+      cache_({options.layout, Fingerprint(), options.eviction, options.journal}, pool_,
+             host_tier_) {}
 
 absl::Status KvStore::StartHostTier(Device& device, std::function<void()> wake) {
   const StoreBlockShape shape(layout());

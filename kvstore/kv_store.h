@@ -33,7 +33,7 @@ struct KvStoreOptions {
   uint64_t model_fingerprint = 0;  // part of the root of every chained hash, as is the layout
   PrefixCaching prefix_caching = PrefixCaching::kOn;
   EvictionKind eviction = EvictionKind::kLru;
-  int64_t host_bytes = 0;  // budget of the host tier, allocated at start; 0: no host tier
+  int64_t host_bytes = 0;            // budget of the host tier, allocated at start; 0: no host tier
   PrefixJournal* journal = nullptr;  // of the prefix cache; outlives the store; may be nullptr
   bool shared = false;  // the pool is memory that other processes can open (Device::Share)
 };

@@ -14,7 +14,7 @@ namespace tandem {
 // What changed in a prefix cache between two reports to one router: chained hashes of blocks, never
 // tokens. A hash occurs once, with its latest state, so that reports may be read in any pieces.
 struct PrefixChanges {
-  uint64_t since = 0;     // the report that this one continues; 0: it describes the cache from scratch
+  uint64_t since = 0;  // the report that this one continues; 0: it describes the cache from scratch
   uint64_t sequence = 0;  // the number of this report
   std::vector<uint64_t> added;
   std::vector<uint64_t> removed;

@@ -67,6 +67,9 @@ absl::StatusOr<RequestId> Router::Submit(v1::GenerateRequest request, TimePoint 
   if (request.has_text()) return SubmitText(std::move(request), limits, std::move(spec), stream);
   RETURN_IF_ERROR(
       SetPrompt(std::move(*request.mutable_token_ids()->mutable_ids()), request, limits, spec));
+  spec.prompt_hashes =
+      Hash(spec.sequence.cache_salt(),
+           {spec.sequence.prompt().data(), static_cast<size_t>(spec.sequence.prompt_size())});
   const int32_t width = spec.width();
   const RequestId id(spec.sequence.request_id());
   auto shared = std::make_shared<RequestSpec>(std::move(spec));
@@ -88,6 +91,13 @@ absl::StatusOr<RequestId> Router::SubmitText(v1::GenerateRequest request,
   return id;
 }
 
+// Runs on the threads that receive or tokenize a prompt, because a long one takes a while.
+std::shared_ptr<const PromptHashes> Router::Hash(std::string_view salt,
+                                                 std::span<const int32_t> prompt) const {
+  if (parts_.prefixes == nullptr) return nullptr;
+  return HashPrompt(SpacesOf(*parts_.cluster.View()), salt, prompt);
+}
+
 // Admits a request of `width` rows and has the loop begin it.
 absl::Status Router::HandOver(int32_t width, std::function<void()> begin) {
   RETURN_IF_ERROR(Admit(width));
@@ -100,6 +110,7 @@ void Router::AwaitTokens(std::shared_ptr<Arrival> arrival, TokenizePool::Job job
   arrivals_.emplace(RequestId(arrival->spec.sequence.request_id()), arrival);
   job.unwanted = [arrival] { return arrival->ended.load(); };
   job.done = [this, arrival](absl::StatusOr<std::vector<int32_t>> ids) {
+    if (ids.ok()) arrival->spec.prompt_hashes = Hash(arrival->request.cache_salt(), *ids);
     parts_.loop.Post(
         [this, arrival, ids = std::move(ids)]() mutable { OnTokenized(*arrival, std::move(ids)); });
   };
@@ -212,7 +223,9 @@ void Router::WatchLeases(TimePoint due) {
   const std::vector<WorkerId> lapsed = parts_.cluster.Expire();
   leases_lapsed_ += lapsed.size();
   Lose(lapsed, CallEnd::Source::kLease, "its lease lapsed");
-  parts_.workers.KeepOnly(*parts_.cluster.View());
+  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
+  parts_.workers.KeepOnly(*view);
+  if (parts_.prefixes != nullptr) parts_.prefixes->KeepOnly(*view);
   const TimePoint next = std::min(parts_.cluster.NextExpiry(), now + turn);
   parts_.loop.PostAt(next, [this, next] { WatchLeases(next); });
 }
@@ -309,6 +322,8 @@ v1::GetStatusResponse Router::Status() const {
   response.set_leases_lapsed(leases_lapsed_);
   *response.mutable_predictions() = parts_.decisions.Use();
   if (parts_.answers != nullptr) *response.mutable_answers() = parts_.answers->Use();
+  if (parts_.prefixes != nullptr) *response.mutable_prefix_index() = parts_.prefixes->Use();
+  if (parts_.sessions != nullptr) *response.mutable_sessions() = parts_.sessions->Use();
   const TimePoint now = parts_.clock.Now();
   for (const WorkerView& worker : view->workers) {
     if (worker.name_taken) continue;  // names are unique here

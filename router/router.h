@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -80,6 +81,9 @@ class Router {
   absl::Status Admit(int32_t width);
   absl::StatusOr<RequestId> SubmitText(v1::GenerateRequest request, const RequestLimits& limits,
                                        RequestSpec spec, ResponseStream& stream);
+  // Null where no prefix hits are predicted.
+  std::shared_ptr<const PromptHashes> Hash(std::string_view salt,
+                                           std::span<const int32_t> prompt) const;
   absl::Status HandOver(int32_t width, std::function<void()> begin);
   void AwaitTokens(std::shared_ptr<Arrival> arrival, TokenizePool::Job job);
   void OnTokenized(Arrival& arrival, absl::StatusOr<std::vector<int32_t>> ids);

@@ -9,7 +9,8 @@ tandem_test(router_test
           unit/router/grpc_worker_client_test.cc unit/router/pings_test.cc
           unit/router/output_length_predictor_test.cc unit/router/length_forecasts_test.cc
           unit/router/placement_test.cc unit/router/prediction_book_test.cc
-          unit/router/prediction_comparison_test.cc
+          unit/router/prediction_comparison_test.cc unit/router/prefix_affinity_test.cc
+          unit/router/prefix_index_test.cc unit/router/prefix_routing_test.cc
           unit/router/queue_move_test.cc unit/router/registration_check_test.cc
           unit/router/request_ledger_test.cc
           unit/router/request_validation_test.cc unit/router/resume_leaving_test.cc

@@ -1,6 +1,7 @@
 # Tests of server, and of whole processes.
 tandem_test(server_test
-  SOURCES unit/server/classic_parameters_test.cc unit/server/explain_report_test.cc unit/server/generation_test.cc unit/server/host_memory_test.cc
+  SOURCES unit/server/cache_reports_test.cc unit/server/classic_parameters_test.cc
+          unit/server/explain_report_test.cc unit/server/generation_test.cc unit/server/host_memory_test.cc
           unit/server/message_limit_test.cc unit/server/metrics_test.cc
           unit/server/open_connections_test.cc unit/server/open_fabric_test.cc
           unit/server/parse_message_test.cc unit/server/registration_test.cc
@@ -29,7 +30,8 @@ add_dependencies(tandem_test_cluster tandem)
 foreach(name routes_test several_choices_test cached_prompts_test endings_test worker_loss_test
              resume_test watchdog_test overload_test command_line_test standard_services_test transports_test
              kv_tls_test silent_connection_test large_prompts_test connections_test log_test
-             profile_command_test weights_hash_test bench_serve_test bench_sweep_test simulated_test)
+             profile_command_test weights_hash_test bench_serve_test bench_sweep_test simulated_test
+             prefix_routing_test)
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
               LABELS integration TIMEOUT 300)
 endforeach()

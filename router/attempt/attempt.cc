@@ -34,6 +34,7 @@ Attempt::Attempt(const AttemptParts& parts, const RequestSpec& spec, OutputRelay
 void Attempt::Begin() {
   continues_ = relay_.output().any() && !spec_.has_beams();
   relay_.output().ExpectFromStart();
+  prefill_.claim = PrefixClaim(parts_.prefixes, workers_.prefill, spec_.prompt_hashes);
   const auto kind = workers_.decode ? RequestPart::Kind::kPrefill : RequestPart::Kind::kUnified;
   prefill_.charge = LoadCharge(parts_.cluster, parts_.ledger, workers_.prefill.id, PartOf(kind));
 }
@@ -43,7 +44,7 @@ RequestPart Attempt::PartOf(RequestPart::Kind kind) const {
   return {.kind = kind,
           .sequences = spec_.width(),
           .prompt_tokens = expected_.prompt_tokens,
-          .cached_tokens = has_prompt ? expected_.prefill_cached_tokens : 0,
+          .cached_tokens = has_prompt ? prefill_.claim.predicted_tokens() : 0,
           .output_tokens = expected_.output_tokens,
           .most_output_tokens = expected_.most_output_tokens};
 }
@@ -142,12 +143,14 @@ void Attempt::OnPrefillEvent(const v1::WorkerEvent& event) {
   switch (event.event_case()) {
     case v1::WorkerEvent::kTokens:
       prefill_.charge.AddTokens(event.tokens().token_ids_size());
+      prefill_.claim.OnComputed();
       status = relay_.OnTokens(workers_, workers_.prefill, event.tokens(), event.tokens().stages());
       if (!status.ok()) return owner_.OnAttemptBroken(status);
       if (stage_ == AttemptStage::kPrefilling) KeepFirstToken(event.tokens());
       return;
     case v1::WorkerEvent::kBeamStart:
       prefill_.charge.AddTokens(1);
+      prefill_.claim.OnComputed();
       if (stage_ != AttemptStage::kPrefilling) return;
       beam_start_ = event.beam_start();
       return Decode();
@@ -160,6 +163,7 @@ void Attempt::OnPrefillEvent(const v1::WorkerEvent& event) {
       reports_.prefill_finished = true;
       reports_.kv = event.finish().kv();
       reports_.cached_tokens = event.finish().cached_tokens();
+      prefill_.claim.Record(reports_.cached_tokens);
       reports_.preemptions += event.finish().preemptions();
       return SetAccounted();
     case v1::WorkerEvent::EVENT_NOT_SET:
@@ -170,6 +174,7 @@ void Attempt::OnPrefillEvent(const v1::WorkerEvent& event) {
 bool Attempt::OnPrefillEnd(const CallEnd& end) {
   prefill_.call.reset();
   prefill_.charge.Reset();
+  prefill_.claim.Reset();
   // Without the KV the decode worker waits in vain; with it the prefill worker is not needed.
   const bool matters = stage_ != AttemptStage::kDecoding || !reports_.kv_arrived;
   if (!end.status.ok() && matters) {
@@ -273,6 +278,7 @@ void Attempt::Stop() {
   }
   reservation_.target.Clear();
   prefill_.charge.Reset();
+  prefill_.claim.Reset();
   reservation_.charge.Reset();
 }
 

@@ -14,6 +14,7 @@
 #include "router/attempt/output_relay.h"
 #include "router/attempt/worker_requests.h"
 #include "router/client/worker_client.h"
+#include "router/prefix/prefix_claim.h"
 #include "router/request/request_spec.h"
 
 namespace tandem {
@@ -60,6 +61,7 @@ struct AttemptParts {
   RequestLedger& ledger;
   WorkerClient& workers;
   const Clock& clock;
+  PrefixIndex* prefixes = nullptr;  // null: no hits are predicted
 };
 
 // One attempt of a request at its workers: the calls to them, the load that they are charged with,
@@ -131,6 +133,7 @@ class Attempt {
   // At the worker that prefills, unified or not.
   struct PrefillPart {
     LoadCharge charge;
+    PrefixClaim claim;
     std::unique_ptr<WorkerCall> call;
   };
 

@@ -20,6 +20,18 @@ double TokensToCome(const LengthForecasts& forecasts, const RequestSpec& spec, i
   return std::max(length - emitted, 1.0);
 }
 
+// Adds what only a decision needs: what workers have cached of the prompt, and where the session is.
+RouteQuery WithPlaces(RouteQuery query, const RouterParts& parts, const RequestSpec& spec) {
+  if (parts.prefixes != nullptr && spec.prompt_hashes != nullptr) {
+    query.hits =
+        std::make_shared<const std::vector<WorkerHit>>(parts.prefixes->Find(*spec.prompt_hashes));
+  }
+  if (parts.sessions != nullptr && spec.session != 0) {
+    query.session = parts.sessions->Find(spec.session);
+  }
+  return query;
+}
+
 }  // namespace
 
 Dispatch::Dispatch(const RouterParts& parts, const RequestSpec& spec, DispatchObserver& observer)
@@ -66,7 +78,7 @@ void Dispatch::Decide() {
 }
 
 absl::StatusOr<RouteDecision> Dispatch::Choose(const ClusterView& view) {
-  const RouteQuery query = failover_.exclusions().Apply(view, Query());
+  const RouteQuery query = failover_.exclusions().Apply(view, WithPlaces(Query(), parts_, spec_));
   return parts_.policy.Choose(view, PreferReady(view, query, parts_.clock.Now()));
 }
 
@@ -93,7 +105,8 @@ std::unique_ptr<Attempt> Dispatch::NewAttempt(const RouteDecision& decision,
   const AttemptParts parts{.cluster = parts_.cluster,
                            .ledger = parts_.ledger,
                            .workers = parts_.workers,
-                           .clock = parts_.clock};
+                           .clock = parts_.clock,
+                           .prefixes = parts_.prefixes};
   const RouteQuery query = Query();
   const ExpectedWork expected{.prompt_tokens = query.prompt_tokens,
                               .output_tokens = query.expected_output_tokens,
@@ -107,6 +120,9 @@ void Dispatch::StartAttempt(const RouteDecision& decision, const ClusterView& vi
   LogDebug("route request={} prefill={} decode={} {}", spec_.id, decision.prefill.name,
            decision.decode.name, ToText(decision.score));
   parts_.routing.Count(decision);
+  if (parts_.sessions != nullptr && spec_.session != 0) {
+    parts_.sessions->Set(spec_.session, {.prefill = decision.prefill, .decode = decision.decode});
+  }
   ReplaceAttempt(NewAttempt(decision, view, cause));
   if (decision.route == v1::ROUTE_UNIFIED) return attempt_->Generate();
   // The request queues for room only where no other worker can take it.
@@ -238,7 +254,8 @@ void Dispatch::MoveFromQueue() {
     return;
   }
   failover_.exclusions().Relax();
-  RouteQuery query = PreferReady(*view, failover_.exclusions().Apply(*view, Query()), now);
+  RouteQuery query = WithPlaces(Query(), parts_, spec_);
+  query = PreferReady(*view, failover_.exclusions().Apply(*view, query), now);
   query.excluded.push_back(worker->id);
   const absl::StatusOr<RouteDecision> other = parts_.policy.Choose(*view, query);
   if (!other.ok() ||

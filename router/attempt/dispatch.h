@@ -21,6 +21,8 @@
 #include "router/explain/decision_log.h"
 #include "router/output_length/length_forecasts.h"
 #include "router/policy/routing_policy.h"
+#include "router/prefix/prefix_index.h"
+#include "router/prefix/session_table.h"
 #include "router/request/request_spec.h"
 
 namespace tandem {
@@ -44,6 +46,8 @@ struct RouterParts {
   DecisionLog& decisions;
   ResumeLimits resume_limits = {};
   const AnswerBuffers* answers = nullptr;  // for the status; null: answers are not counted
+  PrefixIndex* prefixes = nullptr;         // null: no prefix hits are predicted
+  SessionTable* sessions = nullptr;        // null: requests of one session are placed like others
 };
 
 // Where a request runs or ran, and what that cost so far.

@@ -24,6 +24,7 @@ WorkerView ToView(const v1::RegisterRequest& request, TimePoint now) {
                  .layout = request.layout(),
                  .data_address = request.data_address(),
                  .wire_version = request.wire_version(),
+                 .prefix_root = request.prefix_root(),
                  .max_step_tokens = request.max_step_tokens(),
                  .max_sequences = request.max_sequences()});
   worker.load = std::make_shared<const v1::WorkerLoad>(request.load());

@@ -30,6 +30,13 @@ absl::Status CheckComplete(const v1::RegisterRequest& request) {
   if (request.layout().num_layers() <= 0 || request.layout().dtype().empty()) {
     return InvalidArgument("layout is empty: a worker must say how it stores KV");
   }
+  // Routers divide prompts into blocks of that size.
+  const int32_t block_tokens = request.layout().block_tokens();
+  if (request.prefix_root() != 0 && (block_tokens < 8 || block_tokens > 256)) {
+    return InvalidArgument(
+        "layout.block_tokens={} must be 8 to 256 where prefix_root names a prefix cache",
+        block_tokens);
+  }
   switch (request.role()) {
     case v1::WORKER_ROLE_UNIFIED:
       return absl::OkStatus();

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
+#include "router/policy/bounded_load.h"
+#include "router/policy/worker_load.h"
 
 namespace tandem {
 namespace {
@@ -39,6 +43,33 @@ std::vector<Candidate> CandidatesOf(v1::WorkerRole role, const ClusterView& view
   return candidates;
 }
 
+// Leaves only this worker, when it is there and not overloaded beside the others. Else false, and
+// nothing has changed.
+bool KeepOnly(const WorkerId& id, std::vector<Candidate>& candidates) {
+  const Candidate* found = nullptr;
+  for (const Candidate& one : candidates) {
+    if (one.worker->id == id) found = &one;
+  }
+  if (found == nullptr || IsOverloaded(LoadOf(*found->worker), LeastLoad(candidates))) return false;
+  candidates = {{.worker = found->worker, .position = 0, .count = 1}};
+  return true;
+}
+
+void KeepToSession(const SessionPlace& place, Candidates& found) {
+  if (place.decode == WorkerId()) {
+    found.by_session = KeepOnly(place.prefill, found.unified);
+    if (!found.by_session) return;
+    found.prefill.clear();
+    found.decode.clear();
+    return;
+  }
+  std::vector<Candidate> prefill = found.prefill;
+  found.by_session = KeepOnly(place.prefill, prefill) && KeepOnly(place.decode, found.decode);
+  if (!found.by_session) return;
+  found.prefill = std::move(prefill);
+  found.unified.clear();
+}
+
 std::string StateOf(v1::WorkerRole role, const ClusterView& view, const RouteQuery& query) {
   std::array<const WorkerView*, kNumEligibilities> first = {};  // of each eligibility
   for (const WorkerView& worker : view.workers) {
@@ -60,6 +91,13 @@ std::string StateOf(v1::WorkerRole role, const ClusterView& view, const RouteQue
 
 }  // namespace
 
+double LeastLoad(const std::vector<Candidate>& candidates) {
+  if (candidates.empty()) return 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Candidate& one : candidates) least = std::min(least, LoadOf(*one.worker));
+  return least;
+}
+
 Candidates FindCandidates(const ClusterView& view, const RouteQuery& query) {
   Candidates found;
   if (query.wanted != v1::ROUTE_DISAGGREGATED) {
@@ -69,6 +107,8 @@ Candidates FindCandidates(const ClusterView& view, const RouteQuery& query) {
     found.prefill = CandidatesOf(v1::WORKER_ROLE_PREFILL, view, query);
     found.decode = CandidatesOf(v1::WORKER_ROLE_DECODE, view, query);
   }
+  // A request that continues on other workers is bound to where its prompt is.
+  if (query.session && !query.prompt_at) KeepToSession(*query.session, found);
   return found;
 }
 

@@ -22,14 +22,20 @@ struct Candidates {
   std::vector<Candidate> unified;
   std::vector<Candidate> prefill;
   std::vector<Candidate> decode;
+  // Only the workers of the request's session are left, of those that may take it.
+  bool by_session = false;
 
   bool can_unify() const { return !unified.empty(); }
   bool can_disaggregate() const { return !prefill.empty() && !decode.empty(); }
 };
 
 // This is the one place that decides which workers may take a request: usable ones whose context
-// holds it, that are not excluded and continue what the client has.
+// holds it, that are not excluded and continue what the client has. Of these, the workers of the
+// request's session alone, unless one of them is overloaded beside the others of its role
+// (router/policy/bounded_load.h).
 Candidates FindCandidates(const ClusterView& view, const RouteQuery& query);
+// The lowest load (router/policy/worker_load.h) among candidates of one role; 0 without any.
+double LeastLoad(const std::vector<Candidate>& candidates);
 // Whether some wanted route has a candidate for each of its roles.
 bool HasCandidates(const ClusterView& view, const RouteQuery& query);
 

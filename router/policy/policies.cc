@@ -22,6 +22,7 @@ struct NamedPolicy {
 constexpr NamedPolicy kPolicies[] = {
     {"auto", [](const PolicyParts& parts) -> MadePolicy { return NewAutoPolicy(parts); }},
     {"least-loaded", [](const PolicyParts&) -> MadePolicy { return NewLeastLoadedPolicy(); }},
+    {"prefix-affinity", [](const PolicyParts&) -> MadePolicy { return NewPrefixAffinityPolicy(); }},
     {"round-robin", [](const PolicyParts&) -> MadePolicy { return NewRoundRobinPolicy(); }},
     {"unified",
      [](const PolicyParts&) -> MadePolicy { return NewFixedRoutePolicy(v1::ROUTE_UNIFIED); }},

@@ -28,6 +28,9 @@ std::unique_ptr<RoutingPolicy> NewLeastLoadedPolicy();
 // The workers of each role in turn, whatever their load, and the routes in turn where both are
 // possible.
 std::unique_ptr<RoutingPolicy> NewRoundRobinPolicy();
+// The worker that has cached most of the prompt, while it is not overloaded beside the others of its
+// role; among equals the least busy one. A hit of less than a quarter of the prompt does not count.
+std::unique_ptr<RoutingPolicy> NewPrefixAffinityPolicy();
 
 // The lowest predicted cost (docs/cost_model.md). Where a worker has not reported what its steps cost,
 // or no link was measured, the least busy workers.
@@ -37,8 +40,8 @@ std::unique_ptr<RoutingPolicy> NewFixedRoutePolicy(v1::Route route);
 // The closed formulas that the literature started from, as a baseline (router/policy/classic_model.h).
 std::unique_ptr<RoutingPolicy> NewClassicPolicy(const ClassicCoefficients& coefficients);
 
-// "auto", "least-loaded", "round-robin", "unified", "disaggregated", "classic". NOT_FOUND
-// lists the names. Other errors say what the policy lacks.
+// "auto", "least-loaded", "prefix-affinity", "round-robin", "unified", "disaggregated", "classic".
+// NOT_FOUND lists the names. Other errors say what the policy lacks.
 absl::StatusOr<std::unique_ptr<RoutingPolicy>> NewRoutingPolicy(std::string_view name,
                                                                 const PolicyParts& parts);
 std::vector<std::string> RoutingPolicyNames();

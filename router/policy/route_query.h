@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "router/cluster/numerics.h"
 #include "router/cluster/worker_view.h"
 #include "router/policy/slo.h"
+#include "router/prefix/session_table.h"
+#include "router/prefix/worker_hit.h"
 #include "tandem/v1/inference.pb.h"
 
 namespace tandem {
@@ -24,10 +27,15 @@ struct RouteQuery {
   // The prefill worker that computed the prompt before and may still hold its KV: it prefills again
   // where it can and some worker can decode.
   std::optional<WorkerId> prompt_at;
+  // What workers are predicted to have cached of the prompt, ordered by worker; null: nothing.
+  std::shared_ptr<const std::vector<WorkerHit>> hits = nullptr;
+  // Where the latest request of the same session ran: this one goes there, unless these workers
+  // cannot take it or are overloaded.
+  std::optional<SessionPlace> session = std::nullopt;
 
-  // The tokens of the prompt that this worker is predicted to have in its prefix cache; 0 where
-  // nothing is known.
-  int32_t CachedTokens(const WorkerId&) const { return 0; }
+  // The tokens of the prompt that this worker, whatever its role, is predicted to have cached. Less
+  // than prompt_tokens; 0 where nothing is known.
+  int32_t CachedTokens(const WorkerId& worker) const;
 };
 
 }  // namespace tandem

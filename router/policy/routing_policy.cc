@@ -105,6 +105,9 @@ absl::StatusOr<RouteDecision> RoutingPolicy::Choose(const ClusterView& view,
     decision.considered.push_back(ToScored(options[i].placement, std::move(options[i].score)));
   }
   static_cast<ScoredPlacement&>(decision) = decision.considered[taken];
+  if (candidates.by_session && decision.reason.empty()) {
+    decision.reason = "the latest request of its session ran there";
+  }
   return decision;
 }
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "router/output_length/output_length_predictor.h"
 #include "router/policy/slo.h"
+#include "router/prefix/prompt_hashes.h"
 #include "tandem/v1/inference.pb.h"
 #include "tandem/v1/worker.pb.h"
 
@@ -23,6 +25,9 @@ struct RequestSpec {
   enum class Logprobs : uint8_t { kUnwanted, kWanted } logprobs = Logprobs::kUnwanted;
   v1::Route wanted = v1::ROUTE_AUTO;
   Slo slo;
+  uint64_t session = 0;  // of the conversation (SessionKey); 0: none
+  // Null where the router predicts no prefix hits.
+  std::shared_ptr<const PromptHashes> prompt_hashes = nullptr;
   TimePoint received;
   TimePoint deadline = kNoDeadline;
 

@@ -203,6 +203,11 @@ absl::Status ValidateRequest(const v1::GenerateRequest& request, const RequestLi
   }
   RETURN_IF_ERROR(CheckName("tenant", request.tenant()));
   RETURN_IF_ERROR(CheckName("cache_salt", request.cache_salt()));
+  constexpr size_t kMaxSessionBytes = 256;
+  if (request.session_id().size() > kMaxSessionBytes) {
+    return InvalidArgument("session_id has {} bytes; at most {} are taken",
+                           request.session_id().size(), kMaxSessionBytes);
+  }
   return CheckName("request_id", request.request_id());
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "router/prefix/session_table.h"
 
 namespace tandem {
 
@@ -18,6 +19,7 @@ RequestSpec ResolveRequest(const v1::GenerateRequest& request, const RequestLimi
                                                                  : RequestSpec::Logprobs::kUnwanted,
                    .wanted = request.route(),
                    .slo = ResolveSlo(request, limits),
+                   .session = SessionKey(request.tenant(), request.session_id()),
                    .received = identity.received,
                    .deadline = identity.deadline};
   v1::SequenceRequest& sequence = spec.sequence;

@@ -145,6 +145,23 @@ std::string RoutingLine(const v1::RoutingUse& routing) {
       routing.lowest_cost(), routing.within_error(), routing.not_measured(), missing);
 }
 
+// Nothing where nothing was looked up.
+std::string PrefixLine(const v1::PrefixIndexUse& index) {
+  if (index.lookups() == 0) return "";
+  return fmt::format(
+      "prefix index: {} blocks, {}/{} MB, {} of {} lookups hit; cached tokens predicted {}, actual "
+      "{}, differing by {}\n",
+      index.entries(), Megabytes(index.bytes()), Megabytes(index.limit_bytes()), index.hits(),
+      index.lookups(), index.predicted_tokens(), index.cached_tokens(), index.error_tokens());
+}
+
+// Nothing where no request named a session.
+std::string SessionLine(const v1::SessionUse& sessions) {
+  if (sessions.entries() == 0) return "";
+  return fmt::format("sessions: {}, {} requests stayed with their session's workers, {} moved\n",
+                     sessions.entries(), sessions.kept(), sessions.moved());
+}
+
 }  // namespace
 
 std::string WorkerTable(const v1::GetStatusResponse& status) {
@@ -165,6 +182,8 @@ std::string WorkerTable(const v1::GetStatusResponse& status) {
   table += RerouteLine(status.reroutes());
   table += LengthLine(status.output_lengths());
   table += PredictionLine(status.predictions());
+  table += PrefixLine(status.prefix_index());
+  table += SessionLine(status.sessions());
   static constexpr char kRow[] =
       "{:<14} {:<8} {:<8} {:<21} {:>7} {:<9} {:>7} {:>7} {:>15} {:>9} {:>10} {:>9}\n";
   table += fmt::format(kRow, "NAME", "ROLE", "DEVICE", "ADDRESS", "PID", "STATE", "RUNNING",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "server/services/status_mapping.h"
+#include "server/services/worker_messages.h"
 #include "tandem/v1/cluster.grpc.pb.h"
 
 namespace tandem {
@@ -44,12 +46,41 @@ class BackOff {
 // A router that is away may be so for long: that is told so often.
 constexpr std::chrono::seconds kAwayToldEvery(10);
 
+// The reports to one router of what is cached. Thread: the link's.
+class CacheReports {
+ public:
+  explicit CacheReports(const PrefixJournal* journal) {
+    if (journal != nullptr) reader_.emplace(*journal);
+  }
+
+  // The router may be another process than before: its next answer says what it wants.
+  void OnRegistered() { most_changes_ = 0; }
+  void AddTo(v1::HeartbeatRequest& request) {
+    if (!reader_ || most_changes_ == 0) return;
+    *request.mutable_cache() = ToProto(reader_->Next(confirmed_, most_changes_));
+  }
+  void OnAnswer(const v1::HeartbeatRequest& request, const v1::HeartbeatResponse& response) {
+    confirmed_ = response.cache_sequence();
+    most_changes_ = response.most_cache_changes();
+    is_behind_ = reader_ && most_changes_ > 0 && (!request.has_cache() || request.cache().more());
+  }
+  // Whether the next report should not wait for the next regular heartbeat.
+  bool is_behind() const { return is_behind_; }
+
+ private:
+  std::optional<PrefixReader> reader_;  // nothing: nothing is cached here
+  uint64_t confirmed_ = 0;
+  uint32_t most_changes_ = 0;  // of one report; 0: the router wants none
+  bool is_behind_ = false;
+};
+
 }  // namespace
 
 // The way to one router. Used by its thread, but for Interrupt.
 class Registration::Link {
  public:
-  explicit Link(const std::string& router) : router_(router) {
+  Link(const std::string& router, const PrefixJournal* cached)
+      : cache_reports(cached), router_(router) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
@@ -113,6 +144,7 @@ class Registration::Link {
   }
 
   const std::string& router() const { return router_; }
+  CacheReports cache_reports;
   bool known = false;                // whether the router took the registration
   uint64_t nudges_told = 0;          // those before the last report of the load
   std::vector<v1::KvPeer> kv_peers;  // as it last said; guarded by the registration's mutex
@@ -143,7 +175,7 @@ class Registration::Link {
 
 Registration::Registration(RegistrationOptions options) : options_(std::move(options)) {
   for (const std::string& router : options_.routers) {
-    links_.push_back(std::make_unique<Link>(router));
+    links_.push_back(std::make_unique<Link>(router, options_.cached));
   }
   for (auto& link : links_) threads_.emplace_back([this, &link] { Run(*link); });
 }
@@ -204,7 +236,7 @@ void Registration::SleepUntilNews(Phase during, Link& link, Duration heartbeat) 
   {
     absl::MutexLock lock(&mutex_);
     const auto news = [this, during, &link]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return phase_ != during || nudges_ != link.nudges_told;
+      return phase_ != during || nudges_ != link.nudges_told || link.cache_reports.is_behind();
     };
     if (!changed_.AwaitFor(mutex_, heartbeat, news)) return;
   }
@@ -275,6 +307,7 @@ bool Registration::Join(Link& link, Duration& heartbeat) {
   LogInfo("router={} registered", link.router());
   heartbeat = *registered;
   link.known = true;
+  link.cache_reports.OnRegistered();
   absl::MutexLock lock(&mutex_);
   ++num_known_;
   changed_.Signal();
@@ -288,8 +321,10 @@ bool Registration::Beat(Link& link) {
   request.set_incarnation(options_.self.incarnation());
   *request.mutable_load() = options_.load();
   request.set_leaving(phase() != Phase::kServing);
+  link.cache_reports.AddTo(request);
   const auto response = link.Heartbeat(request, turn);
   if (response.ok()) {
+    link.cache_reports.OnAnswer(request, *response);
     TakeKvPeers(link, *response);
     return true;
   }

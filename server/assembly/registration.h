@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
 #include "base/condition_variable.h"
+#include "kvstore/prefix_journal.h"
 #include "tandem/v1/cluster.pb.h"
 
 namespace tandem {
@@ -23,6 +24,9 @@ struct RegistrationOptions {
   // Told, after every heartbeat, of the workers that KV may be sent to, as all routers know them;
   // thread-safe. May be empty.
   std::function<void(const std::vector<v1::KvPeer>&)> kv_peers = {};
+  // What the worker has cached, which is reported to the routers that ask for it. Outlives the
+  // registration; null: nothing is cached.
+  const PrefixJournal* cached = nullptr;
 };
 
 // Keeps a worker known to its routers: registers, renews the leases, registers again when a router

@@ -268,10 +268,15 @@ void Worker::Parts::Register() {
   self.set_wire_version(kFrameVersion);
   self.set_max_step_tokens(engine->options().scheduler.max_step_tokens);
   self.set_max_sequences(engine->options().scheduler.max_sequences);
+  const EngineOptions& made = engine->options();
+  if (engine->prefix_journal() != nullptr) {
+    self.set_prefix_root(made.layout.Fingerprint(made.model_fingerprint));
+  }
   self.set_pid(getpid());
   self.set_device(model->device_name);
   RegistrationOptions joining = {
       .routers = options.routers, .self = std::move(self), .load = [this] { return Load(); }};
+  joining.cached = engine->prefix_journal();
   if (options.role == Role::kPrefill) {
     joining.kv_peers = [this](const std::vector<v1::KvPeer>& peers) { SetKvPeers(peers); };
   }

@@ -43,6 +43,7 @@ struct GenerateFlags {
   int32_t priority = 0;
   std::string tenant;
   std::string cache_salt;
+  std::string session;
   std::string request_id;
   std::optional<double> ttft_slo_ms;
   std::optional<double> tpot_slo_ms;
@@ -103,6 +104,7 @@ absl::StatusOr<v1::GenerateRequest> MakeRequest(const GenerateFlags& flags) {
   RETURN_IF_ERROR(CheckUtf8("--request-id", flags.request_id));
   RETURN_IF_ERROR(CheckUtf8("--tenant", flags.tenant));
   RETURN_IF_ERROR(CheckUtf8("--cache-salt", flags.cache_salt));
+  RETURN_IF_ERROR(CheckUtf8("--session", flags.session));
   for (const std::string& stop : flags.stop) {
     RETURN_IF_ERROR(CheckUtf8("--stop", stop));
     request.add_stop(stop);
@@ -111,6 +113,7 @@ absl::StatusOr<v1::GenerateRequest> MakeRequest(const GenerateFlags& flags) {
   request.set_request_id(flags.request_id);
   request.set_tenant(flags.tenant);
   request.set_cache_salt(flags.cache_salt);
+  request.set_session_id(flags.session);
   request.mutable_stop_token_ids()->Add(flags.stop_token_ids.begin(), flags.stop_token_ids.end());
   request.set_ignore_eos(flags.ignore_eos);
   request.set_priority(flags.priority);
@@ -269,6 +272,8 @@ void AddGenerateCommand(CLI::App& app, Action& chosen) {
   generate->add_option("--tenant", flags->tenant, "whose request: tenants get equal shares");
   generate->add_option("--cache-salt", flags->cache_salt,
                        "share cached prefixes only with requests of the same salt");
+  generate->add_option("--session", flags->session,
+                       "id of the conversation, which stays on the workers that have it cached");
   generate->add_option("--request-id", flags->request_id, "for the server's logs");
   generate->add_flag("--json", flags->json, "print one JSON object at the end");
   generate->add_flag("-v,--verbose", flags->verbose, "print where the time went to stderr");

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -171,6 +172,24 @@ absl::StatusOr<PolicyOptions> MakePolicyOptions(const RouterTuning& tuning) {
   return options;
 }
 
+// Null where no prefix hits are to be predicted.
+std::unique_ptr<PrefixIndex> NewPrefixIndex(const RouterTuning& tuning) {
+  if (tuning.prefix_index_bytes == 0) return nullptr;
+  return std::make_unique<PrefixIndex>(tuning.prefix_index_bytes);
+}
+
+// Null where requests of one session are to be placed like others.
+std::unique_ptr<SessionTable> NewSessionTable(const RouterTuning& tuning) {
+  return tuning.session_affinity == "on" ? std::make_unique<SessionTable>() : nullptr;
+}
+
+// Of one heartbeat: their bytes take at most half of what a message may have.
+uint32_t MostCacheChanges(const RouterTuning& tuning) {
+  constexpr uint64_t kBytesPerChange = 8;
+  return static_cast<uint32_t>(std::min<uint64_t>(PrefixIndex::kMostChanges,
+                                                  tuning.max_message_bytes / 2 / kBytesPerChange));
+}
+
 // Serves until SIGTERM or SIGINT, then drains.
 void RunUntilTerminated(const RouterFlags& flags, const std::string& address,
                         const std::string& model, Router& router, EventLoop& loop,
@@ -192,7 +211,7 @@ void RunUntilTerminated(const RouterFlags& flags, const std::string& address,
 
 // Takes clients and workers until the process is to end. `answers` are counted by `router`.
 absl::Status ServePorts(const RouterFlags& flags, const std::string& model, Router& router,
-                        EventLoop& loop, Cluster& cluster, AnswerBuffers& answers) {
+                        EventLoop& loop, ClusterService& cluster_service, AnswerBuffers& answers) {
   const RouterTuning& tuning = flags.tuning;
   ASSIGN_OR_RETURN(const std::unique_ptr<ConnectionAcceptor> acceptor,
                    ConnectionAcceptor::Listen(flags.host, flags.port, flags.server));
@@ -205,7 +224,6 @@ absl::Status ServePorts(const RouterFlags& flags, const std::string& model, Rout
                               .max_queued_bytes = tuning.stream_buffer_bytes,
                               .max_reading_time = std::chrono::seconds(tuning.max_request_seconds),
                               .add_process = add_process});
-  ClusterService cluster_service(cluster);
   ASSIGN_OR_RETURN(
       const std::unique_ptr<GrpcServer> server,
       GrpcServer::Start(*acceptor, {.limits = flags.server,
@@ -249,6 +267,8 @@ absl::Status Serve(const RouterFlags& flags) {
   RoutingStats routing(tuning.policy, options.limits.default_slo);
   ASSIGN_OR_RETURN(const std::unique_ptr<LengthForecasts> length_forecasts,
                    LengthForecasts::New(tuning.output_predictor));
+  const std::unique_ptr<PrefixIndex> prefixes = NewPrefixIndex(tuning);
+  const std::unique_ptr<SessionTable> sessions = NewSessionTable(tuning);
   DecisionLog decisions(tuning.policy, predictions);
   Router router(options, {.tokenizer = tokenizer.get(),
                           .cluster = cluster,
@@ -263,8 +283,11 @@ absl::Status Serve(const RouterFlags& flags) {
                           .length_forecasts = *length_forecasts,
                           .decisions = decisions,
                           .resume_limits = {.max_resumes = tuning.max_resumes},
-                          .answers = &answers});
-  return ServePorts(flags, options.limits.model, router, *loop, cluster, answers);
+                          .answers = &answers,
+                          .prefixes = prefixes.get(),
+                          .sessions = sessions.get()});
+  ClusterService cluster_service(cluster, prefixes.get(), MostCacheChanges(tuning));
+  return ServePorts(flags, options.limits.model, router, *loop, cluster_service, answers);
 }
 
 int RunRouter(const RouterFlags& flags) {

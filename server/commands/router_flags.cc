@@ -111,6 +111,15 @@ void AddRouterFlags(CLI::App& app, RouterTuning& tuning) {
       ->check(CLI::IsMember(OutputLengthPredictorNames()))
       ->capture_default_str();
   AddCostFlags(app, tuning);
+  app.add_option("--prefix-index-bytes", tuning.prefix_index_bytes,
+                 "memory for what workers report of their prefix caches, as 256MiB; with less than "
+                 "all of it, hits are underestimated; 0: hits are not predicted")
+      ->transform(SizeFlag(Kilo::k1024))
+      ->capture_default_str();
+  app.add_option("--session-affinity", tuning.session_affinity,
+                 "on: requests of one session_id go to the workers that served it last")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
   AddLimitFlags(app, tuning);
   AddLeaseFlags(app, tuning);
 }

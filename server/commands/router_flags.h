@@ -24,6 +24,8 @@ struct RouterTuning {
   std::optional<double> ttft_slo_ms;
   std::optional<double> tpot_slo_ms;
   std::string output_predictor = "adaptive";
+  uint64_t prefix_index_bytes = 256 << 20;
+  std::string session_affinity = "on";
   int32_t max_in_flight = 1024;
   int32_t max_choices = 64;
   int tokenize_threads = TokenizePoolOptions().threads;

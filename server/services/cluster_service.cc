@@ -50,11 +50,24 @@ grpc::ServerUnaryReactor* ClusterService::Register(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* ClusterService::Heartbeat(grpc::CallbackServerContext* context,
                                                     const v1::HeartbeatRequest* request,
                                                     v1::HeartbeatResponse* response) {
-  const absl::Status status = cluster_.Heartbeat(*request);
+  absl::Status status = request->has_cache()
+                            ? PrefixIndex::Check(request->cache(), most_cache_changes_)
+                            : absl::OkStatus();
+  if (status.ok()) status = cluster_.Heartbeat(*request);
   if (status.ok()) {
     FillKvPeers(*cluster_.View(), {request->name(), request->incarnation()}, *response);
+    TakeCacheChanges(*request, *response);
   }
   return Answer(*context, status);
+}
+
+void ClusterService::TakeCacheChanges(const v1::HeartbeatRequest& request,
+                                      v1::HeartbeatResponse& response) {
+  if (prefixes_ == nullptr) return;
+  const WorkerId id{request.name(), request.incarnation()};
+  response.set_most_cache_changes(most_cache_changes_);
+  response.set_cache_sequence(request.has_cache() ? prefixes_->Apply(id, request.cache())
+                                                  : prefixes_->Latest(id));
 }
 
 grpc::ServerUnaryReactor* ClusterService::Deregister(grpc::CallbackServerContext* context,

@@ -1,14 +1,21 @@
 #pragma once
 
+#include <cstdint>
+
 #include "router/cluster/cluster.h"
+#include "router/prefix/prefix_index.h"
 #include "tandem/v1/cluster.grpc.pb.h"
 
 namespace tandem {
 
-// Where workers join a router's cluster. Each call is a short look under the cluster's lock.
+// Where workers join a router's cluster, and report what they have cached. Each call is a short look
+// under the locks of the cluster and of the index.
 class ClusterService final : public v1::Cluster::CallbackService {
  public:
-  explicit ClusterService(Cluster& cluster) : cluster_(cluster) {}
+  // prefixes: null where the router does not want to know what is cached. most_cache_changes: that
+  // one heartbeat may bring.
+  ClusterService(Cluster& cluster, PrefixIndex* prefixes, uint32_t most_cache_changes)
+      : cluster_(cluster), prefixes_(prefixes), most_cache_changes_(most_cache_changes) {}
 
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
                                      const v1::RegisterRequest* request,
@@ -21,7 +28,11 @@ class ClusterService final : public v1::Cluster::CallbackService {
                                        v1::DeregisterResponse* response) override;
 
  private:
+  void TakeCacheChanges(const v1::HeartbeatRequest& request, v1::HeartbeatResponse& response);
+
   Cluster& cluster_;
+  PrefixIndex* const prefixes_;
+  const uint32_t most_cache_changes_;
 };
 
 }  // namespace tandem

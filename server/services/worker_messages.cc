@@ -348,4 +348,14 @@ v1::WorkerRole ToProto(Role role) {
   return v1::WORKER_ROLE_UNSPECIFIED;
 }
 
+v1::CacheChanges ToProto(const PrefixChanges& changes) {
+  v1::CacheChanges message;
+  message.set_since(changes.since);
+  message.set_sequence(changes.sequence);
+  message.mutable_added()->Add(changes.added.begin(), changes.added.end());
+  message.mutable_removed()->Add(changes.removed.begin(), changes.removed.end());
+  message.set_more(changes.more);
+  return message;
+}
+
 }  // namespace tandem

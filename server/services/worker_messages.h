@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "engine/engine.h"
 #include "engine/output_stream.h"
+#include "kvstore/prefix_journal.h"
 #include "tandem/v1/cluster.pb.h"
 #include "tandem/v1/kv_transfer.pb.h"
 #include "tandem/v1/worker.pb.h"
@@ -35,5 +36,6 @@ v1::WorkerChoiceFinish ToProto(const ChoiceEnd& end);
 v1::WorkerFinish ToProto(const FinishInfo& info);
 v1::WorkerLoad ToLoad(const EngineStats& stats);
 v1::WorkerRole ToProto(Role role);
+v1::CacheChanges ToProto(const PrefixChanges& changes);
 
 }  // namespace tandem

@@ -17,6 +17,7 @@
 #include "router/explain/decision_log.h"
 #include "router/policy/policies.h"
 #include "router/policy/routing_policy.h"
+#include "router/prefix/prefix_index.h"
 #include "router/request/request_validation.h"
 #include "server/services/parse_message.h"
 #include "tests/fuzz/steps.h"
@@ -148,13 +149,21 @@ class HostileWorkers {
   }
   void Heartbeat(std::string_view bytes) {
     v1::HeartbeatRequest request;
-    if (ParseMessage(bytes, request).ok()) (void)cluster_.Heartbeat(request);
+    if (!ParseMessage(bytes, request).ok()) return;
+    if (request.has_cache() && !PrefixIndex::Check(request.cache(), 8).ok()) return;
+    if (!cluster_.Heartbeat(request).ok() || !request.has_cache()) return;
+    const WorkerId id{request.name(), request.incarnation()};
+    const uint64_t latest = prefixes_.Apply(id, request.cache());
+    TANDEM_CHECK(latest == prefixes_.Latest(id), "another report than the one applied");
+    TANDEM_CHECK(prefixes_.Use().bytes() <= kIndexBytes, "more memory than the index has");
   }
   void Deregister(std::string_view bytes) {
     v1::DeregisterRequest request;
     if (!ParseMessage(bytes, request).ok()) return;
     cluster_.Deregister(request.name(), request.incarnation());
   }
+
+  static constexpr size_t kIndexBytes = 1000;
 
   FakeClock clock_;
   Cluster cluster_{{.model = "sample"}, clock_};

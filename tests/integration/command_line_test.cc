@@ -160,7 +160,7 @@ TEST_F(CommandLineTest, ARequestIsExplainedAfterItsEnd) {
 TEST_F(CommandLineTest, ChoicesAndBeamsHaveFlags) {
   const CommandResult best = Shell(
       "generate 'It was a fine' --max-tokens 6 --n 2 --best-of 4 --seed 3 --tenant alice "
-      "--cache-salt s1 --json" +
+      "--cache-salt s1 --session c1 --json" +
       Server());
   ASSERT_EQ(best.exit_status, 0);
   const auto ranked = nlohmann::json::parse(best.output);

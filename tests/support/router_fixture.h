@@ -286,7 +286,7 @@ class RouterFixture : public testing::Test {
       {.model = "sample", .lease = std::chrono::seconds(5), .heartbeat = std::chrono::seconds(1)},
       clock_};
   RequestLedger ledger_{clock_};
-  const std::unique_ptr<RoutingPolicy> policy_;
+  std::unique_ptr<RoutingPolicy> policy_;
   FakeWorkers workers_;
   RecordingStream stream_;
   ResumeStats resumes_;

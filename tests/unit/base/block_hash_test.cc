@@ -24,7 +24,8 @@ std::vector<uint64_t> HashesOf(uint64_t root, const std::vector<int32_t>& tokens
 TEST(BlockHashTest, ValuesAreTheSameInEveryBuild) {
   const uint64_t root = PrefixRootHash(7, "alice");
   EXPECT_EQ(root, 0x5bc2676d8cc337afU);
-  EXPECT_EQ(HashesOf(root, Tokens(9)), (std::vector<uint64_t>{0xf89fe2a9b000fa64U, 0x3c41d5faba2b01f5U}));
+  EXPECT_EQ(HashesOf(root, Tokens(9)),
+            (std::vector<uint64_t>{0xf89fe2a9b000fa64U, 0x3c41d5faba2b01f5U}));
 }
 
 TEST(BlockHashTest, SaltAndFingerprintAndEveryEarlierTokenCount) {

@@ -126,6 +126,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "tenant has 129 bytes; at most 128"},
         BadCase{"Salt", [](R& r) { r.set_cache_salt("caf\xc3\xa9"); }, kInvalid,
                 "cache_salt may hold"},
+        BadCase{"LongSession", [](R& r) { r.set_session_id(std::string(257, 'a')); }, kInvalid,
+                "session_id has 257 bytes; at most 256"},
         BadCase{"LongSalt", [](R& r) { r.set_cache_salt(std::string(200, 'a')); }, kInvalid,
                 "cache_salt has 200 bytes"},
         BadCase{"EmptyStop", [](R& r) { r.add_stop(""); }, kInvalid, "stop[0] is empty"},

@@ -203,7 +203,8 @@ TEST(RoutingPolicyTest, UnknownNamesAreRefusedWithTheList) {
   const RequestLedger ledger(clock);
   const auto policy = NewRoutingPolicy("magic", {.clock = clock, .ledger = ledger});
   EXPECT_TRUE(absl::IsNotFound(policy.status()));
-  EXPECT_THAT(std::string(policy.status().message()), HasSubstr("auto, least-loaded, round-robin"));
+  EXPECT_THAT(std::string(policy.status().message()),
+              HasSubstr("auto, least-loaded, prefix-affinity, round-robin"));
 }
 
 }  // namespace

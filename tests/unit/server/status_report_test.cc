@@ -287,5 +287,27 @@ TEST(StatusJsonTest, HasTheBlocksOfEachWorker) {
   EXPECT_EQ(kv["hit_tokens"], 300);
 }
 
+TEST(StatusReportTest, SaysHowWellPrefixHitsWerePredicted) {
+  v1::GetStatusResponse status = StatusWithoutLinks();
+  EXPECT_EQ(WorkerTable(status).find("prefix index"), std::string::npos);
+  EXPECT_EQ(WorkerTable(status).find("sessions"), std::string::npos);
+  v1::PrefixIndexUse& index = *status.mutable_prefix_index();
+  index.set_entries(5);
+  index.set_bytes(1500000);
+  index.set_limit_bytes(256000000);
+  index.set_lookups(9);
+  index.set_hits(4);
+  index.set_predicted_tokens(640);
+  index.set_cached_tokens(655);
+  index.set_error_tokens(15);
+  status.mutable_sessions()->set_entries(3);
+  status.mutable_sessions()->set_kept(2);
+  status.mutable_sessions()->set_moved(1);
+  EXPECT_THAT(WorkerTable(status),
+              HasSubstr("prefix index: 5 blocks, 1.5/256.0 MB, 4 of 9 lookups hit; cached tokens "
+                        "predicted 640, actual 655, differing by 15\n"
+                        "sessions: 3, 2 requests stayed with their session's workers, 1 moved\n"));
+}
+
 }  // namespace
 }  // namespace tandem

@@ -209,7 +209,7 @@ TEST(MetricsTableTest, EveryNumberIsAMetricOrForPeopleOnly) {
       // Not of interest over time.
       "AnswerBufferUse.limit_bytes", "GetStatusResponse.max_context_tokens", "WorkerStatus.pid",
       "WorkerLoad.weights_hash", "OutputLengthUse.tenants", "RoutingUse.ttft_slo_ms",
-      "RoutingUse.tpot_slo_ms",
+      "RoutingUse.tpot_slo_ms", "PrefixIndexUse.limit_bytes", "SessionUse.limit",
       // What tandem_connections and its limit say.
       "ConnectionUse.full",
       // Part of tandem_worker_ready.

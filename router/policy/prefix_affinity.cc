@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <cstddef>
+#include <set>
+
+#include "router/policy/bounded_load.h"
+#include "router/policy/policies.h"
+#include "router/policy/worker_load.h"
+
+namespace tandem {
+namespace {
+
+// Requests that share less of their prompt, such as a short system prompt, are spread by load: there
+// would be nothing else that keeps them from one worker.
+constexpr int32_t kLeastShare = 4;  // of a prompt: a quarter
+// Workers come and go; the marks of those that are gone are dropped at once, when there are so many.
+constexpr size_t kMostMarks = 4096;
+
+// Below 1 for every load, so that it only decides among equal hits.
+double TieBreak(double load) { return load / (load + 4096); }
+
+class PrefixAffinityPolicy final : public RoutingPolicy {
+ protected:
+  void Begin(const Candidates& candidates, const RouteQuery&) override {
+    if (overloaded_.size() > kMostMarks) overloaded_.clear();
+    for (const auto* role : {&candidates.unified, &candidates.prefill}) MarkOverloaded(*role);
+  }
+
+  double Rank(const Candidate& candidate, const RouteQuery& query) const override {
+    const WorkerView& worker = *candidate.worker;
+    const double load = LoadOf(worker);
+    if (worker.role == v1::WORKER_ROLE_DECODE) return load;
+    return UncachedTokens(worker, query) + TieBreak(load);
+  }
+
+  PlacementScore Score(const Placement& placement, const RouteQuery& query) const override {
+    const double uncached = UncachedTokens(*placement.prefill, query);
+    const double prefill = LoadOf(*placement.prefill);
+    PlacementScore score;
+    score.features = {
+        {"cached_tokens", static_cast<double>(query.CachedTokens(placement.prefill->id))},
+        {"overloaded", overloaded_.contains(placement.prefill->id) ? 1.0 : 0.0}};
+    double load = prefill;
+    if (placement.decode == nullptr) {
+      score.features.push_back({"unified_load", prefill});
+    } else {
+      const double decode = LoadOf(*placement.decode);
+      load = std::max(prefill, decode);
+      score.features.push_back({"prefill_load", prefill});
+      score.features.push_back({"decode_load", decode});
+    }
+    score.cost = uncached + TieBreak(load);
+    return score;
+  }
+
+ private:
+  void MarkOverloaded(const std::vector<Candidate>& role) {
+    const double least = LeastLoad(role);
+    for (const Candidate& one : role) {
+      const double load = LoadOf(*one.worker);
+      if (IsOverloaded(load, least)) {
+        overloaded_.insert(one.worker->id);
+      } else if (IsRelieved(load, least)) {
+        overloaded_.erase(one.worker->id);
+      }
+    }
+  }
+
+  // Of the prompt, as far as the hit counts for this worker.
+  double UncachedTokens(const WorkerView& worker, const RouteQuery& query) const {
+    const int32_t cached = query.CachedTokens(worker.id);
+    const bool counts =
+        int64_t{cached} * kLeastShare >= query.prompt_tokens && !overloaded_.contains(worker.id);
+    return query.prompt_tokens - (counts ? cached : 0);
+  }
+
+  std::set<WorkerId> overloaded_;
+};
+
+}  // namespace
+
+std::unique_ptr<RoutingPolicy> NewPrefixAffinityPolicy() {
+  return std::make_unique<PrefixAffinityPolicy>();
+}
+
+}  // namespace tandem
