@@ -167,6 +167,7 @@ class HostileWorkers {
 
   FakeClock clock_;
   Cluster cluster_{{.model = "sample"}, clock_};
+  PrefixIndex prefixes_{kIndexBytes};
   RequestLedger ledger_{clock_};
   const std::vector<std::unique_ptr<RoutingPolicy>> policies_ =
       EveryPolicy({.clock = clock_, .ledger = ledger_, .options = Options()});
