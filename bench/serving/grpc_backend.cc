@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "bench/serving/answer.h"
 #include "bench/serving/prompt.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
@@ -29,45 +30,6 @@ absl::Status ToAbsl(const grpc::Status& status) {
 v1::Route RouteNamed(std::string_view name) {
   if (name == "unified") return v1::ROUTE_UNIFIED;
   return name == "disaggregated" ? v1::ROUTE_DISAGGREGATED : v1::ROUTE_AUTO;
-}
-
-std::string NameOf(v1::Route route) {
-  if (route == v1::ROUTE_UNIFIED) return "unified";
-  return route == v1::ROUTE_DISAGGREGATED ? "disaggregated" : "";
-}
-
-std::string NameOf(v1::FinishReason reason) {
-  if (reason == v1::FINISH_REASON_LENGTH) return "length";
-  return reason == v1::FINISH_REASON_STOP ? "stop" : "";
-}
-
-ServerStages StagesOf(const v1::Stages& stages) {
-  return {.ttft = stages.ttft_ms(),
-          .queue = stages.queue_ms(),
-          .prefill = stages.prefill_ms(),
-          .reserve = stages.reserve_ms(),
-          .admission = stages.admission_ms(),
-          .transfer = stages.transfer_ms(),
-          .first_token = stages.first_token_ms(),
-          .residual = stages.residual_ms()};
-}
-
-// The decode was predicted for another number of tokens than came: it is proportional to those after
-// the first.
-PredictedLatency PredictedOf(const v1::ChoiceFinish& finish) {
-  const v1::Prediction& predicted = finish.predicted();
-  PredictedLatency latency;
-  latency.ttft = predicted.ttft_ms();
-  const double further = finish.completion_tokens() - 1;
-  const double expected = predicted.output_tokens() - 1;
-  if (further <= 0) {
-    latency.e2e = predicted.ttft_ms();
-  } else if (expected > 0) {
-    const double rest = predicted.transfer_ms() + predicted.decode_ms() * further / expected;
-    latency.tpot = rest / further;
-    latency.e2e = predicted.ttft_ms() + rest;
-  }
-  return latency;
 }
 
 // Reads one answer. gRPC calls it on its threads, one event after another.
@@ -94,8 +56,14 @@ class StreamReader final : public grpc::ClientReadReactor<v1::GenerateResponse> 
     if (event_.has_chunk() && event_.chunk().token_ids_size() > 0) {
       observer_.OnTokens(now, event_.chunk().token_ids_size());
     }
-    if (event_.has_finish()) TakeFinish(event_.finish());
-    if (event_.has_summary()) TakeSummary(event_.summary());
+    if (event_.has_finish()) {
+      finished_ = true;
+      TakeFinish(event_.finish(), end_);
+    }
+    if (event_.has_summary()) {
+      summarized_ = true;
+      TakeSummary(event_.summary(), end_);
+    }
     StartRead(&event_);
   }
 
@@ -113,22 +81,6 @@ class StreamReader final : public grpc::ClientReadReactor<v1::GenerateResponse> 
   }
 
  private:
-  void TakeFinish(const v1::ChoiceFinish& finish) {
-    finished_ = true;
-    end_.finish_reason = NameOf(finish.reason());
-    end_.route = NameOf(finish.route());
-    if (finish.has_stages()) end_.stages = StagesOf(finish.stages());
-    if (finish.has_predicted()) end_.predicted = PredictedOf(finish);
-  }
-
-  void TakeSummary(const v1::Summary& summary) {
-    summarized_ = true;
-    end_.prompt_tokens = summary.usage().prompt_tokens();
-    end_.output_tokens = summary.usage().completion_tokens();
-    end_.cached_tokens = summary.usage().cached_tokens();
-    end_.simulated = summary.simulated();
-  }
-
   const v1::GenerateRequest request_;
   const Duration timeout_;
   CallObserver& observer_;

@@ -6,54 +6,15 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <utility>
 
 #include "base/status.h"
 #include "bench/serving/progress.h"
-#include "bench/serving/report_html.h"
-#include "bench/serving/report_json.h"
-#include "bench/serving/report_text.h"
+#include "bench/serving/publish.h"
 #include "fmt/format.h"
-#include "nlohmann/json.hpp"
 
 namespace tandem::loadgen {
 namespace {
-
-bool IsClosedLoop(const ServeBenchOptions& options) {
-  return options.run.max_concurrency > 0 && options.arrivals &&
-         options.arrivals->ramp == Ramp::kNone && std::isinf(options.arrivals->rate);
-}
-
-std::string_view Name(TraceFormat format) {
-  switch (format) {
-    case TraceFormat::kMooncake:
-      return "mooncake";
-    case TraceFormat::kBailian:
-      return "bailian";
-    case TraceFormat::kBurstGpt:
-      return "burstgpt";
-    case TraceFormat::kAzure:
-      return "azure";
-  }
-  return "unknown";
-}
-
-std::string ArrivalText(const ServeBenchOptions& options) {
-  if (!options.arrivals) return fmt::format("times of the {} trace", Name(*options.workload.trace));
-  const ArrivalOptions& arrivals = *options.arrivals;
-  if (IsClosedLoop(options)) return "closed loop";
-  if (arrivals.ramp != Ramp::kNone) {
-    return fmt::format("{} ramp, {:g} to {:g} req/s",
-                       arrivals.ramp == Ramp::kLinear ? "linear" : "exponential",
-                       arrivals.ramp_start, arrivals.ramp_end);
-  }
-  if (std::isinf(arrivals.rate)) return "all at once";
-  if (std::isinf(arrivals.burstiness)) return "constant";
-  if (arrivals.burstiness == 1) return "poisson";
-  return fmt::format("gamma, burstiness {:g}", arrivals.burstiness);
-}
 
 absl::Status CheckWritable(const char* flag, const std::string& path) {
   if (path.empty()) return absl::OkStatus();
@@ -62,14 +23,6 @@ absl::Status CheckWritable(const char* flag, const std::string& path) {
   if (access(folder.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
   return InvalidArgument("{}={}: the folder {} is not there or cannot be written", flag, path,
                          folder.string());
-}
-
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  if (path.empty()) return absl::OkStatus();
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  return file ? absl::OkStatus() : Internal("{} cannot be written", path);
 }
 
 // One run at a time against one server.
@@ -121,23 +74,7 @@ class Bench {
   }
 
   RunDescription Describe(const Schedule& schedule) const {
-    RunDescription description;
-    description.backend = std::string(backend_.name());
-    description.model = server_.model;
-    description.label = options_.label.empty() ? description.backend : options_.label;
-    description.arrivals = ArrivalText(options_);
-    if (options_.arrivals && options_.arrivals->ramp == Ramp::kNone) {
-      description.request_rate = options_.arrivals->rate;
-      description.burstiness = options_.arrivals->burstiness;
-    }
-    description.max_concurrency = options_.run.max_concurrency;
-    description.num_prompts = static_cast<int64_t>(schedule.requests.size());
-    description.seed = options_.seed;
-    description.schedule_hash = schedule.HashText();
-    description.warmup_seconds = ToMilliseconds(options_.summary.warmup) / 1e3;
-    description.objectives = options_.summary.objectives;
-    description.metadata = options_.metadata;
-    return description;
+    return loadgen::Describe(options_, backend_.name(), server_.model, schedule);
   }
 
  private:
@@ -145,61 +82,6 @@ class Bench {
   Backend& backend_;
   ServerInfo server_;
 };
-
-// Up to three reasons why requests were not complete, each with how often it occurred.
-void PrintFaults(const RunResult& run, bool ignore_eos) {
-  std::map<std::string, int64_t> reasons;
-  for (const RequestRecord& record : run.records) {
-    const Verdict verdict = Judge(record, ignore_eos);
-    if (verdict == Verdict::kComplete || verdict == Verdict::kCancelled) continue;
-    ++reasons[WhyNotComplete(record, ignore_eos)];
-  }
-  int shown = 0;
-  for (const auto& [reason, count] : reasons) {
-    if (++shown > 3) break;
-    fmt::print(stderr, "{} requests: {}\n", count, reason);
-  }
-  if (reasons.size() > 3) fmt::print(stderr, "... and {} other reasons\n", reasons.size() - 3);
-}
-
-void PrintSchedule(const Schedule& schedule, const std::string& arrivals) {
-  int64_t input = 0;
-  int64_t output = 0;
-  for (const ScheduledRequest& request : schedule.requests) {
-    input += request.prompt_tokens();
-    output += request.output_tokens;
-  }
-  fmt::print("schedule {}: {} requests, {}, last at {:.3f} s, {} input and {} output tokens\n",
-             schedule.HashText(), schedule.requests.size(), arrivals,
-             ToMilliseconds(schedule.Length()) / 1e3, input, output);
-}
-
-struct Outcome {
-  RunDescription description;
-  RunResult run;
-  Summary summary;
-};
-
-absl::Status Publish(const ServeBenchOptions& options, const Outcome& outcome,
-                     const std::vector<RateProbe>& probes) {
-  PrintFaults(outcome.run, options.summary.ignore_eos);
-  fmt::print("{}", TextReport(outcome.description, outcome.summary, options.report));
-  std::fflush(stdout);
-  auto json = JsonReport(outcome.description, outcome.summary, options.report);
-  AddProbes(probes, json);
-  if (options.files.details) AddDetails(outcome.run, options.summary.ignore_eos, json);
-  RETURN_IF_ERROR(WriteFile(options.files.json, json.dump(1) + "\n"));
-  if (!options.files.requests.empty()) {
-    RETURN_IF_ERROR(WriteFile(options.files.requests, RequestLines(outcome.run, options.summary)));
-  }
-  if (!options.files.html.empty()) {
-    RETURN_IF_ERROR(
-        WriteFile(options.files.html, HtmlReport({outcome.description, outcome.run, options.summary,
-                                                  outcome.summary, options.report, probes})));
-  }
-  if (outcome.summary.counts.complete > 0) return absl::OkStatus();
-  return Unavailable("not one of {} requests was complete", outcome.run.records.size());
-}
 
 // The requests that arrive within the time of a probe, but at least as many as were asked for.
 int32_t PromptsOfProbe(const ServeBenchOptions& options, double rate) {
@@ -289,24 +171,11 @@ absl::Status Validate(const ServeBenchOptions& options) {
   return absl::OkStatus();
 }
 
-namespace {
-
-// A closed loop has no times before it runs.
-absl::Status CheckWarmUp(const ServeBenchOptions& options, const Schedule& schedule) {
-  const Duration warmup = options.summary.warmup;
-  if (IsClosedLoop(options) || warmup <= schedule.Length()) return absl::OkStatus();
-  return InvalidArgument(
-      "--warmup-seconds={}: the last request arrives after {:.3f} s, so none would be measured",
-      ToMilliseconds(warmup) / 1e3, ToMilliseconds(schedule.Length()) / 1e3);
-}
-
-}  // namespace
-
 absl::Status ServeBench(const ServeBenchOptions& options, Backend& backend) {
   ASSIGN_OR_RETURN(const Schedule schedule,
                    MakeSchedule(options.workload, options.arrivals, options.seed));
   RETURN_IF_ERROR(CheckWarmUp(options, schedule));
-  PrintSchedule(schedule, ArrivalText(options));
+  PrintSchedule(options, schedule);
   std::fflush(stdout);
   if (options.dry_run) return absl::OkStatus();
   Bench bench(options, backend);
