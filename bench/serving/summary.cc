@@ -73,7 +73,7 @@ Distribution CollectAll(const Records& records,
   return Distribution(std::move(samples));
 }
 
-LatencySummary Latencies(const Records& complete) {
+LatencySummary Latencies(const Records& complete, bool token_gaps) {
   const auto of = [&complete](auto member) {
     return Collect(complete, [member](const RequestRecord& record) {
       return std::optional<double>(LatencyOf(record).*member);
@@ -81,8 +81,8 @@ LatencySummary Latencies(const Records& complete) {
   };
   return {.ttft = of(&RequestLatency::ttft),
           .tpot = of(&RequestLatency::tpot),
-          .itl = CollectAll(complete, TokenGaps),
-          .chunk_gap = CollectAll(complete, ChunkGaps),
+          .itl = token_gaps ? CollectAll(complete, TokenGaps) : Distribution(),
+          .chunk_gap = token_gaps ? CollectAll(complete, ChunkGaps) : Distribution(),
           .e2e = of(&RequestLatency::e2e),
           .scheduled_ttft = of(&RequestLatency::scheduled_ttft),
           .scheduled_e2e = of(&RequestLatency::scheduled_e2e),
@@ -249,7 +249,7 @@ Summary Summarize(const RunResult& run, const SummaryOptions& options) {
   summary.lag = Collect(measured, [](const RequestRecord& record) {
     return std::optional<double>(LatencyOf(record).lag);
   });
-  summary.latency = Latencies(complete);
+  summary.latency = Latencies(complete, options.token_gaps);
   summary.stages = Stages(complete);
   summary.predictions = Predictions(complete);
   return summary;

@@ -17,6 +17,7 @@ struct SummaryOptions {
   Duration warmup{};
   Objectives objectives;
   bool ignore_eos = true;
+  bool token_gaps = true;  // false: the chunks are too coarse to say anything of single tokens
 };
 
 // How many of the measured requests came to what.
