@@ -78,12 +78,14 @@ void EventLoop::Stop() {
   changed_.Signal();
 }
 
-void EventLoop::RunReady() {
+TimePoint EventLoop::RunReady() {
   {
     absl::MutexLock lock(&mutex_);
     busy_ = true;
   }
   RunTasks(kNoLimit);
+  absl::MutexLock lock(&mutex_);
+  return next_timer_;
 }
 
 }  // namespace tandem

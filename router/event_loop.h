@@ -42,9 +42,9 @@ class EventLoop {
   void Run();
   void Stop();  // thread-safe
 
-  // Runs the tasks and timers that are due now, and what they post, then returns: for tests, which
-  // own the time.
-  void RunReady();
+  // Runs the tasks and timers that are due now, and what they post, then returns: for tests and
+  // simulations, which own the time. Returns when the next timer is due; kNoDeadline without one.
+  TimePoint RunReady();
 
  private:
   bool Add(Task task, size_t most_waiting);
