@@ -3,7 +3,7 @@
 set(LAYERS model/tokenizer model/checkpoint model/transformer router/cluster router/ledger
     router/prefix router/policy router/explain router/output_length router/client router/attempt
     router/request base kernels kvstore transfer scheduler/latency_model scheduler engine router
-    server proto bench/serving)
+    server proto bench/serving bench/simulator)
 
 set(MAY_INCLUDE_base "")
 set(MAY_INCLUDE_kernels base)
@@ -32,9 +32,11 @@ set(MAY_INCLUDE_router/request base proto model/tokenizer router/cluster router/
     router/attempt router/explain router/output_length router/policy/slo.h)
 set(MAY_INCLUDE_router base proto router model/tokenizer)
 set(MAY_INCLUDE_server engine router proto base model/tokenizer model/checkpoint model/transformer
-    kernels kvstore transfer scheduler bench/serving)
+    kernels kvstore transfer scheduler bench/serving bench/simulator)
 set(MAY_INCLUDE_proto "")
 set(MAY_INCLUDE_bench/serving base proto)
+set(MAY_INCLUDE_bench/simulator base proto kvstore scheduler engine router server/services
+    bench/serving)
 
 # Foreign headers that only some rooms may include: regex of the header -> regex of the file.
 set(FOREIGN

@@ -27,6 +27,7 @@ void AddProfileCommand(CLI::App& app, Action& chosen);
 void AddBenchCommand(CLI::App& app, Action& chosen);
 // Below `bench`.
 void AddSweepCommand(CLI::App& bench, Action& chosen);
+void AddSimulateCommand(CLI::App& app, Action& chosen);
 void AddVersionCommand(CLI::App& app, Action& chosen);
 
 // Where a router listens and a client looks unless told otherwise.

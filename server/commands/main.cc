@@ -76,6 +76,7 @@ int Main(int argc, char** argv) {
   AddExplainCommand(app, chosen);
   AddTokenizeCommand(app, chosen);
   AddBenchCommand(app, chosen);
+  AddSimulateCommand(app, chosen);
   AddDemoCommand(app, chosen);
   AddRouterCommand(app, chosen);
   AddWorkerCommand(app, chosen);

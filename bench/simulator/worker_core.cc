@@ -1,0 +1,96 @@
+#include "bench/simulator/worker_core.h"
+
+#include <span>
+#include <utility>
+
+#include "base/check.h"
+#include "base/hash.h"
+
+namespace tandem::simulator {
+namespace {
+
+int32_t NumBlocks(const WorkerModel& model) {
+  return static_cast<int32_t>(model.kv_tokens / model.layout.block_tokens);
+}
+
+}  // namespace
+
+SchedulerOptions OptionsOf(const WorkerLimits& limits, const WorkerModel& model) {
+  SchedulerOptions options = limits.scheduler;
+  if (options.max_step_tokens == 0) options.max_step_tokens = model.max_step_tokens;
+  if (options.max_sequences == 0) options.max_sequences = model.max_sequences;
+  options.total_blocks = NumBlocks(model);
+  options.block_tokens = model.layout.block_tokens;
+  return options;
+}
+
+WorkerCore::WorkerCore(WorkerConfig worker, const WorkerLimits& limits, Timeline& time,
+                       Digest& events)
+    : timeline(time),
+      digest(events),
+      config(std::move(worker)),
+      options(OptionsOf(limits, *config.model)),
+      digest_id(Hash64(std::as_bytes(std::span(config.name.data(), config.name.size())))),
+      costs({.prefills = config.role != v1::WORKER_ROLE_DECODE,
+             .decodes = config.role != v1::WORKER_ROLE_PREFILL},
+            learner),
+      scheduler(options, learner),
+      store({.total_blocks = NumBlocks(*config.model),
+             .block_tokens = config.model->layout.block_tokens,
+             .caching = limits.prefix_caching}) {
+  const absl::Status set = costs.SetModel(config.model->steps.coefficients(), CostSource::kFile, 0);
+  TANDEM_CHECK(set.ok(), set.ToString());
+}
+
+PrefixKey WorkerCore::KeyOf(std::span<const int32_t> prompt) const {
+  PrefixKey key(root, config.model->layout.block_tokens);
+  if (store.kv().caching()) key.Extend(prompt);
+  return key;
+}
+
+std::unique_ptr<SimulatedSequence> WorkerCore::NewSequence(const EngineRequest& request,
+                                                           OutputStream stream) {
+  return std::make_unique<SimulatedSequence>(
+      SimulatedSequence{.id = NewId(),
+                        .request = request.id,
+                        .prompt_tokens = static_cast<int32_t>(request.prompt.size()),
+                        .max_tokens = request.max_tokens,
+                        .key = KeyOf(request.prompt),
+                        .stream = std::move(stream),
+                        .accepted = timeline.Now()});
+}
+
+SimulatedSequence& WorkerCore::AddSequence(std::unique_ptr<SimulatedSequence> sequence) {
+  requests.emplace(sequence->request, sequence->id);
+  return store.Add(std::move(sequence));
+}
+
+SimulatedSequence* WorkerCore::Find(RequestId request) const {
+  const auto place = requests.find(request);
+  return place == requests.end() ? nullptr : store.Find(place->second);
+}
+
+void WorkerCore::End(SimulatedSequence& sequence, FinishInfo info) {
+  info.stages = sequence.stages;
+  info.cached_tokens = sequence.cached_tokens;
+  info.preemptions = sequence.preemptions;
+  OutputStream stream = std::move(sequence.stream);
+  const SequenceId id = sequence.id;
+  requests.erase(sequence.request);
+  scheduler.Finish(id);
+  store.Remove(id);
+  if (ended) ended(id);
+  ++counts.requests_finished;
+  stream.Finish(info);
+}
+
+int64_t WorkerCore::decode_context_tokens() const {
+  int64_t tokens = 0;
+  for (const auto& [request, id] : requests) {
+    const SimulatedSequence& sequence = store.Get(id);
+    if (Decodes(sequence)) tokens += KnownTokens(sequence);
+  }
+  return tokens;
+}
+
+}  // namespace tandem::simulator

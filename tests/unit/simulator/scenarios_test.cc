@@ -1,0 +1,120 @@
+// The situations in which published routers and planners failed, each as a run of the simulator.
+#include "bench/simulator/simulation.h"
+#include "gtest/gtest.h"
+#include "tests/support/simulated_fleet.h"
+
+namespace tandem::simulator {
+namespace {
+
+Disturbance At(double seconds, Disturbance::Kind kind, const std::string& worker,
+               double factor = 1) {
+  return {.kind = kind,
+          .at = Duration(static_cast<int64_t>(seconds * 1e9)),
+          .worker = worker,
+          .factor = factor};
+}
+
+// The most tokens that one worker of a role sampled, and the fewest.
+struct Spread {
+  uint64_t most = 0;
+  uint64_t fewest = 0;
+};
+Spread SpreadOfOutput(const SimulationResult& result, v1::WorkerRole role) {
+  Spread spread{.fewest = UINT64_MAX};
+  for (const WorkerOutcome& worker : result.workers) {
+    if (worker.role != role) continue;
+    spread.most = std::max(spread.most, worker.usage.output_tokens);
+    spread.fewest = std::min(spread.fewest, worker.usage.output_tokens);
+  }
+  return spread;
+}
+
+// Forty prompts per second are more than one prefill worker computes, and less than four do. The burst
+// must be seen when it arrives and not when its requests end.
+TEST(ScenariosTest, ABurstOverTheCapacityOfOnePrefillWorkerIsSharedByAll) {
+  const TestLoad burst{.requests = 200, .rate = 40, .input = 1500, .output = 50};
+  const SimulationResult alone = RunSimulation({.fleet = Pairs(1, 4)}, ScheduleOf(burst));
+  const SimulationResult shared = RunSimulation({.fleet = Pairs(4, 4)}, ScheduleOf(burst));
+  const double queued = SummaryOf(alone).latency.ttft.Percentile(99);
+  const double spread = SummaryOf(shared).latency.ttft.Percentile(99);
+  EXPECT_GT(queued, 10 * spread);
+  const Spread prompts = SpreadOfOutput(shared, v1::WORKER_ROLE_PREFILL);
+  EXPECT_LT(static_cast<double>(prompts.most), 1.5 * static_cast<double>(prompts.fewest));
+}
+
+// Where nothing changes, the share of each route does not drift: one minute is like another.
+TEST(ScenariosTest, ThirtyMinutesOfConstantLoadKeepTheirRoutes) {
+  std::vector<WorkerConfig> fleet = Pairs(1, 1);
+  AddWorkers(v1::WORKER_ROLE_UNIFIED, 1, fleet);
+  const loadgen::Schedule schedule =
+      ScheduleOf({.requests = 3600, .rate = 2, .burstiness = INFINITY, .input = 600, .output = 20});
+  const SimulationResult result = RunSimulation({.fleet = fleet, .policy = "auto"}, schedule);
+  const auto flips = [&result](size_t from, size_t to) {
+    int64_t count = 0;
+    for (size_t i = from + 1; i < to; ++i) {
+      if (result.run.records[i].end.route != result.run.records[i - 1].end.route) ++count;
+    }
+    return count;
+  };
+  EXPECT_EQ(SummaryOf(result).counts.complete, 3600);
+  EXPECT_EQ(flips(0, 3600), 0);
+}
+
+TEST(ScenariosTest, OneWorkerLessAtALoadThatTheOthersCarryMissesNoObjective) {
+  const loadgen::Objectives objectives{.ttft = 1000, .tpot = 60};
+  const TestLoad load{.requests = 1200, .rate = 20, .input = 400, .output = 50};
+  SimulationOptions options{.fleet = Unified(6)};
+  options.disturbances = {At(20, Disturbance::Kind::kLeave, "unified-5")};
+  const SimulationResult result = RunSimulation(options, ScheduleOf(load));
+  EXPECT_EQ(SummaryOf(result, objectives).attainment.share, 1);
+  const WorkerOutcome& left = OutcomeOf(result, "unified-5");
+  const WorkerOutcome& other = OutcomeOf(result, "unified-0");
+  EXPECT_LT(left.usage.output_tokens, other.usage.output_tokens / 2);
+}
+
+TEST(ScenariosTest, RequestsOfALostWorkerContinueElsewhereWithAllTheirTokens) {
+  for (const auto& [fleet, lost] :
+       {std::pair(Unified(3), "unified-1"), std::pair(Pairs(2, 2), "decode-1"),
+        std::pair(Pairs(2, 2), "prefill-1")}) {
+    SimulationOptions options{.fleet = fleet};
+    options.disturbances = {At(10, Disturbance::Kind::kLose, lost)};
+    const SimulationResult result =
+        RunSimulation(options, ScheduleOf({.requests = 300, .rate = 10, .output = 100}));
+    const loadgen::Summary summary = SummaryOf(result);
+    EXPECT_EQ(summary.counts.complete, 300) << lost;
+    EXPECT_GT(result.router.resumes().lost(), 0U) << lost;
+  }
+}
+
+// A policy that looks at queues alone notices the slower worker by its longer queue.
+TEST(ScenariosTest, AWorkerThatBecomesHalfAsFastGetsFewerRequests) {
+  SimulationOptions options{.fleet = Unified(4)};
+  options.disturbances = {At(5, Disturbance::Kind::kSlow, "unified-0", 2)};
+  const SimulationResult result = RunSimulation(
+      options, ScheduleOf({.requests = 2000, .rate = 40, .input = 400, .output = 50}));
+  const auto tokens = [&result](const std::string& name) {
+    return static_cast<double>(OutcomeOf(result, name).usage.output_tokens);
+  };
+  EXPECT_LT(tokens("unified-0"), 0.85 * tokens("unified-1"));
+  EXPECT_EQ(SummaryOf(result).counts.complete, 2000);
+}
+
+TEST(ScenariosTest, AtSaturationTheTimeToTheFirstTokenIsQueueing) {
+  const SimulationResult result =
+      RunSimulation({.fleet = Unified(1)}, ScheduleOf({.requests = 400, .rate = 60, .output = 20}));
+  const loadgen::Summary summary = SummaryOf(result);
+  double queue = 0;
+  double ttft = 0;
+  for (const loadgen::NamedDistribution& stage : summary.stages.stages) {
+    if (stage.name == "queue") queue = stage.ms.Median();
+    if (stage.name == "ttft") ttft = stage.ms.Median();
+  }
+  EXPECT_GT(queue, 0.9 * ttft);
+  EXPECT_EQ(summary.stages.not_adding_up, 0);
+  const WorkerOutcome& worker = OutcomeOf(result, "unified-0");
+  EXPECT_GT(static_cast<double>(worker.usage.busy.count()),
+            0.95 * static_cast<double>(result.run.length.count()));
+}
+
+}  // namespace
+}  // namespace tandem::simulator
