@@ -253,9 +253,9 @@ class RouterFixture : public testing::Test {
             .workers = workers_,
             .loop = loop_,
             .clock = clock_,
-            .resumes = resumes_,
-            .reroutes = reroutes_,
-            .routing = routing_,
+            .resumes = counts_.resumes,
+            .reroutes = counts_.reroutes,
+            .routing = counts_.routing,
             .length_forecasts = length_forecasts_,
             .decisions = decisions_};
   }
@@ -278,6 +278,13 @@ class RouterFixture : public testing::Test {
     ExpectNothingLeft();
   }
 
+  // What a router counts of its requests.
+  struct Counts {
+    ResumeStats resumes;
+    RerouteStats reroutes;
+    RoutingStats routing{"least-loaded", {}};
+  };
+
   std::set<std::string> left_;  // names of workers that report that they are leaving
   FakeClock clock_;
   const LetterTokenizer tokenizer_;
@@ -289,9 +296,7 @@ class RouterFixture : public testing::Test {
   std::unique_ptr<RoutingPolicy> policy_;
   FakeWorkers workers_;
   RecordingStream stream_;
-  ResumeStats resumes_;
-  RerouteStats reroutes_;
-  RoutingStats routing_{"least-loaded", {}};
+  Counts counts_;
   LengthForecasts length_forecasts_{"adaptive", NewAdaptiveLengthPredictor()};
   PredictionBook book_;
   DecisionLog decisions_{"least-loaded", book_};
@@ -303,9 +308,9 @@ class RouterFixture : public testing::Test {
                   .workers = workers_,
                   .loop = loop_,
                   .clock = clock_,
-                  .resumes = resumes_,
-                  .reroutes = reroutes_,
-                  .routing = routing_,
+                  .resumes = counts_.resumes,
+                  .reroutes = counts_.reroutes,
+                  .routing = counts_.routing,
                   .length_forecasts = length_forecasts_,
                   .decisions = decisions_}};
 };
