@@ -34,7 +34,7 @@ void SimulatedSender::Send(SimulatedSequence& sequence) {
 void SimulatedSender::OnSent(SequenceId id, TimePoint began) {
   WorkerCore& core = parts_.core;
   const SimulatedSequence* const sequence = core.store.Find(id);
-  if (sequence == nullptr) return;  // its request was cancelled
+  if (core.dead || sequence == nullptr) return;  // lost, or cancelled
   const bool arrived =
       parts_.deliver(sequence->target->data_address, sequence->target->reservation);
   const Duration exposed = core.timeline.Now() - began;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "router/cluster/worker_costs.h"
 #include "server/services/worker_messages.h"
 
 namespace tandem::simulator {
@@ -54,15 +53,6 @@ v1::RegisterRequest RegistrationOf(const SimulatedWorker& worker, v1::WorkerLoad
 
 v1::WorkerLoad LoadReports::LoadOf(const SimulatedWorker& worker) const {
   v1::WorkerLoad load = ToLoad(worker.stats());
-  load.set_decode_context_tokens(worker.core().decode_context_tokens());
-  const CostState& costs = worker.core().costs.state();
-  v1::CostModel& cost = *load.mutable_cost();
-  cost = ToReport(costs.model->coefficients());
-  cost.set_source(v1::CostModel::SOURCE_FILE);
-  cost.set_revision(costs.revision);
-  cost.set_error(costs.error);
-  cost.set_drift(costs.drift);
-  cost.set_steps(costs.steps);
   if (worker.config().role != v1::WORKER_ROLE_PREFILL) return load;
   for (const std::string& peer : kv_peers_) {
     *load.add_links() = LinkTo(peer, *worker.config().model->link);
@@ -118,7 +108,7 @@ void LoadReports::Report(Reporter& reporter) {
   if (worker.dead()) return;
   reporter.nudged = false;
   if (reporter.leaving && worker.idle()) {
-    worker.Kill();
+    parts_.network.Lose(worker);
     return parts_.network.Deliver(
         [this, &worker] { parts_.cluster.Deregister(worker.config().name, kIncarnation); });
   }

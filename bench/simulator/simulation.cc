@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "bench/simulator/load_reports.h"
@@ -180,6 +181,7 @@ class World {
           [this](const std::string& address, ReservationId id) { return DeliverKv(address, id); }));
       workers.push_back(workers_.back().get());
       network_.Add(*workers.back());
+      by_address_.emplace(workers.back()->data_address(), workers.back());
     }
     network_.SetEndListener([this](SimulatedWorker& worker) { reports_->Nudge(worker); });
     return reports_->Register(workers);
@@ -191,10 +193,9 @@ class World {
   }
 
   bool DeliverKv(const std::string& address, ReservationId id) {
-    const auto place = std::ranges::find_if(
-        workers_, [&address](const auto& worker) { return worker->data_address() == address; });
-    if ((*place)->dead()) return false;
-    (*place)->KvArrived(id);
+    SimulatedWorker& worker = *by_address_.at(address);
+    if (worker.dead()) return false;
+    worker.KvArrived(id);
     return true;
   }
 
@@ -216,6 +217,7 @@ class World {
   Digest digest_;
   SimulatedNetwork network_;
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;
+  absl::flat_hash_map<std::string, SimulatedWorker*> by_address_;
   std::unique_ptr<SimulatedRouter> router_;
   std::unique_ptr<LoadReports> reports_;
   const int32_t tokens_per_chunk_;

@@ -91,6 +91,7 @@ StepFeatures StepLoop::TakeBlocks(const StepPlan& plan) {
 
 void StepLoop::OnComputed() {
   WorkerCore& core = parts_.core;
+  if (core.dead) return;
   running_ = false;
   core.scheduler.Advance(plan_);
   core.costs.Observe(features_, took_);

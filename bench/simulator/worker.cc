@@ -34,7 +34,7 @@ SimulatedWorker::SimulatedWorker(WorkerConfig config, const WorkerLimits& limits
 }
 
 void SimulatedWorker::Post(std::function<void()> message) {
-  if (dead_) return;
+  if (core_.dead) return;
   inbox_.push_back(std::move(message));
   if (!steps_.running()) Turn();
 }
@@ -42,7 +42,7 @@ void SimulatedWorker::Post(std::function<void()> message) {
 // The order is that of EngineLoop::Run, which begins here in its middle: what a step sampled is
 // delivered. What is published does not change while a step runs.
 void SimulatedWorker::Turn() {
-  if (dead_ || std::exchange(turning_, true)) return;
+  if (core_.dead || std::exchange(turning_, true)) return;
   bool changed = true;
   while (!steps_.running() && (changed || !inbox_.empty())) {
     reservations_.AdmitWaiting();
@@ -182,6 +182,7 @@ void SimulatedWorker::Publish() {
   reservations_.AddTo(stats);
   stats.starting = false;
   stats.scheduler = core_.scheduler.stats();
+  stats.costs = core_.costs.state();
   stats.kv = core_.store.kv().stats();
   stats.steps = core_.usage.steps;
   stats.prompt_tokens = core_.usage.prompt_tokens;

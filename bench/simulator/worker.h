@@ -34,8 +34,8 @@ class SimulatedWorker {
   void KvArrived(ReservationId id);
 
   // It computes nothing and answers nothing from now on.
-  void Kill() { dead_ = true; }
-  bool dead() const { return dead_; }
+  void Kill() { core_.dead = true; }
+  bool dead() const { return core_.dead; }
   void SetSlowdown(double slowdown) { core_.config.slowdown = slowdown; }
 
   const WorkerConfig& config() const { return core_.config; }
@@ -65,7 +65,6 @@ class SimulatedWorker {
   uint64_t next_ticket_ = 1;
   TimePoint wakes_at_ = kNoDeadline;
   bool turning_ = false;
-  bool dead_ = false;
   EngineStats published_;
 };
 

@@ -84,13 +84,4 @@ void WorkerCore::End(SimulatedSequence& sequence, FinishInfo info) {
   stream.Finish(info);
 }
 
-int64_t WorkerCore::decode_context_tokens() const {
-  int64_t tokens = 0;
-  for (const auto& [request, id] : requests) {
-    const SimulatedSequence& sequence = store.Get(id);
-    if (Decodes(sequence)) tokens += KnownTokens(sequence);
-  }
-  return tokens;
-}
-
 }  // namespace tandem::simulator

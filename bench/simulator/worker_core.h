@@ -48,7 +48,6 @@ struct WorkerCore {
   SimulatedSequence* Find(RequestId request) const;
   // Frees everything first, so that the next request finds the worker in that state.
   void End(SimulatedSequence& sequence, FinishInfo info);
-  int64_t decode_context_tokens() const;
 
   Timeline& timeline;
   Digest& digest;
@@ -63,6 +62,7 @@ struct WorkerCore {
   std::function<void(SequenceId)> ended;  // is told of each sequence that has ended
   EngineStats counts;                     // those that count since the start
   WorkerUsage usage;
+  bool dead = false;  // its process has gone: it computes and answers nothing any more
   uint64_t next_id = 1;
   std::shared_ptr<const PrefixRoot> root = std::make_shared<const PrefixRoot>();
 };

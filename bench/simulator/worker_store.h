@@ -44,11 +44,6 @@ struct SimulatedSequence {
 inline int32_t KnownTokens(const SimulatedSequence& sequence) {
   return sequence.prompt_tokens + sequence.emitted;
 }
-// Whether it has its prompt and computes output here.
-inline bool Decodes(const SimulatedSequence& sequence) {
-  return sequence.prefilled && sequence.admitted && !sequence.target &&
-         sequence.request != RequestId();
-}
 
 // The sequences of one simulated worker and their blocks, as its scheduler sees them.
 // Thread: one at a time.
