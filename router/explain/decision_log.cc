@@ -67,10 +67,12 @@ void DecisionLog::Add(const RequestSpec& spec, const RouteQuery& query, Decision
   CountBytes(entry);
 }
 
-std::optional<v1::Prediction> DecisionLog::PredictionFor(const RequestSpec& spec) const {
+std::optional<v1::Prediction> DecisionLog::PredictionFor(const RequestSpec& spec,
+                                                         const v1::ChoiceFinish& finish) const {
   const Entry* const entry = Find(spec);
   if (entry == nullptr) return std::nullopt;
-  return PredictionOf(entry->record.decisions.back());
+  const Decision& decision = DecisionThatTookEffect(entry->record, finish);
+  return DecidesOn(decision, finish) ? PredictionOf(decision) : std::nullopt;
 }
 
 void DecisionLog::End(const RequestSpec& spec, RequestEnd end) {
@@ -78,9 +80,12 @@ void DecisionLog::End(const RequestSpec& spec, RequestEnd end) {
   if (entry == nullptr) return;
   DecisionRecord& record = entry->record;
   record.end = std::move(end);
-  record.comparison = Compare(record.decisions.back(), *record.end);
+  const Decision& decision = record.end->finish
+                                 ? DecisionThatTookEffect(record, *record.end->finish)
+                                 : record.decisions.back();
+  record.comparison = Compare(decision, *record.end);
   if (record.comparison.not_compared.empty()) {
-    book_.Add(record.decisions.back().route, record.comparison.residuals);
+    book_.Add(decision.route, record.comparison.residuals);
   } else {
     book_.CountNotCompared();
   }

@@ -47,8 +47,10 @@ class DecisionLog {
   // The request goes to `route.prefill` and `route.decode`. `query` is what the policy was asked.
   void Add(const RequestSpec& spec, const RouteQuery& query, DecisionCause cause,
            const RouteDecision& route, TimePoint now);
-  // The prediction of the request's last decision, if there was one and it is still kept.
-  std::optional<v1::Prediction> PredictionFor(const RequestSpec& spec) const;
+  // What was predicted when the request was sent to the workers that `finish` names; nothing where no
+  // such prediction was made or is still kept.
+  std::optional<v1::Prediction> PredictionFor(const RequestSpec& spec,
+                                              const v1::ChoiceFinish& finish) const;
   // The request has ended. To be called once.
   void End(const RequestSpec& spec, RequestEnd end);
 

@@ -130,6 +130,14 @@ v1::RequestOutcome ToMessage(const RequestEnd& end, const Comparison& comparison
 
 }  // namespace
 
+const Decision& DecisionThatTookEffect(const DecisionRecord& record,
+                                       const v1::ChoiceFinish& finish) {
+  for (size_t i = record.decisions.size(); i > 0; --i) {
+    if (DecidesOn(record.decisions[i - 1], finish)) return record.decisions[i - 1];
+  }
+  return record.decisions.back();
+}
+
 std::optional<v1::Prediction> PredictionOf(const Decision& decision) {
   const auto& prediction = decision.route.score.prediction;
   if (!prediction) return std::nullopt;

@@ -39,6 +39,11 @@ size_t BytesOf(const DecisionRecord& record);
 v1::RequestExplanation ToMessage(const DecisionRecord& record, std::string_view policy,
                                  TimePoint now);
 
+// The latest decision on the workers where the request ended. A later one on others had no effect
+// when these had no room and the request stayed. The latest of all where none fits.
+const Decision& DecisionThatTookEffect(const DecisionRecord& record,
+                                       const v1::ChoiceFinish& finish);
+
 // The prediction for the chosen placement, from the request's arrival on; nothing where the policy
 // made none.
 std::optional<v1::Prediction> PredictionOf(const Decision& decision);

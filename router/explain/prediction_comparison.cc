@@ -80,41 +80,44 @@ bool NeedsFurtherTokens(PredictionTerm term) {
 }
 
 // Why the two cannot be compared; empty where they can.
-std::string WhyNot(const Decision& last, const RequestEnd& end) {
-  if (!last.route.score.prediction) return "the routing policy predicted nothing";
+std::string WhyNot(const Decision& decision, const RequestEnd& end) {
+  if (!decision.route.score.prediction) return "the routing policy predicted nothing";
   if (!end.status.ok()) return "the request did not end whole";
   if (!end.finish) return "no choice of the request ended";
   if (end.sent_whole) return "its output was sent in one piece, when all of it was there";
-  const std::string& decode =
-      last.route.route == v1::ROUTE_UNIFIED ? last.route.prefill.name : last.route.decode.name;
-  if (end.finish->prefill_worker() != last.route.prefill.name ||
-      end.finish->decode_worker() != decode) {
-    return "the request did not move to the workers of its last decision";
+  if (!DecidesOn(decision, *end.finish)) {
+    return "the request ended at workers that no kept decision is on";
   }
-  if (end.finish->stages().ttft_ms() <= ToMilliseconds(last.at)) {
-    return "its first token came before its last decision";
+  if (end.finish->stages().ttft_ms() <= ToMilliseconds(decision.at)) {
+    return "its first token came before the decision on its workers";
   }
   return "";
 }
 
 }  // namespace
 
+bool DecidesOn(const Decision& decision, const v1::ChoiceFinish& finish) {
+  const RouteDecision& route = decision.route;
+  const WorkerId& output = route.route == v1::ROUTE_UNIFIED ? route.prefill : route.decode;
+  return finish.prefill_worker() == route.prefill.name && finish.decode_worker() == output.name;
+}
+
 bool Residual::IsInside() const {
   return interval_ms > 0 && std::abs(predicted_ms - actual_ms) <= interval_ms;
 }
 
-Comparison Compare(const Decision& last, const RequestEnd& end) {
-  Comparison comparison{.residuals = {}, .not_compared = WhyNot(last, end)};
+Comparison Compare(const Decision& decision, const RequestEnd& end) {
+  Comparison comparison{.residuals = {}, .not_compared = WhyNot(decision, end)};
   if (!comparison.not_compared.empty()) return comparison;
   const double further = std::max(0, end.finish->completion_tokens() - 1);
   // A decode that was not predicted cannot be scaled to the tokens that came.
-  const bool decode_predicted = further == 0 || last.expected_output_tokens > 1;
-  const Terms predicted = Predicted(last, further);
-  const Terms actual = Actual(last, end, further);
+  const bool decode_predicted = further == 0 || decision.expected_output_tokens > 1;
+  const Terms predicted = Predicted(decision, further);
+  const Terms actual = Actual(decision, end, further);
   for (size_t i = 0; i < kNumPredictionTerms; ++i) {
     const auto term = static_cast<PredictionTerm>(i);
     const PredictionTerm base = BaseOf(term);
-    if (IsMoved(term) && last.route.route == v1::ROUTE_UNIFIED) continue;
+    if (IsMoved(term) && decision.route.route == v1::ROUTE_UNIFIED) continue;
     if (NeedsFurtherTokens(term) && further == 0) continue;
     if (base != PredictionTerm::kTtft && !decode_predicted) continue;
     const double whole = Of(actual, base);
@@ -124,7 +127,7 @@ Comparison Compare(const Decision& last, const RequestEnd& end) {
                                     .predicted_ms = predicted[i],
                                     .actual_ms = actual[i],
                                     .relative = relative,
-                                    .interval_ms = last.stated[i] * Of(predicted, base)});
+                                    .interval_ms = decision.stated[i] * Of(predicted, base)});
   }
   return comparison;
 }

@@ -61,10 +61,13 @@ struct Comparison {
   std::string not_compared;  // why there are none; else empty
 };
 
-// Compares what the request's last decision predicted with what came true from that decision on.
+// Whether the decision sends a request to the workers where this choice ended.
+bool DecidesOn(const Decision& decision, const v1::ChoiceFinish& finish);
+
+// Compares what a decision predicted with what came true from that decision on.
 // The predicted decode, and with it TPOT and E2E, is scaled to the number of tokens that came: the
 // decode time of the prediction is proportional to the tokens after the first. Terms whose actual
 // time is 0 or which the placement lacks (transfer and admission when unified) are left out.
-Comparison Compare(const Decision& last, const RequestEnd& end);
+Comparison Compare(const Decision& decision, const RequestEnd& end);
 
 }  // namespace tandem

@@ -131,7 +131,7 @@ v1::ChoiceFinish Request::MakeFinish(const Choice& choice) {
   finish.set_route(report.route);
   finish.set_prefill_worker(report.prefill.name);
   finish.set_decode_worker(report.decode.name);
-  if (auto predicted = decisions_.PredictionFor(spec_)) {
+  if (auto predicted = decisions_.PredictionFor(spec_, finish)) {
     *finish.mutable_predicted() = *std::move(predicted);
   }
   if (report.route == v1::ROUTE_DISAGGREGATED)

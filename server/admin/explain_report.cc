@@ -161,7 +161,7 @@ std::string OutcomeText(const v1::RequestOutcome& outcome, int columns) {
   if (!outcome.not_compared().empty()) {
     text += fmt::format("  no prediction to compare with: {}\n", outcome.not_compared());
   } else {
-    text += "  from the last decision on:\n" + ResidualTable(outcome);
+    text += "  from the decision on its workers:\n" + ResidualTable(outcome);
   }
   return text + Picture(outcome, columns);
 }

@@ -111,7 +111,7 @@ TEST_F(DecisionLogTest, TheOldestRequestMakesRoom) {
   EXPECT_THAT(std::string(gone.status().message()), HasSubstr("request_id=r1"));
   EXPECT_THAT(std::string(gone.status().message()), HasSubstr("the latest 3 requests"));
   log.End(Spec(1, "r1"), {.status = absl::OkStatus()});
-  EXPECT_EQ(log.PredictionFor(Spec(1, "r1")), std::nullopt);
+  EXPECT_EQ(log.PredictionFor(Spec(1, "r1"), {}), std::nullopt);
 }
 
 TEST_F(DecisionLogTest, MemoryIsBoundedByItsBytesAsWell) {

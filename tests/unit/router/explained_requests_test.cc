@@ -13,6 +13,7 @@ using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 // Predicts the same for every placement: TTFT 8 ms, three further tokens in 24 ms.
 class PredictingPolicy final : public RoutingPolicy {
@@ -158,9 +159,26 @@ TEST_F(ExplainedRequestsTest, ARequestThatLostItsWorkerAfterATokenIsNotCompared)
   ASSERT_EQ(explained.decisions_size(), 2);
   EXPECT_EQ(explained.decisions(1).cause(), "resumed");
   EXPECT_EQ(explained.outcome().resumes(), 1);
-  EXPECT_THAT(explained.outcome().not_compared(), HasSubstr("before its last decision"));
+  EXPECT_THAT(explained.outcome().not_compared(), HasSubstr("before the decision on its workers"));
   EXPECT_THAT(explained.outcome().residuals(), IsEmpty());
   EXPECT_EQ(router_.Status().predictions().not_compared(), 1u);
+}
+
+TEST_F(ExplainedRequestsTest, ADecisionThatHadNoEffectIsNotComparedWith) {
+  Submit(Named("a", v1::ROUTE_AUTO));
+  clock_.Advance(milliseconds(5));
+  Leave("u0");  // blocks are asked for at d0 while u0 goes on
+  ASSERT_THAT(workers_.Open(), UnorderedElementsAre("generate u0", "reserve d0"));
+  RefuseReservation(ResourceExhausted("no room"));
+  clock_.Advance(milliseconds(5));
+  Say("generate u0", {10});
+  Say("generate u0", {11, 12, 13});
+  Finish("generate u0", kLength);
+  const v1::RequestExplanation explained = Explained("a");
+  ASSERT_EQ(explained.decisions_size(), 2);
+  ASSERT_NE(Find(explained.outcome(), "ttft"), nullptr) << explained.outcome().not_compared();
+  EXPECT_DOUBLE_EQ(Find(explained.outcome(), "ttft")->actual_ms(), 10) << "from arrival";
+  EXPECT_DOUBLE_EQ(stream_.FinishOf(0).predicted().decided_ms(), 0);
 }
 
 TEST_F(ExplainedRequestsTest, ACancelledRequestKeepsItsDecision) {
