@@ -38,6 +38,7 @@ uint32_t KvCounts::NewNode(uint64_t hash) {
   }
   nodes_[index] = {.hash = hash, .holders = 1};
   by_hash_.emplace(hash, index);
+  if (options_.journal != nullptr) options_.journal->Add(hash);
   return index;
 }
 
@@ -64,6 +65,7 @@ void KvCounts::EvictOne() {
   TANDEM_CHECK(index != kListHead, "the scheduler planned with blocks that the pool does not have");
   Hold(nodes_[index]);
   by_hash_.erase(nodes_[index].hash);
+  if (options_.journal != nullptr) options_.journal->Remove(nodes_[index].hash);
   unused_nodes_.push_back(index);
   ++free_;
   ++evicted_blocks_;

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "kvstore/kv_store.h"
+#include "kvstore/prefix_journal.h"
 
 namespace tandem::simulator {
 
@@ -20,6 +21,7 @@ class KvCounts {
     int32_t total_blocks = 0;
     int32_t block_tokens = 16;
     PrefixCaching caching = PrefixCaching::kOn;
+    PrefixJournal* journal = nullptr;  // of what is cached; null: nobody asks. Outlives the pool
   };
   // The blocks of one sequence. The first `cached` ones are in the cache, too.
   struct Holding {

@@ -44,6 +44,8 @@ v1::RegisterRequest RegistrationOf(const SimulatedWorker& worker, v1::WorkerLoad
   request.set_data_address(worker.data_address());
   request.set_wire_version(kWireVersion);
   request.set_simulated(true);
+  request.set_model_fingerprint(WorkerCore::kFingerprint);
+  if (worker.core().journal != nullptr) request.set_prefix_root(worker.core().prefix_root());
   request.set_max_step_tokens(worker.core().options.max_step_tokens);
   request.set_max_sequences(worker.core().options.max_sequences);
   return request;
@@ -70,6 +72,10 @@ absl::Status LoadReports::Register(const std::vector<SimulatedWorker*>& workers)
         parts_.cluster.Register(RegistrationOf(*worker, LoadOf(*worker)));
     if (!registered.ok()) return registered;
     reporters_.push_back({.worker = worker});
+    const PrefixJournal* const journal = worker->core().journal.get();
+    if (parts_.prefixes != nullptr && journal != nullptr) {
+      reporters_.back().cached = std::make_unique<PrefixReader>(*journal);
+    }
   }
   const Duration interval = parts_.cluster.options().heartbeat;
   for (size_t i = 0; i < reporters_.size(); ++i) {
@@ -117,11 +123,23 @@ void LoadReports::Report(Reporter& reporter) {
   request.set_incarnation(kIncarnation);
   request.set_leaving(reporter.leaving);
   *request.mutable_load() = LoadOf(worker);
-  parts_.network.Deliver([this, request = std::move(request)] {
-    const absl::Status heard = parts_.cluster.Heartbeat(request);
-    TANDEM_CHECK(heard.ok() || absl::IsNotFound(heard), heard.ToString());
-  });
+  if (reporter.cached != nullptr) {
+    *request.mutable_cache() =
+        ToProto(reporter.cached->Next(reporter.confirmed, PrefixIndex::kMostChanges));
+  }
+  parts_.network.Deliver(
+      [this, &reporter, request = std::move(request)] { Arrive(reporter, request); });
   ReportAfter(reporter, parts_.cluster.options().heartbeat);
+}
+
+// The answer to a heartbeat takes no time here: the next report of the cache is later by far.
+void LoadReports::Arrive(Reporter& reporter, const v1::HeartbeatRequest& request) {
+  const absl::Status heard = parts_.cluster.Heartbeat(request);
+  TANDEM_CHECK(heard.ok() || absl::IsNotFound(heard), heard.ToString());
+  if (!heard.ok() || !request.has_cache()) return;
+  reporter.confirmed =
+      parts_.prefixes->Apply({request.name(), request.incarnation()}, request.cache());
+  if (request.cache().more()) Nudge(*reporter.worker);
 }
 
 }  // namespace tandem::simulator

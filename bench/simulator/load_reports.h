@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -8,7 +9,9 @@
 #include "bench/simulator/network.h"
 #include "bench/simulator/timeline.h"
 #include "bench/simulator/worker.h"
+#include "kvstore/prefix_journal.h"
 #include "router/cluster/cluster.h"
+#include "router/prefix/prefix_index.h"
 
 namespace tandem::simulator {
 
@@ -22,6 +25,7 @@ class LoadReports {
     Timeline& timeline;
     Cluster& cluster;
     SimulatedNetwork& network;
+    PrefixIndex* prefixes = nullptr;  // null: the router keeps none
   };
   explicit LoadReports(const Parts& parts) : parts_(parts) {}
 
@@ -38,12 +42,15 @@ class LoadReports {
     uint64_t next = 0;    // number of the report that is awaited; earlier ones are void
     bool nudged = false;  // a report follows soon
     bool leaving = false;
+    std::unique_ptr<PrefixReader> cached;  // null: what is cached is not reported
+    uint64_t confirmed = 0;                // the latest report of the cache that the router applied
   };
 
   v1::WorkerLoad LoadOf(const SimulatedWorker& worker) const;
   Reporter& Find(const SimulatedWorker& worker);
   void ReportAfter(Reporter& reporter, Duration delay);
   void Report(Reporter& reporter);
+  void Arrive(Reporter& reporter, const v1::HeartbeatRequest& request);
 
   const Parts parts_;
   std::vector<Reporter> reporters_;

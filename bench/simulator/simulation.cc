@@ -56,6 +56,7 @@ class SimulatedRouter {
   EventLoop& loop() { return loop_; }
   Cluster& cluster() { return cluster_; }
   Router& router() { return *router_; }
+  PrefixIndex* prefixes() { return prefixes_.get(); }
 
  private:
   SimulatedRouter(const SimulationOptions& options, const Timeline& timeline,
@@ -68,7 +69,9 @@ class SimulatedRouter {
         ledger_(timeline),
         lengths_(std::move(lengths)),
         decisions_(options.policy, predictions_),
-        routing_(options.policy, options.slo) {}
+        routing_(options.policy, options.slo),
+        prefixes_(options.limits.report_cache ? std::make_unique<PrefixIndex>(kPrefixIndexBytes)
+                                              : nullptr) {}
 
   absl::Status Start(const SimulationOptions& options, const Timeline& timeline,
                      SimulatedNetwork& network) {
@@ -85,11 +88,13 @@ class SimulatedRouter {
                                                    .reroutes = reroutes_,
                                                    .routing = routing_,
                                                    .length_forecasts = *lengths_,
-                                                   .decisions = decisions_});
+                                                   .decisions = decisions_,
+                                                   .prefixes = prefixes_.get()});
     return absl::OkStatus();
   }
 
   static constexpr size_t kMostTasks = 1 << 20;
+  static constexpr size_t kPrefixIndexBytes = size_t{256} << 20;
 
   EventLoop loop_;
   Cluster cluster_;
@@ -100,6 +105,7 @@ class SimulatedRouter {
   PredictionBook predictions_;
   DecisionLog decisions_;
   RoutingStats routing_;
+  const std::unique_ptr<PrefixIndex> prefixes_;
   std::unique_ptr<RoutingPolicy> policy_;
   std::unique_ptr<Router> router_;
 };
@@ -121,8 +127,10 @@ class World {
 
   absl::Status Start(loadgen::RunCounts& counts) {
     ASSIGN_OR_RETURN(router_, SimulatedRouter::New(options_, timeline_, network_));
-    reports_ = std::make_unique<LoadReports>(LoadReports::Parts{
-        .timeline = timeline_, .cluster = router_->cluster(), .network = network_});
+    reports_ = std::make_unique<LoadReports>(LoadReports::Parts{.timeline = timeline_,
+                                                                .cluster = router_->cluster(),
+                                                                .network = network_,
+                                                                .prefixes = router_->prefixes()});
     RETURN_IF_ERROR(StartWorkers());
     for (const Disturbance& one : options_.disturbances) {
       timeline_.At(timeline_.start() + one.at, [this, &one] { Disturb(one); });

@@ -32,6 +32,8 @@ struct WorkerLimits {
   // The model says how many blocks there are and, where they are 0, max_step_tokens and max_sequences.
   SchedulerOptions scheduler = {.max_step_tokens = 0, .max_sequences = 0};
   PrefixCaching prefix_caching = PrefixCaching::kOn;
+  // Whether workers report what they have cached to the router's index of prefixes.
+  bool report_cache = true;
   int32_t max_waiting_reservations = 256;
   Duration max_reservation_wait = std::chrono::seconds(30);
 };

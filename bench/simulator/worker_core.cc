@@ -3,6 +3,7 @@
 #include <span>
 #include <utility>
 
+#include "base/block_hash.h"
 #include "base/check.h"
 #include "base/hash.h"
 
@@ -35,9 +36,15 @@ WorkerCore::WorkerCore(WorkerConfig worker, const WorkerLimits& limits, Timeline
              .decodes = config.role != v1::WORKER_ROLE_PREFILL},
             learner),
       scheduler(options, learner),
+      journal(limits.report_cache && limits.prefix_caching == PrefixCaching::kOn
+                  ? std::make_unique<PrefixJournal>()
+                  : nullptr),
       store({.total_blocks = NumBlocks(*config.model),
              .block_tokens = config.model->layout.block_tokens,
-             .caching = limits.prefix_caching}) {
+             .caching = limits.prefix_caching,
+             .journal = journal.get()}),
+      root(std::make_shared<const PrefixRoot>(
+          PrefixRoot{.hash = PrefixRootHash(prefix_root(), "")})) {
   const absl::Status set = costs.SetModel(config.model->steps.coefficients(), CostSource::kFile, 0);
   TANDEM_CHECK(set.ok(), set.ToString());
 }

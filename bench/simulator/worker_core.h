@@ -11,6 +11,7 @@
 #include "bench/simulator/worker_config.h"
 #include "bench/simulator/worker_store.h"
 #include "engine/stats.h"
+#include "kvstore/prefix_journal.h"
 #include "kvstore/prefix_key.h"
 #include "scheduler/latency_model/step_costs.h"
 #include "scheduler/latency_model/step_learner.h"
@@ -57,6 +58,7 @@ struct WorkerCore {
   StepLearner learner;
   StepCosts costs;  // the worker's own, which it reports: it begins with those of the file
   Scheduler scheduler;
+  std::unique_ptr<PrefixJournal> journal;  // null: what is cached is not reported
   WorkerStore store;
   absl::flat_hash_map<RequestId, SequenceId> requests;
   std::function<void(SequenceId)> ended;  // is told of each sequence that has ended
@@ -64,7 +66,11 @@ struct WorkerCore {
   WorkerUsage usage;
   bool dead = false;  // its process has gone: it computes and answers nothing any more
   uint64_t next_id = 1;
-  std::shared_ptr<const PrefixRoot> root = std::make_shared<const PrefixRoot>();
+  uint64_t prefix_root() const { return config.model->layout.Fingerprint(kFingerprint); }
+
+  static constexpr uint64_t kFingerprint = 1;  // of all simulated models
+
+  std::shared_ptr<const PrefixRoot> root;
 };
 
 }  // namespace tandem::simulator
