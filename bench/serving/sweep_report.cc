@@ -129,6 +129,10 @@ std::string Heading(const SweepPlan& plan, const SweepResults& results) {
       plan.strategies.size(), plan.strategies[0].workers(), plan.requests, plan.seeds.size(),
       plan.seeds.size() > 1 ? " (mean ± half of its 95% interval)" : "",
       ObjectivesText(plan.objectives), lag, faults, fmt::join(plan.arguments, " "), plan.build);
+  const bool simulated = std::any_of(results.begin(), results.end(), [](const SweepResult& one) {
+    return one.result.value("simulated", false);
+  });
+  if (simulated) text += "\n**Simulated devices: no figure is a measurement of a real one.**\n";
   if (plan.requests < kHeadlineRequests) {
     text += fmt::format(
         "\n**Fewer than {} requests per point: differences of a few percent are "

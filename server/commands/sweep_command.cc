@@ -11,6 +11,7 @@
 #include "bench/serving/sweep.h"
 #include "bench/serving/sweep_workload.h"
 #include "router/policy/policies.h"
+#include "server/assembly/simulated_worker.h"
 #include "server/commands/bench_flags.h"
 #include "server/commands/child_process.h"
 #include "server/commands/client.h"
@@ -26,7 +27,7 @@ constexpr std::chrono::seconds kStatusTimeout(10);
 constexpr std::chrono::seconds kEnd(30);
 
 struct SweepFlags {
-  std::string model_dir = "models/sample";
+  std::string model_dir;  // empty: models/sample, and none on a simulated device
   std::string device = "cpu";
   std::vector<std::string> up_flags;
   int workers = 4;
@@ -63,7 +64,12 @@ absl::StatusOr<loadgen::SweepPlan> MakePlan(const SweepFlags& flags) {
     }
   }
   ASSIGN_OR_RETURN(plan.objectives, loadgen::ParseObjectives(flags.goodput));
-  plan.arguments = {"--model=" + flags.model_dir, "--device=" + flags.device};
+  plan.arguments = {"--device=" + flags.device};
+  if (!flags.model_dir.empty()) {
+    plan.arguments.push_back("--model=" + flags.model_dir);
+  } else if (!SimulatedFile(flags.device)) {
+    plan.arguments.emplace_back("--model=models/sample");
+  }
   plan.arguments.insert(plan.arguments.end(), flags.up_flags.begin(), flags.up_flags.end());
   plan.build = kVersion;
   RETURN_IF_ERROR(Validate(plan));
@@ -201,7 +207,9 @@ void AddSweepCommand(CLI::App& bench, Action& chosen) {
   auto flags = std::make_shared<SweepFlags>();
   CLI::App* sweep = bench.add_subcommand(
       "sweep", "Compare strategies under equal loads, with a service of its own for each");
-  sweep->add_option("--model", flags->model_dir, "the model to serve")->capture_default_str();
+  sweep->add_option(
+      "--model", flags->model_dir,
+      "the model to serve; default: models/sample, and none with --device simulated:FILE");
   sweep->add_option("--device", flags->device, "where the workers compute, as of tandem up")
       ->capture_default_str();
   sweep->add_option("--up-flag", flags->up_flags,

@@ -36,20 +36,27 @@ class BenchSweepTest : public testing::Test {
     return Shell("bench sweep --workers 2 --workloads short --rates 20 --seeds 7 --context 512 " +
                  flags + " --out " + folder_ + " 2>&1");
   }
+  CommandResult SweepSampleModel(const std::string& flags) const {
+    return Sweep(
+        flags + " --up-flag=--threads=1 --up-flag=--profile-at-start=off --model " TANDEM_SOURCE_DIR
+                "/models/sample");
+  }
+  nlohmann::json ResultOf(const std::string& strategy) const {
+    return nlohmann::json::parse(ReadFile(folder_ + "/short_20rps_seed7_" + strategy + ".json"));
+  }
 
   std::string folder_;
 };
 
 TEST_F(BenchSweepTest, ServesEachStrategyAndKeepsItsResults) {
-  const std::string flags = "--num-prompts 20 --goodput e2el:60000 --up-flag=--threads=1";
-  const CommandResult result = Sweep(flags);
+  const std::string goal = " --goodput e2el:60000";
+  const CommandResult result = SweepSampleModel("--num-prompts 20" + goal);
   ASSERT_EQ(result.exit_status, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("fewer than 1000 requests"));
   std::string hash;
   for (const auto& [strategy, route] : {std::pair<std::string, std::string>{"unified-2", "unified"},
                                         {"split-1-1", "disaggregated"}}) {
-    const auto json =
-        nlohmann::json::parse(ReadFile(folder_ + "/short_20rps_seed7_" + strategy + ".json"));
+    const nlohmann::json json = ResultOf(strategy);
     EXPECT_EQ(json["result"]["slo_attainment"]["share"], 1) << strategy;
     EXPECT_EQ(json["result"]["routes"], nlohmann::json({{route, 20}}));
     if (hash.empty()) hash = json["schedule_hash"];
@@ -57,13 +64,23 @@ TEST_F(BenchSweepTest, ServesEachStrategyAndKeepsItsResults) {
   }
   EXPECT_THAT(ReadFile(folder_ + "/report.md"), HasSubstr("## short"));
 
-  const CommandResult again = Sweep(flags);
+  const CommandResult again = SweepSampleModel("--num-prompts 20" + goal);
   EXPECT_EQ(again.exit_status, 0);
   EXPECT_THAT(again.output, HasSubstr("2 of them measured before"));
   EXPECT_THAT(again.output, testing::Not(HasSubstr("[1/2]")));
-  const CommandResult other = Sweep("--num-prompts 21 --goodput e2el:60000 --up-flag=--threads=1");
+  const CommandResult other = SweepSampleModel("--num-prompts 21" + goal);
   EXPECT_EQ(other.exit_status, 1);
   EXPECT_THAT(other.output, HasSubstr("belongs to another sweep: its requests is 20 and not 21"));
+}
+
+TEST_F(BenchSweepTest, ServesFromSimulatedDevicesWithoutAModel) {
+  const CommandResult result = Sweep(
+      "--num-prompts 20 --goodput e2el:60000 --strategy one:least-loaded:unified=1 "
+      "--device simulated:" TANDEM_SOURCE_DIR "/models/simulated/qwen3-8b-h200.json");
+  ASSERT_EQ(result.exit_status, 0) << result.output;
+  const nlohmann::json json = ResultOf("one");
+  EXPECT_EQ(json["result"]["slo_attainment"]["share"], 1);
+  EXPECT_EQ(json["result"]["simulated"], true);
 }
 
 TEST_F(BenchSweepTest, BadPlansAreRefusedBeforeAnythingRuns) {

@@ -59,6 +59,7 @@ class SweepTest : public testing::Test {
   std::string folder_;
   int measured_ = 0;
   int fail_at_ = -1;
+  bool simulated_ = false;
   std::map<std::string, std::set<std::string>> hashes_;  // by load
 
  private:
@@ -68,7 +69,8 @@ class SweepTest : public testing::Test {
     hashes_[point.workload + std::to_string(point.seed)].insert(schedule.HashText());
     const double goodput = point.strategy.unified > 0 ? 3 : 2;
     return Json{{"request_goodput", goodput + 0.1 * static_cast<double>(point.seed)},
-                {"slo_attainment", {{"share", 0.5}}}};
+                {"slo_attainment", {{"share", 0.5}}},
+                {"simulated", simulated_}};
   }
 };
 
@@ -144,6 +146,15 @@ TEST_F(SweepTest, TheReportHasMeansOverSeedsWithIntervalsAndWarnsOfFewRequests) 
   EXPECT_THAT(report, HasSubstr("Fewer than 1000 requests per point"));
   const std::string page = Read("report.html");
   EXPECT_THAT(page, AllOf(HasSubstr("<svg"), HasSubstr("split-1-1"), Not(HasSubstr("http://"))));
+}
+
+TEST_F(SweepTest, TheReportSaysWhereDevicesWereSimulated) {
+  ASSERT_TRUE(Run(Plan()).ok());
+  EXPECT_THAT(Read("report.md"), Not(HasSubstr("Simulated")));
+  std::filesystem::remove_all(folder_);
+  simulated_ = true;
+  ASSERT_TRUE(Run(Plan()).ok());
+  EXPECT_THAT(Read("report.md"), HasSubstr("Simulated devices: no figure is a measurement"));
 }
 
 TEST(SeedMeanTest, NeedsTwoSeedsForAnInterval) {
