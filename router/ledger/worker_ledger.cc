@@ -16,7 +16,7 @@ WorkerDemand Combined(const WorkerDemand& a, const WorkerDemand& b, const Combin
 }
 
 WorkerDemand Reported(const v1::WorkerLoad& load) {
-  return {.decoding = load.running() + load.handoffs().reservations(),
+  return {.decoding = int64_t{load.running()} + std::max(0, load.handoffs().reservations()),
           .waiting = load.waiting(),
           .waiting_prompt_tokens = load.waiting_prompt_tokens(),
           .decode_context_tokens = static_cast<double>(load.decode_context_tokens()),

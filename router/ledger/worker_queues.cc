@@ -12,6 +12,10 @@ using Stage = PartInFlight::Stage;
 
 // Of a worker that does not say how many blocks it has.
 constexpr int64_t kUnlimitedTokens = int64_t{1} << 40;
+// Counts of reports are cut to this.
+constexpr double kMostCounted = 1 << 30;
+
+int32_t Counted(double count) { return static_cast<int32_t>(std::min(count, kMostCounted)); }
 
 // Sums over the sequences of one group.
 struct DecodeSums {
@@ -49,7 +53,7 @@ void AddDecodes(const WorkerLedger& ledger, WorkerState& state) {
   }
   const auto add = [&state](double count, double context, double remaining) {
     if (count < 1) return;
-    state.decoding.push_back({.count = static_cast<int32_t>(count),
+    state.decoding.push_back({.count = Counted(count),
                               .context_tokens = context / count,
                               .remaining_tokens = std::max(1.0, remaining / count)});
   };
@@ -89,9 +93,10 @@ void Merge(const WaitingGroup& more, WaitingGroup& group) {
 void AddWaiting(const WorkerLedger& ledger, const QueueContext& context, WorkerState& state) {
   const WorkerDemand& others = ledger.others();
   if (others.waiting > 0) {
-    const auto each = static_cast<int32_t>(others.waiting_prompt_tokens / others.waiting);
-    state.waiting.push_back({.count = static_cast<int32_t>(others.waiting),
-                             .new_tokens = std::max(1, each),
+    const auto waiting = static_cast<double>(others.waiting);
+    const double each = static_cast<double>(others.waiting_prompt_tokens) / waiting;
+    state.waiting.push_back({.count = Counted(waiting),
+                             .new_tokens = std::max(1, Counted(each)),
                              .output_tokens = context.output_tokens});
   }
   const auto count = std::count_if(ledger.parts().begin(), ledger.parts().end(), Waits);

@@ -60,10 +60,13 @@ class AutoPolicy final : public RoutingPolicy {
   PlacementScore Score(const Placement& placement, const RouteQuery& query) const override {
     if (!not_measured_.empty()) return {.cost = LoadOf(placement)};
     PlacementScore score{.cost = kUnpredictedMs, .unit = PlacementScore::Unit::kMilliseconds};
-    score.prediction = predictor_.Predict(placement);
-    if (!score.prediction) return score;
+    std::optional<PlacementPrediction> prediction = predictor_.Predict(placement);
+    if (!prediction) return score;
     const PlacementCost cost =
-        CostOf(*score.prediction, query.slo, query.expected_output_tokens, ErrorOf(placement));
+        CostOf(*prediction, query.slo, query.expected_output_tokens, ErrorOf(placement));
+    // Costs that a worker reports may be finite and yet too large to be added up.
+    if (!(cost.total_ms() < kUnpredictedMs)) return score;
+    score.prediction = std::move(prediction);
     score.cost = cost.total_ms();
     score.features = {{"latency_ms", cost.latency_ms},
                       {"externality_ms", cost.externality_ms},

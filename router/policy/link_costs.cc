@@ -8,6 +8,10 @@ namespace tandem {
 namespace {
 
 constexpr double kBytesPerGigabyte = 1e9;
+// Beyond what any model has; the bytes of a whole prompt fit in 64 bits.
+constexpr double kMostBytesPerToken = 1 << 30;
+constexpr int32_t kMostLayers = 1 << 14;
+constexpr int32_t kMostBlockTokens = 1 << 16;
 
 // A link that was full shows what it carries; a probe is shorter than most hand-offs.
 double RateOf(const v1::LinkStatus& link) {
@@ -52,9 +56,14 @@ std::optional<KvTransferShape> KvOf(const WorkerView& prefill) {
   const v1::KvLayout& layout = prefill.info->layout;
   const std::optional<DType> dtype = DTypeFromName(layout.dtype());
   if (!dtype || layout.num_layers() < 1 || layout.block_tokens() < 1) return std::nullopt;
-  const int64_t values =
-      int64_t{2} * layout.num_layers() * layout.num_kv_heads() * layout.head_dim();
-  return KvTransferShape{.bytes_per_token = values * static_cast<int64_t>(SizeOf(*dtype)),
+  // As a double, because a worker may report any numbers.
+  const double bytes = 2.0 * layout.num_layers() * layout.num_kv_heads() * layout.head_dim() *
+                       static_cast<double>(SizeOf(*dtype));
+  if (!(bytes > 0) || bytes > kMostBytesPerToken || layout.num_layers() > kMostLayers ||
+      layout.block_tokens() > kMostBlockTokens) {
+    return std::nullopt;
+  }
+  return KvTransferShape{.bytes_per_token = static_cast<int64_t>(bytes),
                          .layers = layout.num_layers(),
                          .block_tokens = layout.block_tokens()};
 }
