@@ -26,6 +26,7 @@ struct SimulateFlags {
   int32_t heartbeat_ms = 500;
   std::string token_events = "auto";
   std::string prefix_cache = "on";
+  std::string prefix_index = "on";
   std::string schedule = "fair";
 };
 
@@ -54,6 +55,7 @@ absl::StatusOr<simulator::SimulateOptions> MakeSimulateOptions(const SimulateFla
   simulation.route = SimulatedRoute(flags.route);
   simulation.heartbeat = std::chrono::milliseconds(flags.heartbeat_ms);
   simulation.lease = 5 * simulation.heartbeat;
+  simulation.limits.report_cache = flags.prefix_index == "on";
   simulation.limits.prefix_caching =
       flags.prefix_cache == "on" ? PrefixCaching::kOn : PrefixCaching::kOff;
   simulation.limits.scheduler.policy =
@@ -116,6 +118,9 @@ void AddSimulatedRouterFlags(CLI::App& simulate, SimulateFlags& flags) {
   add("--max-in-flight", simulation.max_in_flight,
       "requests at the router; more are answered RESOURCE_EXHAUSTED")
       ->check(Positive());
+  add("--prefix-index", flags.prefix_index,
+      "whether the router keeps an index of what workers have cached: on, off")
+      ->check(CLI::IsMember({"on", "off"}));
   add("--heartbeat-ms", flags.heartbeat_ms, "how often workers report their load at least")
       ->check(CLI::Range(10, 3'600'000));
   add("--hop-us", flags.hop_us, "microseconds of a message from one process to another");

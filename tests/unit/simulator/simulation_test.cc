@@ -128,6 +128,26 @@ TEST(SimulationTest, ADecodeWorkerIsNotSentTheKvThatItHasCached) {
   EXPECT_EQ(OutcomeOf(result, "prefill-0").stats.kv_bytes_sent, bytes * (1700 + 19 * 100));
 }
 
+TEST(SimulationTest, TheRouterLearnsWhatWorkersHaveCachedAndSendsPromptsThere) {
+  // Two prefixes and two workers: each prefix is computed once where the router looks for it.
+  loadgen::WorkloadOptions workload;
+  workload.num_prompts = 100;
+  workload.input = {.low = 50, .high = 50};
+  workload.output = {.low = 5, .high = 5};
+  workload.prefix_tokens = 1600;
+  workload.num_prefixes = 2;
+  const auto schedule = loadgen::MakeSchedule(workload, loadgen::ArrivalOptions{.rate = 4}, 1);
+  ASSERT_TRUE(schedule.ok()) << schedule.status();
+  const auto computed = [&schedule](const std::string& policy) {
+    const SimulationResult result =
+        RunSimulation({.fleet = Unified(2), .policy = policy}, *schedule);
+    uint64_t tokens = 0;
+    for (const WorkerOutcome& worker : result.workers) tokens += worker.usage.prompt_tokens;
+    return tokens;
+  };
+  EXPECT_LT(computed("prefix-affinity"), computed("round-robin"));
+}
+
 TEST(SimulationTest, ASmallPoolPreemptsAndAllRequestsEndAllTheSame) {
   auto model = std::make_shared<WorkerModel>(*TestModel());
   model->kv_tokens = 2560;
