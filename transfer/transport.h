@@ -12,10 +12,46 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "transfer/link_stats.h"
 #include "transfer/wire/frame.h"
 
 namespace tandem {
+
+// The statistics of the link from this worker to one peer over one transport. Rates are of payload
+// bytes, with 1 GB = 1e9 bytes; 0 where nothing was measured yet.
+struct LinkStats {
+  std::string peer;       // the peer's address of this transport, without the scheme
+  std::string transport;  // "tcp", "shm", "ipc", "nccl"
+
+  // Measured by probe streams, over the same path as KV; 0 before the first probe.
+  double probe_gigabytes_per_second = 0;  // of the latest probe
+  double best_gigabytes_per_second = 0;   // of the best probe since the peer started
+  Duration probe_setup{};      // to make a connection and acknowledge a stream without frames
+  Duration probe_operation{};  // the cost of each further small frame
+
+  // Tracked whenever something moves, probes included: the rate while the link was full, as an
+  // exponentially weighted mean (LinkMeter). 0 until the link was full for long enough.
+  double gigabytes_per_second = 0;
+  double fastest_gigabytes_per_second = 0;  // of the fastest moments among these
+
+  uint64_t payload_bytes = 0;  // acknowledged by the peer or still under way
+  uint64_t streams = 0;        // that were opened
+  uint64_t streams_failed = 0;
+  uint64_t resent_frames = 0;  // that the peer asked for again
+  uint64_t connects = 0;
+  uint64_t bytes_in_flight = 0;  // sent, and not yet consumed by the peer
+};
+
+// What peers sent and this side refused, since the start.
+struct RefusedFrames {
+  uint64_t malformed = 0;  // not a frame, a wrong header hash, an impossible size or field
+  uint64_t corrupted = 0;  // payloads with a wrong hash
+  uint64_t stale = 0;      // late or repeated: for a reservation that has ended or is complete
+  // Frames of another epoch, for an unknown reservation, or for an extent that a reservation does
+  // not have; and peers that are not who they should be (ByteChannel) or never said hello.
+  uint64_t unauthenticated = 0;
+  // Connections that were closed for one of these reasons, or because there were too many.
+  uint64_t closed = 0;
+};
 
 // An extent to send. Its bytes stay where they are and remain the caller's.
 struct PostedExtent {
@@ -59,6 +95,26 @@ class FrameReceiver {
   // The sender of the stream is alive. An error refuses the stream, as in Prepare.
   virtual absl::Status Renewed(uint64_t stream, uint64_t epoch) = 0;
 };
+
+// The receiver of a worker that only sends.
+class NoReceiver final : public FrameReceiver {
+ public:
+  absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader&) override { return Refusal(); }
+  void Landed(const FrameHeader&, const absl::Status&) override {}
+  CommitAnswer Commit(const FrameHeader&) override { return {.status = Refusal()}; }
+  absl::Status Renewed(uint64_t, uint64_t) override { return Refusal(); }
+
+ private:
+  static absl::Status Refusal() {
+    return absl::FailedPreconditionError("this worker receives no streams");
+  }
+};
+
+// `receiver`, or one that refuses every stream where that is null.
+inline FrameReceiver& OrNoReceiver(FrameReceiver* receiver) {
+  static NoReceiver none;  // has no state
+  return receiver != nullptr ? *receiver : none;
+}
 
 // Reports how a stream that this side sends ended: OK once the receiver acknowledged its commit, the
 // receiver's code when it rejected the stream, UNAVAILABLE when the connection was lost or could

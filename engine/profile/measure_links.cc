@@ -9,7 +9,6 @@
 #include "base/status.h"
 #include "base/thread_name.h"
 #include "transfer/fabric/link_prober.h"
-#include "transfer/fabric/probe_memory.h"
 #include "transfer/fabric/probe_receiver.h"
 #include "transfer/framed/framed_transport.h"
 #include "transfer/media/shm/shm_medium.h"

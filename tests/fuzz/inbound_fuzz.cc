@@ -25,7 +25,6 @@
 #include "tests/fuzz/memory_channel.h"
 #include "tests/fuzz/steps.h"
 #include "tests/support/fake_clock.h"
-#include "transfer/framed/direct_payloads.h"
 #include "transfer/framed/inbound.h"
 #include "transfer/framed/side_channel_payloads.h"
 #include "transfer/framed/staged_payloads.h"

@@ -22,8 +22,8 @@
 #include "tests/fuzz/memory_channel.h"
 #include "tests/fuzz/steps.h"
 #include "tests/support/lone_streams.h"
-#include "transfer/framed/direct_payloads.h"
 #include "transfer/framed/outbound.h"
+#include "transfer/framed/payload_path.h"
 #include "transfer/framed/side_channel_payloads.h"
 
 namespace tandem {

@@ -121,7 +121,7 @@ class BoardSideChannel final : public SideChannel {
     announced_ = true;
     return absl::OkStatus();
   }
-  bool arriving() const override { return announced_ && board_.held(); }
+  bool arriving() override { return announced_ && board_.held(); }
   absl::StatusOr<std::span<const std::byte>> Find(uint64_t place, size_t bytes) const override {
     if (bytes > arrived_.size() || place > arrived_.size() - bytes) {
       return InvalidArgument("{} bytes at {} of an operation of {}", bytes, place, arrived_.size());

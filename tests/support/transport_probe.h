@@ -17,7 +17,7 @@
 #include "absl/time/time.h"
 #include "tests/support/payload_memory.h"
 #include "transfer/transport.h"
-#include "transfer/wire/stream_key.h"
+#include "transfer/wire/frame.h"
 
 namespace tandem {
 

@@ -39,10 +39,9 @@ absl::StatusOr<std::vector<Endpoint>> ParseEndpoints(std::string_view text) {
   while (true) {
     const size_t space = text.find(' ');
     ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(text.substr(0, space)));
-    const bool twice = std::any_of(
-        endpoints.begin(), endpoints.end(),
-        [&endpoint](const Endpoint& other) { return other.transport == endpoint.transport; });
-    if (twice) return InvalidArgument("transport {} comes twice", endpoint.transport);
+    if (std::ranges::find(endpoints, endpoint.transport, &Endpoint::transport) != endpoints.end()) {
+      return InvalidArgument("transport {} comes twice", endpoint.transport);
+    }
     endpoints.push_back(std::move(endpoint));
     if (space == std::string_view::npos) return endpoints;
     if (endpoints.size() == kMaxEndpoints) {

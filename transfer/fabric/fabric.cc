@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/thread_name.h"
-#include "transfer/fabric/probe_memory.h"
+#include "transfer/fabric/link_prober.h"
 
 namespace tandem {
 namespace {
@@ -104,6 +104,12 @@ Transport* Fabric::Find(std::string_view name) const {
   return found == parts_.end() ? nullptr : found->transport.get();
 }
 
+Transport& Fabric::TransportOf(const Endpoint& endpoint) const {
+  Transport* const transport = Find(endpoint.transport);
+  TANDEM_CHECK(transport != nullptr, "an endpoint of a transport that this worker lacks");
+  return *transport;
+}
+
 std::string Fabric::address() const {
   std::vector<Endpoint> endpoints;
   for (const Part& part : parts_) endpoints.push_back({part.name, part.transport->address()});
@@ -150,31 +156,20 @@ absl::StatusOr<StreamHandle> Fabric::OpenStream(std::string_view peer, uint64_t 
                                                 uint64_t epoch, Duration renew_every,
                                                 StreamEnded ended) {
   ASSIGN_OR_RETURN(const std::vector<Endpoint> endpoints, ReachableEndpoints(peer));
-  const StreamToOpen wanted = {.key = {.stream = stream, .epoch = epoch},
-                               .renew_every = renew_every,
-                               .ended = std::move(ended)};
   absl::StatusOr<StreamHandle> opened = Unavailable("no endpoint of {} may be reached", peer);
-  for (size_t tries = 0; tries < endpoints.size(); ++tries) {
+  for (size_t tries = 0; tries < endpoints.size() && absl::IsUnavailable(opened.status());
+       ++tries) {
     const PeerTable::Choice choice = peers_.Choose(peer, endpoints, clock_.Now());
     Log(choice);
-    opened = OpenOn(choice, wanted);
-    if (!absl::IsUnavailable(opened.status())) break;
+    opened = TransportOf(choice.endpoint)
+                 .OpenStream(choice.endpoint.address, stream, epoch, renew_every,
+                             [this, use = choice.use, ended](uint64_t id, uint64_t of_epoch,
+                                                             const absl::Status& why) {
+                               OnEnded(use, why);
+                               ended(id, of_epoch, why);
+                             });
+    if (!opened.ok()) peers_.Ended(choice.use, opened.status(), clock_.Now());
   }
-  return opened;
-}
-
-absl::StatusOr<StreamHandle> Fabric::OpenOn(const PeerTable::Choice& choice,
-                                            const StreamToOpen& stream) {
-  Transport* const transport = Find(choice.endpoint.transport);
-  TANDEM_CHECK(transport != nullptr, "an endpoint of a transport that this worker lacks");
-  absl::StatusOr<StreamHandle> opened = transport->OpenStream(
-      choice.endpoint.address, stream.key.stream, stream.key.epoch, stream.renew_every,
-      [this, use = choice.use, ended = stream.ended](uint64_t id, uint64_t epoch,
-                                                     const absl::Status& why) {
-        OnEnded(use, why);
-        ended(id, epoch, why);
-      });
-  if (!opened.ok()) peers_.Ended(choice.use, opened.status(), clock_.Now());
   return opened;
 }
 
@@ -281,11 +276,10 @@ void Fabric::RunProbes() {
 }
 
 void Fabric::Probe(const PeerTable::ProbeJob& job) {
-  Transport* const transport = Find(job.endpoint.transport);
-  TANDEM_CHECK(transport != nullptr, "an endpoint of a transport that this worker lacks");
-  const uint64_t connects_before = StatsOf(*transport, job.endpoint.address).connects;
-  auto probe = prober_->Measure(*transport, job.endpoint.address, job.epoch);
-  const LinkStats link = StatsOf(*transport, job.endpoint.address);
+  Transport& transport = TransportOf(job.endpoint);
+  const uint64_t connects_before = StatsOf(transport, job.endpoint.address).connects;
+  auto probe = prober_->Measure(transport, job.endpoint.address, job.epoch);
+  const LinkStats link = StatsOf(transport, job.endpoint.address);
   if (probe.ok() && link.connects == connects_before) probe->setup.reset();
   peers_.Probed(job, probe, link, clock_.Now());
   Log(job, probe);

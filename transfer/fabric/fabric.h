@@ -22,7 +22,6 @@
 #include "transfer/fabric/peer_table.h"
 #include "transfer/fabric/probe_receiver.h"
 #include "transfer/transport.h"
-#include "transfer/wire/stream_key.h"
 
 namespace tandem {
 
@@ -53,11 +52,9 @@ struct FabricPeer {
 };
 
 // Combines several transports into one. Its address names an endpoint of each. Each stream takes
-// one link to its peer, as LinkSelector chooses: usually the link that a probe found fastest, and
-// another one while that fails. A stream never moves to another link: when its link fails it ends
-// UNAVAILABLE, and its sender opens it again. A peer is probed once SetPeers has named it, and again
-// after a new connection to it, one link at a time, and only while no stream to it is open or after
-// PeerTable::kProbePatience.
+// one link to its peer, as LinkSelector chooses. A stream never moves to another link: when its link
+// fails it ends UNAVAILABLE, and its sender opens it again. A peer is probed once SetPeers has named
+// it, and again after a new connection to it (PeerTable).
 // Thread-safe. One thread makes the probes and sleeps while there are none to make.
 class Fabric final : public Transport {
  public:
@@ -94,16 +91,12 @@ class Fabric final : public Transport {
     std::string name;
     std::unique_ptr<Transport> transport;
   };
-  struct StreamToOpen {
-    StreamKey key;
-    Duration renew_every{};
-    StreamEnded ended;
-  };
 
   Fabric(const FabricOptions& options, FrameReceiver* receiver, DeviceBuffer probe_memory,
          const Clock& clock);
 
-  Transport* Find(std::string_view name) const;
+  Transport* Find(std::string_view name) const;  // null when this worker lacks it
+  Transport& TransportOf(const Endpoint& endpoint) const;
   // The endpoints of a peer, sorted by whether this worker may reach them.
   struct SortedEndpoints {
     std::vector<Endpoint> reachable;
@@ -112,7 +105,6 @@ class Fabric final : public Transport {
   };
   absl::StatusOr<SortedEndpoints> Sort(std::string_view peer) const;
   absl::StatusOr<std::vector<Endpoint>> ReachableEndpoints(std::string_view peer) const;
-  absl::StatusOr<StreamHandle> OpenOn(const PeerTable::Choice& choice, const StreamToOpen& stream);
   void OnEnded(const PeerTable::Use& use, const absl::Status& status);
   std::vector<LinkStats> AllLinks() const;
 

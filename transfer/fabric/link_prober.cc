@@ -1,14 +1,27 @@
 #include "transfer/fabric/link_prober.h"
 
 #include <algorithm>
+#include <memory>
 #include <random>
 #include <utility>
 
 #include "absl/time/time.h"
+#include "base/check.h"
 #include "base/status.h"
 
 namespace tandem {
 namespace {
+
+constexpr double kBulkSeconds = 0.1;
+constexpr uint64_t kLeastFrames = 16;
+
+double Seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+DeviceBuffer HostMemory(size_t size) {
+  auto* const data = new std::byte[size];
+  for (size_t i = 0; i < size; ++i) data[i] = static_cast<std::byte>(i * 131 >> 3);
+  return DeviceBuffer(data, size, [](std::byte* memory, size_t) { delete[] memory; });
+}
 
 // Several workers may probe one peer, which tells them apart by this number (ProberOf).
 uint64_t FirstStream() {
@@ -17,6 +30,47 @@ uint64_t FirstStream() {
 }
 
 }  // namespace
+
+Duration Median(std::vector<Duration> times) {
+  TANDEM_CHECK(!times.empty(), "a probe repeats each timing");
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+LinkProbe Evaluate(const ProbeTimings& timings) {
+  const Duration bulk = Median(timings.bulk);
+  // A bulk that takes hardly longer than an empty stream measures the clock and the scheduler, not
+  // the link; half of its time bounds the rate.
+  const Duration moving = std::max({bulk - Median(timings.empty), bulk / 2, Duration(1)});
+  const Duration frames = Median(timings.many_small) - Median(timings.one_small);
+  return {.gigabytes_per_second = static_cast<double>(timings.bulk_bytes) / 1e9 / Seconds(moving),
+          .setup = timings.first,
+          .round_trip = Median(timings.empty),
+          .operation = std::max(Duration(0), frames / (kProbeSmallFrames - 1))};
+}
+
+uint64_t BulkBytes(uint64_t bytes, Duration time) {
+  const double per_second = static_cast<double>(bytes) / std::max(Seconds(time), 1e-9);
+  return static_cast<uint64_t>(std::clamp(per_second * kBulkSeconds,
+                                          static_cast<double>(kLeastBulkBytes),
+                                          static_cast<double>(kMostBulkBytes)));
+}
+
+uint32_t BulkPayloadBytes(uint64_t bulk_bytes, uint32_t extent_bytes) {
+  return static_cast<uint32_t>(std::min<uint64_t>(extent_bytes, bulk_bytes / kLeastFrames));
+}
+
+absl::StatusOr<DeviceBuffer> AllocateProbeMemory(Device* device, size_t size, bool shared) {
+  DeviceBuffer host = HostMemory(size);
+  if (device == nullptr) return host;
+  ASSIGN_OR_RETURN(DeviceBuffer memory,
+                   shared ? device->AllocateShared(size) : device->Allocate(size));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device->NewStream());
+  RETURN_IF_ERROR(stream->Copy(memory.bytes(), host.bytes()));
+  RETURN_IF_ERROR(stream->Synchronize());
+  return memory;
+}
 
 LinkProber::LinkProber(size_t extent_bytes, DeviceBuffer memory, const Clock& clock)
     : extent_bytes_(static_cast<uint32_t>(

@@ -58,7 +58,7 @@ std::vector<PeerLink> PeerTable::SetPeers(const std::vector<KnownPeer>& peers, T
     Peer peer = known != peers_.end() ? std::move(known->second) : MakePeer(named->endpoints);
     peer.name = named->name;
     peer.epoch = named->epoch;
-    for (Link& link : peer.links) WantProbe(link, now);
+    for (Link& link : peer.links) link.WantProbe(now);
     peers_.insert_or_assign(std::string(address), std::move(peer));
   }
   return SetUnreachable(peers);
@@ -121,7 +121,7 @@ void PeerTable::Ended(const Use& use, const absl::Status& status, TimePoint now)
   if (peer == nullptr) return;
   --peer->open_streams;
   Link& link = peer->links[use.link.link];
-  NoteEnd(link, status);
+  link.NoteEnd(status);
   const std::string reason(status.message());
   if (status.ok()) return peer->selector.Worked(use.link);
   if (absl::IsUnavailable(status)) return peer->selector.Failed(use.link, now, reason);
@@ -131,16 +131,16 @@ void PeerTable::Ended(const Use& use, const absl::Status& status, TimePoint now)
   link.not_before = now + kProbePause;
 }
 
-void PeerTable::NoteEnd(Link& link, const absl::Status& status) {
-  if (status.ok()) link.failure.clear();
+void PeerTable::Link::NoteEnd(const absl::Status& status) {
+  if (status.ok()) failure.clear();
   const bool failed =
       absl::IsUnavailable(status) || absl::IsFailedPrecondition(status) || absl::IsDataLoss(status);
-  if (failed) link.failure = std::string(status.message());
+  if (failed) failure = std::string(status.message());
 }
 
-void PeerTable::WantProbe(Link& link, TimePoint now) {
-  link.probe_wanted = true;
-  link.wanted_since = now;
+void PeerTable::Link::WantProbe(TimePoint now) {
+  probe_wanted = true;
+  wanted_since = now;
 }
 
 PeerTable::Next PeerTable::NextProbe(TimePoint now) {
@@ -179,13 +179,13 @@ void PeerTable::Probed(const ProbeJob& job, const absl::StatusOr<LinkProbe>& pro
   link.probed_connects = stats.connects;
   if (absl::IsResourceExhausted(probe.status())) {
     link.not_before = now + kBusyPause;
-    return WantProbe(link, now);
+    return link.WantProbe(now);
   }
   link.not_before = now + kProbePause;
-  NoteEnd(link, probe.status());
+  link.NoteEnd(probe.status());
   link.probe_failure = probe.ok() ? "" : probe.status().ToString();
   if (probe.ok()) {
-    NoteProbe(link, *probe);
+    link.NoteProbe(*probe);
     peer->selector.SetRate(job.use.link, probe->gigabytes_per_second);
     peer->selector.Worked(job.use);
     return;
@@ -196,21 +196,20 @@ void PeerTable::Probed(const ProbeJob& job, const absl::StatusOr<LinkProbe>& pro
   } else if (!absl::IsCancelled(probe.status())) {
     peer->selector.Failed(job.use, now, reason);
   }
-  if (++link.failed_probes < kProbeTries) WantProbe(link, now);
+  if (++link.failed_probes < kProbeTries) link.WantProbe(now);
 }
 
-void PeerTable::NoteProbe(Link& link, const LinkProbe& probe) {
-  const std::optional<Duration> setup = link.probe ? link.probe->setup : std::nullopt;
-  link.failed_probes = 0;
-  link.probe = probe;
-  if (!link.probe->setup) link.probe->setup = setup;
-  link.best_gigabytes_per_second =
-      std::max(link.best_gigabytes_per_second, probe.gigabytes_per_second);
+void PeerTable::Link::NoteProbe(const LinkProbe& result) {
+  const std::optional<Duration> setup = probe ? probe->setup : std::nullopt;
+  failed_probes = 0;
+  probe = result;
+  if (!probe->setup) probe->setup = setup;
+  best_gigabytes_per_second = std::max(best_gigabytes_per_second, result.gigabytes_per_second);
 }
 
-bool PeerTable::IsSlow(const Link& link, const LinkStats* stats) {
+bool PeerTable::Link::IsSlow(const LinkStats* stats) const {
   return stats != nullptr && stats->fastest_gigabytes_per_second > 0 &&
-         stats->fastest_gigabytes_per_second < link.best_gigabytes_per_second * kSlowShare;
+         stats->fastest_gigabytes_per_second < best_gigabytes_per_second * kSlowShare;
 }
 
 void PeerTable::LookForReprobes(std::span<const LinkStats> links, TimePoint now) {
@@ -221,13 +220,13 @@ void PeerTable::LookForReprobes(std::span<const LinkStats> links, TimePoint now)
       if (link.probe_wanted) continue;
       const LinkStats* stats = StatsOf(link.endpoint, links);
       if (stats != nullptr && link.probed_connects && stats->connects > *link.probed_connects) {
-        WantProbe(link, now);
+        link.WantProbe(now);
         link.failed_probes = 0;
       }
       const int doublings = std::clamp(link.failed_probes - kProbeTries, 0, 4);
       const Duration pause = std::min(kLaterProbePause * (1 << doublings), kLongestProbePause);
-      const bool wanted = IsSlow(link, stats) || link.failed_probes >= kProbeTries;
-      if (wanted && now >= link.not_before + (pause - kProbePause)) WantProbe(link, now);
+      const bool wanted = link.IsSlow(stats) || link.failed_probes >= kProbeTries;
+      if (wanted && now >= link.not_before + (pause - kProbePause)) link.WantProbe(now);
     }
   }
 }

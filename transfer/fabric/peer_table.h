@@ -15,9 +15,9 @@
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
 #include "transfer/fabric/endpoints.h"
-#include "transfer/fabric/link_probe.h"
+#include "transfer/fabric/link_prober.h"
 #include "transfer/fabric/link_selector.h"
-#include "transfer/link_stats.h"
+#include "transfer/transport.h"
 
 namespace tandem {
 
@@ -44,9 +44,7 @@ struct PeerLink {
   // How often streams to this peer left a better link for another, since the peer started.
   uint64_t fallbacks = 0;
   std::string fallback_reason;  // of the latest
-  // Why the latest stream or probe on this link failed with the connection: it was lost, was never
-  // made or damaged what it carried, or the two sides do not agree (TLS, version). Empty after a
-  // success.
+  // Why the latest stream or probe on this link failed with the connection; empty after a success.
   std::string failure;
   std::string probe_failure;  // why the latest probe measured nothing; empty after a success
   std::string unreachable;    // as UnreachableEndpoint::reason; such a link has no other figures
@@ -67,15 +65,13 @@ class PeerTable {
   static constexpr Duration kBusyPause = std::chrono::seconds(1);
   // After this many failures in a row a link is probed again only every kLaterProbePause.
   static constexpr int kProbeTries = 3;
-  // A link that is slow, has damaged a stream or cannot be probed is probed again after this pause.
-  // Streams take another link meanwhile, and return once a probe finds that it has recovered. The
-  // pause doubles from failure to failure up to the longest, because each failed attempt may cost
-  // the peer something that it never gets back (NcclContext::kMaxUnusedIds).
+  // A link that is slow, has damaged a stream or cannot be probed is probed again after this pause,
+  // which doubles from failure to failure up to the longest, because each failed attempt may cost the
+  // peer something that it never gets back (NcclContext::kMaxUnusedIds).
   static constexpr Duration kLaterProbePause = std::chrono::seconds(30);
   static constexpr Duration kLongestProbePause = std::chrono::minutes(8);
-  // A link is slow when even its fastest rate of late is below this share of its best probe. The
-  // share is a quarter because transport threads that compete with a prefill for cores move half
-  // of what a probe of an idle machine measures.
+  // A link is slow when even its fastest rate of late is below this share of its best probe. Transport
+  // threads that compete with a prefill for cores still move half of what a probe measures.
   static constexpr double kSlowShare = 0.25;
 
   // Sets which named peers exist. Named peers that are missing from `peers` are forgotten. A peer
@@ -143,6 +139,11 @@ class PeerTable {
     std::optional<uint64_t> probed_connects;  // LinkStats::connects at the latest probe
     std::string failure;                      // as PeerLink::failure
     std::string probe_failure;                // as PeerLink::probe_failure
+
+    void NoteEnd(const absl::Status& status);  // of a stream or probe
+    void NoteProbe(const LinkProbe& result);
+    bool IsSlow(const LinkStats* stats) const;
+    void WantProbe(TimePoint now);
   };
   struct Peer {
     uint64_t serial = 0;
@@ -162,10 +163,6 @@ class PeerTable {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static PeerLink Describe(const Peer& peer, const std::string& address, size_t index,
                            std::span<const LinkStats> links);
-  static void NoteEnd(Link& link, const absl::Status& status);
-  static bool IsSlow(const Link& link, const LinkStats* stats);
-  static void NoteProbe(Link& link, const LinkProbe& probe);
-  static void WantProbe(Link& link, TimePoint now);
 
   mutable absl::Mutex mutex_;
   Peers peers_ ABSL_GUARDED_BY(mutex_);

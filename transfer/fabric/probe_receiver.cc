@@ -11,13 +11,15 @@ namespace {
 
 bool IsProbe(uint64_t stream) { return (stream & kProbeStreamBit) != 0; }
 
-absl::Status NoStreams() { return FailedPrecondition("this worker receives no streams"); }
-
 }  // namespace
 
 ProbeReceiver::ProbeReceiver(FrameReceiver* next, uint64_t epoch, DeviceBuffer memory,
                              const Clock& clock)
-    : next_(next), epoch_(epoch), clock_(clock), memory_(std::move(memory)), slots_(kSlots) {}
+    : next_(OrNoReceiver(next)),
+      epoch_(epoch),
+      clock_(clock),
+      memory_(std::move(memory)),
+      slots_(kSlots) {}
 
 absl::Status ProbeReceiver::CheckEpoch(uint64_t epoch) const {
   if (epoch == epoch_) return absl::OkStatus();
@@ -53,10 +55,7 @@ absl::StatusOr<ProbeReceiver::Stream*> ProbeReceiver::FindOrAdd(StreamKey key) {
 }
 
 absl::StatusOr<std::span<std::byte>> ProbeReceiver::Prepare(const FrameHeader& header) {
-  if (!IsProbe(header.stream)) {
-    if (next_ == nullptr) return NoStreams();
-    return next_->Prepare(header);
-  }
+  if (!IsProbe(header.stream)) return next_.Prepare(header);
   RETURN_IF_ERROR(CheckEpoch(header.epoch));
   if (header.payload_bytes > kMaxProbePayload) {
     return InvalidArgument("a probe's payload of {} bytes exceeds {}", header.payload_bytes,
@@ -76,11 +75,7 @@ absl::StatusOr<std::span<std::byte>> ProbeReceiver::Prepare(const FrameHeader& h
 }
 
 void ProbeReceiver::Landed(const FrameHeader& header, const absl::Status& status) {
-  if (!IsProbe(header.stream)) {
-    TANDEM_CHECK(next_ != nullptr, "Prepare refused it");
-    next_->Landed(header, status);
-    return;
-  }
+  if (!IsProbe(header.stream)) return next_.Landed(header, status);
   absl::MutexLock lock(&mutex_);
   const auto slot = std::find_if(slots_.begin(), slots_.end(), [&header](const Slot& candidate) {
     return candidate.taken && candidate.header == header;
@@ -94,9 +89,7 @@ void ProbeReceiver::Landed(const FrameHeader& header, const absl::Status& status
 }
 
 CommitAnswer ProbeReceiver::Commit(const FrameHeader& header) {
-  if (!IsProbe(header.stream)) {
-    return next_ != nullptr ? next_->Commit(header) : CommitAnswer{.status = NoStreams()};
-  }
+  if (!IsProbe(header.stream)) return next_.Commit(header);
   if (absl::Status status = CheckEpoch(header.epoch); !status.ok()) return {.status = status};
   absl::MutexLock lock(&mutex_);
   if (absl::Status status = TakeTurn(header.stream); !status.ok()) return {.status = status};
@@ -111,8 +104,7 @@ CommitAnswer ProbeReceiver::Commit(const FrameHeader& header) {
 }
 
 absl::Status ProbeReceiver::Renewed(uint64_t stream, uint64_t epoch) {
-  if (IsProbe(stream)) return CheckEpoch(epoch);
-  return next_ != nullptr ? next_->Renewed(stream, epoch) : NoStreams();
+  return IsProbe(stream) ? CheckEpoch(epoch) : next_.Renewed(stream, epoch);
 }
 
 }  // namespace tandem

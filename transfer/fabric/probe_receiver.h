@@ -10,20 +10,18 @@
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
 #include "kernels/device.h"
-#include "transfer/fabric/link_probe.h"
+#include "transfer/fabric/link_prober.h"
 #include "transfer/transport.h"
-#include "transfer/wire/stream_key.h"
+#include "transfer/wire/frame.h"
 
 namespace tandem {
 
 // Receives the probe streams (kProbeStreamBit) that peers send into memory set aside for them, and
 // passes every other stream on to the next receiver.
 //
-// One peer probes at a time. A second peer would take slots and bandwidth from the first, so that
-// both measured the wrong rate and payloads were dropped. Streams of the second peer are refused
-// with RESOURCE_EXHAUSTED, which means "busy, probe later", until the first peer has been silent
-// for kTurnEnds. What one peer may take is bounded as well: kMaxStreams streams and kSlots payloads
-// that land at once. Thread-safe.
+// One peer probes at a time, because two would measure each other. Streams of a second peer are refused
+// with RESOURCE_EXHAUSTED, which means "busy, probe later", until the first peer has been silent for
+// kTurnEnds. One peer may take kMaxStreams streams and kSlots payloads that land at once. Thread-safe.
 class ProbeReceiver final : public FrameReceiver {
  public:
   static constexpr size_t kSlots = 16;
@@ -64,7 +62,7 @@ class ProbeReceiver final : public FrameReceiver {
   absl::Status TakeTurn(uint64_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Stream*> FindOrAdd(StreamKey key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  FrameReceiver* const next_;
+  FrameReceiver& next_;
   const uint64_t epoch_;
   const Clock& clock_;
   const DeviceBuffer memory_;  // slot i begins at i * kMaxProbePayload

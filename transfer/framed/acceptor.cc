@@ -36,7 +36,7 @@ void Acceptor::Accept() {
   while (true) {
     absl::StatusOr<std::unique_ptr<ByteChannel>> channel = medium_.Accept();
     if (absl::IsPermissionDenied(channel.status())) {
-      CountStranger(channel.status());
+      CountRefused(counters_.unauthenticated, channel.status().message());
       continue;
     }
     if (!channel.ok()) return Pause(channel.status());
@@ -44,7 +44,7 @@ void Acceptor::Accept() {
     if (MakeRoomForOneMore()) {
       Add(*std::move(channel));
     } else {
-      CountRefusedForRoom();
+      CountRefused(refused_for_room_, fmt::format("there are {} already", num_connections_));
     }
   }
 }
@@ -64,13 +64,11 @@ void Acceptor::Add(std::unique_ptr<ByteChannel> channel) {
           .greeted = [this, id] { unauthenticated_.erase(id); }});
   ++num_connections_;
   unauthenticated_.insert(id);
-  table_.Add(id, std::move(connection), *this, "(inbound)");
+  table_.Add(id, std::move(connection), "(inbound)", [this, id](const absl::Status&) {
+    --num_connections_;
+    unauthenticated_.erase(id);
+  });
   table_.Advance(id);
-}
-
-void Acceptor::OnClosed(uint64_t id, const absl::Status&) {
-  --num_connections_;
-  unauthenticated_.erase(id);
 }
 
 // Peers that connect and say nothing take no place from those that do. Each is read once more before
@@ -92,25 +90,17 @@ bool Acceptor::MakeRoomForOneMore() {
 }
 
 void Acceptor::CloseUnauthenticated(uint64_t id, const absl::Status& status) {
-  CountStranger(status);
+  CountRefused(counters_.unauthenticated, status.message());
   table_.CloseQuietly(id, status);
 }
 
 // Refused peers try again, and a line for each try would fill the disk: only the first, second,
 // fourth and so on is logged.
-void Acceptor::CountStranger(const absl::Status& status) {
+void Acceptor::CountRefused(std::atomic<uint64_t>& of_the_kind, absl::string_view reason) {
   ++counters_.closed;
-  if (const uint64_t so_far = ++counters_.unauthenticated; std::has_single_bit(so_far)) {
-    LogWarn("transfer connection refused strangers_so_far={} reason=\"{}\"", so_far,
-            std::string(status.message()));
+  if (const uint64_t so_far = ++of_the_kind; std::has_single_bit(so_far)) {
+    LogWarn("transfer connection refused so_far={} reason=\"{}\"", so_far, std::string(reason));
   }
-}
-
-void Acceptor::CountRefusedForRoom() {
-  ++counters_.closed;
-  if (!std::has_single_bit(++refused_for_room_)) return;
-  LogWarn("transfer connection refused so_far={}: there are {} already", refused_for_room_,
-          num_connections_);
 }
 
 // The connection stays in the backlog and the listener readable, so looking again at once would

@@ -19,7 +19,7 @@ inline constexpr size_t kReadAheadBytes = 256 << 10;
 // Accepts the connections that peers make. A peer is unauthenticated until its hello has come: such
 // connections are a bounded share of all, and the oldest gives way to a new one.
 // Thread: the loop's.
-class Acceptor final : private ConnectionOwner {
+class Acceptor {
  public:
   // Everything named outlives this.
   Acceptor(const FramedOptions& options, Medium& medium, FrameReceiver& receiver, PayloadPath& path,
@@ -35,11 +35,9 @@ class Acceptor final : private ConnectionOwner {
   void ResumeIfDue(TimePoint now);
 
  private:
-  void OnClosed(uint64_t id, const absl::Status& status) override;
   void Add(std::unique_ptr<ByteChannel> channel);
   bool MakeRoomForOneMore();
-  void CountStranger(const absl::Status& status);
-  void CountRefusedForRoom();
+  void CountRefused(std::atomic<uint64_t>& of_the_kind, absl::string_view reason);
   void Pause(const absl::Status& status);
 
   const FramedOptions& options_;
@@ -51,7 +49,7 @@ class Acceptor final : private ConnectionOwner {
   std::vector<std::byte> read_ahead_;
   std::set<uint64_t> unauthenticated_;  // ids rise, so the oldest comes first
   int num_connections_ = 0;
-  uint64_t refused_for_room_ = 0;
+  std::atomic<uint64_t> refused_for_room_{0};
   TimePoint accept_again_ = kNoDeadline;
 };
 

@@ -33,11 +33,11 @@ std::span<const uint64_t> ConnectionTable::Wait(int milliseconds) {
 }
 
 void ConnectionTable::Add(uint64_t id, std::unique_ptr<Connection> connection,
-                          ConnectionOwner& owner, std::string_view peer) {
+                          std::string_view peer, Closed closed) {
   Entry& entry = connections_[id];
   entry.connection = std::move(connection);
-  entry.owner = &owner;
   entry.peer = std::string(peer);
+  entry.closed = std::move(closed);
   UpdateInterest(id, entry);
 }
 
@@ -82,7 +82,7 @@ void ConnectionTable::CloseQuietly(uint64_t id, const absl::Status& status) {
   const auto node = connections_.extract(id);
   TANDEM_CHECK(!node.empty(), "closed a connection twice");
   node.mapped().connection->OnClosed(status);
-  node.mapped().owner->OnClosed(id, status);
+  node.mapped().closed(status);
 }
 
 void ConnectionTable::CloseAll(const absl::Status& status) {

@@ -2,28 +2,68 @@
 
 #include <sys/epoll.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "base/unique_fd.h"
-#include "transfer/framed/connection.h"
 
 namespace tandem {
 
-// Hears that one of its connections was closed. The connection exists until this returns.
-class ConnectionOwner {
- public:
-  virtual void OnClosed(uint64_t id, const absl::Status& status) = 0;
-
- protected:
-  ~ConnectionOwner() = default;
+// What a transport counts over all of its connections since its start.
+struct TransportCounters {
+  // Bytes, including headers and payloads that travel beside the channel.
+  std::atomic<uint64_t> sent{0};
+  std::atomic<uint64_t> received{0};
+  // As in RefusedFrames.
+  std::atomic<uint64_t> malformed{0};
+  std::atomic<uint64_t> corrupted{0};
+  std::atomic<uint64_t> stale{0};
+  std::atomic<uint64_t> unauthenticated{0};
+  std::atomic<uint64_t> closed{0};
 };
+
+struct Timeouts {
+  std::chrono::milliseconds connect{};  // until the first bytes
+  std::chrono::milliseconds stall{};    // without progress while something is under way
+};
+
+// How a connection's turn ended.
+enum class Turn : uint8_t {
+  kDone,  // it waits for an event
+  kMore,  // it has done its share and wants another turn
+};
+
+// One connection as the I/O loop sees it. No call blocks; each does a bounded amount of work. After
+// an error the connection is over.
+// Thread: the loop's.
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  // As in ByteChannel.
+  virtual int fd() const = 0;
+  virtual bool wants_output() const = 0;
+  // Establishes, reads and writes as far as that goes now.
+  virtual absl::StatusOr<Turn> Advance() = 0;
+  // When the connection is closed unless something moves before.
+  virtual TimePoint deadline() const = 0;
+  // The connection is over for the reason in `status`. Called once, before the destructor.
+  virtual void OnClosed(const absl::Status& status) = 0;
+};
+
+// Bounds the work of one turn, so that a busy peer does not keep the loop from the others.
+inline constexpr size_t kBytesPerTurn = 4 << 20;
 
 // The connections of a transport, the events that they wait for, and their turns.
 // Thread: the loop's.
@@ -44,13 +84,14 @@ class ConnectionTable {
 
   // For a connection that is about to be added.
   uint64_t NewId() { return next_id_++; }
+  // Called when the connection was closed, which exists until this returns.
+  using Closed = std::function<void(const absl::Status& status)>;
   // `peer` names the other side in the log.
-  void Add(uint64_t id, std::unique_ptr<Connection> connection, ConnectionOwner& owner,
-           std::string_view peer);
-  bool contains(uint64_t id) const { return connections_.contains(id); }
-  // Closes the connection, logs why, and tells its owner.
+  void Add(uint64_t id, std::unique_ptr<Connection> connection, std::string_view peer,
+           Closed closed);
+  // Closes the connection and logs why.
   void Close(uint64_t id, const absl::Status& status);
-  // Closes the connection and tells its owner, without a line in the log.
+  // Closes the connection without a line in the log.
   void CloseQuietly(uint64_t id, const absl::Status& status);
   void CloseAll(const absl::Status& status);
 
@@ -68,8 +109,8 @@ class ConnectionTable {
  private:
   struct Entry {
     std::unique_ptr<Connection> connection;
-    ConnectionOwner* owner = nullptr;
     std::string peer;
+    Closed closed;
     int watched_fd = -1;
     uint32_t interest = 0;
   };

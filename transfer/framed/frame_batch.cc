@@ -11,7 +11,7 @@ size_t FrameBatch::num_slots() const {
 }
 
 void FrameBatch::Add(const FrameHeader& fields, std::span<const std::byte> payload,
-                     StagedSlot slot) {
+                     MemorySlot slot) {
   OutFrame& frame = frames_.emplace_back();
   frame.fields = fields;
   frame.payload = payload;
@@ -37,7 +37,7 @@ void FrameBatch::Encode(size_t first) {
   if (has_commit) CountPayload();
 }
 
-uint64_t FrameBatch::DropUnsent(StreamKey key) {
+uint64_t FrameBatch::Drop(StreamKey key) {
   uint64_t unsent = 0;
   // Frames without payload read nothing of the caller's.
   std::erase_if(frames_, [&](const OutFrame& frame) {
@@ -47,16 +47,13 @@ uint64_t FrameBatch::DropUnsent(StreamKey key) {
     return true;
   });
   if (unsent > 0) CountPayload();
-  return unsent;
-}
-
-void FrameBatch::CopyHalfSent(StreamKey key) {
-  if (frames_.empty()) return;
+  if (frames_.empty()) return unsent;
   OutFrame& frame = frames_.front();
   const bool is_callers = !frame.payload.empty() && !frame.slot && frame.owned.empty();
-  if (!is_callers || KeyOf(frame.fields) != key) return;
+  if (!is_callers || KeyOf(frame.fields) != key) return unsent;
   frame.owned.assign(frame.payload.begin(), frame.payload.end());
   frame.payload = frame.owned;
+  return unsent;
 }
 
 // Tells the commits in the batch how much payload goes before them. Repeated whenever a frame before

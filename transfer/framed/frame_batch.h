@@ -9,9 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "transfer/framed/staging.h"
+#include "transfer/framed/slot_pool.h"
 #include "transfer/wire/frame.h"
-#include "transfer/wire/stream_key.h"
 
 namespace tandem {
 
@@ -20,7 +19,7 @@ struct OutFrame {
   FrameHeader fields;
   std::array<std::byte, kFrameHeaderBytes> header{};
   std::span<const std::byte> payload;  // what follows the header in the channel
-  StagedSlot slot;                     // holds `payload` where the caller's lies in a device
+  MemorySlot slot;                     // holds `payload` where the caller's lies in a device
   std::vector<std::byte> owned;        // holds `payload` once its stream was dropped half-way
   size_t sent = 0;                     // bytes of header and payload that the channel took
 
@@ -43,7 +42,7 @@ class FrameBatch {
 
   // The frame is still to be encoded.
   void Add(const FrameHeader& fields, std::span<const std::byte> payload = {},
-           StagedSlot slot = StagedSlot());
+           MemorySlot slot = MemorySlot());
   // Puts an announcement of `bytes` before the first payload, and so behind a hello.
   void Announce(uint32_t bytes);
   // Encodes the frames from `first` on.
@@ -52,8 +51,7 @@ class FrameBatch {
   // Removes data frames of the stream of which nothing was sent and returns their payload bytes. A
   // half-sent frame stays, so that other streams go on; if its payload is the caller's, the rest is
   // sent from a copy.
-  uint64_t DropUnsent(StreamKey key);
-  void CopyHalfSent(StreamKey key);
+  uint64_t Drop(StreamKey key);
 
   // What to write, at most kMaxParts.
   std::span<iovec> Parts(std::span<iovec, kMaxParts> parts) const;

@@ -1,33 +1,21 @@
 #include "transfer/framed/framed_transport.h"
 
+#include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
-#include "transfer/framed/direct_payloads.h"
-#include "transfer/framed/io_loop.h"
+#include "base/thread_name.h"
+#include "transfer/framed/acceptor.h"
+#include "transfer/framed/command_queue.h"
+#include "transfer/framed/payload_path.h"
+#include "transfer/framed/peers.h"
 #include "transfer/framed/side_channel_payloads.h"
 #include "transfer/framed/staged_payloads.h"
 
 namespace tandem {
 namespace {
-
-// Stands in where a worker only sends.
-class NoReceiver final : public FrameReceiver {
- public:
-  absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader&) override { return Refusal(); }
-  void Landed(const FrameHeader&, const absl::Status&) override {}
-  CommitAnswer Commit(const FrameHeader&) override { return {.status = Refusal()}; }
-  absl::Status Renewed(uint64_t, uint64_t) override { return Refusal(); }
-
- private:
-  static absl::Status Refusal() { return FailedPrecondition("this worker receives no streams"); }
-};
-
-FrameReceiver& OrNoReceiver(FrameReceiver* receiver) {
-  static NoReceiver none;  // has no state
-  return receiver != nullptr ? *receiver : none;
-}
 
 absl::StatusOr<std::unique_ptr<PayloadPath>> NewPath(const FramedOptions& options,
                                                      bool has_side_channels,
@@ -43,17 +31,30 @@ absl::StatusOr<std::unique_ptr<PayloadPath>> NewPath(const FramedOptions& option
                                 options.staging_bytes, receiver);
 }
 
+// One thread, the loop, does all I/O and owns the connections with all that is in them; other threads
+// reach it through commands alone. When there is nothing to do it sleeps in epoll_wait, except for
+// two turns a second.
 class FramedTransport final : public Transport, private StreamOwner {
  public:
-  FramedTransport(const FramedOptions& options, IoLoop::Sockets sockets,
+  FramedTransport(const FramedOptions& options, CommandQueue commands, ConnectionTable table,
                   std::unique_ptr<Medium> medium, std::unique_ptr<PayloadPath> path,
                   FrameReceiver& receiver)
-      : max_frames_(static_cast<uint64_t>(options.max_queued_frames)),
+      : options_(options),
         medium_(std::move(medium)),
         path_(std::move(path)),
         links_(medium_->name()),
-        loop_(options, std::move(sockets), *medium_, receiver, *path_, streams_, links_,
-              counters_) {}
+        commands_(std::move(commands)),
+        table_(std::move(table)),
+        acceptor_(options_, *medium_, receiver, *path_, table_, counters_),
+        peers_(options_, *medium_, *path_, table_, streams_, links_, counters_) {
+    table_.Watch(commands_.wake_fd(), ConnectionTable::kWakeId);
+    thread_ = std::thread([this] { Run(); });
+  }
+  // Closes the connections, ends the streams with UNAVAILABLE, joins.
+  ~FramedTransport() override {
+    commands_.Stop();
+    thread_.join();
+  }
 
   std::string address() const override { return medium_->address(); }
   absl::Status MayReach(std::string_view peer) const override { return medium_->MayReach(peer); }
@@ -62,11 +63,11 @@ class FramedTransport final : public Transport, private StreamOwner {
                                           Duration renew_every, StreamEnded ended) override {
     RETURN_IF_ERROR(medium_->MayReach(peer));
     const StreamKey key = {.stream = stream, .epoch = epoch};
+    const auto max_frames = static_cast<uint64_t>(options_.max_queued_frames);
     StreamOwner& owner = *this;
-    auto opened = std::make_shared<OutgoingStream>(key, max_frames_, owner, std::move(ended));
+    auto opened = std::make_shared<OutgoingStream>(key, max_frames, owner, std::move(ended));
     RETURN_IF_ERROR(streams_.Add(opened));
-    loop_.Queue(
-        OpenCommand{.stream = opened, .peer = std::string(peer), .renew_every = renew_every});
+    Queue(OpenCommand{.stream = opened, .peer = std::string(peer), .renew_every = renew_every});
     return opened;
   }
 
@@ -89,29 +90,113 @@ class FramedTransport final : public Transport, private StreamOwner {
     RETURN_IF_ERROR(path_->CheckPayload(stream, payload.size()));
     return medium_->MayCarry(payload);
   }
-  void Queue(StreamCommand command) override { loop_.Queue(std::move(command)); }
-  bool IsLoopThread() const override { return loop_.IsLoopThread(); }
-  void AbortNow(OutgoingStream& stream) override { loop_.AbortNow(stream); }
+  void Queue(StreamCommand command) override { commands_.Push(std::move(command)); }
+  bool IsLoopThread() const override { return std::this_thread::get_id() == thread_.get_id(); }
+  void AbortNow(OutgoingStream& stream) override { peers_.Abort(stream); }
 
-  const uint64_t max_frames_;
+  // The loop.
+  void Run();
+  int WaitMilliseconds() const;
+  void Handle(uint64_t id);
+  void AdvanceThoseWithoutRoom();
+  void CloseOverdue();
+  void Shutdown();
+
+  const FramedOptions options_;
   const std::unique_ptr<Medium> medium_;
   const std::unique_ptr<PayloadPath> path_;
   OpenStreams streams_;
   Links links_;
   TransportCounters counters_;
-  IoLoop loop_;
+  CommandQueue commands_;
+  ConnectionTable table_;
+  Acceptor acceptor_;
+  Peers peers_;
+  std::thread thread_;  // last: starts when everything else stands
 };
+
+void FramedTransport::Run() {
+  NameThisThread(fmt::format("kv-{}", medium_->name()).c_str());
+  while (!commands_.stopping()) {
+    if (options_.turns != nullptr && medium_->health().ok()) {
+      options_.turns->fetch_add(1, std::memory_order_relaxed);
+    }
+    const int most_ms = WaitMilliseconds();
+    const int wait_ms = most_ms != 0 && commands_.FallAsleep() ? most_ms : 0;
+    for (const uint64_t id : table_.Wait(wait_ms)) Handle(id);
+    for (StreamCommand& command : commands_.TakeAll()) peers_.Execute(command);
+    peers_.RunTimers(std::chrono::steady_clock::now());
+    table_.AdvanceUnfinished();
+    peers_.EndStreams();
+    CloseOverdue();
+    AdvanceThoseWithoutRoom();
+  }
+  Shutdown();
+}
+
+int FramedTransport::WaitMilliseconds() const {
+  // A callback may have dropped a stream whose payloads took up room.
+  if (table_.has_unfinished() || path_->has_turn()) return 0;
+  const TimePoint now = std::chrono::steady_clock::now();
+  const TimePoint earliest = std::min({table_.earliest_deadline(), acceptor_.accept_again(),
+                                       peers_.next_timer(now), now + kLongestSleep});
+  // Rounded up, so that the loop does not spin through the last millisecond.
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(earliest - now).count();
+  return static_cast<int>(std::max<int64_t>(left, 0));
+}
+
+void FramedTransport::Handle(uint64_t id) {
+  if (id == ConnectionTable::kWakeId) return commands_.ClearWake();
+  if (id == ConnectionTable::kListenerId) return acceptor_.Accept();
+  table_.Advance(id);
+  peers_.EndStreams();
+}
+
+void FramedTransport::AdvanceThoseWithoutRoom() {
+  while (const std::optional<uint64_t> id = path_->BeginTurn()) {
+    table_.Advance(*id);
+    path_->EndTurn();
+  }
+  peers_.EndStreams();
+}
+
+void FramedTransport::CloseOverdue() {
+  const TimePoint now = std::chrono::steady_clock::now();
+  for (const uint64_t id : table_.Overdue(now)) {
+    if (acceptor_.IsUnauthenticated(id)) {
+      acceptor_.CloseUnauthenticated(id, Unavailable("it has said nothing for too long"));
+    } else {
+      table_.Close(id, Unavailable("timed out: nothing moved"));
+    }
+  }
+  peers_.CloseUnanswering(now);
+  acceptor_.ResumeIfDue(now);
+  peers_.EndStreams();
+}
+
+void FramedTransport::Shutdown() {
+  const absl::Status status = Unavailable("the transport was shut down");
+  table_.CloseAll(status);
+  peers_.EndStreams();
+  streams_.Close(status);
+  // Whoever aborted a stream meanwhile waits for this.
+  for (StreamCommand& command : commands_.TakeAll()) {
+    if (auto* abort = std::get_if<AbortCommand>(&command)) abort->done->Notify();
+  }
+}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Transport>> NewFramedTransport(const FramedOptions& options,
                                                               std::unique_ptr<Medium> medium,
                                                               FrameReceiver* receiver) {
-  ASSIGN_OR_RETURN(IoLoop::Sockets sockets, IoLoop::Sockets::Open());
+  ASSIGN_OR_RETURN(ConnectionTable table, ConnectionTable::Create());
+  ASSIGN_OR_RETURN(CommandQueue commands, CommandQueue::Create());
   ASSIGN_OR_RETURN(std::unique_ptr<PayloadPath> path,
                    NewPath(options, medium->has_side_channels(), receiver));
-  return std::make_unique<FramedTransport>(options, std::move(sockets), std::move(medium),
-                                           std::move(path), OrNoReceiver(receiver));
+  return std::make_unique<FramedTransport>(options, std::move(commands), std::move(table),
+                                           std::move(medium), std::move(path),
+                                           OrNoReceiver(receiver));
 }
 
 }  // namespace tandem

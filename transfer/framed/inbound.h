@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "transfer/framed/connection.h"
+#include "transfer/framed/connection_table.h"
 #include "transfer/framed/payload_path.h"
 #include "transfer/framed/receive_credit.h"
 #include "transfer/framed/refused_streams.h"

@@ -11,16 +11,14 @@ namespace tandem {
 
 // The rate of a link while it is full, as its sender sees it. This is also what a probe measures.
 //
-// KV comes in bursts, one for each layer of a chunk. Most of the time of a small burst is a round trip
-// and the wait of threads for a core, about which a probe says nothing. So bytes count only if all
-// of them were on their way before the answer from which the time is taken: the peer reports its
-// progress again and again, and between two such answers the link had something to do. A burst with a
-// single answer says nothing. Over a slow network even small bursts get several answers.
+// KV comes in bursts, and most of the time of a small burst is a round trip and the wait of threads for
+// a core. So bytes count only if all of them were on their way before the answer from which the time
+// is taken: between two answers of the peer the link had something to do. A burst with a single answer
+// says nothing.
 //
-// Rates are taken over windows of 4 MB, or of half a second where that is less, and averaged with
-// exponentially falling weights: a window in which a process stood still spoils a quarter of the mean,
-// however long it was. Threads that wait for a core slow a link down as much as anything, but not all
-// of the time, so the fastest quarter of the latest windows tells what the link itself can do.
+// Rates are taken over windows and averaged with exponentially falling weights. Threads that wait for
+// a core slow a link down as much as anything, but not all of the time, so the fastest part of the
+// latest windows tells what the link itself can do. docs/links.md says more.
 // Pure: the caller passes the time.
 class LinkMeter {
  public:

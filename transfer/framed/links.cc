@@ -4,27 +4,9 @@
 
 namespace tandem {
 
-Link::Link(std::string_view peer, std::string_view transport)
-    : stats_{.peer = std::string(peer), .transport = std::string(transport)} {}
-
-void Link::Connected() {
+void Link::Count(uint64_t LinkStats::*counter, uint64_t times) {
   absl::MutexLock lock(&mutex_);
-  ++stats_.connects;
-}
-
-void Link::StreamOpened() {
-  absl::MutexLock lock(&mutex_);
-  ++stats_.streams;
-}
-
-void Link::StreamFailed() {
-  absl::MutexLock lock(&mutex_);
-  ++stats_.streams_failed;
-}
-
-void Link::Resent(uint64_t frames) {
-  absl::MutexLock lock(&mutex_);
-  stats_.resent_frames += frames;
+  stats_.*counter += times;
 }
 
 void Link::Sent(uint64_t payload_bytes) {
@@ -60,31 +42,24 @@ LinkStats Link::stats() const {
 
 std::shared_ptr<Link> Links::Find(std::string_view peer) {
   absl::MutexLock lock(&mutex_);
-  const std::string name(peer);
-  if (const auto place = links_.find(name); place != links_.end()) return place->second;
-  if (order_.size() >= kCapacity) {
+  const auto is_peer = [peer](const auto& link) { return link->peer() == peer; };
+  const auto known = std::ranges::find_if(links_, is_peer);
+  if (known != links_.end()) return *known;
+  if (links_.size() >= kCapacity) {
     // Forgets the oldest link that no connection uses. There is one unless there are kCapacity
     // connections.
-    const auto unused = std::find_if(order_.begin(), order_.end(), [&](const std::string& known) {
-      mutex_.AssertHeld();
-      return links_.at(known).use_count() == 1;
-    });
-    if (unused != order_.end()) {
-      links_.erase(*unused);
-      order_.erase(unused);
-    }
+    const auto is_unused = [](const auto& link) { return link.use_count() == 1; };
+    const auto unused = std::ranges::find_if(links_, is_unused);
+    if (unused != links_.end()) links_.erase(unused);
   }
-  auto link = std::make_shared<Link>(peer, transport_);
-  links_[name] = link;
-  order_.push_back(name);
-  return link;
+  return links_.emplace_back(std::make_shared<Link>(peer, transport_));
 }
 
 std::vector<LinkStats> Links::stats() const {
   std::vector<std::shared_ptr<Link>> links;
   {
     absl::MutexLock lock(&mutex_);
-    for (const std::string& name : order_) links.push_back(links_.at(name));
+    links = links_;
   }
   std::vector<LinkStats> stats;
   for (const auto& link : links) stats.push_back(link->stats());

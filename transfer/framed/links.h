@@ -1,17 +1,15 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "transfer/framed/link_meter.h"
-#include "transfer/link_stats.h"
+#include "transfer/transport.h"
 
 namespace tandem {
 
@@ -19,12 +17,12 @@ namespace tandem {
 // Thread-safe.
 class Link {
  public:
-  Link(std::string_view peer, std::string_view transport);
+  Link(std::string_view peer, std::string_view transport)
+      : peer_(peer), stats_{.peer = peer_, .transport = std::string(transport)} {}
 
-  void Connected();
-  void StreamOpened();
-  void StreamFailed();
-  void Resent(uint64_t frames);
+  const std::string& peer() const { return peer_; }
+  // Adds to one of the counters of LinkStats.
+  void Count(uint64_t LinkStats::*counter, uint64_t times = 1);
   void Sent(uint64_t payload_bytes);
   // So much of what was counted as sent was not sent after all.
   void TakenBack(uint64_t payload_bytes);
@@ -36,6 +34,7 @@ class Link {
   LinkStats stats() const;
 
  private:
+  const std::string peer_;
   mutable absl::Mutex mutex_;
   LinkStats stats_ ABSL_GUARDED_BY(mutex_);
   LinkMeter meter_ ABSL_GUARDED_BY(mutex_);
@@ -55,8 +54,7 @@ class Links {
  private:
   const std::string transport_;
   mutable absl::Mutex mutex_;
-  absl::flat_hash_map<std::string, std::shared_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::string> order_ ABSL_GUARDED_BY(mutex_);  // the oldest first
+  std::vector<std::shared_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);  // the oldest first
 };
 
 }  // namespace tandem

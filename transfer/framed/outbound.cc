@@ -34,7 +34,7 @@ absl::StatusOr<Turn> OutboundConnection::Advance() {
   if (!established_) {
     ASSIGN_OR_RETURN(established_, channel_->Establish());
     if (!established_) return Turn::kDone;
-    streams_.link().Connected();
+    streams_.link().Count(&LinkStats::connects);
   }
   const absl::StatusOr<Turn> turn = ReadAndSend();
   if (payloads_->is_sending()) streams_.answer_timer().Reset(std::chrono::steady_clock::now());

@@ -3,7 +3,7 @@
 #include <memory>
 #include <span>
 
-#include "transfer/framed/connection.h"
+#include "transfer/framed/connection_table.h"
 #include "transfer/framed/frame_batch.h"
 #include "transfer/framed/payload_path.h"
 #include "transfer/framed/peer_streams.h"

@@ -16,7 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "transfer/transport.h"
-#include "transfer/wire/stream_key.h"
+#include "transfer/wire/frame.h"
 
 namespace tandem {
 

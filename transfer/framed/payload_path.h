@@ -29,7 +29,7 @@ class OutboundPayloads {
   virtual bool lacks_room() const { return false; }
   // The stream was dropped: afterwards nothing in the batch reads its payloads. Returns how many
   // bytes of payload will not be sent for that reason.
-  virtual uint64_t Drop(StreamKey key, FrameBatch& batch);
+  virtual uint64_t Drop(StreamKey key, FrameBatch& batch) { return batch.Drop(key); }
   // Whether a payload is on its way that the path itself watches over until a deadline of its own.
   virtual bool is_sending() const { return false; }
 };
@@ -73,7 +73,7 @@ class InboundPayloads {
   virtual absl::Status OnReference(const FrameHeader& header, LandingHost& host);
   virtual absl::Status OnAnnouncement(const FrameHeader& header, LandingHost& host);
   // While true, the connection reads nothing: what was announced has not come yet.
-  virtual bool is_arriving() const { return false; }
+  virtual bool is_arriving() { return false; }
   // Whether payloads wait for a Flush, on any connection of the transport.
   virtual bool has_queued() const { return false; }
   // Brings what is queued into place and tells the receiver. Returns how many payloads were
@@ -104,6 +104,29 @@ class PayloadPath {
   virtual bool has_turn() const { return false; }
   virtual std::optional<uint64_t> BeginTurn() { return std::nullopt; }
   virtual void EndTurn() {}
+};
+
+// The frames of a batch for which one write and one pass of hashing pay. A payload is hashed when
+// its frame joins the batch and sent soon after, while it is still in the cache.
+inline constexpr size_t kBatchFrames = 64;
+
+// Reads a payload straight into its place.
+class DirectInbound final : public InboundPayloads {
+ public:
+  absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header,
+                                               LandingHost& host) override {
+    return host.AskForPlace(header);
+  }
+  bool Landed(const FrameHeader&, const absl::Status&) override { return true; }
+};
+
+// Payloads lie in the host's memory and have no detour.
+class DirectPayloads final : public PayloadPath {
+ public:
+  std::unique_ptr<OutboundPayloads> NewOutbound(ByteChannel& channel, uint64_t id) override;
+  std::unique_ptr<InboundPayloads> NewInbound(ByteChannel&) override {
+    return std::make_unique<DirectInbound>();
+  }
 };
 
 }  // namespace tandem

@@ -32,7 +32,7 @@ PeerStreams::~PeerStreams() {
 void PeerStreams::Add(const StreamPtr& stream, Duration renew_every, TimePoint now) {
   streams_.insert(stream);
   stream->progress.peer = this;
-  link_->StreamOpened();
+  link_->Count(&LinkStats::streams);
   if (renew_every <= Duration::zero()) return;
   stream->progress.renew_every = renew_every;
   stream->progress.renew_at = now + renew_every;
@@ -106,7 +106,7 @@ void PeerStreams::QueueRenewal(const StreamPtr& stream) {
 void PeerStreams::End(OutgoingStream& stream, const absl::Status& status) {
   const StreamPtr kept = stream.shared_from_this();
   Drop(stream);
-  if (!status.ok()) link_->StreamFailed();
+  if (!status.ok()) link_->Count(&LinkStats::streams_failed);
   stream_over_(stream, status);
 }
 
@@ -133,15 +133,9 @@ absl::Status PeerStreams::TakeReply(const FrameHeader& header, TimePoint now) {
       return queue_.TakeCredit(header.frames, now);
     case FrameType::kResend:
       return OnResend(header);
-    case FrameType::kData:
-    case FrameType::kCommit:
-    case FrameType::kHello:
-    case FrameType::kRenew:
-    case FrameType::kReference:
-    case FrameType::kAnnounce:
-      break;
+    default:
+      return InvalidArgument("frame of type {} from a receiver", static_cast<int>(header.type));
   }
-  return InvalidArgument("frame of type {} from a receiver", static_cast<int>(header.type));
 }
 
 absl::Status PeerStreams::OnAck(const FrameHeader& header) {
@@ -194,7 +188,7 @@ absl::Status PeerStreams::OnResend(const FrameHeader& header) {
                           options_.peer, progress.resend.size(), header.stream, progress.rounds));
     return absl::OkStatus();
   }
-  link_->Resent(progress.resend.size());
+  link_->Count(&LinkStats::resent_frames, progress.resend.size());
   progress.phase = Phase::kFinishing;
   queue_.AddData(stream, progress.UnsentBytes());
   return absl::OkStatus();

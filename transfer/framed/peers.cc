@@ -82,8 +82,8 @@ absl::StatusOr<Peers::Peer*> Peers::ConnectTo(const std::string& name) {
       *peer.streams, std::move(channel), std::move(payloads), counters_,
       Timeouts{.connect = options_.connect_timeout, .stall = options_.stall_timeout});
   peer.connection = connection.get();
-  names_[peer.id] = name;
-  table_.Add(peer.id, std::move(connection), *this, name);
+  table_.Add(peer.id, std::move(connection), name,
+             [this, name](const absl::Status& status) { OnClosed(name, status); });
   table_.WantTurn(peer.id);
   return &peer;
 }
@@ -106,7 +106,7 @@ absl::Status Peers::StatusOfAborted(const OutgoingStream& stream) {
       peer->answer_timer().silence(now) <= options_.answer_timeout / kSilentAtAbort) {
     return Cancelled("stream {} was aborted", stream.key().stream);
   }
-  peer->link().StreamFailed();
+  peer->link().Count(&LinkStats::streams_failed);
   return Annotate(NoAnswer(*peer, now), fmt::format("connection to {}", peer->peer()));
 }
 
@@ -120,12 +120,11 @@ absl::Status Peers::StatusOfLost(const std::string& peer, const absl::Status& st
   return Unavailable("connection to {}: {}", peer, std::string(status.message()));
 }
 
-void Peers::OnClosed(uint64_t id, const absl::Status& status) {
-  const std::string name = names_.extract(id).mapped();
+void Peers::OnClosed(const std::string& name, const absl::Status& status) {
   const auto node = peers_.extract(name);
   PeerStreams& streams = *node.mapped().streams;
   for (const auto& stream : streams.streams()) {
-    streams.link().StreamFailed();
+    streams.link().Count(&LinkStats::streams_failed);
     ended_.push_back({stream, StatusOfLost(name, status)});
   }
 }
@@ -162,17 +161,16 @@ TimePoint Peers::next_timer(TimePoint now) const {
 }
 
 void Peers::CloseUnanswering(TimePoint now) {
-  std::vector<uint64_t> overdue;
+  std::vector<std::string> overdue;
   for (const auto& [name, peer] : peers_) {
-    if (AnswerDeadline(peer) <= now) overdue.push_back(peer.id);
+    if (AnswerDeadline(peer) <= now) overdue.push_back(name);
   }
-  for (const uint64_t id : overdue) {
+  for (const std::string& name : overdue) {
     // An answer may have come while this side stood still.
-    table_.Advance(id);
-    const auto name = names_.find(id);
-    if (name == names_.end()) continue;
-    const Peer& peer = peers_.at(name->second);
-    if (AnswerDeadline(peer) <= now) table_.Close(id, NoAnswer(*peer.streams, now));
+    table_.Advance(peers_.at(name).id);
+    const auto peer = peers_.find(name);
+    if (peer == peers_.end() || AnswerDeadline(peer->second) > now) continue;
+    table_.Close(peer->second.id, NoAnswer(*peer->second.streams, now));
   }
 }
 

@@ -21,7 +21,7 @@ namespace tandem {
 // The peers that this side sends to, each with its streams and one connection, which live and die
 // together.
 // Thread: the loop's.
-class Peers final : private ConnectionOwner {
+class Peers {
  public:
   // Everything named outlives this.
   Peers(const FramedOptions& options, Medium& medium, PayloadPath& path, ConnectionTable& table,
@@ -48,7 +48,7 @@ class Peers final : private ConnectionOwner {
     OutboundConnection* connection = nullptr;
   };
 
-  void OnClosed(uint64_t id, const absl::Status& status) override;
+  void OnClosed(const std::string& name, const absl::Status& status);
   void Open(const OpenCommand& command);
   absl::StatusOr<Peer*> ConnectTo(const std::string& name);
   TimePoint AnswerDeadline(const Peer& peer) const;
@@ -68,7 +68,6 @@ class Peers final : private ConnectionOwner {
   Links& links_;
   TransportCounters& counters_;
   absl::flat_hash_map<std::string, Peer> peers_;
-  absl::flat_hash_map<uint64_t, std::string> names_;  // of peers, by the id of their connection
   std::vector<EndedStream> ended_;
   std::random_device random_;
 };

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -20,10 +22,10 @@ class ReceiveCredit {
 
   // Payload arrives, which Consume counts once it has landed or was dropped.
   void Arriving(uint64_t bytes) { arriving_ += bytes; }
-  void Consume();
+  void Consume() { consumed_ += std::exchange(arriving_, 0); }
   // A commit says how much payload was sent before it: whatever became of that, none of it is under
   // way any more. Less than was consumed where a frame came twice.
-  void Settle(uint64_t sent_bytes);
+  void Settle(uint64_t sent_bytes) { consumed_ = sent_bytes; }
 
   // The credit to tell the sender of; empty while it is not worth a frame. kWorthAFrame is asked for
   // after each read of a payload, so time passing makes a frame worth its while for what has just
@@ -31,10 +33,34 @@ class ReceiveCredit {
   // of any credit that is new. kRepeat tells the credit even if it is not new: the frame with it may
   // have been lost.
   enum class Grant : uint8_t { kWorthAFrame, kAll, kRepeat };
-  std::optional<uint64_t> TakeGrant(Grant grant, TimePoint now);
+  std::optional<uint64_t> TakeGrant(Grant grant, TimePoint now) {
+    const uint64_t allowed = consumed_ + window_;
+    const bool fresh = std::exchange(looked_at_, consumed_) != consumed_;
+    const uint64_t worth = grant == Grant::kAll ? 1 : std::min(window_ / 4, kEnoughForAFrame);
+    const bool enough = granted_ == 0 || allowed >= granted_ + worth;
+    if (grant == Grant::kWorthAFrame && !enough) return TakeByTime(allowed, fresh, now);
+    coming_since_ = kNoDeadline;
+    if (grant != Grant::kRepeat && !enough) return std::nullopt;
+    return granted_ = std::max(granted_, allowed);
+  }
 
  private:
-  std::optional<uint64_t> TakeByTime(uint64_t allowed, bool fresh, TimePoint now);
+  // However large the window is: the sender measures the link by its credits (LinkMeter).
+  static constexpr uint64_t kEnoughForAFrame = 4 << 20;
+
+  // The sender takes a credit to be about payload that has just arrived (LinkMeter), so it is told of
+  // fresh payload or of nothing new.
+  std::optional<uint64_t> TakeByTime(uint64_t allowed, bool fresh, TimePoint now) {
+    coming_since_ = std::min(coming_since_, now);
+    if (now - coming_since_ < answer_every_) return std::nullopt;
+    if (fresh) {
+      coming_since_ = now;
+      return granted_ = std::max(granted_, allowed);
+    }
+    if (now - repeated_at_ < answer_every_) return std::nullopt;
+    repeated_at_ = now;
+    return granted_;
+  }
 
   const uint64_t window_;
   const Duration answer_every_;

@@ -6,7 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "transfer/wire/stream_key.h"
+#include "transfer/wire/frame.h"
 
 namespace tandem {
 
@@ -18,8 +18,17 @@ class RefusedStreams {
  public:
   static constexpr size_t kCapacity = 1024;
 
-  void Add(StreamKey key, absl::StatusCode code);
-  std::optional<absl::StatusCode> Find(StreamKey key) const;
+  void Add(StreamKey key, absl::StatusCode code) {
+    if (!codes_.insert_or_assign(key, code).second) return;
+    order_.push_back(key);
+    if (order_.size() <= kCapacity) return;
+    codes_.erase(order_.front());
+    order_.pop_front();
+  }
+  std::optional<absl::StatusCode> Find(StreamKey key) const {
+    const auto found = codes_.find(key);
+    return found == codes_.end() ? std::nullopt : std::optional(found->second);
+  }
   void Erase(StreamKey key) { codes_.erase(key); }
 
  private:

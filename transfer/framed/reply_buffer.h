@@ -5,10 +5,10 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "transfer/framed/connection.h"
+#include "transfer/framed/connection_table.h"
 #include "transfer/transport.h"
 #include "transfer/wire/byte_channel.h"
-#include "transfer/wire/stream_key.h"
+#include "transfer/wire/frame.h"
 
 namespace tandem {
 

@@ -1,9 +1,8 @@
 #include "transfer/framed/side_channel_payloads.h"
 
 #include <algorithm>
-#include <utility>
-#include <vector>
 
+#include "base/check.h"
 #include "base/status.h"
 
 namespace tandem {
@@ -103,7 +102,7 @@ class SideChannelInbound final : public InboundPayloads {
   absl::Status OnAnnouncement(const FrameHeader& header, LandingHost& host) override {
     return Judge(channel_.side_channel()->Expect(header.payload_bytes), host);
   }
-  bool is_arriving() const override {
+  bool is_arriving() override {
     return channel_.side_channel() != nullptr && channel_.side_channel()->arriving();
   }
 
@@ -122,11 +121,45 @@ class SideChannelInbound final : public InboundPayloads {
 
 }  // namespace
 
+PulledLandings::PulledLandings(Device& device, FrameReceiver& receiver, ExtentStream stream)
+    : device_(device.name()),
+      enough_bytes_(device.is_host() ? kEnoughHostBytes : kEnoughBytes),
+      receiver_(receiver),
+      stream_(std::move(stream)) {}
+
+void PulledLandings::Queue(const FrameHeader& header, std::span<const std::byte> source,
+                           std::span<std::byte> place) {
+  TANDEM_CHECK(!full(), "a landing that there is no room for");
+  TANDEM_CHECK(place.size() == header.payload_bytes, "a landing place of another size");
+  headers_.push_back(header);
+  copies_.push_back({.dst = place, .src = source});
+  bytes_ += place.size();
+}
+
+absl::StatusOr<size_t> PulledLandings::Flush() {
+  if (empty()) return 0;
+  const absl::StatusOr<std::span<const uint64_t>> hashes = stream_.CopyAll(copies_);
+  const absl::Status failure =
+      hashes.ok() ? absl::OkStatus()
+                  : Unavailable("{} failed: {}", device_, std::string(hashes.status().message()));
+  size_t damaged = 0;
+  for (size_t i = 0; i < headers_.size(); ++i) {
+    const absl::Status status =
+        failure.ok() ? CheckPayloadHash(headers_[i], (*hashes)[i]) : failure;
+    if (absl::IsDataLoss(status)) ++damaged;
+    receiver_.Landed(headers_[i], status);
+  }
+  headers_.clear();
+  copies_.clear();
+  bytes_ = 0;
+  RETURN_IF_ERROR(failure);
+  return damaged;
+}
+
 absl::StatusOr<std::unique_ptr<PayloadPath>> SideChannelPayloads::Create(Device& device,
                                                                          FrameReceiver& receiver) {
-  ASSIGN_OR_RETURN(std::unique_ptr<PulledLandings> landings,
-                   PulledLandings::Create(device, receiver));
-  return std::make_unique<SideChannelPayloads>(std::move(landings));
+  ASSIGN_OR_RETURN(ExtentStream stream, ExtentStream::Create(device, PulledLandings::kMaxQueued));
+  return std::make_unique<SideChannelPayloads>(PulledLandings(device, receiver, std::move(stream)));
 }
 
 std::unique_ptr<OutboundPayloads> SideChannelPayloads::NewOutbound(ByteChannel& channel, uint64_t) {
@@ -134,7 +167,7 @@ std::unique_ptr<OutboundPayloads> SideChannelPayloads::NewOutbound(ByteChannel& 
 }
 
 std::unique_ptr<InboundPayloads> SideChannelPayloads::NewInbound(ByteChannel& channel) {
-  return std::make_unique<SideChannelInbound>(channel, *landings_);
+  return std::make_unique<SideChannelInbound>(channel, landings_);
 }
 
 std::unique_ptr<OutboundPayloads> NewSideChannelOutbound(ByteChannel& channel) {

@@ -1,29 +1,72 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/device.h"
+#include "transfer/framed/extent_stream.h"
 #include "transfer/framed/payload_path.h"
-#include "transfer/framed/pulled_landings.h"
+#include "transfer/transport.h"
 
 namespace tandem {
+
+// Payloads that a side channel has found and that the device is still to copy to their places. Flush
+// copies all queued payloads and waits for that. It tells the receiver that a payload has landed if
+// the hash of what was written is that of its frame.
+// Thread: the loop's.
+class PulledLandings {
+ public:
+  static constexpr size_t kMaxQueued = 512;
+
+  // `device` and `receiver` outlive this object. `stream` takes kMaxQueued extents at a time.
+  PulledLandings(Device& device, FrameReceiver& receiver, ExtentStream stream);
+
+  bool empty() const { return headers_.empty(); }
+  bool full() const { return headers_.size() == kMaxQueued || bytes_ >= enough_bytes_; }
+  size_t buffer_bytes() const { return stream_.buffer_bytes(); }
+
+  // Must not be called while full. `source` stays as it is until Flush; `place` is as long.
+  void Queue(const FrameHeader& header, std::span<const std::byte> source,
+             std::span<std::byte> place);
+  // Tells the receiver of all queued payloads and returns how many were damaged. UNAVAILABLE when the
+  // device failed: then none of them has landed.
+  absl::StatusOr<size_t> Flush();
+
+ private:
+  // Enough for a Flush; the last payload may exceed it. On a device each Flush waits for the device,
+  // so it takes many payloads. On the host many at a time gain nothing, and the sender gets room
+  // again only for what has landed.
+  static constexpr size_t kEnoughBytes = size_t{16} << 20;
+  static constexpr size_t kEnoughHostBytes = size_t{1} << 20;
+
+  const std::string device_;  // the device's name
+  const size_t enough_bytes_;
+  FrameReceiver& receiver_;
+  ExtentStream stream_;
+  std::vector<FrameHeader> headers_;
+  std::vector<ExtentCopy> copies_;  // one for each header
+  size_t bytes_ = 0;
+};
 
 // Payloads travel beside the bytes of the connection (SideChannel): frames name them instead of
 // carrying them.
 class SideChannelPayloads final : public PayloadPath {
  public:
-  // `device` and `receiver` outlive the path. Errors as PulledLandings::Create.
+  // `device` and `receiver` outlive the path. Errors as ExtentStream::Create.
   static absl::StatusOr<std::unique_ptr<PayloadPath>> Create(Device& device,
                                                              FrameReceiver& receiver);
-  explicit SideChannelPayloads(std::unique_ptr<PulledLandings> landings)
-      : landings_(std::move(landings)) {}
+  explicit SideChannelPayloads(PulledLandings landings) : landings_(std::move(landings)) {}
 
   std::unique_ptr<OutboundPayloads> NewOutbound(ByteChannel& channel, uint64_t id) override;
   std::unique_ptr<InboundPayloads> NewInbound(ByteChannel& channel) override;
-  size_t buffer_bytes() const override { return landings_->buffer_bytes(); }
+  size_t buffer_bytes() const override { return landings_.buffer_bytes(); }
 
  private:
-  const std::unique_ptr<PulledLandings> landings_;
+  PulledLandings landings_;
 };
 
 // The sending half alone, which needs nothing of a transport.

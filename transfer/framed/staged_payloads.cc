@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "transfer/framed/direct_payloads.h"
 
 namespace tandem {
 namespace {
@@ -22,7 +22,7 @@ class StagedOutbound final : public OutboundPayloads {
     const size_t first = batch.size();
     while (batch.bytes() < kBatchBytes && batch.size() < kBatchFrames) {
       // The slot is taken first, because a frame counts as sent once the queue has given it out.
-      StagedSlot slot;
+      MemorySlot slot;
       if (streams.queue().NextIsData()) {
         slot = staging_.Take(id_, batch.num_slots());
         lacks_room_ = !slot;
@@ -53,8 +53,7 @@ class StagedOutbound final : public OutboundPayloads {
     }
     if (!has_copies) return absl::OkStatus();
     const absl::Status done = staging_.pool().Synchronize();
-    RETURN_IF_ERROR(queued);
-    RETURN_IF_ERROR(done);
+    RETURN_IF_ERROR(queued.ok() ? done : queued);
     for (size_t i = first; i < batch.size(); ++i) {
       OutFrame& frame = batch.at(i);
       if (frame.slot) frame.fields.payload_hash = Hash64(frame.payload);
@@ -82,7 +81,7 @@ class StagedInbound final : public InboundPayloads {
       host.RefuseStream(header, status);
       return status;
     }
-    absl::StatusOr<StagedSlot> slot = landings_.Take();
+    absl::StatusOr<MemorySlot> slot = landings_.Take();
     if (!slot.ok()) return host.Fail(slot.status());
     // The extent is missing at the commit and comes again, as when the receiver answers ABORTED.
     if (!*slot) return ResourceExhausted("each of the slots has part of a payload");
@@ -92,8 +91,8 @@ class StagedInbound final : public InboundPayloads {
   }
 
   bool Landed(const FrameHeader& header, const absl::Status& status) override {
-    StagedSlot slot = std::move(slot_);
-    slot_ = StagedSlot();
+    MemorySlot slot = std::move(slot_);
+    slot_ = MemorySlot();
     if (!slot || !status.ok()) return true;
     landings_.Queue(header, std::move(slot), place_);
     return false;
@@ -107,11 +106,32 @@ class StagedInbound final : public InboundPayloads {
 
  private:
   StagedLandings& landings_;
-  StagedSlot slot_;  // the payload that is arriving
+  MemorySlot slot_;  // the payload that is arriving
   std::span<std::byte> place_;
 };
 
 }  // namespace
+
+absl::StatusOr<MemorySlot> StagedLandings::Take() {
+  if (pool_->slots().num_free() == 0) RETURN_IF_ERROR(Flush());
+  return pool_->slots().Take();
+}
+
+void StagedLandings::Queue(const FrameHeader& header, MemorySlot slot, std::span<std::byte> place) {
+  TANDEM_CHECK(place.size() == header.payload_bytes, "a landing place of another size");
+  if (copied_.ok()) copied_ = pool_->Copy(place, slot.bytes().first(header.payload_bytes));
+  queued_.push_back({.header = header, .slot = std::move(slot)});
+}
+
+absl::Status StagedLandings::Flush() {
+  if (queued_.empty()) return absl::OkStatus();
+  const absl::Status done = pool_->Synchronize();
+  const absl::Status queued = std::exchange(copied_, absl::OkStatus());
+  const absl::Status& status = queued.ok() ? done : queued;
+  for (const Queued& landing : queued_) receiver_.Landed(landing.header, status);
+  queued_.clear();
+  return status;
+}
 
 absl::StatusOr<std::unique_ptr<PayloadPath>> StagedPayloads::Create(Device& device,
                                                                     size_t payload_bytes,
@@ -146,8 +166,8 @@ absl::Status StagedPayloads::CheckPayload(uint64_t stream, size_t bytes) const {
 }
 
 size_t StagedPayloads::buffer_bytes() const {
-  return outbound_.pool().buffer_bytes() +
-         (inbound_ != nullptr ? inbound_->pool().buffer_bytes() : 0);
+  return outbound_.pool().slots().size_bytes() +
+         (inbound_ != nullptr ? inbound_->pool().slots().size_bytes() : 0);
 }
 
 }  // namespace tandem

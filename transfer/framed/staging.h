@@ -2,46 +2,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
+#include "transfer/framed/slot_pool.h"
 
 namespace tandem {
 
-class StagingPool;
-
-// A slot of a pool, which its destructor gives back. May hold none. Move-only.
-class StagedSlot {
- public:
-  StagedSlot() = default;
-  StagedSlot(StagedSlot&& other) noexcept { *this = std::move(other); }
-  StagedSlot& operator=(StagedSlot&& other) noexcept {
-    std::swap(pool_, other.pool_);
-    std::swap(index_, other.index_);
-    return *this;
-  }
-  ~StagedSlot();
-
-  explicit operator bool() const { return pool_ != nullptr; }
-  // The slot has the pool's payload_bytes() bytes.
-  std::span<std::byte> bytes() const;
-
- private:
-  friend class StagingPool;
-  StagedSlot(StagingPool* pool, uint32_t index) : pool_(pool), index_(index) {}
-
-  StagingPool* pool_ = nullptr;
-  uint32_t index_ = 0;
-};
-
 // Page-locked memory through which payloads in the memory of a device get to the wire and back: slots
-// of equal size, and the stream that copies from and into them. All is set aside at the start.
+// of equal size, in whole pages, and the stream that copies from and into them. All is set aside at
+// the start.
 // Thread: one at a time, the loop's once that runs.
 class StagingPool {
  public:
@@ -51,12 +28,7 @@ class StagingPool {
                                                              size_t total_bytes);
 
   size_t payload_bytes() const { return payload_bytes_; }  // the largest payload of a slot
-  size_t buffer_bytes() const { return memory_.size(); }
-  size_t num_free() const { return free_.size(); }
-  size_t num_slots() const { return num_slots_; }
-
-  // Empty when none is free.
-  StagedSlot Take();
+  SlotPool& slots() const { return *slots_; }
 
   // Queues a copy, one side of which is a slot. Both sides must stay as they are until Synchronize
   // returned.
@@ -66,20 +38,52 @@ class StagingPool {
   absl::Status Synchronize();
 
  private:
-  friend class StagedSlot;
-  StagingPool(std::string device, size_t payload_bytes, DeviceBuffer memory,
-              std::unique_ptr<Stream> stream);
+  StagingPool(std::string device, size_t payload_bytes, std::shared_ptr<SlotPool> slots,
+              std::unique_ptr<Stream> stream)
+      : device_(std::move(device)),
+        payload_bytes_(payload_bytes),
+        slots_(std::move(slots)),
+        stream_(std::move(stream)) {}
 
-  void GiveBack(uint32_t index) { free_.push_back(index); }
   absl::Status Failed(const absl::Status& status) const;
 
   const std::string device_;  // the device's name
   const size_t payload_bytes_;
-  const size_t stride_bytes_;
-  const DeviceBuffer memory_;
-  const size_t num_slots_;
+  const std::shared_ptr<SlotPool> slots_;
   const std::unique_ptr<Stream> stream_;
-  std::vector<uint32_t> free_;
+};
+
+// The slots that the connections of a transport share for sending, and the order in which they get
+// them. A connection gets a slot only while it holds fewer than are free, so that a connection whose
+// peer does not read leaves some to others.
+//
+// A connection that asks for a slot
+//   gets one   if more are free than it holds, and it has the turn or no connection waits;
+//   waits      otherwise, if it holds none: the loop gives it a turn once a slot is free;
+//   goes on    otherwise, with the slots that it holds, and asks again when it has sent them.
+// Nobody passes a connection that waits.
+// Thread: the loop's.
+class OutboundStaging {
+ public:
+  explicit OutboundStaging(std::unique_ptr<StagingPool> pool) : pool_(std::move(pool)) {}
+
+  StagingPool& pool() const { return *pool_; }
+
+  // A slot for the connection `id`, which holds `held` slots; may be empty.
+  MemorySlot Take(uint64_t id, size_t held);
+  // The connection is closed.
+  void Forget(uint64_t id) { std::erase(waiting_, id); }
+
+  // Whether a connection waits and a slot is free.
+  bool has_turn() const { return !waiting_.empty() && pool_->slots().num_free() > 0; }
+  // The connection that has the turn until EndTurn and waits no more; empty when there is none.
+  std::optional<uint64_t> BeginTurn();
+  void EndTurn() { turn_.reset(); }
+
+ private:
+  const std::unique_ptr<StagingPool> pool_;
+  std::deque<uint64_t> waiting_;  // ids of connections, in the order in which they came
+  std::optional<uint64_t> turn_;
 };
 
 }  // namespace tandem

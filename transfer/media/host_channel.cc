@@ -52,7 +52,7 @@ absl::StatusOr<bool> AcceptedHostChannel::Establish() {
   if (side_channel_) return true;
   ASSIGN_OR_RETURN(const bool whole, ReceiveGreeting());
   if (!whole) return false;
-  const absl::Status opened = OpenMemory();
+  const absl::Status opened = TakeMemory();
   const absl::Status told = SendWithDescriptors(fd(), EncodeMemoryAnswer(opened.code()), {});
   if (opened.ok()) {
     RETURN_IF_ERROR(told);
@@ -77,9 +77,9 @@ absl::StatusOr<bool> AcceptedHostChannel::ReceiveGreeting() {
   return greeting_count_ == greeting_.size();
 }
 
-absl::Status AcceptedHostChannel::OpenMemory() {
+absl::Status AcceptedHostChannel::TakeMemory() {
   ASSIGN_OR_RETURN(const MemoryGreeting greeting, ParseMemoryGreeting(greeting_));
-  ASSIGN_OR_RETURN(side_channel_, opener_.OpenMemory(greeting, std::move(files_)));
+  ASSIGN_OR_RETURN(side_channel_, open_memory_(greeting, std::move(files_)));
   return absl::OkStatus();
 }
 

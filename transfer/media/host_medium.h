@@ -1,7 +1,7 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,12 +9,29 @@
 
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
-#include "transfer/media/host_address.h"
 #include "transfer/media/host_channel.h"
 #include "transfer/media/medium.h"
 #include "transfer/media/memory_greeting.h"
 
 namespace tandem {
+
+// The address at which a process listens for others of its host: a name in the abstract namespace
+// of unix sockets. Only processes of the same host and network namespace can reach it; `host`
+// identifies both. The text form is "HOST-NAME", where HOST has 16 hexadecimal digits.
+struct HostAddress {
+  uint64_t host = 0;
+  std::string name;
+
+  std::string Text() const;
+};
+
+// INVALID_ARGUMENT quotes the text.
+absl::StatusOr<HostAddress> ParseHostAddress(std::string_view text);
+
+// Makes an address of this host with a new name that nobody can guess. `host` is a hash of the boot
+// id and the network namespace. UNAVAILABLE when the system gives either of these or random bytes
+// not.
+absl::StatusOr<HostAddress> NewHostAddress();
 
 // A unix socket on which peers of this host find a medium.
 struct HostListener {
@@ -28,7 +45,7 @@ struct HostListener {
 // A medium that connects processes of the same host, network namespace and user: the connecting side
 // shares memory, from which the accepting side reads payloads (docs/media/ipc.md). The media that
 // derive from it differ in which memory that is. Outlives its channels.
-class HostMedium : public Medium, private MemoryOpener {
+class HostMedium : public Medium {
  public:
   std::string address() const override { return listener_.address.Text(); }
   absl::Status MayReach(std::string_view peer) const override;
@@ -50,6 +67,9 @@ class HostMedium : public Medium, private MemoryOpener {
   };
   // UNAVAILABLE when there is nothing left to share.
   virtual absl::StatusOr<SharedMemory> Share() = 0;
+  // As OpenMemory of a connection that a peer makes.
+  virtual absl::StatusOr<std::unique_ptr<SideChannel>> OpenShared(const MemoryGreeting& greeting,
+                                                                  std::vector<UniqueFd> files) = 0;
 
  private:
   const HostListener listener_;

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "transfer/media/setup_message.h"
+#include "transfer/wire/setup_message.h"
 
 namespace tandem {
 namespace {

@@ -22,12 +22,8 @@ struct MemorySegment {
 };
 
 // The first message on the socket, from the connecting side: all memory that it sends from. The
-// files of the segments that have one come with it, in their order.
-//   offset 0  magic "TDIP" u32 · 4 version u16 · 6 count u8 · 7 0 u8
-//          8  8 segments of 80 bytes: kind u8, 7 zeros, bytes u64, token; unused
-//          segments are zeros
-//        648  XXH3-64 of the rest
-// All numbers are little-endian, and every greeting has exactly one encoding.
+// files of the segments that have one come with it, in their order. docs/media/ipc.md has the layout;
+// every greeting has exactly one encoding.
 struct MemoryGreeting {
   std::vector<MemorySegment> segments;  // at most kMaxMemorySegments
 
@@ -53,9 +49,7 @@ absl::StatusOr<MemoryGreeting> ParseMemoryGreeting(
 bool HasFile(MemoryHandle::Kind kind);
 
 // The answer of the accepting side: kOk, after which frames flow, or why it could not open the
-// memory.
-//   offset 0  magic "TDIA" u32 · 4 version u16 · 6 code u8 (gRPC's number) · 7 zeros
-//         56  XXH3-64 of the rest
+// memory. docs/media/ipc.md has the layout.
 inline constexpr size_t kMemoryAnswerBytes = 64;
 
 std::array<std::byte, kMemoryAnswerBytes> EncodeMemoryAnswer(absl::StatusCode code);

@@ -17,6 +17,15 @@ size_t TotalBytes(std::span<const iovec> parts) {
 
 }  // namespace
 
+absl::StatusOr<UniqueFd> AcceptSocket(int listener) {
+  UniqueFd socket(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!socket.valid() &&
+      (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+    return ResourceExhausted("cannot accept a connection: {}", ErrnoMessage(errno));
+  }
+  return socket;
+}
+
 absl::StatusOr<size_t> SocketChannel::Read(std::span<const iovec> parts) {
   while (true) {
     const ssize_t count = readv(socket_.get(), parts.data(), static_cast<int>(parts.size()));

@@ -5,11 +5,15 @@
 
 namespace tandem {
 
+// A connection that a peer has made to `listener`, non-blocking; not valid() when no peer waits.
+// RESOURCE_EXHAUSTED when the process or the system has no room for another.
+absl::StatusOr<UniqueFd> AcceptSocket(int listener);
+
 // About as much as the receive buffer of a socket holds.
 inline constexpr size_t kSocketReadAheadBytes = 256 << 10;
 
 // A connected stream socket whose bytes travel unchanged.
-class SocketChannel final : public ByteChannel {
+class SocketChannel : public ByteChannel {
  public:
   explicit SocketChannel(UniqueFd socket) : socket_(std::move(socket)) {}
 

@@ -1,120 +1,100 @@
 #include "transfer/wire/frame.h"
 
-#include <algorithm>
-#include <concepts>
-#include <optional>
-
 #include "base/hash.h"
 #include "base/status.h"
+#include "transfer/wire/setup_message.h"
 
 namespace tandem {
 namespace {
 
-// Offsets of the fields, as in docs/kv_wire_format.md.
-constexpr size_t kMagicAt = 0;
-constexpr size_t kVersionAt = 4;
-constexpr size_t kTypeAt = 6;
-constexpr size_t kCodeAt = 7;
-constexpr size_t kStreamAt = 8;
-constexpr size_t kEpochAt = 16;
-constexpr size_t kLayerAt = 24;
-constexpr size_t kBlockAt = 28;
-constexpr size_t kPayloadBytesAt = 32;
-constexpr size_t kReservedAt = 36;
-constexpr size_t kPayloadHashAt = 40;
-constexpr size_t kSentBytesAt = 40;  // only in a commit, which has no payload
-constexpr size_t kFramesAt = 48;
-constexpr size_t kPayloadHandleAt = 48;  // only in a reference, which counts nothing
-constexpr size_t kHeaderHashAt = 56;
-
-constexpr uint8_t kMaxStatusCode = 16;
-
 using HeaderBytes = std::span<const std::byte, kFrameHeaderBytes>;
 
-template <std::unsigned_integral T>
-void Store(std::span<std::byte, kFrameHeaderBytes> bytes, size_t at, T value) {
-  for (size_t i = 0; i < sizeof(T); ++i) {
-    bytes[at + i] = static_cast<std::byte>(static_cast<uint64_t>(value) >> (8 * i));
-  }
-}
-
-template <std::unsigned_integral T>
-T Load(HeaderBytes bytes, size_t at) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) {
-    value |= std::to_integer<uint64_t>(bytes[at + i]) << (8 * i);
-  }
-  return static_cast<T>(value);
-}
-
-// The fields that a type uses. All others must be zero, so that every header has one encoding.
-struct UsedFields {
-  bool stream = true;
-  bool code = false;
-  bool epoch = true;
-  bool layer = false;
-  bool block = false;
-  bool payload_bytes = false;
-  bool payload_hash = false;
-  bool frames = false;
-  bool sent_bytes = false;
-  bool payload_handle = false;
+struct Field {
+  size_t at = 0;  // offset in the header, as in docs/kv_wire_format.md
+  size_t size = 0;
 };
 
-// Empty for an unknown type.
-std::optional<UsedFields> FieldsOf(FrameType type) {
+constexpr Field kMagic = {0, 4};
+constexpr Field kVersion = {4, 2};
+constexpr Field kType = {6, 1};
+constexpr Field kCode = {7, 1};
+constexpr Field kStream = {8, 8};
+constexpr Field kEpoch = {16, 8};
+constexpr Field kLayer = {24, 4};
+constexpr Field kBlock = {28, 4};
+constexpr Field kPayloadBytes = {32, 4};
+constexpr Field kReserved = {36, 4};
+constexpr Field kPayloadHash = {40, 8};  // in a commit, which has no payload: sent_bytes
+constexpr Field kFrames = {48, 8};       // in a reference, which counts nothing: payload_handle
+constexpr Field kHeaderHash = {56, 8};
+
+// The fields that a type uses. All others must be zero, so that every header has one encoding.
+constexpr std::array<Field, 8> kOptional = {kCode,  kStream,       kEpoch,       kLayer,
+                                            kBlock, kPayloadBytes, kPayloadHash, kFrames};
+enum Use : uint8_t {
+  kUsesCode = 1,  // 1 << the index in kOptional, as for all of these
+  kUsesStream = 2,
+  kUsesEpoch = 4,
+  kUsesLayer = 8,
+  kUsesBlock = 16,
+  kUsesPayloadBytes = 32,
+  kUsesPayloadHash = 64,
+  kUsesFrames = 128,
+};
+
+// No field for an unknown type.
+unsigned UsesOf(FrameType type) {
+  constexpr unsigned kKey = kUsesStream | kUsesEpoch;
+  constexpr unsigned kExtent = kKey | kUsesLayer | kUsesBlock;
   switch (type) {
     case FrameType::kData:
-      return UsedFields{.layer = true, .block = true, .payload_bytes = true, .payload_hash = true};
+      return kExtent | kUsesPayloadBytes | kUsesPayloadHash;
     case FrameType::kReference:
-      return UsedFields{.layer = true,
-                        .block = true,
-                        .payload_bytes = true,
-                        .payload_hash = true,
-                        .payload_handle = true};
+      return kExtent | kUsesPayloadBytes | kUsesPayloadHash | kUsesFrames;
     case FrameType::kAnnounce:
-      return UsedFields{.stream = false, .epoch = false, .payload_bytes = true};
+      return kUsesPayloadBytes;
     case FrameType::kCommit:
-      return UsedFields{.block = true, .frames = true, .sent_bytes = true};
+      return kKey | kUsesBlock | kUsesPayloadHash | kUsesFrames;
     case FrameType::kAck:
-      return UsedFields{.block = true};
+      return kKey | kUsesBlock;
     case FrameType::kReject:
-      return UsedFields{.code = true, .block = true};
+      return kKey | kUsesCode | kUsesBlock;
     case FrameType::kHello:
-      return UsedFields{.epoch = false, .block = true};
+      return kUsesStream | kUsesBlock;
     case FrameType::kCredit:
-      return UsedFields{.stream = false, .epoch = false, .frames = true};
+      return kUsesFrames;
     case FrameType::kRenew:
-      return UsedFields{};
+      return kKey;
     case FrameType::kResend:
-      return UsedFields{.layer = true, .block = true, .frames = true};
+      return kExtent | kUsesFrames;
   }
-  return std::nullopt;
+  return 0;
 }
 
-absl::Status CheckUnusedFields(const FrameHeader& header, const UsedFields& used) {
-  if ((used.code || header.code == 0) && (used.stream || header.stream == 0) &&
-      (used.epoch || header.epoch == 0) && (used.layer || header.layer == 0) &&
-      (used.block || header.block == 0) && (used.payload_bytes || header.payload_bytes == 0) &&
-      (used.payload_hash || header.payload_hash == 0) && (used.frames || header.frames == 0) &&
-      (used.sent_bytes || header.sent_bytes == 0) &&
-      (used.payload_handle || header.payload_handle == 0)) {
-    return absl::OkStatus();
-  }
-  return InvalidArgument("frame of type {}: a field that the type does not use is set",
-                         static_cast<int>(header.type));
+void Store(std::span<std::byte> bytes, Field field, uint64_t value) {
+  StoreField(bytes, field.at, field.size, value);
 }
 
-absl::Status CheckFields(const FrameHeader& header) {
-  const std::optional<UsedFields> used = FieldsOf(header.type);
-  if (!used) return InvalidArgument("frame of type {}: unknown", static_cast<int>(header.type));
-  RETURN_IF_ERROR(CheckUnusedFields(header, *used));
-  if (used->payload_bytes &&
+template <typename T>
+T Load(HeaderBytes bytes, Field field) {
+  return static_cast<T>(LoadField(bytes, field.at, field.size));
+}
+
+absl::Status CheckFields(const FrameHeader& header, HeaderBytes bytes) {
+  const unsigned uses = UsesOf(header.type);
+  if (uses == 0) return InvalidArgument("frame of unknown type {}", static_cast<int>(header.type));
+  for (size_t i = 0; i < kOptional.size(); ++i) {
+    if ((uses >> i & 1) == 0 && Load<uint64_t>(bytes, kOptional[i]) != 0) {
+      return InvalidArgument("frame of type {}: a field that the type does not use is set",
+                             static_cast<int>(header.type));
+    }
+  }
+  if ((uses & kUsesPayloadBytes) != 0 &&
       (header.payload_bytes == 0 || header.payload_bytes > kMaxPayloadBytes)) {
     return InvalidArgument("frame of type {} with {} bytes of payload: must have between 1 and {}",
                            static_cast<int>(header.type), header.payload_bytes, kMaxPayloadBytes);
   }
-  if (used->code && (header.code == 0 || header.code > kMaxStatusCode)) {
+  if ((uses & kUsesCode) != 0 && (header.code == 0 || header.code > kMaxStatusCode)) {
     return InvalidArgument("reject frame with code {}: must be a status code from 1 to {}",
                            header.code, kMaxStatusCode);
   }
@@ -132,22 +112,20 @@ absl::Status CheckFields(const FrameHeader& header) {
 
 std::array<std::byte, kFrameHeaderBytes> EncodeFrameHeader(const FrameHeader& header) {
   std::array<std::byte, kFrameHeaderBytes> bytes{};
-  Store(bytes, kMagicAt, kFrameMagic);
-  Store(bytes, kVersionAt, kFrameVersion);
-  Store(bytes, kTypeAt, static_cast<uint8_t>(header.type));
-  Store(bytes, kCodeAt, header.code);
-  Store(bytes, kStreamAt, header.stream);
-  Store(bytes, kEpochAt, header.epoch);
-  Store(bytes, kLayerAt, header.layer);
-  Store(bytes, kBlockAt, header.block);
-  Store(bytes, kPayloadBytesAt, header.payload_bytes);
   const bool is_commit = header.type == FrameType::kCommit;
-  Store(bytes, is_commit ? kSentBytesAt : kPayloadHashAt,
-        is_commit ? header.sent_bytes : header.payload_hash);
   const bool is_reference = header.type == FrameType::kReference;
-  Store(bytes, is_reference ? kPayloadHandleAt : kFramesAt,
-        is_reference ? header.payload_handle : header.frames);
-  Store(bytes, kHeaderHashAt, Hash64(std::span(bytes).first<kHeaderHashAt>()));
+  Store(bytes, kMagic, kFrameMagic);
+  Store(bytes, kVersion, kFrameVersion);
+  Store(bytes, kType, static_cast<uint8_t>(header.type));
+  Store(bytes, kCode, header.code);
+  Store(bytes, kStream, header.stream);
+  Store(bytes, kEpoch, header.epoch);
+  Store(bytes, kLayer, header.layer);
+  Store(bytes, kBlock, header.block);
+  Store(bytes, kPayloadBytes, header.payload_bytes);
+  Store(bytes, kPayloadHash, is_commit ? header.sent_bytes : header.payload_hash);
+  Store(bytes, kFrames, is_reference ? header.payload_handle : header.frames);
+  Store(bytes, kHeaderHash, Hash64(std::span(bytes).first<kHeaderHash.at>()));
   return bytes;
 }
 
@@ -158,40 +136,34 @@ absl::Status CheckPayloadHash(const FrameHeader& header, uint64_t hash) {
 }
 
 absl::StatusOr<FrameHeader> ParseFrameHeader(HeaderBytes bytes) {
-  if (const auto magic = Load<uint32_t>(bytes, kMagicAt); magic != kFrameMagic) {
+  if (const auto magic = Load<uint32_t>(bytes, kMagic); magic != kFrameMagic) {
     return DataLoss("frame magic {:#010x}, expected {:#010x}: not a frame, or bytes were lost",
                     magic, kFrameMagic);
   }
-  if (const uint64_t hash = Hash64(bytes.first<kHeaderHashAt>());
-      hash != Load<uint64_t>(bytes, kHeaderHashAt)) {
+  if (const uint64_t hash = Hash64(bytes.first<kHeaderHash.at>());
+      hash != Load<uint64_t>(bytes, kHeaderHash)) {
     return DataLoss("frame header has hash {:#018x}, it says {:#018x}", hash,
-                    Load<uint64_t>(bytes, kHeaderHashAt));
+                    Load<uint64_t>(bytes, kHeaderHash));
   }
-  if (const auto version = Load<uint16_t>(bytes, kVersionAt); version != kFrameVersion) {
+  if (const auto version = Load<uint16_t>(bytes, kVersion); version != kFrameVersion) {
     return FailedPrecondition("frame version {}, this build speaks {}: run the same build on both",
                               version, kFrameVersion);
   }
-  if (Load<uint32_t>(bytes, kReservedAt) != 0) {
+  if (Load<uint32_t>(bytes, kReserved) != 0) {
     return InvalidArgument("frame header: the reserved bytes are not zero");
   }
-  FrameHeader header = {.type = static_cast<FrameType>(Load<uint8_t>(bytes, kTypeAt)),
-                        .code = Load<uint8_t>(bytes, kCodeAt),
-                        .stream = Load<uint64_t>(bytes, kStreamAt),
-                        .epoch = Load<uint64_t>(bytes, kEpochAt),
-                        .layer = Load<uint32_t>(bytes, kLayerAt),
-                        .block = Load<uint32_t>(bytes, kBlockAt),
-                        .payload_bytes = Load<uint32_t>(bytes, kPayloadBytesAt),
-                        .payload_hash = Load<uint64_t>(bytes, kPayloadHashAt),
-                        .frames = Load<uint64_t>(bytes, kFramesAt)};
-  if (header.type == FrameType::kCommit) {
-    header.sent_bytes = Load<uint64_t>(bytes, kSentBytesAt);
-    header.payload_hash = 0;
-  }
-  if (header.type == FrameType::kReference) {
-    header.payload_handle = Load<uint64_t>(bytes, kPayloadHandleAt);
-    header.frames = 0;
-  }
-  RETURN_IF_ERROR(CheckFields(header));
+  FrameHeader header = {.type = Load<FrameType>(bytes, kType),
+                        .code = Load<uint8_t>(bytes, kCode),
+                        .stream = Load<uint64_t>(bytes, kStream),
+                        .epoch = Load<uint64_t>(bytes, kEpoch),
+                        .layer = Load<uint32_t>(bytes, kLayer),
+                        .block = Load<uint32_t>(bytes, kBlock),
+                        .payload_bytes = Load<uint32_t>(bytes, kPayloadBytes)};
+  (header.type == FrameType::kCommit ? header.sent_bytes : header.payload_hash) =
+      Load<uint64_t>(bytes, kPayloadHash);
+  (header.type == FrameType::kReference ? header.payload_handle : header.frames) =
+      Load<uint64_t>(bytes, kFrames);
+  RETURN_IF_ERROR(CheckFields(header, bytes));
   return header;
 }
 

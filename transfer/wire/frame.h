@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "absl/status/statusor.h"
 
@@ -45,6 +46,22 @@ struct FrameHeader {
 
   friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
 };
+
+// Names a stream on the wire. The receiver gave out both numbers.
+struct StreamKey {
+  uint64_t stream = 0;
+  uint64_t epoch = 0;
+
+  friend bool operator==(const StreamKey&, const StreamKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H state, const StreamKey& key) {
+    return H::combine(std::move(state), key.stream, key.epoch);
+  }
+};
+
+inline StreamKey KeyOf(const FrameHeader& header) {
+  return {.stream = header.stream, .epoch = header.epoch};
+}
 
 // Whether a payload belongs to the frame, in the connection or beside it.
 inline bool BringsPayload(const FrameHeader& header) {

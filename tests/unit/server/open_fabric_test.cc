@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/support/lone_streams.h"
-#include "transfer/fabric/link_probe.h"
+#include "transfer/fabric/link_prober.h"
 
 namespace tandem {
 namespace {

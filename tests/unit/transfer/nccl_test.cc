@@ -11,7 +11,7 @@
 
 #include "tests/simt/simt.h"
 #include "tests/support/nccl_fixture.h"
-#include "transfer/media/nccl/nccl_library.h"
+#include "transfer/media/nccl/communicator.h"
 
 namespace tandem {
 namespace {

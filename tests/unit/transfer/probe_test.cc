@@ -9,9 +9,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/loopback_transport.h"
 #include "tests/support/transport_probe.h"
-#include "transfer/fabric/link_probe.h"
 #include "transfer/fabric/link_prober.h"
-#include "transfer/fabric/probe_memory.h"
 #include "transfer/fabric/probe_receiver.h"
 
 namespace tandem {

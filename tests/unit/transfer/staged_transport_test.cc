@@ -13,7 +13,6 @@
 #include "tests/support/payload_memory.h"
 #include "tests/support/transport_probe.h"
 #include "transfer/fabric/link_prober.h"
-#include "transfer/fabric/probe_memory.h"
 #include "transfer/fabric/probe_receiver.h"
 #include "transfer/framed/framed_transport.h"
 #include "transfer/media/tcp/tcp_medium.h"

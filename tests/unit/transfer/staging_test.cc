@@ -8,8 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/late_device.h"
 #include "tests/support/transport_probe.h"
-#include "transfer/framed/outbound_staging.h"
-#include "transfer/framed/staged_landings.h"
+#include "transfer/framed/staged_payloads.h"
 
 namespace tandem {
 namespace {
@@ -29,23 +28,23 @@ std::unique_ptr<StagingPool> NewPool(Device& device, size_t slots) {
 TEST(StagingPoolTest, SlotsAreApartAndComeBack) {
   LateDevice device;
   const auto pool = NewPool(device, 3);
-  EXPECT_EQ(pool->buffer_bytes(), 3 * kSlotBytes);
-  std::vector<StagedSlot> slots;
+  EXPECT_EQ(pool->slots().size_bytes(), 3 * kSlotBytes);
+  std::vector<MemorySlot> slots;
   for (int i = 0; i < 3; ++i) {
-    slots.push_back(pool->Take());
+    slots.push_back(pool->slots().Take());
     ASSERT_TRUE(slots.back());
-    EXPECT_EQ(slots.back().bytes().size(), kPayloadBytes);
+    EXPECT_EQ(slots.back().bytes().size(), kSlotBytes);
     std::ranges::fill(slots.back().bytes(), static_cast<std::byte>(i));
   }
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(slots[i].bytes(), ::testing::Each(static_cast<std::byte>(i)));
   }
-  EXPECT_FALSE(pool->Take());
+  EXPECT_FALSE(pool->slots().Take());
   slots.pop_back();
-  EXPECT_EQ(pool->num_free(), 1u);
-  StagedSlot moved = std::move(slots.back());
+  EXPECT_EQ(pool->slots().num_free(), 1u);
+  MemorySlot moved = std::move(slots.back());
   slots.clear();
-  EXPECT_EQ(pool->num_free(), 2u);
+  EXPECT_EQ(pool->slots().num_free(), 2u);
   EXPECT_TRUE(moved);
 }
 
@@ -62,11 +61,11 @@ TEST(StagingPoolTest, RoomForFewerThanTwoPayloadsIsRefused) {
 TEST(StagingPoolTest, AFailureNamesTheDeviceAndIsNoFaultOfAPeers) {
   LateDevice device;
   const auto pool = NewPool(device, 2);
-  const StagedSlot slot = pool->Take();
+  const MemorySlot slot = pool->slots().Take();
   const std::vector<std::byte> source(kPayloadBytes);
   for (const auto failure : {LateDevice::Failure::kCopy, LateDevice::Failure::kSynchronize}) {
     device.Fail(failure);
-    absl::Status status = pool->Copy(slot.bytes(), source);
+    absl::Status status = pool->Copy(slot.bytes().first(kPayloadBytes), source);
     if (status.ok()) status = pool->Synchronize();
     EXPECT_TRUE(absl::IsUnavailable(status));
     EXPECT_THAT(std::string(status.message()), HasSubstr("late:0"));
@@ -80,7 +79,7 @@ class OutboundStagingTest : public testing::Test {
   size_t TakeAll(OutboundStaging& staging, uint64_t id) {
     const size_t before = held_.size();
     size_t own = 0;
-    while (StagedSlot slot = staging.Take(id, own)) {
+    while (MemorySlot slot = staging.Take(id, own)) {
       held_.push_back(std::move(slot));
       ++own;
     }
@@ -92,7 +91,7 @@ class OutboundStagingTest : public testing::Test {
   OutboundStaging& New(size_t slots) {
     return *stagings_.emplace_back(std::make_unique<OutboundStaging>(NewPool(device_, slots)));
   }
-  std::vector<StagedSlot> held_;
+  std::vector<MemorySlot> held_;
 };
 
 // Peers that do not read take at most half of what is left, each.
@@ -165,7 +164,7 @@ TEST_F(StagedLandingsTest, NothingHasLandedBeforeItsCopyIsDone) {
   for (uint32_t block = 0; block < 3; ++block) {
     EXPECT_EQ(receiver_.BytesOf(1, 0, block), PatternBytes(kPayloadBytes, block));
   }
-  EXPECT_EQ(landings_.pool().num_free(), 4u);
+  EXPECT_EQ(landings_.pool().slots().num_free(), 4u);
   EXPECT_EQ(landings_.Flush(), absl::OkStatus());
   EXPECT_EQ(CountLanded(true), 3) << "each is told of once";
 }
@@ -175,7 +174,7 @@ TEST_F(StagedLandingsTest, ASlotIsFoundAmongThoseThatAreQueued) {
   EXPECT_EQ(CountLanded(true), 0);
   Queue(4);
   EXPECT_EQ(CountLanded(true), 4);
-  std::vector<StagedSlot> half_read;
+  std::vector<MemorySlot> half_read;
   for (int i = 0; i < 4; ++i) half_read.push_back(*landings_.Take());
   EXPECT_FALSE(*landings_.Take());
 }
@@ -188,7 +187,7 @@ TEST_F(StagedLandingsTest, NothingHasLandedWhenACopyFailed) {
     EXPECT_TRUE(absl::IsUnavailable(landings_.Flush()));
     device_.Fail(LateDevice::Failure::kNone);
     EXPECT_EQ(landings_.Flush(), absl::OkStatus());
-    EXPECT_EQ(landings_.pool().num_free(), 4u);
+    EXPECT_EQ(landings_.pool().slots().num_free(), 4u);
   }
   EXPECT_EQ(CountLanded(false), 4);
   EXPECT_EQ(CountLanded(true), 0);

@@ -91,8 +91,8 @@ TEST_F(TlsTest, TwoWorkersOfOneAuthorityTalk) {
   const auto first = Load(ours_.Issue("first"));
   const auto second = Load(ours_.Issue("second"));
   Sockets sockets = NewSockets();
-  const auto connected = first->Connected(std::move(sockets.connected));
-  const auto accepted = second->Accepted(std::move(sockets.accepted));
+  const auto connected = first->NewChannel(std::move(sockets.connected), ChannelSide::kConnected);
+  const auto accepted = second->NewChannel(std::move(sockets.accepted), ChannelSide::kAccepted);
   const Ends ends = ShakeHands(*connected, *accepted);
   ASSERT_TRUE(ends.connected.ok() && *ends.connected) << ends.connected.status();
   ASSERT_TRUE(ends.accepted.ok() && *ends.accepted) << ends.accepted.status();
@@ -109,8 +109,8 @@ TEST_F(TlsTest, TwoWorkersOfOneAuthorityTalk) {
 TEST_F(TlsTest, WhatWriteDidNotTakeIsNotSent) {
   const auto context = Load(ours_.Issue("worker"));
   Sockets sockets = NewSockets(4096);
-  const auto connected = context->Connected(std::move(sockets.connected));
-  const auto accepted = context->Accepted(std::move(sockets.accepted));
+  const auto connected = context->NewChannel(std::move(sockets.connected), ChannelSide::kConnected);
+  const auto accepted = context->NewChannel(std::move(sockets.accepted), ChannelSide::kAccepted);
   ASSERT_TRUE(*ShakeHands(*connected, *accepted).accepted);
   Bytes sent;
   Bytes received;
@@ -140,8 +140,8 @@ TEST_F(TlsTest, WhatWriteDidNotTakeIsNotSent) {
 TEST_F(TlsTest, TheEndOfThePeerIsHeardAfterItsBytes) {
   const auto context = Load(ours_.Issue("worker"));
   Sockets sockets = NewSockets();
-  auto connected = context->Connected(std::move(sockets.connected));
-  const auto accepted = context->Accepted(std::move(sockets.accepted));
+  auto connected = context->NewChannel(std::move(sockets.connected), ChannelSide::kConnected);
+  const auto accepted = context->NewChannel(std::move(sockets.accepted), ChannelSide::kAccepted);
   ASSERT_TRUE(*ShakeHands(*connected, *accepted).accepted);
   ASSERT_TRUE(WriteAll(*connected, PatternBytes(100, 1)).ok());
   connected.reset();
@@ -157,8 +157,8 @@ class TlsRefusalTest : public TlsTest {
     const auto first = Load(connecting);
     const auto second = Load(accepting);
     Sockets sockets = NewSockets();
-    const auto connected = first->Connected(std::move(sockets.connected));
-    const auto accepted = second->Accepted(std::move(sockets.accepted));
+    const auto connected = first->NewChannel(std::move(sockets.connected), ChannelSide::kConnected);
+    const auto accepted = second->NewChannel(std::move(sockets.accepted), ChannelSide::kAccepted);
     return ShakeHands(*connected, *accepted);
   }
 };
@@ -197,7 +197,7 @@ TEST_F(TlsRefusalTest, ExpiredCertificate) {
 TEST_F(TlsRefusalTest, PeerThatSpeaksFramesInsteadOfTls) {
   const auto context = Load(ours_.Issue("worker"));
   Sockets sockets = NewSockets();
-  const auto accepted = context->Accepted(std::move(sockets.accepted));
+  const auto accepted = context->NewChannel(std::move(sockets.accepted), ChannelSide::kAccepted);
   const auto header = EncodeFrameHeader({.type = FrameType::kCommit, .stream = 1});
   ASSERT_EQ(send(sockets.connected.get(), header.data(), header.size(), 0),
             static_cast<ssize_t>(header.size()));
@@ -214,7 +214,7 @@ absl::Status EndWithBareClient(const TlsContext& context, int latest_version) {
   const std::unique_ptr<SSL, decltype(&SSL_free)> client(SSL_new(bare.get()), &SSL_free);
   Sockets sockets = NewSockets();
   SSL_set_fd(client.get(), sockets.connected.get());
-  const auto accepted = context.Accepted(std::move(sockets.accepted));
+  const auto accepted = context.NewChannel(std::move(sockets.accepted), ChannelSide::kAccepted);
   absl::StatusOr<bool> established = false;
   for (int turn = 0; turn < 5 && established.ok() && !*established; ++turn) {
     SSL_connect(client.get());
@@ -238,7 +238,7 @@ TEST_F(TlsRefusalTest, PeerOfAnOldVersion) {
 TEST_F(TlsRefusalTest, PeerThatIsGoneIsUnavailable) {
   const auto context = Load(ours_.Issue("worker"));
   Sockets sockets = NewSockets();
-  const auto connected = context->Connected(std::move(sockets.connected));
+  const auto connected = context->NewChannel(std::move(sockets.connected), ChannelSide::kConnected);
   sockets.accepted = UniqueFd();
   absl::StatusOr<bool> established = connected->Establish();
   if (established.ok()) established = connected->Establish();

@@ -3,6 +3,45 @@
 #include "base/status.h"
 
 namespace tandem {
+namespace {
+
+// In the host's memory the sender hashes one lot while the receiver copies the lot before, and both
+// take about the same time. A GPU is given as much as there is at once.
+constexpr size_t kEnoughHostBytes = size_t{1} << 20;
+
+// The receiving side of one connection. Payloads lie in the memory that the peer shares.
+class IpcReceiveSideChannel final : public SideChannel {
+ public:
+  explicit IpcReceiveSideChannel(OpenedSegments segments) : segments_(std::move(segments)) {}
+
+  absl::StatusOr<std::span<const std::byte>> Find(uint64_t handle, size_t bytes) const override {
+    return segments_.Find(handle, bytes);
+  }
+
+ private:
+  const OpenedSegments segments_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<IpcSendSideChannel>> IpcSendSideChannel::Create(
+    Device& device, const SharedSegments& segments) {
+  ASSIGN_OR_RETURN(ExtentStream stream, ExtentStream::Create(device, kMaxPayloads));
+  const size_t enough_bytes = device.is_host() ? kEnoughHostBytes : kMaxPayloadBytes;
+  return std::unique_ptr<IpcSendSideChannel>(
+      new IpcSendSideChannel(segments, std::move(stream), enough_bytes));
+}
+
+absl::StatusOr<uint32_t> IpcSendSideChannel::Offer(std::span<OfferedPayload> payloads) {
+  extents_.clear();
+  for (OfferedPayload& payload : payloads) {
+    ASSIGN_OR_RETURN(payload.handle, segments_.HandleOf(payload.bytes));
+    extents_.push_back(payload.bytes);
+  }
+  ASSIGN_OR_RETURN(const std::span<const uint64_t> hashes, stream_.HashAll(extents_));
+  for (size_t i = 0; i < payloads.size(); ++i) payloads[i].hash = hashes[i];
+  return 0;
+}
 
 absl::StatusOr<std::unique_ptr<IpcMedium>> IpcMedium::Open(const IpcOptions& options) {
   if (!options.device->can_share()) {
@@ -23,7 +62,7 @@ absl::StatusOr<HostMedium::SharedMemory> IpcMedium::Share() {
       .greeting = segments_.greeting(), .files = segments_.files(), .side_channel = side_channel_};
 }
 
-absl::StatusOr<std::unique_ptr<SideChannel>> IpcMedium::OpenMemory(const MemoryGreeting& greeting,
+absl::StatusOr<std::unique_ptr<SideChannel>> IpcMedium::OpenShared(const MemoryGreeting& greeting,
                                                                    std::vector<UniqueFd> files) {
   ASSIGN_OR_RETURN(OpenedSegments segments,
                    OpenedSegments::Open(device_, greeting, std::move(files)));

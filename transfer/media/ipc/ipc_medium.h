@@ -9,9 +9,11 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
+#include "transfer/framed/extent_stream.h"
 #include "transfer/media/host_medium.h"
 #include "transfer/media/ipc/segments.h"
-#include "transfer/media/ipc/side_channels.h"
+#include "transfer/wire/byte_channel.h"
+#include "transfer/wire/frame.h"
 
 namespace tandem {
 
@@ -23,6 +25,34 @@ struct IpcOptions {
   // AllocateShared of `device`, valid for the lifetime of the medium. Empty when this side sends
   // nothing.
   std::vector<std::span<const std::byte>> shared;
+};
+
+// The sending side of all connections of a medium. Payloads stay where they are and are hashed
+// there.
+class IpcSendSideChannel final : public SideChannel {
+ public:
+  static constexpr size_t kMaxPayloads = 512;
+
+  // `segments` outlives this. Errors as ExtentStream::Create.
+  static absl::StatusOr<std::unique_ptr<IpcSendSideChannel>> Create(Device& device,
+                                                                    const SharedSegments& segments);
+
+  Room room(uint64_t /*in_flight*/) override {
+    return {.payloads = kMaxPayloads, .bytes = kMaxPayloadBytes, .enough_bytes = enough_bytes_};
+  }
+  absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload> payloads) override;
+
+  // Memory for the hashes.
+  size_t buffer_bytes() const { return stream_.buffer_bytes(); }
+
+ private:
+  IpcSendSideChannel(const SharedSegments& segments, ExtentStream stream, size_t enough_bytes)
+      : segments_(segments), enough_bytes_(enough_bytes), stream_(std::move(stream)) {}
+
+  const SharedSegments& segments_;
+  const size_t enough_bytes_;
+  ExtentStream stream_;
+  std::vector<std::span<const std::byte>> extents_;  // of the Offer in progress
 };
 
 // Shares the memory in which payloads lie, so that the receiver copies them once
@@ -44,7 +74,7 @@ class IpcMedium final : public HostMedium {
       : HostMedium(std::move(listener)), device_(device), segments_(std::move(segments)) {}
 
   absl::StatusOr<SharedMemory> Share() override;
-  absl::StatusOr<std::unique_ptr<SideChannel>> OpenMemory(const MemoryGreeting& greeting,
+  absl::StatusOr<std::unique_ptr<SideChannel>> OpenShared(const MemoryGreeting& greeting,
                                                           std::vector<UniqueFd> files) override;
 
   Device& device_;

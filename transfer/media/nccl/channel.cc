@@ -7,7 +7,7 @@
 namespace tandem {
 
 absl::StatusOr<std::unique_ptr<NcclChannel>> NcclChannel::New(NcclContext& context, UniqueFd socket,
-                                                              NcclSide side) {
+                                                              ChannelSide side) {
   ASSIGN_OR_RETURN(NcclWatch watch, NcclWatch::Open(socket.get()));
   // No descriptor tells when a communicator is ready or has taken too long.
   watch.Tick(true);

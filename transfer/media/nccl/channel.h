@@ -19,7 +19,7 @@ class NcclChannel final : public ByteChannel {
  public:
   // RESOURCE_EXHAUSTED when the process has no descriptor left. `context` outlives the channel.
   static absl::StatusOr<std::unique_ptr<NcclChannel>> New(NcclContext& context, UniqueFd socket,
-                                                          NcclSide side);
+                                                          ChannelSide side);
 
   int fd() const override { return watch_.fd(); }
   bool wants_output() const override { return false; }
@@ -30,7 +30,7 @@ class NcclChannel final : public ByteChannel {
   SideChannel* side_channel() override { return side_channel_ ? &*side_channel_ : nullptr; }
 
  private:
-  NcclChannel(NcclContext& context, UniqueFd socket, NcclWatch watch, NcclSide side)
+  NcclChannel(NcclContext& context, UniqueFd socket, NcclWatch watch, ChannelSide side)
       : context_(context),
         socket_(std::move(socket)),
         watch_(std::move(watch)),
@@ -39,7 +39,7 @@ class NcclChannel final : public ByteChannel {
   NcclContext& context_;
   SocketChannel socket_;
   NcclWatch watch_;
-  std::optional<NcclHandshake> handshake_;       // until it succeeds
+  std::optional<NcclHandshake> handshake_;          // until it succeeds
   std::optional<NcclSideChannel> side_channel_;  // from then on
 };
 

@@ -1,6 +1,13 @@
 #include "transfer/media/nccl/communicator.h"
 
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "base/log.h"
 #include "base/status.h"
+#include "fmt/ranges.h"
+#include "transfer/media/nccl/setup.h"
 
 namespace tandem {
 namespace {
@@ -14,7 +21,71 @@ cudaStream_t HandleOf(const Stream& stream) {
   return static_cast<cudaStream_t>(stream.native_handle());
 }
 
+// The first version that has the implicit launch order.
+constexpr uint32_t kOldestVersion = 22600;
+
+template <class Function>
+absl::Status Find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  if (function != nullptr) return absl::OkStatus();
+  return FailedPrecondition("NCCL has no {}: install 2.26 or later", name);
+}
+
+void SetUnlessSet(const char* name, const char* value) { setenv(name, value, /*overwrite=*/0); }
+
+absl::StatusOr<void*> OpenFirst(std::span<const char* const> names) {
+  for (const char* name : names) {
+    if (void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  return FailedPrecondition(
+      "NCCL was not found (tried {}): install libnccl2, or put its directory into LD_LIBRARY_PATH, "
+      "or use another KV transport",
+      fmt::join(names, ", "));
+}
+
 }  // namespace
+
+std::span<const char* const> NcclNames() {
+#ifdef TANDEM_NCCL_NAME
+  static constexpr const char* kNames[] = {TANDEM_NCCL_NAME};
+#else
+  static constexpr const char* kNames[] = {"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2"};
+#endif
+  return kNames;
+}
+
+absl::StatusOr<std::shared_ptr<const NcclLibrary>> NcclLibrary::Open(
+    std::span<const char* const> names) {
+  SetUnlessSet("NCCL_RAS_ENABLE", "0");
+  SetUnlessSet("NCCL_LAUNCH_ORDER_IMPLICIT", "1");
+  ASSIGN_OR_RETURN(void* const library, OpenFirst(names));
+  auto nccl = std::make_shared<NcclLibrary>();
+  decltype(&ncclGetVersion) get_version = nullptr;
+  RETURN_IF_ERROR(Find(library, "ncclGetVersion", get_version));
+  RETURN_IF_ERROR(Find(library, "ncclGetUniqueId", nccl->get_unique_id));
+  RETURN_IF_ERROR(Find(library, "ncclCommInitRankConfig", nccl->init_rank));
+  RETURN_IF_ERROR(Find(library, "ncclCommGetAsyncError", nccl->get_async_error));
+  RETURN_IF_ERROR(Find(library, "ncclCommAbort", nccl->abort));
+  RETURN_IF_ERROR(Find(library, "ncclSend", nccl->send));
+  RETURN_IF_ERROR(Find(library, "ncclRecv", nccl->receive));
+  RETURN_IF_ERROR(Find(library, "ncclGetErrorString", nccl->error_string));
+  RETURN_IF_ERROR(Find(library, "ncclGetLastError", nccl->last_error));
+  int version = 0;
+  RETURN_IF_ERROR(nccl->ToStatus(get_version(&version), "ask NCCL for its version"));
+  nccl->version = static_cast<uint32_t>(version);
+  if (nccl->version < kOldestVersion) {
+    return FailedPrecondition(
+        "NCCL {} is too old: install {} or later, or use another KV transport",
+        NcclVersionText(nccl->version), NcclVersionText(kOldestVersion));
+  }
+  LogInfo("nccl opened version={}", NcclVersionText(nccl->version));
+  return nccl;
+}
+
+absl::Status NcclLibrary::ToStatus(ncclResult_t result, std::string_view what) const {
+  if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
+  return Unavailable("{}: {} {}", what, error_string(result), last_error(nullptr));
+}
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Begin(
     std::shared_ptr<const NcclLibrary> nccl, const ncclUniqueId& id, int rank, std::string name) {

@@ -1,19 +1,51 @@
 #pragma once
 
+#include <nccl.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
-#include "transfer/media/nccl/nccl_library.h"
-#include "transfer/media/nccl/slot_pool.h"
+#include "transfer/framed/slot_pool.h"
 
 namespace tandem {
+
+// The functions of NCCL that Tandem calls, loaded at run time from the shared library of this
+// machine. That the library can be opened proves nothing about a GPU.
+struct NcclLibrary {
+  decltype(&ncclGetUniqueId) get_unique_id = nullptr;
+  decltype(&ncclCommInitRankConfig) init_rank = nullptr;
+  decltype(&ncclCommGetAsyncError) get_async_error = nullptr;
+  decltype(&ncclCommAbort) abort = nullptr;
+  decltype(&ncclSend) send = nullptr;
+  decltype(&ncclRecv) receive = nullptr;
+  decltype(&ncclGetErrorString) error_string = nullptr;
+  decltype(&ncclGetLastError) last_error = nullptr;
+  uint32_t version = 0;  // 22809 is 2.28.9
+
+  // Opens the first of `names` that exists; it stays open until the process ends. First it sets two
+  // environment variables, unless they are set: NCCL's own listener (RAS) off, and its implicit
+  // launch order on, which keeps communicators of one GPU from waiting for one another. So no other
+  // thread may read the environment during this call. FAILED_PRECONDITION when no library exists, or
+  // when it is too old or lacks a function.
+  static absl::StatusOr<std::shared_ptr<const NcclLibrary>> Open(
+      std::span<const char* const> names);
+
+  // The status of a call's `result`: OK also for ncclInProgress, otherwise UNAVAILABLE with `what` was
+  // tried and NCCL's words.
+  absl::Status ToStatus(ncclResult_t result, std::string_view what) const;
+};
+
+// The names under which the medium looks for the library.
+std::span<const char* const> NcclNames();
 
 // One end of a non-blocking communicator of two ranks. NCCL works on each call on a thread of its
 // own. Until Poll says that the call is on its way, no other call may begin and nothing may be
@@ -51,7 +83,7 @@ class NcclCommunicator {
 // Everything that a communicator uses. The members are destroyed from the last to the first: once
 // the abort has returned, nothing runs on the stream any more and the slots are free.
 struct NcclConnection {
-  std::vector<NcclSlot> slots;
+  std::vector<MemorySlot> slots;
   std::unique_ptr<Stream> stream;
   std::vector<std::unique_ptr<Event>> events;  // of the stream
   std::unique_ptr<NcclCommunicator> communicator;

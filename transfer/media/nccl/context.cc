@@ -40,17 +40,17 @@ absl::StatusOr<std::unique_ptr<NcclContext>> NcclContext::Open(Device& device,
   std::unique_ptr<NcclContext> context(new NcclContext(device, options));
   ASSIGN_OR_RETURN(context->nccl_, NcclLibrary::Open(NcclNames()));
   const size_t slot_bytes = SlotBytes(options);
-  ASSIGN_OR_RETURN(context->send_slots_,
-                   NcclSlotPool::Create(device, slot_bytes, options.send_slots));
-  ASSIGN_OR_RETURN(context->receive_slots_,
-                   NcclSlotPool::Create(device, slot_bytes, options.receive_slots));
+  for (const auto& [slots, count] : {std::pair(&context->send_slots_, options.send_slots),
+                                     std::pair(&context->receive_slots_, options.receive_slots)}) {
+    ASSIGN_OR_RETURN(DeviceBuffer memory, device.Allocate(slot_bytes * count));
+    *slots = std::make_shared<SlotPool>(std::move(memory), slot_bytes);
+  }
   ASSIGN_OR_RETURN(context->copy_stream_, ExtentStream::Create(device, kMaxPayloads));
   return context;
 }
 
 size_t NcclContext::buffer_bytes() const {
-  return slot_bytes() * (send_slots_->slots() + receive_slots_->slots()) +
-         copy_stream_->buffer_bytes();
+  return send_slots_->size_bytes() + receive_slots_->size_bytes() + copy_stream_->buffer_bytes();
 }
 
 absl::StatusOr<ncclUniqueId> NcclContext::NewId(uint64_t& epoch) {

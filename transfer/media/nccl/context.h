@@ -8,10 +8,10 @@
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
 #include "transfer/framed/extent_stream.h"
-#include "transfer/media/nccl/nccl_library.h"
+#include "transfer/framed/slot_pool.h"
+#include "transfer/media/nccl/communicator.h"
 #include "transfer/media/nccl/nccl_options.h"
 #include "transfer/media/nccl/reaper.h"
-#include "transfer/media/nccl/slot_pool.h"
 
 namespace tandem {
 
@@ -32,8 +32,8 @@ class NcclContext {
   const NcclOptions& options() const { return options_; }
   Device& device() { return device_; }
   const std::shared_ptr<const NcclLibrary>& nccl() const { return nccl_; }
-  NcclSlotPool& send_slots() { return *send_slots_; }
-  NcclSlotPool& receive_slots() { return *receive_slots_; }
+  SlotPool& send_slots() { return *send_slots_; }
+  SlotPool& receive_slots() { return *receive_slots_; }
   // For copies into send slots. It is separate from the streams of connections, so that a copy never
   // waits behind an operation of a peer.
   ExtentStream& copy_stream() { return *copy_stream_; }
@@ -55,8 +55,8 @@ class NcclContext {
   Device& device_;
   const NcclOptions options_;
   std::shared_ptr<const NcclLibrary> nccl_;
-  std::shared_ptr<NcclSlotPool> send_slots_;
-  std::shared_ptr<NcclSlotPool> receive_slots_;
+  std::shared_ptr<SlotPool> send_slots_;
+  std::shared_ptr<SlotPool> receive_slots_;
   std::optional<ExtentStream> copy_stream_;
   uint64_t made_ids_ = 0;
   uint64_t used_ids_ = 0;

@@ -9,12 +9,12 @@ namespace tandem {
 
 static_assert(NcclSetup::kIdBytes == NCCL_UNIQUE_ID_BYTES);
 
-NcclHandshake::NcclHandshake(NcclContext& context, SocketChannel& socket, NcclSide side)
+NcclHandshake::NcclHandshake(NcclContext& context, SocketChannel& socket, ChannelSide side)
     : context_(context),
       socket_(socket),
       side_(side),
       deadline_(std::chrono::steady_clock::now() + context.options().init_timeout) {
-  if (side_ == NcclSide::kConnected) Say({.kind = NcclSetupKind::kHello});
+  if (side_ == ChannelSide::kConnected) Say({.kind = NcclSetupKind::kHello});
 }
 
 NcclHandshake::~NcclHandshake() {
@@ -66,7 +66,7 @@ absl::StatusOr<std::optional<NcclSetup>> NcclHandshake::Next() {
 }
 
 absl::Status NcclHandshake::Handle(const NcclSetup& message) {
-  const bool accepted = side_ == NcclSide::kAccepted;
+  const bool accepted = side_ == ChannelSide::kAccepted;
   if (message.kind == NcclSetupKind::kRefuse) return Refusal(message);
   if (accepted && message.kind == NcclSetupKind::kHello && epoch_ == 0) return OnHello(message);
   if (!accepted && message.kind == NcclSetupKind::kId && epoch_ == 0) return OnId(message);
@@ -77,12 +77,12 @@ absl::Status NcclHandshake::Handle(const NcclSetup& message) {
 
 absl::Status NcclHandshake::OnHello(const NcclSetup& hello) {
   RETURN_IF_ERROR(CheckVersion(hello));
-  std::optional<NcclSlot> slot = context_.receive_slots().Take();
+  MemorySlot slot = context_.receive_slots().Take();
   if (!slot) {
     return ResourceExhausted("all {} slots for what NCCL receives are taken",
-                             context_.receive_slots().slots());
+                             context_.receive_slots().num_slots());
   }
-  connection_.slots.push_back(*std::move(slot));
+  connection_.slots.push_back(std::move(slot));
   ASSIGN_OR_RETURN(const ncclUniqueId id, context_.NewId(epoch_));
   NcclSetup message = {
       .kind = NcclSetupKind::kId, .epoch = epoch_, .slot_bytes = context_.slot_bytes()};
@@ -138,7 +138,7 @@ absl::Status NcclHandshake::BeginCommunicator(const ncclUniqueId& id) {
   // Making a stream makes its device the current one of this thread, and the communicator uses the
   // current device.
   ASSIGN_OR_RETURN(connection_.stream, context_.device().NewStream());
-  const int rank = side_ == NcclSide::kAccepted ? 0 : 1;
+  const int rank = side_ == ChannelSide::kAccepted ? 0 : 1;
   ASSIGN_OR_RETURN(connection_.communicator,
                    NcclCommunicator::Begin(context_.nccl(), id, rank,
                                            fmt::format("tandem-r{}-e{}", rank, epoch_)));
@@ -149,7 +149,7 @@ absl::Status NcclHandshake::PollCommunicator() {
   if (connection_.communicator == nullptr || ready_) return absl::OkStatus();
   ASSIGN_OR_RETURN(ready_, connection_.communicator->Poll());
   if (!ready_) return absl::OkStatus();
-  if (side_ == NcclSide::kAccepted) context_.IdWasUsed();
+  if (side_ == ChannelSide::kAccepted) context_.IdWasUsed();
   Say({.kind = NcclSetupKind::kReady, .epoch = epoch_});
   return absl::OkStatus();
 }

@@ -17,12 +17,8 @@
 
 namespace tandem {
 
-enum class NcclSide : uint8_t {
-  kAccepted,   // receives KV; rank 0, which makes the id
-  kConnected,  // sends KV; rank 1
-};
-
-// Makes a communicator between the two sides of a connected socket. Messages that a side receives
+// Makes a communicator between the two sides of a connected socket. The accepting side has rank 0 and
+// makes the id, the connecting side has rank 1. Messages that a side receives
 // are in parentheses (transfer/media/nccl/setup.h):
 //   connecting: sends hello; (id) begins the communicator; sends ready when it has it; (ready) done
 //   accepting: (hello) takes a slot, sends id, begins the communicator; ready and (ready) likewise
@@ -31,7 +27,7 @@ enum class NcclSide : uint8_t {
 class NcclHandshake {
  public:
   // `context` and `socket` outlive it.
-  NcclHandshake(NcclContext& context, SocketChannel& socket, NcclSide side);
+  NcclHandshake(NcclContext& context, SocketChannel& socket, ChannelSide side);
   // Gives a communicator that was begun and not taken to the reaper.
   ~NcclHandshake();
 
@@ -60,7 +56,7 @@ class NcclHandshake {
 
   NcclContext& context_;
   SocketChannel& socket_;
-  const NcclSide side_;
+  const ChannelSide side_;
   const TimePoint deadline_;
 
   std::array<std::byte, kNcclSetupBytes> incoming_{};

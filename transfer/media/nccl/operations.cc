@@ -20,7 +20,7 @@ NcclOperations::NcclOperations(NcclConnection connection, std::chrono::milliseco
                                std::chrono::milliseconds first_grace)
     : grace_(grace), first_grace_(first_grace), connection_(std::move(connection)) {}
 
-void NcclOperations::Send(NcclSlot slot, size_t bytes) {
+void NcclOperations::Send(MemorySlot slot, size_t bytes) {
   const std::span<std::byte> part = slot.bytes().first(bytes);
   Add({.slot = std::move(slot), .bytes = part});
 }

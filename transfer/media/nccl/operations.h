@@ -27,7 +27,7 @@ class NcclOperations {
                  std::chrono::milliseconds first_grace);
 
   // The operation holds the slot until it is done.
-  void Send(NcclSlot slot, size_t bytes);
+  void Send(MemorySlot slot, size_t bytes);
   void Receive(std::span<std::byte> bytes);
   // Moves on every operation that can move on.
   void Advance();
@@ -44,7 +44,7 @@ class NcclOperations {
   struct Operation {
     enum class State { kWaiting, kBegun, kOnStream };
 
-    NcclSlot slot;               // only of a send
+    MemorySlot slot;             // only of a send
     std::span<std::byte> bytes;  // what is sent, or where to receive
     State state = State::kWaiting;
     std::unique_ptr<Event> event;

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/status.h"
-#include "transfer/media/setup_message.h"
 #include "transfer/wire/frame.h"
+#include "transfer/wire/setup_message.h"
 
 namespace tandem {
 namespace {

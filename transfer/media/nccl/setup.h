@@ -17,12 +17,8 @@ enum class NcclSetupKind : uint8_t {
   kRefuse = 4,  // from either, instead of any of these, with the reason
 };
 
-// The messages on the socket of an NCCL connection before the first frame. All have one size:
-//   offset 0  magic "TDNC" u32 · 4 version u16 · 6 kind u8 · 7 code u8 (kRefuse: the gRPC number)
-//          8  nccl_version u32 · 12 zeros · 16 epoch u64 (kId, kReady) · 24 slot_bytes u64 (kId)
-//          32 zeros · 56 unique id, 128 bytes (kId) · 184 XXH3-64 of the rest
-// All numbers are little-endian. A field that a kind does not use is 0, so that every message has
-// exactly one encoding.
+// The messages on the socket of an NCCL connection before the first frame. docs/media/nccl.md has the
+// layout. A field that a kind does not use is 0, so that every message has exactly one encoding.
 struct NcclSetup {
   static constexpr size_t kIdBytes = 128;
 

@@ -2,14 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include "transfer/media/nccl/channel_watch.h"
 #include "transfer/media/nccl/context.h"
 #include "transfer/media/nccl/operations.h"
 #include "transfer/media/nccl/received_payloads.h"
-#include "transfer/wire/side_channel.h"
+#include "transfer/wire/byte_channel.h"
 
 namespace tandem {
 
@@ -25,37 +24,28 @@ class NcclSideChannel final : public SideChannel {
   Room room(uint64_t in_flight) override;
   absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload> payloads) override;
   bool keeps_copies() const override { return true; }
-  bool sending() const override { return !receives_ && !state_->operations.empty(); }
+  bool sending() const override { return !receives_ && !operations_.empty(); }
   absl::Status Expect(uint32_t bytes) override;
-  bool arriving() const override { return state_->Arriving(); }
+  bool arriving() override;
   absl::StatusOr<std::span<const std::byte>> Find(uint64_t handle, size_t bytes) const override;
 
   // Advances what is under way. Returns the first error so far, after which the connection is over.
-  absl::Status Advance() { return state_->Advance(); }
+  absl::Status Advance();
   // Says whether the socket took less than it was given.
   void SocketIsFull(bool full);
 
  private:
-  // Held by pointer, because the const questions room() and arriving() advance it.
-  struct State {
-    State(NcclContext& context_of_all, NcclWatch& watch_of_channel, NcclConnection connection);
-    absl::Status Advance();
-    bool Arriving();
-    bool HasRoom();
-    void UpdateWatch();
+  void UpdateWatch();
 
-    NcclContext& context;
-    NcclWatch& watch;
-    NcclOperations operations;
-    bool receiving = false;
-    bool lacks_slot = false;  // all slots are taken; each tick looks again
-    bool socket_is_full = false;
-  };
-
+  NcclContext& context_;
+  NcclWatch& watch_;
   const bool receives_;
   NcclReceivedPayloads payloads_;  // of operations that arrive
-  const std::unique_ptr<State> state_;
+  NcclOperations operations_;
   uint32_t offered_ = 0;  // operations
+  bool receiving_ = false;
+  bool lacks_slot_ = false;  // all slots are taken; each tick looks again
+  bool socket_is_full_ = false;
 };
 
 }  // namespace tandem

@@ -5,6 +5,8 @@
 #include <deque>
 #include <span>
 
+#include "base/check.h"
+
 namespace tandem {
 
 // An area of memory for payloads that a peer reads, which lie one after the other and around again,
@@ -18,14 +20,28 @@ class Area {
 
   size_t piece_bytes() const { return piece_bytes_; }
   // The number of contiguous free bytes, or 0 when they are fewer than a piece.
-  size_t Room() const;
+  size_t Room() const {
+    const size_t room = Free(piece_bytes_).size();
+    return room >= piece_bytes_ ? room : 0;
+  }
   // Takes bytes that Room has counted, for one payload, and returns their handle.
-  uint64_t Take(size_t bytes);
+  uint64_t Take(size_t bytes) {
+    const Piece free = Free(bytes);
+    TANDEM_CHECK(bytes > 0 && bytes <= free.size(), "taken without room");
+    taken_.push_back({.begin = free.begin, .end = free.begin + bytes});
+    taken_bytes_ += bytes;
+    return free.begin;
+  }
   std::span<std::byte> At(uint64_t handle, size_t bytes) const {
     return memory_.subspan(handle, bytes);
   }
   // Frees the payloads that were taken before the latest `bytes` bytes of payload.
-  void KeepLatest(uint64_t bytes);
+  void KeepLatest(uint64_t bytes) {
+    while (!taken_.empty() && taken_bytes_ - taken_.front().size() >= bytes) {
+      taken_bytes_ -= taken_.front().size();
+      taken_.pop_front();
+    }
+  }
 
  private:
   // Contiguous bytes, of the payload or free.
@@ -37,7 +53,14 @@ class Area {
 
   // The free bytes behind the latest payload, or at the start of the area when those at its end are
   // fewer than `bytes`.
-  Piece Free(size_t bytes) const;
+  Piece Free(size_t bytes) const {
+    if (taken_.empty()) return {.begin = 0, .end = memory_.size()};
+    const size_t oldest = taken_.front().begin;
+    const size_t latest = taken_.back().end;
+    if (latest <= oldest) return {.begin = latest, .end = oldest};
+    if (memory_.size() - latest >= bytes) return {.begin = latest, .end = memory_.size()};
+    return {.begin = 0, .end = oldest};
+  }
 
   std::span<std::byte> memory_;
   size_t piece_bytes_;

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/status.h"
+#include "transfer/media/shm/area.h"
 
 namespace tandem {
 namespace {
@@ -27,6 +28,61 @@ absl::Status CheckSizes(const ShmOptions& options) {
       options.buffer_bytes, options.area_bytes, options.max_payload_bytes, kMaxAreaBytes);
 }
 
+// The sending end of a connection: copies payloads into its area and hashes them in the same pass.
+class ShmSendSideChannel final : public SideChannel {
+ public:
+  // `sender` is the medium's and outlives this object; `memory` goes back to it with the
+  // destructor. `piece_bytes` as for Area.
+  ShmSendSideChannel(ShmSender& sender, RelayMemory memory, size_t piece_bytes)
+      : sender_(sender), memory_(std::move(memory)), area_(memory_.mapping.bytes(), piece_bytes) {}
+  ~ShmSendSideChannel() override { sender_.free_areas.push_back(std::move(memory_)); }
+
+  Room room(uint64_t in_flight) override {
+    area_.KeepLatest(in_flight);
+    const size_t bytes = area_.Room();
+    if (bytes == 0) return {.peer_holds_it = true};
+    return {
+        .payloads = ShmSender::kMaxPayloads, .bytes = bytes, .enough_bytes = area_.piece_bytes()};
+  }
+
+  absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload> payloads) override {
+    sender_.copies.clear();
+    for (OfferedPayload& payload : payloads) {
+      payload.handle = area_.Take(payload.bytes.size());
+      sender_.copies.push_back(
+          {.dst = area_.At(payload.handle, payload.bytes.size()), .src = payload.bytes});
+    }
+    ASSIGN_OR_RETURN(const std::span<const uint64_t> hashes,
+                     sender_.stream.CopyAll(sender_.copies));
+    for (size_t i = 0; i < payloads.size(); ++i) payloads[i].hash = hashes[i];
+    return 0;
+  }
+  bool keeps_copies() const override { return true; }
+
+ private:
+  ShmSender& sender_;
+  RelayMemory memory_;
+  Area area_;
+};
+
+// The receiving end of a connection: finds payloads in the sender's area.
+class ShmReceiveSideChannel final : public SideChannel {
+ public:
+  ShmReceiveSideChannel(Mapping mapping, DeviceBuffer registration)
+      : mapping_(std::move(mapping)), registration_(std::move(registration)) {}
+
+  absl::StatusOr<std::span<const std::byte>> Find(uint64_t handle, size_t bytes) const override {
+    const std::span<const std::byte> area = mapping_.bytes();
+    if (handle <= area.size() && bytes <= area.size() - handle) return area.subspan(handle, bytes);
+    return InvalidArgument("a payload of {} bytes at {} of an area of {}", bytes, handle,
+                           area.size());
+  }
+
+ private:
+  const Mapping mapping_;
+  const DeviceBuffer registration_;  // of the mapping, and destroyed before it
+};
+
 }  // namespace
 
 size_t ShmAreaBytes(const Device& device, size_t max_payload_bytes) {
@@ -34,15 +90,26 @@ size_t ShmAreaBytes(const Device& device, size_t max_payload_bytes) {
                   std::bit_ceil(kPiecesPerArea * max_payload_bytes));
 }
 
+absl::StatusOr<RelayMemory> RelayMemory::Create(Device& device, size_t bytes) {
+  RelayMemory memory;
+  ASSIGN_OR_RETURN(memory.file, NewSharedMemory(bytes));
+  ASSIGN_OR_RETURN(memory.mapping, MapShared(memory.file, bytes));
+  ASSIGN_OR_RETURN(memory.registration, device.RegisterHost(memory.mapping.bytes()));
+  return memory;
+}
+
 absl::StatusOr<std::unique_ptr<ShmMedium>> ShmMedium::Open(const ShmOptions& options) {
   RETURN_IF_ERROR(CheckSizes(options));
-  ASSIGN_OR_RETURN(auto areas, AreaPool::Create(*options.device, options.area_bytes,
-                                                options.buffer_bytes / options.area_bytes));
+  std::vector<RelayMemory> areas(options.buffer_bytes / options.area_bytes);
+  for (RelayMemory& area : areas) {
+    ASSIGN_OR_RETURN(area, RelayMemory::Create(*options.device, options.area_bytes));
+  }
   ASSIGN_OR_RETURN(ExtentStream stream,
-                   ExtentStream::Create(*options.device, AreaCopier::kMaxPayloads));
+                   ExtentStream::Create(*options.device, ShmSender::kMaxPayloads));
   ASSIGN_OR_RETURN(HostListener listener, HostListener::Open());
-  return std::unique_ptr<ShmMedium>(new ShmMedium(options, std::move(listener), std::move(areas),
-                                                  {.stream = std::move(stream), .copies = {}}));
+  return std::unique_ptr<ShmMedium>(
+      new ShmMedium(options, std::move(listener),
+                    {.free_areas = std::move(areas), .stream = std::move(stream), .copies = {}}));
 }
 
 absl::Status ShmMedium::MayCarry(std::span<const std::byte> payload) const {
@@ -52,22 +119,24 @@ absl::Status ShmMedium::MayCarry(std::span<const std::byte> payload) const {
 }
 
 absl::StatusOr<HostMedium::SharedMemory> ShmMedium::Share() {
-  const std::optional<size_t> area = areas_->Take();
-  if (!area) {
+  if (sender_.free_areas.empty()) {
     return Unavailable(
         "no shared memory left: each of the {} areas serves a connection (--kv-buffer-bytes)",
-        areas_->count());
+        num_areas());
   }
+  RelayMemory memory = std::move(sender_.free_areas.back());
+  sender_.free_areas.pop_back();
+  const int file = memory.file.get();
   const size_t piece_bytes =
       std::max(options_.max_payload_bytes, options_.area_bytes / kPiecesPerArea);
-  return SharedMemory{
-      .greeting = {.segments = {{.kind = MemoryHandle::Kind::kHostFile,
-                                 .bytes = options_.area_bytes}}},
-      .files = {(*areas_)[*area].file.get()},
-      .side_channel = std::make_shared<ShmSendSideChannel>(*areas_, *area, piece_bytes, copier_)};
+  return SharedMemory{.greeting = {.segments = {{.kind = MemoryHandle::Kind::kHostFile,
+                                                 .bytes = options_.area_bytes}}},
+                      .files = {file},
+                      .side_channel = std::make_shared<ShmSendSideChannel>(
+                          sender_, std::move(memory), piece_bytes)};
 }
 
-absl::StatusOr<std::unique_ptr<SideChannel>> ShmMedium::OpenMemory(const MemoryGreeting& greeting,
+absl::StatusOr<std::unique_ptr<SideChannel>> ShmMedium::OpenShared(const MemoryGreeting& greeting,
                                                                    std::vector<UniqueFd> files) {
   const bool is_area = greeting.segments.size() == 1 && files.size() == 1 &&
                        greeting.segments[0].kind == MemoryHandle::Kind::kHostFile;

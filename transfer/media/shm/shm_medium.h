@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
+#include "transfer/framed/extent_stream.h"
 #include "transfer/media/host_medium.h"
-#include "transfer/media/shm/area_pool.h"
-#include "transfer/media/shm/side_channels.h"
+#include "transfer/media/shm/shared_memory.h"
 
 namespace tandem {
 
@@ -33,6 +33,26 @@ struct ShmOptions {
 // The area size for payloads of at most `max_payload_bytes` in the memory of `device`.
 size_t ShmAreaBytes(const Device& device, size_t max_payload_bytes);
 
+// Shared memory of this process that its device reaches by itself. Move-only.
+struct RelayMemory {
+  // Errors as NewSharedMemory and Device::RegisterHost.
+  static absl::StatusOr<RelayMemory> Create(Device& device, size_t bytes);
+
+  UniqueFd file;
+  Mapping mapping;
+  DeviceBuffer registration;  // of the mapping, and destroyed before it
+};
+
+// What the connections of one medium share. Thread: the loop's.
+struct ShmSender {
+  static constexpr size_t kMaxPayloads = 512;
+
+  // Each is a file of its own, so that a peer maps its area and nothing else.
+  std::vector<RelayMemory> free_areas;
+  ExtentStream stream;             // used by one connection at a time
+  std::vector<ExtentCopy> copies;  // of the Offer in progress
+};
+
 // Relays payloads through shared memory that the devices of both sides reach: the sender copies them
 // there, and the receiver copies them out (docs/media/shm.md).
 class ShmMedium final : public HostMedium {
@@ -44,24 +64,20 @@ class ShmMedium final : public HostMedium {
   std::string_view name() const override { return "shm"; }
   absl::Status MayCarry(std::span<const std::byte> payload) const override;
   size_t buffer_bytes() const override {
-    return areas_->size_bytes() + copier_.stream.buffer_bytes();
+    return num_areas() * options_.area_bytes + sender_.stream.buffer_bytes();
   }
 
  private:
-  ShmMedium(const ShmOptions& options, HostListener listener, std::unique_ptr<AreaPool> areas,
-            AreaCopier copier)
-      : HostMedium(std::move(listener)),
-        options_(options),
-        areas_(std::move(areas)),
-        copier_(std::move(copier)) {}
+  ShmMedium(const ShmOptions& options, HostListener listener, ShmSender sender)
+      : HostMedium(std::move(listener)), options_(options), sender_(std::move(sender)) {}
 
+  size_t num_areas() const { return options_.buffer_bytes / options_.area_bytes; }
   absl::StatusOr<SharedMemory> Share() override;
-  absl::StatusOr<std::unique_ptr<SideChannel>> OpenMemory(const MemoryGreeting& greeting,
+  absl::StatusOr<std::unique_ptr<SideChannel>> OpenShared(const MemoryGreeting& greeting,
                                                           std::vector<UniqueFd> files) override;
 
   const ShmOptions options_;
-  const std::unique_ptr<AreaPool> areas_;
-  AreaCopier copier_;
+  ShmSender sender_;
 };
 
 }  // namespace tandem

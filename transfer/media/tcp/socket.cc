@@ -80,16 +80,6 @@ uint16_t LocalPort(const UniqueFd& listener) {
                    : reinterpret_cast<const sockaddr_in*>(name)->sin_port);
 }
 
-absl::StatusOr<UniqueFd> AcceptStream(const UniqueFd& listener) {
-  UniqueFd socket(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (socket.valid()) {
-    SetStreamOptions(socket);
-  } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-    return ResourceExhausted("cannot accept a connection: {}", ErrnoMessage(errno));
-  }
-  return socket;
-}
-
 absl::StatusOr<UniqueFd> StartConnect(const SocketAddress& address) {
   UniqueFd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Unavailable("cannot open a socket: {}", ErrnoMessage(errno));

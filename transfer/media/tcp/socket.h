@@ -33,10 +33,6 @@ absl::StatusOr<UniqueFd> Listen(const std::string& host, uint16_t port);
 // The port that a listening socket was given.
 uint16_t LocalPort(const UniqueFd& listener);
 
-// A connection that a peer has made, non-blocking and with SetStreamOptions; not valid() when no peer
-// waits. RESOURCE_EXHAUSTED when the process has no descriptor left.
-absl::StatusOr<UniqueFd> AcceptStream(const UniqueFd& listener);
-
 // A non-blocking socket that connects to `address`. It becomes writable when that has succeeded or
 // failed.
 absl::StatusOr<UniqueFd> StartConnect(const SocketAddress& address);

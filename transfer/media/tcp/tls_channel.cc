@@ -73,7 +73,7 @@ std::string TakeTlsErrors() {
 
 void TlsChannel::Free::operator()(ssl_st* ssl) const { SSL_free(ssl); }
 
-TlsChannel::TlsChannel(ssl_ctx_st* context, UniqueFd socket, TlsSide side,
+TlsChannel::TlsChannel(ssl_ctx_st* context, UniqueFd socket, ChannelSide side,
                        std::atomic<size_t>& alive)
     : socket_(std::move(socket)), side_(side), alive_(alive), ssl_(SSL_new(context)) {
   ++alive_;
@@ -83,8 +83,8 @@ TlsChannel::TlsChannel(ssl_ctx_st* context, UniqueFd socket, TlsSide side,
   TANDEM_CHECK(input != nullptr, "a socket for OpenSSL");
   SSL_set0_rbio(ssl_.get(), input);
   SSL_set0_wbio(ssl_.get(), NewBufferBio(&out_));
-  side_ == TlsSide::kConnected ? SSL_set_connect_state(ssl_.get())
-                               : SSL_set_accept_state(ssl_.get());
+  side_ == ChannelSide::kConnected ? SSL_set_connect_state(ssl_.get())
+                                   : SSL_set_accept_state(ssl_.get());
 }
 
 TlsChannel::~TlsChannel() {
@@ -123,7 +123,7 @@ absl::StatusOr<bool> TlsChannel::Handshake() {
 
 absl::StatusOr<bool> TlsChannel::Welcome() {
   char byte = kWelcomeByte;
-  if (side_ == TlsSide::kAccepted) {
+  if (side_ == ChannelSide::kAccepted) {
     ASSIGN_OR_RETURN(const size_t taken, Encrypt(std::as_bytes(std::span(&byte, 1))));
     TANDEM_CHECK(taken == 1, "room for one byte");
     RETURN_IF_ERROR(Flush());

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "transfer/media/tcp/socket.h"
+#include "base/unique_fd.h"
 #include "transfer/wire/byte_channel.h"
 
 struct bio_st;      // OpenSSL's BIO
@@ -17,20 +17,17 @@ struct ssl_ctx_st;  // SSL_CTX
 
 namespace tandem {
 
-enum class TlsSide : uint8_t { kConnected, kAccepted };
-
 // Returns and clears the errors that OpenSSL has queued on this thread.
 std::string TakeTlsErrors();
 
 // TLS over a connected socket.
 //
-// Write encrypts the bytes that it takes into a buffer of this channel and sends them from there.
-// So a caller whose Write took nothing may come back with other bytes, which OpenSSL itself does not
-// allow.
+// Write encrypts into a buffer of this channel and sends from there, so a caller whose Write took
+// nothing may come back with other bytes, which OpenSSL itself does not allow.
 //
 // In TLS 1.3 the connecting side finishes its handshake before the other side has checked its
-// certificate. The accepting side therefore sends one byte when it is satisfied, and Establish of
-// the connecting side waits for it. A refused worker learns the reason there.
+// certificate. So the accepting side sends one byte when it is satisfied, for which Establish of the
+// connecting side waits: a refused worker learns the reason there.
 // Thread: the loop's.
 class TlsChannel final : public ByteChannel {
  public:
@@ -46,7 +43,7 @@ class TlsChannel final : public ByteChannel {
       kOutBytes + 2 * kRecordBytes + kReadAheadBytes + 2 * kRecordBytes;
 
   // `alive` counts the present channels; it outlives this one.
-  TlsChannel(ssl_ctx_st* context, UniqueFd socket, TlsSide side, std::atomic<size_t>& alive);
+  TlsChannel(ssl_ctx_st* context, UniqueFd socket, ChannelSide side, std::atomic<size_t>& alive);
   ~TlsChannel() override;
   TlsChannel(const TlsChannel&) = delete;
   TlsChannel& operator=(const TlsChannel&) = delete;
@@ -76,7 +73,7 @@ class TlsChannel final : public ByteChannel {
   absl::Status HandshakeError();
 
   const UniqueFd socket_;
-  const TlsSide side_;
+  const ChannelSide side_;
   std::atomic<size_t>& alive_;
   State state_ = State::kHandshake;
   std::vector<std::byte> out_;  // encrypted

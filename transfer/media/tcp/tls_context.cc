@@ -63,8 +63,6 @@ absl::Status TlsFiles::Check() const {
 
 void TlsContext::Free::operator()(ssl_ctx_st* context) const { SSL_CTX_free(context); }
 
-TlsContext::TlsContext(Context context) : context_(std::move(context)) {}
-
 absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Load(const TlsFiles& files) {
   RETURN_IF_ERROR(files.Check());
   Context context(SSL_CTX_new(TLS_method()));
@@ -74,14 +72,8 @@ absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Load(const TlsFiles& fil
   return std::unique_ptr<TlsContext>(new TlsContext(std::move(context)));
 }
 
-std::unique_ptr<ByteChannel> TlsContext::Connected(UniqueFd socket) const {
-  return std::make_unique<TlsChannel>(context_.get(), std::move(socket), TlsSide::kConnected,
-                                      channels_);
-}
-
-std::unique_ptr<ByteChannel> TlsContext::Accepted(UniqueFd socket) const {
-  return std::make_unique<TlsChannel>(context_.get(), std::move(socket), TlsSide::kAccepted,
-                                      channels_);
+std::unique_ptr<ByteChannel> TlsContext::NewChannel(UniqueFd socket, ChannelSide side) const {
+  return std::make_unique<TlsChannel>(context_.get(), std::move(socket), side, channels_);
 }
 
 size_t TlsContext::buffer_bytes() const { return channels_ * TlsChannel::kBufferBytes; }

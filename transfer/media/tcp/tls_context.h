@@ -4,9 +4,10 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
-#include "transfer/media/tcp/socket.h"
+#include "base/unique_fd.h"
 #include "transfer/wire/byte_channel.h"
 
 struct ssl_ctx_st;  // OpenSSL's SSL_CTX
@@ -35,9 +36,7 @@ class TlsContext {
 
   // TLS over a connected socket. The channel's Establish makes the handshake. FAILED_PRECONDITION
   // when the peer shows no trusted certificate, does not trust this one, or does not speak TLS.
-  std::unique_ptr<ByteChannel> Connected(UniqueFd socket) const;
-  // The same for the accepting side.
-  std::unique_ptr<ByteChannel> Accepted(UniqueFd socket) const;
+  std::unique_ptr<ByteChannel> NewChannel(UniqueFd socket, ChannelSide side) const;
 
   // The most memory that the present channels may take for bytes under way.
   size_t buffer_bytes() const;
@@ -48,7 +47,7 @@ class TlsContext {
   };
   using Context = std::unique_ptr<ssl_ctx_st, Free>;
 
-  explicit TlsContext(Context context);
+  explicit TlsContext(Context context) : context_(std::move(context)) {}
 
   const Context context_;
   mutable std::atomic<size_t> channels_ = 0;

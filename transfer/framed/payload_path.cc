@@ -1,4 +1,4 @@
-#include "transfer/framed/direct_payloads.h"
+#include "transfer/framed/payload_path.h"
 
 #include "base/hash.h"
 #include "base/status.h"
@@ -25,12 +25,6 @@ class DirectOutbound final : public OutboundPayloads {
 
 }  // namespace
 
-uint64_t OutboundPayloads::Drop(StreamKey key, FrameBatch& batch) {
-  const uint64_t unsent = batch.DropUnsent(key);
-  batch.CopyHalfSent(key);
-  return unsent;
-}
-
 absl::Status InboundPayloads::OnReference(const FrameHeader&, LandingHost&) {
   return InvalidArgument("a reference without a side channel");
 }
@@ -41,10 +35,6 @@ absl::Status InboundPayloads::OnAnnouncement(const FrameHeader&, LandingHost&) {
 
 std::unique_ptr<OutboundPayloads> DirectPayloads::NewOutbound(ByteChannel&, uint64_t) {
   return std::make_unique<DirectOutbound>();
-}
-
-std::unique_ptr<InboundPayloads> DirectPayloads::NewInbound(ByteChannel&) {
-  return std::make_unique<DirectInbound>();
 }
 
 }  // namespace tandem

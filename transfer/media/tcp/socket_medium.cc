@@ -1,0 +1,125 @@
+#include "transfer/media/tcp/socket_medium.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/status.h"
+#include "base/thread_name.h"
+#include "transfer/media/socket_channel.h"
+
+namespace tandem {
+
+void AwaitedAddresses::Arrived(absl::StatusOr<std::vector<SocketAddress>> addresses) {
+  {
+    absl::MutexLock lock(&mutex_);
+    addresses_ = std::move(addresses);
+  }
+  const uint64_t one = 1;
+  // The first write to an eventfd cannot fail.
+  [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
+}
+
+std::optional<absl::StatusOr<std::vector<SocketAddress>>> AwaitedAddresses::Take() {
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(addresses_, std::nullopt);
+}
+
+NameResolver::~NameResolver() {
+  questions_.Close();
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::StatusOr<std::shared_ptr<AwaitedAddresses>> NameResolver::Resolve(const HostPort& peer) {
+  UniqueFd event(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!event.valid()) return Unavailable("cannot connect: {}", ErrnoMessage(errno));
+  auto answer = std::make_shared<AwaitedAddresses>(std::move(event));
+  auto numeric = tandem::Resolve(peer, NameLookup::kNumericOnly);
+  if (numeric.ok()) {
+    answer->Arrived(std::move(numeric));
+    return answer;
+  }
+  if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
+  if (questions_.TryPush({.peer = peer, .answer = answer})) return answer;
+  return Unavailable("cannot connect: too many host names wait to be resolved");
+}
+
+void NameResolver::Run() {
+  NameThisThread("kv-names");
+  while (!questions_.closed()) {
+    for (const Question& question : questions_.WaitAndDrain(kNoDeadline)) {
+      if (questions_.closed()) return;
+      question.answer->Arrived(tandem::Resolve(question.peer, NameLookup::kByName));
+    }
+  }
+}
+
+int ConnectingChannel::fd() const {
+  if (open_ != nullptr) return open_->fd();
+  if (socket_.valid()) return socket_.get();
+  return awaited_ != nullptr ? awaited_->fd() : -1;
+}
+
+bool ConnectingChannel::wants_output() const {
+  return open_ != nullptr ? open_->wants_output() : socket_.valid();
+}
+
+absl::StatusOr<bool> ConnectingChannel::Establish() {
+  if (open_ != nullptr) return open_->Establish();
+  if (!socket_.valid()) {
+    auto addresses = awaited_->Take();
+    if (!addresses) return false;
+    ASSIGN_OR_RETURN(addresses_, *std::move(addresses));
+    std::reverse(addresses_.begin(), addresses_.end());
+    // The event is closed after the socket was opened, so that fd() changes its number.
+    const auto started = TryNextAddress(Unavailable("no address"));
+    awaited_.reset();
+    return started;
+  }
+  const absl::StatusOr<bool> connected = IsConnected(socket_);
+  if (!connected.ok()) return TryNextAddress(connected.status());
+  if (!*connected) return false;
+  ASSIGN_OR_RETURN(open_, opened_(std::move(socket_)));
+  return open_->Establish();
+}
+
+absl::StatusOr<bool> ConnectingChannel::TryNextAddress(absl::Status last_error) {
+  while (!addresses_.empty()) {
+    auto started = StartConnect(addresses_.back());
+    addresses_.pop_back();
+    if (started.ok()) {
+      // The old socket is closed after the new one was opened, so that fd() changes its number.
+      socket_ = *std::move(started);
+      return false;
+    }
+    last_error = started.status();
+  }
+  return last_error;
+}
+
+absl::StatusOr<TcpListener> TcpListener::Open(const std::string& host, uint16_t port,
+                                              const std::string& advertised_host) {
+  ASSIGN_OR_RETURN(UniqueFd socket, Listen(host, port));
+  const std::string& named = advertised_host.empty() ? host : advertised_host;
+  return TcpListener{.address = HostPortText(named, LocalPort(socket)),
+                     .socket = std::move(socket)};
+}
+
+absl::StatusOr<std::unique_ptr<ByteChannel>> SocketMedium::Accept() {
+  ASSIGN_OR_RETURN(UniqueFd socket, AcceptSocket(listener_fd()));
+  if (!socket.valid()) return nullptr;
+  SetStreamOptions(socket);
+  return NewChannel(std::move(socket), ChannelSide::kAccepted);
+}
+
+absl::StatusOr<std::unique_ptr<ByteChannel>> SocketMedium::Connect(std::string_view peer) {
+  ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(peer));
+  ASSIGN_OR_RETURN(std::shared_ptr<AwaitedAddresses> addresses, resolver_.Resolve(host_port));
+  return std::make_unique<ConnectingChannel>(std::move(addresses), [this](UniqueFd socket) {
+    return NewChannel(std::move(socket), ChannelSide::kConnected);
+  });
+}
+
+}  // namespace tandem
