@@ -24,6 +24,7 @@ class MemoryChannel final : public ByteChannel {
     std::vector<std::byte> outgoing;
     size_t room_bytes = SIZE_MAX;  // that Write takes from here on
     size_t read_ahead_bytes = 0;
+    int reads = 0;  // calls of Read so far
     SideChannel* side_channel = nullptr;
   };
 
@@ -36,6 +37,7 @@ class MemoryChannel final : public ByteChannel {
   SideChannel* side_channel() override { return peer_.side_channel; }
 
   absl::StatusOr<size_t> Read(std::span<const iovec> parts) override {
+    ++peer_.reads;
     const size_t most = std::min(peer_.piece_bytes, peer_.incoming.size());
     size_t count = 0;
     for (const iovec& part : parts) {

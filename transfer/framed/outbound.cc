@@ -61,6 +61,8 @@ absl::Status OutboundConnection::ReadReplies() {
     counters_.received += count;
     RETURN_IF_ERROR(reader_.Feed(std::span(bytes).first(count)));
     if (got_data_) return InvalidArgument("data frame from a receiver");
+    // Nothing is left in the socket then (ByteChannel::read_ahead_bytes).
+    if (count < bytes.size() && channel_->read_ahead_bytes() > 0) return absl::OkStatus();
   }
 }
 

@@ -1,5 +1,7 @@
 // Streams that are sent, the memory of streams that were refused, and the answers of a receiver.
+#include <memory>
 #include <optional>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -8,6 +10,8 @@
 #include "tests/fuzz/memory_channel.h"
 #include "tests/support/lone_streams.h"
 #include "tests/support/transport_probe.h"
+#include "transfer/framed/outbound.h"
+#include "transfer/framed/payload_path.h"
 #include "transfer/framed/refused_streams.h"
 #include "transfer/framed/reply_buffer.h"
 
@@ -115,6 +119,26 @@ TEST(ReplyBufferTest, APeerThatReadsNoAnswersIsLeft) {
   EXPECT_EQ(replies.WriteTo(channel, counters), absl::OkStatus());
   for (size_t bytes = 0; bytes < (4 << 20); bytes += kFrameHeaderBytes) replies.Ack(kKey, 1);
   EXPECT_EQ(replies.WriteTo(channel, counters).code(), absl::StatusCode::kUnavailable);
+}
+
+// Each read of a socket is a system call, and answers that are shorter than the buffer are all there is.
+TEST(OutboundConnectionTest, ASocketIsReadOnceForShortAnswers) {
+  for (const size_t read_ahead_bytes : {0, 1}) {
+    LoneStreams open;
+    PeerStreams peer({.peer = "peer", .connection_id = 9}, std::make_shared<Link>("peer", "test"),
+                     open.streams(), [](OutgoingStream&, const absl::Status&) {});
+    MemoryChannel::Peer other = {.read_ahead_bytes = read_ahead_bytes};
+    auto channel = std::make_unique<MemoryChannel>(other);
+    auto payloads = DirectPayloads().NewOutbound(*channel, 1);
+    TransportCounters counters;
+    OutboundConnection connection(peer, std::move(channel), std::move(payloads), counters,
+                                  Timeouts());
+    const auto credit = EncodeFrameHeader({.type = FrameType::kCredit, .frames = 1 << 20});
+    other.incoming.assign(credit.begin(), credit.end());
+    ASSERT_TRUE(connection.Advance().ok());
+    EXPECT_EQ(counters.received, kFrameHeaderBytes);
+    EXPECT_EQ(other.reads, read_ahead_bytes > 0 ? 1 : 2);
+  }
 }
 
 }  // namespace
