@@ -87,7 +87,8 @@ void CostMeasurement::Finish() {
     status = costs_.SetModel(std::move(fit->coefficients), CostSource::kMeasured, error);
   }
   if (!status.ok()) {
-    LogInfo("cost model: learned while serving, not measured before: {}", status.message());
+    LogInfo("cost model: learned while serving, not measured before: {}",
+            std::string(status.message()));
     return;
   }
   const StepModel& model = *costs_.state().model;
