@@ -18,8 +18,8 @@ namespace tandem {
 struct PolicyParts {
   const Clock& clock;
   const RequestLedger& ledger;
-  const PredictionErrors* errors =
-      nullptr;  // of recent requests; null: predictions are not compared
+  // Of recent requests; null: predictions are not compared with what came true.
+  const PredictionErrors* errors = nullptr;
   PolicyOptions options = {};
 };
 
