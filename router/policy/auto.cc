@@ -78,9 +78,15 @@ class AutoPolicy final : public RoutingPolicy {
     if (!not_measured_.empty()) {
       return {.basis = Basis::kNotMeasured, .reason = "least loaded, because " + not_measured_};
     }
+    const auto is_unified = [](const Option& option) {
+      return option.placement.route() == v1::ROUTE_UNIFIED;
+    };
+    // Where only one route is possible or wanted, nothing is learnt of the other one.
+    const bool has_choice =
+        std::ranges::any_of(options, is_unified) && !std::ranges::all_of(options, is_unified);
     std::optional<v1::Route>& route = routes_[ClassOf(query)];
-    Verdict verdict = Compare(options, route);
-    route = options[verdict.option].placement.route();
+    Verdict verdict = Compare(options, has_choice ? route : std::nullopt);
+    if (has_choice) route = options[verdict.option].placement.route();
     return verdict;
   }
 

@@ -265,6 +265,17 @@ TEST_F(AutoPolicyTest, AtConstantLoadTheRouteDoesNotFlipThoughTheCheapestOneDoes
   EXPECT_GT(flips_of_cheapest, 20);
 }
 
+TEST_F(AutoPolicyTest, ARouteThatAClientAskedForIsNoHabit) {
+  const ClusterView view = OneOfEach(5);
+  Decode("d0", 1);  // so that the routes differ, by less than the least gain
+  const v1::Route usual = RouteOf(view, Query(500, 50));
+  const v1::Route other = usual == v1::ROUTE_UNIFIED ? v1::ROUTE_DISAGGREGATED : v1::ROUTE_UNIFIED;
+  RouteQuery asked = Query(500, 50);
+  asked.wanted = other;
+  EXPECT_EQ(RouteOf(view, asked), other);
+  EXPECT_EQ(RouteOf(view, Query(500, 50)), usual);
+}
+
 TEST_F(AutoPolicyTest, CostsThatAreTooLargeToBeAddedUpAreNoReasonToFail) {
   ClusterView view{.workers = {MeasuredWorker("u0", v1::WORKER_ROLE_UNIFIED),
                                MeasuredWorker("u1", v1::WORKER_ROLE_UNIFIED)}};
