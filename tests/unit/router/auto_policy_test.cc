@@ -266,8 +266,7 @@ TEST_F(AutoPolicyTest, AtConstantLoadTheRouteDoesNotFlipThoughTheCheapestOneDoes
 }
 
 TEST_F(AutoPolicyTest, ARouteThatAClientAskedForIsNoHabit) {
-  const ClusterView view = OneOfEach(5);
-  Decode("d0", 1);  // so that the routes differ, by less than the least gain
+  const ClusterView view = OneOfEach(5);  // the routes differ by less than the least gain
   const v1::Route usual = RouteOf(view, Query(500, 50));
   const v1::Route other = usual == v1::ROUTE_UNIFIED ? v1::ROUTE_DISAGGREGATED : v1::ROUTE_UNIFIED;
   RouteQuery asked = Query(500, 50);
