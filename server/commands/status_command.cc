@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::chrono::seconds kStatusTimeout(5);
+constexpr std::chrono::seconds kAnswerTimeout(5);
 constexpr std::chrono::milliseconds kPollInterval(20);
 
 struct StatusFlags {
@@ -32,7 +32,7 @@ int RunStatus(const StatusFlags& flags) {
   while (true) {
     const auto left = std::chrono::duration_cast<Client::Timeout>(deadline - SteadyTime::now());
     if (left > Client::Timeout::zero()) client.WaitUntilConnected(left);
-    const auto status = client.GetStatus(kStatusTimeout);
+    const auto status = client.GetStatus(kAnswerTimeout);
     const bool ready = status.ok() && status->ready();
     if (!ready && SteadyTime::now() < deadline) {
       std::this_thread::sleep_for(kPollInterval);
@@ -64,7 +64,7 @@ void AddStatusCommand(CLI::App& app, Action& chosen) {
   status->add_flag("--links", flags->links,
                    "also the ways that KV takes between workers, with their measured rates, and "
                    "the hand-offs; --json always says so");
-  status->add_flag("--costs", flags.costs,
+  status->add_flag("--costs", flags->costs,
                    "also what each worker's steps take by its cost model, and how well that "
                    "predicts them; --json always says so");
   status->add_flag("--json", flags->json, "print one JSON object");
