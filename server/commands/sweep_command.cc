@@ -23,7 +23,7 @@ namespace {
 
 // Loading weights and measuring steps at start can take long.
 constexpr std::chrono::minutes kStart(10);
-constexpr std::chrono::seconds kStatusTimeout(10);
+constexpr std::chrono::seconds kPollTimeout(10);
 constexpr std::chrono::seconds kEnd(30);
 
 struct SweepFlags {
@@ -116,7 +116,7 @@ class Service {
     Client client(address_);
     const auto deadline = std::chrono::steady_clock::now() + kStart;
     while (std::chrono::steady_clock::now() < deadline) {
-      ASSIGN_OR_RETURN(const v1::GetStatusResponse status, client.GetStatus(kStatusTimeout));
+      ASSIGN_OR_RETURN(const v1::GetStatusResponse status, client.GetStatus(kPollTimeout));
       int ready = 0;
       for (const v1::WorkerStatus& worker : status.workers()) {
         const v1::WorkerLoad& load = worker.load();
