@@ -41,7 +41,9 @@ bool StepRunner::Run() {
   const std::span<absl::StatusOr<SampledToken>> tokens = parts_.computation.Sample(chunks_);
   delivery_.Deliver(chunks_, tokens, computed);
   // All that the next step had to wait for.
-  core.costs.Observe(features, core.clock.Now() - now);
+  const Duration took = core.clock.Now() - now;
+  core.latency.ObserveStep(features, took);
+  core.costs.Observe(features, took);
   return true;
 }
 

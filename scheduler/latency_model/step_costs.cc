@@ -68,7 +68,8 @@ absl::Status StepCosts::SetModel(StepCoefficients coefficients, CostSource sourc
 void StepCosts::Observe(const StepFeatures& features, Duration took) {
   const TimedStep step = {.features = features, .ms = ToMilliseconds(took)};
   if (++seen_ <= kColdSteps || !(step.ms > 0)) return;
-  learner_.ObserveStep(features, took);
+  const bool learns = state_.model == nullptr || state_.source == CostSource::kLearned;
+  if (learns) learner_.ObserveStep(features, took);
   since_revision_ += took;
   const Kind kind = features.prefill_tokens > 0 ? kPrefill : kDecode;
   ++seen_of_[kind];

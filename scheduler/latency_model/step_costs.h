@@ -47,8 +47,7 @@ class StepCosts {
     bool decodes = true;
   };
 
-  // `learner` must outlive this. It is told of every step that counts.
-  StepCosts(Kinds kinds, StepLearner& learner) : kinds_(kinds), learner_(learner) {}
+  explicit StepCosts(Kinds kinds) : kinds_(kinds) {}
 
   // Predictions come from these coefficients from now on; `error` is their mean relative error as
   // far as it is known. INVALID_ARGUMENT as StepModel::Create; then nothing changes.
@@ -87,7 +86,7 @@ class StepCosts {
   void Adopt(StepModel model, CostSource source);
 
   const Kinds kinds_;
-  StepLearner& learner_;
+  StepLearner learner_;  // is told of steps as long as no model was given
   CostState state_;
   std::array<Window, 2> windows_;  // [Kind]
   uint64_t seen_ = 0;

@@ -60,8 +60,7 @@ class StepCostsTest : public ::testing::Test {
   const StepModel machine_ = *StepModel::Create(Machine());
   std::mt19937_64 random_{7};
   double noise_ = 0.05;
-  StepLearner learner_;
-  StepCosts costs_{{}, learner_};
+  StepCosts costs_{{}};
 };
 
 TEST_F(StepCostsTest, KnowsNothingBeforeItWasToldOrLearned) {
@@ -171,7 +170,6 @@ TEST_F(StepCostsTest, TheFirstStepsDoNotCount) {
     Run(AnyPrefill(), 100);
     Run(AnyDecode(), 100);
   }
-  EXPECT_FALSE(learner_.steps()) << "nothing is learned from them";
   Know();
   EXPECT_EQ(costs_.state().steps, 0u);
   Run(AnyDecode(), 1);
@@ -193,7 +191,7 @@ TEST_F(StepCostsTest, LearnsAModelFromStepsThatWereServed) {
 }
 
 TEST_F(StepCostsTest, AWorkerThatOnlyDecodesLearnsFromDecodes) {
-  StepCosts decodes({.prefills = false, .decodes = true}, learner_);
+  StepCosts decodes({.prefills = false, .decodes = true});
   for (int i = 0; i < 60; ++i) {
     const StepFeatures step = AnyDecode();
     decodes.Observe(step, std::chrono::duration_cast<Duration>(machine_.Step(step)));
