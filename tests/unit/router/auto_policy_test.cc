@@ -52,9 +52,10 @@ class AutoPolicyTest : public testing::Test {
     }
   }
   // A request waits at the worker.
-  void Wait(const std::string& name, int32_t prompt) {
-    entries_.push_back(ledger_.Add(
-        {name, 1}, {.prompt_tokens = prompt, .output_tokens = 1000, .most_output_tokens = 1000}));
+  void Wait(const std::string& name, int32_t prompt, int32_t output = 1000) {
+    entries_.push_back(ledger_.Add({name, 1}, {.prompt_tokens = prompt,
+                                               .output_tokens = static_cast<double>(output),
+                                               .most_output_tokens = output}));
   }
   // What the decision sends to its workers is in flight until Forget.
   void Send(const RouteDecision& decision, const RouteQuery& query) {
