@@ -250,7 +250,9 @@ void Dispatch::MoveFromQueue() {
   const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
   const WorkerView* const worker = view->Find(*attempt_->QueuedAt());
   const TimePoint now = parts_.clock.Now();
-  if (worker == nullptr || !queue_move_.IsDue(*worker, now, parts_.cluster.options().heartbeat)) {
+  const int32_t context_tokens = spec_.sequence.prompt_size() + spec_.sequence.max_tokens();
+  if (worker == nullptr || !queue_move_.IsDue(*worker, now, parts_.cluster.options().heartbeat) ||
+      !QueueMove::MayFindBetter(*worker, *view, spec_.width(), context_tokens)) {
     return;
   }
   failover_.exclusions().Relax();

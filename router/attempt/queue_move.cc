@@ -30,6 +30,18 @@ bool QueueMove::IsDue(const WorkerView& worker, TimePoint now, Duration heartbea
          now - queued_since_ >= 2 * heartbeat;
 }
 
+bool QueueMove::MayFindBetter(const WorkerView& worker, const ClusterView& view, int32_t width,
+                              int32_t context_tokens) {
+  const auto has = [&](v1::WorkerRole role) {
+    return std::ranges::any_of(view.workers, [&](const WorkerView& one) {
+      return one.role == role && one.id != worker.id && one.usable() &&
+             HasRoom(one, width, context_tokens) && IsHalfAsBusy(one, worker, width);
+    });
+  };
+  return has(v1::WORKER_ROLE_UNIFIED) ||
+         (has(v1::WORKER_ROLE_PREFILL) && has(v1::WORKER_ROLE_DECODE));
+}
+
 bool QueueMove::IsBetter(const WorkerView& worker, const RouteDecision& other,
                          const ClusterView& view, int32_t width, int32_t context_tokens) {
   if (other.prefill == worker.id || other.decode == worker.id) return false;

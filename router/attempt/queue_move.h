@@ -20,6 +20,10 @@ class QueueMove {
   void OnQueued(TimePoint now) { queued_since_ = now; }
   // Whether the request has waited long enough at `worker` that another route should be looked for.
   bool IsDue(const WorkerView& worker, TimePoint now, Duration heartbeat) const;
+  // Whether any other workers of `view` make up a route on which IsBetter can be true. It is cheap, so
+  // that under overload not every report has a new route chosen for every request that waits.
+  static bool MayFindBetter(const WorkerView& worker, const ClusterView& view, int32_t width,
+                            int32_t context_tokens);
   // Whether a request with `width` sequences is better off with `other`, whose workers are in
   // `view`, than at `worker`.
   static bool IsBetter(const WorkerView& worker, const RouteDecision& other,

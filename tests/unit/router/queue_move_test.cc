@@ -76,6 +76,20 @@ TEST_F(QueueMoveTest, ARequestStaysWhereNothingElseIsMuchBetter) {
   EXPECT_THAT(workers_.Open(), ElementsAre("generate u0")) << "d0 is more than half as busy";
 }
 
+TEST_F(QueueMoveTest, ANewRouteIsLookedForOnlyWhereAllOfItsWorkersHaveRoom) {
+  ReportAll(Backlog(30));
+  const auto may_find = [this] {
+    const std::shared_ptr<const ClusterView> view = cluster_.View();
+    return QueueMove::MayFindBetter(*view->Find({"u0", 1}), *view, 1, 100);
+  };
+  EXPECT_TRUE(may_find());
+  cluster_.Charge({"d0", 1}, {.sequences = 20});
+  EXPECT_FALSE(may_find()) << "p0 alone is no route";
+  Join("u1", v1::WORKER_ROLE_UNIFIED);
+  Report("u1", Idle());
+  EXPECT_TRUE(may_find());
+}
+
 // Requests that have just been sent there are not in its report yet.
 TEST_F(QueueMoveTest, NoMoreRequestsMoveThanTheFreeWorkersCanBegin) {
   QueueAtUnified();
