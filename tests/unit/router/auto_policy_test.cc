@@ -112,13 +112,13 @@ TEST_F(AutoPolicyTest, ABusyUnifiedWorkerIsLeftForAFastLinkAndKeptBeforeASlowOne
 TEST_F(AutoPolicyTest, TheMoreDecodesRunOnAUnifiedWorkerTheSoonerAPromptGoesElsewhere) {
   const ClusterView view = OneOfEach(0.003);
   EXPECT_EQ(RouteOf(view, Query(200, 50)), v1::ROUTE_UNIFIED);
-  Decode("u0", 20);
+  Decode("u0", 12);
   const RouteDecision busy = Choose(view, Query(200, 50));
   EXPECT_EQ(busy.route, v1::ROUTE_DISAGGREGATED);
   EXPECT_EQ(busy.basis, Basis::kLowestCost);
-  // The 20 sequences would all have waited for the prompt.
+  // The 12 sequences would all have waited for the prompt.
   const PlacementScore& unified = busy.considered[1].score;
-  EXPECT_GT(unified.prediction->externality, 20 * busy.score.prediction->stages.prefill / 4);
+  EXPECT_GT(unified.prediction->externality, 12 * busy.score.prediction->stages.prefill / 4);
 }
 
 TEST_F(AutoPolicyTest, ATightTtftSloBuysTheFirstTokenAndALooseOneDoesNot) {
