@@ -18,9 +18,11 @@ enum class Happening : uint64_t {
 // A hash of all events of a run, in their order: runs with equal digests went the same way.
 class Digest {
  public:
-  void Add(Happening happening, std::initializer_list<uint64_t> values) {
+  void Add(Happening happening, std::initializer_list<uint64_t> values,
+           std::initializer_list<uint64_t> more = {}) {
     Mix(static_cast<uint64_t>(happening));
     for (const uint64_t value : values) Mix(value);
+    for (const uint64_t value : more) Mix(value);
     ++events_;
   }
 

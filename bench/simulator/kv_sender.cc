@@ -20,9 +20,7 @@ void SimulatedSender::Send(SimulatedSequence& sequence) {
   const int64_t bytes = tokens * layout.BytesPerToken();
   core.scheduler.Park(sequence.id);
   core.counts.kv_bytes_sent += static_cast<uint64_t>(bytes);
-  core.digest.Add(Happening::kTransfer,
-                  {core.digest_id, static_cast<uint64_t>(core.timeline.elapsed().count()),
-                   static_cast<uint64_t>(bytes)});
+  core.Note(Happening::kTransfer, {static_cast<uint64_t>(bytes)});
   link_.Send({.bytes = bytes,
               .operations = int64_t{layout.BlocksFor(tokens)} * layout.num_layers,
               .prefill = core.timeline.Now() - sequence.prefill_began,

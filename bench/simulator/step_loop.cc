@@ -26,11 +26,9 @@ bool StepLoop::Begin() {
   ++core.usage.steps;
   core.usage.decodes += static_cast<uint64_t>(features.decode_sequences);
   core.usage.prompt_tokens += static_cast<uint64_t>(features.prefill_tokens);
-  core.digest.Add(Happening::kStep,
-                  {core.digest_id, static_cast<uint64_t>(core.timeline.elapsed().count()),
-                   static_cast<uint64_t>(features.prefill_tokens),
-                   static_cast<uint64_t>(features.decode_sequences),
-                   static_cast<uint64_t>(features.decode_context)});
+  core.Note(Happening::kStep, {static_cast<uint64_t>(features.prefill_tokens),
+                               static_cast<uint64_t>(features.decode_sequences),
+                               static_cast<uint64_t>(features.decode_context)});
   running_ = true;
   core.timeline.After(took_, [this] { OnComputed(); });
   return false;

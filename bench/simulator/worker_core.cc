@@ -31,10 +31,8 @@ WorkerCore::WorkerCore(WorkerConfig worker, const WorkerLimits& limits, Timeline
       digest(events),
       config(std::move(worker)),
       options(OptionsOf(limits, *config.model)),
-      digest_id(Hash64(std::as_bytes(std::span(config.name.data(), config.name.size())))),
       costs({.prefills = config.role != v1::WORKER_ROLE_DECODE,
-             .decodes = config.role != v1::WORKER_ROLE_PREFILL},
-            learner),
+             .decodes = config.role != v1::WORKER_ROLE_PREFILL}),
       scheduler(options, learner),
       journal(limits.report_cache && limits.prefix_caching == PrefixCaching::kOn
                   ? std::make_unique<PrefixJournal>()
@@ -42,15 +40,20 @@ WorkerCore::WorkerCore(WorkerConfig worker, const WorkerLimits& limits, Timeline
       store({.total_blocks = NumBlocks(*config.model),
              .block_tokens = config.model->layout.block_tokens,
              .caching = limits.prefix_caching,
-             .journal = journal.get()}),
-      root(std::make_shared<const PrefixRoot>(
-          PrefixRoot{.hash = PrefixRootHash(prefix_root(), "")})) {
+             .journal = journal.get()}) {
   const absl::Status set = costs.SetModel(config.model->steps.coefficients(), CostSource::kFile, 0);
   TANDEM_CHECK(set.ok(), set.ToString());
 }
 
+void WorkerCore::Note(Happening happening, std::initializer_list<uint64_t> values) {
+  const uint64_t id = Hash64(std::as_bytes(std::span(config.name)));
+  digest.Add(happening, {id, static_cast<uint64_t>(timeline.elapsed().count())}, values);
+}
+
 PrefixKey WorkerCore::KeyOf(std::span<const int32_t> prompt) const {
-  PrefixKey key(root, config.model->layout.block_tokens);
+  PrefixKey key(
+      std::make_shared<const PrefixRoot>(PrefixRoot{.hash = PrefixRootHash(prefix_root(), "")}),
+      config.model->layout.block_tokens);
   if (store.kv().caching()) key.Extend(prompt);
   return key;
 }

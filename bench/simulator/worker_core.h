@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 
@@ -40,6 +41,10 @@ struct WorkerCore {
   WorkerCore(const WorkerCore&) = delete;
   WorkerCore& operator=(const WorkerCore&) = delete;
 
+  static constexpr uint64_t kFingerprint = 1;  // of all simulated models
+  uint64_t prefix_root() const { return config.model->layout.Fingerprint(kFingerprint); }
+  // Adds what happened here, at this moment, to the digest.
+  void Note(Happening happening, std::initializer_list<uint64_t> values);
   SequenceId NewId() { return SequenceId(next_id++); }
   PrefixKey KeyOf(std::span<const int32_t> prompt) const;
   // A sequence of `request`, which has none yet, without a place in the scheduler.
@@ -54,7 +59,7 @@ struct WorkerCore {
   Digest& digest;
   WorkerConfig config;
   const SchedulerOptions options;
-  const uint64_t digest_id;  // of this worker
+  // Nothing is learned, because the scheduler asks it only what copies to the host would cost.
   StepLearner learner;
   StepCosts costs;  // the worker's own, which it reports: it begins with those of the file
   Scheduler scheduler;
@@ -66,11 +71,6 @@ struct WorkerCore {
   WorkerUsage usage;
   bool dead = false;  // its process has gone: it computes and answers nothing any more
   uint64_t next_id = 1;
-  uint64_t prefix_root() const { return config.model->layout.Fingerprint(kFingerprint); }
-
-  static constexpr uint64_t kFingerprint = 1;  // of all simulated models
-
-  std::shared_ptr<const PrefixRoot> root;
 };
 
 }  // namespace tandem::simulator

@@ -154,8 +154,10 @@ TEST(PredictionComparisonTest, WhatCannotBeComparedSaysWhy) {
        "did not end whole"},
       {[](Decision&, RequestEnd& end) { end.finish.reset(); }, "no choice"},
       {[](Decision&, RequestEnd& end) { end.sent_whole = true; }, "in one piece"},
-      {[](Decision& decision, RequestEnd&) { decision.route.decode.name = "d1"; }, "no kept decision"},
-      {[](Decision& decision, RequestEnd&) { decision.route.prefill.name = "p1"; }, "no kept decision"},
+      {[](Decision& decision, RequestEnd&) { decision.route.decode.name = "d1"; },
+       "no kept decision"},
+      {[](Decision& decision, RequestEnd&) { decision.route.prefill.name = "p1"; },
+       "no kept decision"},
       {[](Decision& decision, RequestEnd&) { decision.at = milliseconds(23); },
        "before the decision"}};
   for (const Case& one : cases) {

@@ -39,7 +39,7 @@ class NcclChannel final : public ByteChannel {
   NcclContext& context_;
   SocketChannel socket_;
   NcclWatch watch_;
-  std::optional<NcclHandshake> handshake_;          // until it succeeds
+  std::optional<NcclHandshake> handshake_;       // until it succeeds
   std::optional<NcclSideChannel> side_channel_;  // from then on
 };
 
