@@ -44,7 +44,7 @@ struct PromptHashes {
   int32_t CachedTokens(const Chain& chain, size_t blocks) const;
 };
 
-// About 0.2 ms for 100,000 tokens, so callers keep it off the router's loop.
+// The time grows with the prompt, so callers keep it off the router's loop.
 std::shared_ptr<const PromptHashes> HashPrompt(const std::vector<PrefixSpace>& spaces,
                                                std::string_view salt,
                                                std::span<const int32_t> prompt);
