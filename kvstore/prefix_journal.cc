@@ -41,11 +41,9 @@ bool PrefixJournal::Read(Position& at, size_t most, PrefixChanges& changes) cons
   if (removals_known < forgotten_) return false;
   auto cached = cached_.upper_bound(at.version);
   auto removed = removed_.upper_bound(removals_known);
-  const auto removal_is_next = [&] {
-    return removed != removed_.end() && (cached == cached_.end() || removed->first < cached->first);
-  };
   for (; most > 0 && (cached != cached_.end() || removed != removed_.end()); --most) {
-    const bool is_removal = removal_is_next();
+    const bool is_removal =
+        removed != removed_.end() && (cached == cached_.end() || removed->first < cached->first);
     auto& next = is_removal ? removed : cached;
     (is_removal ? changes.removed : changes.added).push_back(next->second);
     at.version = next->first;
