@@ -14,7 +14,7 @@ set(default OFF)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(default ON)
 endif()
-option(TANDEM_PRECOMPILED "Use precompiled headers, and compile the files of commands together"
+option(TANDEM_PRECOMPILED "Use precompiled headers, and compile several files of a target as one"
        ${default})
 # A precompiled header fits only files that are compiled with the same flags.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-pthread>")
@@ -25,6 +25,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 and 13 forget that a precompiled std::string is of a system header, and then tell of bounds
   # that its inlined copies never exceed.
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread>")
+  # A class of one file may have members of types that only this file sees. Where several files are compiled
+  # as one, GCC takes the file for a header, which may not have such members.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>")
 elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   # The compiler cache compares the precompiled header byte by byte.
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")

@@ -1,5 +1,5 @@
 # One target per concept.
-#   tandem_library(NAME SOURCES a.cc ... DEPS lib ...)     target tandem_NAME, a static library
+#   tandem_library(NAME SOURCES a.cc ... DEPS lib ... [ONE_BY_ONE]) target tandem_NAME, a static library
 #   tandem_test(NAME SOURCES a_test.cc ... DEPS lib ...
 #               [LABELS l ...] [TIMEOUT seconds] [ARGS ...]) a gtest binary and one ctest of that name
 #   tandem_long_test(NAME COMMAND ... [ENVIRONMENT A=B])    a ctest of make test-long alone
@@ -28,8 +28,15 @@ function(tandem_precompile name)
   endif()
 endfunction()
 
+# Small files cost the compiler more for the headers that they include than for what they say, so
+# several files of a target are compiled as one. A target whose files the compiler takes long for says
+# ONE_BY_ONE, so that an edit compiles no other file again.
+function(tandem_compile_together name)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${TANDEM_PRECOMPILED} UNITY_BUILD_BATCH_SIZE 8)
+endfunction()
+
 function(tandem_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "ONE_BY_ONE" "" "SOURCES;DEPS" ${ARGN})
   add_library(tandem_${name} STATIC ${arg_SOURCES})
   target_include_directories(tandem_${name} PUBLIC ${CMAKE_SOURCE_DIR})
   target_link_libraries(tandem_${name} PUBLIC ${arg_DEPS})
@@ -37,6 +44,9 @@ function(tandem_library name)
     tandem_precompile(tandem_${name} DEPS ${arg_DEPS})
   else()
     tandem_precompile(tandem_${name} DEPS ${arg_DEPS} TEST)
+  endif()
+  if(NOT arg_ONE_BY_ONE)
+    tandem_compile_together(tandem_${name})
   endif()
 endfunction()
 

@@ -11,6 +11,10 @@
 
 namespace tandem::loadgen {
 
+inline double ToSeconds(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
 struct ChunkArrival {
   Duration at{};  // since the start of the run
   int32_t tokens = 0;

@@ -18,8 +18,6 @@ constexpr char kRed[] = "#cc3344";
 constexpr char kGreen[] = "#228833";
 constexpr char kGrey[] = "#999999";
 
-double ToSeconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 // Series without points are left out.
 Plot WithoutEmpty(Plot plot) {
   std::erase_if(plot.series, [](const PlotSeries& series) { return series.points.empty(); });

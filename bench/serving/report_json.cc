@@ -20,8 +20,6 @@ std::string DateText() {
   return text;
 }
 
-double ToSeconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 template <typename Value>
 Json OrNull(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);

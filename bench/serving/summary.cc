@@ -11,8 +11,6 @@ namespace {
 
 using Records = std::vector<const RequestRecord*>;
 
-double ToSeconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 Records MeasuredOf(const RunResult& run, const SummaryOptions& options) {
   Records measured;
   for (const RequestRecord& record : run.records) {

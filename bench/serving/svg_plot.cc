@@ -10,7 +10,7 @@
 namespace tandem::loadgen {
 namespace {
 
-constexpr double kWidth = 640;
+constexpr double kPlotWidth = 640;
 constexpr double kHeight = 300;
 constexpr double kLeft = 70;
 constexpr double kRight = 20;
@@ -79,7 +79,7 @@ struct Scales {
   Scale x;
   Scale y;
 
-  double X(double value) const { return kLeft + x.Share(value) * (kWidth - kLeft - kRight); }
+  double X(double value) const { return kLeft + x.Share(value) * (kPlotWidth - kLeft - kRight); }
   double Y(double value) const {
     return kHeight - kBottom - y.Share(value) * (kHeight - kTop - kBottom);
   }
@@ -122,12 +122,12 @@ std::string Axes(const Plot& plot, const Scales& scales) {
   }
   for (const double tick : scales.y.Ticks()) {
     const double at = scales.Y(tick);
-    svg += GridLine(kLeft, at, kWidth - kRight, at, kGrid);
+    svg += GridLine(kLeft, at, kPlotWidth - kRight, at, kGrid);
     svg += Text(kLeft - 6, at + 4, "end", fmt::format("{:g}", tick));
   }
-  svg += GridLine(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, "#333");
+  svg += GridLine(kLeft, kHeight - kBottom, kPlotWidth - kRight, kHeight - kBottom, "#333");
   svg += GridLine(kLeft, kTop, kLeft, kHeight - kBottom, "#333");
-  svg += Text(kWidth / 2, kHeight - 12, "middle", plot.x_label);
+  svg += Text(kPlotWidth / 2, kHeight - 12, "middle", plot.x_label);
   svg += fmt::format(
       "<text transform=\"translate(16 {:.1f}) rotate(-90)\" "
       "text-anchor=\"middle\">{}</text>\n",
@@ -174,7 +174,7 @@ std::string Frame(double height, const std::string& title, const std::string& in
       "<svg viewBox=\"0 0 {} {}\" width=\"{}\" role=\"img\" font-family=\"sans-serif\" "
       "font-size=\"12\">\n<title>{}</title>\n"
       "<text x=\"{}\" y=\"14\" class=\"title\">{}</text>\n{}</svg>\n",
-      kWidth, height, kWidth, EscapeHtml(title), kLeft, EscapeHtml(title), inside);
+      kPlotWidth, height, kPlotWidth, EscapeHtml(title), kLeft, EscapeHtml(title), inside);
 }
 
 }  // namespace
@@ -229,7 +229,7 @@ std::string RenderBar(const std::string& title, const std::vector<BarPart>& part
   double x = kLeft;
   for (size_t i = 0; i < parts.size(); ++i) {
     const std::string_view color = kPalette[i % kPalette.size()];
-    const double width = sum > 0 ? parts[i].value / sum * (kWidth - kLeft - kRight) : 0;
+    const double width = sum > 0 ? parts[i].value / sum * (kPlotWidth - kLeft - kRight) : 0;
     inside += fmt::format(
         "<rect x=\"{:.1f}\" y=\"24\" width=\"{:.1f}\" height=\"24\" "
         "fill=\"{}\"/>\n",

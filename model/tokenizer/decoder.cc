@@ -15,7 +15,6 @@
 namespace tandem {
 namespace {
 
-constexpr int kMaxDepth = 8;
 constexpr int32_t kMaxStripCharacters = 1024;
 constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
@@ -250,7 +249,7 @@ absl::StatusOr<Decoder> Decoder::FromJson(const nlohmann::json* value, std::stri
 }
 
 absl::Status Decoder::Append(const nlohmann::json& value, const std::string& path, int depth) {
-  if (depth > kMaxDepth) return Unimplemented("{}: nested deeper than {}", path, kMaxDepth);
+  RETURN_IF_ERROR(CheckDepth(depth, path));
   ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, path));
   ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
   if (type == "Sequence") {

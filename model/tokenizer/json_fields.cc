@@ -96,6 +96,12 @@ absl::StatusOr<int32_t> JsonFields::Index(std::string_view key, int32_t limit) c
   return *index;
 }
 
+absl::Status CheckDepth(int depth, std::string_view path) {
+  constexpr int kMaxDepth = 8;
+  if (depth <= kMaxDepth) return absl::OkStatus();
+  return Unimplemented("{}: nested deeper than {}", path, kMaxDepth);
+}
+
 std::string JsonFields::PathOf(std::string_view key) const {
   return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
 }

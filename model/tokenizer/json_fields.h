@@ -50,6 +50,9 @@ class JsonFields {
 // A short form of `value` for an error message.
 std::string Excerpt(const nlohmann::json& value);
 
+// UNIMPLEMENTED for a `depth` beyond what sequences of steps within sequences may have.
+absl::Status CheckDepth(int depth, std::string_view path);
+
 // Returns `value` if it is an integer in [0, limit).
 std::optional<int32_t> AsIndex(const nlohmann::json& value, int32_t limit);
 

@@ -9,7 +9,6 @@
 namespace tandem {
 namespace {
 
-constexpr int kMaxDepth = 8;
 constexpr size_t kMaxPrependBytes = 1024;
 
 std::optional<NormalForm> NormalFormOf(std::string_view type) {
@@ -29,7 +28,7 @@ absl::StatusOr<Normalizer> Normalizer::FromJson(const nlohmann::json* value, std
 }
 
 absl::Status Normalizer::Append(const nlohmann::json& value, const std::string& path, int depth) {
-  if (depth > kMaxDepth) return Unimplemented("{}: nested deeper than {}", path, kMaxDepth);
+  RETURN_IF_ERROR(CheckDepth(depth, path));
   ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, path));
   ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
   if (type != "Sequence") {

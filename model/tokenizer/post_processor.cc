@@ -7,7 +7,6 @@
 namespace tandem {
 namespace {
 
-constexpr int kMaxDepth = 8;
 constexpr size_t kMaxTemplateIds = 1024;
 
 // The ids of one {"SpecialToken": {"id": NAME}} of a template, from its table special_tokens.
@@ -35,7 +34,7 @@ class Parser {
   explicit Parser(int32_t id_limit) : id_limit_(id_limit) {}
 
   absl::Status Append(const nlohmann::json& value, const std::string& path, int depth) {
-    if (depth > kMaxDepth) return Unimplemented("{}: nested deeper than {}", path, kMaxDepth);
+    RETURN_IF_ERROR(CheckDepth(depth, path));
     ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, path));
     ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
     if (type == "ByteLevel") {

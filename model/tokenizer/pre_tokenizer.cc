@@ -12,8 +12,6 @@
 namespace tandem {
 namespace {
 
-constexpr int kMaxDepth = 8;
-
 // The splitting pattern of GPT-2, which ByteLevel applies unless use_regex is false.
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -65,7 +63,7 @@ absl::StatusOr<PreTokenizer> PreTokenizer::FromJson(const nlohmann::json* value,
 }
 
 absl::Status PreTokenizer::Append(const nlohmann::json& value, const std::string& path, int depth) {
-  if (depth > kMaxDepth) return Unimplemented("{}: nested deeper than {}", path, kMaxDepth);
+  RETURN_IF_ERROR(CheckDepth(depth, path));
   ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, path));
   ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
   if (byte_level_ && type != "Sequence") {

@@ -6,16 +6,11 @@
 #include <limits>
 #include <set>
 
+#include "scheduler/latency_model/fit_units.h"
 #include "scheduler/latency_model/normal_equations.h"
 
 namespace tandem {
 namespace {
-
-// Units in which the coefficients are of one order of magnitude.
-constexpr double kTokens = 1e2;
-constexpr double kPairs = 1e5;
-constexpr double kSequences = 1e1;
-constexpr double kContext = 1e4;
 
 constexpr size_t kMostBuckets = 10;
 constexpr size_t kDecodeTerms = kMostBuckets + 2;
@@ -52,15 +47,17 @@ PrefillCost FitPrefill(std::span<const TimedStep> steps, int32_t floor_below) {
   NormalEquations<4> equations;
   for (const TimedStep& step : steps) {
     const bool flat = step.features.prefill_tokens < floor_below;
-    const double pairs = static_cast<double>(step.features.prefill_pairs) / kPairs;
-    const double tokens = step.features.prefill_tokens / kTokens;
+    const double pairs = static_cast<double>(step.features.prefill_pairs) / fit_units::kPairs;
+    const double tokens = step.features.prefill_tokens / fit_units::kTokens;
     equations.Add(
         flat ? std::array<double, 4>{1, 0, 0, pairs} : std::array<double, 4>{0, 1, tokens, pairs},
         step.ms, 1.0 / (step.ms * step.ms));
   }
   const auto [floor, base, tokens, pairs] = equations.Solve({});
-  return {
-      .floor_ms = floor, .base_ms = base, .token_ms = tokens / kTokens, .pair_ms = pairs / kPairs};
+  return {.floor_ms = floor,
+          .base_ms = base,
+          .token_ms = tokens / fit_units::kTokens,
+          .pair_ms = pairs / fit_units::kPairs};
 }
 
 int32_t ChooseFloor(std::span<const TimedStep> steps) {
@@ -97,8 +94,8 @@ DecodeCost FitDecode(std::span<const TimedStep> steps, std::span<const int32_t> 
     for (size_t i = 1; i < bucket_ends.size(); ++i) {
       x[i] = step.features.decode_sequences > bucket_ends[i - 1] ? 1 : 0;
     }
-    x[kMostBuckets] = step.features.decode_sequences / kSequences;
-    x[kMostBuckets + 1] = static_cast<double>(step.features.decode_context) / kContext;
+    x[kMostBuckets] = step.features.decode_sequences / fit_units::kSequences;
+    x[kMostBuckets + 1] = static_cast<double>(step.features.decode_context) / fit_units::kContext;
     equations.Add(x, step.ms, 1.0 / (step.ms * step.ms));
   }
   const auto solution = equations.Solve({});
@@ -108,8 +105,8 @@ DecodeCost FitDecode(std::span<const TimedStep> steps, std::span<const int32_t> 
     base += solution[i];
     cost.buckets.push_back({.max_sequences = bucket_ends[i], .base_ms = base});
   }
-  cost.sequence_ms = solution[kMostBuckets] / kSequences;
-  cost.context_token_ms = solution[kMostBuckets + 1] / kContext;
+  cost.sequence_ms = solution[kMostBuckets] / fit_units::kSequences;
+  cost.context_token_ms = solution[kMostBuckets + 1] / fit_units::kContext;
   return cost;
 }
 
@@ -146,8 +143,8 @@ std::optional<double> FindKnee(std::span<const CurvePoint> curve) {
   const auto fit = [curve](double knee, double& first_slope, double& second_slope) {
     NormalEquations<3> equations;
     const auto terms = [knee](const CurvePoint& point) {
-      return std::array<double, 3>{1, std::min(point.tokens, knee) / kTokens,
-                                   std::max(0.0, point.tokens - knee) / kTokens};
+      return std::array<double, 3>{1, std::min(point.tokens, knee) / fit_units::kTokens,
+                                   std::max(0.0, point.tokens - knee) / fit_units::kTokens};
     };
     for (const CurvePoint& point : curve) {
       equations.Add(terms(point), point.ms, 1.0 / (point.ms * point.ms));

@@ -3,25 +3,22 @@
 #include <chrono>
 #include <utility>
 
+#include "scheduler/latency_model/fit_units.h"
+
 namespace tandem {
 namespace {
 
 // Prefills to be seen before their cost is known.
 constexpr int64_t kMinPrefillSteps = 8;
 
-// Units in which the coefficients come out alike: times in ms; tokens, pairs, sequences and tokens
-// of context by what takes about a millisecond on some machine.
-constexpr double kTokens = 1e2;
-constexpr double kPairs = 1e5;
-constexpr double kSequences = 1e1;
-constexpr double kContext = 1e4;
+// Blocks are counted in this unit for the reason of fit_units.h.
 constexpr double kBlocks = 1e1;
 
 NonNegativeFit<5>::Vector Terms(const StepFeatures& features) {
-  return {1.0, features.prefill_tokens / kTokens,
-          static_cast<double>(features.prefill_pairs) / kPairs,
-          features.decode_sequences / kSequences,
-          static_cast<double>(features.decode_context) / kContext};
+  return {1.0, features.prefill_tokens / fit_units::kTokens,
+          static_cast<double>(features.prefill_pairs) / fit_units::kPairs,
+          features.decode_sequences / fit_units::kSequences,
+          static_cast<double>(features.decode_context) / fit_units::kContext};
 }
 
 Duration ToDuration(ModelTime time) { return std::chrono::duration_cast<Duration>(time); }
@@ -58,11 +55,13 @@ std::optional<StepModel> StepLearner::steps() const {
   if (steps_.seen() == 0) return std::nullopt;
   const auto& [base, tokens, pairs, sequences, context] = steps_.coefficients();
   StepCoefficients coefficients;
-  coefficients.alpha = {
-      .floor_ms = 0, .base_ms = base, .token_ms = tokens / kTokens, .pair_ms = pairs / kPairs};
+  coefficients.alpha = {.floor_ms = 0,
+                        .base_ms = base,
+                        .token_ms = tokens / fit_units::kTokens,
+                        .pair_ms = pairs / fit_units::kPairs};
   coefficients.beta = {.buckets = {{.max_sequences = 1, .base_ms = base}},
-                       .sequence_ms = sequences / kSequences,
-                       .context_token_ms = context / kContext};
+                       .sequence_ms = sequences / fit_units::kSequences,
+                       .context_token_ms = context / fit_units::kContext};
   absl::StatusOr<StepModel> model = StepModel::Create(std::move(coefficients));
   if (!model.ok()) return std::nullopt;  // times so extreme that the fit overflowed
   return *std::move(model);

@@ -22,12 +22,6 @@ void FillKvPeers(const ClusterView& view, const WorkerId& id, v1::HeartbeatRespo
   for (v1::KvPeer& peer : view.KvPeersOf(*asking)) *response.add_kv_peers() = std::move(peer);
 }
 
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
-
 }  // namespace
 
 grpc::ServerUnaryReactor* ClusterService::Register(grpc::CallbackServerContext* context,

@@ -161,12 +161,6 @@ class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public Respon
   RequestId id_;
 };
 
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
-
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(

@@ -1,6 +1,8 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/server_callback.h"
 #include "grpcpp/support/status.h"
 
 namespace tandem {
@@ -9,5 +11,8 @@ namespace tandem {
 // once at compile time.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status ToAbslStatus(const grpc::Status& status);
+
+// Ends the unary call of `context` with this status; the method returns the result.
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const absl::Status& status);
 
 }  // namespace tandem

@@ -134,12 +134,6 @@ void MarkAnswered(grpc::CallbackServerContext& context) {
   context.AddTrailingMetadata(kOriginKey, kOriginWorker);
 }
 
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
-
 }  // namespace
 
 absl::Status WorkerService::CheckMeant(Role role, uint64_t epoch) const {

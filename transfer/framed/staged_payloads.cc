@@ -10,7 +10,7 @@ namespace tandem {
 namespace {
 
 // Each batch waits once for the device, so a larger one pays than where nothing is waited for.
-constexpr size_t kBatchBytes = 1 << 20;
+constexpr size_t kStagedBatchBytes = 1 << 20;
 
 class StagedOutbound final : public OutboundPayloads {
  public:
@@ -20,7 +20,7 @@ class StagedOutbound final : public OutboundPayloads {
   absl::Status Fill(PeerStreams& streams, FrameBatch& batch, TimePoint now) override {
     lacks_room_ = false;
     const size_t first = batch.size();
-    while (batch.bytes() < kBatchBytes && batch.size() < kBatchFrames) {
+    while (batch.bytes() < kStagedBatchBytes && batch.size() < kBatchFrames) {
       // The slot is taken first, because a frame counts as sent once the queue has given it out.
       MemorySlot slot;
       if (streams.queue().NextIsData()) {

@@ -9,6 +9,9 @@ namespace tandem {
 // RESOURCE_EXHAUSTED when the process or the system has no room for another.
 absl::StatusOr<UniqueFd> AcceptSocket(int listener);
 
+// Peers that may wait to be accepted by a listener.
+inline constexpr int kListenBacklog = 128;
+
 // About as much as the receive buffer of a socket holds.
 inline constexpr size_t kSocketReadAheadBytes = 256 << 10;
 

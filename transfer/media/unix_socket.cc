@@ -12,11 +12,10 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "transfer/media/socket_channel.h"
 
 namespace tandem {
 namespace {
-
-constexpr int kListenBacklog = 128;
 
 struct AbstractName {
   explicit AbstractName(const std::string& name) {

@@ -9,8 +9,8 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kKindAt = 6;
-constexpr size_t kCodeAt = 7;
+constexpr size_t kSetupKindAt = 6;
+constexpr size_t kSetupCodeAt = 7;
 constexpr size_t kNcclVersionAt = 8;
 constexpr size_t kEpochAt = 16;
 constexpr size_t kSlotBytesAt = 24;
@@ -53,8 +53,8 @@ absl::Status CheckUnused(const NcclSetup& setup) {
 
 std::array<std::byte, kNcclSetupBytes> EncodeNcclSetup(const NcclSetup& setup) {
   std::array<std::byte, kNcclSetupBytes> bytes{};
-  StoreField(bytes, kKindAt, 1, static_cast<uint64_t>(setup.kind));
-  StoreField(bytes, kCodeAt, 1, static_cast<uint64_t>(setup.code));
+  StoreField(bytes, kSetupKindAt, 1, static_cast<uint64_t>(setup.kind));
+  StoreField(bytes, kSetupCodeAt, 1, static_cast<uint64_t>(setup.code));
   StoreField(bytes, kNcclVersionAt, 4, setup.nccl_version);
   StoreField(bytes, kEpochAt, 8, setup.epoch);
   StoreField(bytes, kSlotBytesAt, 8, setup.slot_bytes);
@@ -65,8 +65,8 @@ std::array<std::byte, kNcclSetupBytes> EncodeNcclSetup(const NcclSetup& setup) {
 
 absl::StatusOr<NcclSetup> ParseNcclSetup(std::span<const std::byte, kNcclSetupBytes> bytes) {
   RETURN_IF_ERROR(CheckSetup(bytes, kMagic, kNcclSetupVersion, "NCCL setup"));
-  const uint64_t kind = LoadField(bytes, kKindAt, 1);
-  const uint64_t code = LoadField(bytes, kCodeAt, 1);
+  const uint64_t kind = LoadField(bytes, kSetupKindAt, 1);
+  const uint64_t code = LoadField(bytes, kSetupCodeAt, 1);
   if (kind < 1 || kind > 4) return InvalidArgument("NCCL setup of kind {}: unknown", kind);
   if (code > kMaxStatusCode) return InvalidArgument("NCCL setup: status code {}", code);
   NcclSetup setup = {.kind = static_cast<NcclSetupKind>(kind),

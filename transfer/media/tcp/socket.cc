@@ -11,11 +11,11 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "transfer/media/socket_channel.h"
 
 namespace tandem {
 namespace {
 
-constexpr int kListenBacklog = 128;
 // A connection ends when the peer's system does not acknowledge bytes for this long.
 constexpr int kUntakenMilliseconds = 5000;
 // A peer whose machine vanished while nothing was under way is noticed after about 10 + 5 seconds,
