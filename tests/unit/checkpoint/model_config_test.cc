@@ -290,5 +290,7 @@ TEST(ModelConfigTest, LoadNamesThePath) {
               HasSubstr("config.json: the field model_type is missing"));
 }
 
+#undef EXPECT_REFUSED
+
 }  // namespace
 }  // namespace tandem

@@ -122,5 +122,7 @@ TEST(SafetensorsTest, RefusesDtypesByName) {
   }
 }
 
+#undef EXPECT_REFUSED
+
 }  // namespace
 }  // namespace tandem

@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-constexpr StepLimits kLimits = {
+constexpr StepLimits kStartLimits = {
     .max_step_tokens = 512, .max_sequences = 16, .max_context_tokens = 512};
 
 StepModel Machine() {
@@ -30,7 +30,7 @@ StepModel Machine() {
 class StartMeasurementTest : public ::testing::Test {
  protected:
   StartMeasurement Measure(Duration max_time) {
-    return StartMeasurement(PlanSteps(kLimits, PlanSize::kStart, 1), max_time,
+    return StartMeasurement(PlanSteps(kStartLimits, PlanSize::kStart, 1), max_time,
                             [this](const StepShape& shape) { return Run(shape); });
   }
   static void RunAll(StartMeasurement& measurement) {
@@ -99,7 +99,7 @@ TEST_F(StartMeasurementTest, WhatIsEndedEarlyHasTooFewRuns) {
 
 TEST_F(StartMeasurementTest, AStepThatFailsEndsIt) {
   StartMeasurement measurement(
-      PlanSteps(kLimits, PlanSize::kStart, 1), seconds(1),
+      PlanSteps(kStartLimits, PlanSize::kStart, 1), seconds(1),
       [](const StepShape&) -> absl::StatusOr<Duration> { return absl::InternalError("no GPU"); });
   EXPECT_FALSE(measurement.Continue());
   EXPECT_THAT(std::string(measurement.Fit().status().message()), HasSubstr("no GPU"));

@@ -18,8 +18,8 @@
 namespace tandem {
 namespace {
 
-constexpr int32_t kVocabSize = 288;
-constexpr int64_t kHostBytes = 8 << 20;
+constexpr int32_t kVocabulary = 288;
+constexpr int64_t kHostTierBytes = 8 << 20;
 
 // Knows the memory that it gave to the host tier, so that a test can damage what was copied there.
 class HostTierDevice final : public ForwardingDevice {
@@ -28,7 +28,8 @@ class HostTierDevice final : public ForwardingDevice {
 
   absl::StatusOr<DeviceBuffer> AllocateHost(size_t bytes) override {
     auto memory = ForwardingDevice::AllocateHost(bytes);
-    if (memory.ok() && bytes > static_cast<size_t>(kHostBytes) / 2) host_tier_ = memory->bytes();
+    if (memory.ok() && bytes > static_cast<size_t>(kHostTierBytes) / 2)
+      host_tier_ = memory->bytes();
     return memory;
   }
 
@@ -55,8 +56,8 @@ class SwappedSequenceTest : public testing::Test {
   // every output ends with its first token.
   void Teach() {
     for (int32_t i = 1; i <= 12; ++i) {
-      EngineRequest request = Greedy(1000 + i, RandomPrompt(i, 4 * i, kVocabSize), 60);
-      request.stop_token_ids.resize(kVocabSize);
+      EngineRequest request = Greedy(1000 + i, RandomPrompt(i, 4 * i, kVocabulary), 60);
+      request.stop_token_ids.resize(kVocabulary);
       std::iota(request.stop_token_ids.begin(), request.stop_token_ids.end(), 0);
       Recording recording;
       engine_->Submit(request, recording.NewSink());
@@ -69,7 +70,7 @@ class SwappedSequenceTest : public testing::Test {
 
   // Returns when the second request is on the host and the first waits at the gate.
   void RunUntilTheSecondIsOnTheHost(const EngineRequest& second) {
-    engine_->Submit(Greedy(1, RandomPrompt(50, 30, kVocabSize), 90), first_.NewSink());
+    engine_->Submit(Greedy(1, RandomPrompt(50, 30, kVocabulary), 90), first_.NewSink());
     engine_.gate().AwaitHeld();
     engine_->Submit(second, second_.NewSink());
     EngineStats stats = engine_->stats();
@@ -105,7 +106,7 @@ class SwappedSequenceTest : public testing::Test {
   HostTierDevice* device_ = nullptr;
   TestEngine engine_{{.num_blocks = 16,
                       .prefix_caching = PrefixCaching::kOff,
-                      .host_bytes = kHostBytes,
+                      .host_bytes = kHostTierBytes,
                       .clock = &clock_,
                       .wrap_device = [this](Device& device) {
                         auto wrapped = std::make_unique<HostTierDevice>(device);
@@ -115,7 +116,7 @@ class SwappedSequenceTest : public testing::Test {
 };
 
 TEST_F(SwappedSequenceTest, ACancelledOneLeavesNothingOnTheHost) {
-  RunUntilTheSecondIsOnTheHost(Greedy(2, RandomPrompt(51, 30, kVocabSize), 60));
+  RunUntilTheSecondIsOnTheHost(Greedy(2, RandomPrompt(51, 30, kVocabulary), 60));
   engine_->Cancel(RequestId(2), absl::OkStatus());
   engine_.gate().Open();
   EXPECT_EQ(second_.AwaitFinish().status.code(), absl::StatusCode::kCancelled);
@@ -124,7 +125,7 @@ TEST_F(SwappedSequenceTest, ACancelledOneLeavesNothingOnTheHost) {
 }
 
 TEST_F(SwappedSequenceTest, ADamagedOneIsComputedAgainAndLeavesNothingOnTheHost) {
-  const EngineRequest second = Greedy(2, RandomPrompt(51, 30, kVocabSize), 60);
+  const EngineRequest second = Greedy(2, RandomPrompt(51, 30, kVocabulary), 60);
   RunUntilTheSecondIsOnTheHost(second);
   device_->Damage();
   engine_.gate().Open();
@@ -134,7 +135,7 @@ TEST_F(SwappedSequenceTest, ADamagedOneIsComputedAgainAndLeavesNothingOnTheHost)
 }
 
 TEST_F(SwappedSequenceTest, ADamagedBeamSearchBeginsAgain) {
-  EngineRequest second = Greedy(2, RandomPrompt(51, 30, kVocabSize), 40);
+  EngineRequest second = Greedy(2, RandomPrompt(51, 30, kVocabulary), 40);
   second.sampling = {};
   second.beams = BeamParams{.width = 2};
   second.n = 2;

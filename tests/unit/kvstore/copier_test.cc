@@ -13,7 +13,9 @@
 namespace tandem {
 namespace {
 
-KvLayout Layout() { return {.num_layers = 3, .num_kv_heads = 1, .head_dim = 8, .block_tokens = 8}; }
+KvLayout ThreeLayers() {
+  return {.num_layers = 3, .num_kv_heads = 1, .head_dim = 8, .block_tokens = 8};
+}
 
 // Stands for the stream that blocks are computed on: what is queued there ends when the test says.
 class ScriptedStream final : public Stream {
@@ -70,10 +72,12 @@ class CopierTest : public ::testing::Test {
   void SetUp() override {
     backend_ = *OpenBackend("cpu", {.num_threads = 1});
     device_ = std::make_unique<GatedDevice>(*backend_.device);
-    memory_ = *device_->Allocate(8 * Layout().BlockBytes());
+    memory_ = *device_->Allocate(8 * ThreeLayers().BlockBytes());
     slab_.resize(shape_.total_bytes());
     const Copier::Options options = {
-        .layout = Layout(), .layout_fingerprint = 7, .pool = View(), .wake = [this] { Wake(); }};
+        .layout = ThreeLayers(), .layout_fingerprint = 7, .pool = View(), .wake = [this] {
+          Wake();
+        }};
     copier_ = *Copier::Create(options, *device_, compute_);
     for (int32_t block = 0; block < 8; ++block) FillBlock(block, block + 1);
   }
@@ -82,10 +86,10 @@ class CopierTest : public ::testing::Test {
     if (!woken_.HasBeenNotified()) woken_.Notify();
   }
 
-  KvPoolView View() const { return Layout().PoolView(memory_.data(), 8); }
+  KvPoolView View() const { return ThreeLayers().PoolView(memory_.data(), 8); }
 
   std::span<std::byte> Extent(int32_t layer, int32_t block) {
-    return {View().Extent(layer, block), static_cast<size_t>(Layout().ExtentBytes())};
+    return {View().Extent(layer, block), static_cast<size_t>(ThreeLayers().ExtentBytes())};
   }
   void FillBlock(int32_t block, int32_t value) {
     for (int32_t layer = 0; layer < 3; ++layer) {
@@ -95,7 +99,7 @@ class CopierTest : public ::testing::Test {
   bool Holds(int32_t block, int32_t value) {
     for (int32_t layer = 0; layer < 3; ++layer) {
       const auto expected = static_cast<std::byte>(value + 16 * layer);
-      if (std::ranges::count(Extent(layer, block), expected) != Layout().ExtentBytes())
+      if (std::ranges::count(Extent(layer, block), expected) != ThreeLayers().ExtentBytes())
         return false;
     }
     return true;
@@ -109,7 +113,7 @@ class CopierTest : public ::testing::Test {
   Backend backend_;
   std::unique_ptr<GatedDevice> device_;
   DeviceBuffer memory_;
-  const StoreBlockShape shape_{Layout()};
+  const StoreBlockShape shape_{ThreeLayers()};
   std::vector<std::byte> slab_;
   absl::Notification woken_;
   ScriptedStream compute_;

@@ -11,12 +11,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-KvLayout Layout() {
+KvLayout SixLayers() {
   return {.num_layers = 6, .num_kv_heads = 3, .head_dim = 64, .block_tokens = 16};
 }
 
 TEST(KvLayoutTest, SizesFollowFromTheFields) {
-  const KvLayout layout = Layout();
+  const KvLayout layout = SixLayers();
   EXPECT_EQ(layout.Validate(), absl::OkStatus());
   EXPECT_EQ(layout.ExtentBytes(), 2 * 3 * 16 * 64 * 2);
   EXPECT_EQ(layout.BlockBytes(), 6 * layout.ExtentBytes());
@@ -28,10 +28,10 @@ TEST(KvLayoutTest, SizesFollowFromTheFields) {
 }
 
 TEST(KvLayoutTest, EightBitKvTakesHalfTheMemory) {
-  KvLayout layout = Layout();
+  KvLayout layout = SixLayers();
   layout.dtype = DType::kF8E4M3;
   EXPECT_EQ(layout.Validate(), absl::OkStatus());
-  EXPECT_EQ(2 * layout.BlockBytes(), Layout().BlockBytes());
+  EXPECT_EQ(2 * layout.BlockBytes(), SixLayers().BlockBytes());
   std::byte base{};
   const KvPoolView view = layout.PoolView(&base, 10);
   EXPECT_EQ(view.dtype, DType::kF8E4M3);
@@ -40,7 +40,7 @@ TEST(KvLayoutTest, EightBitKvTakesHalfTheMemory) {
 }
 
 TEST(KvLayoutTest, PoolViewAgreesOnTheExtent) {
-  const KvLayout layout = Layout();
+  const KvLayout layout = SixLayers();
   std::byte base{};
   const KvPoolView view = layout.PoolView(&base, 10);
   EXPECT_EQ(view.ExtentBytes(), layout.ExtentBytes());
@@ -49,7 +49,7 @@ TEST(KvLayoutTest, PoolViewAgreesOnTheExtent) {
 
 TEST(KvLayoutTest, EachFieldIsChecked) {
   const auto refused = [](auto change, const char* text) {
-    KvLayout layout = Layout();
+    KvLayout layout = SixLayers();
     change(layout);
     const absl::Status status = layout.Validate();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
@@ -73,10 +73,10 @@ TEST(KvLayoutTest, EachFieldIsChecked) {
 }
 
 TEST(KvLayoutTest, FingerprintTellsEveryDifference) {
-  const KvLayout layout = Layout();
+  const KvLayout layout = SixLayers();
   std::set<uint64_t> prints = {layout.Fingerprint(1), layout.Fingerprint(2)};
   const auto add = [&](auto change) {
-    KvLayout other = Layout();
+    KvLayout other = SixLayers();
     change(other);
     prints.insert(other.Fingerprint(1));
   };
@@ -87,7 +87,7 @@ TEST(KvLayoutTest, FingerprintTellsEveryDifference) {
   add([](KvLayout& l) { l.dtype = DType::kF16; });
   add([](KvLayout& l) { l.dtype = DType::kF8E4M3; });
   EXPECT_EQ(prints.size(), 8u);
-  EXPECT_EQ(layout.Fingerprint(1), Layout().Fingerprint(1));
+  EXPECT_EQ(layout.Fingerprint(1), SixLayers().Fingerprint(1));
 }
 
 }  // namespace

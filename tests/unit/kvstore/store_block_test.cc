@@ -13,7 +13,9 @@
 namespace tandem {
 namespace {
 
-KvLayout Layout() { return {.num_layers = 2, .num_kv_heads = 1, .head_dim = 8, .block_tokens = 8}; }
+KvLayout TwoLayers() {
+  return {.num_layers = 2, .num_kv_heads = 1, .head_dim = 8, .block_tokens = 8};
+}
 
 constexpr StoreBlockName kName = {
     .layout_fingerprint = 0x0123456789abcdef, .chained_hash = 0xfeedface, .num_blocks = 3};
@@ -42,7 +44,7 @@ class StoreBlockTest : public ::testing::Test {
     return ParseStoreBlockHeader(bytes).status();
   }
 
-  const StoreBlockShape shape_{Layout()};
+  const StoreBlockShape shape_{TwoLayers()};
   std::vector<std::byte> slab_;
 };
 
@@ -54,7 +56,7 @@ TEST_F(StoreBlockTest, SlicesBeginAtPages) {
   EXPECT_EQ(shape_.Extent(slab_, 1, 15).data() - slab_.data(), 2 * 4096 + 15 * 256);
   EXPECT_EQ(shape_.Slice(slab_, 1, 3).size(), 3u * 256);
 
-  KvLayout large = Layout();
+  KvLayout large = TwoLayers();
   large.block_tokens = 256;
   large.num_layers = 600;
   EXPECT_EQ(StoreBlockShape(large).num_blocks(), 1) << "at least one block";

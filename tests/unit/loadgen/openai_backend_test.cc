@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int32_t kOutput = 4;
+constexpr int32_t kOutputTokens = 4;
 constexpr int kConnections = 48;
 
 std::string Event(const std::string& data) { return "data: " + data + "\n\n"; }
@@ -33,7 +33,8 @@ std::string Usage(int32_t prompt, int32_t output) {
 }
 
 std::string WholeStream() {
-  return Token() + Token() + Token() + Token("\"length\"") + Usage(6, kOutput) + Event("[DONE]");
+  return Token() + Token() + Token() + Token("\"length\"") + Usage(6, kOutputTokens) +
+         Event("[DONE]");
 }
 
 // An HTTP server whose answers to completions a test writes down, on a thread of its own.
@@ -71,7 +72,7 @@ Schedule Requests(int count) {
   for (int i = 0; i < count; ++i) {
     ScheduledRequest request;
     request.prompt = {{static_cast<uint64_t>(i), 6}};
-    request.output_tokens = kOutput;
+    request.output_tokens = kOutputTokens;
     schedule.requests.push_back(request);
   }
   return schedule;
@@ -98,7 +99,7 @@ RequestRecord AskForOne(const std::string& stream, int code = 200) {
 TEST(OpenAiBackendTest, AWholeStreamIsComplete) {
   const RequestRecord record = AskForOne(WholeStream());
   EXPECT_EQ(Judge(record, true), Verdict::kComplete) << WhyNotComplete(record, true);
-  EXPECT_EQ(record.chunks.size(), size_t{kOutput});
+  EXPECT_EQ(record.chunks.size(), size_t{kOutputTokens});
   EXPECT_EQ(record.end.prompt_tokens, 6);
 }
 
@@ -106,11 +107,11 @@ TEST(OpenAiBackendTest, ManyStreamsRunSideBySide) {
   const ScriptedHttp http([](const httplib::Request&, httplib::Response& response) {
     response.set_chunked_content_provider(
         "text/event-stream", [sent = 0](size_t, httplib::DataSink& sink) mutable {
-          if (++sent < kOutput) {
+          if (++sent < kOutputTokens) {
             const std::string token = Token();
             return sink.write(token.data(), token.size());
           }
-          const std::string rest = Token("\"length\"") + Usage(6, kOutput) + Event("[DONE]");
+          const std::string rest = Token("\"length\"") + Usage(6, kOutputTokens) + Event("[DONE]");
           sink.write(rest.data(), rest.size());
           sink.done();
           return true;
@@ -156,13 +157,14 @@ TEST(OpenAiBackendTest, WithATokenizerPromptsAreIds) {
 
 TEST(OpenAiBackendTest, StreamsThatEndEarlyOrWithAnErrorAreNeverComplete) {
   EXPECT_EQ(Judge(AskForOne(Token() + Token()), true), Verdict::kTruncated);
-  EXPECT_EQ(Judge(AskForOne(Token("\"length\"") + Usage(6, kOutput)), true), Verdict::kTruncated);
+  EXPECT_EQ(Judge(AskForOne(Token("\"length\"") + Usage(6, kOutputTokens)), true),
+            Verdict::kTruncated);
   const RequestRecord error =
       AskForOne(Token() + Event(R"({"error":{"message":"engine died"}})") + Event("[DONE]"));
   EXPECT_EQ(Judge(error, true), Verdict::kFailed);
   EXPECT_THAT(WhyNotComplete(error, true), HasSubstr("engine died"));
   const RequestRecord fewer =
-      AskForOne(Token("\"stop\"") + Usage(6, kOutput - 1) + Event("[DONE]"));
+      AskForOne(Token("\"stop\"") + Usage(6, kOutputTokens - 1) + Event("[DONE]"));
   EXPECT_EQ(Judge(fewer, true), Verdict::kWrongLength);
 }
 

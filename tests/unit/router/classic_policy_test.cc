@@ -12,11 +12,11 @@ namespace {
 using ::testing::HasSubstr;
 
 // Disaggregation begins to win at 2.1 sequences with these and the KV of Qwen3-8B.
-constexpr ClassicCoefficients kRtx4090 = {.alpha_ms = 0.124722,
-                                          .beta_ms = 51.5604,
-                                          .gamma_ms = 0.0869146,
-                                          .batch_thresh = 16,
-                                          .bandwidth_gb_per_s = 12.896};
+constexpr ClassicCoefficients kWithoutKvSize = {.alpha_ms = 0.124722,
+                                                .beta_ms = 51.5604,
+                                                .gamma_ms = 0.0869146,
+                                                .batch_thresh = 16,
+                                                .bandwidth_gb_per_s = 12.896};
 
 WorkerView Worker(const std::string& name, v1::WorkerRole role, int32_t running = 0) {
   WorkerView worker = MakeWorker(name, role);
@@ -51,7 +51,7 @@ class ClassicPolicyTest : public testing::Test {
     return decision->route;
   }
 
-  const std::unique_ptr<RoutingPolicy> policy_ = NewClassicPolicy(kRtx4090);
+  const std::unique_ptr<RoutingPolicy> policy_ = NewClassicPolicy(kWithoutKvSize);
 };
 
 TEST_F(ClassicPolicyTest, DisaggregatesFromTheBreakEvenLoadOfTheSystemOn) {

@@ -17,8 +17,8 @@
 namespace tandem {
 namespace {
 
-constexpr LengthQuery kShort = {.tenant = "", .prompt_tokens = 20, .max_tokens = 4096};
-constexpr LengthQuery kLong = {.tenant = "", .prompt_tokens = 1500, .max_tokens = 4096};
+constexpr LengthQuery kShortPrompt = {.tenant = "", .prompt_tokens = 20, .max_tokens = 4096};
+constexpr LengthQuery kLongPrompt = {.tenant = "", .prompt_tokens = 1500, .max_tokens = 4096};
 
 LengthQuery Of(std::string_view tenant, int32_t max_tokens = 4096) {
   return {.tenant = tenant, .prompt_tokens = 20, .max_tokens = max_tokens};
@@ -80,28 +80,28 @@ TEST(OutputLengthPredictorTest, ForecastsLieBetweenWhatIsThereAndTheLimit) {
 
 TEST(AdaptiveLengthTest, GuessesUntilItHasSeenSomething) {
   const auto predictor = NewAdaptiveLengthPredictor();
-  const LengthForecast guess = predictor->Predict(kShort);
+  const LengthForecast guess = predictor->Predict(kShortPrompt);
   EXPECT_EQ(guess.observations, 0);
   EXPECT_NEAR(guess.p50, 256 * std::numbers::ln2, 5);
-  Stop(*predictor, kShort, 10);
-  EXPECT_EQ(predictor->Predict(kShort).observations, 1);
-  EXPECT_LT(predictor->Predict(kShort).p50, 11);
+  Stop(*predictor, kShortPrompt, 10);
+  EXPECT_EQ(predictor->Predict(kShortPrompt).observations, 1);
+  EXPECT_LT(predictor->Predict(kShortPrompt).p50, 11);
 }
 
 TEST(AdaptiveLengthTest, LearnsBySizeOfThePromptAndTakesAllWhereASizeIsNew) {
   const auto predictor = NewAdaptiveLengthPredictor();
-  Stop(*predictor, kShort, 10, 50);
-  EXPECT_NEAR(predictor->Predict(kLong).p50, 10, 0.5) << "nothing is known of long prompts";
-  Stop(*predictor, kLong, 700, 50);
-  EXPECT_NEAR(predictor->Predict(kShort).p50, 10, 0.5);
-  EXPECT_NEAR(predictor->Predict(kLong).p50, 700, 50) << "within its bin";
-  EXPECT_NEAR(predictor->Predict(kLong).mean, 700, 70);
+  Stop(*predictor, kShortPrompt, 10, 50);
+  EXPECT_NEAR(predictor->Predict(kLongPrompt).p50, 10, 0.5) << "nothing is known of long prompts";
+  Stop(*predictor, kLongPrompt, 700, 50);
+  EXPECT_NEAR(predictor->Predict(kShortPrompt).p50, 10, 0.5);
+  EXPECT_NEAR(predictor->Predict(kLongPrompt).p50, 700, 50) << "within its bin";
+  EXPECT_NEAR(predictor->Predict(kLongPrompt).mean, 700, 70);
 }
 
 TEST(AdaptiveLengthTest, QuantilesFollowTheDistribution) {
   const auto predictor = NewAdaptiveLengthPredictor();
-  for (int i = 0; i < 500; ++i) Stop(*predictor, kShort, i % 5 == 0 ? 800 : 12);
-  const LengthForecast forecast = predictor->Predict(kShort);
+  for (int i = 0; i < 500; ++i) Stop(*predictor, kShortPrompt, i % 5 == 0 ? 800 : 12);
+  const LengthForecast forecast = predictor->Predict(kShortPrompt);
   EXPECT_NEAR(forecast.p50, 12, 0.5);
   EXPECT_NEAR(forecast.p90, 800, 60);
   EXPECT_NEAR(forecast.mean, 0.2 * 800 + 0.8 * 12, 30);
@@ -109,8 +109,8 @@ TEST(AdaptiveLengthTest, QuantilesFollowTheDistribution) {
 
 TEST(AdaptiveLengthTest, WhatHasPassedTheShortOnesWillBeLong) {
   const auto predictor = NewAdaptiveLengthPredictor();
-  for (int i = 0; i < 500; ++i) Stop(*predictor, kShort, i % 5 == 0 ? 800 : 12);
-  LengthQuery query = kShort;
+  for (int i = 0; i < 500; ++i) Stop(*predictor, kShortPrompt, i % 5 == 0 ? 800 : 12);
+  LengthQuery query = kShortPrompt;
   query.emitted = 20;
   EXPECT_NEAR(predictor->Predict(query).p50, 800, 60);
   query.emitted = 5000;
@@ -122,16 +122,16 @@ TEST(AdaptiveLengthTest, ACappedOutputIsALowerBound) {
   const auto predictor = NewAdaptiveLengthPredictor();
   for (int i = 0; i < 200; ++i) {
     predictor->Observe(Of("", 32), 32, FinishKind::kCapped);
-    Stop(*predictor, kShort, 500);
+    Stop(*predictor, kShortPrompt, 500);
   }
-  EXPECT_NEAR(predictor->Predict(kShort).p50, 500, 40);
+  EXPECT_NEAR(predictor->Predict(kShortPrompt).p50, 500, 40);
   EXPECT_EQ(predictor->Predict(Of("", 32)).p90, 32);
   const auto window = NewWindowLengthPredictor();
   for (int i = 0; i < 50; ++i) {
     window->Observe(Of("", 32), 32, FinishKind::kCapped);
-    Stop(*window, kShort, 500);
+    Stop(*window, kShortPrompt, 500);
   }
-  EXPECT_EQ(window->Predict(kShort).p50, 266) << "the baseline takes the mean";
+  EXPECT_EQ(window->Predict(kShortPrompt).p50, 266) << "the baseline takes the mean";
 }
 
 TEST(AdaptiveLengthTest, TellsTenantsApart) {
@@ -161,18 +161,18 @@ TEST(AdaptiveLengthTest, ForgetsTheTenantNotSeenForTheLongestTime) {
 
 TEST(WindowLengthTest, IsTheOriginal) {
   const auto predictor = NewWindowLengthPredictor();
-  EXPECT_EQ(predictor->Predict(kShort).mean, 256);
-  Stop(*predictor, kShort, 10);
-  EXPECT_EQ(predictor->Predict(kShort).mean, 10) << "the mean of all";
-  Stop(*predictor, kLong, 101, 3);
-  EXPECT_EQ(predictor->Predict(kShort).mean, 78) << "fewer than five in the bucket; 78.25";
-  Stop(*predictor, kShort, 11, 5);
-  EXPECT_EQ(predictor->Predict(kShort).mean, 11) << "10.83";
-  Stop(*predictor, kShort, 20, 50);
-  EXPECT_EQ(predictor->Predict(kShort).mean, 20) << "the latest fifty";
-  Stop(*predictor, kShort, 30, 300);
-  EXPECT_EQ(predictor->Predict(kLong).mean, 30) << "the latest three hundred of all";
-  LengthQuery begun = kShort;
+  EXPECT_EQ(predictor->Predict(kShortPrompt).mean, 256);
+  Stop(*predictor, kShortPrompt, 10);
+  EXPECT_EQ(predictor->Predict(kShortPrompt).mean, 10) << "the mean of all";
+  Stop(*predictor, kLongPrompt, 101, 3);
+  EXPECT_EQ(predictor->Predict(kShortPrompt).mean, 78) << "fewer than five in the bucket; 78.25";
+  Stop(*predictor, kShortPrompt, 11, 5);
+  EXPECT_EQ(predictor->Predict(kShortPrompt).mean, 11) << "10.83";
+  Stop(*predictor, kShortPrompt, 20, 50);
+  EXPECT_EQ(predictor->Predict(kShortPrompt).mean, 20) << "the latest fifty";
+  Stop(*predictor, kShortPrompt, 30, 300);
+  EXPECT_EQ(predictor->Predict(kLongPrompt).mean, 30) << "the latest three hundred of all";
+  LengthQuery begun = kShortPrompt;
   begun.emitted = 44;
   EXPECT_EQ(predictor->Predict(begun).p50, 45);
 }

@@ -23,9 +23,9 @@ StepCoefficients Truth() {
 }
 
 // Measures a machine that has known coefficients, with noise.
-class Machine {
+class MeasuredMachine {
  public:
-  explicit Machine(const StepCoefficients& truth, double noise = 0.02)
+  explicit MeasuredMachine(const StepCoefficients& truth, double noise = 0.02)
       : model_(StepModel::Create(truth).value()), noise_(1.0, noise) {}
 
   void Measure(const StepFeatures& features, SampleUse use) {
@@ -62,7 +62,7 @@ class Machine {
 };
 
 TEST(StepFitTest, FindsTheCoefficientsOfAMachineAndTheirIntervals) {
-  Machine machine(Truth());
+  MeasuredMachine machine(Truth());
   machine.MeasureAll(SampleUse::kFit, 0);
   machine.MeasureAll(SampleUse::kHeldOut, 5);
   const absl::StatusOr<StepFit> fit = FitSteps(machine.samples, 1);
@@ -103,7 +103,7 @@ TEST(StepFitTest, FindsTheBucketsOfAMachineThatRunsGraphs) {
     truth.beta.buckets.push_back({.max_sequences = size, .base_ms = base});
     base *= 1.6;
   }
-  Machine machine(truth);
+  MeasuredMachine machine(truth);
   machine.MeasureAll(SampleUse::kFit, 0);
   const absl::StatusOr<StepFit> fit = FitSteps(machine.samples, 1);
   ASSERT_TRUE(fit.ok()) << fit.status();
@@ -114,19 +114,19 @@ TEST(StepFitTest, FindsTheBucketsOfAMachineThatRunsGraphs) {
 TEST(StepFitTest, AMachineWithoutAFloorGetsNone) {
   StepCoefficients truth = Truth();
   truth.alpha.floor_ms = 0;
-  Machine machine(truth);
+  MeasuredMachine machine(truth);
   machine.MeasureAll(SampleUse::kFit, 0);
   EXPECT_EQ(FitSteps(machine.samples, 1)->coefficients.alpha.floor_ms, 0);
 }
 
 TEST(StepFitTest, TheGammaTableGivesBackWhatWasMeasured) {
   StepCoefficients truth = Truth();
-  Machine machine(truth, 0.001);
+  MeasuredMachine machine(truth, 0.001);
   machine.MeasureAll(SampleUse::kFit, 0);
   for (const int32_t tokens : {32, 128, 448}) {
     for (const int32_t sequences : {1, 8, 64}) {
       for (const int32_t context : {100, 1000}) {
-        StepFeatures f = Machine::Prefill(tokens, 0);
+        StepFeatures f = MeasuredMachine::Prefill(tokens, 0);
         f.decode_sequences = sequences;
         f.decode_context = int64_t{sequences} * context;
         machine.Measure(f, SampleUse::kGrid);
@@ -166,7 +166,7 @@ TEST(StepFitTest, TheKneeHasAnInterval) {
   truth.gamma = {
       .tokens = {48, 512}, .sequences = {1}, .context = {0}, .gamma_ms = {0, 40.0 / 512}};
   truth.alpha = {.floor_ms = 5, .base_ms = 0, .token_ms = 0.08, .pair_ms = 0};
-  Machine machine(truth);
+  MeasuredMachine machine(truth);
   machine.MeasureAll(SampleUse::kFit, 0);
   for (const int32_t tokens : {1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384}) {
     machine.Measure({.prefill_tokens = tokens, .decode_sequences = 1, .decode_context = 16},
@@ -184,7 +184,7 @@ TEST(StepFitTest, TheKneeHasAnInterval) {
 
 TEST(StepFitTest, RefusesWhatCannotBeFitted) {
   EXPECT_THAT(std::string(FitSteps({}, 1).status().message()), HasSubstr("there are 0 and 0"));
-  Machine machine(Truth());
+  MeasuredMachine machine(Truth());
   machine.MeasureAll(SampleUse::kFit, 0);
   auto samples = machine.samples;
   samples[3].ms[2] = -1;

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-using HeaderBytes = std::array<std::byte, kFrameHeaderBytes>;
+using HeaderArray = std::array<std::byte, kFrameHeaderBytes>;
 
 std::string Hex(std::span<const std::byte> bytes) {
   std::string text;
@@ -22,23 +22,23 @@ std::string Hex(std::span<const std::byte> bytes) {
   return text;
 }
 
-std::span<const std::byte> Bytes(std::string_view text) {
+std::span<const std::byte> BytesOf(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
 // Corrects the checksum after a change, as only a foreign sender would.
-HeaderBytes Resealed(HeaderBytes bytes) {
+HeaderArray Resealed(HeaderArray bytes) {
   const uint64_t hash = Hash64(std::span(bytes).first<56>());
   for (int i = 0; i < 8; ++i) bytes[56 + i] = static_cast<std::byte>(hash >> (8 * i));
   return bytes;
 }
 
-HeaderBytes With(HeaderBytes bytes, size_t at, int value) {
+HeaderArray With(HeaderArray bytes, size_t at, int value) {
   bytes[at] = static_cast<std::byte>(value);
   return Resealed(bytes);
 }
 
-FrameHeader DataHeader() {
+FrameHeader HeaderOf() {
   const std::string_view payload = "The quick brown fox.";
   return {.type = FrameType::kData,
           .stream = 42,
@@ -46,7 +46,7 @@ FrameHeader DataHeader() {
           .layer = 3,
           .block = 7,
           .payload_bytes = static_cast<uint32_t>(payload.size()),
-          .payload_hash = Hash64(Bytes(payload))};
+          .payload_hash = Hash64(BytesOf(payload))};
 }
 
 // The worked example of docs/kv_wire_format.md. A few lines of Python (struct.pack and
@@ -60,7 +60,7 @@ TEST(FrameTest, GoldenBytes) {
   EXPECT_EQ(Hex(EncodeFrameHeader({.type = FrameType::kCredit, .frames = 16 << 20})),
             "54444b3103000600000000000000000000000000000000000000000000000000"
             "000000000000000000000000000000000000000100000000de4a5471634e60de");
-  EXPECT_EQ(Hex(EncodeFrameHeader(DataHeader())),
+  EXPECT_EQ(Hex(EncodeFrameHeader(HeaderOf())),
             "54444b31030001002a00000000000000efcdab89674523010300000007000000"
             "1400000000000000024679e8e7b8eb5a0000000000000000ebfe5c32cd281699");
   EXPECT_EQ(Hex(EncodeFrameHeader({.type = FrameType::kRenew, .stream = 42, .epoch = kEpoch})),
@@ -94,7 +94,7 @@ TEST(FrameTest, GoldenBytes) {
 
 TEST(FrameTest, EveryTypeComesBack) {
   const FrameHeader headers[] = {
-      DataHeader(),
+      HeaderOf(),
       {.type = FrameType::kCommit,
        .stream = ~0ull,
        .epoch = 1,
@@ -124,25 +124,25 @@ TEST(FrameTest, EveryTypeComesBack) {
 }
 
 TEST(FrameTest, EveryFlippedBitIsNoticed) {
-  const HeaderBytes good = EncodeFrameHeader(DataHeader());
+  const HeaderArray good = EncodeFrameHeader(HeaderOf());
   for (size_t bit = 0; bit < 8 * kFrameHeaderBytes; ++bit) {
-    HeaderBytes bad = good;
+    HeaderArray bad = good;
     bad[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
     EXPECT_EQ(ParseFrameHeader(bad).status().code(), absl::StatusCode::kDataLoss) << "bit " << bit;
   }
 }
 
 TEST(FrameTest, AnotherVersionIsADisagreement) {
-  const auto status = ParseFrameHeader(With(EncodeFrameHeader(DataHeader()), 4, 1)).status();
+  const auto status = ParseFrameHeader(With(EncodeFrameHeader(HeaderOf()), 4, 1)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("version 1"));
 }
 
 TEST(FrameTest, WhatCannotBeIsRefused) {
-  const auto code = [](HeaderBytes bytes) { return ParseFrameHeader(bytes).status().code(); };
-  const HeaderBytes data = EncodeFrameHeader(DataHeader());
-  const HeaderBytes ack = EncodeFrameHeader({.type = FrameType::kAck, .stream = 1});
-  const HeaderBytes reject =
+  const auto code = [](HeaderArray bytes) { return ParseFrameHeader(bytes).status().code(); };
+  const HeaderArray data = EncodeFrameHeader(HeaderOf());
+  const HeaderArray ack = EncodeFrameHeader({.type = FrameType::kAck, .stream = 1});
+  const HeaderArray reject =
       EncodeFrameHeader({.type = FrameType::kReject, .code = 3, .stream = 1});
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
   EXPECT_EQ(code(With(data, 6, 0)), kInvalid) << "type 0";
@@ -156,7 +156,7 @@ TEST(FrameTest, WhatCannotBeIsRefused) {
   EXPECT_EQ(code(With(ack, 40, 1)), kInvalid) << "ack with a hash";
   EXPECT_EQ(code(With(reject, 7, 0)), kInvalid) << "reject that says OK";
   EXPECT_EQ(code(With(reject, 7, 17)), kInvalid) << "reject with no status code";
-  const HeaderBytes hello = EncodeFrameHeader({.type = FrameType::kHello, .stream = 1, .block = 1});
+  const HeaderArray hello = EncodeFrameHeader({.type = FrameType::kHello, .stream = 1, .block = 1});
   EXPECT_EQ(code(With(hello, 8, 0)), kInvalid) << "hello without a number";
   EXPECT_EQ(code(With(hello, 16, 1)), kInvalid) << "hello with an epoch";
   EXPECT_EQ(code(With(hello, 24, 1)), kInvalid) << "hello of a second connection";
@@ -164,7 +164,7 @@ TEST(FrameTest, WhatCannotBeIsRefused) {
   EXPECT_EQ(code(With(hello, 28, 2)), kInvalid) << "hello of several connections";
   EXPECT_EQ(code(EncodeFrameHeader({.type = FrameType::kResend, .stream = 1})), kInvalid)
       << "resend of nothing";
-  const HeaderBytes announce =
+  const HeaderArray announce =
       EncodeFrameHeader({.type = FrameType::kAnnounce, .payload_bytes = 1});
   EXPECT_EQ(code(With(announce, 8, 1)), kInvalid) << "announcement of a stream";
   EXPECT_EQ(code(With(announce, 32, 0)), kInvalid) << "announcement of nothing";
@@ -172,7 +172,7 @@ TEST(FrameTest, WhatCannotBeIsRefused) {
   EXPECT_EQ(code(With(EncodeFrameHeader({.type = FrameType::kCredit, .frames = 1}), 8, 1)),
             kInvalid)
       << "credit of a stream";
-  FrameHeader largest = DataHeader();
+  FrameHeader largest = HeaderOf();
   largest.payload_bytes = kMaxPayloadBytes;
   EXPECT_EQ(code(EncodeFrameHeader(largest)), absl::StatusCode::kOk);
 }

@@ -19,7 +19,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-constexpr uint64_t kEpoch = 5;
+constexpr uint64_t kProbeEpoch = 5;
 constexpr uint64_t kStream = kProbeStreamBit | 1;
 
 TEST(LinkProbeTest, TakesMediansAndLeavesOutWhatAnEmptyStreamTakes) {
@@ -133,7 +133,7 @@ TEST(LinkProberTest, FindsWhatTheLinkTakes) {
   TimedTransport link(clock);
   LinkProber prober(32 << 10, *AllocateProbeMemory(nullptr, LinkProber::kMemoryBytes, false),
                     clock);
-  const auto probe = prober.Measure(link, "peer", kEpoch);
+  const auto probe = prober.Measure(link, "peer", kProbeEpoch);
   ASSERT_TRUE(probe.ok()) << probe.status();
   EXPECT_EQ(probe->setup, TimedTransport::kConnect + TimedTransport::kRoundTrip);
   EXPECT_EQ(probe->operation, nanoseconds(2000 + 64 / 2));
@@ -151,7 +151,7 @@ TEST(LinkProberTest, SlowLinksAreMeasuredInTime) {
     TimedTransport link(clock, 1e9 / bytes_per_second);
     LinkProber prober(256 << 10, *AllocateProbeMemory(nullptr, LinkProber::kMemoryBytes, false),
                       clock);
-    const auto probe = prober.Measure(link, "peer", kEpoch);
+    const auto probe = prober.Measure(link, "peer", kProbeEpoch);
     ASSERT_TRUE(probe.ok()) << probe.status();
     EXPECT_NEAR(probe->gigabytes_per_second * 1e9, bytes_per_second, 0.02 * bytes_per_second);
     EXPECT_LT(link.longest(), LinkProber::kPatience) << bytes_per_second;
@@ -161,13 +161,13 @@ TEST(LinkProberTest, SlowLinksAreMeasuredInTime) {
 FrameHeader Data(uint64_t stream, uint32_t block, uint32_t bytes) {
   return {.type = FrameType::kData,
           .stream = stream,
-          .epoch = kEpoch,
+          .epoch = kProbeEpoch,
           .block = block,
           .payload_bytes = bytes};
 }
 
 FrameHeader CommitOf(uint64_t stream, uint64_t frames) {
-  return {.type = FrameType::kCommit, .stream = stream, .epoch = kEpoch, .frames = frames};
+  return {.type = FrameType::kCommit, .stream = stream, .epoch = kProbeEpoch, .frames = frames};
 }
 
 class ProbeReceiverTest : public testing::Test {
@@ -176,8 +176,9 @@ class ProbeReceiverTest : public testing::Test {
 
   FakeClock clock_;
   ReceiverProbe next_;
-  ProbeReceiver receiver_{
-      &next_, kEpoch, *AllocateProbeMemory(nullptr, ProbeReceiver::kMemoryBytes, false), clock_};
+  ProbeReceiver receiver_{&next_, kProbeEpoch,
+                          *AllocateProbeMemory(nullptr, ProbeReceiver::kMemoryBytes, false),
+                          clock_};
 };
 
 TEST_F(ProbeReceiverTest, OtherStreamsArePassedOn) {
@@ -185,7 +186,7 @@ TEST_F(ProbeReceiverTest, OtherStreamsArePassedOn) {
   EXPECT_EQ(Prepare(header), absl::OkStatus());
   receiver_.Landed(header, absl::OkStatus());
   EXPECT_EQ(receiver_.Commit(CommitOf(7, 1)).status, absl::OkStatus());
-  EXPECT_EQ(receiver_.Renewed(7, kEpoch), absl::OkStatus());
+  EXPECT_EQ(receiver_.Renewed(7, kProbeEpoch), absl::OkStatus());
   EXPECT_EQ(next_.CallsOf(7).size(), 4u);
   EXPECT_EQ(receiver_.bytes_received(), 0u);
 }
@@ -259,16 +260,16 @@ TEST_F(ProbeReceiverTest, APayloadThatFoundNoSlotIsNoDamage) {
 
 TEST_F(ProbeReceiverTest, AnotherEpochIsAStranger) {
   FrameHeader header = Data(kStream, 0, 1);
-  header.epoch = kEpoch + 1;
+  header.epoch = kProbeEpoch + 1;
   EXPECT_TRUE(absl::IsPermissionDenied(Prepare(header)));
   header = CommitOf(kStream, 0);
-  header.epoch = kEpoch + 1;
+  header.epoch = kProbeEpoch + 1;
   EXPECT_TRUE(absl::IsPermissionDenied(receiver_.Commit(header).status));
 }
 
 TEST(ProbeTest, TwoWorkersThatProbeOneAtOnceFindItBusyAndNeverDamaged) {
   const SteadyClock clock;
-  ProbeReceiver receiver(nullptr, kEpoch,
+  ProbeReceiver receiver(nullptr, kProbeEpoch,
                          *AllocateProbeMemory(nullptr, ProbeReceiver::kMemoryBytes, false), clock);
   LoopbackNetwork network;
   const auto there = network.NewTransport(&receiver);
@@ -279,7 +280,7 @@ TEST(ProbeTest, TwoWorkersThatProbeOneAtOnceFindItBusyAndNeverDamaged) {
                       clock);
     const auto here = network.NewTransport(nullptr);
     while (true) {
-      const absl::Status status = prober.Measure(*here, address, kEpoch).status();
+      const absl::Status status = prober.Measure(*here, address, kProbeEpoch).status();
       if (status.ok()) break;
       ASSERT_TRUE(absl::IsResourceExhausted(status)) << status;
     }
@@ -294,14 +295,14 @@ TEST(ProbeTest, TwoWorkersThatProbeOneAtOnceFindItBusyAndNeverDamaged) {
 
 TEST(ProbeTest, MeasuresARealLink) {
   const SteadyClock clock;
-  ProbeReceiver receiver(nullptr, kEpoch,
+  ProbeReceiver receiver(nullptr, kProbeEpoch,
                          *AllocateProbeMemory(nullptr, ProbeReceiver::kMemoryBytes, false), clock);
   LinkProber prober(32 << 10, *AllocateProbeMemory(nullptr, LinkProber::kMemoryBytes, false),
                     clock);
   LoopbackNetwork network;
   const auto there = network.NewTransport(&receiver);
   const auto here = network.NewTransport(nullptr);
-  const auto probe = prober.Measure(*here, there->address(), kEpoch);
+  const auto probe = prober.Measure(*here, there->address(), kProbeEpoch);
   ASSERT_TRUE(probe.ok()) << probe.status();
   EXPECT_GT(probe->gigabytes_per_second, 0);
   EXPECT_GT(probe->setup, Duration(0));
@@ -309,7 +310,7 @@ TEST(ProbeTest, MeasuresARealLink) {
   EXPECT_TRUE(absl::IsPermissionDenied(prober.Measure(*here, there->address(), 6).status()) ||
               absl::IsUnavailable(prober.Measure(*here, there->address(), 6).status()));
   prober.Stop();
-  EXPECT_TRUE(absl::IsCancelled(prober.Measure(*here, there->address(), kEpoch).status()));
+  EXPECT_TRUE(absl::IsCancelled(prober.Measure(*here, there->address(), kProbeEpoch).status()));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kAreaBytes = 1000;
+constexpr size_t kSmallAreaBytes = 1000;
 constexpr size_t kPieceBytes = 300;
 
 struct Extent {
@@ -32,7 +32,7 @@ class ShmAreaTest : public testing::Test {
            static_cast<ptrdiff_t>(extent.bytes);
   }
 
-  std::vector<std::byte> memory_ = std::vector<std::byte>(kAreaBytes);
+  std::vector<std::byte> memory_ = std::vector<std::byte>(kSmallAreaBytes);
   Area area_{memory_, kPieceBytes};
 };
 
@@ -44,10 +44,10 @@ TEST_F(ShmAreaTest, APayloadStaysUntilItIsConsumed) {
   uint64_t in_flight = 0;
   uint64_t total = 0;
   uint8_t mark = 0;
-  while (total < 200 * kAreaBytes) {
+  while (total < 200 * kSmallAreaBytes) {
     size_t room = area_.Room();
     ASSERT_TRUE(room > 0 || !written.empty()) << "no room in an empty area";
-    ASSERT_LE(room, kAreaBytes);
+    ASSERT_LE(room, kSmallAreaBytes);
     while (room > 0 && random() % 4 > 0) {
       const size_t bytes = 1 + random() % std::min(room, kPieceBytes);
       written.emplace_back(Write(bytes, ++mark), mark);
@@ -65,7 +65,7 @@ TEST_F(ShmAreaTest, APayloadStaysUntilItIsConsumed) {
 }
 
 TEST_F(ShmAreaTest, APieceIsNeverSplitAndNothingLessIsRoom) {
-  EXPECT_EQ(area_.Room(), kAreaBytes);
+  EXPECT_EQ(area_.Room(), kSmallAreaBytes);
   Write(700, 1);
   Write(100, 2);
   EXPECT_EQ(area_.Room(), 0u) << "200 behind them";

@@ -16,11 +16,11 @@ namespace {
 using Kind = ReceiverProbe::Call::Kind;
 using ::testing::HasSubstr;
 
-constexpr size_t kPayloadBytes = 3000;
+constexpr size_t kPieceBytes = 3000;
 constexpr size_t kSlotBytes = 4096;  // whole pages
 
 std::unique_ptr<StagingPool> NewPool(Device& device, size_t slots) {
-  auto pool = StagingPool::Create(device, kPayloadBytes, slots * kSlotBytes);
+  auto pool = StagingPool::Create(device, kPieceBytes, slots * kSlotBytes);
   EXPECT_TRUE(pool.ok()) << pool.status();
   return *std::move(pool);
 }
@@ -51,7 +51,7 @@ TEST(StagingPoolTest, SlotsAreApartAndComeBack) {
 TEST(StagingPoolTest, RoomForFewerThanTwoPayloadsIsRefused) {
   LateDevice device;
   for (const auto& [payload_bytes, total_bytes] :
-       {std::pair<size_t, size_t>{0, 1 << 20}, {kPayloadBytes, 2 * kSlotBytes - 1}}) {
+       {std::pair<size_t, size_t>{0, 1 << 20}, {kPieceBytes, 2 * kSlotBytes - 1}}) {
     const absl::Status status = StagingPool::Create(device, payload_bytes, total_bytes).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   }
@@ -62,10 +62,10 @@ TEST(StagingPoolTest, AFailureNamesTheDeviceAndIsNoFaultOfAPeers) {
   LateDevice device;
   const auto pool = NewPool(device, 2);
   const MemorySlot slot = pool->slots().Take();
-  const std::vector<std::byte> source(kPayloadBytes);
+  const std::vector<std::byte> source(kPieceBytes);
   for (const auto failure : {LateDevice::Failure::kCopy, LateDevice::Failure::kSynchronize}) {
     device.Fail(failure);
-    absl::Status status = pool->Copy(slot.bytes().first(kPayloadBytes), source);
+    absl::Status status = pool->Copy(slot.bytes().first(kPieceBytes), source);
     if (status.ok()) status = pool->Synchronize();
     EXPECT_TRUE(absl::IsUnavailable(status));
     EXPECT_THAT(std::string(status.message()), HasSubstr("late:0"));
@@ -133,14 +133,14 @@ TEST_F(OutboundStagingTest, ThoseThatWaitAreServedInOrderAndNotPassed) {
 class StagedLandingsTest : public testing::Test {
  protected:
   static FrameHeader Header(uint32_t block) {
-    return {.stream = 1, .block = block, .payload_bytes = kPayloadBytes};
+    return {.stream = 1, .block = block, .payload_bytes = kPieceBytes};
   }
   // As when a payload has come whole.
   void Queue(uint32_t block) {
     const auto place = receiver_.Prepare(Header(block));
     auto slot = landings_.Take();
     ASSERT_TRUE(slot.ok() && *slot) << slot.status();
-    std::ranges::copy(PatternBytes(kPayloadBytes, block), slot->bytes().begin());
+    std::ranges::copy(PatternBytes(kPieceBytes, block), slot->bytes().begin());
     landings_.Queue(Header(block), *std::move(slot), *place);
   }
   int CountLanded(bool ok) const {
@@ -162,7 +162,7 @@ TEST_F(StagedLandingsTest, NothingHasLandedBeforeItsCopyIsDone) {
   EXPECT_EQ(landings_.Flush(), absl::OkStatus());
   EXPECT_EQ(CountLanded(true), 3);
   for (uint32_t block = 0; block < 3; ++block) {
-    EXPECT_EQ(receiver_.BytesOf(1, 0, block), PatternBytes(kPayloadBytes, block));
+    EXPECT_EQ(receiver_.BytesOf(1, 0, block), PatternBytes(kPieceBytes, block));
   }
   EXPECT_EQ(landings_.pool().slots().num_free(), 4u);
   EXPECT_EQ(landings_.Flush(), absl::OkStatus());
