@@ -141,6 +141,9 @@ class GrpcBackend final : public Backend {
     message.set_ignore_eos(options_.request.ignore_eos);
     message.set_request_id(id);
     message.set_route(RouteNamed(options_.route));
+    const Objectives& objectives = options_.objectives;
+    if (objectives.ttft) message.set_ttft_slo_ms(*objectives.ttft);
+    if (objectives.tpot) message.set_tpot_slo_ms(*objectives.tpot);
     message.mutable_sampling()->set_temperature(static_cast<float>(options_.request.temperature));
     auto reader =
         std::make_shared<StreamReader>(std::move(message), options_.request.timeout, observer);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "bench/serving/backend.h"
+#include "bench/serving/goodput.h"
 
 namespace tandem::loadgen {
 
@@ -11,6 +12,8 @@ struct GrpcBackendOptions {
   std::string server;          // host:port of a router
   std::string route = "auto";  // or unified, disaggregated
   RequestOptions request;
+  // Every request says those of TTFT and TPOT, so that the router can keep to them.
+  Objectives objectives;
 };
 
 // Tandem's own service, tandem.v1.Inference.

@@ -37,11 +37,6 @@ SweepLoad LoadOf(const SweepPlan& plan, const SweepPoint& point) {
           .seed = point.seed};
 }
 
-std::string NameOf(const SweepPoint& point) {
-  return fmt::format("{} at {:g} req/s, seed {}, {}", point.workload, point.rate, point.seed,
-                     point.strategy.name);
-}
-
 // The schedules of a plan one after another: all strategies of a load share one.
 class Schedules {
  public:
@@ -83,21 +78,19 @@ void PrintResult(size_t number, size_t count, const SweepPoint& point, const Jso
 
 }  // namespace
 
-absl::StatusOr<Json> MeasurePoint(const SweepPlan& plan, const SweepPoint& point,
-                                  const Schedule& schedule, Backend& backend) {
-  ASSIGN_OR_RETURN(const ServerInfo server, backend.Connect(kPatience));
-  if (server.max_context_tokens > 0) {
-    RETURN_IF_ERROR(CheckFits(schedule, server.max_context_tokens));
-  }
+std::string NameOf(const SweepPoint& point) {
+  return fmt::format("{} at {:g} req/s, seed {}, {}", point.workload, point.rate, point.seed,
+                     point.strategy.name);
+}
+
+RunOptions PointRunOptions() { return {.drain_timeout = kDrain}; }
+
+Json PointResult(const SweepPlan& plan, const SweepPoint& point, const Schedule& schedule,
+                 const RunResult& run, const PointServer& server) {
   const SummaryOptions options = {.warmup = schedule.Length() / kWarmUpPart,
-                                  .objectives = plan.objectives};
-  RunCounts counts;
-  std::optional<ProgressDisplay> progress(std::in_place, NameOf(point),
-                                          static_cast<int64_t>(schedule.requests.size()), counts);
-  const RunResult run = Run(schedule, {.drain_timeout = kDrain}, backend, counts);
-  progress.reset();
-  const Summary summary = Summarize(run, options);
-  const RunDescription description = {.backend = std::string(backend.name()),
+                                  .objectives = plan.objectives,
+                                  .token_gaps = server.has_each_token};
+  const RunDescription description = {.backend = server.backend,
                                       .model = server.model,
                                       .label = point.strategy.name,
                                       .arrivals = point.workload,
@@ -107,12 +100,27 @@ absl::StatusOr<Json> MeasurePoint(const SweepPlan& plan, const SweepPoint& point
                                       .schedule_hash = schedule.HashText(),
                                       .warmup_seconds = ToMilliseconds(options.warmup) / 1e3,
                                       .objectives = plan.objectives};
-  Json result = JsonReport(description, summary, ReportChoice());
+  Json result = JsonReport(description, Summarize(run, options), ReportChoice());
   std::map<std::string, int64_t> routes;
   for (const RequestRecord& record : run.records) ++routes[record.end.route];
   routes.erase("");
   result["routes"] = routes;
   return result;
+}
+
+absl::StatusOr<Json> MeasurePoint(const SweepPlan& plan, const SweepPoint& point,
+                                  const Schedule& schedule, Backend& backend) {
+  ASSIGN_OR_RETURN(const ServerInfo server, backend.Connect(kPatience));
+  if (server.max_context_tokens > 0) {
+    RETURN_IF_ERROR(CheckFits(schedule, server.max_context_tokens));
+  }
+  RunCounts counts;
+  std::optional<ProgressDisplay> progress(std::in_place, NameOf(point),
+                                          static_cast<int64_t>(schedule.requests.size()), counts);
+  const RunResult run = Run(schedule, PointRunOptions(), backend, counts);
+  progress.reset();
+  return PointResult(plan, point, schedule, run,
+                     {.backend = std::string(backend.name()), .model = server.model});
 }
 
 absl::Status RunSweep(const SweepPlan& plan, const std::string& folder, SweepMode mode,

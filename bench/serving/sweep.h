@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "bench/serving/backend.h"
+#include "bench/serving/runner.h"
 #include "bench/serving/schedule.h"
 #include "bench/serving/sweep_plan.h"
 #include "nlohmann/json.hpp"
@@ -27,8 +28,26 @@ enum class SweepMode : uint8_t {
 absl::Status RunSweep(const SweepPlan& plan, const std::string& folder, SweepMode mode,
                       const PointRunner& run_point);
 
-// Sends the schedule to a server and judges the answers by the objectives of the plan. Requests of
-// the first twentieth of the time are sent and not judged. INVALID_ARGUMENT when a request does not
+// Who answered a schedule.
+struct PointServer {
+  std::string backend;  // the kind of server
+  std::string model;
+  bool has_each_token = true;  // false: the gaps between tokens are means of several
+};
+
+// How the schedule of a point is sent.
+RunOptions PointRunOptions();
+
+// Judges the answers by the objectives of the plan. Requests of the first twentieth of the time were
+// sent and are not judged.
+nlohmann::ordered_json PointResult(const SweepPlan& plan, const SweepPoint& point,
+                                   const Schedule& schedule, const RunResult& run,
+                                   const PointServer& server);
+
+// "mixed at 4 req/s, seed 1, auto"
+std::string NameOf(const SweepPoint& point);
+
+// Sends the schedule to a server and judges the answers. INVALID_ARGUMENT when a request does not
 // fit into the server's context. A point at which no request was good is a result, too.
 absl::StatusOr<nlohmann::ordered_json> MeasurePoint(const SweepPlan& plan, const SweepPoint& point,
                                                     const Schedule& schedule, Backend& backend);

@@ -88,6 +88,37 @@ absl::Status CheckList(const char* flag, const std::vector<T>& values) {
   return InvalidArgument("{}={}: one is given twice", flag, fmt::join(values, ","));
 }
 
+absl::Status CheckRates(const char* flag, const std::vector<double>& rates) {
+  RETURN_IF_ERROR(CheckList(flag, rates));
+  for (const double rate : rates) {
+    if (!(rate >= 1e-3 && rate <= 1e6)) {
+      return InvalidArgument("{}: {} is no number of requests per second from 0.001 to 1e6", flag,
+                             rate);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckWorkloads(const SweepPlan& plan) {
+  RETURN_IF_ERROR(CheckList("--workloads", plan.workloads));
+  for (const std::string& workload : plan.workloads) {
+    RETURN_IF_ERROR(MakeSweepSchedule(workload, {.requests = 1}).status());
+    const bool has_own = plan.rates_of.contains(workload);
+    RETURN_IF_ERROR(CheckRates(has_own ? "--rates-of" : "--rates", RatesOf(plan, workload)));
+  }
+  for (const auto& [workload, rates] : plan.rates_of) {
+    if (std::find(plan.workloads.begin(), plan.workloads.end(), workload) == plan.workloads.end()) {
+      return InvalidArgument("--rates-of {}: the workload is not among {}", workload,
+                             fmt::join(plan.workloads, ", "));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MalformedRatesOf(const std::string& text) {
+  return InvalidArgument("--rates-of {}: give WORKLOAD=RATE,RATE,..., as short=10,20", text);
+}
+
 absl::Status CheckNumber(const char* flag, int32_t value, int32_t low, int32_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
   return InvalidArgument("{}={}: give a number from {} to {}", flag, value, low, high);
@@ -120,23 +151,31 @@ std::vector<SweepStrategy> UsualStrategies(int workers, const std::vector<std::s
   return strategies;
 }
 
+const std::vector<double>& RatesOf(const SweepPlan& plan, const std::string& workload) {
+  const auto own = plan.rates_of.find(workload);
+  return own == plan.rates_of.end() ? plan.rates : own->second;
+}
+
+absl::Status ParseRatesOf(const std::string& text, SweepPlan& plan) {
+  const std::vector<std::string> sides = absl::StrSplit(text, '=');
+  std::vector<double> rates;
+  if (sides.size() == 2) {
+    for (const absl::string_view word : absl::StrSplit(sides[1], ',')) {
+      if (!absl::SimpleAtod(word, &rates.emplace_back())) return MalformedRatesOf(text);
+    }
+  }
+  if (rates.empty()) return MalformedRatesOf(text);
+  if (plan.rates_of.emplace(sides[0], std::move(rates)).second) return absl::OkStatus();
+  return InvalidArgument("--rates-of {}: the workload is given twice", text);
+}
+
 absl::Status Validate(const SweepPlan& plan) {
   RETURN_IF_ERROR(CheckNumber("--num-prompts", plan.requests, 1, kMostRequests));
   RETURN_IF_ERROR(CheckNumber("--context", plan.context_tokens, kLeastContext, kMostContext));
   if (plan.strategies.empty()) return InvalidArgument("--strategy: give at least one");
   RETURN_IF_ERROR(CheckStrategies(plan.strategies));
-  RETURN_IF_ERROR(CheckList("--workloads", plan.workloads));
-  RETURN_IF_ERROR(CheckList("--rates", plan.rates));
+  RETURN_IF_ERROR(CheckWorkloads(plan));
   RETURN_IF_ERROR(CheckList("--seeds", plan.seeds));
-  for (const double rate : plan.rates) {
-    if (!(rate >= 1e-3 && rate <= 1e6)) {
-      return InvalidArgument("--rates: {} is no number of requests per second from 0.001 to 1e6",
-                             rate);
-    }
-  }
-  for (const std::string& workload : plan.workloads) {
-    RETURN_IF_ERROR(MakeSweepSchedule(workload, {.requests = 1}).status());
-  }
   if (plan.objectives.any()) return absl::OkStatus();
   return InvalidArgument(
       "--goodput: a sweep compares goodput: give objectives as ttft:500 tpot:50");
@@ -145,7 +184,7 @@ absl::Status Validate(const SweepPlan& plan) {
 std::vector<SweepPoint> PointsOf(const SweepPlan& plan) {
   std::vector<SweepPoint> points;
   for (const std::string& workload : plan.workloads) {
-    for (const double rate : plan.rates) {
+    for (const double rate : RatesOf(plan, workload)) {
       for (const uint64_t seed : plan.seeds) {
         for (const SweepStrategy& strategy : plan.strategies) {
           points.push_back({strategy, workload, rate, seed});

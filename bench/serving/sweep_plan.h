@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,15 +36,23 @@ std::vector<SweepStrategy> UsualStrategies(int workers, const std::vector<std::s
 struct SweepPlan {
   std::vector<SweepStrategy> strategies;
   std::vector<std::string> workloads;
-  std::vector<double> rates;  // requests/s
+  std::vector<double> rates;                            // requests/s
+  std::map<std::string, std::vector<double>> rates_of;  // in place of `rates`, by workload
   std::vector<uint64_t> seeds;
   int32_t requests = 1000;  // of each point
   int32_t context_tokens = 2048;
   Objectives objectives;
-  // Of `tandem up`, besides those of the strategy: model, device and the like.
+  std::string command = "tandem up";  // that serves, or takes the place of what serves
+  // Of the command, besides those of the strategy: model, device and the like.
   std::vector<std::string> arguments;
   std::string build;  // of the binary that serves
 };
+
+// The rates of one workload of the plan.
+const std::vector<double>& RatesOf(const SweepPlan& plan, const std::string& workload);
+
+// "short=10,20,40" as an element of `rates_of`. INVALID_ARGUMENT quotes the text.
+absl::Status ParseRatesOf(const std::string& text, SweepPlan& plan);
 
 // INVALID_ARGUMENT names the flag and its value. All strategies must have equally many workers.
 absl::Status Validate(const SweepPlan& plan);

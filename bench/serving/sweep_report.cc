@@ -58,7 +58,7 @@ std::string Table(const SweepPlan& plan, const SweepResults& results, const std:
     rule += "---|";
   }
   table += rule + "\n";
-  for (const double rate : plan.rates) {
+  for (const double rate : RatesOf(plan, workload)) {
     table += fmt::format("| {:g} |", rate);
     for (const SweepStrategy& strategy : plan.strategies) {
       const SeedMean mean = MeanOf(results, workload, rate, strategy.name, quantity);
@@ -86,7 +86,7 @@ std::string Margins(const SweepPlan& plan, const SweepResults& results) {
     for (const SweepStrategy& one : plan.strategies) {
       double low = INFINITY;
       double high = -INFINITY;
-      for (const double rate : plan.rates) {
+      for (const double rate : RatesOf(plan, workload)) {
         double best = 0;
         for (const SweepStrategy& other : plan.strategies) {
           if (other.name == one.name) continue;
@@ -125,10 +125,11 @@ std::string Heading(const SweepPlan& plan, const SweepResults& results) {
   std::string text = fmt::format(
       "{} strategies with {} workers each, {} requests per point, {} seeds{}. A request is good "
       "when it is complete, with {}. The largest p99 of the generator's own lag is {:.2f} ms; {:g} "
-      "requests of all points failed. `tandem up {}`, version {}.\n",
+      "requests of all points failed. `{} {}`, version {}.\n",
       plan.strategies.size(), plan.strategies[0].workers(), plan.requests, plan.seeds.size(),
       plan.seeds.size() > 1 ? " (mean ± half of its 95% interval)" : "",
-      ObjectivesText(plan.objectives), lag, faults, fmt::join(plan.arguments, " "), plan.build);
+      ObjectivesText(plan.objectives), lag, faults, plan.command, fmt::join(plan.arguments, " "),
+      plan.build);
   const bool simulated = std::any_of(results.begin(), results.end(), [](const SweepResult& one) {
     return one.result.value("simulated", false);
   });
@@ -154,7 +155,7 @@ Plot PlotOf(const SweepPlan& plan, const SweepResults& results, const std::strin
   for (size_t i = 0; i < plan.strategies.size(); ++i) {
     const SweepStrategy& strategy = plan.strategies[i];
     PlotSeries series{strategy.name, kColors[i % kColors.size()], PlotSeries::Mark::kLine, {}};
-    for (const double rate : plan.rates) {
+    for (const double rate : RatesOf(plan, workload)) {
       series.points.push_back(
           {rate, MeanOf(results, workload, rate, strategy.name, quantity).mean});
     }

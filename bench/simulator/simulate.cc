@@ -11,6 +11,7 @@
 #include "bench/serving/publish.h"
 #include "bench/simulator/capacity.h"
 #include "bench/simulator/fleet_report.h"
+#include "bench/simulator/simulated_point.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -201,9 +202,7 @@ absl::Status RunSimulate(const SimulateOptions& options) {
   simulation.run.closed_loop = IsClosedLoop(options.load);
   simulation.run.id_prefix = "sim";
   simulation.seed = options.load.seed;
-  const loadgen::Objectives& objectives = options.load.summary.objectives;
-  if (objectives.ttft) simulation.slo.ttft = ModelTime(*objectives.ttft);
-  if (objectives.tpot) simulation.slo.tpot = ModelTime(*objectives.tpot);
+  simulation.slo = SloOf(options.load.summary.objectives);
   if (!options.json) PrintSchedule(options.load, schedule);
   if (options.load.dry_run) return absl::OkStatus();
   if (options.find_capacity) return Search(options, parts, std::move(simulation), schedule);

@@ -120,8 +120,11 @@ absl::StatusOr<std::unique_ptr<loadgen::Backend>> MakeBenchBackend(const BenchFl
     return InvalidArgument("--temperature={}: give a number from 0 to 100", flags.temperature);
   }
   if (flags.backend == "tandem") {
-    return loadgen::NewGrpcBackend(
-        {.server = flags.server, .route = flags.route, .request = request});
+    ASSIGN_OR_RETURN(const loadgen::Objectives objectives, loadgen::ParseObjectives(flags.goodput));
+    return loadgen::NewGrpcBackend({.server = flags.server,
+                                    .route = flags.route,
+                                    .request = request,
+                                    .objectives = objectives});
   }
   if (flags.backend != "openai" && flags.backend != "openai-chat") {
     return InvalidArgument("--backend={}: use tandem, openai or openai-chat", flags.backend);

@@ -1,204 +1,113 @@
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 
 #include <memory>
-#include <thread>
 
 #include "CLI/CLI.hpp"
+#include "base/log.h"
 #include "base/status.h"
 #include "bench/serving/grpc_backend.h"
 #include "bench/serving/sweep.h"
-#include "bench/serving/sweep_workload.h"
-#include "router/policy/policies.h"
 #include "server/assembly/simulated_worker.h"
-#include "server/commands/bench_flags.h"
-#include "server/commands/child_process.h"
-#include "server/commands/client.h"
 #include "server/commands/commands.h"
-#include "server/commands/version.h"
+#include "server/commands/sweep_flags.h"
+#include "server/commands/swept_service.h"
 
 namespace tandem {
 namespace {
 
-// Loading weights and measuring steps at start can take long.
-constexpr std::chrono::minutes kStart(10);
-constexpr std::chrono::seconds kPollTimeout(10);
-constexpr std::chrono::seconds kEnd(30);
-
 struct SweepFlags {
-  std::string model_dir;  // empty: models/sample, and none on a simulated device
   std::string device = "cpu";
   std::vector<std::string> up_flags;
-  int workers = 4;
-  std::vector<std::string> strategies;
   std::vector<std::string> goodput;
-  loadgen::SweepPlan plan;  // those fields whose flags need no conversion
+  SweepPlanFlags plan;
+  SimulatedMachineFlags simulated;  // its model directory is --model, which a live sweep has, too
   std::string out = "sweep";
   bool dry_run = false;
+
+  bool is_simulated() const { return !simulated.machines.file.empty(); }
 };
 
-// Policies that need no parameters of their own and choose freely between the routes.
-std::vector<std::string> UsualPolicies() {
-  std::vector<std::string> usual;
-  for (const std::string& policy : RoutingPolicyNames()) {
-    if (policy != "classic" && policy != "unified" && policy != "disaggregated") {
-      usual.push_back(policy);
-    }
+// What `tandem up` gets besides what the strategy says.
+std::vector<std::string> UpArguments(const SweepFlags& flags) {
+  const std::string& model_dir = flags.simulated.machines.overrides.model_dir;
+  std::vector<std::string> arguments = {"--device=" + flags.device};
+  if (!model_dir.empty()) {
+    arguments.push_back("--model=" + model_dir);
+  } else if (!SimulatedFile(flags.device)) {
+    arguments.emplace_back("--model=models/sample");
   }
-  return usual;
+  arguments.insert(arguments.end(), flags.up_flags.begin(), flags.up_flags.end());
+  return arguments;
+}
+
+// Flags of the one way to run points say nothing to the other.
+absl::Status CheckWay(const SweepFlags& flags) {
+  if (flags.is_simulated()) {
+    if (flags.device != "cpu") {
+      return InvalidArgument("--device={}: --simulate starts no workers: leave one of them out",
+                             flags.device);
+    }
+    if (flags.up_flags.empty()) return absl::OkStatus();
+    return InvalidArgument("--up-flag={}: --simulate starts no tandem up: leave one of them out",
+                           flags.up_flags.front());
+  }
+  if (flags.simulated.machines.overrides.kv_tokens > 0) {
+    return InvalidArgument("--kv-tokens={} goes with --simulate; a tandem up gets it as {}",
+                           flags.simulated.machines.overrides.kv_tokens, "--up-flag=--kv-tokens=N");
+  }
+  if (flags.simulated.link_gb_per_s == 0) return absl::OkStatus();
+  return InvalidArgument("--link-gb-per-s={} goes with --simulate", flags.simulated.link_gb_per_s);
 }
 
 absl::StatusOr<loadgen::SweepPlan> MakePlan(const SweepFlags& flags) {
-  loadgen::SweepPlan plan = flags.plan;
-  for (const std::string& text : flags.strategies) {
-    ASSIGN_OR_RETURN(plan.strategies.emplace_back(),
-                     loadgen::ParseStrategy(text, RoutingPolicyNames()));
-  }
-  if (plan.strategies.empty()) {
-    plan.strategies = loadgen::UsualStrategies(flags.workers, UsualPolicies());
-  }
-  if (plan.workloads.empty()) {
-    for (const loadgen::SweepWorkload& workload : loadgen::SweepWorkloads()) {
-      plan.workloads.emplace_back(workload.name);
-    }
-  }
+  RETURN_IF_ERROR(CheckWay(flags));
+  ASSIGN_OR_RETURN(loadgen::SweepPlan plan, MakeSweepPlan(flags.plan));
   ASSIGN_OR_RETURN(plan.objectives, loadgen::ParseObjectives(flags.goodput));
-  plan.arguments = {"--device=" + flags.device};
-  if (!flags.model_dir.empty()) {
-    plan.arguments.push_back("--model=" + flags.model_dir);
-  } else if (!SimulatedFile(flags.device)) {
-    plan.arguments.emplace_back("--model=models/sample");
+  if (flags.is_simulated()) {
+    plan.command = "tandem bench sweep";
+    plan.arguments = ArgumentsOf(flags.simulated);
+  } else {
+    plan.arguments = UpArguments(flags);
   }
-  plan.arguments.insert(plan.arguments.end(), flags.up_flags.begin(), flags.up_flags.end());
-  plan.build = kVersion;
   RETURN_IF_ERROR(Validate(plan));
   return plan;
 }
 
-// A service of its own for one point, so that no point finds the caches or the knowledge of another.
-class Service {
- public:
-  static absl::StatusOr<std::unique_ptr<Service>> Start(const loadgen::SweepPlan& plan,
-                                                        const loadgen::SweepStrategy& strategy) {
-    std::vector<std::string> arguments = {"up",
-                                          "--port=0",
-                                          "--drain-seconds=1",
-                                          "--policy=" + strategy.policy,
-                                          fmt::format("--prefill={}", strategy.prefill),
-                                          fmt::format("--decode={}", strategy.decode),
-                                          fmt::format("--unified={}", strategy.unified)};
-    arguments.insert(arguments.end(), plan.arguments.begin(), plan.arguments.end());
-    ASSIGN_OR_RETURN(ChildProcess up, ChildProcess::Start(arguments));
-    std::unique_ptr<Service> service(new Service(std::move(up)));
-    service->address_ = service->up_.TakeReadyLine();
-    if (service->address_.empty()) {
-      return FailedPrecondition("the service for {} could not start: {}", strategy.name,
-                                service->up_.failure());
-    }
-    RETURN_IF_ERROR(service->AwaitWorkers(strategy.workers()));
-    return service;
+absl::StatusOr<loadgen::PointRunner> SimulatedRunner(const SweepFlags& flags,
+                                                     const loadgen::SweepPlan& plan) {
+  RETURN_IF_ERROR(SetUpLogging("error", "sweep"));
+  ASSIGN_OR_RETURN(const simulator::SimulatedMachines machines,
+                   MakeSimulatedMachines(flags.simulated));
+  for (const loadgen::SweepStrategy& strategy : plan.strategies) {
+    RETURN_IF_ERROR(simulator::FleetOf(strategy, machines).status());
   }
+  return [&plan, machines](const loadgen::SweepPoint& point, const loadgen::Schedule& schedule) {
+    return SimulatePoint(machines, plan, point, schedule);
+  };
+}
 
-  ~Service() {
-    up_.Signal(SIGTERM);
-    waitpid(up_.pid(), nullptr, 0);
-    ReapAllChildren(kEnd);
-  }
-
-  const std::string& address() const { return address_; }
-
- private:
-  explicit Service(ChildProcess up) : up_(std::move(up)) {}
-
-  // A worker that still starts would get less than its share of the first requests.
-  absl::Status AwaitWorkers(int count) const {
-    Client client(address_);
-    const auto deadline = std::chrono::steady_clock::now() + kStart;
-    while (std::chrono::steady_clock::now() < deadline) {
-      ASSIGN_OR_RETURN(const v1::GetStatusResponse status, client.GetStatus(kPollTimeout));
-      int ready = 0;
-      for (const v1::WorkerStatus& worker : status.workers()) {
-        const v1::WorkerLoad& load = worker.load();
-        if (worker.alive() && load.not_ready().empty() && !load.starting()) ++ready;
-      }
-      if (ready == count) return absl::OkStatus();
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return Unavailable("not all of the {} workers were ready within {} minutes", count,
-                       kStart.count());
-  }
-
-  ChildProcess up_;
-  std::string address_;
-};
+loadgen::PointRunner LiveRunner(const loadgen::SweepPlan& plan) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  return [&plan](const loadgen::SweepPoint& point,
+                 const loadgen::Schedule& schedule) -> absl::StatusOr<nlohmann::ordered_json> {
+    ASSIGN_OR_RETURN(const std::unique_ptr<SweptService> service,
+                     SweptService::Start(plan, point.strategy));
+    const std::unique_ptr<loadgen::Backend> backend =
+        loadgen::NewGrpcBackend({.server = service->address(), .objectives = plan.objectives});
+    return MeasurePoint(plan, point, schedule, *backend);
+  };
+}
 
 absl::Status Sweep(const SweepFlags& flags) {
   ASSIGN_OR_RETURN(const loadgen::SweepPlan plan, MakePlan(flags));
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
-  return RunSweep(
-      plan, flags.out, flags.dry_run ? loadgen::SweepMode::kDryRun : loadgen::SweepMode::kRun,
-      [&plan](const loadgen::SweepPoint& point,
-              const loadgen::Schedule& schedule) -> absl::StatusOr<nlohmann::ordered_json> {
-        ASSIGN_OR_RETURN(const std::unique_ptr<Service> service,
-                         Service::Start(plan, point.strategy));
-        const std::unique_ptr<loadgen::Backend> backend =
-            loadgen::NewGrpcBackend({.server = service->address(), .request = {}});
-        return MeasurePoint(plan, point, schedule, *backend);
-      });
-}
-
-std::string WorkloadHelp() {
-  std::string help = "kinds of load; default: all of";
-  for (const loadgen::SweepWorkload& workload : loadgen::SweepWorkloads()) {
-    help += fmt::format("\n{} ({})", workload.name, workload.what);
+  loadgen::PointRunner runner;
+  if (flags.is_simulated()) {
+    ASSIGN_OR_RETURN(runner, SimulatedRunner(flags, plan));
+  } else {
+    runner = LiveRunner(plan);
   }
-  return help;
-}
-
-void AddPlanFlags(CLI::App& sweep, SweepFlags& flags) {
-  loadgen::SweepPlan& plan = flags.plan;
-  const std::string group = "Plan";
-  sweep
-      .add_option("--strategy", flags.strategies,
-                  "NAME:POLICY:prefill=P,decode=D,unified=U; repeat it. All must have as many "
-                  "workers. Default: what --workers allows")
-      ->group(group);
-  sweep
-      .add_option("--workers", flags.workers,
-                  "of each strategy: all unified, each division into prefill and decode, and each "
-                  "policy with one prefill and one decode worker, the rest unified")
-      ->check(CLI::Range(2, 16))
-      ->capture_default_str()
-      ->group(group);
-  sweep.add_option("--workloads", plan.workloads, WorkloadHelp())->delimiter(',')->group(group);
-  sweep.add_option("--rates", plan.rates, "requests/s, as 1,2,4")
-      ->delimiter(',')
-      ->required()
-      ->group(group);
-  plan.seeds = {1, 2, 3};
-  sweep.add_option("--seeds", plan.seeds, "each gives a schedule of its own")
-      ->delimiter(',')
-      ->capture_default_str()
-      ->group(group);
-  sweep
-      .add_option("--num-prompts", plan.requests,
-                  "requests of each point; below 1000, no claim "
-                  "should rest on it")
-      ->capture_default_str()
-      ->group(group);
-  sweep
-      .add_option("--context", plan.context_tokens,
-                  "lengths of prompts and outputs are shares of it; the model's context must hold "
-                  "it")
-      ->capture_default_str()
-      ->group(group);
-  sweep
-      .add_option(
-          "--goodput", flags.goodput,
-          "objectives of good requests, from the scheduled arrival: ttft:MS tpot:MS e2el:MS")
-      ->required()
-      ->group(group);
+  const auto mode = flags.dry_run ? loadgen::SweepMode::kDryRun : loadgen::SweepMode::kRun;
+  return RunSweep(plan, flags.out, mode, runner);
 }
 
 }  // namespace
@@ -206,21 +115,33 @@ void AddPlanFlags(CLI::App& sweep, SweepFlags& flags) {
 void AddSweepCommand(CLI::App& bench, Action& chosen) {
   auto flags = std::make_shared<SweepFlags>();
   CLI::App* sweep = bench.add_subcommand(
-      "sweep", "Compare strategies under equal loads, with a service of its own for each");
+      "sweep",
+      "Compare strategies under equal loads, with a service of its own for each or on a virtual "
+      "clock");
   sweep->add_option(
-      "--model", flags->model_dir,
-      "the model to serve; default: models/sample, and none with --device simulated:FILE");
+      "--model", flags->simulated.machines.overrides.model_dir,
+      "the model to serve; default: models/sample, and none with --device simulated:FILE. With "
+      "--simulate: the model that was measured, for a file of tandem profile");
   sweep->add_option("--device", flags->device, "where the workers compute, as of tandem up")
       ->capture_default_str();
   sweep->add_option("--up-flag", flags->up_flags,
                     "one more flag of tandem up, as --up-flag=--threads=1; may be repeated");
-  AddPlanFlags(*sweep, *flags);
+  AddSimulatedMachineFlags(*sweep, flags->simulated);
+  AddSweepPlanFlags(*sweep, flags->plan);
+  sweep
+      ->add_option(
+          "--goodput", flags->goodput,
+          "objectives of good requests, from the scheduled arrival: ttft:MS tpot:MS e2el:MS. The "
+          "router is told those of TTFT and TPOT")
+      ->required();
   sweep->add_option("--out", flags->out, "folder of the results; points that it has are not rerun")
       ->capture_default_str();
   sweep->add_flag("--dry-run", flags->dry_run, "print points and schedules alone");
   sweep->footer(
-      "Example:\n"
-      "  tandem bench sweep --rates 2,4,8 --goodput ttft:500 tpot:50 --up-flag=--threads=1");
+      "Examples:\n"
+      "  tandem bench sweep --rates 2,4,8 --goodput ttft:500 tpot:50 --up-flag=--threads=1\n"
+      "  tandem bench sweep --simulate models/simulated/qwen3-8b-h200.json --rates 10,20,40 "
+      "--goodput ttft:500 tpot:20");
   sweep->callback([flags, &chosen] {
     chosen = [flags] {
       const absl::Status status = Sweep(*flags);

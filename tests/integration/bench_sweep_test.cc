@@ -83,6 +83,17 @@ TEST_F(BenchSweepTest, ServesFromSimulatedDevicesWithoutAModel) {
   EXPECT_EQ(json["result"]["simulated"], true);
 }
 
+TEST_F(BenchSweepTest, RunsOnTheVirtualClockAndGoesOnWhereItStopped) {
+  const std::string flags = "--num-prompts 50 --goodput ttft:500 --simulate " TANDEM_SOURCE_DIR
+                            "/models/simulated/qwen3-8b-h200.json";
+  const CommandResult result = Sweep(flags);
+  ASSERT_EQ(result.exit_status, 0) << result.output;
+  EXPECT_EQ(ResultOf("unified-2")["result"]["simulated"], true);
+  EXPECT_EQ(ResultOf("split-1-1")["schedule_hash"], ResultOf("unified-2")["schedule_hash"]);
+  EXPECT_THAT(ReadFile(folder_ + "/report.md"), HasSubstr("Simulated devices"));
+  EXPECT_THAT(Sweep(flags).output, HasSubstr("2 of them measured before"));
+}
+
 TEST_F(BenchSweepTest, BadPlansAreRefusedBeforeAnythingRuns) {
   const std::pair<std::string, std::string> wrong[] = {
       {"--goodput ttft:0", "--goodput ttft:0"},
@@ -90,6 +101,13 @@ TEST_F(BenchSweepTest, BadPlansAreRefusedBeforeAnythingRuns) {
        "only equal resources"},
       {"--goodput ttft:9 --strategy a:lucky:unified=2", "the policy lucky is none of"},
       {"--goodput ttft:9 --num-prompts -5", "--num-prompts=-5"},
+      {"--goodput ttft:9 --simulate a.json --up-flag=--threads=1", "--up-flag=--threads=1"},
+      {"--goodput ttft:9 --simulate a.json --device cuda:0", "--device=cuda:0"},
+      {"--goodput ttft:9 --simulate nowhere.json", "nowhere.json"},
+      {"--goodput ttft:9 --simulate a.json --link-gb-per-s -1", "--link-gb-per-s=-1"},
+      {"--goodput ttft:9 --link-gb-per-s 3", "--link-gb-per-s=3 goes with --simulate"},
+      {"--goodput ttft:9 --kv-tokens 3", "--kv-tokens=3 goes with --simulate"},
+      {"--goodput ttft:9 --rates-of short", "--rates-of short: give WORKLOAD=RATE"},
   };
   for (const auto& [flags, what] : wrong) {
     const CommandResult result = Sweep(flags);

@@ -108,13 +108,27 @@ TEST(GrpcBackendTest, TheRequestAsksForWhatTheScheduleSays) {
         asked = request;
         return WholeAnswer(request, writer);
       },
-      {.route = "disaggregated", .request = {.ignore_eos = false, .temperature = 0.5}});
+      {.route = "disaggregated",
+       .request = {.ignore_eos = false, .temperature = 0.5},
+       .objectives = {.ttft = 500, .tpot = 20}});
   EXPECT_EQ(asked.token_ids().ids_size(), kPrompt);
   EXPECT_EQ(asked.max_tokens(), kOutput);
   EXPECT_EQ(asked.route(), v1::ROUTE_DISAGGREGATED);
   EXPECT_FALSE(asked.ignore_eos());
   EXPECT_EQ(asked.sampling().temperature(), 0.5);
   EXPECT_EQ(asked.request_id(), "bench-0");
+  EXPECT_EQ(asked.ttft_slo_ms(), 500);
+  EXPECT_EQ(asked.tpot_slo_ms(), 20);
+}
+
+TEST(GrpcBackendTest, ARequestWithoutObjectivesLeavesThemToTheRouter) {
+  v1::GenerateRequest asked;
+  Ask([&asked](const v1::GenerateRequest& request, Writer& writer) {
+    asked = request;
+    return WholeAnswer(request, writer);
+  });
+  EXPECT_FALSE(asked.has_ttft_slo_ms());
+  EXPECT_FALSE(asked.has_tpot_slo_ms());
 }
 
 TEST(GrpcBackendTest, AStreamThatIsCutOffIsTruncatedAlthoughItsStatusIsOk) {

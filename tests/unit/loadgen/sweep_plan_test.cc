@@ -1,6 +1,7 @@
 #include "bench/serving/sweep_plan.h"
 
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 
@@ -83,6 +84,32 @@ TEST(SweepPlanTest, HasAPointForEachCombinationWithAFileOfItsOwn) {
   EXPECT_EQ(FileNameOf(points[0]), "short_1rps_seed1_unified-4.json");
 }
 
+TEST(SweepPlanTest, AWorkloadMayHaveRatesOfItsOwn) {
+  SweepPlan plan = Plan();
+  plan.workloads = {"short", "long"};
+  ASSERT_TRUE(ParseRatesOf("long=0.5,3", plan).ok());
+  ASSERT_TRUE(Validate(plan).ok()) << Validate(plan);
+  std::map<std::string, std::set<double>> rates;
+  for (const SweepPoint& point : PointsOf(plan)) rates[point.workload].insert(point.rate);
+  EXPECT_EQ(rates["long"], (std::set<double>{0.5, 3}));
+  EXPECT_EQ(rates["short"], std::set<double>(plan.rates.begin(), plan.rates.end()));
+  plan.workloads = {"long"};
+  plan.rates.clear();
+  EXPECT_TRUE(Validate(plan).ok()) << "no workload needs --rates: " << Validate(plan);
+}
+
+TEST(SweepPlanTest, RatesOfAWorkloadAreRefusedWhereTheyAreNone) {
+  for (const std::string text : {"", "long", "long=", "long=1,", "long=1,x", "long=1=2"}) {
+    SweepPlan plan = Plan();
+    const absl::Status status = ParseRatesOf(text, plan);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("--rates-of " + text + ": give"));
+  }
+  SweepPlan plan = Plan();
+  ASSERT_TRUE(ParseRatesOf("long=1", plan).ok());
+  EXPECT_THAT(std::string(ParseRatesOf("long=2", plan).message()), HasSubstr("given twice"));
+}
+
 TEST(SweepPlanTest, EverythingThatChangesAResultIsInItsKey) {
   const SweepPlan plan = Plan();
   const SweepPoint point = PointsOf(plan)[0];
@@ -118,6 +145,14 @@ TEST(SweepPlanTest, BadOnesAreRefusedByTheFlagAtFault) {
       {"--rates: nan", [](SweepPlan& plan) { plan.rates = {std::stod("nan")}; }},
       {"--rates: inf", [](SweepPlan& plan) { plan.rates = {std::stod("inf")}; }},
       {"--rates: give", [](SweepPlan& plan) { plan.rates = {}; }},
+      {"--rates-of: -1",
+       [](SweepPlan& plan) {
+         plan.rates_of = {{"short", {-1}}};
+       }},
+      {"--rates-of long: the workload is not among",
+       [](SweepPlan& plan) {
+         plan.rates_of = {{"long", {1}}};
+       }},
       {"--seeds: give", [](SweepPlan& plan) { plan.seeds = {}; }},
       {"--goodput", [](SweepPlan& plan) { plan.objectives = {}; }},
   };
