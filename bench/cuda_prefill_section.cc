@@ -13,13 +13,13 @@ constexpr int kPortableCapability = 89;  // the highest that has no kernel of it
 
 // `rows` new tokens of each sequence at the end of `context`; the rate that Hopper's kernel is to
 // reach, 0: none is set.
-struct Point {
+struct PrefillPoint {
   int32_t sequences;
   int32_t rows;
   int32_t context;
   double tflops;
 };
-constexpr Point kPoints[] = {
+constexpr PrefillPoint kPrefillPoints[] = {
     {1, 512, 8192, 420}, {1, 2048, 8192, 500}, {1, 8192, 8192, 540}, {1, 1024, 1024, 0},
     {1, 4096, 4096, 0},  {2, 512, 4096, 0},    {1, 16, 8192, 0},     {1, 128, 8192, 0},
     {8, 64, 8192, 0},    {1, 512, 32768, 0},
@@ -30,7 +30,7 @@ TimeLimits LimitsByRate(double flops, double tflops) {
   return {us, us};
 }
 
-absl::Status RunPoint(CudaBench& bench, const Point& point) {
+absl::Status RunPrefillPoint(CudaBench& bench, const PrefillPoint& point) {
   AttentionShape shape;
   shape.rows = static_cast<int32_t>(bench.Scaled(point.rows));
   shape.contexts.assign(
@@ -110,7 +110,8 @@ absl::Status RunColumnMass(CudaBench& bench) {
 }  // namespace
 
 absl::Status PrefillSection(CudaBench& bench) {
-  for (const Point& point : kPoints) RETURN_IF_ERROR(bench.Tolerate(RunPoint(bench, point)));
+  for (const PrefillPoint& point : kPrefillPoints)
+    RETURN_IF_ERROR(bench.Tolerate(RunPrefillPoint(bench, point)));
   return bench.Tolerate(RunColumnMass(bench));
 }
 
