@@ -324,7 +324,7 @@ class TransferBench {
   Json Buffers() const {
     Json rows = Json::array();
     for (const SendingPath& path : paths_) {
-      rows.push_back({{"way", path.name()}, {"bytes", path.transport().buffer_bytes()}});
+      rows.push_back({{"way", path.name()}, {"bytes", path.transport().stats().buffer_bytes}});
     }
     return rows;
   }

@@ -41,7 +41,7 @@ struct LinkStats {
   uint64_t bytes_in_flight = 0;  // sent, and not yet consumed by the peer
 };
 
-// What peers sent and this side refused, since the start.
+// What peers sent and this side refused.
 struct RefusedFrames {
   uint64_t malformed = 0;  // not a frame, a wrong header hash, an impossible size or field
   uint64_t corrupted = 0;  // payloads with a wrong hash
@@ -51,6 +51,17 @@ struct RefusedFrames {
   uint64_t unauthenticated = 0;
   // Connections that were closed for one of these reasons, or because there were too many.
   uint64_t closed = 0;
+};
+
+// The statistics of a transport over all of its links, since the start.
+struct TransportStats {
+  RefusedFrames refused;
+  // Memory for what is under way: set aside at the start, and with TLS what the present connections
+  // may take besides.
+  size_t buffer_bytes = 0;
+  // Frames and their payloads, however these travel; a fabric leaves those of probes out.
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
 };
 
 // An extent to send. Its bytes stay where they are and remain the caller's.
@@ -141,8 +152,8 @@ class SendStream {
   // Drops what is queued. Once it returns, this side reads no payload of the stream any more. A peer
   // that reads payloads where they lie (ipc) may still do so, but what changed fails the hash.
   // Unless the stream has ended already, `ended` is called before or soon after: with CANCELLED, or
-  // with UNAVAILABLE where the peer has been silent for so long that this may be why the caller
-  // gave up. May wait for the transport's thread, never for a peer.
+  // with UNAVAILABLE where the peer has been silent for long. May wait for the transport's thread,
+  // never for a peer.
   virtual void Abort() = 0;
 };
 
@@ -173,13 +184,7 @@ class Transport {
 
   // One entry per peer that was ever connected to, for the latest 256 peers.
   virtual std::vector<LinkStats> links() const = 0;
-  virtual RefusedFrames refused() const = 0;
-  // Memory for what is under way: set aside at the start, and with TLS what the present connections
-  // may take besides.
-  virtual size_t buffer_bytes() const = 0;
-  // Bytes sent and received since the start: frames and their payloads, however these travel.
-  virtual uint64_t bytes_sent() const = 0;
-  virtual uint64_t bytes_received() const = 0;
+  virtual TransportStats stats() const = 0;
 };
 
 }  // namespace tandem

@@ -261,8 +261,9 @@ void EngineLoop::Publish() {
   stats.host_copied_blocks = core_.copies.copied_blocks();
   stats.host_copy_time = core_.copies.copy_time();
   if (transport_ != nullptr) {
-    stats.kv_bytes_sent = transport_->bytes_sent();
-    stats.kv_bytes_received = transport_->bytes_received();
+    const TransportStats transport = transport_->stats();
+    stats.kv_bytes_sent = transport.bytes_sent;
+    stats.kv_bytes_received = transport.bytes_received;
   }
   parts_.publish(stats);
 }

@@ -41,8 +41,9 @@ void AddRefused(const RefusedFrames& refused, v1::HandoffUse& handoffs) {
 void AddTransfers(const Fabric& fabric, v1::WorkerLoad& load) {
   for (const PeerLink& link : fabric.peer_links()) *load.add_links() = ToProto(link);
   v1::HandoffUse& handoffs = *load.mutable_handoffs();
-  AddRefused(fabric.refused(), handoffs);
-  handoffs.set_buffer_bytes(fabric.buffer_bytes());
+  const TransportStats stats = fabric.stats();
+  AddRefused(stats.refused, handoffs);
+  handoffs.set_buffer_bytes(stats.buffer_bytes);
 }
 
 void AddLeftOut(std::span<const LeftOut> left_out, v1::WorkerLoad& load) {

@@ -147,7 +147,7 @@ absl::Status Worker::Parts::OpenEngine() {
 absl::Status Worker::Parts::CheckMemory(const DeviceMemory& before_transfers) {
   const EngineOptions& made = engine->options();
   const Fabric* fabric = transfers.fabric.get();
-  int64_t bytes = fabric == nullptr ? 0 : static_cast<int64_t>(fabric->buffer_bytes());
+  int64_t bytes = fabric == nullptr ? 0 : static_cast<int64_t>(fabric->stats().buffer_bytes);
   if (!device().is_host()) {
     ASSIGN_OR_RETURN(const DeviceMemory memory, device().Memory());
     const auto taken = static_cast<int64_t>(memory.own_bytes - before_transfers.own_bytes);
@@ -190,7 +190,7 @@ absl::Status Worker::Parts::OpenTransport() {
     LogInfo("transfer by what --advertise-data names alone, not by \"{}\"", fabric.address());
   }
   LogInfo("transfer ready data_address=\"{}\" buffer_megabytes={:.1f}", data_address,
-          static_cast<double>(fabric.buffer_bytes()) / 1e6);
+          static_cast<double>(fabric.stats().buffer_bytes) / 1e6);
   return absl::OkStatus();
 }
 

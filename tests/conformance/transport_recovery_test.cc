@@ -46,8 +46,8 @@ TEST_P(RecoveryTest, DamagedPayloadsAreCountedAndComeAgain) {
   StartWithFaults(OnceFor({3, 17, 18}, Fault::kFlipPayload));
   SendWhole(1, 40, 5000);
   ExpectBytes(1, 40, 5000);
-  EXPECT_EQ(receiver_->refused().corrupted, 3u);
-  EXPECT_EQ(receiver_->refused().closed, 0u);
+  EXPECT_EQ(receiver_->stats().refused.corrupted, 3u);
+  EXPECT_EQ(receiver_->stats().refused.closed, 0u);
   EXPECT_EQ(Link().resent_frames, 3u);
   EXPECT_EQ(receiver_probe_.Count(1, Kind::kCommit), 2);
   ExpectOneEndEach({1});
@@ -142,7 +142,7 @@ TEST_P(RecoveryTest, AFrameAloneMayBeRefused) {
   SendWhole(1, 5, 3000);
   ExpectBytes(1, 5, 3000);
   EXPECT_EQ(Link().resent_frames, 1u);
-  EXPECT_EQ(receiver_->refused().stale, 0u);
+  EXPECT_EQ(receiver_->stats().refused.stale, 0u);
 }
 
 TEST_P(RecoveryTest, AHeaderThatIsWrongClosesAllConnectionsOfTheGroup) {
@@ -151,8 +151,8 @@ TEST_P(RecoveryTest, AHeaderThatIsWrongClosesAllConnectionsOfTheGroup) {
   SendWhole(1, 40, 5000);
   EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(ends_.Wait(2).code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(receiver_->refused().malformed, 1u);
-  EXPECT_EQ(receiver_->refused().closed, 1u);
+  EXPECT_EQ(receiver_->stats().refused.malformed, 1u);
+  EXPECT_EQ(receiver_->stats().refused.closed, 1u);
   SendWhole(3, 40, 5000);
   ExpectBytes(3, 40, 5000);
   EXPECT_EQ(Link().connects, 2u);
@@ -212,7 +212,7 @@ TEST_P(RecoveryTest, ARenewalThatComesTooLateEndsTheStream) {
                           ends_.Callback()),
             absl::OkStatus());
   EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(receiver_->refused().stale, 1u);
+  EXPECT_EQ(receiver_->stats().refused.stale, 1u);
   ExpectOneEndEach({1});
 }
 
@@ -328,8 +328,8 @@ TEST_P(RecoveryTest, StrangersAreRefusedCountedAndCutOff) {
   EXPECT_TRUE(code == absl::StatusCode::kPermissionDenied || code == absl::StatusCode::kUnavailable)
       << code;
   EXPECT_EQ(ends_.Wait(2).code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(receiver_->refused().unauthenticated, 1u);
-  EXPECT_EQ(receiver_->refused().closed, 1u);
+  EXPECT_EQ(receiver_->stats().refused.unauthenticated, 1u);
+  EXPECT_EQ(receiver_->stats().refused.closed, 1u);
   SendWhole(3, 3, 1000);
   ExpectBytes(3, 3, 1000);
 }
@@ -344,8 +344,8 @@ TEST_P(RecoveryTest, LateFramesAreRefusedAndTheConnectionLives) {
   EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kNotFound);
   SendWhole(2, 3, 1000);
   ExpectBytes(2, 3, 1000);
-  EXPECT_EQ(receiver_->refused().stale, 1u);
-  EXPECT_EQ(receiver_->refused().closed, 0u);
+  EXPECT_EQ(receiver_->stats().refused.stale, 1u);
+  EXPECT_EQ(receiver_->stats().refused.closed, 0u);
   EXPECT_EQ(Link().connects, 1u);
   EXPECT_EQ(Link().streams, 2u);
   EXPECT_EQ(Link().streams_failed, 1u);
@@ -363,9 +363,9 @@ TEST_P(RecoveryTest, FramesForWhatIsCompleteAreDroppedAndCounted) {
   EXPECT_EQ(ends_.Wait(1), absl::OkStatus());
   EXPECT_EQ(receiver_probe_.BytesOf(1, 0, 2), PatternBytes(1000, 1002));
   EXPECT_TRUE(receiver_probe_.BytesOf(1, 0, 0).empty());
-  EXPECT_EQ(receiver_->refused().stale, 2u);
-  EXPECT_EQ(receiver_->refused().unauthenticated, 0u);
-  EXPECT_EQ(receiver_->refused().closed, 0u);
+  EXPECT_EQ(receiver_->stats().refused.stale, 2u);
+  EXPECT_EQ(receiver_->stats().refused.unauthenticated, 0u);
+  EXPECT_EQ(receiver_->stats().refused.closed, 0u);
   EXPECT_EQ(Link().connects, 1u);
   ExpectOneEndEach({1});
 }

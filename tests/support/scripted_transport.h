@@ -119,10 +119,7 @@ class ScriptedTransport final : public Transport {
   }
 
   std::vector<LinkStats> links() const override { return {}; }
-  RefusedFrames refused() const override { return {}; }
-  size_t buffer_bytes() const override { return 0; }
-  uint64_t bytes_sent() const override { return 0; }
-  uint64_t bytes_received() const override { return 0; }
+  TransportStats stats() const override { return {}; }
 
  private:
   struct Stream {

@@ -200,37 +200,26 @@ std::vector<LinkStats> Fabric::links() const {
 
 std::vector<PeerLink> Fabric::peer_links() const { return peers_.Describe(AllLinks()); }
 
-RefusedFrames Fabric::refused() const {
-  RefusedFrames sum;
+TransportStats Fabric::stats() const {
+  // Read before the parts. Even so, a probe may have posted frames that are not sent yet.
+  const uint64_t probes_sent = prober_ ? prober_->bytes_sent() : 0;
+  const uint64_t probes_received = probe_receiver_.bytes_received();
+  TransportStats sum;
+  sum.buffer_bytes = probe_receiver_.buffer_bytes() + (prober_ ? prober_->buffer_bytes() : 0);
   for (const Part& part : parts_) {
-    const RefusedFrames one = part.transport->refused();
-    sum.malformed += one.malformed;
-    sum.corrupted += one.corrupted;
-    sum.stale += one.stale;
-    sum.unauthenticated += one.unauthenticated;
-    sum.closed += one.closed;
+    const TransportStats one = part.transport->stats();
+    sum.refused.malformed += one.refused.malformed;
+    sum.refused.corrupted += one.refused.corrupted;
+    sum.refused.stale += one.refused.stale;
+    sum.refused.unauthenticated += one.refused.unauthenticated;
+    sum.refused.closed += one.refused.closed;
+    sum.buffer_bytes += one.buffer_bytes;
+    sum.bytes_sent += one.bytes_sent;
+    sum.bytes_received += one.bytes_received;
   }
+  sum.bytes_sent -= std::min(sum.bytes_sent, probes_sent);
+  sum.bytes_received -= std::min(sum.bytes_received, probes_received);
   return sum;
-}
-
-size_t Fabric::buffer_bytes() const {
-  size_t sum = probe_receiver_.buffer_bytes() + (prober_ ? prober_->buffer_bytes() : 0);
-  for (const Part& part : parts_) sum += part.transport->buffer_bytes();
-  return sum;
-}
-
-uint64_t Fabric::bytes_sent() const {
-  const uint64_t probes = prober_ ? prober_->bytes_sent() : 0;
-  uint64_t sum = 0;
-  for (const Part& part : parts_) sum += part.transport->bytes_sent();
-  return sum - std::min(sum, probes);  // a probe may have posted frames that are not sent yet
-}
-
-uint64_t Fabric::bytes_received() const {
-  const uint64_t probes = probe_receiver_.bytes_received();
-  uint64_t sum = 0;
-  for (const Part& part : parts_) sum += part.transport->bytes_received();
-  return sum - std::min(sum, probes);
 }
 
 void Fabric::SetPeers(const std::vector<FabricPeer>& peers) {

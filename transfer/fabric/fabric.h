@@ -79,12 +79,7 @@ class Fabric final : public Transport {
                                           Duration renew_every, StreamEnded ended) override;
 
   std::vector<LinkStats> links() const override;
-  RefusedFrames refused() const override;
-  // The sum of the parts and of the memory for probes.
-  size_t buffer_bytes() const override;
-  // Without the bytes of probes.
-  uint64_t bytes_sent() const override;
-  uint64_t bytes_received() const override;
+  TransportStats stats() const override;  // the sum of the parts
 
  private:
   struct Part {

@@ -72,18 +72,16 @@ class FramedTransport final : public Transport, private StreamOwner {
   }
 
   std::vector<LinkStats> links() const override { return links_.stats(); }
-  RefusedFrames refused() const override {
-    return {.malformed = counters_.malformed,
-            .corrupted = counters_.corrupted,
-            .stale = counters_.stale,
-            .unauthenticated = counters_.unauthenticated,
-            .closed = counters_.closed};
+  TransportStats stats() const override {
+    return {.refused = {.malformed = counters_.malformed,
+                        .corrupted = counters_.corrupted,
+                        .stale = counters_.stale,
+                        .unauthenticated = counters_.unauthenticated,
+                        .closed = counters_.closed},
+            .buffer_bytes = medium_->buffer_bytes() + kReadAheadBytes + path_->buffer_bytes(),
+            .bytes_sent = counters_.sent,
+            .bytes_received = counters_.received};
   }
-  size_t buffer_bytes() const override {
-    return medium_->buffer_bytes() + kReadAheadBytes + path_->buffer_bytes();
-  }
-  uint64_t bytes_sent() const override { return counters_.sent; }
-  uint64_t bytes_received() const override { return counters_.received; }
 
  private:
   absl::Status CheckPayload(uint64_t stream, std::span<const std::byte> payload) const override {

@@ -60,7 +60,7 @@ TEST(TransferReportTest, ALoadHasTheLinksToNamedPeersAndTheMemory) {
   AddTransfers(**here, load);
   ASSERT_EQ(load.links_size(), 1);
   EXPECT_EQ(load.links(0).peer(), "decode-0");
-  EXPECT_EQ(load.handoffs().buffer_bytes(), (*here)->buffer_bytes());
+  EXPECT_EQ(load.handoffs().buffer_bytes(), (*here)->stats().buffer_bytes);
   EXPECT_GT(load.handoffs().buffer_bytes(), 0u);
 }
 

@@ -116,7 +116,7 @@ TEST_F(FabricTest, AStreamTakesTheFirstWay) {
   ExpectArrives(1);
   EXPECT_TRUE(LinkBy("near").in_use);
   EXPECT_FALSE(LinkBy("far").in_use);
-  EXPECT_GE(sender_->bytes_sent(), kExtent);
+  EXPECT_GE(sender_->stats().bytes_sent, kExtent);
   EXPECT_EQ(sender_->links().size(), 2u);
 }
 
@@ -278,7 +278,7 @@ TEST_F(FabricTest, PeersAreProbedOnEveryWayAndNobodyElseHearsOfIt) {
   EXPECT_GT(LinkBy("near").stats.probe_setup, Duration(0));
   EXPECT_TRUE(received_.calls().empty());
   EXPECT_EQ(ends_.total(), 0);
-  EXPECT_LT(sender_->bytes_sent(), 1u << 20);  // what is left are greetings and commits
+  EXPECT_LT(sender_->stats().bytes_sent, 1u << 20);  // what is left are greetings and commits
   ExpectArrives(1);
   sender_->SetPeers({});
   EXPECT_TRUE(sender_->peer_links().empty());

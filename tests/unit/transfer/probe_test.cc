@@ -82,10 +82,7 @@ class TimedTransport final : public Transport {
     return std::make_shared<TimedStream>(*this, [=] { ended(stream, epoch, absl::OkStatus()); });
   }
   std::vector<LinkStats> links() const override { return {}; }
-  RefusedFrames refused() const override { return {}; }
-  size_t buffer_bytes() const override { return 0; }
-  uint64_t bytes_sent() const override { return 0; }
-  uint64_t bytes_received() const override { return 0; }
+  TransportStats stats() const override { return {}; }
 
   // That posting a stream took.
   Duration longest() const { return longest_; }

@@ -120,8 +120,8 @@ TEST_F(SideChannelTest, PayloadsOfManyOperationsArrive) {
   ExpectArrived(2, 10);
   EXPECT_GE(board_.expected(), 310 / 64);
   // Payloads went by the side channel alone, not over the bytes of the connection, too.
-  EXPECT_GE(sender_->bytes_sent(), 310 * kPayloadBytes);
-  EXPECT_LT(sender_->bytes_sent(), 310 * kPayloadBytes * 11 / 10);
+  EXPECT_GE(sender_->stats().bytes_sent, 310 * kPayloadBytes);
+  EXPECT_LT(sender_->stats().bytes_sent, 310 * kPayloadBytes * 11 / 10);
 }
 
 // Sender and receiver work side by side only where not all that may go goes at once.
@@ -190,8 +190,8 @@ TEST_F(SideChannelTest, AnAnnouncementThatFailsHereIsNoFaultOfThePeers) {
   Start();
   Send(1, 1);
   EXPECT_EQ(ends_.Wait(1).code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(receiver_->refused().malformed, 0u);
-  EXPECT_EQ(receiver_->refused().closed, 0u);
+  EXPECT_EQ(receiver_->stats().refused.malformed, 0u);
+  EXPECT_EQ(receiver_->stats().refused.closed, 0u);
 }
 
 TEST_F(SideChannelTest, WhoNamesWhatThereIsNotIsClosed) {
@@ -209,8 +209,8 @@ TEST_F(SideChannelTest, WhoNamesWhatThereIsNotIsClosed) {
   EXPECT_TRUE(
       ClosesOn({{.type = FrameType::kData, .stream = 1, .epoch = kEpoch, .payload_bytes = 100}}))
       << "bytes where payloads have a side channel";
-  EXPECT_EQ(receiver_->refused().malformed, 5u);
-  EXPECT_EQ(receiver_->refused().closed, 5u);
+  EXPECT_EQ(receiver_->stats().refused.malformed, 5u);
+  EXPECT_EQ(receiver_->stats().refused.closed, 5u);
   EXPECT_EQ(probe_.Count(1, Kind::kPrepare), 0);
   Send(2, 3);
   ExpectArrived(2, 3);
@@ -220,7 +220,7 @@ TEST_F(SideChannelTest, WithoutASideChannelNothingCanBeNamed) {
   receiver_ = *NewFramedTransport({}, *TcpMedium::Open({}), &probe_);
   EXPECT_TRUE(ClosesOn({Reference(100, 0)}));
   EXPECT_TRUE(ClosesOn({{.type = FrameType::kAnnounce, .payload_bytes = 100}}));
-  EXPECT_EQ(receiver_->refused().malformed, 2u);
+  EXPECT_EQ(receiver_->stats().refused.malformed, 2u);
   EXPECT_TRUE(probe_.calls().empty());
 }
 
@@ -236,7 +236,7 @@ TEST_F(SideChannelTest, ADamagedPayloadIsCountedAndDoesNotLand) {
   peer.Send(HeaderBytes(
       {.type = FrameType::kCommit, .stream = 1, .epoch = kEpoch, .block = 1, .frames = 1}));
   EXPECT_EQ(peer.ReceiveHeader().type, FrameType::kResend);
-  EXPECT_EQ(receiver_->refused().corrupted, 1u);
+  EXPECT_EQ(receiver_->stats().refused.corrupted, 1u);
 }
 
 TEST_F(SideChannelTest, ADeviceThatFailsLandsNothing) {

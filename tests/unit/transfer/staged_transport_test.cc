@@ -174,8 +174,8 @@ TEST_F(StagedTransportTest, AFailedCopyOfWhatComesEndsTheConnection) {
     Send(*sender, *receiver, ++stream, 10);
     ExpectArrived(probe, stream, 10);
   }
-  EXPECT_EQ(receiver->refused().closed, 0u) << "no fault of the peer's";
-  EXPECT_EQ(receiver->refused().malformed, 0u);
+  EXPECT_EQ(receiver->stats().refused.closed, 0u) << "no fault of the peer's";
+  EXPECT_EQ(receiver->stats().refused.malformed, 0u);
 }
 
 TEST_F(StagedTransportTest, APayloadThatNoSlotHoldsIsRefused) {
@@ -192,23 +192,23 @@ TEST_F(StagedTransportTest, APayloadThatNoSlotHoldsIsRefused) {
   ASSERT_EQ(streams_.PostOne(*host, {2, kEpoch}, {.payload = bytes}), absl::OkStatus());
   EXPECT_TRUE(absl::IsInvalidArgument(ends_.Wait(2)));
   EXPECT_EQ(probe.Count(2, Kind::kPrepare), 0);
-  EXPECT_EQ(receiver->refused().closed, 0u);
+  EXPECT_EQ(receiver->stats().refused.closed, 0u);
 }
 
 TEST_F(StagedTransportTest, WhatIsSetAsideIsCountedAndNothingComesLater) {
   ReceiverProbe probe(&device_);
-  const size_t plain = New({}, &probe)->buffer_bytes();
+  const size_t plain = New({}, &probe)->stats().buffer_bytes;
   const auto receiver = New(Options(), &probe);
   const auto sender = New(Options(), nullptr);
-  EXPECT_EQ(receiver->buffer_bytes(), plain + 2 * kBuffersBytes);
-  EXPECT_EQ(sender->buffer_bytes(), plain + kBuffersBytes);
+  EXPECT_EQ(receiver->stats().buffer_bytes, plain + 2 * kBuffersBytes);
+  EXPECT_EQ(sender->stats().buffer_bytes, plain + kBuffersBytes);
   EXPECT_EQ(device_.host_allocations(), 3);
   for (uint64_t stream = 1; stream <= 50; ++stream) {
     Send(*sender, *receiver, stream, 10);
     ExpectArrived(probe, stream, 10);
   }
   EXPECT_EQ(device_.host_allocations(), 3);
-  EXPECT_EQ(receiver->buffer_bytes(), plain + 2 * kBuffersBytes);
+  EXPECT_EQ(receiver->stats().buffer_bytes, plain + 2 * kBuffersBytes);
 }
 
 TEST_F(StagedTransportTest, TooLittleIsSaidAtOnce) {

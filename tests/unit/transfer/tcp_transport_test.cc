@@ -113,7 +113,7 @@ TEST_F(TcpTransportTest, CorruptedPayloadIsAskedForAgain) {
   peer.Send(HeaderBytes(commit));
   EXPECT_EQ(peer.ReceiveHeader(),
             (FrameHeader{.type = FrameType::kResend, .stream = 1, .epoch = kEpoch, .frames = 1}));
-  EXPECT_EQ(transport_->refused().corrupted, 1u);
+  EXPECT_EQ(transport_->stats().refused.corrupted, 1u);
   peer.Send(HeaderBytes(DataHeader(1, payload_)));
   peer.Send(payload_);
   peer.Send(HeaderBytes(commit));
@@ -141,8 +141,8 @@ TEST_F(TcpTransportTest, WhatIsNoFrameClosesTheConnection) {
   EXPECT_TRUE(closes_on(HeaderBytes({.type = FrameType::kAck, .stream = 1, .epoch = kEpoch})))
       << "a sender does not acknowledge";
   EXPECT_TRUE(receiver_probe_.calls().empty());
-  EXPECT_EQ(transport_->refused().malformed, 8u);
-  EXPECT_EQ(transport_->refused().closed, 8u);
+  EXPECT_EQ(transport_->stats().refused.malformed, 8u);
+  EXPECT_EQ(transport_->stats().refused.closed, 8u);
   RawPeer peer = Peer();
   peer.Send(HeaderBytes({.type = FrameType::kCommit, .stream = 1, .epoch = kEpoch}));
   EXPECT_EQ(peer.ReceiveHeader().type, FrameType::kAck) << "others are served on";

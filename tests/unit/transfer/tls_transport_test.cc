@@ -60,15 +60,15 @@ TEST_F(TlsTransportTest, FramesGoHiddenOverTheWire) {
 TEST_F(TlsTransportTest, TheMemoryOfItsConnectionsIsCounted) {
   const auto receiver = Start(ours_.Issue("receiver"), &receiver_probe_);
   auto sender = Start(ours_.Issue("sender"), nullptr);
-  const size_t before = receiver->buffer_bytes();
-  EXPECT_EQ(sender->buffer_bytes(), before);
+  const size_t before = receiver->stats().buffer_bytes;
+  EXPECT_EQ(sender->stats().buffer_bytes, before);
   ASSERT_EQ(Send(*sender, receiver->address()), absl::OkStatus());
-  EXPECT_EQ(receiver->buffer_bytes(), before + TlsChannel::kBufferBytes);
-  EXPECT_EQ(sender->buffer_bytes(), before + TlsChannel::kBufferBytes);
+  EXPECT_EQ(receiver->stats().buffer_bytes, before + TlsChannel::kBufferBytes);
+  EXPECT_EQ(sender->stats().buffer_bytes, before + TlsChannel::kBufferBytes);
   sender.reset();
   const absl::Time end = absl::Now() + kPatience;
-  while (receiver->buffer_bytes() != before && absl::Now() < end) std::this_thread::yield();
-  EXPECT_EQ(receiver->buffer_bytes(), before) << "until they close";
+  while (receiver->stats().buffer_bytes != before && absl::Now() < end) std::this_thread::yield();
+  EXPECT_EQ(receiver->stats().buffer_bytes, before) << "until they close";
 }
 
 TEST_F(TlsTransportTest, SenderWithoutTlsIsRefused) {

@@ -174,7 +174,7 @@ class TransferMemoryTest : public testing::TestWithParam<Kind> {
   // one behind it: then all of the first is out of the way.
   void SendAndAbort() {
     const uint64_t stream = ++last_stream_;
-    const uint64_t sent_before = sender_->bytes_sent();
+    const uint64_t sent_before = sender_->stats().bytes_sent;
     absl::Notification ended;
     pool_.Hold(true);
     const absl::StatusOr<StreamHandle> handle =
@@ -189,9 +189,9 @@ class TransferMemoryTest : public testing::TestWithParam<Kind> {
     ASSERT_TRUE((*handle)->Post(extents).ok());
     uint64_t sent = 0;
     do {
-      sent = sender_->bytes_sent();
+      sent = sender_->stats().bytes_sent;
       for (int i = 0; i < 1000; ++i) std::this_thread::yield();
-    } while (sent == sent_before || sent != sender_->bytes_sent());
+    } while (sent == sent_before || sent != sender_->stats().bytes_sent);
     (*handle)->Abort();
     pool_.Hold(false);
     ended.WaitForNotification();
@@ -223,7 +223,7 @@ class TransferMemoryTest : public testing::TestWithParam<Kind> {
 };
 
 TEST_P(TransferMemoryTest, AThousandStreamsTakeNoneAfterTheStart) {
-  const size_t set_aside = receiver_->buffer_bytes() + sender_->buffer_bytes();
+  const size_t set_aside = receiver_->stats().buffer_bytes + sender_->stats().buffer_bytes;
   Send(20);  // connections are made
   const SharedMappings mapped = Mapped();
   const uint64_t resident = ResidentBytes();
@@ -231,7 +231,7 @@ TEST_P(TransferMemoryTest, AThousandStreamsTakeNoneAfterTheStart) {
   Send(1000);
   EXPECT_EQ(large_allocations, allocated) << "pieces of half an extent or more were allocated";
   EXPECT_EQ(Mapped(), mapped);
-  EXPECT_EQ(receiver_->buffer_bytes() + sender_->buffer_bytes(), set_aside);
+  EXPECT_EQ(receiver_->stats().buffer_bytes + sender_->stats().buffer_bytes, set_aside);
   EXPECT_LT(ResidentBytes(), resident + 4 * kStreamBytes) << "of 1000 times as much that moved";
 }
 
@@ -239,7 +239,7 @@ TEST_P(TransferMemoryTest, AThousandStreamsTakeNoneAfterTheStart) {
 // connection. Where payloads do not go through a socket nothing is ever half sent.
 TEST_P(TransferMemoryTest, AbortsCopyOnlyWhatIsHalfSentAndOnlyUntilItIsSent) {
   const bool by_socket = GetParam() == Kind::kTcp;
-  const size_t set_aside = receiver_->buffer_bytes() + sender_->buffer_bytes();
+  const size_t set_aside = receiver_->stats().buffer_bytes + sender_->stats().buffer_bytes;
   Send(20);
   const SharedMappings mapped = Mapped();
   copies = most_live_copies = 0;
@@ -250,7 +250,7 @@ TEST_P(TransferMemoryTest, AbortsCopyOnlyWhatIsHalfSentAndOnlyUntilItIsSent) {
   EXPECT_EQ(most_live_copies, by_socket ? 1 : 0);
   EXPECT_EQ(live_copies, 0);
   EXPECT_EQ(Mapped(), mapped);
-  EXPECT_EQ(receiver_->buffer_bytes() + sender_->buffer_bytes(), set_aside);
+  EXPECT_EQ(receiver_->stats().buffer_bytes + sender_->stats().buffer_bytes, set_aside);
 }
 
 TEST(ShmMemoryTest, WhatIsMappedIsWhatIsSetAside) {

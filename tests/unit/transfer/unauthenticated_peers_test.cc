@@ -46,9 +46,9 @@ class UnauthenticatedPeersTest : public ::testing::Test {
   // Counted, and nothing else is.
   static void ExpectUnauthenticated(const Transport& transport, uint64_t count) {
     const absl::Time end = absl::Now() + kPatience;
-    while (transport.refused().unauthenticated < count && absl::Now() < end)
+    while (transport.stats().refused.unauthenticated < count && absl::Now() < end)
       std::this_thread::yield();
-    const RefusedFrames refused = transport.refused();
+    const RefusedFrames refused = transport.stats().refused;
     EXPECT_EQ(refused.unauthenticated, count);
     EXPECT_EQ(refused.closed, count);
     EXPECT_EQ(refused.malformed + refused.corrupted + refused.stale, 0u);
@@ -170,8 +170,9 @@ TEST_F(UnauthenticatedPeersTest, WhoComesWhenAllPlacesAreTakenIsCounted) {
   worker.Greet();
   RawPeer late = RawPeer::ConnectTo(receiver->address());
   EXPECT_TRUE(late.IsClosed());
-  EXPECT_EQ(receiver->refused().closed, 1u);
-  EXPECT_EQ(receiver->refused().unauthenticated, 0u) << "one of ours, as far as anybody knows";
+  EXPECT_EQ(receiver->stats().refused.closed, 1u);
+  EXPECT_EQ(receiver->stats().refused.unauthenticated, 0u)
+      << "one of ours, as far as anybody knows";
 }
 
 TEST_F(UnauthenticatedPeersTest, WhoHasNoCertificateOfOurs) {
