@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/device.h"
-#include "transfer/media/tcp/tls_context.h"
+#include "transfer/media/tcp/tcp_medium.h"
 #include "transfer/transport.h"
 
 namespace tandem {

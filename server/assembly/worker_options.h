@@ -9,7 +9,7 @@
 #include "engine/options.h"
 #include "server/services/server_limits.h"
 #include "transfer/framed/framed_options.h"
-#include "transfer/media/tcp/tls_context.h"
+#include "transfer/media/tcp/tcp_medium.h"
 
 namespace tandem {
 

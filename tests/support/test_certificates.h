@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "transfer/media/tcp/tls_context.h"
+#include "transfer/media/tcp/tcp_medium.h"
 
 namespace tandem {
 

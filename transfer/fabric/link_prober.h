@@ -80,9 +80,9 @@ uint32_t BulkPayloadBytes(uint64_t bulk_bytes, uint32_t extent_bytes);
 absl::StatusOr<DeviceBuffer> AllocateProbeMemory(Device* device, size_t size, bool shared);
 
 // Measures the link to a peer with streams that the peer's ProbeReceiver takes, one after the other
-// and with at most 52 MB of payload. The payloads come from memory that was set aside in advance.
-// It is of the kind that holds KV, and large enough that most of it is not in a core's own cache,
-// just as KV is not. Thread: one thread at a time calls Measure, which blocks it; any may call Stop.
+// and with at most 52 MB of payload. As with KV, most of the memory that this payload comes from is
+// not in a core's own cache.
+// Thread: one thread at a time calls Measure, which blocks it; any may call Stop.
 class LinkProber {
  public:
   static constexpr size_t kMemoryBytes = 4 << 20;

@@ -8,9 +8,12 @@
 #include <cerrno>
 #include <charconv>
 #include <fstream>
+#include <functional>
+#include <iterator>
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "transfer/media/socket_channel.h"
 #include "transfer/media/unix_socket.h"
 
 namespace tandem {
@@ -48,6 +51,113 @@ absl::StatusOr<std::string> NewName() {
   }
   return fmt::format("tandem-{}-{:016x}{:016x}", getpid(), random[0], random[1]);
 }
+
+std::string_view Text(const absl::Status& status) {
+  return {status.message().data(), status.message().size()};
+}
+
+// Whether the peer would refuse the same memory again.
+bool IsFinal(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnimplemented:
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status Refusal(absl::StatusCode code) {
+  return MakeStatus(
+      IsFinal(code) ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kUnavailable,
+      "the peer did not take the memory that this worker shares (status code {}): its log says why",
+      static_cast<int>(code));
+}
+
+// The end that sends KV. The greeting is on its way; Establish waits for the answer.
+class ConnectedHostChannel final : public SocketChannel {
+ public:
+  ConnectedHostChannel(UniqueFd socket, std::shared_ptr<SideChannel> side_channel)
+      : SocketChannel(std::move(socket)), side_channel_(std::move(side_channel)) {}
+
+  // FAILED_PRECONDITION when the peer would refuse again, UNAVAILABLE when a later attempt may
+  // succeed.
+  absl::StatusOr<bool> Establish() override {
+    if (answer_count_ < answer_.size()) {
+      ASSIGN_OR_RETURN(const Received received,
+                       ReceiveWithDescriptors(fd(), std::span(answer_).subspan(answer_count_)));
+      answer_count_ += received.count;
+    }
+    if (answer_count_ < answer_.size()) return false;
+    const auto code = ParseMemoryAnswer(answer_);
+    if (!code.ok()) return FailedPrecondition("{}", Text(code.status()));
+    if (*code != absl::StatusCode::kOk) return Refusal(*code);
+    return true;
+  }
+  SideChannel* side_channel() override { return side_channel_.get(); }
+
+ private:
+  const std::shared_ptr<SideChannel> side_channel_;
+  std::array<std::byte, kMemoryAnswerBytes> answer_{};
+  size_t answer_count_ = 0;
+};
+
+// The end that receives KV. It opens the memory that the greeting describes (HostMedium::OpenShared)
+// and closes it in its destructor.
+class AcceptedHostChannel final : public SocketChannel {
+ public:
+  using OpenMemory = std::function<absl::StatusOr<std::unique_ptr<SideChannel>>(
+      const MemoryGreeting& greeting, std::vector<UniqueFd> files)>;
+
+  AcceptedHostChannel(UniqueFd socket, OpenMemory open_memory)
+      : SocketChannel(std::move(socket)), open_memory_(std::move(open_memory)) {}
+
+  // The call that completes the greeting takes as long as OpenMemory. UNAVAILABLE when this side has
+  // no room for the memory.
+  absl::StatusOr<bool> Establish() override {
+    if (side_channel_) return true;
+    ASSIGN_OR_RETURN(const bool whole, ReceiveGreeting());
+    if (!whole) return false;
+    const absl::Status opened = TakeMemory();
+    const absl::Status told = SendWithDescriptors(fd(), EncodeMemoryAnswer(opened.code()), {});
+    if (opened.ok()) {
+      RETURN_IF_ERROR(told);
+      return true;
+    }
+    if (absl::IsResourceExhausted(opened) || absl::IsUnavailable(opened)) {
+      return Unavailable("{}", Text(opened));
+    }
+    return FailedPrecondition("{}", Text(opened));
+  }
+  SideChannel* side_channel() override { return side_channel_.get(); }
+
+ private:
+  absl::StatusOr<bool> ReceiveGreeting() {
+    ASSIGN_OR_RETURN(Received received,
+                     ReceiveWithDescriptors(fd(), std::span(greeting_).subspan(greeting_count_)));
+    std::ranges::move(received.descriptors, std::back_inserter(files_));
+    // A peer may send descriptors with every byte.
+    if (files_.size() > kMaxMemorySegments) {
+      return FailedPrecondition("the peer sent more than {} files with its greeting",
+                                kMaxMemorySegments);
+    }
+    greeting_count_ += received.count;
+    return greeting_count_ == greeting_.size();
+  }
+  absl::Status TakeMemory() {
+    ASSIGN_OR_RETURN(const MemoryGreeting greeting, ParseMemoryGreeting(greeting_));
+    ASSIGN_OR_RETURN(side_channel_, open_memory_(greeting, std::move(files_)));
+    return absl::OkStatus();
+  }
+
+  const OpenMemory open_memory_;
+  std::array<std::byte, kMemoryGreetingBytes> greeting_{};
+  size_t greeting_count_ = 0;
+  std::vector<UniqueFd> files_;  // of the greeting
+  std::unique_ptr<SideChannel> side_channel_;
+};
 
 }  // namespace
 

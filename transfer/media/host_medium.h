@@ -9,7 +9,6 @@
 
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
-#include "transfer/media/host_channel.h"
 #include "transfer/media/medium.h"
 #include "transfer/media/memory_greeting.h"
 
@@ -67,7 +66,9 @@ class HostMedium : public Medium {
   };
   // UNAVAILABLE when there is nothing left to share.
   virtual absl::StatusOr<SharedMemory> Share() = 0;
-  // As OpenMemory of a connection that a peer makes.
+  // Opens the memory that a peer shares. `files` are all that came with the greeting. Errors as
+  // Device::OpenShared; RESOURCE_EXHAUSTED and UNAVAILABLE say that a later attempt may succeed. May
+  // take milliseconds.
   virtual absl::StatusOr<std::unique_ptr<SideChannel>> OpenShared(const MemoryGreeting& greeting,
                                                                   std::vector<UniqueFd> files) = 0;
 

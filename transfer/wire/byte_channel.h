@@ -99,8 +99,7 @@ class ByteChannel {
   // Fills `parts` in order with bytes that have come, and returns how many: 0 when there are none for
   // now. The peer's orderly end is UNAVAILABLE as well, once all that it had sent was read. Only a
   // Read that returned 0 is sure to be followed by an event, because TLS may hold plain text of
-  // which the descriptor knows nothing. So a loop that stops reading earlier must come
-  // back by itself.
+  // which the descriptor knows nothing. So a loop that stops reading earlier must come back by itself.
   virtual absl::StatusOr<size_t> Read(std::span<const iovec> parts) = 0;
   // Not 0 where each Read is a system call, so that fewer and larger ones are better: asking for so
   // many bytes more than have a place yet costs less than asking again. Moreover, the descriptor of

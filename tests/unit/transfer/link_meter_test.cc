@@ -1,7 +1,6 @@
 // The pure parts that handle rates: LinkMeter measures them and TokenBucket limits them.
-#include "transfer/framed/link_meter.h"
-
 #include "gtest/gtest.h"
+#include "transfer/framed/links.h"
 #include "transfer/framed/token_bucket.h"
 
 namespace tandem {

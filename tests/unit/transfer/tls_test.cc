@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/test_certificates.h"
 #include "tests/support/transport_probe.h"
-#include "transfer/media/tcp/tls_context.h"
+#include "transfer/media/tcp/tcp_medium.h"
 
 namespace tandem {
 namespace {

@@ -1,10 +1,15 @@
 #include "transfer/media/nccl/nccl_medium.h"
 
+#include <optional>
 #include <utility>
 
+#include "base/check.h"
+#include "base/log.h"
 #include "base/status.h"
-#include "transfer/media/nccl/channel.h"
+#include "transfer/media/nccl/channel_watch.h"
 #include "transfer/media/nccl/context.h"
+#include "transfer/media/nccl/handshake.h"
+#include "transfer/media/nccl/side_channel.h"
 #include "transfer/media/socket_channel.h"
 
 namespace tandem {
@@ -12,6 +17,57 @@ namespace {
 
 // When this many connections wait for their abort, NCCL has stopped working.
 constexpr size_t kMaxEnding = 64;
+
+// A socket for the frames and a communicator for the payloads, which live and die together.
+// Thread: the loop's.
+class NcclChannel final : public ByteChannel {
+ public:
+  // `context` outlives the channel.
+  NcclChannel(NcclContext& context, UniqueFd socket, NcclWatch watch, ChannelSide side)
+      : context_(context),
+        socket_(std::move(socket)),
+        watch_(std::move(watch)),
+        handshake_(std::in_place, context, socket_, side) {
+    // No descriptor tells when a communicator is ready or has taken too long.
+    watch_.Tick(true);
+  }
+
+  int fd() const override { return watch_.fd(); }
+  bool wants_output() const override { return false; }
+  SideChannel* side_channel() override { return side_channel_ ? &*side_channel_ : nullptr; }
+
+  absl::StatusOr<bool> Establish() override {
+    if (side_channel_) return true;
+    watch_.TakeEvents();
+    ASSIGN_OR_RETURN(const bool done, handshake_->Advance());
+    if (!done) return false;
+    LogInfo("nccl communicator ready epoch={}", handshake_->epoch());
+    side_channel_.emplace(context_, watch_, handshake_->TakeConnection());
+    handshake_.reset();
+    return true;
+  }
+
+  // Read and Write also report an operation of the side channel that has failed.
+  absl::StatusOr<size_t> Read(std::span<const iovec> parts) override {
+    TANDEM_CHECK(side_channel_.has_value(), "read before the connection was established");
+    RETURN_IF_ERROR(side_channel_->Advance());
+    return socket_.Read(parts);
+  }
+  absl::StatusOr<size_t> Write(std::span<const iovec> parts) override {
+    TANDEM_CHECK(side_channel_.has_value(), "written before the connection was established");
+    RETURN_IF_ERROR(side_channel_->Advance());
+    const absl::StatusOr<size_t> count = socket_.Write(parts);
+    side_channel_->SocketIsFull(socket_.wants_output());
+    return count;
+  }
+
+ private:
+  NcclContext& context_;
+  SocketChannel socket_;
+  NcclWatch watch_;
+  std::optional<NcclHandshake> handshake_;       // until it succeeds
+  std::optional<NcclSideChannel> side_channel_;  // from then on
+};
 
 class SocketNcclMedium final : public NcclMedium {
  public:
@@ -52,7 +108,8 @@ class SocketNcclMedium final : public NcclMedium {
   }
   absl::StatusOr<std::unique_ptr<ByteChannel>> NewChannel(UniqueFd socket,
                                                           ChannelSide side) override {
-    return NcclChannel::New(*context_, std::move(socket), side);
+    ASSIGN_OR_RETURN(NcclWatch watch, NcclWatch::Open(socket.get()));
+    return std::make_unique<NcclChannel>(*context_, std::move(socket), std::move(watch), side);
   }
 
   const std::unique_ptr<NcclContext> context_;

@@ -71,11 +71,9 @@ std::string TakeTlsErrors() {
   return text.empty() ? "no reason given" : text;
 }
 
-void TlsChannel::Free::operator()(ssl_st* ssl) const { SSL_free(ssl); }
-
 TlsChannel::TlsChannel(ssl_ctx_st* context, UniqueFd socket, ChannelSide side,
                        std::atomic<size_t>& alive)
-    : socket_(std::move(socket)), side_(side), alive_(alive), ssl_(SSL_new(context)) {
+    : socket_(std::move(socket)), side_(side), alive_(alive), ssl_(SSL_new(context), &SSL_free) {
   ++alive_;
   TANDEM_CHECK(ssl_ != nullptr, "a TLS connection of OpenSSL");
   out_.reserve(kOutBytes + 2 * kRecordBytes);

@@ -45,8 +45,6 @@ class TlsChannel final : public ByteChannel {
   // `alive` counts the present channels; it outlives this one.
   TlsChannel(ssl_ctx_st* context, UniqueFd socket, ChannelSide side, std::atomic<size_t>& alive);
   ~TlsChannel() override;
-  TlsChannel(const TlsChannel&) = delete;
-  TlsChannel& operator=(const TlsChannel&) = delete;
 
   int fd() const override { return socket_.get(); }
   bool wants_output() const override { return out_sent_ < out_.size(); }
@@ -56,9 +54,6 @@ class TlsChannel final : public ByteChannel {
 
  private:
   enum class State : uint8_t { kHandshake, kWelcome, kOpen, kOver };
-  struct Free {
-    void operator()(ssl_st* ssl) const;
-  };
 
   absl::StatusOr<bool> Handshake();
   absl::StatusOr<bool> Welcome();
@@ -78,7 +73,7 @@ class TlsChannel final : public ByteChannel {
   State state_ = State::kHandshake;
   std::vector<std::byte> out_;  // encrypted
   size_t out_sent_ = 0;
-  std::unique_ptr<ssl_st, Free> ssl_;
+  std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
 };
 
 }  // namespace tandem
