@@ -24,32 +24,35 @@ constexpr char kSmall[] =
     "profile --model " TANDEM_SOURCE_DIR
     "/models/sample --quick --threads 1 --max-step-tokens 32 --max-sequences 8 --max-context 64";
 
+// A profile takes seconds, so all tests look at the files of one.
 class ProfileCommandTest : public testing::Test {
  protected:
-  ProfileCommandTest() {
+  static void SetUpTestSuite() {
     std::string directory = ::testing::TempDir() + "profileXXXXXX";
     directory_ = mkdtemp(directory.data());
+    profile_ = Shell(
+        fmt::format("{} --out {} --report {} 2>&1", kSmall, Parameters(), File("report.html")));
   }
-  ~ProfileCommandTest() override { std::filesystem::remove_all(directory_); }
+  static void TearDownTestSuite() { std::filesystem::remove_all(directory_); }
 
-  std::string File(const std::string& name) const { return directory_ / name; }
+  void SetUp() override { ASSERT_EQ(profile_.exit_status, 0) << profile_.output; }
+
+  static std::string File(const std::string& name) { return directory_ / name; }
+  static std::string Parameters() { return File("cost.json"); }
   static std::string Read(const std::string& path) {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  std::filesystem::path directory_;
+  static inline std::filesystem::path directory_;
+  static inline CommandResult profile_;
 };
 
 TEST_F(ProfileCommandTest, WritesParametersThatFitThisMachineAndAPageWithPlots) {
-  const std::string out = File("cost.json");
-  const CommandResult profile =
-      Shell(fmt::format("{} --out {} --report {} 2>&1", kSmall, out, File("report.html")));
-  ASSERT_EQ(profile.exit_status, 0) << profile.output;
-  EXPECT_THAT(profile.output, HasSubstr("alpha.a1"));
-  EXPECT_THAT(profile.output, HasSubstr("held out mixed"));
+  EXPECT_THAT(profile_.output, HasSubstr("alpha.a1"));
+  EXPECT_THAT(profile_.output, HasSubstr("held out mixed"));
 
-  const auto json = nlohmann::json::parse(Read(out));
+  const auto json = nlohmann::json::parse(Read(Parameters()));
   EXPECT_EQ(json["format"], "tandem-cost-model");
   EXPECT_EQ(json["provenance"]["device"], "cpu");
   EXPECT_EQ(json["provenance"]["threads"], 1);
@@ -66,18 +69,17 @@ TEST_F(ProfileCommandTest, WritesParametersThatFitThisMachineAndAPageWithPlots) 
   EXPECT_THAT(page, Not(HasSubstr("<script")));
   EXPECT_THAT(page, Not(HasSubstr("nan")));
 
-  EXPECT_EQ(Shell(fmt::format("{} --check {} 2>&1", kSmall, out)).exit_status, 0);
+  EXPECT_EQ(Shell(fmt::format("{} --check {} 2>&1", kSmall, Parameters())).exit_status, 0);
 }
 
 TEST_F(ProfileCommandTest, ParametersOfOtherFlagsAreRefusedWithTheReason) {
-  const std::string out = File("cost.json");
-  ASSERT_EQ(Shell(fmt::format("{} --links off --out {} 2>&1", kSmall, out)).exit_status, 0);
   const CommandResult other =
-      Shell(fmt::format("{} --block-tokens 32 --check {} 2>&1", kSmall, out));
+      Shell(fmt::format("{} --block-tokens 32 --check {} 2>&1", kSmall, Parameters()));
   EXPECT_EQ(other.exit_status, 1);
   EXPECT_THAT(other.output, HasSubstr("block tokens 16, and here it is 32"));
-  std::ofstream(out) << "{\"format\": \"other\"}";
-  const CommandResult foreign = Shell(fmt::format("{} --check {} 2>&1", kSmall, out));
+  const std::string file = File("other.json");
+  std::ofstream(file) << "{\"format\": \"other\"}";
+  const CommandResult foreign = Shell(fmt::format("{} --check {} 2>&1", kSmall, file));
   EXPECT_EQ(foreign.exit_status, 1);
   EXPECT_THAT(foreign.output, HasSubstr("this is no parameter file"));
 }
@@ -90,8 +92,7 @@ int64_t CountCosts(const v1::GetStatusResponse& status, v1::CostModel::Source so
 }
 
 TEST_F(ProfileCommandTest, WorkersPredictFromAFileThatFitsAndRefuseOneThatDoesNot) {
-  const std::string out = File("cost.json");
-  ASSERT_EQ(Shell(fmt::format("{} --links off --out {} 2>&1", kSmall, out)).exit_status, 0);
+  const std::string out = Parameters();
   TestCluster cluster({.worker_flags = {"--cost-model=" + out}});
   cluster.WaitFor("every worker reports the file's model", [](const auto& status) {
     return CountCosts(status, v1::CostModel::SOURCE_FILE) == 3;
