@@ -6,7 +6,7 @@ tandem_test(router_test
           unit/router/cluster_test.cc unit/router/cluster_view_test.cc
           unit/router/decision_log_test.cc unit/router/event_loop_test.cc
           unit/router/explained_requests_test.cc unit/router/failover_test.cc
-          unit/router/grpc_worker_client_test.cc unit/router/pings_test.cc
+          unit/router/grpc_worker_client_test.cc unit/router/link_costs_test.cc unit/router/pings_test.cc
           unit/router/output_length_predictor_test.cc unit/router/length_forecasts_test.cc
           unit/router/placement_test.cc unit/router/prediction_book_test.cc
           unit/router/prediction_comparison_test.cc unit/router/prefix_affinity_test.cc

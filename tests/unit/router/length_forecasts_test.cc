@@ -38,6 +38,18 @@ TEST(LengthForecastsTest, KeepsTheLatestThousandOutcomes) {
   EXPECT_EQ(lengths.Use().stopped(), 2500u);
 }
 
+TEST(LengthForecastsTest, AnInterruptedOutputIsTakenForTheBeginningOfALongerOne) {
+  constexpr LengthQuery kLong = {.tenant = "", .prompt_tokens = 3, .max_tokens = 1000};
+  LengthForecasts interrupted("adaptive", NewAdaptiveLengthPredictor());
+  LengthForecasts ended("adaptive", NewAdaptiveLengthPredictor());
+  for (int i = 0; i < 100; ++i) {
+    interrupted.OnInterrupted(kLong, 20);
+    ended.OnEnded(kLong, {}, 20, FinishKind::kStopped);
+  }
+  EXPECT_LT(ended.Predict(kLong).p50, 25);
+  EXPECT_GT(interrupted.Predict(kLong).p50, 100);
+}
+
 class LearnedLengthsTest : public RouterFixture {
  protected:
   v1::OutputLengthUse Learned() const { return router_.Status().output_lengths(); }

@@ -84,6 +84,14 @@ TEST_F(RequestLedgerTest, SequencesThatEndLeaveTheOthers) {
   EXPECT_EQ(Own().decode_context_tokens, 2 * 102);
 }
 
+TEST_F(RequestLedgerTest, ARequestThatEndsLeavesTheDemandOfTheOthers) {
+  RequestLedger::Entry ended = ledger_.Add(kUnit, Part(RequestPart::Kind::kUnified, 100, 20));
+  const RequestLedger::Entry left = ledger_.Add(kUnit, Part(RequestPart::Kind::kUnified, 30, 20));
+  ended.Reset();
+  EXPECT_EQ(Own().waiting, 1);
+  EXPECT_EQ(Own().waiting_prompt_tokens, 30);
+}
+
 TEST_F(RequestLedgerTest, AnOutputThatIsLongerThanExpectedGoesOnForAWhileButNotBeyondItsLimit) {
   RequestPart part = Part(RequestPart::Kind::kUnified, 100, 80);
   part.most_output_tokens = 95;

@@ -97,6 +97,18 @@ TEST_F(WorkerQueuesTest, KvThatIsOnItsWayNeedsNoPrefill) {
   EXPECT_EQ(state.waiting[0].cached_tokens, 100);
 }
 
+TEST_F(WorkerQueuesTest, TheCachedPartOfAWaitingPromptIsNotComputedAgain) {
+  const RequestLedger::Entry waiting = ledger_.Add(worker_.id, {.kind = RequestPart::Kind::kUnified,
+                                                                .prompt_tokens = 100,
+                                                                .cached_tokens = 64,
+                                                                .output_tokens = 50,
+                                                                .most_output_tokens = 10000});
+  const WorkerState state = State();
+  ASSERT_THAT(state.waiting, SizeIs(1));
+  EXPECT_EQ(state.waiting[0].new_tokens, 36);
+  EXPECT_EQ(state.waiting[0].cached_tokens, 64);
+}
+
 TEST_F(WorkerQueuesTest, APromptIsNotBegunWhileItAwaitsRoomElsewhere) {
   worker_.role = v1::WORKER_ROLE_PREFILL;
   RequestLedger::Entry entry = Add(RequestPart::Kind::kPrefill, 100, 50);
