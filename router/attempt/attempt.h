@@ -72,7 +72,8 @@ struct AttemptParts {
 //   Reserve ----------> reserving -------> prefilling -> decoding ----> finished
 //   Reserve(kAhead) --> reserving ahead -> prefilling -> decoding ----> finished
 //
-// kAhead is for a request that still runs elsewhere: it stays there until blocks are reserved.
+// kAhead is for a request that still runs, or waits, elsewhere: it stays there until blocks are
+// reserved.
 // Decode starts once every choice has its first token (a beam search: its first candidates); where
 // no choice needs more, prefilling is the end. Any stage may fail.
 // Stop, which also runs on destruction, drops the calls (which cancels the work at the workers),
@@ -84,7 +85,7 @@ class Attempt {
   enum class ReserveMode : uint8_t {
     kRefuse,  // it refuses at once, because the request can go to another worker
     kQueue,   // it queues the request
-    kAhead,   // it queues the request, which still runs at its previous worker
+    kAhead,   // it queues the request, which is still at its previous worker
   };
 
   // `number` counts the attempts of a request from 1. `spec`, `relay` and `owner` outlive it.

@@ -32,6 +32,22 @@ RouteQuery WithPlaces(RouteQuery query, const RouterParts& parts, const RequestS
   return query;
 }
 
+// The request takes this route.
+void CountRoute(const RouterParts& parts, const RequestSpec& spec, const RouteDecision& decision) {
+  LogDebug("route request={} prefill={} decode={} {}", spec.id, decision.prefill.name,
+           decision.decode.name, ToText(decision.score));
+  parts.routing.Count(decision);
+  if (parts.sessions != nullptr && spec.session != 0) {
+    parts.sessions->Set(spec.session, {.prefill = decision.prefill, .decode = decision.decode});
+  }
+}
+
+void LeaveQueue(const RouterParts& parts, Attempt& attempt, QueueMove& move) {
+  move.OnMoved();
+  parts.reroutes.CountMoved();
+  attempt.LeaveQueue();
+}
+
 }  // namespace
 
 Dispatch::Dispatch(const RouterParts& parts, const RequestSpec& spec, DispatchObserver& observer)
@@ -117,12 +133,7 @@ std::unique_ptr<Attempt> Dispatch::NewAttempt(const RouteDecision& decision,
 
 void Dispatch::StartAttempt(const RouteDecision& decision, const ClusterView& view,
                             DecisionCause cause) {
-  LogDebug("route request={} prefill={} decode={} {}", spec_.id, decision.prefill.name,
-           decision.decode.name, ToText(decision.score));
-  parts_.routing.Count(decision);
-  if (parts_.sessions != nullptr && spec_.session != 0) {
-    parts_.sessions->Set(spec_.session, {.prefill = decision.prefill, .decode = decision.decode});
-  }
+  CountRoute(parts_, spec_, decision);
   ReplaceAttempt(NewAttempt(decision, view, cause));
   if (decision.route == v1::ROUTE_UNIFIED) return attempt_->Generate();
   // The request queues for room only where no other worker can take it.
@@ -145,7 +156,13 @@ void Dispatch::ReplaceAttempt(std::unique_ptr<Attempt> attempt) {
 void Dispatch::OnReserved(Attempt& attempt) {
   if (&attempt == next_.get()) {
     std::unique_ptr<Attempt> next = std::move(next_);
-    if (!LeaveAttempt(ResumeCause::kLeaving)) return;
+    if (const std::optional<RouteDecision> route = queue_move_.TakeAsked()) {
+      if (attempt_->QueuedAt() == nullptr) return;  // it has begun meanwhile
+      LeaveQueue(parts_, *attempt_, queue_move_);
+      CountRoute(parts_, spec_, *route);
+    } else if (!LeaveAttempt(ResumeCause::kLeaving)) {
+      return;
+    }
     ReplaceAttempt(std::move(next));
   }
   prompt_at_ = attempt_->workers().prefill.id;
@@ -157,6 +174,7 @@ void Dispatch::OnAttemptFailed(Attempt& attempt, const AttemptFailure& failure) 
   // Without room elsewhere the request stays where it is, and tries again after the next report.
   if (&attempt == next_.get()) {
     failover_.exclusions().Add(failure.worker.id, Exclusions::Until::kReport, now);
+    queue_move_.OnRefused(now);
     next_.reset();
     return;
   }
@@ -235,6 +253,7 @@ void Dispatch::OnWorkersLeaving(const std::vector<WorkerId>& leaving) {
     return Resume(ResumeCause::kLeaving);
   }
   next_ = NewAttempt(*decision, *view, DecisionCause::kResumed);
+  queue_move_.OnAsked(std::nullopt);
   next_->Reserve(Attempt::ReserveMode::kAhead);
 }
 
@@ -244,9 +263,12 @@ void Dispatch::OnClusterChanged() {
 }
 
 void Dispatch::MoveFromQueue() {
-  if (settled_ || next_ != nullptr || attempt_ == nullptr || attempt_->QueuedAt() == nullptr) {
+  if (settled_ || attempt_ == nullptr) return;
+  if (attempt_->QueuedAt() == nullptr) {
+    if (next_ != nullptr && queue_move_.is_asked()) next_.reset();  // it has begun meanwhile
     return;
   }
+  if (next_ != nullptr) return;
   const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
   const WorkerView* const worker = view->Find(*attempt_->QueuedAt());
   const TimePoint now = parts_.clock.Now();
@@ -266,10 +288,13 @@ void Dispatch::MoveFromQueue() {
   }
   LogDebug("move request={} from={} prefill={} decode={}", spec_.id, worker->id.name,
            other->prefill.name, other->decode.name);
-  queue_move_.OnMoved();
-  parts_.reroutes.CountMoved();
-  attempt_->LeaveQueue();
-  StartAttempt(*other, *view, DecisionCause::kMoved);
+  if (other->route == v1::ROUTE_UNIFIED) {
+    LeaveQueue(parts_, *attempt_, queue_move_);
+    return StartAttempt(*other, *view, DecisionCause::kMoved);
+  }
+  next_ = NewAttempt(*other, *view, DecisionCause::kMoved);
+  queue_move_.OnAsked(*other);
+  next_->Reserve(Attempt::ReserveMode::kAhead);
 }
 
 void Dispatch::EndChoice(int32_t index) {

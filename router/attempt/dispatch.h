@@ -68,8 +68,8 @@ struct RequestReport {
 //   running -> deciding               a worker refused it, was lost, or is leaving and others can
 //                                     take it
 //   running -> running                blocks were reserved for it elsewhere, because its worker is
-//                                     leaving; or it left a worker's queue for another route that
-//                                     has become free (router/attempt/queue_move.h)
+//                                     leaving or because it waits in a worker's queue while another
+//                                     route has become free (router/attempt/queue_move.h)
 //
 // Thread: the router's loop.
 class Dispatch final : private AttemptOwner {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 
 #include "base/clock.h"
 #include "router/cluster/cluster_view.h"
@@ -14,10 +16,24 @@ namespace tandem {
 // A move loses what the worker may have computed of the prompt, so it is made only where the wait is
 // likely to be much longer: the worker has had the request for two heartbeats without sending an
 // event and reports a queue, and the other workers have at most half its sequences.
+// The blocks that a decode worker reports as free may be promised to the sequences that it decodes.
+// So the request keeps its place in the queue until the decode worker has reserved blocks for it, and
+// a refusal costs it nothing.
 class QueueMove {
  public:
   // The request was sent to a worker that may queue it.
-  void OnQueued(TimePoint now) { queued_since_ = now; }
+  void OnQueued(TimePoint now) {
+    queued_since_ = now;
+    asked_.reset();
+  }
+  // Another attempt asks for blocks while the request stays where it is: on `route` if that is to
+  // take the request out of a queue, on none if the attempt has another reason.
+  void OnAsked(std::optional<RouteDecision> route) { asked_ = std::move(route); }
+  bool is_asked() const { return asked_.has_value(); }
+  // The blocks were refused, so the request waits before it asks again.
+  void OnRefused(TimePoint now) { OnQueued(now); }
+  // The route for which OnAsked was called, when its blocks have been reserved.
+  std::optional<RouteDecision> TakeAsked() { return std::exchange(asked_, std::nullopt); }
   // Whether the request has waited long enough at `worker` that another route should be looked for.
   bool IsDue(const WorkerView& worker, TimePoint now, Duration heartbeat) const;
   // Whether any other workers of `view` make up a route on which IsBetter can be true. It is cheap, so
@@ -34,6 +50,7 @@ class QueueMove {
   static constexpr int32_t kMaxMoves = 4;  // so that a request is not moved for ever
 
   TimePoint queued_since_ = kNoDeadline;
+  std::optional<RouteDecision> asked_;
   int32_t moves_ = 0;
 };
 
