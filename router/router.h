@@ -3,13 +3,13 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "router/client/pings.h"
@@ -107,8 +107,10 @@ class Router {
   std::atomic<bool> change_posted_ = false;  // a task that calls OnClusterChanged waits
   std::atomic<uint64_t> leases_lapsed_ = 0;
   // These three belong to the loop's thread.
-  absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests_;
-  absl::flat_hash_map<RequestId, std::shared_ptr<Arrival>> arrivals_;
+  // Ordered, so that an event of the cluster reaches the requests in the order in which they came:
+  // the oldest takes what room there is, and a simulation depends on its inputs alone.
+  std::map<RequestId, std::unique_ptr<Request>> requests_;
+  std::map<RequestId, std::shared_ptr<Arrival>> arrivals_;
   std::function<void()> drained_;
   TokenizePool pool_;  // last, because its threads must have ended before the rest is destroyed
 };

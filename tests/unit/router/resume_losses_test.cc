@@ -65,6 +65,26 @@ TEST_F(LossTest, DecodeLostWhilePrefilling) {
   EXPECT_EQ(Causes(), "lease 1");
 }
 
+// The oldest request gets the room that there is.
+TEST_F(LossTest, RequestsOfALostWorkerContinueInTheOrderInWhichTheyCame) {
+  std::vector<RecordingStream> streams(8);
+  for (int32_t i = 0; i < 8; ++i) {
+    v1::GenerateRequest request = Ask();
+    request.mutable_token_ids()->set_ids(0, 100 + i);
+    ASSERT_TRUE(router_.Submit(request, kNoDeadline, streams[i]).ok());
+    loop_.RunReady();
+  }
+  Join("d1", kDecodeRole);
+  workers_.reservations.clear();
+  LetLapseAllBut({"p0", "d1"});
+  std::vector<int32_t> order;
+  for (const auto& call : workers_.reservations) {
+    EXPECT_EQ(call->name, "reserve d1");
+    order.push_back(call->request.prompt(0));
+  }
+  EXPECT_THAT(order, ElementsAre(100, 101, 102, 103, 104, 105, 106, 107));
+}
+
 // The router was stopped for longer than a lease and reads the heartbeats of that time later.
 TEST_F(LossTest, ARouterThatWasStalledLosesNoWorker) {
   SubmitAndHandOver();
