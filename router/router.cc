@@ -168,13 +168,14 @@ void Router::Begin(RequestSpec spec, ResponseStream& stream) {
     return ReportIfDrained();
   }
   ++total_;
-  auto request = std::make_unique<Request>(parts_, std::move(spec), stream, [this, id, width] {
+  const auto ended = [this, id, width] {
     in_flight_ -= width;
     parts_.loop.Post([this, id] { Forget(id); });
-  });
-  Request& started = *request;
-  requests_.emplace(id, std::move(request));
-  started.Start();
+  };
+  const auto waits = [this, id](Request& waiting) { waiting_.emplace(id, &waiting); };
+  std::unique_ptr<Request>& started = requests_[id];
+  started = std::make_unique<Request>(parts_, std::move(spec), stream, ended, waits);
+  started->Start();
 }
 
 void Router::Cancel(RequestId id, const absl::Status& status) {
@@ -203,6 +204,7 @@ void Router::Drain(TimePoint deadline, std::function<void()> drained) {
 }
 
 void Router::Forget(RequestId id) {
+  waiting_.erase(id);
   requests_.erase(id);
   ReportIfDrained();
 }
@@ -273,11 +275,14 @@ void Router::OnClusterChanged() {
     if (worker.leaving) leaving.push_back(worker.id);
   }
   const CallEnd end{Unavailable("it makes no progress"), CallEnd::Source::kStuck};
-  for (auto& [id, request] : requests_) {
-    if (!stuck.empty()) request->OnWorkersLost(stuck, end);
-    if (!leaving.empty()) request->OnWorkersLeaving(leaving);
-    request->OnClusterChanged();
+  if (!stuck.empty() || !leaving.empty()) {
+    for (auto& [id, request] : requests_) {
+      if (!stuck.empty()) request->OnWorkersLost(stuck, end);
+      if (!leaving.empty()) request->OnWorkersLeaving(leaving);
+    }
   }
+  for (auto& [id, request] : waiting_) request->OnClusterChanged();
+  std::erase_if(waiting_, [](const auto& one) { return !one.second->waits(); });
 }
 
 void Router::Tokenize(v1::TokenizeRequest request, std::function<bool()> unwanted, Tokenized done) {

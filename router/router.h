@@ -106,11 +106,14 @@ class Router {
   std::atomic<bool> draining_ = false;
   std::atomic<bool> change_posted_ = false;  // a task that calls OnClusterChanged waits
   std::atomic<uint64_t> leases_lapsed_ = 0;
-  // These three belong to the loop's thread.
+  // These four belong to the loop's thread.
   // Ordered, so that an event of the cluster reaches the requests in the order in which they came:
   // the oldest takes what room there is, and a simulation depends on its inputs alone.
   std::map<RequestId, std::unique_ptr<Request>> requests_;
   std::map<RequestId, std::shared_ptr<Arrival>> arrivals_;
+  // Those of requests_ that wait for news of the workers, and some that no longer do: only these look
+  // at a report, because one comes with almost every end of a request.
+  std::map<RequestId, Request*> waiting_;
   std::function<void()> drained_;
   TokenizePool pool_;  // last, because its threads must have ended before the rest is destroyed
 };

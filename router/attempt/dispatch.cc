@@ -81,6 +81,7 @@ void Dispatch::Decide() {
       failover_.OnNoRoute(decision.status(), parts_.cluster.LatestDeparture(), parts_.clock.Now());
   if (step.action == FailoverStep::Action::kWait) {
     state_ = State::kWaiting;
+    observer_.OnWaits();
     LogDebug("wait request={} for=\"{}\"", spec_.id, std::string(decision.status().message()));
     if (failover_.retry_deadline() != scheduled) ScheduleRetry();
     return;
@@ -151,6 +152,7 @@ void Dispatch::ReplaceAttempt(std::unique_ptr<Attempt> attempt) {
   ++attempts_;
   state_ = State::kRunning;
   queue_move_.OnQueued(parts_.clock.Now());
+  observer_.OnWaits();
 }
 
 void Dispatch::OnReserved(Attempt& attempt) {
@@ -257,12 +259,14 @@ void Dispatch::OnWorkersLeaving(const std::vector<WorkerId>& leaving) {
   next_->Reserve(Attempt::ReserveMode::kAhead);
 }
 
-void Dispatch::OnClusterChanged() {
-  if (state_ == State::kWaiting) return Decide();
-  MoveFromQueue();
+bool Dispatch::waits() const {
+  if (state_ == State::kWaiting) return true;
+  const bool leaves_queue = next_ != nullptr && queue_move_.is_asked();
+  return attempt_ != nullptr && (leaves_queue || attempt_->QueuedAt() != nullptr);
 }
 
-void Dispatch::MoveFromQueue() {
+void Dispatch::OnClusterChanged() {
+  if (state_ == State::kWaiting) return Decide();
   if (settled_ || attempt_ == nullptr) return;
   if (attempt_->QueuedAt() == nullptr) {
     if (next_ != nullptr && queue_move_.is_asked()) next_.reset();  // it has begun meanwhile

@@ -92,10 +92,14 @@ class Dispatch final : private AttemptOwner {
   void OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end);
   // These workers finish what they have: the request continues elsewhere if it can, else it stays.
   void OnWorkersLeaving(const std::vector<WorkerId>& leaving);
-  // Workers registered, left or reported.
+  // Workers registered, left or reported: a request that waits for a worker decides again, and one
+  // that waits in a worker's queue may leave it (router/attempt/queue_move.h).
   void OnClusterChanged();
 
   bool ended() const { return state_ == State::kEnded; }
+  // Whether a change of the cluster may take the request further: no worker can take it now, it may be
+  // in the queue of one, or it is about to leave such a queue. DispatchObserver::OnWaits is called whenever this becomes true.
+  bool waits() const;
   RequestReport Report() const;
 
  private:
@@ -115,7 +119,6 @@ class Dispatch final : private AttemptOwner {
                                       DecisionCause cause);
   void StartAttempt(const RouteDecision& decision, const ClusterView& view, DecisionCause cause);
   void ReplaceAttempt(std::unique_ptr<Attempt> attempt);
-  void MoveFromQueue();
   // Leaves the attempt and decides anew.
   void Resume(ResumeCause cause);
   // False when the request has ended, because nothing was left to do or its deadline has passed.

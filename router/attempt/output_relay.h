@@ -24,6 +24,9 @@ class DispatchObserver {
   virtual bool NeedsDecode() const = 0;
   // See RequestReport::accounted.
   virtual void OnAccounted() = 0;
+  // The request waits for news of the workers from now on: it is to learn of every change of the
+  // cluster until it no longer waits.
+  virtual void OnWaits() = 0;
   // One of these two, once, last. The workers may not have ended every choice.
   virtual void OnFinished() = 0;
   virtual void OnFailed(const absl::Status& status) = 0;

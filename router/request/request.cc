@@ -24,12 +24,13 @@ v1::KvBytes ToKvBytes(const v1::KvReport& kv) {
 }  // namespace
 
 Request::Request(const RouterParts& parts, RequestSpec spec, ResponseStream& stream,
-                 std::function<void()> ended)
+                 std::function<void()> ended, std::function<void(Request&)> waits)
     : spec_(std::move(spec)),
       clock_(parts.clock),
       decisions_(parts.decisions),
       stream_(stream),
       ended_callback_(std::move(ended)),
+      waits_callback_(std::move(waits)),
       dispatch_(parts, spec_, *this),
       length_forecasts_(parts.length_forecasts),
       forecast_(length_forecasts_.Predict(spec_.length_query())) {

@@ -19,9 +19,11 @@ namespace tandem {
 // Thread: the router's loop.
 class Request final : public DispatchObserver {
  public:
-  // `ended` is called once, after the stream's End; it may destroy the request only later.
+  // `ended` is called once, after the stream's End; it may destroy the request only later. `waits` is
+  // called whenever the request begins to wait for news of the workers: it needs OnClusterChanged from
+  // then on, as long as waits().
   Request(const RouterParts& parts, RequestSpec spec, ResponseStream& stream,
-          std::function<void()> ended);
+          std::function<void()> ended, std::function<void(Request&)> waits);
 
   void Start() { dispatch_.Start(); }
   // The client is gone or the router stops: ends with `status` and cancels the work.
@@ -30,11 +32,13 @@ class Request final : public DispatchObserver {
   void OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end);
   void OnWorkersLeaving(const std::vector<WorkerId>& leaving);
   void OnClusterChanged();
+  bool waits() const { return dispatch_.waits(); }
 
   void OnTokens(const v1::WorkerTokens& tokens, const v1::StageTimes& stages) override;
   void OnChoiceEnded(const v1::WorkerChoiceFinish& finish) override;
   bool NeedsDecode() const override;
   void OnAccounted() override { SendFinishes(); }
+  void OnWaits() override { waits_callback_(*this); }
   void OnFinished() override;
   void OnFailed(const absl::Status& status) override { End(status); }
 
@@ -65,6 +69,7 @@ class Request final : public DispatchObserver {
   DecisionLog& decisions_;
   ResponseStream& stream_;
   const std::function<void()> ended_callback_;
+  const std::function<void(Request&)> waits_callback_;
   std::vector<ChoiceState> choices_;
   std::optional<v1::ChoiceFinish> longest_;  // of the choices whose finishes were made
   Dispatch dispatch_;
