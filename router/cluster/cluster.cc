@@ -69,8 +69,7 @@ absl::Status CheckMayReplace(const WorkerView& joining, const WorkerView& holder
 
 Cluster::Cluster(ClusterOptions options, const Clock& clock)
     : options_(std::move(options)),
-      clock_(clock),
-      published_(std::make_shared<const ClusterView>()) {}
+      clock_(clock) {}
 
 absl::Status Cluster::CheckMayJoin(const WorkerView& joining) const {
   bool is_known = false;
@@ -103,7 +102,7 @@ absl::Status Cluster::Register(const v1::RegisterRequest& request) {
     joining.costs = std::move(costs);
     RETURN_IF_ERROR(CheckMayJoin(joining));
     Admit(std::move(joining));
-    Publish();
+    Outdate();
   }
   NotifyListener();
   return absl::OkStatus();
@@ -156,7 +155,7 @@ absl::Status Cluster::Heartbeat(const v1::HeartbeatRequest& request) {
       latest_departure_ = worker->last_report;
       std::erase_if(current_.workers, [&id](const WorkerView& one) { return one.id == id; });
     }
-    Publish();
+    Outdate();
   }
   NotifyListener();
   return disagrees;
@@ -187,7 +186,7 @@ bool Cluster::Deregister(std::string_view name, uint64_t incarnation) {
     } else {
       std::erase_if(current_.workers, [&id](const WorkerView& one) { return one.id == id; });
     }
-    Publish();
+    Outdate();
   }
   NotifyListener();
   return true;
@@ -212,7 +211,7 @@ void Cluster::Suspect(const WorkerId& id) {
   if (WorkerView* worker = Find(id)) {
     worker->suspected = true;
     latest_departure_ = clock_.Now();
-    Publish();
+    Outdate();
   }
 }
 
@@ -220,7 +219,7 @@ void Cluster::Avoid(const WorkerId& id) {
   absl::MutexLock lock(&mutex_);
   if (WorkerView* worker = Find(id)) {
     worker->avoided_until = clock_.Now() + kAvoided;
-    Publish();
+    Outdate();
   }
 }
 
@@ -231,7 +230,7 @@ void Cluster::SetReach(const WorkerId& id, Reach reach) {
     if (worker == nullptr) return;
     worker->unreachable = reach == Reach::kLost;
     if (worker->unreachable) latest_departure_ = clock_.Now();
-    Publish();
+    Outdate();
   }
   NotifyListener();
 }
@@ -241,7 +240,7 @@ void Cluster::Charge(const WorkerId& id, const WorkerCharge& charge) {
   if (WorkerView* worker = Find(id)) {
     worker->charged.sequences += charge.sequences;
     worker->charged.prompt_tokens += charge.prompt_tokens;
-    Publish();
+    Outdate();
   }
 }
 
@@ -255,7 +254,7 @@ void Cluster::Postpone(Duration stall) {
   for (WorkerView& worker : current_.workers) {
     worker.last_report = std::min(now, worker.last_report + stall);
   }
-  Publish();
+  Outdate();
 }
 
 std::vector<WorkerId> Cluster::Expire() {
@@ -270,7 +269,7 @@ std::vector<WorkerId> Cluster::Expire() {
   std::erase_if(current_.workers, [this, now](const WorkerView& worker) {
     return worker.last_report + options_.lease <= now;
   });
-  Publish();
+  Outdate();
   return expired;
 }
 
@@ -295,7 +294,8 @@ std::optional<TimePoint> Cluster::LatestDeparture() const {
 
 std::shared_ptr<const ClusterView> Cluster::View() const {
   absl::MutexLock lock(&mutex_);
-  return published_;
+  if (snapshot_ == nullptr) snapshot_ = std::make_shared<const ClusterView>(current_);
+  return snapshot_;
 }
 
 WorkerView* Cluster::Find(const WorkerId& id) {
@@ -304,7 +304,5 @@ WorkerView* Cluster::Find(const WorkerId& id) {
   }
   return nullptr;
 }
-
-void Cluster::Publish() { published_ = std::make_shared<const ClusterView>(current_); }
 
 }  // namespace tandem

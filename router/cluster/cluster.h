@@ -28,7 +28,8 @@ struct ClusterOptions {
 };
 
 // The workers that have a lease, their latest reports, and the load that this router has charged
-// them with. Every change publishes a new snapshot, which shares the reports with the one before.
+// them with. Snapshots never change and share the reports; one is made when it is asked for and
+// something has changed since the last one, because requests change charges more often than they look.
 // Thread-safe.
 class Cluster {
  public:
@@ -97,7 +98,8 @@ class Cluster {
   void SetLeaving(WorkerView& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   WorkerView* Find(const WorkerId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Admit(WorkerView joining) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Something of current_ has changed, so the next View needs a new snapshot.
+  void Outdate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { snapshot_ = nullptr; }
   void NotifyListener() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const ClusterOptions options_;
@@ -106,7 +108,7 @@ class Cluster {
   ClusterView current_ ABSL_GUARDED_BY(mutex_);
   std::optional<TimePoint> latest_departure_ ABSL_GUARDED_BY(mutex_);
   std::vector<WorkerId> replaced_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<const ClusterView> published_ ABSL_GUARDED_BY(mutex_);
+  mutable std::shared_ptr<const ClusterView> snapshot_ ABSL_GUARDED_BY(mutex_);  // null: outdated
   std::function<void()> listener_ ABSL_GUARDED_BY(mutex_);
 };
 
