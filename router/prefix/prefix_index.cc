@@ -93,11 +93,11 @@ void PrefixIndex::KeepOnly(const ClusterView& view) {
 }
 
 size_t PrefixIndex::CachedBlocks(const Worker& worker, const PromptHashes::Chain& chain) {
+  if (chain.hashes.empty()) return 0;
   size_t blocks = worker.cached.LongestPrefix(chain.hashes);
   for (const Expected& one : worker.expected) {
-    const PromptHashes::Chain* const other = one.prompt->Find(chain.space);
-    if (one.space != chain.space || other == nullptr) continue;
-    blocks = std::max(blocks, CommonPrefix(other->hashes, chain.hashes));
+    if (one.first_hash != chain.hashes.front() || one.chain->space != chain.space) continue;
+    blocks = std::max(blocks, CommonPrefix(one.chain->hashes, chain.hashes));
   }
   return blocks;
 }
@@ -128,8 +128,11 @@ PrefixIndex::Expectation PrefixIndex::Expect(const WorkerRef& ref,
   if (worker.expected.size() == kMostExpected) worker.expected.pop_front();
   const Expectation made = {.id = ++last_expectation_,
                             .predicted_tokens = prompt->CachedTokens(*chain, blocks)};
-  worker.expected.push_back(
-      {.id = made.id, .prompt = std::move(prompt), .space = chain->space, .lapses_at = 0});
+  worker.expected.push_back({.id = made.id,
+                             .first_hash = chain->hashes.empty() ? 0 : chain->hashes.front(),
+                             .chain = chain,
+                             .prompt = std::move(prompt),
+                             .lapses_at = 0});
   return made;
 }
 
