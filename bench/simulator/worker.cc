@@ -71,17 +71,18 @@ void SimulatedWorker::Submit(EngineRequest request, std::optional<HandoffTarget>
                              OutputStream stream) {
   auto message = std::make_shared<std::pair<EngineRequest, OutputStream>>(std::move(request),
                                                                           std::move(stream));
-  Post([this, message, target = std::move(target)] {
-    OnSubmit(message->first, target, message->second);
+  Post([this, message, accepted = core_.timeline.Now(), target = std::move(target)] {
+    OnSubmit(message->first, target, accepted, message->second);
   });
 }
 
 void SimulatedWorker::OnSubmit(EngineRequest& request, const std::optional<HandoffTarget>& target,
-                               OutputStream& stream) {
+                               TimePoint accepted, OutputStream& stream) {
   if (core_.Find(request.id) != nullptr) {
     return stream.Fail(InvalidArgument("request id {} is in use: ids must be unique", request.id));
   }
   std::unique_ptr<SimulatedSequence> sequence = core_.NewSequence(request, std::move(stream));
+  sequence->accepted = accepted;
   SequenceSpec spec = SpecOf(sequence->id, request);
   if (target) {
     sequence->target = target;
@@ -114,17 +115,19 @@ void SimulatedWorker::CancelReserve(ReserveTicket ticket) {
 void SimulatedWorker::Decode(DecodeRequest decode, OutputStream stream) {
   auto message = std::make_shared<std::pair<DecodeRequest, OutputStream>>(std::move(decode),
                                                                           std::move(stream));
-  Post([this, message] { OnDecode(message->first, message->second); });
+  Post([this, message, accepted = core_.timeline.Now()] {
+    OnDecode(message->first, accepted, message->second);
+  });
 }
 
-void SimulatedWorker::OnDecode(DecodeRequest& decode, OutputStream& stream) {
+void SimulatedWorker::OnDecode(DecodeRequest& decode, TimePoint accepted, OutputStream& stream) {
   const absl::StatusOr<SimulatedSequence*> claimed = reservations_.Claim(decode.reservation);
   if (!claimed.ok()) return stream.Fail(claimed.status());
   const EngineRequest& request = decode.request;
   SimulatedSequence& sequence = **claimed;
   sequence.request = request.id;
   sequence.stream = std::move(stream);
-  sequence.accepted = core_.timeline.Now();
+  sequence.accepted = accepted;
   sequence.deadline = request.deadline;
   sequence.emitted = 1;  // by the prefill worker
   if (!request.so_far.empty()) {

@@ -66,8 +66,7 @@ std::unique_ptr<SimulatedSequence> WorkerCore::NewSequence(const EngineRequest& 
                         .prompt_tokens = static_cast<int32_t>(request.prompt.size()),
                         .max_tokens = request.max_tokens,
                         .key = KeyOf(request.prompt),
-                        .stream = std::move(stream),
-                        .accepted = timeline.Now()});
+                        .stream = std::move(stream)});
 }
 
 SimulatedSequence& WorkerCore::AddSequence(std::unique_ptr<SimulatedSequence> sequence) {

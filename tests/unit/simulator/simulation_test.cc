@@ -50,6 +50,19 @@ TEST(SimulationTest, ALoneDisaggregatedRequestReservesPrefillsMovesItsKvAndDecod
   EXPECT_EQ(OutcomeOf(result, "decode-0").stats.handoff_counts.received, 1U);
 }
 
+TEST(SimulationTest, AWaitForTheEndOfAStepIsQueueing) {
+  loadgen::Schedule schedule = ScheduleOf({.requests = 2, .input = 1000, .output = 1});
+  constexpr Duration kLater = std::chrono::milliseconds(20);  // in the midst of the first prefill
+  schedule.requests[1].at = schedule.requests[0].at + kLater;
+  const SimulationResult result = RunSimulation({.fleet = Unified(1)}, schedule);
+  const double prefill =
+      TestModel()
+          ->steps.Step({.prefill_tokens = 1000, .prefill_pairs = CausalPairs(0, 1000)})
+          .count();
+  EXPECT_NEAR(result.run.records[0].end.stages->queue, 0, 1e-3);
+  EXPECT_NEAR(result.run.records[1].end.stages->queue, prefill - Ms(kLater), 1e-3);
+}
+
 TEST(SimulationTest, EveryRequestEndsWholeAndWorkersKeepNothing) {
   for (const auto& fleet : {Unified(2), Pairs(2, 2)}) {
     const SimulationResult result =
