@@ -39,6 +39,7 @@ class ModelRunner final : public StepComputation {
                        const LayerStored& layer_stored) override;
   absl::Status Await() override;
   std::span<absl::StatusOr<SampledToken>> Sample(std::span<const Chunk> chunks) override;
+  void OnPause() override {}
 
  private:
   struct WarmUpState {

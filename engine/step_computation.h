@@ -42,6 +42,9 @@ class StepComputation {
   // The tokens after each chunk that wants some, in their order. Once, after a Forward of the same
   // chunks, which it awaits. An error is that token's alone.
   virtual std::span<absl::StatusOr<SampledToken>> Sample(std::span<const Chunk> chunks) = 0;
+
+  // There is nothing to compute now: the next step will not follow the latest one at once.
+  virtual void OnPause() = 0;
 };
 
 }  // namespace tandem

@@ -15,7 +15,11 @@ bool StepRunner::Run() {
   const TimePoint now = core.clock.Now();
   const StepPlan plan = core.scheduler.Plan(now, core.view);
   applier_.Apply(plan, now);
-  if (plan.empty()) return plan.ChangesSomething();
+  if (plan.empty()) {
+    if (plan.ChangesSomething()) return true;
+    parts_.computation.OnPause();
+    return false;
+  }
 
   BuildChunks(plan);
   if (chunks_.empty()) {  // all of the plan's sequences ended while it was applied

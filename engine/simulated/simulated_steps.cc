@@ -13,7 +13,8 @@ namespace tandem {
 namespace {
 
 constexpr double kMostStepMs = 60'000;
-// A process that stood still for longer does not catch up: it would be faster than its parameters.
+// A process that stood still for longer does not catch up: it would be faster than its parameters for
+// long.
 constexpr Duration kMostLateness = std::chrono::milliseconds(20);
 // Keeps these draws apart from those of output lengths.
 constexpr uint64_t kTokenStream = 1;
@@ -63,7 +64,8 @@ absl::Status CheckSimulatedSteps(const EngineOptions& options,
 
 absl::Status SimulatedSteps::Forward(std::span<const Chunk> chunks, int32_t num_decodes,
                                      const LayerStored& layer_stored) {
-  const TimePoint began = parts_.clock.Now();
+  const TimePoint now = parts_.clock.Now();
+  const TimePoint begins = follows_ ? std::max(ends_, now - kMostLateness) : now;
   RETURN_IF_ERROR(MakeRoom(chunks, parts_.store, copies_));
   const absl::Status copied =
       parts_.ops.CopyBlocks(parts_.stream, {.pool = parts_.store.view(), .pairs = {copies_.pairs}});
@@ -72,17 +74,15 @@ absl::Status SimulatedSteps::Forward(std::span<const Chunk> chunks, int32_t num_
 
   const Duration whole =
       ToDuration(parts_.options.slowdown * parts_.options.steps.Step(FeaturesOf(chunks)));
-  const Duration paid = std::min(late_, whole);
-  const Duration left = whole - paid;
   const int32_t layers = parts_.store.layout().num_layers;
   const bool has_prompts = num_decodes < std::ssize(chunks);
   for (int32_t layer = 0; layer_stored != nullptr && layer < layers; ++layer) {
-    if (has_prompts) WaitUntil(began + left * (layer + 1) / layers);
+    if (has_prompts) WaitUntil(begins + whole * (layer + 1) / layers);
     layer_stored(layer);
   }
-  WaitUntil(began + left);
-  const Duration beyond = std::max(Duration::zero(), parts_.clock.Now() - (began + left));
-  late_ = std::min(late_ - paid + beyond, kMostLateness);
+  ends_ = begins + whole;
+  WaitUntil(ends_);
+  follows_ = true;
   return absl::OkStatus();
 }
 

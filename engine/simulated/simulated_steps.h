@@ -38,10 +38,10 @@ absl::Status CheckSimulatedSteps(const EngineOptions& options,
 // follows from the seed and the position alone, so that every worker, batch and route gives the same
 // (P2). Blocks are reserved and copied as for a real step, but nothing is written to them.
 //
-// A step that contains prompts reports its layers at even parts of its time. A thread wakes up a
-// little after the time that it waits for, so what one step took too long the next one takes less:
-// many steps together take what the model says. Thread: engine. Everything that the constructor
-// takes must outlive it.
+// A step that contains prompts reports its layers at even parts of its time. A step that follows
+// another one begins when that one ended by the model: planning, delivering tokens and waking up late
+// are part of its time, so that many steps together take what the model says, unless the machine needs
+// longer than that. Thread: engine. Everything that the constructor takes must outlive it.
 class SimulatedSteps final : public StepComputation {
  public:
   struct Parts {
@@ -63,6 +63,7 @@ class SimulatedSteps final : public StepComputation {
                        const LayerStored& layer_stored) override;
   absl::Status Await() override { return absl::OkStatus(); }
   std::span<absl::StatusOr<SampledToken>> Sample(std::span<const Chunk> chunks) override;
+  void OnPause() override { follows_ = false; }
 
  private:
   void WaitUntil(TimePoint when);
@@ -70,7 +71,8 @@ class SimulatedSteps final : public StepComputation {
   SampledToken Draw(const Chunk& chunk, int32_t choice) const;
 
   const Parts parts_;
-  Duration late_{};  // by which the steps so far took too long together
+  bool follows_ = false;  // the next step follows the latest one without a pause
+  TimePoint ends_{};      // of the latest step, by the model
   BlockCopies copies_;
   std::vector<absl::StatusOr<SampledToken>> results_;
 };
