@@ -272,12 +272,14 @@ void Dispatch::OnClusterChanged() {
     if (next_ != nullptr && queue_move_.is_asked()) next_.reset();  // it has begun meanwhile
     return;
   }
-  if (next_ != nullptr) return;
+  const TimePoint now = parts_.clock.Now();
+  const Duration heartbeat = parts_.cluster.options().heartbeat;
+  // Most requests wait for a few steps only.
+  if (next_ != nullptr || !queue_move_.HasWaited(now, heartbeat)) return;
   const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
   const WorkerView* const worker = view->Find(*attempt_->QueuedAt());
-  const TimePoint now = parts_.clock.Now();
   const int32_t context_tokens = spec_.sequence.prompt_size() + spec_.sequence.max_tokens();
-  if (worker == nullptr || !queue_move_.IsDue(*worker, now, parts_.cluster.options().heartbeat) ||
+  if (worker == nullptr || !queue_move_.IsDue(*worker, now, heartbeat) ||
       !QueueMove::MayFindBetter(*worker, *view, spec_.width(), context_tokens)) {
     return;
   }

@@ -26,8 +26,7 @@ bool IsHalfAsBusy(const WorkerView& worker, const WorkerView& than, int32_t widt
 }  // namespace
 
 bool QueueMove::IsDue(const WorkerView& worker, TimePoint now, Duration heartbeat) const {
-  return queued_since_ != kNoDeadline && moves_ < kMaxMoves && Queued(worker) > 0 &&
-         now - queued_since_ >= 2 * heartbeat;
+  return HasWaited(now, heartbeat) && moves_ < kMaxMoves && Queued(worker) > 0;
 }
 
 bool QueueMove::MayFindBetter(const WorkerView& worker, const ClusterView& view, int32_t width,

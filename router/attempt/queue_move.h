@@ -34,6 +34,10 @@ class QueueMove {
   void OnRefused(TimePoint now) { OnQueued(now); }
   // The route for which OnAsked was called, when its blocks have been reserved.
   std::optional<RouteDecision> TakeAsked() { return std::exchange(asked_, std::nullopt); }
+  // Whether the request has waited so long that its worker has reported since, unless it reports late.
+  bool HasWaited(TimePoint now, Duration heartbeat) const {
+    return queued_since_ != kNoDeadline && now - queued_since_ >= 2 * heartbeat;
+  }
   // Whether the request has waited long enough at `worker` that another route should be looked for.
   bool IsDue(const WorkerView& worker, TimePoint now, Duration heartbeat) const;
   // Whether any other workers of `view` make up a route on which IsBetter can be true. It is cheap, so
