@@ -105,6 +105,10 @@ size_t PrefixIndex::CachedBlocks(const Worker& worker, const PromptHashes::Chain
 std::vector<WorkerHit> PrefixIndex::Find(const PromptHashes& prompt) {
   std::vector<WorkerHit> hits;
   absl::MutexLock lock(&mutex_);
+  for (const PromptHashes::Chain& chain : prompt.chains) {
+    if (chain.hashes.empty()) continue;
+    for (const auto& [id, worker] : workers_) worker.cached.Prefetch(chain.hashes.front());
+  }
   for (const auto& [id, worker] : workers_) {
     int32_t tokens = 0;
     for (const PromptHashes::Chain& chain : prompt.chains) {
