@@ -1,5 +1,7 @@
 #include "router/ledger/request_ledger.h"
 
+#include <algorithm>
+
 namespace tandem {
 
 RequestLedger::Entry& RequestLedger::Entry::operator=(Entry&& other) noexcept {
@@ -46,7 +48,11 @@ RequestLedger::Entry RequestLedger::Add(const WorkerId& worker, const RequestPar
 }
 
 void RequestLedger::OnReports(const ClusterView& view) {
+  const TimePoint seen = latest_report_;
   for (const WorkerView& worker : view.workers) {
+    // One report changes the view. That of this moment may be one of several.
+    if (worker.last_report < seen) continue;
+    latest_report_ = std::max(latest_report_, worker.last_report);
     std::shared_ptr<WorkerLedger>& known = workers_[worker.id];
     if (known == nullptr) known = std::make_shared<WorkerLedger>();
     known->OnReport(worker);

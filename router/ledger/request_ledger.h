@@ -55,6 +55,7 @@ class RequestLedger {
 
  private:
   const Clock& clock_;
+  TimePoint latest_report_{};  // of any worker, as far as OnReports has seen
   // Entries share them, because a worker may go before its requests.
   absl::flat_hash_map<WorkerId, std::shared_ptr<WorkerLedger>> workers_;
   DemandRate unified_prompts_;

@@ -125,6 +125,17 @@ TEST_F(RequestLedgerTest, TheSameReportCountsOnce) {
   EXPECT_EQ(ledger_.Find(kUnit)->others().decoding, 0);
 }
 
+TEST_F(RequestLedgerTest, AReportOfTheSameMomentAsTheLatestOneCounts) {
+  view_.workers.push_back(MakeWorker("u1", v1::WORKER_ROLE_UNIFIED));
+  for (int i = 0; i < 2; ++i) {
+    Report(/*running=*/1, /*waiting=*/0);  // of u0
+    ChangeLoad(view_.workers[1], [](v1::WorkerLoad& load) { load.set_running(5); });
+    view_.workers[1].last_report = clock_.Now();
+    ledger_.OnReports(view_);
+  }
+  EXPECT_EQ(ledger_.Find(view_.workers[1].id)->others().decoding, 5);
+}
+
 TEST_F(RequestLedgerTest, AWorkerThatHasGoneIsForgottenWithItsLastRequest) {
   std::optional<RequestLedger::Entry> entry =
       ledger_.Add(kUnit, Part(RequestPart::Kind::kUnified, 100, 20));
