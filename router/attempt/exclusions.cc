@@ -42,6 +42,7 @@ void Exclusions::Relax() {
 }
 
 RouteQuery Exclusions::Apply(const ClusterView& view, RouteQuery query) const {
+  if (list_.empty()) return query;
   RouteQuery elsewhere = query;
   for (const Exclusion& one : list_) {
     if (one.until == Until::kNoOtherPlace) elsewhere.excluded.push_back(one.id);

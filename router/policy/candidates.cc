@@ -113,8 +113,14 @@ Candidates FindCandidates(const ClusterView& view, const RouteQuery& query) {
 }
 
 bool HasCandidates(const ClusterView& view, const RouteQuery& query) {
-  const Candidates found = FindCandidates(view, query);
-  return found.can_unify() || found.can_disaggregate();
+  const auto has = [&](v1::WorkerRole role) {
+    return std::ranges::any_of(view.workers, [&](const WorkerView& worker) {
+      return worker.role == role && EligibilityOf(worker, query) == Eligibility::kEligible;
+    });
+  };
+  if (query.wanted != v1::ROUTE_DISAGGREGATED && has(v1::WORKER_ROLE_UNIFIED)) return true;
+  return query.wanted != v1::ROUTE_UNIFIED && has(v1::WORKER_ROLE_PREFILL) &&
+         has(v1::WORKER_ROLE_DECODE);
 }
 
 RouteQuery PreferReady(const ClusterView& view, const RouteQuery& query, TimePoint now) {

@@ -36,7 +36,7 @@ struct Candidates {
 Candidates FindCandidates(const ClusterView& view, const RouteQuery& query);
 // The lowest load (router/policy/worker_load.h) among candidates of one role; 0 without any.
 double LeastLoad(const std::vector<Candidate>& candidates);
-// Whether some wanted route has a candidate for each of its roles.
+// Whether some wanted route has a candidate for each of its roles. A session does not change that.
 bool HasCandidates(const ClusterView& view, const RouteQuery& query);
 
 // `query`, narrowed where that leaves a candidate: workers that are ready come before those that
