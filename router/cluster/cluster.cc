@@ -68,8 +68,7 @@ absl::Status CheckMayReplace(const WorkerView& joining, const WorkerView& holder
 }  // namespace
 
 Cluster::Cluster(ClusterOptions options, const Clock& clock)
-    : options_(std::move(options)),
-      clock_(clock) {}
+    : options_(std::move(options)), clock_(clock) {}
 
 absl::Status Cluster::CheckMayJoin(const WorkerView& joining) const {
   bool is_known = false;
