@@ -73,7 +73,7 @@ class PrefixIndex {
  private:
   struct Expected {
     uint64_t id = 0;
-    uint64_t first_hash = 0;  // of `chain`: almost all comparisons end there
+    uint64_t first_hash = 0;                     // of `chain`: almost all comparisons end there
     const PromptHashes::Chain* chain = nullptr;  // of `prompt`, in the worker's space
     std::shared_ptr<const PromptHashes> prompt;
     uint64_t lapses_at = 0;  // a number of complete reports; 0: it has not been fulfilled
