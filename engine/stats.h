@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "kvstore/kv_store.h"
-#include "scheduler/latency_model/step_costs.h"
+#include "scheduler/latency_model/cost_state.h"
 #include "scheduler/stats.h"
 
 namespace tandem {
