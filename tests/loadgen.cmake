@@ -4,6 +4,7 @@ tandem_test(loadgen_test
           unit/loadgen/goodput_test.cc unit/loadgen/lengths_test.cc
           unit/loadgen/openai_messages_test.cc unit/loadgen/report_test.cc
           unit/loadgen/runner_test.cc unit/loadgen/sse_parser_test.cc unit/loadgen/summary_test.cc
+          unit/loadgen/sweep_comparison_test.cc
           unit/loadgen/sweep_plan_test.cc unit/loadgen/sweep_test.cc unit/loadgen/sweep_workload_test.cc
           unit/loadgen/trace_test.cc
           unit/loadgen/workload_test.cc

@@ -13,6 +13,7 @@
 #include "bench/serving/runner.h"
 #include "bench/serving/summary.h"
 #include "bench/serving/sweep_report.h"
+#include "bench/serving/sweep_standings.h"
 #include "bench/serving/sweep_store.h"
 #include "bench/serving/sweep_workload.h"
 #include "bench/serving/workload.h"
@@ -23,7 +24,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Requests that arrive before are sent, and not judged, while the load builds up.
 constexpr int kWarmUpPart = 20;
 
 // A server that takes much longer than the schedule to end has fallen behind for good.
@@ -83,11 +83,13 @@ std::string NameOf(const SweepPoint& point) {
                      point.strategy.name);
 }
 
+Duration WarmUpOf(const Schedule& schedule) { return schedule.Length() / kWarmUpPart; }
+
 RunOptions PointRunOptions() { return {.drain_timeout = kDrain}; }
 
 Json PointResult(const SweepPlan& plan, const SweepPoint& point, const Schedule& schedule,
                  const RunResult& run, const PointServer& server) {
-  const SummaryOptions options = {.warmup = schedule.Length() / kWarmUpPart,
+  const SummaryOptions options = {.warmup = WarmUpOf(schedule),
                                   .objectives = plan.objectives,
                                   .token_gaps = server.has_each_token};
   const RunDescription description = {.backend = server.backend,
@@ -155,7 +157,8 @@ absl::Status RunSweep(const SweepPlan& plan, const std::string& folder, SweepMod
   }
   RETURN_IF_ERROR(store.Write("report.md", SweepMarkdown(plan, all)));
   RETURN_IF_ERROR(store.Write("report.html", SweepHtml(plan, all)));
-  fmt::print("report: {}/report.md and {}/report.html\n", folder, folder);
+  RETURN_IF_ERROR(store.Write("sweep.json", SweepJson(plan, all).dump() + "\n"));
+  fmt::print("report: report.md, report.html and sweep.json in {}\n", folder);
   return absl::OkStatus();
 }
 

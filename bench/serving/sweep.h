@@ -21,8 +21,8 @@ enum class SweepMode : uint8_t {
   kDryRun,  // prints the points and the hashes of their schedules, and runs and writes nothing
 };
 
-// Runs the points of a valid plan that `folder` has no results of, and then writes report.md and
-// report.html there, from all results. Prints a line per point. FAILED_PRECONDITION, before anything
+// Runs the points of a valid plan that `folder` has no results of, and then writes report.md,
+// report.html and sweep.json there, from all results. Prints a line per point. FAILED_PRECONDITION, before anything
 // runs, when a result in the folder belongs to another plan. The error of a point ends the sweep;
 // the results so far stay.
 absl::Status RunSweep(const SweepPlan& plan, const std::string& folder, SweepMode mode,
@@ -38,8 +38,11 @@ struct PointServer {
 // How the schedule of a point is sent.
 RunOptions PointRunOptions();
 
-// Judges the answers by the objectives of the plan. Requests of the first twentieth of the time were
-// sent and are not judged.
+// The first twentieth of the time. Requests that arrive before its end are sent, and not judged, while
+// the load builds up.
+Duration WarmUpOf(const Schedule& schedule);
+
+// Judges the answers by the objectives of the plan.
 nlohmann::ordered_json PointResult(const SweepPlan& plan, const SweepPoint& point,
                                    const Schedule& schedule, const RunResult& run,
                                    const PointServer& server);

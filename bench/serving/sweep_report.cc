@@ -5,7 +5,10 @@
 #include <cmath>
 #include <iterator>
 
+#include "bench/serving/report_page.h"
 #include "bench/serving/svg_plot.h"
+#include "bench/serving/sweep_comparison.h"
+#include "bench/serving/sweep_standings.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -23,9 +26,10 @@ struct Quantity {
   int digits = 1;
 };
 constexpr Quantity kGoodput = {"Goodput (req/s)", "request_goodput", "", 1, 3};
+constexpr Quantity kGood = {"Good requests (%)", "slo_attainment", "share", 100};
 constexpr Quantity kQuantities[] = {
     kGoodput,
-    {"Good requests (%)", "slo_attainment", "share", 100},
+    kGood,
     {"TTFT from the arrival, p50 (ms)", "median_scheduled_ttft_ms"},
     {"TTFT from the arrival, p99 (ms)", "p99_scheduled_ttft_ms"},
     {"TPOT, p99 (ms)", "p99_tpot_ms"},
@@ -73,7 +77,8 @@ std::string Table(const SweepPlan& plan, const SweepResults& results, const std:
 std::string Margins(const SweepPlan& plan, const SweepResults& results) {
   if (plan.strategies.size() < 2) return {};
   std::string table =
-      "\n## Goodput relative to the best other strategy\n\nThe lowest and the highest over the "
+      "\n## Good requests relative to the best other strategy\n\nThe lowest and the highest over "
+      "the "
       "rates.\n\n| workload |";
   std::string rule = "\n|---|";
   for (const SweepStrategy& strategy : plan.strategies) {
@@ -90,14 +95,14 @@ std::string Margins(const SweepPlan& plan, const SweepResults& results) {
         double best = 0;
         for (const SweepStrategy& other : plan.strategies) {
           if (other.name == one.name) continue;
-          best = std::max(best, MeanOf(results, workload, rate, other.name, kGoodput).mean);
+          best = std::max(best, MeanOf(results, workload, rate, other.name, kGood).mean);
         }
         if (best == 0) continue;
-        const double own = MeanOf(results, workload, rate, one.name, kGoodput).mean;
+        const double own = MeanOf(results, workload, rate, one.name, kGood).mean;
         low = std::min(low, 100 * (own / best - 1));
         high = std::max(high, 100 * (own / best - 1));
       }
-      table += low > high ? " no goodput |" : fmt::format(" {:+.1f} to {:+.1f}% |", low, high);
+      table += low > high ? " none good |" : fmt::format(" {:+.1f} to {:+.1f}% |", low, high);
     }
     table += "\n";
   }
@@ -168,32 +173,9 @@ Plot PlotOf(const SweepPlan& plan, const SweepResults& results, const std::strin
 
 }  // namespace
 
-double NumberIn(const Json& result, std::string_view name, std::string_view within) {
-  const auto found = result.find(name);
-  if (found == result.end()) return 0;
-  if (!within.empty()) return found->is_object() ? NumberIn(*found, within) : 0;
-  return found->is_number() ? found->get<double>() : 0;
-}
-
-SeedMean MeanOverSeeds(const std::vector<double>& samples) {
-  // 97.5% quantiles of Student's t by degrees of freedom, from 1 on; the last is close enough beyond.
-  static constexpr std::array<double, 10> kStudent = {12.706, 4.303, 3.182, 2.776, 2.571,
-                                                      2.447,  2.365, 2.306, 2.262, 2.228};
-  if (samples.empty()) return {};
-  const auto count = static_cast<double>(samples.size());
-  double mean = 0;
-  for (const double sample : samples) mean += sample / count;
-  if (samples.size() == 1) return {.mean = mean};
-  double squares = 0;
-  for (const double sample : samples) squares += (sample - mean) * (sample - mean);
-  const double deviation = std::sqrt(squares / (count - 1));
-  const size_t freedom = samples.size() - 1;
-  const double student = kStudent[std::min(freedom, kStudent.size()) - 1];
-  return {.mean = mean, .half_width = student * deviation / std::sqrt(count)};
-}
-
 std::string SweepMarkdown(const SweepPlan& plan, const SweepResults& results) {
-  std::string text = "# Sweep\n\n" + Heading(plan, results) + Margins(plan, results);
+  std::string text = "# Sweep\n\n" + Heading(plan, results) +
+                     StandingsMarkdown(StandingsOf(plan, results)) + Margins(plan, results);
   for (const std::string& workload : plan.workloads) {
     text += fmt::format("\n## {}\n", workload);
     for (const Quantity& quantity : kQuantities) text += Table(plan, results, workload, quantity);
@@ -209,13 +191,7 @@ std::string SweepHtml(const SweepPlan& plan, const SweepResults& results) {
       plots += RenderSvg(PlotOf(plan, results, workload, quantity));
     }
   }
-  return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Sweep</title>\n"
-      "<style>body{{font:14px sans-serif;margin:24px;color:#222}}svg{{margin:8px}}"
-      "svg text{{font:11px sans-serif;fill:#333}}svg .title{{font-weight:bold}}"
-      "pre{{background:#f6f6f6;padding:12px;overflow:auto}}</style></head><body>\n"
-      "<h1>Sweep</h1>\n{}<pre>{}</pre>\n</body></html>\n",
-      plots, EscapeHtml(SweepMarkdown(plan, results)));
+  return ReportPage("Sweep", plots, SweepMarkdown(plan, results));
 }
 
 }  // namespace tandem::loadgen

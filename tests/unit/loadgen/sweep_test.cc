@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "bench/serving/sweep_comparison.h"
 #include "bench/serving/sweep_report.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -68,8 +69,9 @@ class SweepTest : public testing::Test {
     ++measured_;
     hashes_[point.workload + std::to_string(point.seed)].insert(schedule.HashText());
     const double goodput = point.strategy.unified > 0 ? 3 : 2;
-    return Json{{"request_goodput", goodput + 0.1 * static_cast<double>(point.seed)},
-                {"slo_attainment", {{"share", 0.5}}},
+    const double of_seed = goodput + 0.1 * static_cast<double>(point.seed);
+    return Json{{"request_goodput", of_seed},
+                {"slo_attainment", {{"share", of_seed / 4}}},
                 {"simulated", simulated_}};
   }
 };
@@ -146,6 +148,22 @@ TEST_F(SweepTest, TheReportHasMeansOverSeedsWithIntervalsAndWarnsOfFewRequests) 
   EXPECT_THAT(report, HasSubstr("Fewer than 1000 requests per point"));
   const std::string page = Read("report.html");
   EXPECT_THAT(page, AllOf(HasSubstr("<svg"), HasSubstr("split-1-1"), Not(HasSubstr("http://"))));
+}
+
+TEST_F(SweepTest, TheReportHoldsAutoAgainstEveryOtherStrategy) {
+  SweepPlan plan = Plan();
+  plan.strategies = {{.name = "all", .policy = "least-loaded", .unified = 2},
+                     {.name = "pd", .policy = "least-loaded", .prefill = 1, .decode = 1},
+                     {.name = "auto", .policy = "auto", .prefill = 1, .decode = 1}};
+  ASSERT_TRUE(Run(plan).ok());
+  const std::string report = Read("report.md");
+  EXPECT_THAT(report, HasSubstr("It wins under 0 of 2 loads, ties under 0 and loses under 2."));
+  EXPECT_THAT(report, HasSubstr("| short | 4 | 55.0% | all | 80.0% | -31.2"));
+  const Json json = Json::parse(Read("sweep.json"));
+  EXPECT_EQ(json["points"].size(), 18U);
+  EXPECT_EQ(json["standings"].size(), 2U);
+  EXPECT_EQ(json["standings"][0]["winner"], "all");
+  EXPECT_EQ(json["standings"][0]["comparisons"][0]["standing"], "loses");
 }
 
 TEST_F(SweepTest, TheReportSaysWhereDevicesWereSimulated) {
