@@ -155,7 +155,7 @@ void SimulatedClients::Submit(size_t index) {
   message.set_max_tokens(request.output_tokens);
   message.set_ignore_eos(true);
   message.set_request_id(result_.records[index].id);
-  message.set_route(options_.route);
+  message.set_route(options_.routes.empty() ? options_.route : options_.routes[index]);
   const absl::StatusOr<RequestId> id =
       parts_.router.Submit(std::move(message), kNoDeadline, *calls_[index]);
   if (id.ok()) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "bench/serving/runner.h"
@@ -23,6 +24,7 @@ std::vector<int32_t> PromptTokens(const loadgen::ScheduledRequest& request);
 struct ClientOptions {
   Duration hop{};  // between a client and the router
   v1::Route route = v1::ROUTE_AUTO;
+  std::span<const v1::Route> routes = {};  // an element per request; empty: `route` for all
   // Arrivals of this many tokens are kept as one; the first token has an arrival of its own.
   int32_t tokens_per_chunk = 1;
 };

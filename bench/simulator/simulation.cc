@@ -57,6 +57,7 @@ class SimulatedRouter {
   Cluster& cluster() { return cluster_; }
   Router& router() { return *router_; }
   PrefixIndex* prefixes() { return prefixes_.get(); }
+  const DecisionLog& decisions() const { return decisions_; }
 
  private:
   SimulatedRouter(const SimulationOptions& options, const Timeline& timeline,
@@ -146,6 +147,7 @@ class World {
                                            options_.run,
                                            ClientOptions{.hop = options_.network.hop,
                                                          .route = options_.route,
+                                                         .routes = options_.routes,
                                                          .tokens_per_chunk = tokens_per_chunk_});
     clients_->Start();
     return absl::OkStatus();
@@ -177,6 +179,7 @@ class World {
                                 .usage = worker->core().usage,
                                 .stats = worker->stats()});
     }
+    if (options_.explain) Explain(result);
     return result;
   }
 
@@ -193,6 +196,16 @@ class World {
     }
     network_.SetEndListener([this](SimulatedWorker& worker) { reports_->Nudge(worker); });
     return reports_->Register(workers);
+  }
+
+  void Explain(SimulationResult& result) const {
+    for (const loadgen::RequestRecord& record : result.run.records) {
+      v1::ExplainRequest question;
+      question.set_request_id(record.id);
+      const absl::StatusOr<v1::ExplainResponse> answer =
+          router_->decisions().Explain(question, timeline_.Now());
+      if (answer.ok()) result.explanations.push_back(answer->requests(0));
+    }
   }
 
   SimulatedWorker& Find(const std::string& name) {
@@ -245,6 +258,10 @@ absl::StatusOr<SimulationResult> Simulate(const SimulationOptions& options,
                                           const loadgen::Schedule& schedule,
                                           loadgen::RunCounts& counts) {
   if (options.fleet.empty()) return InvalidArgument("the fleet has no workers");
+  if (!options.routes.empty() && options.routes.size() != schedule.requests.size()) {
+    return InvalidArgument("{} routes for {} requests", options.routes.size(),
+                           schedule.requests.size());
+  }
   RETURN_IF_ERROR(CheckLimits(options));
   World world(options, schedule);
   RETURN_IF_ERROR(world.Start(counts));

@@ -11,6 +11,7 @@
 #include "bench/simulator/network.h"
 #include "bench/simulator/worker.h"
 #include "router/policy/route_query.h"
+#include "tandem/v1/inference.pb.h"
 
 namespace tandem::simulator {
 
@@ -21,6 +22,7 @@ struct SimulationOptions {
   std::string predictor = "adaptive";  // of output lengths
   Slo slo;                             // that the router takes all requests to have
   v1::Route route = v1::ROUTE_AUTO;    // that every request asks for
+  std::vector<v1::Route> routes;       // the same, an element per request; empty: `route`
   int32_t max_in_flight = 1'000'000;
   Duration heartbeat = std::chrono::milliseconds(500);
   Duration lease = std::chrono::milliseconds(2500);
@@ -28,6 +30,8 @@ struct SimulationOptions {
   std::vector<Disturbance> disturbances;
   loadgen::RunOptions run;
   uint64_t seed = 0;
+  // Whether the result says why requests went where they went. A router remembers 4,096 of them.
+  bool explain = false;
   // Arrivals that are kept of a run: where there are more tokens, several of a request become one.
   int64_t most_arrivals = 10'000'000;
 };
@@ -48,11 +52,14 @@ struct SimulationResult {
   uint64_t events = 0;
   // Whether `run` has the arrival of each token. If not, gaps between tokens are means.
   bool has_each_token = true;
+  // With `explain`: as the router explains them, by the order of the schedule.
+  std::vector<v1::RequestExplanation> explanations;
 };
 
 // Runs the real router, its policy and the schedulers of the fleet on a virtual clock. Equal inputs
 // give equal results, event by event. `schedule` is not empty; `counts` can be read meanwhile.
-// INVALID_ARGUMENT or NOT_FOUND before anything runs: an unknown policy, limits out of range.
+// INVALID_ARGUMENT or NOT_FOUND before anything runs: an unknown policy, limits out of range, routes of
+// another number of requests.
 absl::StatusOr<SimulationResult> Simulate(const SimulationOptions& options,
                                           const loadgen::Schedule& schedule,
                                           loadgen::RunCounts& counts);

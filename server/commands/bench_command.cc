@@ -118,6 +118,8 @@ void AddBenchCommand(CLI::App& app, Action& chosen) {
     };
   });
   AddSweepCommand(*bench, chosen);
+  AddSloMapCommand(*bench, chosen);
+  AddCrossoverCommand(*bench, chosen);
 }
 
 }  // namespace tandem

@@ -27,6 +27,8 @@ void AddProfileCommand(CLI::App& app, Action& chosen);
 void AddBenchCommand(CLI::App& app, Action& chosen);
 // Below `bench`.
 void AddSweepCommand(CLI::App& bench, Action& chosen);
+void AddSloMapCommand(CLI::App& bench, Action& chosen);
+void AddCrossoverCommand(CLI::App& bench, Action& chosen);
 void AddSimulateCommand(CLI::App& app, Action& chosen);
 void AddVersionCommand(CLI::App& app, Action& chosen);
 

@@ -127,6 +127,7 @@ void AddSweepCommand(CLI::App& bench, Action& chosen) {
   sweep->add_option("--up-flag", flags->up_flags,
                     "one more flag of tandem up, as --up-flag=--threads=1; may be repeated");
   AddSimulatedMachineFlags(*sweep, flags->simulated);
+  AddSimulatedLinkFlag(*sweep, flags->simulated);
   AddSweepPlanFlags(*sweep, flags->plan);
   sweep
       ->add_option(

@@ -83,19 +83,27 @@ absl::StatusOr<loadgen::SweepPlan> MakeSweepPlan(const SweepPlanFlags& flags) {
   return plan;
 }
 
-void AddSimulatedMachineFlags(CLI::App& command, SimulatedMachineFlags& flags) {
-  const auto add = [&](const char* name, auto& value, const char* help) {
-    return command.add_option(name, value, help)->group("Simulation");
-  };
-  add("--simulate", flags.machines.file,
-      "the parameter file of all workers: points run on a virtual clock, as with tandem simulate, "
-      "and start no service");
-  add("--kv-tokens", flags.machines.overrides.kv_tokens,
-      "with --simulate: tokens in the KV pool of each worker; default: what the file says")
-      ->check(Positive());
-  add("--link-gb-per-s", flags.link_gb_per_s,
-      "with --simulate: rate between prefill and decode workers; default: the first link of the "
-      "file");
+CLI::Option* AddSimulatedMachineFlags(CLI::App& command, SimulatedMachineFlags& flags) {
+  const std::string group = "Simulation";
+  command
+      .add_option("--kv-tokens", flags.machines.overrides.kv_tokens,
+                  "on the virtual clock: tokens in the KV pool of each worker; default: what the "
+                  "file says")
+      ->check(Positive())
+      ->group(group);
+  return command
+      .add_option("--simulate", flags.machines.file,
+                  "the parameter file of all workers, which run on a virtual clock as with tandem "
+                  "simulate; no service is started")
+      ->group(group);
+}
+
+void AddSimulatedLinkFlag(CLI::App& command, SimulatedMachineFlags& flags) {
+  command
+      .add_option("--link-gb-per-s", flags.link_gb_per_s,
+                  "on the virtual clock: rate between prefill and decode workers; default: the "
+                  "first link of the file")
+      ->group("Simulation");
 }
 
 absl::StatusOr<simulator::SimulatedMachines> MakeSimulatedMachines(

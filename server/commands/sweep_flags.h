@@ -9,7 +9,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace tandem {
 
@@ -28,12 +29,15 @@ void AddSweepPlanFlags(CLI::App& command, SweepPlanFlags& flags);
 // plan as a whole can run.
 absl::StatusOr<loadgen::SweepPlan> MakeSweepPlan(const SweepPlanFlags& flags);
 
-// --simulate, --kv-tokens, --link-gb-per-s: the machines of the virtual clock.
+// The machines of the virtual clock.
 struct SimulatedMachineFlags {
   simulator::SimulatedMachines machines;
   double link_gb_per_s = 0;  // 0: the file's
 };
-void AddSimulatedMachineFlags(CLI::App& command, SimulatedMachineFlags& flags);
+// --simulate and --kv-tokens; returns the former.
+CLI::Option* AddSimulatedMachineFlags(CLI::App& command, SimulatedMachineFlags& flags);
+// --link-gb-per-s
+void AddSimulatedLinkFlag(CLI::App& command, SimulatedMachineFlags& flags);
 absl::StatusOr<simulator::SimulatedMachines> MakeSimulatedMachines(
     const SimulatedMachineFlags& flags);
 

@@ -1,5 +1,6 @@
 #include "bench/simulator/simulated_point.h"
 
+#include "base/log.h"
 #include "bench/serving/sweep_report.h"
 #include "bench/serving/sweep_workload.h"
 #include "gmock/gmock.h"
@@ -14,7 +15,9 @@ using ::testing::HasSubstr;
 const SimulatedMachines kMachines = {
     .file = TANDEM_SOURCE_DIR "/models/simulated/qwen3-8b-h200.json", .overrides = {}};
 
-loadgen::SweepPlan Plan() {
+[[maybe_unused]] const bool kIsQuiet = SetUpLogging("error", "simulation").ok();
+
+loadgen::SweepPlan SmallSweep() {
   return {.strategies = {{.name = "u", .policy = "least-loaded", .unified = 2},
                          {.name = "pd", .policy = "least-loaded", .prefill = 1, .decode = 1}},
           .workloads = {"short"},
@@ -25,7 +28,7 @@ loadgen::SweepPlan Plan() {
 }
 
 TEST(SimulatedPointTest, RunsTheStrategyOnTheScheduleOfThePoint) {
-  const loadgen::SweepPlan plan = Plan();
+  const loadgen::SweepPlan plan = SmallSweep();
   for (const loadgen::SweepPoint& point : PointsOf(plan)) {
     const auto schedule = loadgen::MakeSweepSchedule(
         point.workload, {.rate = point.rate, .requests = plan.requests, .seed = point.seed});
@@ -46,19 +49,19 @@ TEST(SimulatedPointTest, RunsTheStrategyOnTheScheduleOfThePoint) {
 }
 
 TEST(SimulatedPointTest, TheRouterKnowsTheObjectivesThatRequestsAreJudgedBy) {
-  const auto options = OptionsOf(Plan().strategies[0], kMachines, Plan().objectives, 7);
+  const auto options = OptionsOf(SmallSweep().strategies[0], kMachines, SmallSweep().objectives, 7);
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->slo.ttft, ModelTime(500));
   EXPECT_EQ(options->slo.tpot, ModelTime(20));
   EXPECT_EQ(options->seed, 7U);
-  const auto without = OptionsOf(Plan().strategies[0], kMachines, {.e2e = 900}, 7);
+  const auto without = OptionsOf(SmallSweep().strategies[0], kMachines, {.e2e = 900}, 7);
   ASSERT_TRUE(without.ok()) << without.status();
   EXPECT_EQ(without->slo.ttft, std::nullopt);
   EXPECT_EQ(without->slo.tpot, std::nullopt);
 }
 
 TEST(SimulatedPointTest, ARequestBeyondTheContextIsRefused) {
-  const loadgen::SweepPlan plan = Plan();
+  const loadgen::SweepPlan plan = SmallSweep();
   loadgen::Schedule schedule;
   schedule.requests.push_back({.prompt = {{.seed = 1, .tokens = 50'000}}, .output_tokens = 9});
   const auto result = SimulatePoint(kMachines, plan, PointsOf(plan)[0], schedule);
@@ -66,7 +69,7 @@ TEST(SimulatedPointTest, ARequestBeyondTheContextIsRefused) {
 }
 
 TEST(SimulatedPointTest, AFileThatIsNotThereIsNamed) {
-  const auto fleet = FleetOf(Plan().strategies[0], {.file = "nowhere.json", .overrides = {}});
+  const auto fleet = FleetOf(SmallSweep().strategies[0], {.file = "nowhere.json", .overrides = {}});
   EXPECT_FALSE(fleet.ok());
   EXPECT_THAT(std::string(fleet.status().message()), HasSubstr("nowhere.json"));
 }

@@ -1,0 +1,64 @@
+#include "bench/simulator/route_replay.h"
+
+#include <numeric>
+#include <utility>
+
+#include "base/status.h"
+
+namespace tandem::simulator {
+namespace {
+
+absl::StatusOr<std::vector<double>> EndTimes(const SimulationOptions& options,
+                                             const loadgen::Schedule& schedule) {
+  loadgen::RunCounts counts;
+  ASSIGN_OR_RETURN(const SimulationResult result, Simulate(options, schedule, counts));
+  std::vector<double> e2e_ms;
+  for (const loadgen::RequestRecord& record : result.run.records) {
+    if (Judge(record, /*ignore_eos=*/true) != loadgen::Verdict::kComplete) {
+      return FailedPrecondition("request {} did not complete in the replay: {}", record.id,
+                                WhyNotComplete(record, /*ignore_eos=*/true));
+    }
+    e2e_ms.push_back(LatencyOf(record).e2e);
+  }
+  return e2e_ms;
+}
+
+double Sum(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+template <typename T>
+void Erase(std::vector<T>& values, size_t index) {
+  values.erase(values.begin() + static_cast<std::ptrdiff_t>(index));
+}
+
+}  // namespace
+
+absl::StatusOr<RouteReplay> RouteReplay::New(SimulationOptions options,
+                                             const loadgen::Schedule& schedule,
+                                             std::vector<v1::Route> routes) {
+  // With one worker of each role and a route for each request no policy has anything to choose.
+  options.policy = "least-loaded";
+  options.explain = false;
+  options.routes = std::move(routes);
+  RouteReplay replay(std::move(options), schedule);
+  ASSIGN_OR_RETURN(replay.e2e_ms_, EndTimes(replay.options_, schedule));
+  return replay;
+}
+
+absl::StatusOr<RouteCosts> RouteReplay::CostsOf(size_t index) const {
+  SimulationOptions options = options_;
+  const bool is_unified = options.routes[index] == v1::ROUTE_UNIFIED;
+  options.routes[index] = is_unified ? v1::ROUTE_DISAGGREGATED : v1::ROUTE_UNIFIED;
+  ASSIGN_OR_RETURN(const std::vector<double> flipped, EndTimes(options, *schedule_));
+  loadgen::Schedule others = *schedule_;
+  Erase(others.requests, index);
+  Erase(options.routes, index);
+  ASSIGN_OR_RETURN(const std::vector<double> without, EndTimes(options, others));
+  const double alone = Sum(without);
+  const double taken = Sum(e2e_ms_) - alone;
+  const double other = Sum(flipped) - alone;
+  return is_unified ? RouteCosts{taken, other} : RouteCosts{other, taken};
+}
+
+}  // namespace tandem::simulator
