@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write docs/performance.md, and the record in docs/faults.md, from the raw results under bench/results/. Standard
-library only.
+"""Write docs/performance.md, docs/routing_results.md, and the record in docs/faults.md, from the raw results under
+bench/results/. Standard library only.
 
   bench/report.py            writes the pages
-  bench/report.py --check    exits 1 when a page is not what the results say, or when made-up results of a GPU or of
-                             faults are rendered wrong
+  bench/report.py --check    exits 1 when a page is not what the results say, or when made-up results of a GPU, of faults or
+                             of routing are rendered wrong
 """
 import json
 import pathlib
@@ -13,12 +13,14 @@ import sys
 from pages.faults import check_faults, faults, with_record
 from pages.gpu import GPU_RESULTS, check_gpu, gpu
 from pages.host import against_peer, daemon, kernels, kvstore, scheduler, tokenizer
+from pages.routing import check_routing, routing
 from pages.transfers import check_transfer, handoff, handoff_short, transfer
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "performance.md"
 FAULTS_PAGE = ROOT / "docs" / "faults.md"
+ROUTING_PAGE = ROOT / "docs" / "routing_results.md"
 
 HEAD = """# Performance
 
@@ -47,14 +49,17 @@ def main():
     if gpu_transfer := load("h200_transfer"):
         page += transfer(gpu_transfer)
     faults_page = with_record(FAULTS_PAGE.read_text(), faults(load("faults")))
+    routing_page = routing({name: load(f"sim_{name}") for name in ("sweep", "slo_map", "crossover")})
+    pages = ((PAGE, page), (FAULTS_PAGE, faults_page), (ROUTING_PAGE, routing_page))
     if "--check" in sys.argv:
         check_transfer()
         check_gpu()
         check_faults()
-        stale = [str(path) for path, text in ((PAGE, page), (FAULTS_PAGE, faults_page)) if path.read_text() != text]
+        check_routing()
+        stale = [str(path) for path, text in pages if path.read_text() != text]
         sys.exit(f"{', '.join(stale)}: stale, run bench/report.py" if stale else 0)
-    PAGE.write_text(page)
-    FAULTS_PAGE.write_text(faults_page)
+    for path, text in pages:
+        path.write_text(text)
 
 
 if __name__ == "__main__":
