@@ -40,7 +40,7 @@ struct CrossoverCell {
   double predicted = 0;  // for which it was predicted to cost less; of those with both predictions
   double replayed = 0;   // for which it did, of those that were replayed
   double median_advantage_ms = 0;  // predicted: cost of the unified route less that of the other
-  int32_t samples = 0;
+  int32_t samples = 0;   // 0 also where requests failed, so that there is nothing to compare
   double regret_ms = 0;  // what the chosen routes cost more than the better ones, summed up
   double oracle_ms = 0;  // what the better ones cost
   // By how much the replay of the routes differs from the run, as a share of the time of all requests.

@@ -1,5 +1,6 @@
 #include "bench/simulator/route_replay.h"
 
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -50,14 +51,17 @@ absl::StatusOr<RouteCosts> RouteReplay::CostsOf(size_t index) const {
   SimulationOptions options = options_;
   const bool is_unified = options.routes[index] == v1::ROUTE_UNIFIED;
   options.routes[index] = is_unified ? v1::ROUTE_DISAGGREGATED : v1::ROUTE_UNIFIED;
-  ASSIGN_OR_RETURN(const std::vector<double> flipped, EndTimes(options, *schedule_));
+  const absl::StatusOr<std::vector<double>> flipped = EndTimes(options, *schedule_);
+  // On that route the fleet cannot serve all requests.
+  const bool is_possible = !absl::IsFailedPrecondition(flipped.status());
+  if (is_possible) RETURN_IF_ERROR(flipped.status());
   loadgen::Schedule others = *schedule_;
   Erase(others.requests, index);
   Erase(options.routes, index);
   ASSIGN_OR_RETURN(const std::vector<double> without, EndTimes(options, others));
   const double alone = Sum(without);
   const double taken = Sum(e2e_ms_) - alone;
-  const double other = Sum(flipped) - alone;
+  const double other = is_possible ? Sum(*flipped) - alone : INFINITY;
   return is_unified ? RouteCosts{taken, other} : RouteCosts{other, taken};
 }
 

@@ -22,12 +22,14 @@ struct RouteCosts {
 class RouteReplay {
  public:
   // `routes`: that the requests took, one element each, unified or disaggregated. FAILED_PRECONDITION
-  // when not every request is complete in the replay. `schedule` outlives it.
+  // when not every request is complete in the replay. `schedule` has at least two requests and outlives
+  // the object.
   static absl::StatusOr<RouteReplay> New(SimulationOptions options,
                                          const loadgen::Schedule& schedule,
                                          std::vector<v1::Route> routes);
 
-  // Two runs: without the request, and with it on the other route.
+  // Two runs: without the request, and with it on the other route, which costs infinity where not all
+  // requests complete that way.
   absl::StatusOr<RouteCosts> CostsOf(size_t index) const;
   // From the send to the end, of each request, in the replay with the given routes.
   const std::vector<double>& e2e_ms() const { return e2e_ms_; }

@@ -55,6 +55,23 @@ TEST(RouteReplayTest, ARequestCostsWhatOthersLoseByIt) {
   EXPECT_LT(costs->disaggregated_ms, costs->unified_ms) << "there it disturbs nobody";
 }
 
+TEST(RouteReplayTest, ARouteOnWhichNotAllCompleteCostsInfinity) {
+  auto slow = std::make_shared<WorkerModel>(*TestModel());
+  slow->link->bytes_per_second = 1e6;  // the KV of a prompt takes minutes
+  SimulationOptions options{.fleet = OneOfEach()};
+  for (WorkerConfig& worker : options.fleet) worker.model = slow;
+  options.run.drain_timeout = std::chrono::seconds(10);
+  const loadgen::Schedule schedule = ScheduleOf({.requests = 2});
+  const auto replay = RouteReplay::New(options, schedule, {v1::ROUTE_UNIFIED, v1::ROUTE_UNIFIED});
+  ASSERT_TRUE(replay.ok()) << replay.status();
+  const auto costs = replay->CostsOf(0);
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  EXPECT_EQ(costs->disaggregated_ms, INFINITY);
+  EXPECT_LT(costs->unified_ms, 1000);
+  EXPECT_TRUE(absl::IsFailedPrecondition(
+      RouteReplay::New(options, schedule, {v1::ROUTE_UNIFIED, v1::ROUTE_DISAGGREGATED}).status()));
+}
+
 TEST(RouteReplayTest, TheRoutesOfARunGiveTheSameTimesAgain) {
   const loadgen::Schedule schedule = ScheduleOf({.requests = 60, .rate = 12});
   SimulationOptions options{.fleet = OneOfEach(), .policy = "auto"};
