@@ -94,6 +94,33 @@ TEST_F(BenchSweepTest, RunsOnTheVirtualClockAndGoesOnWhereItStopped) {
   EXPECT_THAT(Sweep(flags).output, HasSubstr("2 of them measured before"));
 }
 
+TEST_F(BenchSweepTest, MapsAreWrittenAndBadOnesAreRefused) {
+  const std::string machine =
+      " --simulate " TANDEM_SOURCE_DIR "/models/simulated/qwen3-8b-h200.json --out " + folder_;
+  const CommandResult crossover = Shell(
+      "bench crossover --links 1 --prompts 256 --loads 0.2 --num-prompts 10 --samples 1" + machine);
+  EXPECT_EQ(crossover.exit_status, 0) << crossover.output;
+  EXPECT_EQ(nlohmann::json::parse(ReadFile(folder_ + "/crossover.json"))["cells"].size(), 1U);
+  const CommandResult objectives = Shell(
+      "bench slo-map --workers 3 --workloads short --rates 20 --num-prompts 20 --seeds 1 --ttft "
+      "500 "
+      "--tpot 20" +
+      machine);
+  EXPECT_EQ(objectives.exit_status, 0) << objectives.output;
+  EXPECT_EQ(nlohmann::json::parse(ReadFile(folder_ + "/slo_map.json"))["maps"].size(), 1U);
+  const std::pair<std::string, std::string> wrong[] = {
+      {"bench crossover --links -3", "--links: -3"},
+      {"bench crossover --policy lucky", "lucky"},
+      {"bench slo-map --rates 20 --ttft 0", "--ttft: 0"},
+      {"bench slo-map --workloads tall --rates 20", "workload tall"},
+  };
+  for (const auto& [command, what] : wrong) {
+    const CommandResult result = Shell(command + machine + " 2>&1");
+    EXPECT_EQ(result.exit_status, 1) << command;
+    EXPECT_THAT(result.output, HasSubstr(what));
+  }
+}
+
 TEST_F(BenchSweepTest, BadPlansAreRefusedBeforeAnythingRuns) {
   const std::pair<std::string, std::string> wrong[] = {
       {"--goodput ttft:0", "--goodput ttft:0"},
