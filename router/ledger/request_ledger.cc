@@ -37,9 +37,6 @@ RequestLedger::Entry RequestLedger::Add(const WorkerId& worker, const RequestPar
   sent.sent = clock_.Now();
   sent.live_sequences = part.sequences;
   if (part.kind == RequestPart::Kind::kPrefill) sent.stage = PartInFlight::Stage::kAwaitingRoom;
-  if (part.kind == RequestPart::Kind::kUnified) {
-    unified_prompts_.Add(part.prompt_tokens - part.cached_tokens, sent.sent);
-  }
   Entry entry;
   entry.clock_ = &clock_;
   entry.worker_ = known;

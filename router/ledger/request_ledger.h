@@ -7,7 +7,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
 #include "router/cluster/cluster_view.h"
-#include "router/ledger/demand_rate.h"
 #include "router/ledger/worker_ledger.h"
 
 namespace tandem {
@@ -49,8 +48,6 @@ class RequestLedger {
 
   // Null where the worker has neither requests of this router nor a report.
   const WorkerLedger* Find(const WorkerId& worker) const;
-  // Prompt tokens per second that are sent to unified workers, of all of them together.
-  double UnifiedPromptRate() const { return unified_prompts_.At(clock_.Now()); }
   TimePoint Now() const { return clock_.Now(); }
 
  private:
@@ -58,7 +55,6 @@ class RequestLedger {
   TimePoint latest_report_{};  // of any worker, as far as OnReports has seen
   // Entries share them, because a worker may go before its requests.
   absl::flat_hash_map<WorkerId, std::shared_ptr<WorkerLedger>> workers_;
-  DemandRate unified_prompts_;
 };
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "router/cluster/worker_view.h"
+#include "router/ledger/arrival_meter.h"
 #include "router/ledger/request_part.h"
 
 namespace tandem {
@@ -33,6 +34,8 @@ class WorkerLedger {
   const std::list<PartInFlight>& parts() const { return parts_; }
   const WorkerDemand& own() const { return own_; }
   const WorkerDemand& others() const { return others_; }
+  // Of the requests that this router sends there.
+  const ArrivalMeter& arrivals() const { return arrivals_; }
   // When the worker last sent a token, which it does at the end of a step.
   TimePoint latest_event() const { return latest_event_; }
 
@@ -41,6 +44,7 @@ class WorkerLedger {
   WorkerDemand own_;
   WorkerDemand others_;
   WorkerDemand latest_excess_;  // of the latest report over own_
+  ArrivalMeter arrivals_;
   TimePoint latest_report_{};
   TimePoint latest_event_{};
 };

@@ -73,7 +73,8 @@ WaitingGroup GroupOf(const PartInFlight& part) {
   return {.count = 1,
           .new_tokens = std::max(1, part.prompt_tokens - cached),
           .cached_tokens = cached,
-          .output_tokens = part.output_tokens};
+          .output_tokens = part.output_tokens,
+          .sequences = part.live_sequences};
 }
 
 // Puts `more` into `group`, whose members then have the average of all.
@@ -87,6 +88,7 @@ void Merge(const WaitingGroup& more, WaitingGroup& group) {
   group.new_tokens = mean(group.new_tokens, more.new_tokens);
   group.cached_tokens = mean(group.cached_tokens, more.cached_tokens);
   group.output_tokens += share * (more.output_tokens - group.output_tokens);
+  group.sequences = std::max(1, mean(group.sequences, more.sequences));
   group.count = count;
 }
 
@@ -133,11 +135,11 @@ WorkerState QueuesOf(const WorkerView& worker, const WorkerLedger* ledger,
       worker.role == v1::WORKER_ROLE_PREFILL ? PrefillEnds::kInHandOff : PrefillEnds::kInDecode;
   if (worker.info->max_step_tokens > 0) state.max_step_tokens = worker.info->max_step_tokens;
   if (worker.info->max_sequences > 0) state.max_sequences = worker.info->max_sequences;
-  state.arriving_tokens_per_second = context.arriving_tokens_per_second;
   if (ledger != nullptr) {
     AddDecodes(*ledger, state);
     AddWaiting(*ledger, context, state);
     state.elapsed_ms = ElapsedMs(*ledger, context.now);
+    state.arrivals = ledger->arrivals().At(context.now);
   }
   double held = 0;
   for (const DecodeGroup& group : state.decoding) held += group.count * group.context_tokens;

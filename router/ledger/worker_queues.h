@@ -10,7 +10,6 @@ namespace tandem {
 // What predictions for one worker need besides the worker itself.
 struct QueueContext {
   TimePoint now;
-  double arriving_tokens_per_second = 0;  // of prompts at the worker, in the time to come
   double output_tokens = 1;  // expected of the waiting requests that other routers sent
 };
 

@@ -35,7 +35,6 @@ class AutoPolicy final : public RoutingPolicy {
     const std::string worker = PlacementPredictor::WithoutCosts(candidates);
     not_measured_ =
         worker.empty() ? "" : fmt::format("{} has not reported what its steps cost", worker);
-    num_unified_ = candidates.unified.size();
   }
 
   double Rank(const Candidate& candidate, const RouteQuery& query) const override {
@@ -45,7 +44,7 @@ class AutoPolicy final : public RoutingPolicy {
 
   void Prepare(std::span<const Placement> placements, const RouteQuery& query) override {
     if (!not_measured_.empty()) return;
-    predictor_.Prepare(placements, query, num_unified_);
+    predictor_.Prepare(placements, query);
     worker_errors_.clear();
     for (const Placement& placement : placements) {
       for (const WorkerView* const worker : {placement.prefill, placement.decode}) {
@@ -193,7 +192,6 @@ class AutoPolicy final : public RoutingPolicy {
   PlacementPredictor predictor_;
   std::string not_measured_;  // why the present decision cannot predict; empty: it can
   absl::flat_hash_map<const WorkerView*, double> worker_errors_;  // of the present decision
-  size_t num_unified_ = 0;                                 // candidates of the present decision
   std::array<std::optional<v1::Route>, kClasses> routes_;  // that was taken last
 };
 

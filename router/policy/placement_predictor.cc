@@ -25,24 +25,19 @@ std::string PlacementPredictor::WithoutCosts(const Candidates& candidates) {
   return "";
 }
 
-WorkerState PlacementPredictor::QueuesAt(const WorkerView& worker,
-                                         double arriving_tokens_per_second) const {
+WorkerState PlacementPredictor::QueuesAt(const WorkerView& worker) const {
   return QueuesOf(worker, ledger_.Find(worker.id),
-                  {.now = ledger_.Now(),
-                   .arriving_tokens_per_second = arriving_tokens_per_second,
-                   .output_tokens = shape_.output_tokens});
+                  {.now = ledger_.Now(), .output_tokens = shape_.output_tokens});
 }
 
-void PlacementPredictor::Prepare(std::span<const Placement> placements, const RouteQuery& query,
-                                 size_t unified_workers) {
+void PlacementPredictor::Prepare(std::span<const Placement> placements, const RouteQuery& query) {
   shape_ = {.prompt_tokens = std::max(query.prompt_tokens, 1),
             .output_tokens = std::max(query.expected_output_tokens, 1.0),
             .sequences = std::max(query.sequences, 1)};
   unified_.clear();
-  const double arriving = ledger_.UnifiedPromptRate() / std::max<size_t>(unified_workers, 1);
   for (const Placement& placement : placements) {
     if (placement.decode != nullptr) continue;
-    unified_[placement.prefill] = PredictUnified(QueuesAt(*placement.prefill, arriving), shape_,
+    unified_[placement.prefill] = PredictUnified(QueuesAt(*placement.prefill), shape_,
                                                  query.CachedTokens(placement.prefill->id));
   }
   ForecastPrefills(placements, query);
@@ -58,7 +53,7 @@ void PlacementPredictor::ForecastPrefills(std::span<const Placement> placements,
     if (!is_new) continue;
     const WorkerView& worker = *placement.prefill;
     PrefillWorker& prefill = at->second;
-    prefill.forecast = ForecastPrefill(QueuesAt(worker, 0), shape_, query.CachedTokens(worker.id));
+    prefill.forecast = ForecastPrefill(QueuesAt(worker), shape_, query.CachedTokens(worker.id));
     prefill.kv = KvOf(worker);
     prefill.links = LinksOf(worker);
     if (prefill.kv) prefill.queued_bytes = QueuedBytes(worker, prefill.kv->bytes_per_token);
@@ -89,7 +84,7 @@ void PlacementPredictor::ForecastDecodes(std::span<const Placement> placements,
     if (placement.decode == nullptr) continue;
     const auto [at, is_new] = decode_.try_emplace(placement.decode);
     if (!is_new) continue;
-    at->second = ForecastDecode(QueuesAt(*placement.decode, 0), shape_,
+    at->second = ForecastDecode(QueuesAt(*placement.decode), shape_,
                                 query.CachedTokens(placement.decode->id),
                                 fastest.value_or(ModelTime::zero()));
   }

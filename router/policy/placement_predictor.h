@@ -26,10 +26,8 @@ class PlacementPredictor {
   // Which of these workers has not reported what its steps cost; empty when all have.
   static std::string WithoutCosts(const Candidates& candidates);
 
-  // A decision begins, among workers that have costs. `unified_workers`: those that share the
-  // requests to come; at least 1 where there is a unified placement.
-  void Prepare(std::span<const Placement> placements, const RouteQuery& query,
-               size_t unified_workers);
+  // A decision begins, among workers that have costs.
+  void Prepare(std::span<const Placement> placements, const RouteQuery& query);
   // Nothing where a worker could not hold the request even alone, or where the link of a pair is not
   // measured. `placement` is one of those that were prepared.
   std::optional<PlacementPrediction> Predict(const Placement& placement) const;
@@ -45,7 +43,7 @@ class PlacementPredictor {
     double queued_bytes = 0;
   };
 
-  WorkerState QueuesAt(const WorkerView& worker, double arriving_tokens_per_second) const;
+  WorkerState QueuesAt(const WorkerView& worker) const;
   void ForecastPrefills(std::span<const Placement> placements, const RouteQuery& query);
   void ForecastDecodes(std::span<const Placement> placements, const RouteQuery& query);
   double QueuedBytes(const WorkerView& prefill, int64_t bytes_per_token) const;

@@ -15,7 +15,25 @@ WaitingGroup PromptOf(const RequestShape& request, int32_t cached_tokens) {
   return {.count = 1,
           .new_tokens = prompt - cached,
           .cached_tokens = cached,
-          .output_tokens = std::max(request.output_tokens, 1.0)};
+          .output_tokens = std::max(request.output_tokens, 1.0),
+          .sequences = std::max(request.sequences, 1)};
+}
+
+// The worker computes prompts without a pause, of which no more than this share is to come.
+constexpr double kMostPromptShare = 0.9;
+// How far ahead arrivals are taken to be as they are now.
+constexpr double kForesightMs = 10'000;
+
+// The subject of `roll`, whose prompt is computed, delays all prompts that come until the worker has
+// none left.
+ModelTime LaterPrompts(const WorkerState& worker, const QueueRoll& roll) {
+  const ArrivalRates& arrivals = worker.arrivals;
+  const PrefillCost& alpha = worker.steps->coefficients().alpha;
+  const double share = 1e-3 * (alpha.token_ms * arrivals.new_tokens_per_second +
+                               alpha.pair_ms * arrivals.new_pairs_per_second);
+  const double busy_ms =
+      std::min(roll.now_ms() / (1 - std::min(share, kMostPromptShare)), kForesightMs);
+  return ModelTime(roll.added_prefill_ms() * arrivals.sequences_per_second * 1e-3 * busy_ms);
 }
 
 double FurtherTokens(const RequestShape& request) {
@@ -23,8 +41,9 @@ double FurtherTokens(const RequestShape& request) {
 }
 
 double DecodeAll(QueueRoll& roll, const RequestShape& request) {
-  return roll.Decode(request.prompt_tokens + 1.0, FurtherTokens(request),
-                     std::max(request.sequences, 1));
+  return roll.Decode({.context_tokens = request.prompt_tokens + 1.0,
+                      .steps = FurtherTokens(request),
+                      .sequences = std::max(request.sequences, 1)});
 }
 
 void AddUp(const RequestShape& request, PlacementPrediction& prediction) {
@@ -45,8 +64,10 @@ std::optional<PlacementPrediction> PredictUnified(const WorkerState& worker,
   PlacementPrediction prediction;
   prediction.stages.queue = ModelTime(roll.began_ms());
   prediction.stages.prefill = ModelTime(roll.now_ms() - roll.began_ms());
+  prediction.later_prompts = LaterPrompts(worker, roll);
   prediction.stages.decode = ModelTime(DecodeAll(roll, request));
   prediction.externality = ModelTime(roll.externality_ms());
+  prediction.others_output_tokens = worker.arrivals.output_tokens;
   AddUp(request, prediction);
   return prediction;
 }
@@ -60,6 +81,7 @@ std::optional<PrefillForecast> ForecastPrefill(const WorkerState& worker,
   return PrefillForecast{.queue = ModelTime(roll.began_ms()),
                          .prefill = ModelTime(roll.now_ms() - roll.began_ms()),
                          .externality = ModelTime(roll.externality_ms()),
+                         .later_prompts = LaterPrompts(worker, roll),
                          .chunks = static_cast<int32_t>(std::max(1.0, roll.chunks()))};
 }
 
@@ -78,6 +100,7 @@ std::optional<DecodeForecast> ForecastDecode(const WorkerState& worker, const Re
   forecast.wait = ModelTime(roll.now_ms() - arrival);
   forecast.decode = ModelTime(DecodeAll(roll, request));
   forecast.externality = ModelTime(roll.externality_ms());
+  forecast.others_output_tokens = worker.arrivals.output_tokens;
   return forecast;
 }
 
@@ -99,6 +122,8 @@ PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvTrans
     stages.decode = decode.wait + decode.decode;
   }
   prediction.externality = prefill.externality + decode.externality;
+  prediction.others_output_tokens = decode.others_output_tokens;
+  prediction.later_prompts = prefill.later_prompts;
   AddUp(request, prediction);
   return prediction;
 }

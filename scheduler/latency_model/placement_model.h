@@ -40,6 +40,11 @@ struct PlacementPrediction {
   // What the request costs the sequences that decode beside it: the time added to each of them,
   // summed over all.
   ModelTime externality{};
+  // The mean output of those sequences; 0 where nothing is known of them.
+  double others_output_tokens = 0;
+  // How much later the first tokens of the requests come that are yet to be sent and find the worker
+  // busy with this prompt, summed over these.
+  ModelTime later_prompts{};
 };
 
 // The prediction for prefill and decode on one worker, `cached_tokens` of the prompt being in its
@@ -54,6 +59,7 @@ struct PrefillForecast {
   ModelTime queue{};
   ModelTime prefill{};
   ModelTime externality{};
+  ModelTime later_prompts{};
   int32_t chunks = 1;  // steps that compute the prompt
 };
 std::optional<PrefillForecast> ForecastPrefill(const WorkerState& worker,
@@ -64,6 +70,7 @@ struct DecodeForecast {
   ModelTime wait{};  // from the arrival of the KV until the sequence's first step begins
   ModelTime decode{};
   ModelTime externality{};
+  double others_output_tokens = 0;
   int32_t cached_tokens = 0;  // of the prompt: they need not be moved
 };
 // `kv_arrives` is the time until the KV is there, if the worker admits the request at once. An

@@ -13,15 +13,12 @@ namespace {
 constexpr double kForever = std::numeric_limits<double>::infinity();
 // Sums of fractions of tokens miss whole numbers by less than this.
 constexpr double kRounding = 1e-6;
-// The share of a worker's time that requests yet to come can take from the decodes before them: the
-// scheduler runs every decode in every step, so that decodes never stand still.
-constexpr double kMostPrefillShare = 0.9;
 // A group of prompts is computed in at least so many segments, because each prompt that is done
 // decodes beside the next.
 constexpr double kSegmentsOfAGroup = 8;
 
 DecodeGroup AsDecodes(const WaitingGroup& group, int32_t count) {
-  return {.count = count,
+  return {.count = count * std::max(group.sequences, 1),
           .context_tokens = static_cast<double>(group.cached_tokens) + group.new_tokens,
           .remaining_tokens = std::max(0.0, group.output_tokens)};
 }
@@ -132,37 +129,11 @@ void QueueRoll::RunUntil(double moment_ms) {
   now_ms_ = std::max(now_ms_, moment_ms);
 }
 
-double QueueRoll::Decode(double context, double steps, int32_t sequences) {
-  const double began = now_ms_;
-  const double slowdown = Slowdown(context, sequences);
-  for (double left = steps; left > kRounding;) {
-    const double run = SegmentSteps(StepsUntilAnEnd(), left);
-    const double others = NumDecoding();
-    const double alone = StepMs(0, 0, run);
-    double all_context = sequences * context + (others + sequences) * (run - 1) / 2;
-    for (const DecodeGroup& group : decoding_) all_context += group.count * group.context_tokens;
-    const double together = worker_.steps->StepMs(0, 0, others + sequences, all_context);
-    externality_ms_ += (together - alone) * others * run;
-    now_ms_ += together * run * slowdown;
-    AdvanceDecodes(run);
-    context += run;
-    left -= run;
-  }
-  return now_ms_ - began;
-}
-
-// How much slower decodes get because prefills of requests that are yet to come share their steps.
-double QueueRoll::Slowdown(double context, int32_t own) const {
-  if (!(worker_.arriving_tokens_per_second > 0)) return 1.0;
-  const double sequences = NumDecoding() + own;
-  double all_context = own * context;
-  for (const DecodeGroup& group : decoding_) all_context += group.count * group.context_tokens;
-  const double tokens = std::max(1.0, worker_.max_step_tokens - sequences);
-  const double pairs = tokens * (tokens + 1) / 2;
-  const double added_ms = worker_.steps->StepMs(tokens, pairs, sequences, all_context) -
-                          worker_.steps->StepMs(0, 0, sequences, all_context);
-  const double share = worker_.arriving_tokens_per_second * 1e-3 * added_ms / tokens;
-  return 1.0 / (1.0 - std::min(share, kMostPrefillShare));
+double QueueRoll::Decode(const DecodingRequest& subject) {
+  const DecodeTime time = RollDecode(worker_, decoding_, subject);
+  now_ms_ += time.ms;
+  added_.externality_ms += time.externality_ms;
+  return time.ms;
 }
 
 void QueueRoll::Admit() {
@@ -193,8 +164,11 @@ void QueueRoll::Admit() {
 
 int32_t QueueRoll::CountThatFits(const WaitingGroup& group) {
   double places = worker_.max_sequences - NumDecoding();
-  for (size_t i = next_prompt_; i < prompts_.size(); ++i) places -= prompts_[i].group.count;
-  auto count = static_cast<int32_t>(std::min<double>(group.count, std::max(0.0, places)));
+  for (size_t i = next_prompt_; i < prompts_.size(); ++i) {
+    places -= AsDecodes(prompts_[i].group, prompts_[i].group.count).count;
+  }
+  const double fit = std::max(0.0, std::floor(places / std::max(group.sequences, 1)));
+  auto count = static_cast<int32_t>(std::min<double>(group.count, fit));
   excess_tokens_ = 0;
   for (; count > 0; count /= 2) {
     std::vector<DecodeGroup> all = Admitted();
@@ -286,7 +260,8 @@ void QueueRoll::RunSegment(double most) {
     chunks_ += steps;
     const double without =
         StepMs(chunks.tokens - chunks.subject_tokens, chunks.pairs - chunks.subject_pairs, steps);
-    externality_ms_ += (step_ms - without) * NumDecoding() * steps;
+    added_.prefill_ms += (step_ms - without) * steps;
+    added_.externality_ms += (step_ms - without) * NumDecoding() * steps;
   }
   now_ms_ += step_ms * steps;
   AdvanceDecodes(steps);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "scheduler/latency_model/decode_roll.h"
 #include "scheduler/latency_model/worker_state.h"
 
 namespace tandem {
@@ -13,8 +14,8 @@ namespace tandem {
 // served; a sequence is admitted when a place is free and the KV of all admitted sequences fits at
 // the worst moment to come. One request, the subject, is followed; it stands behind all others.
 // Steps that are alike are rolled as one segment. After kExactSegments the segments grow, and after
-// kMostSegments the queue is taken as full steps, so that the cost of a roll is bounded. Requests that are yet to come are known
-// only as a rate.
+// kMostSegments the queue is taken as full steps, so that the cost of a roll is bounded. Requests that
+// are yet to come stand behind the subject, so that they count only while it decodes (decode_roll.h).
 class QueueRoll {
  public:
   // `worker` must outlive the roll. Time 0 is now; where the worker's state does not say when its
@@ -26,17 +27,18 @@ class QueueRoll {
   bool Serve(const WaitingGroup& subject);
   // The worker runs on until that moment; a step that has begun ends.
   void RunUntil(double moment_ms);
-  // The subject decodes `steps` tokens in each of its `sequences`, the first of which reads `context`
-  // tokens. Returns the time.
-  double Decode(double context, double steps, int32_t sequences = 1);
+  // The subject decodes. Returns the time. Called last.
+  double Decode(const DecodingRequest& subject);
 
   double now_ms() const { return now_ms_; }
   // When the first step with tokens of the subject began.
   double began_ms() const { return began_ms_; }
   // The number of steps that computed tokens of the subject.
   double chunks() const { return chunks_; }
+  // The time that the prompt of the subject added to the steps that computed it.
+  double added_prefill_ms() const { return added_.prefill_ms; }
   // The time that the subject added to the decodes of the others, summed over all of these.
-  double externality_ms() const { return externality_ms_; }
+  double externality_ms() const { return added_.externality_ms; }
 
  private:
   static constexpr int kExactSegments = 96;
@@ -48,6 +50,11 @@ class QueueRoll {
     double tokens_left = 0;  // of all of them together
     double token_pairs = 0;  // of a token, on average
     bool subject = false;
+  };
+  // What the subject adds to the time of others.
+  struct Added {
+    double prefill_ms = 0;      // of its prompt, to the steps that compute it
+    double externality_ms = 0;  // to the decodes of others, summed over all of these
   };
   // What the prefill chunks of one step hold.
   struct Chunks {
@@ -72,7 +79,6 @@ class QueueRoll {
   double StepMs(double tokens, double pairs, double steps) const;
   double Budget() const;
   double NumDecoding() const;
-  double Slowdown(double context, int32_t own) const;
 
   // Runs steps that are alike, `most` at most.
   void RunSegment(double most);
@@ -93,7 +99,7 @@ class QueueRoll {
   double now_ms_ = 0;
   double began_ms_ = 0;
   double chunks_ = 0;
-  double externality_ms_ = 0;
+  Added added_;
   int segments_ = 0;
 };
 

@@ -22,11 +22,22 @@ struct WaitingGroup {
   int32_t new_tokens = 0;     // of each, to be prefilled; 0: its KV comes from elsewhere
   int32_t cached_tokens = 0;  // before these, with KV in the worker's prefix cache
   double output_tokens = 0;   // that each is expected to have, the first included
+  int32_t sequences = 1;      // that decode after each prompt
 };
 
 enum class PrefillEnds : uint8_t {
   kInDecode,   // a unified worker: the sequence decodes here
   kInHandOff,  // a prefill worker: its KV moves, and it leaves
+};
+
+// The requests that are yet to come to a worker. Their prefills slow the decodes of those before them,
+// and then they decode beside them.
+struct ArrivalRates {
+  double sequences_per_second = 0;
+  double new_tokens_per_second = 0;  // of prompts that are computed here
+  double new_pairs_per_second = 0;   // (query, key) pairs of these tokens
+  double context_tokens = 0;         // mean of a sequence when it begins to decode
+  double output_tokens = 0;          // mean of a sequence
 };
 
 // What is known of a worker at the moment of a prediction: its model, its limits, and its queues as
@@ -44,8 +55,7 @@ struct WorkerState {
   // may have been followed by others that only computed parts of a prompt. Otherwise they are taken
   // to be what the step in progress leaves.
   std::optional<double> elapsed_ms;
-  // Of the requests that are yet to come. Their prefills slow the decodes of those before them.
-  double arriving_tokens_per_second = 0;
+  ArrivalRates arrivals;
 };
 
 }  // namespace tandem

@@ -146,15 +146,33 @@ TEST_F(RequestLedgerTest, AWorkerThatHasGoneIsForgottenWithItsLastRequest) {
   EXPECT_EQ(ledger_.Find(kUnit), nullptr);
 }
 
-TEST_F(RequestLedgerTest, PromptsCountAsDemandWhenTheyAreSent) {
+TEST_F(RequestLedgerTest, RequestsCountAsArrivalsWhenTheyAreSent) {
+  const auto arrivals = [this] { return ledger_.Find(kUnit)->arrivals().At(clock_.Now()); };
   std::vector<RequestLedger::Entry> entries;
   for (int i = 0; i < 2000; ++i) {
     clock_.Advance(std::chrono::milliseconds(10));
     entries.push_back(ledger_.Add(kUnit, Part(RequestPart::Kind::kUnified, 50, 20)));
+    if (i == 300) {
+      EXPECT_NEAR(arrivals().sequences_per_second, 100, 5) << "soon after the first";
+    }
   }
-  EXPECT_NEAR(ledger_.UnifiedPromptRate(), 5000, 150);
-  clock_.Advance(std::chrono::seconds(5));
-  EXPECT_NEAR(ledger_.UnifiedPromptRate(), 5000 / std::exp(1), 60);
+  EXPECT_NEAR(arrivals().sequences_per_second, 100, 3);
+  EXPECT_NEAR(arrivals().new_tokens_per_second, 5000, 150);
+  EXPECT_NEAR(arrivals().new_pairs_per_second, 100 * 50 * 51 / 2, 4000);
+  EXPECT_NEAR(arrivals().context_tokens, 50, 1e-6);
+  EXPECT_NEAR(arrivals().output_tokens, 20, 1e-6);
+  clock_.Advance(std::chrono::seconds(10));
+  EXPECT_NEAR(arrivals().sequences_per_second, 100 / std::exp(1), 6);
+}
+
+TEST_F(RequestLedgerTest, OfARequestThatComesWithItsKvNothingIsComputed) {
+  RequestPart part = Part(RequestPart::Kind::kDecode, 50, 20);
+  part.sequences = 3;
+  const RequestLedger::Entry entry = ledger_.Add(kUnit, part);
+  const ArrivalRates arrivals = ledger_.Find(kUnit)->arrivals().At(clock_.Now());
+  EXPECT_GT(arrivals.sequences_per_second, 0);
+  EXPECT_NEAR(arrivals.context_tokens, 50, 1e-6);
+  EXPECT_EQ(arrivals.new_tokens_per_second, 0);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "scheduler/latency_model/placement_model.h"
 
+#include <cmath>
+
 #include "gtest/gtest.h"
 #include "scheduler/latency_model/kv_peak.h"
 
@@ -165,11 +167,77 @@ TEST_F(PlacementModelTest, RequestsToComeSlowTheDecodesDown) {
   WorkerState worker = Idle();
   const RequestShape request = {.prompt_tokens = 100, .output_tokens = 11};
   const ModelTime alone = PredictUnified(worker, request, 0)->stages.decode;
-  worker.arriving_tokens_per_second = 1000;  // that take 0.1 ms each: a tenth of the time
+  worker.arrivals.new_tokens_per_second = 1000;  // that take 0.1 ms each: a tenth of the time
   EXPECT_NEAR(PredictUnified(worker, request, 0)->stages.decode / alone, 1 / 0.9, kExact);
-  worker.arriving_tokens_per_second = 1e9;
-  EXPECT_NEAR(PredictUnified(worker, request, 0)->stages.decode / alone, 10, kExact)
+  worker.arrivals.new_tokens_per_second = 1e9;
+  // Each of the ten steps computes 511 tokens of prompts, which take 51.1 ms.
+  EXPECT_NEAR(PredictUnified(worker, request, 0)->stages.decode / alone, 1 + 511 / 111.055, kExact)
       << "decodes run in every step, so they never stand still";
+}
+
+TEST_F(PlacementModelTest, SequencesToComeDecodeBesideIt) {
+  WorkerState worker = Idle();
+  worker.available_kv_tokens = 1'000'000'000;
+  worker.arrivals = {.sequences_per_second = 10, .output_tokens = 1e4};
+  const auto p = PredictUnified(worker, {.prompt_tokens = 1, .output_tokens = 101}, 0);
+  // A step takes 11 ms and one more for each sequence that has come: 11 + 0.01 t. A hundred of them
+  // take 1100 (e - 1) ms.
+  EXPECT_NEAR(p->stages.decode.count(), 1100 * (std::exp(1) - 1), 20);
+  // Each of those that come is slowed down by a millisecond per step.
+  EXPECT_GT(p->externality.count(), 500);
+}
+
+TEST_F(PlacementModelTest, SequencesThatComeAlsoEndSoThatTheirNumberStaysWhatLittlesLawSays) {
+  WorkerState worker = Idle();
+  for (const double output : {20.0, 200.0}) {
+    worker.arrivals = {.sequences_per_second = 40 / output, .output_tokens = output};
+    // 0.04 sequences come per ms and step of their output: N = 0.04 T and T = 11 + N.
+    worker.decoding = {{.count = 1, .context_tokens = 0, .remaining_tokens = output / 2}};
+    const auto p = PredictUnified(worker, {.prompt_tokens = 1, .output_tokens = 2001}, 0);
+    // Without what their contexts add.
+    EXPECT_NEAR(p->tpot.count(), 11 / (1 - 0.04) + 1, 0.6) << output;
+  }
+}
+
+TEST_F(PlacementModelTest, NoMoreSequencesJoinThanHavePlacesAndKv) {
+  WorkerState worker = Idle();
+  worker.arrivals = {.sequences_per_second = 1e6, .output_tokens = 1e4};
+  worker.max_sequences = 4;
+  const RequestShape request = {.prompt_tokens = 1, .output_tokens = 101};
+  EXPECT_LT(PredictUnified(worker, request, 0)->tpot.count(), 10 + 4 + 1);
+  worker.max_sequences = 64;
+  worker.available_kv_tokens = 20'000;
+  EXPECT_LT(PredictUnified(worker, request, 0)->tpot.count(), 10 + 5 + 1)
+      << "four fit, because each holds 5,000 tokens on average";
+}
+
+TEST_F(PlacementModelTest, EachChoiceNeedsAPlace) {
+  WorkerState worker = Idle();
+  worker.max_sequences = 4;
+  worker.decoding = {{.count = 2, .context_tokens = 100, .remaining_tokens = 5}};
+  const RequestShape two = {.prompt_tokens = 100, .output_tokens = 2, .sequences = 2};
+  const RequestShape three = {.prompt_tokens = 100, .output_tokens = 2, .sequences = 3};
+  const RequestShape five = {.prompt_tokens = 100, .output_tokens = 2, .sequences = 5};
+  EXPECT_LT(PredictUnified(worker, two, 0)->stages.queue.count(), 12);
+  EXPECT_GT(PredictUnified(worker, three, 0)->stages.queue.count(), 60) << "both must have ended";
+  EXPECT_FALSE(PredictUnified(worker, five, 0)) << "it never fits";
+  worker.decoding.clear();
+  worker.waiting = {{.new_tokens = 100, .output_tokens = 6, .sequences = 3}};
+  EXPECT_GT(PredictUnified(worker, two, 0)->stages.queue.count(), 60)
+      << "the choices of a request that waits need places, too";
+}
+
+TEST_F(PlacementModelTest, APromptDelaysThoseThatComeWhileItIsComputed) {
+  WorkerState worker = IdlePrefill();
+  const RequestShape request = {.prompt_tokens = 100, .output_tokens = 2};
+  EXPECT_EQ(ForecastPrefill(worker, request, 0)->later_prompts.count(), 0);
+  worker.arrivals = {.sequences_per_second = 10, .new_tokens_per_second = 1000};
+  // 20 ms of prefill, 0.9 of the time without other prompts: 10 per second come in 20 / 0.9 ms.
+  const double later = ForecastPrefill(worker, request, 0)->later_prompts.count();
+  EXPECT_NEAR(later, 20 * 10 * 0.02 / 0.9, kExact);
+  worker.waiting = {{.new_tokens = 412, .output_tokens = 1}};
+  EXPECT_GT(ForecastPrefill(worker, request, 0)->later_prompts.count(), 0.9 * later)
+      << "the longer the queue, the more find it";
 }
 
 TEST_F(PlacementModelTest, ADisaggregatedPlacementAddsItsStagesUp) {

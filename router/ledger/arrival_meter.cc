@@ -1,0 +1,53 @@
+#include "router/ledger/arrival_meter.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "scheduler/latency_model/step_features.h"
+
+namespace tandem {
+namespace {
+
+constexpr double kSeconds = 10;  // after which a past request counts 1/e of what it did
+// The first requests are taken to have come within at least this time.
+constexpr double kLeastSeconds = 1;
+
+double SecondsBetween(TimePoint from, TimePoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
+
+double ArrivalMeter::WeightAt(TimePoint now) const {
+  return std::exp(-SecondsBetween(latest_, now) / kSeconds);
+}
+
+void ArrivalMeter::Add(const RequestPart& part, TimePoint now) {
+  if (first_ == TimePoint{}) first_ = now;
+  const double weight = WeightAt(now);
+  for (double* const sum : {&sums_.sequences, &sums_.new_tokens, &sums_.new_pairs,
+                            &sums_.context_tokens, &sums_.output_tokens}) {
+    *sum *= weight;
+  }
+  latest_ = now;
+  sums_.sequences += part.sequences;
+  sums_.context_tokens += static_cast<double>(part.sequences) * part.prompt_tokens;
+  sums_.output_tokens += part.sequences * part.output_tokens;
+  if (part.kind == RequestPart::Kind::kDecode) return;
+  sums_.new_tokens += part.prompt_tokens - part.cached_tokens;
+  sums_.new_pairs += static_cast<double>(CausalPairs(part.cached_tokens, part.prompt_tokens));
+}
+
+// An exponential average over less time than it remembers would be too low.
+ArrivalRates ArrivalMeter::At(TimePoint now) const {
+  if (!(sums_.sequences > 0)) return {};
+  const double seconds = std::max(kLeastSeconds, SecondsBetween(first_, now));
+  const double rate = WeightAt(now) / (kSeconds * (1 - std::exp(-seconds / kSeconds)));
+  return {.sequences_per_second = sums_.sequences * rate,
+          .new_tokens_per_second = sums_.new_tokens * rate,
+          .new_pairs_per_second = sums_.new_pairs * rate,
+          .context_tokens = sums_.context_tokens / sums_.sequences,
+          .output_tokens = sums_.output_tokens / sums_.sequences};
+}
+
+}  // namespace tandem

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "base/clock.h"
+#include "router/ledger/request_part.h"
+#include "scheduler/latency_model/worker_state.h"
+
+namespace tandem {
+
+// The rate at which requests are sent to a worker and what they are like, averaged exponentially over
+// the latest seconds. A request counts when it is sent, so that a burst shows at once.
+class ArrivalMeter {
+ public:
+  void Add(const RequestPart& part, TimePoint now);
+  ArrivalRates At(TimePoint now) const;
+
+ private:
+  // What arrived, the latest with the most weight.
+  struct Sums {
+    double sequences = 0;
+    double new_tokens = 0;
+    double new_pairs = 0;
+    double context_tokens = 0;
+    double output_tokens = 0;
+  };
+
+  // What a past amount counts now.
+  double WeightAt(TimePoint now) const;
+
+  Sums sums_;  // at latest_
+  TimePoint first_{};
+  TimePoint latest_{};
+};
+
+}  // namespace tandem

@@ -1,0 +1,150 @@
+#include "scheduler/latency_model/decode_roll.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tandem {
+namespace {
+
+// Sums of fractions of tokens miss whole numbers by less than this.
+constexpr double kTokenRounding = 1e-6;
+// The share of a worker's time that requests yet to come can take from the decodes before them.
+constexpr double kMostPrefillShare = 0.9;
+
+// Sequences that are alike. Their number is an expectation and need not be whole.
+struct Sequences {
+  double count = 0;
+  double context_tokens = 0;  // that the next decode of each reads
+  double remaining_tokens = 0;
+};
+
+// What the steps of one segment hold, on average.
+struct Load {
+  double sequences = 0;
+  double context_tokens = 0;
+  double kv_tokens = 0;  // that they hold on average until they end
+
+  void Add(double count, double context, double remaining) {
+    sequences += count;
+    context_tokens += count * context;
+    kv_tokens += count * (context + remaining / 2);
+  }
+};
+
+class Roll {
+ public:
+  Roll(const WorkerState& worker, const std::vector<DecodeGroup>& others) : worker_(worker) {
+    others_.reserve(others.size() + kDecodeSegments);
+    kv_tokens_ = static_cast<double>(worker.available_kv_tokens);
+    for (const DecodeGroup& group : worker.decoding) {
+      kv_tokens_ += group.count * group.context_tokens;
+    }
+    for (const DecodeGroup& group : others) {
+      others_.push_back(
+          {static_cast<double>(group.count), group.context_tokens, group.remaining_tokens});
+    }
+  }
+
+  DecodeTime Run(const DecodingRequest& request) {
+    const double most = std::max(1.0, std::ceil(request.steps / kDecodeSegments));
+    double context = request.context_tokens;
+    for (double left = request.steps; left > kTokenRounding;) {
+      const double steps = std::min(most, left);
+      RunSegment(steps, {static_cast<double>(request.sequences), context, left});
+      context += steps;
+      left -= steps;
+    }
+    return time_;
+  }
+
+ private:
+  void RunSegment(double steps, const Sequences& own) {
+    Load others = PresentFor(steps);
+    const auto with_request = [&] {
+      Load all = others;
+      all.Add(own.count, own.context_tokens + (steps - 1) / 2, own.remaining_tokens);
+      return all;
+    };
+    Load all = with_request();
+    const double coming = Joining(steps * StepMs(all) * Slowdown(all), all);
+    const double output = worker_.arrivals.output_tokens;
+    // Of those that join in the course of these steps: for how many of the steps each is there.
+    const double present = output >= steps ? 0.5 : output / steps * (1 - output / (2 * steps));
+    others.Add(coming * present, worker_.arrivals.context_tokens + std::min(steps, output) / 2,
+               output);
+    all = with_request();
+    const double slowdown = Slowdown(all);
+    const double together = StepMs(all);
+    time_.externality_ms += (together - StepMs(others)) * slowdown * others.sequences * steps;
+    time_.ms += together * slowdown * steps;
+    Advance(steps, coming);
+  }
+
+  double StepMs(const Load& load) const {
+    return worker_.steps->StepMs(0, 0, load.sequences, load.context_tokens);
+  }
+
+  // Those that are there, each for the share of the steps until it ends.
+  Load PresentFor(double steps) const {
+    Load load;
+    for (const Sequences& group : others_) {
+      const double runs = std::min(group.remaining_tokens, steps);
+      load.Add(group.count * runs / steps, group.context_tokens + (runs - 1) / 2,
+               group.remaining_tokens);
+    }
+    return load;
+  }
+
+  // The sequences that join within that time, as far as there are places and KV for them.
+  double Joining(double ms, const Load& present) const {
+    const ArrivalRates& arrivals = worker_.arrivals;
+    if (!(arrivals.sequences_per_second > 0)) return 0;
+    const double places = worker_.max_sequences - present.sequences;
+    const double room = (kv_tokens_ - present.kv_tokens) /
+                        std::max(1.0, arrivals.context_tokens + arrivals.output_tokens / 2);
+    const double coming = arrivals.sequences_per_second * 1e-3 * ms;
+    return std::clamp(coming, 0.0, std::max(0.0, std::min(places, room)));
+  }
+
+  // How much slower the steps get because prefills of requests that are yet to come share them: at
+  // most as slow as when every step is full of prompts.
+  double Slowdown(const Load& load) const {
+    const ArrivalRates& arrivals = worker_.arrivals;
+    if (!(arrivals.new_tokens_per_second > 0)) return 1.0;
+    const double tokens = std::max(1.0, worker_.max_step_tokens - load.sequences);
+    const double pairs = tokens * arrivals.new_pairs_per_second / arrivals.new_tokens_per_second;
+    const double alone = StepMs(load);
+    const double full = worker_.steps->StepMs(tokens, pairs, load.sequences, load.context_tokens);
+    const double share = arrivals.new_tokens_per_second * 1e-3 * (full - alone) / tokens;
+    const double slowdown = 1.0 / (1.0 - std::clamp(share, 0.0, kMostPrefillShare));
+    return std::min(slowdown, std::max(1.0, full / alone));
+  }
+
+  void Advance(double steps, double joined) {
+    for (Sequences& group : others_) {
+      group.context_tokens += steps;
+      group.remaining_tokens -= steps;
+    }
+    std::erase_if(others_,
+                  [](const Sequences& group) { return group.remaining_tokens <= kTokenRounding; });
+    const double output = worker_.arrivals.output_tokens;
+    const double stay = joined * std::min(1.0, output / steps);
+    if (!(stay > 0)) return;
+    const double age = std::min(steps, output) / 2;
+    others_.push_back({stay, worker_.arrivals.context_tokens + age, output - age});
+  }
+
+  const WorkerState& worker_;
+  std::vector<Sequences> others_;
+  double kv_tokens_ = 0;
+  DecodeTime time_;
+};
+
+}  // namespace
+
+DecodeTime RollDecode(const WorkerState& worker, const std::vector<DecodeGroup>& others,
+                      const DecodingRequest& request) {
+  return Roll(worker, others).Run(request);
+}
+
+}  // namespace tandem
