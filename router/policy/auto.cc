@@ -21,6 +21,9 @@ using Basis = RouteDecision::Basis;
 constexpr double kUnpredictedMs = 1e15;
 // A gain below this share of the request's time is not worth another placement.
 constexpr double kLeastGain = 0.01;
+// Another route must gain so many times the least error of the request's time. What a class of requests
+// adds to the queues on its own route would else drive it to the other one and back.
+constexpr double kTurn = 2;
 
 // Predicts what each placement costs and takes the one with the lowest cost, unless the gain over the
 // least loaded one is within the error of the prediction. Requests with about as long a prompt keep
@@ -69,7 +72,8 @@ class AutoPolicy final : public RoutingPolicy {
     score.cost = cost.total_ms();
     score.features = {{"latency_ms", cost.latency_ms},
                       {"externality_ms", cost.externality_ms},
-                      {"slo_ms", cost.slo_ms}};
+                      {"slo_ms", cost.slo_ms},
+                      {"others_slo_ms", cost.others_slo_ms}};
     return score;
   }
 
@@ -149,7 +153,9 @@ class AutoPolicy final : public RoutingPolicy {
     const auto& b = other.score.prediction;
     if (!a || !b) return 0;
     const double error = std::max(ErrorOf(reference.placement), ErrorOf(other.placement));
-    const double least = kLeastGain * std::min(a->e2e, b->e2e).count();
+    const bool turns = reference.placement.route() != other.placement.route();
+    const double least = (turns ? std::max(kLeastGain, kTurn * options_.least_error) : kLeastGain) *
+                         std::min(LatencyMs(*a), LatencyMs(*b));
     return std::max(least, DifferenceErrorMs(*a, *b, error));
   }
 
@@ -192,7 +198,7 @@ class AutoPolicy final : public RoutingPolicy {
   PlacementPredictor predictor_;
   std::string not_measured_;  // why the present decision cannot predict; empty: it can
   absl::flat_hash_map<const WorkerView*, double> worker_errors_;  // of the present decision
-  std::array<std::optional<v1::Route>, kClasses> routes_;  // that was taken last
+  std::array<std::optional<v1::Route>, kClasses> routes_;         // that was taken last
 };
 
 }  // namespace

@@ -10,44 +10,77 @@ namespace {
 // A missed SLO counts as much as this latency.
 constexpr double kMissMs = 60'000;
 // How much more a millisecond counts that comes after the SLO.
-constexpr double kLateness = 10;
+constexpr double kLateness = 1;
+// How much more a millisecond before the first token counts than one of the output, which is read while
+// it comes.
+constexpr double kWaiting = 2;
+// The latencies of requests at one worker spread by at least so much around the predicted one.
+constexpr double kLeastSpread = 0.08;
 
-double MissProbability(double predicted_ms, double slo_ms, double error) {
-  const double deviation = std::max(error * predicted_ms, 1e-9);
-  return std::erfc((slo_ms - predicted_ms) / (deviation * std::numbers::sqrt2)) / 2;
-}
+// Where a limit lies in the distribution of a latency, which is taken to be normal.
+class Risk {
+ public:
+  Risk(ModelTime predicted, ModelTime limit, double error)
+      : deviation_(std::max(std::max(error, kLeastSpread) * predicted.count(), 1e-9)),
+        distance_((limit - predicted).count() / deviation_) {}
 
-// `tokens`: of the output that are late when the prediction is beyond the SLO.
-double MissCostMs(ModelTime predicted, const std::optional<ModelTime>& slo, double tokens,
-                  double error) {
-  if (!slo) return 0;
-  const double late_ms = std::max(0.0, (predicted - *slo).count());
-  return kMissMs * MissProbability(predicted.count(), slo->count(), error) +
-         kLateness * late_ms * tokens;
+  double Miss() const { return std::erfc(distance_ / std::numbers::sqrt2) / 2; }
+  // How much the probability rises per millisecond of delay.
+  double MissPerMs() const {
+    return std::exp(-distance_ * distance_ / 2) * std::numbers::inv_sqrtpi /
+           (std::numbers::sqrt2 * deviation_);
+  }
+
+ private:
+  const double deviation_;
+  const double distance_;  // in deviations
+};
+
+double LateMs(ModelTime predicted, ModelTime limit) {
+  return std::max(0.0, (predicted - limit).count());
 }
 
 double Square(ModelTime time) { return time.count() * time.count(); }
 
 }  // namespace
 
+double LatencyMs(const PlacementPrediction& prediction) {
+  return prediction.e2e.count() + kWaiting * prediction.ttft.count();
+}
+
 PlacementCost CostOf(const PlacementPrediction& prediction, const Slo& slo, double output_tokens,
                      double error) {
   const double further = std::max(0.0, output_tokens - 1);
   PlacementCost cost;
-  cost.latency_ms = prediction.e2e.count();
-  cost.externality_ms = prediction.externality.count();
-  cost.slo_ms = MissCostMs(prediction.ttft, slo.ttft, 1, error);
-  if (further > 0) cost.slo_ms += MissCostMs(prediction.tpot, slo.tpot, further, error);
+  cost.latency_ms = LatencyMs(prediction);
+  cost.externality_ms =
+      prediction.externality.count() + (1 + kWaiting) * prediction.later_prompts.count();
+  if (slo.ttft) {
+    const Risk risk(prediction.ttft, *slo.ttft, error);
+    cost.slo_ms += kMissMs * risk.Miss() + kLateness * LateMs(prediction.ttft, *slo.ttft);
+    cost.others_slo_ms += kMissMs * risk.MissPerMs() * prediction.later_prompts.count();
+  }
+  if (slo.tpot && further > 0) {
+    const Risk risk(prediction.tpot, *slo.tpot, error);
+    cost.slo_ms += kMissMs * risk.Miss() + kLateness * further * LateMs(prediction.tpot, *slo.tpot);
+    // What is added to an output adds to its TPOT by its number of tokens.
+    const double tokens = std::max(
+        1.0, prediction.others_output_tokens > 0 ? prediction.others_output_tokens : output_tokens);
+    cost.others_slo_ms += kMissMs * risk.MissPerMs() * prediction.externality.count() / tokens;
+  }
   return cost;
 }
 
 double DifferenceErrorMs(const PlacementPrediction& a, const PlacementPrediction& b, double error) {
   const PredictedStages& one = a.stages;
   const PredictedStages& other = b.stages;
-  return error *
-         std::sqrt(Square(one.admission - other.admission) + Square(one.queue - other.queue) +
-                   Square(one.prefill - other.prefill) + Square(one.transfer - other.transfer) +
-                   Square(one.decode - other.decode) + Square(a.externality - b.externality));
+  const double of_waiting = Square(one.admission - other.admission) +
+                            Square(one.queue - other.queue) + Square(one.prefill - other.prefill) +
+                            Square(a.later_prompts - b.later_prompts);
+  const double of_output = Square(one.transfer - other.transfer) +
+                           Square(one.decode - other.decode) +
+                           Square(a.externality - b.externality);
+  return error * std::sqrt((1 + kWaiting) * (1 + kWaiting) * of_waiting + of_output);
 }
 
 }  // namespace tandem

@@ -8,15 +8,21 @@ namespace tandem {
 // What a placement costs, in milliseconds: requests that keep their SLOs come first, then the time of
 // the request and the time that it takes from others.
 struct PlacementCost {
-  double latency_ms = 0;      // of the request, to the end of its output
-  double externality_ms = 0;  // that it adds to others, summed over all of them
+  double latency_ms = 0;  // of the request, to the end of its output; the wait for it weighs more
+  double externality_ms = 0;  // that it adds to others, summed over all of them, weighed alike
   double slo_ms = 0;          // what the risk to miss its SLOs counts
+  double others_slo_ms = 0;   // what the risk counts that others miss theirs because of it
 
-  double total_ms() const { return latency_ms + externality_ms + slo_ms; }
+  double total_ms() const { return latency_ms + externality_ms + slo_ms + others_slo_ms; }
 };
 
+// The time of the request itself, as it counts in its cost.
+double LatencyMs(const PlacementPrediction& prediction);
+
 // `error`: of the prediction, relative to what comes true. It makes a prediction near an SLO count as
-// half a miss, and one that is far beyond it as a whole one and a little more for every millisecond.
+// half a miss, and one that is beyond it as a whole one. The others on the same workers are taken to
+// have the same SLOs and latencies like this request's, so that it pushes those over their limits that
+// are near them: where all are far beyond anyway, nothing more is lost.
 PlacementCost CostOf(const PlacementPrediction& prediction, const Slo& slo, double output_tokens,
                      double error);
 

@@ -23,6 +23,12 @@ using ::testing::IsEmpty;
 
 class AutoPolicyTest : public testing::Test {
  protected:
+  // Requests came long ago, so that the few of a test are no high rate of arrivals.
+  AutoPolicyTest() {
+    for (const char* const name : {"d0", "p0", "u0", "u1"}) Wait(name, 1);
+    entries_.clear();
+    clock_.Advance(std::chrono::minutes(1));
+  }
   // One worker of each role; the KV link carries so many gigabytes per second.
   static ClusterView OneOfEach(double link_gb_per_s) {
     ClusterView view{.workers = {MeasuredWorker("d0", v1::WORKER_ROLE_DECODE),
@@ -86,7 +92,7 @@ TEST_F(AutoPolicyTest, AnIdleUnifiedWorkerIsTakenBecauseItMovesNothing) {
   EXPECT_EQ(decision.placements, 2u);
   ASSERT_EQ(decision.considered.size(), 2u);
   EXPECT_TRUE(decision.considered[1].score.prediction.has_value());
-  EXPECT_THAT(decision.score.features, ::testing::SizeIs(3));
+  EXPECT_THAT(decision.score.features, ::testing::SizeIs(4));
 }
 
 TEST_F(AutoPolicyTest, ABusyUnifiedWorkerIsLeftForAFastLinkAndKeptBeforeASlowOne) {
@@ -122,7 +128,7 @@ TEST_F(AutoPolicyTest, TheMoreDecodesRunOnAUnifiedWorkerTheSoonerAPromptGoesElse
 }
 
 TEST_F(AutoPolicyTest, ATightTtftSloBuysTheFirstTokenAndALooseOneDoesNot) {
-  const ClusterView view = OneOfEach(0.0005);  // 500 tokens take a second
+  const ClusterView view = OneOfEach(0.0003);  // 500 tokens take more than a second and a half
   for (int i = 0; i < 5; ++i) Wait("u0", 256);
   RouteQuery query = Query(500, 20);
   query.slo.ttft = ModelTime(10000);
@@ -212,7 +218,8 @@ TEST(ObjectiveTest, OnlyWhatTwoPlacementsDifferInCanBeWrongOfTheirDifference) {
   PlacementPrediction b;
   b.stages.transfer = ModelTime(300);
   b.stages.decode = ModelTime(5000);
-  EXPECT_DOUBLE_EQ(DifferenceErrorMs(a, b, 0.1), 50);
+  EXPECT_DOUBLE_EQ(DifferenceErrorMs(a, b, 0.1), 0.1 * std::hypot(3 * 400, 300))
+      << "the wait for the first token weighs three times as much";
   EXPECT_DOUBLE_EQ(DifferenceErrorMs(a, a, 0.1), 0);
 }
 
@@ -230,6 +237,34 @@ TEST(ObjectiveTest, TheRiskToMissAnSloCountsMoreThanTimeAndGrowsWithTheDelay) {
   EXPECT_GT(slo_ms(400, 10), slo_ms(300, 10));
   EXPECT_GT(slo_ms(300, 40), slo_ms(300, 10) + 60000) << "both are missed";
   EXPECT_EQ(CostOf(p, {}, 50, 0.1).slo_ms, 0);
+}
+
+TEST(ObjectiveTest, OthersCountThatAreNearTheirSloAndNotThoseThatMissItAnyway) {
+  PlacementPrediction p;
+  p.externality = ModelTime(1000);
+  p.others_output_tokens = 100;  // so that their TPOTs rise by 10 ms, all together
+  p.later_prompts = ModelTime(10);
+  const auto others_slo_ms = [&p](double ttft, double tpot) {
+    p.ttft = ModelTime(ttft);
+    p.tpot = ModelTime(tpot);
+    return CostOf(p, {.ttft = ModelTime(100), .tpot = ModelTime(20)}, 50, 0.1).others_slo_ms;
+  };
+  EXPECT_NEAR(others_slo_ms(30, 10), 0, 1e-3) << "they have time enough";
+  // A normal distribution with a deviation of 2 ms has 0.2 of its mass in the middle millisecond.
+  EXPECT_NEAR(others_slo_ms(30, 20), 60000 * 0.2 * 10, 1000);
+  EXPECT_NEAR(others_slo_ms(30, 60), 0, 1) << "they miss it anyway";
+  EXPECT_NEAR(others_slo_ms(100, 10), 60000 * 0.04 * 10, 500);
+  EXPECT_NEAR(others_slo_ms(900, 10), 0, 1);
+  EXPECT_EQ(CostOf(p, {}, 50, 0.1).others_slo_ms, 0);
+}
+
+TEST(ObjectiveTest, TheWaitOfRequestsThatComeLaterCounts) {
+  PlacementPrediction p;
+  p.e2e = ModelTime(1000);
+  p.ttft = ModelTime(100);
+  EXPECT_DOUBLE_EQ(CostOf(p, {}, 50, 0.1).total_ms(), 1000 + 2 * 100);
+  p.later_prompts = ModelTime(50);
+  EXPECT_DOUBLE_EQ(CostOf(p, {}, 50, 0.1).total_ms(), 1000 + 2 * 100 + 3 * 50);
 }
 
 TEST_F(AutoPolicyTest, AtConstantLoadTheRouteDoesNotFlipThoughTheCheapestOneDoes) {

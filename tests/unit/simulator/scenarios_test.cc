@@ -42,23 +42,50 @@ TEST(ScenariosTest, ABurstOverTheCapacityOfOnePrefillWorkerIsSharedByAll) {
   EXPECT_LT(static_cast<double>(prompts.most), 1.5 * static_cast<double>(prompts.fewest));
 }
 
-// Where nothing changes, the share of each route does not drift: one minute is like another.
+// Where nothing changes, no request takes another route than the one before, from the first on.
 TEST(ScenariosTest, ThirtyMinutesOfConstantLoadKeepTheirRoutes) {
   std::vector<WorkerConfig> fleet = Pairs(1, 1);
   AddWorkers(v1::WORKER_ROLE_UNIFIED, 1, fleet);
   const loadgen::Schedule schedule =
       ScheduleOf({.requests = 3600, .rate = 2, .burstiness = INFINITY, .input = 600, .output = 20});
   const SimulationResult result = RunSimulation({.fleet = fleet, .policy = "auto"}, schedule);
-  const auto flips = [&result](size_t from, size_t to) {
-    int64_t count = 0;
-    for (size_t i = from + 1; i < to; ++i) {
-      if (result.run.records[i].end.route != result.run.records[i - 1].end.route) ++count;
-    }
-    return count;
-  };
   EXPECT_EQ(SummaryOf(result).counts.complete, 3600);
-  // The first requests come before anything is known of how well predictions come true.
-  EXPECT_EQ(flips(120, 3600), 0);
+  const std::string first = result.run.records.front().end.route;
+  EXPECT_EQ(RequestsOnRoute(result, first), 3600);
+}
+
+// Outputs are decoded beside others that were not there when they were predicted.
+TEST(ScenariosTest, PredictionsComeTrueAtAnyLoad) {
+  std::vector<WorkerConfig> fleet = Pairs(1, 1);
+  AddWorkers(v1::WORKER_ROLE_UNIFIED, 2, fleet);
+  for (const double rate : {1.0, 6.0, 12.0}) {
+    const loadgen::Schedule schedule =
+        ScheduleOf({.requests = 400, .rate = rate, .input = 2000, .output = 100});
+    const SimulationResult result = RunSimulation({.fleet = fleet, .policy = "auto"}, schedule);
+    const loadgen::Summary summary = SummaryOf(result);
+    ASSERT_EQ(summary.predictions.size(), 3U);
+    for (const loadgen::PredictionSummary& one : summary.predictions) {
+      EXPECT_LT(one.error.Median(), 0.08) << one.name << " at " << rate;
+      EXPECT_GT(one.share_within_20_percent, 0.9) << one.name << " at " << rate;
+    }
+  }
+}
+
+// A long prompt beside running outputs would make all of these miss their TPOT.
+TEST(ScenariosTest, LongPromptsStayAwayFromOutputsThatTheyWouldMakeLate) {
+  std::vector<WorkerConfig> fleet = Pairs(1, 1);
+  AddWorkers(v1::WORKER_ROLE_UNIFIED, 2, fleet);
+  const loadgen::Objectives objectives{.ttft = 1000, .tpot = 22};
+  const loadgen::Schedule schedule =
+      ScheduleOf({.requests = 500, .rate = 13, .input = 2000, .output = 100});
+  const auto attained = [&](const std::string& policy) {
+    SimulationOptions options{.fleet = fleet, .policy = policy};
+    options.slo = {.ttft = ModelTime(1000), .tpot = ModelTime(22)};
+    return SummaryOf(RunSimulation(options, schedule), objectives).attainment.share;
+  };
+  const double automatic = attained("auto");
+  EXPECT_GT(automatic, 1.1 * attained("least-loaded"));
+  EXPECT_GT(automatic, 1.1 * attained("round-robin"));
 }
 
 TEST(ScenariosTest, OneWorkerLessAtALoadThatTheOthersCarryMissesNoObjective) {
