@@ -10,29 +10,6 @@
 namespace tandem {
 namespace {
 
-// The workers of one role that rank first, best first.
-using Shortlist = std::vector<const WorkerView*>;
-
-template <typename Rank>
-Shortlist ShortlistOf(const std::vector<Candidate>& candidates, const Rank& rank) {
-  struct Ranked {
-    double rank;
-    const WorkerView* worker;
-  };
-  std::vector<Ranked> ranked;
-  for (const Candidate& one : candidates) ranked.push_back({rank(one), one.worker});
-  std::stable_sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
-    if (a.rank != b.rank) return a.rank < b.rank;
-    return a.worker->AvailableBlocks() > b.worker->AvailableBlocks();
-  });
-  Shortlist shortlist;
-  for (const Ranked& one : ranked) {
-    if (shortlist.size() == RoutingPolicy::kShortlist) break;
-    shortlist.push_back(one.worker);
-  }
-  return shortlist;
-}
-
 // Only the worker that has the prompt already, if it is a candidate.
 std::vector<Candidate> HolderOfPrompt(const Candidates& candidates, const RouteQuery& query) {
   if (!candidates.can_disaggregate() || !query.prompt_at) return {};
@@ -42,23 +19,6 @@ std::vector<Candidate> HolderOfPrompt(const Candidates& candidates, const RouteQ
   return {};
 }
 
-template <typename Rank>
-std::vector<Placement> Enumerate(const Candidates& candidates, const RouteQuery& query,
-                                 const Rank& rank) {
-  const std::vector<Candidate> holder = HolderOfPrompt(candidates, query);
-  std::vector<Placement> placements;
-  if (holder.empty()) {
-    for (const WorkerView* worker : ShortlistOf(candidates.unified, rank)) {
-      placements.push_back({.prefill = worker});
-    }
-  }
-  const Shortlist decode = ShortlistOf(candidates.decode, rank);
-  for (const WorkerView* one : ShortlistOf(holder.empty() ? candidates.prefill : holder, rank)) {
-    for (const WorkerView* other : decode) placements.push_back({.prefill = one, .decode = other});
-  }
-  return placements;
-}
-
 ScoredPlacement ToScored(const Placement& placement, PlacementScore score) {
   return {.route = placement.route(),
           .prefill = placement.prefill->id,
@@ -66,14 +26,74 @@ ScoredPlacement ToScored(const Placement& placement, PlacementScore score) {
           .score = std::move(score)};
 }
 
+// Workers come and go; those that are gone are forgotten at once, when there are so many more.
+constexpr size_t kMostForgotten = 1024;
+
 }  // namespace
+
+std::vector<const WorkerView*> RoutingPolicy::Shortlist(const std::vector<Candidate>& candidates,
+                                                        const RouteQuery& query) const {
+  struct Ranked {
+    double rank;
+    int64_t room;
+    const WorkerView* worker;
+  };
+  const auto before = [](const Ranked& a, const Ranked& b) {
+    return a.rank != b.rank ? a.rank < b.rank : a.room > b.room;
+  };
+  const auto taken_at = [this](const Ranked& one) {
+    const auto taken = taken_.find(one.worker->id);
+    return taken == taken_.end() ? uint64_t{0} : taken->second;
+  };
+  const auto taken_before = [&](const Ranked& a, const Ranked& b) {
+    return taken_at(a) < taken_at(b);
+  };
+  std::vector<Ranked> ranked;
+  for (const Candidate& one : candidates) {
+    ranked.push_back({Rank(one, query), one.worker->AvailableBlocks(), one.worker});
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), before);
+  // Only those that are alike are looked up.
+  std::vector<const WorkerView*> shortlist;
+  for (auto first = ranked.begin(); first != ranked.end() && shortlist.size() < kShortlist;) {
+    const auto end =
+        std::find_if(first, ranked.end(), [&](const Ranked& one) { return before(*first, one); });
+    if (end - first > 1) std::stable_sort(first, end, taken_before);
+    for (; first != end && shortlist.size() < kShortlist; ++first) {
+      shortlist.push_back(first->worker);
+    }
+  }
+  return shortlist;
+}
+
+std::vector<Placement> RoutingPolicy::Enumerate(const Candidates& candidates,
+                                                const RouteQuery& query) const {
+  const std::vector<Candidate> holder = HolderOfPrompt(candidates, query);
+  std::vector<Placement> placements;
+  if (holder.empty()) {
+    for (const WorkerView* worker : Shortlist(candidates.unified, query)) {
+      placements.push_back({.prefill = worker});
+    }
+  }
+  const std::vector<const WorkerView*> decode = Shortlist(candidates.decode, query);
+  for (const WorkerView* one : Shortlist(holder.empty() ? candidates.prefill : holder, query)) {
+    for (const WorkerView* other : decode) placements.push_back({.prefill = one, .decode = other});
+  }
+  return placements;
+}
+
+void RoutingPolicy::NoteTaken(const RouteDecision& decision, size_t num_workers) {
+  if (taken_.size() > num_workers + kMostForgotten) taken_.clear();
+  ++decisions_;
+  taken_[decision.prefill] = decisions_;
+  if (decision.route == v1::ROUTE_DISAGGREGATED) taken_[decision.decode] = decisions_;
+}
 
 absl::StatusOr<RouteDecision> RoutingPolicy::Choose(const ClusterView& view,
                                                     const RouteQuery& query) {
   const Candidates candidates = FindCandidates(view, query);
   Begin(candidates, query);
-  const std::vector<Placement> placements =
-      Enumerate(candidates, query, [&](const Candidate& one) { return Rank(one, query); });
+  const std::vector<Placement> placements = Enumerate(candidates, query);
   if (placements.empty()) return NoCandidates(view, query);
   Prepare(placements, query);
   std::vector<Option> options;
@@ -105,6 +125,7 @@ absl::StatusOr<RouteDecision> RoutingPolicy::Choose(const ClusterView& view,
     decision.considered.push_back(ToScored(options[i].placement, std::move(options[i].score)));
   }
   static_cast<ScoredPlacement&>(decision) = decision.considered[taken];
+  NoteTaken(decision, view.workers.size());
   if (candidates.by_session && decision.reason.empty()) {
     decision.reason = "the latest request of its session ran there";
   }

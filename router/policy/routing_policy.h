@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "router/cluster/cluster_view.h"
 #include "router/policy/candidates.h"
@@ -25,7 +28,8 @@ class RoutingPolicy {
 
   virtual ~RoutingPolicy() = default;
 
-  // Equal costs go to unified, which moves nothing, then to the workers that rank first. Where the
+  // Equal costs go to unified, which moves nothing, then to the workers that rank first; of workers that
+  // rank alike, the one that was taken the longest time ago is first. Where the
   // worker that has the prompt can prefill and another can decode, only such placements count.
   // UNAVAILABLE says which role is missing for the wanted route, or why the policy refused all.
   absl::StatusOr<RouteDecision> Choose(const ClusterView& view, const RouteQuery& query);
@@ -61,6 +65,17 @@ class RoutingPolicy {
     (void)query;
     return {};
   }
+
+ private:
+  // The workers of one role that rank first, best first.
+  std::vector<const WorkerView*> Shortlist(const std::vector<Candidate>& candidates,
+                                           const RouteQuery& query) const;
+  std::vector<Placement> Enumerate(const Candidates& candidates, const RouteQuery& query) const;
+  void NoteTaken(const RouteDecision& decision, size_t num_workers);
+
+  uint64_t decisions_ = 0;
+  // The number of the decision that took the worker last; of others it is 0.
+  absl::flat_hash_map<WorkerId, uint64_t> taken_;
 };
 
 }  // namespace tandem

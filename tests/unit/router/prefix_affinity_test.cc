@@ -56,6 +56,7 @@ TEST_F(PrefixAffinityTest, AHitOfLessThanAQuarterDoesNotCount) {
 // The bound is 2,048 tokens, or 32 sequences, above an idle worker.
 TEST_F(PrefixAffinityTest, AnOverloadedWorkerIsPassedOverUntilItIsRelieved) {
   const RouteQuery query = Query({{{"u1", 1}, 900}});
+  SetLoad(2, 1);
   SetLoad(1, 32);
   EXPECT_EQ(Chosen(query), "u1");
   SetLoad(1, 33);
@@ -124,6 +125,7 @@ TEST_F(SessionTest, EveryPolicyKeepsASessionWhereItWas) {
 
 TEST_F(SessionTest, ASessionMovesWhenItsWorkerIsOverloadedOrGone) {
   const RouteQuery query = Of({.prefill = {"u1", 1}, .decode = {}});
+  SetLoad(2, 1);
   SetLoad(1, 33);
   EXPECT_EQ(Chosen(query), "u0");
   SetLoad(1, 1);

@@ -72,6 +72,20 @@ TEST_P(AnyPolicyTest, TakesTheRouteAskedFor) {
   }
 }
 
+TEST_P(AnyPolicyTest, IdleWorkersThatAreAlikeTakeTurns) {
+  const ClusterView view = TwoOfEach();
+  std::map<std::string, int> taken;
+  for (int i = 0; i < 8; ++i) {
+    ++taken[policy_->Choose(view, {.wanted = v1::ROUTE_UNIFIED})->prefill.name];
+  }
+  for (int i = 0; i < 8; ++i) {
+    const auto split = policy_->Choose(view, {.wanted = v1::ROUTE_DISAGGREGATED});
+    ++taken[split->prefill.name];
+    ++taken[split->decode.name];
+  }
+  for (const char* const name : {"d0", "d1", "p0", "p1", "u0", "u1"}) EXPECT_EQ(taken[name], 4);
+}
+
 TEST_P(AnyPolicyTest, AutoTakesTheRouteThatIsPossible) {
   ClusterView view{.workers = {Worker("u0", v1::WORKER_ROLE_UNIFIED)}};
   EXPECT_EQ(policy_->Choose(view, {})->route, v1::ROUTE_UNIFIED);
