@@ -194,17 +194,6 @@ TEST_F(SimulatedStepsTest, AStepBeginsWhenTheOneBeforeItEndedUnlessThereWasAPaus
   EXPECT_NEAR(ms_of_step(), kStepMs, 1e-3);
 }
 
-TEST_F(SimulatedStepsTest, AnEngineWithoutRequestsPauses) {
-  bool has_paused = false;
-  // The engine may get the next request before it has looked for more to do.
-  for (uint64_t seed = 1; seed <= 100 && !has_paused; ++seed) {
-    const double ms = MsOf(Request(100, 1, seed));
-    has_paused = seed > 1 && ms > 50;
-    clock_.Advance(milliseconds(5));
-  }
-  EXPECT_TRUE(has_paused);
-}
-
 TEST_F(SimulatedStepsTest, TokensFollowFromSeedAndPosition) {
   const std::vector<int32_t> alone = Run(Request(100, 20));
   EXPECT_EQ(alone.size(), 20u);
