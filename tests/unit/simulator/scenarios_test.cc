@@ -58,7 +58,7 @@ TEST(ScenariosTest, ThirtyMinutesOfConstantLoadKeepTheirRoutes) {
 TEST(ScenariosTest, PredictionsComeTrueAtAnyLoad) {
   std::vector<WorkerConfig> fleet = Pairs(1, 1);
   AddWorkers(v1::WORKER_ROLE_UNIFIED, 2, fleet);
-  for (const double rate : {1.0, 6.0, 12.0}) {
+  for (const double rate : {1.0, 6.0, 10.0}) {
     const loadgen::Schedule schedule =
         ScheduleOf({.requests = 400, .rate = rate, .input = 2000, .output = 100});
     const SimulationResult result = RunSimulation({.fleet = fleet, .policy = "auto"}, schedule);
@@ -75,12 +75,12 @@ TEST(ScenariosTest, PredictionsComeTrueAtAnyLoad) {
 TEST(ScenariosTest, LongPromptsStayAwayFromOutputsThatTheyWouldMakeLate) {
   std::vector<WorkerConfig> fleet = Pairs(1, 1);
   AddWorkers(v1::WORKER_ROLE_UNIFIED, 2, fleet);
-  const loadgen::Objectives objectives{.ttft = 1000, .tpot = 22};
+  const loadgen::Objectives objectives{.ttft = 1000, .tpot = 20};
   const loadgen::Schedule schedule =
-      ScheduleOf({.requests = 500, .rate = 13, .input = 2000, .output = 100});
+      ScheduleOf({.requests = 500, .rate = 15, .input = 2000, .output = 100});
   const auto attained = [&](const std::string& policy) {
     SimulationOptions options{.fleet = fleet, .policy = policy};
-    options.slo = {.ttft = ModelTime(1000), .tpot = ModelTime(22)};
+    options.slo = {.ttft = ModelTime(1000), .tpot = ModelTime(20)};
     return SummaryOf(RunSimulation(options, schedule), objectives).attainment.share;
   };
   const double automatic = attained("auto");
