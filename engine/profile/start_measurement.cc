@@ -11,6 +11,8 @@ namespace {
 
 constexpr int32_t kLeastRepeats = 3;
 constexpr int32_t kMostRepeats = 8;
+// Of a model that is not used: decisions that rest on it would be worse than none.
+constexpr double kMostError = 0.5;
 
 int32_t Rows(const PlannedStep& step) { return step.shape.prefill_tokens + step.shape.sequences; }
 
@@ -75,8 +77,13 @@ absl::StatusOr<StepFit> StartMeasurement::Fit() const {
         {.features = step.planned.shape.features(), .use = step.planned.use, .ms = step.ms});
   }
   absl::StatusOr<StepFit> fit = FitSteps(samples, 1);
-  if (fit.ok()) return fit;
-  return FailedPrecondition("{}", std::string(fit.status().message()));
+  if (!fit.ok()) return FailedPrecondition("{}", std::string(fit.status().message()));
+  const double error = MeanError(fit->held_out);
+  if (!(error > kMostError)) return fit;
+  return FailedPrecondition(
+      "the model that was measured mispredicts other steps by {:.0f}% on average, more than "
+      "{:.0f}%, probably because the machine was busy with other work",
+      100 * error, 100 * kMostError);
 }
 
 }  // namespace tandem

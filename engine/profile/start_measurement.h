@@ -30,8 +30,8 @@ class StartMeasurement {
 
   Duration took() const { return took_; }
   int64_t num_runs() const { return runs_; }
-  // From the steps that have run so far. FAILED_PRECONDITION when these are too few; the error of a
-  // step that failed.
+  // From the steps that have run so far. FAILED_PRECONDITION when these are too few, or when what was
+  // fitted to some of them mispredicts the others by far; the error of a step that failed.
   absl::StatusOr<StepFit> Fit() const;
 
  private:

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
+#include <random>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -40,6 +42,9 @@ class StartMeasurementTest : public ::testing::Test {
     largest_ = std::max(largest_, shape.prefill_tokens + shape.sequences);
     ++runs_;
     double ms = machine_.Step(shape.features()).count() * slowness_;
+    if (disturbance_ > 1) {
+      ms *= std::pow(disturbance_, std::uniform_real_distribution(-1., 1.)(random_));
+    }
     if (++runs_of_[shape.prefill_tokens * 100 + shape.sequences] == 1) ms *= first_run_;
     return std::chrono::duration_cast<Duration>(ModelTime(ms));
   }
@@ -47,6 +52,8 @@ class StartMeasurementTest : public ::testing::Test {
   const StepModel machine_ = Machine();
   double slowness_ = 1;
   double first_run_ = 1;
+  double disturbance_ = 1;  // a step takes up to so many times as long, or as short
+  std::mt19937 random_{3};
   int32_t largest_ = 0;
   int64_t runs_ = 0;
   std::map<int32_t, int> runs_of_;
@@ -70,6 +77,18 @@ TEST_F(StartMeasurementTest, TheFirstRunOfAStepDoesNotCount) {
   const auto fit = measurement.Fit();
   ASSERT_TRUE(fit.ok()) << fit.status();
   EXPECT_NEAR(fit->coefficients.alpha.token_ms, 0.1, 0.002);
+}
+
+TEST_F(StartMeasurementTest, AModelThatMispredictsOtherStepsByFarIsNotUsed) {
+  disturbance_ = 1.3;
+  StartMeasurement noisy = Measure(seconds(100));
+  RunAll(noisy);
+  EXPECT_TRUE(noisy.Fit().ok()) << noisy.Fit().status();
+  disturbance_ = 30;
+  StartMeasurement useless = Measure(seconds(100));
+  RunAll(useless);
+  EXPECT_TRUE(absl::IsFailedPrecondition(useless.Fit().status()));
+  EXPECT_THAT(std::string(useless.Fit().status().message()), HasSubstr("more than 50%"));
 }
 
 TEST_F(StartMeasurementTest, TheTimeIsBoundedAndLargeStepsThatDoNotFitAreLeftOut) {
