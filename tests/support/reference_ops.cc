@@ -22,7 +22,7 @@ struct SmallFloat {
 constexpr SmallFloat kHalf = {10, 15};
 constexpr SmallFloat kBrain = {7, 127};
 
-double Decode(SmallFloat format, uint16_t bits) {
+double ValueOf(SmallFloat format, uint16_t bits) {
   const int exponent = (bits & 0x7fff) >> format.fraction_bits;
   const int fraction = bits & ((1 << format.fraction_bits) - 1);
   const int all_ones = (1 << (15 - format.fraction_bits)) - 1;
@@ -33,6 +33,21 @@ double Decode(SmallFloat format, uint16_t bits) {
   const int unit = std::max(exponent, 1) - format.exponent_bias - format.fraction_bits;
   const int hidden = exponent == 0 ? 0 : 1 << format.fraction_bits;
   return sign * std::ldexp(hidden + fraction, unit);
+}
+
+// Tests read the same codes millions of times, so each code is decoded once.
+std::vector<double> AllValues(SmallFloat format) {
+  std::vector<double> values(1 << 16);
+  for (size_t code = 0; code < values.size(); ++code) {
+    values[code] = ValueOf(format, static_cast<uint16_t>(code));
+  }
+  return values;
+}
+
+double Decode(SmallFloat format, uint16_t bits) {
+  static const std::vector<double> half = AllValues(kHalf);
+  static const std::vector<double> brain = AllValues(kBrain);
+  return (format.fraction_bits == kHalf.fraction_bits ? half : brain)[bits];
 }
 
 // The finite E4M3 of OCP's FP8: no infinities, and one NaN of each sign.
@@ -106,23 +121,58 @@ double MeanSquare(const TensorView& tensor, int64_t row, int64_t begin, int64_t 
   return sum / static_cast<double>(n);
 }
 
-// Element of K (part 0) or V (part 1) of a token of a sequence.
-struct KvElement {
-  int part;
-  int64_t seq;
-  int64_t token;
-  int64_t head;
-  int64_t dim;
+// K and V of a sequence as attention sees them: dense and in float64, because every query row of the
+// sequence reads them again. Tokens before `begin` are seen by no row, and are not read.
+struct SequenceKv {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t head_dim = 0;
+  std::vector<double> keys;    // [kv_head][token from begin][dim]
+  std::vector<double> values;  // likewise
+
+  size_t RowOf(int64_t kv_head, int64_t token) const {
+    return static_cast<size_t>((kv_head * (end - begin) + token - begin) * head_dim);
+  }
+  const double* Key(int64_t kv_head, int64_t token) const {
+    return keys.data() + RowOf(kv_head, token);
+  }
+  const double* Value(int64_t kv_head, int64_t token) const {
+    return values.data() + RowOf(kv_head, token);
+  }
 };
 
-double KvAt(const AttentionArgs& a, const KvElement& e) {
+// part: 0 is K, 1 is V.
+void ReadRow(const AttentionArgs& a, int part, int64_t block, int64_t kv_head, int64_t token,
+             double* out) {
   const KvPoolView& pool = a.pool;
-  const auto block = static_cast<size_t>(e.token / pool.block_tokens);
-  const int32_t id = a.block_tables.Of(static_cast<size_t>(e.seq))[block];
-  const int64_t head = e.part * int64_t{pool.num_kv_heads} + e.head;
-  const int64_t row = head * pool.block_tokens + e.token % pool.block_tokens;
-  const double scale = e.part == 0 ? pool.k_scale : pool.v_scale;
-  return scale * Load(pool.dtype, pool.Extent(a.layer, id), row * pool.head_dim + e.dim);
+  const int64_t head = part * int64_t{pool.num_kv_heads} + kv_head;
+  const int64_t row = head * pool.block_tokens + token % pool.block_tokens;
+  const double scale = part == 0 ? pool.k_scale : pool.v_scale;
+  for (int64_t i = 0; i < pool.head_dim; ++i) {
+    out[i] = scale * Load(pool.dtype, pool.Extent(a.layer, block), row * pool.head_dim + i);
+  }
+}
+
+// What the query rows from position `first_position` on see.
+SequenceKv ReadKv(const AttentionArgs& a, int64_t seq, int64_t first_position) {
+  const KvPoolView& pool = a.pool;
+  SequenceKv kv;
+  kv.begin = a.window > 0 ? std::max<int64_t>(0, first_position + 1 - a.window) : 0;
+  kv.end = std::max<int64_t>(kv.begin, a.context_lens[static_cast<size_t>(seq)]);
+  kv.head_dim = pool.head_dim;
+  const auto size = kv.RowOf(pool.num_kv_heads, kv.begin);
+  kv.keys.resize(size);
+  kv.values.resize(size);
+  const auto table = a.block_tables.Of(static_cast<size_t>(seq));
+  for (int64_t token = kv.begin; token < kv.end; ++token) {
+    const int32_t block = table[static_cast<size_t>(token / pool.block_tokens)];
+    for (int64_t head = 0; head < pool.num_kv_heads; ++head) {
+      const size_t row = kv.RowOf(head, token);
+      ReadRow(a, 0, block, head, token, kv.keys.data() + row);
+      ReadRow(a, 1, block, head, token, kv.values.data() + row);
+    }
+  }
+  return kv;
 }
 
 struct AttentionRow {
@@ -143,17 +193,17 @@ int64_t KvHead(const AttentionArgs& a, int64_t head) {
   return head / (a.q.shape[1] / a.pool.num_kv_heads);
 }
 
-RowWeights Weigh(const AttentionArgs& a, const AttentionRow& row) {
+RowWeights Weigh(const AttentionArgs& a, const SequenceKv& kv, const AttentionRow& row) {
   const int64_t dim = a.pool.head_dim;
   RowWeights result;
   if (row.position < 0) return result;
+  std::vector<double> query;
+  for (int64_t i = 0; i < dim; ++i) query.push_back(At(a.q, row.token, row.head * dim + i));
   result.begin = a.window > 0 ? std::max<int64_t>(0, row.position + 1 - a.window) : 0;
   for (int64_t key = result.begin; key <= row.position; ++key) {
+    const double* const k = kv.Key(KvHead(a, row.head), key);
     double dot = 0;
-    for (int64_t i = 0; i < dim; ++i) {
-      dot += At(a.q, row.token, row.head * dim + i) *
-             KvAt(a, {0, row.seq, key, KvHead(a, row.head), i});
-    }
+    for (int64_t i = 0; i < dim; ++i) dot += query[static_cast<size_t>(i)] * k[i];
     const double logit = dot * a.scale;
     result.weights.push_back(a.softcap > 0 ? a.softcap * std::tanh(logit / a.softcap) : logit);
   }
@@ -165,10 +215,11 @@ RowWeights Weigh(const AttentionArgs& a, const AttentionRow& row) {
   return result;
 }
 
-void AddRow(const AttentionArgs& a, const AttentionRow& row, AttentionResult& result) {
+void AddRow(const AttentionArgs& a, const SequenceKv& kv, const AttentionRow& row,
+            AttentionResult& result) {
   const int64_t dim = a.pool.head_dim;
   const int64_t kv_head = KvHead(a, row.head);
-  const RowWeights seen = Weigh(a, row);
+  const RowWeights seen = Weigh(a, kv, row);
   const int64_t index = row.token * a.q.shape[1] + row.head;
   result.lse[static_cast<size_t>(index)] = seen.lse;
   double* out = result.out.data() + index * dim;
@@ -176,9 +227,8 @@ void AddRow(const AttentionArgs& a, const AttentionRow& row, AttentionResult& re
       result.block_mass.data() + (row.seq * a.pool.num_kv_heads + kv_head) * a.block_mass.shape[2];
   for (size_t i = 0; i < seen.weights.size(); ++i) {
     const int64_t key = seen.begin + static_cast<int64_t>(i);
-    for (int64_t d = 0; d < dim; ++d) {
-      out[d] += seen.weights[i] * KvAt(a, {1, row.seq, key, kv_head, d});
-    }
+    const double* const value = kv.Value(kv_head, key);
+    for (int64_t d = 0; d < dim; ++d) out[d] += seen.weights[i] * value[d];
     if (!result.block_mass.empty()) mass[key / a.pool.block_tokens] += seen.weights[i];
   }
 }
@@ -318,10 +368,12 @@ AttentionResult Attention(const AttentionArgs& a) {
     result.block_mass.resize(static_cast<size_t>(a.block_mass.rows() * a.block_mass.RowElements()));
   }
   for (size_t s = 0; s < a.context_lens.size(); ++s) {
+    const auto seq = static_cast<int64_t>(s);
+    const int64_t before = a.context_lens[s] - a.query_starts[s + 1];  // position less row of q
+    const SequenceKv kv = ReadKv(a, seq, before + a.query_starts[s]);
     for (int64_t token = a.query_starts[s]; token < a.query_starts[s + 1]; ++token) {
-      const int64_t position = a.context_lens[s] - a.query_starts[s + 1] + token;
       for (int64_t head = 0; head < num_heads; ++head) {
-        AddRow(a, {static_cast<int64_t>(s), token, head, position}, result);
+        AddRow(a, kv, {seq, token, head, before + token}, result);
       }
     }
   }
@@ -335,11 +387,12 @@ std::vector<double> ColumnMass(const ColumnMassArgs& a) {
   for (size_t s = 0; s < attention.context_lens.size(); ++s) {
     const int64_t end = attention.query_starts[s + 1];
     const int64_t begin = std::max<int64_t>(attention.query_starts[s], end - a.last_rows);
+    const auto seq = static_cast<int64_t>(s);
+    const int64_t before = attention.context_lens[s] - end;
+    const SequenceKv kv = ReadKv(attention, seq, before + begin);
     for (int64_t token = begin; token < end; ++token) {
-      const int64_t position = attention.context_lens[s] - end + token;
       for (int64_t head = 0; head < attention.q.shape[1]; ++head) {
-        const auto seq = static_cast<int64_t>(s);
-        const RowWeights seen = Weigh(attention, {seq, token, head, position});
+        const RowWeights seen = Weigh(attention, kv, {seq, token, head, before + token});
         const int64_t row = seq * attention.pool.num_kv_heads + KvHead(attention, head);
         for (size_t i = 0; i < seen.weights.size(); ++i) {
           out[static_cast<size_t>(row * max_tokens + seen.begin) + i] += seen.weights[i];
