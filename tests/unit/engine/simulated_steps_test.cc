@@ -194,6 +194,22 @@ TEST_F(SimulatedStepsTest, AStepBeginsWhenTheOneBeforeItEndedUnlessThereWasAPaus
   EXPECT_NEAR(ms_of_step(), kStepMs, 1e-3);
 }
 
+// The time that passes while the engine has nothing to do is not made up for by the next step.
+TEST_F(SimulatedStepsTest, EngineThatHasNothingToDoPauses) {
+  Run(Request(100, 5));
+  clock_.Advance(milliseconds(4));
+  // The engine's own thread refuses a request whose choices need more blocks than the pool has. In the
+  // round that refuses the first one no step is left, so that round has paused before the next round
+  // refuses the second one.
+  EngineRequest too_wide = Request(600, 400, 2);
+  too_wide.n = 8;
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status refused = Submit(too_wide)->AwaitFinish().status;
+    ASSERT_THAT(std::string(refused.message()), HasSubstr("the pool has 64"));
+  }
+  EXPECT_NEAR(MsOf(Request(100, 5, 3)), kRequestMs, 1e-3);
+}
+
 TEST_F(SimulatedStepsTest, TokensFollowFromSeedAndPosition) {
   const std::vector<int32_t> alone = Run(Request(100, 20));
   EXPECT_EQ(alone.size(), 20u);
