@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -56,7 +57,7 @@ std::vector<TokenIds> AllChoices(const Disaggregated& run) {
   return choices;
 }
 
-std::vector<TokenIds> Unified(EngineRequest request) {
+std::vector<TokenIds> AnswerOfOneEngine(const EngineRequest& request) {
   TestEngine engine(Blocks());
   Recording recording;
   engine->Submit(request, recording.NewSink());
@@ -64,6 +65,15 @@ std::vector<TokenIds> Unified(EngineRequest request) {
   std::vector<TokenIds> choices;
   for (int32_t i = 0; i < request.n; ++i) choices.push_back(recording.token_ids(i));
   return choices;
+}
+
+// Every test compares with the same few answers, and on the emulated GPU an engine takes long to start,
+// so that each request is answered once.
+const std::vector<TokenIds>& Unified(const EngineRequest& request) {
+  static std::map<std::pair<std::vector<int32_t>, int32_t>, std::vector<TokenIds>> answers;
+  const auto [entry, is_new] = answers.try_emplace({request.prompt, request.n});
+  if (is_new) entry->second = AnswerOfOneEngine(request);
+  return entry->second;
 }
 
 class DeviceHandoffTest : public testing::TestWithParam<Wire> {
