@@ -73,8 +73,9 @@ void StepCosts::Observe(const StepFeatures& features, Duration took) {
   since_revision_ += took;
   const Kind kind = features.prefill_tokens > 0 ? kPrefill : kDecode;
   ++seen_of_[kind];
-  if (state_.model != nullptr) Count(step);
-  Remember(step);
+  const double ratio = state_.model != nullptr ? RatioOf(*state_.model, step) : 1.0;
+  if (state_.model != nullptr) Count(ratio);
+  Remember(step, ratio);
   if (state_.model == nullptr) return Learn();
   if (++windows_[kind].since_check < kCheckEvery) return;
   windows_[kind].since_check = 0;
@@ -82,20 +83,17 @@ void StepCosts::Observe(const StepFeatures& features, Duration took) {
 }
 
 // Steps that were held up for long would else make the mean useless for a long time.
-void StepCosts::Count(const TimedStep& step) {
-  const double ratio = std::clamp(RatioOf(*state_.model, step), 1 / kMostRatio, kMostRatio);
+void StepCosts::Count(double ratio) {
+  ratio = std::clamp(ratio, 1 / kMostRatio, kMostRatio);
   state_.error += kLatest * (RelativeError(ratio) - state_.error);
   state_.drift = state_.drift > 0 ? state_.drift + kLatest * (ratio - state_.drift) : ratio;
   ++state_.steps;
 }
 
-void StepCosts::Remember(const TimedStep& step) {
+void StepCosts::Remember(const TimedStep& step, double ratio) {
   Window& window = windows_[step.features.prefill_tokens > 0 ? kPrefill : kDecode];
-  window.steps.push_back(step);
-  window.numbers.push_back(seen_);
-  if (window.steps.size() <= kWindow) return;
-  window.steps.pop_front();
-  window.numbers.pop_front();
+  window.steps.push_back({.step = step, .number = seen_, .log_ratio = std::log(ratio)});
+  if (window.steps.size() > kWindow) window.steps.pop_front();
 }
 
 bool StepCosts::LearnerKnowsEnough() const {
@@ -141,28 +139,32 @@ std::optional<StepModel> StepCosts::Rescaled(Kind kind) {
 }
 
 // By which factor these steps take longer than the model says; nothing when chance explains it.
-std::optional<double> StepCosts::ChangeOf(const Window& window) const {
+std::optional<double> StepCosts::ChangeOf(const Window& window) {
   if (window.steps.size() < kLeastSteps) return std::nullopt;
+  const double least = std::log1p(kLeastChange);
+  const auto changed = std::ranges::count_if(
+      window.steps, [least](const Seen& seen) { return std::abs(seen.log_ratio) > least; });
+  // Nearly always: the median cannot have changed then.
+  if (2 * static_cast<size_t>(changed) < window.steps.size()) return std::nullopt;
   std::vector<double> logs;
-  for (const TimedStep& step : window.steps) logs.push_back(std::log(RatioOf(*state_.model, step)));
+  for (const Seen& seen : window.steps) logs.push_back(seen.log_ratio);
   const double change = Median(logs);
   for (double& one : logs) one = std::abs(one - change);
   // Of a normal distribution: its deviation is 1.48 median deviations, and the standard error of its
   // median is 1.25 deviations over the root of their number.
   const double error = 1.48 * 1.25 * Median(logs) / std::sqrt(static_cast<double>(logs.size()));
-  if (std::abs(change) <= std::max(std::log1p(kLeastChange), kStandardErrors * error)) {
-    return std::nullopt;
-  }
+  if (std::abs(change) <= std::max(least, kStandardErrors * error)) return std::nullopt;
   return std::exp(change);
 }
 
 // Whether the time of these steps tells what prefills cost: in most of them they take most of it.
 bool StepCosts::IsOfPrefills(const Window& window) const {
   size_t of_prefills = 0;
-  for (const TimedStep& step : window.steps) {
-    const StepFeatures decodes = {.decode_sequences = step.features.decode_sequences,
-                                  .decode_context = step.features.decode_context};
-    const ModelTime whole = state_.model->Step(step.features);
+  for (const Seen& seen : window.steps) {
+    const StepFeatures& features = seen.step.features;
+    const StepFeatures decodes = {.decode_sequences = features.decode_sequences,
+                                  .decode_context = features.decode_context};
+    const ModelTime whole = state_.model->Step(features);
     if (state_.model->Step(decodes) < whole / 2) ++of_prefills;
   }
   return 2 * of_prefills > window.steps.size();
@@ -172,7 +174,7 @@ double StepCosts::ErrorOf(const StepModel& model) const {
   double sum = 0;
   size_t steps = 0;
   for (const Window& window : windows_) {
-    for (const TimedStep& step : window.steps) sum += RelativeError(RatioOf(model, step));
+    for (const Seen& seen : window.steps) sum += RelativeError(RatioOf(model, seen.step));
     steps += window.steps.size();
   }
   return steps > 0 ? sum / static_cast<double>(steps) : 0.0;
@@ -185,8 +187,11 @@ void StepCosts::Adopt(StepModel model, CostSource source) {
   ++state_.revision;
   state_.error = ErrorOf(*state_.model);
   std::vector<double> ratios;
-  for (const Window& window : windows_) {
-    for (const TimedStep& step : window.steps) ratios.push_back(RatioOf(*state_.model, step));
+  for (Window& window : windows_) {
+    for (Seen& seen : window.steps) {
+      ratios.push_back(RatioOf(*state_.model, seen.step));
+      seen.log_ratio = std::log(ratios.back());
+    }
   }
   state_.drift = ratios.empty() ? 0 : Median(ratios);
   since_revision_ = {};

@@ -44,26 +44,30 @@ class StepCosts {
 
  private:
   enum Kind : uint8_t { kPrefill, kDecode };
+  struct Seen {
+    TimedStep step;
+    uint64_t number = 0;   // among all steps
+    double log_ratio = 0;  // of its time to what the model says; without a model it means nothing
+  };
   // The latest steps of one kind, in order.
   struct Window {
-    std::deque<TimedStep> steps;
-    std::deque<uint64_t> numbers;  // of each, among all steps
-    int32_t since_check = 0;       // steps
+    std::deque<Seen> steps;
+    int32_t since_check = 0;  // steps
 
     // Whether none of these ran since the later half of `other`.
     bool IsOlderThan(const Window& other) const {
-      if (numbers.empty() || other.numbers.empty()) return true;
-      return numbers.back() < other.numbers[other.numbers.size() / 2];
+      if (steps.empty() || other.steps.empty()) return true;
+      return steps.back().number < other.steps[other.steps.size() / 2].number;
     }
   };
 
-  void Count(const TimedStep& step);
-  void Remember(const TimedStep& step);
+  void Count(double ratio);
+  void Remember(const TimedStep& step, double ratio);
   bool LearnerKnowsEnough() const;
   void Learn();
   void Refine(Kind kind);
   std::optional<StepModel> Rescaled(Kind kind);
-  std::optional<double> ChangeOf(const Window& window) const;
+  static std::optional<double> ChangeOf(const Window& window);
   bool IsOfPrefills(const Window& window) const;
   double ErrorOf(const StepModel& model) const;
   void Adopt(StepModel model, CostSource source);
