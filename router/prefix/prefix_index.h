@@ -3,12 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "router/cluster/cluster_view.h"
@@ -93,7 +93,8 @@ class PrefixIndex {
 
   const size_t max_bytes_;
   mutable absl::Mutex mutex_;
-  std::map<WorkerId, Worker> workers_ ABSL_GUARDED_BY(mutex_);
+  // Ordered, and next to each other in memory, since each lookup visits all of them.
+  absl::btree_map<WorkerId, Worker> workers_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_expectation_ ABSL_GUARDED_BY(mutex_) = 0;
   v1::PrefixIndexUse use_ ABSL_GUARDED_BY(mutex_);  // what counts since the start
 };
