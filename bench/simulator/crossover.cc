@@ -110,10 +110,10 @@ std::vector<v1::Route> RoutesOf(const SimulationResult& result) {
 double DifferenceOf(const RouteReplay& replay, const SimulationResult& result) {
   double difference = 0;
   double all = 0;
-  for (size_t i = 0; i < replay.e2e_ms().size(); ++i) {
-    const double e2e = LatencyOf(result.run.records[i]).e2e;
-    difference += std::abs(replay.e2e_ms()[i] - e2e);
-    all += e2e;
+  for (size_t i = 0; i < replay.latencies_ms().size(); ++i) {
+    const double latency = WeightedLatencyMs(result.run.records[i]);
+    difference += std::abs(replay.latencies_ms()[i] - latency);
+    all += latency;
   }
   return difference / all;
 }

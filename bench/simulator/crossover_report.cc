@@ -93,7 +93,8 @@ std::string HeadingOf(const CrossoverPlan& plan, const std::vector<CrossoverCell
       "decode worker with {}, policy {}. {} requests per cell, outputs of {} tokens, seed {}. Load "
       "1 is the rate at which the prompts would keep one worker busy all the time.\n\n{} requests "
       "were replayed with all others on their routes: on the other route, and left out. A request "
-      "costs its own time to the end and what all others lose by it. The chosen routes cost "
+      "costs its own time to the end and what all others lose by it; the time before the first "
+      "token weighs three times. The chosen routes cost "
       "**{:.2f}%** more than the better ones. A replay of the routes that were taken differs from "
       "the run by {:.2g}% of the time of all requests at most.\n",
       plan.machines.file, plan.policy, plan.requests, plan.output_tokens, plan.seed, samples,

@@ -5,23 +5,24 @@
 #include <utility>
 
 #include "base/status.h"
+#include "router/policy/objective.h"
 
 namespace tandem::simulator {
 namespace {
 
-absl::StatusOr<std::vector<double>> EndTimes(const SimulationOptions& options,
-                                             const loadgen::Schedule& schedule) {
+absl::StatusOr<std::vector<double>> Latencies(const SimulationOptions& options,
+                                              const loadgen::Schedule& schedule) {
   loadgen::RunCounts counts;
   ASSIGN_OR_RETURN(const SimulationResult result, Simulate(options, schedule, counts));
-  std::vector<double> e2e_ms;
+  std::vector<double> latencies_ms;
   for (const loadgen::RequestRecord& record : result.run.records) {
     if (Judge(record, /*ignore_eos=*/true) != loadgen::Verdict::kComplete) {
       return FailedPrecondition("request {} did not complete in the replay: {}", record.id,
                                 WhyNotComplete(record, /*ignore_eos=*/true));
     }
-    e2e_ms.push_back(LatencyOf(record).e2e);
+    latencies_ms.push_back(WeightedLatencyMs(record));
   }
-  return e2e_ms;
+  return latencies_ms;
 }
 
 double Sum(const std::vector<double>& values) {
@@ -35,6 +36,11 @@ void Erase(std::vector<T>& values, size_t index) {
 
 }  // namespace
 
+double WeightedLatencyMs(const loadgen::RequestRecord& record) {
+  const loadgen::RequestLatency latency = LatencyOf(record);
+  return LatencyMs(ModelTime(latency.ttft.value_or(latency.e2e)), ModelTime(latency.e2e));
+}
+
 absl::StatusOr<RouteReplay> RouteReplay::New(SimulationOptions options,
                                              const loadgen::Schedule& schedule,
                                              std::vector<v1::Route> routes) {
@@ -43,7 +49,7 @@ absl::StatusOr<RouteReplay> RouteReplay::New(SimulationOptions options,
   options.explain = false;
   options.routes = std::move(routes);
   RouteReplay replay(std::move(options), schedule);
-  ASSIGN_OR_RETURN(replay.e2e_ms_, EndTimes(replay.options_, schedule));
+  ASSIGN_OR_RETURN(replay.latencies_ms_, Latencies(replay.options_, schedule));
   return replay;
 }
 
@@ -51,16 +57,16 @@ absl::StatusOr<RouteCosts> RouteReplay::CostsOf(size_t index) const {
   SimulationOptions options = options_;
   const bool is_unified = options.routes[index] == v1::ROUTE_UNIFIED;
   options.routes[index] = is_unified ? v1::ROUTE_DISAGGREGATED : v1::ROUTE_UNIFIED;
-  const absl::StatusOr<std::vector<double>> flipped = EndTimes(options, *schedule_);
+  const absl::StatusOr<std::vector<double>> flipped = Latencies(options, *schedule_);
   // On that route the fleet cannot serve all requests.
   const bool is_possible = !absl::IsFailedPrecondition(flipped.status());
   if (is_possible) RETURN_IF_ERROR(flipped.status());
   loadgen::Schedule others = *schedule_;
   Erase(others.requests, index);
   Erase(options.routes, index);
-  ASSIGN_OR_RETURN(const std::vector<double> without, EndTimes(options, others));
+  ASSIGN_OR_RETURN(const std::vector<double> without, Latencies(options, others));
   const double alone = Sum(without);
-  const double taken = Sum(e2e_ms_) - alone;
+  const double taken = Sum(latencies_ms_) - alone;
   const double other = is_possible ? Sum(*flipped) - alone : INFINITY;
   return is_unified ? RouteCosts{taken, other} : RouteCosts{other, taken};
 }

@@ -9,12 +9,16 @@
 
 namespace tandem::simulator {
 
-// What a request costs on each route: its own time to the end, and the time by which all others end
-// later than without it. Milliseconds.
+// What a request costs on each route: its own latency, and by how much those of all others are longer
+// than without it. Milliseconds.
 struct RouteCosts {
   double unified_ms = 0;
   double disaggregated_ms = 0;
 };
+
+// The latency of a complete request, as the policy that is judged counts it: the time before the first
+// token weighs more than the rest.
+double WeightedLatencyMs(const loadgen::RequestRecord& record);
 
 // Runs a schedule again and again with every request on the route that it took the first time, except
 // for one. All else being equal, this is what an oracle would know of this one decision. The fleet has
@@ -31,8 +35,8 @@ class RouteReplay {
   // Two runs: without the request, and with it on the other route, which costs infinity where not all
   // requests complete that way.
   absl::StatusOr<RouteCosts> CostsOf(size_t index) const;
-  // From the send to the end, of each request, in the replay with the given routes.
-  const std::vector<double>& e2e_ms() const { return e2e_ms_; }
+  // Of each request, in the replay with the given routes.
+  const std::vector<double>& latencies_ms() const { return latencies_ms_; }
 
  private:
   RouteReplay(SimulationOptions options, const loadgen::Schedule& schedule)
@@ -40,7 +44,7 @@ class RouteReplay {
 
   SimulationOptions options_;
   const loadgen::Schedule* schedule_;
-  std::vector<double> e2e_ms_;
+  std::vector<double> latencies_ms_;
 };
 
 }  // namespace tandem::simulator

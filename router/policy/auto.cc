@@ -155,7 +155,7 @@ class AutoPolicy final : public RoutingPolicy {
     const double error = std::max(ErrorOf(reference.placement), ErrorOf(other.placement));
     const bool turns = reference.placement.route() != other.placement.route();
     const double least = (turns ? std::max(kLeastGain, kTurn * options_.least_error) : kLeastGain) *
-                         std::min(LatencyMs(*a), LatencyMs(*b));
+                         std::min(LatencyMs(a->ttft, a->e2e), LatencyMs(b->ttft, b->e2e));
     return std::max(least, DifferenceErrorMs(*a, *b, error));
   }
 

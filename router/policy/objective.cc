@@ -44,15 +44,13 @@ double Square(ModelTime time) { return time.count() * time.count(); }
 
 }  // namespace
 
-double LatencyMs(const PlacementPrediction& prediction) {
-  return prediction.e2e.count() + kWaiting * prediction.ttft.count();
-}
+double LatencyMs(ModelTime ttft, ModelTime e2e) { return e2e.count() + kWaiting * ttft.count(); }
 
 PlacementCost CostOf(const PlacementPrediction& prediction, const Slo& slo, double output_tokens,
                      double error) {
   const double further = std::max(0.0, output_tokens - 1);
   PlacementCost cost;
-  cost.latency_ms = LatencyMs(prediction);
+  cost.latency_ms = LatencyMs(prediction.ttft, prediction.e2e);
   cost.externality_ms =
       prediction.externality.count() + (1 + kWaiting) * prediction.later_prompts.count();
   if (slo.ttft) {

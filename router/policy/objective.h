@@ -16,8 +16,8 @@ struct PlacementCost {
   double total_ms() const { return latency_ms + externality_ms + slo_ms + others_slo_ms; }
 };
 
-// The time of the request itself, as it counts in its cost.
-double LatencyMs(const PlacementPrediction& prediction);
+// The time of the request itself, as it counts in its cost: that before the first token weighs more.
+double LatencyMs(ModelTime ttft, ModelTime e2e);
 
 // `error`: of the prediction, relative to what comes true. It makes a prediction near an SLO count as
 // half a miss, and one that is beyond it as a whole one. The others on the same workers are taken to

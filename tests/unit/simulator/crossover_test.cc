@@ -36,10 +36,10 @@ TEST(RouteReplayTest, ALoneRequestCostsItsOwnTimeOnEachRoute) {
   const loadgen::Schedule schedule = ScheduleOf({.requests = 1, .input = 1000, .output = 5});
   const auto replay = RouteReplay::New({.fleet = OneOfEach()}, schedule, {v1::ROUTE_DISAGGREGATED});
   ASSERT_TRUE(replay.ok()) << replay.status();
-  const auto e2e = [&schedule](std::vector<WorkerConfig> fleet) {
-    return LatencyOf(RunSimulation({.fleet = std::move(fleet)}, schedule).run.records[0]).e2e;
-  };
-  EXPECT_DOUBLE_EQ(replay->e2e_ms()[0], e2e(Pairs(1, 1)));
+  const SimulationResult alone = RunSimulation({.fleet = Pairs(1, 1)}, schedule);
+  const loadgen::RequestLatency latency = LatencyOf(alone.run.records[0]);
+  EXPECT_DOUBLE_EQ(replay->latencies_ms()[0], latency.e2e + 2 * latency.ttft.value())
+      << "the time before the first token weighs three times";
 }
 
 TEST(RouteReplayTest, ARequestCostsWhatOthersLoseByIt) {
@@ -51,7 +51,7 @@ TEST(RouteReplayTest, ARequestCostsWhatOthersLoseByIt) {
   ASSERT_TRUE(replay.ok()) << replay.status();
   const auto costs = replay->CostsOf(1);
   ASSERT_TRUE(costs.ok()) << costs.status();
-  EXPECT_GT(costs->unified_ms, replay->e2e_ms()[1]) << "the first decodes beside its prompt";
+  EXPECT_GT(costs->unified_ms, replay->latencies_ms()[1]) << "the first decodes beside its prompt";
   EXPECT_LT(costs->disaggregated_ms, costs->unified_ms) << "there it disturbs nobody";
 }
 
@@ -85,7 +85,7 @@ TEST(RouteReplayTest, TheRoutesOfARunGiveTheSameTimesAgain) {
   const auto replay = RouteReplay::New(options, schedule, routes);
   ASSERT_TRUE(replay.ok()) << replay.status();
   for (size_t i = 0; i < routes.size(); ++i) {
-    EXPECT_DOUBLE_EQ(replay->e2e_ms()[i], LatencyOf(run.run.records[i]).e2e) << i;
+    EXPECT_DOUBLE_EQ(replay->latencies_ms()[i], WeightedLatencyMs(run.run.records[i])) << i;
   }
 }
 
