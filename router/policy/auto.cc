@@ -24,6 +24,9 @@ constexpr double kLeastGain = 0.01;
 // Another route must gain so many times the least error of the request's time. What a class of requests
 // adds to the queues on its own route would else drive it to the other one and back.
 constexpr double kTurn = 2;
+// However wrong predictions may be, no placement is kept that is predicted to cost so much more than
+// the cheapest, as a share of the latter.
+constexpr double kMostGain = 0.1;
 
 // Predicts what each placement costs and takes the one with the lowest cost, unless the gain over the
 // least loaded one is within the error of the prediction. Requests with about as long a prompt keep
@@ -156,7 +159,8 @@ class AutoPolicy final : public RoutingPolicy {
     const bool turns = reference.placement.route() != other.placement.route();
     const double least = (turns ? std::max(kLeastGain, kTurn * options_.least_error) : kLeastGain) *
                          std::min(LatencyMs(a->ttft, a->e2e), LatencyMs(b->ttft, b->e2e));
-    return std::max(least, DifferenceErrorMs(*a, *b, error));
+    const double most = std::max(least, kMostGain * other.score.cost);
+    return std::clamp(DifferenceErrorMs(*a, *b, error), least, most);
   }
 
   static double Gain(const Option& over, const Option& of) {

@@ -211,6 +211,17 @@ TEST_F(AutoPolicyTest, AGainWithinTheErrorLeavesTheRequestWithTheLeastLoaded) {
   EXPECT_EQ(far.basis, Basis::kLowestCost);
 }
 
+TEST_F(AutoPolicyTest, ALargeErrorIsNoReasonToStayWhereItCostsMuchMore) {
+  ClusterView view{.workers = {MeasuredWorker("u0", v1::WORKER_ROLE_UNIFIED),
+                               MeasuredWorker("u1", v1::WORKER_ROLE_UNIFIED)}};
+  SetRunning(view.workers[1], 1);  // so that u0 is the least loaded
+  view.workers[1].costs = MeasuredCosts(1, 3);
+  view.workers[0].costs = MeasuredCosts(1.05, 3);
+  EXPECT_EQ(Choose(view, Query(250, 100)).prefill.name, "u0");
+  view.workers[0].costs = MeasuredCosts(1.5, 3);
+  EXPECT_EQ(Choose(view, Query(250, 100)).prefill.name, "u1");
+}
+
 TEST(ObjectiveTest, OnlyWhatTwoPlacementsDifferInCanBeWrongOfTheirDifference) {
   PlacementPrediction a;
   a.stages.queue = ModelTime(400);
