@@ -96,7 +96,7 @@ std::string HeadingOf(const CrossoverPlan& plan, const std::vector<CrossoverCell
       "costs its own time to the end and what all others lose by it; the time before the first "
       "token weighs three times. The chosen routes cost "
       "**{:.2f}%** more than the better ones. A replay of the routes that were taken differs from "
-      "the run by {:.2g}% of the time of all requests at most.\n",
+      "the run by {:.2g}% of these times of all requests at most.\n",
       plan.machines.file, plan.policy, plan.requests, plan.output_tokens, plan.seed, samples,
       RegretPercent(cells), 100 * difference);
 }

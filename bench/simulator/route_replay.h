@@ -35,7 +35,7 @@ class RouteReplay {
   // Two runs: without the request, and with it on the other route, which costs infinity where not all
   // requests complete that way.
   absl::StatusOr<RouteCosts> CostsOf(size_t index) const;
-  // Of each request, in the replay with the given routes.
+  // WeightedLatencyMs of each request, in the replay with the given routes.
   const std::vector<double>& latencies_ms() const { return latencies_ms_; }
 
  private:
