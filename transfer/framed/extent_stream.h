@@ -17,11 +17,13 @@ namespace tandem {
 // Thread: one at a time.
 class ExtentStream {
  public:
-  // For at most `max_extents` at a time. `device` outlives it. Errors as Device::NewStream and
-  // AllocateHost.
-  static absl::StatusOr<ExtentStream> Create(Device& device, size_t max_extents) {
+  // So many extents at a time pay for one wait for the device.
+  static constexpr size_t kMaxExtents = 512;
+
+  // `device` outlives it. Errors as Device::NewStream and AllocateHost.
+  static absl::StatusOr<ExtentStream> Create(Device& device) {
     ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device.NewStream());
-    ASSIGN_OR_RETURN(DeviceBuffer hashes, device.AllocateHost(max_extents * sizeof(uint64_t)));
+    ASSIGN_OR_RETURN(DeviceBuffer hashes, device.AllocateHost(kMaxExtents * sizeof(uint64_t)));
     return ExtentStream(std::move(stream), std::move(hashes));
   }
 
@@ -43,8 +45,7 @@ class ExtentStream {
       : stream_(std::move(stream)), hash_memory_(std::move(hash_memory)) {}
 
   std::span<uint64_t> hashes(size_t count) {
-    TANDEM_CHECK(count <= hash_memory_.size() / sizeof(uint64_t),
-                 "more extents than there is room");
+    TANDEM_CHECK(count <= kMaxExtents, "more extents than there is room");
     return {reinterpret_cast<uint64_t*>(hash_memory_.data()), count};
   }
   // Waits even if queueing failed, because part of the work may have been queued.

@@ -1,15 +1,10 @@
 #include "transfer/framed/side_channel_payloads.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 #include "base/status.h"
 
 namespace tandem {
 namespace {
-
-// As many references as pay for one wait for the device.
-constexpr size_t kMaxOffered = 512;
 
 class SideChannelOutbound final : public OutboundPayloads {
  public:
@@ -20,13 +15,12 @@ class SideChannelOutbound final : public OutboundPayloads {
     lacks_room_ = false;
     if (!batch.empty()) return absl::OkStatus();
     const SideChannel::Room room = side_channel().room(streams.queue().in_flight());
-    const size_t most = std::min(room.payloads, kMaxOffered);
     size_t bytes = 0;
     offered_.clear();
     while (batch.size() < FrameBatch::kMaxParts - 1) {
       if (streams.queue().NextIsData()) {
         lacks_room_ = room.payloads == 0 && !room.peer_holds_it;
-        if (offered_.size() >= most || bytes >= room.enough_bytes) break;
+        if (offered_.size() >= room.payloads || bytes >= room.enough_bytes) break;
         if (bytes + streams.queue().next_payload_bytes() > room.bytes) break;
       }
       std::optional<NextFrame> frame = streams.Next(now);
@@ -158,7 +152,7 @@ absl::StatusOr<size_t> PulledLandings::Flush() {
 
 absl::StatusOr<std::unique_ptr<PayloadPath>> SideChannelPayloads::Create(Device& device,
                                                                          FrameReceiver& receiver) {
-  ASSIGN_OR_RETURN(ExtentStream stream, ExtentStream::Create(device, PulledLandings::kMaxQueued));
+  ASSIGN_OR_RETURN(ExtentStream stream, ExtentStream::Create(device));
   return std::make_unique<SideChannelPayloads>(PulledLandings(device, receiver, std::move(stream)));
 }
 

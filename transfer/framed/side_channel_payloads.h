@@ -20,13 +20,13 @@ namespace tandem {
 // Thread: the loop's.
 class PulledLandings {
  public:
-  static constexpr size_t kMaxQueued = 512;
-
-  // `device` and `receiver` outlive this object. `stream` takes kMaxQueued extents at a time.
+  // `device` and `receiver` outlive this object.
   PulledLandings(Device& device, FrameReceiver& receiver, ExtentStream stream);
 
   bool empty() const { return headers_.empty(); }
-  bool full() const { return headers_.size() == kMaxQueued || bytes_ >= enough_bytes_; }
+  bool full() const {
+    return headers_.size() == ExtentStream::kMaxExtents || bytes_ >= enough_bytes_;
+  }
   size_t buffer_bytes() const { return stream_.buffer_bytes(); }
 
   // Must not be called while full. `source` stays as it is until Flush; `place` is as long.

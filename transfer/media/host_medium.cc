@@ -52,10 +52,6 @@ absl::StatusOr<std::string> NewName() {
   return fmt::format("tandem-{}-{:016x}{:016x}", getpid(), random[0], random[1]);
 }
 
-std::string_view Text(const absl::Status& status) {
-  return {status.message().data(), status.message().size()};
-}
-
 // Whether the peer would refuse the same memory again.
 bool IsFinal(absl::StatusCode code) {
   switch (code) {
@@ -92,7 +88,7 @@ class ConnectedHostChannel final : public SocketChannel {
     }
     if (answer_count_ < answer_.size()) return false;
     const auto code = ParseMemoryAnswer(answer_);
-    if (!code.ok()) return FailedPrecondition("{}", Text(code.status()));
+    if (!code.ok()) return FailedPrecondition("{}", std::string(code.status().message()));
     if (*code != absl::StatusCode::kOk) return Refusal(*code);
     return true;
   }
@@ -127,9 +123,9 @@ class AcceptedHostChannel final : public SocketChannel {
       return true;
     }
     if (absl::IsResourceExhausted(opened) || absl::IsUnavailable(opened)) {
-      return Unavailable("{}", Text(opened));
+      return Unavailable("{}", std::string(opened.message()));
     }
-    return FailedPrecondition("{}", Text(opened));
+    return FailedPrecondition("{}", std::string(opened.message()));
   }
   SideChannel* side_channel() override { return side_channel_.get(); }
 

@@ -42,7 +42,7 @@ TEST(IpcMedium, MemoryThatCannotBeSharedIsRefused) {
 }
 
 TEST(IpcMedium, SetsNothingAsideButHashes) {
-  EXPECT_EQ(NewReceiver()->buffer_bytes(), IpcSendSideChannel::kMaxPayloads * sizeof(uint64_t));
+  EXPECT_EQ(NewReceiver()->buffer_bytes(), ExtentStream::kMaxExtents * sizeof(uint64_t));
 }
 
 TEST(IpcMedium, CarriesOnlyWhatItShares) {

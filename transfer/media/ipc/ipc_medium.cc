@@ -9,24 +9,11 @@ namespace {
 // take about the same time. A GPU is given as much as there is at once.
 constexpr size_t kEnoughHostBytes = size_t{1} << 20;
 
-// The receiving side of one connection. Payloads lie in the memory that the peer shares.
-class IpcReceiveSideChannel final : public SideChannel {
- public:
-  explicit IpcReceiveSideChannel(OpenedSegments segments) : segments_(std::move(segments)) {}
-
-  absl::StatusOr<std::span<const std::byte>> Find(uint64_t handle, size_t bytes) const override {
-    return segments_.Find(handle, bytes);
-  }
-
- private:
-  const OpenedSegments segments_;
-};
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<IpcSendSideChannel>> IpcSendSideChannel::Create(
     Device& device, const SharedSegments& segments) {
-  ASSIGN_OR_RETURN(ExtentStream stream, ExtentStream::Create(device, kMaxPayloads));
+  ASSIGN_OR_RETURN(ExtentStream stream, ExtentStream::Create(device));
   const size_t enough_bytes = device.is_host() ? kEnoughHostBytes : kMaxPayloadBytes;
   return std::unique_ptr<IpcSendSideChannel>(
       new IpcSendSideChannel(segments, std::move(stream), enough_bytes));
@@ -66,7 +53,7 @@ absl::StatusOr<std::unique_ptr<SideChannel>> IpcMedium::OpenShared(const MemoryG
                                                                    std::vector<UniqueFd> files) {
   ASSIGN_OR_RETURN(OpenedSegments segments,
                    OpenedSegments::Open(device_, greeting, std::move(files)));
-  return std::make_unique<IpcReceiveSideChannel>(std::move(segments));
+  return std::make_unique<OpenedSegments>(std::move(segments));
 }
 
 }  // namespace tandem

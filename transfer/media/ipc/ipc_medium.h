@@ -31,14 +31,14 @@ struct IpcOptions {
 // there.
 class IpcSendSideChannel final : public SideChannel {
  public:
-  static constexpr size_t kMaxPayloads = 512;
-
   // `segments` outlives this. Errors as ExtentStream::Create.
   static absl::StatusOr<std::unique_ptr<IpcSendSideChannel>> Create(Device& device,
                                                                     const SharedSegments& segments);
 
   Room room(uint64_t /*in_flight*/) override {
-    return {.payloads = kMaxPayloads, .bytes = kMaxPayloadBytes, .enough_bytes = enough_bytes_};
+    return {.payloads = ExtentStream::kMaxExtents,
+            .bytes = kMaxPayloadBytes,
+            .enough_bytes = enough_bytes_};
   }
   absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload> payloads) override;
 

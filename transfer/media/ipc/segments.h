@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
 #include "transfer/media/memory_greeting.h"
+#include "transfer/wire/byte_channel.h"
 
 namespace tandem {
 
@@ -40,9 +41,10 @@ class SharedSegments {
   std::vector<Segment> segments_;
 };
 
-// A peer's SharedSegments, open for reading during the lifetime of this object.
+// The receiving side of a connection: payloads lie in the peer's SharedSegments, which are open for
+// reading during the lifetime of this object.
 // Constant, so thread-safe.
-class OpenedSegments {
+class OpenedSegments final : public SideChannel {
  public:
   // `files` are all that came with the greeting. FAILED_PRECONDITION unless there is one for each
   // segment that has a file; other errors as Device::OpenShared. May take milliseconds.
@@ -50,7 +52,7 @@ class OpenedSegments {
                                              std::vector<UniqueFd> files);
 
   // INVALID_ARGUMENT for a payload that is not within one segment.
-  absl::StatusOr<std::span<const std::byte>> Find(uint64_t handle, size_t bytes) const;
+  absl::StatusOr<std::span<const std::byte>> Find(uint64_t handle, size_t bytes) const override;
 
  private:
   explicit OpenedSegments(std::vector<DeviceBuffer> segments) : segments_(std::move(segments)) {}

@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kPaddingBytes = NcclContext::kMaxPayloads * NcclContext::kPayloadAlignment;
+constexpr size_t kPaddingBytes = ExtentStream::kMaxExtents * NcclContext::kPayloadAlignment;
 
 absl::Status CheckOptions(const Device& device, const NcclOptions& options) {
   if (device.is_host()) {
@@ -115,7 +115,7 @@ absl::StatusOr<std::unique_ptr<NcclContext>> NcclContext::Open(Device& device,
     ASSIGN_OR_RETURN(DeviceBuffer memory, device.Allocate(slot_bytes * count));
     *slots = std::make_shared<SlotPool>(std::move(memory), slot_bytes);
   }
-  ASSIGN_OR_RETURN(context->copy_stream_, ExtentStream::Create(device, kMaxPayloads));
+  ASSIGN_OR_RETURN(context->copy_stream_, ExtentStream::Create(device));
   return context;
 }
 

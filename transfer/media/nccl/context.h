@@ -62,8 +62,7 @@ class NcclReaper {
 // What the connections of one medium share. Thread: the loop's, except where noted.
 class NcclContext {
  public:
-  // The most payloads of one operation. Each begins at a multiple of kPayloadAlignment in its slot.
-  static constexpr size_t kMaxPayloads = 512;
+  // Each payload of an operation begins at a multiple of this in its slot.
   static constexpr size_t kPayloadAlignment = 128;
   // NCCL listens for the ranks of every id that it made until all have come. This many ids may exist
   // whose other rank never came.
@@ -84,7 +83,7 @@ class NcclContext {
   NcclReaper& reaper() { return reaper_; }
   const NcclReaper& reaper() const { return reaper_; }
 
-  // The size of an operation with kMaxPayloads payloads of chunk_bytes together.
+  // The size of an operation with ExtentStream::kMaxExtents payloads of chunk_bytes together.
   size_t slot_bytes() const { return send_slots_->slot_bytes(); }
   // Memory that was set aside. Thread-safe.
   size_t buffer_bytes() const;

@@ -74,15 +74,15 @@ SideChannel::Room NcclSideChannel::room(uint64_t /*in_flight*/) {
   lacks_slot_ = context_.send_slots().num_free() == 0;
   UpdateWatch();
   if (lacks_slot_) return {};
-  return {.payloads = NcclContext::kMaxPayloads, .bytes = context_.options().chunk_bytes};
+  return {.payloads = ExtentStream::kMaxExtents, .bytes = context_.options().chunk_bytes};
 }
 
 absl::StatusOr<uint32_t> NcclSideChannel::Offer(std::span<OfferedPayload> payloads) {
-  TANDEM_CHECK(payloads.size() <= NcclContext::kMaxPayloads,
+  TANDEM_CHECK(payloads.size() <= ExtentStream::kMaxExtents,
                "more payloads than there is room for");
   MemorySlot slot = context_.send_slots().Take();
   TANDEM_CHECK(slot, "payloads offered without room");
-  std::array<ExtentCopy, NcclContext::kMaxPayloads> copies;
+  std::array<ExtentCopy, ExtentStream::kMaxExtents> copies;
   size_t end = 0;
   for (size_t i = 0; i < payloads.size(); ++i) {
     const size_t size = payloads[i].bytes.size();

@@ -42,7 +42,7 @@ class ShmSendSideChannel final : public SideChannel {
     const size_t bytes = area_.Room();
     if (bytes == 0) return {.peer_holds_it = true};
     return {
-        .payloads = ShmSender::kMaxPayloads, .bytes = bytes, .enough_bytes = area_.piece_bytes()};
+        .payloads = ExtentStream::kMaxExtents, .bytes = bytes, .enough_bytes = area_.piece_bytes()};
   }
 
   absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload> payloads) override {
@@ -104,8 +104,7 @@ absl::StatusOr<std::unique_ptr<ShmMedium>> ShmMedium::Open(const ShmOptions& opt
   for (RelayMemory& area : areas) {
     ASSIGN_OR_RETURN(area, RelayMemory::Create(*options.device, options.area_bytes));
   }
-  ASSIGN_OR_RETURN(ExtentStream stream,
-                   ExtentStream::Create(*options.device, ShmSender::kMaxPayloads));
+  ASSIGN_OR_RETURN(ExtentStream stream, ExtentStream::Create(*options.device));
   ASSIGN_OR_RETURN(HostListener listener, HostListener::Open());
   return std::unique_ptr<ShmMedium>(
       new ShmMedium(options, std::move(listener),

@@ -45,8 +45,6 @@ struct RelayMemory {
 
 // What the connections of one medium share. Thread: the loop's.
 struct ShmSender {
-  static constexpr size_t kMaxPayloads = 512;
-
   // Each is a file of its own, so that a peer maps its area and nothing else.
   std::vector<RelayMemory> free_areas;
   ExtentStream stream;             // used by one connection at a time
