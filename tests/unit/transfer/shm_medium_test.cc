@@ -2,9 +2,12 @@
 // and peers share memory that is not what they say.
 #include "transfer/media/shm/shm_medium.h"
 
+#include <sched.h>
+
 #include <array>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -104,6 +107,56 @@ TEST(ShmMedium, HandlesOutsideOfTheAreaAreNotFound) {
     EXPECT_EQ(receiving.Find(handle, bytes).status().code(), absl::StatusCode::kInvalidArgument)
         << handle << " " << bytes;
   }
+}
+
+cpu_set_t AllowedCores() {
+  cpu_set_t cores;
+  EXPECT_EQ(sched_getaffinity(0, sizeof(cores), &cores), 0);
+  return cores;
+}
+
+// How often in 100 payloads of `bytes` the receiving end changes its core. The calling thread is both
+// ends, so the sender's core is its own.
+int CoresLeft(size_t bytes) {
+  const auto from = NewMedium();
+  const auto to = NewMedium();
+  const ChannelPair pair = ConnectPair(*from, *to);
+  const std::vector<std::byte> payload(bytes);
+  int left = 0;
+  for (int i = 0; i < 100; ++i) {
+    OfferedPayload offered = {.bytes = payload};
+    EXPECT_GT(pair.connected->side_channel()->room(0).bytes, 0u);
+    EXPECT_TRUE(pair.connected->side_channel()->Offer({&offered, 1}).ok());
+    const int core = sched_getcpu();
+    EXPECT_TRUE(pair.accepted->side_channel()->Find(offered.handle, bytes).ok());
+    left += sched_getcpu() != core ? 1 : 0;
+  }
+  return left;
+}
+
+// The kernel may move the thread as well, so a few cases may go either way.
+TEST(ShmMedium, TheReceiverLeavesTheCoreOfASenderThatFillsTheArea) {
+  const cpu_set_t allowed = AllowedCores();
+  if (CPU_COUNT(&allowed) < 2) GTEST_SKIP() << "this process may run on one core only";
+  EXPECT_GT(CoresLeft(kAreaBytes / 4), 50);
+  const cpu_set_t afterwards = AllowedCores();
+  EXPECT_TRUE(CPU_EQUAL(&allowed, &afterwards)) << "it may use all cores that it might before";
+}
+
+TEST(ShmMedium, TheReceiverStaysWhereAFewBytesCameFrom) {
+  EXPECT_LT(CoresLeft(kAreaBytes / 4 - 1), 50);
+}
+
+TEST(ShmMedium, AReceiverWithOneCoreStaysThere) {
+  std::thread([] {
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(static_cast<size_t>(sched_getcpu()), &only);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(only), &only), 0);
+    EXPECT_EQ(CoresLeft(kAreaBytes / 4), 0);
+    const cpu_set_t afterwards = AllowedCores();
+    EXPECT_TRUE(CPU_EQUAL(&only, &afterwards));
+  }).join();
 }
 
 TEST(ShmMedium, ReachesItsOwnHostOnly) {

@@ -1,5 +1,7 @@
 #include "transfer/media/shm/shm_medium.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -15,6 +17,21 @@ constexpr size_t kDeviceAreaBytes = size_t{16} << 20;
 // A part of the area is copied at once, so that the peer works on one part while this side works on
 // the next, however large the payloads are.
 constexpr size_t kPiecesPerArea = 4;
+// The handle of a payload has its offset in the area in the lower bits. Above them is 0, or one more
+// than the number of the core on which the sender goes on copying.
+constexpr uint64_t kCoreUnit = uint64_t{1} << 48;
+
+uint64_t ThisCore() { return static_cast<uint64_t>(sched_getcpu() + 1) * kCoreUnit; }
+
+// Moves this thread to another core that it may use, if there is one, and restricts it no further.
+void LeaveThisCore() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  cpu_set_t others = allowed;
+  CPU_CLR(static_cast<size_t>(sched_getcpu()), &others);
+  if (sched_setaffinity(0, sizeof(others), &others) != 0) return;
+  sched_setaffinity(0, sizeof(allowed), &allowed);
+}
 
 absl::Status CheckSizes(const ShmOptions& options) {
   const bool fits = options.max_payload_bytes <= options.area_bytes / 2 &&
@@ -47,14 +64,21 @@ class ShmSendSideChannel final : public SideChannel {
 
   absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload> payloads) override {
     sender_.copies.clear();
+    size_t bytes = 0;
     for (OfferedPayload& payload : payloads) {
+      bytes += payload.bytes.size();
       payload.handle = area_.Take(payload.bytes.size());
       sender_.copies.push_back(
           {.dst = area_.At(payload.handle, payload.bytes.size()), .src = payload.bytes});
     }
     ASSIGN_OR_RETURN(const std::span<const uint64_t> hashes,
                      sender_.stream.CopyAll(sender_.copies));
-    for (size_t i = 0; i < payloads.size(); ++i) payloads[i].hash = hashes[i];
+    // After less than a part there is nothing to copy for now.
+    const uint64_t core = bytes < area_.piece_bytes() ? 0 : ThisCore();
+    for (size_t i = 0; i < payloads.size(); ++i) {
+      payloads[i].hash = hashes[i];
+      payloads[i].handle |= core;
+    }
     return 0;
   }
   bool keeps_copies() const override { return true; }
@@ -73,8 +97,12 @@ class ShmReceiveSideChannel final : public SideChannel {
 
   absl::StatusOr<std::span<const std::byte>> Find(uint64_t handle, size_t bytes) const override {
     const std::span<const std::byte> area = mapping_.bytes();
-    if (handle <= area.size() && bytes <= area.size() - handle) return area.subspan(handle, bytes);
-    return InvalidArgument("a payload of {} bytes at {} of an area of {}", bytes, handle,
+    const uint64_t offset = handle % kCoreUnit;
+    // The kernel tends to wake this thread on the sender's core and to leave it there. The two would
+    // copy in turns, at half the rate.
+    if (handle - offset == ThisCore()) LeaveThisCore();
+    if (offset <= area.size() && bytes <= area.size() - offset) return area.subspan(offset, bytes);
+    return InvalidArgument("a payload of {} bytes at {} of an area of {}", bytes, offset,
                            area.size());
   }
 
