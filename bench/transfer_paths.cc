@@ -31,11 +31,7 @@ class Ends {
       : options_(options), device_(device), receiver_(receiver) {}
 
   std::unique_ptr<Transport> Over(std::unique_ptr<Medium> medium) const {
-    FramedOptions framing = {.device = &device_, .staged_payload_bytes = options_.extent_bytes};
-    if (medium->name() == "shm") {  // as a worker does
-      framing.credit_window_bytes = ShmAreaBytes(device_, options_.extent_bytes);
-    }
-    return *NewFramedTransport(framing, std::move(medium), receiver_);
+    return Over(std::move(medium), receiver_);
   }
   std::unique_ptr<Transport> OverIpc(std::vector<std::span<const std::byte>> shared) const {
     return Over(*IpcMedium::Open({.device = &device_, .shared = std::move(shared)}));
@@ -44,15 +40,20 @@ class Ends {
   std::unique_ptr<Transport> BothWays() const {
     static const SteadyClock clock;
     const std::vector<FabricPart> parts = {
-        {"shm",
-         [&](FrameReceiver* to, auto) {
-           return NewFramedTransport({.device = &device_}, Shm(options_, device_), to);
-         }},
-        {"tcp", [&](FrameReceiver* to, auto) { return NewFramedTransport({}, Tcp(), to); }}};
+        {"shm", [&](FrameReceiver* to, auto) { return Over(Shm(options_, device_), to); }},
+        {"tcp", [&](FrameReceiver* to, auto) { return Over(Tcp(), to); }}};
     return *Fabric::Open({.epoch = kEpoch}, parts, receiver_, clock);
   }
 
  private:
+  std::unique_ptr<Transport> Over(std::unique_ptr<Medium> medium, FrameReceiver* receiver) const {
+    FramedOptions framing = {.device = &device_, .staged_payload_bytes = options_.extent_bytes};
+    if (medium->name() == "shm") {  // as a worker does
+      framing.credit_window_bytes = ShmAreaBytes(device_, options_.extent_bytes);
+    }
+    return *NewFramedTransport(framing, std::move(medium), receiver);
+  }
+
   const PathOptions& options_;
   Device& device_;
   FrameReceiver* const receiver_;
