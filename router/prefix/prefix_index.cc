@@ -66,7 +66,7 @@ uint64_t PrefixIndex::Apply(const WorkerId& id, const v1::CacheChanges& report) 
   worker.sequence = report.sequence();
   if (report.more()) return worker.sequence;
   ++worker.complete_reports;
-  std::erase_if(worker.expected, [&worker](const Expected& one) {
+  EndExpected(worker, [&worker](const Expected& one) {
     return one.lapses_at != 0 && one.lapses_at <= worker.complete_reports;
   });
   return worker.sequence;
@@ -87,14 +87,25 @@ void PrefixIndex::KeepOnly(const ClusterView& view) {
       continue;
     }
     use_.set_forgotten(use_.forgotten() + it->second.cached.num_forgotten());
+    EndExpected(it->second, [](const Expected&) { return true; });
     it = workers_.erase(it);
   }
   if (workers_.size() != before) SetShares();
 }
 
-size_t PrefixIndex::CachedBlocks(const Worker& worker, const PromptHashes::Chain& chain) {
+template <typename Predicate>
+void PrefixIndex::EndExpected(Worker& worker, const Predicate& ends) {
+  std::erase_if(worker.expected, [&](const Expected& one) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!ends(one)) return false;
+    const auto first = expected_firsts_.find(one.first_hash);
+    if (--first->second == 0) expected_firsts_.erase(first);
+    return true;
+  });
+}
+
+size_t PrefixIndex::ExpectedBlocks(const Worker& worker, const PromptHashes::Chain& chain) {
   if (chain.hashes.empty()) return 0;
-  size_t blocks = worker.cached.LongestPrefix(chain.hashes);
+  size_t blocks = 0;
   for (const Expected& one : worker.expected) {
     if (one.first_hash != chain.hashes.front() || one.chain->space != chain.space) continue;
     blocks = std::max(blocks, CommonPrefix(one.chain->hashes, chain.hashes));
@@ -105,14 +116,18 @@ size_t PrefixIndex::CachedBlocks(const Worker& worker, const PromptHashes::Chain
 std::vector<WorkerHit> PrefixIndex::Find(const PromptHashes& prompt) {
   std::vector<WorkerHit> hits;
   absl::MutexLock lock(&mutex_);
+  bool is_expected = false;  // by some worker
   for (const PromptHashes::Chain& chain : prompt.chains) {
     if (chain.hashes.empty()) continue;
+    is_expected = is_expected || expected_firsts_.contains(chain.hashes.front());
     for (const auto& [id, worker] : workers_) worker.cached.Prefetch(chain.hashes.front());
   }
   for (const auto& [id, worker] : workers_) {
     int32_t tokens = 0;
     for (const PromptHashes::Chain& chain : prompt.chains) {
-      tokens = std::max(tokens, prompt.CachedTokens(chain, CachedBlocks(worker, chain)));
+      size_t blocks = worker.cached.LongestPrefix(chain.hashes);
+      if (is_expected) blocks = std::max(blocks, ExpectedBlocks(worker, chain));
+      tokens = std::max(tokens, prompt.CachedTokens(chain, blocks));
     }
     if (tokens > 0) hits.push_back({.worker = id, .tokens = tokens});
   }
@@ -127,13 +142,20 @@ PrefixIndex::Expectation PrefixIndex::Expect(const WorkerRef& ref,
   if (chain == nullptr) return {};
   absl::MutexLock lock(&mutex_);
   Worker& worker = Get(ref.id);
-  const size_t blocks = CachedBlocks(worker, *chain);
+  const size_t blocks =
+      std::max(worker.cached.LongestPrefix(chain->hashes), ExpectedBlocks(worker, *chain));
   worker.cached.Touch(std::span(chain->hashes).first(blocks));
-  if (worker.expected.size() == kMostExpected) worker.expected.pop_front();
+  if (worker.expected.size() == kMostExpected) {
+    EndExpected(worker, [oldest = worker.expected.front().id](const Expected& one) {
+      return one.id == oldest;
+    });
+  }
   const Expectation made = {.id = ++last_expectation_,
                             .predicted_tokens = prompt->CachedTokens(*chain, blocks)};
+  const uint64_t first_hash = chain->hashes.empty() ? 0 : chain->hashes.front();
+  ++expected_firsts_[first_hash];
   worker.expected.push_back({.id = made.id,
-                             .first_hash = chain->hashes.empty() ? 0 : chain->hashes.front(),
+                             .first_hash = first_hash,
                              .chain = chain,
                              .prompt = std::move(prompt),
                              .lapses_at = 0});
@@ -153,7 +175,7 @@ void PrefixIndex::Withdraw(const WorkerId& id, uint64_t expectation) {
   absl::MutexLock lock(&mutex_);
   const auto found = workers_.find(id);
   if (found == workers_.end()) return;
-  std::erase_if(found->second.expected, [expectation](const Expected& one) {
+  EndExpected(found->second, [expectation](const Expected& one) {
     return one.id == expectation && one.lapses_at == 0;
   });
 }

@@ -9,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "router/cluster/cluster_view.h"
@@ -88,13 +89,19 @@ class PrefixIndex {
   Worker& Get(const WorkerId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The workers' shares of the memory, which depend on their number.
   void SetShares() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The blocks of this chain that the worker has cached or will have.
-  static size_t CachedBlocks(const Worker& worker, const PromptHashes::Chain& chain);
+  // The blocks of this chain that the worker will have, as far as prompts are being computed there.
+  static size_t ExpectedBlocks(const Worker& worker, const PromptHashes::Chain& chain);
+  // Ends the expectations of the worker for which this is true.
+  template <typename Predicate>
+  void EndExpected(Worker& worker, const Predicate& ends) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t max_bytes_;
   mutable absl::Mutex mutex_;
   // Ordered, and next to each other in memory, since each lookup visits all of them.
   absl::btree_map<WorkerId, Worker> workers_ ABSL_GUARDED_BY(mutex_);
+  // How many expectations begin with a block, by its hash: a lookup visits those of the workers only
+  // where there are some.
+  absl::flat_hash_map<uint64_t, uint32_t> expected_firsts_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_expectation_ ABSL_GUARDED_BY(mutex_) = 0;
   v1::PrefixIndexUse use_ ABSL_GUARDED_BY(mutex_);  // what counts since the start
 };
