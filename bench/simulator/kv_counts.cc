@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "base/check.h"
 
@@ -72,8 +73,10 @@ void KvCounts::EvictOne() {
 }
 
 void KvCounts::Attach(std::span<const uint64_t> hashes, int32_t blocks, Holding& holding) {
-  for (int32_t i = 0; i < blocks; ++i) Hold(nodes_[by_hash_.at(hashes[static_cast<size_t>(i)])]);
-  holding = {.cached = blocks, .own = 0};
+  for (const uint64_t hash : hashes.first(static_cast<size_t>(blocks))) {
+    holding.cached.push_back(by_hash_.at(hash));
+    Hold(nodes_[holding.cached.back()]);
+  }
 }
 
 void KvCounts::Grow(Holding& holding, int32_t blocks) {
@@ -86,32 +89,34 @@ void KvCounts::Grow(Holding& holding, int32_t blocks) {
 
 void KvCounts::Insert(std::span<const uint64_t> hashes, int64_t computed_tokens, Holding& holding) {
   if (options_.caching == PrefixCaching::kOff) return;
-  const auto most = std::min<int64_t>(std::ssize(hashes), computed_tokens / options_.block_tokens);
-  for (; holding.cached < most; ++holding.cached, --holding.own) {
-    const uint64_t hash = hashes[static_cast<size_t>(holding.cached)];
+  const auto most = static_cast<size_t>(
+      std::min<int64_t>(std::ssize(hashes), computed_tokens / options_.block_tokens));
+  while (holding.cached.size() < most) {
+    const uint64_t hash = hashes[holding.cached.size()];
     const auto place = by_hash_.find(hash);
     if (place == by_hash_.end()) {
-      NewNode(hash);
+      holding.cached.push_back(NewNode(hash));
     } else {
+      holding.cached.push_back(place->second);
       Hold(nodes_[place->second]);
       ++free_;
     }
+    --holding.own;
   }
 }
 
 // The end of a prompt becomes idle first, because its beginning is more often shared.
-void KvCounts::Free(std::span<const uint64_t> hashes, Holding& holding) {
-  for (int32_t i = holding.cached; i-- > 0;) LetGo(by_hash_.at(hashes[static_cast<size_t>(i)]));
-  free_ += holding.own;
-  holding = {};
+void KvCounts::Free(Holding& holding) {
+  while (!holding.cached.empty()) {
+    LetGo(holding.cached.back());
+    holding.cached.pop_back();
+  }
+  free_ += std::exchange(holding.own, 0);
 }
 
-int32_t KvCounts::FreedBy(std::span<const uint64_t> hashes, const Holding& holding) const {
-  int32_t blocks = holding.own;
-  for (int32_t i = 0; i < holding.cached; ++i) {
-    if (nodes_[by_hash_.at(hashes[static_cast<size_t>(i)])].holders == 1) ++blocks;
-  }
-  return blocks;
+int32_t KvCounts::FreedBy(const Holding& holding) const {
+  const auto is_only_holder = [this](uint32_t index) { return nodes_[index].holders == 1; };
+  return holding.own + static_cast<int32_t>(std::ranges::count_if(holding.cached, is_only_holder));
 }
 
 void KvCounts::Unexpect(uint64_t hash) {

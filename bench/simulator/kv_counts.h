@@ -23,12 +23,12 @@ class KvCounts {
     PrefixCaching caching = PrefixCaching::kOn;
     PrefixJournal* journal = nullptr;  // of what is cached; null: nobody asks. Outlives the pool
   };
-  // The blocks of one sequence. The first `cached` ones are in the cache, too.
+  // The blocks of one sequence. The first ones are in the cache, too.
   struct Holding {
-    int32_t cached = 0;
+    std::vector<uint32_t> cached;  // their nodes
     int32_t own = 0;
 
-    int32_t blocks() const { return cached + own; }
+    int32_t blocks() const { return static_cast<int32_t>(cached.size()) + own; }
   };
   // What is cached of a prompt.
   struct Match {
@@ -56,9 +56,9 @@ class KvCounts {
   // The full blocks of the first `computed_tokens` tokens enter the cache.
   void Insert(std::span<const uint64_t> hashes, int64_t computed_tokens, Holding& holding);
   // Gives all blocks back; what is cached stays until the blocks are needed.
-  void Free(std::span<const uint64_t> hashes, Holding& holding);
+  void Free(Holding& holding);
   // By how much Available rises when the holding is freed.
-  int32_t FreedBy(std::span<const uint64_t> hashes, const Holding& holding) const;
+  int32_t FreedBy(const Holding& holding) const;
 
   // A sequence is about to compute the block with this hash.
   void Expect(uint64_t hash) { ++expected_[hash]; }

@@ -19,7 +19,7 @@ int32_t WorkerStore::BlocksToReach(SequenceId id, int32_t end) const {
 
 int32_t WorkerStore::BlocksFreedBy(SequenceId id) const {
   const SimulatedSequence& sequence = Get(id);
-  return kv_.FreedBy(sequence.key.hashes(), sequence.kv);
+  return kv_.FreedBy(sequence.kv);
 }
 
 CachedPrefix WorkerStore::Prefix(SequenceId id) const {
@@ -90,14 +90,14 @@ void WorkerStore::Grow(SimulatedSequence& sequence, int64_t tokens) {
 void WorkerStore::Computed(SimulatedSequence& sequence, int32_t computed, bool more_follows) {
   const std::span<const uint64_t> hashes = sequence.key.hashes();
   kv_.Insert(hashes, computed, sequence.kv);
-  const auto next = static_cast<size_t>(sequence.kv.cached);
+  const size_t next = sequence.kv.cached.size();
   const bool expects = more_follows && next < hashes.size();
   SetExpected(sequence, expects ? std::optional<uint64_t>(hashes[next]) : std::nullopt);
 }
 
 void WorkerStore::Release(SimulatedSequence& sequence) {
   SetExpected(sequence, std::nullopt);
-  kv_.Free(sequence.key.hashes(), sequence.kv);
+  kv_.Free(sequence.kv);
   sequence.admitted = false;
 }
 

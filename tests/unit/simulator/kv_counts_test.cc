@@ -18,7 +18,7 @@ TEST(KvCountsTest, WhatIsInsertedIsFoundAndSharedOnce) {
   Holding first;
   pool.Grow(first, 5);
   pool.Insert(kHashes, 64, first);
-  EXPECT_EQ(first.cached, 4);
+  EXPECT_EQ(first.cached.size(), 4u);
   EXPECT_EQ(pool.Available(), 5);
   const KvCounts::Match match = pool.Find(kHashes, 70);
   EXPECT_EQ(match.blocks, 4);
@@ -26,10 +26,10 @@ TEST(KvCountsTest, WhatIsInsertedIsFoundAndSharedOnce) {
   Holding second;
   pool.Attach(kHashes, 3, second);
   EXPECT_EQ(pool.Available(), 5);
-  EXPECT_EQ(pool.FreedBy(kHashes, first), 2);
-  pool.Free(kHashes, first);
+  EXPECT_EQ(pool.FreedBy(first), 2);
+  pool.Free(first);
   EXPECT_EQ(pool.Available(), 7);
-  pool.Free(kHashes, second);
+  pool.Free(second);
   EXPECT_EQ(pool.Available(), 10);
 }
 
@@ -38,7 +38,7 @@ TEST(KvCountsTest, TheEndOfThePromptThatWasFreedFirstIsEvictedFirst) {
   Holding first;
   pool.Grow(first, 4);
   pool.Insert(kHashes, 64, first);
-  pool.Free(kHashes, first);
+  pool.Free(first);
   Holding other;
   pool.Grow(other, 2);
   EXPECT_EQ(pool.Find(kHashes, 64).blocks, 2);
@@ -56,8 +56,8 @@ TEST(KvCountsTest, ABlockThatIsComputedTwiceIsHeldOnce) {
   pool.Insert(kHashes, 32, first);
   pool.Insert(kHashes, 32, second);
   EXPECT_EQ(pool.Available(), 6);
-  pool.Free(kHashes, first);
-  pool.Free(kHashes, second);
+  pool.Free(first);
+  pool.Free(second);
   EXPECT_EQ(pool.Available(), 8);
   EXPECT_EQ(pool.stats().cached_blocks, 2);
 }
@@ -79,7 +79,7 @@ TEST(KvCountsTest, WithoutCachingNothingIsFound) {
   pool.Grow(first, 4);
   pool.Insert(kHashes, 64, first);
   EXPECT_EQ(pool.Find(kHashes, 64).blocks, 0);
-  pool.Free(kHashes, first);
+  pool.Free(first);
   EXPECT_EQ(pool.Available(), 8);
 }
 
