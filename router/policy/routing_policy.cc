@@ -36,32 +36,30 @@ std::vector<const WorkerView*> RoutingPolicy::Shortlist(const std::vector<Candid
   struct Ranked {
     double rank;
     int64_t room;
-    const WorkerView* worker;
+    size_t position;  // among the candidates
   };
-  const auto before = [](const Ranked& a, const Ranked& b) {
-    return a.rank != b.rank ? a.rank < b.rank : a.room > b.room;
-  };
-  const auto taken_at = [this](const Ranked& one) {
-    const auto taken = taken_.find(one.worker->id);
+  const auto taken_at = [&](const Ranked& one) {
+    const auto taken = taken_.find(candidates[one.position].worker->id);
     return taken == taken_.end() ? uint64_t{0} : taken->second;
   };
-  const auto taken_before = [&](const Ranked& a, const Ranked& b) {
-    return taken_at(a) < taken_at(b);
+  // Only those that are alike are looked up.
+  const auto before = [&](const Ranked& a, const Ranked& b) {
+    if (a.rank != b.rank) return a.rank < b.rank;
+    if (a.room != b.room) return a.room > b.room;
+    const uint64_t a_taken = taken_at(a);
+    const uint64_t b_taken = taken_at(b);
+    return a_taken != b_taken ? a_taken < b_taken : a.position < b.position;
   };
   std::vector<Ranked> ranked;
+  ranked.reserve(candidates.size());
   for (const Candidate& one : candidates) {
-    ranked.push_back({Rank(one, query), one.worker->AvailableBlocks(), one.worker});
+    ranked.push_back({Rank(one, query), one.worker->AvailableBlocks(), ranked.size()});
   }
-  std::stable_sort(ranked.begin(), ranked.end(), before);
-  // Only those that are alike are looked up.
+  const auto end = ranked.begin() + static_cast<ptrdiff_t>(std::min(kShortlist, ranked.size()));
+  std::partial_sort(ranked.begin(), end, ranked.end(), before);
   std::vector<const WorkerView*> shortlist;
-  for (auto first = ranked.begin(); first != ranked.end() && shortlist.size() < kShortlist;) {
-    const auto end =
-        std::find_if(first, ranked.end(), [&](const Ranked& one) { return before(*first, one); });
-    if (end - first > 1) std::stable_sort(first, end, taken_before);
-    for (; first != end && shortlist.size() < kShortlist; ++first) {
-      shortlist.push_back(first->worker);
-    }
+  for (auto one = ranked.begin(); one != end; ++one) {
+    shortlist.push_back(candidates[one->position].worker);
   }
   return shortlist;
 }
