@@ -92,7 +92,7 @@ void StepCosts::Count(double ratio) {
 
 void StepCosts::Remember(const TimedStep& step, double ratio) {
   Window& window = windows_[step.features.prefill_tokens > 0 ? kPrefill : kDecode];
-  window.steps.push_back({.step = step, .number = seen_, .log_ratio = std::log(ratio)});
+  window.steps.push_back({.step = step, .number = seen_, .ratio = ratio});
   if (window.steps.size() > kWindow) window.steps.pop_front();
 }
 
@@ -141,18 +141,19 @@ std::optional<StepModel> StepCosts::Rescaled(Kind kind) {
 // By which factor these steps take longer than the model says; nothing when chance explains it.
 std::optional<double> StepCosts::ChangeOf(const Window& window) {
   if (window.steps.size() < kLeastSteps) return std::nullopt;
-  const double least = std::log1p(kLeastChange);
-  const auto changed = std::ranges::count_if(
-      window.steps, [least](const Seen& seen) { return std::abs(seen.log_ratio) > least; });
+  const auto changed = std::ranges::count_if(window.steps, [](const Seen& seen) {
+    return std::max(seen.ratio, 1 / seen.ratio) > 1 + kLeastChange;
+  });
   // Nearly always: the median cannot have changed then.
   if (2 * static_cast<size_t>(changed) < window.steps.size()) return std::nullopt;
   std::vector<double> logs;
-  for (const Seen& seen : window.steps) logs.push_back(seen.log_ratio);
+  for (const Seen& seen : window.steps) logs.push_back(std::log(seen.ratio));
   const double change = Median(logs);
   for (double& one : logs) one = std::abs(one - change);
   // Of a normal distribution: its deviation is 1.48 median deviations, and the standard error of its
   // median is 1.25 deviations over the root of their number.
   const double error = 1.48 * 1.25 * Median(logs) / std::sqrt(static_cast<double>(logs.size()));
+  const double least = std::log1p(kLeastChange);
   if (std::abs(change) <= std::max(least, kStandardErrors * error)) return std::nullopt;
   return std::exp(change);
 }
@@ -189,8 +190,8 @@ void StepCosts::Adopt(StepModel model, CostSource source) {
   std::vector<double> ratios;
   for (Window& window : windows_) {
     for (Seen& seen : window.steps) {
-      ratios.push_back(RatioOf(*state_.model, seen.step));
-      seen.log_ratio = std::log(ratios.back());
+      seen.ratio = RatioOf(*state_.model, seen.step);
+      ratios.push_back(seen.ratio);
     }
   }
   state_.drift = ratios.empty() ? 0 : Median(ratios);

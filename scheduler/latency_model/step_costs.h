@@ -46,8 +46,8 @@ class StepCosts {
   enum Kind : uint8_t { kPrefill, kDecode };
   struct Seen {
     TimedStep step;
-    uint64_t number = 0;   // among all steps
-    double log_ratio = 0;  // of its time to what the model says; without a model it means nothing
+    uint64_t number = 0;  // among all steps
+    double ratio = 1;     // of its time to what the model says; without a model it means nothing
   };
   // The latest steps of one kind, in order.
   struct Window {
