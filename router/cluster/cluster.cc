@@ -298,10 +298,8 @@ std::shared_ptr<const ClusterView> Cluster::View() const {
 }
 
 WorkerView* Cluster::Find(const WorkerId& id) {
-  for (WorkerView& worker : current_.workers) {
-    if (worker.id == id) return &worker;
-  }
-  return nullptr;
+  const auto found = std::ranges::lower_bound(current_.workers, id, {}, &WorkerView::id);
+  return found == current_.workers.end() || found->id != id ? nullptr : &*found;
 }
 
 }  // namespace tandem
