@@ -34,11 +34,9 @@ SequenceForecast Forecast::Of(const SequenceState& sequence) const {
   const bool swapped = sequence.phase == Phase::kSwapped || sequence.phase == Phase::kSwappingIn;
   const int32_t known = std::min(sequence.known_tokens, spec.max_total_tokens);
   const int32_t held = swapped ? std::min(sequence.known_tokens - 1, known) : known;
-  const int32_t done = known - spec.prompt_tokens;
-  const int32_t allowed = spec.max_total_tokens - spec.prompt_tokens;
   const bool forks = spec.width > 1 && held <= spec.prompt_tokens;
   const int32_t free_slots = (block_tokens_ - held % block_tokens_) % block_tokens_;
-  return {.steps_left = expected_output_.Remaining(done, allowed) + known - held,
+  return {.steps_left = TokensLeft(sequence) + known - held,
           .rows = spec.width,
           .free_slots = free_slots,
           .copied_blocks = forks && free_slots > 0 ? spec.width : 0,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "scheduler/cache_view.h"
@@ -26,6 +27,13 @@ class Forecast {
   int64_t MaxBlocks(const SequenceSpec& spec) const;
 
   SequenceForecast Of(const SequenceState& sequence) const;
+  // The tokens that are expected to follow those that are known.
+  int32_t TokensLeft(const SequenceState& sequence) const {
+    const SequenceSpec& spec = sequence.spec;
+    const int32_t known = std::min(sequence.known_tokens, spec.max_total_tokens);
+    return expected_output_.Remaining(known - spec.prompt_tokens,
+                                      spec.max_total_tokens - spec.prompt_tokens);
+  }
   // All admitted sequences, with the blocks that the prefilling ones still take for known tokens.
   MemoryForecast OfAdmitted(const SequenceBook& book, const CacheView& view) const;
 

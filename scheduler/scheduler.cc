@@ -217,7 +217,7 @@ SchedulerStats Scheduler::stats() const {
   for (const SequenceState& running : book_.InPhase(Phase::kRunning)) {
     const int64_t rows = running.spec.width;
     stats.decode_context_tokens += rows * running.known_tokens;
-    stats.expected_decode_tokens += rows * forecast_.Of(running).steps_left;
+    stats.expected_decode_tokens += rows * forecast_.TokensLeft(running);
   }
   planner_.AddCounts(stats);
   return stats;

@@ -191,7 +191,6 @@ void SimulatedWorker::Publish() {
   stats.prompt_tokens = core_.usage.prompt_tokens;
   stats.output_tokens = core_.usage.output_tokens;
   stats.handoffs = sender_ ? sender_->streams() : 0;
-  published_ = stats;
   WorkerUsage& usage = core_.usage;
   const SchedulerStats& now = stats.scheduler;
   usage.peak_waiting = std::max(usage.peak_waiting, now.waiting + now.prefilling);
@@ -199,6 +198,7 @@ void SimulatedWorker::Publish() {
   usage.peak_blocks = std::max(usage.peak_blocks, core_.store.held_blocks());
   usage.peak_waiting_reservations =
       std::max(usage.peak_waiting_reservations, stats.waiting_reservations);
+  published_ = std::move(stats);
 }
 
 }  // namespace tandem::simulator
