@@ -110,4 +110,19 @@ def tokenizer(result):
 """
 
 
+def simulator_speed(result):
+    rows = [[f"{row['prompt_tokens']} / {row['output_tokens']}", f"{row['requests_per_s']}", f"{row['user_s']:.0f}",
+             f"{1e6 * row['user_s'] / result['requests']:.0f}", f"{row['wall_s']:.0f}", f"{row['peak_bytes'] / 1e9:.1f}"]
+            for row in result["runs"]]
+    return f"""
+## Simulating a cluster
+
+{result['requests']:,} requests on {result['workers']} unified workers, on one core of an {result['cpu']} that other work shared the
+machine with, {result['date']}. CPU time is that of the user; *passed*: seconds from the start to the end. The figures are those of
+the simulator itself: what it simulates is in docs/routing_results.md. Command: `bench/simulator_speed.py`, which runs, among
+others, `{result['runs'][0]['command']}`
+
+{table(['tokens in / out', 'requests/s', 'CPU s', 'us of CPU per request', 'passed s', 'peak GB'], rows)}"""
+
+
 # ---------------------------------------------------------------- a GPU: h200_STAGE.json, one per stage of tests/gpu/run.sh
