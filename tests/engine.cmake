@@ -1,9 +1,9 @@
 # Tests of engine.
 tandem_library(test_engine
-  SOURCES support/handoff_pair.cc support/recording_sink.cc support/test_engine.cc
-          support/test_model.cc
-  DEPS tandem_engine tandem_test_transports GTest::gtest)
-tandem_define_paths(support/test_model.cc)
+  SOURCES support/handoff_pair.cc support/recording_sink.cc support/shallow_model.cc
+          support/test_engine.cc support/test_model.cc
+  DEPS tandem_engine tandem_test_transports GTest::gtest nlohmann_json::nlohmann_json)
+tandem_define_paths(support/shallow_model.cc support/test_model.cc)
 
 tandem_test(same_answer_test SOURCES unit/engine/same_answer_test.cc DEPS tandem_test_engine
             TIMEOUT 900)

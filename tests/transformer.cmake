@@ -12,7 +12,8 @@ tandem_test(model_golden_test
   LABELS golden TIMEOUT 600)
 
 # A model on the device that TANDEM_TEST_DEVICE names: the CPU, a GPU, or the emulated one.
-set(MODEL_DEVICE_TEST unit/transformer/device_model_test.cc unit/transformer/model_under_test.cc)
+set(MODEL_DEVICE_TEST unit/transformer/device_model_test.cc unit/transformer/model_under_test.cc
+    support/shallow_model.cc)
 tandem_test(model_device_test
   SOURCES ${MODEL_DEVICE_TEST}
   DEPS tandem_transformer nlohmann_json::nlohmann_json
@@ -21,4 +22,8 @@ tandem_emulated_test(model_emulated_test
   SOURCES ${MODEL_DEVICE_TEST}
   DEPS tandem_transformer nlohmann_json::nlohmann_json
   LABELS golden TIMEOUT 1200)
-set_tests_properties(model_emulated_test PROPERTIES ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)
+# A block of KV is 16 tokens, so that each output still begins another block.
+set_tests_properties(model_emulated_test PROPERTIES ENVIRONMENT
+                     "TANDEM_TEST_DEVICE=cuda:0;TANDEM_TEST_TOKENS=24")
+tandem_long_test(model_emulated_long COMMAND model_emulated_test
+                 ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)

@@ -17,6 +17,7 @@
 #include "tests/support/handoff_pair.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/reference_ops.h"
+#include "tests/support/shallow_model.h"
 #include "tests/support/test_engine.h"
 
 namespace tandem {
@@ -27,13 +28,14 @@ using TokenIds = std::vector<int32_t>;
 constexpr int32_t kVocabSize = 2048;
 
 // No row depends on its batch: splits are fixed, and no step has more rows than our own matrix
-// product takes (docs/cuda.md).
-TestEngineSetup Blocks() {
-  return {.checkpoint = "models/sample",
+// product takes (docs/cuda.md). An engine records a decode of each size up to `max_sequences` at its
+// start, most of what these tests take on the emulated GPU, so that a test says how many it needs.
+TestEngineSetup Blocks(int32_t max_sequences) {
+  return {.checkpoint = ShallowSample(),
           .num_blocks = 64,
           .block_tokens = 16,
           .max_context_tokens = 512,
-          .scheduler = {.max_step_tokens = 8, .max_sequences = 8},
+          .scheduler = {.max_step_tokens = 8, .max_sequences = max_sequences},
           .splits = SplitMode::kFixed,
           .gated = false};
 }
@@ -57,23 +59,27 @@ std::vector<TokenIds> AllChoices(const Disaggregated& run) {
   return choices;
 }
 
-std::vector<TokenIds> AnswerOfOneEngine(const EngineRequest& request) {
-  TestEngine engine(Blocks());
-  Recording recording;
-  engine->Submit(request, recording.NewSink());
-  EXPECT_EQ(recording.AwaitFinish().status, absl::OkStatus());
-  std::vector<TokenIds> choices;
-  for (int32_t i = 0; i < request.n; ++i) choices.push_back(recording.token_ids(i));
-  return choices;
+// What one engine answers to each request when it is alone and nothing is cached, by its prompt.
+std::map<std::vector<int32_t>, std::vector<TokenIds>> AnswersOfOneEngine() {
+  TestEngineSetup setup = Blocks(2);
+  setup.prefix_caching = PrefixCaching::kOff;
+  TestEngine engine(setup);
+  std::map<std::vector<int32_t>, std::vector<TokenIds>> answers;
+  for (const EngineRequest& request : Requests()) {
+    Recording recording;
+    engine->Submit(request, recording.NewSink());
+    EXPECT_EQ(recording.AwaitFinish().status, absl::OkStatus());
+    std::vector<TokenIds>& choices = answers[request.prompt];
+    for (int32_t i = 0; i < request.n; ++i) choices.push_back(recording.token_ids(i));
+  }
+  return answers;
 }
 
 // Every test compares with the same few answers, and on the emulated GPU an engine takes long to start,
 // so that each request is answered once.
 const std::vector<TokenIds>& Unified(const EngineRequest& request) {
-  static std::map<std::pair<std::vector<int32_t>, int32_t>, std::vector<TokenIds>> answers;
-  const auto [entry, is_new] = answers.try_emplace({request.prompt, request.n});
-  if (is_new) entry->second = AnswerOfOneEngine(request);
-  return entry->second;
+  static const auto answers = AnswersOfOneEngine();
+  return answers.at(request.prompt);
 }
 
 class DeviceHandoffTest : public testing::TestWithParam<Wire> {
@@ -84,21 +90,24 @@ class DeviceHandoffTest : public testing::TestWithParam<Wire> {
     EXPECT_TRUE(pair_.decode().AtRest());
   }
 
-  HandoffPair pair_{Blocks(), GetParam()};
+  HandoffPair pair_{Blocks(4), GetParam()};
 };
 
 TEST_P(DeviceHandoffTest, ChangesNoAnswer) {
   const std::vector<EngineRequest> requests = Requests();
-  std::vector<Disaggregated*> runs;
-  for (const EngineRequest& request : requests) {
-    const auto run = pair_.Start(request);
-    ASSERT_TRUE(run.ok()) << run.status();
-    runs.push_back(*run);
-  }
-  for (Disaggregated* run : runs) pair_.Continue(*run);
-  for (Disaggregated* run : runs) EXPECT_EQ(pair_.AwaitEnd(*run), absl::OkStatus());
-  for (size_t i = 0; i < requests.size(); ++i) {
-    EXPECT_EQ(AllChoices(*runs[i]), Unified(requests[i])) << "request " << i;
+  // As many at a time as the engines have rows for; the last request takes two.
+  for (const std::vector<size_t>& together : {std::vector<size_t>{0, 1, 2, 3}, {4, 5}}) {
+    std::vector<Disaggregated*> runs;
+    for (const size_t i : together) {
+      const auto run = pair_.Start(requests[i]);
+      ASSERT_TRUE(run.ok()) << run.status();
+      runs.push_back(*run);
+    }
+    for (Disaggregated* run : runs) pair_.Continue(*run);
+    for (Disaggregated* run : runs) EXPECT_EQ(pair_.AwaitEnd(*run), absl::OkStatus());
+    for (size_t i = 0; i < runs.size(); ++i) {
+      EXPECT_EQ(AllChoices(*runs[i]), Unified(requests[together[i]])) << "request " << together[i];
+    }
   }
   ExpectAtRest();
 }
@@ -151,13 +160,13 @@ struct Sizes {
 };
 
 TestEngineSetup WithBlocksOf(int32_t block_tokens) {
-  TestEngineSetup setup = Blocks();
+  TestEngineSetup setup = Blocks(2);
   setup.block_tokens = block_tokens;
   return setup;
 }
 
 TestEngineSetup WithKvOf(DType dtype) {
-  TestEngineSetup setup = Blocks();
+  TestEngineSetup setup = Blocks(1);
   setup.kv_dtype = dtype;
   return setup;
 }
@@ -260,7 +269,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(OtherLayoutTest, WhatWouldBeRoundedIsRefusedWithBothTypes) {
   TestEngine decode([] {
-    TestEngineSetup setup = Blocks();
+    TestEngineSetup setup = Blocks(1);
     setup.role = Role::kDecode;
     return setup;
   }());

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/simt/simt.h"
 #include "tests/support/recording_sink.h"
+#include "tests/support/shallow_model.h"
 #include "tests/support/test_engine.h"
 
 namespace tandem {
@@ -36,7 +37,7 @@ class Requests {
 
 // With graphs, and with a pool that its requests do not fill.
 TestEngineSetup EngineOf(int32_t max_step_tokens, int32_t max_sequences, int64_t host_bytes) {
-  return {.checkpoint = "models/sample",
+  return {.checkpoint = ShallowSample(),
           .device = "cuda:0",
           .num_blocks = 96,
           .block_tokens = 16,
