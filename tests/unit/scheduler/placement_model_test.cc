@@ -279,6 +279,16 @@ TEST_F(PlacementModelTest, ABusyPrefillWorkerDrainsWhileTheDecodeWorkerHasNoRoom
   EXPECT_NEAR(p.ttft.count(), 61.06 + prefill->prefill.count(), kExact);
 }
 
+// They leave with their first token, so that the pool need not hold the 700 tokens of the output as well.
+TEST_F(PlacementModelTest, PromptsAtAPrefillWorkerNeedNoRoomForTheirOutputs) {
+  WorkerState busy = IdlePrefill();
+  busy.available_kv_tokens = 1000;
+  busy.waiting = {{.new_tokens = 400, .output_tokens = 700}};
+  const auto prefill = ForecastPrefill(busy, {.prompt_tokens = 112, .output_tokens = 2}, 0);
+  ASSERT_TRUE(prefill.has_value());
+  EXPECT_NEAR(prefill->queue.count(), 25, kExact) << "half of a step of 400 tokens";
+}
+
 TEST_F(PlacementModelTest, WhatTheDecodeWorkerHasCachedIsNotMoved) {
   const RequestShape request = {.prompt_tokens = 100, .output_tokens = 2};
   const auto prefill = ForecastPrefill(IdlePrefill(), request, 0);

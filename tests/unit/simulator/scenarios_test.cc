@@ -114,6 +114,53 @@ TEST(ScenariosTest, RequestsOfALostWorkerContinueElsewhereWithAllTheirTokens) {
   }
 }
 
+// Nobody else can take the request, so that the worker has to end it.
+TEST(ScenariosTest, AWorkerThatLeavesEndsWhatNobodyElseCanTake) {
+  loadgen::Schedule schedule = ScheduleOf({.requests = 1, .output = 200});
+  schedule.requests[0].at = Duration::zero();
+  SimulationOptions options{.fleet = Unified(1)};
+  options.disturbances = {At(0.5, Disturbance::Kind::kLeave, "unified-0")};
+  const SimulationResult result = RunSimulation(options, schedule);
+  EXPECT_EQ(SummaryOf(result).counts.complete, 1);
+  EXPECT_EQ(OutcomeOf(result, "unified-0").usage.output_tokens, 200U);
+}
+
+// decode-0 holds one request. Whoever comes to it meanwhile is sent on to decode-1 and does not wait.
+TEST(ScenariosTest, AFullDecodeWorkerSendsRequestsOnWhileAnotherHasRoom) {
+  loadgen::Schedule schedule = ScheduleOf({.requests = 4, .output = 100});
+  for (size_t i = 0; i < 4; ++i) schedule.requests[i].at = std::chrono::microseconds(i);
+  SimulationOptions options{.fleet = Pairs(1, 2), .policy = "round-robin"};
+  auto small = std::make_shared<WorkerModel>(*TestModel());
+  small->kv_tokens = 1200;
+  options.fleet[1].model = small;
+  const SimulationResult result = RunSimulation(options, schedule);
+  EXPECT_EQ(SummaryOf(result).counts.complete, 4);
+  EXPECT_GT(OutcomeOf(result, "decode-0").stats.handoff_counts.refused, 0U);
+  EXPECT_EQ(OutcomeOf(result, "decode-0").stats.handoff_counts.received, 1U);
+  EXPECT_EQ(OutcomeOf(result, "decode-1").stats.handoff_counts.received, 3U);
+}
+
+// The worker dies right before the KV arrives, so that its loss is not known to the sender yet.
+TEST(ScenariosTest, KvThatReachesALostWorkerIsNotCountedAsHandedOff) {
+  loadgen::Schedule schedule = ScheduleOf({.requests = 1, .output = 2});
+  schedule.requests[0].at = Duration::zero();
+  SimulationOptions options{.fleet = Pairs(1, 2)};
+  auto slow = std::make_shared<WorkerModel>(*TestModel());
+  slow->link->bytes_per_second = 1e8;
+  for (WorkerConfig& worker : options.fleet) worker.model = slow;
+  const SimulationResult undisturbed = RunSimulation(options, schedule);
+  const bool first = OutcomeOf(undisturbed, "decode-0").stats.handoff_counts.received == 1;
+  const std::string receiver = first ? "decode-0" : "decode-1";
+  const double decode = slow->steps.Step({.decode_sequences = 1, .decode_context = 1001}).count();
+  // The last token takes two hops to the client.
+  const double arrived_ms = LatencyOf(undisturbed.run.records[0]).e2e - decode - 0.2;
+  options.disturbances = {At((arrived_ms - 0.05) * 1e-3, Disturbance::Kind::kLose, receiver)};
+  const SimulationResult result = RunSimulation(options, schedule);
+  EXPECT_EQ(SummaryOf(result).counts.complete, 1);
+  EXPECT_EQ(OutcomeOf(result, "prefill-0").stats.handoff_counts.sent, 1U);
+  EXPECT_EQ(OutcomeOf(result, receiver).stats.handoff_counts.received, 0U);
+}
+
 // A policy that looks at queues alone notices the slower worker by its longer queue.
 TEST(ScenariosTest, AWorkerThatBecomesHalfAsFastGetsFewerRequests) {
   SimulationOptions options{.fleet = Unified(4)};
