@@ -27,7 +27,7 @@ function(emulated_bench name)
     -DPROGRAM=$<TARGET_FILE:${name}_emulated> "-DFLAGS=${arg_FLAGS}" "-DSECTIONS=${arg_SECTIONS}"
     -DJSON=${CMAKE_CURRENT_BINARY_DIR}/${name}.json
     -P ${CMAKE_SOURCE_DIR}/tests/gpu/check_bench.cmake)
-  set_tests_properties(${name}_emulated PROPERTIES TIMEOUT 300)
+  set_tests_properties(${name}_emulated PROPERTIES TIMEOUT 300 COST 300)  # not as the last of all
 endfunction()
 
 emulated_bench(cuda_kernel_bench SOURCES ${CUDA_KERNEL_BENCH_SOURCES}
@@ -40,7 +40,7 @@ emulated_bench(cuda_model_bench SOURCES ${CUDA_MODEL_BENCH_SOURCES} DEPS tandem_
 # The scripts themselves.
 add_test(NAME gpu_run COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/gpu/run_test.sh
   ${CMAKE_CURRENT_SOURCE_DIR}/gpu/run.sh)
-set_tests_properties(gpu_run PROPERTIES TIMEOUT 300)
+set_tests_properties(gpu_run PROPERTIES TIMEOUT 300 COST 300)
 add_test(NAME gpu_filters COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/gpu/filters_test.sh
   ${CMAKE_BINARY_DIR}/bin)
 tandem_test(verdict_test SOURCES unit/bench/verdict_test.cc DEPS tandem_base LABELS unit)
