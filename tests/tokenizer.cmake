@@ -1,6 +1,7 @@
 # Tests of tokenizer.
 tandem_test(tokenizer_test
   SOURCES unit/tokenizer/added_tokens_test.cc unit/tokenizer/bpe_test.cc
+          unit/tokenizer/encode_parts_test.cc
           unit/tokenizer/detokenizer_test.cc unit/tokenizer/normalizer_test.cc
           unit/tokenizer/pre_tokenizer_test.cc unit/tokenizer/regex_test.cc
           unit/tokenizer/tokenizer_json_test.cc

@@ -35,6 +35,18 @@ size_t SkipSpaceAfter(std::string_view text, size_t end) {
   return end;
 }
 
+// Whether the text could be a word or a run of white space, which ▁ stands for in some vocabularies.
+bool IsPlain(std::string_view text) {
+  constexpr int32_t kSpaceMark = 0x2581;
+  while (!text.empty()) {
+    const Character first = FirstCharacter(text);
+    const int32_t c = first.code_point;
+    if (!IsWord(c) && !IsWhitespace(c) && c != kSpaceMark) return false;
+    text.remove_prefix(first.length);
+  }
+  return true;
+}
+
 absl::StatusOr<AddedToken> ParseToken(const JsonFields& fields, int32_t id_limit) {
   RETURN_IF_ERROR(fields.RefuseOthers(
       {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}));
@@ -46,6 +58,7 @@ absl::StatusOr<AddedToken> ParseToken(const JsonFields& fields, int32_t id_limit
   ASSIGN_OR_RETURN(token.rstrip, fields.Bool("rstrip", false));
   ASSIGN_OR_RETURN(token.special, fields.Bool("special", false));
   ASSIGN_OR_RETURN(token.normalized, fields.Bool("normalized", !token.special));
+  token.control = token.special || !IsPlain(token.content);
   if (token.content.size() > kMaxContentBytes) {
     return Unimplemented("{}: longer than {} bytes", fields.PathOf("content"), kMaxContentBytes);
   }
@@ -67,8 +80,10 @@ void AddedTokens::Trie::Insert(std::string_view text, size_t token) {
   ends_.try_emplace(node, token);
 }
 
+template <typename Allows>
 std::optional<AddedTokens::Trie::Match> AddedTokens::Trie::LongestAt(std::string_view text,
-                                                                     size_t begin) const {
+                                                                     size_t begin,
+                                                                     const Allows& allows) const {
   std::optional<Match> longest;
   uint32_t node = 0;
   for (size_t at = begin; at < text.size(); ++at) {
@@ -76,17 +91,21 @@ std::optional<AddedTokens::Trie::Match> AddedTokens::Trie::LongestAt(std::string
     if (edge == edges_.end()) break;
     node = edge->second;
     const auto end = ends_.find(node);
-    if (end != ends_.end()) longest = Match{begin, at + 1, end->second};
+    if (end == ends_.end()) continue;
+    const Match match{begin, at + 1, end->second};
+    if (allows(match)) longest = match;
   }
   return longest;
 }
 
+template <typename Allows>
 std::optional<AddedTokens::Trie::Match> AddedTokens::Trie::FindFrom(std::string_view text,
-                                                                    size_t from) const {
+                                                                    size_t from,
+                                                                    const Allows& allows) const {
   if (ends_.empty()) return std::nullopt;
   for (size_t begin = from; begin < text.size(); ++begin) {
     if (!starts_[static_cast<uint8_t>(text[begin])]) continue;
-    if (const std::optional<Match> match = LongestAt(text, begin)) return match;
+    if (const std::optional<Match> match = LongestAt(text, begin, allows)) return match;
   }
   return std::nullopt;
 }
@@ -118,12 +137,17 @@ absl::StatusOr<AddedTokens> AddedTokens::FromJson(const nlohmann::json* value, i
 }
 
 std::vector<AddedTokenPart> AddedTokens::Find(std::string_view text, Stage stage,
-                                              SpecialTokens special_tokens) const {
+                                              SpecialTokens special_tokens,
+                                              std::span<const ByteRange> input) const {
   const Trie& trie = stage == Stage::kAsGiven ? as_given_ : normalized_;
+  const auto allows = [&](const Trie::Match& match) {
+    return input.empty() || !tokens_[match.token].control ||
+           !Overlaps(input, match.begin, match.end);
+  };
   std::vector<AddedTokenPart> parts;
   size_t covered = 0;
   size_t from = 0;
-  while (const std::optional<Trie::Match> match = trie.FindFrom(text, from)) {
+  while (const std::optional<Trie::Match> match = trie.FindFrom(text, from, allows)) {
     from = match->end;
     const AddedToken& token = tokens_[match->token];
     if (token.special && special_tokens == SpecialTokens::kAsText) continue;

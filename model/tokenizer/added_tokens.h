@@ -3,12 +3,14 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "model/tokenizer/byte_range.h"
 #include "model/tokenizer/json_fields.h"
 #include "model/tokenizer/normalizer.h"
 #include "model/tokenizer/tokenizer.h"
@@ -23,7 +25,8 @@ struct AddedToken {
   bool lstrip = false;       // the match includes the white space before it
   bool rstrip = false;
   bool normalized = false;  // searched in the normalized text instead of the given text
-  bool special = false;     // a control token, which is left out of decoded text
+  bool special = false;     // left out of decoded text
+  bool control = false;     // never found in what came from the input (Tokenizer::EncodeParts)
   std::string text;         // the string that is searched for and that the decoder receives
 };
 
@@ -44,9 +47,10 @@ class AddedTokens {
   enum class Stage : uint8_t { kAsGiven, kNormalized };
   // Splits `text` into parts. The leftmost match wins, and of matches at one position the longest.
   // The parts cover `text` in order, except that a token that strips may overlap an adjacent token
-  // of white space.
-  std::vector<AddedTokenPart> Find(std::string_view text, Stage stage,
-                                   SpecialTokens special_tokens) const;
+  // of white space. No byte of `input`, sorted ranges of `text`, belongs to a control token, but for
+  // white space that it strips.
+  std::vector<AddedTokenPart> Find(std::string_view text, Stage stage, SpecialTokens special_tokens,
+                                   std::span<const ByteRange> input = {}) const;
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }
 
@@ -60,10 +64,13 @@ class AddedTokens {
       size_t end;
       size_t token;
     };
-    std::optional<Match> FindFrom(std::string_view text, size_t from) const;
+    // `allows` says of a match whether it may be one.
+    template <typename Allows>
+    std::optional<Match> FindFrom(std::string_view text, size_t from, const Allows& allows) const;
 
    private:
-    std::optional<Match> LongestAt(std::string_view text, size_t begin) const;
+    template <typename Allows>
+    std::optional<Match> LongestAt(std::string_view text, size_t begin, const Allows& allows) const;
 
     absl::flat_hash_map<uint64_t, uint32_t> edges_;  // (node << 8 | byte) -> node
     absl::flat_hash_map<uint32_t, size_t> ends_;     // node -> token

@@ -137,9 +137,53 @@ std::optional<size_t> Normalizer::MaxShrink() const {
   return shrink;
 }
 
-absl::StatusOr<Normalizer::Result> Normalizer::Apply(std::string_view text) const {
-  Result result{std::string(text)};
-  for (const Step& step : steps_) RETURN_IF_ERROR(ApplyStep(step, result));
+// Where the ranges of the input are after a step.
+absl::StatusOr<std::vector<ByteRange>> Normalizer::MapInput(const Step& step, const Result& before,
+                                                            const Result& after) {
+  std::vector<ByteRange> mapped;
+  if (std::holds_alternative<Prepend>(step)) {
+    const size_t shift = after.text.size() - before.text.size();
+    for (const ByteRange& range : before.input) {
+      mapped.push_back({range.begin + shift, range.end + shift});
+    }
+    return mapped;
+  }
+  if (std::holds_alternative<Strip>(step)) {
+    const size_t kept = before.text.find(after.text);
+    return Within(before.input, kept, kept + after.text.size());
+  }
+  std::string joined;
+  size_t at = 0;
+  const auto append = [&](size_t end) -> absl::Status {
+    Result part{before.text.substr(at, end - at)};
+    if (!part.text.empty()) RETURN_IF_ERROR(ApplyStep(step, part));
+    joined += part.text;
+    at = end;
+    return absl::OkStatus();
+  };
+  for (const ByteRange& range : before.input) {
+    RETURN_IF_ERROR(append(range.begin));
+    const size_t begin = joined.size();
+    RETURN_IF_ERROR(append(range.end));
+    if (begin < joined.size()) mapped.push_back({begin, joined.size()});
+  }
+  RETURN_IF_ERROR(append(before.text.size()));
+  if (joined != after.text) mapped = {{0, after.text.size()}};
+  return mapped;
+}
+
+absl::StatusOr<Normalizer::Result> Normalizer::Apply(std::string_view text,
+                                                     std::span<const ByteRange> input) const {
+  Result result{std::string(text), false, {input.begin(), input.end()}};
+  for (const Step& step : steps_) {
+    if (result.input.empty()) {
+      RETURN_IF_ERROR(ApplyStep(step, result));
+      continue;
+    }
+    const Result before = result;
+    RETURN_IF_ERROR(ApplyStep(step, result));
+    ASSIGN_OR_RETURN(result.input, MapInput(step, before, result));
+  }
   return result;
 }
 

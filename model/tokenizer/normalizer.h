@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/tokenizer/byte_range.h"
 #include "model/tokenizer/json_fields.h"
 #include "model/tokenizer/matcher.h"
 #include "model/tokenizer/unicode.h"
@@ -29,9 +31,12 @@ class Normalizer {
   struct Result {
     std::string text;
     bool lost_start = false;  // whether characters at the start were removed
+    std::vector<ByteRange> input;
   };
   // RESOURCE_EXHAUSTED when a pattern hits its match limit or the text grows too large.
-  absl::StatusOr<Result> Apply(std::string_view text) const;
+  // `input` are sorted ranges of the text, and of the result afterwards: where a step changes text
+  // across their borders, all of it.
+  absl::StatusOr<Result> Apply(std::string_view text, std::span<const ByteRange> input = {}) const;
 
  private:
   struct Lowercase {};
@@ -51,6 +56,8 @@ class Normalizer {
   absl::Status Append(const nlohmann::json& value, const std::string& path, int depth);
   static absl::StatusOr<Step> ParseStep(const JsonFields& fields, const std::string& type);
   static absl::Status ApplyStep(const Step& step, Result& result);
+  static absl::StatusOr<std::vector<ByteRange>> MapInput(const Step& step, const Result& before,
+                                                         const Result& after);
 
   std::vector<Step> steps_;
 };

@@ -54,11 +54,29 @@ TokenizerPipeline::TokenizerPipeline(TokenizerParts parts) : parts_(std::move(pa
 
 absl::StatusOr<std::vector<int32_t>> TokenizerPipeline::Encode(std::string_view text,
                                                                const EncodeOptions& options) const {
+  if (ValidUtf8Prefix(text) == text.size()) return EncodeText(text, {}, options);
+  return EncodeText(ReplaceInvalidUtf8(text), {}, options);
+}
+
+absl::StatusOr<std::vector<int32_t>> TokenizerPipeline::EncodeParts(
+    std::span<const TextPart> parts, const EncodeOptions& options) const {
+  std::string text;
+  std::vector<ByteRange> input;
+  for (const TextPart& part : parts) {
+    const size_t begin = text.size();
+    const bool valid = ValidUtf8Prefix(part.text) == part.text.size();
+    text += valid ? part.text : ReplaceInvalidUtf8(part.text);
+    if (part.from_input && begin < text.size()) input.push_back({begin, text.size()});
+  }
+  return EncodeText(text, input, options);
+}
+
+absl::StatusOr<std::vector<int32_t>> TokenizerPipeline::EncodeText(
+    std::string_view text, std::span<const ByteRange> input, const EncodeOptions& options) const {
   Encoding encoding{options.special_tokens};
-  if (ValidUtf8Prefix(text) != text.size()) text = encoding.arena.Keep(ReplaceInvalidUtf8(text));
   const bool add = options.add_template == Template::kAdd;
   if (add) encoding.ids = parts_.post_processor.before;
-  RETURN_IF_ERROR(EncodeGiven({text, true}, encoding));
+  RETURN_IF_ERROR(EncodeGiven({text, true}, input, encoding));
   if (add) {
     const std::vector<int32_t>& after = parts_.post_processor.after;
     encoding.ids.insert(encoding.ids.end(), after.begin(), after.end());
@@ -66,27 +84,32 @@ absl::StatusOr<std::vector<int32_t>> TokenizerPipeline::Encode(std::string_view 
   return std::move(encoding.ids);
 }
 
-absl::Status TokenizerPipeline::EncodeGiven(Piece piece, Encoding& encoding) const {
+absl::Status TokenizerPipeline::EncodeGiven(Piece piece, std::span<const ByteRange> input,
+                                            Encoding& encoding) const {
   for (const AddedTokenPart& part : parts_.added_tokens.Find(
-           piece.text, AddedTokens::Stage::kAsGiven, encoding.special_tokens)) {
+           piece.text, AddedTokens::Stage::kAsGiven, encoding.special_tokens, input)) {
     if (part.id.has_value()) {
       encoding.ids.push_back(*part.id);
       continue;
     }
     Piece rest = {piece.text.substr(part.begin, part.end - part.begin), part.begin == 0};
+    std::vector<ByteRange> rest_input = Within(input, part.begin, part.end);
     if (!parts_.normalizer.empty()) {
-      ASSIGN_OR_RETURN(Normalizer::Result normalized, parts_.normalizer.Apply(rest.text));
+      ASSIGN_OR_RETURN(Normalizer::Result normalized,
+                       parts_.normalizer.Apply(rest.text, rest_input));
+      rest_input = std::move(normalized.input);
       rest = {encoding.arena.Keep(std::move(normalized.text)),
               rest.at_start && !normalized.lost_start};
     }
-    RETURN_IF_ERROR(EncodeNormalized(rest, encoding));
+    RETURN_IF_ERROR(EncodeNormalized(rest, rest_input, encoding));
   }
   return absl::OkStatus();
 }
 
-absl::Status TokenizerPipeline::EncodeNormalized(Piece piece, Encoding& encoding) const {
+absl::Status TokenizerPipeline::EncodeNormalized(Piece piece, std::span<const ByteRange> input,
+                                                 Encoding& encoding) const {
   for (const AddedTokenPart& part : parts_.added_tokens.Find(
-           piece.text, AddedTokens::Stage::kNormalized, encoding.special_tokens)) {
+           piece.text, AddedTokens::Stage::kNormalized, encoding.special_tokens, input)) {
     if (part.id.has_value()) {
       encoding.ids.push_back(*part.id);
       continue;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,8 @@ class TokenizerPipeline : public Tokenizer {
 
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text,
                                               const EncodeOptions& options) const override;
+  absl::StatusOr<std::vector<int32_t>> EncodeParts(std::span<const TextPart> parts,
+                                                   const EncodeOptions& options) const override;
   absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids,
                                      SkipSpecial skip) const override;
   std::unique_ptr<TextStream> StartText(SkipSpecial skip) const override;
@@ -53,8 +56,13 @@ class TokenizerPipeline : public Tokenizer {
   class Stream;
   struct Encoding;
 
-  absl::Status EncodeGiven(Piece piece, Encoding& encoding) const;
-  absl::Status EncodeNormalized(Piece piece, Encoding& encoding) const;
+  // `input` are the ranges of the text that came from a request.
+  absl::StatusOr<std::vector<int32_t>> EncodeText(std::string_view text,
+                                                  std::span<const ByteRange> input,
+                                                  const EncodeOptions& options) const;
+  absl::Status EncodeGiven(Piece piece, std::span<const ByteRange> input, Encoding& encoding) const;
+  absl::Status EncodeNormalized(Piece piece, std::span<const ByteRange> input,
+                                Encoding& encoding) const;
 
   const TokenizerParts parts_;
   std::vector<Entry> entries_;  // by id

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/tokenizer/text_part.h"
 
 namespace tandem {
 
@@ -45,6 +47,12 @@ class Tokenizer {
   // match limit.
   virtual absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text,
                                                       const EncodeOptions& options) const = 0;
+  // Encodes the concatenation of `parts` (ChatTemplate::Render) as one text: the same ids as Encode,
+  // except that no byte of a part from the input belongs to a control token. Control tokens are the
+  // special added tokens and all others that hold a punctuation character or a symbol, such as
+  // <think>; added tokens of letters, digits and white space alone are found in every part.
+  virtual absl::StatusOr<std::vector<int32_t>> EncodeParts(std::span<const TextPart> parts,
+                                                           const EncodeOptions& options) const = 0;
   // The text of all `ids`: well-formed UTF-8, in which incomplete characters become U+FFFD.
   // INVALID_ARGUMENT for an id outside [0, vocab_size).
   virtual absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids,

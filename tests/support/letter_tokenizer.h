@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,12 @@ class LetterTokenizer : public Tokenizer {
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text,
                                               const EncodeOptions&) const override {
     return std::vector<int32_t>(text.begin(), text.end());
+  }
+  absl::StatusOr<std::vector<int32_t>> EncodeParts(std::span<const TextPart> parts,
+                                                   const EncodeOptions&) const override {
+    std::vector<int32_t> ids;
+    for (const TextPart& part : parts) ids.insert(ids.end(), part.text.begin(), part.text.end());
+    return ids;
   }
   absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids, SkipSpecial) const override {
     Letters letters;
