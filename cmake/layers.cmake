@@ -1,6 +1,6 @@
 # Which room may include which (docs/architecture.md), as data. A room may always include itself.
 # LAYERS lists the rooms, longest path first, so that a file belongs to the first that matches.
-set(LAYERS model/tokenizer model/checkpoint model/transformer router/cluster router/ledger
+set(LAYERS model/tokenizer model/chat model/checkpoint model/transformer router/cluster router/ledger
     router/prefix router/policy router/explain router/output_length router/client router/attempt
     router/request base kernels kvstore transfer scheduler/latency_model scheduler engine router
     server proto bench/serving bench/simulator)
@@ -8,6 +8,7 @@ set(LAYERS model/tokenizer model/checkpoint model/transformer router/cluster rou
 set(MAY_INCLUDE_base "")
 set(MAY_INCLUDE_kernels base)
 set(MAY_INCLUDE_model/tokenizer base)
+set(MAY_INCLUDE_model/chat base model/tokenizer/text_part.h)
 set(MAY_INCLUDE_model/checkpoint base)
 set(MAY_INCLUDE_model/transformer base kernels model/checkpoint)
 set(MAY_INCLUDE_kvstore base kernels)
@@ -31,7 +32,7 @@ set(MAY_INCLUDE_router/attempt base proto router/cluster router/ledger router/pr
 set(MAY_INCLUDE_router/request base proto model/tokenizer router/cluster router/prefix
     router/attempt router/explain router/output_length router/policy/slo.h)
 set(MAY_INCLUDE_router base proto router model/tokenizer)
-set(MAY_INCLUDE_server engine router proto base model/tokenizer model/checkpoint model/transformer
+set(MAY_INCLUDE_server engine router proto base model/tokenizer model/chat model/checkpoint model/transformer
     kernels kvstore transfer scheduler bench/serving bench/simulator)
 set(MAY_INCLUDE_proto "")
 set(MAY_INCLUDE_bench/serving base proto)
@@ -46,7 +47,8 @@ set(FOREIGN
     "^zstd" "^kvstore/codec/"
     "^hwy/" "^kernels/cpu/"
     "^openssl/" "^transfer/media/tcp/"
-    "^(pcre2|unicode/)" "^model/tokenizer/")
+    "^unicode/" "^model/(tokenizer|chat)/"
+    "^pcre2" "^model/tokenizer/")
 
 # Calls that only base/tsan_mutex.cc may name: regex of the call -> what to use in its place.
 set(FORBIDDEN_CALLS

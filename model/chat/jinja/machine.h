@@ -1,0 +1,54 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "model/chat/jinja/value.h"
+
+namespace tandem::jinja {
+
+// The means of one rendering: what it may still do, and the time that it prints. All work is paid
+// for in steps, copied bytes included, so that no template runs for long. Thread: one.
+class Machine {
+ public:
+  using Now = std::chrono::system_clock::time_point;
+  Machine(int64_t max_steps, Now now) : max_steps_(max_steps), now_(now) {}
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  // INVALID_ARGUMENT once the steps are used up.
+  absl::Status Spend(size_t steps = 1) {
+    steps_ += static_cast<int64_t>(steps);
+    return steps_ <= max_steps_ ? absl::OkStatus() : OutOfSteps();
+  }
+  // Pays for making or reading a text of that size.
+  absl::Status SpendBytes(size_t bytes) { return Spend(1 + bytes / kBytesPerStep); }
+
+  int64_t steps() const { return steps_; }
+  Now now() const { return now_; }
+
+  // Namespaces may hold themselves; the machine empties all of them when it ends.
+  Value MakeNamespace(std::shared_ptr<Namespace> value);
+
+ private:
+  static constexpr size_t kBytesPerStep = 32;
+
+  absl::Status OutOfSteps() const;
+
+  const int64_t max_steps_;
+  const Now now_;
+  int64_t steps_ = 0;
+  std::vector<std::shared_ptr<Namespace>> namespaces_;
+};
+
+// The status of raise_exception, whose text is meant for the client as it is.
+absl::Status Raised(std::string_view text);
+bool IsRaised(const absl::Status& status);
+
+}  // namespace tandem::jinja

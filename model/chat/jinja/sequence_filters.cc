@@ -1,0 +1,370 @@
+#include <algorithm>
+
+#include "base/status.h"
+#include "model/chat/jinja/arguments.h"
+#include "model/chat/jinja/attribute_path.h"
+#include "model/chat/jinja/characters.h"
+#include "model/chat/jinja/methods.h"
+#include "model/chat/jinja/operators.h"
+#include "model/chat/jinja/print.h"
+#include "model/chat/jinja/registry.h"
+
+namespace tandem::jinja {
+namespace {
+
+using Filtered = absl::StatusOr<Value>;
+
+absl::Status TakesNothing(std::string_view name, Arguments arguments) {
+  return Bound::To(name, {}, 0, std::move(arguments)).status();
+}
+
+Filtered LengthFilter(Machine&, const Value& value, Arguments arguments) {
+  RETURN_IF_ERROR(TakesNothing("length", std::move(arguments)));
+  ASSIGN_OR_RETURN(const int64_t length, Length(value));
+  return Value(length);
+}
+
+Filtered ListFilter(Machine& machine, const Value& value, Arguments arguments) {
+  RETURN_IF_ERROR(TakesNothing("list", std::move(arguments)));
+  ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value, machine));
+  return MakeList(std::move(items));
+}
+
+Filtered ItemsFilter(Machine& machine, const Value& value, Arguments arguments) {
+  RETURN_IF_ERROR(TakesNothing("items", std::move(arguments)));
+  std::vector<Value> items;
+  if (value.undefined() == nullptr) {
+    if (value.dict() == nullptr)
+      return InvalidArgument("items wants a dict, not '{}'", value.type());
+    RETURN_IF_ERROR(machine.Spend(value.dict()->entries().size()));
+    for (const auto& [key, item] : value.dict()->entries()) {
+      ASSIGN_OR_RETURN(Value pair, MakeList({key, item}, List::Kind::kTuple));
+      items.push_back(std::move(pair));
+    }
+  }
+  return MakeList(std::move(items), List::Kind::kGenerator);
+}
+
+Filtered FirstFilter(Machine& machine, const Value& value, Arguments arguments) {
+  RETURN_IF_ERROR(TakesNothing("first", std::move(arguments)));
+  const List* list = value.list();
+  if (list != nullptr && list->kind == List::Kind::kGenerator && !list->spent) {
+    return Unimplemented("first of a generator is not supported: add |list");
+  }
+  ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, machine));
+  if (!items.empty()) return items.front();
+  return Value::MakeUndefined("No first item, sequence was empty.");
+}
+
+absl::Status NotReversible(const Value& value) {
+  return InvalidArgument("an object of type '{}' cannot be reversed", value.type());
+}
+
+Filtered LastFilter(Machine& machine, const Value& value, Arguments arguments) {
+  RETURN_IF_ERROR(TakesNothing("last", std::move(arguments)));
+  const List* list = value.list();
+  if (list != nullptr && list->kind == List::Kind::kGenerator) return NotReversible(value);
+  ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, machine));
+  if (!items.empty()) return items.back();
+  return Value::MakeUndefined("No last item, sequence was empty.");
+}
+
+Filtered ReverseFilter(Machine& machine, const Value& value, Arguments arguments) {
+  RETURN_IF_ERROR(TakesNothing("reverse", std::move(arguments)));
+  if (value.text() != nullptr) {
+    return GetSlice(value, {Value(), Value(), Value(int64_t{-1})}, machine);
+  }
+  const List* list = value.list();
+  const bool makes_list = list != nullptr && list->kind == List::Kind::kGenerator;
+  ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value, machine));
+  std::reverse(items.begin(), items.end());
+  return MakeList(std::move(items), makes_list ? List::Kind::kList : List::Kind::kGenerator);
+}
+
+Filtered JoinFilter(Machine& machine, const Value& value, Arguments arguments) {
+  ASSIGN_OR_RETURN(const Bound bound,
+                   Bound::To("join", {"d", "attribute"}, 0, std::move(arguments)));
+  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::From(bound.Get(1)));
+  Text separator;
+  if (bound.Has(0)) {
+    ASSIGN_OR_RETURN(separator, Str(bound.Get(0), machine));
+  }
+  ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, machine));
+  std::vector<Text> texts;
+  for (const Value& item : items) {
+    ASSIGN_OR_RETURN(const Value part, path.Get(item, std::nullopt, machine));
+    ASSIGN_OR_RETURN(Text text, Str(part, machine));
+    texts.push_back(std::move(text));
+  }
+  return JoinTexts(separator, texts, machine);
+}
+
+Value IgnoreCase(const Value& value) {
+  const Text* text = value.text();
+  if (text == nullptr) return value;
+  Text lower(Lower(text->view()));
+  lower.Mark(text->has_input());
+  return Value(std::move(lower));
+}
+
+struct Keyed {
+  std::vector<Value> keys;
+  Value item;
+};
+
+// Several keys are compared as Python compares lists: equal ones need no order.
+enum class KeysAre : uint8_t { kOne, kList };
+
+absl::StatusOr<bool> KeysBefore(const Keyed& a, const Keyed& b, KeysAre keys, Machine& machine) {
+  if (keys == KeysAre::kOne) return IsLess(a.keys[0], b.keys[0], machine);
+  for (size_t i = 0; i < a.keys.size(); ++i) {
+    ASSIGN_OR_RETURN(const bool equal, AreEqual(a.keys[i], b.keys[i], machine));
+    if (!equal) return IsLess(a.keys[i], b.keys[i], machine);
+  }
+  return false;
+}
+
+// A stable sort, which also goes backwards without turning equal items around. A merge sort of our
+// own: std::stable_sort requires an order even where comparing fails.
+absl::Status SortKeyed(std::vector<Keyed>& items, bool reverse, KeysAre keys, Machine& machine) {
+  std::vector<Keyed> buffer(items.size());
+  for (size_t width = 1; width < items.size(); width *= 2) {
+    for (size_t begin = 0; begin < items.size(); begin += 2 * width) {
+      const size_t middle = std::min(begin + width, items.size());
+      const size_t end = std::min(begin + 2 * width, items.size());
+      size_t left = begin;
+      size_t right = middle;
+      for (size_t at = begin; at < end; ++at) {
+        bool take_right = left == middle;
+        if (!take_right && right < end) {
+          const Keyed& first = items[reverse ? left : right];
+          const Keyed& second = items[reverse ? right : left];
+          ASSIGN_OR_RETURN(take_right, KeysBefore(first, second, keys, machine));
+        }
+        buffer[at] = std::move(items[take_right ? right++ : left++]);
+      }
+    }
+    items.swap(buffer);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Keyed>> KeyedItems(std::vector<Value> items,
+                                              const std::vector<AttributePath>& paths,
+                                              bool case_sensitive,
+                                              const std::optional<Value>& otherwise,
+                                              Machine& machine) {
+  std::vector<Keyed> keyed;
+  for (Value& item : items) {
+    Keyed one{{}, item};
+    for (const AttributePath& path : paths) {
+      ASSIGN_OR_RETURN(const Value key, path.Get(item, otherwise, machine));
+      one.keys.push_back(case_sensitive ? key : IgnoreCase(key));
+    }
+    keyed.push_back(std::move(one));
+  }
+  return keyed;
+}
+
+Filtered SortFilter(Machine& machine, const Value& value, Arguments arguments) {
+  ASSIGN_OR_RETURN(const Bound bound, Bound::To("sort", {"reverse", "case_sensitive", "attribute"},
+                                                0, std::move(arguments)));
+  ASSIGN_OR_RETURN(const auto paths, AttributePath::ListFrom(bound.Get(2)));
+  ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value, machine));
+  ASSIGN_OR_RETURN(std::vector<Keyed> keyed,
+                   KeyedItems(std::move(items), paths, bound.Truth(1, false), {}, machine));
+  RETURN_IF_ERROR(SortKeyed(keyed, bound.Truth(0, false), KeysAre::kList, machine));
+  std::vector<Value> sorted;
+  for (Keyed& one : keyed) sorted.push_back(std::move(one.item));
+  return MakeList(std::move(sorted));
+}
+
+Filtered DictSortFilter(Machine& machine, const Value& value, Arguments arguments) {
+  ASSIGN_OR_RETURN(const Bound bound, Bound::To("dictsort", {"case_sensitive", "by", "reverse"}, 0,
+                                                std::move(arguments)));
+  ASSIGN_OR_RETURN(const Text by, bound.String(1, "key"));
+  if (by.view() != "key" && by.view() != "value") {
+    return InvalidArgument("dictsort sorts by 'key' or 'value'");
+  }
+  if (value.undefined() != nullptr) return UndefinedError(*value.undefined());
+  if (value.dict() == nullptr) {
+    return InvalidArgument("dictsort wants a dict, not '{}'", value.type());
+  }
+  std::vector<Keyed> keyed;
+  RETURN_IF_ERROR(machine.Spend(value.dict()->entries().size()));
+  for (const auto& [key, item] : value.dict()->entries()) {
+    ASSIGN_OR_RETURN(Value pair, MakeList({key, item}, List::Kind::kTuple));
+    const Value& sorted_by = by.view() == "key" ? key : item;
+    keyed.push_back({{bound.Truth(0, false) ? sorted_by : IgnoreCase(sorted_by)}, std::move(pair)});
+  }
+  RETURN_IF_ERROR(SortKeyed(keyed, bound.Truth(2, false), KeysAre::kOne, machine));
+  std::vector<Value> sorted;
+  for (Keyed& one : keyed) sorted.push_back(std::move(one.item));
+  return MakeList(std::move(sorted));
+}
+
+Filtered GroupByFilter(Machine& machine, const Value& value, Arguments arguments) {
+  ASSIGN_OR_RETURN(
+      const Bound bound,
+      Bound::To("groupby", {"attribute", "default", "case_sensitive"}, 1, std::move(arguments)));
+  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::From(bound.Get(0)));
+  std::optional<Value> otherwise;
+  if (!bound.Get(1).is_none()) otherwise = bound.Get(1);
+  ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value, machine));
+  ASSIGN_OR_RETURN(std::vector<Keyed> keyed,
+                   KeyedItems(std::move(items), {path}, bound.Truth(2, false), otherwise, machine));
+  RETURN_IF_ERROR(SortKeyed(keyed, false, KeysAre::kOne, machine));
+  std::vector<Value> groups;
+  for (size_t begin = 0; begin < keyed.size();) {
+    std::vector<Value> members;
+    size_t end = begin;
+    for (; end < keyed.size(); ++end) {
+      ASSIGN_OR_RETURN(const bool same,
+                       AreEqual(keyed[begin].keys[0], keyed[end].keys[0], machine));
+      if (!same) break;
+      members.push_back(keyed[end].item);
+    }
+    ASSIGN_OR_RETURN(Value key, path.Get(keyed[begin].item, otherwise, machine));
+    ASSIGN_OR_RETURN(Value list, MakeList(std::move(members)));
+    ASSIGN_OR_RETURN(Value group, MakeList({std::move(key), std::move(list)}, List::Kind::kTuple));
+    groups.push_back(std::move(group));
+    begin = end;
+  }
+  return MakeList(std::move(groups));
+}
+
+Filtered UniqueFilter(Machine& machine, const Value& value, Arguments arguments) {
+  ASSIGN_OR_RETURN(const Bound bound,
+                   Bound::To("unique", {"case_sensitive", "attribute"}, 0, std::move(arguments)));
+  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::From(bound.Get(1)));
+  ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value, machine));
+  Dict seen;
+  std::vector<Value> kept;
+  for (Value& item : items) {
+    ASSIGN_OR_RETURN(Value key, path.Get(item, std::nullopt, machine));
+    if (!bound.Truth(0, false)) key = IgnoreCase(key);
+    if (seen.Find(key) != nullptr) continue;
+    RETURN_IF_ERROR(seen.Set(std::move(key), Value(true)));
+    kept.push_back(std::move(item));
+  }
+  return MakeList(std::move(kept), List::Kind::kGenerator);
+}
+
+enum class Extreme : uint8_t { kLeast, kMost };
+
+template <Extreme kExtreme>
+Filtered ExtremeFilter(Machine& machine, const Value& value, Arguments arguments) {
+  ASSIGN_OR_RETURN(const Bound bound, Bound::To("min and max", {"case_sensitive", "attribute"}, 0,
+                                                std::move(arguments)));
+  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::From(bound.Get(1)));
+  ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value, machine));
+  if (items.empty()) return Value::MakeUndefined("No aggregated item, sequence was empty.");
+  ASSIGN_OR_RETURN(const std::vector<Keyed> keyed,
+                   KeyedItems(std::move(items), {path}, bound.Truth(0, false), {}, machine));
+  size_t best = 0;
+  for (size_t i = 1; i < keyed.size(); ++i) {
+    const Value& a = keyed[i].keys[0];
+    const Value& b = keyed[best].keys[0];
+    ASSIGN_OR_RETURN(const bool better,
+                     kExtreme == Extreme::kLeast ? IsLess(a, b, machine) : IsLess(b, a, machine));
+    if (better) best = i;
+  }
+  return keyed[best].item;
+}
+
+Filtered SumFilter(Machine& machine, const Value& value, Arguments arguments) {
+  ASSIGN_OR_RETURN(const Bound bound,
+                   Bound::To("sum", {"attribute", "start"}, 0, std::move(arguments)));
+  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::From(bound.Get(0)));
+  ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value, machine));
+  Value sum = bound.Has(1) ? bound.Get(1) : Value(int64_t{0});
+  if (sum.text() != nullptr) return InvalidArgument("sum cannot add strings: use join");
+  for (Value& item : items) {
+    ASSIGN_OR_RETURN(const Value part, path.Get(std::move(item), std::nullopt, machine));
+    ASSIGN_OR_RETURN(sum, Calculate(BinaryOp::kAdd, sum, part, machine));
+  }
+  return sum;
+}
+
+Filtered BatchFilter(Machine& machine, const Value& value, Arguments arguments) {
+  ASSIGN_OR_RETURN(const Bound bound,
+                   Bound::To("batch", {"linecount", "fill_with"}, 1, std::move(arguments)));
+  ASSIGN_OR_RETURN(const int64_t count, bound.Integer(0, 1));
+  if (count < 1) return InvalidArgument("batch wants at least 1 item in a row");
+  ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value, machine));
+  std::vector<Value> rows;
+  for (size_t begin = 0; begin < items.size();) {
+    const size_t end = std::min(items.size(), begin + static_cast<size_t>(count));
+    std::vector<Value> row(items.begin() + static_cast<int64_t>(begin),
+                           items.begin() + static_cast<int64_t>(end));
+    if (!bound.Get(1).is_none() && row.size() < static_cast<size_t>(count)) {
+      RETURN_IF_ERROR(machine.Spend(static_cast<size_t>(count)));
+      row.resize(static_cast<size_t>(count), bound.Get(1));
+    }
+    ASSIGN_OR_RETURN(Value list, MakeList(std::move(row)));
+    rows.push_back(std::move(list));
+    begin = end;
+  }
+  return MakeList(std::move(rows), List::Kind::kGenerator);
+}
+
+Filtered SliceFilter(Machine& machine, const Value& value, Arguments arguments) {
+  ASSIGN_OR_RETURN(const Bound bound,
+                   Bound::To("slice", {"slices", "fill_with"}, 1, std::move(arguments)));
+  ASSIGN_OR_RETURN(const int64_t slices, bound.Integer(0, 1));
+  if (slices < 1) return InvalidArgument("slice wants at least 1 slice");
+  ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, machine));
+  RETURN_IF_ERROR(machine.Spend(static_cast<size_t>(slices)));
+  const auto size = static_cast<int64_t>(items.size());
+  std::vector<Value> rows;
+  int64_t begin = 0;
+  for (int64_t i = 0; i < slices; ++i) {
+    const bool longer = i < size % slices;
+    const int64_t end = begin + size / slices + (longer ? 1 : 0);
+    std::vector<Value> row(items.begin() + begin, items.begin() + end);
+    if (!longer && !bound.Get(1).is_none()) row.push_back(bound.Get(1));
+    ASSIGN_OR_RETURN(Value list, MakeList(std::move(row)));
+    rows.push_back(std::move(list));
+    begin = end;
+  }
+  return MakeList(std::move(rows), List::Kind::kGenerator);
+}
+
+Filtered AttrFilter(Machine& machine, const Value& value, Arguments arguments) {
+  ASSIGN_OR_RETURN(const Bound bound, Bound::To("attr", {"name"}, 1, std::move(arguments)));
+  ASSIGN_OR_RETURN(const Text name, bound.String(0, ""));
+  if (value.undefined() != nullptr) return UndefinedError(*value.undefined());
+  // Keys of a dict are no attributes.
+  if (value.dict() != nullptr) {
+    if (auto method = FindMethod(value, name.view())) return *std::move(method);
+    return Value::MakeUndefined(fmt::format("'dict object' has no attribute '{}'", name.view()));
+  }
+  return GetAttribute(value, name.view(), machine);
+}
+
+constexpr FilterEntry kSequenceFilters[] = {
+    {"attr", AttrFilter},
+    {"batch", BatchFilter},
+    {"count", LengthFilter},
+    {"dictsort", DictSortFilter},
+    {"first", FirstFilter},
+    {"groupby", GroupByFilter},
+    {"items", ItemsFilter},
+    {"join", JoinFilter},
+    {"last", LastFilter},
+    {"length", LengthFilter},
+    {"list", ListFilter},
+    {"max", ExtremeFilter<Extreme::kMost>},
+    {"min", ExtremeFilter<Extreme::kLeast>},
+    {"reverse", ReverseFilter},
+    {"slice", SliceFilter},
+    {"sort", SortFilter},
+    {"sum", SumFilter},
+    {"unique", UniqueFilter},
+};
+
+}  // namespace
+
+std::span<const FilterEntry> SequenceFilters() { return kSequenceFilters; }
+
+}  // namespace tandem::jinja

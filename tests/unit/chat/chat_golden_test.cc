@@ -1,0 +1,40 @@
+// Prompts that jinja2 made of the templates in tests/golden/chat, in the environment of transformers
+// (make_chat_golden.py).
+#include <fstream>
+#include <sstream>
+
+#include "gtest/gtest.h"
+#include "tests/unit/chat/rendered.h"
+
+namespace tandem {
+namespace {
+
+std::string ReadWhole(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file) << path;
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(ChatGoldenTest, PromptsAreThoseOfJinja2) {
+  const std::string folder = TANDEM_SOURCE_DIR "/tests/golden/chat/";
+  const ChatJson golden = ChatJson::parse(ReadWhole(folder + "prompts.json"));
+  size_t texts = 0;
+  for (const auto& [file, prompts] : golden["prompts"].items()) {
+    const std::string source = ReadWhole(folder + "templates/" + file);
+    for (const auto& [name, prompt] : prompts.items()) {
+      ChatJson variables = golden["special_tokens"];
+      variables.update(golden["conversations"][name]);
+      const auto text = RenderMarked(source, variables);
+      ASSERT_EQ(text.ok(), prompt.is_string()) << file << ", " << name << ": " << text.status();
+      if (!text.ok()) continue;
+      EXPECT_EQ(text->bytes(), prompt.get<std::string>()) << file << ", " << name;
+      ++texts;
+    }
+  }
+  EXPECT_GT(texts, 200u);
+}
+
+}  // namespace
+}  // namespace tandem

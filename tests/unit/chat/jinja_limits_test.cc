@@ -1,0 +1,61 @@
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/chat/rendered.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(JinjaLimitsTest, LoopsWithoutEndRunOutOfSteps) {
+  EXPECT_THAT(Rendered("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}"
+                       "{% endfor %}"),
+              HasSubstr("takes more than the 1000000 steps"));
+}
+
+TEST(JinjaLimitsTest, TextsThatDoubleRunOutOfSteps) {
+  EXPECT_THAT(Rendered("{% set ns = namespace(t='abcdefgh') %}{% for a in range(100) %}"
+                       "{% set ns.t = ns.t ~ ns.t %}{% endfor %}"),
+              HasSubstr("steps"));
+  EXPECT_THAT(Rendered("{{ 'a' * 999999999999 }}"), HasSubstr("steps"));
+  EXPECT_THAT(Rendered("{{ [1] * 999999999999 }}"), HasSubstr("steps"));
+  EXPECT_THAT(Rendered("{{ 'a'.center(99999999999) }}"), HasSubstr("steps"));
+}
+
+TEST(JinjaLimitsTest, ListsThatHoldThemselvesTwiceRunOutOfSteps) {
+  const std::string doubled =
+      "{% set ns = namespace(l=[1], m=[1]) %}{% for a in range(150) %}"
+      "{% set ns.l = [ns.l, ns.l] %}{% set ns.m = [ns.m, ns.m] %}{% endfor %}";
+  EXPECT_THAT(Rendered(doubled + "{{ ns.l }}"), HasSubstr("steps"));
+  EXPECT_THAT(Rendered(doubled + "{{ ns.l | tojson }}"), HasSubstr("steps"));
+  EXPECT_THAT(Rendered(doubled + "{{ ns.l == ns.m }}"), HasSubstr("steps"));
+}
+
+TEST(JinjaLimitsTest, NestingIsBounded) {
+  EXPECT_THAT(Rendered("{% set ns = namespace(l=[]) %}{% for a in range(999) %}"
+                       "{% set ns.l = [ns.l] %}{% endfor %}"),
+              HasSubstr("nested more than 200 deep"));
+  EXPECT_THAT(Rendered("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"), HasSubstr("nested"));
+  EXPECT_THAT(Rendered("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}"),
+              HasSubstr("nested"));
+  std::string sum = "1";
+  for (int i = 0; i < 5000; ++i) sum += "+1";
+  EXPECT_THAT(Rendered("{{ " + sum + " }}"), HasSubstr("nested"));
+  std::string blocks;
+  for (int i = 0; i < 5000; ++i) blocks += "{% if x %}";
+  EXPECT_THAT(Rendered(blocks), HasSubstr("nested"));
+}
+
+TEST(JinjaLimitsTest, ANamespaceMayHoldItself) {
+  EXPECT_EQ(Rendered("{% set ns = namespace() %}{% set ns.me = ns %}"
+                     "{% macro m() %}{% endmacro %}{% set ns.m = m %}{{ ns.me.me is defined }}"),
+            "True");
+}
+
+TEST(JinjaLimitsTest, LargeTemplatesAreRefused) {
+  const std::string large(jinja::kMaxTemplateBytes + 1, ' ');
+  EXPECT_EQ(jinja::Parse(large).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace tandem
