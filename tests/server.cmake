@@ -49,7 +49,7 @@ tandem_emulated_test(device_memory_test SOURCES unit/server/device_memory_test.c
 # The daemon on the emulated GPU.
 add_executable(tandem_emulated $<TARGET_OBJECTS:tandem_commands>)
 target_link_libraries(tandem_emulated PRIVATE tandem_kernels_cuda_emulated tandem_transfer_nccl_emulated
-                                              tandem_simt tandem_server
+                                              tandem_simt tandem_chat tandem_server
                                               tandem_loadgen_backends tandem_simulator CLI11::CLI11)
 add_dependencies(tandem_emulated tandem_fake_cublaslt tandem_fake_nccl)
 tandem_test(emulated_daemon_test SOURCES integration/emulated_daemon_test.cc

@@ -20,6 +20,7 @@ void AddRouterCommand(CLI::App& app, Action& chosen);
 void AddWorkerCommand(CLI::App& app, Action& chosen);
 void AddGenerateCommand(CLI::App& app, Action& chosen);
 void AddTokenizeCommand(CLI::App& app, Action& chosen);
+void AddChatTemplateCommand(CLI::App& app, Action& chosen);
 void AddStatusCommand(CLI::App& app, Action& chosen);
 void AddExplainCommand(CLI::App& app, Action& chosen);
 void AddDemoCommand(CLI::App& app, Action& chosen);

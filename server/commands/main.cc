@@ -75,6 +75,7 @@ int Main(int argc, char** argv) {
   AddStatusCommand(app, chosen);
   AddExplainCommand(app, chosen);
   AddTokenizeCommand(app, chosen);
+  AddChatTemplateCommand(app, chosen);
   AddBenchCommand(app, chosen);
   AddSimulateCommand(app, chosen);
   AddDemoCommand(app, chosen);

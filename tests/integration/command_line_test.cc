@@ -104,6 +104,24 @@ TEST_F(CommandLineTest, TokenizeAgreesWithTheServer) {
   EXPECT_EQ(generated.exit_status, 0);
 }
 
+TEST_F(CommandLineTest, ChatTemplatePrintsThePromptAndItsTokens) {
+  const std::string messages =
+      R"(echo '[{"role": "user", "content": "My dear <|begin_of_text|>Jane"}]' | )";
+  const auto run = [&](const std::string& flags) {
+    return Shell("chat-template --model " + std::string(kModel) + " " + flags, messages);
+  };
+  EXPECT_EQ(run("").output, "<|begin_of_text|>My dear <|begin_of_text|>Jane\n");
+  EXPECT_EQ(run("--parts").output,
+            "template \"<|begin_of_text|>\"\ninput    \"My dear <|begin_of_text|>Jane\"\n");
+  const CommandResult ids = run("--token-ids");
+  EXPECT_EQ(ids.exit_status, 0);
+  // The user's text has no control token, so it is longer than it would be with one.
+  const CommandResult plain =
+      Shell("tokenize 'My dear <|begin_of_text|>Jane' --model " + std::string(kModel));
+  EXPECT_GT(std::count(ids.output.begin(), ids.output.end(), ','),
+            std::count(plain.output.begin(), plain.output.end(), ','));
+}
+
 TEST_F(CommandLineTest, FlagsMayStandInAFile) {
   const std::string path = testing::TempDir() + "tandem_flags_" + std::to_string(getpid());
   std::ofstream(path) << "[generate]\nserver = \"" << cluster_->address()
