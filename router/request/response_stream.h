@@ -1,16 +1,10 @@
 #pragma once
 
-#include <cstdint>
-
 #include "absl/status/status.h"
+#include "router/request/pace.h"
 #include "tandem/v1/inference.pb.h"
 
 namespace tandem {
-
-// kLive: the event was sent when it was generated, so a reader can keep up. kWhole: it is part of an
-// answer that is sent in one piece, which no reader can keep up with; only the sum of all such
-// answers is bounded.
-enum class Pace : uint8_t { kLive, kWhole };
 
 // The client's end of a request. It takes calls until End, which comes exactly once, last.
 // Thread: the router's loop.

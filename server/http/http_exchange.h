@@ -1,0 +1,101 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "router/request/pace.h"
+
+namespace tandem {
+
+struct HttpHeader {
+  std::string name;
+  std::string value;
+};
+
+struct HttpRequest {
+  std::string method;  // "POST"
+  std::string path;    // "/v1/models/x", as it was sent: not percent-decoded
+  std::string query;   // what followed the "?", without it
+  std::vector<HttpHeader> headers;
+  std::string body;    // whole, without any transfer encoding
+  std::string remote;  // "127.0.0.1:51234"
+
+  // The value of the first header of that name, in whatever case; nothing where there is none.
+  std::optional<std::string_view> Header(std::string_view name) const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+  // Others than Content-Type. Content-Length, Transfer-Encoding, Connection and Date are the server's.
+  std::vector<HttpHeader> headers;
+};
+
+// The answer of every error, in the form that clients of OpenAI's API read:
+// {"error":{"message":...,"type":...,"param":null,"code":...}}. The type is OpenAI's for the status.
+HttpResponse HttpError(int status, std::string_view message, std::string_view code = "");
+// "text/%C3%A9" as "text/é"; nothing where a percent sign is not followed by two digits.
+std::optional<std::string> DecodePercent(std::string_view text);
+// An event of text/event-stream with this data, which has no line feed.
+std::string SseEvent(std::string_view data);
+
+// What a stream of parts begins with.
+struct HttpStreamStart {
+  int status = 200;
+  std::string content_type = "text/event-stream";
+  std::vector<HttpHeader> headers;
+  // After so long without a part the client gets a comment of text/event-stream, which keeps proxies
+  // from closing the connection and shows a client that went without a word. Zero: never.
+  Duration keep_alive = std::chrono::seconds(15);
+};
+
+// The server's end of an answer that is sent in parts. Ends with exactly one call of Close or Abort;
+// dropping the last reference without one is an Abort. Thread-safe; nothing blocks, and nothing is
+// called back from within these calls.
+class HttpStream {
+ public:
+  virtual ~HttpStream() = default;
+
+  // Sends `part`, which is not empty, as one chunk. Parts of one stream are sent in the order of the
+  // calls. False when the reader is so slow that the stream's buffer is full or, for kWhole, when too
+  // much of all answers is unread: the stream must then be aborted. True, and no effect, once the
+  // client has gone.
+  [[nodiscard]] virtual bool Push(std::string part, Pace pace) = 0;
+  // Whether a part has not been handed to the system yet.
+  virtual bool HasUnwritten() const = 0;
+  // Ends the answer once all parts are sent; the client may then use the connection again.
+  virtual void Close() = 0;
+  // Drops what is queued, sends `last_part` if there is one, and closes the connection without the
+  // mark that the answer is whole. A client that takes nothing for
+  // HttpServerOptions::slow_reader_grace is disconnected.
+  virtual void Abort(std::string last_part = "") = 0;
+};
+
+// A request and its answer: exactly one call of Respond or StartStream, at any time and on any thread.
+// Dropping the last reference without one answers 500. Handlers share it with whatever they start.
+// Thread-safe; nothing blocks, and nothing is called back from within these calls.
+class HttpExchange {
+ public:
+  virtual ~HttpExchange() = default;
+
+  virtual const HttpRequest& request() const = 0;
+  // 503 takes the answer's place when too much of all answers is unread.
+  virtual void Respond(HttpResponse response) = 0;
+  // The status and headers are sent at once.
+  virtual std::shared_ptr<HttpStream> StartStream(HttpStreamStart start) = 0;
+  // `gone` is called at most once, on an I/O thread, which it must not block: when the client has
+  // closed the connection, or was disconnected, before its answer was sent whole. It may have gone
+  // before this call. Dropped with all that it holds when the answer is over. One callback at most.
+  virtual void OnGone(std::function<void()> gone) = 0;
+};
+
+// Called on an I/O thread, which it must not block.
+using HttpHandler = std::function<void(std::shared_ptr<HttpExchange>)>;
+
+}  // namespace tandem
