@@ -19,6 +19,7 @@ if(TANDEM_GRPC)
   find_package(CURL 7.88 REQUIRED)
   find_package(prometheus-cpp CONFIG REQUIRED)
   pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
+  find_package(Boost 1.74 CONFIG REQUIRED)  # headers alone, for server/http
 endif()
 if(TANDEM_TESTS)
   find_package(GTest CONFIG REQUIRED)

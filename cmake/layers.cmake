@@ -47,6 +47,7 @@ set(FOREIGN
     "^zstd" "^kvstore/codec/"
     "^hwy/" "^kernels/cpu/"
     "^openssl/" "^transfer/media/tcp/"
+    "^boost/" "^server/http/.*\\.cc$"
     "^unicode/" "^model/(tokenizer|chat)/"
     "^pcre2" "^model/tokenizer/")
 

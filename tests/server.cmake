@@ -12,6 +12,13 @@ tandem_test(server_test
           support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_test_transports tandem_test_engine tandem_server)
 
+tandem_test(http_test
+  SOURCES unit/server/http_server_test.cc unit/server/http_tls_test.cc
+          unit/server/request_reader_test.cc support/http_peer.cc support/test_certificates.cc
+  DEPS tandem_http)
+tandem_fuzz_test(http_request_fuzz SOURCES fuzz/http_request_fuzz.cc DEPS tandem_http
+  CORPUS fuzz/corpus/http_request)
+
 tandem_test(loadgen_backend_test SOURCES unit/loadgen/grpc_backend_test.cc
             unit/loadgen/openai_backend_test.cc DEPS tandem_loadgen_backends tandem_proto
             PkgConfig::httplib)

@@ -2,48 +2,14 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
 #include "router/request/pace.h"
+#include "server/http/http_message.h"
 
 namespace tandem {
-
-struct HttpHeader {
-  std::string name;
-  std::string value;
-};
-
-struct HttpRequest {
-  std::string method;  // "POST"
-  std::string path;    // "/v1/models/x", as it was sent: not percent-decoded
-  std::string query;   // what followed the "?", without it
-  std::vector<HttpHeader> headers;
-  std::string body;    // whole, without any transfer encoding
-  std::string remote;  // "127.0.0.1:51234"
-
-  // The value of the first header of that name, in whatever case; nothing where there is none.
-  std::optional<std::string_view> Header(std::string_view name) const;
-};
-
-struct HttpResponse {
-  int status = 200;
-  std::string body;
-  std::string content_type = "application/json";
-  // Others than Content-Type. Content-Length, Transfer-Encoding, Connection and Date are the server's.
-  std::vector<HttpHeader> headers;
-};
-
-// The answer of every error, in the form that clients of OpenAI's API read:
-// {"error":{"message":...,"type":...,"param":null,"code":...}}. The type is OpenAI's for the status.
-HttpResponse HttpError(int status, std::string_view message, std::string_view code = "");
-// "text/%C3%A9" as "text/é"; nothing where a percent sign is not followed by two digits.
-std::optional<std::string> DecodePercent(std::string_view text);
-// An event of text/event-stream with this data, which has no line feed.
-std::string SseEvent(std::string_view data);
 
 // What a stream of parts begins with.
 struct HttpStreamStart {
@@ -79,7 +45,7 @@ class HttpStream {
 
 // A request and its answer: exactly one call of Respond or StartStream, at any time and on any thread.
 // Dropping the last reference without one answers 500. Handlers share it with whatever they start.
-// Thread-safe; nothing blocks, and nothing is called back from within these calls.
+// Thread-safe; nothing blocks.
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
@@ -89,9 +55,10 @@ class HttpExchange {
   virtual void Respond(HttpResponse response) = 0;
   // The status and headers are sent at once.
   virtual std::shared_ptr<HttpStream> StartStream(HttpStreamStart start) = 0;
-  // `gone` is called at most once, on an I/O thread, which it must not block: when the client has
-  // closed the connection, or was disconnected, before its answer was sent whole. It may have gone
-  // before this call. Dropped with all that it holds when the answer is over. One callback at most.
+  // `gone` is called at most once, when the client has closed the connection, or was disconnected,
+  // before its answer was sent whole: on an I/O thread, which it must not block, or from within this
+  // call where that has happened before. It is dropped, with all that it holds, when the answer is over.
+  // One callback per exchange.
   virtual void OnGone(std::function<void()> gone) = 0;
 };
 

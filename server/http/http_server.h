@@ -1,59 +1,16 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "router/request/answer_buffers.h"
 #include "server/http/http_exchange.h"
+#include "server/http/http_options.h"
+#include "server/http/http_route.h"
 
 namespace tandem {
-
-enum class HttpMatch : uint8_t { kExact, kPrefix };
-
-// Requests whose method and path fit go to the handler: an exact path first, then the longest prefix.
-// A route for GET also serves HEAD. A path that only other methods have gets 405, others 404. OPTIONS is
-// answered with the methods of the path.
-struct HttpRoute {
-  std::string method;  // "GET"
-  std::string path;    // "/v1/models", or as a prefix "/v1/models/"
-  HttpHandler handler;
-  HttpMatch match = HttpMatch::kExact;
-};
-
-// PEM files.
-struct HttpTlsFiles {
-  std::string cert;  // the server's and those that signed it, in this order; empty: no TLS
-  std::string key;
-};
-
-struct HttpServerOptions {
-  std::string host = "127.0.0.1";
-  uint16_t port = 0;  // 0: a free one
-  HttpTlsFiles tls;
-  int io_threads = 1;
-  // When more connect, the connection that has waited for a request longest is closed; 503 when all are
-  // being answered. The system's limit on descriptors may allow fewer.
-  int max_connections = 4096;
-  size_t max_header_bytes = 16 << 10;  // of request line and headers; more: 431
-  size_t max_body_bytes = 16 << 20;    // more: 413
-  Duration header_timeout = std::chrono::seconds(10);
-  Duration body_timeout = std::chrono::seconds(60);
-  // How long a connection stays open between two requests.
-  Duration idle_timeout = std::chrono::seconds(120);
-  // Of one stream, beyond what the network takes.
-  size_t max_queued_bytes = 256 << 10;
-  // How long an aborted stream may stay open for its client to learn why.
-  Duration slow_reader_grace = std::chrono::seconds(10);
-  // How long a client may take to read an answer that has ended.
-  Duration max_reading_time = std::chrono::minutes(10);
-  // Counts what waits in all answers together, and outlives the server; may be null.
-  AnswerBuffers* answers = nullptr;
-};
 
 // What became of connections so far.
 struct HttpUse {

@@ -1,7 +1,6 @@
 #include "server/services/connection_acceptor.h"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -22,38 +21,9 @@
 namespace tandem {
 namespace {
 
-// Connections that wait to be accepted; the system may allow fewer (net.core.somaxconn).
-constexpr int kBacklog = 4096;
 // How long accepting rests when the system has no descriptor or memory for one more connection.
 constexpr int kPauseMilliseconds = 100;
 constexpr std::chrono::seconds kLogInterval(10);
-
-std::string NumericHost(const SocketAddress& address) {
-  char host[NI_MAXHOST];
-  const int error = getnameinfo(reinterpret_cast<const sockaddr*>(&address.storage), address.size,
-                                host, sizeof(host), nullptr, 0, NI_NUMERICHOST);
-  return error == 0 ? host : "";
-}
-
-// On every address of the host, with the same port. At least one; the error is the last one's.
-absl::StatusOr<std::vector<UniqueFd>> ListenEverywhere(const std::string& host, uint16_t port) {
-  ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses,
-                   Resolve({.host = host, .port = std::to_string(port)}, NameLookup::kByName));
-  std::vector<UniqueFd> listeners;
-  absl::Status error;
-  for (const SocketAddress& address : addresses) {
-    auto listener = Listen(NumericHost(address), port);
-    if (!listener.ok()) {
-      error = listener.status();
-      continue;
-    }
-    listen(listener->get(), kBacklog);  // a larger backlog than the one that it has
-    if (port == 0) port = LocalPort(*listener);
-    listeners.push_back(*std::move(listener));
-  }
-  if (listeners.empty()) return error;
-  return listeners;
-}
 
 // A peer that takes no byte for as long as it may leave a ping unanswered is disconnected.
 void SetOptions(int connection, int32_t timeout_seconds) {

@@ -22,10 +22,19 @@ constexpr int kUntakenMilliseconds = 5000;
 // because the limit above also applies to the answer to a keep-alive probe.
 constexpr int kKeepIdleSeconds = 10;
 constexpr int kKeepIntervalSeconds = 5;
+// Connections that wait to be accepted; the system may allow fewer (net.core.somaxconn).
+constexpr int kCallersBacklog = 4096;
 
 void SetInt(const UniqueFd& socket, int level, int option, int value) {
   const int result = setsockopt(socket.get(), level, option, &value, sizeof(value));
   TANDEM_CHECK(result == 0, "setsockopt of an option that every TCP socket has");
+}
+
+std::string NumericHost(const SocketAddress& address) {
+  char host[NI_MAXHOST];
+  const int error = getnameinfo(reinterpret_cast<const sockaddr*>(&address.storage), address.size,
+                                host, sizeof(host), nullptr, 0, NI_NUMERICHOST);
+  return error == 0 ? host : "";
 }
 
 }  // namespace
@@ -69,6 +78,25 @@ absl::StatusOr<UniqueFd> Listen(const std::string& host, uint16_t port) {
   if (bind(listener.get(), name, address.size) != 0) return failed("bind");
   if (listen(listener.get(), kListenBacklog) != 0) return failed("listen");
   return listener;
+}
+
+absl::StatusOr<std::vector<UniqueFd>> ListenEverywhere(const std::string& host, uint16_t port) {
+  ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses,
+                   Resolve({.host = host, .port = std::to_string(port)}, NameLookup::kByName));
+  std::vector<UniqueFd> listeners;
+  absl::Status error;
+  for (const SocketAddress& address : addresses) {
+    auto listener = Listen(NumericHost(address), port);
+    if (!listener.ok()) {
+      error = listener.status();
+      continue;
+    }
+    listen(listener->get(), kCallersBacklog);
+    if (port == 0) port = LocalPort(*listener);
+    listeners.push_back(*std::move(listener));
+  }
+  if (listeners.empty()) return error;
+  return listeners;
 }
 
 uint16_t LocalPort(const UniqueFd& listener) {

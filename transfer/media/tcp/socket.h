@@ -30,6 +30,10 @@ absl::StatusOr<std::vector<SocketAddress>> Resolve(const HostPort& peer, NameLoo
 // A non-blocking listening socket. UNAVAILABLE names the address.
 absl::StatusOr<UniqueFd> Listen(const std::string& host, uint16_t port);
 
+// As Listen, on every address of the host, with the same port and room for many callers that wait to be
+// accepted. At least one socket; the error is that of the last address.
+absl::StatusOr<std::vector<UniqueFd>> ListenEverywhere(const std::string& host, uint16_t port);
+
 // The port that a listening socket was given.
 uint16_t LocalPort(const UniqueFd& listener);
 

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "server/http/http_options.h"
+
+namespace boost::asio {
+class io_context;
+namespace ssl {
+class context;
+}
+}  // namespace boost::asio
+
+namespace tandem {
+
+// The bytes of one connection, in the clear or over TLS. At most one read and one write at a time. What
+// is done is told on the thread of the I/O context, never from within the call, and also after Close;
+// the callback keeps this and the buffer alive until then.
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+
+  using Done = std::function<void(bool ok)>;
+  virtual void Handshake(Done done) = 0;
+  // 0 bytes: the other side has ended, or is gone.
+  virtual void Read(std::span<char> buffer, std::function<void(size_t bytes)> done) = 0;
+  virtual void Write(std::string_view bytes, Done done) = 0;
+  // Tells the other side that nothing more comes.
+  virtual void EndWriting(Done done) = 0;
+  virtual void Close() = 0;
+};
+
+// Takes over the descriptor `socket`. `tls` outlives it; null: in the clear.
+std::unique_ptr<ByteStream> NewByteStream(boost::asio::io_context& io, int socket,
+                                          boost::asio::ssl::context* tls);
+
+// Null without files. INVALID_ARGUMENT names the file that cannot be used.
+absl::StatusOr<std::shared_ptr<boost::asio::ssl::context>> LoadTls(const HttpTlsFiles& files);
+
+}  // namespace tandem

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "base/clock.h"
+#include "base/condition_variable.h"
+
+namespace tandem {
+
+// What a connection does. In the order in which connections are closed to make room: one that waits for
+// a request costs its client least, and one whose answer is being made is never closed for it.
+enum class ConnectionState : uint8_t { kWaiting, kReceiving, kAnswering };
+
+// The open connections of one server, and which of them makes room for another one. Thread-safe.
+class ConnectionBook {
+ public:
+  using Id = uint64_t;
+
+  explicit ConnectionBook(int limit) : limit_(limit) {}
+
+  // Notes a connection, which waits. `close` makes it end soon; it only queues a task, and is not called
+  // after Remove. When there is no room, the connection that has waited or received longest is asked to
+  // end; nothing when all are being answered.
+  std::optional<Id> Add(std::function<void()> close);
+  void Remove(Id id);
+  // It begins to be in this state.
+  void Enter(Id id, ConnectionState state);
+  // Asks the one that has waited or received longest to end; false when all are being answered.
+  bool CloseOldest();
+  void CloseWaiting();
+  void CloseAll();
+  // False when the deadline has passed before.
+  bool AwaitEmpty(TimePoint deadline);
+
+  int open() const;
+  int limit() const { return limit_; }
+  uint64_t evicted() const;
+
+ private:
+  // Within a state by age.
+  using Order = std::pair<ConnectionState, uint64_t>;
+  struct Entry {
+    Order order;
+    std::function<void()> close;
+    bool closing = false;
+  };
+
+  bool CloseOldestLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Close(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const int limit_;
+  mutable absl::Mutex mutex_;  // held across `close`
+  MonotonicCondVar emptied_;
+  std::map<Id, Entry> connections_ ABSL_GUARDED_BY(mutex_);
+  std::map<Order, Id> by_age_ ABSL_GUARDED_BY(mutex_);  // without those that are closing
+  uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t evicted_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace tandem
