@@ -18,7 +18,6 @@ if(TANDEM_GRPC)
   find_package(CLI11 CONFIG REQUIRED)
   find_package(CURL 7.88 REQUIRED)
   find_package(prometheus-cpp CONFIG REQUIRED)
-  pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
   find_package(Boost 1.74 CONFIG REQUIRED)  # headers alone, for server/http
 endif()
 if(TANDEM_TESTS)

@@ -9,7 +9,7 @@ tandem_test(server_test
           unit/server/telemetry_test.cc unit/server/transfer_report_test.cc
           unit/server/watchdog_test.cc unit/server/worker_messages_test.cc
           unit/server/worker_service_test.cc unit/server/write_queue_test.cc
-          support/payload_memory.cc support/transport_probe.cc
+          support/http_peer.cc support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_test_transports tandem_test_engine tandem_server)
 
 tandem_test(http_test
@@ -20,8 +20,7 @@ tandem_fuzz_test(http_request_fuzz SOURCES fuzz/http_request_fuzz.cc DEPS tandem
   CORPUS fuzz/corpus/http_request)
 
 tandem_test(loadgen_backend_test SOURCES unit/loadgen/grpc_backend_test.cc
-            unit/loadgen/openai_backend_test.cc DEPS tandem_loadgen_backends tandem_proto
-            PkgConfig::httplib)
+            unit/loadgen/openai_backend_test.cc DEPS tandem_http tandem_loadgen_backends tandem_proto)
 
 tandem_fuzz_test(request_fuzz SOURCES fuzz/request_fuzz.cc DEPS tandem_server
   CORPUS fuzz/corpus/request)
@@ -43,7 +42,8 @@ foreach(name routes_test several_choices_test cached_prompts_test endings_test w
               LABELS integration TIMEOUT 300)
 endforeach()
 
-target_sources(connections_test PRIVATE support/raw_connections.cc)
+target_sources(connections_test PRIVATE support/raw_connections.cc support/http_peer.cc)
+target_sources(standard_services_test PRIVATE support/http_peer.cc)
 target_sources(silent_connection_test PRIVATE support/silent_proxy.cc)
 target_link_libraries(silent_connection_test PRIVATE tandem_transfer)
 

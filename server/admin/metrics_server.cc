@@ -1,80 +1,64 @@
 #include "server/admin/metrics_server.h"
 
-#include <sys/socket.h>
-
 #include <chrono>
-#include <thread>
 #include <utility>
 
 #include "base/host_port.h"
 #include "base/status.h"
-#include "base/thread_name.h"
-#include "httplib.h"
+#include "nlohmann/json.hpp"
 
 namespace tandem {
 namespace {
 
-constexpr size_t kThreads = 2;
-// A caller that says nothing holds a thread for so long.
-constexpr std::chrono::seconds kPatience(2);
+// Few watch a process, and each has little to say.
+constexpr int kMaxConnections = 64;
+constexpr std::chrono::seconds kHeaderTimeout(2);
 
-void SetSocketOptions(int socket) {
-  // Not the library's SO_REUSEPORT: a second process could share the port and take half the calls.
-  const int yes = 1;
-  setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+HttpResponse Text(int status, std::string text) {
+  return {.status = status, .body = std::move(text), .content_type = "text/plain; version=0.0.4"};
+}
+
+HttpRoute GetRoute(const char* path, std::function<HttpResponse()> make) {
+  return {.method = "GET",
+          .path = path,
+          .handler = [make = std::move(make)](const std::shared_ptr<HttpExchange>& exchange) {
+            exchange->Respond(make());
+          }};
+}
+
+std::function<HttpResponse()> Health(const AdminPages& pages) {
+  return [is_ready = pages.is_ready] {
+    return is_ready() ? Text(200, "ready\n") : Text(503, "not ready\n");
+  };
 }
 
 }  // namespace
 
-struct MetricsServer::Parts {
-  httplib::Server server;
-  uint16_t port = 0;
-  std::thread thread;
-};
+std::vector<HttpRoute> AdminRoutes(const AdminPages& pages) {
+  return {GetRoute("/metrics", [make = pages.metrics] { return Text(200, make()); }),
+          GetRoute("/healthz", Health(pages))};
+}
 
-absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::string& host,
-                                                                    uint16_t port, Pages pages) {
-  auto parts = std::make_unique<Parts>();
-  httplib::Server& server = parts->server;
-  server.set_socket_options(SetSocketOptions);
-  server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-  server.set_read_timeout(kPatience);
-  server.set_write_timeout(kPatience);
-  server.set_keep_alive_max_count(1);
-  server.set_payload_max_length(0);
-  server.Get("/metrics", [make = std::move(pages.metrics)](const auto&, httplib::Response& answer) {
-    answer.set_content(make(), "text/plain; version=0.0.4");
-  });
-  server.Get("/healthz",
-             [is_ready = std::move(pages.is_ready)](const auto&, httplib::Response& answer) {
-               const bool ready = is_ready();
-               answer.status = ready ? 200 : 503;
-               answer.set_content(ready ? "ready\n" : "not ready\n", "text/plain");
-             });
-  const int bound = port == 0                         ? server.bind_to_any_port(host)
-                    : server.bind_to_port(host, port) ? port
-                                                      : -1;
-  if (bound <= 0) {
+std::vector<HttpRoute> HealthRoutes(const AdminPages& pages, const std::string& version) {
+  const std::string body = nlohmann::json{{"version", version}}.dump() + "\n";
+  return {GetRoute("/health", Health(pages)), GetRoute("/ping", Health(pages)),
+          GetRoute("/version", [body] { return HttpResponse{.body = body}; })};
+}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> StartMetricsServer(const std::string& host,
+                                                               uint16_t port,
+                                                               const AdminPages& pages) {
+  auto server = HttpServer::Start({.host = host,
+                                   .port = port,
+                                   .max_connections = kMaxConnections,
+                                   .max_body_bytes = 0,
+                                   .header_timeout = kHeaderTimeout},
+                                  AdminRoutes(pages));
+  if (absl::IsUnavailable(server.status())) {
     return Unavailable("cannot listen on {} for metrics: choose another --metrics-port",
                        HostPortText(host, port));
   }
-  parts->port = static_cast<uint16_t>(bound);
-  parts->thread = std::thread([&server] {
-    NameThisThread("metrics");
-    server.listen_after_bind();
-  });
-  // Stop would not be seen before.
-  while (!server.is_running()) std::this_thread::yield();
-  return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(parts)));
+  return server;
 }
-
-MetricsServer::MetricsServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-
-MetricsServer::~MetricsServer() {
-  parts_->server.stop();
-  parts_->thread.join();
-}
-
-uint16_t MetricsServer::port() const { return parts_->port; }
 
 }  // namespace tandem

@@ -4,32 +4,30 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/http/http_server.h"
 
 namespace tandem {
 
-// HTTP for whoever watches a process: GET /metrics is `page`, made for each call, and GET /healthz
-// answers 200 while `is_ready`, else 503. Both are called on threads of this, at most two at once.
-class MetricsServer {
- public:
-  struct Pages {
-    std::function<std::string()> metrics;
-    std::function<bool()> is_ready;
-  };
-
-  // Listens on `host`:`port`; port 0: a free one. UNAVAILABLE, naming the address.
-  static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const std::string& host,
-                                                              uint16_t port, Pages pages);
-  // No page is being made any more afterwards.
-  ~MetricsServer();
-
-  uint16_t port() const;
-
- private:
-  struct Parts;
-  explicit MetricsServer(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+// What whoever watches a process may ask for.
+struct AdminPages {
+  std::function<std::string()> metrics;  // the page of /metrics, made for each call
+  std::function<bool()> is_ready;        // for /healthz
 };
+
+// GET /metrics, and GET /healthz, which answers 200 while the process is ready and else 503. The pages are
+// made on I/O threads of the HTTP server.
+std::vector<HttpRoute> AdminRoutes(const AdminPages& pages);
+
+// GET /health and /ping answer as /healthz, /version names the version in JSON: what load balancers and
+// clients of OpenAI's API ask for.
+std::vector<HttpRoute> HealthRoutes(const AdminPages& pages, const std::string& version);
+
+// A port of its own for these pages. UNAVAILABLE names the address.
+absl::StatusOr<std::unique_ptr<HttpServer>> StartMetricsServer(const std::string& host,
+                                                               uint16_t port,
+                                                               const AdminPages& pages);
 
 }  // namespace tandem

@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <random>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/synchronization/notification.h"
@@ -16,6 +19,7 @@
 #include "router/client/grpc_worker_client.h"
 #include "router/policy/policies.h"
 #include "router/router.h"
+#include "server/admin/http_metrics.h"
 #include "server/admin/metrics_page.h"
 #include "server/admin/metrics_server.h"
 #include "server/assembly/classic_parameters.h"
@@ -24,11 +28,13 @@
 #include "server/commands/child_process.h"
 #include "server/commands/commands.h"
 #include "server/commands/flags.h"
+#include "server/commands/http_flags.h"
 #include "server/commands/number_flag.h"
 #include "server/commands/router_flags.h"
 #include "server/commands/server_limit_flags.h"
 #include "server/commands/signals.h"
 #include "server/commands/version.h"
+#include "server/http/http_server.h"
 #include "server/services/cluster_service.h"
 #include "server/services/connection_acceptor.h"
 #include "server/services/descriptor_limit.h"
@@ -50,6 +56,8 @@ struct RouterFlags {
   RouterTuning tuning;
   ServerLimits server;
   std::optional<uint16_t> metrics_port;
+  std::optional<uint16_t> http_port;
+  HttpTuning http;
   int drain_seconds = 30;
   std::string log_level = "info";
   int ready_fd = -1;
@@ -118,14 +126,22 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerIfAny(const std::string&
   return tokenizer;
 }
 
+// What clients of a router connect to.
+struct FrontDoors {
+  GrpcServer& grpc;
+  HttpServer* http;  // null: none
+};
+
 // Lets requests end until the deadline, fails the rest and ends the loop.
-void Drain(Router& router, EventLoop& loop, GrpcServer& server, TimePoint deadline) {
-  server.SetHealth(GrpcServer::Health::kNotServing);
+void Drain(Router& router, EventLoop& loop, const FrontDoors& doors, TimePoint deadline) {
+  doors.grpc.SetHealth(GrpcServer::Health::kNotServing);
   absl::Notification drained;
   router.Drain(deadline, [&drained] { drained.Notify(); });
   drained.WaitForNotification();
   // Last words are being written. Not longer: gRPC would wait for idle clients to hang up, too.
-  server.Shutdown(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
+  const TimePoint end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+  if (doors.http != nullptr) doors.http->Drain(end);
+  doors.grpc.Shutdown(end);
   loop.Stop();
 }
 
@@ -142,20 +158,57 @@ absl::Status CheckLease(const RouterTuning& tuning) {
 
 using StatusSource = std::function<v1::GetStatusResponse()>;
 
+// `http` is set once that server has started.
+AdminPages PagesOf(const StatusSource& status, const std::atomic<const HttpServer*>& http) {
+  return {.metrics =
+              [status, &http] {
+                const HttpServer* const server = http;
+                return MetricsPage(status()) +
+                       (server != nullptr ? HttpMetrics(server->use()) : std::string());
+              },
+          .is_ready =
+              [status] {
+                const v1::GetStatusResponse now = status();
+                return now.ready() && !now.connections().full();
+              }};
+}
+
 // Null where none was asked for.
-absl::StatusOr<std::unique_ptr<MetricsServer>> ServeMetrics(const RouterFlags& flags,
-                                                            const StatusSource& status) {
+absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(const RouterFlags& flags,
+                                                         const AdminPages& pages) {
   if (!flags.metrics_port) return nullptr;
-  ASSIGN_OR_RETURN(std::unique_ptr<MetricsServer> metrics,
-                   MetricsServer::Start(flags.host, *flags.metrics_port,
-                                        {.metrics = [status] { return MetricsPage(status()); },
-                                         .is_ready =
-                                             [status] {
-                                               const v1::GetStatusResponse now = status();
-                                               return now.ready() && !now.connections().full();
-                                             }}));
+  ASSIGN_OR_RETURN(std::unique_ptr<HttpServer> metrics,
+                   StartMetricsServer(flags.host, *flags.metrics_port, pages));
   LogInfo("metrics at=http://{}/metrics", HostPortText(flags.host, metrics->port()));
   return metrics;
+}
+
+// Null where none was asked for.
+absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const RouterFlags& flags,
+                                                      const AdminPages& pages,
+                                                      AnswerBuffers& answers) {
+  if (!flags.http_port) return nullptr;
+  const HttpServerOptions options = {
+      .host = flags.host,
+      .port = *flags.http_port,
+      .tls = flags.http.tls,
+      .io_threads = flags.http.threads,
+      .max_connections = flags.server.max_connections,
+      .max_body_bytes = flags.http.max_body_bytes,
+      .idle_timeout = std::chrono::seconds(flags.http.idle_seconds),
+      .max_queued_bytes = flags.tuning.stream_buffer_bytes,
+      .max_reading_time = std::chrono::seconds(flags.tuning.max_request_seconds),
+      .answers = &answers};
+  std::vector<HttpRoute> routes = AdminRoutes(pages);
+  for (HttpRoute& route : HealthRoutes(pages, kVersion)) routes.push_back(std::move(route));
+  auto server = HttpServer::Start(options, std::move(routes));
+  if (absl::IsUnavailable(server.status())) {
+    return Unavailable("choose another --http-port: {}", std::string(server.status().message()));
+  }
+  RETURN_IF_ERROR(server.status());
+  LogInfo("http at={}://{}", options.tls.cert.empty() ? "http" : "https",
+          HostPortText(flags.host, (*server)->port()));
+  return server;
 }
 
 ClusterOptions MakeClusterOptions(const RouterTuning& tuning, const RouterOptions& router) {
@@ -193,7 +246,7 @@ uint32_t MostCacheChanges(const RouterTuning& tuning) {
 // Serves until SIGTERM or SIGINT, then drains.
 void RunUntilTerminated(const RouterFlags& flags, const std::string& address,
                         const std::string& model, Router& router, EventLoop& loop,
-                        GrpcServer& server) {
+                        const FrontDoors& doors) {
   router.Start();
   std::thread loop_thread([&loop] {
     NameThisThread("router");
@@ -203,7 +256,7 @@ void RunUntilTerminated(const RouterFlags& flags, const std::string& address,
   TellReady(flags.ready_fd, address);
   WaitForTermination();
   LogInfo("draining seconds={}", flags.drain_seconds);
-  Drain(router, loop, server,
+  Drain(router, loop, doors,
         std::chrono::steady_clock::now() + std::chrono::seconds(flags.drain_seconds));
   loop_thread.join();
   LogInfo("ended");
@@ -236,9 +289,14 @@ absl::Status ServePorts(const RouterFlags& flags, const std::string& model, Rout
     add_process(now);
     return now;
   };
-  ASSIGN_OR_RETURN(const std::unique_ptr<MetricsServer> metrics, ServeMetrics(flags, status));
+  std::atomic<const HttpServer*> http_use =
+      nullptr;  // outlives both servers, whose pages it is for
+  const AdminPages pages = PagesOf(status, http_use);
+  ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http, ServeHttp(flags, pages, answers));
+  http_use = http.get();
+  ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics, ServeMetrics(flags, pages));
   RunUntilTerminated(flags, HostPortText(flags.host, acceptor->port()), model, router, loop,
-                     *server);
+                     {.grpc = *server, .http = http.get()});
   return absl::OkStatus();
 }
 
@@ -315,6 +373,9 @@ void AddRouterCommand(CLI::App& app, Action& chosen) {
   router->add_option("--port", flags->port, "0: a free one")->capture_default_str();
   router->add_option("--host", flags->host, "address to listen on")->capture_default_str();
   AddMetricsFlag(*router, flags->metrics_port);
+  router->add_option("--http-port", flags->http_port,
+                     "serve HTTP there; 0: a free one; default: not at all");
+  AddHttpFlags(*router, flags->http);
   router
       ->add_option("--drain-seconds", flags->drain_seconds,
                    "at SIGTERM, how long requests may still take")

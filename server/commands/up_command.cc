@@ -10,12 +10,14 @@
 #include "server/assembly/worker_options.h"
 #include "server/commands/commands.h"
 #include "server/commands/flags.h"
+#include "server/commands/http_flags.h"
 #include "server/commands/number_flag.h"
 #include "server/commands/passed_options.h"
 #include "server/commands/router_flags.h"
 #include "server/commands/server_limit_flags.h"
 #include "server/commands/supervisor.h"
 #include "server/services/descriptor_limit.h"
+#include "transfer/media/tcp/socket.h"
 
 namespace tandem {
 namespace {
@@ -27,6 +29,8 @@ struct UpFlags {
   std::string model_name;
   std::string host = "127.0.0.1";
   uint16_t port = kDefaultPort;
+  std::optional<uint16_t> http_port;
+  bool no_http = false;
   std::optional<int> prefill;  // nothing: one on the CPU, none on a GPU
   std::optional<int> decode;   // likewise
   int unified = 1;
@@ -38,6 +42,7 @@ struct UpFlags {
   RouterTuning router;
   ServerLimits server;
   std::optional<uint16_t> metrics_port;
+  HttpTuning http;
   // The arguments of children that were given to this command.
   std::vector<std::string> to_all;
   std::vector<std::string> to_router;
@@ -115,6 +120,30 @@ absl::StatusOr<std::string> ServedName(const UpFlags& flags) {
   return flags.model_name.empty() ? ModelNameFor(flags.model_dir) : flags.model_name;
 }
 
+// The port is chosen here and not by the router, which must be found where it was after a restart.
+// UNAVAILABLE when the one that was asked for is taken.
+absl::StatusOr<uint16_t> ChooseHttpPort(const UpFlags& flags) {
+  auto listening = ListenEverywhere(flags.host, flags.http_port.value_or(kDefaultHttpPort));
+  if (listening.ok()) return LocalPort(listening->front());
+  if (flags.http_port) {
+    return Unavailable("choose another --http-port: {}", std::string(listening.status().message()));
+  }
+  ASSIGN_OR_RETURN(listening, ListenEverywhere(flags.host, 0));
+  const uint16_t port = LocalPort(listening->front());
+  LogWarn("port {} is taken: HTTP is served on port {}; give --http-port or --no-http",
+          kDefaultHttpPort, port);
+  return port;
+}
+
+absl::Status AddHttp(const UpFlags& flags, SupervisorOptions& options) {
+  if (flags.no_http) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const uint16_t port, ChooseHttpPort(flags));
+  options.router_arguments.push_back(fmt::format("--http-port={}", port));
+  options.http_url = fmt::format("{}://{}", flags.http.tls.cert.empty() ? "http" : "https",
+                                 HostPortText(flags.host, port));
+  return absl::OkStatus();
+}
+
 int RunUp(UpFlags flags) {
   if (absl::Status status = SetUpLogging(flags.log_level, "up"); !status.ok()) {
     return FailStart(flags.ready_fd, status);
@@ -135,6 +164,9 @@ int RunUp(UpFlags flags) {
   options.ready_fd = flags.ready_fd;
   options.router_port = flags.port;
   options.router_arguments = RouterArguments(flags, options.model);
+  if (absl::Status status = AddHttp(flags, options); !status.ok()) {
+    return FailStart(flags.ready_fd, status);
+  }
   AddWorkers("prefill", *flags.prefill, flags, options);
   AddWorkers("decode", *flags.decode, flags, options);
   AddWorkers("unified", flags.unified, flags, options);
@@ -153,6 +185,7 @@ Passed AddPassedFlags(CLI::App& up, UpFlags& flags) {
   Passed passed;
   passed.to_router = OptionsAddedBy(up, [&] {
     AddMetricsFlag(up, flags.metrics_port);
+    AddHttpFlags(up, flags.http);
     AddRouterFlags(up, flags.router);
   });
   passed.to_workers = OptionsAddedBy(up, [&] { AddTuningFlags(up, flags.tuning); });
@@ -173,6 +206,11 @@ void AddUpCommand(CLI::App& app, Action& chosen) {
   up->add_option("--model-name", flags->model_name, "served under this name; default: its folder");
   up->add_option("--port", flags->port, "of the router; 0: a free one")->capture_default_str();
   up->add_option("--host", flags->host, "address to listen on")->capture_default_str();
+  CLI::Option* http_port = up->add_option(
+      "--http-port", flags->http_port,
+      fmt::format("serve HTTP there; 0: a free one; default: {}, or a free one if that is taken",
+                  kDefaultHttpPort));
+  up->add_flag("--no-http", flags->no_http, "serve no HTTP")->excludes(http_port);
   const CLI::Range count(0, kMaxWorkers);
   up->add_option("--prefill", flags->prefill, "prefill workers; default: 1 on the CPU, 0 on a GPU")
       ->check(count);

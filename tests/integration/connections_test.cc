@@ -13,9 +13,9 @@
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "httplib.h"
 #include "server/commands/child_process.h"
 #include "server/commands/client.h"
+#include "tests/support/http_peer.h"
 #include "tests/support/raw_connections.h"
 #include "tests/support/test_cluster.h"
 #include "tests/support/wrapped_binary.h"
@@ -59,23 +59,22 @@ TEST(ConnectionsTest, ARouterTakesNewClientsAndWorkersAfterABurstOfConnections) 
                        .prefill = 0,
                        .decode = 0,
                        .router_flags = {fmt::format("--metrics-port={}", metrics_port), kPatient}});
-  httplib::Client http("127.0.0.1", metrics_port);
-  ASSERT_EQ(http.Get("/healthz")->status, 200);
+  ASSERT_EQ(HttpGet(metrics_port, "/healthz").status, 200);
   {
     RawConnections burst(cluster.address(), kBurst);
     ASSERT_TRUE(burst.AwaitClosed(kRefused));
-    EXPECT_EQ(http.Get("/healthz")->status, 503) << "nobody can connect";
+    EXPECT_EQ(HttpGet(metrics_port, "/healthz").status, 503) << "nobody can connect";
   }
   Client client(cluster.address());
   ASSERT_TRUE(client.WaitUntilConnected(std::chrono::minutes(1)));
   cluster.WaitFor("room for connections",
                   [](const v1::GetStatusResponse& status) { return !status.connections().full(); });
-  EXPECT_EQ(http.Get("/healthz")->status, 200);
+  EXPECT_EQ(HttpGet(metrics_port, "/healthz").status, 200);
   const auto status = client.GetStatus(std::chrono::minutes(1));
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_GE(status->connections().refused(), uint64_t{kRefused});
   EXPECT_LT(status->connections().open(), 10);
-  EXPECT_THAT(http.Get("/metrics")->body,
+  EXPECT_THAT(HttpGet(metrics_port, "/metrics").body,
               testing::HasSubstr("tandem_connections_refused_total{server=\"router\"} "));
   cluster.Kill("unified-0");
   cluster.Start("unified-0");

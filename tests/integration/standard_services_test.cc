@@ -4,8 +4,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "httplib.h"
 #include "tests/support/call_by_bytes.h"
+#include "tests/support/http_peer.h"
 #include "tests/support/test_cluster.h"
 #include "transfer/media/tcp/socket.h"
 
@@ -13,6 +13,12 @@ namespace tandem {
 namespace {
 
 using ::testing::HasSubstr;
+
+uint16_t FreePort() {
+  const auto listener = Listen("127.0.0.1", 0);
+  EXPECT_TRUE(listener.ok()) << listener.status();
+  return LocalPort(*listener);
+}
 
 TEST(StandardServicesTest, HealthSaysServingAndReflectionListsOurServices) {
   TestCluster cluster({.prefill = 0, .decode = 0});
@@ -27,12 +33,7 @@ TEST(StandardServicesTest, HealthSaysServingAndReflectionListsOurServices) {
 }
 
 TEST(StandardServicesTest, MetricsAreServedOverHttp) {
-  uint16_t port = 0;
-  {
-    const auto free_port = Listen("127.0.0.1", 0);
-    ASSERT_TRUE(free_port.ok()) << free_port.status();
-    port = LocalPort(*free_port);
-  }
+  const uint16_t port = FreePort();
   TestCluster cluster({.unified = 0, .router_flags = {"--metrics-port=" + std::to_string(port)}});
   EXPECT_TRUE(Ask(cluster.client(), TextRequest("It was", v1::ROUTE_DISAGGREGATED, 4)).status.ok());
   cluster.WaitFor("the hand-off and its peer's name", [](const v1::GetStatusResponse& status) {
@@ -40,9 +41,8 @@ TEST(StandardServicesTest, MetricsAreServedOverHttp) {
     return prefill.load().handoffs().sent() == 1 && prefill.load().links_size() > 0 &&
            prefill.load().links(0).peer() == "decode-0";
   });
-  httplib::Client http("127.0.0.1", port);
-  EXPECT_EQ(http.Get("/healthz")->status, 200);
-  const std::string page = http.Get("/metrics")->body;
+  EXPECT_EQ(HttpGet(port, "/healthz").status, 200);
+  const std::string page = HttpGet(port, "/metrics").body;
   for (const char* line :
        {"tandem_requests_total 1\n",
         "tandem_handoffs_total{worker=\"prefill-0\",role=\"prefill\",what=\"sent\"} 1\n",
@@ -50,6 +50,23 @@ TEST(StandardServicesTest, MetricsAreServedOverHttp) {
         "tandem_link_in_use{worker=\"prefill-0\",peer=\"decode-0\",transport=\"ipc\"} 1\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
+}
+
+TEST(StandardServicesTest, TheHttpPortSaysWhetherRequestsAreServed) {
+  const uint16_t port = FreePort();
+  TestCluster cluster(
+      {.prefill = 0, .decode = 0, .router_flags = {"--http-port=" + std::to_string(port)}});
+  HttpPeer http(port);
+  for (const char* path : {"/health", "/ping", "/healthz", "/version", "/metrics"}) {
+    EXPECT_EQ(http.Get(path).status, 200) << path;
+  }
+  EXPECT_EQ(http.Get("/v1/elsewhere").status, 404);
+  EXPECT_THAT(http.Get("/metrics").body, HasSubstr("\ntandem_http_connections 1\n"));
+  cluster.Kill("unified-0");
+  cluster.WaitFor("no route", [](const v1::GetStatusResponse& status) { return !status.ready(); });
+  EXPECT_EQ(http.Get("/health").status, 503);
+  EXPECT_EQ(cluster.Terminate("router"), 0) << "an idle HTTP connection does not hold it";
+  EXPECT_TRUE(http.AwaitEnd());
 }
 
 }  // namespace

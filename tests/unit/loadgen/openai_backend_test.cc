@@ -1,17 +1,17 @@
 #include "bench/serving/openai_backend.h"
 
-#include <atomic>
-#include <functional>
+#include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "bench/serving/runner.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "httplib.h"
 #include "nlohmann/json.hpp"
+#include "server/http/http_server.h"
+#include "tests/support/wait_limit.h"
 
 namespace tandem::loadgen {
 namespace {
@@ -19,7 +19,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int32_t kOutputTokens = 4;
-constexpr int kConnections = 48;
 
 std::string Event(const std::string& data) { return "data: " + data + "\n\n"; }
 
@@ -37,35 +36,40 @@ std::string WholeStream() {
          Event("[DONE]");
 }
 
-// An HTTP server whose answers to completions a test writes down, on a thread of its own.
+// An HTTP server whose answers to completions a test writes down.
 class ScriptedHttp {
  public:
-  using Script = std::function<void(const httplib::Request&, httplib::Response&)>;
+  using Exchange = std::shared_ptr<HttpExchange>;
 
-  explicit ScriptedHttp(Script script) : script_(std::move(script)) {
-    // One thread per connection: it keeps it until the connection is closed or idle for seconds.
-    server_.new_task_queue = [] { return new httplib::ThreadPool(kConnections); };
-    server_.Get("/v1/models", [](const httplib::Request&, httplib::Response& response) {
-      response.set_content(R"({"data":[{"id":"m","max_model_len":100}]})", "application/json");
-    });
-    server_.Post("/v1/completions", script_);
-    server_.Post("/v1/chat/completions", script_);
-    port_ = server_.bind_to_any_port("127.0.0.1");
-    thread_ = std::thread([this] { server_.listen_after_bind(); });
+  explicit ScriptedHttp(HttpHandler script, HttpHandler tokenize = nullptr) {
+    const HttpHandler models = [](const Exchange& exchange) {
+      exchange->Respond({.body = R"({"data":[{"id":"m","max_model_len":100}]})"});
+    };
+    std::vector<HttpRoute> routes = {
+        {.method = "GET", .path = "/v1/models", .handler = models},
+        {.method = "POST", .path = "/v1/completions", .handler = script},
+        {.method = "POST", .path = "/v1/chat/completions", .handler = script}};
+    if (tokenize) {
+      routes.push_back({.method = "POST", .path = "/tokenize", .handler = std::move(tokenize)});
+    }
+    auto server = HttpServer::Start({}, std::move(routes));
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
   }
-  ~ScriptedHttp() {
-    server_.stop();
-    thread_.join();
-  }
-  httplib::Server& server() { return server_; }
-  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(server_->port()); }
 
  private:
-  httplib::Server server_;
-  const Script script_;
-  int port_ = 0;
-  std::thread thread_;
+  std::unique_ptr<HttpServer> server_;
 };
+
+using Exchange = ScriptedHttp::Exchange;
+
+// Answers with this text as a whole stream of events.
+HttpHandler Answering(std::string stream, int code = 200) {
+  return [stream = std::move(stream), code](const Exchange& exchange) {
+    exchange->Respond({.status = code, .body = stream, .content_type = "text/event-stream"});
+  };
+}
 
 Schedule Requests(int count) {
   Schedule schedule;
@@ -89,10 +93,7 @@ std::vector<RequestRecord> Ask(const ScriptedHttp& http, OpenAiBackendOptions op
 }
 
 RequestRecord AskForOne(const std::string& stream, int code = 200) {
-  const ScriptedHttp http([&](const httplib::Request&, httplib::Response& response) {
-    response.status = code;
-    response.set_content(stream, "text/event-stream");
-  });
+  const ScriptedHttp http(Answering(stream, code));
   return Ask(http)[0];
 }
 
@@ -104,18 +105,12 @@ TEST(OpenAiBackendTest, AWholeStreamIsComplete) {
 }
 
 TEST(OpenAiBackendTest, ManyStreamsRunSideBySide) {
-  const ScriptedHttp http([](const httplib::Request&, httplib::Response& response) {
-    response.set_chunked_content_provider(
-        "text/event-stream", [sent = 0](size_t, httplib::DataSink& sink) mutable {
-          if (++sent < kOutputTokens) {
-            const std::string token = Token();
-            return sink.write(token.data(), token.size());
-          }
-          const std::string rest = Token("\"length\"") + Usage(6, kOutputTokens) + Event("[DONE]");
-          sink.write(rest.data(), rest.size());
-          sink.done();
-          return true;
-        });
+  const ScriptedHttp http([](const Exchange& exchange) {
+    const std::shared_ptr<HttpStream> stream = exchange->StartStream({});
+    for (int i = 1; i < kOutputTokens; ++i) EXPECT_TRUE(stream->Push(Token(), Pace::kLive));
+    const std::string rest = Token("\"length\"") + Usage(6, kOutputTokens) + Event("[DONE]");
+    EXPECT_TRUE(stream->Push(rest, Pace::kLive));
+    stream->Close();
   });
   int complete = 0;
   for (const RequestRecord& record : Ask(http, {}, Requests(40))) {
@@ -125,30 +120,31 @@ TEST(OpenAiBackendTest, ManyStreamsRunSideBySide) {
 }
 
 TEST(OpenAiBackendTest, TheRequestHasItsIdKeyAndHeaders) {
-  httplib::Request asked;
-  const ScriptedHttp http([&asked](const httplib::Request& request, httplib::Response& response) {
-    asked = request;
-    response.set_content(WholeStream(), "text/event-stream");
+  HttpRequest asked;
+  const ScriptedHttp http([&asked](const Exchange& exchange) {
+    asked = exchange->request();
+    Answering(WholeStream())(exchange);
   });
   Ask(http, {.api = OpenAiApi::kChat, .api_key = "secret", .headers = {"X-Test: 5"}});
   EXPECT_EQ(asked.path, "/v1/chat/completions");
-  EXPECT_EQ(asked.get_header_value("x-request-id"), "bench-0");
-  EXPECT_EQ(asked.get_header_value("Authorization"), "Bearer secret");
-  EXPECT_EQ(asked.get_header_value("X-Test"), "5");
+  EXPECT_EQ(asked.Header("x-request-id"), "bench-0");
+  EXPECT_EQ(asked.Header("Authorization"), "Bearer secret");
+  EXPECT_EQ(asked.Header("X-Test"), "5");
   EXPECT_EQ(nlohmann::json::parse(asked.body)["model"], "m");
 }
 
 TEST(OpenAiBackendTest, WithATokenizerPromptsAreIds) {
-  httplib::Request asked;
-  ScriptedHttp http([&asked](const httplib::Request& request, httplib::Response& response) {
-    asked = request;
-    response.set_content(WholeStream(), "text/event-stream");
-  });
-  http.server().Post("/tokenize", [](const httplib::Request&, httplib::Response& response) {
-    nlohmann::json ids = nlohmann::json::array();
-    for (int id = 500; id < 540; ++id) ids.push_back(id);
-    response.set_content(nlohmann::json{{"tokens", ids}}.dump(), "application/json");
-  });
+  HttpRequest asked;
+  const ScriptedHttp http(
+      [&asked](const Exchange& exchange) {
+        asked = exchange->request();
+        Answering(WholeStream())(exchange);
+      },
+      [](const Exchange& exchange) {
+        nlohmann::json ids = nlohmann::json::array();
+        for (int id = 500; id < 540; ++id) ids.push_back(id);
+        exchange->Respond({.body = nlohmann::json{{"tokens", ids}}.dump()});
+      });
   Ask(http);
   const auto prompt = nlohmann::json::parse(asked.body)["prompt"];
   ASSERT_EQ(prompt.size(), 6u);
@@ -182,24 +178,21 @@ TEST(OpenAiBackendTest, CodesOfHttpBecomeStatuses) {
 }
 
 TEST(OpenAiBackendTest, ACancelledStreamIsClosed) {
-  std::atomic<bool> closed = false;
+  absl::Notification closed;
+  std::shared_ptr<HttpStream> stream;  // of one token, and without an end
   std::vector<RequestRecord> records;
   {
-    const ScriptedHttp http([&closed](const httplib::Request&, httplib::Response& response) {
-      response.set_chunked_content_provider(
-          "text/event-stream",
-          [](size_t, httplib::DataSink& sink) {
-            const std::string token = Token();
-            return sink.write(token.data(), token.size());
-          },
-          [&closed](bool) { closed = true; });
+    const ScriptedHttp http([&](const Exchange& exchange) {
+      exchange->OnGone([&closed] { closed.Notify(); });
+      stream = exchange->StartStream({});
+      EXPECT_TRUE(stream->Push(Token(), Pace::kLive));
     });
     Schedule schedule = Requests(1);
     schedule.requests[0].cancel_after = std::chrono::milliseconds(10);
     records = Ask(http, {}, schedule);
+    Await(closed);
   }
   EXPECT_EQ(Judge(records[0], true), Verdict::kCancelled);
-  EXPECT_TRUE(closed);
 }
 
 TEST(OpenAiBackendTest, AServerThatIsNotThereIsRefusedWithItsAddress) {

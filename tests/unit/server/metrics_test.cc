@@ -1,12 +1,13 @@
 // What Prometheus reads of a router: the page, and the server that hands it out.
 
+#include <atomic>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "httplib.h"
 #include "server/admin/metrics_page.h"
 #include "server/admin/metrics_server.h"
+#include "tests/support/http_peer.h"
 
 namespace tandem {
 namespace {
@@ -92,33 +93,48 @@ TEST(MetricsPageTest, WaysThatCannotBeAreNoLinks) {
 }
 
 TEST(MetricsServerTest, ServesThePageAndWhetherItIsReady) {
-  int calls = 0;
-  bool ready = true;
-  const auto server = MetricsServer::Start(
-      "127.0.0.1", 0,
-      {.metrics = [&calls] { return "page " + std::to_string(++calls) + "\n"; },
-       .is_ready = [&ready] { return ready; }});
+  std::atomic<int> calls = 0;
+  std::atomic<bool> ready = true;
+  const auto server =
+      StartMetricsServer("127.0.0.1", 0,
+                         {.metrics = [&calls] { return "page " + std::to_string(++calls) + "\n"; },
+                          .is_ready = [&ready] { return ready.load(); }});
   ASSERT_TRUE(server.ok()) << server.status();
-  httplib::Client client("127.0.0.1", (*server)->port());
+  HttpPeer client((*server)->port());
   for (const char* page : {"page 1\n", "page 2\n"}) {
-    const auto answer = client.Get("/metrics");
-    ASSERT_TRUE(answer);
-    EXPECT_EQ(answer->status, 200);
-    EXPECT_EQ(answer->body, page);
+    const HttpReply answer = client.Get("/metrics");
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_EQ(answer.body, page);
+    EXPECT_EQ(answer.Header("Content-Type"), "text/plain; version=0.0.4");
   }
-  EXPECT_EQ(client.Get("/healthz")->status, 200);
+  EXPECT_EQ(client.Get("/healthz").status, 200);
   ready = false;
-  EXPECT_EQ(client.Get("/healthz")->status, 503);
-  EXPECT_EQ(client.Get("/elsewhere")->status, 404);
-  EXPECT_EQ(client.Post("/metrics", "body", "text/plain")->status, 413);
+  EXPECT_EQ(client.Get("/healthz").status, 503);
+  EXPECT_EQ(client.Get("/elsewhere").status, 404);
+  EXPECT_EQ(client.Post("/metrics", "body").status, 413);
+}
+
+TEST(MetricsServerTest, HealthAndVersionAreThereUnderTheNamesThatOthersUse) {
+  std::atomic<bool> ready = true;
+  const auto server =
+      HttpServer::Start({}, HealthRoutes({.is_ready = [&ready] { return ready.load(); }}, "1.2.3"));
+  ASSERT_TRUE(server.ok()) << server.status();
+  HttpPeer client((*server)->port());
+  EXPECT_EQ(client.Get("/version").body, "{\"version\":\"1.2.3\"}\n");
+  for (const char* path : {"/health", "/ping"}) {
+    ready = true;
+    EXPECT_EQ(client.Get(path).status, 200);
+    ready = false;
+    EXPECT_EQ(client.Get(path).status, 503);
+  }
 }
 
 TEST(MetricsServerTest, APortThatIsTakenIsNamed) {
-  const MetricsServer::Pages pages = {.metrics = [] { return std::string(); },
-                                      .is_ready = [] { return true; }};
-  const auto first = MetricsServer::Start("127.0.0.1", 0, pages);
+  const AdminPages pages = {.metrics = [] { return std::string(); },
+                            .is_ready = [] { return true; }};
+  const auto first = StartMetricsServer("127.0.0.1", 0, pages);
   ASSERT_TRUE(first.ok()) << first.status();
-  const auto second = MetricsServer::Start("127.0.0.1", (*first)->port(), pages);
+  const auto second = StartMetricsServer("127.0.0.1", (*first)->port(), pages);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message()),
               HasSubstr("127.0.0.1:" + std::to_string((*first)->port())));
