@@ -34,6 +34,11 @@ absl::Status CheckFloat(std::string_view field, float value, const FloatRange& r
                          range.max, high ? ']' : ')');
 }
 
+absl::Status CheckNumLogprobs(std::string_view field, int32_t num_logprobs) {
+  if (num_logprobs >= 0 && num_logprobs <= kMaxLogprobs) return absl::OkStatus();
+  return InvalidArgument("{}={} must be in [0, {}]", field, num_logprobs, kMaxLogprobs);
+}
+
 }  // namespace
 
 absl::Status SamplingParams::Validate() const {
@@ -50,8 +55,11 @@ absl::Status SamplingParams::Validate() const {
 }
 
 absl::Status CheckLogprobs(int32_t num_logprobs) {
-  if (num_logprobs >= 0 && num_logprobs <= kMaxLogprobs) return absl::OkStatus();
-  return InvalidArgument("logprobs={} must be in [0, {}]", num_logprobs, kMaxLogprobs);
+  return CheckNumLogprobs("logprobs", num_logprobs);
+}
+
+absl::Status CheckPromptLogprobs(int32_t num_logprobs) {
+  return CheckNumLogprobs("prompt_logprobs", num_logprobs);
 }
 
 absl::Status BeamParams::Validate() const {

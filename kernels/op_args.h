@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/token_bias.h"
 #include "kernels/staged_span.h"
 #include "kernels/tensor.h"
 
@@ -230,11 +231,19 @@ struct SampleRow {
   int32_t num_logprobs = 0;  // alternatives to report beside the sampled token; -1: none at all
   std::span<const int32_t> prompt_ids;
   std::span<const int32_t> output_ids;
-
-  bool HasPenalties() const {
-    return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0;
-  }
+  std::span<const TokenBias> biases;      // each token once, at most kMaxLogitBiases
+  std::span<const int32_t> excluded_ids;  // these are not sampled
+  std::span<const int32_t> allowed_ids;   // only these are sampled; empty: all
+  int32_t given_token = -1;  // the token, where nothing is sampled and only its log-probability is
+                             // wanted; -1: none
 };
+
+inline bool HasPenalties(const SampleRow& row) {
+  return row.repetition_penalty != 1 || row.presence_penalty != 0 || row.frequency_penalty != 0;
+}
+inline bool HasExclusions(const SampleRow& row) {
+  return !row.excluded_ids.empty() || !row.allowed_ids.empty();
+}
 
 struct TokenLogprob {
   int32_t token_id = 0;
@@ -243,7 +252,7 @@ struct TokenLogprob {
 
 struct SampledToken {
   int32_t token_id = 0;
-  float logprob = 0;  // under the model's distribution before penalties, temperature and filters
+  float logprob = 0;              // under the model's distribution, before all that a row asks for
   std::vector<TokenLogprob> top;  // num_logprobs entries, most probable first
 };
 
@@ -254,10 +263,11 @@ struct SamplePlan {
   const void* data = nullptr;  // the backend's own; null: the op brings the rows itself
 };
 
-// Chooses a token per row. Order: penalties (repetition, then frequency and presence), temperature,
-// top_k, top_p over what top_k left, min_p; the draw runs over the ids in rising order. Equal logits
-// rank by rising id. INTERNAL naming the row when a logit is NaN or infinite, since a model that
-// overflows must not look like an answer.
+// Chooses a token per row. Order: biases, penalties (repetition, then frequency and presence),
+// exclusions, temperature, top_k, top_p over what top_k left, min_p; the draw runs over the ids in
+// rising order. Equal logits rank by rising id. INTERNAL naming the row when a logit is NaN or
+// infinite, since a model that overflows must not look like an answer; INVALID_ARGUMENT naming the
+// row when it excludes every token.
 struct SampleArgs {
   TensorView logits;                // [R, V] f32; used as scratch
   std::span<const SampleRow> rows;  // [R]

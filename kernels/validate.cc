@@ -28,6 +28,30 @@ absl::Status CheckRange(std::string_view name, size_t row, float value, std::str
   return InvalidArgument("rows[{}].{} is {}, must be {}", row, name, value, range);
 }
 
+// That no token has two biases is not looked at, because sorting them for every token would cost
+// more than applying them.
+absl::Status CheckConstraints(const SampleRow& r, size_t row, int64_t vocab) {
+  if (r.given_token < -1 || r.given_token >= vocab) {
+    return InvalidArgument("rows[{}].given_token is {}, must be -1 or in [0, {})", row,
+                           r.given_token, vocab);
+  }
+  if (r.biases.size() > kMaxLogitBiases) {
+    return InvalidArgument("rows[{}] has {} biases, must have at most {}", row, r.biases.size(),
+                           kMaxLogitBiases);
+  }
+  for (const TokenBias& entry : r.biases) {
+    if (entry.token_id < 0 || entry.token_id >= vocab) {
+      return InvalidArgument("rows[{}].biases names token {}, must be in [0, {})", row,
+                             entry.token_id, vocab);
+    }
+    RETURN_IF_ERROR(CheckRange("biases", row, entry.bias, "in [-100, 100]",
+                               std::abs(entry.bias) <= kMaxLogitBias));
+  }
+  if (!HasExclusions(r)) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckIds(fmt::format("rows[{}].excluded_ids", row), r.excluded_ids, vocab));
+  return CheckIds(fmt::format("rows[{}].allowed_ids", row), r.allowed_ids, vocab);
+}
+
 absl::Status CheckRow(const SampleRow& r, size_t row, int64_t vocab) {
   RETURN_IF_ERROR(CheckRange("temperature", row, r.temperature, "finite and not negative",
                              std::isfinite(r.temperature) && r.temperature >= 0));
@@ -47,7 +71,8 @@ absl::Status CheckRow(const SampleRow& r, size_t row, int64_t vocab) {
     return InvalidArgument("rows[{}].num_logprobs is {}, must be from -1 to {}", row,
                            r.num_logprobs, vocab);
   }
-  if (!r.HasPenalties()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckConstraints(r, row, vocab));
+  if (!HasPenalties(r)) return absl::OkStatus();
   RETURN_IF_ERROR(CheckIds(fmt::format("rows[{}].prompt_ids", row), r.prompt_ids, vocab));
   return CheckIds(fmt::format("rows[{}].output_ids", row), r.output_ids, vocab);
 }

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "base/status.h"
 #include "kernels/cpu/cpu_ops.h"
+#include "kernels/sample_errors.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/sampling.cc"
@@ -93,21 +94,32 @@ bool RanksBefore(const Ranked& a, const Ranked& b) {
   return a.score > b.score || (a.score == b.score && a.id < b.id);
 }
 
+// Scores are clamped to this, and tokens that must not be sampled have its negative.
+constexpr float kLargest = std::numeric_limits<float>::max();
+
+// What came of one row.
+enum class RowOutcome : uint8_t { kSampled, kNotFinite, kAllExcluded };
+
 // Chooses the tokens of the rows that one thread is given; its memory is kept from call to call.
 class RowSampler {
  public:
-  // Leaves the row of logits as it was. False when a logit is not finite.
-  bool Sample(std::span<const float> logits, const SampleRow& row, SampledToken& out) {
+  // Leaves the row of logits as it was.
+  RowOutcome Sample(std::span<const float> logits, const SampleRow& row, SampledToken& out) {
     const float highest = HWY_DYNAMIC_DISPATCH(HighestIfFinite)(logits.data(), logits.size());
-    if (std::isnan(highest)) return false;
+    if (std::isnan(highest)) return RowOutcome::kNotFinite;
     scores_ = logits;
     highest_ = highest;
-    if (row.HasPenalties()) Penalize(logits, row);
-    out.token_id = static_cast<int32_t>(row.temperature == 0 ? Highest() : Draw(row));
+    if (row.given_token >= 0) {
+      out.token_id = row.given_token;
+    } else {
+      if (!row.biases.empty() || HasPenalties(row) || HasExclusions(row)) Rescore(logits, row);
+      if (HasExclusions(row) && highest_ == -kLargest) return RowOutcome::kAllExcluded;
+      out.token_id = static_cast<int32_t>(row.temperature == 0 ? Highest() : Draw(row));
+    }
     out.logprob = 0;
     out.top.clear();
     if (row.num_logprobs >= 0) ReportLogprobs(logits, highest, row, out);
-    return true;
+    return RowOutcome::kSampled;
   }
 
  private:
@@ -115,9 +127,27 @@ class RowSampler {
     return HWY_DYNAMIC_DISPATCH(FindFirst)(scores_.data(), scores_.size(), highest_);
   }
 
-  void Penalize(std::span<const float> logits, const SampleRow& row) {
-    penalized_.assign(logits.begin(), logits.end());
-    counts_.resize(std::max(counts_.size(), logits.size()));
+  void Rescore(std::span<const float> logits, const SampleRow& row) {
+    rescored_.assign(logits.begin(), logits.end());
+    for (const TokenBias& entry : row.biases) rescored_[entry.token_id] += entry.bias;
+    if (HasPenalties(row)) Penalize(row);
+    if (HasExclusions(row)) Exclude(row);
+    scores_ = rescored_;
+    highest_ = HWY_DYNAMIC_DISPATCH(HighestIfFinite)(scores_.data(), scores_.size());
+  }
+
+  void Exclude(const SampleRow& row) {
+    if (!row.allowed_ids.empty()) {
+      allowed_.clear();
+      for (int32_t id : row.allowed_ids) allowed_.push_back(rescored_[id]);
+      std::fill(rescored_.begin(), rescored_.end(), -kLargest);
+      for (size_t i = 0; i < allowed_.size(); ++i) rescored_[row.allowed_ids[i]] = allowed_[i];
+    }
+    for (int32_t id : row.excluded_ids) rescored_[id] = -kLargest;
+  }
+
+  void Penalize(const SampleRow& row) {
+    counts_.resize(std::max(counts_.size(), rescored_.size()));
     touched_.clear();
     constexpr int32_t kPromptOnly = -1;
     for (int32_t id : row.output_ids) {
@@ -128,9 +158,8 @@ class RowSampler {
       counts_[id] = kPromptOnly;
       touched_.push_back(id);
     }
-    constexpr float kLargest = std::numeric_limits<float>::max();
     for (int32_t id : touched_) {
-      float& score = penalized_[id];
+      float& score = rescored_[id];
       score = score > 0 ? score / row.repetition_penalty : score * row.repetition_penalty;
       if (counts_[id] > 0) {
         score -= static_cast<float>(counts_[id]) * row.frequency_penalty + row.presence_penalty;
@@ -138,8 +167,6 @@ class RowSampler {
       score = std::clamp(score, -kLargest, kLargest);
       counts_[id] = 0;
     }
-    scores_ = penalized_;
-    highest_ = HWY_DYNAMIC_DISPATCH(HighestIfFinite)(scores_.data(), scores_.size());
   }
 
   size_t Draw(const SampleRow& row) {
@@ -269,9 +296,10 @@ class RowSampler {
     for (const Ranked& token : members_) out.top.push_back({token.id, logprob(token.score)});
   }
 
-  std::span<const float> scores_;  // logits after penalties
+  std::span<const float> scores_;  // logits after biases, penalties and exclusions
   float highest_ = 0;              // of scores_
-  std::vector<float> penalized_;
+  std::vector<float> rescored_;
+  std::vector<float> allowed_;  // scores of the tokens that may be sampled
   std::vector<float> weights_;
   std::vector<double> pieces_;
   std::vector<int32_t> counts_;  // by token; all 0 between rows
@@ -285,17 +313,21 @@ class RowSampler {
 
 absl::Status Sample(ThreadPool& pool, const SampleArgs& args) {
   const auto vocab = static_cast<size_t>(args.logits.shape[1]);
-  std::vector<uint8_t> finite(args.rows.size());
+  std::vector<RowOutcome> outcomes(args.rows.size());
   pool.ParallelFor(static_cast<int64_t>(args.rows.size()), [&](int64_t index, int) {
     thread_local RowSampler sampler;
     const auto row = static_cast<size_t>(index);
     const std::span<const float> logits(args.logits.Row<const float>(index), vocab);
-    finite[row] = sampler.Sample(logits, args.rows[row], args.out[row]);
+    outcomes[row] = sampler.Sample(logits, args.rows[row], args.out[row]);
   });
-  for (size_t row = 0; row < finite.size(); ++row) {
-    if (!finite[row]) {
-      return Internal("sample: logits of row {} hold a NaN or an infinity: the model overflowed",
-                      row);
+  for (size_t row = 0; row < outcomes.size(); ++row) {
+    switch (outcomes[row]) {
+      case RowOutcome::kSampled:
+        break;
+      case RowOutcome::kNotFinite:
+        return OverflowedRow(row);
+      case RowOutcome::kAllExcluded:
+        return AllExcluded(row);
     }
   }
   return absl::OkStatus();

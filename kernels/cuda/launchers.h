@@ -50,7 +50,10 @@ bool TakesSkinnyGemm(const GemmArgs& args);
 cudaError_t SkinnyGemm(const LaunchTarget& on, const GemmArgs& args);
 
 // ---- sampling.cu
-// A row as the device has it. Tokens for penalties are in one list for all rows.
+// A row as the device has it. The tokens that it names are in one list for all rows: those of the
+// prompt and of the output where there are penalties, those that are excluded, those that are
+// allowed, then biases as pairs of a token and the bits of a float. Each part ends where the next
+// one begins, the biases at ids_end.
 struct DeviceSampleRow {
   float temperature;
   float top_p;
@@ -61,13 +64,20 @@ struct DeviceSampleRow {
   int32_t top_k;
   int32_t num_logprobs;  // -1: none at all
   double uniform;        // the draw, in [0, 1): base/rng.h UniformAt(seed, position)
-  int32_t prompt_begin;  // ids [prompt_begin, output_begin) are the prompt, [output_begin, ids_end)
-  int32_t output_begin;  // the output
+  int32_t prompt_begin;
+  int32_t output_begin;
+  int32_t excluded_begin;
+  int32_t allowed_begin;  // an empty part allows all
+  int32_t biases_begin;
   int32_t ids_end;
+  int32_t given_token;     // what counts as sampled; -1: none
   int32_t logprobs_begin;  // where this row's alternatives start in `top`
 };
+// In place of a token: a logit of the row is NaN or infinite; the row excludes every token.
+inline constexpr int32_t kRowOverflowed = -1;
+inline constexpr int32_t kRowAllExcluded = -2;
 struct DeviceSampledToken {
-  int32_t token_id;  // -1: a logit of the row is NaN or infinite
+  int32_t token_id;  // or one of these two
   float logprob;
 };
 struct DeviceTokenLogprob {
@@ -75,12 +85,12 @@ struct DeviceTokenLogprob {
   float logprob;
 };
 struct SampleLaunch {
-  const float* logits;  // [R, V] with row_stride
+  float* logits;  // [R, V] with row_stride; left as they were
   int64_t row_stride;
   int32_t num_rows;
   int32_t vocab;
   const DeviceSampleRow* rows;  // [R]
-  const int32_t* token_ids;     // the penalties' lists
+  const int32_t* token_ids;     // the lists of the rows
   void* scratch;                // SampleScratchBytes(R, V); zero before the first use, and left so
   DeviceSampledToken* sampled;  // [R]
   DeviceTokenLogprob* top;      // sum of num_logprobs

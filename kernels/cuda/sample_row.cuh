@@ -9,17 +9,20 @@
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/numeric.cuh"
 
-// One row of logits as the block that samples it sees it: scores after penalties, the rank of a
-// token, its weight. Weights are summed as integers, so that sums do not depend on their order.
+// One row of logits as the block that samples it sees it: scores after penalties and exclusions, the
+// rank of a token, its weight. Weights are summed as integers, so that sums do not depend on their order.
 
 namespace tandem::cuda {
 
-// What a token's entry in ScoredRow::counts says: how often it is in the output, or this.
+// What a token's entry in ScoredRow::counts says: how often it is in the output, that it is in the
+// prompt alone, or, where it is less than that, that it is excluded. Counting an excluded token in the
+// output leaves it excluded.
 inline constexpr int32_t kPromptOnly = -1;
+inline constexpr int32_t kExcluded = INT32_MIN;
 
 struct ScoredRow {
   const float* logits;
-  const int32_t* counts;  // null: no penalties
+  const int32_t* counts;  // null: no penalties and nothing excluded
   int32_t vocab;
   Access access;  // of logits and counts
   float repetition_penalty;
@@ -28,6 +31,7 @@ struct ScoredRow {
 
   __device__ __forceinline__ float Score(float logit, int32_t count) const {
     if (count == 0) return logit;
+    if (count < kPromptOnly) return -FLT_MAX;
     float score = logit > 0 ? logit / repetition_penalty : logit * repetition_penalty;
     if (count > 0) score -= static_cast<float>(count) * frequency_penalty + presence_penalty;
     return fminf(fmaxf(score, -FLT_MAX), FLT_MAX);

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "base/status.h"
 #include "kernels/cuda/cuda_status.h"
+#include "kernels/sample_errors.h"
 
 namespace tandem::cuda {
 namespace {
@@ -32,6 +33,7 @@ size_t Sampler::PlanBytes(const WorkLimits& limits) {
 absl::Status Sampler::Reserve(const WorkLimits& limits) {
   const auto rows = static_cast<size_t>(limits.max_logit_rows);
   const size_t bytes = ResultBytes(rows, rows * kExpectedLogprobs);
+  max_planned_ids_ = static_cast<size_t>(limits.max_total_tokens);
   RETURN_IF_ERROR(work_.Reserve(SampleScratchBytes(limits.max_logit_rows, limits.vocab_size)));
   RETURN_IF_ERROR(results_.Reserve(bytes));
   if (bytes > host_results_.size()) {
@@ -45,11 +47,22 @@ void Sampler::Describe(std::span<const SampleRow> rows) {
   rows_.clear();
   ids_.clear();
   alternatives_ = 0;
+  // Appends a list where it is used; returns where it begins.
+  const auto add = [this](std::span<const int32_t> ids, bool used) {
+    const auto begin = static_cast<int32_t>(ids_.size());
+    if (used) ids_.insert(ids_.end(), ids.begin(), ids.end());
+    return begin;
+  };
   for (const SampleRow& row : rows) {
-    const auto prompt_begin = static_cast<int32_t>(ids_.size());
-    if (row.HasPenalties()) ids_.insert(ids_.end(), row.prompt_ids.begin(), row.prompt_ids.end());
-    const auto output_begin = static_cast<int32_t>(ids_.size());
-    if (row.HasPenalties()) ids_.insert(ids_.end(), row.output_ids.begin(), row.output_ids.end());
+    const int32_t prompt_begin = add(row.prompt_ids, HasPenalties(row));
+    const int32_t output_begin = add(row.output_ids, HasPenalties(row));
+    const int32_t excluded_begin = add(row.excluded_ids, true);
+    const int32_t allowed_begin = add(row.allowed_ids, true);
+    const auto biases_begin = static_cast<int32_t>(ids_.size());
+    for (const TokenBias& entry : row.biases) {
+      ids_.push_back(entry.token_id);
+      ids_.push_back(std::bit_cast<int32_t>(entry.bias));
+    }
     rows_.push_back({
         .temperature = row.temperature,
         .top_p = row.top_p,
@@ -62,15 +75,21 @@ void Sampler::Describe(std::span<const SampleRow> rows) {
         .uniform = UniformAt(row.seed, static_cast<uint64_t>(row.position)),
         .prompt_begin = prompt_begin,
         .output_begin = output_begin,
+        .excluded_begin = excluded_begin,
+        .allowed_begin = allowed_begin,
+        .biases_begin = biases_begin,
         .ids_end = static_cast<int32_t>(ids_.size()),
+        .given_token = row.given_token,
         .logprobs_begin = static_cast<int32_t>(alternatives_),
     });
     alternatives_ += static_cast<size_t>(std::max(row.num_logprobs, 0));
   }
 }
 
+// Lists of allowed tokens may be longer than what a plan has room for: then the call brings them.
 SamplePlan Sampler::Plan(std::span<const SampleRow> rows, StepStaging& staging) {
   Describe(rows);
+  if (ids_.size() > max_planned_ids_) return {};
   planned_ = {.rows = staging.Add(std::span<const DeviceSampleRow>(rows_)).device(),
               .ids = staging.Add(std::span<const int32_t>(ids_)).device()};
   return {&planned_};
@@ -96,7 +115,7 @@ absl::Status Sampler::Launch(CudaStream& stream, const LaunchTarget& on, const S
                                      .ids = call.Add(std::span<const int32_t>(ids_))};
   auto* const sampled = reinterpret_cast<DeviceSampledToken*>(results);
   const SampleLaunch launch = {
-      .logits = args.logits.Row<const float>(0),
+      .logits = args.logits.Row<float>(0),
       .row_stride = args.logits.row_stride,
       .num_rows = num_rows,
       .vocab = vocab,
@@ -116,10 +135,8 @@ absl::Status Sampler::Collect(const SampleArgs& args) const {
   const auto* const sampled = reinterpret_cast<const DeviceSampledToken*>(host_results_.data());
   const auto* const top = reinterpret_cast<const DeviceTokenLogprob*>(sampled + args.rows.size());
   for (size_t row = 0; row < args.rows.size(); ++row) {
-    if (sampled[row].token_id < 0) {
-      return Internal("sample: logits of row {} hold a NaN or an infinity: the model overflowed",
-                      row);
-    }
+    if (sampled[row].token_id == kRowOverflowed) return OverflowedRow(row);
+    if (sampled[row].token_id == kRowAllExcluded) return AllExcluded(row);
     SampledToken& out = args.out[row];
     out.token_id = sampled[row].token_id;
     out.logprob = sampled[row].logprob;

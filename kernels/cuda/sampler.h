@@ -29,6 +29,7 @@ class Sampler {
   static size_t PlanBytes(const WorkLimits& limits);
   // Without room to bring rows that were not planned.
   absl::Status Reserve(const WorkLimits& limits);
+  // An empty plan where the rows' lists are too long for it.
   SamplePlan Plan(std::span<const SampleRow> rows, StepStaging& staging);
   // Returns when args.out is filled.
   absl::Status Sample(CudaStream& stream, const LaunchTarget& on, const SampleArgs& args);
@@ -48,8 +49,9 @@ class Sampler {
   CudaDevice& device_;
   CallStaging staging_;
   Scratch work_;
-  Scratch results_;            // the tokens of the rows, then the alternatives
-  DeviceBuffer host_results_;  // the same
+  Scratch results_;             // the tokens of the rows, then the alternatives
+  DeviceBuffer host_results_;   // the same
+  size_t max_planned_ids_ = 0;  // that a plan has room for
   std::vector<DeviceSampleRow> rows_;
   std::vector<int32_t> ids_;
   size_t alternatives_ = 0;  // that the rows ask for together

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/token_bias.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/sample_cut.cuh"
@@ -25,7 +26,67 @@ struct Workspace {
   uint64_t uniform_mass;
   int32_t chosen;
   uint32_t num_collected;
+  float unbiased[kMaxLogitBiases];  // the logits that biases were added to
 };
+
+// ---- biases ----
+
+__device__ __forceinline__ int32_t NumBiases(const DeviceSampleRow& row) {
+  return (row.ids_end - row.biases_begin) / 2;
+}
+
+// Adds the biases to the row in place. A logit that is not finite stays what it is.
+__device__ void AddBiases(Workspace& shared, const SampleLaunch& launch, const DeviceSampleRow& row,
+                          float* logits) {
+  const int32_t* entries = launch.token_ids + row.biases_begin;
+  for (auto i = static_cast<int32_t>(threadIdx.x); i < NumBiases(row);
+       i += static_cast<int32_t>(blockDim.x)) {
+    float& logit = logits[entries[2 * i]];
+    shared.unbiased[i] = logit;
+    logit += __int_as_float(entries[2 * i + 1]);
+  }
+  __syncthreads();
+}
+
+__device__ void RemoveBiases(const Workspace& shared, const SampleLaunch& launch,
+                             const DeviceSampleRow& row, float* logits) {
+  __syncthreads();
+  const int32_t* entries = launch.token_ids + row.biases_begin;
+  for (auto i = static_cast<int32_t>(threadIdx.x); i < NumBiases(row);
+       i += static_cast<int32_t>(blockDim.x)) {
+    logits[entries[2 * i]] = shared.unbiased[i];
+  }
+  __syncthreads();
+}
+
+// ---- exclusions ----
+
+__device__ __forceinline__ bool HasAllowed(const DeviceSampleRow& row) {
+  return row.allowed_begin < row.biases_begin;
+}
+
+__device__ __forceinline__ bool HasExclusions(const DeviceSampleRow& row) {
+  return row.excluded_begin < row.biases_begin;
+}
+
+// Comes before the tokens are counted.
+__device__ void MarkExcluded(const SampleLaunch& launch, const DeviceSampleRow& row,
+                             int32_t* counts) {
+  const auto first = static_cast<int32_t>(threadIdx.x);
+  const auto step = static_cast<int32_t>(blockDim.x);
+  if (HasAllowed(row)) {
+    for (int32_t id = first; id < launch.vocab; id += step) counts[id] = kExcluded;
+    __syncthreads();
+    for (int32_t i = row.allowed_begin + first; i < row.biases_begin; i += step) {
+      counts[launch.token_ids[i]] = 0;
+    }
+    __syncthreads();
+  }
+  for (int32_t i = row.excluded_begin + first; i < row.allowed_begin; i += step) {
+    counts[launch.token_ids[i]] = kExcluded;
+  }
+  __syncthreads();
+}
 
 // ---- penalties ----
 
@@ -38,7 +99,7 @@ __device__ void CountTokens(const SampleLaunch& launch, const DeviceSampleRow& r
                             int32_t* counts) {
   const auto first = static_cast<int32_t>(threadIdx.x);
   const auto step = static_cast<int32_t>(blockDim.x);
-  for (int32_t i = row.output_begin + first; i < row.ids_end; i += step) {
+  for (int32_t i = row.output_begin + first; i < row.excluded_begin; i += step) {
     atomicAdd(&counts[launch.token_ids[i]], 1);
   }
   __syncthreads();
@@ -51,8 +112,13 @@ __device__ void CountTokens(const SampleLaunch& launch, const DeviceSampleRow& r
 __device__ void ForgetTokens(const SampleLaunch& launch, const DeviceSampleRow& row,
                              int32_t* counts) {
   __syncthreads();
-  for (int32_t i = row.prompt_begin + static_cast<int32_t>(threadIdx.x); i < row.ids_end;
-       i += static_cast<int32_t>(blockDim.x)) {
+  const auto first = static_cast<int32_t>(threadIdx.x);
+  const auto step = static_cast<int32_t>(blockDim.x);
+  if (HasAllowed(row)) {
+    for (int32_t id = first; id < launch.vocab; id += step) counts[id] = 0;
+    return;
+  }
+  for (int32_t i = row.prompt_begin + first; i < row.allowed_begin; i += step) {
     counts[launch.token_ids[i]] = 0;
   }
 }
@@ -260,14 +326,26 @@ __device__ float ReportLogprobs(Workspace& shared, const ScoredRow& row, float h
 // ---- rows ----
 
 __device__ DeviceSampledToken SampleRow(Workspace& shared, const SampleLaunch& launch,
-                                        const DeviceSampleRow& request, ScoredRow row) {
-  const Highest highest = FindHighest(shared, row);
-  if (!highest.finite) return {-1, 0};
+                                        const DeviceSampleRow& request, float* logits,
+                                        ScoredRow row) {
+  const bool biased = NumBiases(request) > 0;
+  if (biased) AddBiases(shared, launch, request, logits);
+  Highest highest = FindHighest(shared, row);
   int32_t token = IdOf(highest.rank);
-  if (request.temperature > 0) token = Draw(shared, row, request, ScoreOf(highest.rank));
+  if (!highest.finite) {
+    token = kRowOverflowed;
+  } else if (request.given_token >= 0) {
+    token = request.given_token;
+  } else if (HasExclusions(request) && ScoreOf(highest.rank) == -FLT_MAX) {
+    token = kRowAllExcluded;
+  } else if (request.temperature > 0) {
+    token = Draw(shared, row, request, ScoreOf(highest.rank));
+  }
+  if (biased) RemoveBiases(shared, launch, request, logits);
   float logprob = 0;
-  if (request.num_logprobs >= 0) {
+  if (token >= 0 && request.num_logprobs >= 0) {
     row.counts = nullptr;
+    if (biased) highest = FindHighest(shared, row);
     logprob = ReportLogprobs(shared, row, highest.logit, token, launch.top + request.logprobs_begin,
                              request.num_logprobs);
   }
@@ -290,17 +368,20 @@ __global__ void __launch_bounds__(kMaxSampleThreads, 1)
        i += static_cast<int32_t>(gridDim.x)) {
     const DeviceSampleRow request = launch.rows[i];
     const bool penalties = HasPenalties(request);
+    const bool exclusions = HasExclusions(request);
+    if (exclusions) MarkExcluded(launch, request, counts);
     if (penalties) CountTokens(launch, request, counts);
-    const ScoredRow row = {.logits = launch.logits + i * launch.row_stride,
-                           .counts = penalties ? counts : nullptr,
+    float* const logits = launch.logits + i * launch.row_stride;
+    const ScoredRow row = {.logits = logits,
+                           .counts = penalties || exclusions ? counts : nullptr,
                            .vocab = launch.vocab,
                            .access = access,
                            .repetition_penalty = request.repetition_penalty,
                            .presence_penalty = request.presence_penalty,
                            .frequency_penalty = request.frequency_penalty};
-    const DeviceSampledToken sampled = SampleRow(shared, launch, request, row);
+    const DeviceSampledToken sampled = SampleRow(shared, launch, request, logits, row);
     if (threadIdx.x == 0) launch.sampled[i] = sampled;
-    if (penalties) ForgetTokens(launch, request, counts);
+    if (penalties || exclusions) ForgetTokens(launch, request, counts);
     __syncthreads();  // before the next row takes the workspace
   }
 }
@@ -327,9 +408,8 @@ cudaError_t Sample(const LaunchTarget& on, const SampleLaunch& launch) {
       .grid = dim3(static_cast<unsigned>(std::min(launch.num_rows, kMaxBlocks))),
       .block = dim3(ThreadsFor(launch.vocab)),
       .after_previous = true};
-  const TensorView logits =
-      TensorView(const_cast<float*>(launch.logits), DType::kF32, {launch.num_rows, launch.vocab})
-          .WithRowStride(launch.row_stride);
+  const TensorView logits = TensorView(launch.logits, DType::kF32, {launch.num_rows, launch.vocab})
+                                .WithRowStride(launch.row_stride);
   return Launch(SampleRows, shape, on.stream, launch, AccessOf({logits}));
 }
 

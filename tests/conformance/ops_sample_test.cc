@@ -232,6 +232,115 @@ TEST_P(SampleTest, PenaltiesFollowTheReference) {
   EXPECT_EQ(Sample(two, {{.repetition_penalty = 1.4f, .prompt_ids = first}})[0].token_id, 1);
 }
 
+TEST_P(SampleTest, BiasesAndExclusionsFollowTheReference) {
+  const std::vector<float> logits = Random(50, 2.0f);
+  const std::vector<TokenBias> biases = {{0, 3.5f}, {7, -100.0f}, {49, 1.25f}, {30, 0.5f}};
+  const std::vector<int32_t> excluded = {0, 12, 12, 48};
+  const std::vector<int32_t> allowed = {49, 0, 7, 30, 31, 32, 12};
+  const std::vector<int32_t> output = {30, 30, 12, 5};
+  SampleRow row = {.temperature = 1, .num_logprobs = -1, .biases = biases};
+  ExpectDrawsFollowReference(logits, row, Size(300, 60));
+  row.excluded_ids = excluded;
+  ExpectDrawsFollowReference(logits, row, Size(300, 60));
+  row.allowed_ids = allowed;
+  ExpectDrawsFollowReference(logits, row, Size(300, 60));
+  row.repetition_penalty = 1.5f;
+  row.frequency_penalty = 0.5f;
+  row.prompt_ids = allowed;
+  row.output_ids = output;
+  ExpectDrawsFollowReference(logits, row, Size(300, 60));
+  // More are kept than are allowed.
+  row.top_k = 20;
+  row.top_p = 0.99f;
+  ExpectDrawsFollowReference(logits, row, Size(300, 60));
+  row.biases = {};
+  row.temperature = 0;
+  ExpectDrawsFollowReference(logits, row, 2);
+}
+
+TEST_P(SampleTest, LongListsOfBiasesAndAllowedTokensFollowTheReference) {
+  const std::vector<float> logits = Random(9001, 2.0f);
+  std::vector<TokenBias> biases;
+  std::vector<int32_t> allowed;
+  for (int32_t i = 0; i < static_cast<int32_t>(kMaxLogitBiases); ++i) {
+    biases.push_back({8 * i, static_cast<float>(i % 7) - 3});
+  }
+  for (int32_t id = 9000; id >= 0; id -= 2) allowed.push_back(id);
+  ExpectDrawsFollowReference(logits,
+                             {.temperature = 1,
+                              .top_p = 0.9f,
+                              .num_logprobs = -1,
+                              .biases = biases,
+                              .allowed_ids = allowed},
+                             Size(40, 8));
+}
+
+// The next row and the next call find the logits and the workspace as if there had been no biases.
+TEST_P(SampleTest, ExclusionsAndBiasesStayWithTheirRow) {
+  constexpr int64_t kVocab = 33;
+  constexpr size_t kRows = 300;
+  const std::vector<float> logits = Random(kVocab);
+  const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+  std::vector<float> all;
+  for (size_t i = 0; i < kRows; ++i) all.insert(all.end(), logits.begin(), logits.end());
+  std::vector<std::vector<int32_t>> allowed(kRows);
+  std::vector<std::vector<TokenBias>> biases(kRows);
+  std::vector<SampleRow> rows(kRows, {.num_logprobs = -1});
+  for (size_t i = 0; i < kRows; ++i) {
+    const auto id = static_cast<int32_t>(i % kVocab);
+    if (i % 3 == 0) rows[i].allowed_ids = allowed[i] = {id};
+    if (i % 3 == 1) rows[i].biases = biases[i] = {{id, 100.0f}};
+  }
+  for (int call = 0; call < 2; ++call) {
+    const std::vector<SampledToken> tokens = Sample(all, rows);
+    for (size_t i = 0; i < kRows; ++i) {
+      EXPECT_EQ(tokens[i].token_id, i % 3 == 2 ? best : static_cast<int64_t>(i % kVocab)) << i;
+    }
+  }
+}
+
+TEST_P(SampleTest, LogprobsAreOfTheDistributionBeforeBiasesAndExclusions) {
+  const std::vector<float> logits = Random(700, 3.0f);
+  const std::vector<double> expected = reference::Logprobs(logits);
+  const auto best =
+      static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  const std::vector<int32_t> excluded = {best};
+  const std::vector<TokenBias> biases = {{123, 90.0f}, {best, -90.0f}, {4, -3.0f}};
+  const SampledToken token =
+      Sample(logits, {{.num_logprobs = 4, .biases = biases, .excluded_ids = excluded}})[0];
+  EXPECT_EQ(token.token_id, 123);
+  EXPECT_NEAR(token.logprob, expected[123], 1e-5);
+  ASSERT_EQ(token.top.size(), 4);
+  EXPECT_EQ(token.top[0].token_id, best);
+  EXPECT_NEAR(token.top[0].logprob, expected[static_cast<size_t>(best)], 1e-5);
+}
+
+TEST_P(SampleTest, AGivenTokenIsReportedWhateverItsLogit) {
+  const std::vector<float> logits = Random(700, 3.0f);
+  const std::vector<double> expected = reference::Logprobs(logits);
+  for (const int32_t given : {0, 17, 699}) {
+    const SampledToken token =
+        Sample(logits, {{.temperature = 1, .num_logprobs = 2, .given_token = given}})[0];
+    EXPECT_EQ(token.token_id, given);
+    EXPECT_NEAR(token.logprob, expected[static_cast<size_t>(given)], 1e-5);
+    EXPECT_EQ(token.top.size(), 2);
+  }
+}
+
+TEST_P(SampleTest, ARowThatExcludesEveryTokenIsRefused) {
+  const std::vector<float> logits = Random(60);
+  const std::vector<int32_t> two = {3, 8};
+  const std::vector<int32_t> more = {8, 3, 5};
+  std::vector<SampledToken> out(2);
+  for (const float temperature : {0.0f, 1.0f}) {
+    const std::vector<SampleRow> rows = {
+        {}, {.temperature = temperature, .excluded_ids = more, .allowed_ids = two}};
+    const absl::Status status = Run(logits, rows, out);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(status.ToString().find("row 1"), std::string::npos) << status;
+  }
+}
+
 TEST_P(SampleTest, LongVocabulariesFollowTheReference) {
   const std::vector<float> logits = Random(Size(40001, 9001), 3.0f);
   ExpectDrawsFollowReference(logits, {.temperature = 1, .seed = 3, .num_logprobs = -1}, 12);

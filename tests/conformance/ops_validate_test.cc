@@ -396,6 +396,17 @@ TEST_P(ValidateTest, Sample) {
   ExpectRefused(refused({.position = -1}), {"position is -1"});
   ExpectRefused(refused({.num_logprobs = 17}), {"num_logprobs is 17", "16"});
   ExpectRefused(refused({.presence_penalty = 1, .output_ids = ids}), {"output_ids[0] is 16"});
+  ExpectRefused(refused({.excluded_ids = ids}), {"excluded_ids[0] is 16"});
+  ExpectRefused(refused({.allowed_ids = ids}), {"allowed_ids[0] is 16"});
+  ExpectRefused(refused({.given_token = 16}), {"given_token is 16"});
+  const std::vector<TokenBias> outside = {{0, 1.0f}, {16, 1.0f}};
+  const std::vector<TokenBias> large = {{0, 101.0f}};
+  const std::vector<TokenBias> not_a_number = {{0, kNaN}};
+  const std::vector<TokenBias> many(kMaxLogitBiases + 1);
+  ExpectRefused(refused({.biases = outside}), {"biases names token 16"});
+  ExpectRefused(refused({.biases = large}), {"biases is 101"});
+  ExpectRefused(refused({.biases = not_a_number}), {"biases is nan"});
+  ExpectRefused(refused({.biases = many}), {"1025 biases", "1024"});
   std::vector<SampledToken> out(1);
   const SampleRow rows[2] = {};
   ExpectRefused(ops().Sample(stream(), {F32({2, 16}), rows, out}), {"out has 1 entries"});

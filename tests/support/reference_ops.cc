@@ -233,8 +233,9 @@ void AddRow(const AttentionArgs& a, const SequenceKv& kv, const AttentionRow& ro
   }
 }
 
-std::vector<double> Penalized(std::span<const float> logits, const SampleRow& row) {
+std::vector<double> Scores(std::span<const float> logits, const SampleRow& row) {
   std::vector<double> scores(logits.begin(), logits.end());
+  for (const auto& [id, bias] : row.biases) scores[static_cast<size_t>(id)] += bias;
   std::set<int32_t> seen(row.prompt_ids.begin(), row.prompt_ids.end());
   std::map<int32_t, int> counts;
   for (int32_t id : row.output_ids) {
@@ -247,6 +248,14 @@ std::vector<double> Penalized(std::span<const float> logits, const SampleRow& ro
   }
   for (const auto& [id, count] : counts) {
     scores[static_cast<size_t>(id)] -= count * row.frequency_penalty + row.presence_penalty;
+  }
+  const std::set<int32_t> allowed(row.allowed_ids.begin(), row.allowed_ids.end());
+  const std::set<int32_t> excluded(row.excluded_ids.begin(), row.excluded_ids.end());
+  for (size_t i = 0; i < scores.size(); ++i) {
+    const auto id = static_cast<int32_t>(i);
+    if (excluded.contains(id) || !(allowed.empty() || allowed.contains(id))) {
+      scores[i] = -std::numeric_limits<double>::infinity();
+    }
   }
   return scores;
 }
@@ -404,7 +413,7 @@ std::vector<double> ColumnMass(const ColumnMassArgs& a) {
 }
 
 std::vector<double> SampleDistribution(std::span<const float> logits, const SampleRow& row) {
-  const std::vector<double> scores = Penalized(logits, row);
+  const std::vector<double> scores = Scores(logits, row);
   std::vector<int32_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int32_t x, int32_t y) {

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/token_bias.h"
+
+namespace tandem {
+
+inline constexpr size_t kMaxAllowedTokens = 16384;
+inline constexpr size_t kMaxBadWords = 128;  // texts; each stands for at most two token sequences
+
+// Which tokens a request lets be sampled, and how it shifts their logits. Whether a token may be
+// sampled depends on the tokens of the output alone, so that every worker that continues an output
+// decides alike.
+struct TokenConstraints {
+  std::vector<TokenBias> logit_bias;  // each token once
+  int32_t min_tokens = 0;             // stop tokens are not sampled before the output has so many
+  std::vector<int32_t> allowed_token_ids;       // only these are sampled; empty: all
+  std::vector<std::vector<int32_t>> bad_words;  // token sequences that no output contains
+
+  // The router asks this of what a client sends, and a worker asks it again of what a router sends.
+  // INVALID_ARGUMENT names the field, its value and its range; also when no token would be left.
+  absl::Status Validate(int32_t vocab_size, std::span<const int32_t> stop_token_ids) const;
+  // Whether min_tokens may be reached. max_tokens may depend on the length of the prompt.
+  absl::Status CheckMinTokens(int32_t max_tokens) const;
+
+  // Whether the output excludes tokens: then AppendExcluded says which.
+  bool ExcludesAfter(size_t num_output) const {
+    return num_output < static_cast<size_t>(min_tokens) || !bad_words.empty();
+  }
+  // Appends the tokens that must not follow `output`: stop tokens before min_tokens, and each token
+  // that would complete a bad word.
+  void AppendExcluded(std::span<const int32_t> output, std::span<const int32_t> stop_token_ids,
+                      std::vector<int32_t>& excluded) const;
+
+ private:
+  absl::Status CheckBiases(int32_t vocab_size) const;
+  absl::Status CheckBadWords(int32_t vocab_size) const;
+  absl::Status CheckSomethingLeft(int32_t vocab_size,
+                                  std::span<const int32_t> stop_token_ids) const;
+};
+
+}  // namespace tandem
