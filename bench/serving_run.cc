@@ -59,6 +59,7 @@ class Answer::Sink final : public TokenSink {
     if (answer_.choices_.size() <= static_cast<size_t>(index)) answer_.choices_.resize(index + 1);
     for (const SampledToken& token : tokens) answer_.choices_[index].push_back(token.token_id);
   }
+  void OnPromptLogprobs(int32_t, std::span<const SampledToken>) override {}
   void OnBeamStart(const SampledToken&, const StageTimes&) override {}
   void OnChoiceEnd(const ChoiceEnd&) override {}
   void OnFinish(const FinishInfo& info) override {

@@ -110,7 +110,13 @@ absl::Status ModelRunner::Await() {
 
 std::span<absl::StatusOr<SampledToken>> ModelRunner::Sample(std::span<const Chunk> chunks) {
   results_.clear();
+  scored_.clear();
   const absl::Status status = SampleRows();
+  // Sampling alone runs other passes, so the rows of this one are scored before.
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    if (chunks[i].num_scored == 0) continue;
+    scored_.push_back(Score(chunks[i], batch_.scored_rows(chunks[i], i)));
+  }
   if (status.ok()) {
     for (SampledToken& token : sampled_) results_.emplace_back(std::move(token));
     return results_;
@@ -129,6 +135,29 @@ absl::Status ModelRunner::SampleRows() {
   return ops_.Sample(
       stream_,
       {.logits = logits_, .rows = rows, .out = sampled_, .plan = transformer_.sample_plan()});
+}
+
+// The logits of a whole prompt would take gigabytes, so they are computed for as many rows at a time
+// as there is memory for.
+absl::StatusOr<std::vector<SampledToken>> ModelRunner::Score(const Chunk& chunk, RowRange rows) {
+  const EngineRequest& request = chunk.sequence->request.spec;
+  const int32_t most = transformer_.limits().max_logit_rows;
+  std::vector<SampledToken> tokens(static_cast<size_t>(rows.count));
+  std::vector<SampleRow> wanted;
+  for (int32_t done = 0; done < rows.count; done += most) {
+    const RowRange piece = {.first = rows.first + done, .count = std::min(most, rows.count - done)};
+    ASSIGN_OR_RETURN(const TensorView logits, transformer_.Logits(stream_, piece));
+    wanted.clear();
+    for (int32_t i = 0; i < piece.count; ++i) {
+      const int32_t position = chunk.scored_begin + done + i;
+      wanted.push_back({.position = position,
+                        .num_logprobs = request.prompt_logprobs,
+                        .given_token = request.prompt[static_cast<size_t>(position)]});
+    }
+    const auto out = std::span(tokens).subspan(static_cast<size_t>(done), wanted.size());
+    RETURN_IF_ERROR(ops_.Sample(stream_, {.logits = logits, .rows = wanted, .out = out}));
+  }
+  return tokens;
 }
 
 // The failed call may have changed the logits, so they are computed anew: a pass over the last

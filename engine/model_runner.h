@@ -39,6 +39,9 @@ class ModelRunner final : public StepComputation {
                        const LayerStored& layer_stored) override;
   absl::Status Await() override;
   std::span<absl::StatusOr<SampledToken>> Sample(std::span<const Chunk> chunks) override;
+  std::span<absl::StatusOr<std::vector<SampledToken>>> prompt_logprobs() override {
+    return scored_;
+  }
   void OnPause() override {}
 
  private:
@@ -55,6 +58,7 @@ class ModelRunner final : public StepComputation {
   std::span<const int32_t> NextProducts();
   absl::Status RunDummyStep();
   absl::Status SampleRows();
+  absl::StatusOr<std::vector<SampledToken>> Score(const Chunk& chunk, RowRange rows);
   void SampleAlone(const Chunk& chunk);
 
   Transformer& transformer_;
@@ -73,6 +77,7 @@ class ModelRunner final : public StepComputation {
   StepBatch batch_;
   std::vector<SampledToken> sampled_;
   std::vector<absl::StatusOr<SampledToken>> results_;
+  std::vector<absl::StatusOr<std::vector<SampledToken>>> scored_;  // prompts, of the latest Sample
 };
 
 }  // namespace tandem

@@ -20,6 +20,11 @@ void OutputStream::Emit(int32_t index, std::span<const SampledToken> tokens,
   sink_->OnTokens(index, tokens, stages);
 }
 
+void OutputStream::EmitPromptLogprobs(int32_t first, std::span<const SampledToken> tokens) {
+  TANDEM_CHECK(open(), "log-probabilities for a stream that has ended");
+  sink_->OnPromptLogprobs(first, tokens);
+}
+
 void OutputStream::EmitBeamStart(const SampledToken& first, const StageTimes& stages) {
   TANDEM_CHECK(open(), "a beam start for a stream that has ended");
   sink_->OnBeamStart(first, stages);

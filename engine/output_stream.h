@@ -58,6 +58,9 @@ class TokenSink {
   // The next tokens of choice `index`.
   virtual void OnTokens(int32_t index, std::span<const SampledToken> tokens,
                         const StageTimes& stages) = 0;
+  // The next tokens of the prompt with their log-probabilities; the first of them is at position
+  // `first`. Before the first token of any choice.
+  virtual void OnPromptLogprobs(int32_t first, std::span<const SampledToken> tokens) = 0;
   // Prefill of a beam search: `first.top` has the most probable first tokens, for the decode
   // worker.
   virtual void OnBeamStart(const SampledToken& first, const StageTimes& stages) = 0;
@@ -79,6 +82,7 @@ class OutputStream {
 
   // CHECKs that the stream is open.
   void Emit(int32_t index, std::span<const SampledToken> tokens, const StageTimes& stages);
+  void EmitPromptLogprobs(int32_t first, std::span<const SampledToken> tokens);
   void EmitBeamStart(const SampledToken& first, const StageTimes& stages);
   void EndChoice(const ChoiceEnd& end);
   // Ends the stream; it is closed afterwards.

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/sampling_params.h"
+#include "base/token_constraints.h"
 #include "engine/beam_search.h"
 #include "kernels/op_args.h"
 #include "kvstore/kv_layout.h"
@@ -26,10 +27,14 @@ struct EngineRequest {
   RequestId id;
   std::vector<int32_t> prompt;  // at least one token, each in [0, vocab)
   SamplingParams sampling;
+  TokenConstraints constraints;
+  // Log-probabilities of the prompt's tokens: -1 none; n: of each after the first and of the n most
+  // probable. Not computed for a request that resumes, nor by a decode worker.
+  int32_t prompt_logprobs = -1;
   // The number of sampled choices, each with its own seed (ChoiceSeed), or of returned hypotheses.
   int32_t n = 1;
   std::optional<BeamParams> beams;      // a beam search uses only num_logprobs of `sampling`
-  int32_t max_tokens = 0;               // at least 1
+  int32_t max_tokens = 0;               // at least 1; with prompt_logprobs 0: nothing is decoded
   std::vector<int32_t> stop_token_ids;  // EOS among them unless the client ignores it; sorted
   int32_t priority = 0;
   TimePoint deadline = kNoDeadline;

@@ -84,6 +84,21 @@ absl::Status CheckWidth(const EngineRequest& request, const EngineLimits& limits
   return request.beams ? CheckBeams(request, limits) : absl::OkStatus();
 }
 
+absl::Status CheckMaxTokens(const EngineRequest& request) {
+  const bool only_prompt = request.prompt_logprobs >= 0 && !request.beams;
+  const int32_t least = only_prompt && request.so_far.empty() ? 0 : 1;
+  if (request.max_tokens >= least) return absl::OkStatus();
+  return InvalidArgument("max_tokens is {}: it must be at least {}", request.max_tokens, least);
+}
+
+absl::Status CheckConstraints(const EngineRequest& request, const EngineLimits& limits) {
+  const TokenConstraints& constraints = request.constraints;
+  RETURN_IF_ERROR(constraints.Validate(limits.vocab_size, request.stop_token_ids));
+  RETURN_IF_ERROR(constraints.CheckMinTokens(request.max_tokens));
+  return request.prompt_logprobs == -1 ? absl::OkStatus()
+                                       : CheckPromptLogprobs(request.prompt_logprobs);
+}
+
 // Of a request that goes on: its first tokens are in so_far.
 absl::Status CheckHasFirstTokens(const EngineRequest& request) {
   for (size_t i = 0; i < request.so_far.size(); ++i) {
@@ -123,9 +138,7 @@ absl::Status CheckFirstTokens(const DecodeRequest& decode, const EngineLimits& l
 absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limits) {
   if (request.prompt.empty()) return InvalidArgument("the prompt is empty");
   RETURN_IF_ERROR(CheckTokens("prompt", request.prompt, limits.vocab_size));
-  if (request.max_tokens < 1) {
-    return InvalidArgument("max_tokens is {}: it must be at least 1", request.max_tokens);
-  }
+  RETURN_IF_ERROR(CheckMaxTokens(request));
   const int64_t total = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
   if (total > limits.max_context_tokens) {
     return InvalidArgument(
@@ -134,6 +147,7 @@ absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limi
   }
   RETURN_IF_ERROR(CheckWidth(request, limits));
   RETURN_IF_ERROR(CheckSoFar(request, limits.vocab_size));
+  RETURN_IF_ERROR(CheckConstraints(request, limits));
   return request.sampling.Validate();
 }
 

@@ -54,7 +54,7 @@ SequenceSpec SpecOf(SequenceId id, const EngineRequest& request) {
   const auto prompt = static_cast<int32_t>(request.prompt.size());
   return {.id = id,
           .prompt_tokens = prompt,
-          .max_total_tokens = prompt + request.max_tokens - 1,
+          .max_total_tokens = prompt + std::max(request.max_tokens, 1) - 1,
           .width = request.width(),
           .priority = request.priority,
           .deadline = request.deadline,

@@ -46,6 +46,9 @@ struct RequestState {
   FinishReason last_reason = FinishReason::kNone;  // of the latest choice that ended
   int32_t cached_tokens = 0;
   int32_t preemptions = 0;
+  // Tokens at the front of the prompt whose log-probabilities were emitted or are not wanted: the
+  // first one has none.
+  int32_t scored_tokens = 1;
 
   int32_t prompt_tokens() const { return static_cast<int32_t>(spec.prompt.size()); }
   // Null in an engine of another role.
@@ -53,6 +56,10 @@ struct RequestState {
   const OutgoingKv* outgoing() const { return std::get_if<OutgoingKv>(&handoff); }
   IncomingKv* incoming() { return std::get_if<IncomingKv>(&handoff); }
   const IncomingKv* incoming() const { return std::get_if<IncomingKv>(&handoff); }
+  // Whether the log-probabilities of its prompt are still to be computed.
+  bool scores_prompt() const {
+    return spec.prompt_logprobs >= 0 && !prefilled && scored_tokens < prompt_tokens();
+  }
   // The reservation whose KV the request waits for.
   std::optional<ReservationId> awaiting() const;
   // The dtype of the prompt's KV when it arrived in a narrower one than the pool's.
@@ -89,6 +96,11 @@ struct Sequence {
   std::span<const int32_t> OutputOf(const Row& row) const {
     return std::span(row.tokens).subspan(request.spec.prompt.size());
   }
+  // How many of its tokens may come from the prefix cache. The last known one is left out, because its
+  // logits are needed; so are those of every token before one that is to be scored.
+  int32_t most_cached_tokens() const {
+    return request.scores_prompt() ? request.scored_tokens - 1 : num_tokens() - 1;
+  }
   // Why the last token of row 0 ends the choice; kNone when it does not.
   FinishReason StopReason() const;
   // Frees its blocks: its tokens will be computed again. A beam search will be run again.
@@ -103,6 +115,10 @@ struct Chunk {
   int32_t begin = 0;
   int32_t count = 0;
   int32_t samples = 0;  // tokens to sample after it: one for each of several choices
+  // Tokens of the prompt whose log-probabilities it gives: [scored_begin, +num_scored), each from the
+  // logits of the token before it.
+  int32_t scored_begin = 0;
+  int32_t num_scored = 0;
   bool decode = false;
 
   int32_t end() const { return begin + count; }

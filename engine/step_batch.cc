@@ -16,7 +16,9 @@ void StepBatch::Clear() {
   query_starts_.assign(1, 0);
   context_lens_.clear();
   logit_rows_.clear();
+  scored_.clear();
   sample_rows_.clear();
+  num_excluded_ = 0;
   block_ids_.clear();
   table_starts_.assign(1, 0);
 }
@@ -50,6 +52,7 @@ void StepBatch::Append(const Chunk& chunk) {
   // Sampling changes the logits, so each of several choices gets its own.
   logit_rows_.insert(logit_rows_.end(), static_cast<size_t>(chunk.samples),
                      static_cast<int32_t>(token_ids_.size()) - 1);
+  if (chunk.num_scored > 0) scored_.push_back(scored_rows(chunk, context_lens_.size() - 1));
   AppendSampleRows(chunk);
 }
 
@@ -64,6 +67,7 @@ ForwardBatch StepBatch::view(int32_t num_decodes, std::span<const BlockPair> cop
           .rounded = rounded_,
           .num_decodes = num_decodes,
           .logit_rows = logit_rows_,
+          .scored = scored_,
           .sample_rows = sample_rows_};
 }
 
@@ -80,17 +84,34 @@ void StepBatch::AppendSampleRows(const Chunk& chunk) {
     return;
   }
   SamplingParams params = request.spec.sampling;
+  const std::span<const int32_t> output = sequence.OutputOf(sequence.rows[chunk.row]);
   for (int32_t i = 0; i < chunk.samples; ++i) {
     params.seed = SeedOf(chunk, i);
-    sample_rows_.push_back(MakeSampleRow(params, chunk.end(), request.spec.prompt,
-                                         sequence.OutputOf(sequence.rows[chunk.row])));
+    sample_rows_.push_back(MakeSampleRow(params, chunk.end(), request.spec.prompt, output));
+    Constrain(request.spec, output, sample_rows_.back());
   }
+}
+
+// The row points into the request and into excluded_. A list stays where it is while others are
+// added, because only its handle moves.
+void StepBatch::Constrain(const EngineRequest& request, std::span<const int32_t> output,
+                          SampleRow& row) {
+  const TokenConstraints& constraints = request.constraints;
+  row.biases = constraints.logit_bias;
+  row.allowed_ids = constraints.allowed_token_ids;
+  if (!constraints.ExcludesAfter(output.size())) return;
+  if (num_excluded_ == excluded_.size()) excluded_.emplace_back();
+  std::vector<int32_t>& excluded = excluded_[num_excluded_++];
+  excluded.clear();
+  constraints.AppendExcluded(output, request.stop_token_ids, excluded);
+  row.excluded_ids = excluded;
 }
 
 void StepBatch::AssignLastToken(const Chunk& chunk) {
   Chunk last = chunk;
   last.begin = chunk.end() - 1;
   last.count = 1;
+  last.num_scored = 0;
   Clear();
   Append(last);
   slots_.assign(1, -1);

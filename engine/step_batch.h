@@ -27,10 +27,16 @@ class StepBatch {
   // Valid until the batch changes.
   ForwardBatch view(int32_t num_decodes, std::span<const BlockPair> copies) const;
   const std::vector<SampleRow>& sample_rows() const { return sample_rows_; }
+  // The rows of the `index`-th chunk whose logits give log-probabilities of the prompt.
+  RowRange scored_rows(const Chunk& chunk, size_t index) const {
+    return {.first = query_starts_[index] + chunk.scored_begin - 1 - chunk.begin,
+            .count = chunk.num_scored};
+  }
 
  private:
   void AppendRounded(const Chunk& chunk);
   void AppendSampleRows(const Chunk& chunk);
+  void Constrain(const EngineRequest& request, std::span<const int32_t> output, SampleRow& row);
 
   std::vector<int32_t> token_ids_;
   std::vector<int32_t> positions_;
@@ -41,7 +47,11 @@ class StepBatch {
   std::vector<int32_t> block_ids_;     // of all sequences, one table behind the other
   std::vector<int32_t> table_starts_;  // [S + 1]
   std::vector<int32_t> logit_rows_;
+  std::vector<RowRange> scored_;
   std::vector<SampleRow> sample_rows_;
+  // Tokens that rows of this step exclude; the first num_excluded_ lists are in use.
+  std::vector<std::vector<int32_t>> excluded_;
+  size_t num_excluded_ = 0;
 };
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -42,6 +43,10 @@ class StepComputation {
   // The tokens after each chunk that wants some, in their order. Once, after a Forward of the same
   // chunks, which it awaits. An error is that token's alone.
   virtual std::span<absl::StatusOr<SampledToken>> Sample(std::span<const Chunk> chunks) = 0;
+
+  // The log-probabilities of the prompt that the latest Sample computed: one entry per chunk that
+  // wants some (num_scored), in their order. An error is that chunk's alone.
+  virtual std::span<absl::StatusOr<std::vector<SampledToken>>> prompt_logprobs() = 0;
 
   // There is nothing to compute now: the next step will not follow the latest one at once.
   virtual void OnPause() = 0;

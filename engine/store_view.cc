@@ -6,9 +6,8 @@
 
 namespace tandem {
 
-// The last known token is left out, because its logits are needed.
 PrefixMatch StoreView::Match(const Sequence& sequence) const {
-  return store_.Match(sequence.key, sequence.rows.front().tokens, sequence.num_tokens() - 1);
+  return store_.Match(sequence.key, sequence.rows.front().tokens, sequence.most_cached_tokens());
 }
 
 int32_t StoreView::BlocksToReach(SequenceId id, int32_t end) const {

@@ -7,6 +7,10 @@ tandem_define_paths(support/shallow_model.cc support/test_model.cc)
 
 tandem_test(same_answer_test SOURCES unit/engine/same_answer_test.cc DEPS tandem_test_engine
             TIMEOUT 900)
+tandem_test(constrained_answer_test SOURCES unit/engine/constrained_answer_test.cc
+            DEPS tandem_test_engine TIMEOUT 300)
+tandem_test(prompt_logprobs_test SOURCES unit/engine/prompt_logprobs_test.cc
+            DEPS tandem_test_engine nlohmann_json::nlohmann_json TIMEOUT 300)
 tandem_test(simulated_device_test
   SOURCES unit/engine/simulated_device_test.cc unit/engine/simulated_steps_test.cc
   DEPS tandem_simulated tandem_test_engine nlohmann_json::nlohmann_json)

@@ -70,6 +70,7 @@ class StreamSink final : public TokenSink {
 
   void OnTokens(int32_t index, std::span<const SampledToken> tokens,
                 const StageTimes& stages) override;
+  void OnPromptLogprobs(int32_t, std::span<const SampledToken>) override {}
   void OnBeamStart(const SampledToken& first, const StageTimes& stages) override;
   void OnChoiceEnd(const ChoiceEnd& end) override { stream_->SetChoiceEnd(end); }
   void OnFinish(const FinishInfo& info) override;

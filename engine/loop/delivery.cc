@@ -1,5 +1,6 @@
 #include "engine/loop/delivery.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -9,35 +10,37 @@ namespace tandem {
 
 // Sequences are remembered by id, because the end of one may end others of its request.
 void Delivery::Deliver(std::span<const Chunk> chunks,
-                       std::span<absl::StatusOr<SampledToken>> tokens, TimePoint computed) {
-  struct Part {
-    SequenceId id;
-    int32_t computed_tokens = 0;
-    size_t samples = 0;
-  };
+                       std::span<absl::StatusOr<SampledToken>> tokens, std::span<Scores> scores,
+                       TimePoint computed) {
   std::vector<Part> parts;
+  size_t next_scores = 0;
   for (const Chunk& chunk : chunks) {
     if (parts.empty() || parts.back().id != chunk.sequence->id) {
       parts.push_back({.id = chunk.sequence->id, .computed_tokens = chunk.end()});
     }
     parts.back().samples += static_cast<size_t>(chunk.samples);
+    if (chunk.num_scored > 0) parts.back().scores = &scores[next_scores++];
   }
   size_t next = 0;
   for (const Part& part : parts) {
     Sequence* const sequence = core_.requests.Find(part.id);
     if (sequence != nullptr) {
-      DeliverTo(*sequence, part.computed_tokens, tokens.subspan(next, part.samples), computed);
+      DeliverTo(*sequence, part, tokens.subspan(next, part.samples), computed);
     }
     next += part.samples;
   }
 }
 
-void Delivery::DeliverTo(Sequence& sequence, int32_t computed_tokens,
+void Delivery::DeliverTo(Sequence& sequence, const Part& part,
                          std::span<absl::StatusOr<SampledToken>> tokens, TimePoint computed) {
   RequestState& request = sequence.request;
   if (const OutgoingKv* outgoing = request.outgoing(); outgoing && !outgoing->error.ok()) {
     const absl::Status error = outgoing->error;
     return core_.requests.End(request, error);
+  }
+  if (part.scores != nullptr) {
+    const absl::Status status = DeliverScores(request, *part.scores);
+    if (!status.ok()) return core_.requests.End(request, status);
   }
   std::vector<SampledToken> sampled;
   for (absl::StatusOr<SampledToken>& token : tokens) {
@@ -52,17 +55,46 @@ void Delivery::DeliverTo(Sequence& sequence, int32_t computed_tokens,
   // No other request can share the tokens of beams that have forked. Nor may KV enter the cache
   // that was computed from a prompt in a narrower dtype: this worker would compute other values.
   if (sequence.rows.size() == 1 && !request.sent_dtype()) {
-    core_.store.Insert(sequence.key, sequence.rows.front().tokens, computed_tokens,
+    core_.store.Insert(sequence.key, sequence.rows.front().tokens, part.computed_tokens,
                        sequence.tables.front());
   }
   if (sampled.empty()) return;
   core_.store.Unexpect(sequence.id);
-  output_tokens_ += sampled.size();
   const bool first = !std::exchange(request.prefilled, true);
   if (first) EndPrefill(request, computed);
+  if (request.spec.max_tokens == 0) return EndScored(request);
+  output_tokens_ += sampled.size();
   if (request.search) return DeliverBeams(sequence, sampled);
   if (first) return DeliverFirst(sequence, sampled);
   core_.choices.Append(sequence, sampled.front());
+}
+
+// In pieces, because receivers bound the size of a message: with the most alternatives that a request
+// may ask for, one has a quarter of a megabyte.
+absl::Status Delivery::DeliverScores(RequestState& request, const Scores& scores) {
+  constexpr size_t kPiece = 1024;
+  if (!scores.ok()) {
+    LogError("request={} scoring its prompt failed: {}", request.spec.id,
+             scores.status().ToString());
+    failed_(scores.status());
+    return scores.status();
+  }
+  std::span<const SampledToken> left = *scores;
+  while (!left.empty()) {
+    const auto piece = left.first(std::min(left.size(), kPiece));
+    request.stream.EmitPromptLogprobs(request.scored_tokens, piece);
+    request.scored_tokens += static_cast<int32_t>(piece.size());
+    left = left.subspan(piece.size());
+  }
+  return absl::OkStatus();
+}
+
+// Only the prompt's log-probabilities were wanted: what was sampled behind it is dropped.
+void Delivery::EndScored(RequestState& request) {
+  for (int32_t i = 0; i < request.spec.n; ++i) {
+    request.stream.EndChoice({.index = i, .reason = FinishReason::kLength});
+  }
+  core_.requests.End(request, {.reason = FinishReason::kLength});
 }
 
 void Delivery::EndPrefill(RequestState& request, TimePoint computed) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,15 +25,28 @@ class Delivery {
            const std::function<void(const absl::Status&)>& failed)
       : core_(core), handoffs_(handoffs), failed_(failed) {}
 
-  // `tokens` are the samples of all chunks in order; the KV was complete at `computed`.
+  using Scores = absl::StatusOr<std::vector<SampledToken>>;  // log-probabilities of a prompt
+
+  // `tokens` are the samples of all chunks in order, `scores` those of the chunks that score their
+  // prompt; the KV was complete at `computed`.
   void Deliver(std::span<const Chunk> chunks, std::span<absl::StatusOr<SampledToken>> tokens,
-               TimePoint computed);
+               std::span<Scores> scores, TimePoint computed);
 
   uint64_t output_tokens() const { return output_tokens_; }
 
  private:
-  void DeliverTo(Sequence& sequence, int32_t computed_tokens,
+  // What a step computed for one sequence.
+  struct Part {
+    SequenceId id;
+    int32_t computed_tokens = 0;
+    size_t samples = 0;
+    const Scores* scores = nullptr;  // null: none are wanted
+  };
+
+  void DeliverTo(Sequence& sequence, const Part& part,
                  std::span<absl::StatusOr<SampledToken>> tokens, TimePoint computed);
+  absl::Status DeliverScores(RequestState& request, const Scores& scores);
+  void EndScored(RequestState& request);
   void DeliverFirst(Sequence& root, std::span<const SampledToken> first);
   void DeliverBeams(Sequence& sequence, std::span<const SampledToken> tokens);
   void EndPrefill(RequestState& request, TimePoint computed);

@@ -49,7 +49,7 @@ void PlanApplier::Admit(const Admission& admission, TimePoint now) {
   const std::vector<int32_t>& tokens = sequence->rows.front().tokens;
   BlockTable& table = sequence->tables.emplace_back(core_.options.layout.block_tokens);
   const int64_t attached =
-      core_.store.Attach(sequence->key, tokens, sequence->num_tokens() - 1, table);
+      core_.store.Attach(sequence->key, tokens, sequence->most_cached_tokens(), table);
   TANDEM_CHECK(attached >= admission.cached_tokens,
                "a cached prefix was evicted between its plan and its step");
   table.Truncate(admission.cached_tokens);

@@ -43,7 +43,10 @@ bool StepRunner::Run() {
   const TimePoint computed = core.clock.Now();
   const StepFeatures features = FeaturesOf(chunks_);  // their sequences may end when delivered
   const std::span<absl::StatusOr<SampledToken>> tokens = parts_.computation.Sample(chunks_);
-  delivery_.Deliver(chunks_, tokens, computed);
+  // Scoring prompts takes time that no other step takes.
+  const bool scores = std::ranges::any_of(chunks_, [](const Chunk& c) { return c.num_scored > 0; });
+  delivery_.Deliver(chunks_, tokens, parts_.computation.prompt_logprobs(), computed);
+  if (scores) return true;
   // All that the next step had to wait for.
   const Duration took = core.clock.Now() - now;
   core.latency.ObserveStep(features, took);
@@ -73,11 +76,19 @@ void StepRunner::BuildChunks(const StepPlan& plan) {
                        .begin = chunk.begin,
                        .count = chunk.count,
                        .samples = chunk.last ? first_tokens : 0});
+    if (request.scores_prompt()) AddScores(request, chunks_.back());
     prompt_tokens_ += static_cast<uint64_t>(chunk.count);
   }
   for (const SequenceId id : plan.decodes) {
     if (Sequence* const sequence = parts_.core.requests.Find(id)) AddDecodes(*sequence);
   }
+}
+
+// After a preemption a part of the prompt is computed again whose log-probabilities were emitted.
+void StepRunner::AddScores(const RequestState& request, Chunk& chunk) {
+  chunk.scored_begin = std::max(chunk.begin + 1, request.scored_tokens);
+  const int32_t scored_end = std::min(chunk.end() + 1, request.prompt_tokens());
+  chunk.num_scored = std::max(scored_end - chunk.scored_begin, 0);
 }
 
 void StepRunner::AddDecodes(Sequence& sequence) {

@@ -45,6 +45,7 @@ class StepRunner {
 
  private:
   void BuildChunks(const StepPlan& plan);
+  static void AddScores(const RequestState& request, Chunk& chunk);
   void AddDecodes(Sequence& sequence);
   void Fail(const absl::Status& status);
 

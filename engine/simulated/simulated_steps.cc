@@ -45,6 +45,11 @@ std::vector<TokenLogprob> MostProbable(const SampledToken& token, int32_t count,
   return top;
 }
 
+float LogprobOf(uint32_t drawn) {
+  constexpr float kLeastLogprob = -3;
+  return kLeastLogprob * static_cast<float>(drawn) / 0x1p32f;
+}
+
 }  // namespace
 
 absl::Status CheckSimulatedSteps(const EngineOptions& options,
@@ -93,7 +98,9 @@ void SimulatedSteps::WaitUntil(TimePoint when) {
 
 std::span<absl::StatusOr<SampledToken>> SimulatedSteps::Sample(std::span<const Chunk> chunks) {
   results_.clear();
+  scored_.clear();
   for (const Chunk& chunk : chunks) {
+    if (chunk.num_scored > 0) scored_.emplace_back(Score(chunk));
     for (int32_t choice = 0; choice < chunk.samples; ++choice) {
       results_.emplace_back(Draw(chunk, choice));
     }
@@ -109,11 +116,24 @@ SampledToken SimulatedSteps::Draw(const Chunk& chunk, int32_t choice) const {
   const int32_t num_top =
       request.search ? request.search->candidates_per_beam() : request.spec.sampling.num_logprobs;
   const auto drawn = Philox4x32(seed, static_cast<uint64_t>(chunk.end()), kTokenStream);
-  constexpr float kLeastLogprob = -3;
-  SampledToken token = {.token_id = TokenAt(seed, chunk, drawn[0]),
-                        .logprob = kLeastLogprob * static_cast<float>(drawn[1]) / 0x1p32f};
+  SampledToken token = {.token_id = TokenAt(seed, chunk, drawn[0]), .logprob = LogprobOf(drawn[1])};
   token.top = MostProbable(token, num_top, parts_.vocab_size);
   return token;
+}
+
+// Made up like those of the output: they follow from the prompt's tokens and positions.
+std::vector<SampledToken> SimulatedSteps::Score(const Chunk& chunk) const {
+  const EngineRequest& request = chunk.sequence->request.spec;
+  std::vector<SampledToken> tokens;
+  for (int32_t i = 0; i < chunk.num_scored; ++i) {
+    const int32_t position = chunk.scored_begin + i;
+    const int32_t id = request.prompt[static_cast<size_t>(position)];
+    const auto drawn =
+        Philox4x32(static_cast<uint64_t>(id), static_cast<uint64_t>(position), kTokenStream);
+    tokens.push_back({.token_id = id, .logprob = LogprobOf(drawn[1]), .top = {}});
+    tokens.back().top = MostProbable(tokens.back(), request.prompt_logprobs, parts_.vocab_size);
+  }
+  return tokens;
 }
 
 // Only the end of the output's length gives a token that ends it.

@@ -63,18 +63,23 @@ class SimulatedSteps final : public StepComputation {
                        const LayerStored& layer_stored) override;
   absl::Status Await() override { return absl::OkStatus(); }
   std::span<absl::StatusOr<SampledToken>> Sample(std::span<const Chunk> chunks) override;
+  std::span<absl::StatusOr<std::vector<SampledToken>>> prompt_logprobs() override {
+    return scored_;
+  }
   void OnPause() override { follows_ = false; }
 
  private:
   void WaitUntil(TimePoint when);
   int32_t TokenAt(uint64_t seed, const Chunk& chunk, uint32_t drawn) const;
   SampledToken Draw(const Chunk& chunk, int32_t choice) const;
+  std::vector<SampledToken> Score(const Chunk& chunk) const;
 
   const Parts parts_;
   bool follows_ = false;  // the next step follows the latest one without a pause
   TimePoint ends_{};      // of the latest step, by the model
   BlockCopies copies_;
   std::vector<absl::StatusOr<SampledToken>> results_;
+  std::vector<absl::StatusOr<std::vector<SampledToken>>> scored_;
 };
 
 }  // namespace tandem

@@ -21,8 +21,8 @@ size_t OpenPrefix(std::string_view text, std::string_view stop) {
 
 }  // namespace
 
-Detokenizer::Detokenizer(const Tokenizer& tokenizer)
-    : stream_(tokenizer.StartText(SkipSpecial::kYes)) {}
+Detokenizer::Detokenizer(const Tokenizer& tokenizer, SkipSpecial skip)
+    : stream_(tokenizer.StartText(skip)) {}
 
 std::string Detokenizer::Push(int32_t id) { return stream_->Push(id); }
 
@@ -53,11 +53,22 @@ StopStringMatcher::Result StopStringMatcher::Push(std::string_view piece) {
     held_.clear();
     return result;
   }
+  result.text = TakeSettled();
+  return result;
+}
+
+std::string StopStringMatcher::Pass(std::string_view piece) {
+  held_.append(piece);
+  return TakeSettled();
+}
+
+// The text that begins no stop string, which is not held any more.
+std::string StopStringMatcher::TakeSettled() {
   size_t open = 0;
   for (const std::string& stop : stop_strings_) open = std::max(open, OpenPrefix(held_, stop));
-  result.text = held_.substr(0, held_.size() - open);
-  held_.erase(0, result.text.size());
-  return result;
+  std::string text = held_.substr(0, held_.size() - open);
+  held_.erase(0, text.size());
+  return text;
 }
 
 std::string StopStringMatcher::Flush() { return std::exchange(held_, {}); }

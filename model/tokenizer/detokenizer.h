@@ -12,11 +12,11 @@ namespace tandem {
 
 // Turns one stream of token ids into text, piece by piece, and never emits part of a UTF-8
 // character: bytes that may still become one are held back. The concatenated pieces equal
-// Tokenizer::Decode of all ids with SkipSpecial::kYes. Thread: one at a time. The tokenizer must
+// Tokenizer::Decode of all ids with the same SkipSpecial. Thread: one at a time. The tokenizer must
 // outlive it.
 class Detokenizer {
  public:
-  explicit Detokenizer(const Tokenizer& tokenizer);
+  explicit Detokenizer(const Tokenizer& tokenizer, SkipSpecial skip = SkipSpecial::kYes);
 
   // Returns the text that is final after `id`; may be empty.
   std::string Push(int32_t id);
@@ -42,10 +42,15 @@ class StopStringMatcher {
     std::string stop;      // the stop string that matched
   };
   Result Push(std::string_view piece);
+  // The same for a piece that may begin a stop string, but in which none is looked for: one that ends
+  // with a later piece still matches.
+  std::string Pass(std::string_view piece);
   // Returns the text that was held back, at the end of the stream.
   std::string Flush();
 
  private:
+  std::string TakeSettled();
+
   const std::vector<std::string> stop_strings_;
   std::string held_;  // may be the beginning of a stop string
   bool matched_ = false;

@@ -22,6 +22,12 @@ struct AttentionPlans {
   AttentionPlan decodes;
 };
 
+// The rows of a step that matter behind its last attention, in rising order.
+struct StepRows {
+  std::span<const int32_t> kept;  // whose final residual is computed
+  std::span<const int32_t> head;  // those among them whose logits are computed at once
+};
+
 // Restricts `args` of the whole batch to one part of it.
 AttentionArgs PartOf(const AttentionArgs& args, const AttentionInputs& inputs,
                      const AttentionPlan& plan) {
@@ -70,7 +76,8 @@ struct Transformer::State {
   KvRounder rounder;
   DeviceBuffer memory;
   Activations activations;         // views of `memory`, all rows
-  std::vector<int32_t> kept_rows;  // the distinct logit rows of this step
+  std::vector<int32_t> head_rows;  // the distinct logit rows of this step
+  std::vector<int32_t> kept_rows;  // these and the scored rows, in rising order
   SamplePlan sample_plan;          // the sampling plan of this step
 
   absl::Status CheckBatch(const ForwardBatch& batch) const;
@@ -84,10 +91,11 @@ struct Transformer::State {
   absl::Status RepeatLogits(Stream& stream, std::span<const int32_t> rows,
                             const TensorView& logits);
   absl::Status OutputAndMlp(Stream& stream, const LayerWeights& w, const Activations& a);
-  absl::Status Head(Stream& stream, const Activations& a, const TensorView& logits);
-  absl::Status Compute(Stream& stream, const StepInputs& inputs, std::span<const int32_t> rows,
+  absl::Status Head(Stream& stream, const StepRows& rows, const Activations& a);
+  absl::Status Compute(Stream& stream, const StepInputs& inputs, const StepRows& rows,
                        const AttentionPlan& chunks, const KvPoolView& pool,
                        const LayerStored& layer_stored);
+  void KeepScored(std::span<const RowRange> scored);
   bool CanRecord(const ForwardBatch& batch, const LayerStored& layer_stored) const;
   absl::Status ComputeRecorded(Stream& stream, const StepInputs& inputs, const KvPoolView& pool);
   absl::Status PrepareProducts(int32_t rows);
@@ -95,6 +103,7 @@ struct Transformer::State {
   bool can_warm_up() const { return can_record && weights.addresses_are_fixed(); }
   absl::StatusOr<TensorView> Forward(Stream& stream, const ForwardBatch& batch,
                                      const KvPoolView& pool, const LayerStored& layer_stored);
+  absl::StatusOr<TensorView> Logits(Stream& stream, RowRange rows);
 };
 
 // The engine builds the batch, so an error here is a bug. It is returned instead of ending the
@@ -124,6 +133,14 @@ absl::Status Transformer::State::CheckBatch(const ForwardBatch& batch) const {
       continue;
     }
     return Internal("rows [{}, +{}) to round of {}", range.first_row, range.num_rows, rows);
+  }
+  int64_t free_from = 0;
+  for (const RowRange& range : batch.scored) {
+    if (range.first < free_from || range.count < 0 || range.count > rows - range.first) {
+      return Internal("rows [{}, +{}) to score of {}: they must rise and be apart", range.first,
+                      range.count, rows);
+    }
+    free_from = int64_t{range.first} + range.count;
   }
   if (!batch.sample_rows.empty() && batch.sample_rows.size() != batch.logit_rows.size()) {
     return Internal("{} rows to sample of {} rows of logits", batch.sample_rows.size(),
@@ -233,7 +250,7 @@ absl::Status Transformer::State::RepeatLogits(Stream& stream, std::span<const in
                                               const TensorView& logits) {
   const auto bytes = static_cast<size_t>(logits.row_stride * SizeOf(logits.dtype));
   std::byte* base = static_cast<std::byte*>(logits.data);
-  size_t from = kept_rows.size();
+  size_t from = head_rows.size();
   for (size_t i = rows.size(); i-- > 0;) {
     if (i + 1 == rows.size() || rows[i] != rows[i + 1]) --from;
     if (from == i) break;
@@ -253,18 +270,29 @@ absl::Status Transformer::State::OutputAndMlp(Stream& stream, const LayerWeights
   return ops.Gemm(stream, DownProduct(w, a));
 }
 
-absl::Status Transformer::State::Head(Stream& stream, const Activations& a,
-                                      const TensorView& logits) {
+// The rows at the front of `a` are the kept ones. Those of the head that lie side by side there are
+// computed together; unless rows are scored, these are all.
+absl::Status Transformer::State::Head(Stream& stream, const StepRows& rows, const Activations& a) {
   ASSIGN_OR_RETURN(const HeadWeights head, weights.Head());
   RETURN_IF_ERROR(ops.RmsNorm(
       stream, {.x = a.x, .weight = head.final_norm, .out = a.normed, .eps = config.rms_norm_eps}));
-  return ops.Gemm(stream, HeadProduct(head, a, logits));
+  size_t at = 0;
+  for (size_t i = 0, count = 1; i < rows.head.size(); i += count, at += count, count = 1) {
+    while (rows.kept[at] != rows.head[i]) ++at;
+    while (i + count < rows.head.size() && rows.kept[at + count] == rows.head[i + count]) ++count;
+    const auto num_rows = static_cast<int64_t>(count);
+    Activations part = a;
+    part.normed = Rows(a.normed, static_cast<int64_t>(at), num_rows);
+    const TensorView logits = Rows(a.logits, static_cast<int64_t>(i), num_rows);
+    RETURN_IF_ERROR(ops.Gemm(stream, HeadProduct(head, part, logits)));
+  }
+  return absl::OkStatus();
 }
 
-// Computes everything from token ids to the logits of the distinct `rows`, which end up in order at
+// Computes everything from token ids to the logits of the rows of the head, which end up in order at
 // the front of the logits.
 absl::Status Transformer::State::Compute(Stream& stream, const StepInputs& inputs,
-                                         std::span<const int32_t> rows, const AttentionPlan& chunks,
+                                         const StepRows& rows, const AttentionPlan& chunks,
                                          const KvPoolView& pool, const LayerStored& layer_stored) {
   Activations a = activations.ForRows(inputs.num_rows);
   ASSIGN_OR_RETURN(const PackedMatrix embedding, weights.Embedding());
@@ -276,7 +304,7 @@ absl::Status Transformer::State::Compute(Stream& stream, const StepInputs& input
     ASSIGN_OR_RETURN(plans.decodes, ops.PlanDecode(stream, PartOf(args, inputs.decodes, {})));
   }
 
-  const auto logit_rows = static_cast<int64_t>(rows.size());
+  const auto kept = static_cast<int64_t>(rows.kept.size());
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
     ASSIGN_OR_RETURN(const LayerWeights w, weights.Layer(layer));
     const AttentionArgs attention = AttentionOf(a, pool, layer);
@@ -284,15 +312,15 @@ absl::Status Transformer::State::Compute(Stream& stream, const StepInputs& input
     if (layer_stored) layer_stored(layer);
     // After the KV of the last layer is stored, only the rows whose logits are needed matter.
     const bool last = layer + 1 == config.num_layers;
-    if (last && logit_rows == 0) return absl::OkStatus();
+    if (last && kept == 0) return absl::OkStatus();
     RETURN_IF_ERROR(Attention(stream, inputs, attention, plans));
-    if (last && logit_rows < inputs.num_rows) {
-      RETURN_IF_ERROR(KeepRows(stream, rows, a));
-      a = activations.ForRows(logit_rows);
+    if (last && kept < inputs.num_rows) {
+      RETURN_IF_ERROR(KeepRows(stream, rows.kept, a));
+      a = activations.ForRows(kept);
     }
     RETURN_IF_ERROR(OutputAndMlp(stream, w, a));
   }
-  return Head(stream, a, Rows(a.logits, 0, logit_rows));
+  return Head(stream, rows, a);
 }
 
 // Whether a batch can run as a graph: only decodes, each with logits, and no callback in between.
@@ -300,7 +328,7 @@ bool Transformer::State::CanRecord(const ForwardBatch& batch,
                                    const LayerStored& layer_stored) const {
   return can_record && !layer_stored && weights.addresses_are_fixed() &&
          std::ssize(batch.token_ids) == batch.num_decodes &&
-         kept_rows.size() == batch.token_ids.size() &&
+         head_rows.size() == batch.token_ids.size() &&
          graphs.SizeFor(batch.num_decodes) <= limits.max_logit_rows;
 }
 
@@ -309,7 +337,8 @@ absl::Status Transformer::State::ComputeRecorded(Stream& stream, const StepInput
   const auto size = static_cast<int32_t>(inputs.num_rows);
   DecodeGraphs::Entry& entry = graphs.For(size, pool.data);
   // Row i of the logits belongs to row i of the batch.
-  const std::span<const int32_t> rows = inputs.decodes.query_starts.host().first(size);
+  const std::span<const int32_t> all = inputs.decodes.query_starts.host().first(size);
+  const StepRows rows = {.kept = all, .head = all};
   if (!std::exchange(entry.warm, true)) return Compute(stream, inputs, rows, {}, pool, nullptr);
   if (entry.graph == nullptr) {
     RETURN_IF_ERROR(stream.BeginRecording());
@@ -321,12 +350,42 @@ absl::Status Transformer::State::ComputeRecorded(Stream& stream, const StepInput
   return stream.Launch(*entry.graph);
 }
 
+// Merges the scored rows into those of the head.
+void Transformer::State::KeepScored(std::span<const RowRange> scored) {
+  kept_rows = head_rows;
+  if (scored.empty()) return;
+  for (const RowRange& range : scored) {
+    for (int32_t i = 0; i < range.count; ++i) kept_rows.push_back(range.first + i);
+  }
+  std::sort(kept_rows.begin(), kept_rows.end());
+  kept_rows.erase(std::unique(kept_rows.begin(), kept_rows.end()), kept_rows.end());
+}
+
+absl::StatusOr<TensorView> Transformer::State::Logits(Stream& stream, RowRange rows) {
+  const auto found = std::lower_bound(kept_rows.begin(), kept_rows.end(), rows.first);
+  const auto at = found - kept_rows.begin();
+  const bool kept = rows.count > 0 && rows.count <= std::ssize(kept_rows) - at &&
+                    *found == rows.first &&
+                    kept_rows[at + rows.count - 1] == rows.first + rows.count - 1;
+  if (!kept || rows.count > limits.max_logit_rows) {
+    return Internal("logits of rows [{}, +{}): at most {} that the latest batch scored", rows.first,
+                    rows.count, limits.max_logit_rows);
+  }
+  ASSIGN_OR_RETURN(const HeadWeights head, weights.Head());
+  Activations part = activations;
+  part.normed = Rows(activations.normed, at, rows.count);
+  const TensorView logits = Rows(activations.logits, 0, rows.count);
+  RETURN_IF_ERROR(ops.Gemm(stream, HeadProduct(head, part, logits)));
+  return logits;
+}
+
 absl::StatusOr<TensorView> Transformer::State::Forward(Stream& stream, const ForwardBatch& batch,
                                                        const KvPoolView& pool,
                                                        const LayerStored& layer_stored) {
   RETURN_IF_ERROR(CheckBatch(batch));
-  kept_rows.assign(batch.logit_rows.begin(), batch.logit_rows.end());
-  kept_rows.erase(std::unique(kept_rows.begin(), kept_rows.end()), kept_rows.end());
+  head_rows.assign(batch.logit_rows.begin(), batch.logit_rows.end());
+  head_rows.erase(std::unique(head_rows.begin(), head_rows.end()), head_rows.end());
+  KeepScored(batch.scored);
   const bool recorded = CanRecord(batch, layer_stored);
   ASSIGN_OR_RETURN(
       const StepInputs inputs,
@@ -338,7 +397,8 @@ absl::StatusOr<TensorView> Transformer::State::Forward(Stream& stream, const For
   if (recorded) {
     RETURN_IF_ERROR(ComputeRecorded(stream, inputs, pool));
   } else {
-    RETURN_IF_ERROR(Compute(stream, inputs, kept_rows, chunks, pool, layer_stored));
+    const StepRows rows = {.kept = kept_rows, .head = head_rows};
+    RETURN_IF_ERROR(Compute(stream, inputs, rows, chunks, pool, layer_stored));
   }
   const TensorView all = Rows(activations.logits, 0, std::ssize(batch.logit_rows));
   RETURN_IF_ERROR(RepeatLogits(stream, batch.logit_rows, all));
@@ -433,6 +493,10 @@ absl::StatusOr<TensorView> Transformer::Forward(Stream& stream, const ForwardBat
                                                 const KvPoolView& pool,
                                                 const LayerStored& layer_stored) {
   return state_->Forward(stream, batch, pool, layer_stored);
+}
+
+absl::StatusOr<TensorView> Transformer::Logits(Stream& stream, RowRange rows) {
+  return state_->Logits(stream, rows);
 }
 
 SamplePlan Transformer::sample_plan() const { return state_->sample_plan; }

@@ -8,6 +8,12 @@
 
 namespace tandem {
 
+// Rows [first, first + count) of a step.
+struct RowRange {
+  int32_t first = 0;
+  int32_t count = 0;
+};
+
 // The ragged batch of one step: first the sequences with several query rows (prefill chunks), then
 // `num_decodes` sequences with one row each. The caller owns all spans during the call.
 struct ForwardBatch {
@@ -23,6 +29,9 @@ struct ForwardBatch {
   // [R] the rows whose logits are needed, in rising order. A repeated row is computed once and
   // copied, because sampling overwrites logits.
   std::span<const int32_t> logit_rows;
+  // Rows whose logits will be asked for later, piece by piece (Transformer::Logits), in rising order
+  // and apart.
+  std::span<const RowRange> scored;
   // [R] how the logits will be sampled; it is uploaded with the step's arrays. May be empty, then
   // Ops::Sample uploads it.
   std::span<const SampleRow> sample_rows;

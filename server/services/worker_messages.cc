@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "router/cluster/worker_costs.h"
+#include "router/request/constraints_message.h"
 
 namespace tandem {
 namespace {
@@ -139,6 +140,8 @@ EngineRequest ToEngineRequest(const v1::SequenceRequest& sequence, TimePoint dea
   return {.id = RequestId(sequence.request_id()),
           .prompt = {sequence.prompt().begin(), sequence.prompt().end()},
           .sampling = ToSamplingParams(sequence.sampling()),
+          .constraints = ToConstraints(sequence),
+          .prompt_logprobs = sequence.has_prompt_logprobs() ? sequence.prompt_logprobs() : -1,
           .n = sequence.n(),
           .beams = ToBeamParams(sequence),
           .max_tokens = sequence.max_tokens(),
@@ -258,6 +261,13 @@ v1::WorkerTokens ToWorkerTokens(std::span<const SampledToken> tokens, LogprobsWa
     if (logprobs == LogprobsWanted::kYes) *out.add_logprobs() = ToTokenLogprobs(token);
   }
   return out;
+}
+
+v1::PromptLogprobs ToPromptLogprobs(int32_t first, std::span<const SampledToken> tokens) {
+  v1::PromptLogprobs logprobs;
+  logprobs.set_first(first);
+  for (const SampledToken& token : tokens) *logprobs.add_tokens() = ToTokenLogprobs(token);
+  return logprobs;
 }
 
 v1::StageTimes ToProto(const StageTimes& stages) {

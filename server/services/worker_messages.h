@@ -27,6 +27,7 @@ absl::StatusOr<HandoffTarget> ToHandoffTarget(const v1::PrefillRequest& request)
 enum class LogprobsWanted : uint8_t { kNo, kYes };
 v1::WorkerTokens ToWorkerTokens(std::span<const SampledToken> tokens, LogprobsWanted logprobs);
 v1::TokenLogprobs ToTokenLogprobs(const SampledToken& token);
+v1::PromptLogprobs ToPromptLogprobs(int32_t first, std::span<const SampledToken> tokens);
 v1::KvLayout ToProto(const KvLayout& layout);
 v1::CostModel::Source ToProto(CostSource source);
 v1::ReserveResponse ToProto(const Reservation& reservation, std::string_view data_address);

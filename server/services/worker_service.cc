@@ -54,6 +54,12 @@ class StreamSink final : public TokenSink {
     Push(std::move(event));
   }
 
+  void OnPromptLogprobs(int32_t first, std::span<const SampledToken> tokens) override {
+    v1::WorkerEvent event;
+    *event.mutable_prompt_logprobs() = ToPromptLogprobs(first, tokens);
+    Push(std::move(event));
+  }
+
   void OnBeamStart(const SampledToken& first, const StageTimes& stages) override {
     v1::WorkerEvent event;
     *event.mutable_beam_start()->mutable_first() = ToTokenLogprobs(first);

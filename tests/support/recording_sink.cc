@@ -22,6 +22,14 @@ class Recording::Sink final : public TokenSink {
     choices[index].insert(choices[index].end(), tokens.begin(), tokens.end());
   }
 
+  void OnPromptLogprobs(int32_t first, std::span<const SampledToken> tokens) override {
+    absl::MutexLock lock(&recording_.mutex_);
+    TANDEM_CHECK(recording_.tokens_.empty(), "the prompt comes before the output");
+    std::vector<SampledToken>& all = recording_.prompt_logprobs_;
+    TANDEM_CHECK(first == std::ssize(all) + 1, "a position of the prompt is missing or came twice");
+    all.insert(all.end(), tokens.begin(), tokens.end());
+  }
+
   void OnBeamStart(const SampledToken& first, const StageTimes& stages) override {
     absl::MutexLock lock(&recording_.mutex_);
     TANDEM_CHECK(recording_.beam_start_.empty(), "a beam search starts once");
@@ -121,6 +129,11 @@ std::vector<SampledToken> Recording::first_tokens() const {
   std::vector<SampledToken> first;
   for (const std::vector<SampledToken>& tokens : tokens_) first.push_back(tokens.front());
   return first;
+}
+
+std::vector<SampledToken> Recording::prompt_logprobs() const {
+  absl::MutexLock lock(&mutex_);
+  return prompt_logprobs_;
 }
 
 std::vector<ChoiceEnd> Recording::choice_ends() const {

@@ -35,6 +35,8 @@ class Recording {
   std::vector<SampledToken> tokens(int32_t index = 0) const;
   // The first token of each choice, or the beam start.
   std::vector<SampledToken> first_tokens() const;
+  // Of the prompt's tokens from the second on; each position must have come once, in order.
+  std::vector<SampledToken> prompt_logprobs() const;
   // In the order in which they came.
   std::vector<ChoiceEnd> choice_ends() const;
   StageTimes first_stages() const;
@@ -44,6 +46,7 @@ class Recording {
 
   mutable absl::Mutex mutex_;
   std::vector<std::vector<SampledToken>> tokens_ ABSL_GUARDED_BY(mutex_);  // [choice]
+  std::vector<SampledToken> prompt_logprobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<SampledToken> beam_start_ ABSL_GUARDED_BY(mutex_);
   std::vector<ChoiceEnd> choice_ends_ ABSL_GUARDED_BY(mutex_);
   StageTimes first_stages_ ABSL_GUARDED_BY(mutex_);

@@ -1,5 +1,6 @@
 #include "tests/support/test_engine.h"
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "base/check.h"
 #include "base/rng.h"
+#include "tests/support/recording_sink.h"
 #include "tests/support/wait_limit.h"
 
 namespace tandem {
@@ -105,7 +107,7 @@ absl::StatusOr<Reservation> TestEngine::ReserveAtOnce(const ReserveRequest& requ
 ReserveRequest TestEngine::ReservationFor(const EngineRequest& request) const {
   return {.id = request.id,
           .prompt = request.prompt,
-          .max_tokens = request.max_tokens,
+          .max_tokens = std::max(request.max_tokens, 1),  // as routers reserve
           .width = request.width(),
           .priority = request.priority,
           .layout = layout(),
@@ -150,6 +152,22 @@ EngineRequest Greedy(uint64_t id, std::vector<int32_t> prompt, int32_t max_token
           .prompt = std::move(prompt),
           .sampling = {.temperature = 0},
           .max_tokens = max_tokens};
+}
+
+void ExpectShortOutputs(TestEngine& engine) {
+  constexpr uint64_t kRequests = 12;
+  constexpr uint64_t kFirstId = uint64_t{1} << 40;
+  const int32_t vocab_size = engine.model().vocab_size;
+  std::vector<Recording> recordings(kRequests);
+  for (uint64_t i = 0; i < kRequests; ++i) {
+    EngineRequest request = Greedy(kFirstId + i, RandomPrompt(kFirstId + i, 20, vocab_size), 60);
+    request.sampling = {.temperature = 0.9f, .seed = i};
+    for (int32_t id = 0; id < vocab_size; id += 3) request.stop_token_ids.push_back(id);
+    engine->Submit(request, recordings[i].NewSink());
+  }
+  for (Recording& recording : recordings) {
+    EXPECT_TRUE(recording.AwaitFinish().status.ok()) << recording.AwaitFinish().status;
+  }
 }
 
 std::vector<int32_t> RandomPrompt(uint64_t seed, int32_t count, int32_t vocab_size) {

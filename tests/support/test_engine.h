@@ -92,6 +92,9 @@ class TestEngine {
 
 // A request with `prompt`, greedy, that no stop token ends.
 EngineRequest Greedy(uint64_t id, std::vector<int32_t> prompt, int32_t max_tokens);
+// Serves requests whose outputs are short, so that the engine expects more of them and admits more
+// sequences than it has room for.
+void ExpectShortOutputs(TestEngine& engine);
 // `count` token ids of a vocabulary, drawn by `seed`.
 std::vector<int32_t> RandomPrompt(uint64_t seed, int32_t count, int32_t vocab_size);
 

@@ -185,6 +185,9 @@ class CancellingSink final : public TokenSink {
     num_tokens_ += tokens.size();
     if (num_tokens_ == 4) engine_.Cancel(id_, absl::OkStatus());
   }
+  void OnPromptLogprobs(int32_t first, std::span<const SampledToken> tokens) override {
+    sink_->OnPromptLogprobs(first, tokens);
+  }
   void OnBeamStart(const SampledToken& first, const StageTimes& stages) override {
     sink_->OnBeamStart(first, stages);
   }

@@ -32,6 +32,9 @@ class SlowSink final : public TokenSink {
     clock_.Advance(host_time_);
     sink_->OnTokens(index, tokens, stages);
   }
+  void OnPromptLogprobs(int32_t first, std::span<const SampledToken> tokens) override {
+    sink_->OnPromptLogprobs(first, tokens);
+  }
   void OnBeamStart(const SampledToken& first, const StageTimes& stages) override {
     sink_->OnBeamStart(first, stages);
   }

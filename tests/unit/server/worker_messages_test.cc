@@ -48,6 +48,30 @@ TEST(ToEngineRequestTest, CarriesEveryField) {
   EXPECT_EQ(request.cache_salt, "salt");
 }
 
+TEST(ToEngineRequestTest, CarriesConstraintsInTheOrderOfTheirTokens) {
+  v1::SequenceRequest sequence = Sequence();
+  EXPECT_EQ(ToEngineRequest(sequence, kNoDeadline).prompt_logprobs, -1);
+  v1::SamplingParams& sampling = *sequence.mutable_sampling();
+  for (const int id : {9, 2, 700, 5}) (*sampling.mutable_logit_bias())[id] = 0.5f * id;
+  sampling.set_min_tokens(3);
+  sampling.add_allowed_token_ids(6);
+  for (const int id : {1, 2}) sequence.add_bad_words()->add_ids(id);
+  sequence.mutable_bad_words(1)->add_ids(8);
+  sequence.set_prompt_logprobs(4);
+  const EngineRequest request = ToEngineRequest(sequence, kNoDeadline);
+  const TokenConstraints& constraints = request.constraints;
+  std::vector<int32_t> biased;
+  for (const auto& [id, bias] : constraints.logit_bias) {
+    biased.push_back(id);
+    EXPECT_EQ(bias, 0.5f * static_cast<float>(id));
+  }
+  EXPECT_THAT(biased, ElementsAre(2, 5, 9, 700));
+  EXPECT_EQ(constraints.min_tokens, 3);
+  EXPECT_THAT(constraints.allowed_token_ids, ElementsAre(6));
+  EXPECT_THAT(constraints.bad_words, ElementsAre(ElementsAre(1), ElementsAre(2, 8)));
+  EXPECT_EQ(request.prompt_logprobs, 4);
+}
+
 TEST(ToEngineRequestTest, CarriesABeamSearch) {
   v1::SequenceRequest sequence = Sequence();
   sequence.mutable_beam_search()->set_beam_width(8);

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "base/token_constraints.h"
+#include "tandem/v1/inference.pb.h"
+#include "tandem/v1/worker.pb.h"
+
+namespace tandem {
+
+// The constraints of a client's request, whose bad words are not tokenized yet. Not checked.
+TokenConstraints ToConstraints(const v1::SamplingParams& params);
+// Those of a request to a worker. Not checked.
+TokenConstraints ToConstraints(const v1::SequenceRequest& sequence);
+
+}  // namespace tandem
