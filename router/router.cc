@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "base/status.h"
 #include "router/request/answer_buffers.h"
+#include "router/request/bad_words.h"
 
 namespace tandem {
 namespace {
@@ -64,12 +65,13 @@ absl::StatusOr<RequestId> Router::Submit(v1::GenerateRequest request, TimePoint 
   const RequestLimits limits = CurrentLimits(request.route());
   RETURN_IF_ERROR(ValidateRequest(request, limits));
   RequestSpec spec = ResolveRequest(request, limits, NewIdentity(deadline));
-  if (request.has_text()) return SubmitText(std::move(request), limits, std::move(spec), stream);
+  if (request.has_text() || request.bad_words_size() > 0) {
+    return SubmitText(std::move(request), limits, std::move(spec), stream);
+  }
   RETURN_IF_ERROR(
       SetPrompt(std::move(*request.mutable_token_ids()->mutable_ids()), request, limits, spec));
-  spec.prompt_hashes =
-      Hash(spec.sequence.cache_salt(),
-           {spec.sequence.prompt().data(), static_cast<size_t>(spec.sequence.prompt_size())});
+  spec.prompt_hashes = Hash(
+      request, {spec.sequence.prompt().data(), static_cast<size_t>(spec.sequence.prompt_size())});
   const int32_t width = spec.width();
   const RequestId id(spec.sequence.request_id());
   auto shared = std::make_shared<RequestSpec>(std::move(spec));
@@ -80,11 +82,15 @@ absl::StatusOr<RequestId> Router::Submit(v1::GenerateRequest request, TimePoint 
 absl::StatusOr<RequestId> Router::SubmitText(v1::GenerateRequest request,
                                              const RequestLimits& limits, RequestSpec spec,
                                              ResponseStream& stream) {
-  ASSIGN_OR_RETURN(TokenizePool::Admission admission, pool_.Admit(request.text().size()));
+  size_t bytes = request.text().size();
+  for (const std::string& word : request.bad_words()) bytes += word.size();
+  ASSIGN_OR_RETURN(TokenizePool::Admission admission, pool_.Admit(bytes));
   const int32_t width = spec.width();
   const RequestId id(spec.sequence.request_id());
-  auto job = std::make_shared<TokenizePool::Job>(TokenizePool::Job{
-      .admission = std::move(admission), .text = std::move(*request.mutable_text())});
+  std::string text;
+  if (request.has_text()) text = std::move(*request.mutable_text());
+  auto job = std::make_shared<TokenizePool::Job>(
+      TokenizePool::Job{.admission = std::move(admission), .text = std::move(text)});
   const std::shared_ptr<Arrival> arrival(new Arrival{
       .request = std::move(request), .limits = limits, .spec = std::move(spec), .stream = stream});
   RETURN_IF_ERROR(HandOver(width, [this, arrival, job] { AwaitTokens(arrival, std::move(*job)); }));
@@ -92,10 +98,24 @@ absl::StatusOr<RequestId> Router::SubmitText(v1::GenerateRequest request,
 }
 
 // Runs on the threads that receive or tokenize a prompt, because a long one takes a while.
-std::shared_ptr<const PromptHashes> Router::Hash(std::string_view salt,
+std::shared_ptr<const PromptHashes> Router::Hash(const v1::GenerateRequest& request,
                                                  std::span<const int32_t> prompt) const {
-  if (parts_.prefixes == nullptr) return nullptr;
-  return HashPrompt(SpacesOf(*parts_.cluster.View()), salt, prompt);
+  if (parts_.prefixes == nullptr || request.has_prompt_logprobs()) return nullptr;
+  return HashPrompt(SpacesOf(*parts_.cluster.View()), request.cache_salt(), prompt);
+}
+
+// Everything that takes a while, on the thread of the pool that tokenized the text.
+absl::StatusOr<std::vector<int32_t>> Router::Prepare(Arrival& arrival,
+                                                     std::vector<int32_t> ids) const {
+  const v1::GenerateRequest& request = arrival.request;
+  if (request.has_token_ids()) {
+    ids.assign(request.token_ids().ids().begin(), request.token_ids().ids().end());
+  }
+  TruncatePrompt(request, ids);
+  arrival.spec.prompt_hashes = Hash(request, ids);
+  ASSIGN_OR_RETURN(*arrival.spec.sequence.mutable_bad_words(),
+                   TokenizeBadWords(*parts_.tokenizer, request.bad_words()));
+  return ids;
 }
 
 // Admits a request of `width` rows and has the loop begin it.
@@ -110,7 +130,7 @@ void Router::AwaitTokens(std::shared_ptr<Arrival> arrival, TokenizePool::Job job
   arrivals_.emplace(RequestId(arrival->spec.sequence.request_id()), arrival);
   job.unwanted = [arrival] { return arrival->ended.load(); };
   job.done = [this, arrival](absl::StatusOr<std::vector<int32_t>> ids) {
-    if (ids.ok()) arrival->spec.prompt_hashes = Hash(arrival->request.cache_salt(), *ids);
+    if (ids.ok()) ids = Prepare(*arrival, *std::move(ids));
     parts_.loop.Post(
         [this, arrival, ids = std::move(ids)]() mutable { OnTokenized(*arrival, std::move(ids)); });
   };

@@ -66,7 +66,7 @@ class Router {
   void Drain(TimePoint deadline, std::function<void()> drained);
 
  private:
-  // A request that is in flight and whose text is still to be tokenized.
+  // A request that is in flight and whose text or bad words are still to be tokenized.
   struct Arrival {
     v1::GenerateRequest request;  // without its text, which the pool has
     RequestLimits limits;
@@ -82,8 +82,9 @@ class Router {
   absl::StatusOr<RequestId> SubmitText(v1::GenerateRequest request, const RequestLimits& limits,
                                        RequestSpec spec, ResponseStream& stream);
   // Null where no prefix hits are predicted.
-  std::shared_ptr<const PromptHashes> Hash(std::string_view salt,
+  std::shared_ptr<const PromptHashes> Hash(const v1::GenerateRequest& request,
                                            std::span<const int32_t> prompt) const;
+  absl::StatusOr<std::vector<int32_t>> Prepare(Arrival& arrival, std::vector<int32_t> ids) const;
   absl::Status HandOver(int32_t width, std::function<void()> begin);
   void AwaitTokens(std::shared_ptr<Arrival> arrival, TokenizePool::Job job);
   void OnTokenized(Arrival& arrival, absl::StatusOr<std::vector<int32_t>> ids);

@@ -97,9 +97,11 @@ void Attempt::Prefill() {
   if (stage_ == AttemptStage::kReservingAhead) Begin();
   stage_ = AttemptStage::kPrefilling;
   prefill_.charge.Send();
-  prefill_.call =
-      parts_.workers.Prefill(EndpointOf(workers_.prefill), requests_.Prefill(reservation_.target),
-                             spec_.deadline, PrefillHandlers());
+  v1::PrefillRequest request = requests_.Prefill(reservation_.target);
+  // The client has the log-probabilities of the prompt if it has a token.
+  if (continues_) request.mutable_sequence()->clear_prompt_logprobs();
+  prefill_.call = parts_.workers.Prefill(EndpointOf(workers_.prefill), request, spec_.deadline,
+                                         PrefillHandlers());
 }
 
 void Attempt::Decode() {
@@ -157,6 +159,10 @@ void Attempt::OnPrefillEvent(const v1::WorkerEvent& event) {
     case v1::WorkerEvent::kChoiceFinish:
       prefill_.charge.EndSequence();
       status = relay_.OnChoiceEnded(workers_.prefill, event.choice_finish());
+      if (!status.ok()) owner_.OnAttemptBroken(status);
+      return;
+    case v1::WorkerEvent::kPromptLogprobs:
+      status = relay_.OnPromptLogprobs(workers_.prefill, event.prompt_logprobs());
       if (!status.ok()) owner_.OnAttemptBroken(status);
       return;
     case v1::WorkerEvent::kFinish:

@@ -48,6 +48,25 @@ absl::Status OutputRelay::OnChoiceEnded(const WorkerRef& sender,
   return absl::OkStatus();
 }
 
+absl::Status OutputRelay::OnPromptLogprobs(const WorkerRef& sender,
+                                           const v1::PromptLogprobs& logprobs) {
+  if (closed_) return absl::OkStatus();
+  const int64_t end = int64_t{logprobs.first()} + logprobs.tokens_size();
+  if (logprobs.first() < 1 || logprobs.first() > scored_tokens_ ||
+      end > spec_.sequence.prompt_size()) {
+    return Internal("{} scored tokens [{}, {}) of a prompt of {}, of which {} were scored before",
+                    RoleAndName(sender), logprobs.first(), end, spec_.sequence.prompt_size(),
+                    scored_tokens_);
+  }
+  if (end <= scored_tokens_) return absl::OkStatus();
+  v1::PromptLogprobs fresh = logprobs;
+  fresh.mutable_tokens()->DeleteSubrange(0, scored_tokens_ - logprobs.first());
+  fresh.set_first(scored_tokens_);
+  scored_tokens_ = static_cast<int32_t>(end);
+  observer_.OnPromptLogprobs(fresh);
+  return absl::OkStatus();
+}
+
 void OutputRelay::EndCompleteChoices() {
   for (int32_t i = 0; !spec_.has_beams() && !closed_ && i < spec_.sequence.n(); ++i) {
     const v1::WorkerFinish::Reason reason = output_.ReasonOf(i);

@@ -20,6 +20,8 @@ class DispatchObserver {
   // New tokens of one choice; `stages` are those of its first token. Indices are in range.
   virtual void OnTokens(const v1::WorkerTokens& tokens, const v1::StageTimes& stages) = 0;
   virtual void OnChoiceEnded(const v1::WorkerChoiceFinish& finish) = 0;
+  // The next log-probabilities of the prompt, each position once, in order.
+  virtual void OnPromptLogprobs(const v1::PromptLogprobs& logprobs) = 0;
   // Whether any choice continues after its first token. Asked once all choices have theirs.
   virtual bool NeedsDecode() const = 0;
   // See RequestReport::accounted.
@@ -47,6 +49,9 @@ class OutputRelay {
                         const v1::WorkerTokens& tokens, const v1::StageTimes& stages);
   // `sender` says how a choice ended. INTERNAL when the choice does not exist.
   absl::Status OnChoiceEnded(const WorkerRef& sender, const v1::WorkerChoiceFinish& finish);
+  // Log-probabilities of the prompt from `sender`, which may have been sent before by a worker that
+  // was lost. INTERNAL when positions are missing or do not exist.
+  absl::Status OnPromptLogprobs(const WorkerRef& sender, const v1::PromptLogprobs& logprobs);
   bool NeedsDecode() const { return observer_.NeedsDecode(); }
   void OnAccounted() { observer_.OnAccounted(); }
 
@@ -75,6 +80,7 @@ class OutputRelay {
   const Clock& clock_;
   ResumeStats& resumes_;
   StreamedOutput output_;
+  int32_t scored_tokens_ = 1;  // of the prompt; the first one has no log-probability
   TimePoint latest_;  // when the client was sent its latest tokens; before any: its arrival
   std::optional<Begun> begun_;
   std::optional<Interruption> interruption_;

@@ -28,7 +28,11 @@ v1::FinishReason ToFinishReason(v1::WorkerFinish::Reason reason) {
 Choice::Choice(const RequestSpec& spec, int32_t index, const Tokenizer* tokenizer)
     : spec_(spec),
       index_(index),
-      text_(tokenizer, spec.stop_strings, ToVector(spec.sequence.stop_token_ids())) {
+      text_(tokenizer, {.stop_strings = spec.stop_strings,
+                        .stop_token_ids = ToVector(spec.sequence.stop_token_ids()),
+                        .min_tokens = spec.sequence.sampling().min_tokens(),
+                        .stop_text = spec.stop_text,
+                        .special_text = spec.special_text}) {
   times_.received = spec.received;
 }
 
@@ -82,7 +86,7 @@ v1::ChoiceFinish Choice::MakeFinish(Duration reserve, Duration admission, TimePo
   finish.set_reason(reason_);
   finish.set_stop(text_.matched_stop());
   finish.set_completion_tokens(completion_tokens_);
-  *finish.mutable_stages() = SplitTtft(times, stages_);
+  if (completion_tokens_ > 0) *finish.mutable_stages() = SplitTtft(times, stages_);
   finish.set_tpot_ms(TimePerOutputTokenMs(times, completion_tokens_));
   finish.set_e2e_ms(ToMilliseconds(now - times.received));
   if (spec_.sequence.sampling().has_logprobs() || spec_.has_beams()) {

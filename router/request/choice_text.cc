@@ -5,31 +5,39 @@
 
 namespace tandem {
 
-ChoiceText::ChoiceText(const Tokenizer* tokenizer, std::vector<std::string> stop_strings,
-                       std::vector<int32_t> stop_token_ids)
-    : matcher_(std::move(stop_strings)), stop_token_ids_(std::move(stop_token_ids)) {
-  if (tokenizer != nullptr) detokenizer_.emplace(*tokenizer);
+ChoiceText::ChoiceText(const Tokenizer* tokenizer, TextEnds ends)
+    : ends_(std::move(ends)), matcher_(ends_.stop_strings) {
+  const bool skip = ends_.special_text == RequestSpec::Text::kLeftOut;
+  if (tokenizer != nullptr) {
+    detokenizer_.emplace(*tokenizer, skip ? SkipSpecial::kYes : SkipSpecial::kNo);
+  }
 }
 
 std::string ChoiceText::Push(int32_t id) {
-  if (std::binary_search(stop_token_ids_.begin(), stop_token_ids_.end(), id)) {
+  const std::vector<int32_t>& stops = ends_.stop_token_ids;
+  if (std::binary_search(stops.begin(), stops.end(), id)) {
     stopped_by_token_ = true;
-    return "";
+    if (ends_.stop_text == RequestSpec::Text::kLeftOut) return "";
   }
   if (!detokenizer_) return "";
-  StopStringMatcher::Result result = matcher_.Push(detokenizer_->Push(id));
-  if (result.matched) matched_stop_ = std::move(result.stop);
-  return std::move(result.text);
+  const std::string piece = detokenizer_->Push(id);
+  if (++num_tokens_ <= ends_.min_tokens) return matcher_.Pass(piece);
+  return Take(matcher_.Push(piece));
 }
 
 std::string ChoiceText::Flush() {
   if (!detokenizer_ || !matched_stop_.empty()) return "";
-  StopStringMatcher::Result last = matcher_.Push(detokenizer_->Flush());
-  if (last.matched) {
-    matched_stop_ = std::move(last.stop);
-    return std::move(last.text);
-  }
-  return last.text + matcher_.Flush();
+  const std::string piece = detokenizer_->Flush();
+  std::string text =
+      num_tokens_ <= ends_.min_tokens ? matcher_.Pass(piece) : Take(matcher_.Push(piece));
+  return matched_stop_.empty() ? text + matcher_.Flush() : text;
+}
+
+std::string ChoiceText::Take(StopStringMatcher::Result result) {
+  if (!result.matched) return std::move(result.text);
+  matched_stop_ = std::move(result.stop);
+  if (ends_.stop_text == RequestSpec::Text::kIncluded) result.text += matched_stop_;
+  return std::move(result.text);
 }
 
 }  // namespace tandem

@@ -7,17 +7,28 @@
 
 #include "model/tokenizer/detokenizer.h"
 #include "model/tokenizer/tokenizer.h"
+#include "router/request/request_spec.h"
 
 namespace tandem {
 
-// The text of one choice while its tokens arrive: whole characters, nothing of a stop string and
-// nothing of the stop token that ended it. Without a tokenizer there is no text.
+// What the text of a choice ends with.
+struct TextEnds {
+  std::vector<std::string> stop_strings = {};
+  std::vector<int32_t> stop_token_ids = {};  // sorted
+  // Stop strings that are complete with one of the first so many tokens do not end the choice. The
+  // workers see to it that stop tokens do not.
+  int32_t min_tokens = 0;
+  RequestSpec::Text stop_text = RequestSpec::Text::kLeftOut;
+  RequestSpec::Text special_text = RequestSpec::Text::kLeftOut;
+};
+
+// The text of one choice while its tokens arrive: whole characters and, unless they are included,
+// nothing of a stop string, of the stop token that ended it and of special tokens. Without a
+// tokenizer there is no text.
 // Thread: one at a time. The tokenizer must outlive it.
 class ChoiceText {
  public:
-  // stop_token_ids: sorted.
-  ChoiceText(const Tokenizer* tokenizer, std::vector<std::string> stop_strings,
-             std::vector<int32_t> stop_token_ids);
+  ChoiceText(const Tokenizer* tokenizer, TextEnds ends);
 
   // The text that became certain with `id`. After ended() no token may follow.
   std::string Push(int32_t id);
@@ -30,9 +41,13 @@ class ChoiceText {
   const std::string& matched_stop() const { return matched_stop_; }
 
  private:
+  // The text of a result, with the stop string if that is included; takes note of the match.
+  std::string Take(StopStringMatcher::Result result);
+
+  const TextEnds ends_;
   std::optional<Detokenizer> detokenizer_;
   StopStringMatcher matcher_;
-  const std::vector<int32_t> stop_token_ids_;
+  int32_t num_tokens_ = 0;
   bool stopped_by_token_ = false;
   std::string matched_stop_;
 };

@@ -21,6 +21,15 @@ v1::KvBytes ToKvBytes(const v1::KvReport& kv) {
   return bytes;
 }
 
+void LogEnd(const RequestSpec& spec, int32_t completion_tokens, int32_t resumes, Duration took,
+            const absl::Status& status) {
+  LogInfo(
+      "request id={} choices={} prompt_tokens={} completion_tokens={} resumes={} "
+      "e2e_ms={:.1f} status={}",
+      spec.id, spec.sequence.n(), spec.sequence.prompt_size(), completion_tokens, resumes,
+      ToMilliseconds(took), status.ok() ? "OK" : status.ToString());
+}
+
 }  // namespace
 
 Request::Request(const RouterParts& parts, RequestSpec spec, ResponseStream& stream,
@@ -68,6 +77,12 @@ void Request::OnChoiceEnded(const v1::WorkerChoiceFinish& finish) {
   if (choice.ended()) return;  // by a stop string
   TakeChunk(choice.End(finish));
   if (!ended_) OnChoiceOver(choice);
+}
+
+void Request::OnPromptLogprobs(const v1::PromptLogprobs& logprobs) {
+  v1::GenerateResponse response;
+  *response.mutable_prompt_logprobs() = logprobs;
+  Send(response);
 }
 
 void Request::OnChoiceOver(const Choice& choice) {
@@ -175,8 +190,10 @@ void Request::SendSummary() {
   Send(response);
 }
 
+// A step scores thousands of tokens of a prompt, which no reader can keep up with.
 void Request::Send(const v1::GenerateResponse& response) {
-  const Pace pace = spec_.ranked() || spec_.has_beams() ? Pace::kWhole : Pace::kLive;
+  const bool whole = spec_.ranked() || spec_.has_beams() || response.has_prompt_logprobs();
+  const Pace pace = whole ? Pace::kWhole : Pace::kLive;
   if (ended_ || stream_.Send(response, pace)) return;
   if (pace == Pace::kLive) {
     return End(ResourceExhausted("the client reads too slowly: its stream's buffer is full"));
@@ -195,7 +212,8 @@ void Request::End(const absl::Status& status) {
     if (!one.choice.ended()) ObserveLength(one.choice);
   }
   RecordEnd(status);
-  LogEnd(status);
+  LogEnd(spec_, CompletionTokens(), dispatch_.Report().resumes, clock_.Now() - spec_.received,
+         status);
   stream_.End(status);
   ended_callback_();
 }
@@ -209,15 +227,6 @@ void Request::RecordEnd(const absl::Status& status) {
                          .resumes = report.resumes,
                          .cached_tokens = report.last.cached_tokens,
                          .sent_whole = spec_.has_beams()});
-}
-
-void Request::LogEnd(const absl::Status& status) const {
-  LogInfo(
-      "request id={} choices={} prompt_tokens={} completion_tokens={} resumes={} "
-      "e2e_ms={:.1f} status={}",
-      spec_.id, choices_.size(), spec_.sequence.prompt_size(), CompletionTokens(),
-      dispatch_.Report().resumes, ToMilliseconds(clock_.Now() - spec_.received),
-      status.ok() ? "OK" : status.ToString());
 }
 
 int32_t Request::CompletionTokens() const {

@@ -36,6 +36,7 @@ class Request final : public DispatchObserver {
 
   void OnTokens(const v1::WorkerTokens& tokens, const v1::StageTimes& stages) override;
   void OnChoiceEnded(const v1::WorkerChoiceFinish& finish) override;
+  void OnPromptLogprobs(const v1::PromptLogprobs& logprobs) override;
   bool NeedsDecode() const override;
   void OnAccounted() override { SendFinishes(); }
   void OnWaits() override { waits_callback_(*this); }
@@ -61,7 +62,6 @@ class Request final : public DispatchObserver {
   void Send(const v1::GenerateResponse& response);
   void End(const absl::Status& status);
   void RecordEnd(const absl::Status& status);
-  void LogEnd(const absl::Status& status) const;
   int32_t CompletionTokens() const;
 
   const RequestSpec spec_;

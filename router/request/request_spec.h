@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -20,6 +21,10 @@ struct RequestSpec {
   std::string model;
   v1::SequenceRequest sequence;  // sequence.n: choices that the workers report
   std::vector<std::string> stop_strings;
+  // Whether the text has the stop string, or the stop token, that ended it, and special tokens.
+  enum class Text : uint8_t { kLeftOut, kIncluded };
+  Text stop_text = Text::kLeftOut;
+  Text special_text = Text::kLeftOut;
   int32_t n = 1;  // choices that the client gets: the best of those, if fewer
   // Whether the client wants log-probabilities; ranking needs them in any case.
   enum class Logprobs : uint8_t { kUnwanted, kWanted } logprobs = Logprobs::kUnwanted;
@@ -42,7 +47,7 @@ struct RequestSpec {
   LengthQuery length_query(int32_t emitted = 0) const {
     return {.tenant = sequence.tenant(),
             .prompt_tokens = sequence.prompt_size(),
-            .max_tokens = sequence.max_tokens(),
+            .max_tokens = std::max(sequence.max_tokens(), 1),
             .emitted = emitted};
   }
   // The rows that a worker decodes for the request.

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/ascii.h"
 #include "base/sampling_params.h"
 #include "base/status.h"
+#include "base/token_constraints.h"
 #include "base/utf8.h"
 #include "router/cluster/registration_check.h"
+#include "router/request/constraints_message.h"
 
 namespace tandem {
 namespace {
@@ -52,7 +55,9 @@ absl::Status CheckPrompt(const v1::GenerateRequest& request, const RequestLimits
         return InvalidArgument("text: model {} has no tokenizer.json here; give token_ids",
                                limits.model);
       }
-      RETURN_IF_ERROR(CheckTextBytes(request.text(), limits));
+      if (!request.has_truncate_prompt_tokens()) {
+        RETURN_IF_ERROR(CheckTextBytes(request.text(), limits));
+      }
       return CheckUtf8("text", request.text());
     case v1::GenerateRequest::kTokenIds:
       if (request.token_ids().ids().empty()) {
@@ -101,6 +106,57 @@ absl::Status CheckStops(const v1::GenerateRequest& request, const RequestLimits&
   return CheckTokenIds("stop_token_ids", request.stop_token_ids(), limits.vocab_size);
 }
 
+absl::Status CheckBadWords(const v1::GenerateRequest& request, const RequestLimits& limits) {
+  if (request.bad_words_size() == 0) return absl::OkStatus();
+  if (request.bad_words_size() > static_cast<int>(kMaxBadWords)) {
+    return InvalidArgument("bad_words has {} words; at most {} are taken", request.bad_words_size(),
+                           kMaxBadWords);
+  }
+  if (!limits.has_tokenizer) {
+    return InvalidArgument("bad_words: model {} has no tokenizer.json here; use logit_bias",
+                           limits.model);
+  }
+  for (int i = 0; i < request.bad_words_size(); ++i) {
+    const std::string& word = request.bad_words(i);
+    if (absl::StripLeadingAsciiWhitespace(word).empty()) {
+      return InvalidArgument("bad_words[{}] is empty: it would exclude every token", i);
+    }
+    if (word.size() > static_cast<size_t>(limits.max_stop_bytes)) {
+      return InvalidArgument("bad_words[{}] has {} bytes; at most {} are taken", i, word.size(),
+                             limits.max_stop_bytes);
+    }
+    RETURN_IF_ERROR(CheckUtf8(fmt::format("bad_words[{}]", i), word));
+  }
+  return absl::OkStatus();
+}
+
+// What can be said of them before the bad words are tokenized.
+absl::Status CheckConstraints(const v1::GenerateRequest& request, const RequestLimits& limits) {
+  const TokenConstraints constraints = ToConstraints(request.sampling());
+  RETURN_IF_ERROR(constraints.Validate(limits.vocab_size, ResolveStopTokens(request, limits)));
+  if (request.has_max_tokens()) {
+    RETURN_IF_ERROR(constraints.CheckMinTokens(request.max_tokens()));
+  }
+  return CheckBadWords(request, limits);
+}
+
+// The fields that speak of the prompt, and max_tokens, whose least value depends on them.
+absl::Status CheckPromptFields(const v1::GenerateRequest& request) {
+  if (request.has_prompt_logprobs()) {
+    RETURN_IF_ERROR(CheckPromptLogprobs(request.prompt_logprobs()));
+  }
+  if (request.has_truncate_prompt_tokens() && request.truncate_prompt_tokens() < 1) {
+    return InvalidArgument("truncate_prompt_tokens={} must be at least 1",
+                           request.truncate_prompt_tokens());
+  }
+  const bool may_be_zero = request.has_prompt_logprobs() && !request.has_beam_search();
+  if (!request.has_max_tokens() || request.max_tokens() >= (may_be_zero ? 0 : 1)) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("max_tokens={} must be at least 1; 0 is for prompt_logprobs alone",
+                         request.max_tokens());
+}
+
 absl::Status CheckChoices(const v1::GenerateRequest& request, const RequestLimits& limits) {
   const int32_t n = request.has_n() ? request.n() : 1;
   if (n < 1 || n > limits.max_choices) {
@@ -137,6 +193,16 @@ absl::Status CheckNoSampling(const v1::SamplingParams& params) {
   if (p.frequency_penalty() != 0) {
     return InvalidArgument("frequency_penalty={} {}: it must be 0", p.frequency_penalty(), kWhy);
   }
+  if (!params.logit_bias().empty()) {
+    return InvalidArgument("logit_bias of {} tokens {}", params.logit_bias().size(), kWhy);
+  }
+  if (params.min_tokens() != 0) {
+    return InvalidArgument("min_tokens={} {}: it must be 0", params.min_tokens(), kWhy);
+  }
+  if (!params.allowed_token_ids().empty()) {
+    return InvalidArgument("allowed_token_ids of {} tokens {}", params.allowed_token_ids_size(),
+                           kWhy);
+  }
   return absl::OkStatus();
 }
 
@@ -157,6 +223,10 @@ absl::Status CheckBeams(const v1::GenerateRequest& request, const RequestLimits&
   if (request.stop_size() > 0) {
     return InvalidArgument("stop has {} strings; beam_search takes none: use stop_token_ids",
                            request.stop_size());
+  }
+  if (request.bad_words_size() > 0) {
+    return InvalidArgument("bad_words has {} words; beam_search takes none",
+                           request.bad_words_size());
   }
   RETURN_IF_ERROR(CheckNoSampling(request.sampling()));
   const auto stop_tokens = static_cast<int32_t>(ResolveStopTokens(request, limits).size());
@@ -185,11 +255,10 @@ absl::Status ValidateRequest(const v1::GenerateRequest& request, const RequestLi
   }
   RETURN_IF_ERROR(CheckPrompt(request, limits));
   RETURN_IF_ERROR(CheckSampling(request.sampling()));
-  if (request.has_max_tokens() && request.max_tokens() < 1) {
-    return InvalidArgument("max_tokens={} must be at least 1", request.max_tokens());
-  }
+  RETURN_IF_ERROR(CheckPromptFields(request));
   RETURN_IF_ERROR(CheckChoices(request, limits));
   RETURN_IF_ERROR(CheckStops(request, limits));
+  RETURN_IF_ERROR(CheckConstraints(request, limits));
   if (request.has_beam_search()) RETURN_IF_ERROR(CheckBeams(request, limits));
   if (!v1::Route_IsValid(request.route())) {
     return InvalidArgument("route={} is unknown: use 0 (auto), 1 (unified) or 2 (disaggregated)",
@@ -215,12 +284,17 @@ absl::StatusOr<int32_t> ResolveMaxTokens(const v1::GenerateRequest& request, int
                                          const RequestLimits& limits) {
   const int64_t left = limits.max_context_tokens - prompt_tokens;
   if (prompt_tokens < 1) return InvalidArgument("prompt has no tokens");
-  if (left < 1) {
+  const int64_t needed = request.has_max_tokens() && request.max_tokens() == 0 ? 0 : 1;
+  if (left < needed) {
     return InvalidArgument("prompt has {} tokens; the context of {} holds at most {} and one more",
                            prompt_tokens, limits.max_context_tokens, limits.max_context_tokens - 1);
   }
   if (!request.has_max_tokens()) {
-    return static_cast<int32_t>(std::min<int64_t>(left, limits.default_max_tokens));
+    const TokenConstraints constraints = {.min_tokens = request.sampling().min_tokens()};
+    const int32_t wanted = std::max(limits.default_max_tokens, constraints.min_tokens);
+    const auto max_tokens = static_cast<int32_t>(std::min<int64_t>(left, wanted));
+    RETURN_IF_ERROR(constraints.CheckMinTokens(max_tokens));
+    return max_tokens;
   }
   if (request.max_tokens() > left) {
     return InvalidArgument(

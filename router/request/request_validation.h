@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -27,7 +28,7 @@ struct RequestLimits {
   int32_t max_choices = 64;           // n and best_of
   int32_t max_beam_candidates = 128;  // most probable tokens looked at in a step of all beams
   int32_t max_stop_strings = 16;
-  int32_t max_stop_bytes = 512;  // of one stop string
+  int32_t max_stop_bytes = 512;  // of one stop string, and of one bad word
   int32_t max_stop_token_ids = 64;
 };
 
@@ -35,10 +36,19 @@ struct RequestLimits {
 // its value, NOT_FOUND a model that is not served. No message repeats text of the prompt.
 absl::Status ValidateRequest(const v1::GenerateRequest& request, const RequestLimits& limits);
 
-// The number of tokens to generate for a prompt of this length: the client's, or the default cut to
-// what the context leaves. INVALID_ARGUMENT when prompt or sum do not fit into the context.
+// The number of tokens to generate for a prompt of this length: the client's, or the default, or
+// min_tokens if that is more, cut to what the context leaves. INVALID_ARGUMENT when prompt or sum do
+// not fit into the context, or when it is less than min_tokens.
 absl::StatusOr<int32_t> ResolveMaxTokens(const v1::GenerateRequest& request, int64_t prompt_tokens,
                                          const RequestLimits& limits);
+
+// Leaves only the last tokens of a prompt, where the client wants that.
+template <typename Ids>
+void TruncatePrompt(const v1::GenerateRequest& request, Ids& ids) {
+  if (!request.has_truncate_prompt_tokens()) return;
+  const auto kept = std::min<int64_t>(request.truncate_prompt_tokens(), ids.size());
+  ids.erase(ids.begin(), ids.end() - kept);
+}
 
 // The sampling fields with every default filled in. `seed` is used where the client gave none.
 v1::SamplingParams ResolveSampling(const v1::SamplingParams& params, uint64_t seed);

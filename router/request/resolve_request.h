@@ -20,8 +20,9 @@ struct RequestIdentity {
 RequestSpec ResolveRequest(const v1::GenerateRequest& request, const RequestLimits& limits,
                            const RequestIdentity& identity);
 
-// Adds the prompt's tokens and the values that depend on them. INVALID_ARGUMENT when prompt and
-// output do not fit into the context.
+// Adds the prompt's tokens and the values that depend on them, once the bad words are tokenized.
+// INVALID_ARGUMENT when prompt and output do not fit into the context, or when bad words leave no
+// token.
 absl::Status SetPrompt(google::protobuf::RepeatedField<int32_t> prompt,
                        const v1::GenerateRequest& request, const RequestLimits& limits,
                        RequestSpec& spec);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "server/commands/client.h"
@@ -32,12 +33,20 @@ struct GenerateFlags {
   std::optional<float> frequency_penalty;
   std::optional<uint64_t> seed;
   std::optional<int32_t> logprobs;
+  std::vector<std::string> logit_bias;  // ID=BIAS
+  std::optional<int32_t> min_tokens;
+  std::vector<int32_t> allowed_token_ids;
+  std::vector<std::string> bad_words;
+  std::optional<int32_t> prompt_logprobs;
+  std::optional<int32_t> truncate_prompt;
   std::optional<int32_t> n;
   std::optional<int32_t> best_of;
   std::optional<int32_t> beam_width;
   std::optional<float> length_penalty;
   std::string early_stopping = "heuristic";
   std::vector<std::string> stop;
+  bool include_stop = false;
+  bool keep_special_tokens = false;
   std::vector<int32_t> stop_token_ids;
   bool ignore_eos = false;
   int32_t priority = 0;
@@ -77,6 +86,43 @@ void FillSampling(const GenerateFlags& flags, v1::SamplingParams& sampling) {
   if (flags.frequency_penalty) sampling.set_frequency_penalty(*flags.frequency_penalty);
   if (flags.seed) sampling.set_seed(*flags.seed);
   if (flags.logprobs) sampling.set_logprobs(*flags.logprobs);
+  if (flags.min_tokens) sampling.set_min_tokens(*flags.min_tokens);
+  sampling.mutable_allowed_token_ids()->Add(flags.allowed_token_ids.begin(),
+                                            flags.allowed_token_ids.end());
+}
+
+// Each entry is ID=BIAS.
+absl::Status FillBiases(const std::vector<std::string>& entries, v1::SamplingParams& sampling) {
+  for (const std::string& entry : entries) {
+    const size_t equals = entry.find('=');
+    int32_t id = 0;
+    float bias = 0;
+    if (equals == std::string::npos || !absl::SimpleAtoi(entry.substr(0, equals), &id) ||
+        !absl::SimpleAtof(entry.substr(equals + 1), &bias)) {
+      return InvalidArgument("--logit-bias \"{}\": must be ID=BIAS, such as 15=-100", entry);
+    }
+    if (!sampling.mutable_logit_bias()->insert({id, bias}).second) {
+      return InvalidArgument("--logit-bias names token {} twice: give one bias", id);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What speaks of texts and of the prompt.
+absl::Status FillTexts(const GenerateFlags& flags, v1::GenerateRequest& request) {
+  for (const std::string& stop : flags.stop) {
+    RETURN_IF_ERROR(CheckUtf8("--stop", stop));
+    request.add_stop(stop);
+  }
+  for (const std::string& word : flags.bad_words) {
+    RETURN_IF_ERROR(CheckUtf8("--bad-word", word));
+    request.add_bad_words(word);
+  }
+  request.set_include_stop(flags.include_stop);
+  if (flags.keep_special_tokens) request.set_skip_special_tokens(false);
+  if (flags.prompt_logprobs) request.set_prompt_logprobs(*flags.prompt_logprobs);
+  if (flags.truncate_prompt) request.set_truncate_prompt_tokens(*flags.truncate_prompt);
+  return absl::OkStatus();
 }
 
 void FillChoices(const GenerateFlags& flags, v1::GenerateRequest& request) {
@@ -105,10 +151,8 @@ absl::StatusOr<v1::GenerateRequest> MakeRequest(const GenerateFlags& flags) {
   RETURN_IF_ERROR(CheckUtf8("--tenant", flags.tenant));
   RETURN_IF_ERROR(CheckUtf8("--cache-salt", flags.cache_salt));
   RETURN_IF_ERROR(CheckUtf8("--session", flags.session));
-  for (const std::string& stop : flags.stop) {
-    RETURN_IF_ERROR(CheckUtf8("--stop", stop));
-    request.add_stop(stop);
-  }
+  RETURN_IF_ERROR(FillTexts(flags, request));
+  RETURN_IF_ERROR(FillBiases(flags.logit_bias, *request.mutable_sampling()));
   request.set_model(flags.model);
   request.set_request_id(flags.request_id);
   request.set_tenant(flags.tenant);
@@ -210,6 +254,11 @@ void AddSamplingFlags(CLI::App& generate, GenerateFlags& flags) {
   add("--seed", flags.seed, "the same seed gives the same tokens on every route")
       ->check(NotNegative());  // else -1 would be read as the largest of all
   add("--logprobs", flags.logprobs, "report each token's and of the n most probable (--json)");
+  add("--logit-bias", flags.logit_bias, "ID=BIAS,...: added to the logits; BIAS in [-100, 100]")
+      ->delimiter(',');
+  add("--allowed-token-ids", flags.allowed_token_ids, "sample only these: 1,2,3")->delimiter(',');
+  add("--bad-word", flags.bad_words, "never produce this text; may be repeated")
+      ->allow_extra_args(false);
 }
 
 void AddChoiceFlags(CLI::App& generate, GenerateFlags& flags) {
@@ -243,6 +292,11 @@ void AddEndFlags(CLI::App& generate, GenerateFlags& flags) {
   generate.add_option("--stop", flags.stop, "end before this text; may be repeated")
       ->allow_extra_args(false)
       ->group(group);
+  generate.add_flag("--include-stop", flags.include_stop, "end the text with what --stop found")
+      ->group(group);
+  generate
+      .add_option("--min-tokens", flags.min_tokens, "do not end before so many tokens; default 0")
+      ->group(group);
   generate.add_option("--stop-token-ids", flags.stop_token_ids, "comma-separated ids")
       ->delimiter(',')
       ->group(group);
@@ -260,6 +314,12 @@ void AddGenerateCommand(CLI::App& app, Action& chosen) {
   CLI::App* generate = app.add_subcommand("generate", "Continue a prompt, streaming the text");
   generate->add_option("prompt", flags->prompt, "the text to continue");
   generate->add_option("--token-ids", flags->token_ids, "the prompt as ids: 1,2,3")->delimiter(',');
+  generate->add_option("--truncate-prompt", flags->truncate_prompt,
+                       "use only the last so many tokens of the prompt");
+  generate->add_option("--prompt-logprobs", flags->prompt_logprobs,
+                       "report each prompt token's and of the n most probable (--json)");
+  generate->add_flag("--keep-special-tokens", flags->keep_special_tokens,
+                     "print special tokens, too");
   generate->add_option("--server", flags->server, "host:port of the router")->capture_default_str();
   generate->add_option("--route", flags->route, "auto, unified or disaggregated")
       ->check(CLI::IsMember({"auto", "unified", "disaggregated"}))

@@ -22,6 +22,12 @@ Json LogprobsJson(const v1::TokenLogprobs& logprobs) {
           {"top", std::move(top)}};
 }
 
+Json LogprobsJson(const std::vector<v1::TokenLogprobs>& tokens) {
+  Json logprobs = Json::array();
+  for (const v1::TokenLogprobs& entry : tokens) logprobs.push_back(LogprobsJson(entry));
+  return logprobs;
+}
+
 Json StagesJson(const v1::Stages& stages) {
   return {{"ttft_ms", stages.ttft_ms()},
           {"queue_ms", stages.queue_ms()},
@@ -67,11 +73,7 @@ Json ChoiceJson(const Generation::Choice& choice) {
   if (!finish.stop().empty()) json["stop"] = finish.stop();
   if (finish.cumulative_logprob() != 0) json["cumulative_logprob"] = finish.cumulative_logprob();
   if (finish.score() != 0) json["score"] = finish.score();
-  if (!choice.logprobs.empty()) {
-    Json logprobs = Json::array();
-    for (const v1::TokenLogprobs& entry : choice.logprobs) logprobs.push_back(LogprobsJson(entry));
-    json["logprobs"] = std::move(logprobs);
-  }
+  if (!choice.logprobs.empty()) json["logprobs"] = LogprobsJson(choice.logprobs);
   return json;
 }
 
@@ -80,6 +82,11 @@ Json ChoiceJson(const Generation::Choice& choice) {
 void Generation::Add(const v1::GenerateResponse& event) {
   if (event.has_summary()) {
     summary = event.summary();
+    return;
+  }
+  if (event.has_prompt_logprobs()) {
+    const auto& tokens = event.prompt_logprobs().tokens();
+    prompt_logprobs.insert(prompt_logprobs.end(), tokens.begin(), tokens.end());
     return;
   }
   const int32_t index = event.has_chunk() ? event.chunk().index() : event.finish().index();
@@ -136,6 +143,9 @@ std::string_view Name(v1::Route route) {
 
 std::string ToJson(const Generation& generation) {
   Json json = generation.choices.empty() ? Json::object() : ChoiceJson(generation.choices[0]);
+  if (!generation.prompt_logprobs.empty()) {
+    json["prompt_logprobs"] = LogprobsJson(generation.prompt_logprobs);
+  }
   const v1::Usage& usage = generation.summary.usage();
   json["usage"] = {{"prompt_tokens", usage.prompt_tokens()},
                    {"completion_tokens", usage.completion_tokens()},

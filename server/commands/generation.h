@@ -18,6 +18,7 @@ struct Generation {
     v1::ChoiceFinish finish;
   };
   std::vector<Choice> choices;
+  std::vector<v1::TokenLogprobs> prompt_logprobs;  // from the second token on
   v1::Summary summary;
 
   void Add(const v1::GenerateResponse& event);

@@ -25,6 +25,7 @@ class RecordingStream final : public ResponseStream {
     EXPECT_FALSE(end.has_value()) << "an event after the end";
     if (pace == Pace::kLive && capacity-- == 0) return false;
     if (response.has_chunk()) Add(response.chunk());
+    if (response.has_prompt_logprobs()) Add(response.prompt_logprobs());
     if (response.has_finish()) finishes.push_back(response.finish());
     if (response.has_summary()) summary = response.summary();
     return true;
@@ -48,12 +49,18 @@ class RecordingStream final : public ResponseStream {
   std::map<int32_t, std::vector<int32_t>> ids;  // by choice
   std::map<int32_t, std::string> text;          // likewise
   std::vector<v1::TokenLogprobs> logprobs;
+  std::vector<v1::TokenLogprobs> prompt_logprobs;
   int most_tokens = 0;  // of one chunk
   std::vector<v1::ChoiceFinish> finishes;
   std::optional<v1::Summary> summary;
   std::optional<absl::Status> end;
 
  private:
+  void Add(const v1::PromptLogprobs& part) {
+    EXPECT_TRUE(tokens.empty()) << "the prompt comes before the output";
+    EXPECT_EQ(part.first(), static_cast<int>(prompt_logprobs.size()) + 1);
+    prompt_logprobs.insert(prompt_logprobs.end(), part.tokens().begin(), part.tokens().end());
+  }
   void Add(const v1::Chunk& chunk) {
     for (const v1::ChoiceFinish& finish : finishes) {
       EXPECT_NE(finish.index(), chunk.index()) << "a chunk after the choice's finish";

@@ -65,6 +65,8 @@ TEST_P(BadRequestTest, IsRefusedByFieldAndValue) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().says));
 }
 
+v1::SamplingParams& SamplingOf(v1::GenerateRequest& request) { return *request.mutable_sampling(); }
+
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -141,6 +143,43 @@ INSTANTIATE_TEST_SUITE_P(
                 kInvalid, "stop has 17 strings"},
         BadCase{"StopId", [](R& r) { r.add_stop_token_ids(100); }, kInvalid,
                 "stop_token_ids[0]=100"},
+        BadCase{"BiasLarge", [](R& r) { (*SamplingOf(r).mutable_logit_bias())[3] = 100.5f; },
+                kInvalid, "logit_bias[3]=100.5 must be in [-100, 100]"},
+        BadCase{"BiasNaN", [](R& r) { (*SamplingOf(r).mutable_logit_bias())[3] = kNaN; }, kInvalid,
+                "logit_bias[3]=nan"},
+        BadCase{"BiasOutside", [](R& r) { (*SamplingOf(r).mutable_logit_bias())[100] = 1; },
+                kInvalid, "logit_bias: token 100 must be in [0, 100)"},
+        BadCase{"MinTokensNegative", [](R& r) { SamplingOf(r).set_min_tokens(-1); }, kInvalid,
+                "min_tokens=-1"},
+        BadCase{"MinTokensAboveMaxTokens",
+                [](R& r) {
+                  SamplingOf(r).set_min_tokens(9);
+                  r.set_max_tokens(8);
+                },
+                kInvalid, "min_tokens=9 must be at most max_tokens=8"},
+        BadCase{"AllowedOutside", [](R& r) { SamplingOf(r).add_allowed_token_ids(-2); }, kInvalid,
+                "allowed_token_ids[0]=-2"},
+        BadCase{"OnlyEosAllowedBeforeMinTokens",
+                [](R& r) {
+                  SamplingOf(r).add_allowed_token_ids(99);
+                  SamplingOf(r).set_min_tokens(1);
+                },
+                kInvalid, "leave no token that may be sampled"},
+        BadCase{"EmptyBadWord", [](R& r) { r.add_bad_words("  "); }, kInvalid,
+                "bad_words[0] is empty"},
+        BadCase{"LongBadWord", [](R& r) { r.add_bad_words(std::string(513, 'a')); }, kInvalid,
+                "bad_words[0] has 513 bytes"},
+        BadCase{"BadWordNotUtf8", [](R& r) { r.add_bad_words("\xc3"); }, kInvalid,
+                "bad_words[0] is not UTF-8"},
+        BadCase{"ManyBadWords",
+                [](R& r) {
+                  for (int i = 0; i < 129; ++i) r.add_bad_words("x");
+                },
+                kInvalid, "bad_words has 129 words"},
+        BadCase{"PromptLogprobs", [](R& r) { r.set_prompt_logprobs(21); }, kInvalid,
+                "prompt_logprobs=21 must be in [0, 20]"},
+        BadCase{"TruncateToNothing", [](R& r) { r.set_truncate_prompt_tokens(0); }, kInvalid,
+                "truncate_prompt_tokens=0 must be at least 1"},
         BadCase{"Route", [](R& r) { r.set_route(static_cast<v1::Route>(9)); }, kInvalid, "route=9"},
         BadCase{"TtftSloOfZero", [](R& r) { r.set_ttft_slo_ms(0); }, kInvalid,
                 "ttft_slo_ms=0 must"},
@@ -206,6 +245,20 @@ INSTANTIATE_TEST_SUITE_P(
                 "presence_penalty=0.5 does not"},
         BadCase{"Frequency", [](R& r) { Sampling(r).set_frequency_penalty(-1); }, kInvalid,
                 "frequency_penalty=-1 does not"},
+        BadCase{"Bias", [](R& r) { (*Sampling(r).mutable_logit_bias())[3] = 1; }, kInvalid,
+                "logit_bias of 1 tokens does not go with beam_search"},
+        BadCase{"MinTokens", [](R& r) { Sampling(r).set_min_tokens(3); }, kInvalid,
+                "min_tokens=3 does not go with beam_search"},
+        BadCase{"Allowed", [](R& r) { Sampling(r).add_allowed_token_ids(3); }, kInvalid,
+                "allowed_token_ids of 1 tokens does not go with beam_search"},
+        BadCase{"BadWord", [](R& r) { r.add_bad_words("x"); }, kInvalid,
+                "bad_words has 1 words; beam_search takes none"},
+        BadCase{"NoTokens",
+                [](R& r) {
+                  r.set_max_tokens(0);
+                  r.set_prompt_logprobs(1);
+                },
+                kInvalid, "max_tokens=0 must be at least 1"},
         BadCase{"StopString", [](R& r) { r.add_stop("x"); }, kInvalid,
                 "stop has 1 strings; beam_search takes none"},
         BadCase{"LengthPenaltyNaN", [](R& r) { Beams(r).set_length_penalty(kNaN); }, kInvalid,
@@ -255,6 +308,42 @@ TEST(ValidateRequestTest, WithoutTokenizerOnlyTokenIdsAreServed) {
   EXPECT_TRUE(ValidateRequest(ids, limits).ok());
   ids.add_stop("x");
   EXPECT_EQ(ValidateRequest(ids, limits).code(), kInvalid);
+}
+
+TEST(ValidateRequestTest, TakesNoTokensOfAPromptThatIsScored) {
+  v1::GenerateRequest request = Good();
+  request.set_max_tokens(0);
+  EXPECT_EQ(ValidateRequest(request, Limits()).code(), kInvalid);
+  request.set_prompt_logprobs(0);
+  EXPECT_TRUE(ValidateRequest(request, Limits()).ok()) << ValidateRequest(request, Limits());
+  const auto whole_context = ResolveMaxTokens(request, 64, Limits());
+  ASSERT_TRUE(whole_context.ok()) << whole_context.status();
+  EXPECT_EQ(*whole_context, 0);
+}
+
+TEST(ValidateRequestTest, TakesATextOfAnyLengthWhoseEndAloneIsUsed) {
+  RequestLimits limits = Limits();
+  limits.max_bytes_per_token = 10;
+  v1::GenerateRequest request = Good();
+  request.set_text(std::string(631, 'a'));
+  EXPECT_EQ(ValidateRequest(request, limits).code(), kInvalid);
+  request.set_truncate_prompt_tokens(5);
+  EXPECT_TRUE(ValidateRequest(request, limits).ok()) << ValidateRequest(request, limits);
+  std::vector<int32_t> ids = {1, 2, 3, 4, 5, 6, 7};
+  TruncatePrompt(request, ids);
+  EXPECT_THAT(ids, ElementsAre(3, 4, 5, 6, 7));
+  TruncatePrompt(request, ids);
+  EXPECT_THAT(ids, ElementsAre(3, 4, 5, 6, 7));
+}
+
+TEST(ResolveMaxTokensTest, DefaultIsAtLeastMinTokens) {
+  RequestLimits limits = Limits();
+  limits.default_max_tokens = 8;
+  v1::GenerateRequest request = Good();
+  request.mutable_sampling()->set_min_tokens(20);
+  EXPECT_EQ(*ResolveMaxTokens(request, 10, limits), 20);
+  EXPECT_EQ(ResolveMaxTokens(request, 60, limits).status().message(),
+            "min_tokens=20 must be at most max_tokens=4");
 }
 
 TEST(ResolveMaxTokensTest, DefaultIsCutToTheContext) {
