@@ -75,10 +75,17 @@ def slo_map(result):
 def crossover(result):
     text = "\n## Where the routes change, and regret against an oracle\n\n"
     text += f"`tandem bench crossover --simulate={result['parameter_file']} --policy={result['policy']}`: one unified, one "
-    text += f"prefill and one decode worker, {result['requests']} requests per cell, outputs of {result['output_tokens']} tokens. "
-    samples = sum(cell["samples"] for cell in result["cells"])
+    least = "at least " if "requests" in result["cells"][0] else ""
+    text += f"prefill and one decode worker, {least}{result['requests']} requests per cell, outputs of {result['output_tokens']} tokens. "
+    # Results of before cells listed their samples have the number of these.
+    samples = sum(cell["samples"] if isinstance(cell["samples"], int) else len(cell["samples"]) for cell in result["cells"])
     text += f"{samples} requests were replayed on both routes. The chosen routes cost **{result['regret_percent']:.2f}%** more "
-    text += "than the better ones. Links are in GB/s of the model's bytes.\n\n"
+    text += "than the better ones."
+    if "foreseen_percent" in result:
+        decisive = sum(cell["decisive"]["samples"] for cell in result["cells"])
+        text += f" For {decisive} of the requests the two costs differ by more than 5%, and for {result['foreseen_percent']:.0f}% "
+        text += "of these the better route was predicted; where routes change, only these are counted."
+    text += " Links are in GB/s of the model's bytes.\n\n"
     text += table(["load", "prompt", "predicted at", "chosen at", "replayed at"],
                   [[f"{one['load']:g}", str(one["prompt"]), one["predicted"], one["chosen"], one["replayed"]]
                    for one in result["crossings_gb_per_s"]])
@@ -109,16 +116,17 @@ def check_routing():
             "seeds": [1, 2], "objectives_ms": {"ttft": 500},
             "strategies": [{"name": "all", "policy": "least-loaded", "unified": 2, "prefill": 0, "decode": 0}]}
     load = {"workload": "short", "rate": 4, "comparisons": [comparison]}
-    cell = {"samples": 3, "chosen": 0.25, "regret_percent": 1.5}
+    cell = {"samples": [{}] * 3, "chosen": 0.25, "regret_percent": 1.5, "decisive": {"samples": 2}}
     page = routing({
         "sweep": {"plan": plan, "standings": [load]},
         "slo_map": dict(plan, ttft_ms=[100], tpot_ms=[5, 10], maps=[
             {"workload": "short", "rate": 4, "cells": [{"comparisons": [comparison]}, {"comparisons": [unknown]}]}]),
-        "crossover": {"parameter_file": "a.json", "policy": "auto", "requests": 9, "output_tokens": 3, "regret_percent": 1.5,
+        "crossover": {"parameter_file": "a.json", "policy": "auto", "requests": 9, "output_tokens": 3, "regret_percent": 1.5, "foreseen_percent": 75,
                       "links_gb_per_s": [1, 2], "loads": [0.5], "prompts": [64], "cells": [cell, cell],
                       "crossings_gb_per_s": [{"load": 0.5, "prompt": 64, "predicted": "1.4", "chosen": "> 2",
                                               "replayed": "< 1"}]}})
     for wanted in ("all (least-loaded: 2 unified)", "| short | 4 | 50.0% | all | 40.0% | +25.0 ± 2.0% | wins |",
                    "wins 1, ties 0, loses 0; none holds 1", "| 100 ms | +25.0% (all) | none holds |",
-                   "| 0.5 | 64 | 1.4 | > 2 | < 1 |", "| 0.5 | 64 | 25.0 | 25.0 |", "6 requests were replayed", "**1.50%**"):
+                   "| 0.5 | 64 | 1.4 | > 2 | < 1 |", "| 0.5 | 64 | 25.0 | 25.0 |", "6 requests were replayed", "**1.50%**",
+                   "For 4 of the requests", "75% of these"):
         assert wanted in page, f"the page of routing policies lacks {wanted!r}:\n{page}"

@@ -8,13 +8,21 @@
 #include "base/status.h"
 #include "bench/serving/distribution.h"
 #include "bench/serving/workload.h"
-#include "bench/simulator/route_replay.h"
 
 namespace tandem::simulator {
 namespace {
 
-// The first requests find an idle fleet and a router that has learned nothing: none of them is sampled.
-constexpr int32_t kWarmUpShare = 5;
+// The first requests find an idle fleet and a router that has learned nothing, so none of the first fifth
+// is sampled. Nor is any of the last two fifths: what a request costs those after it depends on how many
+// these are, and when a run ends is nothing that a router could know.
+constexpr double kFirstSampled = 0.2;
+constexpr double kLastSampled = 0.6;
+// A run lasts several times as long as a request stays, or it would end before it is in balance.
+constexpr double kLeastSeconds = 5;
+// Costs that differ by a smaller share are alike: a run that differs in anything else moves them by more.
+constexpr double kDecisive = 0.05;
+// The router explains so many.
+constexpr int32_t kMostRequests = 4096;
 // KV of long prompts takes minutes over slow links; on the virtual clock waiting for it is free.
 constexpr std::chrono::hours kLongestDrain(24);
 
@@ -58,7 +66,7 @@ absl::StatusOr<SimulationOptions> OptionsOf(const CrossoverPlan& plan, double li
 absl::StatusOr<loadgen::Schedule> ScheduleOf(const CrossoverPlan& plan, const CrossoverCell& cell,
                                              int32_t max_context) {
   loadgen::WorkloadOptions workload;
-  workload.num_prompts = plan.requests;
+  workload.num_prompts = cell.requests;
   workload.input = {.low = cell.prompt, .high = cell.prompt};
   workload.output = {.low = plan.output_tokens, .high = plan.output_tokens};
   ASSIGN_OR_RETURN(loadgen::Schedule schedule,
@@ -118,24 +126,33 @@ double DifferenceOf(const RouteReplay& replay, const SimulationResult& result) {
   return difference / all;
 }
 
+CrossoverSample SampleOf(size_t index, const SimulationResult& result,
+                         const std::vector<v1::Route>& routes) {
+  CrossoverSample sample{.request = index, .taken = routes[index]};
+  if (index >= result.explanations.size()) return sample;
+  const v1::RequestExplanation& why = result.explanations[index];
+  if (why.decisions().empty()) return sample;
+  sample.predicted_unified_ms = CostOn(why.decisions(0), v1::ROUTE_UNIFIED);
+  sample.predicted_disaggregated_ms = CostOn(why.decisions(0), v1::ROUTE_DISAGGREGATED);
+  return sample;
+}
+
 // Runs samples of the requests on both routes.
 absl::Status AddReplays(const CrossoverPlan& plan, const RouteReplay& replay,
-                        const std::vector<v1::Route>& routes, CrossoverCell& cell) {
-  const int32_t first = plan.requests / kWarmUpShare;
-  int32_t better_apart = 0;
+                        const SimulationResult& result, const std::vector<v1::Route>& routes,
+                        CrossoverCell& cell) {
+  const double between = (kLastSampled - kFirstSampled) / plan.samples;
   for (int32_t i = 0; i < plan.samples; ++i) {
-    const auto index =
-        static_cast<size_t>(first + int64_t{i} * (plan.requests - first) / plan.samples);
-    ASSIGN_OR_RETURN(const RouteCosts costs, replay.CostsOf(index));
-    const double least = std::min(costs.unified_ms, costs.disaggregated_ms);
-    const double taken =
-        routes[index] == v1::ROUTE_UNIFIED ? costs.unified_ms : costs.disaggregated_ms;
-    cell.regret_ms += taken - least;
+    const auto index = static_cast<size_t>(cell.requests * (kFirstSampled + i * between));
+    CrossoverSample& sample = cell.samples.emplace_back(SampleOf(index, result, routes));
+    ASSIGN_OR_RETURN(sample.replayed, replay.CostsOf(index));
+    const double unified = sample.replayed.unified.total_ms();
+    const double disaggregated = sample.replayed.disaggregated.total_ms();
+    const double least = std::min(unified, disaggregated);
+    cell.regret_ms += (sample.taken == v1::ROUTE_UNIFIED ? unified : disaggregated) - least;
     cell.oracle_ms += least;
-    if (costs.disaggregated_ms < costs.unified_ms) ++better_apart;
   }
-  cell.samples = plan.samples;
-  cell.replayed = static_cast<double>(better_apart) / plan.samples;
+  cell.decisive = SharesOf(cell.samples);
   return absl::OkStatus();
 }
 
@@ -143,6 +160,8 @@ absl::Status RunCell(const CrossoverPlan& plan, CrossoverCell& cell) {
   ASSIGN_OR_RETURN(const SimulationOptions options, OptionsOf(plan, cell.link_gb_per_s));
   const WorkerModel& model = *options.fleet.front().model;
   cell.rate = RateOf(cell, model.steps);
+  cell.requests = std::clamp(static_cast<int32_t>(std::ceil(kLeastSeconds * cell.rate)),
+                             plan.requests, kMostRequests);
   ASSIGN_OR_RETURN(const loadgen::Schedule schedule,
                    ScheduleOf(plan, cell, model.max_context_tokens));
   loadgen::RunCounts counts;
@@ -150,14 +169,14 @@ absl::Status RunCell(const CrossoverPlan& plan, CrossoverCell& cell) {
   AddPredictions(result, cell);
   const std::vector<v1::Route> routes = RoutesOf(result);
   const auto apart = std::ranges::count(routes, v1::ROUTE_DISAGGREGATED);
-  cell.chosen = static_cast<double>(apart) / plan.requests;
+  cell.chosen = static_cast<double>(apart) / cell.requests;
   if (plan.samples == 0 || routes.size() < schedule.requests.size()) return absl::OkStatus();
   const absl::StatusOr<RouteReplay> replay = RouteReplay::New(options, schedule, routes);
   // More than the fleet can do: requests failed, and their times say nothing.
   if (absl::IsFailedPrecondition(replay.status())) return absl::OkStatus();
   RETURN_IF_ERROR(replay.status());
   cell.replay_difference = DifferenceOf(*replay, result);
-  return AddReplays(plan, *replay, routes, cell);
+  return AddReplays(plan, *replay, result, routes, cell);
 }
 
 }  // namespace
@@ -165,14 +184,51 @@ absl::Status RunCell(const CrossoverPlan& plan, CrossoverCell& cell) {
 absl::Status Validate(const CrossoverPlan& plan) {
   constexpr double kFastest = 1e6;
   constexpr double kLongest = 1 << 20;
-  constexpr int32_t kMostRequests = 4096;  // that the router explains
   RETURN_IF_ERROR(CheckAscending("--links", plan.links_gb_per_s, kFastest));
   RETURN_IF_ERROR(CheckAscending("--prompts", plan.prompts, kLongest));
   RETURN_IF_ERROR(CheckAscending("--loads", plan.loads, 100));
   RETURN_IF_ERROR(CheckCount("--output-len", plan.output_tokens, 1, 1 << 20));
   RETURN_IF_ERROR(CheckCount("--num-prompts", plan.requests, 10, kMostRequests));
-  RETURN_IF_ERROR(CheckCount("--samples", plan.samples, 0, plan.requests - plan.requests / 5));
+  RETURN_IF_ERROR(CheckCount("--samples", plan.samples, 0, plan.requests * 2 / 5));
   return OptionsOf(plan, plan.links_gb_per_s.front()).status();
+}
+
+bool CrossoverSample::is_decisive() const {
+  const double least =
+      std::min(std::abs(replayed.unified.total_ms()), std::abs(replayed.disaggregated.total_ms()));
+  return std::abs(advantage_ms()) > kDecisive * least;
+}
+
+CrossoverShares SharesOf(const std::vector<CrossoverSample>& samples) {
+  CrossoverShares shares;
+  for (const CrossoverSample& one : samples) {
+    if (!one.is_decisive() || !one.predicted_unified_ms || !one.predicted_disaggregated_ms) {
+      continue;
+    }
+    const bool predicted = *one.predicted_disaggregated_ms < *one.predicted_unified_ms;
+    const bool replayed = one.advantage_ms() > 0;
+    ++shares.samples;
+    shares.predicted += predicted ? 1 : 0;
+    shares.chosen += one.taken == v1::ROUTE_DISAGGREGATED ? 1 : 0;
+    shares.replayed += replayed ? 1 : 0;
+    shares.foreseen += predicted == replayed ? 1 : 0;
+  }
+  if (shares.samples == 0) return shares;
+  for (double* const share :
+       {&shares.predicted, &shares.chosen, &shares.replayed, &shares.foreseen}) {
+    *share /= shares.samples;
+  }
+  return shares;
+}
+
+double ForeseenPercent(const std::vector<CrossoverCell>& cells) {
+  double foreseen = 0;
+  double samples = 0;
+  for (const CrossoverCell& cell : cells) {
+    foreseen += cell.decisive.foreseen * cell.decisive.samples;
+    samples += cell.decisive.samples;
+  }
+  return samples > 0 ? 100 * foreseen / samples : 0;
 }
 
 double RegretPercent(const std::vector<CrossoverCell>& cells) {

@@ -66,8 +66,12 @@ absl::StatusOr<RouteCosts> RouteReplay::CostsOf(size_t index) const {
   Erase(options.routes, index);
   ASSIGN_OR_RETURN(const std::vector<double> without, Latencies(options, others));
   const double alone = Sum(without);
-  const double taken = Sum(latencies_ms_) - alone;
-  const double other = is_possible ? Sum(*flipped) - alone : INFINITY;
+  const auto cost_of = [&](const std::vector<double>& latencies_ms) {
+    return ReplayedCost{.own_ms = latencies_ms[index],
+                        .others_ms = Sum(latencies_ms) - latencies_ms[index] - alone};
+  };
+  const ReplayedCost taken = cost_of(latencies_ms_);
+  const ReplayedCost other = is_possible ? cost_of(*flipped) : ReplayedCost{.own_ms = INFINITY};
   return is_unified ? RouteCosts{taken, other} : RouteCosts{other, taken};
 }
 

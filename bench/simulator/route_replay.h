@@ -9,11 +9,17 @@
 
 namespace tandem::simulator {
 
-// What a request costs on each route: its own latency, and by how much those of all others are longer
-// than without it. Milliseconds.
+// What a request costs on one route, in milliseconds.
+struct ReplayedCost {
+  double own_ms = 0;     // WeightedLatencyMs of the request
+  double others_ms = 0;  // by how much those of all others together are longer than without it
+
+  double total_ms() const { return own_ms + others_ms; }
+};
+
 struct RouteCosts {
-  double unified_ms = 0;
-  double disaggregated_ms = 0;
+  ReplayedCost unified;
+  ReplayedCost disaggregated;
 };
 
 // The latency of a complete request, as the policy that is judged counts it: the time before the first

@@ -143,7 +143,7 @@ void AddCrossoverCommand(CLI::App& bench, Action& chosen) {
       "shares of its time for which one worker would compute prompts if it got all, ascending")
       ->delimiter(',');
   add("--output-len", plan.output_tokens, "tokens of an output");
-  add("--num-prompts", plan.requests, "requests of each cell");
+  add("--num-prompts", plan.requests, "requests of each cell at least, and those of 5 seconds");
   add("--samples", plan.samples, "of these are replayed on both routes; 0: no oracle");
   add("--seed", plan.seed, "of the schedules");
   add("--out", flags->out, "folder of the report");

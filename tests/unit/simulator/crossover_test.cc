@@ -51,8 +51,10 @@ TEST(RouteReplayTest, ARequestCostsWhatOthersLoseByIt) {
   ASSERT_TRUE(replay.ok()) << replay.status();
   const auto costs = replay->CostsOf(1);
   ASSERT_TRUE(costs.ok()) << costs.status();
-  EXPECT_GT(costs->unified_ms, replay->latencies_ms()[1]) << "the first decodes beside its prompt";
-  EXPECT_LT(costs->disaggregated_ms, costs->unified_ms) << "there it disturbs nobody";
+  EXPECT_DOUBLE_EQ(costs->unified.own_ms, replay->latencies_ms()[1]);
+  EXPECT_GT(costs->unified.others_ms, 0) << "the first decodes beside its prompt";
+  EXPECT_LT(costs->disaggregated.total_ms(), costs->unified.total_ms())
+      << "there it disturbs nobody";
 }
 
 TEST(RouteReplayTest, ARouteOnWhichNotAllCompleteCostsInfinity) {
@@ -66,8 +68,8 @@ TEST(RouteReplayTest, ARouteOnWhichNotAllCompleteCostsInfinity) {
   ASSERT_TRUE(replay.ok()) << replay.status();
   const auto costs = replay->CostsOf(0);
   ASSERT_TRUE(costs.ok()) << costs.status();
-  EXPECT_EQ(costs->disaggregated_ms, INFINITY);
-  EXPECT_LT(costs->unified_ms, 1000);
+  EXPECT_EQ(costs->disaggregated.total_ms(), INFINITY);
+  EXPECT_LT(costs->unified.total_ms(), 1000);
   EXPECT_TRUE(absl::IsFailedPrecondition(
       RouteReplay::New(options, schedule, {v1::ROUTE_UNIFIED, v1::ROUTE_DISAGGREGATED}).status()));
 }
@@ -120,7 +122,10 @@ TEST(CrossoverTest, ASlowLinkKeepsRequestsTogetherAndAFastOneDoesNot) {
   const CrossoverCell& fast = cells->back();
   EXPECT_EQ(slow.chosen, 0);
   EXPECT_EQ(slow.predicted, 0);
-  EXPECT_EQ(slow.replayed, 0);
+  EXPECT_EQ(slow.samples.size(), 4U);
+  EXPECT_EQ(slow.decisive.samples, 4) << "the KV takes half a minute";
+  EXPECT_EQ(slow.decisive.replayed, 0);
+  EXPECT_EQ(slow.decisive.foreseen, 1);
   EXPECT_LT(slow.median_advantage_ms, 0);
   EXPECT_EQ(RegretPercent({slow}), 0);
   EXPECT_GT(fast.chosen, 0.1);
@@ -135,6 +140,31 @@ TEST(CrossoverTest, ASlowLinkKeepsRequestsTogetherAndAFastOneDoesNot) {
   EXPECT_EQ(json["crossings_gb_per_s"].size(), 1U);
   EXPECT_THAT(CrossoverMarkdown(SmallCrossover(), *cells), HasSubstr("| 4096 | 0.0 |"));
   EXPECT_THAT(CrossoverHtml(SmallCrossover(), *cells), HasSubstr("<svg"));
+}
+
+CrossoverSample Sample(double unified_ms, double disaggregated_ms, double predicted_unified_ms) {
+  return {.taken = v1::ROUTE_DISAGGREGATED,
+          .replayed = {.unified = {.own_ms = unified_ms},
+                       .disaggregated = {.own_ms = disaggregated_ms}},
+          .predicted_unified_ms = predicted_unified_ms,
+          .predicted_disaggregated_ms = 100};
+}
+
+TEST(CrossoverTest, ARouteMattersWhereItsCostsDifferByMoreThanATwentieth) {
+  EXPECT_FALSE(Sample(100, 104, 0).is_decisive());
+  EXPECT_TRUE(Sample(100, 106, 0).is_decisive());
+  EXPECT_TRUE(Sample(100, 94, 0).is_decisive());
+  EXPECT_TRUE(Sample(100, INFINITY, 0).is_decisive());
+}
+
+TEST(CrossoverTest, SharesAreThoseOfTheSamplesForWhichTheRouteMatters) {
+  const CrossoverShares shares = SharesOf(
+      {Sample(100, 50, 200), Sample(100, 101, 200), Sample(100, 300, 200), Sample(100, 300, 50)});
+  EXPECT_EQ(shares.samples, 3);
+  EXPECT_DOUBLE_EQ(shares.predicted, 2. / 3);
+  EXPECT_DOUBLE_EQ(shares.chosen, 1);
+  EXPECT_DOUBLE_EQ(shares.replayed, 1. / 3);
+  EXPECT_DOUBLE_EQ(shares.foreseen, 2. / 3);
 }
 
 TEST(CrossoverTest, ACrossingLiesBetweenTwoLinks) {
@@ -162,7 +192,7 @@ TEST(CrossoverTest, BadPlansAreRefusedByTheFlagAtFault) {
       {"--output-len=0", [](CrossoverPlan& plan) { plan.output_tokens = 0; }},
       {"--num-prompts=5000", [](CrossoverPlan& plan) { plan.requests = 5000; }},
       {"--samples=-1", [](CrossoverPlan& plan) { plan.samples = -1; }},
-      {"--samples=33", [](CrossoverPlan& plan) { plan.samples = 33; }},
+      {"--samples=17", [](CrossoverPlan& plan) { plan.samples = 17; }},
       {"nowhere.json", [](CrossoverPlan& plan) { plan.machines.file = "nowhere.json"; }},
   };
   for (const auto& [what, spoil] : wrong) {
