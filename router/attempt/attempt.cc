@@ -16,6 +16,14 @@ bool Contains(const std::vector<WorkerId>& ids, const std::optional<WorkerRef>& 
   return worker && Contains(ids, *worker);
 }
 
+RequestPart PartOf(RequestPart::Kind kind, const RequestSpec& spec, const ExpectedWork& expected) {
+  return {.kind = kind,
+          .sequences = spec.width(),
+          .prompt_tokens = expected.prompt_tokens,
+          .output_tokens = expected.output_tokens,
+          .most_output_tokens = expected.most_output_tokens};
+}
+
 }  // namespace
 
 Attempt::Attempt(const AttemptParts& parts, const RequestSpec& spec, OutputRelay& relay,
@@ -36,17 +44,9 @@ void Attempt::Begin() {
   relay_.output().ExpectFromStart();
   prefill_.claim = PrefixClaim(parts_.prefixes, workers_.prefill, spec_.prompt_hashes);
   const auto kind = workers_.decode ? RequestPart::Kind::kPrefill : RequestPart::Kind::kUnified;
-  prefill_.charge = LoadCharge(parts_.cluster, parts_.ledger, workers_.prefill.id, PartOf(kind));
-}
-
-RequestPart Attempt::PartOf(RequestPart::Kind kind) const {
-  const bool has_prompt = kind != RequestPart::Kind::kDecode;
-  return {.kind = kind,
-          .sequences = spec_.width(),
-          .prompt_tokens = expected_.prompt_tokens,
-          .cached_tokens = has_prompt ? prefill_.claim.predicted_tokens() : 0,
-          .output_tokens = expected_.output_tokens,
-          .most_output_tokens = expected_.most_output_tokens};
+  RequestPart part = PartOf(kind, spec_, expected_);
+  part.cached_tokens = prefill_.claim.predicted_tokens();
+  prefill_.charge = LoadCharge(parts_.cluster, parts_.ledger, workers_.prefill.id, part);
 }
 
 void Attempt::Generate() {
@@ -63,8 +63,8 @@ void Attempt::Reserve(ReserveMode mode) {
   if (!is_ahead) Begin();
   stage_ = is_ahead ? AttemptStage::kReservingAhead : AttemptStage::kReserving;
   const WorkerRef& decode = *workers_.decode;
-  reservation_.charge =
-      LoadCharge(parts_.cluster, parts_.ledger, decode.id, PartOf(RequestPart::Kind::kDecode));
+  reservation_.charge = LoadCharge(parts_.cluster, parts_.ledger, decode.id,
+                                   PartOf(RequestPart::Kind::kDecode, spec_, expected_));
   reservation_.asked = parts_.clock.Now();
   reservation_.mode = mode;
   v1::ReserveRequest request = requests_.Reserve();
@@ -318,6 +318,15 @@ const WorkerId* Attempt::QueuedAt() const {
   const bool queues =
       stage_ == AttemptStage::kReserving && reservation_.mode != ReserveMode::kRefuse;
   return queues ? &workers_.decode->id : nullptr;
+}
+
+std::vector<WaitingPart> Attempt::WaitingParts() const {
+  std::vector<WaitingPart> parts;
+  for (const LoadCharge* const one : {&prefill_.charge, &reservation_.charge}) {
+    if (one->charge().empty()) continue;
+    parts.push_back({.worker = one->worker(), .part = one->part(), .charge = one->charge()});
+  }
+  return parts;
 }
 
 }  // namespace tandem

@@ -14,6 +14,7 @@
 #include "router/attempt/output_relay.h"
 #include "router/attempt/worker_requests.h"
 #include "router/client/worker_client.h"
+#include "router/policy/route_query.h"
 #include "router/prefix/prefix_claim.h"
 #include "router/request/request_spec.h"
 
@@ -114,6 +115,8 @@ class Attempt {
   bool DependsOn(const std::vector<WorkerId>& ids) const;
   // The worker in whose queue the request may be; null when it is in none.
   const WorkerId* QueuedAt() const;
+  // What the workers are charged with for a request that is in a queue.
+  std::vector<WaitingPart> WaitingParts() const;
 
   AttemptStage stage() const { return stage_; }
   const AttemptWorkers& workers() const { return workers_; }
@@ -139,7 +142,6 @@ class Attempt {
   };
 
   void Begin();
-  RequestPart PartOf(RequestPart::Kind kind) const;
   void Decode();
   // The emitted tokens that the worker continues, which then sends only what follows them; null when
   // it begins with the first token.

@@ -285,9 +285,10 @@ void Dispatch::OnClusterChanged() {
   }
   failover_.exclusions().Relax();
   RouteQuery query = WithPlaces(Query(), parts_, spec_);
+  query.waits_at = attempt_->WaitingParts();
   query = PreferReady(*view, failover_.exclusions().Apply(*view, query), now);
   // The worker where it waits may be chosen: over a slow link the KV could take longer than the wait.
-  const absl::StatusOr<RouteDecision> other = parts_.policy.Choose(*view, query);
+  const absl::StatusOr<RouteDecision> other = parts_.policy.Reconsider(*view, query);
   if (!other.ok() ||
       !QueueMove::IsBetter(*worker, *other, *view, spec_.width(), query.context_tokens)) {
     return;

@@ -41,6 +41,9 @@ class LoadCharge {
   }
   // One of the sequences ended.
   void EndSequence() { entry_.EndSequence(); }
+  const WorkerId& worker() const { return id_; }
+  const WorkerCharge& charge() const { return charge_; }
+  const PartInFlight* part() const { return entry_.part(); }
   void Reset() {
     GiveBack(std::exchange(charge_, {}));
     entry_.Reset();

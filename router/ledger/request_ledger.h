@@ -33,6 +33,8 @@ class RequestLedger {
     void AddTokens(int32_t tokens);
     void EndSequence();
     void Reset();
+    // Null where there is none. Valid until Reset.
+    const PartInFlight* part() const { return worker_ == nullptr ? nullptr : &*position_; }
 
    private:
     friend RequestLedger;

@@ -101,16 +101,18 @@ void AddWaiting(const WorkerLedger& ledger, const QueueContext& context, WorkerS
                              .new_tokens = std::max(1, Counted(each)),
                              .output_tokens = context.output_tokens});
   }
-  const auto count = std::count_if(ledger.parts().begin(), ledger.parts().end(), Waits);
+  const auto end = std::ranges::find_if(
+      ledger.parts(), [&context](const PartInFlight& part) { return &part == context.before; });
+  const auto count = std::count_if(ledger.parts().begin(), end, Waits);
   const auto groups = kMostGroups - static_cast<int>(state.waiting.size());
   const auto in_each = (count + groups - 1) / groups;
   auto left = decltype(in_each){0};  // places in the latest group
-  for (const PartInFlight& part : ledger.parts()) {
-    if (!Waits(part)) continue;
+  for (auto part = ledger.parts().begin(); part != end; ++part) {
+    if (!Waits(*part)) continue;
     if (left-- > 0) {
-      Merge(GroupOf(part), state.waiting.back());
+      Merge(GroupOf(*part), state.waiting.back());
     } else {
-      state.waiting.push_back(GroupOf(part));
+      state.waiting.push_back(GroupOf(*part));
       left = in_each - 1;
     }
   }

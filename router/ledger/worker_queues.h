@@ -11,6 +11,8 @@ namespace tandem {
 struct QueueContext {
   TimePoint now;
   double output_tokens = 1;  // expected of the waiting requests that other routers sent
+  // Only what was sent before this part waits; null: all that was sent.
+  const PartInFlight* before = nullptr;
 };
 
 // The queues of a worker whose costs are known, for the latency model: the requests of this router

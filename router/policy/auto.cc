@@ -60,6 +60,11 @@ class AutoPolicy final : public RoutingPolicy {
       }
     }
     SetNotMeasured(placements);
+    const auto is_unified = [](const Placement& placement) {
+      return placement.route() == v1::ROUTE_UNIFIED;
+    };
+    has_choice_ =
+        std::ranges::any_of(placements, is_unified) && !std::ranges::all_of(placements, is_unified);
   }
 
   PlacementScore Score(const Placement& placement, const RouteQuery& query) const override {
@@ -80,20 +85,16 @@ class AutoPolicy final : public RoutingPolicy {
     return score;
   }
 
-  Verdict Pick(std::span<const Option> options, const RouteQuery& query) override {
+  Verdict Pick(std::span<const Option> options, const RouteQuery& query) const override {
     if (!not_measured_.empty()) {
       return {.basis = Basis::kNotMeasured, .reason = "least loaded, because " + not_measured_};
     }
-    const auto is_unified = [](const Option& option) {
-      return option.placement.route() == v1::ROUTE_UNIFIED;
-    };
+    return Compare(options, ReferenceOf(options, query));
+  }
+
+  void OnTaken(const RouteDecision& decision, const RouteQuery& query) override {
     // Where only one route is possible or wanted, nothing is learnt of the other one.
-    const bool has_choice =
-        std::ranges::any_of(options, is_unified) && !std::ranges::all_of(options, is_unified);
-    std::optional<v1::Route>& route = routes_[ClassOf(query)];
-    Verdict verdict = Compare(options, has_choice ? route : std::nullopt);
-    if (has_choice) route = options[verdict.option].placement.route();
-    return verdict;
+    if (has_choice_ && not_measured_.empty()) routes_[ClassOf(query)] = decision.route;
   }
 
  private:
@@ -181,10 +182,29 @@ class AutoPolicy final : public RoutingPolicy {
     return least;
   }
 
-  Verdict Compare(std::span<const Option> options, std::optional<v1::Route> route) const {
-    size_t reference = LeastLoaded(options, route);
+  static bool IsWhereItWaits(const Placement& placement, const RouteQuery& query) {
+    const auto waits_at = [&query](const WorkerView* worker) {
+      return worker == nullptr || query.WaitingAt(worker->id) != nullptr;
+    };
+    return waits_at(placement.prefill) && waits_at(placement.decode);
+  }
+
+  // The option that the cheapest one must beat: where the request waits already, or else the least
+  // loaded one of the route that requests like it take.
+  size_t ReferenceOf(std::span<const Option> options, const RouteQuery& query) const {
+    if (!query.waits_at.empty()) {
+      const auto waits = std::ranges::find_if(options, [&query](const Option& option) {
+        return IsWhereItWaits(option.placement, query);
+      });
+      if (waits != options.end()) return static_cast<size_t>(waits - options.begin());
+    }
+    const size_t reference =
+        LeastLoaded(options, has_choice_ ? routes_[ClassOf(query)] : std::nullopt);
     // Every placement of that route is gone.
-    if (reference == options.size()) reference = LeastLoaded(options, std::nullopt);
+    return reference < options.size() ? reference : LeastLoaded(options, std::nullopt);
+  }
+
+  Verdict Compare(std::span<const Option> options, size_t reference) const {
     const double gain = Gain(options[reference], options.front());
     const double margin = MarginMs(options[reference], options.front());
     if (gain > margin) return {};
@@ -201,6 +221,7 @@ class AutoPolicy final : public RoutingPolicy {
   const PredictionErrors* const errors_;  // may be null
   PlacementPredictor predictor_;
   std::string not_measured_;  // why the present decision cannot predict; empty: it can
+  bool has_choice_ = false;   // the present decision is between both routes
   absl::flat_hash_map<const WorkerView*, double> worker_errors_;  // of the present decision
   std::array<std::optional<v1::Route>, kClasses> routes_;         // that was taken last
 };

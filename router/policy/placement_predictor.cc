@@ -14,6 +14,12 @@ const LinkModel* FindLink(const absl::flat_hash_map<std::string_view, LinkModel>
   return found == links.end() ? nullptr : &found->second;
 }
 
+// Of a request that waits at the worker; null: it does not.
+const PartInFlight* OwnPart(const RouteQuery& query, const WorkerView& worker) {
+  const WaitingPart* const waiting = query.WaitingAt(worker.id);
+  return waiting == nullptr ? nullptr : waiting->part;
+}
+
 }  // namespace
 
 std::string PlacementPredictor::WithoutCosts(const Candidates& candidates) {
@@ -25,9 +31,11 @@ std::string PlacementPredictor::WithoutCosts(const Candidates& candidates) {
   return "";
 }
 
-WorkerState PlacementPredictor::QueuesAt(const WorkerView& worker) const {
+WorkerState PlacementPredictor::QueuesAt(const WorkerView& worker, const RouteQuery& query) const {
   return QueuesOf(worker, ledger_.Find(worker.id),
-                  {.now = ledger_.Now(), .output_tokens = shape_.output_tokens});
+                  {.now = ledger_.Now(),
+                   .output_tokens = shape_.output_tokens,
+                   .before = OwnPart(query, worker)});
 }
 
 void PlacementPredictor::Prepare(std::span<const Placement> placements, const RouteQuery& query) {
@@ -37,7 +45,7 @@ void PlacementPredictor::Prepare(std::span<const Placement> placements, const Ro
   unified_.clear();
   for (const Placement& placement : placements) {
     if (placement.decode != nullptr) continue;
-    unified_[placement.prefill] = PredictUnified(QueuesAt(*placement.prefill), shape_,
+    unified_[placement.prefill] = PredictUnified(QueuesAt(*placement.prefill, query), shape_,
                                                  query.CachedTokens(placement.prefill->id));
   }
   ForecastPrefills(placements, query);
@@ -53,19 +61,25 @@ void PlacementPredictor::ForecastPrefills(std::span<const Placement> placements,
     if (!is_new) continue;
     const WorkerView& worker = *placement.prefill;
     PrefillWorker& prefill = at->second;
-    prefill.forecast = ForecastPrefill(QueuesAt(worker), shape_, query.CachedTokens(worker.id));
+    prefill.forecast =
+        ForecastPrefill(QueuesAt(worker, query), shape_, query.CachedTokens(worker.id));
     prefill.kv = KvOf(worker);
     prefill.links = LinksOf(worker);
-    if (prefill.kv) prefill.queued_bytes = QueuedBytes(worker, prefill.kv->bytes_per_token);
+    if (prefill.kv) prefill.queued_bytes = QueuedBytes(worker, query, prefill.kv->bytes_per_token);
   }
 }
 
 // A worker sends the KV of its requests one after the other, more or less, whichever peer they go to.
-double PlacementPredictor::QueuedBytes(const WorkerView& prefill, int64_t bytes_per_token) const {
+double PlacementPredictor::QueuedBytes(const WorkerView& prefill, const RouteQuery& query,
+                                       int64_t bytes_per_token) const {
   const WorkerLedger* const ledger = ledger_.Find(prefill.id);
   if (ledger == nullptr) return 0;
   double tokens = 0;
-  for (const PartInFlight& part : ledger->parts()) tokens += part.prompt_tokens;
+  const PartInFlight* const own = OwnPart(query, prefill);
+  for (const PartInFlight& part : ledger->parts()) {
+    if (&part == own) break;
+    tokens += part.prompt_tokens;
+  }
   return tokens * static_cast<double>(bytes_per_token);
 }
 
@@ -84,7 +98,7 @@ void PlacementPredictor::ForecastDecodes(std::span<const Placement> placements,
     if (placement.decode == nullptr) continue;
     const auto [at, is_new] = decode_.try_emplace(placement.decode);
     if (!is_new) continue;
-    at->second = ForecastDecode(QueuesAt(*placement.decode), shape_,
+    at->second = ForecastDecode(QueuesAt(*placement.decode, query), shape_,
                                 query.CachedTokens(placement.decode->id),
                                 fastest.value_or(ModelTime::zero()));
   }

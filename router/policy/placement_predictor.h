@@ -43,10 +43,11 @@ class PlacementPredictor {
     double queued_bytes = 0;
   };
 
-  WorkerState QueuesAt(const WorkerView& worker) const;
+  WorkerState QueuesAt(const WorkerView& worker, const RouteQuery& query) const;
   void ForecastPrefills(std::span<const Placement> placements, const RouteQuery& query);
   void ForecastDecodes(std::span<const Placement> placements, const RouteQuery& query);
-  double QueuedBytes(const WorkerView& prefill, int64_t bytes_per_token) const;
+  double QueuedBytes(const WorkerView& prefill, const RouteQuery& query,
+                     int64_t bytes_per_token) const;
 
   const RequestLedger& ledger_;
   // Of the decision that was begun last.

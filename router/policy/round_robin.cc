@@ -6,12 +6,13 @@ namespace {
 class RoundRobinPolicy final : public RoutingPolicy {
  protected:
   void Begin(const Candidates& candidates, const RouteQuery&) override {
-    const uint64_t turn = turn_++;
+    const uint64_t turn = turn_;
     // With both routes possible a worker's turn comes at every second request.
     const bool alternates = candidates.can_unify() && candidates.can_disaggregate();
     round_ = alternates ? turn / 2 : turn;
     prefers_disaggregated_ = alternates && turn % 2 == 1;
   }
+  void OnTaken(const RouteDecision&, const RouteQuery&) override { ++turn_; }
 
   // How many turns later it would be this worker's turn.
   double Rank(const Candidate& candidate, const RouteQuery&) const override {

@@ -5,14 +5,23 @@
 #include <optional>
 #include <vector>
 
+#include "router/cluster/cluster_view.h"
 #include "router/cluster/numerics.h"
-#include "router/cluster/worker_view.h"
 #include "router/policy/slo.h"
 #include "router/prefix/session_table.h"
 #include "router/prefix/worker_hit.h"
 #include "tandem/v1/inference.pb.h"
 
 namespace tandem {
+
+struct PartInFlight;
+
+// What a request that waits has at one worker.
+struct WaitingPart {
+  WorkerId worker;
+  const PartInFlight* part = nullptr;  // in the router's ledger; null: it has none there
+  WorkerCharge charge;
+};
 
 // What a request asks of a route.
 struct RouteQuery {
@@ -32,10 +41,18 @@ struct RouteQuery {
   // Where the latest request of the same session ran: this one goes there, unless these workers
   // cannot take it or are overloaded.
   std::optional<SessionPlace> session = std::nullopt;
+  // The request waits at these workers already: they are scored by what was sent there before it.
+  std::vector<WaitingPart> waits_at = {};
 
   // The tokens of the prompt that this worker, whatever its role, is predicted to have cached. Less
   // than prompt_tokens; 0 where nothing is known.
   int32_t CachedTokens(const WorkerId& worker) const;
+  // What the request has at this worker; null: it does not wait there.
+  const WaitingPart* WaitingAt(const WorkerId& worker) const;
 };
+
+// `view` as it would be if the request of `query` waited nowhere: neither what the router charged its
+// workers with nor what they report contains it.
+ClusterView WithoutWaiting(ClusterView view, const RouteQuery& query);
 
 }  // namespace tandem

@@ -26,6 +26,16 @@ ScoredPlacement ToScored(const Placement& placement, PlacementScore score) {
           .score = std::move(score)};
 }
 
+// A request that waits at a worker may stay there, however that worker ranks.
+void KeepWaiting(const std::vector<Candidate>& candidates, const RouteQuery& query,
+                 std::vector<const WorkerView*>& shortlist) {
+  if (query.waits_at.empty()) return;
+  for (const Candidate& one : candidates) {
+    if (query.WaitingAt(one.worker->id) == nullptr) continue;
+    if (std::ranges::find(shortlist, one.worker) == shortlist.end()) shortlist.back() = one.worker;
+  }
+}
+
 // Workers come and go; those that are gone are forgotten at once, when there are so many more.
 constexpr size_t kMostForgotten = 1024;
 
@@ -61,6 +71,7 @@ std::vector<const WorkerView*> RoutingPolicy::Shortlist(const std::vector<Candid
   for (auto one = ranked.begin(); one != end; ++one) {
     shortlist.push_back(candidates[one->position].worker);
   }
+  KeepWaiting(candidates, query, shortlist);
   return shortlist;
 }
 
@@ -88,6 +99,20 @@ void RoutingPolicy::NoteTaken(const RouteDecision& decision, size_t num_workers)
 }
 
 absl::StatusOr<RouteDecision> RoutingPolicy::Choose(const ClusterView& view,
+                                                    const RouteQuery& query) {
+  absl::StatusOr<RouteDecision> decision = Decide(view, query);
+  if (!decision.ok()) return decision;
+  NoteTaken(*decision, view.workers.size());
+  OnTaken(*decision, query);
+  return decision;
+}
+
+absl::StatusOr<RouteDecision> RoutingPolicy::Reconsider(const ClusterView& view,
+                                                        const RouteQuery& query) {
+  return Decide(WithoutWaiting(view, query), query);
+}
+
+absl::StatusOr<RouteDecision> RoutingPolicy::Decide(const ClusterView& view,
                                                     const RouteQuery& query) {
   const Candidates candidates = FindCandidates(view, query);
   Begin(candidates, query);
@@ -123,7 +148,6 @@ absl::StatusOr<RouteDecision> RoutingPolicy::Choose(const ClusterView& view,
     decision.considered.push_back(ToScored(options[i].placement, std::move(options[i].score)));
   }
   static_cast<ScoredPlacement&>(decision) = decision.considered[taken];
-  NoteTaken(decision, view.workers.size());
   if (candidates.by_session && decision.reason.empty()) {
     decision.reason = "the latest request of its session ran there";
   }

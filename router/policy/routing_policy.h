@@ -33,6 +33,9 @@ class RoutingPolicy {
   // worker that has the prompt can prefill and another can decode, only such placements count.
   // UNAVAILABLE says which role is missing for the wanted route, or why the policy refused all.
   absl::StatusOr<RouteDecision> Choose(const ClusterView& view, const RouteQuery& query);
+  // What Choose would answer for a request that waits somewhere (RouteQuery::waits_at) and may stay
+  // there. Later decisions are as if it had not been asked.
+  absl::StatusOr<RouteDecision> Reconsider(const ClusterView& view, const RouteQuery& query);
 
  protected:
   // A decision begins; Rank and Score are asked about these candidates.
@@ -60,10 +63,15 @@ class RoutingPolicy {
     std::string reason = {};  // of RouteDecision
   };
   // Which option is taken; there is at least one, and the first has the lowest cost.
-  virtual Verdict Pick(std::span<const Option> options, const RouteQuery& query) {
+  virtual Verdict Pick(std::span<const Option> options, const RouteQuery& query) const {
     (void)options;
     (void)query;
     return {};
+  }
+  // The decision that was begun last is what Choose answers.
+  virtual void OnTaken(const RouteDecision& decision, const RouteQuery& query) {
+    (void)decision;
+    (void)query;
   }
 
  private:
@@ -71,6 +79,7 @@ class RoutingPolicy {
   std::vector<const WorkerView*> Shortlist(const std::vector<Candidate>& candidates,
                                            const RouteQuery& query) const;
   std::vector<Placement> Enumerate(const Candidates& candidates, const RouteQuery& query) const;
+  absl::StatusOr<RouteDecision> Decide(const ClusterView& view, const RouteQuery& query);
   void NoteTaken(const RouteDecision& decision, size_t num_workers);
 
   uint64_t decisions_ = 0;

@@ -312,6 +312,49 @@ TEST_F(AutoPolicyTest, AtConstantLoadTheRouteDoesNotFlipThoughTheCheapestOneDoes
   EXPECT_GT(flips_of_cheapest, 20);
 }
 
+TEST_F(AutoPolicyTest, ARequestThatWaitsIsPredictedByWhatWasSentBeforeIt) {
+  const ClusterView view = OneOfEach(5);
+  for (int i = 0; i < 5; ++i) Wait("u0", 256);
+  RouteQuery query = Query(500, 50);
+  query.wanted = v1::ROUTE_UNIFIED;
+  const PlacementPrediction before = *Choose(view, query).score.prediction;
+  // The request itself, and others after it.
+  Wait("u0", 500, 50);
+  query.waits_at = {
+      {.worker = {"u0", 1}, .part = entries_.back().part(), .charge = {.sequences = 1}}};
+  for (int i = 0; i < 5; ++i) Wait("u0", 256);
+  const PlacementPrediction waiting = *policy_->Reconsider(view, query)->score.prediction;
+  EXPECT_EQ(waiting.ttft, before.ttft);
+  query.waits_at.clear();
+  EXPECT_GT(Choose(view, query).score.prediction->ttft, before.ttft);
+}
+
+TEST_F(AutoPolicyTest, ARequestLeavesItsQueueOnlyForMoreThanTheError) {
+  ClusterView view{.workers = {MeasuredWorker("u0", v1::WORKER_ROLE_UNIFIED),
+                               MeasuredWorker("u1", v1::WORKER_ROLE_UNIFIED)}};
+  view.workers[0].costs = MeasuredCosts(1.005);
+  RouteQuery query = Query(250, 100);
+  ASSERT_EQ(Choose(view, query).prefill.name, "u1") << "both are idle, and u1 is faster";
+  for (const char* const name : {"u1", "u0"}) Wait(name, 250, 100);
+  entries_.erase(entries_.end() - 2);  // as many have come to u1, but this one is done
+  query.waits_at = {
+      {.worker = {"u0", 1}, .part = entries_.back().part(), .charge = {.sequences = 1}}};
+  EXPECT_EQ(policy_->Reconsider(view, query)->prefill.name, "u0");
+  view.workers[0].costs = MeasuredCosts(1.2);
+  EXPECT_EQ(policy_->Reconsider(view, query)->prefill.name, "u1");
+}
+
+TEST_F(AutoPolicyTest, ARequestThatIsReconsideredIsNoHabitAndTakesNoTurn) {
+  const ClusterView view = OneOfEach(5);  // the routes differ by less than the least gain
+  const v1::Route usual = RouteOf(view, Query(500, 50));
+  RouteQuery query = Query(500, 50);
+  const bool is_unified = usual == v1::ROUTE_UNIFIED;
+  query.waits_at = {{.worker = {is_unified ? "p0" : "u0", 1}}};
+  if (is_unified) query.waits_at.push_back({.worker = {"d0", 1}});
+  EXPECT_NE(policy_->Reconsider(view, query)->route, usual) << "it stays where it waits";
+  EXPECT_EQ(RouteOf(view, Query(500, 50)), usual);
+}
+
 TEST_F(AutoPolicyTest, ARouteThatAClientAskedForIsNoHabit) {
   const ClusterView view = OneOfEach(5);  // the routes differ by less than the least gain
   const v1::Route usual = RouteOf(view, Query(500, 50));

@@ -116,7 +116,7 @@ TEST(PlacementTest, APolicyMayPreferAnotherPlacementThanTheCheapestAndSaysWhy) {
     PlacementScore Score(const Placement& placement, const RouteQuery&) const override {
       return {.cost = placement.route() == v1::ROUTE_UNIFIED ? 100.0 : 1.0};
     }
-    Verdict Pick(std::span<const Option> options, const RouteQuery&) override {
+    Verdict Pick(std::span<const Option> options, const RouteQuery&) const override {
       EXPECT_LE(options.front().score.cost, options.back().score.cost);
       return {.option = options.size() - 1,
               .basis = RouteDecision::Basis::kWithinError,

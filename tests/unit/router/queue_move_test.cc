@@ -2,6 +2,9 @@
 
 #include "router/attempt/queue_move.h"
 
+#include <memory>
+#include <utility>
+
 #include "tests/support/router_fixture.h"
 
 namespace tandem {
@@ -12,7 +15,10 @@ using ::testing::UnorderedElementsAre;
 
 class QueueMoveTest : public RouterFixture {
  protected:
-  QueueMoveTest() { Join("u0", v1::WORKER_ROLE_UNIFIED); }
+  explicit QueueMoveTest(std::unique_ptr<RoutingPolicy> policy = NewLeastLoadedPolicy())
+      : RouterFixture(std::move(policy)) {
+    Join("u0", v1::WORKER_ROLE_UNIFIED);
+  }
 
   static v1::WorkerLoad Idle() {
     v1::WorkerLoad load;
@@ -183,6 +189,62 @@ TEST_F(QueueMoveTest, ARequestIsMovedABoundedNumberOfTimes) {
   }
   EXPECT_EQ(router_.Status().reroutes().moved(), 4u);
   EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
+}
+
+// Prefers one route, and remembers what it was asked last.
+class PreferringPolicy final : public RoutingPolicy {
+ public:
+  v1::Route preferred = v1::ROUTE_UNIFIED;
+  RouteQuery asked;
+  int32_t charged_at_unified = 0;  // sequences that the view of the latest decision had there
+  int taken = 0;
+
+ protected:
+  void Begin(const Candidates& candidates, const RouteQuery& query) override {
+    asked = query;
+    charged_at_unified = candidates.can_unify() ? candidates.unified[0].worker->Sequences() : 0;
+  }
+  double Rank(const Candidate&, const RouteQuery&) const override { return 0; }
+  PlacementScore Score(const Placement& placement, const RouteQuery&) const override {
+    return {.cost = placement.route() == preferred ? 0.0 : 1.0};
+  }
+  void OnTaken(const RouteDecision&, const RouteQuery&) override { ++taken; }
+};
+
+class PreferredMoveTest : public QueueMoveTest {
+ protected:
+  PreferredMoveTest() : QueueMoveTest(std::make_unique<PreferringPolicy>()) {}
+  PreferringPolicy& policy() { return static_cast<PreferringPolicy&>(*policy_); }
+};
+
+TEST_F(PreferredMoveTest, AQueuedRequestStaysWhereThePolicyPrefersToWait) {
+  Submit(Ask(v1::ROUTE_AUTO));
+  ASSERT_THAT(workers_.Open(), ElementsAre("generate u0"));
+  for (int i = 0; i < 5; ++i) ReportAll(Backlog(30));
+  EXPECT_THAT(workers_.Open(), ElementsAre("generate u0"));
+  EXPECT_EQ(policy().asked.waits_at.size(), 1u) << "the policy was asked";
+  policy().preferred = v1::ROUTE_DISAGGREGATED;
+  ReportAll(Backlog(30));
+  EXPECT_THAT(workers_.Open(), UnorderedElementsAre("generate u0", "reserve d0"));
+}
+
+TEST_F(PreferredMoveTest, ThePolicySeesTheWorkerWithoutTheRequestThatWaitsThere) {
+  Submit(Ask(v1::ROUTE_AUTO));
+  ASSERT_EQ(policy().charged_at_unified, 0);
+  for (int i = 0; i < 2; ++i) ReportAll(Backlog(30));
+  EXPECT_EQ(policy().charged_at_unified, 2 + 30 - 1);
+  ASSERT_EQ(policy().asked.waits_at.size(), 1u);
+  const WaitingPart& waiting = policy().asked.waits_at[0];
+  EXPECT_EQ(waiting.worker.name, "u0");
+  EXPECT_EQ(waiting.charge.sequences, 1);
+  EXPECT_EQ(waiting.part, &ledger_.Find(waiting.worker)->parts().front());
+}
+
+TEST_F(PreferredMoveTest, AMoveThatIsOnlyThoughtOfIsNoDecision) {
+  Submit(Ask(v1::ROUTE_AUTO));
+  ASSERT_EQ(policy().taken, 1);
+  for (int i = 0; i < 5; ++i) ReportAll(Backlog(30));
+  EXPECT_EQ(policy().taken, 1);
 }
 
 }  // namespace
