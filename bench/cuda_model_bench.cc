@@ -186,7 +186,7 @@ class ModelBench {
     const cuda::LaunchTarget on = bench_.target();
     RETURN_IF_CUDA_ERROR(cudaMemsetAsync(scratch, 0, bytes, on.stream), "clear");
     const cuda::SampleLaunch launch = {
-        .logits = logits.Row<const float>(0),
+        .logits = logits.Row<float>(0),
         .row_stride = logits.row_stride,
         .num_rows = rows,
         .vocab = vocabulary,

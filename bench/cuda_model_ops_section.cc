@@ -224,7 +224,7 @@ absl::Status RunSample(CudaBench& bench, int32_t rows, const cuda::DeviceSampleR
                                .top = nullptr};
   const CudaVariant variant = {"ours", [&](int32_t i) {
                                  launch.logits =
-                                     RowsOfSet(logits, rows, i % sets).Row<const float>(0);
+                                     RowsOfSet(logits, rows, i % sets).Row<float>(0);
                                  return cuda::ToStatus(cuda::Sample(on, launch), "sample");
                                }};
   ASSIGN_OR_RETURN(const auto times, bench.Time({&variant, 1}, bench.LaunchesOf(bytes)));
