@@ -89,8 +89,8 @@ absl::StatusOr<RequestId> Router::SubmitText(v1::GenerateRequest request,
   const RequestId id(spec.sequence.request_id());
   std::string text;
   if (request.has_text()) text = std::move(*request.mutable_text());
-  auto job = std::make_shared<TokenizePool::Job>(
-      TokenizePool::Job{.admission = std::move(admission), .text = std::move(text)});
+  auto job = std::make_shared<TokenizePool::Job>(TokenizePool::Job{
+      .admission = std::move(admission), .work = TokenizeWork(std::move(text), EncodeOptions())});
   const std::shared_ptr<Arrival> arrival(new Arrival{
       .request = std::move(request), .limits = limits, .spec = std::move(spec), .stream = stream});
   RETURN_IF_ERROR(HandOver(width, [this, arrival, job] { AwaitTokens(arrival, std::move(*job)); }));
@@ -305,16 +305,14 @@ void Router::OnClusterChanged() {
   std::erase_if(waiting_, [](const auto& one) { return !one.second->waits(); });
 }
 
-void Router::Tokenize(v1::TokenizeRequest request, std::function<bool()> unwanted, Tokenized done) {
+void Router::Tokenize(TokenizeWork work, std::function<bool()> unwanted, Tokenized done) {
   if (parts_.tokenizer == nullptr) {
     return done(FailedPrecondition("model {} has no tokenizer.json here", options_.limits.model));
   }
-  absl::StatusOr<TokenizePool::Admission> admission = pool_.Admit(request.text().size());
+  absl::StatusOr<TokenizePool::Admission> admission = pool_.Admit(work.text_bytes);
   if (!admission.ok()) return done(admission.status());
-  const Template add = request.omit_template() ? Template::kOmit : Template::kAdd;
   pool_.Tokenize({.admission = *std::move(admission),
-                  .text = std::move(*request.mutable_text()),
-                  .options = {.add_template = add},
+                  .work = std::move(work),
                   .unwanted = std::move(unwanted),
                   .done = std::move(done)});
 }

@@ -31,7 +31,7 @@ struct RouterOptions {
 
 // Takes requests, sends them through workers and streams the answers. Its only state is the requests
 // in flight, which live on the loop's thread.
-// Submit, Cancel, Tokenize, Status, Explain and Drain are thread-safe.
+// Submit, Cancel, Tokenize, Status, CurrentLimits, Explain and Drain are thread-safe.
 class Router {
  public:
   Router(RouterOptions options, const RouterParts& parts);
@@ -52,8 +52,10 @@ class Router {
   // `done` is called once, on any thread, maybe before this returns. RESOURCE_EXHAUSTED when too
   // much text waits. `unwanted` is asked before the work whether the client has gone.
   using Tokenized = std::function<void(absl::StatusOr<std::vector<int32_t>>)>;
-  void Tokenize(v1::TokenizeRequest request, std::function<bool()> unwanted, Tokenized done);
+  void Tokenize(TokenizeWork work, std::function<bool()> unwanted, Tokenized done);
   v1::GetStatusResponse Status() const;
+  // The limits of requests that want this route, as the workers that can serve it have them now.
+  RequestLimits CurrentLimits(v1::Route wanted) const;
 
   // `done` is called once, on any thread, maybe before this returns. INVALID_ARGUMENT names the field
   // at fault; NOT_FOUND where nothing is kept of the request; RESOURCE_EXHAUSTED on overload.
@@ -76,8 +78,6 @@ class Router {
   };
 
   RequestIdentity NewIdentity(TimePoint deadline);
-  // The limits of requests that want this route.
-  RequestLimits CurrentLimits(v1::Route wanted) const;
   absl::Status Admit(int32_t width);
   absl::StatusOr<RequestId> SubmitText(v1::GenerateRequest request, const RequestLimits& limits,
                                        RequestSpec spec, ResponseStream& stream);

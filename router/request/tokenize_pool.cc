@@ -8,6 +8,16 @@
 
 namespace tandem {
 
+TokenizeWork::TokenizeWork(std::string text, EncodeOptions options)
+    : text_bytes(text.size()),
+      encode([text = std::move(text), options](const Tokenizer& tokenizer) {
+        return tokenizer.Encode(text, options);
+      }) {}
+
+TokenizeWork::TokenizeWork(v1::TokenizeRequest request)
+    : TokenizeWork(std::move(*request.mutable_text()),
+                   {.add_template = request.omit_template() ? Template::kOmit : Template::kAdd}) {}
+
 TokenizePool::TokenizePool(const Tokenizer* tokenizer, TokenizePoolOptions options)
     : tokenizer_(tokenizer), options_(options) {
   if (tokenizer_ == nullptr) return;
@@ -79,7 +89,7 @@ void TokenizePool::Leave(size_t text_bytes) {
 void TokenizePool::Tokenize(Job job) {
   if (threads_.empty()) return Answer(std::move(job));
   absl::MutexLock lock(&mutex_);
-  std::deque<Numbered>& queue = IsShort(job.text.size()) ? short_ : long_;
+  std::deque<Numbered>& queue = IsShort(job.work.text_bytes) ? short_ : long_;
   queue.push_back({handed_in_++, std::move(job)});
 }
 
@@ -119,7 +129,7 @@ void TokenizePool::Answer(Job job) {
     job.done(Cancelled("the text is not wanted any more"));
     return;
   }
-  absl::StatusOr<std::vector<int32_t>> ids = tokenizer_->Encode(job.text, job.options);
+  absl::StatusOr<std::vector<int32_t>> ids = job.work.encode(*tokenizer_);
   {
     absl::MutexLock lock(&mutex_);
     use_.set_texts_total(use_.texts_total() + 1);

@@ -18,6 +18,20 @@
 
 namespace tandem {
 
+// Text to token ids, done on a thread of the pool.
+struct TokenizeWork {
+  using Encode = std::function<absl::StatusOr<std::vector<int32_t>>(const Tokenizer&)>;
+
+  TokenizeWork(size_t text_bytes, Encode encode)
+      : text_bytes(text_bytes), encode(std::move(encode)) {}
+  TokenizeWork(std::string text, EncodeOptions options);
+  // A request's text as the request wants it.
+  explicit TokenizeWork(v1::TokenizeRequest request);
+
+  size_t text_bytes;  // by which it waits in one queue or the other
+  Encode encode;
+};
+
 struct TokenizePoolOptions {
   // With two or more, one thread takes short texts only. 0: Tokenize does the work itself, for
   // tests that own the time.
@@ -53,8 +67,7 @@ class TokenizePool {
 
   struct Job {
     Admission admission;
-    std::string text;
-    EncodeOptions options;
+    TokenizeWork work;
     std::function<bool()> unwanted;  // asked just before the work, which true prevents
     // Called once, on a thread of the pool; CANCELLED where the text was unwanted.
     std::function<void(absl::StatusOr<std::vector<int32_t>>)> done;

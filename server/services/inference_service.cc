@@ -180,7 +180,7 @@ grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   // The call, and so its context and response, live until Finish.
   router_.Tokenize(
-      std::move(request), [context] { return context->IsCancelled(); },
+      TokenizeWork(std::move(request)), [context] { return context->IsCancelled(); },
       [context, response, reactor](const absl::StatusOr<std::vector<int32_t>>& ids) {
         if (ids.ok()) {
           v1::TokenizeResponse answer;

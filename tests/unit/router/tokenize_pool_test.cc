@@ -30,8 +30,7 @@ TokenizePool::Job JobOf(TokenizePool& pool, const std::string& text, Answer& ans
   auto admission = pool.Admit(text.size());
   EXPECT_TRUE(admission.ok()) << admission.status();
   return {.admission = *std::move(admission),
-          .text = text,
-          .options = {},
+          .work = TokenizeWork(text, EncodeOptions()),
           .unwanted = {},
           .done = [&answer](absl::StatusOr<std::vector<int32_t>> ids) {
             answer.ids = std::move(ids);
