@@ -167,4 +167,10 @@ std::optional<int32_t> TokenizerPipeline::TokenId(std::string_view token) const 
   return parts_.model->Find(token);
 }
 
+std::string_view TokenizerPipeline::Spelling(int32_t id) const {
+  if (id < 0 || id >= vocab_size()) return {};
+  const std::string* token = entries_[static_cast<size_t>(id)].token;
+  return token == nullptr ? std::string_view() : std::string_view(*token);
+}
+
 }  // namespace tandem

@@ -47,6 +47,7 @@ class TokenizerPipeline : public Tokenizer {
   std::optional<size_t> MaxBytesPerToken() const override;
   int32_t vocab_size() const override { return static_cast<int32_t>(entries_.size()); }
   std::optional<int32_t> TokenId(std::string_view token) const override;
+  std::string_view Spelling(int32_t id) const override;
 
  private:
   struct Entry {

@@ -67,6 +67,9 @@ class Tokenizer {
   virtual int32_t vocab_size() const = 0;
   // The id of exactly this token string, special or not.
   virtual std::optional<int32_t> TokenId(std::string_view token) const = 0;
+  // The token with that id as the vocabulary spells it, such as "Ġthe" or "<0x0A>"; empty where there
+  // is none. Valid as long as the tokenizer.
+  virtual std::string_view Spelling(int32_t id) const = 0;
 };
 
 // Parses a tokenizer.json. Accepts any bytes: INVALID_ARGUMENT for text that is not such a file,

@@ -35,6 +35,8 @@
 #include "server/commands/signals.h"
 #include "server/commands/version.h"
 #include "server/http/http_server.h"
+#include "server/openai/model_files.h"
+#include "server/openai/service.h"
 #include "server/services/cluster_service.h"
 #include "server/services/connection_acceptor.h"
 #include "server/services/descriptor_limit.h"
@@ -132,6 +134,14 @@ struct FrontDoors {
   HttpServer* http;  // null: none
 };
 
+openai::ModelCard CardOf(const RequestLimits& limits, const openai::ModelFiles& files) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {.name = limits.model,
+          .created = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+          .eos_token_ids = limits.eos_token_ids,
+          .tokenizer_info = files.tokenizer_info};
+}
+
 // Lets requests end until the deadline, fails the rest and ends the loop.
 void Drain(Router& router, EventLoop& loop, const FrontDoors& doors, TimePoint deadline) {
   doors.grpc.SetHealth(GrpcServer::Health::kNotServing);
@@ -186,6 +196,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(const RouterFlags& flag
 // Null where none was asked for.
 absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const RouterFlags& flags,
                                                       const AdminPages& pages,
+                                                      const openai::Service& service,
                                                       AnswerBuffers& answers) {
   if (!flags.http_port) return nullptr;
   const HttpServerOptions options = {
@@ -201,6 +212,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const RouterFlags& flags,
       .answers = &answers};
   std::vector<HttpRoute> routes = AdminRoutes(pages);
   for (HttpRoute& route : HealthRoutes(pages, kVersion)) routes.push_back(std::move(route));
+  for (HttpRoute& route : service.Routes()) routes.push_back(std::move(route));
   auto server = HttpServer::Start(options, std::move(routes));
   if (absl::IsUnavailable(server.status())) {
     return Unavailable("choose another --http-port: {}", std::string(server.status().message()));
@@ -263,7 +275,7 @@ void RunUntilTerminated(const RouterFlags& flags, const std::string& address,
 }
 
 // Takes clients and workers until the process is to end. `answers` are counted by `router`.
-absl::Status ServePorts(const RouterFlags& flags, const std::string& model, Router& router,
+absl::Status ServePorts(const RouterFlags& flags, const openai::Service& service, Router& router,
                         EventLoop& loop, ClusterService& cluster_service, AnswerBuffers& answers) {
   const RouterTuning& tuning = flags.tuning;
   ASSIGN_OR_RETURN(const std::unique_ptr<ConnectionAcceptor> acceptor,
@@ -292,11 +304,12 @@ absl::Status ServePorts(const RouterFlags& flags, const std::string& model, Rout
   std::atomic<const HttpServer*> http_use =
       nullptr;  // outlives both servers, whose pages it is for
   const AdminPages pages = PagesOf(status, http_use);
-  ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http, ServeHttp(flags, pages, answers));
+  ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http,
+                   ServeHttp(flags, pages, service, answers));
   http_use = http.get();
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics, ServeMetrics(flags, pages));
-  RunUntilTerminated(flags, HostPortText(flags.host, acceptor->port()), model, router, loop,
-                     {.grpc = *server, .http = http.get()});
+  RunUntilTerminated(flags, HostPortText(flags.host, acceptor->port()), service.model(), router,
+                     loop, {.grpc = *server, .http = http.get()});
   return absl::OkStatus();
 }
 
@@ -345,7 +358,16 @@ absl::Status Serve(const RouterFlags& flags) {
                           .prefixes = prefixes.get(),
                           .sessions = sessions.get()});
   ClusterService cluster_service(cluster, prefixes.get(), MostCacheChanges(tuning));
-  return ServePorts(flags, options.limits.model, router, *loop, cluster_service, answers);
+  const openai::ModelFiles files = openai::LoadModelFiles(flags.model_dir);
+  const openai::Service service({.router = router,
+                                 .loop = *loop,
+                                 .clock = clock,
+                                 .tokenizer = tokenizer.get(),
+                                 .chat = files.chat.get(),
+                                 .no_chat = files.no_chat,
+                                 .model = CardOf(options.limits, files),
+                                 .version = kVersion});
+  return ServePorts(flags, service, router, *loop, cluster_service, answers);
 }
 
 int RunRouter(const RouterFlags& flags) {

@@ -40,6 +40,14 @@ class LetterTokenizer : public Tokenizer {
     if (token.size() != 1) return std::nullopt;
     return token[0];
   }
+  std::string_view Spelling(int32_t id) const override {
+    static constexpr std::string_view kLetters =
+        " !\"#$%&'()*+,-./"
+        "0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz"
+        "{|}~";
+    return id >= ' ' && id < 127 ? kLetters.substr(static_cast<size_t>(id - ' '), 1)
+                                 : std::string_view();
+  }
 
  private:
   class Letters final : public TextStream {

@@ -1,0 +1,159 @@
+#include "server/openai/answer.h"
+
+#include <utility>
+
+#include "server/http/http_exchange.h"
+#include "server/openai/api_error.h"
+#include "server/openai/finish_json.h"
+
+namespace tandem::openai {
+namespace {
+
+constexpr char kDone[] = "[DONE]";
+
+void Append(const Piece& more, Piece& piece) {
+  piece.text += more.text;
+  piece.token_ids.insert(piece.token_ids.end(), more.token_ids.begin(), more.token_ids.end());
+  piece.logprobs.insert(piece.logprobs.end(), more.logprobs.begin(), more.logprobs.end());
+  piece.text_offsets.insert(piece.text_offsets.end(), more.text_offsets.begin(),
+                            more.text_offsets.end());
+}
+
+}  // namespace
+
+Answer::Answer(AnswerHead head, const AnswerOptions& options, const AnswerFormat& format)
+    : head_(std::move(head)), options_(options), format_(format) {}
+
+void Answer::AddPrompt(PromptInfo info, PieceOptions pieces, int32_t n) {
+  Prompt& prompt = prompts_.emplace_back(Prompt{.info = std::move(info),
+                                                .pieces = std::move(pieces),
+                                                .first_index = num_choices_,
+                                                .choices = {}});
+  for (int32_t i = 0; i < n; ++i) {
+    prompt.choices.emplace_back(prompt.pieces, num_choices_++, prompt.info);
+  }
+  if (!options_.stream) whole_.resize(static_cast<size_t>(num_choices_));
+}
+
+std::string Answer::Add(size_t index, const v1::GenerateResponse& event) {
+  Prompt& prompt = prompts_[index];
+  switch (event.event_case()) {
+    case v1::GenerateResponse::kChunk:
+      return AddChunk(prompt, event.chunk());
+    case v1::GenerateResponse::kFinish:
+      return AddFinish(prompt, event.finish());
+    case v1::GenerateResponse::kSummary:
+      AddSummary(event.summary());
+      return "";
+    case v1::GenerateResponse::kPromptLogprobs:
+      for (const v1::TokenLogprobs& token : event.prompt_logprobs().tokens()) {
+        prompt.info.logprobs.push_back(token);
+      }
+      return "";
+    case v1::GenerateResponse::EVENT_NOT_SET:
+      break;
+  }
+  return "";
+}
+
+std::string Answer::AddChunk(Prompt& prompt, const v1::Chunk& chunk) {
+  ChoicePieces& choice = prompt.choices[static_cast<size_t>(chunk.index())];
+  std::optional<Piece> piece = choice.Add(chunk);
+  return piece ? Take(prompt, choice, *std::move(piece)) : std::string();
+}
+
+std::string Answer::AddFinish(Prompt& prompt, const v1::ChoiceFinish& finish) {
+  if (!first_finish_) first_finish_ = finish;
+  ChoicePieces& choice = prompt.choices[static_cast<size_t>(finish.index())];
+  Piece piece = choice.Finish(finish);
+  if (options_.return_timing) {
+    v1::ChoiceFinish named = finish;
+    named.set_index(piece.index);
+    timing_.push_back(TimingJson(named));
+  }
+  return Take(prompt, choice, std::move(piece));
+}
+
+void Answer::AddSummary(const v1::Summary& summary) {
+  const v1::Usage& usage = summary.usage();
+  completion_tokens_ += usage.completion_tokens();
+  cached_tokens_ += usage.cached_tokens();
+  prompt_tokens_ += usage.prompt_tokens();
+}
+
+std::string Answer::Take(const Prompt& prompt, const ChoicePieces& choice, Piece piece) {
+  if (!options_.stream) {
+    Keep(std::move(piece));
+    return "";
+  }
+  std::string events;
+  for (Json& delta : format_.Deltas(piece, options_)) {
+    Json event = Head(format_.chunk_object());
+    const bool role = delta.contains("delta") && delta["delta"].contains("role");
+    event["choices"].push_back(std::move(delta));
+    if (options_.continuous_usage) {
+      event["usage"] = UsageJson(static_cast<int64_t>(prompt.info.token_ids.size()),
+                                 role ? 0 : choice.completion_tokens());
+    }
+    events += SseEvent(JsonText(event));
+  }
+  return events;
+}
+
+void Answer::Keep(Piece piece) {
+  Piece& whole = whole_[static_cast<size_t>(piece.index)];
+  if (piece.first) {
+    whole = std::move(piece);
+    return;
+  }
+  Append(piece, whole);
+  if (!piece.finish) return;
+  whole.finish = std::move(piece.finish);
+  whole.stop_reason = std::move(piece.stop_reason);
+}
+
+std::string Answer::Finish() {
+  if (!options_.stream) {
+    Json json = Head(format_.object());
+    for (const Piece& piece : whole_) json["choices"].push_back(format_.Choice(piece, options_));
+    json["usage"] = UsageJson(prompt_tokens_, completion_tokens_);
+    if (options_.return_timing) json["timing"] = timing_;
+    return JsonText(json);
+  }
+  std::string events;
+  if (options_.include_usage || options_.return_timing) {
+    Json json = Head(format_.chunk_object());
+    if (options_.include_usage) json["usage"] = UsageJson(prompt_tokens_, completion_tokens_);
+    if (options_.return_timing) json["timing"] = timing_;
+    events = SseEvent(JsonText(json));
+  }
+  return events + SseEvent(kDone);
+}
+
+std::string Answer::StreamError(const absl::Status& status) {
+  return SseEvent(JsonText(ErrorJson(ToApiError(status)))) + SseEvent(kDone);
+}
+
+Json Answer::Head(std::string_view object) const {
+  Json json;
+  json["id"] = std::string(format_.id_prefix()) + head_.id;
+  json["object"] = object;
+  json["created"] = head_.created;
+  json["model"] = head_.model;
+  json["system_fingerprint"] = head_.fingerprint;
+  json["choices"] = Json::array();
+  return json;
+}
+
+Json Answer::UsageJson(int64_t prompt_tokens, int64_t completion_tokens) const {
+  Json usage;
+  usage["prompt_tokens"] = prompt_tokens;
+  usage["completion_tokens"] = completion_tokens;
+  usage["total_tokens"] = prompt_tokens + completion_tokens;
+  Json details;
+  details["cached_tokens"] = cached_tokens_;
+  usage["prompt_tokens_details"] = std::move(details);
+  return usage;
+}
+
+}  // namespace tandem::openai

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "model/tokenizer/tokenizer.h"
+#include "server/openai/piece.h"
+
+namespace tandem::openai {
+
+// What the pieces of a choice depend on besides its events.
+struct PieceOptions {
+  int32_t max_tokens = 0;
+  std::vector<int32_t> eos_token_ids;    // empty where they are ignored
+  std::vector<int32_t> stop_token_ids;   // the client's
+  const Tokenizer* tokenizer = nullptr;  // where text_offsets are wanted
+  size_t first_offset = 0;               // of the output's text: the characters of an echoed prompt
+};
+
+// Makes pieces of the events of one choice. The token that ends a choice waits for the choice's
+// finish, so that a choice of n tokens is n pieces at most, as clients that measure the time between
+// tokens expect. Not thread-safe.
+class ChoicePieces {
+ public:
+  // `options` outlives it.
+  ChoicePieces(const PieceOptions& options, int32_t index, const PromptInfo& prompt);
+
+  // Nothing where the chunk waits.
+  std::optional<Piece> Add(const v1::Chunk& chunk);
+  Piece Finish(const v1::ChoiceFinish& finish);
+
+  int32_t completion_tokens() const { return completion_tokens_; }
+
+ private:
+  bool MayBeLast(const v1::Chunk& chunk) const;
+  void Append(const v1::Chunk& chunk);
+  Piece Take();
+  Json StopReason(const v1::ChoiceFinish& finish) const;
+
+  const PieceOptions& options_;
+  Piece next_;  // what waits
+  std::unique_ptr<TextStream> offsets_;
+  size_t offset_;
+  int32_t completion_tokens_ = 0;
+  int32_t last_token_ = -1;
+};
+
+}  // namespace tandem::openai

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/openai/answer_options.h"
+#include "server/openai/json_body.h"
+#include "tandem/v1/inference.pb.h"
+
+namespace tandem::openai {
+
+// The body of POST /v1/completions.
+struct CompletionRequest {
+  std::vector<v1::GenerateRequest> prompts;  // at least one; they differ in their prompt only
+  AnswerOptions answer;
+  bool add_special_tokens = true;  // of the tokenizer's own template, such as BOS, to texts
+
+  // Whether the answer or the request needs the tokens of texts before the router tokenizes them.
+  bool needs_token_ids() const {
+    return answer.echo || answer.continuous_usage || answer.return_token_ids ||
+           answer.prompt_logprobs || !add_special_tokens;
+  }
+};
+
+// The most prompts in one request.
+inline constexpr size_t kMaxPrompts = 512;
+
+// INVALID_ARGUMENT and UNIMPLEMENTED name the field at fault (WithParam). Values that only the router
+// can judge, such as those of sampling, are left to it.
+absl::StatusOr<CompletionRequest> ParseCompletion(const Json& body);
+
+}  // namespace tandem::openai

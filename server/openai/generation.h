@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "server/openai/answer_options.h"
+#include "server/openai/generate_call.h"
+#include "server/openai/service_parts.h"
+
+namespace tandem::openai {
+
+// Takes what headers say of a request where its body does not: x-session-id, and the SLOs under the
+// names of llm-d's headers.
+void ReadHeaders(const HttpRequest& http, v1::GenerateRequest& request);
+
+// Has the router generate for the prompts and answers the exchange.
+void Generate(const ServiceParts& parts, const AnswerFormat& format, const AnswerOptions& options,
+              std::shared_ptr<HttpExchange> exchange, const std::string& request_id,
+              std::vector<CallPrompt> prompts);
+
+// Renders and encodes messages. RESOURCE_EXHAUSTED and INVALID_ARGUMENT as Router::Tokenize and
+// ChatTemplate::Render. `input` is moved from when the work runs.
+absl::StatusOr<TokenizeWork> ChatWork(const ServiceParts& parts, ChatInput input, Template add,
+                                      const RequestLimits& limits, size_t text_bytes);
+
+}  // namespace tandem::openai

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/http/http_exchange.h"
+#include "server/openai/json_body.h"
+#include "tandem/v1/inference.pb.h"
+
+namespace tandem::openai {
+
+HttpResponse JsonResponse(const Json& json);
+// The answer to a request that failed: OpenAI's error object, and headers that say whether and when
+// to ask again. request_id: empty for none.
+HttpResponse ErrorResponse(const absl::Status& status, const std::string& request_id);
+
+// x-request-id.
+void AddAnswerHeaders(const std::string& request_id, std::vector<HttpHeader>& headers);
+// x-tandem-route, x-tandem-prefill-worker and x-tandem-decode-worker.
+void AddRouteHeaders(const v1::ChoiceFinish& finish, std::vector<HttpHeader>& headers);
+
+// The client's x-request-id if it can be the name of a request, else a new one.
+std::string RequestIdOf(const HttpRequest& request);
+
+}  // namespace tandem::openai

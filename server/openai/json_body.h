@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+
+namespace tandem::openai {
+
+// Objects keep the order of their fields, because chat templates print tools in the order in which
+// the client wrote them.
+using Json = nlohmann::ordered_json;
+
+inline constexpr size_t kMaxJsonDepth = 64;
+
+// Parses the body of a request. Accepts any bytes. INVALID_ARGUMENT with the place of a syntax error,
+// for an object that names a field twice, because parsers differ in which of the two they take, and
+// for arrays and objects nested deeper than kMaxJsonDepth.
+absl::StatusOr<Json> ParseJsonBody(std::string_view body);
+
+// The text of `json` on one line. Ill-formed UTF-8 becomes U+FFFD.
+std::string JsonText(const Json& json);
+
+}  // namespace tandem::openai

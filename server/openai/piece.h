@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/openai/json_body.h"
+#include "tandem/v1/inference.pb.h"
+
+namespace tandem::openai {
+
+// What is known of a prompt before its choices come.
+struct PromptInfo {
+  std::string text;                         // as the client wrote it, or of its tokens
+  std::vector<int32_t> token_ids;           // empty where nothing needs them
+  std::vector<v1::TokenLogprobs> logprobs;  // of the tokens from the second one on
+};
+
+// A part of a choice that goes to the client in one event; in an answer that is sent whole, all of it.
+struct Piece {
+  int32_t index = 0;  // of the choice in the answer
+  bool first = false;
+  const PromptInfo* prompt = nullptr;
+  std::string text;
+  std::vector<int32_t> token_ids;
+  std::vector<v1::TokenLogprobs> logprobs;
+  // With logprobs: where the text of each token begins in the choice's text, in characters.
+  std::vector<size_t> text_offsets;
+  std::optional<v1::ChoiceFinish> finish;
+  Json stop_reason;  // the stop string or stop token that ended it, or null
+};
+
+}  // namespace tandem::openai

@@ -1,0 +1,293 @@
+// OpenAI's API of a real router and real workers: what it says must be what gRPC says.
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/support/http_peer.h"
+#include "tests/support/test_cluster.h"
+#include "transfer/media/tcp/socket.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::HasSubstr;
+
+uint16_t FreePort() {
+  const auto listener = Listen("127.0.0.1", 0);
+  EXPECT_TRUE(listener.ok()) << listener.status();
+  return LocalPort(*listener);
+}
+
+class OpenAiTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    port_ = FreePort();
+    cluster_ = new TestCluster({.router_flags = {"--http-port=" + std::to_string(port_)}});
+  }
+  static void TearDownTestSuite() {
+    delete cluster_;
+    cluster_ = nullptr;
+  }
+  void TearDown() override { cluster_->WaitUntilIdle(); }
+
+  Client& client() { return cluster_->client(); }
+
+  // The answer, which must have this status.
+  static Json Post(std::string_view path, const Json& body, int status = 200) {
+    const HttpReply reply = HttpPeer(port_).Post(path, body.dump());
+    EXPECT_EQ(reply.status, status) << reply.body;
+    EXPECT_TRUE(reply.is_whole);
+    return Json::parse(reply.body, nullptr, false);
+  }
+  // The events of a stream but for its end.
+  static std::vector<Json> Stream(std::string_view path, Json body) {
+    body["stream"] = true;
+    const HttpReply reply = HttpPeer(port_).Post(path, body.dump());
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    EXPECT_TRUE(reply.is_whole);
+    std::vector<Json> events;
+    std::string_view rest = reply.body;
+    while (rest.starts_with("data: {")) {
+      const size_t end = rest.find("\n\n");
+      events.push_back(Json::parse(rest.substr(6, end - 6), nullptr, false));
+      rest.remove_prefix(end + 2);
+    }
+    EXPECT_EQ(rest, "data: [DONE]\n\n");
+    return events;
+  }
+
+  static TestCluster* cluster_;
+  static uint16_t port_;
+};
+TestCluster* OpenAiTest::cluster_ = nullptr;
+uint16_t OpenAiTest::port_ = 0;
+
+// A completion over both APIs.
+struct Question {
+  v1::GenerateRequest grpc;
+  Json http;
+};
+
+Question RandomQuestion(std::mt19937& random) {
+  const auto pick = [&random](int limit) { return static_cast<int>(random() % limit); };
+  const std::vector<std::string> prompts = {
+      "It was a fine morning", "Emma Woodhouse, handsome, clever and rich",
+      "— “naïve” señor, Ünïted 😀 caféś", "“My dear Mr. Bennet,” said his lady", "東京の空は"};
+  const std::vector<std::string> stops = {"the", ", and", "er ", "é", "“", ". "};
+  Question question;
+  const std::string& prompt = prompts[pick(static_cast<int>(prompts.size()))];
+  const int max_tokens = 1 + pick(40);
+  question.grpc = TextRequest(prompt, v1::ROUTE_AUTO, max_tokens);
+  question.http = {{"prompt", prompt}, {"max_tokens", max_tokens}, {"return_token_ids", true}};
+  const float temperature = pick(3) == 0 ? 0.0F : 0.5F + 0.25F * static_cast<float>(pick(4));
+  question.grpc.mutable_sampling()->set_temperature(temperature);
+  question.http["temperature"] = temperature;
+  const uint64_t seed = random();
+  question.grpc.mutable_sampling()->set_seed(seed);
+  question.http["seed"] = seed;
+  const bool ignore_eos = pick(2) == 0;
+  question.grpc.set_ignore_eos(ignore_eos);
+  question.http["ignore_eos"] = ignore_eos;
+  question.grpc.set_n(1 + pick(3));
+  question.http["n"] = question.grpc.n();
+  question.grpc.mutable_sampling()->set_logprobs(pick(4));
+  question.http["logprobs"] = question.grpc.sampling().logprobs();
+  const int num_stops = pick(3);
+  for (int i = 0; i < num_stops; ++i) {
+    const std::string& stop = stops[pick(static_cast<int>(stops.size()))];
+    question.grpc.add_stop(stop);
+    question.http["stop"].push_back(stop);
+  }
+  return question;
+}
+
+void ExpectSame(const Generation::Choice& grpc, const Json& http) {
+  EXPECT_EQ(http["text"], grpc.text);
+  EXPECT_EQ(http["token_ids"], Json(grpc.token_ids));
+  const bool length = grpc.finish.reason() == v1::FINISH_REASON_LENGTH;
+  EXPECT_EQ(http["finish_reason"], length ? "length" : "stop");
+  if (!grpc.finish.stop().empty()) {
+    EXPECT_EQ(http["stop_reason"], grpc.finish.stop());
+  }
+  const Json& logprobs = http["logprobs"];
+  ASSERT_EQ(logprobs["token_logprobs"].size(), grpc.logprobs.size());
+  for (size_t i = 0; i < grpc.logprobs.size(); ++i) {
+    EXPECT_EQ(logprobs["token_logprobs"][i].get<float>(), grpc.logprobs[i].sampled().logprob());
+    const std::string token = logprobs["tokens"][i];
+    EXPECT_TRUE(logprobs["top_logprobs"][i].contains(token)) << token;
+  }
+}
+
+// The choices of a stream, put together.
+std::vector<Json> Together(const std::vector<Json>& events, int n) {
+  std::vector<Json> choices(static_cast<size_t>(n));
+  for (const Json& event : events) {
+    EXPECT_EQ(event["id"], events[0]["id"]);
+    EXPECT_EQ(event["created"], events[0]["created"]);
+    for (const Json& part : event["choices"]) {
+      Json& choice = choices[part["index"].get<size_t>()];
+      if (choice.is_null()) {
+        choice = part;
+        continue;
+      }
+      EXPECT_TRUE(choice["finish_reason"].is_null()) << "a part after the end";
+      choice["text"] = choice["text"].get<std::string>() + part["text"].get<std::string>();
+      for (const Json& id : part["token_ids"]) choice["token_ids"].push_back(id);
+      for (const auto& [name, list] : part["logprobs"].items()) {
+        for (const Json& one : list) choice["logprobs"][name].push_back(one);
+      }
+      choice["finish_reason"] = part["finish_reason"];
+      if (part.contains("stop_reason")) choice["stop_reason"] = part["stop_reason"];
+    }
+  }
+  return choices;
+}
+
+TEST_F(OpenAiTest, AnswersAreThoseOfGrpcWholeAndStreamed) {
+  std::mt19937 random(20261124);
+  for (int i = 0; i < 40; ++i) {
+    const Question question = RandomQuestion(random);
+    SCOPED_TRACE(question.http.dump());
+    const Outcome grpc = Ask(client(), question.grpc);
+    ASSERT_TRUE(grpc.status.ok()) << grpc.status;
+    const Json whole = Post("/v1/completions", question.http);
+    const int n = question.grpc.n();
+    const std::vector<Json> streamed = Together(Stream("/v1/completions", question.http), n);
+    ASSERT_EQ(whole["choices"].size(), static_cast<size_t>(n));
+    for (int choice = 0; choice < n; ++choice) {
+      ExpectSame(grpc.generation.choices[choice], whole["choices"][choice]);
+      ExpectSame(grpc.generation.choices[choice], streamed[choice]);
+      EXPECT_EQ(streamed[choice]["logprobs"], whole["choices"][choice]["logprobs"]);
+    }
+    const v1::Usage& usage = grpc.generation.summary.usage();
+    EXPECT_EQ(whole["usage"]["prompt_tokens"], usage.prompt_tokens());
+    EXPECT_EQ(whole["usage"]["completion_tokens"], usage.completion_tokens());
+  }
+}
+
+TEST_F(OpenAiTest, ATokenIsAnEventAndUsageTheLast) {
+  const std::vector<Json> events =
+      Stream("/v1/completions", {{"prompt", "It was a fine"},
+                                 {"max_tokens", 12},
+                                 {"ignore_eos", true},
+                                 {"temperature", 0},
+                                 {"stream_options", {{"include_usage", true}}}});
+  EXPECT_EQ(events.size(), 13u);
+  EXPECT_TRUE(events.back()["choices"].empty());
+  EXPECT_EQ(events.back()["usage"]["completion_tokens"], 12);
+  EXPECT_FALSE(events.front().contains("usage"));
+}
+
+TEST_F(OpenAiTest, SeveralPromptsOfTokensAreAnsweredInOrder) {
+  const Json one =
+      Post("/v1/completions", {{"prompt", {500, 501, 502}}, {"max_tokens", 5}, {"temperature", 0}});
+  const Json two =
+      Post("/v1/completions", {{"prompt", {700, 701}}, {"max_tokens", 5}, {"temperature", 0}});
+  const Json both =
+      Post("/v1/completions",
+           {{"prompt", {{500, 501, 502}, {700, 701}}}, {"max_tokens", 5}, {"temperature", 0}});
+  ASSERT_EQ(both["choices"].size(), 2u);
+  EXPECT_EQ(both["choices"][0]["text"], one["choices"][0]["text"]);
+  EXPECT_EQ(both["choices"][1]["text"], two["choices"][0]["text"]);
+  EXPECT_EQ(both["usage"]["prompt_tokens"], 5);
+}
+
+TEST_F(OpenAiTest, AnEchoHasTheLogprobsOfThePrompt) {
+  const std::string prompt = "It was a fine morning";
+  const Json tokens = Post("/tokenize", {{"prompt", prompt}})["tokens"];
+  for (const int max_tokens : {0, 1}) {
+    const Json json = Post("/v1/completions", {{"prompt", {tokens}},
+                                               {"max_tokens", max_tokens},
+                                               {"echo", true},
+                                               {"logprobs", 1},
+                                               {"temperature", 0}});
+    const Json& choice = json["choices"][0];
+    EXPECT_THAT(choice["text"].get<std::string>(), testing::StartsWith(prompt));
+    const Json& logprobs = choice["logprobs"];
+    ASSERT_EQ(logprobs["token_logprobs"].size(), tokens.size() + max_tokens);
+    EXPECT_TRUE(logprobs["token_logprobs"][0].is_null());
+    for (size_t i = 1; i < tokens.size(); ++i) {
+      EXPECT_LT(logprobs["token_logprobs"][i].get<double>(), 0);
+      EXPECT_TRUE(logprobs["top_logprobs"][i].contains(logprobs["tokens"][i].get<std::string>()));
+    }
+    EXPECT_EQ(json["usage"]["completion_tokens"], max_tokens);
+  }
+}
+
+TEST_F(OpenAiTest, AChatIsTheCompletionOfItsRenderedMessages) {
+  const Json messages = {{{"role", "user"}, {"content", "It was a fine morning"}}};
+  const Json tokens = Post("/tokenize", {{"messages", messages}})["tokens"];
+  ASSERT_FALSE(tokens.empty());
+  const Json completion =
+      Post("/v1/completions", {{"prompt", tokens}, {"max_tokens", 20}, {"seed", 3}});
+  const Json fields = {{"messages", messages}, {"max_completion_tokens", 20}, {"seed", 3}};
+  const Json chat = Post("/v1/chat/completions", fields);
+  EXPECT_EQ(chat["choices"][0]["message"]["content"], completion["choices"][0]["text"]);
+  EXPECT_EQ(chat["usage"]["prompt_tokens"], tokens.size());
+  std::string text;
+  const std::vector<Json> events = Stream("/v1/chat/completions", fields);
+  EXPECT_EQ(events[0]["choices"][0]["delta"]["role"], "assistant");
+  for (const Json& event : events) text += event["choices"][0]["delta"].value("content", "");
+  EXPECT_EQ(text, completion["choices"][0]["text"]);
+}
+
+TEST_F(OpenAiTest, ModelsAreListedByName) {
+  HttpPeer http(port_);
+  const Json list = Json::parse(http.Get("/v1/models").body);
+  ASSERT_EQ(list["data"].size(), 1u);
+  EXPECT_EQ(list["data"][0]["id"], "sample");
+  EXPECT_EQ(list["data"][0]["max_model_len"], 2048);
+  EXPECT_EQ(http.Get("/v1/models/sample").status, 200);
+  EXPECT_EQ(http.Get("/v1/models/other").status, 404);
+  EXPECT_EQ(http.Get("/load").status, 200);
+}
+
+TEST_F(OpenAiTest, TokensBecomeTheTextAgain) {
+  const std::string text = "“Ünïted” 😀 it was";
+  const Json tokens = Post(
+      "/tokenize", {{"prompt", text}, {"add_special_tokens", false}, {"return_token_strs", true}});
+  EXPECT_EQ(tokens["count"], tokens["tokens"].size());
+  EXPECT_EQ(tokens["token_strs"].size(), tokens["tokens"].size());
+  EXPECT_EQ(Post("/detokenize", {{"tokens", tokens["tokens"]}})["prompt"], text);
+  const Json info = Json::parse(HttpPeer(port_).Get("/tokenizer_info").body);
+  EXPECT_EQ(info["eos_token"], "<|end_of_text|>");
+}
+
+TEST_F(OpenAiTest, ErrorsHaveTheirStatusAndField) {
+  const auto expect = [](const Json& body, int status, const std::string& param,
+                         const std::string& says) {
+    const Json error = Post("/v1/completions", body, status)["error"];
+    EXPECT_EQ(error["param"], param.empty() ? Json(nullptr) : Json(param)) << error;
+    EXPECT_THAT(error["message"].get<std::string>(), HasSubstr(says));
+  };
+  expect({{"prompt", "x"}, {"model", "gpt-7"}}, 404, "model", "gpt-7");
+  expect({{"prompt", "x"}, {"temperature", -1}}, 400, "temperature", "-1");
+  expect({{"prompt", "x"}, {"temperature", "hot"}}, 400, "temperature", "a string");
+  expect({{"prompt", "x"}, {"max_tokens", 100000}}, 400, "max_tokens", "100000");
+  expect({{"prompt", {1, 2, 99999}}}, 400, "prompt", "99999");
+  expect({{"max_tokens", 1}}, 400, "prompt", "missing");
+  const HttpReply reply = HttpPeer(port_).Post("/v1/completions", "{\"prompt\": \"x\", }");
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_THAT(reply.body, HasSubstr("line 1, column"));
+  EXPECT_EQ(HttpPeer(port_).Get("/v1/completions").status, 405);
+}
+
+TEST_F(OpenAiTest, AClientThatLeavesFreesItsBlocks) {
+  HttpPeer http(port_);
+  const std::string body =
+      R"({"prompt":"It was","max_tokens":1900,"ignore_eos":true,"stream":true})";
+  ASSERT_TRUE(http.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " +
+                        std::to_string(body.size()) + "\r\n\r\n" + body));
+  EXPECT_THAT(http.ReadThrough("\"text\""), HasSubstr("200 OK"));
+  http.Close();
+  cluster_->WaitUntilIdle();
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,61 @@
+#include "server/openai/json_body.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem::openai {
+namespace {
+
+using testing::HasSubstr;
+
+std::string ErrorOf(std::string_view body) {
+  const absl::StatusOr<Json> json = ParseJsonBody(body);
+  EXPECT_EQ(json.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(json.status().message());
+}
+
+TEST(JsonBodyTest, FieldsKeepTheirOrder) {
+  const absl::StatusOr<Json> json = ParseJsonBody(R"({"z":1,"a":[true,null,-2,1.5,"é"],"m":{}})");
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_EQ(JsonText(*json), R"({"z":1,"a":[true,null,-2,1.5,"é"],"m":{}})");
+}
+
+TEST(JsonBodyTest, ASyntaxErrorHasAPlace) {
+  EXPECT_THAT(ErrorOf("{\n  \"a\": 1,\n  \"b\" 2}"), HasSubstr("line 3, column 7"));
+  EXPECT_THAT(ErrorOf(""), HasSubstr("line 1, column 1"));
+  EXPECT_THAT(ErrorOf("{\"a\":1} x"), HasSubstr("line 1, column 9"));
+  EXPECT_THAT(ErrorOf("{\"a\":tru}"), HasSubstr("syntax error at line 1"));
+  EXPECT_THAT(ErrorOf("{\"a\":\"\xff\"}"), HasSubstr("syntax error at line 1"));
+}
+
+TEST(JsonBodyTest, ANumberThatIsTooLargeHasAPlace) {
+  EXPECT_THAT(ErrorOf("{\"a\":1e999}"), HasSubstr("too large at line 1"));
+}
+
+TEST(JsonBodyTest, AFieldThatComesTwiceIsRefused) {
+  EXPECT_THAT(ErrorOf(R"({"a":1,"b":{"c":1,"c":2}})"), HasSubstr("field \"c\" twice"));
+  EXPECT_TRUE(ParseJsonBody(R"([{"a":1},{"a":2}])").ok());
+}
+
+TEST(JsonBodyTest, DepthIsBounded) {
+  const auto nested = [](size_t depth) {
+    return std::string(depth, '[') + std::string(depth, ']');
+  };
+  EXPECT_TRUE(ParseJsonBody(nested(kMaxJsonDepth)).ok());
+  EXPECT_THAT(ErrorOf(nested(kMaxJsonDepth + 1)), HasSubstr("more than 64 deep"));
+  EXPECT_THAT(ErrorOf(std::string(1 << 20, '[')), HasSubstr("more than 64 deep"));
+}
+
+TEST(JsonBodyTest, ManyFieldsTakeTimeInProportion) {
+  std::string body = "{";
+  for (int i = 0; i < 200000; ++i) body += "\"f" + std::to_string(i) + "\":0,";
+  body.back() = '}';
+  const absl::StatusOr<Json> json = ParseJsonBody(body);
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_EQ(json->size(), 200000u);
+}
+
+}  // namespace
+}  // namespace tandem::openai
