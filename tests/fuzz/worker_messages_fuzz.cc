@@ -18,7 +18,8 @@ constexpr EngineLimits kLimits = {.vocab_size = 1000, .max_context_tokens = 512,
 
 // What is let through can be computed.
 void ExpectComputable(const EngineRequest& request) {
-  TANDEM_CHECK(!request.prompt.empty() && request.max_tokens >= 1, "nothing to compute");
+  TANDEM_CHECK(!request.prompt.empty(), "nothing to compute");
+  TANDEM_CHECK(request.max_tokens >= (request.prompt_logprobs >= 0 ? 0 : 1), "nothing to decode");
   TANDEM_CHECK(std::ssize(request.prompt) + request.max_tokens <= kLimits.max_context_tokens,
                "beyond the context");
   TANDEM_CHECK(request.n >= 1 && request.width() >= request.n && request.width() <= 64, "rows");
