@@ -35,6 +35,7 @@ absl::Status TokenConstraints::Validate(int32_t vocab_size,
   }
   RETURN_IF_ERROR(CheckIds("allowed_token_ids", allowed_token_ids, vocab_size));
   RETURN_IF_ERROR(CheckBadWords(vocab_size));
+  RETURN_IF_ERROR(CheckIds("stop_token_ids", stop_token_ids, vocab_size));
   return CheckSomethingLeft(vocab_size, stop_token_ids);
 }
 

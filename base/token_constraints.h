@@ -24,6 +24,7 @@ struct TokenConstraints {
 
   // The router asks this of what a client sends, and a worker asks it again of what a router sends.
   // INVALID_ARGUMENT names the field, its value and its range; also when no token would be left.
+  // Stop tokens are checked here, too, because they are indices of logits until min_tokens.
   absl::Status Validate(int32_t vocab_size, std::span<const int32_t> stop_token_ids) const;
   // Whether min_tokens may be reached. max_tokens may depend on the length of the prompt.
   absl::Status CheckMinTokens(int32_t max_tokens) const;

@@ -65,6 +65,18 @@ TEST(TokenConstraintsTest, RefusesWhatIsOutOfRange) {
   EXPECT_TRUE(TokenConstraints({.logit_bias = {{99, -100}, {0, 100}}}).Validate(kVocab, {}).ok());
 }
 
+// The sampler writes to the logits of excluded tokens, so an id outside of them must not reach it.
+TEST(TokenConstraintsTest, RefusesStopTokensOutsideTheVocabulary) {
+  const TokenConstraints constraints = {.min_tokens = 1};
+  const auto check = [&constraints](const TokenIds& stops) {
+    return std::string(constraints.Validate(kVocab, stops).message());
+  };
+  EXPECT_EQ(check({2'000'000'000}), "stop_token_ids[0]=2000000000 must be in [0, 100)");
+  EXPECT_EQ(check({-1, 3}), "stop_token_ids[0]=-1 must be in [0, 100)");
+  EXPECT_EQ(check({3, kVocab}), "stop_token_ids[1]=100 must be in [0, 100)");
+  EXPECT_EQ(check({0, kVocab - 1}), "");
+}
+
 TEST(TokenConstraintsTest, RefusesConstraintsThatLeaveNoToken) {
   ExpectRefused({.min_tokens = 1, .allowed_token_ids = {9, 7}}, "leave no token");
   ExpectRefused({.allowed_token_ids = {3, 4}, .bad_words = {{3}, {4}}}, "leave no token");

@@ -219,6 +219,12 @@ TEST(TokenConstraintsOfARequestTest, AreCheckedByTheEngine) {
   Recording outside;
   engine->Submit(request, outside.NewSink());
   EXPECT_EQ(outside.AwaitFinish().status.code(), absl::StatusCode::kInvalidArgument);
+  request.constraints = {.min_tokens = 1};
+  request.stop_token_ids = {kVocabSize};
+  Recording stop_outside;
+  engine->Submit(request, stop_outside.NewSink());
+  EXPECT_EQ(stop_outside.AwaitFinish().status.message(),
+            "stop_token_ids[0]=288 must be in [0, 288)");
 }
 
 // Which tokens bad words leave depends on the output: the request fails when none is left, and the
