@@ -284,8 +284,7 @@ absl::StatusOr<int32_t> ResolveMaxTokens(const v1::GenerateRequest& request, int
                                          const RequestLimits& limits) {
   const int64_t left = limits.max_context_tokens - prompt_tokens;
   if (prompt_tokens < 1) return InvalidArgument("prompt has no tokens");
-  const int64_t needed = request.has_max_tokens() && request.max_tokens() == 0 ? 0 : 1;
-  if (left < needed) {
+  if (left < 1) {  // also with max_tokens 0: a decode worker reserves room for one token at least
     return InvalidArgument("prompt has {} tokens; the context of {} holds at most {} and one more",
                            prompt_tokens, limits.max_context_tokens, limits.max_context_tokens - 1);
   }

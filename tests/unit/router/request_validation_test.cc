@@ -316,9 +316,12 @@ TEST(ValidateRequestTest, TakesNoTokensOfAPromptThatIsScored) {
   EXPECT_EQ(ValidateRequest(request, Limits()).code(), kInvalid);
   request.set_prompt_logprobs(0);
   EXPECT_TRUE(ValidateRequest(request, Limits()).ok()) << ValidateRequest(request, Limits());
-  const auto whole_context = ResolveMaxTokens(request, 64, Limits());
-  ASSERT_TRUE(whole_context.ok()) << whole_context.status();
-  EXPECT_EQ(*whole_context, 0);
+  const auto one_left = ResolveMaxTokens(request, 63, Limits());
+  ASSERT_TRUE(one_left.ok()) << one_left.status();
+  EXPECT_EQ(*one_left, 0);
+  // A decode worker would refuse to reserve for it, so no route takes it.
+  EXPECT_EQ(ResolveMaxTokens(request, 64, Limits()).status().message(),
+            "prompt has 64 tokens; the context of 64 holds at most 63 and one more");
 }
 
 TEST(ValidateRequestTest, TakesATextOfAnyLengthWhoseEndAloneIsUsed) {
