@@ -146,7 +146,8 @@ int32_t SimulatedSteps::TokenAt(uint64_t seed, const Chunk& chunk, uint32_t draw
   const auto length = parts_.options.lengths.LengthOf(seed, request.prompt_tokens());
   const int32_t number = chunk.end() - request.prompt_tokens() + 1;  // of the token, in its output
   const bool may_end = eos != eos_ids.end() && !request.search;
-  if (may_end && length && number >= *length) return *eos;
+  const int32_t least = request.spec.constraints.min_tokens + 1;  // only the next token may end it
+  if (may_end && length && number >= std::max(*length, least)) return *eos;
   auto id =
       static_cast<int32_t>((uint64_t{drawn} * static_cast<uint64_t>(parts_.vocab_size)) >> 32);
   for (size_t tries = 0; tries < stops.size() && is_stop(id); ++tries) {

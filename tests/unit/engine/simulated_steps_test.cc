@@ -295,6 +295,11 @@ TEST_F(SimulatedStepsTest, OutputEndsAtTheLengthThatItsSeedGives) {
   }
   EXPECT_NEAR(sum / 40, 22.5, 4);  // of two even parts, 10 to 20 and 20 to 40
   EXPECT_EQ(Run(Request(50, 2)).size(), 2u);
+  EngineRequest longer = Request(50, 100);
+  longer.constraints.min_tokens = 7;  // and then the EOS
+  const std::vector<int32_t> output = Run(longer);
+  ASSERT_EQ(output.size(), 8u);
+  EXPECT_EQ(output.back(), kEos);
   EngineRequest endless = Request(50, 30);
   endless.stop_token_ids.clear();  // as a client that ignores EOS asks
   EXPECT_EQ(Run(endless).size(), 30u);
