@@ -46,8 +46,11 @@ void Delivery::DeliverTo(Sequence& sequence, const Part& part,
   for (absl::StatusOr<SampledToken>& token : tokens) {
     if (!token.ok()) {
       const absl::Status status = token.status();
-      LogError("request={} sampling failed: {}", request.spec.id, status.ToString());
-      failed_(status);
+      // The client's own constraints may leave no token, which says nothing about the device.
+      if (!absl::IsInvalidArgument(status)) {
+        LogError("request={} sampling failed: {}", request.spec.id, status.ToString());
+        failed_(status);
+      }
       return core_.requests.End(request, status);
     }
     sampled.push_back(*std::move(token));

@@ -22,15 +22,17 @@ using ::testing::HasSubstr;
 
 absl::Status Gone() { return absl::UnavailableError("the device fell off the bus"); }
 
-// Whose streams fail from Fail() on; from Lose() on it says nothing at all any more.
+// Whose streams fail from Fail() on; from Mute() on it does not answer for its memory, and from Lose()
+// on it says nothing at all any more.
 class FragileDevice final : public ForwardingDevice {
  public:
   explicit FragileDevice(Device& device) : ForwardingDevice(device) {}
 
   void Fail(bool fails) { fails_ = fails; }
+  void Mute() { lost_ = true; }
   void Lose() {
-    fails_ = true;
-    lost_ = true;
+    Fail(true);
+    Mute();
   }
 
   absl::StatusOr<DeviceMemory> Memory() const override {
@@ -136,6 +138,30 @@ TEST(DeviceLossTest, IsToldOnceAndEndsEveryRequest) {
   EXPECT_EQ(ask(), Gone());
   EXPECT_EQ(ask(), Gone());
   EXPECT_EQ(told, 1);
+}
+
+// Such a request has failed by its own fault, so the device is not asked whether it still answers.
+TEST(DeviceLossTest, IsNotLookedForWhenConstraintsLeaveNoToken) {
+  const auto model = TestModel::Load("tests/golden/checkpoints/llama2", 1, "cpu");
+  FragileDevice device(*model->backend.device);
+  const SteadyClock clock;
+  std::atomic<int> told = 0;
+  const auto engine =
+      Engine::Create(OptionsFor(model->config), {.model = model->config,
+                                                 .device = device,
+                                                 .ops = *model->backend.ops,
+                                                 .weights = model->weights.get(),
+                                                 .clock = clock,
+                                                 .lost = [&](const absl::Status&) { ++told; }});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  EngineRequest request = Greedy(1, {1, 2, 3}, 4);
+  request.constraints = {.allowed_token_ids = {4}, .bad_words = {{4, 4}}};
+  Recording recording;
+  device.Mute();
+  (*engine)->Submit(request, recording.NewSink());
+  EXPECT_EQ(recording.AwaitFinish().status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(recording.token_ids().size(), 1u);
+  EXPECT_EQ(told, 0);
 }
 
 }  // namespace
