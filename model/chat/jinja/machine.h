@@ -24,8 +24,13 @@ class Machine {
 
   // INVALID_ARGUMENT once the steps are used up.
   absl::Status Spend(size_t steps = 1) {
+    // Compared before they are added, because a template chooses them freely.
+    if (steps > static_cast<size_t>(max_steps_ - steps_)) {
+      steps_ = max_steps_;
+      return OutOfSteps();
+    }
     steps_ += static_cast<int64_t>(steps);
-    return steps_ <= max_steps_ ? absl::OkStatus() : OutOfSteps();
+    return absl::OkStatus();
   }
   // Pays for making or reading a text of that size.
   absl::Status SpendBytes(size_t bytes) { return Spend(1 + bytes / kBytesPerStep); }

@@ -318,6 +318,11 @@ Result AllCased(Machine& machine, const Value& self, Arguments arguments) {
   return Value(found);
 }
 
+// How many characters a text is short of a width, which may be any integer.
+int64_t MissingTo(int64_t width, const Text& text) {
+  return std::max<int64_t>(width, 0) - static_cast<int64_t>(CountCharacters(text.view()));
+}
+
 absl::StatusOr<Text> Padding(int64_t missing, const Text& fill, Machine& machine) {
   Text padding;
   if (missing <= 0) return padding;
@@ -337,7 +342,7 @@ Result Justify(Machine& machine, const Value& self, Arguments arguments) {
   ASSIGN_OR_RETURN(const Text fill, bound.String(1, " "));
   const Text& text = *self.text();
   RETURN_IF_ERROR(machine.SpendBytes(text.size()));
-  const int64_t missing = width - static_cast<int64_t>(CountCharacters(text.view()));
+  const int64_t missing = MissingTo(width, text);
   ASSIGN_OR_RETURN(Text padding, Padding(missing, fill, machine));
   if (kFrom == From::kRight) {
     padding.Append(text);
@@ -361,7 +366,7 @@ Result ZeroFill(Machine& machine, const Value& self, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound, Bound::To("zfill", {"width"}, 1, std::move(arguments)));
   ASSIGN_OR_RETURN(const int64_t width, bound.Integer(0, 0));
   const Text& text = *self.text();
-  const int64_t missing = width - static_cast<int64_t>(CountCharacters(text.view()));
+  const int64_t missing = MissingTo(width, text);
   ASSIGN_OR_RETURN(const Text padding, Padding(missing, Text("0"), machine));
   const bool sign = !text.empty() && (text.view()[0] == '+' || text.view()[0] == '-');
   Text out = text.Slice(0, sign ? 1 : 0);
@@ -476,7 +481,7 @@ std::vector<Text> SplitLines(const Text& text, bool keep_ends) {
 absl::StatusOr<Text> CenterText(const Text& text, int64_t width, const Text& fill,
                                 Machine& machine) {
   RETURN_IF_ERROR(machine.SpendBytes(text.size()));
-  const int64_t missing = width - static_cast<int64_t>(CountCharacters(text.view()));
+  const int64_t missing = MissingTo(width, text);
   if (missing <= 0) return text;
   // Python's choice of the side that gets the odd character.
   const int64_t left = missing / 2 + (missing & width & 1);

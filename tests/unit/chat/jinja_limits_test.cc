@@ -1,3 +1,4 @@
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/chat/rendered.h"
@@ -20,6 +21,22 @@ TEST(JinjaLimitsTest, TextsThatDoubleRunOutOfSteps) {
   EXPECT_THAT(Rendered("{{ 'a' * 999999999999 }}"), HasSubstr("steps"));
   EXPECT_THAT(Rendered("{{ [1] * 999999999999 }}"), HasSubstr("steps"));
   EXPECT_THAT(Rendered("{{ 'a'.center(99999999999) }}"), HasSubstr("steps"));
+}
+
+TEST(JinjaLimitsTest, WidthsOfAllIntegersAreCounted) {
+  constexpr char kMost[] = "9223372036854775807";
+  for (const char* call :
+       {"''.ljust({})", "''.rjust({})", "''.center({})", "''.zfill({})", "'a'|indent({})",
+        "'a'|center({})", "[1]|batch({}, 1)|list", "[1]|slice({})|list"}) {
+    const std::string source = absl::StrReplaceAll(call, {{"{}", kMost}});
+    EXPECT_THAT(Rendered("{{ " + source + " }}"), HasSubstr("steps")) << source;
+    // What was refused once leaves no steps for the rest.
+    EXPECT_THAT(Rendered("{{ 'a' }}{{ " + source + " }}{{ 'b' }}"), HasSubstr("steps")) << source;
+  }
+  const std::string least = "-9223372036854775807 - 1";
+  for (const char* method : {"ljust", "rjust", "center", "zfill"}) {
+    EXPECT_EQ(Rendered("{{ 'ab'." + std::string(method) + "(" + least + ") }}"), "ab") << method;
+  }
 }
 
 TEST(JinjaLimitsTest, ListsThatHoldThemselvesTwiceRunOutOfSteps) {
