@@ -6,10 +6,16 @@
 namespace tandem::jinja {
 
 absl::StatusOr<std::optional<Value>> Loop::Draw() {
+  if (filtering_) {
+    return InvalidArgument("the filter of a loop cannot look ahead in its own loop");
+  }
   while (drawn_ < items_.size()) {
     Value item = items_[drawn_++];
     if (!filter_) return std::optional<Value>(std::move(item));
-    ASSIGN_OR_RETURN(const bool taken, filter_(item));
+    filtering_ = true;
+    const absl::StatusOr<bool> filtered = filter_(item);
+    filtering_ = false;
+    ASSIGN_OR_RETURN(const bool taken, filtered);
     if (taken) return std::optional<Value>(std::move(item));
   }
   return std::optional<Value>();

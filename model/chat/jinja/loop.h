@@ -30,12 +30,14 @@ class Loop {
   absl::StatusOr<Value> Changed(const Arguments& arguments, Machine& machine);
 
  private:
+  // INVALID_ARGUMENT when the filter itself asks for it, by a loop that the template kept.
   absl::StatusOr<std::optional<Value>> Draw();
   absl::Status Peek();
   absl::StatusOr<int64_t> CountAll();
 
   std::vector<Value> items_;
   Filter filter_;
+  bool filtering_ = false;  // the filter runs
   size_t drawn_ = 0;
   int64_t index0_ = -1;
   std::optional<Value> current_;

@@ -69,6 +69,20 @@ TEST(JinjaLimitsTest, ANamespaceMayHoldItself) {
             "True");
 }
 
+TEST(JinjaLimitsTest, AFilterCannotLookAheadInItsOwnLoop) {
+  for (const char* attribute : {"length", "last", "nextitem", "revindex"}) {
+    const std::string name(attribute);
+    EXPECT_THAT(Rendered("{% set ns = namespace() %}{% for x in [1, 2, 3] if ns.l is not defined "
+                         "or ns.l." +
+                         name + " is defined %}{% set ns.l = loop %}{% endfor %}"),
+                HasSubstr("cannot look ahead in its own loop"))
+        << name;
+  }
+  EXPECT_EQ(Rendered("{% set ns = namespace() %}{% for x in [1, 2, 3] if ns.l is not defined or "
+                     "ns.l.index < 2 %}{% set ns.l = loop %}{{ x }}{% endfor %}"),
+            "12");
+}
+
 TEST(JinjaLimitsTest, LargeTemplatesAreRefused) {
   const std::string large(jinja::kMaxTemplateBytes + 1, ' ');
   EXPECT_EQ(jinja::Parse(large).status().code(), absl::StatusCode::kInvalidArgument);
