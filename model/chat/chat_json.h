@@ -1,10 +1,22 @@
 #pragma once
 
+#include <string_view>
+
+#include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
 
 namespace tandem {
 
 // JSON whose objects keep the order of their fields, which templates print.
 using ChatJson = nlohmann::ordered_json;
+
+// Foreign JSON in time that is linear in its bytes; of the fields of one name in an object, the last
+// counts. The value is_discarded() where the text is no JSON. INVALID_ARGUMENT when arrays and
+// objects are nested deeper than templates take them.
+absl::StatusOr<ChatJson> ParseChatJson(std::string_view text);
+
+// INVALID_ARGUMENT when `json` is nested deeper than templates take it. Must come before any copy,
+// because copies recurse.
+absl::Status CheckNesting(const ChatJson& json);
 
 }  // namespace tandem

@@ -86,9 +86,9 @@ void AdaptContent(ChatJson& message, const ChatAbilities& abilities) {
 }
 
 // OpenAI's API has the arguments as JSON in a string, and most templates print them as objects.
-void AdaptToolCalls(ChatJson& message) {
+absl::Status AdaptToolCalls(ChatJson& message) {
   const auto calls = message.find("tool_calls");
-  if (calls == message.end() || !calls->is_array()) return;
+  if (calls == message.end() || !calls->is_array()) return absl::OkStatus();
   for (ChatJson& call : *calls) {
     if (!call.is_object()) continue;
     const auto function = call.find("function");
@@ -96,10 +96,13 @@ void AdaptToolCalls(ChatJson& message) {
     const auto arguments = function->find("arguments");
     if (arguments == function->end() || !arguments->is_string()) continue;
     const auto& text = arguments->get_ref<const std::string&>();
-    ChatJson parsed = text.empty() ? ChatJson::object()
-                                   : ChatJson::parse(text, nullptr, /*allow_exceptions=*/false);
+    ChatJson parsed = ChatJson::object();
+    if (!text.empty()) {
+      ASSIGN_OR_RETURN(parsed, ParseChatJson(text));
+    }
     if (parsed.is_object()) *arguments = std::move(parsed);
   }
+  return absl::OkStatus();
 }
 
 // Templates read reasoning under one of three names.
@@ -124,11 +127,11 @@ absl::Status CheckMessages(const ChatJson& messages) {
   return absl::OkStatus();
 }
 
-ChatJson AdaptMessages(ChatJson messages, const ChatAbilities& abilities) {
+absl::StatusOr<ChatJson> AdaptMessages(ChatJson messages, const ChatAbilities& abilities) {
   for (ChatJson& message : messages) {
     if (message["role"] == "developer" && !abilities.knows_developer) message["role"] = "system";
     AdaptContent(message, abilities);
-    if (abilities.wants_argument_objects) AdaptToolCalls(message);
+    if (abilities.wants_argument_objects) RETURN_IF_ERROR(AdaptToolCalls(message));
     NameReasoning(message);
   }
   return messages;

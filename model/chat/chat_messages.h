@@ -24,7 +24,7 @@ absl::Status CheckMessages(const ChatJson& messages);
 
 // Gives checked messages the form that the template takes, and fills the fields that different
 // templates read reasoning from.
-ChatJson AdaptMessages(ChatJson messages, const ChatAbilities& abilities);
+absl::StatusOr<ChatJson> AdaptMessages(ChatJson messages, const ChatAbilities& abilities);
 
 // Appends to the content of the last message. INVALID_ARGUMENT when it has none. Returns the content
 // without what was appended.

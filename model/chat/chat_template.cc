@@ -76,6 +76,10 @@ absl::Status CheckArray(const ChatJson& json, std::string_view name) {
 }
 
 absl::Status CheckInput(const ChatInput& input) {
+  for (const ChatJson* json :
+       {&input.messages, &input.tools, &input.documents, &input.variables}) {
+    RETURN_IF_ERROR(CheckNesting(*json));
+  }
   RETURN_IF_ERROR(CheckMessages(input.messages));
   RETURN_IF_ERROR(CheckArray(input.tools, "tools"));
   RETURN_IF_ERROR(CheckArray(input.documents, "documents"));
@@ -113,7 +117,7 @@ class JinjaChatTemplate final : public ChatTemplate {
   absl::StatusOr<std::vector<TextPart>> Render(const ChatInput& input) const override {
     RETURN_IF_ERROR(CheckInput(input));
     const Variant& variant = Choose(input);
-    ChatJson messages = AdaptMessages(input.messages, variant.abilities);
+    ASSIGN_OR_RETURN(ChatJson messages, AdaptMessages(input.messages, variant.abilities));
     std::string last_content;
     if (input.continue_final_message) {
       ASSIGN_OR_RETURN(last_content, AppendToLastContent(messages, kContinueTag));
@@ -148,7 +152,10 @@ class JinjaChatTemplate final : public ChatTemplate {
     ASSIGN_OR_RETURN(Value converted, values.ConvertMessages(messages));
     variables.emplace_back("messages", std::move(converted));
     const bool has_tools = !input.tools.is_null() && !input.tools.empty();
-    ASSIGN_OR_RETURN(converted, values.Convert(has_tools ? input.tools : ChatJson()));
+    converted = Value();
+    if (has_tools) {
+      ASSIGN_OR_RETURN(converted, values.Convert(input.tools));
+    }
     variables.emplace_back("tools", std::move(converted));
     ASSIGN_OR_RETURN(converted, values.Convert(input.documents));
     variables.emplace_back("documents", std::move(converted));
@@ -156,11 +163,12 @@ class JinjaChatTemplate final : public ChatTemplate {
     for (const auto& [name, text] : special_tokens_) {
       variables.emplace_back(name, Value::String(text));
     }
-    for (const auto& [name, json] : input.variables.items()) {
-      ASSIGN_OR_RETURN(converted, values.Convert(json));
-      // `items` gives the name as a temporary.
-      const auto at = input.variables.find(name);
-      variables.emplace_back(at.key(), std::move(converted));
+    if (input.variables.is_object()) {
+      // Not items(), which gives the names as temporaries.
+      for (const auto& [name, json] : input.variables.get_ref<const ChatJson::object_t&>()) {
+        ASSIGN_OR_RETURN(converted, values.Convert(json));
+        variables.emplace_back(name, std::move(converted));
+      }
     }
     const int64_t steps = kBaseSteps + kStepsPerNode * static_cast<int64_t>(values.nodes()) +
                           kStepsPerByte * static_cast<int64_t>(values.bytes());

@@ -7,14 +7,13 @@
 #include "CLI/CLI.hpp"
 #include "base/status.h"
 #include "fmt/ranges.h"
+#include "model/chat/chat_json.h"
 #include "model/chat/chat_template.h"
 #include "model/tokenizer/tokenizer.h"
 #include "server/commands/commands.h"
 
 namespace tandem {
 namespace {
-
-using ChatJson = nlohmann::ordered_json;
 
 struct ChatTemplateFlags {
   std::string model_dir;
@@ -42,7 +41,7 @@ absl::StatusOr<std::string> ReadInput(const std::string& path) {
 // The messages alone, or the body of a chat request.
 absl::StatusOr<ChatInput> ReadChatInput(const ChatTemplateFlags& flags) {
   ASSIGN_OR_RETURN(const std::string text, ReadInput(flags.messages));
-  ChatJson json = ChatJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  ASSIGN_OR_RETURN(ChatJson json, ParseChatJson(text));
   if (!json.is_array() && !json.is_object()) {
     return InvalidArgument("{}: expected JSON: an array of messages, or an object with 'messages'",
                            flags.messages);
@@ -60,7 +59,7 @@ absl::StatusOr<ChatInput> ReadChatInput(const ChatTemplateFlags& flags) {
     input.variables = json.value("chat_template_kwargs", ChatJson());
   }
   if (!flags.variables.empty()) {
-    input.variables = ChatJson::parse(flags.variables, nullptr, /*allow_exceptions=*/false);
+    ASSIGN_OR_RETURN(input.variables, ParseChatJson(flags.variables));
     if (!input.variables.is_object()) return InvalidArgument("--variables: expected a JSON object");
   }
   return input;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/tokenizer/tokenizer.h"
@@ -214,6 +215,54 @@ TEST(ChatTemplateTest, ControlTokensOfUsersAreText) {
       (*tokenizer)
           ->Encode("<|begin_of_text|>It was fine.", {.add_template = tandem::Template::kOmit});
   EXPECT_EQ(ids("It was fine."), *plain);
+}
+
+// Copies of JSON recurse, and a stack ends before a million levels do.
+TEST(ChatTemplateTest, DeepInputIsRefusedBeforeItIsCopied) {
+  constexpr size_t kLevels = 1'000'000;
+  const std::string deep = std::string(kLevels, '[') + std::string(kLevels, ']');
+  const std::string message = R"({"role": "user", "content": "a")";
+  const auto chat = Template(kChatMl);
+  for (const char* name : {"other", "reasoning", "thinking"}) {
+    const std::string json = "[" + message + ", \"" + name + "\": " + deep + "}]";
+    EXPECT_THAT(Prompt(*chat, Messages(json.c_str())), HasSubstr("nested more than 200 deep"));
+  }
+  for (auto field : {&ChatInput::tools, &ChatInput::documents, &ChatInput::variables}) {
+    ChatInput input = Messages(("[" + message + "}]").c_str());
+    input.*field = Json::parse(R"([{"k": )" + deep + "}]");
+    EXPECT_THAT(Prompt(*chat, input), HasSubstr("nested more than 200 deep"));
+  }
+}
+
+ChatInput WithArguments(const std::string& arguments) {
+  ChatInput input = Messages(R"([{"role": "user", "content": "a"}, {"role": "assistant",
+      "tool_calls": [{"type": "function", "function": {"name": "f"}}]}])");
+  input.messages[1]["tool_calls"][0]["function"]["arguments"] = arguments;
+  return input;
+}
+
+constexpr char kArguments[] =
+    "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}"
+    "{% endfor %}{% endfor %}";
+
+TEST(ChatTemplateTest, DeepArgumentsAreRefused) {
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  EXPECT_THAT(Prompt(*Template(kArguments), WithArguments(R"({"a": )" + deep + "}")),
+              HasSubstr("nested more than 200 deep"));
+}
+
+TEST(ChatTemplateTest, OfArgumentsOfOneNameTheLastCounts) {
+  EXPECT_EQ(Prompt(*Template(kArguments), WithArguments(R"({"a": {"b": 1}, "c": 2, "a": [3]})")),
+            R"({"a": [3], "c": 2})");
+}
+
+// A field costs the same however many there are; looking each one up among the others took minutes
+// for as many.
+TEST(ChatTemplateTest, ManyArgumentsAreParsedInLinearTime) {
+  std::string arguments = R"({"first": 1)";
+  for (int i = 0; i < 200'000; ++i) arguments += fmt::format(R"(, "k{}": 1)", i);
+  EXPECT_THAT(Prompt(*Template(kArguments), WithArguments(arguments + "}")),
+              HasSubstr(R"("k199999": 1})"));
 }
 
 }  // namespace
