@@ -14,6 +14,21 @@ namespace {
 // Of nested expressions and bodies: a macro that calls itself ends here.
 constexpr int kMaxDepth = 500;
 
+// Gives a loop that something else still holds at its end to the machine.
+class LoopEnd {
+ public:
+  LoopEnd(Machine& machine, const std::shared_ptr<Loop>& loop) : machine_(machine), loop_(loop) {}
+  ~LoopEnd() {
+    if (loop_.use_count() > 1) machine_.KeepLoop(loop_);
+  }
+  LoopEnd(const LoopEnd&) = delete;
+  LoopEnd& operator=(const LoopEnd&) = delete;
+
+ private:
+  Machine& machine_;
+  const std::shared_ptr<Loop>& loop_;
+};
+
 }  // namespace
 
 absl::StatusOr<Text> Render(const Program& program, const Variables& variables, Machine& machine) {
@@ -182,6 +197,7 @@ absl::StatusOr<Evaluator::Flow> Evaluator::RunFor(const Statement& statement) {
     };
   }
   const auto loop = std::make_shared<Loop>(std::move(items), std::move(filter));
+  const LoopEnd end(machine_, loop);
   bool completed_one = false;
   while (true) {
     ASSIGN_OR_RETURN(std::optional<Value> item, loop->Next());

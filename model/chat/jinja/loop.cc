@@ -39,6 +39,15 @@ absl::StatusOr<std::optional<Value>> Loop::Next() {
   return current_;
 }
 
+void Loop::Empty() {
+  items_.clear();
+  filter_ = nullptr;
+  current_.reset();
+  previous_.reset();
+  after_.reset();
+  last_changed_.reset();
+}
+
 absl::StatusOr<int64_t> Loop::CountAll() {
   RETURN_IF_ERROR(Peek());
   if (!after_) return index0_ + 1;

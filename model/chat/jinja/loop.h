@@ -22,6 +22,8 @@ class Loop {
 
   // Moves to the next item. Returns nothing at the end.
   absl::StatusOr<std::optional<Value>> Next();
+  // Lets go of all values.
+  void Empty();
 
   // `loop.name`; undefined where there is no such attribute.
   absl::StatusOr<Value> Attribute(std::string_view name);

@@ -2,6 +2,7 @@
 
 #include "absl/strings/cord.h"
 #include "base/status.h"
+#include "model/chat/jinja/loop.h"
 
 namespace tandem::jinja {
 namespace {
@@ -12,6 +13,7 @@ constexpr char kRaisedPayload[] = "tandem/raised-by-template";
 
 Machine::~Machine() {
   for (const auto& name_space : namespaces_) name_space->attributes.clear();
+  for (const auto& loop : loops_) loop->Empty();
 }
 
 Value Machine::MakeNamespace(std::shared_ptr<Namespace> value) {

@@ -40,6 +40,9 @@ class Machine {
 
   // Namespaces may hold themselves; the machine empties all of them when it ends.
   Value MakeNamespace(std::shared_ptr<Namespace> value);
+  // Takes a loop that the template kept beyond its end. Such loops may hold themselves or make long
+  // chains, which would be freed recursively; the machine empties all of them when it ends.
+  void KeepLoop(std::shared_ptr<Loop> loop) { loops_.push_back(std::move(loop)); }
 
  private:
   static constexpr size_t kBytesPerStep = 32;
@@ -50,6 +53,7 @@ class Machine {
   const Now now_;
   int64_t steps_ = 0;
   std::vector<std::shared_ptr<Namespace>> namespaces_;
+  std::vector<std::shared_ptr<Loop>> loops_;
 };
 
 // The status of raise_exception, whose text is meant for the client as it is.

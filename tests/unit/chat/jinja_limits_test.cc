@@ -1,6 +1,7 @@
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "model/chat/jinja/loop.h"
 #include "tests/unit/chat/rendered.h"
 
 namespace tandem {
@@ -81,6 +82,24 @@ TEST(JinjaLimitsTest, AFilterCannotLookAheadInItsOwnLoop) {
   EXPECT_EQ(Rendered("{% set ns = namespace() %}{% for x in [1, 2, 3] if ns.l is not defined or "
                      "ns.l.index < 2 %}{% set ns.l = loop %}{{ x }}{% endfor %}"),
             "12");
+}
+
+TEST(JinjaLimitsTest, LongChainsOfLoopsAreFreed) {
+  EXPECT_EQ(Rendered("{% set r = namespace(v=0) %}{% for i in range(45000) %}{% for x in [r.v] %}"
+                     "{% set r.v = loop %}{% endfor %}{% endfor %}{{ r.v.length }}"),
+            "1");
+}
+
+TEST(JinjaLimitsTest, ALoopMayHoldItself) {
+  EXPECT_EQ(Rendered("{% for x in [1, 2] %}{{ loop.changed(loop) }} {% endfor %}"), "True False ");
+  auto loop = std::make_shared<jinja::Loop>(std::vector<jinja::Value>(), nullptr);
+  const std::weak_ptr<jinja::Loop> watched = loop;
+  {
+    jinja::Machine short_lived(1000, kTestNow);
+    ASSERT_TRUE(loop->Changed({{jinja::Value(loop)}, {}}, short_lived).ok());
+    short_lived.KeepLoop(std::move(loop));
+  }
+  EXPECT_TRUE(watched.expired());
 }
 
 TEST(JinjaLimitsTest, LargeTemplatesAreRefused) {
