@@ -22,12 +22,12 @@ absl::StatusOr<Bound> Bound::To(std::string_view function,
     bound.values_[i] = std::move(arguments.positional[i]);
   }
   for (auto& [name, value] : arguments.named) {
-    const auto at = std::find(parameters.begin(), parameters.end(), name);
+    const auto at = std::find(parameters.begin(), parameters.end(), name.view());
     if (at == parameters.end()) {
-      return InvalidArgument("{}() has no parameter '{}'", function, name);
+      return InvalidArgument("{}() has no parameter '{}'", function, name.view());
     }
     std::optional<Value>& slot = bound.values_[static_cast<size_t>(at - parameters.begin())];
-    if (slot) return InvalidArgument("{}() is given '{}' twice", function, name);
+    if (slot) return InvalidArgument("{}() is given '{}' twice", function, name.view());
     slot = std::move(value);
   }
   for (size_t i = 0; i < required; ++i) {

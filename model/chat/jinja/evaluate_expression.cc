@@ -171,7 +171,7 @@ absl::StatusOr<Arguments> Evaluator::EvaluateArguments(const Call& call) {
   }
   for (const auto& [name, expression] : call.named) {
     ASSIGN_OR_RETURN(Value value, Evaluate(*expression));
-    arguments.named.emplace_back(name, std::move(value));
+    arguments.named.emplace_back(Text(name), std::move(value));
   }
   if (call.more_positional != nullptr) {
     ASSIGN_OR_RETURN(const Value more, Evaluate(*call.more_positional));
@@ -184,7 +184,8 @@ absl::StatusOr<Arguments> Evaluator::EvaluateArguments(const Call& call) {
     RETURN_IF_ERROR(machine_.Spend(more.dict()->entries().size()));
     for (const auto& [key, value] : more.dict()->entries()) {
       if (key.text() == nullptr) return InvalidArgument("** wants keys that are strings");
-      arguments.named.emplace_back(key.text()->bytes(), value);
+      RETURN_IF_ERROR(machine_.SpendBytes(key.text()->size()));
+      arguments.named.emplace_back(*key.text(), value);
     }
   }
   return arguments;

@@ -138,7 +138,7 @@ absl::StatusOr<Evaluator::Flow> Evaluator::RunStatement(const Statement& stateme
       const Expression& call = *statement.value;
       ASSIGN_OR_RETURN(const Value function, Evaluate(*call.operands[0]));
       ASSIGN_OR_RETURN(Arguments arguments, EvaluateArguments(call.call));
-      arguments.named.emplace_back("caller", MakeMacro(*statement.macro));
+      arguments.named.emplace_back(Text("caller"), MakeMacro(*statement.macro));
       if (function.callable() == nullptr) return InvalidArgument("what is called is no macro");
       ASSIGN_OR_RETURN(const Value value,
                        function.callable()->call(machine_, std::move(arguments)));
@@ -298,7 +298,7 @@ absl::Status Evaluator::BindParameters(const Macro& macro, Arguments& arguments)
   const size_t count = macro.parameters.size();
   const auto take_named = [&arguments](std::string_view name) -> std::optional<Value> {
     for (auto at = arguments.named.begin(); at != arguments.named.end(); ++at) {
-      if (at->first != name) continue;
+      if (at->first.view() != name) continue;
       std::optional<Value> value = std::move(at->second);
       arguments.named.erase(at);
       return value;
@@ -328,14 +328,14 @@ absl::Status Evaluator::BindParameters(const Macro& macro, Arguments& arguments)
   if (macro.wants_named) {
     auto rest = std::make_shared<Dict>();
     for (auto& [name, value] : arguments.named) {
-      RETURN_IF_ERROR(rest->Set(Value::String(name), std::move(value)));
+      RETURN_IF_ERROR(rest->Set(Value(std::move(name)), std::move(value)));
     }
     arguments.named.clear();
     scope_->Set(program_.kwargs, Value(std::shared_ptr<const Dict>(std::move(rest))));
   }
   if (!arguments.named.empty()) {
     return InvalidArgument("macro '{}' has no parameter '{}'", macro.name,
-                           arguments.named[0].first);
+                           arguments.named[0].first.view());
   }
   std::vector<Value>& given = arguments.positional;
   given.erase(given.begin(), given.begin() + static_cast<int64_t>(std::min(count, given.size())));

@@ -358,7 +358,7 @@ absl::StatusOr<Value> FormatBraces(const Text& text, const Arguments& arguments,
       if (index < arguments.positional.size()) value = &arguments.positional[index];
     } else {
       for (const auto& [key, argument] : arguments.named) {
-        if (key == name) value = &argument;
+        if (key.view() == name) value = &argument;
       }
     }
     if (value == nullptr)

@@ -67,7 +67,7 @@ absl::StatusOr<std::shared_ptr<Dict>> MakeDict(Machine& machine, Arguments argum
     }
   }
   for (auto& [name, value] : arguments.named) {
-    RETURN_IF_ERROR(dict->Set(Value::String(name), std::move(value)));
+    RETURN_IF_ERROR(dict->Set(Value(std::move(name)), std::move(value)));
   }
   RETURN_IF_ERROR(machine.Spend(dict->entries().size()));
   return dict;

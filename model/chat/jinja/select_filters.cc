@@ -18,12 +18,12 @@ Selected MapFilter(Machine& machine, const Value& value, Arguments arguments) {
     std::optional<AttributePath> path;
     std::optional<Value> otherwise;
     for (const auto& [name, argument] : arguments.named) {
-      if (name == "attribute") {
+      if (name.view() == "attribute") {
         ASSIGN_OR_RETURN(path, AttributePath::From(argument));
-      } else if (name == "default") {
+      } else if (name.view() == "default") {
         if (!argument.is_none()) otherwise = argument;
       } else {
-        return InvalidArgument("map has no parameter '{}'", name);
+        return InvalidArgument("map has no parameter '{}'", name.view());
       }
     }
     if (!path) return InvalidArgument("map wants a filter or an attribute");

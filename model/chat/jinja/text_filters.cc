@@ -201,7 +201,7 @@ FilterResult FormatFilter(Machine& machine, const Value& value, Arguments argume
   }
   auto dict = std::make_shared<Dict>();
   for (auto& [name, item] : arguments.named) {
-    RETURN_IF_ERROR(dict->Set(Value::String(name), std::move(item)));
+    RETURN_IF_ERROR(dict->Set(Value(std::move(name)), std::move(item)));
   }
   return FormatPercent(text, Value(std::shared_ptr<const Dict>(std::move(dict))), machine);
 }

@@ -154,7 +154,8 @@ struct Namespace {
 
 struct Arguments {
   std::vector<Value> positional;
-  std::vector<std::pair<std::string, Value>> named;
+  // The names are texts because those of a ** may come from the input.
+  std::vector<std::pair<Text, Value>> named;
 };
 
 class Machine;  // machine.h
