@@ -45,13 +45,11 @@ Text Pad(Text text, const FormatSpec& spec, char default_align) {
 }
 
 std::string WithCommas(const std::string& number) {
-  size_t whole = std::min(number.find('.'), number.size());
-  whole = std::min(whole, number.find('e'));
-  std::string out = number.substr(std::min(whole, number.size()));
-  const std::string digits = number.substr(0, whole);
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && i % 3 == 0) out.insert(out.begin(), ',');
-    out.insert(out.begin(), digits[digits.size() - 1 - i]);
+  const size_t whole = std::min(number.find_first_of(".e%"), number.size());
+  std::string out;
+  for (size_t i = 0; i < number.size(); ++i) {
+    if (i > 0 && i < whole && (whole - i) % 3 == 0) out += ',';
+    out += number[i];
   }
   return out;
 }
@@ -117,6 +115,13 @@ absl::StatusOr<std::string> FormatFloat(double value, const FormatSpec& spec) {
       return Unimplemented("the format of type '{}' is not supported for floats", spec.type);
   }
   return WithSign(std::move(digits), std::signbit(value), spec);
+}
+
+// Pays for a number of that form: the largest float has 309 digits before its point.
+absl::Status SpendOnNumber(const FormatSpec& spec, Machine& machine) {
+  constexpr int64_t kMostDigits = 310;
+  return machine.SpendBytes(
+      static_cast<size_t>(spec.width + std::max<int64_t>(spec.precision, 0) + kMostDigits));
 }
 
 absl::Status CheckSpec(const FormatSpec& spec) {
@@ -216,7 +221,7 @@ class PercentFormatter {
   }
 
   absl::Status WriteValue(const Value& value, FormatSpec spec) {
-    RETURN_IF_ERROR(machine_.SpendBytes(static_cast<size_t>(spec.width)));
+    RETURN_IF_ERROR(SpendOnNumber(spec, machine_));
     if (spec.type == 's' || spec.type == 'r') {
       spec.fill = " ";
       ASSIGN_OR_RETURN(Text text, spec.type == 's' ? Str(value, machine_) : Repr(value, machine_));
@@ -296,8 +301,9 @@ absl::StatusOr<FormatSpec> ParseSpec(std::string_view text) {
 absl::StatusOr<Text> FormatValue(const Value& value, std::string_view spec_text, Machine& machine) {
   if (spec_text.empty()) return Str(value, machine);
   ASSIGN_OR_RETURN(FormatSpec spec, ParseSpec(spec_text));
-  RETURN_IF_ERROR(machine.SpendBytes(static_cast<size_t>(spec.width)));
+  RETURN_IF_ERROR(SpendOnNumber(spec, machine));
   if (value.text() != nullptr) {
+    RETURN_IF_ERROR(machine.SpendBytes(value.text()->size()));
     if ((spec.type != 0 && spec.type != 's') || spec.align == '=' || spec.sign != 0) {
       return InvalidArgument("the format '{}' does not suit a string", spec_text);
     }

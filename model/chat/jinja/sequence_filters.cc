@@ -99,9 +99,10 @@ Filtered JoinFilter(Machine& machine, const Value& value, Arguments arguments) {
   return JoinTexts(separator, texts, machine);
 }
 
-Value IgnoreCase(const Value& value) {
+Filtered IgnoreCase(const Value& value, Machine& machine) {
   const Text* text = value.text();
   if (text == nullptr) return value;
+  RETURN_IF_ERROR(machine.SpendBytes(text->size()));
   Text lower(Lower(text->view()));
   lower.Mark(text->has_input());
   return Value(std::move(lower));
@@ -158,8 +159,11 @@ absl::StatusOr<std::vector<Keyed>> KeyedItems(std::vector<Value> items,
   for (Value& item : items) {
     Keyed one{{}, item};
     for (const AttributePath& path : paths) {
-      ASSIGN_OR_RETURN(const Value key, path.Get(item, otherwise, machine));
-      one.keys.push_back(case_sensitive ? key : IgnoreCase(key));
+      ASSIGN_OR_RETURN(Value key, path.Get(item, otherwise, machine));
+      if (!case_sensitive) {
+        ASSIGN_OR_RETURN(key, IgnoreCase(key, machine));
+      }
+      one.keys.push_back(std::move(key));
     }
     keyed.push_back(std::move(one));
   }
@@ -194,8 +198,11 @@ Filtered DictSortFilter(Machine& machine, const Value& value, Arguments argument
   RETURN_IF_ERROR(machine.Spend(value.dict()->entries().size()));
   for (const auto& [key, item] : value.dict()->entries()) {
     ASSIGN_OR_RETURN(Value pair, MakeList({key, item}, List::Kind::kTuple));
-    const Value& sorted_by = by.view() == "key" ? key : item;
-    keyed.push_back({{bound.Truth(0, false) ? sorted_by : IgnoreCase(sorted_by)}, std::move(pair)});
+    Value sorted_by = by.view() == "key" ? key : item;
+    if (!bound.Truth(0, false)) {
+      ASSIGN_OR_RETURN(sorted_by, IgnoreCase(sorted_by, machine));
+    }
+    keyed.push_back({{std::move(sorted_by)}, std::move(pair)});
   }
   RETURN_IF_ERROR(SortKeyed(keyed, bound.Truth(2, false), KeysAre::kOne, machine));
   std::vector<Value> sorted;
@@ -242,7 +249,9 @@ Filtered UniqueFilter(Machine& machine, const Value& value, Arguments arguments)
   std::vector<Value> kept;
   for (Value& item : items) {
     ASSIGN_OR_RETURN(Value key, path.Get(item, std::nullopt, machine));
-    if (!bound.Truth(0, false)) key = IgnoreCase(key);
+    if (!bound.Truth(0, false)) {
+      ASSIGN_OR_RETURN(key, IgnoreCase(key, machine));
+    }
     if (seen.Find(key) != nullptr) continue;
     RETURN_IF_ERROR(seen.Set(std::move(key), Value(true)));
     kept.push_back(std::move(item));

@@ -281,6 +281,7 @@ Result JoinMethod(Machine& machine, const Value& self, Arguments arguments) {
     if (item.text() == nullptr) {
       return InvalidArgument("join() wants strings, not '{}'", item.type());
     }
+    RETURN_IF_ERROR(machine.SpendBytes(item.text()->size()));
     texts.push_back(*item.text());
   }
   return JoinTexts(*self.text(), texts, machine);
@@ -366,6 +367,7 @@ Result ZeroFill(Machine& machine, const Value& self, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound, Bound::To("zfill", {"width"}, 1, std::move(arguments)));
   ASSIGN_OR_RETURN(const int64_t width, bound.Integer(0, 0));
   const Text& text = *self.text();
+  RETURN_IF_ERROR(machine.SpendBytes(text.size()));
   const int64_t missing = MissingTo(width, text);
   ASSIGN_OR_RETURN(const Text padding, Padding(missing, Text("0"), machine));
   const bool sign = !text.empty() && (text.view()[0] == '+' || text.view()[0] == '-');

@@ -15,6 +15,9 @@ class JsonWriter {
 
   absl::Status Write(const Value& value, int level) {
     RETURN_IF_ERROR(machine_.Spend());
+    // Separators and indents cost more than their values, where a template chose long ones.
+    constexpr size_t kMaxUnpaid = 4096;
+    if (out_.size() - paid_ > kMaxUnpaid) RETURN_IF_ERROR(Pay());
     if (value.is_none()) {
       out_ += "null";
     } else if (const bool* boolean = value.boolean()) {
@@ -35,13 +38,19 @@ class JsonWriter {
     return absl::OkStatus();
   }
 
-  Text Finish() {
+  absl::StatusOr<Text> Finish() {
+    RETURN_IF_ERROR(Pay());
     Text text(std::move(out_));
     text.Mark(from_input_);
     return text;
   }
 
  private:
+  // For what has been written since the last payment.
+  absl::Status Pay() {
+    return machine_.SpendBytes(out_.size() - std::exchange(paid_, out_.size()));
+  }
+
   static bool IsRow(const List& list) {
     return list.kind == List::Kind::kList || list.kind == List::Kind::kTuple;
   }
@@ -121,6 +130,7 @@ class JsonWriter {
       out_ += "{}";
       return absl::OkStatus();
     }
+    RETURN_IF_ERROR(machine_.Spend(dict.entries().size()));
     std::vector<const Dict::Entry*> entries;
     for (const Dict::Entry& entry : dict.entries()) entries.push_back(&entry);
     if (style_.sort_keys) {
@@ -152,6 +162,7 @@ class JsonWriter {
   const JsonStyle& style_;
   Machine& machine_;
   std::string out_;
+  size_t paid_ = 0;  // bytes of it
   bool from_input_ = false;
 };
 
@@ -160,9 +171,7 @@ class JsonWriter {
 absl::StatusOr<Text> ToJson(const Value& value, const JsonStyle& style, Machine& machine) {
   JsonWriter writer(style, machine);
   RETURN_IF_ERROR(writer.Write(value, 0));
-  Text text = writer.Finish();
-  RETURN_IF_ERROR(machine.SpendBytes(text.size()));
-  return text;
+  return writer.Finish();
 }
 
 }  // namespace tandem::jinja

@@ -40,6 +40,45 @@ TEST(JinjaLimitsTest, WidthsOfAllIntegersAreCounted) {
   }
 }
 
+// A text of 512 KiB in a list 10,000 times: cheap to name, but 5 GB to copy.
+TEST(JinjaLimitsTest, CopiesOfOneTextArePaidEachTime) {
+  const std::string many = "{% set t = 'a' * 524288 %}{% set l = [t] * 10000 %}";
+  for (const char* use :
+       {"l | sort", "l | unique | list", "l | min", "l | max", "l | groupby(0)", "''.join(l)",
+        "[1] * 10000 | tojson(separators=(t, ':'))", "l | map('length') | list"}) {
+    EXPECT_THAT(Rendered(many + "{{ (" + use + ") is defined }}"), HasSubstr("steps")) << use;
+  }
+  for (const char* use :
+       {"t.zfill(1)", "'{:9}'.format(t)", "t == u", "t < u", "d[t]", "d.get(t)", "t in d",
+        "t | length", "t.startswith('b')", "'a'.find(t)", "t.strip('ab')", "{t: 1}"}) {
+    EXPECT_THAT(Rendered("{% set t = 'a' * 524288 %}{% set u = 'a' * 524288 %}{% set d = {'a': 1} "
+                         "%}{% for i in range(9999) %}{% set x = " +
+                         std::string(use) + " %}{% endfor %}"),
+                HasSubstr("steps"))
+        << use;
+  }
+}
+
+TEST(JinjaLimitsTest, IndentsArePaid) {
+  // 150 levels of 100 spaces before each of 999 numbers are 15 MB.
+  EXPECT_THAT(Rendered("{% set ns = namespace(l=range(999) | list) %}{% for a in range(150) %}"
+                       "{% set ns.l = [ns.l] %}{% endfor %}{% for a in range(9) %}"
+                       "{% set x = ns.l | tojson(indent=100) %}{% endfor %}"),
+              HasSubstr("steps"));
+}
+
+TEST(JinjaLimitsTest, NumbersArePaidByTheirDigits) {
+  for (const char* format : {"'%.999f' % 1e308", "'{:,.999f}'.format(1e308)"}) {
+    EXPECT_THAT(Rendered("{% for i in range(30000) %}{% set x = " + std::string(format) +
+                         " %}{% endfor %}"),
+                HasSubstr("steps"))
+        << format;
+  }
+  EXPECT_EQ(Rendered("{{ '{:,}'.format(-1234567) }} {{ '{:,.2f}'.format(123456.5) }} "
+                     "{{ '{:,.0%}'.format(12345) }}"),
+            "-1,234,567 123,456.50 1,234,500%");
+}
+
 TEST(JinjaLimitsTest, ListsThatHoldThemselvesTwiceRunOutOfSteps) {
   const std::string doubled =
       "{% set ns = namespace(l=[1], m=[1]) %}{% for a in range(150) %}"
