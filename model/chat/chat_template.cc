@@ -55,7 +55,8 @@ std::string_view Stripped(std::string_view text) {
 absl::Status CutAtTag(std::string_view last_content, Text& text) {
   const std::string_view tag = Stripped(kContinueTag);
   const size_t at = text.view().rfind(tag);
-  if (at == std::string::npos || text.view().find(Stripped(last_content)) == std::string::npos) {
+  if (at == std::string::npos ||
+      jinja::FindText(text.view(), Stripped(last_content)) == std::string::npos) {
     return InvalidArgument(
         "continue_final_message: the model's chat template does not print the last message as it "
         "is");
@@ -76,8 +77,7 @@ absl::Status CheckArray(const ChatJson& json, std::string_view name) {
 }
 
 absl::Status CheckInput(const ChatInput& input) {
-  for (const ChatJson* json :
-       {&input.messages, &input.tools, &input.documents, &input.variables}) {
+  for (const ChatJson* json : {&input.messages, &input.tools, &input.documents, &input.variables}) {
     RETURN_IF_ERROR(CheckNesting(*json));
   }
   RETURN_IF_ERROR(CheckMessages(input.messages));

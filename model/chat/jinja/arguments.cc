@@ -48,9 +48,12 @@ bool Bound::Truth(size_t i, bool otherwise) const {
   return Has(i) ? IsTrue(*values_[i]) : otherwise;
 }
 
-absl::StatusOr<Text> Bound::String(size_t i, std::string_view otherwise) const {
+absl::StatusOr<Text> Bound::String(size_t i, std::string_view otherwise, Machine& machine) const {
   if (!Has(i)) return Text(std::string(otherwise));
-  if (const Text* text = values_[i]->text()) return *text;
+  if (const Text* text = values_[i]->text()) {
+    RETURN_IF_ERROR(machine.SpendBytes(text->size()));
+    return *text;
+  }
   return InvalidArgument("{}() wants a string as '{}', not '{}'", function_, parameters_[i],
                          values_[i]->type());
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/chat/jinja/machine.h"
 #include "model/chat/jinja/value.h"
 
 namespace tandem::jinja {
@@ -25,8 +26,8 @@ class Bound {
   Value Get(size_t i) const { return values_[i].value_or(Value()); }
   absl::StatusOr<int64_t> Integer(size_t i, int64_t otherwise) const;
   bool Truth(size_t i, bool otherwise) const;
-  // INVALID_ARGUMENT for anything but a string.
-  absl::StatusOr<Text> String(size_t i, std::string_view otherwise) const;
+  // A copy, which is paid for. INVALID_ARGUMENT for anything but a string.
+  absl::StatusOr<Text> String(size_t i, std::string_view otherwise, Machine& machine) const;
 
  private:
   std::string_view function_;

@@ -13,9 +13,10 @@ namespace tandem::jinja {
 class AttributePath {
  public:
   // None: the item itself.
-  static absl::StatusOr<AttributePath> From(const Value& attribute);
+  static absl::StatusOr<AttributePath> From(const Value& attribute, Machine& machine);
   // Several paths, separated by commas.
-  static absl::StatusOr<std::vector<AttributePath>> ListFrom(const Value& attribute);
+  static absl::StatusOr<std::vector<AttributePath>> ListFrom(const Value& attribute,
+                                                             Machine& machine);
 
   // `otherwise` takes the place of what is undefined.
   absl::StatusOr<Value> Get(Value item, const std::optional<Value>& otherwise,

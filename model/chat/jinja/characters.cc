@@ -6,6 +6,7 @@
 #include <unicode/utf8.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace tandem::jinja {
 namespace {
@@ -188,6 +189,26 @@ Trimmed Trim(std::string_view text, const std::string_view* chars, Side side) {
     end = previous;
   }
   return {begin, end};
+}
+
+namespace {
+// Short texts are found faster by the plain way, which compares at most so many bytes per offset.
+constexpr size_t kShortText = 32;
+}  // namespace
+
+size_t FindText(std::string_view text, std::string_view wanted, size_t from) {
+  if (wanted.size() <= kShortText || from >= text.size()) return text.find(wanted, from);
+  const std::string_view rest = text.substr(from);
+  const void* found = memmem(rest.data(), rest.size(), wanted.data(), wanted.size());
+  if (found == nullptr) return std::string_view::npos;
+  return static_cast<size_t>(static_cast<const char*>(found) - text.data());
+}
+
+size_t FindLastText(std::string_view text, std::string_view wanted) {
+  if (wanted.size() <= kShortText) return text.rfind(wanted);
+  const std::string mirrored(text.rbegin(), text.rend());
+  const size_t at = FindText(mirrored, std::string(wanted.rbegin(), wanted.rend()));
+  return at == std::string_view::npos ? at : text.size() - at - wanted.size();
 }
 
 }  // namespace tandem::jinja

@@ -107,6 +107,7 @@ Evaluator::Result Evaluator::EvaluateVariable(const Expression& expression) {
     RETURN_IF_ERROR(machine_.Spend(scope->variables.size() / 32));
     if (const Value* found = scope->Find(expression.variable)) return *found;
   }
+  RETURN_IF_ERROR(machine_.SpendBytes(expression.text.size()));
   return Value::MakeUndefined(fmt::format("'{}' is undefined", expression.text));
 }
 
@@ -126,6 +127,7 @@ Evaluator::Result Evaluator::EvaluateDict(const Expression& expression) {
   for (size_t i = 0; i + 1 < expression.operands.size(); i += 2) {
     ASSIGN_OR_RETURN(Value key, Evaluate(*expression.operands[i]));
     ASSIGN_OR_RETURN(Value value, Evaluate(*expression.operands[i + 1]));
+    RETURN_IF_ERROR(machine_.SpendOnReading(key));
     RETURN_IF_ERROR(dict->Set(std::move(key), std::move(value)));
   }
   return Value(std::shared_ptr<const Dict>(std::move(dict)));

@@ -117,13 +117,6 @@ absl::StatusOr<std::string> FormatFloat(double value, const FormatSpec& spec) {
   return WithSign(std::move(digits), std::signbit(value), spec);
 }
 
-// Pays for a number of that form: the largest float has 309 digits before its point.
-absl::Status SpendOnNumber(const FormatSpec& spec, Machine& machine) {
-  constexpr int64_t kMostDigits = 310;
-  return machine.SpendBytes(
-      static_cast<size_t>(spec.width + std::max<int64_t>(spec.precision, 0) + kMostDigits));
-}
-
 absl::Status CheckSpec(const FormatSpec& spec) {
   if (spec.width > kMaxWidth || spec.precision > kMaxWidth) {
     return InvalidArgument("a format's width and precision may be at most {}", kMaxWidth);
@@ -221,7 +214,7 @@ class PercentFormatter {
   }
 
   absl::Status WriteValue(const Value& value, FormatSpec spec) {
-    RETURN_IF_ERROR(SpendOnNumber(spec, machine_));
+    RETURN_IF_ERROR(machine_.SpendBytes(static_cast<size_t>(spec.width)));
     if (spec.type == 's' || spec.type == 'r') {
       spec.fill = " ";
       ASSIGN_OR_RETURN(Text text, spec.type == 's' ? Str(value, machine_) : Repr(value, machine_));
@@ -234,6 +227,7 @@ class PercentFormatter {
       if (value.undefined() != nullptr) return UndefinedError(*value.undefined());
       if (!value.number()) return InvalidArgument("%{} wants a number", spec.type);
       ASSIGN_OR_RETURN(std::string digits, FormatFloat(*value.number(), spec));
+      RETURN_IF_ERROR(machine_.Spend(digits.size()));  // long numbers are slow to print
       out_.Append(Pad(Text(std::move(digits)), spec, align));
       return absl::OkStatus();
     }
@@ -301,7 +295,7 @@ absl::StatusOr<FormatSpec> ParseSpec(std::string_view text) {
 absl::StatusOr<Text> FormatValue(const Value& value, std::string_view spec_text, Machine& machine) {
   if (spec_text.empty()) return Str(value, machine);
   ASSIGN_OR_RETURN(FormatSpec spec, ParseSpec(spec_text));
-  RETURN_IF_ERROR(SpendOnNumber(spec, machine));
+  RETURN_IF_ERROR(machine.SpendBytes(static_cast<size_t>(spec.width)));
   if (value.text() != nullptr) {
     RETURN_IF_ERROR(machine.SpendBytes(value.text()->size()));
     if ((spec.type != 0 && spec.type != 's') || spec.align == '=' || spec.sign != 0) {
@@ -312,6 +306,7 @@ absl::StatusOr<Text> FormatValue(const Value& value, std::string_view spec_text,
   const bool real_type = std::string_view("fFeEgG%").find(spec.type) != std::string_view::npos;
   if (value.number() && spec.type != 0 && real_type) {
     ASSIGN_OR_RETURN(std::string digits, FormatFloat(*value.number(), spec));
+    RETURN_IF_ERROR(machine.Spend(digits.size()));
     return Pad(Text(std::move(digits)), spec, '>');
   }
   const bool integer_type =

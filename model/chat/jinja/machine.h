@@ -35,6 +35,11 @@ class Machine {
   // Pays for making or reading a text of that size.
   absl::Status SpendBytes(size_t bytes) { return Spend(1 + bytes / kBytesPerStep); }
 
+  // Pays for reading a value's text, such as to compare it or to look it up.
+  absl::Status SpendOnReading(const Value& value) {
+    return value.text() == nullptr ? absl::OkStatus() : Spend(value.text()->size() / kBytesPerStep);
+  }
+
   int64_t steps() const { return steps_; }
   Now now() const { return now_; }
 

@@ -37,9 +37,10 @@ absl::StatusOr<Value> DictValues(Machine& machine, const Value& self, Arguments 
   RETURN_IF_ERROR(machine.Spend(self.dict()->entries().size()));
   return DictView(self, List::Kind::kValues, std::move(arguments));
 }
-absl::StatusOr<Value> DictGet(Machine&, const Value& self, Arguments arguments) {
+absl::StatusOr<Value> DictGet(Machine& machine, const Value& self, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound,
                    Bound::To("get", {"key", "default"}, 1, std::move(arguments)));
+  RETURN_IF_ERROR(machine.SpendOnReading(bound.Get(0)));
   const Value* found = self.dict()->Find(bound.Get(0));
   return found == nullptr ? bound.Get(1) : *found;
 }

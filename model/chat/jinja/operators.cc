@@ -154,6 +154,7 @@ absl::StatusOr<bool> AreEqualDicts(const Dict& left, const Dict& right, Machine&
   if (left.entries().size() != right.entries().size()) return false;
   for (const auto& [key, value] : left.entries()) {
     const Value* other = right.Find(key);
+    RETURN_IF_ERROR(machine.SpendOnReading(key));
     if (other == nullptr) return false;
     ASSIGN_OR_RETURN(const bool equal, AreEqual(value, *other, machine));
     if (!equal) return false;
@@ -229,6 +230,8 @@ absl::StatusOr<Value> Plus(const Value& value) {
 absl::StatusOr<bool> AreEqual(const Value& left, const Value& right, Machine& machine) {
   RETURN_IF_ERROR(machine.Spend());
   if (left.text() != nullptr && right.text() != nullptr) {
+    if (left.text()->size() != right.text()->size()) return false;
+    RETURN_IF_ERROR(machine.SpendOnReading(left));
     return left.text()->bytes() == right.text()->bytes();
   }
   if (left.undefined() != nullptr || right.undefined() != nullptr) {
@@ -288,6 +291,8 @@ absl::StatusOr<bool> Compare(CompareOp op, const Value& left, const Value& right
     return order == (less ? std::partial_ordering::less : std::partial_ordering::greater);
   }
   if (left.text() != nullptr && right.text() != nullptr) {
+    RETURN_IF_ERROR(
+        machine.SpendOnReading(left.text()->size() < right.text()->size() ? left : right));
     // The order of UTF-8 is that of code points.
     const int order = left.text()->bytes().compare(right.text()->bytes());
     return (or_equal && order == 0) || (less ? order < 0 : order > 0);
@@ -308,13 +313,14 @@ absl::StatusOr<bool> Contains(const Value& container, const Value& item, Machine
     if (item.undefined() != nullptr || item.text() == nullptr) {
       return InvalidArgument("'in' of a string wants a string, not '{}'", item.type());
     }
-    RETURN_IF_ERROR(machine.SpendBytes(text->size()));
-    return text->view().find(item.text()->view()) != std::string_view::npos;
+    RETURN_IF_ERROR(machine.SpendBytes(text->size() + item.text()->size()));
+    return FindText(text->view(), item.text()->view()) != std::string_view::npos;
   }
   if (const Dict* dict = container.dict()) {
     if (item.list() != nullptr || item.dict() != nullptr) {
       return InvalidArgument("a {} cannot be the key of a dict", item.type());
     }
+    RETURN_IF_ERROR(machine.SpendOnReading(item));
     return dict->Find(item) != nullptr;
   }
   ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(container, machine));

@@ -55,6 +55,7 @@ absl::StatusOr<std::shared_ptr<Dict>> MakeDict(Machine& machine, Arguments argum
     const Value& source = arguments.positional[0];
     if (source.dict() != nullptr) {
       for (const auto& [key, value] : source.dict()->entries()) {
+        RETURN_IF_ERROR(machine.SpendOnReading(key));
         RETURN_IF_ERROR(dict->Set(key, value));
       }
     } else {
@@ -62,6 +63,7 @@ absl::StatusOr<std::shared_ptr<Dict>> MakeDict(Machine& machine, Arguments argum
       for (const Value& item : pairs) {
         ASSIGN_OR_RETURN(std::vector<Value> pair, Iterate(item, machine));
         if (pair.size() != 2) return InvalidArgument("dict() wants pairs");
+        RETURN_IF_ERROR(machine.SpendOnReading(pair[0]));
         RETURN_IF_ERROR(dict->Set(std::move(pair[0]), std::move(pair[1])));
       }
     }
@@ -100,7 +102,7 @@ absl::StatusOr<Value> RaiseException(Machine& machine, Arguments arguments) {
 absl::StatusOr<Value> StrftimeNow(Machine& machine, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound,
                    Bound::To("strftime_now", {"format"}, 1, std::move(arguments)));
-  ASSIGN_OR_RETURN(const Text format, bound.String(0, ""));
+  ASSIGN_OR_RETURN(const Text format, bound.String(0, "", machine));
   RETURN_IF_ERROR(machine.Spend(format.size()));
   ASSIGN_OR_RETURN(std::string text, FormatTime(format.view(), machine.now()));
   Text result(std::move(text));

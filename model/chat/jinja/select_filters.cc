@@ -19,7 +19,7 @@ Selected MapFilter(Machine& machine, const Value& value, Arguments arguments) {
     std::optional<Value> otherwise;
     for (const auto& [name, argument] : arguments.named) {
       if (name.view() == "attribute") {
-        ASSIGN_OR_RETURN(path, AttributePath::From(argument));
+        ASSIGN_OR_RETURN(path, AttributePath::From(argument, machine));
       } else if (name.view() == "default") {
         if (!argument.is_none()) otherwise = argument;
       } else {
@@ -60,7 +60,7 @@ Selected SelectFilter(Machine& machine, const Value& value, Arguments arguments)
   AttributePath path;
   if (kLook == Look::kAtAttribute) {
     if (given.empty()) return InvalidArgument("selectattr and rejectattr want an attribute");
-    ASSIGN_OR_RETURN(path, AttributePath::From(given[0]));
+    ASSIGN_OR_RETURN(path, AttributePath::From(given[0], machine));
     given.erase(given.begin());
   }
   const TestEntry* test = nullptr;
@@ -97,7 +97,7 @@ constexpr FilterEntry kSelectFilters[] = {
 
 std::span<const FilterEntry> SelectFilters() { return kSelectFilters; }
 
-absl::StatusOr<AttributePath> AttributePath::From(const Value& attribute) {
+absl::StatusOr<AttributePath> AttributePath::From(const Value& attribute, Machine& machine) {
   AttributePath path;
   if (attribute.is_none()) return path;
   const Text* text = attribute.text();
@@ -105,6 +105,7 @@ absl::StatusOr<AttributePath> AttributePath::From(const Value& attribute) {
     path.parts_.push_back(attribute);
     return path;
   }
+  RETURN_IF_ERROR(machine.Spend(text->size()));
   std::string_view rest = text->view();
   while (true) {
     const size_t dot = rest.find('.');
@@ -119,17 +120,18 @@ absl::StatusOr<AttributePath> AttributePath::From(const Value& attribute) {
   }
 }
 
-absl::StatusOr<std::vector<AttributePath>> AttributePath::ListFrom(const Value& attribute) {
+absl::StatusOr<std::vector<AttributePath>> AttributePath::ListFrom(const Value& attribute,
+                                                                   Machine& machine) {
   std::vector<AttributePath> paths;
   if (attribute.text() == nullptr) {
-    ASSIGN_OR_RETURN(AttributePath path, From(attribute));
+    ASSIGN_OR_RETURN(AttributePath path, From(attribute, machine));
     paths.push_back(std::move(path));
     return paths;
   }
   std::string_view rest = attribute.text()->view();
   while (true) {
     const size_t comma = rest.find(',');
-    ASSIGN_OR_RETURN(AttributePath path, From(Value::String(rest.substr(0, comma))));
+    ASSIGN_OR_RETURN(AttributePath path, From(Value::String(rest.substr(0, comma)), machine));
     paths.push_back(std::move(path));
     if (comma == std::string_view::npos) return paths;
     rest.remove_prefix(comma + 1);

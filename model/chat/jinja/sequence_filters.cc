@@ -18,8 +18,9 @@ absl::Status TakesNothing(std::string_view name, Arguments arguments) {
   return Bound::To(name, {}, 0, std::move(arguments)).status();
 }
 
-Filtered LengthFilter(Machine&, const Value& value, Arguments arguments) {
+Filtered LengthFilter(Machine& machine, const Value& value, Arguments arguments) {
   RETURN_IF_ERROR(TakesNothing("length", std::move(arguments)));
+  RETURN_IF_ERROR(machine.SpendOnReading(value));
   ASSIGN_OR_RETURN(const int64_t length, Length(value));
   return Value(length);
 }
@@ -84,7 +85,7 @@ Filtered ReverseFilter(Machine& machine, const Value& value, Arguments arguments
 Filtered JoinFilter(Machine& machine, const Value& value, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound,
                    Bound::To("join", {"d", "attribute"}, 0, std::move(arguments)));
-  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::From(bound.Get(1)));
+  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::From(bound.Get(1), machine));
   Text separator;
   if (bound.Has(0)) {
     ASSIGN_OR_RETURN(separator, Str(bound.Get(0), machine));
@@ -173,7 +174,7 @@ absl::StatusOr<std::vector<Keyed>> KeyedItems(std::vector<Value> items,
 Filtered SortFilter(Machine& machine, const Value& value, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound, Bound::To("sort", {"reverse", "case_sensitive", "attribute"},
                                                 0, std::move(arguments)));
-  ASSIGN_OR_RETURN(const auto paths, AttributePath::ListFrom(bound.Get(2)));
+  ASSIGN_OR_RETURN(const auto paths, AttributePath::ListFrom(bound.Get(2), machine));
   ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value, machine));
   ASSIGN_OR_RETURN(std::vector<Keyed> keyed,
                    KeyedItems(std::move(items), paths, bound.Truth(1, false), {}, machine));
@@ -186,7 +187,7 @@ Filtered SortFilter(Machine& machine, const Value& value, Arguments arguments) {
 Filtered DictSortFilter(Machine& machine, const Value& value, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound, Bound::To("dictsort", {"case_sensitive", "by", "reverse"}, 0,
                                                 std::move(arguments)));
-  ASSIGN_OR_RETURN(const Text by, bound.String(1, "key"));
+  ASSIGN_OR_RETURN(const Text by, bound.String(1, "key", machine));
   if (by.view() != "key" && by.view() != "value") {
     return InvalidArgument("dictsort sorts by 'key' or 'value'");
   }
@@ -214,7 +215,7 @@ Filtered GroupByFilter(Machine& machine, const Value& value, Arguments arguments
   ASSIGN_OR_RETURN(
       const Bound bound,
       Bound::To("groupby", {"attribute", "default", "case_sensitive"}, 1, std::move(arguments)));
-  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::From(bound.Get(0)));
+  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::From(bound.Get(0), machine));
   std::optional<Value> otherwise;
   if (!bound.Get(1).is_none()) otherwise = bound.Get(1);
   ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value, machine));
@@ -243,7 +244,7 @@ Filtered GroupByFilter(Machine& machine, const Value& value, Arguments arguments
 Filtered UniqueFilter(Machine& machine, const Value& value, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound,
                    Bound::To("unique", {"case_sensitive", "attribute"}, 0, std::move(arguments)));
-  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::From(bound.Get(1)));
+  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::From(bound.Get(1), machine));
   ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value, machine));
   Dict seen;
   std::vector<Value> kept;
@@ -252,6 +253,7 @@ Filtered UniqueFilter(Machine& machine, const Value& value, Arguments arguments)
     if (!bound.Truth(0, false)) {
       ASSIGN_OR_RETURN(key, IgnoreCase(key, machine));
     }
+    RETURN_IF_ERROR(machine.SpendOnReading(key));
     if (seen.Find(key) != nullptr) continue;
     RETURN_IF_ERROR(seen.Set(std::move(key), Value(true)));
     kept.push_back(std::move(item));
@@ -265,7 +267,7 @@ template <Extreme kExtreme>
 Filtered ExtremeFilter(Machine& machine, const Value& value, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound, Bound::To("min and max", {"case_sensitive", "attribute"}, 0,
                                                 std::move(arguments)));
-  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::From(bound.Get(1)));
+  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::From(bound.Get(1), machine));
   ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value, machine));
   if (items.empty()) return Value::MakeUndefined("No aggregated item, sequence was empty.");
   ASSIGN_OR_RETURN(const std::vector<Keyed> keyed,
@@ -284,7 +286,7 @@ Filtered ExtremeFilter(Machine& machine, const Value& value, Arguments arguments
 Filtered SumFilter(Machine& machine, const Value& value, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound,
                    Bound::To("sum", {"attribute", "start"}, 0, std::move(arguments)));
-  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::From(bound.Get(0)));
+  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::From(bound.Get(0), machine));
   ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value, machine));
   Value sum = bound.Has(1) ? bound.Get(1) : Value(int64_t{0});
   if (sum.text() != nullptr) return InvalidArgument("sum cannot add strings: use join");
@@ -341,7 +343,7 @@ Filtered SliceFilter(Machine& machine, const Value& value, Arguments arguments) 
 
 Filtered AttrFilter(Machine& machine, const Value& value, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound, Bound::To("attr", {"name"}, 1, std::move(arguments)));
-  ASSIGN_OR_RETURN(const Text name, bound.String(0, ""));
+  ASSIGN_OR_RETURN(const Text name, bound.String(0, "", machine));
   if (value.undefined() != nullptr) return UndefinedError(*value.undefined());
   // Keys of a dict are no attributes.
   if (value.dict() != nullptr) {

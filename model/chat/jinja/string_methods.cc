@@ -34,8 +34,8 @@ Result Strip(Machine& machine, const Value& self, Arguments arguments) {
   if (bound.Get(0).is_none()) {
     trimmed = Trim(text.view(), nullptr, kSide);
   } else {
-    ASSIGN_OR_RETURN(const Text chars, bound.String(0, ""));
-    RETURN_IF_ERROR(machine.Spend(chars.size()));
+    ASSIGN_OR_RETURN(const Text chars, bound.String(0, "", machine));
+    RETURN_IF_ERROR(machine.SpendBytes(text.size() * chars.size()));
     const std::string_view view = chars.view();
     trimmed = Trim(text.view(), &view, kSide);
   }
@@ -85,26 +85,34 @@ std::vector<Text> SplitAtSpace(const Text& text, int64_t limit, From from) {
   return parts;
 }
 
-std::vector<Text> SplitAtText(const Text& text, std::string_view separator, int64_t limit,
-                              From from) {
+std::vector<Text> SplitAtText(const Text& text, std::string_view separator, int64_t limit) {
   std::vector<Text> parts;
-  const std::string_view bytes = text.view();
   size_t begin = 0;
-  size_t end = bytes.size();
   while (limit < 0 || static_cast<int64_t>(parts.size()) < limit) {
-    const std::string_view rest = bytes.substr(begin, end - begin);
-    const size_t at = from == From::kLeft ? rest.find(separator) : rest.rfind(separator);
+    const size_t at = FindText(text.view(), separator, begin);
     if (at == std::string_view::npos) break;
-    if (from == From::kLeft) {
-      parts.push_back(text.Slice(begin, begin + at));
-      begin += at + separator.size();
-    } else {
-      parts.push_back(text.Slice(begin + at + separator.size(), end));
-      end = begin + at;
-    }
+    parts.push_back(text.Slice(begin, at));
+    begin = at + separator.size();
   }
-  parts.push_back(text.Slice(begin, end));
-  if (from == From::kRight) std::reverse(parts.begin(), parts.end());
+  parts.push_back(text.Slice(begin, text.size()));
+  return parts;
+}
+
+// From the right: the mirrored text is split from the left.
+std::vector<Text> SplitAtTextFromRight(const Text& text, std::string_view separator,
+                                       int64_t limit) {
+  std::vector<Text> parts;
+  const std::string mirrored(text.bytes().rbegin(), text.bytes().rend());
+  const std::string wanted(separator.rbegin(), separator.rend());
+  size_t end = text.size();
+  while (limit < 0 || static_cast<int64_t>(parts.size()) < limit) {
+    const size_t at = FindText(mirrored, wanted, text.size() - end);
+    if (at == std::string_view::npos) break;
+    parts.push_back(text.Slice(text.size() - at, end));
+    end = text.size() - at - separator.size();
+  }
+  parts.push_back(text.Slice(0, end));
+  std::reverse(parts.begin(), parts.end());
   return parts;
 }
 
@@ -128,9 +136,11 @@ Result Split(Machine& machine, const Value& self, Arguments arguments) {
     RETURN_IF_ERROR(machine.Spend(parts.size()));
     return ListOfTexts(std::move(parts));
   }
-  ASSIGN_OR_RETURN(const Text separator, bound.String(0, ""));
+  ASSIGN_OR_RETURN(const Text separator, bound.String(0, "", machine));
   if (separator.empty()) return InvalidArgument("split() wants a separator that is not empty");
-  std::vector<Text> parts = SplitAtText(text, separator.view(), limit, kFrom);
+  std::vector<Text> parts = kFrom == From::kLeft
+                                ? SplitAtText(text, separator.view(), limit)
+                                : SplitAtTextFromRight(text, separator.view(), limit);
   RETURN_IF_ERROR(machine.Spend(parts.size()));
   return ListOfTexts(std::move(parts));
 }
@@ -138,12 +148,12 @@ Result Split(Machine& machine, const Value& self, Arguments arguments) {
 template <From kFrom>
 Result Partition(Machine& machine, const Value& self, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound, Bound::To("partition", {"sep"}, 1, std::move(arguments)));
-  ASSIGN_OR_RETURN(const Text separator, bound.String(0, ""));
+  ASSIGN_OR_RETURN(const Text separator, bound.String(0, "", machine));
   if (separator.empty()) return InvalidArgument("partition() wants a separator");
   const Text& text = *self.text();
   RETURN_IF_ERROR(machine.SpendBytes(text.size()));
-  const size_t at = kFrom == From::kLeft ? text.view().find(separator.view())
-                                         : text.view().rfind(separator.view());
+  const size_t at = kFrom == From::kLeft ? FindText(text.view(), separator.view())
+                                         : FindLastText(text.view(), separator.view());
   if (at == std::string_view::npos) {
     if (kFrom == From::kLeft) return ListOfTexts({text, Text(), Text()}, List::Kind::kTuple);
     return ListOfTexts({Text(), Text(), text}, List::Kind::kTuple);
@@ -186,13 +196,15 @@ Result StartsOrEnds(Machine& machine, const Value& self, Arguments arguments) {
   constexpr std::string_view kName = kWhere == Where::kStart ? "startswith" : "endswith";
   ASSIGN_OR_RETURN(const Bound bound,
                    Bound::To(kName, {"prefix", "start", "end"}, 1, std::move(arguments)));
+  RETURN_IF_ERROR(machine.SpendBytes(self.text()->size()));
   ASSIGN_OR_RETURN(const Trimmed range, RangeOf(*self.text(), bound, 1));
   std::vector<Value> wanted = {bound.Get(0)};
   if (const List* list = wanted[0].list(); list && list->kind == List::Kind::kTuple) {
+    RETURN_IF_ERROR(machine.Spend(list->items.size()));
     wanted = std::vector<Value>(list->items);
   }
-  RETURN_IF_ERROR(machine.Spend(wanted.size()));
   for (const Value& value : wanted) {
+    RETURN_IF_ERROR(machine.SpendOnReading(value));
     const Text* affix = value.text();
     if (affix == nullptr) {
       return InvalidArgument("{}() wants a string or a tuple of strings, not '{}'", kName,
@@ -211,7 +223,7 @@ template <Where kWhere>
 Result RemoveAffix(Machine& machine, const Value& self, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound,
                    Bound::To("removeprefix", {"affix"}, 1, std::move(arguments)));
-  ASSIGN_OR_RETURN(const Text affix, bound.String(0, ""));
+  ASSIGN_OR_RETURN(const Text affix, bound.String(0, "", machine));
   const Text& text = *self.text();
   RETURN_IF_ERROR(machine.SpendBytes(text.size()));
   if (kWhere == Where::kStart && text.view().starts_with(affix.view())) {
@@ -226,8 +238,8 @@ Result RemoveAffix(Machine& machine, const Value& self, Arguments arguments) {
 Result ReplaceMethod(Machine& machine, const Value& self, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound,
                    Bound::To("replace", {"old", "new", "count"}, 2, std::move(arguments)));
-  ASSIGN_OR_RETURN(const Text old, bound.String(0, ""));
-  ASSIGN_OR_RETURN(const Text replacement, bound.String(1, ""));
+  ASSIGN_OR_RETURN(const Text old, bound.String(0, "", machine));
+  ASSIGN_OR_RETURN(const Text replacement, bound.String(1, "", machine));
   ASSIGN_OR_RETURN(const int64_t count, bound.Integer(2, -1));
   ASSIGN_OR_RETURN(Text text, ReplaceText(*self.text(), old, replacement, count, machine));
   return Value(std::move(text));
@@ -239,14 +251,14 @@ template <From kFrom, Missing kMissing>
 Result Find(Machine& machine, const Value& self, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound,
                    Bound::To("find", {"sub", "start", "end"}, 1, std::move(arguments)));
-  ASSIGN_OR_RETURN(const Text wanted, bound.String(0, ""));
+  ASSIGN_OR_RETURN(const Text wanted, bound.String(0, "", machine));
   const Text& text = *self.text();
   RETURN_IF_ERROR(machine.SpendBytes(text.size() * 4));
   ASSIGN_OR_RETURN(const Trimmed range, RangeOf(text, bound, 1));
   size_t at = std::string_view::npos;
   if (range.begin <= range.end) {
     const std::string_view part = text.view().substr(range.begin, range.end - range.begin);
-    at = kFrom == From::kLeft ? part.find(wanted.view()) : part.rfind(wanted.view());
+    at = kFrom == From::kLeft ? FindText(part, wanted.view()) : FindLastText(part, wanted.view());
   }
   if (at != std::string_view::npos) {
     return Value(static_cast<int64_t>(CountCharacters(text.view().substr(0, range.begin + at))));
@@ -258,7 +270,7 @@ Result Find(Machine& machine, const Value& self, Arguments arguments) {
 Result Count(Machine& machine, const Value& self, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound,
                    Bound::To("count", {"sub", "start", "end"}, 1, std::move(arguments)));
-  ASSIGN_OR_RETURN(const Text wanted, bound.String(0, ""));
+  ASSIGN_OR_RETURN(const Text wanted, bound.String(0, "", machine));
   const Text& text = *self.text();
   RETURN_IF_ERROR(machine.SpendBytes(text.size() * 4));
   ASSIGN_OR_RETURN(const Trimmed range, RangeOf(text, bound, 1));
@@ -266,8 +278,8 @@ Result Count(Machine& machine, const Value& self, Arguments arguments) {
   const std::string_view part = text.view().substr(range.begin, range.end - range.begin);
   if (wanted.empty()) return Value(static_cast<int64_t>(CountCharacters(part)) + 1);
   int64_t count = 0;
-  for (size_t at = part.find(wanted.view()); at != std::string_view::npos;
-       at = part.find(wanted.view(), at + wanted.size())) {
+  for (size_t at = FindText(part, wanted.view()); at != std::string_view::npos;
+       at = FindText(part, wanted.view(), at + wanted.size())) {
     ++count;
   }
   return Value(count);
@@ -340,7 +352,7 @@ Result Justify(Machine& machine, const Value& self, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound,
                    Bound::To("just", {"width", "fillchar"}, 1, std::move(arguments)));
   ASSIGN_OR_RETURN(const int64_t width, bound.Integer(0, 0));
-  ASSIGN_OR_RETURN(const Text fill, bound.String(1, " "));
+  ASSIGN_OR_RETURN(const Text fill, bound.String(1, " ", machine));
   const Text& text = *self.text();
   RETURN_IF_ERROR(machine.SpendBytes(text.size()));
   const int64_t missing = MissingTo(width, text);
@@ -358,7 +370,7 @@ Result CenterMethod(Machine& machine, const Value& self, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound,
                    Bound::To("center", {"width", "fillchar"}, 1, std::move(arguments)));
   ASSIGN_OR_RETURN(const int64_t width, bound.Integer(0, 0));
-  ASSIGN_OR_RETURN(const Text fill, bound.String(1, " "));
+  ASSIGN_OR_RETURN(const Text fill, bound.String(1, " ", machine));
   ASSIGN_OR_RETURN(Text text, CenterText(*self.text(), width, fill, machine));
   return Value(std::move(text));
 }
@@ -454,7 +466,7 @@ absl::StatusOr<Text> ReplaceText(const Text& text, const Text& old, const Text& 
     const bool between = old.empty() && done > 0;
     if (between && at == text.size()) break;
     const size_t found = old.empty() ? (between ? at + CharacterBytes(text.view()[at]) : 0)
-                                     : text.view().find(old.view(), at);
+                                     : FindText(text.view(), old.view(), at);
     if (found == std::string_view::npos) break;
     RETURN_IF_ERROR(machine.SpendBytes(replacement.size()));
     out.Append(text, at, found);

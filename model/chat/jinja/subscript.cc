@@ -34,6 +34,7 @@ absl::StatusOr<std::optional<Value>> FindAttribute(const Value& object, std::str
 // obj[key] of Python; nothing where it raises TypeError or LookupError.
 absl::StatusOr<std::optional<Value>> FindItem(const Value& object, const Value& key,
                                               Machine& machine) {
+  RETURN_IF_ERROR(machine.SpendOnReading(key));
   if (const Dict* dict = object.dict()) {
     const Value* found = dict->Find(key);
     return found == nullptr ? std::optional<Value>() : *found;
@@ -144,7 +145,7 @@ absl::StatusOr<Value> GetAttribute(const Value& object, std::string_view name, M
     const Value* found = object.dict()->Find(name);
     if (found != nullptr) return *found;
   }
-  RETURN_IF_ERROR(machine.Spend());
+  RETURN_IF_ERROR(machine.SpendBytes(name.size()));
   return NoAttribute(object, name);
 }
 

@@ -66,7 +66,8 @@ FilterResult TrimFilter(Machine& machine, const Value& value, Arguments argument
   if (bound.Get(0).is_none()) {
     trimmed = Trim(text.view(), nullptr, Side::kBoth);
   } else {
-    ASSIGN_OR_RETURN(const Text chars, bound.String(0, ""));
+    ASSIGN_OR_RETURN(const Text chars, bound.String(0, "", machine));
+    RETURN_IF_ERROR(machine.SpendBytes(text.size() * chars.size()));
     const std::string_view view = chars.view();
     trimmed = Trim(text.view(), &view, Side::kBoth);
   }
@@ -131,7 +132,7 @@ FilterResult TruncateFilter(Machine& machine, const Value& value, Arguments argu
       Bound::To("truncate", {"length", "killwords", "end", "leeway"}, 0, std::move(arguments)));
   if (value.text() == nullptr) return InvalidArgument("truncate wants a string");
   ASSIGN_OR_RETURN(const int64_t length, bound.Integer(0, 255));
-  ASSIGN_OR_RETURN(const Text end, bound.String(2, "..."));
+  ASSIGN_OR_RETURN(const Text end, bound.String(2, "...", machine));
   int64_t leeway = 5;
   if (!bound.Get(3).is_none()) {
     ASSIGN_OR_RETURN(leeway, bound.Integer(3, 5));
@@ -283,11 +284,11 @@ FilterResult AbsFilter(Machine&, const Value& value, Arguments arguments) {
   return InvalidArgument("abs wants a number, not '{}'", value.type());
 }
 
-FilterResult RoundFilter(Machine&, const Value& value, Arguments arguments) {
+FilterResult RoundFilter(Machine& machine, const Value& value, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound,
                    Bound::To("round", {"precision", "method"}, 0, std::move(arguments)));
   ASSIGN_OR_RETURN(const int64_t precision, bound.Integer(0, 0));
-  ASSIGN_OR_RETURN(const Text method, bound.String(1, "common"));
+  ASSIGN_OR_RETURN(const Text method, bound.String(1, "common", machine));
   if (value.undefined() != nullptr) return UndefinedError(*value.undefined());
   if (!value.number()) return InvalidArgument("round wants a number, not '{}'", value.type());
   if (precision < 0 || precision > 300) {

@@ -51,15 +51,14 @@ TEST(InputMarksTest, KeysOfInputAreInput) {
 }
 
 TEST(InputMarksTest, KeysOfInputStayInputAsNamesOfArguments) {
-  EXPECT_EQ(Marked("{% for k, v in dict(a=1, **d).items() %}{{ k }}={{ v }} {% endfor %}",
-                   kVariables),
-            "a=1 «k»=«v» ");
+  EXPECT_EQ(
+      Marked("{% for k, v in dict(a=1, **d).items() %}{{ k }}={{ v }} {% endfor %}", kVariables),
+      "a=1 «k»=«v» ");
   EXPECT_EQ(Marked("{% macro m() %}{% for k in kwargs %}{{ k }}{% endfor %}{% endmacro %}"
                    "{{ m(**d) }}",
                    kVariables),
             "«k»");
-  EXPECT_EQ(Marked("{{ '<s>{k}'.format(**d) }}{{ '%(k)s' | format(**d) }}", kVariables),
-            "<s>«vv»");
+  EXPECT_EQ(Marked("{{ '<s>{k}'.format(**d) }}{{ '%(k)s' | format(**d) }}", kVariables), "<s>«vv»");
 }
 
 TEST(InputMarksTest, MacrosAndBlocksKeepTheMarks) {

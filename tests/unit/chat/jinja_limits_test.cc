@@ -45,7 +45,7 @@ TEST(JinjaLimitsTest, CopiesOfOneTextArePaidEachTime) {
   const std::string many = "{% set t = 'a' * 524288 %}{% set l = [t] * 10000 %}";
   for (const char* use :
        {"l | sort", "l | unique | list", "l | min", "l | max", "l | groupby(0)", "''.join(l)",
-        "[1] * 10000 | tojson(separators=(t, ':'))", "l | map('length') | list"}) {
+        "([1] * 10000) | tojson(separators=(t, ':'))", "l | map('length') | list"}) {
     EXPECT_THAT(Rendered(many + "{{ (" + use + ") is defined }}"), HasSubstr("steps")) << use;
   }
   for (const char* use :
@@ -57,6 +57,26 @@ TEST(JinjaLimitsTest, CopiesOfOneTextArePaidEachTime) {
                 HasSubstr("steps"))
         << use;
   }
+}
+
+// 'a...ab' in 'aaaa...': comparing all of it at each offset took minutes.
+TEST(JinjaLimitsTest, SearchesTakeLinearTime) {
+  const std::string texts =
+      "{% set t = 'a' * 4000000 %}{% set n = 'a' * 2000000 ~ 'b' %}"
+      "{% set m = 'b' ~ 'a' * 2000000 %}";
+  const ChatJson none = ChatJson::object();
+  for (const char* use : {"n in t", "t.find(n)", "t.count(n)", "t.replace(n, '')", "t.split(n)",
+                          "t.partition(n)", "t.rfind(m)", "t.rsplit(m)", "t.rpartition(m)"}) {
+    const auto text = RenderMarked(texts + "{{ (" + use + ") is defined }}", none, 100'000'000);
+    ASSERT_TRUE(text.ok()) << use << text.status();
+    EXPECT_EQ(text->bytes(), "True");
+  }
+  const std::string lines = "{% set s = '-' * 40 %}{% set t = 'a' ~ s ~ 'b' ~ s ~ 'c' %}";
+  EXPECT_EQ(Rendered(lines + "{{ t.split(s) }} {{ t.rsplit(s, 1)[1] }} {{ t.rpartition(s)[2] }} "
+                             "{{ t.count(s) }} {{ t.find(s) }} {{ t.rfind(s) }} {{ s in t }}"),
+            "['a', 'b', 'c'] c c 2 1 42 True");
+  EXPECT_EQ(Rendered("{{ 'aXXbXXXc'.rsplit('XX') }}{{ 'aXXbXXXc'.rsplit('XX', 1) }}"),
+            "['a', 'bX', 'c']['aXXbX', 'c']");
 }
 
 TEST(JinjaLimitsTest, IndentsArePaid) {
