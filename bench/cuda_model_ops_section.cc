@@ -223,8 +223,7 @@ absl::Status RunSample(CudaBench& bench, int32_t rows, const cuda::DeviceSampleR
                                .sampled = reinterpret_cast<cuda::DeviceSampledToken*>(sampled),
                                .top = nullptr};
   const CudaVariant variant = {"ours", [&](int32_t i) {
-                                 launch.logits =
-                                     RowsOfSet(logits, rows, i % sets).Row<float>(0);
+                                 launch.logits = RowsOfSet(logits, rows, i % sets).Row<float>(0);
                                  return cuda::ToStatus(cuda::Sample(on, launch), "sample");
                                }};
   ASSIGN_OR_RETURN(const auto times, bench.Time({&variant, 1}, bench.LaunchesOf(bytes)));
