@@ -341,6 +341,9 @@ absl::Status Serve(const RouterFlags& flags) {
   const std::unique_ptr<PrefixIndex> prefixes = NewPrefixIndex(tuning);
   const std::unique_ptr<SessionTable> sessions = NewSessionTable(tuning);
   DecisionLog decisions(tuning.policy, predictions);
+  // The router's destructor waits for the threads that render and tokenize, and their work uses both.
+  const openai::ModelFiles files = openai::LoadModelFiles(flags.model_dir);
+  std::optional<openai::Service> service;
   Router router(options, {.tokenizer = tokenizer.get(),
                           .cluster = cluster,
                           .ledger = ledger,
@@ -358,16 +361,15 @@ absl::Status Serve(const RouterFlags& flags) {
                           .prefixes = prefixes.get(),
                           .sessions = sessions.get()});
   ClusterService cluster_service(cluster, prefixes.get(), MostCacheChanges(tuning));
-  const openai::ModelFiles files = openai::LoadModelFiles(flags.model_dir);
-  const openai::Service service({.router = router,
-                                 .loop = *loop,
-                                 .clock = clock,
-                                 .tokenizer = tokenizer.get(),
-                                 .chat = files.chat.get(),
-                                 .no_chat = files.no_chat,
-                                 .model = CardOf(options.limits, files),
-                                 .version = kVersion});
-  return ServePorts(flags, service, router, *loop, cluster_service, answers);
+  service.emplace(openai::ServiceParts{.router = router,
+                                       .loop = *loop,
+                                       .clock = clock,
+                                       .tokenizer = tokenizer.get(),
+                                       .chat = files.chat.get(),
+                                       .no_chat = files.no_chat,
+                                       .model = CardOf(options.limits, files),
+                                       .version = kVersion});
+  return ServePorts(flags, *service, router, *loop, cluster_service, answers);
 }
 
 int RunRouter(const RouterFlags& flags) {
