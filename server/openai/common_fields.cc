@@ -7,6 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "base/hash.h"
+#include "base/token_bias.h"
 #include "router/cluster/registration_check.h"
 #include "server/openai/api_error.h"
 
@@ -52,6 +53,12 @@ absl::Status ReadInto(const BodyFields& body, std::string_view name, const Set& 
 absl::Status ReadLogitBias(const BodyFields& body, v1::SamplingParams& sampling) {
   ASSIGN_OR_RETURN(const std::optional<BodyFields> biases, body.Object("logit_bias"));
   if (!biases) return absl::OkStatus();
+  // First of all: each field is looked for among all of them.
+  if (biases->json().size() > kMaxLogitBiases) {
+    return WithParam(InvalidArgument("logit_bias has {} token ids; at most {} are taken",
+                                     biases->json().size(), kMaxLogitBiases),
+                     "logit_bias");
+  }
   for (const auto& [token, bias] : biases->json().items()) {
     int32_t id = 0;
     if (!absl::SimpleAtoi(token, &id)) {

@@ -109,6 +109,15 @@ TEST(CompletionRequestTest, WhatWouldChangeTheAnswerIsRefusedAndTheRestIgnored) 
   EXPECT_TRUE(parsed.ok()) << parsed.status();
 }
 
+TEST(CompletionRequestTest, MoreBiasesThanTheRouterTakesAreRefusedUnread) {
+  Json biases;
+  for (int i = 0; i < 1024; ++i) biases[std::to_string(i)] = 1;
+  Json body = {{"prompt", "p"}, {"logit_bias", biases}};
+  EXPECT_TRUE(ParseBody(JsonText(body)).ok());
+  body["logit_bias"]["x"] = 1;
+  EXPECT_THAT(FieldError(JsonText(body), "logit_bias"), HasSubstr("1025 token ids"));
+}
+
 TEST(CompletionRequestTest, StreamOptionsNeedAStream) {
   FieldError(R"({"prompt":"p","stream_options":{"include_usage":true}})", "stream_options");
   FieldError(R"({"prompt":"p","stream":true,"prompt_logprobs":1})", "prompt_logprobs");
