@@ -122,9 +122,11 @@ void GenerateCall::Fail(const absl::Status& status) {
     ended_ = status;
     if (stream_ == nullptr) {
       exchange_->Respond(ErrorResponse(status, request_id_));
-    } else if (stream_->Push(Answer::StreamError(status), Pace::kWhole)) {
+    } else if (!absl::IsResourceExhausted(status) &&
+               stream_->Push(Answer::StreamError(status), Pace::kWhole)) {
       stream_->Close();
     } else {
+      // A reader that is too slow would take as long for what is queued before the error.
       stream_->Abort(Answer::StreamError(status));
     }
   }
