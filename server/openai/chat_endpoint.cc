@@ -48,14 +48,6 @@ void BeginChat(const ServiceParts& parts, const AnswerFormat& format, PendingCha
            std::move(prompts));
 }
 
-// A stand-in for the prompt, so that the router's own check judges all other fields before the
-// messages are rendered.
-absl::Status ValidateChat(const RequestLimits& limits, const v1::GenerateRequest& request) {
-  v1::GenerateRequest with_prompt = request;
-  with_prompt.mutable_token_ids()->add_ids(0);
-  return ValidateRequest(with_prompt, limits);
-}
-
 }  // namespace
 
 void AnswerChat(const ServiceParts& parts, const AnswerFormat& format,
@@ -65,7 +57,8 @@ void AnswerChat(const ServiceParts& parts, const AnswerFormat& format,
   absl::StatusOr<ChatRequest> chat = ParseChatBody(exchange->request(), request_id);
   if (!chat.ok()) return exchange->Respond(ErrorResponse(chat.status(), request_id));
   const RequestLimits limits = parts.router.CurrentLimits(chat->request.route());
-  if (absl::Status valid = ValidateChat(limits, chat->request); !valid.ok()) {
+  // Before the messages are rendered.
+  if (absl::Status valid = ValidateFields(parts, chat->request); !valid.ok()) {
     return exchange->Respond(ErrorResponse(valid, request_id));
   }
   const Template add = chat->add_special_tokens ? Template::kAdd : Template::kOmit;

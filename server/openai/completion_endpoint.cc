@@ -17,19 +17,15 @@ struct PendingCompletion {
   CompletionRequest completion;
 };
 
-absl::StatusOr<CompletionRequest> ParseCompletionBody(const HttpRequest& http,
+absl::StatusOr<CompletionRequest> ParseCompletionBody(const ServiceParts& parts,
+                                                      const HttpRequest& http,
                                                       const std::string& request_id) {
   ASSIGN_OR_RETURN(const Json body, ParseJsonBody(http.body));
-  ASSIGN_OR_RETURN(CompletionRequest completion, ParseCompletion(body));
-  const bool several = completion.prompts.size() > 1;
-  for (size_t i = 0; i < completion.prompts.size(); ++i) {
-    v1::GenerateRequest& prompt = completion.prompts[i];
-    if (prompt.request_id().empty()) {
-      prompt.set_request_id(several ? fmt::format("{}-{}", request_id, i) : request_id);
-    }
-    ReadHeaders(http, prompt);
-  }
-  return completion;
+  return ParseCompletion(body, [&](v1::GenerateRequest& fields) {
+    if (fields.request_id().empty()) fields.set_request_id(request_id);
+    ReadHeaders(http, fields);
+    return ValidateFields(parts, fields);
+  });
 }
 
 // Checks what the router will check, before anything is tokenized.
@@ -123,7 +119,7 @@ void AnswerCompletion(const ServiceParts& parts, const AnswerFormat& format,
                       std::shared_ptr<HttpExchange> exchange) {
   const std::string request_id = RequestIdOf(exchange->request());
   absl::StatusOr<CompletionRequest> completion =
-      ParseCompletionBody(exchange->request(), request_id);
+      ParseCompletionBody(parts, exchange->request(), request_id);
   if (!completion.ok()) return exchange->Respond(ErrorResponse(completion.status(), request_id));
   const bool tokenize = completion->needs_token_ids() && completion->prompts.front().has_text();
   const auto pending = std::make_shared<PendingCompletion>(

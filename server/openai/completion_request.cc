@@ -10,6 +10,8 @@ namespace tandem::openai {
 namespace {
 
 constexpr int32_t kDefaultMaxTokens = 16;
+// Of a request's id before the number of a prompt is appended, so that the names are still names.
+constexpr size_t kMaxIdPrefix = 120;
 
 absl::Status BadPrompt(const Json& prompt) {
   return WithParam(
@@ -62,8 +64,9 @@ absl::Status AddPrompts(const Json& prompts, const v1::GenerateRequest& common,
   }
   // Every request in flight has its own name at the router.
   if (common.request_id().empty() || completion.prompts.size() == 1) return absl::OkStatus();
+  const std::string prefix = common.request_id().substr(0, kMaxIdPrefix);
   for (size_t i = 0; i < completion.prompts.size(); ++i) {
-    completion.prompts[i].set_request_id(fmt::format("{}-{}", common.request_id(), i));
+    completion.prompts[i].set_request_id(fmt::format("{}-{}", prefix, i));
   }
   return absl::OkStatus();
 }
@@ -115,7 +118,8 @@ absl::Status ReadCompletionMaxTokens(const BodyFields& body, v1::GenerateRequest
 
 }  // namespace
 
-absl::StatusOr<CompletionRequest> ParseCompletion(const Json& json) {
+absl::StatusOr<CompletionRequest> ParseCompletion(const Json& json,
+                                                  const CompleteFields& complete) {
   ASSIGN_OR_RETURN(const BodyFields body, BodyFields::Of(json, ""));
   CompletionRequest completion;
   v1::GenerateRequest common;
@@ -128,6 +132,7 @@ absl::StatusOr<CompletionRequest> ParseCompletion(const Json& json) {
     return WithParam(Unimplemented("suffix is not supported: text cannot be filled in before it"),
                      "suffix");
   }
+  if (complete) RETURN_IF_ERROR(complete(common));
   RETURN_IF_ERROR(ReadPrompts(body, common, completion));
   return completion;
 }

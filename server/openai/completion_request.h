@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -27,6 +28,11 @@ inline constexpr size_t kMaxPrompts = 512;
 
 // INVALID_ARGUMENT and UNIMPLEMENTED name the field at fault (WithParam). Values that only the router
 // can judge, such as those of sampling, are left to it.
-absl::StatusOr<CompletionRequest> ParseCompletion(const Json& body);
+//
+// `complete` fills in and judges what all prompts share. It gets it without a prompt, and before it is
+// copied for each of them: 512 copies of a field of megabytes would be gigabytes.
+using CompleteFields = std::function<absl::Status(v1::GenerateRequest& fields)>;
+absl::StatusOr<CompletionRequest> ParseCompletion(const Json& body,
+                                                  const CompleteFields& complete = {});
 
 }  // namespace tandem::openai

@@ -53,6 +53,12 @@ void ReadHeaders(const HttpRequest& http, v1::GenerateRequest& request) {
   }
 }
 
+absl::Status ValidateFields(const ServiceParts& parts, const v1::GenerateRequest& fields) {
+  v1::GenerateRequest with_prompt = fields;
+  with_prompt.mutable_token_ids()->add_ids(0);
+  return ValidateRequest(with_prompt, parts.router.CurrentLimits(fields.route()));
+}
+
 void Generate(const ServiceParts& parts, const AnswerFormat& format, const AnswerOptions& options,
               std::shared_ptr<HttpExchange> exchange, const std::string& request_id,
               std::vector<CallPrompt> prompts) {

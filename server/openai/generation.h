@@ -15,6 +15,9 @@ namespace tandem::openai {
 // names of llm-d's headers.
 void ReadHeaders(const HttpRequest& http, v1::GenerateRequest& request);
 
+// The router's own check of all fields but the prompt, which need not be there yet.
+absl::Status ValidateFields(const ServiceParts& parts, const v1::GenerateRequest& fields);
+
 // Has the router generate for the prompts and answers the exchange.
 void Generate(const ServiceParts& parts, const AnswerFormat& format, const AnswerOptions& options,
               std::shared_ptr<HttpExchange> exchange, const std::string& request_id,

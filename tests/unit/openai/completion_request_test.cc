@@ -44,6 +44,25 @@ TEST(CompletionRequestTest, APromptIsOneOfFourForms) {
   EXPECT_THAT(lists->prompts[1].token_ids().ids(), ElementsAre(2, 3));
 }
 
+TEST(CompletionRequestTest, FieldsAreJudgedBeforeTheyAreCopiedForEachPrompt) {
+  const auto json = ParseJsonBody(R"({"prompt":["a","b"]})");
+  ASSERT_TRUE(json.ok()) << json.status();
+  int times = 0;
+  const auto parsed = ParseCompletion(*json, [&times](v1::GenerateRequest& fields) {
+    ++times;
+    EXPECT_FALSE(fields.has_text());
+    fields.set_request_id(std::string(128, 'r'));
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(times, 1);
+  EXPECT_EQ(parsed->prompts[1].request_id(), std::string(120, 'r') + "-1")
+      << "a name has at most 128 characters";
+  const auto refused =
+      ParseCompletion(*json, [](v1::GenerateRequest&) { return InvalidArgument("no"); });
+  EXPECT_EQ(refused.status().message(), "no");
+}
+
 TEST(CompletionRequestTest, OtherPromptsAreRefused) {
   FieldError("{}", "prompt");
   FieldError(R"({"prompt":[]})", "prompt");
