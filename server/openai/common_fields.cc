@@ -7,6 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "base/hash.h"
+#include "base/sampling_params.h"
 #include "base/token_bias.h"
 #include "router/cluster/registration_check.h"
 #include "server/openai/api_error.h"
@@ -105,7 +106,12 @@ absl::Status ReadBeams(const BodyFields& body, v1::GenerateRequest& request) {
   RETURN_IF_ERROR(body.Read("use_beam_search", wanted));
   if (!wanted) return absl::OkStatus();
   v1::BeamSearch& beams = *request.mutable_beam_search();
-  beams.set_beam_width(std::max(request.n(), request.best_of()));
+  const int32_t width = std::max(request.n(), request.best_of());
+  if (width < 2) {
+    return WithParam(
+        InvalidArgument("use_beam_search needs n (or best_of) of 2 to {}", kMaxBeamWidth), "n");
+  }
+  beams.set_beam_width(width);
   request.clear_best_of();
   RETURN_IF_ERROR(ReadInto<float>(body, "length_penalty",
                                   [&](float value) { beams.set_length_penalty(value); }));
@@ -217,6 +223,7 @@ absl::Status ReadAnswer(const BodyFields& body, v1::GenerateRequest& request,
     return WithParam(InvalidArgument("prompt_logprobs does not go with stream=true"),
                      "prompt_logprobs");
   }
+  RETURN_IF_ERROR(CheckPromptLogprobs(request, "prompt_logprobs"));
   answer.prompt_logprobs = true;
   request.set_prompt_logprobs(*prompt_logprobs);
   return absl::OkStatus();
@@ -231,6 +238,15 @@ absl::Status RefuseFields(const BodyFields& body, std::span<const RefusedField> 
     return WithParam(Unimplemented("{} is not supported: {}", field.name, field.why), field.name);
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckPromptLogprobs(const v1::GenerateRequest& request, std::string_view field) {
+  const int32_t choices = std::max(request.n(), request.best_of());
+  if (choices <= 1) return absl::OkStatus();
+  return WithParam(InvalidArgument("{} asks for log-probabilities of the prompt, which go with one "
+                                   "choice only; n (or best_of) is {}: use 1",
+                                   field, choices),
+                   field);
 }
 
 bool IsNeutral(const Json& value) {

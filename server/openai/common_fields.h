@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "server/openai/answer_options.h"
@@ -14,6 +15,10 @@ namespace tandem::openai {
 // here are ignored, because clients send many of them. docs/openai.md has the lists.
 absl::Status ReadCommonFields(const BodyFields& body, v1::GenerateRequest& request,
                               AnswerOptions& answer);
+
+// INVALID_ARGUMENT, with `field` at fault, unless there is one choice: every choice would have all
+// log-probabilities of the prompt, which are gigabytes for 64 choices of a long prompt.
+absl::Status CheckPromptLogprobs(const v1::GenerateRequest& request, std::string_view field);
 
 // A field that is refused unless its value is neutral.
 struct RefusedField {

@@ -94,7 +94,9 @@ absl::Status ReadCompletionLogprobs(const BodyFields& body, v1::GenerateRequest&
   if (!logprobs) return absl::OkStatus();
   answer.logprobs = true;
   request.mutable_sampling()->set_logprobs(*logprobs);
-  if (answer.echo && !request.has_prompt_logprobs()) request.set_prompt_logprobs(*logprobs);
+  if (!answer.echo) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckPromptLogprobs(request, "echo"));
+  if (!request.has_prompt_logprobs()) request.set_prompt_logprobs(*logprobs);
   return absl::OkStatus();
 }
 

@@ -155,6 +155,14 @@ TEST(CompletionRequestTest, AnEchoWithLogprobsWantsThoseOfThePrompt) {
   EXPECT_EQ(parsed->prompts[0].sampling().logprobs(), 1);
 }
 
+TEST(CompletionRequestTest, LogprobsOfThePromptGoWithOneChoice) {
+  FieldError(R"({"prompt":"p","prompt_logprobs":1,"n":2})", "prompt_logprobs");
+  FieldError(R"({"prompt":"p","prompt_logprobs":1,"best_of":2})", "prompt_logprobs");
+  FieldError(R"({"prompt":"p","echo":true,"logprobs":1,"n":2})", "echo");
+  EXPECT_TRUE(ParseBody(R"({"prompt":"p","echo":true,"n":2})").ok());
+  EXPECT_TRUE(ParseBody(R"({"prompt":"p","prompt_logprobs":1,"n":1})").ok());
+}
+
 TEST(CompletionRequestTest, NoTokensAreWantedWithAnEchoOnly) {
   FieldError(R"({"prompt":"p","max_tokens":0})", "max_tokens");
   const auto parsed = ParseBody(R"({"prompt":"p","max_tokens":0,"echo":true})");
@@ -168,6 +176,7 @@ TEST(CompletionRequestTest, ABeamSearchTakesItsWidthFromN) {
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(parsed->prompts[0].beam_search().beam_width(), 4);
   EXPECT_FALSE(parsed->prompts[0].sampling().has_temperature());
+  EXPECT_THAT(FieldError(R"({"prompt":"p","use_beam_search":true})", "n"), HasSubstr("2 to 16"));
 }
 
 }  // namespace
