@@ -215,6 +215,8 @@ awaitable<std::optional<Incoming>> Connection::ReadRequest(Duration patience) {
   TimePoint deadline = After(patience);
   server_.book.Enter(id_, ConnectionState::kWaiting);
   while (true) {
+    // Also between requests that came together, which are whole at once.
+    if (wire_->is_stopped()) co_return std::nullopt;
     wire_->Consume(reader.Read(wire_->received()));
     const State state = reader.state();
     if (state == State::kDone) {
