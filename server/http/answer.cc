@@ -36,6 +36,7 @@ class ServedExchange final : public HttpExchange {
   ~ServedExchange() override { answer_->AbandonExchange(); }
 
   const HttpRequest& request() const override { return request_; }
+  std::string TakeBody() override { return std::exchange(request_.body, std::string()); }
   void Respond(HttpResponse response) override { answer_->Respond(std::move(response)); }
   std::shared_ptr<HttpStream> StartStream(HttpStreamStart start) override {
     answer_->Start(start);
@@ -44,7 +45,7 @@ class ServedExchange final : public HttpExchange {
   void OnGone(std::function<void()> gone) override { answer_->OnGone(std::move(gone)); }
 
  private:
-  const HttpRequest request_;
+  HttpRequest request_;
   const std::shared_ptr<Answer> answer_;
 };
 

@@ -51,6 +51,9 @@ class HttpExchange {
   virtual ~HttpExchange() = default;
 
   virtual const HttpRequest& request() const = 0;
+  // Moves the body out of the request, whose body is empty from then on, so that it is not kept until
+  // the answer ends. For the handler, before others look at the request.
+  virtual std::string TakeBody() = 0;
   // 503 takes the answer's place when too much of all answers is unread.
   virtual void Respond(HttpResponse response) = 0;
   // The status and headers are sent at once.

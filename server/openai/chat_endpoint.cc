@@ -17,11 +17,12 @@ struct PendingChat {
   ChatRequest chat;
 };
 
-absl::StatusOr<ChatRequest> ParseChatBody(const HttpRequest& http, const std::string& request_id) {
-  ASSIGN_OR_RETURN(Json body, ParseJsonBody(http.body));
+absl::StatusOr<ChatRequest> ParseChatBody(HttpExchange& exchange, std::string& request_id) {
+  ASSIGN_OR_RETURN(Json body, ParseJsonBody(exchange.TakeBody()));
+  TakeRequestId(body, request_id);
   ASSIGN_OR_RETURN(ChatRequest chat, ParseChat(std::move(body)));
   if (chat.request.request_id().empty()) chat.request.set_request_id(request_id);
-  ReadHeaders(http, chat.request);
+  ReadHeaders(exchange.request(), chat.request);
   return chat;
 }
 
@@ -52,9 +53,9 @@ void BeginChat(const ServiceParts& parts, const AnswerFormat& format, PendingCha
 
 void AnswerChat(const ServiceParts& parts, const AnswerFormat& format,
                 std::shared_ptr<HttpExchange> exchange) {
-  const std::string request_id = RequestIdOf(exchange->request());
+  std::string request_id = RequestIdOf(exchange->request());
   const size_t bytes = exchange->request().body.size();
-  absl::StatusOr<ChatRequest> chat = ParseChatBody(exchange->request(), request_id);
+  absl::StatusOr<ChatRequest> chat = ParseChatBody(*exchange, request_id);
   if (!chat.ok()) return exchange->Respond(ErrorResponse(chat.status(), request_id));
   const RequestLimits limits = parts.router.CurrentLimits(chat->request.route());
   // Before the messages are rendered.

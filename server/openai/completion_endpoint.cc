@@ -18,12 +18,13 @@ struct PendingCompletion {
 };
 
 absl::StatusOr<CompletionRequest> ParseCompletionBody(const ServiceParts& parts,
-                                                      const HttpRequest& http,
-                                                      const std::string& request_id) {
-  ASSIGN_OR_RETURN(const Json body, ParseJsonBody(http.body));
+                                                      HttpExchange& exchange,
+                                                      std::string& request_id) {
+  ASSIGN_OR_RETURN(const Json body, ParseJsonBody(exchange.TakeBody()));
+  TakeRequestId(body, request_id);
   return ParseCompletion(body, [&](v1::GenerateRequest& fields) {
     if (fields.request_id().empty()) fields.set_request_id(request_id);
-    ReadHeaders(http, fields);
+    ReadHeaders(exchange.request(), fields);
     return ValidateFields(parts, fields);
   });
 }
@@ -117,9 +118,8 @@ void TokenizeFirst(const ServiceParts& parts, const AnswerFormat& format,
 
 void AnswerCompletion(const ServiceParts& parts, const AnswerFormat& format,
                       std::shared_ptr<HttpExchange> exchange) {
-  const std::string request_id = RequestIdOf(exchange->request());
-  absl::StatusOr<CompletionRequest> completion =
-      ParseCompletionBody(parts, exchange->request(), request_id);
+  std::string request_id = RequestIdOf(exchange->request());
+  absl::StatusOr<CompletionRequest> completion = ParseCompletionBody(parts, *exchange, request_id);
   if (!completion.ok()) return exchange->Respond(ErrorResponse(completion.status(), request_id));
   const bool tokenize = completion->needs_token_ids() && completion->prompts.front().has_text();
   const auto pending = std::make_shared<PendingCompletion>(

@@ -67,4 +67,11 @@ std::string RequestIdOf(const HttpRequest& request) {
   return NewRequestId();
 }
 
+void TakeRequestId(const Json& body, std::string& request_id) {
+  const auto found = body.find("request_id");
+  if (found == body.end() || !found->is_string()) return;
+  const auto& given = found->get_ref<const std::string&>();
+  if (!given.empty() && CheckName("request_id", given).ok()) request_id = given;
+}
+
 }  // namespace tandem::openai

@@ -22,5 +22,7 @@ void AddRouteHeaders(const v1::ChoiceFinish& finish, std::vector<HttpHeader>& he
 
 // The client's x-request-id if it can be the name of a request, else a new one.
 std::string RequestIdOf(const HttpRequest& request);
+// The body's request_id takes its place, if that can be the name of a request.
+void TakeRequestId(const Json& body, std::string& request_id);
 
 }  // namespace tandem::openai

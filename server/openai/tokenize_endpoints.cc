@@ -36,9 +36,10 @@ absl::StatusOr<TokenizeWork> TextWork(const BodyFields& body) {
                       EncodeOptions{.add_template = add ? Template::kAdd : Template::kOmit});
 }
 
-absl::StatusOr<TokenizeWork> ParseTokenize(const ServiceParts& parts, const HttpRequest& http,
+absl::StatusOr<TokenizeWork> ParseTokenize(const ServiceParts& parts, HttpExchange& exchange,
                                            const RequestLimits& limits, TokenizeOptions& options) {
-  ASSIGN_OR_RETURN(Json json, ParseJsonBody(http.body));
+  const size_t bytes = exchange.request().body.size();
+  ASSIGN_OR_RETURN(Json json, ParseJsonBody(exchange.TakeBody()));
   ASSIGN_OR_RETURN(const BodyFields body, BodyFields::Of(json, ""));
   RETURN_IF_ERROR(body.Read("model", options.model));
   RETURN_IF_ERROR(CheckModel(limits, options.model));
@@ -47,8 +48,7 @@ absl::StatusOr<TokenizeWork> ParseTokenize(const ServiceParts& parts, const Http
   bool add = false;
   RETURN_IF_ERROR(body.Read("add_special_tokens", add));
   ASSIGN_OR_RETURN(ChatInput input, TakeChatInput(json));
-  return ChatWork(parts, std::move(input), add ? Template::kAdd : Template::kOmit, limits,
-                  http.body.size());
+  return ChatWork(parts, std::move(input), add ? Template::kAdd : Template::kOmit, limits, bytes);
 }
 
 Json TokensJson(const ServiceParts& parts, const RequestLimits& limits,
@@ -70,7 +70,7 @@ absl::StatusOr<Json> Detokenize(const ServiceParts& parts, const HttpRequest& ht
     return FailedPrecondition("model {} has no tokenizer.json here", parts.model.name);
   }
   const RequestLimits limits = parts.router.CurrentLimits(v1::ROUTE_AUTO);
-  ASSIGN_OR_RETURN(const Json json, ParseJsonBody(http.body));
+  ASSIGN_OR_RETURN(const Json json, ParseJsonBody(exchange.TakeBody()));
   ASSIGN_OR_RETURN(const BodyFields body, BodyFields::Of(json, ""));
   std::string model;
   RETURN_IF_ERROR(body.Read("model", model));
@@ -97,7 +97,7 @@ absl::StatusOr<Json> Detokenize(const ServiceParts& parts, const HttpRequest& ht
 void AnswerTokenize(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange) {
   const RequestLimits limits = parts.router.CurrentLimits(v1::ROUTE_AUTO);
   TokenizeOptions options;
-  absl::StatusOr<TokenizeWork> work = ParseTokenize(parts, exchange->request(), limits, options);
+  absl::StatusOr<TokenizeWork> work = ParseTokenize(parts, *exchange, limits, options);
   if (!work.ok()) return exchange->Respond(ErrorResponse(work.status(), ""));
   parts.router.Tokenize(
       *std::move(work), {},
@@ -108,7 +108,7 @@ void AnswerTokenize(const ServiceParts& parts, std::shared_ptr<HttpExchange> exc
 }
 
 void AnswerDetokenize(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange) {
-  const absl::StatusOr<Json> answer = Detokenize(parts, exchange->request());
+  const absl::StatusOr<Json> answer = Detokenize(parts, *exchange);
   exchange->Respond(answer.ok() ? JsonResponse(*answer) : ErrorResponse(answer.status(), ""));
 }
 

@@ -47,6 +47,7 @@ class FakeHttpExchange final : public HttpExchange {
  public:
   explicit FakeHttpExchange(Received& received) : received_(received) {}
   const HttpRequest& request() const override { return request_; }
+  std::string TakeBody() override { return ""; }
   void Respond(HttpResponse response) override {
     EXPECT_FALSE(received_.whole.has_value() || received_.start.has_value());
     received_.whole = std::move(response);
