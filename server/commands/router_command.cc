@@ -364,6 +364,7 @@ absl::Status Serve(const RouterFlags& flags) {
   service.emplace(openai::ServiceParts{.router = router,
                                        .loop = *loop,
                                        .clock = clock,
+                                       .max_in_flight = options.max_in_flight,
                                        .tokenizer = tokenizer.get(),
                                        .chat = files.chat.get(),
                                        .no_chat = files.no_chat,

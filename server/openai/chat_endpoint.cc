@@ -59,7 +59,9 @@ void AnswerChat(const ServiceParts& parts, const AnswerFormat& format,
   if (!chat.ok()) return exchange->Respond(ErrorResponse(chat.status(), request_id));
   const RequestLimits limits = parts.router.CurrentLimits(chat->request.route());
   // Before the messages are rendered.
-  if (absl::Status valid = ValidateFields(parts, chat->request); !valid.ok()) {
+  absl::Status valid = ValidateFields(parts, chat->request);
+  if (valid.ok()) valid = CheckChoices(parts, chat->request, 1);
+  if (!valid.ok()) {
     return exchange->Respond(ErrorResponse(valid, request_id));
   }
   const Template add = chat->add_special_tokens ? Template::kAdd : Template::kOmit;

@@ -30,8 +30,9 @@ absl::StatusOr<CompletionRequest> ParseCompletionBody(const ServiceParts& parts,
 }
 
 // Checks what the router will check, before anything is tokenized.
-absl::Status ValidateCompletion(const Router& router, const CompletionRequest& completion) {
-  const RequestLimits limits = router.CurrentLimits(completion.prompts.front().route());
+absl::Status ValidateCompletion(const ServiceParts& parts, const CompletionRequest& completion) {
+  RETURN_IF_ERROR(CheckChoices(parts, completion.prompts.front(), completion.prompts.size()));
+  const RequestLimits limits = parts.router.CurrentLimits(completion.prompts.front().route());
   for (const v1::GenerateRequest& prompt : completion.prompts) {
     RETURN_IF_ERROR(ValidateRequest(prompt, limits));
   }
@@ -124,7 +125,7 @@ void AnswerCompletion(const ServiceParts& parts, const AnswerFormat& format,
   const bool tokenize = completion->needs_token_ids() && completion->prompts.front().has_text();
   const auto pending = std::make_shared<PendingCompletion>(
       PendingCompletion{std::move(exchange), request_id, *std::move(completion)});
-  absl::Status status = ValidateCompletion(parts.router, pending->completion);
+  absl::Status status = ValidateCompletion(parts, pending->completion);
   if (status.ok() && tokenize) return TokenizeFirst(parts, format, pending);
   if (status.ok()) {
     status = BeginCompletion(parts, format, *pending,

@@ -1,5 +1,7 @@
 #include "server/openai/generation.h"
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -57,6 +59,24 @@ absl::Status ValidateFields(const ServiceParts& parts, const v1::GenerateRequest
   v1::GenerateRequest with_prompt = fields;
   with_prompt.mutable_token_ids()->add_ids(0);
   return ValidateRequest(with_prompt, parts.router.CurrentLimits(fields.route()));
+}
+
+absl::Status CheckChoices(const ServiceParts& parts, const v1::GenerateRequest& fields,
+                          size_t prompts) {
+  const int64_t width =
+      std::max({1, fields.n(), fields.best_of(), fields.beam_search().beam_width()});
+  const int64_t choices = width * static_cast<int64_t>(prompts);
+  if (choices <= parts.max_in_flight) return absl::OkStatus();
+  return WithParam(InvalidArgument("{} prompts of {} choices are {} choices; at most {} may be in "
+                                   "flight at a time: send several requests",
+                                   prompts, width, choices, parts.max_in_flight),
+                   prompts > 1 ? "prompt" : "n");
+}
+
+std::function<bool()> WatchClient(HttpExchange& exchange) {
+  const auto gone = std::make_shared<std::atomic<bool>>(false);
+  exchange.OnGone([gone] { *gone = true; });
+  return [gone] { return gone->load(); };
 }
 
 void Generate(const ServiceParts& parts, const AnswerFormat& format, const AnswerOptions& options,

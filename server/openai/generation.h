@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,6 +18,14 @@ void ReadHeaders(const HttpRequest& http, v1::GenerateRequest& request);
 
 // The router's own check of all fields but the prompt, which need not be there yet.
 absl::Status ValidateFields(const ServiceParts& parts, const v1::GenerateRequest& fields);
+// INVALID_ARGUMENT when so many prompts have more choices together than may ever be in flight, which
+// no later try would change.
+absl::Status CheckChoices(const ServiceParts& parts, const v1::GenerateRequest& fields,
+                          size_t prompts);
+
+// Whether the client has gone, for Router::Tokenize. The exchange's OnGone is taken for it, until
+// Generate takes it over.
+std::function<bool()> WatchClient(HttpExchange& exchange);
 
 // Has the router generate for the prompts and answers the exchange.
 void Generate(const ServiceParts& parts, const AnswerFormat& format, const AnswerOptions& options,

@@ -28,6 +28,7 @@ struct ServiceParts {
   Router& router;
   EventLoop& loop;
   const Clock& clock;
+  int32_t max_in_flight = 1024;          // of the router, choices of all requests
   const Tokenizer* tokenizer = nullptr;  // null where the model has none
   // Null where the model has no chat template; then `no_chat` says why.
   const ChatTemplate* chat = nullptr;

@@ -278,6 +278,26 @@ TEST_F(OpenAiTest, ErrorsHaveTheirStatusAndField) {
   EXPECT_EQ(HttpPeer(port_).Get("/v1/completions").status, 405);
 }
 
+TEST_F(OpenAiTest, MoreChoicesThanMayEverBeInFlightAreNotWorthARetry) {
+  const Json prompts(std::vector<Json>(512, Json{1}));
+  const Json fields = {{"prompt", prompts}, {"max_tokens", 1}, {"n", 64}};
+  const Json error = Post("/v1/completions", fields, 400)["error"];
+  EXPECT_EQ(error["param"], "prompt");
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("32768 choices"));
+}
+
+TEST_F(OpenAiTest, TheRequestIdOfTheBodyNamesTheAnswer) {
+  HttpPeer http(port_);
+  const HttpReply named =
+      http.Post("/v1/completions", R"({"prompt":[1],"max_tokens":1,"request_id":"mine"})");
+  EXPECT_EQ(named.status, 200);
+  EXPECT_EQ(named.Header("x-request-id"), "mine");
+  EXPECT_EQ(Json::parse(named.body)["id"], "cmpl-mine");
+  const HttpReply refused = http.Post("/v1/completions", R"({"request_id":"mine"})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(refused.Header("x-request-id"), "mine");
+}
+
 TEST_F(OpenAiTest, AClientThatLeavesFreesItsBlocks) {
   HttpPeer http(port_);
   const std::string body =
