@@ -61,7 +61,7 @@ class HttpExchange {
   // `gone` is called at most once, when the client has closed the connection, or was disconnected,
   // before its answer was sent whole: on an I/O thread, which it must not block, or from within this
   // call where that has happened before. It is dropped, with all that it holds, when the answer is over.
-  // One callback per exchange.
+  // A later callback takes the place of an earlier one.
   virtual void OnGone(std::function<void()> gone) = 0;
 };
 

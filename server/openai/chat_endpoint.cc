@@ -70,7 +70,7 @@ void AnswerChat(const ServiceParts& parts, const AnswerFormat& format,
   const auto pending =
       std::make_shared<PendingChat>(PendingChat{std::move(exchange), request_id, *std::move(chat)});
   parts.router.Tokenize(
-      *std::move(work), {},
+      *std::move(work), WatchClient(*pending->exchange),
       [&parts, &format, pending](const absl::StatusOr<std::vector<int32_t>>& ids) {
         if (ids.ok()) return BeginChat(parts, format, *pending, *ids);
         pending->exchange->Respond(ErrorResponse(ids.status(), pending->request_id));

@@ -112,7 +112,7 @@ void TokenizeFirst(const ServiceParts& parts, const AnswerFormat& format,
         ids.ok() ? BeginCompletion(parts, format, *pending, texts) : ids.status();
     if (!begun.ok()) pending->exchange->Respond(ErrorResponse(begun, pending->request_id));
   };
-  parts.router.Tokenize(TokenizeWork(bytes, encode), {}, done);
+  parts.router.Tokenize(TokenizeWork(bytes, encode), WatchClient(*pending->exchange), done);
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ Json TokensJson(const ServiceParts& parts, const RequestLimits& limits,
   return json;
 }
 
-absl::StatusOr<Json> Detokenize(const ServiceParts& parts, const HttpRequest& http) {
+absl::StatusOr<Json> Detokenize(const ServiceParts& parts, HttpExchange& exchange) {
   if (parts.tokenizer == nullptr) {
     return FailedPrecondition("model {} has no tokenizer.json here", parts.model.name);
   }
@@ -100,7 +100,7 @@ void AnswerTokenize(const ServiceParts& parts, std::shared_ptr<HttpExchange> exc
   absl::StatusOr<TokenizeWork> work = ParseTokenize(parts, *exchange, limits, options);
   if (!work.ok()) return exchange->Respond(ErrorResponse(work.status(), ""));
   parts.router.Tokenize(
-      *std::move(work), {},
+      *std::move(work), WatchClient(*exchange),
       [&parts, exchange, limits, options](const absl::StatusOr<std::vector<int32_t>>& ids) {
         if (!ids.ok()) return exchange->Respond(ErrorResponse(ids.status(), ""));
         exchange->Respond(JsonResponse(TokensJson(parts, limits, *ids, options)));
