@@ -27,6 +27,11 @@ void AddHttpFlags(CLI::App& app, HttpTuning& tuning) {
       ->transform(SizeFlag(Kilo::k1024))
       ->capture_default_str()
       ->group(kGroup);
+  app.add_option("--http-max-total-body-bytes", tuning.max_total_body_bytes,
+                 "of the HTTP requests that are being received; more are told to come again")
+      ->transform(SizeFlag(Kilo::k1024))
+      ->capture_default_str()
+      ->group(kGroup);
   app.add_option("--http-idle-seconds", tuning.idle_seconds,
                  "an HTTP connection without a request is closed after so long")
       ->check(CLI::Range(1, kDaySeconds))

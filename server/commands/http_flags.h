@@ -18,6 +18,7 @@ struct HttpTuning {
   HttpTlsFiles tls;
   int threads = HttpServerOptions().io_threads;
   uint64_t max_body_bytes = HttpServerOptions().max_body_bytes;
+  uint64_t max_total_body_bytes = HttpServerOptions().max_total_body_bytes;
   int idle_seconds = 120;
 };
 

@@ -31,12 +31,16 @@ class ServedStream final : public HttpStream {
 
 class ServedExchange final : public HttpExchange {
  public:
-  ServedExchange(HttpRequest request, std::shared_ptr<Answer> answer)
-      : request_(std::move(request)), answer_(std::move(answer)) {}
+  ServedExchange(HttpRequest request, std::shared_ptr<BodyShare> body,
+                 std::shared_ptr<Answer> answer)
+      : request_(std::move(request)), body_(std::move(body)), answer_(std::move(answer)) {}
   ~ServedExchange() override { answer_->AbandonExchange(); }
 
   const HttpRequest& request() const override { return request_; }
-  std::string TakeBody() override { return std::exchange(request_.body, std::string()); }
+  std::string TakeBody() override {
+    body_.reset();
+    return std::exchange(request_.body, std::string());
+  }
   void Respond(HttpResponse response) override { answer_->Respond(std::move(response)); }
   std::shared_ptr<HttpStream> StartStream(HttpStreamStart start) override {
     answer_->Start(start);
@@ -46,13 +50,15 @@ class ServedExchange final : public HttpExchange {
 
  private:
   HttpRequest request_;
+  std::shared_ptr<BodyShare> body_;
   const std::shared_ptr<Answer> answer_;
 };
 
 }  // namespace
 
-std::shared_ptr<HttpExchange> NewExchange(HttpRequest request, std::shared_ptr<Answer> answer) {
-  return std::make_shared<ServedExchange>(std::move(request), std::move(answer));
+std::shared_ptr<HttpExchange> NewExchange(HttpRequest request, std::shared_ptr<BodyShare> body,
+                                          std::shared_ptr<Answer> answer) {
+  return std::make_shared<ServedExchange>(std::move(request), std::move(body), std::move(answer));
 }
 
 Answer::Answer(AnswerForm form, size_t max_queued_bytes, AnswerBuffers* all,

@@ -9,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "server/http/body_budget.h"
 #include "server/http/http_exchange.h"
 #include "server/services/write_queue.h"
 
@@ -96,7 +97,8 @@ class Answer {
   std::function<void()> gone_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What a handler gets.
-std::shared_ptr<HttpExchange> NewExchange(HttpRequest request, std::shared_ptr<Answer> answer);
+// What a handler gets. It keeps `body`, which is that of the request, until the body is taken.
+std::shared_ptr<HttpExchange> NewExchange(HttpRequest request, std::shared_ptr<BodyShare> body,
+                                          std::shared_ptr<Answer> answer);
 
 }  // namespace tandem

@@ -151,6 +151,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
 
 struct Incoming {
   HttpRequest request;
+  std::shared_ptr<BodyShare> body;
   HttpVersion version = HttpVersion::k11;
   AfterAnswer after = AfterAnswer::kKeepAlive;
 };
@@ -211,6 +212,7 @@ awaitable<std::optional<Incoming>> Connection::ReadRequest(Duration patience) {
   const HttpServerOptions& options = server_.options;
   RequestReader reader(
       {.max_header_bytes = options.max_header_bytes, .max_body_bytes = options.max_body_bytes});
+  const auto body = std::make_shared<BodyShare>(server_.bodies);
   State stage = State::kEmpty;
   TimePoint deadline = After(patience);
   server_.book.Enter(id_, ConnectionState::kWaiting);
@@ -219,8 +221,14 @@ awaitable<std::optional<Incoming>> Connection::ReadRequest(Duration patience) {
     if (wire_->is_stopped()) co_return std::nullopt;
     wire_->Consume(reader.Read(wire_->received()));
     const State state = reader.state();
+    if (!body->GrowTo(reader.body_bytes())) {
+      const HttpRefusal full = {.status = 503,
+                                .message = "too many bodies are being received: try again later"};
+      co_await Refuse(full);
+      co_return std::nullopt;
+    }
     if (state == State::kDone) {
-      Incoming incoming{.version = reader.version(), .after = reader.after()};
+      Incoming incoming{.body = body, .version = reader.version(), .after = reader.after()};
       incoming.request = reader.TakeRequest();
       incoming.request.remote = remote_;
       co_return incoming;
@@ -255,8 +263,11 @@ awaitable<std::optional<Incoming>> Connection::ReadRequest(Duration patience) {
 
 awaitable<void> Connection::Refuse(const HttpRefusal& refusal) {
   const HttpResponse response = HttpError(refusal.status, refusal.message);
+  std::vector<HttpHeader> headers;
+  if (refusal.status == 503) headers.push_back({"Retry-After", "1"});
   std::string bytes = RenderHead({.status = response.status,
                                   .content_type = response.content_type,
+                                  .headers = std::move(headers),
                                   .content_length = response.body.size(),
                                   .after = AfterAnswer::kClose});
   bytes += response.body;
@@ -283,7 +294,7 @@ awaitable<bool> Connection::AnswerRequest(Incoming incoming) {
   ++server_.requests;
   const std::shared_ptr<Answer> answer = NewAnswer(incoming);
   const absl::Cleanup detach = [&answer] { answer->Detach(); };
-  server_.routes.Serve(NewExchange(std::move(incoming.request), answer));
+  server_.routes.Serve(NewExchange(std::move(incoming.request), std::move(incoming.body), answer));
   const bool sent = co_await Send(answer);
   if (!sent) {
     if (const std::function<void()> gone = answer->TakeGone()) gone();

@@ -224,6 +224,8 @@ bool RequestReader::expects_continue() const {
   return !parser_->expectations.empty() && parser_->version() == HttpVersion::k11;
 }
 
+size_t RequestReader::body_bytes() const { return parser_->request.body.size(); }
+
 HttpRequest RequestReader::TakeRequest() { return std::move(parser_->request); }
 
 HttpVersion RequestReader::version() const { return parser_->version(); }

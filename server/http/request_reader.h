@@ -42,6 +42,8 @@ class RequestReader {
   const HttpRefusal& refusal() const { return refusal_; }  // of kRefused
   // From kBody on. The client sends no body before it has seen "100 Continue".
   bool expects_continue() const;
+  // What has come of the body.
+  size_t body_bytes() const;
   // From kDone on.
   HttpRequest TakeRequest();
   HttpVersion version() const;

@@ -55,6 +55,7 @@ class HttpServerTest : public ::testing::Test {
   HttpServer& Start(HttpServerOptions options = {}) {
     std::vector<HttpRoute> routes = {
         {.method = "GET", .path = "/handed", .handler = [this](Exchange e) { handed_.Put(e); }},
+        {.method = "POST", .path = "/handed", .handler = [this](Exchange e) { handed_.Put(e); }},
         {.method = "POST",
          .path = "/echo",
          .handler = [](Exchange e) { e->Respond({.body = e->request().body}); }},
@@ -155,6 +156,23 @@ TEST_F(HttpServerTest, TooLargeABodyIsRefusedBeforeItIsSent) {
   EXPECT_THAT(reply.body, HasSubstr("1000"));
   peer.Close();
   EXPECT_EQ(HttpPeer(port()).Post("/echo", std::string(1000, 'x')).body.size(), 1000u);
+}
+
+TEST_F(HttpServerTest, BodiesTogetherAreBoundedUntilTheyAreTaken) {
+  Start({.max_body_bytes = 1000, .max_total_body_bytes = 1500});
+  HttpPeer first(port());
+  first.Send("POST /handed HTTP/1.1\r\nHost: h\r\nContent-Length: 800\r\n\r\n" +
+             std::string(800, 'x'));
+  const Exchange exchange = handed_.Take();
+  const HttpReply refused = HttpPeer(port()).Post("/echo", std::string(800, 'y'));
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.Header("Retry-After"), "1");
+  EXPECT_EQ(HttpPeer(port()).Post("/echo", std::string(700, 'y')).status, 200);
+  EXPECT_EQ(exchange->TakeBody(), std::string(800, 'x'));
+  EXPECT_EQ(exchange->request().body, "");
+  exchange->Respond({.body = "done"});
+  EXPECT_EQ(first.Read().body, "done");
+  EXPECT_EQ(HttpPeer(port()).Post("/echo", std::string(800, 'y')).status, 200);
 }
 
 TEST_F(HttpServerTest, ALargeBodyArrivesWholeInPiecesAndInChunks) {
