@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/chat/jinja/machine.h"
 #include "model/chat/jinja/value.h"
 
 namespace tandem::jinja {
@@ -12,7 +13,7 @@ namespace tandem::jinja {
 // The items of a for loop and its variable `loop`. Items are drawn one at a time, and further ones
 // only when the template asks for `loop.last` and the like, because the filter of a loop may depend
 // on what the loop's body does.
-class Loop {
+class Loop final : public Kept {
  public:
   // Whether the loop's filter takes an item.
   using Filter = std::function<absl::StatusOr<bool>(const Value&)>;
@@ -22,8 +23,7 @@ class Loop {
 
   // Moves to the next item. Returns nothing at the end.
   absl::StatusOr<std::optional<Value>> Next();
-  // Lets go of all values.
-  void Empty();
+  void Empty() override;
 
   // `loop.name`; undefined where there is no such attribute.
   absl::StatusOr<Value> Attribute(std::string_view name);

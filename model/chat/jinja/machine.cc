@@ -2,7 +2,6 @@
 
 #include "absl/strings/cord.h"
 #include "base/status.h"
-#include "model/chat/jinja/loop.h"
 
 namespace tandem::jinja {
 namespace {

@@ -12,6 +12,14 @@
 
 namespace tandem::jinja {
 
+// A value of a template that may hold itself, or be the end of a long chain of such values.
+class Kept {
+ public:
+  virtual ~Kept() = default;
+  // Lets go of all values.
+  virtual void Empty() = 0;
+};
+
 // The means of one rendering: what it may still do, and the time that it prints. All work is paid
 // for in steps, copied bytes included, so that no template runs for long. Thread: one.
 class Machine {
@@ -47,7 +55,7 @@ class Machine {
   Value MakeNamespace(std::shared_ptr<Namespace> value);
   // Takes a loop that the template kept beyond its end. Such loops may hold themselves or make long
   // chains, which would be freed recursively; the machine empties all of them when it ends.
-  void KeepLoop(std::shared_ptr<Loop> loop) { loops_.push_back(std::move(loop)); }
+  void KeepLoop(std::shared_ptr<Kept> loop) { loops_.push_back(std::move(loop)); }
 
  private:
   static constexpr size_t kBytesPerStep = 32;
@@ -58,7 +66,7 @@ class Machine {
   const Now now_;
   int64_t steps_ = 0;
   std::vector<std::shared_ptr<Namespace>> namespaces_;
-  std::vector<std::shared_ptr<Loop>> loops_;
+  std::vector<std::shared_ptr<Kept>> loops_;
 };
 
 // The status of raise_exception, whose text is meant for the client as it is.
