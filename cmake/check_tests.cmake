@@ -5,7 +5,7 @@ file(GLOB_RECURSE present ${CMAKE_SOURCE_DIR}/tests/*_test.cc ${CMAKE_SOURCE_DIR
 # Without gRPC the rooms above the engine are left out, with all that their files name.
 set(left_out "")
 if(NOT TANDEM_GRPC)
-  foreach(room router simulator server fault)
+  foreach(room router simulator openai server fault)
     file(READ ${CMAKE_CURRENT_SOURCE_DIR}/${room}.cmake text)
     string(APPEND left_out "${text}")
   endforeach()
