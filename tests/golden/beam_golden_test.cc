@@ -134,7 +134,7 @@ TEST_F(BeamGoldenTest, TogetherWhereOneOrTwoFit) {
 }
 
 TEST_F(BeamGoldenTest, TogetherWhereOneOrTwoFitAndTheOthersMaySwap) {
-  setup_.num_blocks = 96;
+  setup_.num_blocks = 80;
   setup_.host_bytes = 64 << 20;
   EXPECT_GT(ExpectFoundTogether(), 0) << "preemptions";
 }
