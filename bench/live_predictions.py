@@ -8,7 +8,8 @@ Each worker computes with one thread, so that the router and the load generator 
 meanwhile. For each model `tandem profile` measures the steps; a service of one unified worker, and one of a prefill and a decode
 worker, take its file. A closed loop finds how many requests per second the service completes, and the simulator says how many it
 should: their ratio says how right the predicted capacity is. Poisson arrivals at shares of that rate then compare the predicted TTFT
-and TPOT of each request with the actual ones.
+and TPOT of each request with the actual ones. The simulator gets the same arrivals: there the step model is exact, so what it misses
+no model could know when the request arrived, such as the prompts that arrive after it and share its steps.
 """
 import argparse
 import contextlib
@@ -73,27 +74,35 @@ def service(args, model, parameters, fleet):
         process.wait()
 
 
-def capacity(args, model, generator, parameters, fleet, directory):
+def simulator(args, model, parameters, fleet):
+    """The command that simulates the same service."""
+    workers = ",".join(f"{role}={count}:{parameters}" for role, count in fleet.items())
+    return [args.bin, "simulate", "--fleet", workers, "--model", model, "--kv-tokens", "16384", "--policy", "auto",
+            "--prefix-cache", "off", "--max-step-tokens", "256"]
+
+
+def capacity(args, generator, simulated, directory):
     """Requests per second of a closed loop: those that real workers complete, and those that the simulator says."""
     flags = f"{LENGTHS} --num-prompts {args.capacity_prompts} --max-concurrency {CONCURRENCY}".split()
-    real = result_of(generator + flags, directory)
-    workers = ",".join(f"{role}={count}:{parameters}" for role, count in fleet.items())
-    simulated = result_of([args.bin, "simulate", "--fleet", workers, "--model", model, "--kv-tokens", "16384", "--policy", "auto",
-                           "--prefix-cache", "off", "--max-step-tokens", "256"] + flags, directory)
-    return {"real": real["request_throughput"], "simulated": simulated["request_throughput"]}
+    return {"real": result_of(generator + flags, directory)["request_throughput"],
+            "simulated": result_of(simulated + flags, directory)["request_throughput"]}
 
 
-def run_at(args, generator, rate, directory):
-    flags = f"{LENGTHS} --num-prompts {args.prompts} --request-rate {rate:.3f} --num-warmups 8".split()
-    result = result_of(generator + flags, directory)
-    figures = {"rate": rate, "failed": result["failed"], "schedule_hash": result["schedule_hash"]}
+def compared(result):
+    figures = {}
     for name in MEASURES:
-        compared = result["predictions"][name.upper()]
-        figures[name] = {"within_20_percent": compared["share_within_20_percent"],
-                         "median_error": compared["relative_error"]["p50"],
-                         "p90_error": compared["relative_error"]["p90"],
-                         "predicted_ms": compared["predicted_ms"]["p50"], "actual_ms": compared["actual_ms"]["p50"]}
+        both = result["predictions"][name.upper()]
+        figures[name] = {"within_20_percent": both["share_within_20_percent"], "median_error": both["relative_error"]["p50"],
+                         "p90_error": both["relative_error"]["p90"], "predicted_ms": both["predicted_ms"]["p50"],
+                         "actual_ms": both["actual_ms"]["p50"]}
     return figures
+
+
+def run_at(args, generator, simulated, rate, directory):
+    flags = f"{LENGTHS} --num-prompts {args.prompts} --request-rate {rate:.3f}".split()
+    result = result_of(generator + flags + ["--num-warmups", "8"], directory)
+    return ({"rate": rate, "failed": result["failed"], "schedule_hash": result["schedule_hash"]} | compared(result) |
+            {"exact_model": compared(result_of(simulated + flags, directory))})
 
 
 def measure(args, name, model, directory):
@@ -102,12 +111,13 @@ def measure(args, name, model, directory):
     print(f"{name}: fit {json.dumps(fit)}", flush=True)
     figures = {"fit": fit, "fleets": {}}
     for fleet_name, fleet in FLEETS.items():
+        simulated = simulator(args, model, parameters, fleet)
         with service(args, model, parameters, fleet) as generator:
-            most = capacity(args, model, generator, parameters, fleet, directory)
+            most = capacity(args, generator, simulated, directory)
             print(f"{name}, {fleet_name}: {most['real']:.2f} requests/s, simulated {most['simulated']:.2f}", flush=True)
             runs = []
             for share in SHARES:
-                runs.append({"share": share} | run_at(args, generator, share * most["real"], directory))
+                runs.append({"share": share} | run_at(args, generator, simulated, share * most["real"], directory))
                 print("  " + json.dumps(runs[-1]), flush=True)
         figures["fleets"][fleet_name] = {"capacity": most, "runs": runs}
     return figures
