@@ -17,6 +17,7 @@ std::string NameOf(v1::FinishReason reason) {
 
 ServerStages StagesOf(const v1::Stages& stages) {
   return {.ttft = stages.ttft_ms(),
+          .earlier_attempts = stages.earlier_attempts_ms(),
           .queue = stages.queue_ms(),
           .prefill = stages.prefill_ms(),
           .reserve = stages.reserve_ms(),

@@ -14,9 +14,10 @@
 namespace tandem::loadgen {
 
 // Where the server says that the time went, in milliseconds on its own clock. The stages from
-// `queue` to `residual` add up to `ttft`.
+// `earlier_attempts` to `residual` add up to `ttft`.
 struct ServerStages {
   double ttft = 0;
+  double earlier_attempts = 0;
   double queue = 0;
   double prefill = 0;
   double reserve = 0;

@@ -100,10 +100,15 @@ void AddSections(const Summary& summary, const ReportChoice& choice, Json& json)
 }
 
 Json StagesJson(const ServerStages& stages) {
-  return {{"queue", stages.queue},       {"prefill", stages.prefill},
-          {"reserve", stages.reserve},   {"admission", stages.admission},
-          {"transfer", stages.transfer}, {"first_token", stages.first_token},
-          {"residual", stages.residual}, {"ttft", stages.ttft}};
+  return {{"earlier_attempts", stages.earlier_attempts},
+          {"queue", stages.queue},
+          {"prefill", stages.prefill},
+          {"reserve", stages.reserve},
+          {"admission", stages.admission},
+          {"transfer", stages.transfer},
+          {"first_token", stages.first_token},
+          {"residual", stages.residual},
+          {"ttft", stages.ttft}};
 }
 
 Json RequestJson(const RequestRecord& record, const SummaryOptions& options) {

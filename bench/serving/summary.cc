@@ -88,9 +88,13 @@ LatencySummary Latencies(const Records& complete, bool token_gaps) {
 }
 
 constexpr std::pair<std::string_view, double ServerStages::*> kStages[] = {
-    {"queue", &ServerStages::queue},       {"prefill", &ServerStages::prefill},
-    {"reserve", &ServerStages::reserve},   {"admission", &ServerStages::admission},
-    {"transfer", &ServerStages::transfer}, {"first token", &ServerStages::first_token},
+    {"earlier tries", &ServerStages::earlier_attempts},
+    {"queue", &ServerStages::queue},
+    {"prefill", &ServerStages::prefill},
+    {"reserve", &ServerStages::reserve},
+    {"admission", &ServerStages::admission},
+    {"transfer", &ServerStages::transfer},
+    {"first token", &ServerStages::first_token},
     {"residual", &ServerStages::residual}};
 
 StageSummary Stages(const Records& complete) {

@@ -53,7 +53,8 @@ struct NamedDistribution {
 
 // What the server says about the time to the first token of complete requests.
 struct StageSummary {
-  std::vector<NamedDistribution> stages;  // from "queue" to "residual", then "ttft", their sum
+  std::vector<NamedDistribution>
+      stages;                 // from "earlier tries" to "residual", then "ttft", their sum
   Distribution outside;       // our TTFT from the send less the server's: network, client
   int64_t not_adding_up = 0;  // requests whose stages differ from the server's TTFT
 };

@@ -144,14 +144,21 @@ void Dispatch::StartAttempt(const RouteDecision& decision, const ClusterView& vi
 }
 
 void Dispatch::ReplaceAttempt(std::unique_ptr<Attempt> attempt) {
-  if (attempt_ != nullptr) {
-    earlier_reserve_times_.asking += attempt_->reports().reserve.asking;
-    earlier_reserve_times_.waiting += attempt_->reports().reserve.waiting;
+  const TimePoint now = parts_.clock.Now();
+  if (attempt_ == nullptr) {
+    earlier_.first_began = now;
+  } else {
+    const ReserveTimes& before = attempt_->reports().reserve;
+    earlier_.reserve.asking += before.asking;
+    earlier_.reserve.waiting += before.waiting;
+  }
+  if (!relay_.output().any()) {
+    earlier_.rest = now - earlier_.first_began - earlier_.reserve.asking - earlier_.reserve.waiting;
   }
   attempt_ = std::move(attempt);
   ++attempts_;
   state_ = State::kRunning;
-  queue_move_.OnQueued(parts_.clock.Now());
+  queue_move_.OnQueued(now);
   observer_.OnWaits();
 }
 
@@ -338,7 +345,8 @@ void Dispatch::Fail(const absl::Status& status) {
 
 RequestReport Dispatch::Report() const {
   RequestReport report;
-  report.reserve = earlier_reserve_times_;
+  report.reserve = earlier_.reserve;
+  report.earlier_attempts = earlier_.rest;
   report.resumes = failover_.resumes();
   if (attempt_ == nullptr) return report;
   const AttemptWorkers& workers = attempt_->workers();

@@ -57,7 +57,10 @@ struct RequestReport {
   WorkerId decode;       // the same as `prefill` when unified
   AttemptReports last;   // of the latest attempt
   ReserveTimes reserve;  // of all attempts together
-  int32_t resumes = 0;   // how often it continued elsewhere after a worker was lost or left
+  // From the beginning of the first attempt to that of the one that brought the first token, without
+  // the reservations before that.
+  Duration earlier_attempts{};
+  int32_t resumes = 0;  // how often it continued elsewhere after a worker was lost or left
 };
 
 // Takes one request, with all of its choices, through the workers: it asks the policy for a route,
@@ -104,6 +107,12 @@ class Dispatch final : private AttemptOwner {
 
  private:
   enum class State : uint8_t { kDeciding, kWaiting, kRunning, kEnded };
+  // The attempts before attempt_.
+  struct EarlierAttempts {
+    TimePoint first_began;
+    ReserveTimes reserve;
+    Duration rest{};  // RequestReport::earlier_attempts
+  };
 
   void OnReserved(Attempt& attempt) override;
   void OnAttemptFinished() override { Finish(); }
@@ -139,9 +148,9 @@ class Dispatch final : private AttemptOwner {
   std::unique_ptr<Attempt> attempt_;  // the latest; it is stopped unless the state is running
   std::unique_ptr<Attempt> next_;     // reserves blocks elsewhere while attempt_ still runs
   uint64_t attempts_ = 0;
-  bool refused_ = false;                // a worker of attempt_ had no room
-  std::optional<WorkerId> prompt_at_;   // the prefill worker that computed the prompt last
-  ReserveTimes earlier_reserve_times_;  // of the attempts before attempt_
+  bool refused_ = false;               // a worker of attempt_ had no room
+  std::optional<WorkerId> prompt_at_;  // the prefill worker that computed the prompt last
+  EarlierAttempts earlier_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // outlived by timers
 };
 

@@ -77,18 +77,15 @@ bool Choice::continues() const {
   return !ended() && !text_.ended() && completion_tokens_ < spec_.sequence.max_tokens();
 }
 
-v1::ChoiceFinish Choice::MakeFinish(Duration reserve, Duration admission, TimePoint now) const {
-  ChoiceTimes times = times_;
-  times.reserve = reserve;
-  times.admission = admission;
+v1::ChoiceFinish Choice::MakeFinish(const AttemptTimes& attempts, TimePoint now) const {
   v1::ChoiceFinish finish;
   finish.set_index(index_);
   finish.set_reason(reason_);
   finish.set_stop(text_.matched_stop());
   finish.set_completion_tokens(completion_tokens_);
-  if (completion_tokens_ > 0) *finish.mutable_stages() = SplitTtft(times, stages_);
-  finish.set_tpot_ms(TimePerOutputTokenMs(times, completion_tokens_));
-  finish.set_e2e_ms(ToMilliseconds(now - times.received));
+  if (completion_tokens_ > 0) *finish.mutable_stages() = SplitTtft(times_, attempts, stages_);
+  finish.set_tpot_ms(TimePerOutputTokenMs(times_, completion_tokens_));
+  finish.set_e2e_ms(ToMilliseconds(now - times_.received));
   if (spec_.sequence.sampling().has_logprobs() || spec_.has_beams()) {
     finish.set_cumulative_logprob(cumulative_logprob_);
   }

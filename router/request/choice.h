@@ -36,9 +36,8 @@ class Choice {
   // Unspecified until it has ended.
   v1::FinishReason reason() const { return reason_; }
   int32_t completion_tokens() const { return completion_tokens_; }
-  // The finish of a choice that has ended, without the route, the workers and the KV. reserve,
-  // admission: as in ChoiceTimes.
-  v1::ChoiceFinish MakeFinish(Duration reserve, Duration admission, TimePoint now) const;
+  // The finish of a choice that has ended, without the route, the workers and the KV.
+  v1::ChoiceFinish MakeFinish(const AttemptTimes& attempts, TimePoint now) const;
 
  private:
   const RequestSpec& spec_;

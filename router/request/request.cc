@@ -142,8 +142,10 @@ void Request::SendFinishes() {
 
 v1::ChoiceFinish Request::MakeFinish(const Choice& choice) {
   const RequestReport report = dispatch_.Report();
-  v1::ChoiceFinish finish =
-      choice.MakeFinish(report.reserve.asking, report.reserve.waiting, clock_.Now());
+  v1::ChoiceFinish finish = choice.MakeFinish({.reserve = report.reserve.asking,
+                                               .admission = report.reserve.waiting,
+                                               .earlier_attempts = report.earlier_attempts},
+                                              clock_.Now());
   finish.set_route(report.route);
   finish.set_prefill_worker(report.prefill.name);
   finish.set_decode_worker(report.decode.name);

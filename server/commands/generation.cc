@@ -29,14 +29,12 @@ Json LogprobsJson(const std::vector<v1::TokenLogprobs>& tokens) {
 }
 
 Json StagesJson(const v1::Stages& stages) {
-  return {{"ttft_ms", stages.ttft_ms()},
-          {"queue_ms", stages.queue_ms()},
-          {"prefill_ms", stages.prefill_ms()},
-          {"reserve_ms", stages.reserve_ms()},
-          {"admission_ms", stages.admission_ms()},
-          {"transfer_ms", stages.transfer_ms()},
-          {"first_token_ms", stages.first_token_ms()},
-          {"residual_ms", stages.residual_ms()}};
+  return {
+      {"ttft_ms", stages.ttft_ms()},         {"earlier_attempts_ms", stages.earlier_attempts_ms()},
+      {"queue_ms", stages.queue_ms()},       {"prefill_ms", stages.prefill_ms()},
+      {"reserve_ms", stages.reserve_ms()},   {"admission_ms", stages.admission_ms()},
+      {"transfer_ms", stages.transfer_ms()}, {"first_token_ms", stages.first_token_ms()},
+      {"residual_ms", stages.residual_ms()}};
 }
 
 Json PredictionJson(const v1::Prediction& prediction) {
@@ -169,9 +167,9 @@ std::string ToJson(const Generation& generation) {
 }
 
 double StagesErrorMs(const v1::Stages& stages) {
-  const double sum = stages.queue_ms() + stages.prefill_ms() + stages.reserve_ms() +
-                     stages.admission_ms() + stages.transfer_ms() + stages.first_token_ms() +
-                     stages.residual_ms();
+  const double sum = stages.earlier_attempts_ms() + stages.queue_ms() + stages.prefill_ms() +
+                     stages.reserve_ms() + stages.admission_ms() + stages.transfer_ms() +
+                     stages.first_token_ms() + stages.residual_ms();
   return std::abs(sum - stages.ttft_ms());
 }
 
@@ -214,19 +212,22 @@ std::string StageTable(const v1::ChoiceFinish& finish) {
   std::string table = fmt::format("  route {} ({} -> {}), {} tokens, {}\n", Name(finish.route()),
                                   finish.prefill_worker(), finish.decode_worker(),
                                   finish.completion_tokens(), Name(finish.reason()));
-  const std::pair<std::string_view, double> stages[] = {
-      {"queue", s.queue_ms()},       {"prefill", s.prefill_ms()},
-      {"reserve", s.reserve_ms()},   {"admission", s.admission_ms()},
-      {"transfer", s.transfer_ms()}, {"first token", s.first_token_ms()},
-      {"residual", s.residual_ms()}};
+  const std::pair<std::string_view, double> stages[] = {{"earlier tries", s.earlier_attempts_ms()},
+                                                        {"queue", s.queue_ms()},
+                                                        {"prefill", s.prefill_ms()},
+                                                        {"reserve", s.reserve_ms()},
+                                                        {"admission", s.admission_ms()},
+                                                        {"transfer", s.transfer_ms()},
+                                                        {"first token", s.first_token_ms()},
+                                                        {"residual", s.residual_ms()}};
   double sum = 0;
   for (const auto& [name, ms] : stages) {
     sum += ms;
-    table += fmt::format("    {:<12}{:>10.3f} ms\n", name, ms);
+    table += fmt::format("    {:<14}{:>10.3f} ms\n", name, ms);
   }
-  table += fmt::format("    {:<12}{:>10.3f} ms  (TTFT as measured: {:.3f} ms)\n", "= TTFT", sum,
+  table += fmt::format("    {:<14}{:>10.3f} ms  (TTFT as measured: {:.3f} ms)\n", "= TTFT", sum,
                        s.ttft_ms());
-  table += fmt::format("    {:<12}{:>10.3f} ms/token, {:.1f} ms end to end\n", "TPOT",
+  table += fmt::format("    {:<14}{:>10.3f} ms/token, {:.1f} ms end to end\n", "TPOT",
                        finish.tpot_ms(), finish.e2e_ms());
   const v1::KvBytes& kv = finish.kv_bytes();
   table += fmt::format("    {:<12}{} bytes raw, {} on the wire", "KV", kv.raw(), kv.wire());

@@ -28,6 +28,7 @@ Json TimingJson(const v1::ChoiceFinish& finish) {
   json["prefill_worker"] = finish.prefill_worker();
   json["decode_worker"] = finish.decode_worker();
   json["time_to_first_token_ms"] = stages.ttft_ms();
+  json["earlier_attempts_ms"] = stages.earlier_attempts_ms();
   json["queue_time_ms"] = stages.queue_ms();
   json["prefill_ms"] = stages.prefill_ms();
   json["reserve_ms"] = stages.reserve_ms();

@@ -62,9 +62,13 @@ TEST_F(QueueMoveTest, ARequestInALongQueueGoesToWorkersThatHaveBecomeFree) {
   EXPECT_THAT(workers_.Open(), ElementsAre("prefill p0"));
   EXPECT_EQ(router_.Status().reroutes().moved(), 1u);
   EXPECT_EQ(router_.Status().resumes().lost(), 0u) << "no worker was lost";
+  clock_.Advance(std::chrono::milliseconds(5));
   Say("prefill p0", {999});
   Finish("prefill p0", kStop);
   ASSERT_TRUE(stream_.end.has_value() && stream_.end->ok());
+  const v1::Stages& stages = stream_.finishes.at(0).stages();
+  EXPECT_DOUBLE_EQ(stages.earlier_attempts_ms(), 2 * ToMilliseconds(cluster_.options().heartbeat));
+  EXPECT_DOUBLE_EQ(stages.ttft_ms() - stages.earlier_attempts_ms(), 5);
   ExpectNothingLeft();
 }
 

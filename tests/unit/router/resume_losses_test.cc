@@ -56,12 +56,19 @@ TEST_F(LossTest, DecodeLostBeforeItsFirstEvent) {
 TEST_F(LossTest, DecodeLostWhilePrefilling) {
   Join("d1", kDecodeRole);
   Submit(Ask());
+  clock_.Advance(milliseconds(3));
   Reserved(5);
+  const TimePoint reserved = clock_.Now();
   LetLapseAllBut({"p0", "d1"});
+  const Duration lost_after = clock_.Now() - reserved;
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
   ContinueAt("p0", "d1", 6, {11, 12, 13});
   EXPECT_THAT(workers_.so_far, IsEmpty()) << "the client had no token when it began";
   ExpectTheAnswer(1);
+  const v1::Stages& stages = stream_.finishes[0].stages();
+  EXPECT_DOUBLE_EQ(stages.reserve_ms(), 3);
+  EXPECT_GT(stages.earlier_attempts_ms(), 4000) << "until d0 was lost";
+  EXPECT_LE(stages.earlier_attempts_ms(), ToMilliseconds(lost_after));
   EXPECT_EQ(Causes(), "lease 1");
 }
 

@@ -240,6 +240,7 @@ TEST_F(RouterTest, AWaitForRoomThatEndsInARefusalIsAdmissionTime) {
   ASSERT_EQ(stream_.finishes.size(), 1u);
   EXPECT_DOUBLE_EQ(stream_.finishes[0].stages().reserve_ms(), 1);
   EXPECT_DOUBLE_EQ(stream_.finishes[0].stages().admission_ms(), 39);
+  EXPECT_DOUBLE_EQ(stream_.finishes[0].stages().earlier_attempts_ms(), 0) << "it is counted once";
 }
 
 TEST_F(RouterTest, FirstTokenThatEndsTheRequestNeedsNoDecode) {

@@ -99,7 +99,7 @@ TEST(GenerationTest, StagesErrorIsTheDistanceFromTtft) {
 
 TEST(GenerationTest, EveryStageIsPartOfTtft) {
   v1::Stages stages;
-  stages.set_ttft_ms(127);
+  stages.set_ttft_ms(255);
   stages.set_queue_ms(1);
   stages.set_prefill_ms(2);
   stages.set_reserve_ms(4);
@@ -107,6 +107,7 @@ TEST(GenerationTest, EveryStageIsPartOfTtft) {
   stages.set_transfer_ms(16);
   stages.set_first_token_ms(32);
   stages.set_residual_ms(64);
+  stages.set_earlier_attempts_ms(128);
   EXPECT_DOUBLE_EQ(StagesErrorMs(stages), 0);
 }
 
