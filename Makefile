@@ -8,7 +8,7 @@ DEVICE ?= cpu
 CUDA ?=
 CONFIGURE = cmake --preset $(PRESET) $(if $(CUDA),-DTANDEM_CUDA=$(CUDA))
 
-.PHONY: help deps build test test-long test-room cuda demo test-asan test-tsan test-clients fuzz bench check check-all mutants format clean
+.PHONY: help deps build test test-long test-room cuda demo test-asan test-tsan test-clients test-page fuzz bench check check-all mutants format clean
 
 help:
 	@echo "make demo       install packages, build tandem alone, serve models/sample through a router and"
@@ -21,6 +21,7 @@ help:
 	@echo "make test-asan  the tests under AddressSanitizer and UndefinedBehaviorSanitizer (clang)"
 	@echo "make test-tsan  the tests under ThreadSanitizer (clang)"
 	@echo "make test-clients  clients of OpenAI's API from PyPI against this build (needs the network)"
+	@echo "make test-page  the page for browsers in Chromium against this build (needs the network)"
 	@echo "make bench      kernels, model, transfer and scheduler on this machine, JSON in build/bench"
 	@echo "make check      what a reader sees before a test does: layers, circles, sizes, locks, format (ONLY=classes: that alone)"
 	@echo "make check-all  the same, and clang and clang-tidy read every source"
@@ -67,6 +68,10 @@ test-tsan:
 
 test-clients: build
 	tests/clients/run.sh
+
+test-page: build
+	tools/install_deps.sh page
+	tests/page/run.sh
 
 fuzz:
 	tools/install_deps.sh core test sanitize

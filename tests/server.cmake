@@ -16,6 +16,7 @@ tandem_test(http_test
   SOURCES unit/server/http_server_test.cc unit/server/http_tls_test.cc
           unit/server/request_reader_test.cc support/http_peer.cc support/test_certificates.cc
   DEPS tandem_http)
+tandem_test(page_test SOURCES unit/server/page_test.cc support/http_peer.cc DEPS tandem_page)
 tandem_fuzz_test(http_request_fuzz SOURCES fuzz/http_request_fuzz.cc DEPS tandem_http
   CORPUS fuzz/corpus/http_request)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what Tandem is built with, from Debian 12's or Ubuntu 24.04's own packages.
-#   tools/install_deps.sh [core] [test] [check] [sanitize] [python]        without a group: core and test
+#   tools/install_deps.sh [core] [test] [check] [sanitize] [page] [python]        without a group: core and test
 # Idempotent: says what is missing, installs that and nothing else. Needs root or sudo only then.
 set -euo pipefail
 
@@ -15,6 +15,8 @@ test=(libgtest-dev libgmock-dev libboost-context-dev)
 check=(python3 clang clang-format clang-tidy)
 # make test-asan, make test-tsan, make fuzz
 sanitize=(clang libclang-rt-dev)
+# make test-page
+page=(python3 python3-venv chromium fonts-dejavu-core)
 # tools/*.py and tests/golden/*.py: the rest comes from tools/requirements.txt
 python=(python3 python3-venv)
 
@@ -26,8 +28,9 @@ for group in "$@"; do
     test) wanted+=("${test[@]}") ;;
     check) wanted+=("${check[@]}") ;;
     sanitize) wanted+=("${sanitize[@]}") ;;
+    page) wanted+=("${page[@]}") ;;
     python) wanted+=("${python[@]}") ;;
-    *) echo "install_deps: unknown group \"$group\"; use core, test, check, sanitize or python" >&2; exit 2 ;;
+    *) echo "install_deps: unknown group \"$group\"; use core, test, check, sanitize, page or python" >&2; exit 2 ;;
   esac
 done
 

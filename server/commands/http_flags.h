@@ -20,6 +20,7 @@ struct HttpTuning {
   uint64_t max_body_bytes = HttpServerOptions().max_body_bytes;
   uint64_t max_total_body_bytes = HttpServerOptions().max_total_body_bytes;
   int idle_seconds = 120;
+  bool no_page = false;  // for browsers, at "/"
 };
 
 void AddHttpFlags(CLI::App& app, HttpTuning& tuning);

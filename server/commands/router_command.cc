@@ -37,6 +37,7 @@
 #include "server/http/http_server.h"
 #include "server/openai/model_files.h"
 #include "server/openai/service.h"
+#include "server/page/page_routes.h"
 #include "server/services/cluster_service.h"
 #include "server/services/connection_acceptor.h"
 #include "server/services/descriptor_limit.h"
@@ -214,6 +215,9 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const RouterFlags& flags,
   std::vector<HttpRoute> routes = AdminRoutes(pages);
   for (HttpRoute& route : HealthRoutes(pages, kVersion)) routes.push_back(std::move(route));
   for (HttpRoute& route : service.Routes()) routes.push_back(std::move(route));
+  if (!flags.http.no_page) {
+    for (HttpRoute& route : PageRoutes(service.model(), routes)) routes.push_back(std::move(route));
+  }
   auto server = HttpServer::Start(options, std::move(routes));
   if (absl::IsUnavailable(server.status())) {
     return Unavailable("choose another --http-port: {}", std::string(server.status().message()));

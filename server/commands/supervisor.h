@@ -18,8 +18,9 @@ struct SupervisorOptions {
   std::vector<std::string> router_arguments;  // of `tandem`, all but --port
   uint16_t router_port = 0;                   // 0: a free one, kept when the router starts again
   std::vector<SupervisedWorker> workers;
-  std::string model;     // for the lines that say ready
-  std::string http_url;  // likewise; empty: HTTP is not served
+  std::string model;      // for the lines that say ready
+  std::string http_url;   // likewise; empty: HTTP is not served
+  bool has_page = false;  // HTTP has one for browsers
   Duration drain = std::chrono::seconds(30);
   int ready_fd = -1;  // of our own parent
 };

@@ -139,6 +139,7 @@ absl::Status AddHttp(const UpFlags& flags, SupervisorOptions& options) {
   if (flags.no_http) return absl::OkStatus();
   ASSIGN_OR_RETURN(const uint16_t port, ChooseHttpPort(flags));
   options.router_arguments.push_back(fmt::format("--http-port={}", port));
+  options.has_page = !flags.http.no_page;
   options.http_url = fmt::format("{}://{}", flags.http.tls.cert.empty() ? "http" : "https",
                                  HostPortText(flags.host, port));
   return absl::OkStatus();

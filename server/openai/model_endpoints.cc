@@ -11,6 +11,14 @@ namespace {
 
 constexpr std::string_view kModelsPath = "/v1/models/";
 
+// The kinds of prompts that can be asked, so that clients need not try.
+Json PromptsJson(const ServiceParts& parts) {
+  Json kinds = Json::array({"token_ids"});
+  if (parts.tokenizer != nullptr) kinds.push_back("text");
+  if (parts.tokenizer != nullptr && parts.chat != nullptr) kinds.push_back("messages");
+  return kinds;
+}
+
 Json ModelJson(const ServiceParts& parts) {
   Json json;
   json["id"] = parts.model.name;
@@ -22,6 +30,7 @@ Json ModelJson(const ServiceParts& parts) {
   json["parent"] = nullptr;
   json["max_model_len"] = parts.router.CurrentLimits(v1::ROUTE_AUTO).max_context_tokens;
   json["permission"] = Json::array();
+  json["prompts"] = PromptsJson(parts);
   return json;
 }
 

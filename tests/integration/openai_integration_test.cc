@@ -243,9 +243,17 @@ TEST_F(OpenAiTest, ModelsAreListedByName) {
   ASSERT_EQ(list["data"].size(), 1u);
   EXPECT_EQ(list["data"][0]["id"], "sample");
   EXPECT_EQ(list["data"][0]["max_model_len"], 2048);
+  EXPECT_EQ(list["data"][0]["prompts"], Json::array({"token_ids", "text", "messages"}));
   EXPECT_EQ(http.Get("/v1/models/sample").status, 200);
   EXPECT_EQ(http.Get("/v1/models/other").status, 404);
   EXPECT_EQ(http.Get("/load").status, 200);
+}
+
+TEST_F(OpenAiTest, TheRootNamesWhatIsServed) {
+  const HttpReply reply = HttpPeer(port_).Get("/");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_THAT(reply.body, HasSubstr("POST /v1/chat/completions\n"));
+  EXPECT_THAT(reply.body, HasSubstr("GET  /metrics\n"));
 }
 
 TEST_F(OpenAiTest, TokensBecomeTheTextAgain) {

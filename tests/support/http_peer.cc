@@ -76,7 +76,7 @@ HttpReply HttpPeer::Read(std::string_view method) {
   std::from_chars(reply.head.data() + kVersion.size(), reply.head.data() + kVersion.size() + 3,
                   reply.status);
   const std::string_view length = reply.Header("Content-Length");
-  if (method == "HEAD" || reply.status == 204 || reply.status == 100) {
+  if (method == "HEAD" || reply.status == 204 || reply.status == 304 || reply.status == 100) {
     reply.is_whole = true;
   } else if (!length.empty()) {
     const size_t size = std::stoul(std::string(length));
