@@ -5,13 +5,12 @@
 #include <optional>
 
 #include "CLI/CLI.hpp"
-#include "absl/strings/numbers.h"
 #include "base/status.h"
-#include "base/utf8.h"
 #include "server/commands/client.h"
 #include "server/commands/commands.h"
 #include "server/commands/generation.h"
 #include "server/commands/number_flag.h"
+#include "server/commands/sampling_flags.h"
 
 namespace tandem {
 namespace {
@@ -23,20 +22,9 @@ struct GenerateFlags {
   std::string server = kDefaultServer;
   std::string model;
   std::string route = "auto";
-  std::optional<int32_t> max_tokens;
-  std::optional<float> temperature;
-  std::optional<int32_t> top_k;
-  std::optional<float> top_p;
-  std::optional<float> min_p;
-  std::optional<float> repetition_penalty;
-  std::optional<float> presence_penalty;
-  std::optional<float> frequency_penalty;
-  std::optional<uint64_t> seed;
+  SamplingFlags sampling;
+  EndFlags ending;
   std::optional<int32_t> logprobs;
-  std::vector<std::string> logit_bias;  // ID=BIAS
-  std::optional<int32_t> min_tokens;
-  std::vector<int32_t> allowed_token_ids;
-  std::vector<std::string> bad_words;
   std::optional<int32_t> prompt_logprobs;
   std::optional<int32_t> truncate_prompt;
   std::optional<int32_t> n;
@@ -44,11 +32,7 @@ struct GenerateFlags {
   std::optional<int32_t> beam_width;
   std::optional<float> length_penalty;
   std::string early_stopping = "heuristic";
-  std::vector<std::string> stop;
-  bool include_stop = false;
   bool keep_special_tokens = false;
-  std::vector<int32_t> stop_token_ids;
-  bool ignore_eos = false;
   int32_t priority = 0;
   std::string tenant;
   std::string cache_salt;
@@ -70,13 +54,7 @@ const std::map<std::string, v1::BeamSearch::EarlyStopping> kEarlyStopping = {
     {"first", v1::BeamSearch::EARLY_STOPPING_FIRST},
     {"never", v1::BeamSearch::EARLY_STOPPING_NEVER}};
 
-absl::Status CheckUtf8(std::string_view what, std::string_view text) {
-  const size_t valid = ValidUtf8Prefix(text);
-  if (valid == text.size()) return absl::OkStatus();
-  return InvalidArgument("{} is not UTF-8: byte {} begins no character", what, valid);
-}
-
-void FillSampling(const GenerateFlags& flags, v1::SamplingParams& sampling) {
+absl::Status FillSampling(const SamplingFlags& flags, v1::SamplingParams& sampling) {
   if (flags.temperature) sampling.set_temperature(*flags.temperature);
   if (flags.top_k) sampling.set_top_k(*flags.top_k);
   if (flags.top_p) sampling.set_top_p(*flags.top_p);
@@ -85,40 +63,24 @@ void FillSampling(const GenerateFlags& flags, v1::SamplingParams& sampling) {
   if (flags.presence_penalty) sampling.set_presence_penalty(*flags.presence_penalty);
   if (flags.frequency_penalty) sampling.set_frequency_penalty(*flags.frequency_penalty);
   if (flags.seed) sampling.set_seed(*flags.seed);
-  if (flags.logprobs) sampling.set_logprobs(*flags.logprobs);
-  if (flags.min_tokens) sampling.set_min_tokens(*flags.min_tokens);
   sampling.mutable_allowed_token_ids()->Add(flags.allowed_token_ids.begin(),
                                             flags.allowed_token_ids.end());
-}
-
-// Each entry is ID=BIAS.
-absl::Status FillBiases(const std::vector<std::string>& entries, v1::SamplingParams& sampling) {
-  for (const std::string& entry : entries) {
-    const size_t equals = entry.find('=');
-    int32_t id = 0;
-    float bias = 0;
-    if (equals == std::string::npos || !absl::SimpleAtoi(entry.substr(0, equals), &id) ||
-        !absl::SimpleAtof(entry.substr(equals + 1), &bias)) {
-      return InvalidArgument("--logit-bias \"{}\": must be ID=BIAS, such as 15=-100", entry);
-    }
-    if (!sampling.mutable_logit_bias()->insert({id, bias}).second) {
-      return InvalidArgument("--logit-bias names token {} twice: give one bias", id);
-    }
-  }
+  ASSIGN_OR_RETURN(const auto biases, ParseBiases(flags.logit_bias));
+  sampling.mutable_logit_bias()->insert(biases.begin(), biases.end());
   return absl::OkStatus();
 }
 
 // What speaks of texts and of the prompt.
 absl::Status FillTexts(const GenerateFlags& flags, v1::GenerateRequest& request) {
-  for (const std::string& stop : flags.stop) {
+  for (const std::string& stop : flags.ending.stop) {
     RETURN_IF_ERROR(CheckUtf8("--stop", stop));
     request.add_stop(stop);
   }
-  for (const std::string& word : flags.bad_words) {
+  for (const std::string& word : flags.sampling.bad_words) {
     RETURN_IF_ERROR(CheckUtf8("--bad-word", word));
     request.add_bad_words(word);
   }
-  request.set_include_stop(flags.include_stop);
+  request.set_include_stop(flags.ending.include_stop);
   if (flags.keep_special_tokens) request.set_skip_special_tokens(false);
   if (flags.prompt_logprobs) request.set_prompt_logprobs(*flags.prompt_logprobs);
   if (flags.truncate_prompt) request.set_truncate_prompt_tokens(*flags.truncate_prompt);
@@ -152,21 +114,23 @@ absl::StatusOr<v1::GenerateRequest> MakeRequest(const GenerateFlags& flags) {
   RETURN_IF_ERROR(CheckUtf8("--cache-salt", flags.cache_salt));
   RETURN_IF_ERROR(CheckUtf8("--session", flags.session));
   RETURN_IF_ERROR(FillTexts(flags, request));
-  RETURN_IF_ERROR(FillBiases(flags.logit_bias, *request.mutable_sampling()));
+  RETURN_IF_ERROR(FillSampling(flags.sampling, *request.mutable_sampling()));
   request.set_model(flags.model);
   request.set_request_id(flags.request_id);
   request.set_tenant(flags.tenant);
   request.set_cache_salt(flags.cache_salt);
   request.set_session_id(flags.session);
-  request.mutable_stop_token_ids()->Add(flags.stop_token_ids.begin(), flags.stop_token_ids.end());
-  request.set_ignore_eos(flags.ignore_eos);
+  const EndFlags& ending = flags.ending;
+  request.mutable_stop_token_ids()->Add(ending.stop_token_ids.begin(), ending.stop_token_ids.end());
+  request.set_ignore_eos(ending.ignore_eos);
+  if (ending.max_tokens) request.set_max_tokens(*ending.max_tokens);
+  if (ending.min_tokens) request.mutable_sampling()->set_min_tokens(*ending.min_tokens);
+  if (flags.logprobs) request.mutable_sampling()->set_logprobs(*flags.logprobs);
   request.set_priority(flags.priority);
   request.set_route(kRoutes.at(flags.route));
-  if (flags.max_tokens) request.set_max_tokens(*flags.max_tokens);
   if (flags.ttft_slo_ms) request.set_ttft_slo_ms(*flags.ttft_slo_ms);
   if (flags.tpot_slo_ms) request.set_tpot_slo_ms(*flags.tpot_slo_ms);
   FillChoices(flags, request);
-  FillSampling(flags, *request.mutable_sampling());
   return request;
 }
 
@@ -239,28 +203,6 @@ int RunGenerate(const GenerateFlags& flags) {
   return kExitOk;
 }
 
-void AddSamplingFlags(CLI::App& generate, GenerateFlags& flags) {
-  const std::string group = "Sampling (unset: the server's default)";
-  const auto add = [&](const char* name, auto& value, const char* help) {
-    return generate.add_option(name, value, help)->group(group);
-  };
-  add("--temperature", flags.temperature, "0 is greedy; default 1");
-  add("--top-k", flags.top_k, "keep the k most probable; 0: all");
-  add("--top-p", flags.top_p, "keep the most probable that make up p; in (0, 1]");
-  add("--min-p", flags.min_p, "drop what is less probable than p times the best");
-  add("--repetition-penalty", flags.repetition_penalty, "over prompt and output; 1: none");
-  add("--presence-penalty", flags.presence_penalty, "over the output; 0: none");
-  add("--frequency-penalty", flags.frequency_penalty, "over the output; 0: none");
-  add("--seed", flags.seed, "the same seed gives the same tokens on every route")
-      ->check(NotNegative());  // else -1 would be read as the largest of all
-  add("--logprobs", flags.logprobs, "report each token's and of the n most probable (--json)");
-  add("--logit-bias", flags.logit_bias, "ID=BIAS,...: added to the logits; BIAS in [-100, 100]")
-      ->delimiter(',');
-  add("--allowed-token-ids", flags.allowed_token_ids, "sample only these: 1,2,3")->delimiter(',');
-  add("--bad-word", flags.bad_words, "never produce this text; may be repeated")
-      ->allow_extra_args(false);
-}
-
 void AddChoiceFlags(CLI::App& generate, GenerateFlags& flags) {
   const std::string group = "Choices";
   generate.add_option("--n", flags.n, "choices to generate; default 1")->group(group);
@@ -283,27 +225,6 @@ void AddChoiceFlags(CLI::App& generate, GenerateFlags& flags) {
       ->check(CLI::IsMember({"first", "heuristic", "never"}))
       ->needs(beams)
       ->capture_default_str()
-      ->group(group);
-}
-
-void AddEndFlags(CLI::App& generate, GenerateFlags& flags) {
-  const std::string group = "Where it ends";
-  generate.add_option("--max-tokens", flags.max_tokens, "default 256")->group(group);
-  generate.add_option("--stop", flags.stop, "end before this text; may be repeated")
-      ->allow_extra_args(false)
-      ->group(group);
-  generate.add_flag("--include-stop", flags.include_stop, "end the text with what --stop found")
-      ->group(group);
-  generate
-      .add_option("--min-tokens", flags.min_tokens, "do not end before so many tokens; default 0")
-      ->group(group);
-  generate.add_option("--stop-token-ids", flags.stop_token_ids, "comma-separated ids")
-      ->delimiter(',')
-      ->group(group);
-  generate.add_flag("--ignore-eos", flags.ignore_eos, "do not end at the end-of-text token")
-      ->group(group);
-  generate.add_option("--timeout", flags.timeout_seconds, "deadline in seconds; 0: none")
-      ->check(NotNegative())
       ->group(group);
 }
 
@@ -338,8 +259,15 @@ void AddGenerateCommand(CLI::App& app, Action& chosen) {
   generate->add_flag("--json", flags->json, "print one JSON object at the end");
   generate->add_flag("-v,--verbose", flags->verbose, "print where the time went to stderr");
   AddChoiceFlags(*generate, *flags);
-  AddSamplingFlags(*generate, *flags);
-  AddEndFlags(*generate, *flags);
+  AddSamplingFlags(*generate, flags->sampling);
+  generate
+      ->add_option("--logprobs", flags->logprobs,
+                   "report each token's and of the n most probable (--json)")
+      ->group(kSamplingGroup);
+  AddEndFlags(*generate, flags->ending, "256");
+  generate->add_option("--timeout", flags->timeout_seconds, "deadline in seconds; 0: none")
+      ->check(NotNegative())
+      ->group(kEndGroup);
   generate->footer(
       "Errors are one line on stderr, \"error: CODE: message\", and exit status 1.\n"
       "Examples:\n"
