@@ -19,6 +19,7 @@
 #include "router/client/grpc_worker_client.h"
 #include "router/policy/policies.h"
 #include "router/router.h"
+#include "server/admin/explain_page.h"
 #include "server/admin/http_metrics.h"
 #include "server/admin/metrics_page.h"
 #include "server/admin/metrics_server.h"
@@ -196,7 +197,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(const RouterFlags& flag
 
 // Null where none was asked for.
 absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const RouterFlags& flags,
-                                                      const AdminPages& pages,
+                                                      const AdminPages& pages, Router& router,
                                                       const openai::Service& service,
                                                       AnswerBuffers& answers) {
   if (!flags.http_port) return nullptr;
@@ -215,6 +216,9 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const RouterFlags& flags,
   std::vector<HttpRoute> routes = AdminRoutes(pages);
   for (HttpRoute& route : HealthRoutes(pages, kVersion)) routes.push_back(std::move(route));
   for (HttpRoute& route : service.Routes()) routes.push_back(std::move(route));
+  routes.push_back(ExplainRoute([&router](v1::ExplainRequest request, Explained done) {
+    router.Explain(std::move(request), std::move(done));
+  }));
   if (!flags.http.no_page) {
     for (HttpRoute& route : PageRoutes(service.model(), routes)) routes.push_back(std::move(route));
   }
@@ -310,7 +314,7 @@ absl::Status ServePorts(const RouterFlags& flags, const openai::Service& service
       nullptr;  // outlives both servers, whose pages it is for
   const AdminPages pages = PagesOf(status, http_use);
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http,
-                   ServeHttp(flags, pages, service, answers));
+                   ServeHttp(flags, pages, router, service, answers));
   http_use = http.get();
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics, ServeMetrics(flags, pages));
   RunUntilTerminated(flags, HostPortText(flags.host, acceptor->port()), service.model(), router,
