@@ -43,6 +43,7 @@ set(MAY_INCLUDE_bench/simulator base proto kvstore scheduler engine router serve
 set(FOREIGN
     "^(grpcpp|grpc)/" "^(server|router/client|bench/serving)/|^engine/worker_client"
     "^curl/" "^bench/serving/"
+    "^histedit" "^server/terminal/editline_reader.cc$"
     "^(cuda|cublas|nccl)" "^(kernels/cuda|transfer/media/nccl)/"
     "^zstd" "^kvstore/codec/"
     "^hwy/" "^kernels/cpu/"

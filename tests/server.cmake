@@ -12,6 +12,13 @@ tandem_test(server_test
           support/http_peer.cc support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_test_transports tandem_test_engine tandem_server)
 
+tandem_test(terminal_test
+  SOURCES unit/terminal/chat_answer_test.cc unit/terminal/chat_file_test.cc
+          unit/terminal/chat_session_test.cc unit/terminal/chat_totals_test.cc
+          unit/terminal/conversation_test.cc unit/terminal/terminal_text_test.cc
+          unit/terminal/user_input_test.cc
+  DEPS tandem_terminal tandem_http)
+
 tandem_test(http_test
   SOURCES unit/server/http_server_test.cc unit/server/http_tls_test.cc
           unit/server/request_reader_test.cc support/http_peer.cc support/test_certificates.cc
@@ -38,12 +45,13 @@ foreach(name routes_test several_choices_test cached_prompts_test endings_test w
              resume_test watchdog_test overload_test command_line_test standard_services_test transports_test
              kv_tls_test silent_connection_test large_prompts_test connections_test log_test
              profile_command_test weights_hash_test bench_serve_test bench_sweep_test simulated_test
-             prefix_routing_test request_options_test openai_integration_test)
+             prefix_routing_test request_options_test openai_integration_test chat_command_test)
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
               LABELS integration TIMEOUT 300)
 endforeach()
 
 target_sources(connections_test PRIVATE support/raw_connections.cc support/http_peer.cc)
+target_sources(chat_command_test PRIVATE support/http_peer.cc)
 target_sources(openai_integration_test PRIVATE support/http_peer.cc)
 target_sources(standard_services_test PRIVATE support/http_peer.cc)
 target_sources(silent_connection_test PRIVATE support/silent_proxy.cc)
@@ -58,7 +66,7 @@ tandem_emulated_test(device_memory_test SOURCES unit/server/device_memory_test.c
 # The daemon on the emulated GPU.
 add_executable(tandem_emulated $<TARGET_OBJECTS:tandem_commands>)
 target_link_libraries(tandem_emulated PRIVATE tandem_kernels_cuda_emulated tandem_transfer_nccl_emulated
-                                              tandem_simt tandem_chat tandem_server
+                                              tandem_simt tandem_chat tandem_server tandem_terminal
                                               tandem_loadgen_backends tandem_simulator CLI11::CLI11)
 add_dependencies(tandem_emulated tandem_fake_cublaslt tandem_fake_nccl)
 tandem_test(emulated_daemon_test SOURCES integration/emulated_daemon_test.cc

@@ -8,7 +8,7 @@ set -euo pipefail
 core=(build-essential cmake ninja-build pkg-config ccache lld git
       libabsl-dev libfmt-dev libspdlog-dev libxxhash-dev libzstd-dev libhwy-dev libpcre2-dev libicu-dev
       libssl-dev nlohmann-json3-dev libcli11-dev libprotobuf-dev protobuf-compiler libgrpc-dev libgrpc++-dev
-      protobuf-compiler-grpc prometheus-cpp-dev libboost-dev libcurl4-openssl-dev)
+      protobuf-compiler-grpc prometheus-cpp-dev libboost-dev libcurl4-openssl-dev libedit-dev)
 # make build, make test, make bench
 test=(libgtest-dev libgmock-dev libboost-context-dev)
 # make check, make format (clang-format and clang-tidy are used in version 14 alone, the one of Debian 12)

@@ -102,7 +102,7 @@ class HttpExchange {
 
   CURL* easy() const { return handle_.get(); }
   void End(CURLcode code) { sink_->OnEnd(handle_.code(), ToStatus(code, handle_.url())); }
-  void EndCancelled() { sink_->OnEnd(handle_.code(), Cancelled("by the load generator")); }
+  void EndCancelled() { sink_->OnEnd(handle_.code(), Cancelled("by this client")); }
 
  private:
   static size_t OnBytes(char* bytes, size_t size, size_t count, void* self) {

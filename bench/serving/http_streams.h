@@ -14,8 +14,8 @@ namespace tandem::loadgen {
 struct HttpRequest {
   std::string url;
   std::vector<std::string> headers;
-  std::string body;  // empty: GET, else POST
-  Duration timeout = std::chrono::seconds(5);
+  std::string body;                            // empty: GET, else POST
+  Duration timeout = std::chrono::seconds(5);  // 0: none
 };
 
 struct HttpAnswer {

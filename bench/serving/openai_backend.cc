@@ -14,34 +14,6 @@ namespace {
 
 constexpr long kHttpOk = 200;
 
-absl::StatusCode CodeOf(long http) {
-  switch (http) {
-    case 400:
-    case 422:
-      return absl::StatusCode::kInvalidArgument;
-    case 401:
-    case 403:
-      return absl::StatusCode::kPermissionDenied;
-    case 404:
-      return absl::StatusCode::kNotFound;
-    case 408:
-    case 504:
-      return absl::StatusCode::kDeadlineExceeded;
-    case 429:
-      return absl::StatusCode::kResourceExhausted;
-    case 502:
-    case 503:
-      return absl::StatusCode::kUnavailable;
-    default:
-      return absl::StatusCode::kInternal;
-  }
-}
-
-absl::Status StatusOf(long http, std::string_view body) {
-  if (http == kHttpOk) return absl::OkStatus();
-  return MakeStatus(CodeOf(http), "HTTP {}: {}", http, ErrorText(body));
-}
-
 // Makes an answer of the bytes of one exchange.
 class AnswerReader final : public HttpSink {
  public:
@@ -58,7 +30,7 @@ class AnswerReader final : public HttpSink {
   }
   void OnEnd(long code, absl::Status status) override {
     const TimePoint now = std::chrono::steady_clock::now();
-    if (status.ok()) status = StatusOf(code, error_body_);
+    if (status.ok()) status = StatusOfAnswer(code, error_body_);
     observer_.OnEnd(now, answer_.Take(std::move(status)));
   }
 
@@ -144,7 +116,7 @@ class OpenAiBackend final : public Backend {
     if (!answer.ok()) {
       return Annotate(answer.status(), "no server answers: give its address with --base-url");
     }
-    RETURN_IF_ERROR(StatusOf(answer->code, answer->body));
+    RETURN_IF_ERROR(StatusOfAnswer(answer->code, answer->body));
     return ParseModels(answer->body, options_.model);
   }
 

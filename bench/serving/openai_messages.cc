@@ -45,6 +45,29 @@ bool HasOutput(const Json& choice) {
          HasText(Member(delta, "reasoning_content")) || Member(delta, "tool_calls").is_array();
 }
 
+absl::StatusCode CodeOf(long http) {
+  switch (http) {
+    case 400:
+    case 422:
+      return absl::StatusCode::kInvalidArgument;
+    case 401:
+    case 403:
+      return absl::StatusCode::kPermissionDenied;
+    case 404:
+      return absl::StatusCode::kNotFound;
+    case 408:
+    case 504:
+      return absl::StatusCode::kDeadlineExceeded;
+    case 429:
+      return absl::StatusCode::kResourceExhausted;
+    case 502:
+    case 503:
+      return absl::StatusCode::kUnavailable;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
 }  // namespace
 
 std::string MakeOpenAiBody(const OpenAiBody& body, const ScheduledRequest& request,
@@ -108,6 +131,12 @@ std::string ErrorText(std::string_view body) {
   std::string text = TextOr(error, TextOr(Member(error, "message"), std::string(body)));
   if (text.size() > kMostBytes) text.resize(kMostBytes);
   return text;
+}
+
+absl::Status StatusOfAnswer(long http, std::string_view body) {
+  constexpr long kHttpOk = 200;
+  if (http == kHttpOk) return absl::OkStatus();
+  return MakeStatus(CodeOf(http), "HTTP {}: {}", http, ErrorText(body));
 }
 
 bool OpenAiAnswer::Add(std::string_view data) {

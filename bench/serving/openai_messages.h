@@ -39,6 +39,10 @@ std::vector<int32_t> ParseTokens(std::string_view json);
 // The message in the body of an error, or the start of the body.
 std::string ErrorText(std::string_view body);
 
+// OK for an answer of the HTTP status 200; for others the code that Tandem has for what went wrong,
+// with the text of the error.
+absl::Status StatusOfAnswer(long http, std::string_view body);
+
 // Puts an answer together from the data of its events.
 class OpenAiAnswer {
  public:

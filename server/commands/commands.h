@@ -19,6 +19,7 @@ void AddUpCommand(CLI::App& app, Action& chosen);
 void AddRouterCommand(CLI::App& app, Action& chosen);
 void AddWorkerCommand(CLI::App& app, Action& chosen);
 void AddGenerateCommand(CLI::App& app, Action& chosen);
+void AddChatCommand(CLI::App& app, Action& chosen);
 void AddTokenizeCommand(CLI::App& app, Action& chosen);
 void AddChatTemplateCommand(CLI::App& app, Action& chosen);
 void AddStatusCommand(CLI::App& app, Action& chosen);

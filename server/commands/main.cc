@@ -72,6 +72,7 @@ int Main(int argc, char** argv) {
   Action chosen;
   AddUpCommand(app, chosen);
   AddGenerateCommand(app, chosen);
+  AddChatCommand(app, chosen);
   AddStatusCommand(app, chosen);
   AddExplainCommand(app, chosen);
   AddTokenizeCommand(app, chosen);
@@ -89,6 +90,7 @@ int Main(int argc, char** argv) {
       "Start here:\n"
       "  tandem up --model models/sample\n"
       "  tandem generate \"It was a fine morning\"\n"
+      "  tandem chat\n"
       "  tandem status\n"
       "`tandem COMMAND --help` shows the flags of a command.\n"
       "Exit status: 0 done, 1 failed (one line on stderr says why), 2 wrong usage.");

@@ -167,10 +167,12 @@ class Supervisor {
     }
     fmt::print("ready: {} at {} (workers:{})\n", options_.model, address_, names);
     fmt::print("  try: tandem generate \"It was a fine morning\" --server {}\n", address_);
-    if (options_.has_page) {
-      fmt::print("  or open {}/ in a browser\n", options_.http_url);
-    } else if (!options_.http_url.empty()) {
-      fmt::print("  HTTP: {}/health\n", options_.http_url);
+    if (!options_.http_url.empty()) {
+      fmt::print("  chat: tandem chat --url {}
+", options_.http_url);
+      fmt::print(options_.has_page ? "  or open {}/ in a browser
+" : "  HTTP: {}/health
+", options_.http_url);
     }
     std::fflush(stdout);
     TellReady(options_.ready_fd, address_);

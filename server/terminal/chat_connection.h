@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "bench/serving/http_streams.h"
+#include "server/terminal/wakeup.h"
+
+namespace tandem::terminal {
+
+struct ServedModel {
+  std::string name;
+  int32_t max_context_tokens = 0;  // 0 where the server does not say
+};
+
+// A server of OpenAI's API, seen from the terminal. All errors carry what the server says;
+// UNAVAILABLE where there is none, which may be there again at the next call. Not thread-safe.
+class ChatConnection {
+ public:
+  // `url`: "http://127.0.0.1:8000". `wakeup` outlives it.
+  ChatConnection(std::string url, Wakeup& wakeup);
+
+  const std::string& url() const { return url_; }
+  // The model of that name, or the first one where the name is empty.
+  absl::StatusOr<ServedModel> FindModel(const std::string& name) const;
+  // How many tokens the prompt of `body` has. `body` is what Ask takes.
+  absl::StatusOr<int64_t> CountTokens(const std::string& body) const;
+  // Why the request went where it went, as text of that width.
+  absl::StatusOr<std::string> Explain(const std::string& request_id, int columns) const;
+
+  // Sends a chat whose answer is streamed and calls `on_event` with the data of each event, in this
+  // thread, until the answer has ended. `must_stop` is asked at each wake; CANCELLED once it says
+  // so.
+  absl::Status Ask(const std::string& body, const std::string& request_id,
+                   const std::function<void(std::string_view)>& on_event,
+                   const std::function<bool()>& must_stop);
+
+ private:
+  loadgen::HttpRequest Request(const std::string& path) const;
+
+  const std::string url_;
+  Wakeup& wakeup_;
+  loadgen::HttpStreams streams_;
+};
+
+}  // namespace tandem::terminal
