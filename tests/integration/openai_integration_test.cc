@@ -256,6 +256,14 @@ TEST_F(OpenAiTest, TheRootNamesWhatIsServed) {
   EXPECT_THAT(reply.body, HasSubstr("GET  /metrics\n"));
 }
 
+TEST(WithoutAPage, TheRootIsNotServed) {
+  const uint16_t port = FreePort();
+  TestCluster cluster({.router_flags = {"--http-port=" + std::to_string(port), "--no-page"}});
+  EXPECT_EQ(HttpGet(port, "/").status, 404);
+  EXPECT_EQ(HttpGet(port, "/app.js").status, 404);
+  EXPECT_EQ(HttpGet(port, "/health").status, 200);
+}
+
 TEST_F(OpenAiTest, TokensBecomeTheTextAgain) {
   const std::string text = "“Ünïted” 😀 it was";
   const Json tokens = Post(

@@ -5,6 +5,8 @@ import json
 import threading
 import urllib.request
 
+# As behind a proxy that gives the page a path of its own.
+BELOW = "/below"
 HTML = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script><b>bold</b>"
 
 
@@ -46,7 +48,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_GET(self):
-        request = urllib.request.Request(self.server.upstream + self.path,
+        request = urllib.request.Request(self.server.upstream + self.path.removeprefix(BELOW),
                                          headers={"accept": self.headers.get("accept", "")})
         with urllib.request.urlopen(request) as real:
             kept = {name: value for name, value in real.headers.items()
@@ -56,6 +58,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.bodies.append(body)
+        if not self.path.startswith(f"{BELOW}/v1/"):
+            return self.answer(404, b"", {})
         prompt = body["messages"][-1]["content"] if "messages" in body else body["prompt"]
         if prompt in ERRORS:
             status, error, headers = ERRORS[prompt]
@@ -81,4 +85,4 @@ def serve(upstream):
     server.upstream = upstream
     server.bodies = []
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server, f"http://127.0.0.1:{server.server_address[1]}"
+    return server, f"http://127.0.0.1:{server.server_address[1]}{BELOW}/"
