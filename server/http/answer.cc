@@ -110,6 +110,7 @@ void Answer::Start(const HttpStreamStart& start) {
   const size_t bytes = head.size();
   phase_ = Phase::kStreaming;
   keep_alive_ = start.keep_alive;
+  keep_alive_part_ = start.keep_alive_part;
   Do(queue_.Push(std::move(head), bytes, Pace::kLive));
 }
 
@@ -238,7 +239,10 @@ Duration Answer::keep_alive() const {
   return has_body_ ? keep_alive_ : Duration::zero();
 }
 
-std::string Answer::Comment() const { return Frame(": keep-alive\n\n"); }
+std::string Answer::KeepAlivePart() const {
+  absl::MutexLock lock(&mutex_);
+  return Frame(keep_alive_part_);
+}
 
 std::function<void()> Answer::TakeGone() {
   absl::MutexLock lock(&mutex_);

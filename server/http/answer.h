@@ -60,9 +60,10 @@ class Answer {
   void OnWritten(bool ok);
   // Whether the connection may be used again. Of kFinished.
   AfterAnswer after() const;
-  // An empty comment in this answer's encoding, and how long it may be idle before it; zero: never.
+  // What keeps an idle stream alive, in this answer's encoding, and how long it may be idle before it;
+  // zero: never.
   Duration keep_alive() const;
-  std::string Comment() const;
+  std::string KeepAlivePart() const;
   // The client has gone before kFinished: returns what is to be called.
   [[nodiscard]] std::function<void()> TakeGone();
   // The connection is over with this answer. The handler may still hold it.
@@ -93,6 +94,7 @@ class Answer {
   bool waking_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_gone_ ABSL_GUARDED_BY(mutex_) = false;
   Duration keep_alive_ ABSL_GUARDED_BY(mutex_) = Duration::zero();
+  std::string keep_alive_part_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> wake_ ABSL_GUARDED_BY(mutex_);  // empty once detached
   std::function<void()> gone_ ABSL_GUARDED_BY(mutex_);
 };

@@ -334,7 +334,7 @@ awaitable<bool> Connection::Send(const std::shared_ptr<Answer>& answer) {
     if (phase == Phase::kStreaming && pause > Duration::zero() && writing_ == Writing::kNothing) {
       wake_at = last_write_ + pause;
       if (Now() >= wake_at) {
-        const auto comment = std::make_shared<const std::string>(answer->Comment());
+        const auto comment = std::make_shared<const std::string>(answer->KeepAlivePart());
         writing_ = Writing::kComment;
         wire_->StartWrite(*comment, comment);
         continue;

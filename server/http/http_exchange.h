@@ -11,14 +11,18 @@
 
 namespace tandem {
 
+// A comment of text/event-stream.
+inline constexpr char kKeepAliveComment[] = ": keep-alive\n\n";
+
 // What a stream of parts begins with.
 struct HttpStreamStart {
   int status = 200;
   std::string content_type = "text/event-stream";
   std::vector<HttpHeader> headers;
-  // After so long without a part the client gets a comment of text/event-stream, which keeps proxies
-  // from closing the connection and shows a client that went without a word. Zero: never.
+  // After so long without a part the client gets `keep_alive_part`, which keeps proxies from closing
+  // the connection and shows a client that went without a word. Zero: never.
   Duration keep_alive = std::chrono::seconds(15);
+  std::string keep_alive_part = kKeepAliveComment;
 };
 
 // The server's end of an answer that is sent in parts. Ends with exactly one call of Close or Abort;

@@ -116,6 +116,10 @@ std::optional<std::string> DecodePercent(std::string_view text) {
 
 std::string SseEvent(std::string_view data) { return fmt::format("data: {}\n\n", data); }
 
+std::string SseEvent(std::string_view name, std::string_view data) {
+  return fmt::format("event: {}\ndata: {}\n\n", name, data);
+}
+
 bool HasNoBody(int status) { return status < 200 || status == 204 || status == 304; }
 
 std::string RenderHead(const HttpHead& head) {

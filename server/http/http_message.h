@@ -37,8 +37,9 @@ struct HttpResponse {
 HttpResponse HttpError(int status, std::string_view message, std::string_view code = "");
 // "text/%C3%A9" as "text/é"; nothing where a percent sign is not followed by two digits.
 std::optional<std::string> DecodePercent(std::string_view text);
-// An event of text/event-stream with this data, which has no line feed.
+// An event of text/event-stream with this data, which has no line feed, and one with a name.
 std::string SseEvent(std::string_view data);
+std::string SseEvent(std::string_view name, std::string_view data);
 
 // Status line and headers of an answer, up to and including the empty line. `content_length`: nothing
 // where the body has no known length. What would end a header early is replaced.

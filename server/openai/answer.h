@@ -9,7 +9,9 @@
 #include "absl/status/status.h"
 #include "server/openai/answer_format.h"
 #include "server/openai/answer_options.h"
+#include "server/openai/answer_writer.h"
 #include "server/openai/choice_pieces.h"
+#include "server/openai/http_answers.h"
 
 namespace tandem::openai {
 
@@ -21,25 +23,22 @@ struct AnswerHead {
   std::string fingerprint;  // "system_fingerprint"
 };
 
-// Puts the answer to one HTTP request together from what the router sends for its prompts. Choice i
-// of prompt p has the index p * n + i. Not thread-safe. `format` outlives it.
-class Answer {
+// The answer of an API with choices. Choice i of prompt p has the index p * n + i. `format` outlives
+// it.
+class Answer final : public AnswerWriter {
  public:
   Answer(AnswerHead head, const AnswerOptions& options, const AnswerFormat& format);
 
   // The next prompt, which has `n` choices; all prompts come before all events.
   void AddPrompt(PromptInfo info, PieceOptions pieces, int32_t n);
 
-  // Takes an event of that prompt. Returns what a stream sends now, which may be nothing.
-  std::string Add(size_t prompt, const v1::GenerateResponse& event);
-  // The end of a stream, or the whole answer. Every prompt must have its summary.
-  std::string Finish();
-  // The end of a stream that an error ends after its status was sent.
-  static std::string StreamError(const absl::Status& status);
-
-  const AnswerOptions& options() const { return options_; }
-  // Where the first choice that ended was computed; nothing before.
-  const std::optional<v1::ChoiceFinish>& first_finish() const { return first_finish_; }
+  const AnswerStyle& style() const override { return kOpenAiStyle; }
+  bool streams() const override { return options_.stream; }
+  std::string Begin() override { return ""; }
+  std::string Add(size_t prompt, const v1::GenerateResponse& event) override;
+  std::string Finish() override;
+  std::string StreamError(const absl::Status& status) override;
+  const std::optional<v1::ChoiceFinish>& first_finish() const override { return first_finish_; }
 
  private:
   struct Prompt {

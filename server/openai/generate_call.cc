@@ -39,7 +39,7 @@ class GenerateCall::PromptStream final : public ResponseStream {
 
 GenerateCall::GenerateCall(Router& router, EventLoop& loop, const Clock& clock,
                            std::shared_ptr<HttpExchange> exchange, std::string request_id,
-                           Answer answer)
+                           std::unique_ptr<AnswerWriter> answer)
     : router_(router),
       loop_(loop),
       clock_(clock),
@@ -55,7 +55,7 @@ void GenerateCall::Start(std::vector<v1::GenerateRequest> requests) {
   {
     absl::MutexLock lock(&mutex_);
     unended_ = requests.size();
-    streams = answer_.options().stream;
+    streams = answer_->streams();
   }
   for (size_t i = 0; i < requests.size(); ++i) {
     streams_.push_back(std::make_unique<PromptStream>(self, i));
@@ -87,10 +87,9 @@ void GenerateCall::Start(std::vector<v1::GenerateRequest> requests) {
 bool GenerateCall::OnEvent(size_t prompt, const v1::GenerateResponse& event, Pace pace) {
   absl::MutexLock lock(&mutex_);
   if (ended_) return true;  // it is being cancelled
-  std::string events = answer_.Add(prompt, event);
+  std::string events = answer_->Add(prompt, event);
   if (events.empty()) return true;
-  StartStream();
-  return stream_->Push(std::move(events), pace);
+  return StartStream() && stream_->Push(std::move(events), pace);
 }
 
 void GenerateCall::OnEnd(const absl::Status& status) {
@@ -102,16 +101,15 @@ void GenerateCall::OnEnd(const absl::Status& status) {
 }
 
 void GenerateCall::Finish() {
-  std::string last = answer_.Finish();
-  if (answer_.options().stream) {
-    StartStream();
-    // What is left is small, and its client is at most as slow as it has been.
-    if (!stream_->Push(std::move(last), Pace::kWhole)) return stream_->Abort();
-    return stream_->Close();
+  std::string last = answer_->Finish();
+  if (answer_->streams()) {
+    // Its size is bounded together with all answers that are unread, not by how fast its client reads.
+    const bool sent = StartStream() && stream_->Push(std::move(last), Pace::kWhole);
+    return sent ? stream_->Close() : stream_->Abort();
   }
   HttpResponse response{.status = 200, .body = std::move(last)};
-  AddAnswerHeaders(request_id_, response.headers);
-  if (answer_.first_finish()) AddRouteHeaders(*answer_.first_finish(), response.headers);
+  AddAnswerHeaders(request_id_, response.headers, answer_->style().id_header);
+  if (answer_->first_finish()) AddRouteHeaders(*answer_->first_finish(), response.headers);
   exchange_->Respond(std::move(response));
 }
 
@@ -121,13 +119,15 @@ void GenerateCall::Fail(const absl::Status& status) {
     if (ended_) return;
     ended_ = status;
     if (stream_ == nullptr) {
-      exchange_->Respond(ErrorResponse(status, request_id_));
-    } else if (!absl::IsResourceExhausted(status) &&
-               stream_->Push(Answer::StreamError(status), Pace::kWhole)) {
-      stream_->Close();
+      exchange_->Respond(answer_->style().error(status, request_id_));
     } else {
-      // A reader that is too slow would take as long for what is queued before the error.
-      stream_->Abort(Answer::StreamError(status));
+      const std::string error = answer_->StreamError(status);
+      if (!absl::IsResourceExhausted(status) && stream_->Push(error, Pace::kWhole)) {
+        stream_->Close();
+      } else {
+        // A reader that is too slow would take as long for what is queued before the error.
+        stream_->Abort(error);
+      }
     }
   }
   CancelAll(Cancelled("another prompt of its HTTP request failed"));
@@ -155,21 +155,30 @@ void GenerateCall::CancelAll(const absl::Status& why) {
 
 void GenerateCall::StartStreamLater() {
   const auto start = [weak = weak_from_this()] {
-    const std::shared_ptr<GenerateCall> call = weak.lock();
-    if (call == nullptr) return;
-    absl::MutexLock lock(&call->mutex_);
-    if (!call->ended_) call->StartStream();
+    if (const std::shared_ptr<GenerateCall> call = weak.lock()) call->StartStreamUnlessEnded();
   };
   loop_.Post(
       [&loop = loop_, begins = clock_.Now() + kStartsAfter, start] { loop.PostAt(begins, start); });
 }
 
-void GenerateCall::StartStream() {
-  if (stream_ != nullptr) return;
+void GenerateCall::StartStreamUnlessEnded() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (ended_ || StartStream()) return;
+  }
+  Fail(ResourceExhausted("too much of other answers is unread: try again later"));
+}
+
+bool GenerateCall::StartStream() {
+  if (stream_ != nullptr) return true;
   HttpStreamStart start;
   start.headers.push_back({"cache-control", "no-cache"});
-  AddAnswerHeaders(request_id_, start.headers);
+  AddAnswerHeaders(request_id_, start.headers, answer_->style().id_header);
+  start.keep_alive_part = answer_->style().keep_alive;
   stream_ = exchange_->StartStream(std::move(start));
+  // The beginning of some APIs repeats much of the request, which says nothing of how slow the client is.
+  std::string begin = answer_->Begin();
+  return begin.empty() || stream_->Push(std::move(begin), Pace::kWhole);
 }
 
 }  // namespace tandem::openai

@@ -12,7 +12,8 @@
 #include "router/event_loop.h"
 #include "router/router.h"
 #include "server/http/http_exchange.h"
-#include "server/openai/answer.h"
+#include "server/openai/answer_writer.h"
+#include "server/openai/piece.h"
 
 namespace tandem::openai {
 
@@ -30,7 +31,8 @@ class GenerateCall : public std::enable_shared_from_this<GenerateCall> {
  public:
   // The router, its loop and their clock outlive all calls.
   GenerateCall(Router& router, EventLoop& loop, const Clock& clock,
-               std::shared_ptr<HttpExchange> exchange, std::string request_id, Answer answer);
+               std::shared_ptr<HttpExchange> exchange, std::string request_id,
+               std::unique_ptr<AnswerWriter> answer);
   ~GenerateCall();
 
   // The prompts must have been added to the answer, in this order.
@@ -48,7 +50,9 @@ class GenerateCall : public std::enable_shared_from_this<GenerateCall> {
   // Sends status and headers of a stream whose first token takes long, so that comments keep the
   // connection open meanwhile.
   void StartStreamLater();
-  void StartStream() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartStreamUnlessEnded();
+  // Unless it has begun. False: its beginning was not taken, and it must be aborted.
+  [[nodiscard]] bool StartStream() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Router& router_;
@@ -58,7 +62,7 @@ class GenerateCall : public std::enable_shared_from_this<GenerateCall> {
   const std::string request_id_;
   std::vector<std::unique_ptr<PromptStream>> streams_;  // set by Start
   absl::Mutex mutex_;  // held across calls of the exchange and its stream, never of the router
-  Answer answer_ ABSL_GUARDED_BY(mutex_);
+  const std::unique_ptr<AnswerWriter> answer_ ABSL_PT_GUARDED_BY(mutex_);
   std::shared_ptr<HttpStream> stream_ ABSL_GUARDED_BY(mutex_);  // null until it has begun
   std::vector<RequestId> in_router_ ABSL_GUARDED_BY(mutex_);    // those that were submitted
   size_t unended_ ABSL_GUARDED_BY(mutex_) = 0;                  // prompts that may still get events

@@ -32,14 +32,6 @@ PieceOptions PiecesOf(const ServiceParts& parts, const AnswerOptions& options,
   return pieces;
 }
 
-AnswerHead HeadOf(const ServiceParts& parts, const std::string& request_id) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return {.id = request_id,
-          .created = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
-          .model = parts.model.name,
-          .fingerprint = "tandem-" + parts.version};
-}
-
 }  // namespace
 
 void ReadHeaders(const HttpRequest& http, v1::GenerateRequest& request) {
@@ -79,20 +71,34 @@ std::function<bool()> WatchClient(HttpExchange& exchange) {
   return [gone] { return gone->load(); };
 }
 
+AnswerHead HeadOf(const ServiceParts& parts, const std::string& request_id) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {.id = request_id,
+          .created = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+          .model = parts.model.name,
+          .fingerprint = "tandem-" + parts.version};
+}
+
+void Generate(const ServiceParts& parts, std::unique_ptr<AnswerWriter> writer,
+              std::shared_ptr<HttpExchange> exchange, const std::string& request_id,
+              std::vector<v1::GenerateRequest> requests) {
+  const auto call = std::make_shared<GenerateCall>(
+      parts.router, parts.loop, parts.clock, std::move(exchange), request_id, std::move(writer));
+  call->Start(std::move(requests));
+}
+
 void Generate(const ServiceParts& parts, const AnswerFormat& format, const AnswerOptions& options,
               std::shared_ptr<HttpExchange> exchange, const std::string& request_id,
               std::vector<CallPrompt> prompts) {
-  Answer answer(HeadOf(parts, request_id), options, format);
+  auto answer = std::make_unique<Answer>(HeadOf(parts, request_id), options, format);
   std::vector<v1::GenerateRequest> requests;
   for (CallPrompt& prompt : prompts) {
     const int32_t n = prompt.request.has_n() ? prompt.request.n() : 1;
     PieceOptions pieces = PiecesOf(parts, options, prompt);
-    answer.AddPrompt(std::move(prompt.info), std::move(pieces), n);
+    answer->AddPrompt(std::move(prompt.info), std::move(pieces), n);
     requests.push_back(std::move(prompt.request));
   }
-  const auto call = std::make_shared<GenerateCall>(
-      parts.router, parts.loop, parts.clock, std::move(exchange), request_id, std::move(answer));
-  call->Start(std::move(requests));
+  Generate(parts, std::move(answer), std::move(exchange), request_id, std::move(requests));
 }
 
 absl::StatusOr<TokenizeWork> ChatWork(const ServiceParts& parts, ChatInput input, Template add,

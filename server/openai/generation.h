@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "server/openai/answer.h"
 #include "server/openai/answer_options.h"
 #include "server/openai/generate_call.h"
 #include "server/openai/service_parts.h"
@@ -27,7 +28,14 @@ absl::Status CheckChoices(const ServiceParts& parts, const v1::GenerateRequest& 
 // Generate takes it over.
 std::function<bool()> WatchClient(HttpExchange& exchange);
 
-// Has the router generate for the prompts and answers the exchange.
+// What the events of an answer to this request begin with.
+AnswerHead HeadOf(const ServiceParts& parts, const std::string& request_id);
+
+// Has the router generate for the requests, and answers the exchange with what the writer makes of it.
+void Generate(const ServiceParts& parts, std::unique_ptr<AnswerWriter> writer,
+              std::shared_ptr<HttpExchange> exchange, const std::string& request_id,
+              std::vector<v1::GenerateRequest> requests);
+// The same with an answer that has choices.
 void Generate(const ServiceParts& parts, const AnswerFormat& format, const AnswerOptions& options,
               std::shared_ptr<HttpExchange> exchange, const std::string& request_id,
               std::vector<CallPrompt> prompts);

@@ -34,7 +34,11 @@ HttpResponse JsonResponse(const Json& json) { return {.status = 200, .body = Jso
 HttpResponse ErrorResponse(const absl::Status& status, const std::string& request_id) {
   ApiError error = ToApiError(status);
   error.message = ReplaceInvalidUtf8(error.message);
-  HttpResponse response{.status = error.http_status, .body = JsonText(ErrorJson(error))};
+  return ErrorResponse(error, ErrorJson(error), request_id);
+}
+
+HttpResponse ErrorResponse(const ApiError& error, const Json& body, const std::string& request_id) {
+  HttpResponse response{.status = error.http_status, .body = JsonText(body)};
   AddAnswerHeaders(request_id, response.headers);
   if (error.retry_after) {
     const auto seconds = std::chrono::ceil<std::chrono::seconds>(*error.retry_after);
@@ -45,8 +49,11 @@ HttpResponse ErrorResponse(const absl::Status& status, const std::string& reques
   return response;
 }
 
-void AddAnswerHeaders(const std::string& request_id, std::vector<HttpHeader>& headers) {
-  if (!request_id.empty()) headers.push_back({"x-request-id", request_id});
+void AddAnswerHeaders(const std::string& request_id, std::vector<HttpHeader>& headers,
+                      std::string_view other_name) {
+  if (request_id.empty()) return;
+  headers.push_back({"x-request-id", request_id});
+  if (!other_name.empty()) headers.push_back({std::string(other_name), request_id});
 }
 
 void AddRouteHeaders(const v1::ChoiceFinish& finish, std::vector<HttpHeader>& headers) {

@@ -5,6 +5,8 @@
 
 #include "absl/status/status.h"
 #include "server/http/http_exchange.h"
+#include "server/openai/answer_writer.h"
+#include "server/openai/api_error.h"
 #include "server/openai/json_body.h"
 #include "tandem/v1/inference.pb.h"
 
@@ -14,9 +16,14 @@ HttpResponse JsonResponse(const Json& json);
 // The answer to a request that failed: OpenAI's error object, and headers that say whether and when
 // to ask again. request_id: empty for none.
 HttpResponse ErrorResponse(const absl::Status& status, const std::string& request_id);
+// The same with a body of another form. `error` says which headers it has.
+HttpResponse ErrorResponse(const ApiError& error, const Json& body, const std::string& request_id);
 
-// x-request-id.
-void AddAnswerHeaders(const std::string& request_id, std::vector<HttpHeader>& headers);
+inline constexpr AnswerStyle kOpenAiStyle = {.error = ErrorResponse};
+
+// x-request-id, and the same under another name unless that is empty.
+void AddAnswerHeaders(const std::string& request_id, std::vector<HttpHeader>& headers,
+                      std::string_view other_name = {});
 // x-tandem-route, x-tandem-prefill-worker and x-tandem-decode-worker.
 void AddRouteHeaders(const v1::ChoiceFinish& finish, std::vector<HttpHeader>& headers);
 

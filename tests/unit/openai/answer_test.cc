@@ -243,7 +243,7 @@ TEST_F(AnswerTest, TokensMayBeNamedByTheirIds) {
 }
 
 TEST_F(AnswerTest, AnErrorEndsAStreamWithAnEventAndItsEnd) {
-  const auto events = EventsIn(Answer::StreamError(Unavailable("no worker")));
+  const auto events = EventsIn(Completion({.stream = true}).StreamError(Unavailable("no worker")));
   ASSERT_EQ(events.size(), 2u);
   EXPECT_THAT(events[0], HasSubstr(R"("message":"no worker")"));
   EXPECT_EQ(events[1], "[DONE]");

@@ -71,10 +71,11 @@ class GenerateCallTest : public RouterFixture {
   std::weak_ptr<GenerateCall> Start(AnswerOptions options,
                                     const std::vector<v1::GenerateRequest>& requests) {
     exchange_ = std::make_shared<FakeHttpExchange>(received_);
-    Answer answer({.id = "r", .created = 1, .model = "sample", .fingerprint = "f"}, options,
-                  *format_);
+    auto answer = std::make_unique<Answer>(
+        AnswerHead{.id = "r", .created = 1, .model = "sample", .fingerprint = "f"}, options,
+        *format_);
     for (const v1::GenerateRequest& request : requests) {
-      answer.AddPrompt({}, {.max_tokens = request.max_tokens()}, 1);
+      answer->AddPrompt({}, {.max_tokens = request.max_tokens()}, 1);
     }
     auto call =
         std::make_shared<GenerateCall>(router_, loop_, clock_, exchange_, "r", std::move(answer));

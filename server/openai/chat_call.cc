@@ -1,0 +1,72 @@
+#include "server/openai/chat_call.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "server/openai/generation.h"
+#include "server/openai/http_answers.h"
+
+namespace tandem::openai {
+namespace {
+
+// Puts these tokens in the place of the messages.
+CallPrompt PromptOf(const ServiceParts& parts, v1::GenerateRequest request,
+                    const std::vector<int32_t>& ids) {
+  int32_t prompt_tokens = static_cast<int32_t>(ids.size());
+  if (request.has_truncate_prompt_tokens()) {
+    prompt_tokens = std::min(prompt_tokens, request.truncate_prompt_tokens());
+  }
+  // As long as the context allows, which is what clients of this API expect. A prompt that leaves
+  // nothing is refused by the router.
+  if (!request.has_max_tokens()) {
+    const int32_t context = parts.router.CurrentLimits(request.route()).max_context_tokens;
+    request.set_max_tokens(std::max(1, context - prompt_tokens));
+  }
+  PromptInfo info;
+  info.token_ids.assign(ids.end() - prompt_tokens, ids.end());
+  request.clear_truncate_prompt_tokens();
+  request.mutable_token_ids()->mutable_ids()->Assign(info.token_ids.begin(), info.token_ids.end());
+  return {.request = std::move(request), .info = std::move(info)};
+}
+
+// Before the messages are rendered.
+absl::StatusOr<TokenizeWork> CheckedWork(const ServiceParts& parts, ChatCall& call) {
+  ChatRequest& chat = call.chat;
+  if (chat.request.request_id().empty()) chat.request.set_request_id(call.request_id);
+  ReadHeaders(call.exchange->request(), chat.request);
+  const RequestLimits limits = parts.router.CurrentLimits(chat.request.route());
+  RETURN_IF_ERROR(ValidateFields(parts, chat.request));
+  RETURN_IF_ERROR(CheckChoices(parts, chat.request, 1));
+  const Template add = chat.add_special_tokens ? Template::kAdd : Template::kOmit;
+  return ChatWork(parts, std::move(chat.input), add, limits, call.body_bytes);
+}
+
+}  // namespace
+
+ChatCall::ChatCall(std::shared_ptr<HttpExchange> http, const AnswerStyle& answer_style)
+    : exchange(std::move(http)),
+      style(answer_style),
+      request_id(RequestIdOf(exchange->request())),
+      body_bytes(exchange->request().body.size()) {}
+
+absl::StatusOr<Json> TakeChatBody(ChatCall& call) {
+  ASSIGN_OR_RETURN(Json body, ParseJsonBody(call.exchange->TakeBody()));
+  TakeRequestId(body, call.request_id);
+  return body;
+}
+
+void PreparePrompt(const ServiceParts& parts, std::shared_ptr<ChatCall> call, UsePrompt use) {
+  absl::StatusOr<TokenizeWork> work = CheckedWork(parts, *call);
+  if (!work.ok()) return call->Refuse(work.status());
+  HttpExchange& exchange = *call->exchange;
+  parts.router.Tokenize(*std::move(work), WatchClient(exchange),
+                        [&parts, call = std::move(call),
+                         use = std::move(use)](const absl::StatusOr<std::vector<int32_t>>& ids) {
+                          if (!ids.ok()) return call->Refuse(ids.status());
+                          use(*call, PromptOf(parts, std::move(call->chat.request), *ids));
+                        });
+}
+
+}  // namespace tandem::openai
