@@ -51,6 +51,12 @@ ChatCall::ChatCall(std::shared_ptr<HttpExchange> http, const AnswerStyle& answer
       request_id(RequestIdOf(exchange->request())),
       body_bytes(exchange->request().body.size()) {}
 
+void ChatCall::RespondJson(const Json& json) {
+  HttpResponse response = JsonResponse(json);
+  AddAnswerHeaders(request_id, response.headers, style.id_header);
+  Respond(std::move(response));
+}
+
 absl::StatusOr<Json> TakeChatBody(ChatCall& call) {
   ASSIGN_OR_RETURN(Json body, ParseJsonBody(call.exchange->TakeBody()));
   TakeRequestId(body, call.request_id);
@@ -67,6 +73,16 @@ void PreparePrompt(const ServiceParts& parts, std::shared_ptr<ChatCall> call, Us
                           if (!ids.ok()) return call->Refuse(ids.status());
                           use(*call, PromptOf(parts, std::move(call->chat.request), *ids));
                         });
+}
+
+void GenerateTurn(const ServiceParts& parts, ChatCall& call, std::unique_ptr<TurnFormat> format,
+                  CallPrompt prompt) {
+  const TurnDelivery delivery =
+      call.chat.answer.stream ? TurnDelivery::kStreamed : TurnDelivery::kWhole;
+  std::vector<v1::GenerateRequest> requests;
+  requests.push_back(std::move(prompt.request));
+  Generate(parts, std::make_unique<TurnAnswer>(std::move(format), delivery), call.exchange,
+           call.request_id, std::move(requests));
 }
 
 }  // namespace tandem::openai

@@ -9,6 +9,7 @@
 #include "server/openai/chat_request.h"
 #include "server/openai/generate_call.h"
 #include "server/openai/service_parts.h"
+#include "server/openai/turn.h"
 
 namespace tandem::openai {
 
@@ -18,6 +19,7 @@ struct ChatCall {
   ChatCall(std::shared_ptr<HttpExchange> http, const AnswerStyle& answer_style);
 
   void Respond(HttpResponse response) { exchange->Respond(std::move(response)); }
+  void RespondJson(const Json& json);
   void Refuse(const absl::Status& status) { Respond(style.error(status, request_id)); }
 
   std::shared_ptr<HttpExchange> exchange;
@@ -34,5 +36,9 @@ absl::StatusOr<Json> TakeChatBody(ChatCall& call);
 // run on a thread of the router. What is wrong is answered here.
 using UsePrompt = std::function<void(ChatCall& call, CallPrompt prompt)>;
 void PreparePrompt(const ServiceParts& parts, std::shared_ptr<ChatCall> call, UsePrompt use);
+
+// Has the router generate for the prompt of `call`, and answers in this format.
+void GenerateTurn(const ServiceParts& parts, ChatCall& call, std::unique_ptr<TurnFormat> format,
+                  CallPrompt prompt);
 
 }  // namespace tandem::openai

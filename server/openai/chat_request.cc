@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/openai/api_error.h"
+#include "server/openai/api_fields.h"
 #include "server/openai/common_fields.h"
 
 namespace tandem::openai {
@@ -94,12 +95,6 @@ absl::Status ReadVariables(const BodyFields& body, Json& variables) {
   RETURN_IF_ERROR(body.Read("reasoning_effort", effort));
   if (effort && !variables.contains("reasoning_effort")) variables["reasoning_effort"] = *effort;
   return absl::OkStatus();
-}
-
-// Moves the field out of the body; null where there is none.
-Json TakeField(Json& body, const char* name) {
-  const auto found = body.find(name);
-  return found == body.end() ? Json(nullptr) : std::move(*found);
 }
 
 }  // namespace

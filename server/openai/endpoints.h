@@ -14,6 +14,12 @@ void AnswerCompletion(const ServiceParts& parts, const AnswerFormat& format,
 void AnswerChat(const ServiceParts& parts, const AnswerFormat& format,
                 std::shared_ptr<HttpExchange> exchange);
 
+// /v1/responses, the number of tokens of its input, and what is asked of a response that was answered
+// before: none is kept.
+void AnswerResponses(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange);
+void AnswerResponsesTokens(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange);
+void RefuseStoredResponse(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange);
+
 // Text to tokens and back, and what is known of the tokenizer.
 void AnswerTokenize(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange);
 void AnswerDetokenize(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange);

@@ -20,6 +20,7 @@ class Service {
   Service& operator=(const Service&) = delete;
 
   std::vector<HttpRoute> Routes() const;
+  const ServiceParts& parts() const { return parts_; }
   const std::string& model() const { return parts_.model.name; }
 
  private:

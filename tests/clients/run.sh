@@ -8,9 +8,10 @@ export TANDEM=${TANDEM:-$root/build/release/bin/tandem}
 export MODEL=${MODEL:-$root/models/sample}
 # Clients that keep statistics are asked not to send them.
 export LITELLM_TELEMETRY=False LITELLM_LOCAL_MODEL_COST_MAP=True
-if [ ! -x "$venv/bin/python" ]; then
+if ! cmp --silent "$here/requirements.txt" "$venv/installed.txt"; then
   python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet -r "$here/requirements.txt"
+  cp "$here/requirements.txt" "$venv/installed.txt"
 fi
 for client in "$here"/*_client.py; do
   "$venv/bin/python" "$client"

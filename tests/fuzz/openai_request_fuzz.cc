@@ -8,6 +8,7 @@
 #include "server/openai/api_error.h"
 #include "server/openai/chat_request.h"
 #include "server/openai/completion_request.h"
+#include "server/openai/responses/responses_request.h"
 
 // A body is refused as the client's fault, or is a request; what was parsed can be printed and parsed
 // again.
@@ -25,6 +26,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   TANDEM_CHECK(completion.ok() || ToApiError(completion.status()).http_status == 400,
                "not the client's fault");
   TANDEM_CHECK(!completion.ok() || !completion->prompts.empty(), "a request without a prompt");
+  const auto responses = ParseResponses(*json);
+  TANDEM_CHECK(responses.ok() || ToApiError(responses.status()).http_status == 400,
+               "not the client's fault");
   const auto chat = ParseChat(*std::move(json));
   TANDEM_CHECK(chat.ok() || ToApiError(chat.status()).http_status == 400, "not the client's fault");
   return 0;

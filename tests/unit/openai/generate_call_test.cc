@@ -70,15 +70,19 @@ class GenerateCallTest : public RouterFixture {
  protected:
   std::weak_ptr<GenerateCall> Start(AnswerOptions options,
                                     const std::vector<v1::GenerateRequest>& requests) {
-    exchange_ = std::make_shared<FakeHttpExchange>(received_);
     auto answer = std::make_unique<Answer>(
         AnswerHead{.id = "r", .created = 1, .model = "sample", .fingerprint = "f"}, options,
         *format_);
     for (const v1::GenerateRequest& request : requests) {
       answer->AddPrompt({}, {.max_tokens = request.max_tokens()}, 1);
     }
+    return StartWriter(std::move(answer), requests);
+  }
+  std::weak_ptr<GenerateCall> StartWriter(std::unique_ptr<AnswerWriter> writer,
+                                          const std::vector<v1::GenerateRequest>& requests) {
+    exchange_ = std::make_shared<FakeHttpExchange>(received_);
     auto call =
-        std::make_shared<GenerateCall>(router_, loop_, clock_, exchange_, "r", std::move(answer));
+        std::make_shared<GenerateCall>(router_, loop_, clock_, exchange_, "r", std::move(writer));
     call->Start(requests);
     loop_.RunReady();
     return call;
@@ -136,6 +140,51 @@ TEST_F(GenerateCallTest, AStreamWithoutATokenBeginsAfterAWhile) {
   Say("generate u0", {'h'});
   Finish("generate u0", kLength);
   EXPECT_TRUE(received_.closed);
+}
+
+// An API whose streams begin with an event before the first token.
+class GreetingWriter final : public AnswerWriter {
+ public:
+  const AnswerStyle& style() const override { return kStyle; }
+  bool streams() const override { return true; }
+  std::string Begin() override { return "hello;"; }
+  std::string Add(size_t, const v1::GenerateResponse& event) override {
+    return event.has_chunk() ? event.chunk().text() + ";" : std::string();
+  }
+  std::string Finish() override { return "end"; }
+  std::string StreamError(const absl::Status&) override { return "error"; }
+  const std::optional<v1::ChoiceFinish>& first_finish() const override { return finish_; }
+
+ private:
+  static constexpr AnswerStyle kStyle = {
+      .error = ErrorResponse, .id_header = "my-id", .keep_alive = "ping"};
+  const std::optional<v1::ChoiceFinish> finish_;
+};
+
+TEST_F(GenerateCallTest, AStreamBeginsWithWhatItsApiSaysFirst) {
+  StartWriter(std::make_unique<GreetingWriter>(), {Unified()});
+  Say("generate u0", {'h'});
+  EXPECT_EQ(received_.streamed, "hello;h;");
+  ASSERT_TRUE(received_.start.has_value());
+  EXPECT_EQ(received_.start->keep_alive_part, "ping");
+  std::map<std::string, std::string> headers;
+  for (const HttpHeader& header : received_.start->headers) headers[header.name] = header.value;
+  EXPECT_EQ(headers["x-request-id"], "r");
+  EXPECT_EQ(headers["my-id"], "r");
+  Finish("generate u0", kLength);
+  EXPECT_EQ(received_.streamed, "hello;h;end");
+}
+
+TEST_F(GenerateCallTest, AStreamWithoutATokenSaysThatItHasBegun) {
+  StartWriter(std::make_unique<GreetingWriter>(), {Unified()});
+  for (int i = 0; i < 10; ++i) {
+    Beat("u0");
+    Pass(std::chrono::milliseconds(500));
+  }
+  EXPECT_EQ(received_.streamed, "hello;");
+  Say("generate u0", {'h'});
+  Finish("generate u0", kLength);
+  EXPECT_EQ(received_.streamed, "hello;h;end");
 }
 
 TEST_F(GenerateCallTest, AnErrorBeforeTheFirstTokenHasAStatus) {

@@ -332,6 +332,15 @@ TEST_F(HttpServerTest, AnIdleStreamHasComments) {
   EXPECT_THAT(peer.ReadThrough("0\r\n\r\n"), testing::EndsWith("0\r\n\r\n"));
 }
 
+TEST_F(HttpServerTest, AnIdleStreamMaySayWhatItsApiSays) {
+  Start();
+  HttpPeer peer(port());
+  const auto stream =
+      StreamTo(peer, {.keep_alive = milliseconds(5), .keep_alive_part = "event: ping\n\n"});
+  EXPECT_THAT(peer.ReadThrough("ping\n\n\r\n"), HasSubstr("d\r\nevent: ping\n\n\r\n"));
+  stream->Close();
+}
+
 TEST_F(HttpServerTest, AClientThatGoesIsNoticedInAStreamAndBeforeIt) {
   Start();
   for (const bool in_stream : {true, false}) {

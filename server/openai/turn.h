@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/openai/answer_writer.h"
+#include "server/openai/chat_request.h"
+#include "server/openai/json_body.h"
+
+namespace tandem::openai {
+
+// A part of what an assistant says in one turn.
+struct TurnPart {
+  enum class Kind : uint8_t { kText, kReasoning, kCall };
+
+  Kind kind = Kind::kText;
+  std::string text = {};     // of a call: its arguments as JSON
+  std::string call_id = {};  // of a call
+  std::string name = {};     // of a call: the tool
+  bool is_complete = false;  // false: it goes on, or max_tokens has cut it off
+};
+
+// The answer to a request with one choice.
+struct Turn {
+  std::vector<TurnPart> parts;
+  std::optional<v1::ChoiceFinish> finish;
+  v1::Usage usage;
+  int64_t reasoning_tokens = 0;
+
+  bool HasCalls() const;
+  // Whether max_tokens has ended it.
+  bool IsCutOff() const;
+};
+
+// How an API that has one answer in several parts writes it. One for each answer; not thread-safe. What
+// returns text returns events of the stream.
+class TurnFormat {
+ public:
+  virtual ~TurnFormat() = default;
+
+  virtual const AnswerStyle& style() const = 0;
+  virtual std::string Begin() = 0;
+  // Parts come one after another: a part begins, grows and ends before the next one begins.
+  virtual std::string BeginPart(const Turn& turn, size_t index) = 0;
+  virtual std::string Grow(const Turn& turn, size_t index, std::string_view more) = 0;
+  virtual std::string EndPart(const Turn& turn, size_t index) = 0;
+  virtual std::string End(const Turn& turn) = 0;
+  virtual std::string Error(const Turn& turn, const absl::Status& status) = 0;
+  // The answer in one piece.
+  virtual Json Whole(const Turn& turn) = 0;
+};
+
+enum class TurnDelivery : bool { kWhole, kStreamed };
+
+// Puts the turn together and has the format write it.
+class TurnAnswer final : public AnswerWriter {
+ public:
+  TurnAnswer(std::unique_ptr<TurnFormat> format, TurnDelivery delivery);
+
+  const AnswerStyle& style() const override { return format_->style(); }
+  bool streams() const override { return delivery_ == TurnDelivery::kStreamed; }
+  std::string Begin() override { return format_->Begin(); }
+  std::string Add(size_t prompt, const v1::GenerateResponse& event) override;
+  std::string Finish() override;
+  std::string StreamError(const absl::Status& status) override;
+  const std::optional<v1::ChoiceFinish>& first_finish() const override { return turn_.finish; }
+
+ private:
+  // More of a text or of reasoning, which begins unless the last part goes on with it.
+  std::string Say(TurnPart::Kind kind, std::string_view more);
+  std::string BeginPart(TurnPart part);
+  std::string Grow(std::string_view more);
+  std::string EndPart();
+
+  const std::unique_ptr<TurnFormat> format_;
+  const TurnDelivery delivery_;
+  Turn turn_;
+  bool is_open_ = false;  // the last part
+};
+
+// UNIMPLEMENTED for what a turn has no place for: several choices, log-probabilities, token ids.
+absl::Status CheckTurn(const ChatRequest& chat);
+
+}  // namespace tandem::openai
