@@ -2,8 +2,8 @@
 # LAYERS lists the rooms, longest path first, so that a file belongs to the first that matches.
 set(LAYERS model/tokenizer model/chat model/checkpoint model/transformer router/cluster router/ledger
     router/prefix router/policy router/explain router/output_length router/client router/attempt
-    router/request server/openai base kernels kvstore transfer scheduler/latency_model scheduler engine router
-    server proto bench/serving bench/simulator)
+    router/request server/openai server/anthropic base kernels kvstore transfer
+    scheduler/latency_model scheduler engine router server proto bench/serving bench/simulator)
 
 set(MAY_INCLUDE_base "")
 set(MAY_INCLUDE_kernels base)
@@ -33,8 +33,9 @@ set(MAY_INCLUDE_router/request base proto model/tokenizer router/cluster router/
     router/attempt router/explain router/output_length router/policy/slo.h)
 set(MAY_INCLUDE_router base proto router model/tokenizer)
 set(MAY_INCLUDE_server/openai base proto router model/tokenizer model/chat server/http)
-set(MAY_INCLUDE_server server/openai engine router proto base model/tokenizer model/chat model/checkpoint model/transformer
-    kernels kvstore transfer scheduler bench/serving bench/simulator)
+set(MAY_INCLUDE_server/anthropic base server/http server/openai)
+set(MAY_INCLUDE_server server/openai server/anthropic engine router proto base model/tokenizer
+    model/chat model/checkpoint model/transformer kernels kvstore transfer scheduler bench/serving bench/simulator)
 set(MAY_INCLUDE_proto "")
 set(MAY_INCLUDE_bench/serving base proto)
 set(MAY_INCLUDE_bench/simulator base proto kvstore scheduler engine router server/services

@@ -23,6 +23,7 @@
 #include "server/admin/http_metrics.h"
 #include "server/admin/metrics_page.h"
 #include "server/admin/metrics_server.h"
+#include "server/anthropic/endpoints.h"
 #include "server/assembly/classic_parameters.h"
 #include "server/assembly/model_name.h"
 #include "server/assembly/simulated_worker.h"
@@ -216,6 +217,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const RouterFlags& flags,
   std::vector<HttpRoute> routes = AdminRoutes(pages);
   for (HttpRoute& route : HealthRoutes(pages, kVersion)) routes.push_back(std::move(route));
   for (HttpRoute& route : service.Routes()) routes.push_back(std::move(route));
+  for (HttpRoute& route : anthropic::Routes(service.parts())) routes.push_back(std::move(route));
   routes.push_back(ExplainRoute([&router](v1::ExplainRequest request, Explained done) {
     router.Explain(std::move(request), std::move(done));
   }));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "server/anthropic/messages_request.h"
 #include "server/openai/api_error.h"
 #include "server/openai/chat_request.h"
 #include "server/openai/completion_request.h"
@@ -28,6 +29,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   TANDEM_CHECK(!completion.ok() || !completion->prompts.empty(), "a request without a prompt");
   const auto responses = ParseResponses(*json);
   TANDEM_CHECK(responses.ok() || ToApiError(responses.status()).http_status == 400,
+               "not the client's fault");
+  const auto messages =
+      tandem::anthropic::ParseMessages(*json, tandem::anthropic::MaxTokens::kUnused);
+  TANDEM_CHECK(messages.ok() || ToApiError(messages.status()).http_status == 400,
                "not the client's fault");
   const auto chat = ParseChat(*std::move(json));
   TANDEM_CHECK(chat.ok() || ToApiError(chat.status()).http_status == 400, "not the client's fault");

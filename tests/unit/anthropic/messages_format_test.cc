@@ -1,0 +1,98 @@
+#include "server/anthropic/messages_format.h"
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/sse_events.h"
+#include "tests/support/turn_events.h"
+
+namespace tandem::anthropic {
+namespace {
+
+using openai::Json;
+using openai::JsonText;
+using openai::TurnAnswer;
+using openai::TurnDelivery;
+
+TurnAnswer Message(TurnDelivery delivery) {
+  return TurnAnswer(
+      NewMessagesFormat({.id = "r1", .created = 5, .model = "m", .fingerprint = "f"}, 7, false),
+      delivery);
+}
+
+// Feeds an answer and returns all that its client gets.
+std::string Tell(TurnAnswer& answer, v1::FinishReason reason, const std::string& stop = "") {
+  std::string all = answer.streams() ? answer.Begin() : "";
+  for (const char* text : {"Hel", "", "lo"}) all += answer.Add(0, TextEvent(text));
+  all += answer.Add(0, FinishEvent(reason, stop));
+  all += answer.Add(0, UsageEvent(7, 3, 2));
+  return all + answer.Finish();
+}
+
+TEST(MessagesFormatTest, AWholeMessageHasBlocks) {
+  TurnAnswer answer = Message(TurnDelivery::kWhole);
+  EXPECT_EQ(Tell(answer, v1::FINISH_REASON_STOP),
+            R"({"id":"msg_r1","type":"message","role":"assistant","model":"m",)"
+            R"("content":[{"type":"text","text":"Hello"}],"stop_reason":"end_turn",)"
+            R"("stop_sequence":null,"usage":{"input_tokens":5,"cache_creation_input_tokens":0,)"
+            R"("cache_read_input_tokens":2,"output_tokens":3}})");
+}
+
+TEST(MessagesFormatTest, AStreamHasItsEventsInOrder) {
+  TurnAnswer answer = Message(TurnDelivery::kStreamed);
+  const std::vector<SseEventParts> events = SseEventsIn(Tell(answer, v1::FINISH_REASON_STOP));
+  std::vector<std::string> data;
+  for (const SseEventParts& event : events) {
+    EXPECT_EQ(event.data["type"], event.name);
+    data.push_back(event.data.dump());
+  }
+  EXPECT_THAT(
+      data,
+      testing::ElementsAre(
+          R"({"type":"message_start","message":{"id":"msg_r1","type":"message",)"
+          R"("role":"assistant","model":"m","content":[],"stop_reason":null,)"
+          R"("stop_sequence":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,)"
+          R"("cache_read_input_tokens":0,"output_tokens":0}}})",
+          R"({"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}})",
+          R"({"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hel"}})",
+          R"({"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"lo"}})",
+          R"({"type":"content_block_stop","index":0})",
+          R"({"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},)"
+          R"("usage":{"input_tokens":5,"cache_creation_input_tokens":0,)"
+          R"("cache_read_input_tokens":2,"output_tokens":3}})",
+          R"({"type":"message_stop"})"));
+}
+
+TEST(MessagesFormatTest, WhatEndedTheMessageIsSaid) {
+  const auto stop_of = [](v1::FinishReason reason, const std::string& stop) {
+    TurnAnswer answer = Message(TurnDelivery::kWhole);
+    const Json json = Json::parse(Tell(answer, reason, stop));
+    return json["stop_reason"].dump() + json["stop_sequence"].dump();
+  };
+  EXPECT_EQ(stop_of(v1::FINISH_REASON_STOP, ""), R"("end_turn"null)");
+  EXPECT_EQ(stop_of(v1::FINISH_REASON_STOP, "END"), R"("stop_sequence""END")");
+  EXPECT_EQ(stop_of(v1::FINISH_REASON_LENGTH, ""), R"("max_tokens"null)");
+}
+
+TEST(MessagesFormatTest, AnErrorInAStreamIsAnEvent) {
+  TurnAnswer answer = Message(TurnDelivery::kStreamed);
+  const auto events = SseEventsIn(answer.StreamError(Unavailable("no worker")));
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].name, "error");
+  EXPECT_EQ(events[0].data.dump(),
+            R"({"type":"error","error":{"type":"overloaded_error","message":"no worker"},)"
+            R"("request_id":"r1"})");
+}
+
+TEST(MessagesFormatTest, AnIdleStreamIsPinged) {
+  const auto events = SseEventsIn(kMessagesStyle.keep_alive);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].name, "ping");
+  EXPECT_EQ(events[0].data["type"], "ping");
+}
+
+}  // namespace
+}  // namespace tandem::anthropic
