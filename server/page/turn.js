@@ -4,6 +4,7 @@ import { explain } from './api.js';
 
 // In the order of time, with the names of `timing`.
 const STAGES = [
+  ['earlier', 'earlier_attempts_ms', 'Earlier tries', 'at workers that refused or lost it'],
   ['reserve', 'reserve_ms', 'Reserve', 'asking a decode worker for room'],
   ['admission', 'admission_ms', 'Admission', 'the decode worker had no room yet'],
   ['queue', 'queue_time_ms', 'Queue', 'other prompts were before this one'],
