@@ -1,6 +1,6 @@
 # Which room may include which (docs/architecture.md), as data. A room may always include itself.
 # LAYERS lists the rooms, longest path first, so that a file belongs to the first that matches.
-set(LAYERS model/tokenizer model/chat model/checkpoint model/transformer router/cluster router/ledger
+set(LAYERS model/tokenizer model/chat model/answer model/checkpoint model/transformer router/cluster router/ledger
     router/prefix router/policy router/explain router/output_length router/client router/attempt
     router/request server/openai server/anthropic base kernels kvstore transfer
     scheduler/latency_model scheduler engine router server proto bench/serving bench/simulator)
@@ -9,6 +9,7 @@ set(MAY_INCLUDE_base "")
 set(MAY_INCLUDE_kernels base)
 set(MAY_INCLUDE_model/tokenizer base)
 set(MAY_INCLUDE_model/chat base model/tokenizer/text_part.h)
+set(MAY_INCLUDE_model/answer base model/chat)
 set(MAY_INCLUDE_model/checkpoint base)
 set(MAY_INCLUDE_model/transformer base kernels model/checkpoint)
 set(MAY_INCLUDE_kvstore base kernels)
@@ -32,10 +33,11 @@ set(MAY_INCLUDE_router/attempt base proto router/cluster router/ledger router/pr
 set(MAY_INCLUDE_router/request base proto model/tokenizer router/cluster router/prefix
     router/attempt router/explain router/output_length router/policy/slo.h)
 set(MAY_INCLUDE_router base proto router model/tokenizer)
-set(MAY_INCLUDE_server/openai base proto router model/tokenizer model/chat server/http)
+set(MAY_INCLUDE_server/openai base proto router model/tokenizer model/chat model/answer server/http)
 set(MAY_INCLUDE_server/anthropic base server/http server/openai)
 set(MAY_INCLUDE_server server/openai server/anthropic engine router proto base model/tokenizer
-    model/chat model/checkpoint model/transformer kernels kvstore transfer scheduler bench/serving bench/simulator)
+    model/chat model/answer model/checkpoint model/transformer kernels kvstore transfer scheduler
+    bench/serving bench/simulator)
 set(MAY_INCLUDE_proto "")
 set(MAY_INCLUDE_bench/serving base proto)
 set(MAY_INCLUDE_bench/simulator base proto kvstore scheduler engine router server/services

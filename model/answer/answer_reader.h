@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "model/answer/answer_markup.h"
+#include "nlohmann/json.hpp"
+
+namespace tandem {
+
+// A part of an answer. The parts of content, of reasoning and of the arguments of a call are to be
+// joined in the order in which they come; those of a call come without others in between.
+struct AnswerEvent {
+  enum class Kind : uint8_t {
+    kContent,    // text
+    kReasoning,  // text
+    kCallBegin,  // call, id, name
+    kArguments,  // call, text: more of the JSON text of its arguments
+    kCallEnd,    // call
+  };
+
+  Kind kind = Kind::kContent;
+  std::string text = {};
+  int32_t call = 0;       // counts the calls of the answer from 0
+  std::string id = {};    // "call_..."
+  std::string name = {};  // of the tool
+  bool operator==(const AnswerEvent&) const = default;
+};
+
+// Parameters that a schema declares as strings, as (tool, parameter). Only markup of the form
+// kTagged needs them, because there "5" may be a text or a number.
+using StringParameters = absl::flat_hash_set<std::pair<std::string, std::string>>;
+// Of the tools of a request: OpenAI's form, or any list of {"name", "parameters"}. Takes any JSON.
+StringParameters StringParametersOf(const nlohmann::ordered_json& tools);
+
+struct ReaderOptions {
+  // When the events of a call come. A stream wants them as soon as they are certain; a call that
+  // turns out to be malformed after its arguments have begun then ends where it went wrong, and what
+  // follows is content. Whoever keeps the answer until its end gets such a call as content as a
+  // whole, the markup included.
+  enum class Calls : uint8_t { kNone, kStreamed, kWhole };
+
+  Calls calls = Calls::kNone;   // kNone: the request has no tools
+  bool reasoning_open = false;  // AnswerMarkup::OpensReasoning of the prompt
+  std::string id_seed = {};     // ids of calls are made of it: the request's id and the choice
+  StringParameters string_parameters = {};
+};
+
+// Finds reasoning and calls of tools in what the model writes. The events of an answer do not depend
+// on where its text was split. No text is lost: all of it but marks and the white space beside them
+// is in an event, and what looked like a call but is none comes as content. Text that may become a
+// mark waits for the next one; at most kMaxHeldBytes wait, and longer calls count as malformed, but
+// for their arguments where they are streamed.
+//
+// One reader for each choice. Not thread-safe.
+class AnswerReader {
+ public:
+  static constexpr size_t kMaxHeldBytes = size_t{4} << 20;
+
+  // `markup` may be null: all is content.
+  AnswerReader(std::shared_ptr<const AnswerMarkup> markup, ReaderOptions options);
+  ~AnswerReader();
+  AnswerReader(AnswerReader&&) noexcept;
+  AnswerReader& operator=(AnswerReader&&) noexcept;
+
+  // The events that became certain with this text.
+  std::vector<AnswerEvent> Feed(std::string_view text);
+  // The rest. Nothing may be fed afterwards.
+  std::vector<AnswerEvent> Finish();
+
+  // Calls that have begun.
+  int32_t num_calls() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tandem
