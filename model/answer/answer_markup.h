@@ -15,7 +15,8 @@ namespace tandem {
 
 // Marks are texts that the model writes around the parts of its answer. White space at the ends of a
 // mark is not part of it, because models write it differently from time to time: a reader skips any
-// white space between a mark and what it encloses.
+// white space between a mark and what it encloses, and white space inside of a mark stands for any
+// amount, none included.
 
 // "<think>" and "</think>".
 struct ReasoningMarkup {
@@ -28,19 +29,19 @@ struct ReasoningMarkup {
 //   section_open (call_open CALL call_close) separator (call_open CALL call_close) section_close
 // and CALL is, by `form`:
 //   kJson     {"name": "NAME", "arguments": {...}}
-//   kNamed    name_open NAME name_close {...}
-//   kTagged   name_open NAME name_close (key_open KEY key_close VALUE value_close)*
+//   kNamed    NAME name_close {...}
+//   kTagged   NAME name_close (key_open KEY key_close VALUE value_close)*
 struct CallMarkup {
   enum class Form : uint8_t { kJson, kNamed, kTagged };
 
   Form form = Form::kJson;
   std::string section_open;  // "[TOOL_CALLS] ["
-  std::string call_open;     // "<tool_call>"
+  std::string call_open;     // "<tool_call>", "<function="; empty outside of a section with kJson
+                             // only, and then a call must be the first thing of an answer
   std::string separator;     // ","; may be missing in what the model writes
   std::string call_close;    // "</tool_call>"
   std::string section_close;
-  std::string name_open;    // "<function="
-  std::string name_close;   // ">"; never empty with kNamed and kTagged
+  std::string name_close;   // ">"; empty: the name ends before white space, '{' or '<'
   std::string key_open;     // "<parameter="
   std::string key_close;    // ">"
   std::string value_close;  // "</parameter>"
@@ -75,7 +76,7 @@ std::vector<std::string> ReasoningParserNames();  // auto, none, think
 // The markup of a model. "auto" takes its response_template (null where tokenizer_config.json has
 // none) and else what MarkupOfTemplate finds. INVALID_ARGUMENT for a name that is unknown, and what
 // MarkupOfResponseTemplate refuses.
-absl::StatusOr<AnswerMarkup> ChooseMarkup(const ChatTemplate& chat,
+absl::StatusOr<AnswerMarkup> ChooseMarkup(const ChatTemplate* chat,
                                           const nlohmann::ordered_json& response_template,
                                           const ParserNames& names);
 

@@ -5,12 +5,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "model/answer/answer_markup.h"
-#include "nlohmann/json.hpp"
+#include "model/answer/string_parameters.h"
 
 namespace tandem {
 
@@ -32,12 +30,6 @@ struct AnswerEvent {
   std::string name = {};  // of the tool
   bool operator==(const AnswerEvent&) const = default;
 };
-
-// Parameters that a schema declares as strings, as (tool, parameter). Only markup of the form
-// kTagged needs them, because there "5" may be a text or a number.
-using StringParameters = absl::flat_hash_set<std::pair<std::string, std::string>>;
-// Of the tools of a request: OpenAI's form, or any list of {"name", "parameters"}. Takes any JSON.
-StringParameters StringParametersOf(const nlohmann::ordered_json& tools);
 
 struct ReaderOptions {
   // When the events of a call come. A stream wants them as soon as they are certain; a call that
@@ -61,7 +53,7 @@ struct ReaderOptions {
 // One reader for each choice. Not thread-safe.
 class AnswerReader {
  public:
-  static constexpr size_t kMaxHeldBytes = size_t{4} << 20;
+  static constexpr size_t kMaxHeldBytes = size_t{1} << 20;
 
   // `markup` may be null: all is content.
   AnswerReader(std::shared_ptr<const AnswerMarkup> markup, ReaderOptions options);
@@ -74,6 +66,8 @@ class AnswerReader {
   // The rest. Nothing may be fed afterwards.
   std::vector<AnswerEvent> Finish();
 
+  // Whether text that is fed next is reasoning, as far as is known.
+  bool in_reasoning() const;
   // Calls that have begun.
   int32_t num_calls() const;
 
