@@ -46,7 +46,7 @@ foreach(name routes_test several_choices_test cached_prompts_test endings_test w
              kv_tls_test silent_connection_test large_prompts_test connections_test log_test
              profile_command_test weights_hash_test bench_serve_test bench_sweep_test simulated_test
              prefix_routing_test request_options_test openai_integration_test chat_command_test
-             turns_integration_test)
+             tool_calls_test turns_integration_test)
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
               LABELS integration TIMEOUT 300)
 endforeach()
@@ -55,6 +55,7 @@ target_sources(connections_test PRIVATE support/raw_connections.cc support/http_
 target_sources(chat_command_test PRIVATE support/http_peer.cc)
 target_sources(openai_integration_test PRIVATE support/http_peer.cc)
 target_sources(turns_integration_test PRIVATE support/http_peer.cc)
+target_sources(tool_calls_test PRIVATE support/http_peer.cc)
 target_sources(standard_services_test PRIVATE support/http_peer.cc)
 target_sources(silent_connection_test PRIVATE support/silent_proxy.cc)
 target_link_libraries(silent_connection_test PRIVATE tandem_transfer)

@@ -23,6 +23,7 @@ constexpr std::string_view kKeys[] = {"probe_key", "probe_other"};
 constexpr std::string_view kTextValue = "probe_value";
 constexpr int kNumberValue = 90210;
 constexpr std::string_view kValues[] = {kTextValue, "90210"};
+constexpr size_t kMaxRendered = size_t{64} << 10;  // a prompt is searched in more than linear time
 constexpr size_t kNone = std::string_view::npos;
 
 struct CallStyle {
@@ -90,7 +91,9 @@ std::optional<std::string> Rendered(const ChatTemplate& chat, const Json& assist
   }
   const absl::StatusOr<std::vector<TextPart>> parts = chat.Render(input);
   if (!parts.ok()) return std::nullopt;
-  return JoinParts(*parts);
+  std::string text = JoinParts(*parts);
+  if (text.size() > kMaxRendered) return std::nullopt;
+  return text;
 }
 
 bool OpensTag(char c) { return c == '<' || c == '['; }

@@ -32,7 +32,8 @@ Choice::Choice(const RequestSpec& spec, int32_t index, const Tokenizer* tokenize
                         .stop_token_ids = ToVector(spec.sequence.stop_token_ids()),
                         .min_tokens = spec.sequence.sampling().min_tokens(),
                         .stop_text = spec.stop_text,
-                        .special_text = spec.special_text}) {
+                        .special_text = spec.special_text,
+                        .shown_special_ids = spec.shown_special_ids}) {
   times_.received = spec.received;
 }
 

@@ -6,11 +6,16 @@
 namespace tandem {
 
 ChoiceText::ChoiceText(const Tokenizer* tokenizer, TextEnds ends)
-    : ends_(std::move(ends)), matcher_(ends_.stop_strings) {
-  const bool skip = ends_.special_text == RequestSpec::Text::kLeftOut;
-  if (tokenizer != nullptr) {
-    detokenizer_.emplace(*tokenizer, skip ? SkipSpecial::kYes : SkipSpecial::kNo);
+    : ends_(std::move(ends)), tokenizer_(tokenizer), matcher_(ends_.stop_strings) {
+  if (tokenizer != nullptr) detokenizer_.emplace(*tokenizer, SkipSpecial::kNo);
+}
+
+bool ChoiceText::IsHidden(int32_t id) const {
+  if (ends_.special_text == RequestSpec::Text::kIncluded || !tokenizer_->IsSpecial(id)) {
+    return false;
   }
+  const std::vector<int32_t>& shown = ends_.shown_special_ids;
+  return !std::binary_search(shown.begin(), shown.end(), id);
 }
 
 std::string ChoiceText::Push(int32_t id) {
@@ -20,7 +25,7 @@ std::string ChoiceText::Push(int32_t id) {
     if (ends_.stop_text == RequestSpec::Text::kLeftOut) return "";
   }
   if (!detokenizer_) return "";
-  const std::string piece = detokenizer_->Push(id);
+  const std::string piece = IsHidden(id) ? "" : detokenizer_->Push(id);
   if (++num_tokens_ <= ends_.min_tokens) return matcher_.Pass(piece);
   return Take(matcher_.Push(piece));
 }

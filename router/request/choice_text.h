@@ -20,6 +20,7 @@ struct TextEnds {
   int32_t min_tokens = 0;
   RequestSpec::Text stop_text = RequestSpec::Text::kLeftOut;
   RequestSpec::Text special_text = RequestSpec::Text::kLeftOut;
+  std::vector<int32_t> shown_special_ids = {};  // sorted; part of the text in any case
 };
 
 // The text of one choice while its tokens arrive: whole characters and, unless they are included,
@@ -41,10 +42,13 @@ class ChoiceText {
   const std::string& matched_stop() const { return matched_stop_; }
 
  private:
+  // Whether the token is special and left out of the text.
+  bool IsHidden(int32_t id) const;
   // The text of a result, with the stop string if that is included; takes note of the match.
   std::string Take(StopStringMatcher::Result result);
 
   const TextEnds ends_;
+  const Tokenizer* const tokenizer_;
   std::optional<Detokenizer> detokenizer_;
   StopStringMatcher matcher_;
   int32_t num_tokens_ = 0;

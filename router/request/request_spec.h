@@ -25,6 +25,7 @@ struct RequestSpec {
   enum class Text : uint8_t { kLeftOut, kIncluded };
   Text stop_text = Text::kLeftOut;
   Text special_text = Text::kLeftOut;
+  std::vector<int32_t> shown_special_ids = {};  // sorted; part of the text in any case
   int32_t n = 1;  // choices that the client gets: the best of those, if fewer
   // Whether the client wants log-probabilities; ranking needs them in any case.
   enum class Logprobs : uint8_t { kUnwanted, kWanted } logprobs = Logprobs::kUnwanted;

@@ -14,6 +14,8 @@
 namespace tandem {
 namespace {
 
+constexpr int kMaxShownSpecialTokens = 64;
+
 absl::Status CheckUtf8(std::string_view field, std::string_view text) {
   const size_t valid = ValidUtf8Prefix(text);
   if (valid == text.size()) return absl::OkStatus();
@@ -130,6 +132,15 @@ absl::Status CheckBadWords(const v1::GenerateRequest& request, const RequestLimi
   return absl::OkStatus();
 }
 
+absl::Status CheckShownTokens(const v1::GenerateRequest& request, const RequestLimits& limits) {
+  if (request.shown_special_token_ids_size() > kMaxShownSpecialTokens) {
+    return InvalidArgument("shown_special_token_ids has {} ids; at most {} are taken",
+                           request.shown_special_token_ids_size(), kMaxShownSpecialTokens);
+  }
+  return CheckTokenIds("shown_special_token_ids", request.shown_special_token_ids(),
+                       limits.vocab_size);
+}
+
 // What can be said of them before the bad words are tokenized.
 absl::Status CheckConstraints(const v1::GenerateRequest& request, const RequestLimits& limits) {
   const TokenConstraints constraints = ToConstraints(request.sampling());
@@ -137,7 +148,8 @@ absl::Status CheckConstraints(const v1::GenerateRequest& request, const RequestL
   if (request.has_max_tokens()) {
     RETURN_IF_ERROR(constraints.CheckMinTokens(request.max_tokens()));
   }
-  return CheckBadWords(request, limits);
+  RETURN_IF_ERROR(CheckBadWords(request, limits));
+  return CheckShownTokens(request, limits);
 }
 
 // The fields that speak of the prompt, and max_tokens, whose least value depends on them.

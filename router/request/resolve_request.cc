@@ -1,5 +1,6 @@
 #include "router/request/resolve_request.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/status.h"
@@ -7,6 +8,15 @@
 #include "router/request/constraints_message.h"
 
 namespace tandem {
+namespace {
+
+std::vector<int32_t> Sorted(const google::protobuf::RepeatedField<int32_t>& ids) {
+  std::vector<int32_t> sorted(ids.begin(), ids.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
+}  // namespace
 
 RequestSpec ResolveRequest(const v1::GenerateRequest& request, const RequestLimits& limits,
                            const RequestIdentity& identity) {
@@ -21,6 +31,7 @@ RequestSpec ResolveRequest(const v1::GenerateRequest& request, const RequestLimi
       .special_text = request.has_skip_special_tokens() && !request.skip_special_tokens()
                           ? Text::kIncluded
                           : Text::kLeftOut,
+      .shown_special_ids = Sorted(request.shown_special_token_ids()),
       .n = request.has_n() ? request.n() : 1,
       .logprobs = request.sampling().has_logprobs() ? RequestSpec::Logprobs::kWanted
                                                     : RequestSpec::Logprobs::kUnwanted,

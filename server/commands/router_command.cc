@@ -103,12 +103,15 @@ Slo SloOf(const RouterTuning& tuning) {
   return slo;
 }
 
-RouterOptions MakeRouterOptions(const RouterFlags& flags, const ServedModel& served) {
+RouterOptions MakeRouterOptions(const RouterFlags& flags, const ServedModel& served,
+                                const Tokenizer* tokenizer) {
   RouterOptions options;
   options.limits.model = served.name;
   options.limits.vocab_size = served.config.vocab_size;
   options.limits.max_context_tokens = served.config.max_position_embeddings;
   options.limits.eos_token_ids = served.config.eos_token_ids;
+  options.limits.has_tokenizer = tokenizer != nullptr;
+  if (tokenizer != nullptr) options.limits.max_bytes_per_token = tokenizer->MaxBytesPerToken();
   options.limits.max_choices = flags.tuning.max_choices;
   options.limits.default_slo = SloOf(flags.tuning);
   options.max_in_flight = flags.tuning.max_in_flight;
@@ -329,9 +332,7 @@ absl::Status Serve(const RouterFlags& flags) {
   RETURN_IF_ERROR(CheckLease(tuning));
   ASSIGN_OR_RETURN(const ServedModel served, ServedBy(flags));
   ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizerIfAny(flags.model_dir));
-  RouterOptions options = MakeRouterOptions(flags, served);
-  options.limits.has_tokenizer = tokenizer != nullptr;
-  if (tokenizer != nullptr) options.limits.max_bytes_per_token = tokenizer->MaxBytesPerToken();
+  RouterOptions options = MakeRouterOptions(flags, served, tokenizer.get());
   const SteadyClock clock;
   RequestLedger ledger(clock);
   PredictionBook predictions;
@@ -353,7 +354,7 @@ absl::Status Serve(const RouterFlags& flags) {
   const std::unique_ptr<SessionTable> sessions = NewSessionTable(tuning);
   DecisionLog decisions(tuning.policy, predictions);
   // The router's destructor waits for the threads that render and tokenize, and their work uses both.
-  const openai::ModelFiles files = openai::LoadModelFiles(flags.model_dir);
+  const openai::ModelFiles files = openai::LoadModelFiles(flags.model_dir, tuning.parsers);
   std::optional<openai::Service> service;
   Router router(options, {.tokenizer = tokenizer.get(),
                           .cluster = cluster,
@@ -372,15 +373,17 @@ absl::Status Serve(const RouterFlags& flags) {
                           .prefixes = prefixes.get(),
                           .sessions = sessions.get()});
   ClusterService cluster_service(cluster, prefixes.get(), MostCacheChanges(tuning));
-  service.emplace(openai::ServiceParts{.router = router,
-                                       .loop = *loop,
-                                       .clock = clock,
-                                       .max_in_flight = options.max_in_flight,
-                                       .tokenizer = tokenizer.get(),
-                                       .chat = files.chat.get(),
-                                       .no_chat = files.no_chat,
-                                       .model = CardOf(options.limits, files),
-                                       .version = kVersion});
+  service.emplace(
+      openai::ServiceParts{.router = router,
+                           .loop = *loop,
+                           .clock = clock,
+                           .max_in_flight = options.max_in_flight,
+                           .tokenizer = tokenizer.get(),
+                           .chat = files.chat.get(),
+                           .no_chat = files.no_chat,
+                           .reading = openai::NewAnswerReading(files.markup, tokenizer.get()),
+                           .model = CardOf(options.limits, files),
+                           .version = kVersion});
   return ServePorts(flags, *service, router, *loop, cluster_service, answers);
 }
 

@@ -79,6 +79,22 @@ void AddLimitFlags(CLI::App& app, RouterTuning& tuning) {
       ->group(group);
 }
 
+void AddParserFlags(CLI::App& app, RouterTuning& tuning) {
+  const std::string group = "Answers to chats";
+  app.add_option(
+         "--tool-parser", tuning.parsers.tools,
+         "how calls of tools are found in what the model writes; auto: as its chat template "
+         "writes them")
+      ->check(CLI::IsMember(ToolParserNames()))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--reasoning-parser", tuning.parsers.reasoning,
+                 "how reasoning is found in it; think: between <think> and </think>")
+      ->check(CLI::IsMember(ReasoningParserNames()))
+      ->capture_default_str()
+      ->group(group);
+}
+
 void AddLeaseFlags(CLI::App& app, RouterTuning& tuning) {
   const std::string group = "Leases of workers";
   app.add_option("--max-workers", tuning.max_workers,
@@ -120,6 +136,7 @@ void AddRouterFlags(CLI::App& app, RouterTuning& tuning) {
                  "on: requests of one session_id go to the workers that served it last")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
+  AddParserFlags(app, tuning);
   AddLimitFlags(app, tuning);
   AddLeaseFlags(app, tuning);
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "model/answer/answer_markup.h"
 #include "router/cluster/cluster.h"
 #include "router/policy/policy_options.h"
 #include "router/request/tokenize_pool.h"
@@ -35,6 +36,7 @@ struct RouterTuning {
   uint64_t answer_buffer_bytes = 256 << 20;
   int max_request_seconds = 600;
   int32_t max_resumes = ResumeLimits().max_resumes;
+  ParserNames parsers;  // of what answers are searched for
   size_t max_workers = ClusterOptions().max_workers;
   int lease_ms = 2500;
   int heartbeat_ms = 500;

@@ -13,6 +13,8 @@ constexpr char kDone[] = "[DONE]";
 
 void Append(const Piece& more, Piece& piece) {
   piece.text += more.text;
+  if (more.events)
+    piece.events->insert(piece.events->end(), more.events->begin(), more.events->end());
   piece.token_ids.insert(piece.token_ids.end(), more.token_ids.begin(), more.token_ids.end());
   piece.logprobs.insert(piece.logprobs.end(), more.logprobs.begin(), more.logprobs.end());
   piece.text_offsets.insert(piece.text_offsets.end(), more.text_offsets.begin(),
@@ -66,6 +68,9 @@ std::string Answer::AddFinish(Prompt& prompt, const v1::ChoiceFinish& finish) {
   if (!first_finish_) first_finish_ = finish;
   ChoicePieces& choice = prompt.choices[static_cast<size_t>(finish.index())];
   Piece piece = choice.Finish(finish);
+  if (prompt.pieces.reading != nullptr) {
+    reasoning_tokens_ = reasoning_tokens_.value_or(0) + choice.reasoning_tokens();
+  }
   if (options_.return_timing) {
     v1::ChoiceFinish named = finish;
     named.set_index(piece.index);
@@ -109,6 +114,7 @@ void Answer::Keep(Piece piece) {
   Append(piece, whole);
   if (!piece.finish) return;
   whole.finish = std::move(piece.finish);
+  whole.has_calls = piece.has_calls;
   whole.stop_reason = std::move(piece.stop_reason);
 }
 
@@ -153,6 +159,9 @@ Json Answer::UsageJson(int64_t prompt_tokens, int64_t completion_tokens) const {
   Json details;
   details["cached_tokens"] = cached_tokens_;
   usage["prompt_tokens_details"] = std::move(details);
+  if (reasoning_tokens_) {
+    usage["completion_tokens_details"]["reasoning_tokens"] = *reasoning_tokens_;
+  }
   return usage;
 }
 

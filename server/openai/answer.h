@@ -66,6 +66,7 @@ class Answer final : public AnswerWriter {
   int64_t prompt_tokens_ = 0;
   int64_t completion_tokens_ = 0;
   int64_t cached_tokens_ = 0;
+  std::optional<int64_t> reasoning_tokens_;  // where texts are searched for reasoning
   int32_t num_choices_ = 0;
 };
 

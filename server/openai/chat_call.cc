@@ -11,9 +11,9 @@
 namespace tandem::openai {
 namespace {
 
-// Puts these tokens in the place of the messages.
-CallPrompt PromptOf(const ServiceParts& parts, v1::GenerateRequest request,
-                    const std::vector<int32_t>& ids) {
+// Puts these tokens in the place of the messages. Takes the request out of the chat.
+CallPrompt PromptOf(const ServiceParts& parts, ChatRequest& chat, const std::vector<int32_t>& ids) {
+  v1::GenerateRequest& request = chat.request;
   int32_t prompt_tokens = static_cast<int32_t>(ids.size());
   if (request.has_truncate_prompt_tokens()) {
     prompt_tokens = std::min(prompt_tokens, request.truncate_prompt_tokens());
@@ -28,7 +28,10 @@ CallPrompt PromptOf(const ServiceParts& parts, v1::GenerateRequest request,
   info.token_ids.assign(ids.end() - prompt_tokens, ids.end());
   request.clear_truncate_prompt_tokens();
   request.mutable_token_ids()->mutable_ids()->Assign(info.token_ids.begin(), info.token_ids.end());
-  return {.request = std::move(request), .info = std::move(info)};
+  using Calls = ReaderOptions::Calls;
+  auto reading = ReadChoices(parts.reading, parts.tokenizer, chat.reading,
+                             chat.answer.stream ? Calls::kStreamed : Calls::kWhole, request);
+  return {.request = std::move(request), .info = std::move(info), .reading = std::move(reading)};
 }
 
 // Before the messages are rendered.
@@ -71,7 +74,7 @@ void PreparePrompt(const ServiceParts& parts, std::shared_ptr<ChatCall> call, Us
                         [&parts, call = std::move(call),
                          use = std::move(use)](const absl::StatusOr<std::vector<int32_t>>& ids) {
                           if (!ids.ok()) return call->Refuse(ids.status());
-                          use(*call, PromptOf(parts, std::move(call->chat.request), *ids));
+                          use(*call, PromptOf(parts, call->chat, *ids));
                         });
 }
 

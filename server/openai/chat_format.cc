@@ -7,6 +7,67 @@
 namespace tandem::openai {
 namespace {
 
+// Parts of an answer that a message, or a delta, has in fields of their own.
+struct Parts {
+  std::string content;
+  std::string reasoning;
+  Json calls = Json::array();
+};
+
+// The call's entry in `calls`, which a delta has without its head when that came before. The events of
+// a call come together.
+Json& EntryOf(int32_t call, Json& calls) {
+  if (!calls.empty() && calls.back()["index"] == call) return calls.back();
+  Json entry;
+  entry["index"] = call;
+  calls.push_back(std::move(entry));
+  return calls.back();
+}
+
+void AddCall(const AnswerEvent& event, Json& calls) {
+  Json& entry = EntryOf(event.call, calls);
+  if (event.kind == AnswerEvent::Kind::kCallBegin) {
+    entry["id"] = event.id;
+    entry["type"] = "function";
+    entry["function"]["name"] = event.name;
+    entry["function"]["arguments"] = "";
+    return;
+  }
+  Json& arguments = entry["function"]["arguments"];
+  if (arguments.is_null()) arguments = "";
+  arguments.get_ref<std::string&>() += event.text;
+}
+
+Parts PartsOf(const Piece& piece, const AnswerOptions& options) {
+  Parts parts;
+  if (!piece.events) parts.content = piece.text;
+  if (!piece.events) return parts;
+  for (const AnswerEvent& event : *piece.events) {
+    switch (event.kind) {
+      case AnswerEvent::Kind::kContent:
+        parts.content += event.text;
+        break;
+      case AnswerEvent::Kind::kReasoning:
+        if (options.include_reasoning) parts.reasoning += event.text;
+        break;
+      case AnswerEvent::Kind::kCallBegin:
+      case AnswerEvent::Kind::kArguments:
+        if (event.call == 0 || options.parallel_tool_calls) AddCall(event, parts.calls);
+        break;
+      case AnswerEvent::Kind::kCallEnd:
+        break;
+    }
+  }
+  return parts;
+}
+
+// Under the names of llama.cpp and DeepSeek, and of vLLM.
+void AddReasoning(const std::string& reasoning, Json& json) {
+  if (reasoning.empty()) return;
+  json["reasoning_content"] = reasoning;
+  json["reasoning"] = reasoning;
+}
+
 class ChatFormat final : public AnswerFormat {
  public:
   explicit ChatFormat(const TokenTexts& texts) : texts_(texts) {}
@@ -27,9 +88,16 @@ class ChatFormat final : public AnswerFormat {
       choice["finish_reason"] = nullptr;
       deltas.push_back(std::move(choice));
     }
-    Json content = Json::object();
-    if (!piece.text.empty() || !piece.finish) content["content"] = piece.text;
-    Json choice = Delta(piece.index, std::move(content));
+    Parts parts = PartsOf(piece, options);
+    Json delta = Json::object();
+    AddReasoning(parts.reasoning, delta);
+    const bool is_text = !piece.events && !piece.finish;  // an event for each token
+    if (!parts.content.empty() || is_text) delta["content"] = std::move(parts.content);
+    if (!parts.calls.empty()) delta["tool_calls"] = std::move(parts.calls);
+    const bool says_nothing =
+        delta.empty() && !piece.finish && piece.logprobs.empty() && !options.return_token_ids;
+    if (says_nothing) return deltas;
+    Json choice = Delta(piece.index, std::move(delta));
     if (options.logprobs && !piece.logprobs.empty()) choice["logprobs"] = Logprobs(piece, options);
     AddFinish(piece, choice);
     if (options.return_token_ids) choice["token_ids"] = piece.token_ids;
@@ -38,10 +106,17 @@ class ChatFormat final : public AnswerFormat {
   }
 
   Json Choice(const Piece& piece, const AnswerOptions& options) const override {
+    Parts parts = PartsOf(piece, options);
     Json message;
     message["role"] = "assistant";
-    message["content"] = piece.text;
+    message["content"] = std::move(parts.content);
+    if (!parts.calls.empty() && message["content"] == "") message["content"] = nullptr;
     message["refusal"] = nullptr;
+    AddReasoning(parts.reasoning, message);
+    if (!parts.calls.empty()) {
+      for (Json& call : parts.calls) call.erase("index");  // which only deltas have
+      message["tool_calls"] = std::move(parts.calls);
+    }
     Json choice;
     choice["index"] = piece.index;
     choice["message"] = std::move(message);

@@ -57,7 +57,7 @@ absl::Status ReadChatMaxTokens(const BodyFields& body, v1::GenerateRequest& requ
   return absl::OkStatus();
 }
 
-// Output is not searched for calls of tools, so that no choice of one can be kept to.
+// What is generated cannot be held to the form of a call, so that no choice of one can be kept to.
 absl::Status CheckToolChoice(const BodyFields& body) {
   const Json* choice = body.Find("tool_choice");
   if (choice == nullptr) return absl::OkStatus();
@@ -136,7 +136,11 @@ absl::StatusOr<ChatRequest> ParseChat(Json json) {
   RETURN_IF_ERROR(ReadChatLogprobs(body, chat.request, chat.answer));
   RETURN_IF_ERROR(ReadChatMaxTokens(body, chat.request));
   RETURN_IF_ERROR(body.Read("add_special_tokens", chat.add_special_tokens));
+  RETURN_IF_ERROR(body.Read("include_reasoning", chat.answer.include_reasoning));
+  RETURN_IF_ERROR(body.Read("parallel_tool_calls", chat.answer.parallel_tool_calls));
   ASSIGN_OR_RETURN(chat.input, TakeChatInput(json));
+  chat.reading = {.has_tools = !chat.input.tools.is_null(),
+                  .string_parameters = StringParametersOf(chat.input.tools)};
   return chat;
 }
 

@@ -3,6 +3,7 @@
 #include "absl/status/statusor.h"
 #include "model/chat/chat_template.h"
 #include "server/openai/answer_options.h"
+#include "server/openai/answer_reading.h"
 #include "server/openai/json_body.h"
 #include "tandem/v1/inference.pb.h"
 
@@ -13,6 +14,7 @@ struct ChatRequest {
   v1::GenerateRequest request;  // without its prompt, which the template makes of `input`
   ChatInput input;
   AnswerOptions answer;
+  ReadingWish reading;
   bool add_special_tokens = false;  // besides those that the template writes
 };
 

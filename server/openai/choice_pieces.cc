@@ -19,12 +19,17 @@ ChoicePieces::ChoicePieces(const PieceOptions& options, int32_t index, const Pro
   next_.index = index;
   next_.first = true;
   next_.prompt = &prompt;
+  if (options.reading != nullptr) {
+    reader_ = options.reading->ReaderOf(index);
+    next_.events.emplace();
+  }
   if (options.tokenizer != nullptr) offsets_ = options.tokenizer->StartText(SkipSpecial::kYes);
 }
 
 std::optional<Piece> ChoicePieces::Add(const v1::Chunk& chunk) {
   Append(chunk);
   if (MayBeLast(chunk)) return std::nullopt;
+  if (next_.events && next_.events->empty() && !next_.first) return std::nullopt;
   return Take();
 }
 
@@ -37,6 +42,10 @@ bool ChoicePieces::MayBeLast(const v1::Chunk& chunk) const {
 
 void ChoicePieces::Append(const v1::Chunk& chunk) {
   next_.text += chunk.text();
+  if (reader_) {
+    if (reader_->in_reasoning()) reasoning_tokens_ += chunk.token_ids_size();
+    ReadText(chunk.text());
+  }
   for (const int32_t id : chunk.token_ids()) {
     next_.token_ids.push_back(id);
     if (offsets_ == nullptr) continue;
@@ -48,16 +57,25 @@ void ChoicePieces::Append(const v1::Chunk& chunk) {
   if (!chunk.token_ids().empty()) last_token_ = chunk.token_ids().rbegin()[0];
 }
 
+void ChoicePieces::ReadText(std::string_view text) {
+  for (AnswerEvent& event : reader_->Feed(text)) next_.events->push_back(std::move(event));
+}
+
 Piece ChoicePieces::Take() {
   Piece piece = std::exchange(next_, Piece{});
   next_.index = piece.index;
   next_.prompt = piece.prompt;
+  if (reader_) next_.events.emplace();
   return piece;
 }
 
 Piece ChoicePieces::Finish(const v1::ChoiceFinish& finish) {
+  if (reader_) {
+    for (AnswerEvent& event : reader_->Finish()) next_.events->push_back(std::move(event));
+  }
   Piece piece = Take();
   piece.finish = finish;
+  piece.has_calls = reader_ && reader_->num_calls() > 0;
   piece.stop_reason = StopReason(finish);
   return piece;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/tokenizer/tokenizer.h"
+#include "server/openai/answer_reading.h"
 #include "server/openai/piece.h"
 
 namespace tandem::openai {
@@ -17,11 +18,13 @@ struct PieceOptions {
   std::vector<int32_t> stop_token_ids;   // the client's
   const Tokenizer* tokenizer = nullptr;  // where text_offsets are wanted
   size_t first_offset = 0;               // of the output's text: the characters of an echoed prompt
+  std::shared_ptr<const ChoiceReading> reading = nullptr;  // null: the text is not searched
 };
 
 // Makes pieces of the events of one choice. The token that ends a choice waits for the choice's
 // finish, so that a choice of n tokens is n pieces at most, as clients that measure the time between
-// tokens expect. Not thread-safe.
+// tokens expect. A token that may belong to a mark of reasoning or of a call waits for those that decide
+// it. Not thread-safe.
 class ChoicePieces {
  public:
   // `options` outlives it.
@@ -32,10 +35,12 @@ class ChoicePieces {
   Piece Finish(const v1::ChoiceFinish& finish);
 
   int32_t completion_tokens() const { return completion_tokens_; }
+  int32_t reasoning_tokens() const { return reasoning_tokens_; }
 
  private:
   bool MayBeLast(const v1::Chunk& chunk) const;
   void Append(const v1::Chunk& chunk);
+  void ReadText(std::string_view text);
   Piece Take();
   Json StopReason(const v1::ChoiceFinish& finish) const;
 
@@ -43,7 +48,9 @@ class ChoicePieces {
   Piece next_;  // what waits
   std::unique_ptr<TextStream> offsets_;
   size_t offset_;
+  std::optional<AnswerReader> reader_;
   int32_t completion_tokens_ = 0;
+  int32_t reasoning_tokens_ = 0;
   int32_t last_token_ = -1;
 };
 

@@ -3,8 +3,9 @@
 namespace tandem::openai {
 namespace {
 
-const char* ReasonName(v1::FinishReason reason) {
-  return reason == v1::FINISH_REASON_LENGTH ? "length" : "stop";
+const char* ReasonName(const Piece& piece) {
+  if (piece.finish->reason() == v1::FINISH_REASON_LENGTH) return "length";
+  return piece.has_calls ? "tool_calls" : "stop";
 }
 
 }  // namespace
@@ -16,7 +17,7 @@ const char* RouteName(v1::Route route) {
 void AddFinish(const Piece& piece, Json& choice) {
   choice["finish_reason"] = nullptr;
   if (!piece.finish) return;
-  choice["finish_reason"] = ReasonName(piece.finish->reason());
+  choice["finish_reason"] = ReasonName(piece);
   choice["stop_reason"] = piece.stop_reason;
 }
 

@@ -21,6 +21,7 @@ namespace tandem::openai {
 struct CallPrompt {
   v1::GenerateRequest request;
   PromptInfo info;
+  std::shared_ptr<const ChoiceReading> reading = nullptr;  // null: the text is not searched
 };
 
 // One HTTP request while the router works for it: submits the prompts, puts the events together and

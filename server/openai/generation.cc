@@ -27,6 +27,7 @@ PieceOptions PiecesOf(const ServiceParts& parts, const AnswerOptions& options,
   pieces.max_tokens = request.max_tokens();
   if (!request.ignore_eos()) pieces.eos_token_ids = parts.model.eos_token_ids;
   pieces.stop_token_ids = {request.stop_token_ids().begin(), request.stop_token_ids().end()};
+  pieces.reading = prompt.reading;
   if (options.logprobs) pieces.tokenizer = parts.tokenizer;
   if (options.echo) pieces.first_offset = CountCharacters(prompt.info.text);
   return pieces;

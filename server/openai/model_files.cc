@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "fmt/ranges.h"
 
 namespace tandem::openai {
 namespace {
@@ -30,6 +31,23 @@ Json TokenText(const Json& token) {
   return content != token.end() && content->is_string() ? *content : Json(nullptr);
 }
 
+AnswerMarkup MarkupOf(const ChatTemplate& chat, std::string_view config,
+                      const ParserNames& parsers) {
+  const absl::StatusOr<Json> fields = ParseJsonBody(config);
+  Json response_template;
+  if (fields.ok() && fields->is_object() && fields->contains("response_template")) {
+    response_template = (*fields)["response_template"];
+  }
+  absl::StatusOr<AnswerMarkup> markup = ChooseMarkup(&chat, response_template, parsers);
+  if (markup.ok()) {
+    LogInfo("answers to chats are searched for marks=[{}] parser={} reasoning_parser={}",
+            fmt::join(markup->Marks(), " "), parsers.tools, parsers.reasoning);
+    return *std::move(markup);
+  }
+  LogWarn("answers are not searched: {}", std::string(markup.status().message()));
+  return {};
+}
+
 }  // namespace
 
 Json TokenizerInfo(std::string_view config) {
@@ -48,9 +66,10 @@ Json TokenizerInfo(std::string_view config) {
   return info;
 }
 
-ModelFiles LoadModelFiles(const std::string& directory) {
+ModelFiles LoadModelFiles(const std::string& directory, const ParserNames& parsers) {
   ModelFiles files;
-  files.tokenizer_info = TokenizerInfo(ReadSmallFile(directory + "/tokenizer_config.json"));
+  const std::string config = ReadSmallFile(directory + "/tokenizer_config.json");
+  files.tokenizer_info = TokenizerInfo(config);
   if (directory.empty()) {
     files.no_chat = FailedPrecondition("this model has no files, and so no chat template");
     return files;
@@ -58,6 +77,7 @@ ModelFiles LoadModelFiles(const std::string& directory) {
   absl::StatusOr<std::unique_ptr<ChatTemplate>> chat = LoadChatTemplate(directory);
   if (chat.ok()) {
     files.chat = *std::move(chat);
+    files.markup = MarkupOf(*files.chat, config, parsers);
     return files;
   }
   LogWarn("no chat completions: {}", std::string(chat.status().message()));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/answer/answer_reader.h"
 #include "server/openai/json_body.h"
 #include "tandem/v1/inference.pb.h"
 
@@ -24,12 +25,15 @@ struct Piece {
   bool first = false;
   const PromptInfo* prompt = nullptr;
   std::string text;
+  // What the text is, where it was searched for reasoning and calls. It may come later than the text.
+  std::optional<std::vector<AnswerEvent>> events;
   std::vector<int32_t> token_ids;
   std::vector<v1::TokenLogprobs> logprobs;
   // With logprobs: where the text of each token begins in the choice's text, in characters.
   std::vector<size_t> text_offsets;
   std::optional<v1::ChoiceFinish> finish;
-  Json stop_reason;  // the stop string or stop token that ended it, or null
+  bool has_calls = false;  // of tools, in the choice as a whole; with `finish`
+  Json stop_reason;        // the stop string or stop token that ended it, or null
 };
 
 }  // namespace tandem::openai

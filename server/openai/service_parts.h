@@ -10,6 +10,7 @@
 #include "router/event_loop.h"
 #include "router/router.h"
 #include "server/openai/answer_format.h"
+#include "server/openai/answer_reading.h"
 #include "server/openai/json_body.h"
 #include "server/openai/token_texts.h"
 
@@ -33,6 +34,7 @@ struct ServiceParts {
   // Null where the model has no chat template; then `no_chat` says why.
   const ChatTemplate* chat = nullptr;
   absl::Status no_chat;
+  AnswerReading reading;  // of chats
   ModelCard model;
   std::string version;
 };
