@@ -84,7 +84,10 @@ void GenerateTurn(const ServiceParts& parts, ChatCall& call, std::unique_ptr<Tur
       call.chat.answer.stream ? TurnDelivery::kStreamed : TurnDelivery::kWhole;
   std::vector<v1::GenerateRequest> requests;
   requests.push_back(std::move(prompt.request));
-  Generate(parts, std::make_unique<TurnAnswer>(std::move(format), delivery), call.exchange,
+  const TurnReading reading = {.reading = std::move(prompt.reading),
+                               .include_reasoning = call.chat.answer.include_reasoning,
+                               .parallel_tool_calls = call.chat.answer.parallel_tool_calls};
+  Generate(parts, std::make_unique<TurnAnswer>(std::move(format), delivery, reading), call.exchange,
            call.request_id, std::move(requests));
 }
 

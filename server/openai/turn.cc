@@ -15,22 +15,68 @@ bool Turn::HasCalls() const {
 
 bool Turn::IsCutOff() const { return finish && finish->reason() == v1::FINISH_REASON_LENGTH; }
 
-TurnAnswer::TurnAnswer(std::unique_ptr<TurnFormat> format, TurnDelivery delivery)
-    : format_(std::move(format)), delivery_(delivery) {}
+TurnAnswer::TurnAnswer(std::unique_ptr<TurnFormat> format, TurnDelivery delivery,
+                       const TurnReading& reading)
+    : format_(std::move(format)),
+      delivery_(delivery),
+      include_reasoning_(reading.include_reasoning),
+      parallel_tool_calls_(reading.parallel_tool_calls) {
+  if (reading.reading != nullptr) reader_.emplace(reading.reading->ReaderOf(0));
+}
 
 std::string TurnAnswer::Add(size_t, const v1::GenerateResponse& event) {
   switch (event.event_case()) {
     case v1::GenerateResponse::kChunk:
-      return Say(TurnPart::Kind::kText, event.chunk().text());
+      return AddChunk(event.chunk());
     case v1::GenerateResponse::kFinish:
-      turn_.finish = event.finish();
-      return EndPart();
+      return AddFinish(event.finish());
     case v1::GenerateResponse::kSummary:
       turn_.usage = event.summary().usage();
       return "";
     case v1::GenerateResponse::kPromptLogprobs:
     case v1::GenerateResponse::EVENT_NOT_SET:
       break;
+  }
+  return "";
+}
+
+std::string TurnAnswer::AddChunk(const v1::Chunk& chunk) {
+  if (!reader_) return Say(TurnPart::Kind::kText, chunk.text());
+  if (reader_->in_reasoning()) turn_.reasoning_tokens += chunk.token_ids_size();
+  return TakeAll(reader_->Feed(chunk.text()));
+}
+
+// What ends here was cut off if the turn was.
+std::string TurnAnswer::AddFinish(const v1::ChoiceFinish& finish) {
+  turn_.finish = finish;
+  std::string events;
+  if (reader_) events = TakeAll(reader_->Finish());
+  return events + EndPart();
+}
+
+std::string TurnAnswer::TakeAll(const std::vector<AnswerEvent>& events) {
+  std::string all;
+  for (const AnswerEvent& event : events) all += Take(event);
+  return all;
+}
+
+std::string TurnAnswer::Take(const AnswerEvent& event) {
+  const bool is_wanted = event.call == 0 || parallel_tool_calls_;
+  switch (event.kind) {
+    case AnswerEvent::Kind::kContent:
+      return Say(TurnPart::Kind::kText, event.text);
+    case AnswerEvent::Kind::kReasoning:
+      return include_reasoning_ ? Say(TurnPart::Kind::kReasoning, event.text) : std::string();
+    case AnswerEvent::Kind::kCallBegin: {
+      if (!is_wanted) return "";
+      std::string ended = EndPart();
+      return ended +
+             BeginPart({.kind = TurnPart::Kind::kCall, .call_id = event.id, .name = event.name});
+    }
+    case AnswerEvent::Kind::kArguments:
+      return is_wanted && !event.text.empty() ? Grow(event.text) : std::string();
+    case AnswerEvent::Kind::kCallEnd:
+      return is_wanted ? EndPart() : std::string();
   }
   return "";
 }

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "model/answer/answer_reader.h"
+#include "server/openai/answer_reading.h"
 #include "server/openai/answer_writer.h"
 #include "server/openai/chat_request.h"
 #include "server/openai/json_body.h"
@@ -31,7 +33,7 @@ struct Turn {
   std::vector<TurnPart> parts;
   std::optional<v1::ChoiceFinish> finish;
   v1::Usage usage;
-  int64_t reasoning_tokens = 0;
+  int64_t reasoning_tokens = 0;  // of those that were generated
 
   bool HasCalls() const;
   // Whether max_tokens has ended it.
@@ -58,10 +60,18 @@ class TurnFormat {
 
 enum class TurnDelivery : bool { kWhole, kStreamed };
 
+// How the text of a turn is searched for reasoning and calls, and which of them its client wants.
+struct TurnReading {
+  std::shared_ptr<const ChoiceReading> reading;  // null: all is text
+  bool include_reasoning = true;
+  bool parallel_tool_calls = true;  // false: the first call only
+};
+
 // Puts the turn together and has the format write it.
 class TurnAnswer final : public AnswerWriter {
  public:
-  TurnAnswer(std::unique_ptr<TurnFormat> format, TurnDelivery delivery);
+  TurnAnswer(std::unique_ptr<TurnFormat> format, TurnDelivery delivery,
+             const TurnReading& reading = {});
 
   const AnswerStyle& style() const override { return format_->style(); }
   bool streams() const override { return delivery_ == TurnDelivery::kStreamed; }
@@ -72,6 +82,10 @@ class TurnAnswer final : public AnswerWriter {
   const std::optional<v1::ChoiceFinish>& first_finish() const override { return turn_.finish; }
 
  private:
+  std::string AddChunk(const v1::Chunk& chunk);
+  std::string AddFinish(const v1::ChoiceFinish& finish);
+  std::string TakeAll(const std::vector<AnswerEvent>& events);
+  std::string Take(const AnswerEvent& event);
   // More of a text or of reasoning, which begins unless the last part goes on with it.
   std::string Say(TurnPart::Kind kind, std::string_view more);
   std::string BeginPart(TurnPart part);
@@ -80,6 +94,9 @@ class TurnAnswer final : public AnswerWriter {
 
   const std::unique_ptr<TurnFormat> format_;
   const TurnDelivery delivery_;
+  const bool include_reasoning_;
+  const bool parallel_tool_calls_;
+  std::optional<AnswerReader> reader_;  // nothing: all is text
   Turn turn_;
   bool is_open_ = false;  // the last part
 };

@@ -159,5 +159,47 @@ TEST_F(ToolCallsTest, ReasoningThatThePromptBeginsIsFound) {
   EXPECT_FALSE(Choice(body)["message"].contains("reasoning_content"));
 }
 
+// What another API answers to the same chat, with the tool in that API's form.
+Json Ask(uint16_t port, std::string_view path, Json body, const Json& tool) {
+  if (path == "/v1/responses") {
+    body["input"] = body["messages"];
+    body.erase("messages");
+  }
+  if (!tool.is_null()) body["tools"] = Json::array({tool});
+  const HttpReply reply = HttpPeer(port).Post(path, body.dump());
+  EXPECT_EQ(reply.status, 200) << reply.body;
+  return Json::parse(reply.body, nullptr, false);
+}
+
+TEST_F(ToolCallsTest, AMessageHasTheUseOfAToolAndThinkingInBlocks) {
+  const Json used = Ask(port_, "/v1/messages", Chat({kOpen, kCall}),
+                        {{"name", "look"}, {"input_schema", {{"type", "object"}}}});
+  EXPECT_EQ(used["stop_reason"], "tool_use");
+  ASSERT_EQ(used["content"].size(), 1u) << used;
+  EXPECT_EQ(used["content"][0]["type"], "tool_use");
+  EXPECT_EQ(used["content"][0]["name"], "look");
+  EXPECT_EQ(used["content"][0]["input"], Json({{"at", "the sky"}}));
+  Json body = Chat({kThought});
+  body["chat_template_kwargs"] = {{"thinking", true}};
+  const Json thought = Ask(port_, "/v1/messages", body, nullptr);
+  ASSERT_EQ(thought["content"].size(), 2u) << thought;
+  EXPECT_EQ(thought["content"][0]["thinking"], "It is blue.");
+  EXPECT_EQ(thought["content"][1]["text"], "Blue.");
+}
+
+TEST_F(ToolCallsTest, AResponseHasTheCallAndReasoningInItems) {
+  const Json called =
+      Ask(port_, "/v1/responses", Chat({kOpen, kCall}), {{"type", "function"}, {"name", "look"}});
+  ASSERT_EQ(called["output"].size(), 1u) << called;
+  EXPECT_EQ(called["output"][0]["type"], "function_call");
+  EXPECT_EQ(called["output"][0]["arguments"], R"({"at": "the sky"})");
+  Json body = Chat({kThought});
+  body["chat_template_kwargs"] = {{"thinking", true}};
+  const Json thought = Ask(port_, "/v1/responses", body, nullptr);
+  ASSERT_EQ(thought["output"].size(), 2u) << thought;
+  EXPECT_EQ(thought["output"][0]["content"][0]["text"], "It is blue.");
+  EXPECT_EQ(thought["output"][1]["content"][0]["text"], "Blue.");
+}
+
 }  // namespace
 }  // namespace tandem

@@ -17,10 +17,10 @@ using openai::JsonText;
 using openai::TurnAnswer;
 using openai::TurnDelivery;
 
-TurnAnswer Message(TurnDelivery delivery) {
+TurnAnswer Message(TurnDelivery delivery, const openai::TurnReading& reading = {}) {
   return TurnAnswer(
       NewMessagesFormat({.id = "r1", .created = 5, .model = "m", .fingerprint = "f"}, 7, false),
-      delivery);
+      delivery, reading);
 }
 
 // Feeds an answer and returns all that its client gets.
@@ -75,6 +75,62 @@ TEST(MessagesFormatTest, WhatEndedTheMessageIsSaid) {
   EXPECT_EQ(stop_of(v1::FINISH_REASON_STOP, ""), R"("end_turn"null)");
   EXPECT_EQ(stop_of(v1::FINISH_REASON_STOP, "END"), R"("stop_sequence""END")");
   EXPECT_EQ(stop_of(v1::FINISH_REASON_LENGTH, ""), R"("max_tokens"null)");
+}
+
+// The same of an answer with thinking and a use of a tool.
+std::string TellParts(TurnAnswer& answer) {
+  std::string all = answer.streams() ? answer.Begin() : "";
+  for (const v1::GenerateResponse& event : ThoughtWordAndCall()) all += answer.Add(0, event);
+  all += answer.Add(0, FinishEvent(v1::FINISH_REASON_STOP));
+  all += answer.Add(0, UsageEvent(7, 30, 0));
+  return all + answer.Finish();
+}
+
+TEST(MessagesFormatTest, ThinkingAndUsesOfToolsAreBlocks) {
+  TurnAnswer answer = Message(TurnDelivery::kWhole, ReadThoughtsAndCalls(TurnDelivery::kWhole));
+  const Json json = Json::parse(TellParts(answer));
+  ASSERT_EQ(json["content"].size(), 3u) << json;
+  EXPECT_EQ(JsonText(json["content"][0]),
+            R"({"type":"thinking","thinking":"hm, so","signature":""})");
+  EXPECT_EQ(JsonText(json["content"][1]), R"({"type":"text","text":"Look:"})");
+  EXPECT_EQ(json["content"][2]["type"], "tool_use");
+  EXPECT_EQ(json["content"][2]["name"], "f");
+  EXPECT_EQ(JsonText(json["content"][2]["input"]), R"({"x":1})");
+  EXPECT_EQ(json["stop_reason"], "tool_use");
+}
+
+TEST(MessagesFormatTest, StreamedBlocksAreThoseOfTheWholeMessage) {
+  TurnAnswer whole = Message(TurnDelivery::kWhole, ReadThoughtsAndCalls(TurnDelivery::kWhole));
+  TurnAnswer streamed =
+      Message(TurnDelivery::kStreamed, ReadThoughtsAndCalls(TurnDelivery::kStreamed));
+  const Json wanted = Json::parse(TellParts(whole));
+  Json content = Json::array();
+  std::string arguments;
+  Json stop;
+  for (const SseEventParts& event : SseEventsIn(TellParts(streamed))) {
+    const Json& data = event.data;
+    if (event.name == "content_block_start") {
+      EXPECT_EQ(data["index"], content.size());
+      content.push_back(data["content_block"]);
+    } else if (event.name == "content_block_delta") {
+      const Json& delta = data["delta"];
+      Json& block = content[data["index"].get<size_t>()];
+      if (delta["type"] == "text_delta") {
+        block["text"] = block["text"].get<std::string>() + delta["text"].get<std::string>();
+      } else if (delta["type"] == "thinking_delta") {
+        block["thinking"] =
+            block["thinking"].get<std::string>() + delta["thinking"].get<std::string>();
+      } else {
+        EXPECT_EQ(delta["type"], "input_json_delta");
+        arguments += delta["partial_json"];
+      }
+    } else if (event.name == "message_delta") {
+      stop = data["delta"]["stop_reason"];
+    }
+  }
+  content.back()["input"] = Json::parse(arguments);
+  EXPECT_EQ(content, wanted["content"]);
+  EXPECT_EQ(stop, "tool_use");
 }
 
 TEST(MessagesFormatTest, AnErrorInAStreamIsAnEvent) {

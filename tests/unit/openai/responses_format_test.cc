@@ -14,10 +14,10 @@
 namespace tandem::openai {
 namespace {
 
-TurnAnswer Response(TurnDelivery delivery) {
+TurnAnswer Response(TurnDelivery delivery, const TurnReading& reading = {}) {
   return TurnAnswer(NewResponsesFormat({.id = "r1", .created = 5, .model = "m", .fingerprint = "f"},
                                        {{"metadata", {{"a", "b"}}}, {"top_p", 1.0}}, false),
-                    delivery);
+                    delivery, reading);
 }
 
 // Feeds an answer and returns all that its client gets.
@@ -105,6 +105,81 @@ TEST(ResponsesFormatTest, AnAnswerWithoutTextHasNoItems) {
   const auto events = SseEventsIn(answer.Finish());
   ASSERT_EQ(events.size(), 1u);
   EXPECT_TRUE(events[0].data["response"]["output"].empty());
+}
+
+// The same of an answer with reasoning and a call.
+std::string TellParts(TurnAnswer& answer) {
+  std::string all = answer.streams() ? answer.Begin() : "";
+  for (const v1::GenerateResponse& event : ThoughtWordAndCall()) all += answer.Add(0, event);
+  all += answer.Add(0, FinishEvent(v1::FINISH_REASON_STOP));
+  all += answer.Add(0, UsageEvent(7, 30, 0));
+  return all + answer.Finish();
+}
+
+TEST(ResponsesFormatTest, ReasoningAndCallsAreItems) {
+  TurnAnswer answer = Response(TurnDelivery::kWhole, ReadThoughtsAndCalls(TurnDelivery::kWhole));
+  const Json json = Json::parse(TellParts(answer));
+  const Json& output = json["output"];
+  ASSERT_EQ(output.size(), 3u) << json;
+  EXPECT_EQ(JsonText(output[0]),
+            R"({"id":"rs_r1_0","status":"completed","type":"reasoning","summary":[],)"
+            R"("content":[{"type":"reasoning_text","text":"hm, so"}]})");
+  EXPECT_EQ(output[1]["content"][0]["text"], "Look:");
+  EXPECT_EQ(output[2]["type"], "function_call");
+  EXPECT_EQ(output[2]["id"], "fc_r1_2");
+  EXPECT_EQ(output[2]["name"], "f");
+  EXPECT_FALSE(output[2]["call_id"].get<std::string>().empty());
+  EXPECT_EQ(Json::parse(output[2]["arguments"].get<std::string>()), Json({{"x", 1}}));
+  EXPECT_GT(json["usage"]["output_tokens_details"]["reasoning_tokens"], 0);
+}
+
+TEST(ResponsesFormatTest, StreamedItemsAreThoseOfTheWholeResponse) {
+  TurnAnswer whole = Response(TurnDelivery::kWhole, ReadThoughtsAndCalls(TurnDelivery::kWhole));
+  TurnAnswer streamed =
+      Response(TurnDelivery::kStreamed, ReadThoughtsAndCalls(TurnDelivery::kStreamed));
+  const std::vector<SseEventParts> events = SseEventsIn(TellParts(streamed));
+  EXPECT_EQ(events.back().data["response"], Json::parse(TellParts(whole)));
+  std::vector<std::string> names;
+  std::string reasoning, text, arguments;
+  for (const SseEventParts& event : events) {
+    if (event.name == "response.reasoning_text.delta") reasoning += event.data["delta"];
+    if (event.name == "response.output_text.delta") text += event.data["delta"];
+    if (event.name == "response.function_call_arguments.delta") arguments += event.data["delta"];
+    if (event.name.ends_with(".delta") && names.back() == event.name) continue;
+    names.push_back(event.name);
+  }
+  EXPECT_EQ(reasoning, "hm, so");
+  EXPECT_EQ(text, "Look:");
+  EXPECT_EQ(Json::parse(arguments), Json({{"x", 1}}));
+  EXPECT_THAT(
+      names,
+      testing::ElementsAre(
+          "response.created", "response.in_progress", "response.output_item.added",
+          "response.content_part.added", "response.reasoning_text.delta",
+          "response.reasoning_text.done", "response.content_part.done", "response.output_item.done",
+          "response.output_item.added", "response.content_part.added", "response.output_text.delta",
+          "response.output_text.done", "response.content_part.done", "response.output_item.done",
+          "response.output_item.added", "response.function_call_arguments.delta",
+          "response.function_call_arguments.done", "response.output_item.done",
+          "response.completed"));
+}
+
+TEST(ResponsesFormatTest, ClientsMayLeaveOutReasoningAndFurtherCalls) {
+  TurnReading reading = ReadThoughtsAndCalls(TurnDelivery::kWhole);
+  reading.include_reasoning = false;
+  reading.parallel_tool_calls = false;
+  TurnAnswer answer = Response(TurnDelivery::kWhole, reading);
+  for (int i = 0; i < 2; ++i) {
+    for (const v1::GenerateResponse& event : ThoughtWordAndCall()) answer.Add(0, event);
+  }
+  answer.Add(0, FinishEvent(v1::FINISH_REASON_STOP));
+  const Json json = Json::parse(answer.Finish());
+  int calls = 0;
+  for (const Json& item : json["output"]) {
+    EXPECT_NE(item["type"], "reasoning");
+    if (item["type"] == "function_call") ++calls;
+  }
+  EXPECT_EQ(calls, 1);
 }
 
 TEST(ResponsesFormatTest, AnErrorInAStreamFailsTheResponse) {
