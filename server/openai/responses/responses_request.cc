@@ -38,6 +38,10 @@ constexpr size_t kMaxMetadata = 16;
 constexpr size_t kMaxMetadataKey = 64;
 constexpr size_t kMaxMetadataValue = 512;
 
+// What a response repeats of its request is kept until the answer ends, and sent three times in a
+// stream.
+constexpr size_t kMaxEchoBytes = size_t{1} << 20;
+
 absl::Status CheckMetadata(const BodyFields& body) {
   ASSIGN_OR_RETURN(const std::optional<BodyFields> metadata, body.Object("metadata"));
   if (!metadata) return absl::OkStatus();
@@ -284,6 +288,12 @@ absl::StatusOr<ResponsesRequest> ParseResponses(Json json) {
   if (max_output_tokens) chat["max_completion_tokens"] = *max_output_tokens;
   ResponsesRequest request;
   request.echo = EchoOf(json);
+  if (const size_t bytes = JsonText(request.echo).size(); bytes > kMaxEchoBytes) {
+    return InvalidArgument(
+        "instructions, tools and what else a response repeats have {} bytes; at "
+        "most {} are taken: put long texts into input",
+        bytes, kMaxEchoBytes);
+  }
   // All other fields have the same names.
   json.erase("input");
   json.erase("stream_options");

@@ -156,6 +156,13 @@ TEST(ResponsesRequestTest, WhatWouldChangeTheAnswerIsRefusedByName) {
   ExpectError(R"("text":{"format":{"type":"xml"}})", "text.format", "xml");
 }
 
+TEST(ResponsesRequestTest, WhatAResponseRepeatsIsBounded) {
+  const std::string mebibyte(1 << 20, 'x');
+  EXPECT_THAT(ErrorOf(R"("input":"hi","instructions":")" + mebibyte + '"').message,
+              HasSubstr("at most 1048576"));
+  EXPECT_TRUE(Parse(R"({"input":")" + mebibyte + R"("})").ok());
+}
+
 TEST(ResponsesRequestTest, WrongFieldsAreNamed) {
   ExpectError(R"("max_output_tokens":"x")", "max_output_tokens", "a string");
   ExpectError(R"("temperature":"hot")", "temperature", "a string");
