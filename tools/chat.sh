@@ -37,20 +37,20 @@ trap tidy EXIT
 trap 'exit 1' HUP TERM
 mkfifo "$run/ready"
 build/release/bin/tandem up --model "$model" --device "$device" --prefill 1 --decode 1 --unified 0 --port 0 \
-  --http-port 0 </dev/null >"$run/ready" 2>"$run/log" &
+  --policy auto --http-port 0 </dev/null >"$run/ready" 2>"$run/log" &
 server=$!
 exec 3<"$run/ready"
 url=
 while [[ -z $url ]] && read -r -t "$READY_SECONDS" -u 3 line; do
-  if [[ $line =~ HTTP:\ (.*)/health ]]; then url=${BASH_REMATCH[1]}; fi
+  if [[ $line =~ tandem\ chat\ --url\ (.*) ]]; then url=${BASH_REMATCH[1]}; fi
 done
 if [[ -z $url ]]; then
   tail -5 "$run/log" >&2
   fail "step 4 of 4, the server" "The line above that names an error says what is wrong." \
     "Devices of this build: build/release/bin/tandem version"
 fi
-# What the model's authors recommend.
-build/release/bin/tandem chat --url "$url" --temperature 0.2 --top-p 0.9 "${flags[@]}"
+# What the model's authors recommend, and an end to answers in which so small a model repeats itself for ever.
+build/release/bin/tandem chat --url "$url" --temperature 0.2 --top-p 0.9 --max-tokens 1000 "${flags[@]}"
 status=$?
 if ((status != 0)); then
   tail -5 "$run/log" >&2

@@ -1,5 +1,6 @@
 // `tandem chat` through a pipe, with a real router and real workers.
 
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -147,6 +148,34 @@ TEST_F(ChatCommandTest, AServerThatComesBackIsUsedAgain) {
   EXPECT_TRUE(read_to("first token after"));
   EXPECT_TRUE(read_to("2 answers, 0 stopped, 1 failed"));
   EXPECT_EQ(WEXITSTATUS(pclose(output)), 1);
+}
+
+// tools/chat.sh looks for this line.
+TEST_F(ChatCommandTest, WhatUpNamesWhenItIsReadyIsTheCommandToChatWith) {
+  FILE* up = popen(fmt::format("{} up --model {}/models/sample --prefill 0 --decode 0 --port 0 "
+                               "--http-port 0 2>&1 & echo $!; wait",
+                               DaemonBinary(), TANDEM_SOURCE_DIR)
+                       .c_str(),
+                   "r");
+  char line[1000] = "";
+  ASSERT_NE(std::fgets(line, sizeof(line), up), nullptr);
+  const pid_t pid = std::atoi(line);
+  std::string command;
+  const std::string before = "chat: tandem ";
+  while (command.empty() && std::fgets(line, sizeof(line), up) != nullptr) {
+    const std::string text = line;
+    const size_t found = text.find(before);
+    if (found != std::string::npos) command = text.substr(found + before.size());
+  }
+  ASSERT_THAT(command, StartsWith("chat --url http://127.0.0.1:"));
+  command.pop_back();  // the line feed
+  const CommandResult chat = Shell(command + " --max-tokens 3 -v 2>&1", "echo It was |");
+  EXPECT_EQ(chat.exit_status, 0) << chat.output;
+  EXPECT_THAT(chat.output, HasSubstr("[unified on unified-0, "));
+  kill(pid, SIGTERM);
+  while (std::fgets(line, sizeof(line), up) != nullptr) {
+  }
+  pclose(up);
 }
 
 TEST_F(ChatCommandTest, ReasonsAreGivenOverHttpAsJsonToo) {
