@@ -71,6 +71,8 @@ class EditlineReader final : public LineReader {
     interrupted_ = had_text_ = false;
     std::fflush(stdout);
     if (signals_.TakeResize()) el_resize(edit_);
+    // libedit takes the echo over only after it has drawn the prompt, which a fast typist sees twice.
+    el_set(edit_, EL_PREP_TERM, 1);
     int size = 0;
     const char* text = el_gets(edit_, &size);
     if (interrupted_) {
