@@ -45,6 +45,9 @@ class EasyHandle {
     curl_easy_setopt(easy_, CURLOPT_PROXY, "");
     const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(request_.timeout);
     curl_easy_setopt(easy_, CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
+    if (!request_.ca_file.empty()) {
+      curl_easy_setopt(easy_, CURLOPT_CAINFO, request_.ca_file.c_str());
+    }
     if (!request_.body.empty()) {
       curl_easy_setopt(easy_, CURLOPT_POSTFIELDS, request_.body.data());
       curl_easy_setopt(easy_, CURLOPT_POSTFIELDSIZE_LARGE,

@@ -16,6 +16,8 @@ struct HttpRequest {
   std::vector<std::string> headers;
   std::string body;                            // empty: GET, else POST
   Duration timeout = std::chrono::seconds(5);  // 0: none
+  std::string
+      ca_file;  // PEM, who may have signed an HTTPS server's certificate; empty: the system's
 };
 
 struct HttpAnswer {

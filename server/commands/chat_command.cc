@@ -17,6 +17,7 @@ namespace tandem {
 namespace {
 
 struct ChatFlags {
+  std::string tls_ca;
   std::string url = fmt::format("http://127.0.0.1:{}", kDefaultHttpPort);
   std::string model;
   std::string system;
@@ -92,7 +93,7 @@ absl::StatusOr<int> Chat(const ChatFlags& flags) {
   ASSIGN_OR_RETURN(terminal::ChatOptions options, OptionsOf(flags));
   signal(SIGPIPE, SIG_IGN);  // a server that goes is an error of the connection
   terminal::Wakeup wakeup;
-  terminal::ChatConnection connection(flags.url, wakeup);
+  terminal::ChatConnection connection(flags.url, wakeup, flags.tls_ca);
   terminal::Screen screen(
       terminal::AudienceOfThisProcess(),
       flags.verbose ? terminal::Screen::Notes::kAll : terminal::Screen::Notes::kPeopleOnly);
@@ -120,6 +121,10 @@ void AddChatCommand(CLI::App& app, Action& chosen) {
   auto flags = std::make_shared<ChatFlags>();
   CLI::App* chat = app.add_subcommand("chat", "Talk to the served model in this terminal");
   chat->add_option("--url", flags->url, "where the server speaks HTTP")->capture_default_str();
+  chat->add_option("--tls-ca", flags->tls_ca,
+                   "PEM file with who signed the server's certificate, where that is not known to "
+                   "the system")
+      ->check(CLI::ExistingFile);
   chat->add_option("--model", flags->model, "refuse if the server serves another");
   chat->add_option("--system", flags->system, "what the model is told before the chat");
   chat->add_option("--load", flags->load, "go on with a chat that /save wrote");

@@ -96,13 +96,14 @@ absl::Status StatusOf(const absl::StatusOr<HttpAnswer>& answer) {
 
 }  // namespace
 
-ChatConnection::ChatConnection(std::string url, Wakeup& wakeup)
-    : url_(WithoutSlash(std::move(url))), wakeup_(wakeup) {}
+ChatConnection::ChatConnection(std::string url, Wakeup& wakeup, std::string ca_file)
+    : url_(WithoutSlash(std::move(url))), ca_file_(std::move(ca_file)), wakeup_(wakeup) {}
 
 loadgen::HttpRequest ChatConnection::Request(const std::string& path) const {
   return {.url = url_ + path,
           .headers = {"Content-Type: application/json",
-                      "Expect:"}};  // else long bodies wait for a 100 Continue
+                      "Expect:"},  // else long bodies wait for a 100 Continue
+          .ca_file = ca_file_};
 }
 
 absl::StatusOr<ServedModel> ChatConnection::FindModel(const std::string& name) const {

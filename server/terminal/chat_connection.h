@@ -22,8 +22,8 @@ struct ServedModel {
 // UNAVAILABLE where there is none, which may be there again at the next call. Not thread-safe.
 class ChatConnection {
  public:
-  // `url`: "http://127.0.0.1:8000". `wakeup` outlives it.
-  ChatConnection(std::string url, Wakeup& wakeup);
+  // `url`: "http://127.0.0.1:8000". `ca_file`: of HTTPS, as in HttpRequest. `wakeup` outlives it.
+  ChatConnection(std::string url, Wakeup& wakeup, std::string ca_file = "");
 
   const std::string& url() const { return url_; }
   // The model of that name, or the first one where the name is empty.
@@ -44,6 +44,7 @@ class ChatConnection {
   loadgen::HttpRequest Request(const std::string& path) const;
 
   const std::string url_;
+  const std::string ca_file_;
   Wakeup& wakeup_;
   loadgen::HttpStreams streams_;
 };
