@@ -31,7 +31,8 @@ def check_completions(client, model):
     assert texts == [choice.text for choice in whole.choices]
     assert events[-1].usage.completion_tokens == whole.usage.completion_tokens
     assert len({event.id for event in events}) == 1
-    echoed = client.completions.create(model=model, prompt=PROMPT, max_tokens=1, echo=True, logprobs=1)
+    echoed = client.completions.create(model=model, prompt=PROMPT, max_tokens=1, echo=True,
+                                       logprobs=1)
     assert echoed.choices[0].text.startswith(PROMPT)
     assert echoed.choices[0].logprobs.token_logprobs[0] is None
 
@@ -68,18 +69,72 @@ def check_errors(client, model):
             raise AssertionError(f"{changes} raised nothing")
 
 
-async def check_many(url, model):
-    client = openai.AsyncOpenAI(base_url=url + "/v1", api_key="none")
+def check_several(client, model):
+    """Several prompts and several choices in one request, whose events come mixed."""
+    ask = dict(model=model, prompt=[PROMPT, PROMPT + " Emma"], max_tokens=12, seed=7, n=3)
+    whole = client.completions.create(**ask)
+    assert [choice.index for choice in whole.choices] == list(range(6))
+    texts = [""] * 6
+    for event in client.completions.create(**ask, stream=True):
+        for choice in event.choices:
+            texts[choice.index] += choice.text
+    assert texts == [choice.text for choice in whole.choices]
+    chats = client.chat.completions.create(model=model, messages=[{"role": "user", "content": PROMPT}],
+                                           max_tokens=12, seed=7, n=4)
+    assert len({choice.message.content for choice in chats.choices}) > 1
 
-    async def one(seed):
+
+def check_ends(client, model):
+    long = dict(model=model, prompt=PROMPT, max_tokens=64, temperature=0)
+    text = client.completions.create(**long).choices[0].text
+    stop = text[10:13]
+    cut = client.completions.create(**long, stop=[stop]).choices[0]
+    assert cut.finish_reason == "stop" and stop not in cut.text and text.startswith(cut.text)
+    biased = client.completions.create(**{**long, "max_tokens": 4}, logit_bias={"11": 100}, logprobs=0,
+                                       extra_body={"return_token_ids": True})
+    assert biased.choices[0].token_ids == [11] * 4, biased.choices[0]
+
+
+def check_timeout(client, url, model):
+    """A client that gives up takes its request off the server."""
+    served.wait_for_load(url, 0)
+    # Thousands of tokens take longer than the client waits; it does not try again.
+    long = dict(model=model, prompt=PROMPT, max_tokens=400, extra_body={"ignore_eos": True}, n=32)
+    try:
+        client.with_options(timeout=0.2, max_retries=0).completions.create(**long)
+    except openai.APITimeoutError:
+        pass
+    else:
+        raise AssertionError("12,800 tokens took less than 0.2 s: ask for more")
+    served.wait_for_load(url, 0)
+    stream = client.completions.create(**long, stream=True)
+    next(iter(stream))
+    assert served.load(url) > 0
+    stream.close()
+    served.wait_for_load(url, 0)
+
+
+async def check_many(url, model):
+    client = openai.AsyncOpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
+
+    async def completion(seed):
         text = ""
         async for event in await client.completions.create(
                 model=model, prompt=PROMPT, max_tokens=16, seed=seed, stream=True):
             text += event.choices[0].text
         return text
 
-    texts = await asyncio.gather(*[one(i % 8) for i in range(64)])
-    assert all(texts[i] == texts[i % 8] for i in range(64))
+    async def chat(seed):
+        text = ""
+        async for event in await client.chat.completions.create(
+                model=model, messages=[{"role": "user", "content": PROMPT}], max_tokens=16, seed=seed, stream=True):
+            text += event.choices[0].delta.content or ""
+        return text
+
+    for one in (completion, chat):
+        texts = await asyncio.gather(*[one(i % 8) for i in range(200)])
+        assert all(texts[i] == texts[i % 8] for i in range(200))
+    await client.close()
 
 
 def check(url, model):
@@ -87,7 +142,10 @@ def check(url, model):
     check_models(client, model)
     check_completions(client, model)
     check_chats(client, model)
+    check_several(client, model)
+    check_ends(client, model)
     check_errors(client, model)
+    check_timeout(client, url, model)
     asyncio.run(check_many(url, model))
 
 
