@@ -1,7 +1,9 @@
 #include "server/http/byte_stream.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -54,6 +56,12 @@ class PlainStream final : public ByteStream {
   void Write(std::string_view bytes, Done done) override {
     WriteAll(socket_, bytes, std::move(done));
   }
+  size_t WriteNow(std::string_view bytes) override {
+    // Not Asio's own write, which would wait for a socket that is full.
+    const ssize_t sent =
+        send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return static_cast<size_t>(std::max<ssize_t>(sent, 0));
+  }
   void EndWriting(Done done) override {
     error_code error;
     socket_.shutdown(Socket::shutdown_send, error);
@@ -83,6 +91,8 @@ class TlsStream final : public ByteStream {
   void Write(std::string_view bytes, Done done) override {
     WriteAll(stream_, bytes, std::move(done));
   }
+  // A record of TLS is written as a whole, which may have to wait.
+  size_t WriteNow(std::string_view) override { return 0; }
   void EndWriting(Done done) override {
     stream_.async_shutdown([done = std::move(done)](const error_code& error) { done(!error); });
   }

@@ -396,6 +396,26 @@ TEST_F(HttpServerTest, AReaderThatIsTooSlowIsToldAndDisconnected) {
   EXPECT_EQ(answers.Use().bytes(), 0u);
 }
 
+TEST_F(HttpServerTest, AnAnswerThatTheSystemTakesInPiecesArrivesWhole) {
+  Start();
+  HttpPeer slow(port(), 4096);
+  std::string body;
+  for (int i = 0; body.size() < (8 << 20); ++i) body += std::to_string(i);
+  slow.Send("POST /handed HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n");
+  handed_.Take()->Respond({.body = body});
+  const HttpReply whole = slow.Read();
+  EXPECT_TRUE(whole.is_whole);
+  EXPECT_TRUE(whole.body == body);
+  const auto stream = StreamTo(slow);
+  for (size_t i = 0; i < body.size(); i += 100'000) {
+    ASSERT_TRUE(stream->Push(body.substr(i, 100'000), Pace::kWhole));
+  }
+  stream->Close();
+  const HttpReply streamed = slow.Read();
+  EXPECT_TRUE(streamed.is_whole);
+  EXPECT_TRUE(streamed.body == body);
+}
+
 TEST_F(HttpServerTest, AnAnswerThatNobodyReadsIsEnded) {
   AnswerBuffers answers(64 << 20);
   Start({.max_reading_time = milliseconds(50), .answers = &answers});
