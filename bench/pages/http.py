@@ -1,4 +1,4 @@
-"""The page of what HTTP costs beside gRPC."""
+"""Pages of what HTTP costs beside gRPC, and of the figures of other load generators beside ours."""
 from pages.text import table
 
 NAMES = {"grpc": "gRPC", "openai": "HTTP, completions", "openai-chat": "HTTP, chats"}
@@ -59,3 +59,28 @@ def http_cost(result):
 {result['cpu']}, {result['cores']} cores, shared by router, worker and client.
 """
     return head + "".join(render(result[name]) for name, render in PARTS.items() if name in result)
+
+
+METRICS = (("output_throughput", "tokens/s", 2), ("ttft_ms", "TTFT ms", 1), ("tpot_ms", "TPOT ms", 3), ("e2el_ms", "whole ms", 0))
+
+
+def other_generators(result):
+    rows = []
+    for name, row in result["medians"].items():
+        apart = result["apart"].get(name)
+        rows.append([name + (f" {result['versions'][name]}" if name in result["versions"] else "")] +
+                    [f"{row[key]:.{digits}f}" + (f" ({100 * apart[key]:+.1f}%)" if apart else "") for key, _, digits in METRICS])
+    prompts = ", ".join(f"{name} {sum(entry[name]['prompt_tokens'] for entry in result['rounds']) / len(result['rounds']):.1f}"
+                        for name in result["medians"])
+    return f"""
+## `tandem bench serve` beside other load generators
+
+{len(result['rounds'])} rounds, turn by turn, of {result['requests']} completions at {result['rate']:g} requests/s (constant), {result['input_tokens']} + {result['output_tokens']}
+tokens, against a simulated GPU ({result['date']}); medians, and in brackets the median over the rounds of how far each is from ours. Throughput
+is output tokens over what each takes for the duration: ours and aiperf's begin with the schedule, one gap before the first request, and
+guidellm's is taken from its first request. Tokens per prompt by the server's count: {prompts}.
+
+{table(['', *(head for _, head, _ in METRICS)], rows)}
+TPOT is the same quotient everywhere; aiperf and guidellm call it inter-token latency. The other two run in Python, and other programs
+ran on the machine; that this is why guidellm sees the first token later is not proven. Command: `{result['command']}`
+"""
