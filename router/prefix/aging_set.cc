@@ -7,54 +7,95 @@
 namespace tandem {
 namespace {
 
-// A slot of a flat_hash_set has a hash and a byte of control.
-constexpr size_t kSlotBytes = sizeof(uint64_t) + 1;
-// A flat_hash_set has 2^k - 1 slots. It grows when 7/8 of them are in use, or, after many erasures,
-// already when 7/8 * 25/32 are; below 5/8 it never does.
-constexpr size_t kFilledSlots = 5;
-constexpr size_t kSlots = 8;
+// At most this share of the slots is filled, so that a search visits few of them.
+constexpr size_t kFilled = 5;
+constexpr size_t kOf = 8;
+constexpr size_t kLeastSlots = 16;
 
 }  // namespace
 
 void AgingSet::SetMaxBytes(size_t max_bytes) {
-  const size_t slots = max_bytes / 2 / kSlotBytes;  // of a generation
-  max_young_ = slots == 0 ? 0 : (std::bit_floor(slots + 1) - 1) * kFilledSlots / kSlots;
-  for (Generation* generation : {&young_, &old_}) {
-    if (generation->capacity() <= std::max<size_t>(slots, 1) && generation->size() <= max_young_) {
-      continue;
-    }
-    num_forgotten_ += generation->size();
-    *generation = Generation();
+  const size_t slots = max_bytes / sizeof(uint64_t);
+  most_slots_ = slots == 0 ? 0 : std::bit_floor(slots);
+  max_young_ = most_slots_ * kFilled / kOf / 2;
+  const auto fits = [this] {
+    return slots_.size() <= most_slots_ && std::max(num_young_, num_old_) <= max_young_;
+  };
+  if (!fits()) ForgetOld();
+  if (num_old_ > max_young_) {
+    num_forgotten_ += num_old_;
+    Clear();
+  }
+  if (!fits()) Rebuild(most_slots_, [](uint64_t) { return true; });
+}
+
+template <typename Predicate>
+void AgingSet::Rebuild(size_t num_slots, const Predicate& keeps) {
+  const std::vector<uint64_t> before = std::exchange(slots_, std::vector<uint64_t>(num_slots));
+  for (const uint64_t slot : before) {
+    if (slot != kEmpty && keeps(slot)) slots_[Find(slot & ~kGeneration)] = slot;
   }
 }
 
 void AgingSet::Insert(uint64_t hash) {
-  if (young_.contains(hash)) return;
   if (max_young_ == 0) {
     ++num_forgotten_;
     return;
   }
-  old_.erase(hash);
-  if (young_.size() >= max_young_) {
-    num_forgotten_ += old_.size();
-    old_ = std::exchange(young_, {});
+  const uint64_t key = KeyOf(hash);
+  if (!slots_.empty()) {
+    const size_t at = Find(key);
+    if (slots_[at] == (key | young_)) return;
+    if (slots_[at] != kEmpty) EraseAt(at);
   }
-  young_.insert(hash);
+  if (num_young_ == max_young_) ForgetOld();
+  if ((size() + 1) * kOf > slots_.size() * kFilled) {
+    const size_t doubled = std::max(2 * slots_.size(), kLeastSlots);
+    Rebuild(std::min(doubled, most_slots_), [](uint64_t) { return true; });
+  }
+  slots_[Find(key)] = key | young_;
+  ++num_young_;
 }
 
 void AgingSet::Erase(uint64_t hash) {
-  if (young_.erase(hash) == 0) old_.erase(hash);
+  if (slots_.empty()) return;
+  const size_t at = Find(KeyOf(hash));
+  if (slots_[at] != kEmpty) EraseAt(at);
+}
+
+// No search may meet an empty slot before its key, so what follows moves up, unless its search begins
+// behind the gap.
+void AgingSet::EraseAt(size_t at) {
+  --((slots_[at] & kGeneration) == young_ ? num_young_ : num_old_);
+  const size_t mask = slots_.size() - 1;
+  size_t gap = at;
+  for (size_t next = Next(at); slots_[next] != kEmpty; next = Next(next)) {
+    const size_t from_home = (next - HomeOf(slots_[next] & ~kGeneration)) & mask;
+    if (from_home < ((next - gap) & mask)) continue;
+    slots_[gap] = slots_[next];
+    gap = next;
+  }
+  slots_[gap] = kEmpty;
+}
+
+// The young generation becomes the old one.
+void AgingSet::ForgetOld() {
+  Rebuild(slots_.size(), [this](uint64_t slot) { return (slot & kGeneration) == young_; });
+  num_forgotten_ += num_old_;
+  num_old_ = std::exchange(num_young_, 0);
+  young_ ^= kGeneration;
 }
 
 void AgingSet::Clear() {
-  young_ = Generation();
-  old_ = Generation();
+  slots_ = {};
+  num_young_ = 0;
+  num_old_ = 0;
 }
 
 void AgingSet::Touch(std::span<const uint64_t> hashes) {
-  if (old_.empty()) return;
+  if (num_old_ == 0) return;
   for (const uint64_t hash : hashes) {
-    if (old_.contains(hash)) Insert(hash);
+    if (Contains(hash)) Insert(hash);
   }
 }
 
@@ -64,7 +105,5 @@ size_t AgingSet::LongestPrefix(std::span<const uint64_t> hashes) const {
       std::ranges::partition_point(hashes, [this](uint64_t hash) { return Contains(hash); });
   return static_cast<size_t>(end - hashes.begin());
 }
-
-size_t AgingSet::bytes() const { return (young_.capacity() + old_.capacity()) * kSlotBytes; }
 
 }  // namespace tandem

@@ -1,5 +1,6 @@
 #include "router/prefix/prefix_index.h"
 
+#include <random>
 #include <set>
 
 #include "gmock/gmock.h"
@@ -191,6 +192,45 @@ TEST(AgingSetTest, ManyErasuresDoNotMakeItGrow) {
   }
   EXPECT_EQ(set.size(), 30u);
   EXPECT_EQ(set.num_forgotten(), 0u);
+}
+
+// Multiples of a power of two and single bits, so that searches meet and gaps are closed.
+TEST(AgingSetTest, HoldsWhatASetHoldsUntilItIsFull) {
+  AgingSet set;
+  set.SetMaxBytes(size_t{1} << 14);
+  std::set<uint64_t> wanted;
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 50'000; ++i) {
+    const uint64_t drawn = random() % 600;
+    const uint64_t hash = drawn < 63 ? uint64_t{1} << drawn : (drawn - 63) << 20;
+    if (random() % 2 == 0 && wanted.size() < 500) {
+      set.Insert(hash);
+      wanted.insert(hash);
+    } else {
+      set.Erase(hash);
+      wanted.erase(hash);
+    }
+    ASSERT_EQ(set.Contains(hash), wanted.contains(hash));
+    ASSERT_EQ(set.size(), wanted.size());
+    if (i % 500 > 0) continue;
+    for (const uint64_t one : wanted) ASSERT_TRUE(set.Contains(one));
+  }
+  EXPECT_EQ(set.num_forgotten(), 0u);
+}
+
+TEST(AgingSetTest, ASmallerShareForgetsTheOldOnesFirst) {
+  AgingSet set;
+  set.SetMaxBytes(2048);  // generations of 80 hashes
+  for (uint64_t i = 1; i <= 120; ++i) set.Insert(i);
+  set.SetMaxBytes(1024);
+  EXPECT_LE(set.bytes(), 1024u);
+  EXPECT_FALSE(set.Contains(80)) << "an old one";
+  EXPECT_TRUE(set.Contains(81)) << "a young one";
+  EXPECT_EQ(set.size(), 40u);
+  EXPECT_EQ(set.num_forgotten(), 80u);
+  set.SetMaxBytes(512);
+  EXPECT_EQ(set.size(), 0u) << "40 hashes are more than a generation of 20";
+  EXPECT_EQ(set.num_forgotten(), 120u);
 }
 
 TEST(AgingSetTest, TooLittleMemoryForOneHashIsAnEmptySet) {
