@@ -54,6 +54,7 @@ v1::Prediction ToMessage(const PlacementPrediction& prediction, const Decision& 
   message.set_transfer_ms(prediction.stages.transfer.count());
   message.set_admission_ms(prediction.stages.admission.count());
   message.set_decode_ms(prediction.stages.decode.count());
+  message.set_messages_ms(prediction.stages.messages.count());
   message.set_decided_ms(decided);
   message.set_output_tokens(decision.expected_output_tokens);
   return message;

@@ -14,6 +14,7 @@ const WorkerId& AnsweringWorker(PredictionTerm term, const ScoredPlacement& plac
     case PredictionTerm::kQueue:
     case PredictionTerm::kPrefill:
     case PredictionTerm::kTransfer:
+    case PredictionTerm::kMessages:
       return placement.prefill;
     case PredictionTerm::kTpot:
     case PredictionTerm::kE2e:
@@ -23,6 +24,9 @@ const WorkerId& AnsweringWorker(PredictionTerm term, const ScoredPlacement& plac
   }
   return placement.prefill;
 }
+
+// An actual time counts as at most so many times the mean of those before.
+constexpr double kMostOfMean = 4;
 
 // The weight of the newest of `count` samples.
 double WeightOfNewest(uint64_t count) {
@@ -35,6 +39,10 @@ void PredictionBook::AddTo(TermError& term, const Residual& residual) {
   const double weight = WeightOfNewest(++term.compared);
   term.error += weight * (std::abs(residual.relative) - term.error);
   term.bias += weight * (residual.relative - term.bias);
+  // A machine that stalled for once would else be expected to do so again for a long time.
+  const bool is_known = term.compared > kEnough;
+  const double most = is_known ? kMostOfMean * term.actual_ms : residual.actual_ms;
+  term.actual_ms += weight * (std::min(residual.actual_ms, most) - term.actual_ms);
   if (residual.interval_ms <= 0) return;
   term.coverage +=
       WeightOfNewest(++term.stated) * ((residual.IsInside() ? 1.0 : 0.0) - term.coverage);
@@ -117,6 +125,15 @@ std::optional<double> PredictionBook::OfWorker(PredictionTerm term, const Worker
   const Entry* const entry = Find(workers_, worker, {});
   if (entry == nullptr) return std::nullopt;
   return ErrorOf(entry->terms[static_cast<size_t>(term)]);
+}
+
+std::optional<double> PredictionBook::MessagesMs(const WorkerId& prefill) const {
+  absl::MutexLock lock(&mutex_);
+  const Entry* const entry = Find(workers_, prefill, {});
+  if (entry == nullptr) return std::nullopt;
+  const TermError& term = entry->terms[static_cast<size_t>(PredictionTerm::kMessages)];
+  if (term.compared < kEnough) return std::nullopt;
+  return std::max(0.0, term.actual_ms);
 }
 
 std::optional<double> PredictionBook::OfLink(const WorkerId& prefill,

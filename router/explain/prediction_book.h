@@ -44,6 +44,7 @@ class PredictionBook final : public PredictionErrors {
 
   std::optional<double> Overall(PredictionTerm term) const override;
   std::optional<double> OfWorker(PredictionTerm term, const WorkerId& worker) const override;
+  std::optional<double> MessagesMs(const WorkerId& prefill) const override;
   std::optional<double> OfLink(const WorkerId& prefill, const WorkerId& decode) const override;
 
   // Fills in the errors, in the order of workers and terms.
@@ -54,7 +55,8 @@ class PredictionBook final : public PredictionErrors {
     uint64_t compared = 0;
     double error = 0;
     double bias = 0;
-    uint64_t stated = 0;  // of those compared, with a stated interval
+    double actual_ms = 0;  // mean of what came true
+    uint64_t stated = 0;   // of those compared, with a stated interval
     double coverage = 0;
   };
   using TermErrors = std::array<TermError, kNumPredictionTerms>;

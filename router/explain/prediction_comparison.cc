@@ -20,6 +20,7 @@ PredictionTerm BaseOf(PredictionTerm term) {
     case PredictionTerm::kQueue:
     case PredictionTerm::kPrefill:
     case PredictionTerm::kAdmission:
+    case PredictionTerm::kMessages:
       return PredictionTerm::kTtft;
     case PredictionTerm::kTransfer:
     case PredictionTerm::kDecode:
@@ -43,6 +44,7 @@ Terms Predicted(const Decision& decision, double further) {
   Of(terms, PredictionTerm::kQueue) = stages.queue.count();
   Of(terms, PredictionTerm::kPrefill) = stages.prefill.count();
   Of(terms, PredictionTerm::kAdmission) = stages.admission.count();
+  Of(terms, PredictionTerm::kMessages) = stages.messages.count();
   const double transfer = further > 0 ? stages.transfer.count() : 0;
   const double decode = stages.decode.count() * scale;
   Of(terms, PredictionTerm::kTransfer) = transfer;
@@ -65,6 +67,7 @@ Terms Actual(const Decision& decision, const RequestEnd& end, double further) {
   Of(terms, PredictionTerm::kPrefill) =
       stages.prefill_ms() + stages.transfer_ms() + stages.first_token_ms();
   Of(terms, PredictionTerm::kAdmission) = ToMilliseconds(end.admission);
+  Of(terms, PredictionTerm::kMessages) = stages.residual_ms() + stages.reserve_ms() - decided;
   Of(terms, PredictionTerm::kTransfer) = exposed;
   Of(terms, PredictionTerm::kDecode) = std::max(0.0, finish.tpot_ms() * further - exposed);
   return terms;
@@ -72,6 +75,11 @@ Terms Actual(const Decision& decision, const RequestEnd& end, double further) {
 
 bool IsMoved(PredictionTerm term) {
   return term == PredictionTerm::kTransfer || term == PredictionTerm::kAdmission;
+}
+
+// The rest of a request that was sent to several places has the time of all attempts before the last.
+bool IsOfOneAttempt(const Decision& decision, const RequestEnd& end) {
+  return decision.cause == DecisionCause::kArrival && end.resumes == 0;
 }
 
 bool NeedsFurtherTokens(PredictionTerm term) {
@@ -119,6 +127,7 @@ Comparison Compare(const Decision& decision, const RequestEnd& end) {
     const PredictionTerm base = BaseOf(term);
     if (IsMoved(term) && decision.route.route == v1::ROUTE_UNIFIED) continue;
     if (NeedsFurtherTokens(term) && further == 0) continue;
+    if (term == PredictionTerm::kMessages && !IsOfOneAttempt(decision, end)) continue;
     if (base != PredictionTerm::kTtft && !decode_predicted) continue;
     const double whole = Of(actual, base);
     const double relative = (predicted[i] - actual[i]) / whole;

@@ -118,11 +118,15 @@ void AddWaiting(const WorkerLedger& ledger, const QueueContext& context, WorkerS
   }
 }
 
-// The time since the worker began the step in which it was when it was last heard of.
-std::optional<double> ElapsedMs(const WorkerLedger& ledger, TimePoint now) {
+// The time since the worker began the step in which it was when it was last heard of, at the moment
+// at which it gets the request. It began that step before its tokens arrived here, and the request
+// arrives there later than now: both ways together are the messages. A request that was sent and
+// found the worker idle was as long on its way as this one will be.
+std::optional<double> ElapsedMs(const WorkerLedger& ledger, const QueueContext& context) {
   for (const PartInFlight& part : ledger.parts()) {
     if (part.stage != Stage::kWaiting && !Decodes(part)) continue;
-    return ToMilliseconds(now - std::max(ledger.latest_event(), part.sent));
+    if (ledger.latest_event() <= part.sent) return ToMilliseconds(context.now - part.sent);
+    return ToMilliseconds(context.now - ledger.latest_event()) + context.messages_ms;
   }
   return std::nullopt;
 }
@@ -136,11 +140,12 @@ WorkerState QueuesOf(const WorkerView& worker, const WorkerLedger* ledger,
   state.prefill_ends =
       worker.role == v1::WORKER_ROLE_PREFILL ? PrefillEnds::kInHandOff : PrefillEnds::kInDecode;
   if (worker.info->max_step_tokens > 0) state.max_step_tokens = worker.info->max_step_tokens;
+  state.messages_ms = context.messages_ms;
   if (worker.info->max_sequences > 0) state.max_sequences = worker.info->max_sequences;
   if (ledger != nullptr) {
     AddDecodes(*ledger, state);
     AddWaiting(*ledger, context, state);
-    state.elapsed_ms = ElapsedMs(*ledger, context.now);
+    state.elapsed_ms = ElapsedMs(*ledger, context);
     state.arrivals = ledger->arrivals().At(context.now);
   }
   double held = 0;

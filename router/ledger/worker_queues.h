@@ -13,6 +13,8 @@ struct QueueContext {
   double output_tokens = 1;  // expected of the waiting requests that other routers sent
   // Only what was sent before this part waits; null: all that was sent.
   const PartInFlight* before = nullptr;
+  // What messages take from the decision to the first token, computing aside; 0: not known.
+  double messages_ms = 0;
 };
 
 // The queues of a worker whose costs are known, for the latency model: the requests of this router

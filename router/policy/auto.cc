@@ -34,7 +34,7 @@ constexpr double kMostGain = 0.1;
 class AutoPolicy final : public RoutingPolicy {
  public:
   explicit AutoPolicy(const PolicyParts& parts)
-      : options_(parts.options), errors_(parts.errors), predictor_(parts.ledger) {}
+      : options_(parts.options), errors_(parts.errors), predictor_(parts.ledger, parts.errors) {}
 
  protected:
   void Begin(const Candidates& candidates, const RouteQuery&) override {

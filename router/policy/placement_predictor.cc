@@ -31,11 +31,16 @@ std::string PlacementPredictor::WithoutCosts(const Candidates& candidates) {
   return "";
 }
 
+double PlacementPredictor::MessagesMs(const WorkerView& worker) const {
+  return errors_ == nullptr ? 0.0 : errors_->MessagesMs(worker.id).value_or(0);
+}
+
 WorkerState PlacementPredictor::QueuesAt(const WorkerView& worker, const RouteQuery& query) const {
   return QueuesOf(worker, ledger_.Find(worker.id),
                   {.now = ledger_.Now(),
                    .output_tokens = shape_.output_tokens,
-                   .before = OwnPart(query, worker)});
+                   .before = OwnPart(query, worker),
+                   .messages_ms = MessagesMs(worker)});
 }
 
 void PlacementPredictor::Prepare(std::span<const Placement> placements, const RouteQuery& query) {

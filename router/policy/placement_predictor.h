@@ -10,6 +10,7 @@
 #include "router/ledger/request_ledger.h"
 #include "router/policy/candidates.h"
 #include "router/policy/placement.h"
+#include "router/policy/prediction_errors.h"
 #include "router/policy/route_query.h"
 #include "scheduler/latency_model/placement_model.h"
 
@@ -20,8 +21,9 @@ namespace tandem {
 // Thread: the router's loop.
 class PlacementPredictor {
  public:
-  // `ledger` outlives it.
-  explicit PlacementPredictor(const RequestLedger& ledger) : ledger_(ledger) {}
+  // `ledger` and `errors`, which may be null, outlive it.
+  PlacementPredictor(const RequestLedger& ledger, const PredictionErrors* errors)
+      : ledger_(ledger), errors_(errors) {}
 
   // Which of these workers has not reported what its steps cost; empty when all have.
   static std::string WithoutCosts(const Candidates& candidates);
@@ -43,6 +45,7 @@ class PlacementPredictor {
     double queued_bytes = 0;
   };
 
+  double MessagesMs(const WorkerView& worker) const;
   WorkerState QueuesAt(const WorkerView& worker, const RouteQuery& query) const;
   void ForecastPrefills(std::span<const Placement> placements, const RouteQuery& query);
   void ForecastDecodes(std::span<const Placement> placements, const RouteQuery& query);
@@ -50,6 +53,7 @@ class PlacementPredictor {
                      int64_t bytes_per_token) const;
 
   const RequestLedger& ledger_;
+  const PredictionErrors* const errors_;
   // Of the decision that was begun last.
   RequestShape shape_;
   absl::flat_hash_map<const WorkerView*, std::optional<PlacementPrediction>> unified_;

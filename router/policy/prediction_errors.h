@@ -20,14 +20,15 @@ enum class PredictionTerm : uint8_t {
   kTransfer,
   kAdmission,
   kDecode,
+  kMessages,  // between router and workers, before the first token
 };
-inline constexpr size_t kNumPredictionTerms = 8;
+inline constexpr size_t kNumPredictionTerms = 9;
 inline constexpr std::array<std::string_view, kNumPredictionTerms> kPredictionTermNames = {
-    "ttft", "tpot", "e2e", "queue", "prefill", "transfer", "admission", "decode"};
+    "ttft", "tpot", "e2e", "queue", "prefill", "transfer", "admission", "decode", "messages"};
 
 // How wrong the predictions of recent requests were, for policies that want to know how much to
-// trust a predicted difference. An error is the mean of |predicted - actual| / actual; a stage is
-// related to the TTFT (queue, prefill, admission) or E2E (transfer, decode) that it is part of.
+// trust a predicted difference, and what only past requests tell. An error is the mean of |predicted - actual| / actual; a stage is
+// related to the TTFT (queue, prefill, admission, messages) or E2E (transfer, decode) that it is part of.
 // Nothing is returned until enough requests were compared.
 // Thread-safe.
 class PredictionErrors {
@@ -39,6 +40,10 @@ class PredictionErrors {
   // Over those that the worker computed: ttft, queue and prefill of those that it prefilled; tpot,
   // e2e, admission and decode of those that it decoded. Nothing is known of transfer here.
   virtual std::optional<double> OfWorker(PredictionTerm term, const WorkerId& worker) const = 0;
+  // How long the messages before the first token took of recent requests that this worker prefilled,
+  // in ms: calls and answers between the router and all workers of a request. A cost model knows
+  // nothing of them, because workers measure only themselves.
+  virtual std::optional<double> MessagesMs(const WorkerId& prefill) const = 0;
   // Of transfer between these two workers.
   virtual std::optional<double> OfLink(const WorkerId& prefill, const WorkerId& decode) const = 0;
 };

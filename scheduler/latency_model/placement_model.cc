@@ -48,7 +48,7 @@ double DecodeAll(QueueRoll& roll, const RequestShape& request) {
 
 void AddUp(const RequestShape& request, PlacementPrediction& prediction) {
   const PredictedStages& stages = prediction.stages;
-  prediction.ttft = stages.admission + stages.queue + stages.prefill;
+  prediction.ttft = stages.messages + stages.admission + stages.queue + stages.prefill;
   prediction.e2e = prediction.ttft + stages.transfer + stages.decode;
   const double further = FurtherTokens(request);
   if (further > 0) prediction.tpot = (stages.transfer + stages.decode) / further;
@@ -62,6 +62,7 @@ std::optional<PlacementPrediction> PredictUnified(const WorkerState& worker,
   QueueRoll roll(worker);
   if (!roll.Serve(PromptOf(request, cached_tokens))) return std::nullopt;
   PlacementPrediction prediction;
+  prediction.stages.messages = ModelTime(worker.messages_ms);
   prediction.stages.queue = ModelTime(roll.began_ms());
   prediction.stages.prefill = ModelTime(roll.now_ms() - roll.began_ms());
   prediction.later_prompts = LaterPrompts(worker, roll);
@@ -82,6 +83,7 @@ std::optional<PrefillForecast> ForecastPrefill(const WorkerState& worker,
                          .prefill = ModelTime(roll.now_ms() - roll.began_ms()),
                          .externality = ModelTime(roll.externality_ms()),
                          .later_prompts = LaterPrompts(worker, roll),
+                         .messages = ModelTime(worker.messages_ms),
                          .chunks = static_cast<int32_t>(std::max(1.0, roll.chunks()))};
 }
 
@@ -117,6 +119,7 @@ PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvTrans
   // The prefill worker's queue drains while the request waits for the decode worker.
   stages.queue = std::max(ModelTime::zero(), prefill.queue - decode.admission);
   stages.prefill = prefill.prefill;
+  stages.messages = prefill.messages;
   if (FurtherTokens(request) > 0) {
     stages.transfer = ExposedTransfer(transfer, prefill.prefill, prefill.chunks * kv.layers);
     stages.decode = decode.wait + decode.decode;

@@ -22,9 +22,10 @@ struct KvTransferShape {
   int32_t block_tokens = 16;
 };
 
-// Where the predicted time goes. The stages add up: admission, queue and prefill to the time to
-// first token, and with the two others to the end of the output.
+// Where the predicted time goes. The stages add up: messages, admission, queue and prefill to the
+// time to first token, and with the two others to the end of the output.
 struct PredictedStages {
+  ModelTime messages{};   // between router and workers, until the first token is at the router
   ModelTime admission{};  // until the decode worker has room; it is asked first
   ModelTime queue{};      // then until the first chunk of the prompt runs
   ModelTime prefill{};    // until the first token
@@ -60,6 +61,7 @@ struct PrefillForecast {
   ModelTime prefill{};
   ModelTime externality{};
   ModelTime later_prompts{};
+  ModelTime messages{};
   int32_t chunks = 1;  // steps that compute the prompt
 };
 std::optional<PrefillForecast> ForecastPrefill(const WorkerState& worker,

@@ -56,6 +56,8 @@ struct WorkerState {
   // to be what the step in progress leaves.
   std::optional<double> elapsed_ms;
   ArrivalRates arrivals;
+  // Of the messages between router and workers that come before a first token here, all together.
+  double messages_ms = 0;
 };
 
 }  // namespace tandem

@@ -46,6 +46,7 @@ Json PredictionJson(const v1::Prediction& prediction) {
           {"transfer_ms", prediction.transfer_ms()},
           {"admission_ms", prediction.admission_ms()},
           {"decode_ms", prediction.decode_ms()},
+          {"messages_ms", prediction.messages_ms()},
           {"decided_ms", prediction.decided_ms()},
           {"output_tokens", prediction.output_tokens()}};
 }
@@ -188,6 +189,7 @@ std::string PredictionLines(const v1::ChoiceFinish& finish) {
     double actual_ms;
   };
   const Row rows[] = {
+      {"messages", p.messages_ms(), s.residual_ms() + s.reserve_ms() - p.decided_ms()},
       {"admission", p.admission_ms(), s.admission_ms()},
       {"queue", p.queue_ms(), s.queue_ms()},
       {"prefill", p.prefill_ms(), s.prefill_ms() + s.transfer_ms() + s.first_token_ms()},

@@ -44,6 +44,22 @@ v1::PredictionError Reported(const PredictionBook& book, const std::string& work
   return {};
 }
 
+TEST(PredictionBookTest, KnowsWhatTheMessagesOfAWorkerTakeOnceEnoughRequestsEnded) {
+  PredictionBook book;
+  const auto add = [&book](double ms) {
+    book.Add(One("u0"), {{.term = PredictionTerm::kMessages, .actual_ms = ms}});
+  };
+  for (uint64_t i = 1; i < PredictionBook::kEnough; ++i) add(2);
+  EXPECT_FALSE(book.MessagesMs({"u0", 1}).has_value());
+  add(2);
+  EXPECT_DOUBLE_EQ(*book.MessagesMs({"u0", 1}), 2);
+  EXPECT_FALSE(book.MessagesMs({"u0", 2}).has_value()) << "another process of that name";
+  add(1000);
+  EXPECT_LT(*book.MessagesMs({"u0", 1}), 3) << "a single stall changes little";
+  for (int i = 0; i < 1000; ++i) add(40);
+  EXPECT_NEAR(*book.MessagesMs({"u0", 1}), 40, 1) << "a change is followed";
+}
+
 TEST(PredictionBookTest, ErrorsAreMeansOfAbsoluteAndOfSignedDifferences) {
   PredictionBook book;
   for (int i = 0; i < 5; ++i) {

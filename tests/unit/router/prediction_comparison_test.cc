@@ -97,6 +97,22 @@ TEST(PredictionComparisonTest, AStageIsRelatedToTheTimeThatItIsPartOf) {
   Expect(comparison, PredictionTerm::kDecode, 30, 24, 6.0 / 50);
 }
 
+// What is left of the TTFT without the stages of workers, and without what came before the decision.
+TEST(PredictionComparisonTest, MessagesAreTheRestOfTheTimeToTheFirstToken) {
+  RequestEnd end = Ended();
+  end.finish->mutable_stages()->set_reserve_ms(1);
+  end.finish->mutable_stages()->set_residual_ms(8);
+  Decision decision = Disaggregated();
+  decision.route.score.prediction->stages.messages = ModelTime(2);
+  Expect(Compare(decision, end), PredictionTerm::kMessages, 2, 6, -4.0 / 20);
+  end.resumes = 1;
+  EXPECT_EQ(Find(Compare(decision, end), PredictionTerm::kMessages), nullptr)
+      << "the rest has the time of the attempt that failed";
+  end.resumes = 0;
+  decision.cause = DecisionCause::kRefused;
+  EXPECT_EQ(Find(Compare(decision, end), PredictionTerm::kMessages), nullptr);
+}
+
 TEST(PredictionComparisonTest, DecodeIsScaledToTheTokensThatCame) {
   const Comparison comparison = Compare(Disaggregated(), Ended("p0", "d0", 2));
   Expect(comparison, PredictionTerm::kDecode, 10, 4, 6.0 / 50);

@@ -13,8 +13,9 @@ using ::testing::SizeIs;
 
 class WorkerQueuesTest : public testing::Test {
  protected:
-  WorkerState State() {
-    return QueuesOf(worker_, ledger_.Find(worker_.id), {.now = clock_.Now(), .output_tokens = 7});
+  WorkerState State(double messages_ms = 0) {
+    return QueuesOf(worker_, ledger_.Find(worker_.id),
+                    {.now = clock_.Now(), .output_tokens = 7, .messages_ms = messages_ms});
   }
   RequestLedger::Entry Add(RequestPart::Kind kind, int32_t prompt, double output) {
     return ledger_.Add(worker_.id, {.kind = kind,
@@ -56,6 +57,18 @@ TEST_F(WorkerQueuesTest, RequestsOfThisRouterAreExact) {
   EXPECT_EQ(state.waiting[1].output_tokens, 30);
   EXPECT_EQ(state.elapsed_ms, 4) << "since the latest token came";
   EXPECT_EQ(state.available_kv_tokens, 1000 * 16 - 110);
+}
+
+// Tokens that arrive now were sampled some time ago, and the request will be there later.
+TEST_F(WorkerQueuesTest, AStepRunsForLongerThanItsBeginningIsKnownHere) {
+  RequestLedger::Entry decoding = Add(RequestPart::Kind::kUnified, 100, 50);
+  clock_.Advance(std::chrono::milliseconds(3));
+  EXPECT_EQ(State(2).elapsed_ms, 3) << "that request was as long on its way";
+  EXPECT_EQ(State(2).messages_ms, 2);
+  decoding.AddTokens(1);
+  clock_.Advance(std::chrono::milliseconds(4));
+  EXPECT_EQ(State(2).elapsed_ms, 6);
+  EXPECT_EQ(State().elapsed_ms, 4) << "nothing is known of messages";
 }
 
 TEST_F(WorkerQueuesTest, HoweverManyRequestsThereAreTheirGroupsAreFewAndKeepTheTotals) {

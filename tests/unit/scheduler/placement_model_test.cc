@@ -57,6 +57,25 @@ TEST_F(PlacementModelTest, AnIdleWorkerComputesThePromptAndThenEachToken) {
   EXPECT_NEAR(p->externality.count(), 0, kExact) << "nobody decodes beside it";
 }
 
+TEST_F(PlacementModelTest, MessagesComeBeforeTheFirstTokenOnBothRoutes) {
+  const RequestShape request = {.prompt_tokens = 100, .output_tokens = 11};
+  WorkerState worker = Idle();
+  WorkerState prefill = IdlePrefill();
+  const PrefillForecast before = *ForecastPrefill(prefill, request, 0);
+  worker.messages_ms = prefill.messages_ms = 3;
+  const auto unified = PredictUnified(worker, request, 0);
+  EXPECT_NEAR(unified->stages.messages.count(), 3, kExact);
+  EXPECT_NEAR(unified->ttft.count(), 23, kExact);
+  EXPECT_NEAR(unified->e2e.count(), 134.055, kExact);
+  EXPECT_NEAR(unified->tpot.count(), 11.1055, kExact);
+  const DecodeForecast decode = *ForecastDecode(Idle(), request, 0, before.prefill);
+  const auto without = JoinDisaggregated(request, kv_, before, decode, link_, 1);
+  const auto with =
+      JoinDisaggregated(request, kv_, *ForecastPrefill(prefill, request, 0), decode, link_, 1);
+  EXPECT_NEAR((with.ttft - without.ttft).count(), 3, kExact);
+  EXPECT_NEAR((with.e2e - without.e2e).count(), 3, kExact);
+}
+
 TEST_F(PlacementModelTest, DecodesThatRunSlowItDownAndAreSlowedDown) {
   const auto p = PredictUnified(TwoDecodes(), {.prompt_tokens = 100, .output_tokens = 2}, 0);
   ASSERT_TRUE(p.has_value());
