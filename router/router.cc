@@ -208,6 +208,8 @@ void Router::Cancel(RequestId id, const absl::Status& status) {
 
 void Router::Drain(TimePoint deadline, std::function<void()> drained) {
   draining_ = true;
+  // Their requests would be refused once they are tokenized: their clients may as well know now.
+  pool_.Close();
   parts_.loop.Post([this, deadline, drained = std::move(drained)] {
     drained_ = drained;
     ReportIfDrained();
@@ -230,7 +232,8 @@ void Router::Forget(RequestId id) {
 }
 
 void Router::ReportIfDrained() {
-  if (requests_.empty() && arrivals_.empty() && drained_) std::exchange(drained_, nullptr)();
+  if (!requests_.empty() || !arrivals_.empty() || texts_ > 0) return;
+  if (drained_) std::exchange(drained_, nullptr)();
 }
 
 void Router::WatchLeases(TimePoint due) {
@@ -311,10 +314,16 @@ void Router::Tokenize(TokenizeWork work, std::function<bool()> unwanted, Tokeniz
   }
   absl::StatusOr<TokenizePool::Admission> admission = pool_.Admit(work.text_bytes);
   if (!admission.ok()) return done(admission.status());
+  ++texts_;
+  // Drain waits for this, because the client is not answered until `done` has run.
+  const auto answered = [this, done = std::move(done)](absl::StatusOr<std::vector<int32_t>> ids) {
+    done(std::move(ids));
+    if (--texts_ == 0 && draining_) parts_.loop.Post([this] { ReportIfDrained(); });
+  };
   pool_.Tokenize({.admission = *std::move(admission),
                   .work = std::move(work),
                   .unwanted = std::move(unwanted),
-                  .done = std::move(done)});
+                  .done = answered});
 }
 
 void Router::Explain(v1::ExplainRequest request, Explained done) {

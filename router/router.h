@@ -50,7 +50,8 @@ class Router {
   void Cancel(RequestId id, const absl::Status& status);
 
   // `done` is called once, on any thread, maybe before this returns. RESOURCE_EXHAUSTED when too
-  // much text waits. `unwanted` is asked before the work whether the client has gone.
+  // much text waits, UNAVAILABLE when draining. `unwanted` is asked before the work whether the client
+  // has gone.
   using Tokenized = std::function<void(absl::StatusOr<std::vector<int32_t>>)>;
   void Tokenize(TokenizeWork work, std::function<bool()> unwanted, Tokenized done);
   v1::GetStatusResponse Status() const;
@@ -63,8 +64,9 @@ class Router {
   void Explain(v1::ExplainRequest request, Explained done);
 
   // Refuses new requests from now on, lets those in flight end until `deadline` and fails the rest
-  // with UNAVAILABLE. `drained` is called once, on the loop's thread, when no request is left. Call
-  // once.
+  // with UNAVAILABLE; texts that still wait to be tokenized are refused at once, and those that are
+  // being tokenized are finished, which takes seconds at most. `drained` is called once, on the loop's
+  // thread, when no request and no text is left. Call once.
   void Drain(TimePoint deadline, std::function<void()> drained);
 
  private:
@@ -104,6 +106,7 @@ class Router {
   std::atomic<uint64_t> next_id_;
   std::atomic<uint64_t> total_ = 0;
   std::atomic<int32_t> in_flight_ = 0;  // rows: choices and beams
+  std::atomic<int32_t> texts_ = 0;      // of Tokenize, not answered yet
   std::atomic<bool> draining_ = false;
   std::atomic<bool> change_posted_ = false;  // a task that calls OnClusterChanged waits
   std::atomic<uint64_t> leases_lapsed_ = 0;

@@ -7,6 +7,11 @@
 #include "base/thread_name.h"
 
 namespace tandem {
+namespace {
+
+absl::Status Closed() { return Unavailable("the router is shutting down: retry elsewhere"); }
+
+}  // namespace
 
 TokenizeWork::TokenizeWork(std::string text, EncodeOptions options)
     : text_bytes(text.size()),
@@ -31,21 +36,20 @@ TokenizePool::TokenizePool(const Tokenizer* tokenizer, TokenizePoolOptions optio
 }
 
 TokenizePool::~TokenizePool() {
-  {
-    absl::MutexLock lock(&mutex_);
-    closed_ = true;
-  }
+  Close();
   for (std::thread& thread : threads_) thread.join();
+}
+
+void TokenizePool::Close() {
   std::deque<Numbered> left;
   {
     absl::MutexLock lock(&mutex_);
-    left = std::move(short_);
+    closed_ = true;
+    left.swap(short_);
     for (Numbered& one : long_) left.push_back(std::move(one));
     long_.clear();
   }
-  for (Numbered& one : left) {
-    one.job.done(Unavailable("the router is shutting down: retry elsewhere"));
-  }
+  for (Numbered& one : left) one.job.done(Closed());
 }
 
 absl::StatusOr<TokenizePool::Admission> TokenizePool::Admit(size_t text_bytes) {
@@ -87,10 +91,18 @@ void TokenizePool::Leave(size_t text_bytes) {
 }
 
 void TokenizePool::Tokenize(Job job) {
-  if (threads_.empty()) return Answer(std::move(job));
-  absl::MutexLock lock(&mutex_);
-  std::deque<Numbered>& queue = IsShort(job.work.text_bytes) ? short_ : long_;
-  queue.push_back({handed_in_++, std::move(job)});
+  bool closed = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    closed = closed_;
+    if (!closed && !threads_.empty()) {
+      std::deque<Numbered>& queue = IsShort(job.work.text_bytes) ? short_ : long_;
+      queue.push_back({handed_in_++, std::move(job)});
+      return;
+    }
+  }
+  if (closed) return job.done(Closed());
+  Answer(std::move(job));
 }
 
 bool TokenizePool::HasJob(Takes takes) const {

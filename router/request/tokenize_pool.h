@@ -75,7 +75,7 @@ class TokenizePool {
 
   // `tokenizer` outlives the pool; null: there are no calls.
   TokenizePool(const Tokenizer* tokenizer, TokenizePoolOptions options);
-  // Answers the waiting jobs with UNAVAILABLE.
+  // Closes it, and waits for the texts that are being tokenized.
   ~TokenizePool();
   TokenizePool(const TokenizePool&) = delete;
   TokenizePool& operator=(const TokenizePool&) = delete;
@@ -83,6 +83,10 @@ class TokenizePool {
   // RESOURCE_EXHAUSTED with a retry-after when too much text waits already.
   absl::StatusOr<Admission> Admit(size_t text_bytes);
   void Tokenize(Job job);
+
+  // Answers the waiting jobs with UNAVAILABLE, from within this call, and every later one, too. The
+  // texts that are being tokenized are finished.
+  void Close();
 
   v1::TokenizeUse Use() const;
 

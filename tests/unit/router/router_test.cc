@@ -1,5 +1,6 @@
 #include "router/router.h"
 
+#include <atomic>
 #include <thread>
 
 #include "base/retry_after.h"
@@ -141,6 +142,36 @@ TEST_F(RouterTest, DrainingWaitsForTextsThatAreBeingTokenized) {
   tokenizer.Unblock();
   while (router.Status().tokenizing().short_texts() > 0) std::this_thread::yield();
   loop_.RunReady();
+}
+
+// The clients of these wait as well, though they have no request yet.
+TEST_F(RouterTest, DrainingWaitsForTextsWithoutARequest) {
+  BlockingTokenizer tokenizer("abc");
+  RouterOptions options = Options();
+  options.tokenizing.threads = 1;
+  Router router(options, Parts(tokenizer));
+  const auto tokenize = [&router](const char* text, Router::Tokenized done) {
+    router.Tokenize(TokenizeWork(text, EncodeOptions()), nullptr, std::move(done));
+  };
+  std::atomic<bool> answered = false;
+  tokenize("abc", [&answered](const auto& ids) { answered = ids.ok(); });
+  tokenizer.WaitUntilBlocked();
+  absl::Status waiting;
+  tokenize("def", [&waiting](const auto& ids) { waiting = ids.status(); });
+  bool drained = false;
+  router.Drain(clock_.Now() + seconds(1), [&drained] { drained = true; });
+  EXPECT_EQ(waiting.code(), absl::StatusCode::kUnavailable) << "it need not wait for its turn";
+  absl::Status late;
+  tokenize("ghi", [&late](const auto& ids) { late = ids.status(); });
+  EXPECT_EQ(late.code(), absl::StatusCode::kUnavailable);
+  Pass(seconds(1));
+  EXPECT_FALSE(drained) << "nobody has answered the first client";
+  tokenizer.Unblock();
+  while (!drained) {
+    loop_.RunReady();
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(answered);
 }
 
 // One worker with a tiny context must not have the requests of all others refused.
