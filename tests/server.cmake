@@ -46,16 +46,19 @@ foreach(name routes_test several_choices_test cached_prompts_test endings_test w
              kv_tls_test silent_connection_test large_prompts_test connections_test log_test
              profile_command_test weights_hash_test bench_serve_test bench_sweep_test simulated_test
              prefix_routing_test request_options_test openai_integration_test chat_command_test
-             tool_calls_test turns_integration_test)
+             tool_calls_test turns_integration_test hostile_http_test http_overload_test)
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
               LABELS integration TIMEOUT 300)
 endforeach()
 
 target_sources(connections_test PRIVATE support/raw_connections.cc support/http_peer.cc)
-target_sources(chat_command_test PRIVATE support/http_peer.cc)
-target_sources(openai_integration_test PRIVATE support/http_peer.cc)
-target_sources(turns_integration_test PRIVATE support/http_peer.cc)
-target_sources(tool_calls_test PRIVATE support/http_peer.cc)
+foreach(name chat_command_test openai_integration_test turns_integration_test tool_calls_test hostile_http_test
+             http_overload_test)
+  target_sources(${name} PRIVATE support/http_peer.cc)
+endforeach()
+tandem_long_test(hostile_http_long
+                 COMMAND hostile_http_test --gtest_filter=*HalfOpenConnections*
+                 ENVIRONMENT TANDEM_HALF_OPEN=10000)
 target_sources(standard_services_test PRIVATE support/http_peer.cc)
 target_sources(silent_connection_test PRIVATE support/silent_proxy.cc)
 target_link_libraries(silent_connection_test PRIVATE tandem_transfer)

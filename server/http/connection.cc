@@ -26,14 +26,20 @@ using asio::awaitable;
 // How much is read at once: little while a connection is idle, because each has such a buffer.
 constexpr size_t kIdleReadBytes = 4 << 10;
 constexpr size_t kBodyReadBytes = 64 << 10;
-// Of requests that a client sends before the answer to an earlier one. No more is read meanwhile.
+// Of requests that a client sends before the answer to an earlier one. What comes beyond is thrown away,
+// and the connection ends after that answer: if reading stopped instead, nobody would see the client go.
 constexpr size_t kMaxPipelinedBytes = 64 << 10;
 // A client that is refused may still be sending; if the connection were closed at once, it would lose
-// the answer. It gets so long to read it, and so much of what it sends is thrown away.
+// the answer. So much of what it sends is thrown away, for as long as it does not pause for kEndTime.
 constexpr Duration kEndTime = std::chrono::seconds(2);
-constexpr size_t kMaxDiscardedBytes = 4 << 20;
+constexpr int kMaxEndTimes = 5;  // in all
+constexpr size_t kMaxDiscardedBytes = 128 << 20;
 // For a refusal or "100 Continue" to be written.
 constexpr Duration kShortWriteTime = std::chrono::seconds(5);
+// For each of these while the server ends.
+constexpr Duration kLastWordsTime = std::chrono::milliseconds(200);
+// Connections that are refused at a time; each takes a descriptor and a buffer.
+constexpr int kMaxRefusing = 64;
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
@@ -76,6 +82,15 @@ class Wire : public std::enable_shared_from_this<Wire> {
     is_stopped_ = true;
     Notify();
   }
+  // So that a stopped connection can take last words.
+  void Resume() { is_stopped_ = false; }
+
+  // What was received and not consumed, and all that is still to come, is thrown away.
+  void DropInput() {
+    received_ = std::string();
+    drops_input_ = true;
+  }
+  bool drops_input() const { return drops_input_; }
 
   // Does nothing while a read is in progress.
   void StartRead(size_t most) {
@@ -85,7 +100,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
     stream_->Read(buffer_, [self = shared_from_this()](size_t bytes) {
       self->reading_ = false;
       self->has_ended_ = bytes == 0;
-      self->received_.append(self->buffer_.data(), bytes);
+      if (!self->drops_input_) self->received_.append(self->buffer_.data(), bytes);
       self->Notify();
     });
   }
@@ -104,9 +119,9 @@ class Wire : public std::enable_shared_from_this<Wire> {
     return write_ == Write::kBusy ? write_ : std::exchange(write_, Write::kIdle);
   }
   // Writes bytes that are alive until then, or until the connection is closed.
-  awaitable<bool> WriteAll(const std::shared_ptr<const std::string>& bytes) {
+  awaitable<bool> WriteAll(const std::shared_ptr<const std::string>& bytes, Duration patience) {
     StartWrite(*bytes, bytes);
-    const bool sent = co_await AwaitWrite(After(kShortWriteTime));
+    const bool sent = co_await AwaitWrite(After(patience));
     co_return sent;
   }
 
@@ -117,11 +132,14 @@ class Wire : public std::enable_shared_from_this<Wire> {
     co_return done;
   }
   // Tells the client that this is the end, and waits a little for its own.
-  awaitable<void> End() {
+  awaitable<void> End(Duration patience) {
     stream_->EndWriting([self = shared_from_this()](bool) { self->Notify(); });
-    const TimePoint deadline = After(kEndTime);
+    const TimePoint last_deadline = After(kMaxEndTimes * patience);
+    TimePoint deadline = After(patience);
     size_t discarded = 0;
+    drops_input_ = false;
     while (!has_ended_ && !is_stopped_ && discarded < kMaxDiscardedBytes && Now() < deadline) {
+      if (!received_.empty()) deadline = std::min(After(patience), last_deadline);
       discarded += received_.size();
       received_.clear();
       StartRead(kBodyReadBytes);
@@ -146,10 +164,40 @@ class Wire : public std::enable_shared_from_this<Wire> {
   bool reading_ = false;
   bool has_ended_ = false;
   bool is_stopped_ = false;
+  bool drops_input_ = false;
   Write write_ = Write::kIdle;
   std::vector<char> buffer_;  // the system's while `reading_`
   std::string received_;
 };
+
+awaitable<void> Refuse(Wire& wire, const HttpRefusal& refusal, Duration write_time,
+                       Duration end_time) {
+  const HttpResponse response = HttpError(refusal.status, refusal.message);
+  std::vector<HttpHeader> headers;
+  if (refusal.status == 503) headers.push_back({"Retry-After", "1"});
+  std::string bytes = RenderHead({.status = response.status,
+                                  .content_type = response.content_type,
+                                  .headers = std::move(headers),
+                                  .content_length = response.body.size(),
+                                  .after = AfterAnswer::kClose});
+  bytes += response.body;
+  const auto all = std::make_shared<const std::string>(std::move(bytes));
+  const bool sent = co_await wire.WriteAll(all, write_time);
+  if (sent) co_await wire.End(end_time);
+}
+
+constexpr char kNoRoom[] = "the server has too many connections: try again later";
+
+// Of a connection that there is no room for. It counts among those that are being refused.
+awaitable<void> RefuseForLackOfRoom(std::shared_ptr<Wire> wire, ServedHttp& server) {
+  const absl::Cleanup end = [&wire, &server] {
+    wire->Close();
+    --server.refusing;
+  };
+  const HttpRefusal full = {.status = 503, .message = kNoRoom};
+  const bool usable = co_await wire->Handshake(kShortWriteTime);
+  if (usable) co_await Refuse(*wire, full, kShortWriteTime, kEndTime);
+}
 
 struct Incoming {
   HttpRequest request;
@@ -182,6 +230,7 @@ class Connection {
       std::optional<Incoming> incoming = co_await ReadRequest(patience);
       if (!incoming) co_return;
       usable = co_await AnswerRequest(*std::move(incoming));
+      was_used_ = true;
       patience = server_.options.idle_timeout;
     }
   }
@@ -189,9 +238,15 @@ class Connection {
  private:
   // Nothing when the connection is over. The first byte may take `patience`.
   awaitable<std::optional<Incoming>> ReadRequest(Duration patience);
-  awaitable<void> Refuse(const HttpRefusal& refusal);
+  // The connection has to make room for another one, or the server ends, in this stage of a request.
+  awaitable<void> LeaveUnread(RequestReader::State stage);
+  awaitable<void> Refuse(const HttpRefusal& refusal) {
+    return tandem::Refuse(*wire_, refusal, kShortWriteTime, kEndTime);
+  }
   // False when the connection is over.
   awaitable<bool> AnswerRequest(Incoming incoming);
+  // The server ends before the request was answered: its client may try again elsewhere.
+  awaitable<void> RefuseForEnd();
   // Returns once the answer is sent, or the client is gone: then false.
   awaitable<bool> Send(const std::shared_ptr<Answer>& answer);
   // Takes note of writes that have ended and begins the next ones. False when the client is gone.
@@ -204,6 +259,7 @@ class Connection {
   const std::shared_ptr<Wire> wire_;
   const ConnectionBook::Id id_;
   const std::string remote_;
+  bool was_used_ = false;  // a request was answered
   enum class Writing : uint8_t { kNothing, kAnswer, kComment };
   Writing writing_ = Writing::kNothing;
   TimePoint last_write_;
@@ -220,7 +276,10 @@ awaitable<std::optional<Incoming>> Connection::ReadRequest(Duration patience) {
   server_.book.Enter(id_, ConnectionState::kWaiting);
   while (true) {
     // Also between requests that came together, which are whole at once.
-    if (wire_->is_stopped()) co_return std::nullopt;
+    if (wire_->is_stopped()) {
+      co_await LeaveUnread(stage);
+      co_return std::nullopt;
+    }
     wire_->Consume(reader.Read(wire_->received()));
     const State state = reader.state();
     if (!body->GrowTo(reader.body_bytes())) {
@@ -246,12 +305,12 @@ awaitable<std::optional<Incoming>> Connection::ReadRequest(Duration patience) {
       if (state == State::kBody) server_.book.Enter(id_, ConnectionState::kReceiving);
       if (state == State::kBody && reader.expects_continue() && wire_->received().empty()) {
         const auto go_on = std::make_shared<const std::string>("HTTP/1.1 100 Continue\r\n\r\n");
-        const bool sent = co_await wire_->WriteAll(go_on);
+        const bool sent = co_await wire_->WriteAll(go_on, kShortWriteTime);
         if (!sent) co_return std::nullopt;
       }
     } else if (Now() >= deadline) {
       if (state == State::kEmpty) {
-        co_await wire_->End();
+        co_await wire_->End(kEndTime);
       } else {
         const HttpRefusal late = {.status = 408, .message = "the request did not come in time"};
         co_await Refuse(late);
@@ -263,19 +322,24 @@ awaitable<std::optional<Incoming>> Connection::ReadRequest(Duration patience) {
   }
 }
 
-awaitable<void> Connection::Refuse(const HttpRefusal& refusal) {
-  const HttpResponse response = HttpError(refusal.status, refusal.message);
-  std::vector<HttpHeader> headers;
-  if (refusal.status == 503) headers.push_back({"Retry-After", "1"});
-  std::string bytes = RenderHead({.status = response.status,
-                                  .content_type = response.content_type,
-                                  .headers = std::move(headers),
-                                  .content_length = response.body.size(),
-                                  .after = AfterAnswer::kClose});
-  bytes += response.body;
-  const auto all = std::make_shared<const std::string>(std::move(bytes));
-  const bool sent = co_await wire_->WriteAll(all);
-  if (sent) co_await wire_->End();
+awaitable<void> Connection::LeaveUnread(RequestReader::State stage) {
+  // A client that has had an answer knows that its connection may end between two requests.
+  if (was_used_ && stage == RequestReader::State::kEmpty) co_return;
+  if (server_.draining) {
+    co_await RefuseForEnd();
+    co_return;
+  }
+  const absl::Cleanup end = [this] { --server_.refusing; };
+  if (++server_.refusing > kMaxRefusing) co_return;
+  wire_->Resume();
+  const HttpRefusal full = {.status = 503, .message = kNoRoom};
+  co_await Refuse(full);
+}
+
+awaitable<void> Connection::RefuseForEnd() {
+  wire_->Resume();
+  const HttpRefusal ends = {.status = 503, .message = "the server is ending: try again elsewhere"};
+  co_await tandem::Refuse(*wire_, ends, kLastWordsTime, kLastWordsTime);
 }
 
 std::shared_ptr<Answer> Connection::NewAnswer(const Incoming& incoming) {
@@ -300,10 +364,13 @@ awaitable<bool> Connection::AnswerRequest(Incoming incoming) {
   const bool sent = co_await Send(answer);
   if (!sent) {
     if (const std::function<void()> gone = answer->TakeGone()) gone();
+    const bool unanswered = answer->Look() == Answer::Phase::kAwaited;
+    if (wire_->is_stopped() && unanswered) co_await RefuseForEnd();
     co_return false;
   }
-  if (answer->after() == AfterAnswer::kKeepAlive && !IsOver()) co_return true;
-  co_await wire_->End();
+  const bool is_usable = !IsOver() && !wire_->drops_input();
+  if (answer->after() == AfterAnswer::kKeepAlive && is_usable) co_return true;
+  co_await wire_->End(kEndTime);
   co_return false;
 }
 
@@ -342,7 +409,8 @@ awaitable<bool> Connection::Send(const std::shared_ptr<Answer>& answer) {
         continue;
       }
     }
-    if (wire_->received().size() < kMaxPipelinedBytes) wire_->StartRead(kIdleReadBytes);
+    if (wire_->received().size() >= kMaxPipelinedBytes) wire_->DropInput();
+    wire_->StartRead(kIdleReadBytes);
     co_await wire_->Wait(wake_at);
   }
 }
@@ -365,6 +433,15 @@ bool Connection::KeepWriting(const std::shared_ptr<Answer>& answer) {
   }
 }
 
+// Of a coroutine that has ended.
+void LogIfFailed(const std::exception_ptr& error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const std::exception& what) {
+    LogError("an HTTP connection failed what={}", what.what());
+  }
+}
+
 }  // namespace
 
 bool ServeConnection(asio::io_context& io, ServedHttp& server, int socket, asio::ssl::context* tls,
@@ -382,13 +459,22 @@ bool ServeConnection(asio::io_context& io, ServedHttp& server, int socket, asio:
   auto connection =
       std::make_unique<Connection>(io, server, std::move(wire), *id, std::move(remote));
   Connection& runs = *connection;
-  asio::co_spawn(io, runs.Run(), [connection = std::move(connection)](std::exception_ptr error) {
-    try {
-      if (error) std::rethrow_exception(error);
-    } catch (const std::exception& what) {
-      LogError("an HTTP connection failed what={}", what.what());
-    }
-  });
+  asio::co_spawn(io, runs.Run(),
+                 [connection = std::move(connection)](const std::exception_ptr& error) {
+                   LogIfFailed(error);
+                 });
+  return true;
+}
+
+bool RefuseConnection(asio::io_context& io, ServedHttp& server, int socket,
+                      asio::ssl::context* tls) {
+  if (++server.refusing > kMaxRefusing) {
+    --server.refusing;
+    return false;
+  }
+  auto wire = std::make_shared<Wire>(io, NewByteStream(io, socket, tls));
+  asio::co_spawn(io, RefuseForLackOfRoom(std::move(wire), server),
+                 [](const std::exception_ptr& error) { LogIfFailed(error); });
   return true;
 }
 

@@ -29,6 +29,7 @@ struct ServedHttp {
   const RouteTable routes;
   ConnectionBook book;
   const std::shared_ptr<BodyBudget> bodies;
+  std::atomic<int> refusing = 0;  // connections that RefuseConnection has taken over
   std::atomic<bool> draining = false;
   std::atomic<uint64_t> requests = 0;
 };
@@ -38,5 +39,11 @@ struct ServedHttp {
 // which also does all that follows.
 [[nodiscard]] bool ServeConnection(boost::asio::io_context& io, ServedHttp& server, int socket,
                                    boost::asio::ssl::context* tls, std::string remote);
+
+// Answers 503 on a connection that there is no room for, and reads for a moment what its client sends,
+// so that the answer arrives: if it were closed with unread bytes, the system would reset it. False when
+// too many are being refused already, and `socket` is still the caller's. Otherwise as ServeConnection.
+[[nodiscard]] bool RefuseConnection(boost::asio::io_context& io, ServedHttp& server, int socket,
+                                    boost::asio::ssl::context* tls);
 
 }  // namespace tandem

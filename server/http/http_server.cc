@@ -47,6 +47,9 @@ constexpr Duration kLogInterval = std::chrono::seconds(10);
 constexpr int kUnacknowledgedMilliseconds = 60'000;
 constexpr int kKeepIdleSeconds = 30;
 constexpr int kKeepIntervalSeconds = 10;
+// How much the system takes that it cannot send yet. It would keep megabytes for each client that does
+// not read, beyond all bounds on what is queued here.
+constexpr int kMaxUnsentBytes = 128 << 10;
 
 void SetInt(int socket, int level, int option, int value) {
   setsockopt(socket, level, option, &value, sizeof(value));
@@ -55,6 +58,7 @@ void SetInt(int socket, int level, int option, int value) {
 void SetOptions(int socket) {
   SetInt(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   SetInt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kUnacknowledgedMilliseconds);
+  SetInt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kMaxUnsentBytes);
   SetInt(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   SetInt(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds);
   SetInt(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds);
@@ -105,6 +109,7 @@ class IoThread {
   std::thread thread_;
 };
 
+// At once and without waiting for the client, where even refusing would take too much.
 void SendNoRoom(int socket) {
   const HttpResponse response = HttpError(503, "the server has too many connections");
   const std::string bytes = RenderHead({.status = response.status,
@@ -193,8 +198,10 @@ void HttpServer::Parts::Take(int socket, std::string remote) {
 
 void HttpServer::Parts::Serve(asio::io_context& io, int socket, std::string remote) {
   if (!server.draining && ServeConnection(io, server, socket, tls.get(), std::move(remote))) return;
-  if (tls == nullptr) SendNoRoom(socket);
-  close(socket);
+  if (server.draining || !RefuseConnection(io, server, socket, tls.get())) {
+    if (tls == nullptr) SendNoRoom(socket);
+    close(socket);
+  }
   asio::post(threads[0].io(), [this] { Refuse(); });
 }
 

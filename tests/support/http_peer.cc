@@ -126,6 +126,12 @@ bool HttpPeer::AwaitEnd() {
   return true;
 }
 
+void HttpPeer::Reset() {
+  const linger at_once = {.l_onoff = 1, .l_linger = 0};
+  setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  Close();
+}
+
 void HttpPeer::EndWriting() { shutdown(socket_.get(), SHUT_WR); }
 
 bool HttpPeer::Fill() {

@@ -39,6 +39,8 @@ class HttpPeer {
   // Whether the server closes the connection; throws away what comes before.
   bool AwaitEnd();
   void Close() { socket_ = UniqueFd(); }
+  // Closes it so that the server's system is told at once and nothing more is delivered.
+  void Reset();
   // Sends nothing any more, but still reads.
   void EndWriting();
 

@@ -8,19 +8,13 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "tests/support/call_site.h"
+#include "tests/support/sanitized.h"
 
 namespace tandem {
 
 // The longest that a test waits for an event that must come. Sanitizers and the emulated GPU
 // (TANDEM_TEST_DEVICE) are slower by an order of magnitude, so they get ten times as long.
 inline absl::Duration WaitLimit() {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr bool kIsSanitized = true;
-#elif defined(__has_feature)
-  constexpr bool kIsSanitized = __has_feature(thread_sanitizer) || __has_feature(address_sanitizer);
-#else
-  constexpr bool kIsSanitized = false;
-#endif
   const bool is_slow = kIsSanitized || std::getenv("TANDEM_TEST_DEVICE") != nullptr;
   return absl::Seconds(is_slow ? 200 : 20);
 }

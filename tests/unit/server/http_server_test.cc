@@ -256,6 +256,34 @@ TEST_F(HttpServerTest, WhenAllAreBeingAnsweredAnotherIsRefused) {
   EXPECT_TRUE(busy.Read().is_whole);
 }
 
+TEST_F(HttpServerTest, ARefusedClientMaySendItsRequestAndReadsWhyItWasRefused) {
+  Start({.max_connections = 1});
+  HttpPeer busy(port());
+  const auto stream = StreamTo(busy);
+  HttpPeer other(port());
+  while (server_->use().refused == 0) std::this_thread::yield();
+  EXPECT_TRUE(other.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3000000\r\n\r\n"));
+  EXPECT_TRUE(other.Send(std::string(3'000'000, 'x')));
+  const HttpReply refused = other.Read();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_TRUE(refused.is_whole);
+  EXPECT_EQ(refused.Header("Retry-After"), "1");
+  stream->Close();
+}
+
+TEST_F(HttpServerTest, RefusedConnectionsAreBoundedAndLeaveTheOthersAlone) {
+  Start({.max_connections = 1});
+  HttpPeer busy(port());
+  const auto stream = StreamTo(busy);
+  std::vector<std::unique_ptr<HttpPeer>> refused;
+  for (int i = 0; i < 300; ++i) refused.push_back(std::make_unique<HttpPeer>(port()));
+  for (auto& peer : refused) EXPECT_TRUE(peer->AwaitEnd());
+  while (server_->use().refused < 300) std::this_thread::yield();
+  ASSERT_TRUE(stream->Push("still here", Pace::kLive));
+  stream->Close();
+  EXPECT_EQ(busy.Read().body, "still here");
+}
+
 TEST_F(HttpServerTest, HalfOpenConnectionsDoNotStopOthers) {
   constexpr int kHalfOpen = 400;
   Start({.max_connections = 100});
@@ -363,6 +391,35 @@ TEST_F(HttpServerTest, AClientThatGoesIsNoticedInAStreamAndBeforeIt) {
   }
 }
 
+TEST_F(HttpServerTest, AClientThatGoesIsNoticedBehindManyPipelinedBytes) {
+  Start();
+  for (const size_t bytes : {100u << 10, 4u << 20}) {
+    HttpPeer peer(port());
+    peer.Send("GET /handed HTTP/1.1\r\nHost: h\r\n\r\n");
+    const Exchange exchange = handed_.Take();
+    absl::Notification gone;
+    exchange->OnGone([&gone] { gone.Notify(); });
+    EXPECT_TRUE(peer.Send(std::string(bytes, 'x')));
+    EXPECT_FALSE(gone.HasBeenNotified());
+    peer.Close();
+    Await(gone);
+  }
+}
+
+TEST_F(HttpServerTest, AConnectionEndsAfterAnAnswerBehindWhichTooMuchWasSent) {
+  Start();
+  HttpPeer peer(port());
+  peer.Send("GET /handed HTTP/1.1\r\nHost: h\r\n\r\n");
+  const Exchange exchange = handed_.Take();
+  // More than the system keeps, so that the server has read most of it when it is sent.
+  EXPECT_TRUE(peer.Send("POST /handed HTTP/1.1\r\nHost: h\r\nContent-Length: 16000000\r\n\r\n" +
+                        std::string(16'000'000, 'x')));
+  exchange->Respond({.body = "first"});
+  EXPECT_EQ(peer.Read().body, "first");
+  EXPECT_TRUE(peer.AwaitEnd());
+  EXPECT_TRUE(handed_.IsEmpty());
+}
+
 TEST_F(HttpServerTest, WhoeverAsksAfterTheClientHasGoneIsToldAtOnce) {
   Start();
   HttpPeer peer(port());
@@ -465,6 +522,19 @@ TEST_F(HttpServerTest, DrainingLetsAnswersEndAndTakesNothingNew) {
   EXPECT_EQ(reply.body, "last");
   drain.join();
   EXPECT_EQ(server.use().open, 0);
+}
+
+TEST_F(HttpServerTest, ARequestThatWaitsWhenTheServerEndsIsAnswered) {
+  Start();
+  HttpPeer peer(port());
+  peer.Send("GET /handed HTTP/1.1\r\nHost: h\r\n\r\n");
+  const Exchange exchange = handed_.Take();
+  server_.reset();
+  const HttpReply reply = peer.Read();
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_EQ(reply.Header("Retry-After"), "1");
+  EXPECT_EQ(reply.Header("Connection"), "close");
+  exchange->Respond({.body = "late"});
 }
 
 TEST_F(HttpServerTest, ExchangesAndStreamsOutliveTheServer) {
