@@ -10,7 +10,7 @@ CHAT ?=
 CUDA ?=
 CONFIGURE = cmake --preset $(PRESET) $(if $(CUDA),-DTANDEM_CUDA=$(CUDA))
 
-.PHONY: help deps build test test-long test-room cuda demo chat test-asan test-tsan test-clients test-page fuzz bench check check-all mutants format clean
+.PHONY: help deps build test test-long test-room cuda demo chat test-asan test-tsan test-clients test-page test-templates fuzz bench check check-all mutants format clean
 
 help:
 	@echo "make demo       install packages, build tandem alone, serve models/sample through a router and"
@@ -26,6 +26,7 @@ help:
 	@echo "make test-tsan  the tests under ThreadSanitizer (clang)"
 	@echo "make test-clients  clients of OpenAI's API from PyPI against this build (needs the network)"
 	@echo "make test-page  the page for browsers in Chromium against this build (needs the network)"
+	@echo "make test-templates  chat templates of public models and 100,000 random ones against jinja2 (needs the network)"
 	@echo "make bench      kernels, model, transfer and scheduler on this machine, JSON in build/bench"
 	@echo "make check      what a reader sees before a test does: layers, circles, sizes, locks, format (ONLY=classes: that alone)"
 	@echo "make check-all  the same, and clang and clang-tidy read every source"
@@ -79,6 +80,11 @@ test-clients: build
 test-page: build
 	tools/install_deps.sh page
 	tests/page/run.sh
+
+test-templates: deps
+	$(CONFIGURE)
+	cmake --build --preset $(PRESET) -j $(JOBS) --target jinja_lines
+	PROGRAM=$(BUILD)/bin/jinja_lines JOBS=$(JOBS) tests/golden/run_templates.sh
 
 fuzz:
 	tools/install_deps.sh core test sanitize

@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
 """Compares random Jinja with jinja2 in the environment of transformers.
 
-    tests/golden/compare_random_templates.py [--count 10000] [--seed 1]
+    tests/golden/compare_random_templates.py [--count 10000] [--seed 1] [--jobs 2]
         [--program build/release/bin/jinja_lines]
 
-Each template is made of the statements, filters, tests and methods that chat templates use. Both must
-give the same text, or both must fail; what this build refuses by name is counted apart. Needs
-transformers and jinja2 (tools/requirements.txt).
+Four of five templates are made of the statements, filters, tests and methods that chat templates use, put
+together at random; the fifth has the form of a chat template and renders a random conversation. Both
+must give the same text, or both must fail; what this build refuses by name is counted apart. Needs
+transformers and jinja2 (tests/golden/template_requirements.txt).
 """
 
 import argparse
 import random
 import sys
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 
+from chat_conversations import CONVERSATIONS, SPECIAL_TOKENS
 from jinja2_environment import Ours, render
 
 VARIABLES = {
@@ -218,31 +221,187 @@ class Maker:
             self.space() + self.statement() for _ in range(self.random.randrange(1, 5))) + self.space()
 
 
+class ChatMaker(Maker):
+    """Templates in the form of chat templates: a loop over messages, roles, tools, calls, thoughts."""
+
+    ROLES = ["user", "assistant", "system", "tool", "developer"]
+
+    def mark(self) -> str:
+        return self.pick(["<|im_start|>", "<|im_end|>\\n", "[INST] ", " [/INST]", "<s>", "### ", "\\n\\n", "<|end|>", ""])
+
+    def content(self) -> str:
+        return self.pick([
+            "message.content", "message['content']", "message.content | trim", "message['content'] | string",
+            "message.content.strip()", "message.content | default('', true)", "(message.content or '')",
+            "message.get('content')", "message.get('content', '')", "message.content.split('</think>')[-1].lstrip('\\n')",
+            "message.content if message.content is string else message.content | map(attribute='text') | join",
+            "message.content[0].text if message.content is not string else message.content",
+            "message.content | replace('<', '(') | upper", "message.content | tojson", "message.content[:5]",
+            "message.content.rstrip('\\n').lstrip()", "text", "message.content | length"])
+
+    def role(self) -> str:
+        role = self.pick(self.ROLES)
+        return self.pick([f"message.role == '{role}'", f"message['role'] == '{role}'", f"message.role != '{role}'",
+                          f"message.role in ['{role}', 'user']", f"message.role not in ('{role}', 'x')",
+                          f"(message.role == 'user') != (loop.index0 % 2 == 0)",
+                          f"message.role == '{role}' and not loop.first", f"message['role'] is equalto '{role}'"])
+
+    def condition(self) -> str:
+        return self.pick([
+            self.role(), self.role(), "loop.first", "loop.last", "not loop.last", "loop.index0 == 0",
+            "message.content is string", "message.content is defined and message.content", "message.content is none",
+            "message.tool_calls is defined", "message.tool_calls", "'tool_calls' in message", "message.get('tool_calls')",
+            "message.reasoning_content is defined and message.reasoning_content is string",
+            "loop.previtem is defined and loop.previtem.role == message.role",
+            "loop.nextitem is defined and loop.nextitem.role == 'tool'", "loop.index0 > ns.last",
+            "message.content is iterable and message.content is not mapping", "message.content is mapping",
+            "tools", "tools is defined and tools is not none", "enable_thinking is defined and enable_thinking is false",
+            "add_generation_prompt", "'</think>' in message.content", "message.content.startswith('<')",
+            "message.name is defined", "ns.seen", "not ns.seen and loop.index > 1", "strftime_now is defined",
+            "loop.length > 2 and loop.revindex0 < 2", "message['content'] is sequence", "bos_token is undefined"])
+
+    def output(self) -> str:
+        return self.pick([
+            "{{ '" + self.mark() + "' + message.role + '\\n' + " + self.pick(["message.content", "(message.content | string)"]) + " + '" + self.mark() + "' }}",
+            "{{- '" + self.mark() + "' ~ message['role'] ~ " + self.content() + " }}",
+            "{{ " + self.content() + " }}", "{{- " + self.content() + " -}}", "{{ bos_token }}", "{{ eos_token }}",
+            self.mark().replace("\\n", "\n"), "{{ message.role | capitalize }}: {{ " + self.content() + " }}",
+            "{{ message | tojson }}", "{{ message | string }}", "{{ message.keys() | list | join(',') }}",
+            "{% generation %}{{ " + self.content() + " }}" + self.mark().replace("\\n", "\n") + "{% endgeneration %}",
+            "{{ '%s: %s' % (message.role, message.content) }}", "{{ '{}|{}'.format(message.role, loop.index) }}",
+            "{{ raise_exception('role ' ~ message.role) }}" if self.random.random() < 0.1 else "{{ loop.index }}",
+            "{{ ns.last }}{{ ns.seen }}", "{{ strftime_now('%d %b %Y') }}", "{{ say(message.role, " + self.content() + ") }}",
+            "{{ say(role=message.role, text='x') | trim }}", self.calls(), self.parts(), self.thought()])
+
+    def calls(self) -> str:
+        arguments = self.pick(["call.function.arguments", "call['function']['arguments']", "call.arguments",
+                               "(call.function if call.function else call).arguments"])
+        body = self.pick([
+            "{{ " + arguments + " | tojson }}", "{{ " + arguments + " if " + arguments + " is string else " + arguments + " | tojson(indent=2) }}",
+            "{% for k, v in " + arguments + ".items() %}{{ k }}={{ v | tojson if v is not string else v }};{% endfor %}",
+            "{% for k, v in " + arguments + " | items %}<{{ k }}>{{ v }}{% endfor %}",
+            "{{ {'name': call.function.name, 'arguments': " + arguments + "} | tojson }}",
+            "{% for k, v in " + arguments + " | dictsort %}{{ k ~ v }}{% endfor %}"])
+        return ("{%- if message.tool_calls is defined and message.tool_calls %}{%- for call in message.tool_calls -%}\n"
+                "{{ call.function.name }}" + self.pick(["{{ loop.index0 }}", "{% if not loop.last %}, {% endif %}", ""]) + body
+                + "{% endfor %}{% endif %}")
+
+    def parts(self) -> str:
+        return ("{% if message.content is string %}{{ message.content }}{% else %}{% for part in message.content"
+                + self.pick(["", " if part.type == 'text'", " | selectattr('type', 'equalto', 'text')"]) + " %}"
+                + self.pick(["{{ part.text }}", "{{ part['text'] | trim }}", "{{ part.type }}{{ part.text if 'text' in part }}"])
+                + "{% endfor %}{% endif %}")
+
+    def thought(self) -> str:
+        return ("{%- set text = " + self.pick(["message.content", "message.content | string", "(message.content or '')"]) + " %}"
+                "{%- set thought = '' %}{%- if message.reasoning_content is string %}{%- set thought = message.reasoning_content %}"
+                "{%- elif '</think>' in text %}{%- set thought = text.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}"
+                "{%- set text = text.split('</think>')[-1].lstrip('\\n') %}{%- endif %}"
+                + self.pick(["{{ '<think>\\n' + thought + '\\n</think>\\n' + text }}", "{% if thought %}[{{ thought | trim }}]{% endif %}{{ text }}"]))
+
+    def in_loop(self, depth: int = 0) -> str:
+        if depth > 2 or self.random.random() < 0.5:
+            return self.output()
+        text = self.tag("if " + self.condition()) + self.space() + self.in_loop(depth + 1)
+        while self.random.random() < 0.4:
+            text += self.tag("elif " + self.condition()) + self.in_loop(depth + 1)
+        if self.random.random() < 0.5:
+            text += self.tag("else") + self.space() + self.in_loop(depth + 1)
+        return text + self.tag("endif") + self.space()
+
+    def head(self) -> str:
+        return self.pick([
+            "", "{{ bos_token }}", "{{- bos_token -}}",
+            "{% if messages[0].role == 'system' %}{% set system = messages[0].content %}{% set messages = messages[1:] %}"
+            "{% else %}{% set system = 'none' %}{% endif %}{{ system }}",
+            "{%- if messages[0]['role'] == 'system' -%}{%- set loop_messages = messages[1:] -%}{{ messages[0].content | trim }}"
+            "{%- else -%}{%- set loop_messages = messages -%}{%- endif -%}",
+            "{%- for message in messages[::-1] %}{%- set index = (messages | length - 1) - loop.index0 %}"
+            "{%- if ns.seen == false and message.role == 'user' %}{%- set ns.seen = true %}{%- set ns.last = index %}{%- endif %}{%- endfor %}",
+            "{% set system = messages | selectattr('role', 'equalto', 'system') | map(attribute='content') | list %}{{ system | join('\\n') }}",
+            "{% if not date is defined %}{% set date = strftime_now('%Y-%m-%d') %}{% endif %}{{ date }}",
+            "{% set roles = messages | map(attribute='role') | unique | list %}{{ roles }}",
+            "{% if messages | rejectattr('content', 'string') | list %}parts{% endif %}",
+            "{% for message in messages if message.role != 'system' %}{{ loop.index }}/{{ loop.length }} {% endfor %}"])
+
+    def tools(self) -> str:
+        return self.tag("if " + self.pick(["tools", "tools is defined and tools", "tools is not none", "tools is iterable and tools | length > 0"])) + self.pick([
+            "{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}", "{{ tools | tojson(indent=4) }}",
+            "{% for tool in tools %}{{ tool.function.name }}: {{ tool.function.description }}\n{% for name, p in tool.function.parameters.properties.items() %}"
+            " {{ name }} {{ p.type }}{% if name in tool.function.parameters.required %}*{% endif %}{% if p.enum %}{{ p.enum | join('|') }}{% endif %}\n{% endfor %}{% endfor %}",
+            "{% for tool in tools %}{{ tool.function | items | map('first') | join(',') }}{% endfor %}",
+            "{{ tools | map(attribute='function') | map(attribute='name') | join(', ') }}",
+            "{% for tool in tools %}{% set f = tool.function %}{{ f.parameters | tojson(indent=2, sort_keys=true) }}{{ f['return'] }}{% endfor %}",
+            "{% set ns.seen = true %}{{ tools[0].function.parameters.properties | dictsort | map('first') | list }}",
+            "{{ tools | tojson(separators=(',', ': ')) | length }}{{ tools | string }}"]) + self.tag("endif")
+
+    def template(self) -> str:
+        rows = self.pick(["messages", "messages", "messages[1:]", "messages | reverse", "messages[::-1]",
+                          "(loop_messages if loop_messages is defined else messages)"])
+        return ("{%- set ns = namespace(last=0, seen=false) -%}\n{%- macro say(role, text='-') -%}\n<{{ role }}>{{ text }}\n{%- endmacro -%}\n"
+                + self.head() + self.tools() + self.space() + self.tag("for message in " + rows) + self.space()
+                + "".join(self.in_loop() + self.space() for _ in range(self.random.randrange(1, 4)))
+                + self.pick(["", "{% set ns.seen = true %}", "{% set ns.last = loop.index0 %}", "{% if loop.index > 3 %}{% break %}{% endif %}"])
+                + self.tag("endfor") + self.space()
+                + self.pick(["", "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
+                             "{%- if add_generation_prompt -%}\n{{- '<|assistant|>' -}}\n{%- if enable_thinking is defined and enable_thinking is false %}\n"
+                             "    {{- '<think>\\n\\n</think>' }}\n{%- endif %}\n{%- endif -%}\n"]))
+
+
+NAMES = sorted(CONVERSATIONS)
+
+
+def make(seed: int, number: int):
+    """The template of this number, and the variables that it renders."""
+    key = seed * 1_000_003 + number
+    if number % 5 > 0:
+        return Maker(key).template(), VARIABLES
+    maker = ChatMaker(key)
+    return maker.template(), {**SPECIAL_TOKENS, **CONVERSATIONS[maker.pick(NAMES)]}
+
+
+def verdict(want: dict, got: dict) -> str:
+    if "text" in want and " at 0x" in want["text"].lower():
+        return "prints an address"
+    if "text" in want and want["text"] == got.get("text"):
+        return "equal"
+    if "error" in want and "error" in got:
+        return "refused by both"
+    if "error" in got and ("not supported" in got["error"] or "cannot be printed" in got["error"]):
+        return "not supported"
+    return "different"
+
+
+def compare(seed: int, numbers: range, program: str):
+    ours, counts, different = Ours(program), Counter(), []
+    for number in numbers:
+        template, variables = make(seed, number)
+        want, got = render(template, variables), ours.render(template, variables)
+        said = verdict(want, got)
+        counts[said] += 1
+        if said == "different":
+            different.append((number, template, want, got))
+    return counts, different
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--count", type=int, default=10000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first template")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2, help="processes that compare")
     parser.add_argument("--program", default="build/release/bin/jinja_lines")
     parser.add_argument("--show", type=int, default=5, help="differences that are printed")
     arguments = parser.parse_args()
-    ours, counts, shown = Ours(arguments.program), Counter(), 0
-    for i in range(arguments.count):
-        template = Maker(arguments.seed * 1_000_003 + i).template()
-        want, got = render(template, VARIABLES), ours.render(template, VARIABLES)
-        if "text" in want and " at 0x" in want["text"].lower():
-            counts["prints an address"] += 1
-        elif "text" in want and want["text"] == got.get("text"):
-            counts["equal"] += 1
-        elif "error" in want and "error" in got:
-            counts["refused by both"] += 1
-        elif "error" in got and ("not supported" in got["error"]
-                                 or "cannot be printed" in got["error"]):
-            counts["not supported"] += 1
-        else:
-            counts["different"] += 1
-            if shown < arguments.show:
-                shown += 1
-                print(f"--- template {i}\n{template}\n  jinja2: {want}\n  ours:   {got}")
+    counts, end = Counter(), arguments.first + arguments.count
+    with ProcessPoolExecutor(arguments.jobs) as processes:
+        parts = [processes.submit(compare, arguments.seed, range(first, min(first + 1000, end)), arguments.program)
+                 for first in range(arguments.first, end, 1000)]
+        for part in parts:
+            more, different = part.result()
+            for number, template, want, got in different[:max(0, arguments.show - counts["different"])]:
+                print(f"--- template {number}\n{template}\n  jinja2: {want}\n  ours:   {got}", flush=True)
+            counts.update(more)
     print(f"{arguments.count} templates of seed {arguments.seed}: {dict(counts)}")
     return 1 if counts["different"] else 0
 

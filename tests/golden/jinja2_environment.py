@@ -1,6 +1,7 @@
 """jinja2 as transformers sets it up for chat templates, and our own rendering beside it."""
 
 import datetime
+import functools
 import json
 import subprocess
 from unittest import mock
@@ -16,11 +17,17 @@ class _Clock(datetime.datetime):
         return cls.fromtimestamp(NOW, datetime.timezone.utc).replace(tzinfo=None)
 
 
+@functools.cache
+def _environment():
+    """That of transformers, which it makes anew for each template."""
+    return hf._compile_jinja_template("").environment
+
+
 def render(template: str, variables: dict) -> dict:
     """{"text": ...} or {"error": ...}."""
     with mock.patch.object(hf, "datetime", _Clock):
         try:
-            return {"text": hf._compile_jinja_template(template).render(**variables)}
+            return {"text": _environment().from_string(template).render(**variables)}
         except Exception as error:  # whatever a template does to Python
             return {"error": f"{type(error).__name__}: {error}"}
 

@@ -130,21 +130,23 @@ FilterResult TruncateFilter(Machine& machine, const Value& value, Arguments argu
   ASSIGN_OR_RETURN(
       const Bound bound,
       Bound::To("truncate", {"length", "killwords", "end", "leeway"}, 0, std::move(arguments)));
-  if (value.text() == nullptr) return InvalidArgument("truncate wants a string");
   ASSIGN_OR_RETURN(const int64_t length, bound.Integer(0, 255));
   ASSIGN_OR_RETURN(const Text end, bound.String(2, "...", machine));
   int64_t leeway = 5;
   if (!bound.Get(3).is_none()) {
     ASSIGN_OR_RETURN(leeway, bound.Integer(3, 5));
   }
-  const Text& text = *value.text();
-  RETURN_IF_ERROR(machine.SpendBytes(text.size() * 2));
+  if (value.text() != nullptr) RETURN_IF_ERROR(machine.SpendBytes(value.text()->size() * 2));
   const auto end_length = static_cast<int64_t>(CountCharacters(end.view()));
   if (length < end_length || leeway < 0) {
     return InvalidArgument("truncate wants a length of at least {} and a leeway of at least 0",
                            end_length);
   }
-  if (static_cast<int64_t>(CountCharacters(text.view())) - leeway <= length) return value;
+  ASSIGN_OR_RETURN(const int64_t whole, Length(value));
+  if (whole - leeway <= length) return value;
+  // Lists and dicts that are short enough stay what they are, as in jinja2.
+  if (value.text() == nullptr) return InvalidArgument("truncate wants a string");
+  const Text& text = *value.text();
   Text out = text.Slice(0, OffsetOf(text.view(), static_cast<size_t>(length - end_length)));
   if (!bound.Truth(1, false)) {
     const size_t space = out.view().rfind(' ');

@@ -1,5 +1,7 @@
 #include "model/chat/chat_template.h"
 
+#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 
@@ -7,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/tokenizer/tokenizer.h"
+#include "tests/support/sanitized.h"
 
 namespace tandem {
 namespace {
@@ -147,6 +150,44 @@ TEST(ChatTemplateTest, WhatTheTemplateRefusesIsToldInItsWords) {
   const auto parts = chat->Render(Messages(R"([{"role": "user", "content": "q"}])"));
   EXPECT_EQ(parts.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(std::string(parts.status().message()), "No systems here");
+}
+
+// The processor's time of this thread, which the load of the machine does not change.
+std::chrono::microseconds ThreadTime() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::microseconds(now.tv_nsec / 1000);
+}
+
+TEST(ChatTemplateTest, TemplatesWithoutEndAreRefusedWithin50Milliseconds) {
+  const ChatInput input = Messages(R"([{"role": "user", "content": "a text of some words"}])");
+  for (const char* text : {
+           "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+           "{% for a in range(99999) %}{{ messages }}{% endfor %}",
+           "{% for a in range(99999) %}{% set x = messages | tojson(indent=4) %}{% endfor %}",
+           "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ "
+           "m(99) }}",
+           "{% set ns = namespace(t='ab') %}{% for a in range(99999) %}{% set ns.t = ns.t ~ ns.t %}"
+           "{% endfor %}",
+           "{% set ns = namespace(l=[1]) %}{% for a in range(99999) %}{% set ns.l = ns.l + ns.l %}"
+           "{% endfor %}",
+           "{% for a in range(99999) %}{% set x = range(999) | list | sort(reverse=true) %}{% "
+           "endfor %}",
+           "{% for a in range(99999) %}{% set x = ('a b' * 999) | replace('a', 'bb') | upper %}"
+           "{% endfor %}",
+           "{% for a in range(99999) %}{% set x = ('%900d' % a).split(' ') | unique | list %}"
+           "{% endfor %}",
+       }) {
+    const auto chat = Template(text);
+    const auto begin = ThreadTime();
+    const auto parts = chat->Render(input);
+    const auto took = ThreadTime() - begin;
+    EXPECT_EQ(parts.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(parts.status().message()), HasSubstr("steps")) << text;
+    if (!kIsSanitized) {
+      EXPECT_LT(took, std::chrono::milliseconds(50)) << text;
+    }
+  }
 }
 
 class ChatTemplateFilesTest : public testing::Test {

@@ -101,6 +101,14 @@ TEST(JinjaTest, JsonIsThatOfPython) {
             "[\"\\u00e9\\ud83d\\ude00\",2]");
 }
 
+TEST(JinjaTest, WhatIsShortEnoughIsNotTruncated) {
+  EXPECT_EQ(Rendered("{{ 'a b c d e f' | truncate(5, false, '', 0) }}"), "a b");
+  EXPECT_EQ(Rendered("{{ [1, 2] | truncate(9) }}{{ {} | truncate(3) }}{{ x | truncate }}"),
+            "[1, 2]{}");
+  EXPECT_THAT(Rendered("{{ range(20) | list | truncate(9) }}"),
+              HasSubstr("truncate wants a string"));
+}
+
 TEST(JinjaTest, StringsAreSequencesOfCharacters) {
   EXPECT_EQ(
       Rendered("{{ '日本語' | length }}{{ '日本語'[1:] }}{{ '日本語'[::-1] }}{{ '日本語'[-1] }}"),
