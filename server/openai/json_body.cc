@@ -102,6 +102,10 @@ class Builder final : public nlohmann::json_sax<Json> {
       return Fail(
           InvalidArgument("the body nests arrays and objects more than {} deep", kMaxJsonDepth));
     }
+    if (++containers_ > kMaxJsonContainers) {
+      return Fail(
+          InvalidArgument("the body has more than {} arrays and objects", kMaxJsonContainers));
+    }
     levels_.push_back({.value = Place(std::move(value)), .name = {}, .names = {}});
     return true;
   }
@@ -114,6 +118,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   const std::string_view body_;
   Json root_;
   std::vector<Level> levels_;
+  size_t containers_ = 0;
   absl::Status error_;
 };
 

@@ -13,10 +13,13 @@ namespace tandem::openai {
 using Json = nlohmann::ordered_json;
 
 inline constexpr size_t kMaxJsonDepth = 64;
+// Of arrays and objects in a body. Each takes far more memory and time than its two bytes, and the thread
+// that parses them serves other connections, too.
+inline constexpr size_t kMaxJsonContainers = 100'000;
 
 // Parses the body of a request. Accepts any bytes. INVALID_ARGUMENT with the place of a syntax error,
 // for an object that names a field twice, because parsers differ in which of the two they take, and
-// for arrays and objects nested deeper than kMaxJsonDepth.
+// for arrays and objects nested deeper than kMaxJsonDepth, and for more than kMaxJsonContainers of them.
 absl::StatusOr<Json> ParseJsonBody(std::string_view body);
 
 // The text of `json` on one line. Ill-formed UTF-8 becomes U+FFFD.

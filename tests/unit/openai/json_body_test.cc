@@ -48,6 +48,16 @@ TEST(JsonBodyTest, DepthIsBounded) {
   EXPECT_THAT(ErrorOf(std::string(1 << 20, '[')), HasSubstr("more than 64 deep"));
 }
 
+TEST(JsonBodyTest, ArraysAndObjectsAreCounted) {
+  const auto lists = [](size_t count) {
+    std::string body = "[";
+    for (size_t i = 0; i + 1 < count; ++i) body += i % 2 == 0 ? "[]," : "{},";
+    return body + "0]";
+  };
+  EXPECT_TRUE(ParseJsonBody(lists(kMaxJsonContainers)).ok());
+  EXPECT_THAT(ErrorOf(lists(kMaxJsonContainers + 1)), HasSubstr("more than 100000 arrays"));
+}
+
 TEST(JsonBodyTest, ManyFieldsTakeTimeInProportion) {
   std::string body = "{";
   for (int i = 0; i < 200000; ++i) body += "\"f" + std::to_string(i) + "\":0,";
