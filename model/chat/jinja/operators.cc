@@ -308,6 +308,20 @@ absl::StatusOr<bool> Compare(CompareOp op, const Value& left, const Value& right
   return InvalidArgument("values of type '{}' and '{}' have no order", left.type(), right.type());
 }
 
+// Whether Python would look for it among the keys of a dict. A tuple may hold another one many times.
+absl::StatusOr<bool> IsHashable(const Value& value, Machine& machine) {
+  if (value.dict() != nullptr) return false;
+  const List* const list = value.list();
+  if (list == nullptr) return true;
+  if (list->kind != List::Kind::kTuple) return false;
+  RETURN_IF_ERROR(machine.Spend(list->items.size()));
+  for (const Value& item : list->items) {
+    ASSIGN_OR_RETURN(const bool hashable, IsHashable(item, machine));
+    if (!hashable) return false;
+  }
+  return true;
+}
+
 absl::StatusOr<bool> Contains(const Value& container, const Value& item, Machine& machine) {
   if (const Text* text = container.text()) {
     if (item.undefined() != nullptr || item.text() == nullptr) {
@@ -317,10 +331,11 @@ absl::StatusOr<bool> Contains(const Value& container, const Value& item, Machine
     return FindText(text->view(), item.text()->view()) != std::string_view::npos;
   }
   if (const Dict* dict = container.dict()) {
-    if (item.list() != nullptr || item.dict() != nullptr) {
+    RETURN_IF_ERROR(machine.SpendOnReading(item));
+    ASSIGN_OR_RETURN(const bool hashable, IsHashable(item, machine));
+    if (!hashable) {
       return InvalidArgument("a {} cannot be the key of a dict", item.type());
     }
-    RETURN_IF_ERROR(machine.SpendOnReading(item));
     return dict->Find(item) != nullptr;
   }
   ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(container, machine));

@@ -108,6 +108,14 @@ TEST(JinjaLimitsTest, ListsThatHoldThemselvesTwiceRunOutOfSteps) {
   EXPECT_THAT(Rendered(doubled + "{{ ns.l == ns.m }}"), HasSubstr("steps"));
 }
 
+TEST(JinjaLimitsTest, TuplesThatHoldThemselvesTwiceRunOutOfSteps) {
+  EXPECT_THAT(
+      Rendered(
+          "{% set ns = namespace(t=(1, 1)) %}{% for i in range(60) %}{% set ns.t = (ns.t, ns.t) %}"
+          "{% endfor %}{{ ns.t in {'a': 1} }}"),
+      HasSubstr("steps"));
+}
+
 TEST(JinjaLimitsTest, NestingIsBounded) {
   EXPECT_THAT(Rendered("{% set ns = namespace(l=[]) %}{% for a in range(999) %}"
                        "{% set ns.l = [ns.l] %}{% endfor %}"),

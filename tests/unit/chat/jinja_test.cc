@@ -101,6 +101,12 @@ TEST(JinjaTest, JsonIsThatOfPython) {
             "[\"\\u00e9\\ud83d\\ude00\",2]");
 }
 
+TEST(JinjaTest, ATupleIsNoKeyButMayBeLookedFor) {
+  EXPECT_EQ(Rendered("{{ (1, 2) in {'a': 1} }}{{ ((1, 'b'), none) not in {} }}"), "FalseTrue");
+  EXPECT_THAT(Rendered("{{ (1, [2]) in {'a': 1} }}"), HasSubstr("cannot be the key"));
+  EXPECT_THAT(Rendered("{{ [1] in {'a': 1} }}"), HasSubstr("cannot be the key"));
+}
+
 TEST(JinjaTest, WhatIsShortEnoughIsNotTruncated) {
   EXPECT_EQ(Rendered("{{ 'a b c d e f' | truncate(5, false, '', 0) }}"), "a b");
   EXPECT_EQ(Rendered("{{ [1, 2] | truncate(9) }}{{ {} | truncate(3) }}{{ x | truncate }}"),
