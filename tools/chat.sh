@@ -37,7 +37,7 @@ trap tidy EXIT
 trap 'exit 1' HUP TERM
 mkfifo "$run/ready"
 build/release/bin/tandem up --model "$model" --device "$device" --prefill 1 --decode 1 --unified 0 --port 0 \
-  --policy auto --http-port 0 </dev/null >"$run/ready" 2>"$run/log" &
+  --http-port 0 </dev/null >"$run/ready" 2>"$run/log" &
 server=$!
 exec 3<"$run/ready"
 url=
