@@ -8,7 +8,6 @@
 namespace tandem {
 namespace {
 
-constexpr double kSeconds = 10;  // after which a past request counts 1/e of what it did
 // The first requests are taken to have come within at least this time.
 constexpr double kLeastSeconds = 1;
 
@@ -19,18 +18,19 @@ double SecondsBetween(TimePoint from, TimePoint to) {
 }  // namespace
 
 double ArrivalMeter::WeightAt(TimePoint now) const {
-  return std::exp(-SecondsBetween(latest_, now) / kSeconds);
+  return std::exp(-SecondsBetween(latest_, now) / seconds_);
 }
 
 void ArrivalMeter::Add(const RequestPart& part, TimePoint now) {
   if (first_ == TimePoint{}) first_ = now;
   const double weight = WeightAt(now);
   for (double* const sum : {&sums_.sequences, &sums_.new_tokens, &sums_.new_pairs,
-                            &sums_.context_tokens, &sums_.output_tokens}) {
+                            &sums_.context_tokens, &sums_.output_tokens, &sums_.sent_seconds}) {
     *sum *= weight;
   }
   latest_ = now;
   sums_.sequences += part.sequences;
+  sums_.sent_seconds += part.sequences * SecondsBetween(first_, now);
   sums_.context_tokens += static_cast<double>(part.sequences) * part.prompt_tokens;
   sums_.output_tokens += part.sequences * part.output_tokens;
   if (part.kind == RequestPart::Kind::kDecode) return;
@@ -42,12 +42,14 @@ void ArrivalMeter::Add(const RequestPart& part, TimePoint now) {
 ArrivalRates ArrivalMeter::At(TimePoint now) const {
   if (!(sums_.sequences > 0)) return {};
   const double seconds = std::max(kLeastSeconds, SecondsBetween(first_, now));
-  const double rate = WeightAt(now) / (kSeconds * (1 - std::exp(-seconds / kSeconds)));
+  const double rate = WeightAt(now) / (seconds_ * (1 - std::exp(-seconds / seconds_)));
+  const double age = SecondsBetween(first_, now) - sums_.sent_seconds / sums_.sequences;
   return {.sequences_per_second = sums_.sequences * rate,
           .new_tokens_per_second = sums_.new_tokens * rate,
           .new_pairs_per_second = sums_.new_pairs * rate,
           .context_tokens = sums_.context_tokens / sums_.sequences,
-          .output_tokens = sums_.output_tokens / sums_.sequences};
+          .output_tokens = sums_.output_tokens / sums_.sequences,
+          .lasting_seconds = std::max(0.0, 2 * age)};
 }
 
 }  // namespace tandem

@@ -6,10 +6,12 @@
 
 namespace tandem {
 
-// The rate at which requests are sent to a worker and what they are like, averaged exponentially over
-// the latest seconds. A request counts when it is sent, so that a burst shows at once.
+// The rate at which requests are sent to a worker and what they are like, averaged exponentially: a
+// request counts 1/e after `seconds`. It counts when it is sent, so that a burst shows at once.
 class ArrivalMeter {
  public:
+  explicit ArrivalMeter(double seconds) : seconds_(seconds) {}
+
   void Add(const RequestPart& part, TimePoint now);
   ArrivalRates At(TimePoint now) const;
 
@@ -21,11 +23,13 @@ class ArrivalMeter {
     double new_pairs = 0;
     double context_tokens = 0;
     double output_tokens = 0;
+    double sent_seconds = 0;  // from first_ until each was sent
   };
 
   // What a past amount counts now.
   double WeightAt(TimePoint now) const;
 
+  const double seconds_;
   Sums sums_;  // at latest_
   TimePoint first_{};
   TimePoint latest_{};

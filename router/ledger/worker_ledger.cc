@@ -28,6 +28,7 @@ WorkerDemand Reported(const v1::WorkerLoad& load) {
 WorkerLedger::Position WorkerLedger::Add(const PartInFlight& part) {
   own_ += WorkerDemand::Of(part);
   arrivals_.Add(part, part.sent);
+  usual_arrivals_.Add(part, part.sent);
   return parts_.insert(parts_.end(), part);
 }
 

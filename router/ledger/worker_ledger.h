@@ -36,6 +36,8 @@ class WorkerLedger {
   const WorkerDemand& others() const { return others_; }
   // Of the requests that this router sends there.
   const ArrivalMeter& arrivals() const { return arrivals_; }
+  // The same over a minute.
+  const ArrivalMeter& usual_arrivals() const { return usual_arrivals_; }
   // When the worker last sent a token, which it does at the end of a step.
   TimePoint latest_event() const { return latest_event_; }
 
@@ -44,7 +46,8 @@ class WorkerLedger {
   WorkerDemand own_;
   WorkerDemand others_;
   WorkerDemand latest_excess_;  // of the latest report over own_
-  ArrivalMeter arrivals_;
+  ArrivalMeter arrivals_{10};
+  ArrivalMeter usual_arrivals_{60};
   TimePoint latest_report_{};
   TimePoint latest_event_{};
 };

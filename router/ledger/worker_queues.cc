@@ -147,6 +147,7 @@ WorkerState QueuesOf(const WorkerView& worker, const WorkerLedger* ledger,
     AddWaiting(*ledger, context, state);
     state.elapsed_ms = ElapsedMs(*ledger, context);
     state.arrivals = ledger->arrivals().At(context.now);
+    state.usual = ledger->usual_arrivals().At(context.now);
   }
   double held = 0;
   for (const DecodeGroup& group : state.decoding) held += group.count * group.context_tokens;

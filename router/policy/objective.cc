@@ -51,8 +51,15 @@ PlacementCost CostOf(const PlacementPrediction& prediction, const Slo& slo, doub
   const double further = std::max(0.0, output_tokens - 1);
   PlacementCost cost;
   cost.latency_ms = LatencyMs(prediction.ttft, prediction.e2e);
-  cost.externality_ms =
-      prediction.externality.count() + (1 + kWaiting) * prediction.later_prompts.count();
+  cost.externality_ms = prediction.externality.count();
+  // With SLOs it is misses that count. The time that a long backlog costs all who come until it is gone
+  // would outweigh them: on simulated fleets fewer requests kept their SLOs when it was counted.
+  const bool has_slo = slo.ttft || slo.tpot;
+  const ModelTime prompts = has_slo
+                                ? prediction.later_prompts
+                                : std::max(prediction.later_prompts, prediction.backlog_prompts);
+  cost.externality_ms += (1 + kWaiting) * prompts.count();
+  if (!has_slo) cost.externality_ms += prediction.backlog_transfers.count();
   if (slo.ttft) {
     const Risk risk(prediction.ttft, *slo.ttft, error);
     cost.slo_ms += kMissMs * risk.Miss() + kLateness * LateMs(prediction.ttft, *slo.ttft);

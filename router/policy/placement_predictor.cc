@@ -120,12 +120,11 @@ std::optional<PlacementPrediction> PlacementPredictor::Predict(const Placement& 
   const std::optional<DecodeForecast>& decode = decode_.at(placement.decode);
   const LinkModel* const measured = FindLink(prefill.links, *placement.decode);
   if (!prefill.forecast || !decode || !prefill.kv || measured == nullptr) return std::nullopt;
-  LinkModel link = *measured;
   // What the link carries before: a part of it has left by the time at which this prefill begins.
-  const ModelTime queued(prefill.queued_bytes / link.bytes_per_second * 1e3);
+  const ModelTime queued(prefill.queued_bytes / measured->bytes_per_second * 1e3);
   const ModelTime begins = std::max(decode->admission, prefill.forecast->queue);
-  link.setup += std::max(ModelTime::zero(), queued - begins);
-  return JoinDisaggregated(shape_, *prefill.kv, *prefill.forecast, *decode, link, 1);
+  return JoinDisaggregated(shape_, *prefill.kv, *prefill.forecast, *decode, *measured, 1,
+                           std::max(ModelTime::zero(), queued - begins));
 }
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scheduler/latency_model/backlog.h"
 #include "scheduler/latency_model/queue_roll.h"
 
 namespace tandem {
@@ -36,6 +37,23 @@ ModelTime LaterPrompts(const WorkerState& worker, const QueueRoll& roll) {
   return ModelTime(roll.added_prefill_ms() * arrivals.sequences_per_second * 1e-3 * busy_ms);
 }
 
+// The same until the backlog is gone.
+ModelTime BacklogPrompts(const WorkerState& worker, const QueueRoll& roll) {
+  const double delayed =
+      ArrivalsWithin(worker.usual, ModelTime(roll.now_ms()), UtilizationOf(worker));
+  return ModelTime(roll.added_prefill_ms() * delayed);
+}
+
+// Requests whose KV comes after this one's. `alone`: what of the transfer the prefill does not hide on a
+// link that carries nothing else; `ahead`: for how long the link is busy before.
+ModelTime BacklogTransfers(const RequestShape& request, const ArrivalRates& arrivals,
+                           ModelTime alone, ModelTime ahead) {
+  // Others have as much KV per token to move as this one.
+  const double share = arrivals.context_tokens / std::max(1, request.prompt_tokens);
+  const double utilization = arrivals.sequences_per_second * 1e-3 * alone.count() * share;
+  return alone * ArrivalsWithin(arrivals, ahead, utilization);
+}
+
 double FurtherTokens(const RequestShape& request) {
   return std::max(0.0, request.output_tokens - 1.0);
 }
@@ -66,6 +84,7 @@ std::optional<PlacementPrediction> PredictUnified(const WorkerState& worker,
   prediction.stages.queue = ModelTime(roll.began_ms());
   prediction.stages.prefill = ModelTime(roll.now_ms() - roll.began_ms());
   prediction.later_prompts = LaterPrompts(worker, roll);
+  prediction.backlog_prompts = BacklogPrompts(worker, roll);
   prediction.stages.decode = ModelTime(DecodeAll(roll, request));
   prediction.externality = ModelTime(roll.externality_ms());
   prediction.others_output_tokens = worker.arrivals.output_tokens;
@@ -84,7 +103,9 @@ std::optional<PrefillForecast> ForecastPrefill(const WorkerState& worker,
                          .externality = ModelTime(roll.externality_ms()),
                          .later_prompts = LaterPrompts(worker, roll),
                          .messages = ModelTime(worker.messages_ms),
-                         .chunks = static_cast<int32_t>(std::max(1.0, roll.chunks()))};
+                         .backlog_prompts = BacklogPrompts(worker, roll),
+                         .chunks = static_cast<int32_t>(std::max(1.0, roll.chunks())),
+                         .usual = worker.usual};
 }
 
 std::optional<DecodeForecast> ForecastDecode(const WorkerState& worker, const RequestShape& request,
@@ -108,7 +129,7 @@ std::optional<DecodeForecast> ForecastDecode(const WorkerState& worker, const Re
 
 PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvTransferShape& kv,
                                       const PrefillForecast& prefill, const DecodeForecast& decode,
-                                      const LinkModel& link, int32_t streams) {
+                                      const LinkModel& link, int32_t streams, ModelTime ahead) {
   const int32_t moved = std::max(0, request.prompt_tokens - decode.cached_tokens);
   const int32_t blocks = (moved + kv.block_tokens - 1) / kv.block_tokens;
   const ModelTime transfer =
@@ -121,12 +142,17 @@ PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvTrans
   stages.prefill = prefill.prefill;
   stages.messages = prefill.messages;
   if (FurtherTokens(request) > 0) {
-    stages.transfer = ExposedTransfer(transfer, prefill.prefill, prefill.chunks * kv.layers);
+    const int32_t units = prefill.chunks * kv.layers;
+    const ModelTime alone = ExposedTransfer(transfer, prefill.prefill, units);
+    stages.transfer = moved > 0 ? ExposedTransfer(transfer + ahead, prefill.prefill, units) : alone;
+    prediction.backlog_transfers =
+        BacklogTransfers(request, prefill.usual, alone, stages.transfer - alone);
     stages.decode = decode.wait + decode.decode;
   }
   prediction.externality = prefill.externality + decode.externality;
   prediction.others_output_tokens = decode.others_output_tokens;
   prediction.later_prompts = prefill.later_prompts;
+  prediction.backlog_prompts = prefill.backlog_prompts;
   AddUp(request, prediction);
   return prediction;
 }

@@ -46,6 +46,11 @@ struct PlacementPrediction {
   // How much later the first tokens of the requests come that are yet to be sent and find the worker
   // busy with this prompt, summed over these.
   ModelTime later_prompts{};
+  // The same of all prompts that come until the worker has none left, as far as that can be foreseen.
+  ModelTime backlog_prompts{};
+  // How much later the KV arrives of the requests that come until the link has none left to carry that is
+  // sent before this request's, summed over these.
+  ModelTime backlog_transfers{};
 };
 
 // The prediction for prefill and decode on one worker, `cached_tokens` of the prompt being in its
@@ -62,7 +67,9 @@ struct PrefillForecast {
   ModelTime externality{};
   ModelTime later_prompts{};
   ModelTime messages{};
-  int32_t chunks = 1;  // steps that compute the prompt
+  ModelTime backlog_prompts{};
+  int32_t chunks = 1;    // steps that compute the prompt
+  ArrivalRates usual{};  // at the worker, and so on its link
 };
 std::optional<PrefillForecast> ForecastPrefill(const WorkerState& worker,
                                                const RequestShape& request, int32_t cached_tokens);
@@ -80,9 +87,11 @@ struct DecodeForecast {
 std::optional<DecodeForecast> ForecastDecode(const WorkerState& worker, const RequestShape& request,
                                              int32_t cached_tokens, ModelTime kv_arrives);
 
-// `streams` is the number of streams on the link, this one included.
+// `streams` is the number of streams on the link, this one included. `ahead`: for how long the link has
+// KV of other requests to carry when this prefill begins.
 PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvTransferShape& kv,
                                       const PrefillForecast& prefill, const DecodeForecast& decode,
-                                      const LinkModel& link, int32_t streams);
+                                      const LinkModel& link, int32_t streams,
+                                      ModelTime ahead = ModelTime::zero());
 
 }  // namespace tandem

@@ -38,6 +38,8 @@ struct ArrivalRates {
   double new_pairs_per_second = 0;   // (query, key) pairs of these tokens
   double context_tokens = 0;         // mean of a sequence when it begins to decode
   double output_tokens = 0;          // mean of a sequence
+  // For how long they have come like this: twice the mean age of those that were counted.
+  double lasting_seconds = 0;
 };
 
 // What is known of a worker at the moment of a prediction: its model, its limits, and its queues as
@@ -58,6 +60,8 @@ struct WorkerState {
   ArrivalRates arrivals;
   // Of the messages between router and workers that come before a first token here, all together.
   double messages_ms = 0;
+  // The same over a longer time: how many requests come while the worker is busy with what it has.
+  ArrivalRates usual;
 };
 
 }  // namespace tandem

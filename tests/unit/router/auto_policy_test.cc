@@ -278,6 +278,17 @@ TEST(ObjectiveTest, TheWaitOfRequestsThatComeLaterCounts) {
   EXPECT_DOUBLE_EQ(CostOf(p, {}, 50, 0.1).total_ms(), 1000 + 2 * 100 + 3 * 50);
 }
 
+TEST(ObjectiveTest, ALongBacklogCountsWhereNoSloIsKept) {
+  PlacementPrediction p;
+  p.e2e = ModelTime(1000);
+  p.ttft = ModelTime(100);
+  p.later_prompts = ModelTime(50);
+  p.backlog_prompts = ModelTime(70);
+  p.backlog_transfers = ModelTime(20);
+  EXPECT_DOUBLE_EQ(CostOf(p, {}, 50, 0.1).externality_ms, 3 * 70 + 20);
+  EXPECT_DOUBLE_EQ(CostOf(p, {.ttft = ModelTime(1000)}, 50, 0.1).externality_ms, 3 * 50);
+}
+
 TEST_F(AutoPolicyTest, AtConstantLoadTheRouteDoesNotFlipThoughTheCheapestOneDoes) {
   Decode("u0", 8);
   clock_.Advance(std::chrono::minutes(1));

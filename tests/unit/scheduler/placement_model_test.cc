@@ -259,6 +259,22 @@ TEST_F(PlacementModelTest, APromptDelaysThoseThatComeWhileItIsComputed) {
       << "the longer the queue, the more find it";
 }
 
+TEST_F(PlacementModelTest, KvDelaysThatOfRequestsThatComeUntilTheLinkHasNoneLeft) {
+  WorkerState worker = IdlePrefill();
+  worker.usual = {.sequences_per_second = 10, .context_tokens = 50, .lasting_seconds = 100};
+  const RequestShape request = {.prompt_tokens = 100, .output_tokens = 2};
+  const auto prefill = ForecastPrefill(worker, request, 0);
+  const auto decode = ForecastDecode(Idle(), request, 0, ModelTime(20));
+  link_ = {.bytes_per_second = 1e6 / 3};  // 30 ms, of which the prefill leaves 12 to be sent
+  const auto first = JoinDisaggregated(request, kv_, *prefill, *decode, link_, 1);
+  EXPECT_NEAR(first.stages.transfer.count(), 12, kExact);
+  EXPECT_EQ(first.backlog_transfers.count(), 0) << "the link has nothing else to carry";
+  const auto later = JoinDisaggregated(request, kv_, *prefill, *decode, link_, 1, ModelTime(40));
+  EXPECT_NEAR(later.stages.transfer.count(), 12 + 40, kExact);
+  // Others have half as much KV: 6 ms each for a tenth of a second, so that the 40 ms take 40 / 0.94.
+  EXPECT_NEAR(later.backlog_transfers.count(), 12 * 10 * 0.040 / 0.94, kExact);
+}
+
 TEST_F(PlacementModelTest, ADisaggregatedPlacementAddsItsStagesUp) {
   const RequestShape request = {.prompt_tokens = 100, .output_tokens = 2};
   const auto prefill = ForecastPrefill(IdlePrefill(), request, 0);
