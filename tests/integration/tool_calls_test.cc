@@ -34,7 +34,7 @@ constexpr char kTemplate[] =
 // The sample model with these tokens and this template.
 std::string MakeModel() {
   namespace fs = std::filesystem;
-  const fs::path sample = "models/sample";
+  const fs::path sample = TANDEM_SOURCE_DIR "/models/sample";
   const fs::path model = fs::path(testing::TempDir()) / fmt::format("calling-{}", getpid());
   fs::create_directories(model);
   for (const fs::directory_entry& file : fs::directory_iterator(sample)) {

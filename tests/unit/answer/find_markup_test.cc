@@ -23,7 +23,7 @@ AnswerMarkup Found(const std::string& text) {
 }
 
 AnswerMarkup FoundIn(const std::string& name) {
-  std::ifstream file("tests/golden/chat/templates/" + name + ".jinja");
+  std::ifstream file(TANDEM_SOURCE_DIR "/tests/golden/chat/templates/" + name + ".jinja");
   EXPECT_TRUE(file) << name;
   return Found({std::istreambuf_iterator<char>(file), {}});
 }
