@@ -17,6 +17,8 @@
 
 namespace tandem::openai {
 
+struct ChoiceReading;
+
 // One prompt of a call, ready for the router.
 struct CallPrompt {
   v1::GenerateRequest request;

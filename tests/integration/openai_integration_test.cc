@@ -218,8 +218,7 @@ class OpenAiTest::Comparison {
 TEST_F(OpenAiTest, AnswersAreThoseOfGrpcWholeAndStreamed) {
   std::mt19937 random(20261124);
   const std::vector<int32_t> multibyte = Post(
-      "/tokenize",
-      {{"prompt", "“ïéñü”’😀—東京の空は"}, {"add_special_tokens", false}})["tokens"];
+      "/tokenize", {{"prompt", "“ïéñü”’😀—東京の空は"}, {"add_special_tokens", false}})["tokens"];
   Comparison comparison(client(), port_);
   Seen seen;
   for (int i = 0; i < 300; ++i) {

@@ -79,7 +79,7 @@ class AnswerTest : public testing::Test {
   }
 
   const AnswerHead kHead = {.id = "r1", .created = 5, .model = "m", .fingerprint = "f"};
-  const LetterTokenizer letters_;
+  const LetterTokenizer letters_{};
   const TokenTexts texts_{&letters_};
   const std::unique_ptr<AnswerFormat> completions_ = NewCompletionFormat(texts_);
   const std::unique_ptr<AnswerFormat> chats_ = NewChatFormat(texts_);
