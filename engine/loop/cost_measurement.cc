@@ -14,6 +14,13 @@ namespace {
 constexpr int32_t kMostSequences = 16;
 constexpr int32_t kMostContext = 512;
 
+// A slow or busy machine needs more time than an engine may take before it is ready. Each further
+// attempt, while it is idle, may take twice as long as the one before.
+constexpr int32_t kMostAttempts = 4;
+// A request that arrives during a measured step waits for its end, so the share of a step in the time
+// of the first attempt bounds the steps of all.
+constexpr int32_t kLeastSteps = 4;
+
 // As large as the engine's steps may be, in at most half of its pool.
 StepLimits LimitsOf(const EngineOptions& options) {
   const SchedulerOptions& scheduler = options.scheduler;
@@ -42,8 +49,8 @@ CostMeasurement::CostMeasurement(const EngineOptions& options, const DummySteps:
       done_(options.costs.measure_for <= Duration::zero() || options.costs.steps) {}
 
 bool CostMeasurement::Continue() {
-  if (done_) return false;
-  if (!measurement_) {
+  if (!pending()) return false;
+  if (!steps_) {
     Begin();
   } else if (!measurement_->Continue()) {
     Finish();
@@ -68,33 +75,54 @@ void CostMeasurement::Begin() {
     return;
   }
   steps_ = *std::move(steps);
-  measurement_.emplace(PlanSteps(limits, PlanSize::kStart, 1), options_.costs.measure_for,
-                       [this](const StepShape& shape) { return steps_->Run(shape); });
+  if (measurement_) return;  // it goes on where it paused
+  const Duration first = options_.costs.measure_for;
+  measurement_.emplace(
+      PlanSteps(limits, PlanSize::kStart, 1),
+      StartMeasurement::Bounds{.time = first * (1 << attempts_), .step = first / kLeastSteps},
+      [this](const StepShape& shape) { return steps_->Run(shape); });
 }
 
-void CostMeasurement::End() {
-  if (measurement_ && !done_) Finish();
-  done_ = true;
-}
-
-void CostMeasurement::Finish() {
-  done_ = true;
-  absl::StatusOr<StepFit> fit = measurement_->Fit();
+void CostMeasurement::Pause() {
+  if (!pending()) return;
+  paused_ = true;
   steps_.reset();
-  absl::Status status = fit.status();
-  if (status.ok()) {
-    const double error = MeanError(fit->held_out);
-    status = costs_.SetModel(std::move(fit->coefficients), CostSource::kMeasured, error);
-  }
-  if (!status.ok()) {
-    LogInfo("cost model: learned while serving, not measured before: {}",
-            std::string(status.message()));
-    return;
-  }
+  if (measurement_ && Adopt().ok()) return;
+  LogInfo(
+      "cost model: a request came before all was measured, the rest is measured when it is quiet");
+}
+
+void CostMeasurement::Resume() {
+  if (done_ || !paused_) return;
+  done_ = costs_.state().model != nullptr;
+  // What requests left in the prefix cache is worth more than an earlier model.
+  const int64_t blocks = DummySteps::Blocks(LimitsOf(options_), options_.layout.block_tokens);
+  paused_ = parts_.store.stats().free_blocks < blocks;
+}
+
+absl::Status CostMeasurement::Adopt() {
+  ASSIGN_OR_RETURN(StepFit fit, measurement_->Fit());
+  const double error = MeanError(fit.held_out);
+  RETURN_IF_ERROR(costs_.SetModel(std::move(fit.coefficients), CostSource::kMeasured, error));
+  done_ = true;
   const StepModel& model = *costs_.state().model;
   LogInfo("cost model measured steps={} took_ms={:.0f} alpha_ms={:.4f} beta_ms={:.3f} error={:.3f}",
           measurement_->num_runs(), ToMilliseconds(measurement_->took()),
           model.coefficients().alpha.token_ms, Beta(model).count(), costs_.state().error);
+  return absl::OkStatus();
+}
+
+void CostMeasurement::Finish() {
+  steps_.reset();
+  const absl::Status status = Adopt();
+  if (status.ok()) return;
+  const bool again = absl::IsFailedPrecondition(status) && ++attempts_ < kMostAttempts;
+  LogInfo("cost model: not measured, {}: {}",
+          again ? "this is tried again when it is quiet" : "it is learned while serving",
+          std::string(status.message()));
+  measurement_.reset();
+  paused_ = again;
+  done_ = !again;
 }
 
 }  // namespace tandem

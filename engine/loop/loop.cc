@@ -25,7 +25,7 @@ template <typename... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 
 // Those that need KV blocks or steps, and the end.
-bool EndsMeasurement(const Message& message) {
+bool PausesMeasurement(const Message& message) {
   return std::holds_alternative<SubmitMessage>(message) ||
          std::holds_alternative<ReserveMessage>(message) ||
          std::holds_alternative<DecodeMessage>(message) ||
@@ -102,6 +102,10 @@ std::vector<Message> EngineLoop::AwaitMessages() {
       std::chrono::steady_clock::now() + (start_up_.starting() ? kStartingWait : kIdleWait);
   std::vector<Message> messages = parts_.inbox.WaitAndDrain(std::min(WakeTime(), latest));
   parts_.progress.Count();
+  // After a whole wait without a message, so that it hardly ever delays the next request of a client
+  // that sends one after the other.
+  const bool quiet = messages.empty() && std::chrono::steady_clock::now() >= latest;
+  if (quiet && !draining_ && IsAtRest()) measurement_.Resume();
   return messages;
 }
 
@@ -156,6 +160,10 @@ void EngineLoop::MeasureCopies() {
   }
 }
 
+bool EngineLoop::IsAtRest() const {
+  return core_.requests.empty() && core_.receiver.num_reservations() == 0;
+}
+
 bool EngineLoop::MayStop() const {
   return draining_ && (core_.requests.empty() || core_.clock.Now() >= shutdown_deadline_);
 }
@@ -178,7 +186,7 @@ void EngineLoop::Stop() {
 
 void EngineLoop::HandleAll(std::vector<Message> messages) {
   for (Message& message : messages) {
-    if (EndsMeasurement(message)) measurement_.End();
+    if (PausesMeasurement(message)) measurement_.Pause();
     Handle(message);
     parts_.progress.Count();
   }
@@ -273,8 +281,7 @@ void EngineLoop::CheckInvariants() const {
   TANDEM_CHECK(scheduler.ok(), scheduler.ToString());
   const absl::Status store = core_.store.CheckInvariants();
   TANDEM_CHECK(store.ok(), store.ToString());
-  const bool at_rest =
-      core_.requests.empty() && core_.receiver.num_reservations() == 0 && !measurement_.running();
+  const bool at_rest = IsAtRest() && !measurement_.running();
   const KvStats stats = core_.store.stats();
   TANDEM_CHECK(!at_rest || (core_.requests.num_sequences() == 0 && core_.copies.empty()),
                "a sequence outlived its request");

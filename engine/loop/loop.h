@@ -74,6 +74,7 @@ class EngineLoop {
   void MeasureCopies();
   void ActOnTime(TimePoint now);
   TimePoint WakeTime() const;
+  bool IsAtRest() const;
   bool MayStop() const;
   void Stop();
   void CheckInvariants() const;

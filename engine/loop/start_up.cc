@@ -15,7 +15,7 @@ StartUp::StartUp(StepComputation& computation, CostMeasurement& measurement, Dec
       warm_(!computation.can_warm_up()) {}
 
 bool StartUp::Continue() {
-  if (!starting_) return false;
+  if (!starting_) return Measure();
   const absl::StatusOr<bool> loaded = computation_.weights_loaded();
   if (!loaded.ok()) {
     warm_ = true;  // every step fails with this error, so that requests end with it
@@ -25,12 +25,17 @@ bool StartUp::Continue() {
   if (!*loaded) return false;
   bool did = !warm_;
   if (warm_) {
-    did = measurement_.Continue();
-    progress_.Count();
+    did = Measure();
   } else {
     WarmUp();
   }
-  starting_ = !warm_ || !measurement_.done();
+  starting_ = !warm_ || measurement_.pending();
+  return did;
+}
+
+bool StartUp::Measure() {
+  const bool did = measurement_.Continue();
+  if (did) progress_.Count();
   return did;
 }
 

@@ -9,8 +9,9 @@
 
 namespace tandem {
 
-// What an engine does before its first step: it waits for the weights, then lets what
-// computes the steps warm up, and at last steps are measured. All happens in parts, so that messages are handled in between.
+// What an engine does before its first step: it waits for the weights, then lets what computes the
+// steps warm up, and at last steps are measured. All happens in parts, so that messages are handled
+// in between. A measurement that a request interrupted goes on after the start, when it is resumed.
 // Thread: engine. Everything that the constructor takes must outlive it.
 class StartUp {
  public:
@@ -26,11 +27,12 @@ class StartUp {
 
   // Whether steps may be run.
   bool warm() const { return warm_; }
-  // Whether weights load, the computation warms up, or steps are measured.
+  // Whether weights load, the computation warms up, or steps are measured before the first request.
   bool starting() const { return starting_; }
 
  private:
   void WarmUp();
+  bool Measure();
 
   StepComputation& computation_;
   CostMeasurement& measurement_;

@@ -18,8 +18,10 @@ int32_t Rows(const PlannedStep& step) { return step.shape.prefill_tokens + step.
 
 }  // namespace
 
-StartMeasurement::StartMeasurement(std::vector<PlannedStep> plan, Duration max_time, RunStep run)
-    : max_ms_(ToMilliseconds(max_time)), run_(std::move(run)) {
+StartMeasurement::StartMeasurement(std::vector<PlannedStep> plan, const Bounds& bounds, RunStep run)
+    : max_ms_(ToMilliseconds(bounds.time)),
+      max_step_ms_(ToMilliseconds(bounds.step)),
+      run_(std::move(run)) {
   std::stable_sort(plan.begin(), plan.end(),
                    [](const PlannedStep& a, const PlannedStep& b) { return Rows(a) < Rows(b); });
   for (PlannedStep& step : plan) steps_.push_back({.planned = step, .ms = {}});
@@ -62,7 +64,8 @@ bool StartMeasurement::NextRound() {
 // The time of a row does not grow with their number, so this errs on the safe side.
 bool StartMeasurement::TakesTooLong(const Step& step) const {
   const double expected_ms = ms_per_row_ * Rows(step.planned);
-  return ToMilliseconds(took_) + committed_ms_ + (1 + kLeastRepeats) * expected_ms > max_ms_;
+  return expected_ms > max_step_ms_ ||
+         ToMilliseconds(took_) + committed_ms_ + (1 + kLeastRepeats) * expected_ms > max_ms_;
 }
 
 absl::StatusOr<StepFit> StartMeasurement::Fit() const {

@@ -22,8 +22,12 @@ namespace tandem {
 class StartMeasurement {
  public:
   using RunStep = std::function<absl::StatusOr<Duration>(const StepShape&)>;
+  struct Bounds {
+    Duration time;  // of all steps
+    Duration step;  // of one of them, as far as smaller ones tell
+  };
 
-  StartMeasurement(std::vector<PlannedStep> plan, Duration max_time, RunStep run);
+  StartMeasurement(std::vector<PlannedStep> plan, const Bounds& bounds, RunStep run);
 
   // Runs one step. Returns whether there are more to be run.
   bool Continue();
@@ -44,6 +48,7 @@ class StartMeasurement {
   bool TakesTooLong(const Step& step) const;
 
   const double max_ms_;
+  const double max_step_ms_;
   const RunStep run_;
   std::vector<Step> steps_;  // in the order of this round
   size_t next_ = 0;

@@ -111,7 +111,7 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
   app.add_option(
          "--profile-at-start", tuning.profile_at_start_seconds,
          "without --cost-model: how long a worker may measure its steps before it is ready; "
-         "a request ends it")
+         "a request interrupts it, and it goes on when the worker is idle")
       ->transform(SecondsOrOff(600))
       ->capture_default_str()
       ->group(group);

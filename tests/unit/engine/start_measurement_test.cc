@@ -32,7 +32,10 @@ StepModel Machine() {
 class StartMeasurementTest : public ::testing::Test {
  protected:
   StartMeasurement Measure(Duration max_time) {
-    return StartMeasurement(PlanSteps(kStartLimits, PlanSize::kStart, 1), max_time,
+    return Measure({.time = max_time, .step = max_time});
+  }
+  StartMeasurement Measure(const StartMeasurement::Bounds& bounds) {
+    return StartMeasurement(PlanSteps(kStartLimits, PlanSize::kStart, 1), bounds,
                             [this](const StepShape& shape) { return Run(shape); });
   }
   static void RunAll(StartMeasurement& measurement) {
@@ -102,6 +105,15 @@ TEST_F(StartMeasurementTest, TheTimeIsBoundedAndLargeStepsThatDoNotFitAreLeftOut
   EXPECT_NEAR(fit->coefficients.alpha.token_ms, 2, 0.1);
 }
 
+TEST_F(StartMeasurementTest, NoStepIsMuchLongerThanARequestMayWait) {
+  slowness_ = 20;  // 512 tokens take a second
+  StartMeasurement measurement = Measure({.time = seconds(100), .step = milliseconds(300)});
+  RunAll(measurement);
+  EXPECT_GE(largest_, 64);
+  EXPECT_LT(largest_, 256);
+  EXPECT_TRUE(measurement.Fit().ok()) << measurement.Fit().status();
+}
+
 TEST_F(StartMeasurementTest, WhereTheTimeDoesNotSufficeNothingIsFitted) {
   slowness_ = 1000;
   StartMeasurement measurement = Measure(seconds(2));
@@ -118,7 +130,7 @@ TEST_F(StartMeasurementTest, WhatIsEndedEarlyHasTooFewRuns) {
 
 TEST_F(StartMeasurementTest, AStepThatFailsEndsIt) {
   StartMeasurement measurement(
-      PlanSteps(kStartLimits, PlanSize::kStart, 1), seconds(1),
+      PlanSteps(kStartLimits, PlanSize::kStart, 1), {.time = seconds(1), .step = seconds(1)},
       [](const StepShape&) -> absl::StatusOr<Duration> { return absl::InternalError("no GPU"); });
   EXPECT_FALSE(measurement.Continue());
   EXPECT_THAT(std::string(measurement.Fit().status().message()), HasSubstr("no GPU"));
