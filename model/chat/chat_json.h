@@ -3,12 +3,11 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "nlohmann/json.hpp"
+#include "model/chat/ordered_json.h"
 
 namespace tandem {
 
-// JSON whose objects keep the order of their fields, which templates print.
-using ChatJson = nlohmann::ordered_json;
+using ChatJson = OrderedJson;
 
 // Foreign JSON in time that is linear in its bytes; of the fields of one name in an object, the last
 // counts. The value is_discarded() where the text is no JSON. INVALID_ARGUMENT when arrays and

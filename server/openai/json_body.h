@@ -4,13 +4,13 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "nlohmann/json.hpp"
+#include "model/chat/ordered_json.h"
 
 namespace tandem::openai {
 
 // Objects keep the order of their fields, because chat templates print tools in the order in which
 // the client wrote them.
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 inline constexpr size_t kMaxJsonDepth = 64;
 // Of arrays and objects in a body. Each takes far more memory and time than its two bytes, and the thread
