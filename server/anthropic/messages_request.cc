@@ -33,6 +33,11 @@ constexpr openai::RefusedField kRefusedInMessages[] = {
     {"context_management", "messages are taken as they are"},
 };
 
+constexpr openai::ToolForm kTools = {.type = "custom",
+                                     .default_type = "custom",
+                                     .parameters = "input_schema",
+                                     .describe = "name and input_schema"};
+
 // One block of a message of `role`.
 absl::Status AddBlock(const Json& json, const std::string& path, std::string_view role,
                       MessageList& messages) {
@@ -122,31 +127,6 @@ absl::Status ReadConversation(const BodyFields& body, Json& chat) {
   return absl::OkStatus();
 }
 
-// Null: none.
-absl::StatusOr<Json> ToolsOf(const BodyFields& body) {
-  const Json* given = body.Find("tools");
-  if (given == nullptr) return nullptr;
-  Json tools;
-  RETURN_IF_ERROR(
-      ForEach(*given, "tools", [&](const Json& json, const std::string& path) -> absl::Status {
-        ASSIGN_OR_RETURN(const BodyFields tool, BodyFields::Of(json, path));
-        std::string type = "custom";
-        RETURN_IF_ERROR(tool.Read("type", type));
-        if (type != "custom") {
-          return WithParam(Unimplemented("{}.type={} is not supported: no tools are run here; "
-                                         "describe your own with name and input_schema",
-                                         path, JsonText(type.substr(0, 40))),
-                           "tools");
-        }
-        std::string name;
-        RETURN_IF_ERROR(ReadRequired(tool, "name", name));
-        tools.push_back(openai::FunctionTool(name, tool.Find("description"),
-                                             tool.Find("input_schema"), tool.Find("strict")));
-        return absl::OkStatus();
-      }));
-  return tools;
-}
-
 // Sets "tool_choice" and "parallel_tool_calls".
 absl::Status ReadToolChoice(const BodyFields& body, Json& chat) {
   ASSIGN_OR_RETURN(const std::optional<BodyFields> choice, body.Object("tool_choice"));
@@ -234,7 +214,7 @@ absl::StatusOr<openai::ChatRequest> ParseMessages(Json json, MaxTokens max_token
   RETURN_IF_ERROR(RefuseFields(body, kRefusedInMessages));
   Json chat;  // what the body says in the words of chats
   RETURN_IF_ERROR(ReadConversation(body, chat));
-  ASSIGN_OR_RETURN(chat["tools"], ToolsOf(body));
+  ASSIGN_OR_RETURN(chat["tools"], openai::ToolsOf(body, kTools));
   RETURN_IF_ERROR(ReadToolChoice(body, chat));
   RETURN_IF_ERROR(ReadThinking(body, chat));
   RETURN_IF_ERROR(ReadRenamed(body, max_tokens, chat));

@@ -76,17 +76,44 @@ absl::StatusOr<std::vector<std::string>> TextsOf(const Json& content, const std:
   return texts;
 }
 
-Json FunctionTool(const std::string& name, const Json* description, const Json* parameters,
-                  const Json* strict) {
+namespace {
+
+absl::StatusOr<Json> FunctionTool(const Json& json, const std::string& path, const ToolForm& form) {
+  ASSIGN_OR_RETURN(const BodyFields tool, BodyFields::Of(json, path));
+  std::string type(form.default_type);
+  RETURN_IF_ERROR(type.empty() ? ReadRequired(tool, "type", type) : tool.Read("type", type));
+  if (type != form.type) {
+    return WithParam(Unimplemented("{}.type={} is not supported: no tools are run here; describe "
+                                   "your own with {}",
+                                   path, JsonText(type.substr(0, 40)), form.describe),
+                     "tools");
+  }
+  std::string name;
+  RETURN_IF_ERROR(ReadRequired(tool, "name", name));
   Json function;
-  function["name"] = name;
-  if (description != nullptr) function["description"] = *description;
-  if (parameters != nullptr) function["parameters"] = *parameters;
-  if (strict != nullptr) function["strict"] = *strict;
-  Json tool;
-  tool["type"] = "function";
-  tool["function"] = std::move(function);
-  return tool;
+  function["name"] = std::move(name);
+  if (const Json* description = tool.Find("description")) function["description"] = *description;
+  if (const Json* schema = tool.Find(form.parameters)) function["parameters"] = *schema;
+  if (const Json* strict = tool.Find("strict")) function["strict"] = *strict;
+  Json chat;
+  chat["type"] = "function";
+  chat["function"] = std::move(function);
+  return chat;
+}
+
+}  // namespace
+
+absl::StatusOr<Json> ToolsOf(const BodyFields& body, const ToolForm& form) {
+  const Json* given = body.Find("tools");
+  if (given == nullptr) return nullptr;
+  Json tools;
+  RETURN_IF_ERROR(
+      ForEach(*given, "tools", [&](const Json& json, const std::string& path) -> absl::Status {
+        ASSIGN_OR_RETURN(Json tool, FunctionTool(json, path, form));
+        tools.push_back(std::move(tool));
+        return absl::OkStatus();
+      }));
+  return tools;
 }
 
 }  // namespace tandem::openai

@@ -49,8 +49,15 @@ absl::Status ReadRequired(const BodyFields& fields, std::string_view name, std::
 absl::StatusOr<std::vector<std::string>> TextsOf(const Json& content, const std::string& path,
                                                  std::span<const std::string_view> types);
 
-// A tool in the form of chats.
-Json FunctionTool(const std::string& name, const Json* description, const Json* parameters,
-                  const Json* strict);
+// How an API writes a tool that its client describes.
+struct ToolForm {
+  std::string_view type;          // of the only kind of tools that is supported
+  std::string_view default_type;  // where `type` is left out; empty: it must be there
+  std::string_view parameters;    // the field with their schema
+  std::string_view describe;      // how a client describes a tool, for messages
+};
+// The body's tools in the form of chats; null where there are none. UNIMPLEMENTED for tools of other
+// types, which a server would have to run itself.
+absl::StatusOr<Json> ToolsOf(const BodyFields& body, const ToolForm& form);
 
 }  // namespace tandem::openai

@@ -33,6 +33,9 @@ constexpr std::array<FieldName, 4> kNames = {{{"max_tokens", "max_output_tokens"
                                               {"messages", "input"},
                                               {"response_format", "text.format"}}};
 
+constexpr ToolForm kTools = {
+    .type = "function", .default_type = "", .parameters = "parameters", .describe = "\"function\""};
+
 // OpenAI's own bounds.
 constexpr size_t kMaxMetadata = 16;
 constexpr size_t kMaxMetadataKey = 64;
@@ -176,31 +179,6 @@ absl::StatusOr<Json> MessagesOf(const BodyFields& body) {
   return messages.Take();
 }
 
-// Null: none.
-absl::StatusOr<Json> ToolsOf(const BodyFields& body) {
-  const Json* given = body.Find("tools");
-  if (given == nullptr) return nullptr;
-  Json tools;
-  RETURN_IF_ERROR(
-      ForEach(*given, "tools", [&](const Json& json, const std::string& path) -> absl::Status {
-        ASSIGN_OR_RETURN(const BodyFields tool, BodyFields::Of(json, path));
-        std::string type;
-        RETURN_IF_ERROR(ReadRequired(tool, "type", type));
-        if (type != "function") {
-          return WithParam(Unimplemented("{}.type={} is not supported: no tools are run here; "
-                                         "describe your own with \"function\"",
-                                         path, JsonText(type.substr(0, 40))),
-                           "tools");
-        }
-        std::string name;
-        RETURN_IF_ERROR(ReadRequired(tool, "name", name));
-        tools.push_back(FunctionTool(name, tool.Find("description"), tool.Find("parameters"),
-                                     tool.Find("strict")));
-        return absl::OkStatus();
-      }));
-  return tools;
-}
-
 // In the form of chats. Null: none.
 absl::StatusOr<Json> ToolChoiceOf(const BodyFields& body, bool has_tools) {
   const Json* given = body.Find("tool_choice");
@@ -280,7 +258,7 @@ absl::StatusOr<ResponsesRequest> ParseResponses(Json json) {
   RETURN_IF_ERROR(CheckState(body));
   Json chat;  // what the body says in the words of chats
   ASSIGN_OR_RETURN(chat["messages"], MessagesOf(body));
-  ASSIGN_OR_RETURN(chat["tools"], ToolsOf(body));
+  ASSIGN_OR_RETURN(chat["tools"], ToolsOf(body, kTools));
   ASSIGN_OR_RETURN(chat["tool_choice"], ToolChoiceOf(body, !chat["tools"].is_null()));
   RETURN_IF_ERROR(ReadForms(body, chat));
   std::optional<int32_t> max_output_tokens;
