@@ -14,10 +14,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tests/support/http_peer.h"
+#include "tests/support/http_cluster_fixture.h"
 #include "tests/support/shell.h"
-#include "tests/support/test_cluster.h"
-#include "transfer/media/tcp/socket.h"
 
 namespace tandem {
 namespace {
@@ -27,23 +25,15 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
-uint16_t FreePort() {
-  const auto listener = Listen("127.0.0.1", 0);
-  EXPECT_TRUE(listener.ok()) << listener.status();
-  return LocalPort(*listener);
-}
-
-class ChatCommandTest : public testing::Test {
+class ChatCommandTest : public HttpClusterFixture<Json> {
  protected:
   static void SetUpTestSuite() {
-    port_ = FreePort();
-    cluster_ = new TestCluster({.router_flags = {"--http-port=" + std::to_string(port_)}});
+    HttpClusterFixture::SetUpTestSuite();
     std::string directory = ::testing::TempDir() + "chatXXXXXX";
     directory_ = mkdtemp(directory.data());
   }
   static void TearDownTestSuite() {
-    delete cluster_;
-    cluster_ = nullptr;
+    HttpClusterFixture::TearDownTestSuite();
     std::filesystem::remove_all(directory_);
   }
 
@@ -57,13 +47,9 @@ class ChatCommandTest : public testing::Test {
   // What the model answers to these messages over HTTP.
   static std::string AnswerTo(const Json& messages) {
     const Json body = {{"messages", messages}, {"temperature", 0}, {"max_tokens", 12}};
-    const HttpReply reply = HttpPeer(port_).Post("/v1/chat/completions", body.dump());
-    EXPECT_EQ(reply.status, 200) << reply.body;
-    return Json::parse(reply.body)["choices"][0]["message"]["content"];
+    return Post("/v1/chat/completions", body)["choices"][0]["message"]["content"];
   }
 
-  static inline TestCluster* cluster_ = nullptr;
-  static inline uint16_t port_ = 0;
   static inline std::filesystem::path directory_;
 };
 

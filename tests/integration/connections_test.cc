@@ -37,12 +37,6 @@ const std::string& FewDescriptors() {
   return binary;
 }
 
-uint16_t FreePort() {
-  const auto listener = Listen("127.0.0.1", 0);
-  EXPECT_TRUE(listener.ok()) << listener.status();
-  return LocalPort(*listener);
-}
-
 bool CanServe(const v1::GetStatusResponse& status) {
   const v1::WorkerStatus* worker = FindWorker(status, "unified-0");
   return worker != nullptr && worker->load().not_ready().empty() && !worker->load().starting();

@@ -15,10 +15,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tests/support/http_peer.h"
+#include "tests/support/http_cluster_fixture.h"
 #include "tests/support/sanitized.h"
-#include "tests/support/test_cluster.h"
-#include "transfer/media/tcp/socket.h"
 
 namespace tandem {
 namespace {
@@ -29,33 +27,21 @@ using ::testing::HasSubstr;
 constexpr char kCompletions[] = "/v1/completions";
 constexpr char kChats[] = "/v1/chat/completions";
 
-uint16_t FreePort() {
-  const auto listener = Listen("127.0.0.1", 0);
-  EXPECT_TRUE(listener.ok()) << listener.status();
-  return LocalPort(*listener);
-}
-
 // Connections that say too little; make test-long opens as many as a large attack would.
 int HalfOpenConnections() {
   const char* const count = std::getenv("TANDEM_HALF_OPEN");
   return count == nullptr ? 600 : std::atoi(count);
 }
 
-class HostileHttpTest : public testing::Test {
+class HostileHttpTest : public HttpClusterFixture<Json> {
  protected:
   static void SetUpTestSuite() {
-    port_ = FreePort();
-    cluster_ = new TestCluster(
-        {.prefill = 0, .decode = 0, .router_flags = {fmt::format("--http-port={}", port_)}});
+    Serve({.prefill = 0, .decode = 0});
     Warm();
-  }
-  static void TearDownTestSuite() {
-    delete cluster_;
-    cluster_ = nullptr;
   }
   void TearDown() override {
     ExpectServed();
-    cluster_->WaitUntilIdle();
+    HttpClusterFixture::TearDown();
   }
 
   // One body of the largest size that is taken and a few small ones, so that what the allocator keeps
@@ -101,12 +87,7 @@ class HostileHttpTest : public testing::Test {
     if (kIsSanitized) return;  // freed memory stays with the sanitizer
     EXPECT_LE(MemoryKib() - before, slack_kib);
   }
-
-  static TestCluster* cluster_;
-  static uint16_t port_;
 };
-TestCluster* HostileHttpTest::cluster_ = nullptr;
-uint16_t HostileHttpTest::port_ = 0;
 
 TEST_F(HostileHttpTest, BrokenJsonIsRefusedWithItsPlace) {
   const struct {

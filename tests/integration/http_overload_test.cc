@@ -17,7 +17,6 @@
 #include "tests/support/http_peer.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/test_cluster.h"
-#include "transfer/media/tcp/socket.h"
 
 namespace tandem {
 namespace {
@@ -25,12 +24,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kCompletions[] = "/v1/completions";
-
-uint16_t FreePort() {
-  const auto listener = Listen("127.0.0.1", 0);
-  EXPECT_TRUE(listener.ok()) << listener.status();
-  return LocalPort(*listener);
-}
 
 std::string PostText(std::string_view path, const std::string& body) {
   return fmt::format("POST {} HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{}", path,

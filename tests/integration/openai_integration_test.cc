@@ -9,9 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tests/support/http_peer.h"
-#include "tests/support/test_cluster.h"
-#include "transfer/media/tcp/socket.h"
+#include "tests/support/http_cluster_fixture.h"
 
 namespace tandem {
 namespace {
@@ -19,39 +17,15 @@ namespace {
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
 
-uint16_t FreePort() {
-  const auto listener = Listen("127.0.0.1", 0);
-  EXPECT_TRUE(listener.ok()) << listener.status();
-  return LocalPort(*listener);
-}
-
-class OpenAiTest : public testing::Test {
+class OpenAiTest : public HttpClusterFixture<Json> {
  protected:
-  static void SetUpTestSuite() {
-    port_ = FreePort();
-    cluster_ = new TestCluster({.router_flags = {"--http-port=" + std::to_string(port_)}});
-  }
-  static void TearDownTestSuite() {
-    delete cluster_;
-    cluster_ = nullptr;
-  }
-  void TearDown() override { cluster_->WaitUntilIdle(); }
-
   Client& client() { return cluster_->client(); }
 
-  // The answer, which must have this status.
-  static Json Post(std::string_view path, const Json& body, int status = 200) {
-    const HttpReply reply = HttpPeer(port_).Post(path, body.dump());
-    EXPECT_EQ(reply.status, status) << reply.body;
-    EXPECT_TRUE(reply.is_whole);
-    return Json::parse(reply.body, nullptr, false);
-  }
   // The events of a stream but for its end.
   static std::vector<Json> Stream(std::string_view path, Json body) {
     body["stream"] = true;
-    const HttpReply reply = HttpPeer(port_).Post(path, body.dump());
+    const HttpReply reply = Send(path, body);
     EXPECT_EQ(reply.status, 200) << reply.body;
-    EXPECT_TRUE(reply.is_whole);
     std::vector<Json> events;
     std::string_view rest = reply.body;
     while (rest.starts_with("data: {")) {
@@ -64,12 +38,7 @@ class OpenAiTest : public testing::Test {
   }
 
   class Comparison;
-
-  static TestCluster* cluster_;
-  static uint16_t port_;
 };
-TestCluster* OpenAiTest::cluster_ = nullptr;
-uint16_t OpenAiTest::port_ = 0;
 
 // A completion over both APIs.
 struct Question {

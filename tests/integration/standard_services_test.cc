@@ -7,18 +7,11 @@
 #include "tests/support/call_by_bytes.h"
 #include "tests/support/http_peer.h"
 #include "tests/support/test_cluster.h"
-#include "transfer/media/tcp/socket.h"
 
 namespace tandem {
 namespace {
 
 using ::testing::HasSubstr;
-
-uint16_t FreePort() {
-  const auto listener = Listen("127.0.0.1", 0);
-  EXPECT_TRUE(listener.ok()) << listener.status();
-  return LocalPort(*listener);
-}
 
 TEST(StandardServicesTest, HealthSaysServingAndReflectionListsOurServices) {
   TestCluster cluster({.prefill = 0, .decode = 0});

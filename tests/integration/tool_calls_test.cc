@@ -9,9 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tests/support/http_peer.h"
-#include "tests/support/test_cluster.h"
-#include "transfer/media/tcp/socket.h"
+#include "tests/support/http_cluster_fixture.h"
 
 namespace tandem {
 namespace {
@@ -58,26 +56,18 @@ std::string MakeModel() {
   return model;
 }
 
-uint16_t FreePort() {
-  const auto listener = Listen("127.0.0.1", 0);
-  EXPECT_TRUE(listener.ok()) << listener.status();
-  return LocalPort(*listener);
-}
-
-class ToolCallsTest : public testing::Test {
+class ToolCallsTest : public HttpClusterFixture<Json> {
  protected:
   static void SetUpTestSuite() {
-    port_ = FreePort();
     model_ = MakeModel();
     // Relative to the root of the tree, wherever that is.
-    cluster_ = new TestCluster(
-        {.model = "../../../../../../../../../../.." + model_,
-         .prefill = 0,
-         .decode = 0,
-         .router_flags = {fmt::format("--http-port={}", port_), "--reasoning-parser=think"}});
+    Serve({.model = "../../../../../../../../../../.." + model_,
+           .prefill = 0,
+           .decode = 0,
+           .router_flags = {"--reasoning-parser=think"}});
   }
   static void TearDownTestSuite() {
-    delete cluster_;
+    HttpClusterFixture::TearDownTestSuite();
     std::filesystem::remove_all(model_);
   }
 
@@ -98,22 +88,10 @@ class ToolCallsTest : public testing::Test {
     return body;
   }
 
-  static HttpReply Post(const Json& body) {
-    return HttpPeer(port_).Post("/v1/chat/completions", body.dump());
-  }
-  static Json Choice(const Json& body) {
-    const HttpReply reply = Post(body);
-    EXPECT_EQ(reply.status, 200) << reply.body;
-    return Json::parse(reply.body, nullptr, false)["choices"][0];
-  }
+  static Json Choice(const Json& body) { return Post("/v1/chat/completions", body)["choices"][0]; }
 
-  static TestCluster* cluster_;
-  static uint16_t port_;
-  static std::string model_;
+  static inline std::string model_;
 };
-TestCluster* ToolCallsTest::cluster_ = nullptr;
-uint16_t ToolCallsTest::port_ = 0;
-std::string ToolCallsTest::model_;
 
 TEST_F(ToolCallsTest, ACallIsInAFieldOfItsOwn) {
   const Json choice = Choice(WithTools(Chat({kOpen, kCall})));
@@ -129,7 +107,7 @@ TEST_F(ToolCallsTest, ACallIsInAFieldOfItsOwn) {
 TEST_F(ToolCallsTest, AStreamHasTheCallInItsDeltas) {
   Json body = WithTools(Chat({kOpen, kCall}));
   body["stream"] = true;
-  const HttpReply reply = Post(body);
+  const HttpReply reply = Send("/v1/chat/completions", body);
   EXPECT_EQ(reply.status, 200);
   EXPECT_THAT(reply.body,
               testing::HasSubstr(R"("name":"look","arguments":"{\"at\": \"the sky\"}")"));

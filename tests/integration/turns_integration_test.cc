@@ -7,10 +7,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tests/support/http_peer.h"
+#include "tests/support/http_cluster_fixture.h"
 #include "tests/support/sse_events.h"
-#include "tests/support/test_cluster.h"
-#include "transfer/media/tcp/socket.h"
 
 namespace tandem {
 namespace {
@@ -18,35 +16,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using ::testing::HasSubstr;
 
-uint16_t FreePort() {
-  const auto listener = Listen("127.0.0.1", 0);
-  EXPECT_TRUE(listener.ok()) << listener.status();
-  return LocalPort(*listener);
-}
-
-class TurnsTest : public testing::Test {
+class TurnsTest : public HttpClusterFixture<Json> {
  protected:
-  static void SetUpTestSuite() {
-    port_ = FreePort();
-    cluster_ = new TestCluster({.router_flags = {"--http-port=" + std::to_string(port_)}});
-  }
-  static void TearDownTestSuite() {
-    delete cluster_;
-    cluster_ = nullptr;
-  }
-  void TearDown() override { cluster_->WaitUntilIdle(); }
-
-  static HttpReply Send(std::string_view path, const Json& body) {
-    HttpReply reply = HttpPeer(port_).Post(path, body.dump());
-    EXPECT_TRUE(reply.is_whole);
-    return reply;
-  }
-  // The answer, which must have this status.
-  static Json Post(std::string_view path, const Json& body, int status = 200) {
-    const HttpReply reply = Send(path, body);
-    EXPECT_EQ(reply.status, status) << reply.body;
-    return Json::parse(reply.body, nullptr, false);
-  }
   static std::vector<SseEventParts> Stream(std::string_view path, Json body) {
     body["stream"] = true;
     const HttpReply reply = Send(path, body);
@@ -60,12 +31,7 @@ class TurnsTest : public testing::Test {
                                          {"seed", 3},
                                          {"temperature", 0.8}});
   }
-
-  static TestCluster* cluster_;
-  static uint16_t port_;
 };
-TestCluster* TurnsTest::cluster_ = nullptr;
-uint16_t TurnsTest::port_ = 0;
 
 const Json kMessages = {{{"role", "user"}, {"content", "It was a fine morning"}}};
 

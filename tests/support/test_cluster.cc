@@ -9,6 +9,7 @@
 
 #include "fmt/format.h"
 #include "gtest/gtest.h"
+#include "transfer/media/tcp/socket.h"
 
 namespace tandem {
 namespace {
@@ -28,6 +29,12 @@ std::vector<std::string> WorkerNames(const TestClusterOptions& options) {
 }  // namespace
 
 std::string DaemonBinary() { return TANDEM_BINARY; }
+
+uint16_t FreePort() {
+  const auto listener = Listen("127.0.0.1", 0);
+  EXPECT_TRUE(listener.ok()) << listener.status();
+  return LocalPort(*listener);
+}
 
 TestCluster::TestCluster(TestClusterOptions options) : options_(std::move(options)) {
   ChildProcess router = StartTandem(ArgumentsOf("router"));

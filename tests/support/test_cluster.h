@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,6 +18,9 @@ namespace tandem {
 
 // The tandem program of this build.
 std::string DaemonBinary();
+
+// A port of loopback on which nothing listens, for a program that cannot choose one by itself.
+uint16_t FreePort();
 
 struct TestClusterOptions {
   std::string binary = DaemonBinary();
