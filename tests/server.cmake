@@ -63,8 +63,10 @@ target_sources(standard_services_test PRIVATE support/http_peer.cc)
 target_sources(silent_connection_test PRIVATE support/silent_proxy.cc)
 target_link_libraries(silent_connection_test PRIVATE tandem_transfer)
 
-target_sources(kv_tls_test PRIVATE support/test_certificates.cc)
-target_link_libraries(kv_tls_test PRIVATE tandem_transfer)
+foreach(name kv_tls_test chat_command_test)
+  target_sources(${name} PRIVATE support/test_certificates.cc)
+  target_link_libraries(${name} PRIVATE tandem_transfer)
+endforeach()
 
 tandem_emulated_test(device_memory_test SOURCES unit/server/device_memory_test.cc
                      DEPS tandem_transfer_nccl_emulated tandem_server TIMEOUT 300)

@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 
+#include <array>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -20,12 +21,33 @@ void SetUpCurl() {
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
 }
 
-absl::Status ToStatus(CURLcode code, const std::string& url) {
-  if (code == CURLE_OK) return absl::OkStatus();
-  if (code == CURLE_OPERATION_TIMEDOUT) {
-    return DeadlineExceeded("{}: {}", url, curl_easy_strerror(code));
+// What went wrong, by libcurl's code and its own words, and what to do where that is known.
+absl::Status ToStatus(CURLcode code, const std::string& detail, const HttpRequest& request) {
+  const std::string& url = request.url;
+  switch (code) {
+    case CURLE_OK:
+      return absl::OkStatus();
+    case CURLE_OPERATION_TIMEDOUT:
+      return DeadlineExceeded("{}: {}", url, detail);
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+      return FailedPrecondition(
+          "{}: the server's certificate is refused, by the authorities of {}: {}", url,
+          request.ca_file.empty() ? "this system" : request.ca_file, detail);
+    case CURLE_SSL_CONNECT_ERROR:
+      return Unavailable(
+          "{}: {}; if the server speaks plain HTTP, its address begins with http:", url, detail);
+    // A server of HTTPS closes the connection, or answers with what is no HTTP.
+    case CURLE_GOT_NOTHING:
+    case CURLE_RECV_ERROR:
+    case CURLE_UNSUPPORTED_PROTOCOL:
+      if (url.starts_with("https:")) break;
+      return Unavailable("{}: {}; if the server speaks HTTPS, its address begins with https:", url,
+                         detail);
+    default:
+      break;
   }
-  return Unavailable("{}: {}", url, curl_easy_strerror(code));
+  return Unavailable("{}: {}", url, detail);
 }
 
 // A handle of libcurl with the request that it points to.
@@ -37,6 +59,7 @@ class EasyHandle {
     for (const std::string& header : request_.headers) {
       headers_ = curl_slist_append(headers_, header.c_str());
     }
+    curl_easy_setopt(easy_, CURLOPT_ERRORBUFFER, detail_.data());
     curl_easy_setopt(easy_, CURLOPT_URL, request_.url.c_str());
     curl_easy_setopt(easy_, CURLOPT_HTTPHEADER, headers_);
     curl_easy_setopt(easy_, CURLOPT_NOSIGNAL, 1L);
@@ -62,7 +85,11 @@ class EasyHandle {
   EasyHandle& operator=(const EasyHandle&) = delete;
 
   CURL* get() const { return easy_; }
-  const std::string& url() const { return request_.url; }
+  // How a transfer ended that had this result.
+  absl::Status StatusOf(CURLcode code) const {
+    const char* const detail = detail_.data();
+    return ToStatus(code, *detail == 0 ? curl_easy_strerror(code) : detail, request_);
+  }
   long code() const {
     long code = 0;
     curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &code);
@@ -76,6 +103,7 @@ class EasyHandle {
 
  private:
   const HttpRequest request_;
+  std::array<char, CURL_ERROR_SIZE> detail_{};  // libcurl writes to it when it fails
   CURL* easy_ = nullptr;
   curl_slist* headers_ = nullptr;
 };
@@ -91,7 +119,7 @@ absl::StatusOr<HttpAnswer> Fetch(const HttpRequest& request) {
   EasyHandle handle(request);
   HttpAnswer answer;
   handle.SendBodyTo(AppendTo, &answer.body);
-  RETURN_IF_ERROR(ToStatus(curl_easy_perform(handle.get()), request.url));
+  RETURN_IF_ERROR(handle.StatusOf(curl_easy_perform(handle.get())));
   answer.code = handle.code();
   return answer;
 }
@@ -104,7 +132,7 @@ class HttpExchange {
   }
 
   CURL* easy() const { return handle_.get(); }
-  void End(CURLcode code) { sink_->OnEnd(handle_.code(), ToStatus(code, handle_.url())); }
+  void End(CURLcode code) { sink_->OnEnd(handle_.code(), handle_.StatusOf(code)); }
   void EndCancelled() { sink_->OnEnd(handle_.code(), Cancelled("by this client")); }
 
  private:

@@ -16,8 +16,8 @@ struct HttpRequest {
   std::vector<std::string> headers;
   std::string body;                            // empty: GET, else POST
   Duration timeout = std::chrono::seconds(5);  // 0: none
-  std::string
-      ca_file;  // PEM, who may have signed an HTTPS server's certificate; empty: the system's
+  // PEM, who may have signed the certificate of an HTTPS server; empty: whom the system knows.
+  std::string ca_file;
 };
 
 struct HttpAnswer {
@@ -25,7 +25,8 @@ struct HttpAnswer {
   std::string body;
 };
 
-// Sends the request and waits for the answer. UNAVAILABLE when there is none. Uses no proxy.
+// Sends the request and waits for the answer. UNAVAILABLE when there is none, FAILED_PRECONDITION
+// when the certificate of an HTTPS server is refused. Uses no proxy.
 absl::StatusOr<HttpAnswer> Fetch(const HttpRequest& request);
 
 // Receives what comes of one streamed exchange, on the thread of HttpStreams.

@@ -113,9 +113,10 @@ class OpenAiBackend final : public Backend {
   absl::StatusOr<ServerInfo> AskModels() const {
     const auto answer =
         Fetch({.url = options_.base_url + "/v1/models", .headers = options_.headers});
-    if (!answer.ok()) {
+    if (absl::IsUnavailable(answer.status())) {
       return Annotate(answer.status(), "no server answers: give its address with --base-url");
     }
+    RETURN_IF_ERROR(answer.status());
     RETURN_IF_ERROR(StatusOfAnswer(answer->code, answer->body));
     return ParseModels(answer->body, options_.model);
   }

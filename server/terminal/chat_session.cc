@@ -48,6 +48,9 @@ absl::Status ChatSession::Run() {
                     "no server answers: start one by `tandem up --model DIR`, or give its address "
                     "with --url");
   }
+  if (absl::IsFailedPrecondition(model.status())) {
+    return Annotate(model.status(), "--tls-ca names who may have signed the server's certificate");
+  }
   RETURN_IF_ERROR(model.status());
   model_ = *model;
   parts_.screen.Note(fmt::format(

@@ -16,6 +16,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/support/http_cluster_fixture.h"
 #include "tests/support/shell.h"
+#include "tests/support/test_certificates.h"
 
 namespace tandem {
 namespace {
@@ -176,6 +177,71 @@ TEST_F(ChatCommandTest, ReasonsAreGivenOverHttpAsJsonToo) {
   EXPECT_EQ(http.Get("/explain/other").status, 404);
   EXPECT_EQ(http.Get("/explain/").status, 400);
   EXPECT_EQ(http.Get("/explain/%00").status, 400);
+}
+
+// The same with a router that speaks HTTPS.
+class ChatOverTlsTest : public HttpClusterFixture<Json> {
+ protected:
+  static void SetUpTestSuite() {
+    std::string directory = ::testing::TempDir() + "chat_tlsXXXXXX";
+    directory_ = mkdtemp(directory.data());
+    ours_ = new TestAuthority(directory_, "ours");
+    const TlsFiles files =
+        ours_->Issue("server", TestAuthority::Validity::kNow, "IP:127.0.0.1,DNS:router.example");
+    Serve({.prefill = 0,
+           .decode = 0,
+           .router_flags = {"--http-tls-cert=" + files.cert, "--http-tls-key=" + files.key}});
+  }
+  static void TearDownTestSuite() {
+    HttpClusterFixture::TearDownTestSuite();
+    delete ours_;
+    std::filesystem::remove_all(directory_);
+  }
+
+  static CommandResult Chat(const std::string& scheme, const std::string& flags) {
+    return Shell(fmt::format("chat --url {}://127.0.0.1:{} --temperature 0 --max-tokens 4 {} 2>&1",
+                             scheme, port_, flags),
+                 "echo It was |");
+  }
+
+  static inline std::filesystem::path directory_;
+  static inline const TestAuthority* ours_ = nullptr;
+};
+
+TEST_F(ChatOverTlsTest, ItTalksToAServerThatTheGivenAuthorityVouchesFor) {
+  const CommandResult chat = Chat("https", "-v --tls-ca " + ours_->ca_file());
+  EXPECT_EQ(chat.exit_status, 0) << chat.output;
+  EXPECT_THAT(chat.output, HasSubstr("[unified on unified-0, first token after"));
+}
+
+TEST_F(ChatOverTlsTest, AServerThatNoAuthorityVouchesForIsSentNothing) {
+  const TestAuthority foreign(directory_, "foreign");
+  for (const std::string& flags : {"--tls-ca " + foreign.ca_file(), std::string()}) {
+    const CommandResult chat = Chat("https", flags);
+    EXPECT_EQ(chat.exit_status, 1);
+    EXPECT_THAT(chat.output, StartsWith("error: FAILED_PRECONDITION: --tls-ca names who"));
+    EXPECT_THAT(chat.output, HasSubstr("/v1/models: the server's certificate is refused"));
+    EXPECT_THAT(chat.output, HasSubstr("unable to get local issuer certificate"))
+        << "what is wrong with it, in the words of OpenSSL";
+  }
+  EXPECT_THAT(Chat("https", "--tls-ca " + foreign.ca_file()).output, HasSubstr(foreign.ca_file()));
+  EXPECT_THAT(Chat("https", "--tls-ca /nowhere.pem").output, HasSubstr("/nowhere.pem"));
+}
+
+TEST_F(ChatOverTlsTest, HttpAndHttpsAreNotMixedUpSilently) {
+  const CommandResult plain = Chat("http", "");
+  EXPECT_EQ(plain.exit_status, 1);
+  EXPECT_THAT(plain.output,
+              HasSubstr("if the server speaks HTTPS, its address begins with https:"));
+  const uint16_t http_port = FreePort();
+  const TestCluster other(
+      {.prefill = 0, .decode = 0, .router_flags = {fmt::format("--http-port={}", http_port)}});
+  const CommandResult tls = Shell(
+      fmt::format("chat --url https://127.0.0.1:{} --tls-ca {} 2>&1", http_port, ours_->ca_file()),
+      "echo It was |");
+  EXPECT_EQ(tls.exit_status, 1);
+  EXPECT_THAT(tls.output,
+              HasSubstr("if the server speaks plain HTTP, its address begins with http:"));
 }
 
 }  // namespace

@@ -78,11 +78,15 @@ TestAuthority::TestAuthority(std::string directory, std::string name)
 
 TestAuthority::~TestAuthority() { delete keys_; }
 
-TlsFiles TestAuthority::Issue(std::string_view worker, Validity validity) const {
+TlsFiles TestAuthority::Issue(std::string_view worker, Validity validity,
+                              const std::string& addresses) const {
   const Key key = NewKey();
   const long until = validity == Validity::kNow ? kDaySeconds : -kDaySeconds / 2;
   const Certificate certificate = Unsigned(worker, key.get(), -kDaySeconds, until);
   X509_set_issuer_name(certificate.get(), X509_get_subject_name(keys_->certificate.get()));
+  if (!addresses.empty()) {
+    AddExtension(certificate.get(), NID_subject_alt_name, addresses.c_str());
+  }
   EXPECT_GT(X509_sign(certificate.get(), keys_->key.get(), EVP_sha256()), 0);
   const std::string stem = fmt::format("{}/{}.{}", directory_, name_, worker);
   const TlsFiles files = {.cert = stem + ".pem", .key = stem + ".key", .ca = ca_file_};

@@ -19,7 +19,9 @@ class TestAuthority {
 
   enum class Validity : uint8_t { kNow, kExpired };
   // A new key and a certificate of this authority for it. The files trust this authority.
-  TlsFiles Issue(std::string_view worker, Validity validity = Validity::kNow) const;
+  // `addresses`: what clients may have called its owner, as "IP:127.0.0.1,DNS:localhost".
+  TlsFiles Issue(std::string_view worker, Validity validity = Validity::kNow,
+                 const std::string& addresses = "") const;
 
   const std::string& ca_file() const { return ca_file_; }
 
