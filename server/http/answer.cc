@@ -255,6 +255,7 @@ void Answer::Detach() {
   std::function<void()> wake, gone;  // destroyed without the lock
   absl::MutexLock lock(&mutex_);
   is_gone_ = true;
+  queue_.Abandon();
   wake = std::exchange(wake_, nullptr);
   gone = std::exchange(gone_, nullptr);
 }

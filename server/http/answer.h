@@ -66,7 +66,7 @@ class Answer {
   std::string KeepAlivePart() const;
   // The client has gone before kFinished: returns what is to be called.
   [[nodiscard]] std::function<void()> TakeGone();
-  // The connection is over with this answer. The handler may still hold it.
+  // The connection is over with this answer. The handler may still hold it, also when `all` is gone.
   void Detach();
 
  private:

@@ -19,7 +19,8 @@ namespace tandem {
 //   idle      kWrite          kFinish   kFinish            -
 //   writing   kNothing/kFull  kNothing  kNothing, dropped  kWrite; when empty: idle, closed: kFinish
 //
-// After Close, CloseWith or Abort nothing is pushed. Thread-safe; nothing blocks or calls back.
+// After Close, CloseWith or Abort nothing is pushed. After Abandon all calls but OnWritten may still come, and
+// what they bring is dropped. Thread-safe; nothing blocks or calls back.
 template <typename Message>
 class WriteQueue {
  public:
@@ -30,7 +31,7 @@ class WriteQueue {
     kFull,     // only of Push: the message was not taken
   };
 
-  // `all` counts what waits in all queues together, outlives this, and may be null.
+  // `all` counts what waits in all queues together, outlives this or its Abandon, and may be null.
   WriteQueue(size_t max_queued_bytes, AnswerBuffers* all)
       : max_queued_bytes_(max_queued_bytes), all_(all) {}
   ~WriteQueue() {
@@ -42,6 +43,7 @@ class WriteQueue {
   // have room. What the transport writes at once needs no room.
   [[nodiscard]] Next Push(Message message, size_t bytes, Pace pace) {
     absl::MutexLock lock(&mutex_);
+    if (abandoned_) return Next::kNothing;
     if (!writing_) {
       writing_ = true;
       current_ = std::move(message);
@@ -76,6 +78,7 @@ class WriteQueue {
   [[nodiscard]] Next CloseWith(Message last, size_t bytes) {
     absl::MutexLock lock(&mutex_);
     closed_ = true;
+    if (abandoned_) return Next::kNothing;
     if (!writing_) {
       writing_ = true;
       current_ = std::move(last);
@@ -97,6 +100,14 @@ class WriteQueue {
   void Drop() {
     absl::MutexLock lock(&mutex_);
     DropAll();
+  }
+  // The transport writes nothing more; a write in progress may still read current(). What is queued and
+  // what is still to come is dropped, and `all` may end before this.
+  void Abandon() {
+    absl::MutexLock lock(&mutex_);
+    DropAll();
+    abandoned_ = true;
+    all_ = nullptr;
   }
 
   // Whether something that was pushed has not been written yet.
@@ -125,13 +136,14 @@ class WriteQueue {
   }
 
   const size_t max_queued_bytes_;
-  AnswerBuffers* const all_;
   Message current_;
   mutable absl::Mutex mutex_;
+  AnswerBuffers* all_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::pair<Message, size_t>> queue_ ABSL_GUARDED_BY(mutex_);
   size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tandem

@@ -83,6 +83,7 @@ class HttpServerTest : public ::testing::Test {
 
   Handed handed_;
   Exchange exchange_;
+  std::unique_ptr<AnswerBuffers> answers_;  // null unless the test counts; outlives the server
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -433,8 +434,8 @@ TEST_F(HttpServerTest, WhoeverAsksAfterTheClientHasGoneIsToldAtOnce) {
 }
 
 TEST_F(HttpServerTest, AReaderThatIsTooSlowIsToldAndDisconnected) {
-  AnswerBuffers answers(64 << 20);
-  Start({.slow_reader_grace = milliseconds(50), .answers = &answers});
+  answers_ = std::make_unique<AnswerBuffers>(64 << 20);
+  Start({.slow_reader_grace = milliseconds(50), .answers = answers_.get()});
   HttpPeer slow(port(), 4096);
   const auto stream = StreamTo(slow);
   absl::Notification gone;
@@ -444,13 +445,13 @@ TEST_F(HttpServerTest, AReaderThatIsTooSlowIsToldAndDisconnected) {
     ASSERT_TRUE(stream->Push(std::string(1 << 20, 'x'), Pace::kWhole));
   }
   EXPECT_FALSE(stream->Push("x", Pace::kLive));
-  EXPECT_GT(answers.Use().bytes(), 0u);
+  EXPECT_GT(answers_->Use().bytes(), 0u);
   EXPECT_TRUE(stream->HasUnwritten());
   EXPECT_EQ(HttpGet(port(), "/hello").status, 200) << "others are served";
   stream->Abort("too slow");
   Await(gone);
   EXPECT_FALSE(slow.Read().is_whole);
-  EXPECT_EQ(answers.Use().bytes(), 0u);
+  EXPECT_EQ(answers_->Use().bytes(), 0u);
 }
 
 TEST_F(HttpServerTest, AnAnswerThatTheSystemTakesInPiecesArrivesWhole) {
@@ -474,8 +475,8 @@ TEST_F(HttpServerTest, AnAnswerThatTheSystemTakesInPiecesArrivesWhole) {
 }
 
 TEST_F(HttpServerTest, AnAnswerThatNobodyReadsIsEnded) {
-  AnswerBuffers answers(64 << 20);
-  Start({.max_reading_time = milliseconds(50), .answers = &answers});
+  answers_ = std::make_unique<AnswerBuffers>(64 << 20);
+  Start({.max_reading_time = milliseconds(50), .answers = answers_.get()});
   HttpPeer slow(port(), 4096);
   slow.Send("GET /handed HTTP/1.1\r\nHost: h\r\n\r\n");
   const Exchange exchange = handed_.Take();
@@ -483,12 +484,12 @@ TEST_F(HttpServerTest, AnAnswerThatNobodyReadsIsEnded) {
   exchange->OnGone([&gone] { gone.Notify(); });
   exchange->Respond({.body = std::string(32 << 20, 'x')});
   Await(gone);
-  EXPECT_EQ(answers.Use().unread(), 1u);
+  EXPECT_EQ(answers_->Use().unread(), 1u);
 }
 
 TEST_F(HttpServerTest, AWholeAnswerIsRefusedWhenTooMuchIsUnread) {
-  AnswerBuffers answers(1 << 20);
-  Start({.answers = &answers});
+  answers_ = std::make_unique<AnswerBuffers>(1 << 20);
+  Start({.answers = answers_.get()});
   HttpPeer peer(port());
   peer.Send("GET /handed HTTP/1.1\r\nHost: h\r\n\r\n");
   handed_.Take()->Respond({.body = std::string(2 << 20, 'x')});
@@ -496,6 +497,25 @@ TEST_F(HttpServerTest, AWholeAnswerIsRefusedWhenTooMuchIsUnread) {
   EXPECT_EQ(reply.status, 503);
   EXPECT_EQ(reply.Header("Retry-After"), "1");
   EXPECT_EQ(peer.Get("/hello").body, "hello");
+}
+
+TEST_F(HttpServerTest, AnswersThatOutliveTheServerAreNeitherCountedNorTouchTheCount) {
+  answers_ = std::make_unique<AnswerBuffers>(64 << 20);
+  Start({.answers = answers_.get()});
+  HttpPeer slow(port(), 4096);
+  const auto stream = StreamTo(slow);
+  for (int i = 0; i < 32; ++i) {
+    ASSERT_TRUE(stream->Push(std::string(1 << 20, 'x'), Pace::kWhole));
+  }
+  HttpPeer other(port());
+  other.Send("GET /handed HTTP/1.1\r\nHost: h\r\n\r\n");
+  const Exchange late = handed_.Take();
+  server_.reset();
+  EXPECT_EQ(answers_->Use().bytes(), 0u);
+  stream->Abort("too late");
+  late->Respond({.body = std::string(1 << 20, 'x')});
+  EXPECT_EQ(answers_->Use().bytes(), 0u) << "nobody will read them";
+  answers_.reset();
 }
 
 TEST_F(HttpServerTest, AClientThatEndsItsSideStillGetsAnAnswerThatIsThere) {

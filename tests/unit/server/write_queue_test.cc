@@ -1,5 +1,6 @@
 #include "server/services/write_queue.h"
 
+#include <memory>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -122,6 +123,23 @@ TEST(WriteQueueTest, WhatIsDroppedWithTheQueueIsNotCountedAnyMore) {
     EXPECT_EQ(all.Use().bytes(), 1u);
   }
   EXPECT_EQ(all.Use().bytes(), 0u);
+}
+
+TEST(WriteQueueTest, AnAbandonedQueueTakesNothingAndOutlivesTheCount) {
+  auto all = std::make_unique<AnswerBuffers>(8);
+  Queue writing(kLimit, all.get());
+  Queue idle(kLimit, all.get());
+  EXPECT_EQ(PushLive(writing, "a"), Next::kWrite);
+  EXPECT_EQ(PushLive(writing, "b"), Next::kNothing);
+  for (Queue* queue : {&writing, &idle}) {
+    queue->Abandon();
+    EXPECT_EQ(all->Use().bytes(), 0u);
+    EXPECT_EQ(queue->Push("c", 1, Pace::kWhole), Next::kNothing);
+    EXPECT_EQ(queue->CloseWith("d", 1), Next::kNothing);
+    EXPECT_EQ(all->Use().bytes(), 0u);
+  }
+  EXPECT_EQ(writing.current(), "a") << "the system may still read it";
+  all.reset();
 }
 
 }  // namespace
