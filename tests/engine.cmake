@@ -18,7 +18,7 @@ tandem_define_paths(unit/engine/simulated_device_test.cc)
 tandem_test(landing_zone_test SOURCES unit/engine/landing_zone_test.cc DEPS tandem_test_engine)
 tandem_test(profile_test
   SOURCES unit/engine/cost_parameters_test.cc unit/engine/measure_steps_test.cc
-          unit/engine/step_session_test.cc unit/engine/start_measurement_test.cc
+          unit/engine/step_session_test.cc unit/engine/step_timer_test.cc unit/engine/start_measurement_test.cc
           unit/engine/cost_measurement_test.cc
   DEPS tandem_profile tandem_test_engine)
 tandem_fuzz_test(cost_parameters_fuzz SOURCES fuzz/cost_parameters_fuzz.cc DEPS tandem_profile

@@ -13,6 +13,7 @@ StepRunner::StepRunner(const Parts& parts)
 bool StepRunner::Run() {
   EngineCore& core = parts_.core;
   const TimePoint now = core.clock.Now();
+  const TimePoint began = timer_.Begin(now);
   const StepPlan plan = core.scheduler.Plan(now, core.view);
   applier_.Apply(plan, now);
   if (plan.empty()) {
@@ -46,9 +47,11 @@ bool StepRunner::Run() {
   // Scoring prompts takes time that no other step takes.
   const bool scores = std::ranges::any_of(chunks_, [](const Chunk& c) { return c.num_scored > 0; });
   delivery_.Deliver(chunks_, tokens, parts_.computation.prompt_logprobs(), computed);
+  // All that the next step has to wait for.
+  const TimePoint ended = core.clock.Now();
+  timer_.End(ended);
   if (scores) return true;
-  // All that the next step had to wait for.
-  const Duration took = core.clock.Now() - now;
+  const Duration took = ended - began;
   core.latency.ObserveStep(features, took);
   core.costs.Observe(features, took);
   return true;

@@ -11,6 +11,7 @@
 #include "engine/loop/core.h"
 #include "engine/loop/delivery.h"
 #include "engine/loop/plan_applier.h"
+#include "engine/loop/step_timer.h"
 #include "engine/progress.h"
 #include "engine/sequence.h"
 #include "engine/stats.h"
@@ -52,6 +53,7 @@ class StepRunner {
   const Parts parts_;
   PlanApplier applier_;
   Delivery delivery_;
+  StepTimer timer_;
   std::vector<Chunk> chunks_;
   uint64_t steps_ = 0;
   uint64_t prompt_tokens_ = 0;

@@ -16,13 +16,16 @@ constexpr uint64_t kColdSteps = 8;
 constexpr size_t kWindow = 32;      // steps of one kind that are compared with the model
 constexpr size_t kLeastSteps = 16;  // of them before it is changed
 constexpr int32_t kCheckEvery = 4;  // steps of one kind
-// The median of a window differs from the model when it is off by more than this, and by more than
-// so many standard errors of a median.
-constexpr double kLeastChange = 0.1;
-constexpr double kStandardErrors = 4.0;
-// What changes the steps of one kind by more is the machine, so steps of the other kind have changed
-// alike unless they say otherwise.
-constexpr double kMachineChange = 1.25;
+// The mean differs from the model when it is off by more than this, and by more than so many
+// standard errors of it.
+constexpr double kLeastChange = 0.02;
+constexpr double kStandardErrors = 2.0;
+// The median of a window does when it is off by more than this, and by more than so many standard
+// errors of a median, and the mean of the window by more than a part of it. Such a change is one of
+// the machine, so steps of the other kind have changed alike unless they say otherwise.
+constexpr double kLeastJump = 0.25;
+constexpr double kJumpErrors = 4.0;
+constexpr double kLeastMeanJump = 0.1;
 // A revision costs every router a new model, so they are no more frequent than this.
 constexpr Duration kLeastTimeBetweenRevisions = std::chrono::milliseconds(200);
 
@@ -93,6 +96,7 @@ void StepCosts::Count(double ratio) {
 void StepCosts::Remember(const TimedStep& step, double ratio) {
   Window& window = windows_[step.features.prefill_tokens > 0 ? kPrefill : kDecode];
   window.steps.push_back({.step = step, .number = seen_, .ratio = ratio});
+  if (state_.model != nullptr) window.pace.Add(step.ms, window.steps.back().predicted_ms());
   if (window.steps.size() > kWindow) window.steps.pop_front();
 }
 
@@ -124,13 +128,16 @@ void StepCosts::Refine(Kind kind) {
 
 // Nothing when the model is right about the latest steps of this kind.
 std::optional<StepModel> StepCosts::Rescaled(Kind kind) {
-  const std::optional<double> change = ChangeOf(windows_[kind]);
+  Window& window = windows_[kind];
+  const std::optional<double> jump = JumpOf(window);
+  const std::optional<double> change = jump ? jump : ChangeOf(window);
   if (!change) return std::nullopt;
   Window& other = windows_[1 - kind];
-  const bool machine = std::max(*change, 1 / *change) > kMachineChange;
-  const bool other_is_old = machine && other.IsOlderThan(windows_[kind]);
+  // After a jump, or before any step of the other kind, its steps are forgotten: it follows this one.
+  const bool other_is_old = (jump || other.steps.empty()) && other.IsOlderThan(window);
   if (other_is_old) other = {};
-  const bool both = other_is_old || (kind == kPrefill && !IsOfPrefills(windows_[kind]));
+  if (jump) window.ForgetPace();
+  const bool both = other_is_old || (kind == kPrefill && !IsOfPrefills(window));
   absl::StatusOr<StepModel> scaled = StepModel::Create(
       Scaled(state_.model->coefficients(), kind == kPrefill || both ? *change : 1.0,
              kind == kDecode || both ? *change : 1.0));
@@ -138,11 +145,23 @@ std::optional<StepModel> StepCosts::Rescaled(Kind kind) {
   return *std::move(scaled);
 }
 
-// By which factor these steps take longer than the model says; nothing when chance explains it.
+// By which factor these steps take longer than the model says, on average; nothing when chance
+// explains it.
 std::optional<double> StepCosts::ChangeOf(const Window& window) {
+  if (window.pace.steps() < kLeastSteps) return std::nullopt;
+  const double change = std::log(window.pace.factor());
+  const double least = std::log1p(kLeastChange);
+  if (!(std::abs(change) > std::max(least, kStandardErrors * window.pace.error()))) {
+    return std::nullopt;
+  }
+  return std::exp(change);
+}
+
+// The same of a change that came at once, of which the steps of the window show more than the mean.
+std::optional<double> StepCosts::JumpOf(const Window& window) {
   if (window.steps.size() < kLeastSteps) return std::nullopt;
   const auto changed = std::ranges::count_if(window.steps, [](const Seen& seen) {
-    return std::max(seen.ratio, 1 / seen.ratio) > 1 + kLeastChange;
+    return std::max(seen.ratio, 1 / seen.ratio) > 1 + kLeastJump;
   });
   // Nearly always: the median cannot have changed then.
   if (2 * static_cast<size_t>(changed) < window.steps.size()) return std::nullopt;
@@ -153,9 +172,25 @@ std::optional<double> StepCosts::ChangeOf(const Window& window) {
   // Of a normal distribution: its deviation is 1.48 median deviations, and the standard error of its
   // median is 1.25 deviations over the root of their number.
   const double error = 1.48 * 1.25 * Median(logs) / std::sqrt(static_cast<double>(logs.size()));
-  const double least = std::log1p(kLeastChange);
-  if (std::abs(change) <= std::max(least, kStandardErrors * error)) return std::nullopt;
+  const double least = std::log1p(kLeastJump);
+  if (std::abs(change) <= std::max(least, kJumpErrors * error)) return std::nullopt;
+  // A few slow steps among many fast ones have a mean far from the median, and nothing has changed.
+  const double mean = std::log(window.MeanRatio(kMostRatio * std::exp(change)));
+  if (std::copysign(1.0, change) * mean <= std::log1p(kLeastMeanJump)) return std::nullopt;
   return std::exp(change);
+}
+
+void StepCosts::Window::ForgetPace() {
+  pace = {};
+  for (size_t i = steps.size() / 2; i < steps.size(); ++i) {
+    pace.Add(steps[i].step.ms, steps[i].predicted_ms());
+  }
+}
+
+double StepCosts::Window::MeanRatio(double most) const {
+  double sum = 0;
+  for (const Seen& seen : steps) sum += std::min(seen.ratio, most);
+  return sum / static_cast<double>(steps.size());
 }
 
 // Whether the time of these steps tells what prefills cost: in most of them they take most of it.
@@ -189,10 +224,16 @@ void StepCosts::Adopt(StepModel model, CostSource source) {
   state_.error = ErrorOf(*state_.model);
   std::vector<double> ratios;
   for (Window& window : windows_) {
+    double before_ms = 0;
+    double after_ms = 0;
     for (Seen& seen : window.steps) {
+      before_ms += seen.predicted_ms();
       seen.ratio = RatioOf(*state_.model, seen.step);
+      after_ms += seen.predicted_ms();
       ratios.push_back(seen.ratio);
     }
+    // What the former model said of older steps is not kept.
+    if (before_ms > 0) window.pace.Rescale(after_ms / before_ms);
   }
   state_.drift = ratios.empty() ? 0 : Median(ratios);
   since_revision_ = {};

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "scheduler/latency_model/component_fit.h"
 #include "scheduler/latency_model/cost_state.h"
+#include "scheduler/latency_model/pace_mean.h"
 #include "scheduler/latency_model/step_learner.h"
 #include "scheduler/latency_model/step_model.h"
 
@@ -18,9 +19,10 @@ namespace tandem {
 
 // The step model of a worker, kept true to the steps that it runs. A model that was given is scaled
 // when the machine gets slower or faster: prefills and decodes by a factor each. Without one, a
-// model is learned from the steps. The median of the latest steps decides, and it must differ from
-// the model by more than chance explains, so that single steps, noise and a cold start change
-// nothing. Pure: time comes in as durations.
+// model is learned from the steps. The mean time of the latest steps decides, because an output
+// takes the sum of many of them: steps that are held up by other work of the machine count, each as
+// at most a few times what is usual, so that a single stall changes nothing. A large change is seen
+// by the median of fewer steps, and what was before it is forgotten. Pure: time comes in as durations.
 // Thread: one at a time.
 class StepCosts {
  public:
@@ -48,17 +50,24 @@ class StepCosts {
     TimedStep step;
     uint64_t number = 0;  // among all steps
     double ratio = 1;     // of its time to what the model says; without a model it means nothing
+
+    double predicted_ms() const { return step.ms / ratio; }
   };
   // The latest steps of one kind, in order.
   struct Window {
     std::deque<Seen> steps;
     int32_t since_check = 0;  // steps
+    PaceMean pace;            // of more steps than those
 
     // Whether none of these ran since the later half of `other`.
     bool IsOlderThan(const Window& other) const {
       if (steps.empty() || other.steps.empty()) return true;
       return steps.back().number < other.steps[other.steps.size() / 2].number;
     }
+    // The mean is that of the later half of the steps from now on.
+    void ForgetPace();
+    // Of the steps, each of which counts as at most `most`.
+    double MeanRatio(double most) const;
   };
 
   void Count(double ratio);
@@ -68,6 +77,7 @@ class StepCosts {
   void Refine(Kind kind);
   std::optional<StepModel> Rescaled(Kind kind);
   static std::optional<double> ChangeOf(const Window& window);
+  static std::optional<double> JumpOf(const Window& window);
   bool IsOfPrefills(const Window& window) const;
   double ErrorOf(const StepModel& model) const;
   void Adopt(StepModel model, CostSource source);
