@@ -6,7 +6,11 @@
 namespace tandem {
 namespace {
 
-// The worker that answers for a term of a placement; transfer is its link's.
+bool IsOfLink(PredictionTerm term) {
+  return term == PredictionTerm::kTransfer || term == PredictionTerm::kHandOff;
+}
+
+// The worker that answers for a term of a placement; those of a link are not its.
 const WorkerId& AnsweringWorker(PredictionTerm term, const ScoredPlacement& placement) {
   if (placement.route == v1::ROUTE_UNIFIED) return placement.prefill;
   switch (term) {
@@ -15,6 +19,7 @@ const WorkerId& AnsweringWorker(PredictionTerm term, const ScoredPlacement& plac
     case PredictionTerm::kPrefill:
     case PredictionTerm::kTransfer:
     case PredictionTerm::kMessages:
+    case PredictionTerm::kHandOff:
       return placement.prefill;
     case PredictionTerm::kTpot:
     case PredictionTerm::kE2e:
@@ -40,7 +45,7 @@ void PredictionBook::AddTo(TermError& term, const Residual& residual) {
   term.error += weight * (std::abs(residual.relative) - term.error);
   term.bias += weight * (residual.relative - term.bias);
   // A machine that stalled for once would else be expected to do so again for a long time.
-  const bool is_known = term.compared > kEnough;
+  const bool is_known = term.compared > kEnough && term.actual_ms > 0;
   const double most = is_known ? kMostOfMean * term.actual_ms : residual.actual_ms;
   term.actual_ms += weight * (std::min(residual.actual_ms, most) - term.actual_ms);
   if (residual.interval_ms <= 0) return;
@@ -69,7 +74,7 @@ void PredictionBook::Add(const ScoredPlacement& placement, const std::vector<Res
     const auto term = static_cast<size_t>(residual.term);
     AddTo(overall_[term], residual);
     Entry& entry =
-        residual.term == PredictionTerm::kTransfer
+        IsOfLink(residual.term)
             ? EntryOf(links_, kMaxLinks, placement.prefill, placement.decode)
             : EntryOf(workers_, kMaxWorkers, AnsweringWorker(residual.term, placement), {});
     AddTo(entry.terms[term], residual);
@@ -86,6 +91,13 @@ std::optional<double> PredictionBook::ErrorOf(const TermError& term) {
   return term.error;
 }
 
+std::optional<double> PredictionBook::LearnedMs(const Entry* entry, PredictionTerm of) {
+  if (entry == nullptr) return std::nullopt;
+  const TermError& term = entry->terms[static_cast<size_t>(of)];
+  if (term.compared < kEnough) return std::nullopt;
+  return std::max(0.0, term.actual_ms);
+}
+
 const PredictionBook::Entry* PredictionBook::Find(const Entries& entries, const WorkerId& worker,
                                                   const WorkerId& peer) {
   const auto found = entries.find({.worker = worker.name, .peer = peer.name});
@@ -96,9 +108,8 @@ const PredictionBook::Entry* PredictionBook::Find(const Entries& entries, const 
 
 std::optional<double> PredictionBook::ErrorAt(PredictionTerm term,
                                               const ScoredPlacement& placement) const {
-  const Entry* const entry = term == PredictionTerm::kTransfer
-                                 ? Find(links_, placement.prefill, placement.decode)
-                                 : Find(workers_, AnsweringWorker(term, placement), {});
+  const Entry* const entry = IsOfLink(term) ? Find(links_, placement.prefill, placement.decode)
+                                            : Find(workers_, AnsweringWorker(term, placement), {});
   const auto index = static_cast<size_t>(term);
   std::optional<double> error;
   if (entry != nullptr) error = ErrorOf(entry->terms[index]);
@@ -129,11 +140,13 @@ std::optional<double> PredictionBook::OfWorker(PredictionTerm term, const Worker
 
 std::optional<double> PredictionBook::MessagesMs(const WorkerId& prefill) const {
   absl::MutexLock lock(&mutex_);
-  const Entry* const entry = Find(workers_, prefill, {});
-  if (entry == nullptr) return std::nullopt;
-  const TermError& term = entry->terms[static_cast<size_t>(PredictionTerm::kMessages)];
-  if (term.compared < kEnough) return std::nullopt;
-  return std::max(0.0, term.actual_ms);
+  return LearnedMs(Find(workers_, prefill, {}), PredictionTerm::kMessages);
+}
+
+std::optional<double> PredictionBook::HandOffMs(const WorkerId& prefill,
+                                                const WorkerId& decode) const {
+  absl::MutexLock lock(&mutex_);
+  return LearnedMs(Find(links_, prefill, decode), PredictionTerm::kHandOff);
 }
 
 std::optional<double> PredictionBook::OfLink(const WorkerId& prefill,

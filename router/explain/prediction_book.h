@@ -45,6 +45,7 @@ class PredictionBook final : public PredictionErrors {
   std::optional<double> Overall(PredictionTerm term) const override;
   std::optional<double> OfWorker(PredictionTerm term, const WorkerId& worker) const override;
   std::optional<double> MessagesMs(const WorkerId& prefill) const override;
+  std::optional<double> HandOffMs(const WorkerId& prefill, const WorkerId& decode) const override;
   std::optional<double> OfLink(const WorkerId& prefill, const WorkerId& decode) const override;
 
   // Fills in the errors, in the order of workers and terms.
@@ -76,6 +77,8 @@ class PredictionBook final : public PredictionErrors {
 
   static void AddTo(TermError& term, const Residual& residual);
   static std::optional<double> ErrorOf(const TermError& term);
+  // `entry` may be null.
+  static std::optional<double> LearnedMs(const Entry* entry, PredictionTerm of);
   static const Entry* Find(const Entries& entries, const WorkerId& worker, const WorkerId& peer);
   static void Report(const Subject& subject, const TermErrors& terms, v1::PredictionUse& use);
 

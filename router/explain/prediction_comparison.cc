@@ -23,6 +23,7 @@ PredictionTerm BaseOf(PredictionTerm term) {
     case PredictionTerm::kMessages:
       return PredictionTerm::kTtft;
     case PredictionTerm::kTransfer:
+    case PredictionTerm::kHandOff:
     case PredictionTerm::kDecode:
       return PredictionTerm::kE2e;
     case PredictionTerm::kTtft:
@@ -48,6 +49,7 @@ Terms Predicted(const Decision& decision, double further) {
   const double transfer = further > 0 ? stages.transfer.count() : 0;
   const double decode = stages.decode.count() * scale;
   Of(terms, PredictionTerm::kTransfer) = transfer;
+  Of(terms, PredictionTerm::kHandOff) = prediction.hand_off.count();
   Of(terms, PredictionTerm::kDecode) = decode;
   Of(terms, PredictionTerm::kE2e) = prediction.ttft.count() + transfer + decode;
   Of(terms, PredictionTerm::kTpot) = further > 0 ? (transfer + decode) / further : 0;
@@ -59,6 +61,8 @@ Terms Actual(const Decision& decision, const RequestEnd& end, double further) {
   const v1::Stages& stages = finish.stages();
   const double decided = ToMilliseconds(decision.at);
   const double exposed = finish.kv_bytes().exposed_ms();
+  const PlacementPrediction& prediction = *decision.route.score.prediction;
+  const ModelTime of_bytes = prediction.stages.transfer - prediction.hand_off;
   Terms terms{};
   Of(terms, PredictionTerm::kTtft) = stages.ttft_ms() - decided;
   Of(terms, PredictionTerm::kTpot) = finish.tpot_ms();
@@ -69,12 +73,19 @@ Terms Actual(const Decision& decision, const RequestEnd& end, double further) {
   Of(terms, PredictionTerm::kAdmission) = ToMilliseconds(end.admission);
   Of(terms, PredictionTerm::kMessages) = stages.residual_ms() + stages.reserve_ms() - decided;
   Of(terms, PredictionTerm::kTransfer) = exposed;
+  Of(terms, PredictionTerm::kHandOff) = exposed - of_bytes.count();
   Of(terms, PredictionTerm::kDecode) = std::max(0.0, finish.tpot_ms() * further - exposed);
   return terms;
 }
 
 bool IsMoved(PredictionTerm term) {
-  return term == PredictionTerm::kTransfer || term == PredictionTerm::kAdmission;
+  return term == PredictionTerm::kTransfer || term == PredictionTerm::kHandOff ||
+         term == PredictionTerm::kAdmission;
+}
+
+// Whether later predictions are made from what came true of this term.
+bool IsLearned(PredictionTerm term) {
+  return term == PredictionTerm::kMessages || term == PredictionTerm::kHandOff;
 }
 
 // The rest of a request that was sent to several places has the time of all attempts before the last.
@@ -84,7 +95,7 @@ bool IsOfOneAttempt(const Decision& decision, const RequestEnd& end) {
 
 bool NeedsFurtherTokens(PredictionTerm term) {
   return term == PredictionTerm::kTpot || term == PredictionTerm::kDecode ||
-         term == PredictionTerm::kTransfer;
+         term == PredictionTerm::kTransfer || term == PredictionTerm::kHandOff;
 }
 
 // Why the two cannot be compared; empty where they can.
@@ -127,7 +138,7 @@ Comparison Compare(const Decision& decision, const RequestEnd& end) {
     const PredictionTerm base = BaseOf(term);
     if (IsMoved(term) && decision.route.route == v1::ROUTE_UNIFIED) continue;
     if (NeedsFurtherTokens(term) && further == 0) continue;
-    if (term == PredictionTerm::kMessages && !IsOfOneAttempt(decision, end)) continue;
+    if (IsLearned(term) && !IsOfOneAttempt(decision, end)) continue;
     if (base != PredictionTerm::kTtft && !decode_predicted) continue;
     const double whole = Of(actual, base);
     const double relative = (predicted[i] - actual[i]) / whole;

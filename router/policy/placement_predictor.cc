@@ -35,6 +35,11 @@ double PlacementPredictor::MessagesMs(const WorkerView& worker) const {
   return errors_ == nullptr ? 0.0 : errors_->MessagesMs(worker.id).value_or(0);
 }
 
+ModelTime PlacementPredictor::HandOff(const Placement& pair) const {
+  if (errors_ == nullptr) return ModelTime::zero();
+  return ModelTime(errors_->HandOffMs(pair.prefill->id, pair.decode->id).value_or(0));
+}
+
 WorkerState PlacementPredictor::QueuesAt(const WorkerView& worker, const RouteQuery& query) const {
   return QueuesOf(worker, ledger_.Find(worker.id),
                   {.now = ledger_.Now(),
@@ -123,7 +128,9 @@ std::optional<PlacementPrediction> PlacementPredictor::Predict(const Placement& 
   // What the link carries before: a part of it has left by the time at which this prefill begins.
   const ModelTime queued(prefill.queued_bytes / measured->bytes_per_second * 1e3);
   const ModelTime begins = std::max(decode->admission, prefill.forecast->queue);
-  return JoinDisaggregated(shape_, *prefill.kv, *prefill.forecast, *decode, *measured, 1,
+  KvTransferShape kv = *prefill.kv;
+  kv.hand_off = HandOff(placement);
+  return JoinDisaggregated(shape_, kv, *prefill.forecast, *decode, *measured, 1,
                            std::max(ModelTime::zero(), queued - begins));
 }
 

@@ -46,6 +46,7 @@ class PlacementPredictor {
   };
 
   double MessagesMs(const WorkerView& worker) const;
+  ModelTime HandOff(const Placement& pair) const;
   WorkerState QueuesAt(const WorkerView& worker, const RouteQuery& query) const;
   void ForecastPrefills(std::span<const Placement> placements, const RouteQuery& query);
   void ForecastDecodes(std::span<const Placement> placements, const RouteQuery& query);

@@ -21,10 +21,12 @@ enum class PredictionTerm : uint8_t {
   kAdmission,
   kDecode,
   kMessages,  // between router and workers, before the first token
+  kHandOff,   // what of a transfer the bytes on the link do not explain
 };
-inline constexpr size_t kNumPredictionTerms = 9;
+inline constexpr size_t kNumPredictionTerms = 10;
 inline constexpr std::array<std::string_view, kNumPredictionTerms> kPredictionTermNames = {
-    "ttft", "tpot", "e2e", "queue", "prefill", "transfer", "admission", "decode", "messages"};
+    "ttft",     "tpot",      "e2e",    "queue",    "prefill",
+    "transfer", "admission", "decode", "messages", "hand_off"};
 
 // How wrong the predictions of recent requests were, for policies that want to know how much to
 // trust a predicted difference, and what only past requests tell. An error is the mean of |predicted - actual| / actual; a stage is
@@ -44,6 +46,10 @@ class PredictionErrors {
   // in ms: calls and answers between the router and all workers of a request. A cost model knows
   // nothing of them, because workers measure only themselves.
   virtual std::optional<double> MessagesMs(const WorkerId& prefill) const = 0;
+  // How much longer recent requests waited for their KV between these two workers than its bytes took,
+  // in ms: both workers turn to a hand-off between their steps, and the link has its own messages.
+  virtual std::optional<double> HandOffMs(const WorkerId& prefill,
+                                          const WorkerId& decode) const = 0;
   // Of transfer between these two workers.
   virtual std::optional<double> OfLink(const WorkerId& prefill, const WorkerId& decode) const = 0;
 };

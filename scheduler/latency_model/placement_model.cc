@@ -147,6 +147,8 @@ PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvTrans
     stages.transfer = moved > 0 ? ExposedTransfer(transfer + ahead, prefill.prefill, units) : alone;
     prediction.backlog_transfers =
         BacklogTransfers(request, prefill.usual, alone, stages.transfer - alone);
+    prediction.hand_off = kv.hand_off;
+    stages.transfer += kv.hand_off;
     stages.decode = decode.wait + decode.decode;
   }
   prediction.externality = prefill.externality + decode.externality;

@@ -20,6 +20,8 @@ struct KvTransferShape {
   int64_t bytes_per_token = 0;
   int32_t layers = 1;
   int32_t block_tokens = 16;
+  // What a hand-off takes beside its bytes, as far as the prefill does not hide it.
+  ModelTime hand_off{};
 };
 
 // Where the predicted time goes. The stages add up: messages, admission, queue and prefill to the
@@ -29,12 +31,13 @@ struct PredictedStages {
   ModelTime admission{};  // until the decode worker has room; it is asked first
   ModelTime queue{};      // then until the first chunk of the prompt runs
   ModelTime prefill{};    // until the first token
-  ModelTime transfer{};   // what of moving the KV the prefill does not hide
+  ModelTime transfer{};   // what of handing the KV over the prefill does not hide
   ModelTime decode{};     // all further tokens, the wait for the step in progress included
 };
 
 struct PlacementPrediction {
   PredictedStages stages;
+  ModelTime hand_off{};  // of stages.transfer: what its bytes do not explain
   ModelTime ttft{};
   ModelTime tpot{};  // mean time per token after the first; 0 when there is only one
   ModelTime e2e{};

@@ -60,6 +60,22 @@ TEST(PredictionBookTest, KnowsWhatTheMessagesOfAWorkerTakeOnceEnoughRequestsEnde
   EXPECT_NEAR(*book.MessagesMs({"u0", 1}), 40, 1) << "a change is followed";
 }
 
+TEST(PredictionBookTest, KnowsWhatHandOffsOfALinkTakeBesideTheirBytes) {
+  PredictionBook book;
+  const auto add = [&book](const std::string& decode, double ms) {
+    book.Add(Pair("p0", decode), {{.term = PredictionTerm::kHandOff, .actual_ms = ms}});
+  };
+  for (uint64_t i = 1; i < PredictionBook::kEnough; ++i) add("d0", 0.5);
+  EXPECT_FALSE(book.HandOffMs({"p0", 1}, {"d0", 1}).has_value());
+  for (int i = 0; i < 20; ++i) add("d0", 0.5);
+  for (int i = 0; i < 20; ++i) add("d1", -0.5);
+  EXPECT_DOUBLE_EQ(*book.HandOffMs({"p0", 1}, {"d0", 1}), 0.5);
+  EXPECT_EQ(*book.HandOffMs({"p0", 1}, {"d1", 1}), 0) << "the model of the link says too much";
+  EXPECT_FALSE(book.HandOffMs({"p0", 2}, {"d0", 1}).has_value()) << "another process";
+  for (int i = 0; i < 1000; ++i) add("d1", 0.5);
+  EXPECT_NEAR(*book.HandOffMs({"p0", 1}, {"d1", 1}), 0.5, 0.01) << "no longer";
+}
+
 TEST(PredictionBookTest, ErrorsAreMeansOfAbsoluteAndOfSignedDifferences) {
   PredictionBook book;
   for (int i = 0; i < 5; ++i) {

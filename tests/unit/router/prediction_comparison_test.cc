@@ -113,6 +113,16 @@ TEST(PredictionComparisonTest, MessagesAreTheRestOfTheTimeToTheFirstToken) {
   EXPECT_EQ(Find(Compare(decision, end), PredictionTerm::kMessages), nullptr);
 }
 
+TEST(PredictionComparisonTest, AHandOffIsWhatTheBytesDoNotExplainOfTheTransfer) {
+  Decision decision = Disaggregated();
+  decision.route.score.prediction->hand_off = ModelTime(2);  // and 3 ms for the bytes
+  RequestEnd end = Ended();
+  Expect(Compare(decision, end), PredictionTerm::kHandOff, 2, 3, -1.0 / 50);
+  EXPECT_EQ(Find(Compare(Unified(), Ended("u0", "u0")), PredictionTerm::kHandOff), nullptr);
+  end.resumes = 1;
+  EXPECT_EQ(Find(Compare(decision, end), PredictionTerm::kHandOff), nullptr);
+}
+
 TEST(PredictionComparisonTest, DecodeIsScaledToTheTokensThatCame) {
   const Comparison comparison = Compare(Disaggregated(), Ended("p0", "d0", 2));
   Expect(comparison, PredictionTerm::kDecode, 10, 4, 6.0 / 50);

@@ -298,6 +298,19 @@ TEST_F(PlacementModelTest, ADisaggregatedPlacementAddsItsStagesUp) {
   EXPECT_NEAR(p.tpot.count(), 1.27 + 6.002 + 14.105, kExact);
 }
 
+TEST_F(PlacementModelTest, AHandOffTakesTimeBesideItsBytes) {
+  const RequestShape request = {.prompt_tokens = 100, .output_tokens = 3};
+  const auto prefill = ForecastPrefill(IdlePrefill(), request, 0);
+  const auto decode = ForecastDecode(Idle(), request, 0, ModelTime(20));
+  const auto without = JoinDisaggregated(request, kv_, *prefill, *decode, link_, 1);
+  kv_.hand_off = ModelTime(0.5);
+  const auto with = JoinDisaggregated(request, kv_, *prefill, *decode, link_, 1);
+  EXPECT_NEAR(with.stages.transfer.count(), without.stages.transfer.count() + 0.5, kExact);
+  EXPECT_NEAR(with.tpot.count(), without.tpot.count() + 0.25, kExact);
+  EXPECT_NEAR(with.ttft.count(), without.ttft.count(), kExact);
+  EXPECT_EQ(with.hand_off.count(), 0.5);
+}
+
 TEST_F(PlacementModelTest, ABusyPrefillWorkerDrainsWhileTheDecodeWorkerHasNoRoom) {
   WorkerState busy = IdlePrefill();
   busy.waiting = {{.new_tokens = 400}};
