@@ -88,6 +88,25 @@ absl::StatusOr<std::shared_ptr<const WorkerModel>> LoadModel(const std::string& 
   return std::shared_ptr<const WorkerModel>(std::move(model));
 }
 
+// The model with the steps that such a worker of a service reported.
+absl::StatusOr<std::shared_ptr<const WorkerModel>> WithServedCosts(
+    std::shared_ptr<const WorkerModel> model, const std::string& worker, v1::WorkerRole role,
+    const std::vector<ServedCosts>& costs) {
+  if (costs.empty()) return model;
+  auto found = std::ranges::find_if(costs, [&](const ServedCosts& one) {
+    return one.worker == worker && one.role == Name(role);
+  });
+  if (found == costs.end()) found = std::ranges::find(costs, Name(role), &ServedCosts::role);
+  if (found == costs.end()) {
+    return InvalidArgument(
+        "--costs-of: no {} worker of the service reports what its steps cost, which {} needs",
+        Name(role), worker);
+  }
+  auto served = std::make_shared<WorkerModel>(*model);
+  served->steps = found->steps;
+  return std::shared_ptr<const WorkerModel>(std::move(served));
+}
+
 absl::Status CheckAgrees(const WorkerModel& model, const WorkerModel& other) {
   if (model.model == other.model) return absl::OkStatus();
   return FailedPrecondition("{} is of model {}, and {} of model {}: a router serves one model",
@@ -131,9 +150,10 @@ absl::StatusOr<std::vector<WorkerConfig>> MakeFleet(const std::vector<FleetPart>
           part.file);
     }
     for (int32_t i = 0; i < part.count; ++i) {
-      fleet.push_back({.name = fmt::format("{}-{}", Name(part.role), numbers[part.role]++),
-                       .role = part.role,
-                       .model = model});
+      std::string name = fmt::format("{}-{}", Name(part.role), numbers[part.role]++);
+      ASSIGN_OR_RETURN(std::shared_ptr<const WorkerModel> served,
+                       WithServedCosts(model, name, part.role, overrides.costs));
+      fleet.push_back({.name = std::move(name), .role = part.role, .model = std::move(served)});
     }
   }
   return fleet;

@@ -12,12 +12,22 @@
 
 namespace tandem::simulator {
 
+// What the steps of a worker cost in a service that runs.
+struct ServedCosts {
+  std::string worker;
+  std::string role;  // "prefill"
+  StepModel steps;
+};
+
 // What takes the place of what a parameter file says, or does not say.
 struct ModelOverrides {
   std::string model_dir;  // whose KV it has, for files of `tandem profile`; empty: the file says
   int64_t kv_tokens = 0;  // 0: the file must say
   int32_t max_context_tokens = 0;  // 0: the file's
   std::optional<LinkModel> link;   // absent: the first link of the file
+  // A worker has the steps of the one with its name, or else of the first with its role; empty: those
+  // of its file.
+  std::vector<ServedCosts> costs;
 };
 
 // So many workers of one role and one kind of machine.

@@ -1,3 +1,4 @@
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -7,7 +8,9 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "bench/simulator/simulate.h"
+#include "router/cluster/worker_costs.h"
 #include "server/commands/bench_flags.h"
+#include "server/commands/client.h"
 #include "server/commands/commands.h"
 #include "server/commands/load_flags.h"
 #include "server/commands/number_flag.h"
@@ -20,6 +23,7 @@ namespace {
 struct SimulateFlags {
   BenchFlags load;
   simulator::SimulateOptions options;
+  std::string costs_of;
   std::string route = "auto";
   double link_gb_per_s = 0;
   double hop_us = 100;
@@ -65,9 +69,30 @@ absl::StatusOr<simulator::SimulateOptions> MakeSimulateOptions(const SimulateFla
   return options;
 }
 
+// What the workers of a service report of their steps.
+absl::StatusOr<std::vector<simulator::ServedCosts>> CostsOf(const std::string& server) {
+  constexpr std::chrono::seconds kAnswerTimeout(5);
+  Client client(server);
+  client.WaitUntilConnected(kAnswerTimeout);
+  const absl::StatusOr<v1::GetStatusResponse> status = client.GetStatus(kAnswerTimeout);
+  RETURN_IF_ERROR(Annotate(status.status(), fmt::format("--costs-of {}", server)));
+  std::vector<simulator::ServedCosts> costs;
+  for (const v1::WorkerStatus& worker : status->workers()) {
+    if (!worker.load().has_cost()) continue;
+    const auto read = ReadCosts(worker.load().cost());
+    RETURN_IF_ERROR(Annotate(read.status(), fmt::format("--costs-of {}", server)));
+    costs.push_back({worker.name(), worker.role(), (*read)->steps});
+  }
+  if (!costs.empty()) return costs;
+  return Unavailable("--costs-of {}: no worker there has reported what its steps cost", server);
+}
+
 absl::Status RunSimulateCommand(const SimulateFlags& flags) {
   RETURN_IF_ERROR(SetUpLogging("error", "simulate"));
-  ASSIGN_OR_RETURN(const simulator::SimulateOptions options, MakeSimulateOptions(flags));
+  ASSIGN_OR_RETURN(simulator::SimulateOptions options, MakeSimulateOptions(flags));
+  if (!flags.costs_of.empty()) {
+    ASSIGN_OR_RETURN(options.overrides.costs, CostsOf(flags.costs_of));
+  }
   return RunSimulate(options);
 }
 
@@ -92,6 +117,9 @@ void AddFleetFlags(CLI::App& simulate, SimulateFlags& flags) {
       ->check(Positive());
   add("--link-gb-per-s", flags.link_gb_per_s,
       "rate between prefill and decode workers; default: the first link of the file");
+  add("--costs-of", flags.costs_of,
+      "host:port of a service that runs: steps take what its workers of the same names, or else "
+      "roles, report of theirs at present, in the place of what the files say");
   add("--disturb", options.disturbances,
       "lose:NAME@SECONDS (the process dies), leave:NAME@SECONDS (it drains) or "
       "slow:NAME@SECONDS:FACTOR; NAME as decode-3");

@@ -67,6 +67,30 @@ TEST(FleetTest, RefusesFilesThatAreMissingOrDoNotFit) {
   EXPECT_THAT(MessageOf(make("unified=1:" + other, {.kv_tokens = 3})), HasSubstr("one block"));
 }
 
+TEST(FleetTest, WorkersHaveTheCostsOfThoseThatServe) {
+  const std::string file = WriteParameters("fleet_e.json", "model", true);
+  const auto steps = [](double alpha_ms) {
+    return *StepModel::Create({.alpha = {.token_ms = alpha_ms},
+                               .beta = {.buckets = {{.max_sequences = 1, .base_ms = 1}}}});
+  };
+  ModelOverrides overrides;
+  overrides.costs = {{"prefill-0", "prefill", steps(1)},
+                     {"prefill-1", "prefill", steps(2)},
+                     {"d", "decode", steps(3)}};
+  const auto fleet = MakeFleet(*ParseFleet("prefill=3:" + file + ",decode=1:" + file), overrides);
+  ASSERT_TRUE(fleet.ok()) << fleet.status();
+  const auto alpha = [&](size_t i) {
+    return (*fleet)[i].model->steps.coefficients().alpha.token_ms;
+  };
+  EXPECT_EQ(alpha(0), 1);
+  EXPECT_EQ(alpha(1), 2);
+  EXPECT_EQ(alpha(2), 1) << "the first of its role";
+  EXPECT_EQ(alpha(3), 3);
+  EXPECT_EQ((*fleet)[3].model->kv_tokens, (*fleet)[0].model->kv_tokens) << "of the file";
+  EXPECT_THAT(MessageOf(MakeFleet(*ParseFleet("unified=1:" + file), overrides).status()),
+              HasSubstr("no unified worker of the service"));
+}
+
 TEST(FleetTest, ReadsDisturbances) {
   const std::vector<WorkerConfig> fleet = Unified(2);
   const auto slow = ParseDisturbance("slow:unified-1@2.5:3", fleet);
