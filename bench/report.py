@@ -53,7 +53,8 @@ def main():
     if gpu_transfer := load("h200_transfer"):
         page += transfer(gpu_transfer)
     faults_page = with_record(FAULTS_PAGE.read_text(), faults(load("faults")))
-    routing_page = routing({name: load(f"sim_{name}") for name in ("sweep", "slo_map", "crossover")})
+    by_seed = lambda name: [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"sim_{name}*.json"))]
+    routing_page = routing({"sweep": load("sim_sweep"), "slo_map": by_seed("slo_map"), "crossover": by_seed("crossover")})
     pages = ((PAGE, page), (FAULTS_PAGE, faults_page), (ROUTING_PAGE, routing_page))
     if "--check" in sys.argv:
         check_transfer()
