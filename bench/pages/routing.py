@@ -7,7 +7,7 @@ Written by `bench/report.py` from `bench/results/sim_*.json`; do not edit. **Sim
 a virtual clock ([simulator.md](simulator.md)), and no figure is a measurement of a real device.** The commands are those of
 [benchmarking.md](benchmarking.md#comparing-strategies). Shares are requests that met their objectives; margins are relative, seed
 by seed, with 95% intervals (Student's t). Roles are a part of a strategy: what is compared is each policy with the fleet of
-equally many workers that serves this load best. *wins*: more than 3% above the best strategy that does not adapt; *ties*: within 3%;
+equally many workers that serves this load best, which is known only afterwards. *wins*: more than 3% above the best strategy that does not adapt; *ties*: within 3%;
 *none holds*: fewer than 10% good requests with every strategy.
 """
 
