@@ -76,6 +76,16 @@ function(tandem_define_paths)
   endforeach()
 endfunction()
 
+# tandem_watch_stack(TEST ...) makes AddressSanitizer also watch for locals that are used after their
+# function has returned. That must not be asked of programs that switch stacks, which the lanes of the
+# emulated GPU do.
+function(tandem_watch_stack)
+  if(TANDEM_SANITIZE STREQUAL "address")
+    set_property(TEST ${ARGN} APPEND PROPERTY ENVIRONMENT_MODIFICATION
+                 "ASAN_OPTIONS=string_append::detect_stack_use_after_return=1")
+  endif()
+endfunction()
+
 # The tests of a room: label ROOM of ctest, and target ROOM_tests. tests/CMakeLists.txt sets the room.
 function(tandem_room_test name)
   if(TANDEM_ROOM)

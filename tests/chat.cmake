@@ -4,6 +4,7 @@ tandem_test(chat_test
           unit/chat/jinja_limits_test.cc unit/chat/jinja_test.cc
   DEPS tandem_chat tandem_tokenizer
   LABELS unit)
+tandem_watch_stack(chat_test)
 tandem_fuzz_test(chat_template_fuzz SOURCES fuzz/chat_template_fuzz.cc DEPS tandem_chat
   CORPUS fuzz/corpus/chat_template)
 # For tests/golden/compare_templates.py and compare_random_templates.py.

@@ -7,6 +7,7 @@ tandem_test(openai_test
           unit/openai/responses_request_test.cc unit/openai/token_texts_test.cc
           unit/anthropic/messages_format_test.cc unit/anthropic/messages_request_test.cc
   DEPS tandem_anthropic tandem_openai tandem_proto)
+tandem_watch_stack(openai_test)
 
 tandem_fuzz_test(openai_request_fuzz SOURCES fuzz/openai_request_fuzz.cc
   DEPS tandem_anthropic tandem_openai tandem_proto

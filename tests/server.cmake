@@ -26,6 +26,7 @@ tandem_test(http_test
 tandem_test(page_test SOURCES unit/server/page_test.cc support/http_peer.cc DEPS tandem_page)
 tandem_fuzz_test(http_request_fuzz SOURCES fuzz/http_request_fuzz.cc DEPS tandem_http
   CORPUS fuzz/corpus/http_request)
+tandem_watch_stack(http_test page_test)
 
 tandem_test(loadgen_backend_test SOURCES unit/loadgen/grpc_backend_test.cc
             unit/loadgen/openai_backend_test.cc DEPS tandem_http tandem_loadgen_backends tandem_proto)
