@@ -19,8 +19,8 @@ namespace tandem {
 //   idle      kWrite          kFinish   kFinish            -
 //   writing   kNothing/kFull  kNothing  kNothing, dropped  kWrite; when empty: idle, closed: kFinish
 //
-// After Close, CloseWith or Abort nothing is pushed. After Abandon all calls but OnWritten may still come, and
-// what they bring is dropped. Thread-safe; nothing blocks or calls back.
+// After Close, CloseWith or Abort nothing is pushed. After Abandon all calls but OnWritten may still
+// come, and what they bring is dropped. Thread-safe; nothing blocks or calls back.
 template <typename Message>
 class WriteQueue {
  public:
