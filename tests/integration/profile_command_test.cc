@@ -44,6 +44,20 @@ class ProfileCommandTest : public testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
+  // Equal digests: simulated requests took the same steps at the same times.
+  static std::string SimulatedDigest(const std::string& file, const std::string& flags) {
+    const CommandResult run = Shell(fmt::format(
+        "simulate --fleet unified=1:{} --model {}/models/sample --kv-tokens 4096 --num-prompts 4 "
+        "--input-len 32 --output-len 8 {} 2>&1",
+        file, TANDEM_SOURCE_DIR, flags));
+    EXPECT_EQ(run.exit_status, 0) << run.output;
+    const size_t digest = run.output.find("Digest");
+    EXPECT_NE(digest, std::string::npos) << run.output;
+    return digest == std::string::npos
+               ? ""
+               : run.output.substr(digest, run.output.find('\n', digest) - digest);
+  }
+
   static inline std::filesystem::path directory_;
   static inline CommandResult profile_;
 };
@@ -108,6 +122,14 @@ TEST_F(ProfileCommandTest, WorkersPredictFromAFileThatFitsAndRefuseOneThatDoesNo
   EXPECT_THAT(table.output, HasSubstr("COST OF"));
   EXPECT_THAT(table.output, HasSubstr("decode-0       file "));
 
+  auto slow = json;
+  slow["step"]["alpha"]["a1_ms"] = 10 * json["step"]["alpha"]["a1_ms"].get<double>();
+  std::ofstream(File("slow.json")) << slow.dump();
+  const std::string served = "--costs-of " + cluster.address();
+  EXPECT_NE(SimulatedDigest(File("slow.json"), ""), SimulatedDigest(out, ""));
+  EXPECT_EQ(SimulatedDigest(File("slow.json"), served), SimulatedDigest(out, ""))
+      << "steps take what the workers report";
+
   const auto worker = [&](const std::string& flags) {
     return Shell(
         fmt::format("worker --role unified --log-level off --model {}/models/sample "
@@ -123,6 +145,8 @@ TEST_F(ProfileCommandTest, WorkersPredictFromAFileThatFitsAndRefuseOneThatDoesNo
               HasSubstr("/absent.json cannot be opened"));
   EXPECT_THAT(worker("--profile-at-start never").output, HasSubstr("neither off nor a number"));
   EXPECT_THAT(worker("--profile-at-start=-1").output, HasSubstr("neither off nor a number"));
+  EXPECT_THAT(Shell("simulate --costs-of 127.0.0.1:1 --fleet unified=1:" + out + " 2>&1").output,
+              HasSubstr("--costs-of 127.0.0.1:1"));
 }
 
 TEST_F(ProfileCommandTest, WorkersWithoutAFileMeasureThemselvesBeforeTheyAreReady) {
