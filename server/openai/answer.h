@@ -54,13 +54,15 @@ class Answer final : public AnswerWriter {
   std::string Take(const Prompt& prompt, const ChoicePieces& choice, Piece piece);
   void Keep(Piece piece);
   Json Head(std::string_view object) const;
+  std::string EventBegin() const;
   Json UsageJson(int64_t prompt_tokens, int64_t completion_tokens) const;
 
   const AnswerHead head_;
   const AnswerOptions options_;
   const AnswerFormat& format_;
-  std::deque<Prompt> prompts_;  // their addresses last, because pieces point to them
-  std::vector<Piece> whole_;    // choices of an answer that is sent whole, as they came
+  const std::string event_begin_;  // the text of all events of a stream, up to their choice
+  std::deque<Prompt> prompts_;     // their addresses last, because pieces point to them
+  std::vector<Piece> whole_;       // choices of an answer that is sent whole, as they came
   std::optional<v1::ChoiceFinish> first_finish_;
   std::vector<Json> timing_;
   int64_t prompt_tokens_ = 0;
