@@ -32,7 +32,7 @@ endfunction()
 # several files of a target are compiled as one. A target whose files the compiler takes long for says
 # ONE_BY_ONE, so that an edit compiles no other file again.
 function(tandem_compile_together name)
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ${TANDEM_PRECOMPILED} UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${TANDEM_PRECOMPILED} UNITY_BUILD_BATCH_SIZE 16)
 endfunction()
 
 function(tandem_library name)

@@ -10,37 +10,39 @@
 namespace tandem::loadgen {
 namespace {
 
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
-Json Parse(std::string_view text) { return Json::parse(text, nullptr, /*allow_exceptions=*/false); }
+SortedJson Parse(std::string_view text) {
+  return SortedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+}
 
 // The member of that name; null when there is none or `json` is no object.
-const Json& Member(const Json& json, const char* name) {
-  static const Json* const kNull = new Json(nullptr);
+const SortedJson& Member(const SortedJson& json, const char* name) {
+  static const SortedJson* const kNull = new SortedJson(nullptr);
   if (!json.is_object()) return *kNull;
   const auto found = json.find(name);
   return found == json.end() ? *kNull : *found;
 }
 
-std::string TextOr(const Json& json, std::string fallback) {
+std::string TextOr(const SortedJson& json, std::string fallback) {
   return json.is_string() ? json.get<std::string>() : std::move(fallback);
 }
 
 // The value of `json` if it is an integer from 0 on that fits, else the fallback.
-int32_t CountOr(const Json& json, int32_t fallback) {
+int32_t CountOr(const SortedJson& json, int32_t fallback) {
   if (!json.is_number_unsigned()) return fallback;
   const auto count = json.get<uint64_t>();
   return count <= std::numeric_limits<int32_t>::max() ? static_cast<int32_t>(count) : fallback;
 }
 
-bool HasText(const Json& json) {
+bool HasText(const SortedJson& json) {
   return json.is_string() && !json.get_ref<const std::string&>().empty();
 }
 
 // Whether a choice carries output: text of a completion, or a part of a chat message.
-bool HasOutput(const Json& choice) {
+bool HasOutput(const SortedJson& choice) {
   if (HasText(Member(choice, "text"))) return true;
-  const Json& delta = Member(choice, "delta");
+  const SortedJson& delta = Member(choice, "delta");
   return HasText(Member(delta, "content")) || HasText(Member(delta, "reasoning")) ||
          HasText(Member(delta, "reasoning_content")) || Member(delta, "tool_calls").is_array();
 }
@@ -72,18 +74,18 @@ absl::StatusCode CodeOf(long http) {
 
 std::string MakeOpenAiBody(const OpenAiBody& body, const ScheduledRequest& request,
                            const std::vector<int32_t>& pool) {
-  Json json = {{"model", body.model},
-               {"temperature", body.options.temperature},
-               {"stream", true},
-               {"stream_options", {{"include_usage", true}}}};
+  SortedJson json = {{"model", body.model},
+                     {"temperature", body.options.temperature},
+                     {"stream", true},
+                     {"stream_options", {{"include_usage", true}}}};
   // Servers that do not know this field ignore it.
   if (body.options.ignore_eos) json["ignore_eos"] = true;
   if (body.api == OpenAiApi::kChat) {
     json["messages"] = {{{"role", "user"}, {"content", MakePromptText(request)}}};
     json["max_completion_tokens"] = request.output_tokens;
   } else {
-    json["prompt"] =
-        pool.empty() ? Json(MakePromptText(request)) : Json(MakePromptTokens(request, pool));
+    json["prompt"] = pool.empty() ? SortedJson(MakePromptText(request))
+                                  : SortedJson(MakePromptTokens(request, pool));
     json["max_tokens"] = request.output_tokens;
   }
   if (!body.extra_json.empty()) json.update(Parse(body.extra_json));
@@ -96,13 +98,13 @@ absl::Status CheckExtraBody(const std::string& text) {
 }
 
 absl::StatusOr<ServerInfo> ParseModels(std::string_view json, const std::string& wanted) {
-  const Json answer = Parse(json);
-  const Json& models = Member(answer, "data");
+  const SortedJson answer = Parse(json);
+  const SortedJson& models = Member(answer, "data");
   if (!models.is_array() || models.empty()) {
     return InvalidArgument("the answer of /v1/models names no model");
   }
   std::string names;
-  for (const Json& model : models) {
+  for (const SortedJson& model : models) {
     const std::string id = TextOr(Member(model, "id"), "");
     names += (names.empty() ? "" : ", ") + id;
     if (!wanted.empty() && id != wanted) continue;
@@ -114,10 +116,10 @@ absl::StatusOr<ServerInfo> ParseModels(std::string_view json, const std::string&
 
 std::vector<int32_t> ParseTokens(std::string_view json) {
   std::vector<int32_t> tokens;
-  const Json answer = Parse(json);
-  const Json& ids = Member(answer, "tokens");
+  const SortedJson answer = Parse(json);
+  const SortedJson& ids = Member(answer, "tokens");
   if (!ids.is_array()) return tokens;
-  for (const Json& id : ids) {
+  for (const SortedJson& id : ids) {
     const int32_t token = CountOr(id, -1);
     if (token >= 0) tokens.push_back(token);
   }
@@ -126,8 +128,8 @@ std::vector<int32_t> ParseTokens(std::string_view json) {
 
 std::string ErrorText(std::string_view body) {
   constexpr size_t kMostBytes = 300;
-  const Json answer = Parse(body);
-  const Json& error = Member(answer, "error");
+  const SortedJson answer = Parse(body);
+  const SortedJson& error = Member(answer, "error");
   std::string text = TextOr(error, TextOr(Member(error, "message"), std::string(body)));
   if (text.size() > kMostBytes) text.resize(kMostBytes);
   return text;
@@ -144,7 +146,7 @@ bool OpenAiAnswer::Add(std::string_view data) {
     done_ = true;
     return false;
   }
-  const Json event = Parse(data);
+  const SortedJson event = Parse(data);
   if (!event.is_object()) {
     end_.status = DataLoss("an event of the stream is no JSON object");
     return false;
@@ -153,16 +155,16 @@ bool OpenAiAnswer::Add(std::string_view data) {
     end_.status = Internal("the server ended the stream: {}", ErrorText(data));
     return false;
   }
-  const Json& usage = Member(event, "usage");
+  const SortedJson& usage = Member(event, "usage");
   if (usage.is_object()) {
     end_.prompt_tokens = CountOr(Member(usage, "prompt_tokens"), -1);
     end_.output_tokens = CountOr(Member(usage, "completion_tokens"), -1);
     end_.cached_tokens =
         CountOr(Member(Member(usage, "prompt_tokens_details"), "cached_tokens"), -1);
   }
-  const Json& choices = Member(event, "choices");
+  const SortedJson& choices = Member(event, "choices");
   if (!choices.is_array() || choices.empty()) return false;
-  const Json& reason = Member(choices[0], "finish_reason");
+  const SortedJson& reason = Member(choices[0], "finish_reason");
   if (reason.is_string()) {
     finished_ = true;
     end_.finish_reason = reason.get<std::string>();

@@ -71,7 +71,7 @@ Definition DefinitionOf(std::string_view name) {
 }
 
 // What a seed is mixed with, one value per use.
-enum SeedPart : uint64_t { kArrivals, kDraws, kOwnText, kSharedText };
+enum SweepSeed : uint64_t { kArrivalTimes, kDraws, kRequestText, kPrefixText };
 
 class Generator {
  public:
@@ -84,12 +84,13 @@ class Generator {
   Schedule Make() {
     const std::vector<Duration> times =
         MakeArrivals({.rate = load_.rate, .burstiness = definition_.burstiness}, load_.requests,
-                     MixSeeds(load_.seed, kArrivals));
+                     MixSeeds(load_.seed, kArrivalTimes));
     Schedule schedule;
     for (int32_t i = 0; i < load_.requests; ++i) {
       const Shape& shape = ShapeOf(i);
-      const PromptSegment own = {MixSeeds(MixSeeds(load_.seed, kOwnText), static_cast<uint64_t>(i)),
-                                 Draw(shape.input_low, shape.input_high)};
+      const PromptSegment own = {
+          MixSeeds(MixSeeds(load_.seed, kRequestText), static_cast<uint64_t>(i)),
+          Draw(shape.input_low, shape.input_high)};
       ScheduledRequest request;
       request.at = times[static_cast<size_t>(i)];
       request.prompt = sessions_.empty() ? AfterPrefix(own) : InSession(own);
@@ -117,7 +118,7 @@ class Generator {
   Prompt AfterPrefix(const PromptSegment& own) {
     if (definition_.prefix == 0) return {own};
     const auto prefix = static_cast<uint64_t>(draws_.Uniform() * definition_.prefixes);
-    return {{MixSeeds(MixSeeds(load_.seed, kSharedText), prefix),
+    return {{MixSeeds(MixSeeds(load_.seed, kPrefixText), prefix),
              static_cast<int32_t>(definition_.prefix * load_.context_tokens)},
             own};
   }

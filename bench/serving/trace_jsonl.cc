@@ -8,9 +8,9 @@
 namespace tandem::loadgen {
 namespace {
 
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
-absl::StatusOr<double> NumberIn(const Json& row, const char* name) {
+absl::StatusOr<double> NumberIn(const SortedJson& row, const char* name) {
   const auto found = row.find(name);
   if (found == row.end() || !found->is_number()) {
     return InvalidArgument("it has no number \"{}\"", name);
@@ -20,7 +20,7 @@ absl::StatusOr<double> NumberIn(const Json& row, const char* name) {
   return value;
 }
 
-absl::StatusOr<int32_t> LengthIn(const Json& row, const char* name) {
+absl::StatusOr<int32_t> LengthIn(const SortedJson& row, const char* name) {
   ASSIGN_OR_RETURN(const double value, NumberIn(row, name));
   if (value < 0 || value > kMaxLength || value != std::floor(value)) {
     return InvalidArgument("its \"{}\" is {}: a number of tokens from 0 to {} is needed", name,
@@ -32,7 +32,7 @@ absl::StatusOr<int32_t> LengthIn(const Json& row, const char* name) {
 }  // namespace
 
 absl::StatusOr<TraceRequest> ParseJsonRow(std::string_view line, double seconds_per_unit) {
-  const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const SortedJson row = SortedJson::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!row.is_object()) return InvalidArgument("it is no JSON object");
   TraceRequest request;
   ASSIGN_OR_RETURN(const double time, NumberIn(row, "timestamp"));
@@ -42,7 +42,7 @@ absl::StatusOr<TraceRequest> ParseJsonRow(std::string_view line, double seconds_
   const auto ids = row.find("hash_ids");
   if (ids == row.end()) return request;
   if (!ids->is_array()) return InvalidArgument("its \"hash_ids\" is no array");
-  for (const Json& id : *ids) {
+  for (const SortedJson& id : *ids) {
     if (!id.is_number_integer()) return InvalidArgument("its \"hash_ids\" has more than integers");
     request.hash_ids.push_back(static_cast<uint64_t>(id.get<int64_t>()));
   }

@@ -12,12 +12,12 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr int32_t kBlockTokens = 8;
+constexpr int32_t kTokensPerBlock = 8;
 
 class BlockTableTest : public ::testing::Test {
  protected:
   BlockPool pool_{6};
-  BlockTable table_{kBlockTokens};
+  BlockTable table_{kTokensPerBlock};
 };
 
 TEST_F(BlockTableTest, ReservesWhatIsMissing) {
@@ -32,20 +32,21 @@ TEST_F(BlockTableTest, ReservesWhatIsMissing) {
 
 TEST_F(BlockTableTest, ReservesAllOrNothing) {
   ASSERT_EQ(table_.Reserve(pool_, 16), absl::OkStatus());
-  EXPECT_EQ(table_.Reserve(pool_, 7 * kBlockTokens).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(table_.Reserve(pool_, 7 * kTokensPerBlock).code(),
+            absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(table_.num_blocks(), 2);
   EXPECT_EQ(pool_.num_free(), 4);
 }
 
 TEST_F(BlockTableTest, SlotFollowsTheTable) {
-  BlockTable other(kBlockTokens);
+  BlockTable other(kTokensPerBlock);
   ASSERT_EQ(table_.Reserve(pool_, 8), absl::OkStatus());
   ASSERT_EQ(other.Reserve(pool_, 8), absl::OkStatus());
   ASSERT_EQ(table_.Reserve(pool_, 16), absl::OkStatus());
   EXPECT_EQ(table_.Slot(0), 0);
   EXPECT_EQ(table_.Slot(7), 7);
-  EXPECT_EQ(table_.Slot(8), 2 * kBlockTokens);
-  EXPECT_EQ(table_.Slot(15), 2 * kBlockTokens + 7);
+  EXPECT_EQ(table_.Slot(8), 2 * kTokensPerBlock);
+  EXPECT_EQ(table_.Slot(15), 2 * kTokensPerBlock + 7);
 }
 
 TEST_F(BlockTableTest, ForkCostsNoBlockUntilItIsWritten) {
@@ -97,7 +98,7 @@ TEST_F(BlockTableTest, TruncateGivesBackWhatHoldsNothing) {
 TEST_F(BlockTableTest, PinsKeepBlocksAfterTheTable) {
   std::vector<BlockRef> pins;
   {
-    BlockTable table(kBlockTokens);
+    BlockTable table(kTokensPerBlock);
     ASSERT_EQ(table.Reserve(pool_, 24), absl::OkStatus());
     pins = table.Pin(1, 3);
   }
@@ -110,7 +111,7 @@ TEST_F(BlockTableTest, PinsKeepBlocksAfterTheTable) {
 
 TEST_F(BlockTableTest, HeldOnlyByTheseTables) {
   std::vector<BlockTable> tables;
-  ASSERT_EQ(tables.emplace_back(kBlockTokens).Reserve(pool_, 24), absl::OkStatus());
+  ASSERT_EQ(tables.emplace_back(kTokensPerBlock).Reserve(pool_, 24), absl::OkStatus());
   tables.push_back(tables[0].Fork());
   const BlockRef cached = tables[0].block(2).Share(PinKind::kCache);
   EXPECT_THAT(HeldOnlyBy(pool_, tables), ElementsAre(BlockId(0), BlockId(1), BlockId(2)));
@@ -121,7 +122,7 @@ TEST_F(BlockTableTest, HeldOnlyByTheseTables) {
 
 TEST_F(BlockTableTest, TheLastBlockGoesFirst) {
   {
-    BlockTable table(kBlockTokens);
+    BlockTable table(kTokensPerBlock);
     ASSERT_EQ(table.Reserve(pool_, 24), absl::OkStatus());
   }
   EXPECT_EQ(pool_.Allocate()->id(), BlockId(0)) << "the first was freed last";

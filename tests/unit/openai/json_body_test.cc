@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string ErrorOf(std::string_view body) {
+std::string JsonErrorOf(std::string_view body) {
   const absl::StatusOr<Json> json = ParseJsonBody(body);
   EXPECT_EQ(json.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(json.status().message());
@@ -23,19 +23,19 @@ TEST(JsonBodyTest, FieldsKeepTheirOrder) {
 }
 
 TEST(JsonBodyTest, ASyntaxErrorHasAPlace) {
-  EXPECT_THAT(ErrorOf("{\n  \"a\": 1,\n  \"b\" 2}"), HasSubstr("line 3, column 7"));
-  EXPECT_THAT(ErrorOf(""), HasSubstr("line 1, column 1"));
-  EXPECT_THAT(ErrorOf("{\"a\":1} x"), HasSubstr("line 1, column 9"));
-  EXPECT_THAT(ErrorOf("{\"a\":tru}"), HasSubstr("syntax error at line 1"));
-  EXPECT_THAT(ErrorOf("{\"a\":\"\xff\"}"), HasSubstr("syntax error at line 1"));
+  EXPECT_THAT(JsonErrorOf("{\n  \"a\": 1,\n  \"b\" 2}"), HasSubstr("line 3, column 7"));
+  EXPECT_THAT(JsonErrorOf(""), HasSubstr("line 1, column 1"));
+  EXPECT_THAT(JsonErrorOf("{\"a\":1} x"), HasSubstr("line 1, column 9"));
+  EXPECT_THAT(JsonErrorOf("{\"a\":tru}"), HasSubstr("syntax error at line 1"));
+  EXPECT_THAT(JsonErrorOf("{\"a\":\"\xff\"}"), HasSubstr("syntax error at line 1"));
 }
 
 TEST(JsonBodyTest, ANumberThatIsTooLargeHasAPlace) {
-  EXPECT_THAT(ErrorOf("{\"a\":1e999}"), HasSubstr("too large at line 1"));
+  EXPECT_THAT(JsonErrorOf("{\"a\":1e999}"), HasSubstr("too large at line 1"));
 }
 
 TEST(JsonBodyTest, AFieldThatComesTwiceIsRefused) {
-  EXPECT_THAT(ErrorOf(R"({"a":1,"b":{"c":1,"c":2}})"), HasSubstr("field \"c\" twice"));
+  EXPECT_THAT(JsonErrorOf(R"({"a":1,"b":{"c":1,"c":2}})"), HasSubstr("field \"c\" twice"));
   EXPECT_TRUE(ParseJsonBody(R"([{"a":1},{"a":2}])").ok());
 }
 
@@ -44,8 +44,8 @@ TEST(JsonBodyTest, DepthIsBounded) {
     return std::string(depth, '[') + std::string(depth, ']');
   };
   EXPECT_TRUE(ParseJsonBody(nested(kMaxJsonDepth)).ok());
-  EXPECT_THAT(ErrorOf(nested(kMaxJsonDepth + 1)), HasSubstr("more than 64 deep"));
-  EXPECT_THAT(ErrorOf(std::string(1 << 20, '[')), HasSubstr("more than 64 deep"));
+  EXPECT_THAT(JsonErrorOf(nested(kMaxJsonDepth + 1)), HasSubstr("more than 64 deep"));
+  EXPECT_THAT(JsonErrorOf(std::string(1 << 20, '[')), HasSubstr("more than 64 deep"));
 }
 
 TEST(JsonBodyTest, ArraysAndObjectsAreCounted) {
@@ -55,7 +55,7 @@ TEST(JsonBodyTest, ArraysAndObjectsAreCounted) {
     return body + "0]";
   };
   EXPECT_TRUE(ParseJsonBody(lists(kMaxJsonContainers)).ok());
-  EXPECT_THAT(ErrorOf(lists(kMaxJsonContainers + 1)), HasSubstr("more than 100000 arrays"));
+  EXPECT_THAT(JsonErrorOf(lists(kMaxJsonContainers + 1)), HasSubstr("more than 100000 arrays"));
 }
 
 TEST(JsonBodyTest, ManyFieldsTakeTimeInProportion) {
