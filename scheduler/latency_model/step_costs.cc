@@ -18,7 +18,6 @@ constexpr size_t kLeastSteps = 16;  // of them before it is changed
 constexpr int32_t kCheckEvery = 4;  // steps of one kind
 // The mean differs from the model when it is off by more than this, and by more than so many
 // standard errors of it.
-constexpr size_t kLeastOfMean = 6;  // steps, so that few prefills among many decodes suffice
 constexpr double kLeastChange = 0.02;
 constexpr double kStandardErrors = 2.0;
 // The median of a window does when it is off by more than this, and by more than so many standard
@@ -149,7 +148,7 @@ std::optional<StepModel> StepCosts::Rescaled(Kind kind) {
 // By which factor these steps take longer than the model says, on average; nothing when chance
 // explains it.
 std::optional<double> StepCosts::ChangeOf(const Window& window) {
-  if (window.pace.steps() < kLeastOfMean) return std::nullopt;
+  if (window.pace.steps() < kLeastSteps) return std::nullopt;
   const double change = std::log(window.pace.factor());
   const double least = std::log1p(kLeastChange);
   if (!(std::abs(change) > std::max(least, kStandardErrors * window.pace.error()))) {

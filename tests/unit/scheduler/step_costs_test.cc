@@ -161,14 +161,6 @@ TEST_F(StepCostsTest, WhatDidNotRunLatelyHasChangedAlike) {
   ExpectFactors(2, 2);
 }
 
-// What decodes show is taken to be of the machine, until a few prefills say otherwise.
-TEST_F(StepCostsTest, FewPrefillsAmongManyDecodesSayThatTheyHaveNotChanged) {
-  Know();
-  RunRequests(20, 1.0, 1.0, 200);
-  RunRequests(10, 1.0, 1.6, 200);
-  ExpectFactors(1, 1.6);
-}
-
 TEST_F(StepCostsTest, PrefillsAndDecodesChangeApart) {
   Know();
   RunRequests(100);
