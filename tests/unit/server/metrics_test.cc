@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-v1::GetStatusResponse Status() {
+v1::GetStatusResponse ScrapedStatus() {
   v1::GetStatusResponse status;
   status.set_ready(true);
   status.set_requests_total(12);
@@ -59,7 +59,7 @@ v1::GetStatusResponse Status() {
 }
 
 TEST(MetricsPageTest, HasTheRouterItsWorkersAndTheLinksBetweenThem) {
-  const std::string page = MetricsPage(Status());
+  const std::string page = MetricsPage(ScrapedStatus());
   const std::string link = R"({worker="prefill-0",peer="decode \"0\"",transport="tcp"})";
   for (const std::string& line : {
            std::string("# TYPE tandem_requests_total counter\ntandem_requests_total 12\n"),
@@ -86,7 +86,7 @@ TEST(MetricsPageTest, HasTheRouterItsWorkersAndTheLinksBetweenThem) {
 }
 
 TEST(MetricsPageTest, WaysThatCannotBeAreNoLinks) {
-  const std::string page = MetricsPage(Status());
+  const std::string page = MetricsPage(ScrapedStatus());
   EXPECT_THAT(page, Not(HasSubstr("transport=\"shm\"")));
   EXPECT_THAT(page, Not(HasSubstr("transport=\"ipc\"")));
   EXPECT_THAT(page, Not(HasSubstr("transport=\"nccl\"")));
