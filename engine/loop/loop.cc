@@ -258,7 +258,11 @@ void EngineLoop::Publish() {
   stats.costs = core_.costs.state();
   stats.kv = core_.store.stats();
   const int32_t used = stats.kv.total_blocks - stats.kv.free_blocks - stats.kv.idle_blocks;
-  if (!measurement_.running()) most_used_blocks_ = std::max(most_used_blocks_, used);
+  if (measurement_.running()) {
+    stats.kv.free_blocks += used;  // all are the measurement's, and the next request gets them
+  } else {
+    most_used_blocks_ = std::max(most_used_blocks_, used);
+  }
   stats.most_used_blocks = most_used_blocks_;
   stats.fragmentation = core_.requests.Fragmentation();
   stats.handoffs = core_.sender.num_open();
