@@ -209,9 +209,13 @@ void Answer::Wake() {
   wake_();
 }
 
-Answer::Phase Answer::Look() {
+void Answer::ExpectWake() {
   absl::MutexLock lock(&mutex_);
   waking_ = false;
+}
+
+Answer::Phase Answer::phase() const {
+  absl::MutexLock lock(&mutex_);
   return phase_;
 }
 

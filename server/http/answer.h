@@ -53,8 +53,9 @@ class Answer {
   void AbandonStream();
 
   // The connection's side, on its thread.
-  // Changes after this call wake the connection.
-  Phase Look();
+  // To be called before the connection looks at what there is to do: changes after this call wake it.
+  void ExpectWake();
+  Phase phase() const;
   // What is to be written next, until OnWritten; null: nothing for now.
   const std::string* NextWrite();
   void OnWritten(bool ok);

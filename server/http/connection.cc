@@ -364,7 +364,7 @@ awaitable<bool> Connection::AnswerRequest(Incoming incoming) {
   const bool sent = co_await Send(answer);
   if (!sent) {
     if (const std::function<void()> gone = answer->TakeGone()) gone();
-    const bool unanswered = answer->Look() == Answer::Phase::kAwaited;
+    const bool unanswered = answer->phase() == Answer::Phase::kAwaited;
     if (wire_->is_stopped() && unanswered) co_await RefuseForEnd();
     co_return false;
   }
@@ -381,8 +381,10 @@ awaitable<bool> Connection::Send(const std::shared_ptr<Answer>& answer) {
   TimePoint end_by = kNoDeadline;
   last_write_ = Now();
   while (true) {
+    // First: what the handler does while this looks must end the wait below.
+    answer->ExpectWake();
     if (!KeepWriting(answer)) co_return false;
-    const Phase now_in = answer->Look();
+    const Phase now_in = answer->phase();
     if (now_in == Phase::kFinished && writing_ == Writing::kNothing) co_return true;
     // An answer that is ended goes also to a client that has only ended its own side.
     const bool ended = now_in != Phase::kAwaited && now_in != Phase::kStreaming;

@@ -322,6 +322,23 @@ TEST_F(HttpServerTest, AStreamIsSentAsItIsPushedAndTheConnectionIsUsedAgain) {
   EXPECT_EQ(peer.Get("/hello").body, "hello");
 }
 
+// The second part comes while the connection's thread is about to wait after the first one.
+TEST_F(HttpServerTest, WhatIsPushedJustBeforeTheConnectionWaitsIsSent) {
+  Start();
+  HttpPeer peer(port());
+  constexpr int kParts = 20000;
+  auto stream = StreamTo(peer, {.keep_alive = Duration::zero()});
+  for (int i = 0; i < kParts; ++i) {
+    ASSERT_TRUE(stream->Push("first", Pace::kLive));
+    while (stream->HasUnwritten()) {
+    }
+    ASSERT_TRUE(stream->Push("last", Pace::kLive));
+    ASSERT_THAT(peer.ReadThrough("last\r\n"), HasSubstr("last")) << "part " << i;
+  }
+  stream->Close();
+  EXPECT_EQ(peer.ReadThrough("0\r\n\r\n"), "0\r\n\r\n");
+}
+
 TEST_F(HttpServerTest, AnAbortedStreamHasItsLastPartAndNoEnd) {
   Start();
   HttpPeer peer(port());
