@@ -16,8 +16,15 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 option(TANDEM_PRECOMPILED "Use precompiled headers, and compile several files of a target as one"
        ${default})
-# A precompiled header fits only files that are compiled with the same flags.
+# A precompiled header fits only files that are compiled with the same flags, also of optimisation.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-pthread>")
+
+# Tests call what is optimised, and are long themselves: the compiler needs a quarter less time for them
+# this way. All that use the headers of tests are compiled so, and nothing else.
+function(tandem_optimise_as_test name)
+  target_compile_options(${name} PRIVATE "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>")
+endfunction()
+
 if(NOT TANDEM_PRECOMPILED)
   return()
 endif()
@@ -48,6 +55,9 @@ function(tandem_headers name)
   target_link_libraries(${name} PRIVATE absl::flat_hash_map absl::statusor absl::synchronization
     absl::time fmt::fmt ${arg_DEPS})
   target_precompile_headers(${name} PRIVATE ${arg_HEADERS})
+  if(${name} MATCHES "_test$")
+    tandem_optimise_as_test(${name})
+  endif()
 endfunction()
 
 tandem_headers(tandem_headers HEADERS ${headers})
