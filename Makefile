@@ -90,7 +90,7 @@ fuzz:
 	tools/install_deps.sh core test sanitize
 	cmake --preset fuzz
 	cmake --build --preset fuzz -j $(JOBS)
-	@echo "built: run $$(ls -d build/fuzz/bin/*_libfuzzer | tr '\n' ' ')with a corpus directory"
+	@echo "built $$(ls build/fuzz/bin | grep -c '_libfuzzer$$') programs, build/fuzz/bin/*_libfuzzer; docs/testing.md says how to run one"
 
 bench: build
 	bench/run.sh $(BUILD)/bin build/bench

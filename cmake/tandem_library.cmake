@@ -5,7 +5,8 @@
 #   tandem_long_test(NAME COMMAND ... [ENVIRONMENT A=B])    a ctest of make test-long alone
 #   tandem_fuzz_test(NAME SOURCES a_fuzz.cc DEPS lib ... CORPUS directory [TIMEOUT seconds])
 #                       a ctest that replays the corpus and seeded mutations of it (tests/fuzz/
-#                       replay_main.cc); with TANDEM_FUZZ=ON also NAME_libfuzzer, which explores
+#                       replay_main.cc); with TANDEM_FUZZ=ON also NAME_libfuzzer, which explores and
+#                       is built by the target fuzzers
 #   tandem_bench(NAME SOURCES a.cc ... DEPS lib ...)       a program under bin/
 # What uses gRPC, known by what it is linked with.
 set(TANDEM_GRPC_USERS tandem_proto tandem_router tandem_server tandem_test_cluster gRPC::grpc++)
@@ -168,6 +169,10 @@ function(tandem_long_test name)
                        ENVIRONMENT "${arg_ENVIRONMENT}")
 endfunction()
 
+if(TANDEM_FUZZ)
+  add_custom_target(fuzzers)
+endif()
+
 function(tandem_fuzz_test name)
   cmake_parse_arguments(arg "" "TIMEOUT;CORPUS" "SOURCES;DEPS" ${ARGN})
   if(NOT arg_TIMEOUT)
@@ -191,6 +196,7 @@ function(tandem_fuzz_test name)
     target_include_directories(${name}_libfuzzer PRIVATE ${CMAKE_SOURCE_DIR})
     target_link_libraries(${name}_libfuzzer PRIVATE ${arg_DEPS})
     target_link_options(${name}_libfuzzer PRIVATE -fsanitize=fuzzer)
+    add_dependencies(fuzzers ${name}_libfuzzer)
   endif()
 endfunction()
 
