@@ -11,7 +11,6 @@
 #include "server/openai/answer_options.h"
 #include "server/openai/answer_writer.h"
 #include "server/openai/choice_pieces.h"
-#include "server/openai/http_answers.h"
 
 namespace tandem::openai {
 
@@ -32,7 +31,7 @@ class Answer final : public AnswerWriter {
   // The next prompt, which has `n` choices; all prompts come before all events.
   void AddPrompt(PromptInfo info, PieceOptions pieces, int32_t n);
 
-  const AnswerStyle& style() const override { return kOpenAiStyle; }
+  const AnswerStyle& style() const override { return format_.style(options_); }
   bool streams() const override { return options_.stream; }
   std::string Begin() override { return ""; }
   std::string Add(size_t prompt, const v1::GenerateResponse& event) override;

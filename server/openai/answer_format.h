@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "server/openai/answer_options.h"
+#include "server/openai/answer_writer.h"
 #include "server/openai/piece.h"
 #include "server/openai/token_texts.h"
 
@@ -15,6 +16,8 @@ class AnswerFormat {
  public:
   virtual ~AnswerFormat() = default;
 
+  // Errors name the fields that the client gave.
+  virtual const AnswerStyle& style(const AnswerOptions& options) const = 0;
   virtual std::string_view id_prefix() const = 0;     // "cmpl-"
   virtual std::string_view object() const = 0;        // of a whole answer: "text_completion"
   virtual std::string_view chunk_object() const = 0;  // of an event of a stream

@@ -10,11 +10,12 @@ struct AnswerOptions {
   bool echo = false;              // the text begins with the prompt
   bool logprobs = false;
   bool prompt_logprobs = false;
-  bool tokens_as_ids = false;       // tokens are written as "token_id:123"
-  bool return_token_ids = false;    // of the prompt and of the output
-  bool include_reasoning = true;    // of chats
-  bool parallel_tool_calls = true;  // false: of the calls of a choice, the client gets the first
-  bool return_timing = false;       // where the request went and where its time was spent
+  bool tokens_as_ids = false;          // tokens are written as "token_id:123"
+  bool return_token_ids = false;       // of the prompt and of the output
+  bool max_completion_tokens = false;  // of chats: the limit came under this name, not max_tokens
+  bool include_reasoning = true;       // of chats
+  bool parallel_tool_calls = true;     // false: of the calls of a choice, the client gets the first
+  bool return_timing = false;          // where the request went and where its time was spent
 };
 
 }  // namespace tandem::openai

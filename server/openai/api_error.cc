@@ -43,11 +43,20 @@ HttpKind HttpKindOf(absl::StatusCode code) {
   }
 }
 
+std::string_view FirstWord(std::string_view message) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_";
+  return message.substr(0, message.find_first_not_of(kLetters));
+}
+
+// The router's API has two fields for prompts, of which clients over HTTP know nothing.
+void NamePrompt(std::string& message) {
+  const std::string_view word = FirstWord(message);
+  if (word == "text" || word == "token_ids") message.replace(0, word.size(), "prompt");
+}
+
 // The field of the body that the router's messages begin with, such as "max_tokens=0 must ...".
 std::string FieldOf(std::string_view message) {
-  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_";
-  const std::string_view word = message.substr(0, message.find_first_not_of(kLetters));
-  if (word == "text" || word == "token_ids") return "prompt";
+  const std::string_view word = FirstWord(message);
   for (const std::string_view field : {"model",
                                        "prompt",
                                        "messages",
@@ -109,6 +118,7 @@ ApiError ToApiError(const absl::Status& status) {
   if (const auto param = status.GetPayload(kParamPayload)) {
     error.param = std::string(*param);
   } else if (kind.http_status == 400 || kind.http_status == 404) {
+    NamePrompt(error.message);
     error.param = FieldOf(error.message);
   }
   const bool later = kind.http_status == 429 || kind.http_status == 503;

@@ -50,13 +50,13 @@ absl::StatusOr<TokenizeWork> CheckedWork(const ServiceParts& parts, ChatCall& ca
 
 ChatCall::ChatCall(std::shared_ptr<HttpExchange> http, const AnswerStyle& answer_style)
     : exchange(std::move(http)),
-      style(answer_style),
+      style(&answer_style),
       request_id(RequestIdOf(exchange->request())),
       body_bytes(exchange->request().body.size()) {}
 
 void ChatCall::RespondJson(const Json& json) {
   HttpResponse response = JsonResponse(json);
-  AddAnswerHeaders(request_id, response.headers, style.id_header);
+  AddAnswerHeaders(request_id, response.headers, style->id_header);
   Respond(std::move(response));
 }
 

@@ -20,10 +20,10 @@ struct ChatCall {
 
   void Respond(HttpResponse response) { exchange->Respond(std::move(response)); }
   void RespondJson(const Json& json);
-  void Refuse(const absl::Status& status) { Respond(style.error(status, request_id)); }
+  void Refuse(const absl::Status& status) { Respond(style->error(status, request_id)); }
 
   std::shared_ptr<HttpExchange> exchange;
-  const AnswerStyle& style;  // outlives the call
+  const AnswerStyle* style;  // outlives the call
   std::string request_id;    // of the header x-request-id, or a new one
   size_t body_bytes;         // of the HTTP request
   ChatRequest chat;

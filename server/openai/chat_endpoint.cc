@@ -9,9 +9,10 @@
 namespace tandem::openai {
 namespace {
 
-absl::Status ReadChat(ChatCall& call) {
+absl::Status ReadChat(const AnswerFormat& format, ChatCall& call) {
   ASSIGN_OR_RETURN(Json body, TakeChatBody(call));
   ASSIGN_OR_RETURN(call.chat, ParseChat(std::move(body)));
+  call.style = &format.style(call.chat.answer);
   return absl::OkStatus();
 }
 
@@ -20,7 +21,7 @@ absl::Status ReadChat(ChatCall& call) {
 void AnswerChat(const ServiceParts& parts, const AnswerFormat& format,
                 std::shared_ptr<HttpExchange> exchange) {
   const auto call = std::make_shared<ChatCall>(std::move(exchange), kOpenAiStyle);
-  const absl::Status read = ReadChat(*call);
+  const absl::Status read = ReadChat(format, *call);
   if (!read.ok()) return call->Refuse(read);
   PreparePrompt(parts, call, [&parts, &format](ChatCall& ready, CallPrompt prompt) {
     std::vector<CallPrompt> prompts;

@@ -1,11 +1,40 @@
+#include <array>
+#include <span>
 #include <utility>
 
+#include "base/utf8.h"
 #include "server/openai/answer_format.h"
+#include "server/openai/api_error.h"
+#include "server/openai/api_fields.h"
 #include "server/openai/finish_json.h"
+#include "server/openai/http_answers.h"
 #include "server/openai/logprobs_json.h"
 
 namespace tandem::openai {
 namespace {
+
+constexpr std::array<FieldName, 1> kNewerNames = {{{"max_tokens", "max_completion_tokens"}}};
+
+HttpResponse ChatError(const absl::Status& status, const std::string& request_id,
+                       std::span<const FieldName> names) {
+  ApiError error = ToApiError(status);
+  error.message = ReplaceInvalidUtf8(error.message);
+  // What the router knows as the prompt, clients of chats have given as messages.
+  if (error.param == "prompt") error.param = "messages";
+  RenameFields(names, error);
+  return ErrorResponse(error, ErrorJson(error), request_id);
+}
+
+HttpResponse OlderChatError(const absl::Status& status, const std::string& request_id) {
+  return ChatError(status, request_id, {});
+}
+
+HttpResponse NewerChatError(const absl::Status& status, const std::string& request_id) {
+  return ChatError(status, request_id, kNewerNames);
+}
+
+constexpr AnswerStyle kOlderChatStyle = {.error = OlderChatError};
+constexpr AnswerStyle kNewerChatStyle = {.error = NewerChatError};
 
 // Parts of an answer that a message, or a delta, has in fields of their own.
 struct Parts {
@@ -72,6 +101,9 @@ class ChatFormat final : public AnswerFormat {
  public:
   explicit ChatFormat(const TokenTexts& texts) : texts_(texts) {}
 
+  const AnswerStyle& style(const AnswerOptions& options) const override {
+    return options.max_completion_tokens ? kNewerChatStyle : kOlderChatStyle;
+  }
   std::string_view id_prefix() const override { return "chatcmpl-"; }
   std::string_view object() const override { return "chat.completion"; }
   std::string_view chunk_object() const override { return "chat.completion.chunk"; }

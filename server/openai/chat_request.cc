@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/sampling_params.h"
 #include "server/openai/api_error.h"
 #include "server/openai/api_fields.h"
 #include "server/openai/common_fields.h"
@@ -39,7 +40,12 @@ absl::Status ReadChatLogprobs(const BodyFields& body, v1::GenerateRequest& reque
   std::optional<int32_t> top;
   RETURN_IF_ERROR(body.Read("top_logprobs", top));
   if (answer.logprobs) {
-    request.mutable_sampling()->set_logprobs(top.value_or(0));
+    const int32_t wanted = top.value_or(0);
+    if (!CheckLogprobs(wanted).ok()) {
+      return WithParam(InvalidArgument("top_logprobs={} must be in [0, {}]", wanted, kMaxLogprobs),
+                       "top_logprobs");
+    }
+    request.mutable_sampling()->set_logprobs(wanted);
     return absl::OkStatus();
   }
   if (top.value_or(0) == 0) return absl::OkStatus();
@@ -47,11 +53,13 @@ absl::Status ReadChatLogprobs(const BodyFields& body, v1::GenerateRequest& reque
                    "top_logprobs");
 }
 
-absl::Status ReadChatMaxTokens(const BodyFields& body, v1::GenerateRequest& request) {
+absl::Status ReadChatMaxTokens(const BodyFields& body, v1::GenerateRequest& request,
+                               AnswerOptions& answer) {
   std::optional<int32_t> max_tokens;
   std::optional<int32_t> max_completion_tokens;
   RETURN_IF_ERROR(body.Read("max_tokens", max_tokens));
   RETURN_IF_ERROR(body.Read("max_completion_tokens", max_completion_tokens));
+  answer.max_completion_tokens = max_completion_tokens.has_value();
   if (max_completion_tokens) max_tokens = max_completion_tokens;
   if (max_tokens) request.set_max_tokens(*max_tokens);
   return absl::OkStatus();
@@ -70,20 +78,23 @@ absl::Status CheckToolChoice(const BodyFields& body) {
         "tool_choice");
   }
   return WithParam(
-      Unimplemented("tool_choice={} is not supported: the model cannot be made to call "
-                    "a tool; use \"auto\" or \"none\"",
-                    JsonText(*choice).substr(0, 80)),
+      Unimplemented(
+          "tool_choice={} is not supported: no grammar holds what a model writes to the "
+          "form of a call here, so that it cannot be made to call a tool; use \"auto\" or "
+          "\"none\"",
+          JsonText(*choice).substr(0, 80)),
       "tool_choice");
 }
 
-absl::Status CheckList(const BodyFields& body, std::string_view name) {
+// `mend`: what to do about a list without elements.
+absl::Status CheckList(const BodyFields& body, std::string_view name, std::string_view mend) {
   const Json* list = body.Find(name);
   if (list == nullptr) return absl::OkStatus();
   if (!list->is_array()) {
     return WithParam(InvalidArgument("{} must be a list; it is {}", name, KindOf(*list)), name);
   }
   if (!list->empty()) return absl::OkStatus();
-  return WithParam(InvalidArgument("{} is an empty list: leave it out", name), name);
+  return WithParam(InvalidArgument("{} is an empty list: {}", name, mend), name);
 }
 
 // What the template's variables are called: chat_template_kwargs, and the field of OpenAI's that some
@@ -105,9 +116,9 @@ absl::StatusOr<ChatInput> TakeChatInput(Json& json) {
   if (body.Find("messages") == nullptr) {
     return WithParam(InvalidArgument("messages is missing"), "messages");
   }
-  RETURN_IF_ERROR(CheckList(body, "messages"));
-  RETURN_IF_ERROR(CheckList(body, "tools"));
-  RETURN_IF_ERROR(CheckList(body, "documents"));
+  RETURN_IF_ERROR(CheckList(body, "messages", "give at least one"));
+  RETURN_IF_ERROR(CheckList(body, "tools", "leave it out"));
+  RETURN_IF_ERROR(CheckList(body, "documents", "leave it out"));
   RETURN_IF_ERROR(CheckToolChoice(body));
   RETURN_IF_ERROR(ReadVariables(body, input.variables));
   RETURN_IF_ERROR(body.Read("continue_final_message", input.continue_final_message));
@@ -134,7 +145,7 @@ absl::StatusOr<ChatRequest> ParseChat(Json json) {
   RETURN_IF_ERROR(CheckModalities(body));
   RETURN_IF_ERROR(ReadCommonFields(body, chat.request, chat.answer));
   RETURN_IF_ERROR(ReadChatLogprobs(body, chat.request, chat.answer));
-  RETURN_IF_ERROR(ReadChatMaxTokens(body, chat.request));
+  RETURN_IF_ERROR(ReadChatMaxTokens(body, chat.request, chat.answer));
   RETURN_IF_ERROR(body.Read("add_special_tokens", chat.add_special_tokens));
   RETURN_IF_ERROR(body.Read("include_reasoning", chat.answer.include_reasoning));
   RETURN_IF_ERROR(body.Read("parallel_tool_calls", chat.answer.parallel_tool_calls));

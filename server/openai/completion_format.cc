@@ -2,6 +2,7 @@
 
 #include "server/openai/answer_format.h"
 #include "server/openai/finish_json.h"
+#include "server/openai/http_answers.h"
 #include "server/openai/logprobs_json.h"
 
 namespace tandem::openai {
@@ -11,6 +12,7 @@ class CompletionFormat final : public AnswerFormat {
  public:
   explicit CompletionFormat(const TokenTexts& texts) : texts_(texts) {}
 
+  const AnswerStyle& style(const AnswerOptions&) const override { return kOpenAiStyle; }
   std::string_view id_prefix() const override { return "cmpl-"; }
   std::string_view object() const override { return "text_completion"; }
   std::string_view chunk_object() const override { return "text_completion"; }

@@ -39,6 +39,7 @@ absl::Status StatusOf(const JsonFault& fault, std::string_view body) {
 }  // namespace
 
 absl::StatusOr<Json> ParseJsonBody(std::string_view body) {
+  if (body.empty()) return InvalidArgument("the body is empty: it must be a JSON object");
   ParsedJson parsed = ParseOrderedJson(body, {.depth = kMaxJsonDepth,
                                               .containers = kMaxJsonContainers,
                                               .repeated = RepeatedFields::kRefused});

@@ -69,7 +69,7 @@ std::string TextOf(std::string_view model, const std::vector<HttpRoute>& routes)
   std::string text = fmt::format("Tandem serves {}. A browser shows a page here.\n\n", model);
   for (const HttpRoute& route : routes) {
     const char* const rest = route.match == HttpMatch::kPrefix ? "..." : "";
-    text += fmt::format("{:<5}{}{}\n", route.method, route.path, rest);
+    text += fmt::format("{:<4} {}{}\n", route.method, route.path, rest);
   }
   return text;
 }

@@ -16,6 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class OpenAiTest : public HttpClusterFixture<Json> {
  protected:
@@ -332,6 +333,7 @@ TEST_F(OpenAiTest, TheRootNamesWhatIsServed) {
   EXPECT_EQ(reply.status, 200);
   EXPECT_THAT(reply.body, HasSubstr("POST /v1/chat/completions\n"));
   EXPECT_THAT(reply.body, HasSubstr("GET  /metrics\n"));
+  EXPECT_THAT(reply.body, HasSubstr("DELETE /v1/responses/...\n"));
 }
 
 TEST(WithoutAPage, TheRootIsNotServed) {
@@ -364,12 +366,38 @@ TEST_F(OpenAiTest, ErrorsHaveTheirStatusAndField) {
   expect({{"prompt", "x"}, {"temperature", -1}}, 400, "temperature", "-1");
   expect({{"prompt", "x"}, {"temperature", "hot"}}, 400, "temperature", "a string");
   expect({{"prompt", "x"}, {"max_tokens", 100000}}, 400, "max_tokens", "100000");
-  expect({{"prompt", {1, 2, 99999}}}, 400, "prompt", "99999");
+  expect({{"prompt", {1, 2, 99999}}}, 400, "prompt", "prompt[2]");
+  expect({{"prompt", ""}}, 400, "prompt", "prompt is empty");
   expect({{"max_tokens", 1}}, 400, "prompt", "missing");
   const HttpReply reply = HttpPeer(port_).Post("/v1/completions", "{\"prompt\": \"x\", }");
   EXPECT_EQ(reply.status, 400);
   EXPECT_THAT(reply.body, HasSubstr("line 1, column"));
   EXPECT_EQ(HttpPeer(port_).Get("/v1/completions").status, 405);
+}
+
+TEST_F(OpenAiTest, ErrorsOfChatsNameTheFieldsOfChats) {
+  const auto messages = [](const std::string& content) {
+    const Json message = {{"role", "user"}, {"content", content}};
+    return Json::array({message});
+  };
+  const auto expect = [&](const Json& fields, const std::string& param, const std::string& says) {
+    Json body = {{"messages", messages("It was a fine morning")}};
+    body.update(fields);
+    for (const bool streamed : {false, true}) {
+      body["stream"] = streamed;
+      const Json error = Post("/v1/chat/completions", body, 400)["error"];
+      EXPECT_EQ(error["param"], param) << error;
+      EXPECT_THAT(error["message"].get<std::string>(), StartsWith(says));
+    }
+  };
+  expect({{"max_tokens", 0}}, "max_tokens", "max_tokens=0 ");
+  expect({{"max_tokens", 100000}}, "max_tokens", "max_tokens=100000 ");
+  expect({{"max_completion_tokens", 0}}, "max_completion_tokens", "max_completion_tokens=0 ");
+  expect({{"max_completion_tokens", 100000}}, "max_completion_tokens",
+         "max_completion_tokens=100000 ");
+  std::string words;
+  for (int i = 0; i < 3000; ++i) words += "word ";
+  expect({{"messages", messages(words)}}, "messages", "prompt has ");
 }
 
 TEST_F(OpenAiTest, MoreChoicesThanMayEverBeInFlightAreNotWorthARetry) {

@@ -24,6 +24,10 @@ void ExpectError(std::string_view fields, const std::string& param) {
   EXPECT_EQ(ToApiError(status).param, param) << status;
 }
 
+std::string MessageOf(std::string_view fields) {
+  return std::string(ParseFields(fields).status().message());
+}
+
 TEST(ChatRequestTest, MessagesToolsAndVariablesGoToTheTemplate) {
   const auto chat = ParseFields(R"("tools":[{"type":"function","function":{"name":"f"}}],
       "documents":[{"title":"t"}],"chat_template_kwargs":{"enable_thinking":false},
@@ -46,6 +50,7 @@ TEST(ChatRequestTest, TheNewerNameOfTheLimitWins) {
 
 TEST(ChatRequestTest, TopLogprobsNeedLogprobs) {
   ExpectError(R"("top_logprobs":2)", "top_logprobs");
+  ExpectError(R"("logprobs":true,"top_logprobs":21)", "top_logprobs");
   const auto chat = ParseFields(R"("logprobs":true,"top_logprobs":2)");
   ASSERT_TRUE(chat.ok()) << chat.status();
   EXPECT_EQ(chat->request.sampling().logprobs(), 2);
@@ -65,6 +70,7 @@ TEST(ChatRequestTest, AMessageIsContinuedWithoutAGenerationPrompt) {
 TEST(ChatRequestTest, NoToolCanBeDemanded) {
   const std::string tools = R"("tools":[{"type":"function","function":{"name":"f"}}],)";
   ExpectError(tools + R"("tool_choice":"required")", "tool_choice");
+  EXPECT_THAT(MessageOf(tools + R"("tool_choice":"required")"), HasSubstr("no grammar"));
   ExpectError(tools + R"("tool_choice":{"type":"function","function":{"name":"f"}})",
               "tool_choice");
   ExpectError(R"("tool_choice":"auto")", "tool_choice");
@@ -82,6 +88,12 @@ TEST(ChatRequestTest, WhatWouldChangeTheAnswerIsRefused) {
   EXPECT_TRUE(
       ParseFields(R"("modalities":["text"],"store":false,"parallel_tool_calls":true)").ok());
   EXPECT_THAT(std::string(ParseChat(Json::object()).status().message()), HasSubstr("messages"));
+}
+
+TEST(ChatRequestTest, AChatNeedsAMessage) {
+  const absl::StatusOr<Json> json = ParseJsonBody(R"({"messages":[]})");
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_EQ(ParseChat(*json).status().message(), "messages is an empty list: give at least one");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/openai/generation.h"
+#include "server/openai/http_answers.h"
 #include "tests/support/router_fixture.h"
 
 namespace tandem::openai {
