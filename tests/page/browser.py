@@ -1,9 +1,11 @@
 """Chromium without a window, driven by its DevTools protocol over a pipe: no driver and no package is needed."""
 
 import base64
+import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import tempfile
 import time
@@ -21,7 +23,7 @@ class Gone(Exception):
 
 class Browser:
     def __init__(self, binary="chromium"):
-        self._profile = tempfile.TemporaryDirectory(prefix="tandem-page-")
+        self._profile = tempfile.TemporaryDirectory(prefix="tandem-page-", ignore_cleanup_errors=True)
         commands, self._write = os.pipe()
         self._read, answers = os.pipe()
         flags = FLAGS + ([] if os.geteuid() else ["--no-sandbox"])  # which root cannot have
@@ -29,7 +31,7 @@ class Browser:
         self._process = subprocess.Popen(
             ["bash", "-c", f'exec "$@" 3<&{commands} 4>&{answers}', "-", binary, *flags,
              f"--user-data-dir={self._profile.name}", "about:blank"],
-            pass_fds=(commands, answers), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            pass_fds=(commands, answers), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         os.close(commands)
         os.close(answers)
         self._received = b""
@@ -39,6 +41,9 @@ class Browser:
     def close(self):
         self._process.terminate()
         self._process.wait()
+        # Chromium's helpers may outlive it for a moment, and would write into the profile while it is removed.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._profile.cleanup()
 
     def _message(self, deadline):
