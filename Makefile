@@ -75,6 +75,7 @@ test-tsan:
 	ctest --preset tsan
 
 test-clients: build
+	tools/install_deps.sh python
 	tests/clients/run.sh
 
 test-page: build
@@ -82,6 +83,7 @@ test-page: build
 	tests/page/run.sh
 
 test-templates: deps
+	tools/install_deps.sh python
 	$(CONFIGURE)
 	cmake --build --preset $(PRESET) -j $(JOBS) --target jinja_lines
 	PROGRAM=$(BUILD)/bin/jinja_lines JOBS=$(JOBS) tests/golden/run_templates.sh
