@@ -18,6 +18,8 @@ class PaceMean {
   double error() const;
   size_t steps() const { return steps_; }
 
+  // All steps so far are taken to have needed `by` times as long.
+  void Slow(double by) { ms_ *= by; }
   // The model says now that steps take `by` times as long as it said.
   void Rescale(double by) { predicted_ms_ *= by; }
 

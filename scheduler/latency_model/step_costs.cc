@@ -20,12 +20,17 @@ constexpr int32_t kCheckEvery = 4;  // steps of one kind
 // standard errors of it.
 constexpr double kLeastChange = 0.02;
 constexpr double kStandardErrors = 2.0;
-// The median of a window does when it is off by more than this, and by more than so many standard
-// errors of a median, and the mean of the window by more than a part of it. Such a change is one of
-// the machine, so steps of the other kind have changed alike unless they say otherwise.
+// The median of a window differs when it is off by more than this, and by more than so many standard
+// errors of a median, and the mean of the window by more than a part of it.
 constexpr double kLeastJump = 0.25;
 constexpr double kJumpErrors = 4.0;
 constexpr double kLeastMeanJump = 0.1;
+// A kind of steps that ran within this time of steps belongs to the present load: it will run again
+// soon and show itself whether it has changed. One that did not may take long to come, and what
+// changes the steps of one kind by so much mostly is the machine, which the other one shares.
+constexpr Duration kLately = std::chrono::seconds(2);
+// So many of its latest steps are kept then: few, so that those to come soon outweigh them.
+constexpr size_t kAssumed = 8;
 // A revision costs every router a new model, so they are no more frequent than this.
 constexpr Duration kLeastTimeBetweenRevisions = std::chrono::milliseconds(200);
 
@@ -41,8 +46,12 @@ double Median(std::vector<double>& values) {
   return *middle;
 }
 
+double PredictedMs(const StepModel& model, const StepFeatures& features) {
+  return std::max(model.Step(features).count(), 1e-9);
+}
+
 double RatioOf(const StepModel& model, const TimedStep& step) {
-  return step.ms / std::max(model.Step(step.features).count(), 1e-9);
+  return step.ms / PredictedMs(model, step.features);
 }
 
 double RelativeError(double ratio) { return std::abs(1.0 / ratio - 1.0); }
@@ -73,6 +82,7 @@ void StepCosts::Observe(const StepFeatures& features, Duration took) {
   if (++seen_ <= kColdSteps || !(step.ms > 0)) return;
   const bool learns = state_.model == nullptr || state_.source == CostSource::kLearned;
   if (learns) learner_.ObserveStep(features, took);
+  ran_ += took;
   since_revision_ += took;
   const Kind kind = features.prefill_tokens > 0 ? kPrefill : kDecode;
   ++seen_of_[kind];
@@ -95,9 +105,14 @@ void StepCosts::Count(double ratio) {
 
 void StepCosts::Remember(const TimedStep& step, double ratio) {
   Window& window = windows_[step.features.prefill_tokens > 0 ? kPrefill : kDecode];
-  window.steps.push_back({.step = step, .number = seen_, .ratio = ratio});
+  window.steps.push_back({.step = step, .ratio = ratio});
+  window.latest = ran_;
   if (state_.model != nullptr) window.pace.Add(step.ms, window.steps.back().predicted_ms());
   if (window.steps.size() > kWindow) window.steps.pop_front();
+}
+
+bool StepCosts::HasNotRunLately(const Window& window) const {
+  return window.steps.empty() || ran_ - window.latest > kLately;
 }
 
 bool StepCosts::LearnerKnowsEnough() const {
@@ -133,15 +148,19 @@ std::optional<StepModel> StepCosts::Rescaled(Kind kind) {
   const std::optional<double> change = jump ? jump : ChangeOf(window);
   if (!change) return std::nullopt;
   Window& other = windows_[1 - kind];
-  // After a jump, or before any step of the other kind, its steps are forgotten: it follows this one.
-  const bool other_is_old = (jump || other.steps.empty()) && other.IsOlderThan(window);
-  if (other_is_old) other = {};
-  if (jump) window.ForgetPace();
-  const bool both = other_is_old || (kind == kPrefill && !IsOfPrefills(window));
+  // Before any step of the other kind, all that is known of the machine is what these show.
+  const bool alike = (jump || other.steps.empty()) && HasNotRunLately(other);
+  const bool both = alike || (kind == kPrefill && !IsOfPrefills(window));
   absl::StatusOr<StepModel> scaled = StepModel::Create(
       Scaled(state_.model->coefficients(), kind == kPrefill || both ? *change : 1.0,
              kind == kDecode || both ? *change : 1.0));
   if (!scaled.ok()) return std::nullopt;  // factors so extreme that a coefficient overflowed
+  if (jump) {
+    window.ForgetPace();
+    // The decodes in steps with prefills have changed, too. That of the prefills is assumed only.
+    if (alike || kind == kDecode) other.Follow(*state_.model, *scaled);
+    if (alike) other.KeepLatest(kAssumed);
+  }
   return *std::move(scaled);
 }
 
@@ -185,6 +204,25 @@ void StepCosts::Window::ForgetPace() {
   for (size_t i = steps.size() / 2; i < steps.size(); ++i) {
     pace.Add(steps[i].step.ms, steps[i].predicted_ms());
   }
+}
+
+void StepCosts::Window::KeepLatest(size_t most) {
+  while (steps.size() > most) steps.pop_front();
+  ForgetPace();
+}
+
+void StepCosts::Window::Follow(const StepModel& before, const StepModel& after) {
+  double before_ms = 0;
+  double after_ms = 0;
+  for (Seen& seen : steps) {
+    const double was_ms = PredictedMs(before, seen.step.features);
+    const double is_ms = PredictedMs(after, seen.step.features);
+    seen.step.ms *= is_ms / was_ms;
+    seen.ratio *= is_ms / was_ms;
+    before_ms += was_ms;
+    after_ms += is_ms;
+  }
+  if (before_ms > 0) pace.Slow(after_ms / before_ms);
 }
 
 double StepCosts::Window::MeanRatio(double most) const {

@@ -21,9 +21,10 @@ namespace tandem {
 // when the machine gets slower or faster: prefills and decodes by a factor each. Without one, a
 // model is learned from the steps. The mean time of the latest steps decides, because an output
 // takes the sum of many of them: steps that are held up by other work of the machine count, each as
-// at most a few times what is usual, so that a single stall changes nothing. A large change is seen
-// by the median of fewer steps, and what was before it is forgotten. Pure: time comes in as durations.
-// Thread: one at a time.
+// at most a few times what is usual, so that a single stall changes little. A large change is found
+// by the median of fewer steps, and the mean starts anew there. The kind that has not run for a
+// while is then taken to have changed alike, until it runs again and shows what it takes.
+// Pure: time comes in as durations. Thread: one at a time.
 class StepCosts {
  public:
   // The kinds of steps that the worker runs: a model that it learns must know these.
@@ -48,8 +49,7 @@ class StepCosts {
   enum Kind : uint8_t { kPrefill, kDecode };
   struct Seen {
     TimedStep step;
-    uint64_t number = 0;  // among all steps
-    double ratio = 1;     // of its time to what the model says; without a model it means nothing
+    double ratio = 1;  // of its time to what the model says; without a model it means nothing
 
     double predicted_ms() const { return step.ms / ratio; }
   };
@@ -58,12 +58,13 @@ class StepCosts {
     std::deque<Seen> steps;
     int32_t since_check = 0;  // steps
     PaceMean pace;            // of more steps than those
+    Duration latest{};        // the time of all steps when the latest of these ended
 
-    // Whether none of these ran since the later half of `other`.
-    bool IsOlderThan(const Window& other) const {
-      if (steps.empty() || other.steps.empty()) return true;
-      return steps.back().number < other.steps[other.steps.size() / 2].number;
-    }
+    // These steps are taken to need as much longer than they did as `after` says of them, compared
+    // with `before`. So they differ from `after` as they did from `before`.
+    void Follow(const StepModel& before, const StepModel& after);
+    // At most so many steps; the mean is that of their later half.
+    void KeepLatest(size_t most);
     // The mean is that of the later half of the steps from now on.
     void ForgetPace();
     // Of the steps, each of which counts as at most `most`.
@@ -72,6 +73,7 @@ class StepCosts {
 
   void Count(double ratio);
   void Remember(const TimedStep& step, double ratio);
+  bool HasNotRunLately(const Window& window) const;
   bool LearnerKnowsEnough() const;
   void Learn();
   void Refine(Kind kind);
@@ -83,13 +85,14 @@ class StepCosts {
   void Adopt(StepModel model, CostSource source);
 
   const Kinds kinds_;
-  StepLearner learner_;  // is told of steps as long as no model was given
+  StepLearner learner_;  // observes every step as long as no model was given
   CostState state_;
   std::array<Window, 2> windows_;  // [Kind]
   uint64_t seen_ = 0;
   std::array<uint64_t, 2> seen_of_{};  // [Kind]
   uint64_t learned_at_ = 0;            // value of seen_ when the learner was last asked
-  Duration since_revision_{};          // time of the steps since
+  Duration ran_{};                     // the time of all steps
+  Duration since_revision_{};          // of those since the model was changed
 };
 
 }  // namespace tandem
