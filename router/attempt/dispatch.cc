@@ -61,7 +61,7 @@ Dispatch::~Dispatch() { Abandon(); }
 
 void Dispatch::Decide() {
   state_ = State::kDeciding;
-  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
+  std::shared_ptr<const ClusterView> view = parts_.cluster.View();
   absl::StatusOr<RouteDecision> decision = Choose(*view);
   if (!decision.ok() && failover_.exclusions().ClearNoWait()) {
     decision = Choose(*view);
@@ -74,7 +74,7 @@ void Dispatch::Decide() {
       parts_.reroutes.Count(KindOf(attempt_->workers(), *decision),
                             std::string(failover_.last_failure().message()));
     }
-    return StartAttempt(*decision, *view, cause);
+    return StartAttempt(*decision, std::move(view), cause);
   }
   const std::optional<TimePoint> scheduled = failover_.retry_deadline();
   FailoverStep step =
@@ -132,14 +132,16 @@ std::unique_ptr<Attempt> Dispatch::NewAttempt(const RouteDecision& decision,
                                    attempts_ + 1);
 }
 
-void Dispatch::StartAttempt(const RouteDecision& decision, const ClusterView& view,
+void Dispatch::StartAttempt(const RouteDecision& decision, std::shared_ptr<const ClusterView> view,
                             DecisionCause cause) {
   CountRoute(parts_, spec_, decision);
-  ReplaceAttempt(NewAttempt(decision, view, cause));
-  if (decision.route == v1::ROUTE_UNIFIED) return attempt_->Generate();
+  ReplaceAttempt(NewAttempt(decision, *view, cause));
+  const bool is_unified = decision.route == v1::ROUTE_UNIFIED;
   // The request queues for room only where no other worker can take it.
   const bool has_other_place =
-      failover_.exclusions().HasPlaceWithout(decision.decode, view, Query());
+      !is_unified && failover_.exclusions().HasPlaceWithout(decision.decode, *view, Query());
+  view.reset();  // the attempt charges its workers, and a view that somebody has would be copied
+  if (is_unified) return attempt_->Generate();
   attempt_->Reserve(has_other_place ? Attempt::ReserveMode::kRefuse : Attempt::ReserveMode::kQueue);
 }
 
@@ -283,7 +285,7 @@ void Dispatch::OnClusterChanged() {
   const Duration heartbeat = parts_.cluster.options().heartbeat;
   // Most requests wait for a few steps only.
   if (next_ != nullptr || !queue_move_.HasWaited(now, heartbeat)) return;
-  const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
+  std::shared_ptr<const ClusterView> view = parts_.cluster.View();
   const WorkerView* const worker = view->Find(*attempt_->QueuedAt());
   const int32_t context_tokens = spec_.sequence.prompt_size() + spec_.sequence.max_tokens();
   if (worker == nullptr || !queue_move_.IsDue(*worker, now, heartbeat) ||
@@ -304,7 +306,7 @@ void Dispatch::OnClusterChanged() {
            other->prefill.name, other->decode.name);
   if (other->route == v1::ROUTE_UNIFIED) {
     LeaveQueue(parts_, *attempt_, queue_move_);
-    return StartAttempt(*other, *view, DecisionCause::kMoved);
+    return StartAttempt(*other, std::move(view), DecisionCause::kMoved);
   }
   next_ = NewAttempt(*other, *view, DecisionCause::kMoved);
   queue_move_.OnAsked(*other);

@@ -126,7 +126,8 @@ class Dispatch final : private AttemptOwner {
   // `decision` comes from `view`, in which its workers are. Both enter it in the log.
   std::unique_ptr<Attempt> NewAttempt(const RouteDecision& decision, const ClusterView& view,
                                       DecisionCause cause);
-  void StartAttempt(const RouteDecision& decision, const ClusterView& view, DecisionCause cause);
+  void StartAttempt(const RouteDecision& decision, std::shared_ptr<const ClusterView> view,
+                    DecisionCause cause);
   void ReplaceAttempt(std::unique_ptr<Attempt> attempt);
   // Leaves the attempt and decides anew.
   void Resume(ResumeCause cause);

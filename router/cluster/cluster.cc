@@ -68,11 +68,12 @@ absl::Status CheckMayReplace(const WorkerView& joining, const WorkerView& holder
 }  // namespace
 
 Cluster::Cluster(ClusterOptions options, const Clock& clock)
-    : options_(std::move(options)), clock_(clock) {}
+    : options_(std::move(options)), clock_(clock), current_(std::make_shared<Version>()) {}
 
 absl::Status Cluster::CheckMayJoin(const WorkerView& joining) const {
   bool is_known = false;
-  for (const WorkerView& other : current_.workers) {
+  const std::vector<WorkerView>& workers = current_->view.workers;
+  for (const WorkerView& other : workers) {
     if (other.id == joining.id) {
       is_known = true;
     } else if (other.id.name != joining.id.name) {
@@ -82,10 +83,10 @@ absl::Status Cluster::CheckMayJoin(const WorkerView& joining) const {
       is_known = is_known || !other.leaving;
     }
   }
-  if (is_known || current_.workers.size() < options_.max_workers) return absl::OkStatus();
+  if (is_known || workers.size() < options_.max_workers) return absl::OkStatus();
   return ResourceExhausted(
       "this router has {} workers and takes no more: raise its --max-workers, or start another",
-      current_.workers.size());
+      workers.size());
 }
 
 absl::Status Cluster::Register(const v1::RegisterRequest& request) {
@@ -101,14 +102,13 @@ absl::Status Cluster::Register(const v1::RegisterRequest& request) {
     joining.costs = std::move(costs);
     RETURN_IF_ERROR(CheckMayJoin(joining));
     Admit(std::move(joining));
-    Outdate();
   }
   NotifyListener();
   return absl::OkStatus();
 }
 
 void Cluster::Admit(WorkerView joining) {
-  auto& workers = current_.workers;
+  auto& workers = Changing().workers;
   auto place = std::find_if(workers.begin(), workers.end(), [&joining](const WorkerView& worker) {
     return worker.id.name >= joining.id.name;
   });
@@ -152,9 +152,8 @@ absl::Status Cluster::Heartbeat(const v1::HeartbeatRequest& request) {
     if (!disagrees.ok()) {
       replaced_.push_back(id);  // its requests continue elsewhere
       latest_departure_ = worker->last_report;
-      std::erase_if(current_.workers, [&id](const WorkerView& one) { return one.id == id; });
+      std::erase_if(Changing().workers, [&id](const WorkerView& one) { return one.id == id; });
     }
-    Outdate();
   }
   NotifyListener();
   return disagrees;
@@ -183,9 +182,8 @@ bool Cluster::Deregister(std::string_view name, uint64_t incarnation) {
       worker->last_report = clock_.Now();
       SetLeaving(*worker);
     } else {
-      std::erase_if(current_.workers, [&id](const WorkerView& one) { return one.id == id; });
+      std::erase_if(Changing().workers, [&id](const WorkerView& one) { return one.id == id; });
     }
-    Outdate();
   }
   NotifyListener();
   return true;
@@ -210,7 +208,6 @@ void Cluster::Suspect(const WorkerId& id) {
   if (WorkerView* worker = Find(id)) {
     worker->suspected = true;
     latest_departure_ = clock_.Now();
-    Outdate();
   }
 }
 
@@ -218,7 +215,6 @@ void Cluster::Avoid(const WorkerId& id) {
   absl::MutexLock lock(&mutex_);
   if (WorkerView* worker = Find(id)) {
     worker->avoided_until = clock_.Now() + kAvoided;
-    Outdate();
   }
 }
 
@@ -229,7 +225,6 @@ void Cluster::SetReach(const WorkerId& id, Reach reach) {
     if (worker == nullptr) return;
     worker->unreachable = reach == Reach::kLost;
     if (worker->unreachable) latest_departure_ = clock_.Now();
-    Outdate();
   }
   NotifyListener();
 }
@@ -239,7 +234,6 @@ void Cluster::Charge(const WorkerId& id, const WorkerCharge& charge) {
   if (WorkerView* worker = Find(id)) {
     worker->charged.sequences += charge.sequences;
     worker->charged.prompt_tokens += charge.prompt_tokens;
-    Outdate();
   }
 }
 
@@ -250,25 +244,23 @@ void Cluster::Discharge(const WorkerId& id, const WorkerCharge& charge) {
 void Cluster::Postpone(Duration stall) {
   absl::MutexLock lock(&mutex_);
   const TimePoint now = clock_.Now();
-  for (WorkerView& worker : current_.workers) {
+  for (WorkerView& worker : Changing().workers) {
     worker.last_report = std::min(now, worker.last_report + stall);
   }
-  Outdate();
 }
 
 std::vector<WorkerId> Cluster::Expire() {
   absl::MutexLock lock(&mutex_);
   std::vector<WorkerId> expired;
   const TimePoint now = clock_.Now();
-  for (const WorkerView& worker : current_.workers) {
+  for (const WorkerView& worker : current_->view.workers) {
     if (worker.last_report + options_.lease <= now) expired.push_back(worker.id);
   }
   if (expired.empty()) return expired;
   latest_departure_ = now;
-  std::erase_if(current_.workers, [this, now](const WorkerView& worker) {
+  std::erase_if(Changing().workers, [this, now](const WorkerView& worker) {
     return worker.last_report + options_.lease <= now;
   });
-  Outdate();
   return expired;
 }
 
@@ -280,7 +272,7 @@ std::vector<WorkerId> Cluster::TakeReplaced() {
 TimePoint Cluster::NextExpiry() const {
   absl::MutexLock lock(&mutex_);
   TimePoint next = kNoDeadline;
-  for (const WorkerView& worker : current_.workers) {
+  for (const WorkerView& worker : current_->view.workers) {
     next = std::min(next, worker.last_report + options_.lease);
   }
   return next;
@@ -293,13 +285,24 @@ std::optional<TimePoint> Cluster::LatestDeparture() const {
 
 std::shared_ptr<const ClusterView> Cluster::View() const {
   absl::MutexLock lock(&mutex_);
-  if (snapshot_ == nullptr) snapshot_ = std::make_shared<const ClusterView>(current_);
-  return snapshot_;
+  ++current_->readers;
+  return {&current_->view, [this, version = current_](const ClusterView*) {
+            absl::MutexLock gave_back(&mutex_);
+            --version->readers;
+          }};
+}
+
+ClusterView& Cluster::Changing() {
+  if (current_->readers > 0) {
+    current_ = std::make_shared<Version>(Version{.view = current_->view, .readers = 0});
+  }
+  return current_->view;
 }
 
 WorkerView* Cluster::Find(const WorkerId& id) {
-  const auto found = std::ranges::lower_bound(current_.workers, id, {}, &WorkerView::id);
-  return found == current_.workers.end() || found->id != id ? nullptr : &*found;
+  std::vector<WorkerView>& workers = Changing().workers;
+  const auto found = std::ranges::lower_bound(workers, id, {}, &WorkerView::id);
+  return found == workers.end() || found->id != id ? nullptr : &*found;
 }
 
 }  // namespace tandem

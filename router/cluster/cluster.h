@@ -28,8 +28,8 @@ struct ClusterOptions {
 };
 
 // The workers that have a lease, their latest reports, and the load that this router has charged
-// them with. Snapshots never change and share the reports; one is made when it is asked for and
-// something has changed since the last one, because requests change charges more often than they look.
+// them with. Views never change and share the reports. What changes while nobody has a view is changed
+// in place, and otherwise in a copy: each request looks once and changes charges several times.
 // Thread-safe.
 class Cluster {
  public:
@@ -88,27 +88,33 @@ class Cluster {
   // nothing while none ever was.
   std::optional<TimePoint> LatestDeparture() const;
 
+  // It must not outlive the cluster.
   std::shared_ptr<const ClusterView> View() const;
   const ClusterOptions& options() const { return options_; }
 
  private:
+  // Guarded by mutex_, but for a view that a reader has.
+  struct Version {
+    ClusterView view;
+    int readers = 0;
+  };
+
   absl::Status CheckMayJoin(const WorkerView& joining) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateLeaving(WorkerView& worker, bool reports_leaving, Duration silence)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetLeaving(WorkerView& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   WorkerView* Find(const WorkerId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Admit(WorkerView joining) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Something of current_ has changed, so the next View needs a new snapshot.
-  void Outdate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { snapshot_ = nullptr; }
+  // The workers, to be changed: those who have views of them keep what they have.
+  ClusterView& Changing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NotifyListener() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const ClusterOptions options_;
   const Clock& clock_;
   mutable absl::Mutex mutex_;
-  ClusterView current_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<Version> current_ ABSL_GUARDED_BY(mutex_);
   std::optional<TimePoint> latest_departure_ ABSL_GUARDED_BY(mutex_);
   std::vector<WorkerId> replaced_ ABSL_GUARDED_BY(mutex_);
-  mutable std::shared_ptr<const ClusterView> snapshot_ ABSL_GUARDED_BY(mutex_);  // null: outdated
   std::function<void()> listener_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -45,6 +45,22 @@ TEST_F(ClusterTest, AChargeCopiesNoReport) {
   EXPECT_EQ(after->Find({"u7", 11}), nullptr) << "u7 has no such incarnation";
 }
 
+// A router of 1,024 workers has better things to do than to copy them for every request.
+TEST_F(ClusterTest, WhatNobodyLooksAtIsChangedInPlace) {
+  ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
+  const std::shared_ptr<const WorkerInfo> info = cluster_.View()->workers[0].info;
+  cluster_.Charge({"u", 10}, {.sequences = 1});
+  EXPECT_EQ(cluster_.View()->workers[0].charged.sequences, 1);
+  EXPECT_EQ(info.use_count(), 2) << "the cluster's worker has it, and this test";
+  auto held = cluster_.View();
+  cluster_.Charge({"u", 10}, {.sequences = 1});
+  EXPECT_EQ(info.use_count(), 3) << "the worker was copied, because somebody looks at it";
+  EXPECT_EQ(held->workers[0].charged.sequences, 1);
+  EXPECT_EQ(cluster_.View()->workers[0].charged.sequences, 2);
+  held.reset();
+  EXPECT_EQ(info.use_count(), 2);
+}
+
 TEST_F(ClusterTest, LeaseLapsesWithoutHeartbeats) {
   ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
   clock_.Advance(seconds(4));

@@ -19,6 +19,15 @@ using ::testing::UnorderedElementsAre;
 
 class RouterTest : public RouterFixture {};
 
+TEST_F(RouterTest, ADecisionCopiesNoWorker) {
+  Join("u0", v1::WORKER_ROLE_UNIFIED);
+  const ClusterView* const before = cluster_.View().get();
+  Submit(Ask(v1::ROUTE_UNIFIED));
+  EXPECT_EQ(cluster_.View()->workers.back().charged.sequences, 1);
+  Join("u1", v1::WORKER_ROLE_UNIFIED);
+  EXPECT_EQ(cluster_.View().get(), before);
+}
+
 TEST_F(RouterTest, DisaggregatedRequestGoesThroughBothWorkers) {
   Submit(Ask());
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
