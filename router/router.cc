@@ -294,7 +294,7 @@ void Router::OnClusterChanged() {
   const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
   parts_.ledger.OnReports(*view);
   for (const WorkerView& worker : view->workers) {
-    if (!worker.load->not_ready().empty()) stuck.push_back(worker.id);
+    if (!worker.load.ready()) stuck.push_back(worker.id);
     if (worker.leaving) leaving.push_back(worker.id);
   }
   const CallEnd end{Unavailable("it makes no progress"), CallEnd::Source::kStuck};

@@ -6,16 +6,18 @@
 
 namespace tandem {
 
-int32_t WorkerView::Sequences() const {
-  return std::max(load->running() + load->waiting(), charged.sequences);
-}
+LoadReport::LoadReport(std::shared_ptr<const v1::WorkerLoad> message)
+    : message_(std::move(message)),
+      sequences_(message_->running() + message_->waiting()),
+      available_blocks_(message_->free_blocks() + message_->kv().idle_blocks()),
+      waiting_prompt_tokens_(message_->waiting_prompt_tokens()),
+      ready_(message_->not_ready().empty()),
+      starting_(message_->starting()) {}
+
+int32_t WorkerView::Sequences() const { return std::max(load.sequences(), charged.sequences); }
 
 int64_t WorkerView::PendingPromptTokens() const {
-  return std::max<int64_t>(load->waiting_prompt_tokens(), charged.prompt_tokens);
-}
-
-int32_t WorkerView::AvailableBlocks() const {
-  return load->free_blocks() + load->kv().idle_blocks();
+  return std::max(load.waiting_prompt_tokens(), charged.prompt_tokens);
 }
 
 std::string_view Name(v1::WorkerRole role) {

@@ -56,10 +56,38 @@ struct WorkerCharge {
   bool empty() const { return sequences == 0 && prompt_tokens == 0; }
 };
 
-// One worker at one moment, as this router sees it. Its report is shared by all snapshots until the
-// next report replaces it.
+// A worker's report, which is shared by all views, and beside it what every decision asks of all
+// workers: the message is spread over the memory.
+class LoadReport {
+ public:
+  LoadReport() : LoadReport(std::make_shared<const v1::WorkerLoad>()) {}
+  LoadReport(std::shared_ptr<const v1::WorkerLoad> message);
+
+  const v1::WorkerLoad* operator->() const { return message_.get(); }
+  const v1::WorkerLoad& operator*() const { return *message_; }
+  friend bool operator==(const LoadReport& a, const LoadReport& b) {
+    return a.message_ == b.message_;
+  }
+
+  int32_t sequences() const { return sequences_; }  // running and waiting
+  int64_t waiting_prompt_tokens() const { return waiting_prompt_tokens_; }
+  // Blocks that new sequences can have: free ones, and cached ones that no sequence holds.
+  int32_t available_blocks() const { return available_blocks_; }
+  bool ready() const { return ready_; }
+  bool starting() const { return starting_; }
+
+ private:
+  std::shared_ptr<const v1::WorkerLoad> message_;
+  int32_t sequences_;
+  int32_t available_blocks_;
+  int64_t waiting_prompt_tokens_;
+  bool ready_;
+  bool starting_;
+};
+
+// One worker at one moment, as this router sees it.
 struct WorkerView : WorkerRef {
-  std::shared_ptr<const v1::WorkerLoad> load = std::make_shared<const v1::WorkerLoad>();
+  LoadReport load;
   // What `load` says of the time of steps; null until the worker has measured some.
   std::shared_ptr<const WorkerCosts> costs;
   WorkerCharge charged;
@@ -74,16 +102,13 @@ struct WorkerView : WorkerRef {
   bool name_taken = false;  // a younger process has registered under the name of a leaving worker
 
   // Whether the worker may be sent anything.
-  bool usable() const {
-    return !suspected && !unreachable && !leaving && load->not_ready().empty();
-  }
+  bool usable() const { return !suspected && !unreachable && !leaving && load.ready(); }
 
   // The larger of what the worker reported and what this router has charged it with: the report is
   // late by up to a heartbeat, and other routers send work too.
   int32_t Sequences() const;
   int64_t PendingPromptTokens() const;
-  // Blocks that new sequences can have: free ones, and cached ones that no sequence holds.
-  int32_t AvailableBlocks() const;
+  int32_t AvailableBlocks() const { return load.available_blocks(); }
 };
 
 // "unified", "prefill", "decode".

@@ -35,6 +35,7 @@ Eligibility EligibilityOf(const WorkerView& worker, const RouteQuery& query) {
 std::vector<Candidate> CandidatesOf(v1::WorkerRole role, const ClusterView& view,
                                     const RouteQuery& query) {
   std::vector<Candidate> candidates;
+  candidates.reserve(view.workers.size());
   for (const WorkerView& worker : view.workers) {
     if (worker.role != role || EligibilityOf(worker, query) != Eligibility::kEligible) continue;
     candidates.push_back({.worker = &worker, .position = candidates.size(), .count = 0});
@@ -128,7 +129,7 @@ RouteQuery PreferReady(const ClusterView& view, const RouteQuery& query, TimePoi
     RouteQuery preferred = query;
     for (const WorkerView& worker : view.workers) {
       const bool is_avoided = worker.avoided_until > now;
-      if (is_avoided || (worker.load->starting() && !with_starting)) {
+      if (is_avoided || (worker.load.starting() && !with_starting)) {
         preferred.excluded.push_back(worker.id);
       }
     }

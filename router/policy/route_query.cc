@@ -28,7 +28,7 @@ ClusterView WithoutWaiting(ClusterView view, const RouteQuery& query) {
     load->set_waiting(std::max(0, load->waiting() - own.sequences));
     load->set_waiting_prompt_tokens(
         std::max<int64_t>(0, load->waiting_prompt_tokens() - own.prompt_tokens));
-    worker.load = std::move(load);
+    worker.load = LoadReport(std::move(load));
   }
   return view;
 }
