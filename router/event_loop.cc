@@ -81,6 +81,8 @@ void EventLoop::Stop() {
 TimePoint EventLoop::RunReady() {
   {
     absl::MutexLock lock(&mutex_);
+    const TimePoint next_timer = timers_.empty() ? kNoDeadline : timers_.begin()->first;
+    if (tasks_.empty() && next_timer > clock_.Now()) return next_timer;
     busy_ = true;
   }
   RunTasks(kNoLimit);
