@@ -12,20 +12,24 @@ constexpr int kRounds = 10;
 }  // namespace
 
 std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_low, uint64_t counter_high) {
-  std::array<uint32_t, 4> x = {
-      static_cast<uint32_t>(counter_low), static_cast<uint32_t>(counter_low >> 32),
-      static_cast<uint32_t>(counter_high), static_cast<uint32_t>(counter_high >> 32)};
+  // Four variables and no array, which the compiler would keep in memory.
+  auto x0 = static_cast<uint32_t>(counter_low);
+  auto x1 = static_cast<uint32_t>(counter_low >> 32);
+  auto x2 = static_cast<uint32_t>(counter_high);
+  auto x3 = static_cast<uint32_t>(counter_high >> 32);
   auto key0 = static_cast<uint32_t>(key);
   auto key1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < kRounds; ++round) {
-    const uint64_t product0 = uint64_t{kMultiplier0} * x[0];
-    const uint64_t product1 = uint64_t{kMultiplier1} * x[2];
-    x = {static_cast<uint32_t>(product1 >> 32) ^ x[1] ^ key0, static_cast<uint32_t>(product1),
-         static_cast<uint32_t>(product0 >> 32) ^ x[3] ^ key1, static_cast<uint32_t>(product0)};
+    const uint64_t product0 = uint64_t{kMultiplier0} * x0;
+    const uint64_t product1 = uint64_t{kMultiplier1} * x2;
+    x0 = static_cast<uint32_t>(product1 >> 32) ^ x1 ^ key0;
+    x1 = static_cast<uint32_t>(product1);
+    x2 = static_cast<uint32_t>(product0 >> 32) ^ x3 ^ key1;
+    x3 = static_cast<uint32_t>(product0);
     key0 += kWeyl0;
     key1 += kWeyl1;
   }
-  return x;
+  return {x0, x1, x2, x3};
 }
 
 double UniformAt(uint64_t seed, uint64_t position) {
