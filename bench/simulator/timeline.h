@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -37,20 +38,25 @@ class Timeline final : public Clock {
   uint64_t tasks_run() const { return tasks_run_; }
 
  private:
+  // Small, because a heap moves its elements a lot.
   struct Event {
     TimePoint when;
     uint64_t serial = 0;
-    Task task;
+    size_t task = 0;  // its place in tasks_
   };
-  static bool IsLater(const Event& a, const Event& b) {
-    return a.when != b.when ? a.when > b.when : a.serial > b.serial;
-  }
+  struct IsLater {
+    bool operator()(const Event& a, const Event& b) const {
+      return a.when != b.when ? a.when > b.when : a.serial > b.serial;
+    }
+  };
 
   // Not zero, which stands for "never" in several places of the router and the engine.
   static constexpr TimePoint kStart = TimePoint(std::chrono::hours(1000));
 
   TimePoint now_ = kStart;
   std::vector<Event> events_;  // a heap, the next one first
+  std::vector<Task> tasks_;
+  std::vector<size_t> free_;  // places in tasks_ that have none
   uint64_t next_serial_ = 0;
   uint64_t tasks_run_ = 0;
 };
