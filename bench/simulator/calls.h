@@ -45,12 +45,12 @@ class SimulatedStream {
  private:
   void Send(const v1::WorkerEvent& event);
 
-  const StreamHandlers handlers_;
   std::vector<TimePoint> unsent_;  // when these tokens arrive
-  StageTimes stages_;              // of the first token
-  std::optional<ChoiceEnd> choice_end_;
   bool sent_any_ = false;
   bool closed_ = false;
+  StageTimes stages_;  // of the first token
+  std::optional<ChoiceEnd> choice_end_;
+  const StreamHandlers handlers_;
 };
 
 // The sink of a request at a simulated worker.

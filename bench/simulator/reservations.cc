@@ -74,8 +74,8 @@ absl::StatusOr<Reservation> SimulatedReservations::Take(const WaitingReservation
       std::make_unique<SimulatedSequence>(SimulatedSequence{.id = spec.id,
                                                             .prompt_tokens = spec.prompt_tokens,
                                                             .max_tokens = request.max_tokens,
-                                                            .key = waiting.key,
-                                                            .prefilled = true}));
+                                                            .prefilled = true,
+                                                            .key = waiting.key}));
   parts_.store.Reserve(sequence, cached);
   const ReservationId id(next_id_++);
   incoming_.emplace(id, Incoming{.sequence = spec.id, .request = request.id});

@@ -78,8 +78,10 @@ StepFeatures StepLoop::TakeBlocks(const StepPlan& plan) {
     features.prefill_tokens += chunk.count;
     features.prefill_pairs += CausalPairs(chunk.begin, end);
   }
+  decoding_.clear();
   for (const SequenceId id : plan.decodes) {
     SimulatedSequence& sequence = store.Get(id);
+    decoding_.push_back(&sequence);
     store.Grow(sequence, KnownTokens(sequence));
     ++features.decode_sequences;
     features.decode_context += KnownTokens(sequence);
@@ -98,7 +100,7 @@ void StepLoop::OnComputed() {
     core.store.Computed(sequence, chunk.begin + chunk.count, !chunk.last);
     if (chunk.last) Sampled(sequence);
   }
-  for (const SequenceId id : plan_.decodes) Sampled(core.store.Get(id));
+  for (SimulatedSequence* const sequence : decoding_) Sampled(*sequence);
   parts_.step_ended();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "bench/simulator/worker_core.h"
 
@@ -34,6 +35,7 @@ class StepLoop {
 
   const Parts parts_;
   StepPlan plan_;
+  std::vector<SimulatedSequence*> decoding_;  // of plan_; none ends while the step runs
   StepFeatures features_;
   Duration took_{};
   bool running_ = false;

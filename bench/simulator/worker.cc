@@ -181,7 +181,7 @@ void SimulatedWorker::KvArrived(ReservationId id) {
 }
 
 void SimulatedWorker::Publish() {
-  EngineStats stats = core_.counts;
+  EngineStats& stats = core_.counts;
   reservations_.AddTo(stats);
   stats.starting = false;
   stats.scheduler = core_.scheduler.stats();
@@ -195,10 +195,12 @@ void SimulatedWorker::Publish() {
   const SchedulerStats& now = stats.scheduler;
   usage.peak_waiting = std::max(usage.peak_waiting, now.waiting + now.prefilling);
   usage.peak_running = std::max(usage.peak_running, now.running);
-  usage.peak_blocks = std::max(usage.peak_blocks, core_.store.held_blocks());
+  const KvStats& kv = stats.kv;
+  usage.peak_blocks =
+      std::max(usage.peak_blocks, kv.total_blocks - kv.free_blocks - kv.idle_blocks);
   usage.peak_waiting_reservations =
       std::max(usage.peak_waiting_reservations, stats.waiting_reservations);
-  published_ = std::move(stats);
+  published_ = stats;
 }
 
 }  // namespace tandem::simulator

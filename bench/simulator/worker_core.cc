@@ -65,8 +65,8 @@ std::unique_ptr<SimulatedSequence> WorkerCore::NewSequence(const EngineRequest& 
                         .request = request.id,
                         .prompt_tokens = static_cast<int32_t>(request.prompt.size()),
                         .max_tokens = request.max_tokens,
-                        .key = KeyOf(request.prompt),
-                        .stream = std::move(stream)});
+                        .stream = std::move(stream),
+                        .key = KeyOf(request.prompt)});
 }
 
 SimulatedSequence& WorkerCore::AddSequence(std::unique_ptr<SimulatedSequence> sequence) {

@@ -67,7 +67,7 @@ struct WorkerCore {
   WorkerStore store;
   absl::flat_hash_map<RequestId, SequenceId> requests;
   std::function<void(SequenceId)> ended;  // is told of each sequence that has ended
-  EngineStats counts;                     // those that count since the start
+  EngineStats counts;                     // its counts since the start; the rest when it publishes
   WorkerUsage usage;
   bool dead = false;  // its process has gone: it computes and answers nothing any more
   uint64_t next_id = 1;

@@ -108,9 +108,4 @@ int32_t WorkerStore::PlanReservation(SequenceId id, const PrefixKey& key, int32_
   return match.blocks * kv_.block_tokens();
 }
 
-int32_t WorkerStore::held_blocks() const {
-  const KvStats stats = kv_.stats();
-  return stats.total_blocks - stats.free_blocks - stats.idle_blocks;
-}
-
 }  // namespace tandem::simulator

@@ -17,19 +17,20 @@ namespace tandem::simulator {
 
 // One sequence of a simulated worker: the parts of engine/sequence.h that do not need tokens.
 struct SimulatedSequence {
+  // What every token looks at comes first: the sequences of a large fleet do not fit into the
+  // processor's caches.
   SequenceId id;
   RequestId request;  // 0: blocks are reserved for it, and its request has not come yet
   int32_t prompt_tokens = 0;
   int32_t max_tokens = 0;
-  int32_t emitted = 0;  // output tokens that are known, those of other workers included
-  PrefixKey key;        // of the full blocks of the prompt
-  OutputStream stream;
-
+  int32_t emitted = 0;    // output tokens that are known, those of other workers included
   bool admitted = false;  // it has blocks
-  KvCounts::Holding kv;
-  std::optional<uint64_t> expected;  // the hash of the block that it computes next
-
   bool prefilled = false;
+  OutputStream stream;
+  KvCounts::Holding kv;
+
+  PrefixKey key;                     // of the full blocks of the prompt
+  std::optional<uint64_t> expected;  // the hash of the block that it computes next
   TimePoint accepted{};
   TimePoint prefill_began{};
   StageTimes stages;
@@ -82,7 +83,6 @@ class WorkerStore final : public CacheView {
   void Reserve(SimulatedSequence& sequence, int32_t cached_tokens);
 
   const KvCounts& kv() const { return kv_; }
-  int32_t held_blocks() const;
   bool empty() const { return sequences_.empty(); }
 
  private:
