@@ -10,7 +10,7 @@ CHAT ?=
 CUDA ?=
 CONFIGURE = cmake --preset $(PRESET) $(if $(CUDA),-DTANDEM_CUDA=$(CUDA))
 
-.PHONY: help deps build test test-long test-room cuda demo chat test-asan test-tsan test-clients test-page test-templates fuzz bench check check-all mutants format clean
+.PHONY: help deps build program test test-long test-room cuda demo chat test-asan test-tsan test-clients test-page test-templates fuzz bench check check-all mutants format clean
 
 help:
 	@echo "make demo       install packages, build tandem alone, serve models/sample through a router and"
@@ -74,11 +74,16 @@ test-tsan:
 	cmake --build --preset tsan -j $(JOBS)
 	ctest --preset tsan
 
-test-clients: build
+# tandem alone
+program: deps
+	$(CONFIGURE)
+	cmake --build --preset $(PRESET) -j $(JOBS) --target tandem
+
+test-clients: program
 	tools/install_deps.sh python
 	tests/clients/run.sh
 
-test-page: build
+test-page: program
 	tools/install_deps.sh page
 	tests/page/run.sh
 
