@@ -94,7 +94,7 @@ TEST_F(HostileHttpTest, BrokenJsonIsRefusedWithItsPlace) {
     std::string body;
     const char* says;
   } cases[] = {
-      {"", "line 1, column 1"},
+      {"", "the body is empty: it must be a JSON object"},
       {"{", "line 1, column 2"},
       {R"({"prompt": "x",})", "line 1, column 16"},
       {"{\"prompt\":\n \"x\"\n \"n\": 1}", "line 3, column 4"},
