@@ -74,7 +74,7 @@ test-tsan:
 	cmake --build --preset tsan -j $(JOBS)
 	ctest --preset tsan
 
-# tandem alone
+# Builds the program without the tests, for what starts nothing else.
 program: deps
 	$(CONFIGURE)
 	cmake --build --preset $(PRESET) -j $(JOBS) --target tandem

@@ -45,7 +45,7 @@ TEST_F(ClusterTest, AChargeCopiesNoReport) {
   EXPECT_EQ(after->Find({"u7", 11}), nullptr) << "u7 has no such incarnation";
 }
 
-// A router of 1,024 workers has better things to do than to copy them for every request.
+// Each request charges its worker: a router of 1,024 workers would copy all of them each time.
 TEST_F(ClusterTest, WhatNobodyLooksAtIsChangedInPlace) {
   ASSERT_TRUE(cluster_.Register(Worker("u", v1::WORKER_ROLE_UNIFIED)).ok());
   const std::shared_ptr<const WorkerInfo> info = cluster_.View()->workers[0].info;
