@@ -4,12 +4,12 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/tokenizer/tokenizer.h"
-#include "tests/support/sanitized.h"
 
 namespace tandem {
 namespace {
@@ -159,8 +159,10 @@ std::chrono::microseconds ThreadTime() {
   return std::chrono::seconds(now.tv_sec) + std::chrono::microseconds(now.tv_nsec / 1000);
 }
 
-TEST(ChatTemplateTest, TemplatesWithoutEndAreRefusedWithin50Milliseconds) {
+// A step costs about as much whatever is done in it, so that the number of steps bounds the time.
+TEST(ChatTemplateTest, TemplatesWithoutEndRunOutOfStepsSoonWhateverTheyDo) {
   const ChatInput input = Messages(R"([{"role": "user", "content": "a text of some words"}])");
+  std::optional<std::chrono::microseconds> longest;  // three times what empty loops take
   for (const char* text : {
            "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
            "{% for a in range(99999) %}{{ messages }}{% endfor %}",
@@ -184,9 +186,8 @@ TEST(ChatTemplateTest, TemplatesWithoutEndAreRefusedWithin50Milliseconds) {
     const auto took = ThreadTime() - begin;
     EXPECT_EQ(parts.status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(parts.status().message()), HasSubstr("steps")) << text;
-    if (!kIsSanitized) {
-      EXPECT_LT(took, std::chrono::milliseconds(50)) << text;
-    }
+    if (!longest) longest = 3 * took;
+    EXPECT_LT(took, *longest) << text;
   }
 }
 
