@@ -45,8 +45,12 @@ Certificate Unsigned(std::string_view common_name, EVP_PKEY* key, long from, lon
   return certificate;
 }
 
-std::unique_ptr<FILE, decltype(&fclose)> Create(const std::string& path) {
-  std::unique_ptr<FILE, decltype(&fclose)> file(fopen(path.c_str(), "w"), &fclose);
+struct CloseFile {
+  void operator()(FILE* file) const { fclose(file); }
+};
+
+std::unique_ptr<FILE, CloseFile> Create(const std::string& path) {
+  std::unique_ptr<FILE, CloseFile> file(fopen(path.c_str(), "w"));
   EXPECT_NE(file, nullptr) << path;
   return file;
 }
