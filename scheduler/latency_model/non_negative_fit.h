@@ -37,6 +37,12 @@ class NonNegativeFit {
     return sum;
   }
 
+  // All observations so far are taken to have been `by` times as large.
+  void Scale(double by) {
+    equations_.Scale(by);
+    for (double& coefficient : coefficients_) coefficient *= by;
+  }
+
   const Vector& coefficients() const { return coefficients_; }
   int64_t seen() const { return seen_; }
 

@@ -29,6 +29,11 @@ class NormalEquations {
     }
   }
 
+  // Every y so far is taken to have been `by` times as large, its weight being what it was.
+  void Scale(double by) {
+    for (double& sum : target_) sum *= by;
+  }
+
   // Drops the most negative term until none is negative. What the observations do not decide stays
   // as in `before`.
   Vector Solve(const Vector& before) const {

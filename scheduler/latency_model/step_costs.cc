@@ -72,6 +72,7 @@ StepCoefficients Scaled(StepCoefficients c, double prefill, double decode) {
 absl::Status StepCosts::SetModel(StepCoefficients coefficients, CostSource source, double error) {
   ASSIGN_OR_RETURN(StepModel model, StepModel::Create(std::move(coefficients)));
   for (Window& window : windows_) window = {};
+  decode_shape_.emplace(model);
   Adopt(std::move(model), source);
   state_.error = error;
   return absl::OkStatus();
@@ -109,6 +110,7 @@ void StepCosts::Remember(const TimedStep& step, double ratio) {
   window.latest = ran_;
   if (state_.model != nullptr) window.pace.Add(step.ms, window.steps.back().predicted_ms());
   if (window.steps.size() > kWindow) window.steps.pop_front();
+  if (decode_shape_ && step.features.prefill_tokens == 0) decode_shape_->Observe(step);
 }
 
 bool StepCosts::HasNotRunLately(const Window& window) const {
@@ -130,7 +132,13 @@ void StepCosts::Learn() {
 
 void StepCosts::Refine(Kind kind) {
   std::optional<StepModel> better;
-  if (since_revision_ >= kLeastTimeBetweenRevisions) better = Rescaled(kind);
+  if (since_revision_ >= kLeastTimeBetweenRevisions) {
+    better = Rescaled(kind);
+    if (kind == kDecode && decode_shape_) {
+      std::optional<StepModel> reshaped = Reshaped(better ? *better : *state_.model);
+      if (reshaped) better = std::move(reshaped);
+    }
+  }
   const bool learns = state_.source == CostSource::kLearned;
   if (learns && (better || seen_ >= 2 * learned_at_)) {
     learned_at_ = seen_;
@@ -157,11 +165,22 @@ std::optional<StepModel> StepCosts::Rescaled(Kind kind) {
   if (!scaled.ok()) return std::nullopt;  // factors so extreme that a coefficient overflowed
   if (jump) {
     window.ForgetPace();
+    if (decode_shape_ && (kind == kDecode || both)) decode_shape_->Slow(*change);
     // The decodes in steps with prefills have changed, too. That of the prefills is assumed only.
     if (alike || kind == kDecode) other.Follow(*state_.model, *scaled);
     if (alike) other.KeepLatest(kAssumed);
   }
   return *std::move(scaled);
+}
+
+std::optional<StepModel> StepCosts::Reshaped(const StepModel& model) const {
+  const std::optional<DecodeCost> better = decode_shape_->Better(model);
+  if (!better) return std::nullopt;
+  StepCoefficients coefficients = model.coefficients();
+  coefficients.beta = *better;
+  absl::StatusOr<StepModel> reshaped = StepModel::Create(std::move(coefficients));
+  if (!reshaped.ok()) return std::nullopt;
+  return *std::move(reshaped);
 }
 
 // By which factor these steps take longer than the model says, on average; nothing when chance

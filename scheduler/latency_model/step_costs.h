@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "scheduler/latency_model/component_fit.h"
 #include "scheduler/latency_model/cost_state.h"
+#include "scheduler/latency_model/decode_shape.h"
 #include "scheduler/latency_model/pace_mean.h"
 #include "scheduler/latency_model/step_learner.h"
 #include "scheduler/latency_model/step_model.h"
@@ -18,7 +19,8 @@
 namespace tandem {
 
 // The step model of a worker, kept true to the steps that it runs. A model that was given is scaled
-// when the machine gets slower or faster: prefills and decodes by a factor each. Without one, a
+// when the machine gets slower or faster: prefills and decodes by a factor each. What decodes of
+// different batches take compared with each other is fitted to the steps that ran. Without one, a
 // model is learned from the steps. The mean time of the latest steps decides, because an output
 // takes the sum of many of them: steps that are held up by other work of the machine count, each as
 // at most a few times what is usual, so that a single stall changes little. A large change is found
@@ -78,6 +80,7 @@ class StepCosts {
   void Learn();
   void Refine(Kind kind);
   std::optional<StepModel> Rescaled(Kind kind);
+  std::optional<StepModel> Reshaped(const StepModel& model) const;
   static std::optional<double> ChangeOf(const Window& window);
   static std::optional<double> JumpOf(const Window& window);
   bool IsOfPrefills(const Window& window) const;
@@ -88,6 +91,8 @@ class StepCosts {
   StepLearner learner_;  // observes every step as long as no model was given
   CostState state_;
   std::array<Window, 2> windows_;  // [Kind]
+  // Of a model that was given; the learner finds the shape of its own.
+  std::optional<DecodeShape> decode_shape_;
   uint64_t seen_ = 0;
   std::array<uint64_t, 2> seen_of_{};  // [Kind]
   uint64_t learned_at_ = 0;            // value of seen_ when the learner was last asked

@@ -52,6 +52,15 @@ absl::Status CheckKnee(const std::optional<Knee>& knee) {
 
 }  // namespace
 
+double BaseMs(const DecodeCost& beta, double sequences) {
+  double base = 0;
+  for (const DecodeCost::Bucket& bucket : beta.buckets) {
+    base = bucket.base_ms;
+    if (sequences <= bucket.max_sequences) break;
+  }
+  return base;
+}
+
 absl::StatusOr<StepModel> StepModel::Create(StepCoefficients coefficients) {
   const PrefillCost& alpha = coefficients.alpha;
   const DecodeCost& beta = coefficients.beta;
@@ -82,12 +91,7 @@ double StepModel::PrefillMs(double tokens, double pairs) const {
 double StepModel::DecodeMs(double sequences, double context) const {
   if (sequences <= 0) return 0;
   const DecodeCost& beta = coefficients_.beta;
-  double base = 0;
-  for (const DecodeCost::Bucket& bucket : beta.buckets) {
-    base = bucket.base_ms;
-    if (sequences <= bucket.max_sequences) break;
-  }
-  return base + beta.sequence_ms * sequences + beta.context_token_ms * context;
+  return BaseMs(beta, sequences) + beta.sequence_ms * sequences + beta.context_token_ms * context;
 }
 
 double StepModel::StepMs(double tokens, double pairs, double sequences, double context) const {

@@ -29,6 +29,9 @@ struct DecodeCost {
   double context_token_ms = 0;  // b2
 };
 
+// b0 of a batch of so many sequences; averages may lie between whole numbers.
+double BaseMs(const DecodeCost& beta, double sequences);
+
 // batch_thresh: the number of tokens N + B at which the measured step curve turns from flat to
 // rising, with its 95% interval.
 struct Knee {

@@ -152,6 +152,42 @@ TEST_F(StepCostsTest, SmallChangesThatLastAreFollowed) {
   EXPECT_NEAR(PredictedFactor(AnyDecode()), 0.93, 0.03);
 }
 
+// In service each sequence's token is delivered, which the profile's steps did not do.
+TEST_F(StepCostsTest, DecodesOfSeveralSequencesMayTakeAsMuchLongerAsTheyDo) {
+  Know();
+  StepCoefficients served = Machine();
+  served.beta.buckets[0].base_ms = 0.8;
+  served.beta.sequence_ms = 0.35;
+  const auto actual = StepModel::Create(served);
+  const auto factor = [&](int32_t sequences, int64_t context) {
+    const StepFeatures step = {.decode_sequences = sequences,
+                               .decode_context = sequences * context};
+    return costs_.state().model->Step(step) / actual->Step(step);
+  };
+  for (int i = 0; i < 1000; ++i) {
+    if (i % 20 == 0) Run(AnyPrefill(), 1);
+    const int32_t sequences = Pick(1, 4);
+    const StepFeatures step = {.decode_sequences = sequences,
+                               .decode_context = int64_t{sequences} * Pick(64, 512)};
+    RunFor(step, actual->Step(step).count());
+  }
+  for (const int32_t sequences : {1, 2, 4}) {
+    EXPECT_NEAR(factor(sequences, 100), 1, 0.04) << sequences;
+    EXPECT_NEAR(factor(sequences, 500), 1, 0.04) << sequences;
+  }
+  EXPECT_NEAR(factor(16, 500), 1, 0.15) << "of batches that were not seen";
+  EXPECT_LE(costs_.state().revision, 12u);
+  EXPECT_NEAR(PredictedFactor(AnyPrefill()), 1, 0.03) << "says nothing of prefills";
+  // The machine gets slower: all decodes do.
+  for (int i = 0; i < 200; ++i) {
+    const int32_t sequences = Pick(1, 4);
+    const StepFeatures step = {.decode_sequences = sequences,
+                               .decode_context = int64_t{sequences} * Pick(64, 512)};
+    RunFor(step, 2 * actual->Step(step).count());
+  }
+  for (const int32_t sequences : {1, 2, 4}) EXPECT_NEAR(factor(sequences, 300), 2, 0.1);
+}
+
 TEST_F(StepCostsTest, AWorkerThatGetsTwiceAsSlowIsPricedSoWithinFiftyRequests) {
   for (const double factor : {2.0, 0.5}) {
     Know();
