@@ -313,7 +313,7 @@ TEST_F(OpenAiTest, AChatIsTheCompletionOfItsRenderedMessages) {
   const std::vector<Json> events = Stream("/v1/chat/completions", fields);
   EXPECT_EQ(events[0]["choices"][0]["delta"]["role"], "assistant");
   for (const Json& event : events) text += event["choices"][0]["delta"].value("content", "");
-  EXPECT_EQ(text, completion["choices"][0]["text"]);
+  EXPECT_EQ(completion["choices"][0]["text"], text);
 }
 
 TEST_F(OpenAiTest, ModelsAreListedByName) {

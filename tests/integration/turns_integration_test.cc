@@ -67,7 +67,7 @@ TEST_F(TurnsTest, AStreamedResponseIsTheWholeOne) {
     if (event.name == "response.output_text.delta") text += event.data["delta"];
   }
   EXPECT_EQ(events.front().name, "response.created");
-  EXPECT_EQ(text, whole["output"][0]["content"][0]["text"]);
+  EXPECT_EQ(whole["output"][0]["content"][0]["text"], text);
   const Json& last = events.back().data["response"];
   EXPECT_EQ(last["status"], whole["status"]);
   EXPECT_EQ(last["output"][0]["content"], whole["output"][0]["content"]);
@@ -95,7 +95,7 @@ TEST_F(TurnsTest, AStreamedMessageIsTheWholeOne) {
   for (const SseEventParts& event : events) {
     if (event.name == "content_block_delta") text += event.data["delta"]["text"];
   }
-  EXPECT_EQ(text, whole["content"][0]["text"]);
+  EXPECT_EQ(whole["content"][0]["text"], text);
   const Json& delta = events[events.size() - 2].data;
   EXPECT_EQ(delta["type"], "message_delta");
   EXPECT_EQ(delta["delta"]["stop_reason"], whole["stop_reason"]);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -98,7 +99,7 @@ inline loadgen::Summary SummaryOf(const SimulationResult& result,
   return loadgen::Summarize(result.run, {.objectives = objectives});
 }
 
-inline const WorkerOutcome& OutcomeOf(const SimulationResult& result, const std::string& name) {
+inline const WorkerOutcome& OutcomeOf(const SimulationResult& result, std::string_view name) {
   return *std::ranges::find(result.workers, name, &WorkerOutcome::name);
 }
 
