@@ -32,6 +32,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 and 13 forget that a precompiled std::string is of a system header, and then tell of bounds
   # that its inlined copies never exceed.
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread>")
+  # A precompiled header fills the compiler's heap so far that GCC collects garbage again and again. Without
+  # that below 512 MiB it needs a tenth less time (6 to 14%), and 1.3 GB at most instead of 1.1.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=524288>")
   # A class of one file may have members of types that only this file sees. Where several files are compiled
   # as one, GCC takes the file for a header, which may not have such members.
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>")
