@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr char kPrompt[] = "It was a fine morning, and the ladies";
-constexpr int32_t kTokens = 1000;
+constexpr int32_t kTokens = 300;
 
 // Two workers of each role. Of two that are idle the first by name gets the first request; then they take
 // turns.
