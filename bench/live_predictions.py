@@ -10,7 +10,8 @@ per second the service completes. Poisson arrivals at shares of that rate, after
 the predicted TTFT and TPOT of each request with the actual ones. The simulator gets the same arrivals with steps that cost what the
 workers report in the end: there the step model is exact, so what it misses no model could know when the request arrived, such as the
 prompts that arrive after it and share its steps. It also says how many requests per second the closed loop should complete, with
-these costs and with those of the profile, which was measured while nothing else ran.
+these costs and with those of the profile, which was measured while nothing else ran. The same requests are then served once more:
+how far a request's second time is from its first is what this machine adds by itself, and no prediction can be nearer to both.
 
 What is measured takes the place of the same model, fleet and load in FILE; all else there is kept, so that the whole can be measured in
 parts.
@@ -20,6 +21,7 @@ import contextlib
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -112,17 +114,37 @@ def compared(result):
     return figures
 
 
+def times_of(result):
+    """TTFT and TPOT of each request in seconds, in the order of the schedule; 0 where there is none."""
+    ttfts = result["ttfts"]
+    tpots = [(whole - ttft) / (tokens - 1) if tokens > 1 else 0
+             for whole, ttft, tokens in zip(result["latencies"], ttfts, result["output_lens"])]
+    return {"ttft": ttfts, "tpot": tpots}
+
+
+def repeated(first, second):
+    """The second time of each request relative to its first."""
+    figures = {}
+    for name, before in times_of(first).items():
+        errors = [abs(again / once - 1) for once, again in zip(before, times_of(second)[name]) if once > 0 and again > 0]
+        figures[name] = {"within_20_percent": sum(error <= 0.2 for error in errors) / len(errors),
+                         "median_error": statistics.median(errors)}
+    return figures
+
+
 def run_at(args, generator, simulated, lengths, rate, directory):
     def flags(prompts, seed):
         return f"{lengths} --num-prompts {prompts} --request-rate {rate:.4f} --seed {seed}".split()
 
     result_of(generator + flags(max(8, args.prompts // 4), 1), directory)
-    result = result_of(generator + flags(args.prompts, 0), directory)
+    measured = generator + flags(args.prompts, 0) + ["--save-detailed"]
+    result = result_of(measured, directory)
+    again = result_of(measured, directory)
     exact = result_of(with_costs(args, simulated) + flags(args.prompts, 0), directory)
     if result["schedule_hash"] != exact["schedule_hash"]:
         sys.exit("the simulator ran another schedule")
     return ({"rate": rate, "prompts": args.prompts, "failed": result["failed"], "schedule_hash": result["schedule_hash"]} |
-            compared(result) | {"exact_model": compared(exact)})
+            compared(result) | {"exact_model": compared(exact), "repeat": repeated(result, again)})
 
 
 def measure_load(args, generator, simulated, lengths, directory):
