@@ -76,6 +76,12 @@ def command(plan):
     return f"`{plan['command']} {' '.join(plan['arguments'])}`"
 
 
+def requests_of(plan):
+    if plan["min_seconds"] == 0:
+        return f"{plan['requests']} requests per point"
+    return f"at least {plan['requests']} requests and {plan['min_seconds']:g} s per point"
+
+
 def fleets(strategies):
     return "; ".join(f"{one['name']} ({one['policy']}: " + ", ".join(
         f"{one[role]} {role}" for role in ("unified", "prefill", "decode") if one[role]) + ")" for one in strategies)
@@ -101,7 +107,7 @@ def sweep(result):
     for load in loads.values():
         for name, shares in load.items():
             load[name] = [shares[seed] for seed in plan["seeds"]]
-    text = f"\n## Good requests by workload and rate\n\n{command(plan)}, {plan['requests']} requests per point, seeds "
+    text = f"\n## Good requests by workload and rate\n\n{command(plan)}, {requests_of(plan)}, seeds "
     text += f"{', '.join(map(str, plan['seeds']))}, context {plan['context_tokens']}, objectives {objectives(plan)}. Fleets: "
     text += fleets(plan["strategies"]) + ".\n"
     by_load = [comparisons_of(load) for load in loads.values()]
@@ -214,7 +220,7 @@ def routing(results):
 def check_routing():
     strategies = [{"name": name, "policy": policy, "unified": 2, "prefill": 0, "decode": 0}
                   for name, policy in (("auto-4u", "auto"), ("auto-2p2d", "auto"), ("all", "least-loaded"))]
-    plan = {"command": "tandem bench sweep", "arguments": ["--simulate=a.json"], "requests": 9, "context_tokens": 64,
+    plan = {"command": "tandem bench sweep", "arguments": ["--simulate=a.json"], "requests": 9, "min_seconds": 2, "context_tokens": 64,
             "seeds": [1, 2], "objectives_ms": {"ttft": 500}, "strategies": strategies}
     good = {"auto-4u": [0.5, 0.5], "auto-2p2d": [0.1, 0.3], "all": [0.4, 0.4]}
     points = [{"workload": "short", "rate": 4, "seed": seed, "strategy": name, "share": shares[seed - 1]}

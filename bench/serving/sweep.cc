@@ -33,7 +33,7 @@ constexpr std::chrono::minutes kPatience(1);
 SweepLoad LoadOf(const SweepPlan& plan, const SweepPoint& point) {
   return {.context_tokens = plan.context_tokens,
           .rate = point.rate,
-          .requests = plan.requests,
+          .requests = RequestsOf(plan, point.rate),
           .seed = point.seed};
 }
 
@@ -58,8 +58,8 @@ class Schedules {
 };
 
 void PrintPlan(const SweepPlan& plan, const std::vector<SweepPoint>& points, size_t done) {
-  fmt::print("{} points of {} requests, {} of them measured before\n", points.size(), plan.requests,
-             done);
+  fmt::print("{} points of at least {} requests, {} of them measured before\n", points.size(),
+             plan.requests, done);
   if (plan.requests < kHeadlineRequests) {
     fmt::print(stderr,
                "warning: --num-prompts={}: with fewer than {} requests per point, differences of a "

@@ -1,6 +1,7 @@
 #include "bench/serving/sweep_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "absl/strings/numbers.h"
@@ -119,6 +120,17 @@ absl::Status MalformedRatesOf(const std::string& text) {
   return InvalidArgument("--rates-of {}: give WORKLOAD=RATE,RATE,..., as short=10,20", text);
 }
 
+// The fastest rate decides.
+absl::Status CheckSeconds(const SweepPlan& plan) {
+  double fastest = 0;
+  for (const std::string& workload : plan.workloads) {
+    for (const double rate : RatesOf(plan, workload)) fastest = std::max(fastest, rate);
+  }
+  if (plan.min_seconds >= 0 && fastest * plan.min_seconds <= kMostRequests) return absl::OkStatus();
+  return InvalidArgument("--min-seconds={}: give a time in which {} requests/s are at most {}",
+                         plan.min_seconds, fastest, kMostRequests);
+}
+
 absl::Status CheckNumber(const char* flag, int32_t value, int32_t low, int32_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
   return InvalidArgument("{}={}: give a number from {} to {}", flag, value, low, high);
@@ -156,6 +168,10 @@ const std::vector<double>& RatesOf(const SweepPlan& plan, const std::string& wor
   return own == plan.rates_of.end() ? plan.rates : own->second;
 }
 
+int32_t RequestsOf(const SweepPlan& plan, double rate) {
+  return std::max(plan.requests, static_cast<int32_t>(std::ceil(rate * plan.min_seconds)));
+}
+
 absl::Status ParseRatesOf(const std::string& text, SweepPlan& plan) {
   const std::vector<std::string> sides = absl::StrSplit(text, '=');
   std::vector<double> rates;
@@ -175,6 +191,7 @@ absl::Status Validate(const SweepPlan& plan) {
   if (plan.strategies.empty()) return InvalidArgument("--strategy: give at least one");
   RETURN_IF_ERROR(CheckStrategies(plan.strategies));
   RETURN_IF_ERROR(CheckWorkloads(plan));
+  RETURN_IF_ERROR(CheckSeconds(plan));
   RETURN_IF_ERROR(CheckList("--seeds", plan.seeds));
   if (plan.objectives.any()) return absl::OkStatus();
   return InvalidArgument(
@@ -207,7 +224,7 @@ nlohmann::ordered_json KeyOf(const SweepPlan& plan, const SweepPoint& point) {
           {"workload", point.workload},
           {"rate", point.rate},
           {"seed", point.seed},
-          {"requests", plan.requests},
+          {"requests", RequestsOf(plan, point.rate)},
           {"context_tokens", plan.context_tokens},
           {"ttft_ms", objective(plan.objectives.ttft)},
           {"tpot_ms", objective(plan.objectives.tpot)},

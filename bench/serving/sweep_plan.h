@@ -39,7 +39,8 @@ struct SweepPlan {
   std::vector<double> rates;                            // requests/s
   std::map<std::string, std::vector<double>> rates_of;  // in place of `rates`, by workload
   std::vector<uint64_t> seeds;
-  int32_t requests = 1000;  // of each point
+  int32_t requests = 1000;  // of each point, at least
+  double min_seconds = 0;   // at its rate, each point has requests for this long
   int32_t context_tokens = 2048;
   Objectives objectives;
   std::string command = "tandem up";  // that serves, or takes the place of what serves
@@ -50,6 +51,9 @@ struct SweepPlan {
 
 // The rates of one workload of the plan.
 const std::vector<double>& RatesOf(const SweepPlan& plan, const std::string& workload);
+
+// The requests of a point with this rate.
+int32_t RequestsOf(const SweepPlan& plan, double rate);
 
 // "short=10,20,40" as an element of `rates_of`. INVALID_ARGUMENT quotes the text.
 absl::Status ParseRatesOf(const std::string& text, SweepPlan& plan);

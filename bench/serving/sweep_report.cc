@@ -128,7 +128,8 @@ std::string Heading(const SweepPlan& plan, const SweepResults& results) {
     faults += NumberIn(result, "failed");
   }
   std::string text = fmt::format(
-      "{} strategies with {} workers each, {} requests per point, {} seeds{}. A request is good "
+      "{} strategies with {} workers each, at least {} requests per point, {} seeds{}. A request "
+      "is good "
       "when it is complete, with {}. The largest p99 of the generator's own lag is {:.2f} ms; {:g} "
       "requests of all points failed. `{} {}`, version {}.\n",
       plan.strategies.size(), plan.strategies[0].workers(), plan.requests, plan.seeds.size(),

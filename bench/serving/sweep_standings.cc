@@ -86,9 +86,13 @@ Json HalfWidthJson(const std::optional<SeedMean>& margin) {
 }
 
 Json PlanJson(const SweepPlan& plan) {
-  Json json = {
-      {"command", plan.command},   {"arguments", plan.arguments},           {"build", plan.build},
-      {"requests", plan.requests}, {"context_tokens", plan.context_tokens}, {"seeds", plan.seeds}};
+  Json json = {{"command", plan.command},
+               {"arguments", plan.arguments},
+               {"build", plan.build},
+               {"requests", plan.requests},
+               {"min_seconds", plan.min_seconds},
+               {"context_tokens", plan.context_tokens},
+               {"seeds", plan.seeds}};
   const auto objective = [&json](const char* name, const std::optional<double>& ms) {
     if (ms) json["objectives_ms"][name] = *ms;
   };

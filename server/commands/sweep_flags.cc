@@ -59,6 +59,10 @@ void AddSweepPlanFlags(CLI::App& command, SweepPlanFlags& flags) {
   add("--num-prompts", plan.requests,
       "requests of each point; below 1000, no claim should rest on it")
       ->capture_default_str();
+  add("--min-seconds", plan.min_seconds,
+      "each point has more requests than that where its rate needs them to last so long: under "
+      "overload a short run ends before its queues have formed")
+      ->capture_default_str();
   add("--context", plan.context_tokens,
       "lengths of prompts and outputs are shares of it; the model's context must hold it")
       ->capture_default_str();

@@ -22,7 +22,8 @@ struct SweepPlanFlags {
   loadgen::SweepPlan plan;  // those fields whose flags need no conversion
 };
 
-// --strategy, --workers, --workloads, --rates, --rates-of, --seeds, --num-prompts, --context.
+// --strategy, --workers, --workloads, --rates, --rates-of, --seeds, --num-prompts, --min-seconds,
+// --context.
 void AddSweepPlanFlags(CLI::App& command, SweepPlanFlags& flags);
 
 // The plan without objectives, and without what serves. Errors name the flag; Validate says whether the

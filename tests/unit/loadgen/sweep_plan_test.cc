@@ -127,9 +127,22 @@ TEST(SweepPlanTest, EverythingThatChangesAResultIsInItsKey) {
   }
 }
 
+TEST(SweepPlanTest, PointsOfHighRatesLastAsLongAsIsAsked) {
+  SweepPlan plan = Plan();
+  EXPECT_EQ(RequestsOf(plan, 120), 1000);
+  plan.min_seconds = 40;
+  EXPECT_EQ(RequestsOf(plan, 10), 1000);
+  EXPECT_EQ(RequestsOf(plan, 120), 4800);
+  EXPECT_NE(KeyOf(plan, {.rate = 120}), KeyOf(Plan(), {.rate = 120}));
+  EXPECT_EQ(KeyOf(plan, {.rate = 10}), KeyOf(Plan(), {.rate = 10})) << "need not be run again";
+}
+
 TEST(SweepPlanTest, BadOnesAreRefusedByTheFlagAtFault) {
   const std::pair<std::string, std::function<void(SweepPlan&)>> wrong[] = {
       {"--num-prompts=0", [](SweepPlan& plan) { plan.requests = 0; }},
+      {"--min-seconds=-1", [](SweepPlan& plan) { plan.min_seconds = -1; }},
+      {"--min-seconds=1000000000: give a time in which 2.5 requests/s",
+       [](SweepPlan& plan) { plan.min_seconds = 1e9; }},
       {"--context=63", [](SweepPlan& plan) { plan.context_tokens = 63; }},
       {"only equal resources", [](SweepPlan& plan) { ++plan.strategies[1].unified; }},
       {"the name is given twice", [](SweepPlan& plan) { plan.strategies[1].name = "unified-4"; }},
