@@ -185,7 +185,7 @@ void Dispatch::OnAttemptFailed(Attempt& attempt, const AttemptFailure& failure) 
   // Without room elsewhere the request stays where it is, and tries again after the next report.
   if (&attempt == next_.get()) {
     failover_.exclusions().Add(failure.worker.id, Exclusions::Until::kReport, now);
-    queue_move_.OnRefused(now);
+    queue_move_.OnStays(now);
     next_.reset();
     return;
   }
@@ -300,7 +300,7 @@ void Dispatch::OnClusterChanged() {
   const absl::StatusOr<RouteDecision> other = parts_.policy.Reconsider(*view, query);
   if (!other.ok() ||
       !QueueMove::IsBetter(*worker, *other, *view, spec_.width(), query.context_tokens)) {
-    return;
+    return queue_move_.OnStays(now);
   }
   LogDebug("move request={} from={} prefill={} decode={}", spec_.id, worker->id.name,
            other->prefill.name, other->decode.name);

@@ -30,8 +30,9 @@ class QueueMove {
   // take the request out of a queue, on none if the attempt has another reason.
   void OnAsked(std::optional<RouteDecision> route) { asked_ = std::move(route); }
   bool is_asked() const { return asked_.has_value(); }
-  // The blocks were refused, so the request waits before it asks again.
-  void OnRefused(TimePoint now) { OnQueued(now); }
+  // No other route is better now, or it refused the blocks. The request waits again before it looks for
+  // another one, so that under overload not every report has a route chosen for every request.
+  void OnStays(TimePoint now) { OnQueued(now); }
   // The route for which OnAsked was called, when its blocks have been reserved.
   std::optional<RouteDecision> TakeAsked() { return std::exchange(asked_, std::nullopt); }
   // Whether the request has waited so long that its worker has reported since, unless it reports late.

@@ -201,11 +201,13 @@ class PreferringPolicy final : public RoutingPolicy {
   v1::Route preferred = v1::ROUTE_UNIFIED;
   RouteQuery asked;
   int32_t charged_at_unified = 0;  // sequences that the view of the latest decision had there
+  int decisions = 0;
   int taken = 0;
 
  protected:
   void Begin(const Candidates& candidates, const RouteQuery& query) override {
     asked = query;
+    ++decisions;
     charged_at_unified = candidates.can_unify() ? candidates.unified[0].worker->Sequences() : 0;
   }
   double Rank(const Candidate&, const RouteQuery&) const override { return 0; }
@@ -230,6 +232,14 @@ TEST_F(PreferredMoveTest, AQueuedRequestStaysWhereThePolicyPrefersToWait) {
   policy().preferred = v1::ROUTE_DISAGGREGATED;
   ReportAll(Backlog(30));
   EXPECT_THAT(workers_.Open(), UnorderedElementsAre("generate u0", "reserve d0"));
+}
+
+// Every worker reports in each heartbeat, and under overload thousands of requests wait.
+TEST_F(PreferredMoveTest, APolicyThatPrefersToWaitIsAskedAgainAfterTwoHeartbeatsAlone) {
+  Submit(Ask(v1::ROUTE_AUTO));
+  ASSERT_EQ(policy().decisions, 1);
+  for (int i = 0; i < 10; ++i) ReportAll(Backlog(30));
+  EXPECT_EQ(policy().decisions, 1 + 10 / 2);
 }
 
 TEST_F(PreferredMoveTest, ThePolicySeesTheWorkerWithoutTheRequestThatWaitsThere) {
