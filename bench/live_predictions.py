@@ -11,7 +11,7 @@ the predicted TTFT and TPOT of each request with the actual ones. The simulator 
 workers report in the end: there the step model is exact, so what it misses no model could know when the request arrived, such as the
 prompts that arrive after it and share its steps. It also says how many requests per second the closed loop should complete, with
 these costs and with those of the profile, which was measured while nothing else ran. The same requests are then served once more:
-how far a request's second time is from its first is what this machine adds by itself, and no prediction can be nearer to both.
+how far a request's second time is from its first is what this machine adds by itself, and no one prediction can be right for both.
 
 What is measured takes the place of the same model, fleet and load in FILE; all else there is kept, so that the whole can be measured in
 parts.

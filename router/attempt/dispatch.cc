@@ -182,7 +182,7 @@ void Dispatch::OnReserved(Attempt& attempt) {
 
 void Dispatch::OnAttemptFailed(Attempt& attempt, const AttemptFailure& failure) {
   const TimePoint now = parts_.clock.Now();
-  // Without room elsewhere the request stays where it is, and tries again after the next report.
+  // Without room elsewhere the request stays where it is, and tries again two heartbeats later.
   if (&attempt == next_.get()) {
     failover_.exclusions().Add(failure.worker.id, Exclusions::Until::kReport, now);
     queue_move_.OnStays(now);

@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/tokenizer/tokenizer.h"
+#include "tests/support/sanitized.h"
 
 namespace tandem {
 namespace {
@@ -187,7 +188,10 @@ TEST(ChatTemplateTest, TemplatesWithoutEndRunOutOfStepsSoonWhateverTheyDo) {
     EXPECT_EQ(parts.status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(parts.status().message()), HasSubstr("steps")) << text;
     if (!longest) longest = 3 * took;
-    EXPECT_LT(took, *longest) << text;
+    // Sanitizers make some steps much more expensive than others.
+    if (!kIsSanitized) {
+      EXPECT_LT(took, *longest) << text;
+    }
   }
 }
 
