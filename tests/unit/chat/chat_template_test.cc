@@ -6,6 +6,7 @@
 #include <fstream>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -270,7 +271,7 @@ TEST(ChatTemplateTest, DeepInputIsRefusedBeforeItIsCopied) {
   const std::string message = R"({"role": "user", "content": "a")";
   const auto chat = Template(kChatMl);
   for (const char* name : {"other", "reasoning", "thinking"}) {
-    const std::string json = "[" + message + ", \"" + name + "\": " + deep + "}]";
+    const std::string json = absl::StrCat("[", message, ", \"", name, "\": ", deep, "}]");
     EXPECT_THAT(Prompt(*chat, Messages(json.c_str())), HasSubstr("nested more than 200 deep"));
   }
   for (auto field : {&ChatInput::tools, &ChatInput::documents, &ChatInput::variables}) {
