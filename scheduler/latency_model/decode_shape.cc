@@ -11,7 +11,7 @@ namespace {
 
 // Steps that decide which costs are nearer: some outputs, of batches of several sizes.
 constexpr size_t kRemembered = 128;
-constexpr size_t kLeastRemembered = 32;
+constexpr size_t kLeastNew = 32;
 // Costs are better when they leave less than this of the error.
 constexpr double kLeastGain = 0.9;
 
@@ -38,6 +38,7 @@ void DecodeShape::Observe(const TimedStep& step) {
   fit_.Observe(Terms(step.features), step.ms);
   latest_.push_back(step);
   if (latest_.size() > kRemembered) latest_.pop_front();
+  ++new_steps_;
 }
 
 void DecodeShape::Slow(double by) {
@@ -76,8 +77,9 @@ double DecodeShape::ErrorOf(const StepModel& model, double total_ms) const {
   return sum / static_cast<double>(latest_.size());
 }
 
-std::optional<DecodeCost> DecodeShape::Better(const StepModel& model) const {
-  if (latest_.size() < kLeastRemembered) return std::nullopt;
+std::optional<DecodeCost> DecodeShape::Better(const StepModel& model) {
+  if (new_steps_ < kLeastNew) return std::nullopt;
+  new_steps_ = 0;
   const double total_ms = TotalMs(model);
   StepCoefficients coefficients = model.coefficients();
   coefficients.beta = Fitted(1);

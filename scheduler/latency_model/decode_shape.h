@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <optional>
 
@@ -25,8 +26,9 @@ class DecodeShape {
   void Slow(double by);
 
   // Costs with which the latest steps take as long as with `model`, all of them together, and that
-  // are clearly nearer to each of them; nothing where there are none.
-  std::optional<DecodeCost> Better(const StepModel& model) const;
+  // are clearly nearer to each of them; nothing where there are none. Every step that is remembered
+  // is compared, so this looks for them only when enough steps are new since it last did.
+  std::optional<DecodeCost> Better(const StepModel& model);
 
  private:
   static constexpr double kForgetting = 0.999;
@@ -40,6 +42,7 @@ class DecodeShape {
   DecodeCost given_;
   NonNegativeFit<3> fit_{kForgetting};
   std::deque<TimedStep> latest_;
+  size_t new_steps_ = 0;  // since the latest comparison
 };
 
 }  // namespace tandem

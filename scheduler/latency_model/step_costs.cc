@@ -173,7 +173,7 @@ std::optional<StepModel> StepCosts::Rescaled(Kind kind) {
   return *std::move(scaled);
 }
 
-std::optional<StepModel> StepCosts::Reshaped(const StepModel& model) const {
+std::optional<StepModel> StepCosts::Reshaped(const StepModel& model) {
   const std::optional<DecodeCost> better = decode_shape_->Better(model);
   if (!better) return std::nullopt;
   StepCoefficients coefficients = model.coefficients();

@@ -80,7 +80,7 @@ class StepCosts {
   void Learn();
   void Refine(Kind kind);
   std::optional<StepModel> Rescaled(Kind kind);
-  std::optional<StepModel> Reshaped(const StepModel& model) const;
+  std::optional<StepModel> Reshaped(const StepModel& model);
   static std::optional<double> ChangeOf(const Window& window);
   static std::optional<double> JumpOf(const Window& window);
   bool IsOfPrefills(const Window& window) const;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -292,8 +293,8 @@ TEST_F(HostileHttpTest, HeaderBombsAreRefused) {
   const std::string start = "GET /v1/models HTTP/1.1\r\nHost: h\r\n";
   ExpectFlat(3, 4 << 10, [&] {
     for (const std::string& bomb :
-         {start + many, start + "X: " + endless, start + endless, "GET /" + endless,
-          start + "Cookie: " + std::string(17 << 10, 'c') + "\r\n\r\n"}) {
+         {start + many, absl::StrCat(start, "X: ", endless), start + endless, "GET /" + endless,
+          absl::StrCat(start, "Cookie: ", std::string(17 << 10, 'c'), "\r\n\r\n")}) {
       HttpPeer peer(port_);
       EXPECT_TRUE(peer.Send(bomb));
       const HttpReply reply = peer.Read();
@@ -359,7 +360,7 @@ TEST_F(HostileHttpTest, NoRequestIsSmuggled) {
   };
   for (const std::string& request : requests) {
     HttpPeer peer(port_);
-    peer.Send(fmt::format("POST {} HTTP/1.1\r\nHost: h\r\n", kCompletions) + request + hidden);
+    peer.Send(absl::StrCat("POST ", kCompletions, " HTTP/1.1\r\nHost: h\r\n", request, hidden));
     const HttpReply reply = peer.Read();
     EXPECT_TRUE(reply.status == 400 || reply.status == 501) << reply.status << "\n" << request;
     EXPECT_EQ(peer.ReadThrough("HTTP/1.1"), "") << "a second answer to\n" << request;
