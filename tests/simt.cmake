@@ -70,6 +70,10 @@ foreach(name capture hopper runtime schedule warp)
   target_include_directories(simt_${name}_test BEFORE PRIVATE simt/include)
   target_compile_options(simt_${name}_test PRIVATE -Wno-unknown-pragmas)
 endforeach()
+# As on a processor without keys that protect memory by thread.
+add_test(NAME simt_runtime_without_keys_test COMMAND simt_runtime_test)
+set_tests_properties(simt_runtime_without_keys_test PROPERTIES ENVIRONMENT SIMT_WITHOUT_KEYS=1
+                                                               LABELS simt)
 target_compile_definitions(simt_capture_test PRIVATE
   TANDEM_CUBLASLT_NAME="$<TARGET_FILE:tandem_fake_cublaslt>")
 add_dependencies(simt_capture_test tandem_fake_cublaslt)

@@ -24,6 +24,33 @@ size_t RoundUp(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 std::byte* Base();
 struct sigaction handler_before;
 
+// The key that protects the device's memory: each thread says by one instruction whether it may touch
+// what has this key. Negative where processor or system have no keys: then the pages are protected, and
+// released for all threads while the device works, which takes longer than most of its work.
+int Key() {
+  static const int key =
+      std::getenv("SIMT_WITHOUT_KEYS") != nullptr ? -1 : pkey_alloc(0, PKEY_DISABLE_ACCESS);
+  return key;
+}
+
+int ProtectionOf(DeviceArena::Reach reach) {
+  switch (reach) {
+    case DeviceArena::Reach::kNothing:
+      return PROT_NONE;
+    case DeviceArena::Reach::kRead:
+      return PROT_READ;
+    case DeviceArena::Reach::kReadWrite:
+      return PROT_READ | PROT_WRITE;
+  }
+  std::abort();
+}
+
+void Check(bool done, const char* what) {
+  if (done) return;
+  std::perror(what);
+  std::abort();
+}
+
 // Says what the fault is about; then the fault happens again, to whoever handled it before.
 void OnFault(int, siginfo_t* info, void*) {
   const auto* address = static_cast<const std::byte*>(info->si_addr);
@@ -38,10 +65,7 @@ void OnFault(int, siginfo_t* info, void*) {
 std::byte* Reserve() {
   void* memory =
       mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) {
-    std::perror("simt: no addresses for device memory");
-    std::abort();
-  }
+  Check(memory != MAP_FAILED, "simt: no addresses for device memory");
   // Few large pages are soon protected.
   madvise(memory, kReserved, MADV_HUGEPAGE);
   struct sigaction handler = {};
@@ -57,10 +81,8 @@ std::byte* Base() {
 }
 
 void Replace(void* pointer, size_t bytes, int flags, int file) {
-  if (mmap(pointer, RoundUp(bytes), PROT_NONE, flags | MAP_FIXED, file, 0) == MAP_FAILED) {
-    std::perror("simt: mmap of device memory");
-    std::abort();
-  }
+  Check(mmap(pointer, RoundUp(bytes), PROT_NONE, flags | MAP_FIXED, file, 0) != MAP_FAILED,
+        "simt: mmap of device memory");
 }
 
 }  // namespace
@@ -75,7 +97,7 @@ void* DeviceArena::Place(size_t bytes, Reach reach) {
   if (offset + wanted > kReserved) return nullptr;
   blocks_[offset] = {bytes, reach};
   used_ = std::max(used_, offset + wanted);
-  if (depth_ > 0) Protect(PROT_READ | PROT_WRITE);
+  OnReach(offset);
   std::byte* memory = Base() + offset;
 #if defined(SIMT_ASAN)
   ASAN_UNPOISON_MEMORY_REGION(memory, bytes);
@@ -94,20 +116,30 @@ void* DeviceArena::Allocate(size_t bytes) {
 
 void* DeviceArena::Reserve(size_t bytes) { return Place(bytes, Reach::kNothing); }
 
-DeviceArena::Block& DeviceArena::At(void* pointer) {
-  return blocks_.at(static_cast<size_t>(static_cast<std::byte*>(pointer) - Base()));
+size_t DeviceArena::OffsetOf(void* pointer) const {
+  return static_cast<size_t>(static_cast<std::byte*>(pointer) - Base());
+}
+
+void DeviceArena::OnReach(size_t offset) {
+  if (Key() < 0) {
+    if (depth_ > 0) Release();
+    return;
+  }
+  const Block& block = blocks_.at(offset);
+  Check(pkey_mprotect(Base() + offset, RoundUp(block.bytes), ProtectionOf(block.reach), Key()) == 0,
+        "simt: pkey_mprotect of device memory");
 }
 
 void DeviceArena::MapFile(void* pointer, int file, Reach reach) {
-  Block& block = At(pointer);
+  Block& block = blocks_.at(OffsetOf(pointer));
   Replace(pointer, block.bytes, MAP_SHARED, file);
   block.reach = reach;
   block.of_file = true;
-  if (depth_ > 0) Protect(PROT_READ | PROT_WRITE);
+  OnReach(OffsetOf(pointer));
 }
 
 void DeviceArena::Unmap(void* pointer) {
-  Block& block = At(pointer);
+  Block& block = blocks_.at(OffsetOf(pointer));
   Replace(pointer, block.bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
   madvise(pointer, RoundUp(block.bytes), MADV_HUGEPAGE);  // as all around it
   block.reach = Reach::kNothing;
@@ -115,18 +147,19 @@ void DeviceArena::Unmap(void* pointer) {
 }
 
 void DeviceArena::SetReach(void* pointer, Reach reach) {
-  At(pointer).reach = reach;
-  if (depth_ > 0) Protect(PROT_READ | PROT_WRITE);
+  blocks_.at(OffsetOf(pointer)).reach = reach;
+  OnReach(OffsetOf(pointer));
 }
 
 void DeviceArena::Free(void* pointer) {
-  if (At(pointer).of_file) Unmap(pointer);
-  const auto found = blocks_.find(static_cast<size_t>(static_cast<std::byte*>(pointer) - Base()));
+  const auto found = blocks_.find(OffsetOf(pointer));
+  if (found->second.of_file) Unmap(pointer);
   const size_t bytes = RoundUp(found->second.bytes);
 #if defined(SIMT_ASAN)
   ASAN_POISON_MEMORY_REGION(pointer, bytes);
 #endif
   madvise(pointer, bytes, MADV_DONTNEED);
+  if (Key() >= 0) Check(mprotect(pointer, bytes, PROT_NONE) == 0, "simt: mprotect of freed memory");
   blocks_.erase(found);
   if (!blocks_.empty()) {
     const auto& [start, block] = *std::prev(blocks_.end());
@@ -135,26 +168,36 @@ void DeviceArena::Free(void* pointer) {
 }
 
 // What is not for reading and writing is protected again.
-void DeviceArena::Protect(int protection) {
+void DeviceArena::Release() {
   if (used_ == 0) return;
-  bool done = mprotect(Base(), used_, protection) == 0;
+  bool done = mprotect(Base(), used_, PROT_READ | PROT_WRITE) == 0;
   for (const auto& [start, block] : blocks_) {
-    if (protection == PROT_NONE || block.reach == Reach::kReadWrite) continue;
-    const int allowed = block.reach == Reach::kRead ? PROT_READ : PROT_NONE;
-    done = done && mprotect(Base() + start, RoundUp(block.bytes), allowed) == 0;
+    if (block.reach == Reach::kReadWrite) continue;
+    done = done && mprotect(Base() + start, RoundUp(block.bytes), ProtectionOf(block.reach)) == 0;
   }
-  if (!done) {
-    std::perror("simt: mprotect of device memory");
-    std::abort();
-  }
+  Check(done, "simt: mprotect of device memory");
+}
+
+void DeviceArena::Protect() {
+  if (used_ == 0) return;
+  Check(mprotect(Base(), used_, PROT_NONE) == 0, "simt: mprotect of device memory");
 }
 
 DeviceArena::Access::Access(DeviceArena& arena) : arena_(arena) {
-  if (arena_.depth_++ == 0) arena_.Protect(PROT_READ | PROT_WRITE);
+  if (Key() >= 0) {
+    rights_before_ = pkey_get(Key());
+    pkey_set(Key(), 0);
+  } else if (arena_.depth_++ == 0) {
+    arena_.Release();
+  }
 }
 
 DeviceArena::Access::~Access() {
-  if (--arena_.depth_ == 0) arena_.Protect(PROT_NONE);
+  if (Key() >= 0) {
+    pkey_set(Key(), static_cast<unsigned>(rights_before_));
+  } else if (--arena_.depth_ == 0) {
+    arena_.Protect();
+  }
 }
 
 }  // namespace simt

@@ -22,7 +22,8 @@ class DeviceArena {
   void SetReach(void* pointer, Reach reach);
   void Free(void* pointer);
 
-  // While one of these lives, the memory can be touched. They nest.
+  // While one of these lives, the memory can be touched by the thread that made it, which also ends
+  // it. They nest.
   class Access {
    public:
     explicit Access(DeviceArena& arena);
@@ -31,6 +32,7 @@ class DeviceArena {
 
    private:
     DeviceArena& arena_;
+    int rights_before_ = 0;
   };
 
  private:
@@ -41,12 +43,15 @@ class DeviceArena {
   };
 
   void* Place(size_t bytes, Reach reach);
-  Block& At(void* pointer);
-  void Protect(int protection);
+  size_t OffsetOf(void* pointer) const;
+  void OnReach(size_t offset);
+  // Of all pages, where there is no key of protection.
+  void Release();
+  void Protect();
 
   std::map<size_t, Block> blocks_;  // by offset
   size_t used_ = 0;                 // nothing lies behind
-  int depth_ = 0;
+  int depth_ = 0;                   // of Access, without a key of protection
 };
 
 }  // namespace simt
