@@ -16,12 +16,16 @@ constexpr double kLateness = 1;
 constexpr double kWaiting = 2;
 // The latencies of requests at one worker spread by at least so much around the predicted one.
 constexpr double kLeastSpread = 0.08;
+// The TTFT of others at a worker spreads by at least this share of the time that the prompt takes, because
+// theirs may be much longer or shorter. Without it, prompts so long that they miss their SLO anywhere
+// would be put wherever they are in the way of short ones.
+constexpr double kPromptSpread = 0.5;
 
 // Where a limit lies in the distribution of a latency, which is taken to be normal.
 class Risk {
  public:
-  Risk(ModelTime predicted, ModelTime limit, double error)
-      : deviation_(std::max(std::max(error, kLeastSpread) * predicted.count(), 1e-9)),
+  Risk(ModelTime predicted, ModelTime limit, double deviation_ms)
+      : deviation_(std::max(deviation_ms, 1e-9)),
         distance_((limit - predicted).count() / deviation_) {}
 
   double Miss() const { return std::erfc(distance_ / std::numbers::sqrt2) / 2; }
@@ -35,6 +39,10 @@ class Risk {
   const double deviation_;
   const double distance_;  // in deviations
 };
+
+double SpreadMs(ModelTime predicted, double error) {
+  return std::max(error, kLeastSpread) * predicted.count();
+}
 
 double LateMs(ModelTime predicted, ModelTime limit) {
   return std::max(0.0, (predicted - limit).count());
@@ -61,12 +69,15 @@ PlacementCost CostOf(const PlacementPrediction& prediction, const Slo& slo, doub
   cost.externality_ms += (1 + kWaiting) * prompts.count();
   if (!has_slo) cost.externality_ms += prediction.backlog_transfers.count();
   if (slo.ttft) {
-    const Risk risk(prediction.ttft, *slo.ttft, error);
+    const double spread_ms = SpreadMs(prediction.ttft, error);
+    const Risk risk(prediction.ttft, *slo.ttft, spread_ms);
     cost.slo_ms += kMissMs * risk.Miss() + kLateness * LateMs(prediction.ttft, *slo.ttft);
-    cost.others_slo_ms += kMissMs * risk.MissPerMs() * prediction.later_prompts.count();
+    const Risk of_others(prediction.ttft, *slo.ttft,
+                         std::max(spread_ms, kPromptSpread * prediction.stages.prefill.count()));
+    cost.others_slo_ms += kMissMs * of_others.MissPerMs() * prediction.later_prompts.count();
   }
   if (slo.tpot && further > 0) {
-    const Risk risk(prediction.tpot, *slo.tpot, error);
+    const Risk risk(prediction.tpot, *slo.tpot, SpreadMs(prediction.tpot, error));
     cost.slo_ms += kMissMs * risk.Miss() + kLateness * further * LateMs(prediction.tpot, *slo.tpot);
     // What is added to an output adds to its TPOT by its number of tokens.
     const double tokens = std::max(

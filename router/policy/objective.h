@@ -21,8 +21,9 @@ double LatencyMs(ModelTime ttft, ModelTime e2e);
 
 // `error`: of the prediction, relative to what comes true. It makes a prediction near an SLO count as
 // half a miss, and one that is beyond it as a whole one. The others on the same workers are taken to
-// have the same SLOs and latencies like this request's, so that it pushes those over their limits that
-// are near them: where all are far beyond anyway, nothing more is lost.
+// have the same SLOs and latencies around this request's, their prompts being shorter or longer, so that
+// it pushes those over their limits that are near them: where all are far beyond anyway, nothing more is
+// lost.
 PlacementCost CostOf(const PlacementPrediction& prediction, const Slo& slo, double output_tokens,
                      double error);
 
