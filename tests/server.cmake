@@ -52,6 +52,15 @@ foreach(name routes_test several_choices_test cached_prompts_test endings_test w
               LABELS integration TIMEOUT 300)
 endforeach()
 
+# curl, and the HTTP client of Python's standard library.
+find_program(TANDEM_PYTHON python3)
+if(TANDEM_PYTHON)
+  add_test(NAME plain_client
+           COMMAND ${TANDEM_PYTHON} ${CMAKE_SOURCE_DIR}/tests/clients/plain_client.py)
+  set_tests_properties(plain_client PROPERTIES LABELS "integration;server" TIMEOUT 300
+    ENVIRONMENT "TANDEM=$<TARGET_FILE:tandem>;MODEL=${TANDEM_TEST_ROOT}/models/sample;PYTHONDONTWRITEBYTECODE=1")
+endif()
+
 target_sources(connections_test PRIVATE support/raw_connections.cc support/http_peer.cc)
 foreach(name chat_command_test openai_integration_test turns_integration_test tool_calls_test hostile_http_test
              http_overload_test)

@@ -10,7 +10,7 @@ core=(build-essential cmake ninja-build pkg-config ccache lld git
       libssl-dev nlohmann-json3-dev libcli11-dev libprotobuf-dev protobuf-compiler libgrpc-dev libgrpc++-dev
       protobuf-compiler-grpc prometheus-cpp-dev libboost-dev libcurl4-openssl-dev libedit-dev)
 # make build, make test, make bench
-test=(libgtest-dev libgmock-dev libboost-context-dev)
+test=(libgtest-dev libgmock-dev libboost-context-dev python3 curl)
 # make check, make format (clang-format and clang-tidy are used in version 14 alone, the one of Debian 12)
 check=(python3 clang clang-format clang-tidy)
 # make test-asan, make test-tsan, make fuzz
