@@ -50,7 +50,7 @@ maps() {
 
 mkdir -p "$out"
 maps > "$out/maps.log" &
-"$tandem" bench sweep "${machine[@]}" --context 8192 --goodput ttft:500 tpot:20 --min-seconds 40 --out "$out/sweep" "${strategies[@]}" \
+"$tandem" bench sweep "${machine[@]}" --context 8192 --goodput ttft:500 tpot:20 --min-seconds 20 --out "$out/sweep" "${strategies[@]}" \
   --rates-of mixed=35,50 --rates-of shifting=35,50 --rates-of bursty=35 --rates-of long-context=10 \
   --rates-of agentic=110 --rates-of short=80,120 --rates-of long=20 --rates-of shared-prefix=80
 wait $!
