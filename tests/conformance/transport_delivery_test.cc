@@ -121,9 +121,9 @@ TEST_P(TransportDeliveryTest, ManyStreamsShareAConnection) {
   EXPECT_GE(sender_->stats().bytes_sent, sender_->links().front().payload_bytes);
 }
 
-// The receiver is held until both streams are queued: from then on they take turns by the frame,
-// and the short one is through after as many of the long one as it has itself, beside what was
-// under way. Told by counts: time says nothing of whose turn it is.
+// The receiver is held until the sender has queued both streams: from then on they take turns by the
+// frame, and the short one is through after as many of the long one as it has itself, beside what was
+// under way. The test counts frames, because times would not say whose turn it was.
 TEST_P(TransportDeliveryTest, AShortStreamIsNotHeldUpByALongOneThatBeganBefore) {
   absl::Notification held;
   absl::Notification release;
@@ -147,6 +147,7 @@ TEST_P(TransportDeliveryTest, AShortStreamIsNotHeldUpByALongOneThatBeganBefore) 
   ASSERT_EQ(Open(2), absl::OkStatus());
   ASSERT_EQ(PostTogether(2, 0, kShort, kSize), absl::OkStatus());
   ASSERT_EQ(streams_.Finish(*sender_, {2, kEpoch}), absl::OkStatus());
+  WaitUntilSenderHasTakenCommands(3);
   release.Notify();
   ExpectArrived(2, kShort, kSize);
   ExpectArrived(1, kLong, kSize);
@@ -160,7 +161,7 @@ TEST_P(TransportDeliveryTest, AShortStreamIsNotHeldUpByALongOneThatBeganBefore) 
   EXPECT_GE(of_the_long, kShort / 2) << "nor does the short one take it all";
   // The long one may be ahead by what was under way before the short one came, and is now.
   EXPECT_LE(of_the_long, kShort + 2 * kUnderWay);
-  ExpectOneEndEach({1, 2});
+  ExpectOneEndEach({1, 2, 3});
 }
 
 TEST_P(TransportDeliveryTest, LargeAndTinyPayloads) {

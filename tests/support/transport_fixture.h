@@ -196,6 +196,18 @@ class TransportFixture : public ::testing::TestWithParam<FabricKind> {
     ASSERT_EQ(streams_.Finish(*sender_, {stream, kEpoch}), absl::OkStatus());
   }
 
+  // Returns when the sender's thread has executed everything that was asked of it before. Opens and
+  // ends `stream` for this, to a receiver of its own: one thread serves all streams in order.
+  void WaitUntilSenderHasTakenCommands(uint64_t stream) {
+    ReceiverProbe other_probe;
+    const auto other = NewTransport(&other_probe);
+    ASSERT_EQ(streams_.Open(*sender_, other->address(), stream, kEpoch, Duration::zero(),
+                            ends_.Callback()),
+              absl::OkStatus());
+    ASSERT_EQ(streams_.Finish(*sender_, {stream, kEpoch}), absl::OkStatus());
+    EXPECT_EQ(ends_.Wait(stream), absl::OkStatus());
+  }
+
   void ExpectArrived(uint64_t stream, uint32_t count, size_t size) {
     EXPECT_EQ(ends_.Wait(stream), absl::OkStatus());
     for (uint32_t block = 0; block < count; ++block) {
