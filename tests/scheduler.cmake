@@ -18,3 +18,6 @@ tandem_test(scheduler_property_test
   DEPS tandem_scheduler
   LABELS property
   TIMEOUT 600)
+tandem_long_test(scheduler_property_long
+                 COMMAND scheduler_property_test --gtest_filter=SchedulerProperty.*
+                 ENVIRONMENT TANDEM_TRACES=100000)
