@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the comparisons of docs/routing_results.md on the virtual clock, puts their results into bench/results/ and
-# writes the page. It takes about a quarter of an hour on two cores. Points of the sweep that an interrupted run of the same
-# commit has finished are not run again.
+# writes the page. It takes about an hour of one core. Points of the sweep that an interrupted run of the same commit has
+# finished are not run again.
 #
 #   bench/simulated_policies.sh [FOLDER]     all results; default: build/simulated_policies/COMMIT
 #   TANDEM=PATH                              the binary; default: build/release/bin/tandem
