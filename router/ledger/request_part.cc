@@ -14,6 +14,11 @@ double EmittedByEach(const PartInFlight& part) {
 
 }  // namespace
 
+int32_t PartInFlight::uncomputed_tokens() const {
+  if (kind == Kind::kDecode) return 0;
+  return std::max(0, prompt_tokens - cached_tokens - computed_tokens);
+}
+
 double PartInFlight::context_tokens() const { return prompt_tokens + EmittedByEach(*this); }
 
 double PartInFlight::remaining_tokens() const {

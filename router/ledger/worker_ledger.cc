@@ -26,6 +26,7 @@ WorkerDemand Reported(const v1::WorkerLoad& load) {
 }  // namespace
 
 WorkerLedger::Position WorkerLedger::Add(const PartInFlight& part) {
+  StartIfIdle(part.sent);
   own_ += WorkerDemand::Of(part);
   arrivals_.Add(part, part.sent);
   usual_arrivals_.Add(part, part.sent);
@@ -33,12 +34,14 @@ WorkerLedger::Position WorkerLedger::Add(const PartInFlight& part) {
 }
 
 void WorkerLedger::Send(Position position, TimePoint now) {
+  StartIfIdle(now);
   position->stage = PartInFlight::Stage::kWaiting;
   position->sent = now;
   parts_.splice(parts_.end(), parts_, position);
 }
 
 void WorkerLedger::AddTokens(Position position, int32_t tokens, TimePoint now) {
+  FollowSteps(*position, tokens, now);
   own_ -= WorkerDemand::Of(*position);
   position->emitted_tokens += tokens;
   position->stage = position->kind == RequestPart::Kind::kPrefill ? PartInFlight::Stage::kMoving
@@ -63,11 +66,51 @@ void WorkerLedger::Remove(Position position) {
 void WorkerLedger::OnReport(const WorkerView& worker) {
   if (worker.last_report == latest_report_) return;
   latest_report_ = worker.last_report;
+  max_step_tokens_ = worker.info->max_step_tokens;
+  max_sequences_ = worker.info->max_sequences;
   const WorkerDemand excess = Combined(Reported(*worker.load), own_, [](auto reported, auto own) {
     return std::max(decltype(own){0}, reported - own);
   });
   others_ = Combined(excess, latest_excess_, [](auto a, auto b) { return std::min(a, b); });
   latest_excess_ = excess;
+}
+
+void WorkerLedger::StartIfIdle(TimePoint now) {
+  const bool is_idle = own_.decoding == 0 && own_.waiting == 0;
+  if (is_idle) step_began_ = now;
+}
+
+// A sequence gets one token per step: one more is of the next step. A first token where nothing decodes
+// is the end of a step by itself, unless the prompt before it ended in the same one.
+void WorkerLedger::FollowSteps(PartInFlight& part, int32_t tokens, TimePoint now) {
+  if (part.stage == PartInFlight::Stage::kWaiting) {
+    const int32_t rest = part.uncomputed_tokens();
+    taken_tokens_ += rest;
+    part.computed_tokens += rest;
+    if (rest > 0 && own_.decoding == 0) EndStep(now);
+  }
+  if (part.latest_step != step_) part.step_tokens = 0;
+  part.step_tokens += tokens;
+  const int64_t in_a_step = std::max(part.live_sequences, 1);
+  for (; part.step_tokens > in_a_step; part.step_tokens -= in_a_step) EndStep(now);
+  part.latest_step = step_;
+}
+
+void WorkerLedger::EndStep(TimePoint now) {
+  int64_t budget = own_.waiting > 0 ? max_step_tokens_ - own_.decoding - taken_tokens_ : 0;
+  int64_t places = max_sequences_ - own_.decoding;
+  for (PartInFlight& part : parts_) {
+    if (budget <= 0 || places <= 0) break;
+    // What came during the step is in the next one.
+    if (part.stage != PartInFlight::Stage::kWaiting || part.sent > step_began_) continue;
+    const auto computed = static_cast<int32_t>(std::min<int64_t>(budget, part.uncomputed_tokens()));
+    part.computed_tokens += computed;
+    budget -= computed;
+    places -= part.live_sequences;
+  }
+  ++step_;
+  step_began_ = now;
+  taken_tokens_ = 0;
 }
 
 }  // namespace tandem

@@ -11,6 +11,10 @@ namespace tandem {
 
 // The work of one worker as a router knows it: its own requests, each of them, up to the moment; and
 // what other routers have there, as totals from the worker's report.
+//
+// A worker says nothing of a prompt until it is computed. But a step that samples tokens of others
+// gives what is left of its token budget to the prompts that wait, first come, first served, and these
+// tokens show that it has ended. So the ledger knows how far the prompts are.
 // Thread: the router's loop.
 class WorkerLedger {
  public:
@@ -42,6 +46,11 @@ class WorkerLedger {
   TimePoint latest_event() const { return latest_event_; }
 
  private:
+  void StartIfIdle(TimePoint now);
+  // Notices the end of a step from tokens of `part`.
+  void FollowSteps(PartInFlight& part, int32_t tokens, TimePoint now);
+  void EndStep(TimePoint now);
+
   std::list<PartInFlight> parts_;
   WorkerDemand own_;
   WorkerDemand others_;
@@ -50,6 +59,14 @@ class WorkerLedger {
   ArrivalMeter usual_arrivals_{60};
   TimePoint latest_report_{};
   TimePoint latest_event_{};
+  // As the worker has reported; 0: it has not.
+  int32_t max_step_tokens_ = 0;
+  int32_t max_sequences_ = 0;
+  // The worker's step in progress: its number, when it began, and what of its budget prompts took whose
+  // first token has come.
+  uint64_t step_ = 1;
+  TimePoint step_began_{};
+  int64_t taken_tokens_ = 0;
 };
 
 }  // namespace tandem

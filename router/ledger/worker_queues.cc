@@ -69,10 +69,11 @@ WaitingGroup GroupOf(const PartInFlight& part) {
             .cached_tokens = part.prompt_tokens,
             .output_tokens = part.remaining_tokens()};
   }
-  const int32_t cached = std::clamp(part.cached_tokens, 0, std::max(0, part.prompt_tokens - 1));
+  const int32_t done =
+      std::clamp(part.cached_tokens + part.computed_tokens, 0, std::max(0, part.prompt_tokens - 1));
   return {.count = 1,
-          .new_tokens = std::max(1, part.prompt_tokens - cached),
-          .cached_tokens = cached,
+          .new_tokens = std::max(1, part.prompt_tokens - done),
+          .cached_tokens = done,
           .output_tokens = part.output_tokens,
           .sequences = part.live_sequences};
 }

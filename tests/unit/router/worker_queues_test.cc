@@ -23,6 +23,12 @@ class WorkerQueuesTest : public testing::Test {
                                     .output_tokens = output,
                                     .most_output_tokens = 10000});
   }
+  // The worker reports nothing but its limits.
+  void Report() {
+    clock_.Advance(std::chrono::milliseconds(1));
+    worker_.last_report = clock_.Now();
+    ledger_.OnReports({.workers = {worker_}});
+  }
 
   FakeClock clock_;
   RequestLedger ledger_{clock_};
@@ -69,6 +75,90 @@ TEST_F(WorkerQueuesTest, AStepRunsForLongerThanItsBeginningIsKnownHere) {
   clock_.Advance(std::chrono::milliseconds(4));
   EXPECT_EQ(State(2).elapsed_ms, 6);
   EXPECT_EQ(State().elapsed_ms, 4) << "nothing is known of messages";
+}
+
+// Of 256 tokens each, of which one is the other request's.
+TEST_F(WorkerQueuesTest, StepsThatSampleTokensOfOthersHaveComputedAPartOfThePrompt) {
+  Report();
+  RequestLedger::Entry decoding = Add(RequestPart::Kind::kUnified, 100, 50);
+  decoding.AddTokens(1);
+  clock_.Advance(std::chrono::milliseconds(1));
+  const RequestLedger::Entry prompt = Add(RequestPart::Kind::kUnified, 600, 20);
+  const auto uncomputed_after_step = [&] {
+    clock_.Advance(std::chrono::milliseconds(1));
+    decoding.AddTokens(1);
+    const WorkerState state = State();
+    EXPECT_THAT(state.waiting, SizeIs(1));
+    EXPECT_EQ(state.waiting[0].new_tokens + state.waiting[0].cached_tokens, 600);
+    return state.waiting[0].new_tokens;
+  };
+  EXPECT_EQ(uncomputed_after_step(), 600) << "that step had begun before the prompt came";
+  EXPECT_EQ(uncomputed_after_step(), 600 - 255);
+  EXPECT_EQ(uncomputed_after_step(), 600 - 2 * 255);
+  EXPECT_EQ(uncomputed_after_step(), 1) << "its first token has not come yet";
+}
+
+TEST_F(WorkerQueuesTest, WhatAPromptLeavesOfItsLastStepIsTheNextOnes) {
+  Report();
+  for (const bool prompt_is_first : {true, false}) {
+    SCOPED_TRACE(prompt_is_first);
+    RequestLedger::Entry decoding = Add(RequestPart::Kind::kUnified, 100, 50);
+    decoding.AddTokens(1);
+    RequestLedger::Entry prompt = Add(RequestPart::Kind::kUnified, 100, 20);
+    const RequestLedger::Entry next = Add(RequestPart::Kind::kUnified, 600, 20);
+    clock_.Advance(std::chrono::milliseconds(1));
+    // The tokens of one step arrive in any order.
+    if (prompt_is_first) prompt.AddTokens(1);
+    decoding.AddTokens(1);
+    if (!prompt_is_first) prompt.AddTokens(1);
+    const WorkerState state = State();
+    ASSERT_THAT(state.waiting, SizeIs(1));
+    EXPECT_NEAR(state.waiting[0].new_tokens, 600 - (255 - 100), 1) << "the prompt decodes now";
+    clock_.Advance(std::chrono::milliseconds(1));
+  }
+}
+
+TEST_F(WorkerQueuesTest, WhereNothingDecodesTheFirstTokenOfAPromptEndsItsStep) {
+  Report();
+  RequestLedger::Entry first = Add(RequestPart::Kind::kPrefill, 100, 1);
+  RequestLedger::Entry second = Add(RequestPart::Kind::kPrefill, 56, 1);
+  RequestLedger::Entry third = Add(RequestPart::Kind::kPrefill, 600, 1);
+  for (RequestLedger::Entry* const entry : {&first, &second, &third}) entry->Send();
+  first.AddTokens(1);
+  second.AddTokens(1);
+  const WorkerState state = State();
+  ASSERT_THAT(state.waiting, SizeIs(1));
+  EXPECT_EQ(state.waiting[0].new_tokens, 600 - (256 - 100 - 56));
+}
+
+TEST_F(WorkerQueuesTest, WithoutAPlaceForItsSequenceNothingOfAPromptIsComputed) {
+  WorkerInfo info = *worker_.info;
+  info.max_sequences = 1;
+  worker_.info = std::make_shared<const WorkerInfo>(info);
+  Report();
+  RequestLedger::Entry decoding = Add(RequestPart::Kind::kUnified, 100, 50);
+  decoding.AddTokens(1);
+  const RequestLedger::Entry prompt = Add(RequestPart::Kind::kUnified, 600, 20);
+  decoding.AddTokens(2);
+  EXPECT_EQ(State().waiting.at(0).new_tokens, 600);
+}
+
+TEST_F(WorkerQueuesTest, EachChoiceHasATokenInAStep) {
+  Report();
+  RequestLedger::Entry decoding = ledger_.Add(worker_.id, {.kind = RequestPart::Kind::kUnified,
+                                                           .sequences = 4,
+                                                           .prompt_tokens = 100,
+                                                           .output_tokens = 50,
+                                                           .most_output_tokens = 10000});
+  for (int choice = 0; choice < 4; ++choice) decoding.AddTokens(1);
+  const RequestLedger::Entry prompt = Add(RequestPart::Kind::kUnified, 600, 20);
+  clock_.Advance(std::chrono::milliseconds(1));
+  for (int choice = 0; choice < 4; ++choice) {
+    decoding.AddTokens(1);
+    EXPECT_EQ(State().waiting.at(0).new_tokens, 600 - 252);
+  }
+  decoding.AddTokens(1);
+  EXPECT_EQ(State().waiting.at(0).new_tokens, 600 - 2 * 252);
 }
 
 TEST_F(WorkerQueuesTest, HoweverManyRequestsThereAreTheirGroupsAreFewAndKeepTheTotals) {
