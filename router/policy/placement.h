@@ -39,7 +39,7 @@ struct PlacementScore {
   Unit unit = Unit::kKey;
   std::string ineligible = {};  // why the placement must not be taken; empty: it may be
   std::vector<Feature> features = {};
-  // Where the policy predicts: the stages of the request there.
+  // Where the policy predicts: the stages of the request there. In a decision, the most likely ones.
   std::optional<PlacementPrediction> prediction = std::nullopt;
 };
 

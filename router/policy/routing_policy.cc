@@ -19,7 +19,9 @@ std::vector<Candidate> HolderOfPrompt(const Candidates& candidates, const RouteQ
   return {};
 }
 
+// What is kept of a placement is compared with what comes true.
 ScoredPlacement ToScored(const Placement& placement, PlacementScore score) {
+  if (score.prediction) score.prediction = MostLikely(*std::move(score.prediction));
   return {.route = placement.route(),
           .prefill = placement.prefill->id,
           .decode = placement.decode == nullptr ? WorkerId() : placement.decode->id,

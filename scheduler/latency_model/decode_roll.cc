@@ -11,6 +11,17 @@ constexpr double kTokenRounding = 1e-6;
 // The share of a worker's time that requests yet to come can take from the decodes before them.
 constexpr double kMostPrefillShare = 0.9;
 
+// Of so many arrivals the mean is as likely as any number.
+constexpr double kManyArrivals = 16;
+
+ArrivalRates Scaled(const ArrivalRates& arrivals, double factor) {
+  ArrivalRates scaled = arrivals;
+  scaled.sequences_per_second *= factor;
+  scaled.new_tokens_per_second *= factor;
+  scaled.new_pairs_per_second *= factor;
+  return scaled;
+}
+
 // Sequences that are alike. Their number is an expectation and need not be whole.
 struct Sequences {
   double count = 0;
@@ -33,7 +44,9 @@ struct Load {
 
 class Roll {
  public:
-  Roll(const WorkerState& worker, const std::vector<DecodeGroup>& others) : worker_(worker) {
+  Roll(const WorkerState& worker, const ArrivalRates& arrivals,
+       const std::vector<DecodeGroup>& others)
+      : worker_(worker), arrivals_(arrivals) {
     others_.reserve(others.size() + kDecodeSegments);
     kv_tokens_ = static_cast<double>(worker.available_kv_tokens);
     for (const DecodeGroup& group : worker.decoding) {
@@ -67,11 +80,10 @@ class Roll {
     };
     Load all = with_request();
     const double coming = Joining(steps * StepMs(all) * Slowdown(all), all);
-    const double output = worker_.arrivals.output_tokens;
+    const double output = arrivals_.output_tokens;
     // Of those that join in the course of these steps: for how many of the steps each is there.
     const double present = output >= steps ? 0.5 : output / steps * (1 - output / (2 * steps));
-    others.Add(coming * present, worker_.arrivals.context_tokens + std::min(steps, output) / 2,
-               output);
+    others.Add(coming * present, arrivals_.context_tokens + std::min(steps, output) / 2, output);
     all = with_request();
     const double slowdown = Slowdown(all);
     const double together = StepMs(all);
@@ -97,25 +109,23 @@ class Roll {
 
   // The sequences that join within that time, as far as there are places and KV for them.
   double Joining(double ms, const Load& present) const {
-    const ArrivalRates& arrivals = worker_.arrivals;
-    if (!(arrivals.sequences_per_second > 0)) return 0;
+    if (!(arrivals_.sequences_per_second > 0)) return 0;
     const double places = worker_.max_sequences - present.sequences;
     const double room = (kv_tokens_ - present.kv_tokens) /
-                        std::max(1.0, arrivals.context_tokens + arrivals.output_tokens / 2);
-    const double coming = arrivals.sequences_per_second * 1e-3 * ms;
+                        std::max(1.0, arrivals_.context_tokens + arrivals_.output_tokens / 2);
+    const double coming = arrivals_.sequences_per_second * 1e-3 * ms;
     return std::clamp(coming, 0.0, std::max(0.0, std::min(places, room)));
   }
 
   // How much slower the steps get because prefills of requests that are yet to come share them: at
   // most as slow as when every step is full of prompts.
   double Slowdown(const Load& load) const {
-    const ArrivalRates& arrivals = worker_.arrivals;
-    if (!(arrivals.new_tokens_per_second > 0)) return 1.0;
+    if (!(arrivals_.new_tokens_per_second > 0)) return 1.0;
     const double tokens = std::max(1.0, worker_.max_step_tokens - load.sequences);
-    const double pairs = tokens * arrivals.new_pairs_per_second / arrivals.new_tokens_per_second;
+    const double pairs = tokens * arrivals_.new_pairs_per_second / arrivals_.new_tokens_per_second;
     const double alone = StepMs(load);
     const double full = worker_.steps->StepMs(tokens, pairs, load.sequences, load.context_tokens);
-    const double share = arrivals.new_tokens_per_second * 1e-3 * (full - alone) / tokens;
+    const double share = arrivals_.new_tokens_per_second * 1e-3 * (full - alone) / tokens;
     const double slowdown = 1.0 / (1.0 - std::clamp(share, 0.0, kMostPrefillShare));
     return std::min(slowdown, std::max(1.0, full / alone));
   }
@@ -127,14 +137,15 @@ class Roll {
     }
     std::erase_if(others_,
                   [](const Sequences& group) { return group.remaining_tokens <= kTokenRounding; });
-    const double output = worker_.arrivals.output_tokens;
+    const double output = arrivals_.output_tokens;
     const double stay = joined * std::min(1.0, output / steps);
     if (!(stay > 0)) return;
     const double age = std::min(steps, output) / 2;
-    others_.push_back({stay, worker_.arrivals.context_tokens + age, output - age});
+    others_.push_back({stay, arrivals_.context_tokens + age, output - age});
   }
 
   const WorkerState& worker_;
+  const ArrivalRates& arrivals_;
   std::vector<Sequences> others_;
   double kv_tokens_ = 0;
   DecodeTime time_;
@@ -144,7 +155,14 @@ class Roll {
 
 DecodeTime RollDecode(const WorkerState& worker, const std::vector<DecodeGroup>& others,
                       const DecodingRequest& request) {
-  return Roll(worker, others).Run(request);
+  const ArrivalRates& arrivals = worker.arrivals;
+  DecodeTime time = Roll(worker, arrivals, others).Run(request);
+  time.likely_ms = time.ms;
+  const double mean = arrivals.sequences_per_second * 1e-3 * time.ms;
+  if (!(mean > 0) || mean > kManyArrivals) return time;
+  const ArrivalRates likely = Scaled(arrivals, std::floor(mean) / mean);
+  time.likely_ms = Roll(worker, likely, others).Run(request).ms;
+  return time;
 }
 
 }  // namespace tandem

@@ -16,7 +16,10 @@ struct DecodingRequest {
 };
 
 struct DecodeTime {
-  double ms = 0;
+  double ms = 0;  // on average
+  // With the most likely number of requests to come. Where most likely none comes, the mean has a share
+  // of a prompt: no request meets a share, and those that meet a prompt meet all of it.
+  double likely_ms = 0;
   double externality_ms = 0;  // that it adds to the others, summed over all of them
 };
 

@@ -58,7 +58,7 @@ double FurtherTokens(const RequestShape& request) {
   return std::max(0.0, request.output_tokens - 1.0);
 }
 
-double DecodeAll(QueueRoll& roll, const RequestShape& request) {
+DecodeTime DecodeAll(QueueRoll& roll, const RequestShape& request) {
   return roll.Decode({.context_tokens = request.prompt_tokens + 1.0,
                       .steps = FurtherTokens(request),
                       .sequences = std::max(request.sequences, 1)});
@@ -85,7 +85,9 @@ std::optional<PlacementPrediction> PredictUnified(const WorkerState& worker,
   prediction.stages.prefill = ModelTime(roll.now_ms() - roll.began_ms());
   prediction.later_prompts = LaterPrompts(worker, roll);
   prediction.backlog_prompts = BacklogPrompts(worker, roll);
-  prediction.stages.decode = ModelTime(DecodeAll(roll, request));
+  const DecodeTime decode = DecodeAll(roll, request);
+  prediction.stages.decode = ModelTime(decode.ms);
+  prediction.unlikely = ModelTime(decode.ms - decode.likely_ms);
   prediction.externality = ModelTime(roll.externality_ms());
   prediction.others_output_tokens = worker.arrivals.output_tokens;
   AddUp(request, prediction);
@@ -121,7 +123,9 @@ std::optional<DecodeForecast> ForecastDecode(const WorkerState& worker, const Re
   const double arrival = roll.now_ms() + std::max(0.0, kv_arrives.count());
   roll.RunUntil(arrival);
   forecast.wait = ModelTime(roll.now_ms() - arrival);
-  forecast.decode = ModelTime(DecodeAll(roll, request));
+  const DecodeTime decode = DecodeAll(roll, request);
+  forecast.decode = ModelTime(decode.ms);
+  forecast.unlikely = ModelTime(decode.ms - decode.likely_ms);
   forecast.externality = ModelTime(roll.externality_ms());
   forecast.others_output_tokens = worker.arrivals.output_tokens;
   return forecast;
@@ -150,12 +154,23 @@ PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvTrans
     prediction.hand_off = kv.hand_off;
     stages.transfer += kv.hand_off;
     stages.decode = decode.wait + decode.decode;
+    prediction.unlikely = decode.unlikely;
   }
   prediction.externality = prefill.externality + decode.externality;
   prediction.others_output_tokens = decode.others_output_tokens;
   prediction.later_prompts = prefill.later_prompts;
   prediction.backlog_prompts = prefill.backlog_prompts;
   AddUp(request, prediction);
+  return prediction;
+}
+
+PlacementPrediction MostLikely(PlacementPrediction prediction) {
+  PredictedStages& stages = prediction.stages;
+  const ModelTime output = stages.transfer + stages.decode;
+  if (output > ModelTime::zero()) prediction.tpot *= (output - prediction.unlikely) / output;
+  stages.decode -= prediction.unlikely;
+  prediction.e2e -= prediction.unlikely;
+  prediction.unlikely = ModelTime::zero();
   return prediction;
 }
 

@@ -32,12 +32,15 @@ struct PredictedStages {
   ModelTime queue{};      // then until the first chunk of the prompt runs
   ModelTime prefill{};    // until the first token
   ModelTime transfer{};   // what of handing the KV over the prefill does not hide
-  ModelTime decode{};     // all further tokens, the wait for the step in progress included
+  ModelTime decode{};  // all further tokens, the wait for the step in progress included; on average
 };
 
 struct PlacementPrediction {
   PredictedStages stages;
   ModelTime hand_off{};  // of stages.transfer: what its bytes do not explain
+  // Of stages.decode, and so of tpot and e2e: by how much the mean is above what the output most likely
+  // takes (DecodeTime::likely_ms). Costs are about means.
+  ModelTime unlikely{};
   ModelTime ttft{};
   ModelTime tpot{};  // mean time per token after the first; 0 when there is only one
   ModelTime e2e{};
@@ -81,6 +84,7 @@ struct DecodeForecast {
   ModelTime admission{};
   ModelTime wait{};  // from the arrival of the KV until the sequence's first step begins
   ModelTime decode{};
+  ModelTime unlikely{};  // of decode
   ModelTime externality{};
   double others_output_tokens = 0;
   int32_t cached_tokens = 0;  // of the prompt: they need not be moved
@@ -96,5 +100,8 @@ PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvTrans
                                       const PrefillForecast& prefill, const DecodeForecast& decode,
                                       const LinkModel& link, int32_t streams,
                                       ModelTime ahead = ModelTime::zero());
+
+// The same placement without what is unlikely: the times that are compared with what comes true.
+PlacementPrediction MostLikely(PlacementPrediction prediction);
 
 }  // namespace tandem

@@ -129,11 +129,11 @@ void QueueRoll::RunUntil(double moment_ms) {
   now_ms_ = std::max(now_ms_, moment_ms);
 }
 
-double QueueRoll::Decode(const DecodingRequest& subject) {
+DecodeTime QueueRoll::Decode(const DecodingRequest& subject) {
   const DecodeTime time = RollDecode(worker_, decoding_, subject);
   now_ms_ += time.ms;
   added_.externality_ms += time.externality_ms;
-  return time.ms;
+  return time;
 }
 
 void QueueRoll::Admit() {

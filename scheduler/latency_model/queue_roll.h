@@ -27,8 +27,8 @@ class QueueRoll {
   bool Serve(const WaitingGroup& subject);
   // The worker runs on until that moment; a step that has begun ends.
   void RunUntil(double moment_ms);
-  // The subject decodes. Returns the time. Called last.
-  double Decode(const DecodingRequest& subject);
+  // The subject decodes. Called last.
+  DecodeTime Decode(const DecodingRequest& subject);
 
   double now_ms() const { return now_ms_; }
   // When the first step with tokens of the subject began.

@@ -194,6 +194,51 @@ TEST_F(PlacementModelTest, RequestsToComeSlowTheDecodesDown) {
       << "decodes run in every step, so they never stand still";
 }
 
+// Each prompt to come takes 100 ms, so that no output ever takes the mean.
+TEST_F(PlacementModelTest, MostLikelyNoneComesWhileAShortOutputDecodes) {
+  WorkerState worker = Idle();
+  const RequestShape request = {.prompt_tokens = 100, .output_tokens = 11};
+  const PlacementPrediction alone = PredictUnified(worker, request, 0).value();
+  worker.arrivals = {.sequences_per_second = 1, .new_tokens_per_second = 1000};
+  const PlacementPrediction mean = PredictUnified(worker, request, 0).value();
+  EXPECT_NEAR(mean.unlikely / mean.stages.decode, 0.1, 0.01);
+  const PlacementPrediction likely = MostLikely(mean);
+  EXPECT_NEAR(likely.stages.decode / alone.stages.decode, 1, kExact);
+  EXPECT_NEAR(likely.tpot / alone.tpot, 1, kExact);
+  EXPECT_NEAR(likely.e2e / alone.e2e, 1, kExact);
+  EXPECT_EQ(likely.ttft, mean.ttft);
+  EXPECT_EQ(MostLikely(likely).e2e, likely.e2e);
+}
+
+TEST_F(PlacementModelTest, OfManyToComeTheMeanIsAsLikelyAsAnyNumber) {
+  WorkerState worker = Idle();
+  const RequestShape request = {.prompt_tokens = 100, .output_tokens = 11};
+  const PlacementPrediction alone = PredictUnified(worker, request, 0).value();
+  // 3.7 come on average within 123 ms: three are likely.
+  worker.arrivals = {.sequences_per_second = 30, .new_tokens_per_second = 1000};
+  const PlacementPrediction few = PredictUnified(worker, request, 0).value();
+  const double added = (few.stages.decode - alone.stages.decode).count();
+  EXPECT_NEAR(few.unlikely.count() / added, 1 - 3 / 3.7, 0.05);
+  worker.arrivals.sequences_per_second = 300;
+  EXPECT_EQ(PredictUnified(worker, request, 0)->unlikely.count(), 0);
+}
+
+TEST_F(PlacementModelTest, WhatIsUnlikelyAtTheDecodeWorkerIsUnlikelyOfThePair) {
+  WorkerState decode_worker = Idle();
+  decode_worker.arrivals = {.sequences_per_second = 1, .context_tokens = 100, .output_tokens = 100};
+  const RequestShape request = {.prompt_tokens = 100, .output_tokens = 11};
+  const auto prefill = ForecastPrefill(IdlePrefill(), request, 0);
+  const auto decode = ForecastDecode(decode_worker, request, 0, prefill->prefill);
+  const PlacementPrediction mean = JoinDisaggregated(request, kv_, *prefill, *decode, link_, 1);
+  EXPECT_GT(mean.unlikely.count(), 0);
+  const PlacementPrediction likely = MostLikely(mean);
+  EXPECT_NEAR((mean.e2e - likely.e2e).count(), mean.unlikely.count(), kExact);
+  EXPECT_NEAR((likely.ttft + likely.stages.transfer + likely.stages.decode - likely.e2e).count(), 0,
+              kExact);
+  EXPECT_NEAR((likely.tpot * 10 - likely.stages.transfer - likely.stages.decode).count(), 0,
+              kExact);
+}
+
 TEST_F(PlacementModelTest, SequencesToComeDecodeBesideIt) {
   WorkerState worker = Idle();
   worker.available_kv_tokens = 1'000'000'000;
