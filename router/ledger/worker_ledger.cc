@@ -41,12 +41,14 @@ void WorkerLedger::Send(Position position, TimePoint now) {
 }
 
 void WorkerLedger::AddTokens(Position position, int32_t tokens, TimePoint now) {
-  FollowSteps(*position, tokens, now);
+  const bool is_first = position->stage == PartInFlight::Stage::kWaiting;
   own_ -= WorkerDemand::Of(*position);
   position->emitted_tokens += tokens;
   position->stage = position->kind == RequestPart::Kind::kPrefill ? PartInFlight::Stage::kMoving
                                                                   : PartInFlight::Stage::kDecoding;
   own_ += WorkerDemand::Of(*position);
+  if (is_first) TakeRest(*position, now);
+  FollowSteps(*position, tokens, now);
   latest_event_ = now;
 }
 
@@ -67,7 +69,6 @@ void WorkerLedger::OnReport(const WorkerView& worker) {
   if (worker.last_report == latest_report_) return;
   latest_report_ = worker.last_report;
   max_step_tokens_ = worker.info->max_step_tokens;
-  max_sequences_ = worker.info->max_sequences;
   const WorkerDemand excess = Combined(Reported(*worker.load), own_, [](auto reported, auto own) {
     return std::max(decltype(own){0}, reported - own);
   });
@@ -80,15 +81,18 @@ void WorkerLedger::StartIfIdle(TimePoint now) {
   if (is_idle) step_began_ = now;
 }
 
-// A sequence gets one token per step: one more is of the next step. A first token where nothing decodes
-// is the end of a step by itself, unless the prompt before it ended in the same one.
+// A first token where nothing else decodes is the end of a step by itself, unless the prompt before it
+// ended in the same one.
+void WorkerLedger::TakeRest(PartInFlight& part, TimePoint now) {
+  const int32_t rest = part.uncomputed_tokens();
+  taken_tokens_ += rest;
+  part.computed_tokens += rest;
+  const bool is_alone = own_.decoding == WorkerDemand::Of(part).decoding;
+  if (rest > 0 && is_alone) EndStep(now);
+}
+
+// A sequence gets one token per step: one more is of the next step.
 void WorkerLedger::FollowSteps(PartInFlight& part, int32_t tokens, TimePoint now) {
-  if (part.stage == PartInFlight::Stage::kWaiting) {
-    const int32_t rest = part.uncomputed_tokens();
-    taken_tokens_ += rest;
-    part.computed_tokens += rest;
-    if (rest > 0 && own_.decoding == 0) EndStep(now);
-  }
   if (part.latest_step != step_) part.step_tokens = 0;
   part.step_tokens += tokens;
   const int64_t in_a_step = std::max(part.live_sequences, 1);
@@ -98,15 +102,17 @@ void WorkerLedger::FollowSteps(PartInFlight& part, int32_t tokens, TimePoint now
 
 void WorkerLedger::EndStep(TimePoint now) {
   int64_t budget = own_.waiting > 0 ? max_step_tokens_ - own_.decoding - taken_tokens_ : 0;
-  int64_t places = max_sequences_ - own_.decoding;
   for (PartInFlight& part : parts_) {
-    if (budget <= 0 || places <= 0) break;
+    if (budget <= 0) break;
     // What came during the step is in the next one.
     if (part.stage != PartInFlight::Stage::kWaiting || part.sent > step_began_) continue;
-    const auto computed = static_cast<int32_t>(std::min<int64_t>(budget, part.uncomputed_tokens()));
+    const int32_t uncomputed = part.uncomputed_tokens();
+    // Its first token should have come with the step before: it has no place, no room for its KV, or less
+    // of it was cached than was taken to be. Nothing is known of those behind it.
+    if (uncomputed == 0) break;
+    const auto computed = static_cast<int32_t>(std::min<int64_t>(budget, uncomputed));
     part.computed_tokens += computed;
     budget -= computed;
-    places -= part.live_sequences;
   }
   ++step_;
   step_began_ = now;

@@ -47,7 +47,9 @@ class WorkerLedger {
 
  private:
   void StartIfIdle(TimePoint now);
-  // Notices the end of a step from tokens of `part`.
+  // Of a prompt whose first token has come, what was not known to be computed.
+  void TakeRest(PartInFlight& part, TimePoint now);
+  // Notices the ends of steps from tokens of `part`.
   void FollowSteps(PartInFlight& part, int32_t tokens, TimePoint now);
   void EndStep(TimePoint now);
 
@@ -59,9 +61,7 @@ class WorkerLedger {
   ArrivalMeter usual_arrivals_{60};
   TimePoint latest_report_{};
   TimePoint latest_event_{};
-  // As the worker has reported; 0: it has not.
-  int32_t max_step_tokens_ = 0;
-  int32_t max_sequences_ = 0;
+  int32_t max_step_tokens_ = 0;  // as the worker has reported; 0: it has not
   // The worker's step in progress: its number, when it began, and what of its budget prompts took whose
   // first token has come.
   uint64_t step_ = 1;

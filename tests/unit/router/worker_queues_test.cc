@@ -131,16 +131,21 @@ TEST_F(WorkerQueuesTest, WhereNothingDecodesTheFirstTokenOfAPromptEndsItsStep) {
   EXPECT_EQ(state.waiting[0].new_tokens, 600 - (256 - 100 - 56));
 }
 
-TEST_F(WorkerQueuesTest, WithoutAPlaceForItsSequenceNothingOfAPromptIsComputed) {
-  WorkerInfo info = *worker_.info;
-  info.max_sequences = 1;
-  worker_.info = std::make_shared<const WorkerInfo>(info);
+// A prompt whose first token does not come has no place, say, or less of it was cached.
+TEST_F(WorkerQueuesTest, NothingIsKnownOfPromptsBehindOneThatShouldBeComputed) {
   Report();
   RequestLedger::Entry decoding = Add(RequestPart::Kind::kUnified, 100, 50);
   decoding.AddTokens(1);
-  const RequestLedger::Entry prompt = Add(RequestPart::Kind::kUnified, 600, 20);
-  decoding.AddTokens(2);
-  EXPECT_EQ(State().waiting.at(0).new_tokens, 600);
+  RequestLedger::Entry prompt = Add(RequestPart::Kind::kUnified, 200, 20);
+  const RequestLedger::Entry next = Add(RequestPart::Kind::kUnified, 600, 20);
+  for (int step = 0; step < 3; ++step) {
+    decoding.AddTokens(1);
+    EXPECT_EQ(State().waiting.at(0).new_tokens, 1);
+    EXPECT_EQ(State().waiting.at(1).new_tokens, 600 - 55);
+  }
+  prompt.AddTokens(1);
+  decoding.AddTokens(1);
+  EXPECT_EQ(State().waiting.at(0).new_tokens, 600 - 55 - 254);
 }
 
 TEST_F(WorkerQueuesTest, EachChoiceHasATokenInAStep) {
