@@ -21,7 +21,7 @@ std::vector<Candidate> HolderOfPrompt(const Candidates& candidates, const RouteQ
 
 // What is kept of a placement is compared with what comes true.
 ScoredPlacement ToScored(const Placement& placement, PlacementScore score) {
-  if (score.prediction) score.prediction = MostLikely(*std::move(score.prediction));
+  if (score.prediction) score.prediction = MostLikely(*score.prediction);
   return {.route = placement.route(),
           .prefill = placement.prefill->id,
           .decode = placement.decode == nullptr ? WorkerId() : placement.decode->id,
