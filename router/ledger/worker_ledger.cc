@@ -81,14 +81,14 @@ void WorkerLedger::StartIfIdle(TimePoint now) {
   if (is_idle) step_began_ = now;
 }
 
-// A first token where nothing else decodes is the end of a step by itself, unless the prompt before it
-// ended in the same one.
+// Where nothing else decodes a first token shows that a step has ended, but not how full it was: steps
+// before it, and what the cache had, may be other than expected.
 void WorkerLedger::TakeRest(PartInFlight& part, TimePoint now) {
   const int32_t rest = part.uncomputed_tokens();
   taken_tokens_ += rest;
   part.computed_tokens += rest;
   const bool is_alone = own_.decoding == WorkerDemand::Of(part).decoding;
-  if (rest > 0 && is_alone) EndStep(now);
+  if (rest > 0 && is_alone) BeginStep(now);
 }
 
 // A sequence gets one token per step: one more is of the next step.
@@ -114,6 +114,10 @@ void WorkerLedger::EndStep(TimePoint now) {
     part.computed_tokens += computed;
     budget -= computed;
   }
+  BeginStep(now);
+}
+
+void WorkerLedger::BeginStep(TimePoint now) {
   ++step_;
   step_began_ = now;
   taken_tokens_ = 0;

@@ -52,6 +52,7 @@ class WorkerLedger {
   // Notices the ends of steps from tokens of `part`.
   void FollowSteps(PartInFlight& part, int32_t tokens, TimePoint now);
   void EndStep(TimePoint now);
+  void BeginStep(TimePoint now);
 
   std::list<PartInFlight> parts_;
   WorkerDemand own_;
