@@ -25,13 +25,16 @@ void ArrivalMeter::Add(const RequestPart& part, TimePoint now) {
   if (first_ == TimePoint{}) first_ = now;
   const double weight = WeightAt(now);
   for (double* const sum : {&sums_.sequences, &sums_.new_tokens, &sums_.new_pairs,
-                            &sums_.context_tokens, &sums_.output_tokens, &sums_.sent_seconds}) {
+                            &sums_.prompt_tokens, &sums_.prompt_output_pairs, &sums_.output_tokens,
+                            &sums_.sent_seconds}) {
     *sum *= weight;
   }
   latest_ = now;
   sums_.sequences += part.sequences;
   sums_.sent_seconds += part.sequences * SecondsBetween(first_, now);
-  sums_.context_tokens += static_cast<double>(part.sequences) * part.prompt_tokens;
+  const double prompt_tokens = static_cast<double>(part.sequences) * part.prompt_tokens;
+  sums_.prompt_tokens += prompt_tokens;
+  sums_.prompt_output_pairs += prompt_tokens * part.output_tokens;
   sums_.output_tokens += part.sequences * part.output_tokens;
   if (part.kind == RequestPart::Kind::kDecode) return;
   sums_.new_tokens += part.prompt_tokens - part.cached_tokens;
@@ -47,7 +50,8 @@ ArrivalRates ArrivalMeter::At(TimePoint now) const {
   return {.sequences_per_second = sums_.sequences * rate,
           .new_tokens_per_second = sums_.new_tokens * rate,
           .new_pairs_per_second = sums_.new_pairs * rate,
-          .context_tokens = sums_.context_tokens / sums_.sequences,
+          .prompt_tokens = sums_.prompt_tokens / sums_.sequences,
+          .context_tokens = sums_.prompt_output_pairs / sums_.output_tokens,
           .output_tokens = sums_.output_tokens / sums_.sequences,
           .lasting_seconds = std::max(0.0, 2 * age)};
 }

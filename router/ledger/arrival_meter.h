@@ -21,7 +21,8 @@ class ArrivalMeter {
     double sequences = 0;
     double new_tokens = 0;
     double new_pairs = 0;
-    double context_tokens = 0;
+    double prompt_tokens = 0;
+    double prompt_output_pairs = 0;  // prompt tokens times output tokens
     double output_tokens = 0;
     double sent_seconds = 0;  // from first_ until each was sent
   };

@@ -49,7 +49,7 @@ ModelTime BacklogPrompts(const WorkerState& worker, const QueueRoll& roll) {
 ModelTime BacklogTransfers(const RequestShape& request, const ArrivalRates& arrivals,
                            ModelTime alone, ModelTime ahead) {
   // Others have as much KV per token to move as this one.
-  const double share = arrivals.context_tokens / std::max(1, request.prompt_tokens);
+  const double share = arrivals.prompt_tokens / std::max(1, request.prompt_tokens);
   const double utilization = arrivals.sequences_per_second * 1e-3 * alone.count() * share;
   return alone * ArrivalsWithin(arrivals, ahead, utilization);
 }

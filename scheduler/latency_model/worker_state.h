@@ -36,8 +36,11 @@ struct ArrivalRates {
   double sequences_per_second = 0;
   double new_tokens_per_second = 0;  // of prompts that are computed here
   double new_pairs_per_second = 0;   // (query, key) pairs of these tokens
-  double context_tokens = 0;         // mean of a sequence when it begins to decode
-  double output_tokens = 0;          // mean of a sequence
+  double prompt_tokens = 0;          // mean of a sequence, what is cached of it included
+  // When a sequence begins to decode, on average over all tokens of all outputs: a sequence with a long
+  // output is found among those that decode more often than one with a short output.
+  double context_tokens = 0;
+  double output_tokens = 0;  // mean of a sequence
   // For how long they have come like this: twice the mean age of those that were counted.
   double lasting_seconds = 0;
 };

@@ -166,6 +166,15 @@ TEST_F(RequestLedgerTest, RequestsCountAsArrivalsWhenTheyAreSent) {
   EXPECT_NEAR(arrivals().sequences_per_second, 100 / std::exp(1), 6);
 }
 
+TEST_F(RequestLedgerTest, ALongOutputIsFoundDecodingMoreOftenThanAShortOne) {
+  const auto output = ledger_.Add(kUnit, Part(RequestPart::Kind::kUnified, 100, 900));
+  const auto prompt = ledger_.Add(kUnit, Part(RequestPart::Kind::kUnified, 2000, 100));
+  const ArrivalRates arrivals = ledger_.Find(kUnit)->arrivals().At(clock_.Now());
+  EXPECT_NEAR(arrivals.prompt_tokens, 1050, 1e-6);
+  EXPECT_NEAR(arrivals.context_tokens, (100 * 900 + 2000 * 100) / 1000.0, 1e-6);
+  EXPECT_NEAR(arrivals.output_tokens, 500, 1e-6);
+}
+
 TEST_F(RequestLedgerTest, OfARequestThatComesWithItsKvNothingIsComputed) {
   RequestPart part = Part(RequestPart::Kind::kDecode, 50, 20);
   part.sequences = 3;

@@ -306,7 +306,7 @@ TEST_F(PlacementModelTest, APromptDelaysThoseThatComeWhileItIsComputed) {
 
 TEST_F(PlacementModelTest, KvDelaysThatOfRequestsThatComeUntilTheLinkHasNoneLeft) {
   WorkerState worker = IdlePrefill();
-  worker.usual = {.sequences_per_second = 10, .context_tokens = 50, .lasting_seconds = 100};
+  worker.usual = {.sequences_per_second = 10, .prompt_tokens = 50, .lasting_seconds = 100};
   const RequestShape request = {.prompt_tokens = 100, .output_tokens = 2};
   const auto prefill = ForecastPrefill(worker, request, 0);
   const auto decode = ForecastDecode(Idle(), request, 0, ModelTime(20));
