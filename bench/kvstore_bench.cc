@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "bench/flags.h"
+#include "bench/kvstore_loads.h"
 #include "bench/result.h"
 #include "bench/serving_run.h"
 #include "model/checkpoint/model_config.h"
@@ -26,76 +27,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int32_t kBlockTokens = 16;
-constexpr int32_t kSharedTokens = 1500;
-constexpr int32_t kPromptTokens = 1600;
-constexpr int32_t kPrefixRequests = 100;
-constexpr int32_t kCrowdedRequests = 64;
-constexpr int32_t kCrowdedSequences = 16;
-
 struct Flags {
-  std::string model = "models/sample";
+  KvLoadOptions load;
   std::string json_path;
-  int32_t threads = 0;
   int32_t rounds = 3;
 };
-
-EngineRequest Request(uint64_t id, std::vector<int32_t> prompt, int32_t max_tokens) {
-  return {.id = RequestId(id),
-          .prompt = std::move(prompt),
-          .sampling = {.temperature = 0.8f, .seed = id},
-          .max_tokens = max_tokens};
-}
-
-int32_t BlocksFor(int64_t tokens) {
-  return static_cast<int32_t>((tokens + kBlockTokens - 1) / kBlockTokens);
-}
-
-ServingLoad BaseLoad(const Flags& flags) {
-  ServingLoad load;
-  load.model_dir = flags.model;
-  load.threads = flags.threads;
-  load.options.layout.block_tokens = kBlockTokens;
-  return load;
-}
-
-ServingLoad PrefixLoad(const Flags& flags, int32_t vocab_size) {
-  constexpr int32_t kOutput = 8;
-  ServingLoad load = BaseLoad(flags);
-  load.options.scheduler.max_sequences = 8;
-  load.options.num_blocks = 10 * BlocksFor(kPromptTokens + kOutput);
-  const std::vector<int32_t> shared = RandomTokens(1, kSharedTokens, vocab_size);
-  for (uint64_t id = 1; id <= kPrefixRequests; ++id) {
-    std::vector<int32_t> prompt = shared;
-    const std::vector<int32_t> own =
-        RandomTokens(1000 + id, kPromptTokens - kSharedTokens, vocab_size);
-    prompt.insert(prompt.end(), own.begin(), own.end());
-    load.requests.push_back(Request(id, std::move(prompt), kOutput));
-  }
-  return load;
-}
-
-// Nobody knows beforehand how long an output will be: a few tokens of many end it.
-std::vector<int32_t> RareStops(int32_t vocab_size) {
-  std::vector<int32_t> ids;
-  for (int32_t id = 7; id < vocab_size; id += 151) ids.push_back(id);
-  return ids;
-}
-
-ServingLoad CrowdedLoad(const Flags& flags, int32_t vocab_size) {
-  constexpr int32_t kMaxTokens = 384;
-  ServingLoad load = BaseLoad(flags);
-  load.options.scheduler.max_sequences = kCrowdedSequences;
-  load.options.num_blocks = kCrowdedSequences * BlocksFor(512 + kMaxTokens);
-  for (uint64_t id = 1; id <= kCrowdedRequests; ++id) {
-    const auto prompt = static_cast<int32_t>(32 + id * 97 % 480);
-    EngineRequest request = Request(id, RandomTokens(id, prompt, vocab_size), kMaxTokens);
-    request.sampling.temperature = 5;
-    if (id % 3 != 0) request.stop_token_ids = RareStops(vocab_size);
-    load.requests.push_back(std::move(request));
-  }
-  return load;
-}
 
 Json ToJson(const ServingResult& result, const ServingLoad& load) {
   const EngineStats& stats = result.stats;
@@ -138,9 +74,9 @@ class Round {
   std::vector<std::vector<int32_t>> expected_;
 };
 
-absl::StatusOr<Json> RunPrefix(const Flags& flags, int32_t vocab_size) {
+absl::StatusOr<Json> RunPrefix(const KvLoadOptions& options) {
   Round round;
-  ServingLoad load = PrefixLoad(flags, vocab_size);
+  ServingLoad load = PrefixLoad(options);
   for (const Arrivals arrivals : {Arrivals::kTogether, Arrivals::kOneAtATime}) {
     load.arrivals = arrivals;
     const std::string name =
@@ -154,10 +90,10 @@ absl::StatusOr<Json> RunPrefix(const Flags& flags, int32_t vocab_size) {
 }
 
 // The demand is what the sequences hold at the most when there is room for all.
-absl::StatusOr<Json> RunCrowded(const Flags& flags, int32_t vocab_size) {
+absl::StatusOr<Json> RunCrowded(const KvLoadOptions& options) {
   constexpr int64_t kHostBytes = int64_t{512} << 20;
   Round round;
-  ServingLoad load = CrowdedLoad(flags, vocab_size);
+  ServingLoad load = CrowdedLoad(options);
   RETURN_IF_ERROR(round.Add("crowded, room for all", load));
   load.options.num_blocks =
       round.variants()["crowded, room for all"]["most_used_blocks"].get<int32_t>() / 3;
@@ -185,7 +121,8 @@ double SwapMsPerBlock(const Json& round) {
 }
 double RecomputeMsPerBlock(const Json& round) {
   const Json& cold = round["prefix, one at a time, off"];
-  return 1e3 * kBlockTokens * cold["seconds"].get<double>() / cold["prefill_tokens"].get<double>();
+  return 1e3 * kKvBlockTokens * cold["seconds"].get<double>() /
+         cold["prefill_tokens"].get<double>();
 }
 
 double MedianOver(const Json& rounds, double (*figure)(const Json& round)) {
@@ -216,11 +153,13 @@ Json Summarize(const Json& rounds) {
 }
 
 absl::Status Run(const Flags& flags) {
-  ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(flags.model));
+  ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(flags.load.model));
+  KvLoadOptions load = flags.load;
+  load.vocab_size = config.vocab_size;
   Json rounds = Json::array();
   for (int32_t i = 0; i < flags.rounds; ++i) {
-    ASSIGN_OR_RETURN(Json round, RunPrefix(flags, config.vocab_size));
-    ASSIGN_OR_RETURN(const Json crowded, RunCrowded(flags, config.vocab_size));
+    ASSIGN_OR_RETURN(Json round, RunPrefix(load));
+    ASSIGN_OR_RETURN(const Json crowded, RunCrowded(load));
     round.update(crowded);
     rounds.push_back(std::move(round));
   }
@@ -228,8 +167,8 @@ absl::Status Run(const Flags& flags) {
   for (const auto& [name, value] : summary.items()) {
     std::printf("%-28s %.3f\n", name.c_str(), value.get<double>());
   }
-  return WriteJson({{"model", flags.model},
-                    {"threads", flags.threads},
+  return WriteJson({{"model", flags.load.model},
+                    {"threads", flags.load.threads},
                     {"summary", summary},
                     {"rounds", std::move(rounds)}},
                    flags.json_path);
@@ -238,8 +177,8 @@ absl::Status Run(const Flags& flags) {
 absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   Flags flags;
   FlagParser parser;
-  parser.Text("--model", flags.model);
-  parser.Count("--threads", flags.threads, 0);
+  parser.Text("--model", flags.load.model);
+  parser.Count("--threads", flags.load.threads, 0);
   parser.Count("--rounds", flags.rounds);
   parser.Text("--json", flags.json_path);
   RETURN_IF_ERROR(parser.Parse(argc, argv));

@@ -24,9 +24,9 @@ double ArrivalMeter::WeightAt(TimePoint now) const {
 void ArrivalMeter::Add(const RequestPart& part, TimePoint now) {
   if (first_ == TimePoint{}) first_ = now;
   const double weight = WeightAt(now);
-  for (double* const sum : {&sums_.sequences, &sums_.new_tokens, &sums_.new_pairs,
-                            &sums_.prompt_tokens, &sums_.prompt_output_pairs, &sums_.output_tokens,
-                            &sums_.sent_seconds}) {
+  for (double* const sum :
+       {&sums_.sequences, &sums_.new_tokens, &sums_.new_pairs, &sums_.prompt_tokens,
+        &sums_.prompt_output_pairs, &sums_.output_tokens, &sums_.sent_seconds}) {
     *sum *= weight;
   }
   latest_ = now;
