@@ -21,7 +21,7 @@ import time
 WORKERS = 256
 FILE = "models/simulated/qwen3-8b-h200.json"
 # Tokens of a prompt and of an output, and requests per second.
-LOADS = [(1024, 128, 1000), (512, 64, 1000), (512, 64, 5000)]
+LOADS = [(1024, 128, 1000), (512, 64, 1000), (512, 64, 5000), (512, 64, 10000)]
 # Of glibc: malloc asks the kernel for huge pages.
 PAGES = {"huge": {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}, "small": {}}
 
