@@ -151,6 +151,20 @@ absl::StatusOr<BenchRun> ModelSession::Prefill(int32_t tokens) {
                   .profile = ops_->Take()};
 }
 
+absl::StatusOr<BenchRun> ModelSession::Prefill(std::span<const int32_t> ids) {
+  if (ids.empty() || std::ssize(ids) > options_.max_context_tokens) {
+    return InvalidArgument("{} tokens to prefill: there is room for {}", ids.size(),
+                           options_.max_context_tokens);
+  }
+  std::ranges::copy(ids, ids_.front().begin());
+  return Prefill(static_cast<int32_t>(ids.size()));
+}
+
+std::span<const std::byte> ModelSession::Extent(int32_t layer, int32_t block) const {
+  return {pool_.Extent(layer, tables_[static_cast<size_t>(block)]),
+          static_cast<size_t>(pool_.ExtentBytes())};
+}
+
 absl::StatusOr<BenchRun> ModelSession::Decode(int32_t batch, int32_t depth, int32_t steps) {
   RETURN_IF_ERROR(PrefillSequence(depth));
   std::vector<BlockPair> copies;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,11 +38,16 @@ class ModelSession {
   // Prefills one sequence of `tokens` random ids from an empty context, chunk by chunk, and samples
   // the first token.
   absl::StatusOr<BenchRun> Prefill(int32_t tokens);
+  // The same of these ids, of which there are at most max_context_tokens.
+  absl::StatusOr<BenchRun> Prefill(std::span<const int32_t> ids);
+  // What was prefilled last: one layer of one block of it.
+  std::span<const std::byte> Extent(int32_t layer, int32_t block) const;
   // Decodes `batch` sequences for `steps` steps, greedily, each on `depth` tokens of its own KV.
   // The KV is made before the clock starts: prefilled once, copied for each further sequence.
   absl::StatusOr<BenchRun> Decode(int32_t batch, int32_t depth, int32_t steps);
 
   const ModelConfig& config() const { return config_; }
+  const KvPoolView& pool() const { return pool_; }
   double load_seconds() const { return load_seconds_; }
   int64_t weight_bytes() const { return weights_->resident_bytes(); }
   int64_t parameters() const { return parameters_; }

@@ -2,7 +2,7 @@
 # LAYERS lists the rooms, longest path first, so that a file belongs to the first that matches.
 set(LAYERS model/tokenizer model/chat model/answer model/checkpoint model/transformer router/cluster router/ledger
     router/prefix router/policy router/explain router/output_length router/client router/attempt
-    router/request server/openai server/anthropic base kernels kvstore transfer
+    router/request server/openai server/anthropic kvstore/codec base kernels kvstore transfer
     scheduler/latency_model scheduler engine router server proto bench/serving bench/simulator)
 
 set(MAY_INCLUDE_base "")
@@ -12,7 +12,8 @@ set(MAY_INCLUDE_model/chat base model/tokenizer/text_part.h)
 set(MAY_INCLUDE_model/answer base model/chat)
 set(MAY_INCLUDE_model/checkpoint base)
 set(MAY_INCLUDE_model/transformer base kernels model/checkpoint)
-set(MAY_INCLUDE_kvstore base kernels)
+set(MAY_INCLUDE_kvstore/codec base)
+set(MAY_INCLUDE_kvstore base kernels kvstore/codec)
 set(MAY_INCLUDE_transfer base kernels/device.h)
 set(MAY_INCLUDE_scheduler/latency_model base)
 set(MAY_INCLUDE_scheduler base scheduler/latency_model)
@@ -50,7 +51,7 @@ set(FOREIGN
     "^histedit" "^server/terminal/editline_reader.cc$"
     "^(cuda|cublas|nccl)" "^(kernels/cuda|transfer/media/nccl)/"
     "^zstd" "^kvstore/codec/"
-    "^hwy/" "^kernels/cpu/"
+    "^hwy/" "^(kernels/cpu|kvstore/codec)/"
     "^openssl/" "^transfer/media/tcp/"
     "^boost/" "^server/http/.*\\.cc$"
     "^unicode/" "^model/(tokenizer|chat)/"

@@ -1,0 +1,291 @@
+// How much smaller the lossless codecs make the KV of real text, and how fast they are on one core:
+//   codec_bench [--model DIR] [--texts FILE,FILE,...] [--tokens N] [--rounds R] [--json FILE]
+// Every text is cut to N tokens and prefilled. The tables of the codecs are made from the first half of the texts and
+// used for the second half, whole blocks of which are encoded, decoded and compared. Ratios are of all layers, K and V,
+// with the headers of the frames. Rates are of raw bytes by the processor's time, medians over the rounds, in each of
+// which every codec and memcpy run once.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/machine_name.h"
+#include "base/status.h"
+#include "bench/flags.h"
+#include "bench/model_session.h"
+#include "bench/result.h"
+#include "kvstore/codec/kv_codec.h"
+#include "model/tokenizer/tokenizer.h"
+#include "nlohmann/json.hpp"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Flags {
+  std::string model = "models/sample";
+  std::string texts =
+      "docs/failures.md,bench/report.py,docs/architecture.md,kvstore/kv_store.cc,docs/"
+      "cost_model.md,README.md";
+  int32_t tokens = 1024;
+  int32_t rounds = 7;
+  std::string json;
+};
+
+// The KV of one text: its extents one after another.
+struct Prompt {
+  std::string name;
+  int32_t num_blocks = 0;
+  std::vector<std::byte> bytes;  // [layer][block]
+};
+
+struct Corpus {
+  ExtentShape shape;
+  int32_t num_layers = 0;
+  std::vector<Prompt> prompts;
+
+  std::span<const std::byte> Extent(const Prompt& prompt, int32_t layer, int32_t block) const {
+    const auto index = static_cast<size_t>(layer) * static_cast<size_t>(prompt.num_blocks) +
+                       static_cast<size_t>(block);
+    return std::span(prompt.bytes).subspan(index * shape.Bytes(), shape.Bytes());
+  }
+  // Calls `function(layer, extent)`.
+  template <typename Function>
+  void ForEach(const Prompt& prompt, Function function) const {
+    for (int32_t layer = 0; layer < num_layers; ++layer) {
+      for (int32_t block = 0; block < prompt.num_blocks; ++block) {
+        function(layer, Extent(prompt, layer, block));
+      }
+    }
+  }
+};
+
+std::vector<std::string> Split(const std::string& list) {
+  std::vector<std::string> words;
+  for (size_t begin = 0; begin < list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    words.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+absl::StatusOr<std::vector<int32_t>> TokensOf(const Tokenizer& tokenizer, const std::string& path,
+                                              int32_t most) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer.Encode(text, {}));
+  ids.resize(std::min(ids.size(), static_cast<size_t>(most)));
+  return ids;
+}
+
+absl::StatusOr<Corpus> Prefilled(const Flags& flags) {
+  ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer(flags.model));
+  ASSIGN_OR_RETURN(const auto session, ModelSession::Open({.directory = flags.model,
+                                                           .max_context_tokens = flags.tokens}));
+  const KvPoolView& pool = session->pool();
+  Corpus corpus = {.shape = {pool.dtype, pool.num_kv_heads, pool.head_dim, pool.block_tokens},
+                   .num_layers = pool.num_layers,
+                   .prompts = {}};
+  for (const std::string& path : Split(flags.texts)) {
+    ASSIGN_OR_RETURN(const std::vector<int32_t> ids, TokensOf(*tokenizer, path, flags.tokens));
+    Prompt prompt = {.name = path, .bytes = {}};
+    prompt.num_blocks = static_cast<int32_t>(ids.size()) / pool.block_tokens;
+    if (prompt.num_blocks == 0) return InvalidArgument("{}: too little text for a block", path);
+    RETURN_IF_ERROR(session->Prefill(ids).status());
+    for (int32_t layer = 0; layer < corpus.num_layers; ++layer) {
+      for (int32_t block = 0; block < prompt.num_blocks; ++block) {
+        const auto extent = session->Extent(layer, block);
+        prompt.bytes.insert(prompt.bytes.end(), extent.begin(), extent.end());
+      }
+    }
+    corpus.prompts.push_back(std::move(prompt));
+  }
+  if (corpus.prompts.size() < 2) return InvalidArgument("--texts: give at least two files");
+  return corpus;
+}
+
+double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+// All frames of some prompts, one after another.
+struct Frames {
+  std::vector<std::byte> bytes;
+  std::vector<size_t> sizes;
+};
+
+// One codec over the prompts that the tables were not made of.
+class Measured {
+ public:
+  Measured(const Corpus& corpus, std::span<const Prompt> prompts, CodecId id,
+           const std::shared_ptr<const CodecTables>& tables)
+      : corpus_(corpus),
+        prompts_(prompts),
+        id_(id),
+        codec_(id == CodecId::kRaw ? nullptr : NewKvCodec(id, tables)) {
+    for (const Prompt& prompt : prompts_) raw_bytes_ += prompt.bytes.size();
+    frames_.bytes.resize(raw_bytes_ + raw_bytes_ / corpus.shape.Bytes() * kCodecHeaderBytes);
+    back_.resize(corpus.shape.Bytes());
+  }
+
+  absl::Status RunOnce() {
+    double began = CpuSeconds();
+    RETURN_IF_ERROR(Encode());
+    encode_.push_back(GigabytesPerSecond(began));
+    began = CpuSeconds();
+    RETURN_IF_ERROR(Decode());
+    decode_.push_back(GigabytesPerSecond(began));
+    return absl::OkStatus();
+  }
+
+  Json ToJson() const {
+    double worst = 1e9;
+    size_t total = 0;
+    for (size_t i = 0; i < prompts_.size(); ++i) {
+      total += prompt_frames_[i];
+      worst = std::min(worst, Ratio(prompts_[i].bytes.size(), prompt_frames_[i]));
+    }
+    return {{"codec", CodecName(id_)},
+            {"ratio", Ratio(raw_bytes_, total)},
+            {"worst_prompt", worst},
+            {"encode_gb_per_s", Median(encode_)},
+            {"decode_gb_per_s", Median(decode_)}};
+  }
+
+ private:
+  static double Ratio(size_t raw, size_t frames) {
+    return static_cast<double>(raw) / static_cast<double>(frames);
+  }
+  double GigabytesPerSecond(double began) const {
+    return static_cast<double>(raw_bytes_) / 1e9 / (CpuSeconds() - began);
+  }
+
+  absl::Status Encode() {
+    frames_.sizes.clear();
+    prompt_frames_.clear();
+    absl::Status status;
+    size_t at = 0;
+    for (const Prompt& prompt : prompts_) {
+      const size_t first = at;
+      corpus_.ForEach(prompt, [&](int32_t layer, std::span<const std::byte> extent) {
+        const auto size = EncodeFrame(codec_.get(), corpus_.shape, layer, extent,
+                                      std::span(frames_.bytes).subspan(at));
+        status.Update(size.status());
+        frames_.sizes.push_back(size.value_or(0));
+        at += frames_.sizes.back();
+      });
+      prompt_frames_.push_back(at - first);
+    }
+    return status;
+  }
+
+  // What comes back is compared in the hash of each frame.
+  absl::Status Decode() {
+    absl::Status status;
+    size_t at = 0;
+    size_t index = 0;
+    for (const Prompt& prompt : prompts_) {
+      corpus_.ForEach(prompt, [&](int32_t layer, std::span<const std::byte>) {
+        const size_t size = frames_.sizes[index++];
+        status.Update(DecodeFrame(codec_.get(), corpus_.shape, layer,
+                                  std::span(frames_.bytes).subspan(at, size), back_));
+        at += size;
+      });
+    }
+    return status;
+  }
+
+  const Corpus& corpus_;
+  const std::span<const Prompt> prompts_;
+  const CodecId id_;
+  const std::unique_ptr<KvCodec> codec_;
+  size_t raw_bytes_ = 0;
+  Frames frames_;
+  std::vector<std::byte> back_;
+  std::vector<size_t> prompt_frames_;  // bytes
+  std::vector<double> encode_;
+  std::vector<double> decode_;
+};
+
+double MemcpyRate(const Corpus& corpus, std::span<const Prompt> prompts) {
+  std::vector<std::byte> to(corpus.shape.Bytes());
+  size_t bytes = 0;
+  const double began = CpuSeconds();
+  for (const Prompt& prompt : prompts) {
+    corpus.ForEach(prompt, [&](int32_t, std::span<const std::byte> extent) {
+      std::memcpy(to.data(), extent.data(), extent.size());
+      // Otherwise the copy would be left out.
+      asm volatile("" : : "r"(to.data()) : "memory");
+      bytes += extent.size();
+    });
+  }
+  return static_cast<double>(bytes) / 1e9 / (CpuSeconds() - began);
+}
+
+absl::Status Run(const Flags& flags, const std::string& command) {
+  ASSIGN_OR_RETURN(const Corpus corpus, Prefilled(flags));
+  const size_t half = corpus.prompts.size() / 2;
+  CodecCalibrator calibrator(corpus.shape, corpus.num_layers);
+  for (const Prompt& prompt : std::span(corpus.prompts).first(half)) {
+    corpus.ForEach(prompt, [&](int32_t layer, auto extent) { calibrator.Add(layer, extent); });
+  }
+  const auto tables = std::make_shared<const CodecTables>(calibrator.Build());
+  const auto others = std::span(corpus.prompts).subspan(half);
+  std::vector<std::unique_ptr<Measured>> all;
+  for (const CodecId id : {CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice}) {
+    all.push_back(std::make_unique<Measured>(corpus, others, id, tables));
+  }
+  std::vector<double> copies;
+  for (int32_t round = 0; round < flags.rounds; ++round) {
+    copies.push_back(MemcpyRate(corpus, others));
+    for (const auto& one : all) RETURN_IF_ERROR(one->RunOnce());
+  }
+  Json codecs = Json::array();
+  std::printf("memcpy %.1f GB/s\n%-10s %7s %7s %12s %12s\n", Median(copies), "codec", "ratio",
+              "worst", "encode GB/s", "decode GB/s");
+  for (const auto& one : all) {
+    codecs.push_back(one->ToJson());
+    const Json& row = codecs.back();
+    std::printf("%-10s %7.3f %7.3f %12.2f %12.2f\n", row["codec"].get<std::string>().c_str(),
+                row["ratio"].get<double>(), row["worst_prompt"].get<double>(),
+                row["encode_gb_per_s"].get<double>(), row["decode_gb_per_s"].get<double>());
+  }
+  return WriteJson({{"command", command},
+                    {"date", Today()},
+                    {"machine", MachineName()},
+                    {"model", flags.model},
+                    {"texts", Split(flags.texts)},
+                    {"tokens", flags.tokens},
+                    {"rounds", flags.rounds},
+                    {"dtype", Name(corpus.shape.dtype)},
+                    {"block_tokens", corpus.shape.tokens},
+                    {"memcpy_gb_per_s", Median(copies)},
+                    {"codecs", std::move(codecs)}},
+                   flags.json);
+}
+
+absl::Status Main(int argc, char** argv) {
+  Flags flags;
+  FlagParser parser;
+  parser.Text("--model", flags.model);
+  parser.Text("--texts", flags.texts);
+  parser.Count("--tokens", flags.tokens, 16);
+  parser.Count("--rounds", flags.rounds);
+  parser.Text("--json", flags.json);
+  RETURN_IF_ERROR(parser.Parse(argc, argv));
+  return Run(flags, CommandLine(argc, argv));
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  return tandem::ExitCode("codec_bench", tandem::Main(argc, argv));
+}

@@ -1,0 +1,94 @@
+#include "kvstore/codec/codec_tables.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "kvstore/codec/float_fields.h"
+
+namespace tandem {
+namespace {
+
+// The most frequent exponent of a channel lies so far below the top of its window: large values are as
+// rare as small ones, but nearer.
+constexpr int32_t kTopAboveMode = 16;
+
+}  // namespace
+
+CodecTables::CodecTables(const ExtentShape& shape, std::vector<Side> sides)
+    : shape_(shape), sides_(std::move(sides)) {
+  for (const Side& side : sides_) {
+    id_ = Hash64(std::as_bytes(std::span(side.tops)), id_);
+    id_ = Hash64(std::as_bytes(std::span(side.ranks)), id_);
+  }
+}
+
+bool CodecTables::Fit(const ExtentShape& shape, int32_t layer) const {
+  return shape.dtype == shape_.dtype && shape.num_kv_heads == shape_.num_kv_heads &&
+         shape.head_dim == shape_.head_dim && layer >= 0 &&
+         static_cast<size_t>(layer) < sides_.size() / 2;
+}
+
+CodecCalibrator::CodecCalibrator(const ExtentShape& shape, int32_t num_layers)
+    : shape_(shape), counts_(static_cast<size_t>(2 * num_layers * shape.channels())) {}
+
+void CodecCalibrator::Add(int32_t layer, std::span<const std::byte> raw) {
+  const auto channels = static_cast<size_t>(shape_.channels());
+  const auto element = static_cast<size_t>(SizeOf(shape_.dtype));
+  const size_t tokens = raw.size() / (2 * channels * element);
+  TANDEM_CHECK(raw.size() == 2 * channels * element * tokens, "an extent of another shape");
+  const auto head_dim = static_cast<size_t>(shape_.head_dim);
+  Counts* counts = &counts_[static_cast<size_t>(layer) * 2 * channels];
+  WithFields(shape_.dtype, [&](auto fields) {
+    using Fields = decltype(fields);
+    typename Fields::Word word;
+    const std::byte* at = raw.data();
+    for (size_t head = 0; head < 2 * channels; head += head_dim) {
+      for (size_t i = 0; i < tokens * head_dim; ++i, at += sizeof(word)) {
+        std::memcpy(&word, at, sizeof(word));
+        uint16_t& count = counts[head + i % head_dim][Fields::Exponent(word)];
+        if (count < std::numeric_limits<uint16_t>::max()) ++count;
+      }
+    }
+  });
+}
+
+CodecTables CodecCalibrator::Build() const {
+  const auto channels = static_cast<size_t>(shape_.channels());
+  std::vector<CodecTables::Side> sides;
+  for (size_t first = 0; first < counts_.size(); first += channels) {
+    sides.push_back(SideOf(std::span(counts_).subspan(first, channels)));
+  }
+  return CodecTables(shape_, std::move(sides));
+}
+
+CodecTables::Side CodecCalibrator::SideOf(std::span<const Counts> channels) const {
+  CodecTables::Side side;
+  std::array<uint64_t, CodecTables::kNumDistances> frequency{};
+  for (const Counts& counts : channels) {
+    const auto mode = static_cast<int32_t>(std::ranges::max_element(counts) - counts.begin());
+    const int32_t top = std::min(mode + kTopAboveMode, 255);
+    side.tops.push_back(static_cast<uint8_t>(top));
+    for (int32_t distance = 1; distance + 1 < CodecTables::kNumDistances && distance <= top;
+         ++distance) {
+      frequency[static_cast<size_t>(distance)] += counts[static_cast<size_t>(top - distance)];
+    }
+  }
+  // The first and the last distance have no rank.
+  std::array<uint8_t, CodecTables::kNumDistances - 2> order;
+  std::iota(order.begin(), order.end(), uint8_t{1});
+  std::ranges::stable_sort(order,
+                           [&](uint8_t a, uint8_t b) { return frequency[a] > frequency[b]; });
+  side.ranks.fill(CodecTables::kNoRank);
+  for (uint8_t rank = 0; rank < CodecTables::kNumRanks; ++rank) {
+    side.ranks[order[rank]] = rank;
+    side.distances[rank] = order[rank];
+  }
+  return side;
+}
+
+}  // namespace tandem

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "kvstore/codec/kv_codec.h"
+
+namespace tandem::codec {
+
+// One extent, and the tables that its rows are coded with.
+struct CodecExtent {
+  const ExtentShape& shape;
+  int32_t layer;
+  const CodecTables& tables;
+};
+
+// A stream of bits has at least so many bytes of room, so that a row may be written without counting.
+inline constexpr size_t kLeastStreamBytes = 256;
+
+// The bytes that the rows of an extent take which have a known size; `of_row` says it for a row of so many
+// channels.
+template <typename RowBytes>
+size_t FixedBytes(const ExtentShape& shape, RowBytes of_row) {
+  constexpr size_t kMostLanes = 64;
+  const auto head_dim = static_cast<size_t>(shape.head_dim);
+  const size_t vector = head_dim / kMostLanes * of_row(kMostLanes) +
+                        (head_dim % kMostLanes == 0 ? 0 : of_row(head_dim % kMostLanes));
+  return 2 * static_cast<size_t>(shape.num_kv_heads) * static_cast<size_t>(shape.tokens) * vector;
+}
+
+// A codec of exponents: what else is in a float is kept as it is.
+class ExponentCodec : public KvCodec {
+ public:
+  explicit ExponentCodec(std::shared_ptr<const CodecTables> tables) : tables_(std::move(tables)) {}
+
+  const CodecTables& tables() const override { return *tables_; }
+  std::optional<size_t> Encode(const ExtentShape& shape, int32_t layer,
+                               std::span<const std::byte> raw,
+                               std::span<std::byte> out) const override {
+    const size_t size = EncodeRows({shape, layer, *tables_}, raw.data(), out);
+    return size == 0 ? std::nullopt : std::optional(size);
+  }
+  bool Decode(const ExtentShape& shape, int32_t layer, std::span<const std::byte> payload,
+              std::span<std::byte> raw) const override {
+    return DecodeRows({shape, layer, *tables_}, payload, raw.data());
+  }
+
+ private:
+  // The size of the payload; 0 when `out` has too few bytes for it.
+  virtual size_t EncodeRows(const CodecExtent& extent, const std::byte* raw,
+                            std::span<std::byte> out) const = 0;
+  virtual bool DecodeRows(const CodecExtent& extent, std::span<const std::byte> payload,
+                          std::byte* raw) const = 0;
+
+  const std::shared_ptr<const CodecTables> tables_;
+};
+
+class MaskRice final : public ExponentCodec {
+ public:
+  using ExponentCodec::ExponentCodec;
+  CodecId id() const override { return CodecId::kMaskRice; }
+
+ private:
+  size_t EncodeRows(const CodecExtent& extent, const std::byte* raw,
+                    std::span<std::byte> out) const override;
+  bool DecodeRows(const CodecExtent& extent, std::span<const std::byte> payload,
+                  std::byte* raw) const override;
+};
+
+class F3 final : public ExponentCodec {
+ public:
+  using ExponentCodec::ExponentCodec;
+  CodecId id() const override { return CodecId::kF3; }
+
+ private:
+  size_t EncodeRows(const CodecExtent& extent, const std::byte* raw,
+                    std::span<std::byte> out) const override;
+  bool DecodeRows(const CodecExtent& extent, std::span<const std::byte> payload,
+                  std::byte* raw) const override;
+};
+
+}  // namespace tandem::codec

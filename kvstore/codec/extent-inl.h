@@ -1,0 +1,110 @@
+// Whole extents, with what tells two codecs apart as a class. Included once per target (Highway's
+// foreach_target).
+#if defined(TANDEM_KVSTORE_CODEC_EXTENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TANDEM_KVSTORE_CODEC_EXTENT_INL_H_
+#undef TANDEM_KVSTORE_CODEC_EXTENT_INL_H_
+#else
+#define TANDEM_KVSTORE_CODEC_EXTENT_INL_H_
+#endif
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "kvstore/codec/codecs.h"
+#include "kvstore/codec/extent_rows.h"
+#include "kvstore/codec/row_streams.h"
+#include "kvstore/codec/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tandem::codec {
+namespace HWY_NAMESPACE {
+
+// A coder of ranks has
+//   kMasks: the masks that each row has, beside what it puts into the stream of bits
+//   static uint64_t Write(ranks, lanes, fixed, writer), which returns the channels whose exponent is escaped
+//   static uint64_t Read(fixed, lanes, reader, ranks), likewise
+// Both see 64 ranks, of which the first `lanes` count.
+
+template <class Fields, class Coder>
+constexpr size_t RowBytesOf(size_t lanes) {
+  return RowSplit<Fields>::RestBytes(lanes) + Coder::kMasks * (lanes / 8);
+}
+
+HWY_INLINE uint64_t AllOf(size_t lanes) {
+  return lanes < kRowLanes ? (uint64_t{1} << lanes) - 1 : ~uint64_t{0};
+}
+
+template <class Fields, class Coder>
+bool EncodeRow(const std::byte* raw, const ExtentRow& row, RowWriter& writer) {
+  if (!writer.HasRoomForRow()) return false;
+  RowBytes tops = {};
+  RowBytes exponents;
+  RowBytes ranks;
+  std::memcpy(tops.at, row.tops, row.lanes);
+  std::byte* const fixed = writer.NextFixed(RowBytesOf<Fields, Coder>(row.lanes));
+  RowSplit<Fields>::Split(raw + row.raw_at, row.lanes, exponents, fixed);
+  RanksOf(*row.side, tops, exponents, ranks);
+  uint64_t escaped =
+      Coder::Write(ranks, row.lanes, fixed + RowSplit<Fields>::RestBytes(row.lanes), writer);
+  for (; escaped != 0; escaped &= escaped - 1) {
+    writer.PutEscape(exponents.at[std::countr_zero(escaped)]);
+  }
+  return true;
+}
+
+template <class Fields, class Coder>
+void DecodeRow(const ExtentRow& row, RowReader& reader, std::byte* raw) {
+  RowBytes tops = {};
+  RowBytes exponents;
+  RowBytes ranks = {};
+  std::memcpy(tops.at, row.tops, row.lanes);
+  const std::byte* const fixed = reader.NextFixed(RowBytesOf<Fields, Coder>(row.lanes));
+  uint64_t escaped =
+      Coder::Read(fixed + RowSplit<Fields>::RestBytes(row.lanes), row.lanes, reader, ranks) &
+      AllOf(row.lanes);
+  ExponentsOf(*row.side, tops, ranks, exponents);
+  for (; escaped != 0; escaped &= escaped - 1) {
+    exponents.at[std::countr_zero(escaped)] = reader.TakeEscape();
+  }
+  RowSplit<Fields>::Join(fixed, row.lanes, exponents, raw + row.raw_at);
+}
+
+// As ExponentCodec::EncodeRows.
+template <class Coder>
+size_t EncodeExtent(const CodecExtent& extent, const std::byte* raw, std::span<std::byte> out) {
+  return WithFields(extent.shape.dtype, [&](auto fields) -> size_t {
+    using Fields = decltype(fields);
+    const size_t fixed = FixedBytes(extent.shape, RowBytesOf<Fields, Coder>);
+    if (out.size() < fixed + kLeastStreamBytes) return 0;
+    RowWriter writer(out, fixed);
+    const bool fits = ForEachRow(
+        extent.shape, extent.layer, extent.tables,
+        [&](const ExtentRow& row) { return EncodeRow<Fields, Coder>(raw, row, writer); });
+    return fits ? writer.Finish() : 0;
+  });
+}
+
+template <class Coder>
+bool DecodeExtent(const CodecExtent& extent, std::span<const std::byte> payload, std::byte* raw) {
+  return WithFields(extent.shape.dtype, [&](auto fields) {
+    using Fields = decltype(fields);
+    const size_t fixed = FixedBytes(extent.shape, RowBytesOf<Fields, Coder>);
+    std::optional<RowReader> reader = RowReader::Of(payload, fixed);
+    if (!reader) return false;
+    ForEachRow(extent.shape, extent.layer, extent.tables, [&](const ExtentRow& row) {
+      DecodeRow<Fields, Coder>(row, *reader, raw);
+      return true;
+    });
+    return reader->Ended();
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tandem::codec
+HWY_AFTER_NAMESPACE();
+
+#endif  // TANDEM_KVSTORE_CODEC_EXTENT_INL_H_

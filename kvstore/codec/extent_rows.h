@@ -1,0 +1,44 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kvstore/codec/codec_tables.h"
+#include "kvstore/codec/extent_shape.h"
+
+namespace tandem::codec {
+
+// Up to 64 neighbouring channels of one token in one head: the unit that the codecs work on.
+struct ExtentRow {
+  size_t raw_at = 0;  // bytes from the beginning of the extent
+  size_t lanes = 0;   // channels; a multiple of 8
+  const CodecTables::Side* side = nullptr;
+  const uint8_t* tops = nullptr;  // of these channels
+};
+
+// Calls `function` for each row of an extent in its order, until one returns false. True when none did.
+template <typename Function>
+bool ForEachRow(const ExtentShape& shape, int32_t layer, const CodecTables& tables,
+                Function function) {
+  constexpr size_t kMostLanes = 64;
+  const auto head_dim = static_cast<size_t>(shape.head_dim);
+  const auto element = static_cast<size_t>(SizeOf(shape.dtype));
+  size_t at = 0;
+  for (int32_t side = 0; side < 2; ++side) {
+    const CodecTables::Side& of_side = tables.Of(layer, side);
+    for (int32_t head = 0; head < shape.num_kv_heads; ++head) {
+      const uint8_t* const tops = of_side.tops.data() + static_cast<size_t>(head) * head_dim;
+      for (int32_t token = 0; token < shape.tokens; ++token) {
+        for (size_t channel = 0; channel < head_dim; channel += kMostLanes) {
+          const size_t lanes = std::min(kMostLanes, head_dim - channel);
+          if (!function(ExtentRow{at, lanes, &of_side, tops + channel})) return false;
+          at += lanes * element;
+        }
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace tandem::codec

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/dtype.h"
+#include "kvstore/codec/codec_tables.h"
+#include "kvstore/codec/extent_shape.h"
+
+namespace tandem {
+
+// Lossless codecs of KV extents. A frame holds one extent and says what it is (docs/kv_codecs.md).
+enum class CodecId : uint8_t { kRaw = 0, kF3 = 1, kMaskRice = 2 };
+
+// "raw", "f3", "mask-rice".
+std::string_view CodecName(CodecId id);
+std::optional<CodecId> CodecFromName(std::string_view name);
+
+// How many times smaller a codec usually makes KV of a type, without the headers of frames: measured on the
+// KV of language models of several sizes, prompts and languages, which differ by less than a hundredth.
+double UsualRatio(CodecId id, DType dtype);
+
+// The part of a frame behind its header. Thread-safe: nothing changes after the construction.
+class KvCodec {
+ public:
+  virtual ~KvCodec() = default;
+  virtual CodecId id() const = 0;
+  virtual const CodecTables& tables() const = 0;
+
+  // Encodes an extent of `layer` into `out` and returns the size, or nothing when it would take more
+  // than `out` has. `raw` has shape.Bytes() bytes; the shape must fit the tables.
+  virtual std::optional<size_t> Encode(const ExtentShape& shape, int32_t layer,
+                                       std::span<const std::byte> raw,
+                                       std::span<std::byte> out) const = 0;
+  // Decodes into `raw`. False when `payload` is not what Encode makes of any extent of that shape; what
+  // is in `raw` is then of no use.
+  virtual bool Decode(const ExtentShape& shape, int32_t layer, std::span<const std::byte> payload,
+                      std::span<std::byte> raw) const = 0;
+};
+
+// The codec `id`, which is not kRaw.
+std::unique_ptr<KvCodec> NewKvCodec(CodecId id, std::shared_ptr<const CodecTables> tables);
+
+inline constexpr size_t kCodecHeaderBytes = 32;
+// The most that a frame of an extent takes.
+inline size_t MostFrameBytes(const ExtentShape& shape) { return kCodecHeaderBytes + shape.Bytes(); }
+
+// Makes a frame of an extent and returns its size: with `codec`, or raw where there is none or where it
+// saves less than a twentieth. INVALID_ARGUMENT for a shape that the tables do not fit, RESOURCE_EXHAUSTED
+// when `out` has too few bytes.
+absl::StatusOr<size_t> EncodeFrame(const KvCodec* codec, const ExtentShape& shape, int32_t layer,
+                                   std::span<const std::byte> raw, std::span<std::byte> out);
+
+// The size of the frame that `bytes` begin with. DATA_LOSS when they do not begin with one, or end before
+// it does.
+absl::StatusOr<size_t> FrameBytes(std::span<const std::byte> bytes);
+
+// Decodes a frame into `raw`, which has shape.Bytes() bytes. DATA_LOSS when it is damaged,
+// FAILED_PRECONDITION when it is of another shape, or of a codec or tables that `codec` (null: raw alone)
+// has not. `frame` has exactly the bytes of the frame.
+absl::Status DecodeFrame(const KvCodec* codec, const ExtentShape& shape, int32_t layer,
+                         std::span<const std::byte> frame, std::span<std::byte> raw);
+
+}  // namespace tandem

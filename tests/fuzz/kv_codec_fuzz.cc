@@ -1,0 +1,87 @@
+// KV frames of foreign bytes. The first byte chooses codec and type, the second the number of tokens.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "kvstore/codec/kv_codec.h"
+#include "tests/unit/kvstore/codec/codec_data.h"
+
+namespace tandem {
+namespace {
+
+constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3};
+constexpr CodecId kCodecs[] = {CodecId::kF3, CodecId::kMaskRice};
+constexpr size_t kTablesAt = 16;
+constexpr size_t kHashAt = 24;
+
+ExtentShape ShapeOf(uint8_t type, uint8_t tokens) {
+  return {kTypes[type % 4], 2, 40, 1 + tokens % 8};
+}
+
+const KvCodec& CodecOf(uint8_t choice) {
+  static const auto* const codecs = [] {
+    auto* made = new std::vector<std::unique_ptr<KvCodec>>;
+    for (uint8_t i = 0; i < 8; ++i) {
+      const auto tables = std::make_shared<const CodecTables>(TablesFor(ShapeOf(i % 4, 0), 1));
+      made->push_back(NewKvCodec(kCodecs[i / 4], tables));
+    }
+    return made;
+  }();
+  return *(*codecs)[choice % 8];
+}
+
+// What decodes must come back from what it is encoded as.
+void Decode(const KvCodec& codec, const ExtentShape& shape, std::span<const std::byte> frame) {
+  std::vector<std::byte> raw(shape.Bytes());
+  if (!DecodeFrame(&codec, shape, 0, frame, raw).ok()) return;
+  std::vector<std::byte> again(MostFrameBytes(shape));
+  const auto size = EncodeFrame(&codec, shape, 0, raw, again);
+  TANDEM_CHECK(size.ok(), "an extent that was decoded cannot be encoded");
+  std::vector<std::byte> back(raw.size());
+  TANDEM_CHECK(
+      DecodeFrame(&codec, shape, 0, std::span(again).first(*size), back).ok() && back == raw,
+      "an extent does not come back");
+}
+
+// A header for these bytes as the payload: mutations break theirs nearly always.
+std::vector<std::byte> WithHeader(const KvCodec& codec, const ExtentShape& shape,
+                                  std::span<const std::byte> payload) {
+  std::vector<std::byte> frame(MostFrameBytes(shape));
+  const std::vector<std::byte> zeros(shape.Bytes());
+  TANDEM_CHECK(EncodeFrame(&codec, shape, 0, zeros, frame).ok(), "zeros cannot be encoded");
+  frame.resize(kCodecHeaderBytes + payload.size());
+  const auto codec_id = static_cast<uint8_t>(codec.id());
+  const auto size = static_cast<uint32_t>(payload.size());
+  const uint64_t tables = codec.tables().id();
+  std::memcpy(frame.data() + 4, &codec_id, sizeof(codec_id));
+  std::memcpy(frame.data() + 12, &size, sizeof(size));
+  std::memcpy(frame.data() + kTablesAt, &tables, sizeof(tables));
+  std::ranges::copy(payload, frame.begin() + kCodecHeaderBytes);
+  // Where the payload decodes, its own hash makes the frame a right one.
+  std::vector<std::byte> raw(shape.Bytes());
+  if (codec.Decode(shape, 0, payload, raw)) {
+    const uint64_t hash = Hash64(raw);
+    std::memcpy(frame.data() + kHashAt, &hash, sizeof(hash));
+  }
+  return frame;
+}
+
+}  // namespace
+}  // namespace tandem
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tandem;
+  if (size < 2) return 0;
+  const KvCodec& codec = CodecOf(data[0]);
+  const ExtentShape shape = ShapeOf(data[0], data[1]);
+  const auto bytes = std::as_bytes(std::span(data, size)).subspan(2);
+  Decode(codec, shape, bytes);
+  Decode(codec, shape, WithHeader(codec, shape, bytes));
+  return 0;
+}
