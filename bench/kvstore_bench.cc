@@ -6,6 +6,8 @@
 // crowded:  a mixture of prompts and outputs, of which nobody knows how long they become, in a pool
 //           for all of them and in one for a third of what they hold at the most: with preemption
 //           by computing again alone, and with a host tier to swap to.
+// returning: 64 prompts that come again and again, of which the pool has room for 12, and a host tier of
+//           fixed size for some of the rest: as many as fit there raw or encoded.
 // Within a round all variants run one after the other; ratios are medians over the rounds. Answers
 // must be equal in all variants.
 
@@ -48,6 +50,10 @@ Json ToJson(const ServingResult& result, const ServingLoad& load) {
           {"swapped_out_blocks", stats.kv.swapped_out_blocks},
           {"swapped_in_blocks", stats.kv.swapped_in_blocks},
           {"host_copied_blocks", stats.host_copied_blocks},
+          {"host_raw_bytes", stats.kv.host_raw_bytes},
+          {"host_stored_bytes", stats.kv.host_stored_bytes},
+          {"host_unfit_blocks", stats.kv.host_unfit_blocks},
+          {"host_dropped_blocks", stats.kv.host_dropped_blocks},
           {"host_copy_ms", ToMilliseconds(stats.host_copy_time)}};
 }
 
@@ -103,6 +109,16 @@ absl::StatusOr<Json> RunCrowded(const KvLoadOptions& options) {
   return round.variants();
 }
 
+absl::StatusOr<Json> RunReturning(const KvLoadOptions& options) {
+  Round round;
+  ServingLoad load = ReturningLoad(options);
+  for (const CodecId codec : {CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice}) {
+    load.options.host_codec = codec;
+    RETURN_IF_ERROR(round.Add(fmt::format("returning, {}", CodecName(codec)), load));
+  }
+  return round.variants();
+}
+
 double MedianRatio(const Json& rounds, const std::string& a, const std::string& b,
                    const char* field) {
   std::vector<double> ratios;
@@ -143,24 +159,34 @@ Json Summarize(const Json& rounds) {
   const char* const third = "crowded, a third";
   const char* const host = "crowded, a third and a host";
   const char* const speed = "output_tokens_per_s";
-  return {{"prefill_tokens_saved", 1 - ratio(on, off, "prefill_tokens")},
-          {"ttft_ratio_together", ratio(off, on, "ttft_ms_median")},
-          {"ttft_ratio_one_at_a_time", ratio(alone_off, alone_on, "ttft_ms_median")},
-          {"throughput_third", ratio(third, room, speed)},
-          {"throughput_third_and_host", ratio(host, room, speed)},
-          {"swap_ms_per_block", MedianOver(rounds, SwapMsPerBlock)},
-          {"recompute_ms_per_block", MedianOver(rounds, RecomputeMsPerBlock)}};
+  return {
+      {"prefill_tokens_saved", 1 - ratio(on, off, "prefill_tokens")},
+      {"ttft_ratio_together", ratio(off, on, "ttft_ms_median")},
+      {"ttft_ratio_one_at_a_time", ratio(alone_off, alone_on, "ttft_ms_median")},
+      {"throughput_third", ratio(third, room, speed)},
+      {"throughput_third_and_host", ratio(host, room, speed)},
+      {"returning_hits_f3", ratio("returning, f3", "returning, raw", "hit_tokens")},
+      {"returning_hits_mask_rice", ratio("returning, mask-rice", "returning, raw", "hit_tokens")},
+      {"returning_seconds_mask_rice", ratio("returning, mask-rice", "returning, raw", "seconds")},
+      {"swap_ms_per_block", MedianOver(rounds, SwapMsPerBlock)},
+      {"recompute_ms_per_block", MedianOver(rounds, RecomputeMsPerBlock)}};
 }
 
 absl::Status Run(const Flags& flags) {
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(flags.load.model));
   KvLoadOptions load = flags.load;
   load.vocab_size = config.vocab_size;
+  load.token_bytes = KvLayout{.num_layers = config.num_layers,
+                              .num_kv_heads = config.num_kv_heads,
+                              .head_dim = config.head_dim}
+                         .BytesPerToken();
   Json rounds = Json::array();
   for (int32_t i = 0; i < flags.rounds; ++i) {
     ASSIGN_OR_RETURN(Json round, RunPrefix(load));
     ASSIGN_OR_RETURN(const Json crowded, RunCrowded(load));
+    ASSIGN_OR_RETURN(const Json returning, RunReturning(load));
     round.update(crowded);
+    round.update(returning);
     rounds.push_back(std::move(round));
   }
   const Json summary = Summarize(rounds);

@@ -3,12 +3,19 @@
 #include <utility>
 #include <vector>
 
+#include "base/rng.h"
+
 namespace tandem {
 namespace {
 
 constexpr int32_t kSharedTokens = 1500;
 constexpr int32_t kPromptTokens = 1600;
 constexpr int32_t kPrefixRequests = 100;
+constexpr int32_t kReturningPrompts = 64;
+constexpr int32_t kReturningDraws = 192;
+constexpr int32_t kReturningTokens = 384;
+constexpr int32_t kReturningInPool = 12;
+constexpr int64_t kReturningOnHost = 24;
 constexpr int32_t kCrowdedRequests = 64;
 constexpr int32_t kCrowdedSequences = 16;
 
@@ -67,6 +74,23 @@ ServingLoad CrowdedLoad(const KvLoadOptions& options) {
     request.sampling.temperature = 5;
     if (id % 3 != 0) request.stop_token_ids = RareStops(options.vocab_size);
     load.requests.push_back(std::move(request));
+  }
+  return load;
+}
+
+ServingLoad ReturningLoad(const KvLoadOptions& options) {
+  constexpr int32_t kOutput = 4;
+  ServingLoad load = BaseLoad(options);
+  load.arrivals = Arrivals::kOneAtATime;
+  load.options.num_blocks = kReturningInPool * BlocksFor(kReturningTokens + kOutput);
+  load.options.host_bytes = kReturningOnHost * kReturningTokens * options.token_bytes;
+  for (int32_t i = 0; i < kReturningPrompts + kReturningDraws; ++i) {
+    const double drawn = UniformAt(1, static_cast<uint64_t>(i)) * kReturningPrompts;
+    const int32_t prompt = i < kReturningPrompts ? i : static_cast<int32_t>(drawn);
+    load.requests.push_back(Request(
+        static_cast<uint64_t>(i) + 1,
+        RandomTokens(static_cast<uint64_t>(prompt) + 1, kReturningTokens, options.vocab_size),
+        kOutput));
   }
   return load;
 }

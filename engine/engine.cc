@@ -275,6 +275,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
                                                 .prefix_caching = complete.prefix_caching,
                                                 .eviction = complete.eviction,
                                                 .host_bytes = complete.host_bytes,
+                                                .host_codec = complete.host_codec,
                                                 .journal = made.journal.get(),
                                                 .shared = complete.share_kv},
                                                parts.device, *made.stream, wake));

@@ -41,7 +41,8 @@ struct EngineOptions {
   uint64_t epoch = 0;  // unique per incarnation
   PrefixCaching prefix_caching = PrefixCaching::kOn;
   EvictionKind eviction = EvictionKind::kLru;
-  int64_t host_bytes = 0;  // budget of the host tier; 0: no host tier
+  int64_t host_bytes = 0;              // budget of the host tier; 0: no host tier
+  CodecId host_codec = CodecId::kRaw;  // see KvStoreOptions
   size_t inbox_capacity = 4096;
   SplitMode splits = SplitMode::kBalanced;  // of attention; kFixed is batch-invariant
   Duration reservation_lease = std::chrono::seconds(3);

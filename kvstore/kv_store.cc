@@ -9,6 +9,7 @@
 #include "kvstore/swap.h"
 #include "kvstore/tier/copier.h"
 #include "kvstore/tier/store_block.h"
+#include "kvstore/tier/store_encoder.h"
 
 namespace tandem {
 namespace {
@@ -18,13 +19,16 @@ constexpr int32_t kMaxBlocks = 1 << 24;
 }  // namespace
 
 struct KvStore::HostSide {
-  HostSide(KvStore& store, std::unique_ptr<Copier> its_copier)
-      : copier(std::move(its_copier)),
+  HostSide(KvStore& store, std::unique_ptr<StoreEncoder> its_encoder,
+           std::unique_ptr<Copier> its_copier)
+      : encoder(std::move(its_encoder)),
+        copier(std::move(its_copier)),
         mover({store.pool_, store.cache_, *store.host_pool_, store.host_tier_, *copier},
               StoreBlockShape(store.layout())),
-        swap({store.pool_, store.cache_, mover, *copier}, StoreBlockShape(store.layout()),
+        swap({store.pool_, store.cache_, mover, *copier}, copier->raw_shape(),
              store.layout().block_tokens) {}
 
+  const std::unique_ptr<StoreEncoder> encoder;  // null: KV lies raw
   const std::unique_ptr<Copier> copier;
   PrefixMover mover;
   SwapSpace swap;
@@ -60,14 +64,28 @@ KvStore::KvStore(const KvStoreOptions& options, DeviceBuffer memory, Stream& com
              host_tier_) {}
 
 absl::Status KvStore::StartHostTier(Device& device, std::function<void()> wake) {
-  const StoreBlockShape shape(layout());
-  ASSIGN_OR_RETURN(host_pool_, HostPool::Create(device, options_.host_bytes, shape.total_bytes()));
+  const size_t raw_bytes = StoreBlockShape(layout()).total_bytes();
+  size_t slab_bytes = raw_bytes;
+  int64_t on_the_way = 0;  // what the copier sets aside, a store block for each direction
+  std::unique_ptr<StoreEncoder> encoder;
+  if (options_.host_codec != CodecId::kRaw) {
+    ASSIGN_OR_RETURN(encoder, StoreEncoder::Create(layout(), options_.host_codec));
+    slab_bytes = encoder->slab_bytes();
+    on_the_way = 2 * static_cast<int64_t>(raw_bytes);
+    if (options_.host_bytes <= on_the_way) {
+      return InvalidArgument("host tier of {} bytes: {} are for KV on its way to and from codec {}",
+                             options_.host_bytes, on_the_way, CodecName(options_.host_codec));
+    }
+  }
+  ASSIGN_OR_RETURN(host_pool_,
+                   HostPool::Create(device, options_.host_bytes - on_the_way, slab_bytes));
   const Copier::Options options = {.layout = layout(),
                                    .layout_fingerprint = Fingerprint(),
                                    .pool = view(),
-                                   .wake = std::move(wake)};
+                                   .wake = std::move(wake),
+                                   .encoder = encoder.get()};
   ASSIGN_OR_RETURN(std::unique_ptr<Copier> copier, Copier::Create(options, device, compute_));
-  host_ = std::make_unique<HostSide>(*this, std::move(copier));
+  host_ = std::make_unique<HostSide>(*this, std::move(encoder), std::move(copier));
   return absl::OkStatus();
 }
 
@@ -244,6 +262,12 @@ KvStats KvStore::stats() const {
   stats.demoted_blocks = host_->mover.num_demoted();
   stats.restored_blocks = host_->mover.num_restored();
   stats.host_dropped_blocks = host_->mover.num_dropped() + cache_.num_lost();
+  if (host_->encoder != nullptr) {
+    const StoreEncoder::Counts counts = host_->encoder->counts();
+    stats.host_raw_bytes = counts.raw_bytes;
+    stats.host_stored_bytes = counts.stored_bytes;
+    stats.host_unfit_blocks = counts.unfit_blocks;
+  }
   return stats;
 }
 

@@ -14,6 +14,7 @@
 #include "kernels/op_args.h"
 #include "kvstore/block_pool.h"
 #include "kvstore/block_table.h"
+#include "kvstore/codec/kv_codec.h"
 #include "kvstore/eviction_policy.h"
 #include "kvstore/expectations.h"
 #include "kvstore/kv_completion.h"
@@ -33,8 +34,9 @@ struct KvStoreOptions {
   uint64_t model_fingerprint = 0;  // part of the root of every chained hash, as is the layout
   PrefixCaching prefix_caching = PrefixCaching::kOn;
   EvictionKind eviction = EvictionKind::kLru;
-  int64_t host_bytes = 0;            // budget of the host tier, allocated at start; 0: no host tier
-  PrefixJournal* journal = nullptr;  // of the prefix cache; outlives the store; may be nullptr
+  int64_t host_bytes = 0;  // budget of the host tier, allocated at start; 0: no host tier
+  CodecId host_codec = CodecId::kRaw;  // how KV lies there
+  PrefixJournal* journal = nullptr;    // of the prefix cache; outlives the store; may be nullptr
   bool shared = false;  // the pool is memory that other processes can open (Device::Share)
 };
 
@@ -59,6 +61,10 @@ struct KvStats {
   int64_t demoted_blocks = 0;
   int64_t restored_blocks = 0;
   int64_t host_dropped_blocks = 0;  // evicted from the host tier, or refused by it for lack of room
+  int64_t host_raw_bytes = 0;  // KV that was encoded for the host tier, before and after; 0 where
+  int64_t host_stored_bytes = 0;  // it lies there raw
+  int64_t host_unfit_blocks =
+      0;  // were not kept: too large once encoded, or before there were tables
 };
 
 // The copies that copy-on-write requires, of several tables.

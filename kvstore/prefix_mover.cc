@@ -65,6 +65,7 @@ void PrefixMover::Demote(const std::vector<PrefixNode*>& nodes) {
   SlabCopy copy = {.slab = slabs[0].bytes(),
                    .chained_hash = nodes.back()->id.hash,
                    .num_blocks = static_cast<int32_t>(nodes.size()),
+                   .encoded = parts_.copier.encodes(),
                    .places = {}};
   for (PrefixNode* node : nodes) {
     copy.places.push_back({node->block.id(), static_cast<int32_t>(group.nodes.size())});
@@ -99,6 +100,7 @@ absl::Status PrefixMover::Restore(const PrefixPath& path) {
       copies.push_back({.slab = node->group->slab.bytes(),
                         .chained_hash = node->group->chained_hash,
                         .num_blocks = node->group->num_blocks,
+                        .encoded = parts_.copier.encodes(),
                         .places = {}});
     }
     GroupMove& group = move.groups.back();

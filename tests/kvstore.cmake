@@ -7,8 +7,9 @@ tandem_test(kvstore_test
           unit/kvstore/kv_layout_test.cc unit/kvstore/kv_store_test.cc
           unit/kvstore/prefix_cache_test.cc unit/kvstore/prefix_journal_test.cc
           unit/kvstore/prefix_key_test.cc
-          unit/kvstore/store_block_test.cc
+          unit/kvstore/store_block_test.cc unit/kvstore/store_encoder_test.cc
   DEPS tandem_kvstore)
+tandem_test(kv_codec_test SOURCES unit/kvstore/codec/kv_codec_test.cc DEPS tandem_kv_codec hwy::hwy)
 tandem_test(kvstore_property_test
   SOURCES property/kvstore_property_test.cc
   DEPS tandem_kvstore
@@ -18,6 +19,10 @@ tandem_fuzz_test(store_block_fuzz
   SOURCES fuzz/store_block_fuzz.cc
   CORPUS fuzz/corpus/store_block
   DEPS tandem_kvstore)
+tandem_fuzz_test(kv_codec_fuzz
+  SOURCES fuzz/kv_codec_fuzz.cc
+  CORPUS fuzz/corpus/kv_codec
+  DEPS tandem_kv_codec)
 
 # What moves blocks, on the device that TANDEM_TEST_DEVICE names: a GPU, or the emulated one.
 set(KVSTORE_DEVICE_TEST unit/kvstore/kv_store_host_test.cc unit/kvstore/kv_store_prefix_test.cc

@@ -101,6 +101,21 @@ One round. Command: `kvstore_bench --rounds {len(result['rounds'])}`
 {table(['variant', 's', 'TTFT ms', 'prefill tokens', 'tokens/s', 'blocks', 'recomputed', 'swapped'], rows)}"""
 
 
+def codecs(result):
+    rows = [[row["codec"], f"{row['ratio']:.3f}", f"{row['worst_prompt']:.3f}", f"{row['encode_gb_per_s']:.2f}",
+             f"{row['decode_gb_per_s']:.2f}"] for row in result["codecs"]]
+    half = len(result["texts"]) // 2
+    return f"""
+## Lossless codecs of KV
+
+{result['machine']}, {result['model']}, {result['dtype']}, blocks of {result['block_tokens']} tokens: the KV of {len(result['texts'])} texts of
+up to {result['tokens']} tokens. Tables of the first {half} texts, figures of the others: how many times smaller all layers, K and V become with
+the headers of their frames, and GB of raw KV per second of one core, hashing it included; memcpy {result['memcpy_gb_per_s']:.1f} GB/s in the
+same rounds ({result['rounds']}, medians). Command: `{result['command']}`
+
+{table(['codec', 'ratio', 'worst text', 'encode GB/s', 'decode GB/s'], rows)}"""
+
+
 def tokenizer(result):
     return f"""
 ## Tokenizing

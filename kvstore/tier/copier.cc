@@ -23,22 +23,33 @@ absl::Status CopyDone::FirstError() const {
 
 absl::StatusOr<std::unique_ptr<Copier>> Copier::Create(const Options& options, Device& device,
                                                        Stream& compute) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Stream> out, device.NewStream());
-  ASSIGN_OR_RETURN(std::unique_ptr<Stream> in, device.NewStream());
+  ASSIGN_OR_RETURN(Means out, MeansOf(options, device));
+  ASSIGN_OR_RETURN(Means in, MeansOf(options, device));
   return std::unique_ptr<Copier>(new Copier(options, compute, std::move(out), std::move(in)));
 }
 
-Copier::Lane::Lane(std::unique_ptr<Stream> its_stream)
-    : stream(std::move(its_stream)), jobs(kMaxQueued) {}
+absl::StatusOr<Copier::Means> Copier::MeansOf(const Options& options, Device& device) {
+  Means means;
+  ASSIGN_OR_RETURN(means.stream, device.NewStream());
+  if (options.encoder != nullptr) {
+    ASSIGN_OR_RETURN(means.raw, device.AllocateHost(StoreBlockShape(options.layout).total_bytes()));
+  }
+  return means;
+}
 
-Copier::Copier(const Options& options, Stream& compute, std::unique_ptr<Stream> out,
-               std::unique_ptr<Stream> in)
+Copier::Lane::Lane(std::unique_ptr<Stream> its_stream, DeviceBuffer its_raw)
+    : stream(std::move(its_stream)), raw(std::move(its_raw)), jobs(kMaxQueued) {}
+
+Copier::Copier(const Options& options, Stream& compute, Means out, Means in)
     : options_(options),
       shape_(options.layout),
+      raw_shape_(options.encoder == nullptr
+                     ? shape_
+                     : StoreBlockShape::Fitting(options.layout, options.encoder->slab_bytes())),
       compute_(compute),
       done_(kMaxQueued),
-      out_(std::move(out)),
-      in_(std::move(in)) {
+      out_(std::move(out.stream), std::move(out.raw)),
+      in_(std::move(in.stream), std::move(in.raw)) {
   for (const CopyDirection direction : {CopyDirection::kToHost, CopyDirection::kToDevice}) {
     LaneOf(direction).thread = std::thread([this, direction] { Run(direction); });
   }
@@ -91,32 +102,40 @@ CopyDone Copier::Execute(CopyDirection direction, const Job& job) {
 }
 
 absl::Status Copier::CopyOut(const SlabCopy& copy) {
-  RETURN_IF_ERROR(Move(CopyDirection::kToHost, copy));
-  SealStoreBlock(shape_, NameOf(copy), copy.slab);
+  if (copy.encoded) {
+    RETURN_IF_ERROR(Move(CopyDirection::kToHost, copy, OnTheWay(out_)));
+    return options_.encoder->Seal(NameOf(copy), out_.raw.bytes(), copy.slab);
+  }
+  RETURN_IF_ERROR(Move(CopyDirection::kToHost, copy, InSlab(copy)));
+  SealStoreBlock(raw_shape_, NameOf(copy), copy.slab);
   return absl::OkStatus();
 }
 
 absl::Status Copier::CopyIn(const SlabCopy& copy) {
-  RETURN_IF_ERROR(VerifyStoreBlock(shape_, NameOf(copy), copy.slab));
-  return Move(CopyDirection::kToDevice, copy);
+  if (copy.encoded) {
+    RETURN_IF_ERROR(options_.encoder->Open(NameOf(copy), copy.slab, in_.raw.bytes()));
+    return Move(CopyDirection::kToDevice, copy, OnTheWay(in_));
+  }
+  RETURN_IF_ERROR(VerifyStoreBlock(raw_shape_, NameOf(copy), copy.slab));
+  return Move(CopyDirection::kToDevice, copy, InSlab(copy));
 }
 
 // Even if it fails, no operation of this copy is in flight after it returns.
-absl::Status Copier::Move(CopyDirection direction, const SlabCopy& copy) {
+absl::Status Copier::Move(CopyDirection direction, const SlabCopy& copy, const RawBlock& host) {
   Stream& stream = *LaneOf(direction).stream;
-  const absl::Status queued = QueueMoves(stream, direction, copy);
+  const absl::Status queued = QueueMoves(stream, direction, copy, host);
   const absl::Status ended = stream.Synchronize();
   return queued.ok() ? ended : queued;
 }
 
-absl::Status Copier::QueueMoves(Stream& stream, CopyDirection direction,
-                                const SlabCopy& copy) const {
+absl::Status Copier::QueueMoves(Stream& stream, CopyDirection direction, const SlabCopy& copy,
+                                const RawBlock& host) const {
   for (int32_t layer = 0; layer < shape_.num_layers(); ++layer) {
     for (const BlockPlace& place : copy.places) {
-      const std::span<std::byte> host = shape_.Extent(copy.slab, layer, place.index);
+      const std::span<std::byte> extent = host.shape.Extent(host.bytes, layer, place.index);
       const std::span<std::byte> device = DeviceExtent(layer, place.block);
-      RETURN_IF_ERROR(direction == CopyDirection::kToHost ? stream.Copy(host, device)
-                                                          : stream.Copy(device, host));
+      RETURN_IF_ERROR(direction == CopyDirection::kToHost ? stream.Copy(extent, device)
+                                                          : stream.Copy(device, extent));
     }
   }
   return absl::OkStatus();

@@ -16,6 +16,7 @@
 #include "kernels/op_args.h"
 #include "kvstore/kv_layout.h"
 #include "kvstore/tier/store_block.h"
+#include "kvstore/tier/store_encoder.h"
 
 namespace tandem {
 
@@ -32,6 +33,7 @@ struct SlabCopy {
   std::span<std::byte> slab;
   uint64_t chained_hash = 0;
   int32_t num_blocks = 0;  // number of blocks in the whole store block
+  bool encoded = false;    // it lies, or will lie, in the slab as the copier's encoder makes it
   std::vector<BlockPlace> places;
 };
 
@@ -45,7 +47,8 @@ struct CopyDone {
 
 // Moves KV between the device and the host. Each direction has a thread and a stream, so that
 // copies to the device do not queue behind copies to the host. Copies of one direction run one
-// after another. A store block is sealed after its copy to the host and verified before its copy to
+// after another. A store block may be encoded and decoded on the way, through memory of its direction.
+// It is sealed after its copy to the host and verified before its copy to
 // the device, so that no byte of a damaged store block reaches the device.
 //
 // The caller keeps the blocks pinned and the slabs leased until the copy has ended, which bounds
@@ -65,13 +68,18 @@ class Copier {
     KvLayout layout;
     uint64_t layout_fingerprint = 0;
     KvPoolView pool;
-    std::function<void()> wake;  // may be empty
+    std::function<void()> wake;       // may be empty
+    StoreEncoder* encoder = nullptr;  // null: nothing is encoded; outlives the copier
   };
 
   // `compute` must outlive the copier. Returns the errors of Device::NewStream.
   static absl::StatusOr<std::unique_ptr<Copier>> Create(const Options& options, Device& device,
                                                         Stream& compute);
   ~Copier() { Stop(); }
+
+  bool encodes() const { return options_.encoder != nullptr; }
+  // How raw store blocks lie in slabs: whole ones, unless the slabs are for encoded ones.
+  const StoreBlockShape& raw_shape() const { return raw_shape_; }
 
   // Returns the id under which Drain will report it.
   uint64_t Post(CopyDirection direction, std::vector<SlabCopy> slabs);
@@ -89,27 +97,45 @@ class Copier {
 
   // Queue, stream and thread of one direction.
   struct Lane {
-    explicit Lane(std::unique_ptr<Stream> its_stream);
+    Lane(std::unique_ptr<Stream> its_stream, DeviceBuffer its_raw);
 
     const std::unique_ptr<Stream> stream;
+    DeviceBuffer raw;  // a store block before it is encoded, or after it was decoded
     BoundedQueue<Job> jobs;
     std::thread thread;
   };
 
-  Copier(const Options& options, Stream& compute, std::unique_ptr<Stream> out,
-         std::unique_ptr<Stream> in);
+  // What a direction needs.
+  struct Means {
+    std::unique_ptr<Stream> stream;
+    DeviceBuffer raw;
+  };
+  static absl::StatusOr<Means> MeansOf(const Options& options, Device& device);
+
+  Copier(const Options& options, Stream& compute, Means out, Means in);
   void Run(CopyDirection direction);
   CopyDone Execute(CopyDirection direction, const Job& job);
   absl::Status CopyOut(const SlabCopy& copy);
   absl::Status CopyIn(const SlabCopy& copy);
-  absl::Status Move(CopyDirection direction, const SlabCopy& copy);
-  absl::Status QueueMoves(Stream& stream, CopyDirection direction, const SlabCopy& copy) const;
+  // A raw store block in the memory of the host.
+  struct RawBlock {
+    const StoreBlockShape& shape;
+    std::span<std::byte> bytes;
+  };
+  RawBlock InSlab(const SlabCopy& copy) const { return {raw_shape_, copy.slab}; }
+  // In the memory of a direction, which an encoded one passes through.
+  RawBlock OnTheWay(Lane& lane) const { return {shape_, lane.raw.bytes()}; }
+  // Moves the blocks of `copy` between the device and `host`.
+  absl::Status Move(CopyDirection direction, const SlabCopy& copy, const RawBlock& host);
+  absl::Status QueueMoves(Stream& stream, CopyDirection direction, const SlabCopy& copy,
+                          const RawBlock& host) const;
   std::span<std::byte> DeviceExtent(int32_t layer, BlockId block) const;
   StoreBlockName NameOf(const SlabCopy& copy) const;
   Lane& LaneOf(CopyDirection direction) { return direction == CopyDirection::kToHost ? out_ : in_; }
 
   const Options options_;
   const StoreBlockShape shape_;
+  const StoreBlockShape raw_shape_;
   Stream& compute_;
   uint64_t last_id_ = 0;  // engine thread
   BoundedQueue<CopyDone> done_;

@@ -44,9 +44,10 @@ T Get(std::span<const std::byte> bytes, size_t at) {
 }
 
 absl::Status CheckFields(const StoreBlockHeader& header, uint8_t reserved) {
-  if (header.codec != StoreCodec::kRaw) {
-    return InvalidArgument("store block: codec={}: this build knows 0 (raw)",
-                           static_cast<int>(header.codec));
+  if (header.codec > CodecId::kMaskRice) {
+    return InvalidArgument("store block: codec={}: this build knows 0 (raw) to {} ({})",
+                           static_cast<int>(header.codec), static_cast<int>(CodecId::kMaskRice),
+                           CodecName(CodecId::kMaskRice));
   }
   if (reserved != 0) return InvalidArgument("store block: reserved byte={}: must be 0", reserved);
   if (header.tokens < 1 || header.tokens > kMaxTokens) {
@@ -102,7 +103,7 @@ absl::StatusOr<StoreBlockHeader> ParseStoreBlockHeader(std::span<const std::byte
     return FailedPrecondition("store block of version {}: this build reads {}", version,
                               kStoreBlockVersion);
   }
-  StoreBlockHeader header = {.codec = Get<StoreCodec>(bytes, kCodecAt),
+  StoreBlockHeader header = {.codec = Get<CodecId>(bytes, kCodecAt),
                              .layout_fingerprint = Get<uint64_t>(bytes, kFingerprintAt),
                              .chained_hash = Get<uint64_t>(bytes, kChainedHashAt),
                              .tokens = Get<uint32_t>(bytes, kTokensAt),
@@ -115,10 +116,21 @@ absl::StatusOr<StoreBlockHeader> ParseStoreBlockHeader(std::span<const std::byte
 }
 
 StoreBlockShape::StoreBlockShape(const KvLayout& layout)
+    : StoreBlockShape(layout, static_cast<int32_t>(
+                                  std::max<int64_t>(kStoreBlockTokens / layout.block_tokens, 1))) {}
+
+StoreBlockShape StoreBlockShape::Fitting(const KvLayout& layout, size_t bytes) {
+  StoreBlockShape shape(layout);
+  while (shape.num_blocks() > 0 && shape.total_bytes() > bytes) {
+    shape = StoreBlockShape(layout, shape.num_blocks() - 1);
+  }
+  return shape;
+}
+
+StoreBlockShape::StoreBlockShape(const KvLayout& layout, int32_t num_blocks)
     : num_layers_(layout.num_layers),
       block_tokens_(layout.block_tokens),
-      num_blocks_(
-          static_cast<int32_t>(std::max<int64_t>(kStoreBlockTokens / layout.block_tokens, 1))),
+      num_blocks_(num_blocks),
       extent_bytes_(static_cast<size_t>(layout.ExtentBytes())),
       slices_at_(RoundUp(StoreHeaderBytes(layout.num_layers))),
       slice_bytes_(RoundUp(num_blocks_ * extent_bytes_)) {}
@@ -137,7 +149,7 @@ std::span<const std::byte> StoreBlockShape::Slice(std::span<const std::byte> sla
 
 void SealStoreBlock(const StoreBlockShape& shape, const StoreBlockName& name,
                     std::span<std::byte> slab) {
-  StoreBlockHeader header = {.codec = StoreCodec::kRaw,
+  StoreBlockHeader header = {.codec = CodecId::kRaw,
                              .layout_fingerprint = name.layout_fingerprint,
                              .chained_hash = name.chained_hash,
                              .tokens = static_cast<uint32_t>(shape.TokensOf(name.num_blocks)),
@@ -148,9 +160,12 @@ void SealStoreBlock(const StoreBlockShape& shape, const StoreBlockName& name,
   EncodeStoreBlockHeader(header, slab.first(StoreHeaderBytes(shape.num_layers())));
 }
 
-absl::Status VerifyStoreBlock(const StoreBlockShape& shape, const StoreBlockName& name,
-                              std::span<const std::byte> slab) {
-  ASSIGN_OR_RETURN(const StoreBlockHeader header, ParseStoreBlockHeader(slab));
+absl::Status CheckStoreBlock(const StoreBlockShape& shape, const StoreBlockName& name,
+                             CodecId codec, const StoreBlockHeader& header) {
+  if (header.codec != codec) {
+    return DataLoss("store block {:016x} of codec {} where one of {} was put", header.chained_hash,
+                    CodecName(header.codec), CodecName(codec));
+  }
   if (header.layout_fingerprint != name.layout_fingerprint ||
       header.chained_hash != name.chained_hash ||
       header.tokens != shape.TokensOf(name.num_blocks) ||
@@ -159,6 +174,13 @@ absl::Status VerifyStoreBlock(const StoreBlockShape& shape, const StoreBlockName
                     header.chained_hash, header.layout_fingerprint, name.chained_hash,
                     name.layout_fingerprint);
   }
+  return absl::OkStatus();
+}
+
+absl::Status VerifyStoreBlock(const StoreBlockShape& shape, const StoreBlockName& name,
+                              std::span<const std::byte> slab) {
+  ASSIGN_OR_RETURN(const StoreBlockHeader header, ParseStoreBlockHeader(slab));
+  RETURN_IF_ERROR(CheckStoreBlock(shape, name, CodecId::kRaw, header));
   for (int32_t layer = 0; layer < shape.num_layers(); ++layer) {
     if (Hash64(shape.Slice(slab, layer, name.num_blocks)) != header.checksums[layer]) {
       return DataLoss("store block {:016x}: the checksum of layer {} is wrong", name.chained_hash,

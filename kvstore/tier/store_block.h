@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kvstore/codec/kv_codec.h"
 #include "kvstore/kv_layout.h"
 
 namespace tandem {
@@ -20,10 +21,8 @@ inline constexpr size_t kStoreAlignment = 4096;
 inline constexpr uint32_t kStoreBlockMagic = 0x31534454;  // "TDS1" in memory order
 inline constexpr uint16_t kStoreBlockVersion = 1;
 
-enum class StoreCodec : uint8_t { kRaw = 0 };
-
 struct StoreBlockHeader {
-  StoreCodec codec = StoreCodec::kRaw;
+  CodecId codec = CodecId::kRaw;
   uint64_t layout_fingerprint = 0;
   uint64_t chained_hash = 0;  // of the last block; 0 in the KV of swapped sequences
   uint32_t tokens = 0;
@@ -43,6 +42,9 @@ absl::StatusOr<StoreBlockHeader> ParseStoreBlockHeader(std::span<const std::byte
 class StoreBlockShape {
  public:
   explicit StoreBlockShape(const KvLayout& layout);
+  // Of as many blocks, up to those of a whole store block, as fit raw into `bytes`; of none where not even
+  // one does.
+  static StoreBlockShape Fitting(const KvLayout& layout, size_t bytes);
 
   int32_t num_layers() const { return num_layers_; }
   // The number of pool blocks in one store block.
@@ -55,6 +57,8 @@ class StoreBlockShape {
                                    int32_t num_blocks) const;
 
  private:
+  StoreBlockShape(const KvLayout& layout, int32_t num_blocks);
+
   int32_t num_layers_;
   int32_t block_tokens_;
   int32_t num_blocks_;
@@ -70,10 +74,13 @@ struct StoreBlockName {
   int32_t num_blocks = 0;
 };
 
-// Computes the checksums of the content of `slab` and writes its header.
+// DATA_LOSS unless `header` is that of a store block that was sealed under `name` with this codec.
+absl::Status CheckStoreBlock(const StoreBlockShape& shape, const StoreBlockName& name,
+                             CodecId codec, const StoreBlockHeader& header);
+// Computes the checksums of the raw content of `slab` and writes its header.
 void SealStoreBlock(const StoreBlockShape& shape, const StoreBlockName& name,
                     std::span<std::byte> slab);
-// DATA_LOSS unless `slab` was sealed under `name` and is unchanged.
+// DATA_LOSS unless `slab` was sealed raw under `name` and is unchanged.
 absl::Status VerifyStoreBlock(const StoreBlockShape& shape, const StoreBlockName& name,
                               std::span<const std::byte> slab);
 

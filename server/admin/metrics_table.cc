@@ -211,6 +211,13 @@ constexpr Metric kMetrics[] = {
      "Host memory for KV that leaves the device"},
     {"tandem_host_kv_used_bytes", "KvUse.host_used_bytes",
      "The part of that memory which is in use"},
+    {"tandem_host_kv_encoded_bytes_total", "KvUse.host_raw_bytes",
+     "KV that was encoded for that memory, before (raw) and after (stored)", "size", "raw"},
+    {"tandem_host_kv_encoded_bytes_total", "KvUse.host_stored_bytes", "", "size", "stored"},
+    {"tandem_host_kv_unfit_blocks_total", "KvUse.host_unfit_blocks",
+     "KV blocks that were not kept in that memory, because they were too large once encoded or "
+     "came "
+     "before the codec knew this KV"},
 
     // The hand-offs of each worker.
     {"tandem_handoffs", "HandoffUse.sending", "Hand-offs now: streams that are sent; reservations",

@@ -65,7 +65,11 @@ std::string HandoffTable(const v1::GetStatusResponse& status) {
 
 std::string HostUse(const v1::KvUse& kv) {
   if (kv.host_budget_bytes() == 0) return "off";
-  return Megabytes(kv.host_used_bytes()) + "/" + Megabytes(kv.host_budget_bytes());
+  const std::string use = Megabytes(kv.host_used_bytes()) + "/" + Megabytes(kv.host_budget_bytes());
+  if (kv.host_stored_bytes() == 0) return use;
+  return fmt::format(
+      "{} {:.2f}x", use,
+      static_cast<double>(kv.host_raw_bytes()) / static_cast<double>(kv.host_stored_bytes()));
 }
 
 // Nothing where no worker ever refused a request.
@@ -278,7 +282,7 @@ std::string LinkTable(const v1::GetStatusResponse& status) {
 
 std::string BlocksTable(const v1::GetStatusResponse& status) {
   static constexpr char kRow[] =
-      "{:<14} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>17} {:>8} {:>6} {:>16}\n";
+      "{:<14} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>20} {:>8} {:>6} {:>16}\n";
   std::string table =
       fmt::format(kRow, "KV BLOCKS OF", "POOL", "FREE", "CACHED", "IDLE", "SHARED", "PINNED",
                   "SWAPPED", "HOST MB/BUDGET", "UNFILLED", "HITS", "PREEMPTED (SWAP)");

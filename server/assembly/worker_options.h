@@ -58,6 +58,7 @@ struct WorkerTuning {
   std::string prefix_cache = "on";      // on, off
   std::string eviction = "lru";         // of cached blocks: lru, cost-aware
   uint64_t host_kv_bytes = 0;           // for KV that leaves the device; 0: none does
+  std::string host_kv_codec = "raw";    // how it lies there: raw, f3, mask-rice
   std::string schedule = "fair";        // fair, deadline
   double max_wait_seconds = 30;         // what has waited for longer goes first
   std::string cost_model;               // parameter file of `tandem profile`; empty: none

@@ -27,6 +27,13 @@ void AddKvFlags(CLI::App& app, WorkerTuning& tuning) {
       ->transform(SizeFlag(Kilo::k1024))
       ->capture_default_str()
       ->group(kTuningGroup);
+  app.add_option(
+         "--host-kv-codec", tuning.host_kv_codec,
+         "how KV lies in that memory: raw; f3 or mask-rice, which are lossless and keep more "
+         "of it")
+      ->check(CLI::IsMember({"raw", "f3", "mask-rice"}))
+      ->capture_default_str()
+      ->group(kTuningGroup);
   app.add_option("--schedule", tuning.schedule,
                  "among equal priorities: fair (between tenants), deadline (nearest first)")
       ->check(CLI::IsMember({"fair", "deadline"}))

@@ -119,6 +119,9 @@ v1::KvUse ToKvUse(const EngineStats& stats) {
   use.set_swapped_in_blocks(kv.swapped_in_blocks);
   use.set_demoted_blocks(kv.demoted_blocks);
   use.set_restored_blocks(kv.restored_blocks);
+  use.set_host_raw_bytes(kv.host_raw_bytes);
+  use.set_host_stored_bytes(kv.host_stored_bytes);
+  use.set_host_unfit_blocks(kv.host_unfit_blocks);
   use.set_swapped(stats.scheduler.swapped);
   return use;
 }

@@ -161,10 +161,15 @@ TEST_F(CachedPromptsTest, ACrowdedPoolAnswersAllTheSame) {
   for (int32_t i = 0; i < kRequests; ++i) {
     alone.push_back(Good(ample, CrowdRequest(v1::ROUTE_UNIFIED, i)));
   }
-  for (const char* host : {"--host-kv-bytes=0", "--host-kv-bytes=8MiB"}) {
+  for (const std::vector<std::string>& host :
+       {std::vector<std::string>{"--host-kv-bytes=0"},
+        {"--host-kv-bytes=8MiB"},
+        {"--host-kv-bytes=8MiB", "--host-kv-codec=mask-rice"}}) {
     for (const v1::Route route : {v1::ROUTE_UNIFIED, v1::ROUTE_DISAGGREGATED}) {
-      SCOPED_TRACE(std::string(host) + " " + std::string(Name(route)));
-      TestCluster crowded({.worker_flags = {"--kv-tokens=1024", host}});
+      SCOPED_TRACE(host.back() + " " + std::string(Name(route)));
+      std::vector<std::string> flags = {"--kv-tokens=1024"};
+      flags.insert(flags.end(), host.begin(), host.end());
+      TestCluster crowded({.worker_flags = flags});
       ASSERT_NO_FATAL_FAILURE(AnswerBriefly(crowded, route));
       std::vector<std::future<Outcome>> outcomes;
       for (int32_t i = 0; i < kRequests; ++i) {

@@ -45,9 +45,7 @@ class KvStoreFixture : public ::testing::Test {
  protected:
   static constexpr int32_t kBlockTokens = 8;
 
-  static KvLayout Layout() {
-    return {.num_layers = 2, .num_kv_heads = 1, .head_dim = 8, .block_tokens = kBlockTokens};
-  }
+  const KvLayout& Layout() const { return layout_; }
 
   void Open(KvStoreOptions options) {
     auto backend = OpenBackend(TestDevice(), {.num_threads = 1});
@@ -140,6 +138,8 @@ class KvStoreFixture : public ::testing::Test {
     EXPECT_EQ(store_->CheckInvariants(), absl::OkStatus());
   }
 
+  KvLayout layout_ = {
+      .num_layers = 2, .num_kv_heads = 1, .head_dim = 8, .block_tokens = kBlockTokens};
   Backend backend_;
   std::unique_ptr<GatedDevice> device_;
   std::unique_ptr<Stream> stream_;

@@ -27,8 +27,12 @@ class KvStoreTest : public ::testing::Test {
     stream_ = *std::move(stream);
   }
 
-  auto Create(const KvLayout& layout, int32_t num_blocks, int64_t host_bytes = 0) {
-    return KvStore::Create({.layout = layout, .num_blocks = num_blocks, .host_bytes = host_bytes},
+  auto Create(const KvLayout& layout, int32_t num_blocks, int64_t host_bytes = 0,
+              CodecId host_codec = CodecId::kRaw) {
+    return KvStore::Create({.layout = layout,
+                            .num_blocks = num_blocks,
+                            .host_bytes = host_bytes,
+                            .host_codec = host_codec},
                            *backend_.device, *stream_, [] {});
   }
 
@@ -100,6 +104,20 @@ TEST_F(KvStoreTest, RefusesWhatCannotBe) {
   EXPECT_EQ(Create(Layout(), 1 << 25).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Create(Layout(), 4, 4096).status().code(), absl::StatusCode::kInvalidArgument)
       << "no store block fits";
+  EXPECT_EQ(Create(Layout(), 4, 1 << 20, CodecId::kF3).status().code(),
+            absl::StatusCode::kInvalidArgument)
+      << "extents that are too small to be encoded";
+  KvLayout encoded = Layout();
+  encoded.num_kv_heads = 4;
+  encoded.head_dim = 64;
+  EXPECT_TRUE(Create(encoded, 4, 1 << 22, CodecId::kF3).ok());
+  EXPECT_EQ(Create(encoded, 4, 1 << 16, CodecId::kF3).status().code(),
+            absl::StatusCode::kInvalidArgument)
+      << "less than what is on its way";
+  encoded.block_tokens = 128;
+  EXPECT_EQ(Create(encoded, 4, 1 << 22, CodecId::kF3).status().code(),
+            absl::StatusCode::kInvalidArgument)
+      << "blocks of which not one would lie raw in a slab";
   EXPECT_EQ(Create(Layout(), 4, int64_t{1} << 50).status().code(),
             absl::StatusCode::kResourceExhausted);
 }

@@ -121,7 +121,8 @@ TEST_F(StoreBlockTest, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(ParseChanged([](auto) {}), absl::OkStatus());
   EXPECT_EQ(ParseChanged(set(0, 0)).code(), StatusCode::kDataLoss);
   EXPECT_EQ(ParseChanged(set(4, 2)).code(), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(ParseChanged(set(6, 1)).code(), StatusCode::kInvalidArgument) << "codec";
+  EXPECT_EQ(ParseChanged(set(6, 2)), absl::OkStatus()) << "mask-rice";
+  EXPECT_EQ(ParseChanged(set(6, 3)).code(), StatusCode::kInvalidArgument) << "codec";
   EXPECT_EQ(ParseChanged(set(7, 1)).code(), StatusCode::kInvalidArgument) << "reserved";
   EXPECT_EQ(ParseChanged(set(24, 0)).code(), StatusCode::kInvalidArgument) << "no tokens";
   EXPECT_EQ(ParseChanged(set(26, 1)).code(), StatusCode::kInvalidArgument) << "65,536 tokens";

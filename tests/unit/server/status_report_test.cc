@@ -39,6 +39,8 @@ v1::GetStatusResponse StatusWithoutLinks() {
   kv.set_swapped_blocks(7);
   kv.set_host_budget_bytes(64000000);
   kv.set_host_used_bytes(1500000);
+  kv.set_host_raw_bytes(1470);
+  kv.set_host_stored_bytes(1000);
   kv.set_fragmentation(0.125);
   kv.set_hit_tokens(300);
   kv.set_query_tokens(400);
@@ -102,7 +104,7 @@ TEST(BlockTableTest, SaysWhereTheBlocksAre) {
   const std::string table = BlocksTable(Status());
   EXPECT_THAT(Words(table, "decode-0"),
               testing::ElementsAre("decode-0", "100", "17", "31", "23", "11", "5", "7", "1.5/64.0",
-                                   "12.5%", "75.0%", "5", "(2)"));
+                                   "1.47x", "12.5%", "75.0%", "5", "(2)"));
   EXPECT_THAT(Words(table, "unified-0"),
               testing::ElementsAre("unified-0", "64", "64", "0", "0", "0", "0", "0", "off", "0.0%",
                                    "-", "0", "(0)"));

@@ -401,5 +401,14 @@ TEST(ToLoadTest, CarriesTheUseOfThePool) {
   EXPECT_EQ(kv.fragmentation(), 0.25);
 }
 
+TEST(ToLoadTest, SaysHowMuchSmallerKvLiesOnTheHost) {
+  EngineStats stats;
+  stats.kv = {.host_raw_bytes = 150, .host_stored_bytes = 100, .host_unfit_blocks = 15};
+  const v1::KvUse kv = ToLoad(stats).kv();
+  EXPECT_EQ(kv.host_raw_bytes(), 150u);
+  EXPECT_EQ(kv.host_stored_bytes(), 100u);
+  EXPECT_EQ(kv.host_unfit_blocks(), 15u);
+}
+
 }  // namespace
 }  // namespace tandem
