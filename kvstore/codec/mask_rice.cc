@@ -24,7 +24,7 @@ struct MaskRiceCoder {
     uint64_t among = MaskOfAtLeast(ranks, kStep) & AllOf(lanes);
     std::memcpy(fixed, &odd, lanes / 8);
     std::memcpy(fixed + lanes / 8, &among, lanes / 8);
-    for (uint8_t least = 2 * kStep; least <= CodecTables::kNoRank; least += kStep) {
+    for (uint8_t least = 2 * kStep; least <= CodecTables::kNoRank && among != 0; least += kStep) {
       const uint64_t at_least = MaskOfAtLeast(ranks, least) & AllOf(lanes);
       writer.PutBits(ExtractBits(at_least, among), std::popcount(among));
       among = at_least;
@@ -40,7 +40,7 @@ struct MaskRiceCoder {
     std::memcpy(&among, fixed + lanes / 8, lanes / 8);
     AddWhere(odd, 1, ranks);
     AddWhere(among, kStep, ranks);
-    for (uint8_t least = 2 * kStep; least <= CodecTables::kNoRank; least += kStep) {
+    for (uint8_t least = 2 * kStep; least <= CodecTables::kNoRank && among != 0; least += kStep) {
       among = DepositBits(reader.TakeBits(std::popcount(among)), among);
       AddWhere(among, kStep, ranks);
     }

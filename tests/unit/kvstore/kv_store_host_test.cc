@@ -247,6 +247,18 @@ class KvStoreCodecTest : public KvStoreHostTest, public testing::WithParamInterf
     layout_.num_kv_heads = 2;
     layout_.head_dim = 64;
     Open({.num_blocks = 40, .host_bytes = 1 << 20, .host_codec = GetParam()});
+    ClearPool();
+  }
+  // Most bytes of a block are not written below, and a device's memory holds anything at first.
+  void ClearPool() {
+    const std::vector<std::byte> zeros(static_cast<size_t>(layout_.ExtentBytes()));
+    for (int32_t layer = 0; layer < layout_.num_layers; ++layer) {
+      for (int32_t block = 0; block < 40; ++block) {
+        const std::span extent(store_->view().Extent(layer, block), zeros.size());
+        ASSERT_EQ(stream_->Copy(extent, zeros), absl::OkStatus());
+      }
+    }
+    ASSERT_EQ(stream_->Synchronize(), absl::OkStatus());
   }
   // The first KV that leaves for the host is used up for the codec's tables.
   void MakeTables() {
