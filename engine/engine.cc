@@ -207,8 +207,9 @@ class Engine::Impl {
     if (!status.ok()) return message.stream.Fail(status);
     message.accepted = clock_.Now();
     Message item = std::move(message);
-    if (made_.inbox->TryPush(std::move(item))) return;
-    std::get<Admission>(item).stream.Fail(Refusal());
+    // The inbox leaves a message that it does not take as it is.
+    Admission& refused = std::get<Admission>(item);
+    if (!made_.inbox->TryPush(std::move(item))) refused.stream.Fail(Refusal());
   }
 
   absl::Status Refusal() const {

@@ -73,8 +73,9 @@ absl::Status KvStore::StartHostTier(Device& device, std::function<void()> wake) 
     slab_bytes = encoder->slab_bytes();
     on_the_way = 2 * static_cast<int64_t>(raw_bytes);
     if (options_.host_bytes <= on_the_way) {
-      return InvalidArgument("host tier of {} bytes: {} are for KV on its way to and from codec {}",
-                             options_.host_bytes, on_the_way, CodecName(options_.host_codec));
+      return InvalidArgument(
+          "host tier of {} bytes: {} are for KV on its way to and from codec {}: give more",
+          options_.host_bytes, on_the_way, CodecName(options_.host_codec));
     }
   }
   ASSIGN_OR_RETURN(host_pool_,

@@ -1,4 +1,6 @@
 """Pages of what was measured on a host without a GPU, but for moving KV: daemon, kernels, scheduler, store."""
+import pathlib
+
 from pages.text import table
 
 
@@ -87,13 +89,15 @@ def kvstore(result):
 
 {result['model']}, one unified engine, {len(result['rounds'])} rounds in which all variants ran one after the other, with equal
 answers. *prefix*: 100 requests of 1,600 tokens that share the first 1,500, with the prefix cache off and on. *crowded*: 64
-requests of unknown output length, in a pool for all and in one for a third of what they hold at the most. Medians over the
-rounds:
+requests of unknown output length, in a pool for all and in one for a third of what they hold at the most. *returning*: 64 prompts of
+384 tokens, then 192 drawn from them, in a pool for 12 and a host tier for 24 of them raw. Medians over the rounds:
 
 - prefill tokens saved by the prefix cache: {100 * summary['prefill_tokens_saved']:.0f}%; TTFT {summary['ttft_ratio_together']:.1f}x shorter
   when all arrive together, {summary['ttft_ratio_one_at_a_time']:.1f}x one at a time
 - throughput in a third of the room: {100 * summary['throughput_third']:.0f}% with preemption by recompute,
   {100 * summary['throughput_third_and_host']:.0f}% with a host tier
+- prompt tokens found again with the host tier encoded, beside raw: {summary['returning_hits_f3']:.2f} times as many with f3,
+  {summary['returning_hits_mask_rice']:.2f} times with mask-rice, which took {summary['returning_seconds_mask_rice']:.2f} times as long in all
 - one block to the host and back: {1e3 * summary['swap_ms_per_block']:.0f} us; computing it again: {1e3 * summary['recompute_ms_per_block']:.0f} us
 
 One round. Command: `kvstore_bench --rounds {len(result['rounds'])}`
@@ -105,10 +109,12 @@ def codecs(result):
     rows = [[row["codec"], f"{row['ratio']:.3f}", f"{row['worst_prompt']:.3f}", f"{row['encode_gb_per_s']:.2f}",
              f"{row['decode_gb_per_s']:.2f}"] for row in result["codecs"]]
     half = len(result["texts"]) // 2
+    model = pathlib.PurePath(result["model"]).name
+    heading = "## Lossless codecs of KV" if model == "sample" else f"### The same of {model}"
     return f"""
-## Lossless codecs of KV
+{heading}
 
-{result['machine']}, {result['model']}, {result['dtype']}, blocks of {result['block_tokens']} tokens: the KV of {len(result['texts'])} texts of
+{result['machine']}, {model}, {result['dtype']}, blocks of {result['block_tokens']} tokens: the KV of {len(result['texts'])} texts of
 up to {result['tokens']} tokens. Tables of the first {half} texts, figures of the others: how many times smaller all layers, K and V become with
 the headers of their frames, and GB of raw KV per second of one core, hashing it included; memcpy {result['memcpy_gb_per_s']:.1f} GB/s in the
 same rounds ({result['rounds']}, medians). Command: `{result['command']}`

@@ -35,7 +35,7 @@ class CodecTables {
   bool Fit(const ExtentShape& shape, int32_t layer) const;
   // side: 0 K, 1 V.
   const Side& Of(int32_t layer, int32_t side) const {
-    return sides_[static_cast<size_t>(2 * layer + side)];
+    return sides_[2 * static_cast<size_t>(layer) + static_cast<size_t>(side)];
   }
   // A hash of all of it: frames name the tables that they were made with.
   uint64_t id() const { return id_; }

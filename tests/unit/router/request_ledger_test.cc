@@ -158,7 +158,7 @@ TEST_F(RequestLedgerTest, RequestsCountAsArrivalsWhenTheyAreSent) {
   }
   EXPECT_NEAR(arrivals().sequences_per_second, 100, 3);
   EXPECT_NEAR(arrivals().new_tokens_per_second, 5000, 150);
-  EXPECT_NEAR(arrivals().new_pairs_per_second, 100 * 50 * 51 / 2, 4000);
+  EXPECT_NEAR(arrivals().new_pairs_per_second, 100 * 50 * 51 / 2.0, 4000);
   EXPECT_NEAR(arrivals().context_tokens, 50, 1e-6);
   EXPECT_NEAR(arrivals().output_tokens, 20, 1e-6);
   EXPECT_NEAR(arrivals().lasting_seconds, 13.7, 0.5) << "20 s, of which early ones count less";
