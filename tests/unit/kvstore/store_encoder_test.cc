@@ -113,6 +113,23 @@ TEST_P(StoreEncoderTest, DamageAndOtherNamesAreFound) {
   EXPECT_EQ(Open(kEncodedName).code(), absl::StatusCode::kDataLoss);
 }
 
+// Each of the two frames is right in itself.
+TEST_P(StoreEncoderTest, FramesThatChangedPlacesAreFound) {
+  MakeTables();
+  Bytes raw = Raw(20);
+  const std::span<std::byte> second = shape_.Extent(raw, 0, 1);
+  std::ranges::copy(shape_.Extent(raw, 0, 0), second.begin());
+  second[0] ^= std::byte{1};  // a bit of a mantissa, so that the frames are as large
+  ASSERT_EQ(encoder_->Seal(kEncodedName, raw, slab_), absl::OkStatus());
+  const size_t at = StoreHeaderBytes(kEncodedLayout.num_layers);
+  const size_t size = *FrameBytes(std::span(slab_).subspan(at));
+  ASSERT_EQ(*FrameBytes(std::span(slab_).subspan(at + size)), size);
+  const auto first = slab_.begin() + static_cast<ptrdiff_t>(at);
+  std::swap_ranges(first, first + static_cast<ptrdiff_t>(size),
+                   first + static_cast<ptrdiff_t>(size));
+  EXPECT_EQ(Open(kEncodedName).code(), absl::StatusCode::kDataLoss);
+}
+
 TEST_P(StoreEncoderTest, ASlabIsSmallerThanARawOne) {
   EXPECT_LT(static_cast<double>(encoder_->slab_bytes()),
             0.8 * static_cast<double>(shape_.total_bytes()));

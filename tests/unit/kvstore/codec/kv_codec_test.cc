@@ -224,6 +224,53 @@ TEST(KvCodecTablesTest, OtherTablesAreRefused) {
       << "the tables have one layer";
 }
 
+// What lies as far below the top as the tables reach, and what lies beyond, must not be taken for one another.
+TEST(KvCodecTablesTest, WhatLiesBeyondTheLastDistanceComesBack) {
+  const ExtentShape shape = {DType::kBF16, 1, 64, 16};
+  const auto with_exponents = [&](std::vector<uint8_t> exponents) {
+    Bytes raw;
+    for (size_t i = 0; i < shape.Bytes() / 2; ++i) {
+      const uint16_t word =
+          BF16Fields::Join(exponents[i % 16 % exponents.size()], static_cast<uint16_t>(i & 0xff));
+      const auto* const bytes = reinterpret_cast<const std::byte*>(&word);
+      raw.insert(raw.end(), bytes, bytes + sizeof(word));
+    }
+    return raw;
+  };
+  CodecCalibrator calibrator(shape, 1);
+  // The usual exponent is 127, so the top is 143: 80 lies at the last distance and 10 beyond it.
+  for (int i = 0; i < 4; ++i) calibrator.Add(0, with_exponents({127}));
+  calibrator.Add(0, with_exponents({80}));
+  const auto tables = Shared(calibrator.Build());
+  const Bytes raw = with_exponents({127, 80, 127, 10, 127, 127, 255, 127});
+  for (const CodecId id : {CodecId::kF3, CodecId::kMaskRice}) {
+    const auto codec = NewKvCodec(id, tables);
+    Bytes payload(2 * MostFrameBytes(shape));
+    const auto size = codec->Encode(shape, 0, raw, payload);
+    ASSERT_TRUE(size.has_value());
+    Bytes back(raw.size());
+    EXPECT_TRUE(codec->Decode(shape, 0, std::span(payload).first(*size), back));
+    EXPECT_EQ(back, raw) << CodecName(id);
+  }
+}
+
+TEST(KvCodecFrameTest, APayloadWithMoreBitsThanItsRowsNeedIsRefused) {
+  const ExtentShape shape = {DType::kBF16, 1, 64, 1};
+  const auto codec = NewKvCodec(CodecId::kMaskRice, Shared(TablesFor(shape, 1)));
+  const Bytes raw = LikeKv(shape, 3);
+  Bytes payload(2 * MostFrameBytes(shape));
+  payload.resize(codec->Encode(shape, 0, raw, payload).value_or(0));
+  constexpr size_t kStreamAt = 2 * (64 + 2 * 8);  // behind a row of K and one of V
+  uint32_t bytes = 0;
+  std::memcpy(&bytes, payload.data() + kStreamAt, sizeof(bytes));
+  Bytes back(raw.size());
+  EXPECT_TRUE(codec->Decode(shape, 0, payload, back));
+  payload.insert(payload.begin() + kStreamAt + sizeof(bytes) + bytes, std::byte{0});
+  ++bytes;
+  std::memcpy(payload.data() + kStreamAt, &bytes, sizeof(bytes));
+  EXPECT_FALSE(codec->Decode(shape, 0, payload, back));
+}
+
 // The header of docs/kv_codecs.md: these bytes do not change without a new magic.
 TEST(KvCodecFrameTest, BytesOfARawFrame) {
   const ExtentShape shape = {DType::kBF16, 1, 8, 3};
