@@ -12,6 +12,7 @@ mkdir -p "$out"
 "$bin/model_bench" --model "$model" --json "$out/model.json"
 "$bin/scheduler_bench" --json "$out/scheduler.json"
 "$bin/kvstore_bench" --json "$out/kvstore.json"
+"$bin/codec_bench" --json "$out/codecs.json"
 "$bin/prefix_index_bench" --json "$out/prefix_index.json"
 "$bin/transfer_bench" --json "$out/transfer.json"
 if [[ $# -ge 3 ]]; then

@@ -56,14 +56,16 @@ void HostCopies::Poll() {
 }
 
 void HostCopies::Handle(const KvCompletion& completion) {
+  const bool out = completion.kind == KvCompletion::Kind::kSwapOut;
+  const bool swaps = out || completion.kind == KvCompletion::Kind::kSwapIn;
   if (completion.status.ok()) {
-    latency_.ObserveCopy(completion.blocks, completion.took);
+    // Prefixes may be encoded on their way, which swapped sequences never are.
+    if (swaps) latency_.ObserveCopy(completion.blocks, completion.took);
     copied_blocks_ += static_cast<uint64_t>(completion.blocks);
     copy_time_ += completion.took;
   }
-  const bool out = completion.kind == KvCompletion::Kind::kSwapOut;
   if (probe_ && completion.swap == *probe_) return ContinueProbe(completion);
-  if (!out && completion.kind != KvCompletion::Kind::kSwapIn) return;
+  if (!swaps) return;
   const auto place = swaps_.find(completion.swap);
   if (place == swaps_.end()) return;  // the request of the sequence has ended
   Sequence& sequence = *place->second;

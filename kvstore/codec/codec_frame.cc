@@ -98,13 +98,6 @@ absl::Status CheckFrame(const KvCodec* codec, const Header& header, const Extent
 
 std::string_view CodecName(CodecId id) { return kNames.at(static_cast<size_t>(id)); }
 
-std::optional<CodecId> CodecFromName(std::string_view name) {
-  for (size_t id = 0; id < kNames.size(); ++id) {
-    if (kNames[id] == name) return static_cast<CodecId>(id);
-  }
-  return std::nullopt;
-}
-
 double UsualRatio(CodecId id, DType dtype) {
   if (id == CodecId::kRaw) return 1;
   const bool is_f3 = id == CodecId::kF3;

@@ -20,17 +20,6 @@ struct CodecExtent {
 // A stream of bits has at least so many bytes of room, so that a row may be written without counting.
 inline constexpr size_t kLeastStreamBytes = 256;
 
-// The bytes that the rows of an extent take which have a known size; `of_row` says it for a row of so many
-// channels.
-template <typename RowBytes>
-size_t FixedBytes(const ExtentShape& shape, RowBytes of_row) {
-  constexpr size_t kMostLanes = 64;
-  const auto head_dim = static_cast<size_t>(shape.head_dim);
-  const size_t vector = head_dim / kMostLanes * of_row(kMostLanes) +
-                        (head_dim % kMostLanes == 0 ? 0 : of_row(head_dim % kMostLanes));
-  return 2 * static_cast<size_t>(shape.num_kv_heads) * static_cast<size_t>(shape.tokens) * vector;
-}
-
 // A codec of exponents: what else is in a float is kept as it is.
 class ExponentCodec : public KvCodec {
  public:

@@ -9,7 +9,19 @@
 
 namespace tandem::codec {
 
-// Up to 64 neighbouring channels of one token in one head: the unit that the codecs work on.
+inline constexpr size_t kRowLanes = 64;
+
+// The bytes that the rows of an extent take which have a known size; `of_row` says it for a row of so many
+// channels.
+template <typename RowBytes>
+size_t FixedBytes(const ExtentShape& shape, RowBytes of_row) {
+  const auto head_dim = static_cast<size_t>(shape.head_dim);
+  const size_t vector = head_dim / kRowLanes * of_row(kRowLanes) +
+                        (head_dim % kRowLanes == 0 ? 0 : of_row(head_dim % kRowLanes));
+  return 2 * static_cast<size_t>(shape.num_kv_heads) * static_cast<size_t>(shape.tokens) * vector;
+}
+
+// Up to kRowLanes neighbouring channels of one token in one head: the unit that the codecs work on.
 struct ExtentRow {
   size_t raw_at = 0;  // bytes from the beginning of the extent
   size_t lanes = 0;   // channels; a multiple of 8
@@ -21,7 +33,6 @@ struct ExtentRow {
 template <typename Function>
 bool ForEachRow(const ExtentShape& shape, int32_t layer, const CodecTables& tables,
                 Function function) {
-  constexpr size_t kMostLanes = 64;
   const auto head_dim = static_cast<size_t>(shape.head_dim);
   const auto element = static_cast<size_t>(SizeOf(shape.dtype));
   size_t at = 0;
@@ -30,8 +41,8 @@ bool ForEachRow(const ExtentShape& shape, int32_t layer, const CodecTables& tabl
     for (int32_t head = 0; head < shape.num_kv_heads; ++head) {
       const uint8_t* const tops = of_side.tops.data() + static_cast<size_t>(head) * head_dim;
       for (int32_t token = 0; token < shape.tokens; ++token) {
-        for (size_t channel = 0; channel < head_dim; channel += kMostLanes) {
-          const size_t lanes = std::min(kMostLanes, head_dim - channel);
+        for (size_t channel = 0; channel < head_dim; channel += kRowLanes) {
+          const size_t lanes = std::min(kRowLanes, head_dim - channel);
           if (!function(ExtentRow{at, lanes, &of_side, tops + channel})) return false;
           at += lanes * element;
         }

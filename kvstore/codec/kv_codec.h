@@ -20,10 +20,9 @@ enum class CodecId : uint8_t { kRaw = 0, kF3 = 1, kMaskRice = 2 };
 
 // "raw", "f3", "mask-rice".
 std::string_view CodecName(CodecId id);
-std::optional<CodecId> CodecFromName(std::string_view name);
 
 // How many times smaller a codec usually makes KV of a type, without the headers of frames: measured on the
-// KV of language models of several sizes, prompts and languages, which differ by less than a hundredth.
+// KV of two language models, whose prompts and languages differ by less than a hundredth.
 double UsualRatio(CodecId id, DType dtype);
 
 // The part of a frame behind its header. Thread-safe: nothing changes after the construction.

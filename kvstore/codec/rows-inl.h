@@ -15,6 +15,7 @@
 
 #include "hwy/highway.h"
 #include "kvstore/codec/codec_tables.h"
+#include "kvstore/codec/extent_rows.h"
 #include "kvstore/codec/float_fields.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,8 +25,6 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 static_assert(std::endian::native == std::endian::little, "masks are stored as they lie in memory");
-
-inline constexpr size_t kRowLanes = 64;
 
 using ByteTag = hn::CappedTag<uint8_t, kRowLanes>;
 

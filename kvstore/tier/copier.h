@@ -48,8 +48,8 @@ struct CopyDone {
 // Moves KV between the device and the host. Each direction has a thread and a stream, so that
 // copies to the device do not queue behind copies to the host. Copies of one direction run one
 // after another. A store block may be encoded and decoded on the way, through memory of its direction.
-// It is sealed after its copy to the host and verified before its copy to
-// the device, so that no byte of a damaged store block reaches the device.
+// It is sealed after its copy to the host and verified before its copy to the device, so that no byte of
+// a damaged store block reaches the device.
 //
 // The caller keeps the blocks pinned and the slabs leased until the copy has ended, which bounds
 // the queues. All other users of the blocks run on `compute`, and two rules order copies with them:

@@ -27,10 +27,6 @@ constexpr size_t kChecksumsAt = 32;
 constexpr uint32_t kMaxLayers = 1024;
 constexpr uint32_t kMaxTokens = 256;
 
-size_t RoundUp(size_t bytes) {
-  return (bytes + kStoreAlignment - 1) / kStoreAlignment * kStoreAlignment;
-}
-
 template <typename T>
 void Put(std::span<std::byte> out, size_t at, T value) {
   std::memcpy(out.subspan(at, sizeof(T)).data(), &value, sizeof(T));
@@ -58,6 +54,10 @@ absl::Status CheckFields(const StoreBlockHeader& header, uint8_t reserved) {
 }
 
 }  // namespace
+
+size_t RoundUpForStore(size_t bytes) {
+  return (bytes + kStoreAlignment - 1) / kStoreAlignment * kStoreAlignment;
+}
 
 size_t StoreHeaderBytes(int32_t num_layers) {
   return kChecksumsAt + (static_cast<size_t>(num_layers) + 1) * sizeof(uint64_t);
@@ -132,8 +132,8 @@ StoreBlockShape::StoreBlockShape(const KvLayout& layout, int32_t num_blocks)
       block_tokens_(layout.block_tokens),
       num_blocks_(num_blocks),
       extent_bytes_(static_cast<size_t>(layout.ExtentBytes())),
-      slices_at_(RoundUp(StoreHeaderBytes(layout.num_layers))),
-      slice_bytes_(RoundUp(num_blocks_ * extent_bytes_)) {}
+      slices_at_(RoundUpForStore(StoreHeaderBytes(layout.num_layers))),
+      slice_bytes_(RoundUpForStore(num_blocks_ * extent_bytes_)) {}
 
 std::span<std::byte> StoreBlockShape::Extent(std::span<std::byte> slab, int32_t layer,
                                              int32_t index) const {

@@ -31,6 +31,8 @@ struct StoreBlockHeader {
   friend bool operator==(const StoreBlockHeader&, const StoreBlockHeader&) = default;
 };
 
+// The next multiple of kStoreAlignment.
+size_t RoundUpForStore(size_t bytes);
 size_t StoreHeaderBytes(int32_t num_layers);
 // `out` must have StoreHeaderBytes(checksums.size()) bytes.
 void EncodeStoreBlockHeader(const StoreBlockHeader& header, std::span<std::byte> out);

@@ -14,16 +14,13 @@ constexpr double kReserve = 1.025;
 // Below that the parts of a frame that do not depend on the KV outweigh what it saves.
 constexpr size_t kLeastExtentBytes = 2048;
 
-size_t RoundUpToPage(size_t bytes) {
-  return (bytes + kStoreAlignment - 1) / kStoreAlignment * kStoreAlignment;
-}
-
 size_t SlabBytes(const ExtentShape& extent, const StoreBlockShape& shape, CodecId codec) {
   const auto extents = static_cast<double>(shape.num_layers()) * shape.num_blocks();
   const double frame =
       static_cast<double>(extent.Bytes()) * kReserve / UsualRatio(codec, extent.dtype) +
       kCodecHeaderBytes;
-  return RoundUpToPage(StoreHeaderBytes(shape.num_layers()) + static_cast<size_t>(frame * extents));
+  return RoundUpForStore(StoreHeaderBytes(shape.num_layers()) +
+                         static_cast<size_t>(frame * extents));
 }
 
 }  // namespace

@@ -58,10 +58,11 @@ absl::Status SetKvOptions(const WorkerTuning& tuning, EngineOptions& engine) {
       Parse<EvictionKind>("--eviction", tuning.eviction,
                           {{"lru", EvictionKind::kLru}, {"cost-aware", EvictionKind::kCostAware}}));
   engine.host_bytes = static_cast<int64_t>(tuning.host_kv_bytes);
-  ASSIGN_OR_RETURN(engine.host_codec, Parse<CodecId>("--host-kv-codec", tuning.host_kv_codec,
-                                                     {{"raw", CodecId::kRaw},
-                                                      {"f3", CodecId::kF3},
-                                                      {"mask-rice", CodecId::kMaskRice}}));
+  ASSIGN_OR_RETURN(engine.host_codec,
+                   Parse<CodecId>("--host-kv-codec", tuning.host_kv_codec,
+                                  {{CodecName(CodecId::kRaw), CodecId::kRaw},
+                                   {CodecName(CodecId::kF3), CodecId::kF3},
+                                   {CodecName(CodecId::kMaskRice), CodecId::kMaskRice}}));
   return absl::OkStatus();
 }
 

@@ -296,12 +296,5 @@ TEST(KvCodecFrameTest, BytesOfARawFrame) {
   EXPECT_TRUE(std::ranges::equal(std::span(frame).subspan(kCodecHeaderBytes), raw));
 }
 
-TEST(KvCodecNameTest, NamesAreThoseOfTheCommandLine) {
-  for (const CodecId id : {CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice}) {
-    EXPECT_EQ(CodecFromName(CodecName(id)), id);
-  }
-  EXPECT_EQ(CodecFromName("zip"), std::nullopt);
-}
-
 }  // namespace
 }  // namespace tandem
