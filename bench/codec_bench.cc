@@ -175,7 +175,7 @@ class Measured {
     for (const Prompt& prompt : prompts_) {
       const size_t first = at;
       corpus_.ForEach(prompt, [&](int32_t layer, std::span<const std::byte> extent) {
-        const auto size = EncodeFrame(codec_.get(), corpus_.shape, layer, extent,
+        const auto size = EncodeFrame(codec_.get(), corpus_.shape, {.layer = layer}, extent,
                                       std::span(frames_.bytes).subspan(at));
         status.Update(size.status());
         frames_.sizes.push_back(size.value_or(0));

@@ -27,8 +27,8 @@ struct Header {
   uint16_t num_kv_heads = 0;
   uint16_t head_dim = 0;
   uint32_t payload_bytes = 0;
-  uint64_t tables = 0;    // CodecTables::id; 0 where the frame is raw
-  uint64_t raw_hash = 0;  // XXH3-64 of what was encoded
+  uint64_t tables = 0;  // CodecTables::id; 0 where the frame is raw
+  uint64_t hash = 0;    // XXH3-64 of what was encoded, or of the payload of a codec that changes it
 };
 static_assert(sizeof(Header) == kCodecHeaderBytes);
 
@@ -60,11 +60,12 @@ struct Payload {
   size_t bytes;
   bool encoded;
 };
-std::optional<Payload> PutPayload(const KvCodec* codec, const ExtentShape& shape, int32_t layer,
-                                  std::span<const std::byte> raw, std::span<std::byte> out) {
+std::optional<Payload> PutPayload(const KvCodec* codec, const ExtentShape& shape,
+                                  const ExtentPlace& place, std::span<const std::byte> raw,
+                                  std::span<std::byte> out) {
   if (codec != nullptr) {
     const size_t most = std::min(out.size(), raw.size() - raw.size() / kLeastSaving);
-    if (const auto bytes = codec->Encode(shape, layer, raw, out.first(most))) {
+    if (const auto bytes = codec->Encode(shape, place, raw, out.first(most))) {
       return Payload{*bytes, true};
     }
   }
@@ -87,9 +88,9 @@ absl::Status CheckFrame(const KvCodec* codec, const Header& header, const Extent
     return FailedPrecondition("a KV frame of codec {}: expected {}", header.codec,
                               codec == nullptr ? 0 : static_cast<int>(codec->id()));
   }
-  if (header.tables != codec->tables().id() || !codec->tables().Fit(shape, layer)) {
+  if (header.tables != codec->tables_id() || !codec->Fits(shape, layer)) {
     return FailedPrecondition("a KV frame made with tables {:016x}: expected {:016x}",
-                              header.tables, codec->tables().id());
+                              header.tables, codec->tables_id());
   }
   return absl::OkStatus();
 }
@@ -118,19 +119,22 @@ std::unique_ptr<KvCodec> NewKvCodec(CodecId id, std::shared_ptr<const CodecTable
   return std::make_unique<codec::MaskRice>(std::move(tables));
 }
 
-absl::StatusOr<size_t> EncodeFrame(const KvCodec* codec, const ExtentShape& shape, int32_t layer,
-                                   std::span<const std::byte> raw, std::span<std::byte> out) {
+absl::StatusOr<size_t> EncodeFrame(const KvCodec* codec, const ExtentShape& shape,
+                                   const ExtentPlace& place, std::span<const std::byte> raw,
+                                   std::span<std::byte> out) {
   RETURN_IF_ERROR(CheckShape(shape));
-  if (raw.size() != shape.Bytes() || (codec != nullptr && !codec->tables().Fit(shape, layer))) {
+  if (raw.size() != shape.Bytes() || (codec != nullptr && !codec->Fits(shape, place.layer))) {
     return InvalidArgument("{} bytes of layer {}: the extent or its tables are of another shape",
-                           raw.size(), layer);
+                           raw.size(), place.layer);
   }
   const auto too_few = [&] {
     return ResourceExhausted("a KV frame does not fit into {} bytes", out.size());
   };
   if (out.size() < sizeof(Header)) return too_few();
-  const auto payload = PutPayload(codec, shape, layer, raw, out.subspan(sizeof(Header)));
+  const auto payload = PutPayload(codec, shape, place, raw, out.subspan(sizeof(Header)));
   if (!payload) return too_few();
+  const std::span<const std::byte> kept = out.subspan(sizeof(Header), payload->bytes);
+  const bool changed = payload->encoded && !codec->lossless();
   const Header header = {
       .codec = static_cast<uint8_t>(payload->encoded ? codec->id() : CodecId::kRaw),
       .dtype = static_cast<uint8_t>(shape.dtype),
@@ -138,8 +142,8 @@ absl::StatusOr<size_t> EncodeFrame(const KvCodec* codec, const ExtentShape& shap
       .num_kv_heads = static_cast<uint16_t>(shape.num_kv_heads),
       .head_dim = static_cast<uint16_t>(shape.head_dim),
       .payload_bytes = static_cast<uint32_t>(payload->bytes),
-      .tables = payload->encoded ? codec->tables().id() : 0,
-      .raw_hash = Hash64(raw)};
+      .tables = payload->encoded ? codec->tables_id() : 0,
+      .hash = Hash64(changed ? kept : raw)};
   std::memcpy(out.data(), &header, sizeof(header));
   return sizeof(header) + payload->bytes;
 }
@@ -162,7 +166,11 @@ absl::Status DecodeFrame(const KvCodec* codec, const ExtentShape& shape, int32_t
                     frame.size());
   }
   RETURN_IF_ERROR(CheckFrame(codec, header, shape, layer));
-  if (header.codec != static_cast<uint8_t>(CodecId::kRaw)) {
+  const bool encoded = header.codec != static_cast<uint8_t>(CodecId::kRaw);
+  const bool changed = encoded && !codec->lossless();
+  const auto wrong_hash = [] { return DataLoss("the hash of a KV frame is wrong"); };
+  if (changed && Hash64(payload) != header.hash) return wrong_hash();
+  if (encoded) {
     if (!codec->Decode(shape, layer, payload, raw)) {
       return DataLoss("a KV frame whose payload is none of {}", CodecName(codec->id()));
     }
@@ -171,7 +179,7 @@ absl::Status DecodeFrame(const KvCodec* codec, const ExtentShape& shape, int32_t
   } else {
     return DataLoss("a raw KV frame of {} bytes for an extent of {}", payload.size(), raw.size());
   }
-  if (Hash64(raw) != header.raw_hash) return DataLoss("the hash of a KV frame is wrong");
+  if (!changed && Hash64(raw) != header.hash) return wrong_hash();
   return absl::OkStatus();
 }
 

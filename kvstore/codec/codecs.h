@@ -25,11 +25,15 @@ class ExponentCodec : public KvCodec {
  public:
   explicit ExponentCodec(std::shared_ptr<const CodecTables> tables) : tables_(std::move(tables)) {}
 
-  const CodecTables& tables() const override { return *tables_; }
-  std::optional<size_t> Encode(const ExtentShape& shape, int32_t layer,
+  bool lossless() const override { return true; }
+  uint64_t tables_id() const override { return tables_->id(); }
+  bool Fits(const ExtentShape& shape, int32_t layer) const override {
+    return tables_->Fit(shape, layer);
+  }
+  std::optional<size_t> Encode(const ExtentShape& shape, const ExtentPlace& place,
                                std::span<const std::byte> raw,
                                std::span<std::byte> out) const override {
-    const size_t size = EncodeRows({shape, layer, *tables_}, raw.data(), out);
+    const size_t size = EncodeRows({shape, place.layer, *tables_}, raw.data(), out);
     return size == 0 ? std::nullopt : std::optional(size);
   }
   bool Decode(const ExtentShape& shape, int32_t layer, std::span<const std::byte> payload,

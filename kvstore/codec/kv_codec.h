@@ -15,7 +15,7 @@
 
 namespace tandem {
 
-// Lossless codecs of KV extents. A frame holds one extent and says what it is (docs/kv_codecs.md).
+// Codecs of KV extents. A frame holds one extent and says what it is (docs/kv_codecs.md).
 enum class CodecId : uint8_t { kRaw = 0, kF3 = 1, kMaskRice = 2 };
 
 // "raw", "f3", "mask-rice".
@@ -25,16 +25,29 @@ std::string_view CodecName(CodecId id);
 // KV of two language models, whose prompts and languages differ by less than a hundredth.
 double UsualRatio(CodecId id, DType dtype);
 
+// Where an extent lies, as far as it matters to how it is encoded.
+struct ExtentPlace {
+  int32_t layer = 0;
+  // A codec that changes KV keeps so many tokens at the front and at the end of the extent as they are.
+  int32_t exact_front = 0;
+  int32_t exact_back = 0;
+};
+
 // The part of a frame behind its header. Thread-safe: nothing changes after the construction.
 class KvCodec {
  public:
   virtual ~KvCodec() = default;
   virtual CodecId id() const = 0;
-  virtual const CodecTables& tables() const = 0;
+  // Whether a decoded extent has the very bits that were encoded.
+  virtual bool lossless() const = 0;
+  // Names the tables that frames are made with; 0 for a codec that has none.
+  virtual uint64_t tables_id() const = 0;
+  // Whether it encodes extents of this shape and layer, whatever their number of tokens.
+  virtual bool Fits(const ExtentShape& shape, int32_t layer) const = 0;
 
-  // Encodes an extent of `layer` into `out` and returns the size, or nothing when it would take more
-  // than `out` has. `raw` has shape.Bytes() bytes; the shape must fit the tables.
-  virtual std::optional<size_t> Encode(const ExtentShape& shape, int32_t layer,
+  // Encodes an extent that it fits into `out` and returns the size, or nothing when it would take more
+  // than `out` has. `raw` has shape.Bytes() bytes.
+  virtual std::optional<size_t> Encode(const ExtentShape& shape, const ExtentPlace& place,
                                        std::span<const std::byte> raw,
                                        std::span<std::byte> out) const = 0;
   // Decodes into `raw`. False when `payload` is not what Encode makes of any extent of that shape; what
@@ -43,7 +56,7 @@ class KvCodec {
                       std::span<std::byte> raw) const = 0;
 };
 
-// The codec `id`, which is not kRaw.
+// The codec `id`, which is one of those with tables.
 std::unique_ptr<KvCodec> NewKvCodec(CodecId id, std::shared_ptr<const CodecTables> tables);
 
 inline constexpr size_t kCodecHeaderBytes = 32;
@@ -51,10 +64,11 @@ inline constexpr size_t kCodecHeaderBytes = 32;
 inline size_t MostFrameBytes(const ExtentShape& shape) { return kCodecHeaderBytes + shape.Bytes(); }
 
 // Makes a frame of an extent and returns its size: with `codec`, or raw where there is none or where it
-// saves less than a twentieth. INVALID_ARGUMENT for a shape that the tables do not fit, RESOURCE_EXHAUSTED
+// saves less than a twentieth. INVALID_ARGUMENT for a shape that the codec does not fit, RESOURCE_EXHAUSTED
 // when `out` has too few bytes.
-absl::StatusOr<size_t> EncodeFrame(const KvCodec* codec, const ExtentShape& shape, int32_t layer,
-                                   std::span<const std::byte> raw, std::span<std::byte> out);
+absl::StatusOr<size_t> EncodeFrame(const KvCodec* codec, const ExtentShape& shape,
+                                   const ExtentPlace& place, std::span<const std::byte> raw,
+                                   std::span<std::byte> out);
 
 // The size of the frame that `bytes` begin with. DATA_LOSS when they do not begin with one, or end before
 // it does.

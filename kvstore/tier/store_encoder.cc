@@ -97,7 +97,7 @@ absl::Status StoreEncoder::Encode(const KvCodec& codec, const StoreBlockName& na
       const auto extent =
           slice.subspan(static_cast<size_t>(block) * extent_.Bytes(), extent_.Bytes());
       ASSIGN_OR_RETURN(const size_t size,
-                       EncodeFrame(&codec, extent_, layer, extent, slab.subspan(at)));
+                       EncodeFrame(&codec, extent_, {.layer = layer}, extent, slab.subspan(at)));
       at += size;
     }
     header.checksums.push_back(Hash64(slab.subspan(first, at - first)));

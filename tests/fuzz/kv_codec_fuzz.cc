@@ -41,7 +41,7 @@ void Decode(const KvCodec& codec, const ExtentShape& shape, std::span<const std:
   std::vector<std::byte> raw(shape.Bytes());
   if (!DecodeFrame(&codec, shape, 0, frame, raw).ok()) return;
   std::vector<std::byte> again(MostFrameBytes(shape));
-  const auto size = EncodeFrame(&codec, shape, 0, raw, again);
+  const auto size = EncodeFrame(&codec, shape, {}, raw, again);
   TANDEM_CHECK(size.ok(), "an extent that was decoded cannot be encoded");
   std::vector<std::byte> back(raw.size());
   TANDEM_CHECK(
@@ -54,11 +54,11 @@ std::vector<std::byte> WithHeader(const KvCodec& codec, const ExtentShape& shape
                                   std::span<const std::byte> payload) {
   std::vector<std::byte> frame(MostFrameBytes(shape));
   const std::vector<std::byte> zeros(shape.Bytes());
-  TANDEM_CHECK(EncodeFrame(&codec, shape, 0, zeros, frame).ok(), "zeros cannot be encoded");
+  TANDEM_CHECK(EncodeFrame(&codec, shape, {}, zeros, frame).ok(), "zeros cannot be encoded");
   frame.resize(kCodecHeaderBytes + payload.size());
   const auto codec_id = static_cast<uint8_t>(codec.id());
   const auto size = static_cast<uint32_t>(payload.size());
-  const uint64_t tables = codec.tables().id();
+  const uint64_t tables = codec.tables_id();
   std::memcpy(frame.data() + 4, &codec_id, sizeof(codec_id));
   std::memcpy(frame.data() + 12, &size, sizeof(size));
   std::memcpy(frame.data() + kTablesAt, &tables, sizeof(tables));

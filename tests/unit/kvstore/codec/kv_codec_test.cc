@@ -25,7 +25,7 @@ std::shared_ptr<const CodecTables> Shared(CodecTables tables) {
 absl::StatusOr<Bytes> Framed(const KvCodec* codec, const ExtentShape& shape, int32_t layer,
                              const Bytes& raw) {
   Bytes frame(MostFrameBytes(shape));
-  auto size = EncodeFrame(codec, shape, layer, raw, frame);
+  auto size = EncodeFrame(codec, shape, {.layer = layer}, raw, frame);
   if (!size.ok()) return size.status();
   frame.resize(*size);
   return frame;
@@ -104,7 +104,7 @@ TEST_P(KvCodecTest, AFrameThatDoesNotFitIsRefused) {
   const size_t needed = Framed(codec.get(), shape, 0, raw)->size();
   for (size_t size = 0; size + 1024 < needed; size += 97) {
     Bytes out(size);
-    EXPECT_EQ(EncodeFrame(codec.get(), shape, 0, raw, out).status().code(),
+    EXPECT_EQ(EncodeFrame(codec.get(), shape, {}, raw, out).status().code(),
               absl::StatusCode::kResourceExhausted)
         << size;
   }
@@ -246,7 +246,7 @@ TEST(KvCodecTablesTest, WhatLiesBeyondTheLastDistanceComesBack) {
   for (const CodecId id : {CodecId::kF3, CodecId::kMaskRice}) {
     const auto codec = NewKvCodec(id, tables);
     Bytes payload(2 * MostFrameBytes(shape));
-    const auto size = codec->Encode(shape, 0, raw, payload);
+    const auto size = codec->Encode(shape, {}, raw, payload);
     ASSERT_TRUE(size.has_value());
     Bytes back(raw.size());
     EXPECT_TRUE(codec->Decode(shape, 0, std::span(payload).first(*size), back));
@@ -259,7 +259,7 @@ TEST(KvCodecFrameTest, APayloadWithMoreBitsThanItsRowsNeedIsRefused) {
   const auto codec = NewKvCodec(CodecId::kMaskRice, Shared(TablesFor(shape, 1)));
   const Bytes raw = LikeKv(shape, 3);
   Bytes payload(2 * MostFrameBytes(shape));
-  payload.resize(codec->Encode(shape, 0, raw, payload).value_or(0));
+  payload.resize(codec->Encode(shape, {}, raw, payload).value_or(0));
   constexpr size_t kStreamAt = 2 * (64 + 2 * 8);  // behind a row of K and one of V
   uint32_t bytes = 0;
   std::memcpy(&bytes, payload.data() + kStreamAt, sizeof(bytes));
