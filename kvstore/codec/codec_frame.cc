@@ -153,6 +153,11 @@ absl::StatusOr<size_t> FrameBytes(std::span<const std::byte> bytes) {
   return sizeof(header) + header.payload_bytes;
 }
 
+absl::StatusOr<FrameCodec> CodecOfFrame(std::span<const std::byte> bytes) {
+  ASSIGN_OR_RETURN(const Header header, ParseHeader(bytes));
+  return FrameCodec{.codec = static_cast<CodecId>(header.codec), .tables = header.tables};
+}
+
 absl::Status DecodeFrame(const KvCodec* codec, const ExtentShape& shape, int32_t layer,
                          std::span<const std::byte> frame, std::span<std::byte> raw) {
   RETURN_IF_ERROR(CheckShape(shape));

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/status.h"
 #include "kvstore/codec/float_fields.h"
 
 namespace tandem {
@@ -16,6 +17,42 @@ namespace {
 // The most frequent exponent of a channel lies so far below the top of its window: large values are as
 // rare as small ones, but nearer.
 constexpr int32_t kTopAboveMode = 16;
+
+constexpr uint32_t kMagic = 0x31544454;  // "TDT1" in memory order
+
+// What tables begin with as bytes. Then each side: its tops, then the rank of each distance.
+struct SerializedHeader {
+  uint32_t magic = kMagic;
+  uint8_t dtype = 0;
+  uint8_t reserved = 0;
+  uint16_t num_layers = 0;
+  uint16_t num_kv_heads = 0;
+  uint16_t head_dim = 0;
+
+  friend bool operator==(const SerializedHeader&, const SerializedHeader&) = default;
+};
+static_assert(sizeof(SerializedHeader) == 12);
+
+SerializedHeader HeaderOf(const ExtentShape& shape, size_t num_layers) {
+  return {.dtype = static_cast<uint8_t>(shape.dtype),
+          .num_layers = static_cast<uint16_t>(num_layers),
+          .num_kv_heads = static_cast<uint16_t>(shape.num_kv_heads),
+          .head_dim = static_cast<uint16_t>(shape.head_dim)};
+}
+
+// Fills `distances` by `ranks`. False unless each rank belongs to exactly one distance that may have one.
+bool Invert(CodecTables::Side& side) {
+  int32_t found = 0;
+  for (size_t distance = 0; distance < side.ranks.size(); ++distance) {
+    const uint8_t rank = side.ranks[distance];
+    if (rank == CodecTables::kNoRank) continue;
+    const bool may = distance >= 1 && distance + 1 < side.ranks.size();
+    if (!may || rank > CodecTables::kNoRank || side.distances[rank] != 0) return false;
+    side.distances[rank] = static_cast<uint8_t>(distance);
+    ++found;
+  }
+  return found == CodecTables::kNumRanks;
+}
 
 }  // namespace
 
@@ -31,6 +68,51 @@ bool CodecTables::Fit(const ExtentShape& shape, int32_t layer) const {
   return shape.dtype == shape_.dtype && shape.num_kv_heads == shape_.num_kv_heads &&
          shape.head_dim == shape_.head_dim && layer >= 0 &&
          static_cast<size_t>(layer) < sides_.size() / 2;
+}
+
+size_t CodecTables::SerializedBytes(const ExtentShape& shape, int32_t num_layers) {
+  return sizeof(SerializedHeader) + 2 * static_cast<size_t>(num_layers) *
+                                        (static_cast<size_t>(shape.channels()) + kNumDistances);
+}
+
+std::vector<std::byte> CodecTables::Serialize() const {
+  const SerializedHeader header = HeaderOf(shape_, sides_.size() / 2);
+  std::vector<std::byte> bytes;
+  const auto append = [&bytes](std::span<const std::byte> part) {
+    bytes.insert(bytes.end(), part.begin(), part.end());
+  };
+  append(std::as_bytes(std::span(&header, 1)));
+  for (const Side& side : sides_) {
+    append(std::as_bytes(std::span(side.tops)));
+    append(std::as_bytes(std::span(side.ranks)));
+  }
+  return bytes;
+}
+
+absl::StatusOr<CodecTables> CodecTables::Parse(std::span<const std::byte> bytes,
+                                               const ExtentShape& shape, int32_t num_layers) {
+  SerializedHeader header;
+  if (bytes.size() != SerializedBytes(shape, num_layers)) {
+    return InvalidArgument("tables of a codec in {} bytes: expected {}", bytes.size(),
+                           SerializedBytes(shape, num_layers));
+  }
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (header != HeaderOf(shape, static_cast<size_t>(num_layers))) {
+    return InvalidArgument(
+        "tables of a codec with magic {:08x} for {} layers, {} heads of {}, type {}", header.magic,
+        header.num_layers, header.num_kv_heads, header.head_dim, header.dtype);
+  }
+  bytes = bytes.subspan(sizeof(header));
+  std::vector<Side> sides(2 * static_cast<size_t>(num_layers));
+  for (Side& side : sides) {
+    side.tops.resize(static_cast<size_t>(shape.channels()));
+    std::memcpy(side.tops.data(), bytes.data(), side.tops.size());
+    std::memcpy(side.ranks.data(), bytes.data() + side.tops.size(), side.ranks.size());
+    bytes = bytes.subspan(side.tops.size() + side.ranks.size());
+    if (!Invert(side))
+      return InvalidArgument("tables of a codec: a rank is missing or given twice");
+  }
+  return CodecTables(shape, std::move(sides));
 }
 
 CodecCalibrator::CodecCalibrator(const ExtentShape& shape, int32_t num_layers)

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "base/dtype.h"
 #include "kvstore/codec/extent_shape.h"
 
@@ -39,6 +40,15 @@ class CodecTables {
   }
   // A hash of all of it: frames name the tables that they were made with.
   uint64_t id() const { return id_; }
+
+  // As bytes, for a peer that is to decode what they encode (docs/kv_codecs.md has the bytes).
+  std::vector<std::byte> Serialize() const;
+  // The tables that `bytes` were made of. INVALID_ARGUMENT unless these are whole and for extents of
+  // `shape` in `num_layers` layers. Nothing larger than `bytes` is allocated.
+  static absl::StatusOr<CodecTables> Parse(std::span<const std::byte> bytes,
+                                           const ExtentShape& shape, int32_t num_layers);
+  // The size of what Serialize returns for such tables.
+  static size_t SerializedBytes(const ExtentShape& shape, int32_t num_layers);
 
  private:
   ExtentShape shape_;

@@ -74,6 +74,14 @@ absl::StatusOr<size_t> EncodeFrame(const KvCodec* codec, const ExtentShape& shap
 // it does.
 absl::StatusOr<size_t> FrameBytes(std::span<const std::byte> bytes);
 
+// What a frame was made with.
+struct FrameCodec {
+  CodecId codec = CodecId::kRaw;  // may be one that does not exist
+  uint64_t tables = 0;            // KvCodec::tables_id
+};
+// DATA_LOSS as FrameBytes.
+absl::StatusOr<FrameCodec> CodecOfFrame(std::span<const std::byte> bytes);
+
 // Decodes a frame into `raw`, which has shape.Bytes() bytes. DATA_LOSS when it is damaged,
 // FAILED_PRECONDITION when it is of another shape, or of a codec or tables that `codec` (null: raw alone)
 // has not. `frame` has exactly the bytes of the frame.
