@@ -11,6 +11,8 @@
 #include "absl/synchronization/mutex.h"
 #include "base/status.h"
 #include "base/thread_name.h"
+#include "engine/handoff/codec_workers.h"
+#include "engine/handoff/kv_encoder.h"
 #include "engine/handoff/landing_zone.h"
 #include "engine/inbox.h"
 #include "engine/loop/loop.h"
@@ -61,6 +63,13 @@ absl::Status SizePool(const Device& device, EngineOptions& options) {
 absl::StatusOr<ConversionSlots> NewSlots(const EngineOptions& options, Device& device) {
   const int32_t count = options.role == Role::kDecode ? options.conversion_slots : 0;
   return ConversionSlots::Create(device, count, LargestExtentBytesTo(options.layout));
+}
+
+// Codecs read and write KV where it lies, so that must be the host's memory. Simulated steps make no KV
+// that would be worth encoding.
+bool EncodesKv(const EngineOptions& options, const EngineParts& parts) {
+  return options.role != Role::kUnified && options.codec_threads > 0 && parts.device.is_host() &&
+         parts.simulated == nullptr;
 }
 
 // The latest stats of an engine, written by its thread and read by any.
@@ -126,21 +135,31 @@ class Engine::Impl {
         clock_(parts.clock),
         loss_(parts.device, parts.lost),
         made_(std::move(made)),
-        zone_(
-            {.layout = options.layout, .epoch = options.epoch, .lease = options.reservation_lease},
-            made_.store->view(), std::move(made_.conversion), parts.clock, *made_.inbox),
-        loop_(options_, {.clock = parts.clock,
-                         .device = parts.device,
-                         .inbox = *made_.inbox,
-                         .store = *made_.store,
-                         .zone = zone_,
-                         .computation = *made_.computation,
-                         .stream = *made_.stream,
-                         .vocab_size = parts.model.vocab_size,
-                         .progress = progress_,
-                         .publish = [this](const EngineStats& stats) { stats_.Set(stats); },
-                         .failed = [this](const absl::Status& why) { loss_.CheckDevice(why); },
-                         .lost = [this](const absl::Status& why) { loss_.Report(why); }}),
+        encoder_({.layout = options.layout,
+                  .codec = options.wire_codec,
+                  .num_threads = options.codec_threads},
+                 parts.clock),
+        zone_({.layout = options.layout,
+               .epoch = options.epoch,
+               .lease = options.reservation_lease,
+               .workers = EncodesKv(options, parts) ? &workers_ : nullptr},
+              made_.store->view(), std::move(made_.conversion), parts.clock, *made_.inbox),
+        workers_(EncodesKv(options, parts) ? options.codec_threads : 0),
+        loop_(options_,
+              {.clock = parts.clock,
+               .device = parts.device,
+               .inbox = *made_.inbox,
+               .store = *made_.store,
+               .zone = zone_,
+               .encoding = EncodesKv(options, parts) ? KvSender::Encoding{&encoder_, &workers_}
+                                                     : KvSender::Encoding{},
+               .computation = *made_.computation,
+               .stream = *made_.stream,
+               .vocab_size = parts.model.vocab_size,
+               .progress = progress_,
+               .publish = [this](const EngineStats& stats) { stats_.Set(stats); },
+               .failed = [this](const absl::Status& why) { loss_.CheckDevice(why); },
+               .lost = [this](const absl::Status& why) { loss_.Report(why); }}),
         thread_([this] {
           NameThisThread("engine");
           loop_.Run();
@@ -225,7 +244,9 @@ class Engine::Impl {
   PublishedStats stats_;
   std::atomic<uint64_t> last_ticket_ = 0;
   Made made_;
+  KvEncoder encoder_;
   LandingZone zone_;
+  CodecWorkers workers_;  // behind what its jobs use, so that they end first
   Progress progress_;
   EngineLoop loop_;
   std::once_flag shutdown_;

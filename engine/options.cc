@@ -8,6 +8,7 @@ namespace {
 // These bound the memory that options can ask for.
 constexpr int32_t kMaxWaiting = 1 << 16;
 constexpr int32_t kMaxConversionSlots = 1024;
+constexpr int32_t kMaxCodecThreads = 256;
 
 absl::Status CheckHandoffOptions(const EngineOptions& options) {
   if (options.reservation_lease <= Duration::zero()) {
@@ -21,6 +22,10 @@ absl::Status CheckHandoffOptions(const EngineOptions& options) {
   if (options.conversion_slots < 1 || options.conversion_slots > kMaxConversionSlots) {
     return InvalidArgument("conversion_slots is {}: it must be from 1 to {}",
                            options.conversion_slots, kMaxConversionSlots);
+  }
+  if (options.codec_threads < 0 || options.codec_threads > kMaxCodecThreads) {
+    return InvalidArgument("codec_threads is {}: it must be from 0 to {}", options.codec_threads,
+                           kMaxCodecThreads);
   }
   return absl::OkStatus();
 }

@@ -56,6 +56,10 @@ struct EngineOptions {
   // the engine some 40 us on a virtual machine and would delay the TTFT of short prompts. Role
   // prefill.
   int64_t least_post_bytes = int64_t{1} << 20;
+  // The codec of the KV of hand-offs where the peer reads it: this one, or for each stream the one that
+  // is expected to move it the fastest (docs/hand_off.md). Only KV in the host's memory is encoded.
+  std::optional<CodecId> wire_codec;
+  int32_t codec_threads = 2;  // that encode in role prefill and decode in role decode; 0: none
   StartCosts costs;
   bool share_kv = false;  // the KV pool is memory that other processes can open (Device::Share)
   bool check_invariants = false;  // after every step; tests and debug builds

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "base/token_constraints.h"
 #include "engine/beam_search.h"
 #include "kernels/op_args.h"
+#include "kvstore/codec/kv_codec.h"
 #include "kvstore/kv_layout.h"
 
 namespace tandem {
@@ -48,6 +50,16 @@ struct EngineRequest {
   int32_t width() const { return beams ? beams->width : n; }
 };
 
+// What a decode worker reads besides extents as they are: frames of these codecs (docs/kv_codecs.md), and
+// the tables of codecs that it has.
+struct ReadableKv {
+  std::vector<CodecId> codecs;   // raw: frames of any number of tokens; none: it reads no frames
+  std::vector<uint64_t> tables;  // CodecTables::id
+
+  bool Has(CodecId codec) const { return std::ranges::find(codecs, codec) != codecs.end(); }
+  bool HasTables(uint64_t id) const { return std::ranges::find(tables, id) != tables.end(); }
+};
+
 // The decode worker that a prefill worker pushes the KV of a request to, from its answer to
 // Reserve.
 struct HandoffTarget {
@@ -56,6 +68,7 @@ struct HandoffTarget {
   uint64_t epoch = 0;
   int32_t cached_tokens = 0;  // tokens of the prompt whose KV the decode worker has cached
   Duration lease{};           // renewed several times in that time; zero: never renewed
+  ReadableKv reads;
 };
 
 struct Reservation {
@@ -64,6 +77,7 @@ struct Reservation {
   int32_t cached_tokens = 0;  // tokens of the prompt that are cached here: frames begin behind them
   Duration lease{};   // without a frame, a renewal or a claim for that time the blocks are freed
   Duration queued{};  // how long it waited for room
+  ReadableKv reads;
 };
 
 // One call of Reserve.

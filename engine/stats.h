@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/clock.h"
+#include "kvstore/codec/kv_codec.h"
 #include "kvstore/kv_store.h"
 #include "scheduler/latency_model/cost_state.h"
 #include "scheduler/stats.h"
@@ -16,6 +18,17 @@ struct HandoffCounts {
   uint64_t retried = 0;   // streams that were opened again after a loss
   uint64_t lapsed = 0;    // reservations whose lease or deadline passed
   uint64_t refused = 0;   // reservations for which there was no room in time
+};
+
+// What one codec did for the hand-offs of a prefill worker since the start.
+struct WireCodecStats {
+  CodecId codec = CodecId::kRaw;
+  uint64_t streams = 0;     // that were opened with it
+  uint64_t kv_bytes = 0;    // of the extents that it was given
+  uint64_t wire_bytes = 0;  // what was sent for them, headers of wire frames not counted
+  // Of one thread, with 1 GB = 1e9 bytes of KV; 0 before it was measured.
+  double encode_gigabytes_per_second = 0;
+  double decode_gigabytes_per_second = 0;
 };
 
 // A snapshot for status pages, heartbeats and tests. `kv.free_blocks` are neither in a sequence nor
@@ -43,6 +56,9 @@ struct EngineStats {
   Duration host_copy_time{};        // the time of these copies
   uint64_t kv_bytes_sent = 0;
   uint64_t kv_bytes_received = 0;
+  std::vector<WireCodecStats> wire_codecs;  // none where KV is not encoded
+  // Extents that were sent as they are because too much KV waited to be encoded or acknowledged.
+  uint64_t unencoded_extents = 0;
 };
 
 }  // namespace tandem

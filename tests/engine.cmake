@@ -15,7 +15,9 @@ tandem_test(simulated_device_test
   SOURCES unit/engine/simulated_device_test.cc unit/engine/simulated_steps_test.cc
   DEPS tandem_simulated tandem_test_engine nlohmann_json::nlohmann_json)
 tandem_define_paths(unit/engine/simulated_device_test.cc)
-tandem_test(landing_zone_test SOURCES unit/engine/landing_zone_test.cc DEPS tandem_test_engine)
+tandem_test(landing_zone_test
+  SOURCES unit/engine/encoded_landing_test.cc unit/engine/landing_zone_test.cc
+  DEPS tandem_test_engine)
 tandem_test(profile_test
   SOURCES unit/engine/cost_parameters_test.cc unit/engine/measure_steps_test.cc
           unit/engine/step_session_test.cc unit/engine/step_timer_test.cc unit/engine/start_measurement_test.cc
@@ -39,6 +41,10 @@ tandem_test(handoff_states_test SOURCES unit/engine/handoff_states_test.cc DEPS 
 tandem_test(admission_test SOURCES unit/engine/admission_test.cc DEPS tandem_test_engine)
 tandem_test(converted_handoff_test SOURCES unit/engine/converted_handoff_test.cc
             DEPS tandem_test_engine)
+tandem_test(encoded_handoff_test
+  SOURCES unit/engine/encoded_handoff_test.cc unit/engine/encoded_stream_test.cc
+          unit/engine/kv_encoder_test.cc
+  DEPS tandem_test_engine)
 tandem_test(progress_test SOURCES unit/engine/progress_test.cc DEPS tandem_test_engine)
 tandem_test(fork_test SOURCES unit/engine/fork_test.cc DEPS tandem_test_engine)
 tandem_test(engine_resume_test SOURCES unit/engine/resume_test.cc DEPS tandem_test_engine TIMEOUT 300)

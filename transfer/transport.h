@@ -69,6 +69,7 @@ struct PostedExtent {
   uint32_t layer = 0;
   uint32_t block = 0;
   std::span<const std::byte> payload;
+  PayloadKind kind = PayloadKind::kExtent;
 };
 
 struct MissingExtent {
@@ -133,12 +134,23 @@ inline FrameReceiver& OrNoReceiver(FrameReceiver* receiver) {
 using StreamEnded =
     std::function<void(uint64_t stream, uint64_t epoch, const absl::Status& status)>;
 
+// What the sender of a stream should know of the link that the stream takes.
+struct SendLink {
+  // Whether payloads may lie anywhere in the host's memory. Otherwise they must lie where the
+  // transport was told to expect them: in the KV pool.
+  bool takes_any_memory = false;
+  double gigabytes_per_second = 0;  // LinkStats::gigabytes_per_second when the stream was opened
+};
+
 // A stream that this side sends. Once it has ended, every call does nothing and succeeds, also after
 // the transport is gone.
 // Thread-safe.
 class SendStream {
  public:
   virtual ~SendStream() = default;
+
+  // Constant.
+  virtual SendLink link() const { return {}; }
 
   // Queues a data frame for each of `extents` in their order, or none of them if it fails. The cost
   // is one lock and one wake-up however many they are, so post together what is ready together.

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "kvstore/codec/packed_extent.h"
 
 namespace tandem {
 namespace {
@@ -27,6 +28,31 @@ absl::Status PermissionDenied(fmt::format_string<Args...> format, Args&&... args
   return MakeStatus(absl::StatusCode::kPermissionDenied, format, std::forward<Args>(args)...);
 }
 
+// A payload in a slot, and the place of its extent: in the pool, or the slot itself.
+struct Encoded {
+  FrameDecoder decoder;
+  KvLayout layout;
+  ExtentShape shape;
+  std::byte* slot = nullptr;
+  std::byte* extent = nullptr;
+};
+
+// An extent of all tokens of a block is decoded to its place, unless the payload lies there.
+absl::Status DecodeInto(const FrameHeader& header, const Encoded& encoded) {
+  thread_local std::vector<std::byte> tokens;
+  const auto layer = static_cast<int32_t>(header.layer);
+  const std::span<const std::byte> frame(encoded.slot, header.payload_bytes);
+  const std::span extent(encoded.extent, static_cast<size_t>(encoded.layout.ExtentBytes()));
+  const bool is_whole = encoded.shape.tokens == encoded.layout.block_tokens;
+  if (is_whole && encoded.slot != encoded.extent) {
+    return encoded.decoder.Decode(encoded.shape, layer, frame, extent);
+  }
+  tokens.resize(encoded.shape.Bytes());
+  RETURN_IF_ERROR(encoded.decoder.Decode(encoded.shape, layer, frame, tokens));
+  UnpackTokens(encoded.shape, encoded.layout.block_tokens, tokens, extent);
+  return absl::OkStatus();
+}
+
 absl::Status NoSuchReservation(uint64_t stream) {
   return NotFound("reservation {} does not exist: it lapsed or was released", stream);
 }
@@ -40,23 +66,23 @@ LandingZone::LandingZone(const Options& options, const KvPoolView& pool, Convers
       clock_(clock),
       inbox_(inbox),
       slots_(std::move(conversion.slots)),
-      converter_(std::move(conversion.converter)) {}
+      converter_(std::move(conversion.converter)),
+      completed_(kMaxCompleted) {}
 
-void LandingZone::Open(ReservationId id, LandingPlan plan) {
+ReadableKv LandingZone::Open(ReservationId id, LandingPlan plan) {
   const TimePoint now = clock_.Now();
-  auto landing = std::make_unique<Landing>();
-  landing->direct = plan.layout == options_.layout;
-  landing->first_block = static_cast<uint32_t>(plan.cached_tokens / plan.layout.block_tokens);
-  landing->num_blocks = static_cast<uint32_t>(plan.layout.BlocksFor(plan.prompt_tokens));
-  landing->first_block = std::min(landing->first_block, landing->num_blocks);
-  const size_t per_layer = landing->num_blocks - landing->first_block;
-  landing->extents.assign(per_layer * static_cast<size_t>(pool_.num_layers), Extent::kEmpty);
-  landing->plan = std::move(plan);
-  landing->lease_end = now + options_.lease;
+  const Accepts accepts =
+      options_.workers == nullptr ? Accepts::kExtents : Accepts::kExtentsAndFrames;
+  auto landing =
+      std::make_unique<Landing>(std::move(plan), options_.layout, accepts, now + options_.lease);
   absl::MutexLock lock(&mutex_);
+  landing->decoder = decoder_;
   TANDEM_CHECK(id > latest_, "a reservation that was opened before");
   latest_ = id;
   landings_.emplace(id, std::move(landing));
+  if (accepts == Accepts::kExtents) return {};
+  return {.codecs = {CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice},
+          .tables = decoder_.table_ids()};
 }
 
 LandingZone::Closing LandingZone::Close(ReservationId id) {
@@ -68,7 +94,7 @@ LandingZone::Closing LandingZone::Close(ReservationId id) {
     place->second->closed = true;
     return Closing::kDraining;
   }
-  if (place->second->committed) Remember(id);
+  if (place->second->committed) completed_.Add(id);
   landings_.erase(place);
   return Closing::kDone;
 }
@@ -84,14 +110,6 @@ void LandingZone::DropVerified(ReservationId id, Landing& landing) {
   });
 }
 
-void LandingZone::Remember(ReservationId completed) {
-  completed_.insert(completed);
-  completed_in_order_.push_back(completed);
-  if (completed_in_order_.size() <= kMaxCompleted) return;
-  completed_.erase(completed_in_order_.front());
-  completed_in_order_.pop_front();
-}
-
 void LandingZone::ShutDown() {
   absl::MutexLock lock(&mutex_);
   shut_down_ = true;
@@ -104,12 +122,7 @@ TimePoint LandingZone::LeaseEnd(ReservationId id) const {
 
 uint64_t LandingZone::LandedBytes(ReservationId id) const {
   absl::MutexLock lock(&mutex_);
-  const Landing& landing = *landings_.at(id);
-  if (landing.extents.empty()) return 0;
-  const LandingPlan& plan = landing.plan;
-  const int64_t bytes = (plan.prompt_tokens - plan.cached_tokens) * plan.layout.BytesPerToken();
-  const int64_t landed = landing.num_landed + landing.num_verified;
-  return static_cast<uint64_t>(bytes * landed / landing.num_extents());
+  return landings_.at(id)->LandedBytes();
 }
 
 void LandingZone::Renew(ReservationId id) {
@@ -123,37 +136,38 @@ absl::StatusOr<std::span<std::byte>> LandingZone::Prepare(const FrameHeader& hea
   const TimePoint now = clock_.Now();
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(Landing* const landing, Find(header.stream, header.epoch, now));
-  ASSIGN_OR_RETURN(const size_t index, ExtentIndex(header, *landing));
-  Extent& extent = landing->extents[index];
-  if (extent == Extent::kWriting) {
+  ASSIGN_OR_RETURN(const size_t index, landing->IndexOf(header));
+  Landing::Extent& extent = landing->extents[index];
+  if (extent == Landing::Extent::kWriting) {
     return Aborted("layer {}, block {} of reservation {} is being written already", header.layer,
                    header.block, header.stream);
   }
   landing->lease_end = now + options_.lease;
   ASSIGN_OR_RETURN(std::byte* const bytes, PlaceFor(header, *landing, index));
-  if (extent == Extent::kLanded) --landing->num_landed;
-  extent = Extent::kWriting;
+  if (extent == Landing::Extent::kLanded) --landing->num_landed;
+  extent = Landing::Extent::kWriting;
   ++landing->num_writing;
   return std::span(bytes, header.payload_bytes);
 }
 
 absl::StatusOr<std::byte*> LandingZone::PlaceFor(const FrameHeader& header, Landing& landing,
                                                  size_t index) {
-  if (landing.direct) {
+  if (landing.direct && header.kind == PayloadKind::kExtent) {
     return pool_.Extent(static_cast<int32_t>(header.layer), landing.plan.blocks[header.block]);
   }
   const std::optional<int32_t> slot = slots_.Take();
   // What is dropped is missing at the commit and comes again, when others are through.
-  if (!slot) return Aborted("all slots for KV of another layout are being written");
+  if (!slot)
+    return Aborted("all slots for KV that is encoded or of another layout are being written");
   landing.slots.emplace(index, *slot);
   return slots_.At(*slot);
 }
 
-LandingZone::Landing& LandingZone::Writing(const FrameHeader& header) {
+Landing& LandingZone::Writing(const FrameHeader& header) {
   const auto place = landings_.find(ReservationId(header.stream));
   TANDEM_CHECK(place != landings_.end(), "a frame landed that was not prepared");
-  const absl::StatusOr<size_t> index = ExtentIndex(header, *place->second);
-  TANDEM_CHECK(index.ok() && place->second->extents[*index] == Extent::kWriting,
+  const absl::StatusOr<size_t> index = place->second->IndexOf(header);
+  TANDEM_CHECK(index.ok() && place->second->extents[*index] == Landing::Extent::kWriting,
                "a frame landed that was not prepared");
   return *place->second;
 }
@@ -165,6 +179,67 @@ void LandingZone::Landed(const FrameHeader& header, const absl::Status& status) 
     absl::MutexLock lock(&mutex_);
     Landing& landing = Writing(header);
     if (landing.lease_end > now) landing.lease_end = now + options_.lease;
+    absl::Status taken = status;
+    if (status.ok() && !landing.closed) {
+      if (header.kind == PayloadKind::kEncoded) {
+        ++landing.num_decoding;
+        ++num_decoding_;
+        return options_.workers->Queue([this, header] { Decode(header); });
+      }
+      if (header.kind == PayloadKind::kTables) {
+        taken = TakeTables(header, landing);
+      } else if (!landing.direct) {
+        ++landing.num_verified;
+        verified_.push_back(header);
+        return;
+      }
+    }
+    drained = Settle(header, taken);
+  }
+  if (drained) inbox_.PushAlways(KvDrainedMessage{ReservationId(header.stream)});
+}
+
+absl::Status LandingZone::TakeTables(const FrameHeader& header, Landing& landing) {
+  const std::span bytes(slots_.At(landing.slots.at(*landing.IndexOf(header))),
+                        header.payload_bytes);
+  absl::StatusOr<CodecTables> parsed =
+      CodecTables::Parse(bytes, landing.ShapeOf(0), landing.plan.layout.num_layers);
+  if (!parsed.ok()) {
+    LogWarn("reservation={} brought tables that are none: {}", header.stream,
+            parsed.status().ToString());
+    return parsed.status();
+  }
+  const auto tables = std::make_shared<const CodecTables>(*std::move(parsed));
+  decoder_.AddTables(tables);
+  landing.decoder.AddTables(tables);
+  return absl::OkStatus();
+}
+
+// Nobody else touches the slot, the extent and the plan while the extent is being written.
+void LandingZone::Decode(const FrameHeader& header) {
+  Encoded encoded;
+  {
+    absl::MutexLock lock(&mutex_);
+    Landing& landing = Writing(header);
+    encoded = {.decoder = landing.decoder,
+               .layout = landing.plan.layout,
+               .shape = landing.ShapeOf(header.block),
+               .slot = slots_.At(landing.slots.at(*landing.IndexOf(header)))};
+    encoded.extent = landing.direct ? pool_.Extent(static_cast<int32_t>(header.layer),
+                                                   landing.plan.blocks[header.block])
+                                    : encoded.slot;
+  }
+  const absl::Status status = DecodeInto(header, encoded);
+  if (!status.ok()) {
+    LogWarn("reservation={} layer={} block={} could not be decoded: {}", header.stream,
+            header.layer, header.block, status.ToString());
+  }
+  bool drained = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    Landing& landing = Writing(header);
+    --num_decoding_;
+    --landing.num_decoding;
     if (status.ok() && !landing.direct && !landing.closed) {
       ++landing.num_verified;
       verified_.push_back(header);
@@ -177,8 +252,8 @@ void LandingZone::Landed(const FrameHeader& header, const absl::Status& status) 
 
 bool LandingZone::Settle(const FrameHeader& header, const absl::Status& status) {
   Landing& landing = Writing(header);
-  const size_t index = *ExtentIndex(header, landing);
-  landing.extents[index] = status.ok() ? Extent::kLanded : Extent::kEmpty;
+  const size_t index = *landing.IndexOf(header);
+  landing.extents[index] = status.ok() ? Landing::Extent::kLanded : Landing::Extent::kEmpty;
   if (status.ok()) ++landing.num_landed;
   --landing.num_writing;
   if (const auto slot = landing.slots.find(index); slot != landing.slots.end()) {
@@ -190,10 +265,15 @@ bool LandingZone::Settle(const FrameHeader& header, const absl::Status& status) 
   return true;
 }
 
-// Converting the verified payloads frees their slots.
+// Decoding and converting the verified payloads frees their slots.
 void LandingZone::MakeRoom() {
   {
     absl::MutexLock lock(&mutex_);
+    const auto has_room = [this] {
+      mutex_.AssertReaderHeld();
+      return !slots_.all_taken() || num_decoding_ == 0;
+    };
+    mutex_.Await(absl::Condition(&has_room));
     if (!slots_.all_taken() || verified_.empty()) return;
   }
   ConvertVerified();
@@ -205,7 +285,11 @@ void LandingZone::ConvertVerified() {
   std::vector<FrameHeader> frames;
   {
     absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(this, &LandingZone::nobody_converts));
+    const auto nobody_converts = [this] {
+      mutex_.AssertReaderHeld();
+      return !converting_;
+    };
+    mutex_.Await(absl::Condition(&nobody_converts));
     if (verified_.empty()) return;
     frames = TakeVerified();
     converting_ = true;
@@ -229,9 +313,9 @@ std::vector<FrameHeader> LandingZone::TakeVerified() {
   for (const FrameHeader& header : verified_) {
     Landing& landing = Writing(header);
     const LandingPlan& plan = landing.plan;
-    const std::byte* slot = slots_.At(landing.slots.at(*ExtentIndex(header, landing)));
+    const std::byte* slot = slots_.At(landing.slots.at(*landing.IndexOf(header)));
     converter_->Add(plan.layout,
-                    {.bytes = std::span(slot, header.payload_bytes),
+                    {.bytes = std::span(slot, static_cast<size_t>(plan.layout.ExtentBytes())),
                      .layer = static_cast<int32_t>(header.layer),
                      .block = static_cast<int32_t>(header.block)},
                     {.begin = plan.cached_tokens, .end = plan.prompt_tokens}, plan.blocks);
@@ -240,7 +324,18 @@ std::vector<FrameHeader> LandingZone::TakeVerified() {
   return std::exchange(verified_, {});
 }
 
+void LandingZone::AwaitDecoded(ReservationId id) {
+  absl::MutexLock lock(&mutex_);
+  const auto decoded = [this, id] {
+    mutex_.AssertReaderHeld();
+    const auto place = landings_.find(id);
+    return place == landings_.end() || place->second->num_decoding == 0;
+  };
+  mutex_.Await(absl::Condition(&decoded));
+}
+
 CommitAnswer LandingZone::Commit(const FrameHeader& header) {
+  AwaitDecoded(ReservationId(header.stream));
   ConvertVerified();
   const TimePoint now = clock_.Now();
   absl::Status status;
@@ -252,13 +347,11 @@ CommitAnswer LandingZone::Commit(const FrameHeader& header) {
     if (!found.ok()) return {.status = found.status(), .missing = {}};
     Landing& landing = **found;
     landing.lease_end = now + options_.lease;
-    const int64_t expected = landing.num_extents();
-    if (header.frames != static_cast<uint64_t>(expected)) {
-      status = DataLoss("reservation {} was committed with {} frames, it has {} extents",
-                        header.stream, header.frames, expected);
-    } else if (landing.num_landed < expected) {
-      return {.status = absl::OkStatus(), .missing = MissingOf(landing)};
+    const absl::StatusOr<std::vector<MissingExtent>> missing = landing.Missing(header.frames);
+    if (missing.ok() && !missing->empty()) {
+      return {.status = absl::OkStatus(), .missing = *missing};
     }
+    status = Annotate(missing.status(), fmt::format("reservation {}", header.stream));
     landing.committed = status.ok();
     landing.broken = status;
   }
@@ -277,8 +370,7 @@ absl::Status LandingZone::Renewed(uint64_t stream, uint64_t epoch) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<LandingZone::Landing*> LandingZone::Find(uint64_t stream, uint64_t epoch,
-                                                        TimePoint now) {
+absl::StatusOr<Landing*> LandingZone::Find(uint64_t stream, uint64_t epoch, TimePoint now) {
   if (shut_down_) return Unavailable("this worker has shut down: retry elsewhere");
   if (epoch != options_.epoch) {
     return PermissionDenied("a frame for epoch {}, this worker's is {}: it was restarted", epoch,
@@ -290,7 +382,7 @@ absl::StatusOr<LandingZone::Landing*> LandingZone::Find(uint64_t stream, uint64_
   }
   const auto place = landings_.find(id);
   const bool known = place != landings_.end() && !place->second->closed;
-  if (completed_.contains(id) || (known && place->second->committed)) {
+  if (completed_.Has(id) || (known && place->second->committed)) {
     return AlreadyExists("reservation {} is complete: it takes no more frames", stream);
   }
   if (!known) return NoSuchReservation(stream);
@@ -298,40 +390,6 @@ absl::StatusOr<LandingZone::Landing*> LandingZone::Find(uint64_t stream, uint64_
   // The engine thread will notice the expired lease as soon as its step has ended.
   if (place->second->lease_end <= now) return NoSuchReservation(stream);
   return place->second.get();
-}
-
-// The sender learned the layout and the cached tokens from its reservation. A peer that names
-// another extent did not make the reservation.
-absl::StatusOr<size_t> LandingZone::ExtentIndex(const FrameHeader& header,
-                                                const Landing& landing) const {
-  const KvLayout& layout = landing.plan.layout;
-  const auto layers = static_cast<uint32_t>(layout.num_layers);
-  if (header.layer >= layers || header.block >= landing.num_blocks) {
-    return PermissionDenied("layer {}, block {}: reservation {} has {} layers of {} blocks",
-                            header.layer, header.block, header.stream, layers, landing.num_blocks);
-  }
-  if (header.block < landing.first_block) {
-    return PermissionDenied("block {} of reservation {}: its first {} are cached here",
-                            header.block, header.stream, landing.first_block);
-  }
-  if (header.payload_bytes != static_cast<uint64_t>(layout.ExtentBytes())) {
-    return PermissionDenied(
-        "a payload of {} bytes, an extent of the layout that was reserved for has {}",
-        header.payload_bytes, layout.ExtentBytes());
-  }
-  const size_t per_layer = landing.num_blocks - landing.first_block;
-  return header.layer * per_layer + (header.block - landing.first_block);
-}
-
-std::vector<MissingExtent> LandingZone::MissingOf(const Landing& landing) const {
-  std::vector<MissingExtent> missing;
-  const uint32_t per_layer = landing.num_blocks - landing.first_block;
-  for (uint32_t index = 0; index < landing.extents.size(); ++index) {
-    if (landing.extents[index] == Extent::kLanded) continue;
-    missing.push_back(
-        {.layer = index / per_layer, .block = landing.first_block + index % per_layer});
-  }
-  return missing;
 }
 
 }  // namespace tandem

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -9,28 +8,22 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "engine/handoff/codec_workers.h"
 #include "engine/handoff/conversion.h"
+#include "engine/handoff/landing.h"
+#include "engine/handoff/recent_ids.h"
 #include "engine/inbox.h"
+#include "engine/request.h"
 #include "kernels/op_args.h"
 #include "kvstore/kv_layout.h"
 #include "transfer/transport.h"
 
 namespace tandem {
-
-// The place in the pool for the KV of one sequence.
-struct LandingPlan {
-  std::vector<int32_t> blocks;  // the sequence's blocks in the pool
-  // The layout of the sender. Frames name blocks of this layout; CanConvert it to the pool's.
-  KvLayout layout;
-  int32_t prompt_tokens = 0;
-  int32_t cached_tokens = 0;  // tokens of the prompt that are in place already and must not change
-};
 
 // Receives incoming KV: it tells the transport's thread where to write the payload of each frame,
 // knows whether all KV of a reservation has arrived, and keeps its lease. Frames and renewals
@@ -42,11 +35,16 @@ struct LandingPlan {
 // happens when a slot is needed and none is free, and before a commit is answered. The transport's
 // thread waits for it, at most for one conversion of its own and one of another transport's thread.
 //
+// Encoded payloads are written into a slot, too. A codec worker decodes each when it is verified: into
+// the pool, or, in another layout, into its slot, to be converted. When a slot is needed and none is
+// free, and before a commit is answered, the transport's thread waits for workers, who wait for nobody.
+//
 // One extent (layer, block of the sender) of a reservation:
 //   empty    -> writing   Prepare
 //   landed   -> writing   Prepare of a duplicate: the bytes are unknown until it has landed
-//   writing  -> landed    Landed(OK), and the payload is converted if it has another layout
-//   writing  -> empty     Landed(error): the extent is requested again at the commit
+//   writing  -> landed    Landed(OK), and the payload is decoded and converted if it must be
+//   writing  -> empty     Landed(error), or it could not be decoded: the extent is requested again at the
+//                         commit
 // One reservation:
 //   open      -> committed  Commit when all extents have landed: later frames are dropped, and
 //                           later commits are acknowledged again
@@ -69,8 +67,11 @@ class LandingZone final : public FrameReceiver {
     KvLayout layout;     // of the pool
     uint64_t epoch = 0;  // of this engine; a frame for another one is from an unauthenticated peer
     Duration lease{};
+    // Decode what comes encoded; they must be gone before the zone is. Null where the pool is not in the
+    // host's memory: then nothing encoded is accepted.
+    CodecWorkers* workers = nullptr;
   };
-  // For KV in other layouts. Each slot has LargestExtentBytesTo(layout) bytes.
+  // For KV that is encoded or in other layouts. Each slot has LargestExtentBytesTo(layout) bytes.
   struct Conversion {
     ConversionSlots slots;
     std::unique_ptr<KvConverter> converter;
@@ -78,8 +79,9 @@ class LandingZone final : public FrameReceiver {
   LandingZone(const Options& options, const KvPoolView& pool, Conversion conversion,
               const Clock& clock, Inbox& inbox);
 
-  // Accepts frames for `id` from now on. Ids must rise from call to call.
-  void Open(ReservationId id, LandingPlan plan);
+  // Accepts frames for `id` from now on, and returns what it reads besides extents as they are. Ids must
+  // rise from call to call.
+  ReadableKv Open(ReservationId id, LandingPlan plan);
   // Refuses further frames and forgets the reservation, which must be open.
   Closing Close(ReservationId id);
   // Refuses all frames from now on with UNAVAILABLE.
@@ -97,34 +99,10 @@ class LandingZone final : public FrameReceiver {
   absl::Status Renewed(uint64_t stream, uint64_t epoch) override;
 
  private:
-  enum class Extent : uint8_t { kEmpty, kWriting, kLanded };
-
-  struct Landing {
-    LandingPlan plan;
-    bool direct = false;          // the sender's layout is the pool's
-    uint32_t first_block = 0;     // the sender's first block with a token that is not cached
-    uint32_t num_blocks = 0;      // blocks of the sender
-    std::vector<Extent> extents;  // [layer][block - first_block]
-    absl::flat_hash_map<size_t, int32_t> slots;  // by extent, for those that use a slot
-    int64_t num_landed = 0;
-    int64_t num_verified = 0;  // verified payloads in slots; their extents count as being written
-    int32_t num_writing = 0;
-    TimePoint lease_end{};
-    bool committed = false;
-    bool closed = false;
-    absl::Status broken;
-
-    int64_t num_extents() const { return static_cast<int64_t>(extents.size()); }
-  };
-
   // A reservation that accepts frames. PERMISSION_DENIED for another epoch and for a reservation
   // that was never made, NOT_FOUND for one that has ended, ALREADY_EXISTS for one that is complete.
   absl::StatusOr<Landing*> Find(uint64_t stream, uint64_t epoch, TimePoint now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The index of the extent that the header names, in [0, landing.extents.size()).
-  // PERMISSION_DENIED when the reservation has no such extent of that size.
-  absl::StatusOr<size_t> ExtentIndex(const FrameHeader& header, const Landing& landing) const;
-  std::vector<MissingExtent> MissingOf(const Landing& landing) const;
   // The landing whose extent a prepared frame writes.
   Landing& Writing(const FrameHeader& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::byte*> PlaceFor(const FrameHeader& header, Landing& landing, size_t index)
@@ -136,10 +114,15 @@ class LandingZone final : public FrameReceiver {
   // Drops the verified payloads of `id` in slots.
   void DropVerified(ReservationId id, Landing& landing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MakeRoom();
+  // Waits until no payload of `id` is being decoded.
+  void AwaitDecoded(ReservationId id);
+  // The tables in a slot, for this reservation and later ones.
+  absl::Status TakeTables(const FrameHeader& header, Landing& landing)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Decodes the payload in a slot. Thread: a codec worker.
+  void Decode(const FrameHeader& header);
   void ConvertVerified();
   std::vector<FrameHeader> TakeVerified() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool nobody_converts() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !converting_; }
-  void Remember(ReservationId completed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   const KvPoolView pool_;
@@ -151,12 +134,13 @@ class LandingZone final : public FrameReceiver {
   ConversionSlots slots_ ABSL_GUARDED_BY(mutex_);
   std::vector<FrameHeader> verified_ ABSL_GUARDED_BY(mutex_);  // payloads to convert from slots
   bool converting_ ABSL_GUARDED_BY(mutex_) = false;            // a thread uses the converter
+  int32_t num_decoding_ ABSL_GUARDED_BY(mutex_) = 0;           // payloads that codec workers have
+  FrameDecoder decoder_ ABSL_GUARDED_BY(mutex_);  // with the tables that senders brought
   const std::unique_ptr<KvConverter> converter_;  // used only by the thread that set converting_
   ReservationId latest_ ABSL_GUARDED_BY(mutex_);  // the latest that was opened
   // Reservations that were complete when they were closed. Their senders may have missed the
-  // acknowledgement and commit again; the oldest are forgotten.
-  absl::flat_hash_set<ReservationId> completed_ ABSL_GUARDED_BY(mutex_);
-  std::deque<ReservationId> completed_in_order_ ABSL_GUARDED_BY(mutex_);
+  // acknowledgement and commit again.
+  RecentIds<ReservationId> completed_ ABSL_GUARDED_BY(mutex_);
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

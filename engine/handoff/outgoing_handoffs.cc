@@ -6,7 +6,7 @@ namespace tandem {
 
 void OutgoingHandoffs::Open(SubmitMessage& message) {
   if (!message.target || message.outgoing) return;
-  message.outgoing = core_.sender.Open(message.request.id, *message.target);
+  message.outgoing = core_.sender.Open(message.request, *message.target);
 }
 
 void OutgoingHandoffs::Commit(Sequence& root) {

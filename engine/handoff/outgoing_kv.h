@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "engine/handoff/encoded_stream.h"
 #include "engine/handoff/states.h"
 #include "engine/request.h"
 #include "transfer/transport.h"
@@ -24,8 +26,10 @@ struct OutgoingKv {
   int32_t ready_blocks = 0;  // blocks of the prompt whose KV of all layers is in the pool
   bool computed = false;     // the whole prompt is computed
   std::optional<int32_t> posted_with_commit;  // the first block that is kept for the commit
-  uint64_t frames = 0;                        // posted on all of its streams
-  TimePoint first_posted{};
+  // Its KV is not encoded: there is no encoder, or what was encoded did not arrive whole.
+  bool as_it_is = false;
+  std::shared_ptr<PostedKv> posted = std::make_shared<PostedKv>();
+  std::optional<TimePoint> first_posted;
   TimePoint first_token{};  // sampled; later transfer time is not hidden by computation
 };
 

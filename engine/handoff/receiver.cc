@@ -92,16 +92,17 @@ absl::StatusOr<Reservation> KvReceiver::Reserve(WaitingReservation& waiting, Seq
   const int32_t cached_tokens = TakeBlocks(waiting.key, incoming);
   const ReservationId id(next_id_++);
   const std::span<const int32_t> blocks = incoming.table.block_ids();
-  zone_.Open(id, {.blocks = {blocks.begin(), blocks.end()},
-                  .layout = incoming.request.layout,
-                  .prompt_tokens = prompt_tokens,
-                  .cached_tokens = cached_tokens});
+  ReadableKv reads = zone_.Open(id, {.blocks = {blocks.begin(), blocks.end()},
+                                     .layout = incoming.request.layout,
+                                     .prompt_tokens = prompt_tokens,
+                                     .cached_tokens = cached_tokens});
   incoming_.emplace(id, std::move(incoming));
   return Reservation{.id = id,
                      .epoch = options_.epoch,
                      .cached_tokens = cached_tokens,
                      .lease = options_.reservation_lease,
-                     .queued = now - waiting.asked};
+                     .queued = now - waiting.asked,
+                     .reads = std::move(reads)};
 }
 
 absl::Status KvReceiver::Claim(ReservationId id, const EngineRequest& request) {

@@ -34,10 +34,10 @@ absl::Status AboutPeer(const absl::Status& status, const HandoffTarget& target) 
 
 }  // namespace
 
-OutgoingKv KvSender::Open(RequestId id, HandoffTarget target) {
+OutgoingKv KvSender::Open(const EngineRequest& request, HandoffTarget target) {
   const TimePoint began = clock_.Now();
-  OutgoingKv outgoing{.target = std::move(target)};
-  outgoing.error = AboutPeer(OpenStream(id, outgoing), outgoing.target);
+  OutgoingKv outgoing{.target = std::move(target), .as_it_is = encoding_.encoder == nullptr};
+  outgoing.error = AboutPeer(OpenStream(request, outgoing), outgoing.target);
   if (outgoing.error.ok()) {
     Advance(outgoing.state, SendEvent::kOpen);
     ++num_open_;
@@ -48,17 +48,28 @@ OutgoingKv KvSender::Open(RequestId id, HandoffTarget target) {
   return outgoing;
 }
 
-absl::Status KvSender::OpenStream(RequestId id, OutgoingKv& outgoing) {
+// The end of a stream may be reported by a worker after this is gone, but never after the inbox.
+absl::Status KvSender::OpenStream(const EngineRequest& request, OutgoingKv& outgoing) {
   if (transport_ == nullptr) return FailedPrecondition("this worker has no KV transport");
   const HandoffTarget& target = outgoing.target;
   outgoing.attempt = ++last_attempt_;
-  const auto ended = [this, id, attempt = outgoing.attempt](uint64_t, uint64_t,
-                                                            const absl::Status& status) {
-    inbox_.PushAlways(StreamEndedMessage{id, attempt, status, clock_.Now()});
+  const auto ended = [&inbox = inbox_, &clock = clock_, id = request.id,
+                      attempt = outgoing.attempt](uint64_t, uint64_t, const absl::Status& status) {
+    inbox.PushAlways(StreamEndedMessage{id, attempt, status, clock.Now()});
   };
-  ASSIGN_OR_RETURN(outgoing.stream,
-                   transport_->OpenStream(target.data_address, target.reservation.value(),
-                                          target.epoch, target.lease / kRenewalsPerLease, ended));
+  const Duration renew_every = target.lease / kRenewalsPerLease;
+  if (outgoing.as_it_is) {
+    ASSIGN_OR_RETURN(outgoing.stream,
+                     transport_->OpenStream(target.data_address, target.reservation.value(),
+                                            target.epoch, renew_every, ended));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(
+      outgoing.stream,
+      EncodedStream::Open(
+          {*encoding_.encoder, *encoding_.workers, *transport_}, target,
+          {.tokens = static_cast<int32_t>(request.prompt.size()), .posted = outgoing.posted},
+          renew_every, ended));
   return absl::OkStatus();
 }
 
@@ -147,9 +158,9 @@ absl::Status KvSender::PostBlocks(int32_t first_layer, int32_t last_layer, Seque
     }
   }
   if (extents_.empty()) return absl::OkStatus();
-  if (outgoing.frames == 0) outgoing.first_posted = clock_.Now();
+  if (!outgoing.first_posted) outgoing.first_posted = clock_.Now();
   RETURN_IF_ERROR(outgoing.stream->Post(extents_));
-  outgoing.frames += extents_.size();
+  if (outgoing.as_it_is) outgoing.posted->Add(extents_);
   return absl::OkStatus();
 }
 
@@ -199,6 +210,10 @@ std::optional<absl::Status> KvSender::Ended(RequestState& request,
   }
   if (MayReopen(outgoing, message.status)) {
     Advance(outgoing.state, SendEvent::kLose);
+    if (absl::IsDataLoss(message.status)) {
+      outgoing.as_it_is = true;
+      outgoing.posted->codec = CodecId::kRaw;
+    }
     outgoing.reopen_at = clock_.Now() + kPauses[outgoing.reopened++];
     pauses_.push_back({outgoing.reopen_at, request.spec.id});
     LogWarn("request={} reservation={} lost its KV stream to {}, opens it again ({} of {}): {}",
@@ -231,7 +246,7 @@ absl::Status KvSender::Reopen(Sequence& root, TimePoint now) {
   OutgoingKv& outgoing = *root.request.outgoing();
   // The pause may belong to an earlier request with the same id.
   if (outgoing.state != SendState::kLost || outgoing.reopen_at > now) return absl::OkStatus();
-  if (absl::Status status = OpenStream(root.request.spec.id, outgoing); !status.ok()) {
+  if (absl::Status status = OpenStream(root.request.spec, outgoing); !status.ok()) {
     End(outgoing, SendEvent::kRefuse);
     return AboutPeer(status, outgoing.target);
   }
@@ -250,12 +265,15 @@ absl::Status KvSender::Reopen(Sequence& root, TimePoint now) {
 KvReport KvSender::Report(const RequestState& request, TimePoint acknowledged) const {
   const OutgoingKv& outgoing = *request.outgoing();
   const KvLayout& layout = store_.layout();
-  const uint64_t frame_bytes = kFrameHeaderBytes + static_cast<uint64_t>(layout.ExtentBytes());
   const int32_t sent_tokens = std::max(0, request.prompt_tokens() - outgoing.target.cached_tokens);
   // When the peer had the whole prompt cached, only the commit was sent.
-  const TimePoint began = outgoing.frames > 0 ? outgoing.first_posted : outgoing.first_token;
+  const TimePoint began = outgoing.first_posted.value_or(outgoing.first_token);
+  const PostedKv& posted = *outgoing.posted;
   return {.raw_bytes = static_cast<uint64_t>(sent_tokens * layout.BytesPerToken()),
-          .wire_bytes = outgoing.frames * frame_bytes + kFrameHeaderBytes,
+          .wire_bytes = posted.payload_bytes + (posted.frames + 1) * kFrameHeaderBytes,
+          .codec = posted.codec,
+          .expected = std::chrono::duration_cast<Duration>(
+              std::chrono::duration<double, std::milli>(posted.expected_ms)),
           .duration = acknowledged - began,
           .exposed = acknowledged - std::max(began, outgoing.first_token)};
 }

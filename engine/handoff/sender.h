@@ -7,6 +7,8 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "engine/handoff/codec_workers.h"
+#include "engine/handoff/kv_encoder.h"
 #include "engine/handoff/outgoing_kv.h"
 #include "engine/inbox.h"
 #include "engine/output_stream.h"
@@ -25,15 +27,25 @@ namespace tandem {
 // streams.
 class KvSender {
  public:
+  // What encodes KV before it is sent; both null where it is always sent as it is.
+  struct Encoding {
+    KvEncoder* encoder = nullptr;
+    CodecWorkers* workers = nullptr;
+  };
   // `least_post_bytes`: see EngineOptions.
-  KvSender(const KvStore& store, const Clock& clock, Inbox& inbox, int64_t least_post_bytes)
-      : store_(store), clock_(clock), inbox_(inbox), least_post_bytes_(least_post_bytes) {}
+  KvSender(const KvStore& store, const Clock& clock, Inbox& inbox, const Encoding& encoding,
+           int64_t least_post_bytes)
+      : store_(store),
+        clock_(clock),
+        inbox_(inbox),
+        encoding_(encoding),
+        least_post_bytes_(least_post_bytes) {}
 
   void Attach(Transport* transport) { transport_ = transport; }
 
   // Opens the stream of a request when it arrives. From then on the transport renews the lease of
   // the reservation, however long the request waits. A failure is in the result's `error`.
-  OutgoingKv Open(RequestId id, HandoffTarget target);
+  OutgoingKv Open(const EngineRequest& request, HandoffTarget target);
   // The first chunk is about to be computed. The KV of `cached_tokens` is in the table already:
   // posts their full blocks.
   void Begin(Sequence& sequence, int32_t cached_tokens);
@@ -73,7 +85,7 @@ class KvSender {
     RequestId id;
   };
 
-  absl::Status OpenStream(RequestId id, OutgoingKv& outgoing);
+  absl::Status OpenStream(const EngineRequest& request, OutgoingKv& outgoing);
   absl::Status PostReady(Sequence& sequence);
   absl::Status PostChunk(int32_t layer, const Chunk& chunk);
   struct ChunkBlocks {
@@ -97,6 +109,7 @@ class KvSender {
   const KvStore& store_;
   const Clock& clock_;
   Inbox& inbox_;
+  const Encoding encoding_;
   const int64_t least_post_bytes_;
   Transport* transport_ = nullptr;
   Duration time_spent_{};

@@ -29,6 +29,7 @@ struct EngineCore {
     Inbox& inbox;
     KvStore& store;
     LandingZone& zone;
+    KvSender::Encoding encoding;
     std::function<void()> publish;
   };
 
@@ -41,7 +42,8 @@ struct EngineCore {
         scheduler(parts.options.scheduler, latency),
         copies(parts.store, latency, scheduler),
         view(parts.store, [this](SequenceId id) -> const Sequence& { return requests.Get(id); }),
-        sender(parts.store, parts.clock, parts.inbox, parts.options.least_post_bytes),
+        sender(parts.store, parts.clock, parts.inbox, parts.encoding,
+               parts.options.least_post_bytes),
         receiver(parts.options, {.scheduler = scheduler,
                                  .store = parts.store,
                                  .view = view,

@@ -49,6 +49,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, Parts parts)
              .inbox = parts_.inbox,
              .store = parts_.store,
              .zone = parts_.zone,
+             .encoding = parts_.encoding,
              .publish = [this] { Publish(); }}),
       handoffs_(core_),
       reservations_(core_),
@@ -267,6 +268,7 @@ void EngineLoop::Publish() {
   stats.fragmentation = core_.requests.Fragmentation();
   stats.handoffs = core_.sender.num_open();
   stats.handoff_counts.sent = handoffs_.num_sent();
+  if (parts_.encoding.encoder != nullptr) parts_.encoding.encoder->AddTo(stats);
   stats.handoff_counts.retried = core_.sender.num_reopened();
   stats.requests_accepted = core_.requests.num_accepted();
   stats.requests_finished = core_.requests.num_finished();

@@ -39,6 +39,7 @@ class EngineLoop {
     Inbox& inbox;
     KvStore& store;
     LandingZone& zone;
+    KvSender::Encoding encoding;
     StepComputation& computation;
     Stream& stream;  // the one that the store computes on
     int32_t vocab_size = 0;

@@ -18,6 +18,8 @@ v1::KvBytes ToKvBytes(const v1::KvReport& kv) {
   bytes.set_wire(kv.wire_bytes());
   bytes.set_transfer_ms(static_cast<double>(kv.duration_us()) / 1e3);
   bytes.set_exposed_ms(static_cast<double>(kv.exposed_us()) / 1e3);
+  bytes.set_codec(kv.codec());
+  bytes.set_expected_ms(static_cast<double>(kv.expected_us()) / 1e3);
   return bytes;
 }
 

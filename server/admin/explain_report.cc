@@ -148,6 +148,17 @@ std::string Picture(const v1::RequestOutcome& outcome, int columns) {
          DrawBars("after the first token", further, columns);
 }
 
+// What moved, and how the prefill worker expected it to.
+std::string KvText(const v1::KvBytes& kv) {
+  if (kv.raw() == 0) return "";
+  std::string text =
+      fmt::format("  KV {} bytes, {} on the wire ({:.2f}x, {}) in {:.3f} ms", kv.raw(), kv.wire(),
+                  static_cast<double>(kv.raw()) / static_cast<double>(kv.wire()),
+                  kv.codec().empty() ? "raw" : kv.codec(), kv.transfer_ms());
+  if (kv.expected_ms() > 0) text += fmt::format(", expected {:.3f} ms by itself", kv.expected_ms());
+  return text + "\n";
+}
+
 std::string OutcomeText(const v1::RequestOutcome& outcome, int columns) {
   std::string text = fmt::format("ended: {}", outcome.status());
   if (!outcome.has_finish()) return text + "\n";
@@ -158,6 +169,7 @@ std::string OutcomeText(const v1::RequestOutcome& outcome, int columns) {
       PlacementName(finish.prefill_worker(), finish.decode_worker()), finish.completion_tokens(),
       outcome.cached_tokens(), outcome.resumes(), finish.stages().ttft_ms(), finish.tpot_ms(),
       finish.e2e_ms());
+  text += KvText(finish.kv_bytes());
   if (!outcome.not_compared().empty()) {
     text += fmt::format("  no prediction to compare with: {}\n", outcome.not_compared());
   } else {

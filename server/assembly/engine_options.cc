@@ -48,6 +48,13 @@ absl::StatusOr<Value> Parse(std::string_view flag, const std::string& given,
   return InvalidArgument("{} {} is unknown; use {}", flag, given, known);
 }
 
+absl::StatusOr<CodecId> ParseCodec(std::string_view flag, const std::string& given) {
+  return Parse<CodecId>(flag, given,
+                        {{CodecName(CodecId::kRaw), CodecId::kRaw},
+                         {CodecName(CodecId::kF3), CodecId::kF3},
+                         {CodecName(CodecId::kMaskRice), CodecId::kMaskRice}});
+}
+
 absl::Status SetKvOptions(const WorkerTuning& tuning, EngineOptions& engine) {
   ASSIGN_OR_RETURN(
       engine.prefix_caching,
@@ -58,11 +65,14 @@ absl::Status SetKvOptions(const WorkerTuning& tuning, EngineOptions& engine) {
       Parse<EvictionKind>("--eviction", tuning.eviction,
                           {{"lru", EvictionKind::kLru}, {"cost-aware", EvictionKind::kCostAware}}));
   engine.host_bytes = static_cast<int64_t>(tuning.host_kv_bytes);
-  ASSIGN_OR_RETURN(engine.host_codec,
-                   Parse<CodecId>("--host-kv-codec", tuning.host_kv_codec,
-                                  {{CodecName(CodecId::kRaw), CodecId::kRaw},
-                                   {CodecName(CodecId::kF3), CodecId::kF3},
-                                   {CodecName(CodecId::kMaskRice), CodecId::kMaskRice}}));
+  ASSIGN_OR_RETURN(engine.host_codec, ParseCodec("--host-kv-codec", tuning.host_kv_codec));
+  return absl::OkStatus();
+}
+
+absl::Status SetCodecOptions(const TransferTuning& tuning, EngineOptions& engine) {
+  engine.codec_threads = tuning.codec_threads;
+  if (tuning.codec == "auto") return absl::OkStatus();
+  ASSIGN_OR_RETURN(engine.wire_codec, ParseCodec("--kv-codec", tuning.codec));
   return absl::OkStatus();
 }
 
@@ -150,6 +160,7 @@ absl::StatusOr<EngineOptions> EngineOptionsFor(const WorkerOptions& options,
   ASSIGN_OR_RETURN(engine.share_kv, SharesKv(options, device));
   engine.check_invariants = tuning.check_invariants;
   SetReservationOptions(tuning.transfer, engine);
+  RETURN_IF_ERROR(SetCodecOptions(tuning.transfer, engine));
   return engine;
 }
 

@@ -86,6 +86,20 @@ void AddTransferFlags(CLI::App& app, TransferTuning& tuning) {
       ->transform(SizeFlag(Kilo::k1000))
       ->capture_default_str()
       ->group(group);
+  app.add_option(
+         "--kv-codec", tuning.codec,
+         "how prefill workers encode KV for decode workers, without a bit lost: mask-rice "
+         "(the smallest), f3, raw (not at all), or auto: for each request what the measured "
+         "rates of codecs and link make the fastest")
+      ->check(CLI::IsMember({"auto", "raw", "f3", "mask-rice"}))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--kv-codec-threads", tuning.codec_threads,
+                 "threads that encode KV at a prefill worker, and decode it at a decode worker; 0: "
+                 "KV is neither sent nor taken encoded")
+      ->check(CLI::Range(0, 256))
+      ->capture_default_str()
+      ->group(group);
   AddTlsFlags(app, tuning.tls);
   AddReservationFlags(app, tuning);
   app.add_option(

@@ -82,6 +82,44 @@ SampledToken ToSampledToken(const v1::TokenLogprobs& logprobs) {
   return token;
 }
 
+void SetCodecUse(const EngineStats& stats, v1::HandoffUse& use) {
+  uint64_t kv_bytes = 0;
+  uint64_t wire_bytes = 0;
+  for (const WireCodecStats& codec : stats.wire_codecs) {
+    kv_bytes += codec.kv_bytes;
+    wire_bytes += codec.wire_bytes;
+    switch (codec.codec) {
+      case CodecId::kRaw:
+        use.set_raw_streams(codec.streams);
+        break;
+      case CodecId::kF3:
+        use.set_f3_streams(codec.streams);
+        use.set_f3_encode_gb_per_s(codec.encode_gigabytes_per_second);
+        use.set_f3_decode_gb_per_s(codec.decode_gigabytes_per_second);
+        break;
+      case CodecId::kMaskRice:
+        use.set_mask_rice_streams(codec.streams);
+        use.set_mask_rice_encode_gb_per_s(codec.encode_gigabytes_per_second);
+        use.set_mask_rice_decode_gb_per_s(codec.decode_gigabytes_per_second);
+        break;
+    }
+  }
+  use.set_codec_kv_bytes(kv_bytes);
+  use.set_codec_wire_bytes(wire_bytes);
+  use.set_unencoded_extents(stats.unencoded_extents);
+}
+
+// The codecs of the list that this build knows; a newer worker may offer others.
+ReadableKv ToReadableKv(const v1::KvTarget& target) {
+  ReadableKv reads;
+  for (const CodecId id : {CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice}) {
+    const auto& names = target.codecs();
+    if (std::ranges::find(names, CodecName(id)) != names.end()) reads.codecs.push_back(id);
+  }
+  reads.tables = {target.codec_tables().begin(), target.codec_tables().end()};
+  return reads;
+}
+
 // What the engine knows; the transport adds what it refused.
 v1::HandoffUse ToHandoffUse(const EngineStats& stats) {
   v1::HandoffUse use;
@@ -94,6 +132,7 @@ v1::HandoffUse ToHandoffUse(const EngineStats& stats) {
   use.set_retried(stats.handoff_counts.retried);
   use.set_lapsed(stats.handoff_counts.lapsed);
   use.set_refused(stats.handoff_counts.refused);
+  SetCodecUse(stats, use);
   return use;
 }
 
@@ -214,6 +253,10 @@ v1::ReserveResponse ToProto(const Reservation& reservation, std::string_view dat
   target.set_epoch(reservation.epoch);
   target.set_cached_tokens(reservation.cached_tokens);
   target.set_lease_ms(lease.count());
+  for (const CodecId codec : reservation.reads.codecs) {
+    target.add_codecs(std::string(CodecName(codec)));
+  }
+  for (const uint64_t tables : reservation.reads.tables) target.add_codec_tables(tables);
   response.set_queued_us(queued.count());
   return response;
 }
@@ -245,7 +288,8 @@ absl::StatusOr<HandoffTarget> ToHandoffTarget(const v1::PrefillRequest& request)
                        .reservation = ReservationId(target.reservation_id()),
                        .epoch = target.epoch(),
                        .cached_tokens = target.cached_tokens(),
-                       .lease = std::chrono::milliseconds(target.lease_ms())};
+                       .lease = std::chrono::milliseconds(target.lease_ms()),
+                       .reads = ToReadableKv(target)};
 }
 
 v1::TokenLogprobs ToTokenLogprobs(const SampledToken& token) {
@@ -298,6 +342,8 @@ v1::WorkerFinish ToProto(const FinishInfo& info) {
   *finish.mutable_stages() = ToProto(info.stages);
   finish.mutable_kv()->set_raw_bytes(info.kv.raw_bytes);
   finish.mutable_kv()->set_wire_bytes(info.kv.wire_bytes);
+  if (info.kv.wire_bytes > 0) finish.mutable_kv()->set_codec(std::string(CodecName(info.kv.codec)));
+  finish.mutable_kv()->set_expected_us(Micros(info.kv.expected));
   finish.mutable_kv()->set_duration_us(Micros(info.kv.duration));
   finish.mutable_kv()->set_exposed_us(Micros(info.kv.exposed));
   finish.mutable_kv()->set_hidden_bytes(info.kv.hidden_bytes);

@@ -229,6 +229,10 @@ void FleetMember::Start() {
   if (role_ != FaultTarget::kUnified) {
     arguments.push_back(fmt::format("--kv-transport={}", TransportOf(context_.options.setup)));
   }
+  // Elsewhere the rate of the link chooses, and ipc moves KV as it lies in the pool.
+  if (role_ == FaultTarget::kPrefill && !IsSlow(context_.options.setup)) {
+    arguments.push_back("--kv-codec=mask-rice");
+  }
   if (context_.proxy != nullptr) {
     arguments.push_back("--advertise-data=tcp:" + context_.proxy->address());
   }

@@ -82,6 +82,41 @@ TEST(TransportsTest, AForcedOneIsTheOnlyOne) {
   }
 }
 
+// A prompt of 300 tokens that no other seed has.
+v1::GenerateRequest LongRequest(int32_t seed) {
+  v1::GenerateRequest request = TextRequest("", v1::ROUTE_DISAGGREGATED, 16);
+  for (int32_t i = 0; i < 300; ++i) {
+    request.mutable_token_ids()->add_ids(300 + (seed * 131 + i * 7) % 1000);
+  }
+  return request;
+}
+
+// The first prompts make the tables of the codec; the answers after them are those of one worker.
+TEST(TransportsTest, KvTravelsEncodedAndLosesNothing) {
+  TestCluster cluster(
+      {.worker_flags = {"--kv-transport=tcp", "--kv-codec=mask-rice", "--prefix-cache=off"}});
+  for (int32_t seed = 1; seed < 12; ++seed) {
+    v1::GenerateRequest request = LongRequest(seed);
+    const Outcome two = Ask(cluster.client(), request);
+    ASSERT_TRUE(two.status.ok()) << two.status;
+    request.set_route(v1::ROUTE_UNIFIED);
+    const Outcome one = Ask(cluster.client(), request);
+    ASSERT_TRUE(one.status.ok()) << one.status;
+    EXPECT_EQ(two.generation.choices[0].token_ids, one.generation.choices[0].token_ids)
+        << "seed " << seed;
+    if (seed < 8) continue;  // 7 x 300 tokens are twice as many as tables are made of
+    const v1::KvBytes& kv = two.generation.choices[0].finish.kv_bytes();
+    EXPECT_EQ(kv.codec(), "mask-rice");
+    EXPECT_GT(static_cast<double>(kv.raw()) / static_cast<double>(kv.wire()), 1.45);
+    EXPECT_GT(kv.expected_ms(), 0);
+  }
+  cluster.WaitFor("the counts of the codec", [](const v1::GetStatusResponse& status) {
+    const v1::HandoffUse& handoffs = FindWorker(status, "prefill-0")->load().handoffs();
+    return handoffs.mask_rice_streams() >= 4 && handoffs.mask_rice_encode_gb_per_s() > 0 &&
+           handoffs.codec_kv_bytes() > handoffs.codec_wire_bytes();
+  });
+}
+
 // Enough at once that each prefill worker gets some.
 void AskSeveral(TestCluster& cluster) {
   std::vector<std::future<Outcome>> asked;

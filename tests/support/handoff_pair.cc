@@ -63,7 +63,8 @@ Disaggregated* HandoffPair::Start(EngineRequest request, const Reservation& rese
                               .reservation = reservation.id,
                               .epoch = reservation.epoch,
                               .cached_tokens = reservation.cached_tokens,
-                              .lease = reservation.lease},
+                              .lease = reservation.lease,
+                              .reads = reservation.reads},
                              run.prefill.NewSink());
   return &run;
 }

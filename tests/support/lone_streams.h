@@ -21,7 +21,8 @@ class LoneStreams final : private StreamOwner {
   std::shared_ptr<OutgoingStream> Open(
       StreamKey key, StreamEnded ended = [](uint64_t, uint64_t, const absl::Status&) {}) {
     StreamOwner& owner = *this;
-    auto stream = std::make_shared<OutgoingStream>(key, max_frames_, owner, std::move(ended));
+    auto stream =
+        std::make_shared<OutgoingStream>(key, max_frames_, SendLink{}, owner, std::move(ended));
     return streams_.Add(stream).ok() ? stream : nullptr;
   }
 

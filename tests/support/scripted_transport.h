@@ -27,6 +27,7 @@ struct RecordedFrame {
   uint32_t layer = 0;
   uint32_t block = 0;
   std::vector<std::byte> payload;
+  PayloadKind kind = PayloadKind::kExtent;
 };
 
 // A transport without a peer: keeps what is posted, and the test says how streams end.
@@ -89,6 +90,11 @@ class ScriptedTransport final : public Transport {
     absl::MutexLock lock(&mutex_);
     return renew_every_;
   }
+  // The link that streams say they take, from the next opening on.
+  void SetLink(const SendLink& link) {
+    absl::MutexLock lock(&mutex_);
+    link_ = link;
+  }
   // Called with the first layer of each post. Before the first.
   void OnPost(std::function<void(uint32_t layer)> on_post) { on_post_ = std::move(on_post); }
 
@@ -115,7 +121,7 @@ class ScriptedTransport final : public Transport {
     ++num_opened_;
     renew_every_ = renew_every;
     streams_[stream] = {.epoch = epoch, .ended = std::move(ended)};
-    return std::make_shared<ScriptedStream>(*this, stream, epoch);
+    return std::make_shared<ScriptedStream>(*this, stream, epoch, link_);
   }
 
   std::vector<LinkStats> links() const override { return {}; }
@@ -130,8 +136,10 @@ class ScriptedTransport final : public Transport {
 
   class ScriptedStream final : public SendStream {
    public:
-    ScriptedStream(ScriptedTransport& transport, uint64_t stream, uint64_t epoch)
-        : transport_(transport), stream_(stream), epoch_(epoch) {}
+    ScriptedStream(ScriptedTransport& transport, uint64_t stream, uint64_t epoch,
+                   const SendLink& link)
+        : transport_(transport), stream_(stream), epoch_(epoch), link_(link) {}
+    SendLink link() const override { return link_; }
     absl::Status Post(std::span<const PostedExtent> extents) override {
       return transport_.Post(stream_, epoch_, extents);
     }
@@ -145,14 +153,15 @@ class ScriptedTransport final : public Transport {
     ScriptedTransport& transport_;
     const uint64_t stream_;
     const uint64_t epoch_;
+    const SendLink link_;
   };
 
   absl::Status Post(uint64_t stream, uint64_t epoch, std::span<const PostedExtent> extents) {
     if (on_post_ && !extents.empty()) on_post_(extents.front().layer);
     absl::MutexLock lock(&mutex_);
     if (!post_answer_.ok()) return post_answer_;
-    for (const auto& [layer, block, payload] : extents) {
-      frames_.push_back({stream, epoch, layer, block, {payload.begin(), payload.end()}});
+    for (const auto& [layer, block, payload, kind] : extents) {
+      frames_.push_back({stream, epoch, layer, block, {payload.begin(), payload.end()}, kind});
     }
     return absl::OkStatus();
   }
@@ -178,6 +187,7 @@ class ScriptedTransport final : public Transport {
   absl::Status reach_answer_ ABSL_GUARDED_BY(mutex_);
   absl::Status open_answer_ ABSL_GUARDED_BY(mutex_);
   absl::Status post_answer_ ABSL_GUARDED_BY(mutex_);
+  SendLink link_ ABSL_GUARDED_BY(mutex_);
   int num_aborted_ ABSL_GUARDED_BY(mutex_) = 0;
   int num_opened_ ABSL_GUARDED_BY(mutex_) = 0;
   Duration renew_every_ ABSL_GUARDED_BY(mutex_){};

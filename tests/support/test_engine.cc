@@ -39,6 +39,8 @@ TestEngine::TestEngine(const TestEngineSetup& setup)
                               .max_reservation_wait = setup.max_reservation_wait,
                               .conversion_slots = setup.conversion_slots,
                               .least_post_bytes = setup.least_post_bytes,
+                              .wire_codec = setup.wire_codec,
+                              .codec_threads = setup.codec_threads,
                               .costs = setup.costs,
                               .check_invariants = true};
   const Clock& clock = setup.clock != nullptr ? *setup.clock : real_clock_;

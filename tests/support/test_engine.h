@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct TestEngineSetup {
   Duration max_reservation_wait = std::chrono::seconds(30);
   int32_t conversion_slots = 32;
   int64_t least_post_bytes = EngineOptions().least_post_bytes;
+  std::optional<CodecId> wire_codec;
+  int32_t codec_threads = EngineOptions().codec_threads;
   int32_t block_tokens = 8;
   int32_t max_context_tokens = 0;  // 0: the model's
   SchedulerOptions scheduler;

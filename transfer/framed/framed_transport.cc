@@ -65,7 +65,8 @@ class FramedTransport final : public Transport, private StreamOwner {
     const StreamKey key = {.stream = stream, .epoch = epoch};
     const auto max_frames = static_cast<uint64_t>(options_.max_queued_frames);
     StreamOwner& owner = *this;
-    auto opened = std::make_shared<OutgoingStream>(key, max_frames, owner, std::move(ended));
+    auto opened =
+        std::make_shared<OutgoingStream>(key, max_frames, LinkTo(peer), owner, std::move(ended));
     RETURN_IF_ERROR(streams_.Add(opened));
     Queue(OpenCommand{.stream = opened, .peer = std::string(peer), .renew_every = renew_every});
     return opened;
@@ -84,6 +85,11 @@ class FramedTransport final : public Transport, private StreamOwner {
   }
 
  private:
+  SendLink LinkTo(std::string_view peer) {
+    const bool on_host = options_.device == nullptr || options_.device->is_host();
+    return {.takes_any_memory = on_host && medium_->carries_any_memory(),
+            .gigabytes_per_second = links_.Find(peer)->stats().gigabytes_per_second};
+  }
   absl::Status CheckPayload(uint64_t stream, std::span<const std::byte> payload) const override {
     RETURN_IF_ERROR(path_->CheckPayload(stream, payload.size()));
     return medium_->MayCarry(payload);

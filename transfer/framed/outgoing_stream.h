@@ -91,10 +91,12 @@ struct SendProgress {
 class OutgoingStream final : public SendStream,
                              public std::enable_shared_from_this<OutgoingStream> {
  public:
-  OutgoingStream(StreamKey key, uint64_t max_frames, StreamOwner& owner, StreamEnded ended)
-      : key_(key), max_frames_(max_frames), owner_(owner), ended_(std::move(ended)) {}
+  OutgoingStream(StreamKey key, uint64_t max_frames, const SendLink& link, StreamOwner& owner,
+                 StreamEnded ended)
+      : key_(key), max_frames_(max_frames), link_(link), owner_(owner), ended_(std::move(ended)) {}
 
   StreamKey key() const { return key_; }
+  SendLink link() const override { return link_; }
 
   absl::Status Post(std::span<const PostedExtent> extents) override;
   absl::Status Finish() override;
@@ -110,6 +112,7 @@ class OutgoingStream final : public SendStream,
 
   const StreamKey key_;
   const uint64_t max_frames_;
+  const SendLink link_;
   StreamOwner& owner_;  // may be gone once the stream has ended
   absl::Mutex mutex_;
   StreamEnded ended_ ABSL_GUARDED_BY(mutex_);  // null once the stream has ended

@@ -78,7 +78,8 @@ NextFrame SendQueue::TakeData() {
                                 .epoch = stream->key().epoch,
                                 .layer = extent.layer,
                                 .block = extent.block,
-                                .payload_bytes = static_cast<uint32_t>(extent.payload.size())},
+                                .payload_bytes = static_cast<uint32_t>(extent.payload.size()),
+                                .kind = extent.kind},
                      .payload = extent.payload,
                      .stream = stream};
   progress.TakeExtent();

@@ -39,6 +39,8 @@ class Medium {
   // Whether payloads travel through a side channel of each connection; FramedOptions::device then
   // holds them.
   virtual bool has_side_channels() const { return false; }
+  // Whether payloads may lie anywhere in the memory of the transport's device.
+  virtual bool carries_any_memory() const { return true; }
   // INVALID_ARGUMENT for a payload that the medium cannot carry because of where it lies or of its
   // size. Thread-safe.
   virtual absl::Status MayCarry(std::span<const std::byte>) const { return absl::OkStatus(); }

@@ -23,15 +23,16 @@ constexpr Field kEpoch = {16, 8};
 constexpr Field kLayer = {24, 4};
 constexpr Field kBlock = {28, 4};
 constexpr Field kPayloadBytes = {32, 4};
-constexpr Field kReserved = {36, 4};
+constexpr Field kKind = {36, 1};
+constexpr Field kReserved = {37, 3};
 constexpr Field kPayloadHash = {40, 8};  // in a commit, which has no payload: sent_bytes
 constexpr Field kFrames = {48, 8};       // in a reference, which counts nothing: payload_handle
 constexpr Field kHeaderHash = {56, 8};
 
 // The fields that a type uses. All others must be zero, so that every header has one encoding.
-constexpr std::array<Field, 8> kOptional = {kCode,  kStream,       kEpoch,       kLayer,
-                                            kBlock, kPayloadBytes, kPayloadHash, kFrames};
-enum Use : uint8_t {
+constexpr std::array<Field, 9> kOptional = {kCode,         kStream,      kEpoch,  kLayer, kBlock,
+                                            kPayloadBytes, kPayloadHash, kFrames, kKind};
+enum Use : uint16_t {
   kUsesCode = 1,  // 1 << the index in kOptional, as for all of these
   kUsesStream = 2,
   kUsesEpoch = 4,
@@ -40,6 +41,7 @@ enum Use : uint8_t {
   kUsesPayloadBytes = 32,
   kUsesPayloadHash = 64,
   kUsesFrames = 128,
+  kUsesKind = 256,
 };
 
 // No field for an unknown type.
@@ -48,9 +50,9 @@ unsigned UsesOf(FrameType type) {
   constexpr unsigned kExtent = kKey | kUsesLayer | kUsesBlock;
   switch (type) {
     case FrameType::kData:
-      return kExtent | kUsesPayloadBytes | kUsesPayloadHash;
+      return kExtent | kUsesPayloadBytes | kUsesPayloadHash | kUsesKind;
     case FrameType::kReference:
-      return kExtent | kUsesPayloadBytes | kUsesPayloadHash | kUsesFrames;
+      return kExtent | kUsesPayloadBytes | kUsesPayloadHash | kUsesFrames | kUsesKind;
     case FrameType::kAnnounce:
       return kUsesPayloadBytes;
     case FrameType::kCommit:
@@ -80,6 +82,10 @@ T Load(HeaderBytes bytes, Field field) {
   return static_cast<T>(LoadField(bytes, field.at, field.size));
 }
 
+uint16_t VersionOf(PayloadKind kind) {
+  return kind == PayloadKind::kExtent ? kFrameVersion : kKindVersion;
+}
+
 absl::Status CheckFields(const FrameHeader& header, HeaderBytes bytes) {
   const unsigned uses = UsesOf(header.type);
   if (uses == 0) return InvalidArgument("frame of unknown type {}", static_cast<int>(header.type));
@@ -93,6 +99,14 @@ absl::Status CheckFields(const FrameHeader& header, HeaderBytes bytes) {
       (header.payload_bytes == 0 || header.payload_bytes > kMaxPayloadBytes)) {
     return InvalidArgument("frame of type {} with {} bytes of payload: must have between 1 and {}",
                            static_cast<int>(header.type), header.payload_bytes, kMaxPayloadBytes);
+  }
+  if (header.kind > PayloadKind::kTables) {
+    return InvalidArgument("frame of type {} with a payload of unknown kind {}",
+                           static_cast<int>(header.type), static_cast<int>(header.kind));
+  }
+  if (const auto version = Load<uint16_t>(bytes, kVersion); version != VersionOf(header.kind)) {
+    return InvalidArgument("frame of version {} with a payload of kind {}", version,
+                           static_cast<int>(header.kind));
   }
   if ((uses & kUsesCode) != 0 && (header.code == 0 || header.code > kMaxStatusCode)) {
     return InvalidArgument("reject frame with code {}: must be a status code from 1 to {}",
@@ -115,7 +129,7 @@ std::array<std::byte, kFrameHeaderBytes> EncodeFrameHeader(const FrameHeader& he
   const bool is_commit = header.type == FrameType::kCommit;
   const bool is_reference = header.type == FrameType::kReference;
   Store(bytes, kMagic, kFrameMagic);
-  Store(bytes, kVersion, kFrameVersion);
+  Store(bytes, kVersion, VersionOf(header.kind));
   Store(bytes, kType, static_cast<uint8_t>(header.type));
   Store(bytes, kCode, header.code);
   Store(bytes, kStream, header.stream);
@@ -123,6 +137,7 @@ std::array<std::byte, kFrameHeaderBytes> EncodeFrameHeader(const FrameHeader& he
   Store(bytes, kLayer, header.layer);
   Store(bytes, kBlock, header.block);
   Store(bytes, kPayloadBytes, header.payload_bytes);
+  Store(bytes, kKind, static_cast<uint8_t>(header.kind));
   Store(bytes, kPayloadHash, is_commit ? header.sent_bytes : header.payload_hash);
   Store(bytes, kFrames, is_reference ? header.payload_handle : header.frames);
   Store(bytes, kHeaderHash, Hash64(std::span(bytes).first<kHeaderHash.at>()));
@@ -145,9 +160,11 @@ absl::StatusOr<FrameHeader> ParseFrameHeader(HeaderBytes bytes) {
     return DataLoss("frame header has hash {:#018x}, it says {:#018x}", hash,
                     Load<uint64_t>(bytes, kHeaderHash));
   }
-  if (const auto version = Load<uint16_t>(bytes, kVersion); version != kFrameVersion) {
-    return FailedPrecondition("frame version {}, this build speaks {}: run the same build on both",
-                              version, kFrameVersion);
+  if (const auto version = Load<uint16_t>(bytes, kVersion);
+      version < kFrameVersion || version > kKindVersion) {
+    return FailedPrecondition(
+        "frame version {}, this build speaks {} and {}: run the same build on both", version,
+        kFrameVersion, kKindVersion);
   }
   if (Load<uint32_t>(bytes, kReserved) != 0) {
     return InvalidArgument("frame header: the reserved bytes are not zero");
@@ -158,7 +175,8 @@ absl::StatusOr<FrameHeader> ParseFrameHeader(HeaderBytes bytes) {
                         .epoch = Load<uint64_t>(bytes, kEpoch),
                         .layer = Load<uint32_t>(bytes, kLayer),
                         .block = Load<uint32_t>(bytes, kBlock),
-                        .payload_bytes = Load<uint32_t>(bytes, kPayloadBytes)};
+                        .payload_bytes = Load<uint32_t>(bytes, kPayloadBytes),
+                        .kind = Load<PayloadKind>(bytes, kKind)};
   (header.type == FrameType::kCommit ? header.sent_bytes : header.payload_hash) =
       Load<uint64_t>(bytes, kPayloadHash);
   (header.type == FrameType::kReference ? header.payload_handle : header.frames) =

@@ -23,6 +23,13 @@ enum class FrameType : uint8_t {
   kAnnounce = 10,  // the payloads of the next references are on their way in the side channel
 };
 
+// What the payload of a data frame is. Transports carry all of them alike.
+enum class PayloadKind : uint8_t {
+  kExtent = 0,   // the extent as it is
+  kEncoded = 1,  // a frame of a codec, which holds the extent (docs/kv_codecs.md)
+  kTables = 2,   // tables that encoded payloads of the stream are decoded with
+};
+
 // The header of every frame on a data connection: 64 bytes, little-endian. The last 8 are the XXH3-64
 // of the 56 before them. docs/kv_wire_format.md has the layout and a worked example.
 struct FrameHeader {
@@ -37,7 +44,8 @@ struct FrameHeader {
   uint32_t block = 0;
   // kData, kReference: size of the payload. kAnnounce: size of all payloads that are on their way.
   uint32_t payload_bytes = 0;
-  uint64_t payload_hash = 0;  // kData, kReference: XXH3-64 of the payload
+  PayloadKind kind = PayloadKind::kExtent;  // kData, kReference
+  uint64_t payload_hash = 0;                // kData, kReference: XXH3-64 of the payload
   // kCommit: data frames of the whole stream. kResend: how many extents this answer asks for.
   // kCredit: bytes of payload since the start.
   uint64_t frames = 0;
@@ -70,7 +78,10 @@ inline bool BringsPayload(const FrameHeader& header) {
 
 inline constexpr size_t kFrameHeaderBytes = 64;
 inline constexpr uint32_t kFrameMagic = 0x314B4454;  // "TDK1"
+// A frame has the oldest version that has all of its fields, so that workers of different builds understand
+// each other until one uses what the other does not know.
 inline constexpr uint16_t kFrameVersion = 3;
+inline constexpr uint16_t kKindVersion = 4;  // of frames whose payload is not an extent as it is
 // The largest extent. Checked before anything is allocated or waited for.
 inline constexpr uint32_t kMaxPayloadBytes = 64u << 20;
 

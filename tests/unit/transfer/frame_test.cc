@@ -114,6 +114,16 @@ TEST(FrameTest, EveryTypeComesBack) {
        .payload_bytes = 5,
        .payload_hash = ~0ull,
        .payload_handle = ~0ull},
+      {.type = FrameType::kData,
+       .stream = 1,
+       .epoch = 2,
+       .payload_bytes = 5,
+       .kind = PayloadKind::kEncoded},
+      {.type = FrameType::kReference,
+       .stream = 1,
+       .epoch = 2,
+       .payload_bytes = 5,
+       .kind = PayloadKind::kTables},
       {.type = FrameType::kAnnounce, .payload_bytes = kMaxPayloadBytes},
       {.type = FrameType::kReject, .code = 16, .stream = 9, .epoch = 2}};
   for (const FrameHeader& header : headers) {
@@ -150,7 +160,11 @@ TEST(FrameTest, WhatCannotBeIsRefused) {
   EXPECT_EQ(code(With(data, 7, 1)), kInvalid) << "data with a code";
   EXPECT_EQ(code(With(data, 32, 0)), kInvalid) << "data without payload";
   EXPECT_EQ(code(With(data, 35, 4)), kInvalid) << "payload over the limit";
-  EXPECT_EQ(code(With(data, 36, 1)), kInvalid) << "reserved";
+  EXPECT_EQ(code(With(data, 37, 1)), kInvalid) << "reserved";
+  EXPECT_EQ(code(With(data, 36, 1)), kInvalid) << "an encoded payload of version 3";
+  EXPECT_EQ(code(With(data, 4, 4)), kInvalid) << "an extent as it is of version 4";
+  EXPECT_EQ(code(With(With(data, 4, 4), 36, 3)), kInvalid) << "an unknown kind of payload";
+  EXPECT_EQ(code(With(With(ack, 4, 4), 36, 1)), kInvalid) << "ack with a kind of payload";
   EXPECT_EQ(code(With(data, 48, 1)), kInvalid) << "data with a frame count";
   EXPECT_EQ(code(With(ack, 24, 1)), kInvalid) << "ack with a layer";
   EXPECT_EQ(code(With(ack, 40, 1)), kInvalid) << "ack with a hash";

@@ -64,6 +64,7 @@ class IpcMedium final : public HostMedium {
   static absl::StatusOr<std::unique_ptr<IpcMedium>> Open(const IpcOptions& options);
 
   std::string_view name() const override { return "ipc"; }
+  bool carries_any_memory() const override { return false; }
   absl::Status MayCarry(std::span<const std::byte> payload) const override {
     return segments_.HandleOf(payload).status();
   }

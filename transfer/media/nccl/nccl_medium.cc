@@ -91,6 +91,7 @@ class SocketNcclMedium final : public NcclMedium {
     return FailedPrecondition("this worker sends nothing by NCCL: it was given no slots for that");
   }
   bool has_side_channels() const override { return true; }
+  bool carries_any_memory() const override { return false; }
   absl::Status MayCarry(std::span<const std::byte> payload) const override {
     const size_t most = context_->options().chunk_bytes;
     if (payload.size() <= most) return absl::OkStatus();

@@ -1,0 +1,136 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "engine/handoff/codec_workers.h"
+#include "engine/handoff/kv_encoder.h"
+#include "engine/request.h"
+#include "transfer/transport.h"
+
+namespace tandem {
+
+// What was posted for one request, on all of its streams. Thread-safe.
+struct PostedKv {
+  std::atomic<uint64_t> frames = 0;
+  std::atomic<uint64_t> payload_bytes = 0;
+  // Of the latest stream, from its opening on: the codec, and how long the transfer was expected to take by
+  // itself (0: not known).
+  std::atomic<CodecId> codec = CodecId::kRaw;
+  std::atomic<double> expected_ms = 0;
+
+  void Add(std::span<const PostedExtent> extents);
+};
+
+// Memory for encoded payloads, and its part of the encoder's limit. Thread-compatible.
+class EncodedPayloads {
+ public:
+  explicit EncodedPayloads(KvEncoder& encoder) : encoder_(encoder) {}
+  ~EncodedPayloads() { encoder_.GiveBack(reserved_bytes_); }
+  EncodedPayloads(const EncodedPayloads&) = delete;
+  EncodedPayloads& operator=(const EncodedPayloads&) = delete;
+
+  // `reserved_bytes` of the encoder's limit were taken for `buffer`.
+  void Keep(std::unique_ptr<std::byte[]> buffer, int64_t reserved_bytes) {
+    buffers_.push_back(std::move(buffer));
+    reserved_bytes_ += reserved_bytes;
+  }
+
+ private:
+  KvEncoder& encoder_;
+  std::vector<std::unique_ptr<std::byte[]>> buffers_;
+  int64_t reserved_bytes_ = 0;
+};
+
+// A stream of KV that is encoded before it is sent. Extents that are posted are encoded by the workers, in
+// pieces, and each piece goes to the transport's stream when it is ready; the commit follows the last one.
+// Encoded payloads are in memory of this object until the stream has ended.
+//
+// Some extents go as they are: those of a link that sends from the pool alone, those that a codec makes no
+// smaller, and those for which the encoder has no memory left.
+//
+// The workers read the posted extents. So, as with any stream, these must stay valid until the stream has
+// ended or Abort has returned: the end is reported when no worker reads any more.
+// Thread-safe.
+class EncodedStream final : public SendStream, public std::enable_shared_from_this<EncodedStream> {
+ public:
+  // All of them outlive the stream.
+  struct Parts {
+    KvEncoder& encoder;
+    CodecWorkers& workers;
+    Transport& transport;
+  };
+  // The prompt whose KV is sent, and where what was posted for it is counted.
+  struct Prompt {
+    int32_t tokens = 0;
+    std::shared_ptr<PostedKv> posted;
+  };
+
+  // Opens a stream to `target`. `ended` may be called by a worker, too. Errors as Transport::OpenStream.
+  static absl::StatusOr<StreamHandle> Open(const Parts& parts, const HandoffTarget& target,
+                                           Prompt prompt, Duration renew_every, StreamEnded ended);
+
+  EncodedStream(const Parts& parts, Prompt prompt, StreamEnded ended);
+
+  SendLink link() const override { return inner_->link(); }
+  // As SendStream. Extents are of the encoder's layout, and `block` numbers those of the prompt.
+  absl::Status Post(std::span<const PostedExtent> extents) override;
+  absl::Status Finish() override;
+  void Abort() override;
+
+ private:
+  // Extents that one worker encodes.
+  struct Piece {
+    std::vector<PostedExtent> extents;
+    int64_t bytes = 0;  // of the extents, taken of the encoder's limit unless the piece calibrates
+    bool calibrates = false;  // they were sent as they are, and only their exponents are counted
+  };
+  // How the transport's stream ended.
+  struct End {
+    StreamEnded report;  // null once it was called
+    bool reached = false;
+    StreamKey key;
+    absl::Status status;
+  };
+
+  absl::Status PostNow(std::span<const PostedExtent> extents);
+  absl::Status PostTables();
+  void QueuePieces(std::span<const PostedExtent> extents, bool calibrates);
+  int32_t TokensOf(const PostedExtent& extent) const;
+  bool IsEncoded(const PostedExtent& extent) const;
+  void Work(const Piece& piece);
+  absl::Status EncodeAndPost(const Piece& piece);
+  void OnEnded(StreamKey key, const absl::Status& status);
+  // Calls End::report where the stream has ended and no worker reads its extents.
+  void ReportIfOver();
+  bool nobody_reads() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return reading_ == 0; }
+
+  const Parts parts_;
+  const Prompt prompt_;
+  // Constant once the stream is open.
+  StreamHandle inner_;
+  StreamEncoding encoding_;
+
+  absl::Mutex mutex_;
+  End end_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // of the first call by a worker that failed
+  bool is_over_ ABSL_GUARDED_BY(mutex_) =
+      false;  // ended, aborted or failed: no worker begins to read
+  bool finishes_ ABSL_GUARDED_BY(mutex_) = false;  // Finish was called
+  bool sent_tables_ ABSL_GUARDED_BY(mutex_) = false;
+  int32_t waiting_ ABSL_GUARDED_BY(mutex_) =
+      0;  // pieces to encode that were queued and are not posted
+  int32_t reading_ ABSL_GUARDED_BY(mutex_) = 0;  // pieces that workers read now
+  EncodedPayloads payloads_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tandem

@@ -1,0 +1,221 @@
+#include "engine/handoff/kv_encoder.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/log.h"
+#include "kvstore/codec/packed_extent.h"
+
+namespace tandem {
+namespace {
+
+// Tables are made of so many tokens. More of them make no ratio better by a thousandth.
+constexpr int64_t kCalibrationTokens = 1024;
+// Codecs are timed with so much KV: enough for a rate, and a few milliseconds of a thread once.
+constexpr int64_t kSampleBytes = 2 << 20;
+// The weight of the latest extent in the means of rate and ratio.
+constexpr double kWeight = 0.02;
+constexpr size_t kMostPeers = 256;
+
+double BytesPerSecond(size_t bytes, Duration took) {
+  const double seconds = std::chrono::duration<double>(took).count();
+  return seconds > 0 ? static_cast<double>(bytes) / seconds : 0;
+}
+
+void MoveTo(double& mean, double value) {
+  mean = mean == 0 ? value : mean + kWeight * (value - mean);
+}
+
+}  // namespace
+
+KvEncoder::KvEncoder(const Options& options, const Clock& clock)
+    : options_(options),
+      clock_(clock),
+      calibrates_(options.codec != CodecId::kRaw),
+      calibrator_(std::make_unique<CodecCalibrator>(ShapeOf(options.layout.block_tokens),
+                                                    options.layout.num_layers)) {
+  for (size_t i = 0; i < kCodecs.size(); ++i) known_[i].counts.codec = kCodecs[i];
+}
+
+ExtentShape KvEncoder::ShapeOf(int32_t tokens) const {
+  const KvLayout& layout = options_.layout;
+  return {layout.dtype, layout.num_kv_heads, layout.head_dim, tokens};
+}
+
+StreamEncoding KvEncoder::Choose(const HandoffTarget& target, const SendLink& link, int64_t bytes) {
+  if (!link.takes_any_memory || target.reads.codecs.empty()) return {};
+  absl::MutexLock lock(&mutex_);
+  const size_t index = IndexFor(target, link, bytes);
+  if (latest_.size() >= kMostPeers) latest_.clear();
+  latest_[target.data_address] = index;
+  Known& known = known_[index];
+  ++known.counts.streams;
+  StreamEncoding encoding = {.frames = true, .codec = known.codec, .tables = {}};
+  if (link.gigabytes_per_second > 0) {
+    encoding.expected = ForAllThreads(known.model).Transfer(bytes, link.gigabytes_per_second * 1e9);
+  }
+  if (known.codec != nullptr && !target.reads.HasTables(known.codec->tables_id())) {
+    encoding.tables = tables_;
+  }
+  return encoding;
+}
+
+size_t KvEncoder::IndexFor(const HandoffTarget& target, const SendLink& link, int64_t bytes) {
+  std::vector<size_t> usable = {0};
+  std::vector<CodecModel> models = {CodecModel{}};
+  for (size_t i = 1; i < kCodecs.size(); ++i) {
+    if (known_[i].codec == nullptr || !target.reads.Has(kCodecs[i])) continue;
+    if (options_.codec == kCodecs[i]) return i;
+    usable.push_back(i);
+    models.push_back(ForAllThreads(known_[i].model));
+  }
+  // Without a rate of the link nothing says that a codec would pay.
+  if (options_.codec || link.gigabytes_per_second <= 0) return 0;
+  const auto before = latest_.find(target.data_address);
+  const auto previous =
+      before == latest_.end() ? usable.begin() : std::ranges::find(usable, before->second);
+  return usable[FastestCodec(models, static_cast<size_t>(previous - usable.begin()), bytes,
+                             link.gigabytes_per_second * 1e9)];
+}
+
+CodecModel KvEncoder::ForAllThreads(CodecModel model) const {
+  model.encode_bytes_per_second *= options_.num_threads;
+  model.decode_bytes_per_second *= options_.num_threads;
+  return model;
+}
+
+void KvEncoder::Calibrate(int32_t layer, std::span<const std::byte> extent) {
+  std::unique_ptr<CodecCalibrator> complete;
+  Samples samples;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (calibrator_ == nullptr) return;
+    calibrator_->Add(layer, extent);
+    KeepSample(layer, extent);
+    if (layer + 1 == options_.layout.num_layers) {
+      calibrated_tokens_ += options_.layout.block_tokens;
+    }
+    if (calibrated_tokens_ < kCalibrationTokens) return;
+    calibrates_ = false;
+    complete = std::move(calibrator_);
+    samples = std::exchange(samples_, {});
+  }
+  BuildCodecs(*complete, samples);
+}
+
+// As much of each layer, because layers differ.
+void KvEncoder::KeepSample(int32_t layer, std::span<const std::byte> extent) {
+  const int64_t of_layer = std::ranges::count(samples_.layers, layer);
+  const int64_t bytes = (of_layer + 1) * options_.layout.num_layers * std::ssize(extent);
+  if (of_layer > 0 && bytes > kSampleBytes) return;
+  samples_.layers.push_back(layer);
+  samples_.bytes.insert(samples_.bytes.end(), extent.begin(), extent.end());
+}
+
+void KvEncoder::BuildCodecs(const CodecCalibrator& calibrator, const Samples& samples) {
+  const auto tables = std::make_shared<const CodecTables>(calibrator.Build());
+  std::array<Known, kCodecs.size()> made;
+  for (size_t i = 1; i < kCodecs.size(); ++i) {
+    made[i].codec = NewKvCodec(kCodecs[i], tables);
+    made[i].model = Measure(*made[i].codec, samples);
+    LogInfo("kv_codec={} tables={:016x} ratio={:.3f} encode_gb_per_s={:.2f} decode_gb_per_s={:.2f}",
+            CodecName(kCodecs[i]), tables->id(), made[i].model.ratio,
+            made[i].model.encode_bytes_per_second / 1e9,
+            made[i].model.decode_bytes_per_second / 1e9);
+  }
+  absl::MutexLock lock(&mutex_);
+  tables_ = tables->Serialize();
+  for (size_t i = 1; i < kCodecs.size(); ++i) {
+    known_[i].codec = std::move(made[i].codec);
+    known_[i].model = made[i].model;
+  }
+}
+
+// The fastest of three times, because other threads of the process work meanwhile.
+CodecModel KvEncoder::Measure(const KvCodec& codec, const Samples& samples) const {
+  constexpr int kTimes = 3;
+  const ExtentShape shape = ShapeOf(options_.layout.block_tokens);
+  const size_t num_samples = samples.layers.size();
+  std::vector<std::byte> frames(num_samples * MostFrameBytes(shape));
+  std::vector<std::byte> back(shape.Bytes());
+  std::vector<size_t> sizes(num_samples);
+  CodecModel model = {.piece_bytes = static_cast<int64_t>(shape.Bytes())};
+  for (int time = 0; time < kTimes; ++time) {
+    const TimePoint began = clock_.Now();
+    for (size_t i = 0; i < num_samples; ++i) {
+      const std::span out =
+          std::span(frames).subspan(i * MostFrameBytes(shape), MostFrameBytes(shape));
+      const auto raw = std::span(samples.bytes).subspan(i * shape.Bytes(), shape.Bytes());
+      sizes[i] = EncodeFrame(&codec, shape, {.layer = samples.layers[i]}, raw, out).value_or(0);
+    }
+    const TimePoint encoded = clock_.Now();
+    for (size_t i = 0; i < num_samples; ++i) {
+      DecodeFrame(&codec, shape, samples.layers[i],
+                  std::span(frames).subspan(i * MostFrameBytes(shape), sizes[i]), back)
+          .IgnoreError();
+    }
+    const TimePoint decoded = clock_.Now();
+    model.encode_bytes_per_second = std::max(model.encode_bytes_per_second,
+                                             BytesPerSecond(samples.bytes.size(), encoded - began));
+    model.decode_bytes_per_second = std::max(
+        model.decode_bytes_per_second, BytesPerSecond(samples.bytes.size(), decoded - encoded));
+  }
+  size_t total = 0;
+  for (const size_t size : sizes) total += size;
+  model.ratio =
+      static_cast<double>(samples.bytes.size()) / static_cast<double>(std::max<size_t>(total, 1));
+  return model;
+}
+
+std::optional<size_t> KvEncoder::Encode(const KvCodec* codec, int32_t layer, int32_t tokens,
+                                        std::span<const std::byte> extent,
+                                        std::span<std::byte> out) {
+  thread_local std::vector<std::byte> packed;
+  const TimePoint began = clock_.Now();
+  const ExtentShape shape = ShapeOf(tokens);
+  std::span<const std::byte> raw = extent;
+  if (tokens < options_.layout.block_tokens) {
+    packed.resize(shape.Bytes());
+    PackTokens(shape, options_.layout.block_tokens, extent, packed);
+    raw = packed;
+  }
+  const auto size = EncodeFrame(codec, shape, {.layer = layer}, raw, out);
+  const bool smaller = size.ok() && *size < extent.size();
+  Observe(codec == nullptr ? CodecId::kRaw : codec->id(), raw.size(),
+          smaller ? *size : extent.size(), clock_.Now() - began);
+  return smaller ? std::optional(*size) : std::nullopt;
+}
+
+void KvEncoder::Observe(CodecId codec, size_t kv_bytes, size_t wire_bytes, Duration took) {
+  absl::MutexLock lock(&mutex_);
+  const auto index = std::ranges::find(kCodecs, codec) - kCodecs.begin();
+  Known& known = known_[static_cast<size_t>(index)];
+  known.counts.kv_bytes += kv_bytes;
+  known.counts.wire_bytes += wire_bytes;
+  if (known.codec == nullptr || took <= Duration{}) return;
+  MoveTo(known.model.encode_bytes_per_second, BytesPerSecond(kv_bytes, took));
+  MoveTo(known.model.ratio, static_cast<double>(kv_bytes) / static_cast<double>(wire_bytes));
+}
+
+bool KvEncoder::Reserve(int64_t bytes, size_t extents) {
+  if (reserved_.fetch_add(bytes) + bytes <= options_.most_bytes) return true;
+  reserved_ -= bytes;
+  absl::MutexLock lock(&mutex_);
+  unencoded_extents_ += extents;
+  return false;
+}
+
+void KvEncoder::AddTo(EngineStats& stats) const {
+  absl::MutexLock lock(&mutex_);
+  stats.unencoded_extents = unencoded_extents_;
+  stats.wire_codecs.clear();
+  for (const Known& known : known_) {
+    WireCodecStats counts = known.counts;
+    counts.encode_gigabytes_per_second = known.model.encode_bytes_per_second / 1e9;
+    counts.decode_gigabytes_per_second = known.model.decode_bytes_per_second / 1e9;
+    stats.wire_codecs.push_back(counts);
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "base/clock.h"
+#include "engine/request.h"
+#include "engine/stats.h"
+#include "kvstore/codec/kv_codec.h"
+#include "kvstore/kv_layout.h"
+#include "scheduler/latency_model/codec_model.h"
+#include "transfer/transport.h"
+
+namespace tandem {
+
+// How the KV of one stream is encoded.
+struct StreamEncoding {
+  bool frames = false;  // the peer reads frames: blocks that are not full may be packed
+  std::shared_ptr<const KvCodec> codec;  // null: full blocks go as they are
+  // The codec's tables, which the peer does not have yet; empty where it has them or needs none.
+  std::vector<std::byte> tables;
+  ModelTime expected{};  // of the transfer by itself; 0 where the rate of the link is not known
+};
+
+// What the encoded streams of a prefill worker have in common: the codecs, whose tables are made of the
+// first KV that leaves; how fast they are here; the choice of a codec for each stream; and the limit of the
+// memory for KV that is encoded and not acknowledged yet.
+// Thread-safe.
+class KvEncoder {
+ public:
+  struct Options {
+    KvLayout layout;               // of the pool, in the host's memory
+    std::optional<CodecId> codec;  // for every stream whose peer reads it; nothing: the fastest one
+    int32_t num_threads = 1;       // that encode, and as many that decode at the peer
+    int64_t most_bytes = 256 << 20;  // of KV that waits to be encoded, and encoded KV
+  };
+  KvEncoder(const Options& options, const Clock& clock);
+
+  const KvLayout& layout() const { return options_.layout; }
+
+  // The encoding of a stream of about `bytes` of KV to a peer.
+  StreamEncoding Choose(const HandoffTarget& target, const SendLink& link, int64_t bytes);
+
+  // Whether KV is needed to make tables of.
+  bool calibrates() const { return calibrates_; }
+  // Counts the exponents of an extent, until there are tables.
+  void Calibrate(int32_t layer, std::span<const std::byte> extent);
+
+  // Encodes an extent, of which the first `tokens` tokens are sent, into `out`. Nothing where its frame
+  // would not be smaller than the extent: then that is to be sent as it is. `out` has ExtentBytes().
+  std::optional<size_t> Encode(const KvCodec* codec, int32_t layer, int32_t tokens,
+                               std::span<const std::byte> extent, std::span<std::byte> out);
+
+  // Takes so many bytes of the limit for `extents` extents. False when too few are left: these are sent as
+  // they are, and counted.
+  bool Reserve(int64_t bytes, size_t extents);
+  void GiveBack(int64_t bytes) { reserved_ -= bytes; }
+
+  // Sets the fields about codecs.
+  void AddTo(EngineStats& stats) const;
+
+ private:
+  static constexpr std::array kCodecs = {CodecId::kRaw, CodecId::kMaskRice, CodecId::kF3};
+
+  // One of kCodecs.
+  struct Known {
+    std::shared_ptr<const KvCodec> codec;  // null: raw, or not made yet
+    CodecModel model;                      // of one thread
+    WireCodecStats counts;
+  };
+  // Extents of the first KV, with which codecs are timed.
+  struct Samples {
+    std::vector<int32_t> layers;
+    std::vector<std::byte> bytes;  // one extent after the other
+  };
+
+  ExtentShape ShapeOf(int32_t tokens) const;
+  CodecModel ForAllThreads(CodecModel model) const;
+  void KeepSample(int32_t layer, std::span<const std::byte> extent)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void BuildCodecs(const CodecCalibrator& calibrator, const Samples& samples);
+  CodecModel Measure(const KvCodec& codec, const Samples& samples) const;
+  size_t IndexFor(const HandoffTarget& target, const SendLink& link, int64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Observe(CodecId codec, size_t kv_bytes, size_t wire_bytes, Duration took);
+
+  const Options options_;
+  const Clock& clock_;
+  std::atomic<bool> calibrates_;
+  std::atomic<int64_t> reserved_ = 0;
+
+  mutable absl::Mutex mutex_;
+  std::unique_ptr<CodecCalibrator> calibrator_ ABSL_GUARDED_BY(mutex_);  // null: there are tables
+  int64_t calibrated_tokens_ ABSL_GUARDED_BY(mutex_) = 0;                // of the last layer
+  Samples samples_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::byte> tables_ ABSL_GUARDED_BY(mutex_);
+  std::array<Known, kCodecs.size()> known_ ABSL_GUARDED_BY(mutex_);
+  // The codec of the latest stream to a peer, as an index into kCodecs.
+  absl::flat_hash_map<std::string, size_t> latest_ ABSL_GUARDED_BY(mutex_);
+  uint64_t unencoded_extents_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "kvstore/codec/extent_shape.h"
+#include "kvstore/codec/frame_decoder.h"
+#include "kvstore/kv_layout.h"
+#include "transfer/transport.h"
+
+namespace tandem {
+
+// The place in the pool for the KV of one sequence.
+struct LandingPlan {
+  std::vector<int32_t> blocks;  // the sequence's blocks in the pool
+  // The layout of the sender. Frames name blocks of this layout; CanConvert it to the pool's.
+  KvLayout layout;
+  int32_t prompt_tokens = 0;
+  int32_t cached_tokens = 0;  // tokens of the prompt that are in place already and must not change
+};
+
+// Which payloads a landing accepts.
+enum class Accepts : uint8_t { kExtents, kExtentsAndFrames };
+
+// How far the KV of one reservation has landed. The LandingZone has the states.
+// Thread: one at a time.
+struct Landing {
+  enum class Extent : uint8_t { kEmpty, kWriting, kLanded };
+
+  Landing(LandingPlan landing_plan, const KvLayout& pool_layout, Accepts accepted,
+          TimePoint first_lease_end);
+
+  LandingPlan plan;
+  bool direct = false;       // the sender's layout is the pool's
+  uint32_t first_block = 0;  // the sender's first block with a token that is not cached
+  uint32_t num_blocks = 0;   // blocks of the sender
+  Accepts accepts = Accepts::kExtents;
+  std::vector<Extent> extents;  // [layer][block - first_block], and behind them the tables
+  absl::flat_hash_map<size_t, int32_t> slots;  // by extent, for those that use a slot
+  int64_t num_landed = 0;
+  int64_t num_verified = 0;  // verified payloads in slots; their extents count as being written
+  int32_t num_writing = 0;
+  int32_t num_decoding = 0;  // of these, those that a codec worker has
+  // With the tables that were known when the reservation was made, and those that its sender brought.
+  FrameDecoder decoder;
+  TimePoint lease_end{};
+  bool committed = false;
+  bool closed = false;
+  absl::Status broken;
+
+  int64_t num_extents() const { return static_cast<int64_t>(extents.size()) - 1; }
+  bool has_tables() const { return extents.back() == Extent::kLanded; }
+  // Without the tables.
+  int64_t num_landed_extents() const { return num_landed - (has_tables() ? 1 : 0); }
+  // The index of the extent that the header names, in [0, extents.size()). PERMISSION_DENIED when the
+  // reservation has no such extent of that kind and size: the sender learned the layout and the cached
+  // tokens from its reservation, so a peer that names another extent did not make it.
+  absl::StatusOr<size_t> IndexOf(const FrameHeader& header) const;
+  // What an encoded payload for that block holds.
+  ExtentShape ShapeOf(uint32_t block) const;
+  // The size of tables for the sender's KV.
+  size_t TablesBytes() const;
+  // Of a stream with so many frames, what has not landed. DATA_LOSS for a stream that cannot have so many:
+  // it has one for each extent, and may have one for tables.
+  absl::StatusOr<std::vector<MissingExtent>> Missing(uint64_t frames) const;
+  // Of the bytes that are to come, how many have landed.
+  uint64_t LandedBytes() const;
+};
+
+}  // namespace tandem

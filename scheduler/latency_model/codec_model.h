@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "scheduler/latency_model/step_features.h"
+
+namespace tandem {
+
+// A codec on the way of a transfer. KV is encoded, sent and decoded piece by piece and at the same time,
+// so that the slowest of the three decides.
+struct CodecModel {
+  double ratio = 1;                    // bytes of KV for each byte on the wire
+  double encode_bytes_per_second = 0;  // of KV, all threads together; 0: it takes no time
+  double decode_bytes_per_second = 0;  // likewise
+  int64_t piece_bytes =
+      0;  // of KV: the first piece is encoded, and the last one decoded, by itself
+
+  // What moving `bytes` of KV takes over a link of so many bytes per second, which is not 0.
+  ModelTime Transfer(int64_t bytes, double link_bytes_per_second) const;
+};
+
+// A codec must shorten the transfer by so much to take the place of another one, so that noise in what was
+// measured does not make links change back and forth, and raw KV is not given up for next to nothing.
+inline constexpr double kLeastCodecGain = 0.05;
+
+// The index of the codec that moves `bytes` of KV the fastest; `previous` stays unless another one is faster
+// by kLeastCodecGain. `codecs` is not empty.
+size_t FastestCodec(std::span<const CodecModel> codecs, size_t previous, int64_t bytes,
+                    double link_bytes_per_second);
+
+}  // namespace tandem

@@ -1,0 +1,123 @@
+// Two engines and KV that is encoded on its way: the answer is the very same one as on one worker, and
+// fewer bytes travel.
+
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/handoff_pair.h"
+
+namespace tandem {
+namespace {
+
+constexpr int32_t kEncodedVocab = 288;
+
+EngineRequest EncodedRequest(uint64_t id, int32_t prompt_tokens) {
+  return Greedy(id, RandomPrompt(id, prompt_tokens, kEncodedVocab), 12);
+}
+
+std::vector<int32_t> AnswerOfOneWorker(const EngineRequest& request) {
+  TestEngine engine({});
+  Recording whole;
+  engine->Submit(request, whole.NewSink());
+  EXPECT_TRUE(whole.AwaitFinish().status.ok());
+  return whole.token_ids();
+}
+
+struct EncodedRun {
+  std::vector<int32_t> tokens;
+  KvReport kv;
+};
+
+EncodedRun HandOverEncoded(HandoffPair& pair, const EngineRequest& request) {
+  const auto run = pair.Start(request);
+  if (!run.ok()) {
+    ADD_FAILURE() << run.status();
+    return {};
+  }
+  pair.Continue(**run);
+  const absl::Status status = pair.AwaitEnd(**run);
+  EXPECT_TRUE(status.ok()) << status;
+  return {.tokens = (*run)->token_ids(), .kv = (*run)->prefill.AwaitFinish().kv};
+}
+
+// Hands over prompts until the encoder has made its tables of them.
+void MakeTables(HandoffPair& pair, CodecId codec) {
+  for (uint64_t id = 1; id < 40; ++id) {
+    if (HandOverEncoded(pair, EncodedRequest(1000 + id, 64)).kv.codec == codec) return;
+  }
+  FAIL() << "no tables were made of 2,560 tokens";
+}
+
+using CodecAndSizes = std::tuple<CodecId, int32_t, int32_t>;
+class EncodedHandoffTest : public testing::TestWithParam<CodecAndSizes> {};
+
+TEST_P(EncodedHandoffTest, TheAnswerIsThatOfOneWorkerAndFewerBytesTravel) {
+  const auto [codec, prefill_tokens, decode_tokens] = GetParam();
+  HandoffPair pair({.block_tokens = prefill_tokens, .wire_codec = codec},
+                   {.block_tokens = decode_tokens}, Wire::kLoopback);
+  MakeTables(pair, codec);
+  for (const int32_t prompt_tokens : {1, 63, 64, 77, 200}) {
+    const EngineRequest request =
+        EncodedRequest(static_cast<uint64_t>(prompt_tokens), prompt_tokens);
+    const EncodedRun run = HandOverEncoded(pair, request);
+    EXPECT_EQ(run.tokens, AnswerOfOneWorker(request)) << prompt_tokens;
+    EXPECT_EQ(run.kv.codec, codec);
+    if (prompt_tokens < 63) continue;
+    EXPECT_GT(static_cast<double>(run.kv.raw_bytes) / static_cast<double>(run.kv.wire_bytes), 1.15)
+        << prompt_tokens;
+  }
+  pair.decode().Settle();
+  EXPECT_TRUE(pair.decode().AtRest());
+  EXPECT_TRUE(pair.prefill().AtRest());
+}
+
+INSTANTIATE_TEST_SUITE_P(CodecsAndBlockSizes, EncodedHandoffTest,
+                         testing::Values(CodecAndSizes{CodecId::kMaskRice, 64, 64},
+                                         CodecAndSizes{CodecId::kMaskRice, 64, 8},
+                                         CodecAndSizes{CodecId::kMaskRice, 32, 128},
+                                         CodecAndSizes{CodecId::kF3, 64, 64}));
+
+TEST(EncodedHandoffTest, WiderNumbersTakeKvThatCameEncoded) {
+  HandoffPair pair({.block_tokens = 64, .kv_dtype = DType::kBF16, .wire_codec = CodecId::kMaskRice},
+                   {.block_tokens = 16, .kv_dtype = DType::kF32}, Wire::kLoopback);
+  HandoffPair as_it_is({.block_tokens = 64, .kv_dtype = DType::kBF16, .codec_threads = 0},
+                       {.block_tokens = 16, .kv_dtype = DType::kF32}, Wire::kLoopback);
+  MakeTables(pair, CodecId::kMaskRice);
+  const EncodedRun run = HandOverEncoded(pair, EncodedRequest(5, 100));
+  EXPECT_EQ(run.kv.codec, CodecId::kMaskRice);
+  EXPECT_EQ(run.tokens, HandOverEncoded(as_it_is, EncodedRequest(5, 100)).tokens);
+}
+
+// A peer without codecs is sent KV as it lies in the pool.
+TEST(EncodedHandoffTest, APeerThatReadsNoFramesGetsNone) {
+  HandoffPair pair({.block_tokens = 64, .wire_codec = CodecId::kMaskRice},
+                   {.block_tokens = 64, .codec_threads = 0}, Wire::kLoopback);
+  const auto block = static_cast<uint64_t>(pair.prefill().layout().BlockBytes());
+  const auto layers = static_cast<uint64_t>(pair.prefill().layout().num_layers);
+  for (uint64_t id = 1; id < 24; ++id) {
+    const EncodedRun run = HandOverEncoded(pair, EncodedRequest(id, 77));
+    EXPECT_EQ(run.kv.codec, CodecId::kRaw);
+    EXPECT_EQ(run.kv.wire_bytes, 2 * block + (2 * layers + 1) * 64);
+  }
+  const EngineStats stats = pair.prefill()->stats();
+  for (const WireCodecStats& codec : stats.wire_codecs) EXPECT_EQ(codec.streams, 0u);
+}
+
+// The last block of a prompt travels without the room behind its tokens, whatever the codec.
+TEST(EncodedHandoffTest, ABlockThatIsNotFullSendsWhatItHolds) {
+  HandoffPair pair({.block_tokens = 64, .wire_codec = CodecId::kRaw}, {.block_tokens = 64},
+                   Wire::kLoopback);
+  const KvLayout layout = pair.prefill().layout();
+  const auto layers = static_cast<uint64_t>(layout.num_layers);
+  const EngineRequest request = EncodedRequest(9, 9);
+  const EncodedRun run = HandOverEncoded(pair, request);
+  EXPECT_EQ(run.tokens, AnswerOfOneWorker(request));
+  EXPECT_EQ(run.kv.raw_bytes, 9 * static_cast<uint64_t>(layout.BytesPerToken()));
+  EXPECT_EQ(run.kv.wire_bytes, run.kv.raw_bytes + layers * (64 + kCodecHeaderBytes) + 64);
+}
+
+}  // namespace
+}  // namespace tandem

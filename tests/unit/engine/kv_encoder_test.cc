@@ -1,0 +1,164 @@
+#include "engine/handoff/kv_encoder.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kvstore/codec/packed_extent.h"
+#include "tests/support/fake_clock.h"
+#include "tests/unit/kvstore/codec/codec_data.h"
+
+namespace tandem {
+namespace {
+
+constexpr KvLayout kEncoderLayout = {
+    .num_layers = 2, .num_kv_heads = 2, .head_dim = 64, .block_tokens = 16, .dtype = DType::kBF16};
+constexpr ExtentShape kEncoderShape = {DType::kBF16, 2, 64, 16};
+constexpr SendLink kSlowLink = {.takes_any_memory = true, .gigabytes_per_second = 0.001};
+constexpr SendLink kEndlessLink = {.takes_any_memory = true, .gigabytes_per_second = 1e6};
+
+// Time passes with each look at it, so that rates are not endless.
+class TickingClock final : public Clock {
+ public:
+  TimePoint Now() const override { return now_ += std::chrono::microseconds(10); }
+
+ private:
+  mutable TimePoint now_{};
+};
+
+HandoffTarget TargetThatReads(std::vector<CodecId> codecs, std::vector<uint64_t> tables = {}) {
+  HandoffTarget target;
+  target.data_address = "decode-1:7000";
+  target.reads = {.codecs = std::move(codecs), .tables = std::move(tables)};
+  return target;
+}
+
+const HandoffTarget kReadsAll = TargetThatReads({CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice});
+
+class KvEncoderTest : public testing::Test {
+ protected:
+  void Start(std::optional<CodecId> codec, int64_t most_bytes = 1 << 20) {
+    encoder_ = std::make_unique<KvEncoder>(
+        KvEncoder::Options{.layout = kEncoderLayout, .codec = codec, .most_bytes = most_bytes},
+        clock_);
+  }
+  void MakeTables() {
+    for (uint64_t seed = 0; encoder_->calibrates(); ++seed) {
+      ASSERT_LT(seed, 65u) << "1,024 tokens are enough";
+      for (const int32_t layer : {0, 1}) {
+        encoder_->Calibrate(layer, LikeKv(kEncoderShape, seed));
+      }
+    }
+  }
+  CodecId Chosen(const HandoffTarget& target, const SendLink& link) {
+    const StreamEncoding encoding = encoder_->Choose(target, link, 10 << 20);
+    return encoding.codec == nullptr ? CodecId::kRaw : encoding.codec->id();
+  }
+
+  TickingClock clock_;
+  std::unique_ptr<KvEncoder> encoder_;
+};
+
+TEST_F(KvEncoderTest, KvGoesAsItIsWhileThereAreNoTables) {
+  Start(CodecId::kMaskRice);
+  EXPECT_TRUE(encoder_->calibrates());
+  EXPECT_EQ(Chosen(kReadsAll, kSlowLink), CodecId::kRaw);
+  MakeTables();
+  EXPECT_EQ(Chosen(kReadsAll, kSlowLink), CodecId::kMaskRice);
+}
+
+TEST_F(KvEncoderTest, TheRateOfTheLinkDecides) {
+  Start(std::nullopt);
+  MakeTables();
+  EXPECT_EQ(Chosen(kReadsAll, kEndlessLink), CodecId::kRaw);
+  EXPECT_EQ(Chosen(kReadsAll, kSlowLink), CodecId::kMaskRice) << "the smallest";
+  EXPECT_EQ(Chosen(kReadsAll, {.takes_any_memory = true}), CodecId::kRaw) << "not measured";
+}
+
+TEST_F(KvEncoderTest, OnlyWhatThePeerReadsIsChosen) {
+  Start(std::nullopt);
+  MakeTables();
+  EXPECT_EQ(Chosen(TargetThatReads({CodecId::kRaw, CodecId::kF3}), kSlowLink), CodecId::kF3);
+  EXPECT_EQ(Chosen(TargetThatReads({CodecId::kRaw}), kSlowLink), CodecId::kRaw);
+  EXPECT_FALSE(encoder_->Choose(TargetThatReads({}), kSlowLink, 1 << 20).frames);
+  EXPECT_FALSE(encoder_->Choose(kReadsAll, {.gigabytes_per_second = 0.1}, 1 << 20).frames)
+      << "a link that sends from the pool alone";
+}
+
+TEST_F(KvEncoderTest, TablesAreSentToWhoHasThemNot) {
+  Start(CodecId::kF3);
+  MakeTables();
+  const StreamEncoding first = encoder_->Choose(kReadsAll, kSlowLink, 1 << 20);
+  ASSERT_FALSE(first.tables.empty());
+  const auto tables = CodecTables::Parse(first.tables, kEncoderShape, 2);
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  EXPECT_EQ(tables->id(), first.codec->tables_id());
+  const HandoffTarget has_them = TargetThatReads({CodecId::kRaw, CodecId::kF3}, {7, tables->id()});
+  EXPECT_TRUE(encoder_->Choose(has_them, kSlowLink, 1 << 20).tables.empty());
+}
+
+TEST_F(KvEncoderTest, TheTransferIsExpectedToTakeWhatRatioAndLinkSay) {
+  Start(CodecId::kMaskRice);
+  MakeTables();
+  const StreamEncoding encoding = encoder_->Choose(kReadsAll, kSlowLink, 1'000'000);
+  const double raw_ms = 1000;  // 1 MB at 1 MB/s
+  EXPECT_LT(encoding.expected.count(), raw_ms / 1.2);
+  EXPECT_GT(encoding.expected.count(), raw_ms / 2);
+}
+
+TEST_F(KvEncoderTest, AFrameHoldsTheTokensThatAreSent) {
+  Start(CodecId::kMaskRice);
+  MakeTables();
+  const auto codec = encoder_->Choose(kReadsAll, kSlowLink, 1 << 20).codec;
+  const std::vector<std::byte> extent = LikeKv(kEncoderShape, 99);
+  for (const int32_t tokens : {5, 16}) {
+    std::vector<std::byte> out(extent.size());
+    const auto size = encoder_->Encode(codec.get(), 1, tokens, extent, out);
+    ASSERT_TRUE(size);
+    ExtentShape shape = kEncoderShape;
+    shape.tokens = tokens;
+    std::vector<std::byte> expected(shape.Bytes());
+    PackTokens(shape, 16, extent, expected);
+    std::vector<std::byte> back(shape.Bytes());
+    EXPECT_EQ(DecodeFrame(codec.get(), shape, 1, std::span(out).first(*size), back),
+              absl::OkStatus());
+    EXPECT_EQ(back, expected);
+  }
+  std::vector<std::byte> out(extent.size());
+  EXPECT_FALSE(encoder_->Encode(codec.get(), 1, 16, RandomBits(kEncoderShape, 3), out))
+      << "what does not become smaller goes as it is";
+}
+
+TEST_F(KvEncoderTest, MemoryIsLimitedAndWhatFindsNoneIsCounted) {
+  Start(CodecId::kMaskRice, 1000);
+  EXPECT_TRUE(encoder_->Reserve(600, 3));
+  EXPECT_FALSE(encoder_->Reserve(600, 3));
+  EXPECT_TRUE(encoder_->Reserve(400, 2));
+  encoder_->GiveBack(600);
+  EXPECT_TRUE(encoder_->Reserve(600, 3));
+  EngineStats stats;
+  encoder_->AddTo(stats);
+  EXPECT_EQ(stats.unencoded_extents, 3u);
+}
+
+TEST_F(KvEncoderTest, CountsSayWhatEachCodecDid) {
+  Start(CodecId::kMaskRice);
+  MakeTables();
+  const auto codec = encoder_->Choose(kReadsAll, kSlowLink, 1 << 20).codec;
+  std::vector<std::byte> out(kEncoderShape.Bytes());
+  const auto size = encoder_->Encode(codec.get(), 0, 16, LikeKv(kEncoderShape, 4), out);
+  ASSERT_TRUE(size);
+  EngineStats stats;
+  encoder_->AddTo(stats);
+  ASSERT_EQ(stats.wire_codecs.size(), 3u);
+  for (const WireCodecStats& counts : stats.wire_codecs) {
+    const bool is_it = counts.codec == CodecId::kMaskRice;
+    EXPECT_EQ(counts.streams, is_it ? 1u : 0u);
+    EXPECT_EQ(counts.kv_bytes, is_it ? kEncoderShape.Bytes() : 0u);
+    EXPECT_EQ(counts.wire_bytes, is_it ? *size : 0u);
+    EXPECT_EQ(counts.encode_gigabytes_per_second > 0, counts.codec != CodecId::kRaw);
+  }
+}
+
+}  // namespace
+}  // namespace tandem
