@@ -1,6 +1,7 @@
 #include "kvstore/codec/byte_plane.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <vector>
 
@@ -15,8 +16,14 @@ PlaneShape PlaneOf(const ExtentShape& shape) {
           static_cast<size_t>(shape.head_dim)};
 }
 
-// Encodes one plane after another, and keeps the smallest of what the candidates make of each. What it
-// allocates is less than five planes.
+// K and V.
+template <typename Byte>
+std::array<std::span<Byte>, 2> HalvesOf(std::span<Byte> raw) {
+  return {raw.first(raw.size() / 2), raw.subspan(raw.size() / 2)};
+}
+
+// Encodes one plane after another, and keeps the smallest of what the candidates make of each. It
+// allocates about four planes, once.
 class PlaneEncoder {
  public:
   PlaneEncoder(const PlaneShape& shape, uint8_t num_predictors)
@@ -88,9 +95,9 @@ class BytePlane final : public KvCodec {
     PlaneEncoder encoder(PlaneOf(shape), num_predictors_);
     const auto width = static_cast<size_t>(SizeOf(shape.dtype));
     size_t size = 0;
-    for (const size_t half_at : {size_t{0}, raw.size() / 2}) {
+    for (const auto& half : HalvesOf(raw)) {
       for (size_t lane = 0; lane < width; ++lane) {
-        GatherPlane(raw.subspan(half_at + lane), width, encoder.plane());
+        GatherPlane(half, {lane, width}, encoder.plane());
         const auto bytes = PutPlaneFrame(encoder.Encode(), out.subspan(size));
         if (!bytes) return std::nullopt;
         size += *bytes;
@@ -104,11 +111,11 @@ class BytePlane final : public KvCodec {
     const PlaneShape plane_shape = PlaneOf(shape);
     const auto width = static_cast<size_t>(SizeOf(shape.dtype));
     std::vector<uint8_t> plane(plane_shape.Bytes());
-    for (const size_t half_at : {size_t{0}, raw.size() / 2}) {
+    for (const auto& half : HalvesOf(raw)) {
       for (size_t lane = 0; lane < width; ++lane) {
         const auto frame = TakePlaneFrame(kNumPredictors, payload);
         if (!frame || !ReadPlane(*frame, plane_shape, plane)) return false;
-        ScatterPlane(plane, width, raw.subspan(half_at + lane));
+        ScatterPlane(plane, {lane, width}, half);
       }
     }
     return payload.empty();

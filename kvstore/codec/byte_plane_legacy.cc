@@ -55,7 +55,7 @@ absl::StatusOr<std::vector<std::byte>> DecodeLegacyBlob(LegacyFloats floats,
     if (!codec::ReadPlane(lanes[lane], {1, 1, words}, plane)) {
       return DataLoss("a KV blob whose lane {} is damaged", lane);
     }
-    codec::ScatterPlane(plane, width, std::span(floats_out).subspan(lane));
+    codec::ScatterPlane(plane, {lane, width}, floats_out);
   }
   return floats_out;
 }

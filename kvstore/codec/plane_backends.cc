@@ -17,8 +17,8 @@ constexpr size_t kMostRun = 131;
 constexpr size_t kMostLiterals = 128;
 constexpr uint8_t kRunBit = 128;
 
-// Making a context costs more than encoding a small plane. Each thread keeps one of each kind, whose size
-// zstd bounds by that of the largest plane.
+// Making a context costs more than encoding a small plane, so each thread keeps one of each kind. They grow
+// with the largest plane so far, up to a few MB.
 ZSTD_CCtx* EncodingContext() {
   thread_local const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context(ZSTD_createCCtx(),
                                                                                   ZSTD_freeCCtx);
@@ -87,12 +87,9 @@ bool DecodeRle(std::span<const std::byte> payload, std::span<uint8_t> plane) {
   return plane.empty();
 }
 
-// zstd itself would take several frames, or one of another size, where their sum is right.
+// zstd itself would take several frames that have the bytes of the plane together.
 bool DecodeZstd(std::span<const std::byte> payload, std::span<uint8_t> plane) {
-  if (ZSTD_findFrameCompressedSize(payload.data(), payload.size()) != payload.size() ||
-      ZSTD_getFrameContentSize(payload.data(), payload.size()) != plane.size()) {
-    return false;
-  }
+  if (ZSTD_findFrameCompressedSize(payload.data(), payload.size()) != payload.size()) return false;
   return ZSTD_decompressDCtx(DecodingContext(), plane.data(), plane.size(), payload.data(),
                              payload.size()) == plane.size();
 }

@@ -49,14 +49,15 @@ bool ReadPlane(const PlaneFrame& frame, const PlaneShape& shape, std::span<uint8
   return true;
 }
 
-void GatherPlane(std::span<const std::byte> elements, size_t width, std::span<uint8_t> plane) {
+void GatherPlane(std::span<const std::byte> elements, Lane lane, std::span<uint8_t> plane) {
   for (size_t i = 0; i < plane.size(); ++i) {
-    plane[i] = std::to_integer<uint8_t>(elements[i * width]);
+    plane[i] = std::to_integer<uint8_t>(elements[lane.index + i * lane.width]);
   }
 }
 
-void ScatterPlane(std::span<const uint8_t> plane, size_t width, std::span<std::byte> elements) {
-  for (size_t i = 0; i < plane.size(); ++i) elements[i * width] = std::byte{plane[i]};
+void ScatterPlane(std::span<const uint8_t> plane, Lane lane, std::span<std::byte> elements) {
+  for (size_t i = 0; i < plane.size(); ++i)
+    elements[lane.index + i * lane.width] = std::byte{plane[i]};
 }
 
 }  // namespace tandem::codec

@@ -30,8 +30,12 @@ std::optional<PlaneFrame> TakePlaneFrame(uint8_t num_predictors, std::span<const
 // Decodes a frame into `plane`, which has shape.Bytes() bytes. False when it does not hold so many.
 bool ReadPlane(const PlaneFrame& frame, const PlaneShape& shape, std::span<uint8_t> plane);
 
-// Every width-th byte of `elements`, from the first on, is a byte of `plane`, which has their number.
-void GatherPlane(std::span<const std::byte> elements, size_t width, std::span<uint8_t> plane);
-void ScatterPlane(std::span<const uint8_t> plane, size_t width, std::span<std::byte> elements);
+// A plane is byte `index` of all elements, which have `width` bytes.
+struct Lane {
+  size_t index;
+  size_t width;
+};
+void GatherPlane(std::span<const std::byte> elements, Lane lane, std::span<uint8_t> plane);
+void ScatterPlane(std::span<const uint8_t> plane, Lane lane, std::span<std::byte> elements);
 
 }  // namespace tandem::codec

@@ -185,6 +185,26 @@ TEST(BytePlaneTest, TokensThatGoUpByEqualStepsTakeLittle) {
   EXPECT_GT(PayloadBytes(*runtime, kShape, raw), raw.size());
 }
 
+// Differences of two bits each, from which one predictor alone makes the extent.
+TEST(BytePlaneTest, EachPredictorIsChosenWhereItFits) {
+  constexpr ExtentShape kOneLane = {DType::kF8E4M3, 2, 64, 16};
+  constexpr PlaneShape kPlane = {2, 16, 64};
+  constexpr uint8_t kDifferences[] = {0, 1, 16, 64};
+  for (uint8_t i = 0; i < kNumPredictors; ++i) {
+    Plane plane = RandomPlane(kPlane.Bytes(), 5);
+    for (uint8_t& byte : plane) byte = kDifferences[byte % 4];
+    Restore(Predictor{i}, kPlane, plane);
+    Payload raw;
+    for (int half = 0; half < 2; ++half) {
+      for (const uint8_t byte : plane) raw.push_back(std::byte{byte});
+    }
+    Payload payload(2 * MostFrameBytes(kOneLane));
+    ASSERT_TRUE(NewBytePlaneCodec()->Encode(kOneLane, {}, raw, payload).has_value());
+    EXPECT_EQ(std::to_integer<int>(payload[0]), i);
+    EXPECT_EQ(payload[1], static_cast<std::byte>(Backend::kZstd));
+  }
+}
+
 TEST(BytePlaneTest, MorePredictorsAreNeverLarger) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3}) {
     const ExtentShape shape = {dtype, 2, 64, 16};
@@ -252,7 +272,7 @@ TEST(BytePlaneTest, AFrameOfRandomBytesIsRawAndHasNoTables) {
   EXPECT_EQ(codec->tables_id(), 0u);
   EXPECT_EQ(CodecName(codec->id()), "byte-plane");
   EXPECT_TRUE(codec->Fits(kShape, 1000));
-  EXPECT_FALSE(codec->Fits({DType::kF32, 0xffff, 0xfff8, 0xffff}, 0));
+  EXPECT_FALSE(codec->Fits({DType::kF32, 1024, 1024, 4096}, 0));
   Payload frame(MostFrameBytes(kShape));
   const auto size = EncodeFrame(codec.get(), kShape, {}, RandomBits(kShape, 1), frame);
   EXPECT_EQ(size.value_or(0), MostFrameBytes(kShape));
