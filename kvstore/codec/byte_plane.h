@@ -14,7 +14,7 @@ enum class PlanePredictors {
 
 // The codec of the earlier systems, as a reference to measure against (docs/kv_codecs.md#byte-plane): it
 // takes the bytes of one significance together, tries every predictor with every back-end, and keeps the
-// smallest. It has no tables, and encodes about a hundredth as fast as the codecs that have.
+// smallest. It has no tables, and encodes a fiftieth (kRuntime) to a hundredth (kAll) as fast as mask-rice.
 std::unique_ptr<KvCodec> NewBytePlaneCodec(PlanePredictors predictors = PlanePredictors::kAll);
 
 }  // namespace tandem

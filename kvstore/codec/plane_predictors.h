@@ -27,8 +27,8 @@ enum class Predictor : uint8_t {
   kPairDelta = 5,   // odd channels: the channel before; even ones have no guess
   kPairDeltaTokenDelta = 6  // kTokenDelta of what kPairDelta leaves
 };
-inline constexpr uint8_t kNumRuntimePredictors = 3;
-inline constexpr uint8_t kNumPredictors = 7;
+inline constexpr uint8_t kNumRuntimePredictors = 1 + static_cast<uint8_t>(Predictor::kXor);
+inline constexpr uint8_t kNumPredictors = 1 + static_cast<uint8_t>(Predictor::kPairDeltaTokenDelta);
 
 // Replaces a plane by its differences, and differences by their plane. `plane` has shape.Bytes() bytes.
 void Predict(Predictor predictor, const PlaneShape& shape, std::span<uint8_t> plane);

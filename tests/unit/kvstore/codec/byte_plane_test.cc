@@ -205,6 +205,17 @@ TEST(BytePlaneTest, EachPredictorIsChosenWhereItFits) {
   }
 }
 
+// A single token has none before it, so that what is predicted along tokens is the plane itself.
+TEST(BytePlaneTest, OfEqualCandidatesTheFirstIsKept) {
+  constexpr ExtentShape kToken = {DType::kF8E4M3, 8, 64, 1};
+  Payload raw = RandomBits(kToken, 5);
+  for (std::byte& byte : raw) byte &= std::byte{0x41};
+  Payload payload(2 * MostFrameBytes(kToken));
+  ASSERT_TRUE(NewBytePlaneCodec()->Encode(kToken, {}, raw, payload).has_value());
+  EXPECT_EQ(payload[0], static_cast<std::byte>(Predictor::kRaw));
+  EXPECT_EQ(payload[1], static_cast<std::byte>(Backend::kZstd));
+}
+
 TEST(BytePlaneTest, MorePredictorsAreNeverLarger) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3}) {
     const ExtentShape shape = {dtype, 2, 64, 16};
@@ -215,16 +226,16 @@ TEST(BytePlaneTest, MorePredictorsAreNeverLarger) {
   }
 }
 
-TEST(BytePlaneTest, LoIsAboveHiAndKIsAboveV) {
+TEST(BytePlaneTest, LoIsBeforeHiAndKBeforeV) {
   constexpr ExtentShape kSmall = {DType::kBF16, 1, 8, 1};
   Payload raw;
-  for (int i = 0; i < 8; ++i) raw.insert(raw.end(), {std::byte{1}, std::byte{2}});
+  for (int i = 0; i < 8; ++i) raw.insert(raw.end(), {std::byte{0}, std::byte{2}});
   for (int i = 0; i < 8; ++i) raw.insert(raw.end(), {std::byte{3}, std::byte{4}});
   Payload payload(256);
   payload.resize(NewBytePlaneCodec()->Encode(kSmall, {}, raw, payload).value_or(0));
   Payload expected;
-  for (const int value : {1, 2, 3, 4}) {
-    // Eight equal bytes are a run of two bytes; raw is the first predictor that is so small.
+  for (const int value : {0, 2, 3, 4}) {
+    // Eight equal bytes are a run of two bytes. Every predictor makes that of zeros: the first is kept.
     const Payload frame = BytesOf({0, 0, 8, 0, 0, 0, 2, 0, 0, 0, 128 + 4, value});
     expected.insert(expected.end(), frame.begin(), frame.end());
   }
