@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "kvstore/codec/byte_plane.h"
 #include "kvstore/codec/codecs.h"
 #include "kvstore/codec/kv_codec.h"
 
@@ -16,7 +17,7 @@ constexpr uint32_t kMagic = 0x31434454;  // "TDC1" in memory order
 // A frame must save a twentieth, or it is raw.
 constexpr size_t kLeastSaving = 20;
 
-constexpr std::array<std::string_view, 3> kNames = {"raw", "f3", "mask-rice"};
+constexpr std::array<std::string_view, 4> kNames = {"raw", "f3", "mask-rice", "byte-plane"};
 
 // The bytes of a frame's header, in their order.
 struct Header {
@@ -95,12 +96,25 @@ absl::Status CheckFrame(const KvCodec* codec, const Header& header, const Extent
   return absl::OkStatus();
 }
 
+double UsualBytePlaneRatio(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kF16:
+      return 1.18;
+    case DType::kF8E4M3:
+      return 1.22;
+    default:
+      return 1.44;
+  }
+}
+
 }  // namespace
 
 std::string_view CodecName(CodecId id) { return kNames.at(static_cast<size_t>(id)); }
 
 double UsualRatio(CodecId id, DType dtype) {
   if (id == CodecId::kRaw) return 1;
+  if (id == CodecId::kBytePlane) return UsualBytePlaneRatio(dtype);
   const bool is_f3 = id == CodecId::kF3;
   switch (dtype) {
     case DType::kF32:
@@ -115,6 +129,7 @@ double UsualRatio(CodecId id, DType dtype) {
 }
 
 std::unique_ptr<KvCodec> NewKvCodec(CodecId id, std::shared_ptr<const CodecTables> tables) {
+  if (id == CodecId::kBytePlane) return NewBytePlaneCodec();
   if (id == CodecId::kF3) return std::make_unique<codec::F3>(std::move(tables));
   return std::make_unique<codec::MaskRice>(std::move(tables));
 }

@@ -1,14 +1,17 @@
-// KV frames of foreign bytes. The first byte chooses codec and type, the second the number of tokens.
+// KV frames of foreign bytes, and blobs of the earlier systems. The first byte chooses codec and type, the second the
+// number of tokens.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "kvstore/codec/byte_plane_legacy.h"
 #include "kvstore/codec/kv_codec.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
@@ -16,7 +19,8 @@ namespace tandem {
 namespace {
 
 constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3};
-constexpr CodecId kCodecs[] = {CodecId::kF3, CodecId::kMaskRice};
+constexpr CodecId kCodecs[] = {CodecId::kF3, CodecId::kMaskRice, CodecId::kBytePlane};
+constexpr size_t kNumChoices = std::size(kCodecs) * std::size(kTypes);
 constexpr size_t kTablesAt = 16;
 constexpr size_t kHashAt = 24;
 
@@ -27,13 +31,13 @@ ExtentShape ShapeOf(uint8_t type, uint8_t tokens) {
 const KvCodec& CodecOf(uint8_t choice) {
   static const auto* const codecs = [] {
     auto* made = new std::vector<std::unique_ptr<KvCodec>>;
-    for (uint8_t i = 0; i < 8; ++i) {
+    for (uint8_t i = 0; i < kNumChoices; ++i) {
       const auto tables = std::make_shared<const CodecTables>(TablesFor(ShapeOf(i % 4, 0), 1));
       made->push_back(NewKvCodec(kCodecs[i / 4], tables));
     }
     return made;
   }();
-  return *(*codecs)[choice % 8];
+  return *(*codecs)[choice % kNumChoices];
 }
 
 // What decodes must come back from what it is encoded as.
@@ -72,6 +76,15 @@ std::vector<std::byte> WithHeader(const KvCodec& codec, const ExtentShape& shape
   return frame;
 }
 
+// No bytes may make a blob larger than what is expected.
+void DecodeBlob(std::span<const std::byte> blob) {
+  constexpr size_t kMostBytes = 4096;
+  for (const LegacyFloats floats : {LegacyFloats::kTwoBytes, LegacyFloats::kFourBytes}) {
+    const auto decoded = DecodeLegacyBlob(floats, blob, kMostBytes);
+    TANDEM_CHECK(!decoded.ok() || decoded->size() <= kMostBytes, "a blob is too large");
+  }
+}
+
 }  // namespace
 }  // namespace tandem
 
@@ -83,5 +96,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size)).subspan(2);
   Decode(codec, shape, bytes);
   Decode(codec, shape, WithHeader(codec, shape, bytes));
+  DecodeBlob(bytes);
   return 0;
 }

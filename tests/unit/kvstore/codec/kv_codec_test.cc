@@ -159,16 +159,19 @@ TEST_P(KvCodecTest, EveryTargetWritesAndReadsTheSameBytes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, KvCodecTest,
-    testing::Combine(testing::Values(CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice),
-                     testing::Values(DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3)),
-    [](const auto& info) {
-      std::string name =
-          fmt::format("{}_{}", CodecName(std::get<0>(info.param)), Name(std::get<1>(info.param)));
-      std::ranges::replace(name, '-', '_');
-      return name;
-    });
+constexpr CodecId kAllCodecs[] = {CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice,
+                                  CodecId::kBytePlane};
+INSTANTIATE_TEST_SUITE_P(All, KvCodecTest,
+                         testing::Combine(testing::ValuesIn(kAllCodecs),
+                                          testing::Values(DType::kF32, DType::kF16, DType::kBF16,
+                                                          DType::kF8E4M3)),
+                         [](const auto& info) {
+                           std::string name =
+                               fmt::format("{}_{}", CodecName(std::get<0>(info.param)),
+                                           Name(std::get<1>(info.param)));
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 double RatioOf(CodecId id, DType dtype) {
   const ExtentShape shape = {dtype, 2, 64, 16};

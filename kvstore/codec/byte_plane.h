@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+
+#include "kvstore/codec/kv_codec.h"
+
+namespace tandem {
+
+// Which predictors an encoder tries. What was encoded with either decodes with both.
+enum class PlanePredictors {
+  kAll,
+  kRuntime  // the three of the earlier runtime, so that rates can be compared with its own
+};
+
+// The codec of the earlier systems, as a reference to measure against (docs/kv_codecs.md#byte-plane): it
+// takes the bytes of one significance together, tries every predictor with every back-end, and keeps the
+// smallest. It has no tables, and encodes a fiftieth (kRuntime) to a hundredth (kAll) as fast as mask-rice.
+std::unique_ptr<KvCodec> NewBytePlaneCodec(PlanePredictors predictors = PlanePredictors::kAll);
+
+}  // namespace tandem
