@@ -9,7 +9,9 @@ tandem_test(kvstore_test
           unit/kvstore/prefix_key_test.cc
           unit/kvstore/store_block_test.cc unit/kvstore/store_encoder_test.cc
   DEPS tandem_kvstore)
-tandem_test(kv_codec_test SOURCES unit/kvstore/codec/kv_codec_test.cc DEPS tandem_kv_codec hwy::hwy)
+tandem_test(kv_codec_test
+  SOURCES unit/kvstore/codec/kv_codec_test.cc unit/kvstore/codec/quantised_test.cc
+  DEPS tandem_kv_codec hwy::hwy)
 tandem_test(kvstore_property_test
   SOURCES property/kvstore_property_test.cc
   DEPS tandem_kvstore
