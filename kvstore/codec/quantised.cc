@@ -13,12 +13,10 @@
 #define HWY_TARGET_INCLUDE "kvstore/codec/quantised.cc"
 #include "hwy/foreach_target.h"
 #include "kvstore/codec/code_planes-inl.h"
-#include "kvstore/codec/float_words-inl.h"
-#include "kvstore/codec/hadamard-inl.h"
+#include "kvstore/codec/quantised_group-inl.h"
 
-// Integers per token and head: rotate a group of channels, divide by a scale of its own, round, and write
-// what is left of most values in fewer bits than the largest needs. Two passes over an extent: how the
-// codes are best written is known when all of them are.
+// Whole extents of integers. They are written in two passes: how the codes take the least is known when all
+// of them are.
 
 HWY_BEFORE_NAMESPACE();
 namespace tandem::codec {
@@ -46,98 +44,6 @@ auto WithQuantisedFields(DType dtype, Function function) {
   return function(BF16Fields());
 }
 
-// As words of an extent.
-template <class Fields, size_t kLanes>
-inline constexpr size_t kVectorBytes = GroupFloats<kLanes>::kOfVector *
-                                       sizeof(typename Fields::Word);
-
-template <class Fields, size_t kLanes>
-HWY_INLINE GroupFloats<kLanes> Rotated(const std::byte* raw) {
-  GroupFloats<kLanes> group;
-  Unrolled<GroupFloats<kLanes>::kVectors>([&group, raw](auto i) HWY_ATTR {
-    const typename GroupFloats<kLanes>::Tag d;
-    group.at[i] = FloatWords<Fields>::Load(d, raw + i * kVectorBytes<Fields, kLanes>);
-  });
-  Rotate(group);
-  return group;
-}
-
-// The largest magnitude. Compared as integers: infinity is above all numbers so, and NaN above infinity.
-// An infinity or NaN among the channels is one in each of their sums.
-template <size_t kLanes>
-HWY_INLINE float MostOf(const GroupFloats<kLanes>& group) {
-  using Tag = typename GroupFloats<kLanes>::Tag;
-  const hn::RebindToSigned<Tag> di;
-  auto most = hn::Zero(di);
-  Unrolled<GroupFloats<kLanes>::kVectors>([&group, &most, di](auto i) HWY_ATTR {
-    most = hn::Max(most, hn::BitCast(di, hn::Abs(group.at[i])));
-  });
-  return std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(di, most)));
-}
-
-// Rounds the channels, times `factor`, to the nearest integers, even ones where two are as near.
-template <size_t kLanes>
-HWY_INLINE void RoundTo(const GroupFloats<kLanes>& group, float factor, RowBytes& codes) {
-  Unrolled<GroupFloats<kLanes>::kVectors>([&group, &codes, factor](auto i) HWY_ATTR {
-    using Tag = typename GroupFloats<kLanes>::Tag;
-    const Tag d;
-    const hn::RebindToUnsigned<Tag> du;
-    const hn::Rebind<uint8_t, Tag> d8;
-    // A float that large has steps of 1, and its lowest bits are those of the integer.
-    const auto rounded = hn::Add(hn::Mul(group.at[i], hn::Set(d, factor)), hn::Set(d, 0x1.8p23f));
-    hn::StoreU(hn::TruncateTo(d8, hn::BitCast(du, rounded)), d8,
-               codes.at + i * GroupFloats<kLanes>::kOfVector);
-  });
-}
-
-template <size_t kLanes>
-HWY_INLINE GroupFloats<kLanes> FloatsOf(const RowBytes& codes, float factor) {
-  GroupFloats<kLanes> group;
-  Unrolled<GroupFloats<kLanes>::kVectors>([&group, &codes, factor](auto i) HWY_ATTR {
-    using Tag = typename GroupFloats<kLanes>::Tag;
-    const Tag d;
-    const hn::RebindToSigned<Tag> di;
-    const hn::Rebind<int8_t, Tag> d8;
-    const auto* const at =
-        reinterpret_cast<const int8_t*>(codes.at + i * GroupFloats<kLanes>::kOfVector);
-    group.at[i] =
-        hn::Mul(hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, at))), hn::Set(d, factor));
-  });
-  return group;
-}
-
-template <class Fields, size_t kLanes>
-HWY_INLINE void StoreGroup(const GroupFloats<kLanes>& group, std::byte* raw) {
-  Unrolled<GroupFloats<kLanes>::kVectors>([&group, raw](auto i) HWY_ATTR {
-    const typename GroupFloats<kLanes>::Tag d;
-    FloatWords<Fields>::Store(group.at[i], d, raw + i * kVectorBytes<Fields, kLanes>);
-  });
-}
-
-// The scale of a group and the ranks of its codes.
-template <class Fields, size_t kLanes>
-HWY_INLINE uint16_t Quantise(const std::byte* raw, int bits, RowBytes& ranks) {
-  const GroupFloats<kLanes> group = Rotated<Fields, kLanes>(raw);
-  const auto most_code = static_cast<float>((1 << (bits - 1)) - 1);
-  // Divided rather than multiplied by an inverse: a scale that is an f16 is not rounded up to the next one.
-  const uint16_t scale = HalfAtLeast(MostOf(group) * kRotationNorm<kLanes> / most_code);
-  if (scale == 0 || scale == kExactGroup) {
-    ranks = {};
-    return scale;
-  }
-  RoundTo(group, kRotationNorm<kLanes> / FloatOfHalf(scale), ranks);
-  ZigzagOf(ranks);
-  return scale;
-}
-
-template <class Fields, size_t kLanes>
-HWY_INLINE void Dequantise(RowBytes& ranks, uint16_t scale, std::byte* raw) {
-  CodesOf(ranks);
-  GroupFloats<kLanes> group = FloatsOf<kLanes>(ranks, FloatOfHalf(scale) * kRotationNorm<kLanes>);
-  Rotate(group);
-  StoreGroup<Fields>(group, raw);
-}
-
 template <class Fields>
 class QuantisedWriter {
  public:
@@ -154,8 +60,7 @@ class QuantisedWriter {
       std::memcpy(out_.data() + at, raw_ + raw_at, bytes);
       at += bytes;
     });
-    ranks_ =
-        std::make_unique_for_overwrite<uint8_t[]>(shape_.Bytes() / sizeof(typename Fields::Word));
+    ranks_ = std::make_unique_for_overwrite<RowBytes[]>(sizes.groups);
     const size_t masks_at = PutGroups(sizes);
     if (masks_at == 0) return 0;
     for (const int side : {0, 1}) {
@@ -169,13 +74,12 @@ class QuantisedWriter {
   // Scales and exact groups, whose end it returns; the ranks are kept. 0 when they do not fit.
   size_t PutGroups(const QuantisedSizes& sizes) {
     std::byte* scales = out_.data() + sizes.ScalesAt();
-    uint8_t* ranks = ranks_.get();
+    RowBytes* ranks = ranks_.get();
     size_t at = sizes.ExactGroupsAt();
     const bool fits = ForEachGroup(shape_, header_, [&](const QuantisedGroup& group) {
-      const uint16_t scale = QuantiseGroup(group, ranks);
+      const uint16_t scale = QuantiseGroup(group, *ranks++);
       std::memcpy(scales, &scale, sizeof(scale));
       scales += sizeof(scale);
-      ranks += group.lanes;
       if (scale != kExactGroup) return true;
       const size_t bytes = group.lanes * sizeof(typename Fields::Word);
       if (out_.size() - at < bytes) return false;
@@ -186,14 +90,12 @@ class QuantisedWriter {
     return fits ? at : 0;
   }
 
-  HWY_INLINE uint16_t QuantiseGroup(const QuantisedGroup& group, uint8_t* to) {
+  HWY_INLINE uint16_t QuantiseGroup(const QuantisedGroup& group, RowBytes& ranks) {
     uint16_t scale = 0;
     WithLanes(group.lanes, [&](auto lanes) HWY_ATTR {
       const int bits = header_.bits[group.side];
-      RowBytes ranks;
       scale = Quantise<Fields, lanes>(raw_ + group.raw_at, bits, ranks);
       counts_[group.side].template Add<lanes>(ranks, bits);
-      std::memcpy(to, ranks.at, lanes);
     });
     return scale;
   }
@@ -203,17 +105,14 @@ class QuantisedWriter {
     const size_t mask_bytes = QuantisedMaskBytes(shape_, header_);
     if (out.size() < mask_bytes + kLeastStreamBytes) return 0;
     RowWriter writer(out, mask_bytes);
-    const uint8_t* from = ranks_.get();
+    const RowBytes* ranks = ranks_.get();
     const bool fits = ForEachGroup(shape_, header_, [&](const QuantisedGroup& group) {
       if (!writer.HasRoomForRow()) return false;
       const CodePlanes planes = PlanesOf(header_, group.side);
       std::byte* const masks = writer.NextFixed(planes.masks() * group.lanes / 8);
-      WithLanes(group.lanes, [&](auto lanes) HWY_ATTR {
-        RowBytes ranks;
-        std::memcpy(ranks.at, from, lanes);
-        WritePlanes<lanes>(planes, ranks, masks, writer);
-      });
-      from += group.lanes;
+      WithLanes(group.lanes,
+                [&](auto lanes) HWY_ATTR { WritePlanes<lanes>(planes, *ranks, masks, writer); });
+      ++ranks;
       return true;
     });
     return fits ? masks_at + writer.Finish() : 0;
@@ -223,7 +122,7 @@ class QuantisedWriter {
   QuantisedHeader header_;
   const std::byte* const raw_;
   const std::span<std::byte> out_;
-  std::unique_ptr<uint8_t[]> ranks_;  // of the groups, one after another
+  std::unique_ptr<RowBytes[]> ranks_;  // of each group
   RankCounts counts_[2];
 };
 

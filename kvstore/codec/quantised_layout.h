@@ -10,7 +10,7 @@
 #include "kvstore/codec/extent_rows.h"
 #include "kvstore/codec/extent_shape.h"
 #include "kvstore/codec/kv_codec.h"
-#include "kvstore/codec/quantised.h"
+#include "kvstore/codec/quantised_bits.h"
 
 namespace tandem::codec {
 
