@@ -1,4 +1,4 @@
-// How much smaller the lossless codecs make the KV of real text, and how fast they are on one core:
+// How much smaller the codecs make the KV of real text, what they change of it, and how fast they are on one core:
 //   codec_bench [--model DIR] [--texts FILE,FILE,...] [--tokens N] [--rounds R] [--json FILE]
 // Every text is cut to N tokens and prefilled. The tables of the codecs are made from the first half of the texts and
 // used for the second half, whole blocks of which are encoded, decoded and compared. Ratios are of all layers, K and V,
@@ -6,8 +6,12 @@
 // which every codec and memcpy run once. byte-plane, the codec of the earlier systems, is so slow that it takes one
 // extent in seven alone: once with all of its predictors, and once with the three that the earlier runtime had. How
 // many times faster mask-rice encodes is of the same rounds.
+// which every codec and memcpy run once. Errors are those of codecs that change KV: the root of the mean square of what
+// comes back less what was there, over that of what was there, of K and of V.
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -23,8 +27,10 @@
 #include "bench/flags.h"
 #include "bench/model_session.h"
 #include "bench/result.h"
+#include "fmt/format.h"
 #include "kvstore/codec/byte_plane.h"
 #include "kvstore/codec/kv_codec.h"
+#include "kvstore/codec/quantised.h"
 #include "model/tokenizer/tokenizer.h"
 #include "nlohmann/json.hpp"
 
@@ -131,6 +137,43 @@ struct Contender {
   size_t every = 1;
 };
 
+// The bits of an f16 as a number.
+float FloatOfF16(uint16_t word) {
+  const auto magnitude = static_cast<uint32_t>(word & 0x7fff) << 13;
+  const float value = std::bit_cast<float>(magnitude) * 0x1p112f;
+  return (word & 0x8000) != 0 ? -value : value;
+}
+
+std::vector<float> FloatsOf(DType dtype, std::span<const std::byte> raw) {
+  std::vector<float> floats(raw.size() / static_cast<size_t>(SizeOf(dtype)));
+  if (dtype == DType::kF32) {
+    std::memcpy(floats.data(), raw.data(), raw.size());
+    return floats;
+  }
+  for (size_t i = 0; i < floats.size(); ++i) {
+    uint16_t word = 0;
+    std::memcpy(&word, raw.data() + i * sizeof(word), sizeof(word));
+    floats[i] =
+        dtype == DType::kF16 ? FloatOfF16(word) : std::bit_cast<float>(uint32_t{word} << 16);
+  }
+  return floats;
+}
+
+// Sums over all values of one side.
+struct ErrorSums {
+  double error = 0;
+  double value = 0;
+
+  void Add(std::span<const float> before, std::span<const float> after) {
+    for (size_t i = 0; i < before.size(); ++i) {
+      const double difference = double{after[i]} - double{before[i]};
+      error += difference * difference;
+      value += double{before[i]} * double{before[i]};
+    }
+  }
+  double Relative() const { return value == 0 ? 0 : std::sqrt(error / value); }
+};
+
 // One codec over the prompts that the tables were not made of.
 class Measured {
  public:
@@ -151,9 +194,27 @@ class Measured {
     RETURN_IF_ERROR(Encode());
     encode_.push_back(GigabytesPerSecond(began));
     began = CpuSeconds();
-    RETURN_IF_ERROR(Decode());
+    RETURN_IF_ERROR(Decode([](std::span<const std::byte>) {}));
     decode_.push_back(GigabytesPerSecond(began));
     return absl::OkStatus();
+  }
+
+  // Of K and V. 0 for a codec that changes nothing.
+  absl::StatusOr<std::pair<double, double>> Errors() {
+    const KvCodec* const codec = contender_.codec.get();
+    if (codec == nullptr || codec->lossless()) return std::pair(0.0, 0.0);
+    RETURN_IF_ERROR(Encode());
+    ErrorSums k;
+    ErrorSums v;
+    RETURN_IF_ERROR(Decode([&](std::span<const std::byte> extent) {
+      const DType dtype = corpus_.shape.dtype;
+      const std::vector<float> before = FloatsOf(dtype, extent);
+      const std::vector<float> after = FloatsOf(dtype, back_);
+      const size_t half = before.size() / 2;
+      k.Add(std::span(before).first(half), std::span(after).first(half));
+      v.Add(std::span(before).subspan(half), std::span(after).subspan(half));
+    }));
+    return std::pair(k.Relative(), v.Relative());
   }
 
   Json ToJson() const {
@@ -205,17 +266,20 @@ class Measured {
     return status;
   }
 
-  // What comes back is compared in the hash of each frame.
-  absl::Status Decode() {
+  // What comes back is compared in the hash of each frame, unless the codec changes it. Calls
+  // `each(extent)` with what was encoded when it lies decoded in back_.
+  template <typename Function>
+  absl::Status Decode(Function each) {
     absl::Status status;
     size_t at = 0;
     size_t index = 0;
     for (const Prompt& prompt : prompts_) {
-      ForEachTaken(prompt, [&](int32_t layer, std::span<const std::byte>) {
+      ForEachTaken(prompt, [&](int32_t layer, std::span<const std::byte> extent) {
         const size_t size = frames_.sizes[index++];
         status.Update(DecodeFrame(contender_.codec.get(), corpus_.shape, layer,
                                   std::span(frames_.bytes).subspan(at, size), back_));
         at += size;
+        each(extent);
       });
     }
     return status;
@@ -251,7 +315,8 @@ double MemcpyRate(const Corpus& corpus, std::span<const Prompt> prompts) {
 // Prime to the usual numbers of blocks, so that all layers and all parts of a text take part.
 constexpr size_t kSlowTakesOneIn = 7;
 
-std::vector<Contender> Contenders(const std::shared_ptr<const CodecTables>& tables) {
+std::vector<Contender> Contenders(const ExtentShape& shape,
+                                  const std::shared_ptr<const CodecTables>& tables) {
   std::vector<Contender> all;
   all.push_back({.name = std::string(CodecName(CodecId::kRaw)), .codec = nullptr});
   for (const CodecId id : {CodecId::kF3, CodecId::kMaskRice}) {
@@ -259,6 +324,12 @@ std::vector<Contender> Contenders(const std::shared_ptr<const CodecTables>& tabl
   }
   const std::string slow(CodecName(CodecId::kBytePlane));
   all.push_back({slow, NewBytePlaneCodec(), kSlowTakesOneIn});
+  for (const QuantisedBits bits : {QuantisedBits{8, 8}, {6, 5}, {5, 4}, {4, 3}}) {
+    auto codec = NewQuantisedCodec(bits);
+    if (codec->Fits(shape, 0)) {
+      all.push_back({.name = fmt::format("k{}v{}", bits.k, bits.v), .codec = std::move(codec)});
+    }
+  }
   all.push_back({slow + " runtime", NewBytePlaneCodec(PlanePredictors::kRuntime), kSlowTakesOneIn});
   return all;
 }
@@ -287,7 +358,7 @@ absl::Status Run(const Flags& flags, const std::string& command) {
   const auto tables = std::make_shared<const CodecTables>(calibrator.Build());
   const auto others = std::span(corpus.prompts).subspan(half);
   std::vector<std::unique_ptr<Measured>> all;
-  for (Contender& contender : Contenders(tables)) {
+  for (Contender& contender : Contenders(corpus.shape, tables)) {
     all.push_back(std::make_unique<Measured>(corpus, others, std::move(contender)));
   }
   std::vector<double> copies;
@@ -296,14 +367,18 @@ absl::Status Run(const Flags& flags, const std::string& command) {
     for (const auto& one : all) RETURN_IF_ERROR(one->RunOnce());
   }
   Json codecs = Json::array();
-  std::printf("memcpy %.1f GB/s\n%-18s %7s %7s %12s %12s\n", Median(copies), "codec", "ratio",
-              "worst", "encode GB/s", "decode GB/s");
+  std::printf("memcpy %.1f GB/s\n%-18s %7s %7s %12s %12s %8s %8s\n", Median(copies), "codec",
+              "ratio", "worst", "encode GB/s", "decode GB/s", "K error", "V error");
   for (const auto& one : all) {
-    codecs.push_back(one->ToJson());
-    const Json& row = codecs.back();
-    std::printf("%-18s %7.3f %7.3f %12.3f %12.3f\n", row["codec"].get<std::string>().c_str(),
-                row["ratio"].get<double>(), row["worst_prompt"].get<double>(),
-                row["encode_gb_per_s"].get<double>(), row["decode_gb_per_s"].get<double>());
+    ASSIGN_OR_RETURN(const auto errors, one->Errors());
+    Json row = one->ToJson();
+    row["relative_error_k"] = errors.first;
+    row["relative_error_v"] = errors.second;
+    std::printf("%-18s %7.3f %7.3f %12.3f %12.3f %8.5f %8.5f\n",
+                row["codec"].get<std::string>().c_str(), row["ratio"].get<double>(),
+                row["worst_prompt"].get<double>(), row["encode_gb_per_s"].get<double>(),
+                row["decode_gb_per_s"].get<double>(), errors.first, errors.second);
+    codecs.push_back(std::move(row));
   }
   return WriteJson({{"command", command},
                     {"date", Today()},

@@ -1,4 +1,3 @@
-#include <array>
 #include <bit>
 #include <cstring>
 
@@ -16,8 +15,6 @@ static_assert(std::endian::native == std::endian::little, "frames are little-end
 constexpr uint32_t kMagic = 0x31434454;  // "TDC1" in memory order
 // A frame must save a twentieth, or it is raw.
 constexpr size_t kLeastSaving = 20;
-
-constexpr std::array<std::string_view, 4> kNames = {"raw", "f3", "mask-rice", "byte-plane"};
 
 // The bytes of a frame's header, in their order.
 struct Header {
@@ -110,10 +107,24 @@ double UsualBytePlaneRatio(DType dtype) {
 
 }  // namespace
 
-std::string_view CodecName(CodecId id) { return kNames.at(static_cast<size_t>(id)); }
+std::string_view CodecName(CodecId id) {
+  switch (id) {
+    case CodecId::kRaw:
+      return "raw";
+    case CodecId::kF3:
+      return "f3";
+    case CodecId::kMaskRice:
+      return "mask-rice";
+    case CodecId::kBytePlane:
+      return "byte-plane";
+    case CodecId::kQuantised:
+      return "quantised";
+  }
+  return "unknown";
+}
 
 double UsualRatio(CodecId id, DType dtype) {
-  if (id == CodecId::kRaw) return 1;
+  if (id == CodecId::kRaw || id == CodecId::kQuantised) return 1;
   if (id == CodecId::kBytePlane) return UsualBytePlaneRatio(dtype);
   const bool is_f3 = id == CodecId::kF3;
   switch (dtype) {

@@ -16,14 +16,15 @@
 namespace tandem {
 
 // Codecs of KV extents. A frame holds one extent and says what it is (docs/kv_codecs.md).
-enum class CodecId : uint8_t { kRaw = 0, kF3 = 1, kMaskRice = 2, kBytePlane = 3 };
+enum class CodecId : uint8_t { kRaw = 0, kF3 = 1, kMaskRice = 2, kBytePlane = 3, kQuantised = 4 };
 
-// "raw", "f3", "mask-rice", "byte-plane".
+// "raw", "f3", "mask-rice", "byte-plane", "quantised"; "unknown" for what is none of them.
 std::string_view CodecName(CodecId id);
 
 // How many times smaller a codec usually makes KV of a type, without the headers of frames: measured on the
 // KV of two language models, whose prompts and languages differ by less than a hundredth. That of byte-plane,
-// measured on one, differs from text to text by a twentieth.
+// measured on one, differs from text to text by a twentieth. 1 for kQuantised, where the bits and the exact
+// tokens decide.
 double UsualRatio(CodecId id, DType dtype);
 
 // Where an extent lies, as far as it matters to how it is encoded.

@@ -102,6 +102,8 @@ void SetCodecUse(const EngineStats& stats, v1::HandoffUse& use) {
         use.set_mask_rice_encode_gb_per_s(codec.encode_gigabytes_per_second);
         use.set_mask_rice_decode_gb_per_s(codec.decode_gigabytes_per_second);
         break;
+      default:  // no other is used for hand-offs
+        break;
     }
   }
   use.set_codec_kv_bytes(kv_bytes);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "kvstore/codec/codec_tables.h"
@@ -32,6 +33,33 @@ typename Fields::Word WordOf(float value) {
   const uint32_t rest = bits >> 31 << kMantissaBits | (bits & 0x7fffff) >> (23 - kMantissaBits);
   return Fields::Join(static_cast<uint8_t>(std::max(exponent, 0)),
                       static_cast<typename Fields::Word>(rest));
+}
+
+// The number that the bits of a type are, by its definition. f8e4m3 and what is not finite apart.
+template <typename Fields>
+double ValueOf(typename Fields::Word word) {
+  constexpr int kMantissaBits = Fields::kRestBits - 1;
+  constexpr int kBias = Fields::kExponent / 2;
+  const int exponent = Fields::Exponent(word);
+  const uint32_t rest = Fields::Rest(word);
+  const uint32_t mantissa =
+      (rest & Fields::kMantissa) + (exponent == 0 ? 0 : Fields::kMantissa + 1);
+  const double magnitude = std::ldexp(mantissa, std::max(exponent, 1) - kBias - kMantissaBits);
+  return rest >> kMantissaBits != 0 ? -magnitude : magnitude;
+}
+
+// The numbers of an extent.
+inline std::vector<double> ValuesOf(DType dtype, std::span<const std::byte> raw) {
+  std::vector<double> values(raw.size() / static_cast<size_t>(SizeOf(dtype)));
+  WithFields(dtype, [&](auto fields) {
+    using Fields = decltype(fields);
+    for (size_t i = 0; i < values.size(); ++i) {
+      typename Fields::Word word;
+      std::memcpy(&word, raw.data() + i * sizeof(word), sizeof(word));
+      values[i] = ValueOf<Fields>(word);
+    }
+  });
+  return values;
 }
 
 // As the KV of a model: each channel has a scale of its own, and a few have a large one.

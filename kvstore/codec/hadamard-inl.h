@@ -1,0 +1,119 @@
+// The Hadamard transform of a group of channels, which spreads a channel that is much larger than the
+// others over all of them. Included once per target (Highway's foreach_target). Every target adds the same
+// numbers in the same order, so that the results have the same bits.
+#if defined(TANDEM_KVSTORE_CODEC_HADAMARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TANDEM_KVSTORE_CODEC_HADAMARD_INL_H_
+#undef TANDEM_KVSTORE_CODEC_HADAMARD_INL_H_
+#else
+#define TANDEM_KVSTORE_CODEC_HADAMARD_INL_H_
+#endif
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tandem::codec {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A group of channels in registers.
+template <size_t kLanes>
+struct GroupFloats {
+  using Tag = hn::CappedTag<float, kLanes>;
+  static constexpr size_t kOfVector = hn::MaxLanes(Tag());
+  static constexpr size_t kVectors = kLanes / kOfVector;
+
+  hn::Vec<Tag> at[kVectors];
+};
+
+// Calls `function` with 0 to kCount - 1 as constants: what is indexed by them stays in registers.
+template <size_t kCount, class Function>
+HWY_INLINE void Unrolled(Function function) {
+  [&function]<size_t... kIndex>(std::index_sequence<kIndex...>) HWY_ATTR {
+    (function(std::integral_constant<size_t, kIndex>()), ...);
+  }
+  (std::make_index_sequence<kCount>());
+}
+
+// Adds and subtracts channels that lie a power of two apart, and then those half as far, down to one
+// vector.
+template <size_t kStride, size_t kLanes>
+HWY_INLINE void MixVectors(GroupFloats<kLanes>& group) {
+  if constexpr (kStride > 0) {
+    Unrolled<GroupFloats<kLanes>::kVectors / 2>([&group](auto i) HWY_ATTR {
+      constexpr size_t kFirst = i / kStride * 2 * kStride + i % kStride;
+      const auto a = group.at[kFirst];
+      const auto b = group.at[kFirst + kStride];
+      group.at[kFirst] = hn::Add(a, b);
+      group.at[kFirst + kStride] = hn::Sub(a, b);
+    });
+    MixVectors<kStride / 2>(group);
+  }
+}
+
+#if HWY_TARGET == HWY_SCALAR
+
+template <size_t kStride, size_t kLanes>
+HWY_INLINE void MixWithin(GroupFloats<kLanes>&) {}
+
+#else
+
+template <size_t kStride, class D>
+HWY_INLINE hn::Vec<D> Swapped(D d, hn::Vec<D> v) {
+  if constexpr (kStride == 1) return hn::Reverse2(d, v);
+  if constexpr (kStride == 2) return hn::Shuffle1032(v);
+  if constexpr (kStride > 2 && 2 * kStride == hn::MaxLanes(D())) {
+    return hn::ConcatLowerUpper(d, v, v);
+  }
+  if constexpr (kStride > 2 && 2 * kStride < hn::MaxLanes(D())) return hn::SwapAdjacentBlocks(v);
+}
+
+// The sign bit where the lane has the bit of the stride.
+template <size_t kStride>
+inline constexpr auto kSigns = [] {
+  std::array<uint32_t, 16> signs{};
+  for (size_t i = 0; i < signs.size(); ++i) signs[i] = (i & kStride) != 0 ? uint32_t{1} << 31 : 0;
+  return signs;
+}();
+
+// The same within vectors: of a pair a, b the first becomes b + a, the second a + -b.
+template <size_t kStride, size_t kLanes>
+HWY_INLINE void MixWithin(GroupFloats<kLanes>& group) {
+  if constexpr (kStride > 0) {
+    using Tag = typename GroupFloats<kLanes>::Tag;
+    const Tag d;
+    const hn::RebindToUnsigned<Tag> du;
+    const auto signs = hn::BitCast(d, hn::LoadU(du, kSigns<kStride>.data()));
+    Unrolled<GroupFloats<kLanes>::kVectors>([&group, d, signs](auto i) HWY_ATTR {
+      const auto v = group.at[i];
+      group.at[i] = hn::Add(Swapped<kStride>(d, v), hn::Xor(v, signs));
+    });
+    MixWithin<kStride / 2>(group);
+  }
+}
+
+#endif  // HWY_TARGET == HWY_SCALAR
+
+// Without the factor of kRotationNorm that makes it a rotation and its own inverse.
+template <size_t kLanes>
+HWY_INLINE void Rotate(GroupFloats<kLanes>& group) {
+  MixVectors<GroupFloats<kLanes>::kVectors / 2>(group);
+  MixWithin<GroupFloats<kLanes>::kOfVector / 2>(group);
+}
+
+// 1 / sqrt(kLanes).
+template <size_t kLanes>
+inline constexpr float kRotationNorm = (std::countr_zero(kLanes) % 2 == 0 ? 1.0f : 0.70710678f) /
+                                       static_cast<float>(1u << std::countr_zero(kLanes) / 2);
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tandem::codec
+HWY_AFTER_NAMESPACE();
+
+#endif  // TANDEM_KVSTORE_CODEC_HADAMARD_INL_H_
