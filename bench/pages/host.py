@@ -129,7 +129,6 @@ def quantised(result):
     if not rows:
         return ""
     return f"""
-
 Quantised, k6v5 with 6 bits for K and 5 for V and no exact tokens. An error is the root of its mean square over that of the values:
 
 {table(['bits', 'ratio', 'worst text', 'encode GB/s', 'decode GB/s', 'error of K', 'error of V'], rows)}"""
