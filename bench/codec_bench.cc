@@ -19,6 +19,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -199,10 +200,9 @@ class Measured {
     return absl::OkStatus();
   }
 
-  // Of K and V. 0 for a codec that changes nothing.
+  bool lossless() const { return contender_.codec == nullptr || contender_.codec->lossless(); }
+  // Of K and V.
   absl::StatusOr<std::pair<double, double>> Errors() {
-    const KvCodec* const codec = contender_.codec.get();
-    if (codec == nullptr || codec->lossless()) return std::pair(0.0, 0.0);
     RETURN_IF_ERROR(Encode());
     ErrorSums k;
     ErrorSums v;
@@ -370,14 +370,17 @@ absl::Status Run(const Flags& flags, const std::string& command) {
   std::printf("memcpy %.1f GB/s\n%-18s %7s %7s %12s %12s %8s %8s\n", Median(copies), "codec",
               "ratio", "worst", "encode GB/s", "decode GB/s", "K error", "V error");
   for (const auto& one : all) {
-    ASSIGN_OR_RETURN(const auto errors, one->Errors());
     Json row = one->ToJson();
-    row["relative_error_k"] = errors.first;
-    row["relative_error_v"] = errors.second;
-    std::printf("%-18s %7.3f %7.3f %12.3f %12.3f %8.5f %8.5f\n",
-                row["codec"].get<std::string>().c_str(), row["ratio"].get<double>(),
-                row["worst_prompt"].get<double>(), row["encode_gb_per_s"].get<double>(),
-                row["decode_gb_per_s"].get<double>(), errors.first, errors.second);
+    std::string error_columns;
+    if (!one->lossless()) {
+      ASSIGN_OR_RETURN(const auto errors, one->Errors());
+      std::tie(row["relative_error_k"], row["relative_error_v"]) = errors;
+      error_columns = fmt::format(" {:8.5f} {:8.5f}", errors.first, errors.second);
+    }
+    std::printf("%-18s %7.3f %7.3f %12.3f %12.3f%s\n", row["codec"].get<std::string>().c_str(),
+                row["ratio"].get<double>(), row["worst_prompt"].get<double>(),
+                row["encode_gb_per_s"].get<double>(), row["decode_gb_per_s"].get<double>(),
+                error_columns.c_str());
     codecs.push_back(std::move(row));
   }
   return WriteJson({{"command", command},

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <type_traits>
 
 #include "base/check.h"
@@ -44,6 +45,7 @@ auto WithQuantisedFields(DType dtype, Function function) {
   return function(BF16Fields());
 }
 
+// An extent of words of Fields as a payload.
 template <class Fields>
 class QuantisedWriter {
  public:
@@ -126,7 +128,7 @@ class QuantisedWriter {
   RankCounts counts_[2];
 };
 
-// What is behind the header of a payload, whose parts are known to lie within it.
+// What is behind the header of a payload. Each part is seen to lie within it before it is read.
 template <class Fields>
 class QuantisedReader {
  public:

@@ -5,8 +5,8 @@
 namespace tandem::codec {
 namespace {
 
-// Half as many low bits as Encode chooses among: all, two less, three less. With one less there is one
-// mask of a rest for every rank, so that it is as large as with all.
+// What Encode chooses among: all bits are low, or two fewer, or three. With one fewer the rest is one more
+// mask, so that nothing would be smaller than with all.
 bool IsOneOfEncode(int bits, int low_bits) {
   return bits >= kLeastQuantisedBits && bits <= kMostQuantisedBits &&
          (low_bits == bits || low_bits == bits - 2 || low_bits == bits - 3);

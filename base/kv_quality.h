@@ -1,0 +1,34 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace tandem {
+
+// What the KV of a prompt may lose on its way to a decode worker, in falling order of quality
+// (docs/hand_off.md#quality-classes). Only kExact keeps answers the same wherever a prompt is computed.
+enum class KvQuality : uint8_t {
+  kExact,       // nothing
+  kNearStrict,  // K and V in 8 bits
+  kNear,        // K in 6 bits, V in 5
+  kCompact,     // K in 4 bits, V in 3
+};
+
+inline constexpr std::array<std::string_view, 4> kKvQualityNames = {"exact", "near-strict", "near",
+                                                                    "compact"};
+
+constexpr std::string_view Name(KvQuality quality) {
+  return kKvQualityNames[static_cast<size_t>(quality)];
+}
+
+constexpr std::optional<KvQuality> KvQualityFromName(std::string_view name) {
+  for (size_t i = 0; i < kKvQualityNames.size(); ++i) {
+    if (kKvQualityNames[i] == name) return static_cast<KvQuality>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace tandem
