@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/finish_reason.h"
 #include "kernels/op_args.h"
-#include "kvstore/codec/kv_codec.h"
 
 namespace tandem {
 
@@ -27,7 +27,7 @@ struct StageTimes {
 struct KvReport {
   uint64_t raw_bytes = 0;   // KV of the prompt's tokens that the peer had not cached
   uint64_t wire_bytes = 0;  // as sent, headers included
-  CodecId codec = CodecId::kRaw;
+  std::string codec;    // KvCodec::name
   Duration expected{};  // of the transfer by itself, when its codec was chosen; 0: not known
   Duration duration{};  // first frame posted -> acknowledged
   Duration exposed{};   // first token sampled -> acknowledged: not hidden by computation

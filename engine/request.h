@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/kv_quality.h"
 #include "base/sampling_params.h"
 #include "base/token_constraints.h"
 #include "engine/beam_search.h"
@@ -42,6 +43,7 @@ struct EngineRequest {
   TimePoint deadline = kNoDeadline;
   std::string tenant;      // tenants of equal priority get equal shares
   std::string cache_salt;  // prefixes are shared only among requests with equal salts
+  KvQuality quality = KvQuality::kExact;  // of KV that is handed off
   // One per choice for a request that resumes: only the tokens behind these are emitted. Otherwise
   // empty; always empty for a beam search.
   std::vector<OutputSoFar> so_far;
@@ -99,6 +101,7 @@ struct ReserveRequest {
   TimePoint deadline = kNoDeadline;
   std::string tenant;
   std::string cache_salt;
+  KvQuality quality = KvQuality::kExact;  // what the KV may lose on its way
   WhenFull when_full = WhenFull::kWait;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -23,6 +24,7 @@ struct HandoffCounts {
 // What one codec did for the hand-offs of a prefill worker since the start.
 struct WireCodecStats {
   CodecId codec = CodecId::kRaw;
+  std::string name;         // KvCodec::name
   uint64_t streams = 0;     // that were opened with it
   uint64_t kv_bytes = 0;    // of the extents that it was given
   uint64_t wire_bytes = 0;  // what was sent for them, headers of wire frames not counted

@@ -24,9 +24,10 @@ void PostedKv::Add(std::span<const PostedExtent> extents) {
   payload_bytes += static_cast<uint64_t>(BytesOf(extents));
 }
 
-absl::StatusOr<StreamHandle> EncodedStream::Open(const Parts& parts, const HandoffTarget& target,
-                                                 Prompt prompt, Duration renew_every,
-                                                 StreamEnded ended) {
+absl::StatusOr<EncodedStream::Opened> EncodedStream::Open(const Parts& parts,
+                                                          const HandoffTarget& target,
+                                                          Prompt prompt, Duration renew_every,
+                                                          StreamEnded ended) {
   const int64_t bytes =
       (prompt.tokens - target.cached_tokens) * parts.encoder.layout().BytesPerToken();
   auto stream = std::make_shared<EncodedStream>(parts, std::move(prompt), std::move(ended));
@@ -37,12 +38,12 @@ absl::StatusOr<StreamHandle> EncodedStream::Open(const Parts& parts, const Hando
   ASSIGN_OR_RETURN(stream->inner_,
                    parts.transport.OpenStream(target.data_address, target.reservation.value(),
                                               target.epoch, renew_every, on_ended));
-  stream->encoding_ = parts.encoder.Choose(target, stream->inner_->link(), bytes);
-  PostedKv& posted = *stream->prompt_.posted;
+  stream->encoding_ = parts.encoder.Choose(
+      target, {.link = stream->inner_->link(), .bytes = bytes, .quality = stream->prompt_.quality});
   const auto& codec = stream->encoding_.codec;
-  posted.codec = codec == nullptr ? CodecId::kRaw : codec->id();
-  posted.expected_ms = stream->encoding_.expected.count();
-  return stream;
+  return Opened{.stream = stream,
+                .codec = codec == nullptr ? std::string(CodecName(CodecId::kRaw)) : codec->name(),
+                .expected = stream->encoding_.expected};
 }
 
 EncodedStream::EncodedStream(const Parts& parts, Prompt prompt, StreamEnded ended)
@@ -54,6 +55,15 @@ EncodedStream::EncodedStream(const Parts& parts, Prompt prompt, StreamEnded ende
 int32_t EncodedStream::TokensOf(const PostedExtent& extent) const {
   const int32_t block_tokens = parts_.encoder.layout().block_tokens;
   return std::min(block_tokens, prompt_.tokens - static_cast<int32_t>(extent.block) * block_tokens);
+}
+
+ExtentPlace EncodedStream::PlaceOf(const PostedExtent& extent) const {
+  const int32_t tokens = TokensOf(extent);
+  const int32_t first = static_cast<int32_t>(extent.block) * parts_.encoder.layout().block_tokens;
+  const int32_t behind = prompt_.tokens - first - tokens;  // tokens of the prompt behind the extent
+  return {.layer = static_cast<int32_t>(extent.layer),
+          .exact_front = std::clamp(encoding_.exact_front - first, 0, tokens),
+          .exact_back = std::clamp(encoding_.exact_back - behind, 0, tokens)};
 }
 
 bool EncodedStream::IsEncoded(const PostedExtent& extent) const {
@@ -164,8 +174,8 @@ absl::Status EncodedStream::EncodeAndPost(const Piece& piece) {
   std::vector<PostedExtent> payloads;
   for (const PostedExtent& extent : piece.extents) {
     const std::optional<size_t> size =
-        parts_.encoder.Encode(encoding_.codec.get(), static_cast<int32_t>(extent.layer),
-                              TokensOf(extent), extent.payload, left.first(extent.payload.size()));
+        parts_.encoder.Encode(encoding_.codec.get(), PlaceOf(extent), TokensOf(extent),
+                              extent.payload, left.first(extent.payload.size()));
     payloads.push_back(extent);
     if (!size) continue;
     payloads.back().payload = left.first(*size);

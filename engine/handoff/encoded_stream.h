@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,10 +24,6 @@ namespace tandem {
 struct PostedKv {
   std::atomic<uint64_t> frames = 0;
   std::atomic<uint64_t> payload_bytes = 0;
-  // Of the latest stream, from its opening on: the codec, and how long the transfer was expected to take by
-  // itself (0: not known).
-  std::atomic<CodecId> codec = CodecId::kRaw;
-  std::atomic<double> expected_ms = 0;
 
   void Add(std::span<const PostedExtent> extents);
 };
@@ -72,12 +69,18 @@ class EncodedStream final : public SendStream, public std::enable_shared_from_th
   // The prompt whose KV is sent, and where what was posted for it is counted.
   struct Prompt {
     int32_t tokens = 0;
+    KvQuality quality = KvQuality::kExact;
     std::shared_ptr<PostedKv> posted;
   };
 
+  struct Opened {
+    StreamHandle stream;
+    std::string codec;     // KvCodec::name
+    ModelTime expected{};  // StreamEncoding::expected
+  };
   // Opens a stream to `target`. `ended` may be called by a worker, too. Errors as Transport::OpenStream.
-  static absl::StatusOr<StreamHandle> Open(const Parts& parts, const HandoffTarget& target,
-                                           Prompt prompt, Duration renew_every, StreamEnded ended);
+  static absl::StatusOr<Opened> Open(const Parts& parts, const HandoffTarget& target, Prompt prompt,
+                                     Duration renew_every, StreamEnded ended);
 
   EncodedStream(const Parts& parts, Prompt prompt, StreamEnded ended);
 
@@ -105,6 +108,7 @@ class EncodedStream final : public SendStream, public std::enable_shared_from_th
   absl::Status PostNow(std::span<const PostedExtent> extents);
   absl::Status PostTables();
   void QueuePieces(std::span<const PostedExtent> extents, bool calibrates);
+  ExtentPlace PlaceOf(const PostedExtent& extent) const;
   int32_t TokensOf(const PostedExtent& extent) const;
   bool IsEncoded(const PostedExtent& extent) const;
   void Work(const Piece& piece);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "kvstore/codec/packed_extent.h"
+#include "kvstore/codec/quantised.h"
 
 namespace tandem {
 namespace {
@@ -17,6 +18,27 @@ constexpr int64_t kSampleBytes = 2 << 20;
 // The weight of the latest extent in the means of rate and ratio.
 constexpr double kWeight = 0.02;
 constexpr size_t kMostPeers = 256;
+
+// What a class of quality does to KV, and which tokens it spares: the first ones, which every query attends
+// to, and the latest.
+struct Rounding {
+  QuantisedBits bits;
+  int32_t exact_front = 0;
+  int32_t exact_back = 0;
+};
+
+Rounding RoundingOf(KvQuality quality) {
+  switch (quality) {
+    case KvQuality::kExact:
+    case KvQuality::kNearStrict:
+      return {.bits = {.k = 8, .v = 8}};
+    case KvQuality::kNear:
+      return {.bits = {.k = 6, .v = 5}, .exact_front = 4};
+    case KvQuality::kCompact:
+      return {.bits = {.k = 4, .v = 3}, .exact_front = 4, .exact_back = 16};
+  }
+  return {};
+}
 
 double BytesPerSecond(size_t bytes, Duration took) {
   const double seconds = std::chrono::duration<double>(took).count();
@@ -35,7 +57,16 @@ KvEncoder::KvEncoder(const Options& options, const Clock& clock)
       calibrates_(options.codec != CodecId::kRaw),
       calibrator_(std::make_unique<CodecCalibrator>(ShapeOf(options.layout.block_tokens),
                                                     options.layout.num_layers)) {
-  for (size_t i = 0; i < kCodecs.size(); ++i) known_[i].counts.codec = kCodecs[i];
+  for (const CodecId id : {CodecId::kRaw, CodecId::kMaskRice, CodecId::kF3}) {
+    known_.push_back({.id = id});
+  }
+  for (const KvQuality quality : {KvQuality::kNearStrict, KvQuality::kNear, KvQuality::kCompact}) {
+    known_.push_back({.id = CodecId::kQuantised, .quality = quality});
+  }
+  for (Known& known : known_) {
+    known.counts.codec = known.id;
+    known.counts.name = std::string(CodecName(known.id));
+  }
 }
 
 ExtentShape KvEncoder::ShapeOf(int32_t tokens) const {
@@ -43,40 +74,48 @@ ExtentShape KvEncoder::ShapeOf(int32_t tokens) const {
   return {layout.dtype, layout.num_kv_heads, layout.head_dim, tokens};
 }
 
-StreamEncoding KvEncoder::Choose(const HandoffTarget& target, const SendLink& link, int64_t bytes) {
-  if (!link.takes_any_memory || target.reads.codecs.empty()) return {};
+StreamEncoding KvEncoder::Choose(const HandoffTarget& target, const Demand& demand) {
+  if (!demand.link.takes_any_memory || target.reads.codecs.empty()) return {};
   absl::MutexLock lock(&mutex_);
-  const size_t index = IndexFor(target, link, bytes);
+  const size_t index = IndexFor(target, demand);
   if (latest_.size() >= kMostPeers) latest_.clear();
-  latest_[target.data_address] = index;
+  latest_[{target.data_address, demand.quality}] = index;
   Known& known = known_[index];
   ++known.counts.streams;
   StreamEncoding encoding = {.frames = true, .codec = known.codec, .tables = {}};
-  if (link.gigabytes_per_second > 0) {
-    encoding.expected = ForAllThreads(known.model).Transfer(bytes, link.gigabytes_per_second * 1e9);
-  }
-  if (known.codec != nullptr && !target.reads.HasTables(known.codec->tables_id())) {
+  const double link = demand.link.gigabytes_per_second * 1e9;
+  if (link > 0) encoding.expected = ForAllThreads(known.model).Transfer(demand.bytes, link);
+  if (known.quality != KvQuality::kExact) {
+    encoding.exact_front = RoundingOf(known.quality).exact_front;
+    encoding.exact_back = RoundingOf(known.quality).exact_back;
+  } else if (known.codec != nullptr && !target.reads.HasTables(known.codec->tables_id())) {
     encoding.tables = tables_;
   }
   return encoding;
 }
 
-size_t KvEncoder::IndexFor(const HandoffTarget& target, const SendLink& link, int64_t bytes) {
+// A codec that was named takes the place of the choice among those without loss. Where loss is allowed,
+// naming one other than raw means that encoding is wanted: then the smallest is taken.
+size_t KvEncoder::IndexFor(const HandoffTarget& target, const Demand& demand) {
   std::vector<size_t> usable = {0};
   std::vector<CodecModel> models = {CodecModel{}};
-  for (size_t i = 1; i < kCodecs.size(); ++i) {
-    if (known_[i].codec == nullptr || !target.reads.Has(kCodecs[i])) continue;
-    if (options_.codec == kCodecs[i]) return i;
+  size_t named = 0;
+  for (size_t i = 1; i < known_.size(); ++i) {
+    const Known& known = known_[i];
+    const bool is_allowed = known.quality == KvQuality::kExact || known.quality == demand.quality;
+    if (!is_allowed || known.codec == nullptr || !target.reads.Has(known.id)) continue;
+    if (options_.codec == known.id || known.quality != KvQuality::kExact) named = i;
     usable.push_back(i);
     models.push_back(ForAllThreads(known_[i].model));
   }
+  if (options_.codec) return options_.codec == CodecId::kRaw ? 0 : named;
   // Without a rate of the link nothing says that a codec would pay.
-  if (options_.codec || link.gigabytes_per_second <= 0) return 0;
-  const auto before = latest_.find(target.data_address);
+  if (demand.link.gigabytes_per_second <= 0) return 0;
+  const auto before = latest_.find({target.data_address, demand.quality});
   const auto previous =
       before == latest_.end() ? usable.begin() : std::ranges::find(usable, before->second);
-  return usable[FastestCodec(models, static_cast<size_t>(previous - usable.begin()), bytes,
-                             link.gigabytes_per_second * 1e9)];
+  return usable[FastestCodec(models, static_cast<size_t>(previous - usable.begin()), demand.bytes,
+                             demand.link.gigabytes_per_second * 1e9)];
 }
 
 CodecModel KvEncoder::ForAllThreads(CodecModel model) const {
@@ -115,21 +154,36 @@ void KvEncoder::KeepSample(int32_t layer, std::span<const std::byte> extent) {
 
 void KvEncoder::BuildCodecs(const CodecCalibrator& calibrator, const Samples& samples) {
   const auto tables = std::make_shared<const CodecTables>(calibrator.Build());
-  std::array<Known, kCodecs.size()> made;
-  for (size_t i = 1; i < kCodecs.size(); ++i) {
-    made[i].codec = NewKvCodec(kCodecs[i], tables);
-    made[i].model = Measure(*made[i].codec, samples);
+  std::vector<Known> made;
+  {
+    absl::MutexLock lock(&mutex_);
+    made = known_;
+  }
+  const ExtentShape shape = ShapeOf(options_.layout.block_tokens);
+  for (Known& known : made) {
+    std::unique_ptr<KvCodec> codec = NewCodec(known, tables);
+    if (codec == nullptr || !codec->Fits(shape, 0)) continue;
+    known.model = Measure(*codec, samples);
+    known.codec = std::move(codec);
     LogInfo("kv_codec={} tables={:016x} ratio={:.3f} encode_gb_per_s={:.2f} decode_gb_per_s={:.2f}",
-            CodecName(kCodecs[i]), tables->id(), made[i].model.ratio,
-            made[i].model.encode_bytes_per_second / 1e9,
-            made[i].model.decode_bytes_per_second / 1e9);
+            known.codec->name(), tables->id(), known.model.ratio,
+            known.model.encode_bytes_per_second / 1e9, known.model.decode_bytes_per_second / 1e9);
   }
   absl::MutexLock lock(&mutex_);
   tables_ = tables->Serialize();
-  for (size_t i = 1; i < kCodecs.size(); ++i) {
+  for (size_t i = 0; i < known_.size(); ++i) {
+    if (made[i].codec == nullptr) continue;
     known_[i].codec = std::move(made[i].codec);
     known_[i].model = made[i].model;
+    known_[i].counts.name = known_[i].codec->name();
   }
+}
+
+std::unique_ptr<KvCodec> KvEncoder::NewCodec(const Known& known,
+                                             const std::shared_ptr<const CodecTables>& tables) {
+  if (known.id == CodecId::kRaw) return nullptr;
+  if (known.id != CodecId::kQuantised) return NewKvCodec(known.id, tables);
+  return NewQuantisedCodec(RoundingOf(known.quality).bits);
 }
 
 // The fastest of three times, because other threads of the process work meanwhile.
@@ -168,8 +222,8 @@ CodecModel KvEncoder::Measure(const KvCodec& codec, const Samples& samples) cons
   return model;
 }
 
-std::optional<size_t> KvEncoder::Encode(const KvCodec* codec, int32_t layer, int32_t tokens,
-                                        std::span<const std::byte> extent,
+std::optional<size_t> KvEncoder::Encode(const KvCodec* codec, const ExtentPlace& place,
+                                        int32_t tokens, std::span<const std::byte> extent,
                                         std::span<std::byte> out) {
   thread_local std::vector<std::byte> packed;
   const TimePoint began = clock_.Now();
@@ -180,17 +234,17 @@ std::optional<size_t> KvEncoder::Encode(const KvCodec* codec, int32_t layer, int
     PackTokens(shape, options_.layout.block_tokens, extent, packed);
     raw = packed;
   }
-  const auto size = EncodeFrame(codec, shape, {.layer = layer}, raw, out);
+  const auto size = EncodeFrame(codec, shape, place, raw, out);
   const bool smaller = size.ok() && *size < extent.size();
-  Observe(codec == nullptr ? CodecId::kRaw : codec->id(), raw.size(),
-          smaller ? *size : extent.size(), clock_.Now() - began);
+  Observe(codec, raw.size(), smaller ? *size : extent.size(), clock_.Now() - began);
   return smaller ? std::optional(*size) : std::nullopt;
 }
 
-void KvEncoder::Observe(CodecId codec, size_t kv_bytes, size_t wire_bytes, Duration took) {
+void KvEncoder::Observe(const KvCodec* codec, size_t kv_bytes, size_t wire_bytes, Duration took) {
   absl::MutexLock lock(&mutex_);
-  const auto index = std::ranges::find(kCodecs, codec) - kCodecs.begin();
-  Known& known = known_[static_cast<size_t>(index)];
+  const auto place = std::ranges::find_if(
+      known_, [codec](const Known& known) { return known.codec.get() == codec; });
+  Known& known = *place;
   known.counts.kv_bytes += kv_bytes;
   known.counts.wire_bytes += wire_bytes;
   if (known.codec == nullptr || took <= Duration{}) return;

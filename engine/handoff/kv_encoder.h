@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -8,12 +7,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
+#include "base/kv_quality.h"
 #include "engine/request.h"
 #include "engine/stats.h"
 #include "kvstore/codec/kv_codec.h"
@@ -27,6 +28,9 @@ namespace tandem {
 struct StreamEncoding {
   bool frames = false;  // the peer reads frames: blocks that are not full may be packed
   std::shared_ptr<const KvCodec> codec;  // null: full blocks go as they are
+  // Tokens at the front of the prompt and at its end that a codec which changes KV keeps as they are.
+  int32_t exact_front = 0;
+  int32_t exact_back = 0;
   // The codec's tables, which the peer does not have yet; empty where it has them or needs none.
   std::vector<std::byte> tables;
   ModelTime expected{};  // of the transfer by itself; 0 where the rate of the link is not known
@@ -48,8 +52,14 @@ class KvEncoder {
 
   const KvLayout& layout() const { return options_.layout; }
 
-  // The encoding of a stream of about `bytes` of KV to a peer.
-  StreamEncoding Choose(const HandoffTarget& target, const SendLink& link, int64_t bytes);
+  // A stream that is to be opened.
+  struct Demand {
+    SendLink link;
+    int64_t bytes = 0;  // of KV, about
+    KvQuality quality = KvQuality::kExact;
+  };
+  // The encoding of a stream to a peer.
+  StreamEncoding Choose(const HandoffTarget& target, const Demand& demand);
 
   // Whether KV is needed to make tables of.
   bool calibrates() const { return calibrates_; }
@@ -57,8 +67,9 @@ class KvEncoder {
   void Calibrate(int32_t layer, std::span<const std::byte> extent);
 
   // Encodes an extent, of which the first `tokens` tokens are sent, into `out`. Nothing where its frame
-  // would not be smaller than the extent: then that is to be sent as it is. `out` has ExtentBytes().
-  std::optional<size_t> Encode(const KvCodec* codec, int32_t layer, int32_t tokens,
+  // would not be smaller than the extent: then that is to be sent as it is. `codec` is one that Choose
+  // returned, `out` has ExtentBytes().
+  std::optional<size_t> Encode(const KvCodec* codec, const ExtentPlace& place, int32_t tokens,
                                std::span<const std::byte> extent, std::span<std::byte> out);
 
   // Takes so many bytes of the limit for `extents` extents. False when too few are left: these are sent as
@@ -70,12 +81,12 @@ class KvEncoder {
   void AddTo(EngineStats& stats) const;
 
  private:
-  static constexpr std::array kCodecs = {CodecId::kRaw, CodecId::kMaskRice, CodecId::kF3};
-
-  // One of kCodecs.
+  // One way to encode KV.
   struct Known {
-    std::shared_ptr<const KvCodec> codec;  // null: raw, or not made yet
-    CodecModel model;                      // of one thread
+    CodecId id = CodecId::kRaw;
+    KvQuality quality = KvQuality::kExact;  // of the streams that it is for; kExact: of all
+    std::shared_ptr<const KvCodec> codec;   // null: raw, or not made yet
+    CodecModel model;                       // of one thread
     WireCodecStats counts;
   };
   // Extents of the first KV, with which codecs are timed.
@@ -85,14 +96,16 @@ class KvEncoder {
   };
 
   ExtentShape ShapeOf(int32_t tokens) const;
+  static std::unique_ptr<KvCodec> NewCodec(const Known& known,
+                                           const std::shared_ptr<const CodecTables>& tables);
   CodecModel ForAllThreads(CodecModel model) const;
   void KeepSample(int32_t layer, std::span<const std::byte> extent)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BuildCodecs(const CodecCalibrator& calibrator, const Samples& samples);
   CodecModel Measure(const KvCodec& codec, const Samples& samples) const;
-  size_t IndexFor(const HandoffTarget& target, const SendLink& link, int64_t bytes)
+  size_t IndexFor(const HandoffTarget& target, const Demand& demand)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Observe(CodecId codec, size_t kv_bytes, size_t wire_bytes, Duration took);
+  void Observe(const KvCodec* codec, size_t kv_bytes, size_t wire_bytes, Duration took);
 
   const Options options_;
   const Clock& clock_;
@@ -104,9 +117,9 @@ class KvEncoder {
   int64_t calibrated_tokens_ ABSL_GUARDED_BY(mutex_) = 0;                // of the last layer
   Samples samples_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::byte> tables_ ABSL_GUARDED_BY(mutex_);
-  std::array<Known, kCodecs.size()> known_ ABSL_GUARDED_BY(mutex_);
-  // The codec of the latest stream to a peer, as an index into kCodecs.
-  absl::flat_hash_map<std::string, size_t> latest_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Known> known_ ABSL_GUARDED_BY(mutex_);  // raw is the first
+  // The way of the latest stream to a peer with some quality, as an index into known_.
+  absl::flat_hash_map<std::pair<std::string, KvQuality>, size_t> latest_ ABSL_GUARDED_BY(mutex_);
   uint64_t unencoded_extents_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/kv_quality.h"
 #include "kvstore/codec/extent_shape.h"
 #include "kvstore/codec/frame_decoder.h"
 #include "kvstore/kv_layout.h"
@@ -22,6 +23,7 @@ struct LandingPlan {
   KvLayout layout;
   int32_t prompt_tokens = 0;
   int32_t cached_tokens = 0;  // tokens of the prompt that are in place already and must not change
+  KvQuality quality = KvQuality::kExact;  // only others take KV that a codec has changed
 };
 
 // Which payloads a landing accepts.

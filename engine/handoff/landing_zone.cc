@@ -77,12 +77,16 @@ ReadableKv LandingZone::Open(ReservationId id, LandingPlan plan) {
       std::make_unique<Landing>(std::move(plan), options_.layout, accepts, now + options_.lease);
   absl::MutexLock lock(&mutex_);
   landing->decoder = decoder_;
+  const bool may_change = landing->plan.quality != KvQuality::kExact;
+  if (may_change) landing->decoder.ReadQuantised();
   TANDEM_CHECK(id > latest_, "a reservation that was opened before");
   latest_ = id;
   landings_.emplace(id, std::move(landing));
   if (accepts == Accepts::kExtents) return {};
-  return {.codecs = {CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice},
-          .tables = decoder_.table_ids()};
+  ReadableKv reads = {.codecs = {CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice},
+                      .tables = decoder_.table_ids()};
+  if (may_change) reads.codecs.push_back(CodecId::kQuantised);
+  return reads;
 }
 
 LandingZone::Closing LandingZone::Close(ReservationId id) {

@@ -95,7 +95,8 @@ absl::StatusOr<Reservation> KvReceiver::Reserve(WaitingReservation& waiting, Seq
   ReadableKv reads = zone_.Open(id, {.blocks = {blocks.begin(), blocks.end()},
                                      .layout = incoming.request.layout,
                                      .prompt_tokens = prompt_tokens,
-                                     .cached_tokens = cached_tokens});
+                                     .cached_tokens = cached_tokens,
+                                     .quality = incoming.request.quality});
   incoming_.emplace(id, std::move(incoming));
   return Reservation{.id = id,
                      .epoch = options_.epoch,

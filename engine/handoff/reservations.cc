@@ -24,6 +24,13 @@ absl::Status NoRoom(const AdmissionQueue& waiting, TimePoint now, std::string_vi
   return status;
 }
 
+// KV that was changed on its way is not what its tokens alone determine. So it shares a prefix cache only with
+// KV that was changed alike.
+std::string SaltFor(std::string salt, KvQuality quality) {
+  if (quality != KvQuality::kExact) salt += fmt::format("\n{}", Name(quality));
+  return salt;
+}
+
 }  // namespace
 
 Reservations::Reservations(EngineCore& core)
@@ -40,6 +47,8 @@ void Reservations::Reserve(ReserveMessage& message) {
     return message.done(NoRoom(waiting_, core_.clock.Now(), "the queue is full"));
   }
   const WhenFull when_full = message.request.when_full;
+  message.request.cache_salt =
+      SaltFor(std::move(message.request.cache_salt), message.request.quality);
   PrefixKey key = core_.store.NewKey(message.request.cache_salt);
   waiting_.Push({.ticket = message.ticket,
                  .request = std::move(message.request),
@@ -108,6 +117,8 @@ void Reservations::Decode(DecodeMessage& message) {
     return message.stream.Fail(status);
   }
   const ReservationId reservation = decode.reservation;
+  EngineRequest& spec = decode.request;
+  spec.cache_salt = SaltFor(std::move(spec.cache_salt), spec.quality);
   const absl::Status status = core_.receiver.Claim(reservation, decode.request);
   if (!status.ok()) return message.stream.Fail(status);
   auto request = std::make_unique<RequestState>(std::move(decode.request));

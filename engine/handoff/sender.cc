@@ -59,17 +59,23 @@ absl::Status KvSender::OpenStream(const EngineRequest& request, OutgoingKv& outg
   };
   const Duration renew_every = target.lease / kRenewalsPerLease;
   if (outgoing.as_it_is) {
+    outgoing.codec = CodecName(CodecId::kRaw);
+    outgoing.expected = {};
     ASSIGN_OR_RETURN(outgoing.stream,
                      transport_->OpenStream(target.data_address, target.reservation.value(),
                                             target.epoch, renew_every, ended));
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(
-      outgoing.stream,
-      EncodedStream::Open(
-          {*encoding_.encoder, *encoding_.workers, *transport_}, target,
-          {.tokens = static_cast<int32_t>(request.prompt.size()), .posted = outgoing.posted},
-          renew_every, ended));
+      EncodedStream::Opened opened,
+      EncodedStream::Open({*encoding_.encoder, *encoding_.workers, *transport_}, target,
+                          {.tokens = static_cast<int32_t>(request.prompt.size()),
+                           .quality = request.quality,
+                           .posted = outgoing.posted},
+                          renew_every, ended));
+  outgoing.stream = std::move(opened.stream);
+  outgoing.codec = std::move(opened.codec);
+  outgoing.expected = opened.expected;
   return absl::OkStatus();
 }
 
@@ -210,10 +216,7 @@ std::optional<absl::Status> KvSender::Ended(RequestState& request,
   }
   if (MayReopen(outgoing, message.status)) {
     Advance(outgoing.state, SendEvent::kLose);
-    if (absl::IsDataLoss(message.status)) {
-      outgoing.as_it_is = true;
-      outgoing.posted->codec = CodecId::kRaw;
-    }
+    if (absl::IsDataLoss(message.status)) outgoing.as_it_is = true;
     outgoing.reopen_at = clock_.Now() + kPauses[outgoing.reopened++];
     pauses_.push_back({outgoing.reopen_at, request.spec.id});
     LogWarn("request={} reservation={} lost its KV stream to {}, opens it again ({} of {}): {}",
@@ -271,9 +274,8 @@ KvReport KvSender::Report(const RequestState& request, TimePoint acknowledged) c
   const PostedKv& posted = *outgoing.posted;
   return {.raw_bytes = static_cast<uint64_t>(sent_tokens * layout.BytesPerToken()),
           .wire_bytes = posted.payload_bytes + (posted.frames + 1) * kFrameHeaderBytes,
-          .codec = posted.codec,
-          .expected = std::chrono::duration_cast<Duration>(
-              std::chrono::duration<double, std::milli>(posted.expected_ms)),
+          .codec = outgoing.codec,
+          .expected = std::chrono::duration_cast<Duration>(outgoing.expected),
           .duration = acknowledged - began,
           .exposed = acknowledged - std::max(began, outgoing.first_token)};
 }

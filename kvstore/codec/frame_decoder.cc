@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/status.h"
+#include "kvstore/codec/quantised.h"
 
 namespace tandem {
 namespace {
@@ -29,10 +30,15 @@ std::vector<uint64_t> FrameDecoder::table_ids() const {
   return ids;
 }
 
+void FrameDecoder::ReadQuantised() { quantised_ = NewQuantisedCodec({}); }
+
 absl::Status FrameDecoder::Decode(const ExtentShape& shape, int32_t layer,
                                   std::span<const std::byte> frame,
                                   std::span<std::byte> raw) const {
   ASSIGN_OR_RETURN(const FrameCodec named, CodecOfFrame(frame));
+  if (named.codec == CodecId::kQuantised) {
+    return DecodeFrame(quantised_.get(), shape, layer, frame, raw);
+  }
   const auto codec = std::ranges::find_if(codecs_, [&](const auto& one) {
     return one->id() == named.codec && one->tables_id() == named.tables;
   });

@@ -25,13 +25,17 @@ class FrameDecoder {
   void AddTables(const std::shared_ptr<const CodecTables>& tables);
   std::vector<uint64_t> table_ids() const;
 
+  // From now on frames are decoded whose KV was rounded, too.
+  void ReadQuantised();
+
   // As DecodeFrame of kv_codec.h. FAILED_PRECONDITION for tables that it does not have.
   absl::Status Decode(const ExtentShape& shape, int32_t layer, std::span<const std::byte> frame,
                       std::span<std::byte> raw) const;
 
  private:
   std::vector<std::shared_ptr<const KvCodec>>
-      codecs_;  // one after the other for each set of tables
+      codecs_;                                // one after the other for each set of tables
+  std::shared_ptr<const KvCodec> quantised_;  // null: such frames are refused
 };
 
 }  // namespace tandem

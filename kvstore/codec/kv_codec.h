@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -40,6 +41,8 @@ class KvCodec {
  public:
   virtual ~KvCodec() = default;
   virtual CodecId id() const = 0;
+  // As users know it: CodecName, or the bits of a codec that rounds ("k6v5").
+  virtual std::string name() const { return std::string(CodecName(id())); }
   // Whether a decoded extent has the very bits that were encoded.
   virtual bool lossless() const = 0;
   // Names the tables that frames are made with; 0 for a codec that has none.

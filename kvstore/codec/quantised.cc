@@ -4,9 +4,11 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 
 #include "base/check.h"
+#include "fmt/format.h"
 #include "kvstore/codec/codecs.h"
 #include "kvstore/codec/quantised_layout.h"
 
@@ -244,6 +246,7 @@ class Quantised final : public KvCodec {
   explicit Quantised(QuantisedBits bits) : bits_(bits) {}
 
   CodecId id() const override { return CodecId::kQuantised; }
+  std::string name() const override { return fmt::format("k{}v{}", bits_.k, bits_.v); }
   bool lossless() const override { return false; }
   uint64_t tables_id() const override { return 0; }
   bool Fits(const ExtentShape& shape, int32_t /*layer*/) const override {

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/token_constraints.h"
 #include "base/utf8.h"
+#include "fmt/ranges.h"
 #include "router/cluster/registration_check.h"
 #include "router/request/constraints_message.h"
 
@@ -281,6 +282,10 @@ absl::Status ValidateRequest(const v1::GenerateRequest& request, const RequestLi
   }
   if (request.has_tpot_slo_ms()) {
     RETURN_IF_ERROR(CheckSlo("tpot_slo_ms", request.tpot_slo_ms()));
+  }
+  if (!request.kv_quality().empty() && !KvQualityFromName(request.kv_quality())) {
+    return InvalidArgument("kv_quality=\"{}\" is unknown: use {}", request.kv_quality(),
+                           fmt::join(kKvQualityNames, ", "));
   }
   RETURN_IF_ERROR(CheckName("tenant", request.tenant()));
   RETURN_IF_ERROR(CheckName("cache_salt", request.cache_salt()));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/kv_quality.h"
 #include "router/policy/slo.h"
 #include "tandem/v1/inference.pb.h"
 
@@ -25,6 +26,7 @@ struct RequestLimits {
   std::optional<size_t> max_bytes_per_token = {};
   int32_t default_max_tokens = 256;
   Slo default_slo = {};
+  KvQuality default_kv_quality = KvQuality::kExact;
   int32_t max_choices = 64;           // n and best_of
   int32_t max_beam_candidates = 128;  // most probable tokens looked at in a step of all beams
   int32_t max_stop_strings = 16;

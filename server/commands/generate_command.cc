@@ -36,6 +36,7 @@ struct GenerateFlags {
   int32_t priority = 0;
   std::string tenant;
   std::string cache_salt;
+  std::string quality;
   std::string session;
   std::string request_id;
   std::optional<double> ttft_slo_ms;
@@ -119,6 +120,7 @@ absl::StatusOr<v1::GenerateRequest> MakeRequest(const GenerateFlags& flags) {
   request.set_request_id(flags.request_id);
   request.set_tenant(flags.tenant);
   request.set_cache_salt(flags.cache_salt);
+  request.set_kv_quality(flags.quality);
   request.set_session_id(flags.session);
   const EndFlags& ending = flags.ending;
   request.mutable_stop_token_ids()->Add(ending.stop_token_ids.begin(), ending.stop_token_ids.end());
@@ -253,6 +255,11 @@ void AddGenerateCommand(CLI::App& app, Action& chosen) {
   generate->add_option("--tenant", flags->tenant, "whose request: tenants get equal shares");
   generate->add_option("--cache-salt", flags->cache_salt,
                        "share cached prefixes only with requests of the same salt");
+  generate
+      ->add_option("--quality", flags->quality,
+                   "what the KV of the prompt may lose on its way to a decode worker: exact "
+                   "(nothing), near-strict, near or compact; the router's, unless given")
+      ->check(CLI::IsMember({"exact", "near-strict", "near", "compact"}));
   generate->add_option("--session", flags->session,
                        "id of the conversation, which stays on the workers that have it cached");
   generate->add_option("--request-id", flags->request_id, "for the server's logs");

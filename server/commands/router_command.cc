@@ -114,6 +114,8 @@ RouterOptions MakeRouterOptions(const RouterFlags& flags, const ServedModel& ser
   if (tokenizer != nullptr) options.limits.max_bytes_per_token = tokenizer->MaxBytesPerToken();
   options.limits.max_choices = flags.tuning.max_choices;
   options.limits.default_slo = SloOf(flags.tuning);
+  options.limits.default_kv_quality =
+      KvQualityFromName(flags.tuning.quality).value_or(KvQuality::kExact);
   options.max_in_flight = flags.tuning.max_in_flight;
   options.max_request_time = std::chrono::seconds(flags.tuning.max_request_seconds);
   options.tokenizing.threads = flags.tuning.tokenize_threads;

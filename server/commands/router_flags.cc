@@ -11,6 +11,12 @@ namespace {
 
 void AddCostFlags(CLI::App& app, RouterTuning& tuning) {
   const std::string group = "Routing by cost (--policy auto)";
+  app.add_option("--quality", tuning.quality,
+                 "what the KV of prompts may lose on its way to a decode worker, for requests that "
+                 "bring no kv_quality: exact (nothing), near-strict, near or compact")
+      ->check(CLI::IsMember({"exact", "near-strict", "near", "compact"}))
+      ->capture_default_str()
+      ->group(kRoutingGroup);
   app.add_option("--ttft-slo-ms", tuning.ttft_slo_ms,
                  "time to the first token that requests should keep to which bring no ttft_slo_ms; "
                  "default: none")

@@ -84,6 +84,7 @@ std::string FieldOf(std::string_view message) {
                                        "route",
                                        "tenant",
                                        "cache_salt",
+                                       "kv_quality",
                                        "session_id",
                                        "request_id",
                                        "ttft_slo_ms",

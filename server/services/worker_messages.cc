@@ -102,7 +102,10 @@ void SetCodecUse(const EngineStats& stats, v1::HandoffUse& use) {
         use.set_mask_rice_encode_gb_per_s(codec.encode_gigabytes_per_second);
         use.set_mask_rice_decode_gb_per_s(codec.decode_gigabytes_per_second);
         break;
-      default:  // no other is used for hand-offs
+      case CodecId::kQuantised:
+        use.set_quantised_streams(use.quantised_streams() + codec.streams);
+        break;
+      case CodecId::kBytePlane:  // not used for hand-offs
         break;
     }
   }
@@ -111,10 +114,15 @@ void SetCodecUse(const EngineStats& stats, v1::HandoffUse& use) {
   use.set_unencoded_extents(stats.unencoded_extents);
 }
 
+// A class that only a newer router knows loses nothing here.
+KvQuality ToKvQuality(const std::string& name) {
+  return KvQualityFromName(name).value_or(KvQuality::kExact);
+}
+
 // The codecs of the list that this build knows; a newer worker may offer others.
 ReadableKv ToReadableKv(const v1::KvTarget& target) {
   ReadableKv reads;
-  for (const CodecId id : {CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice}) {
+  for (const CodecId id : {CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice, CodecId::kQuantised}) {
     const auto& names = target.codecs();
     if (std::ranges::find(names, CodecName(id)) != names.end()) reads.codecs.push_back(id);
   }
@@ -194,6 +202,7 @@ EngineRequest ToEngineRequest(const v1::SequenceRequest& sequence, TimePoint dea
           .deadline = deadline,
           .tenant = sequence.tenant(),
           .cache_salt = sequence.cache_salt(),
+          .quality = ToKvQuality(sequence.kv_quality()),
           .so_far = {}};
 }
 
@@ -241,6 +250,7 @@ absl::StatusOr<ReserveRequest> ToReserveRequest(const v1::ReserveRequest& reques
                         .deadline = deadline,
                         .tenant = request.tenant(),
                         .cache_salt = request.cache_salt(),
+                        .quality = ToKvQuality(request.kv_quality()),
                         .when_full = request.at_once() ? WhenFull::kRefuse : WhenFull::kWait};
 }
 
@@ -344,7 +354,7 @@ v1::WorkerFinish ToProto(const FinishInfo& info) {
   *finish.mutable_stages() = ToProto(info.stages);
   finish.mutable_kv()->set_raw_bytes(info.kv.raw_bytes);
   finish.mutable_kv()->set_wire_bytes(info.kv.wire_bytes);
-  if (info.kv.wire_bytes > 0) finish.mutable_kv()->set_codec(std::string(CodecName(info.kv.codec)));
+  if (info.kv.wire_bytes > 0) finish.mutable_kv()->set_codec(info.kv.codec);
   finish.mutable_kv()->set_expected_us(Micros(info.kv.expected));
   finish.mutable_kv()->set_duration_us(Micros(info.kv.duration));
   finish.mutable_kv()->set_exposed_us(Micros(info.kv.exposed));

@@ -116,7 +116,8 @@ ReserveRequest TestEngine::ReservationFor(const EngineRequest& request) const {
           .model_fingerprint = engine_->options().model_fingerprint,
           .deadline = request.deadline,
           .tenant = request.tenant,
-          .cache_salt = request.cache_salt};
+          .cache_salt = request.cache_salt,
+          .quality = request.quality};
 }
 
 absl::StatusOr<Reservation> TestEngine::Reserve(int32_t prompt_tokens, int32_t max_tokens) {

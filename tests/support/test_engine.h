@@ -27,8 +27,6 @@ struct TestEngineSetup {
   Duration max_reservation_wait = std::chrono::seconds(30);
   int32_t conversion_slots = 32;
   int64_t least_post_bytes = EngineOptions().least_post_bytes;
-  std::optional<CodecId> wire_codec;
-  int32_t codec_threads = EngineOptions().codec_threads;
   int32_t block_tokens = 8;
   int32_t max_context_tokens = 0;  // 0: the model's
   SchedulerOptions scheduler;
@@ -38,6 +36,8 @@ struct TestEngineSetup {
   PrefixCaching prefix_caching = PrefixCaching::kOn;
   int64_t host_bytes = 0;
   DType kv_dtype = DType::kBF16;
+  std::optional<CodecId> wire_codec;
+  int32_t codec_threads = EngineOptions().codec_threads;
   SplitMode splits = SplitMode::kBalanced;
   StartCosts costs;
   bool gated = true;  // false: steps do not pass the gate, so that those of decodes are recorded

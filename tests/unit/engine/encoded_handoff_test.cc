@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -46,7 +47,7 @@ EncodedRun HandOverEncoded(HandoffPair& pair, const EngineRequest& request) {
 // Hands over prompts until the encoder has made its tables of them.
 void MakeTables(HandoffPair& pair, CodecId codec) {
   for (uint64_t id = 1; id < 40; ++id) {
-    if (HandOverEncoded(pair, EncodedRequest(1000 + id, 64)).kv.codec == codec) return;
+    if (HandOverEncoded(pair, EncodedRequest(1000 + id, 64)).kv.codec == CodecName(codec)) return;
   }
   FAIL() << "no tables were made of 2,560 tokens";
 }
@@ -64,7 +65,7 @@ TEST_P(EncodedHandoffTest, TheAnswerIsThatOfOneWorkerAndFewerBytesTravel) {
         EncodedRequest(static_cast<uint64_t>(prompt_tokens), prompt_tokens);
     const EncodedRun run = HandOverEncoded(pair, request);
     EXPECT_EQ(run.tokens, AnswerOfOneWorker(request)) << prompt_tokens;
-    EXPECT_EQ(run.kv.codec, codec);
+    EXPECT_EQ(run.kv.codec, CodecName(codec));
     if (prompt_tokens < 63) continue;
     EXPECT_GT(static_cast<double>(run.kv.raw_bytes) / static_cast<double>(run.kv.wire_bytes), 1.15)
         << prompt_tokens;
@@ -87,8 +88,55 @@ TEST(EncodedHandoffTest, WiderNumbersTakeKvThatCameEncoded) {
                        {.block_tokens = 16, .kv_dtype = DType::kF32}, Wire::kLoopback);
   MakeTables(pair, CodecId::kMaskRice);
   const EncodedRun run = HandOverEncoded(pair, EncodedRequest(5, 100));
-  EXPECT_EQ(run.kv.codec, CodecId::kMaskRice);
+  EXPECT_EQ(run.kv.codec, "mask-rice");
   EXPECT_EQ(run.tokens, HandOverEncoded(as_it_is, EncodedRequest(5, 100)).tokens);
+}
+
+EngineRequest RequestOfQuality(uint64_t id, int32_t prompt_tokens, KvQuality quality) {
+  EngineRequest request = EncodedRequest(id, prompt_tokens);
+  request.quality = quality;
+  return request;
+}
+
+TEST(EncodedHandoffTest, WhereLossIsAllowedFewerBytesTravel) {
+  HandoffPair pair({.block_tokens = 64, .wire_codec = CodecId::kMaskRice}, {.block_tokens = 64},
+                   Wire::kLoopback);
+  MakeTables(pair, CodecId::kMaskRice);
+  double before = 1.4;
+  for (const auto& [quality, codec] :
+       {std::pair{KvQuality::kNearStrict, "k8v8"}, std::pair{KvQuality::kNear, "k6v5"},
+        std::pair{KvQuality::kCompact, "k4v3"}}) {
+    const EncodedRun run = HandOverEncoded(pair, RequestOfQuality(5, 200, quality));
+    EXPECT_EQ(run.kv.codec, codec);
+    EXPECT_EQ(run.tokens.size(), 12u);
+    const double ratio =
+        static_cast<double>(run.kv.raw_bytes) / static_cast<double>(run.kv.wire_bytes);
+    EXPECT_GT(ratio, before + 0.2) << codec;
+    before = ratio;
+  }
+}
+
+// KV that was changed on its way serves later prompts of its class alone.
+TEST(EncodedHandoffTest, ChangedKvPoisonsNoCache) {
+  HandoffPair pair({.block_tokens = 64, .wire_codec = CodecId::kMaskRice}, {.block_tokens = 64},
+                   Wire::kLoopback);
+  MakeTables(pair, CodecId::kMaskRice);
+  const auto cached = [&](KvQuality quality) {
+    const EngineRequest request = RequestOfQuality(5, 200, quality);
+    const auto run = pair.Start(request);
+    EXPECT_TRUE(run.ok()) << run.status();
+    pair.Continue(**run);
+    EXPECT_TRUE(pair.AwaitEnd(**run).ok());
+    if (quality == KvQuality::kExact) {
+      EXPECT_EQ((*run)->token_ids(), AnswerOfOneWorker(request));
+    }
+    return (*run)->reservation.cached_tokens;
+  };
+  EXPECT_EQ(cached(KvQuality::kCompact), 0);
+  EXPECT_EQ(cached(KvQuality::kExact), 0);
+  EXPECT_EQ(cached(KvQuality::kNear), 0);
+  EXPECT_EQ(cached(KvQuality::kCompact), 192);
+  EXPECT_EQ(cached(KvQuality::kExact), 192);
 }
 
 // A peer without codecs is sent KV as it lies in the pool.
@@ -99,7 +147,7 @@ TEST(EncodedHandoffTest, APeerThatReadsNoFramesGetsNone) {
   const auto layers = static_cast<uint64_t>(pair.prefill().layout().num_layers);
   for (uint64_t id = 1; id < 24; ++id) {
     const EncodedRun run = HandOverEncoded(pair, EncodedRequest(id, 77));
-    EXPECT_EQ(run.kv.codec, CodecId::kRaw);
+    EXPECT_EQ(run.kv.codec, "raw");
     EXPECT_EQ(run.kv.wire_bytes, 2 * block + (2 * layers + 1) * 64);
   }
   const EngineStats stats = pair.prefill()->stats();

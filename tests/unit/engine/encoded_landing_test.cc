@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
 #include "kvstore/codec/packed_extent.h"
+#include "kvstore/codec/quantised.h"
 #include "kvstore/kv_convert.h"
 #include "tests/support/fake_clock.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
@@ -98,7 +99,7 @@ class EncodedLandingTest : public testing::Test {
     return Land(Header(id, 2, 0, PayloadKind::kTables, bytes.size()), bytes);
   }
   void LandAll(ReservationId id) {
-    const int32_t block_tokens = id == kDirect ? 16 : 32;
+    const int32_t block_tokens = id == kOther ? 32 : 16;
     for (int32_t layer = 0; layer < 2; ++layer) {
       for (int32_t begin = 0, block = 0; begin < kZoneTokens; begin += block_tokens, ++block) {
         EXPECT_EQ(LandFrame(id, layer, block, begin, std::min(block_tokens, kZoneTokens - begin)),
@@ -182,6 +183,8 @@ TEST_F(EncodedLandingTest, LaterReservationsHaveTheTablesOfEarlierOnes) {
       ReservationId(5), {.blocks = {6, 7}, .layout = kZoneLayout, .prompt_tokens = kZoneTokens});
   EXPECT_TRUE(reads.HasTables(tables_->id()));
   LandAll(ReservationId(5));
+  EXPECT_TRUE(Commit(ReservationId(5), 4).missing.empty());
+  EXPECT_EQ(InPool(1, {6, 7}), Kv(1));
 }
 
 TEST_F(EncodedLandingTest, TablesThatDidNotArriveAreMissingAndSoIsAllThatNeedsThem) {
@@ -245,6 +248,21 @@ TEST_F(EncodedLandingTest, PayloadsThatNoHonestSenderSendsAreRefused) {
             StatusCode::kPermissionDenied);
   EXPECT_EQ(code(Header(kDirect, 2, 1, PayloadKind::kTables, tables)),
             StatusCode::kPermissionDenied);
+}
+
+// A sender that rounds KV although its request allows no loss.
+TEST_F(EncodedLandingTest, RoundedKvIsDecodedOnlyWhereItsClassAllowsIt) {
+  const ReadableKv reads = zone_->Open(ReservationId(5), {.blocks = {6, 7},
+                                                          .layout = kZoneLayout,
+                                                          .prompt_tokens = kZoneTokens,
+                                                          .quality = KvQuality::kNear});
+  EXPECT_TRUE(reads.Has(CodecId::kQuantised));
+  EXPECT_FALSE(reads_.Has(CodecId::kQuantised));
+  codec_ = NewQuantisedCodec({.k = 6, .v = 5});
+  LandAll(ReservationId(5));
+  EXPECT_TRUE(Commit(ReservationId(5), 4).missing.empty());
+  LandAll(kDirect);
+  EXPECT_EQ(Commit(kDirect, 4).missing.size(), 4u);
 }
 
 TEST_F(EncodedLandingTest, TablesThatAreNoneAreMissing) {

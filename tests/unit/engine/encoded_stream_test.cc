@@ -59,7 +59,7 @@ class EncodedStreamTest : public testing::Test {
           ended_.Notify();
         });
     EXPECT_TRUE(stream.ok()) << stream.status();
-    return *std::move(stream);
+    return stream->stream;
   }
 
   // The only worker begins nothing before Release.

@@ -50,8 +50,10 @@ class KvEncoderTest : public testing::Test {
       }
     }
   }
-  CodecId Chosen(const HandoffTarget& target, const SendLink& link) {
-    const StreamEncoding encoding = encoder_->Choose(target, link, 10 << 20);
+  CodecId Chosen(const HandoffTarget& target, const SendLink& link,
+                 KvQuality quality = KvQuality::kExact) {
+    const StreamEncoding encoding =
+        encoder_->Choose(target, {.link = link, .bytes = 10 << 20, .quality = quality});
     return encoding.codec == nullptr ? CodecId::kRaw : encoding.codec->id();
   }
 
@@ -80,27 +82,58 @@ TEST_F(KvEncoderTest, OnlyWhatThePeerReadsIsChosen) {
   MakeTables();
   EXPECT_EQ(Chosen(TargetThatReads({CodecId::kRaw, CodecId::kF3}), kSlowLink), CodecId::kF3);
   EXPECT_EQ(Chosen(TargetThatReads({CodecId::kRaw}), kSlowLink), CodecId::kRaw);
-  EXPECT_FALSE(encoder_->Choose(TargetThatReads({}), kSlowLink, 1 << 20).frames);
-  EXPECT_FALSE(encoder_->Choose(kReadsAll, {.gigabytes_per_second = 0.1}, 1 << 20).frames)
+  EXPECT_FALSE(encoder_->Choose(TargetThatReads({}), {.link = kSlowLink, .bytes = 1 << 20}).frames);
+  EXPECT_FALSE(
+      encoder_->Choose(kReadsAll, {.link = {.gigabytes_per_second = 0.1}, .bytes = 1 << 20}).frames)
       << "a link that sends from the pool alone";
+}
+
+TEST_F(KvEncoderTest, KvIsChangedOnlyForAClassThatAllowsItAndAPeerThatReadsIt) {
+  Start(std::nullopt);
+  MakeTables();
+  const HandoffTarget reads_rounded =
+      TargetThatReads({CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice, CodecId::kQuantised});
+  EXPECT_EQ(Chosen(reads_rounded, kSlowLink), CodecId::kMaskRice);
+  EXPECT_EQ(Chosen(reads_rounded, kEndlessLink, KvQuality::kCompact), CodecId::kRaw);
+  EXPECT_EQ(Chosen(kReadsAll, kSlowLink, KvQuality::kCompact), CodecId::kMaskRice);
+  const auto name_of = [&](KvQuality quality) {
+    return encoder_
+        ->Choose(reads_rounded, {.link = kSlowLink, .bytes = 1 << 20, .quality = quality})
+        .codec->name();
+  };
+  EXPECT_EQ(name_of(KvQuality::kNearStrict), "k8v8");
+  EXPECT_EQ(name_of(KvQuality::kNear), "k6v5");
+  EXPECT_EQ(name_of(KvQuality::kCompact), "k4v3");
+}
+
+TEST_F(KvEncoderTest, ANamedCodecStandsForEncodingWhereLossIsAllowed) {
+  const HandoffTarget reads_rounded =
+      TargetThatReads({CodecId::kRaw, CodecId::kMaskRice, CodecId::kQuantised});
+  Start(CodecId::kMaskRice);
+  MakeTables();
+  EXPECT_EQ(Chosen(reads_rounded, kEndlessLink, KvQuality::kNear), CodecId::kQuantised);
+  EXPECT_EQ(Chosen(reads_rounded, kEndlessLink), CodecId::kMaskRice);
+  Start(CodecId::kRaw);
+  EXPECT_EQ(Chosen(reads_rounded, kSlowLink, KvQuality::kNear), CodecId::kRaw);
 }
 
 TEST_F(KvEncoderTest, TablesAreSentToWhoHasThemNot) {
   Start(CodecId::kF3);
   MakeTables();
-  const StreamEncoding first = encoder_->Choose(kReadsAll, kSlowLink, 1 << 20);
+  const StreamEncoding first = encoder_->Choose(kReadsAll, {.link = kSlowLink, .bytes = 1 << 20});
   ASSERT_FALSE(first.tables.empty());
   const auto tables = CodecTables::Parse(first.tables, kEncoderShape, 2);
   ASSERT_TRUE(tables.ok()) << tables.status();
   EXPECT_EQ(tables->id(), first.codec->tables_id());
   const HandoffTarget has_them = TargetThatReads({CodecId::kRaw, CodecId::kF3}, {7, tables->id()});
-  EXPECT_TRUE(encoder_->Choose(has_them, kSlowLink, 1 << 20).tables.empty());
+  EXPECT_TRUE(encoder_->Choose(has_them, {.link = kSlowLink, .bytes = 1 << 20}).tables.empty());
 }
 
 TEST_F(KvEncoderTest, TheTransferIsExpectedToTakeWhatRatioAndLinkSay) {
   Start(CodecId::kMaskRice);
   MakeTables();
-  const StreamEncoding encoding = encoder_->Choose(kReadsAll, kSlowLink, 1'000'000);
+  const StreamEncoding encoding =
+      encoder_->Choose(kReadsAll, {.link = kSlowLink, .bytes = 1'000'000});
   const double raw_ms = 1000;  // 1 MB at 1 MB/s
   EXPECT_LT(encoding.expected.count(), raw_ms / 1.2);
   EXPECT_GT(encoding.expected.count(), raw_ms / 2);
@@ -109,11 +142,11 @@ TEST_F(KvEncoderTest, TheTransferIsExpectedToTakeWhatRatioAndLinkSay) {
 TEST_F(KvEncoderTest, AFrameHoldsTheTokensThatAreSent) {
   Start(CodecId::kMaskRice);
   MakeTables();
-  const auto codec = encoder_->Choose(kReadsAll, kSlowLink, 1 << 20).codec;
+  const auto codec = encoder_->Choose(kReadsAll, {.link = kSlowLink, .bytes = 1 << 20}).codec;
   const std::vector<std::byte> extent = LikeKv(kEncoderShape, 99);
   for (const int32_t tokens : {5, 16}) {
     std::vector<std::byte> out(extent.size());
-    const auto size = encoder_->Encode(codec.get(), 1, tokens, extent, out);
+    const auto size = encoder_->Encode(codec.get(), {.layer = 1}, tokens, extent, out);
     ASSERT_TRUE(size);
     ExtentShape shape = kEncoderShape;
     shape.tokens = tokens;
@@ -125,7 +158,7 @@ TEST_F(KvEncoderTest, AFrameHoldsTheTokensThatAreSent) {
     EXPECT_EQ(back, expected);
   }
   std::vector<std::byte> out(extent.size());
-  EXPECT_FALSE(encoder_->Encode(codec.get(), 1, 16, RandomBits(kEncoderShape, 3), out))
+  EXPECT_FALSE(encoder_->Encode(codec.get(), {.layer = 1}, 16, RandomBits(kEncoderShape, 3), out))
       << "what does not become smaller goes as it is";
 }
 
@@ -144,13 +177,13 @@ TEST_F(KvEncoderTest, MemoryIsLimitedAndWhatFindsNoneIsCounted) {
 TEST_F(KvEncoderTest, CountsSayWhatEachCodecDid) {
   Start(CodecId::kMaskRice);
   MakeTables();
-  const auto codec = encoder_->Choose(kReadsAll, kSlowLink, 1 << 20).codec;
+  const auto codec = encoder_->Choose(kReadsAll, {.link = kSlowLink, .bytes = 1 << 20}).codec;
   std::vector<std::byte> out(kEncoderShape.Bytes());
-  const auto size = encoder_->Encode(codec.get(), 0, 16, LikeKv(kEncoderShape, 4), out);
+  const auto size = encoder_->Encode(codec.get(), {}, 16, LikeKv(kEncoderShape, 4), out);
   ASSERT_TRUE(size);
   EngineStats stats;
   encoder_->AddTo(stats);
-  ASSERT_EQ(stats.wire_codecs.size(), 3u);
+  ASSERT_EQ(stats.wire_codecs.size(), 6u);
   for (const WireCodecStats& counts : stats.wire_codecs) {
     const bool is_it = counts.codec == CodecId::kMaskRice;
     EXPECT_EQ(counts.streams, is_it ? 1u : 0u);
