@@ -65,7 +65,9 @@ Json ChoiceJson(const Generation::Choice& choice) {
                 {{"raw", kv.raw()},
                  {"wire", kv.wire()},
                  {"transfer_ms", kv.transfer_ms()},
-                 {"exposed_ms", kv.exposed_ms()}}},
+                 {"exposed_ms", kv.exposed_ms()},
+                 {"codec", kv.codec()},
+                 {"expected_ms", kv.expected_ms()}}},
                {"prefill_worker", finish.prefill_worker()},
                {"decode_worker", finish.decode_worker()}};
   if (finish.has_predicted()) json["predicted"] = PredictionJson(finish.predicted());
@@ -234,8 +236,8 @@ std::string StageTable(const v1::ChoiceFinish& finish) {
   const v1::KvBytes& kv = finish.kv_bytes();
   table += fmt::format("    {:<12}{} bytes raw, {} on the wire", "KV", kv.raw(), kv.wire());
   if (kv.raw() > 0) {
-    table += fmt::format(", moved in {:.3f} ms of which {:.3f} ms after the first token",
-                         kv.transfer_ms(), kv.exposed_ms());
+    table += fmt::format(" ({}), moved in {:.3f} ms of which {:.3f} ms after the first token",
+                         kv.codec(), kv.transfer_ms(), kv.exposed_ms());
   }
   return table + "\n" + PredictionLines(finish);
 }
