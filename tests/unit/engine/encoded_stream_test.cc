@@ -45,19 +45,21 @@ class EncodedStreamTest : public testing::Test {
     wire_.SetLink({.takes_any_memory = true, .gigabytes_per_second = 0.001});
   }
 
-  StreamHandle Open(std::vector<CodecId> codecs = {CodecId::kRaw, CodecId::kMaskRice}) {
+  StreamHandle Open(std::vector<CodecId> codecs = {CodecId::kRaw, CodecId::kMaskRice},
+                    KvQuality quality = KvQuality::kExact) {
     HandoffTarget target = {
         .data_address = "decode-1:7000", .reservation = ReservationId(kStreamId), .epoch = 3};
     target.reads.codecs = std::move(codecs);
-    auto stream = EncodedStream::Open(
-        {encoder_, workers_, wire_}, target, {.tokens = kPromptTokens, .posted = posted_}, {},
-        [this](uint64_t id, uint64_t epoch, const absl::Status& status) {
-          EXPECT_EQ(id, kStreamId);
-          EXPECT_EQ(epoch, 3u);
-          ++num_ends_;
-          end_ = status;
-          ended_.Notify();
-        });
+    auto stream =
+        EncodedStream::Open({encoder_, workers_, wire_}, target,
+                            {.tokens = kPromptTokens, .quality = quality, .posted = posted_}, {},
+                            [this](uint64_t id, uint64_t epoch, const absl::Status& status) {
+                              EXPECT_EQ(id, kStreamId);
+                              EXPECT_EQ(epoch, 3u);
+                              ++num_ends_;
+                              end_ = status;
+                              ended_.Notify();
+                            });
     EXPECT_TRUE(stream.ok()) << stream.status();
     return stream->stream;
   }
@@ -142,6 +144,30 @@ TEST_F(EncodedStreamTest, ThePeerGetsTheTablesAndThenEachExtentEncoded) {
   wire_.End(kStreamId, absl::OkStatus());
   EXPECT_EQ(num_ends_, 1);
   EXPECT_EQ(end_, absl::OkStatus());
+}
+
+// The first 4 tokens of the prompt and the last 16; the latter begin in the middle of a block.
+TEST_F(EncodedStreamTest, ACompactStreamKeepsTheEndsOfThePromptExact) {
+  const StreamHandle stream = Open({CodecId::kRaw, CodecId::kQuantised}, KvQuality::kCompact);
+  ASSERT_EQ(stream->Post(extents_), absl::OkStatus());
+  ASSERT_EQ(stream->Finish(), absl::OkStatus());
+  wire_.AwaitCommit(kStreamId);
+  FrameDecoder decoder;
+  decoder.ReadQuantised();
+  for (const RecordedFrame& frame : wire_.frames()) {
+    ASSERT_EQ(frame.kind, PayloadKind::kEncoded);
+    const std::vector<std::byte> decoded = Decoded(decoder, frame);
+    const std::vector<std::byte> sent = Sent(frame);
+    const size_t tokens = sent.size() / 512;
+    for (size_t row = 0; row < 4 * tokens; ++row) {
+      const size_t position = frame.block * 16 + row % tokens;
+      const bool is_equal = std::equal(sent.begin() + static_cast<ptrdiff_t>(row * 128),
+                                       sent.begin() + static_cast<ptrdiff_t>(row * 128 + 128),
+                                       decoded.begin() + static_cast<ptrdiff_t>(row * 128));
+      EXPECT_EQ(is_equal, position < 4 || position >= kPromptTokens - 16) << position;
+    }
+  }
+  wire_.End(kStreamId, absl::OkStatus());
 }
 
 TEST_F(EncodedStreamTest, TheCommitFollowsTheLastPiece) {
