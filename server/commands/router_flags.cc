@@ -11,12 +11,6 @@ namespace {
 
 void AddCostFlags(CLI::App& app, RouterTuning& tuning) {
   const std::string group = "Routing by cost (--policy auto)";
-  app.add_option("--quality", tuning.quality,
-                 "what the KV of prompts may lose on its way to a decode worker, for requests that "
-                 "bring no kv_quality: exact (nothing), near-strict, near or compact")
-      ->check(CLI::IsMember({"exact", "near-strict", "near", "compact"}))
-      ->capture_default_str()
-      ->group(kRoutingGroup);
   app.add_option("--ttft-slo-ms", tuning.ttft_slo_ms,
                  "time to the first token that requests should keep to which bring no ttft_slo_ms; "
                  "default: none")
@@ -133,6 +127,11 @@ void AddRouterFlags(CLI::App& app, RouterTuning& tuning) {
       ->check(CLI::IsMember(OutputLengthPredictorNames()))
       ->capture_default_str();
   AddCostFlags(app, tuning);
+  app.add_option("--quality", tuning.quality,
+                 "what the KV of a prompt may lose on its way to a decode worker, for requests that "
+                 "bring no kv_quality: exact (nothing), near-strict, near or compact")
+      ->check(CLI::IsMember({"exact", "near-strict", "near", "compact"}))
+      ->capture_default_str();
   app.add_option("--prefix-index-bytes", tuning.prefix_index_bytes,
                  "memory for what workers report of their prefix caches, as 256MiB; with less than "
                  "all of it, hits are underestimated; 0: hits are not predicted")
