@@ -106,8 +106,9 @@ One round. Command: `kvstore_bench --rounds {len(result['rounds'])}`
 
 
 def codecs(result):
-    rows = [[row["codec"], f"{row['ratio']:.3f}", f"{row['worst_prompt']:.3f}", f"{row['encode_gb_per_s']:.2f}",
-             f"{row['decode_gb_per_s']:.2f}"] for row in result["codecs"] if "relative_error_k" not in row]
+    rate = lambda value: f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+    rows = [[row["codec"], f"{row['ratio']:.3f}", f"{row['worst_prompt']:.3f}", rate(row["encode_gb_per_s"]),
+             rate(row["decode_gb_per_s"])] for row in result["codecs"] if "relative_error_k" not in row]
     half = len(result["texts"]) // 2
     model = pathlib.PurePath(result["model"]).name
     heading = "## Lossless codecs of KV" if model == "sample" else f"### The same of {model}"
@@ -119,7 +120,37 @@ up to {result['tokens']} tokens. Tables of the first {half} texts, figures of th
 the headers of their frames, and GB of raw KV per second of one core, hashing it included; memcpy {result['memcpy_gb_per_s']:.1f} GB/s in the
 same rounds ({result['rounds']}, medians). Command: `{result['command']}`
 
-{table(['codec', 'ratio', 'worst text', 'encode GB/s', 'decode GB/s'], rows)}{quantised(result)}"""
+{table(['codec', 'ratio', 'worst text', 'encode GB/s', 'decode GB/s'], rows)}{slow(result)}{quantised(result)}"""
+
+
+def slow(result):
+    times = result.get("mask_rice_encodes_times_as_fast_as", {})
+    if not times:
+        return ""
+    factors = " and ".join(f"{factor:.0f} times as fast as {name}" for name, factor in sorted(times.items()))
+    return f"""
+byte-plane, the codec of the earlier systems, took one extent in seven; *runtime* tries the three predictors that their runtime had.
+mask-rice encodes {factors}.
+"""
+
+
+def link_codecs(result):
+    times = {(row["rate"], row["variant"]): row["transfer_ms"] for row in result["rows"]}
+    variants = list(dict.fromkeys(row["variant"] for row in result["rows"]))
+    rows = []
+    for rate in dict.fromkeys(row["rate"] for row in result["rows"]):
+        of_rate = {row["variant"]: row for row in result["rows"] if row["rate"] == rate}
+        rows.append([f"{rate}/s", *(f"{times[rate, v]:.0f}" for v in variants), ", ".join(of_rate["auto"]["codecs"]),
+                     f"{of_rate['auto']['expected_ms']:.0f}", f"{times[rate, 'raw'] / times[rate, 'auto']:.2f}"])
+    raw = result["rows"][0]["raw_bytes"]
+    return f"""
+### KV that travels encoded
+
+{result['machine']}, {result['model']}: hand-offs of {result['prompt_tokens']} cached tokens, {raw / 1e6:.1f} MB of KV, over tcp that is held to
+a rate, one at a time; ms from the first frame to the acknowledgement, medians of {result['rounds']} rounds in which every codec had its
+turn. *expected* is what the prefill worker expected of `auto` when it chose. Command: `{result['command']}`
+
+{table(['link', *(f'{v} ms' for v in variants), 'auto took', 'expected ms', 'raw / auto'], rows)}"""
 
 
 def quantised(result):
