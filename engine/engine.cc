@@ -211,6 +211,7 @@ class Engine::Impl {
   const EngineOptions& options() const { return options_; }
   FrameReceiver* frame_receiver() { return &zone_; }
   std::span<const std::byte> kv_memory() const { return made_.store->memory(); }
+  double kv_ratio_to(const std::string& address) const { return encoder_.RatioTo(address); }
   const PrefixJournal* prefix_journal() const { return made_.journal.get(); }
 
  private:
@@ -316,6 +317,10 @@ Engine::~Engine() { Shutdown(impl_->Now()); }
 FrameReceiver* Engine::frame_receiver() { return impl_->frame_receiver(); }
 
 std::span<const std::byte> Engine::kv_memory() const { return impl_->kv_memory(); }
+
+double Engine::kv_ratio_to(const std::string& data_address) const {
+  return impl_->kv_ratio_to(data_address);
+}
 
 const PrefixJournal* Engine::prefix_journal() const { return impl_->prefix_journal(); }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
@@ -58,6 +59,9 @@ class Engine {
   // The memory of the KV pool, of the device that the engine was made with. Thread-safe, constant.
   std::span<const std::byte> kv_memory() const;
   void SetTransport(Transport* transport);
+  // Bytes of KV for each byte that is sent to a decode worker with this address, as of late; 1 where KV is
+  // sent as it is. Thread-safe.
+  double kv_ratio_to(const std::string& data_address) const;
   // The hashes of the blocks that the prefix cache has; null where prefix caching is off.
   // Thread-safe, constant.
   const PrefixJournal* prefix_journal() const;

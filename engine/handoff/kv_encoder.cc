@@ -260,6 +260,12 @@ bool KvEncoder::Reserve(int64_t bytes, size_t extents) {
   return false;
 }
 
+double KvEncoder::RatioTo(const std::string& data_address) const {
+  absl::MutexLock lock(&mutex_);
+  const auto latest = latest_.find({data_address, KvQuality::kExact});
+  return latest == latest_.end() ? 1 : known_[latest->second].model.ratio;
+}
+
 void KvEncoder::AddTo(EngineStats& stats) const {
   absl::MutexLock lock(&mutex_);
   stats.unencoded_extents = unencoded_extents_;

@@ -77,6 +77,9 @@ class KvEncoder {
   bool Reserve(int64_t bytes, size_t extents);
   void GiveBack(int64_t bytes) { reserved_ -= bytes; }
 
+  // Bytes of KV for each byte that is sent to the peer, by the latest choice for a stream that may lose
+  // nothing.
+  double RatioTo(const std::string& data_address) const;
   // Sets the fields about codecs.
   void AddTo(EngineStats& stats) const;
 

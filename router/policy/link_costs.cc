@@ -13,9 +13,11 @@ constexpr double kMostBytesPerToken = 1 << 30;
 constexpr int32_t kMostLayers = 1 << 14;
 constexpr int32_t kMostBlockTokens = 1 << 16;
 
-// A link that was full shows what it carries; a probe is shorter than most hand-offs.
+// Of KV, which may travel encoded. A link that was full shows what it carries; a probe is shorter than
+// most hand-offs.
 double RateOf(const v1::LinkStatus& link) {
-  return link.gb_per_s() > 0 ? link.gb_per_s() : link.probe_gb_per_s();
+  const double payload = link.gb_per_s() > 0 ? link.gb_per_s() : link.probe_gb_per_s();
+  return link.kv_ratio() > 0 ? payload * link.kv_ratio() : payload;
 }
 
 std::optional<LinkModel> ModelOf(const v1::LinkStatus& link) {

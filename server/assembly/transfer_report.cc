@@ -38,8 +38,15 @@ void AddRefused(const RefusedFrames& refused, v1::HandoffUse& handoffs) {
   handoffs.set_connections_closed(refused.closed);
 }
 
-void AddTransfers(const Fabric& fabric, v1::WorkerLoad& load) {
-  for (const PeerLink& link : fabric.peer_links()) *load.add_links() = ToProto(link);
+void AddTransfers(const Fabric& fabric,
+                  const std::function<double(const std::string&)>& kv_ratio_to,
+                  v1::WorkerLoad& load) {
+  for (const PeerLink& link : fabric.peer_links()) {
+    v1::LinkStatus& status = *load.add_links();
+    status = ToProto(link);
+    // The choice of a codec is that of the link which the latest stream took.
+    if (link.in_use) status.set_kv_ratio(kv_ratio_to(link.address));
+  }
   v1::HandoffUse& handoffs = *load.mutable_handoffs();
   const TransportStats stats = fabric.stats();
   AddRefused(stats.refused, handoffs);

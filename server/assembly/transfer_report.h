@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <span>
+#include <string>
 
 #include "server/assembly/open_fabric.h"
 #include "tandem/v1/cluster.pb.h"
@@ -9,8 +11,10 @@
 namespace tandem {
 
 // What a worker's report says of its transfers: the ways to its peers, what was refused, the memory
-// set aside.
-void AddTransfers(const Fabric& fabric, v1::WorkerLoad& load);
+// set aside. `kv_ratio_to` is Engine::kv_ratio_to.
+void AddTransfers(const Fabric& fabric,
+                  const std::function<double(const std::string&)>& kv_ratio_to,
+                  v1::WorkerLoad& load);
 
 // Transports that this worker has not, each as a link to nobody (`peer` is empty) with the reason
 // as its `failure`.

@@ -236,7 +236,8 @@ v1::WorkerLoad Worker::Parts::Load() const {
   v1::WorkerLoad load = ToLoad(engine->stats());
   // After the engine's report: who reads that it has started finds the hash beside it.
   load.set_weights_hash(model->weights_hash);
-  if (transfers.fabric != nullptr) AddTransfers(*transfers.fabric, load);
+  const auto kv_ratio_to = [this](const std::string& peer) { return engine->kv_ratio_to(peer); };
+  if (transfers.fabric != nullptr) AddTransfers(*transfers.fabric, kv_ratio_to, load);
   AddLeftOut(transfers.left_out, load);
   *load.mutable_connections() = acceptor->use();
   load.set_log_lines_dropped(LogLinesDropped());

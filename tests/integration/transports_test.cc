@@ -112,7 +112,9 @@ TEST(TransportsTest, KvTravelsEncodedAndLosesNothing) {
   }
   cluster.WaitFor("the counts of the codec", [](const v1::GetStatusResponse& status) {
     const v1::HandoffUse& handoffs = FindWorker(status, "prefill-0")->load().handoffs();
-    return handoffs.mask_rice_streams() >= 4 && handoffs.mask_rice_encode_gb_per_s() > 0 &&
+    const v1::LinkStatus* const used = InUse(LinksIn(status));
+    return used != nullptr && used->kv_ratio() > 1.4 && handoffs.mask_rice_streams() >= 4 &&
+           handoffs.mask_rice_encode_gb_per_s() > 0 &&
            handoffs.codec_kv_bytes() > handoffs.codec_wire_bytes();
   });
 }

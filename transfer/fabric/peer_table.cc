@@ -237,6 +237,7 @@ PeerLink PeerTable::Describe(const Peer& peer, const std::string& address, size_
   const LinkStats* counted = StatsOf(link.endpoint, links);
   PeerLink entry;
   entry.peer = peer.name.empty() ? address : peer.name;
+  entry.address = address;
   entry.stats = counted != nullptr ? *counted : LinkStats();
   LinkStats& stats = entry.stats;
   stats.peer = link.endpoint.address;

@@ -39,6 +39,7 @@ struct KnownPeer {
 // One link to one peer, as status pages show it.
 struct PeerLink {
   std::string peer;     // the peer's name, or its address while no router has named it
+  std::string address;  // of the peer, with all of its endpoints
   LinkStats stats;      // with the figures of the latest probe
   bool in_use = false;  // the latest stream to this peer took this link
   // How often streams to this peer left a better link for another, since the peer started.

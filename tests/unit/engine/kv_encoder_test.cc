@@ -139,6 +139,19 @@ TEST_F(KvEncoderTest, TheTransferIsExpectedToTakeWhatRatioAndLinkSay) {
   EXPECT_GT(encoding.expected.count(), raw_ms / 2);
 }
 
+TEST_F(KvEncoderTest, TheRatioToAPeerIsThatOfTheLatestStreamThatLosesNothing) {
+  Start(std::nullopt);
+  MakeTables();
+  const std::string peer = kReadsAll.data_address;
+  EXPECT_EQ(encoder_->RatioTo(peer), 1);
+  Chosen(kReadsAll, kSlowLink);
+  EXPECT_GT(encoder_->RatioTo(peer), 1.3);
+  Chosen(kReadsAll, kSlowLink, KvQuality::kCompact);
+  EXPECT_LT(encoder_->RatioTo(peer), 2);
+  Chosen(kReadsAll, kEndlessLink);
+  EXPECT_EQ(encoder_->RatioTo(peer), 1);
+}
+
 TEST_F(KvEncoderTest, AFrameHoldsTheTokensThatAreSent) {
   Start(CodecId::kMaskRice);
   MakeTables();

@@ -35,6 +35,11 @@ TEST_F(LinkCostsTest, WhatALinkCarriedOfLateCountsMoreThanItsProbe) {
   EXPECT_EQ(GigabytesPerSecond(), 1.5);
 }
 
+TEST_F(LinkCostsTest, EncodedKvGoesFasterThanTheBytesOfTheLink) {
+  ChangeLink(0, [](v1::LinkStatus& link) { link.set_kv_ratio(1.5); });
+  EXPECT_EQ(GigabytesPerSecond(), 3);
+}
+
 TEST_F(LinkCostsTest, TheLinkInUseCountsAndElseTheFastest) {
   AddFasterLink();
   EXPECT_EQ(GigabytesPerSecond(), 2);

@@ -56,9 +56,20 @@ TEST(TransferReportTest, ALoadHasTheLinksToNamedPeersAndTheMemory) {
   auto here = Fabric::Open({.epoch = 4}, parts, nullptr, clock);
   ASSERT_TRUE(there.ok() && here.ok());
   (*here)->SetPeers({{.name = "decode-0", .epoch = 3, .address = (*there)->address()}});
+  const auto kv_ratio_to = [&](const std::string& address) {
+    EXPECT_EQ(address, (*there)->address());
+    return 1.5;
+  };
   v1::WorkerLoad load;
-  AddTransfers(**here, load);
+  AddTransfers(**here, kv_ratio_to, load);
   ASSERT_EQ(load.links_size(), 1);
+  EXPECT_EQ(load.links(0).kv_ratio(), 0) << "no stream took it yet";
+  const auto stream = (*here)->OpenStream((*there)->address(), 9, 3, {},
+                                          [](uint64_t, uint64_t, const absl::Status&) {});
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  v1::WorkerLoad later;
+  AddTransfers(**here, kv_ratio_to, later);
+  EXPECT_EQ(later.links(0).kv_ratio(), 1.5);
   EXPECT_EQ(load.links(0).peer(), "decode-0");
   EXPECT_EQ(load.handoffs().buffer_bytes(), (*here)->stats().buffer_bytes);
   EXPECT_GT(load.handoffs().buffer_bytes(), 0u);
