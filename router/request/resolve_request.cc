@@ -52,6 +52,7 @@ RequestSpec ResolveRequest(const v1::GenerateRequest& request, const RequestLimi
   sequence.set_kv_quality(request.kv_quality().empty()
                               ? std::string(Name(limits.default_kv_quality))
                               : request.kv_quality());
+  *sequence.mutable_forced_token_ids() = request.forced_token_ids();
   if (request.has_prompt_logprobs()) sequence.set_prompt_logprobs(request.prompt_logprobs());
   if (request.has_beam_search()) *sequence.mutable_beam_search() = ResolveBeams(request);
   // Ranking needs log-probabilities, whether the client wants them or not.
