@@ -30,6 +30,7 @@ struct EvalFlags {
   WindowPlan plan;
   std::string route = "disaggregated";
   std::string baseline_route = "unified";
+  std::string quality = "exact";
   int32_t logprobs = kMaxLogprobs;
   double timeout_seconds = 600;
   std::string json;
@@ -58,7 +59,7 @@ absl::StatusOr<EvalSubject> SubjectAt(Client& client, const EvalFlags& flags,
   }
   return EvalSubject{.model = status.model(),
                      .baseline = {.route = kRoutesByName.at(flags.baseline_route)},
-                     .tested = {.route = kRoutesByName.at(flags.route)},
+                     .tested = {.route = kRoutesByName.at(flags.route), .quality = flags.quality},
                      .plan = flags.plan,
                      .num_logprobs = flags.logprobs};
 }
@@ -112,6 +113,12 @@ void AddEvalFlags(CLI::App& eval, EvalFlags& flags) {
       ->capture_default_str();
   eval.add_option("--route", flags.route, "of the tested requests: auto, unified, disaggregated")
       ->check(routes)
+      ->capture_default_str();
+  eval.add_option(
+          "--quality", flags.quality,
+          "what the KV of the tested requests may lose on its way to a decode worker: exact, "
+          "near-strict, near or compact")
+      ->check(CLI::IsMember({"exact", "near-strict", "near", "compact"}))
       ->capture_default_str();
   eval.add_option("--baseline-route", flags.baseline_route, "of those they are compared with")
       ->check(routes)

@@ -30,10 +30,13 @@ std::string NumberText(const Measure& measure, std::optional<double> value) {
 }
 
 std::string ServedText(const ServedAs& served) {
-  return fmt::format("route {}", Name(served.route));
+  const std::string route = fmt::format("route {}", Name(served.route));
+  return served.quality == "exact" ? route : fmt::format("{}, quality {}", route, served.quality);
 }
 
-Json ServedJson(const ServedAs& served) { return {{"route", Name(served.route)}}; }
+Json ServedJson(const ServedAs& served) {
+  return {{"route", Name(served.route)}, {"quality", served.quality}};
+}
 
 std::string Heading(const EvalResult& result) {
   const EvalSubject& subject = result.subject;

@@ -53,6 +53,7 @@ v1::GenerateRequest ForcedRequest(const EvalWindow& window, const ServedAs& serv
   request.mutable_forced_token_ids()->Add(window.output.begin(), window.output.end());
   request.mutable_sampling()->set_logprobs(num_logprobs);
   request.set_route(served.route);
+  request.set_kv_quality(served.quality);
   request.set_cache_salt(cache_salt);
   return request;
 }
