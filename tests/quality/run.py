@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""What the classes of quality (docs/hand_off.md) may change in the predictions of a real chat model, and how much smaller KV has to
+become. Standard library only; `make test-quality` fetches the model and calls it.
+
+  tests/quality/run.py --model DIR [--prompts 10] [--json FILE]
+
+A router, a unified, a prefill and a decode worker are started. `tandem eval` takes windows of prose, code and manuals, and compares each
+class on the disaggregated route with the unified route, which computes on KV that never moved. Limits are those that were measured for
+SmolLM2-135M-Instruct and left some room; they say nothing of another model.
+"""
+import argparse
+import json
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+# Prose, code in three languages, schemas and legal text, all of this repository or of every Debian.
+TEXTS = ("docs/architecture.md", "docs/hand_off.md", "docs/cost_model.md", "README.md", "engine/engine.cc", "router/router.cc",
+         "bench/http_cost.py", "proto/tandem/v1/inference.proto", "/usr/share/common-licenses/GPL-2",
+         "/usr/share/common-licenses/Artistic", "server/page/turn.js", "docs/failures.md")
+# Of the mean over all windows: perplexity in percent (either way), top-1 agreement in percent, KL in nats, bytes of KV per byte sent.
+LIMITS = {"exact": {"perplexity": 1e-4, "top1": 100, "kl": 1e-6, "ratio": 1.45},
+          "near-strict": {"perplexity": 0.3, "top1": 99.5, "kl": 0.0003, "ratio": 1.9},
+          "near": {"perplexity": 0.3, "top1": 98.5, "kl": 0.001, "ratio": 2.7},
+          "compact": {"perplexity": 2, "top1": 95.5, "kl": 0.01, "ratio": 4.3}}
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def run_eval(options, server, quality, texts, prompts, folder):
+    out = folder / f"{quality}.json"
+    inputs = [word for text in texts for word in ("--input", str(ROOT / text))]
+    subprocess.run([str(options.tandem), "eval", "--server", server, *inputs, "--prompt-tokens", str(options.prompt_tokens),
+                    "--output-tokens", str(options.output_tokens), "--prompts", str(prompts), "--quality", quality,
+                    "--json", str(out)], check=True)
+    return json.loads(out.read_text())
+
+
+def findings(quality, totals):
+    limits = LIMITS[quality]
+    mean = {key: totals[key]["mean"] for key in ("perplexity_change_percent", "top1_agreement", "kl_nats", "kv_raw_over_wire")}
+    wrong = []
+    if abs(mean["perplexity_change_percent"]) > limits["perplexity"]:
+        wrong.append(f"perplexity changes by {mean['perplexity_change_percent']:.3f}%, limit {limits['perplexity']}%")
+    if mean["top1_agreement"] < limits["top1"]:
+        wrong.append(f"top-1 agreement {mean['top1_agreement']:.2f}%, limit {limits['top1']}%")
+    if mean["kl_nats"] > limits["kl"]:
+        wrong.append(f"KL {mean['kl_nats']:.6f}, limit {limits['kl']}")
+    if mean["kv_ratio"] < limits["ratio"]:
+        wrong.append(f"ratio {mean['kv_raw_over_wire']:.3f}, limit {limits['ratio']}")
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=pathlib.Path, required=True)
+    parser.add_argument("--tandem", type=pathlib.Path, default=ROOT / "build/release/bin/tandem")
+    parser.add_argument("--prompts", type=int, default=12)
+    parser.add_argument("--prompt-tokens", type=int, default=1024)
+    parser.add_argument("--output-tokens", type=int, default=255)
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    port = free_port()
+    server = f"127.0.0.1:{port}"
+    failed = False
+    result = {"bench": "kv_quality", "command": "tests/quality/run.py " + " ".join(sys.argv[1:]), "model": options.model.name,
+              "classes": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        service = subprocess.Popen([str(options.tandem), "up", "--model", str(options.model), "--port", str(port), "--prefill", "1",
+                                    "--decode", "1", "--unified", "1", "--kv-transport", "tcp", "--kv-codec", "mask-rice",
+                                    "--prefix-cache", "off", "--profile-at-start", "off", "--log-level", "error"],
+                                   stdout=subprocess.DEVNULL)
+        try:
+            while subprocess.run([str(options.tandem), "status", "--server", server], stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL).returncode != 0:
+                if service.poll() is not None:
+                    sys.exit("tandem up ended")
+                time.sleep(0.5)
+            # The first 1,024 tokens travel as they are: the codecs' tables are made of them.
+            run_eval(options, server, "exact", TEXTS[-2:], 2, pathlib.Path(folder))
+            for quality in LIMITS:
+                evaluated = run_eval(options, server, quality, TEXTS, options.prompts, pathlib.Path(folder))
+                result["classes"][quality] = evaluated
+                for finding in findings(quality, evaluated["totals"]):
+                    failed = True
+                    print(f"FAILED {quality}: {finding}")
+        finally:
+            service.terminate()
+            service.wait()
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    print("FAILED" if failed else "all classes held")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
