@@ -10,6 +10,7 @@ CHAT ?=
 CUDA ?=
 CONFIGURE = cmake --preset $(PRESET) $(if $(CUDA),-DTANDEM_CUDA=$(CUDA))
 
+# The chat model that `make chat` and `make test-quality` fetch.
 CHAT_MODEL = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/models/SmolLM2-135M-Instruct
 
 .PHONY: help deps build program test test-long test-room cuda demo chat test-asan test-tsan test-clients test-page test-quality test-templates fuzz bench check check-all mutants format clean

@@ -50,8 +50,8 @@ def findings(quality, totals):
     wrong = []
     if abs(mean["perplexity_change_percent"]) > limits["perplexity"]:
         wrong.append(f"perplexity changes by {mean['perplexity_change_percent']:.3f}%, limit {limits['perplexity']}%")
-    if mean["top1_agreement"] < limits["top1"]:
-        wrong.append(f"top-1 agreement {mean['top1_agreement']:.2f}%, limit {limits['top1']}%")
+    if 100 * mean["top1_agreement"] < limits["top1"]:
+        wrong.append(f"top-1 agreement {100 * mean['top1_agreement']:.2f}%, limit {limits['top1']}%")
     if mean["kl_nats"] > limits["kl"]:
         wrong.append(f"KL {mean['kl_nats']:.6f}, limit {limits['kl']}")
     if mean["kv_ratio"] < limits["ratio"]:
