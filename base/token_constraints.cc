@@ -36,12 +36,47 @@ absl::Status TokenConstraints::Validate(int32_t vocab_size,
   RETURN_IF_ERROR(CheckIds("allowed_token_ids", allowed_token_ids, vocab_size));
   RETURN_IF_ERROR(CheckBadWords(vocab_size));
   RETURN_IF_ERROR(CheckIds("stop_token_ids", stop_token_ids, vocab_size));
+  RETURN_IF_ERROR(CheckIds("forced_token_ids", forced_token_ids, vocab_size));
+  RETURN_IF_ERROR(CheckNothingShapesForced(stop_token_ids));
   return CheckSomethingLeft(vocab_size, stop_token_ids);
 }
 
 absl::Status TokenConstraints::CheckMinTokens(int32_t max_tokens) const {
   if (min_tokens <= max_tokens) return absl::OkStatus();
   return InvalidArgument("min_tokens={} must be at most max_tokens={}", min_tokens, max_tokens);
+}
+
+absl::Status TokenConstraints::CheckForced(int32_t width, int32_t max_tokens) const {
+  if (forced_token_ids.empty()) return absl::OkStatus();
+  if (width != 1) {
+    return InvalidArgument(
+        "forced_token_ids are one output: they do not go with {} choices or beams (n, best_of, "
+        "beam_search)",
+        width);
+  }
+  if (max_tokens == std::ssize(forced_token_ids)) return absl::OkStatus();
+  return InvalidArgument("max_tokens={} contradicts forced_token_ids, which are {}: leave it out",
+                         max_tokens, forced_token_ids.size());
+}
+
+// What would change which token is sampled, or end the output, has no place where nothing is sampled.
+absl::Status TokenConstraints::CheckNothingShapesForced(
+    std::span<const int32_t> stop_token_ids) const {
+  if (forced_token_ids.empty()) return absl::OkStatus();
+  constexpr std::string_view kWhy = "does not go with forced_token_ids: nothing is sampled";
+  if (!logit_bias.empty()) {
+    return InvalidArgument("logit_bias of {} tokens {}", logit_bias.size(), kWhy);
+  }
+  if (!allowed_token_ids.empty()) {
+    return InvalidArgument("allowed_token_ids of {} tokens {}", allowed_token_ids.size(), kWhy);
+  }
+  if (!bad_words.empty()) {
+    return InvalidArgument("bad_words of {} token sequences {}", bad_words.size(), kWhy);
+  }
+  if (min_tokens != 0) return InvalidArgument("min_tokens={} {}", min_tokens, kWhy);
+  if (stop_token_ids.empty()) return absl::OkStatus();
+  return InvalidArgument("stop_token_ids of {} tokens do not go with forced_token_ids",
+                         stop_token_ids.size());
 }
 
 // NaN is in no range.

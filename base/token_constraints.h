@@ -13,14 +13,15 @@ namespace tandem {
 inline constexpr size_t kMaxAllowedTokens = 16384;
 inline constexpr size_t kMaxBadWords = 128;  // texts; each stands for at most two token sequences
 
-// Which tokens a request lets be sampled, and how it shifts their logits. Whether a token may be
-// sampled depends on the tokens of the output alone, so that every worker that continues an output
-// decides alike.
+// Which tokens a request lets be sampled, and how it shifts their logits; or which tokens its output is
+// made of instead of sampled ones. What may follow depends on the tokens of the output alone, so that
+// every worker that continues an output decides alike.
 struct TokenConstraints {
   std::vector<TokenBias> logit_bias;  // each token once
   int32_t min_tokens = 0;             // stop tokens are not sampled before the output has so many
   std::vector<int32_t> allowed_token_ids;       // only these are sampled; empty: all
   std::vector<std::vector<int32_t>> bad_words;  // token sequences that no output contains
+  std::vector<int32_t> forced_token_ids;        // the whole output; empty: it is sampled
 
   // The router asks this of what a client sends, and a worker asks it again of what a router sends.
   // INVALID_ARGUMENT names the field, its value and its range; also when no token would be left.
@@ -28,7 +29,14 @@ struct TokenConstraints {
   absl::Status Validate(int32_t vocab_size, std::span<const int32_t> stop_token_ids) const;
   // Whether min_tokens may be reached. max_tokens may depend on the length of the prompt.
   absl::Status CheckMinTokens(int32_t max_tokens) const;
+  // Whether a request of so many choices, or beams, and tokens can have its output forced, if it is.
+  absl::Status CheckForced(int32_t width, int32_t max_tokens) const;
 
+  // The token that follows an output of `num_output` tokens where the output is forced; -1: it is
+  // sampled.
+  int32_t ForcedAfter(size_t num_output) const {
+    return num_output < forced_token_ids.size() ? forced_token_ids[num_output] : -1;
+  }
   // Whether the output excludes tokens: then AppendExcluded says which.
   bool ExcludesAfter(size_t num_output) const {
     return num_output < static_cast<size_t>(min_tokens) || !bad_words.empty();
@@ -41,6 +49,7 @@ struct TokenConstraints {
  private:
   absl::Status CheckBiases(int32_t vocab_size) const;
   absl::Status CheckBadWords(int32_t vocab_size) const;
+  absl::Status CheckNothingShapesForced(std::span<const int32_t> stop_token_ids) const;
   absl::Status CheckSomethingLeft(int32_t vocab_size,
                                   std::span<const int32_t> stop_token_ids) const;
 };

@@ -13,6 +13,17 @@
 namespace tandem {
 namespace {
 
+// An output that another worker began is continued behind the tokens that are forced.
+absl::Status CheckIsForced(const EngineRequest& request, std::string_view what,
+                           std::span<const int32_t> output) {
+  const std::vector<int32_t>& forced = request.constraints.forced_token_ids;
+  if (forced.empty()) return absl::OkStatus();
+  const auto [is, wanted] = std::ranges::mismatch(output, forced);
+  if (is == output.end()) return absl::OkStatus();
+  return InvalidArgument("{}[{}] is {}, which is not the one of forced_token_ids", what,
+                         is - output.begin(), *is);
+}
+
 // Of a choice that goes on: it has not said all that it may, nor what ends it.
 absl::Status CheckGoesOn(const EngineRequest& request, size_t index) {
   const OutputSoFar& choice = request.so_far[index];
@@ -54,6 +65,7 @@ absl::Status CheckSoFar(const EngineRequest& request, int32_t vocab_size) {
     goes_on = true;
     RETURN_IF_ERROR(CheckTokens("so_far", request.so_far[i].token_ids, vocab_size));
     RETURN_IF_ERROR(CheckGoesOn(request, i));
+    RETURN_IF_ERROR(CheckIsForced(request, "so_far", request.so_far[i].token_ids));
   }
   return goes_on ? absl::OkStatus() : InvalidArgument("so_far: every choice has ended");
 }
@@ -95,6 +107,7 @@ absl::Status CheckConstraints(const EngineRequest& request, const EngineLimits& 
   const TokenConstraints& constraints = request.constraints;
   RETURN_IF_ERROR(constraints.Validate(limits.vocab_size, request.stop_token_ids));
   RETURN_IF_ERROR(constraints.CheckMinTokens(request.max_tokens));
+  RETURN_IF_ERROR(constraints.CheckForced(request.width(), request.max_tokens));
   return request.prompt_logprobs == -1 ? absl::OkStatus()
                                        : CheckPromptLogprobs(request.prompt_logprobs);
 }
@@ -126,7 +139,7 @@ absl::Status CheckFirstTokens(const DecodeRequest& decode, const EngineLimits& l
     }
   }
   RETURN_IF_ERROR(CheckTokens("first_tokens", ids, limits.vocab_size));
-  if (!request.beams) return absl::OkStatus();
+  if (!request.beams) return CheckIsForced(request, "first_tokens", std::span(ids).first(1));
   const auto candidates = static_cast<size_t>(CandidatesOf(request));
   if (decode.first_tokens.front().top.size() == candidates) return absl::OkStatus();
   return InvalidArgument("the beam search begins with {} candidates, {} are expected",

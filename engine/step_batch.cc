@@ -99,6 +99,7 @@ void StepBatch::Constrain(const EngineRequest& request, std::span<const int32_t>
   const TokenConstraints& constraints = request.constraints;
   row.biases = constraints.logit_bias;
   row.allowed_ids = constraints.allowed_token_ids;
+  row.given_token = constraints.ForcedAfter(output.size());
   if (!constraints.ExcludesAfter(output.size())) return;
   if (num_excluded_ == excluded_.size()) excluded_.emplace_back();
   std::vector<int32_t>& excluded = excluded_[num_excluded_++];

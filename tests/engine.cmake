@@ -11,6 +11,8 @@ tandem_test(constrained_answer_test SOURCES unit/engine/constrained_answer_test.
             DEPS tandem_test_engine TIMEOUT 300)
 tandem_test(prompt_logprobs_test SOURCES unit/engine/prompt_logprobs_test.cc
             DEPS tandem_test_engine nlohmann_json::nlohmann_json TIMEOUT 300)
+tandem_test(forced_output_test SOURCES unit/engine/forced_output_test.cc
+            DEPS tandem_test_engine TIMEOUT 300)
 tandem_test(simulated_device_test
   SOURCES unit/engine/simulated_device_test.cc unit/engine/simulated_steps_test.cc
   DEPS tandem_simulated tandem_test_engine nlohmann_json::nlohmann_json)

@@ -117,6 +117,10 @@ SampledToken SimulatedSteps::Draw(const Chunk& chunk, int32_t choice) const {
       request.search ? request.search->candidates_per_beam() : request.spec.sampling.num_logprobs;
   const auto drawn = Philox4x32(seed, static_cast<uint64_t>(chunk.end()), kTokenStream);
   SampledToken token = {.token_id = TokenAt(seed, chunk, drawn[0]), .logprob = LogprobOf(drawn[1])};
+  const std::vector<int32_t>& tokens = chunk.tokens();
+  const int32_t forced =
+      request.spec.constraints.ForcedAfter(tokens.size() - request.spec.prompt.size());
+  if (forced >= 0) token.token_id = forced;
   token.top = MostProbable(token, num_top, parts_.vocab_size);
   return token;
 }

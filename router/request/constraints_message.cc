@@ -3,19 +3,28 @@
 #include <algorithm>
 
 namespace tandem {
+namespace {
 
 // The order of a map's entries differs from process to process.
-TokenConstraints ToConstraints(const v1::SamplingParams& params) {
+TokenConstraints ToConstraints(const v1::SamplingParams& params,
+                               const google::protobuf::RepeatedField<int32_t>& forced) {
   TokenConstraints constraints = {
       .min_tokens = params.min_tokens(),
-      .allowed_token_ids = {params.allowed_token_ids().begin(), params.allowed_token_ids().end()}};
+      .allowed_token_ids = {params.allowed_token_ids().begin(), params.allowed_token_ids().end()},
+      .forced_token_ids = {forced.begin(), forced.end()}};
   for (const auto& [id, bias] : params.logit_bias()) constraints.logit_bias.push_back({id, bias});
   std::ranges::sort(constraints.logit_bias, {}, &TokenBias::token_id);
   return constraints;
 }
 
+}  // namespace
+
+TokenConstraints ToConstraints(const v1::GenerateRequest& request) {
+  return ToConstraints(request.sampling(), request.forced_token_ids());
+}
+
 TokenConstraints ToConstraints(const v1::SequenceRequest& sequence) {
-  TokenConstraints constraints = ToConstraints(sequence.sampling());
+  TokenConstraints constraints = ToConstraints(sequence.sampling(), sequence.forced_token_ids());
   for (const v1::TokenIds& word : sequence.bad_words()) {
     constraints.bad_words.emplace_back(word.ids().begin(), word.ids().end());
   }

@@ -7,7 +7,7 @@
 namespace tandem {
 
 // The constraints of a client's request, whose bad words are not tokenized yet. Not checked.
-TokenConstraints ToConstraints(const v1::SamplingParams& params);
+TokenConstraints ToConstraints(const v1::GenerateRequest& request);
 // Those of a request to a worker. Not checked.
 TokenConstraints ToConstraints(const v1::SequenceRequest& sequence);
 

@@ -141,13 +141,34 @@ absl::Status CheckShownTokens(const v1::GenerateRequest& request, const RequestL
                        limits.vocab_size);
 }
 
+// Of a forced output: that it can fit into the context, before its tokens are copied, and that no text
+// is to change or end it. Workers check the rest again (TokenConstraints).
+absl::Status CheckForcedTexts(const v1::GenerateRequest& request, const RequestLimits& limits) {
+  if (request.forced_token_ids().empty()) return absl::OkStatus();
+  if (request.forced_token_ids_size() >= limits.max_context_tokens) {
+    return InvalidArgument("forced_token_ids has {} ids; the context of {} holds fewer",
+                           request.forced_token_ids_size(), limits.max_context_tokens);
+  }
+  if (request.stop_size() > 0) {
+    return InvalidArgument("stop has {} strings; forced_token_ids take none: all of them come",
+                           request.stop_size());
+  }
+  if (request.bad_words_size() == 0) return absl::OkStatus();
+  return InvalidArgument("bad_words has {} words; forced_token_ids take none: nothing is sampled",
+                         request.bad_words_size());
+}
+
 // What can be said of them before the bad words are tokenized.
 absl::Status CheckConstraints(const v1::GenerateRequest& request, const RequestLimits& limits) {
-  const TokenConstraints constraints = ToConstraints(request.sampling());
+  RETURN_IF_ERROR(CheckForcedTexts(request, limits));
+  const TokenConstraints constraints = ToConstraints(request);
   RETURN_IF_ERROR(constraints.Validate(limits.vocab_size, ResolveStopTokens(request, limits)));
   if (request.has_max_tokens()) {
     RETURN_IF_ERROR(constraints.CheckMinTokens(request.max_tokens()));
   }
+  RETURN_IF_ERROR(constraints.CheckForced(
+      request.has_beam_search() ? request.beam_search().beam_width() : ResolveChoices(request),
+      request.has_max_tokens() ? request.max_tokens() : request.forced_token_ids_size()));
   RETURN_IF_ERROR(CheckBadWords(request, limits));
   return CheckShownTokens(request, limits);
 }
@@ -300,6 +321,14 @@ absl::StatusOr<int32_t> ResolveMaxTokens(const v1::GenerateRequest& request, int
     return InvalidArgument("prompt has {} tokens; the context of {} holds at most {} and one more",
                            prompt_tokens, limits.max_context_tokens, limits.max_context_tokens - 1);
   }
+  if (!request.forced_token_ids().empty()) {
+    if (request.forced_token_ids_size() <= left) return request.forced_token_ids_size();
+    return InvalidArgument(
+        "forced_token_ids of {} with a prompt of {} tokens exceed the context of {}: at most {} "
+        "are "
+        "left",
+        request.forced_token_ids_size(), prompt_tokens, limits.max_context_tokens, left);
+  }
   if (!request.has_max_tokens()) {
     const TokenConstraints constraints = {.min_tokens = request.sampling().min_tokens()};
     const int32_t wanted = std::max(limits.default_max_tokens, constraints.min_tokens);
@@ -344,6 +373,7 @@ Slo ResolveSlo(const v1::GenerateRequest& request, const RequestLimits& limits) 
 
 std::vector<int32_t> ResolveStopTokens(const v1::GenerateRequest& request,
                                        const RequestLimits& limits) {
+  if (!request.forced_token_ids().empty()) return {};  // its last token alone ends a forced output
   std::vector<int32_t> ids(request.stop_token_ids().begin(), request.stop_token_ids().end());
   if (!request.ignore_eos()) {
     ids.insert(ids.end(), limits.eos_token_ids.begin(), limits.eos_token_ids.end());

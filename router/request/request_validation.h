@@ -36,8 +36,8 @@ struct RequestLimits {
 // its value, NOT_FOUND a model that is not served. No message repeats text of the prompt.
 absl::Status ValidateRequest(const v1::GenerateRequest& request, const RequestLimits& limits);
 
-// The number of tokens to generate for a prompt of this length: the client's, or the default, or
-// min_tokens if that is more, cut to what the context leaves. INVALID_ARGUMENT when prompt or sum do
+// The number of tokens to generate for a prompt of this length: the forced ones, or the client's, or the
+// default, or min_tokens if that is more, cut to what the context leaves. INVALID_ARGUMENT when prompt or sum do
 // not fit into the context, or when it is less than min_tokens.
 absl::StatusOr<int32_t> ResolveMaxTokens(const v1::GenerateRequest& request, int64_t prompt_tokens,
                                          const RequestLimits& limits);
@@ -59,7 +59,8 @@ v1::BeamSearch ResolveBeams(const v1::GenerateRequest& request);
 // The client's SLOs, and the default for each that it did not give.
 Slo ResolveSlo(const v1::GenerateRequest& request, const RequestLimits& limits);
 
-// The tokens that end a choice: the client's, and EOS unless it is ignored. Sorted, each once.
+// The tokens that end a choice: the client's, and EOS unless it is ignored. Sorted, each once. None of a
+// forced output.
 std::vector<int32_t> ResolveStopTokens(const v1::GenerateRequest& request,
                                        const RequestLimits& limits);
 

@@ -49,6 +49,7 @@ RequestSpec ResolveRequest(const v1::GenerateRequest& request, const RequestLimi
   sequence.set_n(ResolveChoices(request));
   sequence.set_tenant(request.tenant());
   sequence.set_cache_salt(request.cache_salt());
+  *sequence.mutable_forced_token_ids() = request.forced_token_ids();
   if (request.has_prompt_logprobs()) sequence.set_prompt_logprobs(request.prompt_logprobs());
   if (request.has_beam_search()) *sequence.mutable_beam_search() = ResolveBeams(request);
   // Ranking needs log-probabilities, whether the client wants them or not.

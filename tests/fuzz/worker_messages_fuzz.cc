@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
 #include "engine/request_checks.h"
@@ -27,6 +28,11 @@ void ExpectComputable(const EngineRequest& request) {
                "sampling that cannot be");
   for (const OutputSoFar& choice : request.so_far) {
     TANDEM_CHECK(choice.ended || std::ssize(choice.token_ids) < request.max_tokens, "so far");
+  }
+  const std::vector<int32_t>& forced = request.constraints.forced_token_ids;
+  TANDEM_CHECK(forced.empty() || std::ssize(forced) == request.max_tokens, "a forced output's end");
+  for (const int32_t id : forced) {
+    TANDEM_CHECK(id >= 0 && id < kLimits.vocab_size, "a forced token that there is not");
   }
   for (const int32_t id : request.prompt) {
     TANDEM_CHECK(id >= 0 && id < kLimits.vocab_size, "a token that there is not");

@@ -77,6 +77,39 @@ TEST(TokenConstraintsTest, RefusesStopTokensOutsideTheVocabulary) {
   EXPECT_EQ(check({0, kVocab - 1}), "");
 }
 
+TEST(TokenConstraintsTest, AForcedOutputHasItsTokensInOrder) {
+  const TokenConstraints constraints = {.forced_token_ids = {5, 7, 5}};
+  EXPECT_EQ(constraints.ForcedAfter(0), 5);
+  EXPECT_EQ(constraints.ForcedAfter(1), 7);
+  EXPECT_EQ(constraints.ForcedAfter(2), 5);
+  EXPECT_EQ(constraints.ForcedAfter(3), -1);
+  EXPECT_EQ(TokenConstraints().ForcedAfter(0), -1);
+  EXPECT_TRUE(constraints.Validate(kVocab, {}).ok());
+  EXPECT_TRUE(constraints.CheckForced(1, 3).ok());
+  EXPECT_TRUE(TokenConstraints().CheckForced(4, 100).ok());
+}
+
+TEST(TokenConstraintsTest, RefusesWhatDoesNotGoWithAForcedOutput) {
+  const auto why = [](TokenConstraints constraints, const TokenIds& stops = {}) {
+    constraints.forced_token_ids = {1, 2};
+    return std::string(constraints.Validate(kVocab, stops).message());
+  };
+  const std::string kWhy = " does not go with forced_token_ids: nothing is sampled";
+  EXPECT_EQ(why({.logit_bias = {{3, 1}}}), "logit_bias of 1 tokens" + kWhy);
+  EXPECT_EQ(why({.min_tokens = 1}), "min_tokens=1" + kWhy);
+  EXPECT_EQ(why({.allowed_token_ids = {1, 2}}), "allowed_token_ids of 2 tokens" + kWhy);
+  EXPECT_EQ(why({.bad_words = {{5}}}), "bad_words of 1 token sequences" + kWhy);
+  EXPECT_EQ(why({}, kStops), "stop_token_ids of 2 tokens do not go with forced_token_ids");
+  const TokenConstraints outside = {.forced_token_ids = {1, -1}};
+  EXPECT_EQ(outside.Validate(kVocab, {}).message(), "forced_token_ids[1]=-1 must be in [0, 100)");
+  const TokenConstraints forced = {.forced_token_ids = {1, 2}};
+  EXPECT_EQ(forced.CheckForced(1, 3).message(),
+            "max_tokens=3 contradicts forced_token_ids, which are 2: leave it out");
+  EXPECT_EQ(forced.CheckForced(4, 2).message(),
+            "forced_token_ids are one output: they do not go with 4 choices or beams (n, best_of, "
+            "beam_search)");
+}
+
 TEST(TokenConstraintsTest, RefusesConstraintsThatLeaveNoToken) {
   ExpectRefused({.min_tokens = 1, .allowed_token_ids = {9, 7}}, "leave no token");
   ExpectRefused({.allowed_token_ids = {3, 4}, .bad_words = {{3}, {4}}}, "leave no token");

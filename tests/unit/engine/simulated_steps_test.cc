@@ -305,6 +305,14 @@ TEST_F(SimulatedStepsTest, OutputEndsAtTheLengthThatItsSeedGives) {
   EXPECT_EQ(Run(endless).size(), 30u);
 }
 
+TEST_F(SimulatedStepsTest, AForcedOutputIsWhatComes) {
+  simulated_.lengths.buckets = {{.max_prompt_tokens = 50, .quantiles = {{0, 2}, {1, 2}}}};
+  EngineRequest request = Request(40, 3);
+  request.stop_token_ids.clear();
+  request.constraints.forced_token_ids = {5, kEos, 6};
+  EXPECT_EQ(Run(request), std::vector<int32_t>({5, kEos, 6}));
+}
+
 TEST_F(SimulatedStepsTest, CachedPromptIsNotComputedAgain) {
   Run(Request(128, 1));
   // 112 of its 128 tokens are in full blocks that both share, with at least one left to compute.

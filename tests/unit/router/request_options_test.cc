@@ -72,6 +72,26 @@ TEST_F(RequestOptionsTest, BadWordsAndTheEndOfTheTextReachTheWorkers) {
   EXPECT_THAT(SequenceAtWorker().bad_words(0).ids(), ElementsAre('n', 'o'));
 }
 
+TEST_F(RequestOptionsTest, AForcedOutputReachesTheWorkersWithoutWhatWouldEndIt) {
+  v1::GenerateRequest request = Ask();
+  request.clear_max_tokens();
+  request.add_stop_token_ids(11);
+  for (const int32_t id : {10, 11, 12}) request.add_forced_token_ids(id);
+  Submit(request);
+  Reserved(5);
+  EXPECT_THAT(SequenceAtWorker().forced_token_ids(), ElementsAre(10, 11, 12));
+  EXPECT_THAT(SequenceAtWorker().stop_token_ids(), IsEmpty());
+  EXPECT_EQ(SequenceAtWorker().max_tokens(), 3);
+  Say("prefill p0", {10});
+  Finish("prefill p0", kHandedOff);
+  EXPECT_THAT(SequenceAtWorker().forced_token_ids(), ElementsAre(10, 11, 12));
+  Say("decode d0", {11, 12});
+  Finish("decode d0", kLength);
+  ASSERT_TRUE(stream_.end.has_value());
+  EXPECT_TRUE(stream_.end->ok()) << *stream_.end;
+  EXPECT_THAT(stream_.tokens, ElementsAre(10, 11, 12));
+}
+
 TEST_F(RequestOptionsTest, BadWordsGoWithAPromptOfTokens) {
   v1::GenerateRequest request = Ask();
   request.mutable_token_ids()->clear_ids();

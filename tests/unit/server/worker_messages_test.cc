@@ -58,6 +58,7 @@ TEST(ToEngineRequestTest, CarriesConstraintsInTheOrderOfTheirTokens) {
   for (const int id : {1, 2}) sequence.add_bad_words()->add_ids(id);
   sequence.mutable_bad_words(1)->add_ids(8);
   sequence.set_prompt_logprobs(4);
+  for (const int id : {3, 1}) sequence.add_forced_token_ids(id);
   const EngineRequest request = ToEngineRequest(sequence, kNoDeadline);
   const TokenConstraints& constraints = request.constraints;
   std::vector<int32_t> biased;
@@ -70,6 +71,7 @@ TEST(ToEngineRequestTest, CarriesConstraintsInTheOrderOfTheirTokens) {
   EXPECT_THAT(constraints.allowed_token_ids, ElementsAre(6));
   EXPECT_THAT(constraints.bad_words, ElementsAre(ElementsAre(1), ElementsAre(2, 8)));
   EXPECT_EQ(request.prompt_logprobs, 4);
+  EXPECT_THAT(constraints.forced_token_ids, ElementsAre(3, 1));
 }
 
 TEST(ToEngineRequestTest, CarriesABeamSearch) {
