@@ -12,6 +12,11 @@ tandem_test(server_test
           support/http_peer.cc support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_test_transports tandem_test_engine tandem_server)
 
+tandem_test(eval_test
+  SOURCES unit/eval/eval_report_test.cc unit/eval/eval_texts_test.cc unit/eval/eval_windows_test.cc
+          unit/eval/prediction_change_test.cc
+  DEPS tandem_eval)
+
 tandem_test(terminal_test
   SOURCES unit/terminal/chat_answer_test.cc unit/terminal/chat_file_test.cc
           unit/terminal/chat_session_test.cc unit/terminal/chat_totals_test.cc
@@ -45,7 +50,7 @@ add_dependencies(tandem_test_cluster tandem)
 foreach(name routes_test several_choices_test cached_prompts_test endings_test worker_loss_test
              resume_test watchdog_test overload_test command_line_test standard_services_test transports_test
              kv_tls_test silent_connection_test large_prompts_test connections_test log_test
-             profile_command_test weights_hash_test bench_serve_test bench_sweep_test simulated_test
+             profile_command_test eval_command_test weights_hash_test bench_serve_test bench_sweep_test simulated_test
              prefix_routing_test request_options_test openai_integration_test chat_command_test
              tool_calls_test turns_integration_test hostile_http_test http_overload_test)
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
@@ -84,7 +89,7 @@ tandem_emulated_test(device_memory_test SOURCES unit/server/device_memory_test.c
 # The daemon on the emulated GPU.
 add_executable(tandem_emulated $<TARGET_OBJECTS:tandem_commands>)
 target_link_libraries(tandem_emulated PRIVATE tandem_kernels_cuda_emulated tandem_transfer_nccl_emulated
-                                              tandem_simt tandem_chat tandem_server tandem_terminal
+                                              tandem_simt tandem_chat tandem_server tandem_eval tandem_terminal
                                               tandem_loadgen_backends tandem_simulator CLI11::CLI11)
 add_dependencies(tandem_emulated tandem_fake_cublaslt tandem_fake_nccl)
 tandem_test(emulated_daemon_test SOURCES integration/emulated_daemon_test.cc

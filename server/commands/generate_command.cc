@@ -10,6 +10,7 @@
 #include "server/commands/commands.h"
 #include "server/commands/generation.h"
 #include "server/commands/number_flag.h"
+#include "server/commands/route_flag.h"
 #include "server/commands/sampling_flags.h"
 
 namespace tandem {
@@ -44,10 +45,6 @@ struct GenerateFlags {
   bool json = false;
   bool verbose = false;
 };
-
-const std::map<std::string, v1::Route> kRoutes = {{"auto", v1::ROUTE_AUTO},
-                                                  {"unified", v1::ROUTE_UNIFIED},
-                                                  {"disaggregated", v1::ROUTE_DISAGGREGATED}};
 
 const std::map<std::string, v1::BeamSearch::EarlyStopping> kEarlyStopping = {
     {"heuristic", v1::BeamSearch::EARLY_STOPPING_HEURISTIC},
@@ -127,7 +124,7 @@ absl::StatusOr<v1::GenerateRequest> MakeRequest(const GenerateFlags& flags) {
   if (ending.min_tokens) request.mutable_sampling()->set_min_tokens(*ending.min_tokens);
   if (flags.logprobs) request.mutable_sampling()->set_logprobs(*flags.logprobs);
   request.set_priority(flags.priority);
-  request.set_route(kRoutes.at(flags.route));
+  request.set_route(kRoutesByName.at(flags.route));
   if (flags.ttft_slo_ms) request.set_ttft_slo_ms(*flags.ttft_slo_ms);
   if (flags.tpot_slo_ms) request.set_tpot_slo_ms(*flags.tpot_slo_ms);
   FillChoices(flags, request);

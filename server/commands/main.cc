@@ -79,6 +79,7 @@ int Main(int argc, char** argv) {
   AddChatTemplateCommand(app, chosen);
   AddBenchCommand(app, chosen);
   AddSimulateCommand(app, chosen);
+  AddEvalCommand(app, chosen);
   AddDemoCommand(app, chosen);
   AddRouterCommand(app, chosen);
   AddWorkerCommand(app, chosen);

@@ -1,13 +1,8 @@
 // tandem profile: measures the steps of a model on this machine and fits the cost model to them.
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <memory>
-#include <system_error>
 
 #include "CLI/CLI.hpp"
 #include "base/machine_name.h"
@@ -23,6 +18,8 @@
 #include "server/assembly/model_name.h"
 #include "server/assembly/worker_options.h"
 #include "server/commands/commands.h"
+#include "server/commands/output_file.h"
+#include "server/commands/progress_bar.h"
 #include "server/commands/size_flag.h"
 #include "server/commands/version.h"
 
@@ -50,59 +47,11 @@ constexpr Duration kQuickTime = std::chrono::seconds(30);
 constexpr StepLimits kQuickLimits = {
     .max_step_tokens = 256, .max_sequences = 16, .max_context_tokens = 512};
 
-// A bar on a terminal, nothing elsewhere.
-class RunProgress {
- public:
-  void Update(int64_t done, int64_t total) {
-    if (!on_terminal_) return;
-    const auto now = std::chrono::steady_clock::now();
-    if (now - shown_ < std::chrono::milliseconds(100) && done < total) return;
-    shown_ = now;
-    constexpr int kWidth = 40;
-    const int filled = static_cast<int>(done * kWidth / total);
-    const double left = std::chrono::duration<double>(now - began_).count() *
-                        static_cast<double>(total - done) / static_cast<double>(done);
-    fmt::print(stderr, "\033[K[{:=<{}}{: <{}}] {} of {} steps, {:.0f} s left\r", "", filled, "",
-               kWidth - filled, done, total, left);
-    if (done == total) fmt::print(stderr, "\033[K");
-    std::fflush(stderr);
-  }
-
- private:
-  const bool on_terminal_ = isatty(STDERR_FILENO) != 0;
-  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point shown_{};
-};
-
 std::string Today() {
   const std::time_t now = std::time(nullptr);
   char text[sizeof("2000-01-01")];
   std::strftime(text, sizeof(text), "%Y-%m-%d", std::gmtime(&now));
   return text;
-}
-
-// Written beside `path` first, so that a file that is there is whole. Before a profile this is tried
-// with nothing, because it would be in vain where nothing can be written.
-std::string NewFile(const std::string& path) { return path + ".new"; }
-
-absl::Status CheckWritable(const std::string& path) {
-  if (path.empty()) return absl::OkStatus();
-  const bool writable = std::ofstream(NewFile(path)).good();
-  std::error_code ignored;
-  std::filesystem::remove(NewFile(path), ignored);
-  if (writable && !std::filesystem::is_directory(path, ignored)) return absl::OkStatus();
-  return InvalidArgument("{} cannot be written: choose another file", path);
-}
-
-absl::Status WriteWhole(const std::string& path, const std::string& content) {
-  std::ofstream file(NewFile(path), std::ios::binary);
-  file << content;
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(NewFile(path), path, error);
-  if (file && !error) return absl::OkStatus();
-  return Internal("{} cannot be written: {}", path,
-                  error ? error.message() : "the disk may be full");
 }
 
 absl::StatusOr<CostProvenance> ProvenanceHere(const ProfileFlags& flags) {
@@ -164,7 +113,7 @@ absl::Status RunProfile(ProfileFlags& flags) {
       "{} kinds of steps, {} runs each: up to {} tokens, {} sequences, {} tokens of context\n",
       plan.size(), flags.measure.repeats, limits.max_step_tokens, limits.max_sequences,
       limits.max_context_tokens);
-  RunProgress progress;
+  ProgressBar progress("steps");
   ASSIGN_OR_RETURN(
       const std::vector<MeasuredStep> steps,
       MeasureSteps(
