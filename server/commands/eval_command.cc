@@ -12,7 +12,6 @@
 #include "fmt/format.h"
 #include "server/commands/client.h"
 #include "server/commands/commands.h"
-#include "server/commands/number_flag.h"
 #include "server/commands/output_file.h"
 #include "server/commands/progress_bar.h"
 #include "server/commands/route_flag.h"
@@ -26,6 +25,7 @@ namespace {
 
 struct EvalFlags {
   std::string router = kDefaultServer;
+  std::string baseline_router;  // empty: `router`
   std::vector<std::string> inputs;
   WindowPlan plan;
   std::string route = "disaggregated";
@@ -46,22 +46,40 @@ absl::StatusOr<std::vector<EvalText>> ReadInputs(const std::vector<std::string>&
   return texts;
 }
 
-// Asked before any text is read, because a window that does not fit would be refused only then.
-absl::StatusOr<EvalSubject> SubjectAt(Client& client, const EvalFlags& flags,
-                                      Client::Timeout timeout) {
+// The name of the model that the router serves, which must have room for a window: it would be refused
+// only once texts are tokenized.
+absl::StatusOr<std::string> ModelAt(Client& client, const WindowPlan& plan,
+                                    Client::Timeout timeout) {
   ASSIGN_OR_RETURN(const v1::GetStatusResponse status, client.GetStatus(timeout));
-  const int64_t window = int64_t{flags.plan.prompt_tokens} + flags.plan.output_tokens;
-  if (window > status.max_context_tokens()) {
-    return InvalidArgument(
-        "--prompt-tokens {} and --output-tokens {} exceed the context of {} tokens of {}",
-        flags.plan.prompt_tokens, flags.plan.output_tokens, status.max_context_tokens(),
-        status.model());
-  }
-  return EvalSubject{.model = status.model(),
-                     .baseline = {.route = kRoutesByName.at(flags.baseline_route)},
-                     .tested = {.route = kRoutesByName.at(flags.route), .quality = flags.quality},
-                     .plan = flags.plan,
-                     .num_logprobs = flags.logprobs};
+  const int64_t window = int64_t{plan.prompt_tokens} + plan.output_tokens;
+  if (window <= status.max_context_tokens()) return status.model();
+  return InvalidArgument(
+      "--prompt-tokens {} and --output-tokens {} exceed the context of {} tokens of {}",
+      plan.prompt_tokens, plan.output_tokens, status.max_context_tokens(), status.model());
+}
+
+EvalSubject SubjectOf(const EvalFlags& flags) {
+  const std::string& baseline_router =
+      flags.baseline_router.empty() ? flags.router : flags.baseline_router;
+  return {.model = "",
+          .baseline = {.router = baseline_router, .route = kRoutesByName.at(flags.baseline_route)},
+          .tested = {.router = flags.router,
+                     .route = kRoutesByName.at(flags.route),
+                     .quality = flags.quality},
+          .plan = flags.plan,
+          .num_logprobs = flags.logprobs};
+}
+
+// Asks both routers for their model. Another one may have other tokens.
+absl::Status SetModel(Client& client, Client::Timeout timeout, EvalSubject& subject) {
+  ASSIGN_OR_RETURN(subject.model, ModelAt(client, subject.plan, timeout));
+  const std::string& other = subject.baseline.router;
+  if (other == subject.tested.router) return absl::OkStatus();
+  Client baseline(other);
+  ASSIGN_OR_RETURN(const std::string model, ModelAt(baseline, subject.plan, timeout));
+  if (model == subject.model) return absl::OkStatus();
+  return FailedPrecondition("{} serves {}, but {} serves {}: their tokens may differ",
+                            subject.tested.router, subject.model, other, model);
 }
 
 // Unlike that of every other run.
@@ -75,15 +93,17 @@ absl::Status RunEval(const EvalFlags& flags) {
   RETURN_IF_ERROR(CheckWritable(flags.html));
   const Client::Timeout timeout(static_cast<int64_t>(std::ceil(flags.timeout_seconds * 1e3)));
   Client client(flags.router);
-  ASSIGN_OR_RETURN(const EvalSubject subject, SubjectAt(client, flags, timeout));
+  EvalSubject subject = SubjectOf(flags);
+  RETURN_IF_ERROR(SetModel(client, timeout, subject));
   ASSIGN_OR_RETURN(const std::vector<EvalText> texts, ReadInputs(flags.inputs));
   ASSIGN_OR_RETURN(const std::vector<EvalWindow> windows,
                    MakeWindows(texts, flags.plan, TokenizeAt(client, timeout)));
   ProgressBar bar("windows");
-  ASSIGN_OR_RETURN(const EvalResult result, EvalRun(client, subject, NewRunName(), timeout)
-                                                .Run(windows, [&bar](int64_t done, int64_t total) {
-                                                  bar.Update(done, total);
-                                                }));
+  ASSIGN_OR_RETURN(
+      const EvalResult result,
+      EvalRun(subject, NewRunName(), timeout).Run(windows, [&bar](int64_t done, int64_t total) {
+        bar.Update(done, total);
+      }));
   fmt::print("{}", EvalTables(result));
   if (std::ssize(windows) < flags.plan.count) {
     fmt::print("The texts have {} windows, {} were wanted.\n", windows.size(), flags.plan.count);
@@ -111,6 +131,8 @@ void AddEvalFlags(CLI::App& eval, EvalFlags& flags) {
   eval.add_option("--prompts", flags.plan.count, "windows to compare at most")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
+  eval.add_option("--baseline-router", flags.baseline_router,
+                  "host:port of another router that serves the baseline; default: --router");
   eval.add_option("--route", flags.route, "of the tested requests: auto, unified, disaggregated")
       ->check(routes)
       ->capture_default_str();
@@ -127,7 +149,7 @@ void AddEvalFlags(CLI::App& eval, EvalFlags& flags) {
       ->check(CLI::Range(1, kMaxLogprobs))
       ->capture_default_str();
   eval.add_option("--timeout", flags.timeout_seconds, "seconds for each request")
-      ->check(Positive())
+      ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str();
   eval.add_option("--json", flags.json, "file to write with all numbers");
   eval.add_option("--html", flags.html, "page with plots to write");

@@ -30,12 +30,12 @@ std::string NumberText(const Measure& measure, std::optional<double> value) {
 }
 
 std::string ServedText(const ServedAs& served) {
-  const std::string route = fmt::format("route {}", Name(served.route));
+  const std::string route = fmt::format("route {} of {}", Name(served.route), served.router);
   return served.quality == "exact" ? route : fmt::format("{}, quality {}", route, served.quality);
 }
 
 Json ServedJson(const ServedAs& served) {
-  return {{"route", Name(served.route)}, {"quality", served.quality}};
+  return {{"router", served.router}, {"route", Name(served.route)}, {"quality", served.quality}};
 }
 
 std::string Heading(const EvalResult& result) {

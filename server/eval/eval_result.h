@@ -16,6 +16,7 @@ namespace tandem {
 
 // One way of serving a request: all that the two requests of a comparison differ in.
 struct ServedAs {
+  std::string router;  // host:port
   v1::Route route = v1::ROUTE_AUTO;
   std::string quality = "exact";  // kv_quality
 };

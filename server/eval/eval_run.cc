@@ -58,8 +58,12 @@ v1::GenerateRequest ForcedRequest(const EvalWindow& window, const ServedAs& serv
   return request;
 }
 
-EvalRun::EvalRun(Client& client, EvalSubject subject, std::string name, Client::Timeout timeout)
-    : client_(client), subject_(std::move(subject)), name_(std::move(name)), timeout_(timeout) {}
+EvalRun::EvalRun(EvalSubject subject, std::string name, Client::Timeout timeout)
+    : subject_(std::move(subject)),
+      baseline_client_(subject_.baseline.router),
+      tested_client_(subject_.tested.router),
+      name_(std::move(name)),
+      timeout_(timeout) {}
 
 absl::StatusOr<EvalResult> EvalRun::Run(const std::vector<EvalWindow>& windows,
                                         const Progress& progress) {
@@ -74,16 +78,17 @@ absl::StatusOr<EvalResult> EvalRun::Run(const std::vector<EvalWindow>& windows,
 }
 
 absl::StatusOr<WindowResult> EvalRun::Compare(const EvalWindow& window, size_t index) {
-  const auto ask = [&](std::string_view which, const ServedAs& served) {
+  const auto ask = [&](Client& client, const ServedAs& served, std::string_view which) {
     const v1::GenerateRequest request = ForcedRequest(window, served, subject_.num_logprobs,
                                                       fmt::format("{}-{}-{}", name_, which, index));
-    auto choice = Ask(client_, window, request, timeout_);
-    return choice.ok() ? std::move(choice)
-                       : absl::StatusOr<Generation::Choice>(
-                             Annotate(choice.status(), fmt::format("the {} request", which)));
+    absl::StatusOr<Generation::Choice> choice = Ask(client, window, request, timeout_);
+    if (choice.ok()) return choice;
+    return absl::StatusOr<Generation::Choice>(
+        Annotate(choice.status(), fmt::format("the {} request", which)));
   };
-  ASSIGN_OR_RETURN(const Generation::Choice baseline, ask("baseline", subject_.baseline));
-  ASSIGN_OR_RETURN(const Generation::Choice tested, ask("tested", subject_.tested));
+  ASSIGN_OR_RETURN(const Generation::Choice baseline,
+                   ask(baseline_client_, subject_.baseline, "baseline"));
+  ASSIGN_OR_RETURN(const Generation::Choice tested, ask(tested_client_, subject_.tested, "tested"));
   ASSIGN_OR_RETURN(const PredictionChange change,
                    ComparePredictions(baseline.logprobs, tested.logprobs));
   return WindowResult{.name = window.name,

@@ -24,9 +24,9 @@ class EvalRun {
  public:
   using Progress = std::function<void(int64_t done, int64_t total)>;  // windows
 
-  // `client` outlives it. `name` must differ from that of every other run at the router: no request may
-  // find a prefix of another run cached, because KV that is cached does not move.
-  EvalRun(Client& client, EvalSubject subject, std::string name, Client::Timeout timeout);
+  // `name` must differ from that of every other run at these routers: no request may find a prefix of
+  // another run cached, because KV that is cached does not move.
+  EvalRun(EvalSubject subject, std::string name, Client::Timeout timeout);
 
   // An error names the window and the request. FAILED_PRECONDITION when no model computes the tokens, or
   // when the router does not know forced outputs.
@@ -35,8 +35,9 @@ class EvalRun {
  private:
   absl::StatusOr<WindowResult> Compare(const EvalWindow& window, size_t index);
 
-  Client& client_;
   const EvalSubject subject_;
+  Client baseline_client_;
+  Client tested_client_;
   const std::string name_;
   const Client::Timeout timeout_;
 };

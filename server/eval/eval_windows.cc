@@ -16,7 +16,8 @@ absl::StatusOr<std::vector<int32_t>> TokensBeforeText(const TokenizeText& tokeni
   constexpr std::string_view kAnyText = "a";
   ASSIGN_OR_RETURN(const std::vector<int32_t> whole, tokenize(kAnyText, Template::kAdd));
   ASSIGN_OR_RETURN(const std::vector<int32_t> text, tokenize(kAnyText, Template::kOmit));
-  return std::vector<int32_t>(whole.begin(), std::ranges::search(whole, text).begin());
+  return std::vector<int32_t>(whole.begin(),
+                              std::search(whole.begin(), whole.end(), text.begin(), text.end()));
 }
 
 bool IsInsideCharacter(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80; }

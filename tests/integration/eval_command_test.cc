@@ -61,7 +61,7 @@ TEST_F(EvalCommandTest, KvThatTravelsAsItIsChangesNoPrediction) {
     const CommandResult eval =
         Eval(Small(fmt::format("--json {} --html {}", File("eval.json"), File("eval.html"))));
     ASSERT_EQ(eval.exit_status, 0) << eval.output;
-    EXPECT_THAT(eval.output, HasSubstr("sample: route disaggregated against route unified"));
+    EXPECT_THAT(eval.output, HasSubstr("sample: route disaggregated of " + cluster_->address()));
     EXPECT_THAT(eval.output, HasSubstr("top-1 agreement"));
 
     const Json json = Json::parse(Read(File("eval.json")));
@@ -118,6 +118,23 @@ TEST_F(EvalCommandTest, PerplexityTellsTextsApart) {
   EXPECT_GT(perplexity("noise.txt"), 2 * perplexity("book.txt"));
 }
 
+// Workers of one router have KV of one type, so this takes another router.
+TEST_F(EvalCommandTest, KvOfLessPrecisionChangesPredictions) {
+  TestCluster coarse({.unified = 0, .worker_flags = {"--kv-dtype=f8e4m3"}});
+  const CommandResult eval =
+      Shell(fmt::format("eval --router {} --baseline-router {} {} 2>&1", coarse.address(),
+                        cluster_->address(), Small("--json " + File("coarse.json"))));
+  ASSERT_EQ(eval.exit_status, 0) << eval.output;
+  const Json json = Json::parse(Read(File("coarse.json")));
+  EXPECT_EQ(json["baseline"]["router"], cluster_->address());
+  for (const Json& window : json["windows"]) {
+    SCOPED_TRACE(window.dump());
+    EXPECT_GT(window["kl_nats"], 1e-6);
+    EXPECT_LT(window["kl_nats"], 0.1);
+    EXPECT_NE(window["perplexity"], window["baseline_perplexity"]);
+  }
+}
+
 TEST_F(EvalCommandTest, WrongInputIsSaidInOneLine) {
   const auto refused = [](const std::string& flags) {
     const CommandResult eval = Eval(flags);
@@ -126,7 +143,7 @@ TEST_F(EvalCommandTest, WrongInputIsSaidInOneLine) {
   };
   EXPECT_THAT(refused("--input /absent.txt"), HasSubstr("/absent.txt cannot be read"));
   EXPECT_THAT(refused(""), HasSubstr("--input is required"));
-  EXPECT_THAT(refused(Small("--prompt-tokens 2000 --output-tokens 2000")),
+  EXPECT_THAT(refused("--input " + File("book.txt") + " --prompt-tokens 2000 --output-tokens 49"),
               HasSubstr("exceed the context of 2048 tokens of sample"));
   EXPECT_THAT(refused(Small("--json /nowhere/eval.json")),
               HasSubstr("/nowhere/eval.json cannot be written"));

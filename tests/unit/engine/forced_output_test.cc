@@ -114,6 +114,7 @@ TEST_F(ForcedOutputTest, ComesFromAPrefillAndADecodeWorkerAsFromOne) {
     EXPECT_EQ((*run)->prefill.tokens().size(), 1u);
     Tokens tokens = (*run)->prefill.tokens();
     for (const SampledToken& token : (*run)->decode.tokens()) tokens.push_back(token);
+    EXPECT_EQ(IdsOf(tokens), output_);
     ExpectSame(tokens, expected_);
   }
 }
@@ -124,6 +125,7 @@ TEST_F(ForcedOutputTest, AnOutputOfOneTokenEndsAtThePrefillWorker) {
   ASSERT_TRUE(run.ok()) << run.status();
   pair.Continue(**run);
   ASSERT_TRUE(pair.AwaitEnd(**run).ok());
+  EXPECT_EQ((*run)->token_ids(), TokenIds({output_[0]}));
   ExpectSame((*run)->prefill.tokens(), {expected_[0]});
 }
 
@@ -136,7 +138,9 @@ TEST_F(ForcedOutputTest, IsTheSameInChunksOfAnySizeAndBehindACachedPrefix) {
     for (uint64_t id = 1; id <= 2; ++id) {
       EngineRequest request = request_;
       request.id = RequestId(id);
-      ExpectSame(Serve(engine, request), expected_);
+      const Tokens tokens = Serve(engine, request);
+      EXPECT_EQ(IdsOf(tokens), output_);
+      ExpectSame(tokens, expected_);
     }
     EXPECT_GT(engine->stats().kv.hit_tokens, 0u);
   }
@@ -173,6 +177,7 @@ TEST_F(ForcedOutputTest, IsTheSameWhereSequencesArePreempted) {
       const FinishInfo finish = recordings[i].AwaitFinish();
       ASSERT_TRUE(finish.status.ok()) << finish.status;
       preemptions += finish.preemptions;
+      EXPECT_EQ(recordings[i].token_ids(), requests[i].constraints.forced_token_ids);
       ExpectSame(recordings[i].tokens(), expected[i]);
     }
     EXPECT_GT(preemptions, 0);

@@ -35,8 +35,8 @@ WindowResult Window(const std::string& name, double perplexity, double kl, uint6
 
 EvalResult Result() {
   return {.subject = {.model = "<sample>",
-                      .baseline = {.route = v1::ROUTE_UNIFIED},
-                      .tested = {.route = v1::ROUTE_DISAGGREGATED},
+                      .baseline = {.router = "here:1", .route = v1::ROUTE_UNIFIED},
+                      .tested = {.router = "there:2", .route = v1::ROUTE_DISAGGREGATED},
                       .plan = {.prompt_tokens = 100, .output_tokens = 20, .count = 3},
                       .num_logprobs = 5},
           .windows = {Window("a#1", 10, 0.01, 500), Window("a#2", 11, 0.03, 400),
@@ -77,6 +77,7 @@ TEST(TotalOfTest, OneWindowHasNoErrorAndKvThatDidNotMoveNoRatio) {
 TEST(EvalReportTest, JsonHasEveryNumberAndWhatItIsOf) {
   const Json json = Json::parse(EvalJson(Result()));
   EXPECT_EQ(json["format"], "tandem-eval");
+  EXPECT_EQ(json["baseline"]["router"], "here:1");
   EXPECT_EQ(json["baseline"]["route"], "unified");
   EXPECT_EQ(json["tested"]["route"], "disaggregated");
   EXPECT_EQ(json["output_tokens"], 20);
@@ -94,7 +95,7 @@ TEST(EvalReportTest, JsonHasEveryNumberAndWhatItIsOf) {
 
 TEST(EvalReportTest, TheTablesSayWhatWasComparedAndWhatTheNumbersAre) {
   const std::string tables = EvalTables(Result());
-  EXPECT_THAT(tables, HasSubstr("route disaggregated against route unified"));
+  EXPECT_THAT(tables, HasSubstr("route disaggregated of there:2 against route unified of here:1"));
   EXPECT_THAT(tables, HasSubstr("3 windows of 100 + 20 tokens"));
   EXPECT_THAT(tables, HasSubstr("KL divergence, at least (nats)         0.0200000"));
   EXPECT_THAT(tables, HasSubstr("KV moved with codec f3"));
@@ -114,7 +115,7 @@ TEST(EvalReportTest, ThePageNeedsNothingElse) {
 TEST(ForcedRequestTest, HasTheWindowAndTheWayItIsServed) {
   const EvalWindow window = {.name = "a#1", .prompt = {1, 2}, .output = {3, 4, 5}};
   const v1::GenerateRequest request =
-      ForcedRequest(window, {.route = v1::ROUTE_DISAGGREGATED}, 20, "salt");
+      ForcedRequest(window, {.router = "there:2", .route = v1::ROUTE_DISAGGREGATED}, 20, "salt");
   EXPECT_THAT(request.token_ids().ids(), ElementsAre(1, 2));
   EXPECT_THAT(request.forced_token_ids(), ElementsAre(3, 4, 5));
   EXPECT_EQ(request.sampling().logprobs(), 20);
