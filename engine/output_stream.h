@@ -27,10 +27,10 @@ struct StageTimes {
 struct KvReport {
   uint64_t raw_bytes = 0;   // KV of the prompt's tokens that the peer had not cached
   uint64_t wire_bytes = 0;  // as sent, headers included
-  std::string codec;    // KvCodec::name
-  Duration expected{};  // of the transfer by itself, when its codec was chosen; 0: not known
-  Duration duration{};  // first frame posted -> acknowledged
-  Duration exposed{};   // first token sampled -> acknowledged: not hidden by computation
+  std::string codec;        // KvCodec::name
+  Duration expected{};      // of the transfer by itself, when its codec was chosen; 0: not known
+  Duration duration{};      // first frame posted -> acknowledged
+  Duration exposed{};       // first token sampled -> acknowledged: not hidden by computation
   // The part of raw_bytes that had landed when the request arrived at the decode worker, which
   // alone reports it.
   uint64_t hidden_bytes = 0;

@@ -19,12 +19,11 @@ Landing::Landing(LandingPlan landing_plan, const KvLayout& pool_layout, Accepts 
                  TimePoint first_lease_end)
     : plan(std::move(landing_plan)),
       direct(plan.layout == pool_layout),
-      num_blocks(static_cast<uint32_t>(plan.layout.BlocksFor(plan.prompt_tokens))),
       accepts(accepted),
       lease_end(first_lease_end) {
   first_block =
-      std::min(static_cast<uint32_t>(plan.cached_tokens / plan.layout.block_tokens), num_blocks);
-  const size_t per_layer = num_blocks - first_block;
+      std::min(static_cast<uint32_t>(plan.cached_tokens / plan.layout.block_tokens), num_blocks());
+  const size_t per_layer = num_blocks() - first_block;
   extents.assign(per_layer * static_cast<size_t>(plan.layout.num_layers) + 1, Extent::kEmpty);
 }
 
@@ -41,9 +40,9 @@ absl::StatusOr<size_t> Landing::IndexOf(const FrameHeader& header) const {
     return NotReserved("tables of {} bytes as layer {}, block {}: expected {} bytes as layer {}",
                        header.payload_bytes, header.layer, header.block, TablesBytes(), layers);
   }
-  if (header.layer >= layers || header.block >= num_blocks) {
+  if (header.layer >= layers || header.block >= num_blocks()) {
     return NotReserved("layer {}, block {}: reservation {} has {} layers of {} blocks",
-                       header.layer, header.block, header.stream, layers, num_blocks);
+                       header.layer, header.block, header.stream, layers, num_blocks());
   }
   if (header.block < first_block) {
     return NotReserved("block {} of reservation {}: its first {} are cached here", header.block,
@@ -56,7 +55,7 @@ absl::StatusOr<size_t> Landing::IndexOf(const FrameHeader& header) const {
         "a payload of {} bytes, an extent of the layout that was reserved for has {}",
         header.payload_bytes, extent_bytes);
   }
-  const size_t per_layer = num_blocks - first_block;
+  const size_t per_layer = num_blocks() - first_block;
   return header.layer * per_layer + (header.block - first_block);
 }
 
@@ -81,7 +80,7 @@ absl::StatusOr<std::vector<MissingExtent>> Landing::Missing(uint64_t frames) con
     missing.push_back({.layer = static_cast<uint32_t>(plan.layout.num_layers), .block = 0});
   }
   if (num_landed_extents() == num_extents()) return missing;
-  const uint32_t per_layer = num_blocks - first_block;
+  const uint32_t per_layer = num_blocks() - first_block;
   for (uint32_t index = 0; index + 1 < extents.size(); ++index) {
     if (extents[index] == Extent::kLanded) continue;
     missing.push_back({.layer = index / per_layer, .block = first_block + index % per_layer});

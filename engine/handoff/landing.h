@@ -40,7 +40,6 @@ struct Landing {
   LandingPlan plan;
   bool direct = false;       // the sender's layout is the pool's
   uint32_t first_block = 0;  // the sender's first block with a token that is not cached
-  uint32_t num_blocks = 0;   // blocks of the sender
   Accepts accepts = Accepts::kExtents;
   std::vector<Extent> extents;  // [layer][block - first_block], and behind them the tables
   absl::flat_hash_map<size_t, int32_t> slots;  // by extent, for those that use a slot
@@ -55,6 +54,10 @@ struct Landing {
   bool closed = false;
   absl::Status broken;
 
+  // Of the sender's blocks.
+  uint32_t num_blocks() const {
+    return static_cast<uint32_t>(plan.layout.BlocksFor(plan.prompt_tokens));
+  }
   int64_t num_extents() const { return static_cast<int64_t>(extents.size()) - 1; }
   bool has_tables() const { return extents.back() == Extent::kLanded; }
   // Without the tables.

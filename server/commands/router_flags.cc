@@ -127,9 +127,10 @@ void AddRouterFlags(CLI::App& app, RouterTuning& tuning) {
       ->check(CLI::IsMember(OutputLengthPredictorNames()))
       ->capture_default_str();
   AddCostFlags(app, tuning);
-  app.add_option("--quality", tuning.quality,
-                 "what the KV of a prompt may lose on its way to a decode worker, for requests that "
-                 "bring no kv_quality: exact (nothing), near-strict, near or compact")
+  app.add_option(
+         "--quality", tuning.quality,
+         "what the KV of a prompt may lose on its way to a decode worker, for requests that "
+         "bring no kv_quality: exact (nothing), near-strict, near or compact")
       ->check(CLI::IsMember({"exact", "near-strict", "near", "compact"}))
       ->capture_default_str();
   app.add_option("--prefix-index-bytes", tuning.prefix_index_bytes,
