@@ -274,6 +274,8 @@ constexpr Metric kMetrics[] = {
      "Recent rate while the link was full; 0: not measured"},
     {"tandem_link_fastest_bytes_per_second", "LinkStatus.fastest_gb_per_s",
      "Fastest recent rate; 0: not measured"},
+    {"tandem_link_kv_ratio", "LinkStatus.kv_ratio",
+     "Bytes of KV for each byte that is sent; 0: not known"},
     {"tandem_link_setup_seconds", "LinkStatus.setup_us", "Time to make a connection"},
     {"tandem_link_operation_seconds", "LinkStatus.operation_us", "Time per frame"},
     {"tandem_link_bytes_total", "LinkStatus.bytes", "Payload carried"},
