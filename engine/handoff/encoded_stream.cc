@@ -38,12 +38,15 @@ absl::StatusOr<EncodedStream::Opened> EncodedStream::Open(const Parts& parts,
   ASSIGN_OR_RETURN(stream->inner_,
                    parts.transport.OpenStream(target.data_address, target.reservation.value(),
                                               target.epoch, renew_every, on_ended));
-  stream->encoding_ = parts.encoder.Choose(
-      target, {.link = stream->inner_->link(), .bytes = bytes, .quality = stream->prompt_.quality});
+  const KvEncoder::Demand demand = {
+      .link = stream->inner_->link(), .bytes = bytes, .quality = stream->prompt_.quality};
+  stream->encoding_ = parts.encoder.Choose(target, demand);
   const auto& codec = stream->encoding_.codec;
   return Opened{.stream = stream,
                 .codec = codec == nullptr ? std::string(CodecName(CodecId::kRaw)) : codec->name(),
-                .expected = stream->encoding_.expected};
+                .expected = stream->encoding_.expected,
+                .way = stream->encoding_.way,
+                .demand = demand};
 }
 
 EncodedStream::EncodedStream(const Parts& parts, Prompt prompt, StreamEnded ended)

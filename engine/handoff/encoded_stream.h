@@ -77,6 +77,8 @@ class EncodedStream final : public SendStream, public std::enable_shared_from_th
     StreamHandle stream;
     std::string codec;     // KvCodec::name
     ModelTime expected{};  // StreamEncoding::expected
+    size_t way = 0;        // StreamEncoding::way
+    KvEncoder::Demand demand;
   };
   // Opens a stream to `target`. `ended` may be called by a worker, too. Errors as Transport::OpenStream.
   static absl::StatusOr<Opened> Open(const Parts& parts, const HandoffTarget& target, Prompt prompt,

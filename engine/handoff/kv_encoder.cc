@@ -49,7 +49,30 @@ void MoveTo(double& mean, double value) {
   mean = mean == 0 ? value : mean + kWeight * (value - mean);
 }
 
+// How fast earlier transfers are forgotten: the share of their weight that each later one leaves, by the same
+// way and by another one.
+constexpr double kKeptBySame = 0.75;
+constexpr double kKeptByOther = 0.98;
+// Until so much was observed of a way, its model is believed for the rest.
+constexpr double kTrustedBytes = 8e6;
+
 }  // namespace
+
+double Overruns::SecondsPerByte(size_t way) const {
+  if (way >= ways_.size()) return 0;
+  return ways_[way].seconds / (ways_[way].bytes + kTrustedBytes);
+}
+
+void Overruns::Add(size_t way, int64_t bytes, double seconds) {
+  if (way >= ways_.size()) ways_.resize(way + 1);
+  for (size_t i = 0; i < ways_.size(); ++i) {
+    const double kept = i == way ? kKeptBySame : kKeptByOther;
+    ways_[i].seconds *= kept;
+    ways_[i].bytes *= kept;
+  }
+  ways_[way].seconds += std::max(seconds, 0.0);
+  ways_[way].bytes += static_cast<double>(bytes);
+}
 
 KvEncoder::KvEncoder(const Options& options, const Clock& clock)
     : options_(options),
@@ -77,14 +100,16 @@ ExtentShape KvEncoder::ShapeOf(int32_t tokens) const {
 StreamEncoding KvEncoder::Choose(const HandoffTarget& target, const Demand& demand) {
   if (!demand.link.takes_any_memory || target.reads.codecs.empty()) return {};
   absl::MutexLock lock(&mutex_);
-  const size_t index = IndexFor(target, demand);
-  if (latest_.size() >= kMostPeers) latest_.clear();
-  latest_[{target.data_address, demand.quality}] = index;
+  if (peers_.size() >= kMostPeers) peers_.clear();
+  Peer& peer = peers_[{target.data_address, demand.quality}];
+  const size_t index = IndexFor(target, demand, peer);
+  peer.latest = index;
   Known& known = known_[index];
   ++known.counts.streams;
   StreamEncoding encoding = {.frames = true, .codec = known.codec, .tables = {}};
   const double link = demand.link.gigabytes_per_second * 1e9;
-  if (link > 0) encoding.expected = ForAllThreads(known.model).Transfer(demand.bytes, link);
+  if (link > 0) encoding.expected = ModelOf(index, peer).Transfer(demand.bytes, link);
+  encoding.way = index;
   if (known.quality != KvQuality::kExact) {
     encoding.exact_front = RoundingOf(known.quality).exact_front;
     encoding.exact_back = RoundingOf(known.quality).exact_back;
@@ -96,9 +121,9 @@ StreamEncoding KvEncoder::Choose(const HandoffTarget& target, const Demand& dema
 
 // A codec that was named takes the place of the choice among those without loss. Where loss is allowed,
 // naming one other than raw means that encoding is wanted: then the smallest is taken.
-size_t KvEncoder::IndexFor(const HandoffTarget& target, const Demand& demand) {
+size_t KvEncoder::IndexFor(const HandoffTarget& target, const Demand& demand, const Peer& peer) {
   std::vector<size_t> usable = {0};
-  std::vector<CodecModel> models = {CodecModel{}};
+  std::vector<CodecModel> models = {ModelOf(0, peer)};
   size_t named = 0;
   for (size_t i = 1; i < known_.size(); ++i) {
     const Known& known = known_[i];
@@ -106,22 +131,37 @@ size_t KvEncoder::IndexFor(const HandoffTarget& target, const Demand& demand) {
     if (!is_allowed || known.codec == nullptr || !target.reads.Has(known.id)) continue;
     if (options_.codec == known.id || known.quality != KvQuality::kExact) named = i;
     usable.push_back(i);
-    models.push_back(ForAllThreads(known_[i].model));
+    models.push_back(ModelOf(i, peer));
   }
   if (options_.codec) return options_.codec == CodecId::kRaw ? 0 : named;
   // Without a rate of the link nothing says that a codec would pay.
   if (demand.link.gigabytes_per_second <= 0) return 0;
-  const auto before = latest_.find({target.data_address, demand.quality});
-  const auto previous =
-      before == latest_.end() ? usable.begin() : std::ranges::find(usable, before->second);
+  const auto previous = std::ranges::find(usable, peer.latest);
   return usable[FastestCodec(models, static_cast<size_t>(previous - usable.begin()), demand.bytes,
                              demand.link.gigabytes_per_second * 1e9)];
 }
 
-CodecModel KvEncoder::ForAllThreads(CodecModel model) const {
+CodecModel KvEncoder::ModelOf(size_t index, const Peer& peer) const {
+  CodecModel model = known_[index].model;
+  model.more_seconds_per_byte = peer.overruns.SecondsPerByte(index);
   model.encode_bytes_per_second *= options_.num_threads;
   model.decode_bytes_per_second *= options_.num_threads;
   return model;
+}
+
+// A transfer that waits for its KV to be computed says nothing of the link or the codec.
+void KvEncoder::Learn(const HandoffTarget& target, const Demand& demand, const Outcome& outcome) {
+  if (demand.bytes <= 0 || demand.link.gigabytes_per_second <= 0) return;
+  absl::MutexLock lock(&mutex_);
+  const auto peer = peers_.find({target.data_address, demand.quality});
+  if (peer == peers_.end()) return;
+  CodecModel model = ModelOf(outcome.way, peer->second);
+  model.more_seconds_per_byte = 0;
+  const ModelTime expected =
+      std::max(model.Transfer(demand.bytes, demand.link.gigabytes_per_second * 1e9),
+               ModelTime(outcome.computing));
+  peer->second.overruns.Add(outcome.way, demand.bytes,
+                            std::chrono::duration<double>(outcome.took - expected).count());
 }
 
 void KvEncoder::Calibrate(int32_t layer, std::span<const std::byte> extent) {
@@ -262,8 +302,8 @@ bool KvEncoder::Reserve(int64_t bytes, size_t extents) {
 
 double KvEncoder::RatioTo(const std::string& data_address) const {
   absl::MutexLock lock(&mutex_);
-  const auto latest = latest_.find({data_address, KvQuality::kExact});
-  return latest == latest_.end() ? 1 : known_[latest->second].model.ratio;
+  const auto peer = peers_.find({data_address, KvQuality::kExact});
+  return peer == peers_.end() ? 1 : known_[peer->second.latest].model.ratio;
 }
 
 void KvEncoder::AddTo(EngineStats& stats) const {

@@ -33,7 +33,24 @@ struct StreamEncoding {
   int32_t exact_back = 0;
   // The codec's tables, which the peer does not have yet; empty where it has them or needs none.
   std::vector<std::byte> tables;
-  ModelTime expected{};  // of the transfer by itself; 0 where the rate of the link is not known
+  ModelTime expected{};  // of the transfer; 0 where the rate of the link is not known
+  size_t way = 0;        // for KvEncoder::Learn
+};
+
+// How much longer transfers to a peer took than their models say, way by way. What was observed of a way that
+// is not used counts less from transfer to transfer, so that it is tried again. Thread-compatible.
+class Overruns {
+ public:
+  double SecondsPerByte(size_t way) const;
+  // A transfer of so many bytes took so much longer; less is 0.
+  void Add(size_t way, int64_t bytes, double seconds);
+
+ private:
+  struct Sums {
+    double seconds = 0;
+    double bytes = 0;
+  };
+  std::vector<Sums> ways_;
 };
 
 // What the encoded streams of a prefill worker have in common: the codecs, whose tables are made of the
@@ -60,6 +77,14 @@ class KvEncoder {
   };
   // The encoding of a stream to a peer.
   StreamEncoding Choose(const HandoffTarget& target, const Demand& demand);
+
+  // A transfer that Choose began has been acknowledged. Computing its KV took `computing` of the time.
+  struct Outcome {
+    size_t way = 0;
+    Duration took{};
+    Duration computing{};
+  };
+  void Learn(const HandoffTarget& target, const Demand& demand, const Outcome& outcome);
 
   // Whether KV is needed to make tables of.
   bool calibrates() const { return calibrates_; }
@@ -101,12 +126,17 @@ class KvEncoder {
   ExtentShape ShapeOf(int32_t tokens) const;
   static std::unique_ptr<KvCodec> NewCodec(const Known& known,
                                            const std::shared_ptr<const CodecTables>& tables);
-  CodecModel ForAllThreads(CodecModel model) const;
+  struct Peer {
+    size_t latest = 0;  // the way of the latest stream
+    Overruns overruns;
+  };
+  // What is known of way `index` to a peer.
+  CodecModel ModelOf(size_t index, const Peer& peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void KeepSample(int32_t layer, std::span<const std::byte> extent)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BuildCodecs(const CodecCalibrator& calibrator, const Samples& samples);
   CodecModel Measure(const KvCodec& codec, const Samples& samples) const;
-  size_t IndexFor(const HandoffTarget& target, const Demand& demand)
+  size_t IndexFor(const HandoffTarget& target, const Demand& demand, const Peer& peer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Observe(const KvCodec* codec, size_t kv_bytes, size_t wire_bytes, Duration took);
 
@@ -121,8 +151,8 @@ class KvEncoder {
   Samples samples_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::byte> tables_ ABSL_GUARDED_BY(mutex_);
   std::vector<Known> known_ ABSL_GUARDED_BY(mutex_);  // raw is the first
-  // The way of the latest stream to a peer with some quality, as an index into known_.
-  absl::flat_hash_map<std::pair<std::string, KvQuality>, size_t> latest_ ABSL_GUARDED_BY(mutex_);
+  // By address and quality. Ways are indices into known_.
+  absl::flat_hash_map<std::pair<std::string, KvQuality>, Peer> peers_ ABSL_GUARDED_BY(mutex_);
   uint64_t unencoded_extents_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -29,8 +29,7 @@ struct OutgoingKv {
   std::optional<int32_t> posted_with_commit;  // the first block that is kept for the commit
   // Its KV is not encoded: there is no encoder, or what was encoded did not arrive whole.
   bool as_it_is = false;
-  std::string codec;     // of the latest stream: KvCodec::name
-  ModelTime expected{};  // what its transfer was expected to take by itself; 0: not known
+  EncodedStream::Opened encoded;  // of the latest stream, where its KV may be encoded
   std::shared_ptr<PostedKv> posted = std::make_shared<PostedKv>();
   std::optional<TimePoint> first_posted;
   TimePoint first_token{};  // sampled; later transfer time is not hidden by computation

@@ -59,23 +59,20 @@ absl::Status KvSender::OpenStream(const EngineRequest& request, OutgoingKv& outg
   };
   const Duration renew_every = target.lease / kRenewalsPerLease;
   if (outgoing.as_it_is) {
-    outgoing.codec = CodecName(CodecId::kRaw);
-    outgoing.expected = {};
+    outgoing.encoded = {.codec = std::string(CodecName(CodecId::kRaw))};
     ASSIGN_OR_RETURN(outgoing.stream,
                      transport_->OpenStream(target.data_address, target.reservation.value(),
                                             target.epoch, renew_every, ended));
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(
-      EncodedStream::Opened opened,
+      outgoing.encoded,
       EncodedStream::Open({*encoding_.encoder, *encoding_.workers, *transport_}, target,
                           {.tokens = static_cast<int32_t>(request.prompt.size()),
                            .quality = request.quality,
                            .posted = outgoing.posted},
                           renew_every, ended));
-  outgoing.stream = std::move(opened.stream);
-  outgoing.codec = std::move(opened.codec);
-  outgoing.expected = opened.expected;
+  outgoing.stream = outgoing.encoded.stream;
   return absl::OkStatus();
 }
 
@@ -212,6 +209,7 @@ std::optional<absl::Status> KvSender::Ended(RequestState& request,
   if (message.attempt != outgoing.attempt || !HasStream(outgoing)) return std::nullopt;
   if (message.status.ok() && outgoing.state == SendState::kCommitted) {
     End(outgoing, SendEvent::kAcknowledged);
+    Learn(outgoing, message.at);
     return absl::OkStatus();
   }
   if (MayReopen(outgoing, message.status)) {
@@ -265,6 +263,16 @@ absl::Status KvSender::Reopen(Sequence& root, TimePoint now) {
   return status;
 }
 
+// A stream that was opened again took longer for a reason that says nothing of its codec.
+void KvSender::Learn(const OutgoingKv& outgoing, TimePoint acknowledged) {
+  if (outgoing.as_it_is || outgoing.reopened > 0 || !outgoing.first_posted) return;
+  const TimePoint began = *outgoing.first_posted;
+  encoding_.encoder->Learn(outgoing.target, outgoing.encoded.demand,
+                           {.way = outgoing.encoded.way,
+                            .took = acknowledged - began,
+                            .computing = std::max(outgoing.first_token - began, Duration{})});
+}
+
 KvReport KvSender::Report(const RequestState& request, TimePoint acknowledged) const {
   const OutgoingKv& outgoing = *request.outgoing();
   const KvLayout& layout = store_.layout();
@@ -274,8 +282,8 @@ KvReport KvSender::Report(const RequestState& request, TimePoint acknowledged) c
   const PostedKv& posted = *outgoing.posted;
   return {.raw_bytes = static_cast<uint64_t>(sent_tokens * layout.BytesPerToken()),
           .wire_bytes = posted.payload_bytes + (posted.frames + 1) * kFrameHeaderBytes,
-          .codec = outgoing.codec,
-          .expected = std::chrono::duration_cast<Duration>(outgoing.expected),
+          .codec = outgoing.encoded.codec,
+          .expected = std::chrono::duration_cast<Duration>(outgoing.encoded.expected),
           .duration = acknowledged - began,
           .exposed = acknowledged - std::max(began, outgoing.first_token)};
 }

@@ -105,6 +105,7 @@ class KvSender {
   absl::Status PostRest(Sequence& root);
   absl::Status FinishStream(OutgoingKv& outgoing);
   void End(OutgoingKv& outgoing, SendEvent event);
+  void Learn(const OutgoingKv& outgoing, TimePoint acknowledged);
 
   const KvStore& store_;
   const Clock& clock_;

@@ -17,7 +17,8 @@ ModelTime CodecModel::Transfer(int64_t bytes, double link_bytes_per_second) cons
                                 SecondsFor(bytes, encode_bytes_per_second),
                                 SecondsFor(bytes, decode_bytes_per_second)});
   return std::chrono::duration<double>(flow + SecondsFor(piece, encode_bytes_per_second) +
-                                       SecondsFor(piece, decode_bytes_per_second));
+                                       SecondsFor(piece, decode_bytes_per_second) +
+                                       static_cast<double>(bytes) * more_seconds_per_byte);
 }
 
 size_t FastestCodec(std::span<const CodecModel> codecs, size_t previous, int64_t bytes,

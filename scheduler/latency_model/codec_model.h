@@ -14,8 +14,11 @@ struct CodecModel {
   double ratio = 1;                    // bytes of KV for each byte on the wire
   double encode_bytes_per_second = 0;  // of KV, all threads together; 0: it takes no time
   double decode_bytes_per_second = 0;  // likewise
-  int64_t piece_bytes =
-      0;  // of KV: the first piece is encoded, and the last one decoded, by itself
+  // Of KV: the first piece is encoded, and the last one decoded, by itself.
+  int64_t piece_bytes = 0;
+  // What transfers took longer than that, as was observed: steps that compute the KV, and threads that
+  // wait for a core.
+  double more_seconds_per_byte = 0;
 
   // What moving `bytes` of KV takes over a link of so many bytes per second, which is not 0.
   ModelTime Transfer(int64_t bytes, double link_bytes_per_second) const;

@@ -152,6 +152,39 @@ TEST_F(KvEncoderTest, TheRatioToAPeerIsThatOfTheLatestStreamThatLosesNothing) {
   EXPECT_EQ(encoder_->RatioTo(peer), 1);
 }
 
+TEST(OverrunsTest, AreOfEachWayAndFadeWhereItIsNotUsed) {
+  Overruns overruns;
+  EXPECT_EQ(overruns.SecondsPerByte(1), 0);
+  for (int i = 0; i < 40; ++i) overruns.Add(1, 100'000'000, 1);
+  EXPECT_NEAR(overruns.SecondsPerByte(1), 1e-8, 3e-10);
+  EXPECT_EQ(overruns.SecondsPerByte(0), 0);
+  overruns.Add(0, 100'000'000, -5);
+  EXPECT_EQ(overruns.SecondsPerByte(0), 0)
+      << "what is faster than expected is believed to be chance";
+  EXPECT_GT(overruns.SecondsPerByte(1), 0.9e-8);
+  for (int i = 0; i < 300; ++i) overruns.Add(0, 100'000'000, 0.1);
+  EXPECT_LT(overruns.SecondsPerByte(1), 2e-9) << "it is worth another try";
+}
+
+TEST_F(KvEncoderTest, WhatTransfersTookChangesTheChoice) {
+  Start(std::nullopt);
+  MakeTables();
+  const KvEncoder::Demand demand = {.link = kSlowLink, .bytes = 20'000'000};
+  const StreamEncoding first = encoder_->Choose(kReadsAll, demand);
+  ASSERT_NE(first.codec, nullptr);
+  const auto as_expected = std::chrono::duration_cast<Duration>(first.expected);
+  encoder_->Learn(kReadsAll, demand, {.way = first.way, .took = as_expected});
+  EXPECT_EQ(encoder_->Choose(kReadsAll, demand).way, first.way);
+  // Computing the KV took most of the time.
+  encoder_->Learn(kReadsAll, demand,
+                  {.way = first.way, .took = 3 * as_expected, .computing = 3 * as_expected});
+  EXPECT_EQ(encoder_->Choose(kReadsAll, demand).way, first.way);
+  encoder_->Learn(kReadsAll, demand, {.way = first.way, .took = 4 * as_expected});
+  const StreamEncoding next = encoder_->Choose(kReadsAll, demand);
+  EXPECT_NE(next.way, first.way);
+  EXPECT_LT(next.expected, 2 * first.expected);
+}
+
 TEST_F(KvEncoderTest, AFrameHoldsTheTokensThatAreSent) {
   Start(CodecId::kMaskRice);
   MakeTables();
