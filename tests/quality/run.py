@@ -54,7 +54,7 @@ def findings(quality, totals):
         wrong.append(f"top-1 agreement {100 * mean['top1_agreement']:.2f}%, limit {limits['top1']}%")
     if mean["kl_nats"] > limits["kl"]:
         wrong.append(f"KL {mean['kl_nats']:.6f}, limit {limits['kl']}")
-    if mean["kv_ratio"] < limits["ratio"]:
+    if mean["kv_raw_over_wire"] < limits["ratio"]:
         wrong.append(f"ratio {mean['kv_raw_over_wire']:.3f}, limit {limits['ratio']}")
     return wrong
 
