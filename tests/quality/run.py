@@ -50,7 +50,7 @@ def findings(quality, totals):
     wrong = []
     if abs(mean["perplexity_change_percent"]) > limits["perplexity"]:
         wrong.append(f"perplexity changes by {mean['perplexity_change_percent']:.3f}%, limit {limits['perplexity']}%")
-    if 100 * mean["top1_agreement"] < limits["top1"]:
+    if 100 * mean["top1_agreement"] < limits["top1"] - 1e-6:
         wrong.append(f"top-1 agreement {100 * mean['top1_agreement']:.2f}%, limit {limits['top1']}%")
     if mean["kl_nats"] > limits["kl"]:
         wrong.append(f"KL {mean['kl_nats']:.6f}, limit {limits['kl']}")
