@@ -16,8 +16,9 @@ struct HeadBytes {
 
 HeadBytes BytesOf(const ExtentShape& packed, int32_t room, size_t packed_bytes,
                   size_t block_bytes) {
-  const auto heads = static_cast<size_t>(2 * packed.num_kv_heads);
-  const size_t token = static_cast<size_t>(packed.head_dim * SizeOf(packed.dtype));
+  const auto heads = 2 * static_cast<size_t>(packed.num_kv_heads);
+  const size_t token =
+      static_cast<size_t>(packed.head_dim) * static_cast<size_t>(SizeOf(packed.dtype));
   const HeadBytes bytes = {.heads = heads,
                            .packed = static_cast<size_t>(packed.tokens) * token,
                            .room = static_cast<size_t>(room) * token};

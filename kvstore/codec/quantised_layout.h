@@ -45,7 +45,9 @@ struct CodePlanes {
 
   int most_unary() const { return ((1 << bits) - 2) >> low_bits; }
   // Masks of a known size: the low bits, and who has a rest.
-  size_t masks() const { return static_cast<size_t>(low_bits + (low_bits < bits ? 1 : 0)); }
+  size_t masks() const {
+    return static_cast<size_t>(low_bits) + static_cast<size_t>(low_bits < bits ? 1 : 0);
+  }
 };
 inline CodePlanes PlanesOf(const QuantisedHeader& header, int32_t side) {
   return {header.bits[side], header.low_bits[side]};

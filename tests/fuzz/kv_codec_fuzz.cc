@@ -33,8 +33,9 @@ ExtentShape ShapeOf(uint8_t type, uint8_t tokens) {
 const KvCodec& CodecOf(uint8_t choice) {
   static const auto* const codecs = [] {
     auto* made = new std::vector<std::unique_ptr<KvCodec>>;
-    for (uint8_t i = 0; i < 4 * std::size(kCodecs); ++i) {
-      const auto tables = std::make_shared<const CodecTables>(TablesFor(ShapeOf(i % 4, 0), 1));
+    for (size_t i = 0; i < 4 * std::size(kCodecs); ++i) {
+      const auto tables = std::make_shared<const CodecTables>(
+          TablesFor(ShapeOf(static_cast<uint8_t>(i % 4), 0), 1));
       made->push_back(NewKvCodec(kCodecs[i / 4], tables));
     }
     while (made->size() < kChoices) made->push_back(NewQuantisedCodec({.k = 5, .v = 4}));

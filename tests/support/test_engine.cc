@@ -74,7 +74,7 @@ absl::StatusOr<Reservation> TestEngine::Reserve(ReserveRequest request) {
   absl::StatusOr<Reservation> answer;
   if (request.layout == KvLayout{}) request.layout = layout();
   request.model_fingerprint = engine_->options().model_fingerprint;
-  engine_->Reserve(std::move(request), [&](absl::StatusOr<Reservation> reservation) {
+  engine_->Reserve(request, [&](absl::StatusOr<Reservation> reservation) {
     answer = std::move(reservation);
     answered.Notify();
   });

@@ -4,6 +4,7 @@
 #include <memory>
 #include <numeric>
 
+#include "base/status.h"
 #include "engine/engine.h"
 #include "engine/profile/dummy_steps.h"
 #include "gmock/gmock.h"
@@ -85,8 +86,9 @@ class SimulatedStepsTest : public ::testing::Test {
                                  .ops = *backend_.ops,
                                  .simulated = &simulated_,
                                  .clock = clock_});
-    if (made.ok()) engine_ = *std::move(made);
-    return made.status();
+    RETURN_IF_ERROR(made.status());
+    engine_ = *std::move(made);
+    return absl::OkStatus();
   }
   static EngineRequest Request(int32_t prompt_tokens, int32_t max_tokens, uint64_t seed = 1) {
     EngineRequest request;

@@ -14,7 +14,8 @@ constexpr int32_t kRoom = 16;
 size_t PlaceOf(const ExtentShape& shape, int32_t tokens, int32_t head, int32_t token,
                int32_t byte) {
   const int32_t token_bytes = static_cast<int32_t>(shape.head_dim * SizeOf(shape.dtype));
-  return static_cast<size_t>((head * tokens + token) * token_bytes + byte);
+  return static_cast<size_t>(head * tokens + token) * static_cast<size_t>(token_bytes) +
+         static_cast<size_t>(byte);
 }
 
 TEST(PackedExtentTest, EveryTokenIsWhereABlockOfThatManyHasIt) {

@@ -413,8 +413,10 @@ TEST_F(QuantisedTest, BytesOfAPayload) {
             "ffff"
             "01000000"  // a byte in the stream
             "3f");
-  EXPECT_EQ(std::memcmp(payload.data() + kHeaderBytes, values.data(), 64), 0);
-  EXPECT_EQ(std::memcmp(payload.data() + kHeaderBytes + 64, values.data() + 32, 64), 0);
+  const std::span<const std::byte> sent = std::as_bytes(std::span(values));
+  const std::span<const std::byte> kept = std::span(payload).subspan(kHeaderBytes, 128);
+  EXPECT_TRUE(std::ranges::equal(kept.first(64), sent.first(64)));
+  EXPECT_TRUE(std::ranges::equal(kept.last(64), sent.subspan(128, 64)));
 }
 
 TEST_F(QuantisedTest, WhatDoesNotFitIsNotWritten) {
