@@ -12,7 +12,7 @@ import sys
 
 from pages.faults import check_faults, faults, with_record
 from pages.gpu import GPU_RESULTS, check_gpu, gpu
-from pages.host import against_peer, codecs, daemon, kernels, kvstore, link_codecs, scheduler, simulator_speed, tokenizer
+from pages.host import against_peer, codecs, daemon, kernels, kv_quality, kvstore, link_codecs, scheduler, simulator_speed, tokenizer
 from pages.http import http_cost, other_generators
 from pages.predictions import predictions
 from pages.routing import check_routing, routing
@@ -39,7 +39,8 @@ def load(name):
 SECTIONS = [("cpu_peer", against_peer), ("cpu_daemon", daemon), ("cpu_kernels", kernels),
             ("cpu_transfer", transfer), ("cpu_handoff", handoff), ("cpu_handoff_short", handoff_short),
             ("cpu_kvstore", kvstore), ("cpu_codecs", codecs), ("cpu_codecs_smollm2", codecs),
-            ("cpu_link_codecs", link_codecs), ("cpu_scheduler", scheduler), ("cpu_tokenizer", tokenizer),
+            ("cpu_link_codecs", link_codecs), ("cpu_kv_quality", kv_quality),
+            ("cpu_scheduler", scheduler), ("cpu_tokenizer", tokenizer),
             ("cpu_simulator", simulator_speed), ("cpu_predictions", predictions), ("cpu_http", http_cost),
             ("cpu_clients", other_generators)]
 

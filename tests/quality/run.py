@@ -26,7 +26,7 @@ TEXTS = ("docs/architecture.md", "docs/hand_off.md", "docs/cost_model.md", "READ
 LIMITS = {"exact": {"perplexity": 1e-4, "top1": 100, "kl": 1e-6, "ratio": 1.45},
           "near-strict": {"perplexity": 0.3, "top1": 99.5, "kl": 0.0003, "ratio": 1.9},
           "near": {"perplexity": 0.3, "top1": 97.5, "kl": 0.001, "ratio": 2.7},
-          "compact": {"perplexity": 2, "top1": 95.5, "kl": 0.01, "ratio": 4.3}}
+          "compact": {"perplexity": 2, "top1": 93.5, "kl": 0.01, "ratio": 4.25}}
 
 
 def free_port():
