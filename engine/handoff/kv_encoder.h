@@ -62,7 +62,6 @@ class KvEncoder {
   struct Options {
     KvLayout layout;               // of the pool, in the host's memory
     std::optional<CodecId> codec;  // for every stream whose peer reads it; nothing: the fastest one
-    int32_t num_threads = 1;       // that encode, and as many that decode at the peer
     int64_t most_bytes = 256 << 20;  // of KV that waits to be encoded, and encoded KV
   };
   KvEncoder(const Options& options, const Clock& clock);
