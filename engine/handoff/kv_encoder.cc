@@ -161,9 +161,8 @@ void KvEncoder::Learn(const HandoffTarget& target, const Demand& demand, const O
   if (peer == peers_.end()) return;
   CodecModel model = ModelOf(outcome.way, peer->second);
   model.more_seconds_per_byte = 0;
-  const ModelTime expected =
-      std::max(model.Transfer(demand.bytes, demand.link.gigabytes_per_second * 1e9),
-               ModelTime(outcome.computing));
+  const ModelTime expected = model.Transfer(demand.bytes, demand.link.gigabytes_per_second * 1e9);
+  if (ModelTime(outcome.computing) >= expected) return;
   peer->second.overruns.Add(outcome.way, demand.bytes,
                             std::chrono::duration<double>(outcome.took - expected).count());
 }
