@@ -12,12 +12,11 @@ namespace tandem {
 // so that the slowest of the three decides.
 struct CodecModel {
   double ratio = 1;                    // bytes of KV for each byte on the wire
-  double encode_bytes_per_second = 0;  // of KV, all threads together; 0: it takes no time
+  double encode_bytes_per_second = 0;  // of KV, as far as can be counted on; 0: no time
   double decode_bytes_per_second = 0;  // likewise
   // Of KV: the first piece is encoded, and the last one decoded, by itself.
   int64_t piece_bytes = 0;
-  // What transfers took longer than that, as was observed: steps that compute the KV, and threads that
-  // wait for a core.
+  // What transfers took longer than that, as was observed: threads wait for a core.
   double more_seconds_per_byte = 0;
 
   // What moving `bytes` of KV takes over a link of so many bytes per second, which is not 0.
