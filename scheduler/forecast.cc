@@ -20,10 +20,15 @@ int64_t Forecast::BlocksAt(const SequenceSpec& spec, int64_t tokens) const {
 
 // Each row that is about to write to a shared block copies it, and the source still exists while
 // the copies are made: at worst there is one source for every two rows. A sequence that never
-// writes behind its prompt copies nothing.
+// writes behind its prompt copies nothing. A sequence whose KV was evicted elsewhere may have to be
+// computed again here, with all of its prompt.
 int64_t Forecast::MaxBlocks(const SequenceSpec& spec) const {
   const bool grows = spec.max_total_tokens > spec.prompt_tokens;
-  return BlocksAt(spec, spec.max_total_tokens) + (grows ? spec.width / 2 : 0);
+  SequenceSpec whole = spec;
+  whole.prompt_tokens += spec.evicted_tokens;
+  whole.max_total_tokens += spec.evicted_tokens;
+  const int64_t kept_blocks = (int64_t{spec.kept_tokens} + block_tokens_ - 1) / block_tokens_;
+  return BlocksAt(whole, whole.max_total_tokens) + (grows ? spec.width / 2 : 0) + kept_blocks;
 }
 
 // A sequence that is on the host or comes back from there does not hold a block for its last known

@@ -129,6 +129,10 @@ void Scheduler::TransferTo(SequenceId parked, const SequenceSpec& successor) {
   book_.Add(successor, Phase::kParked)->order = order;
 }
 
+void Scheduler::Evict(SequenceId id, int32_t tokens) {
+  book_.Evict(book_.Get(id, Phase::kRunning), tokens);
+}
+
 void Scheduler::Park(SequenceId id) { book_.Move(book_.Get(id, Phase::kRunning), Phase::kParked); }
 
 void Scheduler::Fork(SequenceId parent, std::span<const SequenceId> children) {

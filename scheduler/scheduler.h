@@ -61,6 +61,10 @@ class Scheduler {
   // ends. The successor needs no more blocks than it, so this cannot fail.
   void TransferTo(SequenceId parked, const SequenceSpec& successor);
 
+  // A running sequence has given up the KV of `tokens` tokens of its prompt. Not between the plan of
+  // its last chunk and Advance.
+  void Evict(SequenceId id, int32_t tokens);
+
   // A running sequence stops and keeps its blocks, because it decodes elsewhere. Not between the
   // plan of its last chunk and Advance.
   void Park(SequenceId id);

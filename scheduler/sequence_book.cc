@@ -13,11 +13,24 @@ bool HoldsRows(Phase phase) {
          phase == Phase::kSwappingIn;
 }
 
+// Adds `tokens` evicted tokens to the axis of the sequence's tokens again, or takes them off it.
+void MoveAxis(SequenceState& state, int32_t tokens) {
+  state.spec.evicted_tokens -= tokens;
+  state.spec.prompt_tokens += tokens;
+  state.spec.max_total_tokens += tokens;
+  state.computed_tokens += tokens;
+  state.known_tokens += tokens;
+}
+
 absl::Status CheckTokens(const SequenceState& one) {
   const SequenceId id = one.spec.id;
   if (one.computed_tokens < 0 || one.known_tokens > one.spec.max_total_tokens + 1) {
     return Internal("sequence {}: {} tokens computed, {} known, {} at most", id,
                     one.computed_tokens, one.known_tokens, one.spec.max_total_tokens);
+  }
+  if (one.spec.evicted_tokens < 0 || one.spec.prompt_tokens < 1) {
+    return Internal("sequence {}: {} tokens of the prompt are evicted, {} are left", id,
+                    one.spec.evicted_tokens, one.spec.prompt_tokens);
   }
   const int32_t left = one.known_tokens - one.computed_tokens;
   if (one.phase == Phase::kRunning && left != 1) {
@@ -84,9 +97,16 @@ void SequenceBook::Enter(Entry sequence, Phase phase) {
   }
 }
 
+void SequenceBook::Evict(Entry sequence, int32_t tokens) {
+  TANDEM_CHECK(sequence->phase == Phase::kRunning && tokens < sequence->spec.prompt_tokens,
+               "only a sequence that runs can give up a part of its prompt");
+  MoveAxis(*sequence, -tokens);
+}
+
 // A beam search cannot continue from its tokens alone, so it begins again behind the prompt.
 void SequenceBook::Restart(Entry sequence) {
   Update(sequence, Phase::kWaiting, [](SequenceState& state) {
+    MoveAxis(state, state.spec.evicted_tokens);
     state.computed_tokens = 0;
     state.shared_tokens = 0;
     if (state.spec.width > 1) state.known_tokens = state.spec.prompt_tokens;

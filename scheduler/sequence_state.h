@@ -27,9 +27,11 @@ namespace tandem {
 //
 // A swap that fails at any point leads back to waiting.
 //
-// Positions lie on one axis: computed < known <= max_total + 1, where `known` tokens exist and the
-// pool holds the KV of the first `computed` of them. In phase running, computed == known - 1: a
-// decode step computes the last known token.
+// Tokens lie on one axis: computed < known <= max_total + 1, where `known` tokens exist and the pool
+// holds the KV of the first `computed` of them. In phase running, computed == known - 1: a decode
+// step computes the last known token. Tokens of the prompt whose KV was evicted are no part of this
+// axis: eviction shortens the prompt and everything behind it by their number, and a sequence that
+// is computed again gets them back.
 enum class Phase : uint8_t {
   kWaiting,
   kPrefilling,
@@ -49,6 +51,11 @@ struct SequenceSpec {
   // Output tokens that are known at the start, because another worker emitted them.
   int32_t emitted_tokens = 0;
   int32_t max_total_tokens = 0;  // the most tokens whose KV it may hold, prompt and output
+  int32_t evicted_tokens = 0;    // of the prompt; the counts above are without them
+  // The most tokens whose KV stays when KV is evicted at the end of the prompt, among them output
+  // that is computed again. They are copied into blocks of their own, which the sequence holds from
+  // its admission on. 0: nothing will be evicted.
+  int32_t kept_tokens = 0;
   // Rows of one decode step: the beams of the sequence, or the choices that it will fork into.
   int32_t width = 1;
   int32_t priority = 0;  // a higher one goes first

@@ -6,7 +6,7 @@ tandem_test(kvstore_test
           unit/kvstore/kv_convert_test.cc
           unit/kvstore/kv_layout_test.cc unit/kvstore/kv_store_test.cc
           unit/kvstore/prefix_cache_test.cc unit/kvstore/prefix_journal_test.cc
-          unit/kvstore/prefix_key_test.cc
+          unit/kvstore/prefix_key_test.cc unit/kvstore/select_tokens_test.cc
           unit/kvstore/store_block_test.cc unit/kvstore/store_encoder_test.cc
   DEPS tandem_kvstore)
 tandem_test(kv_codec_test

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace tandem {
+
+// How the tokens of a prompt are ranked whose KV is kept (docs/token_eviction.md). In every policy
+// the first and the last tokens are kept in any case.
+enum class TokenEvictionPolicy : uint8_t {
+  kH2oEma,        // by the attention of the latest queries, which counts less the older they are
+  kH2oSum,        // by the attention of all queries of the prompt
+  kSnapKv,        // by the attention of the last 64 queries, smoothed over neighbours
+  kStreamingLlm,  // the last tokens
+  kRandom,        // at random: a control for measurements
+};
+
+inline constexpr std::array<std::string_view, 5> kTokenEvictionPolicyNames = {
+    "h2o-ema", "h2o-sum", "snapkv", "streaming-llm", "random"};
+
+constexpr std::string_view Name(TokenEvictionPolicy policy) {
+  return kTokenEvictionPolicyNames[static_cast<size_t>(policy)];
+}
+
+// Which share of the KV of a prompt is kept once the prompt is computed. Every layer keeps the same
+// number of tokens; which tokens these are, each layer decides by itself.
+struct TokenEviction {
+  static constexpr double kMaxRatio = 64;
+  static constexpr int32_t kMaxKept = 1 << 16;
+
+  TokenEvictionPolicy policy = TokenEvictionPolicy::kH2oEma;
+  double ratio = 2;            // tokens of the prompt per token that is kept: more than 1
+  int32_t sink_tokens = 4;     // kept at the beginning
+  int32_t recent_tokens = 32;  // kept at the end
+  int32_t span_tokens = 1;     // so many neighbours are kept or evicted together: a power of two
+
+  // How many of `prompt_tokens` are kept, at least one.
+  int32_t StoredTokens(int32_t prompt_tokens) const;
+  // How many of the last queries of a prompt rank its tokens; 0 where no query does.
+  int32_t WindowTokens() const;
+
+  friend bool operator==(const TokenEviction&, const TokenEviction&) = default;
+};
+
+// "POLICY:RATIO", with ",sink=N", ",recent=N" and ",span=N" where these are not the defaults.
+std::string ToString(const TokenEviction& eviction);
+// INVALID_ARGUMENT names what is wrong, and what may stand there.
+absl::StatusOr<TokenEviction> ParseTokenEviction(std::string_view text);
+
+}  // namespace tandem

@@ -1,0 +1,95 @@
+#include "kvstore/token_eviction/select_tokens.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/hash.h"
+
+namespace tandem {
+namespace {
+
+constexpr int32_t kSmoothedTokens = 7;  // SnapKV's pooling over neighbours
+
+// The tokens that a layer chooses among, between those that are kept in any case.
+struct Middle {
+  int32_t begin = 0;
+  int32_t spans = 0;
+  int32_t kept_spans = 0;
+};
+
+Middle MiddleOf(const TokenEviction& eviction, int32_t prompt_tokens) {
+  const int32_t always = eviction.sink_tokens + eviction.recent_tokens;
+  const int32_t middle = prompt_tokens - always;
+  const int32_t fixed = always + middle % eviction.span_tokens;
+  return {.begin = eviction.sink_tokens,
+          .spans = middle / eviction.span_tokens,
+          .kept_spans = (eviction.StoredTokens(prompt_tokens) - fixed) / eviction.span_tokens};
+}
+
+// The mean of the scores of a token and its nearest neighbours.
+float Smoothed(std::span<const float> scores, int32_t token) {
+  const int32_t begin = std::max(0, token - kSmoothedTokens / 2);
+  const int32_t end =
+      std::min(static_cast<int32_t>(scores.size()), token + kSmoothedTokens / 2 + 1);
+  return std::accumulate(scores.begin() + begin, scores.begin() + end, 0.0f) /
+         static_cast<float>(end - begin);
+}
+
+float ScoreOf(TokenEvictionPolicy policy, int32_t layer, std::span<const float> scores,
+              int32_t token) {
+  switch (policy) {
+    case TokenEvictionPolicy::kH2oEma:
+    case TokenEvictionPolicy::kH2oSum:
+      return scores[static_cast<size_t>(token)];
+    case TokenEvictionPolicy::kSnapKv:
+      return Smoothed(scores, token);
+    case TokenEvictionPolicy::kStreamingLlm:
+      return static_cast<float>(token);
+    case TokenEvictionPolicy::kRandom: {
+      const int32_t key[] = {layer, token};
+      return static_cast<float>(Hash64(std::as_bytes(std::span(key))) >> 40);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+float DecayOf(TokenEvictionPolicy policy) {
+  return policy == TokenEvictionPolicy::kH2oEma ? 0.9f : 1.0f;
+}
+
+std::vector<int32_t> SelectTokens(const TokenEviction& eviction, int32_t layer,
+                                  int32_t prompt_tokens, std::span<const float> scores) {
+  TANDEM_CHECK(eviction.WindowTokens() == 0 || std::ssize(scores) == prompt_tokens,
+               "each token of the prompt has a score");
+  std::vector<int32_t> kept(static_cast<size_t>(prompt_tokens));
+  std::iota(kept.begin(), kept.end(), 0);
+  if (eviction.StoredTokens(prompt_tokens) == prompt_tokens) return kept;
+
+  const Middle middle = MiddleOf(eviction, prompt_tokens);
+  std::vector<float> span_scores(static_cast<size_t>(middle.spans));
+  for (int32_t i = 0; i < middle.spans * eviction.span_tokens; ++i) {
+    span_scores[static_cast<size_t>(i / eviction.span_tokens)] +=
+        ScoreOf(eviction.policy, layer, scores, middle.begin + i);
+  }
+  std::vector<int32_t> order(span_scores.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::nth_element(order.begin(), order.begin() + middle.kept_spans, order.end(),
+                   [&](int32_t a, int32_t b) {
+                     const float score_a = span_scores[static_cast<size_t>(a)];
+                     const float score_b = span_scores[static_cast<size_t>(b)];
+                     return score_a != score_b ? score_a > score_b : a < b;
+                   });
+  std::vector<bool> evicted(kept.size());
+  for (auto span = order.begin() + middle.kept_spans; span != order.end(); ++span) {
+    const int32_t begin = middle.begin + *span * eviction.span_tokens;
+    std::fill_n(evicted.begin() + begin, eviction.span_tokens, true);
+  }
+  std::erase_if(kept, [&](int32_t token) { return evicted[static_cast<size_t>(token)]; });
+  return kept;
+}
+
+}  // namespace tandem

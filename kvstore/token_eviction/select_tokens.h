@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/token_eviction.h"
+
+namespace tandem {
+
+// The positions of a prompt's tokens that `layer` keeps, in rising order: as many as
+// eviction.StoredTokens(prompt_tokens). `scores` has the attention that each token got in this
+// layer; it is read by policies that have a window alone, and may be empty for the others. Tokens
+// with equal scores are kept from the front.
+// Source: Zhang et al., "H2O", 2023; Li et al., "SnapKV", 2024; Xiao et al., "Efficient Streaming
+// Language Models with Attention Sinks", 2023.
+std::vector<int32_t> SelectTokens(const TokenEviction& eviction, int32_t layer,
+                                  int32_t prompt_tokens, std::span<const float> scores);
+
+// By what a query weighs less for every 16 queries that follow it in the prompt.
+float DecayOf(TokenEvictionPolicy policy);
+
+}  // namespace tandem

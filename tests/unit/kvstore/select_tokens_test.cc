@@ -1,0 +1,132 @@
+#include "kvstore/token_eviction/select_tokens.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include "base/rng.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kvstore/token_eviction/attention_scores.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr int32_t kPrompt = 300;
+
+std::vector<float> RandomScores(uint64_t seed, int32_t tokens) {
+  std::vector<float> scores(static_cast<size_t>(tokens));
+  for (size_t i = 0; i < scores.size(); ++i) scores[i] = static_cast<float>(UniformAt(seed, i));
+  return scores;
+}
+
+std::vector<TokenEviction> AllKinds() {
+  std::vector<TokenEviction> all;
+  for (size_t policy = 0; policy < kTokenEvictionPolicyNames.size(); ++policy) {
+    for (const double ratio : {1.5, 3.0, 8.0}) {
+      for (const int32_t span : {1, 16}) {
+        all.push_back({.policy = static_cast<TokenEvictionPolicy>(policy),
+                       .ratio = ratio,
+                       .span_tokens = span});
+      }
+    }
+  }
+  return all;
+}
+
+TEST(SelectTokensTest, EveryPolicyKeepsAsManyTokensAsItSaysInRisingOrder) {
+  for (const TokenEviction& eviction : AllKinds()) {
+    for (const int32_t tokens : {1, 36, 37, 53, 100, 299, 1024}) {
+      const std::vector<int32_t> kept =
+          SelectTokens(eviction, 0, tokens, RandomScores(1, tokens));
+      ASSERT_EQ(std::ssize(kept), eviction.StoredTokens(tokens)) << ToString(eviction);
+      for (size_t i = 1; i < kept.size(); ++i) ASSERT_LT(kept[i - 1], kept[i]);
+      ASSERT_GE(kept.front(), 0);
+      ASSERT_LT(kept.back(), tokens);
+    }
+  }
+}
+
+TEST(SelectTokensTest, EveryPolicyKeepsTheFirstAndTheLastTokens) {
+  for (const TokenEviction& eviction : AllKinds()) {
+    const std::vector<int32_t> kept =
+        SelectTokens(eviction, 3, kPrompt, RandomScores(2, kPrompt));
+    const std::set<int32_t> set(kept.begin(), kept.end());
+    for (int32_t i = 0; i < eviction.sink_tokens; ++i) EXPECT_TRUE(set.contains(i));
+    for (int32_t i = kPrompt - eviction.recent_tokens; i < kPrompt; ++i) {
+      EXPECT_TRUE(set.contains(i)) << ToString(eviction) << " " << i;
+    }
+  }
+}
+
+TEST(SelectTokensTest, TheTokensWithTheHighestScoresAreKept) {
+  const TokenEviction eviction{.policy = TokenEvictionPolicy::kH2oEma,
+                               .ratio = 2.5,
+                               .sink_tokens = 1,
+                               .recent_tokens = 1};
+  const std::vector<float> scores = {0, 5, 1, 7, 2, 9, 3, 8, 4, 0};
+  EXPECT_THAT(SelectTokens(eviction, 0, 10, scores), ElementsAre(0, 5, 7, 9));
+}
+
+TEST(SelectTokensTest, EqualScoresAreKeptFromTheFront) {
+  const TokenEviction eviction{.policy = TokenEvictionPolicy::kH2oSum,
+                               .ratio = 2,
+                               .sink_tokens = 1,
+                               .recent_tokens = 1};
+  EXPECT_THAT(SelectTokens(eviction, 0, 8, std::vector<float>(8, 1.0f)), ElementsAre(0, 1, 2, 7));
+}
+
+TEST(SelectTokensTest, SpansAreRankedByTheSumOfTheirTokens) {
+  const TokenEviction eviction{.policy = TokenEvictionPolicy::kH2oEma,
+                               .ratio = 2.5,
+                               .sink_tokens = 1,
+                               .recent_tokens = 1,
+                               .span_tokens = 2};
+  // Spans [1,3) 9, [3,5) 8, [5,7) 10, [7,9) 4.
+  const std::vector<float> scores = {0, 9, 0, 4, 4, 5, 5, 4, 0, 0};
+  EXPECT_THAT(SelectTokens(eviction, 0, 10, scores), ElementsAre(0, 5, 6, 9));
+}
+
+TEST(SelectTokensTest, SnapKvKeepsTheNeighboursOfAPeak) {
+  const TokenEviction eviction{.policy = TokenEvictionPolicy::kSnapKv,
+                               .ratio = 3,
+                               .sink_tokens = 1,
+                               .recent_tokens = 1};
+  std::vector<float> scores(30, 0.0f);
+  scores[12] = 70;
+  scores[22] = 7;
+  EXPECT_THAT(SelectTokens(eviction, 0, 30, scores),
+              ElementsAre(0, 9, 10, 11, 12, 13, 14, 15, 19, 29));
+}
+
+TEST(SelectTokensTest, StreamingLlmKeepsTheLastTokens) {
+  const TokenEviction eviction{.policy = TokenEvictionPolicy::kStreamingLlm, .ratio = 3};
+  const std::vector<int32_t> kept = SelectTokens(eviction, 0, kPrompt, {});
+  ASSERT_EQ(kept.size(), 100u);
+  EXPECT_EQ(kept[3], 3);
+  EXPECT_EQ(kept[4], kPrompt - 96);
+}
+
+TEST(SelectTokensTest, RandomTokensDifferBetweenLayersAndNotBetweenCalls) {
+  const TokenEviction eviction{.policy = TokenEvictionPolicy::kRandom, .ratio = 3};
+  const std::vector<int32_t> first = SelectTokens(eviction, 0, kPrompt, {});
+  EXPECT_EQ(SelectTokens(eviction, 0, kPrompt, {}), first);
+  EXPECT_NE(SelectTokens(eviction, 1, kPrompt, {}), first);
+}
+
+// Each layer's own scores count: the gate that scores which all layers share would not pass.
+TEST(AttentionScoresTest, SumsHeadsAndChunksOfEachLayer) {
+  AttentionScores scores(2, 4);
+  scores.Add(0, std::vector<float>{1, 2, 10, 20}, 2);
+  scores.Add(0, std::vector<float>{1, 1, 1, 1, 2, 2, 2, 2}, 2);
+  scores.Add(1, std::vector<float>{5, 6, 7, 8}, 1);
+  EXPECT_THAT(scores.Of(0), ElementsAre(14, 25, 3, 3));
+  EXPECT_THAT(scores.Of(1), ElementsAre(5, 6, 7, 8));
+}
+
+}  // namespace
+}  // namespace tandem
