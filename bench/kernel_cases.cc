@@ -114,15 +114,22 @@ absl::Status AddAttention(KernelArrays& arrays, Cases& cases) {
     args.block_tables = {sequences->blocks, sequences->table_starts};
     args.scale = 0.125f;
     const bool prefill = step.rows > 1;
+    const std::string shape = fmt::format("S {} q {} context {} {}", step.sequences, step.rows,
+                                          step.context, Name(step.kv));
     const auto call = [&arrays, args, sequences, prefill]() mutable {
       args.layer = (args.layer + 1) % kLayers;
       return prefill ? arrays.ops().AttentionPrefill(arrays.stream(), args)
                      : arrays.ops().AttentionDecode(arrays.stream(), args);
     };
-    cases.push_back({prefill ? "attention_prefill" : "attention_decode",
-                     fmt::format("S {} q {} context {} {}", step.sequences, step.rows, step.context,
-                                 Name(step.kv)),
-                     Cost(args), call});
+    cases.push_back({prefill ? "attention_prefill" : "attention_decode", shape, Cost(args), call});
+    if (!prefill) continue;
+    ColumnMassArgs mass = {.attention = args, .last_rows = 256};
+    ASSIGN_OR_RETURN(mass.attention.lse, arrays.Constants({rows, kQueryHeads}, 4.0f));
+    ASSIGN_OR_RETURN(mass.out, arrays.Floats({step.sequences, kKvHeads, step.context}));
+    cases.push_back({"column_mass", shape, Cost(mass), [&arrays, mass, sequences]() mutable {
+                       mass.attention.layer = (mass.attention.layer + 1) % kLayers;
+                       return arrays.ops().ColumnMass(arrays.stream(), mass);
+                     }});
   }
   return absl::OkStatus();
 }

@@ -157,14 +157,23 @@ struct AttentionArgs {
 
 // How much attention each token of the context got from the last rows of each sequence, which
 // tells an eviction policy what to keep: out[s, h, t] is the sum, over the last `last_rows` query
-// rows of s that there are and the query heads of KV head h, of the softmax weights on token t.
+// rows of s that there are and the query heads of KV head h, of the softmax weights on token t,
+// each times what its row weighs. A token that no counted row sees has 0. A prompt that is computed
+// in several chunks can be scored chunk by chunk: `rows_behind` says how many rows of the later
+// chunks are counted, and the results of all chunks are added.
 // `attention` as it was given to AttentionPrefill, with the lse that this wrote; its out, plan and
 // block_mass are not looked at.
 // Source: Li et al., "SnapKV", 2024; Zhang et al., "H2O", 2023.
 struct ColumnMassArgs {
+  static constexpr int32_t kRowsPerDecay = 16;
+
   AttentionArgs attention;
-  int32_t last_rows = 32;  // 1 to 64
-  TensorView out;          // [S, Hkv, max_tokens] f32, max_tokens at least the longest context
+  int32_t last_rows = 32;   // 1 to 1024
+  int32_t rows_behind = 0;  // 0 or more: rows after this call's that the weights count from
+  // (0, 1]: a row that has d rows behind it, those of `rows_behind` included, weighs
+  // decay^(d / kRowsPerDecay), an integer division.
+  float decay = 1;
+  TensorView out;  // [S, Hkv, max_tokens] f32, max_tokens at least the longest context
 };
 
 struct BlockPair {

@@ -120,11 +120,17 @@ absl::Status Check(const AttentionArgs& a, ActivationTypeOf activation_type, Que
 }
 
 absl::Status Check(const ColumnMassArgs& a, ActivationTypeOf activation_type) {
-  constexpr int32_t kMaxRows = 64;
+  constexpr int32_t kMaxRows = 1024;
   RETURN_IF_ERROR(Check(a.attention, activation_type, QueryRows::kAnyNumber));
   if (!a.attention.lse.present()) return InvalidArgument("lse has no data");
   if (a.last_rows < 1 || a.last_rows > kMaxRows) {
     return InvalidArgument("last_rows is {}, must be from 1 to {}", a.last_rows, kMaxRows);
+  }
+  if (a.rows_behind < 0) {
+    return InvalidArgument("rows_behind is {}, must be 0 or more", a.rows_behind);
+  }
+  if (!(a.decay > 0 && a.decay <= 1)) {
+    return InvalidArgument("decay is {}, must be in (0, 1]", a.decay);
   }
   RETURN_IF_ERROR(CheckTensor(
       "out", a.out, DType::kF32,

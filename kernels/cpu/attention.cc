@@ -4,6 +4,7 @@
 #include "hwy/aligned_allocator.h"
 #include "kernels/cpu/attention_plan.h"
 #include "kernels/cpu/block_masses.h"
+#include "kernels/cpu/column_mass.h"
 #include "kernels/cpu/cpu_ops.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -31,15 +32,20 @@ void MergeChunks(const AttentionArgs& args, const RowBlock& block, const BlockMa
   BlockAttention(args, block, masses, memory.scratch).Merge(memory.partials);
 }
 
-void AddColumns(const ColumnMassArgs& args, const RowBlock& block, int64_t chunk, float* sums,
-                float* scratch) {
-  RowScores rows(args.attention, block, scratch);
+void AddColumns(const ColumnMassArgs& args, const RowBlock& block, const Columns& columns,
+                const RowFactors& factors, float* sums, float* scratch) {
+  const AttentionArgs& attention = args.attention;
+  RowScores rows(attention, block, scratch);
   rows.LoadQueries();
-  WithStoredType(args.attention.pool.dtype,
-                 [&](auto stored) HWY_ATTR { rows.ScoreChunk<decltype(stored)>(chunk); });
-  const TensorView& lse = args.attention.lse;
+  WithStoredType(attention.pool.dtype, [&](auto stored) HWY_ATTR {
+    rows.ScoreChunk<decltype(stored), Part::kKeys>(columns.chunk, {columns.begin, columns.end});
+  });
+  const int64_t last_token = attention.query_starts[static_cast<size_t>(block.seq) + 1] - 1;
   rows.AddWeights(
-      [&](int64_t token, int64_t head) { return lse.Row<const float>(token)[head] * kLog2E; },
+      [&](int64_t token, int64_t head) {
+        return RowScores::RowWeight{.lse2 = attention.lse.Row<const float>(token)[head] * kLog2E,
+                                    .factor = factors.Of(last_token - token)};
+      },
       sums);
 }
 
@@ -133,8 +139,10 @@ void RunChunks(ThreadPool& pool, const AttentionArgs& args, Plan& plan) {
   });
 }
 
-// The columns of one chunk of a sequence and KV head, for all of its last rows.
-void StoreColumns(const ColumnMassArgs& args, int32_t seq, int32_t kv_head, int64_t chunk) {
+// Some columns of a sequence and KV head, for all of its last rows. A column's sum runs over the
+// rows in their order, whatever columns beside it are computed with it.
+void StoreColumns(const ColumnMassArgs& args, const RowFactors& factors, int32_t seq,
+                  int32_t kv_head, const Columns& columns) {
   const AttentionArgs& attention = args.attention;
   const AttentionShape shape(attention);
   const auto s = static_cast<size_t>(seq);
@@ -146,13 +154,29 @@ void StoreColumns(const ColumnMassArgs& args, int32_t seq, int32_t kv_head, int6
        begin += kMaxBlockRows) {
     const RowBlock block =
         MakeRowBlock(attention, seq, kv_head, begin, std::min(end, begin + kMaxBlockRows));
-    if (chunk < block.first_chunk || chunk >= block.end_chunk) continue;
-    add(args, block, chunk, sums, ThreadScratch(shape));
+    if (columns.chunk < block.first_chunk || columns.chunk >= block.end_chunk) continue;
+    add(args, block, columns, factors, sums, ThreadScratch(shape));
   }
   const int64_t max_tokens = args.out.shape[2];
   float* out = args.out.Row<float>(seq) + kv_head * max_tokens;
-  const int64_t first = chunk * kChunkTokens;
-  std::copy_n(sums, std::min(kChunkTokens, max_tokens - first), out + first);
+  const int64_t first = columns.chunk * kChunkTokens;
+  std::copy(sums + columns.begin,
+            sums + std::min(static_cast<int64_t>(columns.end), max_tokens - first),
+            out + first + static_cast<int64_t>(columns.begin));
+}
+
+// How many columns are one thread's at a time: whole chunks where these keep all threads busy, and
+// fewer where not. For fewer than kMin it would cost too much to load the queries for each.
+int64_t ColumnsAtOnce(const ColumnMassArgs& args, int num_threads) {
+  constexpr int64_t kMin = 64;
+  constexpr int64_t kTasksPerThread = 8;
+  const int64_t pairs = args.out.rows() * args.out.shape[1];
+  int64_t columns = kChunkTokens;
+  while (columns > kMin &&
+         pairs * (args.out.shape[2] + columns - 1) / columns < kTasksPerThread * num_threads) {
+    columns /= 2;
+  }
+  return columns;
 }
 
 }  // namespace
@@ -183,12 +207,17 @@ void AttentionDecode(ThreadPool& pool, const AttentionArgs& args) {
 }
 
 void ColumnMass(ThreadPool& pool, const ColumnMassArgs& args) {
-  const int64_t chunks = (args.out.shape[2] + kChunkTokens - 1) / kChunkTokens;
+  const RowFactors factors(args);
+  const int64_t at_once = ColumnsAtOnce(args, pool.num_threads());
+  const int64_t pieces = (args.out.shape[2] + at_once - 1) / at_once;
   const int64_t num_kv_heads = args.attention.pool.num_kv_heads;
-  pool.ParallelFor(args.out.rows() * num_kv_heads * chunks, [&](int64_t index, int) {
-    const int64_t pair = index / chunks;
-    StoreColumns(args, static_cast<int32_t>(pair / num_kv_heads),
-                 static_cast<int32_t>(pair % num_kv_heads), index % chunks);
+  pool.ParallelFor(args.out.rows() * num_kv_heads * pieces, [&](int64_t index, int) {
+    const int64_t pair = index / pieces;
+    const int64_t first = index % pieces * at_once;
+    const auto begin = static_cast<size_t>(first % kChunkTokens);
+    StoreColumns(args, factors, static_cast<int32_t>(pair / num_kv_heads),
+                 static_cast<int32_t>(pair % num_kv_heads),
+                 {first / kChunkTokens, begin, begin + static_cast<size_t>(at_once)});
   });
 }
 

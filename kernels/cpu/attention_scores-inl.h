@@ -22,6 +22,8 @@ struct KeyRange {
   size_t end;
 };
 
+inline constexpr KeyRange kWholeChunk = {0, kChunkTokens};
+
 enum class Part : uint8_t { kKeys = 0, kValues = 1 };
 
 inline constexpr float kLog2E = 0x1.715476p+0f;
@@ -52,9 +54,15 @@ class RowScores {
         shape_(args),
         table_(args.block_tables.Of(static_cast<size_t>(block.seq)).data()),
         num_rows_(static_cast<size_t>(block.end - block.begin)) {
+    const int64_t first_query = block.begin / shape_.group;
+    query_of_end_ = first_query - Visible(args, block.seq, first_query).end;
+    int64_t query = first_query;
+    int64_t head = block.begin % shape_.group;
     for (size_t row = 0; row < num_rows_; ++row) {
-      const int64_t query = (block.begin + static_cast<int64_t>(row)) / shape_.group;
       seen_[row] = Visible(args, block.seq, query);
+      if (++head < shape_.group) continue;
+      head = 0;
+      ++query;
     }
     queries_ = scratch;
     keys_ = queries_ + kMaxBlockRows * shape_.padded_dim;
@@ -75,11 +83,11 @@ class RowScores {
     }
   }
 
-  // The scores of the keys of a chunk that any row sees. Those that a row does not see itself are
-  // left as they may be.
-  template <class T>
-  void ScoreChunk(int64_t chunk) {
-    SetRanges(chunk);
+  // The scores of the keys of a chunk, or of some of its panels, that any row sees. Those that a
+  // row does not see itself are left as they may be. `kAfter` is what is read next.
+  template <class T, Part kAfter = Part::kValues>
+  void ScoreChunk(int64_t chunk, KeyRange panels = kWholeChunk) {
+    SetRanges(chunk, panels);
     const int64_t start = chunk * kChunkTokens;
     const KeyRange all = AllKeys();
     for (size_t key = all.begin / kPanel * kPanel; key < all.end; key += kPanel) {
@@ -87,7 +95,7 @@ class RowScores {
         const T* eights[kGroup / 8];
         const T* next[kGroup / 8];
         FindEights(Part::kKeys, start, group, all, eights);
-        FindNext(start, group, all, next);
+        FindNext(start, group, all, kAfter, next);
         if (direct()) {
           ScoreGroup(eights, next, group);
         } else {
@@ -129,21 +137,30 @@ class RowScores {
             (ranges_[row].end + kSumLanes - 1) / kSumLanes * kSumLanes};
   }
 
-  // Adds the softmax weights of every row to sums[key of the chunk at hand]. lse2(token, head)
-  // is log2(sum(2^score)) over all that the row sees.
-  template <class Lse>
-  void AddWeights(const Lse& lse2, float* HWY_RESTRICT sums) {
+  // What makes weights of a row's scores: log2(sum(2^score)) over all that it sees, and what each
+  // weight is multiplied by.
+  struct RowWeight {
+    float lse2;
+    float factor;
+  };
+
+  // Adds the softmax weights of every row, times its factor, to sums[key of the chunk at hand].
+  // weight_of(token, head) is the row's RowWeight.
+  template <class WeightOf>
+  void AddWeights(const WeightOf& weight_of, float* HWY_RESTRICT sums) {
     const F32Tag d;
     for (size_t row = 0; row < num_rows_; ++row) {
       if (ranges_[row].begin == ranges_[row].end) continue;
       if (args_.softcap > 0) CapScores(row);
       MaskScores(row);
       const FlatRow at = FlatRowOf(row);
-      const F32 lse = hn::Set(d, lse2(at.token, at.head));
+      const RowWeight row_weight = weight_of(at.token, at.head);
+      const F32 lse = hn::Set(d, row_weight.lse2);
+      const F32 factor = hn::Set(d, row_weight.factor);
       const float* scores = scores_ + row * kChunkTokens;
       for (size_t i = AlignedRange(row).begin; i < AlignedRange(row).end; i += kLanes) {
         const F32 weight = Exp2(hn::Sub(hn::Load(d, scores + i), lse));
-        hn::StoreU(hn::Add(hn::LoadU(d, sums + i), weight), d, sums + i);
+        hn::StoreU(hn::MulAdd(weight, factor, hn::LoadU(d, sums + i)), d, sums + i);
       }
     }
   }
@@ -154,9 +171,10 @@ class RowScores {
     int64_t head;   // of all query heads
   };
   FlatRow FlatRowOf(size_t row) const {
-    const int64_t flat = block_.begin + static_cast<int64_t>(row);
-    return {args_.query_starts[static_cast<size_t>(block_.seq)] + flat / shape_.group,
-            block_.kv_head * shape_.group + flat % shape_.group};
+    const int64_t query = seen_[row].end + query_of_end_;
+    const int64_t head = block_.begin + static_cast<int64_t>(row) - query * shape_.group;
+    return {args_.query_starts[static_cast<size_t>(block_.seq)] + query,
+            block_.kv_head * shape_.group + head};
   }
 
   KeyRange AllKeys() const { return {ranges_[0].begin, ranges_[num_rows_ - 1].end}; }
@@ -165,11 +183,13 @@ class RowScores {
   bool direct() const { return num_rows_ <= kTileRows && shape_.head_dim % kPanel == 0; }
 
   // Rows rise in position, so begin and end rise with the row.
-  void SetRanges(int64_t chunk) {
+  void SetRanges(int64_t chunk, KeyRange panels = kWholeChunk) {
     const int64_t start = chunk * kChunkTokens;
+    const auto first = static_cast<int64_t>(panels.begin);
+    const auto last = static_cast<int64_t>(panels.end);
     for (size_t row = 0; row < num_rows_; ++row) {
-      const int64_t begin = std::clamp<int64_t>(seen_[row].begin - start, 0, kChunkTokens);
-      const int64_t end = std::clamp<int64_t>(seen_[row].end - start, begin, kChunkTokens);
+      const int64_t begin = std::clamp(seen_[row].begin - start, first, last);
+      const int64_t end = std::clamp(seen_[row].end - start, begin, last);
       ranges_[row] = {static_cast<size_t>(begin), static_cast<size_t>(end)};
     }
   }
@@ -203,13 +223,13 @@ class RowScores {
     }
   }
 
-  // What is read after a group of keys: the next one, in the end the first values.
+  // What is read after a group of keys: the next one, in the end the first of `after`.
   template <class T>
-  void FindNext(int64_t start, size_t group, KeyRange seen, const T** next) const {
+  void FindNext(int64_t start, size_t group, KeyRange seen, Part after, const T** next) const {
     if (group + kGroup < seen.end) {
       FindEights(Part::kKeys, start, group + kGroup, seen, next);
     } else {
-      FindEights(Part::kValues, start, seen.begin / kGroup * kGroup, seen, next);
+      FindEights(after, start, seen.begin / kGroup * kGroup, seen, next);
     }
   }
 
@@ -255,6 +275,7 @@ class RowScores {
   const AttentionShape shape_;
   const int32_t* table_;  // of the block's sequence
   const size_t num_rows_;
+  int64_t query_of_end_;  // less the end of what it sees: a division per row would cost more
   VisibleKeys seen_[kMaxBlockRows];
   KeyRange ranges_[kMaxBlockRows];  // of the chunk at hand
   float* queries_;                  // [row][head_dim], scaled

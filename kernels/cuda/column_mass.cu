@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/prefill_config.cuh"
@@ -26,6 +27,15 @@ struct MassParams {
   int64_t mass_stride;  // from sequence to sequence
   int32_t max_tokens;
   int32_t last_rows;
+  int32_t rows_behind;
+  float decay2;  // log2 of the decay
+
+  // What the weights of a packed row of `tile` are multiplied by; 1 exactly where nothing decays.
+  __device__ __forceinline__ float FactorOf(const PrefillTile& tile, int packed) const {
+    const int rows_after = (tile.row_end - 1) / attention.group - packed / attention.group;
+    const uint32_t behind = static_cast<uint32_t>(rows_behind) + static_cast<uint32_t>(rows_after);
+    return ptx::Exp2(decay2 * static_cast<float>(behind / ColumnMassArgs::kRowsPerDecay));
+  }
 };
 
 // The last rows of a sequence, as if they were a tile over the whole context.
@@ -47,6 +57,7 @@ __device__ __forceinline__ TileView LastRows(const MassParams& params, int seq, 
 struct RowsInUse {
   int32_t last_seen[kRows];  // -1: no such row
   float lse2[kRows];         // in powers of two
+  float factor[kRows];       // of the row's weights
 };
 
 template <class Math, bool kFp8, int D>
@@ -58,7 +69,8 @@ class MassBlock {
 
   __device__ __forceinline__ MassBlock(const MassParams& params, const TileView& view,
                                        RowsInUse& rows, int first_key)
-      : p_(params.attention),
+      : params_(params),
+        p_(params.attention),
         view_(view),
         rows_(rows),
         first_key_(first_key),
@@ -71,15 +83,34 @@ class MassBlock {
   // their quad.
   __device__ __forceinline__ void Run(float (&sums)[2][2]) {
     for (int slab = 0; slab < kWarpKeys / kSlabKeys; ++slab) LoadKeys(slab);
-    for (int begin = view_.tile.row_begin; begin < view_.tile.row_end; begin += kRows) {
+    const int end = EndOfRows();
+    for (int begin = FirstRows(); begin < end; begin += kRows) {
       __syncthreads();
       LoadRows(begin);
       __syncthreads();
-      for (int n = 0; n < kRows && begin + n < view_.tile.row_end; n += 16) AddWeights(n, sums);
+      for (int n = 0; n < kRows && begin + n < end; n += 16) AddWeights(n, sums);
     }
   }
 
  private:
+  // Where the first kRows rows begin of which one sees a key of the block; before them are those
+  // whose position is below the first key. Whole steps of kRows, so that a row stays with the lanes
+  // that it has among all rows.
+  __device__ __forceinline__ int FirstRows() const {
+    const int64_t first_seeing = int64_t{max(first_key_ - view_.first_position, 0)} * p_.group;
+    const int64_t skipped = (first_seeing - view_.tile.row_begin) / kRows * kRows;
+    return view_.tile.row_begin + static_cast<int>(max(skipped, int64_t{0}));
+  }
+
+  // Behind the last row that sees a key of the block; after it are those whose window begins
+  // behind the last key.
+  __device__ __forceinline__ int EndOfRows() const {
+    if (p_.window == 0) return view_.tile.row_end;
+    const int64_t last_seeing = int64_t{first_key_} + kKeys - 1 + p_.window - 1;
+    const int64_t end = (last_seeing - view_.first_position + 1) * p_.group;
+    return static_cast<int>(min(end, int64_t{view_.tile.row_end}));
+  }
+
   static __device__ __forceinline__ int TileByte(int row, int chunk) {
     return SwizzledChunk<D / 8>(row, chunk) * kChunkBytes;
   }
@@ -122,6 +153,7 @@ class MassBlock {
     const bool is_row = packed < view_.tile.row_end;
     rows_.last_seen[thread] = is_row ? view_.LastSeen(p_, packed) : -1;
     rows_.lse2[thread] = is_row ? p_.lse[view_.RowIndex(p_, packed, 1, p_.lse_stride)] * kLog2E : 0;
+    rows_.factor[thread] = is_row ? params_.FactorOf(view_.tile, packed) : 0;
   }
 
   // Adds the weights of 16 rows, from `n` on of those in use: keys are the rows of the product.
@@ -150,11 +182,14 @@ class MassBlock {
       for (int i = 0; i < 4; ++i) {
         const int key = first_key_ + warp_ * kWarpKeys + i / 2 * kSlabKeys + i % 2 * 8 + lane_ / 4;
         const float logit = p_.rule.Logit2(s[i / 2][j / 2][i % 2 * 2 + j % 2]);
-        if (key <= last && key > before) sums[i / 2][i % 2] += ptx::Exp2(logit - rows_.lse2[row]);
+        if (key > last || key <= before) continue;
+        float& sum = sums[i / 2][i % 2];
+        sum = __fmaf_rn(ptx::Exp2(logit - rows_.lse2[row]), rows_.factor[row], sum);
       }
     }
   }
 
+  const MassParams& params_;
   const PrefillParams& p_;
   const TileView& view_;
   RowsInUse& rows_;
@@ -234,7 +269,8 @@ __global__ void __launch_bounds__(kThreads)
         score = __fmaf_rn(Element(p.q, p.act, query + d), Element(keys, shape.dtype, d), score);
       }
       const float lse = p.lse[view.RowIndex(p, packed, 1, p.lse_stride)];
-      sum += ptx::Exp2(p.rule.Logit2(score) - lse * kLog2E);
+      const float weight = ptx::Exp2(p.rule.Logit2(score) - lse * kLog2E);
+      sum = __fmaf_rn(weight, params.FactorOf(view.tile, packed), sum);
     }
   }
   params.mass[blockIdx.z * params.mass_stride +
@@ -267,7 +303,9 @@ cudaError_t ColumnMass(const LaunchTarget& on, const ColumnMassArgs& args) {
                              .mass = static_cast<float*>(args.out.data),
                              .mass_stride = args.out.row_stride,
                              .max_tokens = static_cast<int32_t>(args.out.shape[2]),
-                             .last_rows = args.last_rows};
+                             .last_rows = args.last_rows,
+                             .rows_behind = args.rows_behind,
+                             .decay2 = std::log2(args.decay)};
   if (params.max_tokens == 0) return cudaSuccess;
   if (!FitsTensorCores(on, args.attention)) {
     const LaunchShape shape = {

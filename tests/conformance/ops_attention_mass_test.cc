@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tests/support/attention_fixture.h"
 
@@ -48,30 +49,61 @@ class AttentionMassTest : public AttentionOpsTest {
     }
   }
 
+  // Which rows count, and what they weigh.
+  struct Rows {
+    int32_t last = 32;
+    int32_t behind = 0;
+    float decay = 1;
+  };
+  static ColumnMassArgs MassArgs(const Rows& rows) {
+    ColumnMassArgs args;
+    args.last_rows = rows.last;
+    args.rows_behind = rows.behind;
+    args.decay = rows.decay;
+    return args;
+  }
+
+  // Room for the longest context.
+  static int64_t MaxTokens(const Problem& p) {
+    int64_t max_tokens = 0;
+    for (const Sequence& s : p.sequences) max_tokens = std::max<int64_t>(max_tokens, s.context);
+    return max_tokens;
+  }
+
   // ColumnMass of the last rows of every sequence, with the lse of a prefill before.
-  void ExpectColumnMass(const Problem& p, int32_t last_rows, int64_t extra_tokens = 0) {
+  std::vector<float> ColumnMass(const Problem& p, const AttentionBatch& batch, const Rows& rows,
+                                int64_t max_tokens) {
     const DType act = p.shape.act;
-    const AttentionBatch batch = Whole(p);
-    int64_t max_tokens = extra_tokens;
-    for (const Sequence& s : p.sequences) {
-      max_tokens = std::max<int64_t>(max_tokens, s.context + extra_tokens);
-    }
     const DeviceArray pool = ToDevice(p.pool);
-    const DeviceArray q = ToDeviceAs(act, p.q);
+    const auto first = p.q.begin() + batch.first_row * p.row();
+    const DeviceArray q = ToDeviceAs(act, {first, first + batch.num_rows() * p.row()});
     const DeviceArray out = NewOutput(batch.num_rows() * p.row(), act);
     const DeviceArray lse = NewOutput(batch.num_rows() * p.num_heads());
     const DeviceArray mass = NewOutput(batch.num_sequences() * p.shape.kv_heads * max_tokens);
-    ColumnMassArgs args = {.attention = HostArgs(p, batch), .last_rows = last_rows};
-    args.out = Tensor(mass, {batch.num_sequences(), p.shape.kv_heads, max_tokens});
+    ColumnMassArgs args = MassArgs(rows);
+    args.attention = HostArgs(p, batch);
     args.attention.out = Tensor(out, {batch.num_rows(), p.num_heads(), p.shape.head_dim}, act);
-    const std::vector<double> expected = reference::ColumnMass(args);
     args.attention.q = Tensor(q, {batch.num_rows(), p.num_heads(), p.shape.head_dim}, act);
     args.attention.pool = p.Pool(pool.data());
     args.attention.lse = Tensor(lse, {batch.num_rows(), p.num_heads()});
-    ASSERT_TRUE(ops().AttentionPrefill(stream(), args.attention).ok());
-    const absl::Status status = ops().ColumnMass(stream(), args);
-    ASSERT_TRUE(status.ok()) << status;
-    ExpectMass(mass.Download<float>(), expected);
+    args.out = Tensor(mass, {batch.num_sequences(), p.shape.kv_heads, max_tokens});
+    EXPECT_EQ(ops().AttentionPrefill(stream(), args.attention), absl::OkStatus());
+    EXPECT_EQ(ops().ColumnMass(stream(), args), absl::OkStatus());
+    return mass.Download<float>();
+  }
+
+  std::vector<double> ExpectedColumns(const Problem& p, const Rows& rows, int64_t max_tokens) {
+    const AttentionBatch batch = Whole(p);
+    ColumnMassArgs args = MassArgs(rows);
+    args.attention = HostArgs(p, batch);
+    args.out =
+        TensorView(nullptr, DType::kF32, {batch.num_sequences(), p.shape.kv_heads, max_tokens});
+    return reference::ColumnMass(args);
+  }
+
+  void ExpectColumnMass(const Problem& p, const Rows& rows, int64_t extra_tokens = 0) {
+    const int64_t max_tokens = MaxTokens(p) + extra_tokens;
+    ExpectMass(ColumnMass(p, Whole(p), rows, max_tokens), ExpectedColumns(p, rows, max_tokens));
   }
 };
 
@@ -132,10 +164,64 @@ TEST_P(AttentionMassTest, NeighboursChangeNoBitOfBlocks) {
 }
 
 TEST_P(AttentionMassTest, ColumnsEqualReference) {
-  for (int32_t last_rows : {1, 8, 32, 64}) {
+  for (int32_t last_rows : {1, 8, 32, 64, 1024}) {
     SCOPED_TRACE(last_rows);
     // Fewer rows than are asked for, as many, and more; a sequence without any.
-    ExpectColumnMass(MakeProblem({}, {{20, 60}, {64, 70}, {0, 30}, {1, 17}, {90, 130}}), last_rows);
+    ExpectColumnMass(MakeProblem({}, {{20, 60}, {64, 70}, {0, 30}, {1, 17}, {90, 130}}),
+                     {.last = last_rows});
+  }
+}
+
+// Rows lose weight in steps of 16, counted from behind all rows of the window.
+TEST_P(AttentionMassTest, ColumnsOfRowsThatDecay) {
+  const Problem p = MakeProblem({.group = 3}, {{20, 60}, {0, 30}, {90, 130}});
+  for (const Rows& rows : {Rows{64, 0, 0.5f}, {64, 7, 0.5f}, {90, 16, 0.9f}, {17, 1000, 0.99f}}) {
+    SCOPED_TRACE(rows.behind);
+    ExpectColumnMass(p, rows);
+  }
+  // No scale of the bounds: whatever decays so far is nothing, and not what an overflow makes.
+  const std::vector<float> none = ColumnMass(
+      p, Whole(p), {.behind = std::numeric_limits<int32_t>::max(), .decay = 0.5f}, MaxTokens(p));
+  EXPECT_TRUE(std::all_of(none.begin(), none.end(), [](float sum) { return sum == 0; }));
+}
+
+// A prompt that is computed in pieces: what the pieces have adds up to what the whole has.
+TEST_P(AttentionMassTest, ColumnsOfPiecesAddUpToThoseOfTheWhole) {
+  const Problem p = MakeProblem({.group = 3, .window = 70}, {{60, 150}});
+  const std::vector<double> whole =
+      ExpectedColumns(p, {.last = 50, .behind = 5, .decay = 0.7f}, 150);
+  std::vector<float> sum(whole.size());
+  struct Piece {
+    int32_t first;
+    int32_t count;
+    int32_t counted;
+  };
+  for (const Piece& piece : {Piece{0, 30, 20}, {30, 13, 13}, {43, 17, 17}}) {
+    const int32_t end = piece.first + piece.count;
+    AttentionBatch batch;
+    batch.first_row = piece.first;
+    batch.Add({.q_len = piece.count, .context = 90 + end}, p.tables[0]);
+    const Rows rows = {.last = piece.counted, .behind = 5 + 60 - end, .decay = 0.7f};
+    const std::vector<float> mass = ColumnMass(p, batch, rows, 150);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += mass[i];
+  }
+  ExpectMass(sum, whole);
+}
+
+// P2, on every backend: a column is one thread's sum, in the order of the rows.
+TEST_P(AttentionMassTest, NeighboursChangeNoBitOfColumns) {
+  const auto context = static_cast<int32_t>(Size(900, 300));
+  const Problem p = MakeProblem({.group = 3}, {{70, context}, {40, 40}, {1, 301}});
+  const int64_t max_tokens = MaxTokens(p);
+  const Rows rows = {.last = 60, .decay = 0.8f};
+  const std::vector<float> together = ColumnMass(p, Whole(p), rows, max_tokens);
+  const auto row = static_cast<size_t>(p.shape.kv_heads * max_tokens);
+  for (int num_threads : ThreadCounts()) {
+    UseThreads(num_threads);
+    for (size_t s = 0; s < p.sequences.size(); ++s) {
+      EXPECT_TRUE(BitwiseEqual(ColumnMass(p, Alone(p, s), rows, max_tokens),
+                               std::span(together).subspan(s * row, row)));
+    }
   }
 }
 
@@ -151,7 +237,7 @@ TEST_P(AttentionMassTest, ColumnsEqualReferenceForEveryShapeAndType) {
                                  .block_tokens = 32,
                                  .dtype = dtype,
                                  .act = act};
-        ExpectColumnMass(MakeProblem(shape, {{9, 40}}), 16);
+        ExpectColumnMass(MakeProblem(shape, {{9, 40}}), {.last = 16});
       }
     }
   }
@@ -159,14 +245,22 @@ TEST_P(AttentionMassTest, ColumnsEqualReferenceForEveryShapeAndType) {
 
 TEST_P(AttentionMassTest, ColumnsOutsideTheWindowHaveNone) {
   for (int32_t window : {1, 10, 50}) {
-    ExpectColumnMass(MakeProblem({.kv_heads = 1, .window = window}, {{40, 120}, {3, 90}}), 32, 7);
+    ExpectColumnMass(MakeProblem({.kv_heads = 1, .window = window}, {{40, 120}, {3, 90}}), {}, 7);
   }
-  ExpectColumnMass(MakeProblem({.kv_heads = 1, .softcap = 10}, {{40, 120}}, 3.0f), 32);
+  ExpectColumnMass(MakeProblem({.kv_heads = 1, .softcap = 10}, {{40, 120}}, 3.0f), {});
+}
+
+// As many rows as may count, and a window that ends before some of them begin.
+TEST_P(AttentionMassTest, ColumnsOfManyRows) {
+  const auto rows = static_cast<int32_t>(Size(1100, 150));
+  const Rows all = {.last = 1024, .decay = 0.95f};
+  ExpectColumnMass(MakeProblem({.kv_heads = 1, .group = 3}, {{rows, rows + 70}}), all);
+  ExpectColumnMass(MakeProblem({.kv_heads = 1, .window = 40}, {{rows, rows + 300}}), all);
 }
 
 // The last chunk of a long prompt, over all that was stored before.
 TEST_P(AttentionMassTest, ColumnsOfALongContext) {
-  ExpectColumnMass(MakeProblem({.kv_heads = 1}, {{40, 2000}, {64, 300}}), 64);
+  ExpectColumnMass(MakeProblem({.kv_heads = 1}, {{40, 2000}, {64, 300}}), {.last = 64});
 }
 
 TANDEM_INSTANTIATE_OPS_TEST(AttentionMassTest);

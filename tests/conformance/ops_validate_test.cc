@@ -314,8 +314,12 @@ TEST_P(ValidateAttentionTest, Reports) {
 TEST_P(ValidateAttentionTest, ColumnMass) {
   EXPECT_TRUE(Columns([](auto&) {}).ok());
   ExpectRefused(Columns([](auto& a) { a.attention.lse = {}; }), {"lse has no data"});
-  ExpectRefused(Columns([](auto& a) { a.last_rows = 0; }), {"last_rows is 0", "1 to 64"});
-  ExpectRefused(Columns([](auto& a) { a.last_rows = 65; }), {"last_rows is 65"});
+  ExpectRefused(Columns([](auto& a) { a.last_rows = 0; }), {"last_rows is 0", "1 to 1024"});
+  ExpectRefused(Columns([](auto& a) { a.last_rows = 1025; }), {"last_rows is 1025"});
+  ExpectRefused(Columns([](auto& a) { a.rows_behind = -1; }), {"rows_behind is -1"});
+  ExpectRefused(Columns([](auto& a) { a.decay = 0; }), {"decay is 0", "(0, 1]"});
+  ExpectRefused(Columns([](auto& a) { a.decay = 1.5f; }), {"decay is 1.5"});
+  ExpectRefused(Columns([](auto& a) { a.decay = kNaN; }), {"decay is nan"});
   ExpectRefused(Columns([&](auto& a) { a.out = Report({2, 1, 9}); }), {"out is f32[2, 1, 9]"});
   ExpectRefused(Columns([&](auto& a) {
                   a.out = Report({2, 2, 8});

@@ -400,11 +400,13 @@ std::vector<double> ColumnMass(const ColumnMassArgs& a) {
     const int64_t before = attention.context_lens[s] - end;
     const SequenceKv kv = ReadKv(attention, seq, before + begin);
     for (int64_t token = begin; token < end; ++token) {
+      const int64_t behind = a.rows_behind + (end - 1 - token);
+      const double factor = std::pow(double{a.decay}, static_cast<double>(behind / 16));
       for (int64_t head = 0; head < attention.q.shape[1]; ++head) {
         const RowWeights seen = Weigh(attention, kv, {seq, token, head, before + token});
         const int64_t row = seq * attention.pool.num_kv_heads + KvHead(attention, head);
         for (size_t i = 0; i < seen.weights.size(); ++i) {
-          out[static_cast<size_t>(row * max_tokens + seen.begin) + i] += seen.weights[i];
+          out[static_cast<size_t>(row * max_tokens + seen.begin) + i] += factor * seen.weights[i];
         }
       }
     }
