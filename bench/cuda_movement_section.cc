@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -139,6 +140,43 @@ absl::Status RunMoves(CudaBench& bench, int64_t blocks) {
       bench, {"ours", [&](int32_t) { return cuda::ToStatus(cuda::CopyBlocks(on, copy), "copy"); }},
       "copy_blocks", shape, Cost(copy), limits(Cost(copy))));
   return AddHashedMove(bench, move, shape);
+}
+
+// What an eviction moves: half of the tokens of a context, in each layer others, brought together in
+// the other half of a pool whose blocks lie in random order. Nothing is asked of it: rows of one
+// head are too short for the rate of whole extents.
+absl::Status RunTokens(CudaBench& bench, int64_t blocks) {
+  const int64_t context = bench.Scaled(blocks, 2);
+  const int64_t kept = context * kBlockTokens / 2;
+  const std::string shape = fmt::format("{} tokens of {} layers", kept, kLayers);
+  if (!bench.Wanted("copy_tokens", shape)) return absl::OkStatus();
+  CaseMemory memory(bench.device());
+  CopyTokensArgs copy;
+  ASSIGN_OR_RETURN(copy.pool, NewPool(bench, memory, 2 * context));
+  const std::vector<int32_t> order = RandomOrder(copy.pool.num_blocks);
+  const auto slot_of = [&order](int64_t block, int64_t token) {
+    return order[block + token / kBlockTokens] * kBlockTokens +
+           static_cast<int32_t>(token % kBlockTokens);
+  };
+  std::vector<int32_t> all, from, to;
+  for (int64_t i = 0; i < context * kBlockTokens; ++i) all.push_back(slot_of(0, i));
+  std::mt19937 rng(3);
+  for (int32_t layer = 0; layer < kLayers; ++layer) {
+    std::sample(all.begin(), all.end(), std::back_inserter(from), kept, rng);
+  }
+  for (int64_t i = 0; i < kept; ++i) to.push_back(slot_of(context, i));
+  ASSIGN_OR_RETURN(const int32_t* on_from, bench.Upload(memory, std::span<const int32_t>(from)));
+  ASSIGN_OR_RETURN(const int32_t* on_to, bench.Upload(memory, std::span<const int32_t>(to)));
+  copy.from = from;
+  copy.to = to;
+  const cuda::LaunchTarget on = bench.target();
+  return AddMove(bench,
+                 {"ours",
+                  [&](int32_t) {
+                    return cuda::ToStatus(cuda::CopyTokens(on, copy, on_from, on_to),
+                                          "copy tokens");
+                  }},
+                 "copy_tokens", shape, Cost(copy), std::nullopt);
 }
 
 // Extents of blocks of 16 tokens, each to its quarter of a block of 64, as a hand-off from a worker
@@ -282,6 +320,7 @@ absl::Status RunStore(CudaBench& bench, int64_t tokens) {
 absl::Status MovementSection(CudaBench& bench) {
   for (const int64_t blocks : {8, 64, 512})
     RETURN_IF_ERROR(bench.Tolerate(RunMoves(bench, blocks)));
+  for (const int64_t blocks : {8, 512}) RETURN_IF_ERROR(bench.Tolerate(RunTokens(bench, blocks)));
   for (const int64_t extents : {32, 2048}) {
     for (const DType from : {DType::kBF16, DType::kF8E4M3}) {
       RETURN_IF_ERROR(bench.Tolerate(RunConversion(bench, extents, from)));

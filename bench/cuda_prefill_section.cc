@@ -73,11 +73,11 @@ absl::Status RunPrefillPoint(CudaBench& bench, const PrefillPoint& point) {
 }
 
 // What an eviction policy asks for beside a prefill: how much each token of the context weighs.
-absl::Status RunColumnMass(CudaBench& bench) {
+absl::Status RunColumnMass(CudaBench& bench, int32_t last_rows) {
   AttentionShape shape;
   shape.rows = static_cast<int32_t>(bench.Scaled(512));
   shape.contexts = {static_cast<int32_t>(bench.Scaled(8192, 16))};
-  const std::string title = fmt::format("last 32 rows of {}", shape.contexts[0]);
+  const std::string title = fmt::format("last {} rows of {}", last_rows, shape.contexts[0]);
   if (!bench.Wanted("column_mass", title)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const auto attention, AttentionCase::Create(bench, shape));
   ASSIGN_OR_RETURN(const TensorView lse,
@@ -86,7 +86,8 @@ absl::Status RunColumnMass(CudaBench& bench) {
       const TensorView out,
       bench.Poisoned(attention->memory(), DType::kF32, {1, shape.num_kv_heads, shape.contexts[0]}));
   const auto args_of = [&](int32_t launch) {
-    ColumnMassArgs args = {.attention = attention->Args(launch), .last_rows = 32, .out = out};
+    ColumnMassArgs args = {
+        .attention = attention->Args(launch), .last_rows = last_rows, .out = out};
     args.attention.lse = lse;
     return args;
   };
@@ -112,7 +113,10 @@ absl::Status RunColumnMass(CudaBench& bench) {
 absl::Status PrefillSection(CudaBench& bench) {
   for (const PrefillPoint& point : kPrefillPoints)
     RETURN_IF_ERROR(bench.Tolerate(RunPrefillPoint(bench, point)));
-  return bench.Tolerate(RunColumnMass(bench));
+  for (const int32_t last_rows : {32, 256}) {
+    RETURN_IF_ERROR(bench.Tolerate(RunColumnMass(bench, last_rows)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

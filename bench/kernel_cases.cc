@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <numeric>
 
 #include "base/status.h"
@@ -175,6 +176,8 @@ absl::Status AddKvBlocks(KernelArrays& arrays, Cases& cases) {
     std::vector<int64_t> slots;
     std::vector<BlockPair> pairs;
     std::vector<LayerBlock> items;
+    std::vector<int32_t> from;
+    std::vector<int32_t> to;
   };
   static constexpr int32_t kTokens = 512;
   static constexpr int32_t kMoved = 16;
@@ -185,6 +188,15 @@ absl::Status AddKvBlocks(KernelArrays& arrays, Cases& cases) {
     lists->pairs.push_back({i, kMoved + i});
     for (int32_t layer = 0; layer < kLayers; ++layer) lists->items.push_back({layer, i});
   }
+  // Half of the tokens of the first blocks, as an eviction keeps them, in each layer others.
+  std::mt19937 rng(2);
+  for (int32_t layer = 0; layer < kLayers; ++layer) {
+    std::vector<int32_t> tokens(kMoved * kBlockTokens);
+    std::iota(tokens.begin(), tokens.end(), 0);
+    std::sample(tokens.begin(), tokens.end(), std::back_inserter(lists->from), kTokens / 2, rng);
+  }
+  lists->to.resize(kTokens / 2);
+  std::iota(lists->to.begin(), lists->to.end(), kMoved * kBlockTokens);
   KvPoolView pool = {nullptr, DType::kBF16, kLayers, 2 * kMoved, kKvHeads, kBlockTokens, kHeadDim};
   ASSIGN_OR_RETURN(pool.data, arrays.NextWeight(kLayers * pool.num_blocks * pool.ExtentBytes()));
   const int64_t staging_bytes = static_cast<int64_t>(lists->items.size()) * pool.ExtentBytes();
@@ -196,11 +208,16 @@ absl::Status AddKvBlocks(KernelArrays& arrays, Cases& cases) {
   store.slots = lists->slots;
   store.pool = pool;
   const CopyBlocksArgs copy = {pool, lists->pairs};
+  const CopyTokensArgs copy_tokens = {pool, lists->from, lists->to};
   const MoveBlocksArgs move = {pool, lists->items, {staging, static_cast<size_t>(staging_bytes)}};
   cases.push_back({"store_kv", "T 512", Cost(store), [&arrays, lists, store] {
                      return arrays.ops().StoreKv(arrays.stream(), store);
                    }});
   Add(cases, arrays, "copy_blocks", "16 of 24 layers", &Ops::CopyBlocks, copy);
+  cases.push_back(
+      {"copy_tokens", "256 of 24 layers", Cost(copy_tokens), [&arrays, lists, copy_tokens] {
+         return arrays.ops().CopyTokens(arrays.stream(), copy_tokens);
+       }});
   Add(cases, arrays, "gather_blocks", "16 of 24 layers", &Ops::GatherBlocks, move);
   Add(cases, arrays, "scatter_blocks", "16 of 24 layers", &Ops::ScatterBlocks, move);
   return absl::OkStatus();

@@ -107,6 +107,10 @@ absl::Status ProfilingOps::DoCopyBlocks(Stream& stream, const CopyBlocksArgs& ar
   return Timed(stream, OpKind::kOther, Cost(args), [&] { return ops_->CopyBlocks(stream, args); });
 }
 
+absl::Status ProfilingOps::DoCopyTokens(Stream& stream, const CopyTokensArgs& args) {
+  return Timed(stream, OpKind::kOther, Cost(args), [&] { return ops_->CopyTokens(stream, args); });
+}
+
 absl::Status ProfilingOps::DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) {
   return Timed(stream, OpKind::kOther, Cost(args),
                [&] { return ops_->GatherBlocks(stream, args); });

@@ -101,6 +101,7 @@ class ProfilingOps final : public Ops {
   absl::Status DoAttentionDecode(Stream& stream, const AttentionArgs& args) override;
   absl::Status DoColumnMass(Stream& stream, const ColumnMassArgs& args) override;
   absl::Status DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) override;
+  absl::Status DoCopyTokens(Stream& stream, const CopyTokensArgs& args) override;
   absl::Status DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) override;
   absl::Status DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) override;
   absl::Status DoConvertKv(Stream& stream, const ConvertKvArgs& args) override;

@@ -187,6 +187,19 @@ struct CopyBlocksArgs {
   StagedSpan<BlockPair> pairs;
 };
 
+// Copies tokens within the pool, each layer by its own list: in every layer l, what lies in slot
+// from[l * count + i] is copied to slot to[i], K and V of all heads, bit by bit. `to` names no slot
+// twice and no slot that any layer reads.
+struct CopyTokensArgs {
+  KvPoolView pool;
+  std::span<const int32_t> from;  // [num_layers, count] slots: block * block_tokens + offset
+  std::span<const int32_t> to;    // [count]
+
+  std::span<const int32_t> FromIn(int32_t layer) const {
+    return from.subspan(static_cast<size_t>(layer) * to.size(), to.size());
+  }
+};
+
 struct LayerBlock {
   int32_t layer = 0;
   int32_t block = 0;

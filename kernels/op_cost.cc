@@ -123,6 +123,12 @@ OpCost Cost(const CopyBlocksArgs& a) {
   return {2 * extents * static_cast<double>(a.pool.ExtentBytes()), 0};
 }
 
+OpCost Cost(const CopyTokensArgs& a) {
+  const double elements =
+      static_cast<double>(a.from.size()) * 2 * a.pool.num_kv_heads * a.pool.head_dim;
+  return {2 * elements * static_cast<double>(SizeOf(a.pool.dtype)), 0};
+}
+
 OpCost Cost(const MoveBlocksArgs& a) {
   return {2 * static_cast<double>(a.items.size()) * static_cast<double>(a.pool.ExtentBytes()), 0};
 }

@@ -25,6 +25,7 @@ OpCost Cost(const AttentionArgs& a);
 // Reads the visible K once.
 OpCost Cost(const ColumnMassArgs& a);
 OpCost Cost(const CopyBlocksArgs& a);
+OpCost Cost(const CopyTokensArgs& a);
 OpCost Cost(const MoveBlocksArgs& a);
 OpCost Cost(const ConvertKvArgs& a);
 // One pass over the logits; what a row's filters add is not counted.

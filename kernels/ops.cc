@@ -103,6 +103,11 @@ absl::Status Ops::CopyBlocks(Stream& stream, const CopyBlocksArgs& args) {
   return args.pairs.empty() ? absl::OkStatus() : DoCopyBlocks(stream, args);
 }
 
+absl::Status Ops::CopyTokens(Stream& stream, const CopyTokensArgs& args) {
+  RETURN_IF_ERROR(Annotate(validate::Check(args), "copy_tokens"));
+  return args.to.empty() ? absl::OkStatus() : DoCopyTokens(stream, args);
+}
+
 absl::Status Ops::GatherBlocks(Stream& stream, const MoveBlocksArgs& args) {
   RETURN_IF_ERROR(Annotate(validate::Check(args), "gather_blocks"));
   return args.items.empty() ? absl::OkStatus() : DoGatherBlocks(stream, args);

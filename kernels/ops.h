@@ -73,6 +73,7 @@ class Ops {
   absl::Status AttentionDecode(Stream& stream, const AttentionArgs& args);
   absl::Status ColumnMass(Stream& stream, const ColumnMassArgs& args);
   absl::Status CopyBlocks(Stream& stream, const CopyBlocksArgs& args);
+  absl::Status CopyTokens(Stream& stream, const CopyTokensArgs& args);
   absl::Status GatherBlocks(Stream& stream, const MoveBlocksArgs& args);
   absl::Status ScatterBlocks(Stream& stream, const MoveBlocksArgs& args);
   absl::Status ConvertKv(Stream& stream, const ConvertKvArgs& args);
@@ -100,6 +101,7 @@ class Ops {
   virtual absl::Status DoAttentionDecode(Stream& stream, const AttentionArgs& args) = 0;
   virtual absl::Status DoColumnMass(Stream& stream, const ColumnMassArgs& args) = 0;
   virtual absl::Status DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) = 0;
+  virtual absl::Status DoCopyTokens(Stream& stream, const CopyTokensArgs& args) = 0;
   virtual absl::Status DoGatherBlocks(Stream& stream, const MoveBlocksArgs& args) = 0;
   virtual absl::Status DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args) = 0;
   virtual absl::Status DoConvertKv(Stream& stream, const ConvertKvArgs& args) = 0;

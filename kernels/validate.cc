@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -75,6 +76,23 @@ absl::Status CheckRow(const SampleRow& r, size_t row, int64_t vocab) {
   if (!HasPenalties(r)) return absl::OkStatus();
   RETURN_IF_ERROR(CheckIds(fmt::format("rows[{}].prompt_ids", row), r.prompt_ids, vocab));
   return CheckIds(fmt::format("rows[{}].output_ids", row), r.output_ids, vocab);
+}
+
+// The lists are long where a context is pruned, so that this is linear in them.
+absl::Status CheckTargets(const CopyTokensArgs& a, int64_t num_slots) {
+  std::vector<bool> written(static_cast<size_t>(num_slots));
+  for (int32_t slot : a.to) {
+    if (written[static_cast<size_t>(slot)]) {
+      return InvalidArgument("to names slot {} twice, must name each slot once", slot);
+    }
+    written[static_cast<size_t>(slot)] = true;
+  }
+  for (size_t i = 0; i < a.from.size(); ++i) {
+    if (!written[static_cast<size_t>(a.from[i])]) continue;
+    return InvalidArgument("from[{}] in layer {} is slot {}, must be none of the slots of to",
+                           i % a.to.size(), i / a.to.size(), a.from[i]);
+  }
+  return absl::OkStatus();
 }
 
 // Whether [first, first + count) lies in a block of `block_tokens`.
@@ -231,6 +249,23 @@ absl::Status Check(const CopyBlocksArgs& a) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status Check(const CopyTokensArgs& a) {
+  RETURN_IF_ERROR(CheckPool(a.pool));
+  constexpr int64_t kMaxSlots = std::numeric_limits<int32_t>::max();
+  const int64_t num_slots = int64_t{a.pool.num_blocks} * a.pool.block_tokens;
+  if (num_slots > kMaxSlots) {
+    return InvalidArgument("pool has {} blocks of {} tokens, must have at most {} slots together",
+                           a.pool.num_blocks, a.pool.block_tokens, kMaxSlots);
+  }
+  if (a.from.size() != a.to.size() * static_cast<size_t>(a.pool.num_layers)) {
+    return InvalidArgument("from has {} slots, must have the {} of to for each of {} layers",
+                           a.from.size(), a.to.size(), a.pool.num_layers);
+  }
+  RETURN_IF_ERROR(CheckIds("to", a.to, num_slots));
+  RETURN_IF_ERROR(CheckIds("from", a.from, num_slots));
+  return CheckTargets(a, num_slots);
 }
 
 absl::Status Check(const MoveBlocksArgs& a) {

@@ -25,6 +25,7 @@ absl::Status Check(const StoreKvArgs& a, ActivationTypeOf activation_type);
 absl::Status Check(const AttentionArgs& a, ActivationTypeOf activation_type, QueryRows query_rows);
 absl::Status Check(const ColumnMassArgs& a, ActivationTypeOf activation_type);
 absl::Status Check(const CopyBlocksArgs& a);
+absl::Status Check(const CopyTokensArgs& a);
 absl::Status Check(const MoveBlocksArgs& a);
 absl::Status Check(const ConvertKvArgs& a);
 absl::Status Check(const SampleArgs& a);

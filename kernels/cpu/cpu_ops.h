@@ -18,6 +18,7 @@ void AttentionPrefill(ThreadPool& pool, const AttentionArgs& args);
 void AttentionDecode(ThreadPool& pool, const AttentionArgs& args);
 void ColumnMass(ThreadPool& pool, const ColumnMassArgs& args);
 void CopyBlocks(ThreadPool& pool, const CopyBlocksArgs& args);
+void CopyTokens(ThreadPool& pool, const CopyTokensArgs& args);
 void GatherBlocks(ThreadPool& pool, const MoveBlocksArgs& args);
 void ScatterBlocks(ThreadPool& pool, const MoveBlocksArgs& args);
 // By the caller alone.

@@ -1,4 +1,7 @@
+#include <algorithm>
+#include <bit>
 #include <cstring>
+#include <span>
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/parallel.h"
@@ -134,6 +137,30 @@ namespace tandem::cpu {
 
 HWY_EXPORT(StoreTokens);
 
+namespace {
+
+// Calls body(i, n) for one piece of the lists after the other, the longest there are, whose n slots
+// follow one another in one block, on both sides.
+template <class Body>
+void ForSlotRuns(std::span<const int32_t> from, std::span<const int32_t> to, int32_t block_tokens,
+                 const Body& body) {
+  const int32_t offset_bits = block_tokens - 1;
+  for (size_t i = 0; i < to.size();) {
+    const int32_t offset = std::max(from[i] & offset_bits, to[i] & offset_bits);
+    const auto most = static_cast<int32_t>(
+        std::min<size_t>(static_cast<size_t>(block_tokens - offset), to.size() - i));
+    int32_t n = 1;
+    while (n < most && from[i + static_cast<size_t>(n)] == from[i] + n &&
+           to[i + static_cast<size_t>(n)] == to[i] + n) {
+      ++n;
+    }
+    body(i, static_cast<size_t>(n));
+    i += static_cast<size_t>(n);
+  }
+}
+
+}  // namespace
+
 void StoreKv(ThreadPool& pool, const StoreKvArgs& args) {
   const auto tokens = &HWY_DYNAMIC_DISPATCH(StoreTokens);
   ForRows(pool, args.k.rows(), 2 * args.k.RowElements(),
@@ -149,6 +176,31 @@ void CopyBlocks(ThreadPool& pool, const CopyBlocksArgs& args) {
     const auto layer = static_cast<int32_t>(index % num_layers);
     std::memcpy(args.pool.Extent(layer, to), args.pool.Extent(layer, from), bytes);
   });
+}
+
+// A thread takes K or V of some heads of some layers. Any order will do, since no slot is both read
+// and written.
+void CopyTokens(ThreadPool& pool, const CopyTokensArgs& args) {
+  const KvPoolView& kv = args.pool;
+  const int64_t row_bytes = kv.head_dim * SizeOf(kv.dtype);
+  const int64_t planes = 2 * int64_t{kv.num_kv_heads};  // K and V of each head of a layer
+  const int shift = std::countr_zero(static_cast<uint32_t>(kv.block_tokens));
+  ForRows(pool, kv.num_layers * planes, std::ssize(args.to) * kv.head_dim,
+          [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+              const auto layer = static_cast<int32_t>(i / planes);
+              const int64_t plane = i % planes * kv.block_tokens * row_bytes;
+              const auto from = args.FromIn(layer);
+              const auto row_of = [&](int32_t slot) {
+                const int32_t offset = slot & (kv.block_tokens - 1);
+                return kv.Extent(layer, slot >> shift) + plane + offset * row_bytes;
+              };
+              ForSlotRuns(from, args.to, kv.block_tokens, [&](size_t at, size_t n) {
+                std::memcpy(row_of(args.to[at]), row_of(from[at]),
+                            n * static_cast<size_t>(row_bytes));
+              });
+            }
+          });
 }
 
 void GatherBlocks(ThreadPool& pool, const MoveBlocksArgs& args) {

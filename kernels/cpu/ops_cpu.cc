@@ -80,6 +80,11 @@ absl::Status CpuOps::DoCopyBlocks(Stream&, const CopyBlocksArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status CpuOps::DoCopyTokens(Stream&, const CopyTokensArgs& args) {
+  cpu::CopyTokens(pool_, args);
+  return absl::OkStatus();
+}
+
 absl::Status CpuOps::DoGatherBlocks(Stream&, const MoveBlocksArgs& args) {
   cpu::GatherBlocks(pool_, args);
   return absl::OkStatus();

@@ -35,8 +35,10 @@ cudaError_t Convert(const LaunchTarget& on, const TensorView& x, const TensorVie
 cudaError_t Rope(const LaunchTarget& on, const RopeArgs& args);
 cudaError_t StoreKv(const LaunchTarget& on, const StoreKvArgs& args);
 cudaError_t RopeStoreKv(const LaunchTarget& on, const RopeArgs& rope, const StoreKvArgs& store);
-// `pairs` and `items` on the device, as many as the args have.
+// `pairs`, `from`, `to` and `items` on the device, as many as the args have.
 cudaError_t CopyBlocks(const LaunchTarget& on, const CopyBlocksArgs& args);
+cudaError_t CopyTokens(const LaunchTarget& on, const CopyTokensArgs& args, const int32_t* from,
+                       const int32_t* to);
 cudaError_t GatherBlocks(const LaunchTarget& on, const MoveBlocksArgs& args, const int2* items);
 cudaError_t ScatterBlocks(const LaunchTarget& on, const MoveBlocksArgs& args, const int2* items);
 

@@ -163,6 +163,17 @@ absl::Status CudaOps::DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) {
       a.pairs);
 }
 
+absl::Status CudaOps::DoCopyTokens(Stream& stream, const CopyTokensArgs& args) {
+  StagedSpan<int32_t> from(args.from);
+  StagedSpan<int32_t> to(args.to);
+  return Run(
+      stream,
+      [&](const LaunchTarget& on) {
+        return ToStatus(cuda::CopyTokens(on, args, from.device(), to.device()), "copy_tokens");
+      },
+      from, to);
+}
+
 template <class Move>
 absl::Status CudaOps::MoveBlocks(Stream& stream, const MoveBlocksArgs& args, Move move) {
   items_.clear();

@@ -284,6 +284,14 @@ TEST(OpCostTest, CountsWhatMustMoveAndBeComputed) {
   EXPECT_EQ(Cost(store).bytes, 2 * 8 * 4 + 2 * 8);
   EXPECT_EQ(Cost(rope, store).bytes, Cost(rope).bytes + 8 * 4 + 2 * 8);
 
+  // Two tokens in each of three layers, read and written.
+  const std::vector<int32_t> from(6), to(2);
+  const CopyTokensArgs copy = {
+      .pool = {.dtype = DType::kBF16, .num_layers = 3, .num_kv_heads = 2, .head_dim = 8},
+      .from = from,
+      .to = to};
+  EXPECT_EQ(Cost(copy).bytes, 2 * 6 * 2 * 2 * 8 * 2);
+
   std::byte weight{};
   const GemmArgs gemm = {.x = Tensor(q, {4, 16}),
                          .weight = {&weight, DType::kBF16, 10, 16},
