@@ -9,16 +9,17 @@
 namespace tandem {
 
 // What the KV of a prompt may lose on its way to a decode worker, in falling order of quality
-// (docs/hand_off.md#quality-classes). Only kExact keeps answers the same wherever a prompt is computed.
+// (docs/hand_off.md#quality-classes). kTiny means that KV is evicted as well (base/token_eviction.h). Only kExact keeps answers the same wherever a prompt is computed.
 enum class KvQuality : uint8_t {
   kExact,       // nothing
   kNearStrict,  // K and V in 8 bits
   kNear,        // K in 6 bits, V in 5
   kCompact,     // K in 4 bits, V in 3
+  kTiny,        // K in 5 bits, V in 4, of half of the tokens
 };
 
-inline constexpr std::array<std::string_view, 4> kKvQualityNames = {"exact", "near-strict", "near",
-                                                                    "compact"};
+inline constexpr std::array<std::string_view, 5> kKvQualityNames = {"exact", "near-strict", "near",
+                                                                    "compact", "tiny"};
 
 constexpr std::string_view Name(KvQuality quality) {
   return kKvQualityNames[static_cast<size_t>(quality)];

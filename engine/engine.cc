@@ -131,7 +131,8 @@ class Engine::Impl {
         limits_({.vocab_size = parts.model.vocab_size,
                  .max_context_tokens = options.max_context_tokens,
                  .max_width =
-                     std::min(options.scheduler.max_sequences, options.scheduler.max_step_tokens)}),
+                     std::min(options.scheduler.max_sequences, options.scheduler.max_step_tokens),
+                 .sliding_window = parts.model.sliding_window}),
         clock_(parts.clock),
         loss_(parts.device, parts.lost),
         made_(std::move(made)),

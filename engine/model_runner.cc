@@ -4,20 +4,23 @@
 #include <chrono>
 #include <utility>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "engine/step_chunks.h"
+#include "kvstore/token_eviction/select_tokens.h"
 
 namespace tandem {
 
-ModelRunner::ModelRunner(Transformer& transformer, Ops& ops, KvStore& store, const Device& device,
+ModelRunner::ModelRunner(Transformer& transformer, Ops& ops, KvStore& store, Device& device,
                          Stream& stream)
     : transformer_(transformer),
       ops_(ops),
       store_(store),
       stream_(stream),
-      runs_later_(!device.is_host()) {}
+      runs_later_(!device.is_host()),
+      scores_(device) {}
 
 absl::StatusOr<bool> ModelRunner::WarmUp(DecodeSteps decodes) {
   const auto began = std::chrono::steady_clock::now();
@@ -70,7 +73,7 @@ absl::Status ModelRunner::RunDummyStep() {
       {kTokens, limits.max_tokens, limits.max_context_tokens, pool.block_tokens * pool.num_blocks});
   batch_.AssignDummy(count, pool.block_tokens);
   ASSIGN_OR_RETURN(logits_,
-                   transformer_.Forward(stream_, batch_.view(0, copies_.pairs), pool, nullptr));
+                   transformer_.Forward(stream_, batch_.view(0, copies_.pairs, {}), pool, nullptr));
   SampleRows().IgnoreError();
   return stream_.Synchronize();
 }
@@ -88,13 +91,15 @@ absl::Status ModelRunner::Forward(std::span<const Chunk> chunks, int32_t num_dec
 
 absl::Status ModelRunner::Queue(std::span<const Chunk> chunks, int32_t num_decodes) {
   RETURN_IF_ERROR(MakeRoom(chunks, store_, copies_));
+  RETURN_IF_ERROR(scores_.Plan(chunks, store_.layout()));
   batch_.Clear();
   for (const Chunk& chunk : chunks) batch_.Append(chunk);
   const bool told_later = runs_later_ && *layer_stored_ != nullptr;
   const LayerStored record = [this](int32_t) { layers_.push_back(stream_.Record()); };
   ASSIGN_OR_RETURN(
-      logits_, transformer_.Forward(stream_, batch_.view(num_decodes, copies_.pairs), store_.view(),
-                                    told_later ? record : *layer_stored_));
+      logits_,
+      transformer_.Forward(stream_, batch_.view(num_decodes, copies_.pairs, scores_.requests()),
+                           store_.view(), told_later ? record : *layer_stored_));
   return absl::OkStatus();
 }
 
@@ -105,6 +110,33 @@ absl::Status ModelRunner::Await() {
     (*layer_stored_)(static_cast<int32_t>(layer));
   }
   layers_.clear();
+  RETURN_IF_ERROR(stream_.Synchronize());
+  scores_.Collect();
+  return absl::OkStatus();
+}
+
+// Output that was decoded before a preemption stays, and so do the copies' sources until they have
+// run.
+absl::Status ModelRunner::Evict(const Sequence& sequence) {
+  const PendingEviction& pending = *sequence.eviction;
+  const int32_t prompt = sequence.request.prompt_tokens();
+  const auto count = static_cast<size_t>(sequence.num_kept());
+  std::vector<int32_t> from;
+  for (int32_t layer = 0; layer < store_.layout().num_layers; ++layer) {
+    std::vector<int32_t> kept =
+        SelectTokens(*sequence.request.eviction(), layer, prompt,
+                     pending.scores.Of(layer).first(static_cast<size_t>(prompt)));
+    for (int32_t token = prompt; token < sequence.num_tokens(); ++token) kept.push_back(token);
+    TANDEM_CHECK(kept.size() == count, "layers keep different numbers of tokens");
+    for (const int32_t token : kept) {
+      from.push_back(static_cast<int32_t>(sequence.tables.front().Slot(token)));
+    }
+  }
+  std::vector<int32_t> to(count);
+  for (size_t i = 0; i < count; ++i) {
+    to[i] = static_cast<int32_t>(pending.kept.Slot(static_cast<int64_t>(i)));
+  }
+  RETURN_IF_ERROR(ops_.CopyTokens(stream_, {.pool = store_.view(), .from = from, .to = to}));
   return stream_.Synchronize();
 }
 
@@ -166,7 +198,7 @@ absl::StatusOr<std::vector<SampledToken>> ModelRunner::Score(const Chunk& chunk,
 void ModelRunner::SampleAlone(const Chunk& chunk) {
   batch_.AssignLastToken(chunk);
   absl::StatusOr<TensorView> logits =
-      transformer_.Forward(stream_, batch_.view(1, copies_.pairs), store_.view(), nullptr);
+      transformer_.Forward(stream_, batch_.view(1, copies_.pairs, {}), store_.view(), nullptr);
   absl::Status status = logits.status();
   if (status.ok()) {
     logits_ = *logits;

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "engine/prompt_scores.h"
 #include "engine/sequence.h"
 #include "engine/step_batch.h"
 #include "engine/step_computation.h"
@@ -23,8 +24,7 @@ namespace tandem {
 class ModelRunner final : public StepComputation {
  public:
   // `stream` is a stream of `device`, the one that `store` computes on.
-  ModelRunner(Transformer& transformer, Ops& ops, KvStore& store, const Device& device,
-              Stream& stream);
+  ModelRunner(Transformer& transformer, Ops& ops, KvStore& store, Device& device, Stream& stream);
   // Waits for queued work, because it writes to memory of the transformer and the store.
   ~ModelRunner() override { stream_.Synchronize().IgnoreError(); }
 
@@ -42,6 +42,7 @@ class ModelRunner final : public StepComputation {
   std::span<absl::StatusOr<std::vector<SampledToken>>> prompt_logprobs() override {
     return scored_;
   }
+  absl::Status Evict(const Sequence& sequence) override;
   void OnPause() override {}
 
  private:
@@ -73,7 +74,8 @@ class ModelRunner final : public StepComputation {
   const LayerStored* layer_stored_ = nullptr;
   std::vector<absl::StatusOr<std::unique_ptr<Event>>> layers_;
   BlockCopies copies_;  // for the step that is being queued
-  TensorView logits_;   // of the latest Forward
+  PromptScores scores_;
+  TensorView logits_;  // of the latest Forward
   StepBatch batch_;
   std::vector<SampledToken> sampled_;
   std::vector<absl::StatusOr<SampledToken>> results_;

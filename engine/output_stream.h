@@ -49,8 +49,9 @@ struct FinishInfo {
   FinishReason reason = FinishReason::kNone;  // kHandedOff, or how the last choice ended
   StageTimes stages;
   KvReport kv;
-  int32_t cached_tokens = 0;  // tokens of the prompt that came from the prefix cache
-  int32_t preemptions = 0;    // of its sequences
+  int32_t cached_tokens = 0;   // tokens of the prompt that came from the prefix cache
+  int32_t preemptions = 0;     // of its sequences
+  int32_t evicted_tokens = 0;  // tokens of the prompt whose KV was given up
 };
 
 // Receives the output of a request. It is called on the engine thread, one call at a time. It must

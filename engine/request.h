@@ -11,6 +11,7 @@
 #include "base/kv_quality.h"
 #include "base/sampling_params.h"
 #include "base/token_constraints.h"
+#include "base/token_eviction.h"
 #include "engine/beam_search.h"
 #include "kernels/op_args.h"
 #include "kvstore/codec/kv_codec.h"
@@ -44,6 +45,7 @@ struct EngineRequest {
   std::string tenant;      // tenants of equal priority get equal shares
   std::string cache_salt;  // prefixes are shared only among requests with equal salts
   KvQuality quality = KvQuality::kExact;  // of KV that is handed off
+  std::optional<TokenEviction> eviction;  // of KV of the prompt, once that is computed
   // One per choice for a request that resumes: only the tokens behind these are emitted. Otherwise
   // empty; always empty for a beam search.
   std::vector<OutputSoFar> so_far;
@@ -51,6 +53,12 @@ struct EngineRequest {
   // Rows of one decode step.
   int32_t width() const { return beams ? beams->width : n; }
 };
+
+// How many tokens of a prompt keep their KV.
+inline int32_t StoredTokens(size_t prompt_tokens, const std::optional<TokenEviction>& eviction) {
+  const auto tokens = static_cast<int32_t>(prompt_tokens);
+  return eviction ? eviction->StoredTokens(tokens) : tokens;
+}
 
 // What a decode worker reads besides extents as they are: frames of these codecs (docs/kv_codecs.md), and
 // the tables of codecs that it has.
@@ -69,6 +77,7 @@ struct HandoffTarget {
   ReservationId reservation;
   uint64_t epoch = 0;
   int32_t cached_tokens = 0;  // tokens of the prompt whose KV the decode worker has cached
+  int32_t stored_tokens = 0;  // so many tokens it has room for; 0: all of the prompt
   Duration lease{};           // renewed several times in that time; zero: never renewed
   ReadableKv reads;
 };
@@ -77,6 +86,8 @@ struct Reservation {
   ReservationId id;
   uint64_t epoch = 0;         // this engine's incarnation
   int32_t cached_tokens = 0;  // tokens of the prompt that are cached here: frames begin behind them
+  int32_t stored_tokens =
+      0;              // of the prompt, whose KV is to come; fewer than all where KV is evicted
   Duration lease{};   // without a frame, a renewal or a claim for that time the blocks are freed
   Duration queued{};  // how long it waited for room
   ReadableKv reads;
@@ -102,6 +113,7 @@ struct ReserveRequest {
   std::string tenant;
   std::string cache_salt;
   KvQuality quality = KvQuality::kExact;  // what the KV may lose on its way
+  std::optional<TokenEviction> eviction;  // by the prefill worker, at the end of the prompt
   WhenFull when_full = WhenFull::kWait;
 };
 

@@ -158,6 +158,13 @@ absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limi
         "the prompt's {} tokens and max_tokens {} exceed the context of {}: shorten one",
         request.prompt.size(), request.max_tokens, limits.max_context_tokens);
   }
+  if (request.eviction && limits.sliding_window > 0) {
+    return InvalidArgument(
+        "KV cannot be evicted: the attention of this model sees the last {} tokens, and counts "
+        "them "
+        "by their slots",
+        limits.sliding_window);
+  }
   RETURN_IF_ERROR(CheckWidth(request, limits));
   RETURN_IF_ERROR(CheckSoFar(request, limits.vocab_size));
   RETURN_IF_ERROR(CheckConstraints(request, limits));

@@ -12,6 +12,7 @@ struct EngineLimits {
   int32_t vocab_size = 0;
   int32_t max_context_tokens = 0;  // prompt and output together
   int32_t max_width = 0;           // choices, or beams: each is a row of a step
+  int32_t sliding_window = 0;      // of the model's attention; 0: none
 };
 
 // INVALID_ARGUMENT that names the field and its value. Checks so_far as well.

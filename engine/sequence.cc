@@ -25,6 +25,13 @@ std::optional<DType> RequestState::sent_dtype() const {
   return incoming() == nullptr ? std::nullopt : incoming()->sent_dtype;
 }
 
+const TokenEviction* RequestState::eviction() const {
+  if (!spec.eviction) return nullptr;
+  const bool refused = outgoing() != nullptr && outgoing()->target.stored_tokens !=
+                                                    StoredTokens(spec.prompt.size(), spec.eviction);
+  return refused ? nullptr : &*spec.eviction;
+}
+
 bool RequestState::AllEnded() const {
   return std::find(ended.begin(), ended.end(), false) == ended.end();
 }
@@ -39,8 +46,24 @@ FinishReason Sequence::StopReason() const {
   return StopReasonOf(request.spec, rows.front().tokens.back(), num_output());
 }
 
+int32_t Sequence::most_cached_tokens() const {
+  if (request.scores_prompt()) return request.scored_tokens - 1;
+  const int32_t most = num_tokens() - 1;
+  return will_evict() ? std::clamp(num_tokens() - request.eviction()->WindowTokens(), 0, most)
+                      : most;
+}
+
+// What was decoded before a preemption stays: it is computed again with the whole prompt.
+int32_t Sequence::num_kept() const {
+  const TokenEviction* const evicts = request.eviction();
+  if (evicts == nullptr || evicted_tokens > 0) return num_tokens();
+  return evicts->StoredTokens(request.prompt_tokens()) + num_output();
+}
+
 void Sequence::ForgetKv() {
   tables.clear();
+  eviction.reset();
+  evicted_tokens = 0;
   if (!request.search) return;
   request.RestartSearch();
   rows.assign(1, {.tokens = request.spec.prompt});
@@ -51,10 +74,18 @@ uint64_t TenantKey(std::string_view tenant) {
 }
 
 SequenceSpec SpecOf(SequenceId id, const EngineRequest& request) {
+  return SpecOfStored(id, request, static_cast<int32_t>(request.prompt.size()));
+}
+
+SequenceSpec SpecOfStored(SequenceId id, const EngineRequest& request, int32_t stored_tokens) {
   const auto prompt = static_cast<int32_t>(request.prompt.size());
+  const int32_t most_output = std::max(request.max_tokens, 1) - 1;
+  const int32_t kept = StoredTokens(request.prompt.size(), request.eviction);
   return {.id = id,
-          .prompt_tokens = prompt,
-          .max_total_tokens = prompt + std::max(request.max_tokens, 1) - 1,
+          .prompt_tokens = stored_tokens,
+          .max_total_tokens = stored_tokens + most_output,
+          .evicted_tokens = prompt - stored_tokens,
+          .kept_tokens = kept < prompt ? kept + most_output : 0,
           .width = request.width(),
           .priority = request.priority,
           .deadline = request.deadline,

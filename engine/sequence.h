@@ -16,6 +16,7 @@
 #include "engine/handoff/incoming_kv.h"
 #include "engine/handoff/outgoing_kv.h"
 #include "engine/output_stream.h"
+#include "engine/pending_eviction.h"
 #include "engine/request.h"
 #include "kvstore/block_table.h"
 #include "kvstore/kv_store.h"
@@ -46,6 +47,7 @@ struct RequestState {
   FinishReason last_reason = FinishReason::kNone;  // of the latest choice that ended
   int32_t cached_tokens = 0;
   int32_t preemptions = 0;
+  int32_t evicted_tokens = 0;  // of the prompt
   // Tokens at the front of the prompt whose log-probabilities were emitted or are not wanted: the
   // first one has none.
   int32_t scored_tokens = 1;
@@ -64,6 +66,9 @@ struct RequestState {
   std::optional<ReservationId> awaiting() const;
   // The dtype of the prompt's KV when it arrived in a narrower one than the pool's.
   std::optional<DType> sent_dtype() const;
+  // How KV is given up at the end of the prompt; null where none is, among others because the decode
+  // worker that the KV goes to has not agreed.
+  const TokenEviction* eviction() const;
   bool AllEnded() const;
   // A beam search begins again: none of its tokens were emitted.
   void RestartSearch();
@@ -77,6 +82,11 @@ struct Row {
 
 // The unit that the scheduler runs: rows of equal length that decode together, each with its own
 // block table. There is one row, unless a beam search has forked it.
+//
+// Position is not slot: `evicted_tokens` tokens of the prompt have no KV any more, others in each
+// layer. Those that have it lie in the slots from 0 on, in the order of their positions. So the token
+// at a position behind the prompt lies in slot `position - evicted_tokens`, in every layer. The
+// scheduler and the block tables count slots; tokens, rotations and outputs count positions.
 // Thread: engine.
 struct Sequence {
   Sequence(SequenceId id, RequestState& request, PrefixKey key)
@@ -90,17 +100,22 @@ struct Sequence {
   std::vector<Row> rows;
   std::vector<BlockTable> tables;  // tables[i] belongs to rows[i]; none while waiting or swapped
   std::optional<SwapId> swap;      // its KV is on the host, or being copied there or back
+  int32_t evicted_tokens = 0;
+  std::optional<PendingEviction> eviction;  // from its admission until it has evicted
 
   int32_t num_tokens() const { return static_cast<int32_t>(rows.front().tokens.size()); }
+  int32_t num_slots() const { return num_tokens() - evicted_tokens; }
   int32_t num_output() const { return num_tokens() - request.prompt_tokens(); }
   std::span<const int32_t> OutputOf(const Row& row) const {
     return std::span(row.tokens).subspan(request.spec.prompt.size());
   }
   // How many of its tokens may come from the prefix cache. The last known one is left out, because its
-  // logits are needed; so are those of every token before one that is to be scored.
-  int32_t most_cached_tokens() const {
-    return request.scores_prompt() ? request.scored_tokens - 1 : num_tokens() - 1;
-  }
+  // logits are needed; so are those of every token before one that is to be scored, and the queries
+  // that rank tokens for eviction.
+  int32_t most_cached_tokens() const;
+  // Whether it gives up KV at the end of its prompt, and how many of its known tokens stay then.
+  bool will_evict() const { return num_kept() < num_tokens(); }
+  int32_t num_kept() const;
   // Why the last token of row 0 ends the choice; kNone when it does not.
   FinishReason StopReason() const;
   // Frees its blocks: its tokens will be computed again. A beam search will be run again.
@@ -122,6 +137,8 @@ struct Chunk {
   bool decode = false;
 
   int32_t end() const { return begin + count; }
+  int32_t slots_begin() const { return begin - sequence->evicted_tokens; }
+  int32_t slots_end() const { return end() - sequence->evicted_tokens; }
   const std::vector<int32_t>& tokens() const { return sequence->rows[row].tokens; }
   BlockTable& table() const { return sequence->tables[row]; }
 };
@@ -133,7 +150,9 @@ FinishReason StopReasonOf(const EngineRequest& request, int32_t token, int32_t c
 uint64_t TenantKey(std::string_view tenant);
 
 // The first sequence of `request` as the scheduler sees it. The last token of a request ends it and
-// is never computed, so no KV is kept of that token.
+// is never computed, so no KV is kept of that token. `stored_tokens` of the prompt have KV when it
+// arrives from another worker.
 SequenceSpec SpecOf(SequenceId id, const EngineRequest& request);
+SequenceSpec SpecOfStored(SequenceId id, const EngineRequest& request, int32_t stored_tokens);
 
 }  // namespace tandem

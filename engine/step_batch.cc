@@ -42,10 +42,10 @@ void StepBatch::Append(const Chunk& chunk) {
   for (int32_t position = chunk.begin; position < chunk.end(); ++position) {
     token_ids_.push_back(chunk.tokens()[static_cast<size_t>(position)]);
     positions_.push_back(position);
-    slots_.push_back(table.Slot(position));
+    slots_.push_back(table.Slot(position - chunk.sequence->evicted_tokens));
   }
   query_starts_.push_back(static_cast<int32_t>(token_ids_.size()));
-  context_lens_.push_back(chunk.end());
+  context_lens_.push_back(chunk.slots_end());
   const std::span<const int32_t> blocks = table.block_ids();
   block_ids_.insert(block_ids_.end(), blocks.begin(), blocks.end());
   table_starts_.push_back(static_cast<int32_t>(block_ids_.size()));
@@ -56,7 +56,8 @@ void StepBatch::Append(const Chunk& chunk) {
   AppendSampleRows(chunk);
 }
 
-ForwardBatch StepBatch::view(int32_t num_decodes, std::span<const BlockPair> copies) const {
+ForwardBatch StepBatch::view(int32_t num_decodes, std::span<const BlockPair> copies,
+                             std::span<const MassRequest> masses) const {
   return {.token_ids = token_ids_,
           .positions = positions_,
           .slots = slots_,
@@ -68,6 +69,7 @@ ForwardBatch StepBatch::view(int32_t num_decodes, std::span<const BlockPair> cop
           .num_decodes = num_decodes,
           .logit_rows = logit_rows_,
           .scored = scored_,
+          .masses = masses,
           .sample_rows = sample_rows_};
 }
 

@@ -25,7 +25,8 @@ class StepBatch {
   void AssignDummy(int32_t count, int32_t block_tokens);
 
   // Valid until the batch changes.
-  ForwardBatch view(int32_t num_decodes, std::span<const BlockPair> copies) const;
+  ForwardBatch view(int32_t num_decodes, std::span<const BlockPair> copies,
+                    std::span<const MassRequest> masses) const;
   const std::vector<SampleRow>& sample_rows() const { return sample_rows_; }
   // The rows of the `index`-th chunk whose logits give log-probabilities of the prompt.
   RowRange scored_rows(const Chunk& chunk, size_t index) const {

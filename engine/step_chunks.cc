@@ -9,9 +9,9 @@ namespace tandem {
 absl::Status MakeRoom(std::span<const Chunk> chunks, KvStore& store, BlockCopies& copies) {
   for (const Chunk& chunk : chunks) {
     BlockTable& table = chunk.table();
-    const absl::Status reserved = store.Reserve(table, chunk.end());
+    const absl::Status reserved = store.Reserve(table, chunk.slots_end());
     TANDEM_CHECK(reserved.ok(), "the scheduler planned with blocks that the pool does not have");
-    RETURN_IF_ERROR(store.MakeWritable(table, chunk.begin, chunk.end(), copies));
+    RETURN_IF_ERROR(store.MakeWritable(table, chunk.slots_begin(), chunk.slots_end(), copies));
   }
   return absl::OkStatus();
 }
@@ -27,11 +27,11 @@ StepFeatures FeaturesOf(std::span<const Chunk> chunks) {
   for (const Chunk& chunk : chunks) {
     if (chunk.decode) {
       ++features.decode_sequences;
-      features.decode_context += chunk.end();
+      features.decode_context += chunk.slots_end();
       continue;
     }
     features.prefill_tokens += chunk.count;
-    features.prefill_pairs += CausalPairs(chunk.begin, chunk.end());
+    features.prefill_pairs += CausalPairs(chunk.slots_begin(), chunk.slots_end());
   }
   return features;
 }

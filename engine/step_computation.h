@@ -48,6 +48,10 @@ class StepComputation {
   // wants some (num_scored), in their order. An error is that chunk's alone.
   virtual std::span<absl::StatusOr<std::vector<SampledToken>>> prompt_logprobs() = 0;
 
+  // Copies the KV of the tokens that stay of `sequence`, whose known tokens were all computed, into the
+  // blocks of its pending eviction. They may be read by others on return.
+  virtual absl::Status Evict(const Sequence& sequence) = 0;
+
   // There is nothing to compute now: the next step will not follow the latest one at once.
   virtual void OnPause() = 0;
 };

@@ -17,14 +17,15 @@ int32_t StoreView::BlocksToReach(SequenceId id, int32_t end) const {
 }
 
 // A prompt whose KV is sent while it is computed cannot be preempted, so all of its blocks are
-// allocated on admission.
+// allocated on admission. So are the blocks of tokens that stay when KV is evicted.
 int32_t StoreView::BlocksToAdmit(const Sequence& sequence, int32_t end) const {
   if (sequence.request.outgoing()) end = sequence.num_tokens();
   const PrefixMatch match = Match(sequence);
   const int32_t all = store_.layout().BlocksFor(end);
   // The last block of a match that ends inside it is copied before it is written.
   const bool copied = match.device_tokens % store_.layout().block_tokens != 0;
-  return std::max(0, all - match.device_blocks) + match.idle_blocks + (copied ? 1 : 0);
+  const int32_t kept = sequence.will_evict() ? store_.layout().BlocksFor(sequence.num_kept()) : 0;
+  return std::max(0, all - match.device_blocks) + match.idle_blocks + (copied ? 1 : 0) + kept;
 }
 
 int32_t StoreView::BlocksToGrow(const Sequence& sequence, int32_t end) const {
@@ -49,7 +50,9 @@ int32_t StoreView::BlocksToGrow(const Sequence& sequence, int32_t end) const {
 }
 
 int32_t StoreView::BlocksFreedBy(SequenceId id) const {
-  return store_.BlocksGivenBack(find_(id).tables);
+  const Sequence& sequence = find_(id);
+  const int32_t kept = sequence.eviction ? sequence.eviction->kept.num_blocks() : 0;
+  return store_.BlocksGivenBack(sequence.tables) + kept;
 }
 
 std::optional<int32_t> StoreView::BlocksToSwapOut(SequenceId id) const {

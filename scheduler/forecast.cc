@@ -27,8 +27,7 @@ int64_t Forecast::MaxBlocks(const SequenceSpec& spec) const {
   SequenceSpec whole = spec;
   whole.prompt_tokens += spec.evicted_tokens;
   whole.max_total_tokens += spec.evicted_tokens;
-  const int64_t kept_blocks = (int64_t{spec.kept_tokens} + block_tokens_ - 1) / block_tokens_;
-  return BlocksAt(whole, whole.max_total_tokens) + (grows ? spec.width / 2 : 0) + kept_blocks;
+  return BlocksAt(whole, whole.max_total_tokens) + (grows ? spec.width / 2 : 0) + KeptBlocks(spec);
 }
 
 // A sequence that is on the host or comes back from there does not hold a block for its last known

@@ -23,6 +23,10 @@ class Forecast {
 
   // Blocks that hold `tokens` tokens of each row. All rows share the full blocks of the prompt.
   int64_t BlocksAt(const SequenceSpec& spec, int64_t tokens) const;
+  // Blocks for the tokens that stay when the sequence evicts KV, which it holds from its admission on.
+  int64_t KeptBlocks(const SequenceSpec& spec) const {
+    return (int64_t{spec.kept_tokens} + block_tokens_ - 1) / block_tokens_;
+  }
   // The most blocks that the sequence may ever hold.
   int64_t MaxBlocks(const SequenceSpec& spec) const;
 

@@ -69,8 +69,8 @@ bool Preempter::SwapIsCheaper(const SequenceState& victim, const CacheView& view
   if (!blocks) return false;
   const int32_t outputs = victim.known_tokens - victim.spec.prompt_tokens;
   const std::optional<Duration> copy = latency_.Copy(2 * *blocks);
-  const std::optional<Duration> compute =
-      latency_.Prefill(0, victim.spec.prompt_tokens + victim.spec.width * outputs);
+  const std::optional<Duration> compute = latency_.Prefill(
+      0, victim.spec.evicted_tokens + victim.spec.prompt_tokens + victim.spec.width * outputs);
   return copy && compute && *copy < *compute;
 }
 

@@ -58,7 +58,8 @@ void PrefillPlanner::Admit(const Admission& admission) {
 
 int64_t PrefillPlanner::BlocksToReach(const SequenceState& sequence, int32_t end) const {
   if (&sequence == ignores_prefix_) {
-    return forecast_.BlocksAt(sequence.spec, sequence.known_tokens);
+    return forecast_.BlocksAt(sequence.spec, sequence.known_tokens) +
+           forecast_.KeptBlocks(sequence.spec);
   }
   return draft_.view.BlocksToReach(sequence.spec.id, end);
 }
@@ -104,7 +105,8 @@ int32_t PrefillPlanner::TokensToAttach(const SequenceState& sequence, const Cach
   const int32_t cached = prefix.device_tokens;
   if (cached == 0 || !NoneComputes()) return cached;
   const bool fits = FittingChunk(sequence, cached).end > cached;
-  const int64_t all_blocks = forecast_.BlocksAt(sequence.spec, sequence.known_tokens);
+  const int64_t all_blocks = forecast_.BlocksAt(sequence.spec, sequence.known_tokens) +
+                             forecast_.KeptBlocks(sequence.spec);
   if (fits || all_blocks > draft_.blocks) return cached;
   ignores_prefix_ = &sequence;
   return 0;

@@ -54,6 +54,10 @@ tandem_test(shared_prefix_test SOURCES unit/engine/shared_prefix_test.cc DEPS ta
 tandem_test(preemption_test
             SOURCES unit/engine/preemption_test.cc unit/engine/swapped_sequence_test.cc
             DEPS tandem_test_engine)
+tandem_test(token_eviction_test
+            SOURCES unit/engine/token_eviction_test.cc unit/transformer/model_under_test.cc
+            DEPS tandem_test_engine TIMEOUT 300)
+tandem_define_paths(unit/engine/token_eviction_test.cc)
 tandem_test(engine_soak_test SOURCES property/engine_soak_test.cc DEPS tandem_test_engine
             TIMEOUT 300)
 tandem_test(beam_search_test SOURCES unit/engine/beam_search_test.cc

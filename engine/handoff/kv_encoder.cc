@@ -39,7 +39,9 @@ Rounding RoundingOf(KvQuality quality) {
     case KvQuality::kNear:
       return {.bits = {.k = 6, .v = 5}, .exact_front = 4};
     case KvQuality::kCompact:
-      return {.bits = {.k = 4, .v = 3}, .exact_front = 4, .exact_back = 16};
+      return {.bits = {.k = 4, .v = 3}, .exact_front = 4, .exact_back = 12};
+    case KvQuality::kTiny:
+      return {.bits = {.k = 5, .v = 4}, .exact_front = 4};
   }
   return {};
 }
@@ -87,7 +89,8 @@ KvEncoder::KvEncoder(const Options& options, const Clock& clock)
   for (const CodecId id : {CodecId::kRaw, CodecId::kMaskRice, CodecId::kF3}) {
     known_.push_back({.id = id});
   }
-  for (const KvQuality quality : {KvQuality::kNearStrict, KvQuality::kNear, KvQuality::kCompact}) {
+  for (const KvQuality quality :
+       {KvQuality::kNearStrict, KvQuality::kNear, KvQuality::kCompact, KvQuality::kTiny}) {
     known_.push_back({.id = CodecId::kQuantised, .quality = quality});
   }
   for (Known& known : known_) {

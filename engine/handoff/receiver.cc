@@ -42,17 +42,24 @@ absl::Status KvReceiver::Check(const ReserveRequest& request) const {
 // until that has landed the promise must stand.
 SequenceSpec KvReceiver::SpecOfPromise(const ReserveRequest& request, SequenceId promise) const {
   const auto prompt_tokens = static_cast<int32_t>(request.prompt.size());
+  const int32_t stored = StoredTokens(request.prompt.size(), request.eviction);
+  const int32_t most_output = request.max_tokens - 1;
   return {.id = promise,
-          .prompt_tokens = prompt_tokens,
-          .max_total_tokens = prompt_tokens + request.max_tokens - 1,
+          .prompt_tokens = stored,
+          .max_total_tokens = stored + most_output,
+          .evicted_tokens = prompt_tokens - stored,
+          .kept_tokens = stored < prompt_tokens ? stored + most_output : 0,
           .width = request.width,
           .priority = request.priority,
           .tenant = TenantKey(request.tenant)};
 }
 
 // How many of the available blocks TakeBlocks takes: new ones, and idle ones of the cache.
-int32_t KvReceiver::BlocksToTake(const PrefixKey& key, std::span<const int32_t> prompt) const {
+int32_t KvReceiver::BlocksToTake(const PrefixKey& key, const ReserveRequest& request) const {
+  const std::span<const int32_t> prompt = request.prompt;
   const auto prompt_tokens = static_cast<int64_t>(prompt.size());
+  const int32_t stored = StoredTokens(prompt.size(), request.eviction);
+  if (stored < prompt_tokens) return store_.layout().BlocksFor(stored);
   PrefixMatch match = store_.Match(key, prompt, prompt_tokens);
   if (const int64_t tail = match.device_tokens % options_.layout.block_tokens; tail != 0) {
     match = store_.Match(key, prompt, match.device_tokens - tail);
@@ -61,23 +68,24 @@ int32_t KvReceiver::BlocksToTake(const PrefixKey& key, std::span<const int32_t> 
 }
 
 // Blocks of the prompt: full ones that are cached, and new ones behind them. How many tokens are
-// cached.
+// cached: none of a prompt whose KV is evicted, because the cache has no such KV.
 int32_t KvReceiver::TakeBlocks(PrefixKey& key, Incoming& incoming) {
   const std::vector<int32_t>& prompt = incoming.request.prompt;
-  const auto prompt_tokens = static_cast<int64_t>(prompt.size());
-  const int64_t attached = store_.Attach(key, prompt, prompt_tokens, incoming.table);
+  const int64_t stored = StoredTokens(prompt.size(), incoming.request.eviction);
+  const int64_t attached =
+      stored < std::ssize(prompt) ? 0 : store_.Attach(key, prompt, stored, incoming.table);
   const int64_t cached_tokens = attached - attached % options_.layout.block_tokens;
   incoming.table.Truncate(cached_tokens);
-  const absl::Status reserved = store_.Reserve(incoming.table, prompt_tokens);
+  const absl::Status reserved = store_.Reserve(incoming.table, stored);
   TANDEM_CHECK(reserved.ok(), "the scheduler planned with blocks that the pool does not have");
   return static_cast<int32_t>(cached_tokens);
 }
 
 absl::StatusOr<Reservation> KvReceiver::Reserve(WaitingReservation& waiting, SequenceId promise) {
   const ReserveRequest& request = waiting.request;
-  const auto prompt_tokens = static_cast<int32_t>(request.prompt.size());
+  const int32_t stored_tokens = StoredTokens(request.prompt.size(), request.eviction);
   waiting.key.Extend(request.prompt);
-  view_.SetReservation(promise, BlocksToTake(waiting.key, request.prompt));
+  view_.SetReservation(promise, BlocksToTake(waiting.key, request));
   const TimePoint now = clock_.Now();
   RETURN_IF_ERROR(scheduler_.Reserve(SpecOfPromise(request, promise), view_, now));
   Advance(waiting.state, ReceiveEvent::kAdmit);
@@ -94,13 +102,14 @@ absl::StatusOr<Reservation> KvReceiver::Reserve(WaitingReservation& waiting, Seq
   const std::span<const int32_t> blocks = incoming.table.block_ids();
   ReadableKv reads = zone_.Open(id, {.blocks = {blocks.begin(), blocks.end()},
                                      .layout = incoming.request.layout,
-                                     .prompt_tokens = prompt_tokens,
+                                     .prompt_tokens = stored_tokens,
                                      .cached_tokens = cached_tokens,
                                      .quality = incoming.request.quality});
   incoming_.emplace(id, std::move(incoming));
   return Reservation{.id = id,
                      .epoch = options_.epoch,
                      .cached_tokens = cached_tokens,
+                     .stored_tokens = stored_tokens,
                      .lease = options_.reservation_lease,
                      .queued = now - waiting.asked,
                      .reads = std::move(reads)};
@@ -119,7 +128,8 @@ absl::Status KvReceiver::Claim(ReservationId id, const EngineRequest& request) {
   }
   const ReserveRequest& reserved = incoming.request;
   if (request.prompt != reserved.prompt || request.max_tokens > reserved.max_tokens ||
-      request.width() != reserved.width || request.cache_salt != reserved.cache_salt) {
+      request.width() != reserved.width || request.cache_salt != reserved.cache_salt ||
+      request.eviction != reserved.eviction) {
     return FailedPrecondition(
         "reservation {} is for another request: for {} prompt tokens and {} more in {} rows, not "
         "for {} and {} in {}",

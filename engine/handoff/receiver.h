@@ -103,7 +103,7 @@ class KvReceiver {
   };
 
   SequenceSpec SpecOfPromise(const ReserveRequest& request, SequenceId promise) const;
-  int32_t BlocksToTake(const PrefixKey& key, std::span<const int32_t> prompt) const;
+  int32_t BlocksToTake(const PrefixKey& key, const ReserveRequest& request) const;
   int32_t TakeBlocks(PrefixKey& key, Incoming& incoming);
   void Drop(ReservationId id);
   std::optional<ExpiredReservation> CheckExpiry(ReservationId id, Incoming& incoming,

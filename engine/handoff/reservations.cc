@@ -145,13 +145,19 @@ void Reservations::StartDecode(RequestState& request, TimePoint arrived) {
   IncomingKv& incoming = *request.incoming();
   const SequenceId id = core_.requests.NewSequenceId();
   incoming.sent_dtype = core_.receiver.NarrowerDType(*incoming.awaiting);
-  BlockTable table = core_.receiver.Take(*incoming.awaiting, SpecOf(id, request.spec));
+  const int32_t stored = StoredTokens(request.spec.prompt.size(), request.spec.eviction);
+  BlockTable table =
+      core_.receiver.Take(*incoming.awaiting, SpecOfStored(id, request.spec, stored));
   incoming.awaiting.reset();
   request.stages.wait_kv = std::max(Duration{}, arrived - request.accepted);
   Sequence& root = core_.requests.AddSequence(request, id);
   root.tables.push_back(std::move(table));
-  core_.store.Insert(root.key, root.rows.front().tokens, request.prompt_tokens(),
-                     root.tables.front());
+  root.evicted_tokens = request.prompt_tokens() - stored;
+  request.evicted_tokens = root.evicted_tokens;
+  if (root.evicted_tokens == 0) {
+    core_.store.Insert(root.key, root.rows.front().tokens, request.prompt_tokens(),
+                       root.tables.front());
+  }
   if (!request.spec.so_far.empty()) return core_.choices.ResumeFrom(root);
   core_.scheduler.Activate(id);
   if (request.search) {

@@ -28,6 +28,12 @@ bool MayReopen(const OutgoingKv& outgoing, const absl::Status& status) {
          outgoing.reopened < std::ssize(kPauses);
 }
 
+// A peer that has set no room aside for fewer tokens takes them all.
+int32_t TokensToSend(const EngineRequest& request, const HandoffTarget& target) {
+  const int32_t stored = StoredTokens(request.prompt.size(), request.eviction);
+  return target.stored_tokens == stored ? stored : static_cast<int32_t>(request.prompt.size());
+}
+
 absl::Status AboutPeer(const absl::Status& status, const HandoffTarget& target) {
   return Annotate(status, fmt::format("KV hand-off to {}", target.data_address));
 }
@@ -68,7 +74,7 @@ absl::Status KvSender::OpenStream(const EngineRequest& request, OutgoingKv& outg
   ASSIGN_OR_RETURN(
       outgoing.encoded,
       EncodedStream::Open({*encoding_.encoder, *encoding_.workers, *transport_}, target,
-                          {.tokens = static_cast<int32_t>(request.prompt.size()),
+                          {.tokens = TokensToSend(request, target),
                            .quality = request.quality,
                            .posted = outgoing.posted},
                           renew_every, ended));
@@ -79,6 +85,7 @@ absl::Status KvSender::OpenStream(const EngineRequest& request, OutgoingKv& outg
 void KvSender::Begin(Sequence& sequence, int32_t cached_tokens) {
   const TimePoint began = clock_.Now();
   OutgoingKv& outgoing = *sequence.request.outgoing();
+  if (sequence.will_evict()) return;
   outgoing.ready_blocks = cached_tokens / store_.layout().block_tokens;
   if (HasStream(outgoing)) outgoing.error = AboutPeer(PostReady(sequence), outgoing.target);
   time_spent_ += clock_.Now() - began;
@@ -96,13 +103,23 @@ void KvSender::PostLayer(int32_t layer, std::span<const Chunk> chunks) {
   const TimePoint began = clock_.Now();
   next_layer_ = store_.layout().num_layers;
   for (const Chunk& chunk : chunks) {
-    if (!chunk.sequence->request.outgoing()) continue;
+    if (!chunk.sequence->request.outgoing() || chunk.sequence->eviction) continue;
     OutgoingKv& outgoing = *chunk.sequence->request.outgoing();
     if (!outgoing.error.ok()) continue;
     outgoing.error = AboutPeer(PostChunk(layer, chunk), outgoing.target);
     next_layer_ = std::min(next_layer_, NextPost(layer, chunk));
   }
   time_spent_ += clock_.Now() - began;
+}
+
+absl::Status KvSender::PostKept(Sequence& sequence) {
+  const TimePoint began = clock_.Now();
+  OutgoingKv& outgoing = *sequence.request.outgoing();
+  outgoing.ready_blocks = store_.layout().BlocksFor(sequence.num_slots());
+  absl::Status status;
+  if (HasStream(outgoing)) status = AboutPeer(PostReady(sequence), outgoing.target);
+  time_spent_ += clock_.Now() - began;
+  return status;
 }
 
 KvSender::ChunkBlocks KvSender::BlocksOf(const Chunk& chunk) const {

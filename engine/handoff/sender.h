@@ -54,6 +54,9 @@ class KvSender {
   // last chunk have few bytes, they are kept for the commit, so that the first token does not wait
   // for them. A block is posted once per layer and stream.
   void PostLayer(int32_t layer, std::span<const Chunk> chunks);
+  // The sequence has evicted KV at the end of its prompt: posts what it kept. PostLayer posts nothing
+  // of such a sequence.
+  absl::Status PostKept(Sequence& sequence);
   // All chunks were computed, and the first token is emitted: posts the KV that was kept and asks
   // the peer to acknowledge.
   absl::Status Commit(Sequence& root);

@@ -81,7 +81,7 @@ void Choices::Resume(std::unique_ptr<RequestState> request) {
 // when it is not full, and computes that part again.
 void Choices::ResumeFrom(Sequence& root) {
   RequestState& request = root.request;
-  const int32_t prompt = request.prompt_tokens();
+  const int32_t prompt = request.prompt_tokens() - root.evicted_tokens;
   const int32_t whole_blocks = prompt - prompt % parts_.block_tokens;
   std::vector<Scheduler::Resumed> choices;
   for (int32_t i = 0; i < request.spec.n; ++i) {

@@ -56,12 +56,17 @@ void Delivery::DeliverTo(Sequence& sequence, const Part& part,
     sampled.push_back(*std::move(token));
   }
   // No other request can share the tokens of beams that have forked. Nor may KV enter the cache
-  // that was computed from a prompt in a narrower dtype: this worker would compute other values.
-  if (sequence.rows.size() == 1 && !request.sent_dtype()) {
+  // that was computed from a prompt in a narrower dtype: this worker would compute other values. The
+  // same holds for what was computed from a prompt without all of its KV.
+  if (sequence.rows.size() == 1 && !request.sent_dtype() && sequence.evicted_tokens == 0) {
     core_.store.Insert(sequence.key, sequence.rows.front().tokens, part.computed_tokens,
                        sequence.tables.front());
   }
   if (sampled.empty()) return;
+  if (const absl::Status status = evictor_.Evict(sequence); !status.ok()) {
+    LogError("request={} eviction of KV failed: {}", request.spec.id, status.ToString());
+    return core_.requests.End(request, status);
+  }
   core_.store.Unexpect(sequence.id);
   const bool first = !std::exchange(request.prefilled, true);
   if (first) EndPrefill(request, computed);

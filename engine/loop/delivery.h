@@ -10,20 +10,21 @@
 #include "base/clock.h"
 #include "engine/handoff/outgoing_handoffs.h"
 #include "engine/loop/core.h"
+#include "engine/loop/token_evictor.h"
 #include "engine/sequence.h"
 #include "kernels/op_args.h"
 
 namespace tandem {
 
 // What follows from the tokens of a computed step: they are emitted, full blocks enter the prefix
-// cache, and requests fork, continue, are handed off or end.
+// cache, KV is evicted at the end of prompts, and requests fork, continue, are handed off or end.
 // Thread: engine. Everything that the constructor takes must outlive it.
 class Delivery {
  public:
   // `failed` is called when a token could not be sampled.
-  Delivery(EngineCore& core, OutgoingHandoffs& handoffs,
+  Delivery(EngineCore& core, OutgoingHandoffs& handoffs, TokenEvictor& evictor,
            const std::function<void(const absl::Status&)>& failed)
-      : core_(core), handoffs_(handoffs), failed_(failed) {}
+      : core_(core), handoffs_(handoffs), evictor_(evictor), failed_(failed) {}
 
   using Scores = absl::StatusOr<std::vector<SampledToken>>;  // log-probabilities of a prompt
 
@@ -53,6 +54,7 @@ class Delivery {
 
   EngineCore& core_;
   OutgoingHandoffs& handoffs_;
+  TokenEvictor& evictor_;
   const std::function<void(const absl::Status&)>& failed_;
   uint64_t output_tokens_ = 0;
 };

@@ -32,6 +32,14 @@ bool PausesMeasurement(const Message& message) {
          std::holds_alternative<ShutdownMessage>(message);
 }
 
+// The output of a request that is handed off grows elsewhere.
+void SetHandoff(const SubmitMessage& message, SequenceSpec& spec) {
+  const int32_t stored = StoredTokens(message.request.prompt.size(), message.request.eviction);
+  const bool evicts = stored < spec.prompt_tokens && message.target->stored_tokens == stored;
+  spec.max_total_tokens = spec.prompt_tokens;
+  spec.kept_tokens = evicts ? stored : 0;
+}
+
 std::unique_ptr<RequestState> NewRequest(SubmitMessage& message) {
   auto request = std::make_unique<RequestState>(std::move(message.request));
   if (message.outgoing) request->handoff = *std::move(message.outgoing);
@@ -238,7 +246,7 @@ void EngineLoop::Submit(SubmitMessage& message) {
     return core_.choices.Resume(NewRequest(message));
   }
   SequenceSpec spec = SpecOf(requests.NewSequenceId(), message.request);
-  if (message.target) spec.max_total_tokens = spec.prompt_tokens;  // its output grows elsewhere
+  if (message.target) SetHandoff(message, spec);
   if (absl::Status status = core_.scheduler.Enqueue(spec, core_.clock.Now()); !status.ok()) {
     return Refuse(message, status);
   }

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "engine/loop/token_evictor.h"
 
 namespace tandem {
 
@@ -14,6 +15,9 @@ void PlanApplier::Apply(const StepPlan& plan, TimePoint now) {
   for (const Preemption& preemption : plan.preempted) Preempt(preemption);
   for (const Admission& admission : plan.admitted) Admit(admission, now);
   for (const Admission& admission : plan.admitted) ReservePrompt(admission.id);
+  for (const Admission& admission : plan.admitted) {
+    if (Sequence* const one = core_.requests.Find(admission.id)) TokenEvictor::Prepare(core_, *one);
+  }
   for (const SequenceId id : plan.swap_ins) {
     if (Sequence* const sequence = core_.requests.Find(id)) core_.copies.SwapIn(*sequence);
   }

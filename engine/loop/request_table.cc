@@ -28,6 +28,7 @@ Sequence& RequestTable::AddSequence(RequestState& request, SequenceId id) {
 Sequence& RequestTable::AddFork(Sequence& root, int32_t index) {
   Sequence& fork = AddSequence(root.request, NewSequenceId(), root.key);
   fork.index = index;
+  fork.evicted_tokens = root.evicted_tokens;
   fork.tables.push_back(root.tables.front().Fork());
   return fork;
 }
@@ -84,6 +85,7 @@ void RequestTable::End(RequestState& request, FinishInfo info) {
     info.kv.hidden_bytes = incoming->hidden_bytes;
   }
   info.preemptions = request.preemptions;
+  info.evicted_tokens = request.evicted_tokens;
   OutputStream stream = std::move(request.stream);
   requests_.erase(request.spec.id);
   parts_.publish();
@@ -100,7 +102,7 @@ double RequestTable::Fragmentation() const {
   for (const auto& [id, sequence] : sequences_) {
     for (const BlockTable& table : sequence->tables) {
       slots += table.capacity_tokens();
-      empty += std::max<int64_t>(0, table.capacity_tokens() - sequence->num_tokens());
+      empty += std::max<int64_t>(0, table.capacity_tokens() - sequence->num_slots());
     }
   }
   return slots == 0 ? 0 : static_cast<double>(empty) / static_cast<double>(slots);

@@ -8,7 +8,10 @@
 namespace tandem {
 
 StepRunner::StepRunner(const Parts& parts)
-    : parts_(parts), applier_(parts.core), delivery_(parts.core, parts.handoffs, parts.failed) {}
+    : parts_(parts),
+      applier_(parts.core),
+      evictor_(parts.core, parts.computation),
+      delivery_(parts.core, parts.handoffs, evictor_, parts.failed) {}
 
 bool StepRunner::Run() {
   EngineCore& core = parts_.core;
@@ -76,7 +79,7 @@ void StepRunner::BuildChunks(const StepPlan& plan) {
     const RequestState& request = sequence->request;
     const int32_t first_tokens = request.search || request.prefilled ? 1 : request.spec.n;
     chunks_.push_back({.sequence = sequence,
-                       .begin = chunk.begin,
+                       .begin = chunk.begin + sequence->evicted_tokens,
                        .count = chunk.count,
                        .samples = chunk.last ? first_tokens : 0});
     if (request.scores_prompt()) AddScores(request, chunks_.back());
@@ -109,6 +112,7 @@ void StepRunner::AddTo(EngineStats& stats) const {
   stats.steps = steps_;
   stats.prompt_tokens = prompt_tokens_;
   stats.output_tokens = delivery_.output_tokens();
+  evictor_.AddTo(stats);
 }
 
 }  // namespace tandem

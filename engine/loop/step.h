@@ -12,6 +12,7 @@
 #include "engine/loop/delivery.h"
 #include "engine/loop/plan_applier.h"
 #include "engine/loop/step_timer.h"
+#include "engine/loop/token_evictor.h"
 #include "engine/progress.h"
 #include "engine/sequence.h"
 #include "engine/stats.h"
@@ -52,6 +53,7 @@ class StepRunner {
 
   const Parts parts_;
   PlanApplier applier_;
+  TokenEvictor evictor_;
   Delivery delivery_;
   StepTimer timer_;
   std::vector<Chunk> chunks_;

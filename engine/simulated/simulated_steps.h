@@ -66,6 +66,8 @@ class SimulatedSteps final : public StepComputation {
   std::span<absl::StatusOr<std::vector<SampledToken>>> prompt_logprobs() override {
     return scored_;
   }
+  // Blocks of a simulated worker have no content.
+  absl::Status Evict(const Sequence&) override { return absl::OkStatus(); }
   void OnPause() override { follows_ = false; }
 
  private:

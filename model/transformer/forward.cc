@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "model/transformer/activations.h"
+#include "model/transformer/attention_masses.h"
 #include "model/transformer/decode_graphs.h"
 #include "model/transformer/rope_table.h"
 #include "model/transformer/step_inputs.h"
@@ -79,6 +80,7 @@ struct Transformer::State {
   std::vector<int32_t> head_rows;  // the distinct logit rows of this step
   std::vector<int32_t> kept_rows;  // these and the scored rows, in rising order
   SamplePlan sample_plan;          // the sampling plan of this step
+  AttentionMasses masses;          // what this step's tokens get of attention
 
   absl::Status CheckBatch(const ForwardBatch& batch) const;
   AttentionArgs AttentionOf(const Activations& a, const KvPoolView& pool, int32_t layer) const;
@@ -217,7 +219,10 @@ absl::Status Transformer::State::Qkv(Stream& stream, const LayerWeights& w,
 absl::Status Transformer::State::Attention(Stream& stream, const StepInputs& inputs,
                                            const AttentionArgs& args, const AttentionPlans& plans) {
   if (inputs.chunks.num_rows > 0) {
-    RETURN_IF_ERROR(ops.AttentionPrefill(stream, PartOf(args, inputs.chunks, plans.chunks)));
+    AttentionArgs chunks = PartOf(args, inputs.chunks, plans.chunks);
+    chunks.lse = masses.Lse(inputs.chunks.num_rows);
+    RETURN_IF_ERROR(ops.AttentionPrefill(stream, chunks));
+    RETURN_IF_ERROR(masses.Queue(stream, ops, chunks));
   }
   if (inputs.decodes.num_rows == 0) return absl::OkStatus();
   return ops.AttentionDecode(stream, PartOf(args, inputs.decodes, plans.decodes));
@@ -310,10 +315,12 @@ absl::Status Transformer::State::Compute(Stream& stream, const StepInputs& input
     const AttentionArgs attention = AttentionOf(a, pool, layer);
     RETURN_IF_ERROR(Qkv(stream, w, inputs, attention, a));
     if (layer_stored) layer_stored(layer);
-    // After the KV of the last layer is stored, only the rows whose logits are needed matter.
+    // After the KV of the last layer is stored, only the rows whose logits are needed matter, and the
+    // attention of those that rank tokens.
     const bool last = layer + 1 == config.num_layers;
-    if (last && kept == 0) return absl::OkStatus();
+    if (last && kept == 0 && !masses.wanted()) return absl::OkStatus();
     RETURN_IF_ERROR(Attention(stream, inputs, attention, plans));
+    if (last && kept == 0) return absl::OkStatus();
     if (last && kept < inputs.num_rows) {
       RETURN_IF_ERROR(KeepRows(stream, rows.kept, a));
       a = activations.ForRows(kept);
@@ -391,6 +398,7 @@ absl::StatusOr<TensorView> Transformer::State::Forward(Stream& stream, const For
       const StepInputs inputs,
       recorded ? stage->AddDecodes(batch, graphs.SizeFor(batch.num_decodes)) : stage->Add(batch));
   ASSIGN_OR_RETURN(const AttentionPlan chunks, PlanChunks(inputs, pool));
+  masses.Begin(batch, stage->staging());
   sample_plan = ops.PlanSample(batch.sample_rows, stage->staging());
   RETURN_IF_ERROR(stage->staging().Upload(stream));
   RETURN_IF_ERROR(ops.CopyBlocks(stream, {.pool = pool, .pairs = inputs.copies}));
@@ -464,8 +472,9 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
                    .max_total_tokens = int64_t{limits.max_sequences} * limits.max_context_tokens,
                    .splits = limits.splits}));
   ASSIGN_OR_RETURN(RopeTable rope, RopeTable::Create(config, limits.max_context_tokens, device));
-  ASSIGN_OR_RETURN(std::unique_ptr<InputStage> stage,
-                   InputStage::Create(limits, ops.PlanBytes(), device));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<InputStage> stage,
+      InputStage::Create(limits, ops.PlanBytes() + AttentionMasses::StagingBytes(limits), device));
   const Activations::Sizes sizes = {.tokens = limits.max_tokens,
                                     .logit_rows = limits.max_logit_rows,
                                     .dtype = ops.ActivationType(config.dtype)};
@@ -473,6 +482,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
   Activations::Carve(config, sizes, counter);
   ASSIGN_OR_RETURN(DeviceBuffer memory, device.Allocate(counter.highest()));
   ASSIGN_OR_RETURN(KvRounder rounder, KvRounder::Create(config, device, ops));
+  ASSIGN_OR_RETURN(AttentionMasses masses, AttentionMasses::Create(config, limits, device));
   Carver carver(memory.data());
   std::unique_ptr<State> state(
       new State{.config = config,
@@ -485,7 +495,8 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
                 .can_record = device.can_record_graphs(),
                 .rounder = std::move(rounder),
                 .memory = std::move(memory),
-                .activations = Activations::Carve(config, sizes, carver)});
+                .activations = Activations::Carve(config, sizes, carver),
+                .masses = std::move(masses)});
   return std::unique_ptr<Transformer>(new Transformer(std::move(state)));
 }
 

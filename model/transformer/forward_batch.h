@@ -14,6 +14,18 @@ struct RowRange {
   int32_t count = 0;
 };
 
+// How much attention each token of a sequence's context gets from rows of this step.
+struct MassRequest {
+  int32_t sequence = 0;  // of the batch: one with several rows
+  // The rows that count, and their weights: as in ColumnMassArgs.
+  int32_t last_rows = 0;
+  int32_t rows_behind = 0;
+  float decay = 1;
+  // [layers, Hkv, context_lens[sequence]], memory of Device::AllocateHost; filled when the pass has
+  // ended.
+  std::span<float> out;
+};
+
 // The ragged batch of one step: first the sequences with several query rows (prefill chunks), then
 // `num_decodes` sequences with one row each. The caller owns all spans during the call.
 struct ForwardBatch {
@@ -32,6 +44,7 @@ struct ForwardBatch {
   // Rows whose logits will be asked for later, piece by piece (Transformer::Logits), in rising order
   // and apart.
   std::span<const RowRange> scored;
+  std::span<const MassRequest> masses;  // valid until the pass has been queued
   // [R] how the logits will be sampled; it is uploaded with the step's arrays. May be empty, then
   // Ops::Sample uploads it.
   std::span<const SampleRow> sample_rows;

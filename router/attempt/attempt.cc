@@ -169,6 +169,7 @@ void Attempt::OnPrefillEvent(const v1::WorkerEvent& event) {
       reports_.prefill_finished = true;
       reports_.kv = event.finish().kv();
       reports_.cached_tokens = event.finish().cached_tokens();
+      reports_.evicted_tokens = event.finish().evicted_tokens();
       prefill_.claim.Record(reports_.cached_tokens);
       reports_.preemptions += event.finish().preemptions();
       return SetAccounted();

@@ -52,6 +52,7 @@ struct AttemptReports {
   v1::KvReport kv;               // the prefill worker's
   uint64_t kv_hidden_bytes = 0;  // bytes that arrived during the prefill, as the decode worker saw
   int32_t cached_tokens = 0;
+  int32_t evicted_tokens = 0;
   int32_t preemptions = 0;
   ReserveTimes reserve;
 };

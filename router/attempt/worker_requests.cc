@@ -48,6 +48,7 @@ v1::ReserveRequest WorkerRequests::Reserve() const {
   request.set_tenant(spec_.sequence.tenant());
   request.set_cache_salt(spec_.sequence.cache_salt());
   request.set_kv_quality(spec_.sequence.kv_quality());
+  request.set_kv_eviction(spec_.sequence.kv_eviction());
   *request.mutable_layout() = workers_.prefill.info->layout;
   request.set_model_fingerprint(workers_.prefill.info->model_fingerprint);
   request.set_epoch(workers_.decode->id.incarnation);

@@ -117,6 +117,7 @@ v1::RequestOutcome ToMessage(const RequestEnd& end, const Comparison& comparison
   if (end.finish) *message.mutable_finish() = *end.finish;
   message.set_resumes(end.resumes);
   message.set_cached_tokens(end.cached_tokens);
+  message.set_evicted_tokens(end.evicted_tokens);
   for (const Residual& residual : comparison.residuals) {
     v1::PredictionResidual& one = *message.add_residuals();
     one.set_term(std::string(kPredictionTermNames[static_cast<size_t>(residual.term)]));

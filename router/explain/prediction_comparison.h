@@ -42,6 +42,7 @@ struct RequestEnd {
   Duration admission{};                    // that its last attempt waited for room
   int32_t resumes = 0;
   int32_t cached_tokens = 0;
+  int32_t evicted_tokens = 0;
   bool sent_whole = false;  // in one piece at the end, as a beam search is
 };
 

@@ -188,6 +188,7 @@ void Request::SendSummary() {
   usage.set_prompt_tokens(spec_.sequence.prompt_size());
   usage.set_completion_tokens(CompletionTokens());
   usage.set_cached_tokens(report.last.cached_tokens);
+  usage.set_evicted_tokens(report.last.evicted_tokens);
   usage.set_preemptions(report.last.preemptions);
   usage.set_resumes(report.resumes);
   usage.set_kv_hidden_bytes(report.last.kv_hidden_bytes);
@@ -230,6 +231,7 @@ void Request::RecordEnd(const absl::Status& status) {
                          .admission = report.last.reserve.waiting,
                          .resumes = report.resumes,
                          .cached_tokens = report.last.cached_tokens,
+                         .evicted_tokens = report.last.evicted_tokens,
                          .sent_whole = spec_.has_beams()});
 }
 

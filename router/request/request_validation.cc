@@ -11,6 +11,7 @@
 #include "fmt/ranges.h"
 #include "router/cluster/registration_check.h"
 #include "router/request/constraints_message.h"
+#include "router/request/kv_fields.h"
 
 namespace tandem {
 namespace {
@@ -304,10 +305,7 @@ absl::Status ValidateRequest(const v1::GenerateRequest& request, const RequestLi
   if (request.has_tpot_slo_ms()) {
     RETURN_IF_ERROR(CheckSlo("tpot_slo_ms", request.tpot_slo_ms()));
   }
-  if (!request.kv_quality().empty() && !KvQualityFromName(request.kv_quality())) {
-    return InvalidArgument("kv_quality=\"{}\" is unknown: use {}", request.kv_quality(),
-                           fmt::join(kKvQualityNames, ", "));
-  }
+  RETURN_IF_ERROR(CheckKvFields(request));
   RETURN_IF_ERROR(CheckName("tenant", request.tenant()));
   RETURN_IF_ERROR(CheckName("cache_salt", request.cache_salt()));
   constexpr size_t kMaxSessionBytes = 256;

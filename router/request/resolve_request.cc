@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "router/prefix/session_table.h"
 #include "router/request/constraints_message.h"
+#include "router/request/kv_fields.h"
 
 namespace tandem {
 namespace {
@@ -49,9 +50,10 @@ RequestSpec ResolveRequest(const v1::GenerateRequest& request, const RequestLimi
   sequence.set_n(ResolveChoices(request));
   sequence.set_tenant(request.tenant());
   sequence.set_cache_salt(request.cache_salt());
-  sequence.set_kv_quality(request.kv_quality().empty()
-                              ? std::string(Name(limits.default_kv_quality))
-                              : request.kv_quality());
+  sequence.set_kv_quality(std::string(Name(ResolveQuality(request, limits))));
+  if (const auto eviction = ResolveEviction(request, limits)) {
+    sequence.set_kv_eviction(ToString(*eviction));
+  }
   *sequence.mutable_forced_token_ids() = request.forced_token_ids();
   if (request.has_prompt_logprobs()) sequence.set_prompt_logprobs(request.prompt_logprobs());
   if (request.has_beam_search()) *sequence.mutable_beam_search() = ResolveBeams(request);

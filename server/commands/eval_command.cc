@@ -12,6 +12,7 @@
 #include "fmt/format.h"
 #include "server/commands/client.h"
 #include "server/commands/commands.h"
+#include "server/commands/kv_flags.h"
 #include "server/commands/output_file.h"
 #include "server/commands/progress_bar.h"
 #include "server/commands/route_flag.h"
@@ -30,7 +31,8 @@ struct EvalFlags {
   WindowPlan plan;
   std::string route = "disaggregated";
   std::string baseline_route = "unified";
-  std::string quality = "exact";
+  std::string quality;
+  std::string evict;
   int32_t logprobs = kMaxLogprobs;
   double timeout_seconds = 600;
   std::string json;
@@ -62,10 +64,13 @@ EvalSubject SubjectOf(const EvalFlags& flags) {
   const std::string& baseline_router =
       flags.baseline_router.empty() ? flags.router : flags.baseline_router;
   return {.model = "",
-          .baseline = {.router = baseline_router, .route = kRoutesByName.at(flags.baseline_route)},
+          .baseline = {.router = baseline_router,
+                       .route = kRoutesByName.at(flags.baseline_route),
+                       .quality = "exact"},
           .tested = {.router = flags.router,
                      .route = kRoutesByName.at(flags.route),
-                     .quality = flags.quality},
+                     .quality = flags.quality,
+                     .eviction = flags.evict},
           .plan = flags.plan,
           .num_logprobs = flags.logprobs};
 }
@@ -139,9 +144,12 @@ void AddEvalFlags(CLI::App& eval, EvalFlags& flags) {
   eval.add_option(
           "--quality", flags.quality,
           "what the KV of the tested requests may lose on its way to a decode worker: exact, "
-          "near-strict, near or compact")
-      ->check(CLI::IsMember({"exact", "near-strict", "near", "compact"}))
-      ->capture_default_str();
+          "near-strict, near, compact or tiny; the router's, unless given")
+      ->check(KvQualityText());
+  eval.add_option("--evict", flags.evict,
+                  "which KV of the tested prompts is given up once they are computed: none, or "
+                  "POLICY:RATIO as h2o-ema:2; the router's, unless given")
+      ->check(TokenEvictionText());
   eval.add_option("--baseline-route", flags.baseline_route, "of those they are compared with")
       ->check(routes)
       ->capture_default_str();

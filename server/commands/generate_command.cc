@@ -9,6 +9,7 @@
 #include "server/commands/client.h"
 #include "server/commands/commands.h"
 #include "server/commands/generation.h"
+#include "server/commands/kv_flags.h"
 #include "server/commands/number_flag.h"
 #include "server/commands/route_flag.h"
 #include "server/commands/sampling_flags.h"
@@ -38,6 +39,7 @@ struct GenerateFlags {
   std::string tenant;
   std::string cache_salt;
   std::string quality;
+  std::string evict;
   std::string session;
   std::string request_id;
   std::optional<double> ttft_slo_ms;
@@ -118,6 +120,7 @@ absl::StatusOr<v1::GenerateRequest> MakeRequest(const GenerateFlags& flags) {
   request.set_tenant(flags.tenant);
   request.set_cache_salt(flags.cache_salt);
   request.set_kv_quality(flags.quality);
+  request.set_kv_eviction(flags.evict);
   request.set_session_id(flags.session);
   const EndFlags& ending = flags.ending;
   request.mutable_stop_token_ids()->Add(ending.stop_token_ids.begin(), ending.stop_token_ids.end());
@@ -171,10 +174,10 @@ void PrintRest(const Generation& generation, const GenerateFlags& flags) {
   }
   const v1::Usage& usage = generation.summary.usage();
   fmt::print(stderr,
-             "  request {} seed {}, {} of {} prompt tokens cached, preempted {} times, resumed {} "
-             "times\n",
+             "  request {} seed {}, {} of {} prompt tokens cached, {} evicted, preempted {} times, "
+             "resumed {} times\n",
              generation.summary.request_id(), generation.summary.seed(), usage.cached_tokens(),
-             usage.prompt_tokens(), usage.preemptions(), usage.resumes());
+             usage.prompt_tokens(), usage.evicted_tokens(), usage.preemptions(), usage.resumes());
 }
 
 int RunGenerate(const GenerateFlags& flags) {
@@ -255,8 +258,14 @@ void AddGenerateCommand(CLI::App& app, Action& chosen) {
   generate
       ->add_option("--quality", flags->quality,
                    "what the KV of the prompt may lose on its way to a decode worker: exact "
-                   "(nothing), near-strict, near or compact; the router's, unless given")
-      ->check(CLI::IsMember({"exact", "near-strict", "near", "compact"}));
+                   "(nothing), near-strict, near, compact or tiny; the router's, unless given")
+      ->check(KvQualityText());
+  generate
+      ->add_option(
+          "--evict", flags->evict,
+          "which KV of the prompt is given up once it is computed: none, or POLICY:RATIO as "
+          "h2o-ema:2; the router's, unless given")
+      ->check(TokenEvictionText());
   generate->add_option("--session", flags->session,
                        "id of the conversation, which stays on the workers that have it cached");
   generate->add_option("--request-id", flags->request_id, "for the server's logs");

@@ -152,6 +152,7 @@ std::string ToJson(const Generation& generation) {
                    {"completion_tokens", usage.completion_tokens()},
                    {"total_tokens", usage.prompt_tokens() + usage.completion_tokens()},
                    {"cached_tokens", usage.cached_tokens()},
+                   {"evicted_tokens", usage.evicted_tokens()},
                    {"preemptions", usage.preemptions()},
                    {"resumes", usage.resumes()},
                    {"kv_hidden_bytes", usage.kv_hidden_bytes()}};

@@ -116,6 +116,10 @@ RouterOptions MakeRouterOptions(const RouterFlags& flags, const ServedModel& ser
   options.limits.default_slo = SloOf(flags.tuning);
   options.limits.default_kv_quality =
       KvQualityFromName(flags.tuning.quality).value_or(KvQuality::kExact);
+  if (flags.tuning.evict != "none") {
+    const absl::StatusOr<TokenEviction> eviction = ParseTokenEviction(flags.tuning.evict);
+    if (eviction.ok()) options.limits.default_kv_eviction = *eviction;  // the flag was checked
+  }
   options.max_in_flight = flags.tuning.max_in_flight;
   options.max_request_time = std::chrono::seconds(flags.tuning.max_request_seconds);
   options.tokenizing.threads = flags.tuning.tokenize_threads;

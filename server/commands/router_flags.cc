@@ -3,6 +3,7 @@
 #include "CLI/CLI.hpp"
 #include "router/output_length/output_length_predictor.h"
 #include "router/policy/policies.h"
+#include "server/commands/kv_flags.h"
 #include "server/commands/number_flag.h"
 #include "server/commands/size_flag.h"
 
@@ -130,8 +131,14 @@ void AddRouterFlags(CLI::App& app, RouterTuning& tuning) {
   app.add_option(
          "--quality", tuning.quality,
          "what the KV of a prompt may lose on its way to a decode worker, for requests that "
-         "bring no kv_quality: exact (nothing), near-strict, near or compact")
-      ->check(CLI::IsMember({"exact", "near-strict", "near", "compact"}))
+         "bring no kv_quality: exact (nothing), near-strict, near, compact or tiny (evicts as "
+         "well)")
+      ->check(KvQualityText())
+      ->capture_default_str();
+  app.add_option("--evict", tuning.evict,
+                 "which KV of a prompt is given up once the prompt is computed, for requests that "
+                 "bring no kv_eviction: none, or POLICY:RATIO as h2o-ema:2")
+      ->check(TokenEvictionText())
       ->capture_default_str();
   app.add_option("--prefix-index-bytes", tuning.prefix_index_bytes,
                  "memory for what workers report of their prefix caches, as 256MiB; with less than "

@@ -23,6 +23,7 @@ struct RouterTuning {
   PolicyOptions policy_options;    // without the content of classic_parameters
   std::string classic_parameters;  // a file
   std::string quality = "exact";   // of requests that say none: a name of KvQuality
+  std::string evict = "none";      // likewise: a text that ParseTokenEviction takes
   std::optional<double> ttft_slo_ms;
   std::optional<double> tpot_slo_ms;
   std::string output_predictor = "adaptive";

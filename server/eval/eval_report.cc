@@ -30,12 +30,14 @@ std::string NumberText(const Measure& measure, std::optional<double> value) {
 }
 
 std::string ServedText(const ServedAs& served) {
-  const std::string route = fmt::format("route {} of {}", Name(served.route), served.router);
-  return served.quality == "exact" ? route : fmt::format("{}, quality {}", route, served.quality);
+  std::string text = fmt::format("route {} of {}", Name(served.route), served.router);
+  if (!served.quality.empty()) text += fmt::format(", quality {}", served.quality);
+  if (!served.eviction.empty()) text += fmt::format(", eviction {}", served.eviction);
+  return text;
 }
 
 Json ServedJson(const ServedAs& served) {
-  return {{"router", served.router}, {"route", Name(served.route)}, {"quality", served.quality}};
+  return {{"router", served.router}, {"route", Name(served.route)}, {"quality", served.quality}, {"eviction", served.eviction}};
 }
 
 std::string Heading(const EvalResult& result) {

@@ -18,7 +18,8 @@ namespace tandem {
 struct ServedAs {
   std::string router;  // host:port
   v1::Route route = v1::ROUTE_AUTO;
-  std::string quality = "exact";  // kv_quality
+  std::string quality;   // kv_quality
+  std::string eviction;  // kv_eviction
 };
 
 // What was compared.

@@ -54,6 +54,7 @@ v1::GenerateRequest ForcedRequest(const EvalWindow& window, const ServedAs& serv
   request.mutable_sampling()->set_logprobs(num_logprobs);
   request.set_route(served.route);
   request.set_kv_quality(served.quality);
+  request.set_kv_eviction(served.eviction);
   request.set_cache_salt(cache_salt);
   return request;
 }

@@ -85,6 +85,7 @@ std::string FieldOf(std::string_view message) {
                                        "tenant",
                                        "cache_salt",
                                        "kv_quality",
+                                       "kv_eviction",
                                        "session_id",
                                        "request_id",
                                        "ttft_slo_ms",

@@ -187,6 +187,8 @@ absl::Status ReadPlacement(const BodyFields& body, v1::GenerateRequest& request)
   RETURN_IF_ERROR(ReadInto<std::string>(
       body, "kv_quality", [&](const std::string& quality) { request.set_kv_quality(quality); }));
   RETURN_IF_ERROR(ReadInto<std::string>(
+      body, "kv_eviction", [&](const std::string& text) { request.set_kv_eviction(text); }));
+  RETURN_IF_ERROR(ReadInto<std::string>(
       body, "session_id", [&](const std::string& session) { request.set_session_id(session); }));
   RETURN_IF_ERROR(ReadInto<std::string>(
       body, "request_id", [&](const std::string& id) { request.set_request_id(id); }));

@@ -115,6 +115,13 @@ void SetCodecUse(const EngineStats& stats, v1::HandoffUse& use) {
 }
 
 // A class that only a newer router knows loses nothing here.
+// The router has checked the text.
+std::optional<TokenEviction> ToTokenEviction(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  const absl::StatusOr<TokenEviction> eviction = ParseTokenEviction(text);
+  return eviction.ok() ? std::optional(*eviction) : std::nullopt;
+}
+
 KvQuality ToKvQuality(const std::string& name) {
   return KvQualityFromName(name).value_or(KvQuality::kExact);
 }
@@ -203,6 +210,7 @@ EngineRequest ToEngineRequest(const v1::SequenceRequest& sequence, TimePoint dea
           .tenant = sequence.tenant(),
           .cache_salt = sequence.cache_salt(),
           .quality = ToKvQuality(sequence.kv_quality()),
+          .eviction = ToTokenEviction(sequence.kv_eviction()),
           .so_far = {}};
 }
 
@@ -251,6 +259,7 @@ absl::StatusOr<ReserveRequest> ToReserveRequest(const v1::ReserveRequest& reques
                         .tenant = request.tenant(),
                         .cache_salt = request.cache_salt(),
                         .quality = ToKvQuality(request.kv_quality()),
+                        .eviction = ToTokenEviction(request.kv_eviction()),
                         .when_full = request.at_once() ? WhenFull::kRefuse : WhenFull::kWait};
 }
 
@@ -264,6 +273,7 @@ v1::ReserveResponse ToProto(const Reservation& reservation, std::string_view dat
   target.set_reservation_id(reservation.id.value());
   target.set_epoch(reservation.epoch);
   target.set_cached_tokens(reservation.cached_tokens);
+  target.set_stored_tokens(reservation.stored_tokens);
   target.set_lease_ms(lease.count());
   for (const CodecId codec : reservation.reads.codecs) {
     target.add_codecs(std::string(CodecName(codec)));
@@ -300,6 +310,7 @@ absl::StatusOr<HandoffTarget> ToHandoffTarget(const v1::PrefillRequest& request)
                        .reservation = ReservationId(target.reservation_id()),
                        .epoch = target.epoch(),
                        .cached_tokens = target.cached_tokens(),
+                       .stored_tokens = target.stored_tokens(),
                        .lease = std::chrono::milliseconds(target.lease_ms()),
                        .reads = ToReadableKv(target)};
 }
@@ -361,6 +372,7 @@ v1::WorkerFinish ToProto(const FinishInfo& info) {
   finish.mutable_kv()->set_hidden_bytes(info.kv.hidden_bytes);
   finish.set_cached_tokens(info.cached_tokens);
   finish.set_preemptions(info.preemptions);
+  finish.set_evicted_tokens(info.evicted_tokens);
   return finish;
 }
 
@@ -387,6 +399,8 @@ v1::WorkerLoad ToLoad(const EngineStats& stats) {
   load.set_requests_finished(stats.requests_finished);
   load.set_prompt_tokens(stats.prompt_tokens);
   load.set_output_tokens(stats.output_tokens);
+  load.set_evictions(stats.evictions);
+  load.set_evicted_tokens(stats.evicted_tokens);
   load.set_kv_bytes_sent(stats.kv_bytes_sent);
   load.set_kv_bytes_received(stats.kv_bytes_received);
   load.set_waiting_prompt_tokens(stats.scheduler.waiting_prompt_tokens);

@@ -63,6 +63,7 @@ Disaggregated* HandoffPair::Start(EngineRequest request, const Reservation& rese
                               .reservation = reservation.id,
                               .epoch = reservation.epoch,
                               .cached_tokens = reservation.cached_tokens,
+                              .stored_tokens = reservation.stored_tokens,
                               .lease = reservation.lease,
                               .reads = reservation.reads},
                              run.prefill.NewSink());

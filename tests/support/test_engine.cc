@@ -117,7 +117,8 @@ ReserveRequest TestEngine::ReservationFor(const EngineRequest& request) const {
           .deadline = request.deadline,
           .tenant = request.tenant,
           .cache_salt = request.cache_salt,
-          .quality = request.quality};
+          .quality = request.quality,
+          .eviction = request.eviction};
 }
 
 absl::StatusOr<Reservation> TestEngine::Reserve(int32_t prompt_tokens, int32_t max_tokens) {

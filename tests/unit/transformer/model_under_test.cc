@@ -88,13 +88,14 @@ std::vector<std::vector<float>> ModelUnderTest::Step(const std::vector<TestWork>
     table_starts.push_back(static_cast<int32_t>(tables.size()));
     for (int32_t i = 0; i < all[s].rows; ++i, ++sequence.computed) {
       const int32_t position = sequence.computed;
+      const int32_t slot = position - sequence.evicted;
       ids.push_back(sequence.ids.at(position));
       positions.push_back(position);
-      slots.push_back(int64_t{sequence.blocks.at(position / kBlockTokens)} * kBlockTokens +
-                      position % kBlockTokens);
+      slots.push_back(int64_t{sequence.blocks.at(slot / kBlockTokens)} * kBlockTokens +
+                      slot % kBlockTokens);
     }
     starts.push_back(static_cast<int32_t>(ids.size()));
-    lens.push_back(sequence.computed);
+    lens.push_back(sequence.computed - sequence.evicted);
     rows.push_back(static_cast<int32_t>(ids.size()) - 1);
   }
   const ForwardBatch batch{.token_ids = ids,
@@ -104,7 +105,8 @@ std::vector<std::vector<float>> ModelUnderTest::Step(const std::vector<TestWork>
                            .context_lens = lens,
                            .block_tables = {.ids = tables, .starts = table_starts},
                            .num_decodes = static_cast<int32_t>(decodes.size()),
-                           .logit_rows = rows};
+                           .logit_rows = rows,
+                           .masses = masses_};
   const TensorView logits = OrDie(Forward(batch, layer_stored_));
   std::vector<std::vector<float>> result;
   for (int64_t r = 0; r < logits.rows(); ++r) result.push_back(Row(logits, r));
@@ -124,6 +126,62 @@ std::vector<float> ModelUnderTest::DecodeGreedily(TestSequence& sequence,
                                                   const std::vector<float>& logits) {
   sequence.ids.push_back(ArgMax(logits));
   return Step({}, {{&sequence, 1}}).front();
+}
+
+std::byte* ModelUnderTest::RowOf(const TestSequence& sequence, int32_t layer, int32_t part,
+                                 int32_t head, int32_t slot) const {
+  const int64_t row = int64_t{pool_.head_dim} * SizeOf(pool_.dtype);
+  const int64_t index = (int64_t{part} * pool_.num_kv_heads + head) * kBlockTokens;
+  return pool_.Extent(layer, sequence.blocks.at(slot / kBlockTokens)) +
+         (index + slot % kBlockTokens) * row;
+}
+
+void ModelUnderTest::Evict(TestSequence& sequence, const std::vector<std::vector<int32_t>>& kept) {
+  const auto row = static_cast<size_t>(pool_.head_dim * SizeOf(pool_.dtype));
+  for (int32_t layer = 0; layer < pool_.num_layers; ++layer) {
+    for (int32_t part = 0; part < 2; ++part) {
+      for (int32_t head = 0; head < pool_.num_kv_heads; ++head) {
+        std::vector<std::byte> rows;
+        for (const int32_t token : kept.at(layer)) {
+          const std::byte* from = RowOf(sequence, layer, part, head, token);
+          rows.insert(rows.end(), from, from + row);
+        }
+        for (size_t i = 0; i < kept.at(layer).size(); ++i) {
+          std::memcpy(RowOf(sequence, layer, part, head, static_cast<int32_t>(i)),
+                      rows.data() + i * row, row);
+        }
+      }
+    }
+  }
+  sequence.evicted = sequence.computed - static_cast<int32_t>(kept.front().size());
+}
+
+std::vector<std::vector<float>> ModelUnderTest::MassesOf(TestSequence& sequence, int32_t rows,
+                                                         float decay, int32_t chunk) {
+  const auto total = static_cast<int32_t>(sequence.ids.size());
+  std::vector<std::vector<float>> sums(pool_.num_layers, std::vector<float>(total));
+  while (sequence.computed < total) {
+    const int32_t end = std::min(total, sequence.computed + chunk);
+    const size_t floats = static_cast<size_t>(pool_.num_layers) * pool_.num_kv_heads * end;
+    const DeviceBuffer out = OrDie(backend_.device->AllocateHost(floats * sizeof(float)));
+    const std::span<float> masses(reinterpret_cast<float*>(out.data()), floats);
+    const MassRequest request = {
+        .sequence = 0,
+        .last_rows = std::min(end - sequence.computed, rows - (total - end)),
+        .rows_behind = total - end,
+        .decay = decay,
+        .out = masses};
+    if (request.last_rows > 0) masses_ = {&request, 1};
+    Step({{&sequence, end - sequence.computed}});
+    EXPECT_EQ(stream_->Synchronize(), absl::OkStatus());
+    if (!masses_.empty()) {
+      for (size_t i = 0; i < floats; ++i) {
+        sums[i / (static_cast<size_t>(pool_.num_kv_heads) * end)][i % end] += masses[i];
+      }
+    }
+    masses_ = {};
+  }
+  return sums;
 }
 
 absl::StatusOr<TensorView> ModelUnderTest::Forward(const ForwardBatch& batch,

@@ -16,7 +16,8 @@ namespace tandem {
 // A sequence in the pool of a ModelUnderTest.
 struct TestSequence {
   std::vector<int32_t> ids;     // prompt and what was appended
-  int32_t computed = 0;         // positions whose KV is in the pool
+  int32_t computed = 0;         // positions whose KV is, or was, in the pool
+  int32_t evicted = 0;          // of these, in each layer; the others lie in order from slot 0 on
   std::vector<int32_t> blocks;  // in an order that is not the pool's
 };
 
@@ -53,6 +54,14 @@ class ModelUnderTest {
   // Appends the most probable token of `logits` and runs it as a decode step.
   std::vector<float> DecodeGreedily(TestSequence& sequence, const std::vector<float>& logits);
 
+  // Gives up the KV of all computed tokens but kept[layer], as many in each layer. The pool must be
+  // memory of the host.
+  void Evict(TestSequence& sequence, const std::vector<std::vector<int32_t>>& kept);
+  // The attention that each computed token gets from the last `rows` rows of a step over the whole
+  // sequence, by layer, summed over KV heads. Computes the sequence.
+  std::vector<std::vector<float>> MassesOf(TestSequence& sequence, int32_t rows, float decay,
+                                           int32_t chunk);
+
   // The logits stay on the device.
   absl::StatusOr<TensorView> Forward(const ForwardBatch& batch, const LayerStored& layer_stored);
   // One row of what Forward gave.
@@ -67,6 +76,8 @@ class ModelUnderTest {
   static constexpr int32_t kBlockTokens = 16;
 
  private:
+  std::byte* RowOf(const TestSequence& sequence, int32_t layer, int32_t part, int32_t head,
+                   int32_t slot) const;
   void Poison(std::span<std::byte> memory);
   std::vector<std::byte> Download(std::span<const std::byte> memory) const;
 
@@ -78,6 +89,7 @@ class ModelUnderTest {
   DeviceBuffer pool_memory_;
   KvPoolView pool_;
   int32_t used_blocks_ = 0;
+  std::span<const MassRequest> masses_;  // of the next step
   LayerStored layer_stored_;
 };
 

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "engine/loop/core.h"
+#include "engine/sequence.h"
+#include "engine/stats.h"
+#include "engine/step_computation.h"
+
+namespace tandem {
+
+// Gives up KV at the end of prompts whose requests ask for it (docs/token_eviction.md): the tokens
+// that stay are copied into blocks of the sequence's own, and it lets go of all others. What the
+// prefix cache has of the prompt stays whole. Thread: engine. Everything that the constructor takes
+// must outlive it.
+class TokenEvictor {
+ public:
+  TokenEvictor(EngineCore& core, StepComputation& computation)
+      : core_(core), computation_(computation) {}
+
+  // Allocates the blocks for the tokens that will stay, when the sequence is admitted.
+  static void Prepare(EngineCore& core, Sequence& sequence);
+
+  // All known tokens of the sequence were computed, and the prefix cache has them. Evicts what its
+  // request asks for, and posts what stays when the KV is handed off. An error ends the request.
+  absl::Status Evict(Sequence& sequence);
+
+  // Sets the fields about evicted tokens.
+  void AddTo(EngineStats& stats) const;
+
+ private:
+  EngineCore& core_;
+  StepComputation& computation_;
+  uint64_t evictions_ = 0;
+  uint64_t evicted_tokens_ = 0;
+};
+
+}  // namespace tandem

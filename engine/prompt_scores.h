@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/sequence.h"
+#include "kernels/device.h"
+#include "kvstore/kv_layout.h"
+#include "model/transformer/forward_batch.h"
+
+namespace tandem {
+
+// The attention that tokens of prompts get in one step, for sequences that will evict KV: asks for it
+// before the forward pass and adds it to what earlier chunks gave. Its memory grows to the largest
+// step that asks for any. Thread: engine. `device` must outlive it.
+class PromptScores {
+ public:
+  explicit PromptScores(Device& device) : device_(device) {}
+
+  // Chooses the rows of `chunks`, prefills first, that rank tokens. RESOURCE_EXHAUSTED when the host
+  // lacks the memory.
+  absl::Status Plan(std::span<const Chunk> chunks, const KvLayout& layout);
+  // For the forward pass of these chunks; valid until the next Plan.
+  std::span<const MassRequest> requests() const { return requests_; }
+  // The pass has ended.
+  void Collect();
+
+ private:
+  Device& device_;
+  DeviceBuffer memory_;
+  std::vector<MassRequest> requests_;
+  std::vector<AttentionScores*> scores_;  // [i] gets what requests_[i] asks for
+  int32_t num_layers_ = 0;
+  int32_t num_kv_heads_ = 0;
+};
+
+}  // namespace tandem

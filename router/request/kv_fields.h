@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+
+#include "absl/status/status.h"
+#include "base/kv_quality.h"
+#include "base/token_eviction.h"
+#include "router/request/request_validation.h"
+#include "tandem/v1/inference.pb.h"
+
+namespace tandem {
+
+// kv_quality and kv_eviction of a request. INVALID_ARGUMENT names the one that is unknown, or both
+// where they contradict each other.
+absl::Status CheckKvFields(const v1::GenerateRequest& request);
+
+// What KV may lose on its way, and how it is given up at the end of the prompt: as the client wants
+// it, else as the router does. A client that wants quality exact gives up nothing; class tiny evicts
+// by h2o-ema:2 where neither says how. The request passed CheckKvFields.
+KvQuality ResolveQuality(const v1::GenerateRequest& request, const RequestLimits& limits);
+std::optional<TokenEviction> ResolveEviction(const v1::GenerateRequest& request,
+                                             const RequestLimits& limits);
+
+}  // namespace tandem
