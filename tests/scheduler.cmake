@@ -1,7 +1,7 @@
 # Tests of scheduler.
 tandem_test(scheduler_test
   SOURCES unit/scheduler/scheduler_test.cc unit/scheduler/order_test.cc
-          unit/scheduler/fair_policy_test.cc
+          unit/scheduler/eviction_test.cc unit/scheduler/fair_policy_test.cc
           unit/scheduler/preemption_test.cc unit/scheduler/expected_output_test.cc
           unit/scheduler/block_model.cc
   DEPS tandem_scheduler)
