@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <random>
 #include <span>
+#include <string>
+#include <string_view>
 
+#include "base/kv_quality.h"
+#include "base/token_eviction.h"
 #include "fmt/format.h"
 
 namespace tandem {
@@ -271,6 +275,23 @@ std::vector<FaultEvent> MakeSchedule(uint64_t seed, size_t count, const std::vec
   return events;
 }
 
+namespace {
+
+// Every class that loses KV, and every policy that evicts it, in turn.
+void SetLoss(size_t number, v1::GenerateRequest& request) {
+  const size_t classes = kKvQualityNames.size() - 1;
+  const size_t kind = number % (classes + kTokenEvictionPolicyNames.size());
+  if (kind < classes) return request.set_kv_quality(std::string(kKvQualityNames[kind + 1]));
+  const std::string_view policy = kTokenEvictionPolicyNames[kind - classes];
+  request.set_kv_eviction(fmt::format("{}:3,sink=2,recent=6", policy));
+}
+
+}  // namespace
+
+bool LosesKv(const v1::GenerateRequest& request) {
+  return !request.kv_quality().empty() || !request.kv_eviction().empty();
+}
+
 std::vector<v1::GenerateRequest> DrawRequests(uint64_t seed, size_t count, int32_t vocab_size) {
   std::mt19937_64 random(seed);
   const auto draw = [&random](uint64_t least, uint64_t most) {
@@ -293,6 +314,7 @@ std::vector<v1::GenerateRequest> DrawRequests(uint64_t seed, size_t count, int32
     sampling.set_seed(random());
     sampling.set_temperature(draw(0, 1) == 0 ? 0.0f : 0.9f);
     if (draw(0, 2) == 0) sampling.set_repetition_penalty(1.1f);
+    if (i % 3 == 1) SetLoss(i / 3, request);
     requests.push_back(std::move(request));
   }
   return requests;

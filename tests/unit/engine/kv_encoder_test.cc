@@ -229,7 +229,7 @@ TEST_F(KvEncoderTest, CountsSayWhatEachCodecDid) {
   ASSERT_TRUE(size);
   EngineStats stats;
   encoder_->AddTo(stats);
-  ASSERT_EQ(stats.wire_codecs.size(), 6u);
+  ASSERT_EQ(stats.wire_codecs.size(), 7u);
   for (const WireCodecStats& counts : stats.wire_codecs) {
     const bool is_it = counts.codec == CodecId::kMaskRice;
     EXPECT_EQ(counts.streams, is_it ? 1u : 0u);
