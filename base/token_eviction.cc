@@ -82,7 +82,7 @@ int32_t TokenEviction::StoredTokens(int32_t prompt_tokens) const {
 int32_t TokenEviction::WindowTokens() const {
   switch (policy) {
     case TokenEvictionPolicy::kH2oEma:
-      return 1024;
+      return 256;
     case TokenEvictionPolicy::kH2oSum:
       return std::numeric_limits<int32_t>::max();
     case TokenEvictionPolicy::kSnapKv:
