@@ -5,16 +5,13 @@
 #include <utility>
 
 #include "base/log.h"
+#include "engine/handoff/rounding.h"
 #include "kvstore/codec/packed_extent.h"
 #include "kvstore/codec/quantised.h"
 
 namespace tandem {
 namespace {
 
-// Tables are made of so many tokens. More of them make no ratio better by a thousandth.
-constexpr int64_t kCalibrationTokens = 1024;
-// Codecs are timed with so much KV: enough for a rate, and a few milliseconds of a thread once.
-constexpr int64_t kSampleBytes = 2 << 20;
 // The weight of the latest extent in the means of rate and ratio.
 constexpr double kWeight = 0.02;
 constexpr size_t kMostPeers = 256;
@@ -23,69 +20,19 @@ constexpr size_t kMostPeers = 256;
 // slower by half.
 constexpr double kShareOfThread = 0.5;
 
-// What a class of quality does to KV, and which tokens it spares: the first ones, which every query attends
-// to, and the latest.
-struct Rounding {
-  QuantisedBits bits;
-  int32_t exact_front = 0;
-  int32_t exact_back = 0;
-};
-
-Rounding RoundingOf(KvQuality quality) {
-  switch (quality) {
-    case KvQuality::kExact:
-    case KvQuality::kNearStrict:
-      return {.bits = {.k = 8, .v = 8}};
-    case KvQuality::kNear:
-      return {.bits = {.k = 6, .v = 5}, .exact_front = 4};
-    case KvQuality::kCompact:
-      return {.bits = {.k = 4, .v = 3}, .exact_front = 4, .exact_back = 12};
-    case KvQuality::kTiny:
-      return {.bits = {.k = 5, .v = 4}, .exact_front = 4};
-  }
-  return {};
-}
-
-double BytesPerSecond(size_t bytes, Duration took) {
-  const double seconds = std::chrono::duration<double>(took).count();
-  return seconds > 0 ? static_cast<double>(bytes) / seconds : 0;
-}
-
 void MoveTo(double& mean, double value) {
   mean = mean == 0 ? value : mean + kWeight * (value - mean);
 }
 
-// How fast earlier transfers are forgotten: the share of their weight that each later one leaves, by the same
-// way and by another one.
-constexpr double kKeptBySame = 0.75;
-constexpr double kKeptByOther = 0.98;
-// Until so much was observed of a way, its model is believed for the rest.
-constexpr double kTrustedBytes = 8e6;
-
 }  // namespace
-
-double Overruns::SecondsPerByte(size_t way) const {
-  if (way >= ways_.size()) return 0;
-  return ways_[way].seconds / (ways_[way].bytes + kTrustedBytes);
-}
-
-void Overruns::Add(size_t way, int64_t bytes, double seconds) {
-  if (way >= ways_.size()) ways_.resize(way + 1);
-  for (size_t i = 0; i < ways_.size(); ++i) {
-    const double kept = i == way ? kKeptBySame : kKeptByOther;
-    ways_[i].seconds *= kept;
-    ways_[i].bytes *= kept;
-  }
-  ways_[way].seconds += std::max(seconds, 0.0);
-  ways_[way].bytes += static_cast<double>(bytes);
-}
 
 KvEncoder::KvEncoder(const Options& options, const Clock& clock)
     : options_(options),
       clock_(clock),
       calibrates_(options.codec != CodecId::kRaw),
       calibrator_(std::make_unique<CodecCalibrator>(ShapeOf(options.layout.block_tokens),
-                                                    options.layout.num_layers)) {
+                                                    options.layout.num_layers)),
+      samples_(ShapeOf(options.layout.block_tokens), options.layout.num_layers) {
   for (const CodecId id : {CodecId::kRaw, CodecId::kMaskRice, CodecId::kF3}) {
     known_.push_back({.id = id});
   }
@@ -172,33 +119,24 @@ void KvEncoder::Learn(const HandoffTarget& target, const Demand& demand, const O
 
 void KvEncoder::Calibrate(int32_t layer, std::span<const std::byte> extent) {
   std::unique_ptr<CodecCalibrator> complete;
-  Samples samples;
+  CodecSamples samples(ShapeOf(options_.layout.block_tokens), options_.layout.num_layers);
   {
     absl::MutexLock lock(&mutex_);
     if (calibrator_ == nullptr) return;
     calibrator_->Add(layer, extent);
-    KeepSample(layer, extent);
+    samples_.Keep(layer, extent);
     if (layer + 1 == options_.layout.num_layers) {
       calibrated_tokens_ += options_.layout.block_tokens;
     }
-    if (calibrated_tokens_ < kCalibrationTokens) return;
+    if (calibrated_tokens_ < CodecCalibrator::kEnoughTokens) return;
     calibrates_ = false;
     complete = std::move(calibrator_);
-    samples = std::exchange(samples_, {});
+    std::swap(samples, samples_);
   }
   BuildCodecs(*complete, samples);
 }
 
-// As much of each layer, because layers differ.
-void KvEncoder::KeepSample(int32_t layer, std::span<const std::byte> extent) {
-  const int64_t of_layer = std::ranges::count(samples_.layers, layer);
-  const int64_t bytes = (of_layer + 1) * options_.layout.num_layers * std::ssize(extent);
-  if (of_layer > 0 && bytes > kSampleBytes) return;
-  samples_.layers.push_back(layer);
-  samples_.bytes.insert(samples_.bytes.end(), extent.begin(), extent.end());
-}
-
-void KvEncoder::BuildCodecs(const CodecCalibrator& calibrator, const Samples& samples) {
+void KvEncoder::BuildCodecs(const CodecCalibrator& calibrator, const CodecSamples& samples) {
   const auto tables = std::make_shared<const CodecTables>(calibrator.Build());
   std::vector<Known> made;
   {
@@ -209,7 +147,7 @@ void KvEncoder::BuildCodecs(const CodecCalibrator& calibrator, const Samples& sa
   for (Known& known : made) {
     std::unique_ptr<KvCodec> codec = NewCodec(known, tables);
     if (codec == nullptr || !codec->Fits(shape, 0)) continue;
-    known.model = Measure(*codec, samples);
+    known.model = samples.Measure(*codec, clock_);
     known.codec = std::move(codec);
     LogInfo("kv_codec={} tables={:016x} ratio={:.3f} encode_gb_per_s={:.2f} decode_gb_per_s={:.2f}",
             known.codec->name(), tables->id(), known.model.ratio,
@@ -230,42 +168,6 @@ std::unique_ptr<KvCodec> KvEncoder::NewCodec(const Known& known,
   if (known.id == CodecId::kRaw) return nullptr;
   if (known.id != CodecId::kQuantised) return NewKvCodec(known.id, tables);
   return NewQuantisedCodec(RoundingOf(known.quality).bits);
-}
-
-// The fastest of three times, because other threads of the process work meanwhile.
-CodecModel KvEncoder::Measure(const KvCodec& codec, const Samples& samples) const {
-  constexpr int kTimes = 3;
-  const ExtentShape shape = ShapeOf(options_.layout.block_tokens);
-  const size_t num_samples = samples.layers.size();
-  std::vector<std::byte> frames(num_samples * MostFrameBytes(shape));
-  std::vector<std::byte> back(shape.Bytes());
-  std::vector<size_t> sizes(num_samples);
-  CodecModel model = {.piece_bytes = static_cast<int64_t>(shape.Bytes())};
-  for (int time = 0; time < kTimes; ++time) {
-    const TimePoint began = clock_.Now();
-    for (size_t i = 0; i < num_samples; ++i) {
-      const std::span out =
-          std::span(frames).subspan(i * MostFrameBytes(shape), MostFrameBytes(shape));
-      const auto raw = std::span(samples.bytes).subspan(i * shape.Bytes(), shape.Bytes());
-      sizes[i] = EncodeFrame(&codec, shape, {.layer = samples.layers[i]}, raw, out).value_or(0);
-    }
-    const TimePoint encoded = clock_.Now();
-    for (size_t i = 0; i < num_samples; ++i) {
-      DecodeFrame(&codec, shape, samples.layers[i],
-                  std::span(frames).subspan(i * MostFrameBytes(shape), sizes[i]), back)
-          .IgnoreError();
-    }
-    const TimePoint decoded = clock_.Now();
-    model.encode_bytes_per_second = std::max(model.encode_bytes_per_second,
-                                             BytesPerSecond(samples.bytes.size(), encoded - began));
-    model.decode_bytes_per_second = std::max(
-        model.decode_bytes_per_second, BytesPerSecond(samples.bytes.size(), decoded - encoded));
-  }
-  size_t total = 0;
-  for (const size_t size : sizes) total += size;
-  model.ratio =
-      static_cast<double>(samples.bytes.size()) / static_cast<double>(std::max<size_t>(total, 1));
-  return model;
 }
 
 std::optional<size_t> KvEncoder::Encode(const KvCodec* codec, const ExtentPlace& place,

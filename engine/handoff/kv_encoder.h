@@ -15,6 +15,8 @@
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
 #include "base/kv_quality.h"
+#include "engine/handoff/codec_samples.h"
+#include "engine/handoff/overruns.h"
 #include "engine/request.h"
 #include "engine/stats.h"
 #include "kvstore/codec/kv_codec.h"
@@ -35,22 +37,6 @@ struct StreamEncoding {
   std::vector<std::byte> tables;
   ModelTime expected{};  // of the transfer; 0 where the rate of the link is not known
   size_t way = 0;        // for KvEncoder::Learn
-};
-
-// How much longer transfers to a peer took than their models say, way by way. What was observed of a way that
-// is not used counts less from transfer to transfer, so that it is tried again. Thread-compatible.
-class Overruns {
- public:
-  double SecondsPerByte(size_t way) const;
-  // A transfer of so many bytes took so much longer; less is 0.
-  void Add(size_t way, int64_t bytes, double seconds);
-
- private:
-  struct Sums {
-    double seconds = 0;
-    double bytes = 0;
-  };
-  std::vector<Sums> ways_;
 };
 
 // What the encoded streams of a prefill worker have in common: the codecs, whose tables are made of the
@@ -116,12 +102,6 @@ class KvEncoder {
     CodecModel model;                       // of one thread
     WireCodecStats counts;
   };
-  // Extents of the first KV, with which codecs are timed.
-  struct Samples {
-    std::vector<int32_t> layers;
-    std::vector<std::byte> bytes;  // one extent after the other
-  };
-
   ExtentShape ShapeOf(int32_t tokens) const;
   static std::unique_ptr<KvCodec> NewCodec(const Known& known,
                                            const std::shared_ptr<const CodecTables>& tables);
@@ -131,10 +111,7 @@ class KvEncoder {
   };
   // What is known of way `index` to a peer.
   CodecModel ModelOf(size_t index, const Peer& peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void KeepSample(int32_t layer, std::span<const std::byte> extent)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void BuildCodecs(const CodecCalibrator& calibrator, const Samples& samples);
-  CodecModel Measure(const KvCodec& codec, const Samples& samples) const;
+  void BuildCodecs(const CodecCalibrator& calibrator, const CodecSamples& samples);
   size_t IndexFor(const HandoffTarget& target, const Demand& demand, const Peer& peer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Observe(const KvCodec* codec, size_t kv_bytes, size_t wire_bytes, Duration took);
@@ -147,7 +124,7 @@ class KvEncoder {
   mutable absl::Mutex mutex_;
   std::unique_ptr<CodecCalibrator> calibrator_ ABSL_GUARDED_BY(mutex_);  // null: there are tables
   int64_t calibrated_tokens_ ABSL_GUARDED_BY(mutex_) = 0;                // of the last layer
-  Samples samples_ ABSL_GUARDED_BY(mutex_);
+  CodecSamples samples_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::byte> tables_ ABSL_GUARDED_BY(mutex_);
   std::vector<Known> known_ ABSL_GUARDED_BY(mutex_);  // raw is the first
   // By address and quality. Ways are indices into known_.

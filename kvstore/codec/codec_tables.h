@@ -60,6 +60,9 @@ class CodecTables {
 // channel.
 class CodecCalibrator {
  public:
+  // Tables of so many tokens are good enough: more of them make no ratio better by a thousandth.
+  static constexpr int64_t kEnoughTokens = 1024;
+
   // The number of tokens of `shape` does not matter.
   CodecCalibrator(const ExtentShape& shape, int32_t num_layers);
 

@@ -7,8 +7,6 @@
 namespace tandem {
 namespace {
 
-// Tables are made of so many tokens. More of them make no ratio better by a thousandth.
-constexpr int64_t kCalibrationTokens = 1024;
 // A slab is so much larger than what KV usually takes.
 constexpr double kReserve = 1.025;
 // Below that the parts of a frame that do not depend on the KV outweigh what it saves.
@@ -70,7 +68,7 @@ absl::Status StoreEncoder::Calibrate(const StoreBlockName& name, std::span<const
     }
   }
   calibrated_tokens_ += shape_.TokensOf(name.num_blocks);
-  if (calibrated_tokens_ >= kCalibrationTokens) {
+  if (calibrated_tokens_ >= CodecCalibrator::kEnoughTokens) {
     const auto tables = std::make_shared<const CodecTables>(calibrator_->Build());
     calibrator_.reset();
     LogInfo("host_kv_codec codec={} tables={:016x} tokens={}", CodecName(id_), tables->id(),

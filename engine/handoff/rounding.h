@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/kv_quality.h"
+#include "kvstore/codec/quantised.h"
+
+namespace tandem {
+
+// What a class of quality does to KV, and which tokens it spares: the first ones, which every query attends
+// to, and the latest.
+struct Rounding {
+  QuantisedBits bits;
+  int32_t exact_front = 0;
+  int32_t exact_back = 0;
+};
+
+inline Rounding RoundingOf(KvQuality quality) {
+  switch (quality) {
+    case KvQuality::kExact:
+    case KvQuality::kNearStrict:
+      return {.bits = {.k = 8, .v = 8}};
+    case KvQuality::kNear:
+      return {.bits = {.k = 6, .v = 5}, .exact_front = 4};
+    case KvQuality::kCompact:
+      return {.bits = {.k = 4, .v = 3}, .exact_front = 4, .exact_back = 12};
+    case KvQuality::kTiny:
+      return {.bits = {.k = 5, .v = 4}, .exact_front = 4};
+  }
+  return {};
+}
+
+}  // namespace tandem
