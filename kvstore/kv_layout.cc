@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/kv_row.h"
 #include "base/status.h"
 
 namespace tandem {
@@ -41,7 +42,14 @@ absl::Status KvLayout::Validate() const {
                            block_tokens, kMinBlockTokens, kMaxBlockTokens);
   }
   if (dtype == DType::kI32 || dtype == DType::kI64) {
-    return InvalidArgument("KV layout: dtype={}: must be f32, f16, bf16 or f8e4m3", Name(dtype));
+    return InvalidArgument(
+        "KV layout: dtype={}: must be f32, f16, bf16, f8e4m3, k8v8, k6v5 or k4v3", Name(dtype));
+  }
+  if (IsQuantisedKv(dtype) && head_dim % kKvGroupChannels != 0) {
+    return InvalidArgument(
+        "KV layout: dtype={} rounds groups of {} channels, and head_dim={} is no multiple of that: "
+        "use bf16, f16, f8e4m3 or f32",
+        Name(dtype), kKvGroupChannels, head_dim);
   }
   if (ExtentBytes() > kMaxExtentBytes) {
     return InvalidArgument(
@@ -53,7 +61,7 @@ absl::Status KvLayout::Validate() const {
 }
 
 int64_t KvLayout::ExtentBytes() const {
-  return 2 * int64_t{num_kv_heads} * block_tokens * head_dim * SizeOf(dtype);
+  return int64_t{num_kv_heads} * block_tokens * KvHeadBytes(dtype, head_dim);
 }
 
 int64_t KvLayout::BlockBytes() const { return num_layers * ExtentBytes(); }

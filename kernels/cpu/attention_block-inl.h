@@ -99,11 +99,13 @@ class BlockAttention : public RowScores {
     const KeyRange all = AllKeys();
     for (size_t key = all.begin / kValueStep * kValueStep; key < all.end; key += kValueStep) {
       const KeyRange keys = {std::max(all.begin, key), std::min(all.end, key + kValueStep)};
-      if (direct()) {
-        AddValues(0, num_rows_, keys, [&](size_t row, size_t rows, KeyRange shared) HWY_ATTR {
-          AddStored<T>(row, rows, start, shared, records);
-        });
-        continue;
+      if constexpr (!std::is_same_v<T, QuantisedRow>) {
+        if (direct()) {
+          AddValues(0, num_rows_, keys, [&](size_t row, size_t rows, KeyRange shared) HWY_ATTR {
+            AddStored<T>(row, rows, start, shared, records);
+          });
+          continue;
+        }
       }
       WidenValueStep<T>(start, keys);
       for (size_t dim = 0; dim < shape_.padded_dim; dim += kPanel) {
@@ -120,8 +122,14 @@ class BlockAttention : public RowScores {
   template <class T>
   void WidenValueStep(int64_t start, KeyRange keys) {
     ForRuns(start, keys, [&](size_t key, size_t run) HWY_ATTR {
-      WidenValues<T>(At<T>(Part::kValues, start + static_cast<int64_t>(key)), run, shape_.head_dim,
-                     kValueStep * kPanel, values_ + key % kValueStep * kPanel);
+      const T* values = At<T>(KvSide::kValues, start + static_cast<int64_t>(key));
+      float* const out = values_ + key % kValueStep * kPanel;
+      if constexpr (std::is_same_v<T, QuantisedRow>) {
+        WidenQuantisedValues(KvBits(args_.pool.dtype, KvSide::kValues), values, run,
+                             shape_.head_dim, kValueStep * kPanel, out);
+      } else {
+        WidenValues<T>(values, run, shape_.head_dim, kValueStep * kPanel, out);
+      }
     });
   }
 
@@ -221,7 +229,7 @@ class BlockAttention : public RowScores {
   void AddStored(size_t row, size_t rows, int64_t start, KeyRange keys, float* records) {
     ForRuns(start, keys, [&](size_t key, size_t run) HWY_ATTR {
       const int64_t token = start + static_cast<int64_t>(key);
-      const T* values = At<T>(Part::kValues, token);
+      const T* values = At<T>(KvSide::kValues, token);
       const T* next = NextValues<T>(token);
       for (size_t dim = 0; dim < shape_.head_dim; dim += kPanel) {
         Multiply<Ahead::kNext, T>(rows, {.a = scores_ + row * kChunkTokens + key,
@@ -241,8 +249,8 @@ class BlockAttention : public RowScores {
   template <class T>
   const T* NextValues(int64_t token) const {
     const int64_t next = token + kPanel;
-    if (next >= seen_[num_rows_ - 1].end) return At<T>(Part::kValues, token);
-    return At<T>(next % kChunkTokens < int64_t{kPanel} ? Part::kKeys : Part::kValues, next);
+    if (next >= seen_[num_rows_ - 1].end) return At<T>(KvSide::kValues, token);
+    return At<T>(next % kChunkTokens < int64_t{kPanel} ? KvSide::kKeys : KvSide::kValues, next);
   }
 
   void ClearTotals() {
@@ -280,6 +288,7 @@ class BlockAttention : public RowScores {
       const Record total = RecordOf(totals_, row);
       const float sum = FoldSum(total.sums());
       const auto scale = hn::Set(d, sum == 0 ? 0.0f : value_unit / sum);
+      if (quantised()) MixGroups(total.output(), shape_.head_dim);
       float* out = HeadOf(args_.out, row);
       for (size_t i = 0; i < shape_.head_dim; i += hn::Lanes(d)) {
         hn::StoreU(hn::Mul(hn::LoadU(d, total.output() + i), scale), d, out + i);

@@ -9,9 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "hwy/cache_control.h"
 #include "kernels/cpu/attention_plan.h"
+#include "kernels/cpu/quantised_row-inl.h"
 #include "kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -206,10 +208,25 @@ struct Column<F8E4M3> : Column<hwy::float16_t> {
   }
 };
 
+// One integer in each byte.
+template <>
+struct Column<Code> {
+  static constexpr size_t kDims = 4;
+  static HWY_INLINE hn::Vec<RowBits> Load(const Code* row) {
+    return hn::LoadU(RowBits(), reinterpret_cast<const uint32_t*>(row));
+  }
+  static HWY_INLINE F32 Widen(hn::Vec<U32Tag> x, size_t i) {
+    if (i == 0) x = hn::ShiftLeft<24>(x);
+    if (i == 1) x = hn::ShiftLeft<16>(x);
+    if (i == 2) x = hn::ShiftLeft<8>(x);
+    return hn::ConvertTo(F32Tag(), hn::ShiftRight<24>(hn::BitCast(I32Tag(), x)));
+  }
+};
+
 // What Column<T>::Widen takes, of what its Load gave.
 template <class T>
 HWY_INLINE hn::Vec<U32Tag> Loaded(hn::Vec<U32Tag> rows) {
-  if constexpr (sizeof(T) > 1) return rows;
+  if constexpr (!std::is_same_v<T, F8E4M3>) return rows;
   const hn::Repartition<int16_t, U32Tag> d16;
   return hn::BitCast(U32Tag(), HalvesOfF8(hn::BitCast(d16, rows)));
 }
@@ -264,7 +281,7 @@ HWY_INLINE void TransposeKeys(const T* const* eights, const T* const* next, size
       };
       HWY_UNROLL(4)
       for (size_t c = 0; c < 4; ++c) {
-        HWY_UNROLL(2)
+        HWY_UNROLL(4)
         for (size_t i = 0; i < kDims; ++i) {
           sink(v, dim + c * kDims + i, Column<T>::Widen(columns[c], i));
         }
@@ -281,6 +298,68 @@ HWY_NOINLINE void WidenKeys(const T* const* eights, const T* const* next, size_t
                             float* HWY_RESTRICT out) {
   TransposeKeys<T>(eights, next, head_dim, [&](size_t v, size_t dim, F32 keys) HWY_ATTR {
     hn::StoreU(keys, F32Tag(), out + dim * kPanel + v * kLanes);
+  });
+}
+
+// A group of quantised keys, taken apart.
+struct KeyCodes {
+  int8_t* codes;  // [kGroup][head_dim]
+  float* scales;  // [head_dim / 64][kGroup]
+};
+
+template <int kBits>
+HWY_INLINE void UnpackKeys(const QuantisedRow* const* eights, const QuantisedRow* const* next,
+                           size_t head_dim, const KeyCodes& keys) {
+  constexpr size_t kBytes = KvGroupBytes(kBits);
+  const size_t row_bytes = head_dim / kGroupChannels * kBytes;
+  for (size_t key = 0; key < kGroup; ++key) {
+    const auto* row = reinterpret_cast<const uint8_t*>(eights[key / 8] + key % 8 * row_bytes);
+    hwy::Prefetch(next[key / 8] + key % 8 * row_bytes);
+    for (size_t group = 0; group < head_dim / kGroupChannels; ++group, row += kBytes) {
+      UnpackGroup<kBits>(row, keys.codes + key * head_dim + group * kGroupChannels);
+      keys.scales[group * kGroup + key] = ScaleOf(row, CodeParts<kBits>::kCodeBytes);
+    }
+  }
+}
+
+// As WidenKeys, of quantised keys. An integer times its scale is a float without rounding.
+HWY_NOINLINE inline void WidenQuantisedKeys(int32_t bits, const QuantisedRow* const* eights,
+                                            const QuantisedRow* const* next, size_t head_dim,
+                                            const KeyCodes& keys, float* HWY_RESTRICT out) {
+  WithBits(bits, [&](auto constant) HWY_ATTR {
+    UnpackKeys<decltype(constant)::value>(eights, next, head_dim, keys);
+  });
+  const Code* codes[kGroup / 8];
+  for (size_t i = 0; i < kGroup / 8; ++i) {
+    codes[i] = reinterpret_cast<const Code*>(keys.codes + 8 * i * head_dim);
+  }
+  TransposeKeys<Code>(codes, codes, head_dim, [&](size_t v, size_t dim, F32 integers) HWY_ATTR {
+    const F32Tag d;
+    const float* scales = keys.scales + dim / kGroupChannels * kGroup + v * kLanes;
+    hn::StoreU(hn::Mul(integers, hn::LoadU(d, scales)), d, out + dim * kPanel + v * kLanes);
+  });
+}
+
+// As WidenValues, of quantised ones.
+HWY_NOINLINE inline void WidenQuantisedValues(int32_t bits, const QuantisedRow* rows, size_t tokens,
+                                              size_t head_dim, size_t panel_stride,
+                                              float* HWY_RESTRICT out) {
+  WithBits(bits, [&](auto constant) HWY_ATTR {
+    constexpr int kBits = decltype(constant)::value;
+    const F32Tag d;
+    const auto* packed = reinterpret_cast<const uint8_t*>(rows);
+    for (size_t t = 0; t < tokens; ++t, out += kPanel) {
+      for (size_t dim = 0; dim < head_dim; dim += kGroupChannels, packed += KvGroupBytes(kBits)) {
+        HWY_ALIGN int8_t codes[kGroupChannels];
+        UnpackGroup<kBits>(packed, codes);
+        const F32 scale = hn::Set(d, ScaleOf(packed, CodeParts<kBits>::kCodeBytes));
+        for (size_t i = 0; i < kGroupChannels; i += kLanes) {
+          const F32 integers = LoadWide(d, reinterpret_cast<const Code*>(codes + i));
+          hn::StoreU(hn::Mul(integers, scale), d,
+                     out + (dim + i) / kPanel * panel_stride + i % kPanel);
+        }
+      }
+    }
   });
 }
 

@@ -20,6 +20,8 @@ void ColumnMass(ThreadPool& pool, const ColumnMassArgs& args);
 void CopyBlocks(ThreadPool& pool, const CopyBlocksArgs& args);
 void GatherBlocks(ThreadPool& pool, const MoveBlocksArgs& args);
 void ScatterBlocks(ThreadPool& pool, const MoveBlocksArgs& args);
+// One row of a quantised pool, as StoreKv writes it: `x` [head_dim], rounded to `bits`.
+void QuantiseRow(const float* x, int32_t head_dim, int32_t bits, std::byte* out);
 // By the caller alone.
 void ConvertKv(const ConvertKvArgs& args);
 // INTERNAL naming the row whose logits hold a NaN.
