@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "base/dtype.h"
 
@@ -10,18 +11,21 @@
 // channels, each by itself: the channels are rotated into one another (a Hadamard transform), divided
 // by a scale and rounded to integers of `bits` bits, from -(2^(bits-1) - 1) to 2^(bits-1) - 1. A group
 // is its integers plus 2^(bits-1), without a gap, and then the scale as an f16, NaN where the channels
-// hold an infinity or a NaN, or are too large for any scale. The integers, channel i of 0 to 63:
+// hold an infinity or a NaN, or are too large for any scale.
 //
-//   8 bits:  byte i
-//   4 to 6:  the low four bits, channel i < 32 in the low half of byte i, channel i + 32 in its high
-//            half; then for each further bit a mask of 64, channel i as bit i % 8 of byte i / 8
-//   3 bits:  three such masks, the lowest bit first
+// The bits of an integer are cut into parts of 8, 4, 2 and 1 bits, as `bits` is a sum of these (6 is
+// 4 + 2), with the lowest bits in the first part. A part of p bits takes 8p bytes: channel i of 0 to 63
+// has its bits in byte i % 8p, from bit i / 8p * p on.
 
 namespace tandem {
 
 enum class KvSide : uint8_t { kKeys = 0, kValues = 1 };
 
 inline constexpr int32_t kKvGroupChannels = 64;
+
+// The types that KV may be kept in, for messages.
+inline constexpr std::string_view kKvTypeNames = "bf16, f16, f8e4m3, f32, k8v8, k6v5 or k4v3";
+constexpr bool IsKvType(DType dtype) { return dtype != DType::kI32 && dtype != DType::kI64; }
 
 // Bits of an integer of a quantised type; 0 of other types.
 constexpr int32_t KvBits(DType dtype, KvSide side) {

@@ -84,9 +84,8 @@ bool Disjoint(const TensorView& a, const TensorView& b) {
 
 absl::Status CheckPool(const KvPoolView& pool) {
   if (pool.data == nullptr) return InvalidArgument("pool has no data");
-  if (pool.dtype == DType::kI32 || pool.dtype == DType::kI64) {
-    return InvalidArgument("pool is of {}, must be f32, f16, bf16, f8e4m3 or a quantised type",
-                           Name(pool.dtype));
+  if (!IsKvType(pool.dtype)) {
+    return InvalidArgument("pool is of {}, must be {}", Name(pool.dtype), kKvTypeNames);
   }
   for (const auto& [name, scale] :
        {std::pair("k_scale", pool.k_scale), {"v_scale", pool.v_scale}}) {

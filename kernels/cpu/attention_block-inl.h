@@ -99,13 +99,11 @@ class BlockAttention : public RowScores {
     const KeyRange all = AllKeys();
     for (size_t key = all.begin / kValueStep * kValueStep; key < all.end; key += kValueStep) {
       const KeyRange keys = {std::max(all.begin, key), std::min(all.end, key + kValueStep)};
-      if constexpr (!std::is_same_v<T, QuantisedRow>) {
-        if (direct()) {
-          AddValues(0, num_rows_, keys, [&](size_t row, size_t rows, KeyRange shared) HWY_ATTR {
-            AddStored<T>(row, rows, start, shared, records);
-          });
-          continue;
-        }
+      if (direct()) {
+        AddValues(0, num_rows_, keys, [&](size_t row, size_t rows, KeyRange shared) HWY_ATTR {
+          AddStored(T(), row, rows, start, shared, records);
+        });
+        continue;
       }
       WidenValueStep<T>(start, keys);
       for (size_t dim = 0; dim < shape_.padded_dim; dim += kPanel) {
@@ -125,8 +123,8 @@ class BlockAttention : public RowScores {
       const T* values = At<T>(KvSide::kValues, start + static_cast<int64_t>(key));
       float* const out = values_ + key % kValueStep * kPanel;
       if constexpr (std::is_same_v<T, QuantisedRow>) {
-        WidenQuantisedValues(KvBits(args_.pool.dtype, KvSide::kValues), values, run,
-                             shape_.head_dim, kValueStep * kPanel, out);
+        Unpack(KvSide::kValues, values, NextValues<T>(start + static_cast<int64_t>(key)), run, 0);
+        WidenCodes(codes_, run, shape_.head_dim, kValueStep * kPanel, out);
       } else {
         WidenValues<T>(values, run, shape_.head_dim, kValueStep * kPanel, out);
       }
@@ -226,7 +224,7 @@ class BlockAttention : public RowScores {
   }
 
   template <class T>
-  void AddStored(size_t row, size_t rows, int64_t start, KeyRange keys, float* records) {
+  void AddStored(T, size_t row, size_t rows, int64_t start, KeyRange keys, float* records) {
     ForRuns(start, keys, [&](size_t key, size_t run) HWY_ATTR {
       const int64_t token = start + static_cast<int64_t>(key);
       const T* values = At<T>(KvSide::kValues, token);
@@ -243,6 +241,30 @@ class BlockAttention : public RowScores {
                                          .next = next + dim});
       }
     });
+  }
+
+  void AddStored(QuantisedRow, size_t row, size_t rows, int64_t start, KeyRange keys,
+                 float* records) {
+    for (size_t key = keys.begin; key < keys.end; key += kPanel) {
+      const KeyRange panel = {key, std::min(keys.end, key + kPanel)};
+      ForRuns(start, panel, [&](size_t first, size_t run) HWY_ATTR {
+        const int64_t token = start + static_cast<int64_t>(first);
+        Unpack(KvSide::kValues, At<QuantisedRow>(KvSide::kValues, token),
+               NextValues<QuantisedRow>(token), run, first - key);
+      });
+      for (size_t dim = 0; dim < shape_.head_dim; dim += kPanel) {
+        Multiply<Ahead::kNothing, Code>(rows,
+                                        {.a = scores_ + row * kChunkTokens + key,
+                                         .a_stride = kChunkTokens,
+                                         .b = codes_.codes + dim,
+                                         .b_stride = shape_.head_dim,
+                                         .n = panel.end - panel.begin,
+                                         .c = RecordOf(records, row).output() + dim,
+                                         .c_stride = shape_.record,
+                                         .start = Start::kLoad,
+                                         .scales = codes_.scales + dim / kGroupChannels * kPanel});
+      }
+    }
   }
 
   // What is read a panel after the values of `token`: in the end the keys of the next chunk.

@@ -63,8 +63,9 @@ class RowScores {
     }
     queries_ = scratch;
     keys_ = queries_ + kMaxBlockRows * shape_.padded_dim;
-    codes_ = keys_ + kPanel * shape_.padded_dim;
-    scores_ = codes_ + shape_.CodeFloats();
+    codes_ = {.codes = reinterpret_cast<Code*>(keys_ + kPanel * shape_.padded_dim),
+              .scales = keys_ + kPanel * (shape_.padded_dim + shape_.padded_dim / sizeof(float))};
+    scores_ = keys_ + kPanel * shape_.padded_dim + shape_.CodeFloats();
   }
 
   // Queries carry the scale, log2(e) and what stored keys must be multiplied by, so that a product
@@ -165,11 +166,9 @@ class RowScores {
 
   KeyRange AllKeys() const { return {ranges_[0].begin, ranges_[num_rows_ - 1].end}; }
   bool quantised() const { return IsQuantisedKv(args_.pool.dtype); }
-  // Few rows read K and V straight from the pool. For many, and from a quantised pool, a panel of K and
-  // a step of V are widened once.
-  bool direct() const {
-    return num_rows_ <= kTileRows && shape_.head_dim % kPanel == 0 && !quantised();
-  }
+  // Few rows read K and V straight from the pool. For many, a panel of K and a step of V are
+  // widened once.
+  bool direct() const { return num_rows_ <= kTileRows && shape_.head_dim % kPanel == 0; }
 
   // Rows rise in position, so begin and end rise with the row.
   void SetRanges(int64_t chunk) {
@@ -221,24 +220,35 @@ class RowScores {
     }
   }
 
+  // A group of keys, of which the next one is read after it.
   template <class T>
   void WidenOrScore(const T* const* eights, const T* const* next, size_t group) {
-    float* const keys = keys_ + group % kPanel;
-    if constexpr (std::is_same_v<T, QuantisedRow>) {
-      const size_t scales = kGroup * shape_.head_dim / sizeof(float);
-      WidenQuantisedKeys(KvBits(args_.pool.dtype, KvSide::kKeys), eights, next, shape_.head_dim,
-                         {reinterpret_cast<int8_t*>(codes_), codes_ + scales}, keys);
-    } else if (direct()) {
+    if (direct()) {
       ScoreGroup(eights, next, group);
     } else {
-      WidenKeys<T>(eights, next, shape_.head_dim, keys);
+      WidenKeys<T>(eights, next, shape_.head_dim, codes_.scales, keys_ + group % kPanel);
     }
+  }
+  void WidenOrScore(const QuantisedRow* const* eights, const QuantisedRow* const* next,
+                    size_t group) {
+    const Code* codes[kGroup / 8];
+    for (size_t i = 0; i < kGroup / 8; ++i) {
+      codes[i] = codes_.codes + 8 * i * shape_.head_dim;
+      Unpack(KvSide::kKeys, eights[i], next[i], 8, 8 * i);
+    }
+    WidenOrScore<Code>(codes, codes, group);
+  }
+
+  void Unpack(KvSide side, const QuantisedRow* rows, const QuantisedRow* next, size_t count,
+              size_t first) const {
+    UnpackRows(KvBits(args_.pool.dtype, side), rows, next, count, shape_.head_dim, first, codes_);
   }
 
   template <class T>
   void ScoreGroup(const T* const* eights, const T* const* next, size_t group) {
     const QueryTile tile = {.queries = queries_,
                             .head_dim = shape_.head_dim,
+                            .key_scales = codes_.scales,
                             .scores = scores_ + group,
                             .scores_stride = kChunkTokens};
     switch (std::bit_ceil(num_rows_)) {  // scratch has room for rows that nobody asked for
@@ -282,7 +292,7 @@ class RowScores {
   KeyRange ranges_[kMaxBlockRows];  // of the chunk at hand
   float* queries_;                  // [row][head_dim], scaled
   float* keys_;                     // [head_dim][32], one panel
-  float* codes_;                    // a group of quantised keys: codes, then scales
+  CodeTile codes_;                  // the quantised rows at hand
   float* scores_;                   // [row][key]
 };
 

@@ -59,6 +59,7 @@ struct Product {
   float* c;
   size_t c_stride;
   Start start;
+  const float* scales = nullptr;  // of codes: [n], what those of each row of b are multiplied by
   const T* next = nullptr;  // asked for while b is read: [n][b_stride], what follows b in time
 };
 
@@ -83,6 +84,10 @@ HWY_INLINE void MultiplyTile(const Product<T>& p, size_t column) {
   for (size_t i = 0; i < p.n; ++i) {
     F32 columns[kTileVectors];
     LoadWidePair(b + i * p.b_stride, columns);
+    if constexpr (std::is_same_v<T, Code>) {
+      const F32 scale = hn::Set(d, p.scales[i]);
+      for (F32& column : columns) column = hn::Mul(column, scale);
+    }
     if constexpr (kAhead == Ahead::kNext) hwy::Prefetch(p.next + i * p.b_stride + column);
     HWY_UNROLL(8)
     for (size_t r = 0; r < kRows; ++r) {
@@ -292,74 +297,46 @@ HWY_INLINE void TransposeKeys(const T* const* eights, const T* const* next, size
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
+// Rows of quantised K or V, taken apart. An integer times its scale is a float without rounding.
+struct CodeTile {
+  Code* codes;    // [kPanel][head_dim]
+  float* scales;  // [head_dim / 64][kPanel]
+};
+
+// Takes `count` rows that follow one another apart, as rows of the tile from `first` on, and asks for as
+// many behind `next`.
+HWY_NOINLINE inline void UnpackRows(int32_t bits, const QuantisedRow* rows,
+                                    const QuantisedRow* next, size_t count, size_t head_dim,
+                                    size_t first, const CodeTile& tile) {
+  WithBits(bits, [&](auto constant) HWY_ATTR {
+    constexpr int kBits = decltype(constant)::value;
+    const auto* packed = reinterpret_cast<const uint8_t*>(rows);
+    const auto* ahead = reinterpret_cast<const uint8_t*>(next);
+    for (size_t row = first; row < first + count; ++row) {
+      hwy::Prefetch(ahead + (packed - reinterpret_cast<const uint8_t*>(rows)));
+      for (size_t dim = 0; dim < head_dim; dim += kGroupChannels, packed += KvGroupBytes(kBits)) {
+        UnpackGroup<kBits>(packed, &tile.codes[row * head_dim + dim].value);
+        tile.scales[dim / kGroupChannels * kPanel + row] = ScaleOf(packed, Codes<kBits>::kBytes);
+      }
+    }
+  });
+}
+
+// What TransposeKeys gives of dimension `dim` of the keys from `key` of the group on, as floats: those of a
+// tile have `scales`.
+template <class T>
+HWY_INLINE F32 Scaled(F32 keys, const float* scales, size_t dim, size_t key) {
+  if constexpr (!std::is_same_v<T, Code>) return keys;
+  return hn::Mul(keys, hn::LoadU(F32Tag(), scales + dim / kGroupChannels * kPanel + key));
+}
+
 // Widens a group of keys into out[dim][32].
 template <class T>
 HWY_NOINLINE void WidenKeys(const T* const* eights, const T* const* next, size_t head_dim,
-                            float* HWY_RESTRICT out) {
+                            const float* scales, float* HWY_RESTRICT out) {
   TransposeKeys<T>(eights, next, head_dim, [&](size_t v, size_t dim, F32 keys) HWY_ATTR {
-    hn::StoreU(keys, F32Tag(), out + dim * kPanel + v * kLanes);
-  });
-}
-
-// A group of quantised keys, taken apart.
-struct KeyCodes {
-  int8_t* codes;  // [kGroup][head_dim]
-  float* scales;  // [head_dim / 64][kGroup]
-};
-
-template <int kBits>
-HWY_INLINE void UnpackKeys(const QuantisedRow* const* eights, const QuantisedRow* const* next,
-                           size_t head_dim, const KeyCodes& keys) {
-  constexpr size_t kBytes = KvGroupBytes(kBits);
-  const size_t row_bytes = head_dim / kGroupChannels * kBytes;
-  for (size_t key = 0; key < kGroup; ++key) {
-    const auto* row = reinterpret_cast<const uint8_t*>(eights[key / 8] + key % 8 * row_bytes);
-    hwy::Prefetch(next[key / 8] + key % 8 * row_bytes);
-    for (size_t group = 0; group < head_dim / kGroupChannels; ++group, row += kBytes) {
-      UnpackGroup<kBits>(row, keys.codes + key * head_dim + group * kGroupChannels);
-      keys.scales[group * kGroup + key] = ScaleOf(row, CodeParts<kBits>::kCodeBytes);
-    }
-  }
-}
-
-// As WidenKeys, of quantised keys. An integer times its scale is a float without rounding.
-HWY_NOINLINE inline void WidenQuantisedKeys(int32_t bits, const QuantisedRow* const* eights,
-                                            const QuantisedRow* const* next, size_t head_dim,
-                                            const KeyCodes& keys, float* HWY_RESTRICT out) {
-  WithBits(bits, [&](auto constant) HWY_ATTR {
-    UnpackKeys<decltype(constant)::value>(eights, next, head_dim, keys);
-  });
-  const Code* codes[kGroup / 8];
-  for (size_t i = 0; i < kGroup / 8; ++i) {
-    codes[i] = reinterpret_cast<const Code*>(keys.codes + 8 * i * head_dim);
-  }
-  TransposeKeys<Code>(codes, codes, head_dim, [&](size_t v, size_t dim, F32 integers) HWY_ATTR {
-    const F32Tag d;
-    const float* scales = keys.scales + dim / kGroupChannels * kGroup + v * kLanes;
-    hn::StoreU(hn::Mul(integers, hn::LoadU(d, scales)), d, out + dim * kPanel + v * kLanes);
-  });
-}
-
-// As WidenValues, of quantised ones.
-HWY_NOINLINE inline void WidenQuantisedValues(int32_t bits, const QuantisedRow* rows, size_t tokens,
-                                              size_t head_dim, size_t panel_stride,
-                                              float* HWY_RESTRICT out) {
-  WithBits(bits, [&](auto constant) HWY_ATTR {
-    constexpr int kBits = decltype(constant)::value;
-    const F32Tag d;
-    const auto* packed = reinterpret_cast<const uint8_t*>(rows);
-    for (size_t t = 0; t < tokens; ++t, out += kPanel) {
-      for (size_t dim = 0; dim < head_dim; dim += kGroupChannels, packed += KvGroupBytes(kBits)) {
-        HWY_ALIGN int8_t codes[kGroupChannels];
-        UnpackGroup<kBits>(packed, codes);
-        const F32 scale = hn::Set(d, ScaleOf(packed, CodeParts<kBits>::kCodeBytes));
-        for (size_t i = 0; i < kGroupChannels; i += kLanes) {
-          const F32 integers = LoadWide(d, reinterpret_cast<const Code*>(codes + i));
-          hn::StoreU(hn::Mul(integers, scale), d,
-                     out + (dim + i) / kPanel * panel_stride + i % kPanel);
-        }
-      }
-    }
+    const size_t key = v * kLanes;
+    hn::StoreU(Scaled<T>(keys, scales, dim, key), F32Tag(), out + dim * kPanel + key);
   });
 }
 
@@ -367,6 +344,7 @@ HWY_NOINLINE inline void WidenQuantisedValues(int32_t bits, const QuantisedRow* 
 struct QueryTile {
   const float* queries;
   size_t head_dim;
+  const float* key_scales;  // of codes
   float* scores;
   size_t scores_stride;
 };
@@ -383,7 +361,8 @@ HWY_NOINLINE void ScoreKeys(const T* const* eights, const T* const* next, const 
     for (size_t v = 0; v < kGroupVectors; ++v) sums[r][v] = hn::Zero(d);
   }
   const size_t head_dim = tile.head_dim;
-  TransposeKeys<T>(eights, next, head_dim, [&](size_t v, size_t dim, F32 keys) HWY_ATTR {
+  TransposeKeys<T>(eights, next, head_dim, [&](size_t v, size_t dim, F32 stored) HWY_ATTR {
+    const F32 keys = Scaled<T>(stored, tile.key_scales, dim, v * kLanes);
     HWY_UNROLL(8)
     for (size_t r = 0; r < kRows; ++r) {
       sums[r][v] = hn::MulAdd(hn::Set(d, tile.queries[r * head_dim + dim]), keys, sums[r][v]);
@@ -413,6 +392,19 @@ void WidenValues(const T* HWY_RESTRICT rows, size_t tokens, size_t head_dim, siz
     const hn::CappedTag<float, 8> eight;
     hn::StoreU(LoadWide(eight, rows + whole), eight,
                out + whole / kPanel * panel_stride + whole % kPanel);
+  }
+}
+
+// As WidenValues, of the first rows of a tile.
+HWY_NOINLINE inline void WidenCodes(const CodeTile& tile, size_t tokens, size_t head_dim,
+                                    size_t panel_stride, float* HWY_RESTRICT out) {
+  const F32Tag d;
+  for (size_t t = 0; t < tokens; ++t, out += kPanel) {
+    for (size_t dim = 0; dim < head_dim; dim += kLanes) {
+      const F32 scale = hn::Set(d, tile.scales[dim / kGroupChannels * kPanel + t]);
+      hn::StoreU(hn::Mul(LoadWide(d, tile.codes + t * head_dim + dim), scale), d,
+                 out + dim / kPanel * panel_stride + dim % kPanel);
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #define TANDEM_KERNELS_CPU_QUANTISED_ROW_INL_H_
 #endif
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -25,23 +26,15 @@ namespace HWY_NAMESPACE {
 
 namespace hadamard = tandem::simd::HWY_NAMESPACE;
 
-static_assert(std::endian::native == std::endian::little, "masks are stored as they lie in memory");
-
 inline constexpr size_t kGroupChannels = kKvGroupChannels;
 using ChannelGroup = hadamard::GroupFloats<kGroupChannels>;
 
 // Of an f16: what a group has as its scale that no scale fits.
 inline constexpr uint16_t kHalfNaN = 0x7e00;
 
-// The integers of a group lie as whole bytes, or as halves of bytes where there are at least four bits, and
-// the bits from kFirstMask on as masks behind them.
 template <int kBits>
-struct CodeParts {
-  static constexpr bool kBytes = kBits == 8;
-  static constexpr bool kHalves = kBits >= 4 && !kBytes;
-  static constexpr int kFirstMask = kBytes ? kBits : kHalves ? 4 : 0;
-  static constexpr size_t kMasksAt = kHalves ? kGroupChannels / 2 : 0;
-  static constexpr size_t kCodeBytes = kGroupChannels / 8 * kBits;
+struct Codes {
+  static constexpr size_t kBytes = kGroupChannels / 8 * kBits;
   static constexpr uint8_t kZero = uint8_t{1} << (kBits - 1);  // what stands for the integer 0
 };
 
@@ -62,26 +55,37 @@ HWY_INLINE void WithBits(int32_t bits, const Body& body) {
   }
 }
 
+// Calls part(p, shift, offset), all constants, for each part of p bits: the lowest of them is bit `shift`
+// of an integer, and the part lies `offset` bytes behind the beginning of the group.
+template <int kBits, class Part>
+HWY_INLINE void ForEachPart(const Part& part) {
+  const auto one = [&](auto size) HWY_ATTR {
+    constexpr int kPart = decltype(size)::value;
+    if constexpr ((kBits & kPart) != 0) {
+      constexpr int kLarger = kBits / (2 * kPart) * (2 * kPart);  // bits in the parts before
+      part(std::integral_constant<int, kPart>(), std::integral_constant<int, kLarger>(),
+           std::integral_constant<size_t, size_t{8} * kLarger>());
+    }
+  };
+  one(std::integral_constant<int, 8>());
+  one(std::integral_constant<int, 4>());
+  one(std::integral_constant<int, 2>());
+  one(std::integral_constant<int, 1>());
+}
+
 #if HWY_TARGET == HWY_SCALAR
 
 template <int kBits>
 HWY_INLINE void UnpackGroup(const uint8_t* packed, int8_t* codes) {
-  using Parts = CodeParts<kBits>;
   for (size_t i = 0; i < kGroupChannels; ++i) {
-    uint32_t code = Parts::kBytes ? packed[i] : 0;
-    if (Parts::kHalves) code = packed[i % 32] >> (i < 32 ? 0 : 4) & 15u;
-    const uint8_t* mask = packed + Parts::kMasksAt + i / 8;
-    for (int bit = Parts::kFirstMask; bit < kBits; ++bit, mask += 8) {
-      code |= (*mask >> i % 8 & 1u) << bit;
-    }
-    codes[i] = static_cast<int8_t>(static_cast<int>(code) - Parts::kZero);
+    uint32_t code = 0;
+    ForEachPart<kBits>([&](auto part, auto shift, auto offset) {
+      constexpr size_t kPeriod = size_t{8} * part;
+      const uint32_t bits = packed[offset + i % kPeriod] >> i / kPeriod * part;
+      code |= (bits & ((1u << part) - 1)) << shift;
+    });
+    codes[i] = static_cast<int8_t>(static_cast<int>(code) - Codes<kBits>::kZero);
   }
-}
-
-HWY_INLINE uint64_t MaskOfBit(const uint8_t* codes, int bit) {
-  uint64_t mask = 0;
-  for (size_t i = 0; i < kGroupChannels; ++i) mask |= uint64_t{codes[i] >> bit & 1u} << i;
-  return mask;
 }
 
 #else
@@ -89,59 +93,50 @@ HWY_INLINE uint64_t MaskOfBit(const uint8_t* codes, int bit) {
 using CodeTag = hn::CappedTag<uint8_t, kGroupChannels>;
 inline constexpr size_t kCodeLanes = hn::MaxLanes(CodeTag());
 
-// A mask, and behind it what Highway may read beyond a part of it.
-struct MaskBytes {
-  uint8_t at[sizeof(uint64_t) + HWY_MAX_BYTES];
-};
+// The bit of its byte that is channel i's in a part of one bit.
+inline constexpr auto kBitOfChannel = [] {
+  std::array<uint8_t, kGroupChannels> bits{};
+  for (size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<uint8_t>(1 << i / 8);
+  return bits;
+}();
 
-// The low four bits of the channels from `first` on.
-HWY_INLINE hn::Vec<CodeTag> LoadHalves(const uint8_t* packed, size_t first) {
-  const CodeTag d;
-  const auto low_bits = hn::Set(d, uint8_t{15});
-  if constexpr (kCodeLanes == kGroupChannels) {
-    const hn::Half<CodeTag> half;
-    const auto both = hn::LoadU(half, packed);
-    return hn::And(hn::Combine(d, hn::ShiftRight<4>(both), both), low_bits);
+// A part of the channels from kFirst on, as many as D has lanes, in the lowest bits.
+template <int kPart, size_t kFirst, class D>
+HWY_INLINE hn::Vec<D> LoadPart(D d, const uint8_t* part) {
+  constexpr size_t kPeriod = size_t{8} * kPart;
+  if constexpr (kPart == 1) {
+    uint64_t mask;
+    std::memcpy(&mask, part, sizeof(mask));
+    const auto bits = hn::BitCast(d, hn::Set(hn::Repartition<uint64_t, D>(), mask));
+    const auto own = hn::LoadU(d, kBitOfChannel.data() + kFirst);
+    return hn::IfThenElseZero(hn::Eq(hn::And(bits, own), own), hn::Set(d, uint8_t{1}));
+  } else if constexpr (hn::MaxLanes(D()) <= kPeriod) {
+    const auto bits = hn::LoadU(d, part + kFirst % kPeriod);
+    if constexpr (kPart == 8) return bits;
+    const auto low = hn::Set(d, static_cast<uint8_t>((1 << kPart) - 1));
+    return hn::And(hn::ShiftRight<kFirst / kPeriod * kPart>(bits), low);
   } else {
-    const auto both = hn::LoadU(d, packed + first % 32);
-    return first < 32 ? hn::And(both, low_bits) : hn::ShiftRight<4>(both);
+    const hn::Half<D> half;
+    constexpr size_t kSecond = kFirst + hn::MaxLanes(D()) / 2;
+    return hn::Combine(d, LoadPart<kPart, kSecond>(half, part),
+                       LoadPart<kPart, kFirst>(half, part));
   }
 }
 
 // The integers of a group.
 template <int kBits>
 HWY_INLINE void UnpackGroup(const uint8_t* HWY_RESTRICT packed, int8_t* HWY_RESTRICT codes) {
-  using Parts = CodeParts<kBits>;
-  const CodeTag d;
-  const hn::RebindToSigned<CodeTag> di;
-  for (size_t i = 0; i < kGroupChannels; i += kCodeLanes) {
+  hadamard::Unrolled<kGroupChannels / kCodeLanes>([&](auto chunk) HWY_ATTR {
+    const CodeTag d;
+    const hn::RebindToSigned<CodeTag> di;
+    constexpr size_t kFirst = chunk * kCodeLanes;
     auto code = hn::Zero(d);
-    if constexpr (Parts::kBytes) code = hn::LoadU(d, packed + i);
-    if constexpr (Parts::kHalves) code = LoadHalves(packed, i);
-    HWY_UNROLL(4)
-    for (int bit = Parts::kFirstMask; bit < kBits; ++bit) {
-      const uint8_t* mask = packed + Parts::kMasksAt + 8 * (bit - Parts::kFirstMask);
-      MaskBytes bytes;
-      std::memcpy(bytes.at, mask + i / 8, kCodeLanes / 8);
-      const auto value = hn::Set(d, static_cast<uint8_t>(1 << bit));
-      code = hn::Or(code, hn::IfThenElseZero(hn::LoadMaskBits(d, bytes.at), value));
-    }
-    hn::StoreU(hn::BitCast(di, hn::Sub(code, hn::Set(d, Parts::kZero))), di, codes + i);
-  }
-}
-
-HWY_INLINE uint64_t MaskOfBit(const uint8_t* codes, int bit) {
-  const CodeTag d;
-  const auto one = hn::Set(d, static_cast<uint8_t>(1 << bit));
-  uint64_t mask = 0;
-  for (size_t i = 0; i < kGroupChannels; i += kCodeLanes) {
-    MaskBytes bytes;
-    hn::StoreMaskBits(d, hn::Eq(hn::And(hn::LoadU(d, codes + i), one), one), bytes.at);
-    uint64_t part = 0;
-    std::memcpy(&part, bytes.at, kCodeLanes / 8);
-    mask |= part << i;
-  }
-  return mask;
+    ForEachPart<kBits>([&](auto part, auto shift, auto offset) HWY_ATTR {
+      const auto bits = LoadPart<part, kFirst>(d, packed + offset);
+      code = hn::Or(code, hn::ShiftLeft<shift>(bits));
+    });
+    hn::StoreU(hn::BitCast(di, hn::Sub(code, hn::Set(d, Codes<kBits>::kZero))), di, codes + kFirst);
+  });
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR
@@ -149,18 +144,16 @@ HWY_INLINE uint64_t MaskOfBit(const uint8_t* codes, int bit) {
 // The other way round. `codes` are below 2^kBits.
 template <int kBits>
 HWY_INLINE void PackGroup(const uint8_t* HWY_RESTRICT codes, uint8_t* HWY_RESTRICT packed) {
-  using Parts = CodeParts<kBits>;
-  if constexpr (Parts::kBytes) std::memcpy(packed, codes, kGroupChannels);
-  if constexpr (Parts::kHalves) {
-    for (size_t i = 0; i < kGroupChannels / 2; ++i) {
-      packed[i] = static_cast<uint8_t>((codes[i] & 15u) | codes[i + 32] << 4);
+  ForEachPart<kBits>([&](auto part, auto shift, auto offset) HWY_ATTR {
+    constexpr size_t kPeriod = size_t{8} * part;
+    for (size_t i = 0; i < kPeriod; ++i) {
+      uint32_t byte = 0;
+      for (size_t j = 0; j < 8 / part; ++j) {
+        byte |= (codes[i + j * kPeriod] >> shift & ((1u << part) - 1)) << j * part;
+      }
+      packed[offset + i] = static_cast<uint8_t>(byte);
     }
-  }
-  uint8_t* masks = packed + Parts::kMasksAt;
-  for (int bit = Parts::kFirstMask; bit < kBits; ++bit, masks += 8) {
-    const uint64_t mask = MaskOfBit(codes, bit);
-    std::memcpy(masks, &mask, sizeof(mask));
-  }
+  });
 }
 
 // NaN where the group has no scale.
@@ -191,11 +184,10 @@ static_assert(kMixNorm == 0.125f, "as StoredUnit says");
 // The bytes of `channels`, transformed but for kMixNorm.
 template <int kBits>
 HWY_INLINE void QuantiseGroup(const ChannelGroup& channels, uint8_t* packed) {
-  using Parts = CodeParts<kBits>;
   constexpr size_t kOfVector = ChannelGroup::kOfVector;
   const typename ChannelGroup::Tag d;
   const hn::Rebind<uint8_t, typename ChannelGroup::Tag> d8;
-  constexpr float kMostCode = Parts::kZero - 1;
+  constexpr float kMostCode = Codes<kBits>::kZero - 1;
   const uint16_t scale = HalfAtLeast(hadamard::MostOf(channels) * kMixNorm / kMostCode);
   const bool is_number = scale != kExactGroup;
   const auto factor = hn::Set(d, is_number && scale != 0 ? kMixNorm / FloatOfHalf(scale) : 0.0f);
@@ -204,10 +196,11 @@ HWY_INLINE void QuantiseGroup(const ChannelGroup& channels, uint8_t* packed) {
     const auto rounded = hadamard::RoundedBits(hn::Mul(channels.at[i], factor));
     hn::StoreU(hn::TruncateTo(d8, rounded), d8, codes + i * kOfVector);
   }
-  for (uint8_t& code : codes) code = static_cast<uint8_t>(is_number ? code + Parts::kZero : 0);
+  for (uint8_t& code : codes)
+    code = static_cast<uint8_t>(is_number ? code + Codes<kBits>::kZero : 0);
   PackGroup<kBits>(codes, packed);
   const uint16_t stored = is_number ? scale : kHalfNaN;
-  std::memcpy(packed + Parts::kCodeBytes, &stored, sizeof(stored));
+  std::memcpy(packed + Codes<kBits>::kBytes, &stored, sizeof(stored));
 }
 
 // Rounds the n channels of a row.

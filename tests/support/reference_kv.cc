@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/check.h"
 #include "tests/support/reference_floats.h"
 
 namespace tandem::reference {
@@ -50,11 +51,18 @@ bool BitAt(const std::byte* bits, size_t index) {
 
 // The place of bit `bit` of channel `channel`, in bits from the beginning of the group.
 size_t PlaceOfBit(int bits, size_t channel, int bit) {
-  const auto b = static_cast<size_t>(bit);
-  if (bits == 8) return 8 * channel + b;
-  if (bits == 3) return kGroup * b + channel;
-  if (bit < 4) return channel % 32 * 8 + channel / 32 * 4 + b;
-  return kGroup * b + channel;  // 32 bytes are four masks
+  int before = 0;  // bits in the parts before
+  for (const int part : {8, 4, 2, 1}) {
+    if ((bits & part) == 0) continue;
+    if (bit < before + part) {
+      const auto period = static_cast<size_t>(8 * part);
+      const size_t in_byte =
+          channel / period * static_cast<size_t>(part) + static_cast<size_t>(bit - before);
+      return (static_cast<size_t>(8 * before) + channel % period) * 8 + in_byte;
+    }
+    before += part;
+  }
+  TANDEM_CHECK(false, "a bit that no part has");
 }
 
 void StoreGroup(std::span<const float> values, int bits, std::byte* out) {
