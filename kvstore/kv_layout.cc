@@ -41,9 +41,8 @@ absl::Status KvLayout::Validate() const {
     return InvalidArgument("KV layout: block_tokens={}: must be a power of two from {} to {}",
                            block_tokens, kMinBlockTokens, kMaxBlockTokens);
   }
-  if (dtype == DType::kI32 || dtype == DType::kI64) {
-    return InvalidArgument(
-        "KV layout: dtype={}: must be f32, f16, bf16, f8e4m3, k8v8, k6v5 or k4v3", Name(dtype));
+  if (!IsKvType(dtype)) {
+    return InvalidArgument("KV layout: dtype={}: must be {}", Name(dtype), kKvTypeNames);
   }
   if (IsQuantisedKv(dtype) && head_dim % kKvGroupChannels != 0) {
     return InvalidArgument(
