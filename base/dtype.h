@@ -4,11 +4,29 @@
 #include <optional>
 #include <string_view>
 
+#include "base/check.h"
+
 namespace tandem {
 
 // The numeric values are part of the KV layout's fingerprint, so new types are added at the end.
-enum class DType : uint8_t { kF32, kF16, kBF16, kI32, kI64, kF8E4M3 };
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kI32,
+  kI64,
+  kF8E4M3,
+  // Of KV alone: K and V as integers of so many bits with scales (base/kv_row.h).
+  kK8V8,
+  kK6V5,
+  kK4V3,
+};
 
+constexpr bool IsQuantisedKv(DType dtype) {
+  return dtype == DType::kK8V8 || dtype == DType::kK6V5 || dtype == DType::kK4V3;
+}
+
+// Bytes of one element. Quantised KV has none: KvRowBytes says what a row of it takes.
 constexpr int64_t SizeOf(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -21,11 +39,15 @@ constexpr int64_t SizeOf(DType dtype) {
       return 8;
     case DType::kF8E4M3:
       return 1;
+    case DType::kK8V8:
+    case DType::kK6V5:
+    case DType::kK4V3:
+      break;
   }
-  return 0;
+  TANDEM_CHECK(false, "elements of quantised KV have no size of their own");
 }
 
-// "f32", "f16", "bf16", "i32", "i64", "f8e4m3".
+// "f32", "f16", "bf16", "i32", "i64", "f8e4m3", "k8v8", "k6v5", "k4v3".
 constexpr std::string_view Name(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -40,6 +62,12 @@ constexpr std::string_view Name(DType dtype) {
       return "i64";
     case DType::kF8E4M3:
       return "f8e4m3";
+    case DType::kK8V8:
+      return "k8v8";
+    case DType::kK6V5:
+      return "k6v5";
+    case DType::kK4V3:
+      return "k4v3";
   }
   return "?";
 }
@@ -58,9 +86,15 @@ constexpr bool Widens(DType from, DType to) {
   }
 }
 
+// Whether KV of type `from` can be rounded to `to`: its values change, as those of every token do that
+// is written into a pool of that type.
+constexpr bool Quantises(DType from, DType to) {
+  return IsQuantisedKv(to) && (from == DType::kF32 || from == DType::kF16 || from == DType::kBF16);
+}
+
 constexpr std::optional<DType> DTypeFromName(std::string_view name) {
-  for (DType dtype :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kI32, DType::kI64, DType::kF8E4M3}) {
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI32, DType::kI64,
+                      DType::kF8E4M3, DType::kK8V8, DType::kK6V5, DType::kK4V3}) {
     if (Name(dtype) == name) return dtype;
   }
   return std::nullopt;

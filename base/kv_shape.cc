@@ -15,11 +15,11 @@ absl::Status SameField(std::string_view field, int32_t from, int32_t to) {
       field, to);
 }
 
-bool HoldsAllValues(std::string_view from, std::string_view to) {
+bool CanBecome(std::string_view from, std::string_view to) {
   if (from == to) return true;
-  const std::optional<DType> narrow = DTypeFromName(from);
-  const std::optional<DType> wide = DTypeFromName(to);
-  return narrow && wide && Widens(*narrow, *wide);
+  const std::optional<DType> before = DTypeFromName(from);
+  const std::optional<DType> after = DTypeFromName(to);
+  return before && after && (Widens(*before, *after) || Quantises(*before, *after));
 }
 
 }  // namespace
@@ -28,12 +28,12 @@ absl::Status CanConvert(const KvShape& from, const KvShape& to) {
   RETURN_IF_ERROR(SameField("num_layers", from.num_layers, to.num_layers));
   RETURN_IF_ERROR(SameField("num_kv_heads", from.num_kv_heads, to.num_kv_heads));
   RETURN_IF_ERROR(SameField("head_dim", from.head_dim, to.head_dim));
-  if (HoldsAllValues(from.dtype, to.dtype)) return absl::OkStatus();
+  if (CanBecome(from.dtype, to.dtype)) return absl::OkStatus();
   return FailedPrecondition(
       "KV with dtype={} cannot be kept with dtype={} without changing its values: give both "
-      "workers "
-      "the same --kv-dtype, or the decode worker f32",
-      from.dtype, to.dtype);
+      "workers the same --kv-dtype{}",
+      from.dtype, to.dtype,
+      CanBecome(from.dtype, Name(DType::kF32)) ? ", or the decode worker f32" : "");
 }
 
 }  // namespace tandem

@@ -18,9 +18,10 @@ struct KvShape {
   std::string_view dtype;
 };
 
-// Whether KV that is kept as `from` can be kept as `to` with every value unchanged: the numbers
-// are the same, and so is the dtype, unless `to` has a wider one that holds all values of `from`
-// (Widens). Otherwise FAILED_PRECONDITION with both values of the first field that differs. The
+// Whether KV that is kept as `from` can be kept as `to`: the numbers are the same, and so is the dtype,
+// unless `to` has a wider one that holds all values of `from` (Widens), so that none changes, or a
+// quantised one and `from` numbers that are rounded to it as those of each token are that is stored
+// there (Quantises). Otherwise FAILED_PRECONDITION with both values of the first field that differs. The
 // router asks before it lets a worker join, and a decode worker asks again for every reservation.
 absl::Status CanConvert(const KvShape& from, const KvShape& to);
 

@@ -88,9 +88,17 @@ absl::Status AddAttention(KernelArrays& arrays, Cases& cases) {
     int32_t context;
     DType kv = DType::kBF16;
   };
-  constexpr Step kSteps[] = {
-      {1, 512, 512}, {1, 512, 2048}, {1, 512, 2048, DType::kF8E4M3}, {1, 1, 512},
-      {1, 1, 2048},  {8, 1, 2048},   {8, 1, 2048, DType::kF8E4M3}};
+  constexpr Step kSteps[] = {{1, 512, 512},
+                             {1, 512, 2048},
+                             {1, 512, 2048, DType::kF8E4M3},
+                             {1, 1, 512},
+                             {1, 1, 2048},
+                             {8, 1, 2048},
+                             {8, 1, 2048, DType::kF8E4M3},
+                             {8, 1, 2048, DType::kK8V8},
+                             {8, 1, 2048, DType::kK6V5},
+                             {8, 1, 2048, DType::kK4V3},
+                             {1, 512, 2048, DType::kK4V3}};
   for (const Step& step : kSteps) {
     const int32_t blocks = (step.context + kBlockTokens - 1) / kBlockTokens;
     auto sequences = std::make_shared<Sequences>();

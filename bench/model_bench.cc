@@ -52,8 +52,8 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   parser.Count("--repeats", flags.repeats);
   parser.Add("--kv-dtype", [&flags](std::string_view value) -> absl::Status {
     const std::optional<DType> dtype = DTypeFromName(value);
-    if (!dtype.has_value())
-      return InvalidArgument("--kv-dtype is {}: bf16, f16, f8e4m3 or f32", value);
+    if (!dtype.has_value() || !IsKvType(*dtype))
+      return InvalidArgument("--kv-dtype is {}: {}", value, kKvTypeNames);
     flags.kv_dtype = *dtype;
     return absl::OkStatus();
   });

@@ -51,7 +51,7 @@ set(FOREIGN
     "^histedit" "^server/terminal/editline_reader.cc$"
     "^(cuda|cublas|nccl)" "^(kernels/cuda|transfer/media/nccl)/"
     "^zstd" "^kvstore/codec/"
-    "^hwy/" "^(kernels/cpu|kvstore/codec)/"
+    "^hwy/" "^(base/simd|kernels/cpu|kvstore/codec)/"
     "^openssl/" "^transfer/media/tcp/"
     "^boost/" "^server/http/.*\\.cc$"
     "^unicode/" "^model/(tokenizer|chat)/"

@@ -66,10 +66,12 @@ absl::StatusOr<ConversionSlots> NewSlots(const EngineOptions& options, Device& d
 }
 
 // Codecs read and write KV where it lies, so that must be the host's memory. Simulated steps make no KV
-// that would be worth encoding.
+// that would be worth encoding, and quantised KV has no floats that codecs could: it is sent as it is. A
+// decode worker that keeps it decodes the floats of its prefill workers.
 bool EncodesKv(const EngineOptions& options, const EngineParts& parts) {
+  const bool has_floats = options.role == Role::kDecode || !IsQuantisedKv(options.layout.dtype);
   return options.role != Role::kUnified && options.codec_threads > 0 && parts.device.is_host() &&
-         parts.simulated == nullptr;
+         parts.simulated == nullptr && has_floats;
 }
 
 // The latest stats of an engine, written by its thread and read by any.

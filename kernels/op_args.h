@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/kv_row.h"
 #include "base/token_bias.h"
 #include "kernels/staged_span.h"
 #include "kernels/tensor.h"
@@ -64,11 +65,12 @@ struct SiluMulArgs {
   TensorView out;      // [T, F] as gate_up; must not alias gate_up
 };
 
-// All layers of the block pool: pool[layer][block][K|V][Hkv][block_tokens][D]. The bytes of one
-// (layer, block) are one extent (kvstore/kv_layout.h is the source of these numbers).
+// All layers of the block pool: pool[layer][block][K|V][Hkv][block_tokens][row]. The bytes of one
+// (layer, block) are one extent (kvstore/kv_layout.h is the source of these numbers), a row is K or V
+// of one token and head (base/kv_row.h).
 struct KvPoolView {
   std::byte* data = nullptr;
-  DType dtype = DType::kBF16;  // f32 | f16 | bf16 | f8e4m3
+  DType dtype = DType::kBF16;  // f32 | f16 | bf16 | f8e4m3 | k8v8 | k6v5 | k4v3
   int32_t num_layers = 0;
   int32_t num_blocks = 0;
   int32_t num_kv_heads = 0;
@@ -80,14 +82,22 @@ struct KvPoolView {
   float v_scale = 1;
 
   int64_t ExtentBytes() const {
-    return 2 * int64_t{num_kv_heads} * block_tokens * head_dim * SizeOf(dtype);
+    return int64_t{num_kv_heads} * block_tokens * KvHeadBytes(dtype, head_dim);
+  }
+  int64_t RowBytes(KvSide side) const { return KvRowBytes(dtype, side, head_dim); }
+  // Where the row of a token of the block lies, in bytes from the beginning of the extent; the rows
+  // of the tokens behind it follow.
+  int64_t RowAt(KvSide side, int32_t kv_head, int64_t token) const {
+    const int64_t keys = side == KvSide::kKeys ? 0 : num_kv_heads * RowBytes(KvSide::kKeys);
+    return keys * block_tokens + (int64_t{kv_head} * block_tokens + token) * RowBytes(side);
   }
   std::byte* Extent(int32_t layer, int32_t block) const {
     return data + (int64_t{layer} * num_blocks + block) * ExtentBytes();
   }
 };
 
-// Writes K and V of each token into its slot, rounding to the pool's dtype (ties to even).
+// Writes K and V of each token into its slot, rounding to the pool's dtype (ties to even). A group of
+// a quantised type has the least f16 as its scale with which its largest integer is not exceeded.
 struct StoreKvArgs {
   TensorView k;               // [T, Hkv, D] act
   TensorView v;               // [T, Hkv, D] as k
@@ -215,18 +225,20 @@ struct MoveBlocksArgs {
 // Tokens of one sequence that lie side by side in an extent of another layout and in one of the
 // pool: [src_token, src_token + num_tokens) of `src` go to [dst_token, ...) of `dst`.
 struct KvRun {
-  std::span<const std::byte> src;  // one extent [K|V][Hkv][src_block_tokens][D], begins on 16 bytes
+  std::span<const std::byte>
+      src;  // one extent [K|V][Hkv][src_block_tokens][row], begins on 16 bytes
   int32_t src_token = 0;
   LayerBlock dst;
   int32_t dst_token = 0;
   int32_t num_tokens = 0;
 };
 
-// Copies tokens into blocks of another size, as numbers of another type, every value as it is; the
-// tokens around them stay. No two runs write the same token.
+// Copies tokens into blocks of another size, as numbers of another type, every value as it is or, where
+// the pool's type is a quantised one and the source's is not, as StoreKv rounds it; the tokens around
+// them stay. No two runs write the same token.
 struct ConvertKvArgs {
   KvPoolView pool;                 // scales 1
-  DType src_dtype = DType::kBF16;  // Widens to the pool's
+  DType src_dtype = DType::kBF16;  // Widens to the pool's, or Quantises to it
   int32_t src_block_tokens = 0;    // power of two, 8 to 256
   std::span<const KvRun> runs;
 

@@ -24,6 +24,11 @@ double RowBytes(const TensorView& tensor) {
   return static_cast<double>(tensor.RowElements() * SizeOf(tensor.dtype));
 }
 
+// K and V of one token in all heads of the pool.
+double TokenBytes(const KvPoolView& pool) {
+  return static_cast<double>(pool.num_kv_heads * KvHeadBytes(pool.dtype, pool.head_dim));
+}
+
 double StoredRows(const StoreKvArgs& a) {
   return static_cast<double>(
       std::count_if(a.slots.begin(), a.slots.end(), [](int64_t slot) { return slot >= 0; }));
@@ -55,8 +60,7 @@ Seen SeenBy(const AttentionArgs& a, int64_t last_rows) {
 
 // Of K alone.
 double KeyBytes(const AttentionArgs& a, const Seen& seen) {
-  return seen.keys * a.pool.num_kv_heads * a.pool.head_dim *
-         static_cast<double>(SizeOf(a.pool.dtype));
+  return seen.keys * static_cast<double>(a.pool.num_kv_heads * a.pool.RowBytes(KvSide::kKeys));
 }
 
 }  // namespace
@@ -90,10 +94,7 @@ OpCost Cost(const SiluMulArgs& a) { return {Bytes(a.gate_up) + Bytes(a.out), 5 *
 
 OpCost Cost(const StoreKvArgs& a) {
   const double rows = StoredRows(a);
-  const double elements = rows * 2 * a.pool.num_kv_heads * a.pool.head_dim;
-  return {
-      rows * (RowBytes(a.k) + RowBytes(a.v)) + elements * static_cast<double>(SizeOf(a.pool.dtype)),
-      0};
+  return {rows * (RowBytes(a.k) + RowBytes(a.v) + TokenBytes(a.pool)), 0};
 }
 
 OpCost Cost(const RopeArgs& rope, const StoreKvArgs& store) {
@@ -105,8 +106,8 @@ OpCost Cost(const RopeArgs& rope, const StoreKvArgs& store) {
 
 OpCost Cost(const AttentionArgs& a) {
   const Seen seen = SeenBy(a, std::numeric_limits<int64_t>::max());
-  const double bytes =
-      Bytes(a.q) + Bytes(a.out) + 2 * KeyBytes(a, seen) + Bytes(a.lse) + Bytes(a.block_mass);
+  const double bytes = Bytes(a.q) + Bytes(a.out) + seen.keys * TokenBytes(a.pool) + Bytes(a.lse) +
+                       Bytes(a.block_mass);
   return {bytes, 4 * a.pool.head_dim * static_cast<double>(a.q.shape[1]) * seen.pairs};
 }
 
@@ -124,9 +125,7 @@ OpCost Cost(const CopyBlocksArgs& a) {
 }
 
 OpCost Cost(const CopyTokensArgs& a) {
-  const double elements =
-      static_cast<double>(a.from.size()) * 2 * a.pool.num_kv_heads * a.pool.head_dim;
-  return {2 * elements * static_cast<double>(SizeOf(a.pool.dtype)), 0};
+  return {2 * static_cast<double>(a.from.size()) * TokenBytes(a.pool), 0};
 }
 
 OpCost Cost(const MoveBlocksArgs& a) {
@@ -136,8 +135,7 @@ OpCost Cost(const MoveBlocksArgs& a) {
 OpCost Cost(const ConvertKvArgs& a) {
   double tokens = 0;
   for (const KvRun& run : a.runs) tokens += run.num_tokens;
-  const double elements = tokens * 2 * a.pool.num_kv_heads * a.pool.head_dim;
-  return {elements * static_cast<double>(SizeOf(a.src_dtype) + SizeOf(a.pool.dtype)), 0};
+  return {tokens * (TokenBytes(a.AsSource()) + TokenBytes(a.pool)), 0};
 }
 
 OpCost Cost(const SampleArgs& a) { return {Bytes(a.logits), Elements(a.logits)}; }

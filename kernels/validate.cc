@@ -295,9 +295,12 @@ absl::Status Check(const ConvertKvArgs& a) {
   RETURN_IF_ERROR(CheckPool(a.pool));
   const KvPoolView source = a.AsSource();
   RETURN_IF_ERROR(Annotate(CheckPool(source), "the layout of the sources"));
-  if (!Widens(a.src_dtype, a.pool.dtype)) {
-    return InvalidArgument("src_dtype is {}, must be {} or a type of which each value is one of {}",
-                           Name(a.src_dtype), Name(a.pool.dtype), Name(a.pool.dtype));
+  if (!Widens(a.src_dtype, a.pool.dtype) && !Quantises(a.src_dtype, a.pool.dtype)) {
+    return InvalidArgument(
+        "src_dtype is {}, must be {}, a type of which each value is one of {}, or one that is "
+        "rounded "
+        "to it",
+        Name(a.src_dtype), Name(a.pool.dtype), Name(a.pool.dtype));
   }
   if (a.pool.k_scale != 1 || a.pool.v_scale != 1) {
     return InvalidArgument("pool has scales {} and {}, must be 1", a.pool.k_scale, a.pool.v_scale);

@@ -84,8 +84,8 @@ bool Disjoint(const TensorView& a, const TensorView& b) {
 
 absl::Status CheckPool(const KvPoolView& pool) {
   if (pool.data == nullptr) return InvalidArgument("pool has no data");
-  if (!IsFloat(pool.dtype) && pool.dtype != DType::kF8E4M3) {
-    return InvalidArgument("pool is of {}, must be f32, f16, bf16 or f8e4m3", Name(pool.dtype));
+  if (!IsKvType(pool.dtype)) {
+    return InvalidArgument("pool is of {}, must be {}", Name(pool.dtype), kKvTypeNames);
   }
   for (const auto& [name, scale] :
        {std::pair("k_scale", pool.k_scale), {"v_scale", pool.v_scale}}) {
@@ -108,6 +108,10 @@ absl::Status CheckPool(const KvPoolView& pool) {
   if (pool.head_dim <= 0 || pool.head_dim > 256 || pool.head_dim % 8 != 0) {
     return InvalidArgument("pool has head_dim {}, must be a multiple of 8 up to 256",
                            pool.head_dim);
+  }
+  if (IsQuantisedKv(pool.dtype) && pool.head_dim % kKvGroupChannels != 0) {
+    return InvalidArgument("pool of {} has head_dim {}, must be a multiple of {}", Name(pool.dtype),
+                           pool.head_dim, kKvGroupChannels);
   }
   return absl::OkStatus();
 }

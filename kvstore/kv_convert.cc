@@ -3,9 +3,11 @@
 #include <algorithm>
 
 namespace tandem {
-// A conversion never narrows the dtype, so the largest extent is the one of the largest block.
+// A conversion never narrows the dtype, unless it quantises, which it does from f32 too. So the largest
+// extent is the one of the largest block.
 int64_t LargestExtentBytesTo(const KvLayout& to) {
   KvLayout from = to;
+  if (Quantises(DType::kF32, to.dtype)) from.dtype = DType::kF32;
   int64_t bytes = from.ExtentBytes();
   while (from.block_tokens *= 2, from.Validate().ok()) bytes = from.ExtentBytes();
   return bytes;

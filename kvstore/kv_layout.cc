@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/kv_row.h"
 #include "base/status.h"
 
 namespace tandem {
@@ -40,8 +41,14 @@ absl::Status KvLayout::Validate() const {
     return InvalidArgument("KV layout: block_tokens={}: must be a power of two from {} to {}",
                            block_tokens, kMinBlockTokens, kMaxBlockTokens);
   }
-  if (dtype == DType::kI32 || dtype == DType::kI64) {
-    return InvalidArgument("KV layout: dtype={}: must be f32, f16, bf16 or f8e4m3", Name(dtype));
+  if (!IsKvType(dtype)) {
+    return InvalidArgument("KV layout: dtype={}: must be {}", Name(dtype), kKvTypeNames);
+  }
+  if (IsQuantisedKv(dtype) && head_dim % kKvGroupChannels != 0) {
+    return InvalidArgument(
+        "KV layout: dtype={} rounds groups of {} channels, and head_dim={} is no multiple of that: "
+        "use bf16, f16, f8e4m3 or f32",
+        Name(dtype), kKvGroupChannels, head_dim);
   }
   if (ExtentBytes() > kMaxExtentBytes) {
     return InvalidArgument(
@@ -53,7 +60,7 @@ absl::Status KvLayout::Validate() const {
 }
 
 int64_t KvLayout::ExtentBytes() const {
-  return 2 * int64_t{num_kv_heads} * block_tokens * head_dim * SizeOf(dtype);
+  return int64_t{num_kv_heads} * block_tokens * KvHeadBytes(dtype, head_dim);
 }
 
 int64_t KvLayout::BlockBytes() const { return num_layers * ExtentBytes(); }

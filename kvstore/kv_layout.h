@@ -15,7 +15,10 @@ inline constexpr int64_t kMaxExtentBytes = 64 << 20;
 
 // The order of KV in memory, on the wire and in every tier. No other code knows it.
 //
-//   pool[layer][block][K|V][kv_head][token][head_dim]
+//   pool[layer][block][K|V][kv_head][token][row]
+//
+// A row is [head_dim] numbers or, of a quantised type, what base/kv_row.h says: one definition of its
+// size is there for layouts and pools alike.
 //
 // A block holds `block_tokens` tokens of one sequence. Its part for one layer, K then V, is one
 // contiguous extent of ExtentBytes(): the unit of transfer and of copy. A block id names the same
@@ -25,11 +28,11 @@ struct KvLayout {
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   int32_t block_tokens = 16;
-  DType dtype = DType::kBF16;  // f32 | f16 | bf16 | f8e4m3 (with scale 1)
+  DType dtype = DType::kBF16;  // f32 | f16 | bf16 | f8e4m3 (with scale 1) | k8v8 | k6v5 | k4v3
 
   // INVALID_ARGUMENT naming the field: block_tokens is a power of two from 8 to 256, head_dim a
-  // multiple of 8 up to 256, the others are positive and bounded, an extent has at most
-  // kMaxExtentBytes.
+  // multiple of 8 up to 256, of quantised types a multiple of 64, the others are positive and
+  // bounded, an extent has at most kMaxExtentBytes.
   absl::Status Validate() const;
 
   // What a worker with another layout must agree to before KV goes between the two.

@@ -34,11 +34,21 @@ struct KvStore::HostSide {
   SwapSpace swap;
 };
 
+absl::Status CheckKvType(const KvLayout& layout, const Device& device) {
+  if (!IsQuantisedKv(layout.dtype) || device.is_host()) return absl::OkStatus();
+  return InvalidArgument(
+      "KV of type {} is served on the CPU alone, and the device is {}: use --kv-dtype bf16, f16, "
+      "f8e4m3 "
+      "or f32",
+      Name(layout.dtype), device.name());
+}
+
 absl::StatusOr<std::unique_ptr<KvStore>> KvStore::Create(const KvStoreOptions& options,
                                                          Device& device, Stream& compute,
                                                          std::function<void()> wake) {
   const KvLayout& layout = options.layout;
   RETURN_IF_ERROR(layout.Validate());
+  RETURN_IF_ERROR(CheckKvType(layout, device));
   if (options.num_blocks < 1 || options.num_blocks > kMaxBlocks) {
     return InvalidArgument("KV pool of {} blocks: give between 1 and {}", options.num_blocks,
                            kMaxBlocks);

@@ -90,6 +90,10 @@ struct PrefixMatch {
   bool pending = false;  // the next block is being computed (Expect) or copied from the host
 };
 
+// INVALID_ARGUMENT when nothing computes over KV of that type on the device: quantised types are served
+// on the CPU alone.
+absl::Status CheckKvType(const KvLayout& layout, const Device& device);
+
 // The KV of one worker: the memory of all blocks, allocated once; the pool that counts them; the
 // prefix cache, which keeps full blocks of finished and running sequences until room is needed; and
 // the host tier below. Nothing here waits for a copy between device and host: copies run on threads
@@ -101,8 +105,8 @@ struct PrefixMatch {
 // order (kvstore/tier/copier.h). Thread: engine. `device` and `compute` must outlive it.
 class KvStore {
  public:
-  // INVALID_ARGUMENT for an invalid layout or size; RESOURCE_EXHAUSTED with the sizes when the
-  // device or the host lacks the memory.
+  // INVALID_ARGUMENT for an invalid layout or size, or as CheckKvType; RESOURCE_EXHAUSTED with the
+  // sizes when the device or the host lacks the memory.
   static absl::StatusOr<std::unique_ptr<KvStore>> Create(const KvStoreOptions& options,
                                                          Device& device, Stream& compute,
                                                          std::function<void()> wake);

@@ -47,6 +47,8 @@ tandem_test(encoded_handoff_test
   SOURCES unit/engine/encoded_handoff_test.cc unit/engine/encoded_stream_test.cc
           unit/engine/kv_encoder_test.cc
   DEPS tandem_test_engine)
+tandem_test(quantised_kv_test SOURCES unit/engine/quantised_kv_test.cc DEPS tandem_test_engine
+            TIMEOUT 300)
 tandem_test(progress_test SOURCES unit/engine/progress_test.cc DEPS tandem_test_engine)
 tandem_test(fork_test SOURCES unit/engine/fork_test.cc DEPS tandem_test_engine)
 tandem_test(engine_resume_test SOURCES unit/engine/resume_test.cc DEPS tandem_test_engine TIMEOUT 300)

@@ -2,6 +2,8 @@
 # such as */cuda_0 in --gtest_filter chooses one.
 set(OPS_SUPPORT_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/support/attention_fixture.cc
     ${CMAKE_CURRENT_SOURCE_DIR}/support/ops_fixture.cc
+    ${CMAKE_CURRENT_SOURCE_DIR}/support/reference_floats.cc
+    ${CMAKE_CURRENT_SOURCE_DIR}/support/reference_kv.cc
     ${CMAKE_CURRENT_SOURCE_DIR}/support/reference_ops.cc
     ${CMAKE_CURRENT_SOURCE_DIR}/support/sharing_peer.cc)
 add_library(tandem_ops_support STATIC ${OPS_SUPPORT_SOURCES})
@@ -9,7 +11,7 @@ target_link_libraries(tandem_ops_support PUBLIC tandem_kernels hwy::hwy GTest::g
 tandem_precompile(tandem_ops_support TEST)
 
 set(OPS_CONFORMANCE_TESTS device_extents device_sharing ops ops_attention ops_attention_bits
-    ops_attention_mass ops_kv ops_rows ops_sample ops_validate)
+    ops_attention_mass ops_kv ops_quantised_kv ops_rows ops_sample ops_validate)
 foreach(name ${OPS_CONFORMANCE_TESTS})
   tandem_test(${name}_test SOURCES conformance/${name}_test.cc DEPS tandem_ops_support TIMEOUT 600)
 endforeach()

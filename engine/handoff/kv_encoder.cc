@@ -29,9 +29,10 @@ void MoveTo(double& mean, double value) {
 KvEncoder::KvEncoder(const Options& options, const Clock& clock)
     : options_(options),
       clock_(clock),
-      calibrates_(options.codec != CodecId::kRaw),
-      calibrator_(std::make_unique<CodecCalibrator>(ShapeOf(options.layout.block_tokens),
-                                                    options.layout.num_layers)),
+      calibrates_(options.codec != CodecId::kRaw && !IsQuantisedKv(options.layout.dtype)),
+      calibrator_(calibrates_ ? std::make_unique<CodecCalibrator>(
+                                    ShapeOf(options.layout.block_tokens), options.layout.num_layers)
+                              : nullptr),
       samples_(ShapeOf(options.layout.block_tokens), options.layout.num_layers) {
   for (const CodecId id : {CodecId::kRaw, CodecId::kMaskRice, CodecId::kF3}) {
     known_.push_back({.id = id});

@@ -71,8 +71,8 @@ LandingZone::LandingZone(const Options& options, const KvPoolView& pool, Convers
 
 ReadableKv LandingZone::Open(ReservationId id, LandingPlan plan) {
   const TimePoint now = clock_.Now();
-  const Accepts accepts =
-      options_.workers == nullptr ? Accepts::kExtents : Accepts::kExtentsAndFrames;
+  const bool has_codec = options_.workers != nullptr && !IsQuantisedKv(plan.layout.dtype);
+  const Accepts accepts = has_codec ? Accepts::kExtentsAndFrames : Accepts::kExtents;
   auto landing =
       std::make_unique<Landing>(std::move(plan), options_.layout, accepts, now + options_.lease);
   absl::MutexLock lock(&mutex_);

@@ -64,9 +64,9 @@ absl::StatusOr<std::string> ReadName(const FieldReader& reader) {
 absl::StatusOr<DType> ReadDType(const FieldReader& reader) {
   ASSIGN_OR_RETURN(const std::string name, reader.String("dtype"));
   const std::optional<DType> dtype = DTypeFromName(name);
-  if (dtype && *dtype != DType::kI32 && *dtype != DType::kI64) return *dtype;
-  return InvalidArgument("{} is {}: it must be bf16, f16, f8e4m3 or f32", reader.Path("dtype"),
-                         Quoted(name));
+  if (dtype && IsKvType(*dtype)) return *dtype;
+  return InvalidArgument("{} is {}: it must be {}", reader.Path("dtype"), Quoted(name),
+                         kKvTypeNames);
 }
 
 absl::Status Read(const Json& json, KvLayout& kv) {

@@ -38,7 +38,7 @@ void AddColumns(const ColumnMassArgs& args, const RowBlock& block, const Columns
   RowScores rows(attention, block, scratch);
   rows.LoadQueries();
   WithStoredType(attention.pool.dtype, [&](auto stored) HWY_ATTR {
-    rows.ScoreChunk<decltype(stored), Part::kKeys>(columns.chunk, {columns.begin, columns.end});
+    rows.ScoreChunk<decltype(stored), KvSide::kKeys>(columns.chunk, {columns.begin, columns.end});
   });
   const int64_t last_token = attention.query_starts[static_cast<size_t>(block.seq) + 1] - 1;
   rows.AddWeights(

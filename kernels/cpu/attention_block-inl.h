@@ -101,7 +101,7 @@ class BlockAttention : public RowScores {
       const KeyRange keys = {std::max(all.begin, key), std::min(all.end, key + kValueStep)};
       if (direct()) {
         AddValues(0, num_rows_, keys, [&](size_t row, size_t rows, KeyRange shared) HWY_ATTR {
-          AddStored<T>(row, rows, start, shared, records);
+          AddStored(T(), row, rows, start, shared, records);
         });
         continue;
       }
@@ -120,8 +120,14 @@ class BlockAttention : public RowScores {
   template <class T>
   void WidenValueStep(int64_t start, KeyRange keys) {
     ForRuns(start, keys, [&](size_t key, size_t run) HWY_ATTR {
-      WidenValues<T>(At<T>(Part::kValues, start + static_cast<int64_t>(key)), run, shape_.head_dim,
-                     kValueStep * kPanel, values_ + key % kValueStep * kPanel);
+      const T* values = At<T>(KvSide::kValues, start + static_cast<int64_t>(key));
+      float* const out = values_ + key % kValueStep * kPanel;
+      if constexpr (std::is_same_v<T, QuantisedRow>) {
+        Unpack(KvSide::kValues, values, NextValues<T>(start + static_cast<int64_t>(key)), run, 0);
+        WidenCodes(codes_, run, shape_.head_dim, kValueStep * kPanel, out);
+      } else {
+        WidenValues<T>(values, run, shape_.head_dim, kValueStep * kPanel, out);
+      }
     });
   }
 
@@ -218,10 +224,10 @@ class BlockAttention : public RowScores {
   }
 
   template <class T>
-  void AddStored(size_t row, size_t rows, int64_t start, KeyRange keys, float* records) {
+  void AddStored(T, size_t row, size_t rows, int64_t start, KeyRange keys, float* records) {
     ForRuns(start, keys, [&](size_t key, size_t run) HWY_ATTR {
       const int64_t token = start + static_cast<int64_t>(key);
-      const T* values = At<T>(Part::kValues, token);
+      const T* values = At<T>(KvSide::kValues, token);
       const T* next = NextValues<T>(token);
       for (size_t dim = 0; dim < shape_.head_dim; dim += kPanel) {
         Multiply<Ahead::kNext, T>(rows, {.a = scores_ + row * kChunkTokens + key,
@@ -237,12 +243,36 @@ class BlockAttention : public RowScores {
     });
   }
 
+  void AddStored(QuantisedRow, size_t row, size_t rows, int64_t start, KeyRange keys,
+                 float* records) {
+    for (size_t key = keys.begin; key < keys.end; key += kPanel) {
+      const KeyRange panel = {key, std::min(keys.end, key + kPanel)};
+      ForRuns(start, panel, [&](size_t first, size_t run) HWY_ATTR {
+        const int64_t token = start + static_cast<int64_t>(first);
+        Unpack(KvSide::kValues, At<QuantisedRow>(KvSide::kValues, token),
+               NextValues<QuantisedRow>(token), run, first - key);
+      });
+      for (size_t dim = 0; dim < shape_.head_dim; dim += kPanel) {
+        Multiply<Ahead::kNothing, Code>(rows,
+                                        {.a = scores_ + row * kChunkTokens + key,
+                                         .a_stride = kChunkTokens,
+                                         .b = codes_.codes + dim,
+                                         .b_stride = shape_.head_dim,
+                                         .n = panel.end - panel.begin,
+                                         .c = RecordOf(records, row).output() + dim,
+                                         .c_stride = shape_.record,
+                                         .start = Start::kLoad,
+                                         .scales = codes_.scales + dim / kGroupChannels * kPanel});
+      }
+    }
+  }
+
   // What is read a panel after the values of `token`: in the end the keys of the next chunk.
   template <class T>
   const T* NextValues(int64_t token) const {
     const int64_t next = token + kPanel;
-    if (next >= seen_[num_rows_ - 1].end) return At<T>(Part::kValues, token);
-    return At<T>(next % kChunkTokens < int64_t{kPanel} ? Part::kKeys : Part::kValues, next);
+    if (next >= seen_[num_rows_ - 1].end) return At<T>(KvSide::kValues, token);
+    return At<T>(next % kChunkTokens < int64_t{kPanel} ? KvSide::kKeys : KvSide::kValues, next);
   }
 
   void ClearTotals() {
@@ -280,6 +310,7 @@ class BlockAttention : public RowScores {
       const Record total = RecordOf(totals_, row);
       const float sum = FoldSum(total.sums());
       const auto scale = hn::Set(d, sum == 0 ? 0.0f : value_unit / sum);
+      if (quantised()) MixGroups(total.output(), shape_.head_dim);
       float* out = HeadOf(args_.out, row);
       for (size_t i = 0; i < shape_.head_dim; i += hn::Lanes(d)) {
         hn::StoreU(hn::Mul(hn::LoadU(d, total.output() + i), scale), d, out + i);

@@ -77,19 +77,25 @@ struct AttentionShape {
         head_dim(static_cast<size_t>(args.pool.head_dim)),
         padded_dim((head_dim + kPanel - 1) / kPanel * kPanel),
         record(padded_dim + kPanel),
+        extent_bytes(args.pool.ExtentBytes()),
+        row_bytes{args.pool.RowBytes(KvSide::kKeys), args.pool.RowBytes(KvSide::kValues)},
         block_shift(std::countr_zero(static_cast<uint32_t>(args.pool.block_tokens))) {}
 
   // Of one thread.
   size_t ScratchFloats() const {
-    return padded_dim * (kMaxBlockRows + kPanel + kValueStep) + kMaxBlockRows * kChunkTokens +
-           2 * kMaxBlockRows * record;
+    return padded_dim * (kMaxBlockRows + kPanel + kValueStep) + CodeFloats() +
+           kMaxBlockRows * kChunkTokens + 2 * kMaxBlockRows * record;
   }
+  // What up to kPanel quantised keys are taken apart into: a byte per channel, a scale per group.
+  size_t CodeFloats() const { return kPanel * (padded_dim / 4 + padded_dim / kPanel); }
 
   int64_t group;  // query heads per KV head
   size_t head_dim;
   size_t padded_dim;  // whole panels
   size_t record;      // a partial result of one row: padded_dim, 16 sums, the maximum, padding
-  int block_shift;    // log2(block_tokens)
+  int64_t extent_bytes;
+  int64_t row_bytes[2];  // of K, and of V
+  int block_shift;       // log2(block_tokens)
 };
 
 // Rows [begin, end), at least one, of a sequence and KV head.

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/cpu/attention_tile-inl.h"
 
@@ -24,8 +25,6 @@ struct KeyRange {
 
 inline constexpr KeyRange kWholeChunk = {0, kChunkTokens};
 
-enum class Part : uint8_t { kKeys = 0, kValues = 1 };
-
 inline constexpr float kLog2E = 0x1.715476p+0f;
 inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
@@ -39,6 +38,10 @@ HWY_INLINE void WithStoredType(DType dtype, const Body& body) {
       return body(hwy::float16_t());
     case DType::kF8E4M3:
       return body(F8E4M3());
+    case DType::kK8V8:
+    case DType::kK6V5:
+    case DType::kK4V3:
+      return body(QuantisedRow());
     default:
       return body(float());
   }
@@ -53,7 +56,9 @@ class RowScores {
         block_(block),
         shape_(args),
         table_(args.block_tables.Of(static_cast<size_t>(block.seq)).data()),
-        num_rows_(static_cast<size_t>(block.end - block.begin)) {
+        num_rows_(static_cast<size_t>(block.end - block.begin)),
+        rows_at_{args.pool.RowAt(KvSide::kKeys, block.kv_head, 0),
+                 args.pool.RowAt(KvSide::kValues, block.kv_head, 0)} {
     const int64_t first_query = block.begin / shape_.group;
     query_of_end_ = first_query - Visible(args, block.seq, first_query).end;
     int64_t query = first_query;
@@ -66,11 +71,14 @@ class RowScores {
     }
     queries_ = scratch;
     keys_ = queries_ + kMaxBlockRows * shape_.padded_dim;
-    scores_ = keys_ + kPanel * shape_.padded_dim;
+    codes_ = {.codes = reinterpret_cast<Code*>(keys_ + kPanel * shape_.padded_dim),
+              .scales = keys_ + kPanel * (shape_.padded_dim + shape_.padded_dim / sizeof(float))};
+    scores_ = keys_ + kPanel * shape_.padded_dim + shape_.CodeFloats();
   }
 
   // Queries carry the scale, log2(e) and what stored keys must be multiplied by, so that a product
-  // is an exponent of 2.
+  // is an exponent of 2. Quantised keys are transformed, and so the queries are: the products stay the
+  // same.
   void LoadQueries() {
     const hn::CappedTag<float, 8> d;
     const auto scale = hn::Set(d, args_.scale * kLog2E * KeyUnit());
@@ -80,12 +88,13 @@ class RowScores {
       for (size_t i = 0; i < shape_.head_dim; i += hn::Lanes(d)) {
         hn::StoreU(hn::Mul(hn::LoadU(d, from + i), scale), d, to + i);
       }
+      if (quantised()) MixGroups(to, shape_.head_dim);
     }
   }
 
   // The scores of the keys of a chunk, or of some of its panels, that any row sees. Those that a
   // row does not see itself are left as they may be. `kAfter` is what is read next.
-  template <class T, Part kAfter = Part::kValues>
+  template <class T, KvSide kAfter = KvSide::kValues>
   void ScoreChunk(int64_t chunk, KeyRange panels = kWholeChunk) {
     SetRanges(chunk, panels);
     const int64_t start = chunk * kChunkTokens;
@@ -94,13 +103,9 @@ class RowScores {
       for (size_t group = key; group < std::min(all.end, key + kPanel); group += kGroup) {
         const T* eights[kGroup / 8];
         const T* next[kGroup / 8];
-        FindEights(Part::kKeys, start, group, all, eights);
+        FindEights(KvSide::kKeys, start, group, all, eights);
         FindNext(start, group, all, kAfter, next);
-        if (direct()) {
-          ScoreGroup(eights, next, group);
-        } else {
-          WidenKeys<T>(eights, next, shape_.head_dim, keys_ + group % kPanel);
-        }
+        WidenOrScore(eights, next, group);
       }
       if (!direct()) ComputeScores(key);
     }
@@ -178,6 +183,7 @@ class RowScores {
   }
 
   KeyRange AllKeys() const { return {ranges_[0].begin, ranges_[num_rows_ - 1].end}; }
+  bool quantised() const { return IsQuantisedKv(args_.pool.dtype); }
   // Few rows read K and V straight from the pool. For many, a panel of K and a step of V are
   // widened once.
   bool direct() const { return num_rows_ <= kTileRows && shape_.head_dim % kPanel == 0; }
@@ -202,41 +208,67 @@ class RowScores {
 
   // K or V of a token; the tokens of a group of eight follow one another.
   template <class T>
-  const T* At(Part part, int64_t token) const {
+  const T* At(KvSide side, int64_t token) const {
     const KvPoolView& pool = args_.pool;
     const int64_t offset = token & (pool.block_tokens - 1);
-    const auto* extent =
-        reinterpret_cast<const T*>(pool.Extent(args_.layer, table_[token >> shape_.block_shift]));
-    const int64_t head = static_cast<int64_t>(part) * pool.num_kv_heads + block_.kv_head;
-    return extent + (head * pool.block_tokens + offset) * pool.head_dim;
+    const std::byte* extent =
+        pool.data + (int64_t{args_.layer} * pool.num_blocks + table_[token >> shape_.block_shift]) *
+                        shape_.extent_bytes;
+    const auto s = static_cast<size_t>(side);
+    return reinterpret_cast<const T*>(extent + rows_at_[s] + offset * shape_.row_bytes[s]);
   }
 
   // Where a group of the chunk at `start` lies. Eight tokens that no row sees may have no block at
   // all, so others stand in for them.
   template <class T>
-  void FindEights(Part part, int64_t start, size_t group, KeyRange seen, const T** eights) const {
+  void FindEights(KvSide side, int64_t start, size_t group, KeyRange seen, const T** eights) const {
     const size_t stand_in = std::max(seen.begin, group) / 8 * 8;
     for (size_t i = 0; i < kGroup / 8; ++i) {
       const size_t key = group + 8 * i;
       const bool any_seen = key + 8 > seen.begin && key < seen.end;
-      eights[i] = At<T>(part, start + static_cast<int64_t>(any_seen ? key : stand_in));
+      eights[i] = At<T>(side, start + static_cast<int64_t>(any_seen ? key : stand_in));
     }
   }
 
   // What is read after a group of keys: the next one, in the end the first of `after`.
   template <class T>
-  void FindNext(int64_t start, size_t group, KeyRange seen, Part after, const T** next) const {
+  void FindNext(int64_t start, size_t group, KeyRange seen, KvSide after, const T** next) const {
     if (group + kGroup < seen.end) {
-      FindEights(Part::kKeys, start, group + kGroup, seen, next);
+      FindEights(KvSide::kKeys, start, group + kGroup, seen, next);
     } else {
       FindEights(after, start, seen.begin / kGroup * kGroup, seen, next);
     }
+  }
+
+  // A group of keys, of which the next one is read after it.
+  template <class T>
+  void WidenOrScore(const T* const* eights, const T* const* next, size_t group) {
+    if (direct()) {
+      ScoreGroup(eights, next, group);
+    } else {
+      WidenKeys<T>(eights, next, shape_.head_dim, codes_.scales, keys_ + group % kPanel);
+    }
+  }
+  void WidenOrScore(const QuantisedRow* const* eights, const QuantisedRow* const* next,
+                    size_t group) {
+    const Code* codes[kGroup / 8];
+    for (size_t i = 0; i < kGroup / 8; ++i) {
+      codes[i] = codes_.codes + 8 * i * shape_.head_dim;
+      Unpack(KvSide::kKeys, eights[i], next[i], 8, 8 * i);
+    }
+    WidenOrScore<Code>(codes, codes, group);
+  }
+
+  void Unpack(KvSide side, const QuantisedRow* rows, const QuantisedRow* next, size_t count,
+              size_t first) const {
+    UnpackRows(KvBits(args_.pool.dtype, side), rows, next, count, shape_.head_dim, first, codes_);
   }
 
   template <class T>
   void ScoreGroup(const T* const* eights, const T* const* next, size_t group) {
     const QueryTile tile = {.queries = queries_,
                             .head_dim = shape_.head_dim,
+                            .key_scales = codes_.scales,
                             .scores = scores_ + group,
                             .scores_stride = kChunkTokens};
     switch (std::bit_ceil(num_rows_)) {  // scratch has room for rows that nobody asked for
@@ -275,11 +307,13 @@ class RowScores {
   const AttentionShape shape_;
   const int32_t* table_;  // of the block's sequence
   const size_t num_rows_;
-  int64_t query_of_end_;  // less the end of what it sees: a division per row would cost more
+  int64_t query_of_end_;      // less the end of what it sees: a division per row would cost more
+  const int64_t rows_at_[2];  // bytes from an extent to the head's rows of K, and of V
   VisibleKeys seen_[kMaxBlockRows];
   KeyRange ranges_[kMaxBlockRows];  // of the chunk at hand
   float* queries_;                  // [row][head_dim], scaled
   float* keys_;                     // [head_dim][32], one panel
+  CodeTile codes_;                  // the quantised rows at hand
   float* scores_;                   // [row][key]
 };
 

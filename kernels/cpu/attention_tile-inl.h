@@ -9,9 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "hwy/cache_control.h"
 #include "kernels/cpu/attention_plan.h"
+#include "kernels/cpu/quantised_row-inl.h"
 #include "kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -57,6 +59,7 @@ struct Product {
   float* c;
   size_t c_stride;
   Start start;
+  const float* scales = nullptr;  // of codes: [n], what those of each row of b are multiplied by
   const T* next = nullptr;  // asked for while b is read: [n][b_stride], what follows b in time
 };
 
@@ -81,6 +84,10 @@ HWY_INLINE void MultiplyTile(const Product<T>& p, size_t column) {
   for (size_t i = 0; i < p.n; ++i) {
     F32 columns[kTileVectors];
     LoadWidePair(b + i * p.b_stride, columns);
+    if constexpr (std::is_same_v<T, Code>) {
+      const F32 scale = hn::Set(d, p.scales[i]);
+      for (F32& column : columns) column = hn::Mul(column, scale);
+    }
     if constexpr (kAhead == Ahead::kNext) hwy::Prefetch(p.next + i * p.b_stride + column);
     HWY_UNROLL(8)
     for (size_t r = 0; r < kRows; ++r) {
@@ -206,10 +213,25 @@ struct Column<F8E4M3> : Column<hwy::float16_t> {
   }
 };
 
+// One integer in each byte.
+template <>
+struct Column<Code> {
+  static constexpr size_t kDims = 4;
+  static HWY_INLINE hn::Vec<RowBits> Load(const Code* row) {
+    return hn::LoadU(RowBits(), reinterpret_cast<const uint32_t*>(row));
+  }
+  static HWY_INLINE F32 Widen(hn::Vec<U32Tag> x, size_t i) {
+    if (i == 0) x = hn::ShiftLeft<24>(x);
+    if (i == 1) x = hn::ShiftLeft<16>(x);
+    if (i == 2) x = hn::ShiftLeft<8>(x);
+    return hn::ConvertTo(F32Tag(), hn::ShiftRight<24>(hn::BitCast(I32Tag(), x)));
+  }
+};
+
 // What Column<T>::Widen takes, of what its Load gave.
 template <class T>
 HWY_INLINE hn::Vec<U32Tag> Loaded(hn::Vec<U32Tag> rows) {
-  if constexpr (sizeof(T) > 1) return rows;
+  if constexpr (!std::is_same_v<T, F8E4M3>) return rows;
   const hn::Repartition<int16_t, U32Tag> d16;
   return hn::BitCast(U32Tag(), HalvesOfF8(hn::BitCast(d16, rows)));
 }
@@ -264,7 +286,7 @@ HWY_INLINE void TransposeKeys(const T* const* eights, const T* const* next, size
       };
       HWY_UNROLL(4)
       for (size_t c = 0; c < 4; ++c) {
-        HWY_UNROLL(2)
+        HWY_UNROLL(4)
         for (size_t i = 0; i < kDims; ++i) {
           sink(v, dim + c * kDims + i, Column<T>::Widen(columns[c], i));
         }
@@ -275,12 +297,46 @@ HWY_INLINE void TransposeKeys(const T* const* eights, const T* const* next, size
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
+// Rows of quantised K or V, taken apart. An integer times its scale is a float without rounding.
+struct CodeTile {
+  Code* codes;    // [kPanel][head_dim]
+  float* scales;  // [head_dim / 64][kPanel]
+};
+
+// Takes `count` rows that follow one another apart, as rows of the tile from `first` on, and asks for as
+// many behind `next`.
+HWY_NOINLINE inline void UnpackRows(int32_t bits, const QuantisedRow* rows,
+                                    const QuantisedRow* next, size_t count, size_t head_dim,
+                                    size_t first, const CodeTile& tile) {
+  WithBits(bits, [&](auto constant) HWY_ATTR {
+    constexpr int kBits = decltype(constant)::value;
+    const auto* packed = reinterpret_cast<const uint8_t*>(rows);
+    const auto* ahead = reinterpret_cast<const uint8_t*>(next);
+    for (size_t row = first; row < first + count; ++row) {
+      hwy::Prefetch(ahead + (packed - reinterpret_cast<const uint8_t*>(rows)));
+      for (size_t dim = 0; dim < head_dim; dim += kGroupChannels, packed += KvGroupBytes(kBits)) {
+        UnpackGroup<kBits>(packed, &tile.codes[row * head_dim + dim].value);
+        tile.scales[dim / kGroupChannels * kPanel + row] = ScaleOf(packed, Codes<kBits>::kBytes);
+      }
+    }
+  });
+}
+
+// What TransposeKeys gives of dimension `dim` of the keys from `key` of the group on, as floats: those of a
+// tile have `scales`.
+template <class T>
+HWY_INLINE F32 Scaled(F32 keys, const float* scales, size_t dim, size_t key) {
+  if constexpr (!std::is_same_v<T, Code>) return keys;
+  return hn::Mul(keys, hn::LoadU(F32Tag(), scales + dim / kGroupChannels * kPanel + key));
+}
+
 // Widens a group of keys into out[dim][32].
 template <class T>
 HWY_NOINLINE void WidenKeys(const T* const* eights, const T* const* next, size_t head_dim,
-                            float* HWY_RESTRICT out) {
+                            const float* scales, float* HWY_RESTRICT out) {
   TransposeKeys<T>(eights, next, head_dim, [&](size_t v, size_t dim, F32 keys) HWY_ATTR {
-    hn::StoreU(keys, F32Tag(), out + dim * kPanel + v * kLanes);
+    const size_t key = v * kLanes;
+    hn::StoreU(Scaled<T>(keys, scales, dim, key), F32Tag(), out + dim * kPanel + key);
   });
 }
 
@@ -288,6 +344,7 @@ HWY_NOINLINE void WidenKeys(const T* const* eights, const T* const* next, size_t
 struct QueryTile {
   const float* queries;
   size_t head_dim;
+  const float* key_scales;  // of codes
   float* scores;
   size_t scores_stride;
 };
@@ -304,7 +361,8 @@ HWY_NOINLINE void ScoreKeys(const T* const* eights, const T* const* next, const 
     for (size_t v = 0; v < kGroupVectors; ++v) sums[r][v] = hn::Zero(d);
   }
   const size_t head_dim = tile.head_dim;
-  TransposeKeys<T>(eights, next, head_dim, [&](size_t v, size_t dim, F32 keys) HWY_ATTR {
+  TransposeKeys<T>(eights, next, head_dim, [&](size_t v, size_t dim, F32 stored) HWY_ATTR {
+    const F32 keys = Scaled<T>(stored, tile.key_scales, dim, v * kLanes);
     HWY_UNROLL(8)
     for (size_t r = 0; r < kRows; ++r) {
       sums[r][v] = hn::MulAdd(hn::Set(d, tile.queries[r * head_dim + dim]), keys, sums[r][v]);
@@ -334,6 +392,19 @@ void WidenValues(const T* HWY_RESTRICT rows, size_t tokens, size_t head_dim, siz
     const hn::CappedTag<float, 8> eight;
     hn::StoreU(LoadWide(eight, rows + whole), eight,
                out + whole / kPanel * panel_stride + whole % kPanel);
+  }
+}
+
+// As WidenValues, of the first rows of a tile.
+HWY_NOINLINE inline void WidenCodes(const CodeTile& tile, size_t tokens, size_t head_dim,
+                                    size_t panel_stride, float* HWY_RESTRICT out) {
+  const F32Tag d;
+  for (size_t t = 0; t < tokens; ++t, out += kPanel) {
+    for (size_t dim = 0; dim < head_dim; dim += kLanes) {
+      const F32 scale = hn::Set(d, tile.scales[dim / kGroupChannels * kPanel + t]);
+      hn::StoreU(hn::Mul(LoadWide(d, tile.codes + t * head_dim + dim), scale), d,
+                 out + dim / kPanel * panel_stride + dim % kPanel);
+    }
   }
 }
 

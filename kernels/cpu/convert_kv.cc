@@ -75,11 +75,10 @@ void WidenEach(const std::byte* from, size_t count, std::byte* to, Widen widen) 
   }
 }
 
-void CopyElements(DType from_type, const std::byte* from, size_t count, DType to_type,
-                  std::byte* to) {
-  if (from_type == to_type) {
-    std::memcpy(to, from, count * static_cast<size_t>(SizeOf(to_type)));
-  } else if (from_type == DType::kBF16) {
+// From one type of numbers to a wider one.
+void WidenElements(DType from_type, const std::byte* from, size_t count, DType to_type,
+                   std::byte* to) {
+  if (from_type == DType::kBF16) {
     WidenEach<uint16_t, uint32_t>(from, count, to, [](uint32_t bits) { return bits << 16; });
   } else if (from_type == DType::kF16) {
     WidenEach<uint16_t, uint32_t>(from, count, to,
@@ -92,21 +91,54 @@ void CopyElements(DType from_type, const std::byte* from, size_t count, DType to
   }
 }
 
+// Some rows of one head, which lie side by side.
+struct Rows {
+  int64_t count;
+  int32_t head_dim;
+};
+
+void QuantiseRows(DType from_type, const std::byte* from, const Rows& rows, int32_t bits,
+                  std::byte* to) {
+  constexpr size_t kMostChannels = 256;
+  float row[kMostChannels];
+  const int64_t from_bytes = rows.head_dim * SizeOf(from_type);
+  const int64_t to_bytes = rows.head_dim / kKvGroupChannels * KvGroupBytes(bits);
+  for (int64_t i = 0; i < rows.count; ++i, from += from_bytes, to += to_bytes) {
+    const auto channels = static_cast<size_t>(rows.head_dim);
+    if (from_type == DType::kF32) {
+      std::memcpy(row, from, channels * sizeof(float));
+    } else {
+      WidenElements(from_type, from, channels, DType::kF32, reinterpret_cast<std::byte*>(row));
+    }
+    QuantiseRow(row, rows.head_dim, bits, to);
+  }
+}
+
+void CopyRows(const ConvertKvArgs& args, KvSide side, const std::byte* from, const Rows& rows,
+              std::byte* to) {
+  const DType to_type = args.pool.dtype;
+  if (args.src_dtype == to_type) {
+    std::memcpy(to, from, static_cast<size_t>(rows.count * args.pool.RowBytes(side)));
+  } else if (IsQuantisedKv(to_type)) {
+    QuantiseRows(args.src_dtype, from, rows, KvBits(to_type, side), to);
+  } else {
+    WidenElements(args.src_dtype, from, static_cast<size_t>(rows.count * rows.head_dim), to_type,
+                  to);
+  }
+}
+
 }  // namespace
 
-// The tokens of one K or V head lie side by side on both sides.
 void ConvertKv(const ConvertKvArgs& args) {
   const KvPoolView& pool = args.pool;
-  const int64_t from_token = pool.head_dim * SizeOf(args.src_dtype);
-  const int64_t to_token = pool.head_dim * SizeOf(pool.dtype);
+  const KvPoolView source = args.AsSource();
   for (const KvRun& run : args.runs) {
-    const auto elements = static_cast<size_t>(int64_t{run.num_tokens} * pool.head_dim);
-    const std::byte* source = run.src.data() + run.src_token * from_token;
-    std::byte* target = pool.Extent(run.dst.layer, run.dst.block) + run.dst_token * to_token;
-    for (int32_t plane = 0; plane < 2 * pool.num_kv_heads; ++plane) {
-      CopyElements(args.src_dtype, source, elements, pool.dtype, target);
-      source += args.src_block_tokens * from_token;
-      target += pool.block_tokens * to_token;
+    std::byte* const extent = pool.Extent(run.dst.layer, run.dst.block);
+    for (const KvSide side : {KvSide::kKeys, KvSide::kValues}) {
+      for (int32_t head = 0; head < pool.num_kv_heads; ++head) {
+        CopyRows(args, side, run.src.data() + source.RowAt(side, head, run.src_token),
+                 {run.num_tokens, pool.head_dim}, extent + pool.RowAt(side, head, run.dst_token));
+      }
     }
   }
 }

@@ -21,6 +21,8 @@ void CopyBlocks(ThreadPool& pool, const CopyBlocksArgs& args);
 void CopyTokens(ThreadPool& pool, const CopyTokensArgs& args);
 void GatherBlocks(ThreadPool& pool, const MoveBlocksArgs& args);
 void ScatterBlocks(ThreadPool& pool, const MoveBlocksArgs& args);
+// One row of a quantised pool, as StoreKv writes it: `x` [head_dim], rounded to `bits`.
+void QuantiseRow(const float* x, int32_t head_dim, int32_t bits, std::byte* out);
 // By the caller alone.
 void ConvertKv(const ConvertKvArgs& args);
 // INTERNAL naming the row whose logits hold a NaN.

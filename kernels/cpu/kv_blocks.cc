@@ -9,6 +9,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/kv_blocks.cc"
 #include "hwy/foreach_target.h"
+#include "kernels/cpu/quantised_row-inl.h"
 #include "kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -95,8 +96,9 @@ void NarrowRow(const float* HWY_RESTRICT x, size_t n, float scale, T* HWY_RESTRI
   std::memcpy(out + i, narrowed, (n - i) * sizeof(T));
 }
 
-void StoreRow(const float* x, const KvPoolView& pool, float scale, std::byte* out) {
+void StoreRow(const float* x, const KvPoolView& pool, KvSide side, std::byte* out) {
   const auto n = static_cast<size_t>(pool.head_dim);
+  const float scale = side == KvSide::kKeys ? pool.k_scale : pool.v_scale;
   switch (pool.dtype) {
     case DType::kBF16:
       return NarrowRow<ToBF16>(x, n, scale, reinterpret_cast<uint16_t*>(out));
@@ -104,26 +106,34 @@ void StoreRow(const float* x, const KvPoolView& pool, float scale, std::byte* ou
       return NarrowRow<ToF16>(x, n, scale, reinterpret_cast<uint16_t*>(out));
     case DType::kF8E4M3:
       return NarrowRow<ToF8E4M3>(x, n, scale, reinterpret_cast<uint8_t*>(out));
+    case DType::kK8V8:
+    case DType::kK6V5:
+    case DType::kK4V3:
+      return QuantiseFloats(x, n, KvBits(pool.dtype, side), out);
     default:
       std::memcpy(out, x, n * sizeof(float));
   }
 }
 
+void QuantiseRow(const float* x, int32_t head_dim, int32_t bits, std::byte* out) {
+  QuantiseFloats(x, static_cast<size_t>(head_dim), bits, out);
+}
+
 void StoreTokens(const StoreKvArgs& args, int64_t begin, int64_t end) {
   const KvPoolView& pool = args.pool;
-  const int64_t head_bytes = int64_t{pool.block_tokens} * pool.head_dim * SizeOf(pool.dtype);
   for (int64_t t = begin; t < end; ++t) {
     const int64_t slot = args.slots[static_cast<size_t>(t)];
     if (slot < 0) continue;
     const auto block = static_cast<int32_t>(slot / pool.block_tokens);
-    const auto* k = args.k.Row<const float>(t);
-    const auto* v = args.v.Row<const float>(t);
-    std::byte* out = pool.Extent(args.layer, block) +
-                     slot % pool.block_tokens * pool.head_dim * SizeOf(pool.dtype);
-    for (int32_t head = 0; head < pool.num_kv_heads; ++head, out += head_bytes) {
-      StoreRow(k + int64_t{head} * pool.head_dim, pool, pool.k_scale, out);
-      StoreRow(v + int64_t{head} * pool.head_dim, pool, pool.v_scale,
-               out + pool.num_kv_heads * head_bytes);
+    std::byte* const extent = pool.Extent(args.layer, block);
+    for (const KvSide side : {KvSide::kKeys, KvSide::kValues}) {
+      const auto* x = (side == KvSide::kKeys ? args.k : args.v).Row<const float>(t);
+      std::byte* out = extent + pool.RowAt(side, 0, slot % pool.block_tokens);
+      for (int32_t head = 0; head < pool.num_kv_heads; ++head) {
+        StoreRow(x, pool, side, out);
+        x += pool.head_dim;
+        out += pool.block_tokens * pool.RowBytes(side);
+      }
     }
   }
 }
@@ -136,6 +146,11 @@ HWY_AFTER_NAMESPACE();
 namespace tandem::cpu {
 
 HWY_EXPORT(StoreTokens);
+HWY_EXPORT(QuantiseRow);
+
+void QuantiseRow(const float* x, int32_t head_dim, int32_t bits, std::byte* out) {
+  HWY_DYNAMIC_DISPATCH(QuantiseRow)(x, head_dim, bits, out);
+}
 
 namespace {
 
@@ -182,22 +197,23 @@ void CopyBlocks(ThreadPool& pool, const CopyBlocksArgs& args) {
 // and written.
 void CopyTokens(ThreadPool& pool, const CopyTokensArgs& args) {
   const KvPoolView& kv = args.pool;
-  const int64_t row_bytes = kv.head_dim * SizeOf(kv.dtype);
   const int64_t planes = 2 * int64_t{kv.num_kv_heads};  // K and V of each head of a layer
   const int shift = std::countr_zero(static_cast<uint32_t>(kv.block_tokens));
   ForRows(pool, kv.num_layers * planes, std::ssize(args.to) * kv.head_dim,
           [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) {
               const auto layer = static_cast<int32_t>(i / planes);
-              const int64_t plane = i % planes * kv.block_tokens * row_bytes;
+              const auto plane = static_cast<int32_t>(i % planes);
+              const KvSide side = plane < kv.num_kv_heads ? KvSide::kKeys : KvSide::kValues;
+              const auto row_bytes = static_cast<size_t>(kv.RowBytes(side));
               const auto from = args.FromIn(layer);
               const auto row_of = [&](int32_t slot) {
                 const int32_t offset = slot & (kv.block_tokens - 1);
-                return kv.Extent(layer, slot >> shift) + plane + offset * row_bytes;
+                return kv.Extent(layer, slot >> shift) +
+                       kv.RowAt(side, plane % kv.num_kv_heads, offset);
               };
               ForSlotRuns(from, args.to, kv.block_tokens, [&](size_t at, size_t n) {
-                std::memcpy(row_of(args.to[at]), row_of(from[at]),
-                            n * static_cast<size_t>(row_bytes));
+                std::memcpy(row_of(args.to[at]), row_of(from[at]), n * row_bytes);
               });
             }
           });

@@ -64,7 +64,11 @@ struct F8E4M3 {
 };
 inline constexpr float kF8Unit = 256;
 
-inline float StoredUnit(DType dtype) { return dtype == DType::kF8E4M3 ? kF8Unit : 1.0f; }
+// Of quantised types it is what makes their transform a rotation.
+inline float StoredUnit(DType dtype) {
+  if (IsQuantisedKv(dtype)) return 0.125f;
+  return dtype == DType::kF8E4M3 ? kF8Unit : 1.0f;
+}
 
 // Bytes of e4m3, sign-extended to 16 bits, as f16; NaN stays NaN.
 template <class V>

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "kernels/cuda/cuda_status.h"
+#include "kernels/cuda/kv_type.h"
 
 namespace tandem::cuda {
 namespace {
@@ -127,6 +128,7 @@ absl::Status CudaOps::DoSiluMul(Stream& stream, const SiluMulArgs& args) {
 }
 
 absl::Status CudaOps::DoStoreKv(Stream& stream, const StoreKvArgs& args) {
+  RETURN_IF_ERROR(CheckKvType(args.pool));
   StoreKvArgs a = args;
   return Run(
       stream, [&](const LaunchTarget& on) { return ToStatus(cuda::StoreKv(on, a), "store_kv"); },
@@ -135,6 +137,7 @@ absl::Status CudaOps::DoStoreKv(Stream& stream, const StoreKvArgs& args) {
 
 absl::Status CudaOps::DoRopeStoreKv(Stream& stream, const RopeArgs& rope,
                                     const StoreKvArgs& store) {
+  RETURN_IF_ERROR(CheckKvType(store.pool));
   RopeArgs r = rope;
   StoreKvArgs s = store;
   return Run(
@@ -146,6 +149,7 @@ absl::Status CudaOps::DoRopeStoreKv(Stream& stream, const RopeArgs& rope,
 }
 
 absl::Status CudaOps::DoColumnMass(Stream& stream, const ColumnMassArgs& args) {
+  RETURN_IF_ERROR(CheckKvType(args.attention.pool));
   ColumnMassArgs a = args;
   AttentionArgs& attention = a.attention;
   return Run(
@@ -197,6 +201,7 @@ absl::Status CudaOps::DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args
 
 // Nothing of this object's is touched, so that any thread may.
 absl::Status CudaOps::DoConvertKv(Stream& stream, const ConvertKvArgs& args) {
+  RETURN_IF_ERROR(CheckKvType(args.pool));
   return Run(stream, [&](const LaunchTarget& on) {
     return ToStatus(cuda::ConvertKv(on, args), "convert_kv");
   });

@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "kernels/cuda/cuda_status.h"
+#include "kernels/cuda/kv_type.h"
 #include "kernels/cuda/ops_cuda.h"
 
 // The attention of the CUDA backend: plans, and the memory for partial results.
@@ -64,6 +65,7 @@ absl::Status CudaOps::QueuePlanDecode(CudaStream& stream, const LaunchTarget& on
 }
 
 absl::StatusOr<AttentionPlan> CudaOps::DoPlanDecode(Stream& stream, const AttentionArgs& args) {
+  RETURN_IF_ERROR(CheckKvType(args.pool));
   if (!TakesTensorCores(device_.target(), args)) return AttentionPlan();
   AttentionArgs a = args;
   RETURN_IF_ERROR(Run(
@@ -91,6 +93,7 @@ absl::Status CudaOps::QueueDecode(CudaStream& stream, const LaunchTarget& on,
 }
 
 absl::Status CudaOps::DoAttentionDecode(Stream& stream, const AttentionArgs& args) {
+  RETURN_IF_ERROR(CheckKvType(args.pool));
   AttentionArgs a = args;
   return Run(
       stream,
@@ -108,6 +111,7 @@ PrefillWork CudaOps::CutPrefill(const AttentionArgs& args) {
 
 absl::StatusOr<AttentionPlan> CudaOps::DoPlanPrefill(const AttentionArgs& args,
                                                      StepStaging& staging) {
+  RETURN_IF_ERROR(CheckKvType(args.pool));
   if (!TakesTensorCores(device_.target(), args)) return AttentionPlan();
   prefill_work_ = CutPrefill(args);
   prefill_work_.tiles = staging.Add(std::span<const PrefillTile>(tiles_)).device();
@@ -146,6 +150,7 @@ absl::Status CudaOps::QueuePrefill(CudaStream& stream, const LaunchTarget& on,
 }
 
 absl::Status CudaOps::DoAttentionPrefill(Stream& stream, const AttentionArgs& args) {
+  RETURN_IF_ERROR(CheckKvType(args.pool));
   AttentionArgs a = args;
   return Run(
       stream,

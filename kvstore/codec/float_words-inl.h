@@ -11,9 +11,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/half_scale.h"
 #include "hwy/highway.h"
 #include "kvstore/codec/float_fields.h"
-#include "kvstore/codec/half_scale.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tandem::codec {

@@ -7,19 +7,25 @@
 #define TANDEM_KVSTORE_CODEC_QUANTISED_GROUP_INL_H_
 #endif
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 
+#include "base/half_scale.h"
+#include "base/simd/hadamard-inl.h"
 #include "hwy/highway.h"
 #include "kvstore/codec/code_planes-inl.h"
 #include "kvstore/codec/float_words-inl.h"
-#include "kvstore/codec/hadamard-inl.h"
-#include "kvstore/codec/half_scale.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tandem::codec {
 namespace HWY_NAMESPACE {
+
+using simd::HWY_NAMESPACE::GroupFloats;
+using simd::HWY_NAMESPACE::kRotationNorm;
+using simd::HWY_NAMESPACE::MostOf;
+using simd::HWY_NAMESPACE::Rotate;
+using simd::HWY_NAMESPACE::RoundedBits;
+using simd::HWY_NAMESPACE::Unrolled;
 
 // As words of an extent.
 template <class Fields, size_t kLanes>
@@ -35,28 +41,6 @@ HWY_INLINE GroupFloats<kLanes> Rotated(const std::byte* raw) {
   });
   Rotate(group);
   return group;
-}
-
-// The largest magnitude. Compared as integers: infinity is above all numbers so, and NaN above infinity.
-// An infinity or NaN among the channels is one in each of their sums.
-template <size_t kLanes>
-HWY_INLINE float MostOf(const GroupFloats<kLanes>& group) {
-  using Tag = typename GroupFloats<kLanes>::Tag;
-  const hn::RebindToSigned<Tag> di;
-  auto most = hn::Zero(di);
-  Unrolled<GroupFloats<kLanes>::kVectors>([&group, &most, di](auto i) HWY_ATTR {
-    most = hn::Max(most, hn::BitCast(di, hn::Abs(group.at[i])));
-  });
-  return std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(di, most)));
-}
-
-// The nearest integers, even ones where two are as near, in the lowest bits of each lane: a float that
-// large has steps of 1.
-template <class V>
-HWY_INLINE auto RoundedBits(V v) {
-  const hn::DFromV<V> d;
-  const hn::RebindToUnsigned<decltype(d)> du;
-  return hn::BitCast(du, hn::Add(v, hn::Set(d, 0x1.8p23f)));
 }
 
 #if HWY_TARGET == HWY_SCALAR

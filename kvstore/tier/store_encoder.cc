@@ -25,6 +25,10 @@ size_t SlabBytes(const ExtentShape& extent, const StoreBlockShape& shape, CodecI
 
 absl::StatusOr<std::unique_ptr<StoreEncoder>> StoreEncoder::Create(const KvLayout& layout,
                                                                    CodecId codec) {
+  if (IsQuantisedKv(layout.dtype)) {
+    return InvalidArgument("host codec {}: KV of type {} has no floats to encode: keep KV raw",
+                           CodecName(codec), Name(layout.dtype));
+  }
   if (static_cast<size_t>(layout.ExtentBytes()) < kLeastExtentBytes) {
     return InvalidArgument(
         "host codec {}: a layer of a block has {} bytes, fewer than {}: keep KV raw",

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/dtype.h"
+#include "base/kv_row.h"
 #include "base/status.h"
 #include "router/policy/classic_model.h"
 #include "router/policy/policies.h"
@@ -18,8 +19,9 @@ constexpr int32_t kMostDecoding = 20;
 // As a double: a worker may report any numbers.
 double KvBytesPerToken(const v1::KvLayout& layout) {
   const std::optional<DType> dtype = DTypeFromName(layout.dtype());
-  const double bytes = dtype ? static_cast<double>(SizeOf(*dtype)) : 0;
-  return 2.0 * layout.num_layers() * layout.num_kv_heads() * layout.head_dim() * bytes;
+  if (!dtype) return 0;
+  return 1.0 * layout.num_layers() * layout.num_kv_heads() *
+         static_cast<double>(KvHeadBytes(*dtype, layout.head_dim()));
 }
 
 // The formulas of ClassicModel, as a baseline. The original knows one worker of each kind: the load

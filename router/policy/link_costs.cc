@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/dtype.h"
+#include "base/kv_row.h"
 
 namespace tandem {
 namespace {
@@ -59,8 +60,8 @@ std::optional<KvTransferShape> KvOf(const WorkerView& prefill) {
   const std::optional<DType> dtype = DTypeFromName(layout.dtype());
   if (!dtype || layout.num_layers() < 1 || layout.block_tokens() < 1) return std::nullopt;
   // As a double, because a worker may report any numbers.
-  const double bytes = 2.0 * layout.num_layers() * layout.num_kv_heads() * layout.head_dim() *
-                       static_cast<double>(SizeOf(*dtype));
+  const double bytes = 1.0 * layout.num_layers() * layout.num_kv_heads() *
+                       static_cast<double>(KvHeadBytes(*dtype, layout.head_dim()));
   if (!(bytes > 0) || bytes > kMostBytesPerToken || layout.num_layers() > kMostLayers ||
       layout.block_tokens() > kMostBlockTokens) {
     return std::nullopt;

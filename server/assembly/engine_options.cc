@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "kvstore/kv_store.h"
 #include "server/assembly/open_fabric.h"
 
 namespace tandem {
@@ -26,8 +27,8 @@ constexpr StepSize kStepOnGpu = {.tokens = 2048, .sequences = 256};
 absl::StatusOr<DType> KvDType(const std::string& name, DType weights) {
   if (name == "auto") return weights;
   const std::optional<DType> dtype = DTypeFromName(name);
-  if (dtype && *dtype != DType::kI32 && *dtype != DType::kI64) return *dtype;
-  return InvalidArgument("--kv-dtype {} is unknown; use auto, bf16, f16, f8e4m3 or f32", name);
+  if (dtype && IsKvType(*dtype)) return *dtype;
+  return InvalidArgument("--kv-dtype {} is unknown; use auto, {}", name, kKvTypeNames);
 }
 
 // A flag's words and what they stand for.
@@ -142,6 +143,7 @@ absl::StatusOr<EngineOptions> EngineOptionsFor(const WorkerOptions& options,
                    .block_tokens = tuning.block_tokens,
                    .dtype = kv_dtype};
   RETURN_IF_ERROR(engine.layout.Validate());
+  RETURN_IF_ERROR(CheckKvType(engine.layout, device));
   const int32_t model_context = config.max_position_embeddings;
   if (tuning.max_context > model_context) {
     return InvalidArgument("--max-context {} exceeds the model's {}", tuning.max_context,

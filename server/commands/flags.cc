@@ -30,7 +30,7 @@ void AddKvFlags(CLI::App& app, WorkerTuning& tuning) {
   app.add_option(
          "--host-kv-codec", tuning.host_kv_codec,
          "how KV lies in that memory: raw; f3 or mask-rice, which are lossless and keep more "
-         "of it")
+         "of it, but not of KV that --kv-dtype makes integers of")
       ->check(CLI::IsMember({"raw", "f3", "mask-rice"}))
       ->capture_default_str()
       ->group(kTuningGroup);
@@ -79,8 +79,12 @@ void AddDeviceFlags(CLI::App& app, WorkerTuning& tuning) {
   app.add_option("--block-tokens", tuning.block_tokens, "tokens of one KV block")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--kv-dtype", tuning.kv_dtype, "KV is kept as this; auto: as the weights")
-      ->check(CLI::IsMember({"auto", "bf16", "f16", "f8e4m3", "f32"}))
+  app.add_option("--kv-dtype", tuning.kv_dtype,
+                 "KV is kept as this; auto: as the weights. k8v8, k6v5 and k4v3 are integers of 8, "
+                 "of 6 and 5, of 4 and 3 bits for K and V, with a scale per token, head and 64 "
+                 "channels: on the CPU alone; they are sent and held on the host as they are, "
+                 "without --kv-codec and --host-kv-codec")
+      ->check(CLI::IsMember({"auto", "bf16", "f16", "f8e4m3", "f32", "k8v8", "k6v5", "k4v3"}))
       ->capture_default_str()
       ->group(group);
 }

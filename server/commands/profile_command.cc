@@ -83,9 +83,8 @@ absl::Status CompleteFlags(ProfileFlags& flags) {
   session.max_kv_bytes = static_cast<int64_t>(flags.kv_bytes);
   if (flags.kv_dtype == "auto") return absl::OkStatus();
   session.kv_dtype = DTypeFromName(flags.kv_dtype);
-  if (session.kv_dtype) return absl::OkStatus();
-  return InvalidArgument("--kv-dtype {} is unknown; use auto, bf16, f16, f8e4m3 or f32",
-                         flags.kv_dtype);
+  if (session.kv_dtype && IsKvType(*session.kv_dtype)) return absl::OkStatus();
+  return InvalidArgument("--kv-dtype {} is unknown; use auto, {}", flags.kv_dtype, kKvTypeNames);
 }
 
 absl::Status CheckFile(const ProfileFlags& flags) {
@@ -150,7 +149,7 @@ void AddProfileFlags(CLI::App& app, ProfileFlags& flags) {
   app.add_option("--threads", session.threads, "of the CPU backend; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  app.add_option("--kv-dtype", flags.kv_dtype, "auto, bf16, f16, f8e4m3 or f32")
+  app.add_option("--kv-dtype", flags.kv_dtype, fmt::format("auto, {}", kKvTypeNames))
       ->capture_default_str();
   app.add_option("--block-tokens", session.block_tokens, "tokens per KV block")
       ->check(CLI::Range(8, 256))

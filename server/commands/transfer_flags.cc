@@ -90,7 +90,8 @@ void AddTransferFlags(CLI::App& app, TransferTuning& tuning) {
          "--kv-codec", tuning.codec,
          "how prefill workers encode KV for decode workers, without a bit lost: mask-rice "
          "(the smallest), f3, raw (not at all), or auto: for each request what the measured "
-         "rates of codecs and link make the fastest")
+         "rates of codecs and link make the fastest. KV of --kv-dtype k8v8, k6v5 or k4v3 is always "
+         "sent raw")
       ->check(CLI::IsMember({"auto", "raw", "f3", "mask-rice"}))
       ->capture_default_str()
       ->group(group);

@@ -233,8 +233,7 @@ v1::KvLayout ToProto(const KvLayout& layout) {
 absl::StatusOr<KvLayout> ToKvLayout(const v1::KvLayout& layout) {
   const std::optional<DType> dtype = DTypeFromName(layout.dtype());
   if (!dtype) {
-    return InvalidArgument("KV layout: dtype=\"{}\": must be f32, f16, bf16 or f8e4m3",
-                           layout.dtype());
+    return InvalidArgument("KV layout: dtype=\"{}\": must be {}", layout.dtype(), kKvTypeNames);
   }
   const KvLayout read = {.num_layers = layout.num_layers(),
                          .num_kv_heads = layout.num_kv_heads(),

@@ -37,14 +37,20 @@ class AttentionBitsTest : public AttentionOpsTest {
 // and V once for many rows, short ones and decode read them straight from the pool.
 TEST_P(AttentionBitsTest, ChunkingChangesNoBit) {
   constexpr int32_t kContext = 290;
-  for (const HeadShape& shape :
-       {HeadShape{.group = 1, .head_dim = 64},
-        HeadShape{.kv_heads = 1, .group = 3, .head_dim = 80, .window = 40},
-        HeadShape{.kv_heads = 1, .group = 5, .dtype = DType::kF16, .softcap = 20},
-        HeadShape{.kv_heads = 1, .head_dim = 128, .dtype = DType::kF32},
-        HeadShape{.kv_heads = 1, .group = 4, .dtype = DType::kF8E4M3},
-        HeadShape{.kv_heads = 1, .head_dim = 24, .dtype = DType::kF8E4M3},
-        HeadShape{.kv_heads = 1, .block_tokens = 8, .window = 270}}) {
+  std::vector<HeadShape> shapes = {
+      HeadShape{.group = 1, .head_dim = 64},
+      HeadShape{.kv_heads = 1, .group = 3, .head_dim = 80, .window = 40},
+      HeadShape{.kv_heads = 1, .group = 5, .dtype = DType::kF16, .softcap = 20},
+      HeadShape{.kv_heads = 1, .head_dim = 128, .dtype = DType::kF32},
+      HeadShape{.kv_heads = 1, .group = 4, .dtype = DType::kF8E4M3},
+      HeadShape{.kv_heads = 1, .head_dim = 24, .dtype = DType::kF8E4M3},
+      HeadShape{.kv_heads = 1, .block_tokens = 8, .window = 270}};
+  for (DType dtype : KvTypes(64)) {
+    if (!IsQuantisedKv(dtype)) continue;
+    shapes.push_back({.kv_heads = 1, .group = 3, .dtype = dtype});
+    shapes.push_back({.kv_heads = 1, .head_dim = 128, .dtype = dtype, .window = 40});
+  }
+  for (const HeadShape& shape : shapes) {
     SCOPED_TRACE(std::to_string(shape.head_dim) + " " + std::string(Name(shape.dtype)));
     const Problem p = MakeProblem(shape, {{kContext, kContext}});
     AttentionRun run = {.op = AttentionOp::kPrefill, .splits = InvariantSplits().front()};
@@ -64,7 +70,9 @@ TEST_P(AttentionBitsTest, ChunkingChangesNoBit) {
 TEST_P(AttentionBitsTest, NeighboursAndThreadsChangeNoBit) {
   std::vector<Sequence> sequences = {{1, 1500}, {1, 3}, {1, 257}};
   for (int32_t i = 0; i < 30; ++i) sequences.push_back({1, 10 + 37 * i});
-  for (DType dtype : {DType::kBF16, DType::kF8E4M3}) {
+  for (DType dtype : KvTypes(HeadShape().head_dim)) {
+    if (dtype == DType::kF32 || dtype == DType::kF16) continue;
+    SCOPED_TRACE(Name(dtype));
     const Problem p = MakeProblem({.group = 3, .dtype = dtype}, sequences);
     const size_t row = static_cast<size_t>(p.row());
     for (SplitMode splits : InvariantSplits()) {

@@ -113,7 +113,7 @@ TEST_P(AttentionMassTest, BlocksEqualReferenceForEveryGroupAndType) {
     ExpectBlockMass(MakeProblem({.group = group}, {{1, 33}, {1, 150}}));
   }
   ExpectBlockMass(MakeProblem({.kv_heads = 1, .group = 150, .head_dim = 32}, {{1, 40}}));
-  for (DType dtype : {DType::kF32, DType::kF16, DType::kF8E4M3}) {
+  for (DType dtype : KvTypes(HeadShape().head_dim)) {
     SCOPED_TRACE(Name(dtype));
     ExpectBlockMass(MakeProblem({.dtype = dtype}, {{1, 33}, {1, 150}}));
   }
@@ -228,9 +228,9 @@ TEST_P(AttentionMassTest, NeighboursChangeNoBitOfColumns) {
 TEST_P(AttentionMassTest, ColumnsEqualReferenceForEveryShapeAndType) {
   for (DType act : ActivationTypes()) {
     for (int32_t head_dim : {24, 64, 96, 128, 256}) {
-      for (DType dtype : {DType::kBF16, DType::kF8E4M3, DType::kF32}) {
+      for (DType dtype : KvTypes(head_dim)) {
         SCOPED_TRACE(std::to_string(head_dim) + " " + std::string(Name(dtype)));
-        if (act == DType::kF16 && dtype == DType::kBF16) continue;
+        if (act != DType::kF32 && (dtype == DType::kF16 || dtype == DType::kBF16)) continue;
         const HeadShape shape = {.kv_heads = 1,
                                  .group = 3,
                                  .head_dim = head_dim,

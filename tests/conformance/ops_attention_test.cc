@@ -34,8 +34,9 @@ class AttentionTest : public AttentionOpsTest {
   std::vector<HeadShape> EveryType(const HeadShape& shape) {
     std::vector<HeadShape> shapes;
     for (DType act : ActivationTypes()) {
-      for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3}) {
-        const bool same_half = act == DType::kF32 || SizeOf(dtype) != 2 || dtype == act;
+      for (DType dtype : KvTypes(shape.head_dim)) {
+        const bool is_half = dtype == DType::kF16 || dtype == DType::kBF16;
+        const bool same_half = act == DType::kF32 || !is_half || dtype == act;
         if (!same_half) continue;
         shapes.push_back(shape);
         shapes.back().dtype = dtype;
@@ -141,6 +142,25 @@ TEST_P(AttentionTest, EqualsReferenceWithSoftcap) {
   ExpectRight(MakeProblem({.window = 30, .softcap = 20}, {{20, 90}, {1, 70}}, 3.0f));
 }
 
+// Rows with and without a window, over several blocks and chunks, in blocks of every size.
+TEST_P(AttentionTest, EqualsReferenceOverQuantisedKv) {
+  for (DType dtype : KvTypes(64)) {
+    if (!IsQuantisedKv(dtype)) continue;
+    for (int32_t head_dim : {64, 128, 192}) {
+      for (int32_t block_tokens : {8, 64}) {
+        SCOPED_TRACE(std::string(Name(dtype)) + " " + std::to_string(head_dim));
+        HeadShape shape = {
+            .group = 3, .head_dim = head_dim, .block_tokens = block_tokens, .dtype = dtype};
+        ExpectRight(MakeProblem(shape, {{30, 100}, {1, 7}, {20, 20}, {65, 330}}));
+        ExpectRight(MakeProblem(shape, {{1, 300}, {1, 0}, {1, 513}, {1, 1}}));
+        shape.window = 40;
+        ExpectRight(MakeProblem(shape, {{30, 100}, {17, 530}}));
+        ExpectRight(MakeProblem(shape, {{1, 300}, {1, 513}, {1, 7}}));
+      }
+    }
+  }
+}
+
 // K and V are dequantised values: what quantising lost is none of attention's error.
 TEST_P(AttentionTest, EqualsReferenceOverScaledF8) {
   for (const auto& [k_scale, v_scale] : {std::pair(1.0f, 1.0f), {0.5f, 4.0f}, {0.013f, 0.07f}}) {
@@ -156,7 +176,8 @@ TEST_P(AttentionTest, EqualsReferenceOverScaledF8) {
 
 TEST_P(AttentionTest, LongContextStaysAccurate) {
   const auto context = static_cast<int32_t>(Size(5000, 3000));
-  for (DType dtype : {DType::kBF16, DType::kF8E4M3}) {
+  for (DType dtype : KvTypes(HeadShape().head_dim)) {
+    if (dtype == DType::kF32 || dtype == DType::kF16) continue;
     const HeadShape shape = {.kv_heads = 1, .dtype = dtype};
     ExpectRight(MakeProblem(shape, {{1, context}}));
     ExpectRight(MakeProblem(shape, {{1, context}}, 4.0f), 2e-4);  // peaked
@@ -237,7 +258,8 @@ TEST_P(AttentionTest, PlansAndStagedArraysServeEveryLayer) {
 
 // What a later token holds, be it NaN, never reaches the rows before it, though they share tiles.
 TEST_P(AttentionTest, LaterTokensNeverReachEarlierRows) {
-  for (DType dtype : {DType::kF16, DType::kBF16, DType::kF8E4M3}) {
+  for (DType dtype : KvTypes(HeadShape().head_dim)) {
+    SCOPED_TRACE(Name(dtype));
     Problem p = MakeProblem({.kv_heads = 1, .dtype = dtype}, {{40, 40}});
     const std::vector<float> before = RunAll(p);
     const std::vector<float> poison(64, std::numeric_limits<float>::quiet_NaN());

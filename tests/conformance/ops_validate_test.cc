@@ -173,6 +173,33 @@ TEST_P(ValidateTest, StoreKv) {
                 {"k_scale of 0", "finite and positive"});
   ExpectRefused(refused([&](auto& a) { a.pool = With(Pool(), DType::kF8E4M3, 1, kNaN); }),
                 {"v_scale of nan", "finite and positive"});
+  ExpectRefused(refused([&](auto& a) { a.pool = With(Pool(), DType::kK6V5, 1, 1); }),
+                {"pool of k6v5 has head_dim 16", "multiple of 64"});
+  ExpectRefused(refused([&](auto& a) { a.pool = With(Pool(), DType::kK6V5, 2, 1); }),
+                {"k_scale of 2", "must be 1"});
+}
+
+// On a GPU nothing computes over quantised KV: no op may take it for numbers.
+TEST_P(ValidateTest, QuantisedPoolsWhereTheyAreNotServed) {
+  if (GetParam().on_cpu()) GTEST_SKIP() << "the CPU serves them";
+  KvPoolView pool = With(Pool(), DType::kK4V3, 1, 1);
+  pool.num_kv_heads = 1;
+  pool.num_layers = 1;
+  pool.head_dim = 64;
+  const std::vector<int64_t> slots = {0};
+  const TensorView row = F32({1, 1, 64});
+  const std::initializer_list<const char*> words = {"k4v3", "bf16"};
+  ExpectRefused(ops().StoreKv(stream(), {row, Out({1, 1, 64}), slots, pool, 0}), words);
+  const std::vector<int32_t> starts = {0, 1}, contexts = {1}, ids = {0};
+  AttentionArgs args = {.q = row,
+                        .pool = pool,
+                        .query_starts = starts,
+                        .context_lens = contexts,
+                        .block_tables = {ids, starts},
+                        .out = Out({1, 1, 64}),
+                        .scale = 1};
+  ExpectRefused(ops().AttentionPrefill(stream(), args), words);
+  ExpectRefused(ops().AttentionDecode(stream(), args), words);
 }
 
 TEST_P(ValidateTest, RopeStoreKvTakesOneK) {

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "kernels/step_staging.h"
+#include "tests/support/reference_kv.h"
 
 namespace tandem {
 namespace {
@@ -63,14 +64,11 @@ KvPoolView AttentionProblem::Pool(const void* data) const {
 void AttentionProblem::SetKv(int part, int32_t block, int32_t offset, std::span<const float> values,
                              int32_t layer) {
   const KvPoolView view = Pool(pool.data());
-  const int64_t dim = view.head_dim;
-  const float scale = part == 0 ? shape.k_scale : shape.v_scale;
+  const auto side = static_cast<KvSide>(part);
+  const auto dim = static_cast<size_t>(view.head_dim);
   for (int32_t head = 0; head < view.num_kv_heads; ++head) {
-    const int64_t row = (int64_t{part} * view.num_kv_heads + head) * view.block_tokens + offset;
-    for (int64_t i = 0; i < dim; ++i) {
-      reference::Store(view.dtype, values[static_cast<size_t>(head * dim + i)] / scale,
-                       view.Extent(layer, block), row * dim + i);
-    }
+    reference::StoreRow(view, side, values.subspan(static_cast<size_t>(head) * dim, dim),
+                        view.Extent(layer, block) + view.RowAt(side, head, offset));
   }
 }
 

@@ -117,6 +117,14 @@ std::vector<DType> OpsTest::ActivationTypes() {
   return types;
 }
 
+std::vector<DType> OpsTest::KvTypes(int32_t head_dim) const {
+  std::vector<DType> types = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3};
+  if (GetParam().on_cpu() && head_dim % kKvGroupChannels == 0) {
+    types.insert(types.end(), {DType::kK8V8, DType::kK6V5, DType::kK4V3});
+  }
+  return types;
+}
+
 DType OpsTest::ProductType(DType stored) const {
   if (GetParam().on_cpu() || stored == DType::kF32) return DType::kF32;
   return stored == DType::kF16 ? DType::kF16 : DType::kBF16;

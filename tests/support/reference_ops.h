@@ -5,16 +5,12 @@
 #include <vector>
 
 #include "kernels/op_args.h"
+#include "tests/support/reference_floats.h"
 
 // Every op in float64 and in the plainest words, over host memory: what backends are compared to.
 // Results are dense, in the shape of the op's output.
 
 namespace tandem::reference {
-
-// Element `index` of an array of `dtype`, and the nearest value (ties to even) that it can hold.
-double Load(DType dtype, const void* data, int64_t index);
-void Store(DType dtype, double value, void* data, int64_t index);
-double Rounded(DType dtype, double value);
 
 // `table` and `weight` are the matrices before packing, row-major.
 std::vector<double> Embedding(const EmbeddingArgs& a, const TensorView& table);

@@ -36,8 +36,8 @@ TEST(KvShapeTest, ARefusalNamesBothValuesOfTheFirstFieldThatDiffers) {
   refused([](KvShape& s) { s.dtype = "f32"; }, "dtype=f32", "dtype=bf16");
 }
 
-TEST(KvShapeTest, ATypeIsOnlyReplacedByOneThatHoldsAllItsValues) {
-  const std::vector<std::string> types = {"f32", "f16", "bf16", "f8e4m3"};
+TEST(KvShapeTest, ATypeIsOnlyReplacedByOneThatHoldsAllItsValuesOrRoundsThem) {
+  const std::vector<std::string> types = {"f32", "f16", "bf16", "f8e4m3", "k8v8", "k4v3"};
   std::vector<std::string> possible;
   for (const std::string& from : types) {
     for (const std::string& to : types) {
@@ -45,8 +45,18 @@ TEST(KvShapeTest, ATypeIsOnlyReplacedByOneThatHoldsAllItsValues) {
     }
     EXPECT_TRUE(CanConvert(Of(from), Of(from)).ok()) << from;
   }
-  EXPECT_THAT(possible, testing::UnorderedElementsAre("f16-f32", "bf16-f32", "f8e4m3-f32",
-                                                      "f8e4m3-f16", "f8e4m3-bf16"));
+  EXPECT_THAT(possible,
+              testing::UnorderedElementsAre("f16-f32", "bf16-f32", "f8e4m3-f32", "f8e4m3-f16",
+                                            "f8e4m3-bf16", "f32-k8v8", "f16-k8v8", "bf16-k8v8",
+                                            "f32-k4v3", "f16-k4v3", "bf16-k4v3"));
+}
+
+TEST(KvShapeTest, OnlyFloatsAreAdvisedToBecomeF32) {
+  const auto message = [](std::string_view from) {
+    return std::string(CanConvert(Of(from), Of("f16")).message());
+  };
+  EXPECT_THAT(message("bf16"), HasSubstr("or the decode worker f32"));
+  EXPECT_THAT(message("k4v3"), testing::EndsWith("give both workers the same --kv-dtype"));
 }
 
 TEST(KvShapeTest, ATypeThatThisBuildDoesNotKnowOnlyGoesWithItself) {

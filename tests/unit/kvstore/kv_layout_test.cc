@@ -39,12 +39,28 @@ TEST(KvLayoutTest, EightBitKvTakesHalfTheMemory) {
   EXPECT_EQ(view.v_scale, 1);
 }
 
+TEST(KvLayoutTest, QuantisedKvTakesItsBitsAndAScalePerGroup) {
+  const auto bytes_per_token = [](DType dtype) {
+    KvLayout layout = SixLayers();
+    layout.dtype = dtype;
+    EXPECT_EQ(layout.Validate(), absl::OkStatus());
+    EXPECT_EQ(layout.ExtentBytes() % 16, 0);
+    return layout.BytesPerToken() / (layout.num_layers * layout.num_kv_heads);
+  };
+  EXPECT_EQ(bytes_per_token(DType::kK8V8), 2 * (64 + 2));
+  EXPECT_EQ(bytes_per_token(DType::kK6V5), 48 + 2 + 40 + 2);
+  EXPECT_EQ(bytes_per_token(DType::kK4V3), 32 + 2 + 24 + 2);
+}
+
 TEST(KvLayoutTest, PoolViewAgreesOnTheExtent) {
-  const KvLayout layout = SixLayers();
-  std::byte base{};
-  const KvPoolView view = layout.PoolView(&base, 10);
-  EXPECT_EQ(view.ExtentBytes(), layout.ExtentBytes());
-  EXPECT_EQ(view.Extent(2, 3) - view.Extent(0, 0), (2 * 10 + 3) * layout.ExtentBytes());
+  for (const DType dtype : {DType::kBF16, DType::kK6V5}) {
+    KvLayout layout = SixLayers();
+    layout.dtype = dtype;
+    std::byte base{};
+    const KvPoolView view = layout.PoolView(&base, 10);
+    EXPECT_EQ(view.ExtentBytes(), layout.ExtentBytes());
+    EXPECT_EQ(view.Extent(2, 3) - view.Extent(0, 0), (2 * 10 + 3) * layout.ExtentBytes());
+  }
 }
 
 TEST(KvLayoutTest, EachFieldIsChecked) {
@@ -58,6 +74,8 @@ TEST(KvLayoutTest, EachFieldIsChecked) {
   refused([](KvLayout& l) { l.num_layers = 0; }, "num_layers=0");
   refused([](KvLayout& l) { l.num_kv_heads = -1; }, "num_kv_heads=-1");
   refused([](KvLayout& l) { l.head_dim = 2048; }, "head_dim=2048");
+  refused([](KvLayout& l) { l.dtype = DType::kK4V3, l.head_dim = 80; }, "head_dim=80");
+  refused([](KvLayout& l) { l.dtype = DType::kK4V3, l.head_dim = 80; }, "dtype=k4v3");
   refused([](KvLayout& l) { l.head_dim = 20; }, "head_dim=20");
   refused([](KvLayout& l) { l.block_tokens = 4; }, "block_tokens=4");
   refused([](KvLayout& l) { l.block_tokens = 24; }, "block_tokens=24");
@@ -86,7 +104,8 @@ TEST(KvLayoutTest, FingerprintTellsEveryDifference) {
   add([](KvLayout& l) { l.block_tokens = 64; });
   add([](KvLayout& l) { l.dtype = DType::kF16; });
   add([](KvLayout& l) { l.dtype = DType::kF8E4M3; });
-  EXPECT_EQ(prints.size(), 8u);
+  add([](KvLayout& l) { l.dtype = DType::kK8V8; });
+  EXPECT_EQ(prints.size(), 9u);
   EXPECT_EQ(layout.Fingerprint(1), SixLayers().Fingerprint(1));
 }
 

@@ -142,6 +142,16 @@ TEST_P(StoreEncoderTest, SmallExtentsAreRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST_P(StoreEncoderTest, QuantisedKvIsRefused) {
+  KvLayout layout = kEncodedLayout;
+  layout.dtype = DType::kK8V8;
+  layout.head_dim = 128;
+  layout.block_tokens = 64;
+  const absl::Status status = StoreEncoder::Create(layout, GetParam()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("k8v8"), absl::string_view::npos) << status;
+}
+
 INSTANTIATE_TEST_SUITE_P(Codecs, StoreEncoderTest,
                          testing::Values(CodecId::kF3, CodecId::kMaskRice), [](const auto& info) {
                            return info.param == CodecId::kF3 ? "f3" : "mask_rice";

@@ -65,6 +65,11 @@ TEST_F(LinkCostsTest, TheShapeOfKvFollowsFromTheLayoutUnlessThatIsImpossible) {
   ASSERT_TRUE(kv.has_value());
   EXPECT_EQ(kv->bytes_per_token, 2 * 10 * 5 * 5 * 2);
   EXPECT_EQ(kv->layers, 10);
+  ChangeInfo(prefill_, [](WorkerInfo& info) {
+    info.layout.set_dtype("k4v3");
+    info.layout.set_head_dim(128);
+  });
+  EXPECT_EQ(KvOf(prefill_)->bytes_per_token, 10 * 5 * 2 * (34 + 26));
   ChangeInfo(prefill_, [](WorkerInfo& info) { info.layout.set_num_layers(1 << 20); });
   EXPECT_FALSE(KvOf(prefill_).has_value());
 }

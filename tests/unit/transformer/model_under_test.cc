@@ -204,12 +204,13 @@ std::vector<std::byte> ModelUnderTest::ExtentOf(int32_t layer, int32_t block) co
 std::vector<std::byte> ModelUnderTest::KvOf(const TestSequence& sequence, int32_t layer,
                                             int32_t tokens) const {
   std::vector<std::byte> bytes;
-  const int64_t row = int64_t{pool_.head_dim} * SizeOf(pool_.dtype);
   for (int32_t t = 0; t < tokens; ++t) {
     const std::vector<std::byte> extent = ExtentOf(layer, sequence.blocks[t / kBlockTokens]);
-    for (int32_t head = 0; head < 2 * pool_.num_kv_heads; ++head) {
-      const std::byte* at = extent.data() + (int64_t{head} * kBlockTokens + t % kBlockTokens) * row;
-      bytes.insert(bytes.end(), at, at + row);
+    for (const KvSide side : {KvSide::kKeys, KvSide::kValues}) {
+      for (int32_t head = 0; head < pool_.num_kv_heads; ++head) {
+        const std::byte* at = extent.data() + pool_.RowAt(side, head, t % kBlockTokens);
+        bytes.insert(bytes.end(), at, at + pool_.RowBytes(side));
+      }
     }
   }
   return bytes;

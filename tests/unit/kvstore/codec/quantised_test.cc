@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "base/half_scale.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
-#include "kvstore/codec/half_scale.h"
 #include "kvstore/codec/quantised_layout.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
@@ -574,14 +574,14 @@ TEST_F(QuantisedPayloadTest, ThereIsOneWayToPackPlainly) {
 
 // Every f16 that a scale can be is itself, and what lies between two becomes the larger.
 TEST(HalfScaleTest, TheLeastHalfThatIsNotBelow) {
-  for (uint16_t half = 0; half < codec::kExactGroup; ++half) {
-    const float value = codec::FloatOfHalf(half);
+  for (uint16_t half = 0; half < kExactGroup; ++half) {
+    const float value = FloatOfHalf(half);
     ASSERT_EQ(static_cast<double>(value), ValueOf<F16Fields>(half));
-    ASSERT_EQ(codec::HalfAtLeast(value), half);
-    ASSERT_EQ(codec::HalfAtLeast(std::nextafter(value, 1e9f)), half + 1);
+    ASSERT_EQ(HalfAtLeast(value), half);
+    ASSERT_EQ(HalfAtLeast(std::nextafter(value, 1e9f)), half + 1);
   }
-  EXPECT_EQ(codec::HalfAtLeast(std::numeric_limits<float>::infinity()), codec::kExactGroup);
-  EXPECT_EQ(codec::HalfAtLeast(std::numeric_limits<float>::quiet_NaN()), codec::kExactGroup);
+  EXPECT_EQ(HalfAtLeast(std::numeric_limits<float>::infinity()), kExactGroup);
+  EXPECT_EQ(HalfAtLeast(std::numeric_limits<float>::quiet_NaN()), kExactGroup);
 }
 
 }  // namespace

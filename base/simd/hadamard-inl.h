@@ -1,11 +1,12 @@
-// The Hadamard transform of a group of channels, which spreads a channel that is much larger than the
-// others over all of them. Included once per target (Highway's foreach_target). Every target adds the same
-// numbers in the same order, so that the results have the same bits.
-#if defined(TANDEM_KVSTORE_CODEC_HADAMARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TANDEM_KVSTORE_CODEC_HADAMARD_INL_H_
-#undef TANDEM_KVSTORE_CODEC_HADAMARD_INL_H_
+// Groups of channels as they are rounded to integers together: the Hadamard transform, which spreads a
+// channel that is much larger than the others over all of them, the largest magnitude, and rounding.
+// Included once per target (Highway's foreach_target). Every target adds the same numbers in the same
+// order, so that the results have the same bits.
+#if defined(TANDEM_BASE_SIMD_HADAMARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TANDEM_BASE_SIMD_HADAMARD_INL_H_
+#undef TANDEM_BASE_SIMD_HADAMARD_INL_H_
 #else
-#define TANDEM_KVSTORE_CODEC_HADAMARD_INL_H_
+#define TANDEM_BASE_SIMD_HADAMARD_INL_H_
 #endif
 
 #include <array>
@@ -17,7 +18,7 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace tandem::codec {
+namespace tandem::simd {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -112,8 +113,30 @@ template <size_t kLanes>
 inline constexpr float kRotationNorm = (std::countr_zero(kLanes) % 2 == 0 ? 1.0f : 0.70710678f) /
                                        static_cast<float>(1u << std::countr_zero(kLanes) / 2);
 
+// The largest magnitude. Compared as integers: infinity is above all numbers so, and NaN above infinity.
+// An infinity or NaN among the channels is one in each of their sums.
+template <size_t kLanes>
+HWY_INLINE float MostOf(const GroupFloats<kLanes>& group) {
+  using Tag = typename GroupFloats<kLanes>::Tag;
+  const hn::RebindToSigned<Tag> di;
+  auto most = hn::Zero(di);
+  Unrolled<GroupFloats<kLanes>::kVectors>([&group, &most, di](auto i) HWY_ATTR {
+    most = hn::Max(most, hn::BitCast(di, hn::Abs(group.at[i])));
+  });
+  return std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(di, most)));
+}
+
+// The nearest integers, even ones where two are as near, in the lowest bits of each lane: a float that
+// large has steps of 1.
+template <class V>
+HWY_INLINE auto RoundedBits(V v) {
+  const hn::DFromV<V> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  return hn::BitCast(du, hn::Add(v, hn::Set(d, 0x1.8p23f)));
+}
+
 }  // namespace HWY_NAMESPACE
-}  // namespace tandem::codec
+}  // namespace tandem::simd
 HWY_AFTER_NAMESPACE();
 
-#endif  // TANDEM_KVSTORE_CODEC_HADAMARD_INL_H_
+#endif  // TANDEM_BASE_SIMD_HADAMARD_INL_H_

@@ -3,10 +3,10 @@
 #include <bit>
 #include <cstdint>
 
-namespace tandem::codec {
+namespace tandem {
 
-// Scales of groups as the bits of an f16 that is not negative. What would be infinity marks a group that
-// is kept as it is.
+// Scales of groups of numbers as the bits of an f16 that is not negative. What would be infinity marks a
+// group that no scale fits.
 inline constexpr uint16_t kExactGroup = 0x7c00;
 inline constexpr uint32_t kHalfBiasBits = uint32_t{127 - 15} << 23;
 
@@ -28,4 +28,4 @@ inline float FloatOfHalf(uint16_t half) {
   return std::bit_cast<float>((uint32_t{half} << 13) + kHalfBiasBits);
 }
 
-}  // namespace tandem::codec
+}  // namespace tandem
