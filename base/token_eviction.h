@@ -33,7 +33,7 @@ struct TokenEviction {
   static constexpr double kMaxRatio = 64;
   static constexpr int32_t kMaxKept = 1 << 16;
 
-  TokenEvictionPolicy policy = TokenEvictionPolicy::kH2oEma;
+  TokenEvictionPolicy policy = TokenEvictionPolicy::kSnapKv;
   double ratio = 2;            // tokens of the prompt per token that is kept: more than 1
   int32_t sink_tokens = 4;     // kept at the beginning
   int32_t recent_tokens = 32;  // kept at the end

@@ -168,6 +168,7 @@ absl::Status CudaOps::DoCopyBlocks(Stream& stream, const CopyBlocksArgs& args) {
 }
 
 absl::Status CudaOps::DoCopyTokens(Stream& stream, const CopyTokensArgs& args) {
+  RETURN_IF_ERROR(CheckKvType(args.pool));
   StagedSpan<int32_t> from(args.from);
   StagedSpan<int32_t> to(args.to);
   return Run(

@@ -16,7 +16,7 @@ absl::Status CheckKvFields(const v1::GenerateRequest& request);
 
 // What KV may lose on its way, and how it is given up at the end of the prompt: as the client wants
 // it, else as the router does. A client that wants quality exact gives up nothing; class tiny evicts
-// by h2o-ema:2 where neither says how. The request passed CheckKvFields.
+// by snapkv:2 where neither says how. The request passed CheckKvFields.
 KvQuality ResolveQuality(const v1::GenerateRequest& request, const RequestLimits& limits);
 std::optional<TokenEviction> ResolveEviction(const v1::GenerateRequest& request,
                                              const RequestLimits& limits);

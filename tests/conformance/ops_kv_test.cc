@@ -237,14 +237,19 @@ class CopyTokensTest : public OpsTest {
   };
   static constexpr int32_t kLayers = 3;
 
-  // Where byte `i` of a token's row lies in the pool. A plane is K or V of one head.
+  // A plane is K or V of one head.
+  static int64_t RowBytes(const KvPoolView& pool, int32_t plane) {
+    const KvSide side = plane < pool.num_kv_heads ? KvSide::kKeys : KvSide::kValues;
+    return KvRowBytes(pool.dtype, side, pool.head_dim);
+  }
+  // Where byte `i` of a token's row lies in the pool.
   static size_t ByteOf(const KvPoolView& pool, int32_t layer, int32_t slot, int32_t plane,
                        int64_t i) {
-    const int64_t row_bytes = pool.head_dim * SizeOf(pool.dtype);
-    const int64_t extent = int64_t{layer} * pool.num_blocks + slot / pool.block_tokens;
-    const int64_t row =
-        (extent * 2 * pool.num_kv_heads + plane) * pool.block_tokens + slot % pool.block_tokens;
-    return static_cast<size_t>(row * row_bytes + i);
+    int64_t at = (int64_t{layer} * pool.num_blocks + slot / pool.block_tokens) * pool.ExtentBytes();
+    for (int32_t before = 0; before < plane; ++before) {
+      at += RowBytes(pool, before) * pool.block_tokens;
+    }
+    return static_cast<size_t>(at + slot % pool.block_tokens * RowBytes(pool, plane) + i);
   }
 
   // The pool after CopyTokens is the one before but for the slots of `to`.
@@ -263,12 +268,11 @@ class CopyTokensTest : public OpsTest {
     pool.data = static_cast<std::byte*>(memory.data());
     ASSERT_EQ(ops().CopyTokens(stream(), {pool, from, to}), absl::OkStatus());
     std::vector<std::byte> expected = before;
-    const int64_t row_bytes = shape.head_dim * SizeOf(shape.dtype);
     for (int32_t layer = 0; layer < kLayers; ++layer) {
       for (size_t i = 0; i < to.size(); ++i) {
         const int32_t source = from[static_cast<size_t>(layer) * to.size() + i];
         for (int32_t plane = 0; plane < 2 * shape.kv_heads; ++plane) {
-          for (int64_t j = 0; j < row_bytes; ++j) {
+          for (int64_t j = 0; j < RowBytes(pool, plane); ++j) {
             expected[ByteOf(pool, layer, to[i], plane, j)] =
                 before[ByteOf(pool, layer, source, plane, j)];
           }
@@ -304,6 +308,15 @@ TEST_P(CopyTokensTest, ScatteredTokensOfEveryTypeComeToTheirSlots) {
                              .num_blocks = 3,
                              .kv_heads = 1});
     }
+  }
+}
+
+TEST_P(CopyTokensTest, RowsOfQuantisedKvAreCopiedWithTheirScales) {
+  if (!GetParam().on_cpu()) GTEST_SKIP() << "GPUs refuse quantised KV";
+  for (DType dtype : {DType::kK8V8, DType::kK6V5, DType::kK4V3}) {
+    SCOPED_TRACE(Name(dtype));
+    ExpectScatteredCopied({.dtype = dtype, .head_dim = 64});
+    ExpectScatteredCopied({.dtype = dtype, .head_dim = 128, .block_tokens = 32, .num_blocks = 3});
   }
 }
 

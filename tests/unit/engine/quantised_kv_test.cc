@@ -106,6 +106,19 @@ TEST_P(QuantisedKvTest, TheAnswerIsTheSameWhateverTheRoute) {
   EXPECT_EQ(HandOver(pair, requests), expected);
 }
 
+TEST_P(QuantisedKvTest, AnEvictedPromptGivesTheSameAnswerWhateverTheRoute) {
+  std::vector<EngineRequest> requests = {Request(1, 100), Request(2, 270)};
+  const TestEngineSetup setup = SetupOf(GetParam());
+  const std::vector<TokenIds> whole = Alone(setup, requests);
+  for (EngineRequest& request : requests) {
+    request.eviction = {.policy = TokenEvictionPolicy::kRandom, .ratio = 3, .recent_tokens = 8};
+  }
+  const std::vector<TokenIds> expected = Alone(setup, requests);
+  EXPECT_NE(expected, whole);
+  HandoffPair pair(setup, Wire::kLoopback);
+  EXPECT_EQ(HandOver(pair, requests), expected);
+}
+
 // It is sent as it lies, even where codecs are named and loss is allowed.
 TEST_P(QuantisedKvTest, NoCodecTouchesIt) {
   TestEngineSetup setup = SetupOf(GetParam());

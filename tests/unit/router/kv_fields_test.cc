@@ -56,10 +56,10 @@ TEST(KvFieldsTest, ExactKeepsAllAndTinyEvictsHalf) {
   EXPECT_EQ(Eviction("exact", "", limits), "none");
   EXPECT_EQ(Eviction("", ""), "none");
   EXPECT_EQ(Eviction("compact", ""), "none");
-  EXPECT_EQ(Eviction("tiny", ""), "h2o-ema:2");
+  EXPECT_EQ(Eviction("tiny", ""), "snapkv:2");
   limits.default_kv_eviction.reset();
   limits.default_kv_quality = KvQuality::kTiny;
-  EXPECT_EQ(Eviction("", "", limits), "h2o-ema:2");
+  EXPECT_EQ(Eviction("", "", limits), "snapkv:2");
 }
 
 }  // namespace
