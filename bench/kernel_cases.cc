@@ -96,7 +96,6 @@ absl::Status AddAttention(KernelArrays& arrays, Cases& cases) {
                              {8, 1, 2048},
                              {8, 1, 2048, DType::kF8E4M3},
                              {8, 1, 2048, DType::kK8V8},
-                             {8, 1, 2048, DType::kK6V5},
                              {8, 1, 2048, DType::kK4V3},
                              {1, 512, 2048, DType::kK4V3}};
   for (const Step& step : kSteps) {

@@ -49,10 +49,12 @@ struct EngineRequest {
   // One per choice for a request that resumes: only the tokens behind these are emitted. Otherwise
   // empty; always empty for a beam search.
   std::vector<OutputSoFar> so_far;
-
-  // Rows of one decode step.
-  int32_t width() const { return beams ? beams->width : n; }
 };
+
+// Rows of one decode step.
+inline int32_t WidthOf(const EngineRequest& request) {
+  return request.beams ? request.beams->width : request.n;
+}
 
 // How many tokens of a prompt keep their KV.
 inline int32_t StoredTokens(size_t prompt_tokens, const std::optional<TokenEviction>& eviction) {

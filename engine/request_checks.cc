@@ -107,7 +107,7 @@ absl::Status CheckConstraints(const EngineRequest& request, const EngineLimits& 
   const TokenConstraints& constraints = request.constraints;
   RETURN_IF_ERROR(constraints.Validate(limits.vocab_size, request.stop_token_ids));
   RETURN_IF_ERROR(constraints.CheckMinTokens(request.max_tokens));
-  RETURN_IF_ERROR(constraints.CheckForced(request.width(), request.max_tokens));
+  RETURN_IF_ERROR(constraints.CheckForced(WidthOf(request), request.max_tokens));
   return request.prompt_logprobs == -1 ? absl::OkStatus()
                                        : CheckPromptLogprobs(request.prompt_logprobs);
 }

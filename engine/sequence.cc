@@ -86,7 +86,7 @@ SequenceSpec SpecOfStored(SequenceId id, const EngineRequest& request, int32_t s
           .max_total_tokens = stored_tokens + most_output,
           .evicted_tokens = prompt - stored_tokens,
           .kept_tokens = kept < prompt ? kept + most_output : 0,
-          .width = request.width(),
+          .width = WidthOf(request),
           .priority = request.priority,
           .deadline = request.deadline,
           .tenant = TenantKey(request.tenant)};

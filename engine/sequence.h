@@ -24,6 +24,13 @@
 
 namespace tandem {
 
+// What a request reports at its end of the memory that it got.
+struct RequestCounts {
+  int32_t cached_tokens = 0;   // of the prompt, from the prefix cache
+  int32_t evicted_tokens = 0;  // of the prompt: their KV was given up
+  int32_t preemptions = 0;     // of its sequences
+};
+
 // One request inside an engine: its stream, its times, and what its sequences have in common. It
 // has one sequence until its prompt is computed. Then the sequence forks: into one sequence per
 // choice when tokens are sampled, into several rows of the one sequence in a beam search.
@@ -45,9 +52,7 @@ struct RequestState {
   Duration handoff_time_before{};  // KvSender::time_spent when the prefill began
   StageTimes stages;
   FinishReason last_reason = FinishReason::kNone;  // of the latest choice that ended
-  int32_t cached_tokens = 0;
-  int32_t preemptions = 0;
-  int32_t evicted_tokens = 0;  // of the prompt
+  RequestCounts counts;
   // Tokens at the front of the prompt whose log-probabilities were emitted or are not wanted: the
   // first one has none.
   int32_t scored_tokens = 1;

@@ -128,13 +128,13 @@ absl::Status KvReceiver::Claim(ReservationId id, const EngineRequest& request) {
   }
   const ReserveRequest& reserved = incoming.request;
   if (request.prompt != reserved.prompt || request.max_tokens > reserved.max_tokens ||
-      request.width() != reserved.width || request.cache_salt != reserved.cache_salt ||
+      WidthOf(request) != reserved.width || request.cache_salt != reserved.cache_salt ||
       request.eviction != reserved.eviction) {
     return FailedPrecondition(
         "reservation {} is for another request: for {} prompt tokens and {} more in {} rows, not "
         "for {} and {} in {}",
         id, reserved.prompt.size(), reserved.max_tokens, reserved.width, request.prompt.size(),
-        request.max_tokens, request.width());
+        request.max_tokens, WidthOf(request));
   }
   incoming.claimed_by = request.id;
   incoming.deadline = request.deadline;

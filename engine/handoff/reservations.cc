@@ -153,7 +153,7 @@ void Reservations::StartDecode(RequestState& request, TimePoint arrived) {
   Sequence& root = core_.requests.AddSequence(request, id);
   root.tables.push_back(std::move(table));
   root.evicted_tokens = request.prompt_tokens() - stored;
-  request.evicted_tokens = root.evicted_tokens;
+  request.counts.evicted_tokens = root.evicted_tokens;
   if (root.evicted_tokens == 0) {
     core_.store.Insert(root.key, root.rows.front().tokens, request.prompt_tokens(),
                        root.tables.front());

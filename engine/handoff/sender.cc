@@ -34,6 +34,19 @@ int32_t TokensToSend(const EngineRequest& request, const HandoffTarget& target) 
   return target.stored_tokens == stored ? stored : static_cast<int32_t>(request.prompt.size());
 }
 
+struct ChunkBlocks {
+  int32_t first = 0;
+  int32_t last = 0;
+};
+
+// The blocks that the chunk has filled, and the last one when the prompt ends in it: [first, last).
+// The block that `begin` lies in was not full before this chunk, so it was not posted.
+ChunkBlocks BlocksOf(const KvLayout& layout, const Chunk& chunk) {
+  return {.first = chunk.begin / layout.block_tokens,
+          .last = chunk.samples > 0 ? layout.BlocksFor(chunk.end())
+                                    : chunk.end() / layout.block_tokens};
+}
+
 absl::Status AboutPeer(const absl::Status& status, const HandoffTarget& target) {
   return Annotate(status, fmt::format("KV hand-off to {}", target.data_address));
 }
@@ -122,16 +135,8 @@ absl::Status KvSender::PostKept(Sequence& sequence) {
   return status;
 }
 
-KvSender::ChunkBlocks KvSender::BlocksOf(const Chunk& chunk) const {
-  const KvLayout& layout = store_.layout();
-  // The block that `begin` lies in was not full before this chunk, so it was not posted.
-  return {.first = chunk.begin / layout.block_tokens,
-          .last = chunk.samples > 0 ? layout.BlocksFor(chunk.end())
-                                    : chunk.end() / layout.block_tokens};
-}
-
 int32_t KvSender::NextPost(int32_t layer, const Chunk& chunk) const {
-  const ChunkBlocks blocks = BlocksOf(chunk);
+  const ChunkBlocks blocks = BlocksOf(store_.layout(), chunk);
   const int32_t layers = LayersPerPost(blocks.last - blocks.first);
   const int32_t next = layer + layers - (layer + 1) % layers;
   return std::min(next, store_.layout().num_layers - 1);
@@ -141,7 +146,7 @@ int32_t KvSender::NextPost(int32_t layer, const Chunk& chunk) const {
 absl::Status KvSender::PostChunk(int32_t layer, const Chunk& chunk) {
   const KvLayout& layout = store_.layout();
   OutgoingKv& outgoing = *chunk.sequence->request.outgoing();
-  const auto [first, last] = BlocksOf(chunk);
+  const auto [first, last] = BlocksOf(layout, chunk);
   const bool is_last_layer = layer == layout.num_layers - 1;
   if (is_last_layer) outgoing.ready_blocks = last;
   if (!HasStream(outgoing)) return absl::OkStatus();

@@ -91,13 +91,6 @@ class KvSender {
   absl::Status OpenStream(const EngineRequest& request, OutgoingKv& outgoing);
   absl::Status PostReady(Sequence& sequence);
   absl::Status PostChunk(int32_t layer, const Chunk& chunk);
-  struct ChunkBlocks {
-    int32_t first = 0;
-    int32_t last = 0;
-  };
-  // The blocks that the chunk has filled, and the last one when the prompt ends in it: [first,
-  // last).
-  ChunkBlocks BlocksOf(const Chunk& chunk) const;
   int32_t LayersPerPost(int32_t blocks) const;
   // The next layer after `layer` at which PostChunk has something to do.
   int32_t NextPost(int32_t layer, const Chunk& chunk) const;

@@ -36,7 +36,7 @@ void PlanApplier::Preempt(const Preemption& preemption) {
   Sequence& sequence = core_.requests.Get(preemption.id);
   RequestState& request = sequence.request;
   const bool swap = preemption.how == Preemption::How::kSwap;
-  ++request.preemptions;
+  ++request.counts.preemptions;
   core_.store.Unexpect(sequence.id);
   LogDebug("preempt request={} sequence={} tokens={} how={}", request.spec.id, sequence.id,
            sequence.num_tokens(), swap ? "swap" : "recompute");
@@ -76,7 +76,7 @@ void PlanApplier::BeginPrefill(Sequence& sequence, int32_t cached_tokens, TimePo
   if (request.prefill_began != TimePoint{}) return;  // it began before a preemption
   request.stages.queue = now - request.accepted;
   request.prefill_began = now;
-  request.cached_tokens = cached_tokens;
+  request.counts.cached_tokens = cached_tokens;
   request.handoff_time_before = core_.sender.time_spent();
   if (request.outgoing()) core_.sender.Begin(sequence, cached_tokens);
 }

@@ -80,12 +80,12 @@ void RequestTable::End(RequestState& request, FinishInfo info) {
   while (!request.sequences.empty()) Remove(Get(request.sequences.back()));
   ++num_finished_;
   info.stages = request.stages;
-  info.cached_tokens = request.cached_tokens;
+  info.cached_tokens = request.counts.cached_tokens;
   if (const IncomingKv* incoming = request.incoming()) {
     info.kv.hidden_bytes = incoming->hidden_bytes;
   }
-  info.preemptions = request.preemptions;
-  info.evicted_tokens = request.evicted_tokens;
+  info.preemptions = request.counts.preemptions;
+  info.evicted_tokens = request.counts.evicted_tokens;
   OutputStream stream = std::move(request.stream);
   requests_.erase(request.spec.id);
   parts_.publish();

@@ -24,7 +24,7 @@ absl::Status TokenEvictor::Evict(Sequence& sequence) {
   sequence.tables.front() = std::move(sequence.eviction->kept);
   sequence.eviction.reset();
   sequence.evicted_tokens = evicted;
-  sequence.request.evicted_tokens = evicted;
+  sequence.request.counts.evicted_tokens = evicted;
   core_.scheduler.Evict(sequence.id, evicted);
   ++evictions_;
   evicted_tokens_ += static_cast<uint64_t>(evicted);

@@ -37,20 +37,20 @@ absl::Status CheckKvFields(const v1::GenerateRequest& request) {
   return absl::OkStatus();
 }
 
-KvQuality ResolveQuality(const v1::GenerateRequest& request, const RequestLimits& limits) {
-  return KvQualityFromName(request.kv_quality()).value_or(limits.default_kv_quality);
+KvQuality ResolveQuality(const v1::GenerateRequest& request, const KvDefaults& defaults) {
+  return KvQualityFromName(request.kv_quality()).value_or(defaults.quality);
 }
 
 std::optional<TokenEviction> ResolveEviction(const v1::GenerateRequest& request,
-                                             const RequestLimits& limits) {
+                                             const KvDefaults& defaults) {
   if (request.kv_eviction() == kNone) return std::nullopt;
   if (!request.kv_eviction().empty()) {
     const absl::StatusOr<TokenEviction> parsed = ParseTokenEviction(request.kv_eviction());
     return parsed.ok() ? std::optional(*parsed) : std::nullopt;
   }
   if (request.kv_quality() == Name(KvQuality::kExact)) return std::nullopt;
-  if (limits.default_kv_eviction) return limits.default_kv_eviction;
-  if (ResolveQuality(request, limits) == KvQuality::kTiny) return TokenEviction{};
+  if (defaults.eviction) return defaults.eviction;
+  if (ResolveQuality(request, defaults) == KvQuality::kTiny) return TokenEviction{};
   return std::nullopt;
 }
 

@@ -5,7 +5,6 @@
 #include "absl/status/status.h"
 #include "base/kv_quality.h"
 #include "base/token_eviction.h"
-#include "router/request/request_validation.h"
 #include "tandem/v1/inference.pb.h"
 
 namespace tandem {
@@ -14,11 +13,17 @@ namespace tandem {
 // where they contradict each other.
 absl::Status CheckKvFields(const v1::GenerateRequest& request);
 
+// What the router takes for requests that do not say.
+struct KvDefaults {
+  KvQuality quality = KvQuality::kExact;
+  std::optional<TokenEviction> eviction;
+};
+
 // What KV may lose on its way, and how it is given up at the end of the prompt: as the client wants
 // it, else as the router does. A client that wants quality exact gives up nothing; class tiny evicts
 // by snapkv:2 where neither says how. The request passed CheckKvFields.
-KvQuality ResolveQuality(const v1::GenerateRequest& request, const RequestLimits& limits);
+KvQuality ResolveQuality(const v1::GenerateRequest& request, const KvDefaults& defaults);
 std::optional<TokenEviction> ResolveEviction(const v1::GenerateRequest& request,
-                                             const RequestLimits& limits);
+                                             const KvDefaults& defaults);
 
 }  // namespace tandem

@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/kv_quality.h"
-#include "base/token_eviction.h"
 #include "router/policy/slo.h"
+#include "router/request/kv_fields.h"
 #include "tandem/v1/inference.pb.h"
 
 namespace tandem {
@@ -27,8 +26,7 @@ struct RequestLimits {
   std::optional<size_t> max_bytes_per_token = {};
   int32_t default_max_tokens = 256;
   Slo default_slo = {};
-  KvQuality default_kv_quality = KvQuality::kExact;
-  std::optional<TokenEviction> default_kv_eviction = {};
+  KvDefaults default_kv = {};
   int32_t max_choices = 64;           // n and best_of
   int32_t max_beam_candidates = 128;  // most probable tokens looked at in a step of all beams
   int32_t max_stop_strings = 16;

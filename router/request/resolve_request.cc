@@ -50,8 +50,8 @@ RequestSpec ResolveRequest(const v1::GenerateRequest& request, const RequestLimi
   sequence.set_n(ResolveChoices(request));
   sequence.set_tenant(request.tenant());
   sequence.set_cache_salt(request.cache_salt());
-  sequence.set_kv_quality(std::string(Name(ResolveQuality(request, limits))));
-  if (const auto eviction = ResolveEviction(request, limits)) {
+  sequence.set_kv_quality(std::string(Name(ResolveQuality(request, limits.default_kv))));
+  if (const auto eviction = ResolveEviction(request, limits.default_kv)) {
     sequence.set_kv_eviction(ToString(*eviction));
   }
   *sequence.mutable_forced_token_ids() = request.forced_token_ids();

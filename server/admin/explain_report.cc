@@ -167,8 +167,8 @@ std::string OutcomeText(const v1::RequestOutcome& outcome, int columns) {
       " on {}, {} output tokens, {} prompt tokens cached, {} evicted, resumed {} times\n"
       "  TTFT {:.3f} ms, TPOT {:.3f} ms, end to end {:.3f} ms\n",
       PlacementName(finish.prefill_worker(), finish.decode_worker()), finish.completion_tokens(),
-      outcome.cached_tokens(), outcome.evicted_tokens(), outcome.resumes(), finish.stages().ttft_ms(), finish.tpot_ms(),
-      finish.e2e_ms());
+      outcome.cached_tokens(), outcome.evicted_tokens(), outcome.resumes(),
+      finish.stages().ttft_ms(), finish.tpot_ms(), finish.e2e_ms());
   text += KvText(finish.kv_bytes());
   if (!outcome.not_compared().empty()) {
     text += fmt::format("  no prediction to compare with: {}\n", outcome.not_compared());

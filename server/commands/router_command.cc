@@ -114,11 +114,11 @@ RouterOptions MakeRouterOptions(const RouterFlags& flags, const ServedModel& ser
   if (tokenizer != nullptr) options.limits.max_bytes_per_token = tokenizer->MaxBytesPerToken();
   options.limits.max_choices = flags.tuning.max_choices;
   options.limits.default_slo = SloOf(flags.tuning);
-  options.limits.default_kv_quality =
+  options.limits.default_kv.quality =
       KvQualityFromName(flags.tuning.quality).value_or(KvQuality::kExact);
   if (flags.tuning.evict != "none") {
     const absl::StatusOr<TokenEviction> eviction = ParseTokenEviction(flags.tuning.evict);
-    if (eviction.ok()) options.limits.default_kv_eviction = *eviction;  // the flag was checked
+    if (eviction.ok()) options.limits.default_kv.eviction = *eviction;  // the flag was checked
   }
   options.max_in_flight = flags.tuning.max_in_flight;
   options.max_request_time = std::chrono::seconds(flags.tuning.max_request_seconds);

@@ -37,7 +37,10 @@ std::string ServedText(const ServedAs& served) {
 }
 
 Json ServedJson(const ServedAs& served) {
-  return {{"router", served.router}, {"route", Name(served.route)}, {"quality", served.quality}, {"eviction", served.eviction}};
+  return {{"router", served.router},
+          {"route", Name(served.route)},
+          {"quality", served.quality},
+          {"eviction", served.eviction}};
 }
 
 std::string Heading(const EvalResult& result) {

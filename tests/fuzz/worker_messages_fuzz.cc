@@ -23,7 +23,7 @@ void ExpectComputable(const EngineRequest& request) {
   TANDEM_CHECK(request.max_tokens >= (request.prompt_logprobs >= 0 ? 0 : 1), "nothing to decode");
   TANDEM_CHECK(std::ssize(request.prompt) + request.max_tokens <= kLimits.max_context_tokens,
                "beyond the context");
-  TANDEM_CHECK(request.n >= 1 && request.width() >= request.n && request.width() <= 64, "rows");
+  TANDEM_CHECK(request.n >= 1 && WidthOf(request) >= request.n && WidthOf(request) <= 64, "rows");
   TANDEM_CHECK(std::isfinite(request.sampling.temperature) && request.sampling.top_p > 0,
                "sampling that cannot be");
   for (const OutputSoFar& choice : request.so_far) {

@@ -110,7 +110,7 @@ ReserveRequest TestEngine::ReservationFor(const EngineRequest& request) const {
   return {.id = request.id,
           .prompt = request.prompt,
           .max_tokens = std::max(request.max_tokens, 1),  // as routers reserve
-          .width = request.width(),
+          .width = WidthOf(request),
           .priority = request.priority,
           .layout = layout(),
           .model_fingerprint = engine_->options().model_fingerprint,

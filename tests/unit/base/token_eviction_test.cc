@@ -37,8 +37,8 @@ TEST(TokenEvictionTest, WhatIsWrongInATextIsNamed) {
     return std::string(ParseTokenEviction(text).status().message());
   };
   EXPECT_NE(error("pyramid:2").find("\"pyramid\" is unknown: use h2o-ema"), std::string::npos);
-  for (const char* text : {"snapkv", "snapkv:", "snapkv:1", "snapkv:0.5", "snapkv:65",
-                           "snapkv:nan", "snapkv:two"}) {
+  for (const char* text :
+       {"snapkv", "snapkv:", "snapkv:1", "snapkv:0.5", "snapkv:65", "snapkv:nan", "snapkv:two"}) {
     EXPECT_NE(error(text).find("must be a number above 1"), std::string::npos) << text;
   }
   EXPECT_NE(error("snapkv:2,sinks=4").find("\"sinks\" is unknown"), std::string::npos);

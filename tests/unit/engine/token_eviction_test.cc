@@ -317,11 +317,11 @@ TEST(TokenEvictionPoolTest, ADecodeWorkerThatSetsAllRoomAsideGetsAllTokens) {
   EXPECT_EQ(reservation->stored_tokens, kPrompt);
   Recording prefill;
   pair.prefill()->SubmitPrefill(request,
-                          {.data_address = pair.decode().transport().address(),
-                           .reservation = reservation->id,
-                           .epoch = reservation->epoch,
-                           .stored_tokens = reservation->stored_tokens},
-                          prefill.NewSink());
+                                {.data_address = pair.decode().transport().address(),
+                                 .reservation = reservation->id,
+                                 .epoch = reservation->epoch,
+                                 .stored_tokens = reservation->stored_tokens},
+                                prefill.NewSink());
   const FinishInfo sent = prefill.AwaitFinish();
   EXPECT_TRUE(sent.status.ok()) << sent.status;
   EXPECT_EQ(sent.evicted_tokens, 0);

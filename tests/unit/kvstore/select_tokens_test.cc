@@ -41,8 +41,7 @@ std::vector<TokenEviction> AllKinds() {
 TEST(SelectTokensTest, EveryPolicyKeepsAsManyTokensAsItSaysInRisingOrder) {
   for (const TokenEviction& eviction : AllKinds()) {
     for (const int32_t tokens : {1, 36, 37, 53, 100, 299, 1024}) {
-      const std::vector<int32_t> kept =
-          SelectTokens(eviction, 0, tokens, RandomScores(1, tokens));
+      const std::vector<int32_t> kept = SelectTokens(eviction, 0, tokens, RandomScores(1, tokens));
       ASSERT_EQ(std::ssize(kept), eviction.StoredTokens(tokens)) << ToString(eviction);
       for (size_t i = 1; i < kept.size(); ++i) ASSERT_LT(kept[i - 1], kept[i]);
       ASSERT_GE(kept.front(), 0);
@@ -53,8 +52,7 @@ TEST(SelectTokensTest, EveryPolicyKeepsAsManyTokensAsItSaysInRisingOrder) {
 
 TEST(SelectTokensTest, EveryPolicyKeepsTheFirstAndTheLastTokens) {
   for (const TokenEviction& eviction : AllKinds()) {
-    const std::vector<int32_t> kept =
-        SelectTokens(eviction, 3, kPrompt, RandomScores(2, kPrompt));
+    const std::vector<int32_t> kept = SelectTokens(eviction, 3, kPrompt, RandomScores(2, kPrompt));
     const std::set<int32_t> set(kept.begin(), kept.end());
     for (int32_t i = 0; i < eviction.sink_tokens; ++i) EXPECT_TRUE(set.contains(i));
     for (int32_t i = kPrompt - eviction.recent_tokens; i < kPrompt; ++i) {
@@ -64,19 +62,15 @@ TEST(SelectTokensTest, EveryPolicyKeepsTheFirstAndTheLastTokens) {
 }
 
 TEST(SelectTokensTest, TheTokensWithTheHighestScoresAreKept) {
-  const TokenEviction eviction{.policy = TokenEvictionPolicy::kH2oEma,
-                               .ratio = 2.5,
-                               .sink_tokens = 1,
-                               .recent_tokens = 1};
+  const TokenEviction eviction{
+      .policy = TokenEvictionPolicy::kH2oEma, .ratio = 2.5, .sink_tokens = 1, .recent_tokens = 1};
   const std::vector<float> scores = {0, 5, 1, 7, 2, 9, 3, 8, 4, 0};
   EXPECT_THAT(SelectTokens(eviction, 0, 10, scores), ElementsAre(0, 5, 7, 9));
 }
 
 TEST(SelectTokensTest, EqualScoresAreKeptFromTheFront) {
-  const TokenEviction eviction{.policy = TokenEvictionPolicy::kH2oSum,
-                               .ratio = 2,
-                               .sink_tokens = 1,
-                               .recent_tokens = 1};
+  const TokenEviction eviction{
+      .policy = TokenEvictionPolicy::kH2oSum, .ratio = 2, .sink_tokens = 1, .recent_tokens = 1};
   EXPECT_THAT(SelectTokens(eviction, 0, 8, std::vector<float>(8, 1.0f)), ElementsAre(0, 1, 2, 7));
 }
 
@@ -92,10 +86,8 @@ TEST(SelectTokensTest, SpansAreRankedByTheSumOfTheirTokens) {
 }
 
 TEST(SelectTokensTest, SnapKvKeepsTheNeighboursOfAPeak) {
-  const TokenEviction eviction{.policy = TokenEvictionPolicy::kSnapKv,
-                               .ratio = 3,
-                               .sink_tokens = 1,
-                               .recent_tokens = 1};
+  const TokenEviction eviction{
+      .policy = TokenEvictionPolicy::kSnapKv, .ratio = 3, .sink_tokens = 1, .recent_tokens = 1};
   std::vector<float> scores(30, 0.0f);
   scores[12] = 70;
   scores[22] = 7;

@@ -21,8 +21,8 @@ std::string Refusal(const std::string& quality, const std::string& eviction) {
 }
 
 std::string Eviction(const std::string& quality, const std::string& eviction,
-                     const RequestLimits& limits = {}) {
-  const auto resolved = ResolveEviction(Asking(quality, eviction), limits);
+                     const KvDefaults& defaults = {}) {
+  const auto resolved = ResolveEviction(Asking(quality, eviction), defaults);
   return resolved ? ToString(*resolved) : "none";
 }
 
@@ -39,27 +39,27 @@ TEST(KvFieldsTest, WhatIsUnknownOrContradictsItselfIsRefused) {
 }
 
 TEST(KvFieldsTest, TheClientsWordGoesBeforeTheRouters) {
-  RequestLimits limits;
-  limits.default_kv_quality = KvQuality::kNear;
-  limits.default_kv_eviction = TokenEviction{.policy = TokenEvictionPolicy::kSnapKv, .ratio = 4};
-  EXPECT_EQ(ResolveQuality(Asking("", ""), limits), KvQuality::kNear);
-  EXPECT_EQ(ResolveQuality(Asking("tiny", ""), limits), KvQuality::kTiny);
-  EXPECT_EQ(Eviction("", "", limits), "snapkv:4");
-  EXPECT_EQ(Eviction("", "none", limits), "none");
-  EXPECT_EQ(Eviction("", "h2o-ema:3", limits), "h2o-ema:3");
-  EXPECT_EQ(Eviction("tiny", "", limits), "snapkv:4");
+  KvDefaults defaults;
+  defaults.quality = KvQuality::kNear;
+  defaults.eviction = TokenEviction{.policy = TokenEvictionPolicy::kSnapKv, .ratio = 4};
+  EXPECT_EQ(ResolveQuality(Asking("", ""), defaults), KvQuality::kNear);
+  EXPECT_EQ(ResolveQuality(Asking("tiny", ""), defaults), KvQuality::kTiny);
+  EXPECT_EQ(Eviction("", "", defaults), "snapkv:4");
+  EXPECT_EQ(Eviction("", "none", defaults), "none");
+  EXPECT_EQ(Eviction("", "h2o-ema:3", defaults), "h2o-ema:3");
+  EXPECT_EQ(Eviction("tiny", "", defaults), "snapkv:4");
 }
 
 TEST(KvFieldsTest, ExactKeepsAllAndTinyEvictsHalf) {
-  RequestLimits limits;
-  limits.default_kv_eviction = TokenEviction{};
-  EXPECT_EQ(Eviction("exact", "", limits), "none");
+  KvDefaults defaults;
+  defaults.eviction = TokenEviction{};
+  EXPECT_EQ(Eviction("exact", "", defaults), "none");
   EXPECT_EQ(Eviction("", ""), "none");
   EXPECT_EQ(Eviction("compact", ""), "none");
   EXPECT_EQ(Eviction("tiny", ""), "snapkv:2");
-  limits.default_kv_eviction.reset();
-  limits.default_kv_quality = KvQuality::kTiny;
-  EXPECT_EQ(Eviction("", "", limits), "snapkv:2");
+  defaults.eviction.reset();
+  defaults.quality = KvQuality::kTiny;
+  EXPECT_EQ(Eviction("", "", defaults), "snapkv:2");
 }
 
 }  // namespace

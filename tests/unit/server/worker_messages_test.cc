@@ -40,7 +40,7 @@ TEST(ToEngineRequestTest, CarriesEveryField) {
   EXPECT_EQ(request.sampling.num_logprobs, -1);
   EXPECT_EQ(request.max_tokens, 4);
   EXPECT_EQ(request.n, 3);
-  EXPECT_EQ(request.width(), 3);
+  EXPECT_EQ(WidthOf(request), 3);
   EXPECT_FALSE(request.beams.has_value());
   EXPECT_EQ(request.priority, -2);
   EXPECT_EQ(request.deadline, deadline);
@@ -91,7 +91,7 @@ TEST(ToEngineRequestTest, CarriesABeamSearch) {
     EXPECT_EQ(request.beams->width, 8);
     EXPECT_EQ(request.beams->length_penalty, 0.5f);
     EXPECT_EQ(request.beams->early_stopping, engine);
-    EXPECT_EQ(request.width(), 8);
+    EXPECT_EQ(WidthOf(request), 8);
     EXPECT_EQ(request.n, 3);
   }
 }
