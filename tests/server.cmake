@@ -14,7 +14,7 @@ tandem_test(server_test
 
 tandem_test(eval_test
   SOURCES unit/eval/eval_report_test.cc unit/eval/eval_texts_test.cc unit/eval/eval_windows_test.cc
-          unit/eval/prediction_change_test.cc
+          unit/eval/planted_text_test.cc unit/eval/prediction_change_test.cc
   DEPS tandem_eval)
 
 tandem_test(terminal_test

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <random>
+#include <utility>
 
 #include "CLI/CLI.hpp"
 #include "base/sampling_params.h"
@@ -20,6 +22,7 @@
 #include "server/eval/eval_run.h"
 #include "server/eval/eval_texts.h"
 #include "server/eval/eval_windows.h"
+#include "server/eval/planted_text.h"
 
 namespace tandem {
 namespace {
@@ -29,6 +32,7 @@ struct EvalFlags {
   std::string baseline_router;  // empty: `router`
   std::vector<std::string> inputs;
   WindowPlan plan;
+  std::string planted;  // empty: no fact
   std::string route = "disaggregated";
   std::string baseline_route = "unified";
   std::string quality;
@@ -60,6 +64,18 @@ absl::StatusOr<std::string> ModelAt(Client& client, const WindowPlan& plan,
       plan.prompt_tokens, plan.output_tokens, status.max_context_tokens(), status.model());
 }
 
+std::optional<PlantedQuestion> PlantedBy(const EvalFlags& flags) {
+  if (flags.planted.empty()) return std::nullopt;
+  return kPlantedQuestions.at(flags.planted);
+}
+
+// Where facts are planted, the outputs are not those of the texts.
+WindowPlan PlanOf(const EvalFlags& flags) {
+  WindowPlan plan = flags.plan;
+  if (!flags.planted.empty()) plan.output_tokens = 0;
+  return plan;
+}
+
 EvalSubject SubjectOf(const EvalFlags& flags) {
   const std::string& baseline_router =
       flags.baseline_router.empty() ? flags.router : flags.baseline_router;
@@ -71,8 +87,9 @@ EvalSubject SubjectOf(const EvalFlags& flags) {
                      .route = kRoutesByName.at(flags.route),
                      .quality = flags.quality,
                      .eviction = flags.evict},
-          .plan = flags.plan,
-          .num_logprobs = flags.logprobs};
+          .plan = PlanOf(flags),
+          .num_logprobs = flags.logprobs,
+          .planted = PlantedBy(flags)};
 }
 
 // Asks both routers for their model. Another one may have other tokens.
@@ -85,6 +102,15 @@ absl::Status SetModel(Client& client, Client::Timeout timeout, EvalSubject& subj
   if (model == subject.model) return absl::OkStatus();
   return FailedPrecondition("{} serves {}, but {} serves {}: their tokens may differ",
                             subject.tested.router, subject.model, other, model);
+}
+
+absl::StatusOr<std::vector<EvalWindow>> WindowsOf(const EvalSubject& subject,
+                                                  const std::vector<std::string>& inputs,
+                                                  const TokenizeText& tokenize) {
+  ASSIGN_OR_RETURN(const std::vector<EvalText> texts, ReadInputs(inputs));
+  ASSIGN_OR_RETURN(std::vector<EvalWindow> windows, MakeWindows(texts, subject.plan, tokenize));
+  if (!subject.planted) return windows;
+  return PlantFacts(std::move(windows), *subject.planted, tokenize);
 }
 
 // Unlike that of every other run.
@@ -100,9 +126,8 @@ absl::Status RunEval(const EvalFlags& flags) {
   Client client(flags.router);
   EvalSubject subject = SubjectOf(flags);
   RETURN_IF_ERROR(SetModel(client, timeout, subject));
-  ASSIGN_OR_RETURN(const std::vector<EvalText> texts, ReadInputs(flags.inputs));
   ASSIGN_OR_RETURN(const std::vector<EvalWindow> windows,
-                   MakeWindows(texts, flags.plan, TokenizeAt(client, timeout)));
+                   WindowsOf(subject, flags.inputs, TokenizeAt(client, timeout)));
   ProgressBar bar("windows");
   ASSIGN_OR_RETURN(
       const EvalResult result,
@@ -129,10 +154,15 @@ void AddEvalFlags(CLI::App& eval, EvalFlags& flags) {
   eval.add_option("--prompt-tokens", flags.plan.prompt_tokens, "of each window")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
-  eval.add_option("--output-tokens", flags.plan.output_tokens,
-                  "behind them, whose probabilities are compared")
-      ->check(CLI::Range(1, 1 << 24))
-      ->capture_default_str();
+  CLI::Option* const output = eval.add_option("--output-tokens", flags.plan.output_tokens,
+                                              "behind them, whose probabilities are compared")
+                                  ->check(CLI::Range(1, 1 << 24))
+                                  ->capture_default_str();
+  eval.add_option("--planted", flags.planted,
+                  "plants a fact in each prompt, whose output becomes the answer; the question is "
+                  "known: at the end of the prompt, or later: at the beginning of the output")
+      ->check(CLI::IsMember({"known", "later"}))
+      ->excludes(output);
   eval.add_option("--prompts", flags.plan.count, "windows to compare at most")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();

@@ -37,20 +37,43 @@ std::string ServedText(const ServedAs& served) {
 }
 
 Json ServedJson(const ServedAs& served) {
-  return {{"router", served.router}, {"route", Name(served.route)}, {"quality", served.quality}, {"eviction", served.eviction}};
+  return {{"router", served.router},
+          {"route", Name(served.route)},
+          {"quality", served.quality},
+          {"eviction", served.eviction}};
+}
+
+std::string PlanText(const EvalSubject& subject) {
+  const int32_t prompt_tokens = subject.plan.prompt_tokens;
+  if (!subject.planted) {
+    return fmt::format("{} + {} tokens", prompt_tokens, subject.plan.output_tokens);
+  }
+  const bool known = *subject.planted == PlantedQuestion::kKnown;
+  return fmt::format("{} tokens with a planted fact, asked for {} the prompt", prompt_tokens,
+                     known ? "at the end of" : "after");
+}
+
+// The answers to planted facts are not equally long, so they have no number of tokens.
+Json PlanJson(const EvalSubject& subject) {
+  Json json = {{"prompt_tokens", subject.plan.prompt_tokens}};
+  if (!subject.planted) {
+    json["output_tokens"] = subject.plan.output_tokens;
+  } else {
+    json["planted"] = *subject.planted == PlantedQuestion::kKnown ? "known" : "later";
+  }
+  return json;
 }
 
 std::string Heading(const EvalResult& result) {
   const EvalSubject& subject = result.subject;
-  return fmt::format("{}: {} against {}, {} windows of {} + {} tokens, {} most probable tokens",
-                     subject.model, ServedText(subject.tested), ServedText(subject.baseline),
-                     result.windows.size(), subject.plan.prompt_tokens, subject.plan.output_tokens,
-                     subject.num_logprobs);
+  return fmt::format("{}: {} against {}, {} windows of {}, {} most probable tokens", subject.model,
+                     ServedText(subject.tested), ServedText(subject.baseline),
+                     result.windows.size(), PlanText(subject), subject.num_logprobs);
 }
 
 std::string TotalsTable(const EvalResult& result) {
   std::string table = fmt::format("{:<32}{:>16}{:>16}{:>16}\n", "", "mean", "std. error", "worst");
-  for (const Measure& measure : Measures()) {
+  for (const Measure& measure : MeasuresOf(result.subject)) {
     const std::optional<MeasureTotal> total = TotalOf(measure, result.windows);
     if (!total) continue;
     table +=
@@ -83,10 +106,12 @@ std::string ShortName(const std::string& name) {
 
 std::string WindowsTable(const EvalResult& result) {
   std::string table = fmt::format("{:<{}}", "window", kNameColumns);
-  for (const Measure& measure : Measures()) table += fmt::format("{:>13}", measure.column);
+  for (const Measure& measure : MeasuresOf(result.subject)) {
+    table += fmt::format("{:>13}", measure.column);
+  }
   for (const WindowResult& window : result.windows) {
     table += fmt::format("\n{:<{}}", ShortName(window.name), kNameColumns);
-    for (const Measure& measure : Measures()) {
+    for (const Measure& measure : MeasuresOf(result.subject)) {
       table += fmt::format("{:>13}", NumberText(measure, measure.of(window)));
     }
   }
@@ -95,9 +120,9 @@ std::string WindowsTable(const EvalResult& result) {
 
 Json ValueJson(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
 
-Json WindowJson(const WindowResult& window) {
+Json WindowJson(const EvalSubject& subject, const WindowResult& window) {
   Json json = {{"name", window.name}};
-  for (const Measure& measure : Measures()) {
+  for (const Measure& measure : MeasuresOf(subject)) {
     json[std::string(measure.key)] = ValueJson(measure.of(window));
   }
   json["baseline_route"] = Name(window.baseline_route);
@@ -108,7 +133,7 @@ Json WindowJson(const WindowResult& window) {
 
 Json TotalsJson(const EvalResult& result) {
   Json totals = Json::object();
-  for (const Measure& measure : Measures()) {
+  for (const Measure& measure : MeasuresOf(result.subject)) {
     const std::optional<MeasureTotal> total = TotalOf(measure, result.windows);
     if (!total) continue;
     totals[std::string(measure.key)] = {{"mean", total->mean},
@@ -162,17 +187,16 @@ std::string EvalTables(const EvalResult& result) {
 std::string EvalJson(const EvalResult& result) {
   const EvalSubject& subject = result.subject;
   Json windows = Json::array();
-  for (const WindowResult& window : result.windows) windows.push_back(WindowJson(window));
-  const Json json = {{"format", "tandem-eval"},
-                     {"model", subject.model},
-                     {"baseline", ServedJson(subject.baseline)},
-                     {"tested", ServedJson(subject.tested)},
-                     {"prompt_tokens", subject.plan.prompt_tokens},
-                     {"output_tokens", subject.plan.output_tokens},
-                     {"logprobs", subject.num_logprobs},
-                     {"about_kl", kAboutKl},
-                     {"totals", TotalsJson(result)},
-                     {"windows", std::move(windows)}};
+  for (const WindowResult& window : result.windows) windows.push_back(WindowJson(subject, window));
+  Json json = {{"format", "tandem-eval"},
+               {"model", subject.model},
+               {"baseline", ServedJson(subject.baseline)},
+               {"tested", ServedJson(subject.tested)}};
+  json.update(PlanJson(subject));
+  json["logprobs"] = subject.num_logprobs;
+  json["about_kl"] = kAboutKl;
+  json["totals"] = TotalsJson(result);
+  json["windows"] = std::move(windows);
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -1,5 +1,6 @@
 #include "server/eval/eval_result.h"
 
+#include <array>
 #include <cmath>
 
 namespace tandem {
@@ -13,14 +14,17 @@ Value OfMovedKv(const WindowResult& window, double value) {
   return window.kv.raw() > 0 && window.kv.wire() > 0 ? Value(value) : std::nullopt;
 }
 
+Value Share(std::optional<bool> found) { return found ? Value(*found ? 1 : 0) : std::nullopt; }
+
 bool IsWorse(Worst worst, double value, double than) {
   return worst == Worst::kHighest ? value > than : value < than;
 }
 
 }  // namespace
 
-const std::array<Measure, kNumMeasures>& Measures() {
-  static constexpr std::array<Measure, kNumMeasures> kMeasures = {{
+std::span<const Measure> MeasuresOf(const EvalSubject& subject) {
+  constexpr size_t kOfPlantedFacts = 2;  // the last ones
+  static constexpr auto kMeasures = std::to_array<Measure>({
       {"baseline_perplexity", "perplexity, baseline", "ppl base", Worst::kHighest, 4,
        [](const WindowResult& w) { return Value(w.change.baseline_perplexity); }},
       {"perplexity", "perplexity, tested", "ppl", Worst::kHighest, 4,
@@ -39,8 +43,12 @@ const std::array<Measure, kNumMeasures>& Measures() {
        [](const WindowResult& w) {
          return OfMovedKv(w, static_cast<double>(w.kv.raw()) / static_cast<double>(w.kv.wire()));
        }},
-  }};
-  return kMeasures;
+      {"baseline_found", "planted fact found, baseline", "found base", Worst::kLowest, 4,
+       [](const WindowResult& w) { return Share(w.baseline_found); }},
+      {"found", "planted fact found, tested", "found", Worst::kLowest, 4,
+       [](const WindowResult& w) { return Share(w.found); }},
+  });
+  return std::span(kMeasures).first(kMeasures.size() - (subject.planted ? 0 : kOfPlantedFacts));
 }
 
 std::optional<MeasureTotal> TotalOf(const Measure& measure,

@@ -1,14 +1,15 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "server/eval/eval_windows.h"
+#include "server/eval/planted_text.h"
 #include "server/eval/prediction_change.h"
 #include "tandem/v1/inference.pb.h"
 
@@ -29,6 +30,7 @@ struct EvalSubject {
   ServedAs tested;
   WindowPlan plan;
   int32_t num_logprobs = 20;
+  std::optional<PlantedQuestion> planted;  // nothing: the windows are parts of the texts
 };
 
 // What came of one window.
@@ -38,6 +40,9 @@ struct WindowResult {
   v1::Route baseline_route = v1::ROUTE_AUTO;  // taken, never auto
   v1::Route route = v1::ROUTE_AUTO;           // that the tested request took
   v1::KvBytes kv;                             // of the tested request
+  // Whether greedy decoding would have told the planted fact; nothing where there is none.
+  std::optional<bool> baseline_found;
+  std::optional<bool> found;
 };
 
 struct EvalResult {
@@ -57,9 +62,8 @@ struct Measure {
   std::optional<double> (*of)(const WindowResult& window);
 };
 
-inline constexpr size_t kNumMeasures = 8;
-// In the order in which reports have them.
-const std::array<Measure, kNumMeasures>& Measures();
+// In the order in which reports have them. Those of planted facts only where facts were planted.
+std::span<const Measure> MeasuresOf(const EvalSubject& subject);
 
 // One measure over all windows that have it.
 struct MeasureTotal {

@@ -1,5 +1,7 @@
 #include "server/eval/eval_run.h"
 
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "base/status.h"
@@ -17,6 +19,11 @@ absl::Status CheckAnswer(const EvalWindow& window, const Generation& generation)
     return FailedPrecondition(
         "the output is not the one that was forced: the router or a worker is of an older version");
   }
+  const size_t known = generation.choices[0].logprobs.size();
+  if (known != window.output.size()) {
+    return Internal("log-probabilities of {} tokens came for an output of {}", known,
+                    window.output.size());
+  }
   return absl::OkStatus();
 }
 
@@ -31,6 +38,13 @@ absl::StatusOr<Generation::Choice> Ask(Client& client, const EvalWindow& window,
       }));
   RETURN_IF_ERROR(CheckAnswer(window, generation));
   return std::move(generation.choices[0]);
+}
+
+// Nothing where the window has no answer. There are log-probabilities of its whole output.
+std::optional<bool> IsFound(const EvalWindow& window, const Generation::Choice& choice) {
+  if (window.answer_tokens == 0) return std::nullopt;
+  return AreMostProbable(
+      std::span(choice.logprobs).last(static_cast<size_t>(window.answer_tokens)));
 }
 
 }  // namespace
@@ -96,7 +110,9 @@ absl::StatusOr<WindowResult> EvalRun::Compare(const EvalWindow& window, size_t i
                       .change = change,
                       .baseline_route = baseline.finish.route(),
                       .route = tested.finish.route(),
-                      .kv = tested.finish.kv_bytes()};
+                      .kv = tested.finish.kv_bytes(),
+                      .baseline_found = IsFound(window, baseline),
+                      .found = IsFound(window, tested)};
 }
 
 }  // namespace tandem

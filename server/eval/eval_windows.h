@@ -14,7 +14,7 @@ namespace tandem {
 
 struct WindowPlan {
   int32_t prompt_tokens = 1024;  // with what the tokenizer puts before every text
-  int32_t output_tokens = 255;
+  int32_t output_tokens = 255;   // 0 where the outputs are not parts of the texts
   int32_t count = 8;
 };
 
@@ -23,6 +23,7 @@ struct EvalWindow {
   std::string name;  // of its text, and which of the text's windows it is, from 1
   std::vector<int32_t> prompt;
   std::vector<int32_t> output;
+  int64_t answer_tokens = 0;  // the last ones of the output, which a fact in the prompt tells
 };
 
 using TokenizeText =

@@ -23,6 +23,12 @@ std::optional<double> LogprobOf(const v1::TokenLogprobs& known, int32_t token_id
 
 }  // namespace
 
+bool AreMostProbable(std::span<const v1::TokenLogprobs> tokens) {
+  return std::ranges::all_of(tokens, [](const v1::TokenLogprobs& one) {
+    return !one.top().empty() && one.top(0).token_id() == one.sampled().token_id();
+  });
+}
+
 double KlLowerBound(const v1::TokenLogprobs& baseline, const v1::TokenLogprobs& tested) {
   double kl = 0;
   double rest = 1;

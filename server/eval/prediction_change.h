@@ -23,6 +23,9 @@ struct PredictionChange {
 absl::StatusOr<PredictionChange> ComparePredictions(std::span<const v1::TokenLogprobs> baseline,
                                                     std::span<const v1::TokenLogprobs> tested);
 
+// Whether greedy decoding says these tokens: each is the most probable one in its place.
+bool AreMostProbable(std::span<const v1::TokenLogprobs> tokens);
+
 // The Kullback-Leibler divergence, in nats, of the tested distribution from the baseline's, where both
 // are known by their most probable tokens only: over the baseline's most probable tokens that the other
 // names too, and one bucket for all the rest. To put tokens together in a bucket can only lose

@@ -86,6 +86,28 @@ TEST_F(EvalCommandTest, KvThatTravelsAsItIsChangesNoPrediction) {
   }
 }
 
+TEST_F(EvalCommandTest, AWayThatLosesNothingFindsThePlantedFactsOfTheBaseline) {
+  for (const char* question : {"known", "later"}) {
+    SCOPED_TRACE(question);
+    const CommandResult eval =
+        Eval(fmt::format("--input {} --prompt-tokens 600 --prompts 3 --planted {} --json {}",
+                         File("book.txt"), question, File("planted.json")));
+    ASSERT_EQ(eval.exit_status, 0) << eval.output;
+    EXPECT_THAT(eval.output, HasSubstr("planted fact found, tested"));
+    const Json json = Json::parse(Read(File("planted.json")));
+    EXPECT_EQ(json["planted"], question);
+    ASSERT_EQ(json["windows"].size(), 3u);
+    for (const Json& window : json["windows"]) {
+      SCOPED_TRACE(window.dump());
+      EXPECT_EQ(window["route"], "disaggregated");
+      ASSERT_TRUE(window["baseline_found"].is_number());
+      EXPECT_EQ(window["found"], window["baseline_found"]);
+      EXPECT_LT(window["kl_nats"], 1e-6);
+      EXPECT_EQ(window["top1_agreement"], 1);
+    }
+  }
+}
+
 TEST_F(EvalCommandTest, TextsOfJsonLinesKeepTheirNames) {
   std::ofstream lines(File("set.jsonl"));
   for (const char* name : {"first", "second"}) {
@@ -149,6 +171,10 @@ TEST_F(EvalCommandTest, WrongInputIsSaidInOneLine) {
               HasSubstr("/nowhere/eval.json cannot be written"));
   EXPECT_THAT(refused(Small("--logprobs 21")), HasSubstr("--logprobs"));
   EXPECT_THAT(refused(Small("--route sideways")), HasSubstr("--route"));
+  EXPECT_THAT(refused(Small("--planted known")), HasSubstr("--output-tokens excludes --planted"));
+  const std::string planted = "--input " + File("book.txt") + " --prompt-tokens 64 --planted ";
+  EXPECT_THAT(refused(planted + "sometimes"), HasSubstr("--planted"));
+  EXPECT_THAT(refused(planted + "known"), HasSubstr("has no room at token"));
   std::ofstream(File("short.txt")) << "Too short.";
   EXPECT_THAT(refused("--input " + File("short.txt")), HasSubstr("none of 1 texts has the 1279"));
   std::ofstream(File("bad.jsonl")) << "{\"text\": \"good\"}\nbad\n";

@@ -43,8 +43,17 @@ EvalResult Result() {
                       Window("b#1", 9, 0.02, 800)}};
 }
 
+EvalResult PlantedResult(PlantedQuestion question) {
+  EvalResult result = Result();
+  result.subject.planted = question;
+  for (WindowResult& window : result.windows) window.baseline_found = window.found = true;
+  result.windows[1].found = false;
+  return result;
+}
+
 const Measure& MeasureOf(std::string_view key) {
-  return *std::ranges::find(Measures(), key, &Measure::key);
+  static const EvalSubject subject = {.planted = PlantedQuestion::kKnown};
+  return *std::ranges::find(MeasuresOf(subject), key, &Measure::key);
 }
 
 TEST(TotalOfTest, IsTheMeanWithItsErrorAndTheWorst) {
@@ -86,7 +95,7 @@ TEST(EvalReportTest, JsonHasEveryNumberAndWhatItIsOf) {
   EXPECT_EQ(json["windows"][1]["kv_raw_over_wire"], 2.5);
   EXPECT_EQ(json["windows"][1]["kv_codec"], "f3");
   EXPECT_EQ(json["windows"][1]["perplexity"], 11);
-  for (const Measure& measure : Measures()) {
+  for (const Measure& measure : MeasuresOf(Result().subject)) {
     EXPECT_TRUE(json["totals"].contains(std::string(measure.key))) << measure.key;
     EXPECT_TRUE(json["windows"][0].contains(std::string(measure.key))) << measure.key;
   }
@@ -100,6 +109,34 @@ TEST(EvalReportTest, TheTablesSayWhatWasComparedAndWhatTheNumbersAre) {
   EXPECT_THAT(tables, HasSubstr("KL divergence, at least (nats)         0.0200000"));
   EXPECT_THAT(tables, HasSubstr("KV moved with codec f3"));
   EXPECT_THAT(tables, HasSubstr("at least as large"));
+}
+
+TEST(EvalReportTest, PlantedFactsAreCountedInEveryReport) {
+  const EvalResult result = PlantedResult(PlantedQuestion::kLater);
+  const Json json = Json::parse(EvalJson(result));
+  EXPECT_EQ(json["planted"], "later");
+  EXPECT_FALSE(json.contains("output_tokens"));
+  EXPECT_EQ(json["totals"]["baseline_found"]["mean"], 1);
+  EXPECT_NEAR(json["totals"]["found"]["mean"], 2.0 / 3, 1e-12);
+  EXPECT_EQ(json["totals"]["found"]["worst_window"], "a#2");
+  EXPECT_EQ(json["windows"][0]["found"], 1);
+  EXPECT_EQ(json["windows"][1]["found"], 0);
+  EXPECT_EQ(json["windows"][1]["baseline_found"], 1);
+  for (const std::string& text : {EvalTables(result), EvalPage(result)}) {
+    EXPECT_THAT(text, HasSubstr("100 tokens with a planted fact, asked for after the prompt"));
+    EXPECT_THAT(text, HasSubstr("planted fact found, baseline              1.0000"));
+    EXPECT_THAT(text, HasSubstr("planted fact found, tested                0.6667"));
+  }
+  const EvalResult known = PlantedResult(PlantedQuestion::kKnown);
+  EXPECT_EQ(Json::parse(EvalJson(known))["planted"], "known");
+  EXPECT_THAT(EvalTables(known), HasSubstr("asked for at the end of the prompt"));
+}
+
+TEST(EvalReportTest, WithoutPlantedFactsNoReportNamesThem) {
+  for (const std::string& text : {EvalTables(Result()), EvalJson(Result()), EvalPage(Result())}) {
+    EXPECT_THAT(text, Not(HasSubstr("found")));
+    EXPECT_THAT(text, Not(HasSubstr("planted")));
+  }
 }
 
 TEST(EvalReportTest, ThePageNeedsNothingElse) {

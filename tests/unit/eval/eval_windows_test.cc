@@ -63,6 +63,15 @@ TEST_F(EvalWindowsTest, EveryTextComesBeforeAnyComesAgain) {
   EXPECT_THAT(names, ElementsAre("a#1", "b#1", "a#2", "b#2"));
 }
 
+TEST_F(EvalWindowsTest, WithoutOutputsTheyAreThePromptsOneBehindTheOther) {
+  const auto windows =
+      Windows({{"book", "abcdefgh"}}, {.prompt_tokens = 4, .output_tokens = 0, .count = 9});
+  ASSERT_TRUE(windows.ok()) << windows.status();
+  ASSERT_EQ(windows->size(), 2u);
+  EXPECT_EQ(TextOf((*windows)[1].prompt), "^def");
+  EXPECT_TRUE((*windows)[1].output.empty());
+}
+
 TEST_F(EvalWindowsTest, LongTextsAreTokenizedInPiecesAndNoFurtherThanNeeded) {
   std::string text;
   while (text.size() < 100'000) text += "some words ";

@@ -81,6 +81,15 @@ TEST(ComparePredictionsTest, MeansAreOverTheOutput) {
               1e-12);
 }
 
+TEST(AreMostProbableTest, OneTokenThatIsNotEndsIt) {
+  const v1::TokenLogprobs first = Token(1, 0.5, {{1, 0.5}, {2, 0.3}});
+  const v1::TokenLogprobs second = Token(2, 0.3, {{1, 0.5}, {2, 0.3}});
+  EXPECT_TRUE(AreMostProbable(std::vector{first, first}));
+  EXPECT_FALSE(AreMostProbable(std::vector{first, second}));
+  EXPECT_FALSE(AreMostProbable(std::vector{second, first}));
+  EXPECT_FALSE(AreMostProbable(std::vector{Token(1, 0.5, {})})) << "nothing says that it is";
+}
+
 TEST(ComparePredictionsTest, RefusesWhatCannotBeCompared) {
   const std::vector<v1::TokenLogprobs> one = {Token(1, 0.5, {{1, 0.5}})};
   const std::vector<v1::TokenLogprobs> other = {Token(2, 0.5, {{1, 0.5}})};
