@@ -3,8 +3,8 @@
 bench/results/. Standard library only.
 
   bench/report.py            writes the pages
-  bench/report.py --check    exits 1 when a page is not what the results say, or when made-up results of a GPU, of faults or
-                             of routing are rendered wrong
+  bench/report.py --check    exits 1 when a page is not what the results say, or when made-up results of a GPU, of faults,
+                             of routing or of quality are rendered wrong
 """
 import json
 import pathlib
@@ -12,9 +12,10 @@ import sys
 
 from pages.faults import check_faults, faults, with_record
 from pages.gpu import GPU_RESULTS, check_gpu, gpu
-from pages.host import against_peer, codecs, daemon, kernels, kv_quality, kvstore, link_codecs, scheduler, simulator_speed, tokenizer
+from pages.host import against_peer, codecs, daemon, kernels, kvstore, link_codecs, scheduler, simulator_speed, tokenizer
 from pages.http import http_cost, other_generators
 from pages.predictions import predictions
+from pages.quality import check_quality, kv_quality
 from pages.routing import check_routing, routing
 from pages.transfers import check_transfer, handoff, handoff_short, transfer
 
@@ -63,6 +64,7 @@ def main():
         check_gpu()
         check_faults()
         check_routing()
+        check_quality()
         stale = [str(path) for path, text in pages if path.read_text() != text]
         sys.exit(f"{', '.join(stale)}: stale, run bench/report.py" if stale else 0)
     for path, text in pages:

@@ -134,24 +134,6 @@ mask-rice encodes {factors}.
 """
 
 
-def kv_quality(result):
-    rows = []
-    for name, evaluated in result["classes"].items():
-        totals = evaluated["totals"]
-        mean = lambda key, digits, factor=1: f"{factor * totals[key]['mean']:.{digits}f} ({factor * totals[key]['worst']:.{digits}f})"
-        rows.append([name, mean("kv_raw_over_wire", 3), mean("perplexity_change_percent", 2), mean("top1_agreement", 2, 100),
-                     mean("kl_nats", 5)])
-    windows = len(next(iter(result["classes"].values()))["windows"])
-    return f"""
-### What the classes of quality change
-
-{result['model']}, {windows} windows of prose, code and legal text, 1,024 + 255 tokens: hand-offs of each class against the unified route. Bytes of
-KV per byte on the wire with all headers, change of perplexity in percent, top-1 agreement in percent, KL in nats (over the 20 most
-probable tokens and the rest together, so at least that); means, in parentheses the worst window. Command: `{result['command']}`
-
-{table(['class', 'ratio', 'perplexity %', 'top-1 %', 'KL'], rows)}"""
-
-
 def link_codecs(result):
     times = {(row["rate"], row["variant"]): row["transfer_ms"] for row in result["rows"]}
     variants = list(dict.fromkeys(row["variant"] for row in result["rows"]))

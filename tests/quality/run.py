@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""What the classes of quality (docs/hand_off.md) may change in the predictions of a real chat model, and how much smaller KV has to
-become. Standard library only; `make test-quality` fetches the model and calls it.
+"""What the classes of quality (docs/hand_off.md) and eviction (docs/token_eviction.md) may change in the predictions of a real chat
+model, and how much smaller KV has to become. Standard library only; `make test-quality` fetches the model and calls it.
 
   tests/quality/run.py --model DIR [--prompts 10] [--json FILE]
 
 A router, a unified, a prefill and a decode worker are started. `tandem eval` takes windows of prose, code and manuals, and compares each
 class on the disaggregated route with the unified route, which computes on KV that never moved. Limits are those that were measured for
-SmolLM2-135M-Instruct and left some room; they say nothing of another model.
+SmolLM2-135M-Instruct and left some room; they say nothing of another model. Ways of eviction are held against each other in the same run:
+what attention chooses must change less than what is chosen without it. At last it counts which facts that were planted in the prompts
+each of them still finds.
 """
 import argparse
 import json
@@ -26,7 +28,16 @@ TEXTS = ("docs/architecture.md", "docs/hand_off.md", "docs/cost_model.md", "READ
 LIMITS = {"exact": {"perplexity": 1e-4, "top1": 100, "kl": 1e-6, "ratio": 1.45},
           "near-strict": {"perplexity": 0.3, "top1": 99.5, "kl": 0.0003, "ratio": 1.9},
           "near": {"perplexity": 0.3, "top1": 97.5, "kl": 0.001, "ratio": 2.7},
-          "compact": {"perplexity": 2, "top1": 93.5, "kl": 0.01, "ratio": 4.25}}
+          "compact": {"perplexity": 2, "top1": 93.5, "kl": 0.01, "ratio": 4.25},
+          "tiny": {"perplexity": 4, "top1": 92, "kl": 0.03, "ratio": 5.5}}
+EVICTIONS = ("h2o-ema:3", "snapkv:3", "streaming-llm:3", "random:3")
+# The KL of a way of eviction as a share of another's, at most: (way, the other) -> share.
+KL_SHARES = {(way, other): share for way in ("h2o-ema:3", "snapkv:3") for other, share in (("random:3", 0.6), ("streaming-llm:3", 0.9))}
+# Eviction at random must change more than this KL, or the shares above tell nothing.
+RANDOM_KL = 0.05
+PLANTED_WINDOWS = 8
+# By how many planted facts fewer than exact compact may find.
+FEWER_FOUND = 2
 
 
 def free_port():
@@ -35,12 +46,16 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def run_eval(options, server, quality, texts, prompts, folder):
-    out = folder / f"{quality}.json"
+def way_flags(way):
+    """Of a class of quality, or of a way of eviction, whose name has a ratio behind a colon."""
+    return ["--evict" if ":" in way else "--quality", way]
+
+
+def run_eval(options, server, texts, prompts, flags, folder):
+    out = folder / "eval.json"
     inputs = [word for text in texts for word in ("--input", str(ROOT / text))]
     subprocess.run([str(options.tandem), "eval", "--server", server, *inputs, "--prompt-tokens", str(options.prompt_tokens),
-                    "--output-tokens", str(options.output_tokens), "--prompts", str(prompts), "--quality", quality,
-                    "--json", str(out)], check=True)
+                    "--prompts", str(prompts), *flags, "--json", str(out)], check=True)
     return json.loads(out.read_text())
 
 
@@ -59,6 +74,57 @@ def findings(quality, totals):
     return wrong
 
 
+def mean_kl(evaluated):
+    return evaluated["totals"]["kl_nats"]["mean"]
+
+
+def found(evaluated, which="found"):
+    return sum(int(window[which]) for window in evaluated["windows"])
+
+
+def eviction_findings(evictions):
+    kl = {way: mean_kl(evaluated) for way, evaluated in evictions.items()}
+    wrong = [f"{way}: KL {kl[way]:.6f} is {kl[way] / kl[other]:.2f} of that of {other}, limit {share}"
+             for (way, other), share in KL_SHARES.items() if kl[way] > share * kl[other]]
+    if kl["random:3"] <= RANDOM_KL:
+        wrong.append(f"random:3: KL {kl['random:3']:.6f}, which must be above {RANDOM_KL} for the other limits to mean anything")
+    return wrong
+
+
+def planted_findings(question, ways):
+    least = found(ways["exact"]) - FEWER_FOUND
+    if found(ways["compact"]) >= least:
+        return []
+    return [f"compact, planted {question}: finds {found(ways['compact'])}, at least {least} expected"]
+
+
+def evaluate(options, server, folder, result):
+    """Adds what was measured to the result. Returns what is wrong with it."""
+    wrong = []
+    output = ["--output-tokens", str(options.output_tokens)]
+    # The first 1,024 tokens travel as they are: the codecs' tables are made of them.
+    run_eval(options, server, TEXTS[-2:], 2, [*output, *way_flags("exact")], folder)
+    for part, ways in (("classes", LIMITS), ("evictions", EVICTIONS)):
+        for way in ways:
+            result[part][way] = run_eval(options, server, TEXTS, options.prompts, [*output, *way_flags(way)], folder)
+    for quality in LIMITS:
+        wrong += [f"{quality}: {finding}" for finding in findings(quality, result["classes"][quality]["totals"])]
+    wrong += eviction_findings(result["evictions"])
+    for question, ways in result["planted"].items():
+        for way in ("exact", "compact", "tiny", *EVICTIONS):
+            flags = ["--planted", question, *way_flags(way)]
+            ways[way] = run_eval(options, server, TEXTS, options.planted_prompts, flags, folder)
+        wrong += planted_findings(question, ways)
+    return wrong
+
+
+def print_found(planted):
+    for question, ways in planted.items():
+        for way, evaluated in ways.items():
+            print(f"planted {question}, {way}: found {found(evaluated)} of {len(evaluated['windows'])}, "
+                  f"the baseline {found(evaluated, 'baseline_found')}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=pathlib.Path, required=True)
@@ -66,13 +132,13 @@ def main():
     parser.add_argument("--prompts", type=int, default=12)
     parser.add_argument("--prompt-tokens", type=int, default=1024)
     parser.add_argument("--output-tokens", type=int, default=255)
+    parser.add_argument("--planted-prompts", type=int, default=PLANTED_WINDOWS)
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     port = free_port()
     server = f"127.0.0.1:{port}"
-    failed = False
     result = {"bench": "kv_quality", "command": "tests/quality/run.py " + " ".join(sys.argv[1:]), "model": options.model.name,
-              "classes": {}}
+              "classes": {}, "evictions": {}, "planted": {"known": {}, "later": {}}}
     with tempfile.TemporaryDirectory() as folder:
         service = subprocess.Popen([str(options.tandem), "up", "--model", str(options.model), "--port", str(port), "--prefill", "1",
                                     "--decode", "1", "--unified", "1", "--kv-transport", "tcp", "--kv-codec", "mask-rice",
@@ -84,21 +150,17 @@ def main():
                 if service.poll() is not None:
                     sys.exit("tandem up ended")
                 time.sleep(0.5)
-            # The first 1,024 tokens travel as they are: the codecs' tables are made of them.
-            run_eval(options, server, "exact", TEXTS[-2:], 2, pathlib.Path(folder))
-            for quality in LIMITS:
-                evaluated = run_eval(options, server, quality, TEXTS, options.prompts, pathlib.Path(folder))
-                result["classes"][quality] = evaluated
-                for finding in findings(quality, evaluated["totals"]):
-                    failed = True
-                    print(f"FAILED {quality}: {finding}")
+            wrong = evaluate(options, server, pathlib.Path(folder), result)
         finally:
             service.terminate()
             service.wait()
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
-    print("FAILED" if failed else "all classes held")
-    return 1 if failed else 0
+    print_found(result["planted"])
+    for finding in wrong:
+        print(f"FAILED {finding}")
+    print("FAILED" if wrong else "all limits held")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
