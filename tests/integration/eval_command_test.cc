@@ -171,7 +171,7 @@ TEST_F(EvalCommandTest, WrongInputIsSaidInOneLine) {
               HasSubstr("/nowhere/eval.json cannot be written"));
   EXPECT_THAT(refused(Small("--logprobs 21")), HasSubstr("--logprobs"));
   EXPECT_THAT(refused(Small("--route sideways")), HasSubstr("--route"));
-  EXPECT_THAT(refused(Small("--planted known")), HasSubstr("--planted excludes --output-tokens"));
+  EXPECT_THAT(refused(Small("--planted known")), HasSubstr("--output-tokens excludes --planted"));
   const std::string planted = "--input " + File("book.txt") + " --prompt-tokens 64 --planted ";
   EXPECT_THAT(refused(planted + "sometimes"), HasSubstr("--planted"));
   EXPECT_THAT(refused(planted + "known"), HasSubstr("has no room at token"));
