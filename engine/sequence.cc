@@ -73,6 +73,16 @@ uint64_t TenantKey(std::string_view tenant) {
   return Hash64(std::as_bytes(std::span(tenant.data(), tenant.size())));
 }
 
+void KeepAllWhereEvictionDoesNotFit(const Scheduler& scheduler, SequenceSpec& spec,
+                                    std::optional<TokenEviction>& eviction) {
+  if (spec.kept_tokens == 0 || scheduler.CheckFits(spec).ok()) return;
+  SequenceSpec whole = spec;
+  whole.kept_tokens = 0;
+  if (!scheduler.CheckFits(whole).ok()) return;
+  spec = whole;
+  eviction.reset();
+}
+
 SequenceSpec SpecOf(SequenceId id, const EngineRequest& request) {
   return SpecOfStored(id, request, static_cast<int32_t>(request.prompt.size()));
 }

@@ -20,6 +20,7 @@
 #include "engine/request.h"
 #include "kvstore/block_table.h"
 #include "kvstore/kv_store.h"
+#include "scheduler/scheduler.h"
 #include "scheduler/sequence_state.h"
 
 namespace tandem {
@@ -159,5 +160,9 @@ uint64_t TenantKey(std::string_view tenant);
 // arrives from another worker.
 SequenceSpec SpecOf(SequenceId id, const EngineRequest& request);
 SequenceSpec SpecOfStored(SequenceId id, const EngineRequest& request, int32_t stored_tokens);
+// A sequence that fits into the pool, but not together with the blocks that eviction copies into,
+// keeps all of its KV: then neither `spec` nor `eviction` asks for any.
+void KeepAllWhereEvictionDoesNotFit(const Scheduler& scheduler, SequenceSpec& spec,
+                                    std::optional<TokenEviction>& eviction);
 
 }  // namespace tandem

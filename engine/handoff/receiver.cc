@@ -44,14 +44,18 @@ SequenceSpec KvReceiver::SpecOfPromise(const ReserveRequest& request, SequenceId
   const auto prompt_tokens = static_cast<int32_t>(request.prompt.size());
   const int32_t stored = StoredTokens(request.prompt.size(), request.eviction);
   const int32_t most_output = request.max_tokens - 1;
-  return {.id = promise,
-          .prompt_tokens = stored,
-          .max_total_tokens = stored + most_output,
-          .evicted_tokens = prompt_tokens - stored,
-          .kept_tokens = stored < prompt_tokens ? stored + most_output : 0,
-          .width = request.width,
-          .priority = request.priority,
-          .tenant = TenantKey(request.tenant)};
+  SequenceSpec spec = {.id = promise,
+                       .prompt_tokens = stored,
+                       .max_total_tokens = stored + most_output,
+                       .evicted_tokens = prompt_tokens - stored,
+                       .kept_tokens = stored < prompt_tokens ? stored + most_output : 0,
+                       .width = request.width,
+                       .priority = request.priority,
+                       .tenant = TenantKey(request.tenant)};
+  // Only a sequence that is computed again here evicts here.
+  std::optional<TokenEviction> eviction = request.eviction;
+  KeepAllWhereEvictionDoesNotFit(scheduler_, spec, eviction);
+  return spec;
 }
 
 // How many of the available blocks TakeBlocks takes: new ones, and idle ones of the cache.
@@ -87,7 +91,8 @@ absl::StatusOr<Reservation> KvReceiver::Reserve(WaitingReservation& waiting, Seq
   waiting.key.Extend(request.prompt);
   view_.SetReservation(promise, BlocksToTake(waiting.key, request));
   const TimePoint now = clock_.Now();
-  RETURN_IF_ERROR(scheduler_.Reserve(SpecOfPromise(request, promise), view_, now));
+  const SequenceSpec spec = SpecOfPromise(request, promise);
+  RETURN_IF_ERROR(scheduler_.Reserve(spec, view_, now));
   Advance(waiting.state, ReceiveEvent::kAdmit);
   Incoming incoming{.promise = promise,
                     .table = BlockTable(options_.layout.block_tokens),
@@ -95,6 +100,7 @@ absl::StatusOr<Reservation> KvReceiver::Reserve(WaitingReservation& waiting, Seq
                     .state = waiting.state,
                     .broken = absl::OkStatus(),
                     .claimed_by = std::nullopt,
+                    .evicts_again = spec.kept_tokens > 0,
                     .lease_end = now + options_.reservation_lease};
   incoming.deadline = incoming.request.deadline;
   const int32_t cached_tokens = TakeBlocks(waiting.key, incoming);
@@ -145,6 +151,8 @@ absl::Status KvReceiver::Claim(ReservationId id, const EngineRequest& request) {
 bool KvReceiver::IsComplete(ReservationId id) const {
   return incoming_.at(id).state == ReceiveState::kComplete;
 }
+
+bool KvReceiver::EvictsAgain(ReservationId id) const { return incoming_.at(id).evicts_again; }
 
 std::optional<DType> KvReceiver::NarrowerDType(ReservationId id) const {
   const DType sent = incoming_.at(id).request.layout.dtype;

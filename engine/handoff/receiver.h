@@ -64,6 +64,9 @@ class KvReceiver {
   bool IsComplete(ReservationId id) const;
   // The dtype that the KV of an existing reservation came in, when it is kept in a wider one here.
   std::optional<DType> NarrowerDType(ReservationId id) const;
+  // Whether the request of an existing reservation evicts KV when its prompt is computed again here. There
+  // may be room for what arrives, and none for that.
+  bool EvictsAgain(ReservationId id) const;
   // The KV of a complete reservation. In the scheduler `successor`, which is parked, replaces it.
   BlockTable Take(ReservationId id, const SequenceSpec& successor);
   // Gives the blocks back; unknown ids are ignored.
@@ -98,7 +101,8 @@ class KvReceiver {
     ReceiveState state = ReceiveState::kAwaited;
     absl::Status broken;
     std::optional<RequestId> claimed_by;
-    TimePoint lease_end{};  // not before this; the landing zone knows exactly
+    bool evicts_again = false;  // when it is computed again here
+    TimePoint lease_end{};      // not before this; the landing zone knows exactly
     TimePoint deadline = kNoDeadline;
   };
 

@@ -146,6 +146,7 @@ void Reservations::StartDecode(RequestState& request, TimePoint arrived) {
   const SequenceId id = core_.requests.NewSequenceId();
   incoming.sent_dtype = core_.receiver.NarrowerDType(*incoming.awaiting);
   const int32_t stored = StoredTokens(request.spec.prompt.size(), request.spec.eviction);
+  if (!core_.receiver.EvictsAgain(*incoming.awaiting)) request.spec.eviction.reset();
   BlockTable table =
       core_.receiver.Take(*incoming.awaiting, SpecOfStored(id, request.spec, stored));
   incoming.awaiting.reset();

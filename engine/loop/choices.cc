@@ -64,6 +64,7 @@ void Choices::Resume(std::unique_ptr<RequestState> request) {
     SequenceSpec spec = SpecOf(parts_.requests.NewSequenceId(), request->spec);
     spec.width = 1;
     spec.emitted_tokens = static_cast<int32_t>(emitted.token_ids.size());
+    KeepAllWhereEvictionDoesNotFit(parts_.scheduler, spec, request->spec.eviction);
     const absl::Status status = parts_.scheduler.Enqueue(spec, parts_.clock.Now());
     if (!status.ok()) {
       for (const auto& [id, index] : queued) parts_.scheduler.Finish(id);

@@ -246,7 +246,11 @@ void EngineLoop::Submit(SubmitMessage& message) {
     return core_.choices.Resume(NewRequest(message));
   }
   SequenceSpec spec = SpecOf(requests.NewSequenceId(), message.request);
-  if (message.target) SetHandoff(message, spec);
+  if (message.target) {
+    SetHandoff(message, spec);
+  } else {
+    KeepAllWhereEvictionDoesNotFit(core_.scheduler, spec, message.request.eviction);
+  }
   if (absl::Status status = core_.scheduler.Enqueue(spec, core_.clock.Now()); !status.ok()) {
     return Refuse(message, status);
   }

@@ -328,16 +328,31 @@ TEST(TokenEvictionPoolTest, ADecodeWorkerThatSetsAllRoomAsideGetsAllTokens) {
   EXPECT_GE(sent.kv.wire_bytes, sent.kv.raw_bytes);
 }
 
-TEST(TokenEvictionPoolTest, APromptThatNeedsTooMuchRoomToEvictIsRefused) {
+TEST(TokenEvictionPoolTest, APromptThatNeedsTooMuchRoomToEvictKeepsAllOfItsKv) {
   // 19 blocks for the prompt, 7 for what stays of it and of its output.
   TestEngine engine({.num_blocks = 25, .block_tokens = kBlockTokens});
-  Recording refused;
-  engine->Submit(Evicting(1, kThird, kPrompt, 2), refused.NewSink());
-  EXPECT_EQ(refused.AwaitFinish().status.code(), absl::StatusCode::kInvalidArgument);
-  EngineRequest whole = Evicting(2, kThird, kPrompt, 2);
+  const EngineRequest request = Evicting(1, kThird, kPrompt, 2);
+  EngineRequest whole = request;
   whole.eviction.reset();
-  EXPECT_EQ(Ask(engine, whole).token_ids.size(), 2u);
+  const Answer answer = Ask(engine, request);
+  EXPECT_EQ(answer.finish.evicted_tokens, 0);
+  EXPECT_EQ(answer.token_ids, AskAlone(whole).token_ids);
   EXPECT_TRUE(engine.AtRest());
+}
+
+// What arrives there fits, and so does the whole prompt, but not both.
+TEST(TokenEvictionPoolTest, ADecodeWorkerTakesWhatItCouldNotEvictItself) {
+  HandoffPair pair(
+      {.num_blocks = 128, .block_tokens = kBlockTokens},
+      {.num_blocks = 25, .block_tokens = kBlockTokens, .prefix_caching = PrefixCaching::kOff},
+      Wire::kLoopback);
+  const EngineRequest request = Evicting(1, kThird, kPrompt, 20);
+  const auto run = pair.Start(request);
+  ASSERT_TRUE(run.ok()) << run.status();
+  pair.Continue(**run);
+  ASSERT_EQ(pair.AwaitEnd(**run), absl::OkStatus());
+  EXPECT_EQ((*run)->token_ids(), AskAlone(request).token_ids);
+  EXPECT_TRUE(pair.decode().AtRest());
 }
 
 }  // namespace
