@@ -4,7 +4,6 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -84,7 +83,7 @@ int32_t TokenEviction::WindowTokens() const {
     case TokenEvictionPolicy::kH2oEma:
       return 256;
     case TokenEvictionPolicy::kH2oSum:
-      return std::numeric_limits<int32_t>::max();
+      return 1024;  // as many rows as Ops::ColumnMass takes at once
     case TokenEvictionPolicy::kSnapKv:
       return 64;
     case TokenEvictionPolicy::kStreamingLlm:

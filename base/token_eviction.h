@@ -14,7 +14,7 @@ namespace tandem {
 // the first and the last tokens are kept in any case.
 enum class TokenEvictionPolicy : uint8_t {
   kH2oEma,        // by the attention of the latest queries, which counts less the older they are
-  kH2oSum,        // by the attention of all queries of the prompt
+  kH2oSum,        // by the attention of the last 1,024 queries
   kSnapKv,        // by the attention of the last 64 queries, smoothed over neighbours
   kStreamingLlm,  // the last tokens
   kRandom,        // at random: a control for measurements

@@ -115,7 +115,7 @@ void SetCodecUse(const EngineStats& stats, v1::HandoffUse& use) {
 }
 
 // A class that only a newer router knows loses nothing here.
-// The router has checked the text.
+// The router has checked the text. A policy that only a newer router knows evicts nothing here.
 std::optional<TokenEviction> ToTokenEviction(const std::string& text) {
   if (text.empty()) return std::nullopt;
   const absl::StatusOr<TokenEviction> eviction = ParseTokenEviction(text);

@@ -49,6 +49,14 @@ TEST(TokenEvictionTest, WhatIsWrongInATextIsNamed) {
   EXPECT_NE(error("snapkv:2,sink=0,recent=0").find("keeps no token"), std::string::npos);
 }
 
+// A step that asked for more would fail, and take the other requests in it with it.
+TEST(TokenEvictionTest, NoWindowHasMoreRowsThanColumnMassTakes) {
+  for (size_t i = 0; i < kTokenEvictionPolicyNames.size(); ++i) {
+    const TokenEviction eviction{.policy = static_cast<TokenEvictionPolicy>(i)};
+    EXPECT_LE(eviction.WindowTokens(), 1024);
+  }
+}
+
 TEST(TokenEvictionTest, AsManyTokensAreKeptAsTheRatioSays) {
   const TokenEviction thirds{.ratio = 3};
   EXPECT_EQ(thirds.StoredTokens(1024), 342);
