@@ -137,6 +137,11 @@ MoveParams ParamsOf(const KvPoolView& pool, const int2* items, size_t num_extent
           .num_blocks = pool.num_blocks};
 }
 
+// Loads that a thread has in flight when it copies tokens. Half of those of extents: 64 KiB per SM
+// with kCopyBlocksPerSm, and as each load has an address of its own, 8 do not fit the registers that
+// ptxas allows on sm_90.
+constexpr int kTokenLoads = kLoadsInFlight / 2;
+
 // Tokens to copy. A plane is K or V of one head of one layer; sizes are in vectors.
 struct TokenParams {
   std::byte* pool;
@@ -177,14 +182,14 @@ __global__ void __launch_bounds__(kMoveThreads) CopyTokenRows(TokenParams p) {
              at % p.row_vectors;
     };
     for (auto first = static_cast<int32_t>(blockIdx.x * kMoveThreads + threadIdx.x);
-         first < vectors; first += kLoadsInFlight * step) {
-      Vector held[kLoadsInFlight];
+         first < vectors; first += kTokenLoads * step) {
+      Vector held[kTokenLoads];
 #pragma unroll
-      for (int i = 0; i < kLoadsInFlight; ++i) {
+      for (int i = 0; i < kTokenLoads; ++i) {
         if (first + i * step < vectors) held[i] = LoadOnce(vector_of(from, first + i * step));
       }
 #pragma unroll
-      for (int i = 0; i < kLoadsInFlight; ++i) {
+      for (int i = 0; i < kTokenLoads; ++i) {
         if (first + i * step < vectors) StoreOnce(vector_of(p.to, first + i * step), held[i]);
       }
     }
@@ -206,7 +211,7 @@ cudaError_t LaunchCopyTokens(const LaunchTarget& on, const KvPoolView& pool, Tok
   params.extent_vectors = pool.ExtentBytes() / kVectorBytes;
   params.row_vectors = static_cast<int32_t>(row_vectors);
   params.plane_vectors = static_cast<int32_t>(pool.block_tokens * row_vectors);
-  constexpr int64_t kBlockVectors = int64_t{kMoveThreads} * kLoadsInFlight;
+  constexpr int64_t kBlockVectors = int64_t{kMoveThreads} * kTokenLoads;
   const int64_t max_blocks = kCopyBlocksPerSm * on.num_sms;
   const int64_t rows = std::min({int64_t{params.num_planes}, max_blocks, kMaxGridRows});
   const int64_t columns = std::min((vectors + kBlockVectors - 1) / kBlockVectors,
