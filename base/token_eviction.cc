@@ -14,7 +14,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::string_view kForm = "POLICY:RATIO[,sink=N][,recent=N][,span=N], as in h2o-ema:2";
+constexpr std::string_view kForm = "POLICY:RATIO[,sink=N][,recent=N][,span=N][,output=keep|evict], as in h2o-ema:2";
 
 // What stands before the first `separator` of `text`, and what stands behind it.
 std::pair<std::string_view, std::string_view> Cut(std::string_view text, char separator) {
@@ -42,8 +42,17 @@ absl::Status ParsePolicy(std::string_view text, TokenEviction& eviction) {
   return absl::OkStatus();
 }
 
+absl::Status ParseOutput(std::string_view text, TokenEviction& eviction) {
+  if (text != "keep" && text != "evict") {
+    return InvalidArgument("the eviction option output=\"{}\" must be keep or evict", text);
+  }
+  eviction.output = text == "evict";
+  return absl::OkStatus();
+}
+
 absl::Status ParseOption(std::string_view text, TokenEviction& eviction) {
   const auto [name, number] = Cut(text, '=');
+  if (name == "output") return ParseOutput(number, eviction);
   int32_t* const value = name == "sink"     ? &eviction.sink_tokens
                          : name == "recent" ? &eviction.recent_tokens
                          : name == "span"   ? &eviction.span_tokens
@@ -102,6 +111,7 @@ std::string ToString(const TokenEviction& eviction) {
   append("sink", eviction.sink_tokens, defaults.sink_tokens);
   append("recent", eviction.recent_tokens, defaults.recent_tokens);
   append("span", eviction.span_tokens, defaults.span_tokens);
+  if (!eviction.output) text += ",output=keep";
   return text;
 }
 

@@ -27,8 +27,9 @@ constexpr std::string_view Name(TokenEvictionPolicy policy) {
   return kTokenEvictionPolicyNames[static_cast<size_t>(policy)];
 }
 
-// Which share of the KV of a prompt is kept once the prompt is computed. Every layer keeps the same
-// number of tokens; which tokens these are, each layer decides by itself.
+// Which share of the KV of a prompt is kept once the prompt is computed, and of what is decoded behind
+// it. Every layer keeps the same number of tokens of the prompt; which tokens these are, each layer
+// decides by itself. Of the output, the latest tokens are kept.
 struct TokenEviction {
   static constexpr double kMaxRatio = 64;
   static constexpr int32_t kMaxKept = 1 << 16;
@@ -38,6 +39,7 @@ struct TokenEviction {
   int32_t sink_tokens = 4;     // kept at the beginning
   int32_t recent_tokens = 32;  // kept at the end
   int32_t span_tokens = 1;     // so many neighbours are kept or evicted together: a power of two
+  bool output = true;          // output is evicted as well, so that the ratio holds for all tokens
 
   // How many of `prompt_tokens` are kept, at least one.
   int32_t StoredTokens(int32_t prompt_tokens) const;
@@ -47,7 +49,8 @@ struct TokenEviction {
   friend bool operator==(const TokenEviction&, const TokenEviction&) = default;
 };
 
-// "POLICY:RATIO", with ",sink=N", ",recent=N" and ",span=N" where these are not the defaults.
+// "POLICY:RATIO", with ",sink=N", ",recent=N", ",span=N" and ",output=keep" where these are not the
+// defaults.
 std::string ToString(const TokenEviction& eviction);
 // INVALID_ARGUMENT names what is wrong, and what may stand there.
 absl::StatusOr<TokenEviction> ParseTokenEviction(std::string_view text);

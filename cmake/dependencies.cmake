@@ -5,6 +5,11 @@ find_package(fmt CONFIG REQUIRED)
 find_package(spdlog CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(hwy CONFIG REQUIRED)
+# AVX-512, AVX2 and the baseline are what each vectorised file is compiled for, and what the tests of
+# equal bits compare. The targets between them would cost compile time and serve no machine better. So
+# would those beyond AVX-512, whose bits are the lower ones: newer releases of Highway add some.
+target_compile_definitions(hwy::hwy INTERFACE
+  "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|(HWY_AVX3-1))")
 find_package(zstd CONFIG REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED)
 find_package(PkgConfig REQUIRED)

@@ -51,7 +51,7 @@ struct FinishInfo {
   KvReport kv;
   int32_t cached_tokens = 0;   // tokens of the prompt that came from the prefix cache
   int32_t preemptions = 0;     // of its sequences
-  int32_t evicted_tokens = 0;  // tokens of the prompt whose KV was given up
+  int32_t evicted_tokens = 0;  // tokens whose KV was given up: the most of any choice
 };
 
 // Receives the output of a request. It is called on the engine thread, one call at a time. It must

@@ -28,7 +28,7 @@ namespace tandem {
 // What a request reports at its end of the memory that it got.
 struct RequestCounts {
   int32_t cached_tokens = 0;   // of the prompt, from the prefix cache
-  int32_t evicted_tokens = 0;  // of the prompt: their KV was given up
+  int32_t evicted_tokens = 0;  // whose KV was given up: the most of any of its sequences
   int32_t preemptions = 0;     // of its sequences
 };
 
@@ -89,9 +89,9 @@ struct Row {
 // The unit that the scheduler runs: rows of equal length that decode together, each with its own
 // block table. There is one row, unless a beam search has forked it.
 //
-// Position is not slot: `evicted_tokens` tokens of the prompt have no KV any more, others in each
-// layer. Those that have it lie in the slots from 0 on, in the order of their positions. So the token
-// at a position behind the prompt lies in slot `position - evicted_tokens`, in every layer. The
+// Position is not slot: `evicted_tokens` tokens have no KV any more, of the prompt others in each
+// layer, of the output the oldest ones. Those that have it lie in the slots from 0 on, in the order of
+// their positions. So the latest tokens lie in slot `position - evicted_tokens`, in every layer. The
 // scheduler and the block tables count slots; tokens, rotations and outputs count positions.
 // Thread: engine.
 struct Sequence {

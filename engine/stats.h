@@ -55,7 +55,7 @@ struct EngineStats {
   uint64_t output_tokens = 0;      // sampled
   uint64_t steps = 0;
   uint64_t evictions = 0;           // prompts that gave up KV at their end
-  uint64_t evicted_tokens = 0;      // whose KV they gave up
+  uint64_t evicted_tokens = 0;      // of prompts and output: their KV was given up
   uint64_t host_copied_blocks = 0;  // between device and host, in both directions
   Duration host_copy_time{};        // the time of these copies
   uint64_t kv_bytes_sent = 0;

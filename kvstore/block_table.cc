@@ -85,6 +85,12 @@ void BlockTable::Truncate(int64_t num_tokens) {
   }
 }
 
+void BlockTable::Remove(int32_t index) {
+  TANDEM_CHECK(index >= 0 && index < num_blocks(), "a block past the table");
+  blocks_.erase(blocks_.begin() + index);
+  ids_.erase(ids_.begin() + index);
+}
+
 int64_t BlockTable::Slot(int64_t position) const {
   TANDEM_CHECK(position >= 0 && position < capacity_tokens(), "a position past the table");
   return int64_t{ids_[position / block_tokens_]} * block_tokens_ + position % block_tokens_;

@@ -45,6 +45,9 @@ class BlockTable {
   // Frees the blocks that hold none of the tokens [0, num_tokens).
   void Truncate(int64_t num_tokens);
 
+  // Frees block `index`. What lies behind it moves forward by one block, without being copied.
+  void Remove(int32_t index);
+
   // The slot of the token at `position` in the pool: block * block_tokens + offset.
   int64_t Slot(int64_t position) const;
   // Pins blocks [first, last), for sending or copying them.

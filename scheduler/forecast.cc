@@ -7,8 +7,7 @@
 namespace tandem {
 
 void Forecast::ObserveEnd(const SequenceState& sequence) {
-  expected_output_.Observe(sequence.known_tokens - sequence.spec.prompt_tokens,
-                           sequence.spec.max_total_tokens + 1 - sequence.spec.prompt_tokens);
+  expected_output_.Observe(sequence.num_output(), sequence.most_output() + 1);
 }
 
 int64_t Forecast::BlocksAt(const SequenceSpec& spec, int64_t tokens) const {

@@ -33,10 +33,8 @@ class Forecast {
   SequenceForecast Of(const SequenceState& sequence) const;
   // The tokens that are expected to follow those that are known.
   int32_t TokensLeft(const SequenceState& sequence) const {
-    const SequenceSpec& spec = sequence.spec;
-    const int32_t known = std::min(sequence.known_tokens, spec.max_total_tokens);
-    return expected_output_.Remaining(known - spec.prompt_tokens,
-                                      spec.max_total_tokens - spec.prompt_tokens);
+    const int32_t most = sequence.most_output();
+    return expected_output_.Remaining(std::min(sequence.num_output(), most), most);
   }
   // All admitted sequences, with the blocks that the prefilling ones still take for known tokens.
   MemoryForecast OfAdmitted(const SequenceBook& book, const CacheView& view) const;

@@ -67,10 +67,10 @@ void Preempter::Preempt(StepDraft& draft, SequenceBook::Entry victim) {
 bool Preempter::SwapIsCheaper(const SequenceState& victim, const CacheView& view) const {
   const std::optional<int32_t> blocks = view.BlocksToSwapOut(victim.spec.id);
   if (!blocks) return false;
-  const int32_t outputs = victim.known_tokens - victim.spec.prompt_tokens;
+  const int32_t prompt = victim.spec.evicted_tokens + victim.spec.prompt_tokens;
   const std::optional<Duration> copy = latency_.Copy(2 * *blocks);
-  const std::optional<Duration> compute = latency_.Prefill(
-      0, victim.spec.evicted_tokens + victim.spec.prompt_tokens + victim.spec.width * outputs);
+  const std::optional<Duration> compute =
+      latency_.Prefill(0, prompt + victim.spec.width * victim.num_output());
   return copy && compute && *copy < *compute;
 }
 

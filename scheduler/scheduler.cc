@@ -133,6 +133,10 @@ void Scheduler::Evict(SequenceId id, int32_t tokens) {
   book_.Evict(book_.Get(id, Phase::kRunning), tokens);
 }
 
+void Scheduler::EvictOutput(SequenceId id, int32_t tokens) {
+  book_.EvictOutput(book_.Get(id, Phase::kRunning), tokens);
+}
+
 void Scheduler::Park(SequenceId id) { book_.Move(book_.Get(id, Phase::kRunning), Phase::kParked); }
 
 void Scheduler::Fork(SequenceId parent, std::span<const SequenceId> children) {

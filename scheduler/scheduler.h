@@ -64,6 +64,8 @@ class Scheduler {
   // A running sequence has given up the KV of `tokens` tokens of its prompt. Not between the plan of
   // its last chunk and Advance.
   void Evict(SequenceId id, int32_t tokens);
+  // A running sequence has given up the KV of `tokens` tokens that it decoded, in each of its rows.
+  void EvictOutput(SequenceId id, int32_t tokens);
 
   // A running sequence stops and keeps its blocks, because it decodes elsewhere. Not between the
   // plan of its last chunk and Advance.

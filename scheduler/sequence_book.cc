@@ -13,13 +13,23 @@ bool HoldsRows(Phase phase) {
          phase == Phase::kSwappingIn;
 }
 
-// Adds `tokens` evicted tokens to the axis of the sequence's tokens again, or takes them off it.
-void MoveAxis(SequenceState& state, int32_t tokens) {
-  state.spec.evicted_tokens -= tokens;
-  state.spec.prompt_tokens += tokens;
-  state.spec.max_total_tokens += tokens;
-  state.computed_tokens += tokens;
-  state.known_tokens += tokens;
+// Takes `tokens` tokens off what the sequence has computed, knows and may hold; adds them where the
+// number is negative.
+void Shorten(SequenceState& state, int32_t tokens) {
+  state.spec.max_total_tokens -= tokens;
+  state.computed_tokens -= tokens;
+  state.known_tokens -= tokens;
+}
+
+// Evicted tokens of the prompt and of the output, which a negative number gives back.
+void ShortenPrompt(SequenceState& state, int32_t tokens) {
+  state.spec.evicted_tokens += tokens;
+  state.spec.prompt_tokens -= tokens;
+  Shorten(state, tokens);
+}
+void ShortenOutput(SequenceState& state, int32_t tokens) {
+  state.evicted_output += tokens;
+  Shorten(state, tokens);
 }
 
 absl::Status CheckTokens(const SequenceState& one) {
@@ -31,6 +41,10 @@ absl::Status CheckTokens(const SequenceState& one) {
   if (one.spec.evicted_tokens < 0 || one.spec.prompt_tokens < 1) {
     return Internal("sequence {}: {} tokens of the prompt are evicted, {} are left", id,
                     one.spec.evicted_tokens, one.spec.prompt_tokens);
+  }
+  if (one.evicted_output < 0 || one.most_output() < one.evicted_output) {
+    return Internal("sequence {}: {} tokens of its output are evicted, it may have {}", id,
+                    one.evicted_output, one.most_output());
   }
   const int32_t left = one.known_tokens - one.computed_tokens;
   if (one.phase == Phase::kRunning && left != 1) {
@@ -100,13 +114,21 @@ void SequenceBook::Enter(Entry sequence, Phase phase) {
 void SequenceBook::Evict(Entry sequence, int32_t tokens) {
   TANDEM_CHECK(sequence->phase == Phase::kRunning && tokens < sequence->spec.prompt_tokens,
                "only a sequence that runs can give up a part of its prompt");
-  MoveAxis(*sequence, -tokens);
+  ShortenPrompt(*sequence, tokens);
+}
+
+void SequenceBook::EvictOutput(Entry sequence, int32_t tokens) {
+  TANDEM_CHECK(sequence->phase == Phase::kRunning &&
+                   sequence->computed_tokens - tokens >= sequence->spec.prompt_tokens,
+               "only a sequence that runs can give up output, and only what it has computed");
+  ShortenOutput(*sequence, tokens);
 }
 
 // A beam search cannot continue from its tokens alone, so it begins again behind the prompt.
 void SequenceBook::Restart(Entry sequence) {
   Update(sequence, Phase::kWaiting, [](SequenceState& state) {
-    MoveAxis(state, state.spec.evicted_tokens);
+    ShortenPrompt(state, -state.spec.evicted_tokens);
+    ShortenOutput(state, -state.evicted_output);
     state.computed_tokens = 0;
     state.shared_tokens = 0;
     if (state.spec.width > 1) state.known_tokens = state.spec.prompt_tokens;

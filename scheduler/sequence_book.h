@@ -58,6 +58,8 @@ class SequenceBook {
   }
   // The running sequence gives up the KV of `tokens` tokens of its prompt.
   void Evict(Entry sequence, int32_t tokens);
+  // The running sequence gives up the KV of `tokens` tokens that it decoded.
+  void EvictOutput(Entry sequence, int32_t tokens);
   // Back to phase waiting, to be computed from its first token on.
   void Restart(Entry sequence);
   // The prefilling sequence has computed `tokens` more tokens, and some are left.

@@ -29,9 +29,9 @@ namespace tandem {
 //
 // Tokens lie on one axis: computed < known <= max_total + 1, where `known` tokens exist and the pool
 // holds the KV of the first `computed` of them. In phase running, computed == known - 1: a decode
-// step computes the last known token. Tokens of the prompt whose KV was evicted are no part of this
-// axis: eviction shortens the prompt and everything behind it by their number, and a sequence that
-// is computed again gets them back.
+// step computes the last known token. Tokens whose KV was evicted are no part of this axis: evicted
+// tokens of the prompt shorten the prompt and everything behind it, evicted output shortens what is
+// behind the prompt. A sequence that is computed again gets them back.
 enum class Phase : uint8_t {
   kWaiting,
   kPrefilling,
@@ -68,7 +68,8 @@ struct SequenceState {
   Phase phase = Phase::kWaiting;
   int32_t computed_tokens = 0;
   int32_t known_tokens = 0;
-  uint64_t order = 0;  // rank of its arrival; a preemption does not change it
+  int32_t evicted_output = 0;  // output tokens that the counts above and the maximum are without
+  uint64_t order = 0;          // rank of its arrival; a preemption does not change it
 
   TimePoint waits_since{};         // in phase waiting: when that phase began
   Duration waited{};               // time in that phase before
@@ -77,6 +78,12 @@ struct SequenceState {
   int32_t shared_tokens = 0;       // from the prefix cache, or from the sequence it forked from
   int32_t skips = 0;               // how often it was overtaken as the first without room
   int32_t returning_blocks = 0;    // in phase swapping out: blocks that the end of the copy frees
+
+  // Of one row: output tokens that are known, and how many may ever be beside the last one.
+  int32_t num_output() const { return known_tokens - spec.prompt_tokens + evicted_output; }
+  int32_t most_output() const {
+    return spec.max_total_tokens - spec.prompt_tokens + evicted_output;
+  }
 };
 
 // First come, first served. Sequences that forked from one have the same order.

@@ -10,10 +10,11 @@
 
 namespace tandem {
 
-// Gives up KV at the end of prompts whose requests ask for it (docs/token_eviction.md): the tokens
-// that stay are copied into blocks of the sequence's own, and it lets go of all others. What the
-// prefix cache has of the prompt stays whole. Thread: engine. Everything that the constructor takes
-// must outlive it.
+// Gives up KV of requests that ask for it (docs/token_eviction.md). At the end of a prompt, the
+// tokens that stay are copied into blocks of the sequence's own, and it lets go of all others; what
+// the prefix cache has of the prompt stays whole. Behind the prompt, the oldest block of output goes
+// whenever the sequence needs a new one and has more than its share.
+// Thread: engine. Everything that the constructor takes must outlive it.
 class TokenEvictor {
  public:
   TokenEvictor(EngineCore& core, StepComputation& computation)
@@ -30,6 +31,10 @@ class TokenEvictor {
   void AddTo(EngineStats& stats) const;
 
  private:
+  absl::Status EvictPrompt(Sequence& sequence);
+  void EvictOutput(Sequence& sequence);
+  void Count(Sequence& sequence, int32_t tokens);
+
   EngineCore& core_;
   StepComputation& computation_;
   uint64_t evictions_ = 0;

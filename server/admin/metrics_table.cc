@@ -173,7 +173,7 @@ constexpr Metric kMetrics[] = {
     {"tandem_worker_output_tokens_total", "WorkerLoad.output_tokens", "Tokens sampled"},
     {"tandem_kv_evictions_total", "WorkerLoad.evictions", "Prompts that gave up KV at their end"},
     {"tandem_kv_evicted_tokens_total", "WorkerLoad.evicted_tokens",
-     "Tokens of prompts whose KV was given up"},
+     "Tokens of prompts and output whose KV was given up"},
 
     {"tandem_worker_decode_context_tokens", "WorkerLoad.decode_context_tokens",
      "Context of the sequences that decode, together"},

@@ -14,13 +14,17 @@ TEST(TokenEvictionTest, ATextSaysThePolicyTheRatioAndWhatIsNotUsual) {
   EXPECT_EQ(*plain, (TokenEviction{.policy = TokenEvictionPolicy::kSnapKv, .ratio = 3}));
   EXPECT_EQ(ToString(*plain), "snapkv:3");
 
-  const auto full = ParseTokenEviction("h2o-ema:1.5,sink=16,recent=64,span=16");
+  EXPECT_TRUE(plain->output);
+
+  const auto full = ParseTokenEviction("h2o-ema:1.5,sink=16,recent=64,span=16,output=keep");
   ASSERT_TRUE(full.ok()) << full.status();
   EXPECT_EQ(full->ratio, 1.5);
   EXPECT_EQ(full->sink_tokens, 16);
   EXPECT_EQ(full->recent_tokens, 64);
   EXPECT_EQ(full->span_tokens, 16);
-  EXPECT_EQ(ToString(*full), "h2o-ema:1.5,sink=16,recent=64,span=16");
+  EXPECT_FALSE(full->output);
+  EXPECT_EQ(ToString(*full), "h2o-ema:1.5,sink=16,recent=64,span=16,output=keep");
+  EXPECT_EQ(ToString(*ParseTokenEviction("snapkv:3,output=evict")), "snapkv:3");
 }
 
 TEST(TokenEvictionTest, EveryPolicyHasANameThatIsParsed) {
@@ -45,6 +49,7 @@ TEST(TokenEvictionTest, WhatIsWrongInATextIsNamed) {
   for (const char* text : {"snapkv:2,span=3", "snapkv:2,span=0", "snapkv:2,span=131072"}) {
     EXPECT_NE(error(text).find("must be a power of two from 1"), std::string::npos) << text;
   }
+  EXPECT_NE(error("snapkv:2,output=some").find("must be keep or evict"), std::string::npos);
   EXPECT_NE(error("snapkv:2,sink=-1").find("must be a number from 0"), std::string::npos);
   EXPECT_NE(error("snapkv:2,sink=0,recent=0").find("keeps no token"), std::string::npos);
 }

@@ -151,6 +151,78 @@ TEST_P(TokenEvictionTest, ChunksAndCompanyDoNotChangeWhatStays) {
   }
 }
 
+// 50 tokens of the prompt stay in slots 0 to 49, so block 7 is the first that holds output alone. The
+// reference gives it up whenever its last block is full and it holds more than a third of all tokens.
+TEST(TokenEvictionPoolTest, OutputGivesUpItsOldestBlocks) {
+  const EngineRequest request = Evicting(1, kThird, kPrompt, 100);
+  const auto model = ModelUnderTest::Load(
+      {.directory = std::string(TANDEM_SOURCE_DIR) + "/tests/golden/checkpoints/llama2",
+       .kv_dtype = DType::kBF16});
+  TestSequence ranked = model->NewSequence(request.prompt);
+  const auto scores =
+      model->MassesOf(ranked, kThird.WindowTokens(), DecayOf(kThird.policy), kPrompt);
+  std::vector<std::vector<int32_t>> kept;
+  for (int32_t layer = 0; layer < model->config().num_layers; ++layer) {
+    kept.push_back(SelectTokens(kThird, layer, kPrompt, scores[layer]));
+  }
+  TestSequence sequence = model->NewSequence(request.prompt);
+  std::vector<float> logits = model->Prefill(sequence, kPrompt);
+  model->Evict(sequence, kept);
+  std::vector<int32_t> expected = {ArgMax(logits)};
+  int32_t evictions = 0;
+  while (std::ssize(expected) < request.max_tokens) {
+    logits = model->DecodeGreedily(sequence, logits);
+    expected.push_back(ArgMax(logits));
+    const int32_t held = sequence.computed - sequence.evicted;
+    if (held % kBlockTokens != 0 || held < 72) continue;
+    if (held - kBlockTokens < (sequence.computed + 2) / 3) continue;
+    std::vector<int32_t> stay(56);
+    std::iota(stay.begin(), stay.end(), 0);
+    for (int32_t slot = 64; slot < held; ++slot) stay.push_back(slot);
+    model->Evict(sequence, std::vector(kept.size(), stay));
+    ++evictions;
+  }
+  ASSERT_GE(evictions, 6);
+
+  const Answer answer = AskAlone(request);
+  EXPECT_EQ(answer.token_ids, expected);
+  EXPECT_EQ(answer.finish.evicted_tokens, kPrompt - 50 + evictions * kBlockTokens);
+  EngineRequest keeping = request;
+  keeping.eviction->output = false;
+  const Answer kept_output = AskAlone(keeping);
+  EXPECT_NE(kept_output.token_ids, expected) << "evicting output changes nothing here";
+  EXPECT_EQ(kept_output.finish.evicted_tokens, kPrompt - 50);
+
+  HandoffPair pair({.block_tokens = kBlockTokens}, Wire::kLoopback);
+  const auto run = pair.Start(request);
+  ASSERT_TRUE(run.ok()) << run.status();
+  pair.Continue(**run);
+  ASSERT_EQ(pair.AwaitEnd(**run), absl::OkStatus());
+  EXPECT_EQ((*run)->token_ids(), expected);
+}
+
+// Beside its third, a sequence holds at most what it has decoded since its last block was full.
+TEST(TokenEvictionPoolTest, AThirdOfAllTokensHasKvAtEveryStep) {
+  constexpr int32_t kOutput = 100;
+  TestEngine engine({.num_blocks = 80,
+                     .block_tokens = kBlockTokens,
+                     .prefix_caching = PrefixCaching::kOff});
+  Recording recording;
+  engine.gate().Allow(2);
+  engine->Submit(Evicting(1, kThird, kPrompt, kOutput), recording.NewSink());
+  for (int32_t output = 2; output < kOutput - 1; ++output) {
+    ASSERT_TRUE(recording.AwaitTokens(static_cast<size_t>(output)));
+    engine.gate().Allow(1);
+    const KvStats kv = engine->stats().kv;
+    const int32_t held = (kv.total_blocks - kv.free_blocks) * kBlockTokens;
+    // The count may be of the step before this one or of the one behind it.
+    ASSERT_LE(held, (kPrompt + output + 1) / 3 + 3 * kBlockTokens) << output;
+  }
+  engine.gate().Open();
+  EXPECT_TRUE(recording.AwaitFinish().status.ok());
+  EXPECT_TRUE(engine.AtRest());
+}
+
 TEST(TokenEvictionPoolTest, BlocksOfEvictedTokensReturnToThePool) {
   TestEngine engine(
       {.num_blocks = 64, .block_tokens = kBlockTokens, .prefix_caching = PrefixCaching::kOff});
@@ -253,21 +325,22 @@ TEST(TokenEvictionPoolTest, AnAnswerThatWasBegunElsewhereGoesOn) {
 
   const Answer unified = AskAlone(request);
   EXPECT_EQ(unified.token_ids.size(), 19u);
-  EXPECT_EQ(unified.finish.evicted_tokens, Evicted(request));
+  EXPECT_EQ(unified.finish.evicted_tokens, Evicted(request) + kBlockTokens);
 }
 
-// A pool that is too small for all: sequences are computed again, with their whole prompt, or come
-// back from the host.
+// A pool that is too small for all: sequences are computed again, with their whole prompt and output,
+// or come back from the host. They have evicted output before.
 TEST(TokenEvictionPoolTest, PreemptedSequencesEndWell) {
+  constexpr int32_t kOutput = 150;
   for (const int64_t host_bytes : {int64_t{0}, int64_t{8} << 20}) {
-    TestEngine engine({.num_blocks = 40,
+    TestEngine engine({.num_blocks = 48,
                        .block_tokens = kBlockTokens,
                        .prefix_caching = PrefixCaching::kOff,
                        .host_bytes = host_bytes});
     ExpectShortOutputs(engine);
     std::vector<EngineRequest> requests;
     for (uint64_t id = 100; id < 112; ++id) {
-      requests.push_back(Evicting(id, kThird, 60 + static_cast<int32_t>(id % 5) * 12, 70));
+      requests.push_back(Evicting(id, kThird, 30 + static_cast<int32_t>(id % 5) * 2, kOutput));
     }
     std::vector<Recording> recordings(requests.size());
     for (size_t i = 0; i < requests.size(); ++i) {
@@ -277,7 +350,8 @@ TEST(TokenEvictionPoolTest, PreemptedSequencesEndWell) {
     for (Recording& recording : recordings) {
       const FinishInfo finish = recording.AwaitFinish();
       EXPECT_TRUE(finish.status.ok()) << finish.status;
-      EXPECT_EQ(recording.token_ids().size(), 70u);
+      EXPECT_EQ(recording.token_ids().size(), size_t{kOutput});
+      EXPECT_GT(finish.evicted_tokens, finish.evicted_tokens % kBlockTokens + 2 * kBlockTokens);
       preemptions += finish.preemptions;
     }
     EXPECT_GT(preemptions, 0);

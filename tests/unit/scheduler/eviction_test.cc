@@ -90,6 +90,38 @@ TEST_F(SchedulerEvictionTest, ASequenceThatIsComputedAgainGetsItsPromptBack) {
   EXPECT_EQ(scheduler_.CheckInvariants(), absl::OkStatus());
 }
 
+TEST_F(SchedulerEvictionTest, EvictedOutputShortensASequenceUntilItIsComputedAgain) {
+  for (const uint64_t id : {1, 2}) {
+    ASSERT_EQ(scheduler_.Enqueue({.id = SequenceId(id),
+                                  .prompt_tokens = 100,
+                                  .max_total_tokens = 160,
+                                  .kept_tokens = 100},
+                                 TimePoint{}),
+              absl::OkStatus());
+  }
+  Step();
+  for (const uint64_t id : {1, 2}) scheduler_.Evict(SequenceId(id), 60);
+  for (int i = 0; i < 20; ++i) Step();
+  const int64_t expected = scheduler_.stats().expected_decode_tokens;
+  EXPECT_EQ(scheduler_.stats().decode_context_tokens, 2 * 61);
+  for (const uint64_t id : {1, 2}) scheduler_.EvictOutput(SequenceId(id), 16);
+  EXPECT_EQ(scheduler_.CheckInvariants(), absl::OkStatus());
+  EXPECT_EQ(scheduler_.stats().decode_context_tokens, 2 * 45);
+  EXPECT_EQ(scheduler_.stats().expected_decode_tokens, expected)
+      << "what was decoded stays decoded";
+  Step();
+  view_.available = 0;
+  view_.needed = 1;
+  const StepPlan pressed = scheduler_.Plan(TimePoint{}, view_);
+  ASSERT_EQ(pressed.preempted.size(), 1u);
+  EXPECT_EQ(scheduler_.CheckInvariants(), absl::OkStatus());
+  view_.available = 1000;
+  view_.needed = 0;
+  const StepPlan again = Step();
+  ASSERT_EQ(again.prefills.size(), 1u);
+  EXPECT_EQ(again.prefills.front().count, 122) << "the whole prompt and all of its output";
+}
+
 // 38 blocks for 600 tokens; what stays needs blocks beside them, and so does a prompt whose KV was
 // evicted elsewhere but may have to be computed here.
 TEST_F(SchedulerEvictionTest, ASequenceMustFitWithAllOfItsPromptAndWhatItKeeps) {
