@@ -14,7 +14,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::string_view kForm = "POLICY:RATIO[,sink=N][,recent=N][,span=N][,output=keep|evict], as in h2o-ema:2";
+constexpr std::string_view kForm =
+    "POLICY:RATIO[,sink=N][,recent=N][,span=N][,output=keep|evict], as in h2o-ema:2";
 
 // What stands before the first `separator` of `text`, and what stands behind it.
 std::pair<std::string_view, std::string_view> Cut(std::string_view text, char separator) {

@@ -64,6 +64,7 @@ void Sequence::ForgetKv() {
   tables.clear();
   eviction.reset();
   evicted_tokens = 0;
+  late_tokens = 0;
   if (!request.search) return;
   request.RestartSearch();
   rows.assign(1, {.tokens = request.spec.prompt});

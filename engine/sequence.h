@@ -107,6 +107,7 @@ struct Sequence {
   std::vector<BlockTable> tables;  // tables[i] belongs to rows[i]; none while waiting or swapped
   std::optional<SwapId> swap;      // its KV is on the host, or being copied there or back
   int32_t evicted_tokens = 0;
+  int32_t late_tokens = 0;  // of these, those of the prompt that were evicted behind its end
   std::optional<PendingEviction> eviction;  // from its admission until it has evicted
 
   int32_t num_tokens() const { return static_cast<int32_t>(rows.front().tokens.size()); }

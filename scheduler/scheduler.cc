@@ -129,12 +129,8 @@ void Scheduler::TransferTo(SequenceId parked, const SequenceSpec& successor) {
   book_.Add(successor, Phase::kParked)->order = order;
 }
 
-void Scheduler::Evict(SequenceId id, int32_t tokens) {
-  book_.Evict(book_.Get(id, Phase::kRunning), tokens);
-}
-
-void Scheduler::EvictOutput(SequenceId id, int32_t tokens) {
-  book_.EvictOutput(book_.Get(id, Phase::kRunning), tokens);
+void Scheduler::Evict(SequenceId id, TokensOf part, int32_t tokens) {
+  book_.Evict(book_.Get(id, Phase::kRunning), part, tokens);
 }
 
 void Scheduler::Park(SequenceId id) { book_.Move(book_.Get(id, Phase::kRunning), Phase::kParked); }

@@ -61,11 +61,9 @@ class Scheduler {
   // ends. The successor needs no more blocks than it, so this cannot fail.
   void TransferTo(SequenceId parked, const SequenceSpec& successor);
 
-  // A running sequence has given up the KV of `tokens` tokens of its prompt. Not between the plan of
-  // its last chunk and Advance.
-  void Evict(SequenceId id, int32_t tokens);
-  // A running sequence has given up the KV of `tokens` tokens that it decoded, in each of its rows.
-  void EvictOutput(SequenceId id, int32_t tokens);
+  // A running sequence has given up the KV of `tokens` tokens of its prompt, or of its output in each
+  // of its rows. Not between the plan of its last chunk and Advance.
+  void Evict(SequenceId id, TokensOf part, int32_t tokens);
 
   // A running sequence stops and keeps its blocks, because it decodes elsewhere. Not between the
   // plan of its last chunk and Advance.

@@ -111,17 +111,13 @@ void SequenceBook::Enter(Entry sequence, Phase phase) {
   }
 }
 
-void SequenceBook::Evict(Entry sequence, int32_t tokens) {
-  TANDEM_CHECK(sequence->phase == Phase::kRunning && tokens < sequence->spec.prompt_tokens,
-               "only a sequence that runs can give up a part of its prompt");
-  ShortenPrompt(*sequence, tokens);
-}
-
-void SequenceBook::EvictOutput(Entry sequence, int32_t tokens) {
-  TANDEM_CHECK(sequence->phase == Phase::kRunning &&
-                   sequence->computed_tokens - tokens >= sequence->spec.prompt_tokens,
-               "only a sequence that runs can give up output, and only what it has computed");
-  ShortenOutput(*sequence, tokens);
+void SequenceBook::Evict(Entry sequence, TokensOf part, int32_t tokens) {
+  const int32_t prompt = sequence->spec.prompt_tokens;
+  const int32_t there = part == TokensOf::kPrompt ? prompt - 1 : sequence->computed_tokens - prompt;
+  TANDEM_CHECK(
+      sequence->phase == Phase::kRunning && tokens <= there,
+      "only a sequence that runs gives up KV: of its prompt a part, of output what it has");
+  part == TokensOf::kPrompt ? ShortenPrompt(*sequence, tokens) : ShortenOutput(*sequence, tokens);
 }
 
 // A beam search cannot continue from its tokens alone, so it begins again behind the prompt.

@@ -56,10 +56,8 @@ class SequenceBook {
   void Move(Entry sequence, Phase phase) {
     Update(sequence, phase, [](SequenceState& /*unchanged*/) {});
   }
-  // The running sequence gives up the KV of `tokens` tokens of its prompt.
-  void Evict(Entry sequence, int32_t tokens);
-  // The running sequence gives up the KV of `tokens` tokens that it decoded.
-  void EvictOutput(Entry sequence, int32_t tokens);
+  // The running sequence gives up the KV of `tokens` tokens of its prompt or of its output.
+  void Evict(Entry sequence, TokensOf part, int32_t tokens);
   // Back to phase waiting, to be computed from its first token on.
   void Restart(Entry sequence);
   // The prefilling sequence has computed `tokens` more tokens, and some are left.

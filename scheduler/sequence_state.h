@@ -44,6 +44,9 @@ enum class Phase : uint8_t {
 
 inline constexpr int kNumPhases = 7;
 
+// What tokens belong to that give up their KV.
+enum class TokensOf : uint8_t { kPrompt, kOutput };
+
 // What the engine tells the scheduler about a sequence: counts, never a block or a token.
 struct SequenceSpec {
   SequenceId id;

@@ -29,6 +29,7 @@ Sequence& RequestTable::AddFork(Sequence& root, int32_t index) {
   Sequence& fork = AddSequence(root.request, NewSequenceId(), root.key);
   fork.index = index;
   fork.evicted_tokens = root.evicted_tokens;
+  fork.late_tokens = root.late_tokens;
   fork.tables.push_back(root.tables.front().Fork());
   return fork;
 }

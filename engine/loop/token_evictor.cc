@@ -10,21 +10,42 @@
 namespace tandem {
 namespace {
 
-// The oldest block of output, where the sequence is about to need a new block and holds more than
-// its share of all its tokens. The latest tokens stay in any case, and so does what was kept of the
-// prompt. Nothing where the whole prompt stayed because a decode worker had made room for it.
-std::optional<int32_t> OutputBlockToEvict(const Sequence& sequence, int32_t block_tokens) {
+struct Victim {
+  int32_t block = 0;  // index in the block table
+  TokensOf part = TokensOf::kPrompt;
+};
+
+// A block of the prompt's tokens that attention needs least, which lie in front of its most recent
+// ones (SelectTokens). Half of the prompt's share stays in any case.
+std::optional<Victim> OfPrompt(const TokenEviction& eviction, int32_t stored, int32_t held,
+                               int32_t block_tokens) {
+  const int32_t block = (held - eviction.recent_tokens) / block_tokens - 1;
+  const bool ranked = block >= 0 && block * block_tokens >= eviction.sink_tokens;
+  if (!ranked || held - block_tokens < stored / 2) return std::nullopt;
+  return Victim{.block = block, .part = TokensOf::kPrompt};
+}
+
+// The oldest block that holds output alone. The most recent tokens stay in any case.
+std::optional<Victim> OfOutput(const TokenEviction& eviction, int32_t prompt, int32_t held,
+                               int32_t block_tokens) {
+  const int32_t block = (prompt + block_tokens - 1) / block_tokens;
+  if ((block + 1) * block_tokens > held - eviction.recent_tokens) return std::nullopt;
+  return Victim{.block = block, .part = TokensOf::kOutput};
+}
+
+// What goes where a sequence is about to need a new block and holds more than its share of all its
+// tokens. Nothing where the whole prompt stayed because a decode worker had made room for it.
+std::optional<Victim> NextVictim(const Sequence& sequence, int32_t block_tokens) {
   const TokenEviction* const eviction = sequence.request.eviction();
   const int32_t held = sequence.num_slots();
   if (eviction == nullptr || !eviction->output || held % block_tokens != 0) return std::nullopt;
-  const int32_t prompt = eviction->StoredTokens(sequence.request.prompt_tokens());
-  if (sequence.request.prompt_tokens() - sequence.evicted_tokens > prompt) return std::nullopt;
-  const int32_t first = (prompt + block_tokens - 1) / block_tokens;
-  const int32_t share =
-      std::max(eviction->StoredTokens(sequence.num_tokens()), prompt + eviction->recent_tokens);
-  const bool over = held - block_tokens >= share;
-  const bool old = (first + 1) * block_tokens <= held - eviction->recent_tokens;
-  return over && old ? std::optional<int32_t>(first) : std::nullopt;
+  const int32_t stored = eviction->StoredTokens(sequence.request.prompt_tokens());
+  const bool all_stayed = sequence.request.prompt_tokens() - sequence.evicted_tokens > stored;
+  const bool over = held - block_tokens >= eviction->StoredTokens(sequence.num_tokens());
+  if (all_stayed || !over) return std::nullopt;
+  const int32_t prompt = stored - sequence.late_tokens;
+  const std::optional<Victim> victim = OfPrompt(*eviction, stored, prompt, block_tokens);
+  return victim ? victim : OfOutput(*eviction, prompt, held, block_tokens);
 }
 
 }  // namespace
@@ -41,7 +62,7 @@ void TokenEvictor::Prepare(EngineCore& core, Sequence& sequence) {
 
 absl::Status TokenEvictor::Evict(Sequence& sequence) {
   if (sequence.eviction) return EvictPrompt(sequence);
-  EvictOutput(sequence);
+  EvictWhileDecoding(sequence);
   return absl::OkStatus();
 }
 
@@ -50,20 +71,21 @@ absl::Status TokenEvictor::EvictPrompt(Sequence& sequence) {
   RETURN_IF_ERROR(computation_.Evict(sequence));
   sequence.tables.front() = std::move(sequence.eviction->kept);
   sequence.eviction.reset();
-  core_.scheduler.Evict(sequence.id, evicted);
+  core_.scheduler.Evict(sequence.id, TokensOf::kPrompt, evicted);
   ++evictions_;
   Count(sequence, evicted);
   return sequence.request.outgoing() ? core_.sender.PostKept(sequence) : absl::OkStatus();
 }
 
 // Attention does not ask in which order slots lie, so a block that leaves the middle of a table moves
-// no KV. All rows of a beam search have the same blocks of output at the same places.
-// Several blocks go where more output than its share was computed again after a preemption.
-void TokenEvictor::EvictOutput(Sequence& sequence) {
+// no KV. All rows of a beam search have as many tokens at the same places. Several blocks go where
+// more output than its share was computed again after a preemption.
+void TokenEvictor::EvictWhileDecoding(Sequence& sequence) {
   const int32_t tokens = core_.options.layout.block_tokens;
-  while (const std::optional<int32_t> block = OutputBlockToEvict(sequence, tokens)) {
-    for (BlockTable& table : sequence.tables) table.Remove(*block);
-    core_.scheduler.EvictOutput(sequence.id, tokens);
+  while (const std::optional<Victim> victim = NextVictim(sequence, tokens)) {
+    for (BlockTable& table : sequence.tables) table.Remove(victim->block);
+    if (victim->part == TokensOf::kPrompt) sequence.late_tokens += tokens;
+    core_.scheduler.Evict(sequence.id, victim->part, tokens);
     Count(sequence, tokens);
   }
 }

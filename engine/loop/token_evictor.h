@@ -12,8 +12,8 @@ namespace tandem {
 
 // Gives up KV of requests that ask for it (docs/token_eviction.md). At the end of a prompt, the
 // tokens that stay are copied into blocks of the sequence's own, and it lets go of all others; what
-// the prefix cache has of the prompt stays whole. Behind the prompt, the oldest block of output goes
-// whenever the sequence needs a new one and has more than its share.
+// the prefix cache has of the prompt stays whole. Behind the prompt, a block goes whenever the
+// sequence needs a new one and has more than its share.
 // Thread: engine. Everything that the constructor takes must outlive it.
 class TokenEvictor {
  public:
@@ -32,7 +32,7 @@ class TokenEvictor {
 
  private:
   absl::Status EvictPrompt(Sequence& sequence);
-  void EvictOutput(Sequence& sequence);
+  void EvictWhileDecoding(Sequence& sequence);
   void Count(Sequence& sequence, int32_t tokens);
 
   EngineCore& core_;

@@ -65,9 +65,9 @@ std::vector<int32_t> SelectTokens(const TokenEviction& eviction, int32_t layer,
                                   int32_t prompt_tokens, std::span<const float> scores) {
   TANDEM_CHECK(eviction.WindowTokens() == 0 || std::ssize(scores) == prompt_tokens,
                "each token of the prompt has a score");
-  std::vector<int32_t> kept(static_cast<size_t>(prompt_tokens));
+  std::vector<int32_t> kept(static_cast<size_t>(eviction.StoredTokens(prompt_tokens)));
   std::iota(kept.begin(), kept.end(), 0);
-  if (eviction.StoredTokens(prompt_tokens) == prompt_tokens) return kept;
+  if (std::ssize(kept) == prompt_tokens) return kept;
 
   const Middle middle = MiddleOf(eviction, prompt_tokens);
   std::vector<float> span_scores(static_cast<size_t>(middle.spans));
@@ -77,18 +77,18 @@ std::vector<int32_t> SelectTokens(const TokenEviction& eviction, int32_t layer,
   }
   std::vector<int32_t> order(span_scores.size());
   std::iota(order.begin(), order.end(), 0);
-  std::nth_element(order.begin(), order.begin() + middle.kept_spans, order.end(),
-                   [&](int32_t a, int32_t b) {
-                     const float score_a = span_scores[static_cast<size_t>(a)];
-                     const float score_b = span_scores[static_cast<size_t>(b)];
-                     return score_a != score_b ? score_a > score_b : a < b;
-                   });
-  std::vector<bool> evicted(kept.size());
-  for (auto span = order.begin() + middle.kept_spans; span != order.end(); ++span) {
-    const int32_t begin = middle.begin + *span * eviction.span_tokens;
-    std::fill_n(evicted.begin() + begin, eviction.span_tokens, true);
+  std::partial_sort(order.begin(), order.begin() + middle.kept_spans, order.end(),
+                    [&](int32_t a, int32_t b) {
+                      const float score_a = span_scores[static_cast<size_t>(a)];
+                      const float score_b = span_scores[static_cast<size_t>(b)];
+                      return score_a != score_b ? score_a > score_b : a < b;
+                    });
+  auto next = kept.begin() + middle.begin;
+  for (int32_t i = 0; i < middle.kept_spans; ++i, next += eviction.span_tokens) {
+    const int32_t first = middle.begin + order[static_cast<size_t>(i)] * eviction.span_tokens;
+    std::iota(next, next + eviction.span_tokens, first);
   }
-  std::erase_if(kept, [&](int32_t token) { return evicted[static_cast<size_t>(token)]; });
+  std::iota(next, kept.end(), prompt_tokens - static_cast<int32_t>(kept.end() - next));
   return kept;
 }
 

@@ -22,7 +22,13 @@ constexpr int32_t kVocabSize = 288;
 constexpr int32_t kBlockTokens = 8;
 constexpr int32_t kPrompt = 150;
 
-constexpr TokenEviction kThird = {
+// Of the prompt alone, and of all tokens.
+constexpr TokenEviction kThird = {.policy = TokenEvictionPolicy::kSnapKv,
+                                  .ratio = 3,
+                                  .sink_tokens = 2,
+                                  .recent_tokens = 4,
+                                  .output = false};
+constexpr TokenEviction kThirdOfAll = {
     .policy = TokenEvictionPolicy::kSnapKv, .ratio = 3, .sink_tokens = 2, .recent_tokens = 4};
 
 EngineRequest Evicting(uint64_t id, TokenEviction eviction, int32_t prompt = kPrompt,
@@ -151,42 +157,56 @@ TEST_P(TokenEvictionTest, ChunksAndCompanyDoNotChangeWhatStays) {
   }
 }
 
-// 50 tokens of the prompt stay in slots 0 to 49, so block 7 is the first that holds output alone. The
-// reference gives it up whenever its last block is full and it holds more than a third of all tokens.
-TEST(TokenEvictionPoolTest, OutputGivesUpItsOldestBlocks) {
-  const EngineRequest request = Evicting(1, kThird, kPrompt, 100);
+// The reference gives up a block whenever its last one is full and it holds more than a third of all
+// tokens: of the 50 tokens of the prompt that stay, the lowest ranks in front of the last 4, until no
+// more than 25 would be left; then the oldest block that holds output alone.
+TEST(TokenEvictionPoolTest, TheLowestRanksAndTheOldestOutputGoWhileDecoding) {
+  const EngineRequest request = Evicting(1, kThirdOfAll, kPrompt, 100);
   const auto model = ModelUnderTest::Load(
       {.directory = std::string(TANDEM_SOURCE_DIR) + "/tests/golden/checkpoints/llama2",
        .kv_dtype = DType::kBF16});
   TestSequence ranked = model->NewSequence(request.prompt);
   const auto scores =
-      model->MassesOf(ranked, kThird.WindowTokens(), DecayOf(kThird.policy), kPrompt);
+      model->MassesOf(ranked, kThirdOfAll.WindowTokens(), DecayOf(kThirdOfAll.policy), kPrompt);
   std::vector<std::vector<int32_t>> kept;
   for (int32_t layer = 0; layer < model->config().num_layers; ++layer) {
-    kept.push_back(SelectTokens(kThird, layer, kPrompt, scores[layer]));
+    kept.push_back(SelectTokens(kThirdOfAll, layer, kPrompt, scores[layer]));
   }
   TestSequence sequence = model->NewSequence(request.prompt);
   std::vector<float> logits = model->Prefill(sequence, kPrompt);
   model->Evict(sequence, kept);
   std::vector<int32_t> expected = {ArgMax(logits)};
-  int32_t evictions = 0;
+  int32_t prompt = 50;
+  int32_t of_prompt = 0;
+  int32_t of_output = 0;
   while (std::ssize(expected) < request.max_tokens) {
     logits = model->DecodeGreedily(sequence, logits);
     expected.push_back(ArgMax(logits));
     const int32_t held = sequence.computed - sequence.evicted;
-    if (held % kBlockTokens != 0 || held < 72) continue;
+    if (held % kBlockTokens != 0) continue;
     if (held - kBlockTokens < (sequence.computed + 2) / 3) continue;
-    std::vector<int32_t> stay(56);
-    std::iota(stay.begin(), stay.end(), 0);
-    for (int32_t slot = 64; slot < held; ++slot) stay.push_back(slot);
+    int32_t block = 0;
+    if (prompt - kBlockTokens >= 25) {
+      block = (prompt - 4) / kBlockTokens - 1;
+      prompt -= kBlockTokens;
+      ++of_prompt;
+    } else {
+      block = (prompt + kBlockTokens - 1) / kBlockTokens;
+      if ((block + 1) * kBlockTokens > held - 4) continue;
+      ++of_output;
+    }
+    std::vector<int32_t> stay;
+    for (int32_t slot = 0; slot < held; ++slot) {
+      if (slot / kBlockTokens != block) stay.push_back(slot);
+    }
     model->Evict(sequence, std::vector(kept.size(), stay));
-    ++evictions;
   }
-  ASSERT_GE(evictions, 6);
+  ASSERT_EQ(of_prompt, 3);
+  ASSERT_GE(of_output, 4);
 
   const Answer answer = AskAlone(request);
   EXPECT_EQ(answer.token_ids, expected);
-  EXPECT_EQ(answer.finish.evicted_tokens, kPrompt - 50 + evictions * kBlockTokens);
+  EXPECT_EQ(answer.finish.evicted_tokens, kPrompt - 50 + (of_prompt + of_output) * kBlockTokens);
   EngineRequest keeping = request;
   keeping.eviction->output = false;
   const Answer kept_output = AskAlone(keeping);
@@ -204,12 +224,11 @@ TEST(TokenEvictionPoolTest, OutputGivesUpItsOldestBlocks) {
 // Beside its third, a sequence holds at most what it has decoded since its last block was full.
 TEST(TokenEvictionPoolTest, AThirdOfAllTokensHasKvAtEveryStep) {
   constexpr int32_t kOutput = 100;
-  TestEngine engine({.num_blocks = 80,
-                     .block_tokens = kBlockTokens,
-                     .prefix_caching = PrefixCaching::kOff});
+  TestEngine engine(
+      {.num_blocks = 80, .block_tokens = kBlockTokens, .prefix_caching = PrefixCaching::kOff});
   Recording recording;
   engine.gate().Allow(2);
-  engine->Submit(Evicting(1, kThird, kPrompt, kOutput), recording.NewSink());
+  engine->Submit(Evicting(1, kThirdOfAll, kPrompt, kOutput), recording.NewSink());
   for (int32_t output = 2; output < kOutput - 1; ++output) {
     ASSERT_TRUE(recording.AwaitTokens(static_cast<size_t>(output)));
     engine.gate().Allow(1);
@@ -282,10 +301,10 @@ TEST(TokenEvictionPoolTest, ADecodeWorkerKeepsNothingOfItForOthers) {
 }
 
 TEST(TokenEvictionPoolTest, ChoicesAndBeamsShareWhatStays) {
-  EngineRequest choices = Evicting(1, kThird);
+  EngineRequest choices = Evicting(1, kThirdOfAll);
   choices.n = 3;
   choices.sampling = {.temperature = 0.9f, .seed = 5};
-  EngineRequest beams = Evicting(2, kThird);
+  EngineRequest beams = Evicting(2, kThirdOfAll);
   beams.beams = BeamParams{.width = 3};
   beams.n = 2;
   for (const EngineRequest& request : {choices, beams}) {
@@ -325,7 +344,7 @@ TEST(TokenEvictionPoolTest, AnAnswerThatWasBegunElsewhereGoesOn) {
 
   const Answer unified = AskAlone(request);
   EXPECT_EQ(unified.token_ids.size(), 19u);
-  EXPECT_EQ(unified.finish.evicted_tokens, Evicted(request) + kBlockTokens);
+  EXPECT_EQ(unified.finish.evicted_tokens, Evicted(request));
 }
 
 // A pool that is too small for all: sequences are computed again, with their whole prompt and output,
@@ -340,7 +359,7 @@ TEST(TokenEvictionPoolTest, PreemptedSequencesEndWell) {
     ExpectShortOutputs(engine);
     std::vector<EngineRequest> requests;
     for (uint64_t id = 100; id < 112; ++id) {
-      requests.push_back(Evicting(id, kThird, 30 + static_cast<int32_t>(id % 5) * 2, kOutput));
+      requests.push_back(Evicting(id, kThirdOfAll, 30 + static_cast<int32_t>(id % 5) * 2, kOutput));
     }
     std::vector<Recording> recordings(requests.size());
     for (size_t i = 0; i < requests.size(); ++i) {

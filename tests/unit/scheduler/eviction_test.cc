@@ -54,7 +54,7 @@ TEST_F(SchedulerEvictionTest, ASequenceThatEvictedIsAsLongAsWhatItStores) {
       absl::OkStatus());
   Step();
   EXPECT_EQ(scheduler_.stats().decode_context_tokens, 101);
-  scheduler_.Evict(SequenceId(1), 60);
+  scheduler_.Evict(SequenceId(1), TokensOf::kPrompt, 60);
   EXPECT_EQ(scheduler_.CheckInvariants(), absl::OkStatus());
   EXPECT_EQ(scheduler_.stats().decode_context_tokens, 41);
   Step();
@@ -71,7 +71,7 @@ TEST_F(SchedulerEvictionTest, ASequenceThatIsComputedAgainGetsItsPromptBack) {
               absl::OkStatus());
   }
   Step();
-  for (const uint64_t id : {1, 2}) scheduler_.Evict(SequenceId(id), 60);
+  for (const uint64_t id : {1, 2}) scheduler_.Evict(SequenceId(id), TokensOf::kPrompt, 60);
   Step();
   view_.available = 0;
   view_.needed = 1;
@@ -86,7 +86,7 @@ TEST_F(SchedulerEvictionTest, ASequenceThatIsComputedAgainGetsItsPromptBack) {
   ASSERT_EQ(again.prefills.size(), 1u);
   EXPECT_EQ(again.prefills.front().begin, 0);
   EXPECT_EQ(again.prefills.front().count, 102) << "the whole prompt and two tokens of output";
-  scheduler_.Evict(SequenceId(2), 60);
+  scheduler_.Evict(SequenceId(2), TokensOf::kPrompt, 60);
   EXPECT_EQ(scheduler_.CheckInvariants(), absl::OkStatus());
 }
 
@@ -100,11 +100,11 @@ TEST_F(SchedulerEvictionTest, EvictedOutputShortensASequenceUntilItIsComputedAga
               absl::OkStatus());
   }
   Step();
-  for (const uint64_t id : {1, 2}) scheduler_.Evict(SequenceId(id), 60);
+  for (const uint64_t id : {1, 2}) scheduler_.Evict(SequenceId(id), TokensOf::kPrompt, 60);
   for (int i = 0; i < 20; ++i) Step();
   const int64_t expected = scheduler_.stats().expected_decode_tokens;
   EXPECT_EQ(scheduler_.stats().decode_context_tokens, 2 * 61);
-  for (const uint64_t id : {1, 2}) scheduler_.EvictOutput(SequenceId(id), 16);
+  for (const uint64_t id : {1, 2}) scheduler_.Evict(SequenceId(id), TokensOf::kOutput, 16);
   EXPECT_EQ(scheduler_.CheckInvariants(), absl::OkStatus());
   EXPECT_EQ(scheduler_.stats().decode_context_tokens, 2 * 45);
   EXPECT_EQ(scheduler_.stats().expected_decode_tokens, expected)
