@@ -65,6 +65,7 @@ void Sequence::ForgetKv() {
   eviction.reset();
   evicted_tokens = 0;
   late_tokens = 0;
+  if (!request.evicts_again) request.spec.eviction.reset();
   if (!request.search) return;
   request.RestartSearch();
   rows.assign(1, {.tokens = request.spec.prompt});

@@ -48,6 +48,9 @@ struct RequestState {
   std::vector<bool> ended;  // [choice], for sampled choices
 
   bool prefilled = false;  // the first tokens were sampled, here or elsewhere
+  // Whether KV is evicted again where it is computed again. A pool may have room for the KV that a
+  // prefill worker has evicted, and none to evict it beside the prompt.
+  bool evicts_again = true;
   TimePoint accepted{};
   TimePoint prefill_began{};
   Duration handoff_time_before{};  // KvSender::time_spent when the prefill began

@@ -146,9 +146,10 @@ void Reservations::StartDecode(RequestState& request, TimePoint arrived) {
   const SequenceId id = core_.requests.NewSequenceId();
   incoming.sent_dtype = core_.receiver.NarrowerDType(*incoming.awaiting);
   const int32_t stored = StoredTokens(request.spec.prompt.size(), request.spec.eviction);
-  if (!core_.receiver.EvictsAgain(*incoming.awaiting)) request.spec.eviction.reset();
-  BlockTable table =
-      core_.receiver.Take(*incoming.awaiting, SpecOfStored(id, request.spec, stored));
+  request.evicts_again = core_.receiver.EvictsAgain(*incoming.awaiting);
+  SequenceSpec spec = SpecOfStored(id, request.spec, stored);
+  if (!request.evicts_again) spec.kept_tokens = 0;
+  BlockTable table = core_.receiver.Take(*incoming.awaiting, spec);
   incoming.awaiting.reset();
   request.stages.wait_kv = std::max(Duration{}, arrived - request.accepted);
   Sequence& root = core_.requests.AddSequence(request, id);

@@ -51,7 +51,8 @@ WorkerState PlacementPredictor::QueuesAt(const WorkerView& worker, const RouteQu
 void PlacementPredictor::Prepare(std::span<const Placement> placements, const RouteQuery& query) {
   shape_ = {.prompt_tokens = std::max(query.prompt_tokens, 1),
             .output_tokens = std::max(query.expected_output_tokens, 1.0),
-            .sequences = std::max(query.sequences, 1)};
+            .sequences = std::max(query.sequences, 1),
+            .evicted_tokens = query.evicted_tokens};
   unified_.clear();
   for (const Placement& placement : placements) {
     if (placement.decode != nullptr) continue;

@@ -27,6 +27,7 @@ struct WaitingPart {
 struct RouteQuery {
   v1::Route wanted = v1::ROUTE_AUTO;
   int32_t prompt_tokens = 0;
+  int32_t evicted_tokens = 0;         // of the prompt, at its end
   int32_t context_tokens = 0;         // prompt and output: a worker's context must hold them
   int32_t sequences = 1;              // that decode at a time: choices or beams
   double expected_output_tokens = 1;  // still to come of each, the next token included

@@ -31,7 +31,8 @@ struct RequestSpec {
   enum class Logprobs : uint8_t { kUnwanted, kWanted } logprobs = Logprobs::kUnwanted;
   v1::Route wanted = v1::ROUTE_AUTO;
   Slo slo;
-  uint64_t session = 0;  // of the conversation (SessionKey); 0: none
+  int32_t evicted_tokens = 0;  // of the prompt, whose KV is given up at its end
+  uint64_t session = 0;        // of the conversation (SessionKey); 0: none
   // Null where the router predicts no prefix hits.
   std::shared_ptr<const PromptHashes> prompt_hashes = nullptr;
   TimePoint received;

@@ -59,7 +59,7 @@ double FurtherTokens(const RequestShape& request) {
 }
 
 DecodeTime DecodeAll(QueueRoll& roll, const RequestShape& request) {
-  return roll.Decode({.context_tokens = request.prompt_tokens + 1.0,
+  return roll.Decode({.context_tokens = request.stored_tokens() + 1.0,
                       .steps = FurtherTokens(request),
                       .sequences = std::max(request.sequences, 1)});
 }
@@ -114,11 +114,13 @@ std::optional<DecodeForecast> ForecastDecode(const WorkerState& worker, const Re
                                              int32_t cached_tokens, ModelTime kv_arrives) {
   QueueRoll roll(worker);
   WaitingGroup parked = PromptOf(request, 0);
-  parked.cached_tokens = parked.new_tokens;
+  parked.cached_tokens = std::max(request.stored_tokens(), 1);
   parked.new_tokens = 0;
   if (!roll.Serve(parked)) return std::nullopt;
   DecodeForecast forecast;
-  forecast.cached_tokens = std::clamp(cached_tokens, 0, request.prompt_tokens);
+  // What stays of an evicted prompt is sent whole: it is not what a prefix cache holds.
+  const int32_t cached = request.evicted_tokens > 0 ? 0 : cached_tokens;
+  forecast.cached_tokens = std::clamp(cached, 0, request.prompt_tokens);
   forecast.admission = ModelTime(roll.now_ms());
   const double arrival = roll.now_ms() + std::max(0.0, kv_arrives.count());
   roll.RunUntil(arrival);
@@ -134,7 +136,7 @@ std::optional<DecodeForecast> ForecastDecode(const WorkerState& worker, const Re
 PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvTransferShape& kv,
                                       const PrefillForecast& prefill, const DecodeForecast& decode,
                                       const LinkModel& link, int32_t streams, ModelTime ahead) {
-  const int32_t moved = std::max(0, request.prompt_tokens - decode.cached_tokens);
+  const int32_t moved = std::max(0, request.stored_tokens() - decode.cached_tokens);
   const int32_t blocks = (moved + kv.block_tokens - 1) / kv.block_tokens;
   const ModelTime transfer =
       link.Transfer(moved * kv.bytes_per_token, int64_t{blocks} * kv.layers, streams);
@@ -146,7 +148,7 @@ PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvTrans
   stages.prefill = prefill.prefill;
   stages.messages = prefill.messages;
   if (FurtherTokens(request) > 0) {
-    const int32_t units = prefill.chunks * kv.layers;
+    const int32_t units = request.evicted_tokens > 0 ? 1 : prefill.chunks * kv.layers;
     const ModelTime alone = ExposedTransfer(transfer, prefill.prefill, units);
     stages.transfer = moved > 0 ? ExposedTransfer(transfer + ahead, prefill.prefill, units) : alone;
     prediction.backlog_transfers =

@@ -393,6 +393,26 @@ TEST_F(PlacementModelTest, WhatTheDecodeWorkerHasCachedIsNotMoved) {
   EXPECT_EQ(JoinDisaggregated(request, kv_, *prefill, *all, link_, 1).stages.transfer.count(), 0);
 }
 
+// 40 tokens in 3 blocks: 2 + 0.3 + 4 = 6.3 ms, which begin when the prompt is computed.
+TEST_F(PlacementModelTest, WhatAnEvictedPromptKeepsIsMovedAfterItAndReadByItsDecodes) {
+  const RequestShape whole = {.prompt_tokens = 100, .output_tokens = 2};
+  RequestShape evicted = whole;
+  evicted.evicted_tokens = 60;
+  const auto prefill = ForecastPrefill(IdlePrefill(), evicted, 0);
+  ASSERT_TRUE(prefill.has_value());
+  EXPECT_NEAR(prefill->prefill.count(), 20, kExact) << "all of it is computed";
+  const auto decode = ForecastDecode(Idle(), evicted, 80, ModelTime(20));
+  const auto decode_of_whole = ForecastDecode(Idle(), whole, 0, ModelTime(20));
+  ASSERT_TRUE(decode.has_value() && decode_of_whole.has_value());
+  EXPECT_EQ(decode->cached_tokens, 0) << "a prefix cache holds whole prompts";
+  EXPECT_NEAR(decode_of_whole->decode.count() - decode->decode.count(), 60e-3, kExact);
+  const auto p = JoinDisaggregated(evicted, kv_, *prefill, *decode, link_, 1);
+  EXPECT_NEAR(p.stages.transfer.count(), 6.3, kExact);
+  const auto unified = PredictUnified(Idle(), evicted, 0);
+  const auto unified_whole = PredictUnified(Idle(), whole, 0);
+  EXPECT_NEAR(unified_whole->stages.decode.count() - unified->stages.decode.count(), 60e-3, kExact);
+}
+
 TEST_F(PlacementModelTest, StreamsOnTheSameLinkShareItsBandwidth) {
   const RequestShape request = {.prompt_tokens = 100, .output_tokens = 2};
   const auto prefill = ForecastPrefill(IdlePrefill(), request, 0);
