@@ -16,7 +16,7 @@ enum class KvQuality : uint8_t {
   kNearStrict,  // K and V in 8 bits
   kNear,        // K in 6 bits, V in 5
   kCompact,     // K in 4 bits, V in 3
-  kTiny,        // K in 5 bits, V in 4, of half of the tokens
+  kTiny,        // as kCompact, of the tokens that attention needs most
 };
 
 inline constexpr std::array<std::string_view, 5> kKvQualityNames = {"exact", "near-strict", "near",

@@ -15,17 +15,21 @@ struct Rounding {
   int32_t exact_back = 0;
 };
 
+// The class that rounds KV as `quality` does: kTiny is kCompact with fewer tokens.
+inline KvQuality RoundsAs(KvQuality quality) {
+  return quality == KvQuality::kTiny ? KvQuality::kCompact : quality;
+}
+
 inline Rounding RoundingOf(KvQuality quality) {
   switch (quality) {
     case KvQuality::kExact:
     case KvQuality::kNearStrict:
       return {.bits = {.k = 8, .v = 8}};
     case KvQuality::kNear:
-      return {.bits = {.k = 6, .v = 5}, .exact_front = 4};
+      return {.bits = {.k = 6, .v = 5}, .exact_front = 4, .exact_back = 20};
     case KvQuality::kCompact:
-      return {.bits = {.k = 4, .v = 3}, .exact_front = 4, .exact_back = 12};
     case KvQuality::kTiny:
-      return {.bits = {.k = 5, .v = 4}, .exact_front = 4};
+      return {.bits = {.k = 4, .v = 3}, .exact_front = 4, .exact_back = 12};
   }
   return {};
 }

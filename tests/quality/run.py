@@ -30,9 +30,14 @@ LIMITS = {"exact": {"perplexity": 1e-4, "top1": 100, "kl": 1e-6, "ratio": 1.45},
           "near": {"perplexity": 0.3, "top1": 97.5, "kl": 0.001, "ratio": 2.7},
           "compact": {"perplexity": 2, "top1": 93.5, "kl": 0.01, "ratio": 4.25},
           "tiny": {"perplexity": 4, "top1": 92, "kl": 0.03, "ratio": 5.5}}
-EVICTIONS = ("h2o-ema:3", "snapkv:3", "streaming-llm:3", "random:3")
+# A third of the prompt's tokens stays, and beside all output.
+OF_PROMPT = tuple(f"{policy}:3,output=keep" for policy in ("h2o-ema", "snapkv", "streaming-llm", "random"))
+# A third of all tokens stays.
+OF_ALL = ("snapkv:3", "streaming-llm:3", "random:3")
 # The KL of a way of eviction as a share of another's, at most: (way, the other) -> share.
-KL_SHARES = {(way, other): share for way in ("h2o-ema:3", "snapkv:3") for other, share in (("random:3", 0.6), ("streaming-llm:3", 0.9))}
+KL_SHARES = {("h2o-ema:3,output=keep", "random:3,output=keep"): 0.6, ("h2o-ema:3,output=keep", "streaming-llm:3,output=keep"): 0.9,
+             ("snapkv:3,output=keep", "random:3,output=keep"): 0.6, ("snapkv:3,output=keep", "streaming-llm:3,output=keep"): 0.9,
+             ("snapkv:3", "random:3"): 0.7, ("snapkv:3", "streaming-llm:3"): 0.95}
 # Eviction at random must change more than this KL, or the shares above tell nothing.
 RANDOM_KL = 0.05
 PLANTED_WINDOWS = 8
@@ -86,8 +91,9 @@ def eviction_findings(evictions):
     kl = {way: mean_kl(evaluated) for way, evaluated in evictions.items()}
     wrong = [f"{way}: KL {kl[way]:.6f} is {kl[way] / kl[other]:.2f} of that of {other}, limit {share}"
              for (way, other), share in KL_SHARES.items() if kl[way] > share * kl[other]]
-    if kl["random:3"] <= RANDOM_KL:
-        wrong.append(f"random:3: KL {kl['random:3']:.6f}, which must be above {RANDOM_KL} for the other limits to mean anything")
+    for way in ("random:3,output=keep", "random:3"):
+        if kl[way] <= RANDOM_KL:
+            wrong.append(f"{way}: KL {kl[way]:.6f}, which must be above {RANDOM_KL} for the other limits to mean anything")
     return wrong
 
 
@@ -104,14 +110,14 @@ def evaluate(options, server, folder, result):
     output = ["--output-tokens", str(options.output_tokens)]
     # The first 1,024 tokens travel as they are: the codecs' tables are made of them.
     run_eval(options, server, TEXTS[-2:], 2, [*output, *way_flags("exact")], folder)
-    for part, ways in (("classes", LIMITS), ("evictions", EVICTIONS)):
+    for part, ways in (("classes", LIMITS), ("evictions", OF_PROMPT + OF_ALL)):
         for way in ways:
             result[part][way] = run_eval(options, server, TEXTS, options.prompts, [*output, *way_flags(way)], folder)
     for quality in LIMITS:
         wrong += [f"{quality}: {finding}" for finding in findings(quality, result["classes"][quality]["totals"])]
     wrong += eviction_findings(result["evictions"])
     for question, ways in result["planted"].items():
-        for way in ("exact", "compact", "tiny", *EVICTIONS):
+        for way in ("exact", "compact", "tiny", *OF_PROMPT):
             flags = ["--planted", question, *way_flags(way)]
             ways[way] = run_eval(options, server, TEXTS, options.planted_prompts, flags, folder)
         wrong += planted_findings(question, ways)

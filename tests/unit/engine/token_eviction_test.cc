@@ -433,19 +433,23 @@ TEST(TokenEvictionPoolTest, APromptThatNeedsTooMuchRoomToEvictKeepsAllOfItsKv) {
   EXPECT_TRUE(engine.AtRest());
 }
 
-// What arrives there fits, and so does the whole prompt, but not both.
+// What arrives there fits, and so does the whole prompt, but not both. Output is evicted there anyway.
 TEST(TokenEvictionPoolTest, ADecodeWorkerTakesWhatItCouldNotEvictItself) {
-  HandoffPair pair(
-      {.num_blocks = 128, .block_tokens = kBlockTokens},
-      {.num_blocks = 25, .block_tokens = kBlockTokens, .prefix_caching = PrefixCaching::kOff},
-      Wire::kLoopback);
-  const EngineRequest request = Evicting(1, kThird, kPrompt, 20);
-  const auto run = pair.Start(request);
-  ASSERT_TRUE(run.ok()) << run.status();
-  pair.Continue(**run);
-  ASSERT_EQ(pair.AwaitEnd(**run), absl::OkStatus());
-  EXPECT_EQ((*run)->token_ids(), AskAlone(request).token_ids);
-  EXPECT_TRUE(pair.decode().AtRest());
+  for (const TokenEviction& eviction : {kThird, kThirdOfAll}) {
+    HandoffPair pair(
+        {.num_blocks = 128, .block_tokens = kBlockTokens},
+        {.num_blocks = 25, .block_tokens = kBlockTokens, .prefix_caching = PrefixCaching::kOff},
+        Wire::kLoopback);
+    const EngineRequest request = Evicting(1, eviction, kPrompt, 40);
+    const auto run = pair.Start(request);
+    ASSERT_TRUE(run.ok()) << run.status();
+    pair.Continue(**run);
+    ASSERT_EQ(pair.AwaitEnd(**run), absl::OkStatus());
+    const Answer alone = AskAlone(request);
+    EXPECT_EQ((*run)->token_ids(), alone.token_ids);
+    EXPECT_EQ((*run)->decode.AwaitFinish().evicted_tokens, alone.finish.evicted_tokens);
+    EXPECT_TRUE(pair.decode().AtRest());
+  }
 }
 
 }  // namespace

@@ -50,16 +50,16 @@ TEST(KvFieldsTest, TheClientsWordGoesBeforeTheRouters) {
   EXPECT_EQ(Eviction("tiny", "", defaults), "snapkv:4");
 }
 
-TEST(KvFieldsTest, ExactKeepsAllAndTinyEvictsHalf) {
+TEST(KvFieldsTest, ExactKeepsAllAndTinyEvicts) {
   KvDefaults defaults;
   defaults.eviction = TokenEviction{};
   EXPECT_EQ(Eviction("exact", "", defaults), "none");
   EXPECT_EQ(Eviction("", ""), "none");
   EXPECT_EQ(Eviction("compact", ""), "none");
-  EXPECT_EQ(Eviction("tiny", ""), "snapkv:2");
+  EXPECT_EQ(Eviction("tiny", ""), "snapkv:1.37,output=keep");
   defaults.eviction.reset();
   defaults.quality = KvQuality::kTiny;
-  EXPECT_EQ(Eviction("", "", defaults), "snapkv:2");
+  EXPECT_EQ(Eviction("", "", defaults), "snapkv:1.37,output=keep");
 }
 
 }  // namespace
