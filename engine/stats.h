@@ -63,6 +63,7 @@ struct EngineStats {
   std::vector<WireCodecStats> wire_codecs;  // none where KV is not encoded
   // Extents that were sent as they are because too much KV waited to be encoded or acknowledged.
   uint64_t unencoded_extents = 0;
+  uint64_t codec_calibrations = 0;  // how often the tables of the codecs were made
 };
 
 }  // namespace tandem

@@ -37,8 +37,7 @@ KvEncoder::KvEncoder(const Options& options, const Clock& clock)
   for (const CodecId id : {CodecId::kRaw, CodecId::kMaskRice, CodecId::kF3}) {
     known_.push_back({.id = id});
   }
-  for (const KvQuality quality :
-       {KvQuality::kNearStrict, KvQuality::kNear, KvQuality::kCompact, KvQuality::kTiny}) {
+  for (const KvQuality quality : {KvQuality::kNearStrict, KvQuality::kNear, KvQuality::kCompact}) {
     known_.push_back({.id = CodecId::kQuantised, .quality = quality});
   }
   for (Known& known : known_) {
@@ -80,9 +79,10 @@ size_t KvEncoder::IndexFor(const HandoffTarget& target, const Demand& demand, co
   std::vector<size_t> usable = {0};
   std::vector<CodecModel> models = {ModelOf(0, peer)};
   size_t named = 0;
+  const KvQuality rounds_as = RoundsAs(demand.quality);
   for (size_t i = 1; i < known_.size(); ++i) {
     const Known& known = known_[i];
-    const bool is_allowed = known.quality == KvQuality::kExact || known.quality == demand.quality;
+    const bool is_allowed = known.quality == KvQuality::kExact || known.quality == rounds_as;
     if (!is_allowed || known.codec == nullptr || !target.reads.Has(known.id)) continue;
     if (options_.codec == known.id || known.quality != KvQuality::kExact) named = i;
     usable.push_back(i);
@@ -146,9 +146,12 @@ void KvEncoder::BuildCodecs(const CodecCalibrator& calibrator, const CodecSample
   }
   const ExtentShape shape = ShapeOf(options_.layout.block_tokens);
   for (Known& known : made) {
+    if (known.id == CodecId::kQuantised && known.codec != nullptr) continue;  // needs no tables
     std::unique_ptr<KvCodec> codec = NewCodec(known, tables);
     if (codec == nullptr || !codec->Fits(shape, 0)) continue;
     known.model = samples.Measure(*codec, clock_);
+    known.expected_ratio = known.model.ratio;
+    known.drift = {};
     known.codec = std::move(codec);
     LogInfo("kv_codec={} tables={:016x} ratio={:.3f} encode_gb_per_s={:.2f} decode_gb_per_s={:.2f}",
             known.codec->name(), tables->id(), known.model.ratio,
@@ -156,10 +159,13 @@ void KvEncoder::BuildCodecs(const CodecCalibrator& calibrator, const CodecSample
   }
   absl::MutexLock lock(&mutex_);
   tables_ = tables->Serialize();
+  ++calibrations_;
   for (size_t i = 0; i < known_.size(); ++i) {
     if (made[i].codec == nullptr) continue;
     known_[i].codec = std::move(made[i].codec);
     known_[i].model = made[i].model;
+    known_[i].expected_ratio = made[i].expected_ratio;
+    known_[i].drift = made[i].drift;
     known_[i].counts.name = known_[i].codec->name();
   }
 }
@@ -175,30 +181,55 @@ std::optional<size_t> KvEncoder::Encode(const KvCodec* codec, const ExtentPlace&
                                         int32_t tokens, std::span<const std::byte> extent,
                                         std::span<std::byte> out) {
   thread_local std::vector<std::byte> packed;
+  const bool full = tokens == options_.layout.block_tokens;
+  if (full && calibrates_) Calibrate(place.layer, extent);
   const TimePoint began = clock_.Now();
   const ExtentShape shape = ShapeOf(tokens);
   std::span<const std::byte> raw = extent;
-  if (tokens < options_.layout.block_tokens) {
+  if (!full) {
     packed.resize(shape.Bytes());
     PackTokens(shape, options_.layout.block_tokens, extent, packed);
     raw = packed;
   }
   const auto size = EncodeFrame(codec, shape, place, raw, out);
   const bool smaller = size.ok() && *size < extent.size();
-  Observe(codec, raw.size(), smaller ? *size : extent.size(), clock_.Now() - began);
+  Observe(codec, {.kv_bytes = raw.size(),
+                  .wire_bytes = smaller ? *size : extent.size(),
+                  .full = full,
+                  .took = clock_.Now() - began});
   return smaller ? std::optional(*size) : std::nullopt;
 }
 
-void KvEncoder::Observe(const KvCodec* codec, size_t kv_bytes, size_t wire_bytes, Duration took) {
+// A stream keeps its codec when new tables are made.
+KvEncoder::Known& KvEncoder::KnownOf(const KvCodec* codec) {
+  const CodecId id = codec == nullptr ? CodecId::kRaw : codec->id();
+  return *std::ranges::find_if(known_, [codec, id](const Known& known) {
+    return id == CodecId::kQuantised ? known.codec.get() == codec : known.id == id;
+  });
+}
+
+void KvEncoder::Observe(const KvCodec* codec, const Encoded& encoded) {
   absl::MutexLock lock(&mutex_);
-  const auto place = std::ranges::find_if(
-      known_, [codec](const Known& known) { return known.codec.get() == codec; });
-  Known& known = *place;
-  known.counts.kv_bytes += kv_bytes;
-  known.counts.wire_bytes += wire_bytes;
-  if (known.codec == nullptr || took <= Duration{}) return;
-  MoveTo(known.model.encode_bytes_per_second, BytesPerSecond(kv_bytes, took));
-  MoveTo(known.model.ratio, static_cast<double>(kv_bytes) / static_cast<double>(wire_bytes));
+  Known& known = KnownOf(codec);
+  known.counts.kv_bytes += encoded.kv_bytes;
+  known.counts.wire_bytes += encoded.wire_bytes;
+  if (known.codec == nullptr || encoded.took <= Duration{}) return;
+  MoveTo(known.model.encode_bytes_per_second, BytesPerSecond(encoded.kv_bytes, encoded.took));
+  MoveTo(known.model.ratio,
+         static_cast<double>(encoded.kv_bytes) / static_cast<double>(encoded.wire_bytes));
+  if (!encoded.full || known.codec.get() != codec || known.id == CodecId::kQuantised) return;
+  const double expected = known.expected_ratio;
+  if (known.drift.Add(encoded.kv_bytes, encoded.wire_bytes, expected)) CalibrateAgain();
+}
+
+void KvEncoder::CalibrateAgain() {
+  if (calibrator_ != nullptr) return;
+  LogInfo("the tables of the KV codecs no longer fit: they are made again");
+  const ExtentShape shape = ShapeOf(options_.layout.block_tokens);
+  calibrator_ = std::make_unique<CodecCalibrator>(shape, options_.layout.num_layers);
+  samples_ = CodecSamples(shape, options_.layout.num_layers);
+  calibrated_tokens_ = 0;
+  calibrates_ = true;
 }
 
 bool KvEncoder::Reserve(int64_t bytes, size_t extents) {
@@ -218,6 +249,7 @@ double KvEncoder::RatioTo(const std::string& data_address) const {
 void KvEncoder::AddTo(EngineStats& stats) const {
   absl::MutexLock lock(&mutex_);
   stats.unencoded_extents = unencoded_extents_;
+  stats.codec_calibrations = calibrations_;
   stats.wire_codecs.clear();
   for (const Known& known : known_) {
     WireCodecStats counts = known.counts;

@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
 #include "base/kv_quality.h"
+#include "engine/handoff/codec_drift.h"
 #include "engine/handoff/codec_samples.h"
 #include "engine/handoff/overruns.h"
 #include "engine/request.h"
@@ -40,8 +41,8 @@ struct StreamEncoding {
 };
 
 // What the encoded streams of a prefill worker have in common: the codecs, whose tables are made of the
-// first KV that leaves; how fast they are here; the choice of a codec for each stream; and the limit of the
-// memory for KV that is encoded and not acknowledged yet.
+// first KV that leaves, and of later KV when they no longer fit; how fast they are here; the choice of a
+// codec for each stream; and the limit of the memory for KV that is encoded and not acknowledged yet.
 // Thread-safe.
 class KvEncoder {
  public:
@@ -73,7 +74,7 @@ class KvEncoder {
 
   // Whether KV is needed to make tables of.
   bool calibrates() const { return calibrates_; }
-  // Counts the exponents of an extent, until there are tables.
+  // Counts the exponents of an extent, until there are tables. Encode does so itself.
   void Calibrate(int32_t layer, std::span<const std::byte> extent);
 
   // Encodes an extent, of which the first `tokens` tokens are sent, into `out`. Nothing where its frame
@@ -100,6 +101,8 @@ class KvEncoder {
     KvQuality quality = KvQuality::kExact;  // of the streams that it is for; kExact: of all
     std::shared_ptr<const KvCodec> codec;   // null: raw, or not made yet
     CodecModel model;                       // of one thread
+    double expected_ratio = 1;              // of the KV that the tables were made of
+    CodecDrift drift;
     WireCodecStats counts;
   };
   ExtentShape ShapeOf(int32_t tokens) const;
@@ -114,7 +117,16 @@ class KvEncoder {
   void BuildCodecs(const CodecCalibrator& calibrator, const CodecSamples& samples);
   size_t IndexFor(const HandoffTarget& target, const Demand& demand, const Peer& peer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Observe(const KvCodec* codec, size_t kv_bytes, size_t wire_bytes, Duration took);
+  Known& KnownOf(const KvCodec* codec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  struct Encoded {
+    size_t kv_bytes = 0;
+    size_t wire_bytes = 0;
+    bool full = false;  // all tokens of a block
+    Duration took{};
+  };
+  void Observe(const KvCodec* codec, const Encoded& encoded);
+  // Begins to count exponents for new tables. The old ones serve until these are made.
+  void CalibrateAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   const Clock& clock_;
@@ -122,7 +134,7 @@ class KvEncoder {
   std::atomic<int64_t> reserved_ = 0;
 
   mutable absl::Mutex mutex_;
-  std::unique_ptr<CodecCalibrator> calibrator_ ABSL_GUARDED_BY(mutex_);  // null: there are tables
+  std::unique_ptr<CodecCalibrator> calibrator_ ABSL_GUARDED_BY(mutex_);  // null: the tables fit
   int64_t calibrated_tokens_ ABSL_GUARDED_BY(mutex_) = 0;                // of the last layer
   CodecSamples samples_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::byte> tables_ ABSL_GUARDED_BY(mutex_);
@@ -130,6 +142,7 @@ class KvEncoder {
   // By address and quality. Ways are indices into known_.
   absl::flat_hash_map<std::pair<std::string, KvQuality>, Peer> peers_ ABSL_GUARDED_BY(mutex_);
   uint64_t unencoded_extents_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t calibrations_ ABSL_GUARDED_BY(mutex_) = 0;  // how often tables were made
 };
 
 }  // namespace tandem

@@ -256,6 +256,8 @@ constexpr Metric kMetrics[] = {
     {"tandem_kv_codec_streams_total", "HandoffUse.quantised_streams", "", "codec", "quantised"},
     {"tandem_kv_unencoded_extents_total", "HandoffUse.unencoded_extents",
      "Extents sent as they are because too much KV waited to be encoded or acknowledged"},
+    {"tandem_kv_codec_calibrations_total", "HandoffUse.codec_calibrations",
+     "How often the tables of the codecs were made: once, and when they no longer fitted"},
     {"tandem_kv_encode_bytes_per_second", "HandoffUse.f3_encode_gb_per_s",
      "KV that a thread encodes; 0: not measured", "codec", "f3"},
     {"tandem_kv_encode_bytes_per_second", "HandoffUse.mask_rice_encode_gb_per_s", "", "codec",

@@ -112,6 +112,7 @@ void SetCodecUse(const EngineStats& stats, v1::HandoffUse& use) {
   use.set_codec_kv_bytes(kv_bytes);
   use.set_codec_wire_bytes(wire_bytes);
   use.set_unencoded_extents(stats.unencoded_extents);
+  use.set_codec_calibrations(stats.codec_calibrations);
 }
 
 // A class that only a newer router knows loses nothing here.

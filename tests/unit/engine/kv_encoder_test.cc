@@ -1,5 +1,7 @@
 #include "engine/handoff/kv_encoder.h"
 
+#include <algorithm>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -229,7 +231,7 @@ TEST_F(KvEncoderTest, CountsSayWhatEachCodecDid) {
   ASSERT_TRUE(size);
   EngineStats stats;
   encoder_->AddTo(stats);
-  ASSERT_EQ(stats.wire_codecs.size(), 7u);
+  ASSERT_EQ(stats.wire_codecs.size(), 6u);
   for (const WireCodecStats& counts : stats.wire_codecs) {
     const bool is_it = counts.codec == CodecId::kMaskRice;
     EXPECT_EQ(counts.streams, is_it ? 1u : 0u);
@@ -237,6 +239,86 @@ TEST_F(KvEncoderTest, CountsSayWhatEachCodecDid) {
     EXPECT_EQ(counts.wire_bytes, is_it ? *size : 0u);
     EXPECT_EQ(counts.encode_gigabytes_per_second > 0, counts.codec != CodecId::kRaw);
   }
+}
+
+// KV whose exponents are all smaller by 8.
+std::vector<std::byte> LikeOtherKv(uint64_t seed) {
+  std::vector<std::byte> extent = LikeKv(kEncoderShape, seed);
+  for (size_t i = 0; i < extent.size(); i += sizeof(uint16_t)) {
+    uint16_t word;
+    std::memcpy(&word, &extent[i], sizeof(word));
+    constexpr uint16_t kExponents = 0x7f80;
+    const int exponent = std::max((word & kExponents) - (8 << 7), 0);
+    word = static_cast<uint16_t>((word & ~kExponents) | (exponent & kExponents));
+    std::memcpy(&extent[i], &word, sizeof(word));
+  }
+  return extent;
+}
+
+class CodecDriftTest : public KvEncoderTest {
+ protected:
+  CodecDriftTest() {
+    for (uint64_t seed = 0; seed < 64; ++seed) extents_.push_back(LikeOtherKv(seed));
+  }
+  size_t Encode(const KvCodec& codec, uint64_t i) {
+    std::vector<std::byte> out(kEncoderShape.Bytes());
+    const ExtentPlace place = {.layer = static_cast<int32_t>(i % 2)};
+    const std::vector<std::byte>& extent = extents_[i / 2 % extents_.size()];
+    return encoder_->Encode(&codec, place, 16, extent, out).value_or(out.size());
+  }
+  // Encodes so much KV that new tables would be there if the codec's no longer fitted.
+  void EncodeAWindow(const KvCodec& codec) {
+    const size_t extents = 128 + CodecDrift::kWindowBytes / kEncoderShape.Bytes();
+    for (uint64_t i = 0; i < extents; ++i) Encode(codec, i);
+  }
+  EngineStats Stats() const {
+    EngineStats stats;
+    encoder_->AddTo(stats);
+    return stats;
+  }
+
+  std::vector<std::vector<std::byte>> extents_;
+};
+
+TEST_F(CodecDriftTest, TablesThatNoLongerFitAreMadeAgain) {
+  Start(CodecId::kMaskRice);
+  MakeTables();
+  EXPECT_EQ(Stats().codec_calibrations, 1u);
+  const auto old = encoder_->Choose(kReadsAll, {.link = kSlowLink, .bytes = 1 << 20}).codec;
+  const HandoffTarget has_old = TargetThatReads({CodecId::kMaskRice}, {old->tables_id()});
+  EncodeAWindow(*old);
+  EXPECT_EQ(Stats().codec_calibrations, 2u);
+  const StreamEncoding next = encoder_->Choose(has_old, {.link = kSlowLink, .bytes = 1 << 20});
+  EXPECT_NE(next.codec->tables_id(), old->tables_id());
+  EXPECT_FALSE(next.tables.empty());
+  EXPECT_LT(Encode(*next.codec, 500) * 10, Encode(*old, 500) * 9);
+
+  const uint64_t before = Stats().wire_codecs[1].kv_bytes;
+  Encode(*old, 1);
+  EXPECT_EQ(Stats().wire_codecs[1].kv_bytes, before + kEncoderShape.Bytes())
+      << "a stream may still have the old tables";
+  EncodeAWindow(*next.codec);
+  EncodeAWindow(*next.codec);
+  EXPECT_EQ(Stats().codec_calibrations, 2u);
+}
+
+// A block that is not full has more headers for its KV.
+TEST_F(CodecDriftTest, BlocksThatAreNotFullSayNothingOfTables) {
+  CodecDrift drift;
+  EXPECT_FALSE(drift.Add(CodecDrift::kWindowBytes - 1, CodecDrift::kWindowBytes - 1, 1.5));
+  EXPECT_TRUE(drift.Add(1, 1, 1.5));
+  EXPECT_FALSE(drift.Add(1, 1, 1.5)) << "another window began";
+  EXPECT_FALSE(drift.Add(CodecDrift::kWindowBytes * 3 / 2, CodecDrift::kWindowBytes, 1.54));
+  EXPECT_TRUE(drift.Add(CodecDrift::kWindowBytes * 3 / 2, CodecDrift::kWindowBytes, 1.56));
+  Start(CodecId::kMaskRice);
+  MakeTables();
+  const auto codec = encoder_->Choose(kReadsAll, {.link = kSlowLink, .bytes = 1 << 20}).codec;
+  const std::vector<std::byte> extent = LikeKv(kEncoderShape, 9);
+  std::vector<std::byte> out(extent.size());
+  for (size_t bytes = 0; bytes < 2 * CodecDrift::kWindowBytes; bytes += extent.size() / 16) {
+    encoder_->Encode(codec.get(), {.layer = 1}, 1, extent, out);
+  }
+  EXPECT_EQ(Stats().codec_calibrations, 1u);
 }
 
 }  // namespace
