@@ -80,6 +80,7 @@ void KeepAllWhereEvictionDoesNotFit(const Scheduler& scheduler, SequenceSpec& sp
   if (spec.kept_tokens == 0 || scheduler.CheckFits(spec).ok()) return;
   SequenceSpec whole = spec;
   whole.kept_tokens = 0;
+  whole.output_share = 1;
   if (!scheduler.CheckFits(whole).ok()) return;
   spec = whole;
   eviction.reset();
@@ -98,6 +99,7 @@ SequenceSpec SpecOfStored(SequenceId id, const EngineRequest& request, int32_t s
           .max_total_tokens = stored_tokens + most_output,
           .evicted_tokens = prompt - stored_tokens,
           .kept_tokens = kept < prompt ? kept + most_output : 0,
+          .output_share = request.eviction ? request.eviction->OutputShare() : 1,
           .width = WidthOf(request),
           .priority = request.priority,
           .deadline = request.deadline,

@@ -43,7 +43,8 @@ SequenceForecast Forecast::Of(const SequenceState& sequence) const {
           .rows = spec.width,
           .free_slots = free_slots,
           .copied_blocks = forks && free_slots > 0 ? spec.width : 0,
-          .freed_blocks = BlocksAt(spec, held) - sequence.shared_tokens / block_tokens_};
+          .freed_blocks = BlocksAt(spec, held) - sequence.shared_tokens / block_tokens_,
+          .kept_share = spec.output_share};
 }
 
 MemoryForecast Forecast::OfAdmitted(const SequenceBook& book, const CacheView& view) const {

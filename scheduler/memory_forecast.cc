@@ -1,6 +1,7 @@
 #include "scheduler/memory_forecast.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <utility>
 
@@ -14,8 +15,9 @@ class GrowingRows {
       : block_tokens_(block_tokens), with_fewer_slots_(static_cast<size_t>(block_tokens)) {}
 
   void Add(const SequenceForecast& one) {
-    rows_ += one.rows;
     copied_blocks_ += one.copied_blocks;
+    if (one.kept_share < 1) return AddEvicting(one);
+    rows_ += one.rows;
     for (int32_t slots = one.free_slots + 1; slots < block_tokens_; ++slots) {
       with_fewer_slots_[static_cast<size_t>(slots)] += one.rows;
     }
@@ -24,15 +26,25 @@ class GrowingRows {
   int64_t BlocksToGrow(int32_t tokens) const {
     if (tokens == 0) return 0;
     const int32_t rest = tokens % block_tokens_;
+    const double kept_blocks = kept_per_token_ * tokens / block_tokens_;
     return copied_blocks_ + rows_ * (tokens / block_tokens_) +
-           with_fewer_slots_[static_cast<size_t>(rest)];
+           with_fewer_slots_[static_cast<size_t>(rest)] + evicting_rows_ +
+           static_cast<int64_t>(std::ceil(kept_blocks));
   }
 
  private:
+  // A row gives up a block when it needs one and has more than its share, so it may have one more.
+  void AddEvicting(const SequenceForecast& one) {
+    evicting_rows_ += one.rows;
+    kept_per_token_ += one.rows * one.kept_share;
+  }
+
   const int32_t block_tokens_;
   int64_t rows_ = 0;
   int64_t copied_blocks_ = 0;
   std::vector<int64_t> with_fewer_slots_;  // [i]: rows that have fewer than i free slots
+  int64_t evicting_rows_ = 0;              // not among those above
+  double kept_per_token_ = 0;              // of these rows, for each token that all of them grow by
 };
 
 }  // namespace

@@ -12,6 +12,7 @@ struct SequenceForecast {
   int32_t free_slots = 0;     // tokens that each row can still store in its last block
   int32_t copied_blocks = 0;  // copies of shared blocks that the next token of each row needs
   int64_t freed_blocks = 0;   // those of the blocks it holds now that become free when it ends
+  double kept_share = 1;      // of the tokens that its rows grow by: the share whose KV stays
 
   static bool EndsLater(const SequenceForecast& a, const SequenceForecast& b) {
     return a.steps_left > b.steps_left;
@@ -34,8 +35,8 @@ class MemoryForecast {
   void AddPending(int64_t blocks) { pending_blocks_ += blocks; }
 
   // The most blocks that will be in use beyond those in use now, with `newcomer` as one more
-  // sequence. Exact where the forecasts come true: slots that are free in the last block of a row
-  // take no new block. Linear in the number of sequences.
+  // sequence. Exact where the forecasts come true and all KV stays: slots that are free in the last
+  // block of a row take no new block. Linear in the number of sequences.
   int64_t PeakGrowth(const SequenceForecast& newcomer = {}) const;
 
  private:

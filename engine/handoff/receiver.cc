@@ -49,6 +49,7 @@ SequenceSpec KvReceiver::SpecOfPromise(const ReserveRequest& request, SequenceId
                        .max_total_tokens = stored + most_output,
                        .evicted_tokens = prompt_tokens - stored,
                        .kept_tokens = stored < prompt_tokens ? stored + most_output : 0,
+                       .output_share = request.eviction ? request.eviction->OutputShare() : 1,
                        .width = request.width,
                        .priority = request.priority,
                        .tenant = TenantKey(request.tenant)};

@@ -242,6 +242,38 @@ TEST(TokenEvictionPoolTest, AThirdOfAllTokensHasKvAtEveryStep) {
   EXPECT_TRUE(engine.AtRest());
 }
 
+// Six wait for a pool of 64 blocks, and each has 30 blocks of tokens at its end.
+TEST(TokenEvictionPoolTest, SequencesThatEvictOutputFindRoomTogether) {
+  constexpr size_t kRequests = 6;
+  for (const bool evicts : {false, true}) {
+    SCOPED_TRACE(evicts);
+    TestEngine engine(
+        {.num_blocks = 64, .block_tokens = kBlockTokens, .prefix_caching = PrefixCaching::kOff});
+    std::vector<Recording> recordings(kRequests);
+    const auto submit = [&](size_t i) {
+      EngineRequest request = Evicting(i + 1, kThirdOfAll, 40, 200);
+      if (!evicts) request.eviction.reset();
+      engine->Submit(std::move(request), recordings[i].NewSink());
+    };
+    engine.gate().Allow(0);
+    submit(0);
+    engine.gate().AwaitHeld();
+    for (size_t i = 1; i < kRequests; ++i) submit(i);  // the next step finds all of them
+    engine.gate().Allow(1);
+    engine.gate().AwaitHeld();
+    engine.gate().Allow(1);
+    engine.gate().AwaitHeld();
+    const SchedulerStats stats = engine->stats().scheduler;
+    engine.gate().Open();
+    EXPECT_EQ(stats.prefilling + stats.running, evicts ? 4 : 2);
+    for (Recording& recording : recordings) {
+      const FinishInfo finish = recording.AwaitFinish();
+      EXPECT_TRUE(finish.status.ok()) << finish.status;
+      EXPECT_EQ(finish.preemptions, 0);
+    }
+  }
+}
+
 TEST(TokenEvictionPoolTest, BlocksOfEvictedTokensReturnToThePool) {
   TestEngine engine(
       {.num_blocks = 64, .block_tokens = kBlockTokens, .prefix_caching = PrefixCaching::kOff});

@@ -12,6 +12,11 @@ namespace tandem {
 namespace {
 
 constexpr int32_t kBlockTokens = 16;
+constexpr SchedulerOptions kOptions = {.max_step_tokens = 1024,
+                                       .max_sequences = 8,
+                                       .max_waiting = 8,
+                                       .total_blocks = 40,
+                                       .block_tokens = kBlockTokens};
 
 // A pool with as many blocks as the test says, in which every sequence needs what the test says.
 class FixedView final : public CacheView {
@@ -37,12 +42,7 @@ class SchedulerEvictionTest : public testing::Test {
   }
 
   StepLearner latency_;
-  Scheduler scheduler_{{.max_step_tokens = 1024,
-                        .max_sequences = 8,
-                        .max_waiting = 8,
-                        .total_blocks = 40,
-                        .block_tokens = kBlockTokens},
-                       latency_};
+  Scheduler scheduler_{kOptions, latency_};
   FixedView view_;
 };
 
@@ -120,6 +120,25 @@ TEST_F(SchedulerEvictionTest, EvictedOutputShortensASequenceUntilItIsComputedAga
   const StepPlan again = Step();
   ASSERT_EQ(again.prefills.size(), 1u);
   EXPECT_EQ(again.prefills.front().count, 122) << "the whole prompt and all of its output";
+}
+
+// 7 blocks of the prompt and 20 of the output each: two fit into 40 blocks where a third of the output stays.
+TEST_F(SchedulerEvictionTest, OutputThatIsEvictedIsNotWaitedFor) {
+  for (const double share : {1.0, 1.0 / 3}) {
+    SCOPED_TRACE(share);
+    Scheduler scheduler(kOptions, latency_);
+    view_.available = 40;
+    view_.needed = 7;
+    for (const uint64_t id : {1, 2}) {
+      ASSERT_EQ(scheduler.Enqueue({.id = SequenceId(id),
+                                   .prompt_tokens = 100,
+                                   .max_total_tokens = 420,
+                                   .output_share = share},
+                                  TimePoint{}),
+                absl::OkStatus());
+    }
+    EXPECT_EQ(scheduler.Plan(TimePoint{}, view_).admitted.size(), share < 1 ? 2u : 1u);
+  }
 }
 
 // 38 blocks for 600 tokens; what stays needs blocks beside them, and so does a prompt whose KV was
