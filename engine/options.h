@@ -59,7 +59,8 @@ struct EngineOptions {
   // The codec of the KV of hand-offs where the peer reads it: this one, or for each stream the one that
   // is expected to move it the fastest (docs/hand_off.md). Only KV in the host's memory is encoded.
   std::optional<CodecId> wire_codec;
-  int32_t codec_threads = 2;  // that encode in role prefill and decode in role decode; 0: none
+  bool probes_codecs = false;  // KvEncoder::Options::probes
+  int32_t codec_threads = 2;   // that encode in role prefill and decode in role decode; 0: none
   StartCosts costs;
   bool share_kv = false;  // the KV pool is memory that other processes can open (Device::Share)
   bool check_invariants = false;  // after every step; tests and debug builds

@@ -88,7 +88,7 @@ absl::Status EncodedStream::Post(std::span<const PostedExtent> extents) {
     as_they_are.insert(as_they_are.end(), encoded.begin(), encoded.end());
     encoded.clear();
   }
-  if (encoding_.frames && parts_.encoder.calibrates()) QueuePieces(as_they_are, true);
+  if (encoding_.frames && parts_.encoder.takes_samples()) QueuePieces(as_they_are, true);
   absl::Status status = PostNow(as_they_are);
   if (status.ok() && !encoded.empty()) status = PostTables();
   if (!status.ok()) {
@@ -117,18 +117,18 @@ absl::Status EncodedStream::PostTables() {
   return PostNow({&tables, 1});
 }
 
-void EncodedStream::QueuePieces(std::span<const PostedExtent> extents, bool calibrates) {
+void EncodedStream::QueuePieces(std::span<const PostedExtent> extents, bool are_samples) {
   std::vector<Piece> pieces;
   for (const PostedExtent& extent : extents) {
     if (pieces.empty() || pieces.back().bytes >= kPieceBytes) {
-      pieces.push_back({.extents = {}, .calibrates = calibrates});
+      pieces.push_back({.extents = {}, .is_sample = are_samples});
     }
     pieces.back().extents.push_back(extent);
     pieces.back().bytes += std::ssize(extent.payload);
   }
   {
     absl::MutexLock lock(&mutex_);
-    if (!calibrates) waiting_ += static_cast<int32_t>(pieces.size());
+    if (!are_samples) waiting_ += static_cast<int32_t>(pieces.size());
   }
   for (Piece& piece : pieces) {
     parts_.workers.Queue(
@@ -140,15 +140,15 @@ void EncodedStream::Work(const Piece& piece) {
   {
     absl::MutexLock lock(&mutex_);
     if (is_over_) {
-      if (!piece.calibrates) parts_.encoder.GiveBack(piece.bytes);
+      if (!piece.is_sample) parts_.encoder.GiveBack(piece.bytes);
       return;
     }
     ++reading_;
   }
   absl::Status status;
-  if (piece.calibrates) {
+  if (piece.is_sample) {
     for (const PostedExtent& extent : piece.extents) {
-      parts_.encoder.Calibrate(static_cast<int32_t>(extent.layer), extent.payload);
+      parts_.encoder.Sample(static_cast<int32_t>(extent.layer), TokensOf(extent), extent.payload);
     }
   } else {
     status = EncodeAndPost(piece);
@@ -157,7 +157,7 @@ void EncodedStream::Work(const Piece& piece) {
   {
     absl::MutexLock lock(&mutex_);
     --reading_;
-    if (!piece.calibrates) finish = --waiting_ == 0 && finishes_ && !is_over_;
+    if (!piece.is_sample) finish = --waiting_ == 0 && finishes_ && !is_over_;
   }
   if (status.ok() && finish) status = inner_->Finish();
   if (!status.ok()) {

@@ -96,8 +96,8 @@ class EncodedStream final : public SendStream, public std::enable_shared_from_th
   // Extents that one worker encodes.
   struct Piece {
     std::vector<PostedExtent> extents;
-    int64_t bytes = 0;  // of the extents, taken of the encoder's limit unless the piece calibrates
-    bool calibrates = false;  // they were sent as they are, and only their exponents are counted
+    int64_t bytes = 0;       // of the extents, taken of the encoder's limit unless they are samples
+    bool is_sample = false;  // they were sent as they are: KvEncoder::Sample
   };
   // How the transport's stream ended.
   struct End {
@@ -109,7 +109,7 @@ class EncodedStream final : public SendStream, public std::enable_shared_from_th
 
   absl::Status PostNow(std::span<const PostedExtent> extents);
   absl::Status PostTables();
-  void QueuePieces(std::span<const PostedExtent> extents, bool calibrates);
+  void QueuePieces(std::span<const PostedExtent> extents, bool are_samples);
   ExtentPlace PlaceOf(const PostedExtent& extent) const;
   int32_t TokensOf(const PostedExtent& extent) const;
   bool IsEncoded(const PostedExtent& extent) const;

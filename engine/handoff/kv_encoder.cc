@@ -56,7 +56,7 @@ StreamEncoding KvEncoder::Choose(const HandoffTarget& target, const Demand& dema
   absl::MutexLock lock(&mutex_);
   if (peers_.size() >= kMostPeers) peers_.clear();
   Peer& peer = peers_[{target.data_address, demand.quality}];
-  const size_t index = IndexFor(target, demand, peer);
+  const size_t index = options_.probes ? 0 : IndexFor(target, demand, peer);
   peer.latest = index;
   Known& known = known_[index];
   ++known.counts.streams;
@@ -116,6 +116,20 @@ void KvEncoder::Learn(const HandoffTarget& target, const Demand& demand, const O
   if (ModelTime(outcome.computing) >= expected) return;
   peer->second.overruns.Add(outcome.way, demand.bytes,
                             std::chrono::duration<double>(outcome.took - expected).count());
+}
+
+void KvEncoder::Sample(int32_t layer, int32_t tokens, std::span<const std::byte> extent) {
+  if (calibrates_) return Calibrate(layer, extent);
+  if (!options_.probes || probes_++ % kProbedExtents != 0) return;
+  std::shared_ptr<const KvCodec> codec;
+  {
+    absl::MutexLock lock(&mutex_);
+    codec = std::ranges::find(known_, CodecId::kMaskRice, &Known::id)->codec;
+  }
+  if (codec == nullptr) return;
+  thread_local std::vector<std::byte> unused;
+  unused.resize(extent.size());
+  Encode(codec.get(), {.layer = layer}, tokens, extent, unused);
 }
 
 void KvEncoder::Calibrate(int32_t layer, std::span<const std::byte> extent) {

@@ -46,9 +46,14 @@ struct StreamEncoding {
 // Thread-safe.
 class KvEncoder {
  public:
+  static constexpr uint64_t kProbedExtents = 128;
+
   struct Options {
     KvLayout layout;               // of the pool, in the host's memory
     std::optional<CodecId> codec;  // for every stream whose peer reads it; nothing: the fastest one
+    // All KV goes as it is; of every kProbedExtents extents one is encoded by mask-rice, and thrown away, to
+    // know what encoding would do.
+    bool probes = false;
     int64_t most_bytes = 256 << 20;  // of KV that waits to be encoded, and encoded KV
   };
   KvEncoder(const Options& options, const Clock& clock);
@@ -74,6 +79,10 @@ class KvEncoder {
 
   // Whether KV is needed to make tables of.
   bool calibrates() const { return calibrates_; }
+  // Whether extents that are sent as they are should be given to Sample.
+  bool takes_samples() const { return calibrates_ || options_.probes; }
+  // Takes an extent that is sent as it is for new tables, or for the probe.
+  void Sample(int32_t layer, int32_t tokens, std::span<const std::byte> extent);
   // Counts the exponents of an extent, until there are tables. Encode does so itself.
   void Calibrate(int32_t layer, std::span<const std::byte> extent);
 
@@ -132,6 +141,7 @@ class KvEncoder {
   const Clock& clock_;
   std::atomic<bool> calibrates_;
   std::atomic<int64_t> reserved_ = 0;
+  std::atomic<uint64_t> probes_ = 0;  // extents that were offered to the probe
 
   mutable absl::Mutex mutex_;
   std::unique_ptr<CodecCalibrator> calibrator_ ABSL_GUARDED_BY(mutex_);  // null: the tables fit

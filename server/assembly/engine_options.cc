@@ -72,7 +72,8 @@ absl::Status SetKvOptions(const WorkerTuning& tuning, EngineOptions& engine) {
 
 absl::Status SetCodecOptions(const TransferTuning& tuning, EngineOptions& engine) {
   engine.codec_threads = tuning.codec_threads;
-  if (tuning.codec == "auto") return absl::OkStatus();
+  engine.probes_codecs = tuning.codec == "probe";
+  if (tuning.codec == "auto" || engine.probes_codecs) return absl::OkStatus();
   ASSIGN_OR_RETURN(engine.wire_codec, ParseCodec("--kv-codec", tuning.codec));
   return absl::OkStatus();
 }

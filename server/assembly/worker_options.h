@@ -32,7 +32,7 @@ struct TransferTuning {
   int64_t least_post_bytes = EngineOptions().least_post_bytes;  // no flag
   std::string probe = "on";    // on, off: of the ways to the decode workers
   TlsFiles tls;                // of tcp; none: no TLS
-  std::string codec = "auto";  // of KV on its way: auto, raw, f3, mask-rice
+  std::string codec = "auto";  // of KV on its way: auto, raw, f3, mask-rice, probe
   int32_t codec_threads = EngineOptions().codec_threads;
   int32_t lease_ms = 3000;                 // of a reservation
   int32_t max_waiting_reservations = 256;  // at a decode worker, for room

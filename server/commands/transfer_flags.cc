@@ -89,10 +89,11 @@ void AddTransferFlags(CLI::App& app, TransferTuning& tuning) {
   app.add_option(
          "--kv-codec", tuning.codec,
          "how prefill workers encode KV for decode workers, without a bit lost: mask-rice "
-         "(the smallest), f3, raw (not at all), or auto: for each request what the measured "
-         "rates of codecs and link make the fastest. KV of --kv-dtype k8v8, k6v5 or k4v3 is always "
+         "(the smallest), f3, raw (not at all), auto: for each request what the measured rates of "
+         "codecs and link make the fastest, or probe: as raw, and one block in 128 is encoded to "
+         "measure what that would do. KV of --kv-dtype k8v8, k6v5 or k4v3 is always "
          "sent raw")
-      ->check(CLI::IsMember({"auto", "raw", "f3", "mask-rice"}))
+      ->check(CLI::IsMember({"auto", "raw", "f3", "mask-rice", "probe"}))
       ->capture_default_str()
       ->group(group);
   app.add_option("--kv-codec-threads", tuning.codec_threads,

@@ -40,6 +40,7 @@ TestEngine::TestEngine(const TestEngineSetup& setup)
                               .conversion_slots = setup.conversion_slots,
                               .least_post_bytes = setup.least_post_bytes,
                               .wire_codec = setup.wire_codec,
+                              .probes_codecs = setup.probes_codecs,
                               .codec_threads = setup.codec_threads,
                               .costs = setup.costs,
                               .check_invariants = true};

@@ -37,6 +37,7 @@ struct TestEngineSetup {
   int64_t host_bytes = 0;
   DType kv_dtype = DType::kBF16;
   std::optional<CodecId> wire_codec;
+  bool probes_codecs = false;
   int32_t codec_threads = EngineOptions().codec_threads;
   SplitMode splits = SplitMode::kBalanced;
   StartCosts costs;

@@ -44,12 +44,13 @@ EncodedRun HandOverEncoded(HandoffPair& pair, const EngineRequest& request) {
   return {.tokens = (*run)->token_ids(), .kv = (*run)->prefill.AwaitFinish().kv};
 }
 
-// Hands over prompts until the encoder has made its tables of them.
+// Hands over prompts until the encoder has made its tables of them. It needs 1,024 tokens, and gets none of a
+// stream that ends before a codec worker has looked at it.
 void MakeTables(HandoffPair& pair, CodecId codec) {
-  for (uint64_t id = 1; id < 40; ++id) {
+  for (uint64_t id = 1; id < 1000; ++id) {
     if (HandOverEncoded(pair, EncodedRequest(1000 + id, 64)).kv.codec == CodecName(codec)) return;
   }
-  FAIL() << "no tables were made of 2,560 tokens";
+  FAIL() << "no tables were made of 64,000 tokens";
 }
 
 using CodecAndSizes = std::tuple<CodecId, int32_t, int32_t>;
@@ -90,6 +91,23 @@ TEST(EncodedHandoffTest, WiderNumbersTakeKvThatCameEncoded) {
   const EncodedRun run = HandOverEncoded(pair, EncodedRequest(5, 100));
   EXPECT_EQ(run.kv.codec, "mask-rice");
   EXPECT_EQ(run.tokens, HandOverEncoded(as_it_is, EncodedRequest(5, 100)).tokens);
+}
+
+TEST(EncodedHandoffTest, AProbeMeasuresWhatEncodingWouldDo) {
+  HandoffPair pair({.block_tokens = 16, .probes_codecs = true}, {.block_tokens = 16},
+                   Wire::kLoopback);
+  uint64_t id = 0;
+  const auto mask_rice = [&] { return pair.prefill()->stats().wire_codecs[1]; };
+  const auto extent_bytes = static_cast<uint64_t>(pair.prefill().layout().ExtentBytes());
+  while (mask_rice().kv_bytes < 4 * extent_bytes) {
+    ASSERT_LT(++id, 1000u);
+    const EncodedRun run = HandOverEncoded(pair, EncodedRequest(id, 200));
+    EXPECT_EQ(run.kv.codec, "raw");
+    EXPECT_GE(run.kv.wire_bytes, run.kv.raw_bytes);
+  }
+  EXPECT_LT(mask_rice().wire_bytes, mask_rice().kv_bytes);
+  EXPECT_EQ(mask_rice().streams, 0u);
+  EXPECT_LE(mask_rice().kv_bytes * 32, pair.prefill()->stats().kv_bytes_sent);
 }
 
 EngineRequest RequestOfQuality(uint64_t id, int32_t prompt_tokens, KvQuality quality) {

@@ -241,6 +241,27 @@ TEST_F(KvEncoderTest, CountsSayWhatEachCodecDid) {
   }
 }
 
+TEST_F(KvEncoderTest, AProbeEncodesASampleAndSendsItAsItIs) {
+  encoder_ = std::make_unique<KvEncoder>(
+      KvEncoder::Options{.layout = kEncoderLayout, .probes = true}, clock_);
+  MakeTables();
+  EXPECT_EQ(Chosen(kReadsAll, kSlowLink), CodecId::kRaw);
+  EXPECT_EQ(Chosen(kReadsAll, kSlowLink, KvQuality::kCompact), CodecId::kRaw);
+  constexpr uint64_t kSamples = 3;
+  const std::vector<std::byte> extent = LikeKv(kEncoderShape, 4);
+  for (uint64_t i = 0; i < kSamples * KvEncoder::kProbedExtents; ++i) {
+    encoder_->Sample(1, 16, extent);
+  }
+  EngineStats stats;
+  encoder_->AddTo(stats);
+  const WireCodecStats& raw = stats.wire_codecs[0];
+  const WireCodecStats& mask_rice = stats.wire_codecs[1];
+  EXPECT_EQ(raw.streams, 2u);
+  EXPECT_EQ(mask_rice.streams, 0u);
+  EXPECT_EQ(mask_rice.kv_bytes, kSamples * extent.size());
+  EXPECT_LT(mask_rice.wire_bytes * 13, mask_rice.kv_bytes * 10);
+}
+
 // KV whose exponents are all smaller by 8.
 std::vector<std::byte> LikeOtherKv(uint64_t seed) {
   std::vector<std::byte> extent = LikeKv(kEncoderShape, seed);
