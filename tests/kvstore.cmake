@@ -12,7 +12,7 @@ tandem_test(kvstore_test
 tandem_test(kv_codec_test
   SOURCES unit/kvstore/codec/byte_plane_legacy_test.cc unit/kvstore/codec/byte_plane_test.cc
           unit/kvstore/codec/codec_tables_test.cc unit/kvstore/codec/frame_decoder_test.cc
-          unit/kvstore/codec/kv_codec_test.cc unit/kvstore/codec/packed_extent_test.cc
+          unit/kvstore/codec/frame_parts_test.cc unit/kvstore/codec/kv_codec_test.cc unit/kvstore/codec/packed_extent_test.cc
           unit/kvstore/codec/quantised_test.cc
   DEPS tandem_kv_codec hwy::hwy)
 tandem_test(kvstore_property_test
