@@ -8,6 +8,7 @@
 #include "engine/handoff/rounding.h"
 #include "kvstore/codec/packed_extent.h"
 #include "kvstore/codec/quantised.h"
+#include "kvstore/kv_parts.h"
 
 namespace tandem {
 namespace {
@@ -171,9 +172,8 @@ std::unique_ptr<KvCodec> KvEncoder::NewCodec(const Known& known,
   return NewQuantisedCodec(RoundingOf(known.quality).bits);
 }
 
-std::optional<size_t> KvEncoder::Encode(const KvCodec* codec, const ExtentPlace& place,
-                                        int32_t tokens, std::span<const std::byte> extent,
-                                        std::span<std::byte> out) {
+KvEncoder::Encoded KvEncoder::Encode(const KvCodec* codec, const ExtentPlace& place, int32_t tokens,
+                                     std::span<const std::byte> extent, std::span<std::byte> out) {
   thread_local std::vector<std::byte> packed;
   const TimePoint began = clock_.Now();
   const ExtentShape shape = ShapeOf(tokens);
@@ -183,20 +183,27 @@ std::optional<size_t> KvEncoder::Encode(const KvCodec* codec, const ExtentPlace&
     PackTokens(shape, options_.layout.block_tokens, extent, packed);
     raw = packed;
   }
-  const auto size = EncodeFrame(codec, shape, place, raw, out);
-  const bool smaller = size.ok() && *size < extent.size();
-  Observe(codec, raw.size(), smaller ? *size : extent.size(), clock_.Now() - began);
-  return smaller ? std::optional(*size) : std::nullopt;
+  Encoded encoded;
+  const auto size = EncodeFrame(codec, shape, place, raw, out, &encoded.parts);
+  if (size.ok() && *size < extent.size()) {
+    encoded.size = *size;
+  } else {
+    encoded.parts = PartsOfRawExtent(options_.layout, tokens);
+  }
+  Observe(codec, encoded.parts, clock_.Now() - began);
+  return encoded;
 }
 
-void KvEncoder::Observe(const KvCodec* codec, size_t kv_bytes, size_t wire_bytes, Duration took) {
+void KvEncoder::Observe(const KvCodec* codec, const ExtentParts& parts, Duration took) {
   absl::MutexLock lock(&mutex_);
   const auto place = std::ranges::find_if(
       known_, [codec](const Known& known) { return known.codec.get() == codec; });
   Known& known = *place;
-  known.counts.kv_bytes += kv_bytes;
-  known.counts.wire_bytes += wire_bytes;
+  known.counts.k.Add(parts.k);
+  known.counts.v.Add(parts.v);
   if (known.codec == nullptr || took <= Duration{}) return;
+  const uint64_t kv_bytes = parts.k.kv_bytes + parts.v.kv_bytes;
+  const uint64_t wire_bytes = parts.k.wire_bytes + parts.v.wire_bytes;
   MoveTo(known.model.encode_bytes_per_second, BytesPerSecond(kv_bytes, took));
   MoveTo(known.model.ratio, static_cast<double>(kv_bytes) / static_cast<double>(wire_bytes));
 }

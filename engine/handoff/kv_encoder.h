@@ -19,6 +19,7 @@
 #include "engine/handoff/overruns.h"
 #include "engine/request.h"
 #include "engine/stats.h"
+#include "kvstore/codec/extent_parts.h"
 #include "kvstore/codec/kv_codec.h"
 #include "kvstore/kv_layout.h"
 #include "scheduler/latency_model/codec_model.h"
@@ -76,11 +77,17 @@ class KvEncoder {
   // Counts the exponents of an extent, until there are tables.
   void Calibrate(int32_t layer, std::span<const std::byte> extent);
 
-  // Encodes an extent, of which the first `tokens` tokens are sent, into `out`. Nothing where its frame
-  // would not be smaller than the extent: then that is to be sent as it is. `codec` is one that Choose
+  // What became of an extent that is to be encoded.
+  struct Encoded {
+    // Of its frame. Nothing where that would not be smaller than the extent, which is then to be sent as
+    // it is.
+    std::optional<size_t> size;
+    ExtentParts parts;
+  };
+  // Encodes an extent, of which the first `tokens` tokens are sent, into `out`. `codec` is one that Choose
   // returned, `out` has ExtentBytes().
-  std::optional<size_t> Encode(const KvCodec* codec, const ExtentPlace& place, int32_t tokens,
-                               std::span<const std::byte> extent, std::span<std::byte> out);
+  Encoded Encode(const KvCodec* codec, const ExtentPlace& place, int32_t tokens,
+                 std::span<const std::byte> extent, std::span<std::byte> out);
 
   // Takes so many bytes of the limit for `extents` extents. False when too few are left: these are sent as
   // they are, and counted.
@@ -114,7 +121,7 @@ class KvEncoder {
   void BuildCodecs(const CodecCalibrator& calibrator, const CodecSamples& samples);
   size_t IndexFor(const HandoffTarget& target, const Demand& demand, const Peer& peer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Observe(const KvCodec* codec, size_t kv_bytes, size_t wire_bytes, Duration took);
+  void Observe(const KvCodec* codec, const ExtentParts& parts, Duration took);
 
   const Options options_;
   const Clock& clock_;

@@ -41,6 +41,7 @@ TestEngine::TestEngine(const TestEngineSetup& setup)
                               .least_post_bytes = setup.least_post_bytes,
                               .wire_codec = setup.wire_codec,
                               .codec_threads = setup.codec_threads,
+                              .kv_dump_directory = setup.kv_dump_directory,
                               .costs = setup.costs,
                               .check_invariants = true};
   const Clock& clock = setup.clock != nullptr ? *setup.clock : real_clock_;
