@@ -74,6 +74,19 @@ bool EncodesKv(const EngineOptions& options, const EngineParts& parts) {
          parts.simulated == nullptr && has_floats;
 }
 
+// Null where no KV is to be written.
+absl::StatusOr<std::unique_ptr<KvDumper>> NewDumper(const EngineOptions& options,
+                                                    const EngineParts& parts) {
+  if (options.kv_dump_directory.empty() || options.role != Role::kPrefill) return nullptr;
+  if (!parts.device.is_host()) {
+    return InvalidArgument("--kv-dump={}: KV in the memory of {} is not written to files",
+                           options.kv_dump_directory, parts.device.name());
+  }
+  return KvDumper::Open({.directory = options.kv_dump_directory,
+                         .most_bytes = options.kv_dump_bytes,
+                         .layout = options.layout});
+}
+
 // The latest stats of an engine, written by its thread and read by any.
 class PublishedStats {
  public:
@@ -122,6 +135,7 @@ class Engine::Impl {
     std::unique_ptr<PrefixJournal> journal;        // of the store; null without a prefix cache
     std::unique_ptr<KvStore> store;                // tells the inbox, computes on the stream
     std::unique_ptr<StepComputation> computation;  // works on all of the above
+    std::unique_ptr<KvDumper> dumper;              // null: no KV is written to files
     LandingZone::Conversion conversion;  // into the store's pool; moved into the landing zone
   };
 
@@ -148,21 +162,21 @@ class Engine::Impl {
                .workers = EncodesKv(options, parts) ? &workers_ : nullptr},
               made_.store->view(), std::move(made_.conversion), parts.clock, *made_.inbox),
         workers_(EncodesKv(options, parts) ? options.codec_threads : 0),
-        loop_(options_,
-              {.clock = parts.clock,
-               .device = parts.device,
-               .inbox = *made_.inbox,
-               .store = *made_.store,
-               .zone = zone_,
-               .encoding = EncodesKv(options, parts) ? KvSender::Encoding{&encoder_, &workers_}
-                                                     : KvSender::Encoding{},
-               .computation = *made_.computation,
-               .stream = *made_.stream,
-               .vocab_size = parts.model.vocab_size,
-               .progress = progress_,
-               .publish = [this](const EngineStats& stats) { stats_.Set(stats); },
-               .failed = [this](const absl::Status& why) { loss_.CheckDevice(why); },
-               .lost = [this](const absl::Status& why) { loss_.Report(why); }}),
+        loop_(options_, {.clock = parts.clock,
+                         .device = parts.device,
+                         .inbox = *made_.inbox,
+                         .store = *made_.store,
+                         .zone = zone_,
+                         .encoding = {.encoder = EncodesKv(options, parts) ? &encoder_ : nullptr,
+                                      .workers = EncodesKv(options, parts) ? &workers_ : nullptr,
+                                      .dumper = made_.dumper.get()},
+                         .computation = *made_.computation,
+                         .stream = *made_.stream,
+                         .vocab_size = parts.model.vocab_size,
+                         .progress = progress_,
+                         .publish = [this](const EngineStats& stats) { stats_.Set(stats); },
+                         .failed = [this](const absl::Status& why) { loss_.CheckDevice(why); },
+                         .lost = [this](const absl::Status& why) { loss_.Report(why); }}),
         thread_([this] {
           NameThisThread("engine");
           loop_.Run();
@@ -206,7 +220,12 @@ class Engine::Impl {
     });
   }
 
-  EngineStats stats() const { return stats_.Get(); }
+  EngineStats stats() const {
+    EngineStats stats = stats_.Get();
+    // Files are written behind the back of the engine's thread, which may be idle.
+    if (made_.dumper != nullptr) made_.dumper->AddTo(stats);
+    return stats;
+  }
 
   uint64_t progress() const { return progress_.count(); }
 
@@ -305,6 +324,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
                                                 .journal = made.journal.get(),
                                                 .shared = complete.share_kv},
                                                parts.device, *made.stream, wake));
+  ASSIGN_OR_RETURN(made.dumper, NewDumper(complete, parts));
   made.computation = Impl::NewComputation(parts, made);
   ASSIGN_OR_RETURN(
       made.conversion.converter,

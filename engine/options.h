@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
@@ -61,6 +62,10 @@ struct EngineOptions {
   std::optional<CodecId> wire_codec;
   bool probes_codecs = false;  // KvEncoder::Options::probes
   int32_t codec_threads = 2;   // that encode in role prefill and decode in role decode; 0: none
+  // The KV of hand-offs is written to files of this directory, of so many bytes together (KvDumper). Role
+  // prefill, with a pool in the host's memory. Empty: nothing is written.
+  std::string kv_dump_directory;
+  uint64_t kv_dump_bytes = uint64_t{256} << 20;
   StartCosts costs;
   bool share_kv = false;  // the KV pool is memory that other processes can open (Device::Share)
   bool check_invariants = false;  // after every step; tests and debug builds

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/finish_reason.h"
 #include "kernels/op_args.h"
+#include "kvstore/kv_parts.h"
 
 namespace tandem {
 
@@ -34,6 +35,7 @@ struct KvReport {
   // The part of raw_bytes that had landed when the request arrived at the decode worker, which
   // alone reports it.
   uint64_t hidden_bytes = 0;
+  KvParts parts;  // of the KV that was posted
 };
 
 // The end of one choice.

@@ -29,6 +29,7 @@ struct OutputSoFar {
 // One request as an engine receives it: as token ids, with all defaults filled in.
 struct EngineRequest {
   RequestId id;
+  std::string client_id;        // the id that the client knows, for a dump of its KV
   std::vector<int32_t> prompt;  // at least one token, each in [0, vocab)
   SamplingParams sampling;
   TokenConstraints constraints;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "kvstore/codec/extent_parts.h"
 #include "kvstore/codec/kv_codec.h"
 #include "kvstore/kv_store.h"
 #include "scheduler/latency_model/cost_state.h"
@@ -24,13 +25,24 @@ struct HandoffCounts {
 // What one codec did for the hand-offs of a prefill worker since the start.
 struct WireCodecStats {
   CodecId codec = CodecId::kRaw;
-  std::string name;         // KvCodec::name
-  uint64_t streams = 0;     // that were opened with it
-  uint64_t kv_bytes = 0;    // of the extents that it was given
-  uint64_t wire_bytes = 0;  // what was sent for them, headers of wire frames not counted
+  std::string name;      // KvCodec::name
+  uint64_t streams = 0;  // that were opened with it
+  // Of the extents that it was given; what was sent for them is without the headers of wire frames.
+  PartBytes k;
+  PartBytes v;
   // Of one thread, with 1 GB = 1e9 bytes of KV; 0 before it was measured.
   double encode_gigabytes_per_second = 0;
   double decode_gigabytes_per_second = 0;
+
+  uint64_t kv_bytes() const { return k.kv_bytes + v.kv_bytes; }
+  uint64_t wire_bytes() const { return k.wire_bytes + v.wire_bytes; }
+};
+
+// Files of the KV of hand-offs (EngineOptions::kv_dump_directory).
+struct KvDumpCounts {
+  uint64_t written = 0;
+  uint64_t skipped = 0;  // hand-offs whose KV was not written, because of the limit or an error
+  uint64_t bytes = 0;    // now: of all files, and of KV in memory that will be one
 };
 
 // A snapshot for status pages, heartbeats and tests. `kv.free_blocks` are neither in a sequence nor
@@ -64,6 +76,7 @@ struct EngineStats {
   // Extents that were sent as they are because too much KV waited to be encoded or acknowledged.
   uint64_t unencoded_extents = 0;
   uint64_t codec_calibrations = 0;  // how often the tables of the codecs were made
+  KvDumpCounts kv_dumps;
 };
 
 }  // namespace tandem

@@ -45,7 +45,7 @@ tandem_test(converted_handoff_test SOURCES unit/engine/converted_handoff_test.cc
             DEPS tandem_test_engine)
 tandem_test(encoded_handoff_test
   SOURCES unit/engine/encoded_handoff_test.cc unit/engine/encoded_stream_test.cc
-          unit/engine/kv_encoder_test.cc
+          unit/engine/kv_dumper_test.cc unit/engine/kv_encoder_test.cc
   DEPS tandem_test_engine)
 tandem_test(quantised_kv_test SOURCES unit/engine/quantised_kv_test.cc DEPS tandem_test_engine
             TIMEOUT 300)

@@ -3,7 +3,7 @@ tandem_test(kvstore_test
   SOURCES unit/kvstore/block_pool_test.cc unit/kvstore/block_table_test.cc
           unit/kvstore/copier_test.cc unit/kvstore/eviction_policy_test.cc
           unit/kvstore/expectations_test.cc unit/kvstore/host_pool_test.cc
-          unit/kvstore/kv_convert_test.cc
+          unit/kvstore/kv_convert_test.cc unit/kvstore/kv_dump_test.cc
           unit/kvstore/kv_layout_test.cc unit/kvstore/kv_store_test.cc
           unit/kvstore/prefix_cache_test.cc unit/kvstore/prefix_journal_test.cc
           unit/kvstore/prefix_key_test.cc unit/kvstore/select_tokens_test.cc
@@ -12,7 +12,7 @@ tandem_test(kvstore_test
 tandem_test(kv_codec_test
   SOURCES unit/kvstore/codec/byte_plane_legacy_test.cc unit/kvstore/codec/byte_plane_test.cc
           unit/kvstore/codec/codec_tables_test.cc unit/kvstore/codec/frame_decoder_test.cc
-          unit/kvstore/codec/kv_codec_test.cc unit/kvstore/codec/packed_extent_test.cc
+          unit/kvstore/codec/frame_parts_test.cc unit/kvstore/codec/kv_codec_test.cc unit/kvstore/codec/packed_extent_test.cc
           unit/kvstore/codec/quantised_test.cc
   DEPS tandem_kv_codec hwy::hwy)
 tandem_test(kvstore_property_test
@@ -23,6 +23,10 @@ tandem_test(kvstore_property_test
 tandem_fuzz_test(store_block_fuzz
   SOURCES fuzz/store_block_fuzz.cc
   CORPUS fuzz/corpus/store_block
+  DEPS tandem_kvstore)
+tandem_fuzz_test(kv_dump_fuzz
+  SOURCES fuzz/kv_dump_fuzz.cc
+  CORPUS fuzz/corpus/kv_dump
   DEPS tandem_kvstore)
 tandem_fuzz_test(kv_codec_fuzz
   SOURCES fuzz/kv_codec_fuzz.cc

@@ -2,6 +2,7 @@
 tandem_test(server_test
   SOURCES unit/server/cache_reports_test.cc unit/server/classic_parameters_test.cc
           unit/server/explain_report_test.cc unit/server/generation_test.cc unit/server/host_memory_test.cc
+          unit/server/kv_report_test.cc
           unit/server/message_limit_test.cc unit/server/metrics_test.cc
           unit/server/open_connections_test.cc unit/server/open_fabric_test.cc
           unit/server/parse_message_test.cc unit/server/registration_test.cc
@@ -52,7 +53,7 @@ foreach(name routes_test several_choices_test cached_prompts_test endings_test w
              kv_tls_test silent_connection_test large_prompts_test connections_test log_test
              profile_command_test eval_command_test weights_hash_test bench_serve_test bench_sweep_test simulated_test
              prefix_routing_test request_options_test openai_integration_test chat_command_test
-             tool_calls_test turns_integration_test hostile_http_test http_overload_test)
+             tool_calls_test turns_integration_test hostile_http_test http_overload_test inspect_kv_test)
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
               LABELS integration TIMEOUT 300)
 endforeach()

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 
 namespace tandem {
 
@@ -10,12 +10,12 @@ class CodecDrift {
  public:
   // Texts differ by less than a hundredth in how small their KV becomes, layers by more; so the extents of
   // many prompts are taken together.
-  static constexpr size_t kWindowBytes = 32 << 20;
+  static constexpr uint64_t kWindowBytes = 32 << 20;
   static constexpr double kLeastShare = 0.97;
 
   // Adds a full extent. Whether the window that it completes became smaller by less than kLeastShare of
   // `expected`, the ratio that was measured when the tables were made.
-  bool Add(size_t kv_bytes, size_t wire_bytes, double expected) {
+  bool Add(uint64_t kv_bytes, uint64_t wire_bytes, double expected) {
     kv_bytes_ += kv_bytes;
     wire_bytes_ += wire_bytes;
     if (kv_bytes_ < kWindowBytes) return false;
@@ -25,8 +25,8 @@ class CodecDrift {
   }
 
  private:
-  size_t kv_bytes_ = 0;
-  size_t wire_bytes_ = 0;
+  uint64_t kv_bytes_ = 0;
+  uint64_t wire_bytes_ = 0;
 };
 
 }  // namespace tandem

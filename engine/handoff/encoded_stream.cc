@@ -19,11 +19,6 @@ int64_t BytesOf(std::span<const PostedExtent> extents) {
 
 }  // namespace
 
-void PostedKv::Add(std::span<const PostedExtent> extents) {
-  frames += extents.size();
-  payload_bytes += static_cast<uint64_t>(BytesOf(extents));
-}
-
 absl::StatusOr<EncodedStream::Opened> EncodedStream::Open(const Parts& parts,
                                                           const HandoffTarget& target,
                                                           Prompt prompt, Duration renew_every,
@@ -89,7 +84,7 @@ absl::Status EncodedStream::Post(std::span<const PostedExtent> extents) {
     encoded.clear();
   }
   if (encoding_.frames && parts_.encoder.takes_samples()) QueuePieces(as_they_are, true);
-  absl::Status status = PostNow(as_they_are);
+  absl::Status status = PostRaw(as_they_are);
   if (status.ok() && !encoded.empty()) status = PostTables();
   if (!status.ok()) {
     parts_.encoder.GiveBack(BytesOf(encoded));
@@ -103,6 +98,16 @@ absl::Status EncodedStream::PostNow(std::span<const PostedExtent> extents) {
   if (extents.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(inner_->Post(extents));
   prompt_.posted->Add(extents);
+  return absl::OkStatus();
+}
+
+absl::Status EncodedStream::PostRaw(std::span<const PostedExtent> extents) {
+  RETURN_IF_ERROR(PostNow(extents));
+  std::vector<ExtentParts> parts;
+  for (const PostedExtent& extent : extents) {
+    parts.push_back(PartsOfRawExtent(parts_.encoder.layout(), TokensOf(extent)));
+  }
+  prompt_.posted->AddParts(extents, parts);
   return absl::OkStatus();
 }
 
@@ -175,21 +180,25 @@ absl::Status EncodedStream::EncodeAndPost(const Piece& piece) {
   auto buffer = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(piece.bytes));
   std::span<std::byte> left(buffer.get(), static_cast<size_t>(piece.bytes));
   std::vector<PostedExtent> payloads;
+  std::vector<ExtentParts> parts;
   for (const PostedExtent& extent : piece.extents) {
-    const std::optional<size_t> size =
+    const KvEncoder::Encoded encoded =
         parts_.encoder.Encode(encoding_.codec.get(), PlaceOf(extent), TokensOf(extent),
                               extent.payload, left.first(extent.payload.size()));
     payloads.push_back(extent);
-    if (!size) continue;
-    payloads.back().payload = left.first(*size);
+    parts.push_back(encoded.parts);
+    if (!encoded.size) continue;
+    payloads.back().payload = left.first(*encoded.size);
     payloads.back().kind = PayloadKind::kEncoded;
-    left = left.subspan(*size);
+    left = left.subspan(*encoded.size);
   }
   {
     absl::MutexLock lock(&mutex_);
     payloads_.Keep(std::move(buffer), piece.bytes);
   }
-  return PostNow(payloads);
+  RETURN_IF_ERROR(PostNow(payloads));
+  prompt_.posted->AddParts(payloads, parts);
+  return absl::OkStatus();
 }
 
 absl::Status EncodedStream::Finish() {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,18 +14,11 @@
 #include "absl/synchronization/mutex.h"
 #include "engine/handoff/codec_workers.h"
 #include "engine/handoff/kv_encoder.h"
+#include "engine/handoff/posted_kv.h"
 #include "engine/request.h"
 #include "transfer/transport.h"
 
 namespace tandem {
-
-// What was posted for one request, on all of its streams. Thread-safe.
-struct PostedKv {
-  std::atomic<uint64_t> frames = 0;
-  std::atomic<uint64_t> payload_bytes = 0;
-
-  void Add(std::span<const PostedExtent> extents);
-};
 
 // Memory for encoded payloads, and its part of the encoder's limit. Thread-compatible.
 class EncodedPayloads {
@@ -108,6 +100,7 @@ class EncodedStream final : public SendStream, public std::enable_shared_from_th
   };
 
   absl::Status PostNow(std::span<const PostedExtent> extents);
+  absl::Status PostRaw(std::span<const PostedExtent> extents);
   absl::Status PostTables();
   void QueuePieces(std::span<const PostedExtent> extents, bool are_samples);
   ExtentPlace PlaceOf(const PostedExtent& extent) const;

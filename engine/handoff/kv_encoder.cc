@@ -8,6 +8,7 @@
 #include "engine/handoff/rounding.h"
 #include "kvstore/codec/packed_extent.h"
 #include "kvstore/codec/quantised.h"
+#include "kvstore/kv_parts.h"
 
 namespace tandem {
 namespace {
@@ -191,9 +192,8 @@ std::unique_ptr<KvCodec> KvEncoder::NewCodec(const Known& known,
   return NewQuantisedCodec(RoundingOf(known.quality).bits);
 }
 
-std::optional<size_t> KvEncoder::Encode(const KvCodec* codec, const ExtentPlace& place,
-                                        int32_t tokens, std::span<const std::byte> extent,
-                                        std::span<std::byte> out) {
+KvEncoder::Encoded KvEncoder::Encode(const KvCodec* codec, const ExtentPlace& place, int32_t tokens,
+                                     std::span<const std::byte> extent, std::span<std::byte> out) {
   thread_local std::vector<std::byte> packed;
   const bool full = tokens == options_.layout.block_tokens;
   if (full && calibrates_) Calibrate(place.layer, extent);
@@ -205,13 +205,15 @@ std::optional<size_t> KvEncoder::Encode(const KvCodec* codec, const ExtentPlace&
     PackTokens(shape, options_.layout.block_tokens, extent, packed);
     raw = packed;
   }
-  const auto size = EncodeFrame(codec, shape, place, raw, out);
-  const bool smaller = size.ok() && *size < extent.size();
-  Observe(codec, {.kv_bytes = raw.size(),
-                  .wire_bytes = smaller ? *size : extent.size(),
-                  .full = full,
-                  .took = clock_.Now() - began});
-  return smaller ? std::optional(*size) : std::nullopt;
+  Encoded encoded;
+  const auto size = EncodeFrame(codec, shape, place, raw, out, &encoded.parts);
+  if (size.ok() && *size < extent.size()) {
+    encoded.size = *size;
+  } else {
+    encoded.parts = PartsOfRawExtent(options_.layout, tokens);
+  }
+  Observe(codec, encoded.parts, full, clock_.Now() - began);
+  return encoded;
 }
 
 // A stream keeps its codec when new tables are made.
@@ -222,18 +224,18 @@ KvEncoder::Known& KvEncoder::KnownOf(const KvCodec* codec) {
   });
 }
 
-void KvEncoder::Observe(const KvCodec* codec, const Encoded& encoded) {
+void KvEncoder::Observe(const KvCodec* codec, const ExtentParts& parts, bool full, Duration took) {
   absl::MutexLock lock(&mutex_);
   Known& known = KnownOf(codec);
-  known.counts.kv_bytes += encoded.kv_bytes;
-  known.counts.wire_bytes += encoded.wire_bytes;
-  if (known.codec == nullptr || encoded.took <= Duration{}) return;
-  MoveTo(known.model.encode_bytes_per_second, BytesPerSecond(encoded.kv_bytes, encoded.took));
-  MoveTo(known.model.ratio,
-         static_cast<double>(encoded.kv_bytes) / static_cast<double>(encoded.wire_bytes));
-  if (!encoded.full || known.codec.get() != codec || known.id == CodecId::kQuantised) return;
-  const double expected = known.expected_ratio;
-  if (known.drift.Add(encoded.kv_bytes, encoded.wire_bytes, expected)) CalibrateAgain();
+  known.counts.k.Add(parts.k);
+  known.counts.v.Add(parts.v);
+  if (known.codec == nullptr || took <= Duration{}) return;
+  const uint64_t kv_bytes = parts.k.kv_bytes + parts.v.kv_bytes;
+  const uint64_t wire_bytes = parts.k.wire_bytes + parts.v.wire_bytes;
+  MoveTo(known.model.encode_bytes_per_second, BytesPerSecond(kv_bytes, took));
+  MoveTo(known.model.ratio, static_cast<double>(kv_bytes) / static_cast<double>(wire_bytes));
+  if (!full || known.codec.get() != codec || known.id == CodecId::kQuantised) return;
+  if (known.drift.Add(kv_bytes, wire_bytes, known.expected_ratio)) CalibrateAgain();
 }
 
 void KvEncoder::CalibrateAgain() {

@@ -20,6 +20,7 @@
 #include "engine/handoff/overruns.h"
 #include "engine/request.h"
 #include "engine/stats.h"
+#include "kvstore/codec/extent_parts.h"
 #include "kvstore/codec/kv_codec.h"
 #include "kvstore/kv_layout.h"
 #include "scheduler/latency_model/codec_model.h"
@@ -86,11 +87,17 @@ class KvEncoder {
   // Counts the exponents of an extent, until there are tables. Encode does so itself.
   void Calibrate(int32_t layer, std::span<const std::byte> extent);
 
-  // Encodes an extent, of which the first `tokens` tokens are sent, into `out`. Nothing where its frame
-  // would not be smaller than the extent: then that is to be sent as it is. `codec` is one that Choose
+  // What became of an extent that is to be encoded.
+  struct Encoded {
+    // Of its frame. Nothing where that would not be smaller than the extent, which is then to be sent as
+    // it is.
+    std::optional<size_t> size;
+    ExtentParts parts;
+  };
+  // Encodes an extent, of which the first `tokens` tokens are sent, into `out`. `codec` is one that Choose
   // returned, `out` has ExtentBytes().
-  std::optional<size_t> Encode(const KvCodec* codec, const ExtentPlace& place, int32_t tokens,
-                               std::span<const std::byte> extent, std::span<std::byte> out);
+  Encoded Encode(const KvCodec* codec, const ExtentPlace& place, int32_t tokens,
+                 std::span<const std::byte> extent, std::span<std::byte> out);
 
   // Takes so many bytes of the limit for `extents` extents. False when too few are left: these are sent as
   // they are, and counted.
@@ -127,13 +134,8 @@ class KvEncoder {
   size_t IndexFor(const HandoffTarget& target, const Demand& demand, const Peer& peer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Known& KnownOf(const KvCodec* codec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  struct Encoded {
-    size_t kv_bytes = 0;
-    size_t wire_bytes = 0;
-    bool full = false;  // all tokens of a block
-    Duration took{};
-  };
-  void Observe(const KvCodec* codec, const Encoded& encoded);
+  // Counts an extent, of which all tokens of a block are KV where it is `full`.
+  void Observe(const KvCodec* codec, const ExtentParts& parts, bool full, Duration took);
   // Begins to count exponents for new tables. The old ones serve until these are made.
   void CalibrateAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

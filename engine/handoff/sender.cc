@@ -47,6 +47,30 @@ ChunkBlocks BlocksOf(const KvLayout& layout, const Chunk& chunk) {
                                     : chunk.end() / layout.block_tokens};
 }
 
+// Counts extents that were posted as they are, of a prompt of which `sent_tokens` are sent.
+void CountRaw(const KvLayout& layout, int32_t sent_tokens, std::span<const PostedExtent> extents,
+              PostedKv& posted) {
+  std::vector<ExtentParts> parts;
+  for (const PostedExtent& extent : extents) {
+    const int32_t first = static_cast<int32_t>(extent.block) * layout.block_tokens;
+    parts.push_back(PartsOfRawExtent(layout, std::min(layout.block_tokens, sent_tokens - first)));
+  }
+  posted.Add(extents);
+  posted.AddParts(extents, parts);
+}
+
+// Writes a file of KV that the peer has acknowledged.
+void Dump(const EngineRequest& request, const OutgoingKv& outgoing, KvDumper& dumper) {
+  const auto prompt_tokens = static_cast<int32_t>(request.prompt.size());
+  dumper.Write({.prompt_tokens = prompt_tokens,
+                .evicted_tokens = prompt_tokens - TokensToSend(request, outgoing.target),
+                .quality = request.quality,
+                .codec = outgoing.encoded.codec,
+                .request_id = IsKvDumpId(request.client_id) ? request.client_id
+                                                            : fmt::to_string(request.id.value())},
+               outgoing.posted->TakeDump());
+}
+
 absl::Status AboutPeer(const absl::Status& status, const HandoffTarget& target) {
   return Annotate(status, fmt::format("KV hand-off to {}", target.data_address));
 }
@@ -77,6 +101,9 @@ absl::Status KvSender::OpenStream(const EngineRequest& request, OutgoingKv& outg
     inbox.PushAlways(StreamEndedMessage{id, attempt, status, clock.Now()});
   };
   const Duration renew_every = target.lease / kRenewalsPerLease;
+  if (encoding_.dumper != nullptr) {
+    outgoing.posted->SetDump(encoding_.dumper->NewBuffer(TokensToSend(request, target)));
+  }
   if (outgoing.as_it_is) {
     outgoing.encoded = {.codec = std::string(CodecName(CodecId::kRaw))};
     ASSIGN_OR_RETURN(outgoing.stream,
@@ -185,7 +212,10 @@ absl::Status KvSender::PostBlocks(int32_t first_layer, int32_t last_layer, Seque
   if (extents_.empty()) return absl::OkStatus();
   if (!outgoing.first_posted) outgoing.first_posted = clock_.Now();
   RETURN_IF_ERROR(outgoing.stream->Post(extents_));
-  if (outgoing.as_it_is) outgoing.posted->Add(extents_);
+  if (outgoing.as_it_is) {
+    CountRaw(store_.layout(), TokensToSend(sequence.request.spec, target), extents_,
+             *outgoing.posted);
+  }
   return absl::OkStatus();
 }
 
@@ -232,6 +262,7 @@ std::optional<absl::Status> KvSender::Ended(RequestState& request,
   if (message.status.ok() && outgoing.state == SendState::kCommitted) {
     End(outgoing, SendEvent::kAcknowledged);
     Learn(outgoing, message.at);
+    if (encoding_.dumper != nullptr) Dump(request.spec, outgoing, *encoding_.dumper);
     return absl::OkStatus();
   }
   if (MayReopen(outgoing, message.status)) {
@@ -303,11 +334,12 @@ KvReport KvSender::Report(const RequestState& request, TimePoint acknowledged) c
   const TimePoint began = outgoing.first_posted.value_or(outgoing.first_token);
   const PostedKv& posted = *outgoing.posted;
   return {.raw_bytes = static_cast<uint64_t>(sent_tokens * layout.BytesPerToken()),
-          .wire_bytes = posted.payload_bytes + (posted.frames + 1) * kFrameHeaderBytes,
+          .wire_bytes = posted.payload_bytes() + (posted.frames() + 1) * kFrameHeaderBytes,
           .codec = outgoing.encoded.codec,
           .expected = std::chrono::duration_cast<Duration>(outgoing.encoded.expected),
           .duration = acknowledged - began,
-          .exposed = acknowledged - std::max(began, outgoing.first_token)};
+          .exposed = acknowledged - std::max(began, outgoing.first_token),
+          .parts = posted.parts()};
 }
 
 }  // namespace tandem

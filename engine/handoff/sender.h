@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "engine/handoff/codec_workers.h"
+#include "engine/handoff/kv_dumper.h"
 #include "engine/handoff/kv_encoder.h"
 #include "engine/handoff/outgoing_kv.h"
 #include "engine/inbox.h"
@@ -27,10 +28,12 @@ namespace tandem {
 // streams.
 class KvSender {
  public:
-  // What encodes KV before it is sent; both null where it is always sent as it is.
+  // What encodes KV before it is sent, both null where it is always sent as it is; and what writes it to
+  // files, null where nothing does.
   struct Encoding {
     KvEncoder* encoder = nullptr;
     CodecWorkers* workers = nullptr;
+    KvDumper* dumper = nullptr;
   };
   // `least_post_bytes`: see EngineOptions.
   KvSender(const KvStore& store, const Clock& clock, Inbox& inbox, const Encoding& encoding,

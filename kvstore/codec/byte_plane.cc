@@ -89,23 +89,6 @@ class BytePlane final : public KvCodec {
     return shape.Bytes() <= std::numeric_limits<uint32_t>::max();
   }
 
-  std::optional<size_t> Encode(const ExtentShape& shape, const ExtentPlace&,
-                               std::span<const std::byte> raw,
-                               std::span<std::byte> out) const override {
-    PlaneEncoder encoder(PlaneOf(shape), num_predictors_);
-    const auto width = static_cast<size_t>(SizeOf(shape.dtype));
-    size_t size = 0;
-    for (const auto& half : HalvesOf(raw)) {
-      for (size_t lane = 0; lane < width; ++lane) {
-        GatherPlane(half, {lane, width}, encoder.plane());
-        const auto bytes = PutPlaneFrame(encoder.Encode(), out.subspan(size));
-        if (!bytes) return std::nullopt;
-        size += *bytes;
-      }
-    }
-    return size;
-  }
-
   bool Decode(const ExtentShape& shape, int32_t, std::span<const std::byte> payload,
               std::span<std::byte> raw) const override {
     const PlaneShape plane_shape = PlaneOf(shape);
@@ -122,6 +105,24 @@ class BytePlane final : public KvCodec {
   }
 
  private:
+  std::optional<size_t> DoEncode(const ExtentShape& shape, const ExtentPlace&,
+                                 std::span<const std::byte> raw, std::span<std::byte> out,
+                                 KeyBytes& keys) const override {
+    PlaneEncoder encoder(PlaneOf(shape), num_predictors_);
+    const auto width = static_cast<size_t>(SizeOf(shape.dtype));
+    size_t size = 0;
+    for (const auto& half : HalvesOf(raw)) {
+      keys.bytes = size;  // at last what lies before V
+      for (size_t lane = 0; lane < width; ++lane) {
+        GatherPlane(half, {lane, width}, encoder.plane());
+        const auto bytes = PutPlaneFrame(encoder.Encode(), out.subspan(size));
+        if (!bytes) return std::nullopt;
+        size += *bytes;
+      }
+    }
+    return size;
+  }
+
   const uint8_t num_predictors_;
 };
 

@@ -57,19 +57,21 @@ absl::StatusOr<Header> ParseHeader(std::span<const std::byte> bytes) {
 struct Payload {
   size_t bytes;
   bool encoded;
+  KeyBytes keys;
 };
 std::optional<Payload> PutPayload(const KvCodec* codec, const ExtentShape& shape,
                                   const ExtentPlace& place, std::span<const std::byte> raw,
                                   std::span<std::byte> out) {
   if (codec != nullptr) {
     const size_t most = std::min(out.size(), raw.size() - raw.size() / kLeastSaving);
-    if (const auto bytes = codec->Encode(shape, place, raw, out.first(most))) {
-      return Payload{*bytes, true};
+    KeyBytes keys;
+    if (const auto bytes = codec->Encode(shape, place, raw, out.first(most), &keys)) {
+      return Payload{*bytes, true, keys};
     }
   }
   if (raw.size() > out.size()) return std::nullopt;
   std::memcpy(out.data(), raw.data(), raw.size());
-  return Payload{raw.size(), false};
+  return Payload{raw.size(), false, {.bytes = raw.size() / 2}};
 }
 
 absl::Status CheckFrame(const KvCodec* codec, const Header& header, const ExtentShape& shape,
@@ -147,7 +149,7 @@ std::unique_ptr<KvCodec> NewKvCodec(CodecId id, std::shared_ptr<const CodecTable
 
 absl::StatusOr<size_t> EncodeFrame(const KvCodec* codec, const ExtentShape& shape,
                                    const ExtentPlace& place, std::span<const std::byte> raw,
-                                   std::span<std::byte> out) {
+                                   std::span<std::byte> out, ExtentParts* parts) {
   RETURN_IF_ERROR(CheckShape(shape));
   if (raw.size() != shape.Bytes() || (codec != nullptr && !codec->Fits(shape, place.layer))) {
     return InvalidArgument("{} bytes of layer {}: the extent or its tables are of another shape",
@@ -171,7 +173,18 @@ absl::StatusOr<size_t> EncodeFrame(const KvCodec* codec, const ExtentShape& shap
       .tables = payload->encoded ? codec->tables_id() : 0,
       .hash = Hash64(changed ? kept : raw)};
   std::memcpy(out.data(), &header, sizeof(header));
-  return sizeof(header) + payload->bytes;
+  const size_t frame_bytes = sizeof(header) + payload->bytes;
+  if (parts != nullptr) *parts = PartsFrom(shape, frame_bytes, payload->keys, !payload->encoded);
+  return frame_bytes;
+}
+
+ExtentParts PartsFrom(const ExtentShape& shape, size_t frame_bytes, const KeyBytes& keys,
+                      bool raw) {
+  const uint64_t kv_bytes = shape.Bytes() / 2;
+  const size_t key_bytes = kCodecHeaderBytes / 2 + keys.bytes;
+  return {.k = {kv_bytes, key_bytes, keys.escapes},
+          .v = {kv_bytes, frame_bytes - key_bytes, keys.all_escapes - keys.escapes},
+          .raw = raw};
 }
 
 absl::StatusOr<size_t> FrameBytes(std::span<const std::byte> bytes) {
@@ -181,7 +194,12 @@ absl::StatusOr<size_t> FrameBytes(std::span<const std::byte> bytes) {
 
 absl::StatusOr<FrameCodec> CodecOfFrame(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(const Header header, ParseHeader(bytes));
-  return FrameCodec{.codec = static_cast<CodecId>(header.codec), .tables = header.tables};
+  return FrameCodec{.codec = static_cast<CodecId>(header.codec),
+                    .tables = header.tables,
+                    .shape = {.dtype = static_cast<DType>(header.dtype),
+                              .num_kv_heads = header.num_kv_heads,
+                              .head_dim = header.head_dim,
+                              .tokens = header.tokens}};
 }
 
 absl::Status DecodeFrame(const KvCodec* codec, const ExtentShape& shape, int32_t layer,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,6 +21,13 @@ struct CodecExtent {
 // A stream of bits has at least so many bytes of room, so that a row may be written without counting.
 inline constexpr size_t kLeastStreamBytes = 256;
 
+// The part of K in a payload of rows, of which `fixed` bytes have a known size.
+inline KeyBytes KeysOfRows(size_t fixed, size_t key_bits, size_t key_escapes, size_t all_escapes) {
+  return {.bytes = fixed / 2 + sizeof(uint32_t) / 2 + (key_bits + 7) / 8 + key_escapes,
+          .escapes = key_escapes,
+          .all_escapes = all_escapes};
+}
+
 // A codec of exponents: what else is in a float is kept as it is.
 class ExponentCodec : public KvCodec {
  public:
@@ -30,21 +38,21 @@ class ExponentCodec : public KvCodec {
   bool Fits(const ExtentShape& shape, int32_t layer) const override {
     return tables_->Fit(shape, layer);
   }
-  std::optional<size_t> Encode(const ExtentShape& shape, const ExtentPlace& place,
-                               std::span<const std::byte> raw,
-                               std::span<std::byte> out) const override {
-    const size_t size = EncodeRows({shape, place.layer, *tables_}, raw.data(), out);
-    return size == 0 ? std::nullopt : std::optional(size);
-  }
   bool Decode(const ExtentShape& shape, int32_t layer, std::span<const std::byte> payload,
               std::span<std::byte> raw) const override {
     return DecodeRows({shape, layer, *tables_}, payload, raw.data());
   }
 
  private:
+  std::optional<size_t> DoEncode(const ExtentShape& shape, const ExtentPlace& place,
+                                 std::span<const std::byte> raw, std::span<std::byte> out,
+                                 KeyBytes& keys) const override {
+    const size_t size = EncodeRows({shape, place.layer, *tables_}, raw.data(), out, keys);
+    return size == 0 ? std::nullopt : std::optional(size);
+  }
   // The size of the payload; 0 when `out` has too few bytes for it.
   virtual size_t EncodeRows(const CodecExtent& extent, const std::byte* raw,
-                            std::span<std::byte> out) const = 0;
+                            std::span<std::byte> out, KeyBytes& keys) const = 0;
   virtual bool DecodeRows(const CodecExtent& extent, std::span<const std::byte> payload,
                           std::byte* raw) const = 0;
 
@@ -57,8 +65,8 @@ class MaskRice final : public ExponentCodec {
   CodecId id() const override { return CodecId::kMaskRice; }
 
  private:
-  size_t EncodeRows(const CodecExtent& extent, const std::byte* raw,
-                    std::span<std::byte> out) const override;
+  size_t EncodeRows(const CodecExtent& extent, const std::byte* raw, std::span<std::byte> out,
+                    KeyBytes& keys) const override;
   bool DecodeRows(const CodecExtent& extent, std::span<const std::byte> payload,
                   std::byte* raw) const override;
 };
@@ -69,8 +77,8 @@ class F3 final : public ExponentCodec {
   CodecId id() const override { return CodecId::kF3; }
 
  private:
-  size_t EncodeRows(const CodecExtent& extent, const std::byte* raw,
-                    std::span<std::byte> out) const override;
+  size_t EncodeRows(const CodecExtent& extent, const std::byte* raw, std::span<std::byte> out,
+                    KeyBytes& keys) const override;
   bool DecodeRows(const CodecExtent& extent, std::span<const std::byte> payload,
                   std::byte* raw) const override;
 };

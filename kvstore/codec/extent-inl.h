@@ -75,15 +75,25 @@ void DecodeRow(const ExtentRow& row, RowReader& reader, std::byte* raw) {
 
 // As ExponentCodec::EncodeRows.
 template <class Coder>
-size_t EncodeExtent(const CodecExtent& extent, const std::byte* raw, std::span<std::byte> out) {
+size_t EncodeExtent(const CodecExtent& extent, const std::byte* raw, std::span<std::byte> out,
+                    KeyBytes& keys) {
   return WithFields(extent.shape.dtype, [&](auto fields) -> size_t {
     using Fields = decltype(fields);
     const size_t fixed = FixedBytes(extent.shape, RowBytesOf<Fields, Coder>);
     if (out.size() < fixed + kLeastStreamBytes) return 0;
     RowWriter writer(out, fixed);
-    const bool fits = ForEachRow(
-        extent.shape, extent.layer, extent.tables,
-        [&](const ExtentRow& row) { return EncodeRow<Fields, Coder>(raw, row, writer); });
+    const size_t values_at = extent.shape.Bytes() / 2;
+    size_t key_bits = 0;
+    size_t key_escapes = 0;
+    const bool fits =
+        ForEachRow(extent.shape, extent.layer, extent.tables, [&](const ExtentRow& row) {
+          if (row.raw_at == values_at) {
+            key_bits = writer.bits_written();
+            key_escapes = writer.escapes_written();
+          }
+          return EncodeRow<Fields, Coder>(raw, row, writer);
+        });
+    keys = KeysOfRows(fixed, key_bits, key_escapes, writer.escapes_written());
     return fits ? writer.Finish() : 0;
   });
 }

@@ -43,8 +43,9 @@ struct F3Coder {
   }
 };
 
-size_t EncodeF3(const CodecExtent& extent, const std::byte* raw, std::span<std::byte> out) {
-  return EncodeExtent<F3Coder>(extent, raw, out);
+size_t EncodeF3(const CodecExtent& extent, const std::byte* raw, std::span<std::byte> out,
+                KeyBytes& keys) {
+  return EncodeExtent<F3Coder>(extent, raw, out, keys);
 }
 bool DecodeF3(const CodecExtent& extent, std::span<const std::byte> payload, std::byte* raw) {
   return DecodeExtent<F3Coder>(extent, payload, raw);
@@ -63,9 +64,9 @@ HWY_EXPORT(DecodeF3);
 
 }  // namespace
 
-size_t F3::EncodeRows(const CodecExtent& extent, const std::byte* raw,
-                      std::span<std::byte> out) const {
-  return HWY_DYNAMIC_DISPATCH(EncodeF3)(extent, raw, out);
+size_t F3::EncodeRows(const CodecExtent& extent, const std::byte* raw, std::span<std::byte> out,
+                      KeyBytes& keys) const {
+  return HWY_DYNAMIC_DISPATCH(EncodeF3)(extent, raw, out, keys);
 }
 
 bool F3::DecodeRows(const CodecExtent& extent, std::span<const std::byte> payload,

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
 #include "kvstore/codec/codec_tables.h"
+#include "kvstore/codec/extent_parts.h"
 #include "kvstore/codec/extent_shape.h"
 
 namespace tandem {
@@ -51,14 +52,22 @@ class KvCodec {
   virtual bool Fits(const ExtentShape& shape, int32_t layer) const = 0;
 
   // Encodes an extent that it fits into `out` and returns the size, or nothing when it would take more
-  // than `out` has. `raw` has shape.Bytes() bytes.
-  virtual std::optional<size_t> Encode(const ExtentShape& shape, const ExtentPlace& place,
-                                       std::span<const std::byte> raw,
-                                       std::span<std::byte> out) const = 0;
+  // than `out` has. `raw` has shape.Bytes() bytes. `keys`, unless it is null, gets the part of K.
+  std::optional<size_t> Encode(const ExtentShape& shape, const ExtentPlace& place,
+                               std::span<const std::byte> raw, std::span<std::byte> out,
+                               KeyBytes* keys = nullptr) const {
+    KeyBytes unused;
+    return DoEncode(shape, place, raw, out, keys == nullptr ? unused : *keys);
+  }
   // Decodes into `raw`. False when `payload` is not what Encode makes of any extent of that shape; what
   // is in `raw` is then of no use.
   virtual bool Decode(const ExtentShape& shape, int32_t layer, std::span<const std::byte> payload,
                       std::span<std::byte> raw) const = 0;
+
+ private:
+  virtual std::optional<size_t> DoEncode(const ExtentShape& shape, const ExtentPlace& place,
+                                         std::span<const std::byte> raw, std::span<std::byte> out,
+                                         KeyBytes& keys) const = 0;
 };
 
 // The codec `id`, which is not raw. byte-plane alone takes no tables.
@@ -69,11 +78,14 @@ inline constexpr size_t kCodecHeaderBytes = 32;
 inline size_t MostFrameBytes(const ExtentShape& shape) { return kCodecHeaderBytes + shape.Bytes(); }
 
 // Makes a frame of an extent and returns its size: with `codec`, or raw where there is none or where it
-// saves less than a twentieth. INVALID_ARGUMENT for a shape that the codec does not fit, RESOURCE_EXHAUSTED
+// saves less than a twentieth. `parts`, unless it is null, gets what K and V take. INVALID_ARGUMENT for a shape that the codec does not fit, RESOURCE_EXHAUSTED
 // when `out` has too few bytes.
 absl::StatusOr<size_t> EncodeFrame(const KvCodec* codec, const ExtentShape& shape,
                                    const ExtentPlace& place, std::span<const std::byte> raw,
-                                   std::span<std::byte> out);
+                                   std::span<std::byte> out, ExtentParts* parts = nullptr);
+
+// What K and V take in a frame of `frame_bytes`, whose payload has `keys`.
+ExtentParts PartsFrom(const ExtentShape& shape, size_t frame_bytes, const KeyBytes& keys, bool raw);
 
 // The size of the frame that `bytes` begin with. DATA_LOSS when they do not begin with one, or end before
 // it does.
@@ -83,6 +95,7 @@ absl::StatusOr<size_t> FrameBytes(std::span<const std::byte> bytes);
 struct FrameCodec {
   CodecId codec = CodecId::kRaw;  // may be one that does not exist
   uint64_t tables = 0;            // KvCodec::tables_id
+  ExtentShape shape = {};         // as the frame says, which may be a shape that no extent has
 };
 // DATA_LOSS as FrameBytes.
 absl::StatusOr<FrameCodec> CodecOfFrame(std::span<const std::byte> bytes);

@@ -48,8 +48,9 @@ struct MaskRiceCoder {
   }
 };
 
-size_t EncodeMaskRice(const CodecExtent& extent, const std::byte* raw, std::span<std::byte> out) {
-  return EncodeExtent<MaskRiceCoder>(extent, raw, out);
+size_t EncodeMaskRice(const CodecExtent& extent, const std::byte* raw, std::span<std::byte> out,
+                      KeyBytes& keys) {
+  return EncodeExtent<MaskRiceCoder>(extent, raw, out, keys);
 }
 bool DecodeMaskRice(const CodecExtent& extent, std::span<const std::byte> payload, std::byte* raw) {
   return DecodeExtent<MaskRiceCoder>(extent, payload, raw);
@@ -69,8 +70,8 @@ HWY_EXPORT(DecodeMaskRice);
 }  // namespace
 
 size_t MaskRice::EncodeRows(const CodecExtent& extent, const std::byte* raw,
-                            std::span<std::byte> out) const {
-  return HWY_DYNAMIC_DISPATCH(EncodeMaskRice)(extent, raw, out);
+                            std::span<std::byte> out, KeyBytes& keys) const {
+  return HWY_DYNAMIC_DISPATCH(EncodeMaskRice)(extent, raw, out, keys);
 }
 
 bool MaskRice::DecodeRows(const CodecExtent& extent, std::span<const std::byte> payload,

@@ -55,8 +55,8 @@ class QuantisedWriter {
                   std::span<std::byte> out)
       : shape_(shape), header_(header), raw_(raw), out_(out) {}
 
-  // The size of the payload; 0 when it does not fit.
-  size_t Write() {
+  // The size of the payload; 0 when it does not fit. `keys` gets the part of K.
+  size_t Write(KeyBytes& keys) {
     const QuantisedSizes sizes = QuantisedSizesOf(shape_, header_);
     if (out_.size() < sizes.ExactGroupsAt()) return 0;
     size_t at = sizeof(header_);
@@ -71,7 +71,9 @@ class QuantisedWriter {
       header_.low_bits[side] = static_cast<uint8_t>(counts_[side].LowBits(header_.bits[side]));
     }
     std::memcpy(out_.data(), &header_, sizeof(header_));
-    return PutCodes(masks_at);
+    const size_t size = PutCodes(masks_at);
+    keys = QuantisedKeys(shape_, header_, exact_, key_bits_);
+    return size;
   }
 
  private:
@@ -89,6 +91,8 @@ class QuantisedWriter {
       if (out_.size() - at < bytes) return false;
       std::memcpy(out_.data() + at, raw_ + group.raw_at, bytes);
       at += bytes;
+      ++exact_.groups[group.side];
+      exact_.bytes[group.side] += bytes;
       return true;
     });
     return fits ? at : 0;
@@ -117,6 +121,7 @@ class QuantisedWriter {
       WithLanes(group.lanes,
                 [&](auto lanes) HWY_ATTR { WritePlanes<lanes>(planes, *ranks, masks, writer); });
       ++ranks;
+      if (group.side == 0) key_bits_ = writer.bits_written();
       return true;
     });
     return fits ? masks_at + writer.Finish() : 0;
@@ -128,6 +133,8 @@ class QuantisedWriter {
   const std::span<std::byte> out_;
   std::unique_ptr<RowBytes[]> ranks_;  // of each group
   RankCounts counts_[2];
+  ExactGroups exact_;
+  size_t key_bits_ = 0;  // of K in the stream
 };
 
 // What is behind the header of a payload. Each part is seen to lie within it before it is read.
@@ -216,9 +223,9 @@ class QuantisedReader {
 };
 
 size_t EncodeQuantised(const ExtentShape& shape, const QuantisedHeader& header,
-                       const std::byte* raw, std::span<std::byte> out) {
+                       const std::byte* raw, std::span<std::byte> out, KeyBytes& keys) {
   return WithQuantisedFields(shape.dtype, [&](auto fields) {
-    return QuantisedWriter<decltype(fields)>(shape, header, raw, out).Write();
+    return QuantisedWriter<decltype(fields)>(shape, header, raw, out).Write(keys);
   });
 }
 
@@ -253,13 +260,6 @@ class Quantised final : public KvCodec {
     return shape.head_dim % 8 == 0 && (shape.dtype == DType::kF32 || shape.dtype == DType::kF16 ||
                                        shape.dtype == DType::kBF16);
   }
-  std::optional<size_t> Encode(const ExtentShape& shape, const ExtentPlace& place,
-                               std::span<const std::byte> raw,
-                               std::span<std::byte> out) const override {
-    const QuantisedHeader header = QuantisedHeaderOf(shape, place, bits_);
-    const size_t size = HWY_DYNAMIC_DISPATCH(EncodeQuantised)(shape, header, raw.data(), out);
-    return size == 0 ? std::nullopt : std::optional(size);
-  }
   bool Decode(const ExtentShape& shape, int32_t /*layer*/, std::span<const std::byte> payload,
               std::span<std::byte> raw) const override {
     const auto header = ParseQuantisedHeader(shape, payload);
@@ -267,6 +267,14 @@ class Quantised final : public KvCodec {
   }
 
  private:
+  std::optional<size_t> DoEncode(const ExtentShape& shape, const ExtentPlace& place,
+                                 std::span<const std::byte> raw, std::span<std::byte> out,
+                                 KeyBytes& keys) const override {
+    const QuantisedHeader header = QuantisedHeaderOf(shape, place, bits_);
+    const size_t size = HWY_DYNAMIC_DISPATCH(EncodeQuantised)(shape, header, raw.data(), out, keys);
+    return size == 0 ? std::nullopt : std::optional(size);
+  }
+
   const QuantisedBits bits_;
 };
 

@@ -54,6 +54,18 @@ QuantisedSizes QuantisedSizesOf(const ExtentShape& shape, const QuantisedHeader&
           .groups = 2 * QuantisedTokens(shape, header) * groups_of_token};
 }
 
+KeyBytes QuantisedKeys(const ExtentShape& shape, const QuantisedHeader& header,
+                       const ExactGroups& exact, size_t key_bits) {
+  const QuantisedSizes sizes = QuantisedSizesOf(shape, header);
+  const size_t mask_bytes = QuantisedTokens(shape, header) * PlanesOf(header, 0).masks() *
+                            static_cast<size_t>(shape.head_dim) / 8;
+  const size_t scale_bytes = sizes.groups / 2 * sizeof(uint16_t);
+  return {.bytes = sizeof(header) / 2 + sizes.exact_tokens / 2 + scale_bytes + exact.bytes[0] +
+                   mask_bytes + sizeof(uint32_t) / 2 + (key_bits + 7) / 8,
+          .escapes = exact.groups[0],
+          .all_escapes = exact.groups[0] + exact.groups[1]};
+}
+
 size_t QuantisedMaskBytes(const ExtentShape& shape, const QuantisedHeader& header) {
   const size_t masks = PlanesOf(header, 0).masks() + PlanesOf(header, 1).masks();
   return QuantisedTokens(shape, header) * masks * static_cast<size_t>(shape.head_dim) / 8;

@@ -74,6 +74,14 @@ struct QuantisedSizes {
   size_t ExactGroupsAt() const { return ScalesAt() + groups * sizeof(uint16_t); }
 };
 QuantisedSizes QuantisedSizesOf(const ExtentShape& shape, const QuantisedHeader& header);
+// The groups of a payload that are kept as they are, by side.
+struct ExactGroups {
+  size_t groups[2] = {};
+  size_t bytes[2] = {};
+};
+// The part of K in a payload whose stream has `key_bits` of K.
+KeyBytes QuantisedKeys(const ExtentShape& shape, const QuantisedHeader& header,
+                       const ExactGroups& exact, size_t key_bits);
 // Bytes of the masks of all groups.
 size_t QuantisedMaskBytes(const ExtentShape& shape, const QuantisedHeader& header);
 

@@ -44,6 +44,11 @@ class RowWriter {
   }
   void PutEscape(uint8_t exponent) { out_[--escapes_at_] = std::byte{exponent}; }
 
+  size_t bits_written() const {
+    return 8 * (bits_at_ - fixed_end_ - sizeof(uint32_t)) + static_cast<size_t>(num_pending_);
+  }
+  size_t escapes_written() const { return out_.size() - escapes_at_; }
+
   // The size of the payload.
   size_t Finish() {
     const auto last = static_cast<size_t>(num_pending_ + 7) / 8;
@@ -113,6 +118,11 @@ class RowReader {
     }
     return std::to_integer<uint8_t>(payload_[--escapes_end_]);
   }
+  // Bits from the beginning of the payload to the next one that is taken.
+  size_t bit_position() const { return bit_at_; }
+  size_t escapes_left() const { return escapes_end_ - bit_end_ / 8; }
+  // Whether the payload had all that was taken so far.
+  bool valid() const { return valid_; }
   // Whether the payload had all that was taken from it, and nothing else.
   bool Ended() {
     const auto left = static_cast<int>(std::min<size_t>(bit_end_ - bit_at_, 8));

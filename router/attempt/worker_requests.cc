@@ -58,6 +58,7 @@ v1::ReserveRequest WorkerRequests::Reserve() const {
 v1::PrefillRequest WorkerRequests::Prefill(const v1::KvTarget& target) const {
   v1::PrefillRequest request;
   *request.mutable_sequence() = Sequence();
+  request.mutable_sequence()->set_client_request_id(spec_.id);
   *request.mutable_target() = target;
   request.set_epoch(workers_.prefill.id.incarnation);
   return request;

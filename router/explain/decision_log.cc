@@ -41,6 +41,8 @@ DecisionLog::Entry& DecisionLog::EntryOf(const RequestSpec& spec, const RouteQue
                        .slo = query.slo,
                        .decisions = {},
                        .left_out = 0,
+                       .kv_quality = spec.sequence.kv_quality(),
+                       .handoff = std::nullopt,
                        .end = std::nullopt,
                        .comparison = {}}}));
   Entry& entry = *entries_.back();
@@ -73,6 +75,13 @@ std::optional<v1::Prediction> DecisionLog::PredictionFor(const RequestSpec& spec
   if (entry == nullptr) return std::nullopt;
   const Decision& decision = DecisionThatTookEffect(entry->record, finish);
   return DecidesOn(decision, finish) ? PredictionOf(decision) : std::nullopt;
+}
+
+void DecisionLog::SetHandoff(const RequestSpec& spec, v1::KvHandoff handoff) {
+  Entry* const entry = Find(spec);
+  if (entry == nullptr) return;
+  entry->record.handoff = std::move(handoff);
+  CountBytes(*entry);
 }
 
 void DecisionLog::End(const RequestSpec& spec, RequestEnd end) {
@@ -119,7 +128,12 @@ absl::StatusOr<v1::ExplainResponse> DecisionLog::Explain(const v1::ExplainReques
   if (request.has_latest()) {
     const auto wanted = static_cast<size_t>(std::max(0, request.latest()));
     const size_t count = std::min(wanted, entries_.size());
-    for (size_t i = 0; i < count; ++i) add(*entries_[entries_.size() - 1 - i]);
+    for (size_t i = 0; i < count; ++i) {
+      add(*entries_[entries_.size() - 1 - i]);
+      // A list of many requests would become long with them.
+      v1::RequestExplanation& added = *response.mutable_requests()->rbegin();
+      if (added.has_handoff()) added.mutable_handoff()->clear_layers();
+    }
     return response;
   }
   const auto found = by_id_.find(request.request_id());

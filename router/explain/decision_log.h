@@ -51,6 +51,8 @@ class DecisionLog {
   // such prediction was made or is still kept.
   std::optional<v1::Prediction> PredictionFor(const RequestSpec& spec,
                                               const v1::ChoiceFinish& finish) const;
+  // The prefill worker of the request has reported its hand-off.
+  void SetHandoff(const RequestSpec& spec, v1::KvHandoff handoff);
   // The request has ended. To be called once.
   void End(const RequestSpec& spec, RequestEnd end);
 

@@ -152,6 +152,8 @@ size_t BytesOf(const DecisionRecord& record) {
                  record.comparison.residuals.capacity() * sizeof(Residual) +
                  HeapBytes(record.comparison.not_compared);
   for (const Decision& decision : record.decisions) bytes += HeapBytes(decision);
+  bytes += HeapBytes(record.kv_quality);
+  if (record.handoff) bytes += record.handoff->SpaceUsedLong();
   if (!record.end) return bytes;
   if (record.end->finish) bytes += record.end->finish->SpaceUsedLong();
   return bytes + record.end->status.message().size();
@@ -173,6 +175,8 @@ v1::RequestExplanation ToMessage(const DecisionRecord& record, std::string_view 
     *message.add_decisions() = ToMessage(decision);
   }
   message.set_decisions_left_out(record.left_out);
+  message.set_kv_quality(record.kv_quality);
+  if (record.handoff) *message.mutable_handoff() = *record.handoff;
   if (record.end) *message.mutable_outcome() = ToMessage(*record.end, record.comparison);
   return message;
 }

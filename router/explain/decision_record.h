@@ -29,8 +29,10 @@ struct DecisionRecord {
   Slo slo;
   std::vector<Decision> decisions;  // at least one, in the order of time
   int32_t left_out = 0;             // decisions after the first one that were dropped
-  std::optional<RequestEnd> end;    // once the request has ended
-  Comparison comparison;            // empty until then
+  std::string kv_quality;
+  std::optional<v1::KvHandoff> handoff;  // the latest one that was reported
+  std::optional<RequestEnd> end;         // once the request has ended
+  Comparison comparison;                 // empty until then
 };
 
 // Bytes of memory that the record takes, what it points to included.

@@ -23,6 +23,19 @@ v1::KvBytes ToKvBytes(const v1::KvReport& kv) {
   return bytes;
 }
 
+v1::KvHandoff ToHandoff(const RequestReport& report) {
+  // Of any model; a worker that reports more has no say in the router's memory.
+  constexpr int kMostLayers = 1024;
+  const v1::KvReport& kv = report.last.kv;
+  v1::KvHandoff handoff;
+  handoff.set_prefill_worker(report.prefill.name);
+  handoff.set_decode_worker(report.decode.name);
+  *handoff.mutable_bytes() = ToKvBytes(kv);
+  handoff.set_evicted_tokens(report.last.evicted_tokens);
+  if (kv.layers_size() <= kMostLayers) *handoff.mutable_layers() = kv.layers();
+  return handoff;
+}
+
 void LogEnd(const RequestSpec& spec, int32_t completion_tokens, int32_t resumes, Duration took,
             const absl::Status& status) {
   LogInfo(
@@ -107,6 +120,14 @@ void Request::ObserveLength(const Choice& choice) {
 bool Request::NeedsDecode() const {
   return std::any_of(choices_.begin(), choices_.end(),
                      [](const ChoiceState& one) { return one.choice.continues(); });
+}
+
+void Request::OnAccounted() {
+  const RequestReport report = dispatch_.Report();
+  if (report.route == v1::ROUTE_DISAGGREGATED && report.last.prefill_finished) {
+    decisions_.SetHandoff(spec_, ToHandoff(report));
+  }
+  SendFinishes();
 }
 
 void Request::OnFinished() {

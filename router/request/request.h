@@ -38,7 +38,7 @@ class Request final : public DispatchObserver {
   void OnChoiceEnded(const v1::WorkerChoiceFinish& finish) override;
   void OnPromptLogprobs(const v1::PromptLogprobs& logprobs) override;
   bool NeedsDecode() const override;
-  void OnAccounted() override { SendFinishes(); }
+  void OnAccounted() override;
   void OnWaits() override { waits_callback_(*this); }
   void OnFinished() override;
   void OnFailed(const absl::Status& status) override { End(status); }

@@ -249,6 +249,12 @@ constexpr Metric kMetrics[] = {
     {"tandem_kv_codec_bytes_total", "HandoffUse.codec_kv_bytes",
      "KV that was encoded for decode workers (kv), and what was sent for it (wire)", "size", "kv"},
     {"tandem_kv_codec_bytes_total", "HandoffUse.codec_wire_bytes", "", "size", "wire"},
+    {"tandem_kv_codec_part_kv_bytes_total", "HandoffUse.codec_k_kv_bytes",
+     "KV that was encoded for decode workers: K and V apart", "part", "k"},
+    {"tandem_kv_codec_part_kv_bytes_total", "HandoffUse.codec_v_kv_bytes", "", "part", "v"},
+    {"tandem_kv_codec_part_wire_bytes_total", "HandoffUse.codec_k_wire_bytes",
+     "What was sent for KV that was encoded: K and V apart", "part", "k"},
+    {"tandem_kv_codec_part_wire_bytes_total", "HandoffUse.codec_v_wire_bytes", "", "part", "v"},
     {"tandem_kv_codec_streams_total", "HandoffUse.raw_streams",
      "Hand-offs by the codec that was chosen for them", "codec", "raw"},
     {"tandem_kv_codec_streams_total", "HandoffUse.f3_streams", "", "codec", "f3"},
@@ -266,6 +272,12 @@ constexpr Metric kMetrics[] = {
      "KV that a thread decodes; 0: not measured", "codec", "f3"},
     {"tandem_kv_decode_bytes_per_second", "HandoffUse.mask_rice_decode_gb_per_s", "", "codec",
      "mask-rice"},
+
+    {"tandem_kv_dumps_total", "HandoffUse.kv_dumps",
+     "Hand-offs whose KV was written to a file, or was not because of the limit or an error",
+     "what", "written"},
+    {"tandem_kv_dumps_total", "HandoffUse.kv_dumps_skipped", "", "what", "skipped"},
+    {"tandem_kv_dump_bytes", "HandoffUse.kv_dump_bytes", "Files of the KV of hand-offs"},
 
     // Each link between two workers.
     {"tandem_link_in_use", "LinkStatus.in_use",

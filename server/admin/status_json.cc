@@ -129,6 +129,25 @@ std::string StatusJson(const v1::GetStatusResponse& status) {
   return ToJson(status, Unset::kZero).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string HandoffJson(const v1::RequestExplanation& request) {
+  Json totals = {{"k_kv_bytes", uint64_t{0}}, {"k_wire_bytes", uint64_t{0}},
+                 {"v_kv_bytes", uint64_t{0}}, {"v_wire_bytes", uint64_t{0}},
+                 {"k_escapes", uint64_t{0}},  {"v_escapes", uint64_t{0}},
+                 {"blocks", uint64_t{0}},     {"raw_blocks", uint64_t{0}}};
+  Json handoff = ToJson(request.handoff(), Unset::kZero);
+  for (const Json& layer : handoff["layers"]) {
+    for (auto& [name, total] : totals.items()) {
+      total = total.get<uint64_t>() + layer[name].get<uint64_t>();
+    }
+  }
+  handoff["totals"] = std::move(totals);
+  const Json json = {{"request_id", request.request_id()},
+                     {"prompt_tokens", request.prompt_tokens()},
+                     {"kv_quality", request.kv_quality()},
+                     {"handoff", std::move(handoff)}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 std::string ExplanationJson(const v1::ExplainResponse& response) {
   return ToJson(response, Unset::kNull).dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -16,4 +16,8 @@ std::string StatusJson(const v1::GetStatusResponse& status);
 // flight, a prediction that was not made.
 std::string ExplanationJson(const v1::ExplainResponse& response);
 
+// What `tandem inspect kv` prints: the handoff of a request, which has one, with its class and tokens, and
+// the sums over all layers.
+std::string HandoffJson(const v1::RequestExplanation& request);
+
 }  // namespace tandem

@@ -72,6 +72,8 @@ absl::Status SetKvOptions(const WorkerTuning& tuning, EngineOptions& engine) {
 
 absl::Status SetCodecOptions(const TransferTuning& tuning, EngineOptions& engine) {
   engine.codec_threads = tuning.codec_threads;
+  engine.kv_dump_directory = tuning.dump_directory;
+  engine.kv_dump_bytes = tuning.dump_bytes;
   engine.probes_codecs = tuning.codec == "probe";
   if (tuning.codec == "auto" || engine.probes_codecs) return absl::OkStatus();
   ASSIGN_OR_RETURN(engine.wire_codec, ParseCodec("--kv-codec", tuning.codec));

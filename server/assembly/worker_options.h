@@ -34,6 +34,8 @@ struct TransferTuning {
   TlsFiles tls;                // of tcp; none: no TLS
   std::string codec = "auto";  // of KV on its way: auto, raw, f3, mask-rice, probe
   int32_t codec_threads = EngineOptions().codec_threads;
+  std::string dump_directory;  // for files of the KV of hand-offs; empty: none
+  uint64_t dump_bytes = EngineOptions().kv_dump_bytes;
   int32_t lease_ms = 3000;                 // of a reservation
   int32_t max_waiting_reservations = 256;  // at a decode worker, for room
   double max_reservation_wait_seconds = 30;

@@ -1,7 +1,3 @@
-#include <sys/ioctl.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -11,6 +7,7 @@
 #include "server/admin/explain_report.h"
 #include "server/admin/status_json.h"
 #include "server/commands/client.h"
+#include "server/commands/columns.h"
 #include "server/commands/commands.h"
 
 namespace tandem {
@@ -24,15 +21,6 @@ struct ExplainFlags {
   std::string server = kDefaultServer;
   bool json = false;
 };
-
-// Of the terminal; a usual number where there is none.
-int ColumnsOfOutput() {
-  constexpr int kUsual = 100;
-  constexpr int kMost = 200;
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsual;
-  return std::min<int>(size.ws_col, kMost);
-}
 
 int RunExplain(const ExplainFlags& flags) {
   if (flags.request_id.empty() == !flags.last.has_value()) {

@@ -75,6 +75,7 @@ int Main(int argc, char** argv) {
   AddChatCommand(app, chosen);
   AddStatusCommand(app, chosen);
   AddExplainCommand(app, chosen);
+  AddInspectCommand(app, chosen);
   AddTokenizeCommand(app, chosen);
   AddChatTemplateCommand(app, chosen);
   AddBenchCommand(app, chosen);

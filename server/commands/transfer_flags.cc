@@ -40,6 +40,21 @@ void AddTlsFlags(CLI::App& app, TlsFiles& tls) {
       ->group(kTransferGroup);
 }
 
+void AddDumpFlags(CLI::App& app, TransferTuning& tuning) {
+  app.add_option(
+         "--kv-dump", tuning.dump_directory,
+         "a directory in which prefill workers leave a file of the KV of each hand-off, for "
+         "`tandem inspect kv --file`. KV says much of its prompt: keep these files as you "
+         "would keep the prompts")
+      ->group(kTransferGroup);
+  app.add_option("--kv-dump-bytes", tuning.dump_bytes,
+                 "what the files of --kv-dump may take together at each worker, as 256MiB: then no "
+                 "more are written")
+      ->transform(SizeFlag(Kilo::k1024))
+      ->capture_default_str()
+      ->group(kTransferGroup);
+}
+
 void AddReservationFlags(CLI::App& app, TransferTuning& tuning) {
   app.add_option("--kv-lease-ms", tuning.lease_ms,
                  "how long a decode worker keeps blocks for a prefill worker that gives no sign of "
@@ -102,6 +117,7 @@ void AddTransferFlags(CLI::App& app, TransferTuning& tuning) {
       ->check(CLI::Range(0, 256))
       ->capture_default_str()
       ->group(group);
+  AddDumpFlags(app, tuning);
   AddTlsFlags(app, tuning.tls);
   AddReservationFlags(app, tuning);
   app.add_option(

@@ -83,11 +83,11 @@ SampledToken ToSampledToken(const v1::TokenLogprobs& logprobs) {
 }
 
 void SetCodecUse(const EngineStats& stats, v1::HandoffUse& use) {
-  uint64_t kv_bytes = 0;
-  uint64_t wire_bytes = 0;
+  PartBytes k;
+  PartBytes v;
   for (const WireCodecStats& codec : stats.wire_codecs) {
-    kv_bytes += codec.kv_bytes;
-    wire_bytes += codec.wire_bytes;
+    k.Add(codec.k);
+    v.Add(codec.v);
     switch (codec.codec) {
       case CodecId::kRaw:
         use.set_raw_streams(codec.streams);
@@ -109,10 +109,17 @@ void SetCodecUse(const EngineStats& stats, v1::HandoffUse& use) {
         break;
     }
   }
-  use.set_codec_kv_bytes(kv_bytes);
-  use.set_codec_wire_bytes(wire_bytes);
+  use.set_codec_kv_bytes(k.kv_bytes + v.kv_bytes);
+  use.set_codec_wire_bytes(k.wire_bytes + v.wire_bytes);
+  use.set_codec_k_kv_bytes(k.kv_bytes);
+  use.set_codec_k_wire_bytes(k.wire_bytes);
+  use.set_codec_v_kv_bytes(v.kv_bytes);
+  use.set_codec_v_wire_bytes(v.wire_bytes);
   use.set_unencoded_extents(stats.unencoded_extents);
   use.set_codec_calibrations(stats.codec_calibrations);
+  use.set_kv_dumps(stats.kv_dumps.written);
+  use.set_kv_dumps_skipped(stats.kv_dumps.skipped);
+  use.set_kv_dump_bytes(stats.kv_dumps.bytes);
 }
 
 // A class that only a newer router knows loses nothing here.
@@ -198,6 +205,7 @@ std::vector<OutputSoFar> ToSoFar(
 
 EngineRequest ToEngineRequest(const v1::SequenceRequest& sequence, TimePoint deadline) {
   return {.id = RequestId(sequence.request_id()),
+          .client_id = sequence.client_request_id(),
           .prompt = {sequence.prompt().begin(), sequence.prompt().end()},
           .sampling = ToSamplingParams(sequence.sampling()),
           .constraints = ToConstraints(sequence),
@@ -359,6 +367,19 @@ v1::WorkerChoiceFinish ToProto(const ChoiceEnd& end) {
   return finish;
 }
 
+v1::KvLayerBytes ToProto(const KvLayerParts& layer) {
+  v1::KvLayerBytes bytes;
+  bytes.set_k_kv_bytes(layer.k.kv_bytes);
+  bytes.set_k_wire_bytes(layer.k.wire_bytes);
+  bytes.set_v_kv_bytes(layer.v.kv_bytes);
+  bytes.set_v_wire_bytes(layer.v.wire_bytes);
+  bytes.set_k_escapes(layer.k.escapes);
+  bytes.set_v_escapes(layer.v.escapes);
+  bytes.set_blocks(layer.blocks);
+  bytes.set_raw_blocks(layer.raw_blocks);
+  return bytes;
+}
+
 v1::WorkerFinish ToProto(const FinishInfo& info) {
   v1::WorkerFinish finish;
   finish.set_reason(ToReason(info.reason));
@@ -370,6 +391,9 @@ v1::WorkerFinish ToProto(const FinishInfo& info) {
   finish.mutable_kv()->set_duration_us(Micros(info.kv.duration));
   finish.mutable_kv()->set_exposed_us(Micros(info.kv.exposed));
   finish.mutable_kv()->set_hidden_bytes(info.kv.hidden_bytes);
+  for (const KvLayerParts& layer : info.kv.parts) {
+    *finish.mutable_kv()->add_layers() = ToProto(layer);
+  }
   finish.set_cached_tokens(info.cached_tokens);
   finish.set_preemptions(info.preemptions);
   finish.set_evicted_tokens(info.evicted_tokens);

@@ -33,6 +33,7 @@ v1::CostModel::Source ToProto(CostSource source);
 v1::ReserveResponse ToProto(const Reservation& reservation, std::string_view data_address);
 v1::StageTimes ToProto(const StageTimes& stages);
 v1::WorkerChoiceFinish ToProto(const ChoiceEnd& end);
+v1::KvLayerBytes ToProto(const KvLayerParts& layer);
 // info.status must be OK.
 v1::WorkerFinish ToProto(const FinishInfo& info);
 v1::WorkerLoad ToLoad(const EngineStats& stats);

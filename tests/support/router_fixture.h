@@ -222,6 +222,7 @@ class RouterFixture : public testing::Test {
     v1::WorkerEvent event;
     event.mutable_finish()->set_reason(reason);
     event.mutable_finish()->mutable_kv()->set_raw_bytes(77);
+    event.mutable_finish()->mutable_kv()->add_layers()->set_k_kv_bytes(33);
     event.mutable_finish()->set_cached_tokens(2);
     event.mutable_finish()->set_preemptions(1);
     Say(call, event);

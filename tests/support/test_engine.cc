@@ -42,6 +42,7 @@ TestEngine::TestEngine(const TestEngineSetup& setup)
                               .wire_codec = setup.wire_codec,
                               .probes_codecs = setup.probes_codecs,
                               .codec_threads = setup.codec_threads,
+                              .kv_dump_directory = setup.kv_dump_directory,
                               .costs = setup.costs,
                               .check_invariants = true};
   const Clock& clock = setup.clock != nullptr ? *setup.clock : real_clock_;

@@ -39,6 +39,7 @@ struct TestEngineSetup {
   std::optional<CodecId> wire_codec;
   bool probes_codecs = false;
   int32_t codec_threads = EngineOptions().codec_threads;
+  std::string kv_dump_directory;
   SplitMode splits = SplitMode::kBalanced;
   StartCosts costs;
   bool gated = true;  // false: steps do not pass the gate, so that those of decodes are recorded

@@ -53,6 +53,31 @@ void MakeTables(HandoffPair& pair, CodecId codec) {
   FAIL() << "no tables were made of 64,000 tokens";
 }
 
+struct PartSums {
+  PartBytes k;
+  PartBytes v;
+  uint64_t blocks = 0;
+  uint64_t raw_blocks = 0;
+};
+PartSums SumsOf(const KvReport& kv) {
+  PartSums sums;
+  for (const KvLayerParts& layer : kv.parts) {
+    sums.k.Add(layer.k);
+    sums.v.Add(layer.v);
+    sums.blocks += static_cast<uint64_t>(layer.blocks);
+    sums.raw_blocks += static_cast<uint64_t>(layer.raw_blocks);
+  }
+  return sums;
+}
+
+// Nothing but the headers of the frames and the commit is beside the parts, once the peer has the tables.
+void ExpectPartsAddUp(const KvReport& kv, int32_t layers) {
+  ASSERT_EQ(kv.parts.size(), static_cast<size_t>(layers));
+  const PartSums sums = SumsOf(kv);
+  EXPECT_EQ(sums.k.kv_bytes + sums.v.kv_bytes, kv.raw_bytes);
+  EXPECT_EQ(sums.k.wire_bytes + sums.v.wire_bytes + (sums.blocks + 1) * 64, kv.wire_bytes);
+}
+
 using CodecAndSizes = std::tuple<CodecId, int32_t, int32_t>;
 class EncodedHandoffTest : public testing::TestWithParam<CodecAndSizes> {};
 
@@ -67,7 +92,9 @@ TEST_P(EncodedHandoffTest, TheAnswerIsThatOfOneWorkerAndFewerBytesTravel) {
     const EncodedRun run = HandOverEncoded(pair, request);
     EXPECT_EQ(run.tokens, AnswerOfOneWorker(request)) << prompt_tokens;
     EXPECT_EQ(run.kv.codec, CodecName(codec));
+    ExpectPartsAddUp(run.kv, pair.prefill().layout().num_layers);
     if (prompt_tokens < 63) continue;
+    EXPECT_EQ(SumsOf(run.kv).raw_blocks, 0u);
     EXPECT_GT(static_cast<double>(run.kv.raw_bytes) / static_cast<double>(run.kv.wire_bytes), 1.15)
         << prompt_tokens;
   }
@@ -99,15 +126,15 @@ TEST(EncodedHandoffTest, AProbeMeasuresWhatEncodingWouldDo) {
   uint64_t id = 0;
   const auto mask_rice = [&] { return pair.prefill()->stats().wire_codecs[1]; };
   const auto extent_bytes = static_cast<uint64_t>(pair.prefill().layout().ExtentBytes());
-  while (mask_rice().kv_bytes < 4 * extent_bytes) {
+  while (mask_rice().kv_bytes() < 4 * extent_bytes) {
     ASSERT_LT(++id, 1000u);
     const EncodedRun run = HandOverEncoded(pair, EncodedRequest(id, 200));
     EXPECT_EQ(run.kv.codec, "raw");
     EXPECT_GE(run.kv.wire_bytes, run.kv.raw_bytes);
   }
-  EXPECT_LT(mask_rice().wire_bytes, mask_rice().kv_bytes);
+  EXPECT_LT(mask_rice().wire_bytes(), mask_rice().kv_bytes());
   EXPECT_EQ(mask_rice().streams, 0u);
-  EXPECT_LE(mask_rice().kv_bytes * 32, pair.prefill()->stats().kv_bytes_sent);
+  EXPECT_LE(mask_rice().kv_bytes() * 32, pair.prefill()->stats().kv_bytes_sent);
 }
 
 EngineRequest RequestOfQuality(uint64_t id, int32_t prompt_tokens, KvQuality quality) {
@@ -127,6 +154,11 @@ TEST(EncodedHandoffTest, WhereLossIsAllowedFewerBytesTravel) {
     const EncodedRun run = HandOverEncoded(pair, RequestOfQuality(5, 200, quality));
     EXPECT_EQ(run.kv.codec, codec);
     EXPECT_EQ(run.tokens.size(), 12u);
+    ExpectPartsAddUp(run.kv, pair.prefill().layout().num_layers);
+    const PartSums sums = SumsOf(run.kv);
+    if (quality != KvQuality::kNearStrict) {
+      EXPECT_GT(sums.k.wire_bytes, sums.v.wire_bytes) << codec << ": K has more bits";
+    }
     const double ratio =
         static_cast<double>(run.kv.raw_bytes) / static_cast<double>(run.kv.wire_bytes);
     EXPECT_GT(ratio, before + 0.2) << codec;
@@ -167,6 +199,10 @@ TEST(EncodedHandoffTest, APeerThatReadsNoFramesGetsNone) {
     const EncodedRun run = HandOverEncoded(pair, EncodedRequest(id, 77));
     EXPECT_EQ(run.kv.codec, "raw");
     EXPECT_EQ(run.kv.wire_bytes, 2 * block + (2 * layers + 1) * 64);
+    const PartSums sums = SumsOf(run.kv);
+    EXPECT_EQ(sums.k.kv_bytes + sums.v.kv_bytes, run.kv.raw_bytes);
+    EXPECT_EQ(sums.k.wire_bytes + sums.v.wire_bytes, 2 * block);
+    EXPECT_EQ(sums.raw_blocks, 2 * layers);
   }
   const EngineStats stats = pair.prefill()->stats();
   for (const WireCodecStats& codec : stats.wire_codecs) EXPECT_EQ(codec.streams, 0u);
@@ -183,6 +219,33 @@ TEST(EncodedHandoffTest, ABlockThatIsNotFullSendsWhatItHolds) {
   EXPECT_EQ(run.tokens, AnswerOfOneWorker(request));
   EXPECT_EQ(run.kv.raw_bytes, 9 * static_cast<uint64_t>(layout.BytesPerToken()));
   EXPECT_EQ(run.kv.wire_bytes, run.kv.raw_bytes + layers * (64 + kCodecHeaderBytes) + 64);
+  ExpectPartsAddUp(run.kv, layout.num_layers);
+  EXPECT_EQ(SumsOf(run.kv).raw_blocks, layers);
+}
+
+// The counts of the worker are the sums over its requests.
+TEST(EncodedHandoffTest, ThePartsOfAllRequestsAreThoseOfTheWorker) {
+  HandoffPair pair({.block_tokens = 64, .wire_codec = CodecId::kMaskRice}, {.block_tokens = 64},
+                   Wire::kLoopback);
+  MakeTables(pair, CodecId::kMaskRice);
+  const auto counted = [&] {
+    PartSums sums;
+    for (const WireCodecStats& codec : pair.prefill()->stats().wire_codecs) {
+      sums.k.Add(codec.k);
+      sums.v.Add(codec.v);
+    }
+    return sums;
+  };
+  PartSums expected = counted();
+  for (const auto& [id, quality] :
+       {std::pair{uint64_t{5}, KvQuality::kExact}, std::pair{uint64_t{6}, KvQuality::kCompact}}) {
+    const PartSums sums = SumsOf(HandOverEncoded(pair, RequestOfQuality(id, 200, quality)).kv);
+    expected.k.Add(sums.k);
+    expected.v.Add(sums.v);
+  }
+  pair.prefill().Settle();
+  EXPECT_EQ(counted().k, expected.k);
+  EXPECT_EQ(counted().v, expected.v);
 }
 
 }  // namespace

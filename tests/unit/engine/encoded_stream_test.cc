@@ -83,7 +83,7 @@ class EncodedStreamTest : public testing::Test {
     EngineStats stats;
     encoder_.AddTo(stats);
     uint64_t bytes = 0;
-    for (const WireCodecStats& codec : stats.wire_codecs) bytes += codec.kv_bytes;
+    for (const WireCodecStats& codec : stats.wire_codecs) bytes += codec.kv_bytes();
     return bytes;
   }
   // What a peer has of an extent once it was decoded.
@@ -138,8 +138,18 @@ TEST_F(EncodedStreamTest, ThePeerGetsTheTablesAndThenEachExtentEncoded) {
     EXPECT_EQ(Decoded(decoder, frames[i]), Sent(frames[i])) << i;
     bytes += frames[i].payload.size();
   }
-  EXPECT_EQ(posted_->frames, 7u);
-  EXPECT_EQ(posted_->payload_bytes, bytes);
+  EXPECT_EQ(posted_->frames(), 7u);
+  EXPECT_EQ(posted_->payload_bytes(), bytes);
+  const KvParts parts = posted_->parts();
+  ASSERT_EQ(parts.size(), 2u);
+  for (const KvLayerParts& layer : parts) {
+    EXPECT_EQ(layer.blocks, 3);
+    EXPECT_EQ(layer.raw_blocks, 0);
+    EXPECT_EQ(layer.k.kv_bytes, kPromptTokens * 2u * 64 * 2);
+    EXPECT_EQ(layer.v.kv_bytes, layer.k.kv_bytes);
+    bytes -= layer.k.wire_bytes + layer.v.wire_bytes;
+  }
+  EXPECT_EQ(bytes, frames[0].payload.size()) << "what is no part of any layer are the tables";
   EXPECT_LT(bytes - frames[0].payload.size(), 2u * kPromptTokens * 512u * 10 / 12);
   wire_.End(kStreamId, absl::OkStatus());
   EXPECT_EQ(num_ends_, 1);

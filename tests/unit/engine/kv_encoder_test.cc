@@ -194,8 +194,11 @@ TEST_F(KvEncoderTest, AFrameHoldsTheTokensThatAreSent) {
   const std::vector<std::byte> extent = LikeKv(kEncoderShape, 99);
   for (const int32_t tokens : {5, 16}) {
     std::vector<std::byte> out(extent.size());
-    const auto size = encoder_->Encode(codec.get(), {.layer = 1}, tokens, extent, out);
+    const auto [size, parts] = encoder_->Encode(codec.get(), {.layer = 1}, tokens, extent, out);
     ASSERT_TRUE(size);
+    EXPECT_FALSE(parts.raw);
+    EXPECT_EQ(parts.k.wire_bytes + parts.v.wire_bytes, *size);
+    EXPECT_EQ(parts.k.kv_bytes, static_cast<uint64_t>(tokens) * 2 * 64 * 2);
     ExtentShape shape = kEncoderShape;
     shape.tokens = tokens;
     std::vector<std::byte> expected(shape.Bytes());
@@ -206,8 +209,11 @@ TEST_F(KvEncoderTest, AFrameHoldsTheTokensThatAreSent) {
     EXPECT_EQ(back, expected);
   }
   std::vector<std::byte> out(extent.size());
-  EXPECT_FALSE(encoder_->Encode(codec.get(), {.layer = 1}, 16, RandomBits(kEncoderShape, 3), out))
-      << "what does not become smaller goes as it is";
+  const auto [size, parts] =
+      encoder_->Encode(codec.get(), {.layer = 1}, 16, RandomBits(kEncoderShape, 3), out);
+  EXPECT_FALSE(size) << "what does not become smaller goes as it is";
+  EXPECT_TRUE(parts.raw);
+  EXPECT_EQ(parts.k.wire_bytes, kEncoderShape.Bytes() / 2);
 }
 
 TEST_F(KvEncoderTest, MemoryIsLimitedAndWhatFindsNoneIsCounted) {
@@ -227,7 +233,7 @@ TEST_F(KvEncoderTest, CountsSayWhatEachCodecDid) {
   MakeTables();
   const auto codec = encoder_->Choose(kReadsAll, {.link = kSlowLink, .bytes = 1 << 20}).codec;
   std::vector<std::byte> out(kEncoderShape.Bytes());
-  const auto size = encoder_->Encode(codec.get(), {}, 16, LikeKv(kEncoderShape, 4), out);
+  const auto [size, parts] = encoder_->Encode(codec.get(), {}, 16, LikeKv(kEncoderShape, 4), out);
   ASSERT_TRUE(size);
   EngineStats stats;
   encoder_->AddTo(stats);
@@ -235,8 +241,10 @@ TEST_F(KvEncoderTest, CountsSayWhatEachCodecDid) {
   for (const WireCodecStats& counts : stats.wire_codecs) {
     const bool is_it = counts.codec == CodecId::kMaskRice;
     EXPECT_EQ(counts.streams, is_it ? 1u : 0u);
-    EXPECT_EQ(counts.kv_bytes, is_it ? kEncoderShape.Bytes() : 0u);
-    EXPECT_EQ(counts.wire_bytes, is_it ? *size : 0u);
+    EXPECT_EQ(counts.kv_bytes(), is_it ? kEncoderShape.Bytes() : 0u);
+    EXPECT_EQ(counts.wire_bytes(), is_it ? *size : 0u);
+    EXPECT_EQ(counts.k, is_it ? parts.k : PartBytes{});
+    EXPECT_EQ(counts.v, is_it ? parts.v : PartBytes{});
     EXPECT_EQ(counts.encode_gigabytes_per_second > 0, counts.codec != CodecId::kRaw);
   }
 }
@@ -258,8 +266,8 @@ TEST_F(KvEncoderTest, AProbeEncodesASampleAndSendsItAsItIs) {
   const WireCodecStats& mask_rice = stats.wire_codecs[1];
   EXPECT_EQ(raw.streams, 2u);
   EXPECT_EQ(mask_rice.streams, 0u);
-  EXPECT_EQ(mask_rice.kv_bytes, kSamples * extent.size());
-  EXPECT_LT(mask_rice.wire_bytes * 13, mask_rice.kv_bytes * 10);
+  EXPECT_EQ(mask_rice.kv_bytes(), kSamples * extent.size());
+  EXPECT_LT(mask_rice.wire_bytes() * 13, mask_rice.kv_bytes() * 10);
 }
 
 // KV whose exponents are all smaller by 8.
@@ -285,7 +293,7 @@ class CodecDriftTest : public KvEncoderTest {
     std::vector<std::byte> out(kEncoderShape.Bytes());
     const ExtentPlace place = {.layer = static_cast<int32_t>(i % 2)};
     const std::vector<std::byte>& extent = extents_[i / 2 % extents_.size()];
-    return encoder_->Encode(&codec, place, 16, extent, out).value_or(out.size());
+    return encoder_->Encode(&codec, place, 16, extent, out).size.value_or(out.size());
   }
   // Encodes so much KV that new tables would be there if the codec's no longer fitted.
   void EncodeAWindow(const KvCodec& codec) {
@@ -314,9 +322,9 @@ TEST_F(CodecDriftTest, TablesThatNoLongerFitAreMadeAgain) {
   EXPECT_FALSE(next.tables.empty());
   EXPECT_LT(Encode(*next.codec, 500) * 10, Encode(*old, 500) * 9);
 
-  const uint64_t before = Stats().wire_codecs[1].kv_bytes;
+  const uint64_t before = Stats().wire_codecs[1].kv_bytes();
   Encode(*old, 1);
-  EXPECT_EQ(Stats().wire_codecs[1].kv_bytes, before + kEncoderShape.Bytes())
+  EXPECT_EQ(Stats().wire_codecs[1].kv_bytes(), before + kEncoderShape.Bytes())
       << "a stream may still have the old tables";
   EncodeAWindow(*next.codec);
   EncodeAWindow(*next.codec);

@@ -130,6 +130,15 @@ TEST_F(PrefillHandoffTest, TheFirstTokenDoesNotWaitForThePeer) {
   const KvLayout& layout = (*engine_)->options().layout;
   EXPECT_EQ(end.kv.raw_bytes, 20u * static_cast<uint64_t>(layout.BytesPerToken()));
   EXPECT_EQ(end.kv.wire_bytes, 3u * static_cast<uint64_t>(layout.BlockBytes()) + (6 + 1) * 64u);
+  // The third block is sent whole and holds 4 tokens.
+  ASSERT_EQ(end.kv.parts.size(), 2u);
+  const uint64_t token = static_cast<uint64_t>(layout.BytesPerToken()) / 4;
+  for (const KvLayerParts& layer : end.kv.parts) {
+    EXPECT_EQ(layer.blocks, 3);
+    EXPECT_EQ(layer.raw_blocks, 3);
+    EXPECT_EQ(layer.k, (PartBytes{.kv_bytes = 20 * token, .wire_bytes = 24 * token}));
+    EXPECT_EQ(layer.v, layer.k);
+  }
   EXPECT_GE(end.kv.duration, end.kv.exposed);
   EXPECT_GT(end.kv.exposed.count(), 0);
   EXPECT_GT(end.stages.transfer.count(), 0);

@@ -128,6 +128,11 @@ TEST_P(TokenEvictionTest, AHandOffSendsWhatStaysAndGivesTheSameAnswer) {
     EXPECT_EQ(sent.evicted_tokens, Evicted(request));
     EXPECT_EQ((*run)->decode.AwaitFinish().evicted_tokens, Evicted(request));
     EXPECT_LT(sent.kv.wire_bytes * 2, sent.kv.raw_bytes);
+    uint64_t kv_bytes = 0;
+    for (const KvLayerParts& layer : sent.kv.parts) kv_bytes += layer.k.kv_bytes + layer.v.kv_bytes;
+    EXPECT_EQ(kv_bytes, static_cast<uint64_t>((kPrompt - Evicted(request)) *
+                                              pair.prefill().layout().BytesPerToken()))
+        << "only what stays is posted";
     pair.decode().Settle();
     EXPECT_TRUE(pair.prefill().AtRest());
     EXPECT_TRUE(pair.decode().AtRest());

@@ -117,6 +117,40 @@ TEST_F(ExplainedRequestsTest, PredictedAndActualTimesAreJoinedPerRequest) {
   EXPECT_THAT(use.errors(0).error(), DoubleNear(0.2, 1e-9));
 }
 
+TEST_F(ExplainedRequestsTest, AHandOffIsKnownFromItsReportOn) {
+  v1::GenerateRequest request = Named("a", v1::ROUTE_DISAGGREGATED);
+  request.set_kv_quality("near");
+  Submit(request);
+  Reserved();
+  Say("prefill p0", {10});
+  EXPECT_FALSE(Explained("a").has_handoff());
+  EXPECT_EQ(Explained("a").kv_quality(), "near");
+  Finish("prefill p0", kHandedOff);
+  const v1::KvHandoff running = Explained("a").handoff();
+  EXPECT_FALSE(Explained("a").has_outcome());
+  EXPECT_EQ(running.prefill_worker(), "p0");
+  EXPECT_EQ(running.decode_worker(), "d0");
+  EXPECT_EQ(running.bytes().raw(), 77u);
+  ASSERT_EQ(running.layers_size(), 1);
+  EXPECT_EQ(running.layers(0).k_kv_bytes(), 33u);
+  Say("decode d0", {11, 12, 13});
+  Finish("decode d0", kLength);
+  EXPECT_TRUE(Explained("a").has_outcome());
+  EXPECT_EQ(Explained("a").handoff().layers_size(), 1);
+  v1::ExplainRequest latest;
+  latest.set_latest(1);
+  const auto list = Explain(latest);
+  ASSERT_TRUE(list.ok()) << list.status();
+  EXPECT_EQ(list->requests(0).handoff().bytes().raw(), 77u);
+  EXPECT_EQ(list->requests(0).handoff().layers_size(), 0) << "lists have no layers";
+}
+
+TEST_F(ExplainedRequestsTest, ARequestOnOneWorkerHandsNothingOff) {
+  Submit(Named("a"));
+  AnswerUnified();
+  EXPECT_FALSE(Explained("a").has_handoff());
+}
+
 TEST_F(ExplainedRequestsTest, ThePredictionCountsFromTheDecisionThatTookEffect) {
   Submit(Named("a", v1::ROUTE_DISAGGREGATED));
   Join("d1", v1::WORKER_ROLE_DECODE);

@@ -286,7 +286,12 @@ TEST(ToProtoTest, AFinishSaysWhatTheRequestCost) {
              .wire_bytes = 12,
              .duration = microseconds(7),
              .exposed = {},
-             .hidden_bytes = 9};
+             .hidden_bytes = 9,
+             .parts = {{},
+                       {.k = {.kv_bytes = 5, .wire_bytes = 4, .escapes = 3},
+                        .v = {.kv_bytes = 6, .wire_bytes = 2, .escapes = 1},
+                        .blocks = 8,
+                        .raw_blocks = 7}}};
   info.cached_tokens = 64;
   info.preemptions = 2;
   const v1::WorkerFinish finish = ToProto(info);
@@ -295,6 +300,16 @@ TEST(ToProtoTest, AFinishSaysWhatTheRequestCost) {
   EXPECT_EQ(finish.kv().wire_bytes(), 12u);
   EXPECT_EQ(finish.kv().duration_us(), 7);
   EXPECT_EQ(finish.kv().hidden_bytes(), 9u);
+  ASSERT_EQ(finish.kv().layers_size(), 2);
+  const v1::KvLayerBytes& layer = finish.kv().layers(1);
+  EXPECT_EQ(layer.k_kv_bytes(), 5u);
+  EXPECT_EQ(layer.k_wire_bytes(), 4u);
+  EXPECT_EQ(layer.k_escapes(), 3u);
+  EXPECT_EQ(layer.v_kv_bytes(), 6u);
+  EXPECT_EQ(layer.v_wire_bytes(), 2u);
+  EXPECT_EQ(layer.v_escapes(), 1u);
+  EXPECT_EQ(layer.blocks(), 8);
+  EXPECT_EQ(layer.raw_blocks(), 7);
   EXPECT_EQ(finish.cached_tokens(), 64);
   EXPECT_EQ(finish.preemptions(), 2);
 }

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "kvstore/codec/extent_parts.h"
+
+namespace tandem {
+
+// The parts of one whole frame, as EncodeFrame gave them. It needs neither tables nor the extent. The
+// payload is read as far as K reaches and is not verified.
+// DATA_LOSS when `frame` is not one whole frame of an existing codec, or its payload ends within K.
+absl::StatusOr<ExtentParts> PartsOfFrame(std::span<const std::byte> frame);
+
+}  // namespace tandem

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/kv_quality.h"
+#include "kvstore/kv_layout.h"
+#include "kvstore/kv_parts.h"
+
+namespace tandem {
+
+// A file with the KV of one hand-off as it was sent (bytes: docs/kv_codecs.md#dumped-kv): a header, then
+// one record for each extent. It has neither the text of the prompt nor its tokens.
+
+inline constexpr uint32_t kKvDumpMagic = 0x314b4454;  // "TDK1" in memory order
+inline constexpr uint16_t kKvDumpVersion = 1;
+inline constexpr size_t kKvDumpHeaderBytes = 64;  // the request's id follows
+inline constexpr size_t kKvDumpRecordBytes = 16;  // the payload follows
+inline constexpr size_t kMostKvDumpIdBytes = 128;
+inline constexpr uint64_t kMostKvDumpBytes = uint64_t{1} << 34;  // what a reader takes at most
+
+struct KvDumpHeader {
+  KvLayout layout;  // of the prefill worker
+  int32_t prompt_tokens = 0;
+  int32_t evicted_tokens = 0;  // of these: their KV was not sent
+  KvQuality quality = KvQuality::kExact;
+  std::string codec;       // KvCodec::name, at most 16 bytes
+  std::string request_id;  // printable ASCII, at most kMostKvDumpIdBytes
+
+  friend bool operator==(const KvDumpHeader&, const KvDumpHeader&) = default;
+};
+
+// Whether a dump may be of a request with that id.
+bool IsKvDumpId(std::string_view request_id);
+
+// One extent as it was sent.
+struct KvDumpRecord {
+  uint32_t layer = 0;
+  uint32_t block = 0;  // of the prompt, or of what stayed of it
+  int32_t tokens = 0;  // at its front that are KV
+  bool framed =
+      false;  // `payload` is a frame of a codec; otherwise the extent as it lies in the pool
+  std::span<const std::byte> payload;
+};
+
+// Appends a record to `records`.
+void AppendKvDumpRecord(const KvDumpRecord& record, std::vector<std::byte>& records);
+// What a file of these `num_records` records begins with; `records` follow.
+std::vector<std::byte> MakeKvDumpHead(const KvDumpHeader& header, uint32_t num_records,
+                                      std::span<const std::byte> records);
+
+// What a file says of the KV in it.
+struct KvDump {
+  KvDumpHeader header;
+  KvParts layers;  // as many as the layout has
+};
+
+// The size of the whole file that begins with `front`, which has kKvDumpHeaderBytes or is all of it.
+// INVALID_ARGUMENT when it is no dump of KV, FAILED_PRECONDITION when it is one of another version,
+// DATA_LOSS when it ends within its header or names a size that no dump has.
+absl::StatusOr<uint64_t> KvDumpFileBytes(std::span<const std::byte> front);
+
+// Reads a whole file. It trusts no size in it and allocates nothing that grows with one but the layers.
+// Errors as KvDumpFileBytes; DATA_LOSS as well when the file is cut off or damaged, or a record in it is not
+// what an engine writes: the message names the record.
+absl::StatusOr<KvDump> ParseKvDump(std::span<const std::byte> file);
+
+}  // namespace tandem

@@ -1,0 +1,17 @@
+#include "kvstore/kv_parts.h"
+
+#include "base/kv_row.h"
+
+namespace tandem {
+
+ExtentParts PartsOfRawExtent(const KvLayout& layout, int32_t tokens) {
+  const auto part = [&](KvSide side) -> PartBytes {
+    const int64_t token =
+        layout.num_kv_heads * KvRowBytes(layout.dtype, side, int64_t{layout.head_dim});
+    return {.kv_bytes = static_cast<uint64_t>(token * tokens),
+            .wire_bytes = static_cast<uint64_t>(token * layout.block_tokens)};
+  };
+  return {.k = part(KvSide::kKeys), .v = part(KvSide::kValues), .raw = true};
+}
+
+}  // namespace tandem

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tandem/v1/inference.pb.h"
+
+namespace tandem {
+
+// What a file that a worker wrote with --kv-dump says of the KV in it, as a router says it of a request;
+// times and workers are not in it. NOT_FOUND when there is no such file, otherwise the errors of ParseKvDump:
+// the message begins with the path.
+absl::StatusOr<v1::RequestExplanation> ReadKvDumpFile(const std::string& path);
+
+}  // namespace tandem
