@@ -104,7 +104,7 @@ RouteQuery Dispatch::Query() const {
   const int32_t emitted = relay_.output().LeastEmitted();
   return {.wanted = spec_.wanted,
           .prompt_tokens = spec_.sequence.prompt_size() + emitted,
-          .evicted_tokens = spec_.evicted_tokens,
+          .evicted_tokens = spec_.evicted_tokens(),
           .context_tokens = spec_.sequence.prompt_size() + spec_.sequence.max_tokens(),
           .sequences = spec_.width(),
           .expected_output_tokens = TokensToCome(parts_.length_forecasts, spec_, emitted),

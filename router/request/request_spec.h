@@ -31,8 +31,7 @@ struct RequestSpec {
   enum class Logprobs : uint8_t { kUnwanted, kWanted } logprobs = Logprobs::kUnwanted;
   v1::Route wanted = v1::ROUTE_AUTO;
   Slo slo;
-  int32_t evicted_tokens = 0;  // of the prompt, whose KV is given up at its end
-  uint64_t session = 0;        // of the conversation (SessionKey); 0: none
+  uint64_t session = 0;  // of the conversation (SessionKey); 0: none
   // Null where the router predicts no prefix hits.
   std::shared_ptr<const PromptHashes> prompt_hashes = nullptr;
   TimePoint received;
@@ -52,6 +51,8 @@ struct RequestSpec {
             .max_tokens = std::max(sequence.max_tokens(), 1),
             .emitted = emitted};
   }
+  // Of the prompt, whose KV is given up at its end.
+  int32_t evicted_tokens() const;
   // The rows that a worker decodes for the request.
   int32_t width() const { return has_beams() ? sequence.beam_search().beam_width() : sequence.n(); }
 };

@@ -76,9 +76,6 @@ absl::Status SetPrompt(google::protobuf::RepeatedField<int32_t> prompt,
   TruncatePrompt(request, prompt);
   ASSIGN_OR_RETURN(const int32_t max_tokens, ResolveMaxTokens(request, prompt.size(), limits));
   spec.sequence.set_max_tokens(max_tokens);
-  if (const auto eviction = ResolveEviction(request, limits.default_kv)) {
-    spec.evicted_tokens = prompt.size() - eviction->StoredTokens(prompt.size());
-  }
   *spec.sequence.mutable_prompt() = std::move(prompt);
   return absl::OkStatus();
 }
