@@ -15,7 +15,7 @@ from pages.gpu import GPU_RESULTS, check_gpu, gpu
 from pages.host import against_peer, codecs, daemon, kernels, kvstore, link_codecs, scheduler, simulator_speed, tokenizer
 from pages.http import http_cost, other_generators
 from pages.predictions import predictions
-from pages.quality import check_quality, kv_quality
+from pages.quality import check_quality, kv_quality, quality_curve
 from pages.routing import check_routing, routing
 from pages.transfers import check_transfer, handoff, handoff_short, transfer
 
@@ -24,6 +24,7 @@ RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "performance.md"
 FAULTS_PAGE = ROOT / "docs" / "faults.md"
 ROUTING_PAGE = ROOT / "docs" / "routing_results.md"
+QUALITY_CURVE = ROOT / "docs" / "media" / "kv_quality.svg"
 
 HEAD = """# Performance
 
@@ -58,14 +59,16 @@ def main():
     faults_page = with_record(FAULTS_PAGE.read_text(), faults(load("faults")))
     by_seed = lambda name: [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"sim_{name}*.json"))]
     routing_page = routing({"sweep": load("sim_sweep"), "slo_map": by_seed("slo_map"), "crossover": by_seed("crossover")})
-    pages = ((PAGE, page), (FAULTS_PAGE, faults_page), (ROUTING_PAGE, routing_page))
+    pages = [(PAGE, page), (FAULTS_PAGE, faults_page), (ROUTING_PAGE, routing_page)]
+    if picture := quality_curve(load("cpu_kv_quality")):
+        pages.append((QUALITY_CURVE, picture))
     if "--check" in sys.argv:
         check_transfer()
         check_gpu()
         check_faults()
         check_routing()
         check_quality()
-        stale = [str(path) for path, text in pages if path.read_text() != text]
+        stale = [str(path) for path, text in pages if not path.exists() or path.read_text() != text]
         sys.exit(f"{', '.join(stale)}: stale, run bench/report.py" if stale else 0)
     for path, text in pages:
         path.write_text(text)

@@ -1,6 +1,7 @@
 """What lossy classes of KV and eviction change in a model's predictions."""
 import sys
 
+from pages.curve import curve
 from pages.text import table
 
 WAY_HEAD = ["ratio", "perplexity %", "top-1 %", "KL"]
@@ -32,9 +33,29 @@ def evictions(result):
     if not result.get("evictions"):
         return ""
     return f"""
-The same for ways of [eviction](token_eviction.md), whose bytes of KV count the whole prompt; `random` is the control:
+The same for ways of [eviction](token_eviction.md), whose bytes of KV count the whole prompt; `random` is the control. With
+`output=keep` the prompt alone gives up KV; the others go on while they decode:
 
-{table(['eviction', *WAY_HEAD], way_rows(result['evictions']))}"""
+{table(['eviction', *WAY_HEAD], way_rows(result['evictions']))}
+At equal bytes rounding changes predictions far less than eviction does, of whose bytes each point is encoded without loss:
+
+![KL over the bytes that travel](media/kv_quality.svg)
+"""
+
+
+def quality_curve(result):
+    """The SVG of KL over bytes; nothing where no way of eviction was measured."""
+    def points(ways):
+        return [(name, evaluated["totals"]["kv_raw_over_wire"]["mean"], evaluated["totals"]["kl_nats"]["mean"])
+                for name, evaluated in ways.items()]
+
+    evicted = [point for point in points(result.get("evictions") or {}) if point[0].startswith("snapkv") and point[0].endswith("keep")]
+    if not evicted:
+        return None
+    classes = points(result["classes"])
+    return curve({"rounded": [point for point in classes if point[0] not in ("exact", "tiny")],
+                  "evicted": [(name.removesuffix(",output=keep"), ratio, kl) for name, ratio, kl in evicted],
+                  "both": [point for point in classes if point[0] == "tiny"]})
 
 
 def found(ways, which="found"):
@@ -72,7 +93,12 @@ def check_quality():
         "evictions": {"random:3": evaluated(0.125)},
         "planted": {"known": {"exact": evaluated(0, (1.0, 1.0, 0.0)), "random:3": evaluated(0, (0.0, 0.0, 1.0))},
                     "later": {"exact": evaluated(0, (1.0, 0.0, 0.0)), "random:3": evaluated(0, (0.0, 0.0, 0.0))}}})
+    picture = quality_curve({"classes": {"exact": evaluated(0), "near": evaluated(0.001), "tiny": evaluated(0.02)},
+                             "evictions": {"snapkv:3,output=keep": evaluated(0.1), "random:3": evaluated(1)}})
     facts = {
+        "no curve": quality_curve(made_up) is None,
+        "curve": all(word in picture for word in (">near</text>", ">tiny</text>", ">snapkv:3</text>", ">0.001</text>"))
+                 and "exact" not in picture and "random" not in picture,
         "classes": "| exact | 3.000 (6.000) | 1.50 (3.00) | 50.00 (100.00) | 0.25000 (0.50000) |" in page,
         "nothing else": "eviction" not in page and "planted" not in page and with_all.startswith(page),
         "evictions": "| random:3 | 3.000 (6.000) | 1.50 (3.00) | 50.00 (100.00) | 0.12500 (0.25000) |" in with_all,

@@ -32,6 +32,8 @@ LIMITS = {"exact": {"perplexity": 1e-4, "top1": 100, "kl": 1e-6, "ratio": 1.45},
           "tiny": {"perplexity": 4, "top1": 90, "kl": 0.025, "ratio": 5.75}}
 # A third of the prompt's tokens stays, and beside all output.
 OF_PROMPT = tuple(f"{policy}:3,output=keep" for policy in ("h2o-ema", "snapkv", "streaming-llm", "random"))
+# Half of the prompt's tokens: another point of the curve of quality over bytes.
+HALF_OF_PROMPT = "snapkv:2,output=keep"
 # A third of all tokens stays.
 OF_ALL = ("snapkv:3", "streaming-llm:3", "random:3")
 # The KL of a way of eviction as a share of another's, at most: (way, the other) -> share.
@@ -110,7 +112,7 @@ def evaluate(options, server, folder, result):
     output = ["--output-tokens", str(options.output_tokens)]
     # The first 1,024 tokens travel as they are: the codecs' tables are made of them.
     run_eval(options, server, TEXTS[-2:], 2, [*output, *way_flags("exact")], folder)
-    for part, ways in (("classes", LIMITS), ("evictions", OF_PROMPT + OF_ALL)):
+    for part, ways in (("classes", LIMITS), ("evictions", (HALF_OF_PROMPT, *OF_PROMPT, *OF_ALL))):
         for way in ways:
             result[part][way] = run_eval(options, server, TEXTS, options.prompts, [*output, *way_flags(way)], folder)
     for quality in LIMITS:
