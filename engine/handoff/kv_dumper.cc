@@ -141,6 +141,7 @@ std::unique_ptr<KvDumpBuffer> KvDumper::NewBuffer(int32_t sent_tokens) const {
 }
 
 void KvDumper::Write(KvDumpHeader header, std::unique_ptr<KvDumpBuffer> buffer) {
+  if (buffer == nullptr) return;
   if (buffer->dropped()) ++skipped_;
   if (buffer->num_records() == 0) return;
   header.layout = options_.layout;

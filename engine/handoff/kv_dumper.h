@@ -86,7 +86,7 @@ class KvDumper {
 
   std::unique_ptr<KvDumpBuffer> NewBuffer(int32_t sent_tokens) const;
   // Writes a file of a buffer that is complete, soon. `header` needs no layout. Nothing is written of a
-  // hand-off that sent no KV.
+  // hand-off that sent no KV, or whose buffer is null.
   void Write(KvDumpHeader header, std::unique_ptr<KvDumpBuffer> buffer);
   // Sets the fields about dumps.
   void AddTo(EngineStats& stats) const;
