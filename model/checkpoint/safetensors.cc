@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "fmt/ranges.h"
 #include "model/checkpoint/strict_json.h"
 
 namespace tandem {
