@@ -76,8 +76,8 @@ TEST(InspectKvTest, ARequestShowsWhatItsKvTookPerLayer) {
   tiny.set_kv_quality("tiny");
   ASSERT_TRUE(Ask(cluster.client(), tiny).status.ok());
   const auto evicted = nlohmann::json::parse(Shell("inspect kv tiny --json" + server).output);
-  EXPECT_EQ(evicted["handoff"]["evicted_tokens"], kInspectedTokens / 2);
-  EXPECT_EQ(evicted["handoff"]["bytes"]["codec"], "k5v4");
+  EXPECT_EQ(evicted["handoff"]["evicted_tokens"], 81);
+  EXPECT_EQ(evicted["handoff"]["bytes"]["codec"], "k4v3");
 
   v1::GenerateRequest unified = InspectedRequest(102, "unified");
   unified.set_route(v1::ROUTE_UNIFIED);
