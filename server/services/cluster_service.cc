@@ -24,6 +24,11 @@ void FillKvPeers(const ClusterView& view, const WorkerId& id, v1::HeartbeatRespo
 
 }  // namespace
 
+ClusterService::ClusterService(Cluster& cluster, PrefixIndex* prefixes, uint32_t most_cache_changes)
+    : cluster_(cluster), prefixes_(prefixes), most_cache_changes_(most_cache_changes) {}
+
+ClusterService::~ClusterService() = default;
+
 grpc::ServerUnaryReactor* ClusterService::Register(grpc::CallbackServerContext* context,
                                                    const v1::RegisterRequest* request,
                                                    v1::RegisterResponse* response) {

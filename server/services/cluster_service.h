@@ -13,9 +13,9 @@ namespace tandem {
 class ClusterService final : public v1::Cluster::CallbackService {
  public:
   // prefixes: null where the router does not want to know what is cached. most_cache_changes: that
-  // one heartbeat may bring.
-  ClusterService(Cluster& cluster, PrefixIndex* prefixes, uint32_t most_cache_changes)
-      : cluster_(cluster), prefixes_(prefixes), most_cache_changes_(most_cache_changes) {}
+  // one heartbeat may bring. As with InferenceService, constructor and destructor are not in line.
+  ClusterService(Cluster& cluster, PrefixIndex* prefixes, uint32_t most_cache_changes);
+  ~ClusterService() override;
 
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
                                      const v1::RegisterRequest* request,

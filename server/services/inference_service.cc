@@ -163,6 +163,12 @@ class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public Respon
 
 }  // namespace
 
+InferenceService::InferenceService(Router& router, EventLoop& loop, AnswerBuffers& answers,
+                                   InferenceServiceOptions options)
+    : router_(router), loop_(loop), answers_(answers), options_(std::move(options)) {}
+
+InferenceService::~InferenceService() = default;
+
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   auto* stream = new GenerateStream(*context, router_, loop_, answers_, options_);

@@ -33,10 +33,11 @@ using InferenceServiceBase = v1::Inference::WithRawCallbackMethod_Generate<
 // What clients call: parses, hands over to the router, maps errors.
 class InferenceService final : public InferenceServiceBase {
  public:
-  // All outlive it.
+  // All outlive it. Constructor and destructor are not in line, because those of gRPC's templates take a
+  // compiler long, in every file that makes a service.
   InferenceService(Router& router, EventLoop& loop, AnswerBuffers& answers,
-                   InferenceServiceOptions options)
-      : router_(router), loop_(loop), answers_(answers), options_(options) {}
+                   InferenceServiceOptions options);
+  ~InferenceService() override;
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request) override;

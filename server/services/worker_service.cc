@@ -142,6 +142,14 @@ void MarkAnswered(grpc::CallbackServerContext& context) {
 
 }  // namespace
 
+WorkerService::WorkerService(Engine& engine, std::string data_address,
+                             std::function<void()> load_changed)
+    : engine_(engine),
+      data_address_(std::move(data_address)),
+      load_changed_(std::move(load_changed)) {}
+
+WorkerService::~WorkerService() = default;
+
 absl::Status WorkerService::CheckMeant(Role role, uint64_t epoch) const {
   const EngineOptions& self = engine_.options();
   if (self.role != role) {

@@ -15,11 +15,10 @@ namespace tandem {
 class WorkerService final : public v1::Worker::CallbackService {
  public:
   // data_address: where KV is taken, of a decode worker. load_changed is called, on the engine's
-  // thread, whenever a request has ended. Both the engine and what it calls outlive this.
-  WorkerService(Engine& engine, std::string data_address, std::function<void()> load_changed)
-      : engine_(engine),
-        data_address_(std::move(data_address)),
-        load_changed_(std::move(load_changed)) {}
+  // thread, whenever a request has ended. Both the engine and what it calls outlive this. As with
+  // InferenceService, constructor and destructor are not in line.
+  WorkerService(Engine& engine, std::string data_address, std::function<void()> load_changed);
+  ~WorkerService() override;
 
   grpc::ServerWriteReactor<v1::WorkerEvent>* Generate(
       grpc::CallbackServerContext* context, const v1::GenerateOnWorkerRequest* request) override;
