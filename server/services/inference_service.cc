@@ -103,10 +103,9 @@ class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public Respon
   }
 
   bool Send(const v1::GenerateResponse& response, Pace pace) override {
-    grpc::ByteBuffer bytes = Serialize(response);
-    const size_t size = bytes.Length();
-    if (pace == Pace::kLive) return Push(std::move(bytes), size);
-    return PushWhole(std::move(bytes), size);
+    const grpc::ByteBuffer bytes = Serialize(response);  // a copy refers to the same bytes
+    if (pace == Pace::kLive) return Push(bytes, bytes.Length());
+    return PushWhole(bytes, bytes.Length());
   }
 
   void End(const absl::Status& status) override {
