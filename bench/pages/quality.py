@@ -37,7 +37,7 @@ The same for ways of [eviction](token_eviction.md), whose bytes of KV count the 
 `output=keep` the prompt alone gives up KV; the others go on while they decode:
 
 {table(['eviction', *WAY_HEAD], way_rows(result['evictions']))}
-At equal bytes rounding changes predictions far less than eviction does, of whose bytes each point is encoded without loss:
+At equal bytes rounding changes predictions far less than eviction does. What eviction keeps travels encoded without loss:
 
 ![KL over the bytes that travel](media/kv_quality.svg)
 """
