@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/status.h"
+#include "fmt/ranges.h"
 
 namespace tandem {
 

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "fmt/ranges.h"
 #include "model/tokenizer/json_fields.h"
 #include "model/tokenizer/pipeline.h"
 #include "model/tokenizer/tokenizer.h"

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "base/status.h"
+#include "fmt/ranges.h"
 
 namespace tandem {
 namespace {

@@ -86,8 +86,11 @@ void SetCodecUse(const EngineStats& stats, v1::HandoffUse& use) {
   PartBytes k;
   PartBytes v;
   for (const WireCodecStats& codec : stats.wire_codecs) {
-    k.Add(codec.k);
-    v.Add(codec.v);
+    // Blocks that are not full are packed without a codec; they would hide what the codecs do.
+    if (codec.codec != CodecId::kRaw) {
+      k.Add(codec.k);
+      v.Add(codec.v);
+    }
     switch (codec.codec) {
       case CodecId::kRaw:
         use.set_raw_streams(codec.streams);

@@ -292,6 +292,7 @@ TEST(TokenEvictionPoolTest, BlocksOfEvictedTokensReturnToThePool) {
   EXPECT_EQ(kv.total_blocks - kv.free_blocks, (50 + 2 + kBlockTokens - 1) / kBlockTokens);
   EXPECT_EQ(engine->stats().evictions, 1u);
   EXPECT_EQ(engine->stats().evicted_tokens, 100u);
+  EXPECT_LE(engine->stats().scheduler.decode_context_tokens, 50 + 3);
   engine.gate().Open();
   EXPECT_TRUE(recording.AwaitFinish().status.ok());
   EXPECT_TRUE(engine.AtRest());
