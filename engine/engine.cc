@@ -222,7 +222,7 @@ class Engine::Impl {
 
   EngineStats stats() const {
     EngineStats stats = stats_.Get();
-    // Files are written behind the back of the engine's thread, which may be idle.
+    // The dumper's own thread writes files, also while the engine is idle and publishes nothing.
     if (made_.dumper != nullptr) made_.dumper->AddTo(stats);
     return stats;
   }

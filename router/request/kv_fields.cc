@@ -11,7 +11,8 @@ namespace {
 constexpr std::string_view kNone = "none";
 
 // How class tiny evicts. Rounding costs less quality than eviction at equal bytes, so tiny rounds as
-// compact does and evicts no more than its ratio of 5.8 on SmolLM2-135M needs. Output is no KV that travels.
+// compact does and evicts no more than its ratio of 5.8 on SmolLM2-135M needs. The KV of output does not
+// travel, so it stays.
 constexpr TokenEviction kTinyEviction = {.ratio = 1.37, .output = false};
 
 }  // namespace
