@@ -88,11 +88,22 @@ tandem_emulated_test(device_memory_test SOURCES unit/server/device_memory_test.c
                      DEPS tandem_transfer_nccl_emulated tandem_server TIMEOUT 300)
 
 # The daemon on the emulated GPU.
-add_executable(tandem_emulated $<TARGET_OBJECTS:tandem_commands>)
+add_executable(tandem_emulated)
 target_link_libraries(tandem_emulated PRIVATE tandem_kernels_cuda_emulated tandem_transfer_nccl_emulated
-                                              tandem_simt tandem_chat tandem_server tandem_eval tandem_terminal
-                                              tandem_loadgen_backends tandem_simulator CLI11::CLI11)
+                                              tandem_simt tandem_program)
 add_dependencies(tandem_emulated tandem_fake_cublaslt tandem_fake_nccl)
 tandem_test(emulated_daemon_test SOURCES integration/emulated_daemon_test.cc
             DEPS tandem_test_cluster LABELS integration TIMEOUT 600)
 add_dependencies(emulated_daemon_test tandem_emulated)
+
+# What `make demo` builds: experiments are refused with what to do, whatever follows them.
+add_executable(tandem_without_experiments $<TARGET_OBJECTS:tandem_commands>
+                                          $<TARGET_OBJECTS:tandem_no_experiments>)
+target_link_libraries(tandem_without_experiments PRIVATE tandem_chat tandem_server tandem_terminal
+                                                         tandem_loadgen_backends CLI11::CLI11)
+foreach(command eval simulate "bench sweep" "bench slo-map" "bench crossover")
+  string(REPLACE " " "_" name ${command})
+  add_test(NAME absent_${name}_test
+    COMMAND sh -c "said=$($<TARGET_FILE:tandem_without_experiments> ${command} --some flag 2>&1); [ $? = 1 ] && echo \"$said\" | grep -q 'UNIMPLEMENTED: .*make build.*tandem ${command}'")
+  set_tests_properties(absent_${name}_test PROPERTIES LABELS server)
+endforeach()
