@@ -1,7 +1,7 @@
 # Which room may include which (docs/architecture.md), as data. A room may always include itself.
 # LAYERS lists the rooms, longest path first, so that a file belongs to the first that matches.
 set(LAYERS model/tokenizer model/chat model/answer model/checkpoint model/transformer router/cluster router/ledger
-    router/prefix router/policy router/explain router/output_length router/client router/attempt
+    router/admission router/prefix router/policy router/explain router/output_length router/client router/attempt
     router/request server/openai server/anthropic kvstore/codec base kernels kvstore transfer
     scheduler/latency_model scheduler engine router server proto bench/serving bench/simulator)
 
@@ -26,13 +26,14 @@ set(MAY_INCLUDE_router/policy base proto router/cluster router/ledger router/pre
     scheduler/latency_model)
 set(MAY_INCLUDE_router/explain base proto router/policy router/cluster
     scheduler/latency_model router/request/request_spec.h)
+set(MAY_INCLUDE_router/admission base proto router/policy/slo.h)
 set(MAY_INCLUDE_router/client base proto router/cluster router/event_loop.h)
 set(MAY_INCLUDE_router/output_length base proto)
 set(MAY_INCLUDE_router/attempt base proto router/cluster router/ledger router/prefix router/policy
-    router/client router/explain router/output_length router/event_loop.h
+    router/admission router/client router/explain router/output_length router/event_loop.h
     router/request/request_spec.h)
 set(MAY_INCLUDE_router/request base proto model/tokenizer router/cluster router/prefix
-    router/attempt router/explain router/output_length router/policy/slo.h)
+    router/admission router/attempt router/explain router/output_length router/policy/slo.h)
 set(MAY_INCLUDE_router base proto router model/tokenizer)
 set(MAY_INCLUDE_server/openai base proto router model/tokenizer model/chat model/answer server/http)
 set(MAY_INCLUDE_server/anthropic base server/http server/openai)
@@ -52,7 +53,7 @@ set(FOREIGN
     "^(cuda|cublas|nccl)" "^(kernels/cuda|transfer/media/nccl)/"
     "^zstd" "^kvstore/codec/"
     "^hwy/" "^(base/simd|kernels/cpu|kvstore/codec)/"
-    "^openssl/" "^transfer/media/tcp/"
+    "^openssl/" "^(transfer/media/tcp|server/access)/"
     "^boost/" "^server/http/.*\\.cc$"
     "^unicode/" "^model/(tokenizer|chat)/"
     "^pcre2" "^model/tokenizer/")

@@ -72,10 +72,10 @@ absl::StatusOr<RequestId> Router::Submit(v1::GenerateRequest request, TimePoint 
       SetPrompt(std::move(*request.mutable_token_ids()->mutable_ids()), request, limits, spec));
   spec.prompt_hashes = Hash(
       request, {spec.sequence.prompt().data(), static_cast<size_t>(spec.sequence.prompt_size())});
-  const int32_t width = spec.width();
   const RequestId id(spec.sequence.request_id());
-  auto shared = std::make_shared<RequestSpec>(std::move(spec));
-  RETURN_IF_ERROR(HandOver(width, [this, shared, &stream] { Begin(std::move(*shared), stream); }));
+  const auto shared = std::make_shared<RequestSpec>(std::move(spec));
+  RETURN_IF_ERROR(
+      HandOver(*shared, [this, shared, &stream] { Begin(std::move(*shared), stream); }));
   return id;
 }
 
@@ -85,7 +85,6 @@ absl::StatusOr<RequestId> Router::SubmitText(v1::GenerateRequest request,
   size_t bytes = request.text().size();
   for (const std::string& word : request.bad_words()) bytes += word.size();
   ASSIGN_OR_RETURN(TokenizePool::Admission admission, pool_.Admit(bytes));
-  const int32_t width = spec.width();
   const RequestId id(spec.sequence.request_id());
   std::string text;
   if (request.has_text()) text = std::move(*request.mutable_text());
@@ -93,7 +92,8 @@ absl::StatusOr<RequestId> Router::SubmitText(v1::GenerateRequest request,
       .admission = std::move(admission), .work = TokenizeWork(std::move(text), EncodeOptions())});
   const std::shared_ptr<Arrival> arrival(new Arrival{
       .request = std::move(request), .limits = limits, .spec = std::move(spec), .stream = stream});
-  RETURN_IF_ERROR(HandOver(width, [this, arrival, job] { AwaitTokens(arrival, std::move(*job)); }));
+  RETURN_IF_ERROR(
+      HandOver(arrival->spec, [this, arrival, job] { AwaitTokens(arrival, std::move(*job)); }));
   return id;
 }
 
@@ -118,12 +118,16 @@ absl::StatusOr<std::vector<int32_t>> Router::Prepare(Arrival& arrival,
   return ids;
 }
 
-// Admits a request of `width` rows and has the loop begin it.
-absl::Status Router::HandOver(int32_t width, std::function<void()> begin) {
-  RETURN_IF_ERROR(Admit(width));
+// Admits a request and has the loop begin it.
+absl::Status Router::HandOver(const RequestSpec& spec, std::function<void()> begin) {
+  RETURN_IF_ERROR(parts_.admission.Admit(spec.sequence.tenant(), spec.width(), parts_.clock.Now()));
   if (parts_.loop.TryPost(std::move(begin))) return absl::OkStatus();
-  in_flight_ -= width;
+  Release(spec);
   return Busy(ResourceExhausted("the router's queue is full: retry later"));
+}
+
+void Router::Release(const RequestSpec& spec) {
+  parts_.admission.Release(spec.sequence.tenant(), spec.width(), parts_.clock.Now());
 }
 
 void Router::AwaitTokens(std::shared_ptr<Arrival> arrival, TokenizePool::Job job) {
@@ -159,17 +163,9 @@ void Router::EndArrival(RequestId id, const absl::Status& status) {
   const std::shared_ptr<Arrival> arrival = found->second;
   arrivals_.erase(found);
   arrival->ended = true;
-  in_flight_ -= arrival->spec.width();
+  Release(arrival->spec);
   arrival->stream.End(status);
   ReportIfDrained();
-}
-
-absl::Status Router::Admit(int32_t width) {
-  if (in_flight_.fetch_add(width) + width <= options_.max_in_flight) return absl::OkStatus();
-  in_flight_ -= width;
-  return Busy(
-      ResourceExhausted("{} more choices would exceed the {} that may be in flight: retry later",
-                        width, options_.max_in_flight));
 }
 
 RequestLimits Router::CurrentLimits(v1::Route wanted) const {
@@ -181,15 +177,16 @@ RequestLimits Router::CurrentLimits(v1::Route wanted) const {
 
 void Router::Begin(RequestSpec spec, ResponseStream& stream) {
   const RequestId id(spec.sequence.request_id());
-  const int32_t width = spec.width();
   if (draining_) {  // it may have begun after Submit looked, and must not miss this request
-    in_flight_ -= width;
+    Release(spec);
     stream.End(ShuttingDown());
     return ReportIfDrained();
   }
   ++total_;
-  const auto ended = [this, id, width] {
-    in_flight_ -= width;
+  parts_.admission.ChargeTokens(spec.sequence.tenant(), spec.sequence.prompt_size(),
+                                parts_.clock.Now());
+  const auto ended = [this, id, tenant = spec.sequence.tenant(), width = spec.width()] {
+    parts_.admission.Release(tenant, width, parts_.clock.Now());
     parts_.loop.Post([this, id] { Forget(id); });
   };
   const auto waits = [this, id](Request& waiting) { waiting_.emplace(id, &waiting); };
@@ -344,8 +341,9 @@ v1::GetStatusResponse Router::Status() const {
   response.set_model(options_.limits.model);
   response.set_version(options_.version);
   response.set_max_context_tokens(CurrentLimits(v1::ROUTE_AUTO).max_context_tokens);
-  response.set_requests_in_flight(in_flight_);
+  response.set_requests_in_flight(parts_.admission.in_flight());
   response.set_requests_total(total_);
+  *response.mutable_admission() = parts_.admission.Use();
   *response.mutable_resumes() = parts_.resumes.Use();
   *response.mutable_reroutes() = parts_.reroutes.Use();
   *response.mutable_routing() = parts_.routing.Use();

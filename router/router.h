@@ -22,7 +22,6 @@ namespace tandem {
 
 struct RouterOptions {
   RequestLimits limits;
-  int32_t max_in_flight = 1024;                          // choices (or beams) of all requests
   Duration max_request_time = std::chrono::minutes(10);  // of requests without a nearer deadline
   uint64_t random_seed = 0;  // of request ids, and of sampling seeds that clients left out
   std::string version;
@@ -80,14 +79,14 @@ class Router {
   };
 
   RequestIdentity NewIdentity(TimePoint deadline);
-  absl::Status Admit(int32_t width);
   absl::StatusOr<RequestId> SubmitText(v1::GenerateRequest request, const RequestLimits& limits,
                                        RequestSpec spec, ResponseStream& stream);
   // Null where no prefix hits are predicted.
   std::shared_ptr<const PromptHashes> Hash(const v1::GenerateRequest& request,
                                            std::span<const int32_t> prompt) const;
   absl::StatusOr<std::vector<int32_t>> Prepare(Arrival& arrival, std::vector<int32_t> ids) const;
-  absl::Status HandOver(int32_t width, std::function<void()> begin);
+  absl::Status HandOver(const RequestSpec& spec, std::function<void()> begin);
+  void Release(const RequestSpec& spec);
   void AwaitTokens(std::shared_ptr<Arrival> arrival, TokenizePool::Job job);
   void OnTokenized(Arrival& arrival, absl::StatusOr<std::vector<int32_t>> ids);
   void EndArrival(RequestId id, const absl::Status& status);
@@ -105,8 +104,7 @@ class Router {
   Pings pings_;
   std::atomic<uint64_t> next_id_;
   std::atomic<uint64_t> total_ = 0;
-  std::atomic<int32_t> in_flight_ = 0;  // rows: choices and beams
-  std::atomic<int32_t> texts_ = 0;      // of Tokenize, not answered yet
+  std::atomic<int32_t> texts_ = 0;  // of Tokenize, not answered yet
   std::atomic<bool> draining_ = false;
   std::atomic<bool> change_posted_ = false;  // a task that calls OnClusterChanged waits
   std::atomic<uint64_t> leases_lapsed_ = 0;

@@ -1,6 +1,6 @@
 # Tests of router.
 tandem_test(router_test
-  SOURCES unit/router/agreement_test.cc unit/router/auto_policy_test.cc
+  SOURCES unit/router/admission_control_test.cc unit/router/agreement_test.cc unit/router/auto_policy_test.cc
           unit/router/classic_model_test.cc unit/router/classic_policy_test.cc
           unit/router/choice_text_test.cc unit/router/choices_test.cc
           unit/router/cluster_test.cc unit/router/cluster_view_test.cc

@@ -1,6 +1,6 @@
 # Tests of server, and of whole processes.
 tandem_test(server_test
-  SOURCES unit/server/cache_reports_test.cc unit/server/classic_parameters_test.cc
+  SOURCES unit/server/access_control_test.cc unit/server/cache_reports_test.cc unit/server/classic_parameters_test.cc
           unit/server/explain_report_test.cc unit/server/generation_test.cc unit/server/host_memory_test.cc
           unit/server/kv_report_test.cc
           unit/server/message_limit_test.cc unit/server/metrics_test.cc
@@ -53,7 +53,7 @@ foreach(name routes_test several_choices_test cached_prompts_test endings_test w
              kv_tls_test silent_connection_test large_prompts_test connections_test log_test
              profile_command_test eval_command_test weights_hash_test bench_serve_test bench_sweep_test simulated_test
              prefix_routing_test request_options_test openai_integration_test chat_command_test
-             tool_calls_test turns_integration_test hostile_http_test http_overload_test inspect_kv_test)
+             tool_calls_test turns_integration_test hostile_http_test http_overload_test inspect_kv_test access_test)
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
               LABELS integration TIMEOUT 300)
 endforeach()
@@ -69,7 +69,7 @@ endif()
 
 target_sources(connections_test PRIVATE support/raw_connections.cc support/http_peer.cc)
 foreach(name chat_command_test openai_integration_test turns_integration_test tool_calls_test hostile_http_test
-             http_overload_test)
+             http_overload_test access_test)
   target_sources(${name} PRIVATE support/http_peer.cc)
 endforeach()
 tandem_long_test(hostile_http_long

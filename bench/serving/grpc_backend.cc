@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/api_key.h"
 #include "base/status.h"
 #include "bench/serving/answer.h"
 #include "bench/serving/prompt.h"
@@ -32,6 +33,11 @@ v1::Route RouteNamed(std::string_view name) {
   return name == "disaggregated" ? v1::ROUTE_DISAGGREGATED : v1::ROUTE_AUTO;
 }
 
+void AddApiKey(grpc::ClientContext& context) {
+  static const std::string authorization = AuthorizationFromEnvironment();
+  if (!authorization.empty()) context.AddMetadata("authorization", authorization);
+}
+
 // Reads one answer. gRPC calls it on its threads, one event after another.
 class StreamReader final : public grpc::ClientReadReactor<v1::GenerateResponse> {
  public:
@@ -39,6 +45,7 @@ class StreamReader final : public grpc::ClientReadReactor<v1::GenerateResponse> 
       : request_(std::move(request)), timeout_(timeout), observer_(observer) {}
 
   static void Start(const std::shared_ptr<StreamReader>& reader, v1::Inference::Stub& stub) {
+    AddApiKey(reader->context_);
     reader->context_.set_deadline(
         std::chrono::system_clock::now() +
         std::chrono::duration_cast<std::chrono::system_clock::duration>(reader->timeout_));
@@ -151,9 +158,14 @@ class GrpcBackend final : public Backend {
   }
 
  private:
+  static void Prepare(grpc::ClientContext& context) {
+    context.set_deadline(std::chrono::system_clock::now() + kQuestionTimeout);
+    AddApiKey(context);
+  }
+
   absl::Status AskStatus(v1::GetStatusResponse& status) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kQuestionTimeout);
+    Prepare(context);
     const absl::Status asked = ToAbsl(stub_->GetStatus(&context, {}, &status));
     if (!asked.ok()) {
       return Annotate(asked, "no router answers at " + options_.server +
@@ -168,7 +180,7 @@ class GrpcBackend final : public Backend {
 
   absl::Status FetchPool() {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kQuestionTimeout);
+    Prepare(context);
     v1::TokenizeRequest request;
     request.set_text(PoolText());
     request.set_omit_template(true);

@@ -25,7 +25,6 @@ RouterOptions RouterOptionsOf(const SimulationOptions& options) {
         std::max(router.limits.max_context_tokens, worker.model->max_context_tokens);
   }
   router.limits.default_slo = options.slo;
-  router.max_in_flight = options.max_in_flight;
   router.random_seed = options.seed;
   router.tokenizing.threads = 0;  // prompts are token ids
   return router;
@@ -67,6 +66,7 @@ class SimulatedRouter {
                   .lease = options.lease,
                   .heartbeat = options.heartbeat},
                  timeline),
+        admission_({.max_in_flight = options.max_in_flight, .shedding = options.shedding}),
         ledger_(timeline),
         lengths_(std::move(lengths)),
         decisions_(options.policy, predictions_),
@@ -80,6 +80,7 @@ class SimulatedRouter {
     ASSIGN_OR_RETURN(policy_, NewRoutingPolicy(options.policy, parts));
     router_ = std::make_unique<Router>(RouterOptionsOf(options),
                                        RouterParts{.cluster = cluster_,
+                                                   .admission = admission_,
                                                    .ledger = ledger_,
                                                    .policy = *policy_,
                                                    .workers = network,
@@ -99,6 +100,7 @@ class SimulatedRouter {
 
   EventLoop loop_;
   Cluster cluster_;
+  AdmissionControl admission_;
   RequestLedger ledger_;
   const std::unique_ptr<LengthForecasts> lengths_;
   ResumeStats resumes_;

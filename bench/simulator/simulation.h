@@ -24,6 +24,7 @@ struct SimulationOptions {
   v1::Route route = v1::ROUTE_AUTO;    // that every request asks for
   std::vector<v1::Route> routes;       // the same, an element per request; empty: `route`
   int32_t max_in_flight = 1'000'000;
+  Shedding shedding = Shedding::kOff;
   Duration heartbeat = std::chrono::milliseconds(500);
   Duration lease = std::chrono::milliseconds(2500);
   NetworkOptions network;

@@ -42,6 +42,22 @@ void CountRoute(const RouterParts& parts, const RequestSpec& spec, const RouteDe
   }
 }
 
+// Whether the request would start in time there; OK where nothing is predicted.
+absl::Status CheckStart(const RouterParts& parts, const RequestSpec& spec,
+                        const RouteDecision& decision) {
+  const std::optional<PlacementPrediction>& predicted = decision.score.prediction;
+  if (!predicted) return absl::OkStatus();
+  const TimePoint now = parts.clock.Now();
+  return parts.admission.CheckStart({.tenant = spec.sequence.tenant(),
+                                     .priority = spec.sequence.priority(),
+                                     .ttft = predicted->ttft,
+                                     .wait = predicted->stages.queue + predicted->stages.admission,
+                                     .interval = parts.decisions.TtftInterval(decision),
+                                     .elapsed = now - spec.received,
+                                     .left = spec.deadline - now,
+                                     .ttft_slo = spec.slo.ttft});
+}
+
 void LeaveQueue(const RouterParts& parts, Attempt& attempt, QueueMove& move) {
   move.OnMoved();
   parts.reroutes.CountMoved();
@@ -68,6 +84,11 @@ void Dispatch::Decide() {
     if (!decision.ok()) failover_.ForgetRefusal();
   }
   if (decision.ok()) {
+    if (attempts_ == 0) {
+      if (absl::Status in_time = CheckStart(parts_, spec_, *decision); !in_time.ok()) {
+        return Fail(in_time);
+      }
+    }
     DecisionCause cause = attempts_ > 0 ? DecisionCause::kResumed : DecisionCause::kArrival;
     if (std::exchange(refused_, false)) {
       cause = DecisionCause::kRefused;

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "router/admission/admission_control.h"
 #include "router/attempt/attempt.h"
 #include "router/attempt/failover.h"
 #include "router/attempt/output_relay.h"
@@ -34,6 +35,7 @@ class Tokenizer;
 struct RouterParts {
   const Tokenizer* tokenizer = nullptr;  // null: token ids only
   Cluster& cluster;
+  AdmissionControl& admission;
   RequestLedger& ledger;
   RoutingPolicy& policy;
   WorkerClient& workers;

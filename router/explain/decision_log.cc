@@ -69,6 +69,10 @@ void DecisionLog::Add(const RequestSpec& spec, const RouteQuery& query, Decision
   CountBytes(entry);
 }
 
+double DecisionLog::TtftInterval(const ScoredPlacement& placement) const {
+  return book_.IntervalsFor(placement)[static_cast<size_t>(PredictionTerm::kTtft)];
+}
+
 std::optional<v1::Prediction> DecisionLog::PredictionFor(const RequestSpec& spec,
                                                          const v1::ChoiceFinish& finish) const {
   const Entry* const entry = Find(spec);

@@ -6,7 +6,7 @@ namespace tandem {
 namespace {
 
 // The order of a map's entries differs from process to process.
-TokenConstraints ToConstraints(const v1::SamplingParams& params,
+TokenConstraints WithSampling(const v1::SamplingParams& params,
                                const google::protobuf::RepeatedField<int32_t>& forced) {
   TokenConstraints constraints = {
       .min_tokens = params.min_tokens(),
@@ -20,11 +20,11 @@ TokenConstraints ToConstraints(const v1::SamplingParams& params,
 }  // namespace
 
 TokenConstraints ToConstraints(const v1::GenerateRequest& request) {
-  return ToConstraints(request.sampling(), request.forced_token_ids());
+  return WithSampling(request.sampling(), request.forced_token_ids());
 }
 
 TokenConstraints ToConstraints(const v1::SequenceRequest& sequence) {
-  TokenConstraints constraints = ToConstraints(sequence.sampling(), sequence.forced_token_ids());
+  TokenConstraints constraints = WithSampling(sequence.sampling(), sequence.forced_token_ids());
   for (const v1::TokenIds& word : sequence.bad_words()) {
     constraints.bad_words.emplace_back(word.ids().begin(), word.ids().end());
   }

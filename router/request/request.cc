@@ -52,6 +52,7 @@ Request::Request(const RouterParts& parts, RequestSpec spec, ResponseStream& str
     : spec_(std::move(spec)),
       clock_(parts.clock),
       decisions_(parts.decisions),
+      admission_(parts.admission),
       stream_(stream),
       ended_callback_(std::move(ended)),
       waits_callback_(std::move(waits)),
@@ -238,6 +239,7 @@ void Request::End(const absl::Status& status) {
     if (!one.choice.ended()) ObserveLength(one.choice);
   }
   RecordEnd(status);
+  admission_.ChargeTokens(spec_.sequence.tenant(), CompletionTokens(), clock_.Now());
   LogEnd(spec_, CompletionTokens(), dispatch_.Report().resumes, clock_.Now() - spec_.received,
          status);
   stream_.End(status);

@@ -67,6 +67,7 @@ class Request final : public DispatchObserver {
   const RequestSpec spec_;
   const Clock& clock_;
   DecisionLog& decisions_;
+  AdmissionControl& admission_;
   ResponseStream& stream_;
   const std::function<void()> ended_callback_;
   const std::function<void(Request&)> waits_callback_;

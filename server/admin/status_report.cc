@@ -82,6 +82,17 @@ std::string RerouteLine(const v1::RerouteUse& reroutes) {
       reroutes.asked_again(), reroutes.latest());
 }
 
+// Nothing where the router never refused a request for a limit.
+std::string AdmissionLine(const v1::AdmissionUse& use) {
+  const uint64_t tenants = use.refused_tenant_share() + use.refused_tenant_in_flight() +
+                           use.refused_tenant_requests() + use.refused_tenant_tokens();
+  if (use.refused_in_flight() + tenants + use.shed_deadline() + use.shed_slo() == 0) return "";
+  return fmt::format(
+      "refused: {} for want of room, {} by limits of tenants, {} that would have begun after their "
+      "deadline, {} that would have missed their TTFT SLO\n",
+      use.refused_in_flight(), tenants, use.shed_deadline(), use.shed_slo());
+}
+
 // Nothing where no request ever lost a worker.
 std::string ResumeLine(const v1::ResumeUse& resumes) {
   if (resumes.lost() + resumes.migrated() + resumes.gave_up() == 0) return "";
@@ -183,6 +194,7 @@ std::string WorkerTable(const v1::GetStatusResponse& status) {
   }
   table += RoutingLine(status.routing());
   table += ResumeLine(status.resumes());
+  table += AdmissionLine(status.admission());
   table += RerouteLine(status.reroutes());
   table += LengthLine(status.output_lengths());
   table += PredictionLine(status.predictions());

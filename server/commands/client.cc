@@ -1,5 +1,6 @@
 #include "server/commands/client.h"
 
+#include "base/api_key.h"
 #include "base/status.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
@@ -13,7 +14,10 @@
 namespace tandem {
 namespace {
 
-void SetTimeout(grpc::ClientContext& context, Client::Timeout timeout) {
+// Gives the call its deadline, and the API key of the environment.
+void Prepare(grpc::ClientContext& context, Client::Timeout timeout) {
+  const std::string authorization = AuthorizationFromEnvironment();
+  if (!authorization.empty()) context.AddMetadata("authorization", authorization);
   if (timeout == Client::kNoTimeout) return;
   context.set_deadline(std::chrono::system_clock::now() + timeout);
 }
@@ -62,7 +66,7 @@ bool Client::WaitUntilConnected(Timeout timeout) {
 absl::Status Client::Generate(const v1::GenerateRequest& request, Timeout timeout,
                               const OnEvent& on_event) {
   grpc::ClientContext context;
-  SetTimeout(context, timeout);
+  Prepare(context, timeout);
   auto reader = connection_->stub->Generate(&context, request);
   v1::GenerateResponse event;
   while (reader->Read(&event)) {
@@ -79,7 +83,7 @@ absl::Status Client::Generate(const v1::GenerateRequest& request, Timeout timeou
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request,
                                                       Timeout timeout) {
   grpc::ClientContext context;
-  SetTimeout(context, timeout);
+  Prepare(context, timeout);
   v1::TokenizeResponse response;
   RETURN_IF_ERROR(
       connection_->Explain(connection_->stub->Tokenize(&context, request, &response), context));
@@ -88,7 +92,7 @@ absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest&
 
 absl::StatusOr<v1::GetStatusResponse> Client::GetStatus(Timeout timeout) {
   grpc::ClientContext context;
-  SetTimeout(context, timeout);
+  Prepare(context, timeout);
   v1::GetStatusResponse response;
   RETURN_IF_ERROR(
       connection_->Explain(connection_->stub->GetStatus(&context, {}, &response), context));
@@ -98,7 +102,7 @@ absl::StatusOr<v1::GetStatusResponse> Client::GetStatus(Timeout timeout) {
 absl::StatusOr<v1::ExplainResponse> Client::Explain(const v1::ExplainRequest& request,
                                                     Timeout timeout) {
   grpc::ClientContext context;
-  SetTimeout(context, timeout);
+  Prepare(context, timeout);
   v1::ExplainResponse response;
   RETURN_IF_ERROR(
       connection_->Explain(connection_->stub->Explain(&context, request, &response), context));

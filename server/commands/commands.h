@@ -25,6 +25,7 @@ void AddChatTemplateCommand(CLI::App& app, Action& chosen);
 void AddStatusCommand(CLI::App& app, Action& chosen);
 void AddExplainCommand(CLI::App& app, Action& chosen);
 void AddInspectCommand(CLI::App& app, Action& chosen);
+void AddKeysCommand(CLI::App& app, Action& chosen);
 void AddDemoCommand(CLI::App& app, Action& chosen);
 void AddEvalCommand(CLI::App& app, Action& chosen);
 void AddProfileCommand(CLI::App& app, Action& chosen);

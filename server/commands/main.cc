@@ -76,6 +76,7 @@ int Main(int argc, char** argv) {
   AddStatusCommand(app, chosen);
   AddExplainCommand(app, chosen);
   AddInspectCommand(app, chosen);
+  AddKeysCommand(app, chosen);
   AddTokenizeCommand(app, chosen);
   AddChatTemplateCommand(app, chosen);
   AddBenchCommand(app, chosen);

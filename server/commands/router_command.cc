@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -19,6 +20,8 @@
 #include "router/client/grpc_worker_client.h"
 #include "router/policy/policies.h"
 #include "router/router.h"
+#include "server/access/access_control.h"
+#include "server/access/http_access.h"
 #include "server/admin/explain_page.h"
 #include "server/admin/http_metrics.h"
 #include "server/admin/metrics_page.h"
@@ -63,6 +66,7 @@ struct RouterFlags {
   std::optional<uint16_t> metrics_port;
   std::optional<uint16_t> http_port;
   HttpTuning http;
+  std::string access_file;  // empty: no API keys, and no limits of tenants
   int drain_seconds = 30;
   std::string log_level = "info";
   int ready_fd = -1;
@@ -120,7 +124,6 @@ RouterOptions MakeRouterOptions(const RouterFlags& flags, const ServedModel& ser
     const absl::StatusOr<TokenEviction> eviction = ParseTokenEviction(flags.tuning.evict);
     if (eviction.ok()) options.limits.default_kv.eviction = *eviction;  // the flag was checked
   }
-  options.max_in_flight = flags.tuning.max_in_flight;
   options.max_request_time = std::chrono::seconds(flags.tuning.max_request_seconds);
   options.tokenizing.threads = flags.tuning.tokenize_threads;
   options.tokenizing.max_long_text_bytes = flags.tuning.tokenize_queue_bytes;
@@ -205,13 +208,18 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(const RouterFlags& flag
   return metrics;
 }
 
-// Null where none was asked for.
+void AddPaths(const std::vector<HttpRoute>& routes, std::set<std::string>& paths) {
+  for (const HttpRoute& route : routes) paths.insert(route.path);
+}
+
+// Null where none was asked for. `access` may be null.
 absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const RouterFlags& flags,
                                                       const AdminPages& pages, Router& router,
                                                       const openai::Service& service,
-                                                      AnswerBuffers& answers) {
+                                                      AnswerBuffers& answers,
+                                                      AccessControl* access) {
   if (!flags.http_port) return nullptr;
-  const HttpServerOptions options = {
+  HttpServerOptions options = {
       .host = flags.host,
       .port = *flags.http_port,
       .tls = flags.http.tls,
@@ -224,15 +232,21 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const RouterFlags& flags,
       .max_reading_time = std::chrono::seconds(flags.tuning.max_request_seconds),
       .answers = &answers};
   std::vector<HttpRoute> routes = AdminRoutes(pages);
-  for (HttpRoute& route : HealthRoutes(pages, kVersion)) routes.push_back(std::move(route));
+  std::vector<HttpRoute> open = HealthRoutes(pages, kVersion);
   for (HttpRoute& route : service.Routes()) routes.push_back(std::move(route));
   for (HttpRoute& route : anthropic::Routes(service.parts())) routes.push_back(std::move(route));
   routes.push_back(ExplainRoute([&router](v1::ExplainRequest request, Explained done) {
     router.Explain(std::move(request), std::move(done));
   }));
   if (!flags.http.no_page) {
-    for (HttpRoute& route : PageRoutes(service.model(), routes)) routes.push_back(std::move(route));
+    for (HttpRoute& route : PageRoutes(service.model(), routes)) open.push_back(std::move(route));
   }
+  if (access != nullptr) {
+    std::set<std::string> paths = {"/healthz"};
+    AddPaths(open, paths);
+    options.authorize = HttpAuthorizer(*access, std::move(paths));
+  }
+  for (HttpRoute& route : open) routes.push_back(std::move(route));
   auto server = HttpServer::Start(options, std::move(routes));
   if (absl::IsUnavailable(server.status())) {
     return Unavailable("choose another --http-port: {}", std::string(server.status().message()));
@@ -275,6 +289,29 @@ uint32_t MostCacheChanges(const RouterTuning& tuning) {
                                                   tuning.max_message_bytes / 2 / kBytesPerChange));
 }
 
+constexpr Duration kAccessCheckInterval = std::chrono::seconds(2);
+
+// Takes changes of the access file from now on.
+void WatchAccess(EventLoop& loop, AccessControl& access) {
+  loop.PostAt(std::chrono::steady_clock::now() + kAccessCheckInterval, [&loop, &access] {
+    access.ReloadIfChanged();
+    WatchAccess(loop, access);
+  });
+}
+
+// Null where no file was given.
+absl::StatusOr<std::unique_ptr<AccessControl>> OpenAccess(const RouterFlags& flags,
+                                                          AdmissionControl& admission,
+                                                          const Clock& clock) {
+  if (flags.access_file.empty()) return nullptr;
+  auto access =
+      AccessControl::Open(flags.access_file, [&admission, &clock](const TenantPolicy& tenants) {
+        admission.SetTenants(std::make_shared<const TenantPolicy>(tenants), clock.Now());
+      });
+  RETURN_IF_ERROR(Annotate(access.status(), "--access-file"));
+  return access;
+}
+
 // Serves until SIGTERM or SIGINT, then drains.
 void RunUntilTerminated(const RouterFlags& flags, const std::string& address,
                         const std::string& model, Router& router, EventLoop& loop,
@@ -296,11 +333,13 @@ void RunUntilTerminated(const RouterFlags& flags, const std::string& address,
 
 // Takes clients and workers until the process is to end. `answers` are counted by `router`.
 absl::Status ServePorts(const RouterFlags& flags, const openai::Service& service, Router& router,
-                        EventLoop& loop, ClusterService& cluster_service, AnswerBuffers& answers) {
+                        EventLoop& loop, ClusterService& cluster_service, AnswerBuffers& answers,
+                        AccessControl* access) {
   const RouterTuning& tuning = flags.tuning;
   ASSIGN_OR_RETURN(const std::unique_ptr<ConnectionAcceptor> acceptor,
                    ConnectionAcceptor::Listen(flags.host, flags.port, flags.server));
-  const auto add_process = [&acceptor](v1::GetStatusResponse& status) {
+  const auto add_process = [&acceptor, access](v1::GetStatusResponse& status) {
+    if (access != nullptr) *status.mutable_access() = access->Use();
     *status.mutable_connections() = acceptor->use();
     status.set_log_lines_dropped(LogLinesDropped());
   };
@@ -308,6 +347,7 @@ absl::Status ServePorts(const RouterFlags& flags, const openai::Service& service
                              {.max_message_bytes = tuning.max_message_bytes,
                               .max_queued_bytes = tuning.stream_buffer_bytes,
                               .max_reading_time = std::chrono::seconds(tuning.max_request_seconds),
+                              .access = access,
                               .add_process = add_process});
   ASSIGN_OR_RETURN(
       const std::unique_ptr<GrpcServer> server,
@@ -325,12 +365,27 @@ absl::Status ServePorts(const RouterFlags& flags, const openai::Service& service
       nullptr;  // outlives both servers, whose pages it is for
   const AdminPages pages = PagesOf(status, http_use);
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http,
-                   ServeHttp(flags, pages, router, service, answers));
+                   ServeHttp(flags, pages, router, service, answers, access));
   http_use = http.get();
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics, ServeMetrics(flags, pages));
   RunUntilTerminated(flags, HostPortText(flags.host, acceptor->port()), service.model(), router,
                      loop, {.grpc = *server, .http = http.get()});
   return absl::OkStatus();
+}
+
+openai::ServiceParts ServicePartsOf(Router& router, EventLoop& loop, const Clock& clock,
+                                    const openai::ModelFiles& files, const Tokenizer* tokenizer,
+                                    const RouterTuning& tuning, openai::ModelCard model) {
+  return {.router = router,
+          .loop = loop,
+          .clock = clock,
+          .max_in_flight = tuning.max_in_flight,
+          .tokenizer = tokenizer,
+          .chat = files.chat.get(),
+          .no_chat = files.no_chat,
+          .reading = openai::NewAnswerReading(files.markup, tokenizer),
+          .model = std::move(model),
+          .version = kVersion};
 }
 
 absl::Status Serve(const RouterFlags& flags) {
@@ -340,6 +395,10 @@ absl::Status Serve(const RouterFlags& flags) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizerIfAny(flags.model_dir));
   RouterOptions options = MakeRouterOptions(flags, served, tokenizer.get());
   const SteadyClock clock;
+  AdmissionControl admission(
+      {.max_in_flight = tuning.max_in_flight, .shedding = *ParseShedding(tuning.shed)});
+  ASSIGN_OR_RETURN(const std::unique_ptr<AccessControl> access,
+                   OpenAccess(flags, admission, clock));
   RequestLedger ledger(clock);
   PredictionBook predictions;
   ASSIGN_OR_RETURN(const PolicyOptions policy_options, MakePolicyOptions(tuning));
@@ -364,6 +423,7 @@ absl::Status Serve(const RouterFlags& flags) {
   std::optional<openai::Service> service;
   Router router(options, {.tokenizer = tokenizer.get(),
                           .cluster = cluster,
+                          .admission = admission,
                           .ledger = ledger,
                           .policy = *policy,
                           .workers = workers,
@@ -379,18 +439,10 @@ absl::Status Serve(const RouterFlags& flags) {
                           .prefixes = prefixes.get(),
                           .sessions = sessions.get()});
   ClusterService cluster_service(cluster, prefixes.get(), MostCacheChanges(tuning));
-  service.emplace(
-      openai::ServiceParts{.router = router,
-                           .loop = *loop,
-                           .clock = clock,
-                           .max_in_flight = options.max_in_flight,
-                           .tokenizer = tokenizer.get(),
-                           .chat = files.chat.get(),
-                           .no_chat = files.no_chat,
-                           .reading = openai::NewAnswerReading(files.markup, tokenizer.get()),
-                           .model = CardOf(options.limits, files),
-                           .version = kVersion});
-  return ServePorts(flags, *service, router, *loop, cluster_service, answers);
+  service.emplace(ServicePartsOf(router, *loop, clock, files, tokenizer.get(), tuning,
+                                 CardOf(options.limits, files)));
+  if (access != nullptr) WatchAccess(*loop, *access);
+  return ServePorts(flags, *service, router, *loop, cluster_service, answers, access.get());
 }
 
 int RunRouter(const RouterFlags& flags) {
@@ -421,6 +473,7 @@ void AddRouterCommand(CLI::App& app, Action& chosen) {
   router->add_option("--http-port", flags->http_port,
                      "serve HTTP there; 0: a free one; default: not at all");
   AddHttpFlags(*router, flags->http);
+  AddAccessFlag(*router, flags->access_file);
   router
       ->add_option("--drain-seconds", flags->drain_seconds,
                    "at SIGTERM, how long requests may still take")

@@ -1,6 +1,7 @@
 #include "server/commands/router_flags.h"
 
 #include "CLI/CLI.hpp"
+#include "router/admission/shedding.h"
 #include "router/output_length/output_length_predictor.h"
 #include "router/policy/policies.h"
 #include "server/commands/kv_flags.h"
@@ -34,6 +35,13 @@ void AddLimitFlags(CLI::App& app, RouterTuning& tuning) {
   app.add_option("--max-in-flight", tuning.max_in_flight,
                  "choices of all requests together; more are answered RESOURCE_EXHAUSTED")
       ->check(Positive())
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--shed", tuning.shed,
+                 "which requests are answered RESOURCE_EXHAUSTED because their first token is "
+                 "predicted to come too late: deadline (after their deadline), slo (these, and "
+                 "those that would miss their TTFT SLO), off")
+      ->check(CLI::IsMember(std::vector<std::string>(kSheddingNames.begin(), kSheddingNames.end())))
       ->capture_default_str()
       ->group(group);
   app.add_option("--max-choices", tuning.max_choices, "largest n or best_of of a request")
@@ -152,6 +160,13 @@ void AddRouterFlags(CLI::App& app, RouterTuning& tuning) {
   AddParserFlags(app, tuning);
   AddLimitFlags(app, tuning);
   AddLeaseFlags(app, tuning);
+}
+
+void AddAccessFlag(CLI::App& app, std::string& path) {
+  app.add_option(
+      "--access-file", path,
+      "JSON file with hashes of API keys, which are asked for from then on, and limits of "
+      "tenants (`tandem keys` writes it); changes are taken while the router runs");
 }
 
 void AddMetricsFlag(CLI::App& app, std::optional<uint16_t>& port) {

@@ -30,6 +30,7 @@ struct RouterTuning {
   uint64_t prefix_index_bytes = 256 << 20;
   std::string session_affinity = "on";
   int32_t max_in_flight = 1024;
+  std::string shed = "deadline";
   int32_t max_choices = 64;
   int tokenize_threads = TokenizePoolOptions().threads;
   uint64_t tokenize_queue_bytes = TokenizePoolOptions().max_long_text_bytes;
@@ -45,6 +46,8 @@ struct RouterTuning {
 };
 
 void AddRouterFlags(CLI::App& app, RouterTuning& tuning);
+// The file of API keys and limits of tenants (server/access/api_keys.h).
+void AddAccessFlag(CLI::App& app, std::string& path);
 void AddMetricsFlag(CLI::App& app, std::optional<uint16_t>& port);
 
 }  // namespace tandem

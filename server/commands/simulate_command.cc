@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "bench/simulator/simulate.h"
+#include "router/admission/shedding.h"
 #include "router/cluster/worker_costs.h"
 #include "server/commands/bench_flags.h"
 #include "server/commands/client.h"
@@ -32,6 +33,7 @@ struct SimulateFlags {
   std::string prefix_cache = "on";
   std::string prefix_index = "on";
   std::string schedule = "fair";
+  std::string shed = "off";
 };
 
 v1::Route SimulatedRoute(const std::string& name) {
@@ -57,6 +59,7 @@ absl::StatusOr<simulator::SimulateOptions> MakeSimulateOptions(const SimulateFla
   simulator::SimulationOptions& simulation = options.simulation;
   simulation.network.hop = Duration(std::llround(flags.hop_us * 1e3));
   simulation.route = SimulatedRoute(flags.route);
+  simulation.shedding = *ParseShedding(flags.shed);
   simulation.heartbeat = std::chrono::milliseconds(flags.heartbeat_ms);
   simulation.lease = 5 * simulation.heartbeat;
   simulation.limits.report_cache = flags.prefix_index == "on";
@@ -146,6 +149,11 @@ void AddSimulatedRouterFlags(CLI::App& simulate, SimulateFlags& flags) {
   add("--max-in-flight", simulation.max_in_flight,
       "requests at the router; more are answered RESOURCE_EXHAUSTED")
       ->check(Positive());
+  add("--shed", flags.shed,
+      "which requests the router refuses because they are predicted to begin too late: off, "
+      "deadline, slo; as of tandem router")
+      ->check(
+          CLI::IsMember(std::vector<std::string>(kSheddingNames.begin(), kSheddingNames.end())));
   add("--prefix-index", flags.prefix_index,
       "whether the router keeps an index of what workers have cached: on, off")
       ->check(CLI::IsMember({"on", "off"}));

@@ -42,6 +42,7 @@ struct UpFlags {
   RouterTuning router;
   ServerLimits server;
   std::optional<uint16_t> metrics_port;
+  std::string access_file;
   HttpTuning http;
   // The arguments of children that were given to this command.
   std::vector<std::string> to_all;
@@ -186,6 +187,7 @@ Passed AddPassedFlags(CLI::App& up, UpFlags& flags) {
   Passed passed;
   passed.to_router = OptionsAddedBy(up, [&] {
     AddMetricsFlag(up, flags.metrics_port);
+    AddAccessFlag(up, flags.access_file);
     AddHttpFlags(up, flags.http);
     AddRouterFlags(up, flags.router);
   });

@@ -245,6 +245,8 @@ class Connection {
   }
   // False when the connection is over.
   awaitable<bool> AnswerRequest(Incoming incoming);
+  // Has the request refused, or handled.
+  void Serve(Incoming incoming, const std::shared_ptr<Answer>& answer);
   // The server ends before the request was answered: its client may try again elsewhere.
   awaitable<void> RefuseForEnd();
   // Returns once the answer is sent, or the client is gone: then false.
@@ -355,12 +357,22 @@ std::shared_ptr<Answer> Connection::NewAnswer(const Incoming& incoming) {
                                   wake);
 }
 
+void Connection::Serve(Incoming incoming, const std::shared_ptr<Answer>& answer) {
+  const auto& authorize = server_.options.authorize;
+  if (authorize) {
+    if (std::optional<HttpResponse> refusal = authorize(incoming.request)) {
+      return answer->Respond(*std::move(refusal));
+    }
+  }
+  server_.routes.Serve(NewExchange(std::move(incoming.request), std::move(incoming.body), answer));
+}
+
 awaitable<bool> Connection::AnswerRequest(Incoming incoming) {
   server_.book.Enter(id_, ConnectionState::kAnswering);
   ++server_.requests;
   const std::shared_ptr<Answer> answer = NewAnswer(incoming);
   const absl::Cleanup detach = [&answer] { answer->Detach(); };
-  server_.routes.Serve(NewExchange(std::move(incoming.request), std::move(incoming.body), answer));
+  Serve(std::move(incoming), answer);
   const bool sent = co_await Send(answer);
   if (!sent) {
     if (const std::function<void()> gone = answer->TakeGone()) gone();

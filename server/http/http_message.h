@@ -19,6 +19,7 @@ struct HttpRequest {
   std::vector<HttpHeader> headers;
   std::string body;    // whole, without any transfer encoding
   std::string remote;  // "127.0.0.1:51234"
+  std::string tenant;  // on whose account it is (HttpServerOptions::authorize); empty: not known
 
   // The value of the first header of that name, in whatever case; nothing where there is none.
   std::optional<std::string_view> Header(std::string_view name) const;

@@ -3,10 +3,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
 #include "router/request/answer_buffers.h"
+#include "server/http/http_message.h"
 
 namespace tandem {
 
@@ -39,6 +42,9 @@ struct HttpServerOptions {
   Duration slow_reader_grace = std::chrono::seconds(10);
   // How long a client may take to read an answer that has ended.
   Duration max_reading_time = std::chrono::minutes(10);
+  // Asked about each request before its handler, on an I/O thread, which it must not block: an answer
+  // refuses the request. May set the request's tenant. Empty: every request is served.
+  std::function<std::optional<HttpResponse>(HttpRequest&)> authorize;
   // Counts what waits in all answers together, and outlives the server; may be null.
   AnswerBuffers* answers = nullptr;
 };

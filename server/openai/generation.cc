@@ -36,6 +36,7 @@ PieceOptions PiecesOf(const ServiceParts& parts, const AnswerOptions& options,
 }  // namespace
 
 void ReadHeaders(const HttpRequest& http, v1::GenerateRequest& request) {
+  if (!http.tenant.empty()) request.set_tenant(http.tenant);
   const std::optional<std::string_view> session = http.Header("x-session-id");
   if (session && request.session_id().empty()) request.set_session_id(std::string(*session));
   for (const std::string_view name : {"x-llm-d-slo-ttft-ms", "x-slo-ttft-ms"}) {

@@ -14,7 +14,8 @@
 namespace tandem::openai {
 
 // Takes what headers say of a request where its body does not: x-session-id, and the SLOs under the
-// names of llm-d's headers.
+// names of llm-d's headers. The tenant of the caller's API key takes the place of the one that the body
+// names.
 void ReadHeaders(const HttpRequest& http, v1::GenerateRequest& request);
 
 // The router's own check of all fields but the prompt, which need not be there yet.

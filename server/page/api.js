@@ -3,6 +3,25 @@
 
 export const at = (path) => new URL(path, document.baseURI);
 
+// The API key, where the server asks for one: as long as this tab is open, and not among the settings,
+// which outlive it.
+const KEY = 'tandem-api-key';
+let key = '';
+try {
+  key = sessionStorage.getItem(KEY) ?? '';
+} catch { /* Without storage the key lasts as long as the page. */ }
+
+export const apiKey = () => key;
+
+export function setApiKey(value) {
+  key = value.trim();
+  try {
+    sessionStorage.setItem(KEY, key);
+  } catch { /* as above */ }
+}
+
+const authorization = () => (key ? { authorization: `Bearer ${key}` } : {});
+
 // What went wrong. `status` is that of HTTP, or one of these two.
 export const UNREACHABLE = 0;
 export const CUT_SHORT = -1;
@@ -40,7 +59,7 @@ async function failureOf(response) {
 export async function getJson(path) {
   let response;
   try {
-    response = await fetch(at(path), { cache: 'no-store' });
+    response = await fetch(at(path), { cache: 'no-store', headers: authorization() });
   } catch (error) {
     throw new Failure(UNREACHABLE, error.message);
   }
@@ -84,7 +103,7 @@ export async function* generate(path, body, signal) {
   try {
     response = await fetch(at(path), {
       method: 'POST', signal, body: JSON.stringify(body),
-      headers: { 'content-type': 'application/json' },
+      headers: { 'content-type': 'application/json', ...authorization() },
     });
   } catch (error) {
     if (signal.aborted) throw error;
@@ -113,6 +132,10 @@ export function explain(failure, route, begun) {
       return ['The server cannot be reached.', `Is Tandem still running at ${location.host}?`];
     case 400: case 422:
       return ['The server refused this request.', 'Change what it names, then try again.'];
+    case 401:
+      return ['The server asks for an API key.', 'Enter one that it knows under Settings, then try again.'];
+    case 403:
+      return ['The API key may not do this.', 'Ask whoever runs the server for one that may.'];
     case 404:
       return ['The server has no such model or path.', 'Reload the page to see what it serves now.'];
     case 413:

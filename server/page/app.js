@@ -1,6 +1,6 @@
 // The page as a whole: which model is served, what is being asked, and the settings that go with it.
 
-import { at, generate, getJson, health } from './api.js';
+import { apiKey, at, generate, getJson, health, setApiKey } from './api.js';
 import { Turn } from './turn.js';
 
 const $ = (selector) => document.querySelector(selector);
@@ -241,16 +241,24 @@ async function watch() {
   watching = true;
   for (;;) {
     const now = await health();
-    if (now === 'ready' && await loadModel().then(() => true, () => false)) break;
+    const status = now === 'ready' ? await loadModel().then(() => 200, (error) => error.status) : 0;
+    if (status === 200) break;
+    if (status === 401) {
+      notify('The server asks for an API key. Enter one that it knows under Settings.');
+      openSettings(true);
+      $('#api_key').focus();
+      break;
+    }
     notify(now === 'unreachable'
       ? `The server at ${location.host} does not answer. This page goes on by itself once it does.`
       : 'No worker is ready yet: they may be loading the model. This page goes on by itself once one is.');
     if (!model && now !== 'unreachable') await loadModel().catch(() => {});
     await new Promise((wake) => setTimeout(wake, 2000));
   }
+  watching = false;
+  if (!model) return;  // it asks for a key, and is looked for again once one is entered
   if (!$('#notice').hidden) announce('The server is ready.');
   notify('');
-  watching = false;
 }
 
 // ---- wiring
@@ -304,6 +312,11 @@ $('#defaults').addEventListener('click', () => {
   showNumbers();
   save();
   announce('The settings are as at first.');
+});
+$('#api_key').value = apiKey();
+$('#api_key').addEventListener('change', () => {
+  setApiKey($('#api_key').value);
+  watch();
 });
 fields.addEventListener('input', showNumbers);
 fields.addEventListener('change', save);

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "router/client/grpc_worker_client.h"
 #include "router/client/retry_metadata.h"
+#include "server/access/grpc_access.h"
 #include "server/services/deadline.h"
 #include "server/services/message_limit.h"
 #include "server/services/parse_message.h"
@@ -87,12 +88,13 @@ class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public Respon
     context.AddTrailingMetadata(kOriginKey, kOriginRouter);
   }
 
-  void Start(const grpc::ByteBuffer& bytes) {
+  void Start(const grpc::ByteBuffer& bytes, const std::optional<Caller>& caller) {
     v1::GenerateRequest request;
     if (absl::Status status = Parse(bytes, max_message_bytes_, request); !status.ok()) {
       Close(ToGrpcStatus(status));
       return;
     }
+    if (caller) request.set_tenant(caller->tenant);
     absl::StatusOr<RequestId> id = router_.Submit(std::move(request), deadline_, *this);
     if (id.ok()) {
       id_ = *id;
@@ -171,13 +173,21 @@ InferenceService::~InferenceService() = default;
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   auto* stream = new GenerateStream(*context, router_, loop_, answers_, options_);
-  stream->Start(*request);
+  const auto caller = CheckCall(*context, options_.access, Scope::kGenerate);
+  if (caller.ok()) {
+    stream->Start(*request, *caller);
+  } else {
+    stream->Close(ToGrpcStatus(caller.status()));
+  }
   return stream;
 }
 
 grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext* context,
                                                      const grpc::ByteBuffer* bytes,
                                                      grpc::ByteBuffer* response) {
+  if (const auto caller = CheckCall(*context, options_.access, Scope::kGenerate); !caller.ok()) {
+    return Answer(*context, caller.status());
+  }
   v1::TokenizeRequest request;
   if (absl::Status status = Parse(*bytes, options_.max_message_bytes, request); !status.ok()) {
     return Answer(*context, status);
@@ -202,6 +212,9 @@ grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* InferenceService::Explain(grpc::CallbackServerContext* context,
                                                     const grpc::ByteBuffer* bytes,
                                                     grpc::ByteBuffer* response) {
+  if (const auto caller = CheckCall(*context, options_.access, Scope::kAdmin); !caller.ok()) {
+    return Answer(*context, caller.status());
+  }
   v1::ExplainRequest request;
   if (absl::Status status = Parse(*bytes, options_.max_message_bytes, request); !status.ok()) {
     return Answer(*context, status);
@@ -223,6 +236,9 @@ grpc::ServerUnaryReactor* InferenceService::Explain(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* InferenceService::GetStatus(grpc::CallbackServerContext* context,
                                                       const v1::GetStatusRequest*,
                                                       v1::GetStatusResponse* response) {
+  if (const auto caller = CheckCall(*context, options_.access, Scope::kGenerate); !caller.ok()) {
+    return Answer(*context, caller.status());
+  }
   *response = router_.Status();
   if (options_.add_process) options_.add_process(*response);
   return Answer(*context, absl::OkStatus());

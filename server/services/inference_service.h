@@ -6,6 +6,7 @@
 #include "router/event_loop.h"
 #include "router/request/answer_buffers.h"
 #include "router/router.h"
+#include "server/access/access_control.h"
 #include "tandem/v1/inference.grpc.pb.h"
 
 namespace tandem {
@@ -20,6 +21,8 @@ struct InferenceServiceOptions {
   Duration slow_reader_grace = std::chrono::seconds(10);
   // How long a client may take to read an answer that has ended, where its deadline is not nearer.
   Duration max_reading_time = std::chrono::minutes(10);
+  // Asked about each call; null: every call is served. Outlives the service.
+  AccessControl* access = nullptr;
   // Adds what the router itself does not know of its process; thread-safe.
   std::function<void(v1::GetStatusResponse&)> add_process;
 };

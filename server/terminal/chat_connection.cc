@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "base/api_key.h"
 #include "base/status.h"
 #include "bench/serving/openai_messages.h"
 #include "bench/serving/sse_parser.h"
@@ -100,10 +101,14 @@ ChatConnection::ChatConnection(std::string url, Wakeup& wakeup, std::string ca_f
     : url_(WithoutSlash(std::move(url))), ca_file_(std::move(ca_file)), wakeup_(wakeup) {}
 
 loadgen::HttpRequest ChatConnection::Request(const std::string& path) const {
-  return {.url = url_ + path,
-          .headers = {"Content-Type: application/json",
-                      "Expect:"},  // else long bodies wait for a 100 Continue
-          .ca_file = ca_file_};
+  loadgen::HttpRequest request = {
+      .url = url_ + path,
+      .headers = {"Content-Type: application/json",
+                  "Expect:"},  // else long bodies wait for a 100 Continue
+      .ca_file = ca_file_};
+  const std::string authorization = AuthorizationFromEnvironment();
+  if (!authorization.empty()) request.headers.push_back("Authorization: " + authorization);
+  return request;
 }
 
 absl::StatusOr<ServedModel> ChatConnection::FindModel(const std::string& name) const {

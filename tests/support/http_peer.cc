@@ -62,9 +62,9 @@ HttpReply HttpPeer::Get(std::string_view path) {
   return Read();
 }
 
-HttpReply HttpPeer::Post(std::string_view path, std::string_view body) {
-  Send(fmt::format("POST {} HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n{}", path,
-                   body.size(), body));
+HttpReply HttpPeer::Post(std::string_view path, std::string_view body, std::string_view headers) {
+  Send(fmt::format("POST {} HTTP/1.1\r\nHost: test\r\n{}Content-Length: {}\r\n\r\n{}", path,
+                   headers, body.size(), body));
   return Read();
 }
 

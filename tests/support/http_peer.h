@@ -30,7 +30,8 @@ class HttpPeer {
   bool Send(std::string_view bytes);
   // Sends GET for the path and reads the answer.
   HttpReply Get(std::string_view path);
-  HttpReply Post(std::string_view path, std::string_view body);
+  // `headers`: lines that each end with "\r\n".
+  HttpReply Post(std::string_view path, std::string_view body, std::string_view headers = "");
   // Reads one whole answer. `request` says which method it answers: HEAD has no body.
   HttpReply Read(std::string_view method = "GET");
   // Reads until what came, after what was read before, contains `text`; returns it up to there. Shorter

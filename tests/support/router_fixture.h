@@ -99,7 +99,6 @@ class RouterFixture : public testing::Test {
     options.limits.max_context_tokens = 100;
     options.limits.eos_token_ids = {999};
     options.limits.has_tokenizer = true;
-    options.max_in_flight = 8;
     options.random_seed = 1;
     options.tokenizing.threads = 0;  // the loop tokenizes
     return options;
@@ -256,6 +255,7 @@ class RouterFixture : public testing::Test {
   RouterParts Parts(const Tokenizer& tokenizer) {
     return {.tokenizer = &tokenizer,
             .cluster = cluster_,
+            .admission = admission_,
             .ledger = ledger_,
             .policy = *policy_,
             .workers = workers_,
@@ -300,6 +300,7 @@ class RouterFixture : public testing::Test {
   Cluster cluster_{
       {.model = "sample", .lease = std::chrono::seconds(5), .heartbeat = std::chrono::seconds(1)},
       clock_};
+  AdmissionControl admission_{{.max_in_flight = 8, .shedding = Shedding::kSlo}};
   RequestLedger ledger_{clock_};
   std::unique_ptr<RoutingPolicy> policy_;
   FakeWorkers workers_;
@@ -311,6 +312,7 @@ class RouterFixture : public testing::Test {
   Router router_{Options(),
                  {.tokenizer = &tokenizer_,
                   .cluster = cluster_,
+                  .admission = admission_,
                   .ledger = ledger_,
                   .policy = *policy_,
                   .workers = workers_,

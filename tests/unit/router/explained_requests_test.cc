@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/retry_after.h"
 #include "router/explain/decision_log.h"
 #include "tests/support/router_fixture.h"
 
@@ -279,6 +280,24 @@ TEST_F(UnpredictedRequestsTest, WithoutPredictionsTheDecisionAndItsNumbersAreKep
   EXPECT_EQ(explained.decisions(0).candidates_size(), 2) << "unified, and p0 with d0";
   EXPECT_EQ(explained.decisions(0).candidates(0).features(0).name(), "unified_load");
   EXPECT_THAT(explained.outcome().not_compared(), HasSubstr("predicted nothing"));
+}
+
+TEST_F(ExplainedRequestsTest, WhatIsPredictedToMissItsSloIsRefusedBeforeAWorkerIsAsked) {
+  v1::GenerateRequest request = Ask();
+  request.set_ttft_slo_ms(7);  // of the 8 ms that are predicted, it would wait for 2
+  Submit(request);
+  ExpectFailed(absl::StatusCode::kResourceExhausted, "TTFT SLO");
+  EXPECT_EQ(RetryAfter(*stream_.end), std::chrono::milliseconds(50));
+  EXPECT_EQ(router_.Status().admission().shed_slo(), 1);
+
+  request.set_ttft_slo_ms(9);
+  RecordingStream in_time;
+  const absl::StatusOr<RequestId> id = router_.Submit(request, kNoDeadline, in_time);
+  ASSERT_TRUE(id.ok()) << id.status();
+  loop_.RunReady();
+  EXPECT_THAT(workers_.Open(), testing::SizeIs(1));
+  router_.Cancel(*id, absl::CancelledError());
+  loop_.RunReady();
 }
 
 }  // namespace

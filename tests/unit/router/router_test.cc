@@ -514,5 +514,28 @@ TEST_F(RouterTest, NoWorkersNoRoute) {
   ExpectFailed(absl::StatusCode::kUnavailable, "needs a unified worker: none registered");
 }
 
+TEST_F(RouterTest, TokensOfPromptsAndOutputsCountAgainstTheRateOfTheTenant) {
+  TenantPolicy policy;
+  policy.tenants["a"].tokens_per_minute = 7;
+  admission_.SetTenants(std::make_shared<const TenantPolicy>(policy), clock_.Now());
+  Join("u0", v1::WORKER_ROLE_UNIFIED);
+  v1::GenerateRequest request = Ask(v1::ROUTE_UNIFIED);
+  request.set_tenant("a");
+  Submit(request);
+  Say("generate u0", {10, 11, 12, 13});
+  Finish("generate u0", kLength);
+  ASSERT_TRUE(stream_.end.has_value() && stream_.end->ok());
+  RecordingStream second;
+  const absl::Status refused = router_.Submit(request, kNoDeadline, second).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("tokens per minute"));
+  clock_.Advance(*RetryAfter(refused));
+  const absl::StatusOr<RequestId> again = router_.Submit(request, kNoDeadline, second);
+  ASSERT_TRUE(again.ok()) << again.status();
+  loop_.RunReady();
+  router_.Cancel(*again, absl::CancelledError());
+  loop_.RunReady();
+}
+
 }  // namespace
 }  // namespace tandem

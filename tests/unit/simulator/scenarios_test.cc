@@ -191,5 +191,28 @@ TEST(ScenariosTest, AtSaturationTheTimeToTheFirstTokenIsQueueing) {
             0.95 * static_cast<double>(result.run.length.count()));
 }
 
+loadgen::Summary UnderLoad(double rate, Shedding shedding) {
+  constexpr double kSeconds = 15;
+  constexpr double kTtftMs = 1000;
+  SimulationOptions options{.fleet = Unified(4), .policy = "auto", .shedding = shedding};
+  options.slo.ttft = ModelTime(kTtftMs);
+  const SimulationResult result = RunSimulation(
+      options, ScheduleOf({.requests = static_cast<int>(rate * kSeconds), .rate = rate}));
+  return SummaryOf(result, {.ttft = kTtftMs});
+}
+
+// Four workers compute about 60 of these prompts per second.
+TEST(ScenariosTest, ThreeTimesTheLoadLeavesAsMuchGoodputWhereRequestsThatWouldBeLateAreShed) {
+  double peak = 0;
+  for (const double rate : {50, 60}) {
+    peak = std::max(peak, *UnderLoad(rate, Shedding::kOff).goodput);
+  }
+  const loadgen::Summary shed = UnderLoad(180, Shedding::kSlo);
+  EXPECT_GE(*shed.goodput, 0.9 * peak);
+  EXPECT_LE(shed.latency.ttft.Percentile(99), 1000) << "of requests that were taken";
+  EXPECT_EQ(shed.counts.complete + shed.counts.failed, 180 * 15);
+  EXPECT_LT(*UnderLoad(180, Shedding::kOff).goodput, 0.2 * peak);
+}
+
 }  // namespace
 }  // namespace tandem::simulator

@@ -1,0 +1,233 @@
+#include "router/admission/admission_control.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/retry_after.h"
+#include "base/status.h"
+
+namespace tandem {
+namespace {
+
+// When the next request ends is not known, so the client is asked to retry soon.
+constexpr Duration kSoon = std::chrono::milliseconds(500);
+constexpr Duration kLeastRetryAfter = std::chrono::milliseconds(50);
+constexpr Duration kMostShedRetryAfter = std::chrono::seconds(30);
+// Idle tenants are kept only while what they used counts against their rates, and at most so many: names
+// that clients make up must not fill the memory.
+constexpr size_t kMostTenants = 1 << 14;
+// The share of a rate that a tenant must have before it may send another request of unknown length.
+constexpr double kLeastTokens = 1;
+
+std::string NameOf(const std::string& tenant) {
+  return tenant.empty() ? "requests without a tenant" : fmt::format("tenant {}", tenant);
+}
+
+double Seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+Duration ToDuration(ModelTime time) { return std::chrono::duration_cast<Duration>(time); }
+
+void SetBucket(const std::optional<double>& per_minute, std::optional<TokenBucket>& bucket,
+               TimePoint now) {
+  if (!per_minute) {
+    bucket.reset();
+  } else if (bucket) {
+    bucket->SetRate(*per_minute, now);
+  } else {
+    bucket.emplace(*per_minute, now);
+  }
+}
+
+}  // namespace
+
+const TenantLimits& AdmissionControl::LimitsOf(const std::string& name) const {
+  return policy_->Of(name);
+}
+
+void AdmissionControl::SetTenants(std::shared_ptr<const TenantPolicy> tenants, TimePoint now) {
+  absl::MutexLock lock(&mutex_);
+  policy_ = std::move(tenants);
+  active_weight_ = 0;
+  for (auto& [name, tenant] : tenants_) {
+    ApplyLimits(LimitsOf(name), tenant, now);
+    if (tenant.rows > 0) active_weight_ += LimitsOf(name).weight;
+  }
+}
+
+void AdmissionControl::ApplyLimits(const TenantLimits& limits, Tenant& tenant,
+                                   TimePoint now) const {
+  SetBucket(limits.requests_per_minute, tenant.requests, now);
+  SetBucket(limits.tokens_per_minute, tenant.tokens, now);
+}
+
+AdmissionControl::Tenant& AdmissionControl::Find(const std::string& tenant, TimePoint now) {
+  const auto [at, is_new] = tenants_.try_emplace(tenant);
+  if (is_new) ApplyLimits(LimitsOf(tenant), at->second, now);
+  return at->second;
+}
+
+absl::Status AdmissionControl::Admit(const std::string& tenant, int32_t rows, TimePoint now) {
+  absl::MutexLock lock(&mutex_);
+  if (tenants_.size() >= kMostTenants) ForgetIdle(now);
+  Tenant& of = Find(tenant, now);
+  absl::Status status = CheckTenant(tenant, of, rows, now);
+  if (status.ok()) status = CheckRoom(tenant, of, rows);
+  if (!status.ok()) {
+    if (IsIdle(of, now)) tenants_.erase(tenant);
+    return status;
+  }
+  if (of.requests) of.requests->Take(1, now);
+  if (of.rows == 0) {
+    ++active_;
+    active_weight_ += LimitsOf(tenant).weight;
+  }
+  of.rows += rows;
+  rows_ += rows;
+  return absl::OkStatus();
+}
+
+absl::Status AdmissionControl::CheckTenant(const std::string& name, const Tenant& tenant,
+                                           int32_t rows, TimePoint now) {
+  const TenantLimits& limits = LimitsOf(name);
+  if (tenant.requests && tenant.requests->Level(now) < 1) {
+    return Refuse(Reason::kTenantRequests,
+                  ResourceExhausted("{} may send {:g} requests per minute: retry later",
+                                    NameOf(name), *limits.requests_per_minute),
+                  tenant.requests->UntilLevel(1, now));
+  }
+  if (tenant.tokens && tenant.tokens->Level(now) < kLeastTokens) {
+    return Refuse(Reason::kTenantTokens,
+                  ResourceExhausted("{} may use {:g} tokens per minute: retry later", NameOf(name),
+                                    *limits.tokens_per_minute),
+                  tenant.tokens->UntilLevel(kLeastTokens, now));
+  }
+  if (limits.max_in_flight && tenant.rows + rows > *limits.max_in_flight) {
+    return Refuse(
+        Reason::kTenantInFlight,
+        ResourceExhausted("{} more choices of {} would exceed the {} that it may have in flight: "
+                          "retry later",
+                          rows, NameOf(name), *limits.max_in_flight),
+        kSoon);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdmissionControl::CheckRoom(const std::string& name, const Tenant& tenant,
+                                         int32_t rows) {
+  if (rows_ + rows > options_.max_in_flight) {
+    return Refuse(
+        Reason::kInFlight,
+        ResourceExhausted("{} more choices would exceed the {} that may be in flight: retry later",
+                          rows, options_.max_in_flight),
+        kSoon);
+  }
+  if (rows_ + rows <= options_.crowded * options_.max_in_flight) return absl::OkStatus();
+  const bool alone = active_ == (tenant.rows > 0 ? 1 : 0);
+  const double share = ShareOf(name, options_.max_in_flight);
+  if (alone || tenant.rows + rows <= share) return absl::OkStatus();
+  return Refuse(Reason::kTenantShare,
+                ResourceExhausted("the router is nearly full, and {} more choices of {} would "
+                                  "exceed its share of {:.0f}: retry later",
+                                  rows, NameOf(name), share),
+                kSoon);
+}
+
+double AdmissionControl::ShareOf(const std::string& name, double whole) const {
+  const double weight = LimitsOf(name).weight;
+  const auto found = tenants_.find(name);
+  const bool is_active = found != tenants_.end() && found->second.rows > 0;
+  return whole * weight / (active_weight_ + (is_active ? 0 : weight));
+}
+
+void AdmissionControl::Release(const std::string& tenant, int32_t rows, TimePoint now) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = tenants_.find(tenant);
+  if (found == tenants_.end()) return;
+  Tenant& of = found->second;
+  of.rows -= rows;
+  rows_ -= rows;
+  if (of.rows > 0) return;
+  --active_;
+  active_weight_ = active_ == 0 ? 0 : active_weight_ - LimitsOf(tenant).weight;
+  if (IsIdle(of, now)) tenants_.erase(found);
+}
+
+void AdmissionControl::ChargeTokens(const std::string& tenant, int64_t tokens, TimePoint now) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = tenants_.find(tenant);
+  if (found == tenants_.end() || !found->second.tokens) return;
+  found->second.tokens->Take(static_cast<double>(tokens), now);
+}
+
+bool AdmissionControl::IsIdle(const Tenant& tenant, TimePoint now) const {
+  const auto is_full = [now](const std::optional<TokenBucket>& bucket) {
+    return !bucket || bucket->IsFull(now);
+  };
+  return tenant.rows == 0 && is_full(tenant.requests) && is_full(tenant.tokens);
+}
+
+// Where all idle tenants have used something lately, they are forgotten all the same.
+void AdmissionControl::ForgetIdle(TimePoint now) {
+  absl::erase_if(tenants_, [this, now](const auto& one) { return IsIdle(one.second, now); });
+  if (tenants_.size() < kMostTenants) return;
+  absl::erase_if(tenants_, [](const auto& one) { return one.second.rows == 0; });
+}
+
+absl::Status AdmissionControl::CheckStart(const PredictedStart& start) {
+  if (options_.shedding == Shedding::kOff || start.priority > 0) return absl::OkStatus();
+  const Duration wait = ToDuration(start.ttft);
+  absl::MutexLock lock(&mutex_);
+  if (wait > start.left) {
+    return Refuse(Reason::kDeadline,
+                  ResourceExhausted("its first token is expected in {:.1f} s, after its deadline "
+                                    "in {:.1f} s: retry later",
+                                    Seconds(wait), Seconds(start.left)),
+                  std::min(wait - start.left, kMostShedRetryAfter));
+  }
+  if (options_.shedding != Shedding::kSlo || !start.ttft_slo) return absl::OkStatus();
+  // No later try would change that.
+  if (start.ttft - start.wait > *start.ttft_slo) return absl::OkStatus();
+  const Duration uncertain = ToDuration(start.wait * start.interval);
+  const Duration late = start.elapsed + wait + uncertain - ToDuration(*start.ttft_slo);
+  const auto tenant = tenants_.find(start.tenant);
+  const int32_t rows = tenant == tenants_.end() ? 0 : tenant->second.rows;
+  if (late <= Duration::zero() || rows < ShareOf(start.tenant, rows_)) return absl::OkStatus();
+  return Refuse(Reason::kSlo,
+                ResourceExhausted("its first token is expected {:.2f} s after it came, give or take "
+                                  "{:.2f} s, and its TTFT SLO is {:.2f} s: retry later",
+                                  Seconds(start.elapsed + wait), Seconds(uncertain),
+                                  start.ttft_slo->count() / 1e3),
+                std::min(late, kMostShedRetryAfter));
+}
+
+absl::Status AdmissionControl::Refuse(Reason reason, absl::Status status, Duration retry_after) {
+  ++refused_[static_cast<size_t>(reason)];
+  SetRetryAfter(status, std::chrono::ceil<std::chrono::milliseconds>(
+                            std::max(retry_after, kLeastRetryAfter)));
+  return status;
+}
+
+int32_t AdmissionControl::in_flight() const {
+  absl::MutexLock lock(&mutex_);
+  return rows_;
+}
+
+v1::AdmissionUse AdmissionControl::Use() const {
+  absl::MutexLock lock(&mutex_);
+  const auto refused = [this](Reason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return refused_[static_cast<size_t>(reason)];
+  };
+  v1::AdmissionUse use;
+  use.set_active_tenants(active_);
+  use.set_refused_in_flight(refused(Reason::kInFlight));
+  use.set_refused_tenant_share(refused(Reason::kTenantShare));
+  use.set_refused_tenant_in_flight(refused(Reason::kTenantInFlight));
+  use.set_refused_tenant_requests(refused(Reason::kTenantRequests));
+  use.set_refused_tenant_tokens(refused(Reason::kTenantTokens));
+  use.set_shed_deadline(refused(Reason::kDeadline));
+  use.set_shed_slo(refused(Reason::kSlo));
+  return use;
+}
+
+}  // namespace tandem
