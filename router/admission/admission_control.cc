@@ -14,6 +14,9 @@ namespace {
 constexpr Duration kSoon = std::chrono::milliseconds(500);
 constexpr Duration kLeastRetryAfter = std::chrono::milliseconds(50);
 constexpr Duration kMostShedRetryAfter = std::chrono::seconds(30);
+// How far off predictions are taken to be before that is known, and at least.
+constexpr double kUnknownInterval = 0.5;
+constexpr double kLeastInterval = 0.1;
 // Idle tenants are kept only while what they used counts against their rates, and at most so many: names
 // that clients make up must not fill the memory.
 constexpr size_t kMostTenants = 1 << 14;
@@ -188,7 +191,8 @@ absl::Status AdmissionControl::CheckStart(const PredictedStart& start) {
   if (options_.shedding != Shedding::kSlo || !start.ttft_slo) return absl::OkStatus();
   // No later try would change that.
   if (start.ttft - start.wait > *start.ttft_slo) return absl::OkStatus();
-  const Duration uncertain = ToDuration(start.wait * start.interval);
+  const double interval = std::max(start.interval.value_or(kUnknownInterval), kLeastInterval);
+  const Duration uncertain = ToDuration(start.wait * interval);
   const Duration late = start.elapsed + wait + uncertain - ToDuration(*start.ttft_slo);
   const auto tenant = tenants_.find(start.tenant);
   const int32_t rows = tenant == tenants_.end() ? 0 : tenant->second.rows;

@@ -33,8 +33,9 @@ struct PredictedStart {
   int32_t priority = 0;
   ModelTime ttft{};  // from now on, as predicted
   ModelTime wait{};  // of it: for other requests
-  // The actual TTFT is stated to be within so much of the predicted one, as a share of it.
-  double interval = 0;
+  // The actual TTFT is stated to be within so much of the predicted one, as a share of it; nothing before
+  // enough requests came true.
+  std::optional<double> interval;
   Duration elapsed{};  // since the request came
   Duration left{};     // until its deadline
   std::optional<ModelTime> ttft_slo;

@@ -69,8 +69,10 @@ void DecisionLog::Add(const RequestSpec& spec, const RouteQuery& query, Decision
   CountBytes(entry);
 }
 
-double DecisionLog::TtftInterval(const ScoredPlacement& placement) const {
-  return book_.IntervalsFor(placement)[static_cast<size_t>(PredictionTerm::kTtft)];
+std::optional<double> DecisionLog::TtftInterval(const ScoredPlacement& placement) const {
+  const double interval =
+      book_.IntervalsFor(placement)[static_cast<size_t>(PredictionTerm::kTtft)];
+  return interval > 0 ? std::optional(interval) : std::nullopt;
 }
 
 std::optional<v1::Prediction> DecisionLog::PredictionFor(const RequestSpec& spec,

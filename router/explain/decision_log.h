@@ -48,8 +48,8 @@ class DecisionLog {
   void Add(const RequestSpec& spec, const RouteQuery& query, DecisionCause cause,
            const RouteDecision& route, TimePoint now);
   // By how much the actual TTFT of a request there may be off from the predicted one, relatively, as
-  // recent requests tell; 0 before there were enough.
-  double TtftInterval(const ScoredPlacement& placement) const;
+  // recent requests tell; nothing before there were enough.
+  std::optional<double> TtftInterval(const ScoredPlacement& placement) const;
   // What was predicted when the request was sent to the workers that `finish` names; nothing where no
   // such prediction was made or is still kept.
   std::optional<v1::Prediction> PredictionFor(const RequestSpec& spec,

@@ -169,6 +169,7 @@ PredictedStart Start(ModelTime ttft) {
   return {.tenant = "a",
           .ttft = ttft,
           .wait = ttft - ModelTime(500),
+          .interval = 0,
           .left = seconds(10),
           .ttft_slo = ModelTime(2000)};
 }
@@ -185,11 +186,11 @@ TEST(AdmissionControlTest, WhatWouldBeginAfterItsDeadlineIsRefused) {
 
 TEST(AdmissionControlTest, WhatWouldMissItsSloIsRefusedWhereThatIsWanted) {
   AdmissionControl admission({.shedding = Shedding::kSlo});
-  EXPECT_TRUE(admission.CheckStart(Start(ModelTime(2000))).ok());
-  PredictedStart late = Start(ModelTime(1500));
-  late.elapsed = milliseconds(1500);
+  EXPECT_TRUE(admission.CheckStart(Start(ModelTime(1850))).ok());
+  PredictedStart late = Start(ModelTime(1500));  // it waits for 1000 of them, give or take 100
+  late.elapsed = milliseconds(1400);
   const absl::Status refused = admission.CheckStart(late);
-  ExpectRefused(refused, "expected 3.00 s after it came");
+  ExpectRefused(refused, "expected 2.90 s after it came");
   EXPECT_EQ(RetryAfter(refused), seconds(1));
   EXPECT_EQ(admission.Use().shed_slo(), 1);
   late.ttft_slo.reset();
@@ -203,6 +204,12 @@ TEST(AdmissionControlTest, TheErrorOfThePredictionCountsForTheWait) {
   EXPECT_TRUE(admission.CheckStart(start).ok());
   start.interval = 0.26;
   ExpectRefused(admission.CheckStart(start), "give or take 0.31 s, and its TTFT SLO is 2.00 s");
+  start = Start(ModelTime(1500));
+  start.interval.reset();
+  EXPECT_TRUE(admission.CheckStart(start).ok());
+  start.ttft += ModelTime(1);
+  start.wait += ModelTime(1);
+  EXPECT_FALSE(admission.CheckStart(start).ok()) << "half as much is added where nothing is known";
 }
 
 TEST(AdmissionControlTest, WhatWouldMissItsSloWithoutAnyWaitIsNotToldToComeAgain) {
