@@ -388,6 +388,7 @@ TEST_F(CommandLineTest, AddressesThatNobodyReachesAreRefused) {
            std::pair("--router 127.0.0.1:1 --host 0.0.0.0", "--host 0.0.0.0: nobody can connect"),
            std::pair("--router 127.0.0.1:1 --advertise ::", "--advertise ::: nobody can connect"),
            std::pair("--router nonsense", "--router: address \"nonsense\""),
+           std::pair("--router dns:routers", "--router: \"dns:routers\": must be dns:NAME:PORT"),
            std::pair("--router 127.0.0.1:1 --advertise-data 10.0.0.2:7000",
                      "--advertise-data: endpoint \"10.0.0.2:7000\""),
            std::pair("--router 127.0.0.1:1 --advertise-data shm:x", "\"shm\": only tcp"),
@@ -396,6 +397,21 @@ TEST_F(CommandLineTest, AddressesThatNobodyReachesAreRefused) {
     const CommandResult refused = Shell(worker + flags + " 2>&1");
     EXPECT_EQ(refused.exit_status, 1) << flags;
     EXPECT_THAT(refused.output, HasSubstr(said)) << flags;
+  }
+}
+
+// A file may have sections of several commands, but none with a flag that its command does not have.
+TEST_F(CommandLineTest, AFileOfFlagsWithAnUnknownFlagIsRefused) {
+  const std::string path = testing::TempDir() + "/unknown_flag.ini";
+  for (const auto& [text, said] : {
+           std::pair("[worker]\nkv-transprot = tcp\n", "worker.kv-transprot"),
+           std::pair("[router]\nmodel = /nowhere\n[wroker]\nrole = decode\n", "wroker"),
+           std::pair("[router]\nmodel = /nowhere\n[worker]\nrole = decode\n", "NOT_FOUND"),
+       }) {
+    std::ofstream(path) << text;
+    const CommandResult refused = Shell("router --log-level off --config " + path + " 2>&1");
+    EXPECT_NE(refused.exit_status, 0) << text;
+    EXPECT_THAT(refused.output, HasSubstr(said)) << text;
   }
 }
 
