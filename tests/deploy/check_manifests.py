@@ -7,8 +7,6 @@ Without kubectl or PyYAML (python3-yaml) it says so and exits with 77. With kube
 Kubernetes' own kinds against their schemas (make test-deploy).
 """
 import argparse
-import re
-import subprocess
 import sys
 
 try:
@@ -17,18 +15,11 @@ except ImportError:
     print("left out: PyYAML is not here (Debian: python3-yaml)")
     sys.exit(77)
 import custom_kinds
+import program_flags
 import rendering
 import rules
 
 KUBERNETES = "1.34"  # the first version that has all kinds of deploy/k8s
-# Flags that the manifests give ahead of the program. An entry goes once `tandem COMMAND --help` has the flag.
-AWAITED = {"worker": {"--metrics-port", "--tls-cert", "--tls-key", "--tls-ca"},
-           "router": {"--tls-cert", "--tls-key", "--tls-ca"}}
-
-
-def flags_of(tandem, command):
-    text = subprocess.run([tandem, command, "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
-    return set(re.findall(r"^  (?:-\w,)?(--[a-z0-9-]+)", text, re.MULTILINE)) | {"--config"}
 
 
 def schema_problems(document):
@@ -79,8 +70,7 @@ def adapter_problems(known_metrics):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tandem", required=True, help="the built program, whose --help knows the flags")
-    tandem = parser.parse_args().tandem
-    known_flags = {command: flags_of(tandem, command) | AWAITED[command] for command in AWAITED}
+    known_flags = program_flags.known_flags(parser.parse_args().tandem)
     known_metrics = "".join(path.read_text() for path in (rendering.ROOT / "server" / "admin").glob("*.cc"))
     problems = [f"components/hpa: {problem}" for problem in adapter_problems(known_metrics)]
     try:
