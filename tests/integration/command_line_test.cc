@@ -336,6 +336,22 @@ TEST_F(CommandLineTest, AWorkerThatNoRouterKnowsEndsWhenItIsToldTo) {
   if (ended == 0) kill(worker->pid(), SIGKILL);
 }
 
+// localhost may have a second address, ::1, where no router listens.
+TEST_F(CommandLineTest, AWorkerRegistersWithTheRoutersThatANameStandsFor) {
+  const std::string port = cluster_->address().substr(cluster_->address().rfind(':') + 1);
+  auto worker = ChildProcess::Start(
+      {"worker", "--role=unified", "--name=by-name", "--router=dns:localhost:" + port,
+       "--profile-at-start=off", "--log-level=off", std::string("--model=") + kModel},
+      TANDEM_BINARY);
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  EXPECT_NE(worker->TakeReadyLine(), "") << worker->failure();
+  EXPECT_THAT(Shell("status" + Server()).output, HasSubstr("by-name"));
+  worker->Signal(SIGTERM);
+  int how = 0;
+  EXPECT_EQ(waitpid(worker->pid(), &how, 0), worker->pid());
+  EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+}
+
 TEST_F(CommandLineTest, AWorkerWithoutItsSharedMemorySaysHowToGoOn) {
   // No file of more than half a megabyte: shared memory is one.
   const std::string limited = "ulimit -f 1024;";
