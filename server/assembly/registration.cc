@@ -433,7 +433,7 @@ bool Registration::Beat(Link& link) {
     TakeKvPeers(link, *response);
     return true;
   }
-  const absl::Status status = response.status();
+  const absl::Status& status = response.status();
   // Cancelled by a change of phase or by news: the router still knows us.
   if (absl::IsCancelled(status)) return true;
   // Forgotten, or the router is gone or new: either way the next word is a registration.
