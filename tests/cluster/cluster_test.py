@@ -90,6 +90,9 @@ def lose_dns(net, fleet, load):
     end = time.monotonic() + DNS_OUTAGE_SECONDS
     while time.monotonic() < end:
         fleet.await_cluster()  # every look takes a moment; all of them must see everything
+    for name in fleet.workers():
+        if not fleet.said(name, "cannot be looked up"):
+            raise RuntimeError(f"{name} did not notice that DNS is gone, so that this step shows nothing")
     net.start_dns()
     fleet.start_worker("decode-4", "decode")  # finds the routers by DNS
     fleet.await_cluster()

@@ -89,6 +89,10 @@ class Fleet:
         return {one["name"] for one in workers
                 if one.get("alive") and not one.get("load", one).get("not_ready")}
 
+    def said(self, name, text):
+        """Whether the log of a process has the text."""
+        return text in (self._logs / f"{name}.log").read_text(errors="replace")
+
     def workers(self):
         return {name for name in self._processes if not name.startswith("router")}
 
