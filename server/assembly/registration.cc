@@ -1,15 +1,19 @@
 #include "server/assembly/registration.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/thread_name.h"
+#include "fmt/format.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -73,6 +77,17 @@ class CacheReports {
   uint32_t most_changes_ = 0;  // of one report; 0: the router wants none
   bool is_behind_ = false;
 };
+
+// CheckAddresses has refused what cannot be parsed before a registration is made of it.
+std::vector<RouterName> ParsedNames(const std::vector<std::string>& routers) {
+  std::vector<RouterName> names;
+  for (const std::string& router : routers) {
+    absl::StatusOr<RouterName> name = ParseRouterName(router);
+    TANDEM_CHECK(name.ok(), name.status().ToString());
+    names.push_back(*std::move(name));
+  }
+  return names;
+}
 
 }  // namespace
 
@@ -145,9 +160,14 @@ class Registration::Link {
 
   const std::string& router() const { return router_; }
   CacheReports cache_reports;
+  uint64_t nudges_told = 0;  // those before the last report of the load
+  std::thread thread;        // which runs Registration::Run; set before others see the link
+  // Guarded by the registration's mutex. `known` is written by the link's thread alone, which
+  // therefore reads it without the mutex.
   bool known = false;                // whether the router took the registration
-  uint64_t nudges_told = 0;          // those before the last report of the load
-  std::vector<v1::KvPeer> kv_peers;  // as it last said; guarded by the registration's mutex
+  bool named = true;                 // whether a --router value still has this address
+  bool ended = false;                // whether `thread` is about to end or has ended
+  std::vector<v1::KvPeer> kv_peers;  // as it last said
 
  private:
   template <typename Stub>
@@ -173,11 +193,12 @@ class Registration::Link {
   uint64_t interrupts_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-Registration::Registration(RegistrationOptions options) : options_(std::move(options)) {
-  for (const std::string& router : options_.routers) {
-    links_.push_back(std::make_unique<Link>(router, options_.cached));
-  }
-  for (auto& link : links_) threads_.emplace_back([this, &link] { Run(*link); });
+Registration::Registration(RegistrationOptions options)
+    : options_(std::move(options)),
+      directory_(ParsedNames(options_.routers),
+                 options_.resolver != nullptr ? *options_.resolver : system_resolver_) {
+  Adopt(directory_.addresses());
+  if (directory_.follows_dns()) dns_thread_ = std::thread([this] { FollowDns(); });
 }
 
 Registration::~Registration() { Stop(); }
@@ -190,13 +211,14 @@ void Registration::Nudge() {
 
 void Registration::TellNow() {
   Nudge();
+  absl::MutexLock lock(&mutex_);
   for (auto& link : links_) link->Interrupt();
 }
 
 bool Registration::WaitUntilKnown() {
   absl::MutexLock lock(&mutex_);
   const auto known = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return num_known_ == links_.size() || phase_ != Phase::kServing;
+    return IsKnownToEachName() || phase_ != Phase::kServing;
   };
   changed_.AwaitUntil(mutex_, kNoDeadline, known);
   return phase_ == Phase::kServing;
@@ -204,20 +226,101 @@ bool Registration::WaitUntilKnown() {
 
 void Registration::Leave() { Enter(Phase::kLeaving); }
 
+std::vector<std::string> Registration::routers() const {
+  std::vector<std::string> all;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& link : links_) all.push_back(link->router());
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
 void Registration::Stop() {
   Enter(Phase::kStopped);
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
+  if (dns_thread_.joinable()) dns_thread_.join();
+  std::vector<std::thread> threads;  // nobody starts another one now
+  {
+    absl::MutexLock lock(&mutex_);
+    for (auto& link : links_) threads.push_back(std::move(link->thread));
+  }
+  for (std::thread& thread : threads) {
+    if (thread.joinable()) thread.join();
+  }
 }
 
 void Registration::Enter(Phase phase) {
+  absl::MutexLock lock(&mutex_);
+  if (phase_ >= phase) return;
+  phase_ = phase;
+  changed_.Signal();
+  for (auto& link : links_) link->Interrupt();
+}
+
+void Registration::FollowDns() {
+  NameThisThread("router-names");
+  std::minstd_rand random{std::random_device()()};
+  // Workers that were started together do not ask DNS together for ever.
+  std::uniform_real_distribution<double> part(0.75, 1.25);
+  std::vector<std::string> before;
+  do {
+    directory_.LookUp();
+    RemoveEndedLinks();
+    const size_t ignored = Adopt(directory_.addresses());
+    if (std::vector<std::string> now = routers(); now != before) {
+      LogInfo("routers={} ignored={}", fmt::join(now, ","), ignored);
+      before = std::move(now);
+    }
+  } while (!Sleep(Phase::kServing,
+                  std::chrono::duration_cast<Duration>(options_.look_up_every * part(random))));
+}
+
+void Registration::RemoveEndedLinks() {
+  std::vector<std::unique_ptr<Link>> ended;
   {
     absl::MutexLock lock(&mutex_);
-    if (phase_ >= phase) return;
-    phase_ = phase;
-    changed_.Signal();
+    const auto first_ended = std::stable_partition(links_.begin(), links_.end(),
+                                                   [](const auto& link) { return !link->ended; });
+    std::move(first_ended, links_.end(), std::back_inserter(ended));
+    links_.erase(first_ended, links_.end());
   }
-  for (auto& link : links_) link->Interrupt();
+  for (auto& link : ended) link->thread.join();
+}
+
+size_t Registration::Adopt(std::vector<std::vector<std::string>> addresses) {
+  std::set<std::string> wanted;
+  for (const auto& of_name : addresses) wanted.insert(of_name.begin(), of_name.end());
+  absl::MutexLock lock(&mutex_);
+  addresses_ = std::move(addresses);
+  if (phase_ != Phase::kServing) return 0;
+  for (auto& link : links_) link->named = wanted.erase(link->router()) > 0;
+  size_t ignored = 0;
+  for (const std::string& router : wanted) {
+    if (links_.size() >= kMaxRouters) {
+      ++ignored;
+      continue;
+    }
+    Link& link = *links_.emplace_back(std::make_unique<Link>(router, options_.cached));
+    link.thread = std::thread([this, &link] { Run(link); });
+  }
+  return ignored;
+}
+
+bool Registration::IsKnownToEachName() const {
+  std::set<std::string> known;
+  for (const auto& link : links_) {
+    if (link->known) known.insert(link->router());
+  }
+  const auto is_known = [&known](const std::string& address) { return known.contains(address); };
+  return std::all_of(addresses_.begin(), addresses_.end(), [&](const auto& of_name) {
+    return std::any_of(of_name.begin(), of_name.end(), is_known);
+  });
+}
+
+bool Registration::Abandon(Link& link) {
+  absl::MutexLock lock(&mutex_);
+  link.ended = !link.named;
+  return link.ended;
 }
 
 Registration::Phase Registration::phase() {
@@ -275,9 +378,13 @@ void Registration::Run(Link& link) {
   bool told_leaving = false;
   for (Phase now = phase(); now != Phase::kStopped; now = phase()) {
     if (!link.known && now == Phase::kLeaving) break;  // nobody to take leave of
-    if (!link.known && !Join(link, heartbeat)) {
-      Sleep(now, back_off.Next());
-      continue;
+    if (!link.known) {
+      const absl::Status joined = Join(link, heartbeat);
+      if (!joined.ok()) {
+        if (!absl::IsCancelled(joined) && Abandon(link)) return;
+        Sleep(now, back_off.Next());
+        continue;
+      }
     }
     back_off.Reset();
     if (now == Phase::kLeaving && !std::exchange(told_leaving, true)) {
@@ -285,9 +392,8 @@ void Registration::Run(Link& link) {
     }
     SleepUntilNews(now, link, heartbeat);
     if (phase() != now || Beat(link)) continue;
-    link.known = false;
     absl::MutexLock lock(&mutex_);
-    --num_known_;
+    link.known = false;
     link.kv_peers.clear();
   }
   if (!link.known) return;
@@ -295,23 +401,22 @@ void Registration::Run(Link& link) {
   link.Deregister(options_.self);
 }
 
-bool Registration::Join(Link& link, Duration& heartbeat) {
+absl::Status Registration::Join(Link& link, Duration& heartbeat) {
   const uint64_t turn = link.Turn();
   v1::RegisterRequest request = options_.self;
   *request.mutable_load() = options_.load();
   const auto registered = link.Register(request, turn);
   if (!registered.ok()) {
     if (!absl::IsCancelled(registered.status())) link.ReportRefusal(registered.status());
-    return false;
+    return registered.status();
   }
   LogInfo("router={} registered", link.router());
   heartbeat = *registered;
-  link.known = true;
   link.cache_reports.OnRegistered();
   absl::MutexLock lock(&mutex_);
-  ++num_known_;
+  link.known = true;
   changed_.Signal();
-  return true;
+  return absl::OkStatus();
 }
 
 bool Registration::Beat(Link& link) {
@@ -328,7 +433,7 @@ bool Registration::Beat(Link& link) {
     TakeKvPeers(link, *response);
     return true;
   }
-  const absl::Status status = response.status();
+  const absl::Status& status = response.status();
   // Cancelled by a change of phase or by news: the router still knows us.
   if (absl::IsCancelled(status)) return true;
   // Forgotten, or the router is gone or new: either way the next word is a registration.

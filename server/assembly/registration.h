@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,12 +15,14 @@
 #include "base/clock.h"
 #include "base/condition_variable.h"
 #include "kvstore/prefix_journal.h"
+#include "server/assembly/host_resolver.h"
+#include "server/assembly/router_directory.h"
 #include "tandem/v1/cluster.pb.h"
 
 namespace tandem {
 
 struct RegistrationOptions {
-  std::vector<std::string> routers;      // host:port of each
+  std::vector<std::string> routers;      // values of --router that ParseRouterName takes
   v1::RegisterRequest self;              // all but the load
   std::function<v1::WorkerLoad()> load;  // thread-safe
   // Told, after every heartbeat, of the workers that KV may be sent to, as all routers know them;
@@ -27,11 +31,20 @@ struct RegistrationOptions {
   // What the worker has cached, which is reported to the routers that ask for it. Outlives the
   // registration; null: nothing is cached.
   const PrefixJournal* cached = nullptr;
+  // Finds the addresses of the routers that follow DNS, now and then every `look_up_every`. Outlives
+  // the registration; null: the system's.
+  HostResolver* resolver = nullptr;
+  Duration look_up_every = std::chrono::seconds(5);
 };
 
 // Keeps a worker known to its routers: registers, renews the leases, registers again when a router
 // has forgotten it or came back, and takes its leave. One thread per router, asleep between
-// heartbeats. Nothing here stops the worker from serving: without a router it goes on trying.
+// heartbeats, and one that follows DNS where a name asks for it. Nothing here stops the worker from
+// serving: without a router it goes on trying.
+//
+// A router whose address DNS no longer names stays linked while it answers, because it may be
+// finishing requests of this worker; once it no longer answers, its link ends. While DNS does not
+// answer, nothing changes.
 class Registration {
  public:
   explicit Registration(RegistrationOptions options);
@@ -43,8 +56,11 @@ class Registration {
   // The same at once, of what must not wait for the answer to a call that is under way: whatever
   // hangs here may keep it from being read. Never blocks.
   void TellNow();
-  // Returns true once every router knows this worker, false once it leaves.
+  // Returns true once this worker is known to a router of each --router value: to that router, or to
+  // one of those that DNS names. False once it leaves.
   bool WaitUntilKnown();
+  // The addresses of the routers that know this worker or are being tried, sorted.
+  std::vector<std::string> routers() const;
   // Tells every router that this worker is leaving: it gets nothing new. The leases are renewed
   // until Stop, for what it still serves. Idempotent.
   void Leave();
@@ -57,9 +73,19 @@ class Registration {
   // kServing -> kLeaving -> kStopped
   enum class Phase : uint8_t { kServing, kLeaving, kStopped };
 
+  // The thread that looks up names, starts links and joins the threads of links that have ended.
+  void FollowDns();
+  // Starts links to the addresses that have none, and marks the links whose address is no longer
+  // among them. Returns how many addresses are ignored, because there are kMaxRouters links.
+  size_t Adopt(std::vector<std::vector<std::string>> addresses);
+  void RemoveEndedLinks();
+  bool IsKnownToEachName() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run(Link& link);
-  // Whether `link` knows this worker now; if so, how often it wants to hear.
-  bool Join(Link& link, Duration& heartbeat);
+  // OK: `link` knows this worker now, and wants to hear from it every `heartbeat`. CANCELLED: the
+  // call was interrupted, so that nothing is known of the router.
+  absl::Status Join(Link& link, Duration& heartbeat);
+  // Whether `link`, which does not know this worker, ends because DNS no longer names it.
+  bool Abandon(Link& link);
   // Whether the lease is renewed, or nothing is known of that.
   bool Beat(Link& link);
   void Enter(Phase phase);
@@ -78,9 +104,12 @@ class Registration {
   MonotonicCondVar changed_;  // of what follows
   Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kServing;
   uint64_t nudges_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t num_known_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<std::unique_ptr<Link>> links_;
-  std::vector<std::thread> threads_;
+  // For each --router value the addresses of its routers.
+  std::vector<std::vector<std::string>> addresses_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);
+  SystemResolver system_resolver_;
+  RouterDirectory directory_;  // used by the constructor, then by dns_thread_ alone
+  std::thread dns_thread_;     // only where a name follows DNS
 };
 
 }  // namespace tandem

@@ -69,6 +69,7 @@ int Main(int argc, char** argv) {
   CLI::App app("Tandem serves large language models with prefill and decode on separate workers.",
                "tandem");
   app.fallthrough();  // inherited by the commands: --config may stand after them
+  app.allow_config_extras(CLI::config_extras_mode::error);  // as on the command line
   Action chosen;
   AddUpCommand(app, chosen);
   AddGenerateCommand(app, chosen);

@@ -74,7 +74,10 @@ void AddWorkerCommand(CLI::App& app, Action& chosen) {
       "--model", options.model_dir,
       "directory with config.json and *.safetensors; with --device simulated:FILE none "
       "is needed");
-  worker->add_option("--router", options.routers, "host:port of a router; may be repeated")
+  worker
+      ->add_option("--router", options.routers,
+                   "host:port of a router, or dns:name:port for a router at every address that DNS "
+                   "has for the name; may be repeated")
       ->required();
   worker->add_option("--model-name", options.model_name, "as the router's; default: its folder");
   worker->add_option("--name", options.name, "unique in the cluster; default: role and pid");

@@ -336,6 +336,22 @@ TEST_F(CommandLineTest, AWorkerThatNoRouterKnowsEndsWhenItIsToldTo) {
   if (ended == 0) kill(worker->pid(), SIGKILL);
 }
 
+// localhost may have a second address, ::1, where no router listens.
+TEST_F(CommandLineTest, AWorkerRegistersWithTheRoutersThatANameStandsFor) {
+  const std::string port = cluster_->address().substr(cluster_->address().rfind(':') + 1);
+  auto worker = ChildProcess::Start(
+      {"worker", "--role=unified", "--name=by-name", "--router=dns:localhost:" + port,
+       "--profile-at-start=off", "--log-level=off", std::string("--model=") + kModel},
+      TANDEM_BINARY);
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  EXPECT_NE(worker->TakeReadyLine(), "") << worker->failure();
+  EXPECT_THAT(Shell("status" + Server()).output, HasSubstr("by-name"));
+  worker->Signal(SIGTERM);
+  int how = 0;
+  EXPECT_EQ(waitpid(worker->pid(), &how, 0), worker->pid());
+  EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+}
+
 TEST_F(CommandLineTest, AWorkerWithoutItsSharedMemorySaysHowToGoOn) {
   // No file of more than half a megabyte: shared memory is one.
   const std::string limited = "ulimit -f 1024;";
@@ -388,6 +404,7 @@ TEST_F(CommandLineTest, AddressesThatNobodyReachesAreRefused) {
            std::pair("--router 127.0.0.1:1 --host 0.0.0.0", "--host 0.0.0.0: nobody can connect"),
            std::pair("--router 127.0.0.1:1 --advertise ::", "--advertise ::: nobody can connect"),
            std::pair("--router nonsense", "--router: address \"nonsense\""),
+           std::pair("--router dns:routers", "--router: \"dns:routers\": must be dns:NAME:PORT"),
            std::pair("--router 127.0.0.1:1 --advertise-data 10.0.0.2:7000",
                      "--advertise-data: endpoint \"10.0.0.2:7000\""),
            std::pair("--router 127.0.0.1:1 --advertise-data shm:x", "\"shm\": only tcp"),
@@ -396,6 +413,21 @@ TEST_F(CommandLineTest, AddressesThatNobodyReachesAreRefused) {
     const CommandResult refused = Shell(worker + flags + " 2>&1");
     EXPECT_EQ(refused.exit_status, 1) << flags;
     EXPECT_THAT(refused.output, HasSubstr(said)) << flags;
+  }
+}
+
+// A file may have sections of several commands, but none with a flag that its command does not have.
+TEST_F(CommandLineTest, AFileOfFlagsWithAnUnknownFlagIsRefused) {
+  const std::string path = testing::TempDir() + "/unknown_flag.ini";
+  for (const auto& [text, said] : {
+           std::pair("[worker]\nkv-transprot = tcp\n", "worker.kv-transprot"),
+           std::pair("[router]\nmodel = /nowhere\n[wroker]\nrole = decode\n", "wroker"),
+           std::pair("[router]\nmodel = /nowhere\n[worker]\nrole = decode\n", "NOT_FOUND"),
+       }) {
+    std::ofstream(path) << text;
+    const CommandResult refused = Shell("router --log-level off --config " + path + " 2>&1");
+    EXPECT_NE(refused.exit_status, 0) << text;
+    EXPECT_THAT(refused.output, HasSubstr(said)) << text;
   }
 }
 

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tandem {
+
+// Finds the addresses of a host. An interface, so that tests answer in place of DNS.
+class HostResolver {
+ public:
+  virtual ~HostResolver() = default;
+  // All IPv4 and IPv6 addresses of `host` as text, in any order and with repetitions; never an
+  // empty list. UNAVAILABLE says why there are none. Blocks; one call at a time.
+  virtual absl::StatusOr<std::vector<std::string>> Resolve(const std::string& host) = 0;
+};
+
+// Asks as /etc/nsswitch.conf says: /etc/hosts, then DNS. A DNS server that does not answer is waited
+// for 2 s and not asked again, so that a worker which leaves does not wait for it for long.
+class SystemResolver final : public HostResolver {
+ public:
+  absl::StatusOr<std::vector<std::string>> Resolve(const std::string& host) override;
+};
+
+}  // namespace tandem
