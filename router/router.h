@@ -80,6 +80,8 @@ class Router {
   };
 
   RequestIdentity NewIdentity(TimePoint deadline);
+  absl::StatusOr<RequestId> Accept(v1::GenerateRequest request, TimePoint deadline,
+                                   ResponseStream& stream);
   absl::Status Admit(int32_t width);
   absl::StatusOr<RequestId> SubmitText(v1::GenerateRequest request, const RequestLimits& limits,
                                        RequestSpec spec, ResponseStream& stream);

@@ -8,6 +8,7 @@
 
 #include "router/attempt/dispatch.h"
 #include "router/request/choice.h"
+#include "router/request/request_meter.h"
 #include "router/request/request_spec.h"
 #include "router/request/response_stream.h"
 
@@ -67,6 +68,7 @@ class Request final : public DispatchObserver {
   const RequestSpec spec_;
   const Clock& clock_;
   DecisionLog& decisions_;
+  RequestMeter meter_;
   ResponseStream& stream_;
   const std::function<void()> ended_callback_;
   const std::function<void(Request&)> waits_callback_;
