@@ -10,7 +10,7 @@ tandem_test(server_test
           unit/server/status_mapping_test.cc unit/server/status_report_test.cc
           unit/server/telemetry_test.cc unit/server/transfer_report_test.cc
           unit/server/watchdog_test.cc unit/server/worker_messages_test.cc
-          unit/server/worker_service_test.cc unit/server/write_queue_test.cc
+          unit/server/worker_pages_test.cc unit/server/worker_service_test.cc unit/server/write_queue_test.cc
           support/http_peer.cc support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_test_transports tandem_test_engine tandem_server)
 
