@@ -41,6 +41,7 @@ def check_alerts():
 def main():
     assert len(alerts()) > 15, "the alerts were not found"
     check_alerts()
+    promtool("check", "config", str(RULES.with_name("prometheus.yml")))
     promtool("check", "rules", str(RULES))
     promtool("test", "rules", str(TESTS))
     print(f"{len(alerts())} alerts: all held")

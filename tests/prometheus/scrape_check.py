@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,17 @@ scrape_configs:
   - job_name: tandem-workers
     static_configs: [{{targets: [{workers}]}}]
 """
+
+
+def first_of_two_free_ports():
+    while True:
+        first = served.free_port()
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", first + 1))
+                return first
+            except (OSError, OverflowError):
+                continue
 
 
 def get(url, accept="*/*"):
@@ -159,7 +171,7 @@ def check(url, model, workers):
 
 
 def main():
-    first = served.free_port()
+    first = first_of_two_free_ports()
     flags = ["--unified=0", "--policy=auto", "--ttft-slo-ms=2000", "--tpot-slo-ms=50", f"--worker-metrics-port={first}"]
     with served.served(os.environ["TANDEM"], os.environ["MODEL"], flags) as (url, model):
         check(url, model, [f"127.0.0.1:{first}", f"127.0.0.1:{first + 1}"])
