@@ -13,7 +13,7 @@ CONFIGURE = cmake --preset $(PRESET) $(if $(CUDA),-DTANDEM_CUDA=$(CUDA))
 # The chat model that `make chat` and `make test-quality` fetch.
 CHAT_MODEL = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/models/SmolLM2-135M-Instruct
 
-.PHONY: help deps build program test test-long test-room cuda demo chat test-asan test-tsan test-clients test-page test-quality test-templates test-deploy test-cluster deb fuzz bench check check-all mutants format clean
+.PHONY: help deps prometheus build program test test-long test-room cuda demo chat test-asan test-tsan test-clients test-page test-quality test-templates test-deploy test-cluster deb fuzz bench check check-all mutants format clean
 
 help:
 	@echo "make demo       install packages, build tandem alone, serve models/sample through a router and"
@@ -47,7 +47,11 @@ build: deps
 	$(CONFIGURE)
 	cmake --build --preset $(PRESET) -j $(JOBS)
 
-test: build
+# Before the build, whose configuration looks for promtool.
+prometheus:
+	tools/install_deps.sh prometheus
+
+test: prometheus build
 	ctest --preset $(PRESET) -j $(JOBS)
 
 test-long: build

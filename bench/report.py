@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Write docs/performance.md, docs/routing_results.md, and the record in docs/faults.md, from the raw results under
-bench/results/. Standard library only.
+bench/results/, and the table of metrics in docs/observing.md from the tables of the source. Standard library only.
 
   bench/report.py            writes the pages
   bench/report.py --check    exits 1 when a page is not what the results say, or when made-up results of a GPU, of faults,
@@ -14,6 +14,7 @@ from pages.faults import check_faults, faults, with_record
 from pages.gpu import GPU_RESULTS, check_gpu, gpu
 from pages.host import against_peer, codecs, daemon, kernels, kvstore, link_codecs, scheduler, simulator_speed, tokenizer
 from pages.http import http_cost, other_generators
+from pages.metrics import with_metrics
 from pages.predictions import predictions
 from pages.quality import check_quality, kv_quality, quality_curve
 from pages.routing import check_routing, routing
@@ -24,6 +25,7 @@ RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "performance.md"
 FAULTS_PAGE = ROOT / "docs" / "faults.md"
 ROUTING_PAGE = ROOT / "docs" / "routing_results.md"
+OBSERVING_PAGE = ROOT / "docs" / "observing.md"
 QUALITY_CURVE = ROOT / "docs" / "media" / "kv_quality.svg"
 
 HEAD = """# Performance
@@ -59,7 +61,8 @@ def main():
     faults_page = with_record(FAULTS_PAGE.read_text(), faults(load("faults")))
     by_seed = lambda name: [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"sim_{name}*.json"))]
     routing_page = routing({"sweep": load("sim_sweep"), "slo_map": by_seed("slo_map"), "crossover": by_seed("crossover")})
-    pages = [(PAGE, page), (FAULTS_PAGE, faults_page), (ROUTING_PAGE, routing_page)]
+    pages = [(PAGE, page), (FAULTS_PAGE, faults_page), (ROUTING_PAGE, routing_page),
+             (OBSERVING_PAGE, with_metrics(OBSERVING_PAGE.read_text()))]
     if picture := quality_curve(load("cpu_kv_quality")):
         pages.append((QUALITY_CURVE, picture))
     if "--check" in sys.argv:

@@ -23,7 +23,6 @@ if(TANDEM_GRPC)
   find_package(CLI11 CONFIG REQUIRED)
   find_package(CURL 7.88 REQUIRED)
   pkg_check_modules(libedit IMPORTED_TARGET libedit)  # editing of lines in tandem chat
-  find_package(prometheus-cpp CONFIG REQUIRED)
   find_package(Boost 1.74 CONFIG REQUIRED)  # headers alone, for server/http
 endif()
 if(TANDEM_TESTS)

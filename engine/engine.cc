@@ -228,6 +228,7 @@ class Engine::Impl {
   }
 
   uint64_t progress() const { return progress_.count(); }
+  TimePoint computed_at() const { return progress_.computed_at(); }
 
   TimePoint Now() const { return clock_.Now(); }
   const EngineOptions& options() const { return options_; }
@@ -270,7 +271,7 @@ class Engine::Impl {
   KvEncoder encoder_;
   LandingZone zone_;
   CodecWorkers workers_;  // behind what its jobs use, so that they end first
-  Progress progress_;
+  Progress progress_{clock_};
   EngineLoop loop_;
   std::once_flag shutdown_;
   std::thread thread_;  // last: it runs on all of the above
@@ -391,6 +392,8 @@ void Engine::Shutdown(TimePoint deadline) { impl_->Shutdown(deadline); }
 EngineStats Engine::stats() const { return impl_->stats(); }
 
 uint64_t Engine::progress() const { return impl_->progress(); }
+
+TimePoint Engine::computed_at() const { return impl_->computed_at(); }
 
 const EngineOptions& Engine::options() const { return impl_->options(); }
 

@@ -118,6 +118,9 @@ class Engine {
   // and twice a second when there is nothing to do. So it tells an idle engine from one that hangs.
   // Takes no lock.
   uint64_t progress() const;
+  // When a layer or a step last ended, on the engine's clock; the start before the first. An idle engine
+  // runs a step for that each EngineOptions::canary_interval. Takes no lock.
+  TimePoint computed_at() const;
   const EngineOptions& options() const;
 
  private:

@@ -67,6 +67,9 @@ struct EngineOptions {
   std::string kv_dump_directory;
   uint64_t kv_dump_bytes = uint64_t{256} << 20;
   StartCosts costs;
+  // After so long without a step, an idle engine runs one of a single token to show that steps work
+  // (Engine::computed_at); 0: never.
+  Duration canary_interval{};
   bool share_kv = false;  // the KV pool is memory that other processes can open (Device::Share)
   bool check_invariants = false;  // after every step; tests and debug builds
 };

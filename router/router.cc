@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "router/request/answer_buffers.h"
 #include "router/request/bad_words.h"
+#include "router/request/request_metrics.h"
 
 namespace tandem {
 namespace {
@@ -60,6 +61,13 @@ RequestIdentity Router::NewIdentity(TimePoint deadline) {
 }
 
 absl::StatusOr<RequestId> Router::Submit(v1::GenerateRequest request, TimePoint deadline,
+                                         ResponseStream& stream) {
+  absl::StatusOr<RequestId> id = Accept(std::move(request), deadline, stream);
+  if (!id.ok()) parts_.metrics.OnEnd(id.status());
+  return id;
+}
+
+absl::StatusOr<RequestId> Router::Accept(v1::GenerateRequest request, TimePoint deadline,
                                          ResponseStream& stream) {
   if (draining_) return ShuttingDown();
   const RequestLimits limits = CurrentLimits(request.route());
@@ -164,6 +172,7 @@ void Router::EndArrival(RequestId id, const absl::Status& status) {
   arrivals_.erase(found);
   arrival->ended = true;
   Release(arrival->spec);
+  parts_.metrics.OnEnd(status);
   arrival->stream.End(status);
   ReportIfDrained();
 }
@@ -179,6 +188,7 @@ void Router::Begin(RequestSpec spec, ResponseStream& stream) {
   const RequestId id(spec.sequence.request_id());
   if (draining_) {  // it may have begun after Submit looked, and must not miss this request
     Release(spec);
+    parts_.metrics.OnEnd(ShuttingDown());
     stream.End(ShuttingDown());
     return ReportIfDrained();
   }

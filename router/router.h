@@ -79,6 +79,8 @@ class Router {
   };
 
   RequestIdentity NewIdentity(TimePoint deadline);
+  absl::StatusOr<RequestId> Accept(v1::GenerateRequest request, TimePoint deadline,
+                                   ResponseStream& stream);
   absl::StatusOr<RequestId> SubmitText(v1::GenerateRequest request, const RequestLimits& limits,
                                        RequestSpec spec, ResponseStream& stream);
   // Null where no prefix hits are predicted.

@@ -1,16 +1,16 @@
 # Tests of server, and of whole processes.
 tandem_test(server_test
   SOURCES unit/server/access_control_test.cc unit/server/cache_reports_test.cc unit/server/classic_parameters_test.cc
-          unit/server/explain_report_test.cc unit/server/generation_test.cc unit/server/host_memory_test.cc
-          unit/server/kv_report_test.cc
+          unit/server/explain_report_test.cc unit/server/exposition_test.cc unit/server/field_metrics_test.cc
+          unit/server/generation_test.cc unit/server/host_memory_test.cc unit/server/kv_report_test.cc
           unit/server/message_limit_test.cc unit/server/metrics_test.cc
           unit/server/open_connections_test.cc unit/server/open_fabric_test.cc
           unit/server/parse_message_test.cc unit/server/registration_dns_test.cc
-          unit/server/registration_test.cc unit/server/router_directory_test.cc
+          unit/server/registration_test.cc unit/server/router_directory_test.cc unit/server/router_health_test.cc
           unit/server/status_mapping_test.cc unit/server/status_report_test.cc
           unit/server/telemetry_test.cc unit/server/transfer_report_test.cc
           unit/server/watchdog_test.cc unit/server/worker_messages_test.cc
-          unit/server/worker_service_test.cc unit/server/write_queue_test.cc
+          unit/server/worker_pages_test.cc unit/server/worker_service_test.cc unit/server/write_queue_test.cc
           support/http_peer.cc support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_test_transports tandem_test_engine tandem_server)
 
@@ -68,6 +68,20 @@ if(TANDEM_PYTHON)
     ENVIRONMENT "TANDEM=$<TARGET_FILE:tandem>;MODEL=${TANDEM_TEST_ROOT}/models/sample;PYTHONDONTWRITEBYTECODE=1")
 endif()
 
+# A real Prometheus, and what it makes of deploy/.
+find_program(TANDEM_PROMTOOL promtool)
+find_program(TANDEM_PROMETHEUS prometheus)
+if(TANDEM_PYTHON AND TANDEM_PROMTOOL AND TANDEM_PROMETHEUS)
+  foreach(name rules_check scrape_check)
+    add_test(NAME prometheus_${name}
+             COMMAND ${TANDEM_PYTHON} ${CMAKE_SOURCE_DIR}/tests/prometheus/${name}.py)
+    set_tests_properties(prometheus_${name} PROPERTIES LABELS "integration;server" TIMEOUT 300
+      ENVIRONMENT "PROMTOOL=${TANDEM_PROMTOOL};PROMETHEUS=${TANDEM_PROMETHEUS};TANDEM=$<TARGET_FILE:tandem>;MODEL=${TANDEM_TEST_ROOT}/models/sample;PYTHONDONTWRITEBYTECODE=1")
+  endforeach()
+else()
+  message(STATUS "Prometheus: OFF, its tests are left out; tools/install_deps.sh prometheus installs it")
+endif()
+
 target_sources(connections_test PRIVATE support/raw_connections.cc support/http_peer.cc)
 foreach(name chat_command_test openai_integration_test turns_integration_test tool_calls_test hostile_http_test
              http_overload_test access_test)
@@ -76,7 +90,9 @@ endforeach()
 tandem_long_test(hostile_http_long
                  COMMAND hostile_http_test --gtest_filter=*HalfOpenConnections*
                  ENVIRONMENT TANDEM_HALF_OPEN=10000)
-target_sources(standard_services_test PRIVATE support/http_peer.cc)
+foreach(name standard_services_test watchdog_test)
+  target_sources(${name} PRIVATE support/http_peer.cc)
+endforeach()
 target_sources(silent_connection_test PRIVATE support/silent_proxy.cc)
 target_link_libraries(silent_connection_test PRIVATE tandem_transfer)
 

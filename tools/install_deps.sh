@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Tandem is built with, from Debian 12's or Ubuntu 24.04's own packages.
-#   tools/install_deps.sh [core] [test] [check] [sanitize] [page] [python] [package] [cluster]        without a group: core and test
+#   tools/install_deps.sh [core] [test] [prometheus] [check] [sanitize] [page] [python] [package] [cluster]
+# Without a group: core and test.
 # Idempotent: says what is missing, installs that and nothing else. Needs root or sudo only then.
 set -euo pipefail
 
@@ -8,9 +9,12 @@ set -euo pipefail
 core=(build-essential cmake ninja-build pkg-config ccache lld git
       libabsl-dev libfmt-dev libspdlog-dev libxxhash-dev libzstd-dev libhwy-dev libpcre2-dev libicu-dev
       libssl-dev nlohmann-json3-dev libcli11-dev libprotobuf-dev protobuf-compiler libgrpc-dev libgrpc++-dev
-      protobuf-compiler-grpc prometheus-cpp-dev libboost-dev libcurl4-openssl-dev libedit-dev)
+      protobuf-compiler-grpc libboost-dev libcurl4-openssl-dev libedit-dev)
 # make build, make test, make bench
 test=(libgtest-dev libgmock-dev libboost-context-dev python3 python3-yaml curl)
+# make test: promtool, and a Prometheus that scrapes a running service; without them their tests are left out. Where
+# systemd runs, Debian's package starts a Prometheus on port 9090: systemctl disable --now prometheus ends it.
+prometheus=(prometheus)
 # make check, make format (clang-format and clang-tidy are used in version 14 alone, the one of Debian 12)
 check=(python3 clang clang-format clang-tidy)
 # make test-asan, make test-tsan, make fuzz
@@ -30,13 +34,14 @@ for group in "$@"; do
   case "$group" in
     core) wanted+=("${core[@]}") ;;
     test) wanted+=("${test[@]}") ;;
+    prometheus) wanted+=("${prometheus[@]}") ;;
     check) wanted+=("${check[@]}") ;;
     sanitize) wanted+=("${sanitize[@]}") ;;
     page) wanted+=("${page[@]}") ;;
     python) wanted+=("${python[@]}") ;;
     package) wanted+=("${package[@]}") ;;
     cluster) wanted+=("${cluster[@]}") ;;
-    *) echo "install_deps: unknown group \"$group\"; use core, test, check, sanitize, page, python, package or cluster" >&2; exit 2 ;;
+    *) echo "install_deps: unknown group \"$group\"; use core, test, prometheus, check, sanitize, page, python, package or cluster" >&2; exit 2 ;;
   esac
 done
 

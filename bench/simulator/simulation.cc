@@ -11,6 +11,7 @@
 #include "router/explain/decision_log.h"
 #include "router/output_length/length_forecasts.h"
 #include "router/policy/policies.h"
+#include "router/request/request_metrics.h"
 #include "router/router.h"
 
 namespace tandem::simulator {
@@ -71,6 +72,7 @@ class SimulatedRouter {
         lengths_(std::move(lengths)),
         decisions_(options.policy, predictions_),
         routing_(options.policy, options.slo),
+        metrics_(options.slo),
         prefixes_(options.limits.report_cache ? std::make_unique<PrefixIndex>(kPrefixIndexBytes)
                                               : nullptr) {}
 
@@ -91,6 +93,7 @@ class SimulatedRouter {
                                                    .routing = routing_,
                                                    .length_forecasts = *lengths_,
                                                    .decisions = decisions_,
+                                                   .metrics = metrics_,
                                                    .prefixes = prefixes_.get()});
     return absl::OkStatus();
   }
@@ -108,6 +111,7 @@ class SimulatedRouter {
   PredictionBook predictions_;
   DecisionLog decisions_;
   RoutingStats routing_;
+  RequestMetrics metrics_;
   const std::unique_ptr<PrefixIndex> prefixes_;
   std::unique_ptr<RoutingPolicy> policy_;
   std::unique_ptr<Router> router_;

@@ -71,6 +71,12 @@ EngineLoop::EngineLoop(const EngineOptions& options, Parts parts)
       start_up_(parts_.computation, measurement_,
                 layer_stored_ == nullptr ? DecodeSteps::kRecorded : DecodeSteps::kPlain,
                 parts_.progress, parts_.failed, parts_.lost),
+      canary_(options.canary_interval,
+              {.store = parts_.store,
+               .stream = parts_.stream,
+               .computation = parts_.computation,
+               .vocab_size = parts_.vocab_size},
+              parts_.progress, parts_.failed),
       step_({.core = core_,
              .handoffs = handoffs_,
              .computation = parts_.computation,
@@ -96,6 +102,7 @@ void EngineLoop::Run() {
     ActOnTime(core_.clock.Now());
     const bool prepared = start_up_.Continue();
     idle = !(start_up_.warm() && step_.Run()) && !prepared;
+    if (idle && !start_up_.starting() && !draining_) canary_.OnIdle(core_.clock.Now());
     core_.copies.Poll();
     reservations_.AdmitWaiting();
     if (core_.options.check_invariants) CheckInvariants();
@@ -130,10 +137,10 @@ std::vector<Message> EngineLoop::TakeMessages() {
 LayerStored EngineLoop::LayerCallback(const Device& device) {
   if (core_.options.role != Role::kPrefill) {
     if (!device.is_host()) return nullptr;
-    return [this](int32_t) { parts_.progress.Count(); };
+    return [this](int32_t) { parts_.progress.CountComputed(); };
   }
   return [this](int32_t layer) {
-    parts_.progress.Count();
+    parts_.progress.CountComputed();
     core_.sender.PostLayer(layer, step_.chunks());
     ReadAhead();
   };

@@ -10,6 +10,7 @@
 #include "engine/handoff/outgoing_handoffs.h"
 #include "engine/handoff/reservations.h"
 #include "engine/inbox.h"
+#include "engine/loop/canary.h"
 #include "engine/loop/core.h"
 #include "engine/loop/cost_measurement.h"
 #include "engine/loop/start_up.h"
@@ -88,6 +89,7 @@ class EngineLoop {
   const LayerStored layer_stored_;
   CostMeasurement measurement_;
   StartUp start_up_;
+  Canary canary_;
   StepRunner step_;
   Transport* transport_ = nullptr;
   std::vector<Message> early_;  // read during a step, to be handled after it

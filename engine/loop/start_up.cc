@@ -35,7 +35,7 @@ bool StartUp::Continue() {
 
 bool StartUp::Measure() {
   const bool did = measurement_.Continue();
-  if (did) progress_.Count();
+  if (did) progress_.CountComputed();
   return did;
 }
 

@@ -39,11 +39,12 @@ bool StepRunner::Run() {
   if (status.ok() && !decodes_alone) status = parts_.computation.Await();
   core.scheduler.Advance(plan);
   ++steps_;
-  parts_.progress.Count();
   if (!status.ok()) {
+    parts_.progress.Count();
     Fail(status);
     return true;
   }
+  parts_.progress.CountComputed();
   const TimePoint computed = core.clock.Now();
   const StepFeatures features = FeaturesOf(chunks_);  // their sequences may end when delivered
   const std::span<absl::StatusOr<SampledToken>> tokens = parts_.computation.Sample(chunks_);

@@ -197,12 +197,13 @@ absl::Status AdmissionControl::CheckStart(const PredictedStart& start) {
   const auto tenant = tenants_.find(start.tenant);
   const int32_t rows = tenant == tenants_.end() ? 0 : tenant->second.rows;
   if (late <= Duration::zero() || rows < ShareOf(start.tenant, rows_)) return absl::OkStatus();
-  return Refuse(Reason::kSlo,
-                ResourceExhausted("its first token is expected {:.2f} s after it came, give or take "
-                                  "{:.2f} s, and its TTFT SLO is {:.2f} s: retry later",
-                                  Seconds(start.elapsed + wait), Seconds(uncertain),
-                                  start.ttft_slo->count() / 1e3),
-                std::min(late, kMostShedRetryAfter));
+  return Refuse(
+      Reason::kSlo,
+      ResourceExhausted("its first token is expected {:.2f} s after it came, give or take "
+                        "{:.2f} s, and its TTFT SLO is {:.2f} s: retry later",
+                        Seconds(start.elapsed + wait), Seconds(uncertain),
+                        start.ttft_slo->count() / 1e3),
+      std::min(late, kMostShedRetryAfter));
 }
 
 absl::Status AdmissionControl::Refuse(Reason reason, absl::Status status, Duration retry_after) {

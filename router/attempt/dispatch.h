@@ -29,6 +29,7 @@
 namespace tandem {
 
 class AnswerBuffers;
+class RequestMetrics;
 class Tokenizer;
 
 // What every request of a router works with; outlives them.
@@ -46,6 +47,7 @@ struct RouterParts {
   RoutingStats& routing;
   LengthForecasts& length_forecasts;
   DecisionLog& decisions;
+  RequestMetrics& metrics;
   ResumeLimits resume_limits = {};
   const AnswerBuffers* answers = nullptr;  // for the status; null: answers are not counted
   PrefixIndex* prefixes = nullptr;         // null: no prefix hits are predicted

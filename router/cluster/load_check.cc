@@ -30,6 +30,7 @@ absl::Status CheckLoad(const v1::WorkerLoad& load) {
   RETURN_IF_ERROR(CheckRange("waiting", load.waiting(), kMostAtOnce));
   RETURN_IF_ERROR(CheckRange("total_blocks", load.total_blocks(), kMostAtOnce));
   RETURN_IF_ERROR(CheckRange("free_blocks", load.free_blocks(), kMostAtOnce));
+  RETURN_IF_ERROR(CheckRange("block_tokens", load.block_tokens(), kMostAtOnce));
   RETURN_IF_ERROR(CheckRange("kv.idle_blocks", load.kv().idle_blocks(), kMostAtOnce));
   RETURN_IF_ERROR(CheckRange("decode_context_tokens", load.decode_context_tokens(), kMostTokens));
   RETURN_IF_ERROR(CheckRange("expected_decode_tokens", load.expected_decode_tokens(), kMostTokens));

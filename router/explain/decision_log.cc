@@ -70,8 +70,7 @@ void DecisionLog::Add(const RequestSpec& spec, const RouteQuery& query, Decision
 }
 
 std::optional<double> DecisionLog::TtftInterval(const ScoredPlacement& placement) const {
-  const double interval =
-      book_.IntervalsFor(placement)[static_cast<size_t>(PredictionTerm::kTtft)];
+  const double interval = book_.IntervalsFor(placement)[static_cast<size_t>(PredictionTerm::kTtft)];
   return interval > 0 ? std::optional(interval) : std::nullopt;
 }
 

@@ -36,6 +36,8 @@ class Choice {
   // Unspecified until it has ended.
   v1::FinishReason reason() const { return reason_; }
   int32_t completion_tokens() const { return completion_tokens_; }
+  // When the latest tokens came; meaningless before the first.
+  TimePoint last_token() const { return times_.last_token; }
   // The finish of a choice that has ended, without the route, the workers and the KV.
   v1::ChoiceFinish MakeFinish(const AttemptTimes& attempts, TimePoint now) const;
 

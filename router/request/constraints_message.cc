@@ -7,7 +7,7 @@ namespace {
 
 // The order of a map's entries differs from process to process.
 TokenConstraints WithSampling(const v1::SamplingParams& params,
-                               const google::protobuf::RepeatedField<int32_t>& forced) {
+                              const google::protobuf::RepeatedField<int32_t>& forced) {
   TokenConstraints constraints = {
       .min_tokens = params.min_tokens(),
       .allowed_token_ids = {params.allowed_token_ids().begin(), params.allowed_token_ids().end()},

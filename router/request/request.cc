@@ -53,6 +53,7 @@ Request::Request(const RouterParts& parts, RequestSpec spec, ResponseStream& str
       clock_(parts.clock),
       decisions_(parts.decisions),
       admission_(parts.admission),
+      meter_(parts.metrics, spec_),
       stream_(stream),
       ended_callback_(std::move(ended)),
       waits_callback_(std::move(waits)),
@@ -82,7 +83,12 @@ void Request::OnTokens(const v1::WorkerTokens& tokens, const v1::StageTimes& sta
     dispatch_.EndChoice(tokens.index());
     return;
   }
-  for (v1::Chunk& chunk : choice.Take(tokens, stages, clock_.Now())) TakeChunk(std::move(chunk));
+  const TimePoint now = clock_.Now();
+  const int32_t before = choice.completion_tokens();
+  const Duration gap = now - choice.last_token();
+  std::vector<v1::Chunk> chunks = choice.Take(tokens, stages, now);
+  meter_.OnTokens(choice, before, gap);
+  for (v1::Chunk& chunk : chunks) TakeChunk(std::move(chunk));
   if (ended_ || !choice.ended()) return;
   dispatch_.EndChoice(tokens.index());
   OnChoiceOver(choice);
@@ -238,6 +244,7 @@ void Request::End(const absl::Status& status) {
   for (const ChoiceState& one : choices_) {
     if (!one.choice.ended()) ObserveLength(one.choice);
   }
+  meter_.OnEnd(status, longest_, CompletionTokens(), dispatch_.Report().last, clock_.Now());
   RecordEnd(status);
   admission_.ChargeTokens(spec_.sequence.tenant(), CompletionTokens(), clock_.Now());
   LogEnd(spec_, CompletionTokens(), dispatch_.Report().resumes, clock_.Now() - spec_.received,

@@ -8,6 +8,7 @@
 
 #include "router/attempt/dispatch.h"
 #include "router/request/choice.h"
+#include "router/request/request_meter.h"
 #include "router/request/request_spec.h"
 #include "router/request/response_stream.h"
 
@@ -68,6 +69,7 @@ class Request final : public DispatchObserver {
   const Clock& clock_;
   DecisionLog& decisions_;
   AdmissionControl& admission_;
+  RequestMeter meter_;
   ResponseStream& stream_;
   const std::function<void()> ended_callback_;
   const std::function<void(Request&)> waits_callback_;

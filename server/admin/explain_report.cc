@@ -178,7 +178,7 @@ std::string OutcomeText(const v1::RequestOutcome& outcome, int columns) {
   return text + Picture(outcome, columns);
 }
 
-std::string Slo(double ms) { return ms > 0 ? fmt::format("{:.4g} ms", ms) : "none"; }
+std::string SloText(double ms) { return ms > 0 ? fmt::format("{:.4g} ms", ms) : "none"; }
 
 }  // namespace
 
@@ -188,7 +188,7 @@ std::string ExplanationText(const v1::RequestExplanation& request, int columns) 
       "  {} prompt tokens, at most {} output tokens, {} sequences, SLO: TTFT {}, TPOT {}\n",
       request.request_id(), Age(request.age_ms()), request.policy(), Name(request.wanted()),
       request.prompt_tokens(), request.max_tokens(), request.sequences(),
-      Slo(request.ttft_slo_ms()), Slo(request.tpot_slo_ms()));
+      SloText(request.ttft_slo_ms()), SloText(request.tpot_slo_ms()));
   for (int i = 0; i < request.decisions_size(); ++i) {
     if (i == 1 && request.decisions_left_out() > 0) {
       text += fmt::format("({} decisions are not kept)\n", request.decisions_left_out());

@@ -1,37 +1,45 @@
 #include "server/admin/http_metrics.h"
 
-#include "fmt/format.h"
+#include <string>
+#include <string_view>
 
 namespace tandem {
 namespace {
 
-struct Sample {
-  const char* name;
-  const char* type;
-  const char* help;
-  double value;
+struct HttpMetric {
+  std::string_view name;
+  std::string_view help;
+  double (*value)(const HttpUse& use);
+};
+
+template <auto Field>
+double Of(const HttpUse& use) {
+  return static_cast<double>(use.*Field);
+}
+
+constexpr HttpMetric kHttpMetrics[] = {
+    {"tandem_http_connections", "Open connections to the HTTP port", Of<&HttpUse::open>},
+    {"tandem_http_connections_limit", "Beyond it, waiting connections are closed",
+     Of<&HttpUse::limit>},
+    {"tandem_http_requests_total", "Requests that came whole", Of<&HttpUse::requests>},
+    {"tandem_http_connections_refused_total",
+     "Connections closed at once, because all others were being answered", Of<&HttpUse::refused>},
+    {"tandem_http_connections_evicted_total",
+     "Connections that waited for a request and were closed to make room", Of<&HttpUse::evicted>},
 };
 
 }  // namespace
 
-std::string HttpMetrics(const HttpUse& use) {
-  const auto number = [](uint64_t value) { return static_cast<double>(value); };
-  const Sample samples[] = {
-      {"tandem_http_connections", "gauge", "Open connections to the HTTP port",
-       static_cast<double>(use.open)},
-      {"tandem_http_connections_limit", "gauge", "Beyond it, waiting connections are closed",
-       static_cast<double>(use.limit)},
-      {"tandem_http_requests_total", "counter", "Requests that came whole", number(use.requests)},
-      {"tandem_http_connections_refused_total", "counter",
-       "Connections closed at once, because all others were being answered", number(use.refused)},
-      {"tandem_http_connections_evicted_total", "counter",
-       "Connections that waited for a request and were closed to make room", number(use.evicted)},
-  };
-  std::string page;
-  for (const auto& [name, type, help, value] : samples) {
-    page += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, type, value);
+std::vector<MetricFamily> HttpMetrics(const HttpUse& use) {
+  std::vector<MetricFamily> families;
+  for (const HttpMetric& metric : kHttpMetrics) {
+    const bool counts = metric.name.ends_with("_total");
+    families.push_back({.name = std::string(metric.name),
+                        .help = std::string(metric.help),
+                        .kind = counts ? MetricKind::kCounter : MetricKind::kGauge,
+                        .samples = {{.labels = {}, .value = metric.value(use)}}});
   }
-  return page;
+  return families;
 }
 
 }  // namespace tandem

@@ -1,12 +1,13 @@
 #pragma once
 
-#include <string>
+#include <vector>
 
+#include "server/admin/metric_family.h"
 #include "server/http/http_server.h"
 
 namespace tandem {
 
-// What a router's HTTP port has done, in Prometheus' text format.
-std::string HttpMetrics(const HttpUse& use);
+// What a router's HTTP port has done.
+std::vector<MetricFamily> HttpMetrics(const HttpUse& use);
 
 }  // namespace tandem

@@ -1,8 +1,8 @@
 #include "server/admin/metrics_page.h"
 
-#include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,7 +11,6 @@
 
 #include "base/check.h"
 #include "fmt/format.h"
-#include "prometheus/text_serializer.h"
 #include "server/admin/metrics_table.h"
 
 namespace tandem {
@@ -21,24 +20,20 @@ using google::protobuf::DynamicCastToGenerated;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
-using prometheus::ClientMetric;
-using prometheus::MetricFamily;
-using prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
 
-// A message within a router's status, and what its samples are labelled with.
+// A message within a status, and what its samples are labelled with.
 struct Subject {
   const Message* message;
-  Labels labels;
+  MetricLabels labels;
   std::string server;  // kServerLabel
 };
 
-// All messages of a router's status by the names of their types. Links that cannot be taken are left
-// out, and so are those to peers that the router has not named yet: their address, which changes
-// with each start, would become a label.
+// All messages of a status by the names of their types. Links that cannot be taken are left out, and so
+// are those to peers that are not among `workers`: the router has not named them yet, and their address,
+// which changes with each start, would become a label.
 class Subjects {
  public:
-  explicit Subjects(const v1::GetStatusResponse& status) : status_(status) {
+  Subjects(const Message& status, std::set<std::string> workers) : workers_(std::move(workers)) {
     Add({.message = &status, .labels = {}, .server = "router"});
   }
 
@@ -50,7 +45,7 @@ class Subjects {
  private:
   void Add(Subject subject) {
     if (const auto* link = DynamicCastToGenerated<v1::LinkStatus>(subject.message)) {
-      if (!link->unreachable().empty() || !IsWorker(link->peer())) return;
+      if (!link->unreachable().empty() || !workers_.contains(link->peer())) return;
       subject.labels = {
           {"worker", subject.server}, {"peer", link->peer()}, {"transport", link->transport()}};
     } else if (const auto* worker = DynamicCastToGenerated<v1::WorkerStatus>(subject.message)) {
@@ -88,13 +83,7 @@ class Subjects {
     }
   }
 
-  bool IsWorker(const std::string& name) const {
-    return std::ranges::any_of(status_.workers(), [&name](const v1::WorkerStatus& worker) {
-      return worker.name() == name;
-    });
-  }
-
-  const v1::GetStatusResponse& status_;
+  const std::set<std::string> workers_;
   std::map<std::string, std::vector<Subject>, std::less<>> by_type_;
 };
 
@@ -132,40 +121,52 @@ double Value(const Metric& metric, const Message& message) {
   return Number(message, field) * UnitOf(name);
 }
 
-Labels LabelsOf(const Metric& metric, const Subject& subject) {
+MetricLabels LabelsOf(const Metric& metric, const Subject& subject) {
   if (metric.label_name == kServerLabel) return {{std::string(kServerLabel), subject.server}};
-  Labels labels = subject.labels;
+  MetricLabels labels = subject.labels;
   if (!metric.label_name.empty()) {
-    labels.push_back({std::string(metric.label_name), std::string(metric.label_value)});
+    labels.emplace_back(metric.label_name, metric.label_value);
   }
   return labels;
 }
 
 MetricFamily& FamilyOf(const Metric& metric, std::vector<MetricFamily>& families) {
   if (families.empty() || families.back().name != metric.name) {
-    const MetricType type =
-        metric.name.ends_with("_total") ? MetricType::Counter : MetricType::Gauge;
-    families.push_back({std::string(metric.name), std::string(metric.help), type, {}});
+    const MetricKind kind =
+        metric.name.ends_with("_total") ? MetricKind::kCounter : MetricKind::kGauge;
+    families.push_back(
+        {.name = std::string(metric.name), .help = std::string(metric.help), .kind = kind});
   }
   return families.back();
 }
 
-}  // namespace
-
-std::string MetricsPage(const v1::GetStatusResponse& status) {
-  const Subjects subjects(status);
+std::vector<MetricFamily> Families(const Subjects& subjects,
+                                   const std::function<bool(const Metric&)>& is_known) {
   std::vector<MetricFamily> families;
   for (const Metric& metric : Metrics()) {
+    if (!is_known(metric)) continue;
     MetricFamily& family = FamilyOf(metric, families);
     for (const Subject& subject : subjects.Of(metric.source.substr(0, metric.source.find('.')))) {
-      ClientMetric& sample = family.metric.emplace_back();
-      sample.label = LabelsOf(metric, subject);
-      // The serializer reads the one that the family's type names.
-      sample.gauge.value = sample.counter.value = Value(metric, *subject.message);
+      family.samples.push_back(
+          {.labels = LabelsOf(metric, subject), .value = Value(metric, *subject.message)});
     }
   }
-  std::erase_if(families, [](const MetricFamily& family) { return family.metric.empty(); });
-  return prometheus::TextSerializer().Serialize(families);
+  return families;
+}
+
+}  // namespace
+
+std::vector<MetricFamily> StatusMetrics(const v1::GetStatusResponse& status) {
+  std::set<std::string> workers;
+  for (const v1::WorkerStatus& worker : status.workers()) workers.insert(worker.name());
+  return Families(Subjects(status, std::move(workers)), [](const Metric&) { return true; });
+}
+
+// The fields of WorkerStatus are what a router knows of a worker, such as the age of its heartbeat.
+std::vector<MetricFamily> WorkerMetrics(const v1::WorkerStatus& worker,
+                                        const std::set<std::string>& peers) {
+  return Families(Subjects(worker, peers),
+                  [](const Metric& metric) { return !metric.source.starts_with("WorkerStatus."); });
 }
 
 }  // namespace tandem

@@ -1,13 +1,23 @@
 #pragma once
 
+#include <set>
 #include <string>
+#include <vector>
 
+#include "server/admin/metric_family.h"
 #include "tandem/v1/inference.pb.h"
 
 namespace tandem {
 
-// A router's status in the text format that Prometheus reads: of the router, of its workers, and of
-// the ways that KV takes between them. Seconds and bytes, counters since the process started.
-std::string MetricsPage(const v1::GetStatusResponse& status);
+// The metrics of metrics_table.h. Seconds and bytes, counters since the process started.
+
+// Of a router's status: of the router, of its workers, and of the links that KV takes between them.
+std::vector<MetricFamily> StatusMetrics(const v1::GetStatusResponse& status);
+
+// What a worker says of itself, with the labels that its router's page has. `peers`: the names of the
+// workers that it sends KV to; links to others are left out, because their addresses change with each
+// start.
+std::vector<MetricFamily> WorkerMetrics(const v1::WorkerStatus& worker,
+                                        const std::set<std::string>& peers);
 
 }  // namespace tandem

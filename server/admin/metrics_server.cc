@@ -6,43 +6,56 @@
 #include "base/host_port.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
+#include "server/admin/exposition.h"
 
 namespace tandem {
 namespace {
 
-// Few watch a process, and each has little to say.
+// Few watch a process, and their requests are short.
 constexpr int kMaxConnections = 64;
 constexpr std::chrono::seconds kHeaderTimeout(2);
 
-HttpResponse Text(int status, std::string text) {
-  return {.status = status, .body = std::move(text), .content_type = "text/plain; version=0.0.4"};
-}
-
-HttpRoute GetRoute(const char* path, std::function<HttpResponse()> make) {
+HttpRoute GetRoute(const char* path, std::function<HttpResponse(const HttpRequest&)> make) {
   return {.method = "GET",
           .path = path,
           .handler = [make = std::move(make)](const std::shared_ptr<HttpExchange>& exchange) {
-            exchange->Respond(make());
+            exchange->Respond(make(exchange->request()));
           }};
 }
 
-std::function<HttpResponse()> Health(const AdminPages& pages) {
-  return [is_ready = pages.is_ready] {
-    return is_ready() ? Text(200, "ready\n") : Text(503, "not ready\n");
+HttpResponse MetricsResponse(const std::vector<MetricFamily>& families,
+                             const HttpRequest& request) {
+  const ExpositionFormat format = FormatFor(request.Header("Accept"));
+  return {.body = Expose(families, format), .content_type = std::string(ContentType(format))};
+}
+
+std::function<HttpResponse(const HttpRequest&)> Health(const AdminPages& pages) {
+  return [ready = pages.ready](const HttpRequest&) {
+    const bool ok = ready().ok();
+    return HttpResponse{.status = ok ? 200 : 503,
+                        .body = ok ? "ready\n" : "not ready\n",
+                        .content_type = "text/plain"};
   };
 }
 
 }  // namespace
 
 std::vector<HttpRoute> AdminRoutes(const AdminPages& pages) {
-  return {GetRoute("/metrics", [make = pages.metrics] { return Text(200, make()); }),
+  return {GetRoute("/metrics",
+                   [make = pages.metrics](const HttpRequest& request) {
+                     return MetricsResponse(make(), request);
+                   }),
+          GetRoute("/livez",
+                   [live = pages.live](const HttpRequest&) { return HealthResponse(live()); }),
+          GetRoute("/readyz",
+                   [ready = pages.ready](const HttpRequest&) { return HealthResponse(ready()); }),
           GetRoute("/healthz", Health(pages))};
 }
 
 std::vector<HttpRoute> HealthRoutes(const AdminPages& pages, const std::string& version) {
   const std::string body = nlohmann::json{{"version", version}}.dump() + "\n";
   return {GetRoute("/health", Health(pages)), GetRoute("/ping", Health(pages)),
-          GetRoute("/version", [body] { return HttpResponse{.body = body}; })};
+          GetRoute("/version", [body](const HttpRequest&) { return HttpResponse{.body = body}; })};
 }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> StartMetricsServer(const std::string& host,

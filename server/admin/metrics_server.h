@@ -7,22 +7,26 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/admin/health.h"
+#include "server/admin/metric_family.h"
 #include "server/http/http_server.h"
 
 namespace tandem {
 
-// What whoever watches a process may ask for.
+// What a process says to those that watch it. Each is made for each call, on an I/O thread of the HTTP
+// server.
 struct AdminPages {
-  std::function<std::string()> metrics;  // the page of /metrics, made for each call
-  std::function<bool()> is_ready;        // for /healthz
+  std::function<std::vector<MetricFamily>()> metrics;
+  std::function<HealthReport()> live;
+  std::function<HealthReport()> ready;
 };
 
-// GET /metrics, and GET /healthz, which answers 200 while the process is ready and else 503. The pages are
-// made on I/O threads of the HTTP server.
+// GET /metrics, in the format that the client prefers (exposition.h); /livez and /readyz with the checks
+// in their bodies; /healthz, which answers 200 while the process is ready and else 503.
 std::vector<HttpRoute> AdminRoutes(const AdminPages& pages);
 
-// GET /health and /ping answer as /healthz, /version names the version in JSON: what load balancers and
-// clients of OpenAI's API ask for.
+// GET /health and /ping answer as /healthz, /version names the version in JSON: load balancers and
+// clients of OpenAI's API call these.
 std::vector<HttpRoute> HealthRoutes(const AdminPages& pages, const std::string& version);
 
 // A port of its own for these pages. UNAVAILABLE names the address.

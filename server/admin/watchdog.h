@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -22,6 +23,17 @@ namespace tandem {
 struct Pulse {
   std::string name;    // "engine"
   uint64_t count = 0;  // rises with everything that it does
+  // Set for a pulse that counts what a thread achieves, such as steps, and so may stand still for longer
+  // than a thread that moves.
+  std::optional<Duration> patience = std::nullopt;
+};
+
+// What is known of one pulse.
+struct PulseState {
+  std::string name;
+  Duration without_progress{};
+  std::string problem;    // for a person; empty while it is well
+  bool is_thread = true;  // false: what a thread achieves (Pulse::patience)
 };
 
 // Of a transport's thread.
@@ -40,8 +52,8 @@ class PulseJudge {
   PulseJudge(Duration patience, Duration longest_gap)
       : patience_(patience), longest_gap_(longest_gap) {}
 
-  // What hangs, for a person; empty when all is well.
-  std::string Judge(std::span<const Pulse> pulses, TimePoint now);
+  // Of each pulse, in their order.
+  std::vector<PulseState> Judge(std::span<const Pulse> pulses, TimePoint now);
 
  private:
   struct Seen {
@@ -60,6 +72,8 @@ struct WatchdogOptions {
   // nothing new, and up to one since patience ends between looks. Routers shall know within 5 s.
   Duration patience = std::chrono::seconds(4);
   Duration interval = std::chrono::milliseconds(250);
+  // Called after each look, on the watchdog's thread and under no lock, for what changes without a pulse.
+  std::function<void()> looked = {};
 };
 
 // Looks at pulses on a thread of its own, which needs none of the threads that it watches.
@@ -72,12 +86,19 @@ class Watchdog {
   // Ends the thread. A change that is being told is waited for.
   ~Watchdog();
 
-  // Why this worker makes no progress; empty while it does. Thread-safe.
+  // Why this process makes no progress; empty while it does. Thread-safe.
   std::string reason() const;
+  // What the latest look saw of each pulse; empty before the first. Thread-safe.
+  std::vector<PulseState> states() const;
+  // The time since that look, or since the start. The watchdog itself hangs when this exceeds `patience`.
+  // Thread-safe.
+  Duration since_look() const;
+  const WatchdogOptions& options() const { return options_; }
 
  private:
   void Run();
   void Look(PulseJudge& judge);
+  void Report(const std::string& reason);
 
   const WatchdogOptions options_;
   const std::function<std::vector<Pulse>()> pulses_;
@@ -85,6 +106,8 @@ class Watchdog {
   mutable absl::Mutex mutex_;
   MonotonicCondVar stopped_;
   std::string reason_ ABSL_GUARDED_BY(mutex_);
+  std::vector<PulseState> states_ ABSL_GUARDED_BY(mutex_);
+  TimePoint looked_at_ ABSL_GUARDED_BY(mutex_) = std::chrono::steady_clock::now();
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

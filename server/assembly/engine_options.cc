@@ -131,6 +131,16 @@ absl::Status SetPoolSize(const WorkerTuning& tuning, const Device& device, Engin
   return absl::OkStatus();
 }
 
+// Thrice in the time within which a step must have ended, so that one that comes late is not missed.
+absl::StatusOr<Duration> CanaryInterval(const WorkerTuning& tuning) {
+  constexpr double kLeast = 1;  // a watchdog looks four times a second
+  const double seconds = tuning.progress_seconds;
+  if (seconds != 0 && seconds < kLeast) {
+    return InvalidArgument("--progress-seconds {}: give at least {}, or off", seconds, kLeast);
+  }
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds / 3));
+}
+
 }  // namespace
 
 absl::StatusOr<EngineOptions> EngineOptionsFor(const WorkerOptions& options,
@@ -164,6 +174,7 @@ absl::StatusOr<EngineOptions> EngineOptionsFor(const WorkerOptions& options,
                                        std::chrono::nanoseconds(1));
   ASSIGN_OR_RETURN(engine.share_kv, SharesKv(options, device));
   engine.check_invariants = tuning.check_invariants;
+  ASSIGN_OR_RETURN(engine.canary_interval, CanaryInterval(tuning));
   SetReservationOptions(tuning.transfer, engine);
   RETURN_IF_ERROR(SetCodecOptions(tuning.transfer, engine));
   return engine;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include "server/assembly/open_fabric.h"
 #include "server/assembly/registration.h"
 #include "server/assembly/transfer_report.h"
+#include "server/assembly/worker_pages.h"
 #include "server/services/connection_acceptor.h"
 #include "server/services/grpc_server.h"
 #include "server/services/worker_messages.h"
@@ -66,6 +68,7 @@ struct Worker::Parts {
   std::atomic<bool> draining = false;
   std::unique_ptr<Registration> registration;
   std::atomic<Registration*> to_nudge = nullptr;  // set once it exists: calls may come before
+  std::unique_ptr<HttpServer> admin;              // null where no port was asked for
   std::string address;
   Failure failure;
 
@@ -82,9 +85,16 @@ struct Worker::Parts {
   void OnLost(const absl::Status& why);
   absl::Status Listen();
   v1::WorkerLoad Load() const;  // thread-safe
+  // Whether a step must have ended of late: not before the first steps can run. Thread-safe.
+  bool NeedsSteps() const {
+    return options.tuning.progress_seconds > 0 && !engine->stats().starting;
+  }
   void SetKvPeers(const std::vector<v1::KvPeer>& peers);
+  std::vector<Pulse> Pulses() const;
   void Watch();
   void Register();
+  std::set<std::string> NamedPeers() const;  // thread-safe
+  absl::Status ServeAdmin();
 };
 
 absl::StatusOr<std::unique_ptr<Engine>> Worker::Parts::CreateEngine(
@@ -205,25 +215,34 @@ absl::Status Worker::Parts::Listen() {
   });
   ASSIGN_OR_RETURN(acceptor,
                    ConnectionAcceptor::Listen(options.host, options.port, options.server));
-  ASSIGN_OR_RETURN(server, GrpcServer::Start(*acceptor, {.limits = options.server,
-                                                         .max_message_bytes = kMaxMessageBytes,
-                                                         .services = {service.get()}}));
+  ASSIGN_OR_RETURN(
+      server, GrpcServer::Start(*acceptor,
+                                {.limits = options.server,
+                                 .max_message_bytes = kMaxMessageBytes,
+                                 .services = {{v1::Worker::service_full_name(), service.get()}}}));
   address = HostPortText(advertised, acceptor->port());
   LogInfo("listening address={}", address);
   return absl::OkStatus();
 }
 
+std::vector<Pulse> Worker::Parts::Pulses() const {
+  std::vector<Pulse> all = {{.name = "engine", .count = engine->progress()}};
+  for (const TurnCounter& one : transfers.turns) {
+    const uint64_t count = one.turns;
+    // One that never began is a transport that could not be had here.
+    if (count > 0) all.push_back({.name = one.name, .count = count});
+  }
+  if (!NeedsSteps()) return all;
+  const auto limit = std::chrono::duration<double>(options.tuning.progress_seconds);
+  all.push_back({.name = "step",
+                 .count = static_cast<uint64_t>(engine->computed_at().time_since_epoch().count()),
+                 .patience = std::chrono::duration_cast<Duration>(limit)});
+  return all;
+}
+
 // What hangs is told to the routers, which send nothing here meanwhile, and by the health service.
 void Worker::Parts::Watch() {
-  const auto pulses = [this] {
-    std::vector<Pulse> all = {{.name = "engine", .count = engine->progress()}};
-    for (const TurnCounter& one : transfers.turns) {
-      const uint64_t count = one.turns;
-      // One that never began is a transport that could not be had here.
-      if (count > 0) all.push_back({.name = one.name, .count = count});
-    }
-    return all;
-  };
+  const auto pulses = [this] { return Pulses(); };
   watchdog = std::make_unique<Watchdog>(WatchdogOptions(), pulses, [this](const auto& reason) {
     using Health = GrpcServer::Health;
     server->SetHealth(reason.empty() && !draining ? Health::kServing : Health::kNotServing);
@@ -241,8 +260,33 @@ v1::WorkerLoad Worker::Parts::Load() const {
   AddLeftOut(transfers.left_out, load);
   *load.mutable_connections() = acceptor->use();
   load.set_log_lines_dropped(LogLinesDropped());
+  load.set_block_tokens(engine->options().layout.block_tokens);
   load.set_not_ready(watchdog->reason());
+  if (NeedsSteps()) load.set_progress_age_ms(ToMilliseconds(clock.Now() - engine->computed_at()));
   return load;
+}
+
+std::set<std::string> Worker::Parts::NamedPeers() const {
+  std::set<std::string> names;
+  if (transfers.fabric == nullptr) return names;
+  for (const PeerLink& link : transfers.fabric->peer_links()) {
+    if (link.peer != link.address) names.insert(link.peer);
+  }
+  return names;
+}
+
+absl::Status Worker::Parts::ServeAdmin() {
+  if (!options.metrics_port) return absl::OkStatus();
+  const AdminPages pages = WorkerPages({.name = options.name,
+                                        .role = std::string(Name(ToProto(options.role))),
+                                        .model = model->name,
+                                        .load = [this] { return Load(); },
+                                        .peers = [this] { return NamedPeers(); },
+                                        .draining = [this] { return draining.load(); },
+                                        .watchdog = *watchdog});
+  ASSIGN_OR_RETURN(admin, StartMetricsServer(options.host, *options.metrics_port, pages));
+  LogInfo("metrics at=http://{}/metrics", HostPortText(options.host, admin->port()));
+  return absl::OkStatus();
 }
 
 void Worker::Parts::SetKvPeers(const std::vector<v1::KvPeer>& peers) {
@@ -293,6 +337,7 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& optio
   RETURN_IF_ERROR(parts->OpenEngine());
   RETURN_IF_ERROR(parts->Listen());
   parts->Watch();
+  RETURN_IF_ERROR(parts->ServeAdmin());
   parts->Register();
   return std::unique_ptr<Worker>(new Worker(std::move(parts)));
 }
@@ -321,6 +366,7 @@ void Worker::Drain(TimePoint deadline) {
   parts_->server->SetHealth(GrpcServer::Health::kNotServing);
   parts_->engine->Shutdown(deadline);
   parts_->registration->Stop();
+  parts_->admin.reset();     // whose pages ask the watchdog
   parts_->watchdog.reset();  // it has nobody to tell
   // All streams have ended with the engine; what is left is being written.
   parts_->server->Shutdown(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));

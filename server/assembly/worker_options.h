@@ -67,7 +67,10 @@ struct WorkerTuning {
   double max_wait_seconds = 30;         // what has waited for longer goes first
   std::string cost_model;               // parameter file of `tandem profile`; empty: none
   double profile_at_start_seconds = 2;  // without one: so long steps are measured; 0: not at all
-  bool batch_invariant = false;         // attention sums in an order that no batch changes
+  // A worker is ready only while a step has ended within so many seconds; an idle one runs steps for
+  // that. 0: steps are not asked for.
+  double progress_seconds = 30;
+  bool batch_invariant = false;  // attention sums in an order that no batch changes
   bool check_invariants = kDebugBuild;
   TransferTuning transfer;
 };
@@ -80,9 +83,10 @@ struct WorkerOptions {
   std::string model_name;
   std::vector<std::string> routers;
   std::string host = "127.0.0.1";
-  std::string advertised_host;  // what others connect to; empty: host
-  uint16_t port = 0;            // 0: the system chooses
-  uint16_t data_port = 0;       // likewise
+  std::string advertised_host;           // what others connect to; empty: host
+  uint16_t port = 0;                     // 0: the system chooses
+  uint16_t data_port = 0;                // likewise
+  std::optional<uint16_t> metrics_port;  // of the admin port; 0: the system chooses; nothing: none
   // Where others reach data_port through what stands between, endpoints as a transport gives them;
   // empty: where it listens.
   std::string advertised_data;

@@ -126,6 +126,13 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
       ->transform(SecondsOrOff(600))
       ->capture_default_str()
       ->group(group);
+  app.add_option(
+         "--progress-seconds", tuning.progress_seconds,
+         "a worker is ready only while a step has ended within so many seconds, for which an "
+         "idle one runs steps of one token; off: steps are not asked for")
+      ->transform(SecondsOrOff(86400))
+      ->capture_default_str()
+      ->group(group);
   AddKvFlags(app, tuning);
   AddTransferFlags(app, tuning.transfer);
   app.add_flag("--batch-invariant", tuning.batch_invariant,

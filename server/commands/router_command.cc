@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <random>
@@ -19,13 +20,16 @@
 #include "model/tokenizer/tokenizer.h"
 #include "router/client/grpc_worker_client.h"
 #include "router/policy/policies.h"
+#include "router/request/request_metrics.h"
 #include "router/router.h"
 #include "server/access/access_control.h"
 #include "server/access/http_access.h"
 #include "server/admin/explain_page.h"
+#include "server/admin/field_metrics.h"
 #include "server/admin/http_metrics.h"
 #include "server/admin/metrics_page.h"
 #include "server/admin/metrics_server.h"
+#include "server/admin/router_health.h"
 #include "server/anthropic/endpoints.h"
 #include "server/assembly/classic_parameters.h"
 #include "server/assembly/model_name.h"
@@ -54,6 +58,7 @@ namespace tandem {
 namespace {
 
 constexpr size_t kMaxLoopTasks = 4096;
+constexpr const char* kInferenceName = v1::Inference::service_full_name();
 
 struct RouterFlags {
   std::string model_dir;
@@ -146,6 +151,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerIfAny(const std::string&
 // What clients of a router connect to.
 struct FrontDoors {
   GrpcServer& grpc;
+  RouterHealth& health;
   HttpServer* http;  // null: none
 };
 
@@ -157,8 +163,24 @@ openai::ModelCard CardOf(const RequestLimits& limits, const openai::ModelFiles& 
           .tokenizer_info = files.tokenizer_info};
 }
 
+openai::ServiceParts PartsOf(const RouterTuning& tuning, const RouterOptions& options,
+                             const openai::ModelFiles& files, const Tokenizer* tokenizer,
+                             Router& router, EventLoop& loop, const Clock& clock) {
+  return {.router = router,
+          .loop = loop,
+          .clock = clock,
+          .max_in_flight = tuning.max_in_flight,
+          .tokenizer = tokenizer,
+          .chat = files.chat.get(),
+          .no_chat = files.no_chat,
+          .reading = openai::NewAnswerReading(files.markup, tokenizer),
+          .model = CardOf(options.limits, files),
+          .version = kVersion};
+}
+
 // Lets requests end until the deadline, fails the rest and ends the loop.
 void Drain(Router& router, EventLoop& loop, const FrontDoors& doors, TimePoint deadline) {
+  doors.health.SetDraining();
   doors.grpc.SetHealth(GrpcServer::Health::kNotServing);
   absl::Notification drained;
   router.Drain(deadline, [&drained] { drained.Notify(); });
@@ -184,18 +206,22 @@ absl::Status CheckLease(const RouterTuning& tuning) {
 using StatusSource = std::function<v1::GetStatusResponse()>;
 
 // `http` is set once that server has started.
-AdminPages PagesOf(const StatusSource& status, const std::atomic<const HttpServer*>& http) {
-  return {.metrics =
-              [status, &http] {
-                const HttpServer* const server = http;
-                return MetricsPage(status()) +
-                       (server != nullptr ? HttpMetrics(server->use()) : std::string());
-              },
-          .is_ready =
-              [status] {
-                const v1::GetStatusResponse now = status();
-                return now.ready() && !now.connections().full();
-              }};
+AdminPages PagesOf(const StatusSource& status, const RequestMetrics& requests,
+                   const RouterHealth& health, const std::atomic<const HttpServer*>& http) {
+  const auto metrics = [status, &requests, &http] {
+    const v1::GetStatusResponse now = status();
+    std::vector<MetricFamily> all = StatusMetrics(now);
+    const auto add = [&all](std::vector<MetricFamily> families) {
+      std::move(families.begin(), families.end(), std::back_inserter(all));
+    };
+    add({RequestEnds(requests)});
+    add(RouterFieldMetrics(now, requests));
+    if (const HttpServer* const server = http) add(HttpMetrics(server->use()));
+    return all;
+  };
+  return {.metrics = metrics,
+          .live = [&health] { return health.Live(); },
+          .ready = [&health] { return health.Ready(); }};
 }
 
 // Null where none was asked for.
@@ -242,7 +268,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const RouterFlags& flags,
     for (HttpRoute& route : PageRoutes(service.model(), routes)) open.push_back(std::move(route));
   }
   if (access != nullptr) {
-    std::set<std::string> paths = {"/healthz"};
+    std::set<std::string> paths = {"/healthz", "/livez", "/readyz"};
     AddPaths(open, paths);
     options.authorize = HttpAuthorizer(*access, std::move(paths));
   }
@@ -331,10 +357,17 @@ void RunUntilTerminated(const RouterFlags& flags, const std::string& address,
   LogInfo("ended");
 }
 
+// What is asked about a router's state while it serves.
+struct Observed {
+  const Cluster& cluster;
+  const Clock& clock;
+  const RequestMetrics& requests;
+};
+
 // Takes clients and workers until the process is to end. `answers` are counted by `router`.
 absl::Status ServePorts(const RouterFlags& flags, const openai::Service& service, Router& router,
                         EventLoop& loop, ClusterService& cluster_service, AnswerBuffers& answers,
-                        AccessControl* access) {
+                        const Observed& observed, AccessControl* access) {
   const RouterTuning& tuning = flags.tuning;
   ASSIGN_OR_RETURN(const std::unique_ptr<ConnectionAcceptor> acceptor,
                    ConnectionAcceptor::Listen(flags.host, flags.port, flags.server));
@@ -351,11 +384,24 @@ absl::Status ServePorts(const RouterFlags& flags, const openai::Service& service
                               .add_process = add_process});
   ASSIGN_OR_RETURN(
       const std::unique_ptr<GrpcServer> server,
-      GrpcServer::Start(*acceptor, {.limits = flags.server,
-                                    // Above the router's limit, so that it can say what is wrong.
-                                    .max_message_bytes = static_cast<int32_t>(
-                                        kGrpcLimitFactor * tuning.max_message_bytes),
-                                    .services = {&inference, &cluster_service}}));
+      GrpcServer::Start(
+          *acceptor,
+          {.limits = flags.server,
+           // Above the router's limit, so that it can say what is wrong.
+           .max_message_bytes = static_cast<int32_t>(kGrpcLimitFactor * tuning.max_message_bytes),
+           .services = {{kInferenceName, &inference},
+                        {v1::Cluster::service_full_name(), &cluster_service}}}));
+  server->SetHealth(kInferenceName, GrpcServer::Health::kNotServing);  // until a route is there
+  RouterHealth health({.loop = loop,
+                       .cluster = observed.cluster,
+                       .clock = observed.clock,
+                       .connections = [&acceptor] { return acceptor->use(); },
+                       .changed =
+                           [&server](bool ready) {
+                             server->SetHealth(kInferenceName,
+                                               ready ? GrpcServer::Health::kServing
+                                                     : GrpcServer::Health::kNotServing);
+                           }});
   const auto status = [&router, &add_process] {
     v1::GetStatusResponse now = router.Status();
     add_process(now);
@@ -363,34 +409,18 @@ absl::Status ServePorts(const RouterFlags& flags, const openai::Service& service
   };
   std::atomic<const HttpServer*> http_use =
       nullptr;  // outlives both servers, whose pages it is for
-  const AdminPages pages = PagesOf(status, http_use);
+  const AdminPages pages = PagesOf(status, observed.requests, health, http_use);
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http,
                    ServeHttp(flags, pages, router, service, answers, access));
   http_use = http.get();
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics, ServeMetrics(flags, pages));
   RunUntilTerminated(flags, HostPortText(flags.host, acceptor->port()), service.model(), router,
-                     loop, {.grpc = *server, .http = http.get()});
+                     loop, {.grpc = *server, .health = health, .http = http.get()});
   return absl::OkStatus();
-}
-
-openai::ServiceParts ServicePartsOf(Router& router, EventLoop& loop, const Clock& clock,
-                                    const openai::ModelFiles& files, const Tokenizer* tokenizer,
-                                    const RouterTuning& tuning, openai::ModelCard model) {
-  return {.router = router,
-          .loop = loop,
-          .clock = clock,
-          .max_in_flight = tuning.max_in_flight,
-          .tokenizer = tokenizer,
-          .chat = files.chat.get(),
-          .no_chat = files.no_chat,
-          .reading = openai::NewAnswerReading(files.markup, tokenizer),
-          .model = std::move(model),
-          .version = kVersion};
 }
 
 absl::Status Serve(const RouterFlags& flags) {
   const RouterTuning& tuning = flags.tuning;
-  RETURN_IF_ERROR(CheckLease(tuning));
   ASSIGN_OR_RETURN(const ServedModel served, ServedBy(flags));
   ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizerIfAny(flags.model_dir));
   RouterOptions options = MakeRouterOptions(flags, served, tokenizer.get());
@@ -418,6 +448,7 @@ absl::Status Serve(const RouterFlags& flags) {
   const std::unique_ptr<PrefixIndex> prefixes = NewPrefixIndex(tuning);
   const std::unique_ptr<SessionTable> sessions = NewSessionTable(tuning);
   DecisionLog decisions(tuning.policy, predictions);
+  RequestMetrics requests(options.limits.default_slo);
   // The router's destructor waits for the threads that render and tokenize, and their work uses both.
   const openai::ModelFiles files = openai::LoadModelFiles(flags.model_dir, tuning.parsers);
   std::optional<openai::Service> service;
@@ -434,21 +465,23 @@ absl::Status Serve(const RouterFlags& flags) {
                           .routing = routing,
                           .length_forecasts = *length_forecasts,
                           .decisions = decisions,
+                          .metrics = requests,
                           .resume_limits = {.max_resumes = tuning.max_resumes},
                           .answers = &answers,
                           .prefixes = prefixes.get(),
                           .sessions = sessions.get()});
   ClusterService cluster_service(cluster, prefixes.get(), MostCacheChanges(tuning));
-  service.emplace(ServicePartsOf(router, *loop, clock, files, tokenizer.get(), tuning,
-                                 CardOf(options.limits, files)));
+  service.emplace(PartsOf(tuning, options, files, tokenizer.get(), router, *loop, clock));
   if (access != nullptr) WatchAccess(*loop, *access);
-  return ServePorts(flags, *service, router, *loop, cluster_service, answers, access.get());
+  return ServePorts(flags, *service, router, *loop, cluster_service, answers,
+                    {.cluster = cluster, .clock = clock, .requests = requests}, access.get());
 }
 
 int RunRouter(const RouterFlags& flags) {
   BlockTerminationSignals();
   absl::Status status = RaiseDescriptorLimit().status();
   if (status.ok()) status = SetUpLogging(flags.log_level, "router");
+  if (status.ok()) status = CheckLease(flags.tuning);
   if (status.ok()) status = Serve(flags);
   return status.ok() ? kExitOk : FailStart(flags.ready_fd, status);
 }

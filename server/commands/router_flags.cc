@@ -170,9 +170,10 @@ void AddAccessFlag(CLI::App& app, std::string& path) {
 }
 
 void AddMetricsFlag(CLI::App& app, std::optional<uint16_t>& port) {
-  app.add_option("--metrics-port", port,
-                 "serve /metrics, for Prometheus, and /healthz there over HTTP; 0: a free one; "
-                 "default: not at all");
+  app.add_option(
+      "--metrics-port", port,
+      "serve /metrics, for Prometheus, /livez, /readyz and /healthz there; 0: a free one; "
+      "default: not at all");
 }
 
 }  // namespace tandem

@@ -43,6 +43,7 @@ struct UpFlags {
   ServerLimits server;
   std::optional<uint16_t> metrics_port;
   std::string access_file;
+  std::optional<uint16_t> worker_metrics_port;  // of the first worker
   HttpTuning http;
   // The arguments of children that were given to this command.
   std::vector<std::string> to_all;
@@ -86,6 +87,10 @@ void AddWorkers(const std::string& role, int count, const UpFlags& flags,
                                           "--host=" + WorkersHost(flags.host)};
     Append(CommonArguments(flags, options.model), arguments);
     Append(flags.to_workers, arguments);
+    if (const auto first = flags.worker_metrics_port) {
+      const size_t port = *first == 0 ? 0 : *first + options.workers.size();
+      arguments.push_back(fmt::format("--metrics-port={}", port));
+    }
     options.workers.push_back({name, std::move(arguments)});
   }
 }
@@ -214,6 +219,9 @@ void AddUpCommand(CLI::App& app, Action& chosen) {
       fmt::format("serve HTTP there; 0: a free one; default: {}, or a free one if that is taken",
                   kDefaultHttpPort));
   up->add_flag("--no-http", flags->no_http, "serve no HTTP")->excludes(http_port);
+  up->add_option("--worker-metrics-port", flags->worker_metrics_port,
+                 "as --metrics-port, of the first worker; the next one has the next port, prefill "
+                 "workers first, then decode, then unified ones; 0: free ones");
   const CLI::Range count(0, kMaxWorkers);
   up->add_option("--prefill", flags->prefill, "prefill workers; default: 1 on the CPU, 0 on a GPU")
       ->check(count);

@@ -12,6 +12,7 @@
 #include "server/commands/commands.h"
 #include "server/commands/flags.h"
 #include "server/commands/number_flag.h"
+#include "server/commands/router_flags.h"
 #include "server/commands/server_limit_flags.h"
 #include "server/commands/signals.h"
 #include "server/commands/version.h"
@@ -96,6 +97,7 @@ void AddWorkerCommand(CLI::App& app, Action& chosen) {
                    "at SIGTERM, how long requests may still take")
       ->check(NotNegative())
       ->capture_default_str();
+  AddMetricsFlag(*worker, options.metrics_port);
   AddLogLevelFlag(*worker, flags->log_level);
   AddReadyFlag(*worker, flags->ready_fd);
   AddTuningFlags(*worker, options.tuning);

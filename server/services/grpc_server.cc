@@ -94,9 +94,12 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(ConnectionAcceptor
   SetLimits(options.limits, builder);
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   builder.SetMaxSendMessageSize(-1);
-  for (grpc::Service* service : options.services) builder.RegisterService(service);
+  for (const NamedService& one : options.services) builder.RegisterService(one.service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) return Internal("gRPC could not start a server");
+  for (const NamedService& one : options.services) {
+    server->GetHealthCheckService()->SetServingStatus(one.name, true);
+  }
   acceptor.Start([connections](int connection) {
     Connections::NewConnectionParameters parameters;
     parameters.fd = connection;
@@ -112,6 +115,10 @@ GrpcServer::~GrpcServer() { Shutdown(std::chrono::steady_clock::now()); }
 
 void GrpcServer::SetHealth(Health health) {
   server_->GetHealthCheckService()->SetServingStatus(health == Health::kServing);
+}
+
+void GrpcServer::SetHealth(const std::string& service, Health health) {
+  server_->GetHealthCheckService()->SetServingStatus(service, health == Health::kServing);
 }
 
 void GrpcServer::Shutdown(TimePoint deadline) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -17,10 +18,16 @@ namespace tandem {
 
 class ConnectionAcceptor;
 
+// A service and its name, such as "tandem.v1.Inference", which the health service knows it by.
+struct NamedService {
+  std::string name;
+  grpc::Service* service = nullptr;  // outlives the server
+};
+
 struct GrpcServerOptions {
   ServerLimits limits;
-  int32_t max_message_bytes = 4 << 20;   // of one request; larger ones get RESOURCE_EXHAUSTED
-  std::vector<grpc::Service*> services;  // outlive the server
+  int32_t max_message_bytes = 4 << 20;  // of one request; larger ones get RESOURCE_EXHAUSTED
+  std::vector<NamedService> services;
 };
 
 // A gRPC server with the standard health and reflection services, on the port of a
@@ -32,9 +39,11 @@ class GrpcServer {
                                                            const GrpcServerOptions& options);
   ~GrpcServer();
 
-  // What the health service answers from now on.
+  // What the health service answers from now on: for the empty name and every service, or for one
+  // service. Thread-safe.
   enum class Health : bool { kNotServing, kServing };
   void SetHealth(Health health);
+  void SetHealth(const std::string& service, Health health);
   // Takes no new connections and calls, waits for those in progress until `deadline`, then cancels them.
   void Shutdown(TimePoint deadline);
 

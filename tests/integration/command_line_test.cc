@@ -254,6 +254,12 @@ TEST_F(CommandLineTest, BadStartsSayWhatIsWrong) {
                                    kModel + " 2>&1");
   EXPECT_EQ(pool.exit_status, 1);
   EXPECT_THAT(pool.output, HasSubstr("--kv-tokens"));
+  const CommandResult progress = Shell(std::string("worker --role unified --router 127.0.0.1:1 "
+                                                   "--progress-seconds 0.2 --log-level off "
+                                                   "--model ") +
+                                       kModel + " 2>&1");
+  EXPECT_EQ(progress.exit_status, 1);
+  EXPECT_THAT(progress.output, HasSubstr("--progress-seconds 0.2: give at least 1, or off"));
   EXPECT_EQ(
       Shell("worker --role unified --model x --router 127.0.0.1:1 --schedule soon 2>/dev/null")
           .exit_status,

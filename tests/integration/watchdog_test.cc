@@ -1,11 +1,15 @@
 // A worker whose process lives and answers, but one of whose threads hangs.
 
 #include <future>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/call_by_bytes.h"
 #include "tests/support/frozen_thread.h"
+#include "tests/support/http_peer.h"
 #include "tests/support/test_cluster.h"
 
 namespace tandem {
@@ -23,6 +27,10 @@ constexpr char kNobodyTraces[] =
 
 class WatchdogTest : public testing::Test {
  protected:
+  // flags: of the worker.
+  explicit WatchdogTest(std::vector<std::string> flags = {})
+      : cluster_({.prefill = 0, .decode = 0, .worker_flags = WithMetrics(std::move(flags))}) {}
+
   // HealthCheckResponse.status
   static constexpr char kServing[] = "\x08\x01";
   static constexpr char kNotServing[] = "\x08\x02";
@@ -46,10 +54,17 @@ class WatchdogTest : public testing::Test {
     }
   }
 
-  TestCluster cluster_{TestClusterOptions{.prefill = 0, .decode = 0}};
+  int Ready() { return HttpGet(metrics_port_, "/readyz").status; }
+
+  const uint16_t metrics_port_ = FreePort();
+  TestCluster cluster_;
   std::string worker_address_;
 
  private:
+  std::vector<std::string> WithMetrics(std::vector<std::string> flags) const {
+    flags.push_back("--metrics-port=" + std::to_string(metrics_port_));
+    return flags;
+  }
   // Whether the worker reports within five heartbeats from now on.
   bool IsHeardOf() {
     using Milliseconds = std::chrono::duration<double, std::milli>;
@@ -88,9 +103,13 @@ TEST_F(WatchdogTest, AHangingEngineIsNotReadyUntilItMovesAgain) {
   }
   AwaitReason("engine");
   EXPECT_EQ(Health(), kNotServing);
+  EXPECT_EQ(Ready(), 503);
+  EXPECT_EQ(HttpGet(metrics_port_, "/livez").status, 503);
   frozen.reset();
   AwaitReason("");
   EXPECT_EQ(Health(), kServing);
+  EXPECT_EQ(Ready(), 200);
+  EXPECT_EQ(HttpGet(metrics_port_, "/livez").status, 200);
   const Outcome whole = outcome.get();
   EXPECT_TRUE(whole.status.ok()) << whole.status;
   ASSERT_FALSE(whole.generation.choices.empty());
@@ -104,6 +123,29 @@ TEST_F(WatchdogTest, AnEngineThatHangsWithNothingToDoIsNotReadyEither) {
   if (frozen == nullptr) GTEST_SKIP() << kNobodyTraces;
   AwaitReason("engine");
   EXPECT_EQ(Health(), kNotServing);
+}
+
+class ProgressWatchdogTest : public WatchdogTest {
+ protected:
+  ProgressWatchdogTest() : WatchdogTest({"--progress-seconds=1"}) {}
+
+  std::string AwaitReady(int status) {
+    HttpReply reply;
+    do {
+      reply = HttpGet(metrics_port_, "/readyz");
+    } while (reply.status != status);
+    return reply.body;
+  }
+};
+
+TEST_F(ProgressWatchdogTest, AWorkerWhoseStepsDoNotEndIsNotReadyBeforeItsThreadIsTakenForStuck) {
+  AwaitReady(200);
+  auto frozen = FreezeEngine();
+  if (frozen == nullptr) GTEST_SKIP() << kNobodyTraces;
+  EXPECT_THAT(AwaitReady(503), HasSubstr("no step has ended for 1 s"));
+  EXPECT_EQ(HttpGet(metrics_port_, "/livez").status, 200);
+  frozen.reset();
+  AwaitReady(200);
 }
 
 TEST(TransportWatchdogTest, AHangingTransportIsNotReadyAndItsRequestsGoElsewhere) {

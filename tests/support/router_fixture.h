@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "router/policy/policies.h"
+#include "router/request/request_metrics.h"
 #include "router/router.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_workers.h"
@@ -265,7 +266,8 @@ class RouterFixture : public testing::Test {
             .reroutes = counts_.reroutes,
             .routing = counts_.routing,
             .length_forecasts = length_forecasts_,
-            .decisions = decisions_};
+            .decisions = decisions_,
+            .metrics = counts_.metrics};
   }
 
   void ExpectNothingLeft() {
@@ -291,6 +293,7 @@ class RouterFixture : public testing::Test {
     ResumeStats resumes;
     RerouteStats reroutes;
     RoutingStats routing{"least-loaded", {}};
+    RequestMetrics metrics{Slo()};
   };
 
   std::set<std::string> left_;  // names of workers that report that they are leaving
@@ -322,7 +325,8 @@ class RouterFixture : public testing::Test {
                   .reroutes = counts_.reroutes,
                   .routing = counts_.routing,
                   .length_forecasts = length_forecasts_,
-                  .decisions = decisions_}};
+                  .decisions = decisions_,
+                  .metrics = counts_.metrics}};
 };
 
 }  // namespace tandem

@@ -44,6 +44,7 @@ TestEngine::TestEngine(const TestEngineSetup& setup)
                               .codec_threads = setup.codec_threads,
                               .kv_dump_directory = setup.kv_dump_directory,
                               .costs = setup.costs,
+                              .canary_interval = setup.canary_interval,
                               .check_invariants = true};
   const Clock& clock = setup.clock != nullptr ? *setup.clock : real_clock_;
   if (setup.wrap_device) wrapped_device_ = setup.wrap_device(*model_->backend.device);

@@ -42,6 +42,7 @@ struct TestEngineSetup {
   std::string kv_dump_directory;
   SplitMode splits = SplitMode::kBalanced;
   StartCosts costs;
+  Duration canary_interval{};
   bool gated = true;  // false: steps do not pass the gate, so that those of decodes are recorded
   const Clock* clock = nullptr;  // null: the real one
   // Makes the device that the engine uses of the model's; null: that one itself.

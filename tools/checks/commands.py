@@ -43,7 +43,7 @@ def layers(_):
 
 def docs(_):
     status, output = run([sys.executable, "bench/report.py", "--check"], ROOT)
-    return ([] if status == 0 else [output.strip()]), "docs/performance.md, docs/routing_results.md, docs/faults.md"
+    return ([] if status == 0 else [output.strip()]), "docs/performance.md, docs/routing_results.md, docs/faults.md, docs/observing.md"
 
 
 def presets(_):

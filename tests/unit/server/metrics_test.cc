@@ -2,9 +2,12 @@
 
 #include <atomic>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/admin/exposition.h"
 #include "server/admin/metrics_page.h"
 #include "server/admin/metrics_server.h"
 #include "tests/support/http_peer.h"
@@ -58,8 +61,12 @@ v1::GetStatusResponse ScrapedStatus() {
   return status;
 }
 
+std::string PageOf(const v1::GetStatusResponse& status) {
+  return Expose(StatusMetrics(status), ExpositionFormat::kText);
+}
+
 TEST(MetricsPageTest, HasTheRouterItsWorkersAndTheLinksBetweenThem) {
-  const std::string page = MetricsPage(ScrapedStatus());
+  const std::string page = PageOf(ScrapedStatus());
   const std::string link = R"({worker="prefill-0",peer="decode \"0\"",transport="tcp"})";
   for (const std::string& line : {
            std::string("# TYPE tandem_requests_total counter\ntandem_requests_total 12\n"),
@@ -86,55 +93,116 @@ TEST(MetricsPageTest, HasTheRouterItsWorkersAndTheLinksBetweenThem) {
 }
 
 TEST(MetricsPageTest, WaysThatCannotBeAreNoLinks) {
-  const std::string page = MetricsPage(ScrapedStatus());
+  const std::string page = PageOf(ScrapedStatus());
   EXPECT_THAT(page, Not(HasSubstr("transport=\"shm\"")));
   EXPECT_THAT(page, Not(HasSubstr("transport=\"ipc\"")));
   EXPECT_THAT(page, Not(HasSubstr("transport=\"nccl\"")));
 }
 
-TEST(MetricsServerTest, ServesThePageAndWhetherItIsReady) {
+TEST(MetricsPageTest, AWorkersOwnPageHasTheSeriesThatItsRouterHasOfIt) {
+  const v1::GetStatusResponse status = ScrapedStatus();
+  const std::string own =
+      Expose(WorkerMetrics(status.workers(0), {"decode \"0\""}), ExpositionFormat::kText);
+  const std::string of_router = PageOf(status);
+  int series = 0;
+  const std::vector<std::string> lines = absl::StrSplit(own, '\n');
+  for (const std::string& line : lines) {
+    if (line.empty() || line[0] == '#') continue;
+    EXPECT_THAT(of_router, HasSubstr(line + "\n"));
+    ++series;
+  }
+  EXPECT_GT(series, 50);
+  EXPECT_THAT(own, HasSubstr("tandem_worker_ready{worker=\"prefill-0\",role=\"prefill\"} 1\n"));
+  EXPECT_THAT(own, HasSubstr("peer=\"decode \\\"0\\\"\",transport=\"tcp\""));
+  EXPECT_THAT(own, Not(HasSubstr("peer=\"tcp:127.0.0.1:7001\"")));
+  EXPECT_THAT(own, Not(HasSubstr("heartbeat_age"))) << "only routers know it";
+}
+
+// One gauge whose value rises with each call, and readiness that a test sets.
+class ScriptedPages {
+ public:
+  AdminPages pages() {
+    const auto report = [](const char* name, bool ok) {
+      return HealthReport{.checks = {{.name = name, .problem = ok ? "" : "it hangs"}}};
+    };
+    return {.metrics =
+                [this] {
+                  return std::vector<MetricFamily>{
+                      {.name = "calls",
+                       .help = "h",
+                       .samples = {{.labels = {}, .value = static_cast<double>(++calls)}}}};
+                },
+            .live = [this, report] { return report("loop", live.load()); },
+            .ready = [this, report] { return report("step", ready.load()); }};
+  }
+
   std::atomic<int> calls = 0;
+  std::atomic<bool> live = true;
   std::atomic<bool> ready = true;
-  const auto server =
-      StartMetricsServer("127.0.0.1", 0,
-                         {.metrics = [&calls] { return "page " + std::to_string(++calls) + "\n"; },
-                          .is_ready = [&ready] { return ready.load(); }});
+};
+
+TEST(MetricsServerTest, ServesThePageInTheFormatThatTheClientWants) {
+  ScriptedPages scripted;
+  const auto server = StartMetricsServer("127.0.0.1", 0, scripted.pages());
   ASSERT_TRUE(server.ok()) << server.status();
   HttpPeer client((*server)->port());
-  for (const char* page : {"page 1\n", "page 2\n"}) {
+  for (const char* value : {"1", "2"}) {
     const HttpReply answer = client.Get("/metrics");
     EXPECT_EQ(answer.status, 200);
-    EXPECT_EQ(answer.body, page);
+    EXPECT_EQ(answer.body,
+              std::string("# HELP calls h\n# TYPE calls gauge\ncalls ") + value + "\n");
     EXPECT_EQ(answer.Header("Content-Type"), "text/plain; version=0.0.4");
   }
-  EXPECT_EQ(client.Get("/healthz").status, 200);
-  ready = false;
-  EXPECT_EQ(client.Get("/healthz").status, 503);
+  ASSERT_TRUE(
+      client.Send("GET /metrics HTTP/1.1\r\nHost: x\r\n"
+                  "Accept: application/openmetrics-text;version=1.0.0\r\n\r\n"));
+  const HttpReply open_metrics = client.Read();
+  EXPECT_THAT(open_metrics.body, HasSubstr("calls 3\n# EOF\n"));
+  EXPECT_EQ(open_metrics.Header("Content-Type"),
+            "application/openmetrics-text; version=1.0.0; charset=utf-8");
   EXPECT_EQ(client.Get("/elsewhere").status, 404);
   EXPECT_EQ(client.Post("/metrics", "body").status, 413);
 }
 
+TEST(MetricsServerTest, LivenessAndReadinessNameTheirChecks) {
+  ScriptedPages scripted;
+  const auto server = StartMetricsServer("127.0.0.1", 0, scripted.pages());
+  ASSERT_TRUE(server.ok()) << server.status();
+  HttpPeer client((*server)->port());
+  EXPECT_EQ(client.Get("/healthz").status, 200);
+  EXPECT_EQ(client.Get("/readyz").body,
+            "{\"ok\":true,\"checks\":[{\"name\":\"step\",\"ok\":true}]}\n");
+  scripted.ready = false;
+  EXPECT_EQ(client.Get("/healthz").status, 503);
+  const HttpReply ready = client.Get("/readyz");
+  EXPECT_EQ(ready.status, 503);
+  EXPECT_EQ(ready.Header("Content-Type"), "application/json");
+  EXPECT_THAT(ready.body, HasSubstr("\"problem\":\"it hangs\""));
+  EXPECT_EQ(client.Get("/livez").status, 200) << "what is not ready may live";
+  scripted.live = false;
+  EXPECT_EQ(client.Get("/livez").status, 503);
+  EXPECT_THAT(client.Get("/livez").body, HasSubstr("\"name\":\"loop\",\"ok\":false"));
+}
+
 TEST(MetricsServerTest, HealthAndVersionAreThereUnderTheNamesThatOthersUse) {
-  std::atomic<bool> ready = true;
-  const auto server =
-      HttpServer::Start({}, HealthRoutes({.is_ready = [&ready] { return ready.load(); }}, "1.2.3"));
+  ScriptedPages scripted;
+  const auto server = HttpServer::Start({}, HealthRoutes(scripted.pages(), "1.2.3"));
   ASSERT_TRUE(server.ok()) << server.status();
   HttpPeer client((*server)->port());
   EXPECT_EQ(client.Get("/version").body, "{\"version\":\"1.2.3\"}\n");
   for (const char* path : {"/health", "/ping"}) {
-    ready = true;
+    scripted.ready = true;
     EXPECT_EQ(client.Get(path).status, 200);
-    ready = false;
+    scripted.ready = false;
     EXPECT_EQ(client.Get(path).status, 503);
   }
 }
 
 TEST(MetricsServerTest, APortThatIsTakenIsNamed) {
-  const AdminPages pages = {.metrics = [] { return std::string(); },
-                            .is_ready = [] { return true; }};
-  const auto first = StartMetricsServer("127.0.0.1", 0, pages);
+  ScriptedPages scripted;
+  const auto first = StartMetricsServer("127.0.0.1", 0, scripted.pages());
   ASSERT_TRUE(first.ok()) << first.status();
-  const auto second = StartMetricsServer("127.0.0.1", (*first)->port(), pages);
+  const auto second = StartMetricsServer("127.0.0.1", (*first)->port(), scripted.pages());
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message()),
               HasSubstr("127.0.0.1:" + std::to_string((*first)->port())));

@@ -15,12 +15,18 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+std::string ProblemsOf(const std::vector<PulseState>& states) {
+  std::string problems;
+  for (const PulseState& state : states) problems += state.problem;
+  return problems;
+}
+
 // Looks once a second at threads of which it says what they did.
 class PulseJudgeTest : public testing::Test {
  protected:
   std::string LookAfter(Duration passed, std::vector<Pulse> pulses) {
     now_ += passed;
-    return judge_.Judge(pulses, now_);
+    return ProblemsOf(judge_.Judge(pulses, now_));
   }
   std::string Look(std::vector<Pulse> pulses) { return LookAfter(seconds(1), std::move(pulses)); }
 
@@ -63,6 +69,28 @@ TEST_F(PulseJudgeTest, AProcessThatWasStoppedAsAWholeDoesNotHang) {
   EXPECT_THAT(Look({{"engine", 7}}), HasSubstr("engine"));
 }
 
+TEST_F(PulseJudgeTest, APulseMayHaveAPatienceOfItsOwn) {
+  const auto look = [this] {
+    return Look({{"engine", 7}, {.name = "step", .count = 3, .patience = seconds(6)}});
+  };
+  for (int i = 0; i < 4; ++i) EXPECT_THAT(look(), IsEmpty()) << i;
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(look(), testing::Not(HasSubstr("step"))) << i;
+  EXPECT_THAT(look(), AllOf(HasSubstr("engine"), HasSubstr("no step has ended for 6 s")));
+}
+
+TEST_F(PulseJudgeTest, EachStateSaysForHowLongNothingHappened) {
+  std::vector<PulseState> states;
+  for (int i = 0; i < 3; ++i) {
+    now_ += seconds(1);
+    states = judge_.Judge(
+        std::vector<Pulse>{{"engine", 7}, {"kv-tcp", static_cast<uint64_t>(i + 1)}}, now_);
+  }
+  ASSERT_EQ(states.size(), 2u);
+  EXPECT_EQ(states[0].name, "engine");
+  EXPECT_EQ(states[0].without_progress, seconds(2));
+  EXPECT_EQ(states[1].without_progress, seconds(0));
+}
+
 // How long after it a hang is told that begins `since_look` after a look, where each look comes a
 // little late.
 Duration ToldAfter(const WatchdogOptions& options, Duration since_look, Duration late) {
@@ -72,7 +100,8 @@ Duration ToldAfter(const WatchdogOptions& options, Duration since_look, Duration
   const TimePoint hangs = now + since_look;
   while (true) {
     now += options.interval + late;
-    if (!judge.Judge(std::vector<Pulse>{{"engine", 7}}, now).empty()) return now - hangs;
+    const auto states = judge.Judge(std::vector<Pulse>{{"engine", 7}}, now);
+    if (!ProblemsOf(states).empty()) return now - hangs;
   }
 }
 
@@ -104,6 +133,8 @@ TEST(WatchdogTest, TellsOfAHangAndOfItsEnd) {
       [&](const std::string& reason) { reason.empty() ? well.Notify() : stuck.Notify(); });
   stuck.WaitForNotification();
   EXPECT_THAT(watchdog.reason(), HasSubstr("engine"));
+  ASSERT_EQ(watchdog.states().size(), 1u);
+  EXPECT_GE(watchdog.states()[0].without_progress, milliseconds(20));
   moves = true;
   well.WaitForNotification();
   EXPECT_THAT(watchdog.reason(), IsEmpty());

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+
+#include "server/admin/metrics_server.h"
+#include "server/admin/watchdog.h"
+#include "tandem/v1/telemetry.pb.h"
+
+namespace tandem {
+
+// What the pages of a worker's admin port are made from. The functions are thread-safe.
+struct WorkerPageParts {
+  std::string name;
+  std::string role;
+  std::string model;
+  std::function<v1::WorkerLoad()> load;
+  std::function<std::set<std::string>()> peers;  // names of the workers that KV is sent to
+  std::function<bool()> draining;
+  const Watchdog& watchdog;  // outlives the pages
+};
+
+// A worker is live while its threads move. It is ready while they do and a step has ended of late
+// (--progress-seconds), its weights are loaded, it is not draining, and it takes one more connection.
+AdminPages WorkerPages(const WorkerPageParts& parts);
+
+}  // namespace tandem
