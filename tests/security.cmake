@@ -6,3 +6,8 @@ tandem_test(security_test
           support/test_certificates.cc
   DEPS tandem_security
   LABELS unit)
+if(TANDEM_GRPC)
+  tandem_test(grpc_tls_test
+    SOURCES unit/security/grpc_tls_test.cc support/test_certificates.cc
+    DEPS tandem_server)
+endif()

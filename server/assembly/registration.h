@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/condition_variable.h"
 #include "kvstore/prefix_journal.h"
+#include "security/tls_source.h"
 #include "tandem/v1/cluster.pb.h"
 
 namespace tandem {
@@ -27,6 +28,8 @@ struct RegistrationOptions {
   // What the worker has cached, which is reported to the routers that ask for it. Outlives the
   // registration; null: nothing is cached.
   const PrefixJournal* cached = nullptr;
+  // Secures the calls; routers must show the identity of a router. Null: without TLS.
+  std::shared_ptr<TlsSource> tls = nullptr;
 };
 
 // Keeps a worker known to its routers: registers, renews the leases, registers again when a router

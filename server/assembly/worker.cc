@@ -23,6 +23,7 @@
 #include "server/assembly/host_memory.h"
 #include "server/assembly/loaded_model.h"
 #include "server/assembly/open_fabric.h"
+#include "server/assembly/process_tls.h"
 #include "server/assembly/registration.h"
 #include "server/assembly/transfer_report.h"
 #include "server/services/connection_acceptor.h"
@@ -55,6 +56,7 @@ struct Transfers {
 // Members are constructed in this order and destroyed in reverse.
 struct Worker::Parts {
   WorkerOptions options;
+  ProcessTls tls;
   SteadyClock clock;
   std::unique_ptr<LoadedModel> model;
   std::unique_ptr<Engine> engine;
@@ -74,6 +76,7 @@ struct Worker::Parts {
   }
   Device& device() const { return *model->backend.device; }
   absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& engine_options);
+  absl::Status OpenTls();
   absl::Status OpenEngine();
   absl::Status OpenTransport();
   // Of the host; `transfer_bytes` are in the buffers of transfers.
@@ -86,6 +89,15 @@ struct Worker::Parts {
   void Watch();
   void Register();
 };
+
+absl::Status Worker::Parts::OpenTls() {
+  TransferTuning& transfer = options.tuning.transfer;
+  RETURN_IF_ERROR(transfer.tls.Check("--kv-tls"));
+  RETURN_IF_ERROR(tls.OpenForWorker(options.tls));
+  if (!transfer.tls.enabled()) transfer.tls = options.tls;
+  transfer.tls_refusals = tls.refusals;
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<Engine>> Worker::Parts::CreateEngine(
     const EngineOptions& engine_options) {
@@ -207,7 +219,9 @@ absl::Status Worker::Parts::Listen() {
                    ConnectionAcceptor::Listen(options.host, options.port, options.server));
   ASSIGN_OR_RETURN(server, GrpcServer::Start(*acceptor, {.limits = options.server,
                                                          .max_message_bytes = kMaxMessageBytes,
-                                                         .services = {service.get()}}));
+                                                         .services = {service.get()},
+                                                         .credentials = tls.Credentials(),
+                                                         .tls_refusals = tls.CountedRefusals()}));
   address = HostPortText(advertised, acceptor->port());
   LogInfo("listening address={}", address);
   return absl::OkStatus();
@@ -241,6 +255,7 @@ v1::WorkerLoad Worker::Parts::Load() const {
   AddLeftOut(transfers.left_out, load);
   *load.mutable_connections() = acceptor->use();
   load.set_log_lines_dropped(LogLinesDropped());
+  tls.Report(*load.mutable_tls_refusals());
   load.set_not_ready(watchdog->reason());
   return load;
 }
@@ -278,6 +293,7 @@ void Worker::Parts::Register() {
   RegistrationOptions joining = {
       .routers = options.routers, .self = std::move(self), .load = [this] { return Load(); }};
   joining.cached = engine->prefix_journal();
+  joining.tls = tls.source;
   if (options.role == Role::kPrefill) {
     joining.kv_peers = [this](const std::vector<v1::KvPeer>& peers) { SetKvPeers(peers); };
   }
@@ -289,6 +305,7 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& optio
   RETURN_IF_ERROR(CheckAddresses(options));
   auto parts = std::make_unique<Parts>();
   parts->options = options;
+  RETURN_IF_ERROR(parts->OpenTls());
   ASSIGN_OR_RETURN(parts->model, LoadModel(parts->options));
   RETURN_IF_ERROR(parts->OpenEngine());
   RETURN_IF_ERROR(parts->Listen());
